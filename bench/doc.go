@@ -1,0 +1,2 @@
+// Package bench drives subjects in namespaces of its own and writes down what it measures.
+package bench

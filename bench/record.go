@@ -1,0 +1,101 @@
+package bench
+
+import (
+	"time"
+
+	"synclab/scenarios"
+)
+
+// Record is one measured value: one line of records.jsonl. Nothing in it is averaged.
+type Record struct {
+	// At is when the value was taken, in seconds since the repetition began.
+	At       float64 `json:"at"`
+	Scenario string  `json:"scenario"`
+	Subject  string  `json:"subject"`
+	// Services and Endpoints are the cell's size: Services of the shape, and (mean) endpoints per Service.
+	Services  int     `json:"services"`
+	Endpoints float64 `json:"endpoints"`
+	// Params are the values of the swept fields, e.g. {"proxy.minSyncPeriod": "1s"}.
+	Params map[string]string `json:"params,omitempty"`
+	// Rep is the repetition, from 1.
+	Rep    int     `json:"rep"`
+	Metric Metric  `json:"metric"`
+	Value  float64 `json:"value"`
+	Unit   string  `json:"unit"` // s, B, or count
+
+	Step   string `json:"step,omitempty"`   // "2:churn": index and kind of the step during which it was taken
+	Sync   int    `json:"sync,omitempty"`   // sequence number of the sync it belongs to, from 1, within the repetition
+	Kind   string `json:"kind,omitempty"`   // full or partial, of that sync
+	Family string `json:"family,omitempty"` // IPv4 or IPv6
+	Table  string `json:"table,omitempty"`  // nat or filter, of rules and chains
+	// Position is the dispatch position of a first_packet: 1 is the first Service, -1 the miss, 0 an empty ruleset.
+	Position *int   `json:"position,omitempty"`
+	Error    string `json:"error,omitempty"` // of a sync that failed
+}
+
+// Metric names what a Record holds. Times are in seconds, sizes in bytes.
+type Metric string
+
+// The metrics, with the unit of each.
+const (
+	Load        Metric = "load"         // s: cluster created → the proxier's handlers have everything
+	FullSync    Metric = "full_sync"    // s: one full sync, start to end
+	PartialSync Metric = "partial_sync" // s: one partial sync, start to end
+	Queue       Metric = "queue"        // s: first change of a sync reported → sync starts
+	Plan        Metric = "plan"         // s
+	Encode      Metric = "encode"       // s
+	Restore     Metric = "restore"      // s: wall time of one iptables-restore
+	ToolUser    Metric = "tool_user"    // s: user time of the tools of one sync
+	ToolSys     Metric = "tool_sys"     // s: system time of the tools of one sync: the kernel's part
+	// NetworkProgrammingLatency is one change: due in the cluster → visible in the kernel.
+	NetworkProgrammingLatency Metric = "network_programming_latency" // s
+	FirstPacket               Metric = "first_packet"                // s: one sendto of a fresh flow
+	Rules                     Metric = "rules"                       // count, by table: installed after a sync, own rules
+	RulesKernel               Metric = "rules_kernel"                // count, by table: as the kernel counts, at a settle
+	RulesClosedForm           Metric = "rules_closed_form"           // count, by table: what the closed form says
+	Chains                    Metric = "chains"                      // count, by table
+	RestoreBytes              Metric = "restore_bytes"               // B: sent by one sync
+	PeakRSS                   Metric = "peak_rss"                    // B: the lab process: simulated cluster and proxier
+	ChildPeakRSS              Metric = "child_peak_rss"              // B: the largest tool of one sync
+	KernelMemory              Metric = "kernel_memory"               // B: slab and vmalloc growth over the ruleset, where it can be read
+	Backlog                   Metric = "backlog"                     // count: changes reported and not yet installed, when a sync starts
+	Changes                   Metric = "changes"                     // count: changes one sync took
+	SyncFailed                Metric = "sync_failed"                 // count: 1 for each sync that failed
+)
+
+// Run is run.json: what was run, on what.
+type Run struct {
+	ID       string     `json:"id"`
+	Started  time.Time  `json:"started"`
+	Finished *time.Time `json:"finished,omitempty"`
+	// Status is running, complete, interrupted or failed.
+	Status   string             `json:"status"`
+	Reason   string             `json:"reason,omitempty"`
+	Command  string             `json:"command"` // the command line that makes this run again
+	Scenario scenarios.Scenario `json:"scenario"`
+	Subjects []string           `json:"subjects"`
+	Reps     int                `json:"reps"`
+	Seed     uint64             `json:"seed"`
+	Versions Versions           `json:"versions"`
+	Machine  Machine            `json:"machine"`
+}
+
+// Versions of everything a number depends on. Empty: not there.
+type Versions struct {
+	Synclab        string `json:"synclab"`
+	Go             string `json:"go"`
+	Kernel         string `json:"kernel"`
+	IPTablesLegacy string `json:"iptablesLegacy,omitempty"`
+	IPTablesNft    string `json:"iptablesNft,omitempty"`
+	Nft            string `json:"nft,omitempty"`
+}
+
+// Machine the run was made on.
+type Machine struct {
+	OS          string `json:"os"`
+	CPU         string `json:"cpu"`
+	CPUs        int    `json:"cpus"`
+	MemoryBytes uint64 `json:"memoryBytes"`
+	// UserNamespace is true when the run was not root and made a user namespace of its own.
+	UserNamespace bool `json:"userNamespace"`
+}

@@ -1,0 +1,160 @@
+package scenarios
+
+import "time"
+
+// Scenario is a named, seeded list of steps on a simulated cluster of a shape.
+type Scenario struct {
+	Name        string   `yaml:"name" json:"name"`
+	Description string   `yaml:"description" json:"description"`
+	Labels      []string `yaml:"labels,omitempty" json:"labels,omitempty"`
+	// Seed makes the cluster and every event of it: same seed, same bytes.
+	Seed  uint64 `yaml:"seed" json:"seed"`
+	Shape Shape  `yaml:"shape" json:"shape"`
+	Proxy Proxy  `yaml:"proxy,omitempty" json:"proxy"`
+	// Sweep makes one cell of each combination of the axes' values.
+	Sweep []Axis `yaml:"sweep,omitempty" json:"sweep,omitempty"`
+	Steps []Step `yaml:"steps" json:"steps"`
+}
+
+// Shape says what the simulated cluster looks like. Fractions are 0..1.
+type Shape struct {
+	Services   int       `yaml:"services" json:"services"`
+	Namespaces int       `yaml:"namespaces,omitempty" json:"namespaces"` // default 10
+	Nodes      int       `yaml:"nodes,omitempty" json:"nodes"`           // default 100; the proxier runs on the first, "node-0"
+	Zones      int       `yaml:"zones,omitempty" json:"zones"`           // default 3
+	Endpoints  Endpoints `yaml:"endpoints,omitempty" json:"endpoints"`
+	// Ports is the number of ports of each Service and protocol. Default 1.
+	Ports int `yaml:"ports,omitempty" json:"ports"`
+	// Types are the shares of Service types, by type name; what is left to 1 is ClusterIP.
+	Types map[string]float64 `yaml:"types,omitempty" json:"types,omitempty"` // NodePort, LoadBalancer, Headless, ExternalName
+	// Protocols are the shares of protocols; what is left to 1 is TCP.
+	Protocols map[string]float64 `yaml:"protocols,omitempty" json:"protocols,omitempty"` // UDP, SCTP
+	// Families: [IPv4] (default), [IPv6] or [IPv4, IPv6] for dual stack.
+	Families []string `yaml:"families,omitempty" json:"families"`
+
+	ExternalIPs     float64 `yaml:"externalIPs,omitempty" json:"externalIPs"`         // share of Services with an externalIP
+	SourceRanges    float64 `yaml:"sourceRanges,omitempty" json:"sourceRanges"`       // share of LoadBalancers with loadBalancerSourceRanges
+	Affinity        float64 `yaml:"affinity,omitempty" json:"affinity"`               // share of Services with ClientIP affinity
+	InternalLocal   float64 `yaml:"internalLocal,omitempty" json:"internalLocal"`     // share with internalTrafficPolicy Local
+	ExternalLocal   float64 `yaml:"externalLocal,omitempty" json:"externalLocal"`     // share of NodePort and LoadBalancer with externalTrafficPolicy Local
+	WithoutEndpoint float64 `yaml:"withoutEndpoint,omitempty" json:"withoutEndpoint"` // share of Services with no endpoint
+	NotReady        float64 `yaml:"notReady,omitempty" json:"notReady"`               // share of endpoints that are not ready
+	Terminating     float64 `yaml:"terminating,omitempty" json:"terminating"`         // share of endpoints that terminate, half of them still serving
+	TopologyHints   float64 `yaml:"topologyHints,omitempty" json:"topologyHints"`     // share of Services whose endpoints carry zone hints
+
+	ServiceCIDRs []string `yaml:"serviceCIDRs,omitempty" json:"serviceCIDRs"` // default 10.96.0.0/12 and fd00:10:96::/108
+	PodCIDRs     []string `yaml:"podCIDRs,omitempty" json:"podCIDRs"`         // default 10.128.0.0/9 and fd00:10:128::/64
+}
+
+// Endpoints is the distribution of the number of endpoints a Service has.
+type Endpoints struct {
+	Distribution string `yaml:"distribution,omitempty" json:"distribution"` // fixed (default), uniform, zipf
+	// Count is the number (fixed), or the mean (zipf). Default 10.
+	Count int `yaml:"count,omitempty" json:"count"`
+	Min   int `yaml:"min,omitempty" json:"min,omitempty"` // uniform
+	Max   int `yaml:"max,omitempty" json:"max,omitempty"` // uniform; zipf: the largest
+	// Skew is Zipf's exponent, above 1. Default 1.5.
+	Skew float64 `yaml:"skew,omitempty" json:"skew,omitempty"`
+}
+
+// Proxy overrides settings of the proxier under test. Zero values keep the defaults of its configuration.
+type Proxy struct {
+	Policy        string        `yaml:"policy,omitempty" json:"policy,omitempty"`               // token-bucket (default), completion-to-start
+	Burst         int           `yaml:"burst,omitempty" json:"burst,omitempty"`                 // token bucket; default 2
+	MinSyncPeriod time.Duration `yaml:"minSyncPeriod,omitempty" json:"minSyncPeriod,omitempty"` // default 1s
+	SyncPeriod    time.Duration `yaml:"syncPeriod,omitempty" json:"syncPeriod,omitempty"`       // default 30s
+	MasqueradeAll bool          `yaml:"masqueradeAll,omitempty" json:"masqueradeAll,omitempty"`
+	// NodePortAddresses as in KubeProxyConfiguration.
+	NodePortAddresses []string `yaml:"nodePortAddresses,omitempty" json:"nodePortAddresses,omitempty"`
+	// LocalhostNodePorts as in KubeProxyConfiguration; nil keeps the default, true.
+	LocalhostNodePorts *bool `yaml:"localhostNodePorts,omitempty" json:"localhostNodePorts,omitempty"`
+}
+
+// Axis is one swept field: either its values, or a geometric series of Points values From … To.
+// To defaults to the field's own value in the scenario, so that N sets the upper end.
+type Axis struct {
+	Field  string   `yaml:"field" json:"field"` // a path as --set takes it, e.g. shape.services
+	Values []string `yaml:"values,omitempty" json:"values,omitempty"`
+	From   int      `yaml:"from,omitempty" json:"from,omitempty"`
+	To     int      `yaml:"to,omitempty" json:"to,omitempty"`
+	Points int      `yaml:"points,omitempty" json:"points,omitempty"`
+}
+
+// Step is one step: exactly one of its fields is set.
+type Step struct {
+	Create   *Create   `yaml:"create,omitempty" json:"create,omitempty"`
+	Churn    *Churn    `yaml:"churn,omitempty" json:"churn,omitempty"`
+	Rollout  *Rollout  `yaml:"rollout,omitempty" json:"rollout,omitempty"`
+	Scale    *Scale    `yaml:"scale,omitempty" json:"scale,omitempty"`
+	NodeLoss *NodeLoss `yaml:"nodeLoss,omitempty" json:"nodeLoss,omitempty"`
+	Restart  *Restart  `yaml:"restart,omitempty" json:"restart,omitempty"`
+	Fault    *Fault    `yaml:"fault,omitempty" json:"fault,omitempty"`
+	Probe    *Probe    `yaml:"probe,omitempty" json:"probe,omitempty"`
+	Settle   *Settle   `yaml:"settle,omitempty" json:"settle,omitempty"`
+}
+
+// Create brings Services and their EndpointSlices into being. The first Create of a scenario, unless it has a rate,
+// comes before the proxier starts, so that its first sync is one cold full sync of everything.
+type Create struct {
+	// Services is how many; 0 means all of the shape that do not exist yet.
+	Services int `yaml:"services,omitempty" json:"services,omitempty"`
+	// Rate is Services a second, open loop; 0 means as fast as the informers take them.
+	Rate float64 `yaml:"rate,omitempty" json:"rate,omitempty"`
+}
+
+// Churn is an open-loop stream of single changes at a rate: each has a due time, and latencies count from it.
+type Churn struct {
+	Rate   float64 `yaml:"rate" json:"rate"`     // changes a second
+	Events int     `yaml:"events" json:"events"` // how many
+	// Kind: endpoints (default: one endpoint of one EndpointSlice replaced), readiness (one endpoint's conditions),
+	// services (delete one, create one), mixed.
+	Kind string `yaml:"kind,omitempty" json:"kind"`
+	// Arrivals: uniform (default: evenly spaced) or poisson.
+	Arrivals string `yaml:"arrivals,omitempty" json:"arrivals"`
+}
+
+// Rollout replaces all endpoints of some Services, as a Deployment's rolling update does: surge endpoints come up
+// ready, old ones terminate (serving) and then go.
+type Rollout struct {
+	Services int           `yaml:"services" json:"services"`           // how many, at the same time; default 1
+	Surge    float64       `yaml:"surge,omitempty" json:"surge"`       // share of endpoints replaced at once; default 0.25
+	Interval time.Duration `yaml:"interval,omitempty" json:"interval"` // between two waves; default 1s
+}
+
+// Scale sets the number of endpoints of one Service (the first in name order), at a rate.
+type Scale struct {
+	To   int     `yaml:"to" json:"to"`
+	Rate float64 `yaml:"rate,omitempty" json:"rate"` // endpoints a second; default 100
+}
+
+// NodeLoss makes all endpoints of some nodes not ready and removes them, as when nodes die.
+type NodeLoss struct {
+	Nodes int `yaml:"nodes" json:"nodes"` // default 1; never node-0
+}
+
+// Restart stops the proxier and starts another with the rules left in place.
+type Restart struct{}
+
+// Fault breaks something on purpose.
+type Fault struct {
+	// Kind: restore-killed, restore-fails, lock-held, flush.
+	Kind string `yaml:"kind" json:"kind"`
+	// Table for flush: nat, filter, mangle or all. Default nat.
+	Table string `yaml:"table,omitempty" json:"table,omitempty"`
+	// Times: how many restores fail or are killed. Default 1.
+	Times int `yaml:"times,omitempty" json:"times,omitempty"`
+	// For: how long the lock is held. Default 6s.
+	For time.Duration `yaml:"for,omitempty" json:"for,omitempty"`
+}
+
+// Probe measures what a packet pays.
+type Probe struct {
+	Kind      string `yaml:"kind" json:"kind"`                     // traversal
+	Positions int    `yaml:"positions,omitempty" json:"positions"` // dispatch positions first … last; default 11 (first, deciles, last); a miss is added
+	Samples   int    `yaml:"samples,omitempty" json:"samples"`     // packets a position; default 500
+}
+
+// Settle waits until the proxier has nothing left to do.
+type Settle struct {
+	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout"` // default 10m
+}
