@@ -1,0 +1,86 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestDetectLocal(t *testing.T) {
+	const v4, v6 = corev1.IPv4Protocol, corev1.IPv6Protocol
+	for _, c := range []struct {
+		name        string
+		mode        string
+		clusterCIDR string
+		family      corev1.IPFamily
+		podCIDRs    []string
+		local       string // "": nothing detected
+	}{
+		{"cluster", "", "10.244.0.0/16", v4, nil, "-s 10.244.0.0/16"},
+		{"cluster, other family", "ClusterCIDR", "10.244.0.0/16", v6, nil, ""},
+		{"cluster, dual stack", "ClusterCIDR", "10.244.0.0/16,fd00:10:244::/56", v6, nil, "-s fd00:10:244::/56"},
+		{"cluster, not set", "ClusterCIDR", "", v4, []string{"10.244.3.0/24"}, ""},
+		{"host bits", "ClusterCIDR", "10.244.3.9/16", v4, nil, "-s 10.244.0.0/16"},
+		{"leading zeros", "ClusterCIDR", "010.244.0.0/16", v4, nil, "-s 10.244.0.0/16"},
+		{"node", "NodeCIDR", "10.244.0.0/16", v4, []string{"fd00::/64", "10.244.3.0/24", "10.244.4.0/24"}, "-s 10.244.3.0/24"},
+		{"node, other family", "NodeCIDR", "10.244.0.0/16", v6, []string{"10.244.3.0/24"}, ""},
+		{"bridge", "BridgeInterface", "", v6, nil, "-i cbr0"},
+		{"prefix", "InterfaceNamePrefix", "", v4, nil, "-i veth+"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := New()
+			cfg.DetectLocalMode, cfg.ClusterCIDR = localMode(c.mode), c.clusterCIDR
+			cfg.DetectLocal.BridgeInterface, cfg.DetectLocal.InterfaceNamePrefix = "cbr0", "veth"
+			detector, err := DetectLocal(cfg, c.family, c.podCIDRs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			notLocal := ""
+			if c.local != "" {
+				notLocal = "! " + c.local
+			}
+			if got := strings.Join(detector.IfLocal(), " "); got != c.local {
+				t.Errorf("IfLocal = %q; want %q", got, c.local)
+			}
+			if got := strings.Join(detector.IfNotLocal(), " "); got != notLocal {
+				t.Errorf("IfNotLocal = %q; want %q", got, notLocal)
+			}
+			if detector.Implemented() != (c.local != "") {
+				t.Errorf("Implemented = %v", detector.Implemented())
+			}
+		})
+	}
+}
+
+func TestDetectLocalErrors(t *testing.T) {
+	for _, c := range []struct {
+		name, mode, want string
+		podCIDRs         []string
+	}{
+		{"no podCIDRs", "NodeCIDR", "detectLocalMode: NodeCIDR, but the node has no podCIDRs", nil},
+		{"bad podCIDR", "NodeCIDR", `podCIDRs of the node: "10.244.0.0" is not a CIDR: invalid CIDR address: 10.244.0.0`, []string{"10.244.0.0"}},
+		{"unknown mode", "Guess", `detectLocalMode: "Guess" is not known`, nil},
+	} {
+		cfg := New()
+		cfg.DetectLocalMode = localMode(c.mode)
+		if _, err := DetectLocal(cfg, corev1.IPv4Protocol, c.podCIDRs); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v; want %s", c.name, err, c.want)
+		}
+	}
+}
+
+// The arguments are appended to in rules: two rules must not share one array.
+func TestLocalDetectorArgumentsAreCopies(t *testing.T) {
+	cfg := New()
+	cfg.ClusterCIDR = "10.0.0.0/8"
+	detector, err := DetectLocal(cfg, corev1.IPv4Protocol, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	detector.IfLocal()[1] = "0.0.0.0/0"
+	detector.IfNotLocal()[2] = "0.0.0.0/0"
+	if got := detector.IfLocal()[1]; got != "10.0.0.0/8" {
+		t.Errorf("a caller changed the detector: -s %s", got)
+	}
+}

@@ -1,0 +1,195 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kube-proxy/config/v1alpha1"
+	"sigs.k8s.io/yaml"
+)
+
+const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+
+// The strict decoder has to set exactly what the usual YAML → JSON → struct way sets; only its errors are better.
+func TestLoadFullFile(t *testing.T) {
+	path := filepath.Join("testdata", "full.yaml")
+	got, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &v1alpha1.KubeProxyConfiguration{}
+	if err := yaml.UnmarshalStrict(text, want); err != nil {
+		t.Fatal(err)
+	}
+	Default(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Load differs from the usual decoder (-usual +ours):\n%s", diff)
+	}
+	if got.MetricsBindAddress != "[::1]:10249" {
+		t.Errorf("metricsBindAddress = %q; want the port completed", got.MetricsBindAddress)
+	}
+	if got.IPTables.MinSyncPeriod.Duration != 500*time.Millisecond || *got.IPTables.LocalhostNodePorts {
+		t.Errorf("iptables = %+v; want the values of the file", got.IPTables)
+	}
+}
+
+func TestLoadJSON(t *testing.T) {
+	text, err := json.Marshal(New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := parse("config.json", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(New(), got); diff != "" {
+		t.Errorf("defaults written as JSON and read back (-want +got):\n%s", diff)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	cfg, err := parse("config.yaml", []byte(header))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(New(), cfg); diff != "" {
+		t.Errorf("an empty configuration is not New() (-New +parsed):\n%s", diff)
+	}
+	type values struct {
+		Mode                                        v1alpha1.ProxyMode
+		Local                                       v1alpha1.LocalMode
+		Bind, Healthz, Metrics                      string
+		Bit, OOM, MaxPerCore, Min                   int32
+		MasqueradeAll, Localhost, Liberal           bool
+		Sync, Least, Config, Established, CloseWait time.Duration
+		QPS                                         float32
+		Burst                                       int32
+		LogFormat                                   string
+	}
+	want := values{
+		Mode: "iptables", Local: "ClusterCIDR",
+		Bind: "0.0.0.0", Healthz: "0.0.0.0:10256", Metrics: "127.0.0.1:10249",
+		Bit: 14, OOM: -999, MaxPerCore: 32768, Min: 131072, Localhost: true,
+		Sync: 30 * time.Second, Least: time.Second, Config: 15 * time.Minute,
+		Established: 24 * time.Hour, CloseWait: time.Hour,
+		QPS: 5, Burst: 10, LogFormat: "text",
+	}
+	got := values{
+		Mode: cfg.Mode, Local: cfg.DetectLocalMode,
+		Bind: cfg.BindAddress, Healthz: cfg.HealthzBindAddress, Metrics: cfg.MetricsBindAddress,
+		Bit: *cfg.IPTables.MasqueradeBit, OOM: *cfg.OOMScoreAdj, MaxPerCore: *cfg.Conntrack.MaxPerCore, Min: *cfg.Conntrack.Min,
+		MasqueradeAll: cfg.IPTables.MasqueradeAll, Localhost: *cfg.IPTables.LocalhostNodePorts, Liberal: cfg.Conntrack.TCPBeLiberal,
+		Sync: cfg.IPTables.SyncPeriod.Duration, Least: cfg.IPTables.MinSyncPeriod.Duration, Config: cfg.ConfigSyncPeriod.Duration,
+		Established: cfg.Conntrack.TCPEstablishedTimeout.Duration, CloseWait: cfg.Conntrack.TCPCloseWaitTimeout.Duration,
+		QPS: cfg.ClientConnection.QPS, Burst: cfg.ClientConnection.Burst, LogFormat: cfg.Logging.Format,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+}
+
+func TestDefaultAddresses(t *testing.T) {
+	for _, c := range []struct{ bind, healthz, metrics, wantHealthz, wantMetrics string }{
+		{"", "", "", "0.0.0.0:10256", "127.0.0.1:10249"},
+		{"192.0.2.1", "", "", "0.0.0.0:10256", "127.0.0.1:10249"},
+		{"::", "", "", "[::]:10256", "[::1]:10249"},
+		{"2001:db8::1", "127.0.0.1", "[::]", "127.0.0.1:10256", "[::]:10249"},
+		{"", "10.0.0.1:1", "[::1]:2", "10.0.0.1:1", "[::1]:2"},
+	} {
+		cfg := &v1alpha1.KubeProxyConfiguration{BindAddress: c.bind, HealthzBindAddress: c.healthz, MetricsBindAddress: c.metrics}
+		Default(cfg)
+		if cfg.HealthzBindAddress != c.wantHealthz || cfg.MetricsBindAddress != c.wantMetrics {
+			t.Errorf("bind %q, healthz %q, metrics %q: got %s and %s; want %s and %s", c.bind, c.healthz, c.metrics,
+				cfg.HealthzBindAddress, cfg.MetricsBindAddress, c.wantHealthz, c.wantMetrics)
+		}
+	}
+}
+
+// What is set stays, also where it is false or zero and the type can tell.
+func TestDefaultKeepsWhatIsSet(t *testing.T) {
+	cfg, err := parse("config.yaml", []byte(header+
+		"oomScoreAdj: 0\niptables: {masqueradeBit: 0, localhostNodePorts: false}\nconntrack: {maxPerCore: 0, tcpCloseWaitTimeout: 0s}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *cfg.OOMScoreAdj != 0 || *cfg.IPTables.MasqueradeBit != 0 || *cfg.IPTables.LocalhostNodePorts ||
+		*cfg.Conntrack.MaxPerCore != 0 || *cfg.Conntrack.TCPCloseWaitTimeout != (metav1.Duration{}) {
+		t.Errorf("a zero of the file was replaced: %+v", cfg)
+	}
+}
+
+// Each case is a whole error message, so that the line numbers and the wording are looked at, too.
+func TestLoadErrors(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "c.yaml: the file is empty; want kind: KubeProxyConfiguration"},
+		{"not YAML", header + "mode: [", "c.yaml:3: did not find expected node content"},
+		{"a list", "- 1", "c.yaml:1: want an object of kind KubeProxyConfiguration, got a list"},
+		{"two documents", header + "---\n" + header, "c.yaml:3: a second document; want exactly one"},
+		{"no kind", "mode: iptables",
+			"c.yaml:1: apiVersion: missing; want kubeproxy.config.k8s.io/v1alpha1\n" +
+				"c.yaml:1: kind: missing; want KubeProxyConfiguration"},
+		{"wrong kind", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n",
+			`c.yaml:1: apiVersion: "kubelet.config.k8s.io/v1beta1" is not known; want kubeproxy.config.k8s.io/v1alpha1` + "\n" +
+				`c.yaml:2: kind: "KubeletConfiguration" is not known; want KubeProxyConfiguration`},
+		{"misspelt", header + "iptables:\n  masqueradebit: 3\n",
+			"c.yaml:4: iptables.masqueradebit: unknown field; did you mean masqueradeBit?"},
+		{"unknown", header + "iptables: {backend: nft}\n",
+			"c.yaml:3: iptables.backend: unknown field; known are localhostNodePorts, masqueradeAll, masqueradeBit, minSyncPeriod, syncPeriod"},
+		{"twice", header + "mode: iptables\niptables: {}\nmode: iptables\n",
+			"c.yaml:5: mode: already set on line 3"},
+		{"gate twice", header + "featureGates:\n  A: true\n  A: false\n",
+			"c.yaml:5: featureGates.A: already set on line 4"},
+		{"wrong types", header + "clusterCIDR: 10\niptables:\n  masqueradeBit: many\n  masqueradeAll: 1\nconntrack: none\nnodePortAddresses: 10.0.0.0/8\nmode: {}\n",
+			`c.yaml:3: clusterCIDR: want a string, got "10" (put it in quotes)` + "\n" +
+				`c.yaml:5: iptables.masqueradeBit: want a whole number (int32), got "many"` + "\n" +
+				`c.yaml:6: iptables.masqueradeAll: want true or false, got "1"` + "\n" +
+				`c.yaml:7: conntrack: want an object, got "none"` + "\n" +
+				`c.yaml:8: nodePortAddresses: want a list, got "10.0.0.0/8"` + "\n" +
+				`c.yaml:9: mode: want a string, got an object`},
+		{"too large", header + "oomScoreAdj: 99999999999\n",
+			`c.yaml:3: oomScoreAdj: want a whole number (int32), got "99999999999"`},
+		{"no unit", header + "iptables:\n  syncPeriod: 30\n",
+			`c.yaml:4: iptables.syncPeriod: want a duration with a unit, such as 30s or 1m30s, got "30"`},
+		{"list element", header + "nodePortAddresses:\n- 10.0.0.0/8\n- primary\n- 10.0.0.1\n",
+			`c.yaml:5: nodePortAddresses[1]: "primary" has to stand alone` + "\n" +
+				`c.yaml:6: nodePortAddresses[2]: "10.0.0.1" is not a CIDR; want CIDRs, or "primary" alone`},
+		{"value and default disagree", header + "iptables:\n  minSyncPeriod: 31s\n",
+			"c.yaml:4: iptables.minSyncPeriod: 31s is longer than iptables.syncPeriod, 30s"},
+		{"mode", header + "mode: ipvs\n", "c.yaml:3: mode: ipvs is not supported: this proxier runs iptables only"},
+		{"not in the file", header + "detectLocalMode: BridgeInterface\n",
+			"c.yaml: detectLocal.bridgeInterface: missing; detectLocalMode BridgeInterface needs it"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := parse("c.yaml", []byte(c.text))
+			if err == nil {
+				t.Fatalf("accepted; want %s", c.want)
+			}
+			if diff := cmp.Diff(strings.Split(c.want, "\n"), strings.Split(err.Error(), "\n")); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+			var field *FieldError
+			if !errors.As(err, &field) {
+				t.Errorf("%T holds no *FieldError", err)
+			}
+		})
+	}
+}
+
+func TestLoadMissingFile(t *testing.T) {
+	_, err := Load(filepath.Join(t.TempDir(), "none.yaml"))
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Load of a file that is not there: %v", err)
+	}
+}
