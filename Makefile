@@ -1,0 +1,76 @@
+# What people type. Everything that is measured or decided lives in the Go code; this file only sets up and calls it.
+# A "##" comment documents a target, a "#:" comment a variable: make help prints both.
+
+# The iptables tools often live where the PATH of an ordinary user does not look.
+export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
+
+# Pinned, so that the same commit gives the same findings.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+#: N         Services                                  default: the scenario's own
+N ?=
+#: E         endpoints per Service                     default: the scenario's own
+E ?=
+#: SCENARIO  name in the library, or a .yaml file      default: steady-churn
+SCENARIO ?=
+#: SUBJECTS  what is measured, separated by commas     default: what this machine can run
+SUBJECTS ?=
+#: REPS      repetitions of each cell                  default: 3
+REPS ?=
+#: SEED      seed of the cluster and of its events     default: the scenario's own
+SEED ?=
+#: OUT       the folder of the run                     default: a new one in runs/
+OUT ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets and the variables
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "Variables of scenario (and OUT of report):"
+	@sed -n 's/^#: /  /p' $(MAKEFILE_LIST)
+	@echo
+	@echo "For example: make scenario N=10000 E=10 SUBJECTS=synclab/iptables-legacy"
+
+.PHONY: deps
+deps: ## install iptables and nftables if they are missing and this user may
+	@sh scripts/deps.sh
+
+.PHONY: build
+build: ## build bin/synclab
+	go build -o bin/synclab ./cmd/synclab
+
+.PHONY: scenario
+scenario: deps build ## run a scenario and write its report
+	bin/synclab run $(SCENARIO) $(if $(N),--services $(N)) $(if $(E),--endpoints $(E)) \
+		$(if $(SUBJECTS),--subjects $(SUBJECTS)) $(if $(REPS),--reps $(REPS)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT))
+
+.PHONY: report
+report: build ## build the report of a run again (OUT, or the newest run)
+	bin/synclab report $(OUT)
+
+# Uncached: the results depend on the kernel and on the tools, which go test does not know of.
+.PHONY: test
+test: deps ## run every test, those in network namespaces included
+	go test -count=1 ./...
+
+.PHONY: race
+race: deps ## the tests under the race detector (needs a C compiler)
+	go test -race -count=1 ./...
+
+.PHONY: bench
+bench: deps ## run the Go benchmarks; the output is for benchstat
+	go test -run '^$$' -bench . -benchmem ./bench/...
+
+.PHONY: lint
+lint: ## gofmt, go vet and staticcheck
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
+		echo "gofmt -w has work to do in:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	go run $(STATICCHECK) ./...
+
+.PHONY: clean
+clean: ## remove bin/ (runs/ stays: it holds measurements)
+	rm -rf bin

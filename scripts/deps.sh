@@ -1,0 +1,57 @@
+#!/bin/sh
+# Makes sure that the tools the lab drives are there: iptables-restore, in any variant, and nft.
+# As root it installs what is missing through the system's package manager. Otherwise it says, in one line, what to
+# install; it never asks for more rights than it was given. Installing touches no firewall rule.
+set -eu
+
+# The PATH of an ordinary user often lacks the folders these tools are in.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+missing=
+has iptables-restore || has iptables-nft-restore || has iptables-legacy-restore || missing=iptables
+has nft || missing="$missing nftables"
+missing=${missing# }
+[ -n "$missing" ] || exit 0
+
+# Prints the command that installs "$@" here; fails when no package manager is known.
+install_command() {
+	if has apt-get; then
+		echo "apt-get install -y $*"
+	elif has dnf; then
+		echo "dnf install -y $*"
+	elif has apk; then
+		echo "apk add $*"
+	elif has pacman; then
+		echo "pacman -S --needed --noconfirm $*"
+	elif has zypper; then
+		echo "zypper --non-interactive install $*"
+	else
+		return 1
+	fi
+}
+
+# Without iptables nothing runs. Without nft only what needs nft is left out.
+give_up() {
+	echo "synclab needs $missing: $1" >&2
+	case $missing in *iptables*) exit 1 ;; esac
+	exit 0
+}
+
+# shellcheck disable=SC2086 # a list of words on purpose
+command=$(install_command $missing) || give_up "install it with your system's package manager"
+[ "$(id -u)" -eq 0 ] || give_up "as root, run: $command"
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+echo "installing $missing: $command"
+# A fresh Debian image has no package lists yet.
+if has apt-get; then
+	export DEBIAN_FRONTEND=noninteractive
+	command="apt-get update && $command"
+fi
+if ! sh -c "$command" >"$log" 2>&1; then
+	tail -n 5 "$log" >&2
+	give_up "this failed: $command"
+fi
