@@ -1,0 +1,135 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	dirPrefix   = "synclab-lab-" // held, or left by a lab that was killed
+	draftPrefix = "synclab-new-" // being made: not held yet
+	ownerName   = "owner"        // locked for as long as the lab lives; says who it is, for people
+	lockName    = "xtables.lock"
+	draftAge    = time.Hour
+)
+
+// dir is a lab's private directory, held by a lock on its owner file. A lock rather than a recorded process id tells
+// the dead from the living: it works across PID namespaces, and ids are used again.
+type dir struct {
+	path  string
+	owner *os.File
+}
+
+// newDir makes a directory under root. It gets its name only when it is held, so that Sweep never meets one that
+// is not.
+func newDir(root string) (*dir, error) {
+	draft, err := os.MkdirTemp(root, draftPrefix)
+	if err != nil {
+		return nil, err
+	}
+	d, err := claim(draft)
+	if err != nil {
+		os.RemoveAll(draft)
+		return nil, err
+	}
+	return d, nil
+}
+
+func claim(draft string) (*dir, error) {
+	owner, err := os.OpenFile(filepath.Join(draft, ownerName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(filepath.Dir(draft), dirPrefix+strings.TrimPrefix(filepath.Base(draft), draftPrefix))
+	err = errors.Join(
+		unix.Flock(int(owner.Fd()), unix.LOCK_EX|unix.LOCK_NB),
+		note(owner),
+		os.WriteFile(filepath.Join(draft, lockName), nil, 0o600),
+		os.Rename(draft, path),
+	)
+	if err != nil {
+		owner.Close()
+		return nil, err
+	}
+	return &dir{path: path, owner: owner}, nil
+}
+
+func note(owner *os.File) error {
+	_, err := fmt.Fprintf(owner, "pid %d\nstart %s\n", os.Getpid(), startTime())
+	return err
+}
+
+// startTime is this process's start, in clock ticks since boot: field 22 of /proc/self/stat, counted after the
+// command, which may hold anything.
+func startTime() string {
+	b, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return "unknown"
+	}
+	_, rest, _ := strings.Cut(string(b[strings.LastIndexByte(string(b), ')')+1:]), " ")
+	if fields := strings.Fields(rest); len(fields) > 19 {
+		return fields[19]
+	}
+	return "unknown"
+}
+
+func (d *dir) remove() {
+	os.RemoveAll(d.path)
+	d.owner.Close()
+}
+
+// Sweep removes the directories under root of labs that no longer run, and returns their paths. It touches only
+// this user's.
+func Sweep(root string) ([]string, error) {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil, fmt.Errorf("sweep: %w", err)
+	}
+	var swept []string
+	for _, entry := range entries {
+		path := filepath.Join(root, entry.Name())
+		if !ours(entry) || !dead(entry, path) {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return swept, fmt.Errorf("sweep: %w", err)
+		}
+		swept = append(swept, path)
+	}
+	return swept, nil
+}
+
+// ours says whether the entry is a lab's directory of this user: /tmp is everybody's.
+func ours(entry fs.DirEntry) bool {
+	name := entry.Name()
+	if !entry.IsDir() || !strings.HasPrefix(name, dirPrefix) && !strings.HasPrefix(name, draftPrefix) {
+		return false
+	}
+	about, err := entry.Info()
+	if err != nil {
+		return false
+	}
+	stat, ok := about.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}
+
+func dead(entry fs.DirEntry, path string) bool {
+	if strings.HasPrefix(entry.Name(), draftPrefix) {
+		about, err := entry.Info()
+		return err == nil && time.Since(about.ModTime()) > draftAge
+	}
+	owner, err := os.Open(filepath.Join(path, ownerName))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist) // a sweep that was itself killed half way
+	}
+	defer owner.Close()
+	return unix.Flock(int(owner.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil
+}

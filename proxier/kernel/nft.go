@@ -1,0 +1,275 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Sizes and flags of netlink (include/uapi/linux/netlink.h, nfnetlink.h). Lengths are in the machine's byte order,
+// what an attribute holds in the network's.
+const (
+	headerSize    = unix.NLMSG_HDRLEN
+	nfgenSize     = 4 // struct nfgenmsg: u8 family, u8 version, u16 resource id
+	attrSize      = 4 // struct nlattr: u16 length, u16 type
+	attrTypeMask  = 0x3fff
+	receiveBuffer = 64 << 10 // the kernel fills at most 32 KiB for one read of a dump
+)
+
+// errChanged: the ruleset changed while it was dumped (NLM_F_DUMP_INTR).
+var errChanged = errors.New("the ruleset keeps changing")
+
+// errFamily: neither IPv4 nor IPv6.
+var errFamily = errors.New("unknown IP family")
+
+var nfProtocols = map[corev1.IPFamily]byte{
+	corev1.IPv4Protocol: unix.NFPROTO_IPV4,
+	corev1.IPv6Protocol: unix.NFPROTO_IPV6,
+}
+
+func chainsNft(family corev1.IPFamily, table string) ([]Chain, error) {
+	var chains []Chain
+	err := withNetlink(family, func(s *socket) error {
+		chains = chains[:0]
+		return s.dumpChains(family, table, func(c Chain) { chains = append(chains, c) })
+	})
+	return chains, err
+}
+
+// countNft asks chain by chain. One dump of all rules would be one request, but the kernel starts each 32 KiB of it
+// by walking past all rules that went before: 13 s for 310,000 rules in 110,000 chains on Linux 6.18, where asking
+// 110,000 times takes 1.4 s.
+func countNft(family corev1.IPFamily, table string) (rules, chains int, err error) {
+	err = withNetlink(family, func(s *socket) error {
+		rules, chains = 0, 0
+		before, err := s.generation()
+		if err != nil {
+			return err
+		}
+		var names []string
+		if err := s.dumpChains(family, table, func(c Chain) {
+			if !c.Builtin {
+				chains++
+			}
+			names = append(names, c.Name)
+		}); err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := s.dumpRules(family, table, name, func() { rules++ }); err != nil {
+				return fmt.Errorf("chain %s: %w", name, err)
+			}
+		}
+		after, err := s.generation()
+		if err == nil && before != after {
+			err = errChanged
+		}
+		return err
+	})
+	return rules, chains, err
+}
+
+// withNetlink calls read with a netlink socket, again when the ruleset changed meanwhile. A kernel without nf_tables
+// holds nothing: read is not called, or fails with what nfnetlink says for a subsystem that it does not know.
+func withNetlink(family corev1.IPFamily, read func(*socket) error) error {
+	if _, ok := nfProtocols[family]; !ok {
+		return errFamily
+	}
+	const tries = 10
+	for try := 1; ; try++ {
+		s, err := openSocket()
+		if errors.Is(err, unix.EPROTONOSUPPORT) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		err = read(s)
+		s.close()
+		switch {
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+			return nil
+		case !errors.Is(err, errChanged) || try == tries:
+			return err
+		}
+	}
+}
+
+// dumpChains calls yield for each chain of the table.
+func (s *socket) dumpChains(family corev1.IPFamily, table string, yield func(Chain)) error {
+	return s.dump(unix.NFT_MSG_GETCHAIN, nfProtocols[family], nil, func(attrs []byte) error {
+		var c Chain
+		var in []byte
+		err := eachAttr(attrs, func(kind uint16, value []byte) {
+			switch kind {
+			case unix.NFTA_CHAIN_TABLE:
+				in = cString(value)
+			case unix.NFTA_CHAIN_NAME:
+				c.Name = string(cString(value))
+			case unix.NFTA_CHAIN_HOOK:
+				c.Builtin = true
+			}
+		})
+		if err == nil && string(in) == table {
+			yield(c)
+		}
+		return err
+	})
+}
+
+// dumpRules calls yield for each rule of one chain.
+func (s *socket) dumpRules(family corev1.IPFamily, table, chain string, yield func()) error {
+	filter := stringAttr(nil, unix.NFTA_RULE_TABLE, table)
+	filter = stringAttr(filter, unix.NFTA_RULE_CHAIN, chain)
+	return s.dump(unix.NFT_MSG_GETRULE, nfProtocols[family], filter, func([]byte) error {
+		yield()
+		return nil
+	})
+}
+
+// generation is the number of the ruleset's last commit, whichever table it changed.
+func (s *socket) generation() (id uint32, err error) {
+	if err := s.send(unix.NFT_MSG_GETGEN, unix.NLM_F_REQUEST, unix.NFPROTO_UNSPEC, nil); err != nil {
+		return 0, err
+	}
+	n, err := unix.Read(s.fd, s.buf)
+	if err != nil {
+		return 0, fmt.Errorf("netlink: %w", err)
+	}
+	_, err = s.messages(s.buf[:n], new(bool), func(attrs []byte) error {
+		return eachAttr(attrs, func(kind uint16, value []byte) {
+			if kind == unix.NFTA_GEN_ID && len(value) == 4 {
+				id = binary.BigEndian.Uint32(value)
+			}
+		})
+	})
+	return id, err
+}
+
+// socket is one netlink socket, of the network namespace of the thread that opened it.
+type socket struct {
+	fd  int
+	seq uint32
+	buf []byte
+	out []byte
+}
+
+func openSocket() (*socket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("netlink socket: %w", err)
+	}
+	if err := unix.Connect(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("netlink socket: %w", err)
+	}
+	return &socket{fd: fd, buf: make([]byte, receiveBuffer)}, nil
+}
+
+func (s *socket) close() { unix.Close(s.fd) }
+
+// dump sends one dump request and calls yield with the attributes of each message of the answer.
+func (s *socket) dump(kind uint16, protocol byte, filter []byte, yield func(attrs []byte) error) error {
+	if err := s.send(kind, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, protocol, filter); err != nil {
+		return err
+	}
+	changed := false
+	for {
+		n, err := unix.Read(s.fd, s.buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("netlink: %w", err)
+		}
+		done, err := s.messages(s.buf[:n], &changed, yield)
+		if err != nil {
+			return err
+		}
+		if done && changed {
+			return errChanged
+		}
+		if done {
+			return nil
+		}
+	}
+}
+
+func (s *socket) send(kind, flags uint16, protocol byte, attrs []byte) error {
+	s.seq++
+	length := headerSize + nfgenSize + len(attrs)
+	out := binary.NativeEndian.AppendUint32(s.out[:0], uint32(length))
+	out = binary.NativeEndian.AppendUint16(out, unix.NFNL_SUBSYS_NFTABLES<<8|kind)
+	out = binary.NativeEndian.AppendUint16(out, flags)
+	out = binary.NativeEndian.AppendUint32(out, s.seq)
+	out = binary.NativeEndian.AppendUint32(out, 0) // from: the kernel fills it in
+	out = append(out, protocol, unix.NFNETLINK_V0, 0, 0)
+	s.out = append(out, attrs...)
+	if _, err := unix.Write(s.fd, s.out); err != nil {
+		return fmt.Errorf("netlink: %w", err)
+	}
+	return nil
+}
+
+// messages takes one read of a dump apart, and says whether it was the last.
+func (s *socket) messages(b []byte, changed *bool, yield func(attrs []byte) error) (done bool, err error) {
+	for len(b) >= headerSize {
+		length := int(binary.NativeEndian.Uint32(b))
+		kind := binary.NativeEndian.Uint16(b[4:])
+		flags := binary.NativeEndian.Uint16(b[6:])
+		seq := binary.NativeEndian.Uint32(b[8:])
+		if length < headerSize || length > len(b) {
+			return false, fmt.Errorf("netlink: message of %d bytes in %d", length, len(b))
+		}
+		body := b[headerSize:length]
+		b = b[min(align(length), len(b)):]
+		if seq != s.seq {
+			continue // of a dump given up
+		}
+		if flags&unix.NLM_F_DUMP_INTR != 0 {
+			*changed = true
+		}
+		switch kind {
+		case unix.NLMSG_ERROR, unix.NLMSG_DONE:
+			if len(body) >= 4 {
+				if errno := int32(binary.NativeEndian.Uint32(body)); errno < 0 {
+					return false, fmt.Errorf("netlink dump: %w", unix.Errno(-errno))
+				}
+			}
+			return true, nil
+		default:
+			if len(body) < nfgenSize {
+				return false, fmt.Errorf("netlink: message of %d bytes", length)
+			}
+			if err := yield(body[nfgenSize:]); err != nil {
+				return false, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// eachAttr calls yield for each attribute of a message.
+func eachAttr(b []byte, yield func(kind uint16, value []byte)) error {
+	for len(b) >= attrSize {
+		length := int(binary.NativeEndian.Uint16(b))
+		if length < attrSize || length > len(b) {
+			return fmt.Errorf("netlink: attribute of %d bytes in %d", length, len(b))
+		}
+		yield(binary.NativeEndian.Uint16(b[2:])&attrTypeMask, b[attrSize:length])
+		b = b[min(align(length), len(b)):]
+	}
+	return nil
+}
+
+func stringAttr(b []byte, kind uint16, value string) []byte {
+	b = binary.NativeEndian.AppendUint16(b, uint16(attrSize+len(value)+1))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = append(append(b, value...), 0)
+	return append(b, make([]byte, align(len(b))-len(b))...)
+}
+
+func align(n int) int { return (n + 3) &^ 3 }
