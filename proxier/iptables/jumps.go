@@ -1,0 +1,121 @@
+package iptables
+
+import (
+	"fmt"
+	"slices"
+
+	goiptables "github.com/coreos/go-iptables/iptables"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// jump is a rule by which a built-in chain reaches one of ours.
+type jump struct {
+	table   Table
+	from    string
+	to      string
+	comment string
+	states  []string // match before the comment
+}
+
+var newConnections = []string{"-m", "conntrack", "--ctstate", "NEW"}
+
+// jumps in the order in which they are put first in their chain: the last one ends up on top.
+var jumps = []jump{
+	{Filter, "INPUT", chainExternalServices, "kubernetes externally-visible service portals", newConnections},
+	{Filter, "FORWARD", chainExternalServices, "kubernetes externally-visible service portals", newConnections},
+	{Filter, "INPUT", chainNodePorts, "kubernetes health check service ports", nil},
+	{Filter, "FORWARD", chainServices, "kubernetes service portals", newConnections},
+	{Filter, "OUTPUT", chainServices, "kubernetes service portals", newConnections},
+	{Filter, "FORWARD", chainForward, "kubernetes forwarding rules", nil},
+	{Filter, "INPUT", chainProxyFirewall, "kubernetes load balancer firewall", newConnections},
+	{Filter, "OUTPUT", chainProxyFirewall, "kubernetes load balancer firewall", newConnections},
+	{Filter, "FORWARD", chainProxyFirewall, "kubernetes load balancer firewall", newConnections},
+	{NAT, "OUTPUT", chainServices, "kubernetes service portals", nil},
+	{NAT, "PREROUTING", chainServices, "kubernetes service portals", nil},
+	{NAT, "POSTROUTING", chainPostrouting, "kubernetes postrouting rules", nil},
+	{Filter, "INPUT", chainFirewall, "", nil},
+	{Filter, "OUTPUT", chainFirewall, "", nil},
+}
+
+func (j jump) spec() []string {
+	spec := slices.Clone(j.states)
+	if j.comment != "" {
+		spec = append(spec, "-m", "comment", "--comment", j.comment)
+	}
+	return append(spec, "-j", j.to)
+}
+
+// Jumps makes and checks the base chains and the jumps to them, through the iptables command.
+type Jumps struct {
+	ipt *goiptables.IPTables
+}
+
+// NewJumps finds the iptables command of a variant and family.
+func NewJumps(variant Variant, family corev1.IPFamily) (*Jumps, error) {
+	path, err := FindBinary(Binary(variant, family, ""))
+	if err != nil {
+		return nil, err
+	}
+	protocol := goiptables.ProtocolIPv4
+	if family == corev1.IPv6Protocol {
+		protocol = goiptables.ProtocolIPv6
+	}
+	ipt, err := goiptables.New(goiptables.Path(path), goiptables.IPFamily(protocol), goiptables.Timeout(5))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &Jumps{ipt: ipt}, nil
+}
+
+// RandomFully says whether MASQUERADE takes --random-fully.
+func (j *Jumps) RandomFully() bool { return j.ipt.HasRandomFully() }
+
+// Ensure makes what is missing of the base chains, the jumps and the canaries. chains are the names there are already
+// in a table, so that the tool need not be asked for each.
+func (j *Jumps) Ensure(existing func(Table) (map[string]bool, error)) error {
+	have := map[Table]map[string]bool{}
+	for _, table := range []Table{Mangle, NAT, Filter} {
+		names, err := existing(table)
+		if err != nil {
+			return fmt.Errorf("listing the chains of %s: %w", table, err)
+		}
+		have[table] = names
+		if err := j.ensureChain(table, chainCanary, names); err != nil {
+			return err
+		}
+	}
+	for _, jump := range jumps {
+		if err := j.ensureChain(jump.table, jump.to, have[jump.table]); err != nil {
+			return err
+		}
+		if err := j.ipt.InsertUnique(string(jump.table), jump.from, 1, jump.spec()...); err != nil {
+			return fmt.Errorf("jump from %s to %s in %s: %w", jump.from, jump.to, jump.table, err)
+		}
+	}
+	return nil
+}
+
+func (j *Jumps) ensureChain(table Table, chain string, have map[string]bool) error {
+	if have[chain] {
+		return nil
+	}
+	if err := j.ipt.NewChain(string(table), chain); err != nil {
+		return fmt.Errorf("chain %s in %s: %w", chain, table, err)
+	}
+	have[chain] = true
+	return nil
+}
+
+// Missing names the first jump that is not there; empty when all are.
+func (j *Jumps) Missing() (string, error) {
+	for _, jump := range jumps {
+		found, err := j.ipt.Exists(string(jump.table), jump.from, jump.spec()...)
+		if err != nil {
+			return "", fmt.Errorf("checking the jump from %s to %s in %s: %w", jump.from, jump.to, jump.table, err)
+		}
+		if !found {
+			return fmt.Sprintf("jump from %s to %s in %s", jump.from, jump.to, jump.table), nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,71 @@
+package iptables
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+
+	"synclab/proxier/tracker"
+)
+
+// The chains all Services share.
+const (
+	chainServices         = "KUBE-SERVICES"
+	chainExternalServices = "KUBE-EXTERNAL-SERVICES"
+	chainForward          = "KUBE-FORWARD"
+	chainNodePorts        = "KUBE-NODEPORTS"
+	chainProxyFirewall    = "KUBE-PROXY-FIREWALL"
+	chainPostrouting      = "KUBE-POSTROUTING"
+	chainMarkMasq         = "KUBE-MARK-MASQ"
+	chainFirewall         = "KUBE-FIREWALL" // shared with the kubelet: written, never deleted
+	chainCanary           = "KUBE-PROXY-CANARY"
+)
+
+// The prefixes of the chains of one Service port.
+const (
+	prefixCluster  = "KUBE-SVC-"
+	prefixLocal    = "KUBE-SVL-"
+	prefixExternal = "KUBE-EXT-"
+	prefixFirewall = "KUBE-FW-"
+	prefixEndpoint = "KUBE-SEP-"
+)
+
+// hashLength is how much of the hash a name keeps: with the longest prefix 25 of the 28 characters that iptables allows.
+const hashLength = 16
+
+// hash is the name part that kube-proxy gives to chains: 80 bits of SHA-256 in base32.
+func hash(parts ...string) string {
+	var buf [160]byte
+	input := buf[:0]
+	for _, part := range parts {
+		input = append(input, part...)
+	}
+	sum := sha256.Sum256(input)
+	var text [hashLength]byte
+	base32.StdEncoding.Encode(text[:], sum[:hashLength*5/8])
+	return string(text[:])
+}
+
+// serviceHash names the chains of a Service port: SVC, SVL, EXT and FW share it.
+func serviceHash(name tracker.ServicePortName) string {
+	return hash(name.String(), strings.ToLower(string(name.Protocol)))
+}
+
+// endpointHash names the chain of one endpoint ("ip:port") of a Service port.
+func endpointHash(servicePort, protocol, endpoint string) string {
+	return hash(servicePort, protocol, endpoint)
+}
+
+// IsServiceChain says whether a chain's name is one that the proxier gives to chains of Service ports. KUBE-FIREWALL
+// is not: the prefix has its dash.
+func IsServiceChain(name string) bool {
+	if !strings.HasPrefix(name, "KUBE-") {
+		return false
+	}
+	for _, prefix := range [...]string{prefixEndpoint, prefixCluster, prefixLocal, prefixExternal, prefixFirewall} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}

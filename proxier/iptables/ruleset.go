@@ -1,0 +1,110 @@
+package iptables
+
+import (
+	"slices"
+	"strings"
+
+	"synclab/proxier/plan"
+	"synclab/proxier/tracker"
+)
+
+// largeCluster is the number of endpoints above which comments of endpoint rules are left out, as in kube-proxy.
+const largeCluster = 1000
+
+// Ruleset knows what is wanted and what is installed, and writes the difference.
+type Ruleset struct {
+	settings Settings
+
+	wanted    map[tracker.ServicePortName]*Rendered
+	installed map[tracker.ServicePortName]*Rendered
+	// refused Service ports keep what is installed of them until they change or everything is written anew.
+	refused map[tracker.ServicePortName]bool
+	// stuck chains could not be deleted (a foreign rule refers to them); they stay, empty, until the next full payload.
+	stuck map[string]bool
+	large bool
+}
+
+// NewRuleset makes an empty Ruleset.
+func NewRuleset(settings Settings) *Ruleset {
+	return &Ruleset{
+		settings:  settings,
+		wanted:    map[tracker.ServicePortName]*Rendered{},
+		installed: map[tracker.ServicePortName]*Rendered{},
+		refused:   map[tracker.ServicePortName]bool{},
+		stuck:     map[string]bool{},
+	}
+}
+
+// Settings in force.
+func (r *Ruleset) Settings() Settings { return r.settings }
+
+// SetSettings for the payloads to come. The next one must be full.
+func (r *Ruleset) SetSettings(settings Settings) { r.settings = settings }
+
+// CrossesLarge says whether so many endpoints change the form of endpoint rules, so that only a full payload leaves
+// the same rules as a fresh start would. (kube-proxy leaves a mixture.)
+func (r *Ruleset) CrossesLarge(endpoints int) bool { return endpoints > largeCluster != r.large }
+
+// Update renders the Service ports that a delta names.
+func (r *Ruleset) Update(delta plan.Delta) {
+	for _, name := range delta.Removed {
+		delete(r.wanted, name)
+		delete(r.refused, name)
+	}
+	for _, port := range delta.Changed {
+		r.wanted[port.Name] = r.settings.render(port)
+		delete(r.refused, port.Name)
+	}
+}
+
+// Refuse leaves a Service port out of the payloads to come. What is installed of it stays, unless that is what was
+// refused.
+func (r *Ruleset) Refuse(name tracker.ServicePortName) {
+	if r.refused[name] {
+		delete(r.installed, name)
+	}
+	r.refused[name] = true
+}
+
+// Accept takes a Service port back in.
+func (r *Ruleset) Accept(name tracker.ServicePortName) { delete(r.refused, name) }
+
+// Refused Service ports, sorted by name.
+func (r *Ruleset) Refused() []tracker.ServicePortName {
+	names := make([]tracker.ServicePortName, 0, len(r.refused))
+	for name := range r.refused {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b tracker.ServicePortName) int {
+		return strings.Compare(a.String()+string(a.Protocol), b.String()+string(b.Protocol))
+	})
+	return names
+}
+
+// Stick keeps a chain that cannot be deleted.
+func (r *Ruleset) Stick(chain string) { r.stuck[chain] = true }
+
+// Reset forgets what is installed and what was refused, before a full payload.
+func (r *Ruleset) Reset() {
+	clear(r.refused)
+	clear(r.stuck)
+}
+
+// effective is what the payload shall leave of a Service port.
+func (r *Ruleset) effective(name tracker.ServicePortName) *Rendered {
+	if r.refused[name] {
+		return r.installed[name]
+	}
+	return r.wanted[name]
+}
+
+// Installed gives every own chain in nat with the number of its rules, as the last successful payload left it.
+func (r *Ruleset) Installed() map[string]int {
+	chains := map[string]int{}
+	for _, rendered := range r.installed {
+		for _, c := range rendered.chains {
+			chains[c.name] = c.rules
+		}
+	}
+	return chains
+}

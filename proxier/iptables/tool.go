@@ -1,0 +1,251 @@
+package iptables
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+)
+
+// Run is the account of one tool that ran.
+type Run struct {
+	Tool         string
+	Wall         time.Duration
+	User, System time.Duration // CPU time of the tool; System is the kernel's part, netfilter's included
+	Bytes        int           // of its input
+	PeakRSS      int64         // bytes; see peakRSS
+	ExitCode     int           // -1 when a signal ended it
+}
+
+// Restorer is one way to run iptables-restore. Its zero values have no defaults: NewRestorer fills them.
+type Restorer struct {
+	opts RestorerOptions
+	path string
+}
+
+// RestorerOptions say which iptables-restore and how.
+type RestorerOptions struct {
+	Variant Variant
+	Family  corev1.IPFamily
+	// LockFile is given to the tool as XTABLES_LOCKFILE. Empty: the environment's, or the system's.
+	LockFile string
+	// Wait is how long the tool may wait for the xtables lock. Default 5 s, as kube-proxy. The nft variant takes none.
+	Wait time.Duration
+	// Deadline ends a run. Default 30 min: iptables-nft-restore was seen to need 11 min for 55,000 chains.
+	Deadline time.Duration
+	Clock    clock.PassiveClock
+	// Prepare, when set, may change the command before it starts; Started is called when it runs. They are for the
+	// faults that a lab injects.
+	Prepare func(*exec.Cmd)
+	Started func(*os.Process)
+}
+
+// Binary is the name of a tool of a variant and family, such as ip6tables-nft-restore; tool is "", "restore" or "save".
+func Binary(variant Variant, family corev1.IPFamily, tool string) string {
+	name := "iptables-" + string(variant)
+	if family == corev1.IPv6Protocol {
+		name = "ip6tables-" + string(variant)
+	}
+	if tool != "" {
+		name += "-" + tool
+	}
+	return name
+}
+
+// sbin are the folders that an ordinary user's PATH may lack.
+var sbin = []string{"/usr/sbin", "/sbin", "/usr/local/sbin"}
+
+// FindBinary gives the path of a tool, on PATH or in the system's sbin folders.
+func FindBinary(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	for _, dir := range sbin {
+		if path, err := exec.LookPath(dir + "/" + name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: not found on PATH nor in %s; install the iptables package: %w", name, strings.Join(sbin, ", "), err)
+}
+
+// NewRestorer finds the tool.
+func NewRestorer(opts RestorerOptions) (*Restorer, error) {
+	if opts.Wait == 0 {
+		opts.Wait = 5 * time.Second
+	}
+	if opts.Deadline == 0 {
+		opts.Deadline = 30 * time.Minute
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	path, err := FindBinary(Binary(opts.Variant, opts.Family, "restore"))
+	if err != nil {
+		return nil, err
+	}
+	return &Restorer{opts: opts, path: path}, nil
+}
+
+// RestoreError is an iptables-restore that did not succeed.
+type RestoreError struct {
+	Tool     string
+	ExitCode int    // -1: ended by a signal
+	Line     int    // of the payload, from 1; 0 when the tool names none
+	Stderr   string // trimmed
+	Owner    Owner  // of the line
+	Err      error
+}
+
+func (e *RestoreError) Error() string {
+	text := e.Tool
+	if e.Line > 0 {
+		text += fmt.Sprintf(": line %d", e.Line)
+		if e.Owner.IsPort() {
+			text += fmt.Sprintf(" (service %s/%s: port %q/%s)", e.Owner.Port.Namespace, e.Owner.Port.NamespacedName.Name, e.Owner.Port.Port(), e.Owner.Port.Protocol)
+		}
+	}
+	text += ": " + e.Err.Error()
+	if e.Stderr != "" {
+		text += ": " + e.Stderr
+	}
+	return text
+}
+
+func (e *RestoreError) Unwrap() error { return e.Err }
+
+// exitResource is what iptables exits with when the lock was held too long or memory ran out.
+const exitResource = 4
+
+// Refused says whether the tool or the kernel refused what stands in the payload, rather than failing for want of the
+// lock, of memory or of time.
+func (e *RestoreError) Refused() bool { return e.Line > 0 && (e.ExitCode == 1 || e.ExitCode == 2) }
+
+// failedLine finds the line in all the ways the tools name it: "line N failed", "Error occurred at line: N",
+// "line N: RULE_APPEND failed".
+var failedLine = regexp.MustCompile(`(?m)(?:occurred at line: |(?:^|: )line )(\d+)`)
+
+// Restore hands a payload to the kernel. It waits for the tool to end, also when ctx ends or the deadline passes: then
+// the tool is killed.
+func (r *Restorer) Restore(ctx context.Context, p *Payload) (Run, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Deadline)
+	defer cancel()
+	seconds := int((r.opts.Wait + time.Second - 1) / time.Second)
+	cmd := exec.CommandContext(ctx, r.path, "-w", strconv.Itoa(seconds), "--noflush", "--counters")
+	cmd.WaitDelay = 10 * time.Second
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	cmd.Env = os.Environ()
+	if r.opts.LockFile != "" {
+		cmd.Env = append(cmd.Env, "XTABLES_LOCKFILE="+r.opts.LockFile)
+	}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return Run{}, fmt.Errorf("iptables-restore: %w", err)
+	}
+	if r.opts.Prepare != nil {
+		r.opts.Prepare(cmd)
+	}
+	run, err := r.wait(cmd, stdin, p)
+	if err == nil {
+		return run, nil
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	failed := &RestoreError{Tool: run.Tool, ExitCode: run.ExitCode, Stderr: strings.TrimSpace(stderr.String()), Err: err}
+	if m := failedLine.FindStringSubmatch(failed.Stderr); m != nil {
+		failed.Line, _ = strconv.Atoi(m[1])
+		failed.Owner = p.OwnerOf(failed.Line)
+	}
+	return run, failed
+}
+
+// wait runs the command to its end. The tool must not outlive us; the kernel ties that to the thread that forks, so
+// the goroutine keeps its thread meanwhile.
+func (r *Restorer) wait(cmd *exec.Cmd, stdin io.WriteCloser, p *Payload) (Run, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	run := Run{Tool: Binary(r.opts.Variant, r.opts.Family, "restore"), Bytes: p.Size(), ExitCode: -1}
+	start := r.opts.Clock.Now()
+	if err := cmd.Start(); err != nil {
+		return run, err
+	}
+	if r.opts.Started != nil {
+		r.opts.Started(cmd.Process)
+	}
+	peak := watchPeakRSS(cmd.Process.Pid)
+	writeErr := feed(stdin, p)
+	err := cmd.Wait()
+	run.Wall = r.opts.Clock.Since(start)
+	run.PeakRSS = peak()
+	if state := cmd.ProcessState; state != nil {
+		run.User, run.System, run.ExitCode = state.UserTime(), state.SystemTime(), state.ExitCode()
+	}
+	// A tool that found an error stops reading: the broken pipe says nothing that its exit status does not.
+	if err == nil && writeErr != nil {
+		err = fmt.Errorf("writing its input: %w", writeErr)
+	}
+	return run, err
+}
+
+func feed(stdin io.WriteCloser, p *Payload) error {
+	w := bufio.NewWriterSize(stdin, 1<<18)
+	_, err := p.WriteTo(w)
+	return errors.Join(err, w.Flush(), stdin.Close())
+}
+
+// peakInterval is how often the size of a running tool is read: 20 µs of work each.
+const peakInterval = 5 * time.Millisecond
+
+// watchPeakRSS reads the high-water mark of a process's memory while it runs and returns a function that ends the
+// watch and gives the last value. The rusage of a child is no use for it: a child that was forked from a large process
+// starts with that one's size (exec_mmap folds the old mm's mark into the maximum).
+func watchPeakRSS(pid int) func() int64 {
+	path := "/proc/" + strconv.Itoa(pid) + "/status"
+	stop, result := make(chan struct{}), make(chan int64)
+	go func() {
+		var peak int64
+		ticker := time.NewTicker(peakInterval)
+		defer ticker.Stop()
+		for {
+			peak = max(peak, readVmHWM(path))
+			select {
+			case <-stop:
+				result <- peak
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+	return func() int64 { close(stop); return <-result }
+}
+
+var vmHWM = regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB$`)
+
+func readVmHWM(path string) int64 {
+	status, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	m := vmHWM.FindSubmatch(status)
+	if m == nil {
+		return 0
+	}
+	kb, _ := strconv.ParseInt(string(m[1]), 10, 64)
+	return kb << 10
+}

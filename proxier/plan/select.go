@@ -1,0 +1,118 @@
+package plan
+
+import (
+	"slices"
+
+	"synclab/proxier/tracker"
+)
+
+// Node is what endpoint selection knows of the node.
+type Node struct {
+	Name string
+	Zone string // label topology.kubernetes.io/zone; empty: unknown
+}
+
+// topology narrows the ready endpoints to those whose hints name this node or zone.
+type topology int
+
+const (
+	anywhere topology = iota
+	sameNode
+	sameZone
+)
+
+// topologyOf reads the mode from the hints alone, as KEP-4444 wants it: hints count only when every ready endpoint
+// carries them and one of them names us; otherwise a half-updated set of slices would starve some nodes.
+func topologyOf(endpoints []*tracker.Endpoint, node Node) topology {
+	ready, nodeHints, zoneHints := 0, 0, 0
+	ourNode, ourZone := false, false
+	for _, ep := range endpoints {
+		if !ep.Ready {
+			continue
+		}
+		ready++
+		if len(ep.Nodes) > 0 {
+			nodeHints++
+			ourNode = ourNode || slices.Contains(ep.Nodes, node.Name)
+		}
+		if len(ep.Zones) > 0 {
+			zoneHints++
+			ourZone = ourZone || (node.Zone != "" && slices.Contains(ep.Zones, node.Zone))
+		}
+	}
+	switch {
+	case ready == 0:
+		return anywhere
+	case nodeHints == ready && ourNode:
+		return sameNode
+	case zoneHints == ready && ourZone:
+		return sameZone
+	}
+	return anywhere
+}
+
+func (t topology) allows(ep *tracker.Endpoint, node Node) bool {
+	switch t {
+	case sameNode:
+		return slices.Contains(ep.Nodes, node.Name)
+	case sameZone:
+		return slices.Contains(ep.Zones, node.Zone)
+	}
+	return true
+}
+
+// fallback: endpoints that terminate still serve while nothing else does (KEP-1669).
+func fallback(ep *tracker.Endpoint) bool { return ep.Serving && ep.Terminating }
+
+// clusterEndpoints are the ready ones that topology allows, or else all that terminate and still serve.
+func clusterEndpoints(endpoints []*tracker.Endpoint, node Node) []*tracker.Endpoint {
+	mode := topologyOf(endpoints, node)
+	chosen := choose(endpoints, func(ep *tracker.Endpoint) bool { return ep.Ready && mode.allows(ep, node) })
+	if len(chosen) == 0 {
+		chosen = choose(endpoints, fallback)
+	}
+	return chosen
+}
+
+// localEndpoints are the ready ones of this node, or else those of this node that terminate and still serve. Neither
+// topology nor what other nodes have matters.
+func localEndpoints(endpoints []*tracker.Endpoint) []*tracker.Endpoint {
+	chosen := choose(endpoints, func(ep *tracker.Endpoint) bool { return ep.Local && ep.Ready })
+	if len(chosen) == 0 {
+		chosen = choose(endpoints, func(ep *tracker.Endpoint) bool { return ep.Local && fallback(ep) })
+	}
+	return chosen
+}
+
+func choose(endpoints []*tracker.Endpoint, keep func(*tracker.Endpoint) bool) []*tracker.Endpoint {
+	n := 0
+	for _, ep := range endpoints {
+		if keep(ep) {
+			n++
+		}
+	}
+	if n == len(endpoints) {
+		return endpoints // the usual case: share, do not copy
+	}
+	chosen := make([]*tracker.Endpoint, 0, n)
+	for _, ep := range endpoints {
+		if keep(ep) {
+			chosen = append(chosen, ep)
+		}
+	}
+	return chosen
+}
+
+// union of two sorted lists of the same endpoints.
+func union(a, b []*tracker.Endpoint) []*tracker.Endpoint {
+	if len(a) == 0 {
+		return b
+	}
+	merged := slices.Clone(a)
+	for _, ep := range b {
+		if i, found := slices.BinarySearchFunc(merged, ep.Text, compareText); !found {
+			merged = slices.Insert(merged, i, ep)
+		}
+	}
+	return merged
+}

@@ -1,0 +1,229 @@
+package tracker
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Service is the state of one Service in one family: its ports and its endpoints, at one moment. Immutable.
+type Service struct {
+	Name      types.NamespacedName
+	Created   time.Time
+	Ports     []*ServicePort          // sorted by port name and protocol
+	Endpoints map[PortKey][]*Endpoint // each sorted by Text
+
+	spec *spec
+}
+
+func (s *Service) equal(t *Service) bool {
+	if s == nil || t == nil {
+		return s == t
+	}
+	return s.spec.equal(t.spec) && equalEndpoints(s.Endpoints, t.Endpoints)
+}
+
+// Change is one Service that differs from what is installed. Old is nil for a new one, New for one that is gone.
+type Change struct {
+	Name     types.NamespacedName
+	Old, New *Service
+}
+
+// Changes is what one sync takes.
+type Changes struct {
+	Services []Change // sorted by name; no-ops dropped
+	// TriggerTimes are the moments when the changed EndpointSlices were due, where their annotation says so.
+	TriggerTimes []time.Time
+	// Queued is when the first event of these changes reached the tracker; zero if there was none.
+	Queued time.Time
+	// Events is how many events were folded into these changes.
+	Events int
+
+	taken map[types.NamespacedName]*dirty
+}
+
+// dirty is what a tracker remembers of a Service that has events not yet installed.
+type dirty struct {
+	triggers []time.Time
+	queued   time.Time
+	events   int
+}
+
+// Options of a Tracker.
+type Options struct {
+	Family   corev1.IPFamily
+	NodeName string // endpoints of this node are local
+	// Since drops trigger times before it: changes older than the proxier say nothing of its latency.
+	Since time.Time
+}
+
+// Tracker holds the wanted state as the informers tell it, and what is installed. See the package comment.
+type Tracker struct {
+	opts Options
+
+	mu        sync.Mutex
+	specs     map[types.NamespacedName]*spec
+	slices    map[types.NamespacedName]map[string]*slice
+	dirty     map[types.NamespacedName]*dirty
+	installed map[types.NamespacedName]*Service
+}
+
+// New makes an empty Tracker.
+func New(opts Options) *Tracker {
+	return &Tracker{
+		opts:      opts,
+		specs:     map[types.NamespacedName]*spec{},
+		slices:    map[types.NamespacedName]map[string]*slice{},
+		dirty:     map[types.NamespacedName]*dirty{},
+		installed: map[types.NamespacedName]*Service{},
+	}
+}
+
+// SetService takes a Service as added or updated, at now. It reports whether anything is pending.
+func (t *Tracker) SetService(svc *corev1.Service, now time.Time) bool {
+	return t.putService(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, translateService(svc, t.opts.Family), now)
+}
+
+// DeleteService takes a Service as deleted.
+func (t *Tracker) DeleteService(svc *corev1.Service, now time.Time) bool {
+	return t.putService(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, nil, now)
+}
+
+func (t *Tracker) putService(name types.NamespacedName, s *spec, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !s.equal(t.specs[name]) {
+		if s == nil {
+			delete(t.specs, name)
+		} else {
+			t.specs[name] = s
+		}
+		t.mark(name, time.Time{}, now)
+	}
+	return len(t.dirty) > 0
+}
+
+// SetSlice takes an EndpointSlice as added or updated, at now. It reports whether anything is pending.
+func (t *Tracker) SetSlice(obj *discoveryv1.EndpointSlice, now time.Time) bool {
+	name, ok := serviceOfSlice(obj, t.opts.Family)
+	if !ok {
+		return false
+	}
+	translated := translateSlice(obj, t.opts.NodeName)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.slices[name]
+	if known == nil {
+		known = map[string]*slice{}
+		t.slices[name] = known
+	}
+	old := known[obj.Name]
+	known[obj.Name] = translated
+	if old == nil || !equalEndpoints(old.endpoints, translated.endpoints) {
+		t.mark(name, translated.trigger, now)
+	}
+	return len(t.dirty) > 0
+}
+
+// DeleteSlice takes an EndpointSlice as deleted. One that was never seen changes nothing.
+func (t *Tracker) DeleteSlice(obj *discoveryv1.EndpointSlice, now time.Time) bool {
+	name, ok := serviceOfSlice(obj, t.opts.Family)
+	if !ok {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, seen := t.slices[name][obj.Name]; seen {
+		delete(t.slices[name], obj.Name)
+		if len(t.slices[name]) == 0 {
+			delete(t.slices, name)
+		}
+		// The annotation of a deleted slice tells of an earlier change, not of the deletion: no trigger time.
+		t.mark(name, time.Time{}, now)
+	}
+	return len(t.dirty) > 0
+}
+
+func (t *Tracker) mark(name types.NamespacedName, trigger, now time.Time) {
+	d := t.dirty[name]
+	if d == nil {
+		d = &dirty{queued: now}
+		t.dirty[name] = d
+	}
+	d.events++
+	if !trigger.IsZero() && !trigger.Before(t.opts.Since) {
+		d.triggers = append(d.triggers, trigger)
+	}
+}
+
+// Pending is the number of Services with events that no Take has handed out yet.
+func (t *Tracker) Pending() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.dirty)
+}
+
+// Take hands out the changes since the last Commit. Each Take must be followed by Commit or GiveBack.
+func (t *Tracker) Take() Changes {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := Changes{taken: t.dirty}
+	t.dirty = map[types.NamespacedName]*dirty{}
+	for name, d := range c.taken {
+		c.Events += d.events
+		if c.Queued.IsZero() || d.queued.Before(c.Queued) {
+			c.Queued = d.queued
+		}
+		c.TriggerTimes = append(c.TriggerTimes, d.triggers...)
+		if old, wanted := t.installed[name], t.build(name); !wanted.equal(old) {
+			c.Services = append(c.Services, Change{Name: name, Old: old, New: wanted})
+		}
+	}
+	slices.SortFunc(c.Services, func(a, b Change) int { return compareNames(a.Name, b.Name) })
+	slices.SortFunc(c.TriggerTimes, time.Time.Compare)
+	return c
+}
+
+func (t *Tracker) build(name types.NamespacedName) *Service {
+	s := t.specs[name]
+	if s == nil {
+		return nil
+	}
+	return &Service{Name: name, Created: s.created, Ports: s.ports, Endpoints: merge(t.slices[name]), spec: s}
+}
+
+// Commit makes the changes the installed state.
+func (t *Tracker) Commit(c Changes) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, change := range c.Services {
+		if change.New == nil {
+			delete(t.installed, change.Name)
+		} else {
+			t.installed[change.Name] = change.New
+		}
+	}
+}
+
+// GiveBack takes the changes of a failed sync back: nothing of them is lost.
+func (t *Tracker) GiveBack(c Changes) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, d := range c.taken {
+		if later := t.dirty[name]; later != nil {
+			d.events += later.events
+			d.triggers = append(d.triggers, later.triggers...)
+		}
+		t.dirty[name] = d
+	}
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
