@@ -49,10 +49,10 @@ type Shape struct {
 // Endpoints is the distribution of the number of endpoints a Service has.
 type Endpoints struct {
 	Distribution string `yaml:"distribution,omitempty" json:"distribution"` // fixed (default), uniform, zipf
-	// Count is the number (fixed), or the mean (zipf). Default 10.
+	// Count is the number (fixed), or the mean (uniform, zipf). Default 10, or the middle of Min and Max.
 	Count int `yaml:"count,omitempty" json:"count"`
-	Min   int `yaml:"min,omitempty" json:"min,omitempty"` // uniform
-	Max   int `yaml:"max,omitempty" json:"max,omitempty"` // uniform; zipf: the largest
+	Min   int `yaml:"min,omitempty" json:"min,omitempty"` // uniform; default 0
+	Max   int `yaml:"max,omitempty" json:"max,omitempty"` // uniform: default 2×Count−Min; zipf: the largest, default 100×Count
 	// Skew is Zipf's exponent, above 1. Default 1.5.
 	Skew float64 `yaml:"skew,omitempty" json:"skew,omitempty"`
 }
@@ -70,8 +70,9 @@ type Proxy struct {
 	LocalhostNodePorts *bool `yaml:"localhostNodePorts,omitempty" json:"localhostNodePorts,omitempty"`
 }
 
-// Axis is one swept field: either its values, or a geometric series of Points values From … To.
-// To defaults to the field's own value in the scenario, so that N sets the upper end.
+// Axis is one swept field: either its values, or a geometric series of Points values From … To, rounded to two digits
+// between the ends. To defaults to the field's own value in the scenario, so that N sets the upper end; where N is
+// below From, N is the only value. Points defaults to 5.
 type Axis struct {
 	Field  string   `yaml:"field" json:"field"` // a path as --set takes it, e.g. shape.services
 	Values []string `yaml:"values,omitempty" json:"values,omitempty"`
@@ -80,7 +81,8 @@ type Axis struct {
 	Points int      `yaml:"points,omitempty" json:"points,omitempty"`
 }
 
-// Step is one step: exactly one of its fields is set.
+// Step is one step: exactly one of its fields is set. In YAML, a step whose fields all have defaults may stand without
+// any ("- settle:"), and probe and fault may be their kind alone ("- probe: traversal").
 type Step struct {
 	Create   *Create   `yaml:"create,omitempty" json:"create,omitempty"`
 	Churn    *Churn    `yaml:"churn,omitempty" json:"churn,omitempty"`

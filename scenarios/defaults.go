@@ -1,0 +1,198 @@
+package scenarios
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// The defaults, all in one place. Those of Proxy are not here: its zero values
+// keep what the proxier's own configuration says.
+const (
+	defaultNamespaces   = 10
+	defaultNodes        = 100
+	defaultZones        = 3
+	defaultEndpoints    = 10
+	defaultPorts        = 1
+	defaultDistribution = "fixed"
+	// defaultSkew gives a few large Services and a long tail of small ones.
+	defaultSkew = 1.5
+	// defaultZipfSpread is the largest Service of a Zipf shape, in means.
+	defaultZipfSpread = 100
+
+	defaultServiceCIDRv4 = "10.96.0.0/12"
+	defaultServiceCIDRv6 = "fd00:10:96::/108"
+	defaultPodCIDRv4     = "10.128.0.0/9"
+	defaultPodCIDRv6     = "fd00:10:128::/64"
+
+	defaultPoints          = 5
+	defaultChurnKind       = "endpoints"
+	defaultArrivals        = "uniform"
+	defaultRolloutServices = 1
+	// defaultSurge and defaultRolloutInterval: a Deployment's own maxSurge is a
+	// quarter, and pods take about a second to become ready.
+	defaultSurge           = 0.25
+	defaultRolloutInterval = time.Second
+	defaultScaleRate       = 100
+	defaultLostNodes       = 1
+	defaultFlushTable      = "nat"
+	defaultFaultTimes      = 1
+	// defaultLockHeld outlasts the 5 s that kube-proxy lets iptables wait.
+	defaultLockHeld = 6 * time.Second
+	// defaultPositions: the first, the nine deciles between, the last.
+	defaultPositions     = 11
+	defaultSamples       = 500
+	defaultSettleTimeout = 10 * time.Minute
+)
+
+// Kinds of fault.
+const (
+	faultRestoreKilled = "restore-killed"
+	faultRestoreFails  = "restore-fails"
+	faultLockHeld      = "lock-held"
+	faultFlush         = "flush"
+)
+
+// or sets a field that has its zero value.
+func or[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Fill sets what was left out to its default.
+func (s *Scenario) Fill() {
+	s.Shape.Fill()
+	for i := range s.Sweep {
+		if a := &s.Sweep[i]; a.From != 0 {
+			or(&a.Points, defaultPoints)
+		}
+	}
+	for _, step := range s.Steps {
+		step.fill()
+	}
+}
+
+// Fill sets what was left out of a shape to its default.
+func (s *Shape) Fill() {
+	or(&s.Namespaces, defaultNamespaces)
+	or(&s.Nodes, defaultNodes)
+	// A cluster of two nodes has no three zones.
+	or(&s.Zones, max(1, min(defaultZones, s.Nodes)))
+	or(&s.Ports, defaultPorts)
+	s.Endpoints.fill()
+	if s.Families == nil {
+		s.Families = []string{"IPv4"}
+	}
+	if s.ServiceCIDRs == nil {
+		s.ServiceCIDRs = s.forFamilies(defaultServiceCIDRv4, defaultServiceCIDRv6)
+	}
+	if s.PodCIDRs == nil {
+		s.PodCIDRs = s.forFamilies(defaultPodCIDRv4, defaultPodCIDRv6)
+	}
+}
+
+func (e *Endpoints) fill() {
+	or(&e.Distribution, defaultDistribution)
+	if e.Distribution == "uniform" && e.Max != 0 {
+		or(&e.Count, (e.Min+e.Max+1)/2)
+	}
+	or(&e.Count, defaultEndpoints)
+	switch e.Distribution {
+	case "uniform":
+		or(&e.Max, 2*e.Count-e.Min)
+	case "zipf":
+		or(&e.Skew, defaultSkew)
+		or(&e.Max, e.zipfMax())
+	}
+}
+
+// zipfMax is the default of the largest Service.
+func (e *Endpoints) zipfMax() int {
+	if e.Count > MaxEndpoints/defaultZipfSpread {
+		return MaxEndpoints
+	}
+	return e.Count * defaultZipfSpread
+}
+
+// forFamilies picks the network of each family, in the families' order.
+func (s *Shape) forFamilies(v4, v6 string) []string {
+	var cidrs []string
+	for _, f := range s.Families {
+		switch f {
+		case "IPv4":
+			cidrs = append(cidrs, v4)
+		case "IPv6":
+			cidrs = append(cidrs, v6)
+		}
+	}
+	return cidrs
+}
+
+// forgetDerived takes back the defaults that follow from other fields, so that
+// they may follow again when a sweep changes those.
+func (s *Shape) forgetDerived() {
+	if slices.Equal(s.ServiceCIDRs, s.forFamilies(defaultServiceCIDRv4, defaultServiceCIDRv6)) {
+		s.ServiceCIDRs = nil
+	}
+	if slices.Equal(s.PodCIDRs, s.forFamilies(defaultPodCIDRv4, defaultPodCIDRv6)) {
+		s.PodCIDRs = nil
+	}
+	e := &s.Endpoints
+	if (e.Distribution == "uniform" && e.Max == 2*e.Count-e.Min) || (e.Distribution == "zipf" && e.Max == e.zipfMax()) {
+		e.Max = 0
+	}
+	if s.Zones == min(defaultZones, s.Nodes) {
+		s.Zones = 0
+	}
+}
+
+// setMean makes count the mean of the distribution, and keeps its form.
+func (e *Endpoints) setMean(count int) {
+	old := e.Mean()
+	scale := func(n int) int { return int(math.Round(float64(n) * float64(count) / old)) }
+	switch {
+	case e.Distribution == "uniform" && e.Max != 0 && old > 0:
+		e.Min = min(scale(e.Min), count)
+		e.Max = 2*count - e.Min
+	case e.Distribution == "zipf" && e.Max != 0 && old > 0:
+		e.Max = max(count, min(scale(e.Max), MaxEndpoints))
+	}
+	e.Count = count
+}
+
+// fill sets what was left out of a step to its default.
+func (st Step) fill() {
+	switch {
+	case st.Churn != nil:
+		or(&st.Churn.Kind, defaultChurnKind)
+		or(&st.Churn.Arrivals, defaultArrivals)
+	case st.Rollout != nil:
+		or(&st.Rollout.Services, defaultRolloutServices)
+		or(&st.Rollout.Surge, defaultSurge)
+		or(&st.Rollout.Interval, defaultRolloutInterval)
+	case st.Scale != nil:
+		or(&st.Scale.Rate, defaultScaleRate)
+	case st.NodeLoss != nil:
+		or(&st.NodeLoss.Nodes, defaultLostNodes)
+	case st.Fault != nil:
+		st.Fault.fill()
+	case st.Probe != nil:
+		or(&st.Probe.Positions, defaultPositions)
+		or(&st.Probe.Samples, defaultSamples)
+	case st.Settle != nil:
+		or(&st.Settle.Timeout, defaultSettleTimeout)
+	}
+}
+
+func (f *Fault) fill() {
+	switch f.Kind {
+	case faultRestoreKilled, faultRestoreFails:
+		or(&f.Times, defaultFaultTimes)
+	case faultLockHeld:
+		or(&f.For, defaultLockHeld)
+	case faultFlush:
+		or(&f.Table, defaultFlushTable)
+	}
+}

@@ -1,0 +1,236 @@
+package scenarios
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limits that other rooms and several rules share.
+const (
+	// MaxServices is about what the default service network, a /12, can number.
+	MaxServices = 1_000_000
+	// MaxEndpoints is one endpoint of a Service on each node of the largest
+	// cluster that Kubernetes supports.
+	MaxEndpoints = 5_000
+	// MaxTotalEndpoints keeps the simulated cluster within a few GiB: an
+	// endpoint takes several hundred bytes in each of its copies.
+	MaxTotalEndpoints = 10_000_000
+	// MaxDuration is the longest that a scenario's open-loop steps may take.
+	MaxDuration = 24 * time.Hour
+	// maxCells bounds a sweep: each cell is a run of its own.
+	maxCells = 1_000
+	maxSteps = 1_000
+	maxRate  = 100_000
+)
+
+// rule is what a single value may be, whatever the others are.
+type rule struct {
+	words    []string // one of these, if any
+	pattern  *regexp.Regexp
+	min, max float64 // of numbers; durations in nanoseconds
+	above    bool    // min itself is not allowed
+	orUnset  bool    // zero means: not set
+	why      string  // why these limits
+}
+
+var (
+	oneWord  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	oneLine  = regexp.MustCompile(`^[^\r\n]*$`)
+	share    = rule{min: 0, max: 1, why: "it is a share: 0.25 is a quarter"}
+	anything = rule{}
+)
+
+func count(low, high int, why string) rule {
+	return rule{min: float64(low), max: float64(high), why: why}
+}
+
+func between(low, high time.Duration, why string) rule {
+	return rule{min: float64(low), max: float64(high), why: why}
+}
+
+func (r rule) unset() rule { r.orUnset = true; return r }
+
+// rules holds the rule of each path, with N for an index and * for a map's key.
+var rules = map[string]rule{
+	"name":        {pattern: oneWord, why: "files are named after it: small letters, digits and -, at most 63"},
+	"description": {pattern: oneLine, why: "lists show it on one line"},
+	"labels.N":    {pattern: oneWord, why: "a label is one word of small letters, digits and -"},
+	"seed":        anything,
+
+	"shape.services":               count(1, MaxServices, "the default service network numbers about as many"),
+	"shape.namespaces":             count(1, 10_000, "the most that Kubernetes is tested with"),
+	"shape.nodes":                  count(1, 15_000, "three times what Kubernetes supports"),
+	"shape.zones":                  count(1, 100, "more than any region has"),
+	"shape.ports":                  count(1, 100, "an EndpointSlice holds at most 100 ports"),
+	"shape.endpoints.distribution": {words: []string{"fixed", "uniform", "zipf"}},
+	"shape.endpoints.count":        count(1, MaxEndpoints, "for Services without endpoints see shape.withoutEndpoint; the most is one on each node of the largest supported cluster"),
+	"shape.endpoints.min":          count(0, MaxEndpoints, "the most is one on each node of the largest supported cluster"),
+	"shape.endpoints.max":          count(1, MaxEndpoints, "the most is one on each node of the largest supported cluster").unset(),
+	"shape.endpoints.skew":         {min: 1, max: 10, above: true, orUnset: true, why: "at 1 and below, Zipf's sum has no limit"},
+	"shape.types.*":                share,
+	"shape.protocols.*":            share,
+	"shape.families.N":             {words: []string{"IPv4", "IPv6"}},
+	"shape.externalIPs":            share,
+	"shape.sourceRanges":           share,
+	"shape.affinity":               share,
+	"shape.internalLocal":          share,
+	"shape.externalLocal":          share,
+	"shape.withoutEndpoint":        share,
+	"shape.notReady":               share,
+	"shape.terminating":            share,
+	"shape.topologyHints":          share,
+	"shape.serviceCIDRs.N":         anything, // fit.go
+	"shape.podCIDRs.N":             anything, // fit.go
+
+	"proxy.policy":              {words: []string{"", "token-bucket", "completion-to-start"}},
+	"proxy.burst":               count(1, 1_000, "a bucket that never empties limits nothing").unset(),
+	"proxy.minSyncPeriod":       between(time.Millisecond, time.Hour, "below, nothing is held back; above, nothing is synced").unset(),
+	"proxy.syncPeriod":          between(10*time.Millisecond, 24*time.Hour, "it is also the time between two looks for drift, and before a retry").unset(),
+	"proxy.masqueradeAll":       anything,
+	"proxy.nodePortAddresses.N": anything, // validate.go
+	"proxy.localhostNodePorts":  anything,
+
+	"sweep.N.field":    anything, // sweep.go
+	"sweep.N.values.N": anything,
+	"sweep.N.from":     count(1, MaxTotalEndpoints, "a geometric series begins above 0").unset(),
+	"sweep.N.to":       count(1, MaxTotalEndpoints, "a geometric series begins above 0").unset(),
+	"sweep.N.points":   count(2, 100, "each point is a run of its own").unset(),
+
+	"steps.N.create.services":  count(0, MaxServices, "0 means all of the shape that do not exist yet"),
+	"steps.N.create.rate":      {min: 0, max: maxRate, why: "Services a second; 0 means as fast as possible"},
+	"steps.N.churn.rate":       {min: 0, max: maxRate, above: true, why: "changes a second; informers deliver no more"},
+	"steps.N.churn.events":     count(1, 10_000_000, "all changes of a step are planned ahead, in memory"),
+	"steps.N.churn.kind":       {words: []string{"endpoints", "readiness", "services", "mixed"}},
+	"steps.N.churn.arrivals":   {words: []string{"uniform", "poisson"}},
+	"steps.N.rollout.services": count(1, MaxServices, "how many Services roll at the same time"),
+	"steps.N.rollout.surge":    {min: 0, max: 1, above: true, why: "it is the share of endpoints replaced at once"},
+	"steps.N.rollout.interval": between(time.Millisecond, time.Hour, "the time between two waves"),
+	"steps.N.scale.to":         count(0, MaxEndpoints, "the most is one on each node of the largest supported cluster"),
+	"steps.N.scale.rate":       {min: 0, max: maxRate, above: true, why: "endpoints a second; informers deliver no more"},
+	"steps.N.nodeLoss.nodes":   count(1, 14_999, "node-0, where the proxier runs, stays"),
+	"steps.N.fault.kind":       {words: []string{faultRestoreKilled, faultRestoreFails, faultLockHeld, faultFlush}},
+	"steps.N.fault.table":      {words: []string{"", "nat", "filter", "mangle", "all"}},
+	"steps.N.fault.times":      count(1, 1_000, "how many restores").unset(),
+	"steps.N.fault.for":        between(time.Millisecond, time.Hour, "how long the lock is held").unset(),
+	"steps.N.probe.kind":       {words: []string{"traversal"}},
+	"steps.N.probe.positions":  count(2, 1_000, "the first and the last at least"),
+	"steps.N.probe.samples":    count(1, 100_000, "each sample is a flow of its own, and conntrack tables are bounded"),
+	"steps.N.settle.timeout":   between(time.Millisecond, MaxDuration, "it is a guard against waiting for ever"),
+}
+
+// mapKeys are the keys of the maps.
+var mapKeys = map[string][]string{
+	"shape.types":     {"NodePort", "LoadBalancer", "Headless", "ExternalName"},
+	"shape.protocols": {"UDP", "SCTP"},
+}
+
+// ruleOf finds the rule of a path with indices and keys in it.
+func ruleOf(path string) (rule, bool) {
+	if _, isMap := mapKeys[parentOf(path)]; isMap {
+		path = parentOf(path) + ".*"
+	}
+	elements := strings.Split(path, ".")
+	for i, e := range elements {
+		if _, err := strconv.Atoi(e); err == nil {
+			elements[i] = "N"
+		}
+	}
+	r, ok := rules[strings.Join(elements, ".")]
+	return r, ok
+}
+
+// check is "" when the value keeps the rule, and else says what is wrong.
+func (r rule) check(v reflect.Value) string {
+	switch {
+	case v.Kind() == reflect.String && r.words != nil:
+		for _, w := range r.words {
+			if w == v.String() {
+				return ""
+			}
+		}
+		return isOneOf(v.String(), r.allowedWords())
+	case v.Kind() == reflect.String && r.pattern != nil:
+		if !r.pattern.MatchString(v.String()) {
+			return fmt.Sprintf("%s is not allowed: %s", quote(v.String()), r.why)
+		}
+		return ""
+	case r.max == 0 || (r.orUnset && v.IsZero()):
+		return ""
+	}
+	var n float64
+	switch v.Kind() {
+	case reflect.Int, reflect.Int64:
+		n = float64(v.Int())
+	case reflect.Float64:
+		n = v.Float()
+	default:
+		return ""
+	}
+	// Written so that NaN fails.
+	if n <= r.max && (n > r.min || (n == r.min && !r.above)) {
+		return ""
+	}
+	return fmt.Sprintf("%s is not allowed: %s (%s)", show(n, v.Type()), r.span(v.Type()), r.why)
+}
+
+// span is "1 to 100", or "above 0, to 1".
+func (r rule) span(t reflect.Type) string {
+	if r.above {
+		return fmt.Sprintf("above %s, to %s", show(r.min, t), show(r.max, t))
+	}
+	return fmt.Sprintf("%s to %s", show(r.min, t), show(r.max, t))
+}
+
+func (r rule) allowedWords() []string {
+	words := make([]string, 0, len(r.words))
+	for _, w := range r.words {
+		if w != "" {
+			words = append(words, w)
+		}
+	}
+	return words
+}
+
+// show prints a number as its type is written: 1h0m0s, 0.25, 1,000,000.
+func show(n float64, t reflect.Type) string {
+	if t == durationType {
+		return showDuration(time.Duration(n))
+	}
+	if n != float64(int64(n)) {
+		return strconv.FormatFloat(n, 'g', -1, 64)
+	}
+	return thousands(int64(n))
+}
+
+// showDuration leaves out the zeros that time.Duration prints: 1h, not 1h0m0s.
+func showDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func thousands[I int | int64](n I) string {
+	digits := strconv.FormatInt(int64(n), 10)
+	first := len(digits) % 3
+	if digits[0] == '-' {
+		first = 1 + (len(digits)-1)%3
+	}
+	var b strings.Builder
+	b.WriteString(digits[:first])
+	for i := first; i < len(digits); i += 3 {
+		if b.Len() > 0 && b.String() != "-" {
+			b.WriteByte(',')
+		}
+		b.WriteString(digits[i : i+3])
+	}
+	return b.String()
+}

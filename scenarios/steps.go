@@ -1,0 +1,135 @@
+package scenarios
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"time"
+)
+
+// Kind is the step's name in YAML: create, churn, rollout, scale, nodeLoss,
+// restart, fault, probe or settle. It is "" unless exactly one is set.
+func (st Step) Kind() string {
+	kind, v := "", reflect.ValueOf(st)
+	for _, f := range fieldsOf(stepType) {
+		if v.Field(f.index).IsNil() {
+			continue
+		}
+		if kind != "" {
+			return ""
+		}
+		kind = f.name
+	}
+	return kind
+}
+
+// Duration is how long the step's open loop takes by itself, from its first to
+// its last due change; 0 for steps that take as long as the subject does. e is
+// the shape's distribution of endpoints.
+func (st Step) Duration(shape Shape) time.Duration {
+	seconds := 0.0
+	switch {
+	case st.Create != nil && st.Create.Rate > 0:
+		n := st.Create.Services
+		if n == 0 {
+			n = shape.Services
+		}
+		seconds = float64(n) / st.Create.Rate
+	case st.Churn != nil:
+		seconds = float64(st.Churn.Events) / st.Churn.Rate
+	case st.Rollout != nil:
+		// Each wave replaces the surge: a quarter at once makes four waves.
+		waves := math.Ceil(1 / st.Rollout.Surge)
+		waves = min(waves, max(float64(shape.Endpoints.Count), float64(shape.Endpoints.Max)))
+		seconds = waves * st.Rollout.Interval.Seconds()
+	case st.Scale != nil:
+		seconds = math.Abs(float64(st.Scale.To-shape.Endpoints.Count)) / st.Scale.Rate
+	case st.Fault != nil && st.Fault.Kind == faultLockHeld:
+		seconds = st.Fault.For.Seconds()
+	}
+	// Far above any limit, and within what a Duration can hold.
+	return time.Duration(min(seconds, 1e9) * float64(time.Second))
+}
+
+// checkSteps walks through the steps as the cluster would, and refuses those
+// that find nothing to work on.
+func (s *Scenario) checkSteps(ps *Problems) {
+	created, total := 0, time.Duration(0)
+	lost := 0
+	for i, st := range s.Steps {
+		path := fmt.Sprintf("steps.%d", i)
+		at := join(path, st.Kind())
+		if took := st.Duration(s.Shape); took > MaxDuration {
+			ps.add(at, fmt.Sprintf("takes %s: want at most %s, or a higher rate", showDuration(took.Round(time.Second)), showDuration(MaxDuration)))
+		} else {
+			total += took
+		}
+		switch {
+		case st.Create != nil:
+			created = s.checkCreate(st.Create, at, created, ps)
+		case st.Fault != nil:
+			st.Fault.check(at, created, ps)
+		case created == 0:
+			ps.add(at, "comes before any create: there are no Services yet")
+			continue
+		case st.Rollout != nil && st.Rollout.Services > s.usable(created):
+			ps.add(join(at, "services"), fmt.Sprintf("%s Services with endpoints are not there: want at most %s", thousands(st.Rollout.Services), thousands(s.usable(created))))
+		case st.NodeLoss != nil:
+			if lost += st.NodeLoss.Nodes; lost >= s.Shape.Nodes {
+				ps.add(join(at, "nodes"), fmt.Sprintf("%d lost Nodes in all leave none of shape.nodes, %d: want at most %d, as node-0 stays", lost, s.Shape.Nodes, s.Shape.Nodes-1))
+			}
+		case st.Churn != nil && st.Churn.Kind == "services":
+		case (st.Churn != nil || st.Scale != nil || st.Rollout != nil) && s.usable(created) == 0:
+			ps.add(at, "finds no Service with endpoints: see shape.withoutEndpoint and shape.types")
+		}
+	}
+	if created == 0 {
+		ps.add("steps", "have no create: there would be no Services")
+	}
+	if total > MaxDuration {
+		ps.add("steps", fmt.Sprintf("take %s together: want at most %s", showDuration(total.Round(time.Second)), showDuration(MaxDuration)))
+	}
+}
+
+func (s *Scenario) checkCreate(c *Create, at string, created int, ps *Problems) int {
+	left := s.Shape.Services - created
+	switch {
+	case left <= 0:
+		ps.add(at, fmt.Sprintf("creates nothing: all %s Services of the shape exist already", thousands(s.Shape.Services)))
+		return created
+	case c.Services == 0:
+		return s.Shape.Services
+	case c.Services > left:
+		ps.add(join(at, "services"), fmt.Sprintf("%s Services are more than shape.services leaves: want at most %s", thousands(c.Services), thousands(left)))
+		return s.Shape.Services
+	}
+	return created + c.Services
+}
+
+// usable is about how many of the created Services have endpoints.
+func (s *Scenario) usable(created int) int {
+	share := (1 - s.Shape.WithoutEndpoint) * (1 - s.Shape.Types["ExternalName"])
+	return int(float64(created)*share + 1e-9)
+}
+
+// check refuses settings that this kind of fault does not have. A fault may
+// come before the first create: a cold start under a held lock is a question.
+func (f *Fault) check(at string, created int, ps *Problems) {
+	restores := f.Kind == faultRestoreKilled || f.Kind == faultRestoreFails
+	for _, extra := range []struct {
+		field string
+		set   bool
+		of    string
+	}{
+		{"table", f.Table != "" && f.Kind != faultFlush, faultFlush},
+		{"times", f.Times != 0 && !restores, faultRestoreKilled + " and " + faultRestoreFails},
+		{"for", f.For != 0 && f.Kind != faultLockHeld, faultLockHeld},
+	} {
+		if extra.set {
+			ps.add(join(at, extra.field), "has no effect on "+f.Kind+": it belongs to "+extra.of)
+		}
+	}
+	if f.Kind == faultFlush && created == 0 {
+		ps.add(at, "comes before any create: there are no rules to flush yet")
+	}
+}
