@@ -1,0 +1,332 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// What an API server would refuse and what would break a proxier: an address
+// or a port that no rule can hold, and names that make two things one. It is
+// not the whole of the API's validation.
+
+var (
+	protocols    = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+	serviceTypes = []corev1.ServiceType{
+		corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort,
+		corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName,
+	}
+	ipFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+)
+
+// Limits of the API server.
+const (
+	maxSliceEndpoints    = 1000
+	maxEndpointAddresses = 100
+	maxAffinityTimeout   = 86400 // seconds, one day
+)
+
+// checkService lists what is wrong with a Service that has its defaults.
+func checkService(service *corev1.Service) field.ErrorList {
+	spec, path := &service.Spec, field.NewPath("spec")
+	errs := checkMeta(&service.ObjectMeta, validation.IsDNS1123Label)
+	errs = append(errs, oneOf(path.Child("type"), spec.Type, serviceTypes)...)
+	if spec.Type == corev1.ServiceTypeExternalName {
+		for _, text := range validation.IsDNS1123Subdomain(strings.TrimSuffix(spec.ExternalName, ".")) {
+			errs = append(errs, field.Invalid(path.Child("externalName"), spec.ExternalName, text))
+		}
+		if spec.ClusterIP != "" || len(spec.ClusterIPs) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("clusterIP"), "an ExternalName Service has none"))
+		}
+	} else if len(spec.Ports) == 0 && spec.ClusterIP != corev1.ClusterIPNone {
+		errs = append(errs, field.Required(path.Child("ports"), "only a headless or ExternalName Service may have none"))
+	}
+	if spec.ClusterIP == corev1.ClusterIPNone && externallyReachable(service) {
+		errs = append(errs, field.Invalid(path.Child("clusterIP"), spec.ClusterIP, "a Service reached from outside of the cluster cannot be headless"))
+	}
+	errs = append(errs, checkServicePorts(spec, path.Child("ports"))...)
+	errs = append(errs, checkServiceAddresses(service, path)...)
+	errs = append(errs, checkServicePolicies(service, path)...)
+	return errs
+}
+
+func checkMeta(meta *metav1.ObjectMeta, name func(string) []string) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("metadata")
+	if meta.Name == "" {
+		return append(errs, field.Required(path.Child("name"), "synclab makes no names up"))
+	}
+	for _, text := range name(meta.Name) {
+		errs = append(errs, field.Invalid(path.Child("name"), meta.Name, text))
+	}
+	if meta.Namespace != "" {
+		for _, text := range validation.IsDNS1123Label(meta.Namespace) {
+			errs = append(errs, field.Invalid(path.Child("namespace"), meta.Namespace, text))
+		}
+	}
+	return errs
+}
+
+func oneOf[T ~string](path *field.Path, value T, allowed []T) field.ErrorList {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, allowed)}
+}
+
+func checkPortNumber(path *field.Path, port int32) field.ErrorList {
+	var errs field.ErrorList
+	for _, text := range validation.IsValidPortNum(int(port)) {
+		errs = append(errs, field.Invalid(path, port, text))
+	}
+	return errs
+}
+
+func checkServicePorts(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	type number struct {
+		port     int32
+		protocol corev1.Protocol
+	}
+	names, numbers, nodePorts := map[string]bool{}, map[number]bool{}, map[number]bool{}
+	for i := range spec.Ports {
+		port, at := &spec.Ports[i], path.Index(i)
+		switch {
+		case port.Name == "" && len(spec.Ports) > 1:
+			errs = append(errs, field.Required(at.Child("name"), "each of several ports needs a name"))
+		case port.Name != "" && names[port.Name]:
+			errs = append(errs, field.Duplicate(at.Child("name"), port.Name))
+		case port.Name != "":
+			for _, text := range validation.IsDNS1123Label(port.Name) {
+				errs = append(errs, field.Invalid(at.Child("name"), port.Name, text))
+			}
+		}
+		names[port.Name] = true
+		errs = append(errs, checkPortNumber(at.Child("port"), port.Port)...)
+		errs = append(errs, oneOf(at.Child("protocol"), port.Protocol, protocols)...)
+		errs = append(errs, checkTargetPort(at.Child("targetPort"), port.TargetPort)...)
+		if own := (number{port.Port, port.Protocol}); numbers[own] {
+			errs = append(errs, field.Duplicate(at.Child("port"), port.Port))
+		} else {
+			numbers[own] = true
+		}
+		if port.NodePort == 0 {
+			continue
+		}
+		errs = append(errs, checkPortNumber(at.Child("nodePort"), port.NodePort)...)
+		if spec.Type != corev1.ServiceTypeNodePort && spec.Type != corev1.ServiceTypeLoadBalancer {
+			errs = append(errs, field.Forbidden(at.Child("nodePort"), "only a NodePort or LoadBalancer Service may have one"))
+		}
+		if own := (number{port.NodePort, port.Protocol}); nodePorts[own] {
+			errs = append(errs, field.Duplicate(at.Child("nodePort"), port.NodePort))
+		} else {
+			nodePorts[own] = true
+		}
+	}
+	return errs
+}
+
+func checkTargetPort(path *field.Path, port intstr.IntOrString) field.ErrorList {
+	if port.Type == intstr.Int {
+		return checkPortNumber(path, port.IntVal)
+	}
+	var errs field.ErrorList
+	for _, text := range validation.IsValidPortName(port.StrVal) {
+		errs = append(errs, field.Invalid(path, port.StrVal, text))
+	}
+	return errs
+}
+
+func checkServiceAddresses(service *corev1.Service, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	spec := &service.Spec
+	for i, family := range spec.IPFamilies {
+		errs = append(errs, oneOf(path.Child("ipFamilies").Index(i), family, ipFamilies)...)
+	}
+	if len(spec.IPFamilies) > 2 {
+		errs = append(errs, field.TooMany(path.Child("ipFamilies"), len(spec.IPFamilies), 2))
+	} else if len(spec.IPFamilies) == 2 && spec.IPFamilies[0] == spec.IPFamilies[1] {
+		errs = append(errs, field.Duplicate(path.Child("ipFamilies").Index(1), spec.IPFamilies[1]))
+	}
+	if len(spec.ClusterIPs) > 2 {
+		errs = append(errs, field.TooMany(path.Child("clusterIPs"), len(spec.ClusterIPs), 2))
+	}
+	for i, ip := range spec.ClusterIPs {
+		at := path.Child("clusterIPs").Index(i)
+		switch {
+		case i == 0 && ip != spec.ClusterIP:
+			errs = append(errs, field.Invalid(at, ip, "must be the clusterIP, "+spec.ClusterIP))
+		case ip == corev1.ClusterIPNone && len(spec.ClusterIPs) == 1:
+		default:
+			bad := validation.IsValidIP(path.Child("clusterIP"), ip)
+			errs = append(errs, bad...)
+			if len(bad) == 0 && i < len(spec.IPFamilies) && familyOf(ip) != spec.IPFamilies[i] {
+				errs = append(errs, field.Invalid(at, ip, "is not of the family ipFamilies names, "+string(spec.IPFamilies[i])))
+			}
+		}
+	}
+	for i, ip := range spec.ExternalIPs {
+		errs = append(errs, checkReachableIP(path.Child("externalIPs").Index(i), ip)...)
+	}
+	for i, cidr := range spec.LoadBalancerSourceRanges {
+		errs = append(errs, validation.IsValidCIDR(path.Child("loadBalancerSourceRanges").Index(i), strings.TrimSpace(cidr))...)
+	}
+	if spec.LoadBalancerIP != "" { // deprecated, and still what many manifests say
+		errs = append(errs, validation.IsValidIP(path.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
+	}
+	ingresses := field.NewPath("status", "loadBalancer", "ingress")
+	for i, ingress := range service.Status.LoadBalancer.Ingress {
+		if ingress.IP != "" {
+			errs = append(errs, validation.IsValidIP(ingresses.Index(i).Child("ip"), ingress.IP)...)
+		}
+	}
+	return errs
+}
+
+func checkServicePolicies(service *corev1.Service, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	spec := &service.Spec
+	if policy := spec.IPFamilyPolicy; policy != nil {
+		errs = append(errs, oneOf(path.Child("ipFamilyPolicy"), *policy, []corev1.IPFamilyPolicy{
+			corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack,
+		})...)
+		if *policy == corev1.IPFamilyPolicySingleStack && (len(spec.IPFamilies) > 1 || len(spec.ClusterIPs) > 1) {
+			errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), *policy, "the Service names two families or two clusterIPs"))
+		}
+	}
+	errs = append(errs, oneOf(path.Child("sessionAffinity"), spec.SessionAffinity,
+		[]corev1.ServiceAffinity{corev1.ServiceAffinityNone, corev1.ServiceAffinityClientIP})...)
+	if config := spec.SessionAffinityConfig; config != nil && config.ClientIP != nil && config.ClientIP.TimeoutSeconds != nil {
+		seconds := *config.ClientIP.TimeoutSeconds
+		if seconds < 1 || seconds > maxAffinityTimeout {
+			errs = append(errs, field.Invalid(path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), seconds,
+				validation.InclusiveRangeError(1, maxAffinityTimeout)))
+		}
+	}
+	if policy := spec.InternalTrafficPolicy; policy != nil {
+		errs = append(errs, oneOf(path.Child("internalTrafficPolicy"), *policy, []corev1.ServiceInternalTrafficPolicy{
+			corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal,
+		})...)
+	}
+	if policy := spec.ExternalTrafficPolicy; policy != "" {
+		errs = append(errs, oneOf(path.Child("externalTrafficPolicy"), policy, []corev1.ServiceExternalTrafficPolicy{
+			corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal,
+		})...)
+		if !externallyReachable(service) {
+			errs = append(errs, field.Forbidden(path.Child("externalTrafficPolicy"), "nothing outside of the cluster reaches this Service"))
+		}
+	}
+	if spec.HealthCheckNodePort != 0 {
+		at := path.Child("healthCheckNodePort")
+		errs = append(errs, checkPortNumber(at, spec.HealthCheckNodePort)...)
+		if !needsHealthCheck(spec) {
+			errs = append(errs, field.Forbidden(at, "only a LoadBalancer Service with externalTrafficPolicy Local may have one"))
+		}
+	}
+	return errs
+}
+
+// needsHealthCheck tells the Services whose nodes answer a load balancer's
+// question: have you got an endpoint of your own?
+func needsHealthCheck(spec *corev1.ServiceSpec) bool {
+	return spec.Type == corev1.ServiceTypeLoadBalancer &&
+		spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+}
+
+// checkReachableIP refuses what the API refuses for endpoints and externalIPs:
+// addresses that mean something only on the machine or the link they are on.
+func checkReachableIP(path *field.Path, text string) field.ErrorList {
+	errs := validation.IsValidIP(path, text)
+	if len(errs) > 0 {
+		return errs
+	}
+	ip, ok := parseIP(text)
+	if !ok {
+		return field.ErrorList{field.Invalid(path, text, "not an IP address")}
+	}
+	if ip.IsUnspecified() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() {
+		return field.ErrorList{field.Invalid(path, text, "may not be an unspecified, loopback or link-local address")}
+	}
+	return nil
+}
+
+// checkEndpointSlice lists what is wrong with an EndpointSlice that has its defaults.
+func checkEndpointSlice(slice *discoveryv1.EndpointSlice) field.ErrorList {
+	errs := checkMeta(&slice.ObjectMeta, validation.IsDNS1123Subdomain)
+	errs = append(errs, oneOf(field.NewPath("addressType"), slice.AddressType, []discoveryv1.AddressType{
+		discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeFQDN,
+	})...)
+	names := map[string]bool{}
+	for i := range slice.Ports {
+		port, at := &slice.Ports[i], field.NewPath("ports").Index(i)
+		if names[*port.Name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), *port.Name))
+		} else if *port.Name != "" {
+			for _, text := range validation.IsDNS1123Label(*port.Name) {
+				errs = append(errs, field.Invalid(at.Child("name"), *port.Name, text))
+			}
+		}
+		names[*port.Name] = true
+		errs = append(errs, oneOf(at.Child("protocol"), *port.Protocol, protocols)...)
+		if port.Port != nil { // nil means every port
+			errs = append(errs, checkPortNumber(at.Child("port"), *port.Port)...)
+		}
+	}
+	if len(slice.Endpoints) > maxSliceEndpoints {
+		return append(errs, field.TooMany(field.NewPath("endpoints"), len(slice.Endpoints), maxSliceEndpoints))
+	}
+	for i := range slice.Endpoints {
+		errs = append(errs, checkEndpoint(slice, &slice.Endpoints[i], field.NewPath("endpoints").Index(i))...)
+	}
+	return errs
+}
+
+func checkEndpoint(slice *discoveryv1.EndpointSlice, endpoint *discoveryv1.Endpoint, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	addresses := path.Child("addresses")
+	switch n := len(endpoint.Addresses); {
+	case n == 0:
+		errs = append(errs, field.Required(addresses, "an endpoint has an address"))
+	case n > maxEndpointAddresses:
+		errs = append(errs, field.TooMany(addresses, n, maxEndpointAddresses))
+	}
+	for i, address := range endpoint.Addresses {
+		if slice.AddressType == discoveryv1.AddressTypeFQDN {
+			for _, text := range validation.IsDNS1123Subdomain(address) {
+				errs = append(errs, field.Invalid(addresses.Index(i), address, text))
+			}
+			continue
+		}
+		bad := checkReachableIP(addresses.Index(i), address)
+		errs = append(errs, bad...)
+		if len(bad) == 0 && string(familyOf(address)) != string(slice.AddressType) {
+			errs = append(errs, field.Invalid(addresses.Index(i), address, "is not of the addressType, "+string(slice.AddressType)))
+		}
+	}
+	if endpoint.NodeName != nil {
+		for _, text := range validation.IsDNS1123Subdomain(*endpoint.NodeName) {
+			errs = append(errs, field.Invalid(path.Child("nodeName"), *endpoint.NodeName, text))
+		}
+	}
+	return errs
+}
+
+// checkNode lists what is wrong with a Node.
+func checkNode(node *corev1.Node) field.ErrorList {
+	errs := checkMeta(&node.ObjectMeta, validation.IsDNS1123Subdomain)
+	for i, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP {
+			errs = append(errs, validation.IsValidIP(field.NewPath("status", "addresses").Index(i).Child("address"), address.Address)...)
+		}
+	}
+	for i, cidr := range node.Spec.PodCIDRs {
+		errs = append(errs, validation.IsValidCIDR(field.NewPath("spec", "podCIDRs").Index(i), cidr)...)
+	}
+	return errs
+}

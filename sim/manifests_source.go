@@ -1,0 +1,337 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// InputError is one fault of the input, and where it stands.
+type InputError struct {
+	File   string // "stdin" for "-"
+	Line   int    // of the field, or of what is known to hold it
+	Object string // "service default/ngx-svc"; empty if the document has no name
+	Field  string // "spec.ports[0].port"; empty if the object as a whole is meant
+	Err    error
+}
+
+func (e *InputError) Error() string {
+	parts := []string{fmt.Sprintf("%s:%d", e.File, e.Line)}
+	for _, part := range []string{e.Object, e.Field} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(append(parts, e.Err.Error()), ": ")
+}
+
+func (e *InputError) Unwrap() error { return e.Err }
+
+// objectName names an object as messages do: "service default/ngx-svc".
+func objectName(kind string, object metav1.Object) string {
+	return nameOf(kind, object.GetNamespace(), object.GetName())
+}
+
+func nameOf(kind, namespace, name string) string {
+	name = strings.TrimPrefix(namespace+"/"+name, "/")
+	return strings.ToLower(kind) + " " + name
+}
+
+type inputFile struct {
+	name string
+	text []byte
+}
+
+// openInputs reads what the paths name, directories in lexical order.
+func openInputs(paths []string, stdin io.Reader) ([]inputFile, error) {
+	if len(paths) == 0 {
+		return nil, errors.New("no file, directory or - (stdin) to read objects from")
+	}
+	var files []inputFile
+	for i, path := range paths {
+		if path != "-" {
+			found, err := openPath(path)
+			if err != nil {
+				return nil, fmt.Errorf("read objects: %w", err)
+			}
+			files = append(files, found...)
+			continue
+		}
+		if stdin == nil || slices.Index(paths, "-") < i {
+			return nil, errors.New("read objects: stdin (-) can be read once, and only where there is one")
+		}
+		text, err := io.ReadAll(stdin)
+		if err != nil {
+			return nil, fmt.Errorf("read objects: stdin: %w", err)
+		}
+		files = append(files, inputFile{"stdin", text})
+	}
+	return files, nil
+}
+
+func openPath(path string) ([]inputFile, error) {
+	stat, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{path}
+	if stat.IsDir() {
+		if names, err = manifestsIn(path); err != nil {
+			return nil, err
+		}
+	}
+	var files []inputFile
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, inputFile{name, text})
+	}
+	return files, nil
+}
+
+func manifestsIn(directory string) ([]string, error) {
+	var names []string
+	err := filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch filepath.Ext(path) {
+		case ".yaml", ".yml", ".json":
+			if !entry.IsDir() {
+				names = append(names, path)
+			}
+		}
+		return nil
+	})
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("%s: holds no *.yaml, *.yml or *.json", directory)
+	}
+	return names, err
+}
+
+// document is one YAML or JSON document of a file.
+type document struct {
+	file string
+	text []byte
+	// above is how many lines of the file stand before the text.
+	above int
+	// tree is the document with line numbers, parsed when the first one is asked for.
+	tree *yaml.Node
+}
+
+// splitDocuments cuts a file at its "---" and "..." lines, and JSON texts that
+// follow one another at their ends. Documents without content are left out.
+func splitDocuments(file inputFile) []*document {
+	var documents []*document
+	text := bytes.TrimPrefix(file.text, []byte("\ufeff")) // a byte order mark
+	current, line := &document{file: file.name}, 0
+	flush := func() {
+		documents = append(documents, splitJSON(current)...)
+	}
+	for row := range bytes.Lines(text) {
+		if rest, isMark := documentMark(row); isMark {
+			flush()
+			// What stands behind "--- " belongs to the document.
+			current = &document{file: file.name, above: line, text: append([]byte(nil), rest...)}
+		} else {
+			current.text = append(current.text, row...)
+		}
+		line++
+	}
+	flush()
+	return documents
+}
+
+func documentMark(row []byte) (rest []byte, isMark bool) {
+	for _, mark := range []string{"---", "..."} {
+		rest, found := bytes.CutPrefix(row, []byte(mark))
+		if found && (len(rest) == 0 || bytes.ContainsAny(rest[:1], " \t\r\n")) {
+			return rest, true
+		}
+	}
+	return nil, false
+}
+
+// splitJSON cuts a document that is several JSON texts. What is not JSON is
+// left to the YAML parser, which reads most of it and complains of the rest.
+func splitJSON(d *document) []*document {
+	if !hasContent(d.text) {
+		return nil
+	}
+	var documents []*document
+	rest := *d
+	for {
+		if trimmed := bytes.TrimSpace(rest.text); len(trimmed) == 0 || trimmed[0] != '{' {
+			break
+		}
+		decoder := json.NewDecoder(bytes.NewReader(rest.text))
+		var raw json.RawMessage
+		if decoder.Decode(&raw) != nil {
+			break
+		}
+		end := int(decoder.InputOffset())
+		documents = append(documents, &document{file: d.file, above: rest.above, text: rest.text[:end]})
+		rest.above += bytes.Count(rest.text[:end], []byte("\n"))
+		rest.text = rest.text[end:]
+	}
+	if hasContent(rest.text) {
+		documents = append(documents, &document{file: d.file, above: rest.above, text: rest.text})
+	}
+	return documents
+}
+
+// hasContent is false for blank lines, comments and directives.
+func hasContent(text []byte) bool {
+	for row := range bytes.Lines(text) {
+		if row = bytes.TrimSpace(row); len(row) > 0 && row[0] != '#' && row[0] != '%' {
+			return true
+		}
+	}
+	return false
+}
+
+// fragment is one object of a document: all of it, or an item of a List.
+type fragment struct {
+	document *document
+	path     string // "" or "items[3]"
+	json     []byte
+}
+
+// fault makes the error about a field of the fragment; path may be empty.
+func (f *fragment) fault(object, path, text string) *InputError {
+	return &InputError{File: f.document.file, Line: f.line(path), Object: object, Field: path, Err: errors.New(text)}
+}
+
+// line is where the field stands in the file, or the innermost part of its
+// path that is there: a missing field is reported at what should hold it.
+func (f *fragment) line(path string) int {
+	d := f.document
+	if d.tree == nil {
+		d.tree = &yaml.Node{}
+		if err := yaml.Unmarshal(d.text, d.tree); err != nil || len(d.tree.Content) == 0 {
+			d.tree = &yaml.Node{Content: []*yaml.Node{{Line: d.firstLine()}}}
+		}
+	}
+	node := d.tree.Content[0]
+	line := node.Line
+	for _, step := range pathSteps(f.path + "." + path) {
+		next, at := child(node, step)
+		if next == nil {
+			break
+		}
+		node, line = next, at
+	}
+	return d.above + line
+}
+
+func (d *document) firstLine() int {
+	line := 1
+	for row := range bytes.Lines(d.text) {
+		if hasContent(row) {
+			return line
+		}
+		line++
+	}
+	return line
+}
+
+var pathStep = regexp.MustCompile(`[^.\[\]]+`)
+
+func pathSteps(path string) []string { return pathStep.FindAllString(path, -1) }
+
+// child is the member of a mapping or the item of a sequence, and its line.
+func child(node *yaml.Node, step string) (*yaml.Node, int) {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	switch node.Kind {
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(node.Content) {
+			return node.Content[i], node.Content[i].Line
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Value == step {
+				return node.Content[i+1], node.Content[i].Line
+			}
+		}
+	}
+	return nil, 0
+}
+
+// pathAt is the path of the value of a JSON text that ends at, or spans, an
+// offset. Type errors name the offset, but not which item of a list they mean.
+func pathAt(text []byte, offset int64) string {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	type level struct {
+		list  bool
+		index int
+		key   string
+		isKey bool // the next token of a mapping is a key
+	}
+	var levels []level
+	path := func() string {
+		var b strings.Builder
+		for _, l := range levels {
+			switch {
+			case l.list:
+				fmt.Fprintf(&b, "[%d]", l.index)
+			case b.Len() > 0:
+				b.WriteString("." + l.key)
+			default:
+				b.WriteString(l.key)
+			}
+		}
+		return b.String()
+	}
+	advance := func() {
+		if len(levels) > 0 {
+			top := &levels[len(levels)-1]
+			top.index, top.isKey = top.index+1, !top.list
+		}
+	}
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return ""
+		}
+		key, isText := token.(string)
+		if n := len(levels); isText && n > 0 && levels[n-1].isKey {
+			levels[n-1].key, levels[n-1].isKey = key, false
+			continue
+		}
+		if token == json.Delim('}') || token == json.Delim(']') {
+			levels = levels[:len(levels)-1]
+			if decoder.InputOffset() >= offset {
+				return path()
+			}
+			advance()
+			continue
+		}
+		if decoder.InputOffset() >= offset {
+			return path()
+		}
+		if token == json.Delim('{') || token == json.Delim('[') {
+			levels = append(levels, level{list: token == json.Delim('['), isKey: token == json.Delim('{')})
+			continue
+		}
+		advance()
+	}
+}
+
+// isList tells the kinds whose items are objects.
+func isList(kind string) bool { return kind == "List" || strings.HasSuffix(kind, "List") }
