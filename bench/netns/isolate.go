@@ -1,0 +1,51 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Isolated runs a command in a new, empty network namespace of its own and waits for it: to try what a tool and the
+// kernel can do, without any rule surviving. prepare sets the command's input and output; it may be called twice.
+// What is true of Reexec's errors is true of these. The second result says whether it took a user namespace.
+func Isolated(ctx context.Context, prepare func(*exec.Cmd), name string, args ...string) (user bool, err error) {
+	private, err := newDir(os.TempDir())
+	if err != nil {
+		return false, fmt.Errorf("lab directory: %w", err)
+	}
+	defer private.remove()
+	runtime.LockOSThread() // for the parent-death signal, as in Reexec
+	defer runtime.UnlockOSThread()
+	for user = os.Geteuid() != 0; ; user = true {
+		cmd := exec.CommandContext(ctx, name, args...)
+		if prepare != nil {
+			prepare(cmd)
+		}
+		if cmd.Env == nil {
+			cmd.Env = environ()
+		}
+		cmd.Env = append(cmd.Env, envLock+"="+filepath.Join(private.path, lockName))
+		cmd.SysProcAttr = attributes(user)
+		if errors.Is(cmd.Err, exec.ErrNotFound) {
+			return user, cmd.Err
+		}
+		err := cmd.Start()
+		switch {
+		case err == nil:
+			return user, cmd.Wait()
+		case !user && errors.Is(err, unix.EPERM):
+			continue
+		case errors.Is(err, os.ErrNotExist):
+			return user, err
+		default:
+			return user, unavailable(user, err)
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package netns_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"synclab/bench/netns"
+)
+
+// The test binary is also what the tests start: as a lab's parent, or as its worker.
+const envRole = "SYNCLAB_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(envRole) {
+	case "parent": // runs a worker until killed
+		os.Setenv(envRole, "worker")
+		err := netns.Reexec(context.Background(), nil, os.Stdout, os.Stderr, nil)
+		os.Exit(netns.ExitCode(err))
+	case "worker": // says where it is, has a child, waits
+		worker()
+	case "interrupted":
+		interrupted()
+	case "status":
+		os.Exit(7)
+	default:
+		os.Exit(netns.TestMain(m))
+	}
+}
+
+func worker() {
+	lab, err := netns.Enter()
+	if err != nil {
+		fmt.Println("enter:", err)
+		os.Exit(1)
+	}
+	child := exec.Command("sleep", "1000")
+	child.Stdout = os.Stdout // holds the pipe open for as long as it lives
+	if err := child.Start(); err != nil {
+		fmt.Println("child:", err)
+		os.Exit(1)
+	}
+	fmt.Println(lab.Dir)
+	select {}
+}
+
+// When the parent is killed, worker and grandchild end and the next sweep removes the directory.
+func TestKilledParent(t *testing.T) {
+	tmp := t.TempDir()
+	parent := exec.Command("/proc/self/exe")
+	parent.Env = append(os.Environ(), envRole+"=parent", "TMPDIR="+tmp)
+	parent.Stderr = os.Stderr
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	dir, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatalf("the worker said nothing: %v", err)
+	}
+	dir = strings.TrimSpace(dir)
+	if filepath.Dir(dir) != tmp {
+		t.Fatalf("lab directory %s is not in %s", dir, tmp)
+	}
+	if swept, err := netns.Sweep(tmp); err != nil || len(swept) != 0 {
+		t.Errorf("Sweep of a living lab = %v, %v; want nothing", swept, err)
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// The pipe ends when the last process that holds it does: worker, then its child.
+	if rest, err := io.ReadAll(lines); err != nil || len(rest) != 0 {
+		t.Errorf("after the kill: %q, %v", rest, err)
+	}
+	_ = parent.Wait()
+	swept, err := netns.Sweep(tmp)
+	if err != nil || len(swept) != 1 || swept[0] != dir {
+		t.Errorf("Sweep = %v, %v; want [%s]", swept, err, dir)
+	}
+	left, err := os.ReadDir(tmp)
+	if err != nil || len(left) != 0 {
+		t.Errorf("left in %s: %v, %v", tmp, left, err)
+	}
+}
+
+func interrupted() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt)
+	fmt.Println("ready")
+	<-signals
+	fmt.Println("last record")
+	os.Exit(3)
+}
+
+// A context that ends interrupts the worker, which may finish what it does; nothing of it is left.
+func TestCancelInterruptsWorker(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	watch := writerFunc(func(b []byte) (int, error) {
+		if strings.Contains(string(b), "ready") {
+			cancel()
+		}
+		return out.Write(b)
+	})
+	err := netns.Reexec(ctx, nil, watch, os.Stderr, []string{envRole + "=interrupted"})
+	if code := netns.ExitCode(err); code != 3 {
+		t.Errorf("exit code %d (%v), want the worker's 3", code, err)
+	}
+	if want := "ready\nlast record\n"; out.String() != want {
+		t.Errorf("output %q, want %q", out.String(), want)
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
+		t.Errorf("left in %s: %v, %v", tmp, left, err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+func TestExitCode(t *testing.T) {
+	err := netns.Reexec(t.Context(), nil, nil, nil, []string{envRole + "=status"})
+	if code := netns.ExitCode(err); code != 7 {
+		t.Errorf("exit code %d (%v), want 7", code, err)
+	}
+}
+
+func TestEnterRefuses(t *testing.T) {
+	here, err := netns.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("not a worker", func(t *testing.T) {
+		t.Setenv("SYNCLAB_PARENT_NETNS", "")
+		wantRefusal(t, "not started in a namespace made by the lab")
+	})
+	t.Run("the parent's namespace", func(t *testing.T) {
+		t.Setenv("SYNCLAB_PARENT_NETNS", here)
+		wantRefusal(t, "started in")
+	})
+	t.Run("a link out", func(t *testing.T) {
+		netns.Fresh(t)
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "eth0"
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "out"}); err != nil {
+			t.Fatal(err)
+		}
+		wantRefusal(t, "has an interface that the lab did not make")
+	})
+	t.Run("a default route", func(t *testing.T) {
+		netns.Fresh(t)
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, all, _ := net.ParseCIDR("0.0.0.0/0")
+		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: all, Scope: netlink.SCOPE_LINK}); err != nil {
+			t.Fatal(err)
+		}
+		wantRefusal(t, "has a default route")
+	})
+}
+
+func wantRefusal(t *testing.T, why string) {
+	t.Helper()
+	if _, err := netns.Enter(); err == nil || !strings.Contains(err.Error(), "refusing") || !strings.Contains(err.Error(), why) {
+		t.Errorf("Enter = %v; want a refusal that says %q", err, why)
+	}
+}
+
+// Fresh gives each test a namespace of its own.
+func TestFresh(t *testing.T) {
+	outer, err := netns.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("inner", func(t *testing.T) {
+		netns.Fresh(t)
+		if inner, err := netns.Current(); err != nil || inner == outer {
+			t.Errorf("namespace %s, %v; want another than %s", inner, err, outer)
+		}
+	})
+	if again, err := netns.Current(); err != nil || again != outer {
+		t.Errorf("namespace %s, %v after the test; want %s", again, err, outer)
+	}
+}
+
+// Packets to Services and pods leave through the sink; the node's own addresses are local; there is no way anywhere
+// else.
+func TestConnect(t *testing.T) {
+	netns.Fresh(t)
+	lab := &netns.Lab{}
+	err := lab.Connect(netns.Topology{
+		Node: []netip.Addr{netip.MustParseAddr("172.18.0.2"), netip.MustParseAddr("fd00:172:18::2")},
+		Sink: []netip.Prefix{
+			netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("10.128.0.0/9"),
+			netip.MustParsePrefix("fd00:10:96::/108"), netip.MustParsePrefix("fd00:10:128::/64"),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ to, device string }{
+		{"10.96.0.1", netns.SinkDevice},
+		{"10.200.3.4", netns.SinkDevice},
+		{"fd00:10:96::7", netns.SinkDevice},
+		{"fd00:10:128::7", netns.SinkDevice},
+		{"172.18.0.2", "lo"},
+		{"fd00:172:18::2", "lo"},
+		{"192.0.2.1", ""},
+		{"2001:db8::1", ""},
+	} {
+		routes, err := netlink.RouteGet(net.ParseIP(test.to))
+		device := ""
+		if err == nil && len(routes) == 1 {
+			link, err := netlink.LinkByIndex(routes[0].LinkIndex)
+			if err != nil {
+				t.Fatal(err)
+			}
+			device = link.Attrs().Name
+			if routes[0].Type == unix.RTN_LOCAL {
+				device = "lo" // IPv6 names the device that has the address
+			}
+		}
+		if device != test.device {
+			t.Errorf("%s goes to device %q (%v), want %q", test.to, device, err, test.device)
+		}
+		conn, err := net.Dial("udp", net.JoinHostPort(test.to, "9"))
+		if err == nil {
+			_, err = conn.Write([]byte("x"))
+			conn.Close()
+		}
+		if reached := err == nil; reached != (test.device != "") {
+			t.Errorf("sending to %s: %v", test.to, err)
+		}
+	}
+	if got := received(t, "sink0-far"); got != 0 {
+		t.Errorf("%d packets arrived at the sink's far end, want none", got)
+	}
+}
+
+func received(t *testing.T, device string) uint64 {
+	t.Helper()
+	link, err := netlink.LinkByName(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link.Attrs().Statistics.RxPackets
+}
+
+// Isolated commands run in an empty namespace of their own.
+func TestIsolated(t *testing.T) {
+	var out bytes.Buffer
+	if _, err := netns.Isolated(t.Context(), func(c *exec.Cmd) { out.Reset(); c.Stdout = &out },
+		"sh", "-c", "cat /proc/net/dev; readlink /proc/self/ns/net; echo $XTABLES_LOCKFILE"); err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Readlink("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), here) {
+		t.Errorf("ran in this namespace:\n%s", &out)
+	}
+	if !strings.Contains(out.String(), "xtables.lock") {
+		t.Errorf("no lock file of its own:\n%s", &out)
+	}
+	if _, err := netns.Isolated(t.Context(), nil, "no-such-tool"); !errors.Is(err, exec.ErrNotFound) {
+		t.Errorf("missing tool: %v, want %v", err, exec.ErrNotFound)
+	}
+}
+
+// Labs being made, living labs, files of others: not swept. A lab that lost its owner: swept.
+func TestSweep(t *testing.T) {
+	tmp := t.TempDir()
+	for _, dir := range []string{"synclab-lab-dead", "synclab-lab-halfswept", "synclab-new-draft", "other"} {
+		if err := os.Mkdir(filepath.Join(tmp, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(tmp, "synclab-lab-dead", "owner"), []byte("pid 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	swept, err := netns.Sweep(tmp)
+	if err != nil || len(swept) != 2 {
+		t.Errorf("Sweep = %v, %v; want the two labs without a living owner", swept, err)
+	}
+	if err := unix.Access(filepath.Join(tmp, "synclab-new-draft"), unix.F_OK); err != nil {
+		t.Errorf("a lab being made was swept: %v", err)
+	}
+}

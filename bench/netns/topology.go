@@ -1,0 +1,129 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The devices of a lab's namespace: two veth pairs with both ends inside. Dummy devices would do, but many kernels come
+// without them.
+const (
+	NodeDevice = "node0" // up, with a carrier: holds the node's addresses
+	nodeFar    = "node0-far"
+	SinkDevice = "sink0" // up, its far end down: what is sent here is gone
+	sinkFar    = "sink0-far"
+)
+
+// Topology is what a node's network looks like to its own processes.
+type Topology struct {
+	// Node are the addresses of the node itself.
+	Node []netip.Addr
+	// Sink are the ranges that lead out of the node: of Services, pods, load balancers, external addresses.
+	Sink []netip.Prefix
+}
+
+// Connect builds the topology.
+//
+// A packet to a Sink range finds a route, so it walks all OUTPUT chains, is translated, finds the pod's route, walks
+// the POSTROUTING chains, and meets a device without carrier. The kernel keeps the no-op queue on such a device, which
+// drops what it is given: no softirq, no receiver, no answer. That is the cheapest and steadiest end measured (first
+// dispatch rule, Linux 6.18, p50/p99: 5.4/6.5 µs; far end up: 6.1/7.1; a route over lo: 6.8/25; local delivery with
+// its ICMP answer: 10/13). A blackhole route would cost less, but it ends before POSTROUTING.
+//
+// The devices have no ARP, no neighbour discovery and no duplicate address detection: an address is usable at once, and
+// the first packet to a pod waits for nobody.
+func (l *Lab) Connect(t Topology) error {
+	if here, err := Current(); err != nil || here == os.Getenv(envParent) {
+		return errors.Join(errors.New("refusing to work: not in the lab's namespace"), err)
+	}
+	// For devices to come. Kernels without IPv6 have none of these; /proc/sys may be read-only in a container, where
+	// the addresses' own flags do.
+	for _, name := range []string{"accept_dad", "dad_transmits", "router_solicitations", "accept_ra", "autoconf"} {
+		_ = os.WriteFile("/proc/sys/net/ipv6/conf/default/"+name, []byte("0"), 0o644)
+	}
+	const noLinkLocal = "1" // IN6_ADDR_GEN_MODE_NONE
+	_ = os.WriteFile("/proc/sys/net/ipv6/conf/default/addr_gen_mode", []byte(noLinkLocal), 0o644)
+	node, err := pair(NodeDevice, nodeFar, true)
+	if err != nil {
+		return err
+	}
+	sink, err := pair(SinkDevice, sinkFar, false)
+	if err != nil {
+		return err
+	}
+	for _, addr := range t.Node {
+		if err := addAddress(node, addr); err != nil {
+			return err
+		}
+	}
+	for _, prefix := range t.Sink {
+		if err := addRoute(sink, prefix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pair makes a veth pair and brings one end up, or both.
+func pair(name, far string, both bool) (netlink.Link, error) {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: far}); err != nil {
+		return nil, fmt.Errorf("veth pair %s: %w", name, err)
+	}
+	var near netlink.Link
+	// The far end first: a device that is brought up without carrier keeps the no-op queue.
+	for _, end := range []string{far, name} {
+		link, err := netlink.LinkByName(end)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", end, err)
+		}
+		near = link
+		if err := errors.Join(netlink.LinkSetARPOff(link), netlink.LinkSetMulticastOff(link)); err != nil {
+			return nil, fmt.Errorf("%s: no ARP, no multicast: %w", end, err)
+		}
+		if end == far && !both {
+			continue
+		}
+		if err := netlink.LinkSetUp(link); err != nil {
+			return nil, fmt.Errorf("%s up: %w", end, err)
+		}
+	}
+	return near, nil
+}
+
+func addAddress(link netlink.Link, addr netip.Addr) error {
+	address := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(addr, addr.BitLen()))}
+	if addr.Is6() {
+		address.Flags = unix.IFA_F_NODAD
+	}
+	if err := netlink.AddrAdd(link, address); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("node address %s: %w", addr, err)
+	}
+	return nil
+}
+
+func addRoute(link netlink.Link, prefix netip.Prefix) error {
+	route := &netlink.Route{
+		LinkIndex: link.Attrs().Index,
+		Dst:       ipNet(prefix.Masked()),
+		Scope:     netlink.SCOPE_LINK,
+	}
+	if prefix.Addr().Is6() {
+		route.Scope = netlink.SCOPE_UNIVERSE
+	}
+	if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("route to %s: %w", prefix, err)
+	}
+	return nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
