@@ -98,13 +98,18 @@ func (r *Ruleset) effective(name tracker.ServicePortName) *Rendered {
 	return r.wanted[name]
 }
 
-// Installed gives every own chain in nat with the number of its rules, as the last successful payload left it.
-func (r *Ruleset) Installed() map[string]int {
-	chains := map[string]int{}
+// Expected is what the tables hold after the last successful payload, as long as nobody meddles. KUBE-FIREWALL is left
+// out: the kubelet writes to it as well.
+func (r *Ruleset) Expected(ports []*plan.ServicePort) Expected {
+	want := Expected{Services: map[string]int{}, Stuck: r.stuck, Total: r.Total(ports)}
 	for _, rendered := range r.installed {
 		for _, c := range rendered.chains {
-			chains[c.name] = c.rules
+			want.Services[c.name] = c.rules
 		}
 	}
-	return chains
+	if r.settings.writesFirewall() {
+		filter := want.Total[Filter]
+		want.Total[Filter] = Count{filter.Chains - 1, filter.Rules - 1}
+	}
+	return want
 }

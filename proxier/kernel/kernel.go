@@ -79,3 +79,21 @@ func Stamp(variant string, family corev1.IPFamily, table string) (stamp uint64, 
 	}
 	return stamp, nil
 }
+
+// Tally returns the number of rules of each chain of a table, built-in ones included. It costs as much as Count.
+func Tally(variant string, family corev1.IPFamily, table string) (map[string]int, error) {
+	var tally map[string]int
+	var err error
+	switch variant {
+	case Legacy:
+		tally, err = tallyLegacy(family, table)
+	case Nft:
+		tally, err = tallyNft(family, table)
+	default:
+		err = errVariant
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rules of %s table %s by chain (%s): %w", family, table, variant, err)
+	}
+	return tally, nil
+}

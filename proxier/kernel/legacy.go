@@ -200,6 +200,15 @@ func getsockopt(fd, level, option int, value unsafe.Pointer, length *uint32) err
 
 // eachHead calls yield with the name of each user-defined chain.
 func (t *legacyTable) eachHead(yield func(name string)) error {
+	return t.eachEntry(func(_ int, head []byte) {
+		if head != nil {
+			yield(string(head))
+		}
+	})
+}
+
+// eachEntry calls yield with the offset of each entry but the table's last, and the chain's name when it is a head.
+func (t *legacyTable) eachEntry(yield func(at int, head []byte)) error {
 	for at := 0; at < len(t.entries); {
 		entry := t.entries[at:]
 		if len(entry) < t.wire.entry {
@@ -210,14 +219,15 @@ func (t *legacyTable) eachHead(yield func(name string)) error {
 		if target < t.wire.entry || target+targetHeader > next || next > len(entry) {
 			return fmt.Errorf("entry at byte %d: target at %d, next at %d of %d", at, target, next, len(entry))
 		}
+		if at+next == len(t.entries) {
+			return nil
+		}
+		var head []byte
+		if end := target + targetHeader + errorName; string(cString(entry[target+2:target+2+targetName])) == "ERROR" && end <= next {
+			head = cString(entry[end-errorName : end])
+		}
+		yield(at, head)
 		at += next
-		name := cString(entry[target+2 : target+2+targetName])
-		if string(name) != "ERROR" || at == len(t.entries) {
-			continue
-		}
-		if end := target + targetHeader + errorName; end <= next {
-			yield(string(cString(entry[end-errorName : end])))
-		}
 	}
 	return nil
 }

@@ -45,31 +45,46 @@ func chainsNft(family corev1.IPFamily, table string) ([]Chain, error) {
 func countNft(family corev1.IPFamily, table string) (rules, chains int, err error) {
 	err = withNetlink(family, func(s *socket) error {
 		rules, chains = 0, 0
-		before, err := s.generation()
-		if err != nil {
-			return err
-		}
-		var names []string
-		if err := s.dumpChains(family, table, func(c Chain) {
+		return s.eachChain(family, table, func(c Chain, n int) {
+			rules += n
 			if !c.Builtin {
 				chains++
 			}
-			names = append(names, c.Name)
-		}); err != nil {
-			return err
-		}
-		for _, name := range names {
-			if err := s.dumpRules(family, table, name, func() { rules++ }); err != nil {
-				return fmt.Errorf("chain %s: %w", name, err)
-			}
-		}
-		after, err := s.generation()
-		if err == nil && before != after {
-			err = errChanged
-		}
-		return err
+		})
 	})
 	return rules, chains, err
+}
+
+func tallyNft(family corev1.IPFamily, table string) (tally map[string]int, err error) {
+	err = withNetlink(family, func(s *socket) error {
+		tally = map[string]int{}
+		return s.eachChain(family, table, func(c Chain, n int) { tally[c.Name] = n })
+	})
+	return tally, err
+}
+
+// eachChain calls yield with each chain of a table and the number of its rules, all of one generation.
+func (s *socket) eachChain(family corev1.IPFamily, table string, yield func(Chain, int)) error {
+	before, err := s.generation()
+	if err != nil {
+		return err
+	}
+	var chains []Chain
+	if err := s.dumpChains(family, table, func(c Chain) { chains = append(chains, c) }); err != nil {
+		return err
+	}
+	for _, c := range chains {
+		rules := 0
+		if err := s.dumpRules(family, table, c.Name, func() { rules++ }); err != nil {
+			return fmt.Errorf("chain %s: %w", c.Name, err)
+		}
+		yield(c, rules)
+	}
+	after, err := s.generation()
+	if err == nil && before != after {
+		err = errChanged
+	}
+	return err
 }
 
 // withNetlink calls read with a netlink socket, again when the ruleset changed meanwhile. A kernel without nf_tables

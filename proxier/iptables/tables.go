@@ -1,0 +1,166 @@
+package iptables
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/kernel"
+)
+
+// Tables are the iptables tables that a proxier works on: the kernel's (Host), or a model of them (Model).
+type Tables interface {
+	// Restore applies a payload, atomically for each table.
+	Restore(ctx context.Context, p *Payload) (Run, error)
+	// EnsureJumps makes what is missing of the base chains and of the jumps to them.
+	EnsureJumps() error
+	// ServiceChains are the chains of Service ports in nat.
+	ServiceChains() ([]string, error)
+	// Stamp changes when a table may have changed; comparing two costs next to nothing.
+	Stamp() (Stamp, error)
+	// Drift compares the tables with what should be there and describes the first difference; empty: none.
+	Drift(want Expected) (string, error)
+}
+
+// Stamp is a fingerprint of all tables.
+type Stamp [3]uint64
+
+// Expected is what the tables hold when nobody meddled.
+type Expected struct {
+	// Services are the chains of Service ports in nat, with the number of rules of each.
+	Services map[string]int
+	// Total is the number of chains and rules of the proxier by table.
+	Total map[Table]Count
+	// Stuck chains may be there, empty.
+	Stuck map[string]bool
+}
+
+// Host are the tables of the network namespace that the process is in.
+type Host struct {
+	*Restorer
+	*Jumps
+	variant Variant
+	family  corev1.IPFamily
+}
+
+// NewHost finds the tools of a variant and family.
+func NewHost(opts RestorerOptions) (*Host, error) {
+	restorer, err := NewRestorer(opts)
+	if err != nil {
+		return nil, err
+	}
+	jumps, err := NewJumps(opts.Variant, opts.Family)
+	if err != nil {
+		return nil, err
+	}
+	return &Host{Restorer: restorer, Jumps: jumps, variant: opts.Variant, family: opts.Family}, nil
+}
+
+// EnsureJumps makes what is missing of the base chains and of the jumps to them.
+func (h *Host) EnsureJumps() error {
+	return h.Ensure(func(table Table) (map[string]bool, error) {
+		chains, err := kernel.Chains(string(h.variant), h.family, string(table))
+		names := make(map[string]bool, len(chains))
+		for _, c := range chains {
+			names[c.Name] = true
+		}
+		return names, err
+	})
+}
+
+// ServiceChains are the chains of Service ports in nat.
+func (h *Host) ServiceChains() ([]string, error) {
+	chains, err := kernel.Chains(string(h.variant), h.family, string(NAT))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, c := range chains {
+		if IsServiceChain(c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return names, nil
+}
+
+// Stamp of the three tables.
+func (h *Host) Stamp() (Stamp, error) {
+	var stamp Stamp
+	for i, table := range []Table{NAT, Filter, Mangle} {
+		s, err := kernel.Stamp(string(h.variant), h.family, string(table))
+		if err != nil {
+			return stamp, err
+		}
+		stamp[i] = s
+	}
+	return stamp, nil
+}
+
+// Drift counts the rules of every chain in the kernel, and asks for every jump.
+func (h *Host) Drift(want Expected) (string, error) {
+	for _, table := range []Table{Mangle, NAT, Filter} {
+		tally, err := kernel.Tally(string(h.variant), h.family, string(table))
+		if err != nil {
+			return "", err
+		}
+		if found := driftIn(table, tally, want); found != "" {
+			return found, nil
+		}
+	}
+	missing, err := h.Missing()
+	if missing != "" {
+		missing += " is gone"
+	}
+	return missing, err
+}
+
+// driftIn compares the tally of a table, rules by chain, with what is expected in it.
+func driftIn(table Table, tally map[string]int, want Expected) string {
+	if _, there := tally[chainCanary]; !there {
+		return fmt.Sprintf("chain %s in %s is gone", chainCanary, table)
+	}
+	if table == NAT {
+		for chain, rules := range want.Services {
+			if have, there := tally[chain]; !there || have != rules {
+				return fmt.Sprintf("chain %s in nat has %d rules, not %d", chain, have, rules)
+			}
+		}
+	}
+	shared, foreignService := 0, ""
+	for chain, rules := range tally {
+		switch {
+		case isShared(table, chain):
+			shared += rules
+		case IsServiceChain(chain):
+			if _, ours := want.Services[chain]; !ours && !want.Stuck[chain] {
+				foreignService = chain
+			}
+		}
+	}
+	for _, rules := range want.Services {
+		if table == NAT {
+			shared += rules
+		}
+	}
+	if total := want.Total[table]; table != Mangle && shared != total.Rules {
+		return fmt.Sprintf("%s has %d rules of the proxier, not %d", table, shared, total.Rules)
+	}
+	if foreignService != "" {
+		return fmt.Sprintf("chain %s in %s is nobody's", foreignService, table)
+	}
+	return ""
+}
+
+func isShared(table Table, chain string) bool {
+	chains := filterChains
+	if table == NAT {
+		chains = natChains
+	}
+	for _, c := range chains {
+		if c == chain {
+			return table != Mangle
+		}
+	}
+	return false
+}

@@ -1,0 +1,34 @@
+package kernel
+
+import corev1 "k8s.io/api/core/v1"
+
+// tallyLegacy counts entries between the marks that begin and end a chain: a hook's entry point and its policy, or a
+// user chain's head and the entry that returns.
+func tallyLegacy(family corev1.IPFamily, table string) (map[string]int, error) {
+	t, err := readLegacy(family, table)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	defer t.close()
+	starts := map[int]string{}
+	for hook, name := range hookNames {
+		if t.info.ValidHooks>>hook&1 == 1 {
+			starts[int(t.info.HookEntry[hook])] = name
+		}
+	}
+	tally := map[string]int{}
+	chain := ""
+	err = t.eachEntry(func(at int, head []byte) {
+		if name, builtin := starts[at]; builtin {
+			chain = name
+			tally[chain] = -1 // the policy's entry is none
+		}
+		if head != nil {
+			chain = string(head)
+			tally[chain] = -1 // nor is the one that returns
+			return
+		}
+		tally[chain]++
+	})
+	return tally, err
+}
