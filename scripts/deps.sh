@@ -20,9 +20,10 @@ install_command() {
 	if has apt-get; then
 		echo "apt-get install -y $*"
 	elif has dnf; then
-		echo "dnf install -y $*"
+		# Fedora has a package for each variant of iptables.
+		echo "dnf install -y $*" | sed 's/ iptables/ iptables-nft iptables-legacy/'
 	elif has apk; then
-		echo "apk add $*"
+		echo "apk add $*" | sed 's/ iptables/ iptables iptables-legacy/'
 	elif has pacman; then
 		echo "pacman -S --needed --noconfirm $*"
 	elif has zypper; then
