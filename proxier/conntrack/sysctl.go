@@ -1,0 +1,171 @@
+package conntrack
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// maxCap is where kube-proxy stops raising nf_conntrack_max by itself.
+	maxCap = 1 << 20
+
+	// bucketShare: the kernel's own ratio of entries to hash buckets is between
+	// 1 and 8; kube-proxy asks for a bucket per 4 entries.
+	bucketShare = 4
+
+	netfilterDir = "proc/sys/net/netfilter"
+	hashsizePath = "sys/module/nf_conntrack/parameters/hashsize"
+)
+
+// Limits is kube-proxy's conntrack configuration. In each field 0 leaves the
+// kernel's value alone.
+type Limits struct {
+	// MaxPerCore entries for each of Cores; at least Min, at most 1,048,576
+	// unless Min is more. MaxPerCore 0 leaves the size of the table alone.
+	MaxPerCore, Min, Cores int
+
+	// TCPEstablished and TCPCloseWait are timeouts, in whole seconds.
+	TCPEstablished, TCPCloseWait time.Duration
+	// TCPBeLiberal keeps packets outside the window from counting as INVALID.
+	TCPBeLiberal bool
+	// UDP and UDPStream are the timeouts of flows without and with replies.
+	UDP, UDPStream time.Duration
+}
+
+// Sysctl is one kernel setting.
+type Sysctl struct {
+	// Path below the root directory, "proc/sys/net/netfilter/...".
+	Path  string
+	Value int
+	// AtLeast: a larger value that is there already stays.
+	AtLeast bool
+	// Machine: the setting is that of the whole machine, not of a network
+	// namespace. The kernel shows nf_conntrack_max in each namespace but lets
+	// only the first one write it, and hashsize is a module parameter that any
+	// root may write: a lab must not.
+	Machine bool
+}
+
+// Sysctls returns the settings that l asks for, in the order in which they are
+// to be made.
+func Sysctls(l Limits) []Sysctl {
+	var list []Sysctl
+	if size := l.tableSize(); size > 0 {
+		list = append(list,
+			Sysctl{Path: filepath.Join(netfilterDir, "nf_conntrack_max"), Value: size, Machine: true},
+			Sysctl{Path: hashsizePath, Value: size / bucketShare, AtLeast: true, Machine: true})
+	}
+	if l.TCPBeLiberal {
+		list = append(list, Sysctl{Path: filepath.Join(netfilterDir, "nf_conntrack_tcp_be_liberal"), Value: 1})
+	}
+	for _, t := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"nf_conntrack_tcp_timeout_established", l.TCPEstablished},
+		{"nf_conntrack_tcp_timeout_close_wait", l.TCPCloseWait},
+		{"nf_conntrack_udp_timeout", l.UDP},
+		{"nf_conntrack_udp_timeout_stream", l.UDPStream},
+	} {
+		if seconds := int(t.value / time.Second); seconds > 0 {
+			list = append(list, Sysctl{Path: filepath.Join(netfilterDir, t.name), Value: seconds})
+		}
+	}
+	return list
+}
+
+// tableSize is the wanted nf_conntrack_max; 0 leaves it alone.
+func (l Limits) tableSize() int {
+	if l.MaxPerCore <= 0 {
+		return 0
+	}
+	return max(min(l.MaxPerCore*l.Cores, maxCap), l.Min)
+}
+
+// Setting is what became of one Sysctl.
+type Setting struct {
+	Sysctl
+	// Before is the value found; 0 when it could not be read.
+	Before int
+	// Written says that the value was changed.
+	Written bool
+	// Note says why a setting that was wanted was not made; empty otherwise.
+	Note string
+}
+
+// ApplyOptions of Apply.
+type ApplyOptions struct {
+	// Root is the directory that holds proc and sys; "/" when empty.
+	Root string
+	// Machine allows settings of the whole machine. Without it they are noted
+	// and left.
+	Machine bool
+}
+
+// Apply makes the settings, in the network namespace of the calling thread. A
+// setting that cannot be written here (read-only in a namespace, or a kernel
+// without it) is noted and skipped: the proxier works without. Other failures
+// are returned, after all settings were tried.
+func Apply(list []Sysctl, opts ApplyOptions) ([]Setting, error) {
+	var settings []Setting
+	var errs []error
+	for _, s := range list {
+		setting, err := applyOne(s, cmp.Or(opts.Root, "/"), opts.Machine)
+		settings = append(settings, setting)
+		errs = append(errs, err)
+	}
+	return settings, errors.Join(errs...)
+}
+
+func applyOne(s Sysctl, root string, machine bool) (Setting, error) {
+	setting := Setting{Sysctl: s}
+	path := filepath.Join(root, s.Path)
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		setting.Note = "this kernel does not have it"
+		return setting, nil
+	case err != nil:
+		return setting, fmt.Errorf("read sysctl: %w", err)
+	}
+	if setting.Before, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		return setting, fmt.Errorf("sysctl %s: %w", path, err)
+	}
+	switch {
+	case setting.Before == s.Value || s.AtLeast && setting.Before > s.Value:
+		return setting, nil
+	case s.Machine && !machine:
+		setting.Note = "left alone: it belongs to the whole machine"
+		return setting, nil
+	}
+	// Not os.WriteFile, which would create a file that is missing.
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	if err == nil {
+		_, err = f.WriteString(strconv.Itoa(s.Value))
+		err = errors.Join(err, f.Close())
+	}
+	switch {
+	case err == nil:
+		setting.Written = true
+		return setting, nil
+	case readOnly(err):
+		setting.Note = fmt.Sprintf("read-only here: %v", err)
+		return setting, nil
+	}
+	return setting, fmt.Errorf("write sysctl %d: %w", s.Value, err)
+}
+
+// readOnly reports whether a write failed because the namespace or the mount
+// does not allow it: EACCES and EPERM for a sysctl of another namespace, EROFS
+// for a container's /proc/sys.
+func readOnly(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
+}
