@@ -1,0 +1,90 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Options of Build.
+type Options struct {
+	// Promise is what the capacity section judges by. Zero fields take the defaults.
+	Promise Promise
+	// NoPNG leaves the PNG of each plot out: SVG only, which is what the page uses.
+	NoPNG bool
+}
+
+// Plot is one figure of the report.
+type Plot struct {
+	Name    string `json:"name"`
+	Title   string `json:"title"`
+	Caption string `json:"caption"`
+	SVG     string `json:"svg"`           // file name
+	PNG     string `json:"png,omitempty"` // file name
+
+	markup []byte // the SVG, for the page
+}
+
+// Build reads the run folders and writes every derived file into out (the first folder when empty): bench.txt,
+// summary.json, summary.md, the plots and index.html. Whatever was there of an earlier Build is replaced.
+func Build(dirs []string, out string, opts Options) (*Summary, error) {
+	if len(dirs) == 0 {
+		return nil, errors.New("no run folder to report on")
+	}
+	if out == "" {
+		out = dirs[0]
+	}
+	var runs []*loadedRun
+	for _, dir := range dirs {
+		run, err := loadRun(dir)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, run)
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return nil, err
+	}
+	s := summarize(runs, opts.Promise.withDefaults())
+	if err := s.draw(out, opts); err != nil {
+		return nil, err
+	}
+	outputs := []struct {
+		name  string
+		write func(*bytes.Buffer) error
+	}{
+		{"bench.txt", func(b *bytes.Buffer) error { return s.writeBench(b) }},
+		{"summary.json", func(b *bytes.Buffer) error { return s.writeJSON(b) }},
+		{"summary.md", func(b *bytes.Buffer) error { return s.writeMarkdown(b) }},
+		{"index.html", func(b *bytes.Buffer) error { return s.writePage(b) }},
+	}
+	for _, output := range outputs {
+		var b bytes.Buffer
+		if err := output.write(&b); err != nil {
+			return nil, fmt.Errorf("%s: %w", output.name, err)
+		}
+		if err := replaceFile(filepath.Join(out, output.name), b.Bytes()); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Summary) writeJSON(b *bytes.Buffer) error {
+	encoder := json.NewEncoder(b)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(s)
+}
+
+// replaceFile writes beside the file and renames, so that a reader never sees half a report.
+func replaceFile(path string, content []byte) error {
+	next := path + ".new"
+	if err := os.WriteFile(next, content, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}

@@ -1,0 +1,307 @@
+package reports
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Sizes of a figure. It is drawn for a card about 680 CSS pixels wide and must stay readable at half of that.
+const (
+	figureWidth  = 510 * vg.Inch / 72
+	panelHeight  = 270 * vg.Inch / 72
+	textSize     = 10
+	smallSize    = 9
+	titleSize    = 12
+	pngDPI       = 192
+	figureMargin = 10
+)
+
+var (
+	ink     = color.NRGBA{0x22, 0x26, 0x2b, 0xff}
+	faint   = color.NRGBA{0xe3, 0xe6, 0xea, 0xff}
+	grey    = color.NRGBA{0x6b, 0x72, 0x7b, 0xff}
+	seriesC = []color.NRGBA{ // Okabe-Ito, told apart by colour-blind readers too
+		{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff},
+		{0xcc, 0x79, 0xa7, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x56, 0xb4, 0xe9, 0xff},
+	}
+)
+
+// seriesColor is the colour of the i-th series in every figure.
+func seriesColor(i int) color.NRGBA { return seriesC[i%len(seriesC)] }
+
+func withAlpha(c color.NRGBA, alpha uint8) color.NRGBA {
+	c.A = alpha
+	return c
+}
+
+// figure is a title, a legend under it and panels below one another. The legend stands outside the panels, so that it
+// never covers a point.
+type figure struct {
+	name, title, caption string
+	legend               []legendEntry
+	panels               []panel
+}
+
+type legendEntry struct {
+	text   string
+	thumbs []plot.Thumbnailer
+}
+
+type panel struct {
+	plot   *plot.Plot
+	height vg.Length
+}
+
+func (f *figure) add(p *plot.Plot, height vg.Length) { f.panels = append(f.panels, panel{p, height}) }
+
+func (f *figure) explain(text string, thumbs ...plot.Thumbnailer) {
+	f.legend = append(f.legend, legendEntry{text, thumbs})
+}
+
+func sans(size vg.Length, bold bool) text.Style {
+	face := font.Font{Typeface: "Liberation", Variant: "Sans"}
+	if bold {
+		face.Weight = 2 // x/image/font.WeightBold is 2 or more above normal
+	}
+	return text.Style{Color: ink, Font: font.From(face, size), Handler: plot.DefaultTextHandler}
+}
+
+// newPlot is an empty panel in the style of the report.
+func newPlot(xLabel, yLabel string) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = nil
+	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
+		position := axis.Label.TextStyle
+		axis.Label.TextStyle = sans(textSize, false)
+		axis.Label.TextStyle.XAlign, axis.Label.TextStyle.YAlign = position.XAlign, position.YAlign
+		axis.Label.TextStyle.Rotation = position.Rotation
+		ticks := axis.Tick.Label
+		axis.Tick.Label = sans(smallSize, false)
+		axis.Tick.Label.XAlign, axis.Tick.Label.YAlign = ticks.XAlign, ticks.YAlign
+		axis.LineStyle.Color, axis.Tick.LineStyle.Color = grey, grey
+		axis.LineStyle.Width, axis.Tick.LineStyle.Width = 0.6, 0.6
+		axis.Tick.Length = 4
+		axis.Padding = 4
+		axis.Label.Padding = 4
+	}
+	p.X.Label.Text, p.Y.Label.Text = xLabel, yLabel
+	p.Add(grid{})
+	return p
+}
+
+// grid draws faint lines at the labelled ticks.
+type grid struct{}
+
+// Plot implements plot.Plotter.
+func (grid) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	style := draw.LineStyle{Color: faint, Width: 0.6}
+	for _, tick := range p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max) {
+		if at := x(tick.Value); !tick.IsMinor() && c.ContainsX(at) {
+			c.StrokeLine2(style, at, c.Min.Y, at, c.Max.Y)
+		}
+	}
+	for _, tick := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
+		if at := y(tick.Value); !tick.IsMinor() && c.ContainsY(at) {
+			c.StrokeLine2(style, c.Min.X, at, c.Max.X, at)
+		}
+	}
+}
+
+// legendRows breaks the legend into rows that fit the width.
+func (f *figure) legendRows(width vg.Length) [][]legendEntry {
+	var rows [][]legendEntry
+	var used vg.Length
+	for _, e := range f.legend {
+		w := legendEntryWidth(e)
+		if len(rows) == 0 || used+w > width {
+			rows, used = append(rows, nil), 0
+		}
+		rows[len(rows)-1] = append(rows[len(rows)-1], e)
+		used += w
+	}
+	return rows
+}
+
+const (
+	legendThumb  = vg.Length(22)
+	legendGap    = vg.Length(14)
+	legendHeight = vg.Length(15)
+)
+
+func legendEntryWidth(e legendEntry) vg.Length {
+	style := sans(smallSize, false)
+	return legendThumb + 5 + style.Width(e.text) + legendGap
+}
+
+func (f *figure) height() vg.Length {
+	h := vg.Length(2*figureMargin + titleSize + 8)
+	h += vg.Length(len(f.legendRows(figureWidth-2*figureMargin))) * legendHeight
+	h += 6
+	for _, p := range f.panels {
+		h += p.height
+	}
+	return h
+}
+
+// drawOn draws the figure, panels aligned at their left axes.
+func (f *figure) drawOn(c draw.Canvas) {
+	c.SetColor(color.White)
+	c.Fill(c.Path())
+	inner := draw.Crop(c, figureMargin, -figureMargin, figureMargin, -figureMargin)
+	title := sans(titleSize, true)
+	title.YAlign = draw.YTop
+	c.FillText(title, vg.Point{X: inner.Min.X, Y: inner.Max.Y}, f.title)
+	y := inner.Max.Y - titleSize - 8
+	label := sans(smallSize, false)
+	label.YAlign = draw.YCenter
+	for _, row := range f.legendRows(inner.Size().X) {
+		x := inner.Min.X
+		for _, e := range row {
+			thumb := draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{
+				Min: vg.Point{X: x, Y: y - legendHeight + 3}, Max: vg.Point{X: x + legendThumb, Y: y - 3}}}
+			for _, t := range e.thumbs {
+				t.Thumbnail(&thumb)
+			}
+			c.FillText(label, vg.Point{X: x + legendThumb + 5, Y: y - legendHeight/2}, e.text)
+			x += legendEntryWidth(e)
+		}
+		y -= legendHeight
+	}
+	y -= 6
+	f.drawPanels(draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{Min: inner.Min, Max: vg.Point{X: inner.Max.X, Y: y}}})
+}
+
+func (f *figure) drawPanels(c draw.Canvas) {
+	left := vg.Length(0)
+	at := make([]draw.Canvas, len(f.panels))
+	y := c.Max.Y
+	for i, p := range f.panels {
+		at[i] = draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{
+			Min: vg.Point{X: c.Min.X, Y: y - p.height}, Max: vg.Point{X: c.Max.X, Y: y}}}
+		left = max(left, p.plot.DataCanvas(at[i]).Min.X)
+		y -= p.height
+	}
+	for i, p := range f.panels {
+		p.plot.Draw(draw.Crop(at[i], left-p.plot.DataCanvas(at[i]).Min.X, 0, 0, 0))
+	}
+}
+
+// save writes NAME.svg and NAME.png into out.
+func (f *figure) save(out string, opts Options) (Plot, error) {
+	one := Plot{Name: f.name, Title: f.title, Caption: f.caption, SVG: f.name + ".svg"}
+	vector := vgsvg.New(figureWidth, f.height())
+	f.drawOn(draw.New(vector))
+	var b bytes.Buffer
+	if _, err := vector.WriteTo(&b); err != nil {
+		return one, fmt.Errorf("%s: %w", one.SVG, err)
+	}
+	// A machine without the Liberation fonts takes one of the same widths.
+	one.markup = bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"),
+		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
+	if err := replaceFile(filepath.Join(out, one.SVG), one.markup); err != nil {
+		return one, err
+	}
+	if opts.NoPNG {
+		return one, nil
+	}
+	one.PNG = f.name + ".png"
+	raster := vgimg.NewWith(vgimg.UseWH(figureWidth, f.height()), vgimg.UseDPI(pngDPI))
+	f.drawOn(draw.New(raster))
+	b.Reset()
+	if _, err := (vgimg.PngCanvas{Canvas: raster}).WriteTo(&b); err != nil {
+		return one, fmt.Errorf("%s: %w", one.PNG, err)
+	}
+	return one, replaceFile(filepath.Join(out, one.PNG), b.Bytes())
+}
+
+// logAxis makes an axis logarithmic with ticks at 1, 2 and 5, fewer when it spans many decades.
+func logAxis(a *plot.Axis, format func(float64) string) {
+	a.Scale = plot.LogScale{}
+	a.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick { return logTicks(low, high, format) })
+	if !(a.Min > 0) {
+		a.Min = a.Max / 10
+	}
+	a.Min, a.Max = a.Min/1.15, a.Max*1.15
+}
+
+func logTicks(low, high float64, format func(float64) string) []plot.Tick {
+	decades := math.Log10(high / low)
+	var ticks []plot.Tick
+	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
+		for digit := 1.0; digit < 10; digit++ {
+			v := digit * math.Pow(10, e)
+			if v < low*0.999 || v > high*1.001 {
+				continue
+			}
+			labelled := digit == 1 || (decades < 3.2 && (digit == 2 || digit == 5)) || (decades < 0.7 && digit != 9)
+			tick := plot.Tick{Value: v}
+			if labelled {
+				tick.Label = format(v)
+			}
+			ticks = append(ticks, tick)
+		}
+	}
+	return ticks
+}
+
+// linearAxis gives an axis about six round ticks and starts it at zero when from0 is set.
+func linearAxis(a *plot.Axis, from0 bool, format func(float64) string) {
+	if from0 {
+		a.Min = 0
+	}
+	if a.Max <= a.Min {
+		a.Max = a.Min + 1
+	}
+	a.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick {
+		step := roundStep((high - low) / 6)
+		var ticks []plot.Tick
+		for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-9; i++ {
+			ticks = append(ticks, plot.Tick{Value: i * step, Label: format(i * step)})
+		}
+		return ticks
+	})
+}
+
+// roundStep is the next of 1, 2, 5 × 10^k at or above v.
+func roundStep(v float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, digit := range []float64{1, 2, 5, 10} {
+		if digit*power >= v {
+			return digit * power
+		}
+	}
+	return 10 * power
+}
+
+func tickSeconds(v float64) string { return trimTick(formatSeconds(roundTick(v))) }
+func tickCount(v float64) string   { return trimTick(Format(roundTick(v), "count")) }
+
+// roundTick takes off the last bits of i × step.
+func roundTick(v float64) float64 {
+	if v == 0 {
+		return 0
+	}
+	scale := math.Pow(10, 6-math.Floor(math.Log10(math.Abs(v))))
+	return math.Round(v*scale) / scale
+}
+
+func trimTick(label string) string {
+	number, unit, _ := strings.Cut(label, " ")
+	if strings.Contains(number, ".") {
+		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
+	}
+	return strings.TrimSpace(number + " " + unit)
+}

@@ -1,0 +1,199 @@
+package reports
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed page.html.tmpl
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// page is what the template shows.
+type page struct {
+	*Summary
+	Subtitle  string
+	Key       pageTable
+	Capacity  pageTable
+	Compared  pageTable
+	Fits      []pageTable
+	Tables    []pageTable
+	Figures   []pageFigure
+	Promised  string
+	Others    []otherFigure
+	Interrupt bool // a run is not complete
+}
+
+// pageTable is any table of the page: the text people read and the value a click on the header sorts by.
+type pageTable struct {
+	Title   string
+	Note    string
+	Columns []pageColumn
+	Rows    [][]pageCell
+}
+
+type pageColumn struct {
+	Name    string
+	Numeric bool
+	Title   string
+}
+
+type pageCell struct {
+	Text  string
+	Value string       // full precision; empty: sort by text
+	Color template.CSS // swatch of the series, in front
+	Faint bool
+	Title string
+}
+
+type pageFigure struct {
+	Plot
+	Markup template.HTML
+}
+
+// otherFigure is a published measurement: orientation, not comparison, since machines differ.
+type otherFigure struct{ What, Figure, Source string }
+
+var others = []otherFigure{
+	{"First packet, iptables, 5,000 / 10,000 / 30,000 Services, median", "49 / 61 / 274 µs", "Kubernetes blog, “NFTables mode for kube-proxy”, 2025 (round trip, read from its chart)"},
+	{"First packet, nftables, 5,000 to 30,000 Services, median", "14 µs", "the same"},
+	{"iptables-restore of 578,470 nat rules (3,595 Services, 211,876 endpoints)", "10.5 s", "kubernetes/kubernetes#138073"},
+	{"Full sync, iptables, restart at 10,000 Services × 2", "40 s", "kubernetes/kubernetes#130119"},
+	{"Network programming latency in a cluster of 5,000 nodes, median, minSyncPeriod 10 s → 1 s", "13 s → 5 s", "KEP-3453"},
+	{"Default limit on network programming latency in scale tests, p99", "30 s", "clusterloader2"},
+}
+
+func (s *Summary) writePage(w io.Writer) error {
+	p := page{Summary: s, Subtitle: s.subtitle(), Key: s.keyTable(), Capacity: s.capacityTable(), Compared: s.comparisonTable(),
+		Fits: s.fitTables(), Tables: s.rowTables(), Others: others}
+	p.Promised = fmt.Sprintf("full sync ≤ %s (median), network programming latency ≤ %s (99 of 100 changes), first packet ≤ %s "+
+		"(median at the slowest position, the empty ruleset's cost taken off)", trimTick(Format(s.Promise.FullSync, "s")),
+		trimTick(Format(s.Promise.ProgrammingP99, "s")), trimTick(Format(s.Promise.FirstPacket, "s")))
+	for _, run := range s.Runs {
+		p.Interrupt = p.Interrupt || run.Status != "complete"
+	}
+	for _, one := range s.Plots {
+		p.Figures = append(p.Figures, pageFigure{one, inlineSVG(one)})
+	}
+	return pageTemplate.Execute(w, p)
+}
+
+var svgSize = regexp.MustCompile(`<svg width="[^"]*" height="[^"]*"`)
+
+// inlineSVG takes the XML head off and lets the page decide the width. vgsvg escapes all texts.
+func inlineSVG(p Plot) template.HTML {
+	markup := p.markup
+	if i := bytes.Index(markup, []byte("<svg")); i >= 0 {
+		markup = markup[i:]
+	}
+	open := fmt.Sprintf(`<svg role="img" aria-label="%s"`, template.HTMLEscapeString(p.Title))
+	return template.HTML(svgSize.ReplaceAllLiteral(markup, []byte(open))) //nolint:gosec // drawn by this package
+}
+
+// subtitle is scenario's description and when it was measured.
+func (s *Summary) subtitle() string {
+	var parts []string
+	for _, run := range s.Runs {
+		parts = append(parts, run.Description)
+	}
+	return strings.Join(distinct(parts), " ")
+}
+
+// Measured is when the run was made, for people.
+func (r RunHead) Measured() string {
+	text := r.Started.Format("2006-01-02 15:04 MST")
+	if r.Finished != nil {
+		text += ", " + r.Finished.Sub(r.Started).Round(time.Second).String()
+	}
+	return text
+}
+
+// VersionList is name and version of everything a number depends on.
+func (r RunHead) VersionList() [][2]string {
+	var out [][2]string
+	memory := ""
+	if r.Machine.MemoryBytes > 0 {
+		memory = formatBytes(float64(r.Machine.MemoryBytes))
+	}
+	privilege := "root"
+	if r.Machine.UserNamespace {
+		privilege = "user namespace"
+	}
+	for _, v := range [][2]string{
+		{"scenario", r.Scenario}, {"seed", strconv.FormatUint(r.Seed, 10)}, {"repetitions", strconv.Itoa(r.Reps)},
+		{"subjects", strings.Join(r.Subjects, ", ")}, {"status", r.Status}, {"measured", r.Measured()},
+		{"synclab", r.Versions.Synclab}, {"Go", r.Versions.Go}, {"kernel", r.Versions.Kernel},
+		{"iptables (legacy)", r.Versions.IPTablesLegacy}, {"iptables (nft)", r.Versions.IPTablesNft}, {"nft", r.Versions.Nft},
+		{"system", r.Machine.OS}, {"CPU", fmt.Sprintf("%s × %d", r.Machine.CPU, r.Machine.CPUs)}, {"memory", memory}, {"ran as", privilege},
+	} {
+		if v[1] != "" {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func swatch(i int) template.CSS {
+	c := seriesColor(i)
+	return template.CSS(fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B))
+}
+
+// exact writes a value so that it reads back the same.
+func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+func (s *Summary) seriesCell(name string) pageCell {
+	i, _ := s.seriesNamed(name)
+	return pageCell{Text: name, Color: swatch(i)}
+}
+
+func intCell(n int) pageCell { return pageCell{Text: Grouped(int64(n)), Value: strconv.Itoa(n)} }
+
+func valueCell(v float64, unit string) pageCell {
+	return pageCell{Text: Format(v, unit), Value: exact(v), Title: strings.TrimSpace(exact(v) + " " + unit)}
+}
+
+// optionalCell is a value that may not have been measured.
+func optionalCell(v *float64, unit string) pageCell {
+	if v == nil {
+		return pageCell{Text: "–", Faint: true}
+	}
+	return valueCell(*v, unit)
+}
+
+func distributionCell(d *Distribution, of func(Distribution) float64, spread bool) pageCell {
+	if d == nil {
+		return pageCell{Text: "–", Faint: true}
+	}
+	cell := valueCell(of(*d), "s")
+	if share, ok := d.spread(); ok && spread {
+		cell.Text += fmt.Sprintf(" ± %.0f %%", 100*share)
+	}
+	return cell
+}
+
+// dropEmpty leaves out columns that hold nothing, so that the table stays narrow.
+func (t pageTable) dropEmpty() pageTable {
+	out := pageTable{Title: t.Title, Note: t.Note, Rows: make([][]pageCell, len(t.Rows))}
+	for i, column := range t.Columns {
+		used := false
+		for _, row := range t.Rows {
+			used = used || (row[i].Text != "" && row[i].Text != "–")
+		}
+		if !used {
+			continue
+		}
+		out.Columns = append(out.Columns, column)
+		for j, row := range t.Rows {
+			out.Rows[j] = append(out.Rows[j], row[i])
+		}
+	}
+	return out
+}

@@ -1,0 +1,162 @@
+package reports
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+func medianValue(d Distribution) float64 { return d.Median }
+func p99Value(d Distribution) float64    { return d.P99 }
+
+func (s *Summary) keyTable() pageTable {
+	t := pageTable{Columns: []pageColumn{
+		{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Endpoints", Numeric: true, Title: "mean, per Service"}, {Name: "Settings"},
+		{Name: "Full sync", Numeric: true, Title: "median ± 95 % confidence"}, {Name: "Partial sync", Numeric: true, Title: "median ± 95 % confidence"},
+		{Name: "Latency p50", Numeric: true, Title: "network programming latency: due in the cluster → visible in the kernel"},
+		{Name: "Latency p99", Numeric: true, Title: "network programming latency, 99 of 100 changes"},
+		{Name: "First packet, first", Numeric: true, Title: "median at the first Service of the dispatch"},
+		{Name: "last", Numeric: true, Title: "median at the last Service"}, {Name: "miss", Numeric: true, Title: "median for an address of no Service"},
+		{Name: "Rules", Numeric: true, Title: "all tables"}, {Name: "Busy", Numeric: true, Title: "share of the churn spent in syncs"},
+		{Name: "Peak RSS", Numeric: true, Title: "of the lab: simulated cluster and proxier"}, {Name: "Failed syncs", Numeric: true},
+	}}
+	for _, k := range s.KeyFigures {
+		failed := pageCell{}
+		if k.SyncsFailed > 0 {
+			failed = intCell(k.SyncsFailed)
+		}
+		t.Rows = append(t.Rows, []pageCell{
+			s.seriesCell(k.Series), intCell(k.Cell.Services), {Text: endpointsText(k.Cell.Endpoints), Value: exact(k.Cell.Endpoints)},
+			{Text: shortSettings(k.Cell.Settings()), Title: k.Cell.Settings()},
+			distributionCell(k.FullSync, medianValue, true), distributionCell(k.PartialSync, medianValue, true),
+			distributionCell(k.Programming, medianValue, false), distributionCell(k.Programming, p99Value, false),
+			distributionCell(k.FirstPacketFirst, medianValue, false), distributionCell(k.FirstPacketLast, medianValue, false),
+			distributionCell(k.FirstPacketMiss, medianValue, false), optionalCell(k.Rules, "count"), optionalCell(k.SyncBusy, "ratio"),
+			optionalCell(k.PeakRSS, "B"), failed,
+		})
+	}
+	return t.dropEmpty()
+}
+
+func (s *Summary) capacityTable() pageTable {
+	t := pageTable{Columns: []pageColumn{{Name: "Subject"}, {Name: "Scenario"}, {Name: "Settings"}, {Name: "Promise"}, {Name: "Holds up to", Numeric: true},
+		{Name: "measured there", Numeric: true}, {Name: "Breaks at", Numeric: true}, {Name: "measured there", Numeric: true}, {Name: "Verdict"}}}
+	scenarios := map[string]bool{}
+	for _, c := range s.Capacity {
+		scenarios[c.Scenario] = true
+	}
+	for _, c := range s.Capacity {
+		scenario := ""
+		if len(scenarios) > 1 {
+			scenario = c.Scenario
+		}
+		holds, breaks := pageCell{Text: "none", Value: "0"}, pageCell{Text: "–", Faint: true}
+		if c.Holds > 0 {
+			holds = intCell(c.Holds)
+		}
+		if c.Breaks > 0 {
+			breaks = intCell(c.Breaks)
+		}
+		t.Rows = append(t.Rows, []pageCell{s.seriesCell(c.Series), {Text: scenario}, {Text: shortSettings(c.Settings)}, {Text: c.promiseText()},
+			holds, optionalCell(c.AtHolds, "s"), breaks, optionalCell(c.AtBreaks, "s"), {Text: c.Verdict}})
+	}
+	return t.dropEmpty()
+}
+
+func (s *Summary) comparisonTable() pageTable {
+	t := pageTable{Columns: []pageColumn{{Name: "Metric"}, {Name: "Services", Numeric: true}, {Name: "Settings"}, {Name: "A"}, {Name: "B"},
+		{Name: "Median B / A", Numeric: true, Title: "~ where chance explains the difference"}, {Name: "p", Numeric: true, Title: "Mann-Whitney U test, two-sided"},
+		{Name: "Note"}}}
+	for _, c := range s.Comparisons {
+		t.Rows = append(t.Rows, []pageCell{{Text: strings.ReplaceAll(c.Metric, "_", " ")}, intCell(c.Cell.Services), {Text: shortSettings(c.Cell.Settings())},
+			s.seriesCell(c.A), s.seriesCell(c.B), {Text: c.ratioText(), Value: exact(c.Ratio), Title: exact(c.Ratio)},
+			{Text: c.pText(), Value: exact(c.P)}, {Text: c.Warning}})
+	}
+	return t.dropEmpty()
+}
+
+func (s *Summary) fitTables() []pageTable {
+	growth := pageTable{Title: "Growth with the number of Services",
+		Note: "duration ∝ Services^exponent, least squares on the logarithms of the medians of each repetition at each size. 1 is linear.",
+		Columns: []pageColumn{{Name: "Subject"}, {Name: "Settings"}, {Name: "Duration"}, {Name: "Exponent", Numeric: true}, {Name: "95 % confidence"},
+			{Name: "R²", Numeric: true}, {Name: "Points", Numeric: true}, {Name: "Sizes"}}}
+	for _, g := range s.Growth {
+		var sizes []string
+		for _, size := range g.Sizes {
+			sizes = append(sizes, Grouped(int64(size)))
+		}
+		growth.Rows = append(growth.Rows, []pageCell{s.seriesCell(g.Series), {Text: shortSettings(g.Settings)}, {Text: g.Label()},
+			{Text: strconv.FormatFloat(g.Slope, 'f', 2, 64), Value: exact(g.Slope)}, {Text: intervalText(g.Fit, func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) })},
+			{Text: strconv.FormatFloat(g.R2, 'f', 3, 64), Value: exact(g.R2)}, intCell(g.N), {Text: strings.Join(sizes, " ")}})
+	}
+	packet := pageTable{Title: "First packet by dispatch position",
+		Note: "A straight line through the medians of the positions: what each position in front costs every new flow.",
+		Columns: []pageColumn{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Settings"}, {Name: "Per position", Numeric: true}, {Name: "95 % confidence"},
+			{Name: "Intercept", Numeric: true}, {Name: "R²", Numeric: true}, {Name: "Empty ruleset", Numeric: true}, {Name: "Worst median", Numeric: true}, {Name: "at"}}}
+	for _, f := range s.Traversal {
+		if f.N < 2 {
+			continue
+		}
+		packet.Rows = append(packet.Rows, []pageCell{s.seriesCell(f.Series), intCell(f.Cell.Services), {Text: shortSettings(f.Cell.Settings())},
+			valueCell(f.Slope, "s"), {Text: intervalText(f.Fit, func(v float64) string { return Format(v, "s") })}, valueCell(f.Intercept, "s"),
+			{Text: strconv.FormatFloat(f.R2, 'f', 3, 64), Value: exact(f.R2)}, optionalCell(f.Empty, "s"), valueCell(f.Worst, "s"), {Text: positionText(f.WorstAt)}})
+	}
+	var out []pageTable
+	for _, t := range []pageTable{growth, packet} {
+		if len(t.Rows) > 0 {
+			out = append(out, t.dropEmpty())
+		}
+	}
+	return out
+}
+
+func intervalText(fit Fit, format func(float64) string) string {
+	if fit.SlopeLow == nil {
+		return "–"
+	}
+	return format(*fit.SlopeLow) + " … " + format(*fit.SlopeHigh)
+}
+
+// rowTables are the full tables, one a section.
+func (s *Summary) rowTables() []pageTable {
+	var out []pageTable
+	for _, group := range []string{groupSyncs, groupChanges, groupPackets, groupSizes} {
+		t := pageTable{Title: group, Columns: []pageColumn{{Name: "Metric"}, {Name: "Subject"}, {Name: "Services", Numeric: true},
+			{Name: "Endpoints", Numeric: true, Title: "mean, per Service"}, {Name: "Scenario"}, {Name: "Settings"}, {Name: "n", Numeric: true},
+			{Name: "Median", Numeric: true}, {Name: "95 % confidence"}, {Name: "p90", Numeric: true}, {Name: "p99", Numeric: true},
+			{Name: "Min", Numeric: true}, {Name: "Max", Numeric: true}}}
+		few := false
+		for _, r := range s.Rows {
+			if textOf(r.Metric).group == group {
+				t.Rows = append(t.Rows, s.rowCells(r))
+				few = few || r.FewForP99
+			}
+		}
+		if len(t.Rows) == 0 {
+			continue
+		}
+		if few {
+			t.Note = "Pale p99: fewer than 100 values, so it lies between the two largest."
+		}
+		out = append(out, t.dropEmpty())
+	}
+	return out
+}
+
+func (s *Summary) rowCells(r Row) []pageCell {
+	interval := pageCell{Text: "–", Faint: true, Title: "fewer than 6 values"}
+	if r.Low != nil {
+		interval = pageCell{Text: Format(*r.Low, r.Unit) + " … " + Format(*r.High, r.Unit), Value: exact(*r.Low)}
+	}
+	p99 := valueCell(r.P99, r.Unit)
+	p99.Faint = r.FewForP99
+	scenario := ""
+	for _, run := range s.Runs {
+		if run.Scenario != r.Cell.Scenario {
+			scenario = r.Cell.Scenario
+		}
+	}
+	return []pageCell{{Text: r.Label()}, s.seriesCell(r.Series), intCell(r.Cell.Services), {Text: endpointsText(r.Cell.Endpoints), Value: exact(r.Cell.Endpoints)},
+		{Text: scenario}, {Text: shortSettings(r.Cell.Settings()), Title: r.Cell.Settings()}, {Text: Grouped(int64(r.N)), Value: fmt.Sprint(r.N)},
+		valueCell(r.Median, r.Unit), interval, valueCell(r.P90, r.Unit), p99, valueCell(r.Min, r.Unit), valueCell(r.Max, r.Unit)}
+}

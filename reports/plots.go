@@ -1,0 +1,87 @@
+package reports
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// figures are those that have points, in the order of the page.
+func (s *Summary) figures() []*figure {
+	lines := s.collected.sweepLines()
+	var out []*figure
+	perLine := func(draw func(*Summary, sweepLine) *figure) {
+		for i, line := range lines[:min(len(lines), 3)] {
+			if f := draw(s, line); f != nil {
+				if i > 0 {
+					f.name += fmt.Sprintf("-%d", i+1)
+				}
+				out = append(out, f)
+			}
+		}
+	}
+	single := func(f *figure) {
+		if f != nil {
+			out = append(out, f)
+		}
+	}
+	perLine(syncGrowthFigure)
+	perLine(restoreGrowthFigure)
+	if len(lines) == 0 {
+		single(durationsFigure(s))
+	}
+	single(phasesFigure(s))
+	single(programmingFigure(s))
+	out = append(out, timelineFigures(s)...)
+	single(periodFigure(s))
+	single(packetPositionFigure(s))
+	perLine(packetSizeFigure)
+	perLine(rulesFigure)
+	return out
+}
+
+// draw writes every figure and removes those of an earlier build, which may have had points where this one has none.
+func (s *Summary) draw(out string, opts Options) error {
+	if err := removeEarlier(out); err != nil {
+		return err
+	}
+	s.Plots = nil
+	for _, f := range s.figures() {
+		one, err := f.save(out, opts)
+		if err != nil {
+			return err
+		}
+		s.Plots = append(s.Plots, one)
+	}
+	return nil
+}
+
+// removeEarlier removes the figures that the folder's summary.json names. Without one there is nothing of ours.
+func removeEarlier(out string) error {
+	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var earlier struct {
+		Plots []Plot `json:"plots"`
+	}
+	if json.Unmarshal(text, &earlier) != nil {
+		return nil // not ours, or torn: nothing to go by
+	}
+	for _, p := range earlier.Plots {
+		for _, name := range []string{p.SVG, p.PNG} {
+			if name == "" || name != filepath.Base(name) {
+				continue
+			}
+			if err := os.Remove(filepath.Join(out, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}

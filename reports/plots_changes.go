@@ -1,0 +1,296 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"image/color"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"synclab/bench"
+)
+
+// ecdfLine is one curve of the distribution of network programming latency.
+type ecdfLine struct {
+	series int
+	cell   Cell
+	values []float64
+}
+
+// maxCurves bounds the curves of the distribution figure.
+const maxCurves = 6
+
+var curveDashes = [][]vg.Length{nil, {6, 3}, {2, 2.5}, {8, 3, 2, 3}, {4, 2}, {1, 3}}
+
+// programmingFigure draws the distribution of network programming latency with its 50th, 90th and 99th percentiles.
+func programmingFigure(s *Summary) *figure {
+	curves, all := programmingCurves(s)
+	if len(curves) == 0 {
+		return nil
+	}
+	f := &figure{name: "programming-latency", title: "Network programming latency",
+		caption: "Share of changes that were in the kernel within a time, counted from when each change was due. The dots mark 50, 90 and 99 of 100 changes."}
+	if len(curves) < all {
+		f.caption += fmt.Sprintf(" %d of %d cells are drawn.", len(curves), all)
+	}
+	p := newPlot("time from due to visible in the kernel", "share of changes")
+	seen := map[int]int{}
+	low, high := curves[0].values[0], 0.0
+	for _, curve := range curves {
+		c := seriesColor(curve.series)
+		dashes := curveDashes[seen[curve.series]%len(curveDashes)]
+		seen[curve.series]++
+		line := &plotter.Line{StepStyle: plotter.PostStep, LineStyle: draw.LineStyle{Color: c, Width: 1.5, Dashes: dashes}}
+		n := len(curve.values)
+		for i := range min(n, 400) {
+			at := i * (n - 1) / max(1, min(n, 400)-1)
+			line.XYs = append(line.XYs, plotter.XY{X: curve.values[at], Y: 100 * float64(at+1) / float64(n)})
+		}
+		marks := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3.2, Shape: draw.CircleGlyph{}}}
+		label := s.collected.series[curve.series].name
+		if len(s.collected.cells) > 1 {
+			label += ", " + cellLabel(curve.cell)
+		}
+		for _, percent := range []float64{50, 90, 99} {
+			v := percentile(curve.values, percent)
+			marks.XYs = append(marks.XYs, plotter.XY{X: v, Y: percent})
+			label += fmt.Sprintf("%s p%.0f %s", map[bool]string{true: ":", false: ","}[percent == 50], percent, Format(v, "s"))
+		}
+		low, high = min(low, curve.values[0]), max(high, curve.values[n-1])
+		p.Add(line, marks)
+		f.explain(label, line)
+	}
+	p.Y.Min, p.Y.Max = 0, 100
+	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: 25, Label: "25 %"}, {Value: 50, Label: "50 %"},
+		{Value: 75, Label: "75 %"}, {Value: 90, Label: "90 %"}, {Value: 99, Label: "99 %"}}
+	if low > 0 && high/low > 20 {
+		p.X.Label.Text += " (log scale)"
+		logAxis(&p.X, tickSeconds)
+	} else {
+		linearAxis(&p.X, true, tickSeconds)
+	}
+	f.add(p, panelHeight)
+	return f
+}
+
+// programmingCurves picks the curves: every cell while they are few, else the largest size of each series and settings,
+// and of those the first.
+func programmingCurves(s *Summary) (curves []ecdfLine, all int) {
+	for _, cell := range s.collected.cells {
+		for i, one := range s.collected.series {
+			if values := one.of(cell, bench.NetworkProgrammingLatency); len(values) > 0 {
+				slices.Sort(values)
+				curves = append(curves, ecdfLine{i, cell, values})
+			}
+		}
+	}
+	all = len(curves)
+	if all > maxCurves {
+		largest := 0
+		for _, c := range curves {
+			largest = max(largest, c.cell.Services)
+		}
+		curves = slices.DeleteFunc(curves, func(c ecdfLine) bool { return c.cell.Services != largest })
+	}
+	return curves[:min(len(curves), maxCurves)], all
+}
+
+// cellLabel is the size and the settings of a cell, short.
+func cellLabel(cell Cell) string {
+	label := Grouped(int64(cell.Services))
+	if tail := cell.Settings(); tail != "" {
+		label += " " + shortSettings(tail)
+	}
+	return label
+}
+
+// shortSettings takes the paths off the fields: "minSyncPeriod=1s policy=token-bucket".
+func shortSettings(settings string) string {
+	words := strings.Fields(settings)
+	for i, w := range words {
+		field, value, _ := strings.Cut(w, "=")
+		words[i] = field[strings.LastIndexByte(field, '.')+1:] + "=" + value
+	}
+	return strings.Join(words, " ")
+}
+
+// shortSeries takes the proxier's name off a subject: "iptables-legacy".
+func shortSeries(name string) string {
+	_, backend, ok := strings.Cut(name, "/")
+	if !ok || strings.Contains(backend, " · ") {
+		return name
+	}
+	return backend
+}
+
+var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
+
+// fileName makes a name safe for files and benchmark names.
+func fileName(name string) string {
+	return strings.Trim(notInFileNames.ReplaceAllString(name, "-"), "-")
+}
+
+// timelineFigures draws, for each series, the first repetition of its largest cell with a churn.
+func timelineFigures(s *Summary) []*figure {
+	var figures []*figure
+	for i, one := range s.collected.series {
+		var best *cellSamples
+		for _, cell := range s.collected.cells {
+			samples := one.cells[cell.id()]
+			if samples != nil && samples.has(bench.NetworkProgrammingLatency) && (best == nil || cell.Services > best.cell.Services) {
+				best = samples
+			}
+		}
+		if best != nil {
+			figures = append(figures, timelineFigure(s, i, best))
+		}
+	}
+	return figures
+}
+
+func (c *cellSamples) has(metric bench.Metric) bool {
+	return slices.ContainsFunc(c.records, func(r taggedRecord) bool { return r.Metric == metric })
+}
+
+// passage is one change on its way: due in the cluster, visible in the kernel. Seconds since the repetition began.
+type passage struct{ due, visible float64 }
+
+// timelineFigure has the latency of each change above and the changes under way below, with the syncs as bands.
+func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
+	one := s.collected.series[index]
+	f := &figure{name: "timeline-" + fileName(one.name),
+		title: fmt.Sprintf("Timeline of a churn: %s, %s Services", one.name, cellLabel(samples.cell)),
+		caption: "First repetition. Each dot is a change at the time it was due, at the height of its latency; bands are syncs (dark: full, " +
+			"pale: partial); below, changes that are due and not yet in the kernel, each due change a tick at the foot."}
+	first := samples.records[0]
+	var passages []passage
+	var syncs []taggedRecord
+	for _, r := range samples.records {
+		if r.run != first.run || r.Rep != first.Rep {
+			continue
+		}
+		switch r.Metric {
+		case bench.NetworkProgrammingLatency:
+			passages = append(passages, passage{r.At - r.Value, r.At})
+		case bench.FullSync, bench.PartialSync:
+			syncs = append(syncs, r)
+		}
+	}
+	slices.SortFunc(passages, func(a, b passage) int { return cmp.Compare(a.due, b.due) })
+	from, to := passages[0].due, passages[0].visible
+	for _, p := range passages {
+		to = max(to, p.visible)
+	}
+	pad := (to - from) * 0.01
+	c := seriesColor(index)
+	upper, lower := newPlot("", "latency of a change"), newPlot("time since the repetition began", "changes under way")
+	for _, p := range []*plot.Plot{upper, lower} {
+		p.X.Min, p.X.Max = from-pad, to+pad
+		p.Y.Min = 0
+		p.Add(bands{syncs, c})
+	}
+	dots := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: withAlpha(ink, 0xb0), Radius: 1.5, Shape: draw.CircleGlyph{}}}
+	dues := make([]float64, 0, len(passages))
+	for _, p := range passages {
+		dots.XYs = append(dots.XYs, plotter.XY{X: p.due, Y: p.visible - p.due})
+		dues = append(dues, p.due)
+	}
+	dots.XYs = thinDots(dots.XYs, 1500)
+	upper.Add(dots)
+	backlog := &plotter.Line{XYs: underWay(passages), StepStyle: plotter.PostStep, LineStyle: draw.LineStyle{Color: ink, Width: 1.2}}
+	rug := ticksAtFoot{thin(dues, 600)}
+	lower.Add(backlog, rug)
+	upper.X.Min, upper.X.Max, lower.X.Min, lower.X.Max = from-pad, to+pad, from-pad, to+pad
+	for _, p := range []*plot.Plot{upper, lower} {
+		p.Y.Max *= 1.08
+		linearAxis(&p.X, false, tickSeconds)
+	}
+	linearAxis(&upper.Y, true, tickSeconds)
+	linearAxis(&lower.Y, true, tickCount)
+	f.explain("change", dots)
+	f.explain("full sync", rectangle{color: withAlpha(c, bandFull)})
+	f.explain("partial sync", rectangle{color: withAlpha(c, bandPartial)})
+	f.explain("due and not yet in the kernel", backlog)
+	f.add(upper, 200)
+	f.add(lower, 150)
+	return f
+}
+
+// underWay steps up at each due time and down when a change is visible.
+func underWay(passages []passage) plotter.XYs {
+	type edge struct {
+		at   float64
+		step int
+	}
+	var edges []edge
+	for _, p := range passages {
+		edges = append(edges, edge{p.due, 1}, edge{p.visible, -1})
+	}
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), a.step-b.step) })
+	var points plotter.XYs
+	level := 0
+	for _, e := range edges {
+		level += e.step
+		if n := len(points); n > 0 && points[n-1].X == e.at {
+			points[n-1].Y = float64(level)
+			continue
+		}
+		points = append(points, plotter.XY{X: e.at, Y: float64(level)})
+	}
+	return points
+}
+
+// thinDots keeps the tenth of the dots with the largest y and evenly picked others, n in all.
+func thinDots(dots plotter.XYs, n int) plotter.XYs {
+	if len(dots) <= n {
+		return dots
+	}
+	sorted := slices.Clone(dots)
+	slices.SortFunc(sorted, func(a, b plotter.XY) int { return cmp.Compare(b.Y, a.Y) })
+	kept := slices.Clone(sorted[:n/10])
+	others := sorted[n/10:]
+	for i := range n - n/10 {
+		kept = append(kept, others[i*len(others)/(n-n/10)])
+	}
+	return kept
+}
+
+const (
+	bandFull    = 0x90
+	bandPartial = 0x38
+)
+
+// bands shades the time of each sync over the plot's height.
+type bands struct {
+	syncs []taggedRecord
+	color color.NRGBA
+}
+
+// Plot implements plot.Plotter.
+func (b bands) Plot(c draw.Canvas, p *plot.Plot) {
+	for _, r := range b.syncs {
+		alpha := uint8(bandPartial)
+		if r.Metric == bench.FullSync {
+			alpha = bandFull
+		}
+		rectangle{r.At - r.Value, r.At, p.Y.Min, p.Y.Max, withAlpha(b.color, alpha)}.Plot(c, p)
+	}
+}
+
+// ticksAtFoot are short lines at the foot of the plot.
+type ticksAtFoot struct{ at []float64 }
+
+// Plot implements plot.Plotter.
+func (t ticksAtFoot) Plot(c draw.Canvas, p *plot.Plot) {
+	x, _ := p.Transforms(&c)
+	style := draw.LineStyle{Color: withAlpha(ink, 0x70), Width: 0.5}
+	for _, v := range t.at {
+		c.StrokeLine2(style, x(v), c.Min.Y, x(v), c.Min.Y+5)
+	}
+}

@@ -1,0 +1,194 @@
+package reports
+
+import (
+	"fmt"
+	"image/color"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// sizeShapes tell the sizes of one series apart.
+var sizeShapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.TriangleGlyph{}, draw.SquareGlyph{}, draw.PyramidGlyph{}, draw.BoxGlyph{}, draw.CrossGlyph{}}
+
+// maxPacketLines bounds the lines of the by-position figure: the largest sizes of each series.
+const maxPacketLines = 8
+
+// packetPositionFigure draws the medians by dispatch position with the fitted line.
+func packetPositionFigure(s *Summary) *figure {
+	f := &figure{name: "first-packet-by-position", title: "First-packet cost by dispatch position",
+		caption: "What one sendto of a new flow costs at the first … last Service (median, 95 % confidence interval) and for an " +
+			"address of no Service (hollow, at the right end); the slope of the line is what each rule in front costs every new flow."}
+	p := newPlot("dispatch position of the Service", "first packet, median")
+	lines := s.Traversal[max(0, len(s.Traversal)-maxPacketLines):]
+	sizes := []int{}
+	for _, t := range lines {
+		sizes = append(sizes, t.Cell.Services)
+	}
+	sizes = distinct(sizes)
+	drawn := 0
+	for _, t := range lines {
+		i, one := s.seriesNamed(t.Series)
+		shape := sizeShapes[indexOf(sizes, t.Cell.Services)%len(sizeShapes)]
+		var points intervals
+		for _, position := range one.positions(t.Cell) {
+			points = append(points, sizePoint{float64(position), describe(one.at(t.Cell, position))})
+		}
+		if len(points) == 0 {
+			continue
+		}
+		drawn++
+		last := points[len(points)-1].x
+		thumbs := []plot.Thumbnailer{addMedians(p, points, seriesColor(i), shape)}
+		label := fmt.Sprintf("%s, %s", t.Series, Grouped(int64(t.Cell.Services)))
+		if t.N >= 2 {
+			ends := plotter.XYs{{X: points[0].x, Y: t.lineAt(points[0].x)}, {X: last, Y: t.lineAt(last)}}
+			thumbs = append(thumbs, addLine(p, ends, seriesColor(i)))
+			label += ": " + Format(t.Slope, "s") + slopeError(t.Fit) + " per rule"
+		}
+		f.explain(label, thumbs...)
+		if miss := one.at(t.Cell, -1); len(miss) > 0 {
+			p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: last * 1.02, Y: median(miss)}},
+				GlyphStyle: draw.GlyphStyle{Color: seriesColor(i), Radius: 4, Shape: hollow{draw.SquareGlyph{}}}})
+		}
+	}
+	if drawn == 0 {
+		return nil
+	}
+	addEmptyLevel(f, p, lines)
+	p.X.Min = 0
+	linearAxis(&p.X, true, tickCount)
+	p.Y.Max *= 1.05
+	linearAxis(&p.Y, true, tickSeconds)
+	f.add(p, panelHeight)
+	return f
+}
+
+// slopeError is the half width of the slope's interval, " ± 0.1 ns".
+func slopeError(fit Fit) string {
+	if fit.SlopeLow == nil {
+		return ""
+	}
+	return " ± " + Format((*fit.SlopeHigh-*fit.SlopeLow)/2, "s")
+}
+
+// addEmptyLevel draws what a packet pays over an empty ruleset, median of the cells, as a dotted level.
+func addEmptyLevel(f *figure, p *plot.Plot, lines []Traversal) {
+	var empty []float64
+	for _, t := range lines {
+		if t.Empty != nil {
+			empty = append(empty, *t.Empty)
+		}
+	}
+	if len(empty) == 0 {
+		return
+	}
+	look := level{median(empty), draw.LineStyle{Color: grey, Width: 1.2, Dashes: []vg.Length{1.5, 2.5}}}
+	p.Add(look)
+	p.Y.Min, p.Y.Max = min(p.Y.Min, look.y), max(p.Y.Max, look.y)
+	f.explain("empty ruleset: "+Format(look.y, "s"), look)
+}
+
+// level is a horizontal line across the plot.
+type level struct {
+	y     float64
+	style draw.LineStyle
+}
+
+// Plot implements plot.Plotter.
+func (l level) Plot(c draw.Canvas, p *plot.Plot) {
+	_, y := p.Transforms(&c)
+	if at := y(l.y); c.ContainsY(at) {
+		c.StrokeLine2(l.style, c.Min.X, at, c.Max.X, at)
+	}
+}
+
+// Thumbnail implements plot.Thumbnailer.
+func (l level) Thumbnail(c *draw.Canvas) {
+	c.StrokeLine2(l.style, c.Min.X, c.Center().Y, c.Max.X, c.Center().Y)
+}
+
+// packetSizeFigure draws the last and the middle position and the miss versus Services.
+func packetSizeFigure(s *Summary, line sweepLine) *figure {
+	f := &figure{name: "first-packet-vs-services", title: "First-packet cost versus Services" + settingsTail(line.settings),
+		caption: "Medians with 95 % confidence intervals. Where dispatch is a list of rules, the last Service and the miss grow with the number of Services."}
+	p := newPlot("Services (log scale)", "first packet (log scale)")
+	spots := []struct {
+		text   string
+		shape  draw.GlyphDrawer
+		dashes []vg.Length
+		values func(*series, Cell) []float64
+	}{
+		{"last Service", draw.CircleGlyph{}, nil, (*series).lastPosition},
+		{"middle", draw.TriangleGlyph{}, dashed, (*series).middlePosition},
+		{"miss", hollow{draw.SquareGlyph{}}, []vg.Length{1.5, 2.5}, func(s *series, c Cell) []float64 { return s.at(c, -1) }},
+	}
+	for i, one := range s.collected.series {
+		for _, spot := range spots {
+			var points intervals
+			var xys plotter.XYs
+			for _, cell := range line.cells {
+				if values := spot.values(one, cell); len(values) > 0 {
+					d := describe(values)
+					points = append(points, sizePoint{float64(cell.Services), d})
+					xys = append(xys, plotter.XY{X: float64(cell.Services), Y: d.Median})
+				}
+			}
+			if len(points) < 2 {
+				continue
+			}
+			var c color.Color = seriesColor(i)
+			f.explain(one.name+", "+spot.text, addLine(p, xys, c, spot.dashes...), addMedians(p, points, c, spot.shape))
+		}
+	}
+	if len(f.legend) == 0 {
+		return nil
+	}
+	addEmptyLevel(f, p, s.Traversal)
+	logAxis(&p.X, tickCount)
+	logAxis(&p.Y, tickSeconds)
+	f.add(p, panelHeight)
+	return f
+}
+
+// middlePosition is the probed position nearest to half the last.
+func (s *series) middlePosition(cell Cell) []float64 {
+	positions := s.positions(cell)
+	if len(positions) < 3 {
+		return nil
+	}
+	half, best := positions[len(positions)-1]/2, positions[1]
+	for _, position := range positions[1 : len(positions)-1] {
+		if abs(position-half) < abs(best-half) {
+			best = position
+		}
+	}
+	return s.at(cell, best)
+}
+
+func abs(n int) int {
+	if n < 0 {
+		return -n
+	}
+	return n
+}
+
+func indexOf(values []int, want int) int {
+	for i, v := range values {
+		if v == want {
+			return i
+		}
+	}
+	return 0
+}
+
+func (s *Summary) seriesNamed(name string) (int, *series) {
+	for i, one := range s.collected.series {
+		if one.name == name {
+			return i, one
+		}
+	}
+	return 0, nil
+}

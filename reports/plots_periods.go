@@ -1,0 +1,121 @@
+package reports
+
+import (
+	"maps"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"synclab/bench"
+)
+
+// The swept fields of a sync-period scenario.
+const (
+	periodField = "proxy.minSyncPeriod"
+	policyField = "proxy.policy"
+)
+
+// periodLine is one series under one policy, by minSyncPeriod.
+type periodLine struct {
+	series int
+	policy string
+	cells  []Cell
+}
+
+// periodFigure draws what minSyncPeriod buys and costs: latency above, time spent in syncs below, at the largest size.
+func periodFigure(s *Summary) *figure {
+	lines := periodLines(s)
+	if len(lines) == 0 {
+		return nil
+	}
+	f := &figure{name: "sync-period", title: "Latency and work versus minSyncPeriod",
+		caption: "Above: median and 99th percentile of network programming latency; below: the share of the churn spent in syncs. " +
+			"A good setting is one where latency has stopped falling to the left and work has not started to climb."}
+	upper, lower := newPlot("", "programming latency"), newPlot("minSyncPeriod", "share spent in syncs")
+	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.TriangleGlyph{}, draw.SquareGlyph{}}
+	policies := map[string]bool{}
+	for _, l := range lines {
+		policies[l.policy] = true
+	}
+	order := slices.Sorted(maps.Keys(policies))
+	var periods []float64
+	for _, l := range lines {
+		c := seriesColor(l.series)
+		shape := shapes[slices.Index(order, l.policy)%len(shapes)]
+		one := s.collected.series[l.series]
+		var half, most, busy plotter.XYs
+		for _, cell := range l.cells {
+			period, _ := quantity(cell.Params[periodField])
+			periods = append(periods, period)
+			values := one.of(cell, bench.NetworkProgrammingLatency)
+			half = append(half, plotter.XY{X: period, Y: median(values)})
+			most = append(most, plotter.XY{X: period, Y: percentile(values, 99)})
+			if shares := busyShares(one.cells[cell.id()]); len(shares) > 0 {
+				busy = append(busy, plotter.XY{X: period, Y: 100 * median(shares)})
+			}
+		}
+		name := one.name
+		if l.policy != "" {
+			name += ", " + l.policy
+		}
+		solid := addLine(upper, half, c)
+		upper.Add(&plotter.Scatter{XYs: half, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3, Shape: shape}})
+		dash := addLine(upper, most, c, dashed...)
+		marks := &plotter.Scatter{XYs: most, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3, Shape: shape}}
+		upper.Add(marks)
+		f.explain(name+" p50", solid, marks)
+		f.explain("p99", dash, marks)
+		if len(busy) > 0 {
+			addLine(lower, busy, c)
+			lower.Add(&plotter.Scatter{XYs: busy, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3, Shape: shape}})
+		}
+	}
+	low, high := slices.Min(periods), slices.Max(periods)
+	for _, p := range []*plot.Plot{upper, lower} {
+		if low > 0 && high/low > 8 {
+			logAxis(&p.X, tickSeconds)
+		} else {
+			linearAxis(&p.X, false, tickSeconds)
+		}
+	}
+	if low > 0 && high/low > 8 {
+		lower.X.Label.Text += " (log scale)"
+	}
+	upper.Y.Max *= 1.08
+	linearAxis(&upper.Y, true, tickSeconds)
+	lower.Y.Max = min(100, lower.Y.Max*1.15)
+	linearAxis(&lower.Y, true, func(v float64) string { return tickCount(v) + " %" })
+	f.add(upper, vg.Length(220))
+	f.add(lower, vg.Length(170))
+	return f
+}
+
+// periodLines groups the cells of the largest size by series and policy; lines with two periods or more are returned.
+func periodLines(s *Summary) []periodLine {
+	largest := 0
+	for _, cell := range s.collected.cells {
+		if cell.Params[periodField] != "" {
+			largest = max(largest, cell.Services)
+		}
+	}
+	var lines []periodLine
+	for i, one := range s.collected.series {
+		for _, cell := range s.collected.cells {
+			_, ok := quantity(cell.Params[periodField])
+			if !ok || cell.Services != largest || len(one.of(cell, bench.NetworkProgrammingLatency)) == 0 {
+				continue
+			}
+			policy := cell.Params[policyField]
+			at := slices.IndexFunc(lines, func(l periodLine) bool { return l.series == i && l.policy == policy })
+			if at < 0 {
+				lines = append(lines, periodLine{series: i, policy: policy})
+				at = len(lines) - 1
+			}
+			lines[at].cells = append(lines[at].cells, cell)
+		}
+	}
+	return slices.DeleteFunc(lines, func(l periodLine) bool { return len(l.cells) < 2 })
+}

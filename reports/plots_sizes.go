@@ -1,0 +1,262 @@
+package reports
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"synclab/bench"
+)
+
+// sizePoint is the median of a group at one size, with its interval where there is one.
+type sizePoint struct {
+	x float64
+	Distribution
+}
+
+// intervals implements plotter.XYer and plotter.YErrorer.
+type intervals []sizePoint
+
+func (v intervals) Len() int                    { return len(v) }
+func (v intervals) XY(i int) (float64, float64) { return v[i].x, v[i].Median }
+func (v intervals) YError(i int) (float64, float64) {
+	if v[i].Low == nil {
+		return 0, 0
+	}
+	return v[i].Median - *v[i].Low, *v[i].High - v[i].Median
+}
+
+// addMedians draws points with error bars and returns the point's look for the legend.
+func addMedians(p *plot.Plot, points intervals, c color.Color, shape draw.GlyphDrawer) plot.Thumbnailer {
+	dots := &plotter.Scatter{XYs: make(plotter.XYs, len(points)), GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3.2, Shape: shape}}
+	for i, v := range points {
+		dots.XYs[i] = plotter.XY{X: v.x, Y: v.Median}
+	}
+	if bars, err := plotter.NewYErrorBars(points); err == nil {
+		bars.LineStyle = draw.LineStyle{Color: c, Width: 1}
+		bars.CapWidth = 5
+		p.Add(bars)
+	}
+	p.Add(dots)
+	return dots
+}
+
+// addLine draws a line through points and returns its look for the legend.
+func addLine(p *plot.Plot, points plotter.XYs, c color.Color, dashes ...vg.Length) plot.Thumbnailer {
+	line := &plotter.Line{XYs: points, LineStyle: draw.LineStyle{Color: c, Width: 1.3, Dashes: dashes}}
+	p.Add(line)
+	return line
+}
+
+// addRaw draws single values as small pale dots, at most 60 of them a size.
+func addRaw(p *plot.Plot, x float64, values []float64, c color.NRGBA) {
+	values = thin(values, 60)
+	dots := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: withAlpha(c, 0x48), Radius: 1.6, Shape: draw.CircleGlyph{}}}
+	for _, v := range values {
+		if v > 0 {
+			dots.XYs = append(dots.XYs, plotter.XY{X: x, Y: v})
+		}
+	}
+	if len(dots.XYs) > 0 {
+		p.Add(dots)
+	}
+}
+
+// thin keeps at most n values, evenly picked from the sorted ones, the smallest and largest included.
+func thin(values []float64, n int) []float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	if len(sorted) <= n {
+		return sorted
+	}
+	kept := make([]float64, n)
+	for i := range kept {
+		kept[i] = sorted[i*(len(sorted)-1)/(n-1)]
+	}
+	return kept
+}
+
+// durationLine is one line of durations versus Services.
+type durationLine struct {
+	metric bench.Metric
+	kind   string
+	text   string
+	shape  draw.GlyphDrawer
+	dashes []vg.Length
+}
+
+// growthFigure draws durations versus Services on logarithmic axes, with the fitted growth.
+func growthFigure(s *Summary, line sweepLine, name, title string, what []durationLine) *figure {
+	f := &figure{name: name, title: title + settingsTail(line.settings)}
+	p := newPlot("Services (log scale)", "duration (log scale)")
+	drawn := 0
+	for i, one := range s.collected.series {
+		for _, w := range what {
+			var points intervals
+			for _, cell := range line.cells {
+				values := one.kindOf(cell, w.metric, w.kind)
+				if len(values) == 0 {
+					continue
+				}
+				addRaw(p, float64(cell.Services), values, seriesColor(i))
+				points = append(points, sizePoint{float64(cell.Services), describe(values)})
+			}
+			if len(points) == 0 {
+				continue
+			}
+			drawn++
+			thumbs := []plot.Thumbnailer{addMedians(p, points, seriesColor(i), w.shape)}
+			label := one.name + " " + w.text
+			for _, g := range s.Growth {
+				if g.Series == one.name && g.Metric == w.metric && g.Kind == w.kind && g.Settings == line.settings && g.Scenario == line.scenario {
+					first, last := points[0].x, points[len(points)-1].x
+					ends := plotter.XYs{{X: first, Y: g.powerAt(first)}, {X: last, Y: g.powerAt(last)}}
+					thumbs = append(thumbs, addLine(p, ends, seriesColor(i), w.dashes...))
+					label += ": ∝ N^" + strconv.FormatFloat(g.Slope, 'f', 2, 64)
+				}
+			}
+			f.explain(label, thumbs...)
+		}
+	}
+	if drawn == 0 {
+		return nil
+	}
+	logAxis(&p.X, tickCount)
+	logAxis(&p.Y, tickSeconds)
+	f.add(p, panelHeight)
+	return f
+}
+
+func settingsTail(settings string) string {
+	if settings == "" {
+		return ""
+	}
+	return " (" + settings + ")"
+}
+
+// kindOf is of, with only one kind of sync when kind is set.
+func (s *series) kindOf(cell Cell, metric bench.Metric, kind string) []float64 {
+	samples := s.cells[cell.id()]
+	if samples == nil {
+		return nil
+	}
+	var values []float64
+	for _, d := range samples.details() {
+		if d.metric == metric && (kind == "" || d.kind == kind) {
+			values = append(values, samples.groups[d]...)
+		}
+	}
+	return values
+}
+
+var dashed = []vg.Length{5, 3}
+
+func syncGrowthFigure(s *Summary, line sweepLine) *figure {
+	f := growthFigure(s, line, "sync-vs-services", "Full and partial sync versus Services", []durationLine{
+		{bench.FullSync, "", "full", draw.CircleGlyph{}, nil}, {bench.PartialSync, "", "partial", draw.TriangleGlyph{}, dashed}})
+	if f != nil {
+		f.caption = "Medians of syncs with 95 % confidence intervals, single syncs pale; the slope of a fitted line is the exponent: " +
+			"1 means that twice the Services take twice as long, 2 four times."
+	}
+	return f
+}
+
+func restoreGrowthFigure(s *Summary, line sweepLine) *figure {
+	f := growthFigure(s, line, "restore-vs-services", "Restore latency versus Services", []durationLine{
+		{bench.Restore, "full", "full", draw.CircleGlyph{}, nil}, {bench.Restore, "partial", "partial", draw.TriangleGlyph{}, dashed}})
+	if f != nil {
+		f.caption = "Wall time of one iptables-restore, fork to exit: the part of a sync that the tool and the kernel account for."
+	}
+	return f
+}
+
+// rulesFigure draws installed rules and the closed form versus Services, by table.
+func rulesFigure(s *Summary, line sweepLine) *figure {
+	f := &figure{name: "rules-vs-services", title: "Rules versus Services" + settingsTail(line.settings),
+		caption: "Rules installed by table; the lines are the closed form. A point off its line is a rule too many or too few."}
+	p := newPlot("Services (log scale)", "rules (log scale)")
+	shapes := map[string]draw.GlyphDrawer{"nat": draw.CircleGlyph{}, "filter": draw.TriangleGlyph{}}
+	forms := map[string]bool{}
+	for i, one := range s.collected.series {
+		for _, table := range []string{"nat", "filter", "mangle", ""} {
+			installed, form := plotter.XYs{}, plotter.XYs{}
+			for _, cell := range line.cells {
+				if v := one.tableMedian(cell, bench.Rules, table); v > 0 {
+					installed = append(installed, plotter.XY{X: float64(cell.Services), Y: v})
+				}
+				if v := one.tableMedian(cell, bench.RulesClosedForm, table); v > 0 {
+					form = append(form, plotter.XY{X: float64(cell.Services), Y: v})
+				}
+			}
+			if len(form) > 1 && !forms[fmt.Sprint(form)] {
+				forms[fmt.Sprint(form)] = true // the subjects of one layout share it: one line
+				f.explain(table+" closed form", addLine(p, form, grey, dashed...))
+			}
+			if len(installed) == 0 {
+				continue
+			}
+			shape, ok := shapes[table]
+			if !ok {
+				shape = draw.SquareGlyph{}
+			}
+			// Rings of growing size, since subjects of one layout lie on one another.
+			dots := &plotter.Scatter{XYs: installed, GlyphStyle: draw.GlyphStyle{Color: seriesColor(i), Radius: 3 + 1.8*vg.Length(i), Shape: hollow{shape}}}
+			p.Add(dots)
+			f.explain(one.name+" "+table, dots)
+		}
+	}
+	if len(f.legend) == 0 {
+		return nil
+	}
+	logAxis(&p.X, tickCount)
+	logAxis(&p.Y, tickCount)
+	f.add(p, panelHeight)
+	return f
+}
+
+// hollow draws circles as rings and leaves other shapes, so that points on one another stay visible.
+type hollow struct{ draw.GlyphDrawer }
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (h hollow) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	c.SetLineStyle(draw.LineStyle{Color: style.Color, Width: 1.4})
+	switch h.GlyphDrawer.(type) {
+	case draw.CircleGlyph:
+		draw.RingGlyph{}.DrawGlyph(c, style, at)
+	case draw.TriangleGlyph:
+		outline(c, style, at, 3, math.Pi/2)
+	default:
+		outline(c, style, at, 4, math.Pi/4)
+	}
+}
+
+func outline(c *draw.Canvas, style draw.GlyphStyle, at vg.Point, corners int, turn float64) {
+	var path vg.Path
+	for i := range corners {
+		angle := turn + 2*math.Pi*float64(i)/float64(corners)
+		corner := vg.Point{X: at.X + style.Radius*1.25*vg.Length(math.Cos(angle)), Y: at.Y + style.Radius*1.25*vg.Length(math.Sin(angle))}
+		if i == 0 {
+			path.Move(corner)
+		} else {
+			path.Line(corner)
+		}
+	}
+	path.Close()
+	c.Stroke(path)
+}
+
+// tableMedian is the median count of a table in a cell, families added up.
+func (s *series) tableMedian(cell Cell, metric bench.Metric, table string) float64 {
+	samples := s.cells[cell.id()]
+	if samples == nil {
+		return 0
+	}
+	total, _ := samples.countTotal(metric, func(t string) bool { return t == table })
+	return total
+}

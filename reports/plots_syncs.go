@@ -1,0 +1,199 @@
+package reports
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"synclab/bench"
+)
+
+// phaseLook is the colour of a phase: other colours than those of the series.
+type phaseLook struct {
+	text  string
+	color color.NRGBA
+	of    func(Phases) float64
+}
+
+var phaseLooks = []phaseLook{
+	{"plan", color.NRGBA{0x33, 0x22, 0x88, 0xff}, func(p Phases) float64 { return p.Plan }},
+	{"encode", color.NRGBA{0x88, 0xcc, 0xee, 0xff}, func(p Phases) float64 { return p.Encode }},
+	{"tool, user time", color.NRGBA{0xdd, 0xaa, 0x33, 0xff}, func(p Phases) float64 { return p.ToolUser }},
+	{"tool, system time (kernel)", color.NRGBA{0x88, 0x22, 0x55, 0xff}, func(p Phases) float64 { return p.ToolSys }},
+	{"rest", color.NRGBA{0xc4, 0xc8, 0xcd, 0xff}, func(p Phases) float64 { return p.Rest }},
+}
+
+// maxBars keeps the phase figure on one screen; the tables have the rest.
+const maxBars = 24
+
+// phasesFigure draws each sync kind as one bar of shares, with its duration at the end: shares, since the durations of
+// sizes and kinds span decades and the small ones would vanish.
+func phasesFigure(s *Summary) *figure {
+	bars := s.Phases
+	if len(bars) == 0 {
+		return nil
+	}
+	f := &figure{name: "phases", title: "Where the time of a sync goes (queue excluded)",
+		caption: "Medians of the phases as shares of a sync, its median duration at the right. Plan and encode are the proxier's " +
+			"own; user time is the iptables tool's; system time is the kernel's."}
+	if len(bars) > maxBars {
+		f.caption += fmt.Sprintf(" The last %d of %d.", maxBars, len(bars))
+		bars = bars[len(bars)-maxBars:]
+	}
+	p := newPlot("share of the sync", "")
+	p.X.Min, p.X.Max = 0, 115
+	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: 25, Label: "25 %"}, {Value: 50, Label: "50 %"},
+		{Value: 75, Label: "75 %"}, {Value: 100, Label: "100 %"}}
+	p.Y.Min, p.Y.Max = -0.6, float64(len(bars))-0.4
+	p.Y.LineStyle.Width = 0
+	p.Y.Tick.Length = 0
+	var names []plot.Tick
+	for i, bar := range bars {
+		row := float64(len(bars) - 1 - i)
+		names = append(names, plot.Tick{Value: row, Label: barName(s, bar)})
+		var total float64
+		for _, look := range phaseLooks {
+			total += look.of(bar)
+		}
+		from := 0.0
+		for _, look := range phaseLooks {
+			to := from + 100*look.of(bar)/math.Max(total, 1e-12)
+			p.Add(rectangle{from, to, row - 0.36, row + 0.36, look.color})
+			from = to
+		}
+		p.Add(textAt{101.5, row, Format(bar.Total, "s"), draw.XLeft})
+	}
+	p.Y.Tick.Marker = plot.ConstantTicks(names)
+	for _, look := range phaseLooks {
+		f.explain(look.text, rectangle{color: look.color})
+	}
+	f.add(p, vg.Length(50+18*len(bars)))
+	return f
+}
+
+// barName says what a bar is of, leaving out what all bars share.
+func barName(s *Summary, p Phases) string {
+	name := p.Kind
+	if len(s.collected.series) > 1 {
+		name = shortSeries(p.Series) + " " + name
+	}
+	if len(s.collected.cells) > 1 {
+		name += " " + Grouped(int64(p.Cell.Services))
+		if tail := p.Cell.Settings(); tail != "" {
+			name += " " + shortSettings(tail)
+		}
+	}
+	return name
+}
+
+// rectangle is filled, in the coordinates of the plot.
+type rectangle struct {
+	left, right, bottom, top float64
+	color                    color.Color
+}
+
+// Plot implements plot.Plotter.
+func (r rectangle) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	left, right := max(x(r.left), c.Min.X), min(x(r.right), c.Max.X)
+	bottom, top := max(y(r.bottom), c.Min.Y), min(y(r.top), c.Max.Y)
+	if left < right && bottom < top {
+		c.FillPolygon(r.color, []vg.Point{{X: left, Y: bottom}, {X: right, Y: bottom}, {X: right, Y: top}, {X: left, Y: top}})
+	}
+}
+
+// Thumbnail implements plot.Thumbnailer.
+func (r rectangle) Thumbnail(c *draw.Canvas) {
+	c.FillPolygon(r.color, []vg.Point{{X: c.Min.X + 4, Y: c.Min.Y}, {X: c.Max.X, Y: c.Min.Y}, {X: c.Max.X, Y: c.Max.Y}, {X: c.Min.X + 4, Y: c.Max.Y}})
+}
+
+// textAt writes a small text beside a point.
+type textAt struct {
+	x, y  float64
+	text  string
+	align draw.XAlignment
+}
+
+// Plot implements plot.Plotter.
+func (t textAt) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	style := sans(smallSize, false)
+	style.XAlign, style.YAlign = t.align, draw.YCenter
+	c.FillText(style, vg.Point{X: x(t.x), Y: y(t.y)}, t.text)
+}
+
+// durationsFigure draws the syncs of runs of one size: one row for each kind and series, every sync a pale dot, the
+// median a mark with its interval.
+func durationsFigure(s *Summary) *figure {
+	f := &figure{name: "sync-durations", title: "How long syncs take",
+		caption: "Every sync is a pale dot; the mark is the median, its bar the 95 % confidence interval."}
+	p := newPlot("duration (log scale)", "")
+	type strip struct {
+		name   string
+		color  color.NRGBA
+		values []float64
+	}
+	var strips []strip
+	kinds := []durationLine{{metric: bench.FullSync, text: "full sync"}, {metric: bench.PartialSync, text: "partial sync"},
+		{metric: bench.Restore, kind: "full", text: "restore, full"}, {metric: bench.Restore, kind: "partial", text: "restore, partial"}}
+	for _, cell := range s.collected.cells {
+		for _, kind := range kinds {
+			for i, one := range s.collected.series {
+				if values := one.kindOf(cell, kind.metric, kind.kind); len(values) > 0 {
+					name := kind.text
+					if tail := cell.Settings(); tail != "" {
+						name += " " + shortSettings(tail)
+					}
+					strips = append(strips, strip{name, seriesColor(i), values})
+				}
+			}
+		}
+	}
+	if len(strips) == 0 || len(strips) > maxBars {
+		return nil
+	}
+	var names []plot.Tick
+	p.X.Min, p.X.Max = math.Inf(1), math.Inf(-1)
+	for i, one := range strips {
+		row := float64(len(strips) - 1 - i)
+		names = append(names, plot.Tick{Value: row, Label: one.name})
+		d := describe(one.values)
+		p.X.Min, p.X.Max = min(p.X.Min, d.Min), max(p.X.Max, d.Max)
+		dots := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: withAlpha(one.color, 0x40), Radius: 2.2, Shape: draw.CircleGlyph{}}}
+		for j, v := range thin(one.values, 200) {
+			// Spread over the row's height by index, so that equal values do not hide one another.
+			dots.XYs = append(dots.XYs, plotter.XY{X: v, Y: row + 0.5*(math.Mod(float64(j)*0.618034, 1)-0.5)})
+		}
+		p.Add(dots, medianMark{d, row, one.color})
+	}
+	p.Y.Min, p.Y.Max = -0.6, float64(len(strips))-0.4
+	p.Y.Tick.Marker = plot.ConstantTicks(names)
+	p.Y.Tick.Length = 0
+	for i, one := range s.collected.series {
+		f.explain(one.name, rectangle{color: seriesColor(i)})
+	}
+	logAxis(&p.X, tickSeconds)
+	f.add(p, vg.Length(60+26*len(strips)))
+	return f
+}
+
+// medianMark is a tall tick at the median with its confidence interval through it.
+type medianMark struct {
+	d     Distribution
+	row   float64
+	color color.Color
+}
+
+// Plot implements plot.Plotter.
+func (m medianMark) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	c.StrokeLine2(draw.LineStyle{Color: m.color, Width: 2.4}, x(m.d.Median), y(m.row-0.34), x(m.d.Median), y(m.row+0.34))
+	if m.d.Low != nil {
+		c.StrokeLine2(draw.LineStyle{Color: m.color, Width: 1.2}, x(*m.d.Low), y(m.row), x(*m.d.High), y(m.row))
+	}
+}

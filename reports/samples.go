@@ -1,0 +1,264 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"synclab/bench"
+)
+
+// Cell is one size of one scenario with one set of swept values.
+type Cell struct {
+	Scenario  string            `json:"scenario"`
+	Services  int               `json:"services"`
+	Endpoints float64           `json:"endpoints"`
+	Params    map[string]string `json:"params,omitempty"`
+}
+
+// sizeField is the swept field that Services already says.
+const sizeField = "shape.services"
+
+// Settings is the cell's swept values in one line, size left out: "proxy.minSyncPeriod=1s proxy.policy=token-bucket".
+func (c Cell) Settings() string {
+	var parts []string
+	for _, field := range slices.Sorted(maps.Keys(c.Params)) {
+		if field != sizeField {
+			parts = append(parts, field+"="+c.Params[field])
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// cellID is a Cell that can be compared.
+type cellID struct {
+	scenario  string
+	services  int
+	endpoints float64
+	settings  string
+}
+
+func (c Cell) id() cellID { return cellID{c.Scenario, c.Services, c.Endpoints, c.Settings()} }
+
+func (c cellID) compare(d cellID) int {
+	return cmp.Or(strings.Compare(c.scenario, d.scenario), naturalCompare(c.settings, d.settings),
+		cmp.Compare(c.services, d.services), cmp.Compare(c.endpoints, d.endpoints))
+}
+
+// detail tells groups of one metric in one cell apart.
+type detail struct {
+	metric   bench.Metric
+	kind     string
+	table    string
+	family   string // only in runs with two families
+	hasPos   bool
+	position int
+}
+
+// place is where a repetition's sync happened: what the phases of one sync share.
+type place struct {
+	cell   cellID
+	run    int
+	rep    int
+	sync   int
+	family string
+}
+
+// series is what gets one colour: a subject, or a subject of one run where several runs hold the same cells.
+type series struct {
+	name    string
+	subject string
+	cells   map[cellID]*cellSamples
+}
+
+// cellSamples are all records of one series in one cell.
+type cellSamples struct {
+	cell    Cell
+	records []taggedRecord
+	groups  map[detail][]float64
+}
+
+// taggedRecord remembers which run a record is of.
+type taggedRecord struct {
+	bench.Record
+	run int
+}
+
+// collection is everything loaded, grouped.
+type collection struct {
+	runs   []*loadedRun
+	labels []string // of each run, unique
+	series []*series
+	cells  []Cell // of all series, sorted
+	failed map[string]int
+}
+
+// collect groups the records of runs. Runs whose cells do not overlap for a subject are one series (the same subject at
+// other sizes); where they overlap each run is a series of its own, named by the run.
+func collect(runs []*loadedRun) *collection {
+	c := &collection{runs: runs, labels: runLabels(runs), failed: map[string]int{}}
+	split := overlapping(runs)
+	byName := map[string]*series{}
+	cells := map[cellID]Cell{}
+	for i, run := range runs {
+		dual := families(run.records) > 1
+		for _, record := range run.records {
+			name := record.Subject
+			if split[record.Subject] {
+				name += " · " + c.labels[i]
+			}
+			s := byName[name]
+			if s == nil {
+				s = &series{name: name, subject: record.Subject, cells: map[cellID]*cellSamples{}}
+				byName[name] = s
+				c.series = append(c.series, s)
+			}
+			cell := Cell{record.Scenario, record.Services, record.Endpoints, record.Params}
+			cells[cell.id()] = cell
+			c.failed[name] += s.add(cell, taggedRecord{record, i}, dual)
+		}
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(cells), cellID.compare) {
+		c.cells = append(c.cells, cells[id])
+	}
+	return c
+}
+
+// add files one record; it returns 1 when the record says that a sync failed.
+func (s *series) add(cell Cell, record taggedRecord, dual bool) int {
+	id := cell.id()
+	samples := s.cells[id]
+	if samples == nil {
+		samples = &cellSamples{cell: cell, groups: map[detail][]float64{}}
+		s.cells[id] = samples
+	}
+	samples.records = append(samples.records, record)
+	failed := record.Metric == bench.SyncFailed
+	if record.Error != "" && !failed {
+		return 0 // how long a failed sync took to fail is no duration of a sync
+	}
+	d := detail{metric: record.Metric, kind: record.Kind, table: record.Table}
+	if record.Metric == bench.FullSync || record.Metric == bench.PartialSync {
+		d.kind = "" // the metric's name says it
+	}
+	if dual {
+		d.family = record.Family
+	}
+	if record.Position != nil {
+		d.hasPos, d.position = true, *record.Position
+	}
+	samples.groups[d] = append(samples.groups[d], record.Value)
+	if failed && record.Value > 0 {
+		return 1
+	}
+	return 0
+}
+
+// of returns the values of a metric in a cell, families pooled.
+func (s *series) of(cell Cell, metric bench.Metric) []float64 {
+	samples := s.cells[cell.id()]
+	if samples == nil {
+		return nil
+	}
+	var values []float64
+	for _, d := range samples.details() {
+		if d.metric == metric {
+			values = append(values, samples.groups[d]...)
+		}
+	}
+	return values
+}
+
+// at returns the first-packet values at a position of a cell.
+func (s *series) at(cell Cell, position int) []float64 {
+	samples := s.cells[cell.id()]
+	if samples == nil {
+		return nil
+	}
+	var values []float64
+	for d, v := range samples.groups {
+		if d.metric == bench.FirstPacket && d.hasPos && d.position == position {
+			values = append(values, v...)
+		}
+	}
+	return values
+}
+
+// positions are the dispatch positions probed in a cell, the miss and the empty ruleset left out, in order.
+func (s *series) positions(cell Cell) []int {
+	samples := s.cells[cell.id()]
+	if samples == nil {
+		return nil
+	}
+	seen := map[int]bool{}
+	for d := range samples.groups {
+		if d.metric == bench.FirstPacket && d.hasPos && d.position > 0 {
+			seen[d.position] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// details are the groups of a cell in a stable order.
+func (c *cellSamples) details() []detail {
+	return slices.SortedFunc(maps.Keys(c.groups), func(a, b detail) int {
+		return cmp.Or(metricOrder(a.metric)-metricOrder(b.metric), strings.Compare(string(a.metric), string(b.metric)),
+			strings.Compare(a.kind, b.kind), strings.Compare(b.table, a.table), strings.Compare(a.family, b.family),
+			positionOrder(a.position)-positionOrder(b.position))
+	})
+}
+
+// positionOrder puts the miss behind the last position.
+func positionOrder(position int) int {
+	if position < 0 {
+		return 1 << 40
+	}
+	return position
+}
+
+// runLabels names the runs apart: their id, numbered when two share one.
+func runLabels(runs []*loadedRun) []string {
+	labels := make([]string, len(runs))
+	used := map[string]int{}
+	for i, run := range runs {
+		labels[i] = run.run.ID
+		used[labels[i]]++
+		if n := used[labels[i]]; n > 1 {
+			labels[i] = fmt.Sprintf("%s #%d", labels[i], n)
+		}
+	}
+	return labels
+}
+
+// overlapping says which subjects have the same cell in more than one run.
+func overlapping(runs []*loadedRun) map[string]bool {
+	type subjectCell struct {
+		subject string
+		cell    cellID
+	}
+	first := map[subjectCell]int{}
+	split := map[string]bool{}
+	for i, run := range runs {
+		for _, r := range run.records {
+			key := subjectCell{r.Subject, Cell{r.Scenario, r.Services, r.Endpoints, r.Params}.id()}
+			if other, ok := first[key]; ok && other != i {
+				split[r.Subject] = true
+			} else {
+				first[key] = i
+			}
+		}
+	}
+	return split
+}
+
+func families(records []bench.Record) int {
+	seen := map[string]bool{}
+	for _, r := range records {
+		if r.Family != "" {
+			seen[r.Family] = true
+		}
+	}
+	return len(seen)
+}

@@ -1,0 +1,252 @@
+package reports
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"synclab/bench"
+)
+
+// Summary is everything derived from the raw files. All outputs are written from it. Times are in seconds.
+type Summary struct {
+	Title string `json:"title"`
+	// Sentences say the result in plain words.
+	Sentences   []string     `json:"summary"`
+	Runs        []RunHead    `json:"runs"`
+	Warnings    []string     `json:"warnings,omitempty"`
+	KeyFigures  []KeyFigures `json:"key_figures"`
+	Phases      []Phases     `json:"phases,omitempty"`
+	Growth      []Growth     `json:"growth,omitempty"`
+	Traversal   []Traversal  `json:"traversal,omitempty"`
+	Comparisons []Comparison `json:"comparisons,omitempty"`
+	Promise     Promise      `json:"promise"`
+	Capacity    []Capacity   `json:"capacity,omitempty"`
+	Rows        []Row        `json:"rows"`
+	Plots       []Plot       `json:"plots,omitempty"`
+
+	collected *collection
+}
+
+// RunHead is what a reader needs to know of a run, and to make it again.
+type RunHead struct {
+	Label       string         `json:"label"`
+	Dir         string         `json:"dir"` // the folder's name
+	Status      string         `json:"status"`
+	Reason      string         `json:"reason,omitempty"`
+	Started     time.Time      `json:"started"`
+	Finished    *time.Time     `json:"finished,omitempty"`
+	Scenario    string         `json:"scenario"`
+	Description string         `json:"description,omitempty"`
+	Subjects    []string       `json:"subjects"`
+	Reps        int            `json:"reps"`
+	Seed        uint64         `json:"seed"`
+	Command     string         `json:"command"`
+	Versions    bench.Versions `json:"versions"`
+	Machine     bench.Machine  `json:"machine"`
+}
+
+// Row is one line of the full tables: one group of values.
+type Row struct {
+	Series   string       `json:"series"`
+	Cell     Cell         `json:"cell"`
+	Metric   bench.Metric `json:"metric"`
+	Kind     string       `json:"kind,omitempty"`
+	Table    string       `json:"table,omitempty"`
+	Family   string       `json:"family,omitempty"`
+	Position *int         `json:"position,omitempty"`
+	Unit     string       `json:"unit"` // s, B, count or ratio
+	Distribution
+	// FewForP99 says that the 99th percentile lies between the two largest values: fewer than 100 of them.
+	FewForP99 bool `json:"few_for_p99,omitempty"`
+}
+
+// Label names the row's metric with what tells it apart, for people.
+func (r Row) Label() string {
+	words := []string{textOf(r.Metric).text}
+	if r.Position != nil {
+		words = append(words, positionText(*r.Position))
+	}
+	for _, w := range []string{r.Kind, r.Table, r.Family} {
+		if w != "" {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// KeyFigures is one line of the short table: one series in one cell. A figure that was not measured is absent.
+type KeyFigures struct {
+	Series string `json:"series"`
+	Cell   Cell   `json:"cell"`
+	// FullSync and PartialSync are medians with their confidence intervals.
+	FullSync    *Distribution `json:"full_sync,omitempty"`
+	PartialSync *Distribution `json:"partial_sync,omitempty"`
+	// Programming is the network programming latency.
+	Programming *Distribution `json:"network_programming_latency,omitempty"`
+	// FirstPacketFirst, FirstPacketLast and FirstPacketMiss are at the first and last Service and for an address of no
+	// Service, as measured: the empty ruleset's cost is in them.
+	FirstPacketFirst *Distribution `json:"first_packet_first,omitempty"`
+	FirstPacketLast  *Distribution `json:"first_packet_last,omitempty"`
+	FirstPacketMiss  *Distribution `json:"first_packet_miss,omitempty"`
+	// Rules is the sum of the tables' (and families') medians.
+	Rules   *float64 `json:"rules,omitempty"`
+	PeakRSS *float64 `json:"peak_rss,omitempty"`
+	// SyncBusy is the share of the churn during which syncs ran, median of the repetitions.
+	SyncBusy    *float64 `json:"sync_busy,omitempty"`
+	SyncsFailed int      `json:"syncs_failed,omitempty"`
+}
+
+// Growth says how a duration grows with the number of Services: y ∝ Services^Slope.
+type Growth struct {
+	Series   string       `json:"series"`
+	Scenario string       `json:"scenario"`
+	Settings string       `json:"settings,omitempty"`
+	Metric   bench.Metric `json:"metric"`
+	Kind     string       `json:"kind,omitempty"` // of the sync a restore belongs to
+	Sizes    []int        `json:"sizes"`
+	Fit
+}
+
+// Label names what grows, for people.
+func (g Growth) Label() string {
+	if g.Kind != "" {
+		return "restore of a " + g.Kind + " sync"
+	}
+	return textOf(g.Metric).text
+}
+
+// Traversal is the line through the first-packet medians by position of one cell. Slope is seconds per dispatch
+// position (one rule in the classic layout), Intercept the cost before the first.
+type Traversal struct {
+	Series string `json:"series"`
+	Cell   Cell   `json:"cell"`
+	Fit
+	// Empty is the median over an empty ruleset, when it was probed; Worst the largest median of a position or the miss.
+	Empty   *float64 `json:"empty,omitempty"`
+	Worst   float64  `json:"worst"`
+	WorstAt int      `json:"worst_at"` // -1 is the miss
+}
+
+// Net is the worst position's cost with the empty ruleset's taken off, where that was measured.
+func (t Traversal) Net() float64 {
+	if t.Empty == nil {
+		return t.Worst
+	}
+	return t.Worst - *t.Empty
+}
+
+// summarize derives everything but the plots.
+func summarize(runs []*loadedRun, promise Promise) *Summary {
+	c := collect(runs)
+	s := &Summary{collected: c, Promise: promise, Runs: runHeads(c), Rows: rows(c)}
+	s.Title = title(c)
+	s.KeyFigures = keyFigures(c)
+	s.Phases = phases(c)
+	s.Growth = growths(c)
+	s.Traversal = traversals(c)
+	s.Comparisons = comparisons(c)
+	s.Capacity = capacities(c, s, promise)
+	s.Warnings = warnings(c, s)
+	s.Sentences = sentences(s)
+	return s
+}
+
+func runHeads(c *collection) []RunHead {
+	var heads []RunHead
+	for i, l := range c.runs {
+		r := l.run
+		heads = append(heads, RunHead{
+			Label: c.labels[i], Dir: filepath.Base(l.dir), Status: r.Status, Reason: r.Reason, Started: r.Started,
+			Finished: r.Finished, Scenario: r.Scenario.Name, Description: strings.TrimSpace(r.Scenario.Description),
+			Subjects: r.Subjects, Reps: r.Reps, Seed: r.Seed, Command: r.Command, Versions: r.Versions, Machine: r.Machine,
+		})
+	}
+	return heads
+}
+
+// title is the scenarios and the sizes: "steady-churn: 10,000 Services × 10 endpoints".
+func title(c *collection) string {
+	var names []string
+	for _, l := range c.runs {
+		names = append(names, l.run.Scenario.Name)
+	}
+	text := joinWords(distinct(names))
+	if text == "" {
+		text = "run"
+	}
+	if len(c.cells) == 0 {
+		return text + ": no records"
+	}
+	return text + ": " + sizesText(c.cells)
+}
+
+// sizesText says the cells' sizes: "100 … 10,000 Services × 10 endpoints".
+func sizesText(cells []Cell) string {
+	services, endpoints := cells[0].Services, cells[0].Endpoints
+	most, mostEndpoints := services, endpoints
+	for _, cell := range cells {
+		services, most = min(services, cell.Services), max(most, cell.Services)
+		endpoints, mostEndpoints = min(endpoints, cell.Endpoints), max(mostEndpoints, cell.Endpoints)
+	}
+	text := Grouped(int64(services))
+	if most != services {
+		text += " … " + Grouped(int64(most))
+	}
+	text += " Services × " + endpointsText(endpoints)
+	if endpointsText(mostEndpoints) != endpointsText(endpoints) {
+		text += " … " + endpointsText(mostEndpoints)
+	}
+	return text + " endpoints"
+}
+
+// rows are the full tables, by section, metric, cell and series.
+func rows(c *collection) []Row {
+	var out []Row
+	for _, s := range c.series {
+		for _, cell := range c.cells {
+			samples := s.cells[cell.id()]
+			if samples == nil {
+				continue
+			}
+			for _, d := range samples.details() {
+				row := Row{Series: s.name, Cell: cell, Metric: d.metric, Kind: d.kind, Table: d.table, Family: d.family,
+					Unit: samples.unit(d.metric), Distribution: describe(samples.groups[d])}
+				if d.hasPos {
+					row.Position = &d.position
+				}
+				row.FewForP99 = row.N < 100 && row.Min != row.Max
+				out = append(out, row)
+			}
+			if busy := busyShares(samples); len(busy) > 0 {
+				out = append(out, Row{Series: s.name, Cell: cell, Metric: syncBusy, Unit: "ratio",
+					Distribution: describe(busy), FewForP99: len(busy) < 100})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Row) int {
+		return cmp.Or(metricOrder(a.Metric)-metricOrder(b.Metric), strings.Compare(string(a.Metric), string(b.Metric)),
+			strings.Compare(a.Kind, b.Kind), strings.Compare(b.Table, a.Table), strings.Compare(a.Family, b.Family),
+			a.Cell.id().compare(b.Cell.id()), strings.Compare(a.Series, b.Series), rowPosition(a)-rowPosition(b))
+	})
+	return out
+}
+
+func rowPosition(r Row) int {
+	if r.Position == nil {
+		return 0
+	}
+	return positionOrder(*r.Position)
+}
+
+// unit of a metric's records.
+func (c *cellSamples) unit(m bench.Metric) string {
+	for _, r := range c.records {
+		if r.Metric == m {
+			return r.Unit
+		}
+	}
+	return ""
+}

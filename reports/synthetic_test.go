@@ -1,0 +1,240 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"synclab/bench"
+	"synclab/scenarios"
+)
+
+// synthetic is a run whose statistics are known.
+type synthetic struct {
+	id       string
+	scenario string
+	subjects []syntheticSubject
+	sizes    []int
+	reps     int
+	churn    int      // changes, at 20 a second; 0 means none
+	periods  []string // swept minSyncPeriod, with both policies
+	probe    int      // samples a position; 0 means none
+	status   string
+	failed   int // failed syncs of each repetition
+}
+
+// syntheticSubject takes base × services^exponent for a full sync and perRule for each position a packet crosses.
+type syntheticSubject struct {
+	name     string
+	base     float64
+	exponent float64
+	partial  float64 // per Service
+	perRule  float64
+	noise    float64
+}
+
+var (
+	legacy = syntheticSubject{"synclab/iptables-legacy", 1.2e-4, 1.2, 7e-5, 3e-9, 0.03}
+	nft    = syntheticSubject{"synclab/iptables-nft", 2e-6, 1.9, 3e-5, 6e-9, 0.05}
+)
+
+// write makes the run folder.
+func (y synthetic) write(t testing.TB, dir string) {
+	t.Helper()
+	started := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	finished := started.Add(14 * time.Minute)
+	run := bench.Run{ID: y.id, Started: started, Finished: &finished, Status: y.status, Reps: y.reps, Seed: 7,
+		Command:  "synclab run " + y.scenario + " --services " + strconv.Itoa(y.sizes[len(y.sizes)-1]) + " --reps " + strconv.Itoa(y.reps) + " --seed 7",
+		Scenario: scenarios.Scenario{Name: y.scenario, Description: "N Services loaded, one cold full sync, then an open-loop stream of single EndpointSlice changes.", Seed: 7},
+		Versions: bench.Versions{Synclab: "v0.1.0", Go: "go1.26.8", Kernel: "6.18.0", IPTablesLegacy: "1.8.9", IPTablesNft: "1.8.9", Nft: "1.0.6"},
+		Machine:  bench.Machine{OS: "Debian GNU/Linux 12", CPU: "Example CPU @ 2.60GHz", CPUs: 2, MemoryBytes: 8 << 30}}
+	for _, s := range y.subjects {
+		run.Subjects = append(run.Subjects, s.name)
+	}
+	if run.Status == "" {
+		run.Status = "complete"
+	}
+	head, err := json.Marshal(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "run.json"), head, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w := &syntheticWriter{y: y, random: rand.New(rand.NewPCG(7, 7))}
+	encoder := json.NewEncoder(&w.out)
+	w.encode = func(r bench.Record) {
+		if err := encoder.Encode(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.all()
+	if err := os.WriteFile(filepath.Join(dir, "records.jsonl"), w.out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type syntheticWriter struct {
+	y      synthetic
+	random *rand.Rand
+	out    bytes.Buffer
+	encode func(bench.Record)
+	cell   bench.Record // what all records of the repetition share
+	sync   int
+}
+
+// put writes one value, times in whole nanoseconds.
+func (w *syntheticWriter) put(at float64, metric bench.Metric, value float64, unit string, more bench.Record) {
+	r := w.cell
+	if unit == "s" {
+		value = math.Round(value*1e9) / 1e9
+	}
+	r.At, r.Metric, r.Value, r.Unit = at, metric, value, unit
+	r.Kind, r.Sync, r.Table, r.Position, r.Error, r.Step = more.Kind, more.Sync, more.Table, more.Position, more.Error, more.Step
+	w.encode(r)
+}
+
+func (w *syntheticWriter) all() {
+	for _, subject := range w.y.subjects {
+		for _, services := range w.y.sizes {
+			settings := []map[string]string{nil}
+			if len(w.y.periods) > 0 {
+				settings = nil
+				for _, policy := range []string{"token-bucket", "completion-to-start"} {
+					for _, period := range w.y.periods {
+						settings = append(settings, map[string]string{periodField: period, policyField: policy})
+					}
+				}
+			}
+			for _, params := range settings {
+				for rep := 1; rep <= w.y.reps; rep++ {
+					w.cell = bench.Record{Scenario: w.y.scenario, Subject: subject.name, Services: services, Endpoints: 10, Params: params, Rep: rep}
+					w.repetition(subject)
+				}
+			}
+		}
+	}
+}
+
+// noisy spreads a value by the subject's noise, log-normally.
+func (w *syntheticWriter) noisy(s syntheticSubject, v float64) float64 {
+	return v * math.Exp(s.noise*w.random.NormFloat64())
+}
+
+func (w *syntheticWriter) repetition(s syntheticSubject) {
+	w.sync = 0
+	n := float64(w.cell.Services)
+	w.put(0.5, bench.Load, 1.5e-4*n, "s", bench.Record{Step: "1:create"})
+	at := 0.5 + w.oneSync(s, 0.5, "full")
+	for i := range w.y.failed {
+		w.sync++
+		w.put(at+float64(i), bench.PartialSync, 9, "s", bench.Record{Kind: "partial", Sync: w.sync, Error: "iptables-restore: killed"})
+		w.put(at+float64(i), bench.SyncFailed, 1, "count", bench.Record{Kind: "partial", Sync: w.sync, Error: "iptables-restore: killed"})
+	}
+	if w.y.churn > 0 {
+		w.churn(s, at+0.5)
+	}
+	for _, table := range []string{"nat", "filter"} {
+		for _, metric := range []bench.Metric{bench.RulesKernel, bench.RulesClosedForm} {
+			w.put(at+60, metric, closedForm(table, w.cell.Services), "count", bench.Record{Table: table, Step: "3:settle"})
+		}
+	}
+	w.put(at+60, bench.PeakRSS, 6e7+2.2e4*n, "B", bench.Record{})
+	if w.y.probe > 0 {
+		w.traversal(s)
+	}
+}
+
+func closedForm(table string, services int) float64 {
+	if table == "filter" {
+		return 9
+	}
+	return float64(11 + services*(2+10*2+1))
+}
+
+// oneSync writes all values of a sync that starts at a time, and returns its duration.
+func (w *syntheticWriter) oneSync(s syntheticSubject, start float64, kind string) float64 {
+	w.sync++
+	n := float64(w.cell.Services)
+	d, metric := w.noisy(s, s.base*math.Pow(n, s.exponent)), bench.FullSync
+	if kind == "partial" {
+		d, metric = w.noisy(s, 0.02+s.partial*n), bench.PartialSync
+	}
+	of := bench.Record{Kind: kind, Sync: w.sync, Step: "2:churn"}
+	w.put(start+d, metric, d, "s", of)
+	for _, part := range []struct {
+		metric bench.Metric
+		share  float64
+	}{{bench.Plan, 0.08}, {bench.Encode, 0.12}, {bench.ToolUser, 0.55}, {bench.ToolSys, 0.18}, {bench.Restore, 0.76}} {
+		w.put(start+d, part.metric, d*part.share, "s", of)
+	}
+	w.put(start, bench.Queue, 0.2, "s", of)
+	w.put(start, bench.Backlog, 4, "count", of)
+	w.put(start+d, bench.RestoreBytes, 1800*n, "B", of)
+	w.put(start+d, bench.ChildPeakRSS, 2.3e4*n, "B", of)
+	for _, table := range []string{"nat", "filter"} {
+		w.put(start+d, bench.Rules, closedForm(table, w.cell.Services), "count", bench.Record{Kind: kind, Sync: w.sync, Table: table, Step: of.Step})
+	}
+	return d
+}
+
+// churn plays changes due 20 a second against syncs that start a period apart at the earliest.
+func (w *syntheticWriter) churn(s syntheticSubject, start float64) {
+	period := 1.0
+	if text := w.cell.Params[periodField]; text != "" {
+		period, _ = quantity(text)
+	}
+	next, done := start, 0
+	for i := 0; done < w.y.churn; i++ {
+		kind := "partial"
+		if i%25 == 24 {
+			kind = "full"
+		}
+		due := start + float64(done)/20
+		begin := max(next, due)
+		d := w.oneSync(s, begin, kind)
+		end := begin + d
+		if w.cell.Params[policyField] == "completion-to-start" {
+			next = end + period
+		} else {
+			next = max(begin+period, end)
+		}
+		for done < w.y.churn && start+float64(done)/20 <= begin {
+			w.put(end, bench.NetworkProgrammingLatency, end-(start+float64(done)/20), "s", bench.Record{Kind: kind, Sync: w.sync, Step: "2:churn"})
+			done++
+		}
+	}
+}
+
+// traversal costs 3 µs before the first rule and perRule for each position crossed; one packet in fifty meets an interrupt.
+func (w *syntheticWriter) traversal(s syntheticSubject) {
+	cost := func(crossed float64) float64 {
+		v := 3e-6 + s.perRule*crossed + 1e-7*math.Abs(w.random.NormFloat64())
+		if w.random.IntN(50) == 0 {
+			v += 5e-5
+		}
+		return v
+	}
+	n := w.cell.Services
+	for i := -2; i <= 10; i++ {
+		position, crossed := max(1, n*i/10), float64(max(1, n*i/10))
+		if i == -2 {
+			position, crossed = 0, -300
+		}
+		if i == -1 {
+			position, crossed = -1, float64(n)
+		}
+		for range w.y.probe {
+			w.put(70, bench.FirstPacket, cost(crossed), "s", bench.Record{Position: &position, Step: "4:probe"})
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"unicode/utf8"
+)
+
+// tableWidth is what the terminal table fits into.
+const tableWidth = 100
+
+// Table writes the key figures and where syncs spend their time, for a terminal of 100 columns.
+func (s *Summary) Table(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", s.Title)
+	shown := textTable{header: []string{"subject", "services", "full sync", "partial sync", "npl p50", "npl p99", "1st packet", "rules"}}
+	settings := ""
+	for _, k := range s.KeyFigures {
+		if tail := k.Cell.Settings(); tail != settings {
+			settings = tail
+			shown.heading(tail)
+		}
+		shown.add(k.Series, Grouped(int64(k.Cell.Services)), withSpread(k.FullSync), withSpread(k.PartialSync),
+			shortTime(k.Programming, func(d Distribution) float64 { return d.Median }),
+			shortTime(k.Programming, func(d Distribution) float64 { return d.P99 }),
+			shortTime(k.FirstPacketLast, func(d Distribution) float64 { return d.Median }), countText(k.Rules))
+	}
+	b.WriteString("\n")
+	shown.write(&b)
+	b.WriteString("\nmedians ± 95 % confidence; npl: network programming latency; 1st packet: at the last Service\n")
+	if len(s.Phases) > 0 {
+		times := textTable{header: []string{"subject", "services", "sync", "plan", "encode", "tool user", "tool sys", "rest"}}
+		settings = ""
+		for _, p := range s.Phases {
+			if tail := p.Cell.Settings(); tail != settings {
+				settings = tail
+				times.heading(tail)
+			}
+			times.add(p.Series, Grouped(int64(p.Cell.Services)), p.Kind, Format(p.Plan, "s"), Format(p.Encode, "s"),
+				Format(p.ToolUser, "s"), Format(p.ToolSys, "s"), Format(p.Rest, "s"))
+		}
+		b.WriteString("\nWhere a sync spends its time (medians)\n\n")
+		times.write(&b)
+	}
+	for _, warning := range s.Warnings {
+		b.WriteString("\n" + wrap("warning: "+warning, tableWidth, "  "))
+	}
+	if len(s.Warnings) > 0 {
+		b.WriteString("\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// withSpread is benchstat's "3.31 s ±2%", without the interval where there is none.
+func withSpread(d *Distribution) string {
+	if d == nil {
+		return "–"
+	}
+	text := Format(d.Median, "s")
+	if share, ok := d.spread(); ok {
+		text += fmt.Sprintf(" ±%.0f%%", math.Ceil(100*share))
+	}
+	return text
+}
+
+func shortTime(d *Distribution, of func(Distribution) float64) string {
+	if d == nil {
+		return "–"
+	}
+	return Format(of(*d), "s")
+}
+
+func countText(v *float64) string {
+	if v == nil {
+		return "–"
+	}
+	return Format(*v, "count")
+}
+
+// textTable aligns its first column left and the others right. Headings are lines of their own.
+type textTable struct {
+	header []string
+	rows   [][]string
+}
+
+func (t *textTable) add(cells ...string)       { t.rows = append(t.rows, cells) }
+func (t *textTable) heading(text string)       { t.rows = append(t.rows, []string{text}) }
+func runes(text string) int                    { return utf8.RuneCountInString(text) }
+func (t *textTable) isHeading(r []string) bool { return len(r) == 1 }
+
+// write keeps within the width by shortening the first column.
+func (t *textTable) write(b *strings.Builder) {
+	widths := make([]int, len(t.header))
+	for _, row := range append([][]string{t.header}, t.rows...) {
+		if t.isHeading(row) {
+			continue
+		}
+		for i, cell := range row {
+			widths[i] = max(widths[i], runes(cell))
+		}
+	}
+	others := 0
+	for _, w := range widths[1:] {
+		others += w + 2
+	}
+	widths[0] = min(widths[0], max(8, tableWidth-others))
+	line := func(row []string) {
+		text := shorten(row[0], widths[0])
+		text += strings.Repeat(" ", widths[0]-runes(text))
+		for i, cell := range row[1:] {
+			text += strings.Repeat(" ", 2+widths[i+1]-runes(cell)) + cell
+		}
+		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	}
+	line(t.header)
+	for _, row := range t.rows {
+		if t.isHeading(row) {
+			b.WriteString(shorten(row[0], tableWidth) + "\n")
+			continue
+		}
+		line(row)
+	}
+}
+
+// shorten cuts the middle out of a text that is too long.
+func shorten(text string, width int) string {
+	r := []rune(text)
+	if len(r) <= width {
+		return text
+	}
+	head := (width - 1) / 2
+	return string(r[:head]) + "…" + string(r[len(r)-(width-1-head):])
+}
+
+// wrap breaks a text at spaces; lines after the first are indented.
+func wrap(text string, width int, indent string) string {
+	var b strings.Builder
+	used := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case used+1+runes(word) > width:
+			b.WriteString("\n" + indent)
+			used = runes(indent)
+		default:
+			b.WriteString(" ")
+			used++
+		}
+		b.WriteString(word)
+		used += runes(word)
+	}
+	return b.String()
+}
