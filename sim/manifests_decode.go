@@ -94,7 +94,7 @@ func (d *document) syntaxFault(err error) *InputError {
 		line, _ = strconv.Atoi(match[1])
 		text = strings.Replace(text, match[0], "", 1)
 	}
-	text = strings.Join(strings.Fields(text), " ")
+	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "unmarshal errors: ")
 	return &InputError{File: d.file, Line: d.above + line, Err: fmt.Errorf("not YAML or JSON: %s", text)}
 }
 

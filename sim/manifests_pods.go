@@ -169,7 +169,7 @@ func (m *manifests) countPods(workloads []*podMaker) {
 		if total += int(w.replicas); total > m.opts.MaxPods {
 			m.reject(w.kind, w.object, field.Invalid(field.NewPath("spec", "replicas"), w.replicas,
 				fmt.Sprintf("makes more than %d pods in all", m.opts.MaxPods)))
-			return
+			total = 0 // the next too big one is a fault of its own
 		}
 	}
 	for _, pod := range m.pods {
