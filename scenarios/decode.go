@@ -85,6 +85,9 @@ func (d *decoder) decodeStruct(n *yaml.Node, path string, v reflect.Value) {
 	switch {
 	case isNull(n) && path != "": // "settle:" with nothing after it
 		n = &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}
+	case t == stepType && isText(n) && slices.Contains(namesOf(t), n.Value):
+		d.problem(n, path, fmt.Sprintf("%s needs a colon: \"- %s:\"", quote(n.Value), n.Value))
+		return
 	case n.Kind != yaml.MappingNode:
 		d.problem(n, path, fmt.Sprintf("%s is not allowed: want a mapping with the fields %s", describe(n), strings.Join(namesOf(t), ", ")))
 		return
@@ -95,14 +98,18 @@ func (d *decoder) decodeStruct(n *yaml.Node, path string, v reflect.Value) {
 		name, at := key.Value, join(path, key.Value)
 		f, ok := fieldNamed(t, name)
 		switch {
-		case key.Kind != yaml.ScalarNode || key.Value == "<<":
+		case key.Value == "<<":
+			d.problem(key, path, "merging (<<) is not supported: write the fields out")
+		case key.Kind != yaml.ScalarNode:
 			d.problem(key, path, "a field's name is wanted here. Allowed here: "+strings.Join(namesOf(t), ", "))
 		case seen[name]:
 			d.problem(key, at, "is there twice")
 		case !ok:
 			text, meant := unknownField(t, name)
 			d.problem(key, at, text)
-			if meant != "" {
+			if t == stepType {
+				d.broken = append(d.broken, path)
+			} else if meant != "" {
 				// What was meant is not missing, it is misspelt.
 				seen[meant] = true
 				d.broken = append(d.broken, join(path, meant))
@@ -122,7 +129,7 @@ func (d *decoder) checkPresence(n *yaml.Node, path string, t reflect.Type, seen 
 			d.problem(n, join(path, name), "is missing, and has no default"+wanted(join(path, name), t, name))
 		}
 	}
-	if t != stepType || slices.Contains(d.broken, path) {
+	if t != stepType || slices.Contains(d.broken, path) { // a misspelt kind is said already
 		return
 	}
 	var kinds []string
@@ -134,10 +141,8 @@ func (d *decoder) checkPresence(n *yaml.Node, path string, t reflect.Type, seen 
 	switch {
 	case len(kinds) > 1:
 		d.problem(n, path, fmt.Sprintf("is several steps in one (%s): begin each with a dash of its own", strings.Join(kinds, ", ")))
-	case len(kinds) == 0 && len(seen) == 0:
-		d.problem(n, path, "has no kind: want exactly one of "+strings.Join(namesOf(t), ", "))
 	case len(kinds) == 0:
-		d.broken = append(d.broken, path)
+		d.problem(n, path, "has no kind: want exactly one of "+strings.Join(namesOf(t), ", "))
 	}
 }
 
@@ -242,8 +247,8 @@ func expected(path string, t reflect.Type) string {
 		span = ", " + r.span(t)
 	}
 	switch {
-	case t == durationType:
-		return "a duration with its unit, such as 500ms, 1s or 10m" + span
+	case t == durationType && r.max != 0:
+		return "a duration with its unit, such as 500ms, 1s or 10m (" + r.span(t) + ")"
 	case r.words != nil:
 		return "one of " + strings.Join(r.allowedWords(), ", ")
 	}

@@ -139,9 +139,18 @@ func (s *Shape) forgetDerived() {
 	if slices.Equal(s.PodCIDRs, s.forFamilies(defaultPodCIDRv4, defaultPodCIDRv6)) {
 		s.PodCIDRs = nil
 	}
-	e := &s.Endpoints
-	if (e.Distribution == "uniform" && e.Max == 2*e.Count-e.Min) || (e.Distribution == "zipf" && e.Max == e.zipfMax()) {
-		e.Max = 0
+	switch e := &s.Endpoints; e.Distribution {
+	case "uniform":
+		if e.Count == (e.Min+e.Max+1)/2 {
+			e.Count = 0
+		}
+	case "zipf":
+		if e.Max == e.zipfMax() {
+			e.Max = 0
+		}
+		if e.Skew == defaultSkew {
+			e.Skew = 0
+		}
 	}
 	if s.Zones == min(defaultZones, s.Nodes) {
 		s.Zones = 0

@@ -101,6 +101,9 @@ func unknownField(t reflect.Type, name string) (text, meant string) {
 	} else if elsewhere := pathsTo(name); len(elsewhere) > 0 {
 		text += "; did you mean " + strings.Join(elsewhere, " or ") + "?"
 	}
+	if !strings.HasSuffix(text, "?") {
+		text += "."
+	}
 	return text + " Allowed here: " + strings.Join(names, ", "), meant
 }
 

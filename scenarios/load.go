@@ -2,12 +2,15 @@ package scenarios
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -62,10 +65,20 @@ func load(name string, text []byte, sets []string, n Sizes) (*Scenario, error) {
 			problems = append(problems, p)
 		}
 	}
-	if err := problems.err(); err != nil {
-		return nil, err
+	if len(problems) > 0 {
+		t.sort(problems)
+		return nil, problems
 	}
 	return s, nil
+}
+
+// sort puts the overrides' problems first, then the file's by line.
+func (t *tree) sort(problems Problems) {
+	line := func(p Problem) int {
+		n, _ := strconv.Atoi(strings.TrimPrefix(p.Where, t.name+":"))
+		return n
+	}
+	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(line(a), line(b)) })
 }
 
 // scenario decodes the tree, without defaults.
@@ -132,9 +145,9 @@ func read(ref string) ([]byte, error) {
 		names := libraryNames()
 		hint := ""
 		if n := nearest(ref, names); n != "" {
-			hint = fmt.Sprintf("; did you mean %s?", n)
+			hint = fmt.Sprintf("; did you mean %s", n)
 		}
-		return nil, fmt.Errorf("scenario %s: not in the library, and not the path of a .yaml file%s The library holds: %s",
+		return nil, fmt.Errorf("scenario %s: not in the library, and not the path of a .yaml file%s. The library holds: %s",
 			quote(ref), hint, strings.Join(names, ", "))
 	}
 	text, err := os.ReadFile(ref)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -87,20 +88,40 @@ func (t *tree) override(assignment string) *Problem {
 // set puts a value in the place of what the path names. The path is checked
 // against the types here, the value later, with all others.
 func (t *tree) set(path, value, origin string) *Problem {
-	n, typ, p := t.find(path, origin)
+	n, typ, undo, p := t.find(path, origin)
 	if p != nil {
 		return p
 	}
 	if text := t.replace(n, typ, value, origin); text != "" {
+		undo()
 		return &Problem{Where: origin, Path: path, Text: text}
 	}
 	return nil
 }
 
 // find walks to what the path names, and makes the mappings on the way to it.
-func (t *tree) find(path, origin string) (*yaml.Node, reflect.Type, *Problem) {
-	n, typ, at := t.root, scenarioType, ""
-	for _, element := range strings.Split(path, ".") {
+// undo takes those back, so that a failed override leaves nothing half made to
+// be reported again.
+func (t *tree) find(path, origin string) (n *yaml.Node, typ reflect.Type, undo func(), p *Problem) {
+	n, typ = t.root, scenarioType
+	at := ""
+	var made *yaml.Node // the first mapping that got a new key, if any
+	undo = func() {
+		if made != nil {
+			made.Content = made.Content[:len(made.Content)-2]
+		}
+	}
+	child := func(key string) *yaml.Node {
+		before := len(n.Content)
+		c := t.child(n, key, origin)
+		if made == nil && len(n.Content) > before {
+			made = n
+		}
+		return c
+	}
+	elements := strings.Split(path, ".")
+	for e := 0; e < len(elements); e++ {
+		element := elements[e]
 		t.openMapping(n, typ, origin)
 		var text string
 		where := at
@@ -111,27 +132,31 @@ func (t *tree) find(path, origin string) (*yaml.Node, reflect.Type, *Problem) {
 				where = join(at, element)
 				text, _ = unknownField(typ, element)
 			} else if text = otherKind(n, typ, element); text == "" {
-				n, typ = t.child(n, element, origin), f.typ
+				n, typ = child(element), f.typ
 			}
 		case reflect.Map:
-			n, typ = t.child(n, element, origin), typ.Elem()
+			n, typ = child(element), typ.Elem()
 		case reflect.Slice:
 			var i int
 			if i, text = indexOf(n, typ, element); text == "" {
+				if _, kind := fieldNamed(stepType, element); kind && typ.Elem() == stepType {
+					elements = slices.Insert(elements, e+1, element) // steps.churn is steps.<i>.churn
+				}
 				n, typ, element = n.Content[i], typ.Elem(), strconv.Itoa(i)
 			}
 		default:
 			text = "is a single value: it has no " + quote(element)
 		}
 		if text != "" {
-			return nil, nil, &Problem{Where: origin, Path: where, Text: text}
+			undo()
+			return nil, nil, nil, &Problem{Where: origin, Path: where, Text: text}
 		}
 		at = join(at, element)
 		if typ.Kind() == reflect.Pointer {
 			typ = typ.Elem()
 		}
 	}
-	return n, typ, nil
+	return n, typ, undo, nil
 }
 
 // openMapping makes a mapping of what stands for one: nothing, or a kind alone.

@@ -41,7 +41,7 @@ func (s *Scenario) Cells() ([]Cell, error) {
 		}
 	}
 	base.Shape.forgetDerived()
-	var problems Problems
+	var failed cellProblems
 	cells := make([]Cell, 0, total)
 	for i := range total {
 		values := make([]string, len(axes))
@@ -50,12 +50,54 @@ func (s *Scenario) Cells() ([]Cell, error) {
 		}
 		cell, err := base.cell(s.Sweep, values)
 		if err != nil {
-			problems = append(problems, err...)
+			failed.add(s.Sweep, values, err)
 			continue
 		}
 		cells = append(cells, cell)
 	}
-	return cells, problems.err()
+	if len(failed) > 0 {
+		return nil, failed.problems()
+	}
+	return cells, nil
+}
+
+// cellProblems are the distinct problems of a sweep's cells, each with the
+// first cell that had it: one bad value is in many cells.
+type cellProblems []cellProblem
+
+type cellProblem struct {
+	text string
+	cell string // "shape.services=10 proxy.burst=3"
+	more int    // cells after it with the same problem
+}
+
+func (f *cellProblems) add(axes []Axis, values []string, found Problems) {
+	name := make([]string, len(axes))
+	for i, a := range axes {
+		name[i] = a.Field + "=" + values[i]
+	}
+	for _, p := range found {
+		p.Where = ""
+		text := p.String()
+		i := slices.IndexFunc(*f, func(q cellProblem) bool { return q.text == text })
+		if i < 0 {
+			*f = append(*f, cellProblem{text: text, cell: strings.Join(name, " ")})
+			continue
+		}
+		(*f)[i].more++
+	}
+}
+
+func (f cellProblems) problems() Problems {
+	var ps Problems
+	for _, q := range f {
+		text := "cell " + q.cell
+		if q.more > 0 {
+			text += fmt.Sprintf(" and %d more", q.more)
+		}
+		ps.add("sweep", text+": "+q.text)
+	}
+	return ps
 }
 
 // cell sets one combination of values.
@@ -65,49 +107,39 @@ func (s *Scenario) cell(axes []Axis, values []string) (Cell, Problems) {
 		return Cell{}, Problems{{Path: "sweep", Text: err.Error()}}
 	}
 	params := make(map[string]string, len(axes))
-	name := make([]string, len(axes))
 	for i, a := range axes {
 		params[a.Field] = values[i]
-		name[i] = a.Field + "=" + values[i]
-	}
-	fail := func(found Problems) (Cell, Problems) {
-		var ps Problems
-		for _, p := range found {
-			p.Where = ""
-			ps.add("sweep", strings.Join(name, " ")+": "+p.String())
-		}
-		return Cell{}, ps
 	}
 	t, err := parse(s.Name, text)
 	if err != nil {
-		return fail(err.(Problems)) // parse has no other errors
+		return Cell{}, err.(Problems) // parse has no other errors
 	}
 	var mean int
 	for i, a := range axes {
 		if a.Field == "shape.endpoints.count" {
 			// It moves the whole distribution, as Sizes do.
 			if mean, err = strconv.Atoi(values[i]); err != nil || mean < 1 {
-				return fail(Problems{{Path: a.Field, Text: quote(values[i]) + " is not allowed: want " + expected(a.Field, reflect.TypeFor[int]())}})
+				return Cell{}, Problems{{Path: a.Field, Text: quote(values[i]) + " is not allowed: want " + expected(a.Field, reflect.TypeFor[int]())}}
 			}
 			continue
 		}
 		if p := t.set(a.Field, values[i], "sweep"); p != nil {
-			return fail(Problems{*p})
+			return Cell{}, Problems{*p}
 		}
 	}
 	cell, d := t.scenario()
 	if len(d.problems) > 0 {
-		return fail(d.problems)
+		return Cell{}, d.problems
 	}
 	if mean > 0 {
 		cell.Shape.Endpoints.setMean(mean)
 	}
 	cell.Fill()
 	if zeros := d.explicitZeros(); len(zeros) > 0 {
-		return fail(zeros)
+		return Cell{}, zeros
 	}
 	if err := cell.Validate(); err != nil {
-		return fail(err.(Problems)) // Validate has no other errors
+		return Cell{}, err.(Problems) // Validate has no other errors
 	}
 	return Cell{Scenario: *cell, Params: params}, nil
 }
@@ -183,7 +215,7 @@ func (s *Scenario) valuesOf(a Axis) ([]string, error) {
 	if to == 0 {
 		own, err := s.number(a.Field)
 		if err != nil {
-			return nil, fmt.Errorf("has no to, and the scenario's own value is of no use: %w", err)
+			return nil, err
 		}
 		to = own
 	}
@@ -206,12 +238,12 @@ func (s *Scenario) number(path string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, typ, p := t.find(path, "")
+	n, typ, _, p := t.find(path, "")
 	switch {
 	case p != nil:
-		return 0, Problems{*p}
+		return 0, fmt.Errorf("field %s: %w", quote(path), Problems{*p})
 	case typ.Kind() != reflect.Int || isNull(n):
-		return 0, fmt.Errorf("%s is not a whole number", path)
+		return 0, fmt.Errorf("field %s is not a whole number: want values: [a, b]", path)
 	}
 	return strconv.Atoi(n.Value)
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // Validate refuses what cannot work, before anything starts. The error is of
@@ -35,11 +36,13 @@ func (s *Scenario) checkValues() Problems {
 		if path == "name" && s.Name == "" {
 			return
 		}
-		r, ok := ruleOf(path)
-		if !ok {
-			ps.add(path, "is not a field: want "+fmt.Sprint(mapKeys[parentOf(path)]))
-			return
+		if keys, ok := mapKeys[parentOf(path)]; ok {
+			if key := strings.TrimPrefix(path, parentOf(path)+"."); !slices.Contains(keys, key) {
+				ps.add(path, isOneOf(key, keys))
+				return
+			}
 		}
+		r, _ := ruleOf(path) // a test sees to it that each has one
 		if text := r.check(v); text != "" {
 			ps.add(path, text)
 		}
@@ -61,7 +64,10 @@ func (s *Scenario) checkWhole() Problems {
 	var ps Problems
 	s.Shape.check(&ps)
 	s.Proxy.check(&ps)
-	service, pod := s.Shape.checkNetworks(&ps)
+	var service, pod familyNetworks
+	if !covers(pathsOf(ps), "shape.families") {
+		service, pod = s.Shape.checkNetworks(&ps)
+	}
 	s.checkSteps(&ps)
 	if len(ps) == 0 {
 		s.checkFit(service, pod, &ps)
@@ -80,10 +86,10 @@ func (s *Shape) check(ps *Problems) {
 	}{
 		{"shape.types", s.Types, "ClusterIP"},
 		{"shape.protocols", s.Protocols, "TCP"},
-		{"shape", map[string]float64{"notReady": s.NotReady, "terminating": s.Terminating}, "ready endpoints"},
+		{"shape", map[string]float64{"notReady": s.NotReady, "terminating": s.Terminating}, "ready"},
 	} {
 		if sum := sumOf(group.shares); sum > 1 {
-			ps.add(group.path, fmt.Sprintf("the shares%s add up to %g: want at most 1, %s take what is left",
+			ps.add(group.path, fmt.Sprintf("the shares%s add up to %g: want at most 1, what is left is %s",
 				shareNames(group.path), sum, group.rest))
 		}
 	}
