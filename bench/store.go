@@ -1,0 +1,327 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The files of a run's folder that are written while it runs; bench.txt follows at its end.
+const (
+	runFile     = "run.json"
+	recordsFile = "records.jsonl"
+	benchFile   = "bench.txt"
+)
+
+// The states of a run, as in Run.Status.
+const (
+	StatusRunning     = "running"
+	StatusComplete    = "complete"
+	StatusInterrupted = "interrupted"
+	StatusFailed      = "failed"
+)
+
+const (
+	flushAfter = time.Second // a record is on its way to the disk no later than this
+	flushAt    = 32 << 10    // bytes
+)
+
+// RunWriter writes a run's folder. Its methods may be called from several goroutines.
+type RunWriter struct {
+	dir     string
+	records *os.File // locked for as long as the run lives: how others tell a killed run from a running one
+
+	mu     sync.Mutex
+	run    Run
+	buf    []byte // whole lines
+	timer  *time.Timer
+	failed error // of a flush in the background
+}
+
+// OpenRun makes dir a run's folder and writes run.json. It refuses a directory with anything in it. With force, it
+// replaces the run that is in dir; it never replaces a run that is still going on, nor what is not a run.
+func OpenRun(dir string, run Run, force bool) (*RunWriter, error) {
+	w, err := openRun(dir, run, force)
+	if err != nil {
+		return nil, fmt.Errorf("run folder %s: %w", dir, err)
+	}
+	return w, nil
+}
+
+func openRun(dir string, run Run, force bool) (*RunWriter, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) > 0 {
+		if !isRun(dir) {
+			return nil, errors.New("it is not empty, and not a run: choose another")
+		}
+		if !force {
+			return nil, errors.New("it already holds a run: choose another, or force to replace it")
+		}
+	}
+	records, err := os.OpenFile(filepath.Join(dir, recordsFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(records.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		records.Close()
+		return nil, fmt.Errorf("the run in it is still going on: %w", err)
+	}
+	w := &RunWriter{dir: dir, records: records, run: run}
+	if w.run.Status == "" {
+		w.run.Status = StatusRunning
+	}
+	if err := errors.Join(records.Truncate(0), removeOld(dir, entries), writeRun(dir, w.run)); err != nil {
+		records.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func isRun(dir string) bool {
+	_, err := readRun(dir)
+	return err == nil
+}
+
+// removeOld removes what a replaced run derived from its records; other files in the folder are somebody's own.
+func removeOld(dir string, entries []fs.DirEntry) error {
+	var errs []error
+	for _, entry := range entries {
+		switch name := entry.Name(); {
+		case !entry.Type().IsRegular():
+		case name == benchFile, name == "index.html", name == "summary.json", name == "summary.md",
+			filepath.Ext(name) == ".svg", filepath.Ext(name) == ".png":
+			errs = append(errs, os.Remove(filepath.Join(dir, name)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writeRun replaces run.json in one step, so that a reader never sees half of it.
+func writeRun(dir string, run Run) error {
+	b, err := json.MarshalIndent(run, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", runFile, err)
+	}
+	draft := filepath.Join(dir, "."+runFile)
+	if err := os.WriteFile(draft, append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(draft, filepath.Join(dir, runFile))
+}
+
+// Dir is the run's folder.
+func (w *RunWriter) Dir() string { return w.dir }
+
+// Write appends records, one line each. They reach the file within a second.
+func (w *RunWriter) Write(records ...Record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed != nil {
+		return w.failed
+	}
+	for _, record := range records {
+		line, err := json.Marshal(record)
+		if err != nil {
+			return fmt.Errorf("record %s of %s: %w", record.Metric, record.Scenario, err)
+		}
+		w.buf = append(append(w.buf, line...), '\n')
+		if len(w.buf) >= flushAt {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if w.timer == nil && len(w.buf) > 0 {
+		w.timer = time.AfterFunc(flushAfter, func() { _ = w.Flush() })
+	}
+	return nil
+}
+
+// Flush writes what is buffered to the file now.
+func (w *RunWriter) Flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.flush()
+}
+
+// flush writes whole lines with one system call, so that only a machine that dies leaves half a line.
+func (w *RunWriter) flush() error {
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+	if len(w.buf) == 0 || w.failed != nil {
+		return w.failed
+	}
+	_, w.failed = w.records.Write(w.buf)
+	w.buf = w.buf[:0]
+	return w.failed
+}
+
+// Update changes run.json, e.g. when versions become known.
+func (w *RunWriter) Update(change func(*Run)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.run)
+	return writeRun(w.dir, w.run)
+}
+
+// Close ends the run: the last records, bench.txt, and run.json with its final status and the reason for it.
+func (w *RunWriter) Close(status, reason string) error {
+	finished := time.Now().UTC()
+	w.mu.Lock()
+	w.run.Finished, w.run.Status, w.run.Reason = &finished, status, reason
+	flushed := w.flush()
+	run := w.run
+	w.mu.Unlock()
+	return errors.Join(flushed, writeBenchFile(w.dir, run), writeRun(w.dir, run), w.records.Close())
+}
+
+func writeBenchFile(dir string, run Run) error {
+	f, err := os.Create(filepath.Join(dir, benchFile))
+	if err != nil {
+		return err
+	}
+	return errors.Join(WriteBench(f, run, Records(dir)), f.Close())
+}
+
+// ReadRun reads a run's folder: run.json and all records. Errors name file and line.
+func ReadRun(dir string) (Run, []Record, error) {
+	run, err := readRun(dir)
+	if err != nil {
+		return run, nil, err
+	}
+	var all []Record
+	for record, err := range Records(dir) {
+		if err != nil {
+			return run, all, err
+		}
+		all = append(all, record)
+	}
+	return run, all, nil
+}
+
+func readRun(dir string) (Run, error) {
+	var run Run
+	path := filepath.Join(dir, runFile)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return run, fmt.Errorf("not a run: %w", err)
+	}
+	if err := json.Unmarshal(b, &run); err != nil {
+		line := 0
+		var syntax *json.SyntaxError
+		var kind *json.UnmarshalTypeError
+		switch {
+		case errors.As(err, &syntax):
+			line = 1 + bytes.Count(b[:syntax.Offset], []byte("\n"))
+		case errors.As(err, &kind):
+			line = 1 + bytes.Count(b[:kind.Offset], []byte("\n"))
+		}
+		return run, fmt.Errorf("%s:%d: %w", path, line, err)
+	}
+	return run, nil
+}
+
+// Records reads a run's records as they were written. A last line that was cut off, by a machine that died, is left
+// out; any other line that is not a record ends the sequence with an error that names it.
+func Records(dir string) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		path := filepath.Join(dir, recordsFile)
+		f, err := os.Open(path)
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		defer f.Close()
+		lines := bufio.NewReaderSize(f, 1<<20)
+		for n := 1; ; n++ {
+			line, err := lines.ReadBytes('\n')
+			torn := errors.Is(err, io.EOF)
+			if err != nil && !torn {
+				yield(Record{}, fmt.Errorf("%s:%d: %w", path, n, err))
+				return
+			}
+			if len(bytes.TrimSpace(line)) > 0 {
+				var record Record
+				err := json.Unmarshal(line, &record)
+				if err != nil && torn {
+					return
+				}
+				if err != nil {
+					yield(Record{}, fmt.Errorf("%s:%d: %w", path, n, err))
+					return
+				}
+				if !yield(record, nil) {
+					return
+				}
+			}
+			if torn {
+				return
+			}
+		}
+	}
+}
+
+// SweepRuns marks the runs under root that were killed as interrupted, and returns their folders. Every record that
+// they wrote stays.
+func SweepRuns(root string) ([]string, error) {
+	found, err := filepath.Glob(filepath.Join(escapeGlob(root), "*", runFile))
+	if err != nil {
+		return nil, err
+	}
+	var swept []string
+	for _, path := range found {
+		dir := filepath.Dir(path)
+		interrupted, err := sweepRun(dir)
+		if err != nil {
+			return swept, fmt.Errorf("sweep run %s: %w", dir, err)
+		}
+		if interrupted {
+			swept = append(swept, dir)
+		}
+	}
+	return swept, nil
+}
+
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+func sweepRun(dir string) (interrupted bool, err error) {
+	run, err := readRun(dir)
+	if err != nil || run.Status != StatusRunning {
+		return false, nil // not ours to judge
+	}
+	records, err := os.OpenFile(filepath.Join(dir, recordsFile), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer records.Close()
+	if unix.Flock(int(records.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return false, nil // still running
+	}
+	run.Status, run.Reason = StatusInterrupted, "the lab was killed"
+	return true, errors.Join(writeBenchFile(dir, run), writeRun(dir, run))
+}

@@ -1,0 +1,279 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Target is one destination of the traversal probe.
+type Target struct {
+	// Position is the dispatch position, as in Record: 1 the first Service, -1 a miss, 0 an empty ruleset.
+	Position int
+	Addr     netip.AddrPort
+}
+
+// TraversalOptions say what to send. Targets and Rand are required.
+type TraversalOptions struct {
+	Targets []Target
+	// Samples is the number of packets a target. Default 500.
+	Samples int
+	// Batch is the number of packets between two clean-ups of conntrack. Default 2000, at most 20,000: a namespace may
+	// not count on more than a part of the machine's nf_conntrack_max, and each packet needs a source port of its own.
+	Batch int
+	// Rand orders the packets, so that drift of the machine reaches all positions alike.
+	Rand *rand.Rand
+}
+
+const (
+	defaultSamples = 500
+	defaultBatch   = 2000
+	maxBatch       = 20_000
+	warmUp         = 200 // packets before the first sample: module, route and branch caches
+	batchWarmUp    = 20  // packets after each clean-up, which displaces the caches
+
+	firstPort, lastPort = 1025, 65535
+)
+
+// MeasureTraversal measures what the first packet of a flow pays to cross the rules. A UDP packet that a process
+// sends walks OUTPUT and POSTROUTING inside its own sendto(2), so the system call's duration is the cost, together with
+// what any packet pays. The baseline to subtract is the same in the same namespace before any rule (Position 0): an
+// empty ruleset, so that conntrack, which only rules call into being, is part of what the rules cost.
+//
+// Each packet is a flow of its own (a source port not used since conntrack was flushed), sent from a thread pinned to
+// one CPU, without garbage collection or preemption by the Go runtime meanwhile. The clock is CLOCK_MONOTONIC_RAW,
+// read by system call: its cost (about 0.1 µs) is in every sample, the baseline's too. emit is called between batches,
+// in the order of sending.
+//
+// The packets go to where the namespace's routes lead; see netns.Lab.Connect.
+func MeasureTraversal(ctx context.Context, o TraversalOptions, emit func(position int, d time.Duration)) error {
+	p, err := newTraversal(o)
+	if err != nil {
+		return fmt.Errorf("traversal: %w", err)
+	}
+	release, err := pin()
+	if err != nil {
+		return fmt.Errorf("traversal: %w", err)
+	}
+	defer release()
+	if err := p.run(ctx, emit); err != nil {
+		return fmt.Errorf("traversal: %w", err)
+	}
+	return nil
+}
+
+// traversal is one measurement. All its memory is there before the first packet.
+type traversal struct {
+	targets  []Target
+	to       []sockaddr
+	schedule []int // index of target, one for each packet
+	batch    int
+	took     []int64 // ns, of one batch
+	port     uint16
+}
+
+// sockaddr is a destination as sendto takes it.
+type sockaddr struct {
+	raw    unix.RawSockaddrInet6 // large enough for either family
+	length uintptr
+	domain int
+}
+
+func newTraversal(o TraversalOptions) (*traversal, error) {
+	if len(o.Targets) == 0 {
+		return nil, errors.New("no targets")
+	}
+	if o.Rand == nil {
+		return nil, errors.New("no source of randomness")
+	}
+	if o.Samples == 0 {
+		o.Samples = defaultSamples
+	}
+	if o.Batch == 0 {
+		o.Batch = defaultBatch
+	}
+	if o.Samples < 0 || o.Batch < 1 || o.Batch > maxBatch {
+		return nil, fmt.Errorf("%d samples in batches of %d: want at least 1, and batches of at most %d",
+			o.Samples, o.Batch, maxBatch)
+	}
+	p := &traversal{
+		targets:  o.Targets,
+		schedule: make([]int, 0, len(o.Targets)*o.Samples),
+		batch:    o.Batch,
+		took:     make([]int64, o.Batch),
+		port:     firstPort,
+	}
+	for i, target := range o.Targets {
+		if !target.Addr.IsValid() {
+			return nil, fmt.Errorf("position %d: no address", target.Position)
+		}
+		p.to = append(p.to, sockaddrOf(target.Addr))
+		p.schedule = append(p.schedule, slices.Repeat([]int{i}, o.Samples)...)
+	}
+	o.Rand.Shuffle(len(p.schedule), func(i, j int) {
+		p.schedule[i], p.schedule[j] = p.schedule[j], p.schedule[i]
+	})
+	return p, nil
+}
+
+func sockaddrOf(a netip.AddrPort) sockaddr {
+	s := sockaddr{}
+	port := [2]byte{byte(a.Port() >> 8), byte(a.Port())}
+	if addr := a.Addr().Unmap(); addr.Is4() {
+		in := (*unix.RawSockaddrInet4)(unsafe.Pointer(&s.raw))
+		in.Family, in.Addr = unix.AF_INET, addr.As4()
+		*(*[2]byte)(unsafe.Pointer(&in.Port)) = port
+		s.length, s.domain = unix.SizeofSockaddrInet4, unix.AF_INET
+		return s
+	}
+	s.raw.Family, s.raw.Addr = unix.AF_INET6, a.Addr().As16()
+	*(*[2]byte)(unsafe.Pointer(&s.raw.Port)) = port
+	s.length, s.domain = unix.SizeofSockaddrInet6, unix.AF_INET6
+	return s
+}
+
+func (p *traversal) run(ctx context.Context, emit func(position int, d time.Duration)) error {
+	warm := make([]int, warmUp)
+	for i := range warm {
+		warm[i] = i % len(p.to)
+	}
+	if _, err := p.send(warm, make([]int64, warmUp)); err != nil {
+		return err
+	}
+	scratch := make([]int64, batchWarmUp)
+	for todo := range slices.Chunk(p.schedule, p.batch) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := forgetFlows(); err != nil {
+			return err
+		}
+		if _, err := p.send(warm[:batchWarmUp], scratch); err != nil {
+			return err
+		}
+		took, err := p.send(todo, p.took)
+		if err != nil {
+			return err
+		}
+		for i, target := range todo {
+			emit(p.targets[target].Position, time.Duration(took[i]))
+		}
+	}
+	return forgetFlows()
+}
+
+// send sends one packet to each of todo and returns how long each took.
+func (p *traversal) send(todo []int, took []int64) ([]int64, error) {
+	defer quiet()()
+	payload := [1]byte{'x'}
+	for i, target := range todo {
+		to := &p.to[target]
+		fd, err := p.socket(to.domain)
+		if err != nil {
+			return nil, err
+		}
+		before := rawClock()
+		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&payload)), 1, 0,
+			uintptr(unsafe.Pointer(&to.raw)), to.length)
+		took[i] = rawClock() - before
+		unix.Close(fd)
+		// EPERM: a rule dropped the packet, which is an end like another.
+		if errno != 0 && errno != unix.EPERM {
+			return nil, fmt.Errorf("send to %s (position %d): %w", p.targets[target].Addr, p.targets[target].Position, errno)
+		}
+	}
+	return took[:len(todo)], nil
+}
+
+// socket returns a socket on the next source port: ports that the kernel chooses could repeat before conntrack has
+// forgotten the flow, and choosing one would be part of sendto.
+func (p *traversal) socket(domain int) (int, error) {
+	fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("socket: %w", err)
+	}
+	for range lastPort - firstPort {
+		var any unix.Sockaddr = &unix.SockaddrInet4{Port: int(p.port)}
+		if domain == unix.AF_INET6 {
+			any = &unix.SockaddrInet6{Port: int(p.port)}
+		}
+		if p.port++; p.port == lastPort {
+			p.port = firstPort
+		}
+		if err = unix.Bind(fd, any); err == nil {
+			return fd, nil
+		}
+		if !errors.Is(err, unix.EADDRINUSE) {
+			break
+		}
+	}
+	unix.Close(fd)
+	return 0, fmt.Errorf("source port: %w", err)
+}
+
+// rawClock is CLOCK_MONOTONIC_RAW in ns: no adjustment by NTP, and no part of the Go scheduler in between.
+func rawClock() int64 {
+	var ts unix.Timespec
+	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC_RAW, uintptr(unsafe.Pointer(&ts)), 0)
+	return ts.Nano()
+}
+
+// forgetFlows empties the namespace's conntrack table.
+func forgetFlows() error {
+	if err := netlink.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
+		return fmt.Errorf("flush conntrack: %w", err)
+	}
+	return nil
+}
+
+// pin locks the goroutine to its thread and the thread to one CPU; the last it may use, as interrupts tend to go to
+// the first.
+func pin() (release func(), err error) {
+	runtime.LockOSThread()
+	var allowed, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		runtime.UnlockOSThread()
+		return nil, fmt.Errorf("CPU affinity: %w", err)
+	}
+	last := 0
+	for cpu := range len(allowed) * int(unsafe.Sizeof(allowed[0])) * 8 {
+		if allowed.IsSet(cpu) {
+			last = cpu
+		}
+	}
+	one.Set(last)
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		runtime.UnlockOSThread()
+		return nil, fmt.Errorf("CPU affinity: %w", err)
+	}
+	return func() {
+		_ = unix.SchedSetaffinity(0, &allowed)
+		runtime.UnlockOSThread()
+	}, nil
+}
+
+// quiet keeps the Go runtime from interrupting the calling thread, until the function it returns is called: no
+// garbage collection, and no SIGURG, by which the runtime preempts a thread after 10 ms.
+func quiet() (restore func()) {
+	percent := debug.SetGCPercent(-1)
+	var urgent, before unix.Sigset_t
+	bits := 8 * int(unsafe.Sizeof(urgent.Val[0]))
+	urgent.Val[(int(unix.SIGURG)-1)/bits] |= 1 << ((int(unix.SIGURG) - 1) % bits)
+	blocked := unix.PthreadSigmask(unix.SIG_BLOCK, &urgent, &before) == nil
+	return func() {
+		if blocked {
+			_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
+		}
+		debug.SetGCPercent(percent)
+	}
+}

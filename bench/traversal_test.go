@@ -1,0 +1,168 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"synclab/bench/netns"
+)
+
+// network gives the test a namespace with a node's addresses and routes.
+func network(t testing.TB) {
+	t.Helper()
+	netns.Fresh(t)
+	lab, err := netns.Enter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Connect(netns.Topology{
+		Node: []netip.Addr{netip.MustParseAddr("172.18.0.2"), netip.MustParseAddr("fd00:172:18::2")},
+		Sink: []netip.Prefix{
+			netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("10.128.0.0/9"),
+			netip.MustParsePrefix("fd00:10:96::/108"), netip.MustParsePrefix("fd00:10:128::/64"),
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func run(t testing.TB, stdin string, name string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		t.Skip(err)
+	}
+	cmd := exec.Command(name, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return string(out)
+}
+
+// Every packet is a flow of its own that walks the rules: the nat table, which sees the first packet of a flow only,
+// counts each once, at OUTPUT and, translated, at POSTROUTING. Nothing stays in conntrack.
+func TestTraversalWalksTheRules(t *testing.T) {
+	const samples, batch = 150, 100
+	const warm = warmUp + 5*batchWarmUp // 450 packets of three targets in 5 batches
+	for _, test := range []struct{ tool, service, pod, miss string }{
+		{"iptables-legacy", "10.96.0.1", "10.128.0.1", "10.111.0.1"},
+		{"iptables-nft", "10.96.0.1", "10.128.0.1", "10.111.0.1"},
+		{"ip6tables-legacy", "fd00:10:96::1", "fd00:10:128::1", "fd00:10:96::ffff"},
+		{"ip6tables-nft", "fd00:10:96::1", "fd00:10:128::1", "fd00:10:96::ffff"},
+	} {
+		t.Run(test.tool, func(t *testing.T) {
+			network(t)
+			pod := netip.AddrPortFrom(netip.MustParseAddr(test.pod), 8080)
+			run(t, fmt.Sprintf("*nat\n:SERVICES - [0:0]\n-A OUTPUT -j SERVICES\n"+
+				"-A SERVICES -d %s -p udp -m udp --dport 80 -j DNAT --to-destination %s\n"+
+				"-A POSTROUTING -d %s -j RETURN\nCOMMIT\n", test.service, pod, test.pod), test.tool+"-restore")
+			service := netip.AddrPortFrom(netip.MustParseAddr(test.service), 80)
+			miss := netip.AddrPortFrom(netip.MustParseAddr(test.miss), 80)
+			got := map[int]int{}
+			err := MeasureTraversal(t.Context(), TraversalOptions{
+				Targets: []Target{{1, service}, {2, service}, {-1, miss}},
+				Samples: samples, Batch: batch, Rand: rand.New(rand.NewPCG(1, 2)),
+			}, func(position int, d time.Duration) {
+				got[position]++
+				if d <= 0 {
+					t.Errorf("position %d took %v", position, d)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got[1] != samples || got[2] != samples || got[-1] != samples || len(got) != 3 {
+				t.Errorf("samples by position: %v; want %d each of 1, 2, -1", got, samples)
+			}
+			if n := packets(t, test.tool, "OUTPUT"); n != 3*samples+warm {
+				t.Errorf("OUTPUT counted %d packets, want %d", n, 3*samples+warm)
+			}
+			// Warm-up goes round the targets, two of three of which are translated.
+			translated := 2*samples + 2*warmUp/3 + 5*2*batchWarmUp/3
+			if n := packets(t, test.tool, "POSTROUTING"); n < translated || n > translated+6 {
+				t.Errorf("POSTROUTING counted %d packets to the pod, want about %d", n, translated)
+			}
+			count, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
+			if err != nil || strings.TrimSpace(string(count)) != "0" {
+				t.Errorf("conntrack count %q, %v; want 0", count, err)
+			}
+		})
+	}
+}
+
+// packets is the counter of the first rule of a nat chain.
+func packets(t *testing.T, tool, chain string) int {
+	t.Helper()
+	lines := strings.Split(run(t, "", tool, "-t", "nat", "-nvxL", chain), "\n")
+	n, err := strconv.Atoi(strings.Fields(lines[2])[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Same seed, same order; positions are interleaved.
+func TestTraversalOrder(t *testing.T) {
+	network(t)
+	order := func(seed uint64) (positions []int) {
+		to := netip.MustParseAddrPort("10.96.0.1:80")
+		err := MeasureTraversal(t.Context(), TraversalOptions{
+			Targets: []Target{{1, to}, {2, to}}, Samples: 50, Rand: rand.New(rand.NewPCG(seed, 0)),
+		}, func(position int, _ time.Duration) { positions = append(positions, position) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return positions
+	}
+	first := order(1)
+	if again := order(1); !slices.Equal(first, again) {
+		t.Error("same seed, another order")
+	}
+	if other := order(2); slices.Equal(first, other) {
+		t.Error("another seed, the same order")
+	}
+	if slices.IsSorted(first) {
+		t.Error("positions are not interleaved")
+	}
+}
+
+func TestTraversalErrors(t *testing.T) {
+	network(t)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	seeded := rand.New(rand.NewPCG(1, 2))
+	to := []Target{{1, netip.MustParseAddrPort("10.96.0.1:80")}}
+	nowhere := []Target{{3, netip.MustParseAddrPort("192.0.2.1:80")}}
+	for _, test := range []struct {
+		name    string
+		ctx     context.Context
+		options TraversalOptions
+		want    string
+	}{
+		{"no targets", t.Context(), TraversalOptions{Rand: seeded}, "no targets"},
+		{"no rand", t.Context(), TraversalOptions{Targets: to}, "randomness"},
+		{"batch too large", t.Context(), TraversalOptions{Targets: to, Rand: seeded, Batch: 1 << 20}, "batches of at most"},
+		{"no route", t.Context(), TraversalOptions{Targets: nowhere, Rand: seeded}, "position 3"},
+		{"context ended", ended, TraversalOptions{Targets: to, Rand: seeded}, context.Canceled.Error()},
+	} {
+		// No t.Run: a subtest is another goroutine, outside the fresh namespace.
+		err := MeasureTraversal(test.ctx, test.options, func(int, time.Duration) { t.Errorf("%s: a sample", test.name) })
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, want one that says %q", test.name, err, test.want)
+		}
+	}
+	if err := MeasureTraversal(ended, TraversalOptions{Targets: to, Rand: seeded}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v does not wrap %v", err, context.Canceled)
+	}
+}
