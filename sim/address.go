@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"net/netip"
+)
+
+// addressRange hands out the addresses of one range: first in order, then, when
+// the range is used up, those that were given back, oldest first.
+type addressRange struct {
+	purpose string // for errors: "service", "pod"
+	prefix  netip.Prefix
+	next    uint64
+	freed   []netip.Addr
+	// taken are addresses that were in use before the pool began.
+	taken map[netip.Addr]bool
+}
+
+// take returns the next free address.
+func (p *addressRange) take() (netip.Addr, error) {
+	for {
+		addr, ok := nthAddress(p.prefix, p.next)
+		if !ok {
+			break
+		}
+		p.next++
+		if !p.taken[addr] {
+			return addr, nil
+		}
+	}
+	if len(p.freed) == 0 {
+		return netip.Addr{}, fmt.Errorf("%s range %s: all %d usable addresses are in use", p.purpose, p.prefix, p.next)
+	}
+	addr := p.freed[0]
+	p.freed = p.freed[1:]
+	return addr, nil
+}
+
+// reserve keeps an address that is in use already from being handed out.
+func (p *addressRange) reserve(addr netip.Addr) {
+	if p.taken == nil {
+		p.taken = map[netip.Addr]bool{}
+	}
+	p.taken[addr] = true
+}
+
+// give takes an address back, if it belongs to the range.
+func (p *addressRange) give(addr netip.Addr) {
+	if p.prefix.Contains(addr) {
+		delete(p.taken, addr)
+		p.freed = append(p.freed, addr)
+	}
+}
+
+// hostsPerBlock is how many addresses of each aligned block of 256 are used:
+// all but .0 and .255, which people read as a network's own and its broadcast.
+const hostsPerBlock = 254
+
+// nthAddress returns the n-th usable address of a range, from 0.
+func nthAddress(prefix netip.Prefix, n uint64) (netip.Addr, bool) {
+	offset := n/hostsPerBlock*256 + n%hostsPerBlock + 1
+	if offset >= rangeSize(prefix) {
+		return netip.Addr{}, false
+	}
+	return offsetAddress(prefix.Masked().Addr(), offset), true
+}
+
+// usableAddresses is how many addresses nthAddress finds in a range.
+func usableAddresses(prefix netip.Prefix) uint64 {
+	size := rangeSize(prefix)
+	usable := size / 256 * hostsPerBlock
+	if rest := size % 256; rest > 1 {
+		usable += rest - 1
+	}
+	return usable
+}
+
+// rangeSize is the number of addresses in a range, at most 2^62.
+func rangeSize(prefix netip.Prefix) uint64 {
+	return 1 << min(prefix.Addr().BitLen()-prefix.Bits(), 62)
+}
+
+// offsetAddress adds an offset to the first address of a range that holds it.
+func offsetAddress(base netip.Addr, offset uint64) netip.Addr {
+	if base.Is4() {
+		b := base.As4()
+		binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+uint32(offset))
+		return netip.AddrFrom4(b)
+	}
+	b := base.As16()
+	low, carry := bits.Add64(binary.BigEndian.Uint64(b[8:]), offset, 0)
+	binary.BigEndian.PutUint64(b[8:], low)
+	binary.BigEndian.PutUint64(b[:8], binary.BigEndian.Uint64(b[:8])+carry)
+	return netip.AddrFrom16(b)
+}
+
+// smallestNodeRange is how many addresses a Node must get of the pod range for
+// Nodes to have ranges of their own; below, pods are numbered straight through.
+const smallestNodeRange = 16
+
+// splitRange gives each of n Nodes an equal part of a pod range, or nil when
+// the parts would be too small.
+func splitRange(prefix netip.Prefix, n int) []netip.Prefix {
+	width := bits.Len(uint(n - 1)) // ⌈log2 n⌉
+	size := rangeSize(prefix) >> width
+	if size < smallestNodeRange {
+		return nil
+	}
+	length := prefix.Bits() + width
+	parts := make([]netip.Prefix, n)
+	base := prefix.Masked().Addr()
+	host := prefix.Addr().BitLen() - length // bits left to one Node
+	for i := range parts {
+		parts[i] = netip.PrefixFrom(shiftedAddress(base, uint64(i), host), length)
+	}
+	return parts
+}
+
+// shiftedAddress adds i<<shift to an address, over all its bits.
+func shiftedAddress(base netip.Addr, i uint64, shift int) netip.Addr {
+	if shift < 64 {
+		return offsetAddress(base, i<<shift)
+	}
+	b := base.As16()
+	binary.BigEndian.PutUint64(b[:8], binary.BigEndian.Uint64(b[:8])+i<<(shift-64))
+	return netip.AddrFrom16(b)
+}
+
+// podRange hands out pod addresses of one family: of the Node's own range where
+// Nodes have ranges, else of one range for all.
+type podRange struct {
+	shared  *addressRange
+	perNode map[string]*addressRange
+}
+
+func (r *podRange) pool(node string) *addressRange {
+	if p := r.perNode[node]; p != nil {
+		return p
+	}
+	return r.shared
+}
+
+func (r *podRange) take(node string) (netip.Addr, error) {
+	addr, err := r.pool(node).take()
+	if err != nil && node != "" {
+		return addr, fmt.Errorf("%s: %w", node, err)
+	}
+	return addr, err
+}
+
+func (r *podRange) give(node string, addr netip.Addr) {
+	r.pool(node).give(addr)
+}
+
+// First and last port of the API server's default --service-node-port-range.
+const firstNodePort, lastNodePort = 30000, 32767
+
+// nodePortRange hands out node ports, which are unique in the cluster.
+type nodePortRange struct {
+	next  int32
+	freed []int32
+	taken map[int32]bool
+}
+
+func (p *nodePortRange) take() (int32, error) {
+	for firstNodePort+p.next <= lastNodePort {
+		port := firstNodePort + p.next
+		p.next++
+		if !p.taken[port] {
+			return port, nil
+		}
+	}
+	if len(p.freed) == 0 {
+		return 0, fmt.Errorf("node ports: all %d of %d-%d are in use; ask for fewer NodePort and LoadBalancer Services or ports", lastNodePort-firstNodePort+1, firstNodePort, lastNodePort)
+	}
+	port := p.freed[0]
+	p.freed = p.freed[1:]
+	return port, nil
+}
+
+func (p *nodePortRange) give(port int32) {
+	if port != 0 {
+		delete(p.taken, port)
+		p.freed = append(p.freed, port)
+	}
+}
