@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"synclab/bench/netns"
+)
+
+// Exit statuses.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // what a shell reports after Ctrl-C
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// After the first signal the run winds up. The second one shall kill: give it back its default meaning.
+	context.AfterFunc(ctx, stop)
+	err := run(ctx, streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
+	os.Exit(exitStatus(ctx, os.Stderr, err))
+}
+
+// streams are what a command reads and writes. Results go to out; progress and remarks go to err.
+type streams struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+// run is the whole program but the process: args are without the program's name.
+func run(ctx context.Context, s streams, args []string) error {
+	root := newRoot(s)
+	root.SetArgs(args)
+	return root.ExecuteContext(ctx)
+}
+
+// usageError is a mistake in what the user gave: flags, arguments, or an input file. Nothing was started.
+type usageError struct {
+	err error
+	// command whose --help would help; empty when the mistake is in a file.
+	command string
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// badInput marks the error of reading an input file.
+func badInput(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &usageError{err: err}
+}
+
+// badUsage is a mistake on the command line of cmd.
+func badUsage(cmd *cobra.Command, format string, args ...any) error {
+	return &usageError{err: fmt.Errorf(format, args...), command: cmd.CommandPath()}
+}
+
+// exitStatus prints err, unless it was printed already, and returns the status to exit with.
+func exitStatus(ctx context.Context, stderr io.Writer, err error) int {
+	var usage *usageError
+	var worker *exec.ExitError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &worker):
+		return netns.ExitCode(err) // the worker printed its error itself
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "synclab: interrupted")
+		return exitInterrupted
+	}
+	fmt.Fprintf(stderr, "synclab: %s\n", strings.TrimSpace(err.Error()))
+	if !errors.As(err, &usage) {
+		return exitFailed
+	}
+	if usage.command != "" {
+		fmt.Fprintf(stderr, "Run '%s --help' for what it takes.\n", usage.command)
+	}
+	return exitUsage
+}
+
+func newRoot(s streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "synclab",
+		Short: "A wind tunnel for Kubernetes Service proxies",
+		Long: `Synclab drives a real Service proxier on a real kernel from a simulated cluster:
+no cluster, no etcd, no pods. It measures how long a sync takes, where the time
+goes, what a packet pays, and how large a cluster may grow.
+
+It works only inside network namespaces of its own, as root or as an ordinary
+user, and never touches the firewall of the machine.`,
+		Example: `  synclab doctor                                  # can this machine run it?
+  synclab run                                     # the scenario steady-churn, then a report
+  synclab run size-sweep --services 20000         # how cost grows with the number of Services
+  synclab run -f my-cluster.yaml --dump-iptables  # the rules of one's own Services
+  synclab rules -f manifests/                     # the same, without a kernel`,
+		SilenceUsage:  true, // exitStatus prints errors, and points at --help
+		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownCommand(cmd, args[0])
+		},
+	}
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return badUsage(cmd, "%w", err) })
+	root.AddCommand(newRun(s), newReport(s), newRules(s), newScenarios(s), newDoctor(s), newVersion(s))
+	return root
+}
+
+// unknownCommand is for a word that is no subcommand of cmd.
+func unknownCommand(cmd *cobra.Command, word string) error {
+	cmd.SuggestionsMinimumDistance = 2 // letters that may differ
+	if near := cmd.SuggestionsFor(word); len(near) > 0 {
+		return badUsage(cmd, "unknown command %q; did you mean %s?", word, strings.Join(near, " or "))
+	}
+	return badUsage(cmd, "unknown command %q", word)
+}
+
+// argCount is cobra's check of the number of arguments, as a usage error. what names them.
+func argCount(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return badUsage(cmd, "missing argument: %s", what)
+		case len(args) > most && most == 0:
+			return badUsage(cmd, "takes no argument, got %q", args[0])
+		case len(args) > most:
+			return badUsage(cmd, "takes at most %d argument (%s), got also %q", most, what, args[most])
+		}
+		return nil
+	}
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"synclab/scenarios"
+)
+
+// invoke runs the program with args and returns its exit status and what it printed.
+func invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	s := streams{strings.NewReader(""), &out, &errs}
+	err := run(t.Context(), s, args)
+	status = exitStatus(t.Context(), &errs, err)
+	return status, out.String(), errs.String()
+}
+
+// Mistakes on the command line and in input files: status 2, a message that helps, nothing on stdout.
+func TestUsageErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	badConfig := write("proxy.yaml", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmodus: ipvs\n")
+	badScenario := write("scenario.yaml", "name: mine\nspeed: 1\n")
+	manifest := write("service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}]}\n")
+
+	for _, c := range []struct {
+		name string
+		args []string
+		want []string // parts of stderr
+	}{
+		{"unknown command", []string{"rnu"}, []string{`unknown command "rnu"; did you mean run?`, "'synclab --help'"}},
+		{"unknown subcommand", []string{"scenarios", "lst"}, []string{`unknown command "lst"; did you mean list?`}},
+		{"unknown flag", []string{"run", "--service", "1"}, []string{"unknown flag: --service", "'synclab run --help'"}},
+		{"wrong value", []string{"run", "--services", "many"}, []string{`"many"`, "--services"}},
+		{"no Services", []string{"run", "--services", "0"}, []string{"--services 0: want at least 1"}},
+		{"fewer than none", []string{"run", "--endpoints", "-3"}, []string{"--endpoints -3: want at least 1"}},
+		{"no repetition", []string{"run", "--reps", "0"}, []string{"--reps 0: want at least 1"}},
+		{"two scenarios", []string{"run", "a", "b"}, []string{`takes at most 1 argument (a scenario), got also "b"`}},
+		{"unknown scenario", []string{"run", "stedy-churn"}, []string{"stedy-churn", "steady-churn", "size-sweep", "cold-start"}},
+		{"scenario file", []string{"run", badScenario}, []string{"scenario.yaml:2", "speed"}},
+		{"set", []string{"run", "--set", "shape.servces=3"}, []string{"shape.servces"}},
+		{"subject", []string{"run", "--subjects", "synclab/iptables-nft,cilium"},
+			[]string{`"cilium" is not known`, "synclab/iptables-legacy"}},
+		{"subject twice", []string{"run", "--subjects", "synclab/iptables-nft,synclab/iptables-nft"}, []string{"twice"}},
+		{"proxy configuration", []string{"run", "--proxy-config", badConfig}, []string{"proxy.yaml:3: modus: unknown field; did you mean mode?"}},
+		{"no such manifest", []string{"run", "-f", filepath.Join(dir, "none.yaml")}, []string{"none.yaml"}},
+		{"generated and read", []string{"run", "-f", manifest, "--services", "3"}, []string{"--services", "-f"}},
+		{"rules of nothing", []string{"rules"}, []string{"-f FILE"}},
+		{"rules of both", []string{"rules", "steady-churn", "-f", manifest}, []string{"exclude each other"}},
+		{"family", []string{"rules", "-f", manifest, "--family", "ipx"}, []string{`--family "ipx": want IPv4 or IPv6`}},
+		{"describe nothing", []string{"scenarios", "describe"}, []string{"missing argument: a scenario"}},
+		{"format", []string{"version", "-o", "xml"}, []string{"want table, json, yaml"}},
+		{"argument", []string{"version", "now"}, []string{`takes no argument, got "now"`}},
+		{"report of no run", []string{"report", dir}, []string{dir + " is not the folder of a run"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, stdout, stderr := invoke(t, c.args...)
+			if status != exitUsage {
+				t.Errorf("exit status %d; want %d", status, exitUsage)
+			}
+			if stdout != "" {
+				t.Errorf("stdout: %s", stdout)
+			}
+			for _, part := range c.want {
+				if !strings.Contains(stderr, part) {
+					t.Errorf("stderr lacks %q:\n%s", part, stderr)
+				}
+			}
+		})
+	}
+}
+
+// Every command says what it is for and shows examples that the program itself takes for known commands and flags.
+func TestHelp(t *testing.T) {
+	root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+		path := strings.Fields(cmd.CommandPath())[1:]
+		status, stdout, stderr := invoke(t, append(path, "--help")...)
+		if status != exitDone || stderr != "" {
+			t.Errorf("%s --help: status %d, stderr %q", cmd.CommandPath(), status, stderr)
+		}
+		if cmd.Short == "" || !strings.Contains(stdout, "Usage:") || !strings.Contains(stdout, "Examples:") {
+			t.Errorf("%s --help lacks a description, a usage line or examples:\n%s", cmd.CommandPath(), stdout)
+		}
+		checkExamples(t, root, cmd.Example)
+	}
+	visit(root)
+}
+
+// checkExamples looks up the command and the flags of each example line.
+func checkExamples(t *testing.T, root *cobra.Command, examples string) {
+	t.Helper()
+	for _, line := range strings.Split(examples, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		line, _, _ = strings.Cut(line, ">")
+		_, call, ok := strings.Cut(line, "synclab ")
+		if !ok {
+			t.Errorf("example without synclab: %q", line)
+			continue
+		}
+		cmd, rest, err := root.Find(strings.Fields(call))
+		if err != nil || cmd == root {
+			t.Errorf("example %q: no such command (%v)", line, err)
+			continue
+		}
+		if err := cmd.ParseFlags(rest); err != nil {
+			t.Errorf("example %q: %v", line, err)
+		}
+	}
+}
+
+func TestScenariosList(t *testing.T) {
+	status, stdout, stderr := invoke(t, "scenarios", "-o", "json")
+	if status != exitDone {
+		t.Fatal(stderr)
+	}
+	var heads []scenarioHead
+	if err := json.Unmarshal([]byte(stdout), &heads); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(heads, func(h scenarioHead) bool { return h.Name == defaultScenario })
+	if i < 0 || heads[i].Cells != 1 || heads[i].Services < 1 || heads[i].Description == "" {
+		t.Errorf("%s is not in the list as it should be:\n%s", defaultScenario, stdout)
+	}
+	_, table, _ := invoke(t, "scenarios", "list")
+	for _, h := range heads {
+		if !strings.Contains(table, "\n"+h.Name+" ") {
+			t.Errorf("the table lacks %s:\n%s", h.Name, table)
+		}
+	}
+}
+
+// What describe -o yaml prints is a scenario file: run reads it back as the same scenario.
+func TestScenariosDescribe(t *testing.T) {
+	args := []string{"scenarios", "describe", "size-sweep", "--services", "2000", "--set", "steps.2.churn.rate=7", "-o"}
+	_, text, stderr := invoke(t, append(args, "yaml")...)
+	path := filepath.Join(t.TempDir(), "copy.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := scenarios.Load(path, nil, scenarios.Sizes{})
+	if err != nil {
+		t.Fatalf("%v; describe said: %s%s", err, text, stderr)
+	}
+	if s.Shape.Services != 2000 || s.Steps[2].Churn.Rate != 7 {
+		t.Errorf("services %d, rate %v; want what the flags set", s.Shape.Services, s.Steps[2].Churn.Rate)
+	}
+	_, asJSON, _ := invoke(t, append(args, "json")...)
+	var fromJSON, fromYAML any
+	if err := errors.Join(json.Unmarshal([]byte(asJSON), &fromJSON), yaml.Unmarshal([]byte(text), &fromYAML)); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := mustJSON(t, fromJSON), mustJSON(t, fromYAML); a != b {
+		t.Errorf("JSON and YAML differ:\n%s\n%s", a, b)
+	}
+	_, table, _ := invoke(t, append(args, "table")...)
+	for _, part := range []string{"shape.services = 100, ", ", 2000\n", "churn", "rate: 7", "2000 Services"} {
+		if !strings.Contains(table, part) {
+			t.Errorf("the table lacks %q:\n%s", part, table)
+		}
+	}
+}
+
+func mustJSON(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestVersion(t *testing.T) {
+	for _, format := range formats[1:] {
+		status, stdout, _ := invoke(t, "version", "-o", format)
+		var v buildVersion
+		if err := yaml.UnmarshalStrict([]byte(stdout), &v); err != nil || status != exitDone || v.Go == "" || v.Synclab == "" {
+			t.Errorf("version -o %s: status %d, %v:\n%s", format, status, err, stdout)
+		}
+	}
+}
+
+// The shell asks `synclab __complete …`; each line is a word, a tab, and what it means.
+func TestCompletion(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run", ""}, "size-sweep"},
+		{[]string{"scenarios", "describe", "size"}, "size-sweep"},
+		{[]string{"run", "--subjects", ""}, "synclab/iptables-legacy"},
+		{[]string{"run", "--subjects", "synclab/iptables-legacy,"}, "synclab/iptables-legacy,synclab/iptables-nft"},
+		{[]string{"version", "-o", ""}, "yaml"},
+		{[]string{"rules", "--family", ""}, "IPv6"},
+	} {
+		_, stdout, _ := invoke(t, append([]string{"__complete"}, c.args...)...)
+		offered := strings.FieldsFunc(stdout, func(r rune) bool { return r == '\n' || r == '\t' })
+		if !slices.Contains(offered, c.want) {
+			t.Errorf("%q is not offered after %q:\n%s", c.want, c.args, stdout)
+		}
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		err  error
+		want int
+	}{
+		{"done", t.Context(), nil, exitDone},
+		{"done just before the signal", ended, nil, exitDone},
+		{"failed", t.Context(), errors.New("restore: exit status 4"), exitFailed},
+		{"usage", t.Context(), badInput(errors.New("x.yaml:1: name: missing")), exitUsage},
+		{"interrupted", ended, context.Canceled, exitInterrupted},
+	} {
+		if got := exitStatus(c.ctx, &bytes.Buffer{}, c.err); got != c.want {
+			t.Errorf("%s: exit status %d; want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestNewestRun(t *testing.T) {
+	root := t.TempDir()
+	if _, err := newestRun(root); err == nil {
+		t.Error("a run was found in an empty folder")
+	}
+	hour := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	for name, written := range map[string]time.Time{"a": hour, "b": hour.Add(2 * time.Hour), "c": hour.Add(time.Hour)} {
+		file := filepath.Join(root, name, "run.json")
+		if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("{}"), 0o600), os.Chtimes(file, written, written)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := newestRun(root); err != nil || got != filepath.Join(root, "b") {
+		t.Errorf("newest run = %s, %v; want b", got, err)
+	}
+}

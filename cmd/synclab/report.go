@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"synclab/reports"
+)
+
+// runsFolder is where runs go that were given no folder, and where report looks for the newest.
+const runsFolder = "runs"
+
+func newReport(s streams) *cobra.Command {
+	var (
+		format  outputFormat
+		out     string
+		options reports.Options
+	)
+	cmd := &cobra.Command{
+		Use:   "report [RUN...]",
+		Short: "Derive the report of one run, or of several side by side, from its records",
+		Long: `Report reads the raw records of run folders and writes everything derived from
+them: index.html, plots, summary.json, summary.md and bench.txt. Without an
+argument it takes the newest run in ` + runsFolder + `/. Several runs make one report that
+compares them; it goes into the first folder unless --out names another.`,
+		Example: `  synclab report
+  synclab report runs/before runs/after --out runs/comparison
+  synclab report runs/sweep --full-sync 0.5 --first-packet 0.00001
+  synclab report runs/before -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dirs := args
+			if len(dirs) == 0 {
+				newest, err := newestRun(runsFolder)
+				if err != nil {
+					return badInput(err)
+				}
+				dirs = []string{newest}
+			}
+			for _, dir := range dirs {
+				if _, err := os.Stat(filepath.Join(dir, "run.json")); err != nil {
+					return badUsage(cmd, "%s is not the folder of a run: %w", dir, err)
+				}
+			}
+			return report(s, dirs, out, format, options)
+		},
+	}
+	format.register(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&out, "out", "", "`folder` of the report (default: the first run's)")
+	flags.BoolVar(&options.NoPNG, "no-png", false, "draw SVG only")
+	flags.Float64Var(&options.Promise.FullSync, "full-sync", 0, "capacity: longest median full sync, in `seconds` (default 1)")
+	flags.Float64Var(&options.Promise.ProgrammingP99, "programming-p99", 0,
+		"capacity: longest 99th percentile of network programming latency, in `seconds` (default 5)")
+	flags.Float64Var(&options.Promise.FirstPacket, "first-packet", 0,
+		"capacity: largest median cost of a first packet at the slowest position, in `seconds` (default 0.00002)")
+	if err := cmd.MarkFlagDirname("out"); err != nil {
+		panic(err)
+	}
+	for _, flag := range []string{"full-sync", "programming-p99", "first-packet"} {
+		complete(cmd, flag)
+	}
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	return cmd
+}
+
+// newestRun finds the run folder in root whose run.json was written last.
+func newestRun(root string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(root, "*", "run.json"))
+	if err != nil {
+		return "", err
+	}
+	newest, written := "", int64(-1)
+	for _, file := range files {
+		stat, err := os.Stat(file)
+		if err != nil {
+			return "", err
+		}
+		if at := stat.ModTime().UnixNano(); at > written {
+			newest, written = filepath.Dir(file), at
+		}
+	}
+	if newest == "" {
+		return "", fmt.Errorf("no run in %s/ yet: name a run folder, or make one with `synclab run`", root)
+	}
+	return newest, nil
+}
+
+// report builds the report and prints its summary and where the page is.
+func report(s streams, dirs []string, out string, format outputFormat, options reports.Options) error {
+	summary, err := reports.Build(dirs, out, options)
+	if err != nil {
+		return err
+	}
+	if out == "" {
+		out = dirs[0]
+	}
+	return format.write(s.out, summary, func(w io.Writer) error {
+		for _, sentence := range summary.Sentences {
+			fmt.Fprintln(w, sentence)
+		}
+		for _, warning := range summary.Warnings {
+			fmt.Fprintln(w, "warning:", warning)
+		}
+		_, err := fmt.Fprintf(w, "\nreport: %s\n", filepath.Join(out, "index.html"))
+		return err
+	})
+}
