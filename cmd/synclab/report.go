@@ -101,11 +101,8 @@ func report(s streams, dirs []string, out string, format outputFormat, options r
 		out = dirs[0]
 	}
 	return format.write(s.out, summary, func(w io.Writer) error {
-		for _, sentence := range summary.Sentences {
-			fmt.Fprintln(w, sentence)
-		}
-		for _, warning := range summary.Warnings {
-			fmt.Fprintln(w, "warning:", warning)
+		if err := summary.Table(w); err != nil {
+			return err
 		}
 		_, err := fmt.Fprintf(w, "\nreport: %s\n", filepath.Join(out, "index.html"))
 		return err

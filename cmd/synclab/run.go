@@ -17,7 +17,8 @@ type runOptions struct {
 	objects  *sim.Objects // nil: the cluster is generated from the scenario's shape
 	subjects []string     // empty: all that this machine can run
 	reps     int
-	out      string // empty: a new folder in runs/
+	out      string   // empty: a new folder in runs/
+	force    bool   // replace the run that is in out
 	config   *v1alpha1.KubeProxyConfiguration
 	dump     bool // print the rules that were installed
 }
@@ -53,6 +54,9 @@ without one it is ` + defaultScenario + `. With -f the cluster is not generated 
 			if o.reps < 1 {
 				return badUsage(cmd, "--reps %d: want at least 1", o.reps)
 			}
+			if o.force && o.out == "" {
+				return badUsage(cmd, "--force replaces the run in --out, which is not given")
+			}
 			if flag := scenario.given(cmd); flag != "" && len(manifests.paths) > 0 {
 				return badUsage(cmd, "--%s is for a generated cluster: it has no meaning with -f", flag)
 			}
@@ -75,6 +79,7 @@ without one it is ` + defaultScenario + `. With -f the cluster is not generated 
 	flags.StringSliceVar(&o.subjects, "subjects", nil, "`list` of what to measure, separated by commas (default: what this machine can run)")
 	flags.IntVar(&o.reps, "reps", 3, "`number` of repetitions of each cell")
 	flags.StringVar(&o.out, "out", "", "`folder` of the run (default: a new one in runs/)")
+	flags.BoolVar(&o.force, "force", false, "replace the run that is in the folder --out")
 	flags.BoolVar(&o.dump, "dump-iptables", false, "print the rules that were installed, as iptables-save does")
 	if err := errors.Join(cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagDirname("out")); err != nil {
 		panic(err)
