@@ -17,7 +17,7 @@ type runOptions struct {
 	objects  *sim.Objects // nil: the cluster is generated from the scenario's shape
 	subjects []string     // empty: all that this machine can run
 	reps     int
-	out      string   // empty: a new folder in runs/
+	out      string // empty: a new folder in runs/
 	force    bool   // replace the run that is in out
 	config   *v1alpha1.KubeProxyConfiguration
 	dump     bool // print the rules that were installed
