@@ -10,10 +10,8 @@ import (
 
 // Scope is what a payload covers.
 type Scope struct {
-	// Full writes every chain. Otherwise only those of the Service ports in Changed and Removed.
-	Full    bool
-	Changed []tracker.ServicePortName
-	Removed []tracker.ServicePortName
+	// Full writes every chain. Otherwise only those of Service ports that are dirty.
+	Full bool
 	// Existing are the Service chains that the kernel holds, for a full payload to delete what is not wanted.
 	Existing []string
 	// Endpoints known to the cluster, which decides on comments.
@@ -31,7 +29,7 @@ type text struct {
 // Encode writes the payload that brings the kernel from what is installed to what is wanted. ports is the whole plan,
 // in order. Same state, same bytes. Nothing of the Ruleset changes until Commit.
 func (r *Ruleset) Encode(ports []*plan.ServicePort, scope Scope) *Payload {
-	large := scope.Endpoints > largeCluster
+	large := scope.Endpoints > LargeCluster
 	p := &Payload{Written: map[Table]Count{}}
 	effective := r.effectiveAll(ports)
 	r.encodeFilter(p, effective)
@@ -50,16 +48,17 @@ func (r *Ruleset) commit(effective []*Rendered, scope Scope, large bool) {
 		for _, rendered := range effective {
 			r.installed[rendered.port.Name] = rendered
 		}
+		clear(r.dirty)
 		return
 	}
-	for _, name := range scope.Removed {
-		delete(r.installed, name)
-	}
-	for _, name := range scope.Changed {
+	for name := range r.dirty {
 		if rendered := r.effective(name); rendered != nil {
 			r.installed[name] = rendered
+		} else {
+			delete(r.installed, name)
 		}
 	}
+	clear(r.dirty)
 }
 
 func (r *Ruleset) effectiveAll(ports []*plan.ServicePort) []*Rendered {
@@ -196,7 +195,7 @@ func (r *Ruleset) encodeNAT(p *Payload, effective []*Rendered, scope Scope, larg
 func (r *Ruleset) chainTexts(effective []*Rendered, scope Scope, large bool) ([]byte, []text) {
 	if !scope.Full {
 		effective = effective[:0:0]
-		for _, name := range scope.Changed {
+		for name := range r.dirty {
 			if rendered := r.effective(name); rendered != nil {
 				effective = append(effective, rendered)
 			}
@@ -237,12 +236,10 @@ func (r *Ruleset) staleChains(texts []text, scope Scope) []string {
 		add(chain)
 	}
 	if !scope.Full {
-		for _, names := range [2][]tracker.ServicePortName{scope.Changed, scope.Removed} {
-			for _, name := range names {
-				if old := r.installed[name]; old != nil {
-					for _, c := range old.chains {
-						add(c.name)
-					}
+		for name := range r.dirty {
+			if old := r.installed[name]; old != nil {
+				for _, c := range old.chains {
+					add(c.name)
 				}
 			}
 		}

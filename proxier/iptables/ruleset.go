@@ -1,15 +1,12 @@
 package iptables
 
 import (
-	"slices"
-	"strings"
-
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
 )
 
-// largeCluster is the number of endpoints above which comments of endpoint rules are left out, as in kube-proxy.
-const largeCluster = 1000
+// LargeCluster is the number of endpoints above which comments of endpoint rules are left out, as in kube-proxy.
+const LargeCluster = 1000
 
 // Ruleset knows what is wanted and what is installed, and writes the difference.
 type Ruleset struct {
@@ -17,6 +14,8 @@ type Ruleset struct {
 
 	wanted    map[tracker.ServicePortName]*Rendered
 	installed map[tracker.ServicePortName]*Rendered
+	// dirty Service ports may differ from what is installed: a partial payload covers exactly these.
+	dirty map[tracker.ServicePortName]bool
 	// refused Service ports keep what is installed of them until they change or everything is written anew.
 	refused map[tracker.ServicePortName]bool
 	// stuck chains could not be deleted (a foreign rule refers to them); they stay, empty, until the next full payload.
@@ -30,6 +29,7 @@ func NewRuleset(settings Settings) *Ruleset {
 		settings:  settings,
 		wanted:    map[tracker.ServicePortName]*Rendered{},
 		installed: map[tracker.ServicePortName]*Rendered{},
+		dirty:     map[tracker.ServicePortName]bool{},
 		refused:   map[tracker.ServicePortName]bool{},
 		stuck:     map[string]bool{},
 	}
@@ -38,22 +38,22 @@ func NewRuleset(settings Settings) *Ruleset {
 // Settings in force.
 func (r *Ruleset) Settings() Settings { return r.settings }
 
-// SetSettings for the payloads to come. The next one must be full.
+// SetSettings for the payloads to come. The next one must be full, after Rerender.
 func (r *Ruleset) SetSettings(settings Settings) { r.settings = settings }
 
 // CrossesLarge says whether so many endpoints change the form of endpoint rules, so that only a full payload leaves
 // the same rules as a fresh start would. (kube-proxy leaves a mixture.)
-func (r *Ruleset) CrossesLarge(endpoints int) bool { return endpoints > largeCluster != r.large }
+func (r *Ruleset) CrossesLarge(endpoints int) bool { return endpoints > LargeCluster != r.large }
 
 // Update renders the Service ports that a delta names.
 func (r *Ruleset) Update(delta plan.Delta) {
 	for _, name := range delta.Removed {
 		delete(r.wanted, name)
-		delete(r.refused, name)
+		r.Accept(name)
 	}
 	for _, port := range delta.Changed {
 		r.wanted[port.Name] = r.settings.render(port)
-		delete(r.refused, port.Name)
+		r.Accept(port.Name)
 	}
 }
 
@@ -64,27 +64,29 @@ func (r *Ruleset) Refuse(name tracker.ServicePortName) {
 		delete(r.installed, name)
 	}
 	r.refused[name] = true
+	r.dirty[name] = true
 }
 
 // Accept takes a Service port back in.
-func (r *Ruleset) Accept(name tracker.ServicePortName) { delete(r.refused, name) }
+func (r *Ruleset) Accept(name tracker.ServicePortName) {
+	delete(r.refused, name)
+	r.dirty[name] = true
+}
 
-// Refused Service ports, sorted by name.
-func (r *Ruleset) Refused() []tracker.ServicePortName {
-	names := make([]tracker.ServicePortName, 0, len(r.refused))
-	for name := range r.refused {
-		names = append(names, name)
+// Dirty says whether a partial payload would have anything to write.
+func (r *Ruleset) Dirty() bool { return len(r.dirty) > 0 }
+
+// Rerender makes the rules of all Service ports again, after SetSettings.
+func (r *Ruleset) Rerender(ports []*plan.ServicePort) {
+	for _, port := range ports {
+		r.wanted[port.Name] = r.settings.render(port)
 	}
-	slices.SortFunc(names, func(a, b tracker.ServicePortName) int {
-		return strings.Compare(a.String()+string(a.Protocol), b.String()+string(b.Protocol))
-	})
-	return names
 }
 
 // Stick keeps a chain that cannot be deleted.
 func (r *Ruleset) Stick(chain string) { r.stuck[chain] = true }
 
-// Reset forgets what is installed and what was refused, before a full payload.
+// Reset gives what was refused or stuck another chance, before a full payload.
 func (r *Ruleset) Reset() {
 	clear(r.refused)
 	clear(r.stuck)

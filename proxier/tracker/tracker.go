@@ -53,6 +53,9 @@ type dirty struct {
 	triggers []time.Time
 	queued   time.Time
 	events   int
+	// retaken: a Take handed it out before and a sync failed on it. Who planned it then must hear of it again, also
+	// when it is back to what is installed.
+	retaken bool
 }
 
 // Options of a Tracker.
@@ -181,7 +184,7 @@ func (t *Tracker) Take() Changes {
 			c.Queued = d.queued
 		}
 		c.TriggerTimes = append(c.TriggerTimes, d.triggers...)
-		if old, wanted := t.installed[name], t.build(name); !wanted.equal(old) {
+		if old, wanted := t.installed[name], t.build(name); d.retaken || !wanted.equal(old) {
 			c.Services = append(c.Services, Change{Name: name, Old: old, New: wanted})
 		}
 	}
@@ -216,6 +219,7 @@ func (t *Tracker) GiveBack(c Changes) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name, d := range c.taken {
+		d.retaken = true
 		if later := t.dirty[name]; later != nil {
 			d.events += later.events
 			d.triggers = append(d.triggers, later.triggers...)

@@ -1,0 +1,57 @@
+package proxier
+
+import (
+	"context"
+
+	"synclab/proxier/iptables"
+)
+
+// deepEvery is how many checks in a row may trust an unchanged stamp: the legacy variant's is made of sizes only, and a
+// change between a sync and the reading of its stamp would else never show.
+const deepEvery = 10
+
+// watchDrift compares the tables with what should be in them, once every sync period, until ctx ends. kube-proxy looks
+// at one empty chain in mangle, and so never notices a flushed nat table (k/k#129128).
+func (e *engine) watchDrift(ctx context.Context) {
+	ticker := e.clock.NewTicker(e.opts.Config.IPTables.SyncPeriod.Duration)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			e.checkDrift()
+		}
+	}
+}
+
+// checkDrift asks for a full sync when somebody meddled. A check that fails says nothing: a lock that is held is not a
+// table that was flushed (k/k#83402).
+func (e *engine) checkDrift() {
+	e.syncing.Lock() // a sync must not change the tables between the question and the comparison
+	defer e.syncing.Unlock()
+	if e.lastFull.IsZero() || e.rules.Dirty() {
+		return // the first sync, or the retry of a failed one, has to come first
+	}
+	stamp, err := e.tables.Stamp()
+	if err != nil {
+		e.log("drift check", "error", err)
+		return
+	}
+	e.checks++
+	if stamp == e.stamp && !e.suspect && e.checks%deepEvery != 0 {
+		return
+	}
+	found, err := e.tables.Drift(e.expected())
+	switch {
+	case err != nil:
+		e.log("drift check", "error", err)
+	case found != "":
+		e.log("drift found", "what", found)
+		e.demandFull("drift")
+	default:
+		e.stamp, e.suspect = stamp, false
+	}
+}
+
+func (e *engine) expected() iptables.Expected { return e.rules.Expected(e.plan.Ports()) }

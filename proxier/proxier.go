@@ -1,0 +1,247 @@
+package proxier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"synclab/proxier/config"
+	"synclab/proxier/iptables"
+	"synclab/proxier/plan"
+	"synclab/proxier/runner"
+	"synclab/proxier/tracker"
+)
+
+// Proxier serves one node: one engine an IP family, each with its own tables and its own pace.
+type Proxier struct {
+	opts    Options
+	engines []*engine
+	after   *aftercare
+}
+
+// New makes a Proxier; it touches no table before Run.
+func New(opts Options) (*Proxier, error) {
+	opts.setDefaults()
+	if err := opts.validate(); err != nil {
+		return nil, fmt.Errorf("proxier: %w", err)
+	}
+	p := &Proxier{opts: opts}
+	after, err := newAftercare(&p.opts)
+	if err != nil {
+		return nil, fmt.Errorf("proxier: %w", err)
+	}
+	p.after = after
+	for _, family := range opts.Families {
+		e, err := p.newEngine(family)
+		if err != nil {
+			return nil, fmt.Errorf("proxier for %s: %w", family, err)
+		}
+		p.engines = append(p.engines, e)
+	}
+	return p, nil
+}
+
+func (p *Proxier) newEngine(family corev1.IPFamily) (*engine, error) {
+	tables, err := p.opts.Tables(family)
+	if err != nil {
+		return nil, err
+	}
+	node := plan.Node{Name: p.opts.NodeName}
+	e := &engine{
+		family: family, opts: &p.opts, clock: p.opts.Clock, tables: tables, after: p.after, node: node,
+		tracker:  tracker.New(tracker.Options{Family: family, NodeName: p.opts.NodeName, Since: p.opts.Clock.Now()}),
+		plan:     plan.New(node),
+		full:     "start",
+		refusals: map[tracker.ServicePortName]error{},
+	}
+	if e.flows, err = p.after.flowsOf(family); err != nil {
+		return nil, err
+	}
+	e.rules = iptables.NewRuleset(iptables.Settings{Family: family})
+	e.runner, err = runner.New(runner.Options{
+		Name:          "iptables " + string(family),
+		Policy:        p.opts.Policy,
+		Burst:         p.opts.Burst,
+		MinInterval:   p.opts.Config.IPTables.MinSyncPeriod.Duration,
+		MaxInterval:   fullSyncInterval,
+		RetryInterval: p.opts.RetryInterval,
+		Clock:         p.opts.Clock,
+	}, e.sync)
+	return e, err
+}
+
+// settings are read anew at every full sync: addresses come and go, and so may a sysctl.
+func (e *engine) settings() (iptables.Settings, error) {
+	cfg := e.opts.Config
+	detector, err := config.DetectLocal(cfg, e.family, e.opts.PodCIDRs)
+	if err != nil {
+		return iptables.Settings{}, err
+	}
+	s := iptables.Settings{
+		Family:             e.family,
+		MasqueradeBit:      int(*cfg.IPTables.MasqueradeBit),
+		MasqueradeAll:      cfg.IPTables.MasqueradeAll,
+		LocalhostNodePorts: e.family == corev1.IPv4Protocol && *cfg.IPTables.LocalhostNodePorts,
+		NodeIP:             e.opts.nodeIP(e.family),
+	}
+	e.opts.Machine.apply(&s)
+	if detector.Implemented() {
+		s.IfLocal, s.IfNotLocal = detector.IfLocal(), detector.IfNotLocal()
+	}
+	nodePorts, err := config.NodePortAddresses(cfg, e.family, e.opts.NodeIPs)
+	if err != nil || nodePorts.MatchAll {
+		return s, err
+	}
+	addrs, err := e.opts.Addresses()
+	if err != nil {
+		return s, fmt.Errorf("addresses of the node: %w", err)
+	}
+	s.NodePortAddresses = within(addrs, nodePorts.Prefixes)
+	return s, nil
+}
+
+// within gives the addresses that one of the prefixes holds, sorted; never nil, which would mean all of them.
+func within(addrs []netip.Addr, prefixes []netip.Prefix) []netip.Addr {
+	found := []netip.Addr{}
+	for _, addr := range addrs {
+		if slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+			found = append(found, addr)
+		}
+	}
+	slices.SortFunc(found, netip.Addr.Compare)
+	return slices.Compact(found)
+}
+
+// Watch registers the proxier's handlers with the informers, starts these and waits until every handler has seen what
+// there is. Only then may Run write rules: a sync that knows half the cluster would remove the other half (k/k#126532).
+func (p *Proxier) Watch(ctx context.Context, factory informers.SharedInformerFactory) error {
+	watched := []struct {
+		what     string
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		{"Services", factory.Core().V1().Services().Informer(), p.serviceHandler()},
+		{"EndpointSlices", factory.Discovery().V1().EndpointSlices().Informer(), p.sliceHandler()},
+		{"Nodes", factory.Core().V1().Nodes().Informer(), p.nodeHandler()},
+	}
+	synced := make([]cache.InformerSynced, 0, len(watched))
+	for _, w := range watched {
+		registration, err := w.informer.AddEventHandler(w.handler)
+		if err != nil {
+			return fmt.Errorf("watching %s: %w", w.what, err)
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	factory.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return fmt.Errorf("waiting for the informers: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// Run syncs until ctx ends, beginning with a full sync.
+func (p *Proxier) Run(ctx context.Context) error {
+	done := make(chan error, len(p.engines))
+	for _, e := range p.engines {
+		e.runner.Trigger()
+		go func() { done <- e.runner.Run(ctx) }()
+		go e.watchDrift(ctx)
+	}
+	var errs []error
+	for range p.engines {
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// WaitIdle returns when nothing is pending and the last sync of every family succeeded.
+func (p *Proxier) WaitIdle(ctx context.Context) error {
+	for _, e := range p.engines {
+		if err := e.runner.WaitIdle(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ForceSync asks for a full sync of every family.
+func (p *Proxier) ForceSync(reason string) {
+	for _, e := range p.engines {
+		e.demandFull(reason)
+	}
+}
+
+func (p *Proxier) serviceHandler() cache.ResourceEventHandler {
+	set := func(obj any) {
+		if svc, ok := obj.(*corev1.Service); ok {
+			p.each(func(e *engine, now time.Time) bool { return e.tracker.SetService(svc, now) })
+		}
+	}
+	return handler(set, func(obj any) {
+		if svc, ok := obj.(*corev1.Service); ok {
+			p.each(func(e *engine, now time.Time) bool { return e.tracker.DeleteService(svc, now) })
+		}
+	})
+}
+
+func (p *Proxier) sliceHandler() cache.ResourceEventHandler {
+	set := func(obj any) {
+		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			p.each(func(e *engine, now time.Time) bool { return e.tracker.SetSlice(slice, now) })
+		}
+	}
+	return handler(set, func(obj any) {
+		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			p.each(func(e *engine, now time.Time) bool { return e.tracker.DeleteSlice(slice, now) })
+		}
+	})
+}
+
+func (p *Proxier) nodeHandler() cache.ResourceEventHandler {
+	set := func(obj any) {
+		node, ok := obj.(*corev1.Node)
+		if !ok || node.Name != p.opts.NodeName {
+			return
+		}
+		p.after.node(node)
+		for _, e := range p.engines {
+			e.setNode(plan.Node{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone]})
+		}
+	}
+	return handler(set, func(obj any) {
+		if node, ok := obj.(*corev1.Node); ok && node.Name == p.opts.NodeName {
+			p.after.nodeGone()
+		}
+	})
+}
+
+// handler calls set for what is added or updated and gone for what is deleted, tombstones of a missed deletion included.
+func handler(set, gone func(any)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    set,
+		UpdateFunc: func(_, obj any) { set(obj) },
+		DeleteFunc: func(obj any) {
+			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj
+			}
+			gone(obj)
+		},
+	}
+}
+
+func (p *Proxier) each(event func(*engine, time.Time) bool) {
+	now := p.opts.Clock.Now()
+	for _, e := range p.engines {
+		e.trigger(event(e, now))
+	}
+}
