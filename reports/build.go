@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"synclab/bench"
 )
 
 // Options of Build.
@@ -56,7 +58,7 @@ func Build(dirs []string, out string, opts Options) (*Summary, error) {
 		name  string
 		write func(*bytes.Buffer) error
 	}{
-		{"bench.txt", func(b *bytes.Buffer) error { return s.writeBench(b) }},
+		{"bench.txt", func(b *bytes.Buffer) error { return writeBench(b, runs) }},
 		{"summary.json", func(b *bytes.Buffer) error { return s.writeJSON(b) }},
 		{"summary.md", func(b *bytes.Buffer) error { return s.writeMarkdown(b) }},
 		{"index.html", func(b *bytes.Buffer) error { return s.writePage(b) }},
@@ -71,6 +73,23 @@ func Build(dirs []string, out string, opts Options) (*Summary, error) {
 		}
 	}
 	return s, nil
+}
+
+// writeBench writes every raw sample of every run, one line each, for benchstat.
+func writeBench(b *bytes.Buffer, runs []*loadedRun) error {
+	for _, l := range runs {
+		records := func(yield func(bench.Record, error) bool) {
+			for _, r := range l.records {
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+		if err := bench.WriteBench(b, l.run, records); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Summary) writeJSON(b *bytes.Buffer) error {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	xfont "golang.org/x/image/font"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/text"
@@ -59,12 +60,21 @@ type legendEntry struct {
 	thumbs []plot.Thumbnailer
 }
 
+// panel is one plot. The label of its vertical axis stands above it, level: easier to read than a turned one.
 type panel struct {
 	plot   *plot.Plot
+	above  string
 	height vg.Length
 }
 
-func (f *figure) add(p *plot.Plot, height vg.Length) { f.panels = append(f.panels, panel{p, height}) }
+func (f *figure) add(p *plot.Plot, height vg.Length) {
+	above := p.Y.Label.Text
+	p.Y.Label.Text = ""
+	if above != "" {
+		height += aboveHeight
+	}
+	f.panels = append(f.panels, panel{p, above, height})
+}
 
 func (f *figure) explain(text string, thumbs ...plot.Thumbnailer) {
 	f.legend = append(f.legend, legendEntry{text, thumbs})
@@ -73,7 +83,7 @@ func (f *figure) explain(text string, thumbs ...plot.Thumbnailer) {
 func sans(size vg.Length, bold bool) text.Style {
 	face := font.Font{Typeface: "Liberation", Variant: "Sans"}
 	if bold {
-		face.Weight = 2 // x/image/font.WeightBold is 2 or more above normal
+		face.Weight = xfont.WeightBold
 	}
 	return text.Style{Color: ink, Font: font.From(face, size), Handler: plot.DefaultTextHandler}
 }
@@ -113,6 +123,9 @@ func (grid) Plot(c draw.Canvas, p *plot.Plot) {
 			c.StrokeLine2(style, at, c.Min.Y, at, c.Max.Y)
 		}
 	}
+	if p.Y.Tick.Length == 0 {
+		return // rows with names, not a scale
+	}
 	for _, tick := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
 		if at := y(tick.Value); !tick.IsMinor() && c.ContainsY(at) {
 			c.StrokeLine2(style, c.Min.X, at, c.Max.X, at)
@@ -139,6 +152,7 @@ const (
 	legendThumb  = vg.Length(22)
 	legendGap    = vg.Length(14)
 	legendHeight = vg.Length(15)
+	aboveHeight  = vg.Length(18)
 )
 
 func legendEntryWidth(e legendEntry) vg.Length {
@@ -175,7 +189,7 @@ func (f *figure) drawOn(c draw.Canvas) {
 			for _, t := range e.thumbs {
 				t.Thumbnail(&thumb)
 			}
-			c.FillText(label, vg.Point{X: x + legendThumb + 5, Y: y - legendHeight/2}, e.text)
+			c.FillText(label, vg.Point{X: x + legendThumb + 5, Y: y - legendHeight/2 + 1}, e.text)
 			x += legendEntryWidth(e)
 		}
 		y -= legendHeight
@@ -189,8 +203,15 @@ func (f *figure) drawPanels(c draw.Canvas) {
 	at := make([]draw.Canvas, len(f.panels))
 	y := c.Max.Y
 	for i, p := range f.panels {
+		top := y
+		if p.above != "" {
+			label := sans(smallSize, false)
+			label.Color, label.YAlign = grey, draw.YTop
+			c.FillText(label, vg.Point{X: c.Min.X, Y: y - 2}, p.above)
+			top -= aboveHeight
+		}
 		at[i] = draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{
-			Min: vg.Point{X: c.Min.X, Y: y - p.height}, Max: vg.Point{X: c.Max.X, Y: y}}}
+			Min: vg.Point{X: c.Min.X, Y: y - p.height}, Max: vg.Point{X: c.Max.X, Y: top}}}
 		left = max(left, p.plot.DataCanvas(at[i]).Min.X)
 		y -= p.height
 	}

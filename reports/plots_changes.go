@@ -53,10 +53,14 @@ func programmingFigure(s *Summary) *figure {
 			line.XYs = append(line.XYs, plotter.XY{X: curve.values[at], Y: 100 * float64(at+1) / float64(n)})
 		}
 		marks := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3.2, Shape: draw.CircleGlyph{}}}
-		label := s.collected.series[curve.series].name
-		if len(s.collected.cells) > 1 {
-			label += ", " + cellLabel(curve.cell)
+		label := ""
+		if len(s.collected.series) > 1 || len(s.collected.cells) == 1 {
+			label = s.collected.series[curve.series].name + " "
 		}
+		if len(s.collected.cells) > 1 {
+			label += s.cellLabel(curve.cell)
+		}
+		label = strings.TrimSpace(label)
 		for _, percent := range []float64{50, 90, 99} {
 			v := percentile(curve.values, percent)
 			marks.XYs = append(marks.XYs, plotter.XY{X: v, Y: percent})
@@ -98,12 +102,28 @@ func programmingCurves(s *Summary) (curves []ecdfLine, all int) {
 		}
 		curves = slices.DeleteFunc(curves, func(c ecdfLine) bool { return c.cell.Services != largest })
 	}
-	return curves[:min(len(curves), maxCurves)], all
+	if n := len(curves); n > maxCurves { // evenly picked
+		for i := range maxCurves {
+			curves[i] = curves[i*n/maxCurves]
+		}
+		curves = curves[:maxCurves]
+	}
+	return curves, all
 }
 
-// cellLabel is the size and the settings of a cell, short.
-func cellLabel(cell Cell) string {
-	label := Grouped(int64(cell.Services))
+// cellLabel is the size, unless all cells share it, and the settings of a cell.
+func (s *Summary) cellLabel(cell Cell) string {
+	one := !slices.ContainsFunc(s.collected.cells, func(c Cell) bool { return c.Services != cell.Services })
+	tail := shortSettings(cell.Settings())
+	if one && tail != "" {
+		return tail
+	}
+	return strings.TrimSpace(Grouped(int64(cell.Services)) + " " + tail)
+}
+
+// sizeLabel is the size and the settings of a cell.
+func sizeLabel(cell Cell) string {
+	label := Grouped(int64(cell.Services)) + " Services"
 	if tail := cell.Settings(); tail != "" {
 		label += " " + shortSettings(tail)
 	}
@@ -165,7 +185,7 @@ type passage struct{ due, visible float64 }
 func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
 	one := s.collected.series[index]
 	f := &figure{name: "timeline-" + fileName(one.name),
-		title: fmt.Sprintf("Timeline of a churn: %s, %s Services", one.name, cellLabel(samples.cell)),
+		title: fmt.Sprintf("Timeline of a churn: %s, %s", shortSeries(one.name), sizeLabel(samples.cell)),
 		caption: "First repetition. Each dot is a change at the time it was due, at the height of its latency; bands are syncs (dark: full, " +
 			"pale: partial); below, changes that are due and not yet in the kernel, each due change a tick at the foot."}
 	first := samples.records[0]

@@ -71,7 +71,11 @@ func slopeError(fit Fit) string {
 	if fit.SlopeLow == nil {
 		return ""
 	}
-	return " ± " + Format((*fit.SlopeHigh-*fit.SlopeLow)/2, "s")
+	half := (*fit.SlopeHigh - *fit.SlopeLow) / 2
+	if half < 1e-11 {
+		return " ± 0.01 ns" // finer than the clock: round up
+	}
+	return " ± " + Format(half, "s")
 }
 
 // addEmptyLevel draws what a packet pays over an empty ruleset, median of the cells, as a dotted level.

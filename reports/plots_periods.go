@@ -44,6 +44,9 @@ func periodFigure(s *Summary) *figure {
 	var periods []float64
 	for _, l := range lines {
 		c := seriesColor(l.series)
+		if len(s.collected.series) == 1 {
+			c = seriesColor(slices.Index(order, l.policy)) // the policies are what is compared
+		}
 		shape := shapes[slices.Index(order, l.policy)%len(shapes)]
 		one := s.collected.series[l.series]
 		var half, most, busy plotter.XYs
@@ -58,7 +61,9 @@ func periodFigure(s *Summary) *figure {
 			}
 		}
 		name := one.name
-		if l.policy != "" {
+		if l.policy != "" && len(s.collected.series) == 1 {
+			name = l.policy
+		} else if l.policy != "" {
 			name += ", " + l.policy
 		}
 		solid := addLine(upper, half, c)

@@ -118,7 +118,7 @@ func growthFigure(s *Summary, line sweepLine, name, title string, what []duratio
 					first, last := points[0].x, points[len(points)-1].x
 					ends := plotter.XYs{{X: first, Y: g.powerAt(first)}, {X: last, Y: g.powerAt(last)}}
 					thumbs = append(thumbs, addLine(p, ends, seriesColor(i), w.dashes...))
-					label += ": ∝ N^" + strconv.FormatFloat(g.Slope, 'f', 2, 64)
+					label += ": exponent " + strconv.FormatFloat(g.Slope, 'f', 2, 64)
 				}
 			}
 			f.explain(label, thumbs...)

@@ -83,12 +83,9 @@ func barName(s *Summary, p Phases) string {
 		name = shortSeries(p.Series) + " " + name
 	}
 	if len(s.collected.cells) > 1 {
-		name += " " + Grouped(int64(p.Cell.Services))
-		if tail := p.Cell.Settings(); tail != "" {
-			name += " " + shortSettings(tail)
-		}
+		name += " " + s.cellLabel(p.Cell)
 	}
-	return name
+	return shorten(name, 46)
 }
 
 // rectangle is filled, in the coordinates of the plot.
@@ -124,7 +121,7 @@ func (t textAt) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	style := sans(smallSize, false)
 	style.XAlign, style.YAlign = t.align, draw.YCenter
-	c.FillText(style, vg.Point{X: x(t.x), Y: y(t.y)}, t.text)
+	c.FillText(style, vg.Point{X: x(t.x), Y: y(t.y) + 1}, t.text)
 }
 
 // durationsFigure draws the syncs of runs of one size: one row for each kind and series, every sync a pale dot, the

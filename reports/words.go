@@ -125,9 +125,10 @@ func sentences(s *Summary) []string {
 		return []string{"Nothing was measured: there are no records to report on."}
 	}
 	largest := largestFigures(s.KeyFigures)
+	s = s.shortNames(largest)
 	lists := [][]string{
 		syncSentence(largest), programmingSentence(largest), packetSentence(s, largest), phaseSentence(s, largest),
-		growthSentence(s), capacitySentence(s),
+		periodSentence(s), growthSentence(s), capacitySentence(s),
 	}
 	var out []string
 	for _, l := range lists {
@@ -158,6 +159,49 @@ func largestFigures(all []KeyFigures) []KeyFigures {
 	return out
 }
 
+// shortNames is a copy whose series lose the proxier's name when they share it, for sentences to be shorter.
+func (s *Summary) shortNames(largest []KeyFigures) *Summary {
+	prefixes := map[string]bool{}
+	for _, k := range largest {
+		prefix, _, _ := strings.Cut(k.Series, "/")
+		prefixes[prefix] = true
+	}
+	short := *s
+	if len(largest) < 2 || len(prefixes) > 1 {
+		return &short
+	}
+	for i := range largest {
+		largest[i].Series = shortSeries(largest[i].Series)
+	}
+	short.Phases, short.Traversal = slices.Clone(s.Phases), slices.Clone(s.Traversal)
+	short.Growth, short.Capacity = slices.Clone(s.Growth), slices.Clone(s.Capacity)
+	for i := range short.Phases {
+		short.Phases[i].Series = shortSeries(short.Phases[i].Series)
+	}
+	for i := range short.Traversal {
+		short.Traversal[i].Series = shortSeries(short.Traversal[i].Series)
+	}
+	for i := range short.Growth {
+		short.Growth[i].Series = shortSeries(short.Growth[i].Series)
+	}
+	for i := range short.Capacity {
+		short.Capacity[i].Series = shortSeries(short.Capacity[i].Series)
+	}
+	return &short
+}
+
+// each joins what is said of several series, named; of a single one the name is left out, the first sentence has it.
+func each(names, parts []string) string {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	var named []string
+	for i := range parts {
+		named = append(named, parts[i]+" with "+names[i])
+	}
+	return strings.Join(named, "; ")
+}
+
 func syncSentence(largest []KeyFigures) []string {
 	var parts []string
 	for _, k := range largest {
@@ -166,7 +210,7 @@ func syncSentence(largest []KeyFigures) []string {
 			have = append(have, Format(k.FullSync.Median, "s")+" to write all rules (a full sync)")
 		}
 		if k.PartialSync != nil {
-			have = append(have, Format(k.PartialSync.Median, "s")+" to bring a few changes in (a partial sync)")
+			have = append(have, Format(k.PartialSync.Median, "s")+" to write only what changed (a partial sync)")
 		}
 		if len(have) > 0 {
 			parts = append(parts, k.Series+" needs "+joinWords(have))
@@ -175,72 +219,97 @@ func syncSentence(largest []KeyFigures) []string {
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{"With " + sizesText([]Cell{largest[0].Cell}) + " each, " + strings.Join(parts, "; ") + "."}
+	text := "With " + sizesText([]Cell{largest[0].Cell}) + " each, " + strings.Join(parts, "; ")
+	if tail := shortSettings(largest[0].Cell.Settings()); tail != "" {
+		text += " (" + tail + ")"
+	}
+	return []string{text + "."}
 }
 
 func programmingSentence(largest []KeyFigures) []string {
-	var parts []string
+	var names, parts []string
 	for _, k := range largest {
 		if d := k.Programming; d != nil {
-			parts = append(parts, fmt.Sprintf("%s for half of %s, and %s for 99 of 100 (%s)",
-				Format(d.Median, "s"), plural(d.N, "change"), Format(d.P99, "s"), k.Series))
+			names = append(names, k.Series)
+			parts = append(parts, fmt.Sprintf("within %s for half of %s and within %s for 99 of 100",
+				Format(d.Median, "s"), plural(d.N, "change"), Format(d.P99, "s")))
 		}
 	}
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{"From a change in the cluster to its rules in the kernel it takes at most " + strings.Join(parts, "; ") + "."}
+	return []string{"A change in the cluster reached the kernel " + each(names, parts) + "."}
 }
 
 func packetSentence(s *Summary, largest []KeyFigures) []string {
-	var parts []string
+	var names, parts []string
 	for _, k := range largest {
 		i := slices.IndexFunc(s.Traversal, func(t Traversal) bool { return t.Series == k.Series && t.Cell.id() == k.Cell.id() })
 		if i < 0 || k.FirstPacketLast == nil {
 			continue
 		}
 		t := s.Traversal[i]
-		part := fmt.Sprintf("%s at the first Service and %s at the last", Format(k.FirstPacketFirst.Median, "s"), Format(k.FirstPacketLast.Median, "s"))
+		part := fmt.Sprintf("%s to the first Service and %s to the last", Format(k.FirstPacketFirst.Median, "s"), Format(k.FirstPacketLast.Median, "s"))
 		if t.N >= 2 && t.Slope > 0 {
-			part += ", " + Format(t.Slope, "s") + " for each Service in front of it"
+			part += ", " + Format(t.Slope, "s") + " for each Service in front"
 		}
-		parts = append(parts, part+" ("+k.Series+")")
+		names, parts = append(names, k.Series), append(parts, part)
 	}
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{"The first packet of a new connection pays " + strings.Join(parts, "; ") + "."}
+	return []string{"The first packet of a new connection pays " + each(names, parts) + "."}
 }
 
 func phaseSentence(s *Summary, largest []KeyFigures) []string {
-	var parts []string
+	var names, parts []string
 	for _, k := range largest {
 		for _, p := range s.Phases {
 			if p.Kind != "full" || p.Series != k.Series || p.Cell.id() != k.Cell.id() || p.Total == 0 {
 				continue
 			}
 			percent := func(v float64) string { return fmt.Sprintf("%.0f %%", math.Min(100, 100*v/p.Total)) }
-			parts = append(parts, fmt.Sprintf("%s goes to the iptables tool, %s to the kernel, %s to the proxier itself (%s)",
-				percent(p.ToolUser), percent(p.ToolSys), percent(p.Plan+p.Encode), p.Series))
+			names = append(names, p.Series)
+			parts = append(parts, fmt.Sprintf("%s goes to the iptables tool, %s to the kernel and %s to the proxier itself",
+				percent(p.ToolUser), percent(p.ToolSys), percent(p.Plan+p.Encode)))
 		}
 	}
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{"Of a full sync's time " + strings.Join(parts, "; ") + "."}
+	return []string{"Of the time of a full sync " + each(names, parts) + "."}
+}
+
+// periodSentence names the settings of a sync-period sweep with the lowest 99th percentile, and what it costs.
+func periodSentence(s *Summary) []string {
+	if len(periodLines(s)) == 0 {
+		return nil
+	}
+	var best *KeyFigures
+	for i, k := range s.KeyFigures {
+		if k.Programming != nil && (best == nil || k.Programming.P99 < best.Programming.P99) {
+			best = &s.KeyFigures[i]
+		}
+	}
+	text := fmt.Sprintf("Of the settings tried, %s brought 99 of 100 changes into the kernel soonest, within %s",
+		strings.ReplaceAll(shortSettings(best.Cell.Settings()), " ", " with "), Format(best.Programming.P99, "s"))
+	if best.SyncBusy != nil {
+		text += fmt.Sprintf("; syncs then ran %.0f %% of the time", 100**best.SyncBusy)
+	}
+	return []string{text + "."}
 }
 
 func growthSentence(s *Summary) []string {
-	var parts []string
+	var names, parts []string
 	for _, g := range s.Growth {
 		if g.Metric == bench.FullSync {
-			parts = append(parts, fmt.Sprintf("%.1f times as long (%s)", math.Pow(2, g.Slope), g.Series))
+			names, parts = append(names, g.Series), append(parts, fmt.Sprintf("%.1f times as long", math.Pow(2, g.Slope)))
 		}
 	}
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{"Over the measured sizes, twice as many Services make a full sync take " + joinWords(parts) + "."}
+	return []string{"Over the measured sizes, twice as many Services make a full sync take " + each(names, parts) + "."}
 }
 
 func capacitySentence(s *Summary) []string {
