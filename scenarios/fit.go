@@ -144,10 +144,14 @@ func (s *Scenario) checkFit(service, pod familyNetworks, ps *Problems) {
 	}
 }
 
+// chosenClusterIPs are kept free at the start of a service network, for Services
+// that choose their address (DNS has the tenth by custom).
+const chosenClusterIPs = 10
+
 func (s *Shape) checkServiceAddresses(service familyNetworks, ps *Problems) {
 	numbered := atMost(s.Services, 1-s.Types["Headless"]-s.Types["ExternalName"])
 	for _, f := range s.Families {
-		if room := usableAddresses(service[f]); numbered > room {
+		if room := usableAddresses(service[f]) - chosenClusterIPs; numbered > room {
 			ps.add("shape.serviceCIDRs", fmt.Sprintf("%s does not fit: %s clusterIPs are needed, and it has room for %s",
 				service[f], thousands(numbered), thousands(room)))
 		}

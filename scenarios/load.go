@@ -19,6 +19,9 @@ import (
 //go:embed library/*.yaml
 var library embed.FS
 
+// Default is the scenario of the library that runs when none is named.
+const Default = "steady-churn"
+
 // Sizes override a scenario's numbers where they are not zero.
 type Sizes struct {
 	Services  int     // shape.services

@@ -183,23 +183,27 @@ func TestLoadByPathAndName(t *testing.T) {
 	}
 }
 
-func TestDuration(t *testing.T) {
-	shape := Shape{Services: 100, Endpoints: Endpoints{Count: 10}}
+func TestDurations(t *testing.T) {
+	s := &Scenario{Shape: Shape{Services: 100, Endpoints: Endpoints{Count: 10}}}
+	var want []time.Duration
 	for _, test := range []struct {
 		step Step
 		want time.Duration
 	}{
-		{Step{Create: &Create{}}, 0},
-		{Step{Create: &Create{Rate: 50}}, 2 * time.Second},
+		{Step{Create: &Create{Services: 10}}, 0},
 		{Step{Create: &Create{Rate: 50, Services: 25}}, 500 * time.Millisecond},
+		{Step{Create: &Create{Rate: 13}}, 5 * time.Second}, // the 65 that are left
 		{Step{Churn: &Churn{Rate: 2, Events: 30}}, 15 * time.Second},
 		{Step{Rollout: &Rollout{Services: 5, Surge: 0.25, Interval: 2 * time.Second}}, 8 * time.Second},
+		{Step{Rollout: &Rollout{Services: 5, Surge: 0.01, Interval: time.Second}}, 10 * time.Second},
 		{Step{Scale: &Scale{To: 1010, Rate: 100}}, 10 * time.Second},
+		{Step{Scale: &Scale{To: 10, Rate: 100}}, 10 * time.Second},
 		{Step{Fault: &Fault{Kind: "lock-held", For: 6 * time.Second}}, 6 * time.Second},
 		{Step{Settle: &Settle{Timeout: time.Minute}}, 0},
 	} {
-		if got := test.step.Duration(shape); got != test.want {
-			t.Errorf("%s: %s, want %s", test.step.Kind(), got, test.want)
-		}
+		s.Steps, want = append(s.Steps, test.step), append(want, test.want)
+	}
+	if diff := cmp.Diff(want, s.Durations()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

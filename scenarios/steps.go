@@ -23,32 +23,41 @@ func (st Step) Kind() string {
 	return kind
 }
 
-// Duration is how long the step's open loop takes by itself, from its first to
-// its last due change; 0 for steps that take as long as the subject does. e is
-// the shape's distribution of endpoints.
-func (st Step) Duration(shape Shape) time.Duration {
-	seconds := 0.0
-	switch {
-	case st.Create != nil && st.Create.Rate > 0:
-		n := st.Create.Services
-		if n == 0 {
-			n = shape.Services
+// Durations are how long the open loop of each step takes by itself, from its
+// first to its last due change; 0 for steps that take as long as the subject
+// does. Rollouts are estimated: of Services of the mean size.
+func (s *Scenario) Durations() []time.Duration {
+	durations := make([]time.Duration, len(s.Steps))
+	created := 0
+	largest := float64(s.Shape.Endpoints.Count) // of the Service that scale works on
+	for i, st := range s.Steps {
+		seconds := 0.0
+		switch {
+		case st.Create != nil:
+			n := st.Create.Services
+			if left := s.Shape.Services - created; n == 0 {
+				n = max(left, 0)
+			}
+			created += n
+			if st.Create.Rate > 0 {
+				seconds = float64(n) / st.Create.Rate
+			}
+		case st.Churn != nil:
+			seconds = float64(st.Churn.Events) / st.Churn.Rate
+		case st.Rollout != nil:
+			// A quarter at once makes four waves, but none is smaller than one endpoint.
+			waves := min(math.Ceil(1/st.Rollout.Surge), math.Ceil(s.Shape.Endpoints.Mean()))
+			seconds = waves * st.Rollout.Interval.Seconds()
+		case st.Scale != nil:
+			seconds = math.Abs(float64(st.Scale.To)-largest) / st.Scale.Rate
+			largest = float64(st.Scale.To)
+		case st.Fault != nil && st.Fault.Kind == faultLockHeld:
+			seconds = st.Fault.For.Seconds()
 		}
-		seconds = float64(n) / st.Create.Rate
-	case st.Churn != nil:
-		seconds = float64(st.Churn.Events) / st.Churn.Rate
-	case st.Rollout != nil:
-		// Each wave replaces the surge: a quarter at once makes four waves.
-		waves := math.Ceil(1 / st.Rollout.Surge)
-		waves = min(waves, max(float64(shape.Endpoints.Count), float64(shape.Endpoints.Max)))
-		seconds = waves * st.Rollout.Interval.Seconds()
-	case st.Scale != nil:
-		seconds = math.Abs(float64(st.Scale.To-shape.Endpoints.Count)) / st.Scale.Rate
-	case st.Fault != nil && st.Fault.Kind == faultLockHeld:
-		seconds = st.Fault.For.Seconds()
+		// 1e9 s is far above any limit, and within what a Duration can hold.
+		durations[i] = time.Duration(min(seconds, 1e9) * float64(time.Second))
 	}
-	// Far above any limit, and within what a Duration can hold.
-	return time.Duration(min(seconds, 1e9) * float64(time.Second))
+	return durations
 }
 
 // checkSteps walks through the steps as the cluster would, and refuses those
@@ -56,10 +65,11 @@ func (st Step) Duration(shape Shape) time.Duration {
 func (s *Scenario) checkSteps(ps *Problems) {
 	created, total := 0, time.Duration(0)
 	lost := 0
+	durations := s.Durations()
 	for i, st := range s.Steps {
 		path := fmt.Sprintf("steps.%d", i)
 		at := join(path, st.Kind())
-		if took := st.Duration(s.Shape); took > MaxDuration {
+		if took := durations[i]; took > MaxDuration {
 			ps.add(at, fmt.Sprintf("takes %s: want at most %s, or a higher rate", showDuration(took.Round(time.Second)), showDuration(MaxDuration)))
 		} else {
 			total += took
@@ -73,14 +83,14 @@ func (s *Scenario) checkSteps(ps *Problems) {
 			ps.add(at, "comes before any create: there are no Services yet")
 			continue
 		case st.Rollout != nil && st.Rollout.Services > s.usable(created):
-			ps.add(join(at, "services"), fmt.Sprintf("%s Services with endpoints are not there: want at most %s", thousands(st.Rollout.Services), thousands(s.usable(created))))
+			ps.add(join(at, "services"), fmt.Sprintf("%s Services with endpoints may not be there: want at most %s", thousands(st.Rollout.Services), thousands(s.usable(created))))
 		case st.NodeLoss != nil:
 			if lost += st.NodeLoss.Nodes; lost >= s.Shape.Nodes {
 				ps.add(join(at, "nodes"), fmt.Sprintf("%d lost Nodes in all leave none of shape.nodes, %d: want at most %d, as node-0 stays", lost, s.Shape.Nodes, s.Shape.Nodes-1))
 			}
 		case st.Churn != nil && st.Churn.Kind == "services":
 		case (st.Churn != nil || st.Scale != nil || st.Rollout != nil) && s.usable(created) == 0:
-			ps.add(at, "finds no Service with endpoints: see shape.withoutEndpoint and shape.types")
+			ps.add(at, "may find no Service with endpoints: want more Services, or smaller shares in shape.withoutEndpoint, Headless and ExternalName")
 		}
 	}
 	if created == 0 {
@@ -106,10 +116,17 @@ func (s *Scenario) checkCreate(c *Create, at string, created int, ps *Problems) 
 	return created + c.Services
 }
 
-// usable is about how many of the created Services have endpoints.
+// usable is how many of the created Services have endpoints that a proxy
+// serves, at least: shares are met but for a few.
 func (s *Scenario) usable(created int) int {
-	share := (1 - s.Shape.WithoutEndpoint) * (1 - s.Shape.Types["ExternalName"])
-	return int(float64(created)*share + 1e-9)
+	share := (1 - s.Shape.WithoutEndpoint) * (1 - s.Shape.Types["ExternalName"] - s.Shape.Types["Headless"])
+	if e := s.Shape.Endpoints; e.Distribution == "uniform" && e.Min == 0 {
+		share *= float64(e.Max) / float64(e.Max+1)
+	}
+	if share == 1 {
+		return created
+	}
+	return max(0, int(float64(created)*(share-0.03)-2))
 }
 
 // check refuses settings that this kind of fault does not have. A fault may
