@@ -1,2 +1,13 @@
 // Package bench drives subjects in namespaces of its own and writes down what it measures.
+//
+//  1. The program runs itself again in a network namespace (bench/netns), so that no rule reaches the machine.
+//  2. A repetition drives a simulated cluster and a subject through a scenario's steps.
+//  3. Probes ask what a packet pays (MeasureTraversal) and what the kernel holds (proxier/kernel, ReadKernelMemory);
+//     faults break something on purpose (HoldLock, FlushTable).
+//  4. RunWriter appends each measured value to the run's folder as it comes; nothing is averaged here.
+//
+// Examine, DetectVersions and DetectMachine say what the machine is and can do.
+//
+// A run's folder holds run.json (Run), records.jsonl (one Record a line) and bench.txt (the same samples in the Go
+// benchmark format); what else is in it is derived, by reports.
 package bench

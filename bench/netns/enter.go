@@ -53,7 +53,7 @@ func Enter() (*Lab, error) {
 	if here == parent {
 		return nil, fmt.Errorf("refusing to work in the network namespace the lab was started in (%s)", here)
 	}
-	lab := &Lab{Dir: os.Getenv(envDir), LockFile: os.Getenv(envLock), User: mappedUser()}
+	lab := &Lab{Dir: os.Getenv(envDir), LockFile: os.Getenv(envLock), User: InUserNamespace()}
 	if os.Getenv(envEntered) == here {
 		return lab, nil
 	}
@@ -153,8 +153,9 @@ func ownProc() {
 	_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
-// mappedUser says whether this is a user namespace other than the machine's first, which maps all ids to themselves.
-func mappedUser() bool {
+// InUserNamespace says whether this process is in a user namespace other than the machine's first, which maps all ids
+// to themselves.
+func InUserNamespace() bool {
 	b, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
 		return false

@@ -93,18 +93,26 @@ func Reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env 
 	}
 }
 
-// environ is the parent's environment without a lab's: a worker may start a lab of its own (tests do).
+// sbin are the folders of the network tools, which an ordinary user's PATH may lack.
+const sbin = "/usr/local/sbin:/usr/sbin:/sbin"
+
+// environ is the parent's environment without a lab's: a worker may start a lab of its own (tests do). The worker,
+// root in its namespaces, has root's PATH.
 func environ() []string {
 	var kept []string
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
 		switch name {
-		case envParent, envDir, envLifeline, envEntered, envLock:
+		case envParent, envDir, envLifeline, envEntered, envLock, "PATH":
 		default:
 			kept = append(kept, kv)
 		}
 	}
-	return kept
+	path := sbin
+	if old := os.Getenv("PATH"); old != "" {
+		path = old + ":" + sbin
+	}
+	return append(kept, "PATH="+path)
 }
 
 // attributes are the namespaces of a worker. The PID namespace is what ends the worker's children with it: the kernel

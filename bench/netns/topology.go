@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -106,7 +107,21 @@ func addAddress(link netlink.Link, addr netip.Addr) error {
 	if err := netlink.AddrAdd(link, address); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("node address %s: %w", addr, err)
 	}
-	return nil
+	return awaitLocal(addr)
+}
+
+// awaitLocal waits until the kernel delivers packets to addr. IPv6 makes an address's local route in a work queue, also
+// without duplicate address detection; it tells of the address before that, so there is no event to wait for.
+func awaitLocal(addr netip.Addr) error {
+	const tries, pause = 5000, time.Millisecond
+	for range tries {
+		routes, err := netlink.RouteGet(addr.AsSlice())
+		if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
+			return nil
+		}
+		time.Sleep(pause)
+	}
+	return fmt.Errorf("node address %s: it does not become local", addr)
 }
 
 func addRoute(link netlink.Link, prefix netip.Prefix) error {

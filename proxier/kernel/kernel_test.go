@@ -237,3 +237,24 @@ func each(b *testing.B, read func(tool) error) {
 		}
 	}
 }
+
+// What SendLimit says is what the tool meets: a restore far below passes, one above fails as it says.
+func TestSendLimit(t *testing.T) {
+	netns.Fresh(t)
+	limit, err := SendLimit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit == 0 {
+		const many = 1000
+		tools()[2].restore(t, ruleset(tools()[2], many))
+		return
+	}
+	const rule, rules = 600, 4 // of ruleset, for one service
+	tools()[2].restore(t, ruleset(tools()[2], limit/rule/rules/2))
+	cmd := exec.Command("iptables-nft-restore", "--noflush")
+	cmd.Stdin = strings.NewReader(ruleset(tools()[2], 2*limit/rule/rules))
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "Message too long") {
+		t.Errorf("a restore above %d bytes: %v\n%s", limit, err, out)
+	}
+}

@@ -1,0 +1,222 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/netns"
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel"
+)
+
+// Status is what a check found.
+type Status string
+
+// The states of a check.
+const (
+	OK     Status = "ok"
+	Warn   Status = "warn"   // works with a limit that Detail names
+	Fail   Status = "fail"   // something a run needs does not work
+	Absent Status = "absent" // not there; runs that need it cannot be made
+)
+
+// Check is one thing that was looked at.
+type Check struct {
+	Name   string `json:"name"`
+	Status Status `json:"status"`
+	Detail string `json:"detail"`
+	// Remedy says what to do about it; empty when there is nothing to do.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// Examine finds out what this machine and this user can do, by doing it: rules are tried in empty namespaces that end
+// with the tool that tries them.
+func Examine(ctx context.Context) []Check {
+	space, user := examineNamespaces(ctx)
+	checks := []Check{{Name: "kernel", Status: OK, Detail: kernelRelease()}, space}
+	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
+		checks = append(checks, examineVariant(ctx, variant))
+	}
+	checks = append(checks, examineDefault(ctx), examineNft(ctx))
+	if space.Status != Fail {
+		for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
+			for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
+				checks = append(checks, examineRules(ctx, variant, family))
+			}
+		}
+		checks = append(checks, examineVeth(ctx))
+	}
+	checks = append(checks, examineSendLimit(), examineConntrack(), examineIPv6(), examineClock(), examineResources())
+	if user {
+		checks = append(checks, examineJumps()...)
+	}
+	return checks
+}
+
+func examineNamespaces(ctx context.Context) (c Check, user bool) {
+	c = Check{Name: "namespaces", Status: OK, Detail: "as root"}
+	user, err := netns.Isolated(ctx, nil, "true")
+	switch {
+	case errors.Is(err, netns.ErrUnavailable):
+		c.Status, c.Detail = Fail, err.Error()
+		c.Remedy = "run as root, or allow user namespaces as said"
+	case err != nil:
+		c.Status, c.Detail = Fail, fmt.Sprintf("could not run true(1) in a namespace: %v", err)
+	case user:
+		c.Detail = "in a user namespace of its own"
+	}
+	return c, user
+}
+
+// examineVariant looks for the tools of a variant and at what they say they are.
+func examineVariant(ctx context.Context, variant iptables.Variant) Check {
+	tool := iptables.Binary(variant, corev1.IPv4Protocol, "")
+	c := Check{Name: tool, Status: OK, Detail: toolVersion(ctx, tool)}
+	want := map[iptables.Variant]string{iptables.Legacy: "(legacy)", iptables.Nft: "(nf_tables)"}[variant]
+	switch {
+	case c.Detail == "":
+		c.Status, c.Detail = Absent, "not found"
+		c.Remedy = "install the iptables package (newer distributions: iptables-legacy is a package of its own)"
+	case !strings.Contains(c.Detail, want):
+		c.Status, c.Remedy = Fail, fmt.Sprintf("%s should be the %s variant: look at the alternatives of iptables", tool, want)
+	}
+	return c
+}
+
+// examineDefault says which variant the plain name is: the lab does not use it, but people do.
+func examineDefault(ctx context.Context) Check {
+	c := Check{Name: "iptables", Status: OK, Detail: toolVersion(ctx, "iptables")}
+	if c.Detail == "" {
+		c.Status, c.Detail, c.Remedy = Absent, "not found", "install the iptables package"
+	}
+	return c
+}
+
+func examineNft(ctx context.Context) Check {
+	c := Check{Name: "nft", Status: OK, Detail: toolVersion(ctx, "nft")}
+	if c.Detail == "" {
+		c.Status, c.Detail, c.Remedy = Absent, "not found: only needed to look at rulesets by hand", "install the nftables package"
+	}
+	return c
+}
+
+func examineVeth(ctx context.Context) Check {
+	c := Check{Name: "veth", Status: OK, Detail: "a pair can be made"}
+	ip, err := iptables.FindBinary("ip")
+	if err != nil {
+		c.Status, c.Detail, c.Remedy = Absent, "not tried: no ip command", "install the iproute2 package to have it tried"
+		return c
+	}
+	out, err := tryTool(ctx, "", ip, "link", "add", "name", "near0", "type", "veth", "peer", "name", "far0")
+	if err != nil {
+		c.Status, c.Detail, c.Remedy = Fail, out, "load the kernel module: modprobe veth"
+	}
+	return c
+}
+
+// tryTool runs a tool in an empty namespace and returns what it printed, or the error when it printed nothing.
+func tryTool(ctx context.Context, stdin, path string, args ...string) (string, error) {
+	var out strings.Builder
+	_, err := netns.Isolated(ctx, func(cmd *exec.Cmd) {
+		out.Reset()
+		cmd.Stdin = strings.NewReader(stdin)
+		cmd.Stdout, cmd.Stderr = &out, &out
+	}, path, args...)
+	text := strings.TrimSpace(out.String())
+	if text == "" && err != nil {
+		text = err.Error()
+	}
+	return text, err
+}
+
+func examineConntrack() Check {
+	c := Check{Name: "conntrack", Status: OK}
+	limit, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_max")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		c.Status, c.Detail = Warn, "not loaded, or not visible here: DNAT needs it and loads it when it may"
+		c.Remedy = "modprobe nf_conntrack"
+	case err != nil:
+		c.Status, c.Detail = Warn, err.Error()
+	default:
+		c.Detail = "at most " + strings.TrimSpace(string(limit)) + " flows, for the whole machine"
+	}
+	return c
+}
+
+func examineIPv6() Check {
+	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
+		return Check{Name: "IPv6", Status: Absent, Detail: "the kernel has none: scenarios with family IPv6 cannot run",
+			Remedy: "boot without ipv6.disable=1"}
+	}
+	return Check{Name: "IPv6", Status: OK, Detail: "there"}
+}
+
+// examineClock times the clock of the traversal probe: two readings are part of every sample.
+func examineClock() Check {
+	const readings = 10_000
+	const slow = 1000 // ns: as much as the rules that are to be measured
+	start := rawClock()
+	for range readings {
+		rawClock()
+	}
+	cost := (rawClock() - start) / readings
+	source, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+	c := Check{Name: "clock", Status: OK,
+		Detail: fmt.Sprintf("CLOCK_MONOTONIC_RAW takes %d ns to read (%s)", cost, strings.TrimSpace(string(source)))}
+	if cost > slow {
+		c.Status, c.Remedy = Warn, "first-packet times are coarse here: use a machine with the tsc clocksource"
+	}
+	return c
+}
+
+func examineResources() Check {
+	const enough = 2 << 30
+	m := DetectMachine()
+	c := Check{Name: "machine", Status: OK, Detail: fmt.Sprintf("%d CPUs, %.1f GiB, %s", m.CPUs, float64(m.MemoryBytes)/(1<<30), m.CPU)}
+	if m.CPUs < 2 {
+		c.Status, c.Remedy = Warn, "with one CPU the simulated cluster and the proxier disturb each other: use two or more"
+	}
+	if m.MemoryBytes < enough {
+		c.Status, c.Remedy = Warn, "10,000 Services want 2 GiB: choose a smaller N"
+	}
+	return c
+}
+
+// examineSendLimit is about the nft variant without CAP_NET_ADMIN in the machine's first user namespace; see
+// kernel.SendLimit.
+func examineSendLimit() Check {
+	const rule = 600       // bytes, about
+	const need = 128 << 20 // 10,000 × 10 in one restore
+	limit, err := kernel.SendLimit()
+	c := Check{Name: "restore size", Status: OK, Detail: "iptables-nft-restore may be as large as it likes"}
+	switch {
+	case err != nil:
+		c.Status, c.Detail = Warn, err.Error()
+	case limit > 0 && limit < need:
+		c.Status = Warn
+		c.Detail = fmt.Sprintf("one iptables-nft-restore of this user takes at most %d KiB of netlink messages, about %d rules",
+			limit>>10, limit/rule)
+		c.Remedy = fmt.Sprintf("run as root, or as root: sysctl net.core.wmem_default=%d", need)
+	}
+	return c
+}
+
+// examineJumps is about kernels that limit the jumps of an nftables ruleset in the namespaces of ordinary users.
+func examineJumps() []Check {
+	b, err := os.ReadFile("/proc/sys/net/netfilter/nf_tables_jumps_max_netns")
+	if err != nil {
+		return nil
+	}
+	return []Check{{Name: "nftables jumps", Status: Warn,
+		Detail: "in a user namespace the kernel takes at most " + strings.TrimSpace(string(b)) +
+			" jumps from the nft variant: about one a Service and one an endpoint",
+		Remedy: "run as root, or as root: sysctl net.netfilter.nf_tables_jumps_max_netns=1000000"}}
+}
