@@ -322,7 +322,7 @@ func checkNode(node *corev1.Node) field.ErrorList {
 	errs := checkMeta(&node.ObjectMeta, validation.IsDNS1123Subdomain)
 	for i, address := range node.Status.Addresses {
 		if address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP {
-			errs = append(errs, validation.IsValidIP(field.NewPath("status", "addresses").Index(i).Child("address"), address.Address)...)
+			errs = append(errs, checkReachableIP(field.NewPath("status", "addresses").Index(i).Child("address"), address.Address)...)
 		}
 	}
 	for i, cidr := range node.Spec.PodCIDRs {

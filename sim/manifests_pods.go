@@ -81,12 +81,17 @@ func (w *podMaker) check() field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), labels.Set(w.template.Labels).String(),
 			"do not match the selector, "+selector.String()))
 	}
-	return append(errs, checkPodPorts(&w.template.Spec, path.Child("template", "spec"))...)
+	return append(errs, checkPodSpec(&w.template.Spec, path.Child("template", "spec"))...)
 }
 
 // checkPodPorts also gives container ports their default protocol.
-func checkPodPorts(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+func checkPodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	if spec.NodeName != "" {
+		for _, text := range validation.IsDNS1123Subdomain(spec.NodeName) {
+			errs = append(errs, field.Invalid(path.Child("nodeName"), spec.NodeName, text))
+		}
+	}
 	check := func(containers []corev1.Container, path *field.Path) {
 		for i := range containers {
 			for j := range containers[i].Ports {
@@ -174,12 +179,12 @@ func (m *manifests) countPods(workloads []*podMaker) {
 	}
 	for _, pod := range m.pods {
 		errs := checkMeta(&pod.ObjectMeta, validation.IsDNS1123Subdomain)
-		errs = append(errs, checkPodPorts(&pod.Spec, field.NewPath("spec"))...)
+		errs = append(errs, checkPodSpec(&pod.Spec, field.NewPath("spec"))...)
 		for i, ip := range pod.Status.PodIPs {
-			errs = append(errs, validation.IsValidIP(field.NewPath("status", "podIPs").Index(i).Child("ip"), ip.IP)...)
+			errs = append(errs, checkReachableIP(field.NewPath("status", "podIPs").Index(i).Child("ip"), ip.IP)...)
 		}
 		if pod.Status.PodIP != "" {
-			errs = append(errs, validation.IsValidIP(field.NewPath("status", "podIP"), pod.Status.PodIP)...)
+			errs = append(errs, checkReachableIP(field.NewPath("status", "podIP"), pod.Status.PodIP)...)
 		}
 		m.reject("pod", pod, errs...)
 	}
@@ -317,8 +322,8 @@ func pinnedAddresses(meta *metav1.ObjectMeta, template map[string]string, pods i
 			continue
 		}
 		address, ok := parseIP(part)
-		if !ok {
-			return nil, field.Invalid(path, part, PodIPs+": not an IP address")
+		if bad := checkReachableIP(path, part); len(bad) > 0 || !ok {
+			return nil, field.Invalid(path, part, PodIPs+": not an address that a pod can have")
 		}
 		family := addressFamily(address)
 		if pins[family] = append(pins[family], address); len(pins[family]) > pods {
