@@ -29,7 +29,8 @@ type page struct {
 	Figures   []pageFigure
 	Promised  string
 	Others    []otherFigure
-	Interrupt bool // a run is not complete
+	Spoken    []string // the sentences, with numbers and units that do not part at a line's end
+	Interrupt bool     // a run is not complete
 }
 
 // pageTable is any table of the page: the text people read and the value a click on the header sorts by.
@@ -77,6 +78,9 @@ func (s *Summary) writePage(w io.Writer) error {
 	p.Promised = fmt.Sprintf("full sync ≤ %s (median), network programming latency ≤ %s (99 of 100 changes), first packet ≤ %s "+
 		"(median at the slowest position, the empty ruleset's cost taken off)", trimTick(Format(s.Promise.FullSync, "s")),
 		trimTick(Format(s.Promise.ProgrammingP99, "s")), trimTick(Format(s.Promise.FirstPacket, "s")))
+	for _, sentence := range s.Sentences {
+		p.Spoken = append(p.Spoken, beforeUnit.ReplaceAllString(sentence, "$1\u00a0$2"))
+	}
 	for _, run := range s.Runs {
 		p.Interrupt = p.Interrupt || run.Status != "complete"
 	}
@@ -85,6 +89,8 @@ func (s *Summary) writePage(w io.Writer) error {
 	}
 	return pageTemplate.Execute(w, p)
 }
+
+var beforeUnit = regexp.MustCompile(`([0-9]|≤) (s|ms|µs|ns|%|[0-9])`)
 
 var svgSize = regexp.MustCompile(`<svg width="[^"]*" height="[^"]*"`)
 
@@ -177,6 +183,25 @@ func distributionCell(d *Distribution, of func(Distribution) float64, spread boo
 		cell.Text += fmt.Sprintf(" ± %.0f %%", 100*share)
 	}
 	return cell
+}
+
+// dropSame empties a column that says the same in every row; the page's title says it already.
+func (t pageTable) dropSame(name string) pageTable {
+	for i, column := range t.Columns {
+		if column.Name != name {
+			continue
+		}
+		texts := map[string]bool{}
+		for _, row := range t.Rows {
+			texts[row[i].Text] = true
+		}
+		for _, row := range t.Rows {
+			if len(texts) == 1 {
+				row[i] = pageCell{}
+			}
+		}
+	}
+	return t
 }
 
 // dropEmpty leaves out columns that hold nothing, so that the table stays narrow.

@@ -35,7 +35,7 @@ func (s *Summary) keyTable() pageTable {
 			optionalCell(k.PeakRSS, "B"), failed,
 		})
 	}
-	return t.dropEmpty()
+	return t.dropSame("Endpoints").dropEmpty()
 }
 
 func (s *Summary) capacityTable() pageTable {
@@ -138,7 +138,7 @@ func (s *Summary) rowTables() []pageTable {
 		if few {
 			t.Note = "Pale p99: fewer than 100 values, so it lies between the two largest."
 		}
-		out = append(out, t.dropEmpty())
+		out = append(out, t.dropSame("Endpoints").dropEmpty())
 	}
 	return out
 }

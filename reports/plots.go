@@ -27,6 +27,7 @@ func (s *Summary) figures() []*figure {
 			out = append(out, f)
 		}
 	}
+	single(periodFigure(s))
 	perLine(syncGrowthFigure)
 	perLine(restoreGrowthFigure)
 	if len(lines) == 0 {
@@ -35,7 +36,6 @@ func (s *Summary) figures() []*figure {
 	single(phasesFigure(s))
 	single(programmingFigure(s))
 	out = append(out, timelineFigures(s)...)
-	single(periodFigure(s))
 	single(packetPositionFigure(s))
 	perLine(packetSizeFigure)
 	perLine(rulesFigure)

@@ -58,7 +58,7 @@ func programmingFigure(s *Summary) *figure {
 			label = s.collected.series[curve.series].name + " "
 		}
 		if len(s.collected.cells) > 1 {
-			label += s.cellLabel(curve.cell)
+			label += s.cellLabel(curve.cell, shortSettings)
 		}
 		label = strings.TrimSpace(label)
 		for _, percent := range []float64{50, 90, 99} {
@@ -111,23 +111,14 @@ func programmingCurves(s *Summary) (curves []ecdfLine, all int) {
 	return curves, all
 }
 
-// cellLabel is the size, unless all cells share it, and the settings of a cell.
-func (s *Summary) cellLabel(cell Cell) string {
+// cellLabel is the size, unless all cells share it, and the settings of a cell in a short form.
+func (s *Summary) cellLabel(cell Cell, short func(string) string) string {
 	one := !slices.ContainsFunc(s.collected.cells, func(c Cell) bool { return c.Services != cell.Services })
-	tail := shortSettings(cell.Settings())
+	tail := short(cell.Settings())
 	if one && tail != "" {
 		return tail
 	}
 	return strings.TrimSpace(Grouped(int64(cell.Services)) + " " + tail)
-}
-
-// sizeLabel is the size and the settings of a cell.
-func sizeLabel(cell Cell) string {
-	label := Grouped(int64(cell.Services)) + " Services"
-	if tail := cell.Settings(); tail != "" {
-		label += " " + shortSettings(tail)
-	}
-	return label
 }
 
 // shortSettings takes the paths off the fields: "minSyncPeriod=1s policy=token-bucket".
@@ -147,6 +138,15 @@ func shortSeries(name string) string {
 		return name
 	}
 	return backend
+}
+
+// settingValues leaves the values only: "1s token-bucket".
+func settingValues(settings string) string {
+	words := strings.Fields(settings)
+	for i, w := range words {
+		_, words[i], _ = strings.Cut(w, "=")
+	}
+	return strings.Join(words, " ")
 }
 
 var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
@@ -185,8 +185,8 @@ type passage struct{ due, visible float64 }
 func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
 	one := s.collected.series[index]
 	f := &figure{name: "timeline-" + fileName(one.name),
-		title: fmt.Sprintf("Timeline of a churn: %s, %s", shortSeries(one.name), sizeLabel(samples.cell)),
-		caption: "First repetition. Each dot is a change at the time it was due, at the height of its latency; bands are syncs (dark: full, " +
+		title: fmt.Sprintf("Timeline of a churn: %s, %s", shortSeries(one.name), plural(samples.cell.Services, "Service")),
+		caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a change at the time it was due, at the height of its latency; bands are syncs (dark: full, " +
 			"pale: partial); below, changes that are due and not yet in the kernel, each due change a tick at the foot."}
 	first := samples.records[0]
 	var passages []passage

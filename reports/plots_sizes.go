@@ -228,7 +228,11 @@ func (h hollow) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	c.SetLineStyle(draw.LineStyle{Color: style.Color, Width: 1.4})
 	switch h.GlyphDrawer.(type) {
 	case draw.CircleGlyph:
-		draw.RingGlyph{}.DrawGlyph(c, style, at)
+		var path vg.Path
+		path.Move(vg.Point{X: at.X + style.Radius, Y: at.Y})
+		path.Arc(at, style.Radius, 0, 2*math.Pi)
+		path.Close()
+		c.Stroke(path)
 	case draw.TriangleGlyph:
 		outline(c, style, at, 3, math.Pi/2)
 	default:

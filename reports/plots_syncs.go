@@ -83,7 +83,7 @@ func barName(s *Summary, p Phases) string {
 		name = shortSeries(p.Series) + " " + name
 	}
 	if len(s.collected.cells) > 1 {
-		name += " " + s.cellLabel(p.Cell)
+		name += " " + s.cellLabel(p.Cell, settingValues)
 	}
 	return shorten(name, 46)
 }
@@ -144,7 +144,7 @@ func durationsFigure(s *Summary) *figure {
 				if values := one.kindOf(cell, kind.metric, kind.kind); len(values) > 0 {
 					name := kind.text
 					if tail := cell.Settings(); tail != "" {
-						name += " " + shortSettings(tail)
+						name += " " + settingValues(tail)
 					}
 					strips = append(strips, strip{name, seriesColor(i), values})
 				}

@@ -197,7 +197,7 @@ func each(names, parts []string) string {
 	}
 	var named []string
 	for i := range parts {
-		named = append(named, parts[i]+" with "+names[i])
+		named = append(named, "with "+names[i]+" "+parts[i])
 	}
 	return strings.Join(named, "; ")
 }
@@ -326,5 +326,6 @@ func capacitySentence(s *Summary) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("The promise (full sync ≤ %s, 99 of 100 changes ≤ %s, first packet ≤ %s): %s.",
-		Format(s.Promise.FullSync, "s"), Format(s.Promise.ProgrammingP99, "s"), Format(s.Promise.FirstPacket, "s"), strings.Join(parts, "; "))}
+		trimTick(Format(s.Promise.FullSync, "s")), trimTick(Format(s.Promise.ProgrammingP99, "s")),
+		trimTick(Format(s.Promise.FirstPacket, "s")), strings.Join(parts, "; "))}
 }
