@@ -148,7 +148,7 @@ func TestCleanerOptions(t *testing.T) {
 // goes to a serving endpoint, no flow goes to a deleted Service, and flows that
 // have nothing to do with Services are all there.
 func TestRandomHistories(t *testing.T) {
-	const histories, changes = 40, 200
+	const histories, changes = 15, 150
 	for seed := range uint64(histories) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		table := &Memory{}

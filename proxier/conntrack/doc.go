@@ -28,8 +28,7 @@
 //     an address of this node. kube-proxy compares the port alone and so
 //     resets flows that merely use the same port number elsewhere.
 //   - What is to be cleaned survives a failure. kube-proxy forgets it when the
-//     restore fails, and when the listing fails. Here it stays pending until a
-//     Clean has succeeded.
+//     restore fails. Here it stays pending until a Clean has succeeded.
 //   - A new address of a Service is a reason to clean, too: a flow that began
 //     before the rules of the address existed has an entry without NAT.
 //     kube-proxy reacts to endpoint changes only.
