@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/netns"
 	"synclab/proxier/iptables"
 )
 
@@ -22,6 +23,9 @@ const lockRetry = 10 * time.Millisecond
 // HoldLock takes the xtables lock as another iptables-legacy would (flock on the lock file), calls held, keeps the lock
 // for d and lets it go. When ctx ends it lets go at once and returns the cause. The nft variant takes no such lock.
 func HoldLock(ctx context.Context, lockFile string, d time.Duration, held func()) error {
+	if err := netns.Guard(); err != nil {
+		return fmt.Errorf("xtables lock: %w", err)
+	}
 	f, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("xtables lock: %w", err)
@@ -67,6 +71,9 @@ func FlushTable(ctx context.Context, variant iptables.Variant, family corev1.IPF
 		tables = []string{"nat", "filter", "mangle"}
 	default:
 		return fmt.Errorf("flush table %q: want nat, filter, mangle or all", table)
+	}
+	if err := netns.Guard(); err != nil {
+		return fmt.Errorf("flush table %s: %w", table, err)
 	}
 	tool := iptables.Binary(variant, family, "restore")
 	path, err := iptables.FindBinary(tool)

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,4 +94,27 @@ func try(path string) error {
 	}
 	defer f.Close()
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+}
+
+// Nothing that changes rules or flows works where the lab was started.
+func TestRefusesOutsideTheLab(t *testing.T) {
+	here, err := netns.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, parent := range []string{"", here} {
+		t.Setenv("SYNCLAB_PARENT_NETNS", parent)
+		for name, err := range map[string]error{
+			"FlushTable": FlushTable(t.Context(), iptables.Legacy, corev1.IPv4Protocol, "nat"),
+			"HoldLock":   HoldLock(t.Context(), filepath.Join(t.TempDir(), "lock"), 0, nil),
+			"MeasureTraversal": MeasureTraversal(t.Context(), TraversalOptions{
+				Targets: []Target{{1, netip.MustParseAddrPort("10.96.0.1:80")}}, Rand: rand.New(rand.NewPCG(1, 2)),
+			}, nil),
+			"Connect": (&netns.Lab{}).Connect(netns.Topology{}),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "refusing to work") {
+				t.Errorf("%s with parent namespace %q: %v; want a refusal", name, parent, err)
+			}
+		}
+	}
 }

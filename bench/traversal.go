@@ -14,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"synclab/bench/netns"
 )
 
 // Target is one destination of the traversal probe.
@@ -55,10 +57,16 @@ const (
 // read by system call: its cost (0.1 to 0.3 µs) is in every sample, the baseline's too. emit is called between batches,
 // in the order of sending.
 //
+// Positions take turns at random, so each packet finds the CPU's caches as another position left them; a baseline
+// measured alone finds them warm. Times to compare come from one call.
+//
 // The packets go to where the namespace's routes lead; see netns.Lab.Connect.
 func MeasureTraversal(ctx context.Context, o TraversalOptions, emit func(position int, d time.Duration)) error {
 	p, err := newTraversal(o)
 	if err != nil {
+		return fmt.Errorf("traversal: %w", err)
+	}
+	if err := netns.Guard(); err != nil {
 		return fmt.Errorf("traversal: %w", err)
 	}
 	release, err := pin()

@@ -38,6 +38,23 @@ func Current() (string, error) {
 	return ns.UniqueId(), nil
 }
 
+// Guard returns an error unless the calling thread is in a network namespace other than the one the lab was started in.
+// Whatever changes rules, flows or links asks first.
+func Guard() error {
+	parent := os.Getenv(envParent)
+	if parent == "" {
+		return errors.New("refusing to work: this process was not started in a namespace made by the lab")
+	}
+	here, err := Current()
+	if err != nil {
+		return err
+	}
+	if here == parent {
+		return fmt.Errorf("refusing to work in the network namespace the lab was started in (%s)", here)
+	}
+	return nil
+}
+
 // Enter is what a worker does first: it makes sure that this is a namespace made for it, and brings lo up. It refuses,
 // and changes nothing, in the namespace the parent was in and in any namespace with a way out. A child of a worker
 // may call it too.
@@ -46,12 +63,8 @@ func Enter() (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	parent := os.Getenv(envParent)
-	if parent == "" {
-		return nil, errors.New("refusing to work: this process was not started in a namespace made by the lab")
-	}
-	if here == parent {
-		return nil, fmt.Errorf("refusing to work in the network namespace the lab was started in (%s)", here)
+	if err := Guard(); err != nil {
+		return nil, err
 	}
 	lab := &Lab{Dir: os.Getenv(envDir), LockFile: os.Getenv(envLock), User: InUserNamespace()}
 	if os.Getenv(envEntered) == here {

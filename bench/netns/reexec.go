@@ -38,9 +38,7 @@ var ErrUnavailable = errors.New("network namespaces are not available")
 //
 // The worker has a process group of its own: Ctrl-C reaches it once, from here, not also from the terminal.
 func Reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env []string, args ...string) error {
-	if _, err := Sweep(os.TempDir()); err != nil {
-		return err
-	}
+	_, _ = Sweep(os.TempDir()) // what cannot be swept is no reason not to run
 	dir, err := newDir(os.TempDir())
 	if err != nil {
 		return fmt.Errorf("lab directory: %w", err)
@@ -197,6 +195,9 @@ func TestMain(m Runner) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
+	// `go test` sends SIGQUIT to tests that hang, to see their goroutines: those are in the worker, which has its own
+	// deadline (-test.timeout) and prints them itself.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGQUIT)
 	err := Reexec(ctx, os.Stdin, os.Stdout, os.Stderr, nil, os.Args[1:]...)
 	var exit *exec.ExitError
 	switch {

@@ -40,8 +40,8 @@ type Topology struct {
 // The devices have no ARP, no neighbour discovery and no duplicate address detection: an address is usable at once, and
 // the first packet to a pod waits for nobody.
 func (l *Lab) Connect(t Topology) error {
-	if here, err := Current(); err != nil || here == os.Getenv(envParent) {
-		return errors.Join(errors.New("refusing to work: not in the lab's namespace"), err)
+	if err := Guard(); err != nil {
+		return err
 	}
 	// For devices to come. Kernels without IPv6 have none of these; /proc/sys may be read-only in a container, where
 	// the addresses' own flags do.

@@ -23,7 +23,8 @@ type Chain struct {
 }
 
 // Count returns the number of rules in a table, in all of its chains, and of user-defined chains. The policy of a
-// built-in chain is not a rule here, as it is none in iptables -S.
+// built-in chain is not a rule here, as it is none in iptables -S. Variant legacy copies the whole table, some 150 bytes
+// a rule, for the length of the call: read the peak RSS before.
 func Count(variant string, family corev1.IPFamily, table string) (rules, chains int, err error) {
 	switch variant {
 	case Legacy:
