@@ -1,9 +1,25 @@
 package reports
 
 import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"html"
+	"math"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+
+	"golang.org/x/perf/benchfmt"
+
+	"synclab/bench"
 )
+
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestSample writes sample reports into the folder SYNCLAB_SAMPLE_REPORTS, to be looked at.
 func TestSample(t *testing.T) {
@@ -11,21 +27,235 @@ func TestSample(t *testing.T) {
 	if dir == "" {
 		t.Skip("SYNCLAB_SAMPLE_REPORTS names no folder")
 	}
-	for _, y := range samples {
-		y.write(t, dir+"/"+y.id)
-		s, err := Build([]string{dir + "/" + y.id}, "", Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, y := range []synthetic{
+		{id: "steady", scenario: "steady-churn", subjects: []syntheticSubject{legacy}, sizes: []int{10000}, reps: 1, churn: 1000, probe: 300},
+		{id: "sizes", scenario: "size-sweep", subjects: []syntheticSubject{legacy, nft}, sizes: []int{100, 316, 1000, 3162, 10000}, reps: 3, churn: 300, probe: 200},
+		{id: "period", scenario: "sync-period", subjects: []syntheticSubject{legacy}, sizes: []int{2000}, reps: 3, churn: 300,
+			periods: []string{"100ms", "500ms", "1s", "2s", "5s", "10s"}, failed: 1, status: "interrupted"},
+	} {
+		s := y.build(t, filepath.Join(dir, y.id), Options{})
 		if err := s.Table(os.Stdout); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-var samples = []synthetic{
-	{id: "steady", scenario: "steady-churn", subjects: []syntheticSubject{legacy}, sizes: []int{10000}, reps: 1, churn: 1000, probe: 300},
-	{id: "sizes", scenario: "size-sweep", subjects: []syntheticSubject{legacy, nft}, sizes: []int{100, 316, 1000, 3162, 10000}, reps: 3, churn: 300, probe: 200},
-	{id: "period", scenario: "sync-period", subjects: []syntheticSubject{legacy}, sizes: []int{2000}, reps: 3, churn: 300,
-		periods: []string{"100ms", "500ms", "1s", "2s", "5s", "10s"}, failed: 1, status: "interrupted"},
+// build writes the run and its report.
+func (y synthetic) build(t *testing.T, dir string, opts Options) *Summary {
+	t.Helper()
+	y.write(t, dir)
+	s, err := Build([]string{dir}, "", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var sweep = synthetic{id: "sweep", scenario: "size-sweep", subjects: []syntheticSubject{legacy, nft}, sizes: []int{100, 1000, 10000},
+	reps: 3, churn: 60, probe: 60}
+
+// TestKnownStatistics recovers what the synthetic run was made with.
+func TestKnownStatistics(t *testing.T) {
+	s := sweep.build(t, t.TempDir(), Options{NoPNG: true})
+	for _, subject := range sweep.subjects {
+		found := 0
+		for _, g := range s.Growth {
+			if g.Series == subject.name && g.Metric == bench.FullSync {
+				found++
+				if math.Abs(g.Slope-subject.exponent) > 0.05 || *g.SlopeLow > subject.exponent || *g.SlopeHigh < subject.exponent {
+					t.Errorf("%s: exponent %v (%v … %v), want %v", subject.name, g.Slope, *g.SlopeLow, *g.SlopeHigh, subject.exponent)
+				}
+			}
+		}
+		for _, f := range s.Traversal {
+			if f.Series == subject.name && f.Cell.Services == 10000 {
+				found++
+				if math.Abs(f.Slope/subject.perRule-1) > 0.01 || math.Abs(f.Intercept-3.07e-6) > 1e-7 || f.Empty == nil {
+					t.Errorf("%s: %v a rule, intercept %v, empty %v", subject.name, f.Slope, f.Intercept, f.Empty)
+				}
+			}
+		}
+		if found != 2 {
+			t.Errorf("%s: %d fits found, want 2", subject.name, found)
+		}
+	}
+	for _, p := range s.Phases {
+		if math.Abs(p.ToolUser/p.Total-0.55) > 0.02 || math.Abs(p.Rest/p.Total-0.07) > 0.01 {
+			t.Errorf("phases %+v", p)
+		}
+	}
+	if len(s.Phases) != 2*2*3 {
+		t.Errorf("%d phase bars, want subjects × kinds × sizes = 12", len(s.Phases))
+	}
+	want := map[string]string{clauseFull: "holds up to 1,000, breaks at 10,000", clauseNPL: "holds at all measured sizes, up to 10,000",
+		clausePacket: "holds up to 1,000, breaks at 10,000", clauseAll: "holds up to 1,000, breaks at 10,000"}
+	for _, c := range s.Capacity {
+		if c.Series == legacy.name && c.Verdict != want[c.Clause] {
+			t.Errorf("%s: %s, want %s", c.Clause, c.Verdict, want[c.Clause])
+		}
+	}
+	if len(s.Capacity) != 8 {
+		t.Errorf("%d capacity lines, want 8", len(s.Capacity))
+	}
+}
+
+var rowMedians = regexp.MustCompile(`data-v="([^"]*)"`)
+
+// TestOutputsAgree compares summary.json, the page's tables and bench.txt with one another.
+func TestOutputsAgree(t *testing.T) {
+	dir := t.TempDir()
+	sweep.build(t, dir, Options{NoPNG: true})
+	var s Summary
+	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, numbers, _ := strings.Cut(string(page), `<section id="numbers">`)
+	lines := map[string]int{} // of the page: the exact values of each row
+	for _, line := range strings.Split(numbers, "\n") {
+		var values []string
+		for _, m := range rowMedians.FindAllStringSubmatch(line, -1) {
+			values = append(values, html.UnescapeString(m[1]))
+		}
+		lines[strings.Join(values, " ")]++
+	}
+	for _, r := range s.Rows {
+		want := []string{strconv.Itoa(r.Cell.Services), strconv.Itoa(r.N), exact(r.Median)}
+		if r.Low != nil {
+			want = append(want, exact(*r.Low))
+		}
+		want = append(want, exact(r.P90), exact(r.P99), exact(r.Min), exact(r.Max))
+		key := strings.Join(want, " ")
+		if lines[key] == 0 {
+			t.Errorf("%s %s: the page has no row %s", r.Series, r.Label(), key)
+		}
+		lines[key]--
+	}
+	compareBench(t, filepath.Join(dir, "bench.txt"), s)
+}
+
+// compareBench computes medians from bench.txt and looks them up in the summary.
+func compareBench(t *testing.T, path string, s Summary) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	values := map[string][]float64{}
+	reader := benchfmt.NewReader(f, path)
+	for reader.Scan() {
+		switch r := reader.Result().(type) {
+		case *benchfmt.SyntaxError:
+			t.Errorf("benchstat cannot read it: %v", r)
+		case *benchfmt.Result:
+			sec, ok := r.Value("sec/op")
+			if !ok {
+				t.Errorf("%s has no sec/op", r.Name)
+			}
+			values[string(r.Name)] = append(values[string(r.Name)], sec)
+		}
+	}
+	compared := 0
+	for _, k := range s.KeyFigures {
+		for name, d := range map[string]*Distribution{"FullSync": k.FullSync, "PartialSync": k.PartialSync, "NetworkProgrammingLatency": k.Programming} {
+			key := name + "/scenario=size-sweep/subject=" + strings.ReplaceAll(k.Series, "/", "-") +
+				"/services=" + strconv.Itoa(k.Cell.Services) + "/endpoints=10"
+			if len(values[key]) != d.N || math.Abs(median(values[key])-d.Median) > 1e-9 {
+				t.Errorf("%s: %d lines, median %v; summary %d, %v", key, len(values[key]), median(append(values[key], 0)), d.N, d.Median)
+			}
+			compared++
+		}
+	}
+	if compared != 18 {
+		t.Errorf("%d medians compared, want 18", compared)
+	}
+}
+
+// TestFiles: every figure that is referenced is there, none else, and the page needs nothing from outside.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	s := sweep.build(t, dir, Options{})
+	var names []string
+	for _, p := range s.Plots {
+		names = append(names, p.Name)
+		for _, file := range []string{p.SVG, p.PNG} {
+			if stat, err := os.Stat(filepath.Join(dir, file)); err != nil || stat.Size() < 2000 {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+	want := []string{"sync-vs-services", "restore-vs-services", "phases", "programming-latency", "timeline-synclab-iptables-legacy",
+		"timeline-synclab-iptables-nft", "first-packet-by-position", "first-packet-vs-services", "rules-vs-services"}
+	if !slices.Equal(names, want) {
+		t.Errorf("plots %v, want %v", names, want)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, loads := range []string{"src=", "@import", "url(", "<link", "fetch("} {
+		if bytes.Contains(page, []byte(loads)) {
+			t.Errorf("the page is not self-contained: %s", loads)
+		}
+	}
+	if n := bytes.Count(page, []byte("<svg role")); n != len(want) {
+		t.Errorf("%d plots inline, want %d", n, len(want))
+	}
+
+	// The same folder with one size only: figures versus Services go away.
+	one := sweep
+	one.sizes, one.probe = []int{1000}, 0
+	one.build(t, dir, Options{NoPNG: true})
+	left, err := filepath.Glob(filepath.Join(dir, "*.[ps][nv]g"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range left {
+		left[i] = filepath.Base(left[i])
+	}
+	want = []string{"phases.svg", "programming-latency.svg", "sync-durations.svg", "timeline-synclab-iptables-legacy.svg", "timeline-synclab-iptables-nft.svg"}
+	if !slices.Equal(left, want) {
+		t.Errorf("one size: %v, want %v", left, want)
+	}
+}
+
+func TestTableGolden(t *testing.T) {
+	y := synthetic{id: "period", scenario: "sync-period", subjects: []syntheticSubject{legacy, nft}, sizes: []int{2000}, reps: 2, churn: 60,
+		periods: []string{"1s", "10s"}, failed: 1, status: "interrupted", probe: 30}
+	s := y.build(t, t.TempDir(), Options{NoPNG: true})
+	var b bytes.Buffer
+	if err := s.Table(&b); err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(b.String(), "\n") {
+		if runes(line) > tableWidth {
+			t.Errorf("line %d is %d wide: %s", i+1, runes(line), line)
+		}
+	}
+	golden(t, "table.golden", b.Bytes())
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs (-update rewrites it); got:\n%s", path, got)
+	}
 }

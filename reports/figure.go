@@ -250,12 +250,26 @@ func (f *figure) save(out string, opts Options) (Plot, error) {
 
 // logAxis makes an axis logarithmic with ticks at 1, 2 and 5, fewer when it spans many decades.
 func logAxis(a *plot.Axis, format func(float64) string) {
-	a.Scale = plot.LogScale{}
+	a.Scale = clampedLog{}
 	a.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick { return logTicks(low, high, format) })
+	if !(a.Max > 0) {
+		a.Max = 1
+	}
 	if !(a.Min > 0) {
 		a.Min = a.Max / 10
 	}
 	a.Min, a.Max = a.Min/1.15, a.Max*1.15
+}
+
+// clampedLog puts what has no logarithm at the low end; plot.LogScale panics there.
+type clampedLog struct{}
+
+// Normalize implements plot.Normalizer.
+func (clampedLog) Normalize(low, high, x float64) float64 {
+	if !(x > 0) {
+		return 0
+	}
+	return math.Log(x/low) / math.Log(high/low)
 }
 
 func logTicks(low, high float64, format func(float64) string) []plot.Tick {

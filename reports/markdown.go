@@ -75,12 +75,16 @@ func markdownTable(b *strings.Builder, header []string, optional, n int, row fun
 	}
 }
 
-// ratioText is "1.32 ×", or "~" where chance explains the difference.
+// ratioText is "1.32 ×"; with "?" where there are too few values to tell, and "~" where there is nothing to tell.
 func (c Comparison) ratioText() string {
-	if !c.Differs {
+	switch {
+	case c.Differs:
+		return significant(c.Ratio) + " ×"
+	case c.Warning != "":
+		return significant(c.Ratio) + " × ?"
+	default:
 		return "~"
 	}
-	return significant(c.Ratio) + " ×"
 }
 
 func (c Comparison) pText() string {

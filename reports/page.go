@@ -52,6 +52,7 @@ type pageCell struct {
 	Value string       // full precision; empty: sort by text
 	Color template.CSS // swatch of the series, in front
 	Faint bool
+	Right bool // as its column
 	Title string
 }
 
@@ -217,6 +218,7 @@ func (t pageTable) dropEmpty() pageTable {
 		}
 		out.Columns = append(out.Columns, column)
 		for j, row := range t.Rows {
+			row[i].Right = column.Numeric
 			out.Rows[j] = append(out.Rows[j], row[i])
 		}
 	}

@@ -65,7 +65,7 @@ func (s *Summary) capacityTable() pageTable {
 
 func (s *Summary) comparisonTable() pageTable {
 	t := pageTable{Columns: []pageColumn{{Name: "Metric"}, {Name: "Services", Numeric: true}, {Name: "Settings"}, {Name: "A"}, {Name: "B"},
-		{Name: "Median B / A", Numeric: true, Title: "~ where chance explains the difference"}, {Name: "p", Numeric: true, Title: "Mann-Whitney U test, two-sided"},
+		{Name: "Median B / A", Numeric: true, Title: "~: no difference to be seen; ?: too few values to tell"}, {Name: "p", Numeric: true, Title: "Mann-Whitney U test, two-sided"},
 		{Name: "Note"}}}
 	for _, c := range s.Comparisons {
 		t.Rows = append(t.Rows, []pageCell{{Text: strings.ReplaceAll(c.Metric, "_", " ")}, intCell(c.Cell.Services), {Text: shortSettings(c.Cell.Settings())},
@@ -78,7 +78,7 @@ func (s *Summary) comparisonTable() pageTable {
 func (s *Summary) fitTables() []pageTable {
 	growth := pageTable{Title: "Growth with the number of Services",
 		Note: "duration ∝ Services^exponent, least squares on the logarithms of the medians of each repetition at each size. 1 is linear.",
-		Columns: []pageColumn{{Name: "Subject"}, {Name: "Settings"}, {Name: "Duration"}, {Name: "Exponent", Numeric: true}, {Name: "95 % confidence"},
+		Columns: []pageColumn{{Name: "Subject"}, {Name: "Settings"}, {Name: "Duration"}, {Name: "Exponent", Numeric: true}, {Name: "95 % confidence", Numeric: true},
 			{Name: "R²", Numeric: true}, {Name: "Points", Numeric: true}, {Name: "Sizes"}}}
 	for _, g := range s.Growth {
 		var sizes []string
@@ -91,7 +91,7 @@ func (s *Summary) fitTables() []pageTable {
 	}
 	packet := pageTable{Title: "First packet by dispatch position",
 		Note: "A straight line through the medians of the positions: what each position in front costs every new flow.",
-		Columns: []pageColumn{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Settings"}, {Name: "Per position", Numeric: true}, {Name: "95 % confidence"},
+		Columns: []pageColumn{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Settings"}, {Name: "Per position", Numeric: true}, {Name: "95 % confidence", Numeric: true},
 			{Name: "Intercept", Numeric: true}, {Name: "R²", Numeric: true}, {Name: "Empty ruleset", Numeric: true}, {Name: "Worst median", Numeric: true}, {Name: "at"}}}
 	for _, f := range s.Traversal {
 		if f.N < 2 {
@@ -123,7 +123,7 @@ func (s *Summary) rowTables() []pageTable {
 	for _, group := range []string{groupSyncs, groupChanges, groupPackets, groupSizes} {
 		t := pageTable{Title: group, Columns: []pageColumn{{Name: "Metric"}, {Name: "Subject"}, {Name: "Services", Numeric: true},
 			{Name: "Endpoints", Numeric: true, Title: "mean, per Service"}, {Name: "Scenario"}, {Name: "Settings"}, {Name: "n", Numeric: true},
-			{Name: "Median", Numeric: true}, {Name: "95 % confidence"}, {Name: "p90", Numeric: true}, {Name: "p99", Numeric: true},
+			{Name: "Median", Numeric: true}, {Name: "95 % confidence", Numeric: true}, {Name: "p90", Numeric: true}, {Name: "p99", Numeric: true},
 			{Name: "Min", Numeric: true}, {Name: "Max", Numeric: true}}}
 		few := false
 		for _, r := range s.Rows {

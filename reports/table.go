@@ -30,10 +30,10 @@ func (s *Summary) Table(w io.Writer) error {
 	b.WriteString("\n")
 	shown.write(&b)
 	b.WriteString("\nmedians ± 95 % confidence; npl: network programming latency; 1st packet: at the last Service\n")
-	if len(s.Phases) > 0 {
+	if shown := s.tablePhases(); len(shown) > 0 {
 		times := textTable{header: []string{"subject", "services", "sync", "plan", "encode", "tool user", "tool sys", "rest"}}
 		settings = ""
-		for _, p := range s.Phases {
+		for _, p := range shown {
 			if tail := p.Cell.Settings(); tail != settings {
 				settings = tail
 				times.heading(tail)
@@ -52,6 +52,22 @@ func (s *Summary) Table(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// tablePhases are all phases while they are few, else those of each series' largest cell.
+func (s *Summary) tablePhases() []Phases {
+	if len(s.Phases) <= 12 {
+		return s.Phases
+	}
+	var out []Phases
+	for _, k := range largestFigures(s.KeyFigures) {
+		for _, p := range s.Phases {
+			if p.Series == k.Series && p.Cell.id() == k.Cell.id() {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
 }
 
 // withSpread is benchstat's "3.31 s ±2%", without the interval where there is none.

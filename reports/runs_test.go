@@ -1,0 +1,200 @@
+package reports
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"synclab/bench"
+)
+
+func readPage(t *testing.T, dir string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
+
+func hasWarning(s *Summary, text string) bool {
+	return strings.Contains(strings.Join(s.Warnings, "\n"), text)
+}
+
+// TestRunsOfOneCell: two runs of the same cell are two series, compared with one another.
+func TestRunsOfOneCell(t *testing.T) {
+	root := t.TempDir()
+	faster := legacy
+	faster.base /= 2
+	before := synthetic{id: "before", scenario: "cold-start", subjects: []syntheticSubject{legacy}, sizes: []int{1000}, reps: 8}
+	after := synthetic{id: "after", scenario: "cold-start", subjects: []syntheticSubject{faster}, sizes: []int{1000}, reps: 8}
+	dirs := []string{filepath.Join(root, "a"), filepath.Join(root, "b")}
+	before.write(t, dirs[0])
+	after.write(t, dirs[1])
+	out := filepath.Join(root, "comparison")
+	s, err := Build(dirs, out, Options{NoPNG: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.KeyFigures) != 2 || s.KeyFigures[0].Series != legacy.name+" · before" || s.KeyFigures[1].Series != legacy.name+" · after" {
+		t.Errorf("series %+v", s.KeyFigures)
+	}
+	if len(s.Comparisons) != 1 || !s.Comparisons[0].Differs || s.Comparisons[0].Ratio < 0.45 || s.Comparisons[0].Ratio > 0.55 {
+		t.Errorf("comparisons %+v", s.Comparisons)
+	}
+	if _, err := os.Stat(filepath.Join(dirs[0], "index.html")); err == nil {
+		t.Error("a report in the first run's folder although out names another")
+	}
+	if page := readPage(t, out); strings.Count(page, "<pre>") != 2 {
+		t.Error("the page does not say how to repeat both runs")
+	}
+}
+
+// TestRunsOfOtherSizes: runs whose cells do not overlap are one series over all sizes.
+func TestRunsOfOtherSizes(t *testing.T) {
+	root := t.TempDir()
+	var dirs []string
+	for _, size := range []int{300, 1000, 3000} {
+		dir := filepath.Join(root, Grouped(int64(size)))
+		synthetic{id: dir, scenario: "cold-start", subjects: []syntheticSubject{legacy}, sizes: []int{size}, reps: 3}.write(t, dir)
+		dirs = append(dirs, dir)
+	}
+	s, err := Build(dirs, "", Options{NoPNG: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Growth) == 0 || s.Growth[0].Series != legacy.name || len(s.Growth[0].Sizes) != 3 {
+		t.Errorf("growth %+v", s.Growth)
+	}
+	if len(s.Comparisons) != 0 {
+		t.Errorf("comparisons %+v", s.Comparisons)
+	}
+}
+
+func TestTornLastLine(t *testing.T) {
+	dir := t.TempDir()
+	y := synthetic{id: "torn", scenario: "cold-start", subjects: []syntheticSubject{legacy}, sizes: []int{500}, reps: 2, status: "interrupted"}
+	y.write(t, dir)
+	path := filepath.Join(dir, "records.jsonl")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(whole, `{"at":12.5,"scen`...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Build([]string{dir}, "", Options{NoPNG: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !hasWarning(s, "torn") || !hasWarning(s, "interrupted") {
+		t.Errorf("warnings %q", s.Warnings)
+	}
+	if s.KeyFigures[0].FullSync.N != 2 {
+		t.Errorf("full syncs %+v", s.KeyFigures[0].FullSync)
+	}
+
+	broken := append([]byte("{\"at\":\n"), whole...)
+	if err := os.WriteFile(path, broken, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Build([]string{dir}, "", Options{NoPNG: true}); err == nil || !strings.Contains(err.Error(), "records.jsonl:1") {
+		t.Errorf("a broken first line: %v", err)
+	}
+}
+
+// TestFailedSyncs are counted and their durations left out.
+func TestFailedSyncs(t *testing.T) {
+	y := synthetic{id: "failing", scenario: "steady-churn", subjects: []syntheticSubject{legacy}, sizes: []int{500}, reps: 2, churn: 40, failed: 2}
+	s := y.build(t, t.TempDir(), Options{NoPNG: true})
+	k := s.KeyFigures[0]
+	if k.SyncsFailed != 4 || k.PartialSync.Max >= 9 || !hasWarning(s, "4 syncs failed") || !strings.HasPrefix(s.Sentences[0], "4 syncs failed") {
+		t.Errorf("failed %d, longest partial %v, %q, %q", k.SyncsFailed, k.PartialSync.Max, s.Warnings, s.Sentences)
+	}
+}
+
+// TestSparse: whatever is missing, a report comes out.
+func TestSparse(t *testing.T) {
+	position := 5
+	one := func(change func(*bench.Record)) bench.Record {
+		r := bench.Record{Scenario: "x", Subject: "a/b", Services: 10, Endpoints: 1, Rep: 1, Value: 1, Unit: "s", At: 2}
+		change(&r)
+		return r
+	}
+	for name, records := range map[string][]bench.Record{
+		"none":           nil,
+		"one change":     {one(func(r *bench.Record) { r.Metric = bench.NetworkProgrammingLatency })},
+		"instant change": {one(func(r *bench.Record) { r.Metric, r.Value = bench.NetworkProgrammingLatency, 0 })},
+		"one packet":     {one(func(r *bench.Record) { r.Metric, r.Position = bench.FirstPacket, &position })},
+		"no position":    {one(func(r *bench.Record) { r.Metric = bench.FirstPacket })},
+		"zero sync":      {one(func(r *bench.Record) { r.Metric, r.Value, r.Sync = bench.FullSync, 0, 1 })},
+		"only failures":  {one(func(r *bench.Record) { r.Metric, r.Error = bench.FullSync, "no" }), one(func(r *bench.Record) { r.Metric, r.Unit = bench.SyncFailed, "count" })},
+		"unknown metric": {one(func(r *bench.Record) { r.Metric, r.Unit = "jitter", "furlongs" })},
+		"no services":    {one(func(r *bench.Record) { r.Metric, r.Services = bench.FullSync, 0 }), one(func(r *bench.Record) { r.Metric = bench.FullSync })},
+		"hostile names":  {one(func(r *bench.Record) { r.Metric, r.Scenario, r.Subject = bench.FullSync, "<script>", "<b>/&" })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synthetic{id: name, scenario: "x", sizes: []int{1}}.write(t, dir)
+			var lines strings.Builder
+			for _, r := range records {
+				if err := json.NewEncoder(&lines).Encode(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(dir, "records.jsonl"), []byte(lines.String()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			s, err := Build([]string{dir}, "", Options{NoPNG: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(s.Sentences) == 0 && name == "none" {
+				t.Error("nothing is said of nothing")
+			}
+			if page := readPage(t, dir); strings.Contains(page, "<b>/") || strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
+				t.Error("the page holds a raw name or a number that is none")
+			}
+		})
+	}
+}
+
+// TestRuleMismatch: a kernel that holds other rules than the closed form says is a warning.
+func TestRuleMismatch(t *testing.T) {
+	dir := t.TempDir()
+	y := synthetic{id: "rules", scenario: "cold-start", subjects: []syntheticSubject{legacy}, sizes: []int{500}, reps: 2}
+	s := y.build(t, dir, Options{NoPNG: true})
+	if hasWarning(s, "closed form") {
+		t.Errorf("warnings %q", s.Warnings)
+	}
+	path := filepath.Join(dir, "records.jsonl")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := strings.Replace(string(text), `"metric":"rules_kernel","value":11511`, `"metric":"rules_kernel","value":11510`, 1)
+	if wrong == string(text) {
+		t.Fatal("the synthetic run holds no such count")
+	}
+	if err := os.WriteFile(path, []byte(wrong), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Build([]string{dir}, "", Options{NoPNG: true}); err != nil {
+		t.Fatal(err)
+	}
+	if !hasWarning(s, "1 of 4 rule counts differ from the closed form (table nat: the kernel has 11,510, the closed form says 11,511)") {
+		t.Errorf("warnings %q", s.Warnings)
+	}
+}
+
+func TestBuildOfNothing(t *testing.T) {
+	if _, err := Build(nil, "", Options{}); err == nil {
+		t.Error("a report of no run")
+	}
+	dir := t.TempDir()
+	if _, err := Build([]string{dir}, "", Options{}); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("an empty folder: %v", err)
+	}
+}
