@@ -44,6 +44,7 @@ const (
 	Queue       Metric = "queue"        // s: first change of a sync reported → sync starts
 	Plan        Metric = "plan"         // s
 	Encode      Metric = "encode"       // s
+	Jumps       Metric = "jumps"        // s: base chains and jumps checked and made, in a full sync
 	Restore     Metric = "restore"      // s: wall time of one iptables-restore
 	ToolUser    Metric = "tool_user"    // s: user time of the tools of one sync
 	ToolSys     Metric = "tool_sys"     // s: system time of the tools of one sync: the kernel's part

@@ -25,6 +25,8 @@ type Proxier struct {
 	opts    Options
 	engines []*engine
 	after   *aftercare
+	// services and slices are how far their handlers are.
+	services, slices *seen
 }
 
 // New makes a Proxier; it touches no table before Run.
@@ -33,7 +35,7 @@ func New(opts Options) (*Proxier, error) {
 	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("proxier: %w", err)
 	}
-	p := &Proxier{opts: opts}
+	p := &Proxier{opts: opts, services: newSeen(), slices: newSeen()}
 	after, err := newAftercare(&p.opts)
 	if err != nil {
 		return nil, fmt.Errorf("proxier: %w", err)
@@ -187,7 +189,7 @@ func (p *Proxier) serviceHandler() cache.ResourceEventHandler {
 			p.each(func(e *engine, now time.Time) bool { return e.tracker.SetService(svc, now) })
 		}
 	}
-	return handler(set, func(obj any) {
+	return handler(p.services, set, func(obj any) {
 		if svc, ok := obj.(*corev1.Service); ok {
 			p.each(func(e *engine, now time.Time) bool { return e.tracker.DeleteService(svc, now) })
 		}
@@ -200,7 +202,7 @@ func (p *Proxier) sliceHandler() cache.ResourceEventHandler {
 			p.each(func(e *engine, now time.Time) bool { return e.tracker.SetSlice(slice, now) })
 		}
 	}
-	return handler(set, func(obj any) {
+	return handler(p.slices, set, func(obj any) {
 		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
 			p.each(func(e *engine, now time.Time) bool { return e.tracker.DeleteSlice(slice, now) })
 		}
@@ -218,7 +220,7 @@ func (p *Proxier) nodeHandler() cache.ResourceEventHandler {
 			e.setNode(plan.Node{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone]})
 		}
 	}
-	return handler(set, func(obj any) {
+	return handler(newSeen(), set, func(obj any) {
 		if node, ok := obj.(*corev1.Node); ok && node.Name == p.opts.NodeName {
 			p.after.nodeGone()
 		}
@@ -226,15 +228,16 @@ func (p *Proxier) nodeHandler() cache.ResourceEventHandler {
 }
 
 // handler calls set for what is added or updated and gone for what is deleted, tombstones of a missed deletion included.
-func handler(set, gone func(any)) cache.ResourceEventHandler {
+func handler(s *seen, set, gone func(any)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    set,
-		UpdateFunc: func(_, obj any) { set(obj) },
+		AddFunc:    func(obj any) { set(obj); s.object(obj) },
+		UpdateFunc: func(_, obj any) { set(obj); s.object(obj) },
 		DeleteFunc: func(obj any) {
 			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = tombstone.Obj
 			}
 			gone(obj)
+			s.object(obj)
 		},
 	}
 }
@@ -244,4 +247,25 @@ func (p *Proxier) each(event func(*engine, time.Time) bool) {
 	for _, e := range p.engines {
 		e.trigger(event(e, now))
 	}
+}
+
+// SyncNow syncs every family in the calling goroutine, past the runner: for benchmarks and tests that time one sync.
+func (p *Proxier) SyncNow(ctx context.Context) error {
+	var errs []error
+	for _, e := range p.engines {
+		errs = append(errs, e.sync(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Dispatch lists the cluster IPs of a family in the order in which packets meet their rules; see Ruleset.Dispatch.
+func (p *Proxier) Dispatch(family corev1.IPFamily) (frontends []iptables.Frontend, rules int) {
+	for _, e := range p.engines {
+		if e.family == family {
+			e.syncing.Lock()
+			defer e.syncing.Unlock()
+			return e.rules.Dispatch(e.plan.Ports())
+		}
+	}
+	return nil, 0
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"synclab/bench"
 	"synclab/proxier/config"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -128,7 +129,15 @@ func (f *proxyConfigFlag) load() (*v1alpha1.KubeProxyConfiguration, error) {
 }
 
 // subjects that --subjects takes.
-var subjects = []string{"synclab/iptables-legacy", "synclab/iptables-nft"}
+var subjects = subjectNames()
+
+func subjectNames() []string {
+	var names []string
+	for _, s := range bench.Subjects() {
+		names = append(names, s.Name)
+	}
+	return names
+}
 
 // checkSubjects wants known subjects, each once.
 func checkSubjects(cmd *cobra.Command, list []string) error {

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"synclab/proxier"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -72,7 +75,7 @@ with. It needs no rights and no iptables.`,
 	manifests.register(cmd)
 	proxy.register(cmd)
 	cmd.Flags().StringVar(&family, "family", "", "`family`: IPv4 or IPv6 (default: both)")
-	cmd.Flags().StringVar(&o.node, "node", "node-0", "`name` of the node that the proxier runs on")
+	cmd.Flags().StringVar(&o.node, "node", "", "`name` of the node that the proxier runs on (default: the first)")
 	complete(cmd, "family", string(corev1.IPv4Protocol), string(corev1.IPv6Protocol))
 	complete(cmd, "node")
 	return cmd
@@ -92,6 +95,41 @@ func familiesOf(cmd *cobra.Command, family string) ([]corev1.IPFamily, error) {
 }
 
 // render prints the rules to s.out.
-func render(_ context.Context, _ streams, _ rulesOptions) error {
-	return errors.New("rules: not built in yet")
+func render(ctx context.Context, s streams, o rulesOptions) error {
+	if o.objects == nil {
+		var err error
+		if o.objects, err = sim.Generate(o.scenario.Shape, o.scenario.Seed); err != nil {
+			return badInput(err)
+		}
+		if o.config.ClusterCIDR == "" {
+			o.config.ClusterCIDR = strings.Join(o.scenario.Shape.PodCIDRs, ",")
+		}
+	}
+	if o.node == "" && len(o.objects.Nodes) > 0 {
+		o.node = o.objects.Nodes[0].Name
+	}
+	options := proxier.Options{
+		Config: o.config, Families: o.families, NodeName: o.node, Machine: proxier.Machine{RandomFully: true},
+	}
+	var node *corev1.Node
+	if i := slices.IndexFunc(o.objects.Nodes, func(n *corev1.Node) bool { return n.Name == o.node }); i >= 0 {
+		node = o.objects.Nodes[i]
+		for _, a := range node.Status.Addresses {
+			if addr, err := netip.ParseAddr(a.Address); err == nil {
+				options.NodeIPs = append(options.NodeIPs, addr)
+			}
+		}
+		options.PodCIDRs = node.Spec.PodCIDRs
+	}
+	tables, err := proxier.Render(ctx, options, o.objects.Services, o.objects.Slices, node)
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		fmt.Fprintf(s.out, "# %s\n", t.Family())
+		if err := t.Save(s.out); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -15,7 +14,7 @@ import (
 type runOptions struct {
 	scenario *scenarios.Scenario
 	objects  *sim.Objects // nil: the cluster is generated from the scenario's shape
-	subjects []string     // empty: all that this machine can run
+	subjects []string     // empty: bench.DefaultSubjects
 	reps     int
 	out      string // empty: a new folder in runs/
 	force    bool   // replace the run that is in out
@@ -76,7 +75,7 @@ without one it is ` + defaultScenario + `. With -f the cluster is not generated 
 	manifests.register(cmd)
 	proxy.register(cmd)
 	flags := cmd.Flags()
-	flags.StringSliceVar(&o.subjects, "subjects", nil, "`list` of what to measure, separated by commas (default: what this machine can run)")
+	flags.StringSliceVar(&o.subjects, "subjects", nil, "`list` of what to measure, separated by commas (default: synclab/iptables-legacy where there is one)")
 	flags.IntVar(&o.reps, "reps", 3, "`number` of repetitions of each cell")
 	flags.StringVar(&o.out, "out", "", "`folder` of the run (default: a new one in runs/)")
 	flags.BoolVar(&o.force, "force", false, "replace the run that is in the folder --out")
@@ -86,9 +85,4 @@ without one it is ` + defaultScenario + `. With -f the cluster is not generated 
 	}
 	complete(cmd, "reps")
 	return cmd
-}
-
-// execute runs the scenario in a namespace and reports on it.
-func execute(_ context.Context, _ streams, _ runOptions) error {
-	return errors.New("run: not built in yet")
 }

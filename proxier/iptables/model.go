@@ -43,6 +43,9 @@ func NewModel(family corev1.IPFamily) *Model {
 	return m
 }
 
+// Family of the tables.
+func (m *Model) Family() corev1.IPFamily { return m.family }
+
 // Restore applies a payload, table by table: a table that fails stays as it was, those before it are applied.
 func (m *Model) Restore(_ context.Context, p *Payload) (Run, error) {
 	run := Run{Tool: "model", Bytes: p.Size()}

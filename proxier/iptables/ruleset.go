@@ -1,6 +1,10 @@
 package iptables
 
 import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
 )
@@ -114,4 +118,24 @@ func (r *Ruleset) Expected(ports []*plan.ServicePort) Expected {
 		want.Total[Filter] = Count{filter.Chains - 1, filter.Rules - 1}
 	}
 	return want
+}
+
+// Frontend is a cluster IP as packets find it: the position of its rule in nat KUBE-SERVICES, from 1.
+type Frontend struct {
+	Position int
+	Protocol corev1.Protocol
+	Addr     netip.AddrPort
+}
+
+// Dispatch lists the cluster IPs that lead to endpoints, in the order in which packets meet their rules, and the number
+// of rules in nat KUBE-SERVICES that a packet for none of the Services crosses.
+func (r *Ruleset) Dispatch(ports []*plan.ServicePort) (frontends []Frontend, rules int) {
+	for _, rendered := range r.effectiveAll(ports) {
+		port := rendered.port
+		if port.HasInternalEndpoints() { // its rule is the first of the port's
+			frontends = append(frontends, Frontend{rules + 1, port.Name.Protocol, netip.AddrPortFrom(port.ClusterIP, port.Port)})
+		}
+		rules += rendered.dispatch[natServices].count
+	}
+	return frontends, rules
 }

@@ -1,0 +1,115 @@
+package bench
+
+import (
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+)
+
+// syncs remembers what the syncs of a repetition left, for those that wait.
+type syncs struct {
+	mu      sync.Mutex
+	last    map[corev1.IPFamily]map[iptables.Table]iptables.Count
+	changed chan struct{} // closed at the next sync
+}
+
+// next is closed when another sync ends.
+func (s *syncs) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
+}
+
+// installed is what the last successful sync of a family left.
+func (s *syncs) installed(family corev1.IPFamily) map[iptables.Table]iptables.Count {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.last[family])
+}
+
+func (s *syncs) took(sync proxier.Sync) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sync.Err == nil {
+		if s.last == nil {
+			s.last = map[corev1.IPFamily]map[iptables.Table]iptables.Count{}
+		}
+		s.last[sync.Family] = sync.Installed
+	}
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// onSync turns one sync into records. It is called by the proxier, from the goroutine of the family that synced.
+func (r *repetition) onSync(s proxier.Sync) {
+	defer r.syncs.took(s)
+	at := s.Finished.Sub(r.started).Seconds()
+	base := Record{At: at, Sync: s.Seq, Kind: string(s.Kind), Family: string(s.Family)}
+	seconds, count, bytes := base, base, base
+	seconds.Unit, count.Unit, bytes.Unit = "s", "count", "B"
+
+	r.recordAs(count, Backlog, float64(s.Pending+s.Changes))
+	if s.Err != nil {
+		failed := count
+		failed.Error = s.Err.Error()
+		r.recordAs(failed, SyncFailed, 1)
+		r.say.message(message{Note: "sync failed, will be retried: " + failed.Error})
+		return
+	}
+	for _, refused := range s.Refused {
+		r.say.message(message{Note: "rules refused: service port " + refused.Port.String() + ": " + refused.Err.Error()})
+	}
+	if len(s.Runs) == 0 {
+		return // nothing differed
+	}
+	duration := PartialSync
+	if s.Kind == proxier.Full {
+		duration = FullSync
+	}
+	r.recordAs(seconds, duration, s.Duration().Seconds())
+	if !s.Queued.IsZero() {
+		r.recordAs(seconds, Queue, s.Started.Sub(s.Queued).Seconds())
+	}
+	r.recordAs(seconds, Plan, s.Plan.Seconds())
+	r.recordAs(seconds, Encode, s.Encode.Seconds())
+	if s.Jumps > 0 {
+		r.recordAs(seconds, Jumps, s.Jumps.Seconds())
+	}
+	r.recordTools(seconds, bytes, s.Runs)
+	r.recordAs(count, Changes, float64(s.Changes))
+	for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
+		place := count
+		place.Table = string(table)
+		r.recordAs(place, Rules, float64(s.Installed[table].Rules))
+		r.recordAs(place, Chains, float64(s.Installed[table].Chains))
+	}
+	for _, due := range s.TriggerTimes {
+		r.recordAs(seconds, NetworkProgrammingLatency, s.Finished.Sub(due).Seconds())
+	}
+}
+
+func (r *repetition) recordTools(seconds, bytes Record, runs []iptables.Run) {
+	var user, system float64
+	var sent int
+	var peak int64
+	for _, run := range runs {
+		r.recordAs(seconds, Restore, run.Wall.Seconds())
+		user += run.User.Seconds()
+		system += run.System.Seconds()
+		sent += run.Bytes
+		peak = max(peak, run.PeakRSS)
+	}
+	r.recordAs(seconds, ToolUser, user)
+	r.recordAs(seconds, ToolSys, system)
+	r.recordAs(bytes, RestoreBytes, float64(sent))
+	r.recordAs(bytes, ChildPeakRSS, float64(peak))
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"synclab/bench"
+	"synclab/reports"
+)
+
+// execute runs the scenario in namespaces of its own and reports on it.
+func execute(ctx context.Context, s streams, o runOptions) error {
+	shown := newProgress(s.err)
+	options := bench.ExecuteOptions{
+		Scenario: o.scenario, Objects: o.objects, Subjects: o.subjects, Reps: o.reps, Out: o.out, Force: o.force,
+		ProxyConfig: o.config, Command: commandLine(os.Args), WorkerArgs: []string{"worker"}, Progress: shown.show, Stderr: s.err,
+	}
+	if o.dump {
+		options.Dump = func(subject, rules string) {
+			shown.end()
+			fmt.Fprintf(s.out, "# %s\n%s", subject, rules)
+		}
+	}
+	dir, err := bench.Execute(ctx, options)
+	shown.end()
+	if dir == "" {
+		return err
+	}
+	if err != nil {
+		fmt.Fprintf(s.err, "what was measured until then is in %s; 'synclab report %s' shows it\n", dir, dir)
+		return err
+	}
+	return errors.Join(err, report(s, []string{dir}, "", outputFormat(formats[0]), reports.Options{}))
+}
+
+// commandLine writes the arguments as one would type them.
+func commandLine(args []string) string {
+	words := []string{"synclab"}
+	for _, arg := range args[1:] {
+		if strings.ContainsAny(arg, " \t\n'\"\\$*?[](){}<>|&;#~") || arg == "" {
+			arg = strconv.Quote(arg)
+		}
+		words = append(words, arg)
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"synclab/bench"
+)
+
+// progress shows how far a run is: on a terminal a bar for each stage with its rate and the time left, elsewhere a line
+// when a stage begins and now and then while it lasts.
+type progress struct {
+	w        io.Writer
+	terminal bool
+	bar      *progressbar.ProgressBar
+	stage    string // of the bar or line that is shown
+	began    time.Time
+	told     time.Time
+}
+
+// lineEvery is how often a stage that lasts gets another line.
+const lineEvery = 10 * time.Second
+
+func newProgress(w io.Writer) *progress {
+	f, ok := w.(*os.File)
+	return &progress{w: w, terminal: ok && term.IsTerminal(int(f.Fd()))}
+}
+
+func (p *progress) show(at bench.Progress) {
+	title := fmt.Sprintf("[%d/%d] %s %s rep %d", at.Pass, at.Passes, at.Subject, at.Cell, at.Rep)
+	if at.Note != "" {
+		p.end()
+		fmt.Fprintf(p.w, "%s: %s\n", title, at.Note)
+		return
+	}
+	if stage := title + ": " + at.Stage; stage != p.stage {
+		p.end()
+		p.stage, p.began, p.told = stage, time.Now(), time.Now()
+		if p.terminal {
+			p.bar = newBar(p.w, stage, at.Total)
+		} else {
+			fmt.Fprintln(p.w, stage)
+		}
+	}
+	switch {
+	case p.bar != nil && at.Total > 0:
+		p.bar.ChangeMax(at.Total)
+		_ = p.bar.Set(at.Done)
+	case p.bar != nil:
+		_ = p.bar.Add(1)
+	case at.Total > 0 && time.Since(p.told) >= lineEvery:
+		p.told = time.Now()
+		left := time.Duration(float64(time.Since(p.began)) * float64(at.Total-at.Done) / float64(max(at.Done, 1)))
+		fmt.Fprintf(p.w, "%s: %d of %d, %s left\n", p.stage, at.Done, at.Total, left.Round(time.Second))
+	}
+}
+
+// end closes the bar that is shown.
+func (p *progress) end() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+		fmt.Fprintln(p.w)
+		p.bar = nil
+	}
+	p.stage = ""
+}
+
+func newBar(w io.Writer, title string, total int) *progressbar.ProgressBar {
+	if total == 0 {
+		total = -1 // a spinner
+	}
+	return progressbar.NewOptions(total,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetDescription(title),
+		progressbar.OptionShowCount(),
+		progressbar.OptionShowIts(),
+		progressbar.OptionSetPredictTime(true),
+		progressbar.OptionSetElapsedTime(true),
+		progressbar.OptionSpinnerType(14),
+		progressbar.OptionFullWidth(),
+		progressbar.OptionThrottle(65*time.Millisecond),
+	)
+}

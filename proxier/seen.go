@@ -1,0 +1,62 @@
+package proxier
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// seen is how far the handlers are in the stream of one kind's changes, by resourceVersion.
+type seen struct {
+	mu      sync.Mutex
+	version int64
+	changed chan struct{} // closed and replaced whenever version grows
+}
+
+func newSeen() *seen { return &seen{changed: make(chan struct{})} }
+
+// object notes an object that a handler was called with. Versions that are no numbers say nothing.
+func (s *seen) object(obj any) {
+	meta, ok := obj.(metav1.Object)
+	if !ok {
+		return
+	}
+	version, err := strconv.ParseInt(meta.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if version > s.version {
+		s.version = version
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+}
+
+func (s *seen) wait(ctx context.Context, version int64) error {
+	for {
+		s.mu.Lock()
+		have, changed := s.version, s.changed
+		s.mu.Unlock()
+		if have >= version {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// WaitSeen returns when the handlers have been called for the given resourceVersions of Services and EndpointSlices: a
+// change that was made before is then in the tracker, and WaitIdle waits for it too.
+func (p *Proxier) WaitSeen(ctx context.Context, services, slices int64) error {
+	if err := p.services.wait(ctx, services); err != nil {
+		return err
+	}
+	return p.slices.wait(ctx, slices)
+}
