@@ -145,6 +145,7 @@ type Phases struct {
 	N        int     `json:"n"`
 	Plan     float64 `json:"plan"`
 	Encode   float64 `json:"encode"`
+	Jumps    float64 `json:"jumps,omitempty"` // base chains and jumps, in full syncs
 	ToolUser float64 `json:"tool_user"`
 	ToolSys  float64 `json:"tool_sys"`
 	Rest     float64 `json:"rest"` // what the others do not explain: waiting, forking, bookkeeping
@@ -172,13 +173,13 @@ func phases(c *collection) []Phases {
 }
 
 func phasesOf(samples *cellSamples, total bench.Metric) (Phases, bool) {
-	parts := []bench.Metric{bench.Plan, bench.Encode, bench.ToolUser, bench.ToolSys}
+	parts := []bench.Metric{bench.Plan, bench.Encode, jumps, bench.ToolUser, bench.ToolSys}
 	syncs := map[place]map[bench.Metric]float64{}
 	for _, r := range samples.records {
 		if r.Error != "" || (r.Metric != total && !slices.Contains(parts, r.Metric)) {
 			continue
 		}
-		at := place{run: r.run, rep: r.Rep, sync: r.Sync, family: r.Family}
+		at := place{run: r.run, rep: r.Rep, step: r.Step, sync: r.Sync, family: r.Family}
 		if syncs[at] == nil {
 			syncs[at] = map[bench.Metric]float64{}
 		}
@@ -204,7 +205,7 @@ func phasesOf(samples *cellSamples, total bench.Metric) (Phases, bool) {
 	}
 	kind := strings.TrimSuffix(string(total), "_sync")
 	return Phases{Kind: kind, N: len(rest), Plan: median(values[bench.Plan]), Encode: median(values[bench.Encode]),
-		ToolUser: median(values[bench.ToolUser]), ToolSys: median(values[bench.ToolSys]),
+		Jumps: median(values[jumps]), ToolUser: median(values[bench.ToolUser]), ToolSys: median(values[bench.ToolSys]),
 		Rest: median(rest), Total: median(values[total])}, true
 }
 

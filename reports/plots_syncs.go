@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -23,6 +24,7 @@ type phaseLook struct {
 var phaseLooks = []phaseLook{
 	{"plan", color.NRGBA{0x33, 0x22, 0x88, 0xff}, func(p Phases) float64 { return p.Plan }},
 	{"encode", color.NRGBA{0x88, 0xcc, 0xee, 0xff}, func(p Phases) float64 { return p.Encode }},
+	{"jumps", color.NRGBA{0x44, 0xaa, 0x99, 0xff}, func(p Phases) float64 { return p.Jumps }},
 	{"tool, user time", color.NRGBA{0xdd, 0xaa, 0x33, 0xff}, func(p Phases) float64 { return p.ToolUser }},
 	{"tool, system time (kernel)", color.NRGBA{0x88, 0x22, 0x55, 0xff}, func(p Phases) float64 { return p.ToolSys }},
 	{"rest", color.NRGBA{0xc4, 0xc8, 0xcd, 0xff}, func(p Phases) float64 { return p.Rest }},
@@ -70,7 +72,9 @@ func phasesFigure(s *Summary) *figure {
 	}
 	p.Y.Tick.Marker = plot.ConstantTicks(names)
 	for _, look := range phaseLooks {
-		f.explain(look.text, rectangle{color: look.color})
+		if slices.ContainsFunc(bars, func(p Phases) bool { return look.of(p) > 0 }) {
+			f.explain(look.text, rectangle{color: look.color})
+		}
 	}
 	f.add(p, vg.Length(50+18*len(bars)))
 	return f

@@ -57,11 +57,12 @@ type detail struct {
 	position int
 }
 
-// place is where a repetition's sync happened: what the phases of one sync share.
+// place is where a sync happened: what the phases of one sync share. The step is part of it, since a restarted proxier
+// counts its syncs from 1 again.
 type place struct {
-	cell   cellID
 	run    int
 	rep    int
+	step   string
 	sync   int
 	family string
 }

@@ -31,14 +31,14 @@ func (s *Summary) Table(w io.Writer) error {
 	shown.write(&b)
 	b.WriteString("\nmedians ± 95 % confidence; npl: network programming latency; 1st packet: at the last Service\n")
 	if shown := s.tablePhases(); len(shown) > 0 {
-		times := textTable{header: []string{"subject", "services", "sync", "plan", "encode", "tool user", "tool sys", "rest"}}
+		times := textTable{header: []string{"subject", "services", "sync", "plan", "encode", "jumps", "tool user", "tool sys", "rest"}}
 		settings = ""
 		for _, p := range shown {
 			if tail := p.Cell.Settings(); tail != settings {
 				settings = tail
 				times.heading(tail)
 			}
-			times.add(p.Series, Grouped(int64(p.Cell.Services)), p.Kind, Format(p.Plan, "s"), Format(p.Encode, "s"),
+			times.add(p.Series, Grouped(int64(p.Cell.Services)), p.Kind, Format(p.Plan, "s"), Format(p.Encode, "s"), orDash(p.Jumps),
 				Format(p.ToolUser, "s"), Format(p.ToolSys, "s"), Format(p.Rest, "s"))
 		}
 		b.WriteString("\nWhere a sync spends its time (medians)\n\n")
@@ -68,6 +68,14 @@ func (s *Summary) tablePhases() []Phases {
 		}
 	}
 	return out
+}
+
+// orDash writes a duration, or a dash for a phase that did not happen.
+func orDash(seconds float64) string {
+	if seconds == 0 {
+		return "–"
+	}
+	return Format(seconds, "s")
 }
 
 // withSpread is benchstat's "3.31 s ±2%", without the interval where there is none.

@@ -60,7 +60,7 @@ func cmpOr(text, otherwise string) string {
 func ruleMismatches(c *collection) []string {
 	type count struct {
 		place
-		table, step string
+		table string
 	}
 	var out []string
 	for _, s := range c.series {
@@ -76,7 +76,7 @@ func ruleMismatches(c *collection) []string {
 					if r.Metric != pass {
 						continue
 					}
-					key := count{place{run: r.run, rep: r.Rep, family: r.Family}, r.Table, r.Step}
+					key := count{place{run: r.run, rep: r.Rep, step: r.Step, family: r.Family}, r.Table}
 					if pass == bench.RulesKernel {
 						kernel[key] = r.Value
 						continue
@@ -270,8 +270,11 @@ func phaseSentence(s *Summary, largest []KeyFigures) []string {
 			}
 			percent := func(v float64) string { return fmt.Sprintf("%.0f %%", math.Min(100, 100*v/p.Total)) }
 			names = append(names, p.Series)
-			parts = append(parts, fmt.Sprintf("%s goes to the iptables tool, %s to the kernel and %s to the proxier itself",
-				percent(p.ToolUser), percent(p.ToolSys), percent(p.Plan+p.Encode)))
+			shares := []string{percent(p.ToolUser) + " goes to iptables-restore", percent(p.ToolSys) + " to the kernel", percent(p.Plan+p.Encode) + " to the proxier itself"}
+			if p.Jumps > p.Total/20 {
+				shares = append(shares, percent(p.Jumps)+" to checking its base chains and jumps")
+			}
+			parts = append(parts, joinWords(shares))
 		}
 	}
 	if len(parts) == 0 {
