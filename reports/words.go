@@ -250,7 +250,7 @@ func packetSentence(s *Summary, largest []KeyFigures) []string {
 		}
 		t := s.Traversal[i]
 		part := fmt.Sprintf("%s to the first Service and %s to the last", Format(k.FirstPacketFirst.Median, "s"), Format(k.FirstPacketLast.Median, "s"))
-		if t.N >= 2 && t.Slope > 0 {
+		if t.SlopeLow != nil && *t.SlopeLow > 0 { // else the slope may as well be none
 			part += ", " + Format(t.Slope, "s") + " for each Service in front"
 		}
 		names, parts = append(names, k.Series), append(parts, part)
