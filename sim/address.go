@@ -67,16 +67,6 @@ func nthAddress(prefix netip.Prefix, n uint64) (netip.Addr, bool) {
 	return offsetAddress(prefix.Masked().Addr(), offset), true
 }
 
-// usableAddresses is how many addresses nthAddress finds in a range.
-func usableAddresses(prefix netip.Prefix) uint64 {
-	size := rangeSize(prefix)
-	usable := size / 256 * hostsPerBlock
-	if rest := size % 256; rest > 1 {
-		usable += rest - 1
-	}
-	return usable
-}
-
 // rangeSize is the number of addresses in a range, at most 2^62.
 func rangeSize(prefix netip.Prefix) uint64 {
 	return 1 << min(prefix.Addr().BitLen()-prefix.Bits(), 62)

@@ -22,13 +22,6 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The resources a Service proxy watches.
-var (
-	servicesResource = corev1.SchemeGroupVersion.WithResource("services")
-	slicesResource   = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
-	nodesResource    = corev1.SchemeGroupVersion.WithResource("nodes")
-)
-
 // Cluster is the API side of the simulated cluster: client-go's fake clientset
 // holds the state, real shared informers list and watch it. The list, watch and
 // write of the three resources that proxies watch are its own, in front of the
@@ -61,7 +54,8 @@ var ErrStopped = errors.New("the simulated cluster is stopped")
 func NewCluster(clk clock.WithTicker) *Cluster {
 	c := &Cluster{
 		clock: clk,
-		// NewClientset, with managed fields, costs 40 times as much an object.
+		// NewClientset keeps managed fields: an update costs 1.5 ms there, 6 µs
+		// here (BenchmarkApply).
 		client:   fake.NewSimpleClientset(),
 		journals: map[schema.GroupVersionResource]*journal{},
 		// Not 0: a watch from version 0 means from any version.
@@ -363,52 +357,4 @@ func (f *factory) StartWithContext(ctx context.Context) {
 	merged, cancel := context.WithCancel(ctx)
 	context.AfterFunc(f.cluster, cancel)
 	f.SharedInformerFactory.StartWithContext(merged)
-}
-
-// shallowCopy copies an object's own fields; what they point to stays shared.
-func shallowCopy(o runtime.Object) (runtime.Object, error) {
-	switch o := o.(type) {
-	case *corev1.Service:
-		next := *o
-		return &next, nil
-	case *discoveryv1.EndpointSlice:
-		next := *o
-		return &next, nil
-	case *corev1.Node:
-		next := *o
-		return &next, nil
-	default:
-		return nil, fmt.Errorf("a %T is no Service, EndpointSlice or Node", o)
-	}
-}
-
-func resourceOf(o runtime.Object) schema.GroupVersionResource {
-	switch o.(type) {
-	case *corev1.Service:
-		return servicesResource
-	case *discoveryv1.EndpointSlice:
-		return slicesResource
-	case *corev1.Node:
-		return nodesResource
-	default:
-		return schema.GroupVersionResource{}
-	}
-}
-
-// kindAndName names an object in errors: "service ns/name".
-func kindAndName(o runtime.Object) string {
-	m, err := meta.Accessor(o)
-	if err != nil {
-		return fmt.Sprintf("%T", o)
-	}
-	kind := "object"
-	switch o.(type) {
-	case *corev1.Service:
-		kind = "service"
-	case *discoveryv1.EndpointSlice:
-		kind = "endpointslice"
-	case *corev1.Node:
-		kind = "node"
-	}
-	return nameOf(kind, m.GetNamespace(), m.GetName())
 }

@@ -197,10 +197,10 @@ func (g *sliceGroup) settle(created, changed, emptied []*discoveryv1.EndpointSli
 // edited returns the endpoints after an edit's drops and condition changes, and
 // whether there were any. The old slice of endpoints is left alone.
 func edited(old []discoveryv1.Endpoint, e edit) ([]discoveryv1.Endpoint, bool) {
+	if len(e.drop) == 0 && len(e.set) == 0 {
+		return old, false
+	}
 	first := slices.IndexFunc(old, func(p discoveryv1.Endpoint) bool {
-		if len(e.drop) == 0 && len(e.set) == 0 {
-			return false
-		}
 		_, set := e.set[podKey(&p)]
 		return set || e.drop[podKey(&p)]
 	})

@@ -2,12 +2,17 @@ package sim
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Op is what a Change does to its object.
@@ -66,4 +71,59 @@ func versionOf(o metav1.Object) int64 {
 		return 0
 	}
 	return v
+}
+
+// shallowCopy copies an object's own fields; what they point to stays shared.
+func shallowCopy(o runtime.Object) (runtime.Object, error) {
+	switch o := o.(type) {
+	case *corev1.Service:
+		next := *o
+		return &next, nil
+	case *discoveryv1.EndpointSlice:
+		next := *o
+		return &next, nil
+	case *corev1.Node:
+		next := *o
+		return &next, nil
+	default:
+		return nil, fmt.Errorf("a %T is no Service, EndpointSlice or Node", o)
+	}
+}
+
+// The resources a Service proxy watches.
+var (
+	servicesResource = corev1.SchemeGroupVersion.WithResource("services")
+	slicesResource   = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
+	nodesResource    = corev1.SchemeGroupVersion.WithResource("nodes")
+)
+
+func resourceOf(o runtime.Object) schema.GroupVersionResource {
+	switch o.(type) {
+	case *corev1.Service:
+		return servicesResource
+	case *discoveryv1.EndpointSlice:
+		return slicesResource
+	case *corev1.Node:
+		return nodesResource
+	default:
+		return schema.GroupVersionResource{}
+	}
+}
+
+// kindAndName names an object in errors: "service ns/name".
+func kindAndName(o runtime.Object) string {
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return fmt.Sprintf("%T", o)
+	}
+	kind := "object"
+	switch o.(type) {
+	case *corev1.Service:
+		kind = "service"
+	case *discoveryv1.EndpointSlice:
+		kind = "endpointslice"
+	case *corev1.Node:
+		kind = "node"
+	}
+	return nameOf(kind, m.GetNamespace(), m.GetName())
 }
