@@ -47,6 +47,17 @@ func TestRunsOfOneCell(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dirs[0], "index.html")); err == nil {
 		t.Error("a report in the first run's folder although out names another")
 	}
+	lines, err := os.ReadFile(filepath.Join(out, "bench.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []string{"run: before\n", "run: after\n"} {
+		_, its, found := strings.Cut(string(lines), of)
+		its, _, _ = strings.Cut(its, "\nrun: ")
+		if n := strings.Count(its, "BenchmarkFullSync/"); !found || n != 8 {
+			t.Errorf("bench.txt has %d full syncs of %q, want 8", n, of)
+		}
+	}
 	if page := readPage(t, out); strings.Count(page, "<pre>") != 2 {
 		t.Error("the page does not say how to repeat both runs")
 	}

@@ -83,7 +83,7 @@ type cellSamples struct {
 
 // taggedRecord remembers which run a record is of.
 type taggedRecord struct {
-	bench.Record
+	*bench.Record
 	run int
 }
 
@@ -105,7 +105,8 @@ func collect(runs []*loadedRun) *collection {
 	cells := map[cellID]Cell{}
 	for i, run := range runs {
 		dual := families(run.records) > 1
-		for _, record := range run.records {
+		for k := range run.records {
+			record := &run.records[k]
 			name := record.Subject
 			if split[record.Subject] {
 				name += " · " + c.labels[i]

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -15,7 +16,7 @@ func warnings(c *collection, s *Summary) []string {
 	for i, l := range c.runs {
 		where := "run " + c.labels[i] + ": "
 		if l.run.Status != "complete" {
-			text := where + "its status is " + cmpOr(l.run.Status, "unknown") + ", not complete"
+			text := where + "its status is " + cmp.Or(l.run.Status, "unknown") + ", not complete"
 			if l.run.Reason != "" {
 				text += " (" + l.run.Reason + ")"
 			}
@@ -47,13 +48,6 @@ func warnings(c *collection, s *Summary) []string {
 		}
 	}
 	return out
-}
-
-func cmpOr(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 // ruleMismatches compares the counts of each settle: what the kernel holds against the closed form.
