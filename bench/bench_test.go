@@ -1,0 +1,190 @@
+package bench
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/netns"
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+)
+
+var sizesFlag = flag.String("sizes", "", "numbers of Services to benchmark, separated by commas, for every benchmark and variant; "+
+	"empty: 1000, and 10000 where that takes seconds")
+
+const (
+	benchSeed      = 1
+	benchEndpoints = 10
+)
+
+// benchSizes are those of the -sizes flag, or else the given ones.
+func benchSizes(b *testing.B, defaults ...int) []int {
+	b.Helper()
+	if *sizesFlag == "" {
+		return defaults
+	}
+	var sizes []int
+	for text := range strings.SplitSeq(*sizesFlag, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 1 {
+			b.Fatalf("-sizes %s: want numbers of Services, separated by commas", *sizesFlag)
+		}
+		sizes = append(sizes, n)
+	}
+	return sizes
+}
+
+// eachBackend runs a benchmark for both variants. The nft tool needs minutes for a cold full sync of 10,000 Services, so
+// that size is the legacy variant's unless -sizes asks for it.
+func eachBackend(b *testing.B, f func(b *testing.B, variant iptables.Variant, services int)) {
+	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
+		defaults := []int{1000}
+		if variant == iptables.Legacy {
+			defaults = append(defaults, 10_000)
+		}
+		for _, n := range benchSizes(b, defaults...) {
+			b.Run(fmt.Sprintf("backend=iptables-%s/services=%d/endpoints=%d", variant, n, benchEndpoints), func(b *testing.B) {
+				if _, err := iptables.FindBinary(iptables.Binary(variant, corev1.IPv4Protocol, "restore")); err != nil {
+					b.Skip(err)
+				}
+				f(b, variant, n)
+			})
+		}
+	}
+}
+
+// BenchmarkFullSync is the first sync of a proxier that knows the whole cluster, in a namespace without any rule.
+func BenchmarkFullSync(b *testing.B) {
+	eachBackend(b, func(b *testing.B, variant iptables.Variant, services int) {
+		world := benchWorld(b, services)
+		var sum phases
+		for b.Loop() {
+			b.StopTimer()
+			lab := &scope{TB: b}
+			netns.Fresh(lab)
+			r := newRig(lab, world, variant, nil)
+			runtime.GC() // the cluster's garbage is not the sync's
+			b.StartTimer()
+			r.sync(lab)
+			b.StopTimer()
+			sum.add(r.last)
+			lab.close()
+			b.StartTimer()
+		}
+		sum.report(b)
+	})
+}
+
+// BenchmarkPartialSync is the sync that follows one changed EndpointSlice.
+func BenchmarkPartialSync(b *testing.B) {
+	eachBackend(b, func(b *testing.B, variant iptables.Variant, services int) {
+		netns.Fresh(b)
+		benchPartial(b, newRig(b, benchWorld(b, services), variant, nil))
+	})
+}
+
+// BenchmarkPlanEncode is a sync without any kernel: what the proxier itself costs. A partial sync follows one changed
+// EndpointSlice; it grows with the number of Services only by what layout classic must send every time, the dispatch
+// chain (see restore-B/op). A full sync is repeated, so it includes the planning of nothing.
+func BenchmarkPlanEncode(b *testing.B) {
+	for _, kind := range []proxier.Kind{proxier.Partial, proxier.Full} {
+		for _, n := range benchSizes(b, 100, 1000, 10_000) {
+			b.Run(fmt.Sprintf("sync=%s/services=%d/endpoints=%d", kind, n, benchEndpoints), func(b *testing.B) {
+				r := newRig(b, benchWorld(b, n), iptables.Legacy, &voidTables{})
+				if kind == proxier.Partial {
+					benchPartial(b, r)
+					return
+				}
+				benchRepeatedFull(b, r)
+			})
+		}
+	}
+}
+
+// BenchmarkLoad is from nothing to "handlers have everything": generate the cluster, load it, start the informers and
+// wait for the proxier's handlers.
+func BenchmarkLoad(b *testing.B) {
+	for _, n := range benchSizes(b, 1000, 10_000) {
+		b.Run(fmt.Sprintf("services=%d/endpoints=%d", n, benchEndpoints), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				lab := &scope{TB: b}
+				newRig(lab, benchWorld(b, n), iptables.Legacy, &voidTables{})
+				b.StopTimer()
+				lab.close()
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// BenchmarkTraversal is what the first packet of a flow pays at the first, middle and last dispatch rule and for a
+// miss, and, as ns-per-rule, what the rules between first and last add. An op is one packet to each of the four.
+func BenchmarkTraversal(b *testing.B) {
+	eachBackend(b, func(b *testing.B, variant iptables.Variant, services int) {
+		network(b)
+		r := newRig(b, benchWorld(b, services), variant, nil)
+		r.sync(b)
+		frontends, rules := r.proxier.Dispatch(corev1.IPv4Protocol)
+		first, middle, last := frontends[0], frontends[len(frontends)/2], frontends[len(frontends)-1]
+		targets := []Target{
+			{first.Position, first.Addr}, {middle.Position, middle.Addr}, {last.Position, last.Addr}, {-1, missedAddr(r.world)},
+		}
+		took := map[int][]float64{}
+		b.ResetTimer()
+		err := MeasureTraversal(b.Context(), TraversalOptions{
+			Targets: targets, Samples: b.N, Rand: rand.New(rand.NewPCG(benchSeed, 0)),
+		}, func(position int, d time.Duration) { took[position] = append(took[position], float64(d.Nanoseconds())) })
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		at := func(position int) float64 { slices.Sort(took[position]); return took[position][len(took[position])/2] }
+		b.ReportMetric(at(first.Position), "first-ns")
+		b.ReportMetric(at(middle.Position), "middle-ns")
+		b.ReportMetric(at(last.Position), "last-ns")
+		b.ReportMetric(at(-1), "miss-ns")
+		b.ReportMetric((at(last.Position)-at(first.Position))/float64(last.Position-first.Position), "ns-per-rule")
+		b.ReportMetric(float64(rules), "rules")
+	})
+}
+
+// benchPartial times syncs that each follow one change. The first sync, a full one, comes before.
+func benchPartial(b *testing.B, r *rig) {
+	r.sync(b)
+	var sum phases
+	runtime.GC()
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		r.change(b)
+		b.StartTimer()
+		r.sync(b)
+		if r.last.Kind != proxier.Partial {
+			b.Fatalf("sync %d was a %s one: %s", r.last.Seq, r.last.Kind, r.last.Reason)
+		}
+		sum.add(r.last)
+	}
+	sum.report(b)
+}
+
+func benchRepeatedFull(b *testing.B, r *rig) {
+	var sum phases
+	b.ReportAllocs()
+	for b.Loop() {
+		r.proxier.ForceSync("benchmark")
+		r.sync(b)
+		sum.add(r.last)
+	}
+	sum.report(b)
+	b.SetBytes(int64(sum.bytes / sum.syncs))
+}
