@@ -232,7 +232,7 @@ func (r *repetition) start(ctx context.Context, begin time.Time) error {
 	p, err := proxier.New(proxier.Options{
 		Config: r.config, Variant: r.variant, Families: r.families, NodeName: nodeName(r.world.Objects()), NodeIPs: r.node,
 		Machine: machine, Policy: runner.Policy(r.Scenario.Proxy.Policy), Burst: r.Scenario.Proxy.Burst,
-		LockFile: r.lab.LockFile, Clock: r.clock, OnSync: r.onSync, Conntrack: r.conntrack,
+		LockFile: r.lab.LockFile, Clock: r.clock, OnSync: r.onSync, Conntrack: r.conntrack, ServeHealthChecks: true, Sysctls: true,
 		Restorer: iptables.RestorerOptions{Prepare: r.faults.prepare, Started: r.faults.started},
 	})
 	if err != nil {

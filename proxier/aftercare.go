@@ -1,21 +1,59 @@
 package proxier
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
+	"synclab/proxier/health"
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel"
+	"synclab/proxier/metrics"
+	"synclab/proxier/tracker"
 )
 
-// aftercare is what the families share around their syncs: health and metrics.
+// aftercare is what follows from syncs, for all families together: metrics, health, and the servers that load balancers
+// ask whether a node has endpoints.
 type aftercare struct {
-	opts *Options
+	opts    *Options
+	metrics *metrics.Collectors
+	health  *health.Server
+	servers map[corev1.IPFamily]*health.ServiceServers
 }
 
-func newAftercare(opts *Options) (*aftercare, error) { return &aftercare{opts: opts}, nil }
+func newAftercare(opts *Options) (*aftercare, error) {
+	a := &aftercare{opts: opts, servers: map[corev1.IPFamily]*health.ServiceServers{}}
+	collectors := metrics.Options{Registerer: opts.Registry, Families: opts.Families}
+	if opts.Machine.Accounting {
+		collectors.InvalidDropped = func() (uint64, bool) { return kernel.Accounted(iptables.AccountInvalid) }
+		collectors.LocalhostNodePorts = func() (uint64, bool) { return kernel.Accounted(iptables.AccountLocalNodePorts) }
+	}
+	var err error
+	if a.metrics, err = metrics.New(collectors); err != nil {
+		return nil, err
+	}
+	a.health, err = health.New(health.Options{
+		SyncPeriod: opts.Config.IPTables.SyncPeriod.Duration, Families: opts.Families, Clock: opts.Clock,
+		Gatherer: opts.Registry, HealthzTotal: a.metrics.HealthzTotal, LivezTotal: a.metrics.LivezTotal,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, family := range opts.Families {
+		if opts.ServeHealthChecks {
+			if a.servers[family], err = health.NewServiceServers(health.ServiceOptions{Family: family, Healthy: a.health.Healthy}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return a, nil
+}
 
 // flowsOf makes the cleaner of a family's UDP flows; nil when flows are left alone.
 func (a *aftercare) flowsOf(family corev1.IPFamily) (*flows, error) {
@@ -51,7 +89,86 @@ func (a *aftercare) nodeLocal(family corev1.IPFamily) func() (func(netip.Addr) b
 	}
 }
 
-func (a *aftercare) queued(*engine)        {}
-func (a *aftercare) synced(*engine, *Sync) {}
-func (a *aftercare) node(*corev1.Node)     {}
-func (a *aftercare) nodeGone()             {}
+func (a *aftercare) queued(e *engine) {
+	a.health.QueuedUpdate(e.family)
+	a.metrics.For(e.family).Queued(e.clock.Now())
+}
+
+func (a *aftercare) started(e *engine) { a.health.SyncStarted(e.family) }
+
+func (a *aftercare) drifted(e *engine, what string) { a.health.Drifted(e.family, what) }
+
+func (a *aftercare) node(node *corev1.Node) { a.health.SyncNode(node) }
+
+func (a *aftercare) nodeGone() { a.health.SyncNode(nil) }
+
+// synced tells metrics and health how a sync went.
+func (a *aftercare) synced(ctx context.Context, e *engine, s *Sync, changes tracker.Changes) {
+	m := a.metrics.For(e.family)
+	m.Synced(s.Kind == Full, s.Duration())
+	m.Pending(e.tracker.PendingEvents())
+	if s.Err != nil {
+		m.RestoreFailed(s.Kind == Full)
+		a.health.Failed(e.family, s.Err)
+		return
+	}
+	m.Changed(changes.ServiceEvents, changes.SliceEvents)
+	m.LastSynced(s.Finished)
+	for table, total := range s.Installed {
+		m.Rules(string(table), total.Rules, s.Written[table].Rules)
+	}
+	for _, due := range s.TriggerTimes {
+		m.Programmed(s.Finished.Sub(due))
+	}
+	a.health.Updated(e.family)
+	a.serve(ctx, e, m)
+}
+
+// serve counts the ports that policy Local leaves without endpoints, and tells the health check servers what they have.
+func (a *aftercare) serve(ctx context.Context, e *engine, m *metrics.Family) {
+	internal, external := 0, 0
+	ports, ready := map[types.NamespacedName]uint16{}, map[types.NamespacedName]int{}
+	for _, port := range e.plan.Ports() {
+		if port.HasEndpoints && port.UsesLocalEndpoints() && len(port.Local) == 0 {
+			if port.InternalPolicyLocal {
+				internal++
+			}
+			if port.ExternalPolicyLocal {
+				external++
+			}
+		}
+		if port.HealthCheckNodePort != 0 {
+			name := port.Name.NamespacedName
+			ports[name] = port.HealthCheckNodePort
+			ready[name] = localReady(e.plan.Services()[name])
+		}
+	}
+	m.NoLocalEndpoints(internal, external)
+	if servers := a.servers[e.family]; servers != nil {
+		if err := servers.Sync(ctx, ports, ready); err != nil {
+			e.log("health check node ports", "error", err) // tried again with the next sync
+		}
+	}
+}
+
+// localReady counts the ready addresses of a Service on this node; a pod with several ports is one address.
+func localReady(svc *tracker.Service) int {
+	addrs := map[netip.Addr]bool{}
+	for _, endpoints := range svc.Endpoints {
+		for _, ep := range endpoints {
+			if ep.Local && ep.Ready {
+				addrs[ep.Addr.Addr()] = true
+			}
+		}
+	}
+	return len(addrs)
+}
+
+func (a *aftercare) close() {
+	for _, servers := range a.servers {
+		servers.Close()
+	}
+}
+
+// Handler serves /healthz, /livez, /proxyMode and /metrics.
+func (p *Proxier) Handler() http.Handler { return p.after.health.Handler() }

@@ -35,6 +35,12 @@ func (e *engine) write(ctx context.Context, s *Sync, scope iptables.Scope) error
 			if scope, err = e.fullScope(); err != nil {
 				return err
 			}
+		case e.rules.Settings().Accounting:
+			e.log("payload refused, doing without packet counts", "error", err)
+			e.noAccounting = true
+			if err := e.applySettings(); err != nil {
+				return err
+			}
 		case owner.IsPort():
 			e.refuse(owner.Port, err)
 		case owner.Deletes != "":

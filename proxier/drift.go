@@ -48,6 +48,7 @@ func (e *engine) checkDrift() {
 		e.log("drift check", "error", err)
 	case found != "":
 		e.log("drift found", "what", found)
+		e.after.drifted(e, found)
 		e.demandFull("drift")
 	default:
 		e.stamp, e.suspect = stamp, false

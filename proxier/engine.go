@@ -40,6 +40,8 @@ type engine struct {
 	// suspect: a stamp had changed before a sync wrote over it.
 	suspect  bool
 	refusals map[tracker.ServicePortName]error
+	// noAccounting: the nfacct match turned out not to work.
+	noAccounting bool
 
 	mu   sync.Mutex
 	full string // why the next sync must be full; empty: it need not
@@ -83,6 +85,7 @@ func (e *engine) trigger(pending bool) {
 func (e *engine) sync(ctx context.Context) error {
 	e.syncing.Lock()
 	defer e.syncing.Unlock()
+	e.after.started(e)
 	changes := e.tracker.Take()
 	s := e.begin(changes)
 	e.replan(s, changes)
@@ -97,7 +100,7 @@ func (e *engine) begin(changes tracker.Changes) *Sync {
 	}
 	return &Sync{
 		Family: e.family, Seq: e.seq, Kind: Partial, Reason: "changes", Queued: changes.Queued, Started: e.clock.Now(),
-		Changes: len(changes.Services), Events: changes.Events, Pending: e.tracker.Pending(),
+		Changes: len(changes.Services), Events: changes.ServiceEvents + changes.SliceEvents, Pending: e.tracker.Pending(),
 	}
 }
 
@@ -167,20 +170,29 @@ func (e *engine) fullScope() (iptables.Scope, error) {
 // prepareFull reads again what a full sync may find changed, and makes what is missing around the Service chains.
 func (e *engine) prepareFull(s *Sync) error {
 	start := e.clock.Now()
-	settings, err := e.settings()
-	if err != nil {
+	if err := e.applySettings(); err != nil {
 		return err
 	}
-	e.rules.SetSettings(settings)
-	e.rules.Rerender(e.plan.Ports())
 	e.rules.Reset()
 	clear(e.refusals)
 	s.Plan += e.clock.Since(start)
 
 	start = e.clock.Now()
-	err = e.tables.EnsureJumps()
+	err := e.tables.EnsureJumps()
 	s.Jumps = e.clock.Since(start)
 	return err
+}
+
+// applySettings renders everything again with the settings of the moment.
+func (e *engine) applySettings() error {
+	settings, err := e.settings()
+	if err != nil {
+		return err
+	}
+	settings.Accounting = settings.Accounting && !e.noAccounting
+	e.rules.SetSettings(settings)
+	e.rules.Rerender(e.plan.Ports())
+	return nil
 }
 
 // end takes note of how a sync went, and does what follows from new rules.
@@ -198,7 +210,7 @@ func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err 
 		s.Refused = append(s.Refused, Refusal{port, cause})
 	}
 	slices.SortFunc(s.Refused, func(a, b Refusal) int { return strings.Compare(a.Port.String(), b.Port.String()) })
-	e.after.synced(e, s)
+	e.after.synced(ctx, e, s, changes)
 	if e.opts.OnSync != nil {
 		e.opts.OnSync(*s)
 	}

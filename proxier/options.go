@@ -47,8 +47,12 @@ type Options struct {
 	LockFile string
 	// Clock; default the real one.
 	Clock clock.WithTicker
-	// Registerer of the metrics; nil: metrics are kept, but nobody can read them.
-	Registerer prometheus.Registerer
+	// Registry takes the metrics, under kube-proxy's names; one a Proxier. nil: one of its own.
+	Registry *prometheus.Registry
+	// ServeHealthChecks opens the health check node ports of Services, in the namespace of the thread that syncs.
+	ServeHealthChecks bool
+	// Sysctls makes the settings that the configuration asks for, as far as a namespace has them of its own.
+	Sysctls bool
 	// OnSync is called after every sync, failed ones too, from the goroutine that syncs.
 	OnSync func(Sync)
 	// Restorer adds to how iptables-restore is run: faults, deadline.
@@ -83,9 +87,10 @@ func (o *Options) setDefaults() {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if o.Registerer == nil {
-		o.Registerer = prometheus.NewRegistry()
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
 	}
+	o.Machine.Liberal = o.Machine.Liberal || o.Config.Conntrack.TCPBeLiberal
 	if o.Tables == nil {
 		o.Tables = o.hostTables
 	}

@@ -151,6 +151,10 @@ func (p *Proxier) Watch(ctx context.Context, factory informers.SharedInformerFac
 
 // Run syncs until ctx ends, beginning with a full sync.
 func (p *Proxier) Run(ctx context.Context) error {
+	if err := p.prepareNode(); err != nil {
+		return err
+	}
+	defer p.after.close()
 	done := make(chan error, len(p.engines))
 	for _, e := range p.engines {
 		e.runner.Trigger()

@@ -95,7 +95,9 @@ func TestHelp(t *testing.T) {
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {
-			visit(sub)
+			if !sub.Hidden {
+				visit(sub)
+			}
 		}
 		path := strings.Fields(cmd.CommandPath())[1:]
 		status, stdout, stderr := invoke(t, append(path, "--help")...)

@@ -55,7 +55,7 @@ func (s *Settings) filterFixed() lines {
 	if s.DropInvalid {
 		args := []string{"-m", "conntrack", "--ctstate", "INVALID"}
 		if s.Accounting {
-			args = append(args, "-m", "nfacct", "--nfacct-name", acctInvalid)
+			args = append(args, "-m", "nfacct", "--nfacct-name", AccountInvalid)
 		}
 		l.rule(chainForward, "", append(args, "-j", "DROP")...)
 	}

@@ -191,7 +191,7 @@ func (s *Settings) dispatchNodePort(r *Rendered, n *names) {
 		if n.port.HasEndpoints {
 			if s.Accounting && s.ipv4() && s.LocalhostNodePorts {
 				r.dispatch[natNodePorts].rule(chainNodePorts, n.text,
-					append(append(slices.Clone(args), "-d", "127.0.0.0/8", "-m", "nfacct", "--nfacct-name", acctLocalNodePort), "-j", n.external)...)
+					append(append(slices.Clone(args), "-d", "127.0.0.0/8", "-m", "nfacct", "--nfacct-name", AccountLocalNodePorts), "-j", n.external)...)
 			}
 			r.dispatch[natNodePorts].rule(chainNodePorts, n.text, append(slices.Clone(args), "-j", n.external)...)
 		}

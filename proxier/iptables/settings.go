@@ -55,6 +55,6 @@ func (s *Settings) ipv4() bool { return s.Family == corev1.IPv4Protocol }
 
 // The names of the nfacct objects.
 const (
-	acctInvalid       = "ct_state_invalid_dropped_pkts"
-	acctLocalNodePort = "localhost_nps_accepted_pkts"
+	AccountInvalid        = "ct_state_invalid_dropped_pkts"
+	AccountLocalNodePorts = "localhost_nps_accepted_pkts"
 )

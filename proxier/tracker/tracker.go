@@ -42,8 +42,8 @@ type Changes struct {
 	TriggerTimes []time.Time
 	// Queued is when the first event of these changes reached the tracker; zero if there was none.
 	Queued time.Time
-	// Events is how many events were folded into these changes.
-	Events int
+	// ServiceEvents and SliceEvents are how many events were folded into these changes.
+	ServiceEvents, SliceEvents int
 
 	taken map[types.NamespacedName]*dirty
 }
@@ -52,7 +52,8 @@ type Changes struct {
 type dirty struct {
 	triggers []time.Time
 	queued   time.Time
-	events   int
+	// events on the Service itself, and on its slices.
+	services, slices int
 	// retaken: a Take handed it out before and a sync failed on it. Who planned it then must hear of it again, also
 	// when it is back to what is installed.
 	retaken bool
@@ -107,7 +108,7 @@ func (t *Tracker) putService(name types.NamespacedName, s *spec, now time.Time) 
 		} else {
 			t.specs[name] = s
 		}
-		t.mark(name, time.Time{}, now)
+		t.mark(name, now).services++
 	}
 	return len(t.dirty) > 0
 }
@@ -129,7 +130,11 @@ func (t *Tracker) SetSlice(obj *discoveryv1.EndpointSlice, now time.Time) bool {
 	old := known[obj.Name]
 	known[obj.Name] = translated
 	if old == nil || !equalEndpoints(old.endpoints, translated.endpoints) {
-		t.mark(name, translated.trigger, now)
+		d := t.mark(name, now)
+		d.slices++
+		if at := translated.trigger; !at.IsZero() && !at.Before(t.opts.Since) {
+			d.triggers = append(d.triggers, at)
+		}
 	}
 	return len(t.dirty) > 0
 }
@@ -148,21 +153,19 @@ func (t *Tracker) DeleteSlice(obj *discoveryv1.EndpointSlice, now time.Time) boo
 			delete(t.slices, name)
 		}
 		// The annotation of a deleted slice tells of an earlier change, not of the deletion: no trigger time.
-		t.mark(name, time.Time{}, now)
+		t.mark(name, now).slices++
 	}
 	return len(t.dirty) > 0
 }
 
-func (t *Tracker) mark(name types.NamespacedName, trigger, now time.Time) {
+// mark makes a Service dirty.
+func (t *Tracker) mark(name types.NamespacedName, now time.Time) *dirty {
 	d := t.dirty[name]
 	if d == nil {
 		d = &dirty{queued: now}
 		t.dirty[name] = d
 	}
-	d.events++
-	if !trigger.IsZero() && !trigger.Before(t.opts.Since) {
-		d.triggers = append(d.triggers, trigger)
-	}
+	return d
 }
 
 // Pending is the number of Services with events that no Take has handed out yet.
@@ -172,6 +175,17 @@ func (t *Tracker) Pending() int {
 	return len(t.dirty)
 }
 
+// PendingEvents is the number of events that no Take has handed out yet, on Services and on slices.
+func (t *Tracker) PendingEvents() (services, slices int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, d := range t.dirty {
+		services += d.services
+		slices += d.slices
+	}
+	return services, slices
+}
+
 // Take hands out the changes since the last Commit. Each Take must be followed by Commit or GiveBack.
 func (t *Tracker) Take() Changes {
 	t.mu.Lock()
@@ -179,7 +193,8 @@ func (t *Tracker) Take() Changes {
 	c := Changes{taken: t.dirty}
 	t.dirty = map[types.NamespacedName]*dirty{}
 	for name, d := range c.taken {
-		c.Events += d.events
+		c.ServiceEvents += d.services
+		c.SliceEvents += d.slices
 		if c.Queued.IsZero() || d.queued.Before(c.Queued) {
 			c.Queued = d.queued
 		}
@@ -221,7 +236,8 @@ func (t *Tracker) GiveBack(c Changes) {
 	for name, d := range c.taken {
 		d.retaken = true
 		if later := t.dirty[name]; later != nil {
-			d.events += later.events
+			d.services += later.services
+			d.slices += later.slices
 			d.triggers = append(d.triggers, later.triggers...)
 		}
 		t.dirty[name] = d
