@@ -55,4 +55,4 @@ func (e *engine) checkDrift() {
 	}
 }
 
-func (e *engine) expected() iptables.Expected { return e.rules.Expected(e.plan.Ports()) }
+func (e *engine) expected() iptables.Expected { return e.rules.Expected() }

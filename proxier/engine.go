@@ -205,7 +205,7 @@ func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err 
 		e.fail(s, changes)
 	}
 	s.Err = err
-	s.Installed = e.rules.Total(e.plan.Ports())
+	s.Installed = e.rules.Total()
 	for port, cause := range e.refusals {
 		s.Refused = append(s.Refused, Refusal{port, cause})
 	}

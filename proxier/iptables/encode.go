@@ -3,6 +3,7 @@ package iptables
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
@@ -23,7 +24,7 @@ type text struct {
 	chain      string
 	start, end int
 	rules      int
-	port       tracker.ServicePortName
+	port       *plan.ServicePort
 }
 
 // Encode writes the payload that brings the kernel from what is installed to what is wanted. ports is the whole plan,
@@ -31,34 +32,47 @@ type text struct {
 func (r *Ruleset) Encode(ports []*plan.ServicePort, scope Scope) *Payload {
 	large := scope.Endpoints > LargeCluster
 	p := &Payload{Written: map[Table]Count{}}
-	effective := r.effectiveAll(ports)
-	r.encodeFilter(p, effective)
-	r.encodeNAT(p, effective, scope, large)
-	p.commit = func() { r.commit(effective, scope, large) }
+	all := sync.OnceValue(func() []*Rendered { return r.effectiveAll(ports) })
+	r.rebuild(all)
+	covered := r.dirtyRules()
+	if scope.Full {
+		covered = all()
+	}
+	r.encodeFilter(p)
+	r.encodeNAT(p, covered, scope, large)
+	p.commit = func() { r.commit(covered, scope, large) }
 	return p
 }
 
 // Commit makes a payload that the kernel took the installed state.
 func (r *Ruleset) Commit(p *Payload) { p.commit() }
 
-func (r *Ruleset) commit(effective []*Rendered, scope Scope, large bool) {
+// commit touches what is installed of Service ports, but not what is effective of any: that of a refused one is what was
+// installed already.
+func (r *Ruleset) commit(covered []*Rendered, scope Scope, large bool) {
 	r.large = large
 	if scope.Full {
-		r.installed = make(map[tracker.ServicePortName]*Rendered, len(effective))
-		for _, rendered := range effective {
-			r.installed[rendered.port.Name] = rendered
-		}
-		clear(r.dirty)
-		return
-	}
-	for name := range r.dirty {
-		if rendered := r.effective(name); rendered != nil {
-			r.installed[name] = rendered
-		} else {
+		r.installed = make(map[tracker.ServicePortName]*Rendered, len(covered))
+	} else {
+		for name := range r.dirty {
 			delete(r.installed, name)
 		}
 	}
+	for _, rendered := range covered {
+		r.installed[rendered.port.Name] = rendered
+	}
 	clear(r.dirty)
+}
+
+// dirtyRules are those that a partial payload writes, in any order.
+func (r *Ruleset) dirtyRules() []*Rendered {
+	var covered []*Rendered
+	for name := range r.dirty {
+		if rendered := r.effective(name); rendered != nil {
+			covered = append(covered, rendered)
+		}
+	}
+	return covered
 }
 
 func (r *Ruleset) effectiveAll(ports []*plan.ServicePort) []*Rendered {
@@ -69,27 +83,6 @@ func (r *Ruleset) effectiveAll(ports []*plan.ServicePort) []*Rendered {
 		}
 	}
 	return effective
-}
-
-// Total is what the Ruleset would leave in each table, base chains included.
-func (r *Ruleset) Total(ports []*plan.ServicePort) map[Table]Count {
-	s := &r.settings
-	filter := Count{Chains: len(s.sharedFilterChains()), Rules: s.filterFixed().count}
-	nat := Count{Chains: len(natChains), Rules: s.natFixed().count + s.natTail().count}
-	for _, rendered := range r.effectiveAll(ports) {
-		for d, l := range rendered.dispatch {
-			if dispatch(d) <= natNodePorts {
-				nat.Rules += l.count
-			} else {
-				filter.Rules += l.count
-			}
-		}
-		nat.Chains += len(rendered.chains)
-		for _, c := range rendered.chains {
-			nat.Rules += c.rules
-		}
-	}
-	return map[Table]Count{Filter: filter, NAT: nat}
 }
 
 // declare writes chain lines: each makes the chain, or empties it.
@@ -108,29 +101,55 @@ func declare(p *Payload, table Table, chains []string) {
 	p.count(table, len(chains), 0)
 }
 
-// dispatchLines writes the lines of all Service ports in one dispatch chain.
-func dispatchLines(p *Payload, table Table, effective []*Rendered, d dispatch) {
-	size, rules := 0, 0
+// block holds the lines of all Service ports in one dispatch chain. It is never changed after it was made.
+type block struct {
+	lines
+	owners []blockOwner
+}
+
+// blockOwner says whose the lines of a block are from first on (counted from 0), until the next owner's.
+type blockOwner struct {
+	first int
+	port  *plan.ServicePort
+}
+
+func newBlock(effective []*Rendered, d dispatch) *block {
+	size, owners := 0, 0
 	for _, rendered := range effective {
-		size += len(rendered.dispatch[d].text)
+		if l := &rendered.dispatch[d]; l.count > 0 {
+			size += len(l.text)
+			owners++
+		}
 	}
-	if size == 0 {
+	b := &block{lines: lines{text: make([]byte, 0, size)}, owners: make([]blockOwner, 0, owners)}
+	for _, rendered := range effective {
+		if l := &rendered.dispatch[d]; l.count > 0 {
+			b.owners = append(b.owners, blockOwner{b.count, rendered.port})
+			b.text = append(b.text, l.text...)
+			b.count += l.count
+		}
+	}
+	return b
+}
+
+// rebuild puts the blocks together that a change has touched.
+func (r *Ruleset) rebuild(effective func() []*Rendered) {
+	for d := range dispatches {
+		if r.blocks[d] == nil {
+			r.blocks[d] = newBlock(effective(), d)
+		}
+	}
+}
+
+// dispatchLines writes the lines of all Service ports in one dispatch chain.
+func (r *Ruleset) dispatchLines(p *Payload, d dispatch) {
+	b := r.blocks[d]
+	if b.count == 0 {
 		return
 	}
-	buf := make([]byte, 0, size)
-	first := p.lines
-	for _, rendered := range effective {
-		l := &rendered.dispatch[d]
-		if l.count == 0 {
-			continue
-		}
-		p.spans = append(p.spans, span{first: first + rules + 1, owner: Owner{Table: table, Port: rendered.port.Name}})
-		buf = append(buf, l.text...)
-		rules += l.count
-	}
-	p.add(buf, rules)
-	p.count(table, 0, rules)
-	p.own(Owner{Table: table})
+	p.spans = append(p.spans, span{first: p.lines + 1, owner: Owner{Table: d.table()}, block: b})
+	p.add(b.text, b.count)
+	p.count(d.table(), 0, b.count)
 }
 
 func fixedLines(p *Payload, table Table, l lines) {
@@ -149,19 +168,19 @@ func end(p *Payload, table Table) {
 	p.add([]byte("COMMIT\n"), 1)
 }
 
-func (r *Ruleset) encodeFilter(p *Payload, effective []*Rendered) {
+func (r *Ruleset) encodeFilter(p *Payload) {
 	begin(p, Filter)
 	declare(p, Filter, r.settings.sharedFilterChains())
-	dispatchLines(p, Filter, effective, filterServices)
-	dispatchLines(p, Filter, effective, filterExternal)
-	dispatchLines(p, Filter, effective, filterNodePorts)
-	dispatchLines(p, Filter, effective, filterFirewall)
+	r.dispatchLines(p, filterServices)
+	r.dispatchLines(p, filterExternal)
+	r.dispatchLines(p, filterNodePorts)
+	r.dispatchLines(p, filterFirewall)
 	fixedLines(p, Filter, r.settings.filterFixed())
 	end(p, Filter)
 }
 
-func (r *Ruleset) encodeNAT(p *Payload, effective []*Rendered, scope Scope, large bool) {
-	buf, texts := r.chainTexts(effective, scope, large)
+func (r *Ruleset) encodeNAT(p *Payload, covered []*Rendered, scope Scope, large bool) {
+	buf, texts := r.chainTexts(covered, large)
 	stale := r.staleChains(texts, scope)
 	begin(p, NAT)
 	declare(p, NAT, natChains)
@@ -173,11 +192,11 @@ func (r *Ruleset) encodeNAT(p *Payload, effective []*Rendered, scope Scope, larg
 	declare(p, NAT, stale) // emptied first: chains that refer to one another can then go in any order
 	p.count(NAT, -len(stale), 0)
 	fixedLines(p, NAT, r.settings.natFixed())
-	dispatchLines(p, NAT, effective, natServices)
+	r.dispatchLines(p, natServices)
 	fixedLines(p, NAT, r.settings.natTail())
-	dispatchLines(p, NAT, effective, natNodePorts)
+	r.dispatchLines(p, natNodePorts)
 	for _, t := range texts {
-		p.own(Owner{Table: NAT, Port: t.port})
+		p.own(Owner{Table: NAT, Port: t.port.Name})
 		p.add(buf[t.start:t.end], t.rules)
 		p.count(NAT, 0, t.rules)
 	}
@@ -191,29 +210,22 @@ func (r *Ruleset) encodeNAT(p *Payload, effective []*Rendered, scope Scope, larg
 	end(p, NAT)
 }
 
-// chainTexts renders the chains in scope, sorted by name: iptables-restore finds its place in sorted input far faster.
-func (r *Ruleset) chainTexts(effective []*Rendered, scope Scope, large bool) ([]byte, []text) {
-	if !scope.Full {
-		effective = effective[:0:0]
-		for name := range r.dirty {
-			if rendered := r.effective(name); rendered != nil {
-				effective = append(effective, rendered)
-			}
-		}
-	}
+// chainTexts renders the chains of some Service ports, sorted by name: iptables-restore finds its place in sorted input
+// far faster.
+func (r *Ruleset) chainTexts(covered []*Rendered, large bool) ([]byte, []text) {
 	chains := 0
-	for _, rendered := range effective {
+	for _, rendered := range covered {
 		chains += len(rendered.chains)
 	}
 	const bytesPerChain = 320 // measured: an endpoint chain with comments has about 300
 	buf := make([]byte, 0, chains*bytesPerChain)
 	texts := make([]text, 0, chains)
-	for _, rendered := range effective {
+	for _, rendered := range covered {
 		n := namesOf(rendered.port)
 		r.settings.writeChains(&n, large, func(chain string, l *lines) {
 			start := len(buf)
 			buf = append(buf, l.text...)
-			texts = append(texts, text{chain: chain, start: start, end: len(buf), rules: l.count, port: rendered.port.Name})
+			texts = append(texts, text{chain: chain, start: start, end: len(buf), rules: l.count, port: rendered.port})
 		})
 	}
 	slices.SortFunc(texts, func(a, b text) int { return strings.Compare(a.chain, b.chain) })

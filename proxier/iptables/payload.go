@@ -28,6 +28,19 @@ type Payload struct {
 type span struct {
 	first int // line number, from 1
 	owner Owner
+	// block, where it is set, says whose each line is.
+	block *block
+}
+
+// ownerOf a line of the span.
+func (s *span) ownerOf(line int) Owner {
+	owner := s.owner
+	if s.block != nil {
+		owners := s.block.owners
+		i := sort.Search(len(owners), func(i int) bool { return owners[i].first > line-s.first })
+		owner.Port = owners[i-1].port.Name
+	}
+	return owner
 }
 
 // Owner is whose a line of a payload is.
@@ -79,12 +92,12 @@ func (p *Payload) OwnerOf(line int) Owner {
 	if i == 0 {
 		return Owner{}
 	}
-	return p.spans[i-1].owner
+	return p.spans[i-1].ownerOf(line)
 }
 
 // own marks the lines from here on as somebody's.
 func (p *Payload) own(o Owner) {
-	if last := len(p.spans) - 1; last >= 0 && p.spans[last].owner == o {
+	if last := len(p.spans) - 1; last >= 0 && p.spans[last].block == nil && p.spans[last].owner == o {
 		return
 	}
 	p.spans = append(p.spans, span{first: p.lines + 1, owner: o})

@@ -23,6 +23,13 @@ const (
 	dispatches
 )
 
+func (d dispatch) table() Table {
+	if d <= natNodePorts {
+		return NAT
+	}
+	return Filter
+}
+
 // lines are rules as iptables-restore reads them, each ending in a newline.
 type lines struct {
 	text  []byte
@@ -35,7 +42,8 @@ type Rendered struct {
 	dispatch [dispatches]lines
 	// chains of the port in nat. Their text is made when it is written (writeChains): keeping it would hold the
 	// whole ruleset in memory twice.
-	chains []chainRef
+	chains     []chainRef
+	chainRules int // in all of them
 }
 
 // chainRef is a chain and the number of rules it holds.
@@ -122,6 +130,9 @@ func (s *Settings) render(port *plan.ServicePort) *Rendered {
 	s.dispatchLoadBalancer(r, &n)
 	s.dispatchNodePort(r, &n)
 	r.chains = s.listChains(&n)
+	for _, c := range r.chains {
+		r.chainRules += c.rules
+	}
 	return r
 }
 
