@@ -92,6 +92,7 @@ func (p *Plan) SetNode(node Node) bool {
 // Update plans the changed Services again. Applying the same changes twice changes nothing.
 func (p *Plan) Update(changes []tracker.Change) Delta {
 	var delta Delta
+	before := map[tracker.ServicePortName]*ServicePort{} // the decisions that end
 	for _, change := range changes {
 		old := p.services[change.Name]
 		if change.New == nil {
@@ -99,17 +100,17 @@ func (p *Plan) Update(changes []tracker.Change) Delta {
 		} else {
 			p.services[change.Name] = change.New
 		}
-		delta.Removed = append(delta.Removed, p.remove(old, change.New)...)
-		delta.Changed = append(delta.Changed, p.decideAll(change.New)...)
+		delta.Removed = append(delta.Removed, p.remove(old, change.New, before)...)
+		delta.Changed = append(delta.Changed, p.decideAll(change.New, before)...)
 	}
 	slices.SortFunc(delta.Changed, compare)
 	slices.SortFunc(delta.Removed, compareNames)
-	p.reorder(delta)
+	p.reorder(delta.Changed, before)
 	return delta
 }
 
 // remove forgets the ports of old that its successor does not have.
-func (p *Plan) remove(old, successor *tracker.Service) []tracker.ServicePortName {
+func (p *Plan) remove(old, successor *tracker.Service, before map[tracker.ServicePortName]*ServicePort) []tracker.ServicePortName {
 	var removed []tracker.ServicePortName
 	if old == nil {
 		return nil
@@ -118,6 +119,7 @@ func (p *Plan) remove(old, successor *tracker.Service) []tracker.ServicePortName
 		kept := successor != nil && slices.ContainsFunc(successor.Ports, func(q *tracker.ServicePort) bool { return q.Name == port.Name })
 		if planned := p.ports[port.Name]; planned != nil && !kept {
 			p.known -= planned.Known
+			before[port.Name] = planned
 			delete(p.ports, port.Name)
 			removed = append(removed, port.Name)
 		}
@@ -125,7 +127,7 @@ func (p *Plan) remove(old, successor *tracker.Service) []tracker.ServicePortName
 	return removed
 }
 
-func (p *Plan) decideAll(svc *tracker.Service) []*ServicePort {
+func (p *Plan) decideAll(svc *tracker.Service, before map[tracker.ServicePortName]*ServicePort) []*ServicePort {
 	if svc == nil {
 		return nil
 	}
@@ -134,6 +136,7 @@ func (p *Plan) decideAll(svc *tracker.Service) []*ServicePort {
 		decided := decide(port, svc.Created, svc.Endpoints[port.Name.PortKey], p.node)
 		if old := p.ports[port.Name]; old != nil {
 			p.known -= old.Known
+			before[port.Name] = old
 		}
 		p.known += decided.Known
 		p.ports[port.Name] = decided
@@ -159,9 +162,9 @@ func decide(port *tracker.ServicePort, created time.Time, endpoints []*tracker.E
 // manyChanges is when sorting everything again is cheaper than moving the tail of the order for every change.
 const manyChanges = 64
 
-// reorder brings the order up to date with ports.
-func (p *Plan) reorder(delta Delta) {
-	if len(delta.Changed)+len(delta.Removed) > manyChanges {
+// reorder brings the order up to date with ports: it holds the decisions that end, and not yet those that changed.
+func (p *Plan) reorder(changed []*ServicePort, before map[tracker.ServicePortName]*ServicePort) {
+	if len(changed)+len(before) > manyChanges {
 		p.order = p.order[:0]
 		for _, port := range p.ports {
 			p.order = append(p.order, port)
@@ -169,24 +172,24 @@ func (p *Plan) reorder(delta Delta) {
 		slices.SortFunc(p.order, compare)
 		return
 	}
-	gone := func(name tracker.ServicePortName) {
-		// By name and not by position: the age may have changed with a Service that was made again.
-		if i := slices.IndexFunc(p.order, func(q *ServicePort) bool { return q.Name == name }); i >= 0 {
+	for _, port := range changed {
+		// Most often only the decision is another, and the place the same.
+		if old := before[port.Name]; old != nil && compare(old, port) == 0 {
+			i, _ := slices.BinarySearchFunc(p.order, old, compare)
+			p.order[i] = port
+			delete(before, port.Name)
+		}
+	}
+	for _, old := range before {
+		// By its old age: a Service that was made again has another, and with it another place.
+		if i, found := slices.BinarySearchFunc(p.order, old, compare); found {
 			p.order = slices.Delete(p.order, i, i+1)
 		}
 	}
-	for _, name := range delta.Removed {
-		gone(name)
-	}
-	for _, port := range delta.Changed {
-		i, found := slices.BinarySearchFunc(p.order, port, compare)
-		if !found {
-			gone(port.Name)
-			i, _ = slices.BinarySearchFunc(p.order, port, compare)
+	for _, port := range changed {
+		if i, found := slices.BinarySearchFunc(p.order, port, compare); !found {
 			p.order = slices.Insert(p.order, i, port)
-			continue
 		}
-		p.order[i] = port
 	}
 }
 
