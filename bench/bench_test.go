@@ -16,6 +16,7 @@ import (
 	"synclab/bench/netns"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
+	"synclab/scenarios"
 )
 
 var sizesFlag = flag.String("sizes", "", "numbers of Services to benchmark, separated by commas, for every benchmark and variant; "+
@@ -65,7 +66,7 @@ func eachBackend(b *testing.B, f func(b *testing.B, variant iptables.Variant, se
 // BenchmarkFullSync is the first sync of a proxier that knows the whole cluster, in a namespace without any rule.
 func BenchmarkFullSync(b *testing.B) {
 	eachBackend(b, func(b *testing.B, variant iptables.Variant, services int) {
-		world := benchWorld(b, services)
+		world := benchWorld(b, scenarios.Shape{Services: services})
 		var sum phases
 		for b.Loop() {
 			b.StopTimer()
@@ -88,23 +89,26 @@ func BenchmarkFullSync(b *testing.B) {
 func BenchmarkPartialSync(b *testing.B) {
 	eachBackend(b, func(b *testing.B, variant iptables.Variant, services int) {
 		netns.Fresh(b)
-		benchPartial(b, newRig(b, benchWorld(b, services), variant, nil))
+		benchPartial(b, newRig(b, benchWorld(b, scenarios.Shape{Services: services}), variant, nil), "endpoints")
 	})
 }
 
-// BenchmarkPlanEncode is a sync without any kernel: what the proxier itself costs. A partial sync follows one changed
-// EndpointSlice; it grows with the number of Services only by what layout classic must send every time, the dispatch
-// chain (see restore-B/op). A full sync is repeated, so it includes the planning of nothing.
+// BenchmarkPlanEncode is a sync without any kernel: what the proxier itself costs. After a changed EndpointSlice that
+// does not depend on the number of Services; the payload does (restore-B/op), since layout classic sends the dispatch
+// chain every time. After a Service that came or went the dispatch chain has to be written anew. "all" is a full sync.
 func BenchmarkPlanEncode(b *testing.B) {
-	for _, kind := range []proxier.Kind{proxier.Partial, proxier.Full} {
+	for _, change := range []string{"slice", "service", "all"} {
 		for _, n := range benchSizes(b, 100, 1000, 10_000) {
-			b.Run(fmt.Sprintf("sync=%s/services=%d/endpoints=%d", kind, n, benchEndpoints), func(b *testing.B) {
-				r := newRig(b, benchWorld(b, n), iptables.Legacy, &voidTables{})
-				if kind == proxier.Partial {
-					benchPartial(b, r)
-					return
+			b.Run(fmt.Sprintf("change=%s/services=%d/endpoints=%d", change, n, benchEndpoints), func(b *testing.B) {
+				r := newRig(b, benchWorld(b, scenarios.Shape{Services: n}), iptables.Legacy, &voidTables{})
+				switch change {
+				case "slice":
+					benchPartial(b, r, "endpoints")
+				case "service":
+					benchPartial(b, r, "services")
+				default:
+					benchRepeatedFull(b, r)
 				}
-				benchRepeatedFull(b, r)
 			})
 		}
 	}
@@ -118,7 +122,7 @@ func BenchmarkLoad(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				lab := &scope{TB: b}
-				newRig(lab, benchWorld(b, n), iptables.Legacy, &voidTables{})
+				newRig(lab, benchWorld(b, scenarios.Shape{Services: n}), iptables.Legacy, &voidTables{})
 				b.StopTimer()
 				lab.close()
 				b.StartTimer()
@@ -127,46 +131,54 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkTraversal is what the first packet of a flow pays at the first, middle and last dispatch rule and for a
-// miss, and, as ns-per-rule, what the rules between first and last add. An op is one packet to each of the four.
+// packetsPerOp is how many packets one operation of BenchmarkTraversal sends to each of its targets.
+const packetsPerOp = 100
+
+// BenchmarkTraversal is what the first packet of a flow pays: medians at the first, middle and last dispatch rule and
+// for a miss, and, as ns-per-rule, what each rule between the first and the last adds. An operation is packetsPerOp
+// packets to each of the four, so its ns/op means nothing but how long the measurement takes.
 func BenchmarkTraversal(b *testing.B) {
 	eachBackend(b, func(b *testing.B, variant iptables.Variant, services int) {
 		network(b)
-		r := newRig(b, benchWorld(b, services), variant, nil)
+		udp := scenarios.Shape{Services: services, Protocols: map[string]float64{"UDP": 1}} // what the probe sends
+		r := newRig(b, benchWorld(b, udp), variant, nil)
 		r.sync(b)
 		frontends, rules := r.proxier.Dispatch(corev1.IPv4Protocol)
 		first, middle, last := frontends[0], frontends[len(frontends)/2], frontends[len(frontends)-1]
-		targets := []Target{
-			{first.Position, first.Addr}, {middle.Position, middle.Addr}, {last.Position, last.Addr}, {-1, missedAddr(r.world)},
+		options := TraversalOptions{
+			Targets: []Target{
+				{first.Position, first.Addr}, {middle.Position, middle.Addr}, {last.Position, last.Addr}, {-1, missedAddr(r.world)},
+			},
+			Samples: packetsPerOp, Rand: rand.New(rand.NewPCG(benchSeed, 0)),
 		}
 		took := map[int][]float64{}
-		b.ResetTimer()
-		err := MeasureTraversal(b.Context(), TraversalOptions{
-			Targets: targets, Samples: b.N, Rand: rand.New(rand.NewPCG(benchSeed, 0)),
-		}, func(position int, d time.Duration) { took[position] = append(took[position], float64(d.Nanoseconds())) })
-		if err != nil {
-			b.Fatal(err)
+		for b.Loop() {
+			err := MeasureTraversal(b.Context(), options, func(position int, d time.Duration) {
+				took[position] = append(took[position], float64(d.Nanoseconds()))
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
 		}
-		b.StopTimer()
-		at := func(position int) float64 { slices.Sort(took[position]); return took[position][len(took[position])/2] }
-		b.ReportMetric(at(first.Position), "first-ns")
-		b.ReportMetric(at(middle.Position), "middle-ns")
-		b.ReportMetric(at(last.Position), "last-ns")
-		b.ReportMetric(at(-1), "miss-ns")
-		b.ReportMetric((at(last.Position)-at(first.Position))/float64(last.Position-first.Position), "ns-per-rule")
+		median := func(position int) float64 { slices.Sort(took[position]); return took[position][len(took[position])/2] }
+		b.ReportMetric(median(first.Position), "first-ns")
+		b.ReportMetric(median(middle.Position), "middle-ns")
+		b.ReportMetric(median(last.Position), "last-ns")
+		b.ReportMetric(median(-1), "miss-ns")
+		b.ReportMetric((median(last.Position)-median(first.Position))/float64(last.Position-first.Position), "ns-per-rule")
 		b.ReportMetric(float64(rules), "rules")
 	})
 }
 
-// benchPartial times syncs that each follow one change. The first sync, a full one, comes before.
-func benchPartial(b *testing.B, r *rig) {
+// benchPartial times syncs that each follow one change of a kind that sim.World.Churn knows. The first sync, a full one, comes before.
+func benchPartial(b *testing.B, r *rig, kind string) {
 	r.sync(b)
 	var sum phases
 	runtime.GC()
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
-		r.change(b)
+		r.change(b, kind)
 		b.StartTimer()
 		r.sync(b)
 		if r.last.Kind != proxier.Partial {

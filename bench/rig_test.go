@@ -32,10 +32,11 @@ func (s *scope) close() {
 	s.cleanups = nil
 }
 
-// benchWorld is a cluster of ClusterIP Services.
-func benchWorld(tb testing.TB, services int) *sim.World {
+// benchWorld is a cluster of a shape, with benchEndpoints for every Service.
+func benchWorld(tb testing.TB, shape scenarios.Shape) *sim.World {
 	tb.Helper()
-	world, err := sim.NewWorld(scenarios.Shape{Services: services, Endpoints: scenarios.Endpoints{Count: benchEndpoints}}, benchSeed)
+	shape.Endpoints.Count = benchEndpoints
+	world, err := sim.NewWorld(shape, benchSeed)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -91,20 +92,22 @@ func (r *rig) sync(tb testing.TB) {
 // plannedAhead is how many changes a rig plans at once.
 const plannedAhead = 100
 
-// change replaces one endpoint of one Service, and waits until the proxier's handlers know.
-func (r *rig) change(tb testing.TB) {
+// change makes what is due together next, and waits until the proxier's handlers know. kind as in scenarios.Churn.
+func (r *rig) change(tb testing.TB, kind string) {
 	if len(r.trace) == 0 {
-		trace, err := r.world.Churn(scenarios.Churn{Rate: 1, Events: plannedAhead})
+		trace, err := r.world.Churn(scenarios.Churn{Rate: 1, Events: plannedAhead, Kind: kind})
 		if err != nil {
 			tb.Fatal(err)
 		}
 		r.trace = trace
 	}
-	if err := r.cluster.Apply(tb.Context(), r.trace[0]); err != nil {
-		tb.Fatal(err)
+	for due := r.trace[0].Due; len(r.trace) > 0 && r.trace[0].Due == due; r.trace = r.trace[1:] {
+		if err := r.cluster.Apply(tb.Context(), r.trace[0]); err != nil {
+			tb.Fatal(err)
+		}
 	}
-	r.trace = r.trace[1:]
-	if err := r.proxier.WaitSeen(tb.Context(), 0, r.cluster.Version(&discoveryv1.EndpointSlice{})); err != nil {
+	services, slices := r.cluster.Version(&corev1.Service{}), r.cluster.Version(&discoveryv1.EndpointSlice{})
+	if err := r.proxier.WaitSeen(tb.Context(), services, slices); err != nil {
 		tb.Fatal(err)
 	}
 }

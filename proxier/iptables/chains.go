@@ -10,7 +10,8 @@ import (
 // probabilityDecimals: enough for thousands of endpoints (k/k#37932); the kernel keeps 31 bits of it.
 const probabilityDecimals = 10
 
-// listChains names the chains of a Service port with the number of rules each gets: what writeChains writes.
+// listChains names the chains of a Service port with the number of rules each gets: what writeChains writes. Those of
+// the endpoints come last.
 func (s *Settings) listChains(n *names) []chainRef {
 	chains := make([]chainRef, 0, len(n.port.Reachable)+2)
 	masquerade := 0

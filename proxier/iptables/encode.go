@@ -221,7 +221,7 @@ func (r *Ruleset) chainTexts(covered []*Rendered, large bool) ([]byte, []text) {
 	buf := make([]byte, 0, chains*bytesPerChain)
 	texts := make([]text, 0, chains)
 	for _, rendered := range covered {
-		n := namesOf(rendered.port)
+		n := rendered.names()
 		r.settings.writeChains(&n, large, func(chain string, l *lines) {
 			start := len(buf)
 			buf = append(buf, l.text...)

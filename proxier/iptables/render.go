@@ -62,6 +62,7 @@ type names struct {
 	endpoints                                     []string // chain names, parallel to port.Reachable
 }
 
+// namesOf names all but the endpoints' chains.
 func namesOf(port *plan.ServicePort) names {
 	h := serviceHash(port.Name)
 	n := names{
@@ -74,9 +75,24 @@ func namesOf(port *plan.ServicePort) names {
 		usesExt:      port.HasEndpoints && port.ExternallyAccessible(),
 		usesFirewall: port.HasEndpoints && len(port.LoadBalancerVIPs) > 0 && len(port.SourceRanges) > 0,
 	}
-	n.endpoints = make([]string, len(port.Reachable))
-	for i, ep := range port.Reachable {
+	return n
+}
+
+// nameEndpoints names the chains of the endpoints that can be reached.
+func (n *names) nameEndpoints() {
+	n.endpoints = make([]string, len(n.port.Reachable))
+	for i, ep := range n.port.Reachable {
 		n.endpoints[i] = prefixEndpoint + endpointHash(n.text, n.protocol, ep.Text)
+	}
+}
+
+// names are those that render found: hashing them again would cost more than writing the rules.
+func (r *Rendered) names() names {
+	n := namesOf(r.port)
+	endpoints := r.chains[len(r.chains)-len(r.port.Reachable):]
+	n.endpoints = make([]string, len(endpoints))
+	for i, c := range endpoints {
+		n.endpoints[i] = c.name
 	}
 	return n
 }
@@ -124,6 +140,7 @@ func (l *lines) rule(chain, comment string, args ...string) {
 // render makes the dispatch lines of a Service port and lists its chains.
 func (s *Settings) render(port *plan.ServicePort) *Rendered {
 	n := namesOf(port)
+	n.nameEndpoints()
 	r := &Rendered{port: port}
 	s.dispatchClusterIP(r, &n)
 	s.dispatchExternalIPs(r, &n)
