@@ -9,7 +9,7 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// mostIsolations bounds how many lines one sync isolates before it gives up.
+// mostIsolations bounds how many lines one sync isolates one by one before it halves.
 const mostIsolations = 64
 
 // write encodes and restores until the kernel has taken everything but what it refuses.
@@ -19,40 +19,56 @@ const mostIsolations = 64
 // out and reported, a chain that something else refers to is not deleted. If only the COMMIT failed, the kernel refused
 // the table without saying why, and halving the Service ports finds the culprit.
 //
-// A refused partial payload proves nothing of the Services in it: somebody may have deleted a chain they refer to. So
-// it is written again in full first.
+// A refused partial payload proves nothing of the Services in it: somebody may have deleted a chain they refer to, and
+// the jumps to it. So it is written again in full first.
 func (e *engine) write(ctx context.Context, s *Sync, scope iptables.Scope) error {
+	doubted := false // packet counts were left out, as the first to blame
 	for range mostIsolations {
 		err := e.restore(ctx, s, scope)
-		var refused *iptables.RestoreError
-		if err == nil || !errors.As(err, &refused) || !refused.Refused() {
+		refused := refusal(err)
+		if refused == nil {
 			return err
 		}
 		switch owner := refused.Owner; {
 		case !scope.Full:
 			e.log("payload of a partial sync refused, writing everything", "error", err)
 			s.Kind, s.Reason = Full, "failure"
+			if err := e.prepareFull(s); err != nil {
+				return err
+			}
 			if scope, err = e.fullScope(); err != nil {
 				return err
 			}
+			continue
 		case e.rules.Settings().Accounting:
 			e.log("payload refused, doing without packet counts", "error", err)
-			e.noAccounting = true
+			e.noAccounting, doubted = true, true
 			if err := e.applySettings(); err != nil {
 				return err
 			}
+			continue
 		case owner.IsPort():
 			e.refuse(owner.Port, err)
 		case owner.Deletes != "":
 			e.log("chain cannot be deleted, left empty", "chain", owner.Deletes, "error", err)
 			e.rules.Stick(owner.Deletes)
-		case owner.Commit:
-			return e.bisect(ctx, s, scope)
 		default:
-			return err // one of the fixed rules: no Service is to blame
+			return e.bisect(ctx, s, scope)
+		}
+		if doubted {
+			e.noAccounting = false // it was something else: the next full sync may count again
 		}
 	}
-	return fmt.Errorf("more than %d lines refused", mostIsolations)
+	return e.bisect(ctx, s, scope)
+}
+
+// refusal is the error of a restore that was refused; nil for any other.
+func refusal(err error) *iptables.RestoreError {
+	var refused *iptables.RestoreError
+	if errors.As(err, &refused) && refused.Refused() {
+		return refused
+	}
+	return nil
 }
 
 // restore encodes once and hands the payload over.
@@ -63,8 +79,10 @@ func (e *engine) restore(ctx context.Context, s *Sync, scope iptables.Scope) err
 	run, err := e.tables.Restore(ctx, payload)
 	s.Runs = append(s.Runs, run)
 	if err != nil {
+		e.unsure = e.unsure || refusal(err) == nil
 		return err
 	}
+	e.unsure = false
 	s.Written = payload.Written
 	e.rules.Commit(payload)
 	return nil
@@ -88,13 +106,29 @@ func (e *engine) bisect(ctx context.Context, s *Sync, scope iptables.Scope) erro
 	for _, name := range suspects {
 		e.rules.Refuse(name)
 	}
-	if err := e.restore(ctx, s, scope); err != nil {
+	err := e.restore(ctx, s, scope)
+	if refusal(err) != nil {
+		err = fmt.Errorf("refused without any Service too: %w", err)
+	}
+	if err != nil {
 		for _, name := range suspects {
 			e.rules.Accept(name)
 		}
-		return fmt.Errorf("refused without any Service too: %w", err)
+		return err
 	}
-	return e.admit(ctx, s, suspects)
+	if err := e.admit(ctx, s, suspects); err != nil || !e.rules.Dirty() {
+		return err
+	}
+	// The last payload was refused, but its first table may have been taken.
+	return e.restorePartial(ctx, s)
+}
+
+func (e *engine) restorePartial(ctx context.Context, s *Sync) error {
+	scope, err := e.partialScope()
+	if err != nil {
+		return err
+	}
+	return e.restore(ctx, s, scope)
 }
 
 // admit takes Service ports back in, halving those that the kernel refuses together.
@@ -105,17 +139,16 @@ func (e *engine) admit(ctx context.Context, s *Sync, suspects []tracker.ServiceP
 	for _, name := range suspects {
 		e.rules.Accept(name)
 	}
-	err := e.restore(ctx, s, e.partialScope())
-	var refused *iptables.RestoreError
-	if err == nil || !errors.As(err, &refused) || !refused.Refused() {
+	err := e.restorePartial(ctx, s)
+	if refusal(err) == nil {
 		return err
-	}
-	for _, name := range suspects {
-		e.rules.Refuse(name)
 	}
 	if len(suspects) == 1 {
 		e.refuse(suspects[0], err)
 		return nil
+	}
+	for _, name := range suspects {
+		e.rules.Refuse(name)
 	}
 	half := len(suspects) / 2
 	if err := e.admit(ctx, s, suspects[:half]); err != nil {

@@ -40,6 +40,8 @@ type engine struct {
 	// suspect: a stamp had changed before a sync wrote over it.
 	suspect  bool
 	refusals map[tracker.ServicePortName]error
+	// unsure: a restore failed, and may have written its tables all the same.
+	unsure bool
 	// noAccounting: the nfacct match turned out not to work.
 	noAccounting bool
 
@@ -127,7 +129,7 @@ func (e *engine) replan(s *Sync, changes tracker.Changes) {
 		reason = "topology"
 	case e.rules.CrossesLarge(e.plan.KnownEndpoints()):
 		reason = "size"
-	case !large && e.clock.Since(e.lastFull) >= fullSyncInterval:
+	case (!large || len(e.refusals) > 0) && e.clock.Since(e.lastFull) >= fullSyncInterval:
 		reason = "interval"
 	}
 	if reason != "" {
@@ -150,13 +152,32 @@ func (e *engine) apply(ctx context.Context, s *Sync, changes tracker.Changes) er
 		}
 		return e.write(ctx, s, scope)
 	case e.rules.Dirty():
-		return e.write(ctx, s, e.partialScope())
+		scope, err := e.partialScope()
+		if err != nil {
+			return err
+		}
+		return e.write(ctx, s, scope)
 	}
 	return nil // nothing but no-ops: the rules stand as they are
 }
 
-func (e *engine) partialScope() iptables.Scope {
-	return iptables.Scope{Endpoints: e.plan.KnownEndpoints()}
+// partialScope covers what is dirty. After a restore of unknown outcome, there may be chains of Service ports as they
+// were wanted then, and not any more: those go as well.
+func (e *engine) partialScope() (iptables.Scope, error) {
+	scope := iptables.Scope{Endpoints: e.plan.KnownEndpoints()}
+	if !e.unsure {
+		return scope, nil
+	}
+	existing, err := e.tables.ServiceChains()
+	if err != nil {
+		return scope, fmt.Errorf("chains of a sync that failed: %w", err)
+	}
+	installed := e.expected().Services
+	scope.Existing = slices.DeleteFunc(existing, func(chain string) bool {
+		_, known := installed[chain]
+		return known
+	})
+	return scope, nil
 }
 
 func (e *engine) fullScope() (iptables.Scope, error) {

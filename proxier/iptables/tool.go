@@ -130,9 +130,20 @@ func (e *RestoreError) Unwrap() error { return e.Err }
 // exitResource is what iptables exits with when the lock was held too long or memory ran out.
 const exitResource = 4
 
+// shortages are the kernel's answers, as the nft variant prints them, that say nothing of the payload.
+var shortages = regexp.MustCompile(`\((Cannot allocate memory|No buffer space available|Resource temporarily unavailable|Interrupted system call|Operation not permitted)\)`)
+
 // Refused says whether the tool or the kernel refused what stands in the payload, rather than failing for want of the
-// lock, of memory or of time.
-func (e *RestoreError) Refused() bool { return e.Line > 0 && (e.ExitCode == 1 || e.ExitCode == 2) }
+// lock, of memory or of time. The nft variant ends with exitResource whenever the kernel refuses something.
+func (e *RestoreError) Refused() bool {
+	switch e.ExitCode {
+	case 1, 2:
+		return e.Line > 0
+	case exitResource:
+		return e.Line > 0 && !shortages.MatchString(e.Stderr)
+	}
+	return false
+}
 
 // failedLine finds the line in all the ways the tools name it: "line N failed", "Error occurred at line: N",
 // "line N: RULE_APPEND failed".

@@ -1,0 +1,448 @@
+package proxier
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"synclab/bench/netns"
+	"synclab/proxier/conntrack"
+	"synclab/proxier/iptables"
+)
+
+// faulty is an engine on the kernel's tables whose restores a test can break.
+type faulty struct {
+	*engine
+	t       *testing.T
+	variant iptables.Variant
+	cluster *randomCluster
+	flows   *conntrack.Memory
+	prepare func(*exec.Cmd)
+	started func(*os.Process)
+	last    Sync
+}
+
+// eachVariant runs a test for both variants, each in a namespace of its own.
+func eachVariant(t *testing.T, test func(t *testing.T, f *faulty)) {
+	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
+		t.Run(string(variant), func(t *testing.T) {
+			netns.Fresh(t)
+			test(t, newFaulty(t, variant, newRandomCluster(seed(t), corev1.IPv4Protocol)))
+		})
+	}
+}
+
+func newFaulty(t *testing.T, variant iptables.Variant, c *randomCluster) *faulty {
+	t.Helper()
+	f := &faulty{t: t, variant: variant, cluster: c, flows: &conntrack.Memory{}}
+	host, err := iptables.NewHost(iptables.RestorerOptions{
+		Variant: variant, Family: c.family, Wait: time.Second,
+		Prepare: func(cmd *exec.Cmd) {
+			if f.prepare != nil {
+				f.prepare(cmd)
+			}
+		},
+		Started: func(p *os.Process) {
+			if f.started != nil {
+				f.started(p)
+			}
+		},
+	})
+	if err != nil {
+		t.Skip(err)
+	}
+	f.engine = testEngine(t, c.family, host, func(o *Options) {
+		o.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return f.flows, nil }
+		o.OnSync = func(s Sync) { f.last = s }
+	})
+	return f
+}
+
+// successor is a proxier that starts with the rules of another in place.
+func (f *faulty) successor() *faulty {
+	next := newFaulty(f.t, f.variant, f.cluster)
+	f.cluster.tell(next.engine)
+	return next
+}
+
+func (f *faulty) events(n int) {
+	for range n {
+		f.cluster.step(f.engine)
+	}
+}
+
+func (f *faulty) mustSync() {
+	f.t.Helper()
+	if err := f.sync(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *faulty) mustFail() error {
+	f.t.Helper()
+	err := f.sync(f.t.Context())
+	if err == nil || !errors.Is(f.last.Err, err) {
+		f.t.Fatalf("sync = %v, reported as %v; want a failure", err, f.last.Err)
+	}
+	if len(f.last.Refused) > 0 {
+		f.t.Fatalf("a restore that did not run refused %v", f.last.Refused)
+	}
+	return err
+}
+
+// converged says that the kernel holds what a fresh start would write, and that the proxier agrees.
+func (f *faulty) converged() {
+	f.t.Helper()
+	compareWithKernel(f.t, f.variant, f.cluster)
+	f.quiet()
+}
+
+// quiet says that a thorough check finds no drift.
+func (f *faulty) quiet() {
+	f.t.Helper()
+	if f.drifts() != "" {
+		found, err := f.tables.Drift(f.expected())
+		f.t.Fatalf("drift where nobody meddled: %q, %v", found, err)
+	}
+}
+
+// drifts makes a thorough check and gives the reason of the full sync that it asks for; empty: none.
+func (f *faulty) drifts() string {
+	f.t.Helper()
+	if f.rules.Dirty() {
+		f.t.Fatal("a drift check would be skipped: the last sync left work undone")
+	}
+	f.suspect = true
+	f.checkDrift()
+	return f.full
+}
+
+// tool runs the variant's iptables as anybody might.
+func (f *faulty) tool(args ...string) {
+	f.t.Helper()
+	path, err := iptables.FindBinary(iptables.Binary(f.variant, f.cluster.family, ""))
+	if err != nil {
+		f.t.Skip(err)
+	}
+	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+		f.t.Fatalf("iptables %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// filtered runs the tool behind a shell that changes its input; $0 is the tool.
+func filtered(script string) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) {
+		cmd.Args = append([]string{"sh", "-c", script, cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = "/bin/sh"
+	}
+}
+
+// udpService has one port, and one endpoint at addr:port, due at some time.
+func (f *faulty) udpService(i int, addr string, port int32, due time.Time) (clusterIP string) {
+	name := fmt.Sprintf("made-%d", i)
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: fmt.Sprintf("10.96.1.%d", i),
+			Ports: []corev1.ServicePort{{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53}},
+		},
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name},
+			Annotations: map[string]string{corev1.EndpointsLastChangeTriggerTime: due.Format(time.RFC3339Nano)},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("dns"), Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(port)}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{addr}}},
+	}
+	f.cluster.services[100+i] = svc
+	f.cluster.slices[[2]int{100 + i, 0}] = slice
+	f.tracker.SetService(svc, f.clock.Now())
+	f.tracker.SetSlice(slice, f.clock.Now())
+	return svc.Spec.ClusterIP
+}
+
+func (f *faulty) remove(i int) {
+	f.tracker.DeleteService(f.cluster.services[100+i], f.clock.Now())
+	f.tracker.DeleteSlice(f.cluster.slices[[2]int{100 + i, 0}], f.clock.Now())
+	delete(f.cluster.services, 100+i)
+	delete(f.cluster.slices, [2]int{100 + i, 0})
+}
+
+// Ways in which a restore ends without having been refused.
+var brokenRestores = map[string]func(*faulty){
+	"killed at once": func(f *faulty) { f.started = func(p *os.Process) { _ = p.Kill() } },
+	"killed between two tables": func(f *faulty) {
+		f.prepare = filtered(`sed /^COMMIT/q | "$0" "$@"; kill -9 $$`)
+	},
+	"killed after its work": func(f *faulty) { f.prepare = filtered(`"$0" "$@"; kill -9 $$`) },
+	"failing":               func(f *faulty) { f.prepare = func(cmd *exec.Cmd) { cmd.Path = "/bin/false" } },
+}
+
+// A restore that was broken off, at the first sync or at a partial one, once or more often, costs nothing but time: the
+// changes come again, their trigger times are reported by the sync that installs them, and so are flows cleaned.
+func TestBrokenRestore(t *testing.T) {
+	for name, broken := range brokenRestores {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			eachVariant(t, func(t *testing.T, f *faulty) {
+				var due []time.Time
+				changes := 0
+				change := func() (clusterIP netip.Addr) {
+					f.events(30)
+					changes++
+					due = append(due, f.clock.Now().Add(time.Duration(changes)*time.Millisecond))
+					return netip.MustParseAddr(f.udpService(1, fmt.Sprintf("10.128.1.%d", changes), 5353, due[len(due)-1]))
+				}
+				for _, kind := range []Kind{Full, Partial} {
+					f.flows.Add(conntrack.Flow{ // to an endpoint that is no more
+						Src: netip.MustParseAddrPort("10.128.9.9:4000"), Dst: netip.AddrPortFrom(change(), 53),
+						ReplySrc: netip.MustParseAddrPort("10.128.1.99:5353"), ReplyDst: netip.MustParseAddrPort("10.128.9.9:4000"),
+					})
+					broken(f)
+					for range 2 {
+						f.mustFail()
+						change() // the world goes on
+					}
+					if len(f.flows.Flows()) != 1 {
+						t.Errorf("%s: flows were cleaned for rules that may not be there", kind)
+					}
+					f.prepare, f.started = nil, nil
+					f.mustSync()
+					if f.last.Kind != kind {
+						t.Errorf("the sync that succeeded was %s (%s), want %s", f.last.Kind, f.last.Reason, kind)
+					}
+					if !slices.EqualFunc(f.last.TriggerTimes, due, time.Time.Equal) {
+						t.Errorf("%s: trigger times %v, want %v", kind, f.last.TriggerTimes, due)
+					}
+					due = nil
+					if len(f.flows.Flows()) != 0 {
+						t.Errorf("%s: a stale flow stays", kind)
+					}
+					f.converged()
+				}
+			})
+		})
+	}
+}
+
+// bad is the endpoint port that a test's restores cannot take.
+const bad = 6666
+
+// Rules that somebody refuses: the tool while it reads, or the kernel when the table is committed.
+var refusedRules = map[string]string{
+	"unknown-match": `/:6666$/s/ -j DNAT/ -m nosuchmatch&/`,
+	"wrong-hook":    `/:6666$/s/ -j DNAT .*/ -j MASQUERADE/`,
+	"wrong-table":   `/:6666$/s/ -j DNAT .*/ -j REJECT/`,
+	"loop":          `s/^-A \(KUBE-SEP-[A-Z0-9]*\) .*:6666$/-A \1 -j \1/`,
+}
+
+// The Service port whose rules are refused is named and left out, everybody else is served, and it is back as soon as
+// it changes to something that is taken.
+func TestRefusedRules(t *testing.T) {
+	for name, change := range refusedRules {
+		t.Run(name, func(t *testing.T) {
+			eachVariant(t, func(t *testing.T, f *faulty) {
+				f.prepare = filtered(`sed '` + change + `' | "$0" "$@"`)
+				f.events(60)
+				f.udpService(1, "10.128.1.1", 5353, time.Time{})
+				f.udpService(2, "10.128.1.2", bad, time.Time{})
+				f.udpService(3, "10.128.1.3", bad, time.Time{})
+				f.mustSync()
+				f.refuses("made-2", "made-3")
+				f.comparesWithout(2, 3)
+
+				// What was installed before stays, as long as nothing better can be had.
+				f.remove(3)
+				f.udpService(2, "10.128.1.2", 5353, time.Time{})
+				f.mustSync()
+				f.refuses()
+				f.converged()
+				before := kernelSaved(t, f.variant, f.cluster.family)
+				f.udpService(2, "10.128.1.4", bad, time.Time{})
+				f.mustSync()
+				f.refuses("made-2")
+				f.quiet()
+				if now := kernelSaved(t, f.variant, f.cluster.family); now != before {
+					t.Errorf("refused, but the rules are others now:\n%s\nbefore:\n%s", now, before)
+				}
+
+				// Others are served meanwhile.
+				f.udpService(4, "10.128.1.5", 5353, time.Time{})
+				f.mustSync()
+				f.refuses("made-2")
+				if now := kernelSaved(t, f.variant, f.cluster.family); !strings.Contains(now, "10.128.1.5:5353") {
+					t.Error("a Service is held back by another that is refused")
+				}
+				f.quiet()
+
+				f.udpService(2, "10.128.1.4", 5353, time.Time{})
+				f.mustSync()
+				f.refuses()
+				f.converged()
+			})
+		})
+	}
+}
+
+func (f *faulty) refuses(names ...string) {
+	f.t.Helper()
+	var got []string
+	for _, r := range f.last.Refused {
+		got = append(got, r.Port.NamespacedName.Name)
+		if r.Err == nil {
+			f.t.Errorf("%s is refused without a cause", r.Port)
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, names) {
+		f.t.Fatalf("refused: %v, want %v", got, names)
+	}
+}
+
+// comparesWithout says that the kernel holds what a fresh start without some made Services would write.
+func (f *faulty) comparesWithout(made ...int) {
+	f.t.Helper()
+	without := &randomCluster{family: f.cluster.family, services: map[int]*corev1.Service{}, slices: f.cluster.slices}
+	for i, svc := range f.cluster.services {
+		if !slices.Contains(made, i-100) {
+			without.services[i] = svc
+		}
+	}
+	compareWithKernel(f.t, f.variant, without)
+	f.quiet()
+}
+
+// More Services may be refused than one sync isolates one by one.
+func TestManyRefused(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.prepare = filtered(`sed '` + refusedRules["unknown-match"] + `' | "$0" "$@"`)
+		var made []int
+		var names []string
+		for i := 1; i <= mostIsolations+5; i++ {
+			f.udpService(i, fmt.Sprintf("10.128.1.%d", i), bad, time.Time{})
+			made, names = append(made, i), append(names, fmt.Sprintf("made-%d", i))
+		}
+		f.udpService(200, "10.128.1.200", 5353, time.Time{})
+		f.mustSync()
+		slices.Sort(names)
+		f.refuses(names...)
+		f.comparesWithout(made...)
+	})
+}
+
+// A partial payload is refused because the chains it refers to are gone: everything is written, nobody blamed.
+func TestPartialOnMissingChains(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.udpService(1, "10.128.1.1", 5353, time.Time{})
+		f.events(40)
+		f.mustSync()
+		f.tool("-t", "nat", "-F")
+		f.tool("-t", "nat", "-X")
+		f.udpService(2, "10.128.1.2", 5353, time.Time{})
+		f.mustSync()
+		f.refuses()
+		if f.last.Kind != Full {
+			t.Errorf("the sync was %s", f.last.Kind)
+		}
+		f.converged()
+	})
+}
+
+// Somebody else's rule refers to one of our chains: that chain cannot be deleted, all else goes on.
+func TestForeignReference(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.udpService(1, "10.128.1.1", 5353, time.Time{})
+		f.events(20)
+		f.mustSync()
+		chains, err := f.tables.ServiceChains()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var own string
+		for _, c := range chains {
+			if strings.Contains(kernelSaved(t, f.variant, f.cluster.family), "-A "+c+" -p udp -m comment --comment \"ns/made-1:dns\" -m udp -j DNAT") {
+				own = c
+			}
+		}
+		if own == "" {
+			t.Fatal("no chain of the endpoint")
+		}
+		f.tool("-t", "nat", "-N", "FOREIGN")
+		f.tool("-t", "nat", "-A", "FOREIGN", "-j", own)
+		f.remove(1)
+		f.events(20)
+		f.mustSync()
+		f.refuses()
+		f.quiet()
+		for _, sync := range []func(){func() {}, func() { f.demandFull("test"); f.mustSync() }} {
+			sync()
+			now := kernelSaved(t, f.variant, f.cluster.family)
+			if !strings.Contains(now, ":"+own+" ") || strings.Contains(now, "-A "+own) {
+				t.Errorf("the chain that is referred to should be there, empty:\n%s", now)
+			}
+		}
+		f.tool("-t", "nat", "-F", "FOREIGN")
+		f.tool("-t", "nat", "-X", "FOREIGN")
+		f.demandFull("test")
+		f.mustSync()
+		f.converged()
+	})
+}
+
+// holdLock takes the xtables lock, as another iptables does that takes its time.
+func holdLock(t *testing.T) (release func()) {
+	t.Helper()
+	lock, err := os.OpenFile(os.Getenv("XTABLES_LOCKFILE"), os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lock.Close() })
+	return func() { lock.Close() }
+}
+
+// While somebody holds the lock, syncs fail and say so, and a drift check does not mistake the lock for drift. The nft
+// variant takes no lock.
+func TestLockHeld(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.events(40)
+		f.mustSync()
+		release := holdLock(t)
+		if reason := f.drifts(); reason != "" {
+			t.Errorf("the held lock was taken for %s", reason)
+		}
+		f.udpService(1, "10.128.1.1", 5353, time.Time{})
+		if f.variant == iptables.Nft {
+			f.mustSync()
+			f.converged()
+			return
+		}
+		err := f.mustFail()
+		var failed *iptables.RestoreError
+		if !errors.As(err, &failed) || failed.ExitCode != 4 || failed.Refused() || !strings.Contains(err.Error(), "xtables lock") {
+			t.Errorf("sync = %v; want the lock's failure", err)
+		}
+		f.suspect = true
+		if f.checkDrift(); f.full != "" {
+			t.Errorf("the held lock was taken for %s", f.full)
+		}
+		release()
+		f.mustSync()
+		f.converged()
+	})
+}
