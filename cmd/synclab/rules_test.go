@@ -1,0 +1,78 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// The rules of clusters that people described, to the letter. What they saw of it is in want.
+func TestRulesGolden(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want []string
+	}{
+		{"ngx", []string{
+			`-A KUBE-SERVICES -d 10.43.120.124/32 -p tcp -m comment --comment "default/ngx-svc cluster IP" -m tcp --dport 80 -j KUBE-SVC-DQYKF4NVSQPF2JO7`,
+			`-A KUBE-SVC-DQYKF4NVSQPF2JO7 -m comment --comment "default/ngx-svc -> 10.42.0.148:80" -m statistic --mode random --probability 0.50000000000 -j KUBE-SEP-WHP752REJFIVTA3A`,
+			`-A KUBE-SVC-DQYKF4NVSQPF2JO7 -m comment --comment "default/ngx-svc -> 10.42.0.149:80" -j KUBE-SEP-KOUJFWPU7NB2K4H6`,
+			`-A KUBE-SEP-WHP752REJFIVTA3A -p tcp -m comment --comment "default/ngx-svc" -m tcp -j DNAT --to-destination 10.42.0.148:80`,
+			`-A KUBE-SEP-KOUJFWPU7NB2K4H6 -s 10.42.0.149/32 -m comment --comment "default/ngx-svc" -j KUBE-MARK-MASQ`,
+		}},
+		{"whoami", []string{
+			// One in three, then one in two, then the last.
+			"--probability 0.33333333349 -j KUBE-SEP-EQRD2OJ2I333TJKC", "--probability 0.50000000000 -j KUBE-SEP-PQF2VA7CMJPSCHSY",
+			`"default/whoami -> 10.16.192.3:3000" -j KUBE-SEP-OJOAXDC7LLQXKPDD`,
+		}},
+		{"nginx-demo", []string{
+			`-A KUBE-SERVICES -d 192.168.64.57/32 -p tcp -m comment --comment "default/nginx-demo-1 external IP" -m tcp --dport 8088 -j KUBE-EXT-`,
+			`-A KUBE-NODEPORTS -p tcp -m comment --comment "default/nginx-demo-2" -m tcp --dport 31755 -j KUBE-EXT-`,
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, got, stderr := invoke(t, "rules", "-f", filepath.Join("../../sim/testdata/manifests", c.name+".yaml"))
+			if status != exitDone {
+				t.Fatalf("status %d: %s", status, stderr)
+			}
+			for _, part := range c.want {
+				if !strings.Contains(got, part) {
+					t.Errorf("no rule %s", part)
+				}
+			}
+			golden := filepath.Join("testdata", "rules", c.name+".golden")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+				t.Errorf("-update writes it anew (-golden +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// One seed, the same bytes: of a whole generated cluster with everything in it, in both families.
+func TestRulesSameBytes(t *testing.T) {
+	args := []string{"rules", "mixed-types", "--services", "60", "--endpoints", "5"}
+	status, first, stderr := invoke(t, args...)
+	if status != exitDone || strings.Count(first, "\n-A ") < 1000 {
+		t.Fatalf("status %d, %d rules: %s", status, strings.Count(first, "\n-A "), stderr)
+	}
+	if _, second, _ := invoke(t, args...); first != second {
+		t.Errorf("two runs differ:\n%s", cmp.Diff(strings.Split(first, "\n"), strings.Split(second, "\n")))
+	}
+	if _, other, _ := invoke(t, append(args, "--seed", "4711")...); first == other {
+		t.Error("another seed changes nothing")
+	}
+}
