@@ -169,7 +169,7 @@ func (o *ExecuteOptions) fill() error {
 		o.Reps = 3
 	}
 	if o.Out == "" {
-		o.Out = filepath.Join("runs", o.Scenario.Name+"-"+time.Now().Format("20060102-150405"))
+		o.Out = newFolder(filepath.Join("runs", o.Scenario.Name+"-"+time.Now().Format("20060102-150405")))
 	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
@@ -178,6 +178,17 @@ func (o *ExecuteOptions) fill() error {
 		o.Stderr = os.Stderr
 	}
 	return nil
+}
+
+// newFolder is name, or name-2 and so on: two runs may start within a second.
+func newFolder(name string) string {
+	folder := name
+	for n := 2; ; n++ {
+		if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
+			return folder
+		}
+		folder = fmt.Sprintf("%s-%d", name, n)
+	}
 }
 
 func (o *ExecuteOptions) runAll(ctx context.Context, w *RunWriter, all []pass) error {
@@ -293,6 +304,7 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	err = perform(ctx, lab, a, say)
 	if err != nil && ctx.Err() == nil {
 		say.message(message{Failure: err.Error()})
+		err = nil // the parent reports it
 	}
 	return errors.Join(err, say.err(), lab.Close())
 }

@@ -188,7 +188,7 @@ func (r *repetition) create(ctx context.Context, c scenarios.Create, name string
 	if r.proxier != nil {
 		return r.cluster.Play(ctx, trace, r.playOptions(name))
 	}
-	if err := r.connect(); err != nil {
+	if err := errors.Join(r.fits(), r.connect()); err != nil {
 		return err
 	}
 	if c.Rate == 0 {
