@@ -1,0 +1,141 @@
+package proxier
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"synclab/proxier/config"
+	"synclab/proxier/iptables"
+)
+
+// The numbers of chains and rules that layout classic needs, as formulas of nothing but the sizes: S Services of one
+// port with E ready endpoints each, used from every node. D is 1 when pods can be told from other senders (a cluster
+// CIDR), R the number of source ranges, of which none holds the node.
+
+// shared is what is there without any Service: in nat the masquerade (3), the mark (1) and the jump to the NodePorts
+// (1); in filter KUBE-FORWARD (3: INVALID, marked, established) and KUBE-FIREWALL (1).
+func shared() (nat, filter iptables.Count) {
+	return iptables.Count{Chains: 4, Rules: 3 + 1 + 1}, iptables.Count{Chains: 6, Rules: 3 + 1}
+}
+
+func clusterIPForm(S, E, D, _ int) map[iptables.Table]iptables.Count {
+	nat, filter := shared()
+	if E == 0 {
+		filter.Rules += S // REJECT
+	} else {
+		nat.Chains += S * (1 + E)          // SVC, SEP
+		nat.Rules += S * (1 + D + E + 2*E) // dispatch; cluster IP masquerade; choices; hairpin and DNAT
+	}
+	return map[iptables.Table]iptables.Count{iptables.NAT: nat, iptables.Filter: filter}
+}
+
+func loadBalancerForm(S, E, D, R int) map[iptables.Table]iptables.Count {
+	nat, filter := shared()
+	F := min(R, 1) // a firewall
+	if E == 0 {
+		filter.Rules += 3 * S // REJECT for cluster IP, load balancer IP, node port
+	} else {
+		nat.Chains += S * (2 + F + E)          // SVC, EXT; FW; SEP
+		nat.Rules += S * (3 + D + E + 2 + 2*E) // three ways in; masquerade; choices; EXT: masquerade, jump; SEP
+		nat.Rules += S * F * (R + 1)           // the ranges, and a comment on the rest
+		filter.Rules += S * F                  // what the ranges left
+	}
+	return map[iptables.Table]iptables.Count{iptables.NAT: nat, iptables.Filter: filter}
+}
+
+func TestClosedForms(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		kind corev1.ServiceType
+		form func(S, E, D, R int) map[iptables.Table]iptables.Count
+		D, R int
+	}{
+		{"ClusterIP", corev1.ServiceTypeClusterIP, clusterIPForm, 0, 0},
+		{"ClusterIP, cluster CIDR", corev1.ServiceTypeClusterIP, clusterIPForm, 1, 0},
+		{"LoadBalancer", corev1.ServiceTypeLoadBalancer, loadBalancerForm, 0, 0},
+		{"LoadBalancer, cluster CIDR, source ranges", corev1.ServiceTypeLoadBalancer, loadBalancerForm, 1, 2},
+	} {
+		for _, S := range []int{0, 1, 10} {
+			for _, E := range []int{0, 1, 2, 10} {
+				t.Run(fmt.Sprintf("%s/services=%d/endpoints=%d", c.name, S, E), func(t *testing.T) {
+					want := c.form(S, E, c.D, c.R)
+					installed, counted := render(t, c.kind, S, E, c.D, c.R)
+					if diff := cmp.Diff(want, counted); diff != "" {
+						t.Errorf("rules of the tables (-form +tables):\n%s", diff)
+					}
+					if diff := cmp.Diff(want, installed); diff != "" {
+						t.Errorf("as reported (-form +reported):\n%s", diff)
+					}
+				})
+			}
+		}
+	}
+}
+
+// render gives the chains and rules of the proxier by table, as it reports them and as counted in the tables.
+func render(t *testing.T, kind corev1.ServiceType, services, endpoints, clusterCIDR, ranges int) (reported, counted map[iptables.Table]iptables.Count) {
+	t.Helper()
+	opts := Options{Config: config.New(), OnSync: func(s Sync) { reported = s.Installed }}
+	if clusterCIDR > 0 {
+		opts.Config.ClusterCIDR = "10.128.0.0/9"
+	}
+	var svcs []*corev1.Service
+	var slices []*discoveryv1.EndpointSlice
+	for i := range services {
+		svc := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("svc-%d", i)},
+			Spec: corev1.ServiceSpec{Type: kind, ClusterIP: fmt.Sprintf("10.96.0.%d", i+1),
+				Ports: []corev1.ServicePort{{Name: "p", Protocol: corev1.ProtocolTCP, Port: 80}}},
+		}
+		if kind == corev1.ServiceTypeLoadBalancer {
+			svc.Spec.Ports[0].NodePort = int32(30000 + i)
+			svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("198.18.0.%d", i+1)}}
+		}
+		for r := range ranges {
+			svc.Spec.LoadBalancerSourceRanges = append(svc.Spec.LoadBalancerSourceRanges, fmt.Sprintf("203.0.%d.0/24", r))
+		}
+		slice := &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: svc.Name, Labels: map[string]string{discoveryv1.LabelServiceName: svc.Name}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("p"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](8080)}},
+		}
+		for e := range endpoints {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.128.%d.%d", i, e+1)}})
+		}
+		svcs, slices = append(svcs, svc), append(slices, slice)
+	}
+	models, err := Render(t.Context(), opts, svcs, slices, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reported, countSaved(saved(t, models[0]))
+}
+
+// countSaved counts chains and rules of the proxier in what iptables-save prints, without canaries.
+func countSaved(text string) map[iptables.Table]iptables.Count {
+	counts := map[iptables.Table]iptables.Count{}
+	table := iptables.Table("")
+	for line := range strings.Lines(text) {
+		c := counts[table]
+		switch {
+		case line[0] == '*':
+			table = iptables.Table(strings.TrimSpace(line[1:]))
+			continue
+		case strings.HasPrefix(line, ":KUBE-") && !strings.HasPrefix(line, ":KUBE-PROXY-CANARY"):
+			c.Chains++
+		case strings.HasPrefix(line, "-A KUBE-"):
+			c.Rules++
+		default:
+			continue
+		}
+		counts[table] = c
+	}
+	return counts
+}
