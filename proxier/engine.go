@@ -40,6 +40,8 @@ type engine struct {
 	// suspect: a stamp had changed before a sync wrote over it.
 	suspect  bool
 	refusals map[tracker.ServicePortName]error
+	// owed are the trigger times of changes that are written, but after which stale flows could not be cleaned yet.
+	owed []time.Time
 	// unsure: a restore failed, and may have written its tables all the same.
 	unsure bool
 	// noAccounting: the nfacct match turned out not to work.
@@ -219,11 +221,13 @@ func (e *engine) applySettings() error {
 // end takes note of how a sync went, and does what follows from new rules.
 func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err error) error {
 	s.Finished = e.clock.Now()
-	s.TriggerTimes = changes.TriggerTimes
-	if err == nil {
-		err = e.succeed(ctx, s, changes)
-	} else {
+	s.TriggerTimes = slices.Concat(e.owed, changes.TriggerTimes)
+	if err != nil {
 		e.fail(s, changes)
+	} else if err = e.succeed(ctx, s, changes); err != nil {
+		e.owed = s.TriggerTimes
+	} else {
+		e.owed = nil
 	}
 	s.Err = err
 	s.Installed = e.rules.Total()

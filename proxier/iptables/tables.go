@@ -120,6 +120,12 @@ func driftIn(table Table, tally map[string]int, want Expected) string {
 	if _, there := tally[chainCanary]; !there {
 		return fmt.Sprintf("chain %s in %s is gone", chainCanary, table)
 	}
+	for _, j := range jumps {
+		// An empty one counts no rules, and iptables -C cannot ask for a jump to a chain that is not there.
+		if _, there := tally[j.to]; j.table == table && !there {
+			return fmt.Sprintf("chain %s in %s is gone", j.to, table)
+		}
+	}
 	if table == NAT {
 		for chain, rules := range want.Services {
 			if have, there := tally[chain]; !there || have != rules {

@@ -1,0 +1,289 @@
+package proxier
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+
+	"synclab/proxier/iptables"
+)
+
+// foreigners are what somebody may do to our tables behind our back.
+var foreigners = map[string]func(*faulty){
+	"nat flushed":            func(f *faulty) { f.tool("-t", "nat", "-F"); f.tool("-t", "nat", "-X") },
+	"nat rules flushed":      func(f *faulty) { f.tool("-t", "nat", "-F") },
+	"filter flushed":         func(f *faulty) { f.tool("-F"); f.tool("-X") },
+	"a jump deleted":         func(f *faulty) { f.tool("-t", "nat", "-D", "OUTPUT", "1") },
+	"a filter jump deleted":  func(f *faulty) { f.tool("-D", "FORWARD", "1") },
+	"a Service's chain":      func(f *faulty) { f.tool("-t", "nat", "-F", f.chain("KUBE-SVC-")) },
+	"an endpoint's chain":    func(f *faulty) { f.tool("-t", "nat", "-F", f.chain("KUBE-SEP-")) },
+	"a rule more":            func(f *faulty) { f.tool("-t", "nat", "-A", "KUBE-SERVICES", "-j", "RETURN") },
+	"a chain more":           func(f *faulty) { f.tool("-t", "nat", "-N", "KUBE-SVC-AAAAAAAAAAAAAAAA") },
+	"nat's canary deleted":   func(f *faulty) { f.tool("-t", "nat", "-X", "KUBE-PROXY-CANARY") },
+	"mangle flushed":         func(f *faulty) { f.tool("-t", "mangle", "-F"); f.tool("-t", "mangle", "-X") },
+	"a dispatch rule":        func(f *faulty) { f.tool("-t", "nat", "-D", "KUBE-SERVICES", "1") },
+	"an empty chain deleted": deleteEmptyChain,
+}
+
+// deleteEmptyChain deletes the chain of firewalls, which has no rules here, and all jumps to it.
+func deleteEmptyChain(f *faulty) {
+	for _, from := range []string{"INPUT", "FORWARD", "OUTPUT"} {
+		f.tool("-D", from, "-m", "conntrack", "--ctstate", "NEW", "-m", "comment", "--comment", "kubernetes load balancer firewall", "-j", "KUBE-PROXY-FIREWALL")
+	}
+	f.tool("-X", "KUBE-PROXY-FIREWALL")
+}
+
+// chain is the first of the Service chains with rules whose name begins so.
+func (f *faulty) chain(prefix string) string {
+	f.t.Helper()
+	var found []string
+	for chain, rules := range f.expected().Services {
+		if strings.HasPrefix(chain, prefix) && rules > 0 {
+			found = append(found, chain)
+		}
+	}
+	if len(found) == 0 {
+		f.t.Fatalf("no chain %s…", prefix)
+	}
+	return slices.Min(found)
+}
+
+// plain adds Services without firewalls, and with so many endpoints each.
+func (f *faulty) plain(services, endpoints int) {
+	for i := 1; i <= services; i++ {
+		f.udpService(i, "10.128.1.1", 5353, time.Time{})
+		key := [2]int{100 + i, 0}
+		slice := f.cluster.slices[key].DeepCopy()
+		slice.Endpoints = nil
+		for n := range endpoints {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{fmt.Sprintf("10.128.%d.%d", i, n+1)}, NodeName: ptr.To(f.node.Name),
+			})
+		}
+		f.cluster.slices[key] = slice
+		f.tracker.SetSlice(slice, f.clock.Now())
+	}
+}
+
+// Whatever is done to our tables is found by the next check, and mended by the next sync.
+func TestDrift(t *testing.T) {
+	for name, meddle := range foreigners {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			eachVariant(t, func(t *testing.T, f *faulty) {
+				f.plain(3, 2)
+				f.mustSync()
+				meddle(f)
+				if f.checkDrift(); f.full != "drift" {
+					found, err := f.tables.Drift(f.expected())
+					t.Fatalf("asked for %q; want drift (thorough: %q, %v)", f.full, found, err)
+				}
+				f.mustSync()
+				f.repaired()
+			})
+		})
+	}
+}
+
+// repaired is converged, but for the order of the built-in chains' rules: a jump that was put back is first.
+func (f *faulty) repaired() {
+	f.t.Helper()
+	f.quiet()
+	if diff := cmp.Diff(jumpsSorted(fresh(f.t, f.cluster)), jumpsSorted(kernelSaved(f.t, f.variant, f.cluster.family))); diff != "" {
+		f.t.Fatalf("(-fresh full sync +kernel):\n%s", diff)
+	}
+}
+
+func jumpsSorted(text string) []string {
+	builtin := func(line string) bool { return strings.HasPrefix(line, "-A ") && !strings.HasPrefix(line, "-A KUBE-") }
+	lines := strings.Split(text, "\n")
+	for start := 0; start < len(lines); start++ {
+		end := start
+		for end < len(lines) && builtin(lines[end]) {
+			end++
+		}
+		slices.Sort(lines[start:end])
+		start = end
+	}
+	return lines
+}
+
+// In a large cluster, where nothing is written anew by time alone, drift is found all the same.
+func TestDriftInLargeCluster(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.plain(6, 200)
+		f.mustSync()
+		for _, name := range []string{"nat flushed", "an endpoint's chain", "filter flushed"} {
+			foreigners[name](f)
+			if f.checkDrift(); f.full != "drift" {
+				t.Fatalf("%s: asked for %q", name, f.full)
+			}
+			f.mustSync()
+			f.converged()
+		}
+	})
+}
+
+// A flush just before a partial sync hides behind the stamp that this one leaves; it is found all the same.
+func TestDriftBeforePartial(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.plain(3, 2)
+		f.mustSync()
+		f.tool("-t", "nat", "-F", f.chain("KUBE-SVC-"))
+		f.plain(4, 2)
+		f.mustSync()
+		if f.checkDrift(); f.full != "drift" {
+			t.Fatalf("asked for %q", f.full)
+		}
+		f.mustSync()
+		f.converged()
+	})
+}
+
+// Rules of others in built-in chains are none of our business: they are no drift, and stay.
+func TestForeignRulesStay(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.tool("-t", "nat", "-A", "POSTROUTING", "-s", "172.17.0.0/16", "-j", "MASQUERADE")
+		f.plain(3, 2)
+		f.mustSync()
+		f.tool("-I", "INPUT", "-p", "tcp", "--dport", "22", "-j", "ACCEPT")
+		f.tool("-N", "OTHERS")
+		f.tool("-A", "OTHERS", "-j", "RETURN")
+		before := kernelSaved(t, f.variant, f.cluster.family)
+		f.quiet()
+		f.demandFull("test")
+		f.mustSync()
+		if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(kernelSaved(t, f.variant, f.cluster.family), "\n")); diff != "" {
+			t.Errorf("a full sync touched what is not the proxier's (-before +after):\n%s", diff)
+		}
+	})
+}
+
+// tapped shows the payloads on their way.
+type tapped struct {
+	iptables.Tables
+	payloads []string
+}
+
+func (t *tapped) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run, error) {
+	t.payloads = append(t.payloads, string(p.Text()))
+	return t.Tables.Restore(ctx, p)
+}
+
+// A proxier that starts with its predecessor's rules in place leaves them as they are, and nothing is missing meanwhile:
+// it is one payload, each table of which the kernel takes in one step, and that deletes no chain.
+func TestRestart(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.events(60)
+		f.mustSync()
+		before := kernelSaved(t, f.variant, f.cluster.family)
+		next := f.successor()
+		tap := &tapped{Tables: next.tables}
+		next.tables = tap
+		next.mustSync()
+		next.converged()
+		if diff := cmp.Diff(before, kernelSaved(t, f.variant, f.cluster.family)); diff != "" {
+			t.Errorf("restarted (-before +after):\n%s", diff)
+		}
+		if len(tap.payloads) != 1 {
+			t.Fatalf("%d payloads, want one", len(tap.payloads))
+		}
+		for line := range strings.Lines(tap.payloads[0]) {
+			if strings.HasPrefix(line, "-X") || strings.HasPrefix(line, "-F") || strings.HasPrefix(line, "-D") {
+				t.Errorf("the first payload of a restart has %s", line)
+			}
+		}
+		for _, once := range []string{"*nat\n", "*filter\n", "COMMIT\n*nat\n"} {
+			if strings.Count(tap.payloads[0], once) != 1 {
+				t.Errorf("%q is not in it exactly once", once)
+			}
+		}
+	})
+}
+
+// A predecessor that was killed left chains of Services that are gone meanwhile: they go at the start.
+func TestStaleChainsOfPredecessor(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.plain(5, 3)
+		f.events(60)
+		f.mustSync()
+		f.remove(1)
+		f.remove(2)
+		f.events(60)
+		next := f.successor()
+		next.mustSync()
+		next.converged()
+	})
+}
+
+// A whole proxier, running: a flush is noticed within a sync period and mended without any event.
+func TestRunMendsDrift(t *testing.T) {
+	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
+		t.Run(string(variant), func(t *testing.T) {
+			// The proxier's goroutines are in the namespace of the process, as is this one.
+			f := newFaulty(t, variant, newRandomCluster(seed(t), corev1.IPv4Protocol))
+			clear := func() {
+				for _, table := range []string{"nat", "filter", "mangle"} {
+					f.tool("-t", table, "-F")
+					f.tool("-t", table, "-X")
+				}
+			}
+			clear()
+			t.Cleanup(clear)
+			syncs := make(chan Sync, 100)
+			p := f.running(func(s Sync) { syncs <- s })
+			await := func(reason string) {
+				t.Helper()
+				for s := range syncs {
+					if s.Err != nil {
+						t.Fatal(s.Err)
+					}
+					if s.Reason == reason {
+						return
+					}
+				}
+			}
+			await("start")
+			if err := p.WaitIdle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			compareWithKernel(t, variant, f.cluster)
+			f.tool("-t", "nat", "-F")
+			await("drift")
+			compareWithKernel(t, variant, f.cluster)
+		})
+	}
+}
+
+// running is a proxier of the same tables, with everything of the cluster, that runs until the test ends.
+func (f *faulty) running(onSync func(Sync)) *Proxier {
+	f.t.Helper()
+	opts := *f.opts
+	opts.Config.IPTables.SyncPeriod.Duration = time.Second
+	opts.Registry, opts.OnSync = nil, onSync
+	p, err := New(opts)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	p.engines[0].setNode(f.node)
+	for range 60 {
+		f.cluster.step(p.engines[0])
+	}
+	ctx, cancel := context.WithCancel(f.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	f.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			f.t.Error(err)
+		}
+	})
+	return p
+}

@@ -1,0 +1,190 @@
+package proxier
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/config"
+	"synclab/proxier/conntrack"
+	"synclab/proxier/iptables"
+	"synclab/proxier/plan"
+)
+
+var errKilled = errors.New("the tool was killed")
+
+// retryInterval of the proxiers here: well below the hour after which anything would be written anyway.
+const retryInterval = 10 * time.Second
+
+// runningModel is a proxier that runs, in virtual time, on tables in memory whose restores fail as often as it is told.
+type runningModel struct {
+	*Proxier
+	model    *iptables.Model
+	cluster  *randomCluster
+	flows    *conntrack.Memory
+	failures int // to come; read by the proxier: set it only while that sleeps
+	syncs    []Sync
+}
+
+func runModel(t *testing.T, failures int) *runningModel {
+	t.Helper()
+	r := &runningModel{
+		model: iptables.NewModel(corev1.IPv4Protocol), cluster: newRandomCluster(seed(t), corev1.IPv4Protocol),
+		flows: &conntrack.Memory{}, failures: failures,
+	}
+	r.model.Fail = func(*iptables.Payload) error {
+		if r.failures > 0 {
+			r.failures--
+			return errKilled
+		}
+		return nil
+	}
+	opts := Options{
+		Config: config.New(), RetryInterval: retryInterval, Machine: Machine{RandomFully: true},
+		Tables:    func(corev1.IPFamily) (iptables.Tables, error) { return r.model, nil },
+		Conntrack: func(corev1.IPFamily) (conntrack.Table, error) { return r.flows, nil },
+		OnSync:    func(s Sync) { r.syncs = append(r.syncs, s) },
+	}
+	opts.Config.ClusterCIDR = "10.128.0.0/9,fd00:128::/64"
+	var err error
+	if r.Proxier, err = New(opts); err != nil {
+		t.Fatal(err)
+	}
+	r.engines[0].setNode(plan.Node{Name: "node-0", Zone: "zone-0"})
+	for range 40 {
+		r.cluster.step(r.engines[0])
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// idle waits for the end of all retries and says how it went.
+func (r *runningModel) idle(t *testing.T, failed int) []Sync {
+	t.Helper()
+	if err := r.WaitIdle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	syncs := r.syncs
+	r.syncs = nil
+	if len(syncs) != failed+1 {
+		t.Fatalf("%d syncs, want %d that fail and one that does not", len(syncs), failed)
+	}
+	for i, s := range syncs {
+		if (s.Err != nil) != (i < failed) {
+			t.Errorf("sync %d of %d: %v", i+1, len(syncs), s.Err)
+		}
+		if i > 0 && s.Started.Sub(syncs[i-1].Finished) > retryInterval {
+			t.Errorf("sync %d came %v after the failure", i+1, s.Started.Sub(syncs[i-1].Finished))
+		}
+	}
+	if got, want := saved(t, r.model), fresh(t, r.cluster); got != want {
+		t.Errorf("the tables hold\n%s\nwant\n%s", got, want)
+	}
+	return syncs
+}
+
+// Whoever asked for a sync that fails, it is retried without any event, until it succeeds.
+func TestEveryFailureIsRetried(t *testing.T) {
+	asks := map[string]func(r *runningModel, e *engine){
+		"drift": func(r *runningModel, _ *engine) { r.model.Flush(iptables.NAT) },
+		"topology": func(r *runningModel, e *engine) {
+			e.setNode(plan.Node{Name: "node-0", Zone: "zone-9"})
+			e.setNode(plan.Node{Name: "node-0", Zone: "zone-0"})
+		},
+		"changes": func(r *runningModel, e *engine) {
+			for range 20 {
+				r.cluster.step(e)
+			}
+			e.trigger(true)
+		},
+		"forced": func(r *runningModel, _ *engine) { r.ForceSync("forced") },
+	}
+	for reason, ask := range asks {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const failed = 3
+				r := runModel(t, failed)
+				if syncs := r.idle(t, failed); syncs[failed].Reason != "start" {
+					t.Errorf("the first sync that succeeded: %s, want start", syncs[failed].Reason)
+				}
+				r.failures = failed
+				ask(r, r.engines[0])
+				// Drift shows within a sync period; all else begins at once, and nothing else happens in that time.
+				time.Sleep(r.opts.Config.IPTables.SyncPeriod.Duration)
+				synctest.Wait()
+				if syncs := r.idle(t, failed); syncs[failed].Reason != reason {
+					t.Errorf("the sync that succeeded: %s, want %s", syncs[failed].Reason, reason)
+				}
+			})
+		})
+	}
+}
+
+// A first sync that keeps failing shows in /livez, and one that succeeds ends that.
+func TestLivezTellsOfFailingStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 1000
+		r := runModel(t, many)
+		status := func() int {
+			w := httptest.NewRecorder()
+			r.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/livez", nil))
+			return w.Code
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got := status(); got != 503 {
+			t.Errorf("/livez of a proxier that never succeeded: %d, want 503", got)
+		}
+		if n := many - r.failures; n < 10*60/int(retryInterval/time.Second) {
+			t.Errorf("%d tries in 10 minutes", n)
+		}
+		r.failures = 0
+		if err := r.WaitIdle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := status(); got != 200 {
+			t.Errorf("/livez after the first success: %d, want 200", got)
+		}
+	})
+}
+
+// The rules are written, but stale flows could not be cleaned: that is tried again, and the changes' trigger times are
+// reported once, by the sync that did all of it.
+func TestConntrackFailureIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runModel(t, 0)
+		r.idle(t, 0)
+		e := r.engines[0]
+		f := &faulty{engine: e, t: t, cluster: r.cluster}
+		due := time.Now().Add(time.Second)
+		f.udpService(1, "10.128.1.1", 5353, due)
+		r.flows.Fail(errors.New("no memory"))
+		e.trigger(true)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if len(r.syncs) == 0 || r.syncs[0].Err == nil {
+			t.Fatalf("syncs: %v; want a failure", r.syncs)
+		}
+		r.flows.Fail(nil)
+		syncs := r.idle(t, len(r.syncs))
+		last := syncs[len(syncs)-1]
+		if len(last.TriggerTimes) != 1 || !last.TriggerTimes[0].Equal(due) {
+			t.Errorf("trigger times of the sync that succeeded: %v, want %v", last.TriggerTimes, due)
+		}
+	})
+}
