@@ -27,7 +27,7 @@ type runningModel struct {
 	model    *iptables.Model
 	cluster  *randomCluster
 	flows    *conntrack.Memory
-	failures int // to come; read by the proxier: set it only while that sleeps
+	failures int // to come
 	syncs    []Sync
 }
 
@@ -71,6 +71,13 @@ func runModel(t *testing.T, failures int) *runningModel {
 	return r
 }
 
+// between does something while no sync and no check runs.
+func (r *runningModel) between(do func()) {
+	r.engines[0].syncing.Lock()
+	defer r.engines[0].syncing.Unlock()
+	do()
+}
+
 // idle waits for the end of all retries and says how it went.
 func (r *runningModel) idle(t *testing.T, failed int) []Sync {
 	t.Helper()
@@ -78,8 +85,8 @@ func (r *runningModel) idle(t *testing.T, failed int) []Sync {
 		t.Fatal(err)
 	}
 	synctest.Wait()
-	syncs := r.syncs
-	r.syncs = nil
+	var syncs []Sync
+	r.between(func() { syncs, r.syncs = r.syncs, nil })
 	if len(syncs) != failed+1 {
 		t.Fatalf("%d syncs, want %d that fail and one that does not", len(syncs), failed)
 	}
@@ -100,7 +107,7 @@ func (r *runningModel) idle(t *testing.T, failed int) []Sync {
 // Whoever asked for a sync that fails, it is retried without any event, until it succeeds.
 func TestEveryFailureIsRetried(t *testing.T) {
 	asks := map[string]func(r *runningModel, e *engine){
-		"drift": func(r *runningModel, _ *engine) { r.model.Flush(iptables.NAT) },
+		"drift": func(r *runningModel, _ *engine) { r.between(func() { r.model.Flush(iptables.NAT) }) },
 		"topology": func(r *runningModel, e *engine) {
 			e.setNode(plan.Node{Name: "node-0", Zone: "zone-9"})
 			e.setNode(plan.Node{Name: "node-0", Zone: "zone-0"})
@@ -121,7 +128,7 @@ func TestEveryFailureIsRetried(t *testing.T) {
 				if syncs := r.idle(t, failed); syncs[failed].Reason != "start" {
 					t.Errorf("the first sync that succeeded: %s, want start", syncs[failed].Reason)
 				}
-				r.failures = failed
+				r.between(func() { r.failures = failed })
 				ask(r, r.engines[0])
 				// Drift shows within a sync period; all else begins at once, and nothing else happens in that time.
 				time.Sleep(r.opts.Config.IPTables.SyncPeriod.Duration)
@@ -152,7 +159,7 @@ func TestLivezTellsOfFailingStart(t *testing.T) {
 		if n := many - r.failures; n < 10*60/int(retryInterval/time.Second) {
 			t.Errorf("%d tries in 10 minutes", n)
 		}
-		r.failures = 0
+		r.between(func() { r.failures = 0 })
 		if err := r.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
