@@ -1,0 +1,150 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"synclab/proxier/tracker"
+)
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// svc makes a Service of the given ports, so many seconds old at epoch+100 s.
+func svc(name string, age int, ports ...string) *tracker.Service {
+	s := &tracker.Service{
+		Name: types.NamespacedName{Namespace: "ns", Name: name}, Created: epoch.Add(time.Duration(100-age) * time.Second),
+		Endpoints: map[tracker.PortKey][]*tracker.Endpoint{},
+	}
+	for _, port := range ports {
+		key := tracker.PortKey{Name: port, Protocol: corev1.ProtocolTCP}
+		s.Ports = append(s.Ports, &tracker.ServicePort{Name: tracker.ServicePortName{NamespacedName: s.Name, PortKey: key}})
+		s.Endpoints[key] = []*tracker.Endpoint{ep("a", nil), ep("b", unready)}
+	}
+	return s
+}
+
+func change(name string, now *tracker.Service) tracker.Change {
+	return tracker.Change{Name: types.NamespacedName{Namespace: "ns", Name: name}, New: now}
+}
+
+func namesOf(ports []*ServicePort) string {
+	var names []string
+	for _, p := range ports {
+		names = append(names, strings.TrimPrefix(p.Name.String(), "ns/"))
+	}
+	return strings.Join(names, " ")
+}
+
+// The oldest Service stands first, and so wins an address that two claim; names decide between equals.
+func TestOldestFirst(t *testing.T) {
+	p := New(here)
+	p.Update([]tracker.Change{change("a", svc("a", 1, "p")), change("b", svc("b", 3, "p")), change("d", svc("d", 2, "p")), change("c", svc("c", 2, "q", "p"))})
+	if got, want := namesOf(p.Ports()), "b:p c:p c:q d:p a:p"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	// Made again, b is the youngest.
+	p.Update([]tracker.Change{change("b", svc("b", 0, "p"))})
+	if got, want := namesOf(p.Ports()), "c:p c:q d:p a:p b:p"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestDelta(t *testing.T) {
+	p := New(here)
+	p.Update([]tracker.Change{change("a", svc("a", 9, "p", "q")), change("b", svc("b", 8, "p"))})
+	kept := p.Port(p.Ports()[2].Name)
+	delta := p.Update([]tracker.Change{change("a", svc("a", 9, "q", "r"))})
+	if got := namesOf(delta.Changed); got != "a:q a:r" {
+		t.Errorf("changed: %s", got)
+	}
+	if len(delta.Removed) != 1 || delta.Removed[0].String() != "ns/a:p" {
+		t.Errorf("removed: %v", delta.Removed)
+	}
+	if p.Ports()[2] != kept {
+		t.Error("a Service that did not change was planned again")
+	}
+	if p.KnownEndpoints() != 6 {
+		t.Errorf("%d endpoints, want 6", p.KnownEndpoints())
+	}
+	if delta := p.Update([]tracker.Change{change("a", nil), change("never there", nil)}); len(delta.Removed) != 2 || len(delta.Changed) != 0 {
+		t.Errorf("after a deletion: %+v", delta)
+	}
+	if got := namesOf(p.Ports()); got != "b:p" || p.KnownEndpoints() != 2 || len(p.Services()) != 1 {
+		t.Errorf("%s, %d endpoints, %d Services", got, p.KnownEndpoints(), len(p.Services()))
+	}
+}
+
+func TestSetNode(t *testing.T) {
+	s := svc("a", 1, "p")
+	key := s.Ports[0].Name.PortKey
+	zoned := func(zone string) func(*tracker.Endpoint) {
+		return func(e *tracker.Endpoint) { e.Zones = []string{zone} }
+	}
+	s.Endpoints[key] = []*tracker.Endpoint{ep("a", zoned("east")), ep("b", zoned("west"))}
+	p := New(here)
+	p.Update([]tracker.Change{change("a", s)})
+	if p.SetNode(here) {
+		t.Error("the same node needs no new plan")
+	}
+	for zone, want := range map[string]string{"west": "b", "east": "a", "": "ab"} {
+		if p.SetNode(Node{Name: "here", Zone: zone}); textsOf(p.Ports()[0].Cluster) != want {
+			t.Errorf("zone %q: %s, want %s", zone, textsOf(p.Ports()[0].Cluster), want)
+		}
+	}
+}
+
+// After any changes, few or many at once, the plan is the one that would be made of the final state, in its order.
+func TestUpdateEqualsNew(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	p := New(here)
+	state := map[string]*tracker.Service{}
+	for range 500 {
+		count := 1 + rng.IntN(3)
+		if rng.IntN(20) == 0 {
+			count = 2 * manyChanges
+		}
+		changed := map[string]*tracker.Service{}
+		for range count {
+			name := fmt.Sprintf("svc-%d", rng.IntN(100))
+			changed[name] = nil
+			if rng.IntN(3) > 0 {
+				changed[name] = svc(name, rng.IntN(4), []string{"p", "q", "r"}[:1+rng.IntN(3)]...)
+			}
+		}
+		var changes []tracker.Change
+		for name, s := range changed {
+			changes = append(changes, change(name, s))
+			if delete(state, name); s != nil {
+				state[name] = s
+			}
+		}
+		slices.SortFunc(changes, func(a, b tracker.Change) int { return strings.Compare(a.Name.Name, b.Name.Name) })
+		p.Update(changes)
+		p.Update(changes) // the repetition of a failed sync
+
+		fresh := New(here)
+		for name, s := range state {
+			fresh.Update([]tracker.Change{change(name, s)})
+		}
+		if got, want := namesOf(p.Ports()), namesOf(fresh.Ports()); got != want {
+			t.Fatalf("order\n%s, want\n%s", got, want)
+		}
+		for i, port := range p.Ports() {
+			if p.Port(port.Name) != port || !port.Created.Equal(fresh.Ports()[i].Created) {
+				t.Fatalf("%s: the order holds an old decision", port.Name)
+			}
+		}
+		if p.KnownEndpoints() != fresh.KnownEndpoints() {
+			t.Fatalf("%d endpoints, want %d", p.KnownEndpoints(), fresh.KnownEndpoints())
+		}
+	}
+}
