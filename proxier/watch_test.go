@@ -1,0 +1,156 @@
+package proxier
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"synclab/proxier/iptables"
+)
+
+func plainService(name, clusterIP string, created int64) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.Unix(created, 0)},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: clusterIP, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}},
+		},
+	}
+}
+
+func plainSlice(service string, addresses ...string) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: service + "-a", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](8080)}},
+	}
+	for _, a := range addresses {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}})
+	}
+	return slice
+}
+
+// A watch that broke may have missed deletions: the informer then hands out tombstones with the last state it knew.
+func TestTombstones(t *testing.T) {
+	model := iptables.NewModel(corev1.IPv4Protocol)
+	p, err := New(Options{Tables: func(corev1.IPFamily) (iptables.Tables, error) { return model, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	svc, slice := plainService("svc", "10.96.0.1", 0), plainSlice("svc", "10.128.0.1")
+	services, slices := p.serviceHandler(), p.sliceHandler()
+	services.OnAdd(svc, true)
+	slices.OnAdd(slice, true)
+	rules := func() string {
+		if err := p.SyncNow(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return saved(t, model)
+	}
+	if !strings.Contains(rules(), "--to-destination 10.128.0.1:8080") {
+		t.Fatal("no rule for the endpoint")
+	}
+	slices.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/svc-a", Obj: slice})
+	if after := rules(); strings.Contains(after, "10.128.0.1") || !strings.Contains(after, "has no endpoints") {
+		t.Error("the slice's tombstone left its endpoint in place")
+	}
+	services.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/svc", Obj: svc})
+	if after := rules(); strings.Contains(after, "ns/svc") {
+		t.Error("the Service's tombstone left rules in place")
+	}
+	// Nothing to learn from these, and nothing to die of.
+	services.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/svc"})
+	slices.OnDelete("nonsense")
+	rules()
+}
+
+// An informer that lists again tells of objects that did not change: no sync follows.
+func TestResyncIsNoChange(t *testing.T) {
+	syncs := 0
+	p, err := New(Options{
+		Tables: func(family corev1.IPFamily) (iptables.Tables, error) { return iptables.NewModel(family), nil },
+		OnSync: func(s Sync) { syncs = s.Seq + len(s.Runs) + s.Changes },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	svc, slice := plainService("svc", "10.96.0.1", 0), plainSlice("svc", "10.128.0.1")
+	p.serviceHandler().OnAdd(svc, true)
+	p.sliceHandler().OnAdd(slice, true)
+	if err := p.SyncNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.serviceHandler().OnUpdate(svc, svc.DeepCopy())
+	p.sliceHandler().OnUpdate(slice, slice.DeepCopy())
+	if n := p.engines[0].tracker.Pending(); n != 0 {
+		t.Errorf("%d Services pending", n)
+	}
+	if err := p.SyncNow(t.Context()); err != nil || syncs != 2 { // Seq 2, no run of the tool, no change
+		t.Errorf("%v, %d", err, syncs)
+	}
+}
+
+// Two Services claim one external address and port: the older one's rule comes first, whatever the names, and again
+// when events made them in another order or the older was touched last.
+func TestOldestServiceWins(t *testing.T) {
+	young, old := plainService("a", "10.96.0.1", 200), plainService("z", "10.96.0.2", 100)
+	for _, svc := range []*corev1.Service{young, old} {
+		svc.Spec.ExternalIPs = []string{"192.0.2.1"}
+	}
+	for _, order := range [][]*corev1.Service{{young, old}, {old, young}} {
+		model := iptables.NewModel(corev1.IPv4Protocol)
+		e := testEngine(t, corev1.IPv4Protocol, model, nil)
+		for _, svc := range order {
+			e.tracker.SetService(svc, time.Time{})
+			e.tracker.SetSlice(plainSlice(svc.Name, "10.128.0.1"), time.Time{})
+			if err := e.sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		touched := old.DeepCopy()
+		touched.Spec.Ports[0].NodePort = 30000
+		e.tracker.SetService(touched, time.Time{})
+		if err := e.sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rules, _ := model.Rules(iptables.NAT, "KUBE-SERVICES")
+		var external []string
+		for _, rule := range rules {
+			if _, after, found := strings.Cut(rule, `--comment "ns/`); found && strings.Contains(rule, "external IP") {
+				external = append(external, after[:1])
+			}
+		}
+		if got := strings.Join(external, " "); got != "z a" {
+			t.Errorf("in the order %s, want z a", got)
+		}
+	}
+}
+
+// Addresses with leading zeros, as old objects hold them, reach the rules as what they mean.
+func TestLeadingZeros(t *testing.T) {
+	svc := plainService("svc", "010.096.000.001", 0)
+	svc.Spec.Type = corev1.ServiceTypeLoadBalancer
+	svc.Spec.ExternalIPs = []string{"192.000.002.001"}
+	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.018.000.001"}}
+	svc.Spec.LoadBalancerSourceRanges = []string{" 203.000.113.000/024"}
+	models, err := Render(t.Context(), Options{}, []*corev1.Service{svc}, []*discoveryv1.EndpointSlice{plainSlice("svc", "010.128.000.001")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := saved(t, models[0])
+	for _, want := range []string{
+		"-d 10.96.0.1/32 ", "-d 192.0.2.1/32 ", "-d 198.18.0.1/32 ", "-s 203.0.113.0/24 ", "-s 10.128.0.1/32 ", "--to-destination 10.128.0.1:8080",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no rule has %s", want)
+		}
+	}
+	if strings.Contains(text, ".000") || strings.Contains(text, "010.") {
+		t.Errorf("leading zeros in the rules:\n%s", text)
+	}
+}
