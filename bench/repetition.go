@@ -48,6 +48,7 @@ type repetition struct {
 
 	proxier *proxier.Proxier
 	stop    func() error // ends the proxier; nil while none runs
+	fail    context.CancelCauseFunc
 	step    atomic.Pointer[string]
 	memory  uint64 // kernel memory before any rule
 }
@@ -59,7 +60,12 @@ func perform(ctx context.Context, lab *netns.Lab, a Assignment, say *speaker) er
 	if err := r.prepare(); err != nil {
 		return err
 	}
+	ctx, r.fail = context.WithCancelCause(ctx)
+	defer r.fail(nil)
 	err := r.steps(ctx)
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
 	if r.stop != nil {
 		err = errors.Join(err, r.stop())
 	}
@@ -245,7 +251,13 @@ func (r *repetition) start(ctx context.Context, begin time.Time) error {
 	}
 	r.record(Record{Metric: Load, Value: r.clock.Since(begin).Seconds(), Unit: "s"})
 	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
+	go func() {
+		err := p.Run(ctx)
+		if err != nil {
+			r.fail(fmt.Errorf("proxier: %w", err)) // nothing would ever settle
+		}
+		done <- err
+	}()
 	r.proxier = p
 	r.stop = func() error { cancel(); r.stop = nil; return <-done }
 	return nil

@@ -133,6 +133,9 @@ func applyOne(s Sysctl, root string, machine bool) (Setting, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		setting.Note = "this kernel does not have it"
 		return setting, nil
+	case readOnly(err):
+		setting.Note = "not to be read here: " + err.Error()
+		return setting, nil
 	case err != nil:
 		return setting, fmt.Errorf("read sysctl: %w", err)
 	}

@@ -142,10 +142,13 @@ func withTable(family corev1.IPFamily, table string, read func(w wire, fd int) e
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // no ip_tables, or no IPv6, in this kernel
 	}
-	if err != nil {
+	// A namespace that was made together with its user namespace shows the file as the machine's root's: then there is
+	// nothing for it but to ask.
+	blind := errors.Is(err, fs.ErrPermission)
+	if err != nil && !blind {
 		return err
 	}
-	if !slices.Contains(strings.Fields(string(names)), table) {
+	if !blind && !slices.Contains(strings.Fields(string(names)), table) {
 		return nil
 	}
 	fd, err := unix.Socket(w.domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
@@ -153,7 +156,10 @@ func withTable(family corev1.IPFamily, table string, read func(w wire, fd int) e
 		return fmt.Errorf("raw socket: %w", err)
 	}
 	defer unix.Close(fd)
-	return read(w, fd)
+	if err := read(w, fd); !blind || !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil // no such table in this kernel
 }
 
 func (w wire) info(fd int, table string) (tableInfo, error) {
