@@ -1,0 +1,314 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"synclab/proxier/iptables"
+	"synclab/scenarios"
+	"synclab/sim"
+)
+
+// quick makes scenarios of the library end in seconds.
+var quick = []string{"proxy.minSyncPeriod=100ms", "proxy.syncPeriod=1s"}
+
+// trial is a run of a scenario, small, once with each of the subjects.
+type trial struct {
+	t       *testing.T
+	options ExecuteOptions
+	stderr  bytes.Buffer
+	run     Run
+	records []Record
+}
+
+func newTrial(t *testing.T, scenario string, services int, sets ...string) *trial {
+	t.Helper()
+	s, err := scenarios.Load(scenario, append(quick[:len(quick):len(quick)], sets...), scenarios.Sizes{Services: services, Endpoints: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &trial{t: t}
+	tr.options = ExecuteOptions{
+		Scenario: s, Reps: 1, Out: filepath.Join(t.TempDir(), "run"), WorkerArgs: workerArgs, Stderr: &tr.stderr,
+	}
+	for _, subject := range Subjects() {
+		if _, err := iptables.FindBinary(iptables.Binary(subject.Variant, "IPv4", "restore")); err == nil {
+			tr.options.Subjects = append(tr.options.Subjects, subject.Name)
+		}
+	}
+	if len(tr.options.Subjects) == 0 {
+		t.Skip("no iptables")
+	}
+	return tr
+}
+
+func (tr *trial) execute(ctx context.Context) error {
+	tr.t.Helper()
+	dir, err := Execute(ctx, tr.options)
+	if dir != tr.options.Out {
+		tr.t.Fatalf("Execute = %q, %v; want folder %s\n%s", dir, err, tr.options.Out, tr.stderr.String())
+	}
+	var readErr error
+	if tr.run, tr.records, readErr = ReadRun(dir); readErr != nil {
+		tr.t.Fatal(readErr)
+	}
+	return err
+}
+
+func (tr *trial) mustExecute() {
+	tr.t.Helper()
+	if err := tr.execute(tr.t.Context()); err != nil {
+		tr.t.Fatalf("%v\n%s", err, tr.stderr.String())
+	}
+	if tr.run.Status != StatusComplete {
+		tr.t.Errorf("status %s, want %s", tr.run.Status, StatusComplete)
+	}
+}
+
+// of gives the values of a metric with a subject.
+func (tr *trial) of(subject string, metric Metric) []Record {
+	var found []Record
+	for _, r := range tr.records {
+		if r.Subject == subject && r.Metric == metric {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// agrees says that after each settle step the kernel holds as many rules as the proxier says, and the closed form where
+// it applies.
+func (tr *trial) agrees(closedForm bool) {
+	tr.t.Helper()
+	for _, subject := range tr.options.Subjects {
+		last := map[string]float64{}
+		compared := 0
+		for _, r := range tr.records {
+			place := r.Family + " " + r.Table
+			switch {
+			case r.Subject != subject:
+			case r.Metric == Rules:
+				last[place] = r.Value
+			case r.Metric == RulesKernel || r.Metric == RulesClosedForm:
+				if r.Value != last[place] || r.Value == 0 {
+					tr.t.Errorf("%s, %s, %s: %s is %v, rules %v", subject, r.Step, place, r.Metric, r.Value, last[place])
+				}
+				compared++
+			}
+		}
+		if forms := len(tr.of(subject, RulesClosedForm)); compared == 0 || forms > 0 != closedForm {
+			tr.t.Errorf("%s: %d comparisons, %d closed forms", subject, compared, forms)
+		}
+	}
+}
+
+// units of the metrics that every run of steady-churn has.
+var units = map[Metric]string{
+	Load: "s", FullSync: "s", PartialSync: "s", Queue: "s", Plan: "s", Encode: "s", Jumps: "s", Restore: "s", ToolUser: "s",
+	ToolSys: "s", NetworkProgrammingLatency: "s", FirstPacket: "s", Rules: "count", RulesKernel: "count",
+	RulesClosedForm: "count", Chains: "count", Changes: "count", Backlog: "count", RestoreBytes: "B", PeakRSS: "B",
+	ChildPeakRSS: "B",
+}
+
+func TestExecute(t *testing.T) {
+	const services, events = 20, 10
+	tr := newTrial(t, "steady-churn", services, "shape.protocols.UDP=0.5", "steps.2.churn.rate=10",
+		"steps.2.churn.events="+strconv.Itoa(events), "steps.4.probe.samples=20", "steps.4.probe.positions=3")
+	stages := map[string]bool{}
+	tr.options.Progress = func(p Progress) { stages[p.Subject+" "+p.Stage] = true }
+	tr.mustExecute()
+	tr.agrees(true)
+	for _, subject := range tr.options.Subjects {
+		for metric, unit := range units {
+			records := tr.of(subject, metric)
+			if len(records) == 0 {
+				t.Errorf("%s: no %s", subject, metric)
+			}
+			for _, r := range records {
+				if r.Unit != unit || r.Value < 0 || r.Services != services || r.Endpoints != 3 || r.Rep != 1 || r.Step == "" && metric != Load {
+					t.Errorf("%s: %+v; want unit %s", subject, r, unit)
+				}
+			}
+		}
+		if failed := tr.of(subject, SyncFailed); len(failed) > 0 {
+			t.Errorf("%s: %+v", subject, failed)
+		}
+		if n := len(tr.of(subject, NetworkProgrammingLatency)); n != events {
+			t.Errorf("%s: %d latencies of %d changes", subject, n, events)
+		}
+		for _, stage := range []string{"generate", "1:create", "2:settle", "3:churn", "4:settle", "5:probe"} {
+			if !stages[subject+" "+stage] {
+				t.Errorf("%s: no progress of %s: %v", subject, stage, stages)
+			}
+		}
+	}
+}
+
+// Restores are killed, fail, and find the lock held: nothing is lost.
+func TestExecuteFlakyRestore(t *testing.T) {
+	const events = 8
+	sets := []string{}
+	for _, step := range []int{3, 6, 9} {
+		sets = append(sets, fmt.Sprintf("steps.%d.churn.rate=8", step), fmt.Sprintf("steps.%d.churn.events=%d", step, events))
+	}
+	tr := newTrial(t, "flaky-restore", 20, sets...)
+	tr.mustExecute()
+	tr.agrees(true)
+	for _, subject := range tr.options.Subjects {
+		failed := map[string]int{}
+		for _, r := range tr.of(subject, SyncFailed) {
+			if r.Error == "" {
+				t.Errorf("%s: a failed sync without its cause: %+v", subject, r)
+			}
+			failed[r.Error]++
+			if strings.Contains(r.Error, "xtables lock") {
+				failed["lock"]++
+			}
+		}
+		locked := strings.HasSuffix(subject, "legacy")
+		if n := len(tr.of(subject, SyncFailed)); n < 5 || (failed["lock"] > 0) != locked {
+			t.Errorf("%s: %d failed syncs; want 2 killed, 3 failed and, with the legacy variant, some without the lock: %v", subject, n, failed)
+		}
+		if n := len(tr.of(subject, NetworkProgrammingLatency)); n != 3*events {
+			t.Errorf("%s: %d latencies of %d changes", subject, n, 3*events)
+		}
+	}
+}
+
+// The nat table is flushed by somebody: it is all back by the next settle.
+func TestExecuteDrift(t *testing.T) {
+	tr := newTrial(t, "drift", 20)
+	tr.mustExecute()
+	tr.agrees(true)
+	for _, subject := range tr.options.Subjects {
+		if n := len(tr.of(subject, FullSync)); n != 2 {
+			t.Errorf("%s: %d full syncs, want the first and the repair", subject, n)
+		}
+	}
+}
+
+func TestExecuteMixedTypes(t *testing.T) {
+	tr := newTrial(t, "mixed-types", 60, "steps.2.churn.rate=10", "steps.2.churn.events=10")
+	tr.mustExecute()
+	tr.agrees(false)
+	for _, subject := range tr.options.Subjects {
+		families := map[string]bool{}
+		for _, r := range tr.of(subject, RulesKernel) {
+			families[r.Family] = true
+		}
+		if len(families) != 2 {
+			t.Errorf("%s: families %v, want both", subject, families)
+		}
+	}
+}
+
+// Objects from manifests take the place of the scenario's shape, and what was installed can be shown.
+func TestExecuteManifests(t *testing.T) {
+	const manifests = "../sim/testdata/manifests/"
+	objects, err := sim.ReadObjects([]string{
+		manifests + "ngx.yaml", manifests + "nginx-demo.yaml", manifests + "whoami.yaml", manifests + "everything.yaml",
+	}, nil, sim.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := newTrial(t, "cold-start", 1)
+	tr.options.Objects = objects
+	dumps := map[string]string{}
+	tr.options.Dump = func(subject, rules string) { dumps[subject] += rules }
+	tr.mustExecute()
+	tr.agrees(false)
+	for _, subject := range tr.options.Subjects {
+		if !strings.Contains(dumps[subject], ":KUBE-SVC-DQYKF4NVSQPF2JO7 ") { // of default/ngx-svc
+			t.Errorf("%s installed:\n%s", subject, dumps[subject])
+		}
+		for _, r := range tr.of(subject, Rules) {
+			if r.Services != len(objects.Services) {
+				t.Errorf("%s: %d Services, want %d", subject, r.Services, len(objects.Services))
+			}
+		}
+	}
+}
+
+// Ctrl-C in mid-churn: the run ends at once, says so, keeps what it measured, and leaves nothing behind.
+func TestExecuteInterrupted(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	tr := newTrial(t, "steady-churn", 20, "steps.2.churn.rate=20", "steps.2.churn.events=100000")
+	ctx, cancel := context.WithCancel(t.Context())
+	tr.options.Progress = func(p Progress) {
+		if p.Stage == "3:churn" && p.Done > 5 {
+			cancel()
+		}
+	}
+	if err := tr.execute(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Execute = %v, want %v", err, context.Canceled)
+	}
+	if tr.run.Status != StatusInterrupted || tr.run.Finished == nil {
+		t.Errorf("run.json says %s, finished %v", tr.run.Status, tr.run.Finished)
+	}
+	if subject := tr.options.Subjects[0]; len(tr.of(subject, FullSync)) == 0 || len(tr.of(subject, RulesKernel)) == 0 {
+		t.Errorf("%d records, and none of the first sync", len(tr.records))
+	}
+	leavesNothing(t)
+}
+
+// A step that does not end in time ends the run, with the step, the reason and the remedy in the error.
+func TestExecuteFails(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	tr := newTrial(t, "cold-start", 200, "steps.1.settle.timeout=5ms")
+	err := tr.execute(t.Context())
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{tr.options.Subjects[0], "services=200", "repetition 1", "step 2:settle", "5ms", "--set steps.1.settle.timeout="} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not name %s: %v", want, err)
+		}
+	}
+	if tr.run.Status != StatusFailed || !strings.Contains(tr.run.Reason, "2:settle") {
+		t.Errorf("run.json says %s: %s", tr.run.Status, tr.run.Reason)
+	}
+	leavesNothing(t)
+}
+
+// leavesNothing looks for processes, namespaces and files of workers.
+func leavesNothing(t *testing.T) {
+	t.Helper()
+	left, err := os.ReadDir(os.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range left {
+		if strings.HasPrefix(entry.Name(), "synclab") {
+			t.Errorf("left behind: %s", entry.Name())
+		}
+	}
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if fields[1] == strconv.Itoa(os.Getpid()) {
+			t.Errorf("a child is left: %s", stat)
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The only way for a namespace to outlive its processes.
+	if strings.Contains(string(mounts), " - nsfs ") {
+		t.Errorf("a namespace is mounted:\n%s", mounts)
+	}
+}
