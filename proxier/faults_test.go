@@ -20,6 +20,7 @@ import (
 	"synclab/bench/netns"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
+	"synclab/proxier/kernel"
 )
 
 // faulty is an engine on the kernel's tables whose restores a test can break.
@@ -444,5 +445,45 @@ func TestLockHeld(t *testing.T) {
 		release()
 		f.mustSync()
 		f.converged()
+	})
+}
+
+// Packet counts are the first to go when a payload is refused (the nfacct match may be missing, k/k#142068): nobody else
+// is blamed for them, and they are not blamed for others.
+func TestPacketCountsRefused(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.opts.Machine.Accounting, f.opts.Machine.Liberal = true, false
+		f.udpService(1, "10.128.1.1", 5353, time.Time{})
+		f.mustSync() // the kernel knows no such counter: nobody made it
+		f.refuses()
+		if !f.noAccounting || len(f.last.Runs) != 2 {
+			t.Errorf("%d restores, packet counts given up: %v", len(f.last.Runs), f.noAccounting)
+		}
+		f.demandFull("test")
+		f.mustSync()
+		if len(f.last.Runs) != 1 {
+			t.Errorf("%d restores: what did not work was tried again", len(f.last.Runs))
+		}
+		f.converged()
+
+		if err := kernel.EnsureAccounts(iptables.AccountInvalid, iptables.AccountLocalNodePorts); err != nil {
+			t.Skip(err)
+		}
+		next := f.successor()
+		next.opts.Machine = f.opts.Machine
+		next.prepare = filtered(`sed '` + refusedRules["unknown-match"] + `' | "$0" "$@"`)
+		next.udpService(2, "10.128.1.2", bad, time.Time{})
+		next.mustSync()
+		next.refuses("made-2")
+		if next.noAccounting {
+			t.Error("packet counts are given up because of a Service's rules")
+		}
+		next.udpService(2, "10.128.1.2", 5353, time.Time{})
+		next.demandFull("test")
+		next.mustSync()
+		next.refuses()
+		if saved := kernelSaved(t, f.variant, f.cluster.family); !strings.Contains(saved, iptables.AccountInvalid) {
+			t.Errorf("no packet counts:\n%s", saved)
+		}
 	})
 }
