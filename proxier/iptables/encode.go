@@ -104,27 +104,21 @@ func declare(p *Payload, table Table, chains []string) {
 // block holds the lines of all Service ports in one dispatch chain. It is never changed after it was made.
 type block struct {
 	lines
-	owners []blockOwner
-}
-
-// blockOwner says whose the lines of a block are from first on (counted from 0), until the next owner's.
-type blockOwner struct {
-	first int
-	port  *plan.ServicePort
+	ports []linePort
 }
 
 func newBlock(effective []*Rendered, d dispatch) *block {
-	size, owners := 0, 0
+	size, ports := 0, 0
 	for _, rendered := range effective {
 		if l := &rendered.dispatch[d]; l.count > 0 {
 			size += len(l.text)
-			owners++
+			ports++
 		}
 	}
-	b := &block{lines: lines{text: make([]byte, 0, size)}, owners: make([]blockOwner, 0, owners)}
+	b := &block{lines: lines{text: make([]byte, 0, size)}, ports: make([]linePort, 0, ports)}
 	for _, rendered := range effective {
 		if l := &rendered.dispatch[d]; l.count > 0 {
-			b.owners = append(b.owners, blockOwner{b.count, rendered.port})
+			b.ports = append(b.ports, linePort{b.count, rendered.port})
 			b.text = append(b.text, l.text...)
 			b.count += l.count
 		}
@@ -147,7 +141,7 @@ func (r *Ruleset) dispatchLines(p *Payload, d dispatch) {
 	if b.count == 0 {
 		return
 	}
-	p.spans = append(p.spans, span{first: p.lines + 1, owner: Owner{Table: d.table()}, block: b})
+	p.share(d.table(), b.ports)
 	p.add(b.text, b.count)
 	p.count(d.table(), 0, b.count)
 }
@@ -195,11 +189,7 @@ func (r *Ruleset) encodeNAT(p *Payload, covered []*Rendered, scope Scope, large 
 	r.dispatchLines(p, natServices)
 	fixedLines(p, NAT, r.settings.natTail())
 	r.dispatchLines(p, natNodePorts)
-	for _, t := range texts {
-		p.own(Owner{Table: NAT, Port: t.port.Name})
-		p.add(buf[t.start:t.end], t.rules)
-		p.count(NAT, 0, t.rules)
-	}
+	chainLines(p, buf, texts)
 	for _, chain := range stale {
 		if !r.stuck[chain] {
 			p.own(Owner{Table: NAT, Deletes: chain})
@@ -208,6 +198,26 @@ func (r *Ruleset) encodeNAT(p *Payload, covered []*Rendered, scope Scope, large 
 		}
 	}
 	end(p, NAT)
+}
+
+// chainLines writes the rules of chains.
+func chainLines(p *Payload, buf []byte, texts []text) {
+	ports, rules := make([]linePort, 0, len(texts)), 0
+	for _, t := range texts {
+		if t.rules > 0 {
+			ports = append(ports, linePort{rules, t.port})
+			rules += t.rules
+		}
+	}
+	if rules == 0 {
+		return
+	}
+	p.share(NAT, ports)
+	p.count(NAT, 0, rules)
+	p.segments = slices.Grow(p.segments, len(texts))
+	for _, t := range texts {
+		p.add(buf[t.start:t.end], t.rules)
+	}
 }
 
 // chainTexts renders the chains of some Service ports, sorted by name: iptables-restore finds its place in sorted input

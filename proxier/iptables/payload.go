@@ -4,6 +4,7 @@ import (
 	"io"
 	"sort"
 
+	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
 )
 
@@ -28,17 +29,22 @@ type Payload struct {
 type span struct {
 	first int // line number, from 1
 	owner Owner
-	// block, where it is set, says whose each line is.
-	block *block
+	// ports, where there are any, say whose each line is.
+	ports []linePort
+}
+
+// linePort says whose the lines of a span are from first on (counted from 0), until the next one's.
+type linePort struct {
+	first int
+	port  *plan.ServicePort
 }
 
 // ownerOf a line of the span.
 func (s *span) ownerOf(line int) Owner {
 	owner := s.owner
-	if s.block != nil {
-		owners := s.block.owners
-		i := sort.Search(len(owners), func(i int) bool { return owners[i].first > line-s.first })
-		owner.Port = owners[i-1].port.Name
+	if len(s.ports) > 0 {
+		i := sort.Search(len(s.ports), func(i int) bool { return s.ports[i].first > line-s.first })
+		owner.Port = s.ports[i-1].port.Name
 	}
 	return owner
 }
@@ -97,10 +103,15 @@ func (p *Payload) OwnerOf(line int) Owner {
 
 // own marks the lines from here on as somebody's.
 func (p *Payload) own(o Owner) {
-	if last := len(p.spans) - 1; last >= 0 && p.spans[last].block == nil && p.spans[last].owner == o {
+	if last := len(p.spans) - 1; last >= 0 && p.spans[last].ports == nil && p.spans[last].owner == o {
 		return
 	}
 	p.spans = append(p.spans, span{first: p.lines + 1, owner: o})
+}
+
+// share marks the lines from here on as those of several Service ports.
+func (p *Payload) share(table Table, ports []linePort) {
+	p.spans = append(p.spans, span{first: p.lines + 1, owner: Owner{Table: table}, ports: ports})
 }
 
 // add appends text of so many lines, without copying it.
