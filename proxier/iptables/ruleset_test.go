@@ -309,3 +309,47 @@ func TestRerender(t *testing.T) {
 		t.Errorf("%d rules without a detector, %d with one; want 3 fewer", now, had)
 	}
 }
+
+// A refused Service port keeps what is installed of it. If that is refused too, it is left out; a change or a reset gives
+// it another chance.
+func TestRefuse(t *testing.T) {
+	p := newTestPlan()
+	for i := range 2 {
+		p.set(service(i, 0), endpoints(i, 1))
+	}
+	p.rules.Commit(p.full())
+	name := portName("ns", "svc-0", "", corev1.ProtocolTCP)
+	state := func() string {
+		text := string(p.full().Text())
+		if !strings.Contains(text, "10.128.1.1:8080") {
+			t.Error("the other Service is gone")
+		}
+		switch old, now := strings.Contains(text, "10.128.0.1:8080"), strings.Contains(text, "10.128.0.2:8080"); {
+		case old && now:
+			return "both"
+		case old:
+			return "old"
+		case now:
+			return "new"
+		}
+		return "none"
+	}
+	p.set(nil, endpoints(0, 2))
+	for i, step := range []struct {
+		do   func()
+		want string
+	}{
+		{func() {}, "new"},
+		{func() { p.rules.Refuse(name) }, "old"},
+		{func() { p.rules.Commit(p.partial()) }, "old"},
+		{func() { p.rules.Refuse(name) }, "none"},
+		{func() { p.rules.Commit(p.partial()) }, "none"},
+		{func() { p.rules.Reset() }, "new"},
+		{func() { p.rules.Refuse(name) }, "none"},
+		{func() { p.set(service(0, 1), nil); p.replan() }, "new"},
+	} {
+		if step.do(); state() != step.want {
+			t.Errorf("step %d: %s, want %s", i, state(), step.want)
+		}
+	}
+}
