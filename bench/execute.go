@@ -193,7 +193,7 @@ func newFolder(name string) string {
 
 func (o *ExecuteOptions) runAll(ctx context.Context, w *RunWriter, all []pass) error {
 	for i, p := range all {
-		progress := Progress{Subject: p.subject, Cell: cellName(p.cell), Rep: p.rep, Reps: o.Reps, Pass: i + 1, Passes: len(all)}
+		progress := Progress{Subject: p.subject, Cell: o.cellName(p.cell), Rep: p.rep, Reps: o.Reps, Pass: i + 1, Passes: len(all)}
 		if err := o.runPass(ctx, w, p, progress); err != nil {
 			return fmt.Errorf("%s, %s, repetition %d: %w", p.subject, progress.Cell, p.rep, err)
 		}
@@ -201,8 +201,12 @@ func (o *ExecuteOptions) runAll(ctx context.Context, w *RunWriter, all []pass) e
 	return nil
 }
 
-func cellName(c scenarios.Cell) string {
-	parts := []string{fmt.Sprintf("services=%d", c.Scenario.Shape.Services)}
+func (o *ExecuteOptions) cellName(c scenarios.Cell) string {
+	services := c.Scenario.Shape.Services
+	if o.Objects != nil {
+		services = len(o.Objects.Services)
+	}
+	parts := []string{fmt.Sprintf("services=%d", services)}
 	for _, axis := range sortedKeys(c.Params) {
 		if axis != "shape.services" {
 			parts = append(parts, axis+"="+c.Params[axis])

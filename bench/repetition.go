@@ -122,7 +122,7 @@ func (r *repetition) proxyConfig() *v1alpha1.KubeProxyConfiguration {
 	if p.LocalhostNodePorts != nil {
 		cfg.IPTables.LocalhostNodePorts = p.LocalhostNodePorts
 	}
-	if cfg.ClusterCIDR == "" {
+	if cfg.ClusterCIDR == "" && r.Objects == nil {
 		cfg.ClusterCIDR = strings.Join(r.Scenario.Shape.PodCIDRs, ",")
 	}
 	return cfg
@@ -237,7 +237,7 @@ func (r *repetition) start(ctx context.Context, begin time.Time) error {
 	}
 	p, err := proxier.New(proxier.Options{
 		Config: r.config, Variant: r.variant, Families: r.families, NodeName: nodeName(r.world.Objects()), NodeIPs: r.node,
-		Machine: machine, Policy: runner.Policy(r.Scenario.Proxy.Policy), Burst: r.Scenario.Proxy.Burst,
+		Addresses: r.addresses, Machine: machine, Policy: runner.Policy(r.Scenario.Proxy.Policy), Burst: r.Scenario.Proxy.Burst,
 		LockFile: r.lab.LockFile, Clock: r.clock, OnSync: r.onSync, Conntrack: r.conntrack, ServeHealthChecks: true, Sysctls: true,
 		Restorer: iptables.RestorerOptions{Prepare: r.faults.prepare, Started: r.faults.started},
 	})
@@ -265,6 +265,19 @@ func (r *repetition) start(ctx context.Context, begin time.Time) error {
 
 func (r *repetition) conntrack(corev1.IPFamily) (conntrack.Table, error) {
 	return conntrack.NewKernel(vishnetns.None()), nil
+}
+
+// addresses are all of the node's, those of loopback included.
+func (r *repetition) addresses() ([]netip.Addr, error) {
+	var all []netip.Addr
+	for _, family := range r.families {
+		addrs, err := conntrack.NewKernel(vishnetns.None()).LocalAddrs(family)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, addrs...)
+	}
+	return all, nil
 }
 
 func (r *repetition) restart(ctx context.Context, name string) error {

@@ -109,7 +109,8 @@ func render(ctx context.Context, s streams, o rulesOptions) error {
 		o.node = o.objects.Nodes[0].Name
 	}
 	options := proxier.Options{
-		Config: o.config, Families: o.families, NodeName: o.node, Machine: proxier.Machine{RandomFully: true},
+		Config: o.config, Families: o.families, NodeName: o.node, // What kube-proxy finds on a kernel of today.
+		Machine: proxier.Machine{RandomFully: true, Accounting: true},
 	}
 	var node *corev1.Node
 	if i := slices.IndexFunc(o.objects.Nodes, func(n *corev1.Node) bool { return n.Name == o.node }); i >= 0 {
