@@ -255,6 +255,11 @@ func TestExecuteInterrupted(t *testing.T) {
 	if subject := tr.options.Subjects[0]; len(tr.of(subject, FullSync)) == 0 || len(tr.of(subject, RulesKernel)) == 0 {
 		t.Errorf("%d records, and none of the first sync", len(tr.records))
 	}
+	for _, r := range tr.records {
+		if r.Metric == SyncFailed {
+			t.Errorf("being stopped is recorded as a failure: %+v", r)
+		}
+	}
 	leavesNothing(t)
 }
 

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"sync"
 
@@ -52,6 +54,9 @@ func (s *syncs) took(sync proxier.Sync) {
 // onSync turns one sync into records. It is called by the proxier, from the goroutine of the family that synced.
 func (r *repetition) onSync(s proxier.Sync) {
 	defer r.syncs.took(s)
+	if errors.Is(s.Err, context.Canceled) {
+		return // it was not the sync that failed: the proxier was stopped
+	}
 	at := s.Finished.Sub(r.started).Seconds()
 	base := Record{At: at, Sync: s.Seq, Kind: string(s.Kind), Family: string(s.Family)}
 	seconds, count, bytes := base, base, base

@@ -1,0 +1,243 @@
+package proxier
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel"
+)
+
+// bad is the endpoint port that a test's restores cannot take.
+const bad = 6666
+
+// Rules that somebody refuses: the tool while it reads, or the kernel when the table is committed.
+var refusedRules = map[string]string{
+	"unknown-match": `/:6666$/s/ -j DNAT/ -m nosuchmatch&/`,
+	"wrong-hook":    `/:6666$/s/ -j DNAT .*/ -j MASQUERADE/`,
+	"wrong-table":   `/:6666$/s/ -j DNAT .*/ -j REJECT/`,
+	"loop":          `s/^-A \(KUBE-SEP-[A-Z0-9]*\) .*:6666$/-A \1 -j \1/`,
+}
+
+// The Service port whose rules are refused is named and left out, everybody else is served, and it is back as soon as
+// it changes to something that is taken.
+func TestRefusedRules(t *testing.T) {
+	for name, change := range refusedRules {
+		t.Run(name, func(t *testing.T) {
+			eachVariant(t, func(t *testing.T, f *faulty) {
+				f.prepare = filtered(`sed '` + change + `' | "$0" "$@"`)
+				f.events(60)
+				f.udpService(1, "10.128.1.1", 5353, time.Time{})
+				f.udpService(2, "10.128.1.2", bad, time.Time{})
+				f.udpService(3, "10.128.1.3", bad, time.Time{})
+				f.mustSync()
+				f.refuses("made-2", "made-3")
+				f.comparesWithout(2, 3)
+
+				// What was installed before stays, as long as nothing better can be had.
+				f.remove(3)
+				f.udpService(2, "10.128.1.2", 5353, time.Time{})
+				f.mustSync()
+				f.refuses()
+				f.converged()
+				before := kernelSaved(t, f.variant, f.cluster.family)
+				f.udpService(2, "10.128.1.4", bad, time.Time{})
+				f.mustSync()
+				f.refuses("made-2")
+				f.quiet()
+				if now := kernelSaved(t, f.variant, f.cluster.family); now != before {
+					t.Errorf("refused, but the rules are others now:\n%s\nbefore:\n%s", now, before)
+				}
+
+				// Others are served meanwhile.
+				f.udpService(4, "10.128.1.5", 5353, time.Time{})
+				f.mustSync()
+				f.refuses("made-2")
+				if now := kernelSaved(t, f.variant, f.cluster.family); !strings.Contains(now, "10.128.1.5:5353") {
+					t.Error("a Service is held back by another that is refused")
+				}
+				f.quiet()
+
+				f.udpService(2, "10.128.1.4", 5353, time.Time{})
+				f.mustSync()
+				f.refuses()
+				f.converged()
+			})
+		})
+	}
+}
+
+func (f *faulty) refuses(names ...string) {
+	f.t.Helper()
+	var got []string
+	for _, r := range f.last.Refused {
+		got = append(got, r.Port.NamespacedName.Name)
+		if r.Err == nil {
+			f.t.Errorf("%s is refused without a cause", r.Port)
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, names) {
+		f.t.Fatalf("refused: %v, want %v", got, names)
+	}
+}
+
+// comparesWithout says that the kernel holds what a fresh start without some made Services would write.
+func (f *faulty) comparesWithout(made ...int) {
+	f.t.Helper()
+	without := &randomCluster{family: f.cluster.family, services: map[int]*corev1.Service{}, slices: f.cluster.slices}
+	for i, svc := range f.cluster.services {
+		if !slices.Contains(made, i-100) {
+			without.services[i] = svc
+		}
+	}
+	compareWithKernel(f.t, f.variant, without)
+	f.quiet()
+}
+
+// More Services may be refused than one sync isolates one by one.
+func TestManyRefused(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.prepare = filtered(`sed '` + refusedRules["unknown-match"] + `' | "$0" "$@"`)
+		var made []int
+		var names []string
+		for i := 1; i <= mostIsolations+5; i++ {
+			f.udpService(i, fmt.Sprintf("10.128.1.%d", i), bad, time.Time{})
+			made, names = append(made, i), append(names, fmt.Sprintf("made-%d", i))
+		}
+		f.udpService(200, "10.128.1.200", 5353, time.Time{})
+		f.mustSync()
+		slices.Sort(names)
+		f.refuses(names...)
+		f.comparesWithout(made...)
+	})
+}
+
+// A partial payload is refused because the chains it refers to are gone: everything is written, nobody blamed.
+func TestPartialOnMissingChains(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.udpService(1, "10.128.1.1", 5353, time.Time{})
+		f.events(40)
+		f.mustSync()
+		f.tool("-t", "nat", "-F")
+		f.tool("-t", "nat", "-X")
+		f.udpService(2, "10.128.1.2", 5353, time.Time{})
+		f.mustSync()
+		f.refuses()
+		if f.last.Kind != Full {
+			t.Errorf("the sync was %s", f.last.Kind)
+		}
+		f.converged()
+	})
+}
+
+// Somebody else's rule refers to one of our chains: that chain cannot be deleted, all else goes on.
+func TestForeignReference(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.udpService(1, "10.128.1.1", 5353, time.Time{})
+		f.events(20)
+		f.mustSync()
+		chains, err := f.tables.ServiceChains()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var own string
+		for _, c := range chains {
+			if strings.Contains(kernelSaved(t, f.variant, f.cluster.family), "-A "+c+" -p udp -m comment --comment \"ns/made-1:dns\" -m udp -j DNAT") {
+				own = c
+			}
+		}
+		if own == "" {
+			t.Fatal("no chain of the endpoint")
+		}
+		f.tool("-t", "nat", "-N", "FOREIGN")
+		f.tool("-t", "nat", "-A", "FOREIGN", "-j", own)
+		f.remove(1)
+		f.events(20)
+		f.mustSync()
+		f.refuses()
+		f.quiet()
+		for _, sync := range []func(){func() {}, func() { f.demandFull("test"); f.mustSync() }} {
+			sync()
+			now := kernelSaved(t, f.variant, f.cluster.family)
+			if !strings.Contains(now, ":"+own+" ") || strings.Contains(now, "-A "+own) {
+				t.Errorf("the chain that is referred to should be there, empty:\n%s", now)
+			}
+		}
+		f.tool("-t", "nat", "-F", "FOREIGN")
+		f.tool("-t", "nat", "-X", "FOREIGN")
+		f.demandFull("test")
+		f.mustSync()
+		f.converged()
+	})
+}
+
+// Packet counts are the first to go when a payload is refused (the nfacct match may be missing, k/k#142068): nobody else
+// is blamed for them, and they are not blamed for others.
+func TestPacketCountsRefused(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.opts.Machine.Accounting, f.opts.Machine.Liberal = true, false
+		f.udpService(1, "10.128.1.1", 5353, time.Time{})
+		f.mustSync() // the kernel knows no such counter: nobody made it
+		f.refuses()
+		if !f.noAccounting || len(f.last.Runs) != 2 {
+			t.Errorf("%d restores, packet counts given up: %v", len(f.last.Runs), f.noAccounting)
+		}
+		f.demandFull("test")
+		f.mustSync()
+		if len(f.last.Runs) != 1 {
+			t.Errorf("%d restores: what did not work was tried again", len(f.last.Runs))
+		}
+		f.converged()
+
+		if err := kernel.EnsureAccounts(iptables.AccountInvalid, iptables.AccountLocalNodePorts); err != nil {
+			t.Skip(err)
+		}
+		next := f.successor()
+		next.opts.Machine = f.opts.Machine
+		next.prepare = filtered(`sed '` + refusedRules["unknown-match"] + `' | "$0" "$@"`)
+		next.udpService(2, "10.128.1.2", bad, time.Time{})
+		next.mustSync()
+		next.refuses("made-2")
+		if next.noAccounting {
+			t.Error("packet counts are given up because of a Service's rules")
+		}
+		next.udpService(2, "10.128.1.2", 5353, time.Time{})
+		next.demandFull("test")
+		next.mustSync()
+		next.refuses()
+		if saved := kernelSaved(t, f.variant, f.cluster.family); !strings.Contains(saved, iptables.AccountInvalid) {
+			t.Errorf("no packet counts:\n%s", saved)
+		}
+	})
+}
+
+// What the tools say when they, or the kernel, did not like the payload, and when they did not get to it.
+func TestRefused(t *testing.T) {
+	const append4 = "iptables-nft-restore v1.8.9 (nf_tables): \nline 6: RULE_APPEND failed (%s): rule in chain OUTPUT"
+	for _, c := range []struct {
+		exit, line int
+		stderr     string
+		want       bool
+	}{
+		{1, 7, "iptables-restore: line 7 failed", true},
+		{2, 7, "Error occurred at line: 7", true},
+		{4, 6, fmt.Sprintf(append4, "Too many links"), true},
+		{4, 6, fmt.Sprintf(append4, "Cannot allocate memory"), false},
+		{4, 6, fmt.Sprintf(append4, "No buffer space available"), false},
+		{4, 0, "Another app is currently holding the xtables lock.", false},
+		{-1, 0, "", false},
+		{1, 0, "iptables-restore: unable to initialize table 'nat'", false},
+	} {
+		err := &iptables.RestoreError{ExitCode: c.exit, Line: c.line, Stderr: c.stderr, Err: errors.New("exit status")}
+		if got := err.Refused(); got != c.want {
+			t.Errorf("exit %d, %q: refused %v, want %v", c.exit, c.stderr, got, c.want)
+		}
+	}
+}
