@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
@@ -263,6 +266,29 @@ func TestExecuteInterrupted(t *testing.T) {
 	leavesNothing(t)
 }
 
+// A worker that is killed ends the run with an error, and what it had told stays.
+func TestExecuteWorkerKilled(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	tr := newTrial(t, "steady-churn", 20, "steps.2.churn.rate=20", "steps.2.churn.events=100000")
+	var once sync.Once
+	tr.options.Progress = func(p Progress) {
+		if p.Stage == "3:churn" && p.Done > 5 {
+			once.Do(func() {
+				for _, pid := range children() {
+					_ = unix.Kill(pid, unix.SIGKILL)
+				}
+			})
+		}
+	}
+	if err := tr.execute(t.Context()); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("Execute = %v; want it to say that the worker was killed", err)
+	}
+	if tr.run.Status != StatusFailed || len(tr.of(tr.options.Subjects[0], FullSync)) == 0 {
+		t.Errorf("run.json says %s, with %d records", tr.run.Status, len(tr.records))
+	}
+	leavesNothing(t)
+}
+
 // A step that does not end in time ends the run, with the step, the reason and the remedy in the error.
 func TestExecuteFails(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
@@ -294,19 +320,8 @@ func leavesNothing(t *testing.T) {
 			t.Errorf("left behind: %s", entry.Name())
 		}
 	}
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range stats {
-		stat, err := os.ReadFile(path)
-		if err != nil {
-			continue // it ended meanwhile
-		}
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if fields[1] == strconv.Itoa(os.Getpid()) {
-			t.Errorf("a child is left: %s", stat)
-		}
+	if pids := children(); len(pids) > 0 {
+		t.Errorf("processes are left: %v", pids)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -316,4 +331,21 @@ func leavesNothing(t *testing.T) {
 	if strings.Contains(string(mounts), " - nsfs ") {
 		t.Errorf("a namespace is mounted:\n%s", mounts)
 	}
+}
+
+// children are the processes that this one started.
+func children() []int {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // an error would be the pattern's
+	var pids []int
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // state, parent, …
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && fields[1] == strconv.Itoa(os.Getpid()) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
