@@ -67,7 +67,11 @@ func (p *Proxier) newEngine(family corev1.IPFamily) (*engine, error) {
 	if e.flows, err = p.after.flowsOf(family); err != nil {
 		return nil, err
 	}
-	e.rules = iptables.NewRuleset(iptables.Settings{Family: family})
+	settings, err := e.settings()
+	if err != nil {
+		return nil, err
+	}
+	e.rules = iptables.NewRuleset(settings)
 	e.runner, err = runner.New(runner.Options{
 		Name:          "iptables " + string(family),
 		Policy:        p.opts.Policy,
@@ -134,16 +138,16 @@ func (p *Proxier) Watch(ctx context.Context, factory informers.SharedInformerFac
 		{"EndpointSlices", factory.Discovery().V1().EndpointSlices().Informer(), p.sliceHandler()},
 		{"Nodes", factory.Core().V1().Nodes().Informer(), p.nodeHandler()},
 	}
-	synced := make([]cache.InformerSynced, 0, len(watched))
+	synced := make([]cache.DoneChecker, 0, len(watched)) // channels: cache.WaitForCacheSync polls ten times a second
 	for _, w := range watched {
 		registration, err := w.informer.AddEventHandler(w.handler)
 		if err != nil {
 			return fmt.Errorf("watching %s: %w", w.what, err)
 		}
-		synced = append(synced, registration.HasSynced)
+		synced = append(synced, registration.HasSyncedChecker())
 	}
 	factory.Start(ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+	if !cache.WaitFor(ctx, "", synced...) {
 		return fmt.Errorf("waiting for the informers: %w", context.Cause(ctx))
 	}
 	return nil
@@ -235,7 +239,13 @@ func (p *Proxier) nodeHandler() cache.ResourceEventHandler {
 func handler(s *seen, set, gone func(any)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { set(obj); s.object(obj) },
-		UpdateFunc: func(_, obj any) { set(obj); s.object(obj) },
+		UpdateFunc: func(old, obj any) {
+			if moved(old, obj) {
+				gone(old)
+			}
+			set(obj)
+			s.object(obj)
+		},
 		DeleteFunc: func(obj any) {
 			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = tombstone.Obj
@@ -244,6 +254,13 @@ func handler(s *seen, set, gone func(any)) cache.ResourceEventHandler {
 			s.object(obj)
 		},
 	}
+}
+
+// moved says whether an EndpointSlice went over to another Service: its label may be changed.
+func moved(old, obj any) bool {
+	before, ok := old.(*discoveryv1.EndpointSlice)
+	after, both := obj.(*discoveryv1.EndpointSlice)
+	return ok && both && before.Labels[discoveryv1.LabelServiceName] != after.Labels[discoveryv1.LabelServiceName]
 }
 
 func (p *Proxier) each(event func(*engine, time.Time) bool) {

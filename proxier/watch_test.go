@@ -154,3 +154,29 @@ func TestLeadingZeros(t *testing.T) {
 		t.Errorf("leading zeros in the rules:\n%s", text)
 	}
 }
+
+// A slice whose label names another Service takes its endpoints along.
+func TestSliceMovesToAnotherService(t *testing.T) {
+	model := iptables.NewModel(corev1.IPv4Protocol)
+	p, err := New(Options{Tables: func(corev1.IPFamily) (iptables.Tables, error) { return model, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.serviceHandler().OnAdd(plainService("one", "10.96.0.1", 0), true)
+	p.serviceHandler().OnAdd(plainService("two", "10.96.0.2", 1), true)
+	before := plainSlice("one", "10.128.0.1")
+	after := before.DeepCopy()
+	after.Labels[discoveryv1.LabelServiceName] = "two"
+	p.sliceHandler().OnAdd(before, true)
+	if err := p.SyncNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.sliceHandler().OnUpdate(before, after)
+	if err := p.SyncNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rules := saved(t, model)
+	if !strings.Contains(rules, `"ns/one has no endpoints"`) || !strings.Contains(rules, `"ns/two -> 10.128.0.1:8080"`) {
+		t.Errorf("the endpoint did not move:\n%s", rules)
+	}
+}
