@@ -8,23 +8,16 @@ import (
 	"net/netip"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	vishnetns "github.com/vishvananda/netns"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 	"k8s.io/utils/clock"
 
 	"synclab/bench/netns"
 	"synclab/proxier"
-	"synclab/proxier/config"
-	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
-	"synclab/proxier/kernel"
-	"synclab/proxier/runner"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -97,35 +90,6 @@ func (r *repetition) prepare() error {
 	r.config = r.proxyConfig()
 	r.say.stage("generate", 0, 0)
 	return ResetPeakRSS()
-}
-
-// proxyConfig is the configuration with what the scenario overrides, and with the pods' ranges for detect-local.
-func (r *repetition) proxyConfig() *v1alpha1.KubeProxyConfiguration {
-	cfg := r.ProxyConfig
-	if cfg == nil {
-		cfg = config.New()
-	}
-	p := r.Scenario.Proxy
-	if p.MinSyncPeriod > 0 {
-		cfg.IPTables.MinSyncPeriod.Duration = p.MinSyncPeriod
-	}
-	if p.SyncPeriod > 0 {
-		cfg.IPTables.SyncPeriod.Duration = p.SyncPeriod
-	}
-	cfg.IPTables.SyncPeriod.Duration = max(cfg.IPTables.SyncPeriod.Duration, cfg.IPTables.MinSyncPeriod.Duration)
-	if p.MasqueradeAll {
-		cfg.IPTables.MasqueradeAll = true
-	}
-	if p.NodePortAddresses != nil {
-		cfg.NodePortAddresses = p.NodePortAddresses
-	}
-	if p.LocalhostNodePorts != nil {
-		cfg.IPTables.LocalhostNodePorts = p.LocalhostNodePorts
-	}
-	if cfg.ClusterCIDR == "" && r.Objects == nil {
-		cfg.ClusterCIDR = strings.Join(r.Scenario.Shape.PodCIDRs, ",")
-	}
-	return cfg
 }
 
 // connect gives the node its addresses, and routes to wherever packets of the scenario may be sent.
@@ -229,159 +193,6 @@ func (r *repetition) play(ctx context.Context, name string, plan func() (sim.Tra
 	return r.cluster.Play(ctx, trace, r.playOptions(name))
 }
 
-// start makes a proxier, waits until its handlers have everything (metric load, from begin on), and lets it sync.
-func (r *repetition) start(ctx context.Context, begin time.Time) error {
-	machine, err := proxier.ExamineMachine(r.variant)
-	if err != nil {
-		return err
-	}
-	p, err := proxier.New(proxier.Options{
-		Config: r.config, Variant: r.variant, Families: r.families, NodeName: nodeName(r.world.Objects()), NodeIPs: r.node,
-		Addresses: r.addresses, Machine: machine, Policy: runner.Policy(r.Scenario.Proxy.Policy), Burst: r.Scenario.Proxy.Burst,
-		LockFile: r.lab.LockFile, Clock: r.clock, OnSync: r.onSync, Conntrack: r.conntrack, ServeHealthChecks: true, Sysctls: true,
-		Restorer: iptables.RestorerOptions{Prepare: r.faults.prepare, Started: r.faults.started},
-	})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	if err := p.Watch(ctx, r.cluster.NewInformers()); err != nil {
-		cancel()
-		return err
-	}
-	r.record(Record{Metric: Load, Value: r.clock.Since(begin).Seconds(), Unit: "s"})
-	done := make(chan error, 1)
-	go func() {
-		err := p.Run(ctx)
-		if err != nil {
-			r.fail(fmt.Errorf("proxier: %w", err)) // nothing would ever settle
-		}
-		done <- err
-	}()
-	r.proxier = p
-	r.stop = func() error { cancel(); r.stop = nil; return <-done }
-	return nil
-}
-
-func (r *repetition) conntrack(corev1.IPFamily) (conntrack.Table, error) {
-	return conntrack.NewKernel(vishnetns.None()), nil
-}
-
-// addresses are all of the node's, those of loopback included.
-func (r *repetition) addresses() ([]netip.Addr, error) {
-	var all []netip.Addr
-	for _, family := range r.families {
-		addrs, err := conntrack.NewKernel(vishnetns.None()).LocalAddrs(family)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, addrs...)
-	}
-	return all, nil
-}
-
-func (r *repetition) restart(ctx context.Context, name string) error {
-	r.say.stage(name, 0, 0)
-	if err := r.stop(); err != nil {
-		return err
-	}
-	return r.start(ctx, r.clock.Now())
-}
-
-// settle waits until the proxier has nothing left to do, and counts what the kernel then holds.
-func (r *repetition) settle(ctx context.Context, s *scenarios.Settle, name string) error {
-	r.say.stage(name, 0, 0)
-	waiting, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	if err := r.handled(waiting); err != nil {
-		return err
-	}
-	if err := r.inSync(waiting); err != nil {
-		if ctx.Err() == nil && waiting.Err() != nil {
-			return fmt.Errorf("not in sync after %v; --set steps.%s.timeout=… gives it more time: %w", s.Timeout, stepIndex(name), err)
-		}
-		return err
-	}
-	return r.count()
-}
-
-// inSync waits until nothing is pending and the kernel holds as many rules as the last sync left: after a foreign flush
-// the proxier is idle, and wrong, until it finds out.
-func (r *repetition) inSync(ctx context.Context) error {
-	for {
-		if err := r.proxier.WaitIdle(ctx); err != nil {
-			return err
-		}
-		next := r.syncs.next()
-		wrong, err := r.misses()
-		if wrong == "" || err != nil {
-			return err
-		}
-		select {
-		case <-next:
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", wrong, context.Cause(ctx))
-		}
-	}
-}
-
-// misses describes a table that does not hold what the last sync left in it; empty: none.
-func (r *repetition) misses() (string, error) {
-	for _, family := range r.families {
-		for table, want := range r.syncs.installed(family) {
-			have, err := r.ownRules(family, table)
-			if err != nil {
-				return "", err
-			}
-			if have != want.Rules {
-				return fmt.Sprintf("%s %s has %d rules of the proxier, not %d", family, table, have, want.Rules), nil
-			}
-		}
-	}
-	return "", nil
-}
-
-// ownRules counts the rules in the proxier's chains, as the kernel has them.
-func (r *repetition) ownRules(family corev1.IPFamily, table iptables.Table) (int, error) {
-	tally, err := kernel.Tally(string(r.variant), family, string(table))
-	rules := 0
-	for chain, n := range tally {
-		if strings.HasPrefix(chain, "KUBE-") {
-			rules += n
-		}
-	}
-	return rules, err
-}
-
-// stepIndex of "2:settle" as --set counts: from 0.
-func stepIndex(name string) string {
-	var n int
-	_, _ = fmt.Sscanf(name, "%d:", &n)
-	return fmt.Sprint(n-1) + ".settle"
-}
-
-// count records what the kernel holds of the proxier, and what the closed form says.
-func (r *repetition) count() error {
-	forms, applies := closedForms(r.world.Objects(), r.families, r.config)
-	for _, family := range r.families {
-		for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
-			rules, err := r.ownRules(family, table)
-			if err != nil {
-				return err
-			}
-			place := Record{Unit: "count", Family: string(family), Table: string(table)}
-			r.recordAs(place, RulesKernel, float64(rules))
-			if applies {
-				r.recordAs(place, RulesClosedForm, float64(forms[family][table]))
-			}
-		}
-	}
-	if now, err := ReadKernelMemory(); err == nil && now > r.memory && r.memory > 0 {
-		r.recordAs(Record{Unit: "B"}, KernelMemory, float64(now-r.memory))
-	}
-	return nil
-}
-
 func (r *repetition) peakMemory() {
 	if rss, err := ReadPeakRSS(); err == nil {
 		r.recordAs(Record{Unit: "B"}, PeakRSS, float64(rss))
@@ -429,9 +240,4 @@ func (r *repetition) record(rec Record) {
 func (r *repetition) recordAs(rec Record, metric Metric, value float64) {
 	rec.Metric, rec.Value = metric, value
 	r.record(rec)
-}
-
-// handled waits until the proxier's handlers have seen every change that was made.
-func (r *repetition) handled(ctx context.Context) error {
-	return r.proxier.WaitSeen(ctx, r.cluster.Version(&corev1.Service{}), r.cluster.Version(&discoveryv1.EndpointSlice{}))
 }
