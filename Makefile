@@ -13,7 +13,7 @@ N ?=
 E ?=
 #: SCENARIO  name in the library, or a .yaml file      default: steady-churn
 SCENARIO ?=
-#: SUBJECTS  what is measured, separated by commas     default: what this machine can run
+#: SUBJECTS  what is measured, separated by commas     default: synclab/iptables-legacy, if there
 SUBJECTS ?=
 #: REPS      repetitions of each cell                  default: 3
 REPS ?=
@@ -43,9 +43,9 @@ build: ## build bin/synclab
 
 .PHONY: scenario
 scenario: deps build ## run a scenario and write its report
-	bin/synclab run $(SCENARIO) $(if $(N),--services $(N)) $(if $(E),--endpoints $(E)) \
+	$(strip bin/synclab run $(SCENARIO) $(if $(N),--services $(N)) $(if $(E),--endpoints $(E)) \
 		$(if $(SUBJECTS),--subjects $(SUBJECTS)) $(if $(REPS),--reps $(REPS)) \
-		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT))
+		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)))
 
 .PHONY: report
 report: build ## build the report of a run again (OUT, or the newest run)
