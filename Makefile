@@ -7,6 +7,9 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 # Pinned, so that the same commit gives the same findings.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
+# Every run says which source it was made with. Without git, or in somebody else's checkout, it cannot.
+COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null)
+
 #: N         Services                                  default: the scenario's own
 N ?=
 #: E         endpoints per Service                     default: the scenario's own
@@ -39,7 +42,7 @@ deps: ## install iptables and nftables if they are missing and this user may
 
 .PHONY: build
 build: ## build bin/synclab
-	go build -o bin/synclab ./cmd/synclab
+	go build -ldflags "-X synclab/bench.Commit=$(COMMIT)" -o bin/synclab ./cmd/synclab
 
 .PHONY: scenario
 scenario: deps build ## run a scenario and write its report

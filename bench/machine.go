@@ -48,8 +48,14 @@ func DetectMachine() Machine {
 	return m
 }
 
+// Commit is the source's, set by the Makefile when it links; go build knows it too, unless told not to ask.
+var Commit string
+
 // synclabVersion is the module's version, or the commit it was built from, marked "+dirty" when files differed.
 func synclabVersion() string {
+	if Commit != "" {
+		return Commit
+	}
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

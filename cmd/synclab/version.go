@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"synclab/bench"
 )
 
 // buildVersion is what `synclab version` prints.
@@ -29,6 +31,9 @@ func newVersion(s streams) *cobra.Command {
 		Args:    argCount(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			v := versionOf(debug.ReadBuildInfo())
+			if v.Commit == "" {
+				v.Commit = bench.Commit
+			}
 			return format.write(s.out, v, func(w io.Writer) error { return v.table(w) })
 		},
 	}
