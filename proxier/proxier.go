@@ -238,7 +238,7 @@ func (p *Proxier) nodeHandler() cache.ResourceEventHandler {
 // handler calls set for what is added or updated and gone for what is deleted, tombstones of a missed deletion included.
 func handler(s *seen, set, gone func(any)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { set(obj); s.object(obj) },
+		AddFunc: func(obj any) { set(obj); s.object(obj) },
 		UpdateFunc: func(old, obj any) {
 			if moved(old, obj) {
 				gone(old)
