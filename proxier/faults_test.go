@@ -39,6 +39,7 @@ func eachVariant(t *testing.T, test func(t *testing.T, f *faulty)) {
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		t.Run(string(variant), func(t *testing.T) {
 			netns.Fresh(t)
+			needsLargeRestores(t, variant)
 			test(t, newFaulty(t, variant, newRandomCluster(seed(t), corev1.IPv4Protocol)))
 		})
 	}

@@ -122,7 +122,10 @@ func attributes(user bool) *syscall.SysProcAttr {
 		Setpgid:    true,
 	}
 	if user {
-		attr.Cloneflags |= unix.CLONE_NEWUSER
+		// The network namespace comes after the ids are mapped: files below /proc/net belong to who is root in the user
+		// namespace at the moment when the network namespace is made.
+		attr.Cloneflags = attr.Cloneflags&^unix.CLONE_NEWNET | unix.CLONE_NEWUSER
+		attr.Unshareflags = unix.CLONE_NEWNET
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	}

@@ -131,15 +131,14 @@ func (e *RestoreError) Unwrap() error { return e.Err }
 const exitResource = 4
 
 // shortages are the kernel's answers, as the nft variant prints them, that say nothing of the payload.
-var shortages = regexp.MustCompile(`\((Cannot allocate memory|No buffer space available|Resource temporarily unavailable|Interrupted system call|Operation not permitted)\)`)
+// "Message too long" is an ordinary user's bound on a netlink batch (kernel.SendLimit).
+var shortages = regexp.MustCompile(`\((Cannot allocate memory|No buffer space available|Resource temporarily unavailable|Interrupted system call|Operation not permitted)\)|Message too long`)
 
 // Refused says whether the tool or the kernel refused what stands in the payload, rather than failing for want of the
 // lock, of memory or of time. The nft variant ends with exitResource whenever the kernel refuses something.
 func (e *RestoreError) Refused() bool {
 	switch e.ExitCode {
-	case 1, 2:
-		return e.Line > 0
-	case exitResource:
+	case 1, 2, exitResource:
 		return e.Line > 0 && !shortages.MatchString(e.Stderr)
 	}
 	return false
