@@ -1,7 +1,10 @@
 package proxier
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,45 +17,103 @@ import (
 type flows struct {
 	cleaner   *conntrack.Cleaner
 	frontends map[tracker.ServicePortName][]conntrack.Frontend
+	// claims on each frontend, in plan order: several Services may have one external IP and port.
+	claims map[conntrack.Frontend][]claim
+}
+
+// claim is what one Service port would do with the flows of a frontend.
+type claim struct {
+	port    *plan.ServicePort
+	serving conntrack.Endpoints
 }
 
 func newFlows(cleaner *conntrack.Cleaner) *flows {
-	return &flows{cleaner: cleaner, frontends: map[tracker.ServicePortName][]conntrack.Frontend{}}
+	return &flows{
+		cleaner:   cleaner,
+		frontends: map[tracker.ServicePortName][]conntrack.Frontend{},
+		claims:    map[conntrack.Frontend][]claim{},
+	}
 }
 
-// update tells of the Service ports of changed Services: those that are gone, then those that are.
+// update tells of the frontends of changed Services, once all claims on them are known: what moves from one Service to
+// another is neither gone nor new.
 func (f *flows) update(changes tracker.Changes, p *plan.Plan) {
+	touched := map[conntrack.Frontend]bool{}
 	for _, change := range changes.Services {
-		for _, svc := range []*tracker.Service{change.Old, change.New} {
-			if svc == nil {
+		for name := range udpPorts(change) {
+			for _, old := range f.frontends[name] {
+				f.disclaim(old, name)
+				touched[old] = true
+			}
+			delete(f.frontends, name)
+			port := p.Port(name)
+			if port == nil {
 				continue
 			}
-			for _, port := range svc.Ports {
-				if port.Name.Protocol == corev1.ProtocolUDP {
-					f.set(port.Name, p.Port(port.Name), change.New)
-				}
+			f.frontends[name] = frontendsOf(port)
+			serving := servingOf(change.New.Endpoints[name.PortKey])
+			for _, now := range f.frontends[name] {
+				f.claim(now, claim{port, serving})
+				touched[now] = true
 			}
+		}
+	}
+	for frontend := range touched {
+		if claims := f.claims[frontend]; len(claims) > 0 {
+			f.cleaner.Set(frontend, winner(claims).serving)
+		} else {
+			f.cleaner.Remove(frontend)
 		}
 	}
 }
 
-func (f *flows) set(name tracker.ServicePortName, port *plan.ServicePort, svc *tracker.Service) {
-	var now []conntrack.Frontend
-	if port != nil {
-		now = frontendsOf(port)
+// udpPorts names the UDP ports that a Service has or had.
+func udpPorts(change tracker.Change) map[tracker.ServicePortName]bool {
+	names := map[tracker.ServicePortName]bool{}
+	for _, svc := range []*tracker.Service{change.Old, change.New} {
+		if svc == nil {
+			continue
+		}
+		for _, port := range svc.Ports {
+			if port.Name.Protocol == corev1.ProtocolUDP {
+				names[port.Name] = true
+			}
+		}
 	}
-	for _, old := range f.frontends[name] {
-		f.cleaner.Remove(old)
-	}
-	if port == nil {
-		delete(f.frontends, name)
+	return names
+}
+
+func (f *flows) claim(frontend conntrack.Frontend, c claim) {
+	claims := f.claims[frontend]
+	i, _ := slices.BinarySearchFunc(claims, c, inPlanOrder)
+	f.claims[frontend] = slices.Insert(claims, i, c)
+}
+
+func (f *flows) disclaim(frontend conntrack.Frontend, name tracker.ServicePortName) {
+	left := slices.DeleteFunc(f.claims[frontend], func(c claim) bool { return c.port.Name == name })
+	if len(left) == 0 {
+		delete(f.claims, frontend)
 		return
 	}
-	f.frontends[name] = now
-	serving := servingOf(svc.Endpoints[name.PortKey])
-	for _, frontend := range now {
-		f.cleaner.Set(frontend, serving)
+	f.claims[frontend] = left
+}
+
+func inPlanOrder(a, b claim) int {
+	return cmp.Or(
+		a.port.Created.Compare(b.port.Created),
+		strings.Compare(a.port.Name.Namespace, b.port.Name.Namespace),
+		strings.Compare(a.port.Name.NamespacedName.Name, b.port.Name.NamespacedName.Name),
+		strings.Compare(a.port.Name.Port(), b.port.Name.Port()))
+}
+
+// winner is the claim whose rule packets meet first: a Service port without endpoints has no rule in nat.
+func winner(claims []claim) claim {
+	for _, c := range claims {
+		if c.port.HasEndpoints {
+			return c
+		}
 	}
+	return claims[0]
 }
 
 func frontendsOf(port *plan.ServicePort) []conntrack.Frontend {
