@@ -150,6 +150,9 @@ func (p *Proxier) Watch(ctx context.Context, factory informers.SharedInformerFac
 	if !cache.WaitFor(ctx, "", synced...) {
 		return fmt.Errorf("waiting for the informers: %w", context.Cause(ctx))
 	}
+	// The list is as new as its version says, also when the last change before it was a deletion.
+	p.services.reached(watched[0].informer.LastSyncResourceVersion())
+	p.slices.reached(watched[1].informer.LastSyncResourceVersion())
 	return nil
 }
 

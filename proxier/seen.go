@@ -19,11 +19,14 @@ func newSeen() *seen { return &seen{changed: make(chan struct{})} }
 
 // object notes an object that a handler was called with. Versions that are no numbers say nothing.
 func (s *seen) object(obj any) {
-	meta, ok := obj.(metav1.Object)
-	if !ok {
-		return
+	if meta, ok := obj.(metav1.Object); ok {
+		s.reached(meta.GetResourceVersion())
 	}
-	version, err := strconv.ParseInt(meta.GetResourceVersion(), 10, 64)
+}
+
+// reached notes that everything up to a resourceVersion has been seen.
+func (s *seen) reached(resourceVersion string) {
+	version, err := strconv.ParseInt(resourceVersion, 10, 64)
 	if err != nil {
 		return
 	}
