@@ -24,7 +24,7 @@ type Record struct {
 	Unit   string  `json:"unit"` // s, B, or count
 
 	Step   string `json:"step,omitempty"`   // "2:churn": index and kind of the step during which it was taken
-	Sync   int    `json:"sync,omitempty"`   // sequence number of the sync it belongs to, from 1, within the repetition
+	Sync   int    `json:"sync,omitempty"`   // sequence number of the sync it belongs to, from 1, within the repetition and family
 	Kind   string `json:"kind,omitempty"`   // full or partial, of that sync
 	Family string `json:"family,omitempty"` // IPv4 or IPv6
 	Table  string `json:"table,omitempty"`  // nat or filter, of rules and chains
@@ -38,7 +38,7 @@ type Metric string
 
 // The metrics, with the unit of each.
 const (
-	Load        Metric = "load"         // s: cluster created → the proxier's handlers have everything
+	Load        Metric = "load"         // s: generate and load the cluster, and until the proxier's handlers have everything
 	FullSync    Metric = "full_sync"    // s: one full sync, start to end
 	PartialSync Metric = "partial_sync" // s: one partial sync, start to end
 	Queue       Metric = "queue"        // s: first change of a sync reported → sync starts
@@ -46,8 +46,10 @@ const (
 	Encode      Metric = "encode"       // s
 	Jumps       Metric = "jumps"        // s: base chains and jumps checked and made, in a full sync
 	Restore     Metric = "restore"      // s: wall time of one iptables-restore
-	ToolUser    Metric = "tool_user"    // s: user time of the tools of one sync
-	ToolSys     Metric = "tool_sys"     // s: system time of the tools of one sync: the kernel's part
+	// RestoreRefused is one that failed within a sync that succeeded without it.
+	RestoreRefused Metric = "restore_refused" // s
+	ToolUser       Metric = "tool_user"       // s: user time of the tools of one sync
+	ToolSys        Metric = "tool_sys"        // s: system time of the tools of one sync: the kernel's part
 	// NetworkProgrammingLatency is one change: due in the cluster → visible in the kernel.
 	NetworkProgrammingLatency Metric = "network_programming_latency" // s
 	FirstPacket               Metric = "first_packet"                // s: one sendto of a fresh flow

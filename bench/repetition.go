@@ -44,6 +44,7 @@ type repetition struct {
 	fail    context.CancelCauseFunc
 	step    atomic.Pointer[string]
 	memory  uint64 // kernel memory before any rule
+	peak    uint64 // the largest peak RSS before what was done aside
 }
 
 // perform does an assignment.
@@ -95,11 +96,8 @@ func (r *repetition) prepare() error {
 // connect gives the node its addresses, and routes to wherever packets of the scenario may be sent.
 func (r *repetition) connect() error {
 	objects := r.world.Objects()
-	for _, node := range objects.Nodes {
-		if node.Name != nodeName(objects) {
-			continue
-		}
-		for _, a := range node.Status.Addresses {
+	if len(objects.Nodes) > 0 {
+		for _, a := range objects.Nodes[0].Status.Addresses {
 			if addr, err := netip.ParseAddr(a.Address); err == nil && slices.Contains(r.families, familyOf(addr)) {
 				r.node = append(r.node, addr)
 			}
@@ -155,23 +153,26 @@ func (r *repetition) create(ctx context.Context, c scenarios.Create, name string
 			return err
 		}
 	}
+	generated := r.clock.Since(begin)
 	if r.proxier != nil {
 		return r.cluster.Play(ctx, trace, r.playOptions(name))
 	}
 	if err := errors.Join(r.fits(), r.connect()); err != nil {
 		return err
 	}
-	if c.Rate == 0 {
-		if err := r.cluster.Load(ctx, r.world.Objects()); err != nil {
-			return err
-		}
-	} else if err := r.cluster.Load(ctx, &sim.Objects{Nodes: r.world.Objects().Nodes}); err != nil {
+	begin = r.clock.Now()
+	objects := r.world.Objects()
+	if c.Rate > 0 {
+		objects = &sim.Objects{Nodes: objects.Nodes}
+	}
+	if err := r.cluster.Load(ctx, objects); err != nil {
 		return err
 	}
+	loaded := r.clock.Since(begin)
 	if err := r.baseline(ctx); err != nil {
 		return err
 	}
-	if err := r.start(ctx, begin); err != nil {
+	if err := r.start(ctx, generated+loaded); err != nil {
 		return err
 	}
 	if c.Rate > 0 {
@@ -195,8 +196,18 @@ func (r *repetition) play(ctx context.Context, name string, plan func() (sim.Tra
 
 func (r *repetition) peakMemory() {
 	if rss, err := ReadPeakRSS(); err == nil {
-		r.recordAs(Record{Unit: "B"}, PeakRSS, float64(rss))
+		r.recordAs(Record{Unit: "B"}, PeakRSS, float64(max(rss, r.peak)))
 	}
+}
+
+// aside does what is no part of what is measured, such as reading whole tables back: its memory does not count.
+func (r *repetition) aside(do func() error) error {
+	rss, err := ReadPeakRSS()
+	if err != nil {
+		return err
+	}
+	r.peak = max(r.peak, rss)
+	return errors.Join(do(), ResetPeakRSS())
 }
 
 func (r *repetition) dump(ctx context.Context) error {

@@ -27,7 +27,7 @@ func (r *repetition) settle(ctx context.Context, s *scenarios.Settle, name strin
 		}
 		return err
 	}
-	return r.count()
+	return r.aside(r.count)
 }
 
 // inSync waits until nothing is pending and the kernel holds as many rules as the last sync left: after a foreign flush
@@ -38,7 +38,8 @@ func (r *repetition) inSync(ctx context.Context) error {
 			return err
 		}
 		next := r.syncs.next()
-		wrong, err := r.misses()
+		var wrong string
+		err := r.aside(func() (err error) { wrong, err = r.misses(); return err })
 		if wrong == "" || err != nil {
 			return err
 		}

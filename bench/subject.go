@@ -47,14 +47,20 @@ func (r *repetition) proxyConfig() *v1alpha1.KubeProxyConfiguration {
 	return cfg
 }
 
-// start makes a proxier, waits until its handlers have everything (metric load, from begin on), and lets it sync.
-func (r *repetition) start(ctx context.Context, begin time.Time) error {
+// start makes a proxier, waits until its handlers have everything, and lets it sync. Metric load is how long they had to
+// be waited for, and what it took before to make the cluster.
+func (r *repetition) start(ctx context.Context, made time.Duration) error {
 	machine, err := proxier.ExamineMachine(r.variant)
 	if err != nil {
 		return err
 	}
+	objects := r.world.Objects()
+	var podCIDRs []string
+	if len(objects.Nodes) > 0 {
+		podCIDRs = objects.Nodes[0].Spec.PodCIDRs
+	}
 	p, err := proxier.New(proxier.Options{
-		Config: r.config, Variant: r.variant, Families: r.families, NodeName: nodeName(r.world.Objects()), NodeIPs: r.node,
+		Config: r.config, Variant: r.variant, Families: r.families, NodeName: nodeName(objects), NodeIPs: r.node, PodCIDRs: podCIDRs,
 		Addresses: r.addresses, Machine: machine, Policy: runner.Policy(r.Scenario.Proxy.Policy), Burst: r.Scenario.Proxy.Burst,
 		LockFile: r.lab.LockFile, Clock: r.clock, OnSync: r.onSync, Conntrack: r.conntrack, ServeHealthChecks: true, Sysctls: true,
 		Restorer: iptables.RestorerOptions{Prepare: r.faults.prepare, Started: r.faults.started},
@@ -63,11 +69,12 @@ func (r *repetition) start(ctx context.Context, begin time.Time) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	begin := r.clock.Now()
 	if err := p.Watch(ctx, r.cluster.NewInformers()); err != nil {
 		cancel()
 		return err
 	}
-	r.record(Record{Metric: Load, Value: r.clock.Since(begin).Seconds(), Unit: "s"})
+	r.record(Record{Metric: Load, Value: (made + r.clock.Since(begin)).Seconds(), Unit: "s"})
 	done := make(chan error, 1)
 	go func() {
 		err := p.Run(ctx)
@@ -103,5 +110,5 @@ func (r *repetition) restart(ctx context.Context, name string) error {
 	if err := r.stop(); err != nil {
 		return err
 	}
-	return r.start(ctx, r.clock.Now())
+	return r.start(ctx, 0)
 }

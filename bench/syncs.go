@@ -15,8 +15,21 @@ import (
 // syncs remembers what the syncs of a repetition left, for those that wait.
 type syncs struct {
 	mu      sync.Mutex
+	seq     map[corev1.IPFamily]int // of a family's last sync
 	last    map[corev1.IPFamily]map[iptables.Table]iptables.Count
 	changed chan struct{} // closed at the next sync
+}
+
+// number gives a sync its place among those of its family in the repetition: a proxier that is started again counts its
+// own from 1 again.
+func (s *syncs) number(family corev1.IPFamily) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seq == nil {
+		s.seq = map[corev1.IPFamily]int{}
+	}
+	s.seq[family]++
+	return s.seq[family]
 }
 
 // next is closed when another sync ends.
@@ -58,7 +71,7 @@ func (r *repetition) onSync(s proxier.Sync) {
 		return // it was not the sync that failed: the proxier was stopped
 	}
 	at := s.Finished.Sub(r.started).Seconds()
-	base := Record{At: at, Sync: s.Seq, Kind: string(s.Kind), Family: string(s.Family)}
+	base := Record{At: at, Sync: r.syncs.number(s.Family), Kind: string(s.Kind), Family: string(s.Family)}
 	seconds, count, bytes := base, base, base
 	seconds.Unit, count.Unit, bytes.Unit = "s", "count", "B"
 
@@ -72,6 +85,10 @@ func (r *repetition) onSync(s proxier.Sync) {
 	}
 	for _, refused := range s.Refused {
 		r.say.message(message{Note: "rules refused: service port " + refused.Port.String() + ": " + refused.Err.Error()})
+	}
+	// Also when nothing differed: the sync before may have written the changes, and failed after that.
+	for _, due := range s.TriggerTimes {
+		r.recordAs(seconds, NetworkProgrammingLatency, s.Finished.Sub(due).Seconds())
 	}
 	if len(s.Runs) == 0 {
 		return // nothing differed
@@ -97,9 +114,6 @@ func (r *repetition) onSync(s proxier.Sync) {
 		r.recordAs(place, Rules, float64(s.Installed[table].Rules))
 		r.recordAs(place, Chains, float64(s.Installed[table].Chains))
 	}
-	for _, due := range s.TriggerTimes {
-		r.recordAs(seconds, NetworkProgrammingLatency, s.Finished.Sub(due).Seconds())
-	}
 }
 
 func (r *repetition) recordTools(seconds, bytes Record, runs []iptables.Run) {
@@ -107,7 +121,11 @@ func (r *repetition) recordTools(seconds, bytes Record, runs []iptables.Run) {
 	var sent int
 	var peak int64
 	for _, run := range runs {
-		r.recordAs(seconds, Restore, run.Wall.Seconds())
+		metric := Restore
+		if run.ExitCode != 0 {
+			metric = RestoreRefused // how long until a tool gives up says nothing of how long it takes to write
+		}
+		r.recordAs(seconds, metric, run.Wall.Seconds())
 		user += run.User.Seconds()
 		system += run.System.Seconds()
 		sent += run.Bytes

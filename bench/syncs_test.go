@@ -1,0 +1,92 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+)
+
+// told are the records that a repetition makes of syncs.
+func told(t *testing.T, syncs ...proxier.Sync) []Record {
+	t.Helper()
+	var out bytes.Buffer
+	r := &repetition{say: newSpeaker(&out), clock: clock.RealClock{}}
+	for _, s := range syncs {
+		r.onSync(s)
+	}
+	var records []Record
+	for decoder := json.NewDecoder(&out); decoder.More(); {
+		var m message
+		if err := decoder.Decode(&m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Record != nil {
+			records = append(records, *m.Record)
+		}
+	}
+	return records
+}
+
+// sequence gives the sync numbers of a metric's records.
+func sequence(records []Record, metric Metric) []int {
+	var found []int
+	for _, r := range records {
+		if r.Metric == metric {
+			found = append(found, r.Sync)
+		}
+	}
+	return found
+}
+
+// A proxier that is started again counts from 1; the records of its syncs must not mix with those before.
+func TestSyncsAreNumberedWithinTheRepetition(t *testing.T) {
+	first := proxier.Sync{Family: corev1.IPv4Protocol, Seq: 1, Kind: proxier.Full, Runs: make([]iptables.Run, 1)}
+	other := first
+	other.Family = corev1.IPv6Protocol
+	got := sequence(told(t, first, other, first), FullSync)
+	if want := []int{1, 1, 2}; !slices.Equal(got, want) {
+		t.Errorf("full syncs have the numbers %v, want %v", got, want)
+	}
+}
+
+// A sync that wrote its rules and failed after that is repeated; then nothing differs, and the changes are visible.
+func TestLatencyOfASyncThatFailedAfterItWrote(t *testing.T) {
+	now := time.Unix(1000, 0)
+	changes := proxier.Sync{Kind: proxier.Partial, Finished: now, TriggerTimes: []time.Time{now.Add(-time.Second)}}
+	failed := changes
+	failed.Runs, failed.Err = make([]iptables.Run, 1), errors.New("stale UDP flows: no such table")
+	repeated := changes
+	repeated.Finished = now.Add(time.Second)
+	records := told(t, failed, repeated)
+	if got := sequence(records, NetworkProgrammingLatency); len(got) != 1 || got[0] != 2 {
+		t.Errorf("latencies in syncs %v, want one, in sync 2", got)
+	}
+	for _, r := range records {
+		if r.Metric == NetworkProgrammingLatency && r.Value != 2 {
+			t.Errorf("latency %v s, want 2", r.Value)
+		}
+	}
+}
+
+// A restore that was refused within a sync that succeeded without it is not a restore like others.
+func TestRefusedRestore(t *testing.T) {
+	records := told(t, proxier.Sync{Kind: proxier.Full, Runs: []iptables.Run{
+		{ExitCode: 2, Wall: time.Second}, {Wall: 3 * time.Second},
+	}})
+	got := map[Metric][]float64{}
+	for _, r := range records {
+		got[r.Metric] = append(got[r.Metric], r.Value)
+	}
+	if len(got[Restore]) != 1 || got[Restore][0] != 3 || len(got[RestoreRefused]) != 1 || got[RestoreRefused][0] != 1 {
+		t.Errorf("restores %v, refused %v; want 3 and 1", got[Restore], got[RestoreRefused])
+	}
+}
