@@ -88,7 +88,7 @@ func (r *repetition) prepare() error {
 		return err
 	}
 	r.cluster = sim.NewCluster(r.clock)
-	r.config = r.proxyConfig()
+	r.config = ProxyConfig(r.ProxyConfig, &r.Scenario, r.Objects == nil)
 	r.say.stage("generate", 0, 0)
 	return ResetPeakRSS()
 }

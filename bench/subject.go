@@ -16,15 +16,17 @@ import (
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 	"synclab/proxier/runner"
+	"synclab/scenarios"
 )
 
-// proxyConfig is the configuration with what the scenario overrides, and with the pods' ranges for detect-local.
-func (r *repetition) proxyConfig() *v1alpha1.KubeProxyConfiguration {
-	cfg := r.ProxyConfig
+// ProxyConfig is a configuration, nil for kube-proxy's defaults, with what the scenario overrides and, for a cluster that
+// is generated, with the pods' ranges for detect-local.
+func ProxyConfig(cfg *v1alpha1.KubeProxyConfiguration, s *scenarios.Scenario, generated bool) *v1alpha1.KubeProxyConfiguration {
 	if cfg == nil {
 		cfg = config.New()
 	}
-	p := r.Scenario.Proxy
+	cfg = cfg.DeepCopy()
+	p := &s.Proxy
 	if p.MinSyncPeriod > 0 {
 		cfg.IPTables.MinSyncPeriod.Duration = p.MinSyncPeriod
 	}
@@ -41,8 +43,8 @@ func (r *repetition) proxyConfig() *v1alpha1.KubeProxyConfiguration {
 	if p.LocalhostNodePorts != nil {
 		cfg.IPTables.LocalhostNodePorts = p.LocalhostNodePorts
 	}
-	if cfg.ClusterCIDR == "" && r.Objects == nil {
-		cfg.ClusterCIDR = strings.Join(r.Scenario.Shape.PodCIDRs, ",")
+	if cfg.ClusterCIDR == "" && generated {
+		cfg.ClusterCIDR = strings.Join(s.Shape.PodCIDRs, ",")
 	}
 	return cfg
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"synclab/bench"
 	"synclab/proxier"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -101,9 +101,7 @@ func render(ctx context.Context, s streams, o rulesOptions) error {
 		if o.objects, err = sim.Generate(o.scenario.Shape, o.scenario.Seed); err != nil {
 			return badInput(err)
 		}
-		if o.config.ClusterCIDR == "" {
-			o.config.ClusterCIDR = strings.Join(o.scenario.Shape.PodCIDRs, ",")
-		}
+		o.config = bench.ProxyConfig(o.config, o.scenario, true)
 	}
 	if o.node == "" && len(o.objects.Nodes) > 0 {
 		o.node = o.objects.Nodes[0].Name

@@ -76,3 +76,19 @@ func TestRulesSameBytes(t *testing.T) {
 		t.Error("another seed changes nothing")
 	}
 }
+
+// What a scenario says of the proxier, its rules follow.
+func TestRulesOfAScenariosProxy(t *testing.T) {
+	args := []string{"rules", "steady-churn", "--services", "2", "--endpoints", "2", "--family", "IPv4"}
+	status, usual, stderr := invoke(t, args...)
+	if status != exitDone {
+		t.Fatalf("status %d: %s", status, stderr)
+	}
+	status, all, stderr := invoke(t, append(args, "--set", "proxy.masqueradeAll=true")...)
+	if status != exitDone {
+		t.Fatalf("status %d: %s", status, stderr)
+	}
+	if usual == all {
+		t.Error("proxy.masqueradeAll changes no rule")
+	}
+}
