@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -103,17 +104,21 @@ func sinks(shape scenarios.Shape, o *sim.Objects, families []corev1.IPFamily) []
 // closedForms are the rules that layout classic needs, computed from the sizes alone and not from the plan: for each
 // Service port with e > 0 endpoints one dispatch rule, one masquerade rule where pods can be told from others, e choices
 // and 2e endpoint rules; for one without, one REJECT. It applies to ClusterIP Services whose endpoints are all ready and
-// used from everywhere.
+// used from everywhere, with the settings that usual names.
 func closedForms(o *sim.Objects, families []corev1.IPFamily, cfg *v1alpha1.KubeProxyConfiguration) (map[corev1.IPFamily]map[iptables.Table]int, bool) {
-	masquerade := 0
-	if cfg.IPTables.MasqueradeAll || cfg.ClusterCIDR != "" {
-		masquerade = 1
-	}
-	if !plain(o) {
+	if !plain(o) || !usual(cfg) {
 		return nil, false
 	}
 	forms := map[corev1.IPFamily]map[iptables.Table]int{}
 	for _, family := range families {
+		pods, err := config.DetectLocal(cfg, family, nil)
+		if err != nil {
+			return nil, false
+		}
+		masquerade := 0
+		if cfg.IPTables.MasqueradeAll || pods.Implemented() {
+			masquerade = 1
+		}
 		endpoints := map[string]int{}
 		for _, slice := range o.Slices {
 			if string(slice.AddressType) == string(family) {
@@ -140,7 +145,14 @@ func closedForms(o *sim.Objects, families []corev1.IPFamily, cfg *v1alpha1.KubeP
 	return forms, true
 }
 
-// plain says whether the closed form applies.
+// usual says whether the closed form applies to the rules that do not depend on Services.
+func usual(cfg *v1alpha1.KubeProxyConfiguration) bool {
+	loopback := cfg.IPTables.LocalhostNodePorts
+	return (loopback == nil || *loopback) && len(cfg.NodePortAddresses) == 0 && !cfg.Conntrack.TCPBeLiberal &&
+		(cfg.DetectLocalMode == "" || cfg.DetectLocalMode == config.LocalModeClusterCIDR)
+}
+
+// plain says whether the closed form applies to the Services.
 func plain(o *sim.Objects) bool {
 	for _, svc := range o.Services {
 		s := &svc.Spec

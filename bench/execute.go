@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/bench/netns"
@@ -239,7 +241,19 @@ func (o *ExecuteOptions) runPass(ctx context.Context, w *RunWriter, p pass, prog
 	if failure != "" {
 		err = errors.New(failure)
 	}
-	return errors.Join(err, takeErr)
+	return errors.Join(killed(err), takeErr)
+}
+
+// killed makes the error of a worker that did not end by itself, and so could not say why, say what there is to say.
+func killed(err error) error {
+	var ended *exec.ExitError
+	switch {
+	case !errors.As(err, &ended) || ended.Exited():
+		return err
+	case netns.ExitCode(err) == 128+int(unix.SIGKILL):
+		return fmt.Errorf("the worker was killed (%w): out of memory?", err)
+	}
+	return fmt.Errorf("the worker was killed (%w)", err)
 }
 
 // take reads the worker's messages until it ends.
@@ -266,6 +280,10 @@ func (o *ExecuteOptions) take(r io.Reader, w *RunWriter, progress Progress, fail
 			o.Progress(progress)
 		case m.Rules != "":
 			o.Dump(progress.Subject, m.Rules)
+		case m.UserNamespace:
+			if err := w.Update(func(run *Run) { run.Machine.UserNamespace = true }); err != nil {
+				return err
+			}
 		case m.Failure != "":
 			*failure = m.Failure
 		}
@@ -291,6 +309,8 @@ type message struct {
 	Note        string  `json:",omitempty"`
 	Rules       string  `json:",omitempty"`
 	Failure     string  `json:",omitempty"`
+	// UserNamespace: the worker is root only in a user namespace of its own.
+	UserNamespace bool `json:",omitempty"`
 }
 
 // Work is a worker's whole life: it enters its namespace, reads its assignment and does it.
@@ -305,6 +325,9 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 		return fmt.Errorf("assignment: %w", err)
 	}
 	say := newSpeaker(out)
+	if lab.User {
+		say.message(message{UserNamespace: true})
+	}
 	err = perform(ctx, lab, a, say)
 	if err != nil && ctx.Err() == nil {
 		say.message(message{Failure: err.Error()})

@@ -77,7 +77,10 @@ func exitStatus(ctx context.Context, stderr io.Writer, err error) int {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &worker):
-		return netns.ExitCode(err) // the worker printed its error itself
+		if !worker.Exited() { // a worker that ends by itself prints its error itself
+			fmt.Fprintf(stderr, "synclab: %s\n", strings.TrimSpace(err.Error()))
+		}
+		return netns.ExitCode(err)
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "synclab: interrupted")
 		return exitInterrupted

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -240,9 +241,16 @@ func TestExitStatus(t *testing.T) {
 		{"failed", t.Context(), errors.New("restore: exit status 4"), exitFailed},
 		{"usage", t.Context(), badInput(errors.New("x.yaml:1: name: missing")), exitUsage},
 		{"interrupted", ended, context.Canceled, exitInterrupted},
+		{"worker failed", t.Context(), exec.Command("sh", "-c", "exit 3").Run(), 3},
+		{"worker killed", t.Context(), exec.Command("sh", "-c", "kill -9 $$").Run(), 137},
 	} {
-		if got := exitStatus(c.ctx, &bytes.Buffer{}, c.err); got != c.want {
+		var stderr bytes.Buffer
+		if got := exitStatus(c.ctx, &stderr, c.err); got != c.want {
 			t.Errorf("%s: exit status %d; want %d", c.name, got, c.want)
+		}
+		// The worker tells of its own failure, unless it was killed.
+		if silent := c.err == nil || c.name == "worker failed"; silent != (stderr.Len() == 0) {
+			t.Errorf("%s: it says %q", c.name, stderr.String())
 		}
 	}
 }
