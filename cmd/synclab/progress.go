@@ -34,7 +34,9 @@ func newProgress(w io.Writer) *progress {
 func (p *progress) show(at bench.Progress) {
 	title := fmt.Sprintf("[%d/%d] %s %s rep %d", at.Pass, at.Passes, at.Subject, at.Cell, at.Rep)
 	if at.Note != "" {
-		p.end()
+		if p.bar != nil {
+			_ = p.bar.Clear() // the next step draws it again, below the note
+		}
 		fmt.Fprintf(p.w, "%s: %s\n", title, at.Note)
 		return
 	}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"synclab/bench"
+)
+
+// A note is a line of its own, and the stage goes on: the time left is reckoned from its beginning.
+func TestNoteKeepsTheStage(t *testing.T) {
+	var out bytes.Buffer
+	p := newProgress(&out)
+	at := bench.Progress{Subject: "a", Cell: "services=1", Rep: 1, Pass: 1, Passes: 1, Stage: "3:churn", Total: 10}
+	p.show(at)
+	p.began = p.began.Add(-time.Hour)
+	began := p.began
+	note := at
+	note.Note = "sync failed"
+	p.show(note)
+	at.Done = 1
+	p.show(at)
+	if !p.began.Equal(began) {
+		t.Errorf("the stage began %v later after a note", p.began.Sub(began))
+	}
+	want := "[1/1] a services=1 rep 1: 3:churn\n[1/1] a services=1 rep 1: sync failed\n"
+	if out.String() != want {
+		t.Errorf("shown:\n%swant:\n%s", out.String(), want)
+	}
+}
