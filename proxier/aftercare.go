@@ -2,9 +2,11 @@ package proxier
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -102,17 +104,28 @@ func (a *aftercare) node(node *corev1.Node) { a.health.SyncNode(node) }
 
 func (a *aftercare) nodeGone() { a.health.SyncNode(nil) }
 
+// committed counts changes that are in the kernel now, whatever comes of the rest of their sync.
+func (a *aftercare) committed(e *engine, changes tracker.Changes) {
+	a.metrics.For(e.family).Changed(changes.ServiceEvents, changes.SliceEvents)
+}
+
+func (a *aftercare) cleaned(e *engine, took time.Duration, pass conntrack.Pass) {
+	a.metrics.For(e.family).ConntrackCleaned(took, pass.Deleted)
+}
+
 // synced tells metrics and health how a sync went.
-func (a *aftercare) synced(ctx context.Context, e *engine, s *Sync, changes tracker.Changes) {
+func (a *aftercare) synced(ctx context.Context, e *engine, s *Sync) {
 	m := a.metrics.For(e.family)
 	m.Synced(s.Kind == Full, s.Duration())
 	m.Pending(e.tracker.PendingEvents())
 	if s.Err != nil {
-		m.RestoreFailed(s.Kind == Full)
+		// A sync may fail before or after its restore as well: that is no failed restore.
+		if failed := (*iptables.RestoreError)(nil); errors.As(s.Err, &failed) {
+			m.RestoreFailed(s.Kind == Full)
+		}
 		a.health.Failed(e.family, s.Err)
 		return
 	}
-	m.Changed(changes.ServiceEvents, changes.SliceEvents)
 	m.LastSynced(s.Finished)
 	for table, total := range s.Installed {
 		m.Rules(string(table), total.Rules, s.Written[table].Rules)

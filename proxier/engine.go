@@ -235,7 +235,7 @@ func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err 
 		s.Refused = append(s.Refused, Refusal{port, cause})
 	}
 	slices.SortFunc(s.Refused, func(a, b Refusal) int { return strings.Compare(a.Port.String(), b.Port.String()) })
-	e.after.synced(ctx, e, s, changes)
+	e.after.synced(ctx, e, s)
 	if e.opts.OnSync != nil {
 		e.opts.OnSync(*s)
 	}
@@ -246,6 +246,7 @@ func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err 
 // sync is repeated: it will find nothing to write, and clean again.
 func (e *engine) succeed(ctx context.Context, s *Sync, changes tracker.Changes) error {
 	e.tracker.Commit(changes)
+	e.after.committed(e, changes)
 	if s.Kind == Full {
 		e.lastFull, e.suspect = s.Started, false
 	}
@@ -256,7 +257,13 @@ func (e *engine) succeed(ctx context.Context, s *Sync, changes tracker.Changes) 
 		return nil
 	}
 	e.flows.update(changes, e.plan)
-	if _, err := e.flows.cleaner.Clean(ctx); err != nil {
+	if !e.flows.cleaner.Pending() {
+		return nil
+	}
+	start := e.clock.Now()
+	pass, err := e.flows.cleaner.Clean(ctx)
+	e.after.cleaned(e, e.clock.Since(start), pass)
+	if err != nil {
 		return fmt.Errorf("stale UDP flows: %w", err)
 	}
 	return nil
