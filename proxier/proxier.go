@@ -259,11 +259,17 @@ func handler(s *seen, set, gone func(any)) cache.ResourceEventHandler {
 	}
 }
 
-// moved says whether an EndpointSlice went over to another Service: its label may be changed.
+// moved says whether an EndpointSlice went over to another Service, or to none: its labels may be changed.
 func moved(old, obj any) bool {
 	before, ok := old.(*discoveryv1.EndpointSlice)
 	after, both := obj.(*discoveryv1.EndpointSlice)
-	return ok && both && before.Labels[discoveryv1.LabelServiceName] != after.Labels[discoveryv1.LabelServiceName]
+	if !ok || !both {
+		return false
+	}
+	_, wasHeadless := before.Labels[tracker.LabelHeadless]
+	_, headless := after.Labels[tracker.LabelHeadless]
+	return before.Labels[discoveryv1.LabelServiceName] != after.Labels[discoveryv1.LabelServiceName] ||
+		wasHeadless != headless || before.AddressType != after.AddressType
 }
 
 func (p *Proxier) each(event func(*engine, time.Time) bool) {

@@ -180,3 +180,29 @@ func TestSliceMovesToAnotherService(t *testing.T) {
 		t.Errorf("the endpoint did not move:\n%s", rules)
 	}
 }
+
+// A slice that becomes one of a headless Service takes its endpoints away, and brings them back when it is not any more.
+func TestSliceTurnsHeadless(t *testing.T) {
+	model := iptables.NewModel(corev1.IPv4Protocol)
+	p, err := New(Options{Tables: func(corev1.IPFamily) (iptables.Tables, error) { return model, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slice := plainSlice("svc", "10.128.0.1")
+	headless := slice.DeepCopy()
+	headless.Labels[corev1.IsHeadlessService] = ""
+	p.serviceHandler().OnAdd(plainService("svc", "10.96.0.1", 0), true)
+	p.sliceHandler().OnAdd(slice, true)
+	for _, step := range []struct {
+		old, obj *discoveryv1.EndpointSlice
+		want     bool
+	}{{slice, slice, true}, {slice, headless, false}, {headless, slice, true}} {
+		p.sliceHandler().OnUpdate(step.old, step.obj)
+		if err := p.SyncNow(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(saved(t, model), "10.128.0.1:8080"); got != step.want {
+			t.Errorf("labels %v: endpoint in the rules: %v, want %v", step.obj.Labels, got, step.want)
+		}
+	}
+}
