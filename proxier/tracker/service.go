@@ -195,11 +195,16 @@ func sourceRangesOf(svc *corev1.Service, family corev1.IPFamily) []netip.Prefix 
 		if !ok || FamilyOf(addr.Unmap()) != family {
 			continue
 		}
-		ones, _ := ipnet.Mask.Size()
+		ones, bits := ipnet.Mask.Size()
+		if addr.Is4In6() && bits == 128 {
+			ones -= 96 // of which the prefix ::ffff:0:0 makes up the first
+		}
 		if ones == 0 {
 			return nil // everybody may: the same as no ranges
 		}
-		ranges = append(ranges, netip.PrefixFrom(addr.Unmap(), ones))
+		if prefix := netip.PrefixFrom(addr.Unmap(), ones); prefix.IsValid() {
+			ranges = append(ranges, prefix)
+		}
 	}
 	return ranges
 }

@@ -165,6 +165,14 @@ func TestServicePortFields(t *testing.T) {
 		}, func(p *ServicePort) {
 			p.SourceRanges = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("10.1.0.0/16")}
 		}},
+		{"mapped source ranges", func(s *corev1.Service) {
+			s.Spec.LoadBalancerSourceRanges = []string{"::ffff:203.0.113.0/120", "::ffff:10.0.0.0/104", "::ffff:0.0.0.0/90"}
+		}, func(p *ServicePort) {
+			p.SourceRanges = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("10.0.0.0/8")}
+		}},
+		{"mapped source ranges for everybody", func(s *corev1.Service) {
+			s.Spec.LoadBalancerSourceRanges = []string{"::ffff:0.0.0.0/96", "10.0.0.0/8"}
+		}, func(*ServicePort) {}},
 		{"source ranges for everybody", func(s *corev1.Service) {
 			s.Spec.LoadBalancerSourceRanges = []string{"203.0.113.0/24", "0.0.0.0/0"}
 		}, func(*ServicePort) {}},
