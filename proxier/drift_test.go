@@ -30,6 +30,7 @@ var foreigners = map[string]func(*faulty){
 	"nat's canary deleted":   func(f *faulty) { f.tool("-t", "nat", "-X", "KUBE-PROXY-CANARY") },
 	"mangle flushed":         func(f *faulty) { f.tool("-t", "mangle", "-F"); f.tool("-t", "mangle", "-X") },
 	"a dispatch rule":        func(f *faulty) { f.tool("-t", "nat", "-D", "KUBE-SERVICES", "1") },
+	"the firewall emptied":   func(f *faulty) { f.tool("-F", "KUBE-FIREWALL") },
 	"an empty chain deleted": deleteEmptyChain,
 }
 

@@ -169,8 +169,8 @@ func (r *Ruleset) Total() map[Table]Count {
 	}
 }
 
-// Expected is what the tables hold after the last successful payload, as long as nobody meddles. KUBE-FIREWALL is left
-// out: the kubelet writes to it as well.
+// Expected is what the tables hold after the last successful payload, as long as nobody meddles. The rule in
+// KUBE-FIREWALL is not counted: the kubelet writes there as well.
 func (r *Ruleset) Expected() Expected {
 	want := Expected{Services: map[string]int{}, Stuck: r.stuck, Total: r.Total()}
 	for _, rendered := range r.installed {
@@ -178,7 +178,7 @@ func (r *Ruleset) Expected() Expected {
 			want.Services[c.name] = c.rules
 		}
 	}
-	if r.settings.writesFirewall() {
+	if want.Firewall = r.settings.writesFirewall(); want.Firewall {
 		filter := want.Total[Filter]
 		want.Total[Filter] = Count{filter.Chains - 1, filter.Rules - 1}
 	}

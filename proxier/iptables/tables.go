@@ -34,6 +34,8 @@ type Expected struct {
 	Total map[Table]Count
 	// Stuck chains may be there, empty.
 	Stuck map[string]bool
+	// Firewall: KUBE-FIREWALL has a rule of the proxier, besides those of the kubelet.
+	Firewall bool
 }
 
 // Host are the tables of the network namespace that the process is in.
@@ -132,6 +134,9 @@ func driftIn(table Table, tally map[string]int, want Expected) string {
 				return fmt.Sprintf("chain %s in nat has %d rules, not %d", chain, have, rules)
 			}
 		}
+	}
+	if table == Filter && want.Firewall && tally[chainFirewall] == 0 {
+		return fmt.Sprintf("chain %s in filter has no rules", chainFirewall)
 	}
 	shared, foreignService := 0, ""
 	for chain, rules := range tally {
