@@ -14,14 +14,15 @@ import (
 	"synclab/scenarios"
 )
 
-// traversalSamples of the baseline: as many as a position gets by default.
+// What randomness is for: each has a stream of its own.
 const (
 	purposeBaseline  = 1
 	purposeTraversal = 2
 )
 
 // baseline measures what a packet pays in the namespace before there is any rule, if a later step measures what it pays
-// with them.
+// with them. It has as many targets as the probe will have, each a miss: what one address alone finds in the CPU's caches
+// would make the baseline too cheap.
 func (r *repetition) baseline(ctx context.Context) error {
 	r.memory, _ = ReadKernelMemory()
 	i := slices.IndexFunc(r.Scenario.Steps, func(s scenarios.Step) bool { return s.Probe != nil })
@@ -29,11 +30,15 @@ func (r *repetition) baseline(ctx context.Context) error {
 		return nil
 	}
 	for _, family := range r.families {
-		addr, ok := r.miss(family)
-		if !ok {
+		probe := r.Scenario.Steps[i].Probe
+		var targets []Target
+		for _, addr := range r.misses(family, probe.Positions+1) { // the probe has a miss, too
+			targets = append(targets, Target{Position: 0, Addr: addr})
+		}
+		if len(targets) == 0 {
 			continue
 		}
-		if err := r.measure(ctx, family, []Target{{Position: 0, Addr: addr}}, r.Scenario.Steps[i].Probe.Samples, purposeBaseline); err != nil {
+		if err := r.measure(ctx, family, targets, probe.Samples, purposeBaseline); err != nil {
 			return err
 		}
 	}
@@ -81,11 +86,11 @@ func (r *repetition) targets(family corev1.IPFamily, positions int) ([]Target, e
 			targets = append(targets, Target{Position: near.Position, Addr: near.Addr})
 		}
 	}
-	miss, ok := r.miss(family)
-	if !ok {
+	misses := r.misses(family, 1)
+	if len(misses) == 0 {
 		return nil, fmt.Errorf("no free %s address in %v for a miss", family, r.Scenario.Shape.ServiceCIDRs)
 	}
-	return append(targets, Target{Position: -1, Addr: miss}), nil
+	return append(targets, Target{Position: -1, Addr: misses[0]}), nil
 }
 
 func nearest(frontends []iptables.Frontend, position int) iptables.Frontend {
@@ -99,12 +104,15 @@ func abs(n int) int { return max(n, -n) }
 // missPort is no Service's: generated ones use low ports, and a miss needs only an address or a port of its own.
 const missPort = 65000
 
-// miss is an address in a Service range that no Service has.
-func (r *repetition) miss(family corev1.IPFamily) (netip.AddrPort, bool) {
+// misses are addresses in the Service ranges that no Service has: n, or as many as there are.
+func (r *repetition) misses(family corev1.IPFamily, n int) []netip.AddrPort {
+	var free []netip.AddrPort
 	taken := map[netip.Addr]bool{}
 	for _, svc := range r.world.Objects().Services {
-		if addr, err := netip.ParseAddr(svc.Spec.ClusterIP); err == nil {
-			taken[addr] = true
+		for _, ip := range append([]string{svc.Spec.ClusterIP}, svc.Spec.ClusterIPs...) {
+			if addr, err := netip.ParseAddr(ip); err == nil {
+				taken[addr] = true
+			}
 		}
 	}
 	for _, cidr := range r.Scenario.Shape.ServiceCIDRs {
@@ -112,13 +120,13 @@ func (r *repetition) miss(family corev1.IPFamily) (netip.AddrPort, bool) {
 		if err != nil || familyOf(prefix.Addr()) != family {
 			continue
 		}
-		for addr := lastOf(prefix).Prev(); prefix.Contains(addr); addr = addr.Prev() {
+		for addr := lastOf(prefix).Prev(); len(free) < n && prefix.Contains(addr); addr = addr.Prev() {
 			if !taken[addr] {
-				return netip.AddrPortFrom(addr, missPort), true
+				free = append(free, netip.AddrPortFrom(addr, missPort))
 			}
 		}
 	}
-	return netip.AddrPort{}, false
+	return free
 }
 
 // lastOf is the last address of a prefix.

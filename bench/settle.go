@@ -39,7 +39,7 @@ func (r *repetition) inSync(ctx context.Context) error {
 		}
 		next := r.syncs.next()
 		var wrong string
-		err := r.aside(func() (err error) { wrong, err = r.misses(); return err })
+		err := r.aside(func() (err error) { wrong, err = r.lacking(); return err })
 		if wrong == "" || err != nil {
 			return err
 		}
@@ -51,8 +51,8 @@ func (r *repetition) inSync(ctx context.Context) error {
 	}
 }
 
-// misses describes a table that does not hold what the last sync left in it; empty: none.
-func (r *repetition) misses() (string, error) {
+// lacking describes a table that does not hold what the last sync left in it; empty: none.
+func (r *repetition) lacking() (string, error) {
 	for _, family := range r.families {
 		for table, want := range r.syncs.installed(family) {
 			have, err := r.ownRules(family, table)

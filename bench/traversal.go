@@ -57,8 +57,8 @@ const (
 // read by system call: its cost (0.1 to 0.3 µs) is in every sample, the baseline's too. emit is called between batches,
 // in the order of sending.
 //
-// Positions take turns at random, so each packet finds the CPU's caches as another position left them; a baseline
-// measured alone finds them warm. Times to compare come from one call.
+// Positions take turns at random, so each packet finds the CPU's caches as another target left them; a single target
+// finds them warm. Times to compare come from one call, or from calls with as many targets.
 //
 // The packets go to where the namespace's routes lead; see netns.Lab.Connect.
 func MeasureTraversal(ctx context.Context, o TraversalOptions, emit func(position int, d time.Duration)) error {
