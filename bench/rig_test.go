@@ -161,7 +161,7 @@ type voidTables struct{}
 func (voidTables) Restore(_ context.Context, p *iptables.Payload) (iptables.Run, error) {
 	return iptables.Run{Tool: "void", Bytes: p.Size()}, nil
 }
-func (voidTables) EnsureJumps() error                      { return nil }
-func (voidTables) ServiceChains() ([]string, error)        { return nil, nil }
-func (voidTables) Stamp() (iptables.Stamp, error)          { return iptables.Stamp{}, nil }
-func (voidTables) Drift(iptables.Expected) (string, error) { return "", nil }
+func (voidTables) EnsureJumps(context.Context) error                        { return nil }
+func (voidTables) ServiceChains() ([]string, error)                         { return nil, nil }
+func (voidTables) Stamp() (iptables.Stamp, error)                           { return iptables.Stamp{}, nil }
+func (voidTables) Drift(context.Context, iptables.Expected) (string, error) { return "", nil }

@@ -133,7 +133,12 @@ func (a *aftercare) synced(ctx context.Context, e *engine, s *Sync) {
 	for _, due := range s.TriggerTimes {
 		m.Programmed(s.Finished.Sub(due))
 	}
-	a.health.Updated(e.family)
+	if len(s.Refused) > 0 {
+		// The rest is in the kernel, but not all that is wanted: that may not last.
+		a.health.Failed(e.family, fmt.Errorf("%d Service ports refused, the first is %s: %w", len(s.Refused), s.Refused[0].Port, s.Refused[0].Err))
+	} else {
+		a.health.Updated(e.family)
+	}
 	a.serve(ctx, e, m)
 }
 

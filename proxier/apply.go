@@ -33,7 +33,7 @@ func (e *engine) write(ctx context.Context, s *Sync, scope iptables.Scope) error
 		case !scope.Full:
 			e.log("payload of a partial sync refused, writing everything", "error", err)
 			s.Kind, s.Reason = Full, "failure"
-			if err := e.prepareFull(s); err != nil {
+			if err := e.prepareFull(ctx, s); err != nil {
 				return err
 			}
 			if scope, err = e.fullScope(); err != nil {

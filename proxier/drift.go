@@ -2,6 +2,7 @@ package proxier
 
 import (
 	"context"
+	"slices"
 
 	"synclab/proxier/iptables"
 )
@@ -20,14 +21,49 @@ func (e *engine) watchDrift(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-			e.checkDrift()
+			e.check(ctx)
 		}
 	}
 }
 
+// check asks for a full sync when the tables are not, or may not be, as they should.
+func (e *engine) check(ctx context.Context) {
+	if e.lagging() {
+		return // everything is going to be written
+	}
+	e.checkDrift(ctx)
+}
+
+// lagging asks for a full sync when what is wanted is known not to be what is installed: Service ports were refused,
+// which may be otherwise by now, or the addresses that take NodePorts are others, of which no event tells.
+func (e *engine) lagging() bool {
+	e.syncing.Lock()
+	defer e.syncing.Unlock()
+	if e.lastFull.IsZero() {
+		return false
+	}
+	if len(e.refusals) > 0 {
+		e.demandFull("refused")
+		return true
+	}
+	addrs, err := e.nodePortAddresses()
+	if err != nil {
+		e.log("check of addresses", "error", err)
+		return false
+	}
+	// nil is all addresses, none is none.
+	inForce := e.rules.Settings().NodePortAddresses
+	if (addrs == nil) == (inForce == nil) && slices.Equal(addrs, inForce) {
+		return false
+	}
+	e.log("addresses for NodePorts changed", "from", inForce, "to", addrs)
+	e.demandFull("addresses")
+	return true
+}
+
 // checkDrift asks for a full sync when somebody meddled. A check that fails says nothing: a lock that is held is not a
 // table that was flushed (k/k#83402).
-func (e *engine) checkDrift() {
+func (e *engine) checkDrift(ctx context.Context) {
 	e.syncing.Lock() // a sync must not change the tables between the question and the comparison
 	defer e.syncing.Unlock()
 	if e.lastFull.IsZero() || e.rules.Dirty() {
@@ -42,7 +78,7 @@ func (e *engine) checkDrift() {
 	if stamp == e.stamp && !e.suspect && e.checks%deepEvery != 0 {
 		return
 	}
-	found, err := e.tables.Drift(e.expected())
+	found, err := e.tables.Drift(ctx, e.expected())
 	switch {
 	case err != nil:
 		e.log("drift check", "error", err)

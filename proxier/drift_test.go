@@ -2,6 +2,7 @@ package proxier
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,8 +83,8 @@ func TestDrift(t *testing.T) {
 				f.plain(3, 2)
 				f.mustSync()
 				meddle(f)
-				if f.checkDrift(); f.full != "drift" {
-					found, err := f.tables.Drift(f.expected())
+				if f.checkDrift(f.t.Context()); f.full != "drift" {
+					found, err := f.tables.Drift(f.t.Context(), f.expected())
 					t.Fatalf("asked for %q; want drift (thorough: %q, %v)", f.full, found, err)
 				}
 				f.mustSync()
@@ -123,7 +124,7 @@ func TestDriftInLargeCluster(t *testing.T) {
 		f.mustSync()
 		for _, name := range []string{"nat flushed", "an endpoint's chain", "filter flushed"} {
 			foreigners[name](f)
-			if f.checkDrift(); f.full != "drift" {
+			if f.checkDrift(f.t.Context()); f.full != "drift" {
 				t.Fatalf("%s: asked for %q", name, f.full)
 			}
 			f.mustSync()
@@ -140,7 +141,7 @@ func TestDriftBeforePartial(t *testing.T) {
 		f.tool("-t", "nat", "-F", f.chain("KUBE-SVC-"))
 		f.plain(4, 2)
 		f.mustSync()
-		if f.checkDrift(); f.full != "drift" {
+		if f.checkDrift(f.t.Context()); f.full != "drift" {
 			t.Fatalf("asked for %q", f.full)
 		}
 		f.mustSync()
@@ -287,4 +288,24 @@ func (f *faulty) running(onSync func(Sync)) *Proxier {
 		}
 	})
 	return p
+}
+
+// A check that is broken off runs no tool any more, and says nothing.
+func TestDriftCheckEndsWithContext(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.plain(1, 1)
+		f.mustSync()
+		foreigners["a jump deleted"](f)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if found, err := f.tables.Drift(ctx, f.expected()); found != "" || !errors.Is(err, context.Canceled) {
+			t.Errorf("drift %q, %v; want it canceled", found, err)
+		}
+		if err := f.tables.EnsureJumps(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("jumps: %v; want it canceled", err)
+		}
+		if f.checkDrift(ctx); f.full != "" {
+			t.Errorf("asked for %q", f.full)
+		}
+	})
 }

@@ -90,20 +90,21 @@ func (e *engine) sync(ctx context.Context) error {
 	e.syncing.Lock()
 	defer e.syncing.Unlock()
 	e.after.started(e)
+	started := e.clock.Now()
 	changes := e.tracker.Take()
-	s := e.begin(changes)
+	s := e.begin(started, changes)
 	e.replan(s, changes)
 	err := e.apply(ctx, s, changes)
 	return e.end(ctx, s, changes, err)
 }
 
-func (e *engine) begin(changes tracker.Changes) *Sync {
+func (e *engine) begin(started time.Time, changes tracker.Changes) *Sync {
 	e.seq++
 	if stamp, err := e.tables.Stamp(); err == nil && stamp != e.stamp {
 		e.suspect = true
 	}
 	return &Sync{
-		Family: e.family, Seq: e.seq, Kind: Partial, Reason: "changes", Queued: changes.Queued, Started: e.clock.Now(),
+		Family: e.family, Seq: e.seq, Kind: Partial, Reason: "changes", Queued: changes.Queued, Started: started,
 		Changes: len(changes.Services), Events: changes.ServiceEvents + changes.SliceEvents, Pending: e.tracker.Pending(),
 	}
 }
@@ -145,7 +146,7 @@ func (e *engine) replan(s *Sync, changes tracker.Changes) {
 func (e *engine) apply(ctx context.Context, s *Sync, changes tracker.Changes) error {
 	switch {
 	case s.Kind == Full:
-		if err := e.prepareFull(s); err != nil {
+		if err := e.prepareFull(ctx, s); err != nil {
 			return err
 		}
 		scope, err := e.fullScope()
@@ -191,7 +192,7 @@ func (e *engine) fullScope() (iptables.Scope, error) {
 }
 
 // prepareFull reads again what a full sync may find changed, and makes what is missing around the Service chains.
-func (e *engine) prepareFull(s *Sync) error {
+func (e *engine) prepareFull(ctx context.Context, s *Sync) error {
 	start := e.clock.Now()
 	if err := e.applySettings(); err != nil {
 		return err
@@ -201,7 +202,7 @@ func (e *engine) prepareFull(s *Sync) error {
 	s.Plan += e.clock.Since(start)
 
 	start = e.clock.Now()
-	err := e.tables.EnsureJumps()
+	err := e.tables.EnsureJumps(ctx)
 	s.Jumps = e.clock.Since(start)
 	return err
 }

@@ -114,7 +114,7 @@ func (f *faulty) converged() {
 func (f *faulty) quiet() {
 	f.t.Helper()
 	if f.drifts() != "" {
-		found, err := f.tables.Drift(f.expected())
+		found, err := f.tables.Drift(f.t.Context(), f.expected())
 		f.t.Fatalf("drift where nobody meddled: %q, %v", found, err)
 	}
 }
@@ -126,7 +126,7 @@ func (f *faulty) drifts() string {
 		f.t.Fatal("a drift check would be skipped: the last sync left work undone")
 	}
 	f.suspect = true
-	f.checkDrift()
+	f.checkDrift(f.t.Context())
 	return f.full
 }
 
@@ -275,7 +275,7 @@ func TestLockHeld(t *testing.T) {
 			t.Errorf("sync = %v; want the lock's failure", err)
 		}
 		f.suspect = true
-		if f.checkDrift(); f.full != "" {
+		if f.checkDrift(f.t.Context()); f.full != "" {
 			t.Errorf("the held lock was taken for %s", f.full)
 		}
 		release()

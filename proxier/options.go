@@ -30,7 +30,7 @@ type Options struct {
 	NodeName string
 	// NodeIPs are the node's main addresses, at most one a family.
 	NodeIPs []netip.Addr
-	// Addresses gives all addresses of the node, for NodePort addresses; asked at every full sync. nil: NodeIPs.
+	// Addresses gives all addresses of the node, for NodePort addresses; asked at every full sync and once a sync period. nil: NodeIPs.
 	Addresses func() ([]netip.Addr, error)
 	// PodCIDRs of the Node, for detect-local mode NodeCIDR.
 	PodCIDRs []string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -102,16 +103,21 @@ func (e *engine) settings() (iptables.Settings, error) {
 	if detector.Implemented() {
 		s.IfLocal, s.IfNotLocal = detector.IfLocal(), detector.IfNotLocal()
 	}
-	nodePorts, err := config.NodePortAddresses(cfg, e.family, e.opts.NodeIPs)
+	s.NodePortAddresses, err = e.nodePortAddresses()
+	return s, err
+}
+
+// nodePortAddresses are the node's addresses that take NodePorts, as of now; nil: all.
+func (e *engine) nodePortAddresses() ([]netip.Addr, error) {
+	nodePorts, err := config.NodePortAddresses(e.opts.Config, e.family, e.opts.NodeIPs)
 	if err != nil || nodePorts.MatchAll {
-		return s, err
+		return nil, err
 	}
 	addrs, err := e.opts.Addresses()
 	if err != nil {
-		return s, fmt.Errorf("addresses of the node: %w", err)
+		return nil, fmt.Errorf("addresses of the node: %w", err)
 	}
-	s.NodePortAddresses = within(addrs, nodePorts.Prefixes)
-	return s, nil
+	return within(addrs, nodePorts.Prefixes), nil
 }
 
 // within gives the addresses that one of the prefixes holds, sorted; never nil, which would mean all of them.
@@ -156,17 +162,21 @@ func (p *Proxier) Watch(ctx context.Context, factory informers.SharedInformerFac
 	return nil
 }
 
-// Run syncs until ctx ends, beginning with a full sync.
+// Run syncs until ctx ends, beginning with a full sync. When it returns, nothing of it runs any more.
 func (p *Proxier) Run(ctx context.Context) error {
 	if err := p.prepareNode(); err != nil {
 		return err
 	}
 	defer p.after.close()
+	ctx, cancel := context.WithCancel(ctx)
+	var checks sync.WaitGroup
+	defer checks.Wait()
+	defer cancel()
 	done := make(chan error, len(p.engines))
 	for _, e := range p.engines {
 		e.runner.Trigger()
 		go func() { done <- e.runner.Run(ctx) }()
-		go e.watchDrift(ctx)
+		checks.Go(func() { e.watchDrift(ctx) })
 	}
 	var errs []error
 	for range p.engines {

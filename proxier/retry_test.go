@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http/httptest"
+	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,6 +140,89 @@ func TestEveryFailureIsRetried(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A Service port that is refused makes the proxier unhealthy after a while and is tried again once a sync period.
+func TestRefusedIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runModel(t, 0)
+		r.idle(t, 0)
+		livez := func(want int) {
+			t.Helper()
+			w := httptest.NewRecorder()
+			r.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/livez", nil))
+			if w.Code != want {
+				t.Errorf("/livez: %d, want %d: %s", w.Code, want, w.Body)
+			}
+		}
+		e, works := r.engines[0], r.model.Fail
+		f := &faulty{engine: e, t: t, cluster: r.cluster}
+		r.between(func() {
+			r.model.Fail = func(p *iptables.Payload) error {
+				before, _, found := strings.Cut(string(p.Text()), ":6666\n")
+				if !found {
+					return nil
+				}
+				line := strings.Count(before, "\n") + 1
+				return &iptables.RestoreError{ExitCode: 1, Line: line, Owner: p.OwnerOf(line), Err: errors.New("refused")}
+			}
+		})
+		f.udpService(1, "10.128.1.1", bad, time.Time{})
+		e.trigger(true)
+		const periods = 5
+		time.Sleep(periods*r.opts.Config.IPTables.SyncPeriod.Duration + time.Second)
+		synctest.Wait()
+		livez(503)
+		retries := 0
+		r.between(func() {
+			for _, s := range r.syncs {
+				if s.Err != nil || len(s.Refused) != 1 {
+					t.Errorf("sync: %v, refused: %v", s.Err, s.Refused)
+				}
+				if s.Reason == "refused" {
+					retries++
+				}
+			}
+			r.syncs, r.model.Fail = nil, works
+		})
+		if retries < periods-1 || retries > periods {
+			t.Errorf("%d retries in %d sync periods", retries, periods)
+		}
+		time.Sleep(r.opts.Config.IPTables.SyncPeriod.Duration)
+		r.idle(t, 0)
+		livez(200)
+	})
+}
+
+// Addresses come and go without an event: those that take NodePorts are looked at once a sync period.
+func TestAddressesChange(t *testing.T) {
+	addrs := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")}
+	model := iptables.NewModel(corev1.IPv4Protocol)
+	e := testEngine(t, corev1.IPv4Protocol, model, func(o *Options) {
+		o.Config.NodePortAddresses = []string{"192.0.2.0/24"}
+		o.Addresses = func() ([]netip.Addr, error) { return addrs, nil }
+	})
+	for _, step := range []struct {
+		addrs []string
+		want  string
+	}{
+		{[]string{"192.0.2.1"}, ""}, // one that takes no NodePorts is gone
+		{[]string{"192.0.2.2", "192.0.2.1"}, "addresses"},
+		{[]string{"192.0.2.1", "192.0.2.2"}, ""},
+		{nil, "addresses"},
+		{nil, ""},
+	} {
+		if err := e.sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		addrs = nil
+		for _, a := range step.addrs {
+			addrs = append(addrs, netip.MustParseAddr(a))
+		}
+		if e.check(t.Context()); e.full != step.want {
+			t.Errorf("addresses %v: asked for %q, want %q", addrs, e.full, step.want)
+		}
 	}
 }
 

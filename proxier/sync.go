@@ -23,12 +23,13 @@ type Sync struct {
 	Family corev1.IPFamily
 	Seq    int // from 1, within the family
 	Kind   Kind
-	// Reason of a full sync: start, drift, interval, topology, failure, size. Of a partial one: changes.
+	// Reason of a full sync: start, drift, addresses, refused, interval, topology, failure, size. Of a partial one: changes.
 	Reason string
 	// Queued is when the first of its changes reached the tracker; zero when it had none.
 	Queued            time.Time
 	Started, Finished time.Time
-	// Plan, Encode and Jumps are the phases of the proxier itself; Jumps includes the tools run for the base chains.
+	// Plan, Encode and Jumps are the phases of the proxier itself. Plan begins at Started: taking the changes from the
+	// tracker, which merges their slices, is part of it. Jumps includes the tools run for the base chains.
 	Plan, Encode, Jumps time.Duration
 	// Runs of iptables-restore: one, unless something had to be isolated.
 	Runs []iptables.Run

@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -71,8 +72,8 @@ func NewJumps(variant Variant, family corev1.IPFamily) (*Jumps, error) {
 func (j *Jumps) RandomFully() bool { return j.ipt.HasRandomFully() }
 
 // Ensure makes what is missing of the base chains, the jumps and the canaries. chains are the names there are already
-// in a table, so that the tool need not be asked for each.
-func (j *Jumps) Ensure(existing func(Table) (map[string]bool, error)) error {
+// in a table, so that the tool need not be asked for each. The end of ctx ends it between two runs of the tool.
+func (j *Jumps) Ensure(ctx context.Context, existing func(Table) (map[string]bool, error)) error {
 	have := map[Table]map[string]bool{}
 	for _, table := range []Table{Mangle, NAT, Filter} {
 		names, err := existing(table)
@@ -80,11 +81,17 @@ func (j *Jumps) Ensure(existing func(Table) (map[string]bool, error)) error {
 			return fmt.Errorf("listing the chains of %s: %w", table, err)
 		}
 		have[table] = names
+		if ctx.Err() != nil {
+			return fmt.Errorf("chain %s in %s: %w", chainCanary, table, context.Cause(ctx))
+		}
 		if err := j.ensureChain(table, chainCanary, names); err != nil {
 			return err
 		}
 	}
 	for _, jump := range jumps {
+		if ctx.Err() != nil {
+			return fmt.Errorf("jump from %s to %s in %s: %w", jump.from, jump.to, jump.table, context.Cause(ctx))
+		}
 		if err := j.ensureChain(jump.table, jump.to, have[jump.table]); err != nil {
 			return err
 		}
@@ -107,8 +114,11 @@ func (j *Jumps) ensureChain(table Table, chain string, have map[string]bool) err
 }
 
 // Missing names the first jump that is not there; empty when all are.
-func (j *Jumps) Missing() (string, error) {
+func (j *Jumps) Missing(ctx context.Context) (string, error) {
 	for _, jump := range jumps {
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("checking the jump from %s to %s in %s: %w", jump.from, jump.to, jump.table, context.Cause(ctx))
+		}
 		found, err := j.ipt.Exists(string(jump.table), jump.from, jump.spec()...)
 		if err != nil {
 			return "", fmt.Errorf("checking the jump from %s to %s in %s: %w", jump.from, jump.to, jump.table, err)

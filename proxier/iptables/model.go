@@ -158,7 +158,7 @@ func checkJumps(chains map[string][]string) error {
 }
 
 // EnsureJumps makes what is missing of the base chains and of the jumps to them.
-func (m *Model) EnsureJumps() error {
+func (m *Model) EnsureJumps(context.Context) error {
 	for _, chains := range m.tables {
 		if _, there := chains[chainCanary]; !there {
 			chains[chainCanary] = nil
@@ -209,7 +209,7 @@ func (m *Model) Stamp() (Stamp, error) {
 }
 
 // Drift compares the tables with what should be there.
-func (m *Model) Drift(want Expected) (string, error) {
+func (m *Model) Drift(_ context.Context, want Expected) (string, error) {
 	for _, table := range []Table{Mangle, NAT, Filter} {
 		tally := map[string]int{}
 		for chain, rules := range m.tables[table] {

@@ -14,13 +14,13 @@ type Tables interface {
 	// Restore applies a payload, atomically for each table.
 	Restore(ctx context.Context, p *Payload) (Run, error)
 	// EnsureJumps makes what is missing of the base chains and of the jumps to them.
-	EnsureJumps() error
+	EnsureJumps(ctx context.Context) error
 	// ServiceChains are the chains of Service ports in nat.
 	ServiceChains() ([]string, error)
 	// Stamp changes when a table may have changed; comparing two costs next to nothing.
 	Stamp() (Stamp, error)
 	// Drift compares the tables with what should be there and describes the first difference; empty: none.
-	Drift(want Expected) (string, error)
+	Drift(ctx context.Context, want Expected) (string, error)
 }
 
 // Stamp is a fingerprint of all tables.
@@ -60,8 +60,8 @@ func NewHost(opts RestorerOptions) (*Host, error) {
 }
 
 // EnsureJumps makes what is missing of the base chains and of the jumps to them.
-func (h *Host) EnsureJumps() error {
-	return h.Ensure(func(table Table) (map[string]bool, error) {
+func (h *Host) EnsureJumps(ctx context.Context) error {
+	return h.Ensure(ctx, func(table Table) (map[string]bool, error) {
 		chains, err := kernel.Chains(string(h.variant), h.family, string(table))
 		names := make(map[string]bool, len(chains))
 		for _, c := range chains {
@@ -100,8 +100,11 @@ func (h *Host) Stamp() (Stamp, error) {
 }
 
 // Drift counts the rules of every chain in the kernel, and asks for every jump.
-func (h *Host) Drift(want Expected) (string, error) {
+func (h *Host) Drift(ctx context.Context, want Expected) (string, error) {
 	for _, table := range []Table{Mangle, NAT, Filter} {
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("reading %s: %w", table, context.Cause(ctx))
+		}
 		tally, err := kernel.Tally(string(h.variant), h.family, string(table))
 		if err != nil {
 			return "", err
@@ -110,7 +113,7 @@ func (h *Host) Drift(want Expected) (string, error) {
 			return found, nil
 		}
 	}
-	missing, err := h.Missing()
+	missing, err := h.Missing(ctx)
 	if missing != "" {
 		missing += " is gone"
 	}
