@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -34,7 +33,7 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 		fmt.Fprintf(s.err, "what was measured until then is in %s; 'synclab report %s' shows it\n", dir, dir)
 		return err
 	}
-	return errors.Join(err, report(s, []string{dir}, "", outputFormat(formats[0]), reports.Options{}))
+	return report(s, []string{dir}, "", outputFormat(formats[0]), reports.Options{})
 }
 
 // commandLine writes the arguments as one would type them.

@@ -19,7 +19,6 @@ const defaultScenario = "steady-churn"
 
 // scenarioFlags choose a scenario and change its fields.
 type scenarioFlags struct {
-	ref       string
 	services  int
 	endpoints int
 	seed      uint64
@@ -41,9 +40,9 @@ func (f *scenarioFlags) register(cmd *cobra.Command) {
 
 // load reads the scenario. ref is the command's first argument.
 func (f *scenarioFlags) load(cmd *cobra.Command, args []string) (*scenarios.Scenario, error) {
-	f.ref = defaultScenario
+	ref := defaultScenario
 	if len(args) > 0 {
-		f.ref = args[0]
+		ref = args[0]
 	}
 	sizes := scenarios.Sizes{Services: f.services, Endpoints: f.endpoints}
 	// Sizes takes 0 for "not given", but who writes 0 did not mean the default.
@@ -55,7 +54,7 @@ func (f *scenarioFlags) load(cmd *cobra.Command, args []string) (*scenarios.Scen
 	if cmd.Flags().Changed("seed") {
 		sizes.Seed = &f.seed
 	}
-	s, err := scenarios.Load(f.ref, f.sets, sizes)
+	s, err := scenarios.Load(ref, f.sets, sizes)
 	return s, badInput(err)
 }
 
