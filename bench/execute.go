@@ -331,7 +331,6 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	err = perform(ctx, lab, a, say)
 	if err != nil && ctx.Err() == nil {
 		say.message(message{Failure: err.Error()})
-		err = nil // the parent reports it
 	}
-	return errors.Join(err, say.err(), lab.Close())
+	return errors.Join(say.err(), lab.Close()) // the parent tells of the failure, or of the interruption
 }

@@ -173,7 +173,7 @@ func phases(c *collection) []Phases {
 }
 
 func phasesOf(samples *cellSamples, total bench.Metric) (Phases, bool) {
-	parts := []bench.Metric{bench.Plan, bench.Encode, jumps, bench.ToolUser, bench.ToolSys}
+	parts := []bench.Metric{bench.Plan, bench.Encode, bench.Jumps, bench.ToolUser, bench.ToolSys}
 	syncs := map[place]map[bench.Metric]float64{}
 	for _, r := range samples.records {
 		if r.Error != "" || (r.Metric != total && !slices.Contains(parts, r.Metric)) {
@@ -205,7 +205,7 @@ func phasesOf(samples *cellSamples, total bench.Metric) (Phases, bool) {
 	}
 	kind := strings.TrimSuffix(string(total), "_sync")
 	return Phases{Kind: kind, N: len(rest), Plan: median(values[bench.Plan]), Encode: median(values[bench.Encode]),
-		Jumps: median(values[jumps]), ToolUser: median(values[bench.ToolUser]), ToolSys: median(values[bench.ToolSys]),
+		Jumps: median(values[bench.Jumps]), ToolUser: median(values[bench.ToolUser]), ToolSys: median(values[bench.ToolSys]),
 		Rest: median(rest), Total: median(values[total])}, true
 }
 

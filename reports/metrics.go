@@ -15,9 +15,6 @@ import (
 // syncBusy is derived: the share of a churn during which syncs ran, one value per repetition.
 const syncBusy bench.Metric = "sync_busy"
 
-// jumps is the time a full sync takes to check and make the base chains and the jumps to them.
-const jumps bench.Metric = "jumps"
-
 // metricText says what people read for a metric, in the order in which tables show them.
 type metricText struct {
 	metric bench.Metric
@@ -38,7 +35,8 @@ var metricTexts = []metricText{
 	{bench.Restore, groupSyncs, "restore (one iptables-restore)"},
 	{bench.Plan, groupSyncs, "plan"},
 	{bench.Encode, groupSyncs, "encode"},
-	{jumps, groupSyncs, "jumps"},
+	{bench.Jumps, groupSyncs, "jumps"},
+	{bench.RestoreRefused, groupSyncs, "restores refused within a sync"},
 	{bench.ToolUser, groupSyncs, "tool, user time"},
 	{bench.ToolSys, groupSyncs, "tool, system time"},
 	{bench.Load, groupSyncs, "load"},

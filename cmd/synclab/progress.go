@@ -76,15 +76,17 @@ func newBar(w io.Writer, title string, total int) *progressbar.ProgressBar {
 	if total == 0 {
 		total = -1 // a spinner
 	}
-	return progressbar.NewOptions(total,
+	options := []progressbar.Option{
 		progressbar.OptionSetWriter(w),
 		progressbar.OptionSetDescription(title),
-		progressbar.OptionShowCount(),
-		progressbar.OptionShowIts(),
 		progressbar.OptionSetPredictTime(true),
 		progressbar.OptionSetElapsedTime(true),
 		progressbar.OptionSpinnerType(14),
 		progressbar.OptionFullWidth(),
-		progressbar.OptionThrottle(65*time.Millisecond),
-	)
+		progressbar.OptionThrottle(65 * time.Millisecond),
+	}
+	if total > 0 {
+		options = append(options, progressbar.OptionShowCount(), progressbar.OptionShowIts())
+	}
+	return progressbar.NewOptions(total, options...)
 }
