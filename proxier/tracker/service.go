@@ -155,7 +155,7 @@ func clusterIPOf(svc *corev1.Service, family corev1.IPFamily) (netip.Addr, bool)
 	return netip.Addr{}, false
 }
 
-// externalPolicyLocal: the policy counts only where external traffic can come (row 82 of the behaviour this follows:
+// externalPolicyLocal: the policy counts only where external traffic can come (as in kube-proxy:
 // LoadBalancer, NodePort, or a cluster IP Service with external IPs).
 func externalPolicyLocal(svc *corev1.Service) bool {
 	external := svc.Spec.Type == corev1.ServiceTypeLoadBalancer || svc.Spec.Type == corev1.ServiceTypeNodePort ||
