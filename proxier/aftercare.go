@@ -85,7 +85,7 @@ func (a *aftercare) nodeLocal(family corev1.IPFamily) func() (func(netip.Addr) b
 			return nil, err
 		}
 		if !nodePorts.MatchAll {
-			addrs = within(addrs, nodePorts.Prefixes)
+			addrs, _ = nodePorts.Select(addrs)
 		}
 		return conntrack.NodeLocal(addrs, nodePorts.Localhost), nil
 	}

@@ -94,7 +94,7 @@ func (e *engine) sync(ctx context.Context) error {
 	changes := e.tracker.Take()
 	s := e.begin(started, changes)
 	e.replan(s, changes)
-	err := e.apply(ctx, s, changes)
+	err := e.apply(ctx, s)
 	return e.end(ctx, s, changes, err)
 }
 
@@ -143,7 +143,7 @@ func (e *engine) replan(s *Sync, changes tracker.Changes) {
 }
 
 // apply brings the kernel to the plan.
-func (e *engine) apply(ctx context.Context, s *Sync, changes tracker.Changes) error {
+func (e *engine) apply(ctx context.Context, s *Sync) error {
 	switch {
 	case s.Kind == Full:
 		if err := e.prepareFull(ctx, s); err != nil {

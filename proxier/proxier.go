@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -117,19 +116,11 @@ func (e *engine) nodePortAddresses() ([]netip.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("addresses of the node: %w", err)
 	}
-	return within(addrs, nodePorts.Prefixes), nil
-}
-
-// within gives the addresses that one of the prefixes holds, sorted; never nil, which would mean all of them.
-func within(addrs []netip.Addr, prefixes []netip.Prefix) []netip.Addr {
-	found := []netip.Addr{}
-	for _, addr := range addrs {
-		if slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
-			found = append(found, addr)
-		}
+	selected, _ := nodePorts.Select(addrs)
+	if selected == nil {
+		selected = []netip.Addr{} // none of them; nil would mean all
 	}
-	slices.SortFunc(found, netip.Addr.Compare)
-	return slices.Compact(found)
+	return selected, nil
 }
 
 // Watch registers the proxier's handlers with the informers, starts these and waits until every handler has seen what

@@ -110,9 +110,6 @@ func (c *Cleaner) Force() { c.pending = true }
 // Pending reports whether the next Clean looks at the table.
 func (c *Cleaner) Pending() bool { return c.pending }
 
-// Frontends counts the frontends that exist now.
-func (c *Cleaner) Frontends() int { return len(c.serving) }
-
 // Clean deletes the stale flows, if something changed since the last success.
 // Call it when the rules are in the kernel, not before: an entry deleted
 // earlier would be made anew by the old rules. After an error everything stays
