@@ -58,12 +58,28 @@ const (
 	RulesClosedForm           Metric = "rules_closed_form"           // count, by table: what the closed form says
 	Chains                    Metric = "chains"                      // count, by table
 	RestoreBytes              Metric = "restore_bytes"               // B: sent by one sync
-	PeakRSS                   Metric = "peak_rss"                    // B: the lab process: simulated cluster and proxier
+	PeakRSS                   Metric = "peak_rss"                    // B: of the subject's process; with FeedInformers that is the lab's, simulated cluster included
 	ChildPeakRSS              Metric = "child_peak_rss"              // B: the largest tool of one sync
 	KernelMemory              Metric = "kernel_memory"               // B: slab and vmalloc growth over the ruleset, where it can be read
 	Backlog                   Metric = "backlog"                     // count: changes reported and not yet installed, when a sync starts
 	Changes                   Metric = "changes"                     // count: changes one sync took
 	SyncFailed                Metric = "sync_failed"                 // count: 1 for each sync that failed
+
+	// Of subjects that run as processes of their own (Run.Feed "api"), seen from outside.
+
+	ColdStart  Metric = "cold_start"  // s: the subject's process starts → every Service of the cluster is visible in the kernel
+	SubjectCPU Metric = "subject_cpu" // s: user and system time of the subject and its children, during one step
+	ToolCalls  Metric = "tool_calls"  // count: iptables and nft commands of one sync
+	ShimCost   Metric = "shim_cost"   // s: what measuring adds to one call of a tool
+	// Exceeded says that the subject was stopped because it exceeded a budget; Value is what it had used, of unit s or
+	// B, Error what was exceeded and how far the subject had come.
+	Exceeded Metric = "exceeded"
+)
+
+// How objects reach a subject, as in Run.Feed.
+const (
+	FeedInformers = "informers" // through the fake clientset's informers, in the lab's process
+	FeedAPI       = "api"       // through the API front over HTTP; the subject is a process of its own
 )
 
 // Run is run.json: what was run, on what.
@@ -79,8 +95,10 @@ type Run struct {
 	Subjects []string           `json:"subjects"`
 	Reps     int                `json:"reps"`
 	Seed     uint64             `json:"seed"`
-	Versions Versions           `json:"versions"`
-	Machine  Machine            `json:"machine"`
+	// Feed is how objects reached the subjects: FeedInformers or FeedAPI. Empty: FeedInformers.
+	Feed     string   `json:"feed,omitempty"`
+	Versions Versions `json:"versions"`
+	Machine  Machine  `json:"machine"`
 }
 
 // Versions of everything a number depends on. Empty: not there.
@@ -91,6 +109,7 @@ type Versions struct {
 	IPTablesLegacy string `json:"iptablesLegacy,omitempty"`
 	IPTablesNft    string `json:"iptablesNft,omitempty"`
 	Nft            string `json:"nft,omitempty"`
+	KubeProxy      string `json:"kubeProxy,omitempty"`
 }
 
 // Machine the run was made on.
