@@ -1,0 +1,90 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Samples is one reading of a process's metrics, by name.
+type Samples map[string]*dto.MetricFamily
+
+// metricsBytes bounds a reading: kube-proxy's are some hundred KiB.
+const metricsBytes = 64 << 20
+
+// Metrics reads the metrics of a process. http.DefaultClient is not used: its environment's proxies have no business
+// in a lab.
+func Metrics(ctx context.Context, url string) (Samples, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	req.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("metrics: %s: %s", url, resp.Status)
+	}
+	samples, err := ParseMetrics(io.LimitReader(resp.Body, metricsBytes))
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %s: %w", url, err)
+	}
+	return samples, nil
+}
+
+var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}}
+
+// ParseMetrics reads the Prometheus text format.
+func ParseMetrics(r io.Reader) (Samples, error) {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	return parser.TextToMetricFamilies(r)
+}
+
+// Value is the sum of a counter, gauge or untyped metric over the series that have these labels ("name", "value", …);
+// false when there is none.
+func (s Samples) Value(name string, labels ...string) (float64, bool) {
+	sum, found := 0.0, false
+	for _, m := range s[name].GetMetric() {
+		if !labelled(m, labels) {
+			continue
+		}
+		switch {
+		case m.Counter != nil:
+			sum += m.Counter.GetValue()
+		case m.Gauge != nil:
+			sum += m.Gauge.GetValue()
+		case m.Untyped != nil:
+			sum += m.Untyped.GetValue()
+		default:
+			continue
+		}
+		found = true
+	}
+	return sum, found
+}
+
+func labelled(m *dto.Metric, pairs []string) bool {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if label(m, pairs[i]) != pairs[i+1] {
+			return false
+		}
+	}
+	return true
+}
+
+func label(m *dto.Metric, name string) string {
+	for _, pair := range m.GetLabel() {
+		if pair.GetName() == name {
+			return pair.GetValue()
+		}
+	}
+	return ""
+}
