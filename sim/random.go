@@ -1,0 +1,204 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// RandomOptions of a RandomCluster.
+type RandomOptions struct {
+	// Seed makes the cluster and all that happens to it: same seed, same bytes.
+	Seed uint64
+	// Families that Services may have, the cluster's preferred one first. nil:
+	// drawn, one or both in either order.
+	Families []corev1.IPFamily
+	// Services is the most that the cluster begins with. Default 25.
+	Services int
+}
+
+// RandomCluster makes small clusters that a proxier does not meet every day: the
+// whole surface of Services and EndpointSlices that the API lets through, in
+// combinations nobody would write, old spellings of addresses included. A World
+// is what clusters are like; a RandomCluster is what they may be like. It is for
+// comparing what two proxiers make of the same objects.
+type RandomCluster struct {
+	rng      *rand.Rand
+	seed     uint64
+	families []corev1.IPFamily
+	objects  Objects // sorted but while it is worked on
+	version  int64
+	stray    int // how many slices without a Service there were
+	trace    *Trace
+}
+
+// The addresses of a RandomCluster.
+const (
+	// RandomPods are the ranges of its pods, for detect-local.
+	RandomPods = "10.128.0.0/16,fd00:10:128::/64"
+	// RandomNode4 and RandomNode6 are the addresses of its first node.
+	RandomNode4, RandomNode6 = "192.0.2.10", "fd00:192:0:2::10"
+)
+
+const randomNodes = 4
+
+// NewRandomCluster makes the cluster that a seed stands for.
+func NewRandomCluster(o RandomOptions) *RandomCluster {
+	c := &RandomCluster{rng: rand.New(rand.NewPCG(o.Seed, 0x5eed)), seed: o.Seed, families: o.Families}
+	both := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	if len(c.families) == 0 {
+		if c.chance(0.3) {
+			slices.Reverse(both)
+		}
+		c.families = both[:1+c.oneIn(2)]
+	}
+	if o.Services == 0 {
+		o.Services = 25
+	}
+	var unseen Trace
+	c.trace = &unseen
+	for i := range randomNodes {
+		c.put(Add, c.node(i))
+	}
+	for range 1 + c.rng.IntN(o.Services) {
+		c.addService()
+	}
+	for range c.rng.IntN(3) {
+		c.put(Add, c.straySlice())
+	}
+	return c
+}
+
+// Families of the cluster's Services, the preferred one first.
+func (c *RandomCluster) Families() []corev1.IPFamily { return c.families }
+
+// Objects is the state of the moment. The objects are never written to.
+func (c *RandomCluster) Objects() *Objects {
+	return &Objects{
+		Services: slices.Clone(c.objects.Services),
+		Slices:   slices.Clone(c.objects.Slices),
+		Nodes:    slices.Clone(c.objects.Nodes),
+	}
+}
+
+func (c *RandomCluster) chance(p float64) bool { return c.rng.Float64() < p }
+
+// oneIn gives 1 once in n times, and 0 otherwise.
+func (c *RandomCluster) oneIn(n int) int {
+	if c.rng.IntN(n) == 0 {
+		return 1
+	}
+	return 0
+}
+
+func oneOfThe[T any](c *RandomCluster, choices ...T) T { return choices[c.rng.IntN(len(choices))] }
+
+// put stores a new state of an object, or takes it away, and writes that into the trace.
+func (c *RandomCluster) put(op Op, object runtime.Object) {
+	c.version++
+	object.(metav1.Object).SetResourceVersion(strconv.FormatInt(c.version, 10))
+	switch o := object.(type) {
+	case *corev1.Service:
+		c.objects.Services = stored(c.objects.Services, op, o)
+	case *discoveryv1.EndpointSlice:
+		c.objects.Slices = stored(c.objects.Slices, op, o)
+	case *corev1.Node:
+		c.objects.Nodes = stored(c.objects.Nodes, op, o)
+	}
+	c.trace.add(0, op, object)
+}
+
+func stored[T metav1.Object](list []T, op Op, object T) []T {
+	i, found := slices.BinarySearchFunc(list, object, compareObjects[T])
+	switch {
+	case op == Delete && found:
+		return slices.Delete(list, i, i+1)
+	case op == Delete:
+		return list
+	case found:
+		list[i] = object
+		return list
+	}
+	return slices.Insert(list, i, object)
+}
+
+func compareObjects[T metav1.Object](a, b T) int {
+	if n := strings.Compare(a.GetNamespace(), b.GetNamespace()); n != 0 {
+		return n
+	}
+	return strings.Compare(a.GetName(), b.GetName())
+}
+
+func (c *RandomCluster) node(i int) *corev1.Node {
+	name := fmt.Sprintf("node-%d", i)
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: uidOf(c.seed, "node/"+name), CreationTimestamp: metav1.NewTime(epoch),
+			Labels: map[string]string{corev1.LabelHostname: name},
+		},
+		Spec: corev1.NodeSpec{PodCIDRs: []string{fmt.Sprintf("10.128.%d.0/24", i), fmt.Sprintf("fd00:10:128:0:%x::/80", i)}},
+	}
+	addresses := []string{RandomNode4, RandomNode6}
+	if i > 0 {
+		addresses = []string{fmt.Sprintf("192.0.2.%d", 10+i), fmt.Sprintf("fd00:192:0:2::%d", 10+i)}
+	}
+	if c.families[0] == corev1.IPv6Protocol {
+		slices.Reverse(addresses)
+		slices.Reverse(node.Spec.PodCIDRs)
+	}
+	node.Spec.PodCIDR = node.Spec.PodCIDRs[0]
+	for _, address := range addresses {
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+	}
+	c.setZone(node)
+	return node
+}
+
+// setZone gives a node a zone, or none.
+func (c *RandomCluster) setZone(node *corev1.Node) {
+	if c.chance(0.15) {
+		delete(node.Labels, corev1.LabelTopologyZone)
+		return
+	}
+	node.Labels[corev1.LabelTopologyZone] = c.zone()
+}
+
+func (c *RandomCluster) zone() string { return oneOfThe(c, "zone-a", "zone-a", "zone-b", "zone-c") }
+
+// spelled is an address, now and then as only old objects have it: with leading
+// zeros, or not in the form of RFC 5952. The API server lets such objects be.
+func (c *RandomCluster) spelled(address string) string {
+	if !c.chance(0.04) {
+		return address
+	}
+	if strings.Contains(address, ":") {
+		return strings.ToUpper(strings.Replace(address, "fd00:", "fd00:0", 1))
+	}
+	parts := strings.Split(address, ".")
+	i := c.rng.IntN(len(parts))
+	parts[i] = fmt.Sprintf("%03s", parts[i])
+	return strings.Join(parts, ".")
+}
+
+// address is the n-th of a pool: "10.96.0.%d", or "fd00:10:96::%x".
+func (c *RandomCluster) address(family corev1.IPFamily, v4, v6 string, n int) string {
+	if family == corev1.IPv6Protocol {
+		return c.spelled(v6 + strconv.FormatInt(int64(n), 16))
+	}
+	return c.spelled(v4 + strconv.Itoa(n))
+}
+
+// anyFamily is one of the cluster's, or, now and then, the other one.
+func (c *RandomCluster) anyFamily() corev1.IPFamily {
+	if c.chance(0.1) {
+		return oneOfThe(c, corev1.IPv4Protocol, corev1.IPv6Protocol)
+	}
+	return oneOfThe(c, c.families...)
+}
