@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// clusterFlags name a cluster as kubectl does.
+type clusterFlags struct {
+	kubeconfig string // empty: $KUBECONFIG, then ~/.kube/config
+	context    string // empty: the file's current one
+}
+
+// restConfig reads the kubeconfig. The error is the user's to mend.
+func (f clusterFlags) restConfig() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	rules.WarnIfAllMissing = false
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, badInput(fmt.Errorf("kubeconfig: %w", err))
+	case clientcmd.IsEmptyConfig(err):
+		where := f.kubeconfig
+		if where == "" {
+			where = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+		}
+		if where == "" {
+			return nil, badInput(errors.New("kubeconfig: none is given, $KUBECONFIG is not set, and there is no ~/.kube/config; name one with --kubeconfig FILE"))
+		}
+		return nil, badInput(fmt.Errorf("kubeconfig: %s names no cluster", where))
+	case err != nil:
+		return nil, badInput(fmt.Errorf("kubeconfig: %w", err))
+	}
+	return cfg, nil
+}
+
+// newClient speaks contentType, and JSON where the server cannot.
+func newClient(cfg *rest.Config, contentType string) (kubernetes.Interface, error) {
+	cfg.ContentType = contentType
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("kubeconfig: %w", err))
+	}
+	return client, nil
+}

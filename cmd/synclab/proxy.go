@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kube-proxy/config/v1alpha1"
+
+	"synclab/bench/netns"
+	"synclab/proxier"
+	"synclab/proxier/daemon"
+	"synclab/proxier/iptables"
+	"synclab/proxier/runner"
+)
+
+// proxyOptions are what `synclab proxy` was asked for.
+type proxyOptions struct {
+	config     *v1alpha1.KubeProxyConfiguration
+	kubeconfig string
+	variant    iptables.Variant
+	policy     runner.Policy
+	burst      int
+	families   []corev1.IPFamily
+	syncLog    string
+}
+
+func newProxy(s streams) *cobra.Command {
+	var (
+		o                     proxyOptions
+		file, variant, policy string
+		families              []string
+		variants              = []string{string(iptables.Legacy), string(iptables.Nft)}
+		policies              = []string{string(runner.TokenBucket), string(runner.CompletionToStart)}
+		familyNames           = []string{string(corev1.IPv4Protocol), string(corev1.IPv6Protocol)}
+	)
+	cmd := &cobra.Command{
+		Use:   "proxy",
+		Short: "Run the proxier as a process beside an API server, as kube-proxy is run",
+		Long: `Proxy keeps the rules of one node as the Services and EndpointSlices of an API
+server want them, until it is interrupted; the rules stay. It is what a run
+starts as a subject when the subjects are processes.
+
+It runs only inside a network namespace that synclab made, and refuses any other:
+the rules of the machine are not its business.
+
+The node's name is hostnameOverride of the configuration, or else the host's. The
+kubeconfig is --kubeconfig, or else clientConnection.kubeconfig of the
+configuration, or else $KUBECONFIG. Metrics, /healthz, /livez and /proxyMode are
+served at metricsBindAddress and healthzBindAddress.`,
+		Example: `  synclab proxy --config kube-proxy.yaml
+  synclab proxy --config kube-proxy.yaml --kubeconfig front.kubeconfig --variant nft
+  synclab proxy --config kube-proxy.yaml --families IPv4 --sync-log syncs.jsonl
+  synclab proxy --config kube-proxy.yaml --sync-log /dev/fd/3   # to the process that started it`,
+		Args: argCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(variants, variant) {
+				return badUsage(cmd, "--variant %q: want %s", variant, strings.Join(variants, " or "))
+			}
+			if !slices.Contains(policies, policy) {
+				return badUsage(cmd, "--policy %q: want %s", policy, strings.Join(policies, " or "))
+			}
+			if o.burst < 1 {
+				return badUsage(cmd, "--burst %d: want at least 1", o.burst)
+			}
+			o.variant, o.policy, o.families = iptables.Variant(variant), runner.Policy(policy), nil
+			for i, family := range families {
+				if !slices.Contains(familyNames, family) || slices.Contains(families[:i], family) {
+					return badUsage(cmd, "--families %s: want IPv4, IPv6 or IPv4,IPv6", strings.Join(families, ","))
+				}
+				o.families = append(o.families, corev1.IPFamily(family))
+			}
+			var err error
+			if o.config, err = (&proxyConfigFlag{path: file}).load(); err != nil {
+				return err
+			}
+			return runProxy(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&file, "config", "", "`file` with the KubeProxyConfiguration, v1alpha1 (default: kube-proxy's defaults)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that says where the API server is (default: the configuration's, or $KUBECONFIG)")
+	flags.StringVar(&variant, "variant", variants[0], "`variant` of iptables: "+strings.Join(variants, " or "))
+	flags.StringVar(&policy, "policy", policies[0], "what paces syncs: "+strings.Join(policies, " or "))
+	flags.IntVar(&o.burst, "burst", runner.DefaultBurst, "`number` of syncs that may follow each other at once (token-bucket)")
+	flags.StringSliceVar(&families, "families", nil, "`list` of IP families (default: those that this machine has)")
+	flags.StringVar(&o.syncLog, "sync-log", "", "append a line of JSON for each sync to `file`; /dev/fd/N is an open file descriptor")
+	for _, name := range []string{"config", "kubeconfig"} {
+		if err := cmd.MarkFlagFilename(name); err != nil {
+			panic(err)
+		}
+	}
+	complete(cmd, "variant", variants...)
+	complete(cmd, "policy", policies...)
+	complete(cmd, "families", append(familyNames, strings.Join(familyNames, ","))...)
+	complete(cmd, "burst")
+	return cmd
+}
+
+// runProxy runs until ctx ends.
+func runProxy(ctx context.Context, o proxyOptions) error {
+	lab, err := netns.Enter()
+	if err != nil {
+		return fmt.Errorf("%w; 'synclab proxy' writes rules, so it runs only where nothing but the lab can be hurt: let 'synclab run' start it", err)
+	}
+	if err := verbosity(o.config); err != nil {
+		return err
+	}
+	options := daemon.Options{Proxier: proxier.Options{
+		Config: o.config, Variant: o.variant, Families: o.families, Policy: o.policy, Burst: o.burst,
+		LockFile: lab.LockFile, ServeHealthChecks: true, Sysctls: true,
+	}}
+	if len(o.families) == 0 {
+		options.Proxier.Families = machineFamilies()
+	}
+	if options.Proxier.NodeName, err = nodeNameOf(o.config); err != nil {
+		return err
+	}
+	connection := o.config.ClientConnection
+	cluster := clusterFlags{kubeconfig: o.kubeconfig}
+	if cluster.kubeconfig == "" {
+		cluster.kubeconfig = connection.Kubeconfig
+	}
+	rest, err := cluster.restConfig()
+	if err != nil {
+		return err
+	}
+	rest.QPS, rest.Burst, rest.AcceptContentTypes = connection.QPS, int(connection.Burst), connection.AcceptContentTypes
+	if options.Client, err = newClient(rest, connection.ContentType); err != nil {
+		return err
+	}
+	if options.Proxier.Machine, err = proxier.ExamineMachine(o.variant); err != nil {
+		return err
+	}
+	if o.syncLog != "" {
+		log, err := openLog(o.syncLog)
+		if err != nil {
+			return badInput(fmt.Errorf("--sync-log: %w", err))
+		}
+		defer log.Close()
+		options.SyncLog = log
+	}
+	return daemon.Run(ctx, options)
+}
+
+// verbosity takes the configuration's for the log on stderr.
+func verbosity(cfg *v1alpha1.KubeProxyConfiguration) error {
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	return flags.Set("v", strconv.Itoa(int(cfg.Logging.Verbosity)))
+}
+
+// nodeNameOf is the name under which the API knows this machine.
+func nodeNameOf(cfg *v1alpha1.KubeProxyConfiguration) (string, error) {
+	name := cfg.HostnameOverride
+	if name == "" {
+		var err error
+		if name, err = os.Hostname(); err != nil {
+			return "", fmt.Errorf("node name: %w; set hostnameOverride in the configuration", err)
+		}
+	}
+	return strings.ToLower(strings.TrimSpace(name)), nil
+}
+
+// machineFamilies are the IP families of the kernel and of this namespace.
+func machineFamilies() []corev1.IPFamily {
+	families := []corev1.IPFamily{corev1.IPv4Protocol}
+	disabled, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
+	if err == nil && strings.TrimSpace(string(disabled)) == "0" {
+		families = append(families, corev1.IPv6Protocol)
+	}
+	return families
+}
+
+// openLog opens a file for appending. A descriptor that the parent left open is taken as it is, so that sockets and
+// pipes of other users work too; the tools that the proxier runs do not inherit it.
+func openLog(path string) (io.WriteCloser, error) {
+	number, isDescriptor := strings.CutPrefix(filepath.Clean(path), "/dev/fd/")
+	if !isDescriptor {
+		return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	}
+	fd, err := strconv.ParseUint(number, 10, 31)
+	if err != nil {
+		return nil, fmt.Errorf("%s: want /dev/fd/ and a number", path)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err != nil {
+		return nil, fmt.Errorf("%s: not an open file: %w", path, err)
+	}
+	unix.CloseOnExec(int(fd))
+	return os.NewFile(uintptr(fd), path), nil
+}

@@ -1,0 +1,137 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	vishnetns "github.com/vishvananda/netns"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"synclab/proxier"
+	"synclab/proxier/config"
+	"synclab/proxier/conntrack"
+)
+
+// Options of Run.
+type Options struct {
+	// Client of the API server.
+	Client kubernetes.Interface
+	// Proxier is what the proxier is made with. Run sets what it learns from the Node (NodeIPs, PodCIDRs), OnSync and, where
+	// they are nil, Registry, Conntrack and Addresses. NodeName is the node's name, as in the API.
+	Proxier proxier.Options
+	// SyncLog takes a line for each sync, see proxier.SyncLog; nil: none. If it cannot be written any more, Run ends.
+	SyncLog io.Writer
+	// NodeWait is how long to wait for the Node to have addresses. Default 30 s, as kube-proxy.
+	NodeWait time.Duration
+	// PodCIDRWait is how much longer to wait for its podCIDRs, where detect-local mode NodeCIDR needs them. Default 5 min, as
+	// kube-proxy.
+	PodCIDRWait time.Duration
+	// Listen opens the listeners for metrics and health. nil: net.Listen.
+	Listen func(network, address string) (net.Listener, error)
+}
+
+func (o *Options) setDefaults() {
+	if o.Proxier.Config == nil {
+		o.Proxier.Config = config.New()
+	}
+	if o.Proxier.Clock == nil {
+		o.Proxier.Clock = clock.RealClock{}
+	}
+	if o.NodeWait == 0 {
+		o.NodeWait = 30 * time.Second
+	}
+	if o.PodCIDRWait == 0 {
+		o.PodCIDRWait = 5 * time.Minute
+	}
+	if o.Listen == nil {
+		o.Listen = net.Listen
+	}
+	if o.Proxier.Registry == nil {
+		o.Proxier.Registry = prometheus.NewRegistry()
+		// Also kube-proxy tells of its own memory and CPU time under these names.
+		o.Proxier.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	if o.Proxier.Conntrack == nil {
+		o.Proxier.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return conntrack.NewKernel(vishnetns.None()), nil }
+	}
+	if o.Proxier.Addresses == nil {
+		families := o.Proxier.Families
+		o.Proxier.Addresses = func() ([]netip.Addr, error) { return localAddresses(families) }
+	}
+}
+
+// localAddresses are all of this machine, those of loopback included.
+func localAddresses(families []corev1.IPFamily) ([]netip.Addr, error) {
+	var all []netip.Addr
+	for _, family := range families {
+		addrs, err := conntrack.NewKernel(vishnetns.None()).LocalAddrs(family)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, addrs...)
+	}
+	return all, nil
+}
+
+// Run runs the proxier until ctx ends, which is no error. The rules stay in place.
+func Run(ctx context.Context, o Options) error {
+	o.setDefaults()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	err := o.run(ctx, fail)
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (o *Options) run(ctx context.Context, fail context.CancelCauseFunc) error {
+	factory := o.informers()
+	defer factory.Shutdown()
+	ctx, cancel := context.WithCancel(ctx) // before Shutdown, which waits for the informers
+	defer cancel()
+	found, err := o.findNode(ctx, factory, fail)
+	if err != nil {
+		return err
+	}
+	o.Proxier.NodeIPs, o.Proxier.PodCIDRs = found.ips, found.podCIDRs
+	if o.SyncLog != nil {
+		log := proxier.NewSyncLog(o.SyncLog)
+		o.Proxier.OnSync = func(s proxier.Sync) {
+			if err := log.Append(s); err != nil {
+				fail(err) // whoever measures would take the silence for idleness
+			}
+		}
+	}
+	p, err := proxier.New(o.Proxier)
+	if err != nil {
+		return err
+	}
+	stopServing, err := o.serve(ctx, p.Handler(), fail)
+	if err != nil {
+		return err
+	}
+	defer stopServing()
+	selectServices(factory)
+	if err := p.Watch(ctx, factory); err != nil {
+		return err
+	}
+	klog.InfoS("Services and EndpointSlices are known, syncing begins", "node", o.Proxier.NodeName, "nodeIPs", o.Proxier.NodeIPs)
+	if err := p.Run(ctx); err != nil {
+		return fmt.Errorf("proxier: %w", err)
+	}
+	return nil
+}
