@@ -43,6 +43,7 @@ type Cluster struct {
 	mu        sync.Mutex
 	version   int64 // of the last write, of whatever resource
 	journals  map[schema.GroupVersionResource]*journal
+	observers []*func(Write)
 	factories []*factory
 	pumps     sync.WaitGroup
 }
@@ -99,6 +100,9 @@ func (c *Cluster) NewInformers(options ...informers.SharedInformerOption) inform
 func (c *Cluster) Load(ctx context.Context, o *Objects) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(c.observers) > 0 {
+		return errors.New("load: the cluster is observed already; apply changes instead")
+	}
 	for r, j := range c.journals {
 		if j.listed {
 			return fmt.Errorf("load: informers of %s have started; apply changes instead", r.Resource)
@@ -193,6 +197,7 @@ func (c *Cluster) write(op Op, object runtime.Object) error {
 	}
 	c.version = next
 	c.journals[resource].append(next, event)
+	c.tell(Write{Version: next, Op: op, Object: object})
 	return nil
 }
 

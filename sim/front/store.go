@@ -1,0 +1,187 @@
+package front
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// store is one resource: its objects, and the ring of its past events. The
+// Front's lock guards all of it; what lists and watches take out of it (slices of
+// items, events) is immutable, so that they encode and write without the lock.
+type store struct {
+	resource *resource
+	// sorted holds the present objects by key. Once lent to a list it is copied
+	// before the next write.
+	sorted []*item
+	lent   bool
+	// version of the last write that this store knows of, also to other
+	// resources of the cluster; forgotten is that of the youngest event that is
+	// no longer in the ring.
+	version, forgotten int64
+	// ring holds the events of the positions [first, next), each at its position
+	// modulo history. Positions only grow.
+	ring        []event
+	history     int
+	first, next int64
+	// changed is closed at the next event, if somebody awaits it.
+	changed chan struct{}
+	awaited bool
+}
+
+// event is one change of one object.
+type event struct {
+	version int64
+	kind    watch.EventType
+	object  *item // the new state; of a deleted object the last one, with the version of its end
+	before  *item // nil for Added
+}
+
+func newStore(r *resource, history int) *store {
+	return &store{resource: r, history: history, changed: make(chan struct{})}
+}
+
+// load replaces the objects by the first ones; nothing is known before version.
+func (s *store) load(version int64, items []*item) {
+	slices.SortFunc(items, func(a, b *item) int { return strings.Compare(a.key, b.key) })
+	s.sorted, s.version, s.forgotten = items, version, version
+}
+
+func (s *store) find(key string) (int, bool) {
+	return slices.BinarySearchFunc(s.sorted, key, func(it *item, key string) int { return cmp.Compare(it.key, key) })
+}
+
+// own makes the sorted items writable.
+func (s *store) own() {
+	if s.lent {
+		s.sorted, s.lent = slices.Clone(s.sorted), false
+	}
+}
+
+// put adds or replaces an object.
+func (s *store) put(version int64, it *item) {
+	s.own()
+	i, found := s.find(it.key)
+	if found {
+		before := s.sorted[i]
+		s.sorted[i] = it
+		s.append(event{version: version, kind: watch.Modified, object: it, before: before})
+		return
+	}
+	s.sorted = slices.Insert(s.sorted, i, it)
+	s.append(event{version: version, kind: watch.Added, object: it})
+}
+
+// remove takes an object away; last is its last state, with the version of its
+// end. It does nothing when the object is not there.
+func (s *store) remove(version int64, last *item) {
+	i, found := s.find(last.key)
+	if !found {
+		return
+	}
+	s.own()
+	before := s.sorted[i]
+	s.sorted = slices.Delete(s.sorted, i, i+1)
+	s.append(event{version: version, kind: watch.Deleted, object: last, before: before})
+}
+
+func (s *store) append(e event) {
+	s.version = e.version
+	if len(s.ring) < s.history {
+		s.ring = append(s.ring, e)
+	} else {
+		at := &s.ring[s.next%int64(s.history)]
+		if s.next-s.first == int64(s.history) {
+			s.forgotten = at.version
+			s.first++
+		}
+		*at = e
+	}
+	s.next++
+	if s.awaited {
+		close(s.changed)
+		s.changed, s.awaited = make(chan struct{}), false
+	}
+}
+
+func (s *store) at(position int64) *event { return &s.ring[position%int64(s.history)] }
+
+// forget drops the past events.
+func (s *store) forget() {
+	clear(s.ring)
+	s.first, s.forgotten = s.next, s.version
+}
+
+// snapshot lends the present objects.
+func (s *store) snapshot() []*item {
+	s.lent = true
+	return s.sorted
+}
+
+// snapshotAt is the objects as of a version that has not been forgotten: the
+// present ones with the events since undone.
+func (s *store) snapshotAt(version int64) []*item {
+	if version >= s.version {
+		return s.snapshot()
+	}
+	then := map[string]*item{} // of the objects that have changed since
+	for p := s.next - 1; p >= s.first && s.at(p).version > version; p-- {
+		then[s.at(p).object.key] = s.at(p).before
+	}
+	if len(then) == 0 {
+		return s.snapshot()
+	}
+	items := make([]*item, 0, len(s.sorted)+len(then))
+	for _, it := range s.sorted {
+		if _, changed := then[it.key]; !changed {
+			items = append(items, it)
+		}
+	}
+	for _, it := range then {
+		if it != nil {
+			items = append(items, it)
+		}
+	}
+	slices.SortFunc(items, func(a, b *item) int { return strings.Compare(a.key, b.key) })
+	return items
+}
+
+// positionAfter is where the first event newer than a version is, or will be.
+func (s *store) positionAfter(version int64) int64 {
+	low, high := s.first, s.next
+	for low < high {
+		middle := (low + high) / 2
+		if s.at(middle).version > version {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	return low
+}
+
+// keyOf is what a store sorts by: as in etcd, by namespace, then by name.
+func keyOf(m metav1.Object) string { return objectKey(m.GetNamespace(), m.GetName()) }
+
+func objectKey(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// within is the part of sorted items that is in a namespace.
+func within(items []*item, namespace string) []*item {
+	if namespace == "" {
+		return items
+	}
+	from := func(key string) int {
+		i, _ := slices.BinarySearchFunc(items, key, func(it *item, key string) int { return strings.Compare(it.key, key) })
+		return i
+	}
+	// '0' is the character after '/'.
+	return items[from(namespace+"/"):from(namespace+"0")]
+}

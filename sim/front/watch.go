@@ -1,0 +1,353 @@
+package front
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// batch is how many events a watcher takes out of the ring at a time.
+	batch = 256
+	// writeFrom is the size in bytes from which encoded events are written
+	// although more of the batch are to come.
+	writeFrom = 64 << 10
+)
+
+// watcher is one open watch. It reads the ring at its own position, and keeps
+// nothing but the batch it writes: what it has not read waits in the ring, where
+// it costs nothing and is overwritten in the end.
+type watcher struct {
+	*selection
+	front    *Front
+	store    *store
+	view     view
+	request  *http.Request
+	position int64
+	// after is the version from which events are wanted, which may be to come.
+	after    int64
+	sent     int64 // the version up to which the client has everything
+	encoder  streaming.Encoder
+	buffer   bytes.Buffer
+	out      http.ResponseWriter
+	control  *http.ResponseController
+	columns  bool // of a Table have been sent
+	embedded bytes.Buffer
+}
+
+// watch answers a watch, until the client or the server ends it.
+func (f *Front) watch(w http.ResponseWriter, r *http.Request, s *selection) error {
+	v, ok := negotiate(r, mayConvert)
+	if !ok || v.StreamSerializer == nil {
+		return errNotAcceptable()
+	}
+	version, err := versionWanted(s.options.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	c := &watcher{selection: s, front: f, store: f.stores[s.resource], view: v, request: r, after: version, out: w, control: http.NewResponseController(w)}
+	c.encoder = streaming.NewEncoder(v.StreamSerializer.Framer.NewFrameWriter(&c.buffer), v.StreamSerializer.Serializer)
+	ctx, cancel := f.watchContext(r.Context())
+	defer cancel()
+	if seconds := s.options.TimeoutSeconds; seconds != nil && *seconds > 0 {
+		timer := f.clock.NewTimer(time.Duration(*seconds) * time.Second)
+		defer timer.Stop()
+		go func() {
+			select {
+			case <-timer.C():
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	defer func() { _ = c.control.SetWriteDeadline(time.Time{}) }() // the connection lives on
+	initial, err := c.start()
+	if err != nil && initial == nil && statusOf(err).Code != http.StatusGone {
+		return err
+	}
+	w.Header().Set("Content-Type", v.contentType+streamParameter(v))
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(http.StatusOK)
+	if err == nil {
+		err = c.run(ctx, initial)
+	}
+	if err != nil {
+		c.fail(err)
+	}
+	return nil
+}
+
+// streamParameter tells clients that protobuf is framed.
+func streamParameter(v view) string {
+	if v.MediaType == runtime.ContentTypeProtobuf {
+		return ";stream=watch"
+	}
+	return ""
+}
+
+// initial is what a watch sends before the events.
+type initial struct {
+	items []*item
+	// bookmark says that a bookmark tells where they end.
+	bookmark bool
+}
+
+// start finds where the watch begins.
+func (c *watcher) start() (*initial, error) {
+	f, s, o := c.front, c.store, c.options
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	asked := o.SendInitialEvents
+	// Unset means yes when no version is given, for clients older than the option.
+	if asked != nil && *asked || asked == nil && c.after == 0 {
+		if c.after > s.version {
+			return nil, errTooLarge(c.after, s.version)
+		}
+		c.position, c.after, c.sent = s.next, s.version, s.version
+		return &initial{items: s.snapshot(), bookmark: asked != nil && o.AllowWatchBookmarks}, nil
+	}
+	if c.after == 0 { // from now on
+		c.after = s.version
+	}
+	if c.after < s.forgotten {
+		return nil, errTooOld(c.after, s.forgotten)
+	}
+	c.position, c.sent = s.positionAfter(c.after), c.after
+	return nil, nil
+}
+
+// run sends the initial items and then events until ctx ends. Its error is for
+// the client.
+func (c *watcher) run(ctx context.Context, first *initial) error {
+	if first != nil {
+		for _, it := range within(first.items, c.namespace) {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if c.matches(it) {
+				if err := c.send(watch.Added, it); err != nil {
+					return err
+				}
+			}
+		}
+		if first.bookmark {
+			if err := c.bookmark(c.sent, true); err != nil {
+				return err
+			}
+		}
+	}
+	if !c.flush() {
+		return nil
+	}
+	bookmarks := c.bookmarkTicks()
+	defer bookmarks.stop()
+	events := make([]event, 0, batch)
+	for {
+		var changed <-chan struct{}
+		var err error
+		events, changed, err = c.next(events[:0])
+		if err != nil {
+			return err
+		}
+		if len(events) > 0 {
+			if err := c.sendAll(events); err != nil || !c.flush() {
+				return err
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+			continue
+		}
+		select {
+		case <-changed:
+		case <-bookmarks.ticks:
+			if err := c.bookmark(c.front.versionSeen(c), false); err != nil || !c.flush() {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// next takes the next events out of the ring; when there are none, the channel
+// tells of the next one.
+func (c *watcher) next(events []event) ([]event, <-chan struct{}, error) {
+	f, s := c.front, c.store
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c.position < s.first {
+		return nil, nil, errTooOld(c.sent, s.forgotten)
+	}
+	for c.position < s.next && len(events) < batch {
+		events = append(events, *s.at(c.position))
+		c.position++
+	}
+	if len(events) > 0 {
+		return events, nil, nil
+	}
+	s.awaited = true
+	return events, s.changed, nil
+}
+
+// versionSeen is the version up to which a watcher that has nothing left to read
+// has everything, or 0.
+func (f *Front) versionSeen(c *watcher) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c.position != c.store.next {
+		return 0
+	}
+	return max(c.store.version, c.after)
+}
+
+func (c *watcher) sendAll(events []event) error {
+	for i := range events {
+		e := &events[i]
+		if e.version > c.after {
+			kind, it := c.translate(e)
+			if kind != "" {
+				if err := c.send(kind, it); err != nil {
+					return err
+				}
+			}
+		}
+		c.sent = e.version
+	}
+	return nil
+}
+
+// translate is what an event means to those who see the selection only: a
+// modified object may enter or leave it.
+func (c *watcher) translate(e *event) (watch.EventType, *item) {
+	if c.all() && c.namespace == "" {
+		return e.kind, e.object
+	}
+	was := e.before != nil && c.matches(e.before)
+	is := e.kind != watch.Deleted && c.matches(e.object)
+	switch {
+	case was && is:
+		return watch.Modified, e.object
+	case is:
+		return watch.Added, e.object
+	case was && e.kind == watch.Deleted:
+		return watch.Deleted, e.object
+	case was: // its last state that was seen, with the version of the change
+		last := c.resource.copy(e.before.object)
+		last.(metav1.Object).SetResourceVersion(strconv.FormatInt(e.version, 10))
+		return watch.Deleted, newItem(last)
+	default:
+		return "", nil
+	}
+}
+
+// send encodes one event, and writes when enough has come together.
+func (c *watcher) send(kind watch.EventType, it *item) error {
+	raw, err := c.embed(it)
+	if err != nil {
+		return err
+	}
+	if err := c.encoder.Encode(&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: raw}}); err != nil {
+		return err
+	}
+	if c.buffer.Len() >= writeFrom && !c.flush() {
+		return errGone
+	}
+	return nil
+}
+
+// embed encodes the object of an event. Without conversion every watcher shares
+// the bytes.
+func (c *watcher) embed(it *item) ([]byte, error) {
+	if c.view.as == "" {
+		if c.view.MediaType == runtime.ContentTypeProtobuf {
+			return it.encoded(formProtobuf)
+		}
+		return it.encoded(formJSON)
+	}
+	object, err := c.front.showOne(c.request, c.view, c.resource, it, !c.columns)
+	if err != nil {
+		return nil, err
+	}
+	c.columns = true
+	return c.embedOther(object)
+}
+
+func (c *watcher) embedOther(object runtime.Object) ([]byte, error) {
+	c.embedded.Reset()
+	err := c.view.Serializer.Encode(object, &c.embedded)
+	return c.embedded.Bytes(), err
+}
+
+// bookmark tells the client a version up to which it has everything; 0 tells
+// nothing.
+func (c *watcher) bookmark(version int64, initialEnd bool) error {
+	if version == 0 {
+		return nil
+	}
+	object := c.resource.stamped(c.empty())
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return err
+	}
+	m.SetResourceVersion(strconv.FormatInt(version, 10))
+	if initialEnd {
+		m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	c.sent = version
+	return c.send(watch.Bookmark, newItem(object))
+}
+
+// flush writes what is encoded. It says whether the connection still takes it: a
+// client that takes nothing for WriteTimeout is dropped.
+func (c *watcher) flush() bool {
+	if c.buffer.Len() > 0 {
+		_ = c.control.SetWriteDeadline(c.front.clock.Now().Add(c.front.options.WriteTimeout))
+		_, err := c.out.Write(c.buffer.Bytes())
+		c.buffer.Reset()
+		if err != nil {
+			return false
+		}
+	}
+	return c.control.Flush() == nil
+}
+
+// errGone ends a watch whose client is gone: there is nobody to tell.
+var errGone = io.ErrClosedPipe
+
+// fail ends the stream with an event that says why.
+func (c *watcher) fail(err error) {
+	if err == errGone {
+		return
+	}
+	raw, err := c.embedOther(statusOf(err))
+	if err != nil {
+		return
+	}
+	if c.encoder.Encode(&metav1.WatchEvent{Type: string(watch.Error), Object: runtime.RawExtension{Raw: raw}}) == nil {
+		c.flush()
+	}
+}
+
+// ticks of a watch's bookmarks; none unless they are allowed.
+type ticks struct {
+	ticks <-chan time.Time
+	stop  func()
+}
+
+func (c *watcher) bookmarkTicks() ticks {
+	if !c.options.AllowWatchBookmarks {
+		return ticks{stop: func() {}}
+	}
+	t := c.front.clock.NewTicker(c.front.options.BookmarkEvery)
+	return ticks{t.C(), t.Stop}
+}
