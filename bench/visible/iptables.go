@@ -1,0 +1,273 @@
+package visible
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel"
+	"synclab/proxier/tracker"
+)
+
+// Both variants of iptables have the same chains; they differ in how these are read.
+
+// jumps reads which chains a chain of nat jumps to.
+type jumps interface {
+	targets(family corev1.IPFamily, chain string) ([]string, error)
+	generation() (Generation, error)
+	close()
+}
+
+// chainLook reads a layout that has chains KUBE-SVC-…, KUBE-SVL-… and KUBE-SEP-… (kube-proxy's, layout classic).
+type chainLook struct {
+	jumps
+	dispatch map[corev1.IPFamily]*dispatch
+}
+
+// dispatch is what the shared chains lead to, as of a generation.
+type dispatch struct {
+	at     Generation
+	chains map[string]bool
+}
+
+func (l *chainLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error) {
+	chains := iptables.ChainsOf(port)
+	cluster, err := l.endpoints(family, chains.Cluster)
+	if err != nil {
+		return State{}, err
+	}
+	local, err := l.endpoints(family, chains.Local)
+	return State{cluster, local}, err
+}
+
+// endpoints are the chains of endpoints that a chain jumps to: with affinity, it jumps to each twice.
+func (l *chainLook) endpoints(family corev1.IPFamily, chain string) ([]string, error) {
+	targets, err := l.targets(family, chain)
+	if err != nil {
+		return nil, err
+	}
+	targets = slices.DeleteFunc(targets, func(name string) bool { return !iptables.IsEndpointChain(name) })
+	slices.Sort(targets)
+	return slices.Compact(targets), nil
+}
+
+// Dispatched follows the ways from the shared chains: straight, through EXT, or through FW and EXT. Chains that nothing
+// leads to may stay for long, and may lead to each other, so a chain that something jumps to is not enough.
+func (l *chainLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortName) (cluster, local bool, err error) {
+	chains := iptables.ChainsOf(port)
+	shared, err := l.shared(family)
+	if err != nil {
+		return false, false, err
+	}
+	cluster, local = shared[chains.Cluster], shared[chains.Local]
+	external := shared[chains.External]
+	if !external && shared[chains.Firewall] {
+		targets, err := l.targets(family, chains.Firewall)
+		if err != nil {
+			return false, false, err
+		}
+		external = slices.Contains(targets, chains.External)
+	}
+	if external && (!cluster || !local) {
+		targets, err := l.targets(family, chains.External)
+		if err != nil {
+			return false, false, err
+		}
+		cluster = cluster || slices.Contains(targets, chains.Cluster)
+		local = local || slices.Contains(targets, chains.Local)
+	}
+	return cluster, local, nil
+}
+
+// shared are the chains that the shared ones jump to, read once a generation.
+func (l *chainLook) shared(family corev1.IPFamily) (map[string]bool, error) {
+	at, err := l.generation()
+	if err != nil {
+		return nil, err
+	}
+	if d := l.dispatch[family]; d != nil && d.at == at {
+		return d.chains, nil
+	}
+	chains := map[string]bool{}
+	for _, from := range iptables.DispatchChains {
+		targets, err := l.targets(family, from)
+		if err != nil {
+			return nil, err
+		}
+		for _, to := range targets {
+			chains[to] = true
+		}
+	}
+	l.dispatch[family] = &dispatch{at, chains}
+	return chains, nil
+}
+
+func (l *chainLook) Generation() (Generation, error) { return l.generation() }
+func (l *chainLook) Close()                          { l.close() }
+
+// installedChains counts the rules in KUBE-… chains, and these chains.
+func installedChains(variant string, family corev1.IPFamily) (Installed, error) {
+	in := Installed{Rules: map[string]int{}}
+	for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
+		tally, err := kernel.Tally(variant, family, string(table))
+		if err != nil {
+			return Installed{}, err
+		}
+		in.Rules[string(table)] = 0
+		for chain, rules := range tally {
+			if strings.HasPrefix(chain, "KUBE-") {
+				in.Rules[string(table)] += rules
+				in.Chains++
+			}
+		}
+	}
+	return in, nil
+}
+
+// nft is variant nft.
+type nft struct{ kernel *kernel.Nftables }
+
+func newIptablesNft() (*nft, error) {
+	k, err := kernel.OpenNftables()
+	return &nft{k}, err
+}
+
+func (n *nft) found(family corev1.IPFamily) (bool, error) {
+	_, there, err := n.kernel.Uses(family, string(iptables.NAT), iptables.DispatchChains[0])
+	return there, err
+}
+
+func (n *nft) Generation() (Generation, error) {
+	id, err := n.kernel.Generation()
+	return Generation{Dispatch: uint64(id)}, err
+}
+
+func (n *nft) Misses() bool { return false }
+
+func (n *nft) Look() (Look, error) {
+	return &chainLook{nftJumps{n}, map[corev1.IPFamily]*dispatch{}}, nil
+}
+
+func (n *nft) Endpoint(port tracker.ServicePortName, text string) string {
+	return iptables.EndpointChain(port, text)
+}
+
+func (n *nft) Installed(family corev1.IPFamily) (Installed, error) {
+	return installedChains(kernel.Nft, family)
+}
+
+func (n *nft) Close() { n.kernel.Close() }
+
+type nftJumps struct{ *nft }
+
+func (n nftJumps) targets(family corev1.IPFamily, chain string) ([]string, error) {
+	rules, err := n.kernel.Rules(family, string(iptables.NAT), chain)
+	targets := make([]string, 0, len(rules))
+	for _, rule := range rules {
+		if rule.Jump != "" {
+			targets = append(targets, rule.Jump)
+		}
+	}
+	return targets, err
+}
+
+func (n nftJumps) generation() (Generation, error) { return n.Generation() }
+func (n nftJumps) close()                          {}
+
+// legacy is variant legacy.
+type legacy struct {
+	kernel   *kernel.LegacyTables
+	families []corev1.IPFamily
+}
+
+func newLegacy(families []corev1.IPFamily) (*legacy, error) {
+	k, err := kernel.OpenLegacy()
+	return &legacy{k, families}, err
+}
+
+func (l *legacy) found(family corev1.IPFamily) (bool, error) {
+	table, err := l.kernel.Jumps(family, string(iptables.NAT))
+	if err != nil || table == nil {
+		return false, err
+	}
+	defer table.Close()
+	return table.Has(iptables.DispatchChains[0]), nil
+}
+
+// Generation mixes the tables' stamps: nat's for dispatch, filter's for the rest.
+func (l *legacy) Generation() (g Generation, err error) {
+	for _, family := range l.families {
+		for _, mixed := range []struct {
+			table iptables.Table
+			into  *uint64
+		}{{iptables.NAT, &g.Dispatch}, {iptables.Filter, &g.Rest}} {
+			stamp, err := l.kernel.Stamp(family, string(mixed.table))
+			if err != nil {
+				return Generation{}, err
+			}
+			mix(mixed.into, stamp)
+		}
+	}
+	return g, nil
+}
+
+// mix is FNV-1a by words.
+func mix(into *uint64, stamp kernel.LegacyStamp) {
+	const prime = 1099511628211
+	add := func(n uint32) { *into = (*into ^ uint64(n)) * prime }
+	add(stamp.Entries)
+	add(stamp.Bytes)
+	for _, at := range stamp.Hooks {
+		add(at)
+	}
+}
+
+func (l *legacy) Misses() bool { return true }
+
+func (l *legacy) Look() (Look, error) {
+	j := &legacyJumps{tables: map[corev1.IPFamily]*kernel.Jumps{}}
+	for _, family := range l.families {
+		table, err := l.kernel.Jumps(family, string(iptables.NAT))
+		if err != nil {
+			j.close()
+			return nil, err
+		}
+		j.tables[family] = table
+	}
+	var err error
+	if j.at, err = l.Generation(); err != nil {
+		j.close()
+		return nil, err
+	}
+	return &chainLook{j, map[corev1.IPFamily]*dispatch{}}, nil
+}
+
+func (l *legacy) Endpoint(port tracker.ServicePortName, text string) string {
+	return iptables.EndpointChain(port, text)
+}
+
+func (l *legacy) Installed(family corev1.IPFamily) (Installed, error) {
+	return installedChains(kernel.Legacy, family)
+}
+
+func (l *legacy) Close() { l.kernel.Close() }
+
+// legacyJumps are copies of the tables; at is the generation after they were made.
+type legacyJumps struct {
+	tables map[corev1.IPFamily]*kernel.Jumps
+	at     Generation
+}
+
+func (j *legacyJumps) targets(family corev1.IPFamily, chain string) ([]string, error) {
+	return j.tables[family].Targets(chain), nil
+}
+
+func (j *legacyJumps) generation() (Generation, error) { return j.at, nil }
+
+func (j *legacyJumps) close() {
+	for _, table := range j.tables {
+		table.Close()
+	}
+}

@@ -1,0 +1,217 @@
+package visible
+
+import (
+	"context"
+	"math/rand/v2"
+	"os/exec"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/clock"
+
+	"synclab/bench/netns"
+	"synclab/proxier"
+	"synclab/proxier/config"
+	"synclab/proxier/iptables"
+	"synclab/proxier/plan"
+	"synclab/scenarios"
+	"synclab/sim"
+)
+
+// play is a cluster of a seed, the proxier, which syncs when told to, and a Watcher that knows of it only what the
+// kernel shows.
+type play struct {
+	*Watcher
+	t       *testing.T
+	world   *sim.World
+	cluster *sim.Cluster
+	proxier *proxier.Proxier
+	sights  chan Sight
+	// awaited are the changes that should be reported, by due times, which are all different.
+	awaited map[time.Time]map[corev1.IPFamily]bool
+	made    map[time.Time]time.Time
+	last    time.Time
+}
+
+// waitLimit is for a test that fails: nothing here takes a tenth of it.
+const waitLimit = time.Minute
+
+func newPlay(t *testing.T, shape scenarios.Shape, variant iptables.Variant, dialect string, seed uint64) *play {
+	t.Helper()
+	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
+		if _, err := exec.LookPath(iptables.Binary(variant, family, "restore")); err != nil {
+			t.Skip(err)
+		}
+	}
+	netns.Fresh(t)
+	p := &play{
+		t: t, cluster: sim.NewCluster(clock.RealClock{}), sights: make(chan Sight, 1<<16),
+		awaited: map[time.Time]map[corev1.IPFamily]bool{}, made: map[time.Time]time.Time{},
+	}
+	t.Cleanup(p.cluster.Stop)
+	var err error
+	if p.world, err = sim.NewWorld(shape, seed); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.world.Create(scenarios.Create{}); err != nil {
+		t.Fatal(err)
+	}
+	objects := p.world.Objects()
+	node := objects.Nodes[0]
+	families := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	p.proxier, err = proxier.New(proxier.Options{Config: config.New(), Variant: variant, Families: families, NodeName: node.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Watcher, err = New(Options{
+		Families: families, Dialect: dialect, Seen: func(s Sight) { p.sights <- s },
+		Node: plan.Node{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone]},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Watcher.Close)
+	for _, o := range objects.Services {
+		p.Changed(sim.Add, o, time.Time{})
+	}
+	for _, o := range objects.Slices {
+		p.Changed(sim.Add, o, time.Time{})
+	}
+	if err := p.cluster.Load(t.Context(), objects); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.proxier.Watch(t.Context(), p.cluster.Informers()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// change makes one change that is due now.
+func (p *play) change(c sim.Change) {
+	p.t.Helper()
+	due := time.Now()
+	if !due.After(p.last) {
+		due = p.last.Add(1)
+	}
+	p.last = due
+	if p.Changed(c.Op, c.Object, due) {
+		p.awaited[due] = map[corev1.IPFamily]bool{}
+	}
+	if err := p.cluster.Apply(p.t.Context(), c); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// sync lets the proxier sync, in this goroutine's namespace, what it was told, and waits until all is visible.
+func (p *play) sync() {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), waitLimit)
+	defer cancel()
+	if err := p.proxier.WaitSeen(ctx, p.cluster.Version(&corev1.Service{}), p.cluster.Version(&discoveryv1.EndpointSlice{})); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.proxier.SyncNow(ctx); err != nil {
+		p.t.Fatal(err)
+	}
+	p.ToolEnded(time.Now())
+	if err := p.Wait(ctx); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// check takes the sights so far: each of a change that is awaited, once a family, and not before it was made.
+func (p *play) check() {
+	p.t.Helper()
+	for {
+		select {
+		case s := <-p.sights:
+			families, ok := p.awaited[s.Due]
+			switch {
+			case !ok:
+				p.t.Errorf("%+v: nobody awaited it", s)
+			case families[s.Family]:
+				p.t.Errorf("%+v: twice", s)
+			case s.Visible.Before(s.Due):
+				p.t.Errorf("%+v: visible before it was made", s)
+			default:
+				families[s.Family] = true
+			}
+			continue
+		default:
+		}
+		break
+	}
+	for due, families := range p.awaited {
+		if len(families) == 0 {
+			p.t.Errorf("the change of %v was not reported", due)
+		}
+	}
+}
+
+var mixed = scenarios.Shape{
+	Services: 40, Nodes: 4, Zones: 2, Ports: 2,
+	Endpoints: scenarios.Endpoints{Distribution: "uniform", Min: 0, Max: 6},
+	Types:     map[string]float64{"NodePort": 0.2, "LoadBalancer": 0.2, "Headless": 0.05, "ExternalName": 0.05},
+	Protocols: map[string]float64{"UDP": 0.3}, Families: []string{"IPv4", "IPv6"},
+	ExternalIPs: 0.1, SourceRanges: 0.5, Affinity: 0.3, InternalLocal: 0.2, ExternalLocal: 0.5,
+	WithoutEndpoint: 0.1, NotReady: 0.1, Terminating: 0.1, TopologyHints: 0.3,
+}
+
+// Every change with an effect becomes visible exactly once a family, whatever syncs coalesce.
+func TestRandomChurn(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for _, x := range []struct {
+		variant iptables.Variant
+		dialect string
+	}{{iptables.Legacy, IptablesLegacy}, {iptables.Nft, IptablesNft}, {iptables.Legacy, ""}, {iptables.Nft, ""}} {
+		t.Run("variant="+string(x.variant)+"/dialect="+x.dialect, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			p := newPlay(t, mixed, x.variant, x.dialect, seed)
+			p.sync()
+			p.check()
+			const events = 100
+			trace, err := p.world.Churn(scenarios.Churn{Rate: 1, Events: events, Kind: "mixed"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, c := range trace {
+				p.change(c)
+				if i == len(trace)-1 || rng.IntN(4) == 0 {
+					p.sync()
+				}
+			}
+			p.check()
+			if len(p.awaited) < events/2 {
+				t.Errorf("only %d of %d changes were awaited", len(p.awaited), len(trace))
+			}
+			p.flush(x.variant)
+		})
+	}
+}
+
+// flush: after somebody else flushed the table nothing is as it should be, until the proxier mends it.
+func (p *play) flush(variant iptables.Variant) {
+	p.t.Helper()
+	for _, family := range p.opts.Families {
+		if out, err := exec.Command(iptables.Binary(variant, family, ""), "-t", "nat", "-F").CombinedOutput(); err != nil {
+			p.t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	p.Recheck()
+	if pending := p.Pending(); pending == 0 {
+		p.t.Error("nothing is pending after a flush")
+	}
+	p.proxier.ForceSync("test")
+	p.sync()
+	if err := p.Quiet(p.t.Context(), 2*p.opts.Period); err != nil {
+		p.t.Error(err)
+	}
+	in, err := p.Installed(p.t.Context())
+	if err != nil || in[corev1.IPv4Protocol].Rules["nat"] < 100 || in[corev1.IPv6Protocol].Chains < 50 {
+		p.t.Errorf("installed %+v, %v", in, err)
+	}
+	p.check()
+}

@@ -1,0 +1,170 @@
+package visible
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/kernel"
+	"synclab/proxier/tracker"
+)
+
+// What kube-proxy writes in nftables mode (pkg/proxy/nftables/proxier.go of 1.36), a table kube-proxy a family:
+//
+//   - chain service-<port> for traffic that may go anywhere and local-<port> for what stays on the node, where <port> is
+//     HASH-namespace/name/protocol/portname, and HASH 8 characters of what follows it (SHA-256, base32);
+//   - in them one rule that looks a random number up in an anonymous map of "address . port"; with affinity a rule an
+//     endpoint that goes to endpoint-HASH-…__address/port, and a map of these chains (colons in addresses as dots);
+//   - the maps service-ips and service-nodeports lead to these chains, also through external-<port>.
+//
+// A chain that is no longer used is emptied in the transaction that takes it out of the maps, and deleted later.
+const (
+	proxyTable     = "kube-proxy"
+	servicesChain  = "services"
+	clusterPrefix  = "service-"
+	localPrefix    = "local-"
+	endpointPrefix = "endpoint-"
+)
+
+type nftables struct{ kernel *kernel.Nftables }
+
+func newNftables() (*nftables, error) {
+	k, err := kernel.OpenNftables()
+	return &nftables{k}, err
+}
+
+func (n *nftables) found(family corev1.IPFamily) (bool, error) {
+	_, there, err := n.kernel.Uses(family, proxyTable, servicesChain)
+	return there, err
+}
+
+func (n *nftables) Generation() (Generation, error) {
+	id, err := n.kernel.Generation()
+	return Generation{Dispatch: uint64(id)}, err
+}
+
+func (n *nftables) Misses() bool        { return false }
+func (n *nftables) Look() (Look, error) { return nftablesLook{n}, nil }
+
+func (n *nftables) Endpoint(_ tracker.ServicePortName, text string) string { return text }
+
+func (n *nftables) Close() { n.kernel.Close() }
+
+func (n *nftables) Installed(family corev1.IPFamily) (Installed, error) {
+	k, err := kernel.OpenNftables()
+	if err != nil {
+		return Installed{}, err
+	}
+	defer k.Close()
+	t, err := k.Tally(family, proxyTable)
+	return Installed{Rules: map[string]int{proxyTable: t.Rules}, Chains: t.Chains, Elements: t.Elements}, err
+}
+
+type nftablesLook struct{ *nftables }
+
+func (l nftablesLook) Close() {}
+
+func (l nftablesLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error) {
+	base := portBase(port)
+	cluster, err := l.endpoints(family, clusterPrefix+base)
+	if err != nil {
+		return State{}, err
+	}
+	local, err := l.endpoints(family, localPrefix+base)
+	return State{cluster, local}, err
+}
+
+// Dispatched: rules of a chain and what leads to it count as its uses. Since a chain is emptied when it leaves the
+// maps, one with endpoints that anything leads to is in use.
+func (l nftablesLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortName) (cluster, local bool, err error) {
+	base := portBase(port)
+	if cluster, err = l.used(family, clusterPrefix+base); err == nil {
+		local, err = l.used(family, localPrefix+base)
+	}
+	return cluster, local, err
+}
+
+func (l nftablesLook) used(family corev1.IPFamily, chain string) (bool, error) {
+	uses, there, err := l.kernel.Uses(family, proxyTable, chain)
+	if err != nil || !there {
+		return false, err
+	}
+	rules, err := l.kernel.Rules(family, proxyTable, chain)
+	return uses > len(rules), err
+}
+
+func (l nftablesLook) endpoints(family corev1.IPFamily, chain string) ([]string, error) {
+	rules, err := l.kernel.Rules(family, proxyTable, chain)
+	if err != nil {
+		return nil, err
+	}
+	var texts []string
+	add := func(text string) {
+		if text != "" {
+			texts = append(texts, text)
+		}
+	}
+	for _, rule := range rules {
+		add(endpointOfChain(family, rule.Jump))
+		if rule.Map == "" {
+			continue
+		}
+		elements, err := l.kernel.Elements(family, proxyTable, rule.Map)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range elements {
+			add(endpointOfChain(family, e.Jump))
+			add(endpointOfValue(family, e.Data))
+		}
+	}
+	slices.Sort(texts)
+	return slices.Compact(texts), nil
+}
+
+// portBase is the part that the names of a port's chains share.
+func portBase(port tracker.ServicePortName) string {
+	name := port.Namespace + "/" + port.NamespacedName.Name + "/" + strings.ToLower(string(port.Protocol)) + "/" + port.Port()
+	const hashLength = 8
+	sum := sha256.Sum256([]byte(name))
+	return base32.StdEncoding.EncodeToString(sum[:])[:hashLength] + "-" + name
+}
+
+// endpointOfChain reads "ip:port" out of an endpoint chain's name; empty when it is none. Names longer than 240 are cut
+// off: those cannot be read, but take a namespace, a Service and a port of 60 characters each.
+func endpointOfChain(family corev1.IPFamily, chain string) string {
+	rest, ok := strings.CutPrefix(chain, endpointPrefix)
+	at := strings.LastIndex(rest, "__")
+	if !ok || at < 0 {
+		return ""
+	}
+	addr, port, _ := strings.Cut(rest[at+2:], "/")
+	if family == corev1.IPv6Protocol {
+		addr = strings.ReplaceAll(addr, ".", ":")
+	}
+	ip, err := netip.ParseAddr(addr)
+	n, err2 := strconv.ParseUint(port, 10, 16)
+	if err != nil || err2 != nil {
+		return ""
+	}
+	return netip.AddrPortFrom(ip, uint16(n)).String()
+}
+
+// endpointOfValue reads an address and a port, each from a multiple of 4 bytes on, in the network's byte order.
+func endpointOfValue(family corev1.IPFamily, value []byte) string {
+	bytes := 4
+	if family == corev1.IPv6Protocol {
+		bytes = 16
+	}
+	if len(value) < bytes+2 {
+		return ""
+	}
+	ip, _ := netip.AddrFromSlice(value[:bytes])
+	return netip.AddrPortFrom(ip, binary.BigEndian.Uint16(value[bytes:])).String()
+}

@@ -1,0 +1,136 @@
+package visible
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"synclab/proxier/tracker"
+	"synclab/sim"
+)
+
+// Sight is one change that became visible, in one family: in all ports of its Service whose endpoints it altered.
+type Sight struct {
+	Due, Visible time.Time
+	Family       corev1.IPFamily
+	Service      types.NamespacedName
+	Op           sim.Op // what was done to the Service or to the EndpointSlice
+}
+
+// change is a change that is not visible everywhere yet.
+type change struct {
+	sight Sight
+	made  time.Time
+	ports int // that do not show it yet
+}
+
+// portKey names a Service port in one family.
+type portKey struct {
+	family corev1.IPFamily
+	tracker.ServicePortName
+}
+
+// port is one Service port with what it should come to.
+type port struct {
+	portKey
+	shown want       // what the kernel showed when nothing was pending last
+	queue []*awaited // oldest first
+	// saw is what the last look found; nil: none looked.
+	saw *State
+}
+
+// awaited is a state that a port should come to.
+type awaited struct {
+	want
+	changes []*change // that led to it
+	// names are those of the endpoints, as the dialect has them, sorted; made when they are needed, by the goroutine
+	// that looks.
+	names *State
+}
+
+// maxQueue is how many states of a port are told apart. A subject that is further behind passes the oldest by, or its
+// Sights of them come with a later one.
+const maxQueue = 32
+
+// tail is what the port should come to in the end.
+func (p *port) tail() want {
+	if len(p.queue) == 0 {
+		return p.shown
+	}
+	return p.queue[len(p.queue)-1].want
+}
+
+// push appends a state. It reports whether the state is the one that was shown before the queue began: then the kernel
+// may have it without any further commit.
+func (p *port) push(to want, by *change) (shown bool) {
+	a := &awaited{want: to}
+	if by != nil {
+		by.ports++
+		a.changes = []*change{by}
+	}
+	shown = len(p.queue) > 0 && to.equal(p.shown)
+	p.queue = append(p.queue, a)
+	if len(p.queue) > maxQueue {
+		oldest, next := p.queue[0], p.queue[1]
+		next.changes = append(oldest.changes, next.changes...)
+		p.queue = slices.Delete(p.queue, 0, 1)
+	}
+	return shown
+}
+
+// arrived ends the wait for a state and all before it. It gives the changes that are visible in all ports now; a change
+// is never visible before it was made.
+func (p *port) arrived(a *awaited, at time.Time) []*change {
+	i := slices.Index(p.queue, a)
+	var complete []*change
+	for _, passed := range p.queue[:i+1] {
+		for _, c := range passed.changes {
+			c.ports--
+			for _, t := range []time.Time{at, c.made} {
+				if t.After(c.sight.Visible) {
+					c.sight.Visible = t
+				}
+			}
+			if c.ports == 0 && !c.sight.Due.IsZero() {
+				complete = append(complete, c)
+			}
+		}
+	}
+	if i >= 0 {
+		p.shown = a.want
+		p.queue = slices.Delete(p.queue, 0, i+1)
+	}
+	return complete
+}
+
+// matches says whether a port's rules are those of a state. dispatched is asked only if that decides.
+func (a *awaited) matches(saw State, name func(*tracker.Endpoint) string, dispatched func() (cluster, local bool, err error)) (bool, error) {
+	if len(a.cluster) > 0 && len(a.cluster) != len(saw.Cluster) || len(a.local) > 0 && len(a.local) != len(saw.Local) {
+		return false, nil
+	}
+	if a.names == nil && !a.empty() {
+		a.names = &State{namesOf(a.cluster, name), namesOf(a.local, name)}
+	}
+	if len(a.cluster) > 0 && !slices.Equal(a.names.Cluster, saw.Cluster) || len(a.local) > 0 && !slices.Equal(a.names.Local, saw.Local) {
+		return false, nil
+	}
+	if len(saw.Cluster) == 0 && len(saw.Local) == 0 {
+		return true, nil
+	}
+	cluster, local, err := dispatched()
+	fits := func(wanted, seen int, dispatched bool) bool {
+		return wanted > 0 && dispatched || wanted == 0 && (seen == 0 || !dispatched)
+	}
+	return fits(len(a.cluster), len(saw.Cluster), cluster) && fits(len(a.local), len(saw.Local), local), err
+}
+
+func namesOf(endpoints []*tracker.Endpoint, name func(*tracker.Endpoint) string) []string {
+	names := make([]string, len(endpoints))
+	for i, ep := range endpoints {
+		names[i] = name(ep)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,249 @@
+package visible
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"synclab/proxier/plan"
+	"synclab/sim"
+)
+
+// Options of a Watcher. Zero values mean what the fields say.
+type Options struct {
+	// Clock; default the real one.
+	Clock clock.WithTicker
+	// Families to watch. Default IPv4.
+	Families []corev1.IPFamily
+	// Node that the subject runs on. Default "node-0", without a zone.
+	Node plan.Node
+	// Dialect by name; empty: whichever is found in the kernel.
+	Dialect string
+	// Reader replaces Dialect: for rules that this package does not know. Close closes it.
+	Reader Dialect
+	// Seen is told of each Sight, from one goroutine, which it holds up.
+	Seen func(Sight)
+	// Period of polling while anything is pending. Default 1 ms: a GETGEN or GET_INFO costs about a microsecond.
+	Period time.Duration
+}
+
+func (o *Options) setDefaults() {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if len(o.Families) == 0 {
+		o.Families = []corev1.IPFamily{corev1.IPv4Protocol}
+	}
+	if o.Node.Name == "" {
+		o.Node.Name = "node-0"
+	}
+	if o.Seen == nil {
+		o.Seen = func(Sight) {}
+	}
+	if o.Period == 0 {
+		o.Period = time.Millisecond
+	}
+}
+
+func (o *Options) validate() error {
+	for _, family := range o.Families {
+		if family != corev1.IPv4Protocol && family != corev1.IPv6Protocol {
+			return fmt.Errorf("family %q: want IPv4 or IPv6", family)
+		}
+	}
+	if o.Period < 0 {
+		return fmt.Errorf("period %v: want more than 0", o.Period)
+	}
+	return nil
+}
+
+// Watcher waits for changes to become visible. Its methods may be called from any goroutine.
+type Watcher struct {
+	opts    Options
+	dialect Dialect
+	watch   // of the goroutine that looks
+
+	kick    chan struct{}
+	asked   chan func()
+	closing chan struct{}
+	ended   chan struct{}
+
+	mu      sync.Mutex
+	mirrors []*mirror
+	slices  map[types.NamespacedName]*discoveryv1.EndpointSlice
+	ports   map[portKey]*port
+	// pending ports in the order in which they became so; total of them since there were none.
+	pending []*port
+	total   int
+	none    chan struct{} // closed when nothing is pending
+	// force asks for a look although nothing moved; tool is when a tool ended last that may have committed.
+	force     bool
+	tool      time.Time
+	quieters  int
+	lastMoved time.Time
+	err       error // of the last poll
+}
+
+// ErrClosed is why a closed Watcher waits no more.
+var ErrClosed = errors.New("the watcher is closed")
+
+// New begins to watch the network namespace of the calling thread. The caller closes it.
+func New(opts Options) (*Watcher, error) {
+	w, err := newWatcher(opts)
+	if err != nil {
+		return nil, fmt.Errorf("visible: %w", err)
+	}
+	go w.run()
+	return w, nil
+}
+
+func newWatcher(opts Options) (*Watcher, error) {
+	opts.setDefaults()
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	w := &Watcher{
+		opts: opts, dialect: opts.Reader,
+		kick: make(chan struct{}, 1), asked: make(chan func()), closing: make(chan struct{}), ended: make(chan struct{}),
+		slices: map[types.NamespacedName]*discoveryv1.EndpointSlice{}, ports: map[portKey]*port{},
+		none: make(chan struct{}),
+	}
+	close(w.none)
+	for _, family := range opts.Families {
+		w.mirrors = append(w.mirrors, newMirror(family, opts.Node))
+	}
+	if w.dialect == nil {
+		var err error
+		if w.dialect, err = NewDialect(opts.Dialect, opts.Families); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// Close stops watching. What is pending then is never reported.
+func (w *Watcher) Close() {
+	close(w.closing)
+	<-w.ended
+	w.dialect.Close()
+}
+
+// Changed takes a change that is about to be made: calls come in the order in which changes are made, before the
+// subject can know of them. Objects other than Services and EndpointSlices are nothing to it. due is when the change
+// was meant to be made; without it, as for the first state of a cluster, it is waited for but not reported. The answer
+// says whether it is waited for: a change that alters no port's endpoints is not. Objects must not change any more.
+func (w *Watcher) Changed(op sim.Op, object runtime.Object, due time.Time) (awaited bool) {
+	now := w.opts.Clock.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	moved := w.movedSlice(op, object)
+	for _, m := range w.mirrors {
+		var c *change // made when the first port needs it
+		for name, to := range m.changed(op, object, moved, now) {
+			key := portKey{m.family, name}
+			p := w.ports[key]
+			if p == nil && to.empty() || p != nil && p.tail().equal(to) {
+				continue
+			}
+			if p == nil {
+				p = &port{portKey: key}
+				w.ports[key] = p
+			}
+			if c == nil {
+				c = &change{made: now, sight: Sight{Due: due, Family: m.family, Service: serviceOf(object), Op: op}}
+			}
+			w.await(p, to, c)
+		}
+		awaited = awaited || c != nil
+	}
+	if awaited {
+		w.wake()
+	}
+	return awaited
+}
+
+// await puts a state into a port's queue.
+func (w *Watcher) await(p *port, to want, by *change) {
+	if len(w.pending) == 0 {
+		w.total, w.none = 0, make(chan struct{})
+	}
+	if len(p.queue) == 0 {
+		w.pending = append(w.pending, p)
+		w.total++
+	}
+	if p.push(to, by) {
+		w.force = true
+	}
+}
+
+// ToolEnded tells that a tool of the subject ended which may have committed something, at a time: where commits may
+// leave the generation as it was (iptables-legacy), a look follows. What was not visible before then is as of then.
+func (w *Watcher) ToolEnded(at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tool = at
+	w.wake()
+}
+
+// Recheck awaits all ports again, without a due time: after somebody else changed the rules.
+func (w *Watcher) Recheck() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.ports {
+		if len(p.queue) == 0 {
+			w.await(p, p.shown, nil)
+		}
+	}
+	w.force = true
+	w.wake()
+}
+
+// Pending is the number of ports that are waited for.
+func (w *Watcher) Pending() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.pending)
+}
+
+// Progress is how many ports, of those waited for since nothing was pending last, have come to what they should.
+func (w *Watcher) Progress() (visible, total int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.total - len(w.pending), w.total
+}
+
+// wake makes the goroutine that looks do so at once.
+func (w *Watcher) wake() {
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+// forget drops what is no longer pending, and ports that are gone.
+func (w *Watcher) forget() {
+	if len(w.pending) == 0 {
+		return
+	}
+	w.pending = slices.DeleteFunc(w.pending, func(p *port) bool {
+		if len(p.queue) > 0 {
+			return false
+		}
+		p.saw = nil
+		if p.shown.empty() {
+			delete(w.ports, p.portKey)
+		}
+		return true
+	})
+	if len(w.pending) == 0 {
+		close(w.none)
+	}
+}

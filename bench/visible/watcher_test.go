@@ -1,0 +1,404 @@
+package visible
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"synclab/bench/netns"
+	"synclab/proxier/tracker"
+	"synclab/sim"
+)
+
+func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// fakeKernel holds, by "family/service:port", what ports dispatch to.
+type fakeKernel struct {
+	generation Generation
+	misses     bool
+	ports      map[string]State
+	detached   map[string]bool // nothing leads to their chains
+	looks      int             // ports read
+	onPort     func()          // during a look
+}
+
+func (k *fakeKernel) Generation() (Generation, error) { return k.generation, nil }
+func (k *fakeKernel) Misses() bool                    { return k.misses }
+func (k *fakeKernel) Look() (Look, error)             { return fakeLook{k}, nil }
+func (k *fakeKernel) Close()                          {}
+func (k *fakeKernel) Endpoint(_ tracker.ServicePortName, text string) string {
+	return "chain of " + text
+}
+func (k *fakeKernel) Installed(corev1.IPFamily) (Installed, error) { return Installed{}, nil }
+
+type fakeLook struct{ *fakeKernel }
+
+func fakeName(family corev1.IPFamily, port tracker.ServicePortName) string {
+	return string(family) + " " + port.String()
+}
+
+func (l fakeLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error) {
+	l.looks++
+	if l.onPort != nil {
+		l.onPort()
+	}
+	return l.ports[fakeName(family, port)], nil
+}
+
+func (l fakeLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortName) (cluster, local bool, err error) {
+	name := fakeName(family, port)
+	s := l.ports[name]
+	return !l.detached[name] && len(s.Cluster) > 0, !l.detached[name] && len(s.Local) > 0, nil
+}
+
+// bed is a Watcher that looks when it is told to, on a fake kernel.
+type bed struct {
+	*Watcher
+	t      *testing.T
+	clock  *clocktesting.FakeClock
+	kernel *fakeKernel
+	sights []string
+}
+
+func newBed(t *testing.T, families ...corev1.IPFamily) *bed {
+	t.Helper()
+	b := &bed{t: t, clock: clocktesting.NewFakeClock(epoch), kernel: &fakeKernel{ports: map[string]State{}, detached: map[string]bool{}}}
+	var err error
+	b.Watcher, err = newWatcher(Options{Clock: b.clock, Families: families, Reader: b.kernel, Seen: func(s Sight) {
+		b.sights = append(b.sights, fmt.Sprintf("%s %s %s due %d visible %d", s.Op, s.Service.Name, s.Family, b.ms(s.Due), b.ms(s.Visible)))
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.step() // the first generation is no commit
+	return b
+}
+
+func (b *bed) ms(at time.Time) int { return int(at.Sub(epoch) / time.Millisecond) }
+
+// at moves the clock.
+func (b *bed) at(ms int) *bed {
+	b.clock.SetTime(epoch.Add(time.Duration(ms) * time.Millisecond))
+	return b
+}
+
+// change makes a change that is due now.
+func (b *bed) change(op sim.Op, object any) bool {
+	switch o := object.(type) {
+	case *corev1.Service:
+		return b.Changed(op, o, b.clock.Now())
+	case *discoveryv1.EndpointSlice:
+		return b.Changed(op, o, b.clock.Now())
+	}
+	b.t.Fatalf("%T", object)
+	return false
+}
+
+// commit gives ports their endpoints, as "IPv4 ns/svc:http=a,b" with a comma-separated list of last address bytes.
+func (b *bed) commit(ports ...string) *bed {
+	b.kernel.generation.Dispatch++
+	b.write(ports...)
+	return b
+}
+
+func (b *bed) write(ports ...string) {
+	for _, text := range ports {
+		name, list, _ := strings.Cut(text, "=")
+		var s State
+		for _, last := range strings.Split(list, ",") {
+			if last == "" {
+				continue
+			}
+			prefix := "10.0.0."
+			if strings.HasPrefix(name, "IPv6") {
+				s.Cluster = append(s.Cluster, "chain of [fd00::"+last+"]:8080")
+				continue
+			}
+			s.Cluster = append(s.Cluster, "chain of "+prefix+last+":8080")
+		}
+		slices.Sort(s.Cluster)
+		b.kernel.ports[name] = s
+	}
+}
+
+// saw expects the sights of a step.
+func (b *bed) saw(want ...string) {
+	b.t.Helper()
+	b.step()
+	if !slices.Equal(b.sights, want) {
+		b.t.Errorf("at %d ms sights\n\t%s\nwant\n\t%s", b.ms(b.clock.Now()), strings.Join(b.sights, "\n\t"), strings.Join(want, "\n\t"))
+	}
+	b.sights = nil
+}
+
+func service(name string, families ...corev1.IPFamily) *corev1.Service {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}
+	for _, family := range families {
+		ip := "10.96.0.1"
+		if family == corev1.IPv6Protocol {
+			ip = "fd00:96::1"
+		}
+		s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, ip)
+	}
+	if len(families) == 0 {
+		s.Spec.ClusterIPs = []string{"10.96.0.1"}
+	}
+	s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
+	return s
+}
+
+func slice(service string, last ...string) *discoveryv1.EndpointSlice {
+	return sliceOf(discoveryv1.AddressTypeIPv4, "10.0.0.", service, last...)
+}
+
+func sliceOf(family discoveryv1.AddressType, prefix, service string, last ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: service + "-" + string(family), Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: family,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("http"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](8080)}},
+	}
+	for _, l := range last {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{prefix + l}})
+	}
+	return s
+}
+
+func TestVisibleWithTheCommitThatBringsIt(t *testing.T) {
+	b := newBed(t)
+	if b.change(sim.Add, service("a")) {
+		t.Error("a Service without endpoints was awaited")
+	}
+	if !b.at(1).change(sim.Add, slice("a", "1", "2")) {
+		t.Error("its endpoints were not")
+	}
+	b.at(2).saw()
+	b.at(3).commit("IPv4 ns/a:http=1").saw() // half of it
+	b.at(4).commit("IPv4 ns/a:http=1,2").saw("Add a IPv4 due 1 visible 4")
+	b.at(5).commit().saw()
+	if b.Pending() != 0 {
+		t.Errorf("%d pending", b.Pending())
+	}
+}
+
+func TestSuperseded(t *testing.T) {
+	b := newBed(t)
+	b.change(sim.Add, service("a"))
+	b.change(sim.Add, slice("a", "1"))
+	b.at(1).change(sim.Update, slice("a", "1", "2"))
+	b.at(2).change(sim.Update, slice("a", "2"))
+	b.at(3).commit("IPv4 ns/a:http=1,2").saw("Add a IPv4 due 0 visible 3", "Update a IPv4 due 1 visible 3")
+	b.at(4).commit("IPv4 ns/a:http=2").saw("Update a IPv4 due 2 visible 4")
+}
+
+// Back to what is there before any sync: no commit will come, and none is needed.
+func TestBackToWhatWasShown(t *testing.T) {
+	b := newBed(t)
+	b.change(sim.Add, service("a"))
+	b.change(sim.Add, slice("a", "1"))
+	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	b.at(2).change(sim.Update, slice("a"))
+	b.at(3).saw()
+	b.change(sim.Update, slice("a", "1"))
+	b.at(4).saw("Update a IPv4 due 2 visible 4", "Update a IPv4 due 3 visible 4")
+}
+
+// Unless a sync did see it: then the kernel has neither the state before nor the one after.
+func TestBackToWhatWasShownAfterACommit(t *testing.T) {
+	b := newBed(t)
+	b.change(sim.Add, service("a"))
+	b.change(sim.Add, slice("a", "1"))
+	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	b.at(2).change(sim.Update, slice("a", "2"))
+	b.at(3).commit("IPv4 ns/a:http=2")
+	b.change(sim.Update, slice("a", "1"))
+	b.at(4).saw("Update a IPv4 due 2 visible 4")
+	b.at(5).commit("IPv4 ns/a:http=1").saw("Update a IPv4 due 3 visible 5")
+}
+
+func TestDeletedAndMadeAgain(t *testing.T) {
+	b := newBed(t)
+	b.change(sim.Add, service("a"))
+	b.change(sim.Add, slice("a", "1"))
+	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	b.at(2).change(sim.Delete, service("a"))
+	if b.change(sim.Delete, slice("a", "1")) {
+		t.Error("the slice of a Service that is gone was awaited")
+	}
+	// Its rules stay for a while, but nothing leads to them.
+	b.kernel.detached["IPv4 ns/a:http"] = true
+	b.at(3).commit().saw("Delete a IPv4 due 2 visible 3")
+	if len(b.ports) != 0 {
+		t.Errorf("%d ports are kept", len(b.ports))
+	}
+	b.at(4).change(sim.Add, slice("a", "1"))
+	b.at(5).change(sim.Add, service("a"))
+	b.at(6).commit().saw() // still the old chain
+	delete(b.kernel.detached, "IPv4 ns/a:http")
+	b.at(7).commit().saw("Add a IPv4 due 5 visible 7")
+}
+
+func TestNoOpsAndUnreported(t *testing.T) {
+	b := newBed(t)
+	if b.Changed(sim.Add, slice("a", "1"), time.Time{}) {
+		t.Error("a slice without a Service was awaited")
+	}
+	if !b.Changed(sim.Add, service("a"), time.Time{}) {
+		t.Error("a first state was not awaited")
+	}
+	b.at(1).commit("IPv4 ns/a:http=1").saw()
+	labelled := slice("a", "1")
+	labelled.Labels["x"] = "y"
+	if b.change(sim.Update, labelled) || b.change(sim.Add, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "headless"}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone},
+	}) {
+		t.Error("changes without an effect were awaited")
+	}
+	moved := slice("a", "1")
+	moved.Labels[discoveryv1.LabelServiceName] = "b"
+	b.at(2).change(sim.Update, moved)
+	b.at(3).commit("IPv4 ns/a:http=").saw("Update b IPv4 due 2 visible 3")
+}
+
+func TestDualStack(t *testing.T) {
+	both := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	b := newBed(t, both...)
+	b.change(sim.Add, slice("a", "1"))
+	b.change(sim.Add, sliceOf(discoveryv1.AddressTypeIPv6, "fd00::", "a", "1"))
+	svc := service("a", both...)
+	svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53})
+	b.at(1).change(sim.Add, svc)
+	b.at(2).commit("IPv6 ns/a:http=1").saw("Add a IPv6 due 1 visible 2")
+	b.at(3).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 1 visible 3")
+	b.at(4).change(sim.Delete, svc)
+	b.at(5).commit("IPv4 ns/a:http=").saw("Delete a IPv4 due 4 visible 5")
+	b.at(6).commit("IPv6 ns/a:http=").saw("Delete a IPv6 due 4 visible 6")
+}
+
+// A change of several ports is visible when the last of them shows it.
+func TestSeveralPorts(t *testing.T) {
+	b := newBed(t)
+	svc := service("a")
+	svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "web", Protocol: corev1.ProtocolTCP, Port: 81})
+	b.change(sim.Add, svc)
+	s := slice("a", "1")
+	s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: ptr.To("web"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](8080)})
+	b.change(sim.Add, s)
+	b.at(1).commit("IPv4 ns/a:http=1").saw()
+	b.at(2).commit("IPv4 ns/a:web=1").saw("Add a IPv4 due 0 visible 2")
+}
+
+// What is found after the generation moved again counts from then.
+func TestMovedDuringALook(t *testing.T) {
+	b := newBed(t)
+	b.change(sim.Add, service("a"))
+	b.change(sim.Add, slice("a", "1"))
+	b.at(1).commit()
+	b.kernel.onPort = func() {
+		b.kernel.onPort = nil
+		b.at(5).commit("IPv4 ns/a:http=1")
+	}
+	b.saw("Add a IPv4 due 0 visible 5")
+}
+
+func TestToolEnded(t *testing.T) {
+	b := newBed(t)
+	b.kernel.misses = true
+	b.change(sim.Add, service("a"))
+	b.change(sim.Add, slice("a", "1"))
+	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	b.ToolEnded(b.at(2).clock.Now()) // of the commit that was seen
+	b.saw()
+	b.at(3).change(sim.Update, slice("a", "2"))
+	b.write("IPv4 ns/a:http=2")
+	b.at(4).saw()
+	b.ToolEnded(b.clock.Now())
+	b.at(6).saw("Update a IPv4 due 3 visible 4")
+	b.at(7).change(sim.Update, slice("a", "3"))
+	b.write("IPv4 ns/a:http=3")
+	b.at(7 + int(blindPeriod/time.Millisecond)).saw("Update a IPv4 due 7 visible 257") // nobody told
+}
+
+func TestRecheck(t *testing.T) {
+	b := newBed(t)
+	b.change(sim.Add, service("a"))
+	b.change(sim.Add, slice("a", "1"))
+	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	b.commit("IPv4 ns/a:http=").saw()
+	b.Recheck()
+	b.saw()
+	if visible, total := b.Progress(); visible != 0 || total != 1 {
+		t.Errorf("progress %d of %d", visible, total)
+	}
+	b.commit("IPv4 ns/a:http=1").saw()
+	if visible, total := b.Progress(); visible != 1 || total != 1 || b.Pending() != 0 {
+		t.Errorf("progress %d of %d, %d pending", visible, total, b.Pending())
+	}
+}
+
+// Commits that bring nothing cost a few reads; a commit that brings all is seen in full.
+func TestManyPending(t *testing.T) {
+	b := newBed(t)
+	const services = 1000
+	var all []string
+	for i := range services {
+		name := fmt.Sprintf("s%d", i)
+		b.change(sim.Add, service(name))
+		b.change(sim.Add, slice(name, "1"))
+		all = append(all, "IPv4 ns/"+name+":http=1")
+	}
+	b.at(1).commit().saw()
+	if b.kernel.looks > fewOldest+fewSpread+1 {
+		t.Errorf("%d ports read", b.kernel.looks)
+	}
+	b.at(2).commit(all...).step()
+	if len(b.sights) != services || b.Pending() != 0 {
+		t.Errorf("%d sights, %d pending", len(b.sights), b.Pending())
+	}
+}
+
+// A queue does not grow with a subject that does nothing, and no change is lost.
+func TestQueueIsBounded(t *testing.T) {
+	b := newBed(t)
+	b.change(sim.Add, service("a"))
+	const changes = 3 * maxQueue
+	for i := range changes {
+		b.change(sim.Update, slice("a", fmt.Sprint(i+1)))
+	}
+	if n := len(b.pending[0].queue); n > maxQueue {
+		t.Errorf("%d states in the queue", n)
+	}
+	b.at(1).commit(fmt.Sprintf("IPv4 ns/a:http=%d", changes)).step()
+	if len(b.sights) != changes {
+		t.Errorf("%d sights of %d changes", len(b.sights), changes)
+	}
+}
+
+func TestErrorsSayWhatIsMissing(t *testing.T) {
+	b := newBed(t)
+	go b.run()
+	defer b.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := b.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+	b.change(sim.Add, service("a"))
+	b.change(sim.Add, slice("a", "1", "2", "3"))
+	cancel()
+	err := b.Wait(ctx)
+	if err == nil || !strings.Contains(err.Error(), "service ns/a:http (TCP, IPv4): kernel has 0 of 3 endpoints, lacks 10.0.0.1:8080, 10.0.0.2:8080, 10.0.0.3:8080") {
+		t.Error(err)
+	}
+}
