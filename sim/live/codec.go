@@ -1,0 +1,189 @@
+package live
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"synclab/sim"
+)
+
+// A line is one object. Those of the snapshot come first, then one line with opStart, then the changes.
+type line struct {
+	Op     sim.Op          `json:"op"`
+	Due    time.Duration   `json:"due_ns,omitempty"`
+	At     time.Time       `json:"at,omitzero"`
+	Kind   string          `json:"kind,omitempty"`
+	Object json.RawMessage `json:"object,omitempty"`
+}
+
+const (
+	opHave  sim.Op = "Have"  // an object of the snapshot
+	opStart sim.Op = "Start" // the snapshot is complete
+)
+
+// Encoder writes a snapshot and then changes as lines of JSON, each in one write.
+type Encoder struct{ w io.Writer }
+
+// NewEncoder writes to w.
+func NewEncoder(w io.Writer) *Encoder { return &Encoder{w: w} }
+
+// Snapshot is written once, first. It can be Options.Snapshot.
+func (e *Encoder) Snapshot(o *sim.Objects) error {
+	w := bufio.NewWriterSize(e.w, 1<<16)
+	for _, object := range o.Nodes {
+		if err := write(w, line{Op: opHave}, object); err != nil {
+			return err
+		}
+	}
+	for _, object := range o.Services {
+		if err := write(w, line{Op: opHave}, object); err != nil {
+			return err
+		}
+	}
+	for _, object := range o.Slices {
+		if err := write(w, line{Op: opHave}, object); err != nil {
+			return err
+		}
+	}
+	return errors.Join(write(w, line{Op: opStart}, nil), w.Flush())
+}
+
+// Change writes one change. It can be Options.Change.
+func (e *Encoder) Change(c Change) error {
+	return write(e.w, line{Op: c.Op, Due: c.Due, At: c.At}, c.Object)
+}
+
+func write(w io.Writer, l line, object runtime.Object) error {
+	if object != nil {
+		var err error
+		if l.Kind, err = kindOf(object); err != nil {
+			return err
+		}
+		if l.Object, err = json.Marshal(object); err != nil {
+			return fmt.Errorf("%s: %w", l.Op, err)
+		}
+	}
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// Decoder reads what an Encoder wrote.
+type Decoder struct {
+	r      *bufio.Reader
+	number int
+}
+
+// NewDecoder reads from r.
+func NewDecoder(r io.Reader) *Decoder { return &Decoder{r: bufio.NewReaderSize(r, 1<<16)} }
+
+// Snapshot reads the snapshot. It comes before Next.
+func (d *Decoder) Snapshot() (*sim.Objects, error) {
+	var objects sim.Objects
+	for {
+		l, object, err := d.read()
+		switch {
+		case err == io.EOF:
+			return nil, d.wrong(io.ErrUnexpectedEOF)
+		case err != nil:
+			return nil, err
+		case l.Op == opStart:
+			return &objects, nil
+		case l.Op != opHave:
+			return nil, d.wrong(fmt.Errorf("%s before the snapshot is complete", l.Op))
+		}
+		switch object := object.(type) {
+		case *corev1.Service:
+			objects.Services = append(objects.Services, object)
+		case *discoveryv1.EndpointSlice:
+			objects.Slices = append(objects.Slices, object)
+		case *corev1.Node:
+			objects.Nodes = append(objects.Nodes, object)
+		}
+	}
+}
+
+// Next reads one change and waits for it. The error is io.EOF at the end.
+func (d *Decoder) Next() (Change, error) {
+	l, object, err := d.read()
+	if err != nil {
+		return Change{}, err
+	}
+	switch l.Op {
+	case sim.Add, sim.Update, sim.Delete:
+		return Change{Change: sim.Change{Due: l.Due, Op: l.Op, Object: object}, At: l.At}, nil
+	}
+	return Change{}, d.wrong(fmt.Errorf("%q is no change", l.Op))
+}
+
+func (d *Decoder) read() (line, runtime.Object, error) {
+	var l line
+	text, err := d.r.ReadBytes('\n')
+	if err == io.EOF && len(text) == 0 {
+		return l, nil, io.EOF
+	}
+	d.number++
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF // a line without an end is a writer that was killed
+	}
+	if err == nil {
+		err = strict(text, &l)
+	}
+	if err != nil || l.Op == opStart {
+		return l, nil, d.wrong(err)
+	}
+	object, err := newObject(l.Kind)
+	if err == nil {
+		err = json.Unmarshal(l.Object, object)
+	}
+	return l, object, d.wrong(err)
+}
+
+func strict(text []byte, l *line) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(l)
+}
+
+func (d *Decoder) wrong(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("live: line %d: %w", d.number, err)
+}
+
+func kindOf(object runtime.Object) (string, error) {
+	switch object.(type) {
+	case *corev1.Service:
+		return "Service", nil
+	case *discoveryv1.EndpointSlice:
+		return "EndpointSlice", nil
+	case *corev1.Node:
+		return "Node", nil
+	}
+	return "", fmt.Errorf("live: a %T is no Service, EndpointSlice or Node", object)
+}
+
+func newObject(kind string) (runtime.Object, error) {
+	switch kind {
+	case "Service":
+		return &corev1.Service{}, nil
+	case "EndpointSlice":
+		return &discoveryv1.EndpointSlice{}, nil
+	case "Node":
+		return &corev1.Node{}, nil
+	}
+	return nil, fmt.Errorf("kind %q is no Service, EndpointSlice or Node", kind)
+}
