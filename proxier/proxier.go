@@ -91,11 +91,16 @@ func (e *engine) settings() (iptables.Settings, error) {
 	if err != nil {
 		return iptables.Settings{}, err
 	}
+	nodePorts, err := config.NodePortAddresses(cfg, e.family, e.opts.NodeIPs)
+	if err != nil {
+		return iptables.Settings{}, err
+	}
 	s := iptables.Settings{
-		Family:             e.family,
-		MasqueradeBit:      int(*cfg.IPTables.MasqueradeBit),
-		MasqueradeAll:      cfg.IPTables.MasqueradeAll,
-		LocalhostNodePorts: e.family == corev1.IPv4Protocol && *cfg.IPTables.LocalhostNodePorts,
+		Family:        e.family,
+		MasqueradeBit: int(*cfg.IPTables.MasqueradeBit),
+		MasqueradeAll: cfg.IPTables.MasqueradeAll,
+		// Where no address of loopback takes NodePorts, nothing need guard them.
+		LocalhostNodePorts: nodePorts.RouteLocalnet(),
 		NodeIP:             e.opts.nodeIP(e.family),
 	}
 	e.opts.Machine.apply(&s)
