@@ -143,20 +143,16 @@ func (c *RandomCluster) node(i int) *corev1.Node {
 			Name: name, UID: uidOf(c.seed, "node/"+name), CreationTimestamp: metav1.NewTime(epoch),
 			Labels: map[string]string{corev1.LabelHostname: name},
 		},
-		Spec: corev1.NodeSpec{PodCIDRs: []string{fmt.Sprintf("10.128.%d.0/24", i), fmt.Sprintf("fd00:10:128:0:%x::/80", i)}},
 	}
-	addresses := []string{RandomNode4, RandomNode6}
-	if i > 0 {
-		addresses = []string{fmt.Sprintf("192.0.2.%d", 10+i), fmt.Sprintf("fd00:192:0:2::%d", 10+i)}
-	}
-	if c.families[0] == corev1.IPv6Protocol {
-		slices.Reverse(addresses)
-		slices.Reverse(node.Spec.PodCIDRs)
-	}
-	node.Spec.PodCIDR = node.Spec.PodCIDRs[0]
-	for _, address := range addresses {
+	for _, family := range c.families { // a single-stack cluster has single-stack nodes
+		address, pods := fmt.Sprintf("192.0.2.%d", 10+i), fmt.Sprintf("10.128.%d.0/24", i)
+		if family == corev1.IPv6Protocol {
+			address, pods = fmt.Sprintf("fd00:192:0:2::%d", 10+i), fmt.Sprintf("fd00:10:128:0:%x::/80", i)
+		}
+		node.Spec.PodCIDRs = append(node.Spec.PodCIDRs, pods)
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
 	}
+	node.Spec.PodCIDR = node.Spec.PodCIDRs[0]
 	c.setZone(node)
 	return node
 }

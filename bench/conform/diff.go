@@ -1,0 +1,109 @@
+package conform
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Difference is what two sides have not in common for one Service of one family.
+type Difference struct {
+	Family corev1.IPFamily
+	// Service is "ns/name"; empty for the rules that all Services share.
+	Service string
+	// Lines are a diff with a headline for each chain: "-" is what the first side has, "+" what the second has.
+	Lines []string
+	// Entry of the list of known differences that explains it; empty: nothing does.
+	Entry string
+}
+
+func (d *Difference) String() string {
+	name := d.Service
+	if name == "" {
+		name = "(shared rules)"
+	}
+	explained := ""
+	if d.Entry != "" {
+		explained = "  explained by " + d.Entry
+	}
+	return fmt.Sprintf("Service %s, %s%s\n%s", name, d.Family, explained, strings.Join(d.Lines, "\n"))
+}
+
+// Diff compares two rulesets of a family and lists what differs, by Service.
+func Diff(family corev1.IPFamily, first, second Grouped) []Difference {
+	var found []Difference
+	for _, service := range union(first, second) {
+		if lines := diffService(first[service], second[service]); len(lines) > 0 {
+			found = append(found, Difference{Family: family, Service: service, Lines: lines})
+		}
+	}
+	return found
+}
+
+func union[K cmp.Ordered, V any](a, b map[K]V) []K {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func diffService(first, second map[place][]string) []string {
+	places := slices.AppendSeq(slices.Collect(maps.Keys(first)), maps.Keys(second))
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.chain, b.chain), cmp.Compare(a.port, b.port))
+	})
+	var lines []string
+	for _, at := range slices.Compact(places) {
+		a, inFirst := first[at]
+		b, inSecond := second[at]
+		if slices.Equal(a, b) && inFirst == inSecond {
+			continue
+		}
+		title := "@@ " + at.table + " " + at.chain
+		switch {
+		case inFirst && inSecond:
+		case inFirst && at.port == "":
+			title += ", of the first alone"
+		case inSecond && at.port == "":
+			title += ", of the second alone"
+		}
+		lines = append(append(lines, title), diffLines(a, b)...)
+	}
+	return lines
+}
+
+// diffLines is a diff by longest common subsequence. Chains are short.
+func diffLines(a, b []string) []string {
+	common := make([][]int, len(a)+1) // [i][j]: length of the longest common subsequence of a[i:] and b[j:]
+	for i := range common {
+		common[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	var lines []string
+	i, j := 0, 0
+	for i < len(a) || j < len(b) {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			lines = append(lines, "  "+a[i])
+			i, j = i+1, j+1
+		case j == len(b) || i < len(a) && common[i+1][j] >= common[i][j+1]:
+			lines = append(lines, "- "+a[i])
+			i++
+		default:
+			lines = append(lines, "+ "+b[j])
+			j++
+		}
+	}
+	return lines
+}

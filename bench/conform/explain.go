@@ -1,0 +1,137 @@
+package conform
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"synclab/sim"
+)
+
+// The entries of docs/differences.md that show in rules. An entry is no filter: it predicts what kube-proxy makes of the
+// objects, and explains a difference only where the prediction holds rule for rule.
+const (
+	// EntryMoved: a slice whose kubernetes.io/service-name label changes stays with the Service it was of.
+	EntryMoved = "moved-slice"
+	// EntryTwice: of one address in several slices of a Service, the last in an order of chance counts.
+	EntryTwice = "address-twice"
+)
+
+// Entries of the list of known differences.
+func Entries() []string { return []string{EntryMoved, EntryTwice} }
+
+// tell keeps the slices as kube-proxy's cache has them: by the Service that their label names at the time, looked at
+// once more only when an event names that Service.
+func (f *feed) tell(op sim.Op, old, slice *discoveryv1.EndpointSlice) {
+	was, is := old != nil && visible(old), op != sim.Delete && visible(slice)
+	switch {
+	case is:
+		f.toldOf(slice)[slice.Name] = slice
+	case op == sim.Delete && visible(slice):
+		delete(f.toldOf(slice), slice.Name)
+	case was: // out of the selector: the watch says deleted, and shows what was there before
+		delete(f.toldOf(old), old.Name)
+	}
+}
+
+// visible says whether a slice is one that kube-proxy watches and takes.
+func visible(s *discoveryv1.EndpointSlice) bool {
+	_, headless := s.Labels[corev1.IsHeadlessService]
+	return !headless && s.Labels[discoveryv1.LabelServiceName] != ""
+}
+
+func (f *feed) toldOf(s *discoveryv1.EndpointSlice) map[string]*discoveryv1.EndpointSlice {
+	k := key{"Service", s.Namespace, s.Labels[discoveryv1.LabelServiceName]}
+	if f.told[k] == nil {
+		f.told[k] = map[string]*discoveryv1.EndpointSlice{}
+	}
+	return f.told[k]
+}
+
+// explain looks for an entry for each difference of a family. theirs is what kube-proxy has; ours renders.
+func explain(ctx context.Context, found []Difference, theirs Grouped, ours *rendered, f *feed) error {
+	o := f.objects()
+	for i := range found {
+		d := &found[i]
+		entry, err := explainOne(ctx, d, theirs[d.Service], ours, o, sortedSlices(f.told))
+		if err != nil {
+			return err
+		}
+		d.Entry = entry
+	}
+	return nil
+}
+
+func explainOne(ctx context.Context, d *Difference, theirs map[place][]string, ours *rendered, o *sim.Objects, told []*discoveryv1.EndpointSlice) (string, error) {
+	if d.Service == "" {
+		return "", nil
+	}
+	holds := func(eps []*discoveryv1.EndpointSlice) (bool, error) {
+		predicted, err := ours.renderObjects(ctx, o.Services, eps, o.Nodes)
+		if err != nil {
+			return false, err
+		}
+		return len(diffService(theirs, predicted[d.Family][d.Service])) == 0, nil
+	}
+	if yes, err := holds(told); yes || err != nil {
+		return EntryMoved, err
+	}
+	for order := range orders(told, d) {
+		if yes, err := holds(order); yes || err != nil {
+			return EntryTwice, err
+		}
+	}
+	return "", nil
+}
+
+// mostSlices bounds the orders that are tried: 5! of them.
+const mostSlices = 5
+
+// orders gives the slices with those of one Service and family in every order. Ours takes slices by name.
+func orders(all []*discoveryv1.EndpointSlice, d *Difference) func(yield func([]*discoveryv1.EndpointSlice) bool) {
+	var own, others []*discoveryv1.EndpointSlice
+	for _, s := range all {
+		if s.Namespace+"/"+s.Labels[discoveryv1.LabelServiceName] == d.Service && string(s.AddressType) == string(d.Family) {
+			own = append(own, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	return func(yield func([]*discoveryv1.EndpointSlice) bool) {
+		if len(own) < 2 || len(own) > mostSlices {
+			return
+		}
+		permute(own, func(order []*discoveryv1.EndpointSlice) bool {
+			named := slices.Clone(others)
+			for i, s := range order {
+				s = s.DeepCopy()
+				s.Name = fmt.Sprintf("%d-%s", i, s.Name)
+				named = append(named, s)
+			}
+			return yield(named)
+		})
+	}
+}
+
+// permute calls f with every order of a list, until it returns false.
+func permute[T any](list []T, f func([]T) bool) bool {
+	var rec func(done int) bool
+	rec = func(done int) bool {
+		if done == len(list) {
+			return f(list)
+		}
+		for i := done; i < len(list); i++ {
+			list[done], list[i] = list[i], list[done]
+			ok := rec(done + 1)
+			list[done], list[i] = list[i], list[done]
+			if !ok {
+				return false
+			}
+		}
+		return true
+	}
+	return rec(0)
+}

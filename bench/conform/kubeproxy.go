@@ -1,0 +1,209 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel"
+	"synclab/sim/front"
+)
+
+// kubeProxy is an unmodified kube-proxy in a namespace of its own, and the API front that it watches.
+type kubeProxy struct {
+	space   *space
+	variant iptables.Variant
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	log     string
+	hangUp  context.CancelFunc // ends the front
+}
+
+// startKubeProxy runs the command in a namespace with the node's addresses, on the cluster of the feed.
+func startKubeProxy(ctx context.Context, command string, s Setting, node *corev1.Node, f *feed) (*kubeProxy, error) {
+	sp, err := newSpace(nodeIPs(node))
+	if err != nil {
+		return nil, err
+	}
+	k := &kubeProxy{space: sp, variant: s.Variant, exited: make(chan struct{})}
+	dir, err := os.MkdirTemp(os.Getenv("SYNCLAB_LAB_DIR"), "kube-proxy-")
+	if err != nil {
+		sp.close()
+		return nil, fmt.Errorf("kube-proxy: %w", err)
+	}
+	k.log = filepath.Join(dir, "log")
+	if err := k.start(ctx, command, dir, s, node, f); err != nil {
+		k.stop()
+		return nil, fmt.Errorf("kube-proxy: %w", err)
+	}
+	return k, nil
+}
+
+func (k *kubeProxy) start(ctx context.Context, command, dir string, s Setting, node *corev1.Node, f *feed) error {
+	if err := linkTools(filepath.Join(dir, "bin"), s.Variant); err != nil {
+		return err
+	}
+	var listener net.Listener
+	if err := k.space.do(func() (err error) {
+		listener, err = net.Listen("tcp", "127.0.0.1:0")
+		return err
+	}); err != nil {
+		return err
+	}
+	serving, hangUp := context.WithCancel(ctx)
+	k.hangUp = hangUp
+	api, err := front.New(f.cluster, front.Options{})
+	if err != nil {
+		return err
+	}
+	go func() { _ = api.Serve(serving, listener) }() // kube-proxy says it when the front is gone
+	kubeconfig, err := front.Kubeconfig("http://" + listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	cfg, err := s.kubeProxyConfig(node.Name, filepath.Join(dir, "kubeconfig"))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600), os.WriteFile(filepath.Join(dir, "config"), cfg, 0o600)); err != nil {
+		return err
+	}
+	log, err := os.Create(k.log)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	k.cmd = exec.Command(command, "--config", filepath.Join(dir, "config"), "-v", "2")
+	k.cmd.Stdout, k.cmd.Stderr = log, log
+	k.cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "XTABLES_LOCKFILE="+filepath.Join(dir, "lock"))
+	k.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with the namespace's thread
+	if err := k.space.do(k.cmd.Start); err != nil {
+		return err
+	}
+	go func() { _ = k.cmd.Wait(); close(k.exited) }()
+	return nil
+}
+
+// linkTools makes a folder in which iptables is the variant wanted. Both variants' binaries go by the name they are
+// called by, and know the plain ones.
+func linkTools(dir string, variant iptables.Variant) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	for _, family := range both {
+		for _, tool := range []string{"", "save", "restore"} {
+			name := iptables.Binary(variant, family, tool)
+			path, err := iptables.FindBinary(name)
+			if err != nil {
+				return err
+			}
+			if err := os.Symlink(path, filepath.Join(dir, strings.Replace(name, "-"+string(variant), "", 1))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// The kernel tells nobody of a change in legacy tables, so one has to look.
+const (
+	lookEvery   = 3 * time.Millisecond
+	lookTimeout = time.Minute
+)
+
+// await returns when nat holds a chain in each family.
+func (k *kubeProxy) await(ctx context.Context, chains map[corev1.IPFamily]string) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	timeout := time.After(lookTimeout)
+	for _, family := range both {
+		for {
+			there, err := k.has(family, chains[family])
+			if err != nil {
+				return err
+			}
+			if there {
+				break
+			}
+			select {
+			case <-tick.C:
+			case <-timeout:
+				return fmt.Errorf("kube-proxy has not synced %s within %s; it says:\n%s", family, lookTimeout, k.tail())
+			case <-k.exited:
+				return fmt.Errorf("kube-proxy has ended: %s\n%s", k.cmd.ProcessState, k.tail())
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+func (k *kubeProxy) has(family corev1.IPFamily, name string) (there bool, err error) {
+	err = k.space.do(func() error {
+		chains, err := kernel.Chains(string(k.variant), family, "nat")
+		for _, c := range chains {
+			there = there || c.Name == name
+		}
+		return err
+	})
+	return there, err
+}
+
+// save reads the rules of a family.
+func (k *kubeProxy) save(family corev1.IPFamily) (Grouped, error) {
+	return saveIn(k.space, k.variant, family)
+}
+
+// saveIn reads the rules that a namespace has.
+func saveIn(s *space, variant iptables.Variant, family corev1.IPFamily) (Grouped, error) {
+	name := iptables.Binary(variant, family, "save")
+	path, err := iptables.FindBinary(name)
+	if err != nil {
+		return nil, err
+	}
+	var out []byte
+	if err := s.do(func() (err error) {
+		out, err = exec.Command(path).Output()
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	tables, err := Parse(string(out), family)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return Group(tables.Reachable()), nil
+}
+
+// tail is the end of the log.
+func (k *kubeProxy) tail() string {
+	text, err := os.ReadFile(k.log)
+	if err != nil {
+		return err.Error()
+	}
+	const most = 4000
+	return string(text[max(0, len(text)-most):])
+}
+
+func (k *kubeProxy) stop() {
+	if k.cmd != nil && k.cmd.Process != nil {
+		_ = k.cmd.Process.Kill()
+		<-k.exited
+	}
+	if k.hangUp != nil {
+		k.hangUp()
+	}
+	k.space.close()
+	_ = os.RemoveAll(filepath.Dir(k.log))
+}

@@ -1,0 +1,147 @@
+package conform
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netns"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"synclab/proxier"
+	"synclab/proxier/conntrack"
+	"synclab/proxier/iptables"
+)
+
+// options of our proxier for a setting, on a node.
+func (s Setting) options(node *corev1.Node, machine proxier.Machine) proxier.Options {
+	ips := nodeIPs(node)
+	loopback := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	return proxier.Options{
+		Config: s.Config, Variant: s.Variant, Families: both, NodeName: node.Name, NodeIPs: ips, PodCIDRs: node.Spec.PodCIDRs,
+		Addresses: func() ([]netip.Addr, error) { return slices.Concat(loopback, ips), nil },
+		Machine:   machine,
+	}
+}
+
+// rendered is our proxier without a kernel: a full sync of what there is, into a model of the tables.
+type rendered struct {
+	setting Setting
+	node    string
+	machine proxier.Machine
+}
+
+// renderObjects gives the rules for some objects, by family.
+func (r *rendered) renderObjects(ctx context.Context, services []*corev1.Service, eps []*discoveryv1.EndpointSlice, nodes []*corev1.Node) (map[corev1.IPFamily]Grouped, error) {
+	i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == r.node })
+	if i < 0 {
+		return nil, fmt.Errorf("node %s is not there", r.node)
+	}
+	models, err := proxier.Render(ctx, r.setting.options(nodes[i], r.machine), services, eps, nodes[i])
+	if err != nil {
+		return nil, fmt.Errorf("render: %w", err)
+	}
+	all := map[corev1.IPFamily]Grouped{}
+	for _, m := range models {
+		var text bytes.Buffer
+		if err := m.Save(&text); err != nil {
+			return nil, err
+		}
+		tables, err := Parse(text.String(), m.Family())
+		if err != nil {
+			return nil, fmt.Errorf("render: %w", err)
+		}
+		all[m.Family()] = Group(tables.Reachable())
+	}
+	return all, nil
+}
+
+func (r *rendered) rules(ctx context.Context, f *feed, _ map[corev1.IPFamily]string) (map[corev1.IPFamily]Grouped, error) {
+	o := f.objects()
+	return r.renderObjects(ctx, o.Services, o.Slices, o.Nodes)
+}
+
+func (r *rendered) stop() {}
+
+// installed is our proxier in a namespace of its own, with partial syncs, as it watches the cluster through informers.
+type installed struct {
+	space   *space
+	variant iptables.Variant
+	proxier *proxier.Proxier
+	end     context.CancelFunc
+}
+
+func startInstalled(ctx context.Context, s Setting, node *corev1.Node, f *feed) (*installed, error) {
+	sp, err := newSpace(nodeIPs(node))
+	if err != nil {
+		return nil, err
+	}
+	ctx, end := context.WithCancel(ctx)
+	in := &installed{space: sp, variant: s.Variant, end: end}
+	if err := sp.do(func() error {
+		machine, err := proxier.ExamineMachine(s.Variant)
+		if err != nil {
+			return err
+		}
+		o := s.options(node, machine)
+		o.Addresses = func() (all []netip.Addr, err error) { // in the thread that syncs
+			for _, family := range both {
+				addrs, err := conntrack.NewKernel(netns.None()).LocalAddrs(family)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, addrs...)
+			}
+			return all, nil
+		}
+		in.proxier, err = proxier.New(o)
+		return err
+	}); err == nil {
+		err = in.proxier.Watch(ctx, f.cluster.NewInformers())
+	}
+	if err != nil {
+		in.stop()
+		return nil, fmt.Errorf("synclab: %w", err)
+	}
+	return in, nil
+}
+
+func (in *installed) rules(ctx context.Context, f *feed, _ map[corev1.IPFamily]string) (map[corev1.IPFamily]Grouped, error) {
+	services, eps := f.cluster.Version(&corev1.Service{}), f.cluster.Version(&discoveryv1.EndpointSlice{})
+	if err := in.proxier.WaitSeen(ctx, services, eps); err != nil {
+		return nil, fmt.Errorf("synclab: %w", err)
+	}
+	if err := in.space.do(func() error { return in.proxier.SyncNow(ctx) }); err != nil {
+		return nil, fmt.Errorf("synclab: %w", err)
+	}
+	return saveBoth(in.space, in.variant)
+}
+
+func (in *installed) stop() {
+	in.end()
+	in.space.close()
+}
+
+// machineOf asks what the rules may use, in a namespace.
+func machineOf(s *space, variant iptables.Variant) (machine proxier.Machine, err error) {
+	err = s.do(func() (err error) {
+		machine, err = proxier.ExamineMachine(variant)
+		return err
+	})
+	return machine, err
+}
+
+// sortedSlices are told as a feed keeps them.
+func sortedSlices(told map[key]map[string]*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	var all []*discoveryv1.EndpointSlice
+	for _, byName := range told {
+		for _, s := range byName {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b *discoveryv1.EndpointSlice) int { return compareKeys(keyOf(a), keyOf(b)) })
+	return all
+}
