@@ -93,10 +93,11 @@ func parseToken(text string) (token, error) {
 	return t, nil
 }
 
-// state is the objects of a store at a version.
+// state is the objects of a store at a version: its items with the events undone.
 type state struct {
 	version int64
 	items   []*item
+	undo    []event
 }
 
 // stateFor finds the state that the options ask for, as documented for
@@ -125,7 +126,7 @@ func (f *Front) stateFor(s *store, o *internalversion.ListOptions) (state, token
 		err.ErrStatus.ListMeta.Continue = token{anyVersion, from.After}.String()
 		return state{}, token{}, err
 	case from.Version > 0:
-		return state{from.Version, s.snapshotAt(from.Version)}, from, nil
+		return state{from.Version, s.snapshot(), s.since(from.Version)}, from, nil
 	case version > s.version:
 		return state{}, token{}, errTooLarge(version, s.version)
 	// Without a match, a limit means exactly this version, so that the chunks of
@@ -134,9 +135,9 @@ func (f *Front) stateFor(s *store, o *internalversion.ListOptions) (state, token
 		if version < s.forgotten {
 			return state{}, token{}, errTooOld(version, s.forgotten)
 		}
-		return state{version, s.snapshotAt(version)}, from, nil
+		return state{version, s.snapshot(), s.since(version)}, from, nil
 	default:
-		return state{s.version, s.snapshot()}, from, nil
+		return state{s.version, s.snapshot(), nil}, from, nil
 	}
 }
 
@@ -150,7 +151,7 @@ func (f *Front) list(w http.ResponseWriter, r *http.Request, s *selection) error
 	if err != nil {
 		return err
 	}
-	items := within(st.items, s.namespace)
+	items := within(undo(st.items, st.undo), s.namespace)
 	if from.After != "" {
 		i, found := slices.BinarySearchFunc(items, from.After, func(it *item, key string) int { return strings.Compare(it.key, key) })
 		if found {

@@ -121,32 +121,38 @@ func (s *store) snapshot() []*item {
 	return s.sorted
 }
 
-// snapshotAt is the objects as of a version that has not been forgotten: the
-// present ones with the events since undone.
-func (s *store) snapshotAt(version int64) []*item {
-	if version >= s.version {
-		return s.snapshot()
+// since is the events that are newer than a version that has not been forgotten.
+func (s *store) since(version int64) []event {
+	from := s.positionAfter(version)
+	events := make([]event, 0, s.next-from)
+	for p := from; p < s.next; p++ {
+		events = append(events, *s.at(p))
 	}
-	then := map[string]*item{} // of the objects that have changed since
-	for p := s.next - 1; p >= s.first && s.at(p).version > version; p-- {
-		then[s.at(p).object.key] = s.at(p).before
+	return events
+}
+
+// undo is what sorted items were before the events that led to them.
+func undo(items []*item, events []event) []*item {
+	if len(events) == 0 {
+		return items
 	}
-	if len(then) == 0 {
-		return s.snapshot()
+	before := map[string]*item{} // of the objects that have changed; nil where there was none
+	for i := len(events) - 1; i >= 0; i-- {
+		before[events[i].object.key] = events[i].before
 	}
-	items := make([]*item, 0, len(s.sorted)+len(then))
-	for _, it := range s.sorted {
-		if _, changed := then[it.key]; !changed {
-			items = append(items, it)
+	was := make([]*item, 0, len(items)+len(before))
+	for _, it := range items {
+		if _, changed := before[it.key]; !changed {
+			was = append(was, it)
 		}
 	}
-	for _, it := range then {
+	for _, it := range before {
 		if it != nil {
-			items = append(items, it)
+			was = append(was, it)
 		}
 	}
-	slices.SortFunc(items, func(a, b *item) int { return strings.Compare(a.key, b.key) })
-	return items
+	slices.SortFunc(was, func(a, b *item) int { return strings.Compare(a.key, b.key) })
+	return was
 }
 
 // positionAfter is where the first event newer than a version is, or will be.
