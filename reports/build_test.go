@@ -32,6 +32,7 @@ func TestSample(t *testing.T) {
 		{id: "sizes", scenario: "size-sweep", subjects: []syntheticSubject{legacy, nft}, sizes: []int{100, 316, 1000, 3162, 10000}, reps: 3, churn: 300, probe: 200},
 		{id: "period", scenario: "sync-period", subjects: []syntheticSubject{legacy}, sizes: []int{2000}, reps: 3, churn: 300,
 			periods: []string{"100ms", "500ms", "1s", "2s", "5s", "10s"}, failed: 1, status: "interrupted"},
+		five, fiveSizes(),
 	} {
 		s := y.build(t, filepath.Join(dir, y.id), Options{})
 		if err := s.Table(os.Stdout); err != nil {
@@ -192,7 +193,7 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"sync-vs-services", "restore-vs-services", "phases", "programming-latency", "timeline-synclab-iptables-legacy",
+	want := []string{"compared-durations", "compared-cost", "programming-latency", "sync-vs-services", "restore-vs-services", "phases", "timeline-synclab-iptables-legacy",
 		"timeline-synclab-iptables-nft", "first-packet-by-position", "first-packet-vs-services", "rules-vs-services"}
 	if !slices.Equal(names, want) {
 		t.Errorf("plots %v, want %v", names, want)
@@ -221,7 +222,7 @@ func TestFiles(t *testing.T) {
 	for i := range left {
 		left[i] = filepath.Base(left[i])
 	}
-	want = []string{"phases.svg", "programming-latency.svg", "sync-durations.svg", "timeline-synclab-iptables-legacy.svg", "timeline-synclab-iptables-nft.svg"}
+	want = []string{"compared-cost.svg", "compared-durations.svg", "phases.svg", "programming-latency.svg", "sync-durations.svg", "timeline-synclab-iptables-legacy.svg", "timeline-synclab-iptables-nft.svg"}
 	if !slices.Equal(left, want) {
 		t.Errorf("one size: %v, want %v", left, want)
 	}

@@ -42,8 +42,10 @@ type Capacity struct {
 	// AtHolds and AtBreaks are the measured values there.
 	AtHolds  *float64 `json:"at_holds,omitempty"`
 	AtBreaks *float64 `json:"at_breaks,omitempty"`
-	Sizes    []int    `json:"sizes"` // measured
-	Verdict  string   `json:"verdict"`
+	// Stopped says that the subject was stopped at Breaks: AtBreaks is what it had used.
+	Stopped bool   `json:"stopped,omitempty"`
+	Sizes   []int  `json:"sizes"` // measured
+	Verdict string `json:"verdict"`
 }
 
 const (
@@ -57,6 +59,7 @@ const (
 type measuredSize struct {
 	services int
 	value    float64
+	stopped  bool // the subject was, before there was a value: it would be larger
 }
 
 // capacities judges every line of sizes.
@@ -74,7 +77,7 @@ func capacities(c *collection, s *Summary, promise Promise) []Capacity {
 				}
 			}
 			if len(judged) > 1 {
-				judged = append(judged, together(judged))
+				judged = append(judged, strictest(judged))
 			}
 			out = append(out, judged...)
 		}
@@ -85,8 +88,21 @@ func capacities(c *collection, s *Summary, promise Promise) []Capacity {
 // clauseValues are the measured values of a clause by size, smallest size first. Two cells of one size (other endpoint
 // counts) count with the worse value.
 func (s *Summary) clauseValues(line sweepLine, series, clause string) []measuredSize {
-	worst := map[int]float64{}
-	note := func(cell Cell, value float64) { worst[cell.Services] = max(worst[cell.Services], value) }
+	worst := map[int]measuredSize{}
+	note := func(cell Cell, value float64) {
+		m := worst[cell.Services]
+		worst[cell.Services] = measuredSize{cell.Services, max(m.value, value), m.stopped}
+	}
+	stop := func(k KeyFigures, figures ...string) {
+		for _, figure := range figures {
+			if used, ok := k.stoppedAt(figure); ok {
+				note(k.Cell, used)
+				m := worst[k.Cell.Services]
+				m.stopped = true
+				worst[k.Cell.Services] = m
+			}
+		}
+	}
 	inLine := func(cell Cell) bool {
 		return slices.ContainsFunc(line.cells, func(c Cell) bool { return c.id() == cell.id() })
 	}
@@ -100,6 +116,14 @@ func (s *Summary) clauseValues(line sweepLine, series, clause string) []measured
 		if clause == clauseNPL && k.Programming != nil {
 			note(k.Cell, k.Programming.P99)
 		}
+		switch {
+		case clause == clauseFull && k.FullSync == nil:
+			stop(k, figureFull, figureCold) // of a cold start that did not end, the full sync is the greater part
+		case clause == clauseNPL && k.Programming == nil:
+			stop(k, figureFull, figureCold, figureNPL99)
+		case clause == clauseNPL:
+			stop(k, figureNPL99)
+		}
 	}
 	for _, t := range s.Traversal {
 		if clause == clausePacket && t.Series == series && inLine(t.Cell) {
@@ -107,8 +131,8 @@ func (s *Summary) clauseValues(line sweepLine, series, clause string) []measured
 		}
 	}
 	var out []measuredSize
-	for services, value := range worst {
-		out = append(out, measuredSize{services, value})
+	for _, m := range worst {
+		out = append(out, m)
 	}
 	slices.SortFunc(out, func(a, b measuredSize) int { return a.services - b.services })
 	return out
@@ -121,8 +145,8 @@ func judge(sizes []measuredSize, limit float64) Capacity {
 		c.Sizes = append(c.Sizes, m.services)
 	}
 	for _, m := range sizes {
-		if m.value > limit {
-			c.Breaks, c.AtBreaks = m.services, &m.value
+		if m.value > limit || m.stopped {
+			c.Breaks, c.AtBreaks, c.Stopped = m.services, &m.value, m.stopped
 			break
 		}
 		c.Holds, c.AtHolds = m.services, &m.value
@@ -131,8 +155,8 @@ func judge(sizes []measuredSize, limit float64) Capacity {
 	return c
 }
 
-// together is the strictest of the clauses.
-func together(judged []Capacity) Capacity {
+// strictest is the strictest of the clauses.
+func strictest(judged []Capacity) Capacity {
 	all := Capacity{Series: judged[0].Series, Scenario: judged[0].Scenario, Settings: judged[0].Settings, Clause: clauseAll,
 		Holds: judged[0].Holds, Sizes: judged[0].Sizes}
 	for _, c := range judged {

@@ -16,7 +16,8 @@ func keyFigures(c *collection) []KeyFigures {
 			if samples == nil {
 				continue
 			}
-			k := KeyFigures{Series: s.name, Cell: cell,
+			k := KeyFigures{Series: s.name, Cell: cell, Exceeded: samples.exceeded(),
+				ColdStart:   described(s.of(cell, bench.ColdStart)),
 				FullSync:    described(s.of(cell, bench.FullSync)),
 				PartialSync: described(s.of(cell, bench.PartialSync)),
 				Programming: described(s.of(cell, bench.NetworkProgrammingLatency)),
@@ -65,7 +66,7 @@ func sum(values []float64) float64 {
 
 // rulesTotal adds up the medians of all tables and families.
 func rulesTotal(samples *cellSamples) *float64 {
-	total, ok := samples.countTotal(bench.Rules, func(string) bool { return true })
+	total, ok := samples.countTotal(bench.Rules, func(table string) bool { return !isElements(table) })
 	if !ok {
 		return nil
 	}
@@ -103,7 +104,6 @@ func (c *cellSamples) countTotal(metric bench.Metric, want func(table string) bo
 // change's due time to the last change's arrival in the kernel. Families sync one after the other in one process, so
 // their durations add up.
 func busyShares(samples *cellSamples) []float64 {
-	type repetition struct{ run, rep int }
 	type span struct{ from, to float64 }
 	spans := map[repetition]span{}
 	var order []repetition
@@ -143,13 +143,15 @@ type Phases struct {
 	Cell     Cell    `json:"cell"`
 	Kind     string  `json:"kind"`
 	N        int     `json:"n"`
-	Plan     float64 `json:"plan"`
-	Encode   float64 `json:"encode"`
+	Plan     float64 `json:"plan,omitempty"`
+	Encode   float64 `json:"encode,omitempty"`
 	Jumps    float64 `json:"jumps,omitempty"` // base chains and jumps, in full syncs
 	ToolUser float64 `json:"tool_user"`
 	ToolSys  float64 `json:"tool_sys"`
-	Rest     float64 `json:"rest"` // what the others do not explain: waiting, forking, bookkeeping
-	Total    float64 `json:"total"`
+	// OwnUntold says that the subject tells neither plan nor encode: its own work is in Rest.
+	OwnUntold bool    `json:"own_untold,omitempty"`
+	Rest      float64 `json:"rest"` // what the others do not explain: waiting, forking, bookkeeping
+	Total     float64 `json:"total"`
 }
 
 // phases breaks the syncs of each series × cell × kind down. Each sync's rest is computed from its own phases.
@@ -187,11 +189,15 @@ func phasesOf(samples *cellSamples, total bench.Metric) (Phases, bool) {
 	}
 	values := map[bench.Metric][]float64{}
 	var rest []float64
+	untold := true
 	for _, sync := range syncs {
 		whole, ok := sync[total]
 		if !ok || len(sync) < 2 {
 			continue // a sync of the other kind, or one without phases
 		}
+		_, plans := sync[bench.Plan]
+		_, encodes := sync[bench.Encode]
+		untold = untold && !plans && !encodes
 		left := whole
 		for _, part := range parts {
 			values[part] = append(values[part], sync[part])
@@ -206,7 +212,7 @@ func phasesOf(samples *cellSamples, total bench.Metric) (Phases, bool) {
 	kind := strings.TrimSuffix(string(total), "_sync")
 	return Phases{Kind: kind, N: len(rest), Plan: median(values[bench.Plan]), Encode: median(values[bench.Encode]),
 		Jumps: median(values[bench.Jumps]), ToolUser: median(values[bench.ToolUser]), ToolSys: median(values[bench.ToolSys]),
-		Rest: median(rest), Total: median(values[total])}, true
+		OwnUntold: untold, Rest: median(rest), Total: median(values[total])}, true
 }
 
 // sweepLine is the cells of one scenario with the same settings, by size: what a line versus Services goes through.
@@ -268,7 +274,7 @@ func growths(c *collection) []Growth {
 var grown = []struct {
 	metric bench.Metric
 	kind   string
-}{{bench.FullSync, ""}, {bench.PartialSync, ""}, {bench.Restore, "full"}, {bench.Restore, "partial"}}
+}{{bench.ColdStart, ""}, {bench.FullSync, ""}, {bench.PartialSync, ""}, {bench.Restore, "full"}, {bench.Restore, "partial"}}
 
 // repMedians is the median of a metric (of one kind of sync, when named) in each repetition of a cell.
 func (s *series) repMedians(cell Cell, metric bench.Metric, kind string) []float64 {
@@ -276,7 +282,6 @@ func (s *series) repMedians(cell Cell, metric bench.Metric, kind string) []float
 	if samples == nil {
 		return nil
 	}
-	type repetition struct{ run, rep int }
 	values := map[repetition][]float64{}
 	var order []repetition
 	for _, r := range samples.records {
@@ -320,34 +325,6 @@ func traversals(c *collection) []Traversal {
 			t.Fit, _ = fitLine(x, y)
 			if t.Worst > 0 {
 				out = append(out, t)
-			}
-		}
-	}
-	return out
-}
-
-// comparisons sets every later series beside the first one that has the same cell.
-func comparisons(c *collection) []Comparison {
-	var out []Comparison
-	for _, cell := range c.cells {
-		for _, what := range []bench.Metric{bench.FullSync, bench.PartialSync, bench.NetworkProgrammingLatency, bench.FirstPacket} {
-			var reference *series
-			var base []float64
-			for _, s := range c.series {
-				values, name := s.of(cell, what), string(what)
-				if what == bench.FirstPacket {
-					values, name = s.lastPosition(cell), "first_packet, last position"
-				}
-				if len(values) == 0 {
-					continue
-				}
-				if reference == nil {
-					reference, base = s, values
-					continue
-				}
-				one := compare(base, values)
-				one.Cell, one.Metric, one.A, one.B = cell, name, reference.name, s.name
-				out = append(out, one)
 			}
 		}
 	}

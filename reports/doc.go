@@ -7,9 +7,14 @@
 //     × metric. Failed syncs are left out of durations and become warnings.
 //  3. statistics.go turns a group into a distribution (median with its confidence interval, percentiles) and groups of
 //     sizes or positions into fits.
-//  4. summary.go collects rows, fits, comparisons and the capacity answer in one Summary. Every output is written from it:
+//  4. sides.go and figures.go make the figures of each subject of a cell, ratios.go sets them beside their baselines:
+//     kube-proxy of the same backend, and one for all. The repetition is the unit of a ratio's interval, since
+//     repetitions of subjects run interleaved and the values of one repetition depend on one another. A subject that was
+//     stopped keeps its place with what it had used: its figures and ratios are bounds.
+//  5. summary.go collects rows, fits, comparisons and the capacity answer in one Summary. Every output is written from it:
 //     summary.json, summary.md, the table of the terminal, the plots and index.html, so that they cannot disagree.
 //     bench.txt holds the raw syncs, one line each, for benchstat.
 //
-// Not modelled here: sizes that were not measured. Capacity is an answer from measured sizes only.
+// Not modelled here: sizes that were not measured. Capacity is an answer from measured sizes only. What a stopped subject
+// would have needed is not estimated.
 package reports

@@ -10,27 +10,15 @@ import (
 func (s *Summary) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n%s\n\n", s.Title, strings.Join(s.Sentences, " "))
-	markdownTable(&b, []string{"subject", "services", "settings", "full sync", "partial sync", "npl p50", "npl p99", "first packet, last", "rules"},
-		2, len(s.KeyFigures), func(i int) []string {
-			k := s.KeyFigures[i]
-			return []string{k.Series, Grouped(int64(k.Cell.Services)), k.Cell.Settings(), withSpread(k.FullSync), withSpread(k.PartialSync),
-				shortTime(k.Programming, func(d Distribution) float64 { return d.Median }),
-				shortTime(k.Programming, func(d Distribution) float64 { return d.P99 }),
-				shortTime(k.FirstPacketLast, func(d Distribution) float64 { return d.Median }), countText(k.Rules)}
-		})
-	b.WriteString("\nMedians ± 95 % confidence; npl: network programming latency.\n")
+	s.markdownComparisons(&b)
+	if !s.allCompared() {
+		s.markdownKeyFigures(&b)
+	}
 	if len(s.Capacity) > 0 {
 		b.WriteString("\n### Capacity, from measured sizes\n\n")
 		markdownTable(&b, []string{"subject", "settings", "promise", "verdict"}, -1, len(s.Capacity), func(i int) []string {
 			c := s.Capacity[i]
 			return []string{c.Series, c.Settings, c.promiseText(), c.Verdict}
-		})
-	}
-	if len(s.Comparisons) > 0 {
-		b.WriteString("\n### Side by side\n\n")
-		markdownTable(&b, []string{"metric", "services", "B against A", "median B / A", "p"}, -1, len(s.Comparisons), func(i int) []string {
-			c := s.Comparisons[i]
-			return []string{c.Metric, Grouped(int64(c.Cell.Services)), c.B + " against " + c.A, c.ratioText(), c.pText()}
 		})
 	}
 	if len(s.Warnings) > 0 {
@@ -46,6 +34,24 @@ func (s *Summary) writeMarkdown(w io.Writer) error {
 	b.WriteString("\n</details>\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func (s *Summary) markdownKeyFigures(b *strings.Builder) {
+	markdownTable(b, []string{"subject", "services", "settings", "cold start", "full sync", "partial sync", "npl p50", "npl p99", "first packet, last", "rules"},
+		2, len(s.KeyFigures), func(i int) []string {
+			k := s.KeyFigures[i]
+			return []string{k.Series, Grouped(int64(k.Cell.Services)), k.Cell.Settings(), k.orStopped(figureCold, k.ColdStart, withSpread),
+				k.orStopped(figureFull, k.FullSync, withSpread), withSpread(k.PartialSync),
+				shortTime(k.Programming, func(d Distribution) float64 { return d.Median }),
+				shortTime(k.Programming, func(d Distribution) float64 { return d.P99 }),
+				shortTime(k.FirstPacketLast, func(d Distribution) float64 { return d.Median }), countText(k.Rules)}
+		})
+	b.WriteString("\nMedians ± 95 % confidence; npl: network programming latency.\n")
+	if len(s.Comparisons) == 0 {
+		for _, note := range stopped(s.collected) {
+			b.WriteString("\n- " + note + "\n")
+		}
+	}
 }
 
 // markdownTable writes rows; the column optional is left out when it is empty in all of them.
@@ -73,26 +79,6 @@ func markdownTable(b *strings.Builder, header []string, optional, n int, row fun
 	for _, cells := range rows {
 		write(cells)
 	}
-}
-
-// ratioText is "1.32 ×"; with "?" where there are too few values to tell, and "~" where there is nothing to tell.
-func (c Comparison) ratioText() string {
-	switch {
-	case c.Differs:
-		return significant(c.Ratio) + " ×"
-	case c.Warning != "":
-		return significant(c.Ratio) + " × ?"
-	default:
-		return "~"
-	}
-}
-
-func (c Comparison) pText() string {
-	text := fmt.Sprintf("%.3f", c.P)
-	if c.P < 0.001 {
-		text = "< 0.001"
-	}
-	return fmt.Sprintf("%s (n = %d, %d)", text, c.NA, c.NB)
 }
 
 // promiseText is "full sync ≤ 1.00 s".

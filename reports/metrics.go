@@ -30,6 +30,7 @@ const (
 )
 
 var metricTexts = []metricText{
+	{bench.ColdStart, groupSyncs, "cold start"},
 	{bench.FullSync, groupSyncs, "full sync"},
 	{bench.PartialSync, groupSyncs, "partial sync"},
 	{bench.Restore, groupSyncs, "restore (one iptables-restore)"},
@@ -40,6 +41,9 @@ var metricTexts = []metricText{
 	{bench.ToolUser, groupSyncs, "tool, user time"},
 	{bench.ToolSys, groupSyncs, "tool, system time"},
 	{bench.Load, groupSyncs, "load"},
+	{bench.SubjectCPU, groupSyncs, "CPU of the subject and its children, of one step"},
+	{bench.ToolCalls, groupSyncs, "iptables and nft commands of a sync"},
+	{bench.ShimCost, groupSyncs, "what measuring adds to a command"},
 	{bench.NetworkProgrammingLatency, groupChanges, "network programming latency"},
 	{bench.Queue, groupChanges, "queue"},
 	{bench.Changes, groupChanges, "changes of a sync"},
@@ -51,7 +55,7 @@ var metricTexts = []metricText{
 	{bench.RulesClosedForm, groupSizes, "rules, closed form"},
 	{bench.Chains, groupSizes, "chains"},
 	{bench.RestoreBytes, groupSizes, "restore bytes"},
-	{bench.PeakRSS, groupSizes, "peak RSS of the lab"},
+	{bench.PeakRSS, groupSizes, "peak RSS"},
 	{bench.ChildPeakRSS, groupSizes, "peak RSS of the tool"},
 	{bench.KernelMemory, groupSizes, "kernel memory of the ruleset"},
 	{bench.SyncFailed, groupSyncs, "failed syncs"},

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"synclab/bench"
 )
 
 //go:embed page.html.tmpl
@@ -23,7 +25,7 @@ type page struct {
 	Subtitle  string
 	Key       pageTable
 	Capacity  pageTable
-	Compared  pageTable
+	Compared  []pageComparison
 	Fits      []pageTable
 	Tables    []pageTable
 	Figures   []pageFigure
@@ -49,6 +51,7 @@ type pageColumn struct {
 
 type pageCell struct {
 	Text  string
+	Sub   string       // a second line, small
 	Value string       // full precision; empty: sort by text
 	Color template.CSS // swatch of the series, in front
 	Faint bool
@@ -74,7 +77,7 @@ var others = []otherFigure{
 }
 
 func (s *Summary) writePage(w io.Writer) error {
-	p := page{Summary: s, Subtitle: s.subtitle(), Key: s.keyTable(), Capacity: s.capacityTable(), Compared: s.comparisonTable(),
+	p := page{Summary: s, Subtitle: s.subtitle(), Key: s.keyTable(), Capacity: s.capacityTable(), Compared: s.pageComparisons(),
 		Fits: s.fitTables(), Tables: s.rowTables(), Others: others}
 	p.Promised = fmt.Sprintf("full sync ≤ %s (median), network programming latency ≤ %s (99 of 100 changes), first packet ≤ %s "+
 		"(median at the slowest position, the empty ruleset's cost taken off)", trimTick(Format(s.Promise.FullSync, "s")),
@@ -84,6 +87,9 @@ func (s *Summary) writePage(w io.Writer) error {
 	}
 	for _, run := range s.Runs {
 		p.Interrupt = p.Interrupt || run.Status != "complete"
+	}
+	if s.allCompared() {
+		p.Key = pageTable{} // the comparisons have it all
 	}
 	for _, one := range s.Plots {
 		p.Figures = append(p.Figures, pageFigure{one, inlineSVG(one)})
@@ -139,6 +145,7 @@ func (r RunHead) VersionList() [][2]string {
 		{"subjects", strings.Join(r.Subjects, ", ")}, {"status", r.Status}, {"measured", r.Measured()},
 		{"synclab", r.Versions.Synclab}, {"Go", r.Versions.Go}, {"kernel", r.Versions.Kernel},
 		{"iptables (legacy)", r.Versions.IPTablesLegacy}, {"iptables (nft)", r.Versions.IPTablesNft}, {"nft", r.Versions.Nft},
+		{"kube-proxy", r.Versions.KubeProxy}, {"objects came", feedText(r.Feed)},
 		{"system", r.Machine.OS}, {"CPU", fmt.Sprintf("%s × %d", r.Machine.CPU, r.Machine.CPUs)}, {"memory", memory}, {"ran as", privilege},
 	} {
 		if v[1] != "" {
@@ -148,8 +155,15 @@ func (r RunHead) VersionList() [][2]string {
 	return out
 }
 
-func swatch(i int) template.CSS {
-	c := seriesColor(i)
+func feedText(feed string) string {
+	if feed == bench.FeedAPI {
+		return "from the API front, over HTTP"
+	}
+	return "through informers, in process"
+}
+
+func (s *Summary) swatch(i int) template.CSS {
+	c := s.color(i)
 	return template.CSS(fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B))
 }
 
@@ -158,7 +172,7 @@ func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 func (s *Summary) seriesCell(name string) pageCell {
 	i, _ := s.seriesNamed(name)
-	return pageCell{Text: name, Color: swatch(i)}
+	return pageCell{Text: name, Color: s.swatch(i)}
 }
 
 func intCell(n int) pageCell { return pageCell{Text: Grouped(int64(n)), Value: strconv.Itoa(n)} }

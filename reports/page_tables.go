@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"synclab/bench"
 )
 
 func medianValue(d Distribution) float64 { return d.Median }
@@ -12,13 +14,14 @@ func p99Value(d Distribution) float64    { return d.P99 }
 func (s *Summary) keyTable() pageTable {
 	t := pageTable{Columns: []pageColumn{
 		{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Endpoints", Numeric: true, Title: "mean, per Service"}, {Name: "Settings"},
+		{Name: "Cold start", Numeric: true, Title: "the subject's process starts → every Service is visible; median ± 95 % confidence"},
 		{Name: "Full sync", Numeric: true, Title: "median ± 95 % confidence"}, {Name: "Partial sync", Numeric: true, Title: "median ± 95 % confidence"},
 		{Name: "Latency p50", Numeric: true, Title: "network programming latency: due in the cluster → visible in the kernel"},
 		{Name: "Latency p99", Numeric: true, Title: "network programming latency, 99 of 100 changes"},
 		{Name: "First packet, first", Numeric: true, Title: "median at the first Service of the dispatch"},
 		{Name: "last", Numeric: true, Title: "median at the last Service"}, {Name: "miss", Numeric: true, Title: "median for an address of no Service"},
 		{Name: "Rules", Numeric: true, Title: "all tables"}, {Name: "Busy", Numeric: true, Title: "share of the churn spent in syncs"},
-		{Name: "Peak RSS", Numeric: true, Title: "of the lab: simulated cluster and proxier"}, {Name: "Failed syncs", Numeric: true},
+		{Name: "Peak RSS", Numeric: true, Title: s.rssOf()}, {Name: "Failed syncs", Numeric: true},
 	}}
 	for _, k := range s.KeyFigures {
 		failed := pageCell{}
@@ -28,7 +31,7 @@ func (s *Summary) keyTable() pageTable {
 		t.Rows = append(t.Rows, []pageCell{
 			s.seriesCell(k.Series), intCell(k.Cell.Services), {Text: endpointsText(k.Cell.Endpoints), Value: exact(k.Cell.Endpoints)},
 			{Text: shortSettings(k.Cell.Settings()), Title: k.Cell.Settings()},
-			distributionCell(k.FullSync, medianValue, true), distributionCell(k.PartialSync, medianValue, true),
+			k.stoppedCell(figureCold, k.ColdStart), k.stoppedCell(figureFull, k.FullSync), distributionCell(k.PartialSync, medianValue, true),
 			distributionCell(k.Programming, medianValue, false), distributionCell(k.Programming, p99Value, false),
 			distributionCell(k.FirstPacketFirst, medianValue, false), distributionCell(k.FirstPacketLast, medianValue, false),
 			distributionCell(k.FirstPacketMiss, medianValue, false), optionalCell(k.Rules, "count"), optionalCell(k.SyncBusy, "ratio"),
@@ -36,6 +39,24 @@ func (s *Summary) keyTable() pageTable {
 		})
 	}
 	return t.dropSame("Endpoints").dropEmpty()
+}
+
+// stoppedCell is a median, or what a stopped subject had used without one.
+func (k KeyFigures) stoppedCell(figure string, d *Distribution) pageCell {
+	if used, ok := k.stoppedAt(figure); ok && d == nil {
+		return pageCell{Text: limitText(used, "s"), Value: exact(used)}
+	}
+	return distributionCell(d, medianValue, true)
+}
+
+// rssOf says whose peak RSS is meant.
+func (s *Summary) rssOf() string {
+	for _, run := range s.Runs {
+		if run.Feed != bench.FeedAPI {
+			return "of the lab: simulated cluster and proxier"
+		}
+	}
+	return "of the subject's process"
 }
 
 func (s *Summary) capacityTable() pageTable {
@@ -57,20 +78,12 @@ func (s *Summary) capacityTable() pageTable {
 		if c.Breaks > 0 {
 			breaks = intCell(c.Breaks)
 		}
+		atBreaks := optionalCell(c.AtBreaks, "s")
+		if c.Stopped {
+			atBreaks.Text = limitText(*c.AtBreaks, "s")
+		}
 		t.Rows = append(t.Rows, []pageCell{s.seriesCell(c.Series), {Text: scenario}, {Text: shortSettings(c.Settings)}, {Text: c.promiseText()},
-			holds, optionalCell(c.AtHolds, "s"), breaks, optionalCell(c.AtBreaks, "s"), {Text: c.Verdict}})
-	}
-	return t.dropEmpty()
-}
-
-func (s *Summary) comparisonTable() pageTable {
-	t := pageTable{Columns: []pageColumn{{Name: "Metric"}, {Name: "Services", Numeric: true}, {Name: "Settings"}, {Name: "A"}, {Name: "B"},
-		{Name: "Median B / A", Numeric: true, Title: "~: no difference to be seen; ?: too few values to tell"}, {Name: "p", Numeric: true, Title: "Mann-Whitney U test, two-sided"},
-		{Name: "Note"}}}
-	for _, c := range s.Comparisons {
-		t.Rows = append(t.Rows, []pageCell{{Text: strings.ReplaceAll(c.Metric, "_", " ")}, intCell(c.Cell.Services), {Text: shortSettings(c.Cell.Settings())},
-			s.seriesCell(c.A), s.seriesCell(c.B), {Text: c.ratioText(), Value: exact(c.Ratio), Title: exact(c.Ratio)},
-			{Text: c.pText(), Value: exact(c.P)}, {Text: c.Warning}})
+			holds, optionalCell(c.AtHolds, "s"), breaks, atBreaks, {Text: c.Verdict}})
 	}
 	return t.dropEmpty()
 }

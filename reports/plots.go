@@ -27,14 +27,21 @@ func (s *Summary) figures() []*figure {
 			out = append(out, f)
 		}
 	}
+	single(comparedDurations(s))
+	single(comparedCost(s))
+	if len(s.Comparisons) > 0 {
+		single(programmingFigure(s)) // all subjects on one picture: part of the comparison
+	}
 	single(periodFigure(s))
 	perLine(syncGrowthFigure)
 	perLine(restoreGrowthFigure)
-	if len(lines) == 0 {
+	if len(lines) == 0 && len(s.collected.series) < manySeries { // of many, the bars say it
 		single(durationsFigure(s))
 	}
 	single(phasesFigure(s))
-	single(programmingFigure(s))
+	if len(s.Comparisons) == 0 {
+		single(programmingFigure(s))
+	}
 	out = append(out, timelineFigures(s)...)
 	single(packetPositionFigure(s))
 	perLine(packetSizeFigure)

@@ -24,7 +24,7 @@ type ecdfLine struct {
 }
 
 // maxCurves bounds the curves of the distribution figure.
-const maxCurves = 6
+const maxCurves = 8
 
 var curveDashes = [][]vg.Length{nil, {6, 3}, {2, 2.5}, {8, 3, 2, 3}, {4, 2}, {1, 3}}
 
@@ -40,11 +40,19 @@ func programmingFigure(s *Summary) *figure {
 		f.caption += fmt.Sprintf(" %d of %d cells are drawn.", len(curves), all)
 	}
 	p := newPlot("time from due to visible in the kernel", "share of changes")
+	cell := curves[len(curves)-1].cell
+	oneCell := len(s.collected.cells) > 1 && !slices.ContainsFunc(curves, func(c ecdfLine) bool { return c.cell.id() != cell.id() })
+	if oneCell {
+		f.title += " at " + sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings()))
+	}
 	seen := map[int]int{}
 	low, high := curves[0].values[0], 0.0
 	for _, curve := range curves {
-		c := seriesColor(curve.series)
+		c := s.color(curve.series)
 		dashes := curveDashes[seen[curve.series]%len(curveDashes)]
+		if len(s.collected.series) >= manySeries {
+			dashes = s.look(curve.series).dashes
+		}
 		seen[curve.series]++
 		line := &plotter.Line{StepStyle: plotter.PostStep, LineStyle: draw.LineStyle{Color: c, Width: 1.5, Dashes: dashes}}
 		n := len(curve.values)
@@ -52,12 +60,12 @@ func programmingFigure(s *Summary) *figure {
 			at := i * (n - 1) / max(1, min(n, 400)-1)
 			line.XYs = append(line.XYs, plotter.XY{X: curve.values[at], Y: 100 * float64(at+1) / float64(n)})
 		}
-		marks := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3.2, Shape: draw.CircleGlyph{}}}
+		marks := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3.2, Shape: s.look(curve.series).shape}}
 		label := ""
 		if len(s.collected.series) > 1 || len(s.collected.cells) == 1 {
 			label = s.collected.series[curve.series].name + " "
 		}
-		if len(s.collected.cells) > 1 {
+		if len(s.collected.cells) > 1 && !oneCell {
 			label += s.cellLabel(curve.cell, shortSettings)
 		}
 		label = strings.TrimSpace(label)
@@ -70,10 +78,14 @@ func programmingFigure(s *Summary) *figure {
 		p.Add(line, marks)
 		f.explain(label, line)
 	}
+	for _, name := range stoppedIn(s, cell, bench.NetworkProgrammingLatency) {
+		i, _ := s.seriesNamed(name)
+		f.explain(name+": stopped before a change was due", stoppedMark{color: s.color(i)})
+	}
 	p.Y.Min, p.Y.Max = 0, 100
 	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: 25, Label: "25 %"}, {Value: 50, Label: "50 %"},
 		{Value: 75, Label: "75 %"}, {Value: 90, Label: "90 %"}, {Value: 99, Label: "99 %"}}
-	if low > 0 && high/low > 20 {
+	if low > 0 && (high/low > 20 || len(s.collected.series) >= manySeries) {
 		p.X.Label.Text += " (log scale)"
 		logAxis(&p.X, tickSeconds)
 	} else {
@@ -95,7 +107,7 @@ func programmingCurves(s *Summary) (curves []ecdfLine, all int) {
 		}
 	}
 	all = len(curves)
-	if all > maxCurves {
+	if all > maxCurves || (len(s.collected.series) >= manySeries && all > len(s.collected.series)) {
 		largest := 0
 		for _, c := range curves {
 			largest = max(largest, c.cell.Services)
@@ -138,6 +150,17 @@ func shortSeries(name string) string {
 		return name
 	}
 	return backend
+}
+
+// shortName is shortSeries, where all series are of one proxier.
+func (s *Summary) shortName(name string) string {
+	proxier, _, _ := strings.Cut(name, "/")
+	for _, other := range s.collected.series {
+		if !strings.HasPrefix(other.name, proxier+"/") {
+			return name
+		}
+	}
+	return shortSeries(name)
 }
 
 // settingValues leaves the values only: "1s token-bucket".
@@ -185,7 +208,7 @@ type passage struct{ due, visible float64 }
 func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
 	one := s.collected.series[index]
 	f := &figure{name: "timeline-" + fileName(one.name),
-		title: fmt.Sprintf("Timeline of a churn: %s, %s", shortSeries(one.name), plural(samples.cell.Services, "Service")),
+		title: fmt.Sprintf("Timeline of a churn: %s, %s", s.shortName(one.name), plural(samples.cell.Services, "Service")),
 		caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a change at the time it was due, at the height of its latency; bands are syncs (dark: full, " +
 			"pale: partial); below, changes that are due and not yet in the kernel, each due change a tick at the foot."}
 	first := samples.records[0]
@@ -208,7 +231,7 @@ func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
 		to = max(to, p.visible)
 	}
 	pad := (to - from) * 0.01
-	c := seriesColor(index)
+	c := s.color(index)
 	upper, lower := newPlot("", "latency of a change"), newPlot("time since the repetition began", "changes under way")
 	for _, p := range []*plot.Plot{upper, lower} {
 		p.X.Min, p.X.Max = from-pad, to+pad

@@ -3,6 +3,7 @@ package reports
 import (
 	"fmt"
 	"image/color"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -23,6 +24,9 @@ func packetPositionFigure(s *Summary) *figure {
 			"address of no Service (hollow, at the right end); the slope of the line is what each rule in front costs every new flow."}
 	p := newPlot("dispatch position of the Service", "first packet, median")
 	lines := s.Traversal[max(0, len(s.Traversal)-maxPacketLines):]
+	if n := len(s.collected.series); n >= manySeries { // one size only
+		lines = slices.DeleteFunc(slices.Clone(lines), func(t Traversal) bool { return t.Cell.id() != lines[len(lines)-1].Cell.id() })
+	}
 	sizes := []int{}
 	for _, t := range lines {
 		sizes = append(sizes, t.Cell.Services)
@@ -32,6 +36,9 @@ func packetPositionFigure(s *Summary) *figure {
 	for _, t := range lines {
 		i, one := s.seriesNamed(t.Series)
 		shape := sizeShapes[indexOf(sizes, t.Cell.Services)%len(sizeShapes)]
+		if len(s.collected.series) >= manySeries {
+			shape = s.look(i).shape
+		}
 		var points intervals
 		for _, position := range one.positions(t.Cell) {
 			points = append(points, sizePoint{float64(position), describe(one.at(t.Cell, position))})
@@ -41,17 +48,17 @@ func packetPositionFigure(s *Summary) *figure {
 		}
 		drawn++
 		last := points[len(points)-1].x
-		thumbs := []plot.Thumbnailer{addMedians(p, points, seriesColor(i), shape)}
+		thumbs := []plot.Thumbnailer{addMedians(p, points, s.color(i), shape)}
 		label := fmt.Sprintf("%s, %s", t.Series, Grouped(int64(t.Cell.Services)))
 		if t.N >= 2 {
 			ends := plotter.XYs{{X: points[0].x, Y: t.lineAt(points[0].x)}, {X: last, Y: t.lineAt(last)}}
-			thumbs = append(thumbs, addLine(p, ends, seriesColor(i)))
+			thumbs = append(thumbs, addLine(p, ends, s.color(i)))
 			label += ": " + Format(t.Slope, "s") + slopeError(t.Fit) + " per rule"
 		}
 		f.explain(label, thumbs...)
 		if miss := one.at(t.Cell, -1); len(miss) > 0 {
 			p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: last * 1.02, Y: median(miss)}},
-				GlyphStyle: draw.GlyphStyle{Color: seriesColor(i), Radius: 4, Shape: hollow{draw.SquareGlyph{}}}})
+				GlyphStyle: draw.GlyphStyle{Color: s.color(i), Radius: 4, Shape: hollow{draw.SquareGlyph{}}}})
 		}
 	}
 	if drawn == 0 {
@@ -118,6 +125,11 @@ func (l level) Thumbnail(c *draw.Canvas) {
 func packetSizeFigure(s *Summary, line sweepLine) *figure {
 	f := &figure{name: "first-packet-vs-services", title: "First-packet cost versus Services" + settingsTail(line.settings),
 		caption: "Medians with 95 % confidence intervals. Where dispatch is a list of rules, the last Service and the miss grow with the number of Services."}
+	if len(s.collected.series) >= manySeries {
+		f.caption = "At the last Service of the dispatch: medians with 95 % confidence intervals. Where dispatch is a list of rules, the cost grows with the number of Services."
+		return comparedLines(s, line, f, []sizeLine{{"first packet, last Service", tickSeconds, (*series).lastPosition},
+			{"first packet, address of no Service", tickSeconds, func(s *series, c Cell) []float64 { return s.at(c, -1) }}})
+	}
 	p := newPlot("Services (log scale)", "first packet (log scale)")
 	spots := []struct {
 		text   string
@@ -143,7 +155,7 @@ func packetSizeFigure(s *Summary, line sweepLine) *figure {
 			if len(points) < 2 {
 				continue
 			}
-			var c color.Color = seriesColor(i)
+			var c color.Color = s.color(i)
 			f.explain(one.name+", "+spot.text, addLine(p, xys, c, spot.dashes...), addMedians(p, points, c, spot.shape))
 		}
 	}

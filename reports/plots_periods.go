@@ -43,9 +43,9 @@ func periodFigure(s *Summary) *figure {
 	order := slices.Sorted(maps.Keys(policies))
 	var periods []float64
 	for _, l := range lines {
-		c := seriesColor(l.series)
+		c := s.color(l.series)
 		if len(s.collected.series) == 1 {
-			c = seriesColor(slices.Index(order, l.policy)) // the policies are what is compared
+			c = s.color(slices.Index(order, l.policy)) // the policies are what is compared
 		}
 		shape := shapes[slices.Index(order, l.policy)%len(shapes)]
 		one := s.collected.series[l.series]

@@ -1,11 +1,13 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -93,6 +95,9 @@ type durationLine struct {
 
 // growthFigure draws durations versus Services on logarithmic axes, with the fitted growth.
 func growthFigure(s *Summary, line sweepLine, name, title string, what []durationLine) *figure {
+	if len(s.collected.series) >= manySeries {
+		return comparedGrowth(s, line, name, title, what)
+	}
 	f := &figure{name: name, title: title + settingsTail(line.settings)}
 	p := newPlot("Services (log scale)", "duration (log scale)")
 	drawn := 0
@@ -104,20 +109,20 @@ func growthFigure(s *Summary, line sweepLine, name, title string, what []duratio
 				if len(values) == 0 {
 					continue
 				}
-				addRaw(p, float64(cell.Services), values, seriesColor(i))
+				addRaw(p, float64(cell.Services), values, s.color(i))
 				points = append(points, sizePoint{float64(cell.Services), describe(values)})
 			}
 			if len(points) == 0 {
 				continue
 			}
 			drawn++
-			thumbs := []plot.Thumbnailer{addMedians(p, points, seriesColor(i), w.shape)}
+			thumbs := []plot.Thumbnailer{addMedians(p, points, s.color(i), w.shape)}
 			label := one.name + " " + w.text
 			for _, g := range s.Growth {
 				if g.Series == one.name && g.Metric == w.metric && g.Kind == w.kind && g.Settings == line.settings && g.Scenario == line.scenario {
 					first, last := points[0].x, points[len(points)-1].x
 					ends := plotter.XYs{{X: first, Y: g.powerAt(first)}, {X: last, Y: g.powerAt(last)}}
-					thumbs = append(thumbs, addLine(p, ends, seriesColor(i), w.dashes...))
+					thumbs = append(thumbs, addLine(p, ends, s.color(i), w.dashes...))
 					label += ": exponent " + strconv.FormatFloat(g.Slope, 'f', 2, 64)
 				}
 			}
@@ -158,33 +163,64 @@ func (s *series) kindOf(cell Cell, metric bench.Metric, kind string) []float64 {
 var dashed = []vg.Length{5, 3}
 
 func syncGrowthFigure(s *Summary, line sweepLine) *figure {
-	f := growthFigure(s, line, "sync-vs-services", "Full and partial sync versus Services", []durationLine{
-		{bench.FullSync, "", "full", draw.CircleGlyph{}, nil}, {bench.PartialSync, "", "partial", draw.TriangleGlyph{}, dashed}})
+	kinds := []durationLine{{bench.FullSync, "", "full", draw.CircleGlyph{}, nil}, {bench.PartialSync, "", "partial", draw.TriangleGlyph{}, dashed}}
+	many := len(s.collected.series) >= manySeries
+	if many {
+		kinds = []durationLine{{metric: bench.ColdStart, text: "cold start"}, {metric: bench.FullSync, text: "full sync"}, {metric: bench.PartialSync, text: "partial sync"}}
+	}
+	f := growthFigure(s, line, "sync-vs-services", "Full and partial sync versus Services", kinds)
 	if f != nil {
 		f.caption = "Medians of syncs with 95 % confidence intervals, single syncs pale; the slope of a fitted line is the exponent: " +
 			"1 means that twice the Services take twice as long, 2 four times."
+		if many {
+			f.title = "Cold start and syncs versus Services" + settingsTail(line.settings)
+			f.caption += " The number behind a name is its exponent."
+		}
 	}
 	return f
 }
 
 func restoreGrowthFigure(s *Summary, line sweepLine) *figure {
-	f := growthFigure(s, line, "restore-vs-services", "Restore latency versus Services", []durationLine{
-		{bench.Restore, "full", "full", draw.CircleGlyph{}, nil}, {bench.Restore, "partial", "partial", draw.TriangleGlyph{}, dashed}})
+	kinds := []durationLine{{bench.Restore, "full", "full", draw.CircleGlyph{}, nil}, {bench.Restore, "partial", "partial", draw.TriangleGlyph{}, dashed}}
+	if len(s.collected.series) >= manySeries {
+		kinds[0].text, kinds[1].text = "restore of a full sync", "restore of a partial sync"
+		if !restoresHaveKinds(s.collected, line) {
+			kinds = []durationLine{{metric: bench.Restore, text: "restore"}}
+		}
+	}
+	f := growthFigure(s, line, "restore-vs-services", "Restore latency versus Services", kinds)
 	if f != nil {
-		f.caption = "Wall time of one iptables-restore, fork to exit: the part of a sync that the tool and the kernel account for."
+		f.caption = "Wall time of one iptables-restore (or nft), fork to exit: the part of a sync that the tool and the kernel account for."
 	}
 	return f
+}
+
+// restoresHaveKinds says whether every restore is known to be of a full or of a partial sync.
+func restoresHaveKinds(c *collection, line sweepLine) bool {
+	for _, one := range c.series {
+		for _, cell := range line.cells {
+			if samples := one.cells[cell.id()]; samples != nil && slices.ContainsFunc(samples.records, func(r taggedRecord) bool {
+				return r.Metric == bench.Restore && r.Kind == ""
+			}) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // rulesFigure draws installed rules and the closed form versus Services, by table.
 func rulesFigure(s *Summary, line sweepLine) *figure {
 	f := &figure{name: "rules-vs-services", title: "Rules versus Services" + settingsTail(line.settings),
 		caption: "Rules installed by table; the lines are the closed form. A point off its line is a rule too many or too few."}
+	if len(s.collected.series) >= manySeries {
+		return comparedCounts(s, line, f)
+	}
 	p := newPlot("Services (log scale)", "rules (log scale)")
 	shapes := map[string]draw.GlyphDrawer{"nat": draw.CircleGlyph{}, "filter": draw.TriangleGlyph{}}
 	forms := map[string]bool{}
 	for i, one := range s.collected.series {
-		for _, table := range []string{"nat", "filter", "mangle", ""} {
+		for _, table := range one.tables(line.cells) {
 			installed, form := plotter.XYs{}, plotter.XYs{}
 			for _, cell := range line.cells {
 				if v := one.tableMedian(cell, bench.Rules, table); v > 0 {
@@ -206,7 +242,7 @@ func rulesFigure(s *Summary, line sweepLine) *figure {
 				shape = draw.SquareGlyph{}
 			}
 			// Rings of growing size, since subjects of one layout lie on one another.
-			dots := &plotter.Scatter{XYs: installed, GlyphStyle: draw.GlyphStyle{Color: seriesColor(i), Radius: 3 + 1.8*vg.Length(i), Shape: hollow{shape}}}
+			dots := &plotter.Scatter{XYs: installed, GlyphStyle: draw.GlyphStyle{Color: s.color(i), Radius: 3 + 1.8*vg.Length(i), Shape: hollow{shape}}}
 			p.Add(dots)
 			f.explain(one.name+" "+table, dots)
 		}
@@ -253,6 +289,26 @@ func outline(c *draw.Canvas, style draw.GlyphStyle, at vg.Point, corners int, tu
 	}
 	path.Close()
 	c.Stroke(path)
+}
+
+// tables are those that rules were counted in, nat and filter in front.
+func (s *series) tables(cells []Cell) []string {
+	var out []string
+	for _, cell := range cells {
+		if samples := s.cells[cell.id()]; samples != nil {
+			for _, d := range samples.details() {
+				if d.metric == bench.Rules || d.metric == bench.RulesClosedForm {
+					out = append(out, d.table)
+				}
+			}
+		}
+	}
+	order := map[string]int{"nat": 1, "filter": 2}
+	slices.SortFunc(out, func(a, b string) int {
+		x, y := cmp.Or(order[a], 3), cmp.Or(order[b], 3)
+		return cmp.Or(x-y, strings.Compare(a, b))
+	})
+	return distinct(out)
 }
 
 // tableMedian is the median count of a table in a cell, families added up.

@@ -43,6 +43,16 @@ func phasesFigure(s *Summary) *figure {
 	f := &figure{name: "phases", title: "Where the time of a sync goes (queue excluded)",
 		caption: "Medians of the phases as shares of a sync, its median duration at the right. Plan and encode are the proxier's " +
 			"own; user time is the iptables tool's; system time is the kernel's."}
+	if slices.ContainsFunc(bars, func(p Phases) bool { return p.OwnUntold }) {
+		f.caption += " Where a subject does not tell plan and encode they are in the rest."
+	}
+	if c := s.largestComparison(); c != nil && len(s.collected.series) >= manySeries {
+		bars = slices.DeleteFunc(slices.Clone(bars), func(p Phases) bool { return p.Cell.id() != c.Cell.id() })
+		f.title = "Where the time of a sync goes at " + sizesText([]Cell{c.Cell})
+	}
+	if len(bars) == 0 {
+		return nil
+	}
 	if len(bars) > maxBars {
 		f.caption += fmt.Sprintf(" The last %d of %d.", maxBars, len(bars))
 		bars = bars[len(bars)-maxBars:]
@@ -84,9 +94,9 @@ func phasesFigure(s *Summary) *figure {
 func barName(s *Summary, p Phases) string {
 	name := p.Kind
 	if len(s.collected.series) > 1 {
-		name = shortSeries(p.Series) + " " + name
+		name = s.shortName(p.Series) + " " + name
 	}
-	if len(s.collected.cells) > 1 {
+	if len(s.collected.cells) > 1 && len(s.collected.series) < manySeries {
 		name += " " + s.cellLabel(p.Cell, settingValues)
 	}
 	return shorten(name, 46)
@@ -150,7 +160,7 @@ func durationsFigure(s *Summary) *figure {
 					if tail := cell.Settings(); tail != "" {
 						name += " " + settingValues(tail)
 					}
-					strips = append(strips, strip{name, seriesColor(i), values})
+					strips = append(strips, strip{name, s.color(i), values})
 				}
 			}
 		}
@@ -176,7 +186,7 @@ func durationsFigure(s *Summary) *figure {
 	p.Y.Tick.Marker = plot.ConstantTicks(names)
 	p.Y.Tick.Length = 0
 	for i, one := range s.collected.series {
-		f.explain(one.name, rectangle{color: seriesColor(i)})
+		f.explain(one.name, rectangle{color: s.color(i)})
 	}
 	logAxis(&p.X, tickSeconds)
 	f.add(p, vg.Length(60+26*len(strips)))

@@ -41,8 +41,12 @@ func TestRunsOfOneCell(t *testing.T) {
 	if len(s.KeyFigures) != 2 || s.KeyFigures[0].Series != legacy.name+" · before" || s.KeyFigures[1].Series != legacy.name+" · after" {
 		t.Errorf("series %+v", s.KeyFigures)
 	}
-	if len(s.Comparisons) != 1 || !s.Comparisons[0].Differs || s.Comparisons[0].Ratio < 0.45 || s.Comparisons[0].Ratio > 0.55 {
-		t.Errorf("comparisons %+v", s.Comparisons)
+	if len(s.Comparisons) != 1 {
+		t.Fatalf("comparisons %+v", s.Comparisons)
+	}
+	if full := s.Comparisons[0].ratio(legacy.name+" · after", legacy.name+" · before", figureFull); full == nil || !full.Differs ||
+		full.Ratio < 0.45 || full.Ratio > 0.55 || full.Pairs != 8 || full.Low == nil {
+		t.Errorf("comparison %+v", full)
 	}
 	if _, err := os.Stat(filepath.Join(dirs[0], "index.html")); err == nil {
 		t.Error("a report in the first run's folder although out names another")

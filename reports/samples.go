@@ -71,14 +71,16 @@ type place struct {
 type series struct {
 	name    string
 	subject string
+	look    look
 	cells   map[cellID]*cellSamples
 }
 
 // cellSamples are all records of one series in one cell.
 type cellSamples struct {
-	cell    Cell
-	records []taggedRecord
-	groups  map[detail][]float64
+	cell      Cell
+	inProcess bool // objects reached the subject through informers, not through the API
+	records   []taggedRecord
+	groups    map[detail][]float64
 }
 
 // taggedRecord remembers which run a record is of.
@@ -120,8 +122,10 @@ func collect(runs []*loadedRun) *collection {
 			cell := Cell{record.Scenario, record.Services, record.Endpoints, record.Params}
 			cells[cell.id()] = cell
 			c.failed[name] += s.add(cell, taggedRecord{record, i}, dual)
+			s.cells[cell.id()].inProcess = run.run.Feed != bench.FeedAPI
 		}
 	}
+	giveLooks(c.series)
 	for _, id := range slices.SortedFunc(maps.Keys(cells), cellID.compare) {
 		c.cells = append(c.cells, cells[id])
 	}

@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"errors"
 	"math"
 
 	"github.com/montanaflynn/stats"
@@ -59,32 +58,6 @@ func percentile(values []float64, percent float64) float64 {
 }
 
 func median(values []float64) float64 { return percentile(values, 50) }
-
-// Comparison sets two series of one cell side by side.
-type Comparison struct {
-	Cell   Cell    `json:"cell"`
-	Metric string  `json:"metric"` // name, with its detail: "full_sync", "first_packet last"
-	A      string  `json:"a"`
-	B      string  `json:"b"`
-	Ratio  float64 `json:"ratio"` // median of B over median of A
-	// P is the p-value of a two-sided Mann-Whitney U test: how likely so large a difference is by chance alone.
-	P       float64 `json:"p"`
-	NA      int     `json:"n_a"`
-	NB      int     `json:"n_b"`
-	Differs bool    `json:"differs"` // P < 0.05
-	Warning string  `json:"warning,omitempty"`
-}
-
-func compare(a, b []float64) Comparison {
-	sa := benchmath.NewSample(a, &benchmath.DefaultThresholds)
-	sb := benchmath.NewSample(b, &benchmath.DefaultThresholds)
-	c := benchmath.AssumeNothing.Compare(sa, sb)
-	out := Comparison{Ratio: median(b) / median(a), P: c.P, NA: c.N1, NB: c.N2, Differs: c.P < c.Alpha}
-	if len(c.Warnings) > 0 {
-		out.Warning = errors.Join(c.Warnings...).Error()
-	}
-	return out
-}
 
 // Fit is a straight line through points, by least squares.
 type Fit struct {

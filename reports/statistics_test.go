@@ -103,31 +103,11 @@ func TestFitPower(t *testing.T) {
 	}
 }
 
-func TestCompare(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 6))
-	draw := func(n int, scale float64) []float64 {
-		values := make([]float64, n)
-		for i := range values {
-			values[i] = scale * math.Exp(0.1*random.NormFloat64())
-		}
-		return values
-	}
-	if c := compare(draw(30, 1), draw(30, 1.5)); !c.Differs || math.Abs(c.Ratio-1.5) > 0.15 || c.ratioText() == "~" {
-		t.Errorf("half as much again is not seen: %+v", c)
-	}
-	if c := compare(draw(30, 1), draw(30, 1)); c.Differs || c.ratioText() != "~" {
-		t.Errorf("a difference where there is none: %+v", c)
-	}
-	if c := compare(draw(3, 1), draw(3, 9)); c.Differs || c.Warning == "" {
-		t.Errorf("three values against three: %+v", c)
-	}
-}
-
 func TestJudge(t *testing.T) {
 	sizes := func(values ...float64) []measuredSize {
 		var out []measuredSize
 		for i, v := range values {
-			out = append(out, measuredSize{(i + 1) * 1000, v})
+			out = append(out, measuredSize{services: (i + 1) * 1000, value: v})
 		}
 		return out
 	}

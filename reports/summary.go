@@ -14,38 +14,43 @@ import (
 type Summary struct {
 	Title string `json:"title"`
 	// Sentences say the result in plain words.
-	Sentences   []string     `json:"summary"`
-	Runs        []RunHead    `json:"runs"`
-	Warnings    []string     `json:"warnings,omitempty"`
-	KeyFigures  []KeyFigures `json:"key_figures"`
-	Phases      []Phases     `json:"phases,omitempty"`
-	Growth      []Growth     `json:"growth,omitempty"`
-	Traversal   []Traversal  `json:"traversal,omitempty"`
-	Comparisons []Comparison `json:"comparisons,omitempty"`
-	Promise     Promise      `json:"promise"`
-	Capacity    []Capacity   `json:"capacity,omitempty"`
-	Rows        []Row        `json:"rows"`
-	Plots       []Plot       `json:"plots,omitempty"`
+	Sentences []string `json:"summary"`
+	// Method says how the numbers were taken.
+	Method     []string     `json:"method,omitempty"`
+	Runs       []RunHead    `json:"runs"`
+	Warnings   []string     `json:"warnings,omitempty"`
+	KeyFigures []KeyFigures `json:"key_figures"`
+	Phases     []Phases     `json:"phases,omitempty"`
+	Growth     []Growth     `json:"growth,omitempty"`
+	Traversal  []Traversal  `json:"traversal,omitempty"`
+	// Comparisons set the subjects of each cell side by side, where there are several.
+	Comparisons []CellComparison `json:"comparisons,omitempty"`
+	Promise     Promise          `json:"promise"`
+	Capacity    []Capacity       `json:"capacity,omitempty"`
+	Rows        []Row            `json:"rows"`
+	Plots       []Plot           `json:"plots,omitempty"`
 
 	collected *collection
 }
 
 // RunHead is what a reader needs to know of a run, and to make it again.
 type RunHead struct {
-	Label       string         `json:"label"`
-	Dir         string         `json:"dir"` // the folder's name
-	Status      string         `json:"status"`
-	Reason      string         `json:"reason,omitempty"`
-	Started     time.Time      `json:"started"`
-	Finished    *time.Time     `json:"finished,omitempty"`
-	Scenario    string         `json:"scenario"`
-	Description string         `json:"description,omitempty"`
-	Subjects    []string       `json:"subjects"`
-	Reps        int            `json:"reps"`
-	Seed        uint64         `json:"seed"`
-	Command     string         `json:"command"`
-	Versions    bench.Versions `json:"versions"`
-	Machine     bench.Machine  `json:"machine"`
+	Label       string     `json:"label"`
+	Dir         string     `json:"dir"` // the folder's name
+	Status      string     `json:"status"`
+	Reason      string     `json:"reason,omitempty"`
+	Started     time.Time  `json:"started"`
+	Finished    *time.Time `json:"finished,omitempty"`
+	Scenario    string     `json:"scenario"`
+	Description string     `json:"description,omitempty"`
+	Subjects    []string   `json:"subjects"`
+	// Feed is how objects reached the subjects: "informers" in the lab's process, "api" over HTTP.
+	Feed     string         `json:"feed"`
+	Reps     int            `json:"reps"`
+	Seed     uint64         `json:"seed"`
+	Command  string         `json:"command"`
+	Versions bench.Versions `json:"versions"`
+	Machine  bench.Machine  `json:"machine"`
 }
 
 // Row is one line of the full tables: one group of values.
@@ -81,6 +86,8 @@ func (r Row) Label() string {
 type KeyFigures struct {
 	Series string `json:"series"`
 	Cell   Cell   `json:"cell"`
+	// ColdStart is from the start of the subject's process until every Service is visible.
+	ColdStart *Distribution `json:"cold_start,omitempty"`
 	// FullSync and PartialSync are medians with their confidence intervals.
 	FullSync    *Distribution `json:"full_sync,omitempty"`
 	PartialSync *Distribution `json:"partial_sync,omitempty"`
@@ -97,6 +104,26 @@ type KeyFigures struct {
 	// SyncBusy is the share of the churn during which syncs ran, median of the repetitions.
 	SyncBusy    *float64 `json:"sync_busy,omitempty"`
 	SyncsFailed int      `json:"syncs_failed,omitempty"`
+	// Exceeded has the repetitions in which the subject was stopped.
+	Exceeded []Exceeded `json:"exceeded,omitempty"`
+}
+
+// stoppedAt is the most that a stopped subject had used of what a figure counts.
+func (k KeyFigures) stoppedAt(figure string) (used float64, ok bool) {
+	for _, e := range k.Exceeded {
+		if e.Figure == figure {
+			used, ok = max(used, e.Used), true
+		}
+	}
+	return used, ok
+}
+
+// orStopped is a duration for a narrow table, or what the subject had used when it was stopped without one.
+func (k KeyFigures) orStopped(figure string, d *Distribution, text func(*Distribution) string) string {
+	if used, ok := k.stoppedAt(figure); ok && d == nil {
+		return limitText(used, "s")
+	}
+	return text(d)
 }
 
 // Growth says how a duration grows with the number of Services: y ∝ Services^Slope.
@@ -147,9 +174,10 @@ func summarize(runs []*loadedRun, promise Promise) *Summary {
 	s.Phases = phases(c)
 	s.Growth = growths(c)
 	s.Traversal = traversals(c)
-	s.Comparisons = comparisons(c)
+	s.Comparisons = cellComparisons(c)
 	s.Capacity = capacities(c, s, promise)
 	s.Warnings = warnings(c, s)
+	s.Method = s.method()
 	s.Sentences = sentences(s)
 	return s
 }
@@ -161,7 +189,7 @@ func runHeads(c *collection) []RunHead {
 		heads = append(heads, RunHead{
 			Label: c.labels[i], Dir: filepath.Base(l.dir), Status: r.Status, Reason: r.Reason, Started: r.Started,
 			Finished: r.Finished, Scenario: r.Scenario.Name, Description: strings.TrimSpace(r.Scenario.Description),
-			Subjects: r.Subjects, Reps: r.Reps, Seed: r.Seed, Command: r.Command, Versions: r.Versions, Machine: r.Machine,
+			Subjects: r.Subjects, Feed: cmp.Or(r.Feed, bench.FeedInformers), Reps: r.Reps, Seed: r.Seed, Command: r.Command, Versions: r.Versions, Machine: r.Machine,
 		})
 	}
 	return heads

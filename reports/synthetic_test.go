@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +27,9 @@ type synthetic struct {
 	periods  []string // swept minSyncPeriod, with both policies
 	probe    int      // samples a position; 0 means none
 	status   string
-	failed   int // failed syncs of each repetition
+	failed   int     // failed syncs of each repetition
+	outside  bool    // subjects are processes fed by the API front
+	stopAt   float64 // a cold start that takes longer is stopped, in seconds; 0 means none
 }
 
 // syntheticSubject takes base × services^exponent for a full sync and perRule for each position a packet crosses.
@@ -54,6 +57,9 @@ func (y synthetic) write(t testing.TB, dir string) {
 		Scenario: scenarios.Scenario{Name: y.scenario, Description: "N Services loaded, one cold full sync, then an open-loop stream of single EndpointSlice changes.", Seed: 7},
 		Versions: bench.Versions{Synclab: "v0.1.0", Go: "go1.26.8", Kernel: "6.18.0", IPTablesLegacy: "1.8.9", IPTablesNft: "1.8.9", Nft: "1.0.6"},
 		Machine:  bench.Machine{OS: "Debian GNU/Linux 12", CPU: "Example CPU @ 2.60GHz", CPUs: 2, MemoryBytes: 8 << 30}}
+	if y.outside {
+		run.Feed, run.Versions.KubeProxy = bench.FeedAPI, "v1.36.3"
+	}
 	for _, s := range y.subjects {
 		run.Subjects = append(run.Subjects, s.name)
 	}
@@ -104,6 +110,17 @@ func (w *syntheticWriter) put(at float64, metric bench.Metric, value float64, un
 }
 
 func (w *syntheticWriter) all() {
+	if w.y.outside {
+		for _, services := range w.y.sizes {
+			for rep := 1; rep <= w.y.reps; rep++ {
+				for _, subject := range w.y.subjects {
+					w.cell = bench.Record{Scenario: w.y.scenario, Subject: subject.name, Services: services, Endpoints: 10, Rep: rep}
+					w.repetition(subject)
+				}
+			}
+		}
+		return
+	}
 	for _, subject := range w.y.subjects {
 		for _, services := range w.y.sizes {
 			settings := []map[string]string{nil}
@@ -133,6 +150,9 @@ func (w *syntheticWriter) noisy(s syntheticSubject, v float64) float64 {
 func (w *syntheticWriter) repetition(s syntheticSubject) {
 	w.sync = 0
 	n := float64(w.cell.Services)
+	if w.y.outside && w.fromOutside(s) {
+		return
+	}
 	w.put(0.5, bench.Load, 1.5e-4*n, "s", bench.Record{Step: "1:create"})
 	at := 0.5 + w.oneSync(s, 0.5, "full")
 	for i := range w.y.failed {
@@ -143,7 +163,14 @@ func (w *syntheticWriter) repetition(s syntheticSubject) {
 	if w.y.churn > 0 {
 		w.churn(s, at+0.5)
 	}
+	if s.name == proxyNftables.name {
+		w.put(at+60, bench.RulesKernel, 30+4*n, "count", bench.Record{Table: "nftables", Step: "3:settle"})
+		w.put(at+60, bench.RulesKernel, 2*n, "count", bench.Record{Table: "nftables/elements", Step: "3:settle"})
+	}
 	for _, table := range []string{"nat", "filter"} {
+		if s.name == proxyNftables.name {
+			break
+		}
 		for _, metric := range []bench.Metric{bench.RulesKernel, bench.RulesClosedForm} {
 			w.put(at+60, metric, closedForm(table, w.cell.Services), "count", bench.Record{Table: table, Step: "3:settle"})
 		}
@@ -175,6 +202,9 @@ func (w *syntheticWriter) oneSync(s syntheticSubject, start float64, kind string
 		metric bench.Metric
 		share  float64
 	}{{bench.Plan, 0.08}, {bench.Encode, 0.12}, {bench.ToolUser, 0.55}, {bench.ToolSys, 0.18}, {bench.Restore, 0.76}} {
+		if own := part.metric == bench.Plan || part.metric == bench.Encode; own && strings.HasPrefix(s.name, kubeProxy) {
+			continue // kube-proxy tells nothing of these
+		}
 		w.put(start+d, part.metric, d*part.share, "s", of)
 	}
 	w.put(start, bench.Queue, 0.2, "s", of)
@@ -182,6 +212,9 @@ func (w *syntheticWriter) oneSync(s syntheticSubject, start float64, kind string
 	w.put(start+d, bench.RestoreBytes, 1800*n, "B", of)
 	w.put(start+d, bench.ChildPeakRSS, 2.3e4*n, "B", of)
 	for _, table := range []string{"nat", "filter"} {
+		if w.y.outside {
+			break // only the kernel is asked
+		}
 		w.put(start+d, bench.Rules, closedForm(table, w.cell.Services), "count", bench.Record{Kind: kind, Sync: w.sync, Table: table, Step: of.Step})
 	}
 	return d

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -15,35 +16,12 @@ const tableWidth = 100
 func (s *Summary) Table(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", s.Title)
-	shown := textTable{header: []string{"subject", "services", "full sync", "partial sync", "npl p50", "npl p99", "1st packet", "rules"}}
-	settings := ""
-	for _, k := range s.KeyFigures {
-		if tail := k.Cell.Settings(); tail != settings {
-			settings = tail
-			shown.heading(tail)
-		}
-		shown.add(k.Series, Grouped(int64(k.Cell.Services)), withSpread(k.FullSync), withSpread(k.PartialSync),
-			shortTime(k.Programming, func(d Distribution) float64 { return d.Median }),
-			shortTime(k.Programming, func(d Distribution) float64 { return d.P99 }),
-			shortTime(k.FirstPacketLast, func(d Distribution) float64 { return d.Median }), countText(k.Rules))
+	if s.allCompared() {
+		s.compared(&b)
+	} else {
+		s.keyFigures(&b)
 	}
-	b.WriteString("\n")
-	shown.write(&b)
-	b.WriteString("\nmedians ± 95 % confidence; npl: network programming latency; 1st packet: at the last Service\n")
-	if shown := s.tablePhases(); len(shown) > 0 {
-		times := textTable{header: []string{"subject", "services", "sync", "plan", "encode", "jumps", "tool user", "tool sys", "rest"}}
-		settings = ""
-		for _, p := range shown {
-			if tail := p.Cell.Settings(); tail != settings {
-				settings = tail
-				times.heading(tail)
-			}
-			times.add(p.Series, Grouped(int64(p.Cell.Services)), p.Kind, Format(p.Plan, "s"), Format(p.Encode, "s"), orDash(p.Jumps),
-				Format(p.ToolUser, "s"), Format(p.ToolSys, "s"), Format(p.Rest, "s"))
-		}
-		b.WriteString("\nWhere a sync spends its time (medians)\n\n")
-		times.write(&b)
-	}
+	s.phaseTable(&b)
 	for _, warning := range s.Warnings {
 		b.WriteString("\n" + wrap("warning: "+warning, tableWidth, "  "))
 	}
@@ -52,6 +30,61 @@ func (s *Summary) Table(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// allCompared says that the comparisons have every cell, so that key figures would only repeat them.
+func (s *Summary) allCompared() bool {
+	return len(s.Comparisons) > 0 && len(s.Comparisons) == len(s.collected.cells)
+}
+
+func (s *Summary) keyFigures(b *strings.Builder) {
+	shown := textTable{header: []string{"subject", "services", "cold start", "full sync", "partial sync", "npl p50", "npl p99", "1st packet", "rules"}}
+	duration := withSpread
+	if slices.ContainsFunc(s.KeyFigures, func(k KeyFigures) bool { return k.ColdStart != nil || len(k.Exceeded) > 0 }) {
+		duration = func(d *Distribution) string { return shortTime(d, medianValue) } // else the table is too wide
+	}
+	settings := ""
+	for _, k := range s.KeyFigures {
+		if tail := k.Cell.Settings(); tail != settings {
+			settings = tail
+			shown.heading(tail)
+		}
+		shown.add(k.Series, Grouped(int64(k.Cell.Services)), k.orStopped(figureCold, k.ColdStart, duration),
+			k.orStopped(figureFull, k.FullSync, duration), duration(k.PartialSync),
+			shortTime(k.Programming, func(d Distribution) float64 { return d.Median }),
+			shortTime(k.Programming, func(d Distribution) float64 { return d.P99 }),
+			shortTime(k.FirstPacketLast, func(d Distribution) float64 { return d.Median }), countText(k.Rules))
+	}
+	b.WriteString("\n")
+	shown.dropEmpty().write(b)
+	b.WriteString("\nmedians ± 95 % confidence; npl: network programming latency; 1st packet: at the last Service\n")
+	if len(s.Comparisons) > 0 {
+		s.compared(b)
+		return
+	}
+	for _, note := range stopped(s.collected) {
+		b.WriteString(wrap(note, tableWidth, "  ") + "\n")
+	}
+}
+
+// phaseTable says where syncs spend their time; a dash is a phase that the subject does not tell.
+func (s *Summary) phaseTable(b *strings.Builder) {
+	shown := s.tablePhases()
+	if len(shown) == 0 {
+		return
+	}
+	times := textTable{header: []string{"subject", "services", "sync", "plan", "encode", "jumps", "tool user", "tool sys", "rest"}}
+	settings := ""
+	for _, p := range shown {
+		if tail := p.Cell.Settings(); tail != settings {
+			settings = tail
+			times.heading(tail)
+		}
+		times.add(p.Series, Grouped(int64(p.Cell.Services)), p.Kind, orDash(p.Plan), orDash(p.Encode), orDash(p.Jumps),
+			orDash(p.ToolUser), orDash(p.ToolSys), Format(p.Rest, "s"))
+	}
+	b.WriteString("\nWhere a sync spends its time (medians)\n\n")
+	times.write(b)
 }
 
 // tablePhases are all phases while they are few, else those of each series' largest cell.
@@ -110,13 +143,39 @@ type textTable struct {
 	rows   [][]string
 }
 
-func (t *textTable) add(cells ...string)       { t.rows = append(t.rows, cells) }
-func (t *textTable) heading(text string)       { t.rows = append(t.rows, []string{text}) }
-func runes(text string) int                    { return utf8.RuneCountInString(text) }
-func (t *textTable) isHeading(r []string) bool { return len(r) == 1 }
+func (t *textTable) add(cells ...string)      { t.rows = append(t.rows, cells) }
+func (t *textTable) heading(text string)      { t.rows = append(t.rows, []string{text}) }
+func runes(text string) int                   { return utf8.RuneCountInString(text) }
+func (t textTable) isHeading(r []string) bool { return len(r) == 1 }
 
-// write keeps within the width by shortening the first column.
-func (t *textTable) write(b *strings.Builder) {
+// dropEmpty leaves out columns that hold nothing.
+func (t textTable) dropEmpty() textTable {
+	out := textTable{rows: make([][]string, len(t.rows))}
+	for i, name := range t.header {
+		used := false
+		for _, row := range t.rows {
+			used = used || (!t.isHeading(row) && row[i] != "" && row[i] != "–")
+		}
+		if !used {
+			continue
+		}
+		out.header = append(out.header, name)
+		for j, row := range t.rows {
+			if !t.isHeading(row) {
+				out.rows[j] = append(out.rows[j], row[i])
+			}
+		}
+	}
+	for j, row := range t.rows {
+		if t.isHeading(row) {
+			out.rows[j] = row
+		}
+	}
+	return out
+}
+
+// widths of the columns.
+func (t textTable) widths() []int {
 	widths := make([]int, len(t.header))
 	for _, row := range append([][]string{t.header}, t.rows...) {
 		if t.isHeading(row) {
@@ -126,6 +185,21 @@ func (t *textTable) write(b *strings.Builder) {
 			widths[i] = max(widths[i], runes(cell))
 		}
 	}
+	return widths
+}
+
+// fits says whether the table keeps within the width as it is.
+func (t textTable) fits() bool {
+	total := -2
+	for _, w := range t.widths() {
+		total += w + 2
+	}
+	return total <= tableWidth
+}
+
+// write keeps within the width by shortening the first column.
+func (t textTable) write(b *strings.Builder) {
+	widths := t.widths()
 	others := 0
 	for _, w := range widths[1:] {
 		others += w + 2

@@ -105,6 +105,9 @@ func differentMachines(c *collection) []string {
 		if l.run.Versions != first.Versions {
 			what = append(what, "versions")
 		}
+		if cmp.Or(l.run.Feed, bench.FeedInformers) != cmp.Or(first.Feed, bench.FeedInformers) {
+			what = append(what, "way of the objects")
+		}
 		if len(what) > 0 {
 			out = append(out, fmt.Sprintf("run %s was made with another %s than %s: compare with care",
 				c.labels[i+1], strings.Join(what, " and other "), c.labels[0]))
@@ -113,16 +116,23 @@ func differentMachines(c *collection) []string {
 	return out
 }
 
-// sentences say the result in plain words, at most six, about the largest cell of each series.
+// sentences say the result in plain words, about the largest cell of each series: ratios first where subjects are compared.
 func sentences(s *Summary) []string {
 	if len(s.KeyFigures) == 0 {
 		return []string{"Nothing was measured: there are no records to report on."}
 	}
 	largest := largestFigures(s.KeyFigures)
 	s = s.shortNames(largest)
+	compared := comparisonSentences(s)
+	for _, note := range stopped(s.collected) {
+		compared = append(compared, note+".")
+	}
 	lists := [][]string{
 		syncSentence(largest), programmingSentence(largest), packetSentence(s, largest), phaseSentence(s, largest),
 		periodSentence(s), growthSentence(s), capacitySentence(s),
+	}
+	if len(compared) > 0 { // the ratios say of durations, latencies and packets what there is to say
+		lists = append([][]string{compared[:min(6, len(compared))]}, phaseOfFew(s, largest), periodSentence(s), growthSentence(s), capacitySentence(s))
 	}
 	var out []string
 	for _, l := range lists {
@@ -135,7 +145,7 @@ func sentences(s *Summary) []string {
 	if failed > 0 {
 		out = append([]string{plural(failed, "sync") + " failed during the measurement."}, out...)
 	}
-	return out[:min(6, len(out))]
+	return out[:min(max(6, len(compared)+2), len(out))]
 }
 
 // largestFigures is, for each series, the line of its largest cell (the first of several settings).
@@ -264,7 +274,10 @@ func phaseSentence(s *Summary, largest []KeyFigures) []string {
 			}
 			percent := func(v float64) string { return fmt.Sprintf("%.0f %%", math.Min(100, 100*v/p.Total)) }
 			names = append(names, p.Series)
-			shares := []string{percent(p.ToolUser) + " goes to iptables-restore", percent(p.ToolSys) + " to the kernel", percent(p.Plan+p.Encode) + " to the proxier itself"}
+			shares := []string{percent(p.ToolUser) + " goes to its tools", percent(p.ToolSys) + " to the kernel"}
+			if !p.OwnUntold {
+				shares = append(shares, percent(p.Plan+p.Encode)+" to the proxier itself")
+			}
 			if p.Jumps > p.Total/20 {
 				shares = append(shares, percent(p.Jumps)+" to checking its base chains and jumps")
 			}
@@ -275,6 +288,14 @@ func phaseSentence(s *Summary, largest []KeyFigures) []string {
 		return nil
 	}
 	return []string{"Of the time of a full sync " + each(names, parts) + "."}
+}
+
+// phaseOfFew says the phases while the sentence stays short.
+func phaseOfFew(s *Summary, largest []KeyFigures) []string {
+	if len(largest) > 2 {
+		return nil
+	}
+	return phaseSentence(s, largest)
 }
 
 // periodSentence names the settings of a sync-period sweep with the lowest 99th percentile, and what it costs.

@@ -1,0 +1,289 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// pageComparison is one cell's part of the comparison section.
+type pageComparison struct {
+	Title  string
+	Values pageTable
+	Ratios pageTable
+	Notes  []string
+}
+
+// pageComparisons are the cells' comparisons, that of the largest size first.
+func (s *Summary) pageComparisons() []pageComparison {
+	largest := s.largestComparison()
+	var out []pageComparison
+	for i := range s.Comparisons {
+		c := &s.Comparisons[i]
+		one := pageComparison{Title: sizesText([]Cell{c.Cell}) + settingsTail(shortSettings(c.Cell.Settings())),
+			Values: s.sidesTable(c), Ratios: s.ratiosTable(c)}
+		if slices.ContainsFunc(s.Comparisons, func(o CellComparison) bool { return o.Cell.Scenario != c.Cell.Scenario }) {
+			one.Title = c.Cell.Scenario + ": " + one.Title
+		}
+		for _, side := range c.Sides {
+			one.Notes = append(one.Notes, stoppedNotes(side.Series, c.Cell, side.Exceeded, side.Repetitions)...)
+		}
+		if c == largest {
+			out = append([]pageComparison{one}, out...)
+		} else {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// sidesTable has the figures, each with its ratio to the nearest baseline below.
+func (s *Summary) sidesTable(c *CellComparison) pageTable {
+	t := pageTable{Columns: []pageColumn{{Name: "Subject"}}}
+	for _, text := range figureTexts {
+		t.Columns = append(t.Columns, pageColumn{Name: text.text, Numeric: true, Title: text.title})
+	}
+	for _, side := range c.Sides {
+		baseline := c.nearest(side)
+		subject := s.seriesCell(side.Series)
+		subject.Sub = "baseline"
+		if baseline != "" {
+			subject.Sub = "beside " + baseline
+		}
+		cells := []pageCell{subject}
+		for _, text := range figureTexts {
+			cell := figureCell(side, text)
+			if r := c.ratio(side.Series, baseline, text.name); r != nil {
+				cell.Sub = r.Words
+				if r.Warning != "" && r.Differs {
+					cell.Sub += " *"
+				}
+			}
+			cells = append(cells, cell)
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	for _, r := range c.Ratios {
+		if r.Warning != "" && r.Low == nil && r.Differs {
+			t.Note = "* " + r.Warning + "."
+			break
+		}
+	}
+	return t.dropEmpty()
+}
+
+func figureCell(side Side, text figureText) pageCell {
+	f := side.figure(text.name)
+	if f == nil {
+		if side.notReached(text.name) {
+			return pageCell{Text: "not reached", Faint: true, Title: "stopped before"}
+		}
+		return pageCell{Text: "–", Faint: true, Title: "not measured"}
+	}
+	cell := valueCell(f.Value, f.Unit)
+	cell.Text = f.text(true)
+	if f.Low != nil {
+		cell.Title += fmt.Sprintf(", 95 %% confidence %s … %s", Format(*f.Low, f.Unit), Format(*f.High, f.Unit))
+	}
+	cell.Title += fmt.Sprintf(", n = %d", f.N)
+	return cell
+}
+
+// ratiosTable has every ratio with its interval, by baseline.
+func (s *Summary) ratiosTable(c *CellComparison) pageTable {
+	t := pageTable{Columns: []pageColumn{{Name: "Subject"}}}
+	for _, text := range figureTexts {
+		t.Columns = append(t.Columns, pageColumn{Name: text.text, Numeric: true, Title: "ratio and its 95 % confidence interval; " + text.title})
+	}
+	for _, pair := range c.pairs() {
+		subject := s.seriesCell(pair[0])
+		subject.Sub = "beside " + pair[1]
+		cells := []pageCell{subject}
+		for _, text := range figureTexts {
+			r := c.ratio(pair[0], pair[1], text.name)
+			if r == nil {
+				cells = append(cells, pageCell{Text: "–", Faint: true})
+				continue
+			}
+			cell := pageCell{Text: r.Words, Value: exact(r.Ratio), Sub: r.intervalText(), Title: exact(r.Ratio) + ", p " + r.pText(), Faint: !r.Differs}
+			if r.Low == nil && r.Bound == "" {
+				cell.Sub = "no interval"
+			}
+			cells = append(cells, cell)
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	return t.dropEmpty()
+}
+
+// pairs are side and baseline of all ratios, those to kube-proxy of the same backend first.
+func (c *CellComparison) pairs() [][2]string {
+	var variant, overall [][2]string
+	for _, r := range c.Ratios {
+		pair := [2]string{r.B, r.A}
+		if r.Against[0] == "variant" {
+			variant = append(variant, pair)
+		} else {
+			overall = append(overall, pair)
+		}
+	}
+	return distinct(append(variant, overall...))
+}
+
+// terminalFigures are the columns of the terminal, terminalRatios those of its second table.
+var (
+	terminalFigures = []string{figureCold, figureFull, figurePartial, figureNPL50, figureNPL99, figureCPU, figureRSS, figureFirstPacket, figureRules}
+	terminalRatios  = []string{figureCold, figureFull, figurePartial, figureNPL99, figureCPU}
+)
+
+// compared writes the sides of each cell, and below them their ratios, for a terminal.
+func (s *Summary) compared(b *strings.Builder) {
+	sides := s.terminalSides(terminalFigures, true)
+	if !sides.fits() {
+		sides = s.terminalSides(terminalFigures, false)
+	}
+	if n := len(terminalFigures); !sides.fits() {
+		sides = s.terminalSides(terminalFigures[:n-1], false)
+	}
+	b.WriteString("\n")
+	sides.write(b)
+	b.WriteString("\nmedians ± 95 % confidence; npl: network programming latency; packet: first, at the last Service\n\n")
+	s.terminalRatios().write(b)
+	b.WriteString("\n~: no difference shown; ?: too few repetitions for a 95 % interval; the page has the intervals\n")
+	for _, note := range stopped(s.collected) {
+		b.WriteString(wrap(note, tableWidth, "  ") + "\n")
+	}
+}
+
+func (s *Summary) terminalSides(names []string, spread bool) textTable {
+	t := figureTable(names)
+	for i := range s.Comparisons {
+		c := &s.Comparisons[i]
+		if heading := s.cellHeading(c.Cell); heading != "" {
+			t.heading(heading)
+		}
+		for _, side := range c.Sides {
+			cells := []string{side.Series}
+			for _, name := range names {
+				text := strings.Replace(strings.Replace(side.figure(name).text(spread), "± ", "±", 1), " %", "%", 1)
+				if side.notReached(name) {
+					text = "stopped"
+				}
+				cells = append(cells, text)
+			}
+			t.add(cells...)
+		}
+	}
+	return t.dropEmpty()
+}
+
+func (s *Summary) terminalRatios() textTable {
+	t := figureTable(terminalRatios)
+	t.header[0] = "ratio"
+	for i := range s.Comparisons {
+		c := &s.Comparisons[i]
+		heading := s.cellHeading(c.Cell)
+		if heading != "" {
+			heading += ", "
+		}
+		beside := ""
+		for _, pair := range c.pairs() {
+			if pair[1] != beside {
+				beside = pair[1]
+				t.heading(heading + "beside " + beside)
+			}
+			cells := []string{pair[0]}
+			for _, name := range terminalRatios {
+				cells = append(cells, c.ratio(pair[0], pair[1], name).short())
+			}
+			t.add(cells...)
+		}
+	}
+	return t.dropEmpty()
+}
+
+// cellHeading tells a cell from the others: nothing where there is one, no size where all share it.
+func (s *Summary) cellHeading(cell Cell) string {
+	settings := shortSettings(cell.Settings())
+	if slices.ContainsFunc(s.collected.cells, func(c Cell) bool { return c.Services != cell.Services || c.Endpoints != cell.Endpoints }) {
+		return sizesText([]Cell{cell}) + settingsTail(settings)
+	}
+	if len(s.collected.cells) == 1 {
+		return ""
+	}
+	return settings
+}
+
+func figureTable(names []string) textTable {
+	t := textTable{header: []string{"subject"}}
+	for _, name := range names {
+		t.header = append(t.header, figureTextOf(name).short)
+	}
+	return t
+}
+
+// short is the ratio in a narrow column: "31× faster", "31× faster?" without an interval, "~".
+func (c *Comparison) short() string {
+	switch {
+	case c == nil || c.Words == "unknown":
+		return "–"
+	case !c.Differs:
+		return "~"
+	case c.Low == nil && c.Bound == "":
+		return c.Words + "?"
+	}
+	return c.Words
+}
+
+// markdownComparisons writes one table for each cell, ratios in brackets.
+func (s *Summary) markdownComparisons(w io.Writer) {
+	for i := range s.Comparisons {
+		c := &s.Comparisons[i]
+		fmt.Fprintf(w, "### %s%s\n\n", sizesText([]Cell{c.Cell}), settingsTail(shortSettings(c.Cell.Settings())))
+		t := pageTable{Columns: []pageColumn{{Name: "subject"}, {Name: "beside"}}}
+		few := ""
+		for _, text := range figureTexts {
+			t.Columns = append(t.Columns, pageColumn{Name: strings.ToLower(text.text[:1]) + text.text[1:]})
+		}
+		for _, side := range c.Sides {
+			baseline := c.nearest(side)
+			cells := []pageCell{{Text: side.Series}, {Text: baseline}}
+			for _, text := range figureTexts {
+				cell := pageCell{Text: figureCell(side, text).Text}
+				if r := c.ratio(side.Series, baseline, text.name); r != nil {
+					cell.Text += " (" + strings.TrimSpace(r.Words+" "+r.intervalText()) + ")"
+					if r.Low == nil && r.Bound == "" {
+						few = r.Warning
+					}
+				}
+				cells = append(cells, cell)
+			}
+			t.Rows = append(t.Rows, cells)
+		}
+		t = t.dropEmpty()
+		var header []string
+		for _, column := range t.Columns {
+			header = append(header, column.Name)
+		}
+		b := &strings.Builder{}
+		markdownTable(b, header, -1, len(t.Rows), func(i int) []string {
+			var texts []string
+			for _, cell := range t.Rows[i] {
+				texts = append(texts, cell.Text)
+			}
+			return texts
+		})
+		b.WriteString("\nMedians ± 95 % confidence; in brackets the ratio to the subject named under “beside”, with its 95 % interval")
+		if few != "" {
+			b.WriteString(" (" + few + ")")
+		}
+		b.WriteString(".\n\n")
+		for _, side := range c.Sides {
+			for _, note := range stoppedNotes(side.Series, c.Cell, side.Exceeded, side.Repetitions) {
+				b.WriteString("- " + note + "\n")
+			}
+		}
+		fmt.Fprint(w, b.String(), "\n")
+	}
+}

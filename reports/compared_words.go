@@ -1,0 +1,250 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"synclab/bench"
+)
+
+// text of a figure for tables: "1.52 s ± 3 %", "> 600 s".
+func (f *Figure) text(spread bool) string {
+	switch {
+	case f == nil:
+		return "–"
+	case f.AtLeast:
+		return limitText(f.Value, f.Unit)
+	}
+	text := Format(f.Value, f.Unit)
+	if share, ok := f.spread(); ok && spread && f.Unit != "count" {
+		text += fmt.Sprintf(" ± %.0f %%", 100*share)
+	}
+	return text
+}
+
+// spokenFigures are those that sentences speak of, the leading ones first, with the verb of each.
+var spokenFigures = []struct{ name, verb, noun string }{
+	{figureFull, "did its full sync", "full sync"},
+	{figureCold, "finished its cold start", "cold start"},
+	{figurePartial, "did its partial syncs", "partial sync"},
+	{figureNPL99, "had 99 of 100 changes in the kernel", "latency p99"},
+	{figureFirstPacket, "let the first packet through", "first packet"},
+	{figureCPU, "used", "CPU per change"},
+	{figureRSS, "used", "peak memory"},
+}
+
+// maxSpokenPairs bounds the sentences about pairs; the tables have the rest.
+const maxSpokenPairs = 4
+
+// comparisonSentences say, at the largest compared size, what each subject does faster and slower than its baseline.
+func comparisonSentences(s *Summary) []string {
+	c := s.largestComparison()
+	if c == nil {
+		return nil
+	}
+	var out []string
+	others := slices.ContainsFunc(c.Sides, func(side Side) bool { return !strings.HasPrefix(side.Subject, kubeProxy) })
+	for _, side := range c.Sides {
+		if others && strings.HasPrefix(side.Subject, kubeProxy) {
+			continue // what is set beside kube-proxy is spoken of
+		}
+		baseline := c.nearest(side)
+		if text := c.pairSentence(side.Series, baseline); text != "" && baseline != "" {
+			out = append(out, text)
+		}
+	}
+	return out[:min(maxSpokenPairs, len(out))]
+}
+
+// largestComparison is the one of the most Services; of several settings the first.
+func (s *Summary) largestComparison() *CellComparison {
+	var largest *CellComparison
+	for i, c := range s.Comparisons {
+		if largest == nil || c.Cell.Services > largest.Cell.Services {
+			largest = &s.Comparisons[i]
+		}
+	}
+	return largest
+}
+
+func (c *CellComparison) pairSentence(b, a string) string {
+	var told, same, warnings []string
+	for _, spoken := range spokenFigures {
+		ratio := c.ratio(b, a, spoken.name)
+		switch {
+		case ratio == nil || ratio.Words == "unknown":
+			continue
+		case !ratio.Differs:
+			same = append(same, spoken.noun)
+		case len(told) == 0:
+			object := ""
+			if spoken.verb == "used" {
+				object = " " + spoken.noun
+			}
+			told = append(told, fmt.Sprintf("%s %s%s than %s (%s)", spoken.verb, ratio.spoken(), object, a, c.bracket(ratio)))
+		default:
+			text := spoken.noun + " " + ratio.spoken()
+			if ratio.Low != nil {
+				text += " (" + ratio.intervalText() + ")"
+			}
+			told = append(told, text)
+		}
+		if ratio.Warning != "" && ratio.Low == nil {
+			warnings = append(warnings, ratio.Warning)
+		}
+	}
+	if len(told)+len(same) == 0 {
+		return ""
+	}
+	text := "At " + sizesText([]Cell{c.Cell}) + settingsTail(shortSettings(c.Cell.Settings())) + ", " + b
+	switch {
+	case len(told) == 0:
+		text += " shows no difference to " + a + " in " + joinWords(same)
+	default:
+		text += " " + told[0]
+		if len(told) > 1 {
+			text += "; " + joinWords(told[1:])
+		}
+		if len(same) > 0 {
+			text += "; no difference shown in " + joinWords(same)
+		}
+	}
+	if few := distinct(warnings); len(few) > 0 {
+		text += " (" + strings.Join(few, "; ") + ")"
+	}
+	return text + "."
+}
+
+func (c *Comparison) spoken() string { return strings.Replace(c.Words, "> ", "more than ", 1) }
+
+// bracket is the evidence of a ratio: "1.52 s against 47.1 s, 95 % CI 28–33×".
+func (c *CellComparison) bracket(r *Comparison) string {
+	value := func(series string) string {
+		i := slices.IndexFunc(c.Sides, func(s Side) bool { return s.Series == series })
+		return c.Sides[i].figure(r.Metric).text(false)
+	}
+	text := value(r.B) + " against " + value(r.A)
+	if r.Low != nil {
+		text += ", 95 % CI " + r.intervalText()
+	}
+	return text
+}
+
+// stopped says, for each series and cell, which subjects exceeded a budget and how far they had come.
+func stopped(c *collection) []string {
+	var out []string
+	for _, cell := range c.cells {
+		for _, one := range c.series {
+			if samples := one.cells[cell.id()]; samples != nil {
+				out = append(out, stoppedNotes(one.name, cell, samples.exceeded(), samples.repetitionCount())...)
+			}
+		}
+	}
+	return out
+}
+
+// stoppedNotes is one line for the repetitions of a cell that were stopped: "… stopped after 10m0s: 4,120, 4,133 and
+// 4,098 of 10,000 Services visible". Empty when none was.
+func stoppedNotes(series string, cell Cell, exceeded []Exceeded, repetitions int) []string {
+	if len(exceeded) == 0 {
+		return nil
+	}
+	var texts, in []string
+	for _, e := range exceeded {
+		texts = append(texts, cmp.Or(e.Reached, "stopped: more than "+strings.TrimPrefix(limitText(e.Used, e.Unit), "> ")))
+		in = append(in, fmt.Sprint(e.Repetition))
+	}
+	note := fmt.Sprintf("%s at %s%s: %s", series, plural(cell.Services, "Service"), settingsTail(shortSettings(cell.Settings())), together(distinct(texts)))
+	switch {
+	case len(in) == repetitions && repetitions > 1:
+		note += ", in all " + plural(repetitions, "repetition")
+	case len(in) < repetitions && len(in) == 1:
+		note += ", in repetition " + in[0] + " of " + fmt.Sprint(repetitions)
+	case len(in) < repetitions:
+		note += ", in repetitions " + joinWords(in) + " of " + fmt.Sprint(repetitions)
+	}
+	return []string{note}
+}
+
+// together says several texts as one: words that all begin or end with are said once.
+func together(texts []string) string {
+	first := strings.Fields(texts[0])
+	head, tail := len(first), len(first)
+	for _, text := range texts[1:] {
+		words := strings.Fields(text)
+		n := min(len(first), len(words))
+		i, j := 0, 0
+		for i < min(n, head) && words[i] == first[i] {
+			i++
+		}
+		for j < min(n-i, tail) && words[len(words)-1-j] == first[len(first)-1-j] {
+			j++
+		}
+		head, tail = i, j
+	}
+	if len(texts) == 1 {
+		return texts[0]
+	}
+	var parts []string
+	for _, text := range texts {
+		words := strings.Fields(text)
+		part := strings.Join(words[head:max(head, len(words)-tail)], " ")
+		if part == "" {
+			return joinWords(texts)
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(slices.DeleteFunc([]string{strings.Join(first[:head], " "), joinWords(parts), strings.Join(first[len(first)-tail:], " ")},
+		func(s string) bool { return s == "" }), " ")
+}
+
+// method says how the numbers of a comparison were taken.
+func (s *Summary) method() []string {
+	var out []string
+	feeds := map[string]bool{}
+	var kubeProxies []string
+	for _, run := range s.Runs {
+		feeds[run.Feed] = true
+		if v := run.Versions.KubeProxy; v != "" {
+			kubeProxies = append(kubeProxies, v)
+		}
+	}
+	if feeds[bench.FeedAPI] {
+		out = append(out, "Every subject is a process of its own, in a network namespace of its own. Objects reached it over HTTP from the lab's API front, "+
+			"the same events at the same due times. Cold start, network programming latency, restores, rules, CPU and memory are taken from outside, the "+
+			"same way for all; full and partial syncs are as each subject's own metrics tell them.")
+		if cost := s.collected.pooled(bench.ShimCost); len(cost) > 0 {
+			out = append(out, fmt.Sprintf("A shim in front of iptables and nft takes their times; it adds %s to a call (median of %s).",
+				Format(median(cost), "s"), plural(len(cost), "value")))
+		}
+	}
+	if feeds[bench.FeedInformers] {
+		out = append(out, "Objects reached the subjects through client-go informers in the lab's own process; peak RSS is that of the lab, the simulated cluster included.")
+	}
+	if v := distinct(kubeProxies); len(v) > 0 {
+		out = append(out, "kube-proxy is "+joinWords(v)+", unmodified.")
+	}
+	if len(s.Comparisons) == 0 {
+		return out
+	}
+	return append(out,
+		"Baselines: a subject is set beside kube-proxy with the same backend where the cell has one (synclab/X beside kube-proxy/X), and beside one baseline for "+
+			"all: kube-proxy/iptables-legacy, else the first kube-proxy, else the first subject.",
+		"A ratio is that of the two medians (or 99th percentiles) shown. Its 95 % interval comes from the repetitions, which ran interleaved: the k-th of one "+
+			"subject over the k-th of the other is one observation, and the interval is that of the median of these by order statistics, widened to hold the ratio "+
+			"itself; no distribution is assumed. It takes 6 repetitions. With fewer, subjects are said to differ only where all repetitions of one lie above all of "+
+			"the other (fewer than 4: by more than either spreads). “No difference shown” is not “equal”: more repetitions may show one. p is of a two-sided Mann-Whitney U test on the repetitions.",
+		"± is the wider half of the 95 % confidence interval of a median over all values; those of one repetition influence one another, so it may be too narrow.")
+}
+
+func (c *collection) pooled(metric bench.Metric) []float64 {
+	var out []float64
+	for _, one := range c.series {
+		for _, cell := range c.cells {
+			out = append(out, one.of(cell, metric)...)
+		}
+	}
+	return out
+}

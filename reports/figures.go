@@ -1,0 +1,172 @@
+package reports
+
+import (
+	"slices"
+	"strings"
+
+	"synclab/bench"
+)
+
+// How each figure of a side is read from the records of a cell, by repetition.
+
+func (c *cellSamples) byRepetition(want func(*bench.Record) bool) map[repetition][]float64 {
+	out := map[repetition][]float64{}
+	for _, r := range c.records {
+		if r.Error == "" && want(r.Record) {
+			of := repetition{r.run, r.Rep}
+			out[of] = append(out[of], r.Value)
+		}
+	}
+	return out
+}
+
+func valuesOf(metric bench.Metric) func(*cellSamples, sameSource) map[repetition][]float64 {
+	return func(c *cellSamples, _ sameSource) map[repetition][]float64 {
+		return c.byRepetition(func(r *bench.Record) bool { return r.Metric == metric })
+	}
+}
+
+// largestOf is the peak of a repetition.
+func largestOf(metric bench.Metric) func(*cellSamples, sameSource) map[repetition][]float64 {
+	return func(c *cellSamples, source sameSource) map[repetition][]float64 {
+		out := valuesOf(metric)(c, source)
+		for of, values := range out {
+			out[of] = []float64{slices.Max(values)}
+		}
+		return out
+	}
+}
+
+func restoreValues(c *cellSamples, source sameSource) map[repetition][]float64 {
+	return c.byRepetition(func(r *bench.Record) bool {
+		return r.Metric == bench.Restore && (!source.fullRestores || r.Kind == "full")
+	})
+}
+
+func lastPacketValues(c *cellSamples, _ sameSource) map[repetition][]float64 {
+	last := 0
+	for _, r := range c.records {
+		if r.Metric == bench.FirstPacket && r.Position != nil {
+			last = max(last, *r.Position)
+		}
+	}
+	return c.byRepetition(func(r *bench.Record) bool {
+		return r.Metric == bench.FirstPacket && r.Position != nil && *r.Position == last && last > 0
+	})
+}
+
+// isElements tells counts of set and map elements from those of rules: "nftables/elements".
+func isElements(table string) bool { return strings.HasSuffix(table, "elements") }
+
+// countValues is the total of the tables at the end of each repetition, of rules or of elements. A partial sync's count
+// may be of what it wrote: others are taken where there are any.
+func countValues(elements bool) func(*cellSamples, sameSource) map[repetition][]float64 {
+	type part struct {
+		repetition
+		table, family string
+	}
+	return func(c *cellSamples, source sameSource) map[repetition][]float64 {
+		metric := bench.Rules
+		if source.kernelRules && c.has(bench.RulesKernel) || elements && !c.hasElements(metric) || !c.has(metric) {
+			metric = bench.RulesKernel
+		}
+		last, whole := map[part]float64{}, map[part]bool{}
+		for _, r := range c.records {
+			if r.Metric != metric || r.Error != "" || isElements(r.Table) != elements {
+				continue
+			}
+			key := part{repetition{r.run, r.Rep}, r.Table, r.Family}
+			if r.Kind != "partial" || !whole[key] {
+				last[key] = r.Value
+				whole[key] = whole[key] || r.Kind != "partial"
+			}
+		}
+		out := map[repetition][]float64{}
+		for key, value := range last {
+			if out[key.repetition] == nil {
+				out[key.repetition] = []float64{0}
+			}
+			out[key.repetition][0] += value
+		}
+		return out
+	}
+}
+
+func (c *cellSamples) hasElements(metric bench.Metric) bool {
+	return slices.ContainsFunc(c.records, func(r taggedRecord) bool { return r.Metric == metric && isElements(r.Table) })
+}
+
+// stepPart says to which of the sums a step belongs: the first create and the settle after it are the cold start; steps
+// that change the cluster, and the settles after them, are the changes. Whatever else, a probe or a restart, is neither.
+func stepParts(c *cellSamples) (cold, changes map[string]bool) {
+	names := map[string]bool{}
+	for _, r := range c.records {
+		names[r.Step] = true
+	}
+	var steps []string
+	for name := range names {
+		if name != "" {
+			steps = append(steps, name)
+		}
+	}
+	slices.SortFunc(steps, func(a, b string) int {
+		i, _ := stepOf(a)
+		j, _ := stepOf(b)
+		return i - j
+	})
+	cold, changes = map[string]bool{}, map[string]bool{}
+	var before map[string]bool // what the step in front belongs to
+	created := false
+	for _, name := range steps {
+		_, kind := stepOf(name)
+		switch kind {
+		case "create":
+			before = nil
+			if !created {
+				before = cold
+			}
+			created = true
+		case "churn", "rollout", "scale", "nodeLoss":
+			before = changes
+		case "settle": // the work of the step in front
+		default:
+			before = nil
+		}
+		if before != nil {
+			before[name] = true
+		}
+	}
+	return cold, changes
+}
+
+func coldCPU(c *cellSamples, _ sameSource) map[repetition][]float64 {
+	cold, _ := stepParts(c)
+	return c.cpuOf(cold)
+}
+
+// cpuOf adds up the CPU time of steps. Repetitions that were stopped are left out: they did not do all of it.
+func (c *cellSamples) cpuOf(steps map[string]bool) map[repetition][]float64 {
+	out := c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.SubjectCPU && steps[r.Step] })
+	for of, values := range out {
+		out[of] = []float64{sum(values)}
+	}
+	for _, e := range c.exceeded() {
+		delete(out, e.of)
+	}
+	return out
+}
+
+func changeCPU(c *cellSamples, _ sameSource) map[repetition][]float64 {
+	_, steps := stepParts(c)
+	out := c.cpuOf(steps)
+	changes := c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.NetworkProgrammingLatency && steps[r.Step] })
+	for of, cpu := range out {
+		n := len(changes[of])
+		if n == 0 {
+			delete(out, of)
+			continue
+		}
+		out[of] = []float64{cpu[0] / float64(n)}
+	}
+	return out
+}

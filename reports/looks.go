@@ -1,0 +1,75 @@
+package reports
+
+import (
+	"image/color"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// look is how a series is drawn in every figure: told apart by colour, by shape and by dashes, so that no reader depends
+// on one of them.
+type look struct {
+	color  color.NRGBA
+	shape  draw.GlyphDrawer
+	dashes []vg.Length
+}
+
+// subjectLooks are fixed, so that a subject looks the same on every page. Okabe-Ito colours; subjects of one backend
+// share a hue, with kube-proxy the paler, hollow and dashed one.
+var subjectLooks = map[string]look{
+	"synclab/iptables-legacy":    {color.NRGBA{0x00, 0x72, 0xb2, 0xff}, draw.CircleGlyph{}, nil},
+	"kube-proxy/iptables-legacy": {color.NRGBA{0x56, 0xb4, 0xe9, 0xff}, hollow{draw.CircleGlyph{}}, dashed},
+	"synclab/iptables-nft":       {color.NRGBA{0xd5, 0x5e, 0x00, 0xff}, draw.PyramidGlyph{}, nil},
+	"kube-proxy/iptables-nft":    {color.NRGBA{0xe6, 0x9f, 0x00, 0xff}, hollow{draw.TriangleGlyph{}}, dashed},
+	"synclab/nftables":           {color.NRGBA{0x00, 0x9e, 0x73, 0xff}, draw.BoxGlyph{}, nil},
+	"kube-proxy/nftables":        {color.NRGBA{0xcc, 0x79, 0xa7, 0xff}, hollow{draw.SquareGlyph{}}, dashed},
+}
+
+// otherLooks are for what has none of its own: other proxiers, and further runs of one subject.
+var otherLooks = []look{
+	{color.NRGBA{0x33, 0x22, 0x88, 0xff}, draw.CrossGlyph{}, []vg.Length{2, 2.5}},
+	{color.NRGBA{0x6b, 0x72, 0x7b, 0xff}, draw.PlusGlyph{}, []vg.Length{8, 3, 2, 3}},
+}
+
+// giveLooks gives every series its subject's look while that is free, then one that is unused.
+func giveLooks(all []*series) {
+	used := map[color.NRGBA]bool{}
+	var later []*series
+	for _, one := range all {
+		if l, ok := subjectLooks[one.subject]; ok && !used[l.color] {
+			one.look, used[l.color] = l, true
+			continue
+		}
+		later = append(later, one)
+	}
+	free := slices.Clone(otherLooks)
+	for _, name := range []string{"synclab/iptables-legacy", "synclab/iptables-nft", "synclab/nftables",
+		"kube-proxy/nftables", "kube-proxy/iptables-nft", "kube-proxy/iptables-legacy"} {
+		free = append(free, subjectLooks[name])
+	}
+	// Runs of known subjects take strong colours before the two set aside for proxiers of others.
+	if len(later) > 0 && !slices.ContainsFunc(later, func(s *series) bool { return strings.HasPrefix(s.subject, "exec:") }) {
+		free = append(free[len(otherLooks):], otherLooks...)
+	}
+	free = slices.DeleteFunc(free, func(l look) bool { return used[l.color] })
+	for i, one := range later {
+		if len(free) == 0 {
+			one.look = otherLooks[i%len(otherLooks)]
+			continue
+		}
+		one.look = free[i%len(free)]
+	}
+}
+
+// color of the i-th series.
+func (s *Summary) color(i int) color.NRGBA {
+	if all := s.collected.series; i < len(all) {
+		return all[i].look.color
+	}
+	return otherLooks[0].color
+}
+
+func (s *Summary) look(i int) look { return s.collected.series[i].look }

@@ -1,0 +1,307 @@
+package reports
+
+import (
+	"image/color"
+	"math"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"synclab/bench"
+)
+
+// comparedBars are the figures of the subjects as bars, one panel for each, at the largest compared size.
+func comparedBars(s *Summary, name, title, caption string, figures []string) *figure {
+	c := s.largestComparison()
+	if c == nil {
+		return nil
+	}
+	f := &figure{name: name, title: title + " at " + sizesText([]Cell{c.Cell}) + settingsTail(shortSettings(c.Cell.Settings())), caption: caption}
+	logarithmic := false
+	for _, figure := range figures {
+		p, log := barPanel(s, c, figureTextOf(figure))
+		if p == nil {
+			continue
+		}
+		logarithmic = logarithmic || log
+		f.add(p, vg.Length(24+17*len(c.Sides)))
+	}
+	if len(f.panels) == 0 {
+		return nil
+	}
+	if logarithmic {
+		f.caption += " Where a scale is logarithmic, compare the ends of the bars, not their lengths."
+	}
+	return f
+}
+
+func comparedDurations(s *Summary) *figure {
+	return comparedBars(s, "compared-durations", "Cold start and syncs",
+		"Medians with 95 % confidence intervals. An open bar with an arrow is a subject that was stopped there.",
+		[]string{figureCold, figureFull, figurePartial})
+}
+
+func comparedCost(s *Summary) *figure {
+	return comparedBars(s, "compared-cost", "CPU and memory",
+		"Medians with 95 % confidence intervals: CPU time of the subject and its tools, peak memory of its process and of its largest tool.",
+		[]string{figureCPU, figureColdCPU, figureRSS, figureChildRSS})
+}
+
+// barPanel has one row for each side; nil when fewer than two have the figure. Subjects without it keep their row.
+func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, logarithmic bool) {
+	low, high, most := math.Inf(1), 0.0, 0.0
+	have := 0
+	for _, side := range c.Sides {
+		if f := side.figure(text.name); f != nil && f.Value > 0 {
+			have++
+			low, high = min(low, f.Value), max(high, f.Value)
+			most = max(most, high)
+			if f.High != nil {
+				most = max(most, *f.High)
+			}
+		}
+	}
+	if have < 2 {
+		return nil, false
+	}
+	logarithmic = high/low > 10
+	label := text.text
+	if logarithmic {
+		label += " (log scale)"
+	}
+	p = newPlot("", label)
+	format := func(v float64) string { return trimTick(Format(roundTick(v), text.unit)) }
+	if text.unit == "s" {
+		format = longSeconds
+	}
+	p.X.Min, p.X.Max = 0, most*1.24
+	switch {
+	case logarithmic:
+		p.X.Min, p.X.Max = low/2, most
+		p.X.Max *= math.Pow(p.X.Max/p.X.Min, 0.22)
+		logAxis(&p.X, format)
+	case text.unit == "B":
+		byteAxis(&p.X)
+	default:
+		linearAxis(&p.X, true, format)
+	}
+	var names []plot.Tick
+	for i, side := range c.Sides {
+		row := float64(len(c.Sides) - 1 - i)
+		names = append(names, plot.Tick{Value: row, Label: side.Series})
+		j, _ := s.seriesNamed(side.Series)
+		one := bar{row: row, color: s.color(j), text: "–", value: p.X.Min}
+		if f := side.figure(text.name); f != nil && f.Value > 0 {
+			one.value, one.low, one.high, one.text, one.open = f.Value, f.Low, f.High, f.text(false), f.AtLeast
+		} else if len(side.Exceeded) > 0 {
+			one.text = "stopped before"
+		}
+		p.Add(one)
+	}
+	p.Y.Min, p.Y.Max = -0.6, float64(len(c.Sides))-0.4
+	p.Y.Tick.Marker = plot.ConstantTicks(names)
+	p.Y.Tick.Length = 0
+	p.Y.LineStyle.Width = 0
+	return p, logarithmic
+}
+
+// longSeconds keeps seconds above ten minutes, where "16m40s" is no round number to read an axis by.
+func longSeconds(v float64) string {
+	if v = roundTick(v); v >= 600 {
+		return Grouped(int64(v)) + " s"
+	}
+	return tickSeconds(v)
+}
+
+// byteAxis starts at zero and has ticks that are round in the unit that they are written in.
+func byteAxis(a *plot.Axis) {
+	a.Tick.Marker = plot.TickerFunc(func(_, high float64) []plot.Tick {
+		unit := 1.0
+		for high/unit >= 1024 {
+			unit *= 1024
+		}
+		step := roundStep(high/unit/6) * unit
+		var ticks []plot.Tick
+		for i := 0.0; i*step <= high; i++ {
+			ticks = append(ticks, plot.Tick{Value: i * step, Label: trimTick(Format(i*step, "B"))})
+		}
+		return ticks
+	})
+}
+
+// bar is one row from the axis to a value, its interval over it and its text behind it.
+type bar struct {
+	row, value float64
+	low, high  *float64
+	text       string
+	color      color.NRGBA
+	open       bool
+}
+
+// Plot implements plot.Plotter.
+func (b bar) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	end, at := x(b.value), x(b.value)
+	switch {
+	case b.open:
+		edge := draw.LineStyle{Color: b.color, Width: 1.4}
+		c.StrokeLine2(edge, c.Min.X, y(b.row+0.3), end, y(b.row+0.3))
+		c.StrokeLine2(edge, c.Min.X, y(b.row-0.3), end, y(b.row-0.3))
+		c.StrokeLine2(edge, end, y(b.row-0.3), end, y(b.row+0.3))
+		arrow(&c, b.color, vg.Point{X: end, Y: y(b.row)}, vg.Point{X: 1})
+		at += arrowLength
+	case b.value > p.X.Min:
+		rectangle{p.X.Min, b.value, b.row - 0.32, b.row + 0.32, b.color}.Plot(c, p)
+	}
+	if b.low != nil {
+		line := draw.LineStyle{Color: ink, Width: 1}
+		left, right := max(x(*b.low), c.Min.X), x(*b.high)
+		c.StrokeLine2(line, left, y(b.row), right, y(b.row))
+		for _, cap := range []vg.Length{left, right} {
+			c.StrokeLine2(line, cap, y(b.row)-2.5, cap, y(b.row)+2.5)
+		}
+		at = max(at, right)
+	}
+	style := sans(smallSize, false)
+	style.XAlign, style.YAlign = draw.XLeft, draw.YCenter
+	c.FillText(style, vg.Point{X: at + 4, Y: y(b.row) + 1}, b.text)
+}
+
+const arrowLength = vg.Length(13)
+
+// arrow points from a place into a direction, a unit vector: the real value lies there.
+func arrow(c *draw.Canvas, ink color.Color, from, way vg.Point) {
+	line := draw.LineStyle{Color: ink, Width: 1.4}
+	tip := vg.Point{X: from.X + way.X*arrowLength, Y: from.Y + way.Y*arrowLength}
+	c.StrokeLine2(line, from.X, from.Y, tip.X, tip.Y)
+	for _, side := range []vg.Length{-1, 1} {
+		c.StrokeLine2(line, tip.X, tip.Y, tip.X-4*way.X+side*3*way.Y, tip.Y-4*way.Y+side*3*way.X)
+	}
+}
+
+// manySeries is from how many series on a figure has one panel for each kind of duration, with the series named at the
+// ends of their lines: colours for series and shapes for kinds in one panel would be too many.
+const manySeries = 3
+
+// stoppedMark is an open diamond where a subject was stopped, with an arrow upwards.
+type stoppedMark struct {
+	x, y  float64
+	color color.NRGBA
+}
+
+// Plot implements plot.Plotter.
+func (m stoppedMark) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	at := vg.Point{X: x(m.x), Y: y(m.y)}
+	outline(&c, draw.GlyphStyle{Color: m.color, Radius: 3.6}, at, 4, 0)
+	arrow(&c, m.color, vg.Point{X: at.X, Y: at.Y + 4.5}, vg.Point{Y: 1})
+}
+
+// DataRange implements plot.DataRanger.
+func (m stoppedMark) DataRange() (xmin, xmax, ymin, ymax float64) {
+	return m.x, m.x, m.y, m.y * 2 // room for the arrow
+}
+
+// Thumbnail implements plot.Thumbnailer.
+func (m stoppedMark) Thumbnail(c *draw.Canvas) {
+	c.SetLineStyle(draw.LineStyle{Color: m.color, Width: 1.4})
+	outline(c, draw.GlyphStyle{Color: m.color, Radius: 3.6}, c.Center(), 4, 0)
+}
+
+// comparedGrowth draws durations versus Services of many series, one panel for each kind.
+func comparedGrowth(s *Summary, line sweepLine, name, title string, kinds []durationLine) *figure {
+	f := &figure{name: name, title: title + settingsTail(line.settings)}
+	marked := false
+	var all []*endLabels
+	for _, kind := range kinds {
+		p := newPlot("Services (log scale)", kind.text+" (log scale)")
+		ends := &endLabels{}
+		for i, one := range s.collected.series {
+			end, stopped := growthOf(s, p, line, i, one, kind)
+			if end != nil {
+				ends.labels = append(ends.labels, *end)
+			}
+			marked = marked || stopped
+		}
+		if len(ends.labels) == 0 {
+			continue
+		}
+		logAxis(&p.X, tickCount)
+		logAxis(&p.Y, longSeconds)
+		p.Add(ends)
+		all = append(all, ends)
+		f.add(p, 205)
+	}
+	if len(f.panels) == 0 {
+		return nil
+	}
+	alignEnds(all)
+	for _, one := range f.panels[:len(f.panels)-1] {
+		one.plot.X.Label.Text = "" // the lowest panel's says it for all
+	}
+	if marked {
+		f.explain("stopped there: the real value is larger", stoppedMark{color: grey})
+	}
+	return f
+}
+
+// growthOf draws one series of one kind; end is nil when there is nothing to draw.
+func growthOf(s *Summary, p *plot.Plot, line sweepLine, i int, one *series, kind durationLine) (end *endLabel, stopped bool) {
+	var points intervals
+	var marks []stoppedMark
+	look := s.look(i)
+	for _, cell := range line.cells {
+		values := one.kindOf(cell, kind.metric, kind.kind)
+		if len(values) > 0 {
+			addRaw(p, float64(cell.Services), values, look.color)
+			points = append(points, sizePoint{float64(cell.Services), describe(values)})
+			continue
+		}
+		for _, k := range s.KeyFigures {
+			if k.Series != one.name || k.Cell.id() != cell.id() {
+				continue
+			}
+			if used, ok := k.stoppedAt(string(kind.metric)); ok && used > 0 {
+				marks = append(marks, stoppedMark{float64(cell.Services), used, look.color})
+			}
+		}
+	}
+	label := one.name
+	if len(points) > 0 {
+		last := points[len(points)-1]
+		end = &endLabel{x: last.x, y: last.Median}
+		for _, g := range s.Growth {
+			if g.Series == one.name && g.Metric == kind.metric && g.Kind == kind.kind && g.Settings == line.settings && g.Scenario == line.scenario {
+				first := points[0].x
+				addLine(p, plotter.XYs{{X: first, Y: g.powerAt(first)}, {X: last.x, Y: g.powerAt(last.x)}}, look.color, look.dashes...)
+				label += "  " + strconv.FormatFloat(g.Slope, 'f', 2, 64)
+			}
+		}
+		addMedians(p, points, look.color, look.shape)
+	}
+	for _, mark := range marks {
+		p.Add(mark)
+		end = &endLabel{x: mark.x, y: mark.y}
+	}
+	if end != nil {
+		end.text, end.color = label, look.color
+	}
+	return end, len(marks) > 0
+}
+
+// stoppedIn lists the series that have no value of a metric in a cell because they were stopped.
+func stoppedIn(s *Summary, cell Cell, metric bench.Metric) []string {
+	var out []string
+	for _, k := range s.KeyFigures {
+		if k.Cell.id() != cell.id() || len(k.Exceeded) == 0 {
+			continue
+		}
+		if _, one := s.seriesNamed(k.Series); len(one.of(cell, metric)) == 0 {
+			out = append(out, k.Series)
+		}
+	}
+	return out
+}

@@ -1,0 +1,106 @@
+package reports
+
+import (
+	"cmp"
+	"image/color"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// endLabel names a line at its right end.
+type endLabel struct {
+	x, y  float64
+	text  string
+	color color.NRGBA
+}
+
+// endLabels stand in the right margin, moved apart where they would overlap, each tied to its line's end.
+type endLabels struct {
+	labels []endLabel
+	width  vg.Length // of the longest label, or of that of another panel, so that panels end alike
+}
+
+const (
+	labelLead = vg.Length(16) // between the plot and the labels
+	labelStep = vg.Length(11) // between two labels
+)
+
+// GlyphBoxes implements plot.GlyphBoxer: it keeps the right margin free.
+func (l *endLabels) GlyphBoxes(*plot.Plot) []plot.GlyphBox {
+	return []plot.GlyphBox{{X: 1, Y: 0.5, Rectangle: vg.Rectangle{Max: vg.Point{X: labelLead + l.width + 2}}}}
+}
+
+// alignEnds gives all panels the margin of the widest.
+func alignEnds(all []*endLabels) {
+	style := sans(smallSize, false)
+	var width vg.Length
+	for _, l := range all {
+		for _, one := range l.labels {
+			width = max(width, style.Width(one.text))
+		}
+	}
+	for _, l := range all {
+		l.width = width
+	}
+}
+
+// Plot implements plot.Plotter.
+func (l *endLabels) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	sorted := slices.Clone(l.labels)
+	slices.SortFunc(sorted, func(a, b endLabel) int { return cmp.Compare(a.y, b.y) })
+	wanted := make([]vg.Length, len(sorted))
+	for i, one := range sorted {
+		wanted[i] = y(one.y)
+	}
+	at := apart(wanted, labelStep, c.Min.Y+4, c.Max.Y-4)
+	for i, one := range sorted {
+		lead := draw.LineStyle{Color: withAlpha(one.color, 0x90), Width: 0.6}
+		from := x(one.x) + 5
+		c.StrokeLines(lead, []vg.Point{{X: from, Y: wanted[i]}, {X: c.Max.X + 2, Y: wanted[i]}, {X: c.Max.X + labelLead - 3, Y: at[i]}})
+		style := sans(smallSize, false)
+		style.Color, style.XAlign, style.YAlign = darker(one.color), draw.XLeft, draw.YCenter
+		c.FillText(style, vg.Point{X: c.Max.X + labelLead, Y: at[i] + 1}, one.text)
+	}
+}
+
+// apart moves ascending places at least step apart and keeps them between low and high, each as near as can be to where
+// it wants to be: groups that touch stand around their middle.
+func apart(wanted []vg.Length, step, low, high vg.Length) []vg.Length {
+	type group struct {
+		n   int
+		sum vg.Length // of wanted, each less its offset in the group
+	}
+	start := func(g group) vg.Length {
+		size := step * vg.Length(g.n-1)
+		return max(low, min(g.sum/vg.Length(g.n), high-size))
+	}
+	var groups []group
+	for _, want := range wanted {
+		groups = append(groups, group{1, want})
+		for len(groups) > 1 {
+			a, b := groups[len(groups)-2], groups[len(groups)-1]
+			if start(a)+step*vg.Length(a.n) <= start(b) {
+				break
+			}
+			merged := group{a.n + b.n, a.sum + b.sum - step*vg.Length(a.n)*vg.Length(b.n)}
+			groups = append(groups[:len(groups)-2], merged)
+		}
+	}
+	var out []vg.Length
+	for _, g := range groups {
+		for i := range g.n {
+			out = append(out, start(g)+step*vg.Length(i))
+		}
+	}
+	return out
+}
+
+// darker is a colour in which small text can be read on white.
+func darker(c color.NRGBA) color.NRGBA {
+	scale := func(v uint8) uint8 { return uint8(int(v) * 7 / 10) }
+	return color.NRGBA{scale(c.R), scale(c.G), scale(c.B), 0xff}
+}

@@ -1,0 +1,75 @@
+package reports
+
+import (
+	"gonum.org/v1/plot/plotter"
+)
+
+// sizeLine is one panel of many series versus Services: what it shows and how a series has it in a cell.
+type sizeLine struct {
+	text   string
+	format func(float64) string
+	of     func(*series, Cell) []float64
+}
+
+// comparedLines draws medians of many series versus Services, each series named at the end of its line.
+func comparedLines(s *Summary, line sweepLine, f *figure, panels []sizeLine) *figure {
+	var all []*endLabels
+	for _, panel := range panels {
+		p := newPlot("Services (log scale)", panel.text+" (log scale)")
+		ends := &endLabels{}
+		for i, one := range s.collected.series {
+			var points intervals
+			var xys plotter.XYs
+			for _, cell := range line.cells {
+				if values := panel.of(one, cell); len(values) > 0 && median(values) > 0 {
+					point := sizePoint{float64(cell.Services), describe(values)}
+					points = append(points, point)
+					xys = append(xys, plotter.XY{X: point.x, Y: point.Median})
+				}
+			}
+			if len(points) == 0 {
+				continue
+			}
+			look := s.look(i)
+			addLine(p, xys, look.color, look.dashes...)
+			addMedians(p, points, look.color, look.shape)
+			last := xys[len(xys)-1]
+			ends.labels = append(ends.labels, endLabel{last.X, last.Y, one.name, look.color})
+		}
+		if len(ends.labels) == 0 {
+			continue
+		}
+		logAxis(&p.X, tickCount)
+		logAxis(&p.Y, panel.format)
+		p.Add(ends)
+		all = append(all, ends)
+		f.add(p, panelHeight-40)
+	}
+	if len(f.panels) == 0 {
+		return nil
+	}
+	alignEnds(all)
+	for _, one := range f.panels[:len(f.panels)-1] {
+		one.plot.X.Label.Text = ""
+	}
+	return f
+}
+
+// comparedCounts are the rules of each subject, all tables, and below the elements of sets and maps where there are any.
+func comparedCounts(s *Summary, line sweepLine, f *figure) *figure {
+	count := func(elements bool) func(*series, Cell) []float64 {
+		return func(one *series, cell Cell) []float64 {
+			samples := one.cells[cell.id()]
+			if samples == nil {
+				return nil
+			}
+			var values []float64
+			for _, of := range countValues(elements)(samples, sameSource{kernelRules: true}) {
+				values = append(values, of...)
+			}
+			return values
+		}
+	}
+	f.caption = "Rules in all tables, as the kernel counts them where that was done. Subjects with the same rules lie on one another."
+	return comparedLines(s, line, f, []sizeLine{{"rules", tickCount, count(false)}, {"elements of sets and maps", tickCount, count(true)}})
+}

@@ -1,0 +1,154 @@
+package reports
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// figureOf makes a full sync of the values of single repetitions.
+func figureOf(values ...float64) *Figure {
+	by := map[repetition][]float64{}
+	for i, v := range values {
+		by[repetition{0, i + 1}] = []float64{v}
+	}
+	return figureTextOf(figureFull).figure(by, nil)
+}
+
+func TestRatioWords(t *testing.T) {
+	six := func(v float64) *Figure { return figureOf(v, v*1.02, v*0.98, v*1.01, v*0.99, v*1.03) }
+	stoppedFigure := &Figure{Name: figureFull, Unit: "s", Value: 600, AtLeast: true}
+	for _, test := range []struct {
+		name    string
+		a, b    *Figure
+		words   string
+		warning string
+	}{
+		{"faster", six(46.5), six(1.5), "31× faster", ""},
+		{"slower", six(1), six(1.4), "1.4× slower", ""},
+		{"the interval holds 1", figureOf(1, 1.1, 0.9, 1.05, 0.95, 1), figureOf(1.05, 0.9, 1.1, 1, 0.96, 1.01), "no difference shown", ""},
+		{"three repetitions", figureOf(47, 46, 48), figureOf(1.5, 1.6, 1.4), "31× faster", "3 repetitions: no interval at 95 %"},
+		{"three that touch", figureOf(1, 2, 3), figureOf(2.5, 4, 5), "no difference shown", "3 repetitions: no interval at 95 %"},
+		{"two apart by less than they spread", figureOf(1, 1.2), figureOf(1.21, 1.4), "no difference shown", "2 repetitions: no interval at 95 %"},
+		{"one repetition", figureOf(10), figureOf(5), "2.0× faster", "1 repetition: no interval at 95 %"},
+		{"baseline stopped", stoppedFigure, figureOf(5, 5, 5), "> 120× faster", ""},
+		{"subject stopped", figureOf(5.01, 4.99, 5), stoppedFigure, "> 120× slower", ""},
+		{"stopped too early to tell", six(900), stoppedFigure, "unknown", ""},
+	} {
+		c, ok := compareFigures(test.a, test.b)
+		if !ok || c.Words != test.words || c.Warning != test.warning {
+			t.Errorf("%s: %q %q, want %q %q", test.name, c.Words, c.Warning, test.words, test.warning)
+		}
+	}
+	for name, pair := range map[string][2]*Figure{"none": {six(1), nil}, "zero": {figureOf(0), six(1)}, "both stopped": {stoppedFigure, stoppedFigure}} {
+		if c, ok := compareFigures(pair[0], pair[1]); ok {
+			t.Errorf("%s: a ratio %v", name, c.Ratio)
+		}
+	}
+	if c, _ := compareFigures(six(46.5), figureOf(1.5, 1.4, 1.6, 1.55, 1.45, 1.5)); !strings.Contains(c.intervalText(), "–") || *c.High > 0.05 || c.P == nil || *c.P > 0.01 {
+		t.Errorf("interval %s, %+v", c.intervalText(), c)
+	}
+}
+
+// TestRatioCoverage: a machine that slows down and speeds up slows both subjects of a pair. The interval of the ratio
+// must hold the true one 95 times in 100, and the pairs must make it narrow although the values spread widely.
+func TestRatioCoverage(t *testing.T) {
+	random := rand.New(rand.NewPCG(11, 12))
+	held, narrow := 0, 0
+	for range 500 {
+		var a, b []float64
+		for range 8 {
+			weather := math.Exp(0.5 * random.NormFloat64())
+			a = append(a, weather*math.Exp(0.02*random.NormFloat64()))
+			b = append(b, 3*weather*math.Exp(0.02*random.NormFloat64()))
+		}
+		c, _ := compareFigures(figureOf(a...), figureOf(b...))
+		// The interval is widened to hold the ratio of the medians; what it says of the truth is in its nearer bound.
+		if *c.Low <= 3 && 3 <= *c.High {
+			held++
+		}
+		if *c.High / *c.Low < 1.25 {
+			narrow++
+		}
+	}
+	if held < 465 || narrow < 400 {
+		t.Errorf("the interval held the ratio %d times and was narrow %d times in 500", held, narrow)
+	}
+}
+
+func TestPairsOfRuns(t *testing.T) {
+	a := figureOf(1, 2, 4)
+	b := figureOf(2, 4, 8)
+	for i := range b.repetitions {
+		b.repetitions[i].run = 1 // of another run: paired in order
+	}
+	if r := pairedRatios(*a, *b); len(r) != 3 || r[0] != 2 || r[2] != 2 {
+		t.Errorf("ratios %v", r)
+	}
+	b = figureOf(2, 4, 8)
+	a.repetitions = append(a.repetitions[:1:1], a.repetitions[2]) // the second has none
+	if r := pairedRatios(*a, *b); len(r) != 2 || r[1] != 2 {
+		t.Errorf("ratios %v, want the first and the third", r)
+	}
+}
+
+func TestBaselines(t *testing.T) {
+	side := func(names ...string) (sides []Side) {
+		for _, name := range names {
+			subject, _, _ := strings.Cut(name, " · ")
+			sides = append(sides, Side{Series: name, Subject: subject})
+		}
+		return sides
+	}
+	for _, test := range []struct {
+		sides   []Side
+		overall string
+		nearest []string
+	}{
+		{side("synclab/iptables-nft", "kube-proxy/nftables", "kube-proxy/iptables-legacy", "kube-proxy/iptables-nft"), "kube-proxy/iptables-legacy",
+			[]string{"kube-proxy/iptables-nft", "kube-proxy/iptables-legacy", "", "kube-proxy/iptables-legacy"}},
+		{side("synclab/iptables-nft", "exec:mine", "kube-proxy/nftables"), "kube-proxy/nftables", []string{"kube-proxy/nftables", "kube-proxy/nftables", ""}},
+		{side("synclab/iptables-nft", "synclab/nftables"), "synclab/iptables-nft", []string{"", "synclab/iptables-nft"}},
+		{side("exec:nftables", "kube-proxy/nftables"), "kube-proxy/nftables", []string{"kube-proxy/nftables", ""}},
+		{side("kube-proxy/nftables · a", "kube-proxy/nftables · b", "synclab/nftables · b"), "kube-proxy/nftables · a",
+			[]string{"", "kube-proxy/nftables · a", "kube-proxy/nftables · b"}},
+	} {
+		c := CellComparison{Sides: test.sides, Baseline: test.sides[overallBaseline(test.sides)].Series}
+		if c.Baseline != test.overall {
+			t.Errorf("%v: baseline %s, want %s", test.sides, c.Baseline, test.overall)
+		}
+		for i, side := range test.sides {
+			if got := c.nearest(side); got != test.nearest[i] {
+				t.Errorf("%s beside %q, want %q", side.Series, got, test.nearest[i])
+			}
+		}
+	}
+}
+
+func TestTogether(t *testing.T) {
+	for _, test := range []struct {
+		texts []string
+		want  string
+	}{
+		{[]string{"stopped after 10m0s: 4,120 of 10,000 Services visible"}, "stopped after 10m0s: 4,120 of 10,000 Services visible"},
+		{[]string{"stopped after 10m0s: 1 of 9 visible", "stopped after 10m0s: 2 of 9 visible", "stopped after 10m0s: 3 of 9 visible"}, "stopped after 10m0s: 1, 2 and 3 of 9 visible"},
+		{[]string{"time", "memory"}, "time and memory"},
+		{[]string{"a a b", "a b"}, "a a b and a b"},
+	} {
+		if got := together(test.texts); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+}
+
+func TestLimitText(t *testing.T) {
+	for _, test := range []struct {
+		value      float64
+		unit, want string
+	}{{600, "s", "> 600 s"}, {600.013, "s", "> 600 s"}, {2 << 30, "B", "> 2 GiB"}, {1234, "s", "> 1,234 s"}, {0.5, "s", "> 500 ms"}} {
+		if got := limitText(test.value, test.unit); got != test.want {
+			t.Errorf("%s, want %s", got, test.want)
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package reports
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"synclab/bench"
+)
+
+// CellComparison sets the subjects of one cell side by side. Cells with one subject have none.
+type CellComparison struct {
+	Cell Cell `json:"cell"`
+	// Baseline is the side that every other is set beside: kube-proxy/iptables-legacy, else the first kube-proxy, else
+	// the first side. A side of another proxier is set beside kube-proxy with the same backend as well.
+	Baseline string `json:"baseline"`
+	Sides    []Side `json:"sides"`
+	// Ratios are of each side to its baselines.
+	Ratios []Comparison `json:"ratios"`
+}
+
+// Side is one subject's line in the comparison of a cell.
+type Side struct {
+	Series  string `json:"series"`
+	Subject string `json:"subject"`
+	// Figures are in the order of figureNames; what was not measured is absent.
+	Figures []Figure `json:"figures"`
+	// Exceeded has one entry for each repetition in which the subject was stopped.
+	Exceeded []Exceeded `json:"exceeded,omitempty"`
+	// Repetitions of the cell, those that were stopped included.
+	Repetitions int `json:"repetitions"`
+}
+
+// Figure is one number of a side with its confidence interval, in its unit (s, B or count).
+type Figure struct {
+	Name  string  `json:"name"`
+	Unit  string  `json:"unit"`
+	Value float64 `json:"value"`
+	// Low and High bound the 95 % confidence interval: absent with fewer than 6 values, or when a repetition was stopped.
+	Low  *float64 `json:"ci_low,omitempty"`
+	High *float64 `json:"ci_high,omitempty"`
+	N    int      `json:"n"` // values
+	// AtLeast says that the subject was stopped before its real value was known: that is larger.
+	AtLeast bool `json:"at_least,omitempty"`
+
+	repetitions []repetitionValue
+	stopped     bool // in some repetition
+}
+
+// repetitionValue is a figure of one repetition: the unit that ratios are computed from, since the values of one
+// repetition depend on one another.
+type repetitionValue struct {
+	repetition
+	value float64
+}
+
+type repetition struct{ run, rep int }
+
+// Exceeded is a repetition that was stopped because a budget was exceeded.
+type Exceeded struct {
+	Repetition int     `json:"repetition"`
+	Used       float64 `json:"used"` // what it had used, in Unit
+	Unit       string  `json:"unit"` // s or B
+	// Figure is the one concerned, by name; its value is at least Used, unless it is a latency of changes.
+	Figure string `json:"figure"`
+	// Reached says what was exceeded and how far the subject had come.
+	Reached string `json:"reached"`
+
+	of repetition
+}
+
+// Names of the figures of a side, as in summary.json.
+const (
+	figureCold        = "cold_start"
+	figureFull        = "full_sync"
+	figurePartial     = "partial_sync"
+	figureRestore     = "restore"
+	figureNPL50       = "network_programming_latency_p50"
+	figureNPL99       = "network_programming_latency_p99"
+	figureColdCPU     = "cold_start_cpu"
+	figureCPU         = "cpu_per_change"
+	figureRSS         = "peak_rss"
+	figureChildRSS    = "child_peak_rss"
+	figureFirstPacket = "first_packet_last"
+	figureRules       = "rules"
+	figureElements    = "elements"
+)
+
+// figureText says how people read a figure, and how it comes out of a cell's records.
+type figureText struct {
+	name, text, short, title, unit string
+	more, less                     string // than the baseline: "slower", "faster"
+	percent                        float64
+	values                         func(*cellSamples, sameSource) map[repetition][]float64
+}
+
+// sameSource says what all sides of a cell can be read from, so that like is set beside like.
+type sameSource struct {
+	fullRestores bool // every side knows which restores were of full syncs
+	kernelRules  bool // the kernel counted every side's rules
+}
+
+var figureTexts = []figureText{
+	{figureCold, "Cold start", "cold", "the subject's process starts → every Service is visible in the kernel", "s", "slower", "faster", 50, valuesOf(bench.ColdStart)},
+	{figureFull, "Full sync", "full", "one full sync, as the subject itself tells", "s", "slower", "faster", 50, valuesOf(bench.FullSync)},
+	{figurePartial, "Partial sync", "partial", "one partial sync, as the subject itself tells", "s", "slower", "faster", 50, valuesOf(bench.PartialSync)},
+	{figureRestore, "Restore", "restore", "wall time of one iptables-restore or nft; of full syncs, where all subjects tell them apart", "s", "slower", "faster", 50, restoreValues},
+	{figureNPL50, "Latency p50", "npl p50", "network programming latency: due in the cluster → visible in the kernel", "s", "slower", "faster", 50, valuesOf(bench.NetworkProgrammingLatency)},
+	{figureNPL99, "Latency p99", "npl p99", "network programming latency, 99 of 100 changes", "s", "slower", "faster", 99, valuesOf(bench.NetworkProgrammingLatency)},
+	{figureColdCPU, "CPU, cold start", "cpu cold", "user and system time of the subject and its children, from the first create to the end of the settle after it", "s", "more", "less", 50, coldCPU},
+	{figureCPU, "CPU per change", "cpu/chg", "user and system time of the subject and its children over the steps with changes and the settles after them, for each change", "s", "more", "less", 50, changeCPU},
+	{figureRSS, "Peak RSS", "rss", "of the subject's process", "B", "more", "less", 50, largestOf(bench.PeakRSS)},
+	{figureChildRSS, "Peak RSS, child", "child rss", "of the largest tool that the subject started", "B", "more", "less", 50, largestOf(bench.ChildPeakRSS)},
+	{figureFirstPacket, "First packet", "packet", "at the last Service of the dispatch", "s", "slower", "faster", 50, lastPacketValues},
+	{figureRules, "Rules", "rules", "all tables, counted by the kernel where that was done for all subjects", "count", "more", "fewer", 50, countValues(false)},
+	{figureElements, "Elements", "elements", "elements of sets and maps", "count", "more", "fewer", 50, countValues(true)},
+}
+
+func figureTextOf(name string) figureText {
+	i := slices.IndexFunc(figureTexts, func(t figureText) bool { return t.name == name })
+	return figureTexts[i]
+}
+
+// figure of a side by name; nil when it was not measured.
+func (s Side) figure(name string) *Figure {
+	i := slices.IndexFunc(s.Figures, func(f Figure) bool { return f.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.Figures[i]
+}
+
+// notReached says that a figure is missing because the subject was stopped every time.
+func (s Side) notReached(name string) bool {
+	ends := name == figureCold || name == figureFull || name == figureNPL50 || name == figureNPL99
+	return ends && s.figure(name) == nil && len(s.Exceeded) > 0 && len(s.Exceeded) == s.Repetitions
+}
+
+// sidesOf are the sides of a cell, in the order of the series.
+func sidesOf(c *collection, cell Cell) []Side {
+	source := sameSource{fullRestores: true, kernelRules: true}
+	for _, one := range c.series {
+		samples := one.cells[cell.id()]
+		if samples == nil {
+			continue
+		}
+		if samples.has(bench.Restore) && len(one.kindOf(cell, bench.Restore, "full")) == 0 {
+			source.fullRestores = false
+		}
+		if samples.has(bench.Rules) && !samples.has(bench.RulesKernel) {
+			source.kernelRules = false
+		}
+	}
+	var sides []Side
+	for _, one := range c.series {
+		samples := one.cells[cell.id()]
+		if samples == nil {
+			continue
+		}
+		side := Side{Series: one.name, Subject: one.subject, Exceeded: samples.exceeded(), Repetitions: samples.repetitionCount()}
+		for _, text := range figureTexts {
+			if f := text.figure(text.values(samples, source), side.Exceeded); f != nil {
+				side.Figures = append(side.Figures, *f)
+			}
+		}
+		sides = append(sides, side)
+	}
+	return sides
+}
+
+// figure reduces the values of all repetitions. A repetition that was stopped counts with what it had used.
+func (t figureText) figure(values map[repetition][]float64, exceeded []Exceeded) *Figure {
+	f := Figure{Name: t.name, Unit: t.unit}
+	stoppedAt := math.Inf(1)
+	for _, e := range exceeded {
+		own, have := values[e.of]
+		switch {
+		case t.name == e.Figure && t.name != figureNPL99:
+			values[e.of] = []float64{slices.Max(append(own, e.Used))}
+			stoppedAt = min(stoppedAt, values[e.of][0])
+		case have && t.underestimatedWhenStopped():
+			stoppedAt = min(stoppedAt, slices.Min(own))
+		}
+	}
+	var all []float64
+	for _, of := range sortedRepetitions(values) {
+		all = append(all, values[of]...)
+		f.repetitions = append(f.repetitions, repetitionValue{of, percentile(values[of], t.percent)})
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	f.N, f.Value = len(all), percentile(all, t.percent)
+	f.AtLeast = f.Value >= stoppedAt
+	if f.stopped = !math.IsInf(stoppedAt, 1); f.stopped {
+		return &f
+	}
+	if t.percent == 50 {
+		d := describe(all)
+		f.Low, f.High = d.Low, d.High
+	} else if d := describe(f.values()); d.Low != nil { // of a percentile: from the repetitions' own
+		low, high := min(*d.Low, f.Value), max(*d.High, f.Value)
+		f.Low, f.High = &low, &high
+	}
+	if t.unit == "count" && f.Low != nil && *f.Low == *f.High {
+		f.Low, f.High = nil, nil // counts that never differ need no interval
+	}
+	return &f
+}
+
+// underestimatedWhenStopped: changes that never arrived are missing, and memory was still growing.
+func (t figureText) underestimatedWhenStopped() bool {
+	return t.name == figureNPL50 || t.name == figureNPL99 || t.name == figureRSS || t.name == figureChildRSS
+}
+
+func (f Figure) values() []float64 {
+	var out []float64
+	for _, r := range f.repetitions {
+		out = append(out, r.value)
+	}
+	return out
+}
+
+// spread as of a Distribution.
+func (f Figure) spread() (share float64, ok bool) {
+	return Distribution{Median: f.Value, Low: f.Low, High: f.High}.spread()
+}
+
+func sortedRepetitions(values map[repetition][]float64) []repetition {
+	out := make([]repetition, 0, len(values))
+	for of := range values {
+		out = append(out, of)
+	}
+	slices.SortFunc(out, func(a, b repetition) int { return cmp.Or(a.run-b.run, a.rep-b.rep) })
+	return out
+}
+
+func (c *cellSamples) repetitionCount() int {
+	seen := map[repetition]bool{}
+	for _, r := range c.records {
+		seen[repetition{r.run, r.Rep}] = true
+	}
+	return len(seen)
+}
+
+// exceeded are the repetitions that were stopped, each with the figure that it concerns: memory; else what the subject
+// had not finished, the cold start (in process: the full sync) or the changes.
+func (c *cellSamples) exceeded() []Exceeded {
+	cold := map[repetition]bool{}
+	full := map[repetition]bool{}
+	var out []Exceeded
+	for _, r := range c.records {
+		of := repetition{r.run, r.Rep}
+		switch r.Metric {
+		case bench.ColdStart:
+			cold[of] = true
+		case bench.FullSync:
+			full[of] = full[of] || r.Error == ""
+		case bench.Exceeded:
+			out = append(out, Exceeded{Repetition: r.Rep, Used: r.Value, Unit: r.Unit, Reached: r.Error, of: of})
+		}
+	}
+	for i := range out {
+		e := &out[i]
+		switch {
+		case e.Unit == "B":
+			e.Figure = figureRSS
+		case c.inProcess && !full[e.of]:
+			e.Figure = figureFull
+		case !c.inProcess && !cold[e.of]:
+			e.Figure = figureCold
+		default:
+			e.Figure = figureNPL99
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Exceeded) int { return cmp.Or(a.of.run-b.of.run, a.of.rep-b.of.rep) })
+	return out
+}
+
+// stepOf reads "2:churn": the index and the kind of a step.
+func stepOf(name string) (index int, kind string) {
+	number, kind, _ := strings.Cut(name, ":")
+	index, _ = strconv.Atoi(number)
+	return index, kind
+}
