@@ -20,35 +20,31 @@ import (
 	"synclab/sim"
 )
 
-// play is a cluster of a seed, the proxier, which syncs when told to, and a Watcher that knows of it only what the
-// kernel shows.
+// play is a cluster of a seed, a subject, and a Watcher that knows of it only what the kernel shows.
 type play struct {
 	*Watcher
 	t       *testing.T
 	world   *sim.World
 	cluster *sim.Cluster
-	proxier *proxier.Proxier
 	sights  chan Sight
 	// awaited are the changes that should be reported, by due times, which are all different.
 	awaited map[time.Time]map[corev1.IPFamily]bool
-	made    map[time.Time]time.Time
 	last    time.Time
+	running context.Context // ends with the subject
 }
 
 // waitLimit is for a test that fails: nothing here takes a tenth of it.
 const waitLimit = time.Minute
 
-func newPlay(t *testing.T, shape scenarios.Shape, variant iptables.Variant, dialect string, seed uint64) *play {
+var bothFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+
+// newPlay makes a cluster that is loaded, in a fresh namespace; the subject is still to come.
+func newPlay(t *testing.T, shape scenarios.Shape, dialect string, seed uint64) *play {
 	t.Helper()
-	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
-		if _, err := exec.LookPath(iptables.Binary(variant, family, "restore")); err != nil {
-			t.Skip(err)
-		}
-	}
 	netns.Fresh(t)
 	p := &play{
-		t: t, cluster: sim.NewCluster(clock.RealClock{}), sights: make(chan Sight, 1<<16),
-		awaited: map[time.Time]map[corev1.IPFamily]bool{}, made: map[time.Time]time.Time{},
+		t: t, running: t.Context(), cluster: sim.NewCluster(clock.RealClock{}), sights: make(chan Sight, 1<<16),
+		awaited: map[time.Time]map[corev1.IPFamily]bool{},
 	}
 	t.Cleanup(p.cluster.Stop)
 	var err error
@@ -60,13 +56,8 @@ func newPlay(t *testing.T, shape scenarios.Shape, variant iptables.Variant, dial
 	}
 	objects := p.world.Objects()
 	node := objects.Nodes[0]
-	families := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
-	p.proxier, err = proxier.New(proxier.Options{Config: config.New(), Variant: variant, Families: families, NodeName: node.Name})
-	if err != nil {
-		t.Fatal(err)
-	}
 	p.Watcher, err = New(Options{
-		Families: families, Dialect: dialect, Seen: func(s Sight) { p.sights <- s },
+		Families: bothFamilies, Dialect: dialect, Seen: func(s Sight) { p.sights <- s },
 		Node: plan.Node{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone]},
 	})
 	if err != nil {
@@ -82,10 +73,42 @@ func newPlay(t *testing.T, shape scenarios.Shape, variant iptables.Variant, dial
 	if err := p.cluster.Load(t.Context(), objects); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.proxier.Watch(t.Context(), p.cluster.Informers()); err != nil {
-		t.Fatal(err)
-	}
 	return p
+}
+
+// inProcess is the project's proxier, which syncs when told to, in this goroutine's namespace.
+type inProcess struct {
+	*play
+	proxier *proxier.Proxier
+}
+
+func newInProcess(p *play, variant iptables.Variant) inProcess {
+	p.t.Helper()
+	for _, family := range bothFamilies {
+		if _, err := exec.LookPath(iptables.Binary(variant, family, "restore")); err != nil {
+			p.t.Skip(err)
+		}
+	}
+	own, err := proxier.New(proxier.Options{
+		Config: config.New(), Variant: variant, Families: bothFamilies, NodeName: p.opts.Node.Name,
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := own.Watch(p.t.Context(), p.cluster.Informers()); err != nil {
+		p.t.Fatal(err)
+	}
+	return inProcess{p, own}
+}
+
+// wait until all is visible.
+func (p *play) wait() {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.running, waitLimit)
+	defer cancel()
+	if err := p.Wait(ctx); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // change makes one change that is due now.
@@ -104,11 +127,10 @@ func (p *play) change(c sim.Change) {
 	}
 }
 
-// sync lets the proxier sync, in this goroutine's namespace, what it was told, and waits until all is visible.
-func (p *play) sync() {
+// sync lets the proxier sync what it was told, and waits until all is visible.
+func (p inProcess) sync() {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), waitLimit)
-	defer cancel()
+	ctx := p.t.Context()
 	if err := p.proxier.WaitSeen(ctx, p.cluster.Version(&corev1.Service{}), p.cluster.Version(&discoveryv1.EndpointSlice{})); err != nil {
 		p.t.Fatal(err)
 	}
@@ -116,9 +138,7 @@ func (p *play) sync() {
 		p.t.Fatal(err)
 	}
 	p.ToolEnded(time.Now())
-	if err := p.Wait(ctx); err != nil {
-		p.t.Fatal(err)
-	}
+	p.wait()
 }
 
 // check takes the sights so far: each of a change that is awaited, once a family, and not before it was made.
@@ -169,7 +189,7 @@ func TestRandomChurn(t *testing.T) {
 	}{{iptables.Legacy, IptablesLegacy}, {iptables.Nft, IptablesNft}, {iptables.Legacy, ""}, {iptables.Nft, ""}} {
 		t.Run("variant="+string(x.variant)+"/dialect="+x.dialect, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			p := newPlay(t, mixed, x.variant, x.dialect, seed)
+			p := newInProcess(newPlay(t, mixed, x.dialect, seed), x.variant)
 			p.sync()
 			p.check()
 			const events = 100
@@ -193,7 +213,7 @@ func TestRandomChurn(t *testing.T) {
 }
 
 // flush: after somebody else flushed the table nothing is as it should be, until the proxier mends it.
-func (p *play) flush(variant iptables.Variant) {
+func (p inProcess) flush(variant iptables.Variant) {
 	p.t.Helper()
 	for _, family := range p.opts.Families {
 		if out, err := exec.Command(iptables.Binary(variant, family, ""), "-t", "nat", "-F").CombinedOutput(); err != nil {

@@ -1,0 +1,135 @@
+package visible
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"synclab/scenarios"
+	"synclab/sim/front"
+)
+
+// kubeProxy starts the kube-proxy on PATH in the goroutine's namespace, on the play's cluster.
+func (p *play) kubeProxy(mode, variant string) {
+	t := p.t
+	t.Helper()
+	binary, err := exec.LookPath("kube-proxy")
+	if err != nil {
+		t.Skip(err)
+	}
+	api, err := front.New(p.cluster, front.Options{Clock: clock.RealClock{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Close)
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // in this goroutine's namespace
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- api.Serve(ctx, listener) }()
+	t.Cleanup(func() { cancel(); <-served })
+
+	dir := t.TempDir()
+	write := func(name string, text []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	kubeconfig, err := front.Kubeconfig("http://" + listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := write("config.yaml", fmt.Appendf(nil, `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: %s
+hostnameOverride: %s
+clientConnection: {kubeconfig: %s}
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+iptables: {minSyncPeriod: 10ms}
+nftables: {minSyncPeriod: 10ms}
+healthzBindAddress: 127.0.0.1:10256
+metricsBindAddress: 127.0.0.1:10249
+oomScoreAdj: 0
+`, mode, p.opts.Node.Name, write("kubeconfig", kubeconfig)))
+	if variant != "" {
+		for _, name := range []string{"iptables", "ip6tables"} {
+			for _, tool := range []string{"", "-save", "-restore"} {
+				target, err := exec.LookPath(name + "-" + variant + tool)
+				if err != nil {
+					t.Skip(err)
+				}
+				if err := os.Symlink(target, filepath.Join(dir, name+tool)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	var log bytes.Buffer
+	cmd := exec.Command(binary, "--config", config)
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	running, end := context.WithCancelCause(t.Context())
+	p.running = running
+	go func() {
+		end(fmt.Errorf("kube-proxy ended: %w", cmp.Or(cmd.Wait(), errors.New("status 0"))))
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+		if t.Failed() {
+			t.Logf("kube-proxy:\n%s", log.Bytes()[max(0, log.Len()-4000):])
+		}
+	})
+}
+
+// What unmodified kube-proxy makes of random changes is seen in all of its modes, without a word from its tools.
+func TestKubeProxy(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for _, x := range []struct{ mode, variant, dialect string }{
+		{"nftables", "", Nftables}, {"nftables", "", ""}, {"iptables", "nft", IptablesNft}, {"iptables", "legacy", IptablesLegacy},
+	} {
+		t.Run(fmt.Sprintf("mode=%s/variant=%s/dialect=%s", x.mode, x.variant, x.dialect), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			p := newPlay(t, mixed, x.dialect, seed)
+			p.kubeProxy(x.mode, x.variant)
+			p.wait()
+			trace, err := p.world.Churn(scenarios.Churn{Rate: 1, Events: 60, Kind: "mixed"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, c := range trace {
+				p.change(c)
+				if i == len(trace)-1 || rng.IntN(8) == 0 {
+					p.wait()
+				}
+			}
+			p.check()
+			if err := p.Quiet(t.Context(), 100*time.Millisecond); err != nil {
+				t.Error(err)
+			}
+			in, err := p.Installed(t.Context())
+			t.Logf("%d of %d changes awaited; installed %+v, %v", len(p.awaited), len(trace), in, err)
+		})
+	}
+}
