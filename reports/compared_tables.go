@@ -148,7 +148,11 @@ func (s *Summary) compared(b *strings.Builder) {
 	}
 	b.WriteString("\n")
 	sides.write(b)
-	b.WriteString("\nmedians ± 95 % confidence; npl: network programming latency; packet: first, at the last Service\n\n")
+	medians := "medians"
+	if strings.Contains(fmt.Sprint(sides.rows), "±") {
+		medians += " ± 95 % confidence"
+	}
+	b.WriteString("\n" + medians + "; npl: network programming latency; packet: first, at the last Service\n\n")
 	s.terminalRatios().write(b)
 	b.WriteString("\n~: no difference shown; ?: too few repetitions for a 95 % interval; the page has the intervals\n")
 	for _, note := range stopped(s.collected) {

@@ -1,0 +1,351 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/plot/vg"
+
+	"synclab/bench"
+)
+
+// TestFiveSubjects: every subject has a row, every ratio is that of the figures, and each output says the same.
+func TestFiveSubjects(t *testing.T) {
+	dir := t.TempDir()
+	y := fiveSizes()
+	s := y.build(t, dir, Options{NoPNG: true})
+	if len(s.Comparisons) != len(y.sizes) {
+		t.Fatalf("%d comparisons, want one a size", len(s.Comparisons))
+	}
+	for _, c := range s.Comparisons {
+		if c.Baseline != proxyLegacy.name || len(c.Sides) != 5 {
+			t.Errorf("%d Services: baseline %s, %d sides", c.Cell.Services, c.Baseline, len(c.Sides))
+		}
+		for _, r := range c.Ratios {
+			a, b := sideOf(t, c, r.A).figure(r.Metric), sideOf(t, c, r.B).figure(r.Metric)
+			if math.Abs(r.Ratio*a.Value/b.Value-1) > 1e-12 {
+				t.Errorf("%s %s / %s: %v is not %v / %v", r.Metric, r.B, r.A, r.Ratio, b.Value, a.Value)
+			}
+			if r.Low != nil && (*r.Low > r.Ratio || *r.High < r.Ratio) {
+				t.Errorf("%s %s / %s: %v outside %v … %v", r.Metric, r.B, r.A, r.Ratio, *r.Low, *r.High)
+			}
+		}
+		pair := c.ratio(nft.name, proxyNft.name, figureFull)
+		if c.Cell.Services < 8000 && (pair == nil || pair.Against[0] != "variant" || !pair.Differs || pair.Low == nil) {
+			t.Errorf("%d Services: synclab beside kube-proxy of its backend: %+v", c.Cell.Services, pair)
+		}
+		if both := c.ratio(legacy.name, proxyLegacy.name, figureFull); both == nil || len(both.Against) != 2 {
+			t.Errorf("the baseline of the variant that is the overall one, too: %+v", both)
+		}
+	}
+	outputsName(t, dir, s)
+}
+
+func sideOf(t *testing.T, c CellComparison, series string) Side {
+	t.Helper()
+	for _, side := range c.Sides {
+		if side.Series == series {
+			return side
+		}
+	}
+	t.Fatalf("no side %s at %d Services", series, c.Cell.Services)
+	return Side{}
+}
+
+// outputsName looks for what a reader must find in the page, the markdown, the terminal and the JSON.
+func outputsName(t *testing.T, dir string, s *Summary) {
+	t.Helper()
+	var terminal bytes.Buffer
+	if err := s.Table(&terminal); err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(terminal.String(), "\n") {
+		if runes(line) > tableWidth {
+			t.Errorf("line %d is %d wide: %s", i+1, runes(line), line)
+		}
+	}
+	markdown, err := os.ReadFile(filepath.Join(dir, "summary.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.NewReplacer("\u00a0", " ", "&gt;", ">", "&#43;", "+").Replace(readPage(t, dir))
+	largest := s.largestComparison()
+	ratio := largest.ratio(nft.name, proxyNft.name, figureCold)
+	for name, text := range map[string]string{"page": page, "summary.md": string(markdown), "terminal": terminal.String()} {
+		for _, want := range []string{"> 600 s", ratio.Words, "stopped after 10m0s:", largest.ratio(proxyNftables.name, proxyLegacy.name, figurePartial).Words} {
+			if !strings.Contains(strings.ReplaceAll(text, "\n  ", " "), want) {
+				t.Errorf("%s does not say %q", name, want)
+			}
+		}
+		for _, subject := range five.subjects {
+			if !strings.Contains(text, subject.name) {
+				t.Errorf("%s does not name %s", name, subject.name)
+			}
+		}
+	}
+	// The comparison stands first, before plots and all numbers; the method names feed, shim and versions.
+	before := 0
+	for _, part := range []string{`id="summary"`, `id="compared"`, `id="plots"`, `id="numbers"`, `id="method"`} {
+		at := strings.Index(page, part)
+		if at <= before {
+			t.Errorf("the page has no %s behind the parts before it", part)
+		}
+		before = max(before, at)
+	}
+	for _, want := range []string{"over HTTP", "A shim in front of iptables and nft", "kube-proxy is v1.36.3"} {
+		if !strings.Contains(page[strings.Index(page, `id="method"`):], want) {
+			t.Errorf("the method does not say %q", want)
+		}
+	}
+	var read Summary
+	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	if again := read.largestComparison().ratio(nft.name, proxyNft.name, figureCold); again == nil || again.Words != ratio.Words || again.Bound != "upper" {
+		t.Errorf("summary.json: %+v", again)
+	}
+}
+
+// TestStoppedSubject: the subject keeps its row, its figure is a bound, and nothing is made up for the rest.
+func TestStoppedSubject(t *testing.T) {
+	s := fiveSizes().build(t, t.TempDir(), Options{NoPNG: true})
+	c := s.largestComparison()
+	side := sideOf(t, *c, proxyNft.name)
+	if cold := side.figure(figureCold); cold == nil || !cold.AtLeast || cold.Value != 600 || cold.Low != nil || cold.text(true) != "> 600 s" {
+		t.Errorf("cold start %+v", cold)
+	}
+	for _, name := range []string{figureFull, figurePartial, figureNPL99, figureCPU, figureColdCPU, figureFirstPacket} {
+		if f := side.figure(name); f != nil {
+			t.Errorf("%s of a subject that never came so far: %+v", name, f)
+		}
+	}
+	if !side.notReached(figureFull) || len(side.Exceeded) != 6 || side.Exceeded[0].Figure != figureCold {
+		t.Errorf("exceeded %+v", side.Exceeded)
+	}
+	if rss := side.figure(figureRSS); rss == nil || !rss.AtLeast {
+		t.Errorf("the memory of a process that was stopped is a bound: %+v", rss)
+	}
+	slower := c.ratio(proxyNft.name, proxyLegacy.name, figureCold)
+	if slower == nil || slower.Bound != "lower" || slower.Ratio <= 1 || slower.Low != nil || !strings.HasPrefix(slower.Words, "> ") {
+		t.Errorf("ratio %+v", slower)
+	}
+	for _, k := range s.Capacity {
+		if k.Series == proxyNft.name && k.Clause == clauseNPL && (k.Holds != 2000 || k.Breaks != 8000 || !k.Stopped) {
+			t.Errorf("a size at which the subject was stopped does not count as held: %+v", k)
+		}
+	}
+	if !strings.Contains(strings.Join(s.Sentences, "\n"), "Services visible, in all 6 repetitions.") {
+		t.Errorf("sentences %q", s.Sentences)
+	}
+	svg := string(plotNamed(t, s, "sync-vs-services").markup)
+	if !strings.Contains(svg, "stopped there: the real value is larger") {
+		t.Error("the plot over sizes does not mark where the subject was stopped")
+	}
+	if bars := string(plotNamed(t, s, "compared-durations").markup); !strings.Contains(bars, "&gt; 600 s") || !strings.Contains(bars, "stopped before") {
+		t.Error("the bars do not say that the subject was stopped")
+	}
+	for _, name := range []string{"sync-vs-services", "compared-durations", "compared-cost", "programming-latency"} {
+		for _, subject := range five.subjects {
+			if !strings.Contains(string(plotNamed(t, s, name).markup), subject.name) {
+				t.Errorf("%s does not name %s", name, subject.name)
+			}
+		}
+	}
+}
+
+func plotNamed(t *testing.T, s *Summary, name string) Plot {
+	t.Helper()
+	for _, p := range s.Plots {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no plot %s", name)
+	return Plot{}
+}
+
+// cellOf makes the records of one subject in one cell.
+func cellOf(feed string, records ...bench.Record) *cellSamples {
+	run := &loadedRun{run: bench.Run{ID: "x", Feed: feed}, records: records}
+	for i := range run.records {
+		run.records[i].Subject, run.records[i].Services = "a/b", 10
+	}
+	c := collect([]*loadedRun{run})
+	return c.series[0].cells[c.cells[0].id()]
+}
+
+func TestExceededConcerns(t *testing.T) {
+	exceeded := bench.Record{Rep: 1, Metric: bench.Exceeded, Value: 60, Unit: "s", Error: "stopped", Step: "3:churn"}
+	memory := exceeded
+	memory.Unit, memory.Value = "B", 2<<30
+	cold := bench.Record{Rep: 1, Metric: bench.ColdStart, Value: 2, Unit: "s"}
+	full := bench.Record{Rep: 1, Metric: bench.FullSync, Value: 2, Unit: "s"}
+	failed := bench.Record{Rep: 1, Metric: bench.FullSync, Value: 2, Unit: "s", Error: "no"}
+	for _, test := range []struct {
+		name    string
+		samples *cellSamples
+		figure  string
+	}{
+		{"before its cold start", cellOf(bench.FeedAPI, exceeded), figureCold},
+		{"after its first full sync, before all is visible", cellOf(bench.FeedAPI, full, exceeded), figureCold},
+		{"among changes", cellOf(bench.FeedAPI, cold, exceeded), figureNPL99},
+		{"in process, before a full sync", cellOf(bench.FeedInformers, failed, exceeded), figureFull},
+		{"in process, among changes", cellOf("", full, exceeded), figureNPL99},
+		{"for its memory", cellOf(bench.FeedAPI, cold, memory), figureRSS},
+	} {
+		e := test.samples.exceeded()
+		if len(e) != 1 || e[0].Figure != test.figure || e[0].Reached != "stopped" {
+			t.Errorf("%s: %+v, want %s", test.name, e, test.figure)
+		}
+	}
+}
+
+// TestSomeRepetitionsStopped: the median is a bound once it reaches into the stopped ones.
+func TestSomeRepetitionsStopped(t *testing.T) {
+	cold := func(rep int, v float64) bench.Record {
+		return bench.Record{Rep: rep, Metric: bench.ColdStart, Value: v, Unit: "s"}
+	}
+	stop := func(rep int) bench.Record {
+		return bench.Record{Rep: rep, Metric: bench.Exceeded, Value: 60, Unit: "s", Error: "stopped"}
+	}
+	of := func(records ...bench.Record) *Figure {
+		samples := cellOf(bench.FeedAPI, records...)
+		text := figureTextOf(figureCold)
+		return text.figure(text.values(samples, sameSource{}), samples.exceeded())
+	}
+	if f := of(cold(1, 50), cold(2, 55), stop(3)); f.AtLeast || f.Value != 55 || f.Low != nil {
+		t.Errorf("one of three: %+v", f)
+	}
+	if f := of(cold(1, 50), stop(2), stop(3)); !f.AtLeast || f.Value != 60 {
+		t.Errorf("two of three: %+v", f)
+	}
+	a, b := of(cold(1, 50), cold(2, 55), stop(3)), of(cold(1, 5), cold(2, 5), cold(3, 5))
+	if c, _ := compareFigures(a, b); c.Low != nil || !strings.Contains(c.Warning, "stopped") {
+		t.Errorf("an interval although a repetition is not known: %+v", c)
+	}
+}
+
+func TestCPU(t *testing.T) {
+	cpu := func(step string, v float64) bench.Record {
+		return bench.Record{Rep: 1, Metric: bench.SubjectCPU, Value: v, Unit: "s", Step: step}
+	}
+	change := func(step string) bench.Record {
+		return bench.Record{Rep: 1, Metric: bench.NetworkProgrammingLatency, Value: 1, Unit: "s", Step: step}
+	}
+	samples := cellOf(bench.FeedAPI, cpu("1:create", 3), cpu("2:settle", 1), cpu("3:churn", 8), cpu("4:settle", 2), cpu("5:probe", 100), cpu("6:settle", 100),
+		cpu("10:rollout", 5), cpu("11:settle", 0), change("3:churn"), change("3:churn"), change("3:churn"), change("4:settle"), change("10:rollout"))
+	if got := coldCPU(samples, sameSource{})[repetition{0, 1}]; len(got) != 1 || got[0] != 4 {
+		t.Errorf("CPU of the cold start %v, want create and the settle after it", got)
+	}
+	if got := changeCPU(samples, sameSource{})[repetition{0, 1}]; len(got) != 1 || got[0] != 3 {
+		t.Errorf("CPU per change %v, want 15 s over 5 changes", got)
+	}
+	if got := changeCPU(cellOf(bench.FeedAPI, cpu("3:churn", 8)), sameSource{}); len(got) != 0 {
+		t.Errorf("CPU per change without a change: %v", got)
+	}
+}
+
+// TestMissingFigures: what a subject does not tell is a dash, and its row stays.
+func TestMissingFigures(t *testing.T) {
+	dir := t.TempDir()
+	y := five
+	y.reps, y.churn, y.probe = 2, 20, 0
+	y.write(t, dir)
+	path := filepath.Join(dir, "records.jsonl")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string // kube-proxy/nftables tells of no syncs
+	for _, line := range strings.SplitAfter(string(text), "\n") {
+		if !strings.Contains(line, proxyNftables.name) || !strings.Contains(line, "_sync\"") {
+			kept = append(kept, line)
+		}
+	}
+	if err := os.WriteFile(path, []byte(strings.Join(kept, "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Build([]string{dir}, "", Options{NoPNG: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.largestComparison()
+	side := sideOf(t, *c, proxyNftables.name)
+	if side.figure(figureFull) != nil || side.figure(figureCold) == nil || side.figure(figureElements) == nil || side.notReached(figureFull) {
+		t.Errorf("figures %+v", side.Figures)
+	}
+	if c.ratio(proxyNftables.name, proxyLegacy.name, figureFull) != nil {
+		t.Error("a ratio of what was not measured")
+	}
+	if r := c.ratio(proxyNftables.name, proxyLegacy.name, figureRules); r == nil || r.Ratio >= 1 {
+		t.Errorf("rules, without elements: %+v", r)
+	}
+	for _, table := range s.pageComparisons() {
+		if len(table.Values.Rows) != 5 || table.Values.Rows[4][2].Text != "–" {
+			t.Errorf("rows %d, %+v", len(table.Values.Rows), table.Values.Rows[4])
+		}
+	}
+	if text := strings.Join(s.Sentences, " "); !strings.Contains(text, "2 repetitions: no interval at 95 %") {
+		t.Errorf("two repetitions, and no word of it: %s", text)
+	}
+	for _, p := range s.Phases {
+		if told := strings.HasPrefix(p.Series, "synclab/"); p.OwnUntold == told {
+			t.Errorf("phases %+v", p)
+		}
+	}
+}
+
+func TestComparedTableGolden(t *testing.T) {
+	y := five
+	y.churn, y.probe = 60, 20
+	s := y.build(t, t.TempDir(), Options{NoPNG: true})
+	var b bytes.Buffer
+	if err := s.Table(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "compared.golden", b.Bytes())
+}
+
+// TestLooks: a subject has its own colour on every page, and no two series of a page share one while there are enough.
+func TestLooks(t *testing.T) {
+	subjects := func(names ...string) []*series {
+		var out []*series
+		for i, name := range names {
+			out = append(out, &series{name: name + strings.Repeat("'", i), subject: name})
+		}
+		giveLooks(out)
+		return out
+	}
+	alone, among := subjects(nft.name), subjects(legacy.name, "exec:other", proxyNft.name, nft.name, nft.name)
+	if alone[0].look.color != among[3].look.color {
+		t.Error("a subject changes its colour with its company")
+	}
+	for i, a := range among {
+		for _, b := range among[:i] {
+			if a.look.color == b.look.color {
+				t.Errorf("%s and %s share a colour", a.name, b.name)
+			}
+		}
+	}
+}
+
+func TestApart(t *testing.T) {
+	got := apart([]vg.Length{10, 11, 12, 60, 99}, 10, 0, 100)
+	for i := range got {
+		if i > 0 && got[i]-got[i-1] < 10-1e-9 || got[i] < 0 || got[i] > 100 {
+			t.Errorf("%v", got)
+		}
+	}
+	if got[3] != 60 {
+		t.Errorf("a label that stands alone moved: %v", got)
+	}
+}
