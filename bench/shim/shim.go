@@ -1,0 +1,176 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+)
+
+// Options say where the shim is installed, and in front of what.
+type Options struct {
+	// Dir gets the folder for PATH and the record of calls. It must be empty or not there, and be on a file system that
+	// programs may be run from.
+	Dir string
+	// Variant is what the plain names (iptables-restore) run: "legacy", "nft", or empty for what the system chose.
+	Variant string
+	// Tools are the names to stand in front of. Default: Tools(). Those that the machine lacks are left out.
+	Tools []string
+	// Command is the program, of Command(). Default: it is built if need be.
+	Command string
+}
+
+// Shim is an installed shim.
+type Shim struct {
+	dir     string
+	command string
+	planted atomic.Int64
+}
+
+// The folders and files of a shim, as the program knows them.
+const (
+	binFolder    = "bin"
+	realFolder   = "real"
+	faultsFolder = "faults"
+	callsFile    = "calls"
+)
+
+// Tools are the names that a proxier may call: both families and both variants of the iptables tools, nft, conntrack
+// and ipset.
+func Tools() []string {
+	tools := []string{"nft", "conntrack", "ipset"}
+	for _, family := range []string{"iptables", "ip6tables"} {
+		for _, variant := range []string{"", "-legacy", "-nft"} {
+			for _, tool := range []string{"", "-restore", "-save"} {
+				tools = append(tools, family+variant+tool)
+			}
+		}
+	}
+	return tools
+}
+
+// Install makes the folder. A machine may lack tools, but not those of the variant that is asked for: that is an error.
+func Install(ctx context.Context, opts Options) (*Shim, error) {
+	if opts.Tools == nil {
+		opts.Tools = Tools()
+	}
+	if opts.Command == "" {
+		path, err := Command(ctx)
+		if err != nil {
+			return nil, err
+		}
+		opts.Command = path
+	}
+	dir, err := filepath.Abs(opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("shim: %w", err)
+	}
+	s := &Shim{dir: dir, command: opts.Command}
+	for _, folder := range []string{binFolder, realFolder} {
+		if err := os.MkdirAll(s.path(folder), 0o755); err != nil {
+			return nil, fmt.Errorf("shim: %w", err)
+		}
+	}
+	for _, name := range opts.Tools {
+		path, err := s.find(real(name, opts.Variant))
+		switch {
+		case err == nil:
+		case opts.Variant != "" && real(name, opts.Variant) != name:
+			return nil, fmt.Errorf("shim: %w", err)
+		default:
+			continue
+		}
+		if err := s.put(name, path); err != nil {
+			return nil, fmt.Errorf("shim: %s: %w", name, err)
+		}
+	}
+	calls, err := os.OpenFile(s.path(callsFile), os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("shim: %w", err)
+	}
+	return s, calls.Close()
+}
+
+// real is the tool behind a name: the plain name of an iptables tool runs that of the variant.
+func real(name, variant string) string {
+	family, rest, _ := strings.Cut(name, "-")
+	if variant == "" || family != "iptables" && family != "ip6tables" {
+		return name
+	}
+	switch rest {
+	case "":
+		return family + "-" + variant
+	case "restore", "save":
+		return family + "-" + variant + "-" + rest
+	}
+	return name // of a variant already
+}
+
+// Path is the folder to put first on the subject's PATH.
+func (s *Shim) Path() string { return s.path(binFolder) }
+
+func (s *Shim) path(parts ...string) string {
+	return filepath.Join(append([]string{s.dir}, parts...)...)
+}
+
+// sbin are the folders that an ordinary user's PATH may lack.
+var sbin = []string{"/usr/local/sbin", "/usr/sbin", "/sbin"}
+
+// find looks a tool up on PATH and in the system's folders, but not among ours.
+func (s *Shim) find(name string) (string, error) {
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), sbin...) {
+		path, err := filepath.Abs(filepath.Join(dir, name))
+		if err != nil || filepath.Dir(path) == s.Path() {
+			continue
+		}
+		if stat, err := os.Stat(path); err == nil && stat.Mode().IsRegular() && stat.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w on PATH nor in %s", name, os.ErrNotExist, strings.Join(sbin, ", "))
+}
+
+// put stands the program in front of a tool. It is a hard link or a copy, not a symbolic link: the program knows by its
+// own place where it belongs.
+func (s *Shim) put(name, tool string) error {
+	if err := os.Symlink(tool, s.path(realFolder, name)); err != nil {
+		return err
+	}
+	at := s.path(binFolder, name)
+	if os.Link(s.command, at) == nil {
+		return nil
+	}
+	// Another file system, or a file that this user may not link: one copy, which the others link to.
+	if err := copyFile(s.command, at); err != nil {
+		return err
+	}
+	s.command = at
+	return nil
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// supported says whether the program can be built for this machine.
+func supported() error {
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		return fmt.Errorf("shim: not there for %s", runtime.GOARCH)
+	}
+	return nil
+}

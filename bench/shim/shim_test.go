@@ -1,0 +1,605 @@
+package shim
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// install stands shims in front of tools that are shell scripts, or paths of programs when they begin with "/".
+func install(t testing.TB, variant string, tools map[string]string) *Shim {
+	t.Helper()
+	dir := t.TempDir()
+	var names []string
+	for name, script := range tools {
+		path := filepath.Join(dir, name)
+		var err error
+		if strings.HasPrefix(script, "/") {
+			err = os.Symlink(script, path)
+		} else {
+			err = os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if variant == "" || !strings.Contains(name, variant) {
+			names = append(names, name)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	s, err := Install(t.Context(), Options{Dir: filepath.Join(t.TempDir(), "shim"), Variant: variant, Tools: names})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *Shim) cmd(name string, args ...string) *exec.Cmd {
+	return exec.Command(filepath.Join(s.Path(), name), args...)
+}
+
+// only is the one call that was made.
+func only(t *testing.T, s *Shim) Call {
+	t.Helper()
+	calls, _, err := s.Read(0)
+	if err != nil || len(calls) != 1 {
+		t.Fatalf("%d calls, %v; want one", len(calls), err)
+	}
+	return calls[0]
+}
+
+func TestPassesOn(t *testing.T) {
+	s := install(t, "", map[string]string{"iptables": `
+		printf '%s|' "$@"; echo "$SYNCLAB_TEST_WORD"; echo problem >&2; exit 3`})
+	args := []string{"-A", "a b", "", `quote " and \`, "umläut", "line\nend\t\x01"}
+	cmd := s.cmd("iptables", args...)
+	cmd.Env = append(os.Environ(), "SYNCLAB_TEST_WORD=kept")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	before := time.Now()
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 {
+		t.Errorf("ended with %v", err)
+	}
+	if want := strings.Join(args, "|") + "|kept\n"; stdout.String() != want {
+		t.Errorf("stdout %q, want %q", stdout.String(), want)
+	}
+	if stderr.String() != "problem\n" {
+		t.Errorf("stderr %q", stderr.String())
+	}
+	c := only(t, s)
+	if c.Tool != "iptables" || filepath.Base(c.Real) != "iptables" || filepath.Dir(c.Real) == s.Path() {
+		t.Errorf("tool %q, real %q", c.Tool, c.Real)
+	}
+	if !slices.Equal(c.Args, args) {
+		t.Errorf("args %q", c.Args)
+	}
+	if c.ExitCode != 3 || c.Signal != 0 || c.Fault != "" || c.Parent != os.Getpid() || c.PID != cmd.Process.Pid {
+		t.Errorf("got %+v", c)
+	}
+	if c.Stdout != int64(stdout.Len()) || c.Stdin != 0 {
+		t.Errorf("stdin %d, stdout %d; want 0 and %d", c.Stdin, c.Stdout, stdout.Len())
+	}
+	if c.Start.Before(before.Round(0)) || c.End.Before(c.Start) || c.End.After(time.Now()) {
+		t.Errorf("from %v to %v", c.Start, c.End)
+	}
+}
+
+func TestVariant(t *testing.T) {
+	s := install(t, "nft", map[string]string{
+		"iptables": "echo wrong", "iptables-restore": "echo wrong", "ip6tables-save": "echo wrong", "iptables-legacy": "echo old",
+		"iptables-nft": "echo plain", "iptables-nft-restore": "echo restore", "ip6tables-nft-save": "echo save", "nft": "echo nft",
+	})
+	for name, want := range map[string]string{
+		"iptables": "plain\n", "iptables-restore": "restore\n", "ip6tables-save": "save\n", "iptables-legacy": "old\n",
+	} {
+		out, err := s.cmd(name).Output()
+		if err != nil || string(out) != want {
+			t.Errorf("%s: %q, %v; want %q", name, out, err, want)
+		}
+	}
+	_, err := Install(t.Context(), Options{Dir: t.TempDir(), Variant: "nosuch", Tools: []string{"iptables"}})
+	if err == nil || !strings.Contains(err.Error(), "iptables-nosuch") {
+		t.Errorf("a variant that is not there: %v", err)
+	}
+}
+
+// TestName holds that the tool sees its own name: the tools of iptables are one program that looks at it.
+func TestName(t *testing.T) {
+	s := install(t, "legacy", map[string]string{"iptables": "echo wrong", "iptables-legacy": "/bin/sh"})
+	out, err := s.cmd("iptables", "-c", "tr '\\0' ' ' < /proc/$$/cmdline").Output()
+	if err != nil || !strings.HasPrefix(string(out), "iptables-legacy -c ") {
+		t.Errorf("command line %q, %v", out, err)
+	}
+}
+
+func TestMissingToolsAreLeftOut(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	s, err := Install(t.Context(), Options{Dir: t.TempDir(), Tools: []string{"no-such-tool-anywhere"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if entries, _ := os.ReadDir(s.Path()); len(entries) != 0 {
+		t.Errorf("there is %v", entries)
+	}
+}
+
+func TestStdin(t *testing.T) {
+	const size = 30 << 20
+	payload := make([]byte, size)
+	rng := rand.NewChaCha8([32]byte{1})
+	_, _ = rng.Read(payload)
+	file := filepath.Join(t.TempDir(), "payload")
+	if err := os.WriteFile(file, payload, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := func(t *testing.T) *os.File {
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	for _, c := range []struct {
+		name  string
+		tool  string
+		stdin func(t *testing.T) io.Reader
+		bytes int // that arrive
+		count int64
+	}{
+		{"pipe", "iptables-restore", func(*testing.T) io.Reader { return onlyReader{bytes.NewReader(payload)} }, size, size},
+		{"small pipe", "iptables-restore", func(*testing.T) io.Reader { return onlyReader{bytes.NewReader(payload[:5])} }, 5, 5},
+		{"empty pipe", "iptables-restore", func(*testing.T) io.Reader { return onlyReader{bytes.NewReader(nil)} }, 0, 0},
+		{"pipe for others too", "iptables", func(*testing.T) io.Reader { return onlyReader{bytes.NewReader(payload)} }, size, Unknown},
+		{"file", "iptables-restore", func(t *testing.T) io.Reader { return open(t) }, size, size},
+		{"file from its middle", "iptables-restore", func(t *testing.T) io.Reader {
+			f := open(t)
+			if _, err := f.Seek(1000, io.SeekStart); err != nil {
+				t.Fatal(err)
+			}
+			return f
+		}, size - 1000, size - 1000},
+		{"null", "iptables-restore", func(*testing.T) io.Reader { return nil }, 0, 0},
+		{"terminal", "iptables-restore", terminal, 0, Unknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := install(t, "", map[string]string{c.tool: "/bin/cat"})
+			cmd := s.cmd(c.tool)
+			cmd.Stdin = c.stdin(t)
+			got := sha256.New()
+			cmd.Stdout = onlyWriter{got}
+			if err := cmd.Run(); err != nil {
+				t.Fatal(err)
+			}
+			if want := sha256.Sum256(payload[size-c.bytes:]); c.bytes == size && !bytes.Equal(got.Sum(nil), want[:]) {
+				t.Error("not what was sent")
+			}
+			call := only(t, s)
+			if call.Stdin != c.count || call.Stdout != int64(c.bytes) {
+				t.Errorf("stdin %d, stdout %d; want %d, %d", call.Stdin, call.Stdout, c.count, c.bytes)
+			}
+		})
+	}
+}
+
+// onlyReader and onlyWriter let package exec make pipes.
+type onlyReader struct{ io.Reader }
+type onlyWriter struct{ io.Writer }
+
+// terminal is one whose user has typed the end of the input.
+func terminal(t *testing.T) io.Reader {
+	t.Helper()
+	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no terminals here: ", err)
+	}
+	t.Cleanup(func() { user.Close() })
+	if err := unix.IoctlSetPointerInt(int(user.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Skip("no terminals here: ", err)
+	}
+	n, err := unix.IoctlGetInt(int(user.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Skip("no terminals here: ", err)
+	}
+	program, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("no terminals here: ", err)
+	}
+	t.Cleanup(func() { program.Close() })
+	if _, err := user.Write([]byte{4}); err != nil { // Ctrl-D
+		t.Fatal(err)
+	}
+	return program
+}
+
+func TestClosedStreams(t *testing.T) {
+	// A command in a substitution would show what the shell opens for it.
+	s := install(t, "", map[string]string{"iptables-restore": `
+		for fd in 0 1 2; do [ -e /proc/$$/fd/$fd ] && list="$list $fd"; done; echo "$list" > "$SYNCLAB_TEST_OUT"`})
+	out := filepath.Join(t.TempDir(), "out")
+	for _, c := range []struct{ closed, open string }{
+		{"", " 0 1 2"}, {"<&-", " 1 2"}, {">&-", " 0 2"}, {"<&- >&-", " 2"}, {"<&- >&- 2>&-", ""}, {"2>&-", " 0 1"},
+	} {
+		cmd := exec.Command("/bin/sh", "-c", `exec "$0" `+c.closed, filepath.Join(s.Path(), "iptables-restore"))
+		cmd.Env = append(os.Environ(), "SYNCLAB_TEST_OUT="+out)
+		cmd.Stdin = onlyReader{strings.NewReader("unread")}
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%s: %v", c.closed, err)
+		}
+		if got, err := os.ReadFile(out); err != nil || string(got) != c.open+"\n" {
+			t.Errorf("%s: the tool has %q open, %v; want %q", c.closed, got, err, c.open)
+		}
+	}
+}
+
+// TestUnreadInput holds that a tool which stops reading ends as without a shim, and that the writer is told.
+func TestUnreadInput(t *testing.T) {
+	s := install(t, "", map[string]string{"iptables-restore": "head -c 10 >/dev/null; exit 2"})
+	cmd := s.cmd("iptables-restore")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdin.Write(make([]byte, 10<<20)); !errors.Is(err, unix.EPIPE) {
+		t.Errorf("writing to a tool that has ended: %v", err)
+	}
+	_ = cmd.Wait()
+	if c := only(t, s); c.ExitCode != 2 || c.Stdin < 10 || c.Stdin > 1<<20 {
+		t.Errorf("exit %d, stdin %d", c.ExitCode, c.Stdin)
+	}
+}
+
+// TestUnreadOutput holds that a tool gets SIGPIPE when nobody reads what it writes.
+func TestUnreadOutput(t *testing.T) {
+	s := install(t, "", map[string]string{"iptables-save": "/usr/bin/yes"})
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.cmd("iptables-save")
+	cmd.Stdout = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if _, err := io.ReadFull(r, make([]byte, 1<<20)); err != nil {
+		t.Error(err)
+	}
+	r.Close()
+	_ = cmd.Wait()
+	if c := only(t, s); c.Stdout < 1<<20 || c.Signal != unix.SIGPIPE {
+		t.Errorf("ended with %d, signal %v, wrote %d", c.ExitCode, c.Signal, c.Stdout)
+	}
+}
+
+// TestSharedOutput holds that both kinds of output in one pipe keep their order.
+func TestSharedOutput(t *testing.T) {
+	s := install(t, "", map[string]string{"iptables": "for i in 1 2 3 4 5 6 7 8 9; do echo out $i; echo err $i >&2; done"})
+	got, err := s.cmd("iptables").CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	for i := 1; i < 10; i++ {
+		fmt.Fprintf(&want, "out %d\nerr %d\n", i, i)
+	}
+	if string(got) != want.String() {
+		t.Errorf("got %q", got)
+	}
+	if c := only(t, s); c.Stdout != Unknown {
+		t.Errorf("stdout %d", c.Stdout)
+	}
+}
+
+func TestSignals(t *testing.T) {
+	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP} {
+		t.Run("handled "+unix.SignalName(sig), func(t *testing.T) {
+			s := install(t, "", map[string]string{"nft": "trap 'echo got it; exit 7' TERM INT HUP; echo ready; while :; do sleep 1000 & wait; done"})
+			cmd, lines := begin(t, s, "nft")
+			_ = cmd.Process.Signal(sig)
+			if rest, err := io.ReadAll(lines); err != nil || string(rest) != "got it\n" {
+				t.Errorf("said %q, %v", rest, err)
+			}
+			_ = cmd.Wait()
+			if c := only(t, s); c.ExitCode != 7 || cmd.ProcessState.ExitCode() != 7 {
+				t.Errorf("exit %d, as %v", c.ExitCode, cmd.ProcessState)
+			}
+		})
+	}
+	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGKILL, unix.SIGSEGV} {
+		t.Run("died of "+unix.SignalName(sig), func(t *testing.T) {
+			s := install(t, "", map[string]string{"nft": "kill -" + strings.TrimPrefix(unix.SignalName(sig), "SIG") + " $$"})
+			cmd := s.cmd("nft")
+			_ = cmd.Run()
+			status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+			if !status.Signaled() || status.Signal() != sig {
+				t.Errorf("the caller sees %v", cmd.ProcessState)
+			}
+			if c := only(t, s); c.ExitCode != -1 || c.Signal != sig {
+				t.Errorf("exit %d, signal %v", c.ExitCode, c.Signal)
+			}
+		})
+	}
+}
+
+// begin starts a tool that says when it is ready.
+func begin(t *testing.T, s *Shim, name string) (*exec.Cmd, io.Reader) {
+	t.Helper()
+	cmd := s.cmd(name)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	ready := make([]byte, len("ready\n"))
+	if _, err := io.ReadFull(stdout, ready); err != nil || string(ready) != "ready\n" {
+		t.Fatalf("said %q, %v", ready, err)
+	}
+	return cmd, stdout
+}
+
+// TestKilledShim holds that a tool does not outlive its shim.
+func TestKilledShim(t *testing.T) {
+	s := install(t, "", map[string]string{"nft": "echo ready; exec sleep 1000"})
+	cmd, lines := begin(t, s, "nft")
+	_ = cmd.Process.Kill()
+	if _, err := io.ReadAll(lines); err != nil { // the end comes when the tool is gone, too
+		t.Error(err)
+	}
+	_ = cmd.Wait()
+}
+
+// TestIgnoredChildren is about a caller that ignores SIGCHLD, which its children inherit.
+func TestIgnoredChildren(t *testing.T) {
+	s := install(t, "", map[string]string{"nft": "exit 5"})
+	cmd := exec.Command("/bin/sh", "-c", `trap "" CHLD; exec "$0"`, filepath.Join(s.Path(), "nft"))
+	_ = cmd.Run()
+	if c := only(t, s); cmd.ProcessState.ExitCode() != 5 || c.ExitCode != 5 {
+		t.Errorf("exit %v, written down as %d", cmd.ProcessState, c.ExitCode)
+	}
+}
+
+func TestResources(t *testing.T) {
+	// 40 MiB in one variable: dd reads it as one block.
+	s := install(t, "", map[string]string{"nft": "/usr/bin/dd", "iptables": "exit 0"})
+	if err := s.cmd("nft", "if=/dev/zero", "of=/dev/null", "bs=40M", "count=20").Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd("iptables").Run(); err != nil {
+		t.Fatal(err)
+	}
+	calls, _, err := s.Read(0)
+	if err != nil || len(calls) != 2 {
+		t.Fatal(calls, err)
+	}
+	large, small := calls[0], calls[1]
+	if large.PeakRSS < 40<<20 || large.PeakRSS > 80<<20 {
+		t.Errorf("peak RSS %d of a tool that holds 40 MiB", large.PeakRSS)
+	}
+	if small.PeakRSS < 100<<10 || small.PeakRSS > 20<<20 { // not this test's own memory
+		t.Errorf("peak RSS %d of a small tool", small.PeakRSS)
+	}
+	if large.System <= 0 || large.User < 0 {
+		t.Errorf("user %v, system %v of a tool that read 800 MiB", large.User, large.System)
+	}
+}
+
+func TestConcurrent(t *testing.T) {
+	s := install(t, "", map[string]string{"iptables-restore": "/bin/cat", "iptables": "exit 4"})
+	ctx, cancel := context.WithCancel(t.Context())
+	followed, err := s.Calls(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const workers, rounds = 8, 20
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			for i := range rounds {
+				want := strings.Repeat(fmt.Sprintf("%d.%d ", w, i), 40_000)
+				cmd := s.cmd("iptables-restore")
+				cmd.Stdin = strings.NewReader(want)
+				if got, err := cmd.Output(); err != nil || string(got) != want {
+					t.Errorf("got %d bytes, %v; want %d", len(got), err, len(want))
+				}
+				if err := s.cmd("iptables", strings.Repeat("x", 3000)).Run(); err == nil {
+					t.Error("no exit status")
+				}
+			}
+		})
+	}
+	var got []Call
+	for len(got) < 2*workers*rounds { // they come while the others run
+		got = append(got, <-followed)
+	}
+	all.Wait()
+	cancel()
+	for call := range followed {
+		t.Errorf("a call too many: %+v", call)
+	}
+	read, next, err := s.Read(0)
+	if err != nil || len(read) != len(got) {
+		t.Fatalf("%d calls read, %d followed, %v", len(read), len(got), err)
+	}
+	pids := map[int]bool{}
+	for i := range read {
+		if read[i].PID != got[i].PID || pids[read[i].PID] {
+			t.Errorf("call %d: %d read, %d followed", i, read[i].PID, got[i].PID)
+		}
+		pids[read[i].PID] = true
+	}
+	if more, again, err := s.Read(next); len(more) != 0 || again != next || err != nil {
+		t.Errorf("after the last: %v, %d, %v", more, again, err)
+	}
+}
+
+func TestLongArguments(t *testing.T) {
+	s := install(t, "", map[string]string{"nft": "printf %s \"$*\" | wc -c"})
+	out, err := s.cmd("nft", "short", strings.Repeat("\n", 100_000), "last").Output()
+	if err != nil || strings.TrimSpace(string(out)) != fmt.Sprint(100_000+len("short")+len("last")+2) {
+		t.Errorf("got %q, %v", out, err)
+	}
+	if c := only(t, s); !slices.Equal(c.Args, []string{"short", "…"}) {
+		t.Errorf("args %.50q", c.Args)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	s := install(t, "", map[string]string{"iptables-restore": "cat", "iptables": "echo fine", "nft": "cat"})
+	run := func(name string, args ...string) *os.ProcessState {
+		cmd := s.cmd(name, args...)
+		cmd.Stdin = strings.NewReader("payload")
+		_ = cmd.Run()
+		return cmd.ProcessState
+	}
+	if err := errors.Join(s.Fail(1), s.Kill(2)); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		name   string
+		args   []string
+		exit   int
+		signal unix.Signal
+		fault  string
+	}{
+		{"iptables", nil, 0, 0, ""},
+		{"iptables-restore", []string{"--version"}, 0, 0, ""},
+		{"nft", []string{"list", "tables"}, 0, 0, ""},
+		{"nft", []string{"--check", "-f", "-"}, 0, 0, ""},
+		{"iptables-restore", []string{"--noflush"}, 1, 0, "fail"},
+		{"nft", []string{"-f", "-"}, -1, unix.SIGKILL, "kill"},
+		{"iptables-restore", nil, -1, unix.SIGKILL, "kill"},
+		{"iptables-restore", nil, 0, 0, ""},
+	} {
+		state := run(c.name, c.args...)
+		calls, _, err := s.Read(0)
+		if err != nil || len(calls) != i+1 {
+			t.Fatalf("%d calls after %d, %v", len(calls), i+1, err)
+		}
+		call := calls[i]
+		if state.ExitCode() != c.exit || call.ExitCode != c.exit || call.Signal != c.signal || call.Fault != c.fault {
+			t.Errorf("call %d, %s %v: ended as %v, written down as %+v", i, c.name, c.args, state, call)
+		}
+	}
+	if left, err := s.ClearFaults(); left != 0 || err != nil {
+		t.Errorf("%d faults left, %v", left, err)
+	}
+	if err := s.Fail(3); err != nil {
+		t.Fatal(err)
+	}
+	run("iptables-restore")
+	if left, err := s.ClearFaults(); left != 2 || err != nil {
+		t.Errorf("%d faults left, %v; want 2", left, err)
+	}
+	if state := run("iptables-restore"); !state.Success() {
+		t.Errorf("after ClearFaults: %v", state)
+	}
+}
+
+// TestFaultsAreTakenOnce lets calls at the same time reach for the same faults.
+func TestFaultsAreTakenOnce(t *testing.T) {
+	s := install(t, "", map[string]string{"iptables-restore": "exit 0"})
+	const calls, faults = 24, 7
+	if err := s.Fail(faults); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() { _ = s.cmd("iptables-restore").Run() })
+	}
+	all.Wait()
+	read, _, err := s.Read(0)
+	if err != nil || len(read) != calls {
+		t.Fatal(len(read), err)
+	}
+	failed := 0
+	for _, call := range read {
+		failed += call.ExitCode
+	}
+	if failed != faults {
+		t.Errorf("%d calls failed, want %d", failed, faults)
+	}
+}
+
+func TestNotInstalledRight(t *testing.T) {
+	s := install(t, "", map[string]string{"nft": "exit 0"})
+	if err := os.Remove(filepath.Join(s.dir, realFolder, "nft")); err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.cmd("nft").CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 127 || !strings.Contains(string(out), "real") {
+		t.Errorf("got %q, %v", out, err)
+	}
+}
+
+func TestCost(t *testing.T) {
+	s := install(t, "", map[string]string{"nft": "exit 0"})
+	costs, err := s.Cost(t.Context(), 5)
+	if err != nil || len(costs) != 5 {
+		t.Fatal(costs, err)
+	}
+	if calls, _, err := s.Read(0); len(calls) != 0 || err != nil {
+		t.Errorf("its calls are among the others: %v, %v", calls, err)
+	}
+}
+
+// BenchmarkCall is what a call costs with and without the shim: of a command that does nothing, and of one that reads a
+// payload from a pipe.
+func BenchmarkCall(b *testing.B) {
+	for _, size := range []int{0, 1 << 20, 30 << 20} {
+		payload := make([]byte, size)
+		for _, through := range []bool{false, true} {
+			b.Run(fmt.Sprintf("shim=%v/bytes=%d", through, size), func(b *testing.B) {
+				tool := "/bin/true"
+				if size > 0 {
+					tool = "/bin/cat"
+				}
+				s := install(b, "", map[string]string{"iptables-restore": tool})
+				null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer null.Close()
+				for b.Loop() {
+					cmd := exec.Command(tool)
+					if through {
+						cmd = s.cmd("iptables-restore")
+					}
+					if size > 0 {
+						cmd.Stdin = bytes.NewReader(payload)
+					}
+					cmd.Stdout = null
+					if err := cmd.Run(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// ErrNoGo is wrapped by the error of a build on a machine without Go.
+var ErrNoGo = errors.New("building needs Go, which is not on PATH: install it (https://go.dev/dl)")
+
+// Go runs the go command in a folder. onLine, if set, gets each line it prints to standard error. The error of a
+// command that failed carries the last of those lines.
+func Go(ctx context.Context, dir string, env []string, onLine func(string), args ...string) (stdout []byte, err error) {
+	path, err := exec.LookPath("go")
+	if err != nil {
+		return nil, ErrNoGo
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir = dir
+	// A workspace around the folder would change what is built.
+	cmd.Env = append(append(os.Environ(), "GOWORK=off"), env...)
+	var out bytes.Buffer
+	stderr := lines{onLine: onLine}
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		said := strings.Join(stderr.last, "\n")
+		return out.Bytes(), fmt.Errorf("go %s: %w%s%s", args[0], err, indented(said), advice(said))
+	}
+	return out.Bytes(), nil
+}
+
+// GoVersion is that of the go command, such as go1.26.8; empty without one.
+func GoVersion(ctx context.Context) string {
+	out, err := Go(ctx, "", nil, nil, "env", "GOVERSION")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func indented(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "\n\t" + strings.ReplaceAll(text, "\n", "\n\t")
+}
+
+// advice says what to do about what a failed go command said.
+func advice(said string) string {
+	for _, sign := range []string{"dial tcp", "no such host", "connection refused", "network is unreachable", "i/o timeout", "module lookup disabled", "proxyconnect", "TLS handshake"} {
+		if strings.Contains(said, sign) {
+			return "\nthe modules could not be fetched: connect this machine to a Go module proxy (GOPROXY), once"
+		}
+	}
+	if strings.Contains(said, "no space left") {
+		return "\nthe build needs some 3 GB in GOCACHE and GOMODCACHE"
+	}
+	return ""
+}
+
+// lines calls onLine for each line written, and keeps the last few.
+type lines struct {
+	onLine  func(string)
+	partial []byte
+	last    []string
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.partial = append(l.partial, p...)
+	for {
+		line, rest, found := bytes.Cut(l.partial, []byte("\n"))
+		if !found {
+			return len(p), nil
+		}
+		l.partial = rest
+		text := string(line)
+		const kept = 8
+		if l.last = append(l.last, text); len(l.last) > kept {
+			l.last = l.last[1:]
+		}
+		if l.onLine != nil {
+			l.onLine(text)
+		}
+	}
+}
