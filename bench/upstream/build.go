@@ -1,0 +1,165 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// kubernetes is the module, with the published modules instead of its staging folders.
+const kubernetes = "k8s.io/kubernetes"
+
+// builder makes one command of one version.
+type builder struct {
+	Options
+	cache              Cache
+	command            string
+	version, goVersion string
+	minor              string // 36 of v1.36.3
+	staging            string // v0.36.3 of v1.36.3: the version of the modules of the staging folders
+}
+
+func (b *builder) say(format string, args ...any) {
+	if b.Progress != nil {
+		b.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// build writes the command to path. The user's GOFLAGS are for other programs.
+func (b *builder) build(ctx context.Context, path string) error {
+	start := time.Now()
+	b.say("building %s %s with %s: some minutes and 3 GB of disk, once", b.command, b.version, b.goVersion)
+	dir, changes, err := b.module(ctx)
+	if err != nil {
+		return fmt.Errorf("build %s: %w", b.version, err)
+	}
+	args := []string{"build", "-v", "-trimpath", "-buildvcs=false"}
+	if changes {
+		args = append(args, "-mod=mod")
+	}
+	const version = "k8s.io/component-base/version"
+	ldflags := fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=1 -X %[1]s.gitMinor=%[3]s", version, b.version, b.minor)
+	args = append(args, "-ldflags", ldflags, "-o", path, kubernetes+"/cmd/"+b.command)
+	if _, err := Go(ctx, dir, []string{"GOFLAGS=", "CGO_ENABLED=0"}, b.counter(), args...); err != nil {
+		return fmt.Errorf("build %s: %w", b.version, err)
+	}
+	b.say("built %s %s in %s", b.command, b.version, time.Since(start).Round(time.Second))
+	return nil
+}
+
+// counter turns what go build says into a line now and then.
+func (b *builder) counter() func(string) {
+	const often = 100
+	modules, packages := 0, 0
+	return func(line string) {
+		if strings.HasPrefix(line, "go: downloading ") {
+			if modules++; modules%20 == 1 {
+				b.say("building %s %s: fetching modules, %d so far", b.command, b.version, modules)
+			}
+		} else if !strings.HasPrefix(line, "go: ") {
+			if packages++; packages%often == 0 {
+				b.say("building %s %s: %d packages compiled", b.command, b.version, packages)
+			}
+		}
+	}
+}
+
+// module gives the folder to build in, and whether go.mod there is still to be completed.
+func (b *builder) module(ctx context.Context) (dir string, changes bool, err error) {
+	if b.version == Pinned {
+		if dir := pinned(); dir != "" {
+			return dir, false, nil
+		}
+	}
+	dir, err = b.generate(ctx)
+	return dir, true, err
+}
+
+// folder is the module of the pinned version, in the repository.
+var folder = filepath.Join("bench", "kubernetes")
+
+// pinned finds the folder from the working directory or the executable upwards: bin/synclab lies in the repository.
+func pinned() string {
+	var starts []string
+	if dir, err := os.Getwd(); err == nil {
+		starts = append(starts, dir)
+	}
+	if exe, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(exe))
+	}
+	for _, dir := range starts {
+		for {
+			candidate := filepath.Join(dir, folder)
+			text, err := os.ReadFile(filepath.Join(candidate, "go.mod"))
+			if err == nil && strings.Contains(string(text), kubernetes+" "+Pinned) {
+				return candidate
+			}
+			parent := filepath.Dir(dir)
+			if parent == dir {
+				break
+			}
+			dir = parent
+		}
+	}
+	return ""
+}
+
+// generate makes a module for any version in the cache. Its replace lines are those of k8s.io/kubernetes, turned from
+// the staging folders to the published modules; so are the lines that decide how Go behaves.
+func (b *builder) generate(ctx context.Context) (string, error) {
+	out, err := Go(ctx, os.TempDir(), []string{"GOFLAGS=-mod=mod"}, nil, "mod", "download", "-json", kubernetes+"@"+b.version)
+	var module struct{ GoMod, Error string }
+	if jsonErr := json.Unmarshal(out, &module); jsonErr == nil && module.Error != "" {
+		return "", fmt.Errorf("%s%s", module.Error, advice(module.Error))
+	}
+	if err != nil {
+		return "", err
+	}
+	out, err = Go(ctx, os.TempDir(), nil, nil, "mod", "edit", "-json", module.GoMod)
+	if err != nil {
+		return "", err
+	}
+	text, err := b.goMod(out)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", module.GoMod, err)
+	}
+	dir := b.cache.Path("module-" + b.command + "-" + b.version)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o644)
+}
+
+// goMod writes a go.mod from what `go mod edit -json` says of k8s.io/kubernetes's own.
+func (b *builder) goMod(upstream []byte) (string, error) {
+	var mod struct {
+		Go      string
+		GoDebug []struct{ Key, Value string }
+		Replace []struct{ Old, New struct{ Path string } }
+	}
+	if err := json.Unmarshal(upstream, &mod); err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "module synclab/%s\n\ngo %s\n\n", b.command, mod.Go)
+	for _, setting := range mod.GoDebug {
+		fmt.Fprintf(&text, "godebug %s=%s\n\n", setting.Key, setting.Value)
+	}
+	fmt.Fprintf(&text, "require %s %s\n\nreplace (\n", kubernetes, b.version)
+	replaced := 0
+	for _, r := range mod.Replace {
+		if strings.HasPrefix(r.New.Path, "./staging/") {
+			fmt.Fprintf(&text, "\t%[1]s => %[1]s %[2]s\n", r.Old.Path, b.staging)
+			replaced++
+		}
+	}
+	text.WriteString(")\n")
+	if replaced == 0 {
+		return "", fmt.Errorf("no replace lines to the staging folders")
+	}
+	return text.String(), nil
+}

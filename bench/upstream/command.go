@@ -1,0 +1,123 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Pinned is the version that the lab measures against when nothing else is said: that of the module bench/kubernetes.
+const Pinned = "v1.36.3"
+
+// ErrNotBuilt is wrapped by the error of a command that CachedOnly forbids to build.
+var ErrNotBuilt = errors.New("not built yet")
+
+// Options say which command is wanted. The zero value is the pinned version.
+type Options struct {
+	// Version of Kubernetes, such as v1.34.2. Default: Pinned.
+	Version string
+	// Path of a binary, or a name on PATH: it is taken as it is, and Version is not looked at.
+	Path string
+	// Cache is the folder for what is built. Default: see OpenCache.
+	Cache string
+	// CachedOnly forbids building: for those who cannot wait for minutes.
+	CachedOnly bool
+	// Progress gets a line whenever there is something to tell of a build.
+	Progress func(string)
+}
+
+// KubeProxy gives the path of a kube-proxy and its version as it says itself.
+func KubeProxy(ctx context.Context, opts Options) (path, version string, err error) {
+	return Command(ctx, "kube-proxy", opts)
+}
+
+// Command is KubeProxy for any command of k8s.io/kubernetes/cmd: kubectl, kube-apiserver.
+func Command(ctx context.Context, name string, opts Options) (path, version string, err error) {
+	path = opts.Path
+	if path == "" {
+		path, err = find(ctx, name, opts)
+	} else if path, err = exec.LookPath(path); err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("%s: %w", name, err)
+	}
+	if version, err = ask(ctx, name, path); err != nil {
+		return "", "", fmt.Errorf("%s: %w", name, err)
+	}
+	return path, version, nil
+}
+
+// ask lets a binary say its version: "Kubernetes v1.36.3", of kubectl "Client Version: v1.36.3".
+func ask(ctx context.Context, name, path string) (string, error) {
+	args := []string{"--version"}
+	if name == "kubectl" {
+		args = []string{"version", "--client"}
+	}
+	out, err := exec.CommandContext(ctx, path, args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", path, strings.Join(args, " "), err)
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if at := strings.LastIndexByte(line, ' '); at >= 0 {
+		return line[at+1:], nil
+	}
+	return line, nil
+}
+
+// versions are those of releases; the groups are minor, and patch with what follows.
+var versions = regexp.MustCompile(`^v1\.(\d+)\.(\d+(?:-(?:alpha|beta|rc)\.\d+)?)$`)
+
+// find gives the path in the cache, where the command is built first if need be.
+func find(ctx context.Context, name string, opts Options) (string, error) {
+	version := "v" + strings.TrimPrefix(cmp.Or(opts.Version, Pinned), "v")
+	parts := versions.FindStringSubmatch(version)
+	if parts == nil {
+		return "", fmt.Errorf("%q is no version of Kubernetes: v1.36.3, for example", opts.Version)
+	}
+	cache, err := OpenCache(opts.Cache)
+	if err != nil {
+		return "", err
+	}
+	goVersion := GoVersion(ctx)
+	if goVersion == "" || opts.CachedOnly {
+		// Who cannot build takes what another Go built.
+		if path := newest(cache.Path(fmt.Sprintf("%s-%s-go*-%s", name, version, runtime.GOARCH))); path != "" {
+			return path, nil
+		}
+		if opts.CachedOnly {
+			return "", fmt.Errorf("%s: %w", version, ErrNotBuilt)
+		}
+		return "", fmt.Errorf("%s: %w, or name a binary that you have", version, ErrNoGo)
+	}
+	file := fmt.Sprintf("%s-%s-%s-%s", name, version, goVersion, runtime.GOARCH)
+	b := builder{
+		Options: opts, cache: cache, command: name, version: version, goVersion: goVersion, minor: parts[1],
+		staging: "v0." + parts[1] + "." + parts[2],
+	}
+	return cache.Get(ctx, file, func(path string) error { return b.build(ctx, path) })
+}
+
+// newest file that fits a pattern; empty when there is none.
+func newest(pattern string) string {
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) == 0 {
+		return ""
+	}
+	age := func(path string) time.Time {
+		if stat, err := os.Stat(path); err == nil {
+			return stat.ModTime()
+		}
+		return time.Time{}
+	}
+	return slices.MaxFunc(paths, func(a, b string) int { return age(a).Compare(age(b)) })
+}

@@ -1,0 +1,265 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// fakeGo puts a go command on PATH that keeps an account of its calls and builds a command that says its version.
+// What fails is the text of a failed build; empty, it succeeds.
+func fakeGo(t *testing.T, fails string) (account func() []string) {
+	t.Helper()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	mod := filepath.Join(dir, "kubernetes.mod")
+	script := fmt.Sprintf(`#!/bin/sh
+		case "$1 $2" in
+		"env GOVERSION") echo go1.99.1; exit;;
+		"mod download") echo '{"GoMod": %q}'; echo "$@" >> %[2]q; exit;;
+		"mod edit") cat %[1]q; exit;;
+		esac
+		echo "$(pwd): $*" >> %[2]q
+		fails=%[3]q
+		if [ -n "$fails" ]; then echo "$fails" >&2; exit 1; fi
+		echo "go: downloading example.com/module v1.0.0" >&2
+		i=0; while [ $i -lt 250 ]; do i=$((i+1)); echo package/$i >&2; done
+		while [ "$1" != -o ]; do
+			case "$1" in *gitVersion=*) version=${1#*gitVersion=}; version=${version%%%% *};; esac
+			shift
+		done
+		printf '#!/bin/sh\necho Kubernetes %%s\n' "$version" > "$2"
+		chmod +x "$2"
+	`, mod, log, fails)
+	files := map[string]string{
+		filepath.Join(dir, "go"): script,
+		log:                      "",
+		mod: `{"Module": {"Path": "k8s.io/kubernetes"}, "Go": "1.24.0", "GoDebug": [{"Key": "default", "Value": "go1.24"}], "Replace": [
+			{"Old": {"Path": "k8s.io/api"}, "New": {"Path": "./staging/src/k8s.io/api"}},
+			{"Old": {"Path": "example.com/other"}, "New": {"Path": "example.com/fork", "Version": "v1.0.0"}},
+			{"Old": {"Path": "k8s.io/kube-proxy"}, "New": {"Path": "./staging/src/k8s.io/kube-proxy"}}]}`,
+	}
+	for path, text := range files {
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return func() []string {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(strings.TrimSpace(string(text)), "\n")
+	}
+}
+
+func TestBuildsThePinnedVersionOnce(t *testing.T) {
+	account := fakeGo(t, "")
+	cache := t.TempDir()
+	var said []string
+	opts := Options{Cache: cache, Progress: func(line string) { said = append(said, line) }}
+	path, version, err := KubeProxy(t.Context(), opts)
+	if err != nil || version != Pinned || filepath.Dir(path) != cache {
+		t.Fatalf("%s, %s, %v", path, version, err)
+	}
+	calls := account()
+	if len(calls) != 1 || !strings.Contains(calls[0], "/bench/kubernetes: build") || !strings.HasSuffix(calls[0], " k8s.io/kubernetes/cmd/kube-proxy") ||
+		strings.Contains(calls[0], "-mod=mod") {
+		t.Errorf("go was called: %q", calls)
+	}
+	if len(said) < 4 || !strings.Contains(said[0], "some minutes") || !slices.Contains(said, "building kube-proxy "+Pinned+": 200 packages compiled") {
+		t.Errorf("said %q", said)
+	}
+	said = nil
+	again, _, err := KubeProxy(t.Context(), opts)
+	if err != nil || again != path || len(account()) != 1 || said != nil {
+		t.Errorf("the second time: %s, %v, go %q, said %q", again, err, account(), said)
+	}
+}
+
+func TestBuildsAnotherVersion(t *testing.T) {
+	account := fakeGo(t, "")
+	cache := t.TempDir()
+	_, version, err := KubeProxy(t.Context(), Options{Cache: cache, Version: "1.34.2"})
+	if err != nil || version != "v1.34.2" {
+		t.Fatal(version, err)
+	}
+	calls := account()
+	if len(calls) != 2 || calls[0] != "mod download -json k8s.io/kubernetes@v1.34.2" || !strings.Contains(calls[1], "-mod=mod") {
+		t.Fatalf("go was called: %q", calls)
+	}
+	dir, _, _ := strings.Cut(calls[1], ":")
+	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	const want = `module synclab/kube-proxy
+
+go 1.24.0
+
+godebug default=go1.24
+
+require k8s.io/kubernetes v1.34.2
+
+replace (
+	k8s.io/api => k8s.io/api v0.34.2
+	k8s.io/kube-proxy => k8s.io/kube-proxy v0.34.2
+)
+`
+	if err != nil || string(text) != want {
+		t.Errorf("go.mod, %v:\n%s\nwant:\n%s", err, text, want)
+	}
+}
+
+func TestTwoAtOnceBuildOnce(t *testing.T) {
+	account := fakeGo(t, "")
+	cache := t.TempDir()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if _, _, err := KubeProxy(t.Context(), Options{Cache: cache}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if calls := account(); len(calls) != 1 {
+		t.Errorf("go was called: %q", calls)
+	}
+}
+
+func TestWaitingForAnotherBuildEnds(t *testing.T) {
+	cache, err := OpenCache(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = cache.Get(t.Context(), "thing", func(string) error {
+		cancel()
+		_, err := cache.Get(ctx, "thing", func(string) error { t.Error("built by two"); return nil })
+		return err
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFailedBuild(t *testing.T) {
+	for _, c := range []struct{ said, want string }{
+		{"x.go:1: syntax error", "syntax error"},
+		{"dial tcp: lookup proxy.golang.org: no such host", "GOPROXY"},
+	} {
+		fakeGo(t, c.said)
+		cache := t.TempDir()
+		_, _, err := KubeProxy(t.Context(), Options{Cache: cache})
+		if err == nil || !strings.Contains(err.Error(), c.said) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+		left, globErr := filepath.Glob(filepath.Join(cache, "kube-proxy*"))
+		if globErr != nil || len(left) != 0 {
+			t.Errorf("left %q", left)
+		}
+	}
+}
+
+func TestWithoutGo(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	cache := t.TempDir()
+	_, _, err := KubeProxy(t.Context(), Options{Cache: cache})
+	if !errors.Is(err, ErrNoGo) || !strings.Contains(err.Error(), "install") {
+		t.Errorf("got %v", err)
+	}
+	path := filepath.Join(cache, fmt.Sprintf("kube-proxy-%s-go1.20-%s", Pinned, runtime.GOARCH))
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho Kubernetes "+Pinned+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := KubeProxy(t.Context(), Options{Cache: cache}); err != nil || got != path {
+		t.Errorf("what another Go built: %s, %v", got, err)
+	}
+}
+
+func TestCachedOnly(t *testing.T) {
+	account := fakeGo(t, "")
+	if _, _, err := KubeProxy(t.Context(), Options{Cache: t.TempDir(), CachedOnly: true}); !errors.Is(err, ErrNotBuilt) {
+		t.Errorf("got %v", err)
+	}
+	if calls := account(); calls[0] != "" {
+		t.Errorf("go was called: %q", calls)
+	}
+}
+
+func TestPath(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "my-proxy")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n[ \"$1\" = --version ] && echo Kubernetes v1.99.0-custom\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, version, err := KubeProxy(t.Context(), Options{Path: path}); got != path || version != "v1.99.0-custom" || err != nil {
+		t.Errorf("%s, %s, %v", got, version, err)
+	}
+	t.Setenv("PATH", dir)
+	if got, _, err := KubeProxy(t.Context(), Options{Path: "my-proxy"}); got != path || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+	for _, bad := range []string{filepath.Join(dir, "none"), "no-such-proxy"} {
+		if _, _, err := KubeProxy(t.Context(), Options{Path: bad}); err == nil {
+			t.Errorf("no error for %s", bad)
+		}
+	}
+}
+
+func TestVersionsThatAreNone(t *testing.T) {
+	for _, bad := range []string{"latest", "v1.36", "2.0.0", "v1.36.3/../../x", "v1.36.3 "} {
+		if _, _, err := KubeProxy(t.Context(), Options{Cache: t.TempDir(), Version: bad}); err == nil || !strings.Contains(err.Error(), "no version") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestDefaultCache(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", home)
+	if c, err := OpenCache(""); err != nil || c.Path("x") != filepath.Join(home, "synclab", "x") {
+		t.Errorf("%v, %v", c, err)
+	}
+	// A file where the folder should be: not even root can write there.
+	file := filepath.Join(home, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", file)
+	t.Setenv("TMPDIR", home)
+	if c, err := OpenCache(""); err != nil || filepath.Dir(filepath.Dir(c.Path("x"))) != home {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
+// TestPinnedModule holds constant and module together, and finds the module from below.
+func TestPinnedModule(t *testing.T) {
+	if dir := pinned(); filepath.Base(dir) != "kubernetes" {
+		t.Errorf("bench/kubernetes, of version %s, is not found from here: %q", Pinned, dir)
+	}
+}
+
+// TestReal builds kube-proxy, which takes minutes: only when it is built already, or on demand.
+func TestReal(t *testing.T) {
+	onDemand := os.Getenv("SYNCLAB_BUILD_KUBERNETES") == "1"
+	versions := []string{Pinned}
+	if more := os.Getenv("SYNCLAB_KUBERNETES_VERSIONS"); more != "" {
+		versions = append(versions, strings.Fields(more)...)
+	}
+	for _, want := range versions {
+		path, version, err := KubeProxy(t.Context(), Options{Version: want, CachedOnly: !onDemand, Progress: func(line string) { t.Log(line) }})
+		if errors.Is(err, ErrNotBuilt) {
+			t.Skip(err, "; SYNCLAB_BUILD_KUBERNETES=1 builds it")
+		}
+		if err != nil || version != want {
+			t.Errorf("%s says it is %s, want %s; %v", path, version, want, err)
+		}
+	}
+}
