@@ -16,7 +16,7 @@ N ?=
 E ?=
 #: SCENARIO  name in the library, or a .yaml file      default: steady-churn
 SCENARIO ?=
-#: SUBJECTS  what is measured, separated by commas     default: synclab/iptables-legacy, if there
+#: SUBJECTS  what is measured, separated by commas     default: synclab/iptables-legacy, if there; compare: all
 SUBJECTS ?=
 #: REPS      repetitions of each cell                  default: 3
 REPS ?=
@@ -31,7 +31,7 @@ OUT ?=
 help: ## list the targets and the variables
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables of scenario (and OUT of report):"
+	@echo "Variables of scenario and compare (and OUT of report):"
 	@sed -n 's/^#: /  /p' $(MAKEFILE_LIST)
 	@echo
 	@echo "For example: make scenario N=10000 E=10 SUBJECTS=synclab/iptables-legacy"
@@ -44,11 +44,17 @@ deps: ## install iptables and nftables if they are missing and this user may
 build: ## build bin/synclab
 	go build -ldflags "-X synclab/bench.Commit=$(COMMIT)" -o bin/synclab ./cmd/synclab
 
+# The words that scenario and compare have in common.
+RUN = $(strip $(SCENARIO) $(if $(N),--services $(N)) $(if $(E),--endpoints $(E)) $(if $(SUBJECTS),--subjects $(SUBJECTS)) \
+	$(if $(REPS),--reps $(REPS)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)))
+
 .PHONY: scenario
 scenario: deps build ## run a scenario and write its report
-	$(strip bin/synclab run $(SCENARIO) $(if $(N),--services $(N)) $(if $(E),--endpoints $(E)) \
-		$(if $(SUBJECTS),--subjects $(SUBJECTS)) $(if $(REPS),--reps $(REPS)) \
-		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)))
+	bin/synclab run $(RUN)
+
+.PHONY: compare
+compare: deps build ## run a scenario with every proxier, kube-proxy too, and compare them
+	bin/synclab compare $(RUN)
 
 .PHONY: report
 report: build ## build the report of a run again (OUT, or the newest run)

@@ -47,8 +47,8 @@ func TestRunSaysWhetherTheWorkerHadAUserNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var failure string
-	if err := new(ExecuteOptions).take(strings.NewReader(`{"UserNamespace":true}`), w, Progress{}, &failure); err != nil {
+	var end ending
+	if err := new(ExecuteOptions).take(strings.NewReader(`{"UserNamespace":true}`), w, Progress{}, &end); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(StatusComplete, ""); err != nil {

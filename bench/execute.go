@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,16 +10,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/bench/netns"
-	"synclab/proxier/iptables"
+	"synclab/bench/upstream"
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/live"
 )
 
 // ExecuteOptions say what to run. Scenario and WorkerArgs are required.
@@ -28,6 +30,9 @@ type ExecuteOptions struct {
 	Scenario *scenarios.Scenario
 	// Objects, when set, are the cluster, instead of one of the scenario's shape.
 	Objects *sim.Objects
+	// Live, when set, is a cluster to follow, read-only: each repetition begins with its objects as they are then, and
+	// steps "follow" make the changes that it makes.
+	Live kubernetes.Interface
 	// Subjects to measure. Empty: DefaultSubjects.
 	Subjects []string
 	// Reps of every cell. Default 3.
@@ -36,6 +41,16 @@ type ExecuteOptions struct {
 	Out string
 	// Force replaces a run that is in Out.
 	Force bool
+	// Feed is how objects reach the subjects, FeedInformers or FeedAPI. Empty: FeedAPI if a subject is no part of this
+	// program, else FeedInformers.
+	Feed string
+	// KubeProxy is what to run as kube-proxy; zero: the pinned version, built on first use.
+	KubeProxy upstream.Options
+	// ExecConfig is the template of what {config} stands for in the command of exec subjects; see execConfig. Empty: the
+	// KubeProxyConfiguration.
+	ExecConfig string
+	// MaxMemory is how many bytes a subject and its children may hold before it is stopped, with FeedAPI. 0: no bound.
+	MaxMemory uint64
 	// ProxyConfig of the proxier; nil: kube-proxy's defaults. What the scenario says of the proxier goes before it.
 	ProxyConfig *v1alpha1.KubeProxyConfiguration
 	// Dump, when set, gets the rules that were installed at the end of the first repetition of each cell.
@@ -44,10 +59,15 @@ type ExecuteOptions struct {
 	Command string
 	// WorkerArgs make this program a worker that calls Work.
 	WorkerArgs []string
+	// ProxyArgs make this program the lab's proxier as a process, as `synclab proxy` does. Required for FeedAPI.
+	ProxyArgs []string
 	// Progress is told how far the run is; nil: nobody is. It is called from one goroutine.
 	Progress func(Progress)
 	// Stderr of the workers. Default: this process's.
 	Stderr io.Writer
+
+	parsed []Subject // of Subjects
+	tools  tools
 }
 
 // Progress is how far a run is.
@@ -64,44 +84,10 @@ type Progress struct {
 	Note string
 }
 
-// DefaultSubjects are what this machine can run at any size: the legacy variant, or the nft variant where there is no
-// other. (iptables-nft-restore takes minutes for a few thousand Services in one restore.)
-func DefaultSubjects() ([]string, error) {
-	for _, subject := range Subjects() {
-		if _, err := iptables.FindBinary(iptables.Binary(subject.Variant, "IPv4", "restore")); err == nil {
-			return []string{subject.Name}, nil
-		}
-	}
-	return nil, errors.New("no iptables on this machine: run 'make deps', or install the package iptables")
-}
-
-// Subject is one thing that can be measured.
-type Subject struct {
-	Name    string
-	Variant iptables.Variant
-}
-
-// Subjects are all that the lab knows.
-func Subjects() []Subject {
-	return []Subject{
-		{Name: "synclab/iptables-legacy", Variant: iptables.Legacy},
-		{Name: "synclab/iptables-nft", Variant: iptables.Nft},
-	}
-}
-
-func subjectOf(name string) (Subject, error) {
-	for _, s := range Subjects() {
-		if s.Name == name {
-			return s, nil
-		}
-	}
-	return Subject{}, fmt.Errorf("subject %q is not known", name)
-}
-
 // pass is one repetition of one cell with one subject.
 type pass struct {
 	cell    scenarios.Cell
-	subject string
+	subject string // as it was given
 	rep     int
 }
 
@@ -133,8 +119,15 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 		return "", fmt.Errorf("runs that were killed: %w", err)
 	}
 	run := Run{
-		ID: filepath.Base(o.Out), Started: time.Now(), Command: o.Command, Scenario: *o.Scenario, Subjects: o.Subjects,
+		ID: filepath.Base(o.Out), Started: time.Now(), Command: o.Command, Scenario: *o.Scenario, Subjects: slices.Clone(o.Subjects),
 		Reps: o.Reps, Seed: o.Scenario.Seed, Versions: DetectVersions(ctx), Machine: DetectMachine(),
+	}
+	run.Feed = o.Feed
+	for i, subject := range o.parsed {
+		run.Subjects[i] = subject.Name
+	}
+	if err := o.prepareTools(ctx, &run.Versions); err != nil {
+		return "", err
 	}
 	w, err := OpenRun(o.Out, run, o.Force)
 	if err != nil {
@@ -158,14 +151,18 @@ func (o *ExecuteOptions) fill() error {
 			return err
 		}
 	}
-	for _, name := range o.Subjects {
-		subject, err := subjectOf(name)
+	for _, text := range o.Subjects {
+		subject, err := ParseSubject(text)
 		if err != nil {
 			return err
 		}
-		if _, err := iptables.FindBinary(iptables.Binary(subject.Variant, "IPv4", "restore")); err != nil {
-			return fmt.Errorf("subject %s: %w", name, err)
+		if err := subject.Available(); err != nil {
+			return err
 		}
+		o.parsed = append(o.parsed, subject)
+	}
+	if o.Feed == "" {
+		o.Feed = feedFor(o.parsed)
 	}
 	if o.Reps == 0 {
 		o.Reps = 3
@@ -194,9 +191,15 @@ func newFolder(name string) string {
 }
 
 func (o *ExecuteOptions) runAll(ctx context.Context, w *RunWriter, all []pass) error {
+	stopped := map[string]bool{} // cells and subjects that exceeded a budget: more of it would cost as much again
 	for i, p := range all {
+		if stopped[o.cellName(p.cell)+" "+p.subject] {
+			continue
+		}
 		progress := Progress{Subject: p.subject, Cell: o.cellName(p.cell), Rep: p.rep, Reps: o.Reps, Pass: i + 1, Passes: len(all)}
-		if err := o.runPass(ctx, w, p, progress); err != nil {
+		exceeded, err := o.runPass(ctx, w, p, progress)
+		stopped[o.cellName(p.cell)+" "+p.subject] = exceeded
+		if err != nil {
 			return fmt.Errorf("%s, %s, repetition %d: %w", p.subject, progress.Cell, p.rep, err)
 		}
 	}
@@ -209,6 +212,9 @@ func (o *ExecuteOptions) cellName(c scenarios.Cell) string {
 		services = len(o.Objects.Services)
 	}
 	parts := []string{fmt.Sprintf("services=%d", services)}
+	if o.Live != nil {
+		parts = []string{"live"}
+	}
 	for _, axis := range sortedKeys(c.Params) {
 		if axis != "shape.services" {
 			parts = append(parts, axis+"="+c.Params[axis])
@@ -218,30 +224,32 @@ func (o *ExecuteOptions) cellName(c scenarios.Cell) string {
 }
 
 // runPass starts a worker and takes in what it says.
-func (o *ExecuteOptions) runPass(ctx context.Context, w *RunWriter, p pass, progress Progress) error {
+func (o *ExecuteOptions) runPass(ctx context.Context, w *RunWriter, p pass, progress Progress) (exceeded bool, err error) {
 	assignment := Assignment{
 		Scenario: p.cell.Scenario, Params: p.cell.Params, Subject: p.subject, Rep: p.rep,
 		Objects: o.Objects, ProxyConfig: o.ProxyConfig, Dump: o.Dump != nil && p.rep == 1,
+		Feed: o.Feed, Tools: o.tools, ExecConfig: o.ExecConfig, MaxMemory: o.MaxMemory, ProxyArgs: o.ProxyArgs,
 	}
-	spec, err := json.Marshal(assignment)
+	assignment.Live = o.Live != nil
+	stdin, told, err := o.tell(ctx, assignment)
 	if err != nil {
-		return err
+		return false, err
 	}
 	out, in := io.Pipe()
 	taken := make(chan error, 1)
-	var failure string
+	var end ending
 	go func() {
-		err := o.take(out, w, progress, &failure)
+		err := o.take(out, w, progress, &end)
 		_ = out.CloseWithError(err) // a worker whose words are not understood must not wait for ever
 		taken <- err
 	}()
-	err = netns.Reexec(ctx, bytes.NewReader(spec), in, o.Stderr, nil, o.WorkerArgs...)
+	err = netns.Reexec(ctx, stdin, in, o.Stderr, nil, o.WorkerArgs...)
 	_ = in.Close()
-	takeErr := <-taken
-	if failure != "" {
-		err = errors.New(failure)
+	takeErr := errors.Join(<-taken, told())
+	if end.failure != "" {
+		err = errors.New(end.failure)
 	}
-	return errors.Join(killed(err), takeErr)
+	return end.exceeded, errors.Join(killed(err), takeErr)
 }
 
 // killed makes the error of a worker that did not end by itself, and so could not say why, say what there is to say.
@@ -256,8 +264,14 @@ func killed(err error) error {
 	return fmt.Errorf("the worker was killed (%w)", err)
 }
 
+// ending is what a worker said of how it ended.
+type ending struct {
+	failure  string
+	exceeded bool // the subject exceeded a budget and was stopped
+}
+
 // take reads the worker's messages until it ends.
-func (o *ExecuteOptions) take(r io.Reader, w *RunWriter, progress Progress, failure *string) error {
+func (o *ExecuteOptions) take(r io.Reader, w *RunWriter, progress Progress, end *ending) error {
 	decoder := json.NewDecoder(r)
 	for {
 		var m message
@@ -269,6 +283,7 @@ func (o *ExecuteOptions) take(r io.Reader, w *RunWriter, progress Progress, fail
 		}
 		switch {
 		case m.Record != nil:
+			end.exceeded = end.exceeded || m.Record.Metric == Exceeded
 			if err := w.Write(*m.Record); err != nil {
 				return err
 			}
@@ -285,7 +300,7 @@ func (o *ExecuteOptions) take(r io.Reader, w *RunWriter, progress Progress, fail
 				return err
 			}
 		case m.Failure != "":
-			*failure = m.Failure
+			end.failure = m.Failure
 		}
 	}
 }
@@ -299,6 +314,13 @@ type Assignment struct {
 	Objects     *sim.Objects
 	ProxyConfig *v1alpha1.KubeProxyConfiguration
 	Dump        bool
+	Feed        string
+	Tools       tools
+	ExecConfig  string
+	MaxMemory   uint64
+	ProxyArgs   []string
+	// Live: the Objects, and what happens to them, follow on stdin.
+	Live bool
 }
 
 // message is one thing a worker says, as a JSON line.
@@ -321,14 +343,22 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	var a Assignment
-	if err := json.NewDecoder(in).Decode(&a); err != nil {
+	words := json.NewDecoder(in)
+	if err := words.Decode(&a); err != nil {
 		return fmt.Errorf("assignment: %w", err)
+	}
+	var changes *live.Decoder
+	if a.Live {
+		changes = live.NewDecoder(io.MultiReader(words.Buffered(), in))
+		if a.Objects, err = changes.Snapshot(); err != nil {
+			return fmt.Errorf("snapshot: %w", err)
+		}
 	}
 	say := newSpeaker(out)
 	if lab.User {
 		say.message(message{UserNamespace: true})
 	}
-	err = perform(ctx, lab, a, say)
+	err = perform(ctx, lab, a, changes, say)
 	if err != nil && ctx.Err() == nil {
 		say.message(message{Failure: err.Error()})
 	}

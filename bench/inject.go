@@ -1,12 +1,18 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/netns"
+	"synclab/proxier/iptables"
 	"synclab/scenarios"
 )
 
@@ -47,8 +53,14 @@ func (r *repetition) fault(ctx context.Context, f *scenarios.Fault, name string)
 	r.say.stage(name, 0, 0)
 	switch f.Kind {
 	case "restore-fails":
+		if r.shim != nil {
+			return r.shim.Fail(f.Times)
+		}
 		r.faults.fail.Add(int32(f.Times))
 	case "restore-killed":
+		if r.shim != nil {
+			return r.shim.Kill(f.Times)
+		}
 		r.faults.kill.Add(int32(f.Times))
 	case "lock-held":
 		held := make(chan struct{})
@@ -61,12 +73,32 @@ func (r *repetition) fault(ctx context.Context, f *scenarios.Fault, name string)
 		}
 	case "flush":
 		for _, family := range r.families {
-			if err := FlushTable(ctx, r.variant, family, f.Table); err != nil {
+			if err := r.flush(ctx, family, f.Table); err != nil {
 				return err
 			}
 		}
+		r.subject.disturbed()
 	default:
 		return fmt.Errorf("fault %q is not known", f.Kind)
+	}
+	return nil
+}
+
+// flush empties what the subject's backend calls a table. In nftables its own table stands for any of them.
+func (r *repetition) flush(ctx context.Context, family corev1.IPFamily, table string) error {
+	if r.about.Backend != "nftables" {
+		return FlushTable(ctx, cmp.Or(r.variant, iptables.Legacy), family, table)
+	}
+	protocol := "ip"
+	if family == corev1.IPv6Protocol {
+		protocol = "ip6"
+	}
+	if err := netns.Guard(); err != nil {
+		return fmt.Errorf("flush table %s: %w", table, err)
+	}
+	out, err := exec.CommandContext(ctx, "nft", "delete", "table", protocol, "kube-proxy").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("delete table %s kube-proxy: %w: %s", protocol, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

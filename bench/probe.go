@@ -70,7 +70,10 @@ func (r *repetition) measure(ctx context.Context, family corev1.IPFamily, target
 // targets picks UDP Services at positions first to last in equal steps, as near as there are some, and a miss: an
 // address that no rule names, for which a packet crosses the whole chain.
 func (r *repetition) targets(family corev1.IPFamily, positions int) ([]Target, error) {
-	frontends, rules := r.proxier.Dispatch(family)
+	frontends, rules, err := r.subject.dispatch(family)
+	if err != nil {
+		return nil, err
+	}
 	frontends = slices.DeleteFunc(frontends, func(f iptables.Frontend) bool { return f.Protocol != corev1.ProtocolUDP })
 	if len(frontends) == 0 {
 		return nil, errors.New("no UDP Service with endpoints to send to: give the shape a share of them, --set shape.protocols.UDP=0.1")

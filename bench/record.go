@@ -69,6 +69,7 @@ const (
 
 	ColdStart  Metric = "cold_start"  // s: the subject's process starts → every Service of the cluster is visible in the kernel
 	SubjectCPU Metric = "subject_cpu" // s: user and system time of the subject and its children, during one step
+	Played     Metric = "played"      // count: changes made by one step
 	ToolCalls  Metric = "tool_calls"  // count: iptables and nft commands of one sync
 	ShimCost   Metric = "shim_cost"   // s: what measuring adds to one call of a tool
 	// Exceeded says that the subject was stopped because it exceeded a budget; Value is what it had used, of unit s or

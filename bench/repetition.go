@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -16,10 +17,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"synclab/bench/netns"
-	"synclab/proxier"
+	"synclab/bench/shim"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/live"
 )
 
 // repetition is one measured pass of a cell, inside the worker's namespace.
@@ -37,10 +39,20 @@ type repetition struct {
 
 	world   *sim.World
 	cluster *sim.Cluster
+	loaded  *sim.Objects // what was there when the subject started first
 	node    []netip.Addr
 
-	proxier *proxier.Proxier
-	stop    func() error // ends the proxier; nil while none runs
+	live     *live.Decoder // the followed cluster's changes; nil: there is none
+	arriving chan live.Change
+	liveErr  error // why arriving was closed
+	followed bool  // the world is no longer what the cluster holds
+
+	subject subject // nil while none runs
+	about   Subject
+	shim    *shim.Shim // in front of the tools of a subject that is a process of its own
+	tunnel  *tunnel    // around a subject that is a process of its own
+	work    work
+	spent   time.Duration // CPU time of subjects that were stopped
 	fail    context.CancelCauseFunc
 	step    atomic.Pointer[string]
 	memory  uint64 // kernel memory before any rule
@@ -48,10 +60,10 @@ type repetition struct {
 }
 
 // perform does an assignment.
-func perform(ctx context.Context, lab *netns.Lab, a Assignment, say *speaker) error {
-	r := &repetition{Assignment: a, lab: lab, say: say, clock: clock.RealClock{}}
+func perform(ctx context.Context, lab *netns.Lab, a Assignment, changes *live.Decoder, say *speaker) error {
+	r := &repetition{Assignment: a, lab: lab, live: changes, say: say, clock: clock.RealClock{}}
 	r.started = r.clock.Now()
-	if err := r.prepare(); err != nil {
+	if err := r.prepare(ctx); err != nil {
 		return err
 	}
 	ctx, r.fail = context.WithCancelCause(ctx)
@@ -60,24 +72,29 @@ func perform(ctx context.Context, lab *netns.Lab, a Assignment, say *speaker) er
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
-	if r.stop != nil {
-		err = errors.Join(err, r.stop())
-	}
+	exceeded := false
+	err, exceeded = r.exceeded(err)
 	if err == nil {
 		r.peakMemory()
+	}
+	err = errors.Join(err, r.stop())
+	if err == nil && !exceeded {
 		err = r.dump(ctx)
+	}
+	if r.tunnel != nil {
+		r.tunnel.visible.Close()
 	}
 	r.cluster.Stop()
 	return err
 }
 
 // prepare makes the cluster's objects and the node's network; no proxier yet.
-func (r *repetition) prepare() error {
-	subject, err := subjectOf(r.Subject)
-	if err != nil {
+func (r *repetition) prepare(ctx context.Context) error {
+	var err error
+	if r.about, err = ParseSubject(r.Subject); err != nil {
 		return err
 	}
-	r.variant = subject.Variant
+	r.Subject, r.variant = r.about.Name, r.about.Variant
 	for _, family := range r.Scenario.Shape.Families {
 		r.families = append(r.families, corev1.IPFamily(family))
 	}
@@ -86,6 +103,12 @@ func (r *repetition) prepare() error {
 		r.families = familiesOf(r.Objects)
 	} else if r.world, err = sim.NewWorld(r.Scenario.Shape, r.Scenario.Seed); err != nil {
 		return err
+	}
+	if r.Feed == FeedAPI {
+		r.shim, err = shim.Install(ctx, shim.Options{Dir: filepath.Join(r.lab.Dir, "shim"), Command: r.Tools.Shim, Variant: string(r.variant)})
+		if err != nil {
+			return err
+		}
 	}
 	r.cluster = sim.NewCluster(r.clock)
 	r.config = ProxyConfig(r.ProxyConfig, &r.Scenario, r.Objects == nil)
@@ -111,11 +134,49 @@ func (r *repetition) steps(ctx context.Context) error {
 		step := &r.Scenario.Steps[i]
 		name := fmt.Sprintf("%d:%s", i+1, step.Kind())
 		r.step.Store(&name)
+		if step.Settle == nil {
+			r.beginWork(name)
+		}
 		if err := r.do(ctx, step, name); err != nil {
 			return fmt.Errorf("step %s: %w", name, err)
 		}
+		if step.Settle != nil || i == len(r.Scenario.Steps)-1 {
+			r.endWork()
+		}
 	}
 	return nil
+}
+
+// work is the time from a step that makes changes to the end of the settle step that waits for it.
+type work struct {
+	step  string
+	began time.Time
+	cpu   time.Duration // of the subject, until then
+}
+
+func (r *repetition) beginWork(step string) {
+	if r.work.step == "" {
+		r.work = work{step: step, began: r.clock.Now(), cpu: r.cpu()}
+	}
+}
+
+// endWork records the CPU time that the subject spent on a step and what followed from it.
+func (r *repetition) endWork() {
+	if now := r.cpu(); r.work.step != "" && now > r.work.cpu {
+		r.recordAs(Record{Unit: "s", Step: r.work.step}, SubjectCPU, (now - r.work.cpu).Seconds())
+	}
+	r.work = work{}
+}
+
+// cpu is what the subjects that ran so far have used; 0 where that is not known apart from the lab's own.
+func (r *repetition) cpu() time.Duration {
+	if s, ok := r.subject.(*outside); ok {
+		used, err := s.process.CPU()
+		if err == nil {
+			return r.spent + used
+		}
+	}
+	return r.spent
 }
 
 func (r *repetition) do(ctx context.Context, step *scenarios.Step, name string) error {
@@ -130,6 +191,8 @@ func (r *repetition) do(ctx context.Context, step *scenarios.Step, name string) 
 		return r.play(ctx, name, func() (sim.Trace, error) { return r.world.Scale(*step.Scale) })
 	case step.NodeLoss != nil:
 		return r.play(ctx, name, func() (sim.Trace, error) { return r.world.NodeLoss(*step.NodeLoss) })
+	case step.Follow != nil:
+		return r.followStep(ctx, step.Follow, name)
 	case step.Restart != nil:
 		return r.restart(ctx, name)
 	case step.Fault != nil:
@@ -154,7 +217,7 @@ func (r *repetition) create(ctx context.Context, c scenarios.Create, name string
 		}
 	}
 	generated := r.clock.Since(begin)
-	if r.proxier != nil {
+	if r.subject != nil {
 		return r.cluster.Play(ctx, trace, r.playOptions(name))
 	}
 	if err := errors.Join(r.fits(), r.connect()); err != nil {
@@ -165,6 +228,7 @@ func (r *repetition) create(ctx context.Context, c scenarios.Create, name string
 	if c.Rate > 0 {
 		objects = &sim.Objects{Nodes: objects.Nodes}
 	}
+	r.loaded = objects
 	if err := r.cluster.Load(ctx, objects); err != nil {
 		return err
 	}
@@ -172,7 +236,7 @@ func (r *repetition) create(ctx context.Context, c scenarios.Create, name string
 	if err := r.baseline(ctx); err != nil {
 		return err
 	}
-	if err := r.start(ctx, generated+loaded); err != nil {
+	if err := r.start(ctx, (generated + loaded).Seconds()); err != nil {
 		return err
 	}
 	if c.Rate > 0 {
@@ -182,7 +246,11 @@ func (r *repetition) create(ctx context.Context, c scenarios.Create, name string
 }
 
 func (r *repetition) playOptions(name string) sim.PlayOptions {
-	return sim.PlayOptions{Start: r.clock.Now(), Progress: func(done, total int) { r.say.stage(name, done, total) }}
+	return sim.PlayOptions{
+		Start:    r.clock.Now(),
+		Progress: func(done, total int) { r.say.stage(name, done, total) },
+		Before:   func(ch sim.Change, due time.Time) { r.expect(ch.Op, ch.Object, due) },
+	}
 }
 
 func (r *repetition) play(ctx context.Context, name string, plan func() (sim.Trace, error)) error {
@@ -191,23 +259,17 @@ func (r *repetition) play(ctx context.Context, name string, plan func() (sim.Tra
 		return err
 	}
 	r.say.stage(name, 0, len(trace))
+	r.recordAs(Record{Unit: "count"}, Played, float64(len(trace)))
 	return r.cluster.Play(ctx, trace, r.playOptions(name))
 }
 
 func (r *repetition) peakMemory() {
-	if rss, err := ReadPeakRSS(); err == nil {
-		r.recordAs(Record{Unit: "B"}, PeakRSS, float64(max(rss, r.peak)))
+	if r.subject == nil {
+		return
 	}
-}
-
-// aside does what is no part of what is measured, such as reading whole tables back: its memory does not count.
-func (r *repetition) aside(do func() error) error {
-	rss, err := ReadPeakRSS()
-	if err != nil {
-		return err
+	if rss, err := r.subject.peakRSS(); err == nil {
+		r.recordAs(Record{Unit: "B"}, PeakRSS, float64(rss))
 	}
-	r.peak = max(r.peak, rss)
-	return errors.Join(do(), ResetPeakRSS())
 }
 
 func (r *repetition) dump(ctx context.Context) error {
@@ -242,7 +304,7 @@ func (r *repetition) record(rec Record) {
 	if rec.At == 0 {
 		rec.At = r.clock.Since(r.started).Seconds()
 	}
-	if step := r.step.Load(); step != nil {
+	if step := r.step.Load(); step != nil && rec.Step == "" {
 		rec.Step = *step
 	}
 	r.say.message(message{Record: &rec})

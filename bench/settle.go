@@ -6,65 +6,27 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 )
 
-// settle waits until the proxier has nothing left to do, and counts what the kernel then holds.
+// settle waits until the subject has nothing left to do, and counts what the kernel then holds.
 func (r *repetition) settle(ctx context.Context, s *scenarios.Settle, name string) error {
 	r.say.stage(name, 0, 0)
 	waiting, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	if err := r.handled(waiting); err != nil {
-		return err
-	}
-	if err := r.inSync(waiting); err != nil {
+	if err := r.subject.inSync(waiting); err != nil {
 		if ctx.Err() == nil && waiting.Err() != nil {
-			return fmt.Errorf("not in sync after %v; --set steps.%s.timeout=… gives it more time: %w", s.Timeout, stepIndex(name), err)
+			err = fmt.Errorf("not in sync after %v; --set steps.%s.timeout=… gives it more time: %w", s.Timeout, stepIndex(name), err)
+			if r.Feed == FeedAPI { // one of several subjects, most often: the others go on
+				return &exceededError{value: r.clock.Since(r.work.began).Seconds(), unit: "s", err: err}
+			}
 		}
 		return err
 	}
-	return r.aside(r.count)
-}
-
-// inSync waits until nothing is pending and the kernel holds as many rules as the last sync left: after a foreign flush
-// the proxier is idle, and wrong, until it finds out.
-func (r *repetition) inSync(ctx context.Context) error {
-	for {
-		if err := r.proxier.WaitIdle(ctx); err != nil {
-			return err
-		}
-		next := r.syncs.next()
-		var wrong string
-		err := r.aside(func() (err error) { wrong, err = r.lacking(); return err })
-		if wrong == "" || err != nil {
-			return err
-		}
-		select {
-		case <-next:
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", wrong, context.Cause(ctx))
-		}
-	}
-}
-
-// lacking describes a table that does not hold what the last sync left in it; empty: none.
-func (r *repetition) lacking() (string, error) {
-	for _, family := range r.families {
-		for table, want := range r.syncs.installed(family) {
-			have, err := r.ownRules(family, table)
-			if err != nil {
-				return "", err
-			}
-			if have != want.Rules {
-				return fmt.Sprintf("%s %s has %d rules of the proxier, not %d", family, table, have, want.Rules), nil
-			}
-		}
-	}
-	return "", nil
+	return r.subject.aside(r.subject.count)
 }
 
 // ownRules counts the rules in the proxier's chains, as the kernel has them.
@@ -86,9 +48,10 @@ func stepIndex(name string) string {
 	return fmt.Sprint(n-1) + ".settle"
 }
 
-// count records what the kernel holds of the proxier, and what the closed form says.
-func (r *repetition) count() error {
+// countTables records what the iptables of the kernel hold of the proxier, and what the closed form says.
+func (r *repetition) countTables() error {
 	forms, applies := closedForms(r.world.Objects(), r.families, r.config)
+	applies = applies && r.about.Proxier == Synclab && !r.followed // others may leave stale chains for a while
 	for _, family := range r.families {
 		for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
 			rules, err := r.ownRules(family, table)
@@ -102,13 +65,12 @@ func (r *repetition) count() error {
 			}
 		}
 	}
-	if now, err := ReadKernelMemory(); err == nil && now > r.memory && r.memory > 0 {
-		r.recordAs(Record{Unit: "B"}, KernelMemory, float64(now-r.memory))
-	}
+	r.recordKernelMemory()
 	return nil
 }
 
-// handled waits until the proxier's handlers have seen every change that was made.
-func (r *repetition) handled(ctx context.Context) error {
-	return r.proxier.WaitSeen(ctx, r.cluster.Version(&corev1.Service{}), r.cluster.Version(&discoveryv1.EndpointSlice{}))
+func (r *repetition) recordKernelMemory() {
+	if now, err := ReadKernelMemory(); err == nil && now > r.memory && r.memory > 0 {
+		r.recordAs(Record{Unit: "B"}, KernelMemory, float64(now-r.memory))
+	}
 }

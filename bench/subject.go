@@ -2,109 +2,39 @@ package bench
 
 import (
 	"context"
-	"fmt"
-	"net/netip"
-	"strings"
-	"time"
 
-	vishnetns "github.com/vishvananda/netns"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/kube-proxy/config/v1alpha1"
 
-	"synclab/proxier"
-	"synclab/proxier/config"
-	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
-	"synclab/proxier/runner"
-	"synclab/scenarios"
 )
 
-// ProxyConfig is a configuration, nil for kube-proxy's defaults, with what the scenario overrides and, for a cluster that
-// is generated, with the pods' ranges for detect-local.
-func ProxyConfig(cfg *v1alpha1.KubeProxyConfiguration, s *scenarios.Scenario, generated bool) *v1alpha1.KubeProxyConfiguration {
-	if cfg == nil {
-		cfg = config.New()
-	}
-	cfg = cfg.DeepCopy()
-	p := &s.Proxy
-	if p.MinSyncPeriod > 0 {
-		cfg.IPTables.MinSyncPeriod.Duration = p.MinSyncPeriod
-	}
-	if p.SyncPeriod > 0 {
-		cfg.IPTables.SyncPeriod.Duration = p.SyncPeriod
-	}
-	cfg.IPTables.SyncPeriod.Duration = max(cfg.IPTables.SyncPeriod.Duration, cfg.IPTables.MinSyncPeriod.Duration)
-	if p.MasqueradeAll {
-		cfg.IPTables.MasqueradeAll = true
-	}
-	if p.NodePortAddresses != nil {
-		cfg.NodePortAddresses = p.NodePortAddresses
-	}
-	if p.LocalhostNodePorts != nil {
-		cfg.IPTables.LocalhostNodePorts = p.LocalhostNodePorts
-	}
-	if cfg.ClusterCIDR == "" && generated {
-		cfg.ClusterCIDR = strings.Join(s.Shape.PodCIDRs, ",")
-	}
-	return cfg
+// subject is what is measured, while it runs. inProcess is the lab's own proxier on the fake clientset's informers;
+// outside is any proxier as a process of its own, fed by the API front and measured from outside.
+type subject interface {
+	// stop ends it and leaves its rules in place.
+	stop() error
+	// inSync waits until it has taken in every change and the kernel holds what it shall.
+	inSync(ctx context.Context) error
+	// disturbed tells it that something broke what it had written: what is there says nothing any more.
+	disturbed()
+	// dispatch gives the cluster IPs by the position of their rules, and the number of positions.
+	dispatch(family corev1.IPFamily) (frontends []iptables.Frontend, rules int, err error)
+	// count records what the kernel holds of it.
+	count() error
+	// peakRSS of its process, in bytes.
+	peakRSS() (uint64, error)
+	// aside does what is no part of what is measured, such as reading whole tables back: its memory does not count.
+	aside(do func() error) error
 }
 
-// start makes a proxier, waits until its handlers have everything, and lets it sync. Metric load is how long they had to
-// be waited for, and what it took before to make the cluster.
-func (r *repetition) start(ctx context.Context, made time.Duration) error {
-	machine, err := proxier.ExamineMachine(r.variant)
-	if err != nil {
-		return err
+// start brings the subject up: it begins with the cluster as it is now. Made is how long that took to make, in seconds.
+func (r *repetition) start(ctx context.Context, made float64) (err error) {
+	if r.Feed == FeedAPI {
+		r.subject, err = r.startOutside(ctx)
+	} else {
+		r.subject, err = r.startInProcess(ctx, made)
 	}
-	objects := r.world.Objects()
-	var podCIDRs []string
-	if len(objects.Nodes) > 0 {
-		podCIDRs = objects.Nodes[0].Spec.PodCIDRs
-	}
-	p, err := proxier.New(proxier.Options{
-		Config: r.config, Variant: r.variant, Families: r.families, NodeName: nodeName(objects), NodeIPs: r.node, PodCIDRs: podCIDRs,
-		Addresses: r.addresses, Machine: machine, Policy: runner.Policy(r.Scenario.Proxy.Policy), Burst: r.Scenario.Proxy.Burst,
-		LockFile: r.lab.LockFile, Clock: r.clock, OnSync: r.onSync, Conntrack: r.conntrack, ServeHealthChecks: true, Sysctls: true,
-		Restorer: iptables.RestorerOptions{Prepare: r.faults.prepare, Started: r.faults.started},
-	})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	begin := r.clock.Now()
-	if err := p.Watch(ctx, r.cluster.NewInformers()); err != nil {
-		cancel()
-		return err
-	}
-	r.record(Record{Metric: Load, Value: (made + r.clock.Since(begin)).Seconds(), Unit: "s"})
-	done := make(chan error, 1)
-	go func() {
-		err := p.Run(ctx)
-		if err != nil {
-			r.fail(fmt.Errorf("proxier: %w", err)) // nothing would ever settle
-		}
-		done <- err
-	}()
-	r.proxier = p
-	r.stop = func() error { cancel(); r.stop = nil; return <-done }
-	return nil
-}
-
-func (r *repetition) conntrack(corev1.IPFamily) (conntrack.Table, error) {
-	return conntrack.NewKernel(vishnetns.None()), nil
-}
-
-// addresses are all of the node's, those of loopback included.
-func (r *repetition) addresses() ([]netip.Addr, error) {
-	var all []netip.Addr
-	for _, family := range r.families {
-		addrs, err := conntrack.NewKernel(vishnetns.None()).LocalAddrs(family)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, addrs...)
-	}
-	return all, nil
+	return err
 }
 
 func (r *repetition) restart(ctx context.Context, name string) error {
@@ -113,4 +43,14 @@ func (r *repetition) restart(ctx context.Context, name string) error {
 		return err
 	}
 	return r.start(ctx, 0)
+}
+
+// stop ends the subject, if one runs.
+func (r *repetition) stop() error {
+	if r.subject == nil {
+		return nil
+	}
+	s := r.subject
+	r.subject = nil
+	return s.stop()
 }

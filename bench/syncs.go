@@ -70,11 +70,28 @@ func (r *repetition) onSync(s proxier.Sync) {
 	if errors.Is(s.Err, context.Canceled) {
 		return // it was not the sync that failed: the proxier was stopped
 	}
-	at := s.Finished.Sub(r.started).Seconds()
-	base := Record{At: at, Sync: r.syncs.number(s.Family), Kind: string(s.Kind), Family: string(s.Family)}
-	seconds, count, bytes := base, base, base
-	seconds.Unit, count.Unit, bytes.Unit = "s", "count", "B"
+	seconds := Record{
+		At: s.Finished.Sub(r.started).Seconds(), Sync: r.syncs.number(s.Family), Kind: string(s.Kind), Family: string(s.Family), Unit: "s",
+	}
+	// Also when nothing differed: the sync before may have written the changes, and failed after that.
+	for _, due := range s.TriggerTimes {
+		r.recordAs(seconds, NetworkProgrammingLatency, s.Finished.Sub(due).Seconds())
+	}
+	if s.Err == nil && len(s.Runs) > 0 {
+		duration := PartialSync
+		if s.Kind == proxier.Full {
+			duration = FullSync
+		}
+		r.recordAs(seconds, duration, s.Duration().Seconds())
+		r.recordTools(seconds, s.Runs)
+	}
+	r.recordPhases(seconds, s)
+}
 
+// recordPhases records what only the proxier itself can tell of one of its syncs.
+func (r *repetition) recordPhases(seconds Record, s proxier.Sync) {
+	count := seconds
+	count.Unit = "count"
 	r.recordAs(count, Backlog, float64(s.Pending+s.Changes))
 	if s.Err != nil {
 		failed := count
@@ -86,18 +103,9 @@ func (r *repetition) onSync(s proxier.Sync) {
 	for _, refused := range s.Refused {
 		r.say.message(message{Note: "rules refused: service port " + refused.Port.String() + ": " + refused.Err.Error()})
 	}
-	// Also when nothing differed: the sync before may have written the changes, and failed after that.
-	for _, due := range s.TriggerTimes {
-		r.recordAs(seconds, NetworkProgrammingLatency, s.Finished.Sub(due).Seconds())
-	}
 	if len(s.Runs) == 0 {
 		return // nothing differed
 	}
-	duration := PartialSync
-	if s.Kind == proxier.Full {
-		duration = FullSync
-	}
-	r.recordAs(seconds, duration, s.Duration().Seconds())
 	if !s.Queued.IsZero() {
 		r.recordAs(seconds, Queue, s.Started.Sub(s.Queued).Seconds())
 	}
@@ -106,7 +114,6 @@ func (r *repetition) onSync(s proxier.Sync) {
 	if s.Jumps > 0 {
 		r.recordAs(seconds, Jumps, s.Jumps.Seconds())
 	}
-	r.recordTools(seconds, bytes, s.Runs)
 	r.recordAs(count, Changes, float64(s.Changes))
 	for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
 		place := count
@@ -116,7 +123,9 @@ func (r *repetition) onSync(s proxier.Sync) {
 	}
 }
 
-func (r *repetition) recordTools(seconds, bytes Record, runs []iptables.Run) {
+func (r *repetition) recordTools(seconds Record, runs []iptables.Run) {
+	bytes := seconds
+	bytes.Unit = "B"
 	var user, system float64
 	var sent int
 	var peak int64

@@ -35,6 +35,7 @@ const (
 	defaultRolloutInterval = time.Second
 	defaultScaleRate       = 100
 	defaultLostNodes       = 1
+	defaultFollow          = time.Minute
 	defaultFlushTable      = "nat"
 	defaultFaultTimes      = 1
 	// defaultLockHeld outlasts the 5 s that kube-proxy lets iptables wait.
@@ -185,6 +186,8 @@ func (st Step) fill() {
 		or(&st.Scale.Rate, defaultScaleRate)
 	case st.NodeLoss != nil:
 		or(&st.NodeLoss.Nodes, defaultLostNodes)
+	case st.Follow != nil:
+		or(&st.Follow.For, defaultFollow)
 	case st.Fault != nil:
 		st.Fault.fill()
 	case st.Probe != nil:

@@ -90,6 +90,7 @@ type Step struct {
 	Scale    *Scale    `yaml:"scale,omitempty" json:"scale,omitempty"`
 	NodeLoss *NodeLoss `yaml:"nodeLoss,omitempty" json:"nodeLoss,omitempty"`
 	Restart  *Restart  `yaml:"restart,omitempty" json:"restart,omitempty"`
+	Follow   *Follow   `yaml:"follow,omitempty" json:"follow,omitempty"`
 	Fault    *Fault    `yaml:"fault,omitempty" json:"fault,omitempty"`
 	Probe    *Probe    `yaml:"probe,omitempty" json:"probe,omitempty"`
 	Settle   *Settle   `yaml:"settle,omitempty" json:"settle,omitempty"`
@@ -136,6 +137,11 @@ type NodeLoss struct {
 
 // Restart stops the proxier and starts another with the rules left in place.
 type Restart struct{}
+
+// Follow makes the changes that happen meanwhile in the cluster that the run was pointed at (synclab run --kubeconfig).
+type Follow struct {
+	For time.Duration `yaml:"for,omitempty" json:"for"` // default 1m
+}
 
 // Fault breaks something on purpose.
 type Fault struct {

@@ -8,7 +8,7 @@ import (
 )
 
 // Kind is the step's name in YAML: create, churn, rollout, scale, nodeLoss,
-// restart, fault, probe or settle. It is "" unless exactly one is set.
+// restart, follow, fault, probe or settle. It is "" unless exactly one is set.
 func (st Step) Kind() string {
 	kind, v := "", reflect.ValueOf(st)
 	for _, f := range fieldsOf(stepType) {
@@ -51,6 +51,8 @@ func (s *Scenario) Durations() []time.Duration {
 		case st.Scale != nil:
 			seconds = math.Abs(float64(st.Scale.To)-largest) / st.Scale.Rate
 			largest = float64(st.Scale.To)
+		case st.Follow != nil:
+			seconds = st.Follow.For.Seconds()
 		case st.Fault != nil && st.Fault.Kind == faultLockHeld:
 			seconds = st.Fault.For.Seconds()
 		}

@@ -15,6 +15,8 @@ import (
 type PlayOptions struct {
 	// Start is when the Trace begins; zero means now.
 	Start time.Time
+	// Before is called before each change with when it was due, if set.
+	Before func(ch Change, due time.Time)
 	// Progress is called after each change, if set.
 	Progress func(done, total int)
 }
@@ -38,6 +40,9 @@ func (c *Cluster) Play(ctx context.Context, t Trace, opts PlayOptions) error {
 		object, err := shallowCopy(ch.Object)
 		if err != nil {
 			return fmt.Errorf("play: change %d of %d: %w", i+1, len(t), err)
+		}
+		if opts.Before != nil {
+			opts.Before(ch, due)
 		}
 		if err := c.apply(ctx, ch.Op, stamped(object, due)); err != nil {
 			return fmt.Errorf("play: change %d of %d: %w", i+1, len(t), err)

@@ -15,8 +15,16 @@ import (
 func execute(ctx context.Context, s streams, o runOptions) error {
 	shown := newProgress(s.err)
 	options := bench.ExecuteOptions{
-		Scenario: o.scenario, Objects: o.objects, Subjects: o.subjects, Reps: o.reps, Out: o.out, Force: o.force,
-		ProxyConfig: o.config, Command: commandLine(os.Args), WorkerArgs: []string{"worker"}, Progress: shown.show, Stderr: s.err,
+		Scenario: o.scenario, Objects: o.objects, Live: o.live, Subjects: o.subjects, Reps: o.reps, Out: o.out, Force: o.force,
+		ProxyConfig: o.config, Command: commandLine(os.Args), WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"},
+		Progress: shown.show, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory,
+	}
+	if o.maxTime > 0 {
+		for _, step := range o.scenario.Steps {
+			if step.Settle != nil {
+				step.Settle.Timeout = o.maxTime
+			}
+		}
 	}
 	if o.dump {
 		options.Dump = func(subject, rules string) {

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/bench"
+	"synclab/bench/upstream"
 	"synclab/proxier/config"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -16,6 +21,9 @@ import (
 
 // defaultScenario is what `synclab run` runs.
 const defaultScenario = "steady-churn"
+
+// liveScenario is what it runs with a real cluster.
+const liveScenario = "follow"
 
 // scenarioFlags choose a scenario and change its fields.
 type scenarioFlags struct {
@@ -127,22 +135,68 @@ func (f *proxyConfigFlag) load() (*v1alpha1.KubeProxyConfiguration, error) {
 	return cfg, badInput(err)
 }
 
-// subjects that --subjects takes.
-var subjects = subjectNames()
+// subjectFlags say what is measured, how it is fed and what it may use.
+type subjectFlags struct {
+	names      []string
+	feed       string
+	kubeProxy  upstream.Options
+	execConfig string
+	maxTime    time.Duration
+	maxMemory  string
+}
 
-func subjectNames() []string {
-	var names []string
-	for _, s := range bench.Subjects() {
-		names = append(names, s.Name)
+func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.names, "subjects", nil, "`list` of what to measure, separated by commas; exec:NAME=COMMAND… is any other proxier (default: "+usual+")")
+	flags.StringVar(&f.feed, "feed", "", "how objects reach the subjects: `informers` in this process, or the api over HTTP, each subject being a process of its own (default: api as soon as one is not synclab's)")
+	flags.StringVar(&f.kubeProxy.Path, "kube-proxy", "", "`binary` to run as kube-proxy (default: built from its Go module, on first use)")
+	flags.StringVar(&f.kubeProxy.Version, "kube-proxy-version", "", "`version` of kube-proxy to build (default: "+upstream.Pinned+")")
+	flags.StringVar(&f.execConfig, "exec-config", "", "`template` of the file that {config} stands for in exec:NAME=COMMAND (default: the KubeProxyConfiguration)")
+	flags.DurationVar(&f.maxTime, "max-time", 0, "`time` after which a subject that is not in sync is stopped (default: the scenario's, 10m)")
+	flags.StringVar(&f.maxMemory, "max-memory", "", "`size` that a subject and its tools may hold before it is stopped, e.g. 2Gi; with the feed api")
+	if err := errors.Join(cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagFilename("kube-proxy"), cmd.MarkFlagFilename("exec-config")); err != nil {
+		panic(err)
 	}
-	return names
+	complete(cmd, "feed", bench.FeedInformers, bench.FeedAPI)
+	for _, flag := range []string{"kube-proxy-version", "max-time", "max-memory"} {
+		complete(cmd, flag)
+	}
+}
+
+// apply checks the flags and puts them into a run's options.
+func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
+	if err := checkSubjects(cmd, f.names); err != nil {
+		return err
+	}
+	if f.feed != "" && f.feed != bench.FeedInformers && f.feed != bench.FeedAPI {
+		return badUsage(cmd, "--feed %q: want %s or %s", f.feed, bench.FeedInformers, bench.FeedAPI)
+	}
+	if cmd.Flags().Changed("max-time") && f.maxTime <= 0 {
+		return badUsage(cmd, "--max-time %v: want more than 0", f.maxTime)
+	}
+	o.subjects, o.feed, o.kubeProxy, o.maxTime = f.names, f.feed, f.kubeProxy, f.maxTime
+	if f.maxMemory != "" {
+		size, err := resource.ParseQuantity(f.maxMemory)
+		if err != nil || size.Value() <= 0 {
+			return badUsage(cmd, "--max-memory %q: want a size such as 512Mi or 2Gi", f.maxMemory)
+		}
+		o.maxMemory = uint64(size.Value())
+	}
+	if f.execConfig != "" {
+		text, err := os.ReadFile(f.execConfig)
+		if err != nil {
+			return badInput(fmt.Errorf("--exec-config: %w", err))
+		}
+		o.execConfig = string(text)
+	}
+	return nil
 }
 
 // checkSubjects wants known subjects, each once.
 func checkSubjects(cmd *cobra.Command, list []string) error {
 	for i, subject := range list {
-		if !slices.Contains(subjects, subject) {
-			return badUsage(cmd, "--subjects: %q is not known; want one or more of %s", subject, strings.Join(subjects, ","))
+		if _, err := bench.ParseSubject(subject); err != nil {
+			return badUsage(cmd, "--subjects: %w", err)
 		}
 		if slices.Contains(list[:i], subject) {
 			return badUsage(cmd, "--subjects: %s stands there twice", subject)
@@ -155,9 +209,9 @@ func checkSubjects(cmd *cobra.Command, list []string) error {
 func completeSubjects(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	before := typed[:strings.LastIndexByte(typed, ',')+1]
 	var words []string
-	for _, subject := range subjects {
-		if !slices.Contains(strings.Split(before, ","), subject) {
-			words = append(words, before+subject)
+	for _, subject := range bench.Subjects() {
+		if !slices.Contains(strings.Split(before, ","), subject.Name) {
+			words = append(words, before+subject.Name)
 		}
 	}
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

@@ -50,3 +50,14 @@ func newClient(cfg *rest.Config, contentType string) (kubernetes.Interface, erro
 	}
 	return client, nil
 }
+
+// client reads the cluster in protobuf.
+func (f clusterFlags) client() (kubernetes.Interface, error) {
+	cfg, err := f.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS, cfg.Burst = -1, -1 // three lists and three watches
+	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	return newClient(cfg, "application/vnd.kubernetes.protobuf")
+}

@@ -2,33 +2,110 @@ package main
 
 import (
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"synclab/bench/upstream"
 	"synclab/scenarios"
 	"synclab/sim"
 )
 
 // runOptions are what `synclab run` was asked for, read and checked.
 type runOptions struct {
-	scenario *scenarios.Scenario
-	objects  *sim.Objects // nil: the cluster is generated from the scenario's shape
-	subjects []string     // empty: bench.DefaultSubjects
-	reps     int
-	out      string // empty: a new folder in runs/
-	force    bool   // replace the run that is in out
-	config   *v1alpha1.KubeProxyConfiguration
-	dump     bool // print the rules that were installed
+	scenario   *scenarios.Scenario
+	objects    *sim.Objects         // nil: the cluster is generated from the scenario's shape
+	live       kubernetes.Interface // the cluster to follow; nil: none
+	subjects   []string             // empty: bench.DefaultSubjects
+	feed       string               // empty: what the subjects need
+	kubeProxy  upstream.Options
+	execConfig string
+	maxTime    time.Duration // 0: the scenario's
+	maxMemory  uint64        // bytes; 0: no bound
+	reps       int
+	out        string // empty: a new folder in runs/
+	force      bool   // replace the run that is in out
+	config     *v1alpha1.KubeProxyConfiguration
+	dump       bool // print the rules that were installed
+}
+
+// runFlags are those of a run and of a comparison.
+type runFlags struct {
+	scenario  scenarioFlags
+	manifests manifestFlags
+	proxy     proxyConfigFlag
+	subjects  subjectFlags
+	cluster   clusterFlags
+	o         runOptions
+}
+
+// register adds the flags; usual says which subjects there are where none are chosen.
+func (f *runFlags) register(cmd *cobra.Command, usual string) {
+	f.scenario.register(cmd)
+	f.manifests.register(cmd)
+	f.proxy.register(cmd)
+	f.subjects.register(cmd, usual)
+	flags := cmd.Flags()
+	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "`file` of a real cluster to take Services from and to follow, read-only (scenario: follow)")
+	flags.StringVar(&f.cluster.context, "context", "", "`context` of that file (default: its current one)")
+	complete(cmd, "context")
+	flags.IntVar(&f.o.reps, "reps", 3, "`number` of repetitions of each cell")
+	flags.StringVar(&f.o.out, "out", "", "`folder` of the run (default: a new one in runs/)")
+	flags.BoolVar(&f.o.force, "force", false, "replace the run that is in the folder --out")
+	flags.BoolVar(&f.o.dump, "dump-iptables", false, "print the rules that were installed, as iptables-save does")
+	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagFilename("kubeconfig")); err != nil {
+		panic(err)
+	}
+	complete(cmd, "reps")
+}
+
+// read checks the flags and reads the files that they name.
+func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOptions, err error) {
+	if err := f.subjects.apply(cmd, &f.o); err != nil {
+		return o, err
+	}
+	if f.o.reps < 1 {
+		return o, badUsage(cmd, "--reps %d: want at least 1", f.o.reps)
+	}
+	if f.o.force && f.o.out == "" {
+		return o, badUsage(cmd, "--force replaces the run in --out, which is not given")
+	}
+	given := f.scenario.given(cmd)
+	switch isLive := cmd.Flags().Changed("kubeconfig"); {
+	case isLive && len(f.manifests.paths) > 0:
+		return o, badUsage(cmd, "-f and --kubeconfig exclude each other")
+	case given != "" && len(f.manifests.paths) > 0:
+		return o, badUsage(cmd, "--%s is for a generated cluster: it has no meaning with -f", given)
+	case given != "" && isLive:
+		return o, badUsage(cmd, "--%s is for a generated cluster: it has no meaning with --kubeconfig", given)
+	case isLive:
+		if f.o.live, err = f.cluster.client(); err != nil {
+			return o, err
+		}
+		if len(args) == 0 {
+			args = []string{liveScenario}
+		}
+	}
+	if f.o.scenario, err = f.scenario.load(cmd, args); err != nil {
+		return o, err
+	}
+	if f.o.live == nil && slices.ContainsFunc(f.o.scenario.Steps, func(s scenarios.Step) bool { return s.Follow != nil }) {
+		return o, badUsage(cmd, "scenario %s follows a real cluster: name one with --kubeconfig FILE", f.o.scenario.Name)
+	}
+	if f.o.config, err = f.proxy.load(); err != nil {
+		return o, err
+	}
+	if f.o.objects, err = f.manifests.read(s); err != nil {
+		return o, err
+	}
+	return f.o, nil
 }
 
 func newRun(s streams) *cobra.Command {
-	var (
-		scenario  scenarioFlags
-		manifests manifestFlags
-		proxy     proxyConfigFlag
-		o         runOptions
-	)
+	var flags runFlags
 	cmd := &cobra.Command{
 		Use:   "run [SCENARIO | FILE.yaml]",
 		Short: "Run a scenario and write its report",
@@ -37,52 +114,29 @@ a simulated cluster feeds a real proxier, which writes real rules. Every value
 measured is appended to a folder, and a report is made of it at the end.
 
 The scenario is a name in the library (see 'synclab scenarios') or a .yaml file;
-without one it is ` + defaultScenario + `. With -f the cluster is not generated but read.`,
+without one it is ` + defaultScenario + `. With -f the cluster is not generated but read; with
+--kubeconfig it is that of a real cluster, which is followed and only read.
+
+A subject of synclab's own runs in this process, on informers, unless --feed api
+or a subject that is another program, such as kube-proxy/iptables-nft, makes all
+of them processes that are fed over HTTP and measured from outside.`,
 		Example: `  synclab run
   synclab run steady-churn --services 10000 --endpoints 10 --subjects synclab/iptables-legacy
   synclab run size-sweep --services 20000 --reps 5 --out runs/before
   synclab run ./my-scenario.yaml --seed 7 --set steps.2.churn.rate=50
+  synclab run --subjects kube-proxy/iptables-legacy --services 1000
   kubectl get svc,endpointslices -A -o yaml | synclab run -f -
+  synclab run --kubeconfig ~/.kube/config --subjects kube-proxy/nftables
   synclab run -f manifests/ --proxy-config kube-proxy.yaml --dump-iptables`,
 		Args: argCount(0, 1, "a scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
-			if err = checkSubjects(cmd, o.subjects); err != nil {
-				return err
-			}
-			if o.reps < 1 {
-				return badUsage(cmd, "--reps %d: want at least 1", o.reps)
-			}
-			if o.force && o.out == "" {
-				return badUsage(cmd, "--force replaces the run in --out, which is not given")
-			}
-			if flag := scenario.given(cmd); flag != "" && len(manifests.paths) > 0 {
-				return badUsage(cmd, "--%s is for a generated cluster: it has no meaning with -f", flag)
-			}
-			if o.scenario, err = scenario.load(cmd, args); err != nil {
-				return err
-			}
-			if o.config, err = proxy.load(); err != nil {
-				return err
-			}
-			if o.objects, err = manifests.read(s); err != nil {
+			o, err := flags.read(cmd, args, s)
+			if err != nil {
 				return err
 			}
 			return execute(cmd.Context(), s, o)
 		},
 	}
-	scenario.register(cmd)
-	manifests.register(cmd)
-	proxy.register(cmd)
-	flags := cmd.Flags()
-	flags.StringSliceVar(&o.subjects, "subjects", nil, "`list` of what to measure, separated by commas (default: synclab/iptables-legacy where there is one)")
-	flags.IntVar(&o.reps, "reps", 3, "`number` of repetitions of each cell")
-	flags.StringVar(&o.out, "out", "", "`folder` of the run (default: a new one in runs/)")
-	flags.BoolVar(&o.force, "force", false, "replace the run that is in the folder --out")
-	flags.BoolVar(&o.dump, "dump-iptables", false, "print the rules that were installed, as iptables-save does")
-	if err := errors.Join(cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagDirname("out")); err != nil {
-		panic(err)
-	}
-	complete(cmd, "reps")
+	flags.register(cmd, "synclab/iptables-legacy where there is one")
 	return cmd
 }

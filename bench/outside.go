@@ -1,0 +1,296 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"synclab/bench/process"
+	"synclab/bench/visible"
+	"synclab/proxier/plan"
+	"synclab/sim"
+	"synclab/sim/front"
+)
+
+// outside is a subject as a process of its own. It lists and watches the API front, as it would a real API server, runs
+// its tools through the shim, and is measured by what the kernel, its tools and its metrics show.
+type outside struct {
+	*repetition
+	process *process.Process
+	began   time.Time // its start
+	cancel  context.CancelFunc
+	watch   sync.WaitGroup
+	syncs   *outsideSyncs
+}
+
+// tunnel is what stays when a subject is started again: the front, the shim, and who watches the kernel.
+type tunnel struct {
+	server  string // URL of the front
+	visible *visible.Watcher
+	log     syncLog
+	cold    coldStart
+}
+
+// coldStart collects when the Services of the first state became visible.
+type coldStart struct {
+	mu       sync.Mutex
+	due      time.Time // of all of them: the start of the subject's process
+	last     time.Time
+	recorded bool
+}
+
+// startOutside starts the subject's process, and with the first one the tunnel around it.
+func (r *repetition) startOutside(ctx context.Context) (subject, error) {
+	first := r.tunnel == nil
+	if first {
+		if err := r.openTunnel(ctx); err != nil {
+			return nil, err
+		}
+	}
+	path, args, env, err := r.command()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &outside{repetition: r, cancel: cancel, began: r.clock.Now()}
+	if first {
+		r.expectAll(s.began)
+	}
+	log := filepath.Join(r.lab.Dir, "subject.log")
+	if s.process, err = process.Start(ctx, process.Options{Path: path, Args: args, Env: env, LogFile: log, Name: r.about.Name}); err != nil {
+		cancel()
+		return nil, err
+	}
+	s.syncs = newOutsideSyncs(s)
+	s.watch.Go(func() { s.syncs.run(ctx) })
+	s.watch.Go(func() { s.watchProcess(ctx) })
+	return s, nil
+}
+
+// openTunnel starts the front and the shim, and begins to watch the kernel.
+func (r *repetition) openTunnel(ctx context.Context) error {
+	objects := r.world.Objects()
+	api, err := front.New(r.cluster, front.Options{ServiceCIDRs: r.Scenario.Shape.ServiceCIDRs, Clock: r.clock})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("API front: %w", err)
+	}
+	go func() {
+		if err := api.Serve(ctx, listener); err != nil && ctx.Err() == nil {
+			r.fail(fmt.Errorf("API front: %w", err))
+		}
+	}()
+	t := &tunnel{server: "http://" + listener.Addr().String()}
+	node := plan.Node{Name: nodeName(objects)}
+	if len(objects.Nodes) > 0 {
+		node.Zone = objects.Nodes[0].Labels[corev1.LabelTopologyZone]
+	}
+	t.visible, err = visible.New(visible.Options{
+		Clock: r.clock, Families: r.families, Node: node, Dialect: r.about.dialect(), Seen: r.sighted,
+	})
+	if err != nil {
+		return err
+	}
+	r.tunnel = t
+	if r.about.Proxier == Synclab {
+		if err := r.openSyncLog(ctx); err != nil {
+			return err
+		}
+	}
+	return r.recordShimCost(ctx)
+}
+
+// recordShimCost measures what the shim adds to a call, in this namespace and now.
+func (r *repetition) recordShimCost(ctx context.Context) error {
+	const calls = 20
+	costs, err := r.shim.Cost(ctx, calls)
+	for _, cost := range costs {
+		r.recordAs(Record{Unit: "s"}, ShimCost, cost.Seconds())
+	}
+	return err
+}
+
+// dialect is how the subject writes rules; empty: to be found out.
+func (s Subject) dialect() string {
+	switch {
+	case s.Backend == "nftables":
+		return visible.Nftables
+	case s.Variant != "":
+		return "iptables-" + string(s.Variant)
+	}
+	return ""
+}
+
+// expectAll makes everything that is in the cluster now awaited, as of a moment.
+func (r *repetition) expectAll(due time.Time) {
+	r.tunnel.cold.due = due
+	for _, slice := range r.loaded.Slices {
+		r.expect(sim.Add, slice, due)
+	}
+	for _, svc := range r.loaded.Services {
+		r.expect(sim.Add, svc, due)
+	}
+}
+
+// expect tells who watches the kernel of a change that is about to be made.
+func (r *repetition) expect(op sim.Op, object runtime.Object, due time.Time) {
+	if r.tunnel != nil {
+		r.tunnel.visible.Changed(op, object, due)
+	}
+}
+
+// sighted takes a change that is now visible in the kernel.
+func (r *repetition) sighted(s visible.Sight) {
+	cold := &r.tunnel.cold
+	cold.mu.Lock()
+	first := s.Due.Equal(cold.due)
+	if first && s.Visible.After(cold.last) {
+		cold.last = s.Visible
+	}
+	cold.mu.Unlock()
+	if !first {
+		at := s.Visible.Sub(r.started).Seconds()
+		r.recordAs(Record{At: at, Unit: "s", Family: string(s.Family)}, NetworkProgrammingLatency, s.Visible.Sub(s.Due).Seconds())
+	}
+}
+
+// settled records the cold start, once: everything of the first state is visible.
+func (r *repetition) settledCold() {
+	cold := &r.tunnel.cold
+	cold.mu.Lock()
+	defer cold.mu.Unlock()
+	if !cold.recorded && !cold.last.IsZero() {
+		cold.recorded = true
+		r.recordAs(Record{At: cold.last.Sub(r.started).Seconds(), Unit: "s"}, ColdStart, cold.last.Sub(cold.due).Seconds())
+	}
+}
+
+// watchProcess ends the repetition when the process ends by itself or holds more memory than it may.
+func (s *outside) watchProcess(ctx context.Context) {
+	ticker := s.clock.NewTicker(memoryInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.process.Done():
+			if err := s.process.Err(); err != nil && ctx.Err() == nil {
+				s.fail(err)
+			}
+			return
+		case <-ticker.C():
+			if s.MaxMemory == 0 {
+				continue
+			}
+			if now, err := s.process.Memory(); err == nil && now > s.MaxMemory {
+				s.fail(&exceededError{value: float64(now), unit: "B", err: fmt.Errorf("it held more than %d MiB: %w", s.MaxMemory>>20, s.progress())})
+				return
+			}
+		}
+	}
+}
+
+// memoryInterval is how often a subject's memory is held against its budget.
+const memoryInterval = 100 * time.Millisecond
+
+// progress says how far the subject has come.
+func (r *repetition) progress() error {
+	seen, total := r.tunnel.visible.Progress()
+	return fmt.Errorf("%d of %d Service ports as they should be", seen, total)
+}
+
+// inSync waits until every change is visible, the subject says that nothing is left to do, and no commit comes any more.
+func (s *outside) inSync(ctx context.Context) error {
+	if err := s.tunnel.visible.Wait(ctx); err != nil {
+		return err
+	}
+	s.settledCold()
+	if err := s.syncs.idle(ctx); err != nil {
+		return err
+	}
+	return s.tunnel.visible.Quiet(ctx, calm)
+}
+
+// calm is how long no commit may come before a subject counts as settled.
+const calm = 200 * time.Millisecond
+
+func (s *outside) stop() error {
+	if rss, err := s.process.PeakRSS(); err == nil {
+		s.peak = max(s.peak, rss)
+	}
+	s.cancel() // stops the process, too
+	<-s.process.Done()
+	if used, err := s.process.CPU(); err == nil {
+		s.spent += used
+	}
+	s.watch.Wait()
+	return nil
+}
+
+func (s *outside) disturbed() { s.tunnel.visible.Recheck() }
+
+func (s *outside) peakRSS() (uint64, error) {
+	rss, err := s.process.PeakRSS()
+	return max(rss, s.peak), err
+}
+
+func (s *outside) aside(do func() error) error { return do() }
+
+// count records what the kernel holds of the subject.
+func (s *outside) count() error {
+	if s.variant != "" {
+		return s.countTables()
+	}
+	all, err := s.tunnel.visible.Installed(context.Background())
+	if err != nil {
+		return err
+	}
+	for family, installed := range all {
+		for table, rules := range installed.Rules {
+			s.recordAs(Record{Unit: "count", Family: string(family), Table: table}, RulesKernel, float64(rules))
+		}
+		if installed.Elements > 0 {
+			s.recordAs(Record{Unit: "count", Family: string(family), Table: "elements"}, RulesKernel, float64(installed.Elements))
+		}
+	}
+	s.recordKernelMemory()
+	return nil
+}
+
+// exceededError ends a repetition whose subject exceeded a budget.
+type exceededError struct {
+	value float64
+	unit  string // s or B
+	err   error
+}
+
+func (e *exceededError) Error() string { return e.err.Error() }
+func (e *exceededError) Unwrap() error { return e.err }
+
+// exceeded records that a budget was exceeded, if that is what err says: a result, not a failure of the run.
+func (r *repetition) exceeded(err error) (error, bool) {
+	var e *exceededError
+	if !errors.As(err, &e) {
+		return err, false
+	}
+	r.recordAs(Record{Unit: e.unit, Error: e.Error()}, Exceeded, e.value)
+	r.say.message(message{Note: "stopped: " + e.Error()})
+	return nil, true
+}
+
+// writeFile puts a file of the subject into the lab's folder and returns its path.
+func (r *repetition) writeFile(name string, content []byte) (string, error) {
+	path := filepath.Join(r.lab.Dir, name)
+	return path, os.WriteFile(path, content, 0o600)
+}

@@ -1,0 +1,312 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/process"
+	"synclab/bench/shim"
+	"synclab/proxier"
+)
+
+// outsideSyncs sees the syncs of a process: its tools as the shim tells of them, its metrics, which are read after a
+// tool has ended and while somebody waits, and for the lab's own proxier the log of its syncs.
+type outsideSyncs struct {
+	*outside
+	read   process.Syncs
+	wanted chan struct{} // somebody waits for a reading
+
+	mu      sync.Mutex
+	calls   []shim.Call // of no sync yet
+	synced  map[string]int
+	samples process.Samples // the last reading; nil: the subject has no metrics, or not yet
+	changed chan struct{}   // closed after each reading
+}
+
+// readInterval is how often metrics are read while there is something to learn from them.
+const readInterval = 100 * time.Millisecond
+
+// noMetricsAfter is how long after its start a subject that is not known may take to serve metrics, if it has any.
+const noMetricsAfter = 2 * time.Second
+
+func newOutsideSyncs(s *outside) *outsideSyncs {
+	return &outsideSyncs{outside: s, wanted: make(chan struct{}, 1), synced: map[string]int{}, changed: make(chan struct{})}
+}
+
+func (r *repetition) syncLogFile() string { return filepath.Join(r.lab.Dir, "syncs.jsonl") }
+
+// run takes in calls and reads metrics until ctx ends.
+func (o *outsideSyncs) run(ctx context.Context) {
+	ended, err := o.shim.Calls(ctx)
+	if err != nil {
+		o.fail(err)
+		return
+	}
+	calls := make(chan struct{}, 1)
+	go func() {
+		for call := range ended {
+			if call.Start.Before(o.began) {
+				continue // of the process before this one
+			}
+			o.tunnel.visible.ToolEnded(call.End)
+			o.mu.Lock()
+			o.calls = append(o.calls, call)
+			o.mu.Unlock()
+			select {
+			case calls <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-calls:
+		case <-o.wanted:
+		}
+		for first := true; first || o.pending() > 0; first = false {
+			o.reading(ctx)
+			if wait(ctx, readInterval) != nil {
+				return
+			}
+		}
+	}
+}
+
+func (o *outsideSyncs) pending() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.calls)
+}
+
+// reading reads the metrics once and records what has happened since the last time.
+func (o *outsideSyncs) reading(ctx context.Context) {
+	samples, err := process.Metrics(ctx, metricsURL)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer func() { close(o.changed); o.changed = make(chan struct{}) }()
+	if err != nil {
+		o.samples = nil
+		if o.about.Proxier == Exec && o.clock.Since(o.began) > noMetricsAfter {
+			o.recordCalls(Record{}, o.takeCalls(func(shim.Call) bool { return true }))
+		}
+		return
+	}
+	o.samples = samples
+	syncs := o.read.Next(samples)
+	for _, sync := range syncs {
+		o.synced[sync.Family] += sync.Count
+	}
+	if o.about.Proxier == Synclab {
+		o.recordOwn(o.tunnel.log.take())
+		return
+	}
+	for _, sync := range syncs {
+		for range sync.Count {
+			base := Record{Sync: o.repetition.syncs.number(corev1.IPFamily(sync.Family)), Kind: sync.Kind, Family: sync.Family}
+			o.recordSync(base, sync.Duration, o.clock.Now())
+		}
+	}
+}
+
+// recordSync records a sync and what the tools that ended until then cost.
+func (o *outsideSyncs) recordSync(base Record, took time.Duration, ended time.Time) {
+	seconds := base
+	seconds.Unit = "s"
+	metric := PartialSync
+	if base.Kind == process.Full {
+		metric = FullSync
+	}
+	o.recordAs(seconds, metric, took.Seconds())
+	o.recordCalls(base, o.takeCalls(func(c shim.Call) bool {
+		family := familyOfTool(c.Tool)
+		return !c.End.After(ended) && (family == "" || base.Family == "" || family == base.Family)
+	}))
+}
+
+// recordOwn records syncs that the lab's own proxier told of.
+func (o *outsideSyncs) recordOwn(syncs []proxier.Sync) {
+	for _, s := range syncs {
+		base := Record{
+			At: s.Finished.Sub(o.started).Seconds(), Sync: o.repetition.syncs.number(s.Family), Kind: string(s.Kind), Family: string(s.Family),
+		}
+		if s.Err == nil && len(s.Runs) > 0 {
+			o.recordSync(base, s.Duration(), s.Finished)
+		}
+		base.Unit = "s"
+		o.recordPhases(base, s)
+	}
+}
+
+// familyOfTool is the family that a tool writes; empty: any.
+func familyOfTool(tool string) string {
+	switch {
+	case strings.HasPrefix(tool, "ip6tables"):
+		return string(corev1.IPv6Protocol)
+	case strings.HasPrefix(tool, "iptables"):
+		return string(corev1.IPv4Protocol)
+	}
+	return ""
+}
+
+// writes says whether a call writes rules of the subject's backend.
+func (s Subject) writes(c shim.Call) bool {
+	if c.Tool == "nft" {
+		return s.Backend != "iptables" && slices.Contains(c.Args, "-f")
+	}
+	return s.Backend != "nftables" && strings.HasSuffix(c.Tool, "-restore")
+}
+
+// takeCalls removes calls from those that belong to no sync yet.
+func (o *outsideSyncs) takeCalls(of func(shim.Call) bool) []shim.Call {
+	var taken []shim.Call
+	o.calls = slices.DeleteFunc(o.calls, func(c shim.Call) bool {
+		if of(c) {
+			taken = append(taken, c)
+			return true
+		}
+		return false
+	})
+	return taken
+}
+
+// recordCalls records what the tools of one sync cost, probes of the subject between two syncs included.
+func (o *outsideSyncs) recordCalls(base Record, calls []shim.Call) {
+	if len(calls) == 0 {
+		return
+	}
+	seconds, count, bytes := base, base, base
+	seconds.Unit, count.Unit, bytes.Unit = "s", "count", "B"
+	var user, system float64
+	var sent, peak int64
+	for _, call := range calls {
+		at := seconds
+		at.At = call.End.Sub(o.started).Seconds()
+		switch {
+		case !o.about.writes(call):
+		case call.ExitCode != 0:
+			o.recordAs(at, RestoreRefused, call.Duration().Seconds())
+		default:
+			o.recordAs(at, Restore, call.Duration().Seconds())
+		}
+		user += call.User.Seconds()
+		system += call.System.Seconds()
+		sent += max(call.Stdin, 0)
+		peak = max(peak, call.PeakRSS)
+	}
+	o.recordAs(seconds, ToolUser, user)
+	o.recordAs(seconds, ToolSys, system)
+	o.recordAs(bytes, RestoreBytes, float64(sent))
+	o.recordAs(bytes, ChildPeakRSS, float64(peak))
+	o.recordAs(count, ToolCalls, float64(len(calls)))
+}
+
+// syncLog holds syncs that were told of and not yet recorded.
+type syncLog struct {
+	mu    sync.Mutex
+	syncs []proxier.Sync
+}
+
+func (l *syncLog) add(s proxier.Sync) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.syncs = append(l.syncs, s)
+}
+
+func (l *syncLog) take() []proxier.Sync {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.syncs
+	l.syncs = nil
+	return all
+}
+
+// openSyncLog makes the named pipe through which the lab's own proxier, one process after the other, tells of its syncs:
+// what cannot be seen from outside. It is read until ctx ends.
+func (r *repetition) openSyncLog(ctx context.Context) error {
+	path := r.syncLogFile()
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		return fmt.Errorf("sync log: %w", err)
+	}
+	// Open for writing too: the end of a process is then no end of the file.
+	pipe, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("sync log: %w", err)
+	}
+	context.AfterFunc(ctx, func() { pipe.Close() })
+	go func() {
+		for line, err := range proxier.ReadSyncLog(pipe) {
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				r.fail(err)
+				return
+			case !line.Stopped:
+				r.tunnel.log.add(line.Sync())
+			}
+		}
+	}()
+	return nil
+}
+
+// The metrics in which a subject says when it was last asked to sync, and when it last had (seconds since 1970).
+const (
+	lastQueued = "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds"
+	lastSynced = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
+)
+
+// idle waits until the process has synced every family at least once and has nothing left to do, as far as it says.
+func (o *outsideSyncs) idle(ctx context.Context) error {
+	for {
+		o.mu.Lock()
+		state, changed := o.busy(), o.changed
+		o.mu.Unlock()
+		if state == "" {
+			return nil
+		}
+		select {
+		case o.wanted <- struct{}{}:
+		default:
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", state, context.Cause(ctx))
+		}
+	}
+}
+
+// busy says why the subject cannot be taken for idle; empty: it can.
+func (o *outsideSyncs) busy() string {
+	if o.samples == nil {
+		if o.about.Proxier == Exec && o.clock.Since(o.began) > noMetricsAfter {
+			return ""
+		}
+		return "it serves no metrics at " + metricsURL
+	}
+	if len(o.calls) > 0 {
+		return "a tool has run since its last sync"
+	}
+	for _, family := range o.families {
+		if o.synced[string(family)] == 0 && o.synced[""] == 0 {
+			return fmt.Sprintf("it has not synced %s yet", family)
+		}
+		queued, told := o.samples.Value(lastQueued, "ip_family", string(family))
+		synced, _ := o.samples.Value(lastSynced, "ip_family", string(family))
+		if told && queued > synced {
+			return fmt.Sprintf("its metrics say that a sync of %s is due", family)
+		}
+	}
+	return ""
+}

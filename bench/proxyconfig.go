@@ -1,0 +1,40 @@
+package bench
+
+import (
+	"strings"
+
+	"k8s.io/kube-proxy/config/v1alpha1"
+
+	"synclab/proxier/config"
+	"synclab/scenarios"
+)
+
+// ProxyConfig is a configuration, nil for kube-proxy's defaults, with what the scenario overrides and, for a cluster that
+// is generated, with the pods' ranges for detect-local.
+func ProxyConfig(cfg *v1alpha1.KubeProxyConfiguration, s *scenarios.Scenario, generated bool) *v1alpha1.KubeProxyConfiguration {
+	if cfg == nil {
+		cfg = config.New()
+	}
+	cfg = cfg.DeepCopy()
+	p := &s.Proxy
+	if p.MinSyncPeriod > 0 {
+		cfg.IPTables.MinSyncPeriod.Duration = p.MinSyncPeriod
+	}
+	if p.SyncPeriod > 0 {
+		cfg.IPTables.SyncPeriod.Duration = p.SyncPeriod
+	}
+	cfg.IPTables.SyncPeriod.Duration = max(cfg.IPTables.SyncPeriod.Duration, cfg.IPTables.MinSyncPeriod.Duration)
+	if p.MasqueradeAll {
+		cfg.IPTables.MasqueradeAll = true
+	}
+	if p.NodePortAddresses != nil {
+		cfg.NodePortAddresses = p.NodePortAddresses
+	}
+	if p.LocalhostNodePorts != nil {
+		cfg.IPTables.LocalhostNodePorts = p.LocalhostNodePorts
+	}
+	if cfg.ClusterCIDR == "" && generated {
+		cfg.ClusterCIDR = strings.Join(s.Shape.PodCIDRs, ",")
+	}
+	return cfg
+}

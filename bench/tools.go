@@ -1,0 +1,37 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"synclab/bench/shim"
+	"synclab/bench/upstream"
+)
+
+// tools are the programs that a run needs beside this one, found or built before any namespace is entered: in there is
+// no network, and HOME may be another.
+type tools struct {
+	KubeProxy string // path; empty when no subject needs it
+	Shim      string // path; empty with FeedInformers
+}
+
+// prepareTools finds or builds what the subjects need.
+func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *Versions) (err error) {
+	if o.Feed != FeedAPI {
+		if i := slices.IndexFunc(o.parsed, func(s Subject) bool { return s.Proxier != Synclab }); i >= 0 {
+			return fmt.Errorf("subject %s is a process of its own: it needs the feed %q", o.parsed[i].Name, FeedAPI)
+		}
+		return nil
+	}
+	note := func(text string) { o.Progress(Progress{Stage: "prepare", Note: text}) }
+	if slices.ContainsFunc(o.parsed, func(s Subject) bool { return s.Proxier == KubeProxy }) {
+		build := o.KubeProxy
+		build.Progress = note
+		if o.tools.KubeProxy, versions.KubeProxy, err = upstream.KubeProxy(ctx, build); err != nil {
+			return err
+		}
+	}
+	o.tools.Shim, err = shim.Command(ctx)
+	return err
+}

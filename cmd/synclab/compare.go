@@ -1,0 +1,50 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"synclab/bench"
+)
+
+func newCompare(s streams) *cobra.Command {
+	var flags runFlags
+	cmd := &cobra.Command{
+		Use:   "compare [SCENARIO | FILE.yaml]",
+		Short: "Run a scenario with every proxier and compare them",
+		Long: `Compare is a run with all subjects, kube-proxy among them, unmodified. They take
+turns, each in a namespace of its own, as processes fed by the same API front
+with the same changes, with the same settings, and all are measured from outside.
+
+kube-proxy is built from its Go module on first use, which takes some minutes and
+the network. A subject that does not get in sync in --max-time is stopped and
+shown with what it had reached.`,
+		Example: `  synclab compare --services 1000
+  synclab compare size-sweep --services 5000 --subjects synclab/iptables-nft,kube-proxy/iptables-nft
+  synclab compare --services 2000 --max-time 2m --max-memory 2Gi
+  synclab compare --subjects 'kube-proxy/nftables,exec:mine=/usr/local/bin/my-proxy --kubeconfig={kubeconfig}'`,
+		Args: argCount(0, 1, "a scenario"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := flags.read(cmd, args, s)
+			if err != nil {
+				return err
+			}
+			if err := allSubjects(&o); err != nil {
+				return err
+			}
+			return execute(cmd.Context(), s, o)
+		},
+	}
+	flags.register(cmd, "all that this machine has the tools for")
+	return cmd
+}
+
+// allSubjects are those of a comparison where nobody chose.
+func allSubjects(o *runOptions) (err error) {
+	if len(o.subjects) == 0 {
+		o.subjects, err = bench.AllSubjects()
+	}
+	if o.feed == "" {
+		o.feed = bench.FeedAPI
+	}
+	return err
+}
