@@ -2,7 +2,6 @@ package conform
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -23,6 +22,18 @@ type Subject struct {
 	Real bool
 }
 
+// String is the subject's name: "kube-proxy/iptables-nft", or without the variant where it is the setting's.
+func (s Subject) String() string {
+	name := "synclab"
+	if s.KubeProxy {
+		name = "kube-proxy"
+	}
+	if s.Variant != "" {
+		name += "/iptables-" + string(s.Variant)
+	}
+	return name
+}
+
 // Batch is a cluster's life in one setting, that both subjects see from its beginning to its end.
 type Batch struct {
 	// Name says which it is, Replay how to do it again.
@@ -30,8 +41,12 @@ type Batch struct {
 	Setting      Setting
 	// Node that the proxiers run on; empty: the first.
 	Node string
+	// Real lets our proxier run with real tables and partial syncs.
+	Real bool
 	// Next gives what happens next, false at the end. The first step holds objects, the node among them.
-	Next func() (Step, bool)
+	Next func() (Step, bool, error)
+
+	begun int // clusters since the last report
 }
 
 // Step of a batch.
@@ -107,7 +122,10 @@ func (c *Comparison) Run(ctx context.Context, b *Batch) error {
 	r := &run{Comparison: c, batch: b, feed: newFeed()}
 	defer r.feed.cluster.Stop()
 	for i := 0; ; i++ {
-		step, more := b.Next()
+		step, more, err := b.Next()
+		if err != nil {
+			return fmt.Errorf("%s: %w", b.Name, err)
+		}
 		if !more {
 			return nil
 		}
@@ -116,6 +134,7 @@ func (c *Comparison) Run(ctx context.Context, b *Batch) error {
 			before = r.feed.objects()
 		}
 		if step.Objects != nil {
+			b.begun++
 			step.Trace = r.feed.traceTo(step.Objects)
 		}
 		if err := r.feed.apply(ctx, step.Trace); err != nil {
@@ -254,10 +273,13 @@ func (r *run) compare(ctx context.Context) ([]Difference, error) {
 }
 
 func (r *run) explain(ctx context.Context, found []Difference, theirs map[corev1.IPFamily]Grouped) error {
-	var errs []error
 	for i := range found {
-		d := found[i : i+1]
-		errs = append(errs, explain(ctx, d, theirs[d[0].Family], r.rendered, r.feed))
+		d := &found[i]
+		entry, err := explain(ctx, d, theirs[d.Family], r.rendered, r.feed)
+		if err != nil {
+			return err
+		}
+		d.Entry = entry
 	}
-	return errors.Join(errs...)
+	return nil
 }

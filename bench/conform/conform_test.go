@@ -1,55 +1,147 @@
 package conform
 
 import (
+	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
+
+	"synclab/proxier/config"
+	"synclab/proxier/iptables"
+	"synclab/scenarios"
+	"synclab/sim"
 )
 
-// kubeProxyCommand finds kube-proxy, or skips the test.
-func kubeProxyCommand(t *testing.T) string {
+// compared runs a request and fails for each difference that nothing explains.
+func compared(t *testing.T, q *Request) Event {
 	t.Helper()
-	path, err := exec.LookPath("kube-proxy")
-	if err != nil {
-		if os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") != "" {
-			t.Fatal(err)
+	q.First.KubeProxy, q.KubeProxy, q.Workers = true, kubeProxyCommand(t), 2
+	var last Event
+	if err := q.Run(t.Context(), func(e Event) {
+		last = e
+		if f := e.Failure; f != nil {
+			t.Errorf("%s: %s\n%s\nagain: %s", f.Batch, f.What, f.Text, f.Replay)
 		}
-		t.Skip(err)
+	}); err != nil {
+		t.Fatal(err)
 	}
-	return path
+	t.Logf("%d clusters, %d states, explained %v", last.Clusters, last.States, last.Entries)
+	return last
 }
 
-func TestRandomClusters(t *testing.T) {
-	command := kubeProxyCommand(t)
-	batches, err := strconv.Atoi(os.Getenv("BATCHES"))
-	if err != nil {
-		batches = 1
+func number(t *testing.T, name string, unset int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return unset
 	}
-	seed, err := strconv.Atoi(os.Getenv("SEED"))
+	n, err := strconv.Atoi(text)
 	if err != nil {
-		seed = 1
+		t.Fatalf("%s: %v", name, err)
 	}
-	n := 0
-	for i := range batches {
-		b := RandomBatch(uint64(seed+i), BatchClusters, Constraint{})
-		t.Log(b.Name)
-		c := Comparison{First: Subject{KubeProxy: true}, Second: Subject{Real: i%2 == 1}, KubeProxy: command, State: func(b *Batch, f *Finding) {
-			n++
-			if f == nil {
-				return
-			}
-			for _, d := range f.Differences {
-				if d.Entry != "" {
-					t.Logf("%s: %s: %s: %s", b.Name, f.What, d.Service, d.Entry)
-				} else {
-					t.Errorf("%s: %s\n%s", b.Name, f.What, d.String())
-				}
-			}
-		}}
-		if err := c.Run(t.Context(), b); err != nil {
+	return n
+}
+
+// Random clusters over all settings. SYNCLAB_CONFORM_CLUSTERS and SYNCLAB_CONFORM_SEED choose others.
+func TestRandomClustersConform(t *testing.T) {
+	clusters, seed := 300, number(t, "SYNCLAB_CONFORM_SEED", 1)
+	if testing.Short() {
+		clusters = BatchClusters
+	}
+	clusters = number(t, "SYNCLAB_CONFORM_CLUSTERS", clusters)
+	t.Logf("%d clusters from seed %d on", clusters, seed)
+	if e := compared(t, &Request{Clusters: clusters, Seed: uint64(seed)}); e.Clusters != clusters && !t.Failed() {
+		t.Errorf("%d clusters compared, want %d", e.Clusters, clusters)
+	}
+}
+
+// The cluster of every scenario of the library, small, and what its steps do to it.
+func TestScenariosConform(t *testing.T) {
+	var q Request
+	for i, s := range scenarios.List() {
+		small, err := scenarios.Load(s.Name, nil, scenarios.Sizes{Services: 30, Endpoints: 3})
+		if err != nil {
 			t.Fatal(err)
 		}
+		cfg := config.New()
+		cfg.ClusterCIDR = strings.Join(small.Shape.PodCIDRs, ",")
+		if small.Proxy.NodePortAddresses != nil {
+			cfg.NodePortAddresses = small.Proxy.NodePortAddresses
+		}
+		variants := []iptables.Variant{iptables.Legacy, iptables.Nft}
+		if s.Name != "mixed-types" {
+			variants = variants[i%2 : i%2+1]
+		}
+		for _, variant := range variants {
+			q.Scenarios = append(q.Scenarios, ScenarioRequest{Scenario: small, Config: cfg, Variant: variant})
+		}
 	}
-	t.Log(n, "states")
+	if e := compared(t, &q); e.States < 2*len(q.Scenarios) {
+		t.Errorf("%d states of %d scenarios", e.States, len(q.Scenarios))
+	}
+}
+
+// The manifests and dumps that the simulated cluster is tested with.
+func TestManifestsConform(t *testing.T) {
+	for _, path := range []string{
+		"everything.yaml", "nginx-demo.yaml", "ngx.yaml", "whoami-nodeport.yaml", "whoami.yaml", "../dumps/kubectl.json",
+	} {
+		t.Run(path, func(t *testing.T) {
+			o, err := sim.ReadObjects([]string{"../../sim/testdata/manifests/" + path}, nil, sim.ReadOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := config.New()
+			cfg.ClusterCIDR = "10.128.0.0/9"
+			compared(t, &Request{Objects: o, Name: path, Setting: Setting{Variant: iptables.Legacy, Families: both, Config: cfg}})
+		})
+	}
+}
+
+// Same seed, same batch: its settings and all that happens.
+func TestRandomBatchIsDeterministic(t *testing.T) {
+	told := func(seed uint64) string {
+		b := RandomBatch(seed, 2, Constraint{})
+		text := b.Name
+		for {
+			step, more, err := b.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !more {
+				return text
+			}
+			text += step.What
+			if step.Objects != nil {
+				text += yamlOf(step.Objects)
+			}
+			for _, c := range step.Trace {
+				text += fmt.Sprintf("%s %v", c.Op, c.Object)
+			}
+		}
+	}
+	for seed := range uint64(5) {
+		if told(seed) != told(seed) {
+			t.Errorf("seed %d gave two batches", seed)
+		}
+	}
+	seen := map[string]bool{}
+	for seed := range uint64(40) {
+		for _, word := range strings.Split(DrawSetting(seed, Constraint{}).String(), "; ") {
+			seen[word] = true
+		}
+	}
+	for _, word := range []string{
+		"iptables-legacy", "iptables-nft", "[IPv4]", "[IPv6]", "[IPv4 IPv6]", "[IPv6 IPv4]", "detect NodeCIDR", "detect BridgeInterface",
+		"detect InterfaceNamePrefix", "detect nothing", "detect ClusterCIDR " + sim.RandomPods, "masqueradeAll", "tcpBeLiberal",
+		"no localhostNodePorts", "nodePortAddresses primary",
+	} {
+		if !seen[word] {
+			t.Errorf("no setting of 40 has %q", word)
+		}
+	}
+	if s := DrawSetting(3, Constraint{Variant: iptables.Nft, Family: both[1]}); s.Variant != iptables.Nft || len(s.Families) != 1 || s.Families[0] != both[1] {
+		t.Errorf("constraint: %s", s)
+	}
 }

@@ -66,9 +66,9 @@ func diffService(first, second map[place][]string) []string {
 		switch {
 		case inFirst && inSecond:
 		case inFirst && at.port == "":
-			title += ", of the first alone"
+			title += ", only in ---"
 		case inSecond && at.port == "":
-			title += ", of the second alone"
+			title += ", only in +++"
 		}
 		lines = append(append(lines, title), diffLines(a, b)...)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -18,29 +19,36 @@ const (
 	EntryMoved = "moved-slice"
 	// EntryTwice: of one address in several slices of a Service, the last in an order of chance counts.
 	EntryTwice = "address-twice"
+	// EntryLarge: rules of endpoints written before a cluster grew beyond 1,000 endpoints, or shrank below, keep or lack
+	// their comments until something else rewrites them.
+	EntryLarge = "large-cluster"
 )
 
-// Entries of the list of known differences.
-func Entries() []string { return []string{EntryMoved, EntryTwice} }
+// largeCluster is how many endpoints a cluster has at most whose rules of endpoints have comments.
+const largeCluster = 1000
 
-// tell keeps the slices as kube-proxy's cache has them: by the Service that their label names at the time, looked at
-// once more only when an event names that Service.
+// Entries of the list of known differences.
+func Entries() []string { return []string{EntryMoved, EntryTwice, EntryLarge} }
+
+// tell keeps the slices as kube-proxy's cache has them: by the Service that their label names at the time of an event. An
+// event that names another Service, or none, changes nothing of what the first one was told.
 func (f *feed) tell(op sim.Op, old, slice *discoveryv1.EndpointSlice) {
-	was, is := old != nil && visible(old), op != sim.Delete && visible(slice)
 	switch {
-	case is:
-		f.toldOf(slice)[slice.Name] = slice
-	case op == sim.Delete && visible(slice):
+	case op == sim.Delete && watched(slice):
 		delete(f.toldOf(slice), slice.Name)
-	case was: // out of the selector: the watch says deleted, and shows what was there before
+	case op == sim.Delete:
+	case watched(slice):
+		f.toldOf(slice)[slice.Name] = slice
+	case old != nil && watched(old): // out of the watch's selector: it says deleted, and shows what was there before
 		delete(f.toldOf(old), old.Name)
 	}
+	delete(f.told, key{kind: "Service", namespace: slice.Namespace}) // without a label, it is nobody's
 }
 
-// visible says whether a slice is one that kube-proxy watches and takes.
-func visible(s *discoveryv1.EndpointSlice) bool {
+// watched says whether a slice is in the selector of kube-proxy's watch.
+func watched(s *discoveryv1.EndpointSlice) bool {
 	_, headless := s.Labels[corev1.IsHeadlessService]
-	return !headless && s.Labels[discoveryv1.LabelServiceName] != ""
+	return !headless
 }
 
 func (f *feed) toldOf(s *discoveryv1.EndpointSlice) map[string]*discoveryv1.EndpointSlice {
@@ -51,30 +59,27 @@ func (f *feed) toldOf(s *discoveryv1.EndpointSlice) map[string]*discoveryv1.Endp
 	return f.told[k]
 }
 
-// explain looks for an entry for each difference of a family. theirs is what kube-proxy has; ours renders.
-func explain(ctx context.Context, found []Difference, theirs Grouped, ours *rendered, f *feed) error {
-	o := f.objects()
-	for i := range found {
-		d := &found[i]
-		entry, err := explainOne(ctx, d, theirs[d.Service], ours, o, sortedSlices(f.told))
-		if err != nil {
-			return err
-		}
-		d.Entry = entry
-	}
-	return nil
-}
-
-func explainOne(ctx context.Context, d *Difference, theirs map[place][]string, ours *rendered, o *sim.Objects, told []*discoveryv1.EndpointSlice) (string, error) {
+// explain looks for the entry of a difference. theirs is what kube-proxy has; ours renders.
+func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered, f *feed) (string, error) {
 	if d.Service == "" {
 		return "", nil
 	}
+	o, told := f.objects(), sortedSlices(f.told)
 	holds := func(eps []*discoveryv1.EndpointSlice) (bool, error) {
 		predicted, err := ours.renderObjects(ctx, o.Services, eps, o.Nodes)
 		if err != nil {
 			return false, err
 		}
-		return len(diffService(theirs, predicted[d.Family][d.Service])) == 0, nil
+		return len(diffService(theirs[d.Service], predicted[d.Family][d.Service])) == 0, nil
+	}
+	if f.large {
+		predicted, err := ours.renderObjects(ctx, o.Services, o.Slices, o.Nodes)
+		if err != nil {
+			return "", err
+		}
+		if len(diffService(bare(theirs[d.Service]), bare(predicted[d.Family][d.Service]))) == 0 {
+			return EntryLarge, nil
+		}
 	}
 	if yes, err := holds(told); yes || err != nil {
 		return EntryMoved, err
@@ -85,6 +90,21 @@ func explainOne(ctx context.Context, d *Difference, theirs map[place][]string, o
 		}
 	}
 	return "", nil
+}
+
+// bare leaves out the comments that rules of endpoints have only in clusters that are not large.
+func bare(rules map[place][]string) map[place][]string {
+	without := map[place][]string{}
+	for at, list := range rules {
+		for _, rule := range list {
+			endpoints := strings.HasPrefix(at.chain, "KUBE-SEP-") || strings.HasPrefix(targetOf(rule), "KUBE-SEP-")
+			if comment := commentOf(rule); comment != "" && endpoints {
+				rule = strings.Replace(rule, ` -m comment --comment "`+comment+`"`, "", 1)
+			}
+			without[at] = append(without[at], rule)
+		}
+	}
+	return without
 }
 
 // mostSlices bounds the orders that are tried: 5! of them.

@@ -42,6 +42,7 @@ type feed struct {
 	// told is what a proxier believes that never lets go of a slice which changed its Service: see entry moved.
 	told   map[key]map[string]*discoveryv1.EndpointSlice
 	signal int
+	large  bool // there were more than largeCluster endpoints at some time
 }
 
 func newFeed() *feed {
@@ -59,6 +60,13 @@ func (f *feed) apply(ctx context.Context, t sim.Trace) error {
 		}
 		f.note(change)
 	}
+	endpoints := 0
+	for _, object := range f.current {
+		if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
+			endpoints += len(slice.Ports) * len(slice.Endpoints)
+		}
+	}
+	f.large = f.large || endpoints > largeCluster
 	return nil
 }
 

@@ -93,10 +93,10 @@ func (s Setting) String() string {
 	words := []string{"iptables-" + string(s.Variant), fmt.Sprint(s.Families)}
 	detect := string(c.DetectLocalMode)
 	switch {
-	case detect == "" && c.ClusterCIDR == "":
+	case c.DetectLocalMode == config.LocalModeClusterCIDR && c.ClusterCIDR == "":
 		detect = "nothing"
-	case detect == "":
-		detect = "ClusterCIDR " + c.ClusterCIDR
+	case c.DetectLocalMode == config.LocalModeClusterCIDR:
+		detect += " " + c.ClusterCIDR
 	}
 	words = append(words, "detect "+detect)
 	if len(c.NodePortAddresses) > 0 {

@@ -1,0 +1,137 @@
+package conform
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/kube-proxy/config/v1alpha1"
+
+	"synclab/proxier/iptables"
+	"synclab/scenarios"
+	"synclab/sim"
+)
+
+// parts is how many times the rules are compared while the changes of one scenario step happen.
+const parts = 3
+
+// ScenarioBatch is the life of a scenario's cluster, compared before and during each step. Time, probes, faults and
+// restarts are left out. cfg is the configuration that a run of the scenario would have.
+func ScenarioBatch(s *scenarios.Scenario, cfg *v1alpha1.KubeProxyConfiguration, variant iptables.Variant) (*Batch, error) {
+	world, err := sim.NewWorld(s.Shape, s.Seed)
+	if err != nil {
+		return nil, fmt.Errorf("scenario %s: %w", s.Name, err)
+	}
+	if len(s.Steps) == 0 || s.Steps[0].Create == nil || s.Steps[0].Create.Rate == 0 {
+		if _, err := world.Create(scenarios.Create{}); err != nil {
+			return nil, fmt.Errorf("scenario %s: %w", s.Name, err)
+		}
+	}
+	var families []corev1.IPFamily
+	for _, f := range s.Shape.Families {
+		families = append(families, corev1.IPFamily(f))
+	}
+	b := &Batch{
+		Name:    fmt.Sprintf("scenario %s, iptables-%s", s.Name, variant),
+		Setting: Setting{Variant: variant, Families: families, Config: cfg},
+		Replay:  fmt.Sprintf("synclab compare --rules %s --variant %s", s.Name, variant),
+	}
+	b.Next = following(Step{What: "at first", Objects: world.Objects()}, func(i int) (string, sim.Trace, bool, error) {
+		if i == len(s.Steps) {
+			return "", nil, false, nil
+		}
+		what := fmt.Sprintf("step %d", i+1)
+		t, err := happens(world, s.Steps[i])
+		return what, t, true, err
+	})
+	return b, nil
+}
+
+// happens gives what a scenario's step does to a world.
+func happens(w *sim.World, step scenarios.Step) (sim.Trace, error) {
+	switch {
+	case step.Create != nil:
+		return w.Create(*step.Create)
+	case step.Churn != nil:
+		return w.Churn(*step.Churn)
+	case step.Rollout != nil:
+		return w.Rollout(*step.Rollout)
+	case step.Scale != nil:
+		return w.Scale(*step.Scale)
+	case step.NodeLoss != nil:
+		return w.NodeLoss(*step.NodeLoss)
+	}
+	return nil, nil
+}
+
+// following gives the steps of a batch: the first, and then the changes of each trace in parts.
+func following(first Step, next func(i int) (what string, t sim.Trace, more bool, err error)) func() (Step, bool, error) {
+	pending := []Step{first}
+	i := 0
+	return func() (Step, bool, error) {
+		for len(pending) == 0 {
+			what, t, more, err := next(i)
+			if err != nil || !more {
+				return Step{}, false, err
+			}
+			i++
+			size := max(1, (len(t)+parts-1)/parts)
+			n := 0
+			for part := range slices.Chunk(t, size) {
+				n++
+				pending = append(pending, Step{What: fmt.Sprintf("%s, part %d", what, n), Trace: part})
+			}
+		}
+		step := pending[0]
+		pending = pending[1:]
+		return step, true, nil
+	}
+}
+
+// The events that objects of files see after their first state was compared.
+const (
+	churnEvents = 15
+	churnSeed   = 1
+)
+
+// ObjectsBatch compares some objects, and what comes of them with a little churn. With then, that state comes instead.
+func ObjectsBatch(name string, o, then *sim.Objects, s Setting) *Batch {
+	b := &Batch{Name: fmt.Sprintf("%s (%s)", name, s), Setting: s, Replay: "synclab compare --rules -f " + name + " --variant " + string(s.Variant)}
+	if then != nil {
+		steps := []Step{{What: "at first", Objects: o}, {What: "then", Objects: then}}
+		b.Next = func() (Step, bool, error) {
+			if len(steps) == 0 {
+				return Step{}, false, nil
+			}
+			step := steps[0]
+			steps = steps[1:]
+			return step, true, nil
+		}
+		return b
+	}
+	kinds := []string{"readiness", "endpoints"} // of the churn; Services may be so few that they must stay
+	var world *sim.World
+	b.Next = following(Step{What: "at first", Objects: o}, func(i int) (string, sim.Trace, bool, error) {
+		if i == len(kinds) || !haveEndpoints(o) {
+			return "", nil, false, nil
+		}
+		if world == nil {
+			world = sim.WorldOf(o, churnSeed)
+		}
+		t, err := world.Churn(scenarios.Churn{Rate: 1, Events: churnEvents, Kind: kinds[i]})
+		return "churn of " + kinds[i], t, true, err
+	})
+	return b
+}
+
+// haveEndpoints says whether there is anything to churn.
+func haveEndpoints(o *sim.Objects) bool {
+	served := map[key]bool{}
+	for _, svc := range o.Services {
+		served[key{"", svc.Namespace, svc.Name}] = svc.Spec.Type != corev1.ServiceTypeExternalName && svc.Spec.ClusterIP != corev1.ClusterIPNone
+	}
+	return slices.ContainsFunc(o.Slices, func(s *discoveryv1.EndpointSlice) bool {
+		return len(s.Endpoints) > 0 && served[key{"", s.Namespace, s.Labels[discoveryv1.LabelServiceName]}]
+	})
+}

@@ -1,0 +1,269 @@
+package conform
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kube-proxy/config/v1alpha1"
+
+	"synclab/bench/netns"
+	"synclab/proxier/iptables"
+	"synclab/scenarios"
+	"synclab/sim"
+)
+
+// Request is what shall be compared. Random clusters, scenarios and objects may stand together.
+type Request struct {
+	KubeProxy     string // the command
+	First, Second Subject
+	Workers       int // batches at a time; default 1
+
+	// Clusters is how many random clusters, from Seed on.
+	Clusters int
+	Seed     uint64
+	Limit    Constraint
+
+	Scenarios []ScenarioRequest
+	// Objects are of files, Then what comes after them, if that is given.
+	Objects, Then *sim.Objects
+	Name          string // of the files
+	Setting       Setting
+
+	// Minimize is how many tries may be spent on making a difference smaller; 0: none.
+	Minimize int
+}
+
+// ScenarioRequest is a scenario, the configuration of its proxiers, and the variant.
+type ScenarioRequest struct {
+	Scenario *scenarios.Scenario
+	Config   *v1alpha1.KubeProxyConfiguration
+	Variant  iptables.Variant
+}
+
+// Event tells how a comparison goes.
+type Event struct {
+	// Clusters and States compared so far, and how many States there will be, where that is known.
+	Clusters, States, Total int
+	// Entries: how many differences each known one explained so far.
+	Entries map[string]int
+	// Failure, when there is one.
+	Failure *Failure `json:",omitempty"`
+}
+
+// Failure is a difference that nothing explains, or a batch that could not be compared.
+type Failure struct {
+	Batch, What, Replay string
+	// Text is the diff, or what went wrong.
+	Text string
+	// Before and After are YAML of a smaller pair of states that differs too, when that was asked for.
+	Before, After string
+}
+
+// batches of a request.
+func (q *Request) batches() (all []*Batch, total int, err error) {
+	for first := 0; first < q.Clusters; first += BatchClusters {
+		n := min(BatchClusters, q.Clusters-first)
+		all = append(all, RandomBatch(q.Seed+uint64(first/BatchClusters), n, q.Limit))
+		total += n * (steps + 1)
+	}
+	for _, s := range q.Scenarios {
+		b, err := ScenarioBatch(s.Scenario, s.Config, s.Variant)
+		if err != nil {
+			return nil, 0, err
+		}
+		all, total = append(all, b), 0
+	}
+	if q.Objects != nil {
+		all, total = append(all, ObjectsBatch(q.Name, q.Objects, q.Then, q.Setting)), 0
+	}
+	return all, total, nil
+}
+
+// worker runs the batches of a request.
+type worker struct {
+	Request
+	mu    sync.Mutex
+	event Event
+	tell  func(Event)
+}
+
+// Run compares everything in the namespace that this process is in. tell is called after each state.
+func (q *Request) Run(ctx context.Context, tell func(Event)) error {
+	batches, total, err := q.batches()
+	if err != nil {
+		return err
+	}
+	w := &worker{Request: *q, event: Event{Total: total, Entries: map[string]int{}}, tell: tell}
+	next := make(chan *Batch)
+	var all sync.WaitGroup
+	for range max(1, min(q.Workers, len(batches))) {
+		all.Go(func() {
+			for b := range next {
+				w.run(ctx, b)
+			}
+		})
+	}
+	for _, b := range batches {
+		select {
+		case next <- b:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// run compares one batch. What cannot be compared is a failure too, and does not stop the others.
+func (w *worker) run(ctx context.Context, b *Batch) {
+	failed := false
+	c := Comparison{First: w.First, Second: w.Second, KubeProxy: w.KubeProxy}
+	if b.Real {
+		c.First.Real, c.Second.Real = true, true
+	}
+	c.State = func(b *Batch, f *Finding) {
+		var failure *Failure
+		if f != nil && len(f.Unexplained()) > 0 && !failed {
+			failed = true // the rest of the batch differs for the same reason, or is looked at when that one is gone
+			failure = w.failure(ctx, c, b, f)
+		}
+		w.note(b, f, failure)
+	}
+	if err := c.Run(ctx, b); err != nil && ctx.Err() == nil {
+		w.note(b, nil, &Failure{Batch: b.Name, Replay: b.Replay, Text: err.Error()})
+	}
+}
+
+func (w *worker) note(b *Batch, f *Finding, failure *Failure) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.event.States++
+	w.event.Clusters += b.begun
+	b.begun = 0
+	if f != nil {
+		for _, d := range f.Differences {
+			if d.Entry != "" {
+				w.event.Entries[d.Entry]++
+			}
+		}
+	}
+	e := w.event
+	e.Failure = failure
+	w.tell(e)
+}
+
+func (w *worker) failure(ctx context.Context, c Comparison, b *Batch, f *Finding) *Failure {
+	failure := &Failure{Batch: b.Name, What: f.What, Replay: b.Replay,
+		Text: fmt.Sprintf("--- %s\n+++ %s\n%s", w.First, w.Second, f)}
+	if w.Minimize == 0 {
+		return failure
+	}
+	c.State = nil
+	before, after, err := Minimize(ctx, f.Before, f.After, w.Minimize, func(ctx context.Context, before, after *sim.Objects) (bool, error) {
+		return c.differs(ctx, b, before, after)
+	})
+	if err != nil {
+		failure.Text += "\nnot minimized: " + err.Error()
+		return failure
+	}
+	failure.Before, failure.After = yamlOf(before), yamlOf(after)
+	return failure
+}
+
+// differs compares a pair of states from a fresh start.
+func (c Comparison) differs(ctx context.Context, like *Batch, before, after *sim.Objects) (bool, error) {
+	found := false
+	c.State = func(_ *Batch, f *Finding) { found = f != nil && len(f.Unexplained()) > 0 }
+	if before == nil {
+		before = &sim.Objects{Nodes: after.Nodes}
+	}
+	b := ObjectsBatch("smaller", before, after, like.Setting)
+	b.Node = like.Node
+	err := c.Run(ctx, b)
+	return found, err
+}
+
+func yamlOf(o *sim.Objects) string {
+	if o == nil {
+		return ""
+	}
+	var b bytes.Buffer
+	if err := sim.WriteObjects(&b, o); err != nil {
+		return err.Error()
+	}
+	return b.String()
+}
+
+// String is the diff of what nothing explains, by Service.
+func (f *Finding) String() string {
+	var texts []string
+	for _, d := range f.Unexplained() {
+		texts = append(texts, d.String())
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Work is what a worker does: it reads a Request, compares, and writes Events, one a line.
+func Work(ctx context.Context, in io.Reader, out io.Writer) error {
+	lab, err := netns.Enter()
+	if err != nil {
+		return err
+	}
+	defer lab.Close()
+	var q Request
+	if err := json.NewDecoder(in).Decode(&q); err != nil {
+		return fmt.Errorf("request: %w", err)
+	}
+	lines := json.NewEncoder(out)
+	return q.Run(ctx, func(e Event) { _ = lines.Encode(e) }) // nobody listens: the parent has gone
+}
+
+// Execute compares in a namespace of its own: it starts this program once more, with args, which shall call Work.
+func (q *Request) Execute(ctx context.Context, stderr io.Writer, args []string, tell func(Event)) error {
+	request, err := json.Marshal(q)
+	if err != nil {
+		return fmt.Errorf("request: %w", err)
+	}
+	read, write := io.Pipe()
+	var told sync.WaitGroup
+	told.Go(func() {
+		lines := json.NewDecoder(read)
+		for {
+			var e Event
+			if err := lines.Decode(&e); err != nil {
+				_ = read.CloseWithError(err)
+				return
+			}
+			tell(e)
+		}
+	})
+	err = netns.Reexec(ctx, bytes.NewReader(request), write, stderr, nil, args...)
+	_ = write.Close()
+	told.Wait()
+	return err
+}
+
+// Variants of iptables that this machine has the tools of.
+func Variants() ([]iptables.Variant, error) {
+	var found []iptables.Variant
+	var errs []error
+	for _, v := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
+		if _, err := iptables.FindBinary(iptables.Binary(v, corev1.IPv4Protocol, "restore")); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		found = append(found, v)
+	}
+	if len(found) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	return slices.Clip(found), nil
+}
