@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"synclab/scenarios"
+	"synclab/sim"
+	"synclab/sim/front"
+)
+
+// defaultListen is where `synclab serve` listens.
+const defaultListen = "127.0.0.1:8001"
+
+// serveOptions are what `synclab serve` was asked for, read and checked.
+type serveOptions struct {
+	scenario   *scenarios.Scenario
+	objects    *sim.Objects // nil: the cluster is generated from the scenario's shape
+	listen     string
+	kubeconfig string  // file to write; empty: a temporary one
+	churn      float64 // changes a second
+	verbose    bool
+}
+
+func newServe(s streams) *cobra.Command {
+	var (
+		scenario  scenarioFlags
+		manifests manifestFlags
+		anywhere  bool
+		o         serveOptions
+	)
+	cmd := &cobra.Command{
+		Use:   "serve [SCENARIO | FILE.yaml]",
+		Short: "Serve a simulated cluster's Kubernetes API, for any client",
+		Long: `Serve makes the cluster that a scenario begins with, or reads one from files, and
+answers the Kubernetes API for it until Ctrl-C: list, get and watch of Services,
+EndpointSlices, Nodes, Namespaces and ServiceCIDRs, in JSON and protobuf. Clients
+may write Events, and nothing else. Point kubectl, kube-proxy or a controller of
+your own at the kubeconfig that it prints.
+
+There is no authentication: it listens on this machine only, unless told otherwise.`,
+		Example: `  synclab serve --services 10000 --endpoints 10
+  synclab serve mixed-types --churn 100 --kubeconfig-out lab.kubeconfig
+  kubectl get svc,endpointslices -A -o yaml | synclab serve -f -
+  synclab serve --listen 127.0.0.1:0 --verbose
+
+  # in another terminal
+  kubectl --kubeconfig lab.kubeconfig get endpointslices -A --watch`,
+		Args: argCount(0, 1, "a scenario"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkListen(cmd, o.listen, anywhere); err != nil {
+				return err
+			}
+			if o.churn < 0 {
+				return badUsage(cmd, "--churn %g: want a rate of 0 or more", o.churn)
+			}
+			if flag := scenario.given(cmd); flag != "" && len(manifests.paths) > 0 {
+				return badUsage(cmd, "--%s is for a generated cluster: it has no meaning with -f", flag)
+			}
+			var err error
+			if o.scenario, err = scenario.load(cmd, args); err != nil {
+				return err
+			}
+			if o.objects, err = manifests.read(s); err != nil {
+				return err
+			}
+			return serve(cmd.Context(), s, o)
+		},
+	}
+	scenario.register(cmd)
+	manifests.register(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&o.listen, "listen", defaultListen, "`address:port` to listen on; port 0 takes any that is free")
+	flags.BoolVar(&anywhere, "i-know-it-has-no-auth", false, "allow --listen on an address that other machines reach")
+	flags.StringVar(&o.kubeconfig, "kubeconfig-out", "", "`file` to write the kubeconfig to (default: a temporary one, removed at the end)")
+	flags.Float64Var(&o.churn, "churn", 0, "changes a second, of the `rate`, until Ctrl-C; their kind is that of the scenario's churn")
+	flags.BoolVarP(&o.verbose, "verbose", "v", false, "print a line for each request; for a watch, when it ends")
+	for _, flag := range []string{"listen", "churn"} {
+		complete(cmd, flag)
+	}
+	return cmd
+}
+
+// checkListen wants an address that only this machine reaches.
+func checkListen(cmd *cobra.Command, listen string, anywhere bool) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return badUsage(cmd, "--listen %q: want address:port, such as %s", listen, defaultListen)
+	}
+	addr, err := netip.ParseAddr(host)
+	if local := host == "localhost" || err == nil && addr.IsLoopback(); !local && !anywhere {
+		return badUsage(cmd, "--listen %s: other machines may reach it, and the API has no authentication; use a loopback address, or say --i-know-it-has-no-auth", listen)
+	}
+	return nil
+}
+
+// serve runs the front until ctx ends.
+func serve(ctx context.Context, s streams, o serveOptions) error {
+	// First, so that an address in use is told at once.
+	listener, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	world, err := o.world(ctx, s)
+	if err != nil {
+		return err
+	}
+	cluster := sim.NewCluster(clock.RealClock{})
+	defer cluster.Stop()
+	objects := world.Objects()
+	if err := cluster.Load(ctx, objects); err != nil {
+		return err
+	}
+	options := front.Options{ServiceCIDRs: o.scenario.Shape.ServiceCIDRs}
+	if o.objects != nil {
+		options.ServiceCIDRs = nil
+	}
+	if o.verbose {
+		options.Answered = requestLines(s)
+	}
+	f, err := front.New(cluster, options)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	path, remove, err := o.writeKubeconfig("http://" + listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer remove()
+	fmt.Fprintf(s.err, "%d Services, %d EndpointSlices and %d Nodes at http://%s until Ctrl-C\n",
+		len(objects.Services), len(objects.Slices), len(objects.Nodes), listener.Addr())
+	fmt.Fprintf(s.err, "try:  kubectl --kubeconfig %s get svc -A\n", path)
+	fmt.Fprintln(s.out, path)
+	return o.run(ctx, s, f, listener, cluster, world)
+}
+
+// run serves and churns until ctx ends, or one of the two fails.
+func (o *serveOptions) run(ctx context.Context, s streams, f *front.Front, l net.Listener, cluster *sim.Cluster, world *sim.World) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var both sync.WaitGroup
+	if o.churn > 0 {
+		fmt.Fprintf(s.err, "%g changes a second\n", o.churn)
+		both.Go(func() {
+			if err := o.keepChanging(ctx, cluster, world); ctx.Err() == nil {
+				cancel(err)
+			}
+		})
+	}
+	err := f.Serve(ctx, l)
+	cancel(nil)
+	both.Wait()
+	if err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != context.Canceled {
+		return cause
+	}
+	return ctx.Err()
+}
+
+// world makes the cluster, or takes over the one that was read.
+func (o *serveOptions) world(ctx context.Context, s streams) (*sim.World, error) {
+	if o.objects != nil {
+		return sim.WorldOf(o.objects, o.scenario.Seed), nil
+	}
+	world, err := sim.NewWorld(o.scenario.Shape, o.scenario.Seed)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	total := o.scenario.Shape.Services
+	shown := newProgress(s.err)
+	defer shown.end()
+	if title := fmt.Sprintf("generating %d Services", total); shown.terminal {
+		shown.bar = newBar(s.err, title, total)
+	} else {
+		fmt.Fprintln(s.err, title)
+	}
+	const chunk = 500
+	for done := 0; done < total; done += chunk {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if _, err := world.Create(scenarios.Create{Services: min(chunk, total-done)}); err != nil {
+			return nil, badInput(err)
+		}
+		if shown.bar != nil {
+			_ = shown.bar.Set(min(done+chunk, total))
+		}
+	}
+	return world, nil
+}
+
+// keepChanging churns until ctx ends.
+func (o *serveOptions) keepChanging(ctx context.Context, cluster *sim.Cluster, world *sim.World) error {
+	step := scenarios.Churn{Rate: o.churn}
+	for _, planned := range o.scenario.Steps {
+		if planned.Churn != nil {
+			step.Kind, step.Arrivals = planned.Churn.Kind, planned.Churn.Arrivals
+			break
+		}
+	}
+	// A second's changes at a time: a plan moves the world past them.
+	step.Events = max(1, int(step.Rate))
+	start := time.Now()
+	for {
+		trace, err := world.Churn(step)
+		if err != nil {
+			return err
+		}
+		if err := cluster.Play(ctx, trace, sim.PlayOptions{Start: start}); err != nil {
+			return err
+		}
+		start = start.Add(time.Duration(float64(step.Events) / step.Rate * float64(time.Second)))
+	}
+}
+
+// writeKubeconfig returns the file and what removes it, if it is a temporary one.
+func (o *serveOptions) writeKubeconfig(server string) (string, func(), error) {
+	data, err := front.Kubeconfig(server)
+	if err != nil {
+		return "", nil, err
+	}
+	if o.kubeconfig != "" {
+		return o.kubeconfig, func() {}, os.WriteFile(o.kubeconfig, data, 0o600)
+	}
+	file, err := os.CreateTemp("", "synclab-*.kubeconfig")
+	if err != nil {
+		return "", nil, err
+	}
+	defer file.Close()
+	remove := func() { _ = os.Remove(file.Name()) }
+	if _, err := file.Write(data); err != nil {
+		remove()
+		return "", nil, err
+	}
+	return file.Name(), remove, nil
+}
+
+// requestLines prints each request when it has been answered.
+func requestLines(s streams) func(front.Request) {
+	var mu sync.Mutex
+	return func(r front.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(s.err, "%s %s %s %d %s %q\n", r.Began.Format("15:04:05.000"), r.Method, r.URI, r.Code, r.Took.Round(time.Microsecond), r.UserAgent)
+	}
+}
