@@ -1,0 +1,159 @@
+package conform
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier"
+	"synclab/proxier/config"
+	"synclab/sim"
+)
+
+// rulesOf renders a random cluster, as the lines of iptables-save.
+func rulesOf(t *testing.T, seed uint64) []string {
+	t.Helper()
+	o := sim.NewRandomCluster(sim.RandomOptions{Seed: seed, Families: both[:1]}).Objects()
+	s := Setting{Variant: "legacy", Config: config.New()}
+	s.Config.ClusterCIDR = sim.RandomPods
+	models, err := proxier.Render(context.Background(), s.options(o.Nodes[0], proxier.Machine{Accounting: true}), o.Services, o.Slices, o.Nodes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := models[0].Save(&text); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(text.String()), "\n")
+}
+
+func diffOf(t *testing.T, a, b []string) []Difference {
+	t.Helper()
+	var g [2]Grouped
+	for i, text := range [][]string{a, b} {
+		tables, err := Parse(strings.Join(text, "\n"), both[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		g[i] = Group(tables.Reachable())
+	}
+	return Diff(both[0], g[0], g[1])
+}
+
+// Whatever is done to one rule that packets can reach, the comparison sees: lost, twice, or another.
+func TestDiffSeesEveryRule(t *testing.T) {
+	for seed := range uint64(2) {
+		rules := rulesOf(t, seed)
+		if found := diffOf(t, rules, rules); len(found) > 0 {
+			t.Fatalf("a ruleset differs from itself: %v", found)
+		}
+		for i, rule := range rules {
+			if !strings.HasPrefix(rule, "-A ") {
+				continue
+			}
+			for name, edit := range map[string][]string{
+				"lost": nil, "twice": {rule, rule}, "another": {strings.Replace(rule, " -j ", " -m mark --mark 0x1/0x1 -j ", 1) + " "},
+			} {
+				if name == "another" && targetOf(rule) == "" {
+					continue
+				}
+				changed := slices.Concat(rules[:i], edit, rules[i+1:])
+				found := diffOf(t, rules, changed)
+				if len(found) == 0 {
+					t.Errorf("seed %d: %s goes unseen: %s", seed, name, rule)
+				}
+				if port := portOf(rule); port != "" && found[0].Service != serviceOf(port) {
+					t.Errorf("seed %d: %s of %s counts for Service %q", seed, name, rule, found[0].Service)
+				}
+			}
+		}
+	}
+}
+
+// Between Service ports the order in shared chains does not count; within one, and in every other chain, it does.
+func TestDiffAndOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	swapped, shuffled := 0, 0
+	for seed := range uint64(6) {
+		rules := rulesOf(t, seed)
+		for range 100 {
+			i := 1 + rng.IntN(len(rules)-1)
+			a, b := rules[i-1], rules[i]
+			if !strings.HasPrefix(a, "-A ") || !strings.HasPrefix(b, "-A ") || a == b {
+				continue
+			}
+			chain := strings.Fields(a)[1]
+			if chain != strings.Fields(b)[1] {
+				continue
+			}
+			changed := slices.Clone(rules)
+			changed[i-1], changed[i] = b, a
+			services := dispatch(chain) && portOf(a) != "" && portOf(b) != ""
+			matters := !services || portOf(a) == portOf(b)
+			if services && !matters {
+				shuffled++
+			} else {
+				swapped++
+			}
+			if found := diffOf(t, rules, changed); (len(found) > 0) != matters {
+				t.Errorf("seed %d: swapping\n%s\n%s\nmatters: %t, differences: %v", seed, a, b, matters, found)
+			}
+		}
+	}
+	if swapped < 20 || shuffled < 20 {
+		t.Errorf("%d swaps that matter and %d that do not: too few to tell", swapped, shuffled)
+	}
+}
+
+// What no hook leads to, counters and policies do not count.
+func TestDiffLeavesOutWhatNoPacketReaches(t *testing.T) {
+	rules := rulesOf(t, 3)
+	var other []string
+	for _, rule := range rules {
+		switch {
+		case rule == "*nat":
+			other = append(other, rule, ":KUBE-SEP-STALE - [0:0]", ":KUBE-SVC-STALE - [0:0]")
+		case rule == "COMMIT" && slices.Contains(other, "*nat"):
+			other = append(other, "-A KUBE-SVC-STALE -j KUBE-SEP-STALE", "# Completed", rule)
+		case strings.HasPrefix(rule, "-A "):
+			other = append(other, fmt.Sprintf("[%d:%d] %s", len(other), 60*len(other), rule))
+		default:
+			other = append(other, strings.ReplaceAll(rule, "[0:0]", "[17:1020]"))
+		}
+	}
+	if found := diffOf(t, rules, other); len(found) > 0 {
+		t.Errorf("differences: %v", found)
+	}
+}
+
+func TestParseRefusesWhatItDoesNotKnow(t *testing.T) {
+	for _, text := range []string{"-A INPUT -j DROP", "*nat\n-X KUBE-SVC-A\nCOMMIT", "*nat\nhello"} {
+		if _, err := Parse(text, both[0]); err == nil {
+			t.Errorf("%q was read without an error", text)
+		}
+	}
+}
+
+func TestDiffText(t *testing.T) {
+	at := place{table: "nat", chain: "KUBE-SVC-A"}
+	first := Grouped{"ns/a": {at: {"-A KUBE-SVC-A -j KUBE-SEP-1", "-A KUBE-SVC-A -j KUBE-SEP-2"}}}
+	second := Grouped{"ns/a": {at: {"-A KUBE-SVC-A -j KUBE-SEP-2", "-A KUBE-SVC-A -j KUBE-SEP-3"}}}
+	found := Diff(corev1.IPv4Protocol, first, second)
+	if len(found) != 1 {
+		t.Fatalf("%v", found)
+	}
+	want := `Service ns/a, IPv4
+@@ nat KUBE-SVC-A
+- -A KUBE-SVC-A -j KUBE-SEP-1
+  -A KUBE-SVC-A -j KUBE-SEP-2
++ -A KUBE-SVC-A -j KUBE-SEP-3`
+	if text := found[0].String(); text != want {
+		t.Errorf("%s\nwant\n%s", text, want)
+	}
+}

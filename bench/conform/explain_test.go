@@ -1,0 +1,217 @@
+package conform
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"synclab/proxier/config"
+	"synclab/proxier/iptables"
+	"synclab/sim"
+)
+
+// Each test here shows one entry of docs/differences.md: kube-proxy's behaviour, ours, and that the entry predicts it.
+
+func plainNode() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-0"},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.10"}}},
+	}
+}
+
+func plainService(name, ip string) *corev1.Service {
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: ip, ClusterIPs: []string{ip}, IPFamilies: both[:1], Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}},
+		},
+	}
+	sim.DefaultService(svc)
+	return svc
+}
+
+func plainSlice(name, service string, addresses ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](8080)}},
+	}
+	for _, a := range addresses {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}})
+	}
+	return s
+}
+
+// steady runs steps against kube-proxy and our proxier with real tables, and gives what was found at each.
+func steady(t *testing.T, steps ...Step) []*Finding {
+	t.Helper()
+	return lively(t, func(found []*Finding) (Step, bool) {
+		if len(found) == len(steps) {
+			return Step{}, false
+		}
+		return steps[len(found)], true
+	})
+}
+
+// lively asks next for each step, with what was found until then.
+func lively(t *testing.T, next func(found []*Finding) (Step, bool)) []*Finding {
+	t.Helper()
+	var found []*Finding
+	c := Comparison{
+		First: Subject{KubeProxy: true}, Second: Subject{Real: true}, KubeProxy: kubeProxyCommand(t),
+		State: func(_ *Batch, f *Finding) { found = append(found, f) },
+	}
+	b := &Batch{Name: t.Name(), Setting: Setting{Variant: iptables.Legacy, Config: config.New()}}
+	b.Next = func() (Step, bool, error) {
+		step, more := next(found)
+		return step, more, nil
+	}
+	if err := c.Run(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// only wants one difference, of one Service, that an entry explains.
+func only(t *testing.T, f *Finding, service, entry string) string {
+	t.Helper()
+	if f == nil {
+		t.Fatalf("nothing differs; want %s", entry)
+	}
+	if len(f.Differences) != 1 || f.Differences[0].Service != service || f.Differences[0].Entry != entry {
+		t.Fatalf("want Service %s alone to differ, by %s:\n%s", service, entry, fmt.Sprint(f.Differences))
+	}
+	return f.Differences[0].String()
+}
+
+func update(objects ...*discoveryv1.EndpointSlice) sim.Trace {
+	var t sim.Trace
+	for _, o := range objects {
+		t = append(t, sim.Change{Op: sim.Update, Object: o})
+	}
+	return t
+}
+
+// A slice goes from Service a to b: kube-proxy sends clients of both there, and of a for ever.
+func TestMovedSliceStaysInKubeProxy(t *testing.T) {
+	before := &sim.Objects{
+		Nodes: []*corev1.Node{plainNode()}, Services: []*corev1.Service{plainService("a", "10.96.0.1"), plainService("b", "10.96.0.2")},
+		Slices: []*discoveryv1.EndpointSlice{plainSlice("s", "a", "10.128.0.1")},
+	}
+	moved := plainSlice("s", "b", "10.128.0.1")
+	found := steady(t, Step{What: "before", Objects: before}, Step{What: "moved", Trace: update(moved)},
+		Step{What: "gone", Trace: sim.Trace{{Op: sim.Delete, Object: moved}}})
+	if found[0] != nil {
+		t.Fatalf("they differ from the start: %s", found[0])
+	}
+	for _, f := range found[1:] {
+		text := only(t, f, "ns/a", EntryMoved)
+		for _, line := range []string{"--to-destination 10.128.0.1:8080", "+ -A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment \"ns/a has no endpoints\""} {
+			if !strings.Contains(text, line) {
+				t.Errorf("%s: no %q in\n%s", f.What, line, text)
+			}
+		}
+	}
+}
+
+// One address, ready in one slice and not in another: kube-proxy draws lots whenever the Service's slices change.
+func TestAddressTwiceIsDrawnByKubeProxy(t *testing.T) {
+	ready, not := plainSlice("a-ready", "a", "10.128.0.1"), plainSlice("b-not", "a", "10.128.0.1")
+	not.Endpoints[0].Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(false)}
+	first := Step{What: "at first", Objects: &sim.Objects{
+		Nodes: []*corev1.Node{plainNode()}, Services: []*corev1.Service{plainService("a", "10.96.0.1")}, Slices: []*discoveryv1.EndpointSlice{ready, not},
+	}}
+	const draws = 150 // Go begins small maps at one of eight places: that all draws are alike happens once in 10^8
+	same, differ := 0, 0
+	found := lively(t, func(found []*Finding) (Step, bool) {
+		n := len(found)
+		if n == 0 {
+			return first, true
+		}
+		if found[n-1] == nil {
+			same++
+		} else {
+			differ++
+		}
+		touched := not.DeepCopy()
+		touched.Endpoints = append(touched.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.128.1.%d", n)}})
+		return Step{What: fmt.Sprint("draw ", n), Trace: update(touched)}, n < draws && (same == 0 || differ == 0)
+	})
+	for _, f := range found {
+		if f == nil {
+			continue
+		}
+		text := only(t, f, "ns/a", EntryTwice)
+		if !strings.Contains(text, "- -A") || strings.Contains(text, "+ -A KUBE-SEP") {
+			t.Errorf("ours has the endpoint, that the later slice says is not ready:\n%s", text)
+		}
+	}
+	t.Logf("%d draws alike, %d not", same, differ)
+	if same == 0 || differ == 0 {
+		t.Error("that is no lot")
+	}
+}
+
+// A cluster grows beyond 1,000 endpoints: kube-proxy rewrites the rules of endpoints without comments only where
+// something changes; ours rewrites all, so that the tables are as after a start.
+func TestLargeClusterIsMixedInKubeProxy(t *testing.T) {
+	addresses := func(net, n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("10.%d.%d.%d", net, i/250, 1+i%250))
+		}
+		return all
+	}
+	few := &sim.Objects{
+		Nodes: []*corev1.Node{plainNode()}, Services: []*corev1.Service{plainService("a", "10.96.0.1"), plainService("b", "10.96.0.2")},
+		Slices: []*discoveryv1.EndpointSlice{plainSlice("s", "a", "10.128.0.1")},
+	}
+	many := plainSlice("t", "b", addresses(129, largeCluster)...)
+	found := steady(t, Step{What: "few", Objects: few}, Step{What: "many", Trace: sim.Trace{{Op: sim.Add, Object: many}}})
+	if found[0] != nil {
+		t.Fatalf("they differ from the start: %s", found[0])
+	}
+	text := only(t, found[1], "ns/a", EntryLarge)
+	if !strings.Contains(text, `- -A KUBE-SEP`) || !strings.Contains(text, `--comment "ns/a"`) {
+		t.Errorf("no comment in\n%s", text)
+	}
+}
+
+// An entry explains what it predicts, and nothing besides.
+func TestEntriesExplainNothingElse(t *testing.T) {
+	o := &sim.Objects{
+		Nodes: []*corev1.Node{plainNode()}, Services: []*corev1.Service{plainService("a", "10.96.0.1")},
+		Slices: []*discoveryv1.EndpointSlice{plainSlice("s", "a", "10.128.0.1", "10.128.0.2"), plainSlice("t", "a", "10.128.0.2")},
+	}
+	f := newFeed()
+	defer f.cluster.Stop()
+	if err := f.apply(t.Context(), f.traceTo(o)); err != nil {
+		t.Fatal(err)
+	}
+	ours := &rendered{setting: Setting{Variant: iptables.Legacy, Config: config.New()}, node: "node-0"}
+	all, err := ours.rules(t.Context(), f, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := Grouped{}
+	for service, rules := range all[both[0]] {
+		theirs[service] = map[place][]string{}
+		for at, list := range rules {
+			if !strings.HasPrefix(at.chain, "KUBE-SEP-") { // no chain of an endpoint
+				theirs[service][at] = list
+			}
+		}
+	}
+	found := Diff(both[0], theirs, all[both[0]])
+	if len(found) != 1 {
+		t.Fatalf("%v", found)
+	}
+	f.large = true
+	if entry, err := explain(t.Context(), &found[0], theirs, ours, f); err != nil || entry != "" {
+		t.Errorf("lost rules are explained by %q, %v", entry, err)
+	}
+}
