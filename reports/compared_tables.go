@@ -240,6 +240,17 @@ func (c *Comparison) short() string {
 	return c.Words
 }
 
+// markdownFigures keep the table of a pull request readable; the page has the others.
+var markdownFigures = []string{figureCold, figureFull, figurePartial, figureNPL50, figureNPL99, figureCPU, figureRSS, figureFirstPacket, figureRules}
+
+// lowerFirst leaves abbreviations as they are.
+func lowerFirst(text string) string {
+	if len(text) > 1 && strings.ToUpper(text[:2]) == text[:2] {
+		return text
+	}
+	return strings.ToLower(text[:1]) + text[1:]
+}
+
 // markdownComparisons writes one table for each cell, ratios in brackets.
 func (s *Summary) markdownComparisons(w io.Writer) {
 	for i := range s.Comparisons {
@@ -247,16 +258,16 @@ func (s *Summary) markdownComparisons(w io.Writer) {
 		fmt.Fprintf(w, "### %s%s\n\n", sizesText([]Cell{c.Cell}), settingsTail(shortSettings(c.Cell.Settings())))
 		t := pageTable{Columns: []pageColumn{{Name: "subject"}, {Name: "beside"}}}
 		few := ""
-		for _, text := range figureTexts {
-			t.Columns = append(t.Columns, pageColumn{Name: strings.ToLower(text.text[:1]) + text.text[1:]})
+		for _, name := range markdownFigures {
+			t.Columns = append(t.Columns, pageColumn{Name: lowerFirst(figureTextOf(name).text)})
 		}
 		for _, side := range c.Sides {
 			baseline := c.nearest(side)
 			cells := []pageCell{{Text: side.Series}, {Text: baseline}}
-			for _, text := range figureTexts {
-				cell := pageCell{Text: figureCell(side, text).Text}
-				if r := c.ratio(side.Series, baseline, text.name); r != nil {
-					cell.Text += " (" + strings.TrimSpace(r.Words+" "+r.intervalText()) + ")"
+			for _, name := range markdownFigures {
+				cell := pageCell{Text: figureCell(side, figureTextOf(name)).Text}
+				if r := c.ratio(side.Series, baseline, name); r != nil {
+					cell.Text += " (" + strings.TrimSuffix(r.Words+", "+r.intervalText(), ", ") + ")"
 					if r.Low == nil && r.Bound == "" {
 						few = r.Warning
 					}
@@ -288,6 +299,6 @@ func (s *Summary) markdownComparisons(w io.Writer) {
 				b.WriteString("- " + note + "\n")
 			}
 		}
-		fmt.Fprint(w, b.String(), "\n")
+		fmt.Fprint(w, strings.TrimRight(b.String(), "\n"), "\n\n")
 	}
 }

@@ -162,6 +162,30 @@ func TestStoppedSubject(t *testing.T) {
 	}
 }
 
+// TestStoppedAlone: a subject without company is shown as stopped, too.
+func TestStoppedAlone(t *testing.T) {
+	dir := t.TempDir()
+	y := fiveSizes()
+	y.subjects = []syntheticSubject{proxyNft}
+	s := y.build(t, dir, Options{NoPNG: true})
+	if len(s.Comparisons) != 0 {
+		t.Errorf("a comparison of one: %+v", s.Comparisons)
+	}
+	var terminal bytes.Buffer
+	if err := s.Table(&terminal); err != nil {
+		t.Fatal(err)
+	}
+	markdown, err := os.ReadFile(filepath.Join(dir, "summary.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"page": strings.ReplaceAll(readPage(t, dir), "&gt;", ">"), "summary.md": string(markdown), "terminal": terminal.String()} {
+		if !strings.Contains(text, "> 600 s") || !strings.Contains(text, "stopped after 10m0s:") {
+			t.Errorf("%s does not say that the subject was stopped:\n%.600s", name, text)
+		}
+	}
+}
+
 func plotNamed(t *testing.T, s *Summary, name string) Plot {
 	t.Helper()
 	for _, p := range s.Plots {

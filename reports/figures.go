@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -96,7 +97,7 @@ func (c *cellSamples) hasElements(metric bench.Metric) bool {
 	return slices.ContainsFunc(c.records, func(r taggedRecord) bool { return r.Metric == metric && isElements(r.Table) })
 }
 
-// stepPart says to which of the sums a step belongs: the first create and the settle after it are the cold start; steps
+// stepParts says to which of the sums a step belongs: the first create and the settle after it are the cold start; steps
 // that change the cluster, and the settles after them, are the changes. Whatever else, a probe or a restart, is neither.
 func stepParts(c *cellSamples) (cold, changes map[string]bool) {
 	names := map[string]bool{}
@@ -112,7 +113,7 @@ func stepParts(c *cellSamples) (cold, changes map[string]bool) {
 	slices.SortFunc(steps, func(a, b string) int {
 		i, _ := stepOf(a)
 		j, _ := stepOf(b)
-		return i - j
+		return cmp.Or(i-j, strings.Compare(a, b))
 	})
 	cold, changes = map[string]bool{}, map[string]bool{}
 	var before map[string]bool // what the step in front belongs to

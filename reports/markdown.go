@@ -93,7 +93,7 @@ func (c Capacity) promiseText() string {
 func (r RunHead) versionsText() string {
 	var parts []string
 	for _, v := range [][2]string{{"synclab", r.Versions.Synclab}, {"kernel", r.Versions.Kernel}, {"", r.Versions.IPTablesLegacy},
-		{"", r.Versions.IPTablesNft}, {"", r.Versions.Nft}, {"", r.Versions.Go}, {"", r.Machine.CPU}} {
+		{"", r.Versions.IPTablesNft}, {"", r.Versions.Nft}, {"kube-proxy", r.Versions.KubeProxy}, {"", r.Versions.Go}, {"", r.Machine.CPU}} {
 		if v[1] != "" {
 			parts = append(parts, strings.TrimSpace(v[0]+" "+v[1]))
 		}

@@ -33,14 +33,13 @@ func (w *syntheticWriter) fromOutside(s syntheticSubject) (stopped bool) {
 		w.put(0.2, bench.ShimCost, 4e-4*math.Exp(0.2*w.random.NormFloat64()), "s", bench.Record{Step: "1:create"})
 	}
 	if w.y.stopAt > 0 && cold > w.y.stopAt {
-		w.put(w.y.stopAt, bench.Exceeded, w.y.stopAt, "s", bench.Record{Step: "2:settle",
+		w.put(w.y.stopAt, bench.Exceeded, w.y.stopAt, "s", bench.Record{Step: "1:create",
 			Error: fmt.Sprintf("stopped after 10m0s: %s of %s Services visible", Grouped(int64(n*w.y.stopAt/cold)), Grouped(int64(n)))})
 		w.put(w.y.stopAt, bench.PeakRSS, 9e7+3e4*n, "B", bench.Record{})
 		return true
 	}
 	w.put(cold, bench.ColdStart, cold, "s", bench.Record{Step: "1:create"})
 	w.put(cold, bench.SubjectCPU, w.noisy(s, 0.8*cold), "s", bench.Record{Step: "1:create"})
-	w.put(cold+1, bench.SubjectCPU, 0.05, "s", bench.Record{Step: "2:settle"})
 	w.put(cold+9, bench.SubjectCPU, float64(w.y.churn)*w.noisy(s, 2e-3+s.partial*n/20), "s", bench.Record{Step: "2:churn"})
 	w.put(cold+9, bench.ToolCalls, 2, "count", bench.Record{Step: "2:churn"})
 	return false

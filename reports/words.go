@@ -274,7 +274,7 @@ func phaseSentence(s *Summary, largest []KeyFigures) []string {
 			}
 			percent := func(v float64) string { return fmt.Sprintf("%.0f %%", math.Min(100, 100*v/p.Total)) }
 			names = append(names, p.Series)
-			shares := []string{percent(p.ToolUser) + " goes to its tools", percent(p.ToolSys) + " to the kernel"}
+			shares := []string{percent(p.ToolUser) + " goes to " + toolOf(p.Series), percent(p.ToolSys) + " to the kernel"}
 			if !p.OwnUntold {
 				shares = append(shares, percent(p.Plan+p.Encode)+" to the proxier itself")
 			}
@@ -288,6 +288,14 @@ func phaseSentence(s *Summary, largest []KeyFigures) []string {
 		return nil
 	}
 	return []string{"Of the time of a full sync " + each(names, parts) + "."}
+}
+
+// toolOf is the tool that a backend writes rules with.
+func toolOf(series string) string {
+	if strings.Contains(series, "nftables") {
+		return "nft"
+	}
+	return "iptables-restore"
 }
 
 // phaseOfFew says the phases while the sentence stays short.
