@@ -65,7 +65,9 @@ func Take(ctx context.Context, client kubernetes.Interface, o TakeOptions) (*sim
 	}
 	err = list("endpointslices", func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return discovery.EndpointSlices(metav1.NamespaceAll).List(ctx, options)
-	}, func(object runtime.Object) { objects.Slices = append(objects.Slices, object.(*discoveryv1.EndpointSlice)) })
+	}, func(object runtime.Object) {
+		objects.Slices = append(objects.Slices, object.(*discoveryv1.EndpointSlice))
+	})
 	if err != nil {
 		return nil, err
 	}

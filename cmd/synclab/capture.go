@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"synclab/sim"
+	"synclab/sim/capture"
+)
+
+// captureOptions are what `synclab capture` was asked for.
+type captureOptions struct {
+	cluster   clusterFlags
+	anonymize bool
+	out       string
+	force     bool
+}
+
+func newCapture(s streams) *cobra.Command {
+	var o captureOptions
+	cmd := &cobra.Command{
+		Use:   "capture",
+		Short: "Take the Services, EndpointSlices and Nodes of a cluster into a file",
+		Long: `Capture lists the Services, EndpointSlices and Nodes of a cluster and writes what
+a Service proxy reads of them to a file that 'synclab run -f' and 'synclab rules
+-f' take. It only reads, and needs the right to list these three.
+
+With --anonymize nothing of the cluster can be read from the file: names, zones,
+addresses and ranges are replaced by drawn ones, consistently, so that the rules
+made of it are as many and of the same shape. Kept are port numbers, and how
+long one after another objects were made. Nothing is kept that would lead back.`,
+		Example: `  synclab capture -o snapshot.yaml
+  synclab capture --kubeconfig ~/.kube/config --context prod --anonymize -o snapshot.yaml
+  synclab run -f snapshot.yaml                     # a run with that cluster`,
+		Args: argCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.out == "" {
+				return badUsage(cmd, "-o is missing: where to write to, or - for stdout")
+			}
+			return runCapture(cmd.Context(), s, o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.cluster.kubeconfig, "kubeconfig", "", "`file` that says where the cluster is (default: $KUBECONFIG, or ~/.kube/config)")
+	flags.StringVar(&o.cluster.context, "context", "", "`name` of the kubeconfig's context (default: its current one)")
+	flags.BoolVar(&o.anonymize, "anonymize", false, "replace names and addresses, irreversibly, and leave out all that rules do not depend on")
+	flags.StringVarP(&o.out, "output", "o", "", "`file` to write, or - for stdout")
+	flags.BoolVar(&o.force, "force", false, "replace the file")
+	if err := errors.Join(cmd.MarkFlagFilename("kubeconfig"), cmd.MarkFlagFilename("output", "yaml", "yml")); err != nil {
+		panic(err)
+	}
+	complete(cmd, "context")
+	return cmd
+}
+
+func runCapture(ctx context.Context, s streams, o captureOptions) error {
+	if _, err := os.Stat(o.out); o.out != "-" && !o.force && !errors.Is(err, fs.ErrNotExist) {
+		return badInput(fmt.Errorf("%s exists; --force replaces it", o.out))
+	}
+	cfg, err := o.cluster.restConfig()
+	if err != nil {
+		return err
+	}
+	cfg.QPS, cfg.Burst = 50, 100 // pages, one after another: the server paces them
+	client, err := newClient(cfg, "application/vnd.kubernetes.protobuf")
+	if err != nil {
+		return err
+	}
+	objects, err := capture.Take(ctx, client, capture.TakeOptions{})
+	if err != nil {
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			err = fmt.Errorf("%w; capture needs the right to list services, endpointslices and nodes in all namespaces", err)
+		}
+		return err
+	}
+	var ranges *capture.Anonymized
+	if o.anonymize {
+		if ranges, err = capture.Anonymize(objects, rand.Reader); err != nil {
+			return err
+		}
+		objects = ranges.Objects
+	}
+	write := func(w io.Writer) error { return sim.WriteObjects(w, objects) }
+	if o.out == "-" {
+		err = write(s.out)
+	} else {
+		err = writeFile(o.out, write)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.err, "%d Services, %d EndpointSlices and %d Nodes of %s\n", len(objects.Services), len(objects.Slices), len(objects.Nodes), cfg.Host)
+	if ranges != nil {
+		tellRanges(s.err, "Services are in", ranges.Services)
+		tellRanges(s.err, "pods are in", ranges.Pods)
+	}
+	return nil
+}
+
+// tellRanges: a proxy's clusterCIDR is in its configuration, not in the objects, and must follow them.
+func tellRanges(w io.Writer, what string, ranges []netip.Prefix) {
+	for _, r := range ranges {
+		fmt.Fprintln(w, what, r)
+	}
+}
+
+// writeFile leaves a whole file, or the old one.
+func writeFile(path string, write func(io.Writer) error) error {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	buffer := bufio.NewWriterSize(file, 1<<16)
+	err = errors.Join(write(buffer), buffer.Flush(), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+	}
+	return err
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/clock"
+
+	"synclab/scenarios"
+	"synclab/sim"
+	"synclab/sim/front"
+)
+
+// served is a cluster behind the API front, and the kubeconfig for it.
+func served(t *testing.T, services int) (objects *sim.Objects, kubeconfig string) {
+	t.Helper()
+	s, err := scenarios.Load("mixed-types", nil, scenarios.Sizes{Services: services, Endpoints: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if objects, err = sim.Generate(s.Shape, 3); err != nil {
+		t.Fatal(err)
+	}
+	cluster := sim.NewCluster(clock.RealClock{})
+	t.Cleanup(cluster.Stop)
+	if err := cluster.Load(t.Context(), objects); err != nil {
+		t.Fatal(err)
+	}
+	f, err := front.New(cluster, front.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	text, err := front.Kubeconfig(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return objects, kubeconfig
+}
+
+// What is captured makes the same rules as the cluster itself; anonymized, others.
+func TestCapture(t *testing.T) {
+	objects, kubeconfig := served(t, 30)
+	dir := t.TempDir()
+	original, plain, hidden := filepath.Join(dir, "original.yaml"), filepath.Join(dir, "plain.yaml"), filepath.Join(dir, "hidden.yaml")
+	file, err := os.Create(original)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sim.WriteObjects(file, objects); err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
+	for path, flags := range map[string][]string{plain: nil, hidden: {"--anonymize"}} {
+		status, stdout, stderr := invoke(t, append([]string{"capture", "--kubeconfig", kubeconfig, "-o", path}, flags...)...)
+		if status != exitDone || stdout != "" || !strings.Contains(stderr, "30 Services") {
+			t.Fatalf("capture %v: status %d\n%s%s", flags, status, stdout, stderr)
+		}
+		if told := strings.Contains(stderr, "pods are in "); told != (flags != nil) {
+			t.Errorf("capture %v says: %s", flags, stderr)
+		}
+	}
+	rules := func(path string) string {
+		status, stdout, stderr := invoke(t, "rules", "-f", path)
+		if status != exitDone {
+			t.Fatal(stderr)
+		}
+		return stdout
+	}
+	want, got, anonymous := rules(original), rules(plain), rules(hidden)
+	if got != want {
+		t.Error("the capture makes other rules than the cluster")
+	}
+	if anonymous == want || strings.Contains(anonymous, objects.Services[0].Spec.ClusterIP+"/32") {
+		t.Error("anonymized, the cluster makes the same rules")
+	}
+
+	status, _, stderr := invoke(t, "capture", "--kubeconfig", kubeconfig, "-o", plain)
+	if status != exitUsage || !strings.Contains(stderr, "--force") {
+		t.Errorf("over a file that exists: status %d, %s", status, stderr)
+	}
+	status, stdout, _ := invoke(t, "capture", "--kubeconfig", kubeconfig, "-o", "-")
+	if text, _ := os.ReadFile(plain); status != exitDone || stdout != string(text) {
+		t.Errorf("stdout is not what the file holds (status %d)", status)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestCaptureErrors(t *testing.T) {
+	_, kubeconfig := served(t, 5)
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("HOME", t.TempDir())
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--kubeconfig", kubeconfig}, "-o is missing"},
+		{[]string{"-o", "-"}, "name one with --kubeconfig FILE"},
+		{[]string{"-o", "-", "--kubeconfig", "none"}, "none: no such file"},
+		{[]string{"-o", "-", "--kubeconfig", empty}, "names no cluster"},
+		{[]string{"-o", "-", "--kubeconfig", kubeconfig, "--context", "staging"}, `"staging" does not exist`},
+	} {
+		status, stdout, stderr := invoke(t, append([]string{"capture"}, c.args...)...)
+		if status != exitUsage || stdout != "" || !strings.Contains(stderr, c.want) {
+			t.Errorf("capture %v: status %d, it lacks %q:\n%s", c.args, status, c.want, stderr)
+		}
+	}
+}

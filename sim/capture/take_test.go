@@ -1,0 +1,87 @@
+package capture
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"synclab/scenarios"
+	"synclab/sim"
+	"synclab/sim/front"
+)
+
+// What is taken page by page over HTTP is the cluster, and it is only read.
+func TestTake(t *testing.T) {
+	s, err := scenarios.Load("mixed-types", nil, scenarios.Sizes{Services: 55, Endpoints: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := sim.Generate(s.Shape, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := sim.NewCluster(clock.RealClock{})
+	t.Cleanup(cluster.Stop)
+	if err := cluster.Load(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	f, err := front.New(cluster, front.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var requests []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		requests = append(requests, r.Method+" "+r.URL.RequestURI())
+		mu.Unlock()
+		f.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var heard []int
+	got, err := Take(t.Context(), client, TakeOptions{PageSize: 10, Progress: func(n int) { heard = append(heard, n) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stripped := &sim.Objects{}
+	for _, o := range want.Nodes {
+		stripped.Nodes = append(stripped.Nodes, stripNode(o))
+	}
+	for _, o := range want.Services {
+		stripped.Services = append(stripped.Services, stripService(o))
+	}
+	for _, o := range want.Slices {
+		stripped.Slices = append(stripped.Slices, stripSlice(o))
+	}
+	if !equality.Semantic.DeepEqual(stripped, got) {
+		t.Errorf("what was taken is not the cluster:\n%s", cmp.Diff(stripped, got))
+	}
+	pages := 0
+	for _, r := range requests {
+		if !strings.HasPrefix(r, "GET ") || !strings.Contains(r, "limit=10") {
+			t.Errorf("request %s", r)
+		}
+		if strings.Contains(r, "/services?") {
+			pages++
+		}
+	}
+	if pages != 6 {
+		t.Errorf("55 Services came in %d pages; want 6", pages)
+	}
+	if all := len(got.Services) + len(got.Slices) + len(got.Nodes); len(heard) == 0 || !slices.IsSorted(heard) || heard[len(heard)-1] != all {
+		t.Errorf("progress %v; want %d at the end", heard, all)
+	}
+}
