@@ -8,6 +8,7 @@ import (
 
 func newCompare(s streams) *cobra.Command {
 	var flags runFlags
+	var rules rulesFlags
 	cmd := &cobra.Command{
 		Use:   "compare [SCENARIO | FILE.yaml]",
 		Short: "Run a scenario with every proxier and compare them",
@@ -17,13 +18,18 @@ with the same changes, with the same settings, and all are measured from outside
 
 kube-proxy is built from its Go module on first use, which takes some minutes and
 the network. A subject that does not get in sync in --max-time is stopped and
-shown with what it had reached.`,
+shown with what it had reached.
+` + rulesHelp,
 		Example: `  synclab compare --services 1000
   synclab compare size-sweep --services 5000 --subjects synclab/iptables-nft,kube-proxy/iptables-nft
   synclab compare --services 2000 --max-time 2m --max-memory 2Gi
-  synclab compare --subjects 'kube-proxy/nftables,exec:mine=/usr/local/bin/my-proxy --kubeconfig={kubeconfig}'`,
-		Args: argCount(0, 1, "a scenario"),
+  synclab compare --subjects 'kube-proxy/nftables,exec:mine=/usr/local/bin/my-proxy --kubeconfig={kubeconfig}'
+  synclab compare --rules --random 2000 --seed 7`,
+		Args: rules.args(argCount(0, 1, "a scenario")),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if rules.rules {
+				return rules.compare(cmd, args, s, &flags)
+			}
 			o, err := flags.read(cmd, args, s)
 			if err != nil {
 				return err
@@ -35,6 +41,7 @@ shown with what it had reached.`,
 		},
 	}
 	flags.register(cmd, "all that this machine has the tools for")
+	rules.register(cmd)
 	return cmd
 }
 

@@ -1,0 +1,347 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench"
+	"synclab/bench/conform"
+	"synclab/bench/upstream"
+	"synclab/proxier/iptables"
+	"synclab/scenarios"
+	"synclab/sim"
+)
+
+// rulesWorker is the hidden command that compares rules in a namespace.
+const rulesWorker = "rules-worker"
+
+// rulesFlags are those of `synclab compare --rules`, besides the ones that it shares with a run.
+type rulesFlags struct {
+	rules    bool
+	random   int
+	variant  string
+	family   string
+	workers  int
+	minimize string
+	then     manifestFlags
+}
+
+// rulesHelp is what compare says of --rules.
+const rulesHelp = `
+With --rules nothing is measured: the rules that two proxiers make of the same
+Services are compared one by one, kube-proxy's and synclab's unless --subjects
+names two. Without a scenario, -f or --random it takes every scenario of the
+library, small. A difference is printed as a diff by Service, with the command
+that shows it again; those that docs/differences.md explains are counted.`
+
+// The size of the library's scenarios where none is given: what rules look like does not depend on it.
+const (
+	smallServices  = 30
+	smallEndpoints = 3
+)
+
+func (f *rulesFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&f.rules, "rules", false, "compare the rules, and measure nothing")
+	flags.IntVar(&f.random, "random", 0, "with --rules: `number` of random clusters, from --seed on")
+	flags.StringVar(&f.variant, "variant", "", "with --rules: `iptables` legacy or nft (default: both)")
+	flags.StringVar(&f.family, "family", "", "with --rules: `family` of random clusters, IPv4 or IPv6 (default: either, or both)")
+	flags.IntVar(&f.workers, "workers", 2, "with --rules: `number` of kube-proxies at a time")
+	flags.StringVar(&f.minimize, "minimize", "", "with --rules: make what differs as small as possible, and write it to this `file`")
+	flags.StringArrayVar(&f.then.paths, "then", nil, "with --rules and -f: `file` of the objects that come next (repeatable)")
+	if err := errors.Join(cmd.MarkFlagFilename("minimize", "yaml"), cmd.MarkFlagFilename("then", "yaml", "yml", "json")); err != nil {
+		panic(err)
+	}
+	complete(cmd, "variant", string(iptables.Legacy), string(iptables.Nft))
+	complete(cmd, "family", string(corev1.IPv4Protocol), string(corev1.IPv6Protocol))
+	complete(cmd, "random")
+	complete(cmd, "workers")
+}
+
+// args takes any number of scenarios with --rules, and otherwise what usual takes.
+func (f *rulesFlags) args(usual cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if f.rules {
+			return nil
+		}
+		for _, name := range []string{"random", "variant", "family", "workers", "minimize", "then"} {
+			if cmd.Flags().Changed(name) {
+				return badUsage(cmd, "--%s goes with --rules", name)
+			}
+		}
+		return usual(cmd, args)
+	}
+}
+
+// request reads the flags and the files that they name.
+func (f *rulesFlags) request(cmd *cobra.Command, args []string, s streams, shared *runFlags) (q conform.Request, err error) {
+	q = conform.Request{Workers: f.workers, Clusters: f.random, Seed: shared.scenario.seed}
+	if !cmd.Flags().Changed("seed") {
+		q.Seed = 1
+	}
+	q.Limit.Variant, q.Limit.Family = iptables.Variant(f.variant), corev1.IPFamily(f.family)
+	switch {
+	case f.random < 0 || f.workers < 1:
+		return q, badUsage(cmd, "--random %d, --workers %d: want at least 1", f.random, f.workers)
+	case f.variant != "" && q.Limit.Variant != iptables.Legacy && q.Limit.Variant != iptables.Nft:
+		return q, badUsage(cmd, "--variant %q: want legacy or nft", f.variant)
+	case len(f.then.paths) > 0 && len(shared.manifests.paths) == 0:
+		return q, badUsage(cmd, "--then says what comes after -f, which is not given")
+	}
+	if f.family != "" {
+		if _, err := familiesOf(cmd, f.family); err != nil {
+			return q, err
+		}
+	}
+	if q.First, q.Second, err = rulesSubjects(cmd, shared.subjects.names); err != nil {
+		return q, err
+	}
+	if f.minimize != "" {
+		q.Minimize = minimizeTries
+	}
+	cfg, err := shared.proxy.load()
+	if err != nil {
+		return q, err
+	}
+	if shared.proxy.path != "" {
+		q.Limit.Config = cfg
+	}
+	variants := []iptables.Variant{q.Limit.Variant}
+	if f.variant == "" {
+		if variants, err = conform.Variants(); err != nil {
+			return q, err
+		}
+	}
+	if q.Objects, err = shared.manifests.read(s); err != nil {
+		return q, err
+	}
+	if q.Then, err = f.then.read(s); err != nil {
+		return q, err
+	}
+	q.Name = strings.Join(shared.manifests.paths, " -f ")
+	q.Setting = conform.Setting{Variant: variants[0], Families: clusterFamilies(q.Objects), Config: cfg}
+	if len(args) == 0 && q.Objects == nil && q.Clusters == 0 {
+		for _, scenario := range scenarios.List() {
+			args = append(args, scenario.Name)
+		}
+	}
+	for _, name := range args {
+		scenario, err := f.scenario(cmd, name, shared)
+		if err != nil {
+			return q, err
+		}
+		for _, variant := range variants {
+			q.Scenarios = append(q.Scenarios, conform.ScenarioRequest{Scenario: scenario, Variant: variant, Config: bench.ProxyConfig(cfg, scenario, true)})
+		}
+	}
+	return q, nil
+}
+
+// scenario reads one, in a small size where nobody gave one.
+func (f *rulesFlags) scenario(cmd *cobra.Command, name string, shared *runFlags) (*scenarios.Scenario, error) {
+	sizes := scenarios.Sizes{Services: cmp.Or(shared.scenario.services, smallServices), Endpoints: cmp.Or(shared.scenario.endpoints, smallEndpoints)}
+	if cmd.Flags().Changed("seed") {
+		sizes.Seed = &shared.scenario.seed
+	}
+	scenario, err := scenarios.Load(name, shared.scenario.sets, sizes)
+	return scenario, badInput(err)
+}
+
+func clusterFamilies(o *sim.Objects) (families []corev1.IPFamily) {
+	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
+		if o != nil && slices.ContainsFunc(o.Services, func(s *corev1.Service) bool { return slices.Contains(s.Spec.IPFamilies, family) }) {
+			families = append(families, family)
+		}
+	}
+	return families
+}
+
+// rulesSubjects are the two sides.
+func rulesSubjects(cmd *cobra.Command, names []string) (first, second conform.Subject, err error) {
+	switch len(names) {
+	case 0:
+		return conform.Subject{KubeProxy: true}, conform.Subject{}, nil
+	case 2:
+	default:
+		return first, second, badUsage(cmd, "--rules compares two --subjects, not %d", len(names))
+	}
+	both := make([]conform.Subject, 2)
+	for i, name := range names {
+		proxier, variant, _ := strings.Cut(name, "/iptables-")
+		if proxier != "synclab" && proxier != "kube-proxy" || variant != string(iptables.Legacy) && variant != string(iptables.Nft) {
+			return first, second, badUsage(cmd, "--subjects: --rules compares synclab/iptables-* and kube-proxy/iptables-*, not %s", name)
+		}
+		both[i] = conform.Subject{KubeProxy: proxier == "kube-proxy", Variant: iptables.Variant(variant)}
+	}
+	return both[0], both[1], nil
+}
+
+// minimizeTries is how often a smaller cluster is tried, at about a second each.
+const minimizeTries = 150
+
+// compare compares the rules and says what differs.
+func (f *rulesFlags) compare(cmd *cobra.Command, args []string, s streams, shared *runFlags) error {
+	q, err := f.request(cmd, args, s, shared)
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	if q.First.KubeProxy || q.Second.KubeProxy {
+		build := shared.subjects.kubeProxy
+		build.Progress = func(line string) { fmt.Fprintln(s.err, line) }
+		var version string
+		if q.KubeProxy, version, err = upstream.KubeProxy(ctx, build); err != nil {
+			return err
+		}
+		fmt.Fprintf(s.err, "kube-proxy %s", version)
+		if q.Clusters > 0 {
+			fmt.Fprintf(s.err, ", %d random clusters from seed %d on", q.Clusters, q.Seed)
+		}
+		fmt.Fprintln(s.err)
+	}
+	return f.execute(ctx, s, &q, shared.subjects.kubeProxy.Path)
+}
+
+func (f *rulesFlags) execute(ctx context.Context, s streams, q *conform.Request, binary string) error {
+	var last conform.Event
+	failures := 0
+	shown := rulesProgress{progress: newProgress(s.err)}
+	err := q.Execute(ctx, s.err, []string{rulesWorker}, func(e conform.Event) {
+		last = e
+		shown.show(e)
+		if e.Failure == nil {
+			return
+		}
+		shown.end()
+		failures++
+		f.tell(s, e.Failure, failures, binary)
+	})
+	shown.end()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.out, "%s, %s: %d unexplained differences%s\n", counted(last.Clusters, "cluster"), counted(last.States, "state"), failures, explained(last.Entries))
+	if failures > 0 {
+		return fmt.Errorf("%d unexplained differences", failures)
+	}
+	return nil
+}
+
+// tell prints one failure, and writes its smaller form.
+func (f *rulesFlags) tell(s streams, failure *conform.Failure, n int, binary string) {
+	fmt.Fprintf(s.out, "%s\n%s\n", strings.TrimSuffix(failure.Batch+": "+failure.What, ": "), failure.Text)
+	again := failure.Replay
+	if binary != "" {
+		again += " --kube-proxy " + binary
+	}
+	fmt.Fprintf(s.out, "again: %s\n", again)
+	if failure.After == "" {
+		fmt.Fprintln(s.out)
+		return
+	}
+	file := f.minimize
+	if n > 1 {
+		file = strings.TrimSuffix(file, ".yaml") + "-" + strconv.Itoa(n) + ".yaml"
+	}
+	shorter := "smaller: synclab compare --rules -f " + file
+	err := os.WriteFile(file, []byte(failure.After), 0o644)
+	if failure.Before != "" {
+		before := strings.TrimSuffix(file, ".yaml") + "-before.yaml"
+		err = errors.Join(err, os.WriteFile(before, []byte(failure.Before), 0o644))
+		shorter = "smaller: synclab compare --rules -f " + before + " --then " + file
+	}
+	if err != nil {
+		fmt.Fprintln(s.err, "synclab:", err)
+		return
+	}
+	fmt.Fprint(s.out, shorter, "\n\n")
+}
+
+func explained(entries map[string]int) string {
+	if len(entries) == 0 {
+		return ", 0 explained"
+	}
+	var each []string
+	sum := 0
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		each = append(each, fmt.Sprintf("%s %s", name, thousands(entries[name])))
+		sum += entries[name]
+	}
+	return fmt.Sprintf(", %s explained (%s; see docs/differences.md)", thousands(sum), strings.Join(each, ", "))
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return thousands(n) + " " + what
+}
+
+// thousands writes a number with commas.
+func thousands(n int) string {
+	digits := strconv.Itoa(n)
+	var b bytes.Buffer
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}
+
+// rulesProgress shows how many states are compared.
+type rulesProgress struct {
+	*progress
+	bar *progressbar.ProgressBar
+}
+
+func (p *rulesProgress) show(e conform.Event) {
+	if !p.terminal {
+		if time.Since(p.told) >= lineEvery {
+			p.told = time.Now()
+			of := ""
+			if e.Total > 0 {
+				of = " of " + thousands(e.Total)
+			}
+			fmt.Fprintf(p.w, "%s%s states compared, %s clusters\n", thousands(e.States), of, thousands(e.Clusters))
+		}
+		return
+	}
+	if p.bar == nil {
+		p.bar = newBar(p.w, "comparing rules", e.Total)
+	}
+	_ = p.bar.Set(e.States)
+}
+
+func (p *rulesProgress) end() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+		fmt.Fprintln(p.w)
+		p.bar = nil
+	}
+}
+
+// newRulesWorker is how compare --rules starts itself in a namespace; nobody else has a use for it.
+func newRulesWorker(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:    rulesWorker,
+		Short:  "Compare rules, told on stdin, in the namespace that a comparison made",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE:   func(cmd *cobra.Command, _ []string) error { return conform.Work(cmd.Context(), s.in, s.out) },
+	}
+}
