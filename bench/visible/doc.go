@@ -31,6 +31,6 @@
 // Not modelled: how a port without endpoints refuses (a Service that was never dispatched is not awaited either, until
 // it has endpoints), addresses, NodePorts, masquerading and affinity: the endpoints alone say whether a change arrived.
 // A Service whose only address another one claims too may never be dispatched in nftables, where an address has one
-// owner. The node's name and zone stay what they were. The mirror of the cluster costs memory in this process, some 200
+// owner. The mirror of the cluster costs memory in this process, some 200
 // bytes an endpoint, and a look in variant legacy a copy of the table: read peak RSS with that in mind.
 package visible

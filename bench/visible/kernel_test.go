@@ -20,11 +20,10 @@ import (
 	"synclab/sim"
 )
 
-// play is a cluster of a seed, a subject, and a Watcher that knows of it only what the kernel shows.
+// play is a cluster, a subject, and a Watcher that knows of it only what the kernel shows.
 type play struct {
 	*Watcher
 	t       *testing.T
-	world   *sim.World
 	cluster *sim.Cluster
 	sights  chan Sight
 	// awaited are the changes that should be reported, by due times, which are all different.
@@ -39,7 +38,7 @@ const waitLimit = time.Minute
 var bothFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 
 // newPlay makes a cluster that is loaded, in a fresh namespace; the subject is still to come.
-func newPlay(t *testing.T, shape scenarios.Shape, dialect string, seed uint64) *play {
+func newPlay(t *testing.T, objects *sim.Objects, dialect string) *play {
 	t.Helper()
 	netns.Fresh(t)
 	p := &play{
@@ -47,15 +46,8 @@ func newPlay(t *testing.T, shape scenarios.Shape, dialect string, seed uint64) *
 		awaited: map[time.Time]map[corev1.IPFamily]bool{},
 	}
 	t.Cleanup(p.cluster.Stop)
-	var err error
-	if p.world, err = sim.NewWorld(shape, seed); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.world.Create(scenarios.Create{}); err != nil {
-		t.Fatal(err)
-	}
-	objects := p.world.Objects()
 	node := objects.Nodes[0]
+	var err error
 	p.Watcher, err = New(Options{
 		Families: bothFamilies, Dialect: dialect, Seen: func(s Sight) { p.sights <- s },
 		Node: plan.Node{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone]},
@@ -179,6 +171,18 @@ var mixed = scenarios.Shape{
 	WithoutEndpoint: 0.1, NotReady: 0.1, Terminating: 0.1, TopologyHints: 0.3,
 }
 
+func newWorld(t *testing.T, seed uint64) *sim.World {
+	t.Helper()
+	world, err := sim.NewWorld(mixed, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := world.Create(scenarios.Create{}); err != nil {
+		t.Fatal(err)
+	}
+	return world
+}
+
 // Every change with an effect becomes visible exactly once a family, whatever syncs coalesce.
 func TestRandomChurn(t *testing.T) {
 	seed := rand.Uint64()
@@ -189,11 +193,12 @@ func TestRandomChurn(t *testing.T) {
 	}{{iptables.Legacy, IptablesLegacy}, {iptables.Nft, IptablesNft}, {iptables.Legacy, ""}, {iptables.Nft, ""}} {
 		t.Run("variant="+string(x.variant)+"/dialect="+x.dialect, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			p := newInProcess(newPlay(t, mixed, x.dialect, seed), x.variant)
+			world := newWorld(t, seed)
+			p := newInProcess(newPlay(t, world.Objects(), x.dialect), x.variant)
 			p.sync()
 			p.check()
 			const events = 100
-			trace, err := p.world.Churn(scenarios.Churn{Rate: 1, Events: events, Kind: "mixed"})
+			trace, err := world.Churn(scenarios.Churn{Rate: 1, Events: events, Kind: "mixed"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,6 +213,32 @@ func TestRandomChurn(t *testing.T) {
 				t.Errorf("only %d of %d changes were awaited", len(p.awaited), len(trace))
 			}
 			p.flush(x.variant)
+		})
+	}
+}
+
+// The same for clusters that nobody would have, with what may happen to them.
+func TestRandomClusters(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for i := range uint64(8) {
+		dialect, variant := IptablesLegacy, iptables.Legacy
+		if i%2 == 1 {
+			dialect, variant = IptablesNft, iptables.Nft
+		}
+		t.Run(dialect, func(t *testing.T) {
+			cluster := sim.NewRandomCluster(sim.RandomOptions{Seed: seed + i})
+			p := newInProcess(newPlay(t, cluster.Objects(), dialect), variant)
+			p.sync()
+			for range 10 {
+				for _, c := range cluster.Next() {
+					if _, node := c.Object.(*corev1.Node); !node { // when the proxier knows of its zone cannot be waited for
+						p.change(c)
+					}
+				}
+				p.sync()
+			}
+			p.check()
 		})
 	}
 }

@@ -30,17 +30,22 @@ func sameTexts(a, b []*tracker.Endpoint) bool {
 // mirror is the cluster as one family's plan.
 type mirror struct {
 	family  corev1.IPFamily
+	node    string
 	tracker *tracker.Tracker
 	plan    *plan.Plan
 }
 
 func newMirror(family corev1.IPFamily, node plan.Node) *mirror {
-	return &mirror{family, tracker.New(tracker.Options{Family: family, NodeName: node.Name}), plan.New(node)}
+	return &mirror{family, node.Name, tracker.New(tracker.Options{Family: family, NodeName: node.Name}), plan.New(node)}
 }
 
-// changed gives what the ports of the object's Service want from now on.
+// changed gives what ports want from now on: those of the object's Service, or all when the node moved to another zone.
 func (m *mirror) changed(op sim.Op, object runtime.Object, moved *discoveryv1.EndpointSlice, now time.Time) map[tracker.ServicePortName]want {
 	switch o := object.(type) {
+	case *corev1.Node:
+		if o.Name == m.node && op != sim.Delete {
+			return m.moved(o)
+		}
 	case *corev1.Service:
 		if op == sim.Delete {
 			m.tracker.DeleteService(o, now)
@@ -68,6 +73,18 @@ func (m *mirror) changed(op sim.Op, object runtime.Object, moved *discoveryv1.En
 		wants[name] = want{}
 	}
 	for _, port := range delta.Changed {
+		wants[port.Name] = want{port.Cluster, port.Local}
+	}
+	return wants
+}
+
+// moved takes the node's zone.
+func (m *mirror) moved(node *corev1.Node) map[tracker.ServicePortName]want {
+	if !m.plan.SetNode(plan.Node{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone]}) {
+		return nil
+	}
+	wants := make(map[tracker.ServicePortName]want, len(m.plan.Ports()))
+	for _, port := range m.plan.Ports() {
 		wants[port.Name] = want{port.Cluster, port.Local}
 	}
 	return wants

@@ -15,8 +15,8 @@ import (
 type Sight struct {
 	Due, Visible time.Time
 	Family       corev1.IPFamily
-	Service      types.NamespacedName
-	Op           sim.Op // what was done to the Service or to the EndpointSlice
+	Service      types.NamespacedName // none: the Node's zone changed
+	Op           sim.Op               // what was done to the Service, to the EndpointSlice or to the Node
 }
 
 // change is a change that is not visible everywhere yet.

@@ -137,7 +137,7 @@ func (w *Watcher) Close() {
 }
 
 // Changed takes a change that is about to be made: calls come in the order in which changes are made, before the
-// subject can know of them. Objects other than Services and EndpointSlices are nothing to it. due is when the change
+// subject can know of them. Services and EndpointSlices are taken, and of the subject's own Node the zone. due is when the change
 // was meant to be made; without it, as for the first state of a cluster, it is waited for but not reported. The answer
 // says whether it is waited for: a change that alters no port's endpoints is not. Objects must not change any more.
 func (w *Watcher) Changed(op sim.Op, object runtime.Object, due time.Time) (awaited bool) {

@@ -300,6 +300,22 @@ func TestSeveralPorts(t *testing.T) {
 	b.at(2).commit("IPv4 ns/a:web=1").saw("Add a IPv4 due 0 visible 2")
 }
 
+func TestNodeMovesToAnotherZone(t *testing.T) {
+	b := newBed(t)
+	b.change(sim.Add, service("a"))
+	s := slice("a", "1", "2")
+	for i, zone := range []string{"east", "west"} {
+		s.Endpoints[i].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: zone}}}
+	}
+	b.change(sim.Add, s)
+	b.at(1).commit("IPv4 ns/a:http=1,2").saw("Add a IPv4 due 0 visible 1")
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-0", Labels: map[string]string{corev1.LabelTopologyZone: "west"}}}
+	if !b.at(2).Changed(sim.Update, node, b.clock.Now()) || b.Changed(sim.Update, node, b.clock.Now()) {
+		t.Error("the node's zone is awaited when it changes")
+	}
+	b.at(3).commit("IPv4 ns/a:http=2").saw("Update  IPv4 due 2 visible 3")
+}
+
 // What is found after the generation moved again counts from then.
 func TestMovedDuringALook(t *testing.T) {
 	b := newBed(t)

@@ -1,0 +1,214 @@
+package visible
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"synclab/bench/netns"
+	"synclab/proxier"
+	"synclab/proxier/config"
+	"synclab/proxier/iptables"
+	"synclab/proxier/tracker"
+	"synclab/scenarios"
+	"synclab/sim"
+)
+
+// What watching costs, by dialect and by the size of the ruleset: Poll is asked a thousand times a second while anything
+// is pending, Look begins each look after a commit (in variant legacy it copies the table), Port is one look-up in it,
+// Shared what the first Dispatched of a look adds. Installing 10,000 Services takes up to half a minute.
+func BenchmarkDialect(b *testing.B) {
+	for _, services := range []int{1000, 10000} {
+		for _, name := range []string{IptablesLegacy, IptablesNft, Nftables} {
+			b.Run(fmt.Sprintf("dialect=%s/services=%d/endpoints=10", name, services), func(b *testing.B) {
+				netns.Fresh(b)
+				objects := clusterOf(b, services)
+				install(b, name, objects)
+				d, err := NewDialect(name, bothFamilies[:1])
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer d.Close()
+				benchmarkDialect(b, d, objects)
+			})
+		}
+	}
+}
+
+func benchmarkDialect(b *testing.B, d Dialect, objects *sim.Objects) {
+	measure(b, "Poll", func(int) error {
+		_, err := d.Generation()
+		return err
+	})
+	measure(b, "Look", func(int) error {
+		look, err := d.Look()
+		if err == nil {
+			look.Close()
+		}
+		return err
+	})
+	look, err := d.Look()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer look.Close()
+	measure(b, "Port", func(i int) error {
+		s, err := look.Port(corev1.IPv4Protocol, portOf(objects.Services[i%len(objects.Services)]))
+		if err == nil && len(s.Cluster) != 10 {
+			err = fmt.Errorf("%d endpoints", len(s.Cluster))
+		}
+		return err
+	})
+	measure(b, "Shared", func(int) error {
+		if l, ok := look.(*chainLook); ok {
+			clear(l.dispatch)
+		}
+		cluster, _, err := look.Dispatched(corev1.IPv4Protocol, portOf(objects.Services[0]))
+		if err == nil && !cluster {
+			err = errors.New("not dispatched")
+		}
+		return err
+	})
+}
+
+// measure reports CPU time too: on a machine that does other things it is what does not depend on them.
+func measure(b *testing.B, name string, do func(i int) error) {
+	b.Run(name, func(b *testing.B) {
+		before := cpuTime(b)
+		for i := 0; b.Loop(); i++ {
+			if err := do(i); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+	})
+}
+
+func portOf(svc *corev1.Service) tracker.ServicePortName {
+	name := tracker.ServicePortName{PortKey: tracker.PortKey{Name: svc.Spec.Ports[0].Name, Protocol: svc.Spec.Ports[0].Protocol}}
+	name.Namespace, name.NamespacedName.Name = svc.Namespace, svc.Name
+	return name
+}
+
+func clusterOf(b *testing.B, services int) *sim.Objects {
+	b.Helper()
+	world, err := sim.NewWorld(scenarios.Shape{Services: services, Endpoints: scenarios.Endpoints{Count: 10}}, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := world.Create(scenarios.Create{}); err != nil {
+		b.Fatal(err)
+	}
+	return world.Objects()
+}
+
+// install writes a subject's rules for objects.
+func install(b *testing.B, dialect string, objects *sim.Objects) {
+	b.Helper()
+	if dialect == Nftables {
+		cmd := exec.Command("nft", "-f", "-")
+		cmd.Stdin = strings.NewReader(kubeProxyRules(objects))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.Skipf("nft: %v\n%s", err, out)
+		}
+		return
+	}
+	variant := iptables.Legacy
+	if dialect == IptablesNft {
+		variant = iptables.Nft
+	}
+	if _, err := exec.LookPath(iptables.Binary(variant, corev1.IPv4Protocol, "restore")); err != nil {
+		b.Skip(err)
+	}
+	cluster := sim.NewCluster(clock.RealClock{})
+	defer cluster.Stop()
+	p, err := proxier.New(proxier.Options{Config: config.New(), Variant: variant})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cluster.Load(b.Context(), objects); err != nil {
+		b.Fatal(err)
+	}
+	if err := p.Watch(b.Context(), cluster.Informers()); err != nil {
+		b.Fatal(err)
+	}
+	if err := p.SyncNow(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// kubeProxyRules are rules shaped as kube-proxy's, of the Services' chains and of the map that leads to them.
+func kubeProxyRules(o *sim.Objects) string {
+	endpoints := map[string][]string{}
+	for _, s := range o.Slices {
+		name := s.Namespace + "/" + s.Labels["kubernetes.io/service-name"]
+		for _, ep := range s.Endpoints {
+			endpoints[name] = append(endpoints[name], fmt.Sprintf("%d : %s . %d", len(endpoints[name]), ep.Addresses[0], *s.Ports[0].Port))
+		}
+	}
+	var t strings.Builder
+	t.WriteString("table ip kube-proxy {\n")
+	var elements []string
+	for _, svc := range o.Services {
+		chain := clusterPrefix + portBase(portOf(svc))
+		protocol := strings.ToLower(string(svc.Spec.Ports[0].Protocol))
+		list := endpoints[svc.Namespace+"/"+svc.Name]
+		fmt.Fprintf(&t, "chain %s {\nmeta l4proto %s dnat ip addr . port to numgen random mod %d map { %s }\n}\n",
+			chain, protocol, len(list), strings.Join(list, ", "))
+		elements = append(elements, fmt.Sprintf("%s . %s . %d : goto %s", svc.Spec.ClusterIP, protocol, svc.Spec.Ports[0].Port, chain))
+	}
+	fmt.Fprintf(&t, `map service-ips {
+type ipv4_addr . inet_proto . inet_service : verdict
+elements = { %s }
+}
+chain services {
+ip daddr . meta l4proto . th dport vmap @service-ips
+}
+chain nat-prerouting {
+type nat hook prerouting priority dstnat; policy accept;
+jump services
+}
+}
+`, strings.Join(elements, ",\n"))
+	return t.String()
+}
+
+// BenchmarkPolling is a watcher that waits for a port that never comes, for one second each time: what it costs by
+// itself, timer and all, as CPU time a second.
+func BenchmarkPolling(b *testing.B) {
+	for _, name := range []string{IptablesLegacy, IptablesNft, ""} {
+		b.Run("dialect="+name, func(b *testing.B) {
+			netns.Fresh(b)
+			objects := clusterOf(b, 10)
+			install(b, IptablesLegacy, objects)
+			w, err := New(Options{Dialect: name})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer w.Close()
+			s := slice("never", "1")
+			w.Changed(sim.Add, s, time.Time{})
+			w.Changed(sim.Add, service("never"), time.Now())
+			before := cpuTime(b)
+			for b.Loop() {
+				time.Sleep(time.Second)
+			}
+			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
