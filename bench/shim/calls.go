@@ -29,7 +29,8 @@ type Call struct {
 	// ExitCode is -1 when Signal ended it.
 	ExitCode int         `json:"exit"`
 	Signal   unix.Signal `json:"signal"`
-	// User and System are CPU time of the tool; System is the kernel's part, netfilter's included.
+	// User and System are CPU time of the tool; System is the kernel's part, netfilter's included. The sum is exact; many
+	// kernels split it by what they find at each tick (4 ms, say), which says little of a single short call.
 	User, System time.Duration `json:"-"`
 	PeakRSS      int64         `json:"peak_rss"` // bytes
 	// PID is the shim's, as its caller sees it; Parent is the caller's.
