@@ -42,7 +42,11 @@ func (s *Summary) pageComparisons() []pageComparison {
 func (s *Summary) sidesTable(c *CellComparison) pageTable {
 	t := pageTable{Columns: []pageColumn{{Name: "Subject"}}}
 	for _, text := range figureTexts {
-		t.Columns = append(t.Columns, pageColumn{Name: text.text, Numeric: true, Title: text.title})
+		column := pageColumn{Name: text.text, Numeric: true, Title: text.title}
+		if text.name == figureRSS {
+			column.Title = s.rssOf()
+		}
+		t.Columns = append(t.Columns, column)
 	}
 	for _, side := range c.Sides {
 		baseline := c.nearest(side)
@@ -107,7 +111,7 @@ func (s *Summary) ratiosTable(c *CellComparison) pageTable {
 				continue
 			}
 			cell := pageCell{Text: r.Words, Value: exact(r.Ratio), Sub: r.intervalText(), Title: exact(r.Ratio) + ", p " + r.pText(), Faint: !r.Differs}
-			if r.Low == nil && r.Bound == "" {
+			if r.Low == nil && r.Bound == "" && r.Words != "the same" {
 				cell.Sub = "no interval"
 			}
 			cells = append(cells, cell)

@@ -20,8 +20,12 @@ func comparedBars(s *Summary, name, title, caption string, figures []string) *fi
 		return nil
 	}
 	f := &figure{name: name, title: title + " at " + sizesText([]Cell{c.Cell}) + settingsTail(shortSettings(c.Cell.Settings())), caption: caption}
-	logarithmic := false
+	logarithmic, stopped := false, false
 	for _, figure := range figures {
+		for _, side := range c.Sides {
+			one := side.figure(figure)
+			stopped = stopped || one != nil && one.AtLeast
+		}
 		p, log := barPanel(s, c, figureTextOf(figure))
 		if p == nil {
 			continue
@@ -32,6 +36,9 @@ func comparedBars(s *Summary, name, title, caption string, figures []string) *fi
 	if len(f.panels) == 0 {
 		return nil
 	}
+	if stopped {
+		f.caption += " An open bar with an arrow: the subject was stopped there."
+	}
 	if logarithmic {
 		f.caption += " Where a scale is logarithmic, compare the ends of the bars, not their lengths."
 	}
@@ -39,14 +46,21 @@ func comparedBars(s *Summary, name, title, caption string, figures []string) *fi
 }
 
 func comparedDurations(s *Summary) *figure {
-	return comparedBars(s, "compared-durations", "Cold start and syncs",
-		"Medians with 95 % confidence intervals. An open bar with an arrow is a subject that was stopped there.",
+	title := "Syncs"
+	if len(s.collected.pooled(bench.ColdStart)) > 0 {
+		title = "Cold start and syncs"
+	}
+	return comparedBars(s, "compared-durations", title, "Medians with 95 % confidence intervals.",
 		[]string{figureCold, figureFull, figurePartial})
 }
 
 func comparedCost(s *Summary) *figure {
-	return comparedBars(s, "compared-cost", "CPU and memory",
-		"Medians with 95 % confidence intervals: CPU time of the subject and its tools, peak memory of its process and of its largest tool.",
+	title, caption := "Memory", "Medians with 95 % confidence intervals: peak memory of the process and of its largest tool."
+	if len(s.collected.pooled(bench.SubjectCPU)) > 0 {
+		title = "CPU and memory"
+		caption = "Medians with 95 % confidence intervals: CPU time of the subject and its tools, peak memory of its process and of its largest tool."
+	}
+	return comparedBars(s, "compared-cost", title, caption,
 		[]string{figureCPU, figureColdCPU, figureRSS, figureChildRSS})
 }
 

@@ -129,6 +129,14 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestJudgeStopped: where the subject was stopped the promise is broken, even if what it had used is within the limit.
+func TestJudgeStopped(t *testing.T) {
+	c := judge([]measuredSize{{services: 1000, value: 0.2}, {services: 2000, value: 0.5, stopped: true}}, 1)
+	if c.Holds != 1000 || c.Breaks != 2000 || !c.Stopped || *c.AtBreaks != 0.5 {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestFormat(t *testing.T) {
 	for _, test := range []struct {
 		value float64
