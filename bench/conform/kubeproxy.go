@@ -53,6 +53,11 @@ func (k *kubeProxy) start(ctx context.Context, command, dir string, s Setting, n
 	if err := linkTools(filepath.Join(dir, "bin"), s.Variant); err != nil {
 		return err
 	}
+	if s.tools != nil {
+		if err := s.tools(filepath.Join(dir, "bin")); err != nil {
+			return err
+		}
+	}
 	var listener net.Listener
 	if err := k.space.do(func() (err error) {
 		listener, err = net.Listen("tcp", "127.0.0.1:0")

@@ -97,6 +97,7 @@ func startInstalled(ctx context.Context, s Setting, node *corev1.Node, f *feed) 
 			}
 			return all, nil
 		}
+		o.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return conntrack.NewKernel(netns.None()), nil }
 		in.proxier, err = proxier.New(o)
 		return err
 	}); err == nil {

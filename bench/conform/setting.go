@@ -25,6 +25,9 @@ type Setting struct {
 	// Families of the cluster, the preferred one first. Both proxiers always write both families' tables.
 	Families []corev1.IPFamily
 	Config   *v1alpha1.KubeProxyConfiguration
+
+	// tools may change the folder of tools that kube-proxy finds first on its PATH: for tests of faults.
+	tools func(dir string) error
 }
 
 // Constraint limits which settings are drawn.
