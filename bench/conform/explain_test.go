@@ -99,6 +99,7 @@ func update(objects ...*discoveryv1.EndpointSlice) sim.Trace {
 
 // A slice goes from Service a to b: kube-proxy sends clients of both there, and of a for ever.
 func TestMovedSliceStaysInKubeProxy(t *testing.T) {
+	t.Parallel()
 	before := &sim.Objects{
 		Nodes: []*corev1.Node{plainNode()}, Services: []*corev1.Service{plainService("a", "10.96.0.1"), plainService("b", "10.96.0.2")},
 		Slices: []*discoveryv1.EndpointSlice{plainSlice("s", "a", "10.128.0.1")},
@@ -121,6 +122,7 @@ func TestMovedSliceStaysInKubeProxy(t *testing.T) {
 
 // One address, ready in one slice and not in another: kube-proxy draws lots whenever the Service's slices change.
 func TestAddressTwiceIsDrawnByKubeProxy(t *testing.T) {
+	t.Parallel()
 	ready, not := plainSlice("a-ready", "a", "10.128.0.1"), plainSlice("b-not", "a", "10.128.0.1")
 	not.Endpoints[0].Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(false)}
 	first := Step{What: "at first", Objects: &sim.Objects{
@@ -160,6 +162,7 @@ func TestAddressTwiceIsDrawnByKubeProxy(t *testing.T) {
 // A cluster grows beyond 1,000 endpoints: kube-proxy rewrites the rules of endpoints without comments only where
 // something changes; ours rewrites all, so that the tables are as after a start.
 func TestLargeClusterIsMixedInKubeProxy(t *testing.T) {
+	t.Parallel()
 	addresses := func(net, n int) (all []string) {
 		for i := range n {
 			all = append(all, fmt.Sprintf("10.%d.%d.%d", net, i/250, 1+i%250))

@@ -101,6 +101,7 @@ func scripts(byTool map[string]string) func(bin string) error {
 // Somebody flushes nat. kube-proxy looks at a chain in mangle only, and later syncs write what changed: the jumps and the
 // Service's chains stay empty. Ours: TestDrift, TestDriftBeforePartial, TestRunMendsDrift of package proxier.
 func TestKubeProxyLeavesAFlushedTable(t *testing.T) {
+	t.Parallel()
 	k, f := watching(t, Setting{Variant: iptables.Legacy, Config: config.New()}, oneService())
 	settle(t, k, f)
 	before, err := k.save(both[0])
@@ -129,6 +130,7 @@ func TestKubeProxyLeavesAFlushedTable(t *testing.T) {
 // The first restore fails. kube-proxy does not try again before something changes, and says it is healthy. Ours:
 // TestEveryFailureIsRetried of package proxier, TestHealthFollowsTheKernel of package health.
 func TestKubeProxyDoesNotRepeatItsFirstSync(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	log, failed := filepath.Join(dir, "calls"), filepath.Join(dir, "failed")
 	s := Setting{Variant: iptables.Legacy, Config: config.New()}
@@ -209,6 +211,7 @@ func flowsIn(t *testing.T, s *space) []string {
 // A UDP Service loses its last endpoint, and another one has a NodePort: kube-proxy leaves the flows of the first in
 // place, which lead nowhere (k/k#139628), and deletes a flow to another machine's port of the NodePort's number.
 func TestStaleFlows(t *testing.T) {
+	t.Parallel()
 	o := &sim.Objects{
 		Nodes:    []*corev1.Node{plainNode()},
 		Services: []*corev1.Service{udpService("empty", "10.96.0.1", 0), udpService("moves", "10.96.0.2", 30053)},
@@ -252,6 +255,7 @@ func TestStaleFlows(t *testing.T) {
 // A restore fails in which UDP endpoints change: once it is repeated, kube-proxy does not know any more that flows are to
 // be cleaned (k/k#112604). Ours: TestConntrackFailureIsRetried of package proxier, TestFailureLosesNothing of conntrack.
 func TestKubeProxyForgetsFlowsOfAFailedSync(t *testing.T) {
+	t.Parallel()
 	fail := filepath.Join(t.TempDir(), "fail")
 	s := Setting{Variant: iptables.Legacy, Config: config.New()}
 	s.tools = scripts(map[string]string{"restore": fmt.Sprintf("[ -e %[1]s ] && rm %[1]s && exit 1\nexec \"$tool\" \"$@\"\n", fail)})
@@ -291,6 +295,7 @@ func TestKubeProxyForgetsFlowsOfAFailedSync(t *testing.T) {
 // A restore that refuses the rules of one Service refuses all, and kube-proxy tries no other: Services that come later
 // get none. Ours: TestRefusedRules, TestManyRefused of package proxier.
 func TestKubeProxyLetsOneServiceStopAll(t *testing.T) {
+	t.Parallel()
 	log := filepath.Join(t.TempDir(), "refused")
 	s := Setting{Variant: iptables.Legacy, Config: config.New()}
 	s.tools = scripts(map[string]string{"restore": fmt.Sprintf(
@@ -323,6 +328,7 @@ func TestKubeProxyLetsOneServiceStopAll(t *testing.T) {
 // Two Services claim one address and port: which one gets the packets, kube-proxy draws anew at every sync (k/k#69599).
 // Ours: the older one, TestOldestServiceWins of package proxier.
 func TestKubeProxyDrawsTheOrderOfServices(t *testing.T) {
+	t.Parallel()
 	o := oneService()
 	o.Services = append(o.Services, plainService("b", "10.96.0.2"))
 	o.Slices = append(o.Slices, plainSlice("t", "b", "10.128.0.2"))

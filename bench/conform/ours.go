@@ -81,13 +81,14 @@ func startInstalled(ctx context.Context, s Setting, node *corev1.Node, f *feed) 
 	}
 	ctx, end := context.WithCancel(ctx)
 	in := &installed{space: sp, variant: s.Variant, end: end}
-	if err := sp.do(func() error {
+	err = sp.do(func() error {
 		machine, err := proxier.ExamineMachine(s.Variant)
 		if err != nil {
 			return err
 		}
 		o := s.options(node, machine)
-		o.Addresses = func() (all []netip.Addr, err error) { // in the thread that syncs
+		o.Addresses = func() ([]netip.Addr, error) { // in the thread that syncs
+			var all []netip.Addr
 			for _, family := range both {
 				addrs, err := conntrack.NewKernel(netns.None()).LocalAddrs(family)
 				if err != nil {
@@ -100,7 +101,8 @@ func startInstalled(ctx context.Context, s Setting, node *corev1.Node, f *feed) 
 		o.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return conntrack.NewKernel(netns.None()), nil }
 		in.proxier, err = proxier.New(o)
 		return err
-	}); err == nil {
+	})
+	if err == nil {
 		err = in.proxier.Watch(ctx, f.cluster.NewInformers())
 	}
 	if err != nil {
