@@ -10,7 +10,8 @@
 //  3. A Cluster holds the objects in client-go's fake clientset: Load puts a
 //     first state there, Play and Apply the changes of a Trace.
 //  4. Real shared informers (Cluster.Informers) list and watch them into the
-//     proxy's handlers.
+//     proxy's handlers. Whoever else wants to know observes it (Cluster.Observe):
+//     sim/front, which speaks the Kubernetes API to any process.
 //
 // Objects are immutable once handed out: a Trace holds new ones, which share
 // with the old ones what has not changed, and informers share them with the

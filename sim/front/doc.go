@@ -22,9 +22,10 @@
 // read-only.
 //
 // Differences to a real API server: there is no authentication; a version to
-// come is refused at once (the API server waits up to 3 s for it); a limit is
-// honoured also with resourceVersion "0"; watches end only when somebody ends
-// them; a list's items carry kind and apiVersion in JSON. Not modelled: other
-// resources and versions, subresources, OpenAPI, field validation, CBOR,
-// WebSocket watches, shard selectors, HTTP/2, priority and fairness.
+// come is refused at once (the API server waits up to 3 s for it); watches end
+// only when somebody ends them (there, after half an hour or more); a list's
+// items carry kind and apiVersion in JSON. Not modelled: other resources (Pods
+// and Leases above all, which kubectl describe node asks for) and versions,
+// subresources, OpenAPI, field validation, CBOR, WebSocket watches, shard
+// selectors, HTTP/2, priority and fairness.
 package front

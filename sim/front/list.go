@@ -147,6 +147,10 @@ func (f *Front) list(w http.ResponseWriter, r *http.Request, s *selection) error
 	if !ok {
 		return errNotAcceptable()
 	}
+	limit := s.options.Limit
+	if s.options.ResourceVersion == "0" {
+		limit = 0 // the API server answers from its cache then, in one piece
+	}
 	st, from, err := f.stateFor(f.stores[s.resource], s.options)
 	if err != nil {
 		return err
@@ -165,7 +169,7 @@ func (f *Front) list(w http.ResponseWriter, r *http.Request, s *selection) error
 		if !s.matches(it) {
 			continue
 		}
-		if s.options.Limit > 0 && int64(len(chosen)) == s.options.Limit {
+		if limit > 0 && int64(len(chosen)) == limit {
 			head.Continue = token{st.version, chosen[len(chosen)-1].key}.String()
 			if s.all() { // with a selector nobody knows
 				left := int64(len(items) - i)

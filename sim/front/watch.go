@@ -70,10 +70,9 @@ func (f *Front) watch(w http.ResponseWriter, r *http.Request, s *selection) erro
 		}()
 	}
 	defer func() { _ = c.control.SetWriteDeadline(time.Time{}) }() // the connection lives on
+	// What is wrong with its version, a watch is told in its stream, as by the API
+	// server.
 	initial, err := c.start()
-	if err != nil && initial == nil && statusOf(err).Code != http.StatusGone {
-		return err
-	}
 	w.Header().Set("Content-Type", v.contentType+streamParameter(v))
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(http.StatusOK)

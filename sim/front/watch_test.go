@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -113,9 +114,16 @@ func TestWatchBeginsWhereItIsAskedTo(t *testing.T) {
 		expect(t, tell(t, w, strings.Count(c.want, ",")+1), c.want)
 		w.Stop()
 		l.change(t, sim.Change{Op: sim.Delete, Object: service("one", "new", nil)})
-		now = get[corev1.ServiceList](t, l, "/api/v1/services", 200).ResourceVersion
-		_ = now
 	}
+}
+
+// TestWatchFromAVersionToCome: what happens up to that version is not told.
+func TestWatchFromAVersionToCome(t *testing.T) {
+	l := labOf(t, fewServices(), Options{})
+	now := number(t, get[corev1.ServiceList](t, l, "/api/v1/services", 200).ResourceVersion)
+	w := l.watchServices(t, metav1.ListOptions{ResourceVersion: strconv.FormatInt(now+2, 10)})
+	l.change(t, labelled("a", "1"), labelled("b", "2"), labelled("c", "3"))
+	expect(t, tell(t, w, 1), "MODIFIED one/c")
 }
 
 func TestWatchOfASelection(t *testing.T) {
@@ -156,12 +164,14 @@ func TestLeavingObjectKeepsWhatWasSeen(t *testing.T) {
 	}
 }
 
-func TestOldVersionsAreGone(t *testing.T) {
+func TestVersionsThatAWatchCannotBeginAt(t *testing.T) {
 	l := labOf(t, fewServices(), Options{History: 2})
 	start := get[corev1.ServiceList](t, l, "/api/v1/services", 200).ResourceVersion
 	l.change(t, labelled("a", "1"), labelled("a", "2"), labelled("a", "3"))
 	expect(t, tell(t, l.watchServices(t, metav1.ListOptions{ResourceVersion: start}), 2), "ERROR 410 Expired, end")
 	now := get[corev1.ServiceList](t, l, "/api/v1/services", 200).ResourceVersion
+	future := metav1.ListOptions{SendInitialEvents: ptr.To(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, ResourceVersion: "999999"}
+	expect(t, tell(t, l.watchServices(t, future), 2), "ERROR 504 Timeout, end")
 	l.front.Forget()
 	open := l.watchServices(t, metav1.ListOptions{ResourceVersion: now})
 	l.change(t, labelled("a", "4"))
