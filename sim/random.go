@@ -169,13 +169,17 @@ func (c *RandomCluster) setZone(node *corev1.Node) {
 func (c *RandomCluster) zone() string { return oneOfThe(c, "zone-a", "zone-a", "zone-b", "zone-c") }
 
 // spelled is an address, now and then as only old objects have it: with leading
-// zeros, or not in the form of RFC 5952. The API server lets such objects be.
+// zeros, as an IPv4-mapped IPv6 address, or not in the form of RFC 5952. The API
+// server lets such objects be.
 func (c *RandomCluster) spelled(address string) string {
 	if !c.chance(0.04) {
 		return address
 	}
 	if strings.Contains(address, ":") {
 		return strings.ToUpper(strings.Replace(address, "fd00:", "fd00:0", 1))
+	}
+	if c.chance(0.3) {
+		return "::ffff:" + address
 	}
 	parts := strings.Split(address, ".")
 	i := c.rng.IntN(len(parts))

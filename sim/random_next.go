@@ -127,8 +127,8 @@ func (c *RandomCluster) retype(svc *corev1.Service) {
 		corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName)
 	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		svc.Spec.AllocateLoadBalancerNodePorts, svc.Spec.LoadBalancerSourceRanges = nil, nil
-		svc.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	}
+	status := svc.Status.LoadBalancer
 	switch {
 	case svc.Spec.Type == corev1.ServiceTypeExternalName:
 		svc.Spec.ExternalName, svc.Spec.ClusterIP, svc.Spec.ClusterIPs = "example.com", "", nil
@@ -139,6 +139,9 @@ func (c *RandomCluster) retype(svc *corev1.Service) {
 		c.setServicePorts(svc)
 	}
 	c.setReachable(svc)
+	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer && c.chance(0.3) {
+		svc.Status.LoadBalancer = status // its controller has not cleared it yet
+	}
 	if c.chance(0.3) {
 		c.setPolicies(svc)
 	}

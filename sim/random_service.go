@@ -265,7 +265,8 @@ func (c *RandomCluster) sourceRange() string {
 			"2001:db8:1::5/48", "::/0", "FD00:192::/32")
 	}
 	return oneOfThe(c, "198.51.100.0/24", " 198.51.100.0/25", "198.51.100.0/24 ", "192.0.2.0/24", RandomNode4+"/32",
-		"203.0.113.7/24", "0.0.0.0/0", "010.0.0.0/8", "192.0.2.128/25")
+		"203.0.113.7/24", "0.0.0.0/0", "010.0.0.0/8", "192.0.2.128/25",
+		"::ffff:198.51.100.0/120", "::ffff:0:0/96")
 }
 
 // completeService fills in what follows from the type, and what an API server would.
