@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -43,7 +42,7 @@ func newTrial(t *testing.T, scenario string, services int, sets ...string) *tria
 		Scenario: s, Reps: 1, Out: filepath.Join(t.TempDir(), "run"), WorkerArgs: workerArgs, Stderr: &tr.stderr,
 	}
 	for _, subject := range Subjects() {
-		if _, err := iptables.FindBinary(iptables.Binary(subject.Variant, "IPv4", "restore")); err == nil {
+		if subject.Proxier == Synclab && subject.Available() == nil {
 			tr.options.Subjects = append(tr.options.Subjects, subject.Name)
 		}
 	}

@@ -75,7 +75,9 @@ func (r *repetition) onSync(s proxier.Sync) {
 	}
 	// Also when nothing differed: the sync before may have written the changes, and failed after that.
 	for _, due := range s.TriggerTimes {
-		r.recordAs(seconds, NetworkProgrammingLatency, s.Finished.Sub(due).Seconds())
+		if s.Err == nil {
+			r.recordAs(seconds, NetworkProgrammingLatency, s.Finished.Sub(due).Seconds())
+		}
 	}
 	if s.Err == nil && len(s.Runs) > 0 {
 		duration := PartialSync

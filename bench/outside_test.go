@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"synclab/bench/upstream"
+)
+
+// kubeProxy is an unmodified kube-proxy that is there already: a test cannot fetch one into its namespace.
+func kubeProxy(t *testing.T) string {
+	t.Helper()
+	path, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
+	switch {
+	case err == nil:
+	case errors.Is(err, upstream.ErrNotBuilt) && os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") == "":
+		t.Skip("no kube-proxy here; 'make kube-proxy' builds it")
+	default:
+		t.Fatal(err)
+	}
+	return path
+}
+
+// newOutsideTrial is a trial with subjects that are processes of their own.
+func newOutsideTrial(t *testing.T, scenario string, subjects []string, sets ...string) *trial {
+	t.Helper()
+	tr := newTrial(t, scenario, 10, sets...)
+	tr.options.Subjects, tr.options.KubeProxy.Path = subjects, kubeProxy(t)
+	for _, name := range subjects {
+		if subject, err := ParseSubject(name); err != nil || subject.Available() != nil {
+			t.Skipf("%v %v", err, subject.Available())
+		}
+	}
+	return tr
+}
+
+var kubeProxies = []string{"kube-proxy/iptables-legacy", "kube-proxy/iptables-nft", "kube-proxy/nftables"}
+
+// Everything that is measured from outside is there for each backend of kube-proxy, and every change is accounted for.
+func TestKubeProxyIsMeasured(t *testing.T) {
+	tr := newOutsideTrial(t, "steady-churn", kubeProxies, "steps.churn.events=5", "steps.churn.rate=5", "steps.probe.samples=20")
+	tr.mustExecute()
+	if tr.run.Feed != FeedAPI || !strings.HasPrefix(tr.run.Versions.KubeProxy, "v1.") {
+		t.Errorf("run.json: feed %q, kube-proxy %q", tr.run.Feed, tr.run.Versions.KubeProxy)
+	}
+	for _, subject := range kubeProxies {
+		for _, metric := range []Metric{ColdStart, FullSync, PartialSync, Restore, ToolUser, ToolSys, ToolCalls, RestoreBytes, ChildPeakRSS,
+			PeakRSS, SubjectCPU, ShimCost, RulesKernel, FirstPacket, NetworkProgrammingLatency} {
+			records := tr.of(subject, metric)
+			if len(records) == 0 {
+				t.Errorf("%s: no %s", subject, metric)
+			}
+			for _, r := range records {
+				if r.Value <= 0 && metric != ToolUser && metric != ToolSys && metric != ShimCost {
+					t.Errorf("%s: %s is %v", subject, metric, r.Value)
+				}
+			}
+		}
+		if played, seen := tr.of(subject, Played), tr.of(subject, NetworkProgrammingLatency); len(played) != 1 || len(seen) != int(played[0].Value) {
+			t.Errorf("%s: %d of the changes %v became visible", subject, len(seen), played)
+		}
+		if cold := tr.of(subject, ColdStart); len(cold) != 1 {
+			t.Errorf("%s: %d cold starts", subject, len(cold))
+		}
+	}
+}
+
+// A subject that is started again, or whose restores fail, gets in sync again, and the run says so.
+func TestKubeProxyAfterRestartAndFailures(t *testing.T) {
+	for _, scenario := range []string{"restart", "flaky-restore"} {
+		t.Run(scenario, func(t *testing.T) {
+			tr := newOutsideTrial(t, scenario, kubeProxies[:1])
+			tr.mustExecute()
+			if len(tr.of(kubeProxies[0], Exceeded)) > 0 {
+				t.Errorf("it was stopped: %+v", tr.of(kubeProxies[0], Exceeded))
+			}
+		})
+	}
+}
+
+// Any command can be a subject; what it has no metrics for is measured all the same.
+func TestExecSubject(t *testing.T) {
+	binary := kubeProxy(t)
+	subject := "exec:mine=" + binary + " --config={config} --hostname-override={node}"
+	tr := newOutsideTrial(t, "cold-start", []string{subject})
+	tr.mustExecute()
+	if got := tr.run.Subjects; len(got) != 1 || got[0] != "exec:mine" {
+		t.Errorf("run.json has subjects %v", got)
+	}
+	if len(tr.of("exec:mine", ColdStart)) != 1 || len(tr.of("exec:mine", Restore)) == 0 {
+		t.Errorf("records: %+v", tr.records)
+	}
+}
+
+// A subject that exceeds a budget is a result: it is recorded with how far it came, the others go on, and it is not
+// tried again.
+func TestExceededBudgets(t *testing.T) {
+	for name, change := range map[string]func(*trial){
+		"time": func(tr *trial) {
+			for _, step := range tr.options.Scenario.Steps {
+				if step.Settle != nil {
+					step.Settle.Timeout = 1 // ns
+				}
+			}
+		},
+		"memory": func(tr *trial) { tr.options.MaxMemory = 1 << 20 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newOutsideTrial(t, "cold-start", kubeProxies[:2])
+			tr.options.Reps = 2
+			change(tr)
+			tr.mustExecute()
+			for _, subject := range kubeProxies[:2] {
+				records := tr.of(subject, Exceeded)
+				if len(records) != 1 || records[0].Value <= 0 || !strings.Contains(records[0].Error, " of 10 ") {
+					t.Errorf("%s: exceeded %+v", subject, records)
+				}
+			}
+		})
+	}
+}
+
+// A command that ends by itself ends the run with what it said.
+func TestSubjectThatEnds(t *testing.T) {
+	tr := newOutsideTrial(t, "cold-start", []string{"exec:broken=ls /no/such/folder"})
+	err := tr.execute(context.Background())
+	if err == nil || !strings.Contains(err.Error(), "exec:broken ended by itself") || !strings.Contains(err.Error(), "No such file") {
+		t.Errorf("error: %v", err)
+	}
+}
