@@ -34,7 +34,7 @@ type kind struct {
 	listed  bool
 	known   map[string]runtime.Object // stripped
 	summary Kind
-	// ended is when the last watch did, zero while one runs.
+	// ended is when the last watch did that could be heard; zero before there was one, and after a list.
 	ended time.Time
 }
 
@@ -80,10 +80,14 @@ func (k *kind) watch(ctx context.Context, list metav1.ListOptions) (watch.Interf
 	return w, nil
 }
 
-func (k *kind) watchEnded() {
+// watchEnded notes the end of a watch. One that only gave an error, that its place is forgotten, was never heard: the
+// silence began before it.
+func (k *kind) watchEnded(heard bool) {
 	k.follower.mu.Lock()
 	defer k.follower.mu.Unlock()
-	k.ended = k.follower.opts.Clock.Now()
+	if heard || k.ended.IsZero() {
+		k.ended = k.follower.opts.Clock.Now()
+	}
 }
 
 // Add implements cache.ReflectorStore.
@@ -137,6 +141,7 @@ func (k *kind) replace(list []any) error {
 	k.summary.Relists++
 	if !k.ended.IsZero() {
 		k.summary.Deaf += k.follower.opts.Clock.Since(k.ended)
+		k.ended = time.Time{}
 	}
 	before := k.summary.Changes
 	present := map[string]bool{}
@@ -244,8 +249,14 @@ func (w *notedWatch) Stop() {
 
 func (w *notedWatch) run(k *kind) {
 	defer close(w.events)
-	defer k.watchEnded() // before the reflector sees the end, and lists again
+	events, failed := 0, false
+	defer func() { k.watchEnded(events > 0 || !failed) }() // before the reflector sees the end, and lists again
 	for event := range w.Interface.ResultChan() {
+		if event.Type == watch.Error {
+			failed = true
+		} else {
+			events++
+		}
 		select {
 		case w.events <- event:
 		case <-w.stopped:
