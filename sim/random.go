@@ -147,7 +147,7 @@ func (c *RandomCluster) node(i int) *corev1.Node {
 	for _, family := range c.families { // a single-stack cluster has single-stack nodes
 		address, pods := fmt.Sprintf("192.0.2.%d", 10+i), fmt.Sprintf("10.128.%d.0/24", i)
 		if family == corev1.IPv6Protocol {
-			address, pods = fmt.Sprintf("fd00:192:0:2::%d", 10+i), fmt.Sprintf("fd00:10:128:0:%x::/80", i)
+			address, pods = fmt.Sprintf("fd00:192:0:2::%d", 10+i), fmt.Sprintf("fd00:10:128:0:%x::/80", 1+i)
 		}
 		node.Spec.PodCIDRs = append(node.Spec.PodCIDRs, pods)
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})

@@ -58,6 +58,9 @@ func TestRandomClusterIsValid(t *testing.T) {
 		}
 		for _, err := range errs {
 			text, _ := err.BadValue.(string)
+			if strings.HasPrefix(err.Field, "spec.podCIDRs") {
+				t.Errorf("seed %d: %v", seed, err)
+			}
 			_, _, cidr := utilnet.ParseCIDRSloppy(strings.TrimSpace(text))
 			if utilnet.ParseIPSloppy(text) == nil && cidr != nil {
 				t.Errorf("seed %d: %v", seed, err)

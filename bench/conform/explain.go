@@ -42,7 +42,6 @@ func (f *feed) tell(op sim.Op, old, slice *discoveryv1.EndpointSlice) {
 	case old != nil && watched(old): // out of the watch's selector: it says deleted, and shows what was there before
 		delete(f.toldOf(old), old.Name)
 	}
-	delete(f.told, key{kind: "Service", namespace: slice.Namespace}) // without a label, it is nobody's
 }
 
 // watched says whether a slice is in the selector of kube-proxy's watch.
@@ -52,7 +51,11 @@ func watched(s *discoveryv1.EndpointSlice) bool {
 }
 
 func (f *feed) toldOf(s *discoveryv1.EndpointSlice) map[string]*discoveryv1.EndpointSlice {
-	k := key{"Service", s.Namespace, s.Labels[discoveryv1.LabelServiceName]}
+	if s.Labels[discoveryv1.LabelServiceName] == "" {
+		return map[string]*discoveryv1.EndpointSlice{} // nobody's: kube-proxy does not look at it
+	}
+	// Each family's proxier has a cache of its own, and does not look at slices of the other.
+	k := key{string(s.AddressType), s.Namespace, s.Labels[discoveryv1.LabelServiceName]}
 	if f.told[k] == nil {
 		f.told[k] = map[string]*discoveryv1.EndpointSlice{}
 	}

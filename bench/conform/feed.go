@@ -105,14 +105,17 @@ func compareKeys(a, b key) int {
 }
 
 // traceTo is what must happen to come from what there is to some objects: Nodes first, then what goes, then what comes
-// or changes.
+// or changes. Another object of the same name is not a change of the first.
 func (f *feed) traceTo(o *sim.Objects) sim.Trace {
-	var t sim.Trace
+	var t, gone sim.Trace
 	wanted := map[key]bool{}
 	set := func(object runtime.Object) {
 		k := keyOf(object)
 		wanted[k] = true
 		switch old, there := f.current[k]; {
+		case there && another(old, object):
+			gone = append(gone, sim.Change{Op: sim.Delete, Object: old})
+			t = append(t, sim.Change{Op: sim.Add, Object: object})
 		case !there:
 			t = append(t, sim.Change{Op: sim.Add, Object: object})
 		case !alike(old, object):
@@ -129,13 +132,25 @@ func (f *feed) traceTo(o *sim.Objects) sim.Trace {
 	for _, slice := range o.Slices {
 		set(slice)
 	}
-	var gone sim.Trace
 	for _, k := range slices.SortedFunc(maps.Keys(f.current), compareKeys) {
 		if k.namespace != signalNamespace && !wanted[k] && reflect.TypeOf(f.current[k]) != reflect.TypeFor[*corev1.Node]() {
 			gone = append(gone, sim.Change{Op: sim.Delete, Object: f.current[k]})
 		}
 	}
 	return slices.Insert(t, nodes, gone...)
+}
+
+// another says whether b is not the object a in a later state: it was made anew. A slice cannot change its addressType.
+// Nodes stay: a proxier does not outlive its own.
+func another(a, b runtime.Object) bool {
+	switch a := a.(type) {
+	case *discoveryv1.EndpointSlice:
+		b := b.(*discoveryv1.EndpointSlice)
+		return a.UID != b.UID || a.AddressType != b.AddressType
+	case *corev1.Service:
+		return a.UID != b.(*corev1.Service).UID
+	}
+	return false
 }
 
 func alike(a, b runtime.Object) bool {

@@ -3,9 +3,11 @@ package conform
 import (
 	"context"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	utilnet "k8s.io/utils/net"
 
 	"synclab/sim"
 )
@@ -176,8 +178,35 @@ func editService(o *sim.Objects, k key, f func(*corev1.Service)) {
 	}
 }
 
+// plainAddresses writes addresses as RFC 5952 does: files with older forms are refused.
+func plainAddresses(s *corev1.Service) {
+	for i := range s.Spec.ClusterIPs {
+		s.Spec.ClusterIPs[i] = plainAddress(s.Spec.ClusterIPs[i])
+	}
+	s.Spec.ClusterIP = plainAddress(s.Spec.ClusterIP)
+	for i := range s.Spec.ExternalIPs {
+		s.Spec.ExternalIPs[i] = plainAddress(s.Spec.ExternalIPs[i])
+	}
+	for i := range s.Status.LoadBalancer.Ingress {
+		s.Status.LoadBalancer.Ingress[i].IP = plainAddress(s.Status.LoadBalancer.Ingress[i].IP)
+	}
+	for i, text := range s.Spec.LoadBalancerSourceRanges {
+		if _, prefix, err := utilnet.ParseCIDRSloppy(strings.TrimSpace(text)); err == nil {
+			s.Spec.LoadBalancerSourceRanges[i] = prefix.String()
+		}
+	}
+}
+
+func plainAddress(text string) string {
+	if ip := utilnet.ParseIPSloppy(text); ip != nil {
+		return ip.String()
+	}
+	return text
+}
+
 // plainer are edits that make a Service say less.
 var plainer = []func(*corev1.Service){
+	plainAddresses,
 	func(s *corev1.Service) { s.Spec.ExternalIPs = nil },
 	func(s *corev1.Service) { s.Status.LoadBalancer.Ingress = nil },
 	func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = nil },
@@ -205,6 +234,13 @@ var plainer = []func(*corev1.Service){
 
 // plainerSlices are edits that make a slice say less.
 var plainerSlices = []func(*discoveryv1.EndpointSlice){
+	func(s *discoveryv1.EndpointSlice) {
+		for i := range s.Endpoints {
+			for j := range s.Endpoints[i].Addresses {
+				s.Endpoints[i].Addresses[j] = plainAddress(s.Endpoints[i].Addresses[j])
+			}
+		}
+	},
 	func(s *discoveryv1.EndpointSlice) {
 		for i := range s.Endpoints {
 			s.Endpoints[i].Hints, s.Endpoints[i].Zone = nil, nil

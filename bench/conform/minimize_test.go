@@ -1,0 +1,72 @@
+package conform
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"synclab/sim"
+)
+
+// hasTerminatingNodePort is a difference that takes a Service with a NodePort and an endpoint that terminates.
+func hasTerminatingNodePort(o *sim.Objects) bool {
+	return slices.ContainsFunc(o.Services, func(s *corev1.Service) bool {
+		return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }) &&
+			slices.ContainsFunc(o.Slices, func(e *discoveryv1.EndpointSlice) bool {
+				return e.Namespace == s.Namespace && e.Labels[discoveryv1.LabelServiceName] == s.Name && len(e.Ports) > 0 &&
+					slices.ContainsFunc(e.Endpoints, func(ep discoveryv1.Endpoint) bool {
+						return ep.Conditions.Terminating != nil && *ep.Conditions.Terminating
+					})
+			})
+	})
+}
+
+func TestMinimize(t *testing.T) {
+	for seed := range uint64(20) {
+		c := sim.NewRandomCluster(sim.RandomOptions{Seed: seed})
+		before := c.Objects()
+		c.Next()
+		after := c.Objects()
+		if !hasTerminatingNodePort(after) {
+			continue
+		}
+		tried := 0
+		small, smaller, err := Minimize(t.Context(), before, after, 500, func(_ context.Context, _, after *sim.Objects) (bool, error) {
+			tried++
+			return hasTerminatingNodePort(after), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if small != nil {
+			t.Errorf("seed %d: what was there before is kept, and does not matter", seed)
+		}
+		if !hasTerminatingNodePort(smaller) {
+			t.Fatalf("seed %d: what is left does not differ", seed)
+		}
+		if len(smaller.Services) != 1 || len(smaller.Slices) != 1 || len(smaller.Slices[0].Endpoints) != 1 {
+			t.Errorf("seed %d, %d tries: %d Services, %d slices", seed, tried, len(smaller.Services), len(smaller.Slices))
+		}
+		if svc := smaller.Services[0]; len(svc.Spec.ExternalIPs)+len(svc.Status.LoadBalancer.Ingress)+len(svc.Spec.LoadBalancerSourceRanges) > 0 || len(svc.Spec.Ports) != 1 {
+			t.Errorf("seed %d: fields that do not matter are left: %+v", seed, svc.Spec)
+		}
+		if !hasTerminatingNodePort(after) || len(before.Nodes) == 0 {
+			t.Errorf("seed %d: the objects that were given are not as they were", seed)
+		}
+	}
+}
+
+// A budget is kept.
+func TestMinimizeKeepsItsBudget(t *testing.T) {
+	o := sim.NewRandomCluster(sim.RandomOptions{Seed: 1}).Objects()
+	tried := 0
+	if _, _, err := Minimize(t.Context(), nil, o, 7, func(context.Context, *sim.Objects, *sim.Objects) (bool, error) {
+		tried++
+		return false, nil
+	}); err != nil || tried != 7 {
+		t.Errorf("%d tries, %v; want 7", tried, err)
+	}
+}
