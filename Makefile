@@ -60,9 +60,14 @@ compare: deps build ## run a scenario with every proxier, kube-proxy too, and co
 report: build ## build the report of a run again (OUT, or the newest run)
 	bin/synclab report $(OUT)
 
+.PHONY: kube-proxy
+kube-proxy: build ## build the unmodified kube-proxy that the lab compares with (once, some minutes)
+	bin/synclab kube-proxy
+
 # Uncached: the results depend on the kernel and on the tools, which go test does not know of.
 .PHONY: test
-test: deps ## run every test, those in network namespaces included
+test: deps build ## run every test, those in network namespaces and beside kube-proxy included
+	@bin/synclab kube-proxy || echo "without it, the tests that need kube-proxy are skipped"
 	go test -count=1 ./...
 
 .PHONY: race

@@ -29,9 +29,13 @@ func (r *repetition) fits() error {
 		rules += 3 * len(slice.Endpoints) * len(slice.Ports)
 	}
 	if need := rules * nftRuleBytes; need > limit {
-		return fmt.Errorf("about %d rules are too many for one iptables-nft-restore of an ordinary user, which takes %d here: "+
+		err := fmt.Errorf("about %d rules are too many for one iptables-nft-restore of an ordinary user, which takes %d here: "+
 			"run as root, choose a smaller N or synclab/iptables-legacy, or let root say: sysctl net.core.wmem_default=%d",
 			rules, limit/nftRuleBytes, need*2)
+		if r.Feed == FeedAPI { // the other subjects go on
+			return &exceededError{value: float64(limit / nftRuleBytes), unit: "count", err: fmt.Errorf("not run: %w", err)}
+		}
+		return err
 	}
 	return nil
 }

@@ -271,7 +271,7 @@ func (s *outside) count() error {
 // exceededError ends a repetition whose subject exceeded a budget.
 type exceededError struct {
 	value float64
-	unit  string // s or B
+	unit  string // s, B or count, as in Exceeded
 	err   error
 }
 
@@ -285,7 +285,7 @@ func (r *repetition) exceeded(err error) (error, bool) {
 		return err, false
 	}
 	r.recordAs(Record{Unit: e.unit, Error: e.Error()}, Exceeded, e.value)
-	r.say.message(message{Note: "stopped: " + e.Error()})
+	r.say.message(message{Note: e.Error()})
 	return nil, true
 }
 

@@ -72,8 +72,8 @@ const (
 	Played     Metric = "played"      // count: changes made by one step
 	ToolCalls  Metric = "tool_calls"  // count: iptables and nft commands of one sync
 	ShimCost   Metric = "shim_cost"   // s: what measuring adds to one call of a tool
-	// Exceeded says that the subject was stopped because it exceeded a budget; Value is what it had used, of unit s or
-	// B, Error what was exceeded and how far the subject had come.
+	// Exceeded says that the subject was stopped because it exceeded a budget: Value is what it had used, of unit s or B,
+	// or how many rules it could write at most (count), and Error what was exceeded and how far the subject had come.
 	Exceeded Metric = "exceeded"
 )
 

@@ -220,7 +220,10 @@ func (r *repetition) create(ctx context.Context, c scenarios.Create, name string
 	if r.subject != nil {
 		return r.cluster.Play(ctx, trace, r.playOptions(name))
 	}
-	if err := errors.Join(r.fits(), r.connect()); err != nil {
+	if err := r.fits(); err != nil {
+		return err
+	}
+	if err := r.connect(); err != nil {
 		return err
 	}
 	begin = r.clock.Now()

@@ -62,7 +62,7 @@ type repetition struct{ run, rep int }
 type Exceeded struct {
 	Repetition int     `json:"repetition"`
 	Used       float64 `json:"used"` // what it had used, in Unit
-	Unit       string  `json:"unit"` // s or B
+	Unit       string  `json:"unit"` // s, B, or count (rules)
 	// Figure is the one concerned, by name; its value is at least Used, unless it is a latency of changes.
 	Figure string `json:"figure"`
 	// Reached says what was exceeded and how far the subject had come.
@@ -267,6 +267,8 @@ func (c *cellSamples) exceeded() []Exceeded {
 		switch {
 		case e.Unit == "B":
 			e.Figure = figureRSS
+		case e.Unit == "count":
+			e.Figure = "" // rules that the user may not write: a bound of no figure
 		case c.inProcess && !full[e.of]:
 			e.Figure = figureFull
 		case !c.inProcess && !cold[e.of]:
