@@ -8,5 +8,6 @@
 //     a list, and nothing else.
 //  4. sim.WriteObjects writes the result, sim.ReadObjects reads it.
 //
-// Not modelled: one moment for all kinds. Lists are made one after another, so a Service may be newer than its slices.
+// Not modelled: one moment for all kinds. Lists are made one after another, so a Service may be newer than its slices. A
+// load balancer without an address yet gets one when the file is read, as one of a manifest does (sim.ReadObjects).
 package capture
