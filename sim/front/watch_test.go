@@ -133,6 +133,11 @@ func TestWatchOfASelection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer one.Stop()
+	inTwo, err := l.client(t, runtime.ContentTypeProtobuf).CoreV1().Services("two").Watch(t.Context(), fromNow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inTwo.Stop()
 	byField := l.watchServices(t, metav1.ListOptions{FieldSelector: "metadata.name=b,metadata.namespace=one", ResourceVersion: get[corev1.ServiceList](t, l, "/api/v1/services", 200).ResourceVersion})
 	l.change(t,
 		labelled("a", "z"), // outside before and after
@@ -147,6 +152,8 @@ func TestWatchOfASelection(t *testing.T) {
 		sim.Change{Op: sim.Add, Object: service("one", "d", map[string]string{"app": "x"})},
 	)
 	expect(t, tell(t, one, 6), "ADDED one/a, MODIFIED one/a, DELETED one/a, ADDED one/b, DELETED one/b, ADDED one/d")
+	l.change(t, sim.Change{Op: sim.Delete, Object: service("two", "b", nil)})
+	expect(t, tell(t, inTwo, 2), "MODIFIED two/a, DELETED two/b")
 	expect(t, tell(t, byField, 3), "MODIFIED one/b, MODIFIED one/b, DELETED one/b")
 }
 
