@@ -80,7 +80,10 @@ func (c *canonicalizer) read(words []string) {
 			negated = true
 			continue
 		case "-s", "-d", "-i", "-o", "-p":
-			c.basics[word] = prefixed(negated, c.basic(word, next))
+			// A prefix that holds every address is not printed.
+			if value := c.basic(word, next); negated || !strings.HasSuffix(value, "/0") {
+				c.basics[word] = prefixed(negated, value)
+			}
 			i++
 		case "-m":
 			last = c.match(next)

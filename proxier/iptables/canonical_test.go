@@ -21,6 +21,8 @@ func TestCanonical(t *testing.T) {
 		{"negated source", `-A KUBE-SVC-X -m tcp -p tcp -d 10.96.0.1 --dport 80 ! -s 10.128.0.0/9 -j KUBE-MARK-MASQ`,
 			`-A KUBE-SVC-X ! -s 10.128.0.0/9 -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j KUBE-MARK-MASQ`},
 		{"host bits", `-A KUBE-FW-X -s 10.1.2.3/16 -j KUBE-EXT-X`, `-A KUBE-FW-X -s 10.1.0.0/16 -j KUBE-EXT-X`},
+		{"every address", `-A KUBE-FW-X -s 0.0.0.0/0 -j KUBE-EXT-X`, `-A KUBE-FW-X -j KUBE-EXT-X`},
+		{"no address", `-A KUBE-FW-X ! -s 0.0.0.0/0 -j KUBE-EXT-X`, `-A KUBE-FW-X ! -s 0.0.0.0/0 -j KUBE-EXT-X`},
 		{"interface", `-A KUBE-SVC-X ! -i cali+ -j KUBE-MARK-MASQ`, `-A KUBE-SVC-X ! -i cali+ -j KUBE-MARK-MASQ`},
 		{"negated option", `-A KUBE-FIREWALL -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP`,
 			`-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP`},

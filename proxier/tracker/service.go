@@ -196,11 +196,12 @@ func sourceRangesOf(svc *corev1.Service, family corev1.IPFamily) []netip.Prefix 
 			continue
 		}
 		ones, bits := ipnet.Mask.Size()
-		if addr.Is4In6() && bits == 128 {
-			ones -= 96 // of which the prefix ::ffff:0:0 makes up the first
-		}
 		if ones == 0 {
 			return nil // everybody may: the same as no ranges
+		}
+		if addr.Is4In6() && bits == 128 {
+			// The prefix ::ffff:0:0 makes up the first 96. What is left may be none: kube-proxy writes a range for it.
+			ones -= 96
 		}
 		if prefix := netip.PrefixFrom(addr.Unmap(), ones); prefix.IsValid() {
 			ranges = append(ranges, prefix)

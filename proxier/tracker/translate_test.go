@@ -170,9 +170,11 @@ func TestServicePortFields(t *testing.T) {
 		}, func(p *ServicePort) {
 			p.SourceRanges = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("10.0.0.0/8")}
 		}},
-		{"mapped source ranges for everybody", func(s *corev1.Service) {
+		{"mapped source ranges for everybody", func(s *corev1.Service) { // as kube-proxy has them: a range, not none
 			s.Spec.LoadBalancerSourceRanges = []string{"::ffff:0.0.0.0/96", "10.0.0.0/8"}
-		}, func(*ServicePort) {}},
+		}, func(p *ServicePort) {
+			p.SourceRanges = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("10.0.0.0/8")}
+		}},
 		{"source ranges for everybody", func(s *corev1.Service) {
 			s.Spec.LoadBalancerSourceRanges = []string{"203.0.113.0/24", "0.0.0.0/0"}
 		}, func(*ServicePort) {}},
