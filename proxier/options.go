@@ -28,7 +28,7 @@ type Options struct {
 	Families []corev1.IPFamily
 	// NodeName says which endpoints are local. Default "node-0".
 	NodeName string
-	// NodeIPs are the node's main addresses, at most one a family.
+	// NodeIPs are the node's main addresses, at most one a family. A bindAddress that is one address comes before them.
 	NodeIPs []netip.Addr
 	// Addresses gives all addresses of the node, for NodePort addresses; asked at every full sync and once a sync period. nil: NodeIPs.
 	Addresses func() ([]netip.Addr, error)
@@ -78,6 +78,7 @@ func (o *Options) setDefaults() {
 	if o.NodeName == "" {
 		o.NodeName = "node-0"
 	}
+	o.bindAddress()
 	if o.Addresses == nil {
 		o.Addresses = func() ([]netip.Addr, error) { return o.NodeIPs, nil }
 	}
@@ -94,6 +95,16 @@ func (o *Options) setDefaults() {
 	if o.Tables == nil {
 		o.Tables = o.hostTables
 	}
+}
+
+// bindAddress takes the configuration's bindAddress for the node's main address of its family, as kube-proxy does.
+func (o *Options) bindAddress() {
+	bind, err := netip.ParseAddr(o.Config.BindAddress)
+	if err != nil || bind.IsUnspecified() {
+		return
+	}
+	others := slices.DeleteFunc(slices.Clone(o.NodeIPs), func(a netip.Addr) bool { return a.Is4() == bind.Is4() })
+	o.NodeIPs = append([]netip.Addr{bind}, others...)
 }
 
 func (o *Options) hostTables(family corev1.IPFamily) (iptables.Tables, error) {

@@ -45,3 +45,23 @@ func TestLoopbackGuardFollowsNodePortAddresses(t *testing.T) {
 		})
 	}
 }
+
+// A source range that holds the node's address lets the node use the load balancer itself. Which address that is, the
+// configuration may say.
+func TestBindAddressIsTheNodes(t *testing.T) {
+	svc := plainService("svc", "10.96.0.1", 0)
+	svc.Spec.Type = corev1.ServiceTypeLoadBalancer
+	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.18.0.1"}}
+	svc.Spec.LoadBalancerSourceRanges = []string{"192.0.2.99/32"}
+	for bind, itself := range map[string]bool{"0.0.0.0": false, "192.0.2.99": true, "fd00::99": false} {
+		o := Options{Config: config.New(), NodeIPs: []netip.Addr{netip.MustParseAddr("192.0.2.10")}}
+		o.Config.BindAddress = bind
+		models, err := Render(t.Context(), o, []*corev1.Service{svc}, []*discoveryv1.EndpointSlice{plainSlice("svc", "10.128.0.1")}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(saved(t, models[0]), "-s 198.18.0.1/32 "); got != itself {
+			t.Errorf("bindAddress %s: the node may use the load balancer: %t", bind, got)
+		}
+	}
+}

@@ -56,6 +56,7 @@ var (
 		nil, nil, {"primary"}, {"192.0.2.0/24"}, {"fd00:192::/32"}, {"127.0.0.0/8", "192.0.2.0/24"}, {"10.0.0.0/8"}, {"127.0.0.0/8"},
 		{"192.0.2.0/24", "fd00:192::/32", "127.0.0.1/32", "::1/128"}, {"0.0.0.0/0"}, {"::/0", "192.0.2.10/32"}, {"::1/128"},
 	}
+	bindAddresses   = []string{sim.RandomNode4, sim.RandomNode6, "192.0.2.11", "fd00:192:0:2::11", "::"}
 	clusterFamilies = [][]corev1.IPFamily{
 		{corev1.IPv4Protocol}, {corev1.IPv6Protocol}, {corev1.IPv4Protocol, corev1.IPv6Protocol}, {corev1.IPv6Protocol, corev1.IPv4Protocol},
 	}
@@ -77,6 +78,9 @@ func DrawSetting(seed uint64, limit Constraint) Setting {
 		Variant:  []iptables.Variant{iptables.Legacy, iptables.Nft}[rng.IntN(2)],
 		Families: clusterFamilies[rng.IntN(len(clusterFamilies))],
 		Config:   cfg,
+	}
+	if rng.IntN(5) == 0 {
+		cfg.BindAddress = bindAddresses[rng.IntN(len(bindAddresses))]
 	}
 	if limit.Variant != "" {
 		s.Variant = limit.Variant
@@ -104,6 +108,9 @@ func (s Setting) String() string {
 	words = append(words, "detect "+detect)
 	if len(c.NodePortAddresses) > 0 {
 		words = append(words, "nodePortAddresses "+strings.Join(c.NodePortAddresses, ","))
+	}
+	if bind := c.BindAddress; bind != "" && bind != "0.0.0.0" {
+		words = append(words, "bindAddress "+bind)
 	}
 	for text, said := range map[string]bool{
 		"masqueradeAll": c.IPTables.MasqueradeAll, "tcpBeLiberal": c.Conntrack.TCPBeLiberal,
