@@ -227,21 +227,9 @@ func mix(into *uint64, stamp kernel.LegacyStamp) {
 func (l *legacy) Misses() bool { return true }
 
 func (l *legacy) Look() (Look, error) {
-	j := &legacyJumps{tables: map[corev1.IPFamily]*kernel.Jumps{}}
-	for _, family := range l.families {
-		table, err := l.kernel.Jumps(family, string(iptables.NAT))
-		if err != nil {
-			j.close()
-			return nil, err
-		}
-		j.tables[family] = table
-	}
-	var err error
-	if j.at, err = l.Generation(); err != nil {
-		j.close()
-		return nil, err
-	}
-	return &chainLook{j, map[corev1.IPFamily]*dispatch{}}, nil
+	at, err := l.Generation()
+	j := &legacyJumps{legacy: l, tables: map[corev1.IPFamily]*kernel.Jumps{}, at: at}
+	return &chainLook{j, map[corev1.IPFamily]*dispatch{}}, err
 }
 
 func (l *legacy) Endpoint(port tracker.ServicePortName, text string) string {
@@ -254,13 +242,24 @@ func (l *legacy) Installed(family corev1.IPFamily) (Installed, error) {
 
 func (l *legacy) Close() { l.kernel.Close() }
 
-// legacyJumps are copies of the tables; at is the generation after they were made.
+// legacyJumps are copies of the tables, each made when it is needed first; at is the generation after the last one was.
 type legacyJumps struct {
+	legacy *legacy
 	tables map[corev1.IPFamily]*kernel.Jumps
 	at     Generation
 }
 
 func (j *legacyJumps) targets(family corev1.IPFamily, chain string) ([]string, error) {
+	if _, copied := j.tables[family]; !copied {
+		table, err := j.legacy.kernel.Jumps(family, string(iptables.NAT))
+		if err != nil {
+			return nil, err
+		}
+		j.tables[family] = table
+		if j.at, err = j.legacy.Generation(); err != nil {
+			return nil, err
+		}
+	}
 	return j.tables[family].Targets(chain), nil
 }
 

@@ -79,12 +79,12 @@ func (w *Watcher) step() {
 	generation, err := w.dialect.Generation()
 	now := w.opts.Clock.Now()
 	w.mu.Lock()
-	tool, force, pending := w.tool, w.force, len(w.pending)
-	w.tool, w.force = time.Time{}, false
 	if w.err = err; err != nil {
 		w.mu.Unlock()
 		return
 	}
+	tool, force, pending := w.tool, w.force, len(w.pending)
+	w.tool, w.force = time.Time{}, false
 	moved := w.polled && generation != w.generation
 	dispatch := w.again || !w.polled || generation.Dispatch != w.generation.Dispatch
 	w.generation, w.polled, w.again = generation, true, false

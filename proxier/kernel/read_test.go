@@ -1,0 +1,193 @@
+package kernel
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/netns"
+)
+
+// Jumps are what iptables lists, in both variants, whatever else rules say.
+func TestJumps(t *testing.T) {
+	for _, x := range tools() {
+		t.Run(x.name, func(t *testing.T) {
+			netns.Fresh(t)
+			legacy, err := OpenLegacy()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer legacy.Close()
+			nft, err := OpenNftables()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nft.Close()
+			read := func(chain string) []string {
+				t.Helper()
+				var targets []string
+				if x.variant == Legacy {
+					table, err := legacy.Jumps(x.family, "nat")
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer table.Close()
+					return table.Targets(chain)
+				}
+				rules, err := nft.Rules(x.family, "nat", chain)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, rule := range rules {
+					if rule.Jump != "" {
+						targets = append(targets, rule.Jump)
+					}
+				}
+				return targets
+			}
+			if got := read("KUBE-SERVICES"); got != nil {
+				t.Errorf("jumps without a table: %v", got)
+			}
+			x.restore(t, ruleset(x, 60))
+			x.restore(t, "*nat\n:LAST - [0:0]\n-A LAST -m mark --mark 1\n-A LAST -m mark --mark 1 -j RETURN\n-A LAST -g KUBE-SERVICES\nCOMMIT\n")
+			var services []string
+			for i := range 60 {
+				name, endpoint := fmt.Sprintf("KUBE-SVC-%016d", i), fmt.Sprintf("KUBE-SEP-%016d", i)
+				services = append(services, name)
+				if diff := cmp.Diff([]string{endpoint, endpoint}, read(name)); diff != "" {
+					t.Fatalf("%s (-want +got):\n%s", name, diff)
+				}
+			}
+			if diff := cmp.Diff(services, read("KUBE-SERVICES")); diff != "" {
+				t.Errorf("KUBE-SERVICES (-want +got):\n%s", diff)
+			}
+			if got := read("LAST"); !slices.Equal(got, []string{"KUBE-SERVICES"}) {
+				t.Errorf("LAST goes to %v", got)
+			}
+			if got := read("NONE"); got != nil {
+				t.Errorf("a chain that is not there: %v", got)
+			}
+		})
+	}
+}
+
+// A stamp moves with the table's size; it makes no table, and a table that comes later is seen.
+func TestLegacyStamp(t *testing.T) {
+	for _, x := range tools()[:2] {
+		t.Run(x.name, func(t *testing.T) {
+			netns.Fresh(t)
+			l, err := OpenLegacy()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			stamp := func() LegacyStamp {
+				t.Helper()
+				s, err := l.Stamp(x.family, "nat")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			if s := stamp(); s != (LegacyStamp{}) {
+				t.Errorf("stamp %+v of no table", s)
+			}
+			if names, err := os.ReadFile(wires[x.family].tables); err != nil && !os.IsNotExist(err) || len(names) > 0 {
+				t.Errorf("tables after reading: %q, %v", names, err)
+			}
+			x.restore(t, ruleset(x, 3))
+			loaded := stamp()
+			if loaded == (LegacyStamp{}) || loaded != stamp() {
+				t.Error("the stamp does not stay")
+			}
+			x.restore(t, "*nat\n-F KUBE-SERVICES\nCOMMIT\n")
+			if loaded == stamp() {
+				t.Error("the stamp does not move")
+			}
+		})
+	}
+}
+
+func TestNftables(t *testing.T) {
+	netns.Fresh(t)
+	n, err := OpenNftables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	const v4 = corev1.IPv4Protocol
+	generation := func() uint32 {
+		t.Helper()
+		g, err := n.Generation()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	before := generation()
+	if e, err := n.Elements(v4, "lab", "ips"); len(e) > 0 || err != nil {
+		t.Errorf("elements of no set: %v, %v", e, err)
+	}
+	if uses, there, err := n.Uses(v4, "lab", "web"); uses != 0 || there || err != nil {
+		t.Errorf("uses of no chain: %d, %t, %v", uses, there, err)
+	}
+	cmd := exec.Command("nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(`table ip lab {
+	chain a { counter; accept; }
+	chain web { dnat ip addr . port to numgen random mod 2 map { 0 : 10.0.0.1 . 8080, 1 : 10.0.0.2 . 80 }; }
+	set known { type ipv4_addr; elements = { 10.0.0.1 }; }
+	map ips { type ipv4_addr . inet_service : verdict; elements = { 10.96.0.1 . 80 : goto web, 10.96.0.2 . 443 : goto a }; }
+	chain services { ip saddr @known jump a; ip daddr . th dport vmap @ips; }
+	chain out { type nat hook output priority -100; jump services; }
+}`)
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Skipf("nft: %v\n%s", err, out)
+	}
+	if generation() == before {
+		t.Error("the generation did not move")
+	}
+	rules, err := n.Rules(v4, "lab", "services")
+	if diff := cmp.Diff([]NftRule{{Jump: "a"}, {Map: "ips"}}, rules); diff != "" || err != nil {
+		t.Errorf("rules (-want +got), %v:\n%s", err, diff)
+	}
+	rules, err = n.Rules(v4, "lab", "web")
+	if err != nil || len(rules) != 1 || rules[0].Map == "" {
+		t.Fatalf("rules of web: %+v, %v", rules, err)
+	}
+	byData := func(list []NftElement) []string {
+		var texts []string
+		for _, e := range list {
+			texts = append(texts, fmt.Sprintf("%x:%x%s", e.Key, e.Data, e.Jump))
+		}
+		slices.Sort(texts)
+		return texts
+	}
+	elements, err := n.Elements(v4, "lab", rules[0].Map)
+	if diff := cmp.Diff([]string{"00000000:0a0000011f900000", "01000000:0a00000200500000"}, byData(elements)); diff != "" || err != nil {
+		t.Errorf("elements (-want +got), %v:\n%s", err, diff)
+	}
+	elements, err = n.Elements(v4, "lab", "ips")
+	if diff := cmp.Diff([]string{"0a60000100500000:web", "0a60000201bb0000:a"}, byData(elements)); diff != "" || err != nil {
+		t.Errorf("elements of ips (-want +got), %v:\n%s", err, diff)
+	}
+	// Chain a: two rules, a jump and an element.
+	if uses, there, err := n.Uses(v4, "lab", "a"); uses != 4 || !there || err != nil {
+		t.Errorf("uses of a: %d, %t, %v", uses, there, err)
+	}
+	tally, err := n.Tally(v4, "lab")
+	if want := (NftTally{Rules: 6, Chains: 4, Sets: 3, Elements: 5}); tally != want || err != nil {
+		t.Errorf("tally %+v, %v; want %+v", tally, err, want)
+	}
+	if tally, err := n.Tally(v4, "none"); tally != (NftTally{}) || err != nil {
+		t.Errorf("tally of no table: %+v, %v", tally, err)
+	}
+}
