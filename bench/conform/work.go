@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"os"
 	"strings"
 	"sync"
 
@@ -251,19 +251,25 @@ func (q *Request) Execute(ctx context.Context, stderr io.Writer, args []string, 
 	return err
 }
 
-// Variants of iptables that this machine has the tools of.
+// Variants of iptables that this machine has the tools of, and in which kube-proxy can work: in the namespaces of an
+// ordinary user the kernel takes no large batch of iptables-nft-restore ("Message too long"), and kube-proxy has no
+// smaller ones.
 func Variants() ([]iptables.Variant, error) {
 	var found []iptables.Variant
 	var errs []error
 	for _, v := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
-		if _, err := iptables.FindBinary(iptables.Binary(v, corev1.IPv4Protocol, "restore")); err != nil {
+		_, err := iptables.FindBinary(iptables.Binary(v, corev1.IPv4Protocol, "restore"))
+		switch {
+		case err != nil:
 			errs = append(errs, err)
-			continue
+		case v == iptables.Nft && (os.Geteuid() != 0 || netns.InUserNamespace()):
+			errs = append(errs, errors.New("iptables-nft takes no large batches from an ordinary user: run as root"))
+		default:
+			found = append(found, v)
 		}
-		found = append(found, v)
 	}
 	if len(found) == 0 {
 		return nil, errors.Join(errs...)
 	}
-	return slices.Clip(found), nil
+	return found, nil
 }

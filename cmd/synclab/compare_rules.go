@@ -124,6 +124,10 @@ func (f *rulesFlags) request(cmd *cobra.Command, args []string, s streams, share
 		if variants, err = conform.Variants(); err != nil {
 			return q, err
 		}
+		if len(variants) == 1 {
+			q.Limit.Variant = variants[0]
+			fmt.Fprintf(s.err, "comparing iptables-%s only\n", variants[0])
+		}
 	}
 	if q.Objects, err = shared.manifests.read(s); err != nil {
 		return q, err
