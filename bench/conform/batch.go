@@ -217,20 +217,16 @@ func (r *run) stop() {
 	}
 }
 
-// A node's zone reaches a proxier through a watch that the signal says nothing of, and each family syncs for itself:
-// what differs is looked at again before it counts.
+// A node's zone reaches a proxier through a watch that the signal says nothing of: what differs is looked at again, after
+// one more sync, before it counts. Differences that entries predict are looked at twice only: waiting changes none.
 const (
-	tries   = 12
-	between = 150 * time.Millisecond
+	tries          = 12
+	explainedTries = 2
+	between        = 150 * time.Millisecond
 )
 
 // compare gives what differs in the state that the feed is in.
-func (r *run) compare(ctx context.Context) ([]Difference, error) {
-	signal, err := r.feed.raise(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var found []Difference
+func (r *run) compare(ctx context.Context) (found []Difference, err error) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for try := range tries {
@@ -239,32 +235,11 @@ func (r *run) compare(ctx context.Context) ([]Difference, error) {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		first, err := r.sides[0].rules(ctx, r.feed, signal)
-		if err != nil {
+		if found, err = r.differences(ctx); err != nil || len(found) == 0 {
 			return nil, err
 		}
-		second, err := r.sides[1].rules(ctx, r.feed, signal)
-		if err != nil {
-			return nil, err
-		}
-		found = nil
-		for _, family := range both {
-			found = append(found, Diff(family, first[family], second[family])...)
-		}
-		if len(found) == 0 {
-			return nil, nil
-		}
-		theirs := first
-		if r.Second.KubeProxy {
-			theirs = second
-		}
-		if r.First.KubeProxy != r.Second.KubeProxy {
-			if err := r.explain(ctx, found, theirs); err != nil {
-				return nil, err
-			}
-		}
-		// What an entry predicts exactly, waiting does not change.
-		if !slices.ContainsFunc(found, func(d Difference) bool { return d.Entry == "" }) && try > 0 {
+		explained := !slices.ContainsFunc(found, func(d Difference) bool { return d.Entry == "" })
+		if explained && try+1 >= explainedTries {
 			break
 		}
 		pause.Reset(between)
@@ -272,14 +247,34 @@ func (r *run) compare(ctx context.Context) ([]Difference, error) {
 	return found, nil
 }
 
-func (r *run) explain(ctx context.Context, found []Difference, theirs map[corev1.IPFamily]Grouped) error {
+// differences lets the subjects sync, and gives what differs then.
+func (r *run) differences(ctx context.Context) ([]Difference, error) {
+	signal, err := r.feed.raise(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rules [2]map[corev1.IPFamily]Grouped
+	for i, side := range r.sides {
+		if rules[i], err = side.rules(ctx, r.feed, signal); err != nil {
+			return nil, err
+		}
+	}
+	var found []Difference
+	for _, family := range both {
+		found = append(found, Diff(family, rules[0][family], rules[1][family])...)
+	}
+	if r.First.KubeProxy == r.Second.KubeProxy {
+		return found, nil // the entries are about kube-proxy and ours
+	}
+	theirs := rules[0]
+	if r.Second.KubeProxy {
+		theirs = rules[1]
+	}
 	for i := range found {
 		d := &found[i]
-		entry, err := explain(ctx, d, theirs[d.Family], r.rendered, r.feed)
-		if err != nil {
-			return err
+		if d.Entry, err = explain(ctx, d, theirs[d.Family], r.rendered, r.feed); err != nil {
+			return nil, err
 		}
-		d.Entry = entry
 	}
-	return nil
+	return found, nil
 }
