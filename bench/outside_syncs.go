@@ -74,7 +74,7 @@ func (o *outsideSyncs) run(ctx context.Context) {
 		case <-calls:
 		case <-o.wanted:
 		}
-		for first := true; first || o.pending() > 0; first = false {
+		for first := true; first || o.pending(); first = false {
 			o.reading(ctx)
 			if wait(ctx, readInterval) != nil {
 				return
@@ -83,10 +83,14 @@ func (o *outsideSyncs) run(ctx context.Context) {
 	}
 }
 
-func (o *outsideSyncs) pending() int {
+// written says whether rules were written by calls that belong to no sync yet. Calls that only read come between syncs
+// too: a proxier looks now and then whether its rules are still there.
+func (o *outsideSyncs) written() bool { return slices.ContainsFunc(o.calls, o.about.writes) }
+
+func (o *outsideSyncs) pending() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.calls)
+	return o.written()
 }
 
 // reading reads the metrics once and records what has happened since the last time.
@@ -128,10 +132,18 @@ func (o *outsideSyncs) recordSync(base Record, took time.Duration, ended time.Ti
 		metric = FullSync
 	}
 	o.recordAs(seconds, metric, took.Seconds())
-	o.recordCalls(base, o.takeCalls(func(c shim.Call) bool {
+	calls := o.takeCalls(func(c shim.Call) bool {
 		family := familyOfTool(c.Tool)
 		return !c.End.After(ended) && (family == "" || base.Family == "" || family == base.Family)
-	}))
+	})
+	// What ran before the sync began is no part of it. Its last write was near its end.
+	var last time.Time
+	for _, c := range calls {
+		if o.about.writes(c) && c.End.After(last) {
+			last = c.End
+		}
+	}
+	o.recordCalls(base, slices.DeleteFunc(calls, func(c shim.Call) bool { return c.Start.Before(last.Add(-took)) }))
 }
 
 // recordOwn records syncs that the lab's own proxier told of.
@@ -180,7 +192,7 @@ func (o *outsideSyncs) takeCalls(of func(shim.Call) bool) []shim.Call {
 	return taken
 }
 
-// recordCalls records what the tools of one sync cost, probes of the subject between two syncs included.
+// recordCalls records what the tools of one sync cost.
 func (o *outsideSyncs) recordCalls(base Record, calls []shim.Call) {
 	if len(calls) == 0 {
 		return
@@ -295,8 +307,8 @@ func (o *outsideSyncs) busy() string {
 		}
 		return "it serves no metrics at " + metricsURL
 	}
-	if len(o.calls) > 0 {
-		return "a tool has run since its last sync"
+	if o.written() {
+		return "a tool has written rules since its last sync"
 	}
 	for _, family := range o.families {
 		if o.synced[string(family)] == 0 && o.synced[""] == 0 {
