@@ -177,6 +177,7 @@ func (r *run) start(ctx context.Context) error {
 		return err
 	}
 	r.rendered = &rendered{setting: r.batch.Setting, node: nodes[i].Name, machine: machine}
+	r.feed.watched = nodes[i].Name
 	for n, subject := range []Subject{r.First, r.Second} {
 		s := r.batch.Setting
 		if subject.Variant != "" {

@@ -22,13 +22,15 @@ const (
 	// EntryLarge: rules of endpoints written before a cluster grew beyond 1,000 endpoints, or shrank below, keep or lack
 	// their comments until something else rewrites them.
 	EntryLarge = "large-cluster"
+	// EntryZone: the node's zone, told once at the start, came before kube-proxy listened, and is not known.
+	EntryZone = "lost-zone"
 )
 
 // largeCluster is how many endpoints a cluster has at most whose rules of endpoints have comments.
 const largeCluster = 1000
 
 // Entries of the list of known differences.
-func Entries() []string { return []string{EntryMoved, EntryTwice, EntryLarge} }
+func Entries() []string { return []string{EntryMoved, EntryTwice, EntryLarge, EntryZone} }
 
 // tell keeps the slices as kube-proxy's cache has them: by the Service that their label names at the time of an event. An
 // event that names another Service, or none, changes nothing of what the first one was told.
@@ -68,8 +70,9 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 		return "", nil
 	}
 	o, told := f.objects(), sortedSlices(f.told)
+	nodes := o.Nodes
 	holds := func(eps []*discoveryv1.EndpointSlice) (bool, error) {
-		predicted, err := ours.renderObjects(ctx, o.Services, eps, o.Nodes)
+		predicted, err := ours.renderObjects(ctx, o.Services, eps, nodes)
 		if err != nil {
 			return false, err
 		}
@@ -92,7 +95,25 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 			return EntryTwice, err
 		}
 	}
+	if f.zoneChanged {
+		return "", nil // that would have told kube-proxy
+	}
+	nodes = withoutZones(nodes)
+	if yes, err := holds(told); yes || err != nil {
+		return EntryZone, err
+	}
 	return "", nil
+}
+
+// withoutZones gives the nodes as one sees them who knows no zone.
+func withoutZones(nodes []*corev1.Node) []*corev1.Node {
+	var without []*corev1.Node
+	for _, n := range nodes {
+		n = n.DeepCopy()
+		delete(n.Labels, corev1.LabelTopologyZone)
+		without = append(without, n)
+	}
+	return without
 }
 
 // bare leaves out the comments that rules of endpoints have only in clusters that are not large.

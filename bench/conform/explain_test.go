@@ -184,6 +184,48 @@ func TestLargeClusterIsMixedInKubeProxy(t *testing.T) {
 	}
 }
 
+// A kube-proxy that lost its node's zone ignores the hints of that zone: the entry predicts it, as long as the zone was not
+// changed, and hides nothing else. The race itself cannot be forced from outside.
+func TestLostZoneIsPredicted(t *testing.T) {
+	o := &sim.Objects{Nodes: []*corev1.Node{plainNode()}, Services: []*corev1.Service{plainService("a", "10.96.0.1")}}
+	o.Nodes[0].Labels = map[string]string{corev1.LabelTopologyZone: "zone-a"}
+	s := plainSlice("s", "a", "10.128.0.1", "10.128.0.2")
+	for i, zone := range []string{"zone-a", "zone-b"} {
+		s.Endpoints[i].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: zone}}}
+	}
+	o.Slices = append(o.Slices, s)
+	f := newFeed()
+	defer f.cluster.Stop()
+	if err := f.apply(t.Context(), f.traceTo(o)); err != nil {
+		t.Fatal(err)
+	}
+	f.watched = "node-0"
+	ours := &rendered{setting: Setting{Variant: iptables.Legacy, Config: config.New()}, node: "node-0"}
+	mine, err := ours.rules(t.Context(), f, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := ours.renderObjects(t.Context(), o.Services, o.Slices, withoutZones(o.Nodes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := Diff(both[0], theirs[both[0]], mine[both[0]])
+	if len(found) != 1 || !strings.Contains(found[0].String(), "- -A KUBE-SEP") {
+		t.Fatalf("the zone makes no difference: %v", found)
+	}
+	if entry, err := explain(t.Context(), &found[0], theirs[both[0]], ours, f); entry != EntryZone || err != nil {
+		t.Errorf("explained by %q, %v; want %s", entry, err, EntryZone)
+	}
+	moved := o.Nodes[0].DeepCopy()
+	moved.Labels[corev1.LabelTopologyZone] = "zone-b"
+	if err := f.apply(t.Context(), sim.Trace{{Op: sim.Update, Object: moved}}); err != nil {
+		t.Fatal(err)
+	}
+	if entry, err := explain(t.Context(), &found[0], theirs[both[0]], ours, f); entry != "" || err != nil {
+		t.Errorf("after the zone changed: explained by %q, %v", entry, err)
+	}
+}
+
 // An entry explains what it predicts, and nothing besides.
 func TestEntriesExplainNothingElse(t *testing.T) {
 	o := &sim.Objects{

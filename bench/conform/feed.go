@@ -43,6 +43,9 @@ type feed struct {
 	told   map[key]map[string]*discoveryv1.EndpointSlice
 	signal int
 	large  bool // there were more than largeCluster endpoints at some time
+	// watched is the node that the proxiers run on; zoneChanged: it got another zone since they started.
+	watched     string
+	zoneChanged bool
 }
 
 func newFeed() *feed {
@@ -72,6 +75,10 @@ func (f *feed) apply(ctx context.Context, t sim.Trace) error {
 
 func (f *feed) note(change sim.Change) {
 	k := keyOf(change.Object)
+	if node, ok := change.Object.(*corev1.Node); ok && node.Name == f.watched {
+		old, _ := f.current[k].(*corev1.Node)
+		f.zoneChanged = f.zoneChanged || old == nil || old.Labels[corev1.LabelTopologyZone] != node.Labels[corev1.LabelTopologyZone]
+	}
 	if slice, ok := change.Object.(*discoveryv1.EndpointSlice); ok {
 		old, _ := f.current[k].(*discoveryv1.EndpointSlice)
 		f.tell(change.Op, old, slice)
