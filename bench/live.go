@@ -44,10 +44,13 @@ func (o *ExecuteOptions) tell(ctx context.Context, a Assignment) (stdin *os.File
 // follow writes the live cluster's objects and changes until ctx ends.
 func (o *ExecuteOptions) follow(ctx context.Context, w io.Writer) error {
 	encoder := live.NewEncoder(w)
-	_, err := live.Follow(ctx, o.Live, live.Options{
+	summary, err := live.Follow(ctx, o.Live, live.Options{
 		Snapshot: encoder.Snapshot, Change: encoder.Change,
 		Trouble: func(err error) { o.Progress(Progress{Stage: "follow", Note: "the cluster: " + err.Error()}) },
 	})
+	if summary.Lost() {
+		o.Progress(Progress{Stage: "follow", Note: "changes of the cluster were lost on the way:\n" + summary.String()})
+	}
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -194,7 +195,7 @@ func (s *outside) watchProcess(ctx context.Context) {
 				continue
 			}
 			if now, err := s.process.Memory(); err == nil && now > s.MaxMemory {
-				s.fail(&exceededError{value: float64(now), unit: "B", err: fmt.Errorf("it held more than %d MiB: %w", s.MaxMemory>>20, s.progress())})
+				s.fail(&exceededError{value: float64(now), unit: "B", err: fmt.Errorf("stopped with more than %d MiB: %w", s.MaxMemory>>20, s.progress())})
 				return
 			}
 		}
@@ -277,6 +278,14 @@ type exceededError struct {
 
 func (e *exceededError) Error() string { return e.err.Error() }
 func (e *exceededError) Unwrap() error { return e.err }
+
+// tooLong is the end of a subject that did not get in sync in time, and what it lacked.
+func (r *repetition) tooLong(lacks error) error {
+	took := r.clock.Since(r.work.began)
+	first, _, _ := strings.Cut(lacks.Error(), "\n")
+	return &exceededError{value: took.Seconds(), unit: "s",
+		err: fmt.Errorf("stopped after %v: %w (%s)", took.Round(time.Millisecond), r.progress(), first)}
+}
 
 // exceeded records that a budget was exceeded, if that is what err says: a result, not a failure of the run.
 func (r *repetition) exceeded(err error) (error, bool) {

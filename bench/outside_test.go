@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"synclab/bench/upstream"
 )
@@ -102,7 +103,7 @@ func TestExceededBudgets(t *testing.T) {
 		"time": func(tr *trial) {
 			for _, step := range tr.options.Scenario.Steps {
 				if step.Settle != nil {
-					step.Settle.Timeout = 1 // ns
+					step.Settle.Timeout = time.Millisecond
 				}
 			}
 		},
@@ -115,7 +116,7 @@ func TestExceededBudgets(t *testing.T) {
 			tr.mustExecute()
 			for _, subject := range kubeProxies[:2] {
 				records := tr.of(subject, Exceeded)
-				if len(records) != 1 || records[0].Value <= 0 || !strings.Contains(records[0].Error, " of 10 ") {
+				if len(records) != 1 || records[0].Value <= 0 || !strings.Contains(records[0].Error, " of 10 Service ports") {
 					t.Errorf("%s: exceeded %+v", subject, records)
 				}
 			}

@@ -19,10 +19,10 @@ func (r *repetition) settle(ctx context.Context, s *scenarios.Settle, name strin
 	defer cancel()
 	if err := r.subject.inSync(waiting); err != nil {
 		if ctx.Err() == nil && waiting.Err() != nil {
-			err = fmt.Errorf("not in sync after %v; --set steps.%s.timeout=… gives it more time: %w", s.Timeout, stepIndex(name), err)
 			if r.Feed == FeedAPI { // one of several subjects, most often: the others go on
-				return &exceededError{value: r.clock.Since(r.work.began).Seconds(), unit: "s", err: err}
+				return r.tooLong(err)
 			}
+			err = fmt.Errorf("not in sync after %v; --set steps.%s.timeout=… gives it more time: %w", s.Timeout, stepIndex(name), err)
 		}
 		return err
 	}

@@ -50,10 +50,7 @@ There is no authentication: it listens on this machine only, unless told otherwi
 		Example: `  synclab serve --services 10000 --endpoints 10
   synclab serve mixed-types --churn 100 --kubeconfig-out lab.kubeconfig
   kubectl get svc,endpointslices -A -o yaml | synclab serve -f -
-  synclab serve --listen 127.0.0.1:0 --verbose
-
-  # in another terminal
-  kubectl --kubeconfig lab.kubeconfig get endpointslices -A --watch`,
+  synclab serve --listen 127.0.0.1:0 --verbose`,
 		Args: argCount(0, 1, "a scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkListen(cmd, o.listen, anywhere); err != nil {

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"synclab/bench"
+)
+
+// A run starts this program again, as a worker and as a proxier: then the test binary is the program.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && slices.Contains([]string{"worker", "proxy", "rules-worker"}, os.Args[1]) {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// runScenario runs a small scenario and reads what it wrote.
+func runScenario(t *testing.T, args ...string) (bench.Run, []bench.Record) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "run")
+	status, stdout, stderr := invoke(t, append(args, "--out", out, "--reps", "1")...)
+	if strings.Contains(stderr, "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
+		t.Skip(stderr)
+	}
+	if status != exitDone {
+		t.Fatalf("%v: status %d\n%s%s", args, status, stdout, stderr)
+	}
+	run, records, err := bench.ReadRun(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run, records
+}
+
+func count(records []bench.Record, subject string, metric bench.Metric) int {
+	n := 0
+	for _, r := range records {
+		if r.Subject == subject && r.Metric == metric {
+			n++
+		}
+	}
+	return n
+}
+
+// The proxier as a process of its own is measured from outside, and tells of its phases itself; the kernel holds what
+// the closed form says.
+func TestRunThroughTheAPI(t *testing.T) {
+	available, err := bench.AllSubjects()
+	if err != nil {
+		t.Skip(err)
+	}
+	subjects := slices.DeleteFunc(available, func(name string) bool { return !strings.HasPrefix(name, "synclab/") })
+	_, records := runScenario(t, "run", "steady-churn", "--services", "10", "--endpoints", "3", "--feed", "api", "--subjects", strings.Join(subjects, ","),
+		"--set", "proxy.minSyncPeriod=50ms", "--set", "steps.churn.events=5", "--set", "steps.churn.rate=10", "--set", "steps.probe.samples=10")
+	for _, subject := range subjects {
+		for _, metric := range []bench.Metric{bench.ColdStart, bench.FullSync, bench.Plan, bench.Encode, bench.Restore, bench.ToolCalls, bench.SubjectCPU, bench.PeakRSS, bench.FirstPacket} {
+			if count(records, subject, metric) == 0 {
+				t.Errorf("%s: no %s", subject, metric)
+			}
+		}
+		if n := count(records, subject, bench.NetworkProgrammingLatency); n != 5 {
+			t.Errorf("%s: %d of 5 changes became visible", subject, n)
+		}
+		syncs := count(records, subject, bench.FullSync) + count(records, subject, bench.PartialSync)
+		if restores := count(records, subject, bench.Restore); restores != syncs {
+			t.Errorf("%s: %d restores in %d syncs", subject, restores, syncs)
+		}
+		rules := map[string]float64{}
+		for _, r := range records {
+			if r.Subject != subject {
+				continue
+			}
+			place := r.Step + r.Family + r.Table
+			switch r.Metric {
+			case bench.RulesKernel:
+				rules[place] = r.Value
+			case bench.RulesClosedForm:
+				if rules[place] != r.Value || r.Value == 0 {
+					t.Errorf("%s: %s has %v rules, the closed form says %v", subject, place, rules[place], r.Value)
+				}
+			}
+		}
+	}
+}
