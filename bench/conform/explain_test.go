@@ -184,9 +184,8 @@ func TestLargeClusterIsMixedInKubeProxy(t *testing.T) {
 	}
 }
 
-// A kube-proxy that lost its node's zone ignores the hints of that zone: the entry predicts it, as long as the zone was not
-// changed, and hides nothing else. The race itself cannot be forced from outside.
-func TestLostZoneIsPredicted(t *testing.T) {
+// twoZones is a Service with an endpoint for clients of node-0's zone, and one for another.
+func twoZones() *sim.Objects {
 	o := &sim.Objects{Nodes: []*corev1.Node{plainNode()}, Services: []*corev1.Service{plainService("a", "10.96.0.1")}}
 	o.Nodes[0].Labels = map[string]string{corev1.LabelTopologyZone: "zone-a"}
 	s := plainSlice("s", "a", "10.128.0.1", "10.128.0.2")
@@ -194,6 +193,13 @@ func TestLostZoneIsPredicted(t *testing.T) {
 		s.Endpoints[i].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: zone}}}
 	}
 	o.Slices = append(o.Slices, s)
+	return o
+}
+
+// A kube-proxy that lost its node's zone ignores the hints of that zone: the entry predicts it, as long as the zone was not
+// changed, and hides nothing else.
+func TestLostZoneIsPredicted(t *testing.T) {
+	o := twoZones()
 	f := newFeed()
 	defer f.cluster.Stop()
 	if err := f.apply(t.Context(), f.traceTo(o)); err != nil {
