@@ -1,7 +1,10 @@
 // Package bench drives subjects in namespaces of its own and writes down what it measures.
 //
 //  1. The program runs itself again in a network namespace (bench/netns), so that no rule reaches the machine.
-//  2. A repetition drives a simulated cluster and a subject through a scenario's steps.
+//  2. A repetition drives a simulated cluster and a subject through a scenario's steps. With the feed "informers" the
+//     subject is the lab's own proxier in this process (inprocess.go). With the feed "api" it is a process (outside*.go,
+//     bench/process) that watches the API front (sim/front), runs its tools through a shim (bench/shim) and is measured
+//     by what the kernel (bench/visible), the shim and its metrics show. kube-proxy comes from bench/upstream.
 //  3. Probes ask what a packet pays (MeasureTraversal) and what the kernel holds (proxier/kernel, ReadKernelMemory);
 //     faults break something on purpose (HoldLock, FlushTable).
 //  4. RunWriter appends each measured value to the run's folder as it comes; nothing is averaged here.
