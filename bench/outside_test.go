@@ -87,6 +87,7 @@ func TestExecSubject(t *testing.T) {
 	binary := kubeProxy(t)
 	subject := "exec:mine=" + binary + " --config={config} --hostname-override={node}"
 	tr := newOutsideTrial(t, "cold-start", []string{subject})
+	tr.options.ExecConfig = "{{.KubeProxyConfiguration}}\n# for {{.NodeName}}, from {{.Kubeconfig}}\n"
 	tr.mustExecute()
 	if got := tr.run.Subjects; len(got) != 1 || got[0] != "exec:mine" {
 		t.Errorf("run.json has subjects %v", got)
