@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -61,7 +62,7 @@ type ExecuteOptions struct {
 	WorkerArgs []string
 	// ProxyArgs make this program the lab's proxier as a process, as `synclab proxy` does. Required for FeedAPI.
 	ProxyArgs []string
-	// Progress is told how far the run is; nil: nobody is. It is called from one goroutine.
+	// Progress is told how far the run is; nil: nobody is. Calls come from several goroutines, one at a time.
 	Progress func(Progress)
 	// Stderr of the workers. Default: this process's.
 	Stderr io.Writer
@@ -173,10 +174,21 @@ func (o *ExecuteOptions) fill() error {
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}
+	o.Progress = oneAtATime(o.Progress)
 	if o.Stderr == nil {
 		o.Stderr = os.Stderr
 	}
 	return nil
+}
+
+// oneAtATime: a cluster that is followed has remarks of its own while a worker tells how far it is.
+func oneAtATime(show func(Progress)) func(Progress) {
+	var mu sync.Mutex
+	return func(p Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		show(p)
+	}
 }
 
 // newFolder is name, or name-2 and so on: two runs may start within a second.

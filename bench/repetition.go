@@ -134,29 +134,31 @@ func (r *repetition) steps(ctx context.Context) error {
 		step := &r.Scenario.Steps[i]
 		name := fmt.Sprintf("%d:%s", i+1, step.Kind())
 		r.step.Store(&name)
-		if step.Settle == nil {
-			r.beginWork(name)
-		}
+		r.beginWork(step, name)
 		if err := r.do(ctx, step, name); err != nil {
 			return fmt.Errorf("step %s: %w", name, err)
 		}
-		if step.Settle != nil || i == len(r.Scenario.Steps)-1 {
-			r.endWork()
+		if step.Settle != nil || step.Probe != nil || i == len(r.Scenario.Steps)-1 {
+			r.endWork() // what follows a probe is no work of the probe's
 		}
 	}
 	return nil
 }
 
-// work is the time from a step that makes changes to the end of the settle step that waits for it.
+// work is the time from a step that makes changes to the end of the settle step that waits for it, or of a probe.
 type work struct {
 	step  string
+	fault bool // the step is one: changes that follow it are what the subject works on
 	began time.Time
 	cpu   time.Duration // of the subject, until then
 }
 
-func (r *repetition) beginWork(step string) {
-	if r.work.step == "" {
-		r.work = work{step: step, began: r.clock.Now(), cpu: r.cpu()}
+func (r *repetition) beginWork(step *scenarios.Step, name string) {
+	switch {
+	case r.work.step == "":
+		r.work = work{step: name, fault: step.Fault != nil, began: r.clock.Now(), cpu: r.cpu()}
+	case r.work.fault && step.Settle == nil:
+		r.work.step, r.work.fault = name, step.Fault != nil
 	}
 }
 
