@@ -273,6 +273,10 @@ func TestCPU(t *testing.T) {
 	if got := changeCPU(samples, sameSource{})[repetition{0, 1}]; len(got) != 1 || got[0] != 3 {
 		t.Errorf("CPU per change %v, want 15 s over 5 changes", got)
 	}
+	followed := cellOf(bench.FeedAPI, cpu("3:follow", 6), change("3:follow"), change("4:settle"), change("4:settle"))
+	if got := changeCPU(followed, sameSource{})[repetition{0, 1}]; len(got) != 1 || got[0] != 2 {
+		t.Errorf("CPU per change of a followed cluster %v, want 6 s over 3 changes", got)
+	}
 	if got := changeCPU(cellOf(bench.FeedAPI, cpu("3:churn", 8)), sameSource{}); len(got) != 0 {
 		t.Errorf("CPU per change without a change: %v", got)
 	}

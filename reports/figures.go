@@ -127,7 +127,7 @@ func stepParts(c *cellSamples) (cold, changes map[string]bool) {
 				before = cold
 			}
 			created = true
-		case "churn", "rollout", "scale", "nodeLoss":
+		case "churn", "rollout", "scale", "nodeLoss", "follow":
 			before = changes
 		case "settle": // the work of the step in front
 		default:
