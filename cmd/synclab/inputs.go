@@ -192,15 +192,18 @@ func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
 	return nil
 }
 
-// checkSubjects wants known subjects, each once.
+// checkSubjects wants known subjects, each once: their records are told apart by the name.
 func checkSubjects(cmd *cobra.Command, list []string) error {
-	for i, subject := range list {
-		if _, err := bench.ParseSubject(subject); err != nil {
+	var names []string
+	for _, text := range list {
+		subject, err := bench.ParseSubject(text)
+		if err != nil {
 			return badUsage(cmd, "--subjects: %w", err)
 		}
-		if slices.Contains(list[:i], subject) {
-			return badUsage(cmd, "--subjects: %s stands there twice", subject)
+		if slices.Contains(names, subject.Name) {
+			return badUsage(cmd, "--subjects: %s stands there twice", subject.Name)
 		}
+		names = append(names, subject.Name)
 	}
 	return nil
 }

@@ -62,6 +62,7 @@ func TestUsageErrors(t *testing.T) {
 		{"subject", []string{"run", "--subjects", "synclab/iptables-nft,cilium"},
 			[]string{`"cilium" is not known`, "synclab/iptables-legacy"}},
 		{"subject twice", []string{"run", "--subjects", "synclab/iptables-nft,synclab/iptables-nft"}, []string{"twice"}},
+		{"subjects of one name", []string{"run", "--subjects", "exec:mine=/bin/a,exec:mine=/bin/b"}, []string{"exec:mine stands there twice"}},
 		{"proxy configuration", []string{"run", "--proxy-config", badConfig}, []string{"proxy.yaml:3: modus: unknown field; did you mean mode?"}},
 		{"no such manifest", []string{"run", "-f", filepath.Join(dir, "none.yaml")}, []string{"none.yaml"}},
 		{"generated and read", []string{"run", "-f", manifest, "--services", "3"}, []string{"--services", "-f"}},
