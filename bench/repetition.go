@@ -245,9 +245,21 @@ func (r *repetition) create(ctx context.Context, c scenarios.Create, name string
 		return err
 	}
 	if c.Rate > 0 {
+		r.ready(ctx)
 		return r.cluster.Play(ctx, trace, r.playOptions(name))
 	}
 	return nil
+}
+
+// upTime is how long a subject may take to come up before changes come all the same.
+const upTime = 30 * time.Second
+
+// ready waits until the subject has come up, which is no part of the latency of changes that follow. One that cannot,
+// because a fault is in its way, meets the changes as it is.
+func (r *repetition) ready(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, upTime)
+	defer cancel()
+	_ = r.subject.inSync(ctx)
 }
 
 func (r *repetition) playOptions(name string) sim.PlayOptions {
