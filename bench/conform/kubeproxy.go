@@ -26,7 +26,8 @@ type kubeProxy struct {
 	cmd     *exec.Cmd
 	exited  chan struct{}
 	log     string
-	hangUp  context.CancelFunc // ends the front
+	front   *front.Front
+	hangUp  context.CancelFunc // ends the front's server
 }
 
 // startKubeProxy runs the command in a namespace with the node's addresses, on the cluster of the feed.
@@ -67,11 +68,11 @@ func (k *kubeProxy) start(ctx context.Context, command, dir string, s Setting, n
 	}
 	serving, hangUp := context.WithCancel(ctx)
 	k.hangUp = hangUp
-	api, err := front.New(f.cluster, front.Options{})
-	if err != nil {
-		return err
+	var err error
+	if k.front, err = front.New(f.cluster, front.Options{}); err != nil {
+		return errors.Join(err, listener.Close())
 	}
-	go func() { _ = api.Serve(serving, listener) }() // kube-proxy says it when the front is gone
+	go func() { _ = k.front.Serve(serving, listener) }() // kube-proxy says it when the front is gone
 	kubeconfig, err := front.Kubeconfig("http://" + listener.Addr().String())
 	if err != nil {
 		return err
@@ -208,6 +209,9 @@ func (k *kubeProxy) stop() {
 	}
 	if k.hangUp != nil {
 		k.hangUp()
+	}
+	if k.front != nil {
+		k.front.Close() // the feed's cluster goes on, with another kube-proxy
 	}
 	k.space.close()
 	_ = os.RemoveAll(filepath.Dir(k.log))
