@@ -15,7 +15,7 @@ import (
 
 // source is the program's: the lab may run where its repository is not.
 //
-//go:embed command
+//go:embed command/*.go command/*.s
 var source embed.FS
 
 // Beside is the name under which `make build` may put the program beside the executable.

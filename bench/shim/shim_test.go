@@ -129,6 +129,18 @@ func TestName(t *testing.T) {
 	}
 }
 
+// What lies beside the program's source is no part of this binary.
+func TestSourceIsTheProgramAlone(t *testing.T) {
+	if err := eachSource(func(name string, _ []byte) error {
+		if ext := filepath.Ext(name); ext != ".go" && ext != ".s" {
+			t.Errorf("%s is embedded", name)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestMissingToolsAreLeftOut(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	s, err := Install(t.Context(), Options{Dir: t.TempDir(), Tools: []string{"no-such-tool-anywhere"}})
