@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Call is one call of a tool.
@@ -26,6 +28,8 @@ type Call struct {
 	// pipe as standard error.
 	Stdin  int64 `json:"stdin"`
 	Stdout int64 `json:"stdout"`
+	// Head is how the standard input of nft begins, where it is a pipe: some 200 bytes.
+	Head string `json:"head,omitempty"`
 	// ExitCode is -1 when Signal ended it.
 	ExitCode int         `json:"exit"`
 	Signal   unix.Signal `json:"signal"`
@@ -45,6 +49,29 @@ const Unknown = -1
 
 // Duration of the call.
 func (c Call) Duration() time.Duration { return c.End.Sub(c.Start) }
+
+// Family is the one whose rules the call is about; empty where that cannot be told, or it is about several. The tools of
+// iptables say it by their name, nft by the first command that it is given.
+func (c Call) Family() corev1.IPFamily {
+	switch {
+	case strings.HasPrefix(c.Tool, "ip6tables"):
+		return corev1.IPv6Protocol
+	case strings.HasPrefix(c.Tool, "iptables"):
+		return corev1.IPv4Protocol
+	case c.Tool != "nft":
+		return ""
+	}
+	first, _, _ := strings.Cut(c.Head, "\n")
+	for _, word := range append(strings.Fields(first), c.Args...) {
+		switch word {
+		case "ip":
+			return corev1.IPv4Protocol
+		case "ip6":
+			return corev1.IPv6Protocol
+		}
+	}
+	return ""
+}
 
 // UnmarshalJSON reads a line of the program's.
 func (c *Call) UnmarshalJSON(line []byte) error {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // install stands shims in front of tools that are shell scripts, or paths of programs when they begin with "/".
@@ -239,6 +240,41 @@ func terminal(t *testing.T) io.Reader {
 		t.Fatal(err)
 	}
 	return program
+}
+
+// TestFamily: both families' calls go by one name, nft; who writes which is in what it reads, which it still reads.
+func TestFamily(t *testing.T) {
+	s := install(t, "", map[string]string{"nft": "cat", "iptables-restore": "cat", "ip6tables": "exit 0"})
+	long := strings.Repeat("add element ip kube-proxy no { 1 }\n", 10_000)
+	for _, c := range []struct {
+		tool, args, stdin string
+		want              corev1.IPFamily
+	}{
+		{"nft", "-f -", "add table ip kube-proxy { comment \"rules\" ; }\n" + long, corev1.IPv4Protocol},
+		{"nft", "-f -", "flush chain ip6 kube-proxy services\n" + long, corev1.IPv6Protocol},
+		{"nft", "-f -", "add table inet other\nadd table ip kube-proxy\n", ""},
+		{"nft", "-f -", "", ""},
+		{"nft", "--json list table ip6 kube-proxy", "", corev1.IPv6Protocol},
+		{"iptables-restore", "", "*nat\n# ip6 \nCOMMIT\n", corev1.IPv4Protocol},
+		{"ip6tables", "-S", "", corev1.IPv6Protocol},
+	} {
+		calls, next, err := s.Read(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := s.cmd(c.tool, strings.Fields(c.args)...)
+		cmd.Stdin = strings.NewReader(c.stdin)
+		out, err := cmd.Output()
+		if reads := c.args == "" || c.args == "-f -"; err != nil || reads && string(out) != c.stdin {
+			t.Errorf("%s %s: %v, %d bytes of %d came through", c.tool, c.args, err, len(out), len(c.stdin))
+		}
+		if calls, _, err = s.Read(next); err != nil || len(calls) != 1 {
+			t.Fatalf("%d calls, %v", len(calls), err)
+		}
+		if got := calls[0].Family(); got != c.want {
+			t.Errorf("%s %s %.40q: family %q, want %q (head %q)", c.tool, c.args, c.stdin, got, c.want, calls[0].Head)
+		}
+	}
 }
 
 func TestClosedStreams(t *testing.T) {

@@ -126,8 +126,34 @@ func (f *flow) ask(i int) {
 	}
 }
 
+// The beginning of what nft reads: its first command names the family, which its arguments do not.
+var (
+	head     [256]byte
+	headSize int
+)
+
+// peek copies the beginning of the input and leaves it where it is.
+func (f *flow) peek() {
+	var ends [2]int32
+	if failed(sys(syscall.SYS_PIPE2, ptr(&ends), syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)) {
+		return
+	}
+	n := sys6(syscall.SYS_TEE, uintptr(f.from), uintptr(ends[1]), uintptr(len(head)), spliceNonblock, 0, 0)
+	if !failed(n) && n > 0 {
+		n = sys(syscall.SYS_READ, uintptr(ends[0]), ptr(&head[0]), uintptr(len(head)))
+		if !failed(n) {
+			headSize = int(n)
+		}
+	}
+	sys(syscall.SYS_CLOSE, uintptr(ends[0]), 0, 0)
+	sys(syscall.SYS_CLOSE, uintptr(ends[1]), 0, 0)
+}
+
 // move copies what there is, as far as it fits.
 func (f *flow) move() {
+	if f == &call.stdin && f.from >= 0 && f.bytes == 0 && headSize == 0 && string(call.name) == "nft" {
+		f.peek()
+	}
 	for f.from >= 0 {
 		n := sys6(syscall.SYS_SPLICE, uintptr(f.from), 0, uintptr(f.to), 0, spliceBytes, spliceMove|spliceNonblock)
 		switch {

@@ -48,6 +48,11 @@ func report() {
 	number(",\"peak_rss\":", call.used.Maxrss<<10)
 	number(",\"pid\":", int64(call.self))
 	number(",\"parent\":", int64(sys(syscall.SYS_GETPPID, 0, 0, 0)))
+	if headSize > 0 {
+		put(",\"head\":\"")
+		escape(head[:headSize])
+		put("\"")
+	}
 	if call.fault != "" {
 		put(",\"fault\":\"")
 		put(call.fault)
