@@ -258,7 +258,7 @@ func TestFamily(t *testing.T) {
 		{"iptables-restore", "", "*nat\n# ip6 \nCOMMIT\n", corev1.IPv4Protocol},
 		{"ip6tables", "-S", "", corev1.IPv6Protocol},
 	} {
-		calls, next, err := s.Read(0)
+		_, next, err := s.Read(0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +268,8 @@ func TestFamily(t *testing.T) {
 		if reads := c.args == "" || c.args == "-f -"; err != nil || reads && string(out) != c.stdin {
 			t.Errorf("%s %s: %v, %d bytes of %d came through", c.tool, c.args, err, len(out), len(c.stdin))
 		}
-		if calls, _, err = s.Read(next); err != nil || len(calls) != 1 {
+		calls, _, err := s.Read(next)
+		if err != nil || len(calls) != 1 {
 			t.Fatalf("%d calls, %v", len(calls), err)
 		}
 		if got := calls[0].Family(); got != c.want {
