@@ -74,7 +74,7 @@ func (r *repetition) followStep(ctx context.Context, f *scenarios.Follow, name s
 				return nil
 			}
 			return context.Cause(ctx)
-		case next, ok := <-r.changes():
+		case next, ok := <-r.arriving:
 			if !ok {
 				return fmt.Errorf("the cluster is not followed any more: %w", r.liveErr)
 			}
@@ -91,21 +91,22 @@ func (r *repetition) followStep(ctx context.Context, f *scenarios.Follow, name s
 	}
 }
 
-// changes reads the live cluster's changes, one ahead, so that a step can stop waiting for the next.
-func (r *repetition) changes() <-chan live.Change {
-	if r.arriving == nil {
-		r.arriving = make(chan live.Change)
-		go func() {
-			defer close(r.arriving)
-			for {
-				next, err := r.live.Next()
-				if err != nil {
-					r.liveErr = err
-					return
-				}
-				r.arriving <- next
+// ahead is how many changes of a live cluster may wait for the step that makes them, through a long cold start say,
+// before the server has to wait, and ends the watches if that lasts.
+const ahead = 1 << 16
+
+// readChanges reads the live cluster's changes as they come.
+func (r *repetition) readChanges() {
+	r.arriving = make(chan live.Change, ahead)
+	go func() {
+		defer close(r.arriving)
+		for {
+			next, err := r.live.Next()
+			if err != nil {
+				r.liveErr = err
+				return
 			}
-		}()
-	}
-	return r.arriving
+			r.arriving <- next
+		}
+	}()
 }

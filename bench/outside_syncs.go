@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -27,9 +28,12 @@ type outsideSyncs struct {
 
 	mu      sync.Mutex
 	calls   []shim.Call // of no sync yet
+	next    int64       // place in the shim's file
 	synced  map[string]int
 	samples process.Samples // the last reading; nil: the subject has no metrics, or not yet
 	changed chan struct{}   // closed after each reading
+	// begun and done number the readings.
+	begun, done int
 }
 
 // readInterval is how often metrics are read while there is something to learn from them.
@@ -58,9 +62,6 @@ func (o *outsideSyncs) run(ctx context.Context) {
 				continue // of the process before this one
 			}
 			o.tunnel.visible.ToolEnded(call.End)
-			o.mu.Lock()
-			o.calls = append(o.calls, call)
-			o.mu.Unlock()
 			select {
 			case calls <- struct{}{}:
 			default:
@@ -95,11 +96,17 @@ func (o *outsideSyncs) pending() bool {
 
 // reading reads the metrics once and records what has happened since the last time.
 func (o *outsideSyncs) reading(ctx context.Context) {
+	o.mu.Lock()
+	o.begun++
+	number := o.begun
+	o.mu.Unlock()
 	samples, err := process.Metrics(ctx, metricsURL)
+	own := o.tunnel.log.take()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	defer func() { close(o.changed); o.changed = make(chan struct{}) }()
-	if err != nil {
+	defer func() { close(o.changed); o.changed, o.done = make(chan struct{}), number }()
+	o.readCalls()
+	if err != nil || o.about.Proxier == Exec && !speaksOfSyncs(samples) {
 		o.samples = nil
 		if o.about.Proxier == Exec && o.clock.Since(o.began) > noMetricsAfter {
 			o.recordCalls(Record{}, o.takeCalls(func(shim.Call) bool { return true }))
@@ -112,10 +119,23 @@ func (o *outsideSyncs) reading(ctx context.Context) {
 		o.synced[sync.Family] += sync.Count
 	}
 	if o.about.Proxier == Synclab {
-		o.recordOwn(o.tunnel.log.take())
+		o.recordOwn(own)
 		return
 	}
+	several := map[string]int{}
 	for _, sync := range syncs {
+		several[sync.Family] += sync.Count
+	}
+	for _, sync := range syncs {
+		if sync.Family != "" && !slices.Contains(o.families, corev1.IPFamily(sync.Family)) {
+			// kube-proxy keeps both families wherever the kernel has both; the scenario's are what is measured.
+			o.takeCalls(func(c shim.Call) bool { return string(c.Family()) == sync.Family })
+			continue
+		}
+		if several[sync.Family] > 1 {
+			o.recordSeveral(sync)
+			continue
+		}
 		for range sync.Count {
 			base := Record{Sync: o.repetition.syncs.number(corev1.IPFamily(sync.Family)), Kind: sync.Kind, Family: sync.Family}
 			o.recordSync(base, sync.Duration, o.clock.Now())
@@ -123,27 +143,78 @@ func (o *outsideSyncs) reading(ctx context.Context) {
 	}
 }
 
-// recordSync records a sync and what the tools that ended until then cost.
-func (o *outsideSyncs) recordSync(base Record, took time.Duration, ended time.Time) {
-	seconds := base
-	seconds.Unit = "s"
-	metric := PartialSync
-	if base.Kind == process.Full {
-		metric = FullSync
+// readCalls takes in the calls that were written down until now: those of a sync are, before it ends and says so.
+func (o *outsideSyncs) readCalls() {
+	calls, next, err := o.shim.Read(o.next)
+	if err != nil {
+		o.fail(err)
 	}
-	o.recordAs(seconds, metric, took.Seconds())
-	calls := o.takeCalls(func(c shim.Call) bool {
-		family := familyOfTool(c.Tool)
-		return !c.End.After(ended) && (family == "" || base.Family == "" || family == base.Family)
-	})
-	// What ran before the sync began is no part of it. Its last write was near its end.
-	var last time.Time
-	for _, c := range calls {
-		if o.about.writes(c) && c.End.After(last) {
-			last = c.End
+	o.next = next
+	for _, call := range calls {
+		if !call.Start.Before(o.began) { // else of the process before this one
+			o.calls = append(o.calls, call)
 		}
 	}
-	o.recordCalls(base, slices.DeleteFunc(calls, func(c shim.Call) bool { return c.Start.Before(last.Add(-took)) }))
+}
+
+// speaksOfSyncs says whether metrics are like kube-proxy's.
+func speaksOfSyncs(samples process.Samples) bool {
+	for name := range samples {
+		if strings.HasPrefix(name, "kubeproxy_sync_") {
+			return true
+		}
+	}
+	return false
+}
+
+// ofFamily are the calls that ended until then and are of a family, or may be.
+func (o *outsideSyncs) ofFamily(family string, ended time.Time) []shim.Call {
+	return o.takeCalls(func(c shim.Call) bool {
+		of := string(c.Family())
+		return !c.End.After(ended) && (of == "" || family == "" || of == family)
+	})
+}
+
+// recordSeveral records syncs of a family between two readings: which call was of which cannot be told.
+func (o *outsideSyncs) recordSeveral(sync process.Sync) {
+	metric := PartialSync
+	if sync.Kind == process.Full {
+		metric = FullSync
+	}
+	for i := range sync.Count {
+		base := Record{Sync: o.repetition.syncs.number(corev1.IPFamily(sync.Family)), Kind: sync.Kind, Family: sync.Family, Unit: "s"}
+		o.recordAs(base, metric, sync.Duration.Seconds())
+		if i == 0 {
+			base.Unit = ""
+			o.recordCalls(base, o.ofFamily(sync.Family, o.clock.Now()))
+		}
+	}
+}
+
+// recordSync records a sync and what the tools that ended until then cost.
+func (o *outsideSyncs) recordSync(base Record, took time.Duration, ended time.Time) {
+	calls := o.ofFamily(base.Family, ended)
+	// What ran before the sync began is no part of it. Its last write was near its end.
+	var last shim.Call
+	for _, c := range calls {
+		if o.about.writes(c) && c.End.After(last.End) {
+			last = c
+		}
+	}
+	calls = slices.DeleteFunc(calls, func(c shim.Call) bool { return c.Start.Before(last.End.Add(-took)) })
+	if last.ExitCode != 0 && o.about.Proxier != Synclab { // metrics count syncs that failed, too
+		failed := base
+		failed.Unit, failed.Error = "count", fmt.Sprintf("%s: exit status %d", last.Tool, last.ExitCode)
+		o.recordAs(failed, SyncFailed, 1)
+	} else {
+		seconds, metric := base, PartialSync
+		seconds.Unit = "s"
+		if base.Kind == process.Full {
+			metric = FullSync
+		}
+		o.recordAs(seconds, metric, took.Seconds())
+	}
+	o.recordCalls(base, calls)
 }
 
 // recordOwn records syncs that the lab's own proxier told of.
@@ -154,29 +225,23 @@ func (o *outsideSyncs) recordOwn(syncs []proxier.Sync) {
 		}
 		if s.Err == nil && len(s.Runs) > 0 {
 			o.recordSync(base, s.Duration(), s.Finished)
+		} else if s.Err != nil {
+			o.recordCalls(base, o.ofFamily(base.Family, s.Finished))
 		}
 		base.Unit = "s"
 		o.recordPhases(base, s)
 	}
 }
 
-// familyOfTool is the family that a tool writes; empty: any.
-func familyOfTool(tool string) string {
-	switch {
-	case strings.HasPrefix(tool, "ip6tables"):
-		return string(corev1.IPv6Protocol)
-	case strings.HasPrefix(tool, "iptables"):
-		return string(corev1.IPv4Protocol)
-	}
-	return ""
-}
-
 // writes says whether a call writes rules of the subject's backend.
 func (s Subject) writes(c shim.Call) bool {
-	if c.Tool == "nft" {
-		return s.Backend != "iptables" && slices.Contains(c.Args, "-f")
+	asks := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(c.Args, word) })
 	}
-	return s.Backend != "nftables" && strings.HasSuffix(c.Tool, "-restore")
+	if c.Tool == "nft" {
+		return s.Backend != "iptables" && asks("-f", "--file") && !asks("-c", "--check")
+	}
+	return s.Backend != "nftables" && strings.HasSuffix(c.Tool, "-restore") && !asks("-t", "--test", "-V", "--version")
 }
 
 // takeCalls removes calls from those that belong to no sync yet.
@@ -280,9 +345,15 @@ const (
 
 // idle waits until the process has synced every family at least once and has nothing left to do, as far as it says.
 func (o *outsideSyncs) idle(ctx context.Context) error {
+	o.mu.Lock()
+	before := o.begun
+	o.mu.Unlock()
 	for {
 		o.mu.Lock()
 		state, changed := o.busy(), o.changed
+		if o.done <= before { // what was read earlier says nothing of changes since then
+			state = cmp.Or(state, "it was not asked yet")
+		}
 		o.mu.Unlock()
 		if state == "" {
 			return nil

@@ -63,6 +63,9 @@ type repetition struct {
 func perform(ctx context.Context, lab *netns.Lab, a Assignment, changes *live.Decoder, say *speaker) error {
 	r := &repetition{Assignment: a, lab: lab, live: changes, say: say, clock: clock.RealClock{}}
 	r.started = r.clock.Now()
+	if changes != nil {
+		r.readChanges()
+	}
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
@@ -246,6 +249,7 @@ func (r *repetition) create(ctx context.Context, c scenarios.Create, name string
 	}
 	if c.Rate > 0 {
 		r.ready(ctx)
+		r.work.began, r.work.cpu = r.clock.Now(), r.cpu()
 		return r.cluster.Play(ctx, trace, r.playOptions(name))
 	}
 	return nil
@@ -293,12 +297,23 @@ func (r *repetition) dump(ctx context.Context) error {
 	if !r.Dump {
 		return nil
 	}
-	for _, family := range r.families {
-		path, err := iptables.FindBinary(iptables.Binary(r.variant, family, "save"))
+	var commands [][]string
+	switch {
+	case r.about.Backend == "nftables":
+		commands = [][]string{{"nft", "list", "ruleset"}}
+	case r.variant == "":
+		return fmt.Errorf("--dump-iptables: how %s writes rules is not known", r.Subject)
+	default:
+		for _, family := range r.families {
+			commands = append(commands, []string{iptables.Binary(r.variant, family, "save")})
+		}
+	}
+	for _, command := range commands {
+		path, err := iptables.FindBinary(command[0])
 		if err != nil {
 			return err
 		}
-		out, err := exec.CommandContext(ctx, path).Output()
+		out, err := exec.CommandContext(ctx, path, command[1:]...).Output()
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
