@@ -17,8 +17,8 @@ import (
 // named is how many of the pending ports an error names.
 const named = 3
 
-// Wait returns when nothing is pending and all Sights have been told; Seen may not call it. Its error, when ctx ends first, names some of the ports that the kernel has not
-// as they should be.
+// Wait returns when nothing is pending and all Sights have been told; Seen may not call it. Its error, when ctx ends
+// first, names some of the ports that the kernel has not as they should be.
 func (w *Watcher) Wait(ctx context.Context) error {
 	for {
 		w.mu.Lock()

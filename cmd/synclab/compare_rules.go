@@ -75,6 +75,11 @@ func (f *rulesFlags) register(cmd *cobra.Command) {
 func (f *rulesFlags) args(usual cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if f.rules {
+			for _, name := range []string{"reps", "out", "force", "feed", "max-time", "max-memory", "exec-config", "kubeconfig", "context", "dump-iptables"} {
+				if cmd.Flags().Changed(name) {
+					return badUsage(cmd, "--%s is for measuring: it has no meaning with --rules", name)
+				}
+			}
 			return nil
 		}
 		for _, name := range []string{"random", "variant", "family", "workers", "minimize", "then"} {
