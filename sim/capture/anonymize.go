@@ -295,6 +295,9 @@ func (a *anonymizer) cidr(text string) string {
 	if !ok {
 		return ""
 	}
+	if p.Addr().Is4In6() && p.Bits() >= mappedBits {
+		return a.mappedCIDR(p)
+	}
 	numbers := a.numbers(familyOf(p))
 	if !a.drawn {
 		numbers.note(p, false)
@@ -304,6 +307,20 @@ func (a *anonymizer) cidr(text string) string {
 		return p.String()
 	}
 	return numbers.assigned[p].String()
+}
+
+// mappedBits is the length of ::ffff:0:0, the prefix of IPv4 addresses in IPv6 spelling.
+const mappedBits = 96
+
+// mappedCIDR replaces an IPv4 range that is spelled as an IPv6 one, and keeps the spelling: proxies write rules for
+// ::ffff:0:0/96 where they write none for 0.0.0.0/0.
+func (a *anonymizer) mappedCIDR(p netip.Prefix) string {
+	if p.Bits() == mappedBits {
+		return p.String()
+	}
+	inner := a.cidr(netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mappedBits).String())
+	replaced := netip.MustParsePrefix(inner)
+	return fmt.Sprintf("::ffff:%s/%d", replaced.Addr(), replaced.Bits()+mappedBits)
 }
 
 func (a *anonymizer) cidrs(all []string) []string {

@@ -129,13 +129,16 @@ func written(t *testing.T, o *sim.Objects) string {
 
 var addressLike = regexp.MustCompile(`[0-9a-fA-F]*[.:][0-9a-fA-F.:]*[0-9a-fA-F:](/[0-9]+)?`)
 
+// anyMapped is every IPv4 address, which tells as little as 0.0.0.0/0.
+var anyMapped = netip.MustParsePrefix("::ffff:0.0.0.0/96")
+
 // numbersIn are the addresses and ranges that stand in a text, whatever they are there for.
 func numbersIn(text string) map[netip.Prefix]bool {
 	found := map[netip.Prefix]bool{}
 	for _, word := range addressLike.FindAllString(text, -1) {
 		if p, ok := parseAddress(word); ok {
 			found[p] = true
-		} else if p, ok := parseRange(word); ok {
+		} else if p, ok := parseRange(word); ok && p != anyMapped {
 			found[p] = true
 		}
 	}
