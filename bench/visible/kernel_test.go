@@ -15,6 +15,7 @@ import (
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
+	"synclab/proxier/kernel"
 	"synclab/proxier/plan"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -76,6 +77,13 @@ type inProcess struct {
 
 func newInProcess(p *play, variant iptables.Variant) inProcess {
 	p.t.Helper()
+	limit, err := kernel.SendLimit()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if variant == iptables.Nft && limit > 0 { // clusters are drawn at random: some are larger
+		p.t.Skipf("an iptables-nft-restore of this user may take only %d bytes of netlink messages", limit)
+	}
 	for _, family := range bothFamilies {
 		if _, err := exec.LookPath(iptables.Binary(variant, family, "restore")); err != nil {
 			p.t.Skip(err)
