@@ -22,8 +22,12 @@ import (
 type Options struct {
 	// Config as kube-proxy takes it. nil: all defaults.
 	Config *v1alpha1.KubeProxyConfiguration
+	// Backend writes the rules. Default Iptables.
+	Backend BackendKind
 	// Variant of iptables. Default legacy.
 	Variant iptables.Variant
+	// Layout of the iptables rules. Default classic.
+	Layout iptables.Layout
 	// Families to serve. Default IPv4.
 	Families []corev1.IPFamily
 	// NodeName says which endpoints are local. Default "node-0".
@@ -61,6 +65,19 @@ type Options struct {
 	Tables func(corev1.IPFamily) (iptables.Tables, error)
 }
 
+// BackendKind is what writes a proxier's rules.
+type BackendKind string
+
+// The backends.
+const (
+	// Iptables hands rules to iptables-restore.
+	Iptables BackendKind = "iptables"
+	// Direct hands the kernel's own tables to the kernel, legacy variant only.
+	Direct BackendKind = "iptables-direct"
+	// Nftables speaks nf_tables over netlink.
+	Nftables BackendKind = "nftables"
+)
+
 // fullSyncInterval is how often everything is written anew although nothing asked for it, as in kube-proxy; not in
 // large clusters, where that disrupts more than it mends (k/k#137085): there the check for drift has to do.
 const fullSyncInterval = time.Hour
@@ -68,6 +85,12 @@ const fullSyncInterval = time.Hour
 func (o *Options) setDefaults() {
 	if o.Config == nil {
 		o.Config = config.New()
+	}
+	if o.Backend == "" {
+		o.Backend = Iptables
+	}
+	if o.Layout == "" {
+		o.Layout = iptables.Classic
 	}
 	if o.Variant == "" {
 		o.Variant = iptables.Legacy
@@ -115,6 +138,12 @@ func (o *Options) hostTables(family corev1.IPFamily) (iptables.Tables, error) {
 
 func (o *Options) validate() error {
 	var errs []error
+	if o.Backend != Iptables {
+		errs = append(errs, fmt.Errorf("backend %q: want %s", o.Backend, Iptables))
+	}
+	if o.Layout != iptables.Classic {
+		errs = append(errs, fmt.Errorf("layout %q: want %s", o.Layout, iptables.Classic))
+	}
 	if o.Variant != iptables.Legacy && o.Variant != iptables.Nft {
 		errs = append(errs, fmt.Errorf("variant %q: want legacy or nft", o.Variant))
 	}

@@ -16,6 +16,15 @@ const (
 	Nft    Variant = "nft"
 )
 
+// Layout is how packets find the rules of their Service.
+type Layout string
+
+// The layouts: classic has one rule after the other, as kube-proxy; tree has chains on prefixes of addresses.
+const (
+	Classic Layout = "classic"
+	Tree    Layout = "tree"
+)
+
 // Table is an iptables table.
 type Table string
 
