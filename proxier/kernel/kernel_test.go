@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
+	"synclab/proxier/kernel/xtables"
 )
 
 func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }
@@ -160,7 +161,7 @@ func TestMissingTable(t *testing.T) {
 				}
 			}
 			if x.variant == Legacy {
-				names, err := os.ReadFile(wires[x.family].tables)
+				names, err := os.ReadFile(xtables.Of(x.family).Tables)
 				if err != nil && !os.IsNotExist(err) || len(names) != 0 {
 					t.Errorf("tables after reading: %q, %v; want none", names, err)
 				}

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,13 +12,15 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/kernel/xtables"
 )
 
 // LegacyTables asks about the tables of iptables-legacy over sockets that stay open. It belongs to the network namespace of
 // the thread that opened it, whichever thread asks, as long as that thread stays there. Not safe for concurrent use.
 type LegacyTables struct {
 	net     int // folder /proc/…/net of the namespace, or -1
-	sockets map[corev1.IPFamily]int
+	sockets map[corev1.IPFamily]*xtables.Socket
 	seen    map[legacyName]bool // tables that were there: they stay
 }
 
@@ -32,26 +33,26 @@ type legacyName struct {
 // it too. The zero value: there is no such table.
 type LegacyStamp struct {
 	Entries, Bytes uint32
-	Hooks          [2 * hooks]uint32 // where built-in chains begin, and their policies
+	Hooks          [2 * xtables.Hooks]uint32 // where built-in chains begin, and their policies
 }
 
 // OpenLegacy opens a socket for each family that the kernel knows.
 func OpenLegacy() (*LegacyTables, error) {
-	l := &LegacyTables{sockets: map[corev1.IPFamily]int{}, seen: map[legacyName]bool{}}
+	l := &LegacyTables{sockets: map[corev1.IPFamily]*xtables.Socket{}, seen: map[legacyName]bool{}}
 	var err error
 	if l.net, err = unix.Open("/proc/thread-self/net", unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0); err != nil {
 		return nil, fmt.Errorf("/proc/thread-self/net: %w", err)
 	}
-	for family, w := range wires {
-		fd, err := unix.Socket(w.domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
+		s, err := xtables.Open(family)
 		if errors.Is(err, unix.EAFNOSUPPORT) {
 			continue
 		}
 		if err != nil {
 			l.Close()
-			return nil, fmt.Errorf("raw socket for %s: %w", family, err)
+			return nil, err
 		}
-		l.sockets[family] = fd
+		l.sockets[family] = s
 	}
 	return l, nil
 }
@@ -59,8 +60,8 @@ func OpenLegacy() (*LegacyTables, error) {
 // Close closes the sockets.
 func (l *LegacyTables) Close() {
 	unix.Close(l.net)
-	for _, fd := range l.sockets {
-		unix.Close(fd)
+	for _, s := range l.sockets {
+		s.Close()
 	}
 }
 
@@ -70,7 +71,7 @@ func (l *LegacyTables) Stamp(family corev1.IPFamily, table string) (LegacyStamp,
 	if err != nil || !there {
 		return LegacyStamp{}, err
 	}
-	info, err := wires[family].info(l.sockets[family], table)
+	info, err := l.sockets[family].Info(table)
 	if errors.Is(err, unix.ENOENT) {
 		return LegacyStamp{}, nil
 	}
@@ -78,8 +79,8 @@ func (l *LegacyTables) Stamp(family corev1.IPFamily, table string) (LegacyStamp,
 		return LegacyStamp{}, fmt.Errorf("%s table %s: %w", family, table, err)
 	}
 	stamp := LegacyStamp{Entries: info.NumEntries, Bytes: info.Size}
-	copy(stamp.Hooks[:hooks], info.HookEntry[:])
-	copy(stamp.Hooks[hooks:], info.Underflow[:])
+	copy(stamp.Hooks[:xtables.Hooks], info.HookEntry[:])
+	copy(stamp.Hooks[xtables.Hooks:], info.Underflow[:])
 	return stamp, nil
 }
 
@@ -92,7 +93,7 @@ func (l *LegacyTables) there(family corev1.IPFamily, table string) (bool, error)
 	if l.seen[name] {
 		return true, nil
 	}
-	fd, err := unix.Openat(l.net, path.Base(wires[family].tables), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(l.net, path.Base(xtables.Of(family).Tables), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return false, nil // no ip_tables in this kernel, so far
@@ -119,28 +120,24 @@ func (l *LegacyTables) Jumps(family corev1.IPFamily, table string) (*Jumps, erro
 	if err != nil || !there {
 		return nil, err
 	}
-	for {
-		t, err := wires[family].read(l.sockets[family], table)
-		switch {
-		case errors.Is(err, unix.EAGAIN):
-			continue // replaced between the two questions; the next answer may be had at once
-		case errors.Is(err, unix.ENOENT):
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("%s table %s: %w", family, table, err)
-		}
-		j := &Jumps{table: t, chains: map[string]int{}}
-		if err := j.index(); err != nil {
-			j.Close()
-			return nil, fmt.Errorf("%s table %s: %w", family, table, err)
-		}
-		return j, nil
+	t, err := l.sockets[family].Read(table)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%s table %s: %w", family, table, err)
 	}
+	j := &Jumps{table: t, chains: map[string]int{}}
+	if err := j.index(); err != nil {
+		j.Close()
+		return nil, fmt.Errorf("%s table %s: %w", family, table, err)
+	}
+	return j, nil
 }
 
 // Jumps is a copy of a legacy table, to ask which chains a chain jumps to. A nil one holds nothing.
 type Jumps struct {
-	table  *legacyTable
+	table  *xtables.Table
 	chains map[string]int // of user-defined chains but KUBE-SEP-…: where the entry after the head begins
 }
 
@@ -150,18 +147,14 @@ var unindexed = []byte("KUBE-SEP-")
 // Close gives the copy's memory back.
 func (j *Jumps) Close() {
 	if j != nil {
-		j.table.close()
+		j.table.Close()
 	}
 }
 
-// headSize is the length of a user chain's head: an entry, its ERROR target and the name, aligned to 8.
-func (w *wire) headSize() int { return (w.entry + targetHeader + errorName + 7) &^ 7 }
-
 func (j *Jumps) index() error {
-	size := j.table.wire.headSize()
-	return j.table.eachEntry(func(at int, head []byte) {
-		if head != nil && !bytes.HasPrefix(head, unindexed) {
-			j.chains[string(head)] = at + size
+	return j.table.EachEntry(func(e xtables.Entry) {
+		if head := e.Head(); head != nil && !bytes.HasPrefix(head, unindexed) {
+			j.chains[string(head)] = e.At + len(e.Bytes)
 		}
 	})
 }
@@ -176,42 +169,36 @@ func (j *Jumps) Targets(chain string) []string {
 	if !ok {
 		return nil
 	}
-	w, entries := &j.table.wire, j.table.entries
 	var targets []string
-	for {
-		entry := entries[at:] // index walked past all of them
-		target := int(binary.NativeEndian.Uint16(entry[w.targetOffset:]))
-		if entry[target+2] == 0 && target+targetHeader+4 <= len(entry) {
-			verdict := int(int32(binary.NativeEndian.Uint32(entry[target+targetHeader:])))
-			// A rule without a target goes on with the next entry.
-			if name := j.chainAt(verdict); name != "" && verdict != at+target+targetHeader+8 {
-				targets = append(targets, name)
-			}
-		} else if string(cString(entry[target+2:target+2+targetName])) == "ERROR" {
-			return targets // the next chain's head, or the table's end
+	for at < len(j.table.Entries) {
+		e, err := j.table.Wire.EntryAt(j.table.Entries, at)
+		if err != nil || e.Head() != nil {
+			return targets // the next chain's head, or the table's end; index walked past all of them
 		}
-		next := int(binary.NativeEndian.Uint16(entry[w.targetOffset+2:]))
-		if at += next; at >= len(entries) {
-			return targets
+		at += len(e.Bytes)
+		if !e.IsVerdict() {
+			continue
+		}
+		// A rule without a target goes on with the next entry.
+		if name := j.chainAt(e.Verdict()); name != "" && e.Verdict() != at {
+			targets = append(targets, name)
 		}
 	}
+	return targets
 }
 
 // chainAt names the chain whose first entry is at an offset; empty when it is none: verdicts that are no jumps are
 // negative.
 func (j *Jumps) chainAt(offset int) string {
-	w := &j.table.wire
-	head := offset - w.headSize()
-	if head < 0 || offset > len(j.table.entries) {
+	size := j.table.Wire.HeadSize()
+	if offset < size || offset > len(j.table.Entries) {
 		return ""
 	}
-	entry := j.table.entries[head:offset]
-	target := int(binary.NativeEndian.Uint16(entry[w.targetOffset:]))
-	if target != w.entry || string(cString(entry[target+2:target+2+targetName])) != "ERROR" {
+	e, err := j.table.Wire.EntryAt(j.table.Entries, offset-size)
+	if err != nil || len(e.Bytes) != size {
 		return ""
 	}
-	end := target + targetHeader + errorName
-	return string(cString(entry[end-errorName : end]))
+	return string(e.Head())
 }
 
 // Has says whether there is a user-defined chain of that name, KUBE-SEP-… aside.

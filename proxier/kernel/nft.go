@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -288,3 +289,8 @@ func stringAttr(b []byte, kind uint16, value string) []byte {
 }
 
 func align(n int) int { return (n + 3) &^ 3 }
+
+func cString(b []byte) []byte {
+	before, _, _ := bytes.Cut(b, []byte{0})
+	return before
+}

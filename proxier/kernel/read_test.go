@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
+	"synclab/proxier/kernel/xtables"
 )
 
 // Jumps are what iptables lists, in both variants, whatever else rules say.
@@ -98,7 +99,7 @@ func TestLegacyStamp(t *testing.T) {
 			if s := stamp(); s != (LegacyStamp{}) {
 				t.Errorf("stamp %+v of no table", s)
 			}
-			if names, err := os.ReadFile(wires[x.family].tables); err != nil && !os.IsNotExist(err) || len(names) > 0 {
+			if names, err := os.ReadFile(xtables.Of(x.family).Tables); err != nil && !os.IsNotExist(err) || len(names) > 0 {
 				t.Errorf("tables after reading: %q, %v", names, err)
 			}
 			x.restore(t, ruleset(x, 3))

@@ -1,6 +1,10 @@
 package kernel
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/kernel/xtables"
+)
 
 // tallyLegacy counts entries between the marks that begin and end a chain: a hook's entry point and its policy, or a
 // user chain's head and the entry that returns.
@@ -9,21 +13,21 @@ func tallyLegacy(family corev1.IPFamily, table string) (map[string]int, error) {
 	if err != nil || t == nil {
 		return nil, err
 	}
-	defer t.close()
+	defer t.Close()
 	starts := map[int]string{}
-	for hook, name := range hookNames {
-		if t.info.ValidHooks>>hook&1 == 1 {
-			starts[int(t.info.HookEntry[hook])] = name
+	for hook, name := range xtables.HookNames {
+		if t.Info.ValidHooks>>hook&1 == 1 {
+			starts[int(t.Info.HookEntry[hook])] = name
 		}
 	}
 	tally := map[string]int{}
 	chain := ""
-	err = t.eachEntry(func(at int, head []byte) {
-		if name, builtin := starts[at]; builtin {
+	err = t.EachEntry(func(e xtables.Entry) {
+		if name, builtin := starts[e.At]; builtin {
 			chain = name
 			tally[chain] = -1 // the policy's entry is none
 		}
-		if head != nil {
+		if head := e.Head(); head != nil {
 			chain = string(head)
 			tally[chain] = -1 // nor is the one that returns
 			return
