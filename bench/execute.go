@@ -147,10 +147,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 
 func (o *ExecuteOptions) fill() error {
 	if len(o.Subjects) == 0 {
-		var err error
-		if o.Subjects, err = DefaultSubjects(); err != nil {
-			return err
-		}
+		o.Subjects = DefaultSubjects()
 	}
 	for _, text := range o.Subjects {
 		subject, err := ParseSubject(text)

@@ -26,7 +26,7 @@ type inProcess struct {
 // startInProcess makes a proxier, waits until its handlers have everything, and lets it sync. Metric load is how long
 // they had to be waited for, and what it took before to make the cluster.
 func (r *repetition) startInProcess(ctx context.Context, made float64) (subject, error) {
-	machine, err := proxier.ExamineMachine(r.variant)
+	machine, err := proxier.ExamineMachine(r.about.Variant)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (r *repetition) startInProcess(ctx context.Context, made float64) (subject,
 		podCIDRs = objects.Nodes[0].Spec.PodCIDRs
 	}
 	p, err := proxier.New(proxier.Options{
-		Config: r.config, Variant: r.variant, Families: r.families, NodeName: nodeName(objects), NodeIPs: r.node, PodCIDRs: podCIDRs,
+		Config: r.config, Backend: r.about.Backend, Variant: r.variant, Layout: r.about.Layout, Families: r.families, NodeName: nodeName(objects), NodeIPs: r.node, PodCIDRs: podCIDRs,
 		Addresses: r.addresses, Machine: machine, Policy: runner.Policy(r.Scenario.Proxy.Policy), Burst: r.Scenario.Proxy.Burst,
 		LockFile: r.lab.LockFile, Clock: r.clock, OnSync: r.onSync, Conntrack: kernelConntrack, ServeHealthChecks: true, Sysctls: true,
 		Restorer: iptables.RestorerOptions{Prepare: r.faults.prepare, Started: r.faults.started},

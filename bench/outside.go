@@ -16,6 +16,7 @@ import (
 
 	"synclab/bench/process"
 	"synclab/bench/visible"
+	"synclab/proxier"
 	"synclab/proxier/plan"
 	"synclab/sim"
 	"synclab/sim/front"
@@ -106,7 +107,7 @@ func (r *repetition) openTunnel(ctx context.Context) error {
 			r.fail(fmt.Errorf("API front: %w", err))
 		}
 	}()
-	t := &tunnel{server: "http://" + listener.Addr().String()}
+	t := &tunnel{server: "http://" + listener.Addr().String(), log: syncLog{told: make(chan struct{}, 1)}}
 	node := plan.Node{Name: nodeName(objects)}
 	if len(objects.Nodes) > 0 {
 		node.Zone = objects.Nodes[0].Labels[corev1.LabelTopologyZone]
@@ -139,7 +140,9 @@ func (r *repetition) recordShimCost(ctx context.Context) error {
 // dialect is how the subject writes rules; empty: to be found out.
 func (s Subject) dialect() string {
 	switch {
-	case s.Backend == "nftables":
+	case s.Backend == proxier.Nftables && s.Proxier == Synclab:
+		return visible.Nftables
+	case s.Backend == proxier.Nftables:
 		return visible.Nftables
 	case s.Variant != "":
 		return "iptables-" + string(s.Variant)
@@ -267,7 +270,7 @@ func (s *outside) aside(do func() error) error { return do() }
 
 // count records what the kernel holds of the subject.
 func (s *outside) count() error {
-	if s.variant != "" {
+	if s.about.Backend != "" {
 		return s.countTables()
 	}
 	all, err := s.tunnel.visible.Installed(context.Background())

@@ -10,6 +10,7 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 	"sigs.k8s.io/yaml"
 
+	"synclab/proxier"
 	"synclab/sim/front"
 )
 
@@ -63,8 +64,14 @@ func (r *repetition) ownCommand(configFile string, env []string) (string, []stri
 	for _, family := range r.families {
 		families = append(families, string(family))
 	}
-	args = append(args, "--config="+configFile, "--variant="+string(r.variant), "--families="+strings.Join(families, ","),
+	args = append(args, "--config="+configFile, "--backend="+string(r.about.Backend), "--families="+strings.Join(families, ","),
 		"--sync-log="+r.syncLogFile())
+	if r.variant != "" {
+		args = append(args, "--variant="+string(r.variant))
+	}
+	if r.about.Layout != "" {
+		args = append(args, "--layout="+string(r.about.Layout))
+	}
 	if policy := r.Scenario.Proxy.Policy; policy != "" {
 		args = append(args, "--policy="+policy)
 	}
@@ -77,9 +84,11 @@ func (r *repetition) ownCommand(configFile string, env []string) (string, []stri
 // outsideConfig is the run's configuration as a process in a namespace needs it.
 func (r *repetition) outsideConfig(kubeconfig string) *v1alpha1.KubeProxyConfiguration {
 	cfg := r.config.DeepCopy()
-	cfg.Mode = v1alpha1.ProxyMode(r.about.Backend)
-	if r.about.Backend == "" {
-		cfg.Mode = r.config.Mode
+	switch r.about.Backend {
+	case proxier.Nftables:
+		cfg.Mode = v1alpha1.ProxyMode(proxier.Nftables)
+	case proxier.Iptables, proxier.Direct:
+		cfg.Mode = v1alpha1.ProxyMode(proxier.Iptables)
 	}
 	cfg.HostnameOverride = nodeName(r.world.Objects())
 	cfg.ClientConnection.Kubeconfig = kubeconfig

@@ -13,10 +13,10 @@ import (
 )
 
 // dispatch reads from the kernel in which order the rules of Services stand: not every proxier has an order of its own.
-// Where Services are found by a map, their place among the frontends stands for the position, and should not matter.
+// Where Services are found by a map, or by a tree, their place among the frontends stands for the position, and should not matter.
 func (s *outside) dispatch(family corev1.IPFamily) (frontends []iptables.Frontend, rules int, err error) {
 	all := s.frontends(family)
-	if s.variant == "" {
+	if s.variant == "" || s.about.Layout == iptables.Tree {
 		for i := range all {
 			all[i].Position = i + 1
 			frontends = append(frontends, all[i].Frontend)

@@ -17,6 +17,7 @@ import (
 	"synclab/bench/process"
 	"synclab/bench/shim"
 	"synclab/proxier"
+	"synclab/proxier/iptables"
 )
 
 // outsideSyncs sees the syncs of a process: its tools as the shim tells of them, its metrics, which are read after a
@@ -73,6 +74,7 @@ func (o *outsideSyncs) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-calls:
+		case <-o.tunnel.log.told:
 		case <-o.wanted:
 		}
 		for first := true; first || o.pending(); first = false {
@@ -223,14 +225,24 @@ func (o *outsideSyncs) recordOwn(syncs []proxier.Sync) {
 		base := Record{
 			At: s.Finished.Sub(o.started).Seconds(), Sync: o.repetition.syncs.number(s.Family), Kind: string(s.Kind), Family: string(s.Family),
 		}
-		if s.Err == nil && len(s.Runs) > 0 {
+		switch {
+		case s.Err == nil && len(s.Runs) > 0 && o.about.hasTools():
 			o.recordSync(base, s.Duration(), s.Finished)
-		} else if s.Err != nil {
+		case s.Err == nil && len(s.Runs) > 0:
+			seconds := base
+			seconds.Unit = "s"
+			o.recordDuration(seconds, s)
+		case s.Err != nil:
 			o.recordCalls(base, o.ofFamily(base.Family, s.Finished))
 		}
 		base.Unit = "s"
 		o.recordPhases(base, s)
 	}
+}
+
+// hasTools says whether the subject writes rules by tools, which the shim sees.
+func (s Subject) hasTools() bool {
+	return s.Proxier != Synclab || s.Backend == proxier.Iptables
 }
 
 // writes says whether a call writes rules of the subject's backend.
@@ -239,9 +251,9 @@ func (s Subject) writes(c shim.Call) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(c.Args, word) })
 	}
 	if c.Tool == "nft" {
-		return s.Backend != "iptables" && asks("-f", "--file") && !asks("-c", "--check")
+		return s.Backend != proxier.Iptables && asks("-f", "--file") && !asks("-c", "--check")
 	}
-	return s.Backend != "nftables" && strings.HasSuffix(c.Tool, "-restore") && !asks("-t", "--test", "-V", "--version")
+	return s.Backend != proxier.Nftables && strings.HasSuffix(c.Tool, "-restore") && !asks("-t", "--test", "-V", "--version")
 }
 
 // takeCalls removes calls from those that belong to no sync yet.
@@ -262,34 +274,32 @@ func (o *outsideSyncs) recordCalls(base Record, calls []shim.Call) {
 	if len(calls) == 0 {
 		return
 	}
-	seconds, count, bytes := base, base, base
-	seconds.Unit, count.Unit, bytes.Unit = "s", "count", "B"
-	var user, system float64
-	var sent, peak int64
+	var wrote, others []iptables.Run
+	var ended time.Time
 	for _, call := range calls {
-		at := seconds
-		at.At = call.End.Sub(o.started).Seconds()
-		switch {
-		case !o.about.writes(call):
-		case call.ExitCode != 0:
-			o.recordAs(at, RestoreRefused, call.Duration().Seconds())
-		default:
-			o.recordAs(at, Restore, call.Duration().Seconds())
+		run := iptables.Run{Tool: call.Tool, Wall: call.Duration(), User: call.User, System: call.System,
+			Bytes: int(max(call.Stdin, 0)), PeakRSS: call.PeakRSS, ExitCode: call.ExitCode}
+		if o.about.writes(call) {
+			wrote = append(wrote, run)
+		} else {
+			others = append(others, run)
 		}
-		user += call.User.Seconds()
-		system += call.System.Seconds()
-		sent += max(call.Stdin, 0)
-		peak = max(peak, call.PeakRSS)
+		if call.End.After(ended) {
+			ended = call.End
+		}
 	}
-	o.recordAs(seconds, ToolUser, user)
-	o.recordAs(seconds, ToolSys, system)
-	o.recordAs(bytes, RestoreBytes, float64(sent))
-	o.recordAs(bytes, ChildPeakRSS, float64(peak))
+	seconds, count := base, base
+	seconds.Unit, count.Unit = "s", "count"
+	if base.At == 0 {
+		seconds.At = ended.Sub(o.started).Seconds()
+	}
+	o.recordTools(seconds, wrote, others)
 	o.recordAs(count, ToolCalls, float64(len(calls)))
 }
 
 // syncLog holds syncs that were told of and not yet recorded.
 type syncLog struct {
+	told  chan struct{} // of a subject without tools: there is something to record
 	mu    sync.Mutex
 	syncs []proxier.Sync
 }
@@ -331,10 +341,23 @@ func (r *repetition) openSyncLog(ctx context.Context) error {
 				return
 			case !line.Stopped:
 				r.tunnel.log.add(line.Sync())
+				r.tellSync(line.Finished)
 			}
 		}
 	}()
 	return nil
+}
+
+// tellSync tells of the end of a sync, of a subject whose tools would tell of it if it had some.
+func (r *repetition) tellSync(finished time.Time) {
+	if r.about.hasTools() {
+		return
+	}
+	r.tunnel.visible.ToolEnded(finished)
+	select {
+	case r.tunnel.log.told <- struct{}{}:
+	default:
+	}
 }
 
 // The metrics in which a subject says when it was last asked to sync, and when it last had (seconds since 1970).

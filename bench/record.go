@@ -45,11 +45,14 @@ const (
 	Plan        Metric = "plan"         // s
 	Encode      Metric = "encode"       // s
 	Jumps       Metric = "jumps"        // s: base chains and jumps checked and made, in a full sync
-	Restore     Metric = "restore"      // s: wall time of one iptables-restore
+	Restore     Metric = "restore"      // s: wall time of what wrote the rules of one sync, added up: iptables-restore, nft, netlink transactions, socket options
+	Restores    Metric = "restores"     // count: how many of them one sync took
 	// RestoreRefused is one that failed within a sync that succeeded without it.
 	RestoreRefused Metric = "restore_refused" // s
-	ToolUser       Metric = "tool_user"       // s: user time of the tools of one sync
-	ToolSys        Metric = "tool_sys"        // s: system time of the tools of one sync: the kernel's part
+	// ToolUser and ToolSys are of the tools of one sync. Of a subject that speaks to the kernel itself they are those of
+	// the thread that does, while it does.
+	ToolUser Metric = "tool_user" // s: user time
+	ToolSys  Metric = "tool_sys"  // s: system time, the kernel's part
 	// NetworkProgrammingLatency is one change: due in the cluster → visible in the kernel.
 	NetworkProgrammingLatency Metric = "network_programming_latency" // s
 	FirstPacket               Metric = "first_packet"                // s: one sendto of a fresh flow

@@ -18,6 +18,7 @@ import (
 
 	"synclab/bench/netns"
 	"synclab/bench/shim"
+	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -299,7 +300,7 @@ func (r *repetition) dump(ctx context.Context) error {
 	}
 	var commands [][]string
 	switch {
-	case r.about.Backend == "nftables":
+	case r.about.Backend == proxier.Nftables:
 		commands = [][]string{{"nft", "list", "ruleset"}}
 	case r.variant == "":
 		return fmt.Errorf("--dump-iptables: how %s writes rules is not known", r.Subject)

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
@@ -31,10 +32,14 @@ func (r *repetition) settle(ctx context.Context, s *scenarios.Settle, name strin
 
 // ownRules counts the rules in the proxier's chains, as the kernel has them.
 func (r *repetition) ownRules(family corev1.IPFamily, table iptables.Table) (int, error) {
-	tally, err := kernel.Tally(string(r.variant), family, string(table))
+	variant, prefix := string(r.variant), "KUBE-"
+	if r.about.Backend == proxier.Nftables { // a table of its own
+		variant, prefix = kernel.Nft, ""
+	}
+	tally, err := kernel.Tally(variant, family, string(table))
 	rules := 0
 	for chain, n := range tally {
-		if strings.HasPrefix(chain, "KUBE-") {
+		if strings.HasPrefix(chain, prefix) {
 			rules += n
 		}
 	}
@@ -48,10 +53,15 @@ func stepIndex(name string) string {
 	return fmt.Sprint(n-1) + ".settle"
 }
 
-// countTables records what the iptables of the kernel hold of the proxier, and what the closed form says.
+// countTables records what the kernel holds of the proxier, and what the closed form says of it.
 func (r *repetition) countTables() error {
+	defer r.recordKernelMemory()
+	if r.about.Backend == proxier.Nftables {
+		return r.countNftables()
+	}
 	forms, applies := closedForms(r.world.Objects(), r.families, r.config)
 	applies = applies && r.about.Proxier == Synclab && !r.followed // others may leave stale chains for a while
+	applies = applies && r.about.Layout != iptables.Tree           // which has more, and other, dispatch rules
 	for _, family := range r.families {
 		for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
 			rules, err := r.ownRules(family, table)
@@ -65,7 +75,25 @@ func (r *repetition) countTables() error {
 			}
 		}
 	}
-	r.recordKernelMemory()
+	return nil
+}
+
+// countNftables counts the rules of the proxier's own table, and the elements of its sets and maps.
+func (r *repetition) countNftables() error {
+	tables, err := kernel.OpenNftables()
+	if err != nil {
+		return err
+	}
+	defer tables.Close()
+	table := ownTables[r.about.Proxier]
+	for _, family := range r.families {
+		tally, err := tables.Tally(family, table)
+		if err != nil {
+			return err
+		}
+		r.recordAs(Record{Unit: "count", Family: string(family), Table: table}, RulesKernel, float64(tally.Rules))
+		r.recordAs(Record{Unit: "count", Family: string(family), Table: "elements"}, RulesKernel, float64(tally.Elements))
+	}
 	return nil
 }
 

@@ -1,13 +1,13 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier"
 	"synclab/proxier/iptables"
 )
 
@@ -17,10 +17,12 @@ type Subject struct {
 	Name string
 	// Proxier is Synclab, KubeProxy or Exec.
 	Proxier string
-	// Backend is "iptables" or "nftables"; empty when the lab does not know.
-	Backend string
+	// Backend is one of proxier's; empty when the lab does not know.
+	Backend proxier.BackendKind
 	// Variant of iptables; empty for other backends.
 	Variant iptables.Variant
+	// Layout of the lab's own rules in iptables; empty: classic, or none.
+	Layout iptables.Layout
 	// Command of an Exec subject: words, in which {config}, {kubeconfig} and {node} stand for what a run puts there.
 	Command []string
 }
@@ -35,13 +37,24 @@ const (
 // Subjects are all that the lab knows by name.
 func Subjects() []Subject {
 	return []Subject{
-		{Name: "synclab/iptables-legacy", Proxier: Synclab, Backend: "iptables", Variant: iptables.Legacy},
-		{Name: "synclab/iptables-nft", Proxier: Synclab, Backend: "iptables", Variant: iptables.Nft},
-		{Name: "kube-proxy/iptables-legacy", Proxier: KubeProxy, Backend: "iptables", Variant: iptables.Legacy},
-		{Name: "kube-proxy/iptables-nft", Proxier: KubeProxy, Backend: "iptables", Variant: iptables.Nft},
-		{Name: "kube-proxy/nftables", Proxier: KubeProxy, Backend: "nftables"},
+		{Name: "synclab/iptables-legacy", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Legacy},
+		{Name: "synclab/iptables-nft", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Nft},
+		{Name: legacyTree, Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Legacy, Layout: iptables.Tree},
+		{Name: "synclab/iptables-nft-tree", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Nft, Layout: iptables.Tree},
+		{Name: "synclab/iptables-legacy-direct", Proxier: Synclab, Backend: proxier.Direct, Variant: iptables.Legacy},
+		{Name: "synclab/nftables", Proxier: Synclab, Backend: proxier.Nftables},
+		{Name: "kube-proxy/iptables-legacy", Proxier: KubeProxy, Backend: proxier.Iptables, Variant: iptables.Legacy},
+		{Name: "kube-proxy/iptables-nft", Proxier: KubeProxy, Backend: proxier.Iptables, Variant: iptables.Nft},
+		{Name: "kube-proxy/nftables", Proxier: KubeProxy, Backend: proxier.Nftables},
 	}
 }
+
+// legacyTree is measured when it is asked for: a legacy table is replaced whole whatever its layout, and what a packet
+// pays for the layout, synclab/iptables-nft-tree shows.
+const legacyTree = "synclab/iptables-legacy-tree"
+
+// ownTables are the nf_tables tables of a proxier with the backend nftables: names, or beginnings of names.
+var ownTables = map[string]string{Synclab: "synclab", KubeProxy: "kube-proxy"}
 
 // ParseSubject finds a subject by its name, or makes one of "exec:NAME=COMMAND ARG…". Words of the command are
 // separated by spaces; quotes have no meaning.
@@ -64,13 +77,19 @@ func ParseSubject(text string) (Subject, error) {
 	return Subject{}, fmt.Errorf("subject %q is not known; want one of %s, or exec:NAME=COMMAND…", text, strings.Join(known, ", "))
 }
 
-// Available says whether the machine has the tool that the subject writes rules with; nil: it has.
+// Available says whether the machine has the tool that the subject writes rules with; nil: it has. The lab's own proxier
+// needs none for nftables: it speaks netlink.
 func (s Subject) Available() error {
+	if s.Proxier == Synclab {
+		if _, err := proxier.New(proxier.Options{Backend: s.Backend, Variant: s.Variant, Layout: s.Layout}); err != nil {
+			return fmt.Errorf("subject %s: %w", s.Name, err)
+		}
+	}
 	tool := ""
 	switch {
 	case s.Variant != "":
 		tool = iptables.Binary(s.Variant, corev1.IPv4Protocol, "restore")
-	case s.Backend == "nftables":
+	case s.Backend == proxier.Nftables && s.Proxier != Synclab:
 		tool = "nft"
 	default:
 		return nil
@@ -81,29 +100,28 @@ func (s Subject) Available() error {
 	return nil
 }
 
-// DefaultSubjects are what this machine can run at any size: the legacy variant, or the nft variant where there is no
-// other. (iptables-nft-restore takes minutes for a few thousand Services in one restore.)
-func DefaultSubjects() ([]string, error) {
+// DefaultSubjects are what a run measures where nobody chose: the lab's proxier with iptables, whose rules are
+// kube-proxy's, so that what it shows is true of most clusters. The legacy variant goes before nft, since it is the one
+// that an ordinary user can run at any size (see kernel.SendLimit); where there is no iptables, nftables needs no tool.
+func DefaultSubjects() []string {
 	for _, subject := range Subjects() {
 		if subject.Proxier == Synclab && subject.Available() == nil {
-			return []string{subject.Name}, nil
+			return []string{subject.Name}
 		}
 	}
-	return nil, errors.New("no iptables on this machine: run 'make deps', or install the package iptables")
+	return nil // never: nftables is always there
 }
 
-// AllSubjects are the names of all subjects that this machine has the tools for: what a comparison takes.
-func AllSubjects() ([]string, error) {
+// ComparedSubjects are what a comparison takes where nobody chose: all that this machine has the tools for, but
+// legacyTree.
+func ComparedSubjects() []string {
 	var names []string
 	for _, subject := range Subjects() {
-		if subject.Available() == nil {
+		if subject.Available() == nil && subject.Name != legacyTree {
 			names = append(names, subject.Name)
 		}
 	}
-	if len(names) == 0 {
-		return nil, errors.New("neither iptables nor nft on this machine: run 'make deps', or install the packages iptables and nftables")
-	}
-	return names, nil
+	return names
 }
 
 // feedFor is how objects reach subjects when nobody said it: through the API as soon as one of them is no part of this

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,14 +81,19 @@ func (r *repetition) onSync(s proxier.Sync) {
 		}
 	}
 	if s.Err == nil && len(s.Runs) > 0 {
-		duration := PartialSync
-		if s.Kind == proxier.Full {
-			duration = FullSync
-		}
-		r.recordAs(seconds, duration, s.Duration().Seconds())
-		r.recordTools(seconds, s.Runs)
+		r.recordDuration(seconds, s)
 	}
 	r.recordPhases(seconds, s)
+}
+
+// recordDuration records how long a sync took that wrote rules, and what wrote them.
+func (r *repetition) recordDuration(seconds Record, s proxier.Sync) {
+	duration := PartialSync
+	if s.Kind == proxier.Full {
+		duration = FullSync
+	}
+	r.recordAs(seconds, duration, s.Duration().Seconds())
+	r.recordTools(seconds, s.Runs, nil)
 }
 
 // recordPhases records what only the proxier itself can tell of one of its syncs.
@@ -125,25 +131,35 @@ func (r *repetition) recordPhases(seconds Record, s proxier.Sync) {
 	}
 }
 
-func (r *repetition) recordTools(seconds Record, runs []iptables.Run) {
-	bytes := seconds
-	bytes.Unit = "B"
-	var user, system float64
-	var sent int
+// recordTools records what the tools of one sync cost: those that wrote rules, and others, which only read.
+func (r *repetition) recordTools(seconds Record, wrote, others []iptables.Run) {
+	count, bytes := seconds, seconds
+	count.Unit, bytes.Unit = "count", "B"
+	var wall, user, system float64
+	var restores, sent int
 	var peak int64
-	for _, run := range runs {
-		metric := Restore
-		if run.ExitCode != 0 {
-			metric = RestoreRefused // how long until a tool gives up says nothing of how long it takes to write
+	for _, run := range wrote {
+		if run.ExitCode != 0 { // how long until a tool gives up says nothing of how long it takes to write
+			r.recordAs(seconds, RestoreRefused, run.Wall.Seconds())
+			continue
 		}
-		r.recordAs(seconds, metric, run.Wall.Seconds())
+		wall += run.Wall.Seconds()
+		restores++
+	}
+	for _, run := range slices.Concat(wrote, others) {
 		user += run.User.Seconds()
 		system += run.System.Seconds()
 		sent += run.Bytes
 		peak = max(peak, run.PeakRSS)
 	}
+	if restores > 0 {
+		r.recordAs(seconds, Restore, wall)
+		r.recordAs(count, Restores, float64(restores))
+	}
 	r.recordAs(seconds, ToolUser, user)
 	r.recordAs(seconds, ToolSys, system)
 	r.recordAs(bytes, RestoreBytes, float64(sent))
-	r.recordAs(bytes, ChildPeakRSS, float64(peak))
+	if peak > 0 { // netlink has no child
+		r.recordAs(bytes, ChildPeakRSS, float64(peak))
+	}
 }

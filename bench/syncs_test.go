@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -88,5 +89,33 @@ func TestRefusedRestore(t *testing.T) {
 	}
 	if len(got[Restore]) != 1 || got[Restore][0] != 3 || len(got[RestoreRefused]) != 1 || got[RestoreRefused][0] != 1 {
 		t.Errorf("restores %v, refused %v; want 3 and 1", got[Restore], got[RestoreRefused])
+	}
+}
+
+// What writes the rules of a sync may be several restores: their times add up, and their number is told.
+func TestSyncOfSeveralRestores(t *testing.T) {
+	run := iptables.Run{Wall: time.Second, User: 2 * time.Millisecond, System: 3 * time.Millisecond, Bytes: 10, PeakRSS: 100}
+	larger := run
+	larger.PeakRSS = 300
+	records := told(t, proxier.Sync{Kind: proxier.Full, Runs: []iptables.Run{run, larger, run}})
+	for metric, want := range map[Metric]float64{
+		Restore: 3, Restores: 3, ToolUser: 0.006, ToolSys: 0.009, RestoreBytes: 30, ChildPeakRSS: 300,
+	} {
+		var got []float64
+		for _, r := range records {
+			if r.Metric == metric {
+				got = append(got, r.Value)
+			}
+		}
+		if len(got) != 1 || math.Abs(got[0]-want) > 1e-9 {
+			t.Errorf("%s %v, want %v", metric, got, want)
+		}
+	}
+	netlink := run
+	netlink.PeakRSS = 0
+	for _, r := range told(t, proxier.Sync{Kind: proxier.Partial, Runs: []iptables.Run{netlink}}) {
+		if r.Metric == ChildPeakRSS {
+			t.Errorf("a child of %v bytes where there was none", r.Value)
+		}
 	}
 }

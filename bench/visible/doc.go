@@ -24,6 +24,9 @@
 //   - iptables-nft: the rules of a port's own chains, over netlink, and those of KUBE-SERVICES once a commit.
 //   - nftables: kube-proxy's nftables mode: the rules of a port's own chains and the maps in them.
 //
+// The chains of layout tree, between KUBE-SERVICES and a port's own, are followed. A subject may write a port's chains
+// long before it leads packets there: what is visible is only what the shared chains lead to.
+//
 // The number that moves in nf_tables is the generation (NFT_MSG_GETGEN). Its events (the group NFNLGRP_NFTABLES) would
 // save the polling, but as soon as one socket listens, the kernel writes a message for every rule, element and chain of
 // every transaction, in the time of whoever commits: the subject would pay for being watched.

@@ -20,7 +20,8 @@ type jumps interface {
 	close()
 }
 
-// chainLook reads a layout that has chains KUBE-SVC-…, KUBE-SVL-… and KUBE-SEP-… (kube-proxy's, layout classic).
+// chainLook reads layouts that have chains KUBE-SVC-…, KUBE-SVL-… and KUBE-SEP-…: kube-proxy's, which is also the lab's
+// layout classic, and tree.
 type chainLook struct {
 	jumps
 	dispatch map[corev1.IPFamily]*dispatch
@@ -81,7 +82,10 @@ func (l *chainLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortN
 	return cluster, local, nil
 }
 
-// shared are the chains that the shared ones jump to, read once a generation.
+// treePrefix begins the names of the chains in between, in layout tree.
+const treePrefix = "KUBE-TREE-"
+
+// shared are the chains that the shared ones lead to, through those of a tree if there is one, read once a generation.
 func (l *chainLook) shared(family corev1.IPFamily) (map[string]bool, error) {
 	at, err := l.generation()
 	if err != nil {
@@ -91,12 +95,15 @@ func (l *chainLook) shared(family corev1.IPFamily) (map[string]bool, error) {
 		return d.chains, nil
 	}
 	chains := map[string]bool{}
-	for _, from := range iptables.DispatchChains {
-		targets, err := l.targets(family, from)
+	for from := slices.Clone(iptables.DispatchChains[:]); len(from) > 0; from = from[1:] {
+		targets, err := l.targets(family, from[0])
 		if err != nil {
 			return nil, err
 		}
 		for _, to := range targets {
+			if strings.HasPrefix(to, treePrefix) && !chains[to] {
+				from = append(from, to)
+			}
 			chains[to] = true
 		}
 	}

@@ -191,7 +191,7 @@ func rulesSubjects(cmd *cobra.Command, names []string) (first, second conform.Su
 	for i, name := range names {
 		proxier, variant, _ := strings.Cut(name, "/iptables-")
 		if proxier != "synclab" && proxier != "kube-proxy" || variant != string(iptables.Legacy) && variant != string(iptables.Nft) {
-			return first, second, badUsage(cmd, "--subjects: --rules compares synclab/iptables-* and kube-proxy/iptables-*, not %s", name)
+			return first, second, badUsage(cmd, "--subjects: --rules compares iptables-legacy and iptables-nft of synclab and kube-proxy, not %s", name)
 		}
 		both[i] = conform.Subject{KubeProxy: proxier == "kube-proxy", Variant: iptables.Variant(variant)}
 	}

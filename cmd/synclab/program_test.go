@@ -49,11 +49,7 @@ func count(records []bench.Record, subject string, metric bench.Metric) int {
 // The proxier as a process of its own is measured from outside, and tells of its phases itself; the kernel holds what
 // the closed form says.
 func TestRunThroughTheAPI(t *testing.T) {
-	available, err := bench.AllSubjects()
-	if err != nil {
-		t.Skip(err)
-	}
-	subjects := slices.DeleteFunc(available, func(name string) bool { return !strings.HasPrefix(name, "synclab/") })
+	subjects := slices.DeleteFunc(bench.ComparedSubjects(), func(name string) bool { return !strings.HasPrefix(name, "synclab/") })
 	_, records := runScenario(t, "run", "steady-churn", "--services", "10", "--endpoints", "3", "--feed", "api", "--subjects", strings.Join(subjects, ","),
 		"--set", "proxy.minSyncPeriod=50ms", "--set", "steps.churn.events=5", "--set", "steps.churn.rate=10", "--set", "steps.probe.samples=10")
 	for _, subject := range subjects {

@@ -28,7 +28,9 @@ import (
 type proxyOptions struct {
 	config     *v1alpha1.KubeProxyConfiguration
 	kubeconfig string
+	backend    proxier.BackendKind
 	variant    iptables.Variant
+	layout     iptables.Layout
 	policy     runner.Policy
 	burst      int
 	families   []corev1.IPFamily
@@ -37,12 +39,12 @@ type proxyOptions struct {
 
 func newProxy(s streams) *cobra.Command {
 	var (
-		o                     proxyOptions
-		file, variant, policy string
-		families              []string
-		variants              = []string{string(iptables.Legacy), string(iptables.Nft)}
-		policies              = []string{string(runner.TokenBucket), string(runner.CompletionToStart)}
-		familyNames           = []string{string(corev1.IPv4Protocol), string(corev1.IPv6Protocol)}
+		o            proxyOptions
+		file, policy string
+		rules        backendFlags
+		families     []string
+		policies     = []string{string(runner.TokenBucket), string(runner.CompletionToStart)}
+		familyNames  = []string{string(corev1.IPv4Protocol), string(corev1.IPv6Protocol)}
 	)
 	cmd := &cobra.Command{
 		Use:   "proxy",
@@ -57,15 +59,21 @@ the rules of the machine are not its business.
 The node's name is hostnameOverride of the configuration, or else the host's. The
 kubeconfig is --kubeconfig, or else clientConnection.kubeconfig of the
 configuration, or else $KUBECONFIG. Metrics, /healthz, /livez and /proxyMode are
-served at metricsBindAddress and healthzBindAddress.`,
+served at metricsBindAddress and healthzBindAddress.
+
+Backend iptables runs iptables-restore, of either variant; iptables-direct hands
+tables to the kernel by itself (legacy); nftables speaks netlink. Layout classic
+is kube-proxy's, tree finds a Service by its address's prefixes.`,
 		Example: `  synclab proxy --config kube-proxy.yaml
   synclab proxy --config kube-proxy.yaml --kubeconfig front.kubeconfig --variant nft
+  synclab proxy --config kube-proxy.yaml --variant nft --layout tree
+  synclab proxy --config kube-proxy.yaml --backend nftables
   synclab proxy --config kube-proxy.yaml --families IPv4 --sync-log syncs.jsonl
   synclab proxy --config kube-proxy.yaml --sync-log /dev/fd/3   # to the process that started it`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(variants, variant) {
-				return badUsage(cmd, "--variant %q: want %s", variant, strings.Join(variants, " or "))
+			if err := rules.check(cmd); err != nil {
+				return err
 			}
 			if !slices.Contains(policies, policy) {
 				return badUsage(cmd, "--policy %q: want %s", policy, strings.Join(policies, " or "))
@@ -73,7 +81,7 @@ served at metricsBindAddress and healthzBindAddress.`,
 			if o.burst < 1 {
 				return badUsage(cmd, "--burst %d: want at least 1", o.burst)
 			}
-			o.variant, o.policy, o.families = iptables.Variant(variant), runner.Policy(policy), nil
+			o.policy, o.families = runner.Policy(policy), nil
 			for i, family := range families {
 				if !slices.Contains(familyNames, family) || slices.Contains(families[:i], family) {
 					return badUsage(cmd, "--families %s: want IPv4, IPv6 or IPv4,IPv6", strings.Join(families, ","))
@@ -84,13 +92,14 @@ served at metricsBindAddress and healthzBindAddress.`,
 			if o.config, err = (&proxyConfigFlag{path: file}).load(); err != nil {
 				return err
 			}
+			rules.apply(&o)
 			return runProxy(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&file, "config", "", "`file` with the KubeProxyConfiguration, v1alpha1 (default: kube-proxy's defaults)")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that says where the API server is (default: the configuration's, or $KUBECONFIG)")
-	flags.StringVar(&variant, "variant", variants[0], "`variant` of iptables: "+strings.Join(variants, " or "))
+	rules.register(cmd)
 	flags.StringVar(&policy, "policy", policies[0], "what paces syncs: "+strings.Join(policies, " or "))
 	flags.IntVar(&o.burst, "burst", runner.DefaultBurst, "`number` of syncs that may follow each other at once (token-bucket)")
 	flags.StringSliceVar(&families, "families", nil, "`list` of IP families (default: those that this machine has)")
@@ -100,7 +109,6 @@ served at metricsBindAddress and healthzBindAddress.`,
 			panic(err)
 		}
 	}
-	complete(cmd, "variant", variants...)
 	complete(cmd, "policy", policies...)
 	complete(cmd, "families", append(familyNames, strings.Join(familyNames, ","))...)
 	complete(cmd, "burst")
@@ -117,7 +125,7 @@ func runProxy(ctx context.Context, o proxyOptions) error {
 		return err
 	}
 	options := daemon.Options{Proxier: proxier.Options{
-		Config: o.config, Variant: o.variant, Families: o.families, Policy: o.policy, Burst: o.burst,
+		Config: o.config, Backend: o.backend, Variant: o.variant, Layout: o.layout, Families: o.families, Policy: o.policy, Burst: o.burst,
 		LockFile: lab.LockFile, ServeHealthChecks: true, Sysctls: true,
 	}}
 	if len(o.families) == 0 {

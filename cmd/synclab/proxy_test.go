@@ -17,6 +17,11 @@ func TestProxyUsageErrors(t *testing.T) {
 		want string
 	}{
 		{[]string{"--variant", "ebpf"}, `--variant "ebpf": want legacy or nft`},
+		{[]string{"--backend", "ipvs"}, `--backend "ipvs": want iptables, iptables-direct or nftables`},
+		{[]string{"--layout", "flat"}, `--layout "flat": want classic or tree`},
+		{[]string{"--backend", "nftables", "--variant", "nft"}, "--variant is of iptables: it has no meaning with --backend nftables"},
+		{[]string{"--backend", "nftables", "--layout", "tree"}, "--layout is of iptables"},
+		{[]string{"--backend", "iptables-direct", "--variant", "nft"}, "--backend iptables-direct is for --variant legacy"},
 		{[]string{"--policy", "none"}, `--policy "none": want token-bucket or completion-to-start`},
 		{[]string{"--burst", "0"}, "--burst 0: want at least 1"},
 		{[]string{"--families", "IPv4,IPv4"}, "--families IPv4,IPv4: want IPv4, IPv6 or IPv4,IPv6"},

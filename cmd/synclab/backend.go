@@ -1,0 +1,70 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+)
+
+var (
+	backends = []string{string(proxier.Iptables), string(proxier.Direct), string(proxier.Nftables)}
+	variants = []string{string(iptables.Legacy), string(iptables.Nft)}
+	layouts  = []string{string(iptables.Classic), string(iptables.Tree)}
+)
+
+// backendFlags say how rules are written, and which.
+type backendFlags struct{ backend, variant, layout string }
+
+func (f *backendFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.backend, "backend", "", "`backend` that writes rules: "+orWords(backends)+" (default: nftables where that is the configuration's mode, else iptables)")
+	flags.StringVar(&f.variant, "variant", variants[0], "`variant` of iptables: "+strings.Join(variants, " or "))
+	flags.StringVar(&f.layout, "layout", layouts[0], "`layout` of the iptables rules: "+strings.Join(layouts, " or "))
+	complete(cmd, "backend", backends...)
+	complete(cmd, "variant", variants...)
+	complete(cmd, "layout", layouts...)
+}
+
+func (f *backendFlags) check(cmd *cobra.Command) error {
+	for _, one := range []struct {
+		flag, value string
+		known       []string
+	}{{"backend", f.backend, backends}, {"variant", f.variant, variants}, {"layout", f.layout, layouts}} {
+		if one.value != "" && !slices.Contains(one.known, one.value) {
+			return badUsage(cmd, "--%s %q: want %s", one.flag, one.value, orWords(one.known))
+		}
+	}
+	for _, flag := range []string{"variant", "layout"} {
+		if f.backend == string(proxier.Nftables) && cmd.Flags().Changed(flag) {
+			return badUsage(cmd, "--%s is of iptables: it has no meaning with --backend %s", flag, f.backend)
+		}
+	}
+	if f.backend == string(proxier.Direct) && f.variant != string(iptables.Legacy) {
+		return badUsage(cmd, "--backend %s is for --variant %s: the other one has no tables of its own in the kernel", f.backend, iptables.Legacy)
+	}
+	return nil
+}
+
+// apply fills in what o, with its configuration read, is asked to write.
+func (f *backendFlags) apply(o *proxyOptions) {
+	o.backend = proxier.BackendKind(f.backend)
+	if o.backend == "" {
+		o.backend = proxier.Iptables
+		if string(o.config.Mode) == string(proxier.Nftables) {
+			o.backend = proxier.Nftables
+		}
+	}
+	if o.backend != proxier.Nftables {
+		o.variant, o.layout = iptables.Variant(f.variant), iptables.Layout(f.layout)
+	}
+}
+
+// orWords writes "a or b", or "a, b or c".
+func orWords(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
