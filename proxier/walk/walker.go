@@ -1,18 +1,268 @@
 package walk
 
-// Rules is a compiled ruleset of one family. It does not change.
-type Rules struct {
-	chains []chain
-	bases  [hooks][]int // base chains by hook, by priority
-}
+import (
+	"fmt"
+	"net/netip"
+)
 
-type chain struct{ name string }
+// jumps is how deep chains may call each other in nf_tables (NFT_JUMP_STACK_SIZE); the legacy tables take more, but what
+// works in only one of the variants works in neither.
+const jumps = 16
+
+// mostCrossed bounds a walk: rules that send packets in a circle by goto are refused by the kernel, and end here.
+const mostCrossed = 50_000_000
+
+// position in the rules: the rule that comes next, and what of it, where a rule is left in the middle.
+type position struct{ chain, rule, part int32 }
+
+// state is a packet on its way. It is copied where the way parts.
+type state struct {
+	at          position
+	depth       int
+	stack       [jumps]position
+	hook        Hook
+	base        int // of the hook's base chains, the one that the packet is in
+	probability float64
+
+	src, dst     address
+	sport, dport uint16
+	protocol     Protocol
+	in           string
+	conn         State
+	mark         uint32
+
+	original          address // destination before any translation
+	originalPort      uint16
+	translated        bool // DNAT
+	masquerade        bool
+	dstReady, srcInit bool // nat has decided, be it to change nothing
+	looped            bool // sent by the node to itself, and came in again
+	remembered        int32
+
+	crossed  Crossed
+	inBase   int // rules crossed in the present base chain
+	picked   bool
+	entryNAT int // rules crossed in nat of the hook by which it entered
+	natCount bool
+
+	registers [16 * 4]byte // of nf_tables
+}
 
 // Walker walks packets through rules. It reuses its memory: one goroutine at a time.
 type Walker struct {
-	rules *Rules
-	world World
+	rules   *Rules
+	world   World
+	work    []state
+	memory  []memory
+	verdict Verdict
+	ends    []end
+}
+
+// end is one way's end, and what the client is remembered by then.
+type end struct {
+	outcome    Outcome
+	remembered int32
 }
 
 // New makes a walker.
 func New(rules *Rules, world World) *Walker { return &Walker{rules: rules, world: world} }
+
+// Walk gives the verdict on a packet. Errors name the rule that the walk ended at.
+func (w *Walker) Walk(p *Packet) (Verdict, error) {
+	w.memory = w.memory[:0]
+	starts := []end{{outcome: Outcome{Probability: 1}, remembered: nothing}}
+	if p.After != nil {
+		earlier := *p
+		earlier.After = nil
+		if p.After.Via.IsValid() {
+			earlier.Destination = p.After.Via
+		}
+		if err := w.walk(&earlier, starts); err != nil {
+			return Verdict{}, err
+		}
+		if there := w.reached(p.After.Endpoint); len(there) > 0 {
+			starts = there
+		}
+	}
+	if err := w.walk(p, starts); err != nil {
+		return Verdict{}, err
+	}
+	v := Verdict{Crossed: w.verdict.Crossed, Outcomes: make([]Outcome, len(w.ends))}
+	for i := range w.ends {
+		v.Outcomes[i] = w.ends[i].outcome
+	}
+	v.settle()
+	return v, nil
+}
+
+// reached gives the ends of the last walk at an endpoint, as if the packet had gone there for sure.
+func (w *Walker) reached(endpoint netip.AddrPort) []end {
+	var there []end
+	var sum float64
+	for _, e := range w.ends {
+		if e.outcome.To == endpoint {
+			there = append(there, e)
+			sum += e.outcome.Probability
+		}
+	}
+	for i := range there {
+		there[i].outcome.Probability /= sum
+	}
+	return there
+}
+
+// walk goes all ways of a packet, from each memory that its client may have left.
+func (w *Walker) walk(p *Packet, starts []end) error {
+	w.work, w.ends, w.verdict = w.work[:0], w.ends[:0], Verdict{}
+	if p.Source.Addr().Is4() != w.rules.ipv4 || p.Destination.Addr().Is4() != w.rules.ipv4 {
+		return fmt.Errorf("packet %s is not of the family of the rules", p)
+	}
+	for _, start := range starts {
+		s := state{
+			probability: start.outcome.Probability, remembered: start.remembered,
+			src: addressOf(p.Source.Addr()), sport: p.Source.Port(),
+			dst: addressOf(p.Destination.Addr()), dport: p.Destination.Port(),
+			protocol: p.Protocol, in: p.Input, conn: p.State, hook: Prerouting,
+		}
+		s.original, s.originalPort = s.dst, s.dport
+		if p.Input == "" {
+			s.hook = Output
+		}
+		w.work = append(w.work, s)
+	}
+	for len(w.work) > 0 {
+		s := w.work[len(w.work)-1]
+		w.work = w.work[:len(w.work)-1]
+		if !s.running() {
+			s.base = -1
+			if !w.nextBase(&s) {
+				continue
+			}
+		}
+		if err := w.run(&s); err != nil {
+			return fmt.Errorf("packet %s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// running: a state that waits in the middle of a chain. New ones have no base chain yet.
+func (s *state) running() bool { return s.crossed.Total > 0 }
+
+// run takes a packet to one of its ends; the other ways wait in w.work.
+func (w *Walker) run(s *state) error {
+	for {
+		c := &w.rules.chains[s.at.chain]
+		result, err := c.rules.run(w, s)
+		if err != nil {
+			return err
+		}
+		if s.crossed.Total > mostCrossed {
+			return fmt.Errorf("chain %s: the packet crosses more than %d rules", c.name, mostCrossed)
+		}
+		switch result {
+		case entered:
+			continue
+		case ended, returned:
+			if s.depth > 0 {
+				s.depth--
+				s.at = s.stack[s.depth]
+				continue
+			}
+			if w.rules.bases[s.hook][s.base].drop {
+				w.end(s, Drop)
+				return nil
+			}
+		case accepted:
+		case rejected:
+			w.refused(s)
+			w.end(s, Reject)
+			return nil
+		case dropped:
+			w.refused(s)
+			w.end(s, Drop)
+			return nil
+		}
+		if !w.nextBase(s) {
+			return nil
+		}
+	}
+}
+
+// refused: a rule that refuses a packet picks it, when none did before.
+func (w *Walker) refused(s *state) {
+	if !s.picked {
+		s.pick()
+	}
+}
+
+// pick notes that a Service was found.
+func (s *state) pick() {
+	if !s.picked {
+		s.picked, s.crossed.Dispatch = true, s.inBase
+	}
+}
+
+// call enters a chain; the way back is kept unless it is a goto.
+func (w *Walker) call(s *state, chain int32, back bool) error {
+	if back {
+		if s.depth == jumps {
+			return fmt.Errorf("chain %s: more than %d chains deep", w.rules.chains[s.at.chain].name, jumps)
+		}
+		s.stack[s.depth] = s.at
+		s.depth++
+	}
+	s.at = position{chain: chain}
+	if w.rules.chains[chain].service {
+		s.pick()
+	}
+	return nil
+}
+
+// cross counts a rule.
+func (s *state) cross() {
+	s.crossed.Total++
+	s.crossed.ByHook[s.hook]++
+	s.inBase++
+}
+
+// part sends a copy of the packet another way.
+func (w *Walker) part(s *state, probability float64) *state {
+	w.work = append(w.work, *s)
+	other := &w.work[len(w.work)-1]
+	other.probability = probability
+	return other
+}
+
+// end notes what became of a packet.
+func (w *Walker) end(s *state, kind Kind) {
+	o := Outcome{Kind: kind, Probability: s.probability}
+	if kind == Pass {
+		o.Masquerade = s.masquerade
+		if s.translated {
+			o.To = netip.AddrPortFrom(s.dst.addr(w.rules.ipv4), s.dport)
+		}
+	}
+	w.ends = append(w.ends, end{outcome: o, remembered: s.remembered})
+	c := &w.verdict.Crossed
+	if !s.picked {
+		s.crossed.Dispatch = s.entryNAT
+	}
+	c.Total, c.Dispatch = max(c.Total, s.crossed.Total), max(c.Dispatch, s.crossed.Dispatch)
+	for h := range c.ByHook {
+		c.ByHook[h] = max(c.ByHook[h], s.crossed.ByHook[h])
+	}
+}
+
+// translate sets the destination, as DNAT does.
+func (s *state) translate(to address, port uint16) {
+	s.pick()
+	s.translated = true
+	s.dst, s.dport, s.dstReady = to, port, true
+}
+
+// hide sets the source, as MASQUERADE does.
+func (w *Walker) hide(s *state) {
+	s.masquerade, s.srcInit = true, true
+	s.src = addressOf(w.world.main(s.src.addr(w.rules.ipv4)))
+}
