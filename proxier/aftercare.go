@@ -172,8 +172,8 @@ func (a *aftercare) serve(ctx context.Context, e *engine, m *metrics.Family) {
 // localReady counts the ready addresses of a Service on this node; a pod with several ports is one address.
 func localReady(svc *tracker.Service) int {
 	addrs := map[netip.Addr]bool{}
-	for _, endpoints := range svc.Endpoints {
-		for _, ep := range endpoints {
+	for _, port := range svc.Endpoints {
+		for _, ep := range port.List {
 			if ep.Local && ep.Ready {
 				addrs[ep.Addr.Addr()] = true
 			}

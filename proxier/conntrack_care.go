@@ -51,7 +51,7 @@ func (f *flows) update(changes tracker.Changes, p *plan.Plan) {
 				continue
 			}
 			f.frontends[name] = frontendsOf(port)
-			serving := servingOf(change.New.Endpoints[name.PortKey])
+			serving := servingOf(change.New.EndpointsOf(name.PortKey))
 			for _, now := range f.frontends[name] {
 				f.claim(now, claim{port, serving})
 				touched[now] = true

@@ -50,7 +50,27 @@ type Plan struct {
 	services map[types.NamespacedName]*tracker.Service
 	ports    map[tracker.ServicePortName]*ServicePort
 	order    []*ServicePort
-	known    int
+	tally    tally
+}
+
+// tally is what sums say of all Service ports.
+type tally struct {
+	known                      int // endpoints of any condition
+	lackInternal, lackExternal int // ports that their traffic policy leaves without endpoints
+}
+
+// count adds a decision, or takes it away with sign -1.
+func (t *tally) count(port *ServicePort, sign int) {
+	t.known += sign * port.Known
+	if !port.HasEndpoints || !port.UsesLocalEndpoints() || len(port.Local) > 0 {
+		return
+	}
+	if port.InternalPolicyLocal {
+		t.lackInternal += sign
+	}
+	if port.ExternalPolicyLocal {
+		t.lackExternal += sign
+	}
 }
 
 // New makes an empty plan for a node.
@@ -73,7 +93,13 @@ func (p *Plan) Port(name tracker.ServicePortName) *ServicePort { return p.ports[
 func (p *Plan) Services() map[types.NamespacedName]*tracker.Service { return p.services }
 
 // KnownEndpoints is the number of endpoints of all Service ports, usable or not.
-func (p *Plan) KnownEndpoints() int { return p.known }
+func (p *Plan) KnownEndpoints() int { return p.tally.known }
+
+// NoLocalEndpoints is the number of Service ports that have endpoints, but none on this node although their internal,
+// or their external, traffic must stay on it.
+func (p *Plan) NoLocalEndpoints() (internal, external int) {
+	return p.tally.lackInternal, p.tally.lackExternal
+}
 
 // SetNode replans everything for another node name or zone. It reports whether that was needed.
 func (p *Plan) SetNode(node Node) bool {
@@ -89,10 +115,11 @@ func (p *Plan) SetNode(node Node) bool {
 	return true
 }
 
-// Update plans the changed Services again. Applying the same changes twice changes nothing.
+// Update plans the changed Services again. Applying the same changes twice changes nothing. It costs what changed, but
+// for moving what comes after a Service port that is new or gone in the order.
 func (p *Plan) Update(changes []tracker.Change) Delta {
 	var delta Delta
-	before := map[tracker.ServicePortName]*ServicePort{} // the decisions that end
+	var gone, added []*ServicePort // from and to the order
 	for _, change := range changes {
 		old := p.services[change.Name]
 		if change.New == nil {
@@ -100,49 +127,59 @@ func (p *Plan) Update(changes []tracker.Change) Delta {
 		} else {
 			p.services[change.Name] = change.New
 		}
-		delta.Removed = append(delta.Removed, p.remove(old, change.New, before)...)
-		delta.Changed = append(delta.Changed, p.decideAll(change.New, before)...)
+		for _, port := range p.remove(old, change.New) {
+			delta.Removed = append(delta.Removed, port.Name)
+			gone = append(gone, port)
+		}
+		if change.New == nil {
+			continue
+		}
+		for _, port := range change.New.Ports {
+			before, now := p.decide(port, change.New)
+			delta.Changed = append(delta.Changed, now)
+			switch {
+			case before == nil:
+				added = append(added, now)
+			case compare(before, now) == 0: // most often only the decision is another, and the place the same
+				i, _ := slices.BinarySearchFunc(p.order, before, compare)
+				p.order[i] = now
+			default: // a Service that was made again has another age, and with it another place
+				gone, added = append(gone, before), append(added, now)
+			}
+		}
 	}
 	slices.SortFunc(delta.Changed, compare)
 	slices.SortFunc(delta.Removed, compareNames)
-	p.reorder(delta.Changed, before)
+	p.order = splice(p.order, gone, added)
 	return delta
 }
 
 // remove forgets the ports of old that its successor does not have.
-func (p *Plan) remove(old, successor *tracker.Service, before map[tracker.ServicePortName]*ServicePort) []tracker.ServicePortName {
-	var removed []tracker.ServicePortName
+func (p *Plan) remove(old, successor *tracker.Service) []*ServicePort {
 	if old == nil {
 		return nil
 	}
+	var removed []*ServicePort
 	for _, port := range old.Ports {
 		kept := successor != nil && slices.ContainsFunc(successor.Ports, func(q *tracker.ServicePort) bool { return q.Name == port.Name })
 		if planned := p.ports[port.Name]; planned != nil && !kept {
-			p.known -= planned.Known
-			before[port.Name] = planned
+			p.tally.count(planned, -1)
 			delete(p.ports, port.Name)
-			removed = append(removed, port.Name)
+			removed = append(removed, planned)
 		}
 	}
 	return removed
 }
 
-func (p *Plan) decideAll(svc *tracker.Service, before map[tracker.ServicePortName]*ServicePort) []*ServicePort {
-	if svc == nil {
-		return nil
+// decide replaces the decision for one port.
+func (p *Plan) decide(port *tracker.ServicePort, svc *tracker.Service) (before, now *ServicePort) {
+	before, now = p.ports[port.Name], decide(port, svc.Created, svc.EndpointsOf(port.Name.PortKey), p.node)
+	if before != nil {
+		p.tally.count(before, -1)
 	}
-	planned := make([]*ServicePort, 0, len(svc.Ports))
-	for _, port := range svc.Ports {
-		decided := decide(port, svc.Created, svc.Endpoints[port.Name.PortKey], p.node)
-		if old := p.ports[port.Name]; old != nil {
-			p.known -= old.Known
-			before[port.Name] = old
-		}
-		p.known += decided.Known
-		p.ports[port.Name] = decided
-		planned = append(planned, decided)
-	}
-	return planned
+	p.tally.count(now, 1)
+	p.ports[port.Name] = now
+	return before, now
 }
 
 func decide(port *tracker.ServicePort, created time.Time, endpoints []*tracker.Endpoint, node Node) *ServicePort {
@@ -159,38 +196,29 @@ func decide(port *tracker.ServicePort, created time.Time, endpoints []*tracker.E
 	return d
 }
 
-// manyChanges is when sorting everything again is cheaper than moving the tail of the order for every change.
-const manyChanges = 64
+// splice takes some ports out of the order and puts others in. What stays is moved in blocks, at most twice.
+func splice(order, gone, added []*ServicePort) []*ServicePort {
+	slices.SortFunc(gone, compare)
+	read, written := 0, 0
+	for _, port := range gone {
+		i, _ := slices.BinarySearchFunc(order[read:], port, compare)
+		written += copy(order[written:], order[read:read+i])
+		read += i + 1
+	}
+	written += copy(order[written:], order[read:])
+	clear(order[written:])
+	order = order[:written]
 
-// reorder brings the order up to date with ports: it holds the decisions that end, and not yet those that changed.
-func (p *Plan) reorder(changed []*ServicePort, before map[tracker.ServicePortName]*ServicePort) {
-	if len(changed)+len(before) > manyChanges {
-		p.order = p.order[:0]
-		for _, port := range p.ports {
-			p.order = append(p.order, port)
-		}
-		slices.SortFunc(p.order, compare)
-		return
+	slices.SortFunc(added, compare)
+	end := len(order) // of what has not moved yet, from the back to the front
+	order = slices.Grow(order, len(added))[:len(order)+len(added)]
+	for k, port := range slices.Backward(added) {
+		i, _ := slices.BinarySearchFunc(order[:end], port, compare)
+		copy(order[i+k+1:], order[i:end])
+		order[i+k] = port
+		end = i
 	}
-	for _, port := range changed {
-		// Most often only the decision is another, and the place the same.
-		if old := before[port.Name]; old != nil && compare(old, port) == 0 {
-			i, _ := slices.BinarySearchFunc(p.order, old, compare)
-			p.order[i] = port
-			delete(before, port.Name)
-		}
-	}
-	for _, old := range before {
-		// By its old age: a Service that was made again has another, and with it another place.
-		if i, found := slices.BinarySearchFunc(p.order, old, compare); found {
-			p.order = slices.Delete(p.order, i, i+1)
-		}
-	}
-	for _, port := range changed {
-		if i, found := slices.BinarySearchFunc(p.order, port, compare); !found {
-			p.order = slices.Insert(p.order, i, port)
-		}
-	}
+	return order
 }
 
 func compare(a, b *ServicePort) int {

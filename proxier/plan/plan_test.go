@@ -20,12 +20,11 @@ var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func svc(name string, age int, ports ...string) *tracker.Service {
 	s := &tracker.Service{
 		Name: types.NamespacedName{Namespace: "ns", Name: name}, Created: epoch.Add(time.Duration(100-age) * time.Second),
-		Endpoints: map[tracker.PortKey][]*tracker.Endpoint{},
 	}
 	for _, port := range ports {
 		key := tracker.PortKey{Name: port, Protocol: corev1.ProtocolTCP}
 		s.Ports = append(s.Ports, &tracker.ServicePort{Name: tracker.ServicePortName{NamespacedName: s.Name, PortKey: key}})
-		s.Endpoints[key] = []*tracker.Endpoint{ep("a", nil), ep("b", unready)}
+		s.Endpoints = append(s.Endpoints, tracker.PortEndpoints{PortKey: key, List: []*tracker.Endpoint{ep("a", nil), ep("b", unready)}})
 	}
 	return s
 }
@@ -83,11 +82,10 @@ func TestDelta(t *testing.T) {
 
 func TestSetNode(t *testing.T) {
 	s := svc("a", 1, "p")
-	key := s.Ports[0].Name.PortKey
 	zoned := func(zone string) func(*tracker.Endpoint) {
-		return func(e *tracker.Endpoint) { e.Zones = []string{zone} }
+		return func(e *tracker.Endpoint) { e.Hints = &tracker.Hints{Zones: []string{zone}} }
 	}
-	s.Endpoints[key] = []*tracker.Endpoint{ep("a", zoned("east")), ep("b", zoned("west"))}
+	s.Endpoints[0].List = []*tracker.Endpoint{ep("a", zoned("east")), ep("b", zoned("west"))}
 	p := New(here)
 	p.Update([]tracker.Change{change("a", s)})
 	if p.SetNode(here) {
@@ -96,6 +94,34 @@ func TestSetNode(t *testing.T) {
 	for zone, want := range map[string]string{"west": "b", "east": "a", "": "ab"} {
 		if p.SetNode(Node{Name: "here", Zone: zone}); textsOf(p.Ports()[0].Cluster) != want {
 			t.Errorf("zone %q: %s, want %s", zone, textsOf(p.Ports()[0].Cluster), want)
+		}
+	}
+}
+
+func TestNoLocalEndpoints(t *testing.T) {
+	p := New(here)
+	for i, c := range []struct {
+		change             func(*tracker.ServicePort, []*tracker.Endpoint)
+		internal, external int
+	}{
+		{func(*tracker.ServicePort, []*tracker.Endpoint) {}, 0, 0},
+		{func(port *tracker.ServicePort, _ []*tracker.Endpoint) { port.InternalPolicyLocal = true }, 1, 0},
+		{func(port *tracker.ServicePort, _ []*tracker.Endpoint) { port.ExternalPolicyLocal = true }, 0, 0}, // no external traffic
+		{func(port *tracker.ServicePort, _ []*tracker.Endpoint) { port.ExternalPolicyLocal, port.NodePort = true, 1 }, 0, 1},
+		{func(port *tracker.ServicePort, endpoints []*tracker.Endpoint) {
+			port.InternalPolicyLocal, port.ExternalPolicyLocal, port.NodePort = true, true, 1
+			endpoints[0].Local = true
+		}, 0, 0},
+		{func(port *tracker.ServicePort, endpoints []*tracker.Endpoint) {
+			port.InternalPolicyLocal = true
+			unready(endpoints[0]) // nothing anywhere
+		}, 0, 0},
+	} {
+		s := svc("a", 1, "p")
+		c.change(s.Ports[0], s.Endpoints[0].List)
+		p.Update([]tracker.Change{change("a", s)})
+		if internal, external := p.NoLocalEndpoints(); internal != c.internal || external != c.external {
+			t.Errorf("case %d: %d and %d, want %d and %d", i, internal, external, c.internal, c.external)
 		}
 	}
 }
@@ -110,7 +136,7 @@ func TestUpdateEqualsNew(t *testing.T) {
 	for range 500 {
 		count := 1 + rng.IntN(3)
 		if rng.IntN(20) == 0 {
-			count = 2 * manyChanges
+			count = 150
 		}
 		changed := map[string]*tracker.Service{}
 		for range count {
@@ -118,6 +144,11 @@ func TestUpdateEqualsNew(t *testing.T) {
 			changed[name] = nil
 			if rng.IntN(3) > 0 {
 				changed[name] = svc(name, rng.IntN(4), []string{"p", "q", "r"}[:1+rng.IntN(3)]...)
+				for i, port := range changed[name].Ports {
+					port.InternalPolicyLocal, port.ExternalPolicyLocal = rng.IntN(2) == 0, rng.IntN(2) == 0
+					port.NodePort = uint16(rng.IntN(2))
+					changed[name].Endpoints[i].List[0].Local = rng.IntN(2) == 0
+				}
 			}
 		}
 		var changes []tracker.Change
@@ -143,8 +174,8 @@ func TestUpdateEqualsNew(t *testing.T) {
 				t.Fatalf("%s: the order holds an old decision", port.Name)
 			}
 		}
-		if p.KnownEndpoints() != fresh.KnownEndpoints() {
-			t.Fatalf("%d endpoints, want %d", p.KnownEndpoints(), fresh.KnownEndpoints())
+		if p.tally != fresh.tally {
+			t.Fatalf("sums %+v, want %+v", p.tally, fresh.tally)
 		}
 	}
 }

@@ -31,13 +31,13 @@ func topologyOf(endpoints []*tracker.Endpoint, node Node) topology {
 			continue
 		}
 		ready++
-		if len(ep.Nodes) > 0 {
+		if nodes := ep.Nodes(); len(nodes) > 0 {
 			nodeHints++
-			ourNode = ourNode || slices.Contains(ep.Nodes, node.Name)
+			ourNode = ourNode || slices.Contains(nodes, node.Name)
 		}
-		if len(ep.Zones) > 0 {
+		if zones := ep.Zones(); len(zones) > 0 {
 			zoneHints++
-			ourZone = ourZone || (node.Zone != "" && slices.Contains(ep.Zones, node.Zone))
+			ourZone = ourZone || (node.Zone != "" && slices.Contains(zones, node.Zone))
 		}
 	}
 	switch {
@@ -54,9 +54,9 @@ func topologyOf(endpoints []*tracker.Endpoint, node Node) topology {
 func (t topology) allows(ep *tracker.Endpoint, node Node) bool {
 	switch t {
 	case sameNode:
-		return slices.Contains(ep.Nodes, node.Name)
+		return slices.Contains(ep.Nodes(), node.Name)
 	case sameZone:
-		return slices.Contains(ep.Zones, node.Zone)
+		return slices.Contains(ep.Zones(), node.Zone)
 	}
 	return true
 }

@@ -78,7 +78,7 @@ func TestTopology(t *testing.T) {
 	for _, ready := range []bool{true, false} {
 		for _, nodes := range hints {
 			for _, zones := range hints {
-				kinds = append(kinds, tracker.Endpoint{Ready: ready, Nodes: nodes, Zones: zones})
+				kinds = append(kinds, tracker.Endpoint{Ready: ready, Hints: &tracker.Hints{Nodes: nodes, Zones: zones}})
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func TestTopology(t *testing.T) {
 				var nodes, zones [][]string // of the ready ones
 				for _, e := range list {
 					if e.Ready {
-						nodes, zones = append(nodes, e.Nodes), append(zones, e.Zones)
+						nodes, zones = append(nodes, e.Nodes()), append(zones, e.Zones())
 					}
 				}
 				want := anywhere
@@ -106,7 +106,7 @@ func TestTopology(t *testing.T) {
 				}
 				modes[want]++
 				for _, e := range clusterEndpoints(list, node) {
-					if !e.Ready || (want == sameNode && !slices.Contains(e.Nodes, "ours")) || (want == sameZone && !slices.Contains(e.Zones, "ours")) {
+					if !e.Ready || (want == sameNode && !slices.Contains(e.Nodes(), "ours")) || (want == sameZone && !slices.Contains(e.Zones(), "ours")) {
 						t.Fatalf("%s: %+v was chosen", describe(list), *e)
 					}
 				}
@@ -126,14 +126,19 @@ func followed(hints [][]string) bool {
 func describe(list []*tracker.Endpoint) string {
 	text := ""
 	for _, e := range list {
-		text += fmt.Sprintf("[ready %v, nodes %v, zones %v] ", e.Ready, e.Nodes, e.Zones)
+		text += fmt.Sprintf("[ready %v, nodes %v, zones %v] ", e.Ready, e.Nodes(), e.Zones())
 	}
 	return text
 }
 
 func TestTopologyAndFallback(t *testing.T) {
-	east := func(e *tracker.Endpoint) { e.Zones = []string{"east"} }
-	west := func(e *tracker.Endpoint) { e.Zones = []string{"west"} }
+	zone := func(name string) func(*tracker.Endpoint) {
+		return func(e *tracker.Endpoint) { e.Hints = &tracker.Hints{Zones: []string{name}} }
+	}
+	node := func(name string) func(*tracker.Endpoint) {
+		return func(e *tracker.Endpoint) { e.Hints.Nodes = []string{name} }
+	}
+	east, west := zone("east"), zone("west")
 	for _, c := range []struct {
 		name           string
 		node           Node
@@ -143,14 +148,14 @@ func TestTopologyAndFallback(t *testing.T) {
 		{"zone", here, []*tracker.Endpoint{ep("a", east), ep("b", west)}, "a", ""},
 		{"zone unknown", Node{Name: "here"}, []*tracker.Endpoint{ep("a", east), ep("b", west)}, "ab", ""},
 		{"no hint names an unknown zone", Node{Name: "here"}, []*tracker.Endpoint{
-			ep("a", func(e *tracker.Endpoint) { e.Zones = []string{""} }), ep("b", west)}, "ab", ""},
+			ep("a", zone("")), ep("b", west)}, "ab", ""},
 		{"zone of nobody", Node{Name: "here", Zone: "north"}, []*tracker.Endpoint{ep("a", east), ep("b", west)}, "ab", ""},
 		{"hints do not bind what drains", here, []*tracker.Endpoint{ep("a", both(east, draining)), ep("b", both(west, draining))}, "ab", ""},
 		{"one that is not ready needs no hint", here, []*tracker.Endpoint{ep("a", east), ep("b", unready), ep("c", west)}, "a", ""},
 		{"here, whatever the hints", here, []*tracker.Endpoint{ep("a", east), ep("b", both(local, west))}, "a", "b"},
 		{"node before zone", here, []*tracker.Endpoint{
-			ep("a", both(east, func(e *tracker.Endpoint) { e.Nodes = []string{"there"} })),
-			ep("b", both(west, func(e *tracker.Endpoint) { e.Nodes = []string{"here"} })),
+			ep("a", both(east, node("there"))),
+			ep("b", both(west, node("here"))),
 		}, "b", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

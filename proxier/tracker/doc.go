@@ -2,7 +2,8 @@
 //
 // The way of the data:
 //
-//  1. An event handler translates the API object once (ServicePort, Endpoint) and marks its Service dirty.
+//  1. A Digester translates the API object once (ServicePort, Endpoint), in the informer or in the event handler, and an
+//     event of it marks its Service dirty. Endpoints that come together share their memory and texts.
 //  2. Take builds the wanted state of every dirty Service, drops those that are as installed, and hands out the rest
 //     as previous→current pairs.
 //  3. Commit makes the current state the installed one; GiveBack puts the changes of a failed sync back, with their

@@ -4,11 +4,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // Endpoint is one address and port that a Service port can go to. It is never changed after it was made.
@@ -20,104 +18,166 @@ type Endpoint struct {
 	Ready       bool
 	Serving     bool
 	Terminating bool
-	// Zones and Nodes are the topology hints.
-	Zones, Nodes []string
+	// Hints of topology; nil: none. Endpoints share them.
+	Hints *Hints
+}
+
+// Hints name the zones and the nodes that an endpoint is meant for.
+type Hints struct{ Zones, Nodes []string }
+
+// Zones of the hints.
+func (e *Endpoint) Zones() []string {
+	if e.Hints == nil {
+		return nil
+	}
+	return e.Hints.Zones
+}
+
+// Nodes of the hints.
+func (e *Endpoint) Nodes() []string {
+	if e.Hints == nil {
+		return nil
+	}
+	return e.Hints.Nodes
 }
 
 func (e *Endpoint) equal(f *Endpoint) bool {
 	return e.Addr == f.Addr && e.Local == f.Local && e.Ready == f.Ready && e.Serving == f.Serving &&
-		e.Terminating == f.Terminating && slices.Equal(e.Zones, f.Zones) && slices.Equal(e.Nodes, f.Nodes)
+		e.Terminating == f.Terminating && (e.Hints == f.Hints || slices.Equal(e.Zones(), f.Zones()) && slices.Equal(e.Nodes(), f.Nodes()))
 }
 
-// slice is what one EndpointSlice object says, translated.
-type slice struct {
-	endpoints map[PortKey][]*Endpoint
-	trigger   time.Time // its last-change-trigger-time annotation; zero when absent
+// PortEndpoints are the endpoints of one Service port, sorted by Text, each address once.
+type PortEndpoints struct {
+	PortKey
+	List []*Endpoint
 }
 
-// serviceOfSlice names the Service of a slice; false for slices that are not for this family's proxier.
-func serviceOfSlice(obj *discoveryv1.EndpointSlice, family corev1.IPFamily) (types.NamespacedName, bool) {
-	name := obj.Labels[discoveryv1.LabelServiceName]
-	_, headless := obj.Labels[LabelHeadless]
-	ok := name != "" && !headless && string(obj.AddressType) == string(family)
-	return types.NamespacedName{Namespace: obj.Namespace, Name: name}, ok
+func equalEndpoints(a, b []PortEndpoints) bool {
+	return slices.EqualFunc(a, b, func(p, q PortEndpoints) bool {
+		return p.PortKey == q.PortKey && slices.EqualFunc(p.List, q.List, (*Endpoint).equal)
+	})
 }
 
-func translateSlice(obj *discoveryv1.EndpointSlice, nodeName string) *slice {
-	s := &slice{endpoints: make(map[PortKey][]*Endpoint, len(obj.Ports))}
-	if at, err := time.Parse(time.RFC3339Nano, obj.Annotations[corev1.EndpointsLastChangeTriggerTime]); err == nil {
-		s.trigger = at
-	}
+// translateSlice gives the endpoints of a slice by port, sorted by port.
+func translateSlice(obj *discoveryv1.EndpointSlice, nodeName string) []PortEndpoints {
+	ports := make([]PortEndpoints, 0, len(obj.Ports))
+	pool := hintsPool{}
 	for _, port := range obj.Ports {
 		if port.Name == nil || port.Port == nil || *port.Port == 0 {
 			continue
 		}
-		key := PortKey{Name: *port.Name, Protocol: corev1.ProtocolTCP}
+		p := PortEndpoints{PortKey: PortKey{Name: intern(*port.Name), Protocol: corev1.ProtocolTCP}}
 		if port.Protocol != nil {
-			key.Protocol = *port.Protocol
+			p.Protocol = protocolOf(*port.Protocol)
 		}
-		list := make([]*Endpoint, 0, len(obj.Endpoints))
-		for i := range obj.Endpoints {
-			if ep := translateEndpoint(&obj.Endpoints[i], uint16(*port.Port), nodeName); ep != nil {
-				list = append(list, ep)
-			}
-		}
-		s.endpoints[key] = append(s.endpoints[key], list...)
+		p.List = translateEndpoints(obj.Endpoints, uint16(*port.Port), nodeName, &pool)
+		ports = append(ports, p)
 	}
-	return s
+	return joinPorts(ports)
 }
 
-func translateEndpoint(obj *discoveryv1.Endpoint, port uint16, nodeName string) *Endpoint {
-	if len(obj.Addresses) == 0 {
-		return nil
+// translateEndpoints makes all endpoints of a port in few allocations: they come and go together.
+func translateEndpoints(objs []discoveryv1.Endpoint, port uint16, nodeName string, pool *hintsPool) []*Endpoint {
+	made := make([]Endpoint, 0, len(objs))
+	const separator = " "
+	const roughly = len("10.128.100.100:8080" + separator)
+	texts := make([]byte, 0, roughly*len(objs))
+	for i := range objs {
+		if len(objs[i].Addresses) == 0 {
+			continue
+		}
+		addr, ok := ParseAddr(objs[i].Addresses[0]) // the API says of the others: undefined, take the first
+		if !ok {
+			continue
+		}
+		ep := translateEndpoint(&objs[i], netip.AddrPortFrom(addr, port), nodeName)
+		ep.Hints = pool.of(objs[i].Hints)
+		texts = append(ep.Addr.AppendTo(texts), separator...)
+		made = append(made, ep)
 	}
-	addr, ok := ParseAddr(obj.Addresses[0]) // the API says of the others: undefined, take the first
-	if !ok {
-		return nil
+	list, rest := make([]*Endpoint, len(made)), string(texts)
+	for i := range made {
+		made[i].Text, rest, _ = strings.Cut(rest, separator)
+		list[i] = &made[i]
 	}
-	ep := &Endpoint{
-		Addr:        netip.AddrPortFrom(addr, port),
+	return sortUnique(list)
+}
+
+func translateEndpoint(obj *discoveryv1.Endpoint, addr netip.AddrPort, nodeName string) Endpoint {
+	return Endpoint{
+		Addr:        addr,
 		Local:       obj.NodeName != nil && *obj.NodeName == nodeName,
 		Ready:       obj.Conditions.Ready == nil || *obj.Conditions.Ready,
 		Serving:     obj.Conditions.Serving == nil || *obj.Conditions.Serving,
 		Terminating: obj.Conditions.Terminating != nil && *obj.Conditions.Terminating,
 	}
-	ep.Text = ep.Addr.String()
-	if obj.Hints != nil {
-		for _, z := range obj.Hints.ForZones {
-			ep.Zones = append(ep.Zones, z.Name)
-		}
-		for _, n := range obj.Hints.ForNodes {
-			ep.Nodes = append(ep.Nodes, n.Name)
-		}
-	}
-	return ep
 }
 
-// merge makes one sorted list a port of what all slices of a Service say. An address may stand in two slices, when
-// it went from a terminating pod to a new one: the one that does not terminate wins, whatever the order (k/k#135593).
-func merge(all map[string]*slice) map[PortKey][]*Endpoint {
-	names := make([]string, 0, len(all))
-	for name := range all {
-		names = append(names, name)
+// hintsPool are the hints of one slice so far: few different ones, and the same for many endpoints.
+type hintsPool []*Hints
+
+func (p *hintsPool) of(obj *discoveryv1.EndpointHints) *Hints {
+	if obj == nil || len(obj.ForZones)+len(obj.ForNodes) == 0 {
+		return nil
 	}
-	slices.Sort(names)
-	merged := map[PortKey][]*Endpoint{}
-	for _, name := range names {
-		for key, list := range all[name].endpoints {
-			if merged[key] == nil {
-				merged[key] = slices.Clone(list)
-				continue
+	for _, h := range *p {
+		if slices.EqualFunc(h.Zones, obj.ForZones, func(name string, z discoveryv1.ForZone) bool { return name == z.Name }) &&
+			slices.EqualFunc(h.Nodes, obj.ForNodes, func(name string, n discoveryv1.ForNode) bool { return name == n.Name }) {
+			return h
+		}
+	}
+	h := &Hints{}
+	for _, z := range obj.ForZones {
+		h.Zones = append(h.Zones, intern(z.Name))
+	}
+	for _, n := range obj.ForNodes {
+		h.Nodes = append(h.Nodes, intern(n.Name))
+	}
+	if len(h.Nodes) == 0 { // those differ from endpoint to endpoint, and would be searched in vain
+		*p = append(*p, h)
+	}
+	return h
+}
+
+// merge makes one list a port of what all slices of a Service say, in the order of their names. An address may stand in
+// two slices, when it went from a terminating pod to a new one: the one that does not terminate wins, whatever the order
+// (k/k#135593).
+func merge(all []*SliceDigest) []PortEndpoints {
+	if len(all) == 1 {
+		return all[0].endpoints
+	}
+	var ports []PortEndpoints
+	for _, s := range all {
+		ports = append(ports, s.endpoints...)
+	}
+	return joinPorts(ports)
+}
+
+// joinPorts sorts by port and makes one list of those that a port has several times. It may reuse the ports, but not
+// their lists.
+func joinPorts(ports []PortEndpoints) []PortEndpoints {
+	slices.SortStableFunc(ports, func(a, b PortEndpoints) int { return comparePorts(a.PortKey, b.PortKey) })
+	joined := ports[:0]
+	for first := 0; first < len(ports); {
+		next, count := first, 0
+		for ; next < len(ports) && ports[next].PortKey == ports[first].PortKey; next++ {
+			count += len(ports[next].List)
+		}
+		p := ports[first]
+		if next > first+1 {
+			list := make([]*Endpoint, 0, count)
+			for _, q := range ports[first:next] {
+				list = append(list, q.List...)
 			}
-			merged[key] = append(merged[key], list...)
+			p.List = sortUnique(list)
 		}
+		joined = append(joined, p)
+		first = next
 	}
-	for key, list := range merged {
-		merged[key] = sortUnique(list)
-	}
-	return merged
+	return joined
 }
 
+// sortUnique sorts and, of one address, keeps the last endpoint that does not terminate, or else the first.
 func sortUnique(list []*Endpoint) []*Endpoint {
 	slices.SortStableFunc(list, func(a, b *Endpoint) int { return strings.Compare(a.Text, b.Text) })
 	kept := list[:0]
@@ -131,17 +191,4 @@ func sortUnique(list []*Endpoint) []*Endpoint {
 		}
 	}
 	return kept
-}
-
-func equalEndpoints(a, b map[PortKey][]*Endpoint) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for key, list := range a {
-		other, ok := b[key]
-		if !ok || !slices.EqualFunc(list, other, (*Endpoint).equal) {
-			return false
-		}
-	}
-	return true
 }

@@ -100,7 +100,7 @@ func (s *spec) equal(t *spec) bool {
 
 // translateService gives nil for a Service that is not for this family's proxier: headless, ExternalName, without a
 // cluster IP of the family, or handed to another proxier by label.
-func translateService(svc *corev1.Service, family corev1.IPFamily) *spec {
+func translateService(svc *corev1.Service, name types.NamespacedName, family corev1.IPFamily) *spec {
 	if _, other := svc.Labels[LabelProxyName]; other || svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
@@ -121,20 +121,16 @@ func translateService(svc *corev1.Service, family corev1.IPFamily) *spec {
 		template.HealthCheckNodePort = uint16(svc.Spec.HealthCheckNodePort)
 	}
 	s := &spec{created: svc.CreationTimestamp.Time, ports: make([]*ServicePort, 0, len(svc.Spec.Ports))}
-	for i := range svc.Spec.Ports {
-		port := template
-		port.Name = ServicePortName{
-			NamespacedName: types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name},
-			PortKey:        PortKey{Name: svc.Spec.Ports[i].Name, Protocol: svc.Spec.Ports[i].Protocol},
-		}
-		if port.Name.Protocol == "" {
-			port.Name.Protocol = corev1.ProtocolTCP
-		}
-		port.Port = uint16(svc.Spec.Ports[i].Port)
-		port.NodePort = uint16(svc.Spec.Ports[i].NodePort)
-		s.ports = append(s.ports, &port)
+	made := make([]ServicePort, len(svc.Spec.Ports))
+	for i := range slices.Backward(svc.Spec.Ports) { // of two with one name, which the API refuses, the last counts
+		port, from := &made[i], &svc.Spec.Ports[i]
+		*port = template
+		port.Name = ServicePortName{name, PortKey{Name: intern(from.Name), Protocol: protocolOf(from.Protocol)}}
+		port.Port, port.NodePort = uint16(from.Port), uint16(from.NodePort)
+		s.ports = append(s.ports, port)
 	}
-	slices.SortFunc(s.ports, func(a, b *ServicePort) int { return comparePorts(a.Name.PortKey, b.Name.PortKey) })
+	slices.SortStableFunc(s.ports, func(a, b *ServicePort) int { return comparePorts(a.Name.PortKey, b.Name.PortKey) })
+	s.ports = slices.CompactFunc(s.ports, func(a, b *ServicePort) bool { return a.Name == b.Name })
 	return s
 }
 

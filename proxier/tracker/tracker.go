@@ -16,10 +16,20 @@ import (
 type Service struct {
 	Name      types.NamespacedName
 	Created   time.Time
-	Ports     []*ServicePort          // sorted by port name and protocol
-	Endpoints map[PortKey][]*Endpoint // each sorted by Text
+	Ports     []*ServicePort  // sorted by port name and protocol
+	Endpoints []PortEndpoints // likewise
 
 	spec *spec
+}
+
+// EndpointsOf gives the endpoints of one port, sorted by Text.
+func (s *Service) EndpointsOf(port PortKey) []*Endpoint {
+	for i := range s.Endpoints {
+		if s.Endpoints[i].PortKey == port {
+			return s.Endpoints[i].List
+		}
+	}
+	return nil
 }
 
 func (s *Service) equal(t *Service) bool {
@@ -69,93 +79,138 @@ type Options struct {
 
 // Tracker holds the wanted state as the informers tell it, and what is installed. See the package comment.
 type Tracker struct {
-	opts Options
+	opts   Options
+	digest Digester
 
-	mu        sync.Mutex
-	specs     map[types.NamespacedName]*spec
-	slices    map[types.NamespacedName]map[string]*slice
-	dirty     map[types.NamespacedName]*dirty
-	installed map[types.NamespacedName]*Service
+	mu       sync.Mutex
+	services map[types.NamespacedName]*state
+	dirty    map[types.NamespacedName]*dirty
+}
+
+// state is what is known of one Service.
+type state struct {
+	spec      *spec          // nil: there is no such Service
+	slices    []*SliceDigest // sorted by name
+	installed *Service       // nil: nothing of it
 }
 
 // New makes an empty Tracker.
 func New(opts Options) *Tracker {
 	return &Tracker{
-		opts:      opts,
-		specs:     map[types.NamespacedName]*spec{},
-		slices:    map[types.NamespacedName]map[string]*slice{},
-		dirty:     map[types.NamespacedName]*dirty{},
-		installed: map[types.NamespacedName]*Service{},
+		opts:     opts,
+		digest:   Digester{NodeName: opts.NodeName, Families: []corev1.IPFamily{opts.Family}},
+		services: map[types.NamespacedName]*state{},
+		dirty:    map[types.NamespacedName]*dirty{},
 	}
 }
 
 // SetService takes a Service as added or updated, at now. It reports whether anything is pending.
 func (t *Tracker) SetService(svc *corev1.Service, now time.Time) bool {
-	return t.putService(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, translateService(svc, t.opts.Family), now)
+	return t.PutService(t.digest.Service(svc), now)
 }
 
 // DeleteService takes a Service as deleted.
 func (t *Tracker) DeleteService(svc *corev1.Service, now time.Time) bool {
-	return t.putService(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, nil, now)
+	return t.putSpec(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, nil, now)
 }
 
-func (t *Tracker) putService(name types.NamespacedName, s *spec, now time.Time) bool {
+// PutService is SetService of a digest.
+func (t *Tracker) PutService(svc *ServiceDigest, now time.Time) bool {
+	return t.putSpec(svc.NamespacedName, svc.specs[indexOf(t.opts.Family)], now)
+}
+
+// DropService is DeleteService of a digest.
+func (t *Tracker) DropService(svc *ServiceDigest, now time.Time) bool {
+	return t.putSpec(svc.NamespacedName, nil, now)
+}
+
+func (t *Tracker) putSpec(name types.NamespacedName, s *spec, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !s.equal(t.specs[name]) {
-		if s == nil {
-			delete(t.specs, name)
-		} else {
-			t.specs[name] = s
-		}
+	known := t.state(name)
+	if !s.equal(known.spec) {
+		known.spec = s
 		t.mark(name, now).services++
 	}
+	t.settle(name, known)
 	return len(t.dirty) > 0
 }
 
 // SetSlice takes an EndpointSlice as added or updated, at now. It reports whether anything is pending.
 func (t *Tracker) SetSlice(obj *discoveryv1.EndpointSlice, now time.Time) bool {
-	name, ok := serviceOfSlice(obj, t.opts.Family)
-	if !ok {
-		return false
-	}
-	translated := translateSlice(obj, t.opts.NodeName)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	known := t.slices[name]
-	if known == nil {
-		known = map[string]*slice{}
-		t.slices[name] = known
-	}
-	old := known[obj.Name]
-	known[obj.Name] = translated
-	if old == nil || !equalEndpoints(old.endpoints, translated.endpoints) {
-		d := t.mark(name, now)
-		d.slices++
-		if at := translated.trigger; !at.IsZero() && !at.Before(t.opts.Since) {
-			d.triggers = append(d.triggers, at)
-		}
-	}
-	return len(t.dirty) > 0
+	return t.PutSlice(t.digest.Slice(obj), now)
 }
 
 // DeleteSlice takes an EndpointSlice as deleted. One that was never seen changes nothing.
 func (t *Tracker) DeleteSlice(obj *discoveryv1.EndpointSlice, now time.Time) bool {
-	name, ok := serviceOfSlice(obj, t.opts.Family)
+	return t.DropSlice(t.digest.Slice(obj), now)
+}
+
+// PutSlice is SetSlice of a digest, made for the tracker's node.
+func (t *Tracker) PutSlice(s *SliceDigest, now time.Time) bool {
+	name, ok := s.owner(t.opts.Family)
 	if !ok {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, seen := t.slices[name][obj.Name]; seen {
-		delete(t.slices[name], obj.Name)
-		if len(t.slices[name]) == 0 {
-			delete(t.slices, name)
-		}
+	known := t.state(name)
+	i, found := known.find(s)
+	if found && equalEndpoints(known.slices[i].endpoints, s.endpoints) {
+		return len(t.dirty) > 0
+	}
+	if found {
+		known.slices[i] = s
+	} else {
+		known.slices = slices.Insert(known.slices, i, s)
+	}
+	d := t.mark(name, now)
+	d.slices++
+	if !s.trigger.IsZero() && !s.trigger.Before(t.opts.Since) {
+		d.triggers = append(d.triggers, s.trigger)
+	}
+	return true
+}
+
+// DropSlice is DeleteSlice of a digest.
+func (t *Tracker) DropSlice(s *SliceDigest, now time.Time) bool {
+	name, ok := s.owner(t.opts.Family)
+	if !ok {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.state(name)
+	if i, found := known.find(s); found {
+		known.slices = slices.Delete(known.slices, i, i+1)
 		// The annotation of a deleted slice tells of an earlier change, not of the deletion: no trigger time.
 		t.mark(name, now).slices++
 	}
+	t.settle(name, known)
 	return len(t.dirty) > 0
+}
+
+// state gives what is known of a Service; settle has to follow where that may be nothing.
+func (t *Tracker) state(name types.NamespacedName) *state {
+	known := t.services[name]
+	if known == nil {
+		known = &state{}
+		t.services[name] = known
+	}
+	return known
+}
+
+// settle forgets a Service of which nothing is known any more.
+func (t *Tracker) settle(name types.NamespacedName, known *state) {
+	if known.spec == nil && len(known.slices) == 0 && known.installed == nil {
+		delete(t.services, name)
+	}
+}
+
+func (s *state) find(slice *SliceDigest) (int, bool) {
+	return slices.BinarySearchFunc(s.slices, slice.Name, func(have *SliceDigest, name string) int {
+		return strings.Compare(have.Name, name)
+	})
 }
 
 // mark makes a Service dirty.
@@ -199,7 +254,7 @@ func (t *Tracker) Take() Changes {
 			c.Queued = d.queued
 		}
 		c.TriggerTimes = append(c.TriggerTimes, d.triggers...)
-		if old, wanted := t.installed[name], t.build(name); d.retaken || !wanted.equal(old) {
+		if old, wanted := t.build(name); d.retaken || !wanted.equal(old) {
 			c.Services = append(c.Services, Change{Name: name, Old: old, New: wanted})
 		}
 	}
@@ -208,12 +263,16 @@ func (t *Tracker) Take() Changes {
 	return c
 }
 
-func (t *Tracker) build(name types.NamespacedName) *Service {
-	s := t.specs[name]
-	if s == nil {
-		return nil
+// build gives what is installed of a Service and what is wanted.
+func (t *Tracker) build(name types.NamespacedName) (old, wanted *Service) {
+	known := t.services[name]
+	if known == nil {
+		return nil, nil
 	}
-	return &Service{Name: name, Created: s.created, Ports: s.ports, Endpoints: merge(t.slices[name]), spec: s}
+	if s := known.spec; s != nil {
+		wanted = &Service{Name: name, Created: s.created, Ports: s.ports, Endpoints: merge(known.slices), spec: s}
+	}
+	return known.installed, wanted
 }
 
 // Commit makes the changes the installed state.
@@ -221,11 +280,9 @@ func (t *Tracker) Commit(c Changes) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, change := range c.Services {
-		if change.New == nil {
-			delete(t.installed, change.Name)
-		} else {
-			t.installed[change.Name] = change.New
-		}
+		known := t.state(change.Name)
+		known.installed = change.New
+		t.settle(change.Name, known)
 	}
 }
 

@@ -62,7 +62,7 @@ func texts(svc *Service) []string {
 		return nil
 	}
 	var all []string
-	for _, ep := range svc.Endpoints[httpTCP] {
+	for _, ep := range svc.EndpointsOf(httpTCP) {
 		all = append(all, ep.Text)
 	}
 	return all
@@ -296,7 +296,7 @@ func TestSliceMerge(t *testing.T) {
 					}
 					tr.SetSlice(slice, at(0))
 				}
-				eps := tr.Take().Services[0].New.Endpoints[httpTCP]
+				eps := tr.Take().Services[0].New.EndpointsOf(httpTCP)
 				if len(eps) != 1 || eps[0].Terminating != c.want.terminating || eps[0].Ready != c.want.ready {
 					t.Errorf("arrived %v: %d endpoints, the first %+v", arrival, len(eps), *eps[0])
 				}

@@ -30,9 +30,10 @@ func TestEndpointConditions(t *testing.T) {
 		{"stopping", discoveryv1.EndpointConditions{Ready: no, Serving: no, Terminating: yes}, ptr.To(""), Endpoint{Terminating: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := translateEndpoint(&discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Conditions: c.conditions, NodeName: c.node}, 80, "here")
+			obj := discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Conditions: c.conditions, NodeName: c.node}
+			got := translateEndpoints([]discoveryv1.Endpoint{obj}, 80, "here", &hintsPool{})
 			c.want.Addr, c.want.Text = netip.MustParseAddrPort("10.0.0.1:80"), "10.0.0.1:80"
-			if diff := cmp.Diff(&c.want, got, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
+			if diff := cmp.Diff([]*Endpoint{&c.want}, got, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -114,10 +115,10 @@ func TestServicesThatAreSkipped(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			svc := testService(c.change)
-			if got := translateService(svc, corev1.IPv4Protocol) != nil; got != c.v4 {
+			if got := translateService(svc, svcName, corev1.IPv4Protocol) != nil; got != c.v4 {
 				t.Errorf("IPv4: %v", got)
 			}
-			if got := translateService(svc, corev1.IPv6Protocol) != nil; got != c.v6 {
+			if got := translateService(svc, svcName, corev1.IPv6Protocol) != nil; got != c.v6 {
 				t.Errorf("IPv6: %v", got)
 			}
 		})
@@ -213,7 +214,7 @@ func TestServicePortFields(t *testing.T) {
 				Name: ServicePortName{svcName, httpTCP}, ClusterIP: netip.MustParseAddr("10.96.0.1"), Port: 80,
 			}
 			c.want(want)
-			got := translateService(testService(c.change), corev1.IPv4Protocol)
+			got := translateService(testService(c.change), svcName, corev1.IPv4Protocol)
 			if diff := cmp.Diff([]*ServicePort{want}, got.ports, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
 				t.Error(diff)
 			}
@@ -230,7 +231,7 @@ func TestPortsAreKeyedByNameAndProtocol(t *testing.T) {
 		}
 	})
 	var got []string
-	for _, p := range translateService(svc, corev1.IPv4Protocol).ports {
+	for _, p := range translateService(svc, svcName, corev1.IPv4Protocol).ports {
 		got = append(got, p.Name.String()+" "+string(p.Name.Protocol))
 	}
 	if diff := cmp.Diff([]string{"ns/svc:alt SCTP", "ns/svc:dns TCP", "ns/svc:dns UDP"}, got); diff != "" {
