@@ -210,7 +210,7 @@ func TestIptablesRefuses(t *testing.T) {
 	}
 }
 
-// Rules that lead in circles, or deeper than the kernel lets them, end in an error.
+// Rules that lead in circles, which the kernel refuses, or deeper than the kernel lets them, end in an error.
 func TestWalkEnds(t *testing.T) {
 	deep := []string{"PREROUTING -j KA"}
 	for c := 'A'; c < 'A'+17; c++ {
@@ -225,6 +225,15 @@ func TestWalkEnds(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "more than 16 chains deep") {
 		t.Errorf("17 jumps: %v", err)
 	}
+	rules, err = ParseIptables(corev1.IPv4Protocol, []byte(ruleset([]string{"PREROUTING -g KA", "KA -g KB", "KB -g KA"}, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := New(rules, world4)
+	w.limit = 1000
+	if _, err = w.Walk(packet4("eth0", "203.0.113.1:1", "192.0.2.10:1", TCP)); err == nil || !strings.Contains(err.Error(), "more than 1000 chains") {
+		t.Errorf("a circle: %v", err)
+	}
 }
 
 func FuzzParseIptables(f *testing.F) {
@@ -238,7 +247,9 @@ func FuzzParseIptables(f *testing.F) {
 		for _, p := range []*Packet{
 			packet4("eth0", "203.0.113.1:1000", "192.0.2.10:30080", TCP), packet4("", "192.0.2.10:1000", "10.96.0.1:80", UDP),
 		} {
-			v, err := New(rules, world4).Walk(p)
+			w := New(rules, world4)
+			w.limit = 1000
+			v, err := w.Walk(p)
 			if err != nil {
 				continue
 			}

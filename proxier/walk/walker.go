@@ -9,8 +9,8 @@ import (
 // works in only one of the variants works in neither.
 const jumps = 16
 
-// mostCrossed bounds a walk: rules that send packets in a circle by goto are refused by the kernel, and end here.
-const mostCrossed = 50_000_000
+// mostChains bounds how many chains a walk enters: circles of chains, which the kernel refuses, end there.
+const mostChains = 10_000_000
 
 // position in the rules: the rule that comes next, and what of it, where a rule is left in the middle.
 type position struct{ chain, rule, part int32 }
@@ -56,6 +56,8 @@ type Walker struct {
 	memory  []memory
 	verdict Verdict
 	ends    []end
+	entered int // chains, in this walk
+	limit   int
 }
 
 // end is one way's end, and what the client is remembered by then.
@@ -65,7 +67,9 @@ type end struct {
 }
 
 // New makes a walker.
-func New(rules *Rules, world World) *Walker { return &Walker{rules: rules, world: world} }
+func New(rules *Rules, world World) *Walker {
+	return &Walker{rules: rules, world: world, limit: mostChains}
+}
 
 // Walk gives the verdict on a packet. Errors name the rule that the walk ended at.
 func (w *Walker) Walk(p *Packet) (Verdict, error) {
@@ -113,7 +117,7 @@ func (w *Walker) reached(endpoint netip.AddrPort) []end {
 
 // walk goes all ways of a packet, from each memory that its client may have left.
 func (w *Walker) walk(p *Packet, starts []end) error {
-	w.work, w.ends, w.verdict = w.work[:0], w.ends[:0], Verdict{}
+	w.work, w.ends, w.verdict, w.entered = w.work[:0], w.ends[:0], Verdict{}, 0
 	if p.Source.Addr().Is4() != w.rules.ipv4 || p.Destination.Addr().Is4() != w.rules.ipv4 {
 		return fmt.Errorf("packet %s is not of the family of the rules", p)
 	}
@@ -157,8 +161,8 @@ func (w *Walker) run(s *state) error {
 		if err != nil {
 			return err
 		}
-		if s.crossed.Total > mostCrossed {
-			return fmt.Errorf("chain %s: the packet crosses more than %d rules", c.name, mostCrossed)
+		if w.entered++; w.entered > w.limit {
+			return fmt.Errorf("chain %s: more than %d chains entered", c.name, w.limit)
 		}
 		switch result {
 		case entered:
