@@ -93,12 +93,22 @@ type pass struct {
 }
 
 // passes of a run: cell by cell, and in each the subjects take turns (A B A B …), so that what the machine does
-// meanwhile meets all of them.
+// meanwhile meets all of them. Subjects that targets name are measured where they do, others in every cell.
 func passes(cells []scenarios.Cell, subjects []string, reps int) []pass {
+	named := map[string]bool{}
+	for _, cell := range cells {
+		for _, name := range cell.Subjects {
+			named[name] = true
+		}
+	}
 	var all []pass
 	for _, cell := range cells {
 		for rep := 1; rep <= reps; rep++ {
 			for _, subject := range subjects {
+				elsewhere := named[subject] && !slices.Contains(cell.Subjects, subject)
+				if enough := rep > 1 && slices.Contains(cell.Once, subject); elsewhere || enough {
+					continue
+				}
 				all = append(all, pass{cell, subject, rep})
 			}
 		}

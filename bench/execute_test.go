@@ -352,3 +352,20 @@ func children() []int {
 	}
 	return pids
 }
+
+// Targets say which subjects are measured where, and which once; a subject of the user's own goes everywhere.
+func TestPassesOfTargets(t *testing.T) {
+	cell := func(n int, once []string, subjects ...string) scenarios.Cell {
+		c := scenarios.Cell{Subjects: subjects, Once: once}
+		c.Scenario.Shape.Services = n
+		return c
+	}
+	var got []string
+	for _, p := range passes([]scenarios.Cell{cell(1, nil, "a", "b"), cell(2, []string{"b"}, "b", "c")}, []string{"a", "b", "c", "mine"}, 2) {
+		got = append(got, fmt.Sprint(p.cell.Scenario.Shape.Services, p.subject, p.rep))
+	}
+	want := "1a1 1b1 1mine1 1a2 1b2 1mine2 2b1 2c1 2mine1 2c2 2mine2"
+	if strings.ReplaceAll(strings.Join(got, ","), " ", "") != strings.ReplaceAll(want, " ", ",") {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

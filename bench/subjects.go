@@ -9,6 +9,7 @@ import (
 
 	"synclab/proxier"
 	"synclab/proxier/iptables"
+	"synclab/scenarios"
 )
 
 // Subject is one thing that can be measured: a proxier and its backend.
@@ -119,6 +120,20 @@ func ComparedSubjects() []string {
 	for _, subject := range Subjects() {
 		if subject.Available() == nil && subject.Name != legacyTree {
 			names = append(names, subject.Name)
+		}
+	}
+	return names
+}
+
+// TargetSubjects are the subjects that a scenario's targets name, as far as this machine has the tools for them.
+func TargetSubjects(s *scenarios.Scenario) []string {
+	var names []string
+	for _, t := range s.Targets {
+		for _, name := range []string{t.Subject, t.Beside} {
+			subject, err := ParseSubject(name)
+			if name != "" && (err != nil || subject.Available() == nil) && !slices.Contains(names, name) {
+				names = append(names, name) // one that is not known is refused later, by its name
+			}
 		}
 	}
 	return names

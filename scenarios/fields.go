@@ -53,13 +53,14 @@ func fieldNamed(t reflect.Type, name string) (field, bool) {
 // required are the fields that have no sensible default. That others are
 // missing is not a problem; that these are, is said by name.
 var required = map[reflect.Type][]string{
-	scenarioType:             {"name", "shape", "steps"},
-	reflect.TypeFor[Shape](): {"services"},
-	reflect.TypeFor[Axis]():  {"field"},
-	reflect.TypeFor[Churn](): {"rate", "events"},
-	reflect.TypeFor[Scale](): {"to"},
-	reflect.TypeFor[Fault](): {"kind"},
-	reflect.TypeFor[Probe](): {"kind"},
+	scenarioType:              {"name", "shape", "steps"},
+	reflect.TypeFor[Shape]():  {"services"},
+	reflect.TypeFor[Axis]():   {"field"},
+	reflect.TypeFor[Target](): {"subject", "services", "figure"},
+	reflect.TypeFor[Churn]():  {"rate", "events"},
+	reflect.TypeFor[Scale]():  {"to"},
+	reflect.TypeFor[Fault]():  {"kind"},
+	reflect.TypeFor[Probe]():  {"kind"},
 }
 
 // shorthand are the structs that may be written as their kind alone:

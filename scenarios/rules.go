@@ -38,10 +38,12 @@ type rule struct {
 }
 
 var (
-	oneWord  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-	oneLine  = regexp.MustCompile(`^[^\r\n]*$`)
-	share    = rule{min: 0, max: 1, why: "it is a share: 0.25 is a quarter"}
-	anything = rule{}
+	oneWord = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	// subjectName leaves out quotes and line ends: tables show it. Empty is another field's matter.
+	subjectName = regexp.MustCompile(`^([a-z0-9.:-]+/?[a-zA-Z0-9./:-]*)?$`)
+	oneLine     = regexp.MustCompile(`^[^\r\n]*$`)
+	share       = rule{min: 0, max: 1, why: "it is a share: 0.25 is a quarter"}
+	anything    = rule{}
 )
 
 func count(low, high int, why string) rule {
@@ -99,6 +101,16 @@ var rules = map[string]rule{
 	"sweep.N.from":     count(1, MaxTotalEndpoints, "a geometric series begins above 0").unset(),
 	"sweep.N.to":       count(1, MaxTotalEndpoints, "a geometric series begins above 0").unset(),
 	"sweep.N.points":   count(2, 100, "each point is a run of its own").unset(),
+
+	"targets.N.subject":  {pattern: subjectName, why: "a subject is called proxier/backend"},
+	"targets.N.beside":   {pattern: subjectName, why: "a subject is called proxier/backend"},
+	"targets.N.services": count(1, MaxServices, "the default service network numbers about as many"),
+	"targets.N.figure":   {words: []string{"cold_start", "full_sync", "partial_sync", "peak_rss", "child_peak_rss"}},
+	"targets.N.times":    {min: 0, max: 1e6, above: true, orUnset: true, why: "it is a ratio: 25 is 25 times less"},
+	"targets.N.once":     anything,
+	"targets.N.atMost":   between(time.Microsecond, MaxDuration, "it is how long something may take").unset(),
+	"targets.N.exponent": {min: -10, max: 10, orUnset: true, why: "1 is linear growth"},
+	"targets.N.from":     count(1, MaxServices, "the smaller size of two").unset(),
 
 	"steps.N.create.services":  count(0, MaxServices, "0 means all of the shape that do not exist yet"),
 	"steps.N.create.rate":      {min: 0, max: maxRate, why: "Services a second; 0 means as fast as possible"},

@@ -13,7 +13,27 @@ type Scenario struct {
 	Proxy Proxy  `yaml:"proxy,omitempty" json:"proxy"`
 	// Sweep makes one cell of each combination of the axes' values.
 	Sweep []Axis `yaml:"sweep,omitempty" json:"sweep,omitempty"`
-	Steps []Step `yaml:"steps" json:"steps"`
+	// Targets are what subjects are expected to reach. They make one cell of each size that they name, up to the shape's
+	// own, with the subjects that they name there; so there is no sweep beside them.
+	Targets []Target `yaml:"targets,omitempty" json:"targets,omitempty"`
+	Steps   []Step   `yaml:"steps" json:"steps"`
+}
+
+// Target is an expectation: of a figure of a subject at a size. It says exactly one of Times, AtMost and Exponent.
+type Target struct {
+	Subject  string `yaml:"subject" json:"subject"`
+	Services int    `yaml:"services" json:"services"`
+	Figure   string `yaml:"figure" json:"figure"` // cold_start, full_sync, partial_sync, peak_rss, child_peak_rss
+	// Times: the figure of the subject Beside is at least so many times the Subject's.
+	Times  float64 `yaml:"times,omitempty" json:"times,omitempty"`
+	Beside string  `yaml:"beside,omitempty" json:"beside,omitempty"`
+	// Once: one repetition of Beside is enough, since it takes that long.
+	Once bool `yaml:"once,omitempty" json:"once,omitempty"`
+	// AtMost is the longest that it may take.
+	AtMost time.Duration `yaml:"atMost,omitempty" json:"atMost,omitempty"`
+	// Exponent: between the sizes From and Services the figure grows at most with this power of the size.
+	Exponent float64 `yaml:"exponent,omitempty" json:"exponent,omitempty"`
+	From     int     `yaml:"from,omitempty" json:"from,omitempty"`
 }
 
 // Shape says what the simulated cluster looks like. Fractions are 0..1.

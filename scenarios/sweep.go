@@ -16,6 +16,8 @@ type Cell struct {
 	Scenario Scenario
 	// Params are the values by the axes' fields, as written; nil without a sweep.
 	Params map[string]string
+	// Subjects are those that targets name; nil: whichever are asked for. One repetition of those Once is enough.
+	Subjects, Once []string
 }
 
 // Cells expands the sweep: one cell of each combination, the last axis fastest.
@@ -27,6 +29,9 @@ func (s *Scenario) Cells() ([]Cell, error) {
 	}
 	base.Sweep = nil
 	base.Fill()
+	if len(s.Targets) > 0 {
+		return base.targetCells()
+	}
 	if len(s.Sweep) == 0 {
 		return []Cell{{Scenario: *base}}, base.Validate()
 	}

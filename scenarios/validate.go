@@ -68,6 +68,7 @@ func (s *Scenario) checkWhole() Problems {
 	if !covers(pathsOf(ps), "shape.families") {
 		service, pod = s.Shape.checkNetworks(&ps)
 	}
+	s.checkTargets(&ps)
 	s.checkSteps(&ps)
 	if len(ps) == 0 {
 		s.checkFit(service, pod, &ps)

@@ -19,11 +19,15 @@ with the same changes, with the same settings, and all are measured from outside
 kube-proxy is built from its Go module on first use, which takes some minutes and
 the network. A subject that does not get in sync in --max-time is stopped and
 shown with what it had reached.
+
+A scenario with targets, such as engine, is compared at the sizes and with the
+subjects that they name, and the report says which are met.
 ` + rulesHelp,
 		Example: `  synclab compare --services 1000
   synclab compare size-sweep --services 5000 --subjects synclab/iptables-nft,kube-proxy/iptables-nft
   synclab compare --services 2000 --max-time 2m --max-memory 2Gi
   synclab compare --subjects 'kube-proxy/nftables,exec:mine=/usr/local/bin/my-proxy --kubeconfig={kubeconfig}'
+  synclab compare engine --services 10000 --reps 6   # the lab's backends, at sizes up to N
   synclab compare --rules --random 2000 --seed 7`,
 		Args: rules.args(argCount(0, 1, "a scenario")),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,7 +49,11 @@ shown with what it had reached.
 
 // compared fills in what a comparison takes where nobody chose.
 func compared(o *runOptions) {
-	if len(o.subjects) == 0 {
+	switch {
+	case len(o.subjects) > 0:
+	case len(o.scenario.Targets) > 0:
+		o.subjects = bench.TargetSubjects(o.scenario)
+	default:
 		o.subjects = bench.ComparedSubjects()
 	}
 	if o.feed == "" {

@@ -133,6 +133,9 @@ func describeScenario(w io.Writer, format outputFormat, s *scenarios.Scenario) e
 		rows = append(rows, []string{heading(i, "Sweep:"), axis.Field + " = " + sweptValues(cells, axis.Field)})
 	}
 	rows = append(rows, []string{"Cells:", strconv.Itoa(len(cells))})
+	for i, target := range s.Targets {
+		rows = append(rows, []string{heading(i, "Targets:"), target.String()})
+	}
 	for i, step := range s.Steps {
 		line, err := stepLine(step)
 		if err != nil {

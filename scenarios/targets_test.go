@@ -1,0 +1,68 @@
+package scenarios
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const aiming = `
+name: x
+shape: {services: 300}
+targets:
+  - {figure: full_sync, services: 100, subject: a/x, beside: b/x, times: 2}
+  - {figure: full_sync, services: 300, subject: a/x, beside: b/x, times: 3, once: true}
+  - {figure: partial_sync, services: 300, subject: c/x, from: 200, exponent: 1}
+  - {figure: partial_sync, services: 900, subject: a/x, atMost: 10ms}
+steps:
+  - create:
+`
+
+// Each size has the subjects that are asked for there, up to the shape's own size.
+func TestTargetsMakeCells(t *testing.T) {
+	type cell struct {
+		services       int
+		subjects, once string
+	}
+	for services, want := range map[int][]cell{
+		0:    {{100, "a/x b/x", ""}, {200, "c/x", ""}, {300, "a/x b/x c/x", "b/x"}},
+		250:  {{100, "a/x b/x", ""}, {200, "c/x", ""}},
+		1000: {{100, "a/x b/x", ""}, {200, "c/x", ""}, {300, "a/x b/x c/x", "b/x"}, {900, "a/x", ""}},
+		10:   {{10, "a/x b/x c/x", ""}},
+	} {
+		s, err := load("x", []byte(aiming), nil, Sizes{Services: services})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cells, err := s.Cells()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []cell
+		for _, c := range cells {
+			got = append(got, cell{c.Scenario.Shape.Services, strings.Join(c.Subjects, " "), strings.Join(c.Once, " ")})
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("N=%d: %v, want %v", services, got, want)
+		}
+	}
+}
+
+func TestBadTargets(t *testing.T) {
+	for target, want := range map[string]string{
+		"{figure: full_sync, services: 100, subject: a/x}":                                                   "targets.0: wants exactly one of times, atMost and exponent",
+		"{figure: full_sync, services: 100, subject: a/x, times: 2, atMost: 1s, beside: b/x}":                "exactly one of",
+		"{figure: full_sync, services: 100, subject: a/x, times: 2}":                                         "wants times and beside together",
+		"{figure: full_sync, services: 100, subject: a/x, atMost: 1s, once: true}":                           "there is none",
+		"{figure: full_sync, services: 100, subject: a/x, from: 100, exponent: 1}":                           "from below services",
+		"{figure: npl, services: 100, subject: a/x, atMost: 1s}":                                             "targets.0.figure",
+		"{figure: full_sync, services: 100, subject: \"a b\", atMost: 1s}":                                   "a subject is called proxier/backend",
+		"{figure: full_sync, services: 100, atMost: 1s}":                                                     "subject",
+		"{figure: full_sync, services: 1, subject: a/x, atMost: 1s}\nsweep: [{field: seed, values: [1, 2]}]": "no place beside targets",
+	} {
+		text := "name: x\nshape: {services: 300}\ntargets:\n  - " + target + "\nsteps:\n  - create:\n"
+		if _, err := load("x", []byte(text), nil, Sizes{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", target, err, want)
+		}
+	}
+}
