@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
@@ -76,19 +75,28 @@ func (a *aftercare) flowsOf(family corev1.IPFamily) (*flows, error) {
 // nodeLocal says which addresses take NodePorts.
 func (a *aftercare) nodeLocal(family corev1.IPFamily) func() (func(netip.Addr) bool, error) {
 	return func() (func(netip.Addr) bool, error) {
-		addrs, err := a.opts.Addresses()
+		nodePorts, addrs, err := a.nodePorts(family)
 		if err != nil {
 			return nil, err
-		}
-		nodePorts, err := config.NodePortAddresses(a.opts.Config, family, a.opts.NodeIPs)
-		if err != nil {
-			return nil, err
-		}
-		if !nodePorts.MatchAll {
-			addrs, _ = nodePorts.Select(addrs)
 		}
 		return conntrack.NodeLocal(addrs, nodePorts.Localhost), nil
 	}
+}
+
+// nodePorts says where a family's NodePorts are, and which of the node's addresses those are as of now.
+func (a *aftercare) nodePorts(family corev1.IPFamily) (config.NodePorts, []netip.Addr, error) {
+	nodePorts, err := config.NodePortAddresses(a.opts.Config, family, a.opts.NodeIPs)
+	if err != nil {
+		return nodePorts, nil, err
+	}
+	addrs, err := a.opts.Addresses()
+	if err != nil {
+		return nodePorts, nil, fmt.Errorf("addresses of the node: %w", err)
+	}
+	if !nodePorts.MatchAll {
+		addrs, _ = nodePorts.Select(addrs)
+	}
+	return nodePorts, addrs, nil
 }
 
 func (a *aftercare) queued(e *engine) {
@@ -104,9 +112,28 @@ func (a *aftercare) node(node *corev1.Node) { a.health.SyncNode(node) }
 
 func (a *aftercare) nodeGone() { a.health.SyncNode(nil) }
 
-// committed counts changes that are in the kernel now, whatever comes of the rest of their sync.
+// committed takes note of changes that are in the kernel now, whatever comes of the rest of their sync.
 func (a *aftercare) committed(e *engine, changes tracker.Changes) {
 	a.metrics.For(e.family).Changed(changes.ServiceEvents, changes.SliceEvents)
+	servers := a.servers[e.family]
+	if servers == nil {
+		return
+	}
+	for _, change := range changes.Services {
+		if port := healthCheckPort(change.New); port != 0 {
+			servers.Set(change.Name, port, localReady(change.New))
+		} else {
+			servers.Remove(change.Name)
+		}
+	}
+}
+
+// healthCheckPort is where load balancers ask about a Service; 0: nowhere.
+func healthCheckPort(svc *tracker.Service) uint16 {
+	if svc == nil || len(svc.Ports) == 0 {
+		return 0
+	}
+	return svc.Ports[0].HealthCheckNodePort // all ports of a Service have the same
 }
 
 func (a *aftercare) cleaned(e *engine, took time.Duration, pass conntrack.Pass) {
@@ -139,33 +166,30 @@ func (a *aftercare) synced(ctx context.Context, e *engine, s *Sync) {
 	} else {
 		a.health.Updated(e.family)
 	}
-	a.serve(ctx, e, m)
+	m.NoLocalEndpoints(e.plan.NoLocalEndpoints())
+	a.serve(ctx, e, s.Kind == Full)
 }
 
-// serve counts the ports that policy Local leaves without endpoints, and tells the health check servers what they have.
-func (a *aftercare) serve(ctx context.Context, e *engine, m *metrics.Family) {
-	internal, external := 0, 0
-	ports, ready := map[types.NamespacedName]uint16{}, map[types.NamespacedName]int{}
-	for _, port := range e.plan.Ports() {
-		if port.HasEndpoints && port.UsesLocalEndpoints() && len(port.Local) == 0 {
-			if port.InternalPolicyLocal {
-				internal++
-			}
-			if port.ExternalPolicyLocal {
-				external++
-			}
-		}
-		if port.HealthCheckNodePort != 0 {
-			name := port.Name.NamespacedName
-			ports[name] = port.HealthCheckNodePort
-			ready[name] = localReady(e.plan.Services()[name])
+// serve opens the health check node ports that are not open yet. Where, is looked at with every full sync, as for the
+// rules of NodePorts.
+func (a *aftercare) serve(ctx context.Context, e *engine, full bool) {
+	servers := a.servers[e.family]
+	if servers == nil {
+		return
+	}
+	if full {
+		nodePorts, addrs, err := a.nodePorts(e.family)
+		switch {
+		case err != nil:
+			e.log("health check node ports", "error", err) // they stay where they are
+		case nodePorts.MatchAll:
+			servers.SetAddrs(nil)
+		default:
+			servers.SetAddrs(append([]netip.Addr{}, addrs...)) // none is not all
 		}
 	}
-	m.NoLocalEndpoints(internal, external)
-	if servers := a.servers[e.family]; servers != nil {
-		if err := servers.Sync(ctx, ports, ready); err != nil {
-			e.log("health check node ports", "error", err) // tried again with the next sync
-		}
+	if err := servers.Open(ctx); err != nil {
+		e.log("health check node ports", "error", err) // tried again with the next sync
 	}
 }
 

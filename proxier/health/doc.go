@@ -29,8 +29,10 @@
 //     queued when the sync succeeds. kube-proxy forgets it, and its age starts
 //     anew with the next update.
 //   - A health check port that cannot be opened at one address does not close
-//     the others; the address is tried again at each Sync, and so is one whose
+//     the others; the address is tried again at each Open, and so is one whose
 //     listener broke later.
+//   - The addresses to listen at follow those of the node. kube-proxy takes
+//     what nodePortAddresses select when it starts.
 //
 // Not modelled: listening itself for Handler (the lab serves it where it likes,
 // also without a socket), and Kubernetes events, which OnFailure stands for.

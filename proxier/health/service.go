@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -27,13 +28,10 @@ const readHeaderTimeout = 10 * time.Second
 type ServiceOptions struct {
 	// Family of the addresses to listen at: "tcp4" or "tcp6".
 	Family corev1.IPFamily
-	// Addrs to listen at, the node's addresses that take nodePorts; all of the
-	// family's (0.0.0.0 or [::]) when empty.
-	Addrs []netip.Addr
 	// Healthy is the proxier's health, Server.Healthy.
 	Healthy func() bool
 	// Listen opens a listener; net.ListenConfig's, in the network namespace of
-	// the thread that calls Sync, when nil.
+	// the thread that calls Open, when nil.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	// OnFailure, if any, hears of each listener that could not be opened or
 	// that broke, by Service. It may be called from several goroutines and must
@@ -42,12 +40,16 @@ type ServiceOptions struct {
 }
 
 // ServiceServers answer the health check nodePorts of Services with external
-// traffic policy Local, one HTTP server a Service.
+// traffic policy Local, one HTTP server a Service. Set, Remove and SetAddrs say
+// what there should be, and close at once what should not: a port may move
+// from one Service to another. Open opens what is missing.
 type ServiceServers struct {
 	opts ServiceOptions
 
 	mu      sync.Mutex
+	addrs   []netip.Addr
 	servers map[types.NamespacedName]*serviceServer
+	missing map[types.NamespacedName]bool // those that may lack a listener
 	serving sync.WaitGroup
 }
 
@@ -70,39 +72,82 @@ func NewServiceServers(opts ServiceOptions) (*ServiceServers, error) {
 	if opts.Listen == nil {
 		opts.Listen = new(net.ListenConfig).Listen
 	}
-	if len(opts.Addrs) == 0 {
-		opts.Addrs = []netip.Addr{netip.IPv4Unspecified()}
-		if opts.Family == corev1.IPv6Protocol {
-			opts.Addrs = []netip.Addr{netip.IPv6Unspecified()}
-		}
+	s := &ServiceServers{
+		opts:    opts,
+		servers: map[types.NamespacedName]*serviceServer{},
+		missing: map[types.NamespacedName]bool{},
 	}
-	return &ServiceServers{opts: opts, servers: map[types.NamespacedName]*serviceServer{}}, nil
+	s.SetAddrs(nil)
+	return s, nil
 }
 
-// Sync makes the servers those of ports, the health check nodePorts by Service,
-// and tells them how many ready endpoints (each address once, terminating ones
-// not) their Service has on this node. Listeners that could not be opened are
-// in the error and are tried again by the next Sync; the others serve.
-func (s *ServiceServers) Sync(ctx context.Context, ports map[types.NamespacedName]uint16, localReady map[types.NamespacedName]int) error {
+// Set says that a Service has a health check nodePort, and so many ready
+// endpoints (each address once, terminating ones not) on this node.
+func (s *ServiceServers) Set(name types.NamespacedName, port uint16, localReady int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Close first: a port may have moved from one Service to another.
-	for name, server := range s.servers {
-		if port, wanted := ports[name]; !wanted || port != server.port {
-			server.close()
-			delete(s.servers, name)
-		}
+	server := s.servers[name]
+	if server == nil || server.port != port {
+		s.remove(name)
+		server = s.newServer(name, port)
+		s.servers[name], s.missing[name] = server, true
 	}
-	var errs []error
-	for _, name := range sortedNames(ports) {
-		server, ok := s.servers[name]
-		if !ok {
-			server = s.newServer(name, ports[name])
-			s.servers[name] = server
+	server.ready.Store(int64(localReady))
+}
+
+// Remove says that a Service has no health check nodePort any more, if it ever
+// had one.
+func (s *ServiceServers) Remove(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(name)
+}
+
+func (s *ServiceServers) remove(name types.NamespacedName) {
+	if server := s.servers[name]; server != nil {
+		server.close()
+		delete(s.servers, name)
+		delete(s.missing, name)
+	}
+}
+
+// SetAddrs says where to listen: the node's addresses that take nodePorts, or
+// nil for all of the family (0.0.0.0 or [::]), as it is at first.
+func (s *ServiceServers) SetAddrs(addrs []netip.Addr) {
+	switch {
+	case addrs == nil && s.opts.Family == corev1.IPv6Protocol:
+		addrs = []netip.Addr{netip.IPv6Unspecified()}
+	case addrs == nil:
+		addrs = []netip.Addr{netip.IPv4Unspecified()}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Equal(addrs, s.addrs) {
+		return
+	}
+	s.addrs = slices.Clone(addrs)
+	for name, server := range s.servers {
+		for addr, listener := range server.listeners {
+			if !slices.Contains(addrs, addr) {
+				delete(server.listeners, addr)
+				_ = listener.Close()
+			}
 		}
-		server.ready.Store(int64(localReady[name]))
-		for _, addr := range s.opts.Addrs {
-			if err := s.listen(ctx, name, server, addr); err != nil {
+		s.missing[name] = true
+	}
+}
+
+// Open opens the listeners that are missing. Those that could not be opened are
+// in the error and are tried again by the next Open; the others serve.
+func (s *ServiceServers) Open(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, name := range sortedNames(s.missing) {
+		delete(s.missing, name)
+		for _, addr := range s.addrs {
+			if err := s.listen(ctx, name, s.servers[name], addr); err != nil {
+				s.missing[name] = true
 				s.failed(name, err)
 				errs = append(errs, fmt.Errorf("service %s: health check nodePort: %w", name, err))
 			}
@@ -114,9 +159,8 @@ func (s *ServiceServers) Sync(ctx context.Context, ports map[types.NamespacedNam
 // Close ends all servers and waits until their listeners are closed.
 func (s *ServiceServers) Close() {
 	s.mu.Lock()
-	for name, server := range s.servers {
-		server.close()
-		delete(s.servers, name)
+	for name := range s.servers {
+		s.remove(name)
 	}
 	s.mu.Unlock()
 	s.serving.Wait()
@@ -152,7 +196,8 @@ func (s *ServiceServers) listen(ctx context.Context, name types.NamespacedName, 
 		s.mu.Lock()
 		broken := server.listeners[addr] == listener
 		if broken {
-			delete(server.listeners, addr) // the next Sync opens it again
+			delete(server.listeners, addr)
+			s.missing[name] = true // the next Open opens it again
 		}
 		s.mu.Unlock()
 		if broken {
@@ -201,13 +246,8 @@ func (s *ServiceServers) failed(name types.NamespacedName, err error) {
 
 // sortedNames makes the order in which ports are opened, and errors reported,
 // the same every time.
-func sortedNames(ports map[types.NamespacedName]uint16) []types.NamespacedName {
-	names := make([]types.NamespacedName, 0, len(ports))
-	for name := range ports {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b types.NamespacedName) int {
+func sortedNames(set map[types.NamespacedName]bool) []types.NamespacedName {
+	return slices.SortedFunc(maps.Keys(set), func(a, b types.NamespacedName) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	return names
 }

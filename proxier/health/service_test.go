@@ -106,7 +106,6 @@ func TestServiceServers(t *testing.T) {
 		var failures atomic.Int64
 		s, err := NewServiceServers(ServiceOptions{
 			Family:    v4,
-			Addrs:     []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")},
 			Healthy:   healthy.Load,
 			Listen:    network.Listen,
 			OnFailure: func(types.NamespacedName, error) { failures.Add(1) },
@@ -115,12 +114,14 @@ func TestServiceServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
+		first, second := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+		s.SetAddrs([]netip.Addr{first, second})
 		web, dns := types.NamespacedName{Namespace: "default", Name: "web"}, types.NamespacedName{Namespace: "kube-system", Name: "dns"}
-		sync := func(ports map[types.NamespacedName]uint16, ready map[types.NamespacedName]int, wantErr string) {
+		open := func(wantErr string) {
 			t.Helper()
-			err := s.Sync(t.Context(), ports, ready)
+			err := s.Open(t.Context())
 			if (err != nil) != (wantErr != "") || err != nil && !strings.Contains(err.Error(), wantErr) {
-				t.Errorf("Sync: %v, want %q", err, wantErr)
+				t.Errorf("Open: %v, want %q", err, wantErr)
 			}
 		}
 		want := func(address, want string) {
@@ -131,29 +132,33 @@ func TestServiceServers(t *testing.T) {
 		}
 		const ok = `200 weight=2 {"service":{"namespace":"default","name":"web"},"localEndpoints":2,"serviceProxyHealthy":true}`
 
-		sync(map[types.NamespacedName]uint16{web: 32000}, map[types.NamespacedName]int{web: 2}, "")
+		s.Set(web, 32000, 2)
+		open("")
 		want("tcp4 192.0.2.1:32000", ok)
 		want("tcp4 192.0.2.2:32000", ok)
 		healthy.Store(false)
 		want("tcp4 192.0.2.1:32000", `503 weight=2 {"service":{"namespace":"default","name":"web"},"localEndpoints":2,"serviceProxyHealthy":false}`)
 		healthy.Store(true)
-		sync(map[types.NamespacedName]uint16{web: 32000}, nil, "")
+		s.Set(web, 32000, 0)
 		want("tcp4 192.0.2.1:32000", `503 weight=0 {"service":{"namespace":"default","name":"web"},"localEndpoints":0,"serviceProxyHealthy":true}`)
 
 		// The port moves to another Service, and one address is taken.
 		network.refuse = "tcp4 192.0.2.2:32000"
-		sync(map[types.NamespacedName]uint16{dns: 32000, web: 32001}, map[types.NamespacedName]int{web: 2, dns: 1}, "service kube-system/dns: health check nodePort: listen tcp4 192.0.2.2:32000")
+		s.Set(web, 32001, 2)
+		s.Set(dns, 32000, 1)
+		open("service kube-system/dns: health check nodePort: listen tcp4 192.0.2.2:32000")
 		want("tcp4 192.0.2.1:32000", `200 weight=1 {"service":{"namespace":"kube-system","name":"dns"},"localEndpoints":1,"serviceProxyHealthy":true}`)
 		want("tcp4 192.0.2.2:32000", "closed")
 		want("tcp4 192.0.2.1:32001", ok)
 		network.refuse = ""
-		sync(map[types.NamespacedName]uint16{dns: 32000, web: 32001}, map[types.NamespacedName]int{web: 2}, "")
+		s.Set(dns, 32000, 0)
+		open("")
 		want("tcp4 192.0.2.2:32000", `503 weight=0 {"service":{"namespace":"kube-system","name":"dns"},"localEndpoints":0,"serviceProxyHealthy":true}`)
 		if got := failures.Load(); got != 1 {
 			t.Errorf("%d failures reported, want 1", got)
 		}
 
-		// A listener breaks; the next Sync opens it again.
+		// A listener breaks; the next Open opens it again.
 		network.mu.Lock()
 		broken := network.listeners["tcp4 192.0.2.1:32001"]
 		network.mu.Unlock()
@@ -161,11 +166,27 @@ func TestServiceServers(t *testing.T) {
 		synctest.Wait()
 		want("tcp4 192.0.2.1:32001", "closed")
 		want("tcp4 192.0.2.2:32001", ok)
-		sync(map[types.NamespacedName]uint16{web: 32001}, map[types.NamespacedName]int{web: 2}, "")
+		s.Remove(dns)
+		s.Remove(types.NamespacedName{Name: "never there"})
+		open("")
 		want("tcp4 192.0.2.1:32001", ok)
 		want("tcp4 192.0.2.1:32000", "closed")
 		if got := failures.Load(); got != 2 {
 			t.Errorf("%d failures reported, want 2", got)
+		}
+
+		// The node's addresses change, to none and to all.
+		s.SetAddrs([]netip.Addr{second})
+		want("tcp4 192.0.2.1:32001", "closed")
+		want("tcp4 192.0.2.2:32001", ok)
+		s.SetAddrs([]netip.Addr{})
+		open("")
+		want("tcp4 192.0.2.2:32001", "closed")
+		s.SetAddrs(nil)
+		open("")
+		want("tcp4 0.0.0.0:32001", ok)
+		if got := failures.Load(); got != 2 {
+			t.Errorf("%d failures reported, want 2: what is closed on purpose did not break", got)
 		}
 
 		s.Close()
@@ -183,13 +204,14 @@ func TestServiceServersListen(t *testing.T) {
 	}
 	addr := netip.MustParseAddrPort(free.Addr().String())
 	_ = free.Close()
-	s, err := NewServiceServers(ServiceOptions{Family: v4, Addrs: []netip.Addr{addr.Addr()}, Healthy: func() bool { return true }})
+	s, err := NewServiceServers(ServiceOptions{Family: v4, Healthy: func() bool { return true }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	web := types.NamespacedName{Namespace: "default", Name: "web"}
-	if err := s.Sync(t.Context(), map[types.NamespacedName]uint16{web: addr.Port()}, map[types.NamespacedName]int{web: 1}); err != nil {
+	s.SetAddrs([]netip.Addr{addr.Addr()})
+	s.Set(types.NamespacedName{Namespace: "default", Name: "web"}, addr.Port(), 1)
+	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	resp, err := http.Get("http://" + addr.String())
@@ -210,7 +232,7 @@ func TestServiceOptions(t *testing.T) {
 		t.Error("family IPv5 was accepted")
 	}
 	s, err := NewServiceServers(ServiceOptions{Family: v6, Healthy: func() bool { return true }})
-	if err != nil || len(s.opts.Addrs) != 1 || s.opts.Addrs[0] != netip.IPv6Unspecified() {
-		t.Errorf("IPv6 listens at %v (%v), want [::]", s.opts.Addrs, err)
+	if err != nil || len(s.addrs) != 1 || s.addrs[0] != netip.IPv6Unspecified() {
+		t.Errorf("IPv6 listens at %v (%v), want [::]", s.addrs, err)
 	}
 }

@@ -107,7 +107,9 @@ func TestNoLocalEndpoints(t *testing.T) {
 		{func(*tracker.ServicePort, []*tracker.Endpoint) {}, 0, 0},
 		{func(port *tracker.ServicePort, _ []*tracker.Endpoint) { port.InternalPolicyLocal = true }, 1, 0},
 		{func(port *tracker.ServicePort, _ []*tracker.Endpoint) { port.ExternalPolicyLocal = true }, 0, 0}, // no external traffic
-		{func(port *tracker.ServicePort, _ []*tracker.Endpoint) { port.ExternalPolicyLocal, port.NodePort = true, 1 }, 0, 1},
+		{func(port *tracker.ServicePort, _ []*tracker.Endpoint) {
+			port.ExternalPolicyLocal, port.NodePort = true, 1
+		}, 0, 1},
 		{func(port *tracker.ServicePort, endpoints []*tracker.Endpoint) {
 			port.InternalPolicyLocal, port.ExternalPolicyLocal, port.NodePort = true, true, 1
 			endpoints[0].Local = true
