@@ -46,6 +46,8 @@ type Cleaner struct {
 	// Clean, all endpoints they led to meanwhile.
 	former  map[Frontend]Endpoints
 	pending bool
+	// nodePorts is how many of serving are nodePorts.
+	nodePorts int
 }
 
 // NewCleaner returns a cleaner of opts.Table. The first Clean always looks at
@@ -71,6 +73,9 @@ func NewCleaner(opts Options) (*Cleaner, error) {
 func (c *Cleaner) Set(f Frontend, serving Endpoints) {
 	old, known := c.serving[f]
 	c.serving[f] = serving
+	if !known && f.IsNodePort() {
+		c.nodePorts++
+	}
 	if known && len(old) > 0 && serving.containsAll(old) {
 		return
 	}
@@ -88,20 +93,11 @@ func (c *Cleaner) Remove(f Frontend) {
 		return
 	}
 	delete(c.serving, f)
+	if f.IsNodePort() {
+		c.nodePorts--
+	}
 	c.pending = true
 	c.remember(f, old)
-}
-
-// Replace says that all are the frontends, and no others.
-func (c *Cleaner) Replace(all map[Frontend]Endpoints) {
-	for f := range c.serving {
-		if _, ok := all[f]; !ok {
-			c.Remove(f)
-		}
-	}
-	for f, serving := range all {
-		c.Set(f, serving)
-	}
 }
 
 // Force makes the next Clean look at the table whether or not anything changed.
@@ -137,17 +133,14 @@ func (c *Cleaner) Clean(ctx context.Context) (Pass, error) {
 
 // local asks for the node's addresses if any nodePort needs them.
 func (c *Cleaner) local() (func(netip.Addr) bool, error) {
-	if c.opts.Local == nil {
+	needed := c.nodePorts > 0
+	for f := range c.former { // few: what changed since the last success
+		needed = needed || f.IsNodePort()
+	}
+	if !needed || c.opts.Local == nil {
 		return nil, nil
 	}
-	for _, frontends := range []map[Frontend]Endpoints{c.serving, c.former} {
-		for f := range frontends {
-			if f.IsNodePort() {
-				return c.opts.Local()
-			}
-		}
-	}
-	return nil, nil
+	return c.opts.Local()
 }
 
 // remember adds what f led to until now.

@@ -58,7 +58,6 @@ func TestCleanLooksOnlyWhenSomethingWasLost(t *testing.T) {
 		{"endpoints again", func(c *Cleaner) { c.Set(dns, NewEndpoints(a)) }, true},
 		{"deleted", func(c *Cleaner) { c.Remove(dns) }, true},
 		{"deleted again", func(c *Cleaner) { c.Remove(dns) }, false},
-		{"replaced by the same nothing", func(c *Cleaner) { c.Replace(nil) }, false},
 		{"asked for", func(c *Cleaner) { c.Force() }, true},
 	}
 	c := newCleaner(t, &Memory{})
@@ -76,7 +75,8 @@ func TestRestartWithUnchangedServicesDeletesNothing(t *testing.T) {
 	table.Add(flow("10.96.0.10:53", "10.1.0.1:53"), flow("192.0.2.1:30053", "10.1.0.1:53"))
 	c := newCleaner(t, table)
 	serving := NewEndpoints(ap("10.1.0.1:53"))
-	c.Replace(map[Frontend]Endpoints{frontend("10.96.0.10:53"): serving, NodePort(30053): serving})
+	c.Set(frontend("10.96.0.10:53"), serving)
+	c.Set(NodePort(30053), serving)
 	clean(t, c, Pass{Visited: 2})
 }
 

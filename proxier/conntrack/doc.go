@@ -9,7 +9,7 @@
 // The way of a change:
 //
 //  1. The proxier tells the Cleaner which UDP frontends (addresses and ports
-//     of Services) lead to which serving endpoints: Set, Remove, Replace.
+//     of Services) lead to which serving endpoints: Set and Remove.
 //  2. After the rules are in the kernel it calls Clean. When nothing was lost
 //     since the last successful Clean, that is all.
 //  3. Otherwise the Table walks the UDP flows of the family and deletes those

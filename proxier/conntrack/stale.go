@@ -1,7 +1,6 @@
 package conntrack
 
 import (
-	"iter"
 	"net/netip"
 	"slices"
 )
@@ -111,17 +110,6 @@ func (x Expectation) Stale(f Flow) bool {
 		return f.Redirected() && formerPort.Contains(f.ReplySrc)
 	}
 	return false
-}
-
-// Stale yields those of flows that want calls stale.
-func Stale(flows iter.Seq[Flow], want Expectation) iter.Seq[Flow] {
-	return func(yield func(Flow) bool) {
-		for f := range flows {
-			if want.Stale(f) && !yield(f) {
-				return
-			}
-		}
-	}
 }
 
 // NodeLocal returns an Expectation.Local for a node: addrs are its addresses

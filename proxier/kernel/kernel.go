@@ -22,24 +22,6 @@ type Chain struct {
 	Builtin bool
 }
 
-// Count returns the number of rules in a table, in all of its chains, and of user-defined chains. The policy of a
-// built-in chain is not a rule here, as it is none in iptables -S. Variant legacy copies the whole table, some 150 bytes
-// a rule, for the length of the call: read the peak RSS before.
-func Count(variant string, family corev1.IPFamily, table string) (rules, chains int, err error) {
-	switch variant {
-	case Legacy:
-		rules, chains, err = countLegacy(family, table)
-	case Nft:
-		rules, chains, err = countNft(family, table)
-	default:
-		err = errVariant
-	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("count %s table %s (%s): %w", family, table, variant, err)
-	}
-	return rules, chains, nil
-}
-
 // Chains returns the chains of a table, in no order to rely on.
 func Chains(variant string, family corev1.IPFamily, table string) ([]Chain, error) {
 	var chains []Chain
@@ -81,7 +63,9 @@ func Stamp(variant string, family corev1.IPFamily, table string) (stamp uint64, 
 	return stamp, nil
 }
 
-// Tally returns the number of rules of each chain of a table, built-in ones included. It costs as much as Count.
+// Tally returns the number of rules of each chain of a table, built-in ones included. The policy of a built-in chain is
+// not a rule here, as it is none in iptables -S. Variant legacy copies the whole table, some 150 bytes a rule, for the
+// length of the call: read the peak RSS before.
 func Tally(variant string, family corev1.IPFamily, table string) (map[string]int, error) {
 	var tally map[string]int
 	var err error

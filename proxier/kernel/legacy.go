@@ -13,18 +13,6 @@ import (
 	"synclab/proxier/kernel/xtables"
 )
 
-func countLegacy(family corev1.IPFamily, table string) (rules, chains int, err error) {
-	t, err := readLegacy(family, table)
-	if err != nil || t == nil {
-		return 0, 0, err
-	}
-	defer t.Close()
-	if err := eachHead(t, func(string) { chains++ }); err != nil {
-		return 0, 0, err
-	}
-	return int(t.Info.NumEntries) - t.Info.Builtins() - 2*chains - 1, chains, nil
-}
-
 func chainsLegacy(family corev1.IPFamily, table string) ([]Chain, error) {
 	t, err := readLegacy(family, table)
 	if err != nil || t == nil {
