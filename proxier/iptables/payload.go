@@ -8,6 +8,9 @@ import (
 	"synclab/proxier/tracker"
 )
 
+// Count is a number of chains and of rules.
+type Count struct{ Chains, Rules int }
+
 // Payload is the input of one iptables-restore.
 type Payload struct {
 	segments [][]byte
@@ -19,7 +22,7 @@ type Payload struct {
 	// Deleted is the number of chains it deletes.
 	Deleted int
 
-	steps []step // what it was made of
+	commit func() // makes what it says the installed state of the Ruleset
 }
 
 // span says whose the lines from first on are, until the next span.
@@ -28,11 +31,9 @@ type span struct {
 	owner Owner
 	// ports, where there are any, say whose each line is.
 	ports []linePort
-	// lines that ports tell of; those after are the owner's.
-	lines int
 }
 
-// linePort says whose the lines of a span are from first on (counted from 0), until the next one's. port nil: nobody's.
+// linePort says whose the lines of a span are from first on (counted from 0), until the next one's.
 type linePort struct {
 	first int
 	port  *plan.ServicePort
@@ -41,11 +42,9 @@ type linePort struct {
 // ownerOf a line of the span.
 func (s *span) ownerOf(line int) Owner {
 	owner := s.owner
-	if len(s.ports) > 0 && line-s.first < s.lines {
+	if len(s.ports) > 0 {
 		i := sort.Search(len(s.ports), func(i int) bool { return s.ports[i].first > line-s.first })
-		if i > 0 && s.ports[i-1].port != nil {
-			owner.Port = s.ports[i-1].port.Name
-		}
+		owner.Port = s.ports[i-1].port.Name
 	}
 	return owner
 }
@@ -114,8 +113,8 @@ func (p *Payload) own(o Owner) {
 }
 
 // share marks the lines from here on as those of several Service ports.
-func (p *Payload) share(table Table, ports []linePort, lines int) {
-	p.spans = append(p.spans, span{first: p.lines + 1, owner: Owner{Table: table}, ports: ports, lines: lines})
+func (p *Payload) share(table Table, ports []linePort) {
+	p.spans = append(p.spans, span{first: p.lines + 1, owner: Owner{Table: table}, ports: ports})
 }
 
 // add appends text of so many lines, without copying it.
