@@ -7,8 +7,9 @@
 //
 //	 1. tracker: informer events become previous→current pairs per Service; no-op changes vanish.
 //	 2. plan: the touched Service ports are decided again: which endpoints, what if there are none.
-//	 3. encode: the backend writes the difference between what is installed and what is planned.
-//	 4. apply: the kernel takes it, with every phase timed. What it refuses is isolated (apply.go).
+//	 3. encode: the backend (Backend in engine.go, made in backends.go) writes the difference between what is installed and
+//	    what is planned.
+//	 4. apply: the kernel takes it, with every phase timed. What it refuses is isolated (iptables/isolate.go).
 //
 // A sync that fails gives its changes back to the tracker, with their trigger times and the conntrack work that would
 // have followed, and is retried whoever asked for it. Once every sync period the tables are compared with what should

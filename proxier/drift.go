@@ -3,8 +3,6 @@ package proxier
 import (
 	"context"
 	"slices"
-
-	"synclab/proxier/iptables"
 )
 
 // deepEvery is how many checks in a row may trust an unchanged stamp: the legacy variant's is made of sizes only, and a
@@ -42,7 +40,7 @@ func (e *engine) lagging() bool {
 	if e.lastFull.IsZero() {
 		return false
 	}
-	if len(e.refusals) > 0 {
+	if e.refused > 0 {
 		e.demandFull("refused")
 		return true
 	}
@@ -52,7 +50,7 @@ func (e *engine) lagging() bool {
 		return false
 	}
 	// nil is all addresses, none is none.
-	inForce := e.rules.Settings().NodePortAddresses
+	inForce := e.backend.Settings().NodePortAddresses
 	if (addrs == nil) == (inForce == nil) && slices.Equal(addrs, inForce) {
 		return false
 	}
@@ -66,10 +64,10 @@ func (e *engine) lagging() bool {
 func (e *engine) checkDrift(ctx context.Context) {
 	e.syncing.Lock() // a sync must not change the tables between the question and the comparison
 	defer e.syncing.Unlock()
-	if e.lastFull.IsZero() || e.rules.Dirty() {
+	if e.lastFull.IsZero() || e.backend.Dirty() {
 		return // the first sync, or the retry of a failed one, has to come first
 	}
-	stamp, err := e.tables.Stamp()
+	stamp, err := e.backend.Stamp()
 	if err != nil {
 		e.log("drift check", "error", err)
 		return
@@ -78,7 +76,7 @@ func (e *engine) checkDrift(ctx context.Context) {
 	if stamp == e.stamp && !e.suspect && e.checks%deepEvery != 0 {
 		return
 	}
-	found, err := e.tables.Drift(ctx, e.expected())
+	found, err := e.backend.Drift(ctx)
 	switch {
 	case err != nil:
 		e.log("drift check", "error", err)
@@ -90,5 +88,3 @@ func (e *engine) checkDrift(ctx context.Context) {
 		e.stamp, e.suspect = stamp, false
 	}
 }
-
-func (e *engine) expected() iptables.Expected { return e.rules.Expected() }

@@ -12,11 +12,33 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"synclab/proxier/iptables"
+	"synclab/proxier/backend"
 	"synclab/proxier/plan"
 	"synclab/proxier/runner"
 	"synclab/proxier/tracker"
 )
+
+// Backend keeps the kernel's rules as a plan wants them. It is used by one goroutine at a time.
+type Backend interface {
+	// Update takes note of what the plan changed. It may be told the same change again.
+	Update(delta plan.Delta)
+	// Dirty says whether a sync may have anything to write.
+	Dirty() bool
+	// NeedsFull says why a partial sync will not do for so many endpoints in the cluster; empty: it will.
+	NeedsFull(endpoints int) string
+	// Sync brings the kernel to the plan. What it does not take of a Service port is reported, and is no error; after
+	// an error nothing is lost, and the next sync will find what is missing. The result tells of failed syncs too.
+	Sync(ctx context.Context, req backend.Request) (backend.Result, error)
+	// Settings in force.
+	Settings() backend.Settings
+	// Stamp changes when somebody may have changed what the kernel holds; comparing two costs next to nothing.
+	Stamp() (backend.Stamp, error)
+	// Drift compares the kernel with what should be in it and describes the first difference; empty: none.
+	Drift(ctx context.Context) (string, error)
+	// Dispatch lists the cluster IPs that lead to endpoints in the order in which packets meet them, and the number of
+	// rules for Services that a packet for none of them crosses.
+	Dispatch(ports []*plan.ServicePort) (frontends []backend.Frontend, rules int)
+}
 
 // engine syncs one IP family.
 type engine struct {
@@ -25,8 +47,7 @@ type engine struct {
 	clock   clock.WithTicker
 	tracker *tracker.Tracker
 	plan    *plan.Plan
-	rules   *iptables.Ruleset
-	tables  iptables.Tables
+	backend Backend
 	runner  *runner.Runner
 	after   *aftercare
 	flows   *flows
@@ -35,17 +56,14 @@ type engine struct {
 	syncing  sync.Mutex
 	seq      int
 	lastFull time.Time
-	stamp    iptables.Stamp
+	stamp    backend.Stamp
 	checks   int
 	// suspect: a stamp had changed before a sync wrote over it.
-	suspect  bool
-	refusals map[tracker.ServicePortName]error
+	suspect bool
+	// refused Service ports there were after the last sync.
+	refused int
 	// owed are the trigger times of changes that are written, but after which stale flows could not be cleaned yet.
 	owed []time.Time
-	// unsure: a restore failed, and may have written its tables all the same.
-	unsure bool
-	// noAccounting: the nfacct match turned out not to work.
-	noAccounting bool
 
 	mu   sync.Mutex
 	full string // why the next sync must be full; empty: it need not
@@ -85,7 +103,7 @@ func (e *engine) trigger(pending bool) {
 	}
 }
 
-// sync is one sync: take changes, plan, encode and apply, and what follows from it.
+// sync is one sync: take changes, plan, let the backend encode and apply, and what follows from it.
 func (e *engine) sync(ctx context.Context) error {
 	e.syncing.Lock()
 	defer e.syncing.Unlock()
@@ -100,7 +118,7 @@ func (e *engine) sync(ctx context.Context) error {
 
 func (e *engine) begin(started time.Time, changes tracker.Changes) *Sync {
 	e.seq++
-	if stamp, err := e.tables.Stamp(); err == nil && stamp != e.stamp {
+	if stamp, err := e.backend.Stamp(); err == nil && stamp != e.stamp {
 		e.suspect = true
 	}
 	return &Sync{
@@ -109,7 +127,7 @@ func (e *engine) begin(started time.Time, changes tracker.Changes) *Sync {
 	}
 }
 
-// replan brings the plan and the wanted rules up to date and decides on the kind of the sync.
+// replan brings the plan and what the backend knows of it up to date, and decides on the kind of the sync.
 func (e *engine) replan(s *Sync, changes tracker.Changes) {
 	e.mu.Lock()
 	node, reason := e.node, e.full
@@ -117,106 +135,39 @@ func (e *engine) replan(s *Sync, changes tracker.Changes) {
 	e.mu.Unlock()
 
 	moved := e.plan.SetNode(node)
-	delta := e.plan.Update(changes.Services)
-	e.rules.Update(delta)
-	for _, port := range delta.Changed {
-		delete(e.refusals, port.Name)
-	}
-	for _, name := range delta.Removed {
-		delete(e.refusals, name)
-	}
-	large := e.plan.KnownEndpoints() > iptables.LargeCluster
+	e.backend.Update(e.plan.Update(changes.Services))
+	endpoints := e.plan.KnownEndpoints()
 	switch {
 	case reason != "":
 	case moved:
 		reason = "topology"
-	case e.rules.CrossesLarge(e.plan.KnownEndpoints()):
-		reason = "size"
-	case (!large || len(e.refusals) > 0) && e.clock.Since(e.lastFull) >= fullSyncInterval:
+	default:
+		reason = e.backend.NeedsFull(endpoints)
+	}
+	if large := endpoints > backend.LargeCluster; reason == "" && (!large || e.refused > 0) && e.clock.Since(e.lastFull) >= fullSyncInterval {
 		reason = "interval"
 	}
 	if reason != "" {
 		s.Kind, s.Reason = Full, reason
 	}
-	s.Services, s.Endpoints = len(e.plan.Services()), e.plan.KnownEndpoints()
+	s.Services, s.Endpoints = len(e.plan.Services()), endpoints
 	s.Plan = e.clock.Since(s.Started)
 }
 
 // apply brings the kernel to the plan.
 func (e *engine) apply(ctx context.Context, s *Sync) error {
-	switch {
-	case s.Kind == Full:
-		if err := e.prepareFull(ctx, s); err != nil {
-			return err
-		}
-		scope, err := e.fullScope()
-		if err != nil {
-			return err
-		}
-		return e.write(ctx, s, scope)
-	case e.rules.Dirty():
-		scope, err := e.partialScope()
-		if err != nil {
-			return err
-		}
-		return e.write(ctx, s, scope)
+	result, err := e.backend.Sync(ctx, backend.Request{Full: s.Kind == Full, Ports: e.plan.Ports(), Endpoints: e.plan.KnownEndpoints()})
+	if result.Full && s.Kind != Full {
+		s.Kind, s.Reason = Full, result.Reason
 	}
-	return nil // nothing but no-ops: the rules stand as they are
-}
-
-// partialScope covers what is dirty. After a restore of unknown outcome, there may be chains of Service ports as they
-// were wanted then, and not any more: those go as well.
-func (e *engine) partialScope() (iptables.Scope, error) {
-	scope := iptables.Scope{Endpoints: e.plan.KnownEndpoints()}
-	if !e.unsure {
-		return scope, nil
+	s.Encode, s.Jumps, s.Runs = result.Encode, result.Jumps, result.Runs
+	s.Installed, s.Written = result.Installed, result.Written
+	for port, cause := range result.Refused {
+		s.Refused = append(s.Refused, Refusal{port, cause})
 	}
-	existing, err := e.tables.ServiceChains()
-	if err != nil {
-		return scope, fmt.Errorf("chains of a sync that failed: %w", err)
-	}
-	installed := e.expected().Services
-	scope.Existing = slices.DeleteFunc(existing, func(chain string) bool {
-		_, known := installed[chain]
-		return known
-	})
-	return scope, nil
-}
-
-func (e *engine) fullScope() (iptables.Scope, error) {
-	existing, err := e.tables.ServiceChains()
-	if err != nil {
-		return iptables.Scope{}, fmt.Errorf("chains of an earlier proxier: %w", err)
-	}
-	return iptables.Scope{Full: true, Existing: existing, Endpoints: e.plan.KnownEndpoints()}, nil
-}
-
-// prepareFull reads again what a full sync may find changed, and makes what is missing around the Service chains.
-func (e *engine) prepareFull(ctx context.Context, s *Sync) error {
-	start := e.clock.Now()
-	if err := e.applySettings(); err != nil {
-		return err
-	}
-	e.rules.Reset()
-	clear(e.refusals)
-	s.Plan += e.clock.Since(start)
-
-	start = e.clock.Now()
-	err := e.tables.EnsureJumps(ctx)
-	s.Jumps = e.clock.Since(start)
+	slices.SortFunc(s.Refused, func(a, b Refusal) int { return strings.Compare(a.Port.String(), b.Port.String()) })
+	e.refused = len(s.Refused)
 	return err
-}
-
-// applySettings renders everything again with the settings of the moment.
-func (e *engine) applySettings() error {
-	settings, err := e.settings()
-	if err != nil {
-		return err
-	}
-	settings.Accounting = settings.Accounting && !e.noAccounting
-	e.rules.SetSettings(settings)
-	e.rules.Rerender(e.plan.Ports())
-	return nil
 }
 
 // end takes note of how a sync went, and does what follows from new rules.
@@ -231,11 +182,6 @@ func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err 
 		e.owed = nil
 	}
 	s.Err = err
-	s.Installed = e.rules.Total()
-	for port, cause := range e.refusals {
-		s.Refused = append(s.Refused, Refusal{port, cause})
-	}
-	slices.SortFunc(s.Refused, func(a, b Refusal) int { return strings.Compare(a.Port.String(), b.Port.String()) })
 	e.after.synced(ctx, e, s)
 	if e.opts.OnSync != nil {
 		e.opts.OnSync(*s)
@@ -251,7 +197,7 @@ func (e *engine) succeed(ctx context.Context, s *Sync, changes tracker.Changes) 
 	if s.Kind == Full {
 		e.lastFull, e.suspect = s.Started, false
 	}
-	if stamp, err := e.tables.Stamp(); err == nil {
+	if stamp, err := e.backend.Stamp(); err == nil {
 		e.stamp = stamp
 	}
 	if e.flows == nil {

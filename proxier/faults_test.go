@@ -1,6 +1,7 @@
 package proxier
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -27,11 +28,23 @@ type faulty struct {
 	*engine
 	t       *testing.T
 	variant iptables.Variant
+	tables  *tapped
 	cluster *randomCluster
 	flows   *conntrack.Memory
 	prepare func(*exec.Cmd)
 	started func(*os.Process)
 	last    Sync
+}
+
+// tapped shows the payloads on their way.
+type tapped struct {
+	iptables.Tables
+	payloads []string
+}
+
+func (t *tapped) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run, error) {
+	t.payloads = append(t.payloads, string(p.Text()))
+	return t.Tables.Restore(ctx, p)
 }
 
 // eachVariant runs a test for both variants, each in a namespace of its own.
@@ -64,7 +77,8 @@ func newFaulty(t *testing.T, variant iptables.Variant, c *randomCluster) *faulty
 	if err != nil {
 		t.Skip(err)
 	}
-	f.engine = testEngine(t, c.family, host, func(o *Options) {
+	f.tables = &tapped{Tables: host}
+	f.engine = testEngine(t, c.family, f.tables, func(o *Options) {
 		o.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return f.flows, nil }
 		o.OnSync = func(s Sync) { f.last = s }
 	})
@@ -114,7 +128,7 @@ func (f *faulty) converged() {
 func (f *faulty) quiet() {
 	f.t.Helper()
 	if f.drifts() != "" {
-		found, err := f.tables.Drift(f.t.Context(), f.expected())
+		found, err := f.backend.Drift(f.t.Context())
 		f.t.Fatalf("drift where nobody meddled: %q, %v", found, err)
 	}
 }
@@ -122,7 +136,7 @@ func (f *faulty) quiet() {
 // drifts makes a thorough check and gives the reason of the full sync that it asks for; empty: none.
 func (f *faulty) drifts() string {
 	f.t.Helper()
-	if f.rules.Dirty() {
+	if f.backend.Dirty() {
 		f.t.Fatal("a drift check would be skipped: the last sync left work undone")
 	}
 	f.suspect = true

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"synclab/proxier/backend"
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
@@ -28,7 +29,7 @@ type Machine struct {
 	Accounting bool
 }
 
-func (m Machine) apply(s *iptables.Settings) {
+func (m Machine) apply(s *backend.Settings) {
 	s.RandomFully, s.DropInvalid, s.Accounting = m.RandomFully, !m.Liberal, m.Accounting
 }
 

@@ -24,9 +24,9 @@ type Options struct {
 	Config *v1alpha1.KubeProxyConfiguration
 	// Backend writes the rules. Default Iptables.
 	Backend BackendKind
-	// Variant of iptables. Default legacy.
+	// Variant of iptables, of backend Iptables. Default legacy.
 	Variant iptables.Variant
-	// Layout of the iptables rules. Default classic.
+	// Layout of the iptables rules, of backends Iptables and Direct. Default classic.
 	Layout iptables.Layout
 	// Families to serve. Default IPv4.
 	Families []corev1.IPFamily
@@ -61,22 +61,9 @@ type Options struct {
 	OnSync func(Sync)
 	// Restorer adds to how iptables-restore is run: faults, deadline.
 	Restorer iptables.RestorerOptions
-	// Tables replaces the kernel's tables, by family. nil: the kernel's.
+	// Tables replaces the kernel's iptables tables, by family. nil: the kernel's.
 	Tables func(corev1.IPFamily) (iptables.Tables, error)
 }
-
-// BackendKind is what writes a proxier's rules.
-type BackendKind string
-
-// The backends.
-const (
-	// Iptables hands rules to iptables-restore.
-	Iptables BackendKind = "iptables"
-	// Direct hands the kernel's own tables to the kernel, legacy variant only.
-	Direct BackendKind = "iptables-direct"
-	// Nftables speaks nf_tables over netlink.
-	Nftables BackendKind = "nftables"
-)
 
 // fullSyncInterval is how often everything is written anew although nothing asked for it, as in kube-proxy; not in
 // large clusters, where that disrupts more than it mends (k/k#137085): there the check for drift has to do.
@@ -115,9 +102,6 @@ func (o *Options) setDefaults() {
 		o.Registry = prometheus.NewRegistry()
 	}
 	o.Machine.Liberal = o.Machine.Liberal || o.Config.Conntrack.TCPBeLiberal
-	if o.Tables == nil {
-		o.Tables = o.hostTables
-	}
 }
 
 // bindAddress takes the configuration's bindAddress for the node's main address of its family, as kube-proxy does.
@@ -130,23 +114,9 @@ func (o *Options) bindAddress() {
 	o.NodeIPs = append([]netip.Addr{bind}, others...)
 }
 
-func (o *Options) hostTables(family corev1.IPFamily) (iptables.Tables, error) {
-	opts := o.Restorer
-	opts.Variant, opts.Family, opts.LockFile, opts.Clock = o.Variant, family, o.LockFile, o.Clock
-	return iptables.NewHost(opts)
-}
-
 func (o *Options) validate() error {
 	var errs []error
-	if o.Backend != Iptables {
-		errs = append(errs, fmt.Errorf("backend %q: want %s", o.Backend, Iptables))
-	}
-	if o.Layout != iptables.Classic {
-		errs = append(errs, fmt.Errorf("layout %q: want %s", o.Layout, iptables.Classic))
-	}
-	if o.Variant != iptables.Legacy && o.Variant != iptables.Nft {
-		errs = append(errs, fmt.Errorf("variant %q: want legacy or nft", o.Variant))
-	}
+	errs = append(errs, o.validateBackend())
 	for _, family := range o.Families {
 		if family != corev1.IPv4Protocol && family != corev1.IPv6Protocol {
 			errs = append(errs, fmt.Errorf("family %q: want IPv4 or IPv6", family))

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
+	"synclab/proxier/backend"
 	"synclab/proxier/config"
-	"synclab/proxier/iptables"
 	"synclab/proxier/plan"
 	"synclab/proxier/runner"
 	"synclab/proxier/tracker"
@@ -52,28 +52,22 @@ func New(opts Options) (*Proxier, error) {
 }
 
 func (p *Proxier) newEngine(family corev1.IPFamily) (*engine, error) {
-	tables, err := p.opts.Tables(family)
-	if err != nil {
-		return nil, err
-	}
 	node := plan.Node{Name: p.opts.NodeName}
 	e := &engine{
-		family: family, opts: &p.opts, clock: p.opts.Clock, tables: tables, after: p.after, node: node,
-		tracker:  tracker.New(tracker.Options{Family: family, NodeName: p.opts.NodeName, Since: p.opts.Clock.Now()}),
-		plan:     plan.New(node),
-		full:     "start",
-		refusals: map[tracker.ServicePortName]error{},
+		family: family, opts: &p.opts, clock: p.opts.Clock, after: p.after, node: node,
+		tracker: tracker.New(tracker.Options{Family: family, NodeName: p.opts.NodeName, Since: p.opts.Clock.Now()}),
+		plan:    plan.New(node),
+		full:    "start",
 	}
+	var err error
 	if e.flows, err = p.after.flowsOf(family); err != nil {
 		return nil, err
 	}
-	settings, err := e.settings()
-	if err != nil {
+	if e.backend, err = p.opts.newBackend(family, backend.Options{Settings: e.settings, Clock: e.clock, Log: e.log}); err != nil {
 		return nil, err
 	}
-	e.rules = iptables.NewRuleset(settings)
 	e.runner, err = runner.New(runner.Options{
-		Name:          "iptables " + string(family),
+		Name:          string(p.opts.Backend) + " " + string(family),
 		Policy:        p.opts.Policy,
 		Burst:         p.opts.Burst,
 		MinInterval:   p.opts.Config.IPTables.MinSyncPeriod.Duration,
@@ -85,18 +79,19 @@ func (p *Proxier) newEngine(family corev1.IPFamily) (*engine, error) {
 }
 
 // settings are read anew at every full sync: addresses come and go, and so may a sysctl.
-func (e *engine) settings() (iptables.Settings, error) {
+func (e *engine) settings() (backend.Settings, error) {
 	cfg := e.opts.Config
-	detector, err := config.DetectLocal(cfg, e.family, e.opts.PodCIDRs)
+	local, err := config.DetectLocal(cfg, e.family, e.opts.PodCIDRs)
 	if err != nil {
-		return iptables.Settings{}, err
+		return backend.Settings{}, err
 	}
 	nodePorts, err := config.NodePortAddresses(cfg, e.family, e.opts.NodeIPs)
 	if err != nil {
-		return iptables.Settings{}, err
+		return backend.Settings{}, err
 	}
-	s := iptables.Settings{
+	s := backend.Settings{
 		Family:        e.family,
+		Local:         local,
 		MasqueradeBit: int(*cfg.IPTables.MasqueradeBit),
 		MasqueradeAll: cfg.IPTables.MasqueradeAll,
 		// Where no address of loopback takes NodePorts, nothing need guard them.
@@ -104,9 +99,6 @@ func (e *engine) settings() (iptables.Settings, error) {
 		NodeIP:             e.opts.nodeIP(e.family),
 	}
 	e.opts.Machine.apply(&s)
-	if detector.Implemented() {
-		s.IfLocal, s.IfNotLocal = detector.IfLocal(), detector.IfNotLocal()
-	}
 	s.NodePortAddresses, err = e.nodePortAddresses()
 	return s, err
 }
@@ -294,13 +286,13 @@ func (p *Proxier) SyncNow(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Dispatch lists the cluster IPs of a family in the order in which packets meet their rules; see Ruleset.Dispatch.
-func (p *Proxier) Dispatch(family corev1.IPFamily) (frontends []iptables.Frontend, rules int) {
+// Dispatch lists the cluster IPs of a family in the order in which packets meet their rules; see Backend.Dispatch.
+func (p *Proxier) Dispatch(family corev1.IPFamily) (frontends []backend.Frontend, rules int) {
 	for _, e := range p.engines {
 		if e.family == family {
 			e.syncing.Lock()
 			defer e.syncing.Unlock()
-			return e.rules.Dispatch(e.plan.Ports())
+			return e.backend.Dispatch(e.plan.Ports())
 		}
 	}
 	return nil, 0

@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/proxier/iptables"
+	"synclab/proxier/backend"
 	"synclab/proxier/tracker"
 )
 
@@ -32,9 +32,9 @@ type Sync struct {
 	// tracker, which merges their slices, is part of it. Jumps includes the tools run for the base chains.
 	Plan, Encode, Jumps time.Duration
 	// Runs of iptables-restore: one, unless something had to be isolated.
-	Runs []iptables.Run
+	Runs []backend.Run
 	// Installed is what the tables hold of the proxier, Written what was sent.
-	Installed, Written map[iptables.Table]iptables.Count
+	Installed, Written map[backend.Table]backend.Count
 	// Services and Endpoints known after it.
 	Services, Endpoints int
 	// Changes is the number of Services that differed; Events how many informer events made them; Pending what came

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"synclab/proxier/iptables"
+	"synclab/proxier/backend"
 	"synclab/proxier/tracker"
 )
 
@@ -34,13 +34,13 @@ type SyncRecord struct {
 	Jumps    time.Duration `json:"jumps_ns"`
 	Runs     []RunRecord   `json:"runs,omitempty"`
 	// Installed and Written are by table.
-	Installed map[iptables.Table]CountRecord `json:"installed,omitempty"`
-	Written   map[iptables.Table]CountRecord `json:"written,omitempty"`
-	Services  int                            `json:"services"`
-	Endpoints int                            `json:"endpoints"`
-	Changes   int                            `json:"changes"`
-	Events    int                            `json:"events"`
-	Pending   int                            `json:"pending"`
+	Installed map[backend.Table]CountRecord `json:"installed,omitempty"`
+	Written   map[backend.Table]CountRecord `json:"written,omitempty"`
+	Services  int                           `json:"services"`
+	Endpoints int                           `json:"endpoints"`
+	Changes   int                           `json:"changes"`
+	Events    int                           `json:"events"`
+	Pending   int                           `json:"pending"`
 	// TriggerTimes of the changes that became visible with this sync.
 	TriggerTimes []time.Time     `json:"triggerTimes,omitempty"`
 	Refused      []RefusalRecord `json:"refused,omitempty"`
@@ -50,7 +50,7 @@ type SyncRecord struct {
 	Stopped bool `json:"stopped,omitempty"`
 }
 
-// RunRecord is one tool that ran, as in iptables.Run.
+// RunRecord is one tool that ran, as in backend.Run.
 type RunRecord struct {
 	Tool     string        `json:"tool"`
 	Wall     time.Duration `json:"wall_ns"`
@@ -111,7 +111,7 @@ func (r SyncRecord) Sync() Sync {
 	}
 	s.Installed, s.Written = tables(r.Installed), tables(r.Written)
 	for _, run := range r.Runs {
-		s.Runs = append(s.Runs, iptables.Run(run))
+		s.Runs = append(s.Runs, backend.Run(run))
 	}
 	for _, refused := range r.Refused {
 		port := tracker.ServicePortName{
@@ -138,24 +138,24 @@ func (e *recordedError) Is(target error) bool { return e.stopped && target == co
 // wallClock drops the monotonic reading, which means nothing in another process.
 func wallClock(t time.Time) time.Time { return t.Round(0) }
 
-func counts(in map[iptables.Table]iptables.Count) map[iptables.Table]CountRecord {
-	var out map[iptables.Table]CountRecord
+func counts(in map[backend.Table]backend.Count) map[backend.Table]CountRecord {
+	var out map[backend.Table]CountRecord
 	for table, count := range in {
 		if out == nil {
-			out = map[iptables.Table]CountRecord{}
+			out = map[backend.Table]CountRecord{}
 		}
 		out[table] = CountRecord(count)
 	}
 	return out
 }
 
-func tables(in map[iptables.Table]CountRecord) map[iptables.Table]iptables.Count {
-	var out map[iptables.Table]iptables.Count
+func tables(in map[backend.Table]CountRecord) map[backend.Table]backend.Count {
+	var out map[backend.Table]backend.Count
 	for table, count := range in {
 		if out == nil {
-			out = map[iptables.Table]iptables.Count{}
+			out = map[backend.Table]backend.Count{}
 		}
-		out[table] = iptables.Count(count)
+		out[table] = backend.Count(count)
 	}
 	return out
 }

@@ -3,70 +3,51 @@ package config
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 	utilnet "k8s.io/utils/net"
+
+	"synclab/proxier/backend"
 )
 
-// LocalDetector tells, in iptables match arguments, whether a packet comes from a pod of this cluster or node. The zero
-// value detects nothing: then no rule that needs it is written.
-type LocalDetector struct {
-	match []string
-}
-
-// DetectLocal returns the detector of one family. podCIDRs are those of the Node object; only NodeCIDR asks for them,
-// and fails when there are none at all. With no CIDR of this family the detector detects nothing, as in kube-proxy: a
+// DetectLocal returns how one family tells traffic of pods from other traffic. podCIDRs are those of the Node object; only NodeCIDR asks for them,
+// and fails when there are none at all. With no CIDR of this family nothing is told, as in kube-proxy: a
 // single-stack clusterCIDR does not stop the other family from working.
-func DetectLocal(cfg *v1alpha1.KubeProxyConfiguration, family corev1.IPFamily, podCIDRs []string) (LocalDetector, error) {
+func DetectLocal(cfg *v1alpha1.KubeProxyConfiguration, family corev1.IPFamily, podCIDRs []string) (backend.Local, error) {
 	switch cfg.DetectLocalMode {
 	case LocalModeClusterCIDR, "":
 		if cfg.ClusterCIDR == "" {
-			return LocalDetector{}, nil
+			return backend.Local{}, nil
 		}
 		return detectBySource("clusterCIDR", family, strings.Split(cfg.ClusterCIDR, ","))
 	case LocalModeNodeCIDR:
 		if len(podCIDRs) == 0 {
-			return LocalDetector{}, &FieldError{Field: "detectLocalMode", Reason: "NodeCIDR, but the node has no podCIDRs"}
+			return backend.Local{}, &FieldError{Field: "detectLocalMode", Reason: "NodeCIDR, but the node has no podCIDRs"}
 		}
 		return detectBySource("podCIDRs of the node", family, podCIDRs)
 	case LocalModeBridgeInterface:
-		return LocalDetector{match: []string{"-i", cfg.DetectLocal.BridgeInterface}}, nil
+		return backend.Local{Interface: cfg.DetectLocal.BridgeInterface}, nil
 	case LocalModeInterfaceNamePrefix:
-		return LocalDetector{match: []string{"-i", cfg.DetectLocal.InterfaceNamePrefix + "+"}}, nil
+		return backend.Local{InterfacePrefix: cfg.DetectLocal.InterfaceNamePrefix}, nil
 	default:
-		return LocalDetector{}, &FieldError{Field: "detectLocalMode", Reason: fmt.Sprintf("%q is not known", cfg.DetectLocalMode)}
+		return backend.Local{}, &FieldError{Field: "detectLocalMode", Reason: fmt.Sprintf("%q is not known", cfg.DetectLocalMode)}
 	}
 }
 
 // detectBySource takes the first CIDR of the family.
-func detectBySource(from string, family corev1.IPFamily, cidrs []string) (LocalDetector, error) {
+func detectBySource(from string, family corev1.IPFamily, cidrs []string) (backend.Local, error) {
 	for _, cidr := range cidrs {
 		prefix, err := parsePrefix(cidr)
 		if err != nil {
-			return LocalDetector{}, fmt.Errorf("%s: %w", from, err)
+			return backend.Local{}, fmt.Errorf("%s: %w", from, err)
 		}
 		if familyOf(prefix.Addr()) == family {
-			return LocalDetector{match: []string{"-s", prefix.String()}}, nil
+			return backend.Local{Source: prefix}, nil
 		}
 	}
-	return LocalDetector{}, nil
-}
-
-// Implemented says whether anything is detected. When not, IfLocal and IfNotLocal are empty and would match everything.
-func (d LocalDetector) Implemented() bool { return len(d.match) > 0 }
-
-// IfLocal matches what comes from a local pod.
-func (d LocalDetector) IfLocal() []string { return slices.Clone(d.match) }
-
-// IfNotLocal matches everything else.
-func (d LocalDetector) IfNotLocal() []string {
-	if !d.Implemented() {
-		return nil
-	}
-	return append([]string{"!"}, d.match...)
+	return backend.Local{}, nil
 }
 
 func familyOf(addr netip.Addr) corev1.IPFamily {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,7 @@ func TestDetectLocal(t *testing.T) {
 		clusterCIDR string
 		family      corev1.IPFamily
 		podCIDRs    []string
-		local       string // "": nothing detected
+		local       string // "": nothing detected; in iptables' spelling
 	}{
 		{"cluster", "", "10.244.0.0/16", v4, nil, "-s 10.244.0.0/16"},
 		{"cluster, other family", "ClusterCIDR", "10.244.0.0/16", v6, nil, ""},
@@ -36,15 +35,17 @@ func TestDetectLocal(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			notLocal := ""
-			if c.local != "" {
-				notLocal = "! " + c.local
+			got := ""
+			switch {
+			case detector.Source.IsValid():
+				got = "-s " + detector.Source.String()
+			case detector.Interface != "":
+				got = "-i " + detector.Interface
+			case detector.InterfacePrefix != "":
+				got = "-i " + detector.InterfacePrefix + "+"
 			}
-			if got := strings.Join(detector.IfLocal(), " "); got != c.local {
-				t.Errorf("IfLocal = %q; want %q", got, c.local)
-			}
-			if got := strings.Join(detector.IfNotLocal(), " "); got != notLocal {
-				t.Errorf("IfNotLocal = %q; want %q", got, notLocal)
+			if got != c.local {
+				t.Errorf("local = %q; want %q", got, c.local)
 			}
 			if detector.Implemented() != (c.local != "") {
 				t.Errorf("Implemented = %v", detector.Implemented())
@@ -67,20 +68,5 @@ func TestDetectLocalErrors(t *testing.T) {
 		if _, err := DetectLocal(cfg, corev1.IPv4Protocol, c.podCIDRs); err == nil || err.Error() != c.want {
 			t.Errorf("%s: %v; want %s", c.name, err, c.want)
 		}
-	}
-}
-
-// The arguments are appended to in rules: two rules must not share one array.
-func TestLocalDetectorArgumentsAreCopies(t *testing.T) {
-	cfg := New()
-	cfg.ClusterCIDR = "10.0.0.0/8"
-	detector, err := DetectLocal(cfg, corev1.IPv4Protocol, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	detector.IfLocal()[1] = "0.0.0.0/0"
-	detector.IfNotLocal()[2] = "0.0.0.0/0"
-	if got := detector.IfLocal()[1]; got != "10.0.0.0/8" {
-		t.Errorf("a caller changed the detector: -s %s", got)
 	}
 }

@@ -12,10 +12,10 @@ const probabilityDecimals = 10
 
 // listChains names the chains of a Service port with the number of rules each gets: what writeChains writes. Those of
 // the endpoints come last.
-func (s *Settings) listChains(n *names) []chainRef {
+func (s *settings) listChains(n *names) []chainRef {
 	chains := make([]chainRef, 0, len(n.port.Reachable)+2)
 	masquerade := 0
-	if n.port.HasInternalEndpoints() && (s.MasqueradeAll || s.IfNotLocal != nil) {
+	if n.port.HasInternalEndpoints() && (s.MasqueradeAll || s.ifNotLocal != nil) {
 		masquerade = 1
 	}
 	perEndpoint := 1
@@ -49,11 +49,11 @@ func (s *Settings) listChains(n *names) []chainRef {
 	return chains
 }
 
-func (s *Settings) externalRules(n *names) int {
+func (s *settings) externalRules(n *names) int {
 	rules := 1 // masquerade
 	if n.port.ExternalPolicyLocal {
 		rules = 2
-		if s.IfLocal != nil {
+		if s.ifLocal != nil {
 			rules++
 		}
 	}
@@ -64,7 +64,7 @@ func (s *Settings) externalRules(n *names) int {
 }
 
 // nodeRanges is the number of extra FW rules for a node within the source ranges.
-func (s *Settings) nodeRanges(n *names) int {
+func (s *settings) nodeRanges(n *names) int {
 	for _, cidr := range n.port.SourceRanges {
 		if cidr.Contains(s.NodeIP) {
 			return len(n.port.LoadBalancerVIPs)
@@ -76,7 +76,7 @@ func (s *Settings) nodeRanges(n *names) int {
 // writeChains writes the text of all chains of a Service port: one lines per chain, in the order of listChains.
 // The text goes to out, one piece after the other; large drops the comments of endpoint rules, as kube-proxy does in
 // clusters of more than 1,000 endpoints to save time in iptables-restore.
-func (s *Settings) writeChains(n *names, large bool, out func(chain string, l *lines)) {
+func (s *settings) writeChains(n *names, large bool, out func(chain string, l *lines)) {
 	var l lines
 	emit := func(chain string) {
 		out(chain, &l)
@@ -112,7 +112,7 @@ func (s *Settings) writeChains(n *names, large bool, out func(chain string, l *l
 }
 
 // masqueradeInternal marks traffic to the cluster IP whose replies would not come back through this node by themselves.
-func (s *Settings) masqueradeInternal(l *lines, n *names, chain string) {
+func (s *settings) masqueradeInternal(l *lines, n *names, chain string) {
 	if !n.port.HasInternalEndpoints() {
 		return
 	}
@@ -120,20 +120,20 @@ func (s *Settings) masqueradeInternal(l *lines, n *names, chain string) {
 	switch {
 	case s.MasqueradeAll:
 		l.rule(chain, n.text+" cluster IP", append(args, "-j", chainMarkMasq)...)
-	case s.IfNotLocal != nil:
-		l.rule(chain, n.text+" cluster IP", append(append(args, s.IfNotLocal...), "-j", chainMarkMasq)...)
+	case s.ifNotLocal != nil:
+		l.rule(chain, n.text+" cluster IP", append(append(args, s.ifNotLocal...), "-j", chainMarkMasq)...)
 	}
 }
 
-func (s *Settings) writeExternal(l *lines, n *names) {
+func (s *settings) writeExternal(l *lines, n *names) {
 	destinations := " for " + n.text + " external destinations"
 	if !n.port.ExternalPolicyLocal {
 		// Any node may answer for any endpoint: the reply must come back through this one.
 		l.rule(n.external, "masquerade traffic"+destinations, "-j", chainMarkMasq)
 	} else {
 		// Policy Local keeps the client's address, but what starts on this node or in its pods may go anywhere.
-		if s.IfLocal != nil {
-			l.rule(n.external, "pod traffic"+destinations, append(slices.Clone(s.IfLocal), "-j", n.cluster)...)
+		if s.ifLocal != nil {
+			l.rule(n.external, "pod traffic"+destinations, append(slices.Clone(s.ifLocal), "-j", n.cluster)...)
 		}
 		l.rule(n.external, "masquerade LOCAL traffic"+destinations, "-m", "addrtype", "--src-type", "LOCAL", "-j", chainMarkMasq)
 		l.rule(n.external, "route LOCAL traffic"+destinations, "-m", "addrtype", "--src-type", "LOCAL", "-j", n.cluster)
@@ -143,7 +143,7 @@ func (s *Settings) writeExternal(l *lines, n *names) {
 	}
 }
 
-func (s *Settings) writeFirewall(l *lines, n *names) {
+func (s *settings) writeFirewall(l *lines, n *names) {
 	comment := n.text + " loadbalancer IP"
 	for _, cidr := range n.port.SourceRanges {
 		l.rule(n.firewall, comment, "-s", cidr.String(), "-j", n.external)

@@ -1,5 +1,7 @@
 package iptables
 
+import "bytes"
+
 // The rules that do not depend on Services.
 
 // filterChains and natChains are the shared chains that every payload declares, and thereby empties.
@@ -8,8 +10,21 @@ var (
 	natChains    = []string{chainServices, chainNodePorts, chainPostrouting, chainMarkMasq}
 )
 
+// fixedChains are the chains that no line of a Service port stands in.
+func (s *settings) fixedChains() map[chain]lines {
+	chains := map[chain]lines{}
+	for table, fixed := range map[Table]lines{NAT: s.natFixed(), Filter: s.filterFixed()} {
+		for line := range bytes.Lines(fixed.text) {
+			name := string(bytes.Fields(line)[1])
+			l := chains[chain{table, name}]
+			chains[chain{table, name}] = lines{append(l.text, line...), l.count + 1}
+		}
+	}
+	return chains
+}
+
 // natFixed are the rules of the masquerading chains.
-func (s *Settings) natFixed() lines {
+func (s *settings) natFixed() lines {
 	mark := s.mark()
 	var l lines
 	l.rule(chainPostrouting, "", "-m", "mark", "!", "--mark", mark+"/"+mark, "-j", "RETURN")
@@ -25,13 +40,13 @@ func (s *Settings) natFixed() lines {
 }
 
 // natTail sends what is left in KUBE-SERVICES to the NodePorts: it must stand last there.
-func (s *Settings) natTail() lines {
+func (s *settings) natTail() lines {
 	const comment = "kubernetes service nodeports; NOTE: this must be the last rule in this chain"
 	var l lines
 	if s.NodePortAddresses == nil {
 		args := []string{"-m", "addrtype", "--dst-type", "LOCAL"}
 		switch {
-		case !s.ipv4():
+		case !s.IPv4():
 			args = append(args, "!", "-d", "::1/128")
 		case !s.LocalhostNodePorts:
 			args = append(args, "!", "-d", "127.0.0.0/8")
@@ -40,7 +55,7 @@ func (s *Settings) natTail() lines {
 		return l
 	}
 	for _, addr := range s.NodePortAddresses {
-		if addr.IsLoopback() && !(s.ipv4() && s.LocalhostNodePorts) {
+		if addr.IsLoopback() && !(s.IPv4() && s.LocalhostNodePorts) {
 			continue // no NodePort on loopback in IPv6, nor where it is switched off
 		}
 		l.rule(chainServices, comment, "-d", addr.String(), "-j", chainNodePorts)
@@ -49,7 +64,7 @@ func (s *Settings) natTail() lines {
 }
 
 // filterFixed are the rules of KUBE-FORWARD and KUBE-FIREWALL.
-func (s *Settings) filterFixed() lines {
+func (s *settings) filterFixed() lines {
 	mark := s.mark()
 	var l lines
 	if s.DropInvalid {
@@ -69,9 +84,9 @@ func (s *Settings) filterFixed() lines {
 	return l
 }
 
-func (s *Settings) writesFirewall() bool { return s.ipv4() && s.LocalhostNodePorts }
+func (s *settings) writesFirewall() bool { return s.IPv4() && s.LocalhostNodePorts }
 
-func (s *Settings) sharedFilterChains() []string {
+func (s *settings) sharedFilterChains() []string {
 	if s.writesFirewall() {
 		return append(filterChains[:len(filterChains):len(filterChains)], chainFirewall)
 	}

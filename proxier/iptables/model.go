@@ -188,11 +188,11 @@ func (m *Model) jumpRule(j jump) string {
 	return Canonical(strings.TrimSpace(string(l.text)), m.family)
 }
 
-// ServiceChains are the chains of Service ports in nat.
-func (m *Model) ServiceChains() ([]string, error) {
+// Chains are the names of the user-defined chains of a table.
+func (m *Model) Chains(table Table) ([]string, error) {
 	var names []string
-	for name := range m.tables[NAT] {
-		if IsServiceChain(name) {
+	for name := range m.tables[table] {
+		if !slices.Contains(builtin[table], name) {
 			names = append(names, name)
 		}
 	}

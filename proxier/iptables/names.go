@@ -30,6 +30,9 @@ const (
 	prefixEndpoint = "KUBE-SEP-"
 )
 
+// prefixTree begins the names of the chains that a layout makes for itself.
+const prefixTree = "KUBE-TREE-"
+
 // hashLength is how much of the hash a name keeps: with the longest prefix 25 of the 28 characters that iptables allows.
 const hashLength = 16
 
@@ -55,6 +58,9 @@ func serviceHash(name tracker.ServicePortName) string {
 func endpointHash(servicePort, protocol, endpoint string) string {
 	return hash(servicePort, protocol, endpoint)
 }
+
+// ownChain says whether a chain is the proxier's, by its name: it is written, and deleted when it is not wanted.
+func ownChain(name string) bool { return IsServiceChain(name) || isLayoutChain(name) }
 
 // IsServiceChain says whether a chain's name is one that the proxier gives to chains of Service ports. KUBE-FIREWALL
 // is not: the prefix has its dash.

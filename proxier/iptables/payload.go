@@ -8,9 +8,6 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Count is a number of chains and of rules.
-type Count struct{ Chains, Rules int }
-
 // Payload is the input of one iptables-restore.
 type Payload struct {
 	segments [][]byte
@@ -22,7 +19,7 @@ type Payload struct {
 	// Deleted is the number of chains it deletes.
 	Deleted int
 
-	commit func() // makes what it says the installed state of the Ruleset
+	steps []step // what it was made of
 }
 
 // span says whose the lines from first on are, until the next span.
@@ -31,9 +28,11 @@ type span struct {
 	owner Owner
 	// ports, where there are any, say whose each line is.
 	ports []linePort
+	// lines that ports tell of; those after are the owner's.
+	lines int
 }
 
-// linePort says whose the lines of a span are from first on (counted from 0), until the next one's.
+// linePort says whose the lines of a span are from first on (counted from 0), until the next one's. port nil: nobody's.
 type linePort struct {
 	first int
 	port  *plan.ServicePort
@@ -42,9 +41,11 @@ type linePort struct {
 // ownerOf a line of the span.
 func (s *span) ownerOf(line int) Owner {
 	owner := s.owner
-	if len(s.ports) > 0 {
+	if len(s.ports) > 0 && line-s.first < s.lines {
 		i := sort.Search(len(s.ports), func(i int) bool { return s.ports[i].first > line-s.first })
-		owner.Port = s.ports[i-1].port.Name
+		if i > 0 && s.ports[i-1].port != nil {
+			owner.Port = s.ports[i-1].port.Name
+		}
 	}
 	return owner
 }
@@ -113,8 +114,8 @@ func (p *Payload) own(o Owner) {
 }
 
 // share marks the lines from here on as those of several Service ports.
-func (p *Payload) share(table Table, ports []linePort) {
-	p.spans = append(p.spans, span{first: p.lines + 1, owner: Owner{Table: table}, ports: ports})
+func (p *Payload) share(table Table, ports []linePort, lines int) {
+	p.spans = append(p.spans, span{first: p.lines + 1, owner: Owner{Table: table}, ports: ports, lines: lines})
 }
 
 // add appends text of so many lines, without copying it.
@@ -129,5 +130,5 @@ func (p *Payload) add(text []byte, lines int) {
 
 func (p *Payload) count(table Table, chains, rules int) {
 	c := p.Written[table]
-	p.Written[table] = Count{c.Chains + chains, c.Rules + rules}
+	p.Written[table] = Count{Chains: c.Chains + chains, Rules: c.Rules + rules}
 }

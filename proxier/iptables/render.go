@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"bytes"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -9,26 +10,6 @@ import (
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
 )
-
-// dispatch names the shared chains that hold lines of Service ports.
-type dispatch int
-
-const (
-	natServices dispatch = iota
-	natNodePorts
-	filterServices
-	filterExternal
-	filterNodePorts
-	filterFirewall
-	dispatches
-)
-
-func (d dispatch) table() Table {
-	if d <= natNodePorts {
-		return NAT
-	}
-	return Filter
-}
 
 // lines are rules as iptables-restore reads them, each ending in a newline.
 type lines struct {
@@ -39,7 +20,7 @@ type lines struct {
 // Rendered are the rules of one Service port.
 type Rendered struct {
 	port     *plan.ServicePort
-	dispatch [dispatches]lines
+	dispatch [dispatches][]dispatchLine
 	// chains of the port in nat. Their text is made when it is written (writeChains): keeping it would hold the
 	// whole ruleset in memory twice.
 	chains     []chainRef
@@ -50,6 +31,31 @@ type Rendered struct {
 type chainRef struct {
 	name  string
 	rules int
+}
+
+// dispatched are the lines in one dispatch; nothing has none.
+func (r *Rendered) dispatched(d dispatch) []dispatchLine {
+	if r == nil {
+		return nil
+	}
+	return r.dispatch[d]
+}
+
+func equalLines(a, b []dispatchLine) bool {
+	return slices.EqualFunc(a, b, func(x, y dispatchLine) bool {
+		return x.destination == y.destination && bytes.Equal(x.text, y.text)
+	})
+}
+
+// lead adds a dispatch line that leads what goes to a destination somewhere. match, which may be nil, stands before the
+// destination's own match.
+func (r *Rendered) lead(d dispatch, to destination, comment string, match []string, then ...string) {
+	args := append(slices.Clone(match), "-m", to.protocol, "-p", to.protocol)
+	if to.addr.IsValid() {
+		args = append(args, "-d", to.addr.String())
+	}
+	args = append(append(args, "--dport", strconv.Itoa(int(to.port))), then...)
+	r.dispatch[d] = append(r.dispatch[d], dispatchLine{to, appendRule(nil, comment, args)})
 }
 
 // names are the chain names and fixed words of one Service port.
@@ -124,21 +130,26 @@ func (n *names) endpoint(ep *tracker.Endpoint) string {
 func (l *lines) rule(chain, comment string, args ...string) {
 	l.text = append(l.text, "-A "...)
 	l.text = append(l.text, chain...)
-	if comment != "" {
-		l.text = append(l.text, ` -m comment --comment "`...)
-		l.text = append(l.text, comment...)
-		l.text = append(l.text, '"')
-	}
-	for _, arg := range args {
-		l.text = append(l.text, ' ')
-		l.text = append(l.text, arg...)
-	}
-	l.text = append(l.text, '\n')
+	l.text = appendRule(l.text, comment, args)
 	l.count++
 }
 
+// appendRule appends what follows the chain's name.
+func appendRule(text []byte, comment string, args []string) []byte {
+	if comment != "" {
+		text = append(text, ` -m comment --comment "`...)
+		text = append(text, comment...)
+		text = append(text, '"')
+	}
+	for _, arg := range args {
+		text = append(text, ' ')
+		text = append(text, arg...)
+	}
+	return append(text, '\n')
+}
+
 // render makes the dispatch lines of a Service port and lists its chains.
-func (s *Settings) render(port *plan.ServicePort) *Rendered {
+func (s *settings) render(port *plan.ServicePort) *Rendered {
 	n := namesOf(port)
 	n.nameEndpoints()
 	r := &Rendered{port: port}
@@ -157,36 +168,32 @@ func portArgs(protocol string, addr netip.Addr, port uint16) []string {
 	return []string{"-m", protocol, "-p", protocol, "-d", addr.String(), "--dport", strconv.Itoa(int(port))}
 }
 
-func nodePortArgs(protocol string, port uint16) []string {
-	return []string{"-m", protocol, "-p", protocol, "--dport", strconv.Itoa(int(port))}
-}
-
-// refusal is what happens to traffic that has nowhere to go: REJECT when there is no endpoint anywhere, DROP when
+// turnAway is what happens to traffic that has nowhere to go: REJECT when there is no endpoint anywhere, DROP when
 // policy Local forbids those there are.
-func refusal(port *plan.ServicePort) (target, reason string) {
+func turnAway(port *plan.ServicePort) (target, reason string) {
 	if !port.HasEndpoints {
 		return "REJECT", " has no endpoints"
 	}
 	return "DROP", " has no local endpoints"
 }
 
-func (s *Settings) dispatchClusterIP(r *Rendered, n *names) {
-	args := portArgs(n.protocol, n.port.ClusterIP, n.port.Port)
+func (s *settings) dispatchClusterIP(r *Rendered, n *names) {
+	to := destination{n.port.ClusterIP, n.port.Port, n.protocol}
 	if n.port.HasInternalEndpoints() {
-		r.dispatch[natServices].rule(chainServices, n.text+" cluster IP", append(args, "-j", n.internal())...)
+		r.lead(natServices, to, n.text+" cluster IP", nil, "-j", n.internal())
 		return
 	}
-	target, reason := refusal(n.port)
-	r.dispatch[filterServices].rule(chainServices, n.text+reason, append(args, "-j", target)...)
+	target, reason := turnAway(n.port)
+	r.lead(filterServices, to, n.text+reason, nil, "-j", target)
 }
 
-func (s *Settings) dispatchExternalIPs(r *Rendered, n *names) {
+func (s *settings) dispatchExternalIPs(r *Rendered, n *names) {
 	for _, ip := range n.port.ExternalIPs {
 		s.dispatchExternal(r, n, ip, " external IP", n.external)
 	}
 }
 
-func (s *Settings) dispatchLoadBalancer(r *Rendered, n *names) {
+func (s *settings) dispatchLoadBalancer(r *Rendered, n *names) {
 	target := n.external
 	if n.usesFirewall {
 		target = n.firewall
@@ -194,44 +201,42 @@ func (s *Settings) dispatchLoadBalancer(r *Rendered, n *names) {
 	for _, ip := range n.port.LoadBalancerVIPs {
 		if n.usesFirewall {
 			// Reached only by what the FW chain did not let through: what it did, has another destination by now.
-			r.dispatch[filterFirewall].rule(chainProxyFirewall, n.text+" traffic not accepted by "+n.firewall,
-				append(portArgs(n.protocol, ip, n.port.Port), "-j", "DROP")...)
+			to := destination{ip, n.port.Port, n.protocol}
+			r.lead(filterFirewall, to, n.text+" traffic not accepted by "+n.firewall, nil, "-j", "DROP")
 		}
 		s.dispatchExternal(r, n, ip, " loadbalancer IP", target)
 	}
 }
 
 // dispatchExternal captures one address that outside traffic may use.
-func (s *Settings) dispatchExternal(r *Rendered, n *names, ip netip.Addr, what, chain string) {
-	args := portArgs(n.protocol, ip, n.port.Port)
+func (s *settings) dispatchExternal(r *Rendered, n *names, ip netip.Addr, what, chain string) {
+	to := destination{ip, n.port.Port, n.protocol}
 	if n.port.HasEndpoints {
-		r.dispatch[natServices].rule(chainServices, n.text+what, append(slices.Clone(args), "-j", chain)...)
+		r.lead(natServices, to, n.text+what, nil, "-j", chain)
 	}
 	if !n.port.HasExternalEndpoints() {
-		target, reason := refusal(n.port)
-		r.dispatch[filterExternal].rule(chainExternalServices, n.text+reason, append(args, "-j", target)...)
+		target, reason := turnAway(n.port)
+		r.lead(filterExternal, to, n.text+reason, nil, "-j", target)
 	}
 }
 
-func (s *Settings) dispatchNodePort(r *Rendered, n *names) {
+func (s *settings) dispatchNodePort(r *Rendered, n *names) {
 	if n.port.NodePort != 0 {
-		args := nodePortArgs(n.protocol, n.port.NodePort)
+		to := destination{port: n.port.NodePort, protocol: n.protocol}
 		if n.port.HasEndpoints {
-			if s.Accounting && s.ipv4() && s.LocalhostNodePorts {
-				r.dispatch[natNodePorts].rule(chainNodePorts, n.text,
-					append(append(slices.Clone(args), "-d", "127.0.0.0/8", "-m", "nfacct", "--nfacct-name", AccountLocalNodePorts), "-j", n.external)...)
+			if s.Accounting && s.IPv4() && s.LocalhostNodePorts {
+				r.lead(natNodePorts, to, n.text, nil, "-d", "127.0.0.0/8", "-m", "nfacct", "--nfacct-name", AccountLocalNodePorts, "-j", n.external)
 			}
-			r.dispatch[natNodePorts].rule(chainNodePorts, n.text, append(slices.Clone(args), "-j", n.external)...)
+			r.lead(natNodePorts, to, n.text, nil, "-j", n.external)
 		}
 		if !n.port.HasExternalEndpoints() {
-			target, reason := refusal(n.port)
-			r.dispatch[filterExternal].rule(chainExternalServices, n.text+reason,
-				append(append([]string{"-m", "addrtype", "--dst-type", "LOCAL"}, args...), "-j", target)...)
+			target, reason := turnAway(n.port)
+			r.lead(filterExternal, to, n.text+reason, []string{"-m", "addrtype", "--dst-type", "LOCAL"}, "-j", target)
 		}
 	}
 	if n.port.HealthCheckNodePort != 0 {
 		// The load balancer's probes must reach the health check server whatever else filters INPUT.
-		r.dispatch[filterNodePorts].rule(chainNodePorts, n.text+" health check node port",
-			append(nodePortArgs("tcp", n.port.HealthCheckNodePort), "-j", "ACCEPT")...)
+		to := destination{port: n.port.HealthCheckNodePort, protocol: "tcp"}
+		r.lead(filterNodePorts, to, n.text+" health check node port", nil, "-j", "ACCEPT")
 	}
 }

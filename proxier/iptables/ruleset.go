@@ -1,68 +1,72 @@
 package iptables
 
 import (
-	"bytes"
 	"cmp"
-	"net/netip"
-	"reflect"
+	"maps"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"synclab/proxier/backend"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
 )
 
-// LargeCluster is the number of endpoints above which comments of endpoint rules are left out, as in kube-proxy.
-const LargeCluster = 1000
-
-// Ruleset knows what is wanted and what is installed, and writes the difference. What it derives from all Service ports
-// (sums, the text of the dispatch chains) it keeps up to date, so that a sync costs what changed and not what there is.
+// Ruleset knows what is wanted and what is installed, and finds the difference. What it derives from all Service ports
+// (sums, dispatch chains) it keeps up to date, so that a sync costs what changed and not what there is.
 type Ruleset struct {
-	settings Settings
+	settings settings
 	// outdated: settings changed since wanted was rendered.
 	outdated bool
+	layout   layout
 
-	wanted    map[tracker.ServicePortName]*Rendered
+	wanted map[tracker.ServicePortName]*Rendered
+	// installed is the last of each Service port that the kernel took.
 	installed map[tracker.ServicePortName]*Rendered
-	// dirty Service ports may differ from what is installed: a partial payload covers exactly these.
+	// dirty Service ports may differ from what is installed.
 	dirty map[tracker.ServicePortName]bool
 	// refused Service ports keep what is installed of them until they change or everything is written anew.
 	refused map[tracker.ServicePortName]bool
-	// stuck chains could not be deleted (a foreign rule refers to them); they stay, empty, until the next full payload.
-	stuck map[string]bool
+	// stuck chains could not be deleted (a foreign rule refers to them); they stay, empty, until everything is written.
+	stuck map[chain]bool
 	large bool
+	// behind: something beside Service ports may differ, or the last sync was not finished.
+	behind bool
 
-	// sums of the effective rules of all Service ports, by table; see change.
-	sums map[Table]Count
-	// blocks are the lines of the dispatch chains; nil: to be put together again.
-	blocks [dispatches]*block
+	// sum of the chains of all Service ports, with their rules.
+	sum Count
+	// held is what the kernel holds, by table.
+	held map[Table]*held
 }
 
 // NewRuleset makes an empty Ruleset.
-func NewRuleset(settings Settings) *Ruleset {
+func NewRuleset(s backend.Settings, kind Layout) *Ruleset {
 	return &Ruleset{
-		settings:  settings,
+		settings:  newSettings(s),
+		layout:    newLayout(kind),
 		wanted:    map[tracker.ServicePortName]*Rendered{},
 		installed: map[tracker.ServicePortName]*Rendered{},
 		dirty:     map[tracker.ServicePortName]bool{},
 		refused:   map[tracker.ServicePortName]bool{},
-		stuck:     map[string]bool{},
-		sums:      map[Table]Count{},
+		stuck:     map[chain]bool{},
+		held:      map[Table]*held{Filter: newHeld(), NAT: newHeld()},
+		behind:    true,
 	}
 }
 
 // Settings in force.
-func (r *Ruleset) Settings() Settings { return r.settings }
+func (r *Ruleset) Settings() backend.Settings { return r.settings.Settings }
 
-// SetSettings for the payloads to come. The next one must be full, after Rerender.
-func (r *Ruleset) SetSettings(settings Settings) {
-	r.outdated = r.outdated || !reflect.DeepEqual(settings, r.settings)
-	r.settings = settings
+// SetSettings for what is to come, after Rerender.
+func (r *Ruleset) SetSettings(s backend.Settings) {
+	if r.settings.equal(s) {
+		return
+	}
+	r.settings, r.outdated, r.behind = newSettings(s), true, true
 }
 
-// CrossesLarge says whether so many endpoints change the form of endpoint rules, so that only a full payload leaves
-// the same rules as a fresh start would. (kube-proxy leaves a mixture.)
-func (r *Ruleset) CrossesLarge(endpoints int) bool { return endpoints > LargeCluster != r.large }
+// CrossesLarge says whether so many endpoints change the form of endpoint rules, so that only a full sync leaves the
+// same rules as a fresh start would. (kube-proxy leaves a mixture.)
+func (r *Ruleset) CrossesLarge(endpoints int) bool {
+	return endpoints > backend.LargeCluster != r.large
+}
 
 // Update renders the Service ports that a delta names.
 func (r *Ruleset) Update(delta plan.Delta) {
@@ -79,9 +83,10 @@ func (r *Ruleset) Update(delta plan.Delta) {
 // want renders one Service port.
 func (r *Ruleset) want(port *plan.ServicePort) {
 	if old := r.wanted[port.Name]; old != nil && !old.port.Created.Equal(port.Created) {
-		clear(r.blocks[:]) // its place among the others may be another
+		r.layout.reorder() // its place among the others may be another
 	}
 	r.change(port.Name, func() { r.wanted[port.Name] = r.settings.render(port) })
+	r.dirty[port.Name] = true
 }
 
 // Refuse leaves a Service port out of the payloads to come. What is installed of it stays, unless that is what was
@@ -102,8 +107,8 @@ func (r *Ruleset) Accept(name tracker.ServicePortName) {
 	r.dirty[name] = true
 }
 
-// Dirty says whether a partial payload would have anything to write.
-func (r *Ruleset) Dirty() bool { return len(r.dirty) > 0 }
+// Dirty says whether there may be anything to write.
+func (r *Ruleset) Dirty() bool { return r.behind || len(r.dirty) > 0 }
 
 // Rerender makes the rules of all Service ports again where they may differ, after SetSettings.
 func (r *Ruleset) Rerender(ports []*plan.ServicePort) {
@@ -116,12 +121,12 @@ func (r *Ruleset) Rerender(ports []*plan.ServicePort) {
 }
 
 // Stick keeps a chain that cannot be deleted.
-func (r *Ruleset) Stick(chain string) { r.stuck[chain] = true }
+func (r *Ruleset) Stick(table Table, name string) { r.stuck[chain{table, name}] = true }
 
-// Reset gives what was refused or stuck another chance, before a full payload.
+// Reset gives what was refused or stuck another chance.
 func (r *Ruleset) Reset() {
 	for name := range r.refused {
-		r.change(name, func() { delete(r.refused, name) })
+		r.Accept(name)
 	}
 	clear(r.stuck)
 }
@@ -134,24 +139,14 @@ func (r *Ruleset) change(name tracker.ServicePortName, f func()) {
 	if before == after {
 		return
 	}
+	r.layout.change(before, after)
 	none := &Rendered{}
 	before, after = cmp.Or(before, none), cmp.Or(after, none)
-	for d := range dispatches {
-		old, now := &before.dispatch[d], &after.dispatch[d]
-		r.sum(d.table(), 0, now.count-old.count)
-		if !bytes.Equal(old.text, now.text) {
-			r.blocks[d] = nil
-		}
-	}
-	r.sum(NAT, len(after.chains)-len(before.chains), after.chainRules-before.chainRules)
+	r.sum.Chains += len(after.chains) - len(before.chains)
+	r.sum.Rules += after.chainRules - before.chainRules
 }
 
-func (r *Ruleset) sum(table Table, chains, rules int) {
-	c := r.sums[table]
-	r.sums[table] = Count{c.Chains + chains, c.Rules + rules}
-}
-
-// effective is what the payload shall leave of a Service port.
+// effective is what a sync shall leave of a Service port.
 func (r *Ruleset) effective(name tracker.ServicePortName) *Rendered {
 	if r.refused[name] {
 		return r.installed[name]
@@ -159,48 +154,47 @@ func (r *Ruleset) effective(name tracker.ServicePortName) *Rendered {
 	return r.wanted[name]
 }
 
+func (r *Ruleset) effectiveAll(ports []*plan.ServicePort) []*Rendered {
+	effective := make([]*Rendered, 0, len(ports))
+	for _, port := range ports {
+		if rendered := r.effective(port.Name); rendered != nil {
+			effective = append(effective, rendered)
+		}
+	}
+	return effective
+}
+
 // Total is what the Ruleset would leave in each table, base chains included.
 func (r *Ruleset) Total() map[Table]Count {
 	s := &r.settings
-	filter, nat := r.sums[Filter], r.sums[NAT]
+	filter, nat := r.layout.count(Filter), r.layout.count(NAT)
 	return map[Table]Count{
-		Filter: {filter.Chains + len(s.sharedFilterChains()), filter.Rules + s.filterFixed().count},
-		NAT:    {nat.Chains + len(natChains), nat.Rules + s.natFixed().count + s.natTail().count},
+		Filter: {Chains: filter.Chains + len(s.sharedFilterChains()), Rules: filter.Rules + s.filterFixed().count},
+		NAT:    {Chains: nat.Chains + len(natChains) + r.sum.Chains, Rules: nat.Rules + s.natFixed().count + s.natTail().count + r.sum.Rules},
 	}
 }
 
-// Expected is what the tables hold after the last successful payload, as long as nobody meddles. The rule in
-// KUBE-FIREWALL is not counted: the kubelet writes there as well.
+// Expected is what the tables hold after the last successful sync, as long as nobody meddles. What else is in
+// KUBE-FIREWALL is the kubelet's.
 func (r *Ruleset) Expected() Expected {
-	want := Expected{Services: map[string]int{}, Stuck: r.stuck, Total: r.Total()}
-	for _, rendered := range r.installed {
-		for _, c := range rendered.chains {
-			want.Services[c.name] = c.rules
+	want := Expected{Chains: map[Table]map[string]int{}, Stuck: map[Table]map[string]bool{NAT: {}, Filter: {}}}
+	for table, held := range r.held {
+		chains := make(map[string]int, len(held.content))
+		for name, content := range held.content {
+			chains[name] = int(content.rules)
 		}
+		want.Chains[table] = chains
+	}
+	for c := range maps.Keys(r.stuck) {
+		want.Stuck[c.table][c.name] = true
 	}
 	if want.Firewall = r.settings.writesFirewall(); want.Firewall {
-		filter := want.Total[Filter]
-		want.Total[Filter] = Count{filter.Chains - 1, filter.Rules - 1}
+		delete(want.Chains[Filter], chainFirewall)
 	}
 	return want
 }
 
-// Frontend is a cluster IP as packets find it: the position of its rule in nat KUBE-SERVICES, from 1.
-type Frontend struct {
-	Position int
-	Protocol corev1.Protocol
-	Addr     netip.AddrPort
-}
-
-// Dispatch lists the cluster IPs that lead to endpoints, in the order in which packets meet their rules, and the number
-// of rules in nat KUBE-SERVICES that a packet for none of the Services crosses.
+// Dispatch lists the cluster IPs in the order in which packets meet their rules; see layout.frontends.
 func (r *Ruleset) Dispatch(ports []*plan.ServicePort) (frontends []Frontend, rules int) {
-	for _, rendered := range r.effectiveAll(ports) {
-		port := rendered.port
-		if port.HasInternalEndpoints() { // its rule is the first of the port's
-			frontends = append(frontends, Frontend{rules + 1, port.Name.Protocol, netip.AddrPortFrom(port.ClusterIP, port.Port)})
-		}
-		rules += rendered.dispatch[natServices].count
-	}
-	return frontends, rules
+	return r.layout.frontends(r.effectiveAll(ports))
 }

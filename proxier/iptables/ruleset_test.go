@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/proxier/backend"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
 )
@@ -29,12 +30,12 @@ type testPlan struct {
 }
 
 func newTestPlan() *testPlan {
-	settings := Settings{Family: corev1.IPv4Protocol, MasqueradeBit: 14, LocalhostNodePorts: true, DropInvalid: true,
-		NodeIP: netip.MustParseAddr("172.18.0.2"), IfLocal: []string{"-s", "10.128.0.0/9"}, IfNotLocal: []string{"!", "-s", "10.128.0.0/9"}}
+	settings := backend.Settings{Family: corev1.IPv4Protocol, MasqueradeBit: 14, LocalhostNodePorts: true, DropInvalid: true,
+		NodeIP: netip.MustParseAddr("172.18.0.2"), Local: backend.Local{Source: netip.MustParsePrefix("10.128.0.0/9")}}
 	return &testPlan{
 		tracker: tracker.New(tracker.Options{Family: corev1.IPv4Protocol, NodeName: "node-0"}),
 		plan:    plan.New(plan.Node{Name: "node-0"}),
-		rules:   NewRuleset(settings),
+		rules:   NewRuleset(settings, Classic),
 	}
 }
 
@@ -90,14 +91,28 @@ func (p *testPlan) replan() {
 	p.tracker.Commit(changes)
 }
 
-func (p *testPlan) full() *Payload {
-	p.replan()
-	return p.rules.Encode(p.plan.Ports(), Scope{Full: true, Existing: []string{"KUBE-SVC-LEFTOVER"}})
+// payload is what there is to write, in one.
+func (p *testPlan) payload() (*difference, *Payload) {
+	d := p.rules.difference(p.plan.Ports(), 0)
+	return d, d.payload(step{Filter, d.write[Filter], d.gone[Filter]}, step{NAT, d.write[NAT], d.gone[NAT]})
 }
 
-func (p *testPlan) partial() *Payload {
+// full begins anew, over somebody's leftover.
+func (p *testPlan) full() (*difference, *Payload) {
 	p.replan()
-	return p.rules.Encode(p.plan.Ports(), Scope{})
+	p.rules.Forget(map[Table][]string{NAT: {"KUBE-SVC-LEFTOVER", "KUBE-POSTROUTING", "FOREIGN"}})
+	return p.payload()
+}
+
+func (p *testPlan) partial() (*difference, *Payload) {
+	p.replan()
+	return p.payload()
+}
+
+// commit says that the kernel took it.
+func commit(d *difference, p *Payload) {
+	d.took(p)
+	d.settle()
 }
 
 // Every line of a payload is known to be whose it is: an error that names a line then names a Service.
@@ -109,7 +124,7 @@ func TestOwnerOf(t *testing.T) {
 			p.set(nil, endpoints(i, 1, 2, 3))
 		}
 	}
-	payload := p.full()
+	_, payload := p.full()
 	chains := map[string]string{} // of a Service, to its name
 	for name, rendered := range p.rules.wanted {
 		for _, c := range rendered.chains {
@@ -163,29 +178,29 @@ func TestOwnerOf(t *testing.T) {
 	}
 }
 
-// A partial payload holds the chains of changed Services and the dispatch of all; what they no longer need goes.
+// A partial payload holds the chains that changed, and nothing else; what is no longer needed goes.
 func TestPartialPayload(t *testing.T) {
 	p := newTestPlan()
 	for i := range 3 {
 		p.set(service(i, 0), endpoints(i, 1, 2))
 	}
-	p.rules.Commit(p.full())
+	commit(p.full())
 	if p.rules.Dirty() {
 		t.Error("dirty after a full payload")
 	}
 	p.set(nil, endpoints(1, 2, 3))
-	payload := p.partial()
+	d, payload := p.partial()
 	text := string(payload.Text())
 	gone := prefixEndpoint + endpointHash("ns/svc-1", "tcp", "10.128.1.1:8080")
 	for what, want := range map[string]int{
-		":KUBE-SVC-": 1, ":KUBE-SEP-": 3, "-X " + gone + "\n": 1, "-A " + gone: 0, "-A KUBE-SERVICES ": 4, "-A KUBE-SEP-": 4,
+		":KUBE-SVC-": 1, ":KUBE-SEP-": 2, "-X " + gone + "\n": 1, "-A " + gone: 0, "-A KUBE-SERVICES ": 0, "-A KUBE-SEP-": 2,
 		":KUBE-SVC-" + serviceHash(portName("ns", "svc-1", "", corev1.ProtocolTCP)): 1,
 	} {
 		if got := strings.Count(text, what); got != want {
 			t.Errorf("%q stands %d times, want %d:\n%s", what, got, want, text)
 		}
 	}
-	if p.rules.Commit(payload); p.rules.Dirty() {
+	if commit(d, payload); p.rules.Dirty() {
 		t.Error("dirty after a partial payload")
 	}
 }
@@ -197,14 +212,15 @@ func TestSameBytes(t *testing.T) {
 		for _, i := range order {
 			p.set(service(i, i%3), endpoints(i, 1+i%4, 2, 3))
 		}
-		full := p.full()
-		p.rules.Commit(full)
+		d, full := p.full()
+		commit(d, full)
 		for _, i := range order {
 			if i%2 == 0 {
 				p.set(nil, endpoints(i, 5, 6))
 			}
 		}
-		return append(full.Text(), p.partial().Text()...)
+		_, partial := p.partial()
+		return append(full.Text(), partial.Text()...)
 	}
 	order := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
 	want := build(order)
@@ -219,15 +235,15 @@ func TestSameBytes(t *testing.T) {
 
 // recount is Total from nothing but the effective rules.
 func recount(p *testPlan) map[Table]Count {
-	fresh := NewRuleset(p.rules.settings)
+	fresh := NewRuleset(p.rules.Settings(), Classic)
 	total := fresh.Total()
 	for _, rendered := range p.rules.effectiveAll(p.plan.Ports()) {
 		nat, filter := total[NAT], total[Filter]
 		for d, l := range rendered.dispatch {
 			if dispatch(d) <= natNodePorts {
-				nat.Rules += l.count
+				nat.Rules += len(l)
 			} else {
-				filter.Rules += l.count
+				filter.Rules += len(l)
 			}
 		}
 		for _, c := range rendered.chains {
@@ -267,20 +283,24 @@ func TestDerivedState(t *testing.T) {
 		case op == 8:
 			p.rules.Reset()
 			p.rules.Rerender(p.plan.Ports())
-			p.rules.Commit(p.full())
+			commit(p.full())
 		default:
-			payload := p.partial()
-			if rng.IntN(2) == 0 {
-				p.rules.Commit(payload)
+			d, payload := p.partial()
+			switch rng.IntN(3) {
+			case 0:
+				commit(d, payload)
+			case 1:
+				d.failed(payload)
 			}
 		}
 		p.replan()
 		if diff := cmp.Diff(recount(p), p.rules.Total()); diff != "" {
 			t.Fatalf("step %d, total (-counted +kept):\n%s", step, diff)
 		}
-		kept := p.partial().Text()
-		clear(p.rules.blocks[:])
-		if diff := cmp.Diff(string(p.partial().Text()), string(kept)); diff != "" {
+		_, kept := p.partial()
+		p.rules.layout.(*classic).reorder()
+		_, anew := p.partial()
+		if diff := cmp.Diff(string(anew.Text()), string(kept.Text())); diff != "" {
 			t.Fatalf("step %d, payload (-put together anew +kept):\n%s", step, diff)
 		}
 	}
@@ -292,17 +312,17 @@ func TestRerender(t *testing.T) {
 	for i := range 3 {
 		p.set(service(i, 0), endpoints(i, 1))
 	}
-	p.rules.Commit(p.full())
+	commit(p.full())
 	before := maps.Clone(p.rules.wanted)
 	settings := p.rules.Settings()
-	settings.IfLocal = slices.Clone(settings.IfLocal)
+	settings.NodePortAddresses = slices.Clone(settings.NodePortAddresses)
 	p.rules.SetSettings(settings)
 	p.rules.Rerender(p.plan.Ports())
 	if !maps.Equal(before, p.rules.wanted) {
 		t.Error("rendered again, although the settings are as they were")
 	}
 	had := p.rules.Total()[NAT].Rules
-	settings.IfLocal, settings.IfNotLocal = nil, nil // no masquerade rule
+	settings.Local = backend.Local{} // no masquerade rule
 	p.rules.SetSettings(settings)
 	p.rules.Rerender(p.plan.Ports())
 	if now := p.rules.Total()[NAT].Rules; now != had-3 {
@@ -317,10 +337,11 @@ func TestRefuse(t *testing.T) {
 	for i := range 2 {
 		p.set(service(i, 0), endpoints(i, 1))
 	}
-	p.rules.Commit(p.full())
+	commit(p.full())
 	name := portName("ns", "svc-0", "", corev1.ProtocolTCP)
 	state := func() string {
-		text := string(p.full().Text())
+		_, payload := p.full()
+		text := string(payload.Text())
 		if !strings.Contains(text, "10.128.1.1:8080") {
 			t.Error("the other Service is gone")
 		}
@@ -341,9 +362,9 @@ func TestRefuse(t *testing.T) {
 	}{
 		{func() {}, "new"},
 		{func() { p.rules.Refuse(name) }, "old"},
-		{func() { p.rules.Commit(p.partial()) }, "old"},
+		{func() { commit(p.partial()) }, "old"},
 		{func() { p.rules.Refuse(name) }, "none"},
-		{func() { p.rules.Commit(p.partial()) }, "none"},
+		{func() { commit(p.partial()) }, "none"},
 		{func() { p.rules.Reset() }, "new"},
 		{func() { p.rules.Refuse(name) }, "none"},
 		{func() { p.set(service(0, 1), nil); p.replan() }, "new"},

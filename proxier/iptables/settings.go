@@ -2,9 +2,9 @@ package iptables
 
 import (
 	"fmt"
-	"net/netip"
+	"reflect"
 
-	corev1 "k8s.io/api/core/v1"
+	"synclab/proxier/backend"
 )
 
 // Variant is which of the two iptables there are.
@@ -25,8 +25,11 @@ const (
 	Tree    Layout = "tree"
 )
 
+// Layouts are those there are; newLayout makes them.
+var Layouts = []Layout{Classic}
+
 // Table is an iptables table.
-type Table string
+type Table = backend.Table
 
 // The tables that the proxier writes (mangle holds only a canary).
 const (
@@ -35,32 +38,41 @@ const (
 	Mangle Table = "mangle"
 )
 
-// Settings are everything that shapes the rules but the Services.
-type Settings struct {
-	Family corev1.IPFamily
-	// MasqueradeBit marks packets to be masqueraded, 0 to 31.
-	MasqueradeBit int
-	MasqueradeAll bool
-	// IfLocal and IfNotLocal are the match of traffic from this node's pods, and its inverse; nil: not known.
-	IfLocal, IfNotLocal []string
-	// LocalhostNodePorts lets NodePorts answer on loopback (IPv4 only).
-	LocalhostNodePorts bool
-	// NodePortAddresses limit NodePorts to these of the node's addresses; nil means all of them.
-	NodePortAddresses []netip.Addr
-	// NodeIP is the node's main address: source ranges that hold it let the node use the load balancer itself.
-	NodeIP netip.Addr
-	// RandomFully asks for --random-fully on MASQUERADE (iptables 1.6.2).
-	RandomFully bool
-	// DropInvalid drops packets that conntrack finds out of window, unless the kernel is told to be liberal (k/k#74839).
-	DropInvalid bool
-	// Accounting counts dropped packets and loopback NodePort packets in nfacct objects, where the kernel has the match.
-	Accounting bool
+// The names that readers of this package's rules know these types by.
+type (
+	Count    = backend.Count
+	Run      = backend.Run
+	Stamp    = backend.Stamp
+	Frontend = backend.Frontend
+)
+
+// settings are the backend's, with what is spelled in iptables' words once for all rules.
+type settings struct {
+	backend.Settings
+	// ifLocal and ifNotLocal are the match of traffic from pods, and its inverse; nil: not known.
+	ifLocal, ifNotLocal []string
 }
 
-// mark is the masquerade mark as kube-proxy writes it.
-func (s *Settings) mark() string { return fmt.Sprintf("%#08x", 1<<s.MasqueradeBit) }
+func newSettings(s backend.Settings) settings {
+	spelled := settings{Settings: s}
+	switch local := s.Local; {
+	case local.Source.IsValid():
+		spelled.ifLocal = []string{"-s", local.Source.String()}
+	case local.Interface != "":
+		spelled.ifLocal = []string{"-i", local.Interface}
+	case local.InterfacePrefix != "":
+		spelled.ifLocal = []string{"-i", local.InterfacePrefix + "+"}
+	default:
+		return spelled
+	}
+	spelled.ifNotLocal = append([]string{"!"}, spelled.ifLocal...)
+	return spelled
+}
 
-func (s *Settings) ipv4() bool { return s.Family == corev1.IPv4Protocol }
+func (s *settings) equal(other backend.Settings) bool { return reflect.DeepEqual(s.Settings, other) }
+
+// mark is the masquerade mark as kube-proxy writes it.
+func (s *settings) mark() string { return fmt.Sprintf("%#08x", 1<<s.MasqueradeBit) }
 
 // The names of the nfacct objects.
 const (

@@ -15,25 +15,20 @@ type Tables interface {
 	Restore(ctx context.Context, p *Payload) (Run, error)
 	// EnsureJumps makes what is missing of the base chains and of the jumps to them.
 	EnsureJumps(ctx context.Context) error
-	// ServiceChains are the chains of Service ports in nat.
-	ServiceChains() ([]string, error)
+	// Chains are the names of the user-defined chains of a table.
+	Chains(table Table) ([]string, error)
 	// Stamp changes when a table may have changed; comparing two costs next to nothing.
 	Stamp() (Stamp, error)
 	// Drift compares the tables with what should be there and describes the first difference; empty: none.
 	Drift(ctx context.Context, want Expected) (string, error)
 }
 
-// Stamp is a fingerprint of all tables.
-type Stamp [3]uint64
-
 // Expected is what the tables hold when nobody meddled.
 type Expected struct {
-	// Services are the chains of Service ports in nat, with the number of rules of each.
-	Services map[string]int
-	// Total is the number of chains and rules of the proxier by table.
-	Total map[Table]Count
+	// Chains of the proxier, by table, with the number of rules of each.
+	Chains map[Table]map[string]int
 	// Stuck chains may be there, empty.
-	Stuck map[string]bool
+	Stuck map[Table]map[string]bool
 	// Firewall: KUBE-FIREWALL has a rule of the proxier, besides those of the kubelet.
 	Firewall bool
 }
@@ -71,15 +66,15 @@ func (h *Host) EnsureJumps(ctx context.Context) error {
 	})
 }
 
-// ServiceChains are the chains of Service ports in nat.
-func (h *Host) ServiceChains() ([]string, error) {
-	chains, err := kernel.Chains(string(h.variant), h.family, string(NAT))
+// Chains are the names of the user-defined chains of a table.
+func (h *Host) Chains(table Table) ([]string, error) {
+	chains, err := kernel.Chains(string(h.variant), h.family, string(table))
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	names := make([]string, 0, len(chains))
 	for _, c := range chains {
-		if IsServiceChain(c.Name) {
+		if !c.Builtin {
 			names = append(names, c.Name)
 		}
 	}
@@ -131,50 +126,18 @@ func driftIn(table Table, tally map[string]int, want Expected) string {
 			return fmt.Sprintf("chain %s in %s is gone", j.to, table)
 		}
 	}
-	if table == NAT {
-		for chain, rules := range want.Services {
-			if have, there := tally[chain]; !there || have != rules {
-				return fmt.Sprintf("chain %s in nat has %d rules, not %d", chain, have, rules)
-			}
+	for chain, rules := range want.Chains[table] {
+		if have, there := tally[chain]; !there || have != rules {
+			return fmt.Sprintf("chain %s in %s has %d rules, not %d", chain, table, have, rules)
 		}
 	}
 	if table == Filter && want.Firewall && tally[chainFirewall] == 0 {
 		return fmt.Sprintf("chain %s in filter has no rules", chainFirewall)
 	}
-	shared, foreignService := 0, ""
-	for chain, rules := range tally {
-		switch {
-		case isShared(table, chain):
-			shared += rules
-		case IsServiceChain(chain):
-			if _, ours := want.Services[chain]; !ours && !want.Stuck[chain] {
-				foreignService = chain
-			}
+	for chain := range tally {
+		if _, wanted := want.Chains[table][chain]; ownChain(chain) && !wanted && !want.Stuck[table][chain] {
+			return fmt.Sprintf("chain %s in %s is nobody's", chain, table)
 		}
-	}
-	for _, rules := range want.Services {
-		if table == NAT {
-			shared += rules
-		}
-	}
-	if total := want.Total[table]; table != Mangle && shared != total.Rules {
-		return fmt.Sprintf("%s has %d rules of the proxier, not %d", table, shared, total.Rules)
-	}
-	if foreignService != "" {
-		return fmt.Sprintf("chain %s in %s is nobody's", foreignService, table)
 	}
 	return ""
-}
-
-func isShared(table Table, chain string) bool {
-	chains := filterChains
-	if table == NAT {
-		chains = natChains
-	}
-	for _, c := range chains {
-		if c == chain {
-			return table != Mangle
-		}
-	}
-	return false
 }

@@ -20,16 +20,6 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Run is the account of one tool that ran.
-type Run struct {
-	Tool         string
-	Wall         time.Duration
-	User, System time.Duration // CPU time of the tool; System is the kernel's part, netfilter's included
-	Bytes        int           // of its input
-	PeakRSS      int64         // bytes; see peakRSS
-	ExitCode     int           // -1 when a signal ended it
-}
-
 // Restorer is one way to run iptables-restore. Its zero values have no defaults: NewRestorer fills them.
 type Restorer struct {
 	opts RestorerOptions

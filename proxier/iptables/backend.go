@@ -1,0 +1,177 @@
+package iptables
+
+import (
+	"context"
+	"fmt"
+
+	"synclab/proxier/backend"
+	"synclab/proxier/plan"
+	"synclab/proxier/tracker"
+)
+
+// Options of a Backend.
+type Options struct {
+	backend.Options
+	// Tables that it writes; see Host, Model.
+	Tables Tables
+	// Layout of the rules.
+	Layout Layout
+}
+
+// Backend keeps iptables tables as a plan wants them. Not safe for concurrent use.
+type Backend struct {
+	opts     Options
+	rules    *Ruleset
+	tables   Tables
+	refusals map[tracker.ServicePortName]error
+	// noAccounting: the nfacct match turned out not to work.
+	noAccounting bool
+}
+
+// New makes a Backend; it touches no table before Sync.
+func New(opts Options) (*Backend, error) {
+	settings, err := opts.Settings()
+	if err != nil {
+		return nil, err
+	}
+	return &Backend{
+		opts: opts, tables: opts.Tables, rules: NewRuleset(settings, opts.Layout), refusals: map[tracker.ServicePortName]error{},
+	}, nil
+}
+
+// Update takes note of what the plan changed. A Service port that was refused gets another chance when it changes.
+func (b *Backend) Update(delta plan.Delta) {
+	b.rules.Update(delta)
+	for _, port := range delta.Changed {
+		delete(b.refusals, port.Name)
+	}
+	for _, name := range delta.Removed {
+		delete(b.refusals, name)
+	}
+}
+
+// Settings in force.
+func (b *Backend) Settings() backend.Settings { return b.rules.Settings() }
+
+// Dirty says whether a sync may have anything to write.
+func (b *Backend) Dirty() bool { return b.rules.Dirty() }
+
+// NeedsFull says why so many endpoints want everything written anew; empty: they do not.
+func (b *Backend) NeedsFull(endpoints int) string {
+	if b.rules.CrossesLarge(endpoints) {
+		return "size"
+	}
+	return ""
+}
+
+// Stamp changes when a table may have changed.
+func (b *Backend) Stamp() (backend.Stamp, error) { return b.tables.Stamp() }
+
+// Drift compares the tables with what should be in them and describes the first difference; empty: none.
+func (b *Backend) Drift(ctx context.Context) (string, error) {
+	return b.tables.Drift(ctx, b.rules.Expected())
+}
+
+// Dispatch lists the cluster IPs in the order in which packets meet their rules, and the number of rules that a packet
+// for none of them crosses.
+func (b *Backend) Dispatch(ports []*plan.ServicePort) ([]backend.Frontend, int) {
+	return b.rules.Dispatch(ports)
+}
+
+// Sync brings the tables to the plan. A partial one with nothing to write runs no tool.
+func (b *Backend) Sync(ctx context.Context, req backend.Request) (backend.Result, error) {
+	s := &syncing{Backend: b, req: req, result: backend.Result{Full: req.Full, Written: map[Table]Count{}}}
+	err := s.run(ctx)
+	s.result.Installed = b.rules.Total()
+	s.result.Refused = b.refusals
+	return s.result, err
+}
+
+// syncing is one sync.
+type syncing struct {
+	*Backend
+	req    backend.Request
+	result backend.Result
+}
+
+func (s *syncing) run(ctx context.Context) error {
+	if s.req.Full {
+		if err := s.prepareFull(ctx); err != nil {
+			return err
+		}
+	}
+	if !s.rules.Dirty() {
+		return nil
+	}
+	return s.write(ctx)
+}
+
+// prepareFull reads again what a full sync may find changed, makes what is missing around the Service chains, and
+// takes nothing of what is there for known.
+func (s *syncing) prepareFull(ctx context.Context) error {
+	start := s.opts.Clock.Now()
+	if err := s.applySettings(); err != nil {
+		return err
+	}
+	s.rules.Reset()
+	clear(s.refusals)
+	s.result.Encode += s.opts.Clock.Since(start)
+
+	start = s.opts.Clock.Now()
+	err := s.tables.EnsureJumps(ctx)
+	s.result.Jumps += s.opts.Clock.Since(start)
+	if err != nil {
+		return err
+	}
+	existing := map[Table][]string{}
+	for _, table := range []Table{NAT, Filter} {
+		if existing[table], err = s.tables.Chains(table); err != nil {
+			return fmt.Errorf("chains of an earlier proxier: %w", err)
+		}
+	}
+	s.rules.Forget(existing)
+	return nil
+}
+
+// applySettings renders everything again with the settings of the moment.
+func (s *syncing) applySettings() error {
+	settings, err := s.opts.Settings()
+	if err != nil {
+		return err
+	}
+	settings.Accounting = settings.Accounting && !s.noAccounting
+	s.rules.SetSettings(settings)
+	s.rules.Rerender(s.req.Ports)
+	return nil
+}
+
+// restore hands over what differs.
+func (s *syncing) restore(ctx context.Context) error {
+	start := s.opts.Clock.Now()
+	d := s.rules.difference(s.req.Ports, s.req.Endpoints)
+	var steps []step
+	for _, table := range []Table{Filter, NAT} {
+		if len(d.write[table])+len(d.gone[table]) > 0 {
+			steps = append(steps, step{table, d.write[table], d.gone[table]})
+		}
+	}
+	if len(steps) == 0 {
+		d.settle()
+		return nil
+	}
+	p := d.payload(steps...)
+	s.result.Encode += s.opts.Clock.Since(start)
+	run, err := s.tables.Restore(ctx, p)
+	s.result.Runs = append(s.result.Runs, run)
+	if err != nil {
+		d.failed(p)
+		return err
+	}
+	for table, count := range p.Written {
+		total := s.result.Written[table]
+		s.result.Written[table] = Count{Chains: total.Chains + count.Chains, Rules: total.Rules + count.Rules}
+	}
+	d.took(p)
+	d.settle()
+	return nil
+}

@@ -1,0 +1,276 @@
+package iptables
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"synclab/proxier/backend"
+	"synclab/proxier/plan"
+)
+
+// chainText is one chain as it shall be.
+type chainText struct {
+	name  string
+	text  []byte
+	hash  uint64
+	rules int32
+	level int32             // chains lead only to chains of a lower level, or to fixed ones
+	port  *plan.ServicePort // whose it is; nil: a shared chain
+	lines *block            // of a layout's chain: its lines, which come first in text
+}
+
+// difference is what has to be done to bring the kernel from what it holds to what is wanted.
+type difference struct {
+	rules *Ruleset
+	// write are the chains whose text is not, or may not be, as installed, sorted by name; gone those to delete, sorted.
+	write map[Table][]chainText
+	gone  map[Table][]string
+	// covered are the rules of the Service ports that are settled when all is done.
+	covered []*Rendered
+	large   bool
+}
+
+// Levels of the chains of a Service port: those of its endpoints lead nowhere but to fixed chains.
+const (
+	levelEndpoint = iota
+	levelPolicy   // SVC, SVL
+	levelExternal
+	levelFirewall
+	levelLayout // and what a layout adds to it
+)
+
+func levelOf(name string) int32 {
+	switch {
+	case strings.HasPrefix(name, prefixEndpoint):
+		return levelEndpoint
+	case strings.HasPrefix(name, prefixExternal):
+		return levelExternal
+	case strings.HasPrefix(name, prefixFirewall):
+		return levelFirewall
+	}
+	return levelPolicy
+}
+
+// difference finds it. ports is the whole plan, in order; endpoints known to the cluster decide on comments. Same state,
+// same texts.
+func (r *Ruleset) difference(ports []*plan.ServicePort, endpoints int) *difference {
+	d := &difference{
+		rules: r, write: map[Table][]chainText{}, gone: map[Table][]string{}, large: endpoints > backend.LargeCluster,
+	}
+	// Whatever may be there is to go, unless it turns out to be wanted.
+	gone := map[Table]map[string]bool{NAT: {}, Filter: {}}
+	for table, h := range r.held {
+		for name := range h.loose {
+			gone[table][name] = true
+		}
+	}
+	for name := range r.dirty {
+		if rendered := r.effective(name); rendered != nil {
+			d.covered = append(d.covered, rendered)
+		}
+		if old := r.installed[name]; old != nil {
+			for _, c := range old.chains {
+				if _, there := r.held[NAT].content[c.name]; there {
+					gone[NAT][c.name] = true
+				}
+			}
+		}
+	}
+	d.portChains(gone[NAT])
+	d.sharedChains(ports, gone)
+	for table, names := range gone {
+		for name := range names {
+			d.gone[table] = append(d.gone[table], name)
+		}
+		slices.Sort(d.gone[table])
+		// iptables-restore finds its place in sorted input far faster.
+		slices.SortFunc(d.write[table], func(a, b chainText) int { return strings.Compare(a.name, b.name) })
+	}
+	return d
+}
+
+// portChains renders the chains of the covered Service ports.
+func (d *difference) portChains(gone map[string]bool) {
+	chains := 0
+	for _, rendered := range d.covered {
+		chains += len(rendered.chains)
+	}
+	const bytesPerChain = 320 // measured: an endpoint chain with comments has about 300
+	buf := make([]byte, 0, chains*bytesPerChain)
+	held := d.rules.held[NAT]
+	texts := make([]chainText, 0, chains)
+	for _, rendered := range d.covered {
+		n := rendered.names()
+		d.rules.settings.writeChains(&n, d.large, func(chain string, l *lines) {
+			delete(gone, chain)
+			hash := hashText(l.text)
+			if held.is(chain, hash) {
+				return
+			}
+			start := len(buf)
+			buf = append(buf, l.text...)
+			texts = append(texts, chainText{
+				name: chain, text: buf[start:len(buf):len(buf)], hash: hash, rules: int32(l.count), level: levelOf(chain), port: rendered.port,
+			})
+		})
+	}
+	d.write[NAT] = texts
+}
+
+// sharedChains renders the fixed chains, and those of the layout that may have changed.
+func (d *difference) sharedChains(ports []*plan.ServicePort, gone map[Table]map[string]bool) {
+	r := d.rules
+	ordered := sync.OnceValue(func() []*Rendered { return r.effectiveAll(ports) })
+	add := func(c chain, l lines, of *block, level int) {
+		delete(gone[c.table], c.name)
+		if hash := hashText(l.text); !r.held[c.table].is(c.name, hash) {
+			d.write[c.table] = append(d.write[c.table], chainText{
+				name: c.name, text: l.text, hash: hash, rules: int32(l.count), level: int32(level), lines: of,
+			})
+		}
+	}
+	for c, l := range r.settings.fixedChains() {
+		add(c, l, nil, levelEndpoint)
+	}
+	touched := r.layout.touched()
+	if r.behind {
+		touched = append(touched, r.layout.chains()...)
+	}
+	seen := make(map[chain]bool, len(touched))
+	for _, c := range touched {
+		if seen[c] {
+			continue
+		}
+		seen[c] = true
+		b, wanted := r.layout.lines(c, ordered)
+		if !wanted {
+			if _, there := r.held[c.table].content[c.name]; there {
+				gone[c.table][c.name] = true
+			}
+			continue
+		}
+		add(c, r.finished(c, b.lines), &b, levelLayout+r.layout.level(c))
+	}
+}
+
+// finished adds to the lines of a layout's chain what must stand last in it.
+func (r *Ruleset) finished(c chain, l lines) lines {
+	if c != dispatchChains[natServices] {
+		return l
+	}
+	tail := r.settings.natTail()
+	return lines{slices.Concat(l.text, tail.text), l.count + tail.count}
+}
+
+// step is a part of a difference, in one table.
+type step struct {
+	table Table
+	write []chainText
+	gone  []string
+}
+
+// payload writes steps, each a section of its own, which the kernel takes at once.
+func (d *difference) payload(steps ...step) *Payload {
+	p := &Payload{Written: map[Table]Count{}, steps: steps}
+	for _, s := range steps {
+		d.section(p, s)
+	}
+	return p
+}
+
+func (d *difference) section(p *Payload, s step) {
+	p.own(Owner{Table: s.table})
+	p.add([]byte("*"+string(s.table)+"\n"), 1)
+	names := make([]string, 0, len(s.write)+len(s.gone))
+	for i := range s.write {
+		names = append(names, s.write[i].name)
+	}
+	names = append(names, s.gone...)
+	declare(p, names) // what is to go is emptied first: then it can go in any order
+	p.count(s.table, len(s.write), 0)
+	for i := range s.write {
+		t := &s.write[i]
+		switch {
+		case t.port != nil:
+			p.own(Owner{Table: s.table, Port: t.port.Name})
+		case t.lines != nil:
+			p.share(s.table, t.lines.ports, t.lines.count)
+		default:
+			p.own(Owner{Table: s.table})
+		}
+		p.add(t.text, int(t.rules))
+		p.count(s.table, 0, int(t.rules))
+	}
+	for _, name := range s.gone {
+		if !d.rules.stuck[chain{s.table, name}] {
+			p.own(Owner{Table: s.table, Deletes: name})
+			p.add([]byte("-X "+name+"\n"), 1)
+			p.Deleted++
+		}
+	}
+	p.own(Owner{Table: s.table, Commit: true})
+	p.add([]byte("COMMIT\n"), 1)
+}
+
+// declare writes chain lines: each makes the chain, or empties it.
+func declare(p *Payload, chains []string) {
+	size := 0
+	for _, c := range chains {
+		size += len(c) + len(": - [0:0]\n")
+	}
+	buf := make([]byte, 0, size)
+	for _, c := range chains {
+		buf = append(buf, ':')
+		buf = append(buf, c...)
+		buf = append(buf, " - [0:0]\n"...)
+	}
+	p.add(buf, len(chains))
+}
+
+// took makes a payload that the kernel took what it holds.
+func (d *difference) took(p *Payload) {
+	for _, s := range p.steps {
+		h := d.rules.held[s.table]
+		for i := range s.write {
+			t := &s.write[i]
+			h.content[t.name] = content{t.hash, t.rules, true}
+			h.loose[t.name] = true
+		}
+		for _, name := range s.gone {
+			delete(h.content, name)
+			delete(h.loose, name)
+		}
+	}
+}
+
+// failed takes note of a payload that failed: each of its sections was taken, or not.
+func (d *difference) failed(p *Payload) {
+	d.rules.behind = true
+	for _, s := range p.steps {
+		h := d.rules.held[s.table]
+		for i := range s.write {
+			h.doubt(s.write[i].name, true)
+		}
+		for _, name := range s.gone {
+			h.doubt(name, true)
+		}
+	}
+}
+
+// settle makes what was wanted the installed state, when all of it was taken.
+func (d *difference) settle() {
+	r := d.rules
+	r.large, r.behind = d.large, false
+	for name := range r.dirty {
+		delete(r.installed, name)
+	}
+	for _, rendered := range d.covered {
+		r.installed[rendered.port.Name] = rendered
+	}
+	clear(r.dirty)
+	r.layout.settle()
+	for _, h := range r.held {
+		clear(h.loose)
+	}
+}

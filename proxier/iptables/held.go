@@ -1,0 +1,54 @@
+package iptables
+
+import "hash/maphash"
+
+// held is what the kernel holds of the proxier in one table, as far as is known.
+type held struct {
+	content map[string]content
+	// loose chains are there, or may be, without being settled: a sync that was not finished made them, or whoever was
+	// here before. true: packets may reach them.
+	loose map[string]bool
+}
+
+// content of a chain: enough to tell whether it is as wanted, without its text.
+type content struct {
+	hash  uint64 // of its rules; meaningless unless sure
+	rules int32
+	sure  bool
+}
+
+func newHeld() *held { return &held{content: map[string]content{}, loose: map[string]bool{}} }
+
+// is says whether a chain is known to be there with this text.
+func (h *held) is(name string, hash uint64) bool {
+	c, there := h.content[name]
+	return there && c.sure && c.hash == hash
+}
+
+// doubt takes note that nobody knows what a chain holds, and whether it is there.
+func (h *held) doubt(name string, live bool) {
+	h.content[name] = content{}
+	h.loose[name] = live
+}
+
+// seed makes hashes differ from process to process: nobody can make two texts that look the same.
+var seed = maphash.MakeSeed()
+
+func hashText(text []byte) uint64 { return maphash.Bytes(seed, text) }
+
+// Forget takes whatever is in the kernel for unknown: everything will be written. existing are the names of the chains
+// there, by table.
+func (r *Ruleset) Forget(existing map[Table][]string) {
+	for table, h := range r.held {
+		*h = *newHeld()
+		for _, name := range existing[table] {
+			if ownChain(name) {
+				h.doubt(name, true)
+			}
+		}
+	}
+	for name := range r.wanted {
+		r.dirty[name] = true
+	}
+	r.behind = true
+}

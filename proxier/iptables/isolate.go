@@ -1,0 +1,128 @@
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"synclab/proxier/tracker"
+)
+
+// mostIsolations bounds how many lines one sync isolates one by one before it halves.
+const mostIsolations = 64
+
+// write encodes and restores until the kernel has taken everything but what it refuses.
+//
+// A payload may fail for reasons that lie outside of it: the lock, memory, a killed tool. Then nothing is concluded and
+// the sync fails as a whole. If the tool names a line, it is the line's owner that is at fault: a Service port is left
+// out and reported, a chain that something else refers to is not deleted. If only the COMMIT failed, the kernel refused
+// the table without saying why, and halving the Service ports finds the culprit.
+//
+// A refused partial payload proves nothing of the Services in it: somebody may have deleted a chain they refer to, and
+// the jumps to it. So everything is written first.
+func (s *syncing) write(ctx context.Context) error {
+	doubted := false // packet counts were left out, as the first to blame
+	for range mostIsolations {
+		err := s.restore(ctx)
+		refused := refusal(err)
+		if refused == nil {
+			return err
+		}
+		switch owner := refused.Owner; {
+		case !s.result.Full:
+			s.opts.Log("payload of a partial sync refused, writing everything", "error", err)
+			s.result.Full, s.result.Reason = true, "failure"
+			if err := s.prepareFull(ctx); err != nil {
+				return err
+			}
+			continue
+		case s.rules.Settings().Accounting:
+			s.opts.Log("payload refused, doing without packet counts", "error", err)
+			s.noAccounting, doubted = true, true
+			if err := s.applySettings(); err != nil {
+				return err
+			}
+			continue
+		case owner.IsPort():
+			s.refuse(owner.Port, err)
+		case owner.Deletes != "":
+			s.opts.Log("chain cannot be deleted, left empty", "chain", owner.Deletes, "error", err)
+			s.rules.Stick(owner.Table, owner.Deletes)
+		default:
+			return s.bisect(ctx)
+		}
+		if doubted {
+			s.noAccounting = false // it was something else: the next full sync may count again
+		}
+	}
+	return s.bisect(ctx)
+}
+
+// refusal is the error of a restore that was refused; nil for any other.
+func refusal(err error) *RestoreError {
+	var refused *RestoreError
+	if errors.As(err, &refused) && refused.Refused() {
+		return refused
+	}
+	return nil
+}
+
+func (s *syncing) refuse(port tracker.ServicePortName, err error) {
+	s.opts.Log("rules refused, Service port left as it was", "port", port.String(), "protocol", port.Protocol, "error", err)
+	s.rules.Refuse(port)
+	s.refusals[port] = err
+}
+
+// bisect finds the Service ports for which the kernel refuses a table. First all are held back: if that is refused as
+// well, none of them is to blame.
+func (s *syncing) bisect(ctx context.Context) error {
+	var suspects []tracker.ServicePortName
+	for _, port := range s.req.Ports {
+		if _, known := s.refusals[port.Name]; !known {
+			suspects = append(suspects, port.Name)
+		}
+	}
+	for _, name := range suspects {
+		s.rules.Refuse(name)
+	}
+	err := s.restore(ctx)
+	if refusal(err) != nil {
+		err = fmt.Errorf("refused without any Service too: %w", err)
+	}
+	if err != nil {
+		for _, name := range suspects {
+			s.rules.Accept(name)
+		}
+		return err
+	}
+	if err := s.admit(ctx, suspects); err != nil || !s.rules.Dirty() {
+		return err
+	}
+	return s.restore(ctx) // the last payload was refused, but its first table may have been taken
+}
+
+// admit takes Service ports back in, halving those that the kernel refuses together.
+func (s *syncing) admit(ctx context.Context, suspects []tracker.ServicePortName) error {
+	if len(suspects) == 0 {
+		return nil
+	}
+	for _, name := range suspects {
+		s.rules.Accept(name)
+	}
+	err := s.restore(ctx)
+	if refusal(err) == nil {
+		return err
+	}
+	if len(suspects) == 1 {
+		s.refuse(suspects[0], err)
+		return nil
+	}
+	for _, name := range suspects {
+		s.rules.Refuse(name)
+	}
+	half := len(suspects) / 2
+	if err := s.admit(ctx, suspects[:half]); err != nil {
+		return err
+	}
+	return s.admit(ctx, suspects[half:])
+}
