@@ -28,6 +28,7 @@ var parts = map[Metric]string{
 	Plan:         "plan-ns/op",
 	Encode:       "encode-ns/op",
 	Restore:      "restore-ns/op",
+	Restores:     "restores/op",
 	ToolUser:     "tool-user-ns/op",
 	ToolSys:      "tool-sys-ns/op",
 	RestoreBytes: "restore-B/op",

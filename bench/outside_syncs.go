@@ -187,7 +187,7 @@ func (o *outsideSyncs) recordSeveral(sync process.Sync) {
 		base := Record{Sync: o.repetition.syncs.number(corev1.IPFamily(sync.Family)), Kind: sync.Kind, Family: sync.Family, Unit: "s"}
 		o.recordAs(base, metric, sync.Duration.Seconds())
 		if i == 0 {
-			base.Unit = ""
+			base.Unit, base.Kind = "", "" // of none of them alone
 			o.recordCalls(base, o.ofFamily(sync.Family, o.clock.Now()))
 		}
 	}

@@ -159,6 +159,7 @@ func (s *Summary) compared(b *strings.Builder) {
 	b.WriteString("\n" + medians + "; npl: network programming latency; packet: first, at the last Service\n\n")
 	s.terminalRatios().write(b)
 	b.WriteString("\n~: no difference shown; ?: too few repetitions for a 95 % interval; the page has the intervals\n")
+	s.terminalFloors(b)
 	for _, note := range stopped(s.collected) {
 		b.WriteString(wrap(note, tableWidth, "  ") + "\n")
 	}

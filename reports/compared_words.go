@@ -70,7 +70,8 @@ func (s *Summary) largestComparison() *CellComparison {
 }
 
 func (c *CellComparison) pairSentence(b, a string) string {
-	var told, same, warnings []string
+	var told, same []string
+	var few []*Comparison // without an interval
 	for _, spoken := range spokenFigures {
 		ratio := c.ratio(b, a, spoken.name)
 		switch {
@@ -92,7 +93,7 @@ func (c *CellComparison) pairSentence(b, a string) string {
 			told = append(told, text)
 		}
 		if ratio.Warning != "" && ratio.Low == nil {
-			warnings = append(warnings, ratio.Warning)
+			few = append(few, ratio)
 		}
 	}
 	if len(told)+len(same) == 0 {
@@ -111,10 +112,32 @@ func (c *CellComparison) pairSentence(b, a string) string {
 			text += "; no difference shown in " + joinWords(same)
 		}
 	}
-	if few := distinct(warnings); len(few) > 0 {
-		text += " (" + strings.Join(few, "; ") + ")"
+	if why := whyNoInterval(few); why != "" {
+		text += " (" + why + ")"
 	}
 	return text + "."
+}
+
+// whyNoInterval says once what several ratios lack: a subject may have been measured less often than another.
+func whyNoInterval(ratios []*Comparison) string {
+	if len(ratios) == 0 {
+		return ""
+	}
+	byPairs := func(a, b *Comparison) int { return a.Pairs - b.Pairs }
+	least, most := slices.MinFunc(ratios, byPairs), slices.MaxFunc(ratios, byPairs)
+	var others []string
+	for _, r := range ratios {
+		if r.Warning != tooFew(r.Pairs) {
+			others = append(others, r.Warning)
+		}
+	}
+	switch {
+	case len(others) > 0:
+		return strings.Join(distinct(others), "; ")
+	case least.Pairs == most.Pairs:
+		return least.Warning
+	}
+	return fmt.Sprintf("%d to %s", least.Pairs, tooFew(most.Pairs))
 }
 
 func (c *Comparison) spoken() string { return strings.Replace(c.Words, "> ", "more than ", 1) }
@@ -230,7 +253,7 @@ func (s *Summary) method() []string {
 		return out
 	}
 	return append(out,
-		"Baselines: a subject is set beside kube-proxy with the same backend where the cell has one (synclab/X beside kube-proxy/X), and beside one baseline for "+
+		"Baselines: a subject is set beside kube-proxy with the same backend where the cell has one (synclab/iptables-nft-tree beside kube-proxy/iptables-nft), and beside one baseline for "+
 			"all: kube-proxy/iptables-legacy, else the first kube-proxy, else the first subject.",
 		"A ratio is that of the two medians (or 99th percentiles) shown. Its 95 % interval comes from the repetitions: the k-th of one "+
 			"subject over the k-th of the other (subjects of one run take turns, so both met the same machine) is one observation, and the interval is that of the median of these by order statistics, widened to hold the ratio "+

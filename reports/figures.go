@@ -38,6 +38,19 @@ func largestOf(metric bench.Metric) func(*cellSamples, sameSource) map[repetitio
 	}
 }
 
+// kernelValues are the system times of syncs of one kind.
+func kernelValues(kind string) func(*cellSamples, sameSource) map[repetition][]float64 {
+	return func(c *cellSamples, _ sameSource) map[repetition][]float64 {
+		return c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.ToolSys && r.Kind == kind })
+	}
+}
+
+func restoresValues(c *cellSamples, source sameSource) map[repetition][]float64 {
+	return c.byRepetition(func(r *bench.Record) bool {
+		return r.Metric == bench.Restores && (!source.fullRestores || r.Kind == "full")
+	})
+}
+
 func restoreValues(c *cellSamples, source sameSource) map[repetition][]float64 {
 	return c.byRepetition(func(r *bench.Record) bool {
 		return r.Metric == bench.Restore && (!source.fullRestores || r.Kind == "full")

@@ -10,6 +10,8 @@ import (
 func (s *Summary) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n%s\n\n", s.Title, strings.Join(s.Sentences, " "))
+	s.markdownTargets(&b)
+	s.markdownOverview(&b)
 	s.markdownComparisons(&b)
 	if !s.allCompared() {
 		s.markdownKeyFigures(&b)

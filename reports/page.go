@@ -25,6 +25,8 @@ type page struct {
 	Subtitle  string
 	Key       pageTable
 	Capacity  pageTable
+	Aims      pageTable // Targets
+	Overview  pageTable
 	Compared  []pageComparison
 	Fits      []pageTable
 	Tables    []pageTable
@@ -91,6 +93,7 @@ func (s *Summary) writePage(w io.Writer) error {
 	if s.allCompared() {
 		p.Key = pageTable{} // the comparisons have it all
 	}
+	p.Aims, p.Overview = s.targetsTable(), s.overviewTable()
 	for _, one := range s.Plots {
 		p.Figures = append(p.Figures, pageFigure{one, inlineSVG(one)})
 	}

@@ -50,7 +50,11 @@ func comparedDurations(s *Summary) *figure {
 	if len(s.collected.pooled(bench.ColdStart)) > 0 {
 		title = "Cold start and syncs"
 	}
-	return comparedBars(s, "compared-durations", title, "Medians with 95 % confidence intervals.",
+	caption := "Medians with 95 % confidence intervals."
+	if len(s.collected.pooled(bench.ToolSys)) > 0 {
+		caption += " The tall tick in the bar of a sync: of which the kernel's own time."
+	}
+	return comparedBars(s, "compared-durations", title, caption,
 		[]string{figureCold, figureFull, figurePartial})
 }
 
@@ -72,6 +76,9 @@ func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, log
 		if f := side.figure(text.name); f != nil && f.Value > 0 {
 			have++
 			low, high = min(low, f.Value), max(high, f.Value)
+			if k := side.figure(kernelPart[text.name]); k != nil && k.Value > 0 {
+				low = min(low, k.Value)
+			}
 			most = max(most, high)
 			if f.High != nil {
 				most = max(most, *f.High)
@@ -110,6 +117,9 @@ func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, log
 		one := bar{row: row, color: s.color(j), text: "–", value: p.X.Min}
 		if f := side.figure(text.name); f != nil && f.Value > 0 {
 			one.value, one.low, one.high, one.text, one.open = f.Value, f.Low, f.High, f.text(false), f.AtLeast
+			if k := side.figure(kernelPart[text.name]); k != nil && k.Value > 0 {
+				one.kernel = &k.Value
+			}
 		} else if len(side.Exceeded) > 0 {
 			one.text = "stopped before"
 		}
@@ -150,6 +160,7 @@ func byteAxis(a *plot.Axis) {
 type bar struct {
 	row, value float64
 	low, high  *float64
+	kernel     *float64 // how much of it is the kernel's
 	text       string
 	color      color.NRGBA
 	open       bool
@@ -169,6 +180,10 @@ func (b bar) Plot(c draw.Canvas, p *plot.Plot) {
 		at += arrowLength
 	case b.value > p.X.Min:
 		rectangle{p.X.Min, b.value, b.row - 0.32, b.row + 0.32, b.color}.Plot(c, p)
+	}
+	if b.kernel != nil {
+		mark := draw.LineStyle{Color: ink, Width: 1.6}
+		c.StrokeLine2(mark, x(*b.kernel), y(b.row-0.32), x(*b.kernel), y(b.row+0.32))
 	}
 	if b.low != nil {
 		line := draw.LineStyle{Color: ink, Width: 1}

@@ -25,8 +25,8 @@ var phaseLooks = []phaseLook{
 	{"plan", color.NRGBA{0x33, 0x22, 0x88, 0xff}, func(p Phases) float64 { return p.Plan }},
 	{"encode", color.NRGBA{0x88, 0xcc, 0xee, 0xff}, func(p Phases) float64 { return p.Encode }},
 	{"jumps", color.NRGBA{0x44, 0xaa, 0x99, 0xff}, func(p Phases) float64 { return p.Jumps }},
-	{"tool, user time", color.NRGBA{0xdd, 0xaa, 0x33, 0xff}, func(p Phases) float64 { return p.ToolUser }},
-	{"tool, system time (kernel)", color.NRGBA{0x88, 0x22, 0x55, 0xff}, func(p Phases) float64 { return p.ToolSys }},
+	{"tool or netlink, user time", color.NRGBA{0xdd, 0xaa, 0x33, 0xff}, func(p Phases) float64 { return p.ToolUser }},
+	{"kernel (system time)", color.NRGBA{0x88, 0x22, 0x55, 0xff}, func(p Phases) float64 { return p.ToolSys }},
 	{"rest", color.NRGBA{0xc4, 0xc8, 0xcd, 0xff}, func(p Phases) float64 { return p.Rest }},
 }
 
@@ -42,7 +42,7 @@ func phasesFigure(s *Summary) *figure {
 	}
 	f := &figure{name: "phases", title: "Where the time of a sync goes (queue excluded)",
 		caption: "Medians of the phases as shares of a sync, its median duration at the right. Plan and encode are the proxier's " +
-			"own; user time is the iptables tool's; system time is the kernel's."}
+			"own; user time is that of the iptables tool, or of the thread that speaks to the kernel itself; system time is the kernel's."}
 	if slices.ContainsFunc(bars, func(p Phases) bool { return p.OwnUntold }) {
 		f.caption += " Where a subject does not tell plan and encode they are in the rest."
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/perf/benchmath"
+
+	"synclab/bench"
 )
 
 // Comparison is a ratio: one figure of side B over that of its baseline A.
@@ -84,9 +86,11 @@ func (c *Comparison) interval(a, b Figure) {
 	case a.stopped || b.stopped:
 		c.Warning = "some repetitions were stopped: no interval"
 	case c.Low == nil:
-		c.Warning = plural(c.Pairs, "repetition") + ": no interval at 95 %"
+		c.Warning = tooFew(c.Pairs)
 	}
 }
+
+func tooFew(pairs int) string { return plural(pairs, "repetition") + ": no interval at 95 %" }
 
 // farApart is what stands in for an interval: every value of one group is larger than every one of the other. Fewer than
 // 4 and 4 values may be so by chance (p > 0.05): there, the gap must be wider than either group, too.
@@ -199,18 +203,33 @@ func overallBaseline(sides []Side) int {
 	return max(0, slices.IndexFunc(sides, func(s Side) bool { return strings.HasPrefix(s.Subject, kubeProxy) }))
 }
 
+// kubeProxyLike names the kube-proxy with the tables that a subject of another proxier writes, whichever way and in
+// whichever layout; empty: not known.
+func kubeProxyLike(subject string) string {
+	s, err := bench.ParseSubject(subject)
+	switch {
+	case err != nil:
+		return ""
+	case s.Variant != "":
+		return kubeProxy + "iptables-" + string(s.Variant)
+	case s.Backend != "":
+		return kubeProxy + string(s.Backend)
+	}
+	return ""
+}
+
 // variantBaseline is kube-proxy with the backend of another proxier's side, of the same run where there are several.
 func variantBaseline(sides []Side, of Side) (int, bool) {
 	if strings.HasPrefix(of.Subject, kubeProxy) {
 		return 0, false
 	}
-	_, backend, ok := strings.Cut(of.Subject, "/")
-	if !ok || strings.HasPrefix(of.Subject, "exec:") {
+	like := kubeProxyLike(of.Subject)
+	if like == "" {
 		return 0, false
 	}
 	found := -1
 	for i, s := range sides {
-		if s.Subject != kubeProxy+backend {
+		if s.Subject != like {
 			continue
 		}
 		if s.Series == strings.Replace(of.Series, of.Subject, s.Subject, 1) {
@@ -232,7 +251,7 @@ func cellComparisons(c *collection) []CellComparison {
 			continue
 		}
 		overall := overallBaseline(sides)
-		one := CellComparison{Cell: cell, Baseline: sides[overall].Series, Sides: sides}
+		one := CellComparison{Cell: cell, Baseline: sides[overall].Series, Sides: sides, Floors: floorsOf(sides)}
 		for i, side := range sides {
 			variant, ok := variantBaseline(sides, side)
 			if ok {

@@ -19,6 +19,8 @@ type CellComparison struct {
 	Sides    []Side `json:"sides"`
 	// Ratios are of each side to its baselines.
 	Ratios []Comparison `json:"ratios"`
+	// Floors are the least kernel times of the cell's syncs.
+	Floors []Floor `json:"floors,omitempty"`
 }
 
 // Side is one subject's line in the comparison of a cell.
@@ -83,6 +85,9 @@ const (
 	figureCPU         = "cpu_per_change"
 	figureRSS         = "peak_rss"
 	figureChildRSS    = "child_peak_rss"
+	figureFullSys     = "full_sync_kernel"
+	figurePartialSys  = "partial_sync_kernel"
+	figureRestores    = "restores"
 	figureFirstPacket = "first_packet_last"
 	figureRules       = "rules"
 	figureElements    = "elements"
@@ -106,7 +111,10 @@ var figureTexts = []figureText{
 	{figureCold, "Cold start", "cold", "the subject's process starts → every Service is visible in the kernel", "s", "slower", "faster", 50, valuesOf(bench.ColdStart)},
 	{figureFull, "Full sync", "full", "one full sync, as the subject itself tells", "s", "slower", "faster", 50, valuesOf(bench.FullSync)},
 	{figurePartial, "Partial sync", "partial", "one partial sync, as the subject itself tells", "s", "slower", "faster", 50, valuesOf(bench.PartialSync)},
-	{figureRestore, "Restore", "restore", "wall time of one iptables-restore or nft; of full syncs, where all subjects tell them apart", "s", "slower", "faster", 50, restoreValues},
+	{figureFullSys, "Full sync, kernel", "kernel", "the kernel's own time of one full sync: system time of its tools, or of the thread that speaks netlink", "s", "more", "less", 50, kernelValues("full")},
+	{figurePartialSys, "Partial sync, kernel", "kernel", "the kernel's own time of one partial sync: system time of its tools, or of the thread that speaks netlink", "s", "more", "less", 50, kernelValues("partial")},
+	{figureRestore, "Writing rules", "restore", "wall time of what writes the rules of one sync: iptables-restore, nft, netlink, socket options; of full syncs, where all subjects tell them apart", "s", "slower", "faster", 50, restoreValues},
+	{figureRestores, "Restores", "restores", "restores or transactions of one sync; of full syncs, where all subjects tell them apart", "count", "more", "fewer", 50, restoresValues},
 	{figureNPL50, "Latency p50", "npl p50", "network programming latency: due in the cluster → visible in the kernel", "s", "slower", "faster", 50, valuesOf(bench.NetworkProgrammingLatency)},
 	{figureNPL99, "Latency p99", "npl p99", "network programming latency, 99 of 100 changes", "s", "slower", "faster", 99, valuesOf(bench.NetworkProgrammingLatency)},
 	{figureColdCPU, "CPU, cold start", "cpu cold", "user and system time of the subject and its children, from the first create to the end of the settle after it", "s", "more", "less", 50, coldCPU},

@@ -25,10 +25,12 @@ type Summary struct {
 	Traversal  []Traversal  `json:"traversal,omitempty"`
 	// Comparisons set the subjects of each cell side by side, where there are several.
 	Comparisons []CellComparison `json:"comparisons,omitempty"`
-	Promise     Promise          `json:"promise"`
-	Capacity    []Capacity       `json:"capacity,omitempty"`
-	Rows        []Row            `json:"rows"`
-	Plots       []Plot           `json:"plots,omitempty"`
+	// Targets are those of the scenarios, and what became of them.
+	Targets  []TargetResult `json:"targets,omitempty"`
+	Promise  Promise        `json:"promise"`
+	Capacity []Capacity     `json:"capacity,omitempty"`
+	Rows     []Row          `json:"rows"`
+	Plots    []Plot         `json:"plots,omitempty"`
 
 	collected *collection
 }
@@ -175,6 +177,7 @@ func summarize(runs []*loadedRun, promise Promise) *Summary {
 	s.Growth = growths(c)
 	s.Traversal = traversals(c)
 	s.Comparisons = cellComparisons(c)
+	s.Targets = targetResults(c, s)
 	s.Capacity = capacities(c, s, promise)
 	s.Warnings = warnings(c, s)
 	s.Method = s.method()

@@ -27,8 +27,9 @@ type synthetic struct {
 	periods  []string // swept minSyncPeriod, with both policies
 	probe    int      // samples a position; 0 means none
 	status   string
-	failed   int     // failed syncs of each repetition
-	outside  bool    // subjects are processes fed by the API front
+	failed   int  // failed syncs of each repetition
+	outside  bool // subjects are processes fed by the API front
+	targets  []scenarios.Target
 	stopAt   float64 // a cold start that takes longer is stopped, in seconds; 0 means none
 }
 
@@ -54,7 +55,7 @@ func (y synthetic) write(t testing.TB, dir string) {
 	finished := started.Add(14 * time.Minute)
 	run := bench.Run{ID: y.id, Started: started, Finished: &finished, Status: y.status, Reps: y.reps, Seed: 7,
 		Command:  "synclab run " + y.scenario + " --services " + strconv.Itoa(y.sizes[len(y.sizes)-1]) + " --reps " + strconv.Itoa(y.reps) + " --seed 7",
-		Scenario: scenarios.Scenario{Name: y.scenario, Description: "N Services loaded, one cold full sync, then an open-loop stream of single EndpointSlice changes.", Seed: 7},
+		Scenario: scenarios.Scenario{Name: y.scenario, Description: "N Services loaded, one cold full sync, then an open-loop stream of single EndpointSlice changes.", Seed: 7, Targets: y.targets},
 		Versions: bench.Versions{Synclab: "v0.1.0", Go: "go1.26.8", Kernel: "6.18.0", IPTablesLegacy: "1.8.9", IPTablesNft: "1.8.9", Nft: "1.0.6"},
 		Machine:  bench.Machine{OS: "Debian GNU/Linux 12", CPU: "Example CPU @ 2.60GHz", CPUs: 2, MemoryBytes: 8 << 30}}
 	if y.outside {

@@ -21,6 +21,7 @@ func (s *Summary) Table(w io.Writer) error {
 	} else {
 		s.keyFigures(&b)
 	}
+	s.terminalTargets(&b)
 	s.phaseTable(&b)
 	for _, warning := range s.Warnings {
 		b.WriteString("\n" + wrap("warning: "+warning, tableWidth, "  "))

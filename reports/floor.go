@@ -1,0 +1,235 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"synclab/bench"
+)
+
+// Floor is the least time that the kernel itself needed for one sync of a cell, of all subjects that write through one
+// of its interfaces: what is left of a sync if everything else costs nothing.
+type Floor struct {
+	Interface string  `json:"interface"` // legacy: whole tables by a socket option; nf_tables: netlink, also of iptables-nft
+	Metric    string  `json:"metric"`    // full_sync_kernel or partial_sync_kernel
+	Value     float64 `json:"value"`     // seconds
+	Series    string  `json:"series"`    // who needed it
+}
+
+// kernelInterface is what a subject's rules reach the kernel through; empty: not known.
+func kernelInterface(subject string) string {
+	s, err := bench.ParseSubject(subject)
+	switch {
+	case err != nil || s.Backend == "":
+		return ""
+	case s.Variant == "legacy":
+		return "legacy"
+	}
+	return "nf_tables"
+}
+
+// kernelPart names the figure of the kernel's time in a sync, by the figure of the sync.
+var kernelPart = map[string]string{figureFull: figureFullSys, figurePartial: figurePartialSys}
+
+// floorsOf are the floors of a cell's sides.
+func floorsOf(sides []Side) []Floor {
+	var floors []Floor
+	for _, metric := range []string{figureFullSys, figurePartialSys} {
+		for _, through := range []string{"legacy", "nf_tables"} {
+			least := Floor{Interface: through, Metric: metric}
+			for _, side := range sides {
+				f := side.figure(metric)
+				if kernelInterface(side.Subject) == through && f != nil && f.Value > 0 && !f.stopped && (least.Series == "" || f.Value < least.Value) {
+					least.Value, least.Series = f.Value, side.Series
+				}
+			}
+			if least.Series != "" {
+				floors = append(floors, least)
+			}
+		}
+	}
+	return floors
+}
+
+// floor of a side's sync; nil: not known.
+func (c CellComparison) floor(side Side, sync string) *Floor {
+	i := slices.IndexFunc(c.Floors, func(f Floor) bool {
+		return f.Metric == kernelPart[sync] && f.Interface == kernelInterface(side.Subject)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &c.Floors[i]
+}
+
+// aboveFloor is how many times the floor a side's sync takes; ok is false where one of them is not known.
+func (c CellComparison) aboveFloor(side Side, sync string) (times float64, ok bool) {
+	floor, whole := c.floor(side, sync), side.figure(sync)
+	if floor == nil || whole == nil || whole.AtLeast {
+		return 0, false
+	}
+	return whole.Value / floor.Value, true
+}
+
+// everyCell is all cells, those with a single subject too, where anything is compared at all.
+func (s *Summary) everyCell() []CellComparison {
+	if len(s.Comparisons) == 0 {
+		return nil
+	}
+	var out []CellComparison
+	for _, cell := range s.collected.cells {
+		i := slices.IndexFunc(s.Comparisons, func(c CellComparison) bool { return c.Cell.id() == cell.id() })
+		if i >= 0 {
+			out = append(out, s.Comparisons[i])
+			continue
+		}
+		sides := sidesOf(s.collected, cell)
+		out = append(out, CellComparison{Cell: cell, Sides: sides, Floors: floorsOf(sides)})
+	}
+	return out
+}
+
+// timesFloor is "1.4×", or a dash.
+func (c CellComparison) timesFloor(side Side, sync string) string {
+	if v, ok := c.aboveFloor(side, sync); ok {
+		return times(v) + "×"
+	}
+	return "–"
+}
+
+// overviewTable has syncs and memory of all cells on one page: ratios with intervals, the kernel's part, and the floor.
+func (s *Summary) overviewTable() pageTable {
+	t := pageTable{Columns: []pageColumn{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Endpoints", Numeric: true, Title: "mean, per Service"}, {Name: "Settings"}}}
+	for _, sync := range []string{figureFull, figurePartial} {
+		t.Columns = append(t.Columns, pageColumn{Name: figureTextOf(sync).text, Numeric: true, Title: figureTextOf(sync).title},
+			pageColumn{Name: "of which kernel", Numeric: true, Title: figureTextOf(kernelPart[sync]).title},
+			pageColumn{Name: "× floor", Numeric: true, Title: "the sync beside the least kernel time that any subject of the same kernel interface needed in this cell"})
+	}
+	for _, name := range []string{figureRSS, figureChildRSS} {
+		t.Columns = append(t.Columns, pageColumn{Name: figureTextOf(name).text, Numeric: true, Title: figureTextOf(name).title})
+	}
+	for _, c := range s.everyCell() {
+		place := []pageCell{intCell(c.Cell.Services), {Text: endpointsText(c.Cell.Endpoints), Value: exact(c.Cell.Endpoints)},
+			{Text: shortSettings(c.Cell.Settings()), Title: c.Cell.Settings()}}
+		for _, side := range c.Sides {
+			t.Rows = append(t.Rows, append([]pageCell{s.seriesCell(side.Series)}, append(slices.Clone(place), c.overviewCells(side)...)...))
+		}
+		for _, through := range []string{"legacy", "nf_tables"} {
+			if cells, ok := c.floorCells(through, len(t.Columns)-1-len(place)); ok {
+				t.Rows = append(t.Rows, append([]pageCell{{Text: "kernel floor, " + through, Faint: true}}, append(slices.Clone(place), cells...)...))
+			}
+		}
+	}
+	return t.dropSame("Endpoints").dropEmpty()
+}
+
+// overviewCells are those of one side.
+func (c CellComparison) overviewCells(side Side) []pageCell {
+	var cells []pageCell
+	baseline := c.nearest(side)
+	ratio := func(name string) pageCell {
+		cell := figureCell(side, figureTextOf(name))
+		if r := c.ratio(side.Series, baseline, name); r != nil {
+			cell.Sub = strings.TrimSuffix(r.Words+", "+r.intervalText(), ", ")
+			cell.Title += ", beside " + baseline + ": " + exact(r.Ratio)
+			if r.Warning != "" && r.Low == nil {
+				cell.Title += ", " + r.Warning
+			}
+		}
+		return cell
+	}
+	for _, sync := range []string{figureFull, figurePartial} {
+		kernel := figureCell(side, figureTextOf(kernelPart[sync]))
+		whole, part := side.figure(sync), side.figure(kernelPart[sync])
+		if whole != nil && part != nil && whole.Value > 0 && !whole.AtLeast {
+			kernel.Sub = Format(part.Value/whole.Value, "ratio")
+		}
+		distance := pageCell{Text: "–", Faint: true}
+		if v, ok := c.aboveFloor(side, sync); ok {
+			distance = pageCell{Text: times(v) + "×", Value: exact(v)}
+		}
+		cells = append(cells, ratio(sync), kernel, distance)
+	}
+	return append(cells, ratio(figureRSS), ratio(figureChildRSS))
+}
+
+// floorCells are those of a kernel interface's floors, under the columns of kernel time.
+func (c CellComparison) floorCells(through string, columns int) (cells []pageCell, ok bool) {
+	cells = make([]pageCell, columns)
+	for i, metric := range []string{figureFullSys, figurePartialSys} {
+		for _, f := range c.Floors {
+			if f.Interface == through && f.Metric == metric {
+				cells[3*i+1] = valueCell(f.Value, "s")
+				cells[3*i+1].Sub = f.Series
+				ok = true
+			}
+		}
+	}
+	return cells, ok
+}
+
+// terminalFloors is the kernel's part of each side's syncs, for a terminal.
+func (s *Summary) terminalFloors(b *strings.Builder) {
+	t := textTable{header: []string{"of which kernel", "full", "kernel", "× floor", "partial", "kernel", "× floor"}}
+	for _, c := range s.everyCell() {
+		if len(c.Floors) == 0 {
+			continue
+		}
+		if heading := s.cellHeading(c.Cell); heading != "" {
+			t.heading(heading)
+		}
+		for _, side := range c.Sides {
+			cells := []string{side.Series}
+			for _, sync := range []string{figureFull, figurePartial} {
+				cells = append(cells, side.figure(sync).text(false), side.figure(kernelPart[sync]).text(false), c.timesFloor(side, sync))
+			}
+			t.add(cells...)
+		}
+		for _, through := range []string{"legacy", "nf_tables"} {
+			floors := map[string]string{figureFullSys: "–", figurePartialSys: "–"}
+			for _, f := range c.Floors {
+				if f.Interface == through {
+					floors[f.Metric] = Format(f.Value, "s")
+				}
+			}
+			if floors[figureFullSys] != "–" || floors[figurePartialSys] != "–" {
+				t.add("  floor, "+through, "–", floors[figureFullSys], "–", "–", floors[figurePartialSys], "–")
+			}
+		}
+	}
+	if len(t.rows) == 0 {
+		return
+	}
+	b.WriteString("\n")
+	t.dropEmpty().write(b)
+	b.WriteString(wrap("× floor: the sync beside the least kernel time that any subject of the same kernel interface needed for the same Services.", tableWidth, "  ") + "\n")
+}
+
+// markdownOverview is the table of all sizes for a pull request, where there are several.
+func (s *Summary) markdownOverview(w io.Writer) {
+	t := s.overviewTable()
+	if len(s.collected.cells) < 2 || len(t.Rows) == 0 {
+		return
+	}
+	var header []string
+	for _, column := range t.Columns {
+		header = append(header, lowerFirst(column.Name))
+	}
+	b := &strings.Builder{}
+	b.WriteString("### All sizes\n\n")
+	markdownTable(b, header, -1, len(t.Rows), func(i int) []string {
+		var texts []string
+		for _, cell := range t.Rows[i] {
+			if text := cell.Text; cell.Sub != "" {
+				texts = append(texts, text+" ("+cell.Sub+")")
+				continue
+			}
+			texts = append(texts, cell.Text)
+		}
+		return texts
+	})
+	b.WriteString("\nMedians ± 95 % confidence; in brackets the ratio to kube-proxy with the same tables and its 95 % interval, the share of kernel time in a sync, and who needed the floor: the least kernel time for the same Services.\n")
+	fmt.Fprintln(w, b)
+}

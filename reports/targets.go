@@ -1,0 +1,225 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"synclab/bench"
+	"synclab/scenarios"
+)
+
+// TargetResult is what became of one of a scenario's targets.
+type TargetResult struct {
+	Scenario string `json:"scenario"`
+	scenarios.Target
+	// Own and Other are the figures of the Subject and of the one Beside, in Unit; absent: not measured.
+	Own   *float64 `json:"own,omitempty"`
+	Other *float64 `json:"other,omitempty"`
+	Unit  string   `json:"unit"`
+	// Reached is the ratio, the duration in seconds or the exponent, whichever the target is about, with its 95 %
+	// confidence interval where there is one.
+	Reached *float64 `json:"reached,omitempty"`
+	Low     *float64 `json:"ci_low,omitempty"`
+	High    *float64 `json:"ci_high,omitempty"`
+	// Bound is "lower" when the one Beside was stopped: the real ratio is larger.
+	Bound   string `json:"bound,omitempty"`
+	Verdict string `json:"verdict"` // met, missed, not measured, or unknown: stopped too early to tell
+}
+
+// The verdicts.
+const (
+	verdictMet         = "met"
+	verdictMissed      = "missed"
+	verdictNotMeasured = "not measured"
+	verdictUnknown     = "unknown"
+)
+
+// targetResults judge the targets of the runs' scenarios.
+func targetResults(c *collection, s *Summary) []TargetResult {
+	var out []TargetResult
+	seen := map[string]bool{}
+	for _, l := range c.runs {
+		for _, target := range l.run.Scenario.Targets {
+			key := l.run.Scenario.Name + fmt.Sprint(target)
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+			r := TargetResult{Scenario: l.run.Scenario.Name, Target: target, Verdict: verdictNotMeasured, Unit: figureTextOf(target.Figure).unit}
+			switch {
+			case target.Exponent != 0:
+				r.judgeExponent(c)
+			default:
+				r.judgeFigure(s)
+			}
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// judgeFigure judges a ratio or a duration.
+func (r *TargetResult) judgeFigure(s *Summary) {
+	own, other := s.figureOf(r.Scenario, r.Services, r.Subject, r.Figure), s.figureOf(r.Scenario, r.Services, r.Beside, r.Figure)
+	if own != nil {
+		r.Own = &own.Value
+	}
+	if other != nil {
+		r.Other = &other.Value
+	}
+	if r.AtMost > 0 {
+		if own != nil {
+			r.Reached, r.Low, r.High = &own.Value, own.Low, own.High
+			r.Verdict = verdictIf(!own.AtLeast && own.Value <= r.AtMost.Seconds())
+		}
+		return
+	}
+	ratio, ok := compareFigures(own, other)
+	if !ok {
+		return
+	}
+	r.Reached, r.Low, r.High, r.Bound = &ratio.Ratio, ratio.Low, ratio.High, ratio.Bound
+	r.Verdict = verdictIf(ratio.Ratio >= r.Times)
+	if ratio.Bound == "lower" && ratio.Ratio < r.Times || ratio.Bound == "upper" && ratio.Ratio >= r.Times {
+		r.Verdict = verdictUnknown
+	}
+}
+
+// judgeExponent fits the growth between the two sizes, as growths does over all of them.
+func (r *TargetResult) judgeExponent(c *collection) {
+	var x, y []float64
+	for _, one := range c.series {
+		if one.subject != r.Subject {
+			continue
+		}
+		for _, cell := range c.cells {
+			if cell.Scenario == r.Scenario && cell.Services >= r.From && cell.Services <= r.Services {
+				for _, m := range one.repMedians(cell, bench.Metric(r.Figure), "") {
+					x, y = append(x, float64(cell.Services)), append(y, m)
+				}
+			}
+		}
+		break // of several runs the first
+	}
+	if len(x) == 0 || slices.Min(x) > float64(r.From) || slices.Max(x) < float64(r.Services) {
+		return
+	}
+	if fit, ok := fitPower(x, y); ok {
+		r.Reached, r.Low, r.High = &fit.Slope, fit.SlopeLow, fit.SlopeHigh
+		r.Verdict = verdictIf(fit.Slope <= r.Exponent)
+	}
+}
+
+func verdictIf(met bool) string {
+	if met {
+		return verdictMet
+	}
+	return verdictMissed
+}
+
+// figureOf a subject at a size; nil: not measured.
+func (s *Summary) figureOf(scenario string, services int, subject, name string) *Figure {
+	for _, cell := range s.collected.cells {
+		if cell.Scenario != scenario || cell.Services != services {
+			continue
+		}
+		for _, side := range sidesOf(s.collected, cell) {
+			if side.Subject == subject {
+				return side.figure(name)
+			}
+		}
+	}
+	return nil
+}
+
+// wanted and reached say a target for people: "≥ 25×", "31× (28–33×)".
+func (r TargetResult) wanted() string {
+	switch {
+	case r.Times > 0:
+		return "≥ " + strconv.FormatFloat(r.Times, 'f', -1, 64) + "×"
+	case r.AtMost > 0:
+		return "≤ " + trimTick(Format(r.AtMost.Seconds(), "s"))
+	}
+	return fmt.Sprintf("n^%v at most, from %s", r.Exponent, Grouped(int64(r.From)))
+}
+
+func (r TargetResult) reached(interval bool) string {
+	if r.Reached == nil {
+		return "–"
+	}
+	text := func(v float64) string { return times(v) + "×" }
+	switch {
+	case r.AtMost > 0:
+		text = func(v float64) string { return Format(v, "s") }
+	case r.Exponent != 0:
+		text = func(v float64) string { return "n^" + strconv.FormatFloat(v, 'f', 2, 64) }
+	}
+	out := text(*r.Reached)
+	if r.Bound == "lower" {
+		out = "> " + out
+	}
+	if interval && r.Low != nil && r.High != nil {
+		out += " (" + text(*r.Low) + " … " + text(*r.High) + ")"
+	}
+	return out
+}
+
+func (r TargetResult) valueText(v *float64) string {
+	if v == nil {
+		return "–"
+	}
+	return Format(*v, r.Unit)
+}
+
+// targetsTable is that of the page.
+func (s *Summary) targetsTable() pageTable {
+	t := pageTable{Columns: []pageColumn{{Name: "Subject"}, {Name: "Figure"}, {Name: "Services", Numeric: true}, {Name: "Beside"},
+		{Name: "there", Numeric: true, Title: "the figure of the subject beside"}, {Name: "here", Numeric: true, Title: "the subject's figure"},
+		{Name: "Wanted", Numeric: true}, {Name: "Reached", Numeric: true, Title: "with the 95 % confidence interval, where there are repetitions enough"}, {Name: "Verdict"}}}
+	for _, r := range s.Targets {
+		t.Rows = append(t.Rows, []pageCell{s.subjectCell(r.Subject), {Text: figureTextOf(r.Figure).text}, intCell(r.Services), {Text: r.Beside},
+			{Text: r.valueText(r.Other)}, {Text: r.valueText(r.Own)}, {Text: r.wanted()}, {Text: r.reached(true)}, {Text: r.Verdict, Faint: r.Verdict == verdictNotMeasured}})
+	}
+	return t.dropEmpty()
+}
+
+// subjectCell has the swatch of the subject's first series, if it was measured.
+func (s *Summary) subjectCell(subject string) pageCell {
+	if i := slices.IndexFunc(s.collected.series, func(o *series) bool { return o.subject == subject }); i >= 0 {
+		return pageCell{Text: subject, Color: s.swatch(i)}
+	}
+	return pageCell{Text: subject}
+}
+
+// terminalTargets writes the targets for a terminal.
+func (s *Summary) terminalTargets(b *strings.Builder) {
+	if len(s.Targets) == 0 {
+		return
+	}
+	t := textTable{header: []string{"target", "figure", "services", "there", "here", "wanted", "reached", ""}}
+	for _, r := range s.Targets {
+		t.add(r.Subject, lowerFirst(figureTextOf(r.Figure).text), Grouped(int64(r.Services)), r.valueText(r.Other), r.valueText(r.Own),
+			strings.Replace(r.wanted(), " at most", "", 1), r.reached(false), r.Verdict)
+	}
+	b.WriteString("\n")
+	t.dropEmpty().write(b)
+	b.WriteString("\nthere: whom the target is beside; n^x: grows with this power of the number of Services\n")
+}
+
+// markdownTargets writes the targets for a pull request.
+func (s *Summary) markdownTargets(w io.Writer) {
+	if len(s.Targets) == 0 {
+		return
+	}
+	b := &strings.Builder{}
+	b.WriteString("### Targets\n\n")
+	markdownTable(b, []string{"subject", "figure", "services", "beside", "there", "here", "wanted", "reached", "verdict"}, -1, len(s.Targets), func(i int) []string {
+		r := s.Targets[i]
+		return []string{r.Subject, lowerFirst(figureTextOf(r.Figure).text), Grouped(int64(r.Services)), r.Beside, r.valueText(r.Other), r.valueText(r.Own),
+			r.wanted(), r.reached(true), r.Verdict}
+	})
+	fmt.Fprintln(w, b)
+}

@@ -1,0 +1,105 @@
+package reports
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"synclab/scenarios"
+)
+
+// Each kind of target is judged by the figures of its cell; what was not measured is no failure, and a subject that was
+// stopped gives bounds.
+func TestTargets(t *testing.T) {
+	y := fiveSizes() // synclab grows with powers of 1.2 (legacy) and 1.9 (nft); kube-proxy/iptables-nft is stopped at 8,000
+	y.targets = []scenarios.Target{
+		{Figure: "full_sync", Services: 2000, Subject: legacy.name, Beside: proxyLegacy.name, Times: 1.5},
+		{Figure: "full_sync", Services: 2000, Subject: legacy.name, Beside: proxyLegacy.name, Times: 1e3},
+		{Figure: "full_sync", Services: 2000, Subject: legacy.name, AtMost: time.Hour},
+		{Figure: "full_sync", Services: 2000, Subject: legacy.name, AtMost: time.Millisecond},
+		{Figure: "full_sync", Services: 8000, Subject: legacy.name, From: 500, Exponent: 1.5},
+		{Figure: "full_sync", Services: 8000, Subject: nft.name, From: 500, Exponent: 1.5},
+		{Figure: "full_sync", Services: 9000, Subject: legacy.name, From: 500, Exponent: 1.5},
+		{Figure: "full_sync", Services: 2000, Subject: "synclab/nftables", AtMost: time.Hour},
+		{Figure: "cold_start", Services: 8000, Subject: legacy.name, Beside: proxyNft.name, Times: 2},
+		{Figure: "cold_start", Services: 8000, Subject: legacy.name, Beside: proxyNft.name, Times: 1e6},
+	}
+	dir := t.TempDir()
+	s := y.build(t, dir, Options{NoPNG: true})
+	want := []string{verdictMet, verdictMissed, verdictMet, verdictMissed, verdictMet, verdictMissed, verdictNotMeasured, verdictNotMeasured, verdictMet, verdictUnknown}
+	if len(s.Targets) != len(want) {
+		t.Fatalf("%d results of %d targets", len(s.Targets), len(want))
+	}
+	for i, r := range s.Targets {
+		if r.Verdict != want[i] {
+			t.Errorf("target %d (%s): %s, want %s; reached %s", i, r.wanted(), r.Verdict, want[i], r.reached(true))
+		}
+	}
+	if r := s.Targets[0]; math.Abs(*r.Reached - *r.Other / *r.Own) > 1e-12 || r.Low == nil || *r.Low > *r.Reached {
+		t.Errorf("ratio %v of %v and %v, from %v", *r.Reached, *r.Other, *r.Own, r.Low)
+	}
+	var terminal bytes.Buffer
+	if err := s.Table(&terminal); err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(terminal.String(), "\n") {
+		if runes(line) > tableWidth {
+			t.Errorf("line %d is %d wide: %s", i+1, runes(line), line)
+		}
+	}
+	markdown, err := os.ReadFile(filepath.Join(dir, "summary.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"terminal": terminal.String(), "summary.md": string(markdown), "page": strings.ReplaceAll(readPage(t, dir), "&gt;", ">")} {
+		for _, part := range []string{"≥ 1000×", "≤ 1 h", "missed", "unknown", "not measured", "loor"} {
+			if part == "≤ 1 h" {
+				part = s.Targets[2].wanted()
+			}
+			if !strings.Contains(text, part) {
+				t.Errorf("%s does not say %q", name, part)
+			}
+		}
+	}
+}
+
+// The floor is the least kernel time of one interface, whoever's it was, and never that of a subject that was stopped.
+func TestFloors(t *testing.T) {
+	side := func(subject string, full, kernel float64, stopped bool) Side {
+		return Side{Series: subject, Subject: subject, Figures: []Figure{
+			{Name: figureFull, Unit: "s", Value: full}, {Name: figureFullSys, Unit: "s", Value: kernel, stopped: stopped}}}
+	}
+	sides := []Side{side("synclab/iptables-legacy", 8, 0.5, false), side("synclab/iptables-legacy-direct", 1, 0.25, false),
+		side("kube-proxy/iptables-nft", 40, 1, true), side("synclab/nftables", 3, 2, false), side("exec:mine", 1, 0.01, false)}
+	c := CellComparison{Sides: sides, Floors: floorsOf(sides)}
+	if len(c.Floors) != 2 {
+		t.Fatalf("floors %+v", c.Floors)
+	}
+	for i, want := range []string{"32×", "4.0×", "20×", "1.5×", "–"} {
+		if got := c.timesFloor(sides[i], figureFull); got != want {
+			t.Errorf("%s is %s above its floor, want %s", sides[i].Series, got, want)
+		}
+	}
+	if c.floor(sides[0], figureFull).Series != "synclab/iptables-legacy-direct" || c.floor(sides[0], figurePartial) != nil {
+		t.Errorf("floors %+v", c.Floors)
+	}
+}
+
+// Ratios of different numbers of repetitions say once why they have no interval.
+func TestWhyNoInterval(t *testing.T) {
+	of := func(pairs int) *Comparison { return &Comparison{Pairs: pairs, Warning: tooFew(pairs)} }
+	for want, ratios := range map[string][]*Comparison{
+		"":                                   nil,
+		"3 repetitions: no interval at 95 %": {of(3), of(3)},
+		"1 to 3 repetitions: no interval at 95 %": {of(3), of(1)},
+		"stopped": {of(3), {Pairs: 3, Warning: "stopped"}},
+	} {
+		if got := whyNoInterval(ratios); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
