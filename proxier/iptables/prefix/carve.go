@@ -1,0 +1,93 @@
+package prefix
+
+// Sizes: a chain of level 0 holds up to capacity(0) rules of values, one of level l is carved into clusters of
+// size(l-1) to capacity(l-1) rules.
+const (
+	smallest = 5 // not a power of two: blocks of addresses often are full, and should stand off the edges of sizes
+	growth   = 4
+	// MaxDepth is the most chains of a tree that lead to a rule, the root not counted. The nft variant takes a path of
+	// 15 chains below the built-in one, gotos included. Six of them are not the tree's: KUBE-SERVICES and the FW, EXT,
+	// SVC, SEP and MARK-MASQ chains, or for node ports KUBE-SERVICES, KUBE-NODEPORTS and the last four. What is above
+	// capacity(MaxDepth-1), 655,358 rules, makes the first chain longer, not the path.
+	MaxDepth = 9
+)
+
+func size(level int) int { return smallest << (2 * level) }
+
+func capacity(level int) int { return 2*size(level) - 2 }
+
+// cluster is a set of keys: those below top that are below none of the holes.
+type cluster[V Value[V]] struct {
+	top   *node[V]
+	holes []*node[V] // in the order of keys, none below another
+	rules int
+}
+
+// level of the chain that a cluster gets.
+func (c *cluster[V]) level() int {
+	level := 0
+	for level < MaxDepth-1 && c.rules > capacity(level) && !c.top.isKey() {
+		level++
+	}
+	return level
+}
+
+// carve cuts the cluster into clusters of a level, in the order in which they must be tested, and a rest.
+func (c *cluster[V]) carve(level int) (cut []cluster[V], rest cluster[V]) {
+	k := carver[V]{size: size(level), top: c.top}
+	rest = k.carve(c.top, c.holes)
+	return k.cut, rest
+}
+
+type carver[V Value[V]] struct {
+	size int
+	top  *node[V]
+	cut  []cluster[V]
+}
+
+// carve gives what is left of a node without the holes below it, after cutting.
+func (k *carver[V]) carve(n *node[V], holes []*node[V]) cluster[V] {
+	left := cluster[V]{top: n, holes: holes, rules: n.rules}
+	for _, hole := range holes {
+		left.rules -= hole.rules
+	}
+	if left.rules < k.size {
+		return left // nothing below can have reached it
+	}
+	if !n.isKey() {
+		boundary := 0 // holes of the first child come first
+		for boundary < len(holes) && holes[boundary].path.bit(n.length) == 0 {
+			boundary++
+		}
+		a, b := k.carve(n.child[0], holes[:boundary]), k.carve(n.child[1], holes[boundary:])
+		left.holes = append(a.holes[:len(a.holes):len(a.holes)], b.holes...)
+		left.rules = a.rules + b.rules
+	}
+	if left.rules < k.size || n == k.top {
+		return left
+	}
+	k.cut = append(k.cut, left)
+	return cluster[V]{top: n, holes: []*node[V]{n}}
+}
+
+// each calls f for the keys of the cluster in their order.
+func (c *cluster[V]) each(f func(*node[V])) {
+	if c.rules == 0 {
+		return
+	}
+	holes := c.holes
+	var visit func(n *node[V])
+	visit = func(n *node[V]) {
+		if len(holes) > 0 && holes[0] == n {
+			holes = holes[1:]
+			return
+		}
+		if n.isKey() {
+			f(n)
+			return
+		}
+		visit(n.child[0])
+		visit(n.child[1])
+	}
+	visit(c.top)
+}
