@@ -165,9 +165,9 @@ func (r *iptablesRule) matchesRest(w *Walker, s *state) bool {
 		case matchRandom:
 			yes = w.draw(s, m.part)
 		case matchRemembered:
-			_, yes = w.recall(s, m.list, s.clientKey())
+			yes = s.remembered != nothing && w.recall(s, m.list, s.clientKey()) != nil
 		case matchRemember:
-			w.remember(s, m.list, s.clientKey(), "")
+			w.remember(s, memory{list: m.list, key: s.clientKey()})
 			yes = true
 		}
 		if yes == m.inverted {

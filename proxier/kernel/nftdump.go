@@ -1,0 +1,94 @@
+package kernel
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Dump calls yield with everything that a table holds, in the messages that would make it: chains, sets, elements, then
+// the rules, chain by chain. kind is NFT_MSG_NEWCHAIN and so on; attrs are valid during the call. A table that is not
+// there holds nothing. All is of one generation; a ruleset that changes meanwhile is an error.
+func (n *Nftables) Dump(family corev1.IPFamily, table string, yield func(kind uint16, attrs []byte) error) error {
+	if n.s == nil {
+		return nil
+	}
+	err := n.s.dumpTable(family, table, yield)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s table %s: %w", family, table, err)
+	}
+	return nil
+}
+
+func (s *socket) dumpTable(family corev1.IPFamily, table string, yield func(kind uint16, attrs []byte) error) error {
+	before, err := s.generation()
+	if err != nil {
+		return err
+	}
+	protocol := nfProtocols[family]
+	// The first requests of chains and sets are for their names too: elements and rules are asked for one by one.
+	var chains, sets []string
+	err = s.dump(unix.NFT_MSG_GETCHAIN, protocol, nil, func(attrs []byte) error {
+		in, name, err := namesIn(attrs, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME)
+		if err != nil || in != table {
+			return err
+		}
+		chains = append(chains, name)
+		return yield(unix.NFT_MSG_NEWCHAIN, attrs)
+	})
+	if err != nil {
+		return err
+	}
+	err = s.dump(unix.NFT_MSG_GETSET, protocol, stringAttr(nil, unix.NFTA_SET_TABLE, table), func(attrs []byte) error {
+		_, name, err := namesIn(attrs, unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)
+		if err != nil {
+			return err
+		}
+		sets = append(sets, name)
+		return yield(unix.NFT_MSG_NEWSET, attrs)
+	})
+	if err != nil {
+		return err
+	}
+	for _, set := range sets {
+		filter := stringAttr(stringAttr(nil, unix.NFTA_SET_ELEM_LIST_TABLE, table), unix.NFTA_SET_ELEM_LIST_SET, set)
+		if err := s.dump(unix.NFT_MSG_GETSETELEM, protocol, filter, messages(unix.NFT_MSG_NEWSETELEM, yield)); err != nil {
+			return fmt.Errorf("set %s: %w", set, err)
+		}
+	}
+	for _, chain := range chains {
+		filter := stringAttr(stringAttr(nil, unix.NFTA_RULE_TABLE, table), unix.NFTA_RULE_CHAIN, chain)
+		if err := s.dump(unix.NFT_MSG_GETRULE, protocol, filter, messages(unix.NFT_MSG_NEWRULE, yield)); err != nil {
+			return fmt.Errorf("chain %s: %w", chain, err)
+		}
+	}
+	after, err := s.generation()
+	if err == nil && before != after {
+		err = errChanged
+	}
+	return err
+}
+
+func messages(kind uint16, yield func(kind uint16, attrs []byte) error) func([]byte) error {
+	return func(attrs []byte) error { return yield(kind, attrs) }
+}
+
+// namesIn gives the table and the name that a message is about.
+func namesIn(attrs []byte, tableKind, nameKind uint16) (table, name string, err error) {
+	err = eachAttr(attrs, func(kind uint16, value []byte) {
+		before, _, _ := bytes.Cut(value, []byte{0})
+		switch kind {
+		case tableKind:
+			table = string(before)
+		case nameKind:
+			name = string(before)
+		}
+	})
+	return table, name, err
+}

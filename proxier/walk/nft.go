@@ -1,0 +1,211 @@
+package walk
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Nftables collects the tables of one family of nf_tables and compiles them: part by part, as a model of the tables has
+// them (nft_model.go), or as the messages in which they come from a kernel (Message). Names count within a table.
+type Nftables struct {
+	ipv4   bool
+	tables map[string]*nftTable
+	chains []*nftChain // as they came
+	sets   []*nftSet
+}
+
+type nftTable struct {
+	name   string
+	chains map[string]*nftChain
+	sets   map[string]*nftSet
+}
+
+type nftChain struct {
+	table *nftTable
+	name  string
+	index int32
+	rules []attributes // expressions of each rule
+
+	base *BaseChain
+}
+
+// NewNftables makes an empty ruleset.
+func NewNftables(family corev1.IPFamily) *Nftables {
+	return &Nftables{ipv4: family == corev1.IPv4Protocol, tables: map[string]*nftTable{}}
+}
+
+func (n *Nftables) table(name string) *nftTable {
+	if n.tables[name] == nil {
+		n.tables[name] = &nftTable{name: name, chains: map[string]*nftChain{}, sets: map[string]*nftSet{}}
+	}
+	return n.tables[name]
+}
+
+// Message adds what a message of nf_tables says: kind is one of NFT_MSG_NEWTABLE, NEWCHAIN, NEWSET, NEWSETELEM and
+// NEWRULE, attrs what follows its header. A rule goes to the end of its chain.
+func (n *Nftables) Message(kind uint16, attrs []byte) error {
+	f, err := attributes(attrs).table()
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case unix.NFT_MSG_NEWTABLE:
+		n.table(f.text(unix.NFTA_TABLE_NAME))
+		return nil
+	case unix.NFT_MSG_NEWCHAIN:
+		return n.newChain(f)
+	case unix.NFT_MSG_NEWSET:
+		return n.newSet(f)
+	case unix.NFT_MSG_NEWSETELEM:
+		return n.newElements(f)
+	case unix.NFT_MSG_NEWRULE:
+		return n.newRule(f)
+	}
+	return fmt.Errorf("message %d is not known", kind)
+}
+
+func (n *Nftables) newChain(f fields) error {
+	name := f.text(unix.NFTA_CHAIN_NAME)
+	var b *BaseChain
+	if hook, isBase := f[unix.NFTA_CHAIN_HOOK]; isBase {
+		h, err := hook.table()
+		if err != nil {
+			return fmt.Errorf("chain %s: %w", name, err)
+		}
+		_, hasPolicy := f[unix.NFTA_CHAIN_POLICY]
+		b = &BaseChain{
+			Type: f.text(unix.NFTA_CHAIN_TYPE), Hook: h.number(unix.NFTA_HOOK_HOOKNUM), Priority: int32(h.number(unix.NFTA_HOOK_PRIORITY)),
+			Drop: hasPolicy && f.number(unix.NFTA_CHAIN_POLICY) == nfDrop,
+		}
+	}
+	return n.Chain(f.text(unix.NFTA_CHAIN_TABLE), name, b)
+}
+
+func (n *Nftables) newRule(f fields) error {
+	table, name := f.text(unix.NFTA_RULE_TABLE), f.text(unix.NFTA_RULE_CHAIN)
+	c := n.table(table).chains[name]
+	if c == nil {
+		return fmt.Errorf("table %s: a rule of chain %s, which is not there", table, name)
+	}
+	c.rules = append(c.rules, slices.Clone(f[unix.NFTA_RULE_EXPRESSIONS]))
+	return nil
+}
+
+// Rules compiles the tables. Errors name the rule.
+func (n *Nftables) Rules() (*Rules, error) {
+	r := &Rules{ipv4: n.ipv4, chains: make([]chain, len(n.chains))}
+	for _, s := range n.sets {
+		if err := s.compile(); err != nil {
+			return nil, fmt.Errorf("table %s: set %s: %w", s.table.name, s.Name, err)
+		}
+	}
+	for i, c := range n.chains {
+		rules := make(nftRules, 0, len(c.rules))
+		for number, expressions := range c.rules {
+			compiled, err := compileRule(expressions, c.table, n.ipv4)
+			if err != nil {
+				return nil, fmt.Errorf("table %s: chain %s: rule %d: %w", c.table.name, c.name, number+1, err)
+			}
+			rules = append(rules, compiled)
+		}
+		r.chains[i] = chain{name: c.name, service: isServiceChainNft(c.name), rules: rules}
+		if b := c.base; b != nil {
+			// The kernel numbers the hooks as they are here.
+			r.bases[b.Hook] = append(r.bases[b.Hook], base{chain: c.index, priority: int(b.Priority), nat: b.Type == "nat", drop: b.Drop})
+		}
+	}
+	for hook := range r.bases {
+		slices.SortStableFunc(r.bases[hook], func(a, b base) int { return cmp.Compare(a.priority, b.priority) })
+	}
+	return r, nil
+}
+
+// isServiceChainNft says whether a chain is a Service's own in kube-proxy's nftables mode. In other rulesets a Service is
+// found when the packet is translated or refused.
+func isServiceChainNft(name string) bool {
+	for _, prefix := range []string{"service-", "external-", "endpoint-", "firewall-"} {
+		if strings.HasPrefix(name, prefix) && name != "firewall-check" && name != "external-check" {
+			return true
+		}
+	}
+	return false
+}
+
+// chainNamed finds the chain that a verdict leads to.
+func (t *nftTable) chainNamed(name string) (int32, error) {
+	c := t.chains[name]
+	if c == nil {
+		return 0, fmt.Errorf("chain %q is not there", name)
+	}
+	return c.index, nil
+}
+
+func (t *nftTable) setNamed(name string) (*nftSet, error) {
+	s := t.sets[name]
+	if s == nil {
+		return nil, fmt.Errorf("set %q is not there", name)
+	}
+	return s, nil
+}
+
+var errVerdict = errors.New("the verdict is not known")
+
+// nftVerdict is a verdict of nf_tables. The zero value says nothing: the next rule comes.
+type nftVerdict struct {
+	kind  int32 // NFT_JUMP and so on
+	chain int32
+}
+
+// The kernel's own numbers of two verdicts (include/uapi/linux/netfilter.h).
+const (
+	nfDrop   = 0
+	nfAccept = 1
+)
+
+// The kinds of verdicts. The negative ones are the kernel's (include/uapi/linux/netfilter/nf_tables.h).
+const (
+	verdictNone   = 0 // the kernel's drop
+	verdictAccept = 1
+	verdictDrop   = 2
+	verdictBreak  = unix.NFT_BREAK
+	verdictJump   = unix.NFT_JUMP
+	verdictGoto   = unix.NFT_GOTO
+	verdictReturn = unix.NFT_RETURN
+)
+
+// namedVerdict is a verdict whose chain may not be there yet.
+type namedVerdict struct {
+	code  int32 // the kernel's
+	chain string
+}
+
+// readVerdict reads the inside of NFTA_DATA_VERDICT.
+func readVerdict(value attributes) (namedVerdict, error) {
+	f, err := value.table()
+	return namedVerdict{code: int32(f.number(unix.NFTA_VERDICT_CODE)), chain: f.text(unix.NFTA_VERDICT_CHAIN)}, err
+}
+
+// resolve finds the chain of a verdict.
+func (t *nftTable) resolve(n namedVerdict) (v nftVerdict, err error) {
+	switch n.code {
+	case nfAccept:
+		v.kind = verdictAccept
+	case nfDrop:
+		v.kind = verdictDrop
+	case unix.NFT_CONTINUE:
+	case unix.NFT_BREAK, unix.NFT_RETURN:
+		v.kind = n.code
+	case unix.NFT_JUMP, unix.NFT_GOTO:
+		v.kind = n.code
+		v.chain, err = t.chainNamed(n.chain)
+	default:
+		err = fmt.Errorf("%w: %d", errVerdict, n.code)
+	}
+	return v, err
+}

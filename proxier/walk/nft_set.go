@@ -1,0 +1,242 @@
+package walk
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Flags that package unix does not have (include/uapi/linux/netfilter/nf_tables.h).
+const (
+	setConcat        = 0x80
+	setDescConcat    = 2
+	setFieldLength   = 1
+	elementKeyEnd    = 0xa
+	elementCatchall  = 0x2
+	setsKnownFlags   = unix.NFT_SET_ANONYMOUS | unix.NFT_SET_CONSTANT | unix.NFT_SET_INTERVAL | unix.NFT_SET_MAP | unix.NFT_SET_TIMEOUT | unix.NFT_SET_EVAL | setConcat
+	registerWordSize = 4
+)
+
+// Set is the form of a set or a map of nf_tables.
+type Set struct {
+	Name string
+	// KeySize and ValueSize in bytes. A set that is no map has no value.
+	KeySize, ValueSize int
+	// Verdicts: a map of verdicts.
+	Verdicts bool
+	// Ranges: keys are intervals. Of a concatenation, each field has its own.
+	Ranges bool
+	// Fields are the sizes of the parts of a concatenation, without padding; nil where it is none, or has no ranges.
+	Fields []int
+}
+
+// nftSet is a set and what is in it.
+type nftSet struct {
+	Set
+	table  *nftTable
+	number int32 // among all sets, for what is remembered in it
+
+	listed []nftElement // as they came
+	// byKey, when keys are single values; intervals, when they are not.
+	byKey     map[string]*nftElement
+	intervals []nftElement
+	catchall  *nftElement
+}
+
+type nftElement struct {
+	key, keyEnd attributes // keyEnd: the last key, inclusive; of concatenations of intervals
+	end         bool       // of an interval: this key is the first one behind it
+	catchall    bool
+	data        attributes // value of a map
+	verdict     namedVerdict
+	target      nftVerdict // compiled
+}
+
+func (n *Nftables) newSet(f fields) error {
+	name, flags := f.text(unix.NFTA_SET_NAME), f.number(unix.NFTA_SET_FLAGS)
+	if unknown := flags &^ setsKnownFlags; unknown != 0 {
+		return fmt.Errorf("set %s: flags %#x are %w", name, unknown, errNotKnown)
+	}
+	s := Set{
+		Name: name, KeySize: int(f.number(unix.NFTA_SET_KEY_LEN)), ValueSize: int(f.number(unix.NFTA_SET_DATA_LEN)),
+		Verdicts: f.number(unix.NFTA_SET_DATA_TYPE) == unix.NFT_DATA_VERDICT, Ranges: flags&unix.NFT_SET_INTERVAL != 0,
+	}
+	if s.Verdicts || flags&unix.NFT_SET_MAP == 0 {
+		s.ValueSize = 0
+	}
+	desc, err := f[unix.NFTA_SET_DESC].table()
+	if err == nil {
+		s.Fields, err = readFields(desc[setDescConcat])
+	}
+	if err != nil {
+		return fmt.Errorf("set %s: %w", name, err)
+	}
+	n.Set(f.text(unix.NFTA_SET_TABLE), s)
+	return nil
+}
+
+// readFields reads the sizes of the parts of a concatenation.
+func readFields(list attributes) (sizes []int, err error) {
+	err = list.each(func(_ uint16, field attributes) error {
+		f, err := field.table()
+		sizes = append(sizes, int(f.number(setFieldLength)))
+		return err
+	})
+	return sizes, err
+}
+
+func (n *Nftables) newElements(f fields) error {
+	table, name := f.text(unix.NFTA_SET_ELEM_LIST_TABLE), f.text(unix.NFTA_SET_ELEM_LIST_SET)
+	s, err := n.table(table).setNamed(name)
+	if err != nil {
+		return fmt.Errorf("table %s: elements: %w", table, err)
+	}
+	err = f[unix.NFTA_SET_ELEM_LIST_ELEMENTS].each(func(_ uint16, element attributes) error {
+		e, err := readElement(element)
+		s.listed = append(s.listed, e)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("table %s: set %s: %w", table, name, err)
+	}
+	return nil
+}
+
+func readElement(element attributes) (e nftElement, err error) {
+	f, err := element.table()
+	if err != nil {
+		return e, err
+	}
+	if _, there := f[unix.NFTA_SET_ELEM_OBJREF]; there {
+		return e, fmt.Errorf("elements that name objects are %w", errNotKnown)
+	}
+	flags := f.number(unix.NFTA_SET_ELEM_FLAGS)
+	e.end, e.catchall = flags&unix.NFT_SET_ELEM_INTERVAL_END != 0, flags&elementCatchall != 0
+	value := func(kind uint16) (attributes, error) {
+		inside, err := f[kind].table()
+		return slices.Clone(inside[unix.NFTA_DATA_VALUE]), err
+	}
+	if e.key, err = value(unix.NFTA_SET_ELEM_KEY); err != nil {
+		return e, err
+	}
+	if e.keyEnd, err = value(elementKeyEnd); err != nil {
+		return e, err
+	}
+	data, err := f[unix.NFTA_SET_ELEM_DATA].table()
+	if err != nil {
+		return e, err
+	}
+	e.data = slices.Clone(data[unix.NFTA_DATA_VALUE])
+	e.verdict, err = readVerdict(data[unix.NFTA_DATA_VERDICT])
+	return e, err
+}
+
+// compile makes the set ready for lookups, when all chains are there.
+func (s *nftSet) compile() error {
+	s.byKey, s.intervals, s.catchall = make(map[string]*nftElement, len(s.listed)), nil, nil
+	for i := range s.listed {
+		e := &s.listed[i]
+		if s.Verdicts && !e.end {
+			target, err := s.table.resolve(e.verdict)
+			if err != nil {
+				return fmt.Errorf("element %x: %w", e.key, err)
+			}
+			e.target = target
+		}
+		switch {
+		case e.catchall:
+			s.catchall = e
+		case s.Ranges:
+			s.intervals = append(s.intervals, *e)
+		case len(e.key) != s.KeySize:
+			return fmt.Errorf("element %x: a key of %d bytes, not %d", e.key, len(e.key), s.KeySize)
+		default:
+			s.byKey[string(e.key)] = e
+		}
+	}
+	if s.Ranges && len(s.Fields) < 2 {
+		s.closeIntervals()
+	}
+	return nil
+}
+
+// closeIntervals makes intervals of beginnings and ends: each beginning is of the interval up to the next end or
+// beginning, or to the end of all keys.
+func (s *nftSet) closeIntervals() {
+	// An end sorts before a beginning of the same key.
+	slices.SortStableFunc(s.intervals, func(a, b nftElement) int {
+		if c := bytes.Compare(a.key, b.key); c != 0 || a.end == b.end {
+			return c
+		} else if a.end {
+			return -1
+		}
+		return 1
+	})
+	var closed []nftElement
+	for i, e := range s.intervals {
+		if e.end {
+			continue
+		}
+		if len(e.keyEnd) == 0 {
+			e.keyEnd = bytes.Repeat([]byte{0xff}, s.KeySize)
+			if i+1 < len(s.intervals) {
+				e.keyEnd = before(s.intervals[i+1].key)
+			}
+		}
+		closed = append(closed, e)
+	}
+	s.intervals = closed
+}
+
+// before is the key before another one, which is not the first.
+func before(key attributes) attributes {
+	key = slices.Clone(key)
+	for i := len(key) - 1; i >= 0; i-- {
+		key[i]--
+		if key[i] != 0xff {
+			break
+		}
+	}
+	return key
+}
+
+// find looks a key up among what the set was given.
+func (s *nftSet) find(key []byte) *nftElement {
+	if !s.Ranges {
+		if e, there := s.byKey[string(key)]; there {
+			return e
+		}
+		return s.catchall
+	}
+	for i := range s.intervals {
+		if e := &s.intervals[i]; s.inside(e, key) {
+			return e
+		}
+	}
+	return s.catchall
+}
+
+// inside compares key by key field: each field of a concatenation has an interval of its own.
+func (s *nftSet) inside(e *nftElement, key []byte) bool {
+	end := e.keyEnd
+	if len(end) == 0 {
+		end = e.key
+	}
+	fields := s.Fields
+	if len(fields) == 0 {
+		fields = []int{s.KeySize}
+	}
+	at := 0
+	for _, size := range fields {
+		if at+size > len(key) || at+size > len(e.key) || at+size > len(end) {
+			return false
+		}
+		if bytes.Compare(key[at:at+size], e.key[at:at+size]) < 0 || bytes.Compare(key[at:at+size], end[at:at+size]) > 0 {
+			return false
+		}
+		at += (size + registerWordSize - 1) &^ (registerWordSize - 1)
+	}
+	return true
+}

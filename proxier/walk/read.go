@@ -1,0 +1,30 @@
+package walk
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/kernel"
+)
+
+// ReadNftables compiles tables of nf_tables as the kernel has them, in the network namespace of this thread. Of tables
+// that are not there, there is nothing.
+func ReadNftables(family corev1.IPFamily, tables ...string) (*Rules, error) {
+	s, err := kernel.OpenNftables()
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	n := NewNftables(family)
+	for _, table := range tables {
+		if err := s.Dump(family, table, n.Message); err != nil {
+			return nil, err
+		}
+	}
+	rules, err := n.Rules()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", family, err)
+	}
+	return rules, nil
+}
