@@ -23,30 +23,35 @@ import (
 // ask whether a node has endpoints.
 type aftercare struct {
 	opts    *Options
-	metrics *metrics.Collectors
+	metrics map[corev1.IPFamily]*metrics.Family
 	health  *health.Server
 	servers map[corev1.IPFamily]*health.ServiceServers
 }
 
 func newAftercare(opts *Options) (*aftercare, error) {
-	a := &aftercare{opts: opts, servers: map[corev1.IPFamily]*health.ServiceServers{}}
+	a := &aftercare{
+		opts:    opts,
+		metrics: map[corev1.IPFamily]*metrics.Family{},
+		servers: map[corev1.IPFamily]*health.ServiceServers{},
+	}
 	collectors := metrics.Options{Registerer: opts.Registry, Families: opts.Families}
 	if opts.Machine.Accounting {
 		collectors.InvalidDropped = func() (uint64, bool) { return kernel.Accounted(iptables.AccountInvalid) }
 		collectors.LocalhostNodePorts = func() (uint64, bool) { return kernel.Accounted(iptables.AccountLocalNodePorts) }
 	}
-	var err error
-	if a.metrics, err = metrics.New(collectors); err != nil {
+	all, err := metrics.New(collectors)
+	if err != nil {
 		return nil, err
 	}
 	a.health, err = health.New(health.Options{
 		SyncPeriod: opts.Config.IPTables.SyncPeriod.Duration, Families: opts.Families, Clock: opts.Clock,
-		Gatherer: opts.Registry, HealthzTotal: a.metrics.HealthzTotal, LivezTotal: a.metrics.LivezTotal,
+		Gatherer: opts.Registry, HealthzTotal: all.HealthzTotal, LivezTotal: all.LivezTotal,
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, family := range opts.Families {
+		a.metrics[family] = all.For(family)
 		if opts.ServeHealthChecks {
 			if a.servers[family], err = health.NewServiceServers(health.ServiceOptions{Family: family, Healthy: a.health.Healthy}); err != nil {
 				return nil, err
@@ -101,7 +106,7 @@ func (a *aftercare) nodePorts(family corev1.IPFamily) (config.NodePorts, []netip
 
 func (a *aftercare) queued(e *engine) {
 	a.health.QueuedUpdate(e.family)
-	a.metrics.For(e.family).Queued(e.clock.Now())
+	a.metrics[e.family].Queued(e.clock.Now())
 }
 
 func (a *aftercare) started(e *engine) { a.health.SyncStarted(e.family) }
@@ -114,7 +119,7 @@ func (a *aftercare) nodeGone() { a.health.SyncNode(nil) }
 
 // committed takes note of changes that are in the kernel now, whatever comes of the rest of their sync.
 func (a *aftercare) committed(e *engine, changes tracker.Changes) {
-	a.metrics.For(e.family).Changed(changes.ServiceEvents, changes.SliceEvents)
+	a.metrics[e.family].Changed(changes.ServiceEvents, changes.SliceEvents)
 	servers := a.servers[e.family]
 	if servers == nil {
 		return
@@ -137,12 +142,12 @@ func healthCheckPort(svc *tracker.Service) uint16 {
 }
 
 func (a *aftercare) cleaned(e *engine, took time.Duration, pass conntrack.Pass) {
-	a.metrics.For(e.family).ConntrackCleaned(took, pass.Deleted)
+	a.metrics[e.family].ConntrackCleaned(took, pass.Deleted)
 }
 
 // synced tells metrics and health how a sync went.
 func (a *aftercare) synced(ctx context.Context, e *engine, s *Sync) {
-	m := a.metrics.For(e.family)
+	m := a.metrics[e.family]
 	m.Synced(s.Kind == Full, s.Duration())
 	m.Pending(e.tracker.PendingEvents())
 	if s.Err != nil {
