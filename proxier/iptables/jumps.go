@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	goiptables "github.com/coreos/go-iptables/iptables"
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,31 @@ var jumps = []jump{
 	{NAT, "POSTROUTING", chainPostrouting, "kubernetes postrouting rules", nil},
 	{Filter, "INPUT", chainFirewall, "", nil},
 	{Filter, "OUTPUT", chainFirewall, "", nil},
+}
+
+// Canary is the empty chain that every table of the proxier has, mangle included.
+const Canary = chainCanary
+
+// Jump is a rule by which a built-in chain reaches one of ours.
+type Jump struct {
+	From, To string
+	Rule     string // what stands behind -A FROM
+}
+
+// BaseJumps are the jumps that a table must have, in the order in which they are put first in their chain.
+func BaseJumps(table Table) []Jump {
+	var base []Jump
+	for _, j := range jumps {
+		if j.table != table {
+			continue
+		}
+		rule := strings.Join(j.states, " ")
+		if j.comment != "" {
+			rule += ` -m comment --comment "` + j.comment + `"`
+		}
+		base = append(base, Jump{j.from, j.to, strings.TrimSpace(rule + " -j " + j.to)})
+	}
+	return base
 }
 
 func (j jump) spec() []string {

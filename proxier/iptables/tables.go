@@ -33,12 +33,17 @@ type Expected struct {
 	Firewall bool
 }
 
-// Host are the tables of the network namespace that the process is in.
+// Installed asks the kernel about the tables of the network namespace that the process is in, without any tool.
+type Installed struct {
+	Variant Variant
+	Family  corev1.IPFamily
+}
+
+// Host are the tables of the network namespace that the process is in, written through the tools.
 type Host struct {
 	*Restorer
 	*Jumps
-	variant Variant
-	family  corev1.IPFamily
+	Installed
 }
 
 // NewHost finds the tools of a variant and family.
@@ -51,13 +56,13 @@ func NewHost(opts RestorerOptions) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{Restorer: restorer, Jumps: jumps, variant: opts.Variant, family: opts.Family}, nil
+	return &Host{restorer, jumps, Installed{opts.Variant, opts.Family}}, nil
 }
 
 // EnsureJumps makes what is missing of the base chains and of the jumps to them.
 func (h *Host) EnsureJumps(ctx context.Context) error {
 	return h.Ensure(ctx, func(table Table) (map[string]bool, error) {
-		chains, err := kernel.Chains(string(h.variant), h.family, string(table))
+		chains, err := kernel.Chains(string(h.Variant), h.Family, string(table))
 		names := make(map[string]bool, len(chains))
 		for _, c := range chains {
 			names[c.Name] = true
@@ -67,8 +72,8 @@ func (h *Host) EnsureJumps(ctx context.Context) error {
 }
 
 // Chains are the names of the user-defined chains of a table.
-func (h *Host) Chains(table Table) ([]string, error) {
-	chains, err := kernel.Chains(string(h.variant), h.family, string(table))
+func (i Installed) Chains(table Table) ([]string, error) {
+	chains, err := kernel.Chains(string(i.Variant), i.Family, string(table))
 	if err != nil {
 		return nil, err
 	}
@@ -82,25 +87,37 @@ func (h *Host) Chains(table Table) ([]string, error) {
 }
 
 // Stamp of the three tables.
-func (h *Host) Stamp() (Stamp, error) {
+func (i Installed) Stamp() (Stamp, error) {
 	var stamp Stamp
-	for i, table := range []Table{NAT, Filter, Mangle} {
-		s, err := kernel.Stamp(string(h.variant), h.family, string(table))
+	for n, table := range []Table{NAT, Filter, Mangle} {
+		s, err := kernel.Stamp(string(i.Variant), i.Family, string(table))
 		if err != nil {
 			return stamp, err
 		}
-		stamp[i] = s
+		stamp[n] = s
 	}
 	return stamp, nil
 }
 
 // Drift counts the rules of every chain in the kernel, and asks for every jump.
 func (h *Host) Drift(ctx context.Context, want Expected) (string, error) {
+	if found, err := h.Differing(ctx, want); found != "" || err != nil {
+		return found, err
+	}
+	missing, err := h.Missing(ctx)
+	if missing != "" {
+		missing += " is gone"
+	}
+	return missing, err
+}
+
+// Differing describes the first chain that does not hold as many rules as it should; empty: there is none.
+func (i Installed) Differing(ctx context.Context, want Expected) (string, error) {
 	for _, table := range []Table{Mangle, NAT, Filter} {
 		if ctx.Err() != nil {
 			return "", fmt.Errorf("reading %s: %w", table, context.Cause(ctx))
 		}
-		tally, err := kernel.Tally(string(h.variant), h.family, string(table))
+		tally, err := kernel.Tally(string(i.Variant), i.Family, string(table))
 		if err != nil {
 			return "", err
 		}
@@ -108,11 +125,7 @@ func (h *Host) Drift(ctx context.Context, want Expected) (string, error) {
 			return found, nil
 		}
 	}
-	missing, err := h.Missing(ctx)
-	if missing != "" {
-		missing += " is gone"
-	}
-	return missing, err
+	return "", nil
 }
 
 // driftIn compares the tally of a table, rules by chain, with what is expected in it.
