@@ -6,12 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/tools/cache"
 
 	"synclab/proxier/backend"
 	"synclab/proxier/config"
@@ -120,36 +116,6 @@ func (e *engine) nodePortAddresses() ([]netip.Addr, error) {
 	return selected, nil
 }
 
-// Watch registers the proxier's handlers with the informers, starts these and waits until every handler has seen what
-// there is. Only then may Run write rules: a sync that knows half the cluster would remove the other half (k/k#126532).
-func (p *Proxier) Watch(ctx context.Context, factory informers.SharedInformerFactory) error {
-	watched := []struct {
-		what     string
-		informer cache.SharedIndexInformer
-		handler  cache.ResourceEventHandler
-	}{
-		{"Services", factory.Core().V1().Services().Informer(), p.serviceHandler()},
-		{"EndpointSlices", factory.Discovery().V1().EndpointSlices().Informer(), p.sliceHandler()},
-		{"Nodes", factory.Core().V1().Nodes().Informer(), p.nodeHandler()},
-	}
-	synced := make([]cache.DoneChecker, 0, len(watched)) // channels: cache.WaitForCacheSync polls ten times a second
-	for _, w := range watched {
-		registration, err := w.informer.AddEventHandler(w.handler)
-		if err != nil {
-			return fmt.Errorf("watching %s: %w", w.what, err)
-		}
-		synced = append(synced, registration.HasSyncedChecker())
-	}
-	factory.Start(ctx.Done())
-	if !cache.WaitFor(ctx, "", synced...) {
-		return fmt.Errorf("waiting for the informers: %w", context.Cause(ctx))
-	}
-	// The list is as new as its version says, also when the last change before it was a deletion.
-	p.services.reached(watched[0].informer.LastSyncResourceVersion())
-	p.slices.reached(watched[1].informer.LastSyncResourceVersion())
-	return nil
-}
-
 // Run syncs until ctx ends, beginning with a full sync. When it returns, nothing of it runs any more.
 func (p *Proxier) Run(ctx context.Context) error {
 	if err := p.prepareNode(); err != nil {
@@ -189,91 +155,6 @@ func (p *Proxier) WaitIdle(ctx context.Context) error {
 func (p *Proxier) ForceSync(reason string) {
 	for _, e := range p.engines {
 		e.demandFull(reason)
-	}
-}
-
-func (p *Proxier) serviceHandler() cache.ResourceEventHandler {
-	set := func(obj any) {
-		if svc, ok := obj.(*corev1.Service); ok {
-			p.each(func(e *engine, now time.Time) bool { return e.tracker.SetService(svc, now) })
-		}
-	}
-	return handler(p.services, set, func(obj any) {
-		if svc, ok := obj.(*corev1.Service); ok {
-			p.each(func(e *engine, now time.Time) bool { return e.tracker.DeleteService(svc, now) })
-		}
-	})
-}
-
-func (p *Proxier) sliceHandler() cache.ResourceEventHandler {
-	set := func(obj any) {
-		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			p.each(func(e *engine, now time.Time) bool { return e.tracker.SetSlice(slice, now) })
-		}
-	}
-	return handler(p.slices, set, func(obj any) {
-		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			p.each(func(e *engine, now time.Time) bool { return e.tracker.DeleteSlice(slice, now) })
-		}
-	})
-}
-
-func (p *Proxier) nodeHandler() cache.ResourceEventHandler {
-	set := func(obj any) {
-		node, ok := obj.(*corev1.Node)
-		if !ok || node.Name != p.opts.NodeName {
-			return
-		}
-		p.after.node(node)
-		for _, e := range p.engines {
-			e.setNode(plan.Node{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone]})
-		}
-	}
-	return handler(newSeen(), set, func(obj any) {
-		if node, ok := obj.(*corev1.Node); ok && node.Name == p.opts.NodeName {
-			p.after.nodeGone()
-		}
-	})
-}
-
-// handler calls set for what is added or updated and gone for what is deleted, tombstones of a missed deletion included.
-func handler(s *seen, set, gone func(any)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { set(obj); s.object(obj) },
-		UpdateFunc: func(old, obj any) {
-			if moved(old, obj) {
-				gone(old)
-			}
-			set(obj)
-			s.object(obj)
-		},
-		DeleteFunc: func(obj any) {
-			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = tombstone.Obj
-			}
-			gone(obj)
-			s.object(obj)
-		},
-	}
-}
-
-// moved says whether an EndpointSlice went over to another Service, or to none: its labels may be changed.
-func moved(old, obj any) bool {
-	before, ok := old.(*discoveryv1.EndpointSlice)
-	after, both := obj.(*discoveryv1.EndpointSlice)
-	if !ok || !both {
-		return false
-	}
-	_, wasHeadless := before.Labels[tracker.LabelHeadless]
-	_, headless := after.Labels[tracker.LabelHeadless]
-	return before.Labels[discoveryv1.LabelServiceName] != after.Labels[discoveryv1.LabelServiceName] ||
-		wasHeadless != headless || before.AddressType != after.AddressType
-}
-
-func (p *Proxier) each(event func(*engine, time.Time) bool) {
-	now := p.opts.Clock.Now()
-	for _, e := range p.engines {
-		e.trigger(event(e, now))
 	}
 }
 

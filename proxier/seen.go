@@ -4,8 +4,6 @@ import (
 	"context"
 	"strconv"
 	"sync"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // seen is how far the handlers are in the stream of one kind's changes, by resourceVersion.
@@ -19,8 +17,8 @@ func newSeen() *seen { return &seen{changed: make(chan struct{})} }
 
 // object notes an object that a handler was called with. Versions that are no numbers say nothing.
 func (s *seen) object(obj any) {
-	if meta, ok := obj.(metav1.Object); ok {
-		s.reached(meta.GetResourceVersion())
+	if versioned, ok := obj.(interface{ GetResourceVersion() string }); ok {
+		s.reached(versioned.GetResourceVersion())
 	}
 }
 

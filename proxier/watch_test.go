@@ -1,6 +1,7 @@
 package proxier
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/proxier/iptables"
+	"synclab/proxier/tracker"
 )
 
 func plainService(name, clusterIP string, created int64) *corev1.Service {
@@ -35,38 +37,84 @@ func plainSlice(service string, addresses ...string) *discoveryv1.EndpointSlice 
 	return slice
 }
 
+// eachStored runs a test with informers that store whole objects, and with some that store digests.
+func eachStored(t *testing.T, test func(t *testing.T, stored func(any) any)) {
+	t.Run("objects", func(t *testing.T) { test(t, func(obj any) any { return obj }) })
+	t.Run("digests", func(t *testing.T) {
+		test(t, func(obj any) any {
+			digest, err := tracker.Digester{NodeName: "node-0"}.Transform(obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return digest
+		})
+	})
+}
+
 // A watch that broke may have missed deletions: the informer then hands out tombstones with the last state it knew.
 func TestTombstones(t *testing.T) {
+	eachStored(t, func(t *testing.T, stored func(any) any) {
+		p, rules := watching(t)
+		svc, slice := stored(plainService("svc", "10.96.0.1", 0)), stored(plainSlice("svc", "10.128.0.1"))
+		services, slices := p.serviceHandler(), p.sliceHandler()
+		services.OnAdd(svc, true)
+		slices.OnAdd(slice, true)
+		if !strings.Contains(rules(), "--to-destination 10.128.0.1:8080") {
+			t.Fatal("no rule for the endpoint")
+		}
+		slices.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/svc-a", Obj: slice})
+		if after := rules(); strings.Contains(after, "10.128.0.1") || !strings.Contains(after, "has no endpoints") {
+			t.Error("the slice's tombstone left its endpoint in place")
+		}
+		services.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/svc", Obj: svc})
+		if after := rules(); strings.Contains(after, "ns/svc") {
+			t.Error("the Service's tombstone left rules in place")
+		}
+		// Nothing to learn from these, and nothing to die of.
+		services.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/svc"})
+		slices.OnDelete("nonsense")
+		rules()
+	})
+}
+
+// An EndpointSlice whose label changes goes over to another Service: the old one loses its endpoints.
+func TestMovedSlice(t *testing.T) {
+	eachStored(t, func(t *testing.T, stored func(any) any) {
+		p, rules := watching(t)
+		for i, name := range []string{"old", "new"} {
+			p.serviceHandler().OnAdd(stored(plainService(name, fmt.Sprintf("10.96.0.%d", i), 0)), true)
+		}
+		before, after := plainSlice("old", "10.128.0.1"), plainSlice("new", "10.128.0.1")
+		after.Name, after.ResourceVersion = before.Name, "9"
+		p.sliceHandler().OnAdd(stored(before), true)
+		if text := rules(); !strings.Contains(text, "ns/new has no endpoints") || strings.Contains(text, "ns/old has no endpoints") {
+			t.Errorf("at first:\n%s", text)
+		}
+		p.sliceHandler().OnUpdate(stored(before), stored(after))
+		if text := rules(); strings.Contains(text, "ns/new has no endpoints") || !strings.Contains(text, "ns/old has no endpoints") {
+			t.Errorf("after the move:\n%s", text)
+		}
+		if err := p.WaitSeen(t.Context(), 0, 9); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// watching is a proxier over a model, and a function that syncs and shows the model's rules.
+func watching(t *testing.T) (*Proxier, func() string) {
+	t.Helper()
 	model := iptables.NewModel(corev1.IPv4Protocol)
 	p, err := New(Options{Tables: func(corev1.IPFamily) (iptables.Tables, error) { return model, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	svc, slice := plainService("svc", "10.96.0.1", 0), plainSlice("svc", "10.128.0.1")
-	services, slices := p.serviceHandler(), p.sliceHandler()
-	services.OnAdd(svc, true)
-	slices.OnAdd(slice, true)
-	rules := func() string {
+	return p, func() string {
+		t.Helper()
 		if err := p.SyncNow(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return saved(t, model)
 	}
-	if !strings.Contains(rules(), "--to-destination 10.128.0.1:8080") {
-		t.Fatal("no rule for the endpoint")
-	}
-	slices.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/svc-a", Obj: slice})
-	if after := rules(); strings.Contains(after, "10.128.0.1") || !strings.Contains(after, "has no endpoints") {
-		t.Error("the slice's tombstone left its endpoint in place")
-	}
-	services.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/svc", Obj: svc})
-	if after := rules(); strings.Contains(after, "ns/svc") {
-		t.Error("the Service's tombstone left rules in place")
-	}
-	// Nothing to learn from these, and nothing to die of.
-	services.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/svc"})
-	slices.OnDelete("nonsense")
-	rules()
 }
 
 // An informer that lists again tells of objects that did not change: no sync follows.

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
@@ -28,9 +27,13 @@ const (
 )
 
 // informers is a factory whose only informer so far is that of the Node. It asks nothing before it is started.
+//
+// What they store of Services and EndpointSlices are digests, a small part of the objects. The objects themselves are
+// never there all at once: client-go streams the first list (WatchList) and digests each as it comes.
 func (o *Options) informers() informers.SharedInformerFactory {
+	digester := tracker.Digester{NodeName: o.Proxier.NodeName, Families: o.Proxier.Families}
 	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, o.Proxier.Config.ConfigSyncPeriod.Duration,
-		informers.WithTransform(withoutManagedFields))
+		informers.WithTransform(digester.Transform))
 	node := fields.OneTermEqualSelector(metav1.ObjectNameField, o.Proxier.NodeName).String()
 	factory.InformerFor(&corev1.Node{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewFilteredNodeInformer(client, resync, cache.Indexers{}, func(list *metav1.ListOptions) {
@@ -43,23 +46,14 @@ func (o *Options) informers() informers.SharedInformerFactory {
 // selectServices gives the factory informers of Services and EndpointSlices that select as kube-proxy's do: whoever asks
 // the factory for them gets these.
 func selectServices(factory informers.SharedInformerFactory) {
-	byKey := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 	factory.InformerFor(&corev1.Service{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return coreinformers.NewFilteredServiceInformer(client, metav1.NamespaceAll, resync, byKey, func(list *metav1.ListOptions) {
+		return coreinformers.NewFilteredServiceInformer(client, metav1.NamespaceAll, resync, cache.Indexers{}, func(list *metav1.ListOptions) {
 			list.LabelSelector, list.FieldSelector = serviceLabels, serviceFields
 		})
 	})
 	factory.InformerFor(&discoveryv1.EndpointSlice{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return discoveryinformers.NewFilteredEndpointSliceInformer(client, metav1.NamespaceAll, resync, byKey, func(list *metav1.ListOptions) {
+		return discoveryinformers.NewFilteredEndpointSliceInformer(client, metav1.NamespaceAll, resync, cache.Indexers{}, func(list *metav1.ListOptions) {
 			list.LabelSelector = sliceLabels
 		})
 	})
-}
-
-// withoutManagedFields drops what often is half of an object and no proxier reads.
-func withoutManagedFields(obj any) (any, error) {
-	if m, err := meta.Accessor(obj); err == nil && len(m.GetManagedFields()) > 0 {
-		m.SetManagedFields(nil)
-	}
-	return obj, nil
 }
