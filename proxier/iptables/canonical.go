@@ -65,6 +65,7 @@ type canonicalizer struct {
 	basics  map[string]string // -s, -d, -i, -o, -p: "! value" or "value"
 	matches []*extension
 	target  *extension
+	branch  string // -j or -g
 }
 
 func (c *canonicalizer) read(words []string) {
@@ -90,7 +91,7 @@ func (c *canonicalizer) read(words []string) {
 			i++
 		case "-j", "-g":
 			last = &extension{name: next}
-			c.target = last
+			c.target, c.branch = last, word
 			i++
 		default:
 			option := word
@@ -168,7 +169,7 @@ func (c *canonicalizer) write(chain string) string {
 		}
 	}
 	if c.target != nil {
-		b.WriteString(" -j " + c.target.name)
+		b.WriteString(" " + c.branch + " " + c.target.name)
 		for _, option := range c.targetOptions(c.target) {
 			b.WriteString(" " + option)
 		}

@@ -209,6 +209,8 @@ func newLayout(kind Layout) layout {
 	switch kind {
 	case Classic:
 		return newClassic()
+	case Tree:
+		return newTree()
 	}
 	panic("iptables: no layout " + string(kind))
 }

@@ -122,6 +122,9 @@ func (m *Model) line(table Table, chains map[string][]string, text string) error
 func jumpTarget(rule string) string {
 	_, after, ok := strings.Cut(rule, " -j ")
 	if !ok {
+		_, after, ok = strings.Cut(rule, " -g ")
+	}
+	if !ok {
 		return ""
 	}
 	target, _, _ := strings.Cut(after, " ")

@@ -26,7 +26,7 @@ const (
 )
 
 // Layouts are those there are; newLayout makes them.
-var Layouts = []Layout{Classic}
+var Layouts = []Layout{Classic, Tree}
 
 // Table is an iptables table.
 type Table = backend.Table

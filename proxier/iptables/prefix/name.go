@@ -12,6 +12,24 @@ import (
 // IsName says whether a chain's name is one of a tree's, of whatever use.
 func IsName(chain string) bool { return strings.HasPrefix(chain, Prefix) }
 
+// Level of a chain of a tree, of whatever use, by its name: more than that of any it leads to. false: it is none.
+func Level(chain string) (int, bool) {
+	if !IsName(chain) {
+		return 0, false
+	}
+	level := int(chain[len(chain)-1]) - '0'
+	return level, 0 <= level && level < MaxDepth
+}
+
+// Use is the letter of a chain's tree, by its name; false: it is none of a tree's.
+func Use(chain string) (byte, bool) {
+	rest, ok := strings.CutPrefix(chain, Prefix)
+	if !ok || rest == "" {
+		return 0, false
+	}
+	return rest[0], true
+}
+
 // name of the chain of a cluster: its top and its level, which together no other cluster has. A cluster with the same
 // top is a part of this one, and of a lower level. At most 28 characters, as iptables allows.
 //

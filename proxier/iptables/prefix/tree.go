@@ -99,6 +99,9 @@ func (t *Tree[V]) Rules() int {
 	return t.trie.rules
 }
 
+// Branches is the number of rules of the tree's own as of the last Update: one for each chain but the root.
+func (t *Tree[V]) Branches() int { return len(t.chains) - 1 }
+
 // Chain gives the rules of a chain as of the last Update, and whether it is there. They are not to be changed.
 func (t *Tree[V]) Chain(name string) ([]Rule[V], bool) {
 	c, there := t.chains[name]

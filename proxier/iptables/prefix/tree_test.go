@@ -41,6 +41,9 @@ func TestBounds(t *testing.T) {
 				if hit.most > bound || hit.chains > MaxDepth {
 					t.Errorf("a hit crosses %d rules in %d chains, more than %d in %d", hit.most, hit.chains, bound, MaxDepth)
 				}
+				if most := tree.Miss(); miss.most > most {
+					t.Errorf("a miss crosses %d rules, more than the most, %d", miss.most, most)
+				}
 				if miss.most > bound {
 					t.Errorf("a miss crosses %d rules, more than %d", miss.most, bound)
 				}

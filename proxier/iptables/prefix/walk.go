@@ -56,3 +56,19 @@ func (w *walker[V]) rule(r Rule[V], depth int) (left bool) {
 	}
 	return true
 }
+
+// Miss is the most rules that a packet crosses which none of the values' rules match.
+func (t *Tree[V]) Miss() int { return t.miss(t.chains[t.opts.Root]) }
+
+func (t *Tree[V]) miss(c *chain[V]) int {
+	most, crossed := 0, 0
+	for _, r := range c.rules {
+		if r.To == "" {
+			crossed += r.Value.Rules()
+			continue
+		}
+		crossed++
+		most = max(most, crossed+t.miss(t.chains[r.To]))
+	}
+	return max(most, crossed)
+}
