@@ -1,6 +1,7 @@
 package xtables
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -13,6 +14,8 @@ type Table struct {
 	Info    Info
 	Entries []byte // part of mapping
 	mapping []byte
+	// released is how much of the mapping was given back.
+	released int
 }
 
 // Close gives the copy's memory back: a large table is hundreds of megabytes.
@@ -75,4 +78,27 @@ func (t *Table) EachEntry(yield func(e Entry)) error {
 		yield(e)
 	}
 	return nil
+}
+
+// releaseStep is the grain in which memory is given back: two huge pages.
+const releaseStep = 4 << 20
+
+// Release gives back the memory of the entries before an offset, as far as whole steps of it are no longer needed. What
+// is read there afterwards is zero.
+func (t *Table) Release(before int) {
+	until := (entriesHeader + before) &^ (releaseStep - 1)
+	if until <= t.released {
+		return
+	}
+	_ = unix.Madvise(t.mapping[t.released:until], unix.MADV_DONTNEED)
+	t.released = until
+}
+
+// Same says whether two entries are the same rule, whatever they have counted.
+func (w *Wire) Same(a, b []byte) bool {
+	// What the kernel remembers stands around the two offsets: u32 nfcache, u16 target, u16 next, u32 comefrom, counters.
+	return len(a) == len(b) &&
+		bytes.Equal(a[:w.TargetOffset-4], b[:w.TargetOffset-4]) &&
+		bytes.Equal(a[w.TargetOffset:w.TargetOffset+4], b[w.TargetOffset:w.TargetOffset+4]) &&
+		bytes.Equal(a[w.Entry:], b[w.Entry:])
 }

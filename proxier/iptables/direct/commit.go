@@ -1,0 +1,134 @@
+package direct
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"synclab/proxier/kernel/xtables"
+)
+
+// replaceTries bounds how often a table is read anew because somebody who takes no lock replaced it meanwhile.
+const replaceTries = 10
+
+// handOver puts all tables of a script in place, one after the other, and gives the bytes of those that are. An error
+// that is a *lineError is the payload's fault.
+func (t *Tables) handOver(ctx context.Context, s *script) (size int, err error) {
+	socket, err := xtables.Open(t.opts.Family)
+	if err != nil {
+		return 0, err
+	}
+	defer socket.Close()
+	for {
+		table, err := s.table()
+		if table == "" || err != nil {
+			return size, err
+		}
+		n, err := t.handOverTable(ctx, socket, table, s)
+		if err != nil {
+			return size, fmt.Errorf("table %s: %w", table, err)
+		}
+		size += n
+	}
+}
+
+func (t *Tables) handOverTable(ctx context.Context, socket *xtables.Socket, table string, s *script) (size int, err error) {
+	unlock, err := lock(ctx, t.opts.LockFile, t.opts.Wait)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	revisions, err := t.askRevisions(socket)
+	if err != nil {
+		return 0, err
+	}
+	from := *s
+	for try := 1; ; try++ {
+		*s = from
+		size, err = t.replace(socket, table, s, revisions)
+		if !errors.Is(err, unix.EAGAIN) || try == replaceTries {
+			return size, err
+		}
+	}
+}
+
+// replace reads a table, makes the new one and hands it over.
+func (t *Tables) replace(socket *xtables.Socket, table string, s *script, revisions revisions) (size int, err error) {
+	read, err := socket.Read(table)
+	if err != nil {
+		return 0, err
+	}
+	defer read.Close()
+	in, err := index(read)
+	if err != nil {
+		return 0, err
+	}
+	e := newEdit(in)
+	if err := s.into(e); err != nil {
+		return 0, err
+	}
+	if len(e.runs) == 0 && len(e.declared) == 0 && !e.removes {
+		return 0, nil
+	}
+	made, err := splice(e, revisions, e.room())
+	if made != nil {
+		defer made.block.close()
+	}
+	if err != nil {
+		return 0, err
+	}
+	read.Close() // all that stays is copied
+	if err := made.commit(socket); err != nil {
+		if refusal(err) {
+			err = &lineError{s.number, err}
+		}
+		return 0, err
+	}
+	return made.block.size, nil
+}
+
+// refusals are the kernel's answers to a table that it will not have: something is malformed, is not known, is not
+// there, may not be used from this hook, or goes round in circles. The others say nothing of the table.
+var refusals = []error{unix.EINVAL, unix.ENOENT, unix.ELOOP, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.ERANGE, unix.EEXIST, unix.E2BIG, unix.ENAMETOOLONG, unix.EDOM}
+
+func refusal(err error) bool {
+	return slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
+}
+
+// commit hands the table over, and gives the counters of what was kept back to it.
+func (s *splicer) commit(socket *xtables.Socket) error {
+	counters, err := unix.Mmap(-1, 0, int(s.Info.NumEntries)*xtables.CounterSize,
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return fmt.Errorf("room for %d counters: %w", s.Info.NumEntries, err)
+	}
+	defer func() { _ = unix.Munmap(counters) }()
+	if err := socket.Replace(s.info, s.block.whole(), counters); err != nil {
+		return err
+	}
+	return s.restoreCounters(socket, counters)
+}
+
+// restoreCounters adds to the kept rules what they had counted at the moment of the replacement. The new table is the
+// kernel's by now: the memory of our copy takes the counters.
+func (s *splicer) restoreCounters(socket *xtables.Socket, old []byte) error {
+	size := xtables.CountersHeader + int(s.entries)*xtables.CounterSize
+	counters := s.block.mapping[:size]
+	clear(counters)
+	counted := false
+	for _, k := range s.kept {
+		from := old[k.from*xtables.CounterSize:][:k.count*xtables.CounterSize]
+		if len(bytes.TrimLeft(from, "\x00")) > 0 {
+			copy(counters[xtables.CountersHeader+int(k.to)*xtables.CounterSize:], from)
+			counted = true
+		}
+	}
+	if !counted {
+		return nil
+	}
+	return socket.AddCounters(s.info.Name, counters)
+}

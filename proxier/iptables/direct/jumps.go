@@ -1,0 +1,162 @@
+package direct
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel/xtables"
+)
+
+// baseTables have base chains, in the order in which they are made.
+var baseTables = []iptables.Table{iptables.Mangle, iptables.NAT, iptables.Filter}
+
+// EnsureJumps makes what is missing of the base chains and of the jumps to them.
+func (t *Tables) EnsureJumps(ctx context.Context) error {
+	return t.eachBase(func(socket *xtables.Socket, table iptables.Table, in *installed) error {
+		missing, err := t.missing(socket, table, in)
+		if err != nil {
+			return err
+		}
+		names := make([]string, 0, len(in.chains))
+		for _, c := range in.chains[in.builtins:] {
+			names = append(names, c.name)
+		}
+		in.Close()
+		if len(missing.chains)+len(missing.jumps) > 0 {
+			if _, err := t.handOver(ctx, &script{segments: [][]byte{missing.payload(table)}}); err != nil {
+				return fmt.Errorf("base chains and jumps: %w", err)
+			}
+		}
+		t.mu.Lock()
+		t.listed[table] = append(names, missing.chains...)
+		t.mu.Unlock()
+		return nil
+	})
+}
+
+// Drift compares the rules of every chain with what should be there, and looks for every jump.
+func (t *Tables) Drift(ctx context.Context, want iptables.Expected) (string, error) {
+	found, err := t.Differing(ctx, want)
+	if found != "" || err != nil {
+		return found, err
+	}
+	err = t.eachBase(func(socket *xtables.Socket, table iptables.Table, in *installed) error {
+		missing, err := t.missing(socket, table, in)
+		if err == nil && len(missing.jumps) > 0 && found == "" {
+			found = fmt.Sprintf("jump from %s to %s in %s is gone", missing.jumps[0].From, missing.jumps[0].To, table)
+		}
+		return err
+	})
+	return found, err
+}
+
+// eachBase reads the tables that have base chains.
+func (t *Tables) eachBase(yield func(*xtables.Socket, iptables.Table, *installed) error) error {
+	socket, err := xtables.Open(t.opts.Family)
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	for _, table := range baseTables {
+		err := func() error {
+			read, err := socket.Read(string(table))
+			if err != nil {
+				return err
+			}
+			defer read.Close()
+			in, err := index(read)
+			if err != nil {
+				return err
+			}
+			return yield(socket, table, in)
+		}()
+		if err != nil {
+			return fmt.Errorf("table %s: %w", table, err)
+		}
+	}
+	return nil
+}
+
+// base is what is missing of the chains and jumps around the proxier's rules in a table.
+type base struct {
+	chains []string
+	jumps  []iptables.Jump
+}
+
+// payload makes them. A chain line would empty a chain that is there.
+func (b *base) payload(table iptables.Table) []byte {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "*%s\n", table)
+	for _, chain := range b.chains {
+		fmt.Fprintf(&text, ":%s - [0:0]\n", chain)
+	}
+	for _, j := range b.jumps {
+		fmt.Fprintf(&text, "-I %s 1 %s\n", j.From, j.Rule)
+	}
+	text.WriteString("COMMIT\n")
+	return text.Bytes()
+}
+
+func (t *Tables) missing(socket *xtables.Socket, table iptables.Table, in *installed) (base, error) {
+	var missing base
+	wanted := []string{iptables.Canary}
+	revisions, err := t.askRevisions(socket)
+	if err != nil {
+		return missing, err
+	}
+	for _, j := range iptables.BaseJumps(table) {
+		wanted = append(wanted, j.To)
+		there, err := in.has(j, revisions)
+		if err != nil {
+			return missing, fmt.Errorf("jump from %s to %s: %w", j.From, j.To, err)
+		}
+		if !there {
+			missing.jumps = append(missing.jumps, j)
+		}
+	}
+	for _, chain := range wanted {
+		if _, there := in.find(chain); !there && !slices.Contains(missing.chains, chain) {
+			missing.chains = append(missing.chains, chain)
+		}
+	}
+	return missing, nil
+}
+
+// has looks for a jump: it encodes the rule as it would be in this table, and compares.
+func (in *installed) has(j iptables.Jump, revisions revisions) (bool, error) {
+	to, there := in.find(j.To)
+	if !there {
+		return false, nil
+	}
+	b, err := newBlock(0)
+	if err != nil {
+		return false, err
+	}
+	defer b.close()
+	e := encoder{wire: in.Wire, revisions: revisions, block: b, number: func([]byte) (uint32, bool) { return to, true }}
+	if err := e.rule([]byte(j.Rule)); err != nil {
+		return false, err
+	}
+	for _, jump := range e.jumps {
+		b.put32(int(jump), in.chains[to].installed.start+uint32(in.Wire.HeadSize()))
+	}
+	i := slices.IndexFunc(in.chains[:in.builtins], func(c chain) bool { return c.name == j.From })
+	if i < 0 {
+		return false, fmt.Errorf("no built-in chain %s", j.From)
+	}
+	c := &in.chains[i]
+	for at := c.installed.start; at < c.foot; {
+		rule, err := in.Wire.EntryAt(in.Entries, int(at))
+		if err != nil {
+			return false, err
+		}
+		if in.Wire.Same(rule.Bytes, b.entries[:b.size]) {
+			return true, nil
+		}
+		at += uint32(len(rule.Bytes))
+	}
+	return false, nil
+}

@@ -1,0 +1,194 @@
+package direct
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"synclab/proxier/kernel/xtables"
+)
+
+// lineError says which line of a payload is to blame.
+type lineError struct {
+	line int32
+	err  error
+}
+
+func (e *lineError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
+func (e *lineError) Unwrap() error { return e.err }
+
+// kept is a stretch of rules that stay, counters included: so many, by their numbers in the new and the old table.
+type kept struct{ to, from, count uint32 }
+
+// splicer writes the new table: what stays is copied, what the payload says is encoded.
+type splicer struct {
+	*edit
+	encoder
+	info xtables.Info // of the new table
+	kept []kept
+}
+
+// splice makes the new table of an edit. What it copied of the old one is given back as it goes on. The caller closes
+// the block, also after an error.
+func splice(e *edit, revisions revisions, size int) (*splicer, error) {
+	b, err := newBlock(size)
+	if err != nil {
+		return nil, err
+	}
+	s := &splicer{edit: e, encoder: encoder{wire: e.Wire, revisions: revisions, block: b, number: e.user}, info: e.Info}
+	s.encoder.jumps = make([]uint32, 0, len(e.installed.jumps))
+	return s, s.write()
+}
+
+func (s *splicer) write() error {
+	for _, number := range s.order() {
+		if err := s.chain(&s.chains[number]); err != nil {
+			return err
+		}
+	}
+	if err := s.head("ERROR"); err != nil {
+		return err
+	}
+	s.info.NumEntries, s.info.Size = s.entries, uint32(s.block.size)
+	return s.resolve()
+}
+
+// order lists the chains of the new table: built-in ones, then the others by name.
+func (s *splicer) order() []uint32 {
+	added := make([]uint32, len(s.chains)-s.count)
+	for i := range added {
+		added[i] = uint32(s.count + i)
+	}
+	slices.SortFunc(added, func(a, b uint32) int { return strings.Compare(s.chains[a].name, s.chains[b].name) })
+	order := make([]uint32, 0, len(s.chains))
+	for number := range s.count {
+		for number >= s.builtins && len(added) > 0 && s.chains[added[0]].name < s.chains[number].name {
+			order, added = append(order, added[0]), added[1:]
+		}
+		order = append(order, uint32(number))
+	}
+	return append(order, added...)
+}
+
+// chain writes one chain, if it is not deleted.
+func (s *splicer) chain(c *chain) error {
+	if s.ordered {
+		defer s.Release(int(c.installed.end))
+	}
+	c.to = uint32(s.block.size)
+	switch {
+	case c.deleted > 0:
+		return nil
+	case c.builtin():
+		s.info.HookEntry[c.hook] = c.to
+		if err := s.renew(c, c.installed.start, c.installed.first, c.installed.entries-1); err != nil {
+			return err
+		}
+		s.info.Underflow[c.hook] = uint32(s.block.size) - (c.installed.end - c.foot)
+		return nil
+	case c.emptied:
+		if err := s.head(c.name); err != nil {
+			return err
+		}
+		if err := s.lines(c.before); err != nil {
+			return err
+		}
+		if err := s.lines(c.after); err != nil {
+			return err
+		}
+		return s.foot()
+	}
+	first := c.installed.start + uint32(s.wire.HeadSize())
+	if err := s.copy(c, c.installed.start, first, c.installed.first, 1); err != nil {
+		return err
+	}
+	return s.renew(c, first, c.installed.first+1, c.installed.entries-2)
+}
+
+// renew copies the rules of a chain that stays, and its foot, with the payload's lines around the rules.
+func (s *splicer) renew(c *chain, start, first, rules uint32) error {
+	if err := s.lines(c.before); err != nil {
+		return err
+	}
+	if err := s.copy(c, start, c.foot, first, rules); err != nil {
+		return err
+	}
+	if err := s.lines(c.after); err != nil {
+		return err
+	}
+	return s.copy(c, c.foot, c.installed.end, first+rules, 1)
+}
+
+// copy takes entries of a chain over, from one offset to another.
+func (s *splicer) copy(c *chain, start, end, first, entries uint32) error {
+	at, err := s.block.take(int(end - start))
+	if err != nil {
+		return err
+	}
+	copy(s.block.entries[at:], s.Entries[start:end])
+	for _, jump := range s.installed.jumps[c.jump:] {
+		if jump >= end {
+			break
+		}
+		if jump >= start {
+			if err := s.relocate(jump, jump-start+uint32(at)); err != nil {
+				return err
+			}
+		}
+	}
+	if last := len(s.kept) - 1; last >= 0 && s.kept[last].to+s.kept[last].count == s.entries && s.kept[last].from+s.kept[last].count == first {
+		s.kept[last].count += entries
+	} else {
+		s.kept = append(s.kept, kept{s.entries, first, entries})
+	}
+	s.entries += entries
+	return nil
+}
+
+// relocate makes a copied verdict right: that of a rule without a target is the offset of the next rule, every other one
+// is that of a chain's first rule.
+func (s *splicer) relocate(from, to uint32) error {
+	const toEnd = verdictSize + 4 // of the target, which is aligned
+	verdict := s.block.get32(int(to))
+	if verdict == from+toEnd {
+		s.block.put32(int(to), to+toEnd)
+		return nil
+	}
+	number, ok := s.chainAt(verdict)
+	if !ok {
+		return fmt.Errorf("%w: the rule before byte %d goes on at byte %d", errForeign, from+toEnd, verdict)
+	}
+	s.block.put32(int(to), number)
+	s.encoder.jumps = append(s.encoder.jumps, to)
+	return nil
+}
+
+// lines encodes lines of the payload.
+func (s *splicer) lines(l lines) error {
+	for n := l.head; n > 0; n = s.runs[n-1].next {
+		r := &s.runs[n-1]
+		rest := r.text
+		for i := range r.count {
+			end := bytes.IndexByte(rest, '\n')
+			if err := s.rule(rest[min(int(r.skip), end):end]); err != nil {
+				return &lineError{r.first + i, err}
+			}
+			rest = rest[end+1:]
+		}
+	}
+	return nil
+}
+
+// resolve puts offsets in place of the numbers of chains, when all have their place.
+func (s *splicer) resolve() error {
+	head := uint32(s.wire.HeadSize())
+	for _, jump := range s.encoder.jumps {
+		c := &s.chains[s.block.get32(int(jump))]
+		if c.deleted > 0 {
+			return &lineError{c.deleted, fmt.Errorf("a rule refers to chain %s", c.name)}
+		}
+		s.block.put32(int(jump), c.to+head)
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
+
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel/xtables"
+)
+
+// Tables are the kernel's legacy tables of one family, in the network namespace of the calling thread.
+type Tables struct {
+	opts iptables.RestorerOptions
+	iptables.Installed
+
+	mu        sync.Mutex
+	revisions *revisions
+	// listed are the user chains that EnsureJumps saw, by table, for whoever asks for them next: a large table is not
+	// read twice for one sync.
+	listed map[iptables.Table][]string
+}
+
+// New takes of the options the family, the lock with the wait for it, and the clock.
+func New(opts iptables.RestorerOptions) (*Tables, error) {
+	if xtables.Of(opts.Family) == nil {
+		return nil, fmt.Errorf("family %q has no tables", opts.Family)
+	}
+	if opts.Wait == 0 {
+		opts.Wait = 5 * time.Second // as through the tool
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	return &Tables{
+		opts: opts, Installed: iptables.Installed{Variant: iptables.Legacy, Family: opts.Family}, listed: map[iptables.Table][]string{},
+	}, nil
+}
+
+// Tool is what runs are called by.
+const Tool = "setsockopt"
+
+// exitOther is the exit status that iptables-restore has for what is not the payload's fault.
+const exitOther = 4
+
+// Restore hands a payload to the kernel, atomically for each table. The kernel does not say which rule it refuses: then
+// the line to blame is the table's COMMIT. The end of ctx ends the wait for the lock, and comes between two tables.
+func (t *Tables) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run, error) {
+	run, err := t.account(func() (int, error) { return t.handOver(ctx, &script{segments: p.Segments()}) })
+	if err == nil {
+		return run, nil
+	}
+	failed := &iptables.RestoreError{Tool: Tool, ExitCode: exitOther, Err: err}
+	var line *lineError
+	if errors.As(err, &line) {
+		failed.ExitCode, failed.Line, failed.Owner = 1, int(line.line), p.OwnerOf(int(line.line))
+	}
+	run.ExitCode = failed.ExitCode
+	return run, failed
+}
+
+// account measures what a function costs: it keeps its thread, whose CPU time is that of the function.
+func (t *Tables) account(do func() (int, error)) (iptables.Run, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, after unix.Rusage
+	start, untimed := t.opts.Clock.Now(), unix.Getrusage(unix.RUSAGE_THREAD, &before)
+	size, err := do()
+	run := iptables.Run{Tool: Tool, Wall: t.opts.Clock.Since(start), Bytes: size}
+	if untimed == nil && unix.Getrusage(unix.RUSAGE_THREAD, &after) == nil {
+		run.User = time.Duration(after.Utime.Nano() - before.Utime.Nano())
+		run.System = time.Duration(after.Stime.Nano() - before.Stime.Nano())
+	}
+	return run, err
+}
+
+// Chains are the names of the user-defined chains of a table.
+func (t *Tables) Chains(table iptables.Table) ([]string, error) {
+	t.mu.Lock()
+	names, listed := t.listed[table]
+	delete(t.listed, table)
+	t.mu.Unlock()
+	if listed {
+		return names, nil
+	}
+	return t.Installed.Chains(table)
+}
+
+// askRevisions asks the kernel once.
+func (t *Tables) askRevisions(socket *xtables.Socket) (revisions, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.revisions == nil {
+		r, err := askRevisions(socket)
+		if err != nil {
+			return r, err
+		}
+		t.revisions = &r
+	}
+	return *t.revisions, nil
+}
