@@ -9,6 +9,7 @@ import (
 
 	"synclab/proxier/backend"
 	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/direct"
 )
 
 // BackendKind is what writes a proxier's rules.
@@ -25,7 +26,7 @@ const (
 )
 
 // backends are those there are; newBackend makes them.
-var backends = []BackendKind{Iptables}
+var backends = []BackendKind{Iptables, Direct}
 
 // newBackend makes the backend of a family.
 func (o *Options) newBackend(family corev1.IPFamily, opts backend.Options) (Backend, error) {
@@ -43,6 +44,9 @@ func (o *Options) newTables(family corev1.IPFamily) (iptables.Tables, error) {
 	}
 	opts := o.Restorer
 	opts.Variant, opts.Family, opts.LockFile, opts.Clock = o.Variant, family, o.LockFile, o.Clock
+	if o.Backend == Direct {
+		return direct.New(opts)
+	}
 	return iptables.NewHost(opts)
 }
 
