@@ -1,0 +1,134 @@
+package walk
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	utilnet "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
+
+	"synclab/proxier/plan"
+)
+
+// Frontend is one port of a Service as its clients see it: what a Population aims at.
+type Frontend struct {
+	// Service is its "namespace/name".
+	Service  string
+	Protocol Protocol
+	Port     uint16
+	// Addresses that may lead to it: cluster IPs, external IPs, load balancers.
+	Addresses   []netip.Addr
+	NodePort    uint16 // 0: none
+	HealthCheck uint16 // 0: none
+	Ranges      []netip.Prefix
+	Endpoints   []netip.AddrPort
+	Sticky      bool
+}
+
+// PlannedFrontends are those of a plan.
+func PlannedFrontends(ports []*plan.ServicePort) []Frontend {
+	all := make([]Frontend, 0, len(ports))
+	for _, p := range ports {
+		f := Frontend{
+			Service: p.Name.NamespacedName.String(), Protocol: protocolOf(p.Name.Protocol), Port: p.Port,
+			Addresses: slices.Concat([]netip.Addr{p.ClusterIP}, p.ExternalIPs, p.LoadBalancerVIPs),
+			NodePort:  p.NodePort, HealthCheck: p.HealthCheckNodePort, Ranges: p.SourceRanges, Sticky: p.AffinitySeconds > 0,
+		}
+		for _, ep := range p.Reachable {
+			if to, err := netip.ParseAddrPort(ep.Text); err == nil {
+				f.Endpoints = append(f.Endpoints, to)
+			}
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// ObjectFrontends are those of API objects, of one family. They hold more than a proxier may take up: Services that are
+// another proxier's, addresses that it does not look at, endpoints that are not ready.
+func ObjectFrontends(family corev1.IPFamily, services []*corev1.Service, eps []*discoveryv1.EndpointSlice) []Frontend {
+	var all []Frontend
+	for _, svc := range services {
+		addresses := slices.Concat([]string{svc.Spec.ClusterIP}, svc.Spec.ClusterIPs, svc.Spec.ExternalIPs)
+		for _, ingress := range svc.Status.LoadBalancer.Ingress {
+			addresses = append(addresses, ingress.IP)
+		}
+		for _, port := range svc.Spec.Ports {
+			f := Frontend{
+				Service: svc.Namespace + "/" + svc.Name, Protocol: protocolOf(port.Protocol), Port: uint16(port.Port),
+				NodePort: uint16(port.NodePort), HealthCheck: uint16(svc.Spec.HealthCheckNodePort),
+				Sticky: svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP,
+			}
+			for _, text := range addresses {
+				if addr, ok := parseAddress(family, text); ok && !slices.Contains(f.Addresses, addr) {
+					f.Addresses = append(f.Addresses, addr)
+				}
+			}
+			for _, text := range svc.Spec.LoadBalancerSourceRanges {
+				if prefix, ok := parseRange(family, text); ok {
+					f.Ranges = append(f.Ranges, prefix)
+				}
+			}
+			f.Endpoints = endpointsOf(family, svc, port, eps)
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func endpointsOf(family corev1.IPFamily, svc *corev1.Service, port corev1.ServicePort, eps []*discoveryv1.EndpointSlice) []netip.AddrPort {
+	var found []netip.AddrPort
+	for _, s := range eps {
+		if s.Namespace != svc.Namespace || s.Labels[discoveryv1.LabelServiceName] != svc.Name {
+			continue
+		}
+		for _, p := range s.Ports {
+			if ptr.Deref(p.Name, "") != port.Name || ptr.Deref(p.Port, 0) == 0 {
+				continue
+			}
+			for _, ep := range s.Endpoints {
+				if len(ep.Addresses) == 0 {
+					continue
+				}
+				addr, ok := parseAddress(family, ep.Addresses[0])
+				if to := netip.AddrPortFrom(addr, uint16(*p.Port)); ok && !slices.Contains(found, to) {
+					found = append(found, to)
+				}
+			}
+		}
+	}
+	return found
+}
+
+func protocolOf(p corev1.Protocol) Protocol {
+	switch p {
+	case corev1.ProtocolUDP:
+		return UDP
+	case corev1.ProtocolSCTP:
+		return SCTP
+	}
+	return TCP
+}
+
+// parseAddress reads an address as old objects may spell it.
+func parseAddress(family corev1.IPFamily, text string) (netip.Addr, bool) {
+	addr, ok := netip.AddrFromSlice(utilnet.ParseIPSloppy(text))
+	addr = addr.Unmap()
+	return addr, ok && addr.Is4() == (family == corev1.IPv4Protocol)
+}
+
+func parseRange(family corev1.IPFamily, text string) (netip.Prefix, bool) {
+	_, ipnet, err := utilnet.ParseCIDRSloppy(strings.TrimSpace(text))
+	if err != nil {
+		return netip.Prefix{}, false
+	}
+	addr, ok := netip.AddrFromSlice(ipnet.IP)
+	ones, _ := ipnet.Mask.Size()
+	if !ok || addr.Is4() != (family == corev1.IPv4Protocol) {
+		return netip.Prefix{}, false
+	}
+	return netip.PrefixFrom(addr, ones), true
+}
