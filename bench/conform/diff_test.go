@@ -22,7 +22,7 @@ func rulesOf(t *testing.T, seed uint64) []string {
 	o := sim.NewRandomCluster(sim.RandomOptions{Seed: seed, Families: both[:1]}).Objects()
 	s := Setting{Variant: "legacy", Config: config.New()}
 	s.Config.ClusterCIDR = sim.RandomPods
-	models, err := proxier.Render(context.Background(), s.options(o.Nodes[0], proxier.Machine{Accounting: true}), o.Services, o.Slices, o.Nodes[0])
+	models, err := proxier.Render(context.Background(), s.Options(o.Nodes[0], proxier.Machine{Accounting: true}), o.Services, o.Slices, o.Nodes[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// options of our proxier for a setting, on a node.
-func (s Setting) options(node *corev1.Node, machine proxier.Machine) proxier.Options {
+// Options of our proxier for a setting, on a node: the same families, addresses and configuration as kube-proxy gets.
+func (s Setting) Options(node *corev1.Node, machine proxier.Machine) proxier.Options {
 	ips := nodeIPs(node)
 	loopback := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 	return proxier.Options{
@@ -40,7 +40,7 @@ func (r *rendered) renderObjects(ctx context.Context, services []*corev1.Service
 	if i < 0 {
 		return nil, fmt.Errorf("node %s is not there", r.node)
 	}
-	models, err := proxier.Render(ctx, r.setting.options(nodes[i], r.machine), services, eps, nodes[i])
+	models, err := proxier.Render(ctx, r.setting.Options(nodes[i], r.machine), services, eps, nodes[i])
 	if err != nil {
 		return nil, fmt.Errorf("render: %w", err)
 	}
@@ -86,7 +86,7 @@ func startInstalled(ctx context.Context, s Setting, node *corev1.Node, f *feed) 
 		if err != nil {
 			return err
 		}
-		o := s.options(node, machine)
+		o := s.Options(node, machine)
 		o.Addresses = func() ([]netip.Addr, error) { // in the thread that syncs
 			var all []netip.Addr
 			for _, family := range both {
