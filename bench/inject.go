@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
+	"slices"
 	"sync/atomic"
 
+	"github.com/google/nftables"
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
+	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 )
@@ -51,6 +53,10 @@ func takeOne(n *atomic.Int32) bool {
 // fault breaks something. Faults of restores and of the lock hold during the steps after it; a flush is done at once.
 func (r *repetition) fault(ctx context.Context, f *scenarios.Fault, name string) error {
 	r.say.stage(name, 0, 0)
+	if !r.about.hasTools() && (f.Kind == "restore-fails" || f.Kind == "restore-killed") {
+		r.say.message(message{Note: fmt.Sprintf("fault %s: %s runs no tool that could be hit", f.Kind, r.Subject)})
+		return nil
+	}
 	switch f.Kind {
 	case "restore-fails":
 		if r.shim != nil {
@@ -84,21 +90,37 @@ func (r *repetition) fault(ctx context.Context, f *scenarios.Fault, name string)
 	return nil
 }
 
-// flush empties what the subject's backend calls a table. In nftables its own table stands for any of them.
+// flush empties what the subject's backend calls a table. In nftables its own table stands for any of them: it is
+// deleted, as by somebody who flushes the ruleset.
 func (r *repetition) flush(ctx context.Context, family corev1.IPFamily, table string) error {
-	if r.about.Backend != "nftables" {
+	if r.about.Backend != proxier.Nftables {
 		return FlushTable(ctx, cmp.Or(r.variant, iptables.Legacy), family, table)
-	}
-	protocol := "ip"
-	if family == corev1.IPv6Protocol {
-		protocol = "ip6"
 	}
 	if err := netns.Guard(); err != nil {
 		return fmt.Errorf("flush table %s: %w", table, err)
 	}
-	out, err := exec.CommandContext(ctx, "nft", "delete", "table", protocol, "kube-proxy").CombinedOutput()
+	protocol := nftables.TableFamilyIPv4
+	if family == corev1.IPv6Protocol {
+		protocol = nftables.TableFamilyIPv6
+	}
+	conn, err := nftables.New()
 	if err != nil {
-		return fmt.Errorf("delete table %s kube-proxy: %w: %s", protocol, err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("delete %s tables: %w", family, err)
+	}
+	there, err := conn.ListTablesOfFamily(protocol)
+	if err != nil {
+		return fmt.Errorf("delete %s tables: %w", family, err)
+	}
+	own := ownTables[r.about.Proxier]
+	there = slices.DeleteFunc(there, func(t *nftables.Table) bool { return !slices.Contains(own, t.Name) })
+	if len(there) == 0 {
+		return fmt.Errorf("delete %s table %s: there is none", family, own[0])
+	}
+	for _, table := range there {
+		conn.DelTable(table)
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("delete %s table %s: %w", family, there[0].Name, err)
 	}
 	return nil
 }

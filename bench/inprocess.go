@@ -110,12 +110,17 @@ func (s *inProcess) inSync(ctx context.Context) error {
 func (s *inProcess) lacking() (string, error) {
 	for _, family := range s.families {
 		for table, want := range s.syncs.installed(family) {
-			have, err := s.ownRules(family, table)
+			chains, rules, err := s.own(family, table)
 			if err != nil {
 				return "", err
 			}
-			if have != want.Rules {
-				return fmt.Sprintf("%s %s has %d rules of the proxier, not %d", family, table, have, want.Rules), nil
+			switch {
+			case s.about.Backend == proxier.Nftables: // whose elements come and go by themselves, with affinity
+				if chains < want.Chains {
+					return fmt.Sprintf("%s %s has %d chains, not %d", family, table, chains, want.Chains), nil
+				}
+			case rules != want.Rules:
+				return fmt.Sprintf("%s %s has %d rules of the proxier, not %d", family, table, rules, want.Rules), nil
 			}
 		}
 	}

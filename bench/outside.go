@@ -252,6 +252,7 @@ func (s *outside) stop() error {
 	}
 	s.cancel() // stops the process, too
 	<-s.process.Done()
+	s.tunnel.log.ended()
 	if used, err := s.process.CPU(); err == nil {
 		s.spent += used
 	}

@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/process"
@@ -46,8 +43,6 @@ const noMetricsAfter = 2 * time.Second
 func newOutsideSyncs(s *outside) *outsideSyncs {
 	return &outsideSyncs{outside: s, wanted: make(chan struct{}, 1), synced: map[string]int{}, changed: make(chan struct{})}
 }
-
-func (r *repetition) syncLogFile() string { return filepath.Join(r.lab.Dir, "syncs.jsonl") }
 
 // run takes in calls and reads metrics until ctx ends.
 func (o *outsideSyncs) run(ctx context.Context) {
@@ -295,69 +290,6 @@ func (o *outsideSyncs) recordCalls(base Record, calls []shim.Call) {
 	}
 	o.recordTools(seconds, wrote, others)
 	o.recordAs(count, ToolCalls, float64(len(calls)))
-}
-
-// syncLog holds syncs that were told of and not yet recorded.
-type syncLog struct {
-	told  chan struct{} // of a subject without tools: there is something to record
-	mu    sync.Mutex
-	syncs []proxier.Sync
-}
-
-func (l *syncLog) add(s proxier.Sync) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.syncs = append(l.syncs, s)
-}
-
-func (l *syncLog) take() []proxier.Sync {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := l.syncs
-	l.syncs = nil
-	return all
-}
-
-// openSyncLog makes the named pipe through which the lab's own proxier, one process after the other, tells of its syncs:
-// what cannot be seen from outside. It is read until ctx ends.
-func (r *repetition) openSyncLog(ctx context.Context) error {
-	path := r.syncLogFile()
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		return fmt.Errorf("sync log: %w", err)
-	}
-	// Open for writing too: the end of a process is then no end of the file.
-	pipe, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return fmt.Errorf("sync log: %w", err)
-	}
-	context.AfterFunc(ctx, func() { pipe.Close() })
-	go func() {
-		for line, err := range proxier.ReadSyncLog(pipe) {
-			switch {
-			case ctx.Err() != nil:
-				return
-			case err != nil:
-				r.fail(err)
-				return
-			case !line.Stopped:
-				r.tunnel.log.add(line.Sync())
-				r.tellSync(line.Finished)
-			}
-		}
-	}()
-	return nil
-}
-
-// tellSync tells of the end of a sync, of a subject whose tools would tell of it if it had some.
-func (r *repetition) tellSync(finished time.Time) {
-	if r.about.hasTools() {
-		return
-	}
-	r.tunnel.visible.ToolEnded(finished)
-	select {
-	case r.tunnel.log.told <- struct{}{}:
-	default:
-	}
 }
 
 // The metrics in which a subject says when it was last asked to sync, and when it last had (seconds since 1970).

@@ -30,20 +30,20 @@ func (r *repetition) settle(ctx context.Context, s *scenarios.Settle, name strin
 	return r.subject.aside(r.subject.count)
 }
 
-// ownRules counts the rules in the proxier's chains, as the kernel has them.
-func (r *repetition) ownRules(family corev1.IPFamily, table iptables.Table) (int, error) {
+// own counts the proxier's chains and the rules in them, as the kernel has them.
+func (r *repetition) own(family corev1.IPFamily, table iptables.Table) (chains, rules int, err error) {
 	variant, prefix := string(r.variant), "KUBE-"
 	if r.about.Backend == proxier.Nftables { // a table of its own
 		variant, prefix = kernel.Nft, ""
 	}
 	tally, err := kernel.Tally(variant, family, string(table))
-	rules := 0
 	for chain, n := range tally {
 		if strings.HasPrefix(chain, prefix) {
+			chains++
 			rules += n
 		}
 	}
-	return rules, err
+	return chains, rules, err
 }
 
 // stepIndex of "2:settle" as --set counts: from 0.
@@ -64,7 +64,7 @@ func (r *repetition) countTables() error {
 	applies = applies && r.about.Layout != iptables.Tree           // which has more, and other, dispatch rules
 	for _, family := range r.families {
 		for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
-			rules, err := r.ownRules(family, table)
+			_, rules, err := r.own(family, table)
 			if err != nil {
 				return err
 			}
@@ -78,21 +78,25 @@ func (r *repetition) countTables() error {
 	return nil
 }
 
-// countNftables counts the rules of the proxier's own table, and the elements of its sets and maps.
+// countNftables counts the rules of the proxier's own tables, and the elements of its sets and maps.
 func (r *repetition) countNftables() error {
 	tables, err := kernel.OpenNftables()
 	if err != nil {
 		return err
 	}
 	defer tables.Close()
-	table := ownTables[r.about.Proxier]
+	names := ownTables[r.about.Proxier]
 	for _, family := range r.families {
-		tally, err := tables.Tally(family, table)
-		if err != nil {
-			return err
+		var rules, elements int
+		for _, name := range names {
+			tally, err := tables.Tally(family, name)
+			if err != nil {
+				return err
+			}
+			rules, elements = rules+tally.Rules, elements+tally.Elements
 		}
-		r.recordAs(Record{Unit: "count", Family: string(family), Table: table}, RulesKernel, float64(tally.Rules))
-		r.recordAs(Record{Unit: "count", Family: string(family), Table: "elements"}, RulesKernel, float64(tally.Elements))
+		r.recordAs(Record{Unit: "count", Family: string(family), Table: names[0]}, RulesKernel, float64(rules))
+		r.recordAs(Record{Unit: "count", Family: string(family), Table: "elements"}, RulesKernel, float64(elements))
 	}
 	return nil
 }

@@ -54,8 +54,9 @@ func Subjects() []Subject {
 // pays for the layout, synclab/iptables-nft-tree shows.
 const legacyTree = "synclab/iptables-legacy-tree"
 
-// ownTables are the nf_tables tables of a proxier with the backend nftables: names, or beginnings of names.
-var ownTables = map[string]string{Synclab: "synclab", KubeProxy: "kube-proxy"}
+// ownTables are the nf_tables tables of a proxier with the backend nftables. The lab's own fills one while packets still
+// meet the other.
+var ownTables = map[string][]string{Synclab: {"synclab", "synclab-2"}, KubeProxy: {"kube-proxy"}}
 
 // ParseSubject finds a subject by its name, or makes one of "exec:NAME=COMMAND ARG…". Words of the command are
 // separated by spaces; quotes have no meaning.

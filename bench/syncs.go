@@ -123,6 +123,9 @@ func (r *repetition) recordPhases(seconds Record, s proxier.Sync) {
 		r.recordAs(seconds, Jumps, s.Jumps.Seconds())
 	}
 	r.recordAs(count, Changes, float64(s.Changes))
+	if r.about.Backend == proxier.Nftables {
+		return // where rules and elements count together: apart, they are counted by the kernel
+	}
 	for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
 		place := count
 		place.Table = string(table)

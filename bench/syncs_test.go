@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,6 +117,26 @@ func TestSyncOfSeveralRestores(t *testing.T) {
 	for _, r := range told(t, proxier.Sync{Kind: proxier.Partial, Runs: []iptables.Run{netlink}}) {
 		if r.Metric == ChildPeakRSS {
 			t.Errorf("a child of %v bytes where there was none", r.Value)
+		}
+	}
+}
+
+// A line that a killed process left torn is left out, whatever comes after it; any other line that is none is an error.
+func TestTornSyncLog(t *testing.T) {
+	line := `{"family":"IPv4","seq":1}` + "\n"
+	for log, want := range map[string]int{
+		line + line[:9] + endOfWriter + line: 2,
+		line + endOfWriter + line:            2,
+		line + line[:9]:                      1,
+		line + "nonsense\n" + line:           -1,
+	} {
+		n := 0
+		err := readSyncLog(strings.NewReader(log), func(proxier.SyncRecord) { n++ })
+		if err != nil {
+			n = -1
+		}
+		if n != want {
+			t.Errorf("%q: %d syncs, %v; want %d", log, n, err, want)
 		}
 	}
 }

@@ -66,7 +66,11 @@ func sum(values []float64) float64 {
 
 // rulesTotal adds up the medians of all tables and families.
 func rulesTotal(samples *cellSamples) *float64 {
-	total, ok := samples.countTotal(bench.Rules, func(table string) bool { return !isElements(table) })
+	rules := func(table string) bool { return !isElements(table) }
+	total, ok := samples.countTotal(bench.Rules, rules)
+	if !ok {
+		total, ok = samples.countTotal(bench.RulesKernel, rules)
+	}
 	if !ok {
 		return nil
 	}
