@@ -79,7 +79,7 @@ func (f *faulty) plain(services, endpoints int) {
 func TestDrift(t *testing.T) {
 	for name, meddle := range foreigners {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
-			eachVariant(t, func(t *testing.T, f *faulty) {
+			eachWay(t, func(t *testing.T, f *faulty) {
 				f.plain(3, 2)
 				f.mustSync()
 				meddle(f)
@@ -119,7 +119,7 @@ func jumpsSorted(text string) []string {
 
 // In a large cluster, where nothing is written anew by time alone, drift is found all the same.
 func TestDriftInLargeCluster(t *testing.T) {
-	eachVariant(t, func(t *testing.T, f *faulty) {
+	eachWay(t, func(t *testing.T, f *faulty) {
 		f.plain(6, 200)
 		f.mustSync()
 		for _, name := range []string{"nat flushed", "an endpoint's chain", "filter flushed"} {
@@ -135,7 +135,7 @@ func TestDriftInLargeCluster(t *testing.T) {
 
 // A flush just before a partial sync hides behind the stamp that this one leaves; it is found all the same.
 func TestDriftBeforePartial(t *testing.T) {
-	eachVariant(t, func(t *testing.T, f *faulty) {
+	eachWay(t, func(t *testing.T, f *faulty) {
 		f.plain(3, 2)
 		f.mustSync()
 		f.tool("-t", "nat", "-F", f.chain("KUBE-SVC-"))
@@ -151,7 +151,7 @@ func TestDriftBeforePartial(t *testing.T) {
 
 // Rules of others in built-in chains are none of our business: they are no drift, and stay.
 func TestForeignRulesStay(t *testing.T) {
-	eachVariant(t, func(t *testing.T, f *faulty) {
+	eachWay(t, func(t *testing.T, f *faulty) {
 		f.tool("-t", "nat", "-A", "POSTROUTING", "-s", "172.17.0.0/16", "-j", "MASQUERADE")
 		f.plain(3, 2)
 		f.mustSync()
@@ -171,7 +171,7 @@ func TestForeignRulesStay(t *testing.T) {
 // A proxier that starts with its predecessor's rules in place leaves them as they are, and nothing is missing meanwhile:
 // it is one payload, each table of which the kernel takes in one step, and that deletes no chain.
 func TestRestart(t *testing.T) {
-	eachVariant(t, func(t *testing.T, f *faulty) {
+	eachWay(t, func(t *testing.T, f *faulty) {
 		f.events(60)
 		f.mustSync()
 		before := kernelSaved(t, f.variant, f.cluster.family)
@@ -199,7 +199,7 @@ func TestRestart(t *testing.T) {
 
 // A predecessor that was killed left chains of Services that are gone meanwhile: they go at the start.
 func TestStaleChainsOfPredecessor(t *testing.T) {
-	eachVariant(t, func(t *testing.T, f *faulty) {
+	eachWay(t, func(t *testing.T, f *faulty) {
 		f.plain(5, 3)
 		f.events(60)
 		f.mustSync()
@@ -217,7 +217,7 @@ func TestRunMendsDrift(t *testing.T) {
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		t.Run(string(variant), func(t *testing.T) {
 			// The proxier's goroutines are in the namespace of the process, as is this one.
-			f := newFaulty(t, variant, newRandomCluster(seed(t), corev1.IPv4Protocol))
+			f := newFaulty(t, variant, false, newRandomCluster(seed(t), corev1.IPv4Protocol))
 			clear := func() {
 				for _, table := range []string{"nat", "filter", "mangle"} {
 					f.tool("-t", table, "-F")
@@ -279,7 +279,7 @@ func (f *faulty) running(onSync func(Sync)) *Proxier {
 
 // A check that is broken off runs no tool any more, and says nothing.
 func TestDriftCheckEndsWithContext(t *testing.T) {
-	eachVariant(t, func(t *testing.T, f *faulty) {
+	eachWay(t, func(t *testing.T, f *faulty) {
 		f.plain(1, 1)
 		f.mustSync()
 		foreigners["a jump deleted"](f)

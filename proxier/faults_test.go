@@ -21,6 +21,7 @@ import (
 	"synclab/bench/netns"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/direct"
 )
 
 // faulty is an engine on the kernel's tables whose restores a test can break.
@@ -28,6 +29,7 @@ type faulty struct {
 	*engine
 	t       *testing.T
 	variant iptables.Variant
+	direct  bool // no tool runs
 	tables  *tapped
 	cluster *randomCluster
 	flows   *conntrack.Memory
@@ -47,21 +49,30 @@ func (t *tapped) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run
 	return t.Tables.Restore(ctx, p)
 }
 
-// eachVariant runs a test for both variants, each in a namespace of its own.
+// eachVariant runs a test for both variants, through the tools, each in a namespace of its own.
 func eachVariant(t *testing.T, test func(t *testing.T, f *faulty)) {
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		t.Run(string(variant), func(t *testing.T) {
 			netns.Fresh(t)
 			needsLargeRestores(t, variant)
-			test(t, newFaulty(t, variant, newRandomCluster(seed(t), corev1.IPv4Protocol)))
+			test(t, newFaulty(t, variant, false, newRandomCluster(seed(t), corev1.IPv4Protocol)))
 		})
 	}
 }
 
-func newFaulty(t *testing.T, variant iptables.Variant, c *randomCluster) *faulty {
+// eachWay runs a test for both variants, and for tables that are handed to the kernel without a tool.
+func eachWay(t *testing.T, test func(t *testing.T, f *faulty)) {
+	eachVariant(t, test)
+	t.Run("direct", func(t *testing.T) {
+		netns.Fresh(t)
+		test(t, newFaulty(t, iptables.Legacy, true, newRandomCluster(seed(t), corev1.IPv4Protocol)))
+	})
+}
+
+func newFaulty(t *testing.T, variant iptables.Variant, direct bool, c *randomCluster) *faulty {
 	t.Helper()
-	f := &faulty{t: t, variant: variant, cluster: c, flows: &conntrack.Memory{}}
-	host, err := iptables.NewHost(iptables.RestorerOptions{
+	f := &faulty{t: t, variant: variant, direct: direct, cluster: c, flows: &conntrack.Memory{}}
+	tables, err := newTables(direct, iptables.RestorerOptions{
 		Variant: variant, Family: c.family, Wait: time.Second,
 		Prepare: func(cmd *exec.Cmd) {
 			if f.prepare != nil {
@@ -77,7 +88,7 @@ func newFaulty(t *testing.T, variant iptables.Variant, c *randomCluster) *faulty
 	if err != nil {
 		t.Skip(err)
 	}
-	f.tables = &tapped{Tables: host}
+	f.tables = &tapped{Tables: tables}
 	f.engine = testEngine(t, c.family, f.tables, func(o *Options) {
 		o.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return f.flows, nil }
 		o.OnSync = func(s Sync) { f.last = s }
@@ -85,9 +96,16 @@ func newFaulty(t *testing.T, variant iptables.Variant, c *randomCluster) *faulty
 	return f
 }
 
+func newTables(straight bool, opts iptables.RestorerOptions) (iptables.Tables, error) {
+	if straight {
+		return direct.New(opts)
+	}
+	return iptables.NewHost(opts)
+}
+
 // successor is a proxier that starts with the rules of another in place.
 func (f *faulty) successor() *faulty {
-	next := newFaulty(f.t, f.variant, f.cluster)
+	next := newFaulty(f.t, f.variant, f.direct, f.cluster)
 	f.cluster.tell(next.engine)
 	return next
 }
@@ -270,7 +288,7 @@ func holdLock(t *testing.T) (release func()) {
 // While somebody holds the lock, syncs fail and say so, and a drift check does not mistake the lock for drift. The nft
 // variant takes no lock.
 func TestLockHeld(t *testing.T) {
-	eachVariant(t, func(t *testing.T, f *faulty) {
+	eachWay(t, func(t *testing.T, f *faulty) {
 		f.events(40)
 		f.mustSync()
 		release := holdLock(t)

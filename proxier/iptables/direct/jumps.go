@@ -15,7 +15,7 @@ var baseTables = []iptables.Table{iptables.Mangle, iptables.NAT, iptables.Filter
 
 // EnsureJumps makes what is missing of the base chains and of the jumps to them.
 func (t *Tables) EnsureJumps(ctx context.Context) error {
-	return t.eachBase(func(socket *xtables.Socket, table iptables.Table, in *installed) error {
+	return t.eachBase(ctx, func(socket *xtables.Socket, table iptables.Table, in *installed) error {
 		missing, err := t.missing(socket, table, in)
 		if err != nil {
 			return err
@@ -43,7 +43,7 @@ func (t *Tables) Drift(ctx context.Context, want iptables.Expected) (string, err
 	if found != "" || err != nil {
 		return found, err
 	}
-	err = t.eachBase(func(socket *xtables.Socket, table iptables.Table, in *installed) error {
+	err = t.eachBase(ctx, func(socket *xtables.Socket, table iptables.Table, in *installed) error {
 		missing, err := t.missing(socket, table, in)
 		if err == nil && len(missing.jumps) > 0 && found == "" {
 			found = fmt.Sprintf("jump from %s to %s in %s is gone", missing.jumps[0].From, missing.jumps[0].To, table)
@@ -54,7 +54,7 @@ func (t *Tables) Drift(ctx context.Context, want iptables.Expected) (string, err
 }
 
 // eachBase reads the tables that have base chains.
-func (t *Tables) eachBase(yield func(*xtables.Socket, iptables.Table, *installed) error) error {
+func (t *Tables) eachBase(ctx context.Context, yield func(*xtables.Socket, iptables.Table, *installed) error) error {
 	socket, err := xtables.Open(t.opts.Family)
 	if err != nil {
 		return err
@@ -62,6 +62,9 @@ func (t *Tables) eachBase(yield func(*xtables.Socket, iptables.Table, *installed
 	defer socket.Close()
 	for _, table := range baseTables {
 		err := func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			read, err := socket.Read(string(table))
 			if err != nil {
 				return err
