@@ -175,6 +175,9 @@ func (m *maker) sticky(f *Frontend, what string, to netip.AddrPort) {
 	for _, i := range m.rng.Perm(len(f.Endpoints))[:min(most, len(f.Endpoints))] {
 		p := m.add(what+", again", m.anySource(), f.Protocol, to.Addr(), to.Port())
 		p.After = &After{Endpoint: f.Endpoints[i]}
+		if len(f.Addresses) == 0 { // a Service of the other family
+			continue
+		}
 		p = m.add(what+", after another address", m.anySource(), f.Protocol, to.Addr(), to.Port())
 		via := f.Addresses[m.rng.IntN(len(f.Addresses))]
 		p.After = &After{Endpoint: f.Endpoints[i], Via: netip.AddrPortFrom(via, f.Port)}

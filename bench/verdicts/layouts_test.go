@@ -1,0 +1,143 @@
+package verdicts
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"k8s.io/utils/clock"
+
+	"synclab/bench/conform"
+	"synclab/bench/netns"
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+	"synclab/sim"
+)
+
+var (
+	clusters = flag.Int("clusters", 0, "how many random clusters to compare; 0: a few")
+	seed     = flag.Uint64("seed", 1, "the first cluster's; the others follow")
+)
+
+func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }
+
+// howMany clusters a test compares.
+func howMany(few int) int {
+	if *clusters > 0 {
+		return *clusters
+	}
+	return few
+}
+
+// tally counts what was compared, and tells now and then.
+type tally struct {
+	t                                      *testing.T
+	clusters, states, packets, differences int
+	excused                                map[string]int
+}
+
+func (c *tally) String() string {
+	return fmt.Sprintf("%d clusters, %d states, %d packets, %d differences, explained %v", c.clusters, c.states, c.packets, c.differences, c.excused)
+}
+
+func (c *tally) begun() {
+	c.clusters++
+	if c.clusters%50 == 0 {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", c.t.Name(), c)
+	}
+}
+
+// note compares packets of both families.
+func (c *tally) compare(s *State, what string, packetSeed uint64, rulesets ...Ruleset) {
+	c.t.Helper()
+	c.states++
+	world, err := s.World()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, family := range both {
+		packets, err := s.Packets(family, packetSeed)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		found, err := Compare(family, world, packets, rulesets...)
+		if err != nil {
+			c.t.Fatalf("%s: %v", what, err)
+		}
+		c.packets += len(packets)
+		c.differences += len(found)
+		if len(found) > 0 {
+			c.t.Errorf("%s (%s): %d of %d packets differ:\n%s", what, s.Setting, len(found), len(packets), Describe(found))
+		}
+	}
+}
+
+// The layouts do the same with every packet, made at once or by partial syncs.
+func TestLayouts(t *testing.T) {
+	count := &tally{t: t}
+	n := howMany(12)
+	t.Logf("%d clusters from seed %d on", n, *seed)
+	for i := range n {
+		if t.Failed() {
+			break
+		}
+		compareLayouts(t, count, *seed+uint64(i))
+	}
+	t.Log(count)
+}
+
+const steps = 3 // how often something happens to each cluster
+
+func compareLayouts(t *testing.T, count *tally, seed uint64) {
+	t.Helper()
+	ctx := t.Context()
+	setting := conform.DrawSetting(seed, conform.Constraint{})
+	random := sim.NewRandomCluster(sim.RandomOptions{Seed: seed, Families: setting.Families})
+	s := &State{Setting: setting, Node: "node-0", Machine: proxier.Machine{Accounting: seed%2 == 0}, Objects: random.Objects()}
+	cluster := sim.NewCluster(clock.RealClock{})
+	defer cluster.Stop()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("seed %d (%s): %v", seed, setting, err)
+		}
+	}
+	must(cluster.Load(ctx, s.Objects))
+	var followers []*Follower
+	for _, layout := range []iptables.Layout{iptables.Classic, iptables.Tree} {
+		f, err := Follow(ctx, s, layout, cluster)
+		must(err)
+		defer f.Stop()
+		followers = append(followers, f)
+	}
+	count.begun()
+	for step := range steps + 1 {
+		if step > 0 {
+			must(happen(ctx, cluster, random.Next()))
+			s.Objects = random.Objects()
+		}
+		var rulesets []Ruleset
+		for _, layout := range []iptables.Layout{iptables.Classic, iptables.Tree} {
+			r, err := Render(ctx, s, layout)
+			must(err)
+			rulesets = append(rulesets, r)
+		}
+		for _, f := range followers {
+			r, err := f.Rules(ctx)
+			must(err)
+			rulesets = append(rulesets, r)
+		}
+		count.compare(s, fmt.Sprintf("seed %d, step %d", seed, step), seed, rulesets...)
+	}
+}
+
+func happen(ctx context.Context, cluster *sim.Cluster, t sim.Trace) error {
+	for _, change := range t {
+		if err := cluster.Apply(ctx, change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
