@@ -15,6 +15,7 @@ import (
 type randomCluster struct {
 	rng      *rand.Rand
 	family   corev1.IPFamily
+	size     int // Services at most
 	services map[int]*corev1.Service
 	slices   map[[2]int]*discoveryv1.EndpointSlice
 }
@@ -26,7 +27,7 @@ const (
 
 func newRandomCluster(seed uint64, family corev1.IPFamily) *randomCluster {
 	return &randomCluster{
-		rng: rand.New(rand.NewPCG(seed, 1)), family: family,
+		rng: rand.New(rand.NewPCG(seed, 1)), family: family, size: randomServices,
 		services: map[int]*corev1.Service{}, slices: map[[2]int]*discoveryv1.EndpointSlice{},
 	}
 }
@@ -43,7 +44,7 @@ func (c *randomCluster) addr(v4, v6 string, n int) string {
 // step makes one event and tells it to the engine.
 func (c *randomCluster) step(e *engine) {
 	now := e.clock.Now()
-	i := c.rng.IntN(randomServices)
+	i := c.rng.IntN(c.size)
 	if c.chance(0.35) {
 		if old := c.services[i]; old != nil && c.chance(0.3) {
 			delete(c.services, i)
