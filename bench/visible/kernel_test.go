@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,14 +70,33 @@ func newPlay(t *testing.T, objects *sim.Objects, dialect string) *play {
 	return p
 }
 
+// ruleWriter is one of the ways in which the project's proxier writes rules.
+type ruleWriter struct {
+	name    string
+	dialect string
+	backend proxier.BackendKind
+	variant iptables.Variant
+	layout  iptables.Layout
+}
+
+var ruleWriters = []ruleWriter{
+	{name: "legacy", dialect: IptablesLegacy, variant: iptables.Legacy},
+	{name: "nft", dialect: IptablesNft, variant: iptables.Nft},
+	{name: "legacy-tree", dialect: IptablesLegacy, variant: iptables.Legacy, layout: iptables.Tree},
+	{name: "nft-tree", dialect: IptablesNft, variant: iptables.Nft, layout: iptables.Tree},
+	{name: "direct", dialect: IptablesLegacy, variant: iptables.Legacy, backend: proxier.Direct},
+	{name: "direct-tree", dialect: IptablesLegacy, variant: iptables.Legacy, backend: proxier.Direct, layout: iptables.Tree},
+}
+
 // inProcess is the project's proxier, which syncs when told to, in this goroutine's namespace.
 type inProcess struct {
 	*play
 	proxier *proxier.Proxier
 }
 
-func newInProcess(p *play, variant iptables.Variant) inProcess {
+func newInProcess(p *play, rules ruleWriter) inProcess {
 	p.t.Helper()
+	variant := rules.variant
 	limit, err := kernel.SendLimit()
 	if err != nil {
 		p.t.Fatal(err)
@@ -85,12 +105,12 @@ func newInProcess(p *play, variant iptables.Variant) inProcess {
 		p.t.Skipf("an iptables-nft-restore of this user may take only %d bytes of netlink messages", limit)
 	}
 	for _, family := range bothFamilies {
-		if _, err := exec.LookPath(iptables.Binary(variant, family, "restore")); err != nil {
+		if _, err := exec.LookPath(iptables.Binary(variant, family, "restore")); variant != "" && err != nil {
 			p.t.Skip(err)
 		}
 	}
 	own, err := proxier.New(proxier.Options{
-		Config: config.New(), Variant: variant, Families: bothFamilies, NodeName: p.opts.Node.Name,
+		Config: config.New(), Backend: rules.backend, Variant: variant, Layout: rules.layout, Families: bothFamilies, NodeName: p.opts.Node.Name,
 	})
 	if err != nil {
 		p.t.Fatal(err)
@@ -195,14 +215,16 @@ func newWorld(t *testing.T, seed uint64) *sim.World {
 func TestRandomChurn(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	for _, x := range []struct {
-		variant iptables.Variant
-		dialect string
-	}{{iptables.Legacy, IptablesLegacy}, {iptables.Nft, IptablesNft}, {iptables.Legacy, ""}, {iptables.Nft, ""}} {
-		t.Run("variant="+string(x.variant)+"/dialect="+x.dialect, func(t *testing.T) {
+	all := slices.Clone(ruleWriters)
+	for _, x := range ruleWriters { // what is not told is found out
+		x.name, x.dialect = x.name+"-unknown", ""
+		all = append(all, x)
+	}
+	for _, x := range all {
+		t.Run(x.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			world := newWorld(t, seed)
-			p := newInProcess(newPlay(t, world.Objects(), x.dialect), x.variant)
+			p := newInProcess(newPlay(t, world.Objects(), x.dialect), x)
 			p.sync()
 			p.check()
 			const events = 100
@@ -220,7 +242,7 @@ func TestRandomChurn(t *testing.T) {
 			if len(p.awaited) < events/2 {
 				t.Errorf("only %d of %d changes were awaited", len(p.awaited), len(trace))
 			}
-			p.flush(x.variant)
+			p.flush(x)
 		})
 	}
 }
@@ -229,14 +251,10 @@ func TestRandomChurn(t *testing.T) {
 func TestRandomClusters(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	for i := range uint64(8) {
-		dialect, variant := IptablesLegacy, iptables.Legacy
-		if i%2 == 1 {
-			dialect, variant = IptablesNft, iptables.Nft
-		}
-		t.Run(dialect, func(t *testing.T) {
-			cluster := sim.NewRandomCluster(sim.RandomOptions{Seed: seed + i})
-			p := newInProcess(newPlay(t, cluster.Objects(), dialect), variant)
+	for i, x := range slices.Concat(ruleWriters, ruleWriters) {
+		t.Run(x.name, func(t *testing.T) {
+			cluster := sim.NewRandomCluster(sim.RandomOptions{Seed: seed + uint64(i)})
+			p := newInProcess(newPlay(t, cluster.Objects(), x.dialect), x)
 			p.sync()
 			for range 10 {
 				for _, c := range cluster.Next() {
@@ -252,10 +270,10 @@ func TestRandomClusters(t *testing.T) {
 }
 
 // flush: after somebody else flushed the table nothing is as it should be, until the proxier mends it.
-func (p inProcess) flush(variant iptables.Variant) {
+func (p inProcess) flush(rules ruleWriter) {
 	p.t.Helper()
 	for _, family := range p.opts.Families {
-		if out, err := exec.Command(iptables.Binary(variant, family, ""), "-t", "nat", "-F").CombinedOutput(); err != nil {
+		if out, err := exec.Command(iptables.Binary(rules.variant, family, ""), "-t", "nat", "-F").CombinedOutput(); err != nil {
 			p.t.Fatalf("%v\n%s", err, out)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"synclab/bench"
+	"synclab/proxier"
 )
 
 // A run starts this program again, as a worker and as a proxier: then the test binary is the program.
@@ -49,14 +50,23 @@ func count(records []bench.Record, subject string, metric bench.Metric) int {
 // The proxier as a process of its own is measured from outside, and tells of its phases itself; the kernel holds what
 // the closed form says.
 func TestRunThroughTheAPI(t *testing.T) {
-	subjects := slices.DeleteFunc(bench.ComparedSubjects(), func(name string) bool { return !strings.HasPrefix(name, "synclab/") })
+	var subjects []string
+	for _, subject := range bench.Subjects() {
+		if subject.Proxier == bench.Synclab && subject.Available() == nil {
+			subjects = append(subjects, subject.Name)
+		}
+	}
 	_, records := runScenario(t, "run", "steady-churn", "--services", "10", "--endpoints", "3", "--feed", "api", "--subjects", strings.Join(subjects, ","),
 		"--set", "proxy.minSyncPeriod=50ms", "--set", "steps.churn.events=5", "--set", "steps.churn.rate=10", "--set", "steps.probe.samples=10")
 	for _, subject := range subjects {
-		for _, metric := range []bench.Metric{bench.ColdStart, bench.FullSync, bench.Plan, bench.Encode, bench.Restore, bench.ToolCalls, bench.SubjectCPU, bench.PeakRSS, bench.FirstPacket} {
+		for _, metric := range []bench.Metric{bench.ColdStart, bench.FullSync, bench.Plan, bench.Encode, bench.Restore, bench.Restores, bench.ToolSys, bench.SubjectCPU, bench.PeakRSS, bench.FirstPacket} {
 			if count(records, subject, metric) == 0 {
 				t.Errorf("%s: no %s", subject, metric)
 			}
+		}
+		about, err := bench.ParseSubject(subject)
+		if calls := count(records, subject, bench.ToolCalls); err != nil || calls > 0 != (about.Backend == proxier.Iptables) {
+			t.Errorf("%s: %d tool_calls, %v", subject, calls, err)
 		}
 		if n := count(records, subject, bench.NetworkProgrammingLatency); n != 5 {
 			t.Errorf("%s: %d of 5 changes became visible", subject, n)
