@@ -29,6 +29,8 @@ type NftElement struct {
 	Key  []byte
 	Data []byte // of a map; each field of a concatenation begins at a multiple of 4
 	Jump string // of a verdict map: the chain
+	// Timeout and Expires are how long it lives, and how much of that is left; 0: forever. In milliseconds.
+	Timeout, Expires uint64
 }
 
 // OpenNftables opens the socket.
@@ -279,6 +281,18 @@ func elementOf(attrs []byte) (e NftElement, err error) {
 	}
 	err = inside(attrs, unix.NFTA_SET_ELEM_KEY, func(key []byte) error {
 		return inside(key, unix.NFTA_DATA_VALUE, clone(&e.Key))
+	})
+	if err != nil {
+		return e, err
+	}
+	err = eachAttr(attrs, func(kind uint16, value []byte) {
+		switch {
+		case len(value) != 8:
+		case kind == unix.NFTA_SET_ELEM_TIMEOUT:
+			e.Timeout = binary.BigEndian.Uint64(value)
+		case kind == unix.NFTA_SET_ELEM_EXPIRATION:
+			e.Expires = binary.BigEndian.Uint64(value)
+		}
 	})
 	if err != nil {
 		return e, err

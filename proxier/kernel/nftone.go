@@ -1,0 +1,117 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// tableHandle is NFTA_TABLE_HANDLE, which package unix does not have.
+const tableHandle = 4
+
+// Element of a set or a map by its key, each field of which begins at a multiple of 4; false when it is not there. In a
+// set of any size it is found at once.
+func (n *Nftables) Element(family corev1.IPFamily, table, set string, key []byte) (e NftElement, ok bool, err error) {
+	request := stringAttr(nil, unix.NFTA_SET_ELEM_LIST_TABLE, table)
+	request = stringAttr(request, unix.NFTA_SET_ELEM_LIST_SET, set)
+	request = append(request, keyAttrs(key)...)
+	err = n.ask(func() error {
+		return n.s.one(unix.NFT_MSG_GETSETELEM, nfProtocols[family], request, func(attrs []byte) error {
+			return inside(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(list []byte) error {
+				return inside(list, unix.NFTA_LIST_ELEM, func(element []byte) (err error) {
+					e, err = elementOf(element)
+					ok = err == nil
+					return err
+				})
+			})
+		})
+	})
+	if err != nil {
+		return e, false, fmt.Errorf("element %x of %s table %s set %s: %w", key, family, table, set, err)
+	}
+	return e, ok, nil
+}
+
+// Table gives the handle of a table: the newer table has the larger one; false when it is not there.
+func (n *Nftables) Table(family corev1.IPFamily, table string) (handle uint64, ok bool, err error) {
+	err = n.ask(func() error {
+		return n.s.one(unix.NFT_MSG_GETTABLE, nfProtocols[family], stringAttr(nil, unix.NFTA_TABLE_NAME, table), func(attrs []byte) error {
+			ok = true
+			return eachAttr(attrs, func(kind uint16, value []byte) {
+				if kind == tableHandle && len(value) == 8 {
+					handle = binary.BigEndian.Uint64(value)
+				}
+			})
+		})
+	})
+	if err != nil {
+		return 0, false, fmt.Errorf("%s table %s: %w", family, table, err)
+	}
+	return handle, ok, nil
+}
+
+// keyAttrs is a list of one element, as attributes: in an element of a list a key, in that its value.
+func keyAttrs(key []byte) []byte {
+	b := attr(unix.NFTA_DATA_VALUE, key)
+	for _, kind := range []uint16{unix.NFTA_SET_ELEM_KEY, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_LIST_ELEMENTS} {
+		b = attr(kind|unix.NLA_F_NESTED, b)
+	}
+	return b
+}
+
+func attr(kind uint16, value []byte) []byte {
+	b := binary.NativeEndian.AppendUint16(nil, uint16(attrSize+len(value)))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = append(b, value...)
+	return append(b, make([]byte, align(len(b))-len(b))...)
+}
+
+// NftSize is how many elements a set or a map has.
+type NftSize struct {
+	Set      string
+	Elements int
+}
+
+// setCount is NFTA_SET_COUNT (Linux 6.16), which package unix does not have.
+const setCount = 20
+
+// Sizes of all sets and maps of a table, in the order in which they were made. Kernels before 6.16 do not tell: there
+// the elements are counted, in time that grows faster than their number.
+func (n *Nftables) Sizes(family corev1.IPFamily, table string) ([]NftSize, error) {
+	var sizes []NftSize
+	filter := stringAttr(nil, unix.NFTA_SET_TABLE, table)
+	err := n.ask(func() error {
+		sizes = sizes[:0]
+		told := true
+		err := n.s.dump(unix.NFT_MSG_GETSET, nfProtocols[family], filter, func(attrs []byte) error {
+			size := NftSize{Elements: -1}
+			err := eachAttr(attrs, func(kind uint16, value []byte) {
+				switch {
+				case kind == unix.NFTA_SET_NAME:
+					size.Set = string(cString(value))
+				case kind == setCount && len(value) == 4:
+					size.Elements = int(binary.BigEndian.Uint32(value))
+				}
+			})
+			told = told && size.Elements >= 0
+			sizes = append(sizes, size)
+			return err
+		})
+		if err != nil || told {
+			return err
+		}
+		for i := range sizes {
+			sizes[i].Elements = 0
+			if err := n.s.dumpElements(nfProtocols[family], table, sizes[i].Set, func([]byte) error { sizes[i].Elements++; return nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sets of %s table %s: %w", family, table, err)
+	}
+	return sizes, nil
+}

@@ -1,0 +1,365 @@
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/backend"
+	"synclab/proxier/kernel"
+	"synclab/proxier/plan"
+	"synclab/proxier/tracker"
+)
+
+// Table is the name under which counts are told, whichever of its two names the table has.
+const Table backend.Table = "synclab"
+
+// Options of a Backend.
+type Options struct {
+	backend.Options
+	Family corev1.IPFamily
+}
+
+// Backend keeps one table of nf_tables as a plan wants it, in the network namespace of the thread that first syncs. Not
+// safe for concurrent use.
+type Backend struct {
+	opts     Options
+	settings backend.Settings // in force
+
+	socket *socket
+	kernel *kernel.Nftables
+	// rules and encoder are those of the table that packets meet; nil before the first full sync.
+	rules   *Ruleset
+	encoder *encoder
+	handle  uint64 // of the table
+	// unsure: a transaction failed, and what the table holds is not known.
+	unsure   bool
+	refusals map[tracker.ServicePortName]error
+
+	// fault, when set, may refuse a batch; for tests.
+	fault func(batch []byte) error
+}
+
+// New makes a Backend; it touches no table before Sync.
+func New(opts Options) (*Backend, error) {
+	settings, err := opts.Settings()
+	if err != nil {
+		return nil, err
+	}
+	return &Backend{opts: opts, settings: settings, refusals: map[tracker.ServicePortName]error{}}, nil
+}
+
+// Update takes note of what the plan changed. A Service port that was refused gets another chance when it changes.
+func (b *Backend) Update(delta plan.Delta) {
+	for _, port := range delta.Changed {
+		delete(b.refusals, port.Name)
+	}
+	for _, name := range delta.Removed {
+		delete(b.refusals, name)
+	}
+	if b.rules != nil {
+		b.rules.Update(delta)
+	}
+}
+
+// Settings in force.
+func (b *Backend) Settings() backend.Settings { return b.settings }
+
+// Dirty says whether a sync may have anything to write.
+func (b *Backend) Dirty() bool { return b.rules == nil || b.unsure || b.rules.Dirty() }
+
+// NeedsFull says why a partial sync will not do; empty: it will.
+func (b *Backend) NeedsFull(int) string {
+	switch {
+	case b.rules == nil:
+		return "start"
+	case b.unsure:
+		return "failure"
+	}
+	return ""
+}
+
+// Dispatch lists the cluster IPs that lead to endpoints, in the order of the plan. A packet for none of them crosses
+// the rules of one chain.
+func (b *Backend) Dispatch(ports []*plan.ServicePort) (frontends []backend.Frontend, rules int) {
+	for _, port := range ports {
+		if port.HasInternalEndpoints() {
+			frontends = append(frontends, backend.Frontend{
+				Position: len(frontends) + 1, Protocol: port.Name.Protocol, Addr: addrPort(port),
+			})
+		}
+	}
+	return frontends, len(newRules(b.settings).fixed(chainServices))
+}
+
+// Sync brings the table to the plan.
+func (b *Backend) Sync(ctx context.Context, req backend.Request) (result backend.Result, err error) {
+	if err := b.open(); err != nil {
+		return backend.Result{Full: req.Full}, err
+	}
+	b.socket.runs = nil
+	start := b.opts.Clock.Now()
+	s := &syncing{Backend: b, ctx: ctx, req: req, result: backend.Result{Full: req.Full}}
+	err = s.run()
+	result = s.result
+	result.Runs = b.socket.runs
+	result.Encode = b.opts.Clock.Since(start)
+	for _, run := range result.Runs {
+		result.Encode -= run.Wall
+	}
+	result.Written = map[backend.Table]backend.Count{Table: s.written}
+	if b.rules != nil {
+		result.Installed = map[backend.Table]backend.Count{Table: b.rules.Total()}
+		for name, cause := range b.rules.refused {
+			b.refusals[name] = cause
+		}
+	}
+	result.Refused = b.refusals
+	return result, err
+}
+
+// open the sockets, in the network namespace of this thread.
+func (b *Backend) open() (err error) {
+	if b.socket == nil {
+		if b.socket, err = openSocket(b.opts.Clock); err != nil {
+			return err
+		}
+	}
+	if b.kernel == nil {
+		b.kernel, err = kernel.OpenNftables()
+	}
+	return err
+}
+
+// Close closes the sockets. The table stays.
+func (b *Backend) Close() {
+	if b.socket != nil {
+		b.socket.close()
+	}
+	if b.kernel != nil {
+		b.kernel.Close()
+	}
+	b.socket, b.kernel = nil, nil
+}
+
+// syncing is one sync.
+type syncing struct {
+	*Backend
+	ctx     context.Context
+	req     backend.Request
+	result  backend.Result
+	written backend.Count
+}
+
+func (s *syncing) run() error {
+	full := s.req.Full
+	if reason := s.NeedsFull(s.req.Endpoints); reason != "" && !full {
+		s.result.Full, s.result.Reason, full = true, reason, true
+	}
+	switch {
+	case full:
+		return s.full()
+	case !s.rules.Dirty():
+		return nil
+	}
+	s.encoder.reset(s.send)
+	err := s.rules.Partial(s.encoder)
+	s.written = s.encoder.written
+	if err == nil {
+		return nil
+	}
+	s.unsure = true
+	if s.ctx.Err() != nil {
+		return err
+	}
+	// Somebody may have flushed or deleted what it refers to, or it was too long for one transaction.
+	s.opts.Log("transaction failed, writing everything", "error", err)
+	s.result.Full, s.result.Reason = true, "failure"
+	return s.full()
+}
+
+// send hands a batch over, unless the sync is to end.
+func (s *syncing) send(batch []byte, first, last uint32) error {
+	if s.ctx.Err() != nil {
+		return fmt.Errorf("netlink: %w", context.Cause(s.ctx))
+	}
+	if s.fault != nil {
+		if err := s.fault(batch); err != nil {
+			return err
+		}
+	}
+	return s.socket.send(batch, first, last)
+}
+
+// full writes everything into a new table and lets it take over.
+func (s *syncing) full() error {
+	settings, err := s.opts.Settings()
+	if err != nil {
+		return err
+	}
+	target, others, err := s.tables()
+	if err != nil {
+		return err
+	}
+	clear(s.refusals)
+	rules, enc, err := s.load(target, settings, s.req.Ports)
+	if suspicious(err) {
+		rules, enc, err = s.isolate(target, settings, err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.inherit(enc, others); err != nil {
+		s.opts.Log("remembered clients not taken over", "error", err)
+	}
+	if err := rules.Activate(enc); err != nil {
+		s.unsure = true
+		return err
+	}
+	s.written = enc.written
+	s.rules, s.encoder, s.settings, s.unsure = rules, enc, settings, false
+	for _, name := range others {
+		if err := s.remove(name); err != nil {
+			s.unsure = true // the old table still takes packets that the new one leaves
+			return err
+		}
+	}
+	s.handle, _, err = s.kernel.Table(s.opts.Family, target)
+	return err
+}
+
+// tables finds the name to load under, and the tables that have to go once that works. Of two tables that packets meet
+// (left by a process that ended between two transactions) the newer one is met first, and the older one makes room.
+func (s *syncing) tables() (target string, others []string, err error) {
+	active, err := (&Reader{s.kernel}).Table(s.opts.Family)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, name := range tableNames {
+		_, there, err := s.kernel.Table(s.opts.Family, name)
+		if err != nil {
+			return "", nil, err
+		}
+		if name == active || there && target != "" {
+			others = append(others, name)
+			continue
+		}
+		if target == "" {
+			target = name
+		}
+		if there {
+			if err := s.remove(name); err != nil {
+				return "", nil, err
+			}
+		}
+	}
+	return target, others, nil
+}
+
+// remove a table, if it is there.
+func (s *syncing) remove(name string) error {
+	e := newEncoder(s.opts.Family, name, s.send)
+	e.deleteTable()
+	if err := e.commit(); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
+}
+
+// load fills a new table. When that fails, nothing of it stays.
+func (s *syncing) load(target string, settings backend.Settings, ports []*plan.ServicePort) (*Ruleset, *encoder, error) {
+	rules, e := NewRuleset(settings), newEncoder(s.opts.Family, target, s.send)
+	e.limit = s.socket.split()
+	err := rules.Load(e, ports)
+	if err != nil {
+		if s.ctx.Err() == nil {
+			err = errors.Join(err, s.remove(target))
+		}
+		return nil, nil, err
+	}
+	e.limit = 0
+	return rules, e, nil
+}
+
+// suspicious errors may be the fault of what was sent, not of the machine.
+func suspicious(err error) bool {
+	var refused *RefusedError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.Errno {
+	case unix.ENOMEM, unix.ENOBUFS, unix.EPERM, unix.EINTR, unix.EAGAIN, unix.EMSGSIZE, unix.ERESTART, unix.ENOENT:
+		return false
+	}
+	return true
+}
+
+// mostIsolations bounds how many Service ports one sync looks for.
+const mostIsolations = 8
+
+// isolate finds the Service ports that the kernel refuses, each by halving, and leaves them out. Without any of them the
+// table must be taken: else none of them is to blame.
+func (s *syncing) isolate(target string, settings backend.Settings, cause error) (*Ruleset, *encoder, error) {
+	try := func(ports []*plan.ServicePort) (*Ruleset, *encoder, error) {
+		rules, e, err := s.load(target, settings, ports)
+		if err == nil && len(ports) < len(s.req.Ports)-len(s.refusals) {
+			err = s.remove(target)
+		}
+		return rules, e, err
+	}
+	if _, _, err := try(nil); err != nil {
+		return nil, nil, fmt.Errorf("refused without any Service too: %w", err)
+	}
+	ports := s.req.Ports
+	for range mostIsolations {
+		good, bad := 0, len(ports) // the first good ports are taken, the first bad ones are not
+		for bad-good > 1 {
+			middle := (good + bad) / 2
+			switch _, _, err := try(ports[:middle]); {
+			case err == nil:
+				good = middle
+			case suspicious(err):
+				bad, cause = middle, err
+			default:
+				return nil, nil, err
+			}
+		}
+		culprit := ports[good].Name
+		s.opts.Log("rules refused, Service port left out", "port", culprit.String(), "protocol", culprit.Protocol, "error", cause)
+		s.refusals[culprit] = cause
+		ports = append(append([]*plan.ServicePort(nil), ports[:good]...), ports[good+1:]...)
+		rules, e, err := try(ports)
+		if !suspicious(err) {
+			return rules, e, err
+		}
+		cause = err
+	}
+	return nil, nil, cause
+}
+
+// inherit copies what clients are remembered by from the table that packets meet to the new one.
+func (s *syncing) inherit(e *encoder, others []string) error {
+	for _, table := range others {
+		elements, err := s.kernel.Elements(s.opts.Family, table, setAffinity.String())
+		if err != nil {
+			return err
+		}
+		e.limit = s.socket.split()
+		for _, element := range elements {
+			if len(element.Key) == setAffinity.keyLen(s.opts.Family) && len(element.Data) == setAffinity.valueLen(s.opts.Family) {
+				e.addTimed(setAffinity, element.Key, element.Data, time.Duration(element.Timeout)*time.Millisecond, time.Duration(element.Expires)*time.Millisecond)
+			}
+		}
+		err = e.commit()
+		e.limit = 0
+		if err != nil {
+			e.reset(s.send)
+			return err
+		}
+	}
+	return nil
+}

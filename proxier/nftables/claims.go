@@ -1,0 +1,230 @@
+package nftables
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"synclab/proxier/plan"
+	"synclab/proxier/tracker"
+)
+
+// place is an element that Service ports may claim: of frontends, nodeports, or of the sets of the filter hooks.
+type place struct {
+	set   set
+	proto byte
+	port  uint16
+	addr  netip.Addr // none for NodePorts and health checks
+}
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.set, q.set), p.addr.Compare(q.addr), cmp.Compare(p.proto, q.proto), cmp.Compare(p.port, q.port))
+}
+
+// key of the place in its set.
+func (p place) key(b []byte) []byte {
+	if p.addr.IsValid() {
+		b = appendAddr(b, p.addr)
+	}
+	if p.set != setHealthChecks {
+		b = appendProto(b, p.proto)
+	}
+	return appendPort(b, p.port)
+}
+
+// listKey is the key in lists, where NodePorts have the unspecified address.
+func (p place) listKey(b []byte, c Class, addrLen int) []byte {
+	if p.addr.IsValid() {
+		b = appendAddr(b, p.addr)
+	} else {
+		b = append(b, make([]byte, addrLen)...)
+	}
+	return append64(appendPort(appendProto(b, p.proto), p.port), uint64(c))
+}
+
+// role is what a Service port wants a place for.
+type role uint8
+
+const (
+	roleCluster role = iota
+	roleExternal
+	roleLimited // a load balancer that only some sources may use
+	roleRefused
+	rolePresent // in a set: firewall, health checks
+)
+
+// claim is a Service port's wish for a place. Where there are several for one, the oldest Service comes first, and of
+// one Service port the cluster IP, external IPs, load balancers: as the rules of layout classic follow one another.
+type claim struct {
+	of   *entry
+	role role
+	rank int
+}
+
+func (c *claim) compare(d *claim) int {
+	return cmp.Or(comparePorts(c.of.port, d.of.port), cmp.Compare(c.rank, d.rank))
+}
+
+func comparePorts(a, b *plan.ServicePort) int {
+	if a == b {
+		return 0
+	}
+	return cmp.Or(a.Created.Compare(b.Created), compareNames(a.Name, b.Name))
+}
+
+func compareNames(a, b tracker.ServicePortName) int {
+	return cmp.Or(
+		strings.Compare(a.Namespace, b.Namespace),
+		strings.Compare(a.NamespacedName.Name, b.NamespacedName.Name),
+		strings.Compare(a.Port(), b.Port()),
+		strings.Compare(string(a.Protocol), string(b.Protocol)))
+}
+
+// eachClaim calls yield with all that a Service port claims.
+func eachClaim(p *plan.ServicePort, proto byte, yield func(place, role, int)) {
+	rank := 0
+	claim := func(s set, addr netip.Addr, port uint16, r role) {
+		yield(place{set: s, proto: proto, port: port, addr: addr}, r, rank)
+		rank++
+	}
+	if p.HasInternalEndpoints() {
+		claim(setFrontends, p.ClusterIP, p.Port, roleCluster)
+	} else {
+		claim(setRefusedServices, p.ClusterIP, p.Port, roleRefused)
+	}
+	external := func(addr netip.Addr, r role) {
+		if p.HasEndpoints {
+			claim(setFrontends, addr, p.Port, r)
+		}
+		if !p.HasExternalEndpoints() {
+			claim(setRefusedExternal, addr, p.Port, roleRefused)
+		}
+	}
+	for _, ip := range p.ExternalIPs {
+		external(ip, roleExternal)
+	}
+	for _, vip := range p.LoadBalancerVIPs {
+		if limited(p) {
+			claim(setFirewall, vip, p.Port, rolePresent)
+			external(vip, roleLimited)
+			continue
+		}
+		external(vip, roleExternal)
+	}
+	if p.NodePort != 0 {
+		if p.HasEndpoints {
+			claim(setNodePorts, netip.Addr{}, p.NodePort, roleExternal)
+		}
+		if !p.HasExternalEndpoints() {
+			claim(setRefusedNodePorts, netip.Addr{}, p.NodePort, roleRefused)
+		}
+	}
+	if p.HealthCheckNodePort != 0 {
+		yield(place{set: setHealthChecks, port: p.HealthCheckNodePort}, rolePresent, rank)
+	}
+}
+
+// limited: only some sources may use the load balancer.
+func limited(p *plan.ServicePort) bool {
+	return p.HasEndpoints && len(p.LoadBalancerVIPs) > 0 && len(p.SourceRanges) > 0
+}
+
+// slot is what is known of a place.
+type slot struct {
+	claims []claim
+	// class and lists are what is installed of a frontend; refusal of one that is refused, 1 of one that is only present.
+	class   Class
+	lists   []list
+	refusal uint32
+}
+
+// list is an element of lists: by which class a frontend leads to which Service port.
+type list struct {
+	class Class
+	id    ID
+}
+
+func (s *slot) put(c claim) {
+	i, found := slices.BinarySearchFunc(s.claims, &c, func(a claim, b *claim) int { return a.compare(b) })
+	if !found {
+		s.claims = slices.Insert(s.claims, i, c)
+	}
+}
+
+// take removes the claims of a Service port.
+func (s *slot) take(e *entry) {
+	s.claims = slices.DeleteFunc(s.claims, func(c claim) bool { return c.of == e })
+}
+
+// classOf is the class of a claim that all sources may use.
+func (c *claim) classOf(nodePort bool) Class {
+	p := c.of.port
+	all, onNode := len(p.Cluster), len(p.Local)
+	switch {
+	case c.role == roleCluster && p.InternalPolicyLocal:
+		return newClass(kindClusterLocal, onNode, 0, p.AffinitySeconds)
+	case c.role == roleCluster:
+		return newClass(kindCluster, all, 0, p.AffinitySeconds)
+	case p.ExternalPolicyLocal && nodePort:
+		return newClass(kindNodePortLocal, all, onNode, p.AffinitySeconds)
+	case p.ExternalPolicyLocal:
+		return newClass(kindLocal, all, onNode, p.AffinitySeconds)
+	case nodePort:
+		return newClass(kindNodePort, all, 0, p.AffinitySeconds)
+	}
+	return newClass(kindExternal, all, 0, p.AffinitySeconds)
+}
+
+// final: whatever comes to the claim does not come back.
+func (c *claim) final() bool {
+	p := c.of.port
+	return c.role == roleCluster || c.role == roleExternal && (!p.ExternalPolicyLocal || len(p.Local) > 0)
+}
+
+// way is a claim that packets of a frontend may take.
+type way struct {
+	*claim
+	list
+}
+
+// ways are those that packets may get to, in order.
+func (s *slot) ways(p place) (ways []way) {
+	alike := map[Class]int{}
+	for i := range s.claims {
+		c := &s.claims[i]
+		w := way{c, list{c.classOf(p.set == setNodePorts), c.of.id}}
+		if n := alike[w.class]; n < mostVariants {
+			alike[w.class]++
+			w.class |= Class(n)
+			ways = append(ways, w)
+		}
+		if c.final() {
+			break
+		}
+	}
+	return ways
+}
+
+// decide gives the class of a frontend: that of the only way, or of a chain of its own. No way: class 0.
+func decide(p place, ways []way) Class {
+	switch {
+	case len(ways) == 0:
+		return 0
+	case len(ways) == 1 && ways[0].role != roleLimited:
+		return ways[0].class
+	}
+	return ownClass(append(p.key(nil), byte(p.set)))
+}
+
+// refuse is what happens to traffic that has nowhere to go: it is rejected when there is no endpoint anywhere, dropped
+// when policy Local forbids those there are, because the sender may have better luck elsewhere.
+func (c *claim) refuse() uint32 {
+	if c.role == rolePresent {
+		return 1
+	}
+	if !c.of.port.HasEndpoints {
+		return refuseReject
+	}
+	return refuseDrop
+}

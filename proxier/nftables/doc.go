@@ -1,0 +1,83 @@
+// Package nftables is the nftables backend: it keeps one table of nf_tables a family as a plan wants it, over netlink.
+//
+// # The table
+//
+// There is a constant number of sets and maps, and no chain per ordinary Service. A packet's way through the nat hooks:
+//
+//  1. frontends: destination address . protocol . port → class. (nodeports: protocol . port → class, tried last, for
+//     addresses of the node.) A Class says what kind of frontend it is, how many endpoints it has, and for how long its
+//     clients are remembered. All frontends that are alike in that share one.
+//  2. classes: class → jump to its chain, such as cluster-10 or external-local-10-2-10800s.
+//  3. lists: destination address . protocol . port . class → ID of the Service port.
+//  4. endpoints: ID . number → address . port. The chain draws the number, from 0 up to the class's count. Where there is
+//     a choice of policy, the endpoints of this node have a list of their own, which begins at localSlots.
+//  5. affinity: client . ID → address . port, written by the rules, and members: ID . list . address . port, which says
+//     whether that endpoint is still one of them.
+//  6. hairpin, after the translation: address . the same address, of every endpoint. Whoever reaches himself is
+//     masqueraded, and so is whoever carries the masquerade mark.
+//
+// An endpoint is an element of endpoints and one of hairpin, whatever the number of addresses that lead to it. Changing
+// one touches nothing else while the number of endpoints stays.
+//
+// A frontend that several Services claim, or that only some sources may use, has a class and a chain to itself, which
+// jumps to the chains of the classes of its claims, the oldest Service's first. What a chain does not take comes back.
+//
+// The filter hooks refuse what has nowhere to go, as KUBE-SERVICES, KUBE-EXTERNAL-SERVICES, KUBE-PROXY-FIREWALL and
+// KUBE-NODEPORTS of layout classic do: refused-services, refused-external, refused-nodeports (→ number in refusals →
+// verdict), firewall, health-checks. Verdicts are those of layout classic, with one difference that lies in nf_tables:
+// accepting a packet ends only this table's chain, and does not keep another table from dropping it.
+//
+// To look up one Service port see Reader. bench/visible does. Fields of keys and values each begin at a multiple of
+// 4 bytes; numbers of endpoints are in the machine's byte order, as numgen leaves them in a register, all else is in the
+// network's.
+//
+// # The way of the data
+//
+//  1. Ruleset takes what the plan changed (Update), and knows what is installed.
+//  2. Its transactions go to a writer. One is the encoder, which appends netlink messages to a buffer; the other is
+//     Model, the same table in memory, which the rule interpreter walks.
+//  3. The socket hands each batch to the kernel with one sendmsg, and reads the answer.
+//  4. Backend decides between a partial and a full sync, and recovers when the kernel refuses.
+//
+// # What costs
+//
+// Facts about the kernel (read in and measured on Linux 6.18) that shape all this:
+//
+//   - A new element with a verdict that jumps makes the commit validate the table: every chain that a base chain reaches,
+//     element by element through verdict maps. So frontends holds classes, not verdicts, and classes is small.
+//   - The first rule of a chain that uses a map makes the kernel walk through the whole map, of verdicts or not, looking
+//     for loops (nf_tables_bind_set): 60 ms a map of half a million elements. So chains of classes are made while a
+//     table is loaded, before its elements, and with them those of a few endpoints more or less than Services have. They
+//     stay when they are not used. A class that is met later costs that walk once.
+//   - A set is found by name in a linear search, and an anonymous set costs every transaction that follows.
+//   - A set with a size is a hash table that never grows, without one it is one that does. Ours grow.
+//   - Removing and adding the same key in one transaction replaces the element.
+//
+// # What a packet may see
+//
+// A packet meets the rules of one generation in each base chain that it enters (the kernel reads it once), but every
+// look into a set or a map is answered by the generation of that moment. So a packet on its way during a commit may have
+// read frontends before and endpoints after it. It must find what was wanted before, or what is wanted now. Hence:
+//
+//   - A chain that is new is empty for packets that entered before the commit. So it is made, with its element in
+//     classes, in a transaction before the one whose elements lead to it (Ruleset.Partial).
+//   - What a packet was told remains true: lists is asked with the class, so that a class of before finds the Service port
+//     of before; when only the Service port behind a class changed, it finds the new one, with all its endpoints.
+//   - A number that was drawn finds an endpoint. When a Service port has fewer endpoints, the slots beyond the new
+//     end stay filled, with the endpoints that were there. Slots below it hold one of before or of now.
+//   - Hence elements that a packet gets to only through another one (lists, endpoints, hairpin, chains of single frontends) are
+//     removed one sync later than what led to them. That leftover is bounded by what one sync removes.
+//
+// This assumes that no packet stays between two looks while two syncs pass. Packets are not suspended there, and syncs
+// are at least the runner's interval apart.
+//
+// A full sync loads a table of the other name (tableNames), in transactions of bounded size, while the old one works. As
+// it has no base chains, no packet meets it. Then one short transaction adds these, and a second one deletes the old table. In
+// between, packets meet the new table first: what it takes has its translation, and what it does not take is as it was
+// before. Clients that are remembered are copied, since an ID is a hash of the Service port's name.
+//
+// # What is not modelled
+//
+// Counters of nfacct (Settings.Accounting) have no counterpart. nft 1.0.6 cannot print rules in which what one map gave is the
+// key of the next, and gives up on the whole ruleset; nft list map and the bench's tools read the table.
+package nftables

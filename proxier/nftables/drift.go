@@ -1,0 +1,131 @@
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+
+	"synclab/proxier/backend"
+	"synclab/proxier/kernel"
+	"synclab/proxier/plan"
+)
+
+func addrPort(p *plan.ServicePort) netip.AddrPort { return netip.AddrPortFrom(p.ClusterIP, p.Port) }
+
+// Total is what the table holds; elements count as rules.
+func (r *Ruleset) Total() backend.Count {
+	c := backend.Count{Chains: len(r.chains) + len(fixedChains) + len(baseChains), Rules: r.fixedRules}
+	for _, rules := range r.chains {
+		c.Rules += rules
+	}
+	for s := range sets {
+		c.Rules += r.elements[s]
+	}
+	return c
+}
+
+var errNotOpen = errors.New("not synced yet")
+
+// Stamp is made of what the kernel says of the table without looking into it: its handle, the rules of the chains that
+// the kernel calls, and the sizes of its sets. The kernel's generation is no part of it: it also counts what others do in
+// tables of their own, the other family's proxier for one.
+func (b *Backend) Stamp() (backend.Stamp, error) {
+	if b.kernel == nil || b.rules == nil {
+		return backend.Stamp{}, errNotOpen
+	}
+	handle, _, err := b.kernel.Table(b.opts.Family, b.encoder.table)
+	if err != nil {
+		return backend.Stamp{}, err
+	}
+	h := fnv.New64a()
+	for i := range baseChains {
+		uses, there, err := b.kernel.Uses(b.opts.Family, b.encoder.table, baseChains[i].name)
+		if err != nil {
+			return backend.Stamp{}, err
+		}
+		fmt.Fprintln(h, uses, there)
+	}
+	sizes, err := b.kernel.Sizes(b.opts.Family, b.encoder.table)
+	if err != nil {
+		return backend.Stamp{}, err
+	}
+	elements := fnv.New64a()
+	for _, size := range sizes {
+		if size.Set != setAffinity.String() { // packets write it
+			fmt.Fprintln(elements, size.Set, size.Elements)
+		}
+	}
+	return backend.Stamp{handle, h.Sum64(), elements.Sum64()}, nil
+}
+
+// Drift counts what the table holds and describes the first difference; empty: none. Elements that somebody replaced
+// by others do not show.
+func (b *Backend) Drift(context.Context) (string, error) {
+	if b.kernel == nil || b.rules == nil {
+		return "", errNotOpen
+	}
+	family, table := b.opts.Family, b.encoder.table
+	handle, there, err := b.kernel.Table(family, table)
+	switch {
+	case err != nil:
+		return "", err
+	case !there:
+		return fmt.Sprintf("table %s is gone", table), nil
+	case handle != b.handle:
+		return fmt.Sprintf("table %s is another", table), nil
+	}
+	for _, other := range tableNames {
+		if _, there, err = b.kernel.Table(family, other); err != nil || there && other != table {
+			return fmt.Sprintf("table %s is there too", other), err
+		}
+	}
+	tally, err := kernel.Tally(kernel.Nft, family, table)
+	if err != nil {
+		return "", err
+	}
+	if found := b.rules.driftOfRules(tally); found != "" {
+		return found, nil
+	}
+	sizes, err := b.kernel.Sizes(family, table)
+	if err != nil {
+		return "", err
+	}
+	have := map[string]int{}
+	for _, size := range sizes {
+		have[size.Set] = size.Elements
+	}
+	for s := range sets {
+		n, there := have[s.String()]
+		if !there || s != setAffinity && n != b.rules.elements[s] {
+			return fmt.Sprintf("set %s has %d elements, not %d", s, n, b.rules.elements[s]), nil
+		}
+	}
+	return "", nil
+}
+
+// driftOfRules compares the rules by chain with what is expected.
+func (r *Ruleset) driftOfRules(tally map[string]int) string {
+	want := map[string]int{}
+	for _, chain := range fixedChains {
+		want[chain] = len(r.rules.fixed(chain))
+	}
+	for i := range baseChains {
+		want[baseChains[i].name] = len(r.rules.fixed(baseChains[i].name))
+	}
+	for class, rules := range r.chains {
+		want[class.Chain()] = rules
+	}
+	for chain, rules := range want {
+		if have, there := tally[chain]; !there || have != rules {
+			return fmt.Sprintf("chain %s has %d rules, not %d", chain, have, rules)
+		}
+	}
+	for chain := range tally {
+		if _, known := want[chain]; !known {
+			return fmt.Sprintf("chain %s is nobody's", chain)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,212 @@
+package nftables
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/backend"
+)
+
+// Registers are counted in words of 32 bits, reg(0) to reg(15). The kernel refuses to read one that the same rule did
+// not write, so every rule loads what it needs.
+func reg(word int) uint32 { return unix.NFT_REG32_00 + uint32(word) }
+
+// The same places in every rule that picks an endpoint, so that keys that overlap need not be moved:
+//
+//	saddr . id          key of affinity, its value goes to the target
+//	id . slot           key of endpoints, its value goes to the target
+//	id . list . target  key of members
+const (
+	idWord     = 4
+	slotWord   = 6
+	targetWord = 7
+)
+
+// Conntrack's bits (enum ip_conntrack_info, ip_conntrack_status), as ct loads them: in the machine's byte order.
+const (
+	ctInvalid, ctEstablished, ctRelated, ctNew = 1, 2, 4, 8
+	ctStatusDNAT                               = 1 << 5
+)
+
+// opDelete of dynset (NFT_DYNSET_OP_DELETE, Linux 5.1); x/sys does not have it.
+const opDelete = 2
+
+// rules makes the expressions of one family's rules.
+type rules struct {
+	backend.Settings
+	words int // of an address
+}
+
+func newRules(s backend.Settings) *rules { return &rules{s, addrLen(s.Family) / 4} }
+
+func (r *rules) family() byte {
+	if r.Family == corev1.IPv6Protocol {
+		return unix.NFPROTO_IPV6
+	}
+	return unix.NFPROTO_IPV4
+}
+
+// Offsets in the IP header.
+func (r *rules) saddr(word int) expr.Any { return r.address(word, 12, 8) }
+func (r *rules) daddr(word int) expr.Any { return r.address(word, 16, 24) }
+
+func (r *rules) address(word int, v4, v6 uint32) expr.Any {
+	offset := v4
+	if !r.IPv4() {
+		offset = v6
+	}
+	return &expr.Payload{DestRegister: reg(word), Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(4 * r.words)}
+}
+
+func protocol(word int) expr.Any {
+	return &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg(word)}
+}
+
+func dport(word int) expr.Any {
+	return &expr.Payload{DestRegister: reg(word), Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}
+}
+
+func value(word int, data []byte) expr.Any { return &expr.Immediate{Register: reg(word), Data: data} }
+
+func lookup(s set, key int) expr.Any {
+	return &expr.Lookup{SourceRegister: reg(key), SetName: s.String()}
+}
+
+func find(s set, key, value int) expr.Any {
+	return &expr.Lookup{SourceRegister: reg(key), SetName: s.String(), DestRegister: reg(value), IsDestRegSet: true}
+}
+
+// goOn continues where a map of verdicts says.
+func goOn(s set, key int) expr.Any {
+	return &expr.Lookup{SourceRegister: reg(key), SetName: s.String(), DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true}
+}
+
+func to(kind expr.VerdictKind, chain string) expr.Any { return &expr.Verdict{Kind: kind, Chain: chain} }
+
+func jumpTo(chain string) expr.Any { return to(expr.VerdictJump, chain) }
+
+func equal(word int, data []byte) expr.Any {
+	return &expr.Cmp{Op: expr.CmpOpEq, Register: reg(word), Data: data}
+}
+
+func unequal(word int, data []byte) expr.Any {
+	return &expr.Cmp{Op: expr.CmpOpNeq, Register: reg(word), Data: data}
+}
+
+func native(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
+
+// frontend loads the key of a frontend: destination address, protocol and port.
+func (r *rules) frontend(word int) []expr.Any {
+	return []expr.Any{r.daddr(word), protocol(word + r.words), dport(word + r.words + 1)}
+}
+
+// nodePort loads the key of a NodePort in lists: as a frontend with the unspecified address.
+func (r *rules) nodePort(word int) []expr.Any {
+	return []expr.Any{value(word, make([]byte, 4*r.words)), protocol(word + r.words), dport(word + r.words + 1)}
+}
+
+// ctState matches packets in one of some states, or in none of them.
+func ctState(bits uint32, in bool) []expr.Any { return ctBits(expr.CtKeySTATE, bits, in) }
+
+// ctDNAT matches packets of flows whose destination was translated, or was not.
+func ctDNAT(translated bool) []expr.Any { return ctBits(expr.CtKeySTATUS, ctStatusDNAT, translated) }
+
+func ctBits(key expr.CtKey, bits uint32, in bool) []expr.Any {
+	test := equal(0, native(0))
+	if in {
+		test = unequal(0, native(0))
+	}
+	return []expr.Any{&expr.Ct{Key: key, Register: reg(0)}, mask(0, native(bits)), test}
+}
+
+// mask keeps the bits of data.
+func mask(word int, data []byte) expr.Any {
+	return &expr.Bitwise{SourceRegister: reg(word), DestRegister: reg(word), Len: uint32(len(data)), Mask: data, Xor: make([]byte, len(data))}
+}
+
+// prefix matches an address that was loaded, within a prefix or outside of it.
+func prefix(word int, p netip.Prefix, within bool) []expr.Any {
+	addr, bits := p.Masked().Addr().AsSlice(), make([]byte, p.Addr().BitLen()/8)
+	for i := range p.Bits() {
+		bits[i/8] |= 0x80 >> (i % 8)
+	}
+	test := equal(word, addr)
+	if !within {
+		test = unequal(word, addr)
+	}
+	return []expr.Any{mask(word, bits), test}
+}
+
+// local matches packets whose source or destination is an address of the node.
+func local(source bool) []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: reg(0), ResultADDRTYPE: true, FlagSADDR: source, FlagDADDR: !source},
+		equal(0, native(unix.RTN_LOCAL)),
+	}
+}
+
+// pod matches packets of this node's pods, or all others. Only where Settings.Local is known.
+func (r *rules) pod(in bool) []expr.Any {
+	if r.Local.Source.IsValid() {
+		return append([]expr.Any{r.saddr(0)}, prefix(0, r.Local.Source, in)...)
+	}
+	name := []byte(r.Local.InterfacePrefix) // the first bytes of the name
+	if r.Local.Interface != "" {
+		name = make([]byte, unix.IFNAMSIZ)
+		copy(name, r.Local.Interface)
+	}
+	test := equal(0, name)
+	if !in {
+		test = unequal(0, name)
+	}
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg(0)}, test}
+}
+
+// setMark sets the masquerade mark's bit, and leaves the others.
+func (r *rules) setMark() []expr.Any {
+	bit := uint32(1) << r.MasqueradeBit
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: reg(0)},
+		&expr.Bitwise{SourceRegister: reg(0), DestRegister: reg(0), Len: 4, Mask: native(^bit), Xor: native(bit)},
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: reg(0), SourceRegister: true},
+	}
+}
+
+// marked matches packets that carry the masquerade mark.
+func (r *rules) marked() []expr.Any {
+	bit := native(1 << r.MasqueradeBit)
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: reg(0)}, mask(0, bit), equal(0, bit)}
+}
+
+// clearMark takes the mark off, before the packet can meet another network stack that would masquerade it again.
+func (r *rules) clearMark() []expr.Any {
+	bit := uint32(1) << r.MasqueradeBit
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: reg(0)},
+		&expr.Bitwise{SourceRegister: reg(0), DestRegister: reg(0), Len: 4, Mask: native(^bit), Xor: native(0)},
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: reg(0), SourceRegister: true},
+	}
+}
+
+func (r *rules) masquerade() expr.Any { return &expr.Masq{FullyRandom: r.RandomFully} }
+
+// reject answers with port unreachable, as iptables' REJECT does.
+func (r *rules) reject() expr.Any {
+	code := uint8(3) // ICMP_PORT_UNREACH
+	if !r.IPv4() {
+		code = 4 // ICMPV6_PORT_UNREACH
+	}
+	return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: code}
+}
+
+// dnat sends the packet to the target that was loaded.
+func (r *rules) dnat() expr.Any {
+	return &expr.NAT{
+		Type: expr.NATTypeDestNAT, Family: uint32(r.family()), Specified: true,
+		RegAddrMin: reg(targetWord), RegProtoMin: reg(targetWord + r.words),
+	}
+}

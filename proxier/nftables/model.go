@@ -1,0 +1,201 @@
+package nftables
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/nftables/expr"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Model is one table in memory: what the kernel holds once it has taken the same transactions. The rule interpreter
+// walks it. It refuses what the kernel would.
+type Model struct {
+	Family corev1.IPFamily
+	Name   string
+	Exists bool
+	Chains map[string]*Chain
+	Sets   map[string]*Set
+
+	// Committed, when set, is called after every transaction.
+	Committed func(*Model)
+	err       error
+	bytes     int
+	// Limit splits transactions that may be split, in bytes of elements; 0: none is.
+	Limit int
+}
+
+// Chain of a Model.
+type Chain struct {
+	// Type is "nat" or "filter" and Hook NF_INET_* of a base chain; Type is empty of any other.
+	Type     string
+	Hook     uint32
+	Priority int32
+	Rules    [][]expr.Any
+}
+
+// Set or map of a Model.
+type Set struct {
+	KeyLen, ValueLen int // bytes; of a set and of a map of verdicts, ValueLen is 0
+	Verdicts         bool
+	Dynamic          bool // written by rules
+	Elements         map[string]Element
+}
+
+// Element of a Set: its value, or where it leads.
+type Element struct {
+	Value   []byte
+	Verdict expr.Verdict
+}
+
+// NewModel of an empty table.
+func NewModel(family corev1.IPFamily, name string) *Model { return &Model{Family: family, Name: name} }
+
+// Clone the model; rules and values, which never change, are shared.
+func (m *Model) Clone() *Model {
+	c := *m
+	c.Chains, c.Sets = map[string]*Chain{}, map[string]*Set{}
+	for name, chain := range m.Chains {
+		copied := *chain
+		copied.Rules = slices.Clone(chain.Rules)
+		c.Chains[name] = &copied
+	}
+	for name, s := range m.Sets {
+		copied := *s
+		copied.Elements = maps.Clone(s.Elements)
+		c.Sets[name] = &copied
+	}
+	return &c
+}
+
+func (m *Model) fail(format string, args ...any) {
+	if m.err == nil {
+		m.err = fmt.Errorf("table %s: "+format, append([]any{m.Name}, args...)...)
+	}
+}
+
+func (m *Model) createTable() {
+	if m.Exists {
+		m.fail("is there")
+	}
+	m.Exists, m.Chains, m.Sets = true, map[string]*Chain{}, map[string]*Set{}
+}
+
+func (m *Model) deleteTable() { m.Exists, m.Chains, m.Sets = false, nil, nil }
+
+func (m *Model) createSet(s set) {
+	m.Sets[s.String()] = &Set{
+		KeyLen: s.keyLen(m.Family), ValueLen: s.valueLen(m.Family), Verdicts: s.verdicts(),
+		Dynamic: specs[s].dynamic, Elements: map[string]Element{},
+	}
+}
+
+func (m *Model) createChain(name string, h *hook) {
+	if m.Chains[name] != nil {
+		m.fail("chain %s is there", name)
+	}
+	c := &Chain{}
+	if h != nil {
+		c.Type, c.Hook, c.Priority = h.typ, h.number, h.priority
+	}
+	m.Chains[name] = c
+}
+
+func (m *Model) deleteChain(name string) {
+	c := m.Chains[name]
+	if c == nil || len(c.Rules) > 0 || m.leadsTo(name) {
+		m.fail("chain %s is in use, or not there", name)
+	}
+	delete(m.Chains, name)
+}
+
+// leadsTo says whether a rule or an element leads to a chain.
+func (m *Model) leadsTo(name string) bool {
+	for _, c := range m.Chains {
+		for _, rule := range c.Rules {
+			for _, e := range rule {
+				if v, ok := e.(*expr.Verdict); ok && v.Chain == name {
+					return true
+				}
+			}
+		}
+	}
+	for _, s := range m.Sets {
+		for _, e := range s.Elements {
+			if s.Verdicts && e.Verdict.Chain == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (m *Model) flush(chain string) {
+	if m.Chains[chain] == nil {
+		m.fail("chain %s is not there", chain)
+		return
+	}
+	m.Chains[chain].Rules = nil
+}
+
+func (m *Model) rule(chain string, exprs []expr.Any) {
+	c := m.Chains[chain]
+	if c == nil {
+		m.fail("chain %s is not there", chain)
+		return
+	}
+	for _, e := range exprs {
+		switch e := e.(type) {
+		case *expr.Verdict:
+			if e.Chain != "" && m.Chains[e.Chain] == nil {
+				m.fail("chain %s: chain %s is not there", chain, e.Chain)
+			}
+		case *expr.Lookup:
+			if m.Sets[e.SetName] == nil {
+				m.fail("chain %s: set %s is not there", chain, e.SetName)
+			}
+		}
+	}
+	c.Rules = append(c.Rules, exprs)
+}
+
+func (m *Model) add(s set, elements []byte) {
+	m.bytes += len(elements)
+	to := m.Sets[s.String()]
+	for e := range slices.Chunk(elements, to.KeyLen+to.ValueLen) {
+		key, value := string(e[:to.KeyLen]), slices.Clone(e[to.KeyLen:])
+		if old, there := to.Elements[key]; there && !bytes.Equal(old.Value, value) {
+			m.fail("set %s: element %x is there, with another value", s, key)
+		}
+		to.Elements[key] = Element{Value: value}
+	}
+}
+
+func (m *Model) addVerdict(s set, key []byte, v expr.Verdict) {
+	if v.Chain != "" && m.Chains[v.Chain] == nil {
+		m.fail("set %s: chain %s is not there", s, v.Chain)
+	}
+	m.Sets[s.String()].Elements[string(key)] = Element{Verdict: v}
+}
+
+func (m *Model) remove(s set, keys []byte) {
+	from := m.Sets[s.String()]
+	for key := range slices.Chunk(keys, from.KeyLen) {
+		if _, there := from.Elements[string(key)]; !there {
+			m.fail("set %s: element %x is not there", s, key)
+		}
+		delete(from.Elements, string(key))
+	}
+}
+
+func (m *Model) commit() error {
+	m.bytes = 0
+	if m.err == nil && m.Committed != nil {
+		m.Committed(m)
+	}
+	return m.err
+}
+
+func (m *Model) full() bool { return m.Limit > 0 && m.bytes >= m.Limit }

@@ -1,0 +1,151 @@
+package nftables
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/kernel"
+	"synclab/proxier/tracker"
+)
+
+// Reader looks Service ports up in the kernel's table as packets do, some microseconds each, whatever its size.
+type Reader struct {
+	kernel *kernel.Nftables
+}
+
+// OpenReader opens a reader of the network namespace that the thread is in.
+func OpenReader() (*Reader, error) {
+	k, err := kernel.OpenNftables()
+	return &Reader{k}, err
+}
+
+// Close closes the reader.
+func (r *Reader) Close() { r.kernel.Close() }
+
+// Way is where packets for a frontend may be sent.
+type Way struct {
+	Port  ID // IDOf a Service port's name
+	Class Class
+	// All are the endpoints of traffic that may go anywhere, Local those of traffic that must stay on the node; nil
+	// where the frontend does not tell them apart.
+	All, Local []netip.AddrPort
+}
+
+// IDOf a Service port.
+func IDOf(name tracker.ServicePortName) ID { return idOf(name) }
+
+// Table is the name of the table that packets meet; empty: there is none. For a moment during a full sync there are two;
+// the newer one is met first.
+func (r *Reader) Table(family corev1.IPFamily) (string, error) {
+	found, newest := "", uint64(0)
+	for _, name := range tableNames {
+		_, active, err := r.kernel.Uses(family, name, baseChains[0].name)
+		if err != nil || !active {
+			if err != nil {
+				return "", err
+			}
+			continue
+		}
+		handle, there, err := r.kernel.Table(family, name)
+		if err != nil {
+			return "", err
+		}
+		if there && handle >= newest {
+			found, newest = name, handle
+		}
+	}
+	return found, nil
+}
+
+// Frontend gives the ways that packets for an address and port may take, in order; without a valid address, those of a
+// NodePort. None: nobody claims it, or it has no endpoints.
+func (r *Reader) Frontend(family corev1.IPFamily, protocol corev1.Protocol, addr netip.AddrPort) ([]Way, error) {
+	table, err := r.Table(family)
+	if err != nil || table == "" {
+		return nil, err
+	}
+	proto, err := protocolNumber(protocol)
+	if err != nil {
+		return nil, err
+	}
+	p := place{set: setFrontends, proto: proto, port: addr.Port(), addr: addr.Addr()}
+	if !addr.Addr().IsValid() {
+		p.set = setNodePorts
+	}
+	e, ok, err := r.kernel.Element(family, table, p.set.String(), p.key(nil))
+	if err != nil || !ok {
+		return nil, err
+	}
+	classes := []Class{Class(binary.BigEndian.Uint64(e.Data))}
+	if own := classes[0]; own.own() {
+		if classes, err = r.inside(family, table, own); err != nil {
+			return nil, err
+		}
+	}
+	var ways []Way
+	for _, class := range classes {
+		way, ok, err := r.way(family, table, p, class)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			ways = append(ways, way)
+		}
+	}
+	return ways, nil
+}
+
+// inside are the classes that a frontend's own chain leads to.
+func (r *Reader) inside(family corev1.IPFamily, table string, own Class) (classes []Class, err error) {
+	rules, err := r.kernel.Rules(family, table, own.Chain())
+	seen := map[string]bool{}
+	for _, rule := range rules {
+		if class, ok := classOfChain(rule.Jump); ok && !seen[rule.Jump] {
+			seen[rule.Jump] = true
+			classes = append(classes, class)
+		}
+	}
+	return classes, err
+}
+
+func (r *Reader) way(family corev1.IPFamily, table string, p place, class Class) (Way, bool, error) {
+	e, ok, err := r.kernel.Element(family, table, setLists.String(), p.listKey(nil, class, addrLen(family)))
+	if err != nil || !ok {
+		return Way{}, false, err
+	}
+	w := Way{Port: ID(binary.BigEndian.Uint64(e.Data)), Class: class}
+	switch k := class.kind(); {
+	case k == kindClusterLocal:
+		w.Local, err = r.slots(family, table, w.Port, localSlots, class.Count())
+	default:
+		w.All, err = r.slots(family, table, w.Port, 0, class.Count())
+		if err == nil && k.policyLocal() {
+			w.Local, err = r.slots(family, table, w.Port, localSlots, class.local())
+		}
+	}
+	return w, true, err
+}
+
+func (r *Reader) slots(family corev1.IPFamily, table string, id ID, first uint32, n int) ([]netip.AddrPort, error) {
+	targets := make([]netip.AddrPort, 0, n)
+	for i := range n {
+		e, ok, err := r.kernel.Element(family, table, setEndpoints.String(), slotKey(nil, id, first, i))
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, fmt.Errorf("%s table %s: Service port %016x has no endpoint %d of %d", family, table, uint64(id), i, n)
+		}
+		targets = append(targets, targetOf(e.Data, addrLen(family)))
+	}
+	return targets, nil
+}
+
+// targetOf reads the value of an endpoint.
+func targetOf(b []byte, addrLen int) netip.AddrPort {
+	addr, _ := netip.AddrFromSlice(b[:addrLen])
+	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(b[addrLen:]))
+}

@@ -1,0 +1,431 @@
+package nftables
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables/expr"
+
+	"synclab/proxier/backend"
+	"synclab/proxier/plan"
+	"synclab/proxier/tracker"
+)
+
+// Ruleset knows what is wanted and what is installed in one table, and writes the difference as transactions.
+type Ruleset struct {
+	rules   *rules
+	entries map[tracker.ServicePortName]*entry
+	ids     map[ID]*entry
+	places  map[place]*slot
+	// chains of classes that are installed, with the number of their rules.
+	chains map[Class]int
+	// hairpin counts the slots that an address fills.
+	hairpin map[netip.Addr]int32
+	// dirty Service ports: nil is gone.
+	dirty   map[tracker.ServicePortName]*plan.ServicePort
+	refused map[tracker.ServicePortName]error
+
+	// elements and fixedRules are how many there are, leftovers included.
+	elements   [sets]int
+	fixedRules int
+	// left over from the last sync: no packet that came since can get there. The next one takes it away.
+	left leftovers
+
+	// What the sync at hand collects.
+	now     [sets]struct{ removed, added []byte }
+	then    leftovers
+	touched []place
+	hosts   map[netip.Addr]int32 // how hairpin counted an address before
+	ahead   []chainRules
+	rewrite []chainRules
+	// loading: the table is new, so nothing of it is replaced. Service ports that were not filled yet wait.
+	loading  bool
+	unfilled []tracker.ServicePortName
+}
+
+// entry is a Service port as it is installed. Slots of endpoints keep their number while n stays: so the change of one
+// endpoint is the change of one element.
+type entry struct {
+	id         ID
+	port       *plan.ServicePort
+	all, local []*tracker.Endpoint
+}
+
+// leftovers are elements and chains that nothing new leads to.
+type leftovers struct {
+	removed [sets][]byte
+	classes []Class // with their chains
+}
+
+func (l *leftovers) empty() bool {
+	for s := range l.removed {
+		if len(l.removed[s]) > 0 {
+			return false
+		}
+	}
+	return len(l.classes) == 0
+}
+
+// chainRules is the chain of a class, to be written.
+type chainRules struct {
+	class Class
+	rules ruleList
+}
+
+// NewRuleset of an empty table.
+func NewRuleset(settings backend.Settings) *Ruleset {
+	return &Ruleset{
+		rules:   newRules(settings),
+		entries: map[tracker.ServicePortName]*entry{},
+		ids:     map[ID]*entry{},
+		places:  map[place]*slot{},
+		chains:  map[Class]int{},
+		hairpin: map[netip.Addr]int32{},
+		dirty:   map[tracker.ServicePortName]*plan.ServicePort{},
+		refused: map[tracker.ServicePortName]error{},
+		hosts:   map[netip.Addr]int32{},
+	}
+}
+
+// Update takes note of what a delta names.
+func (r *Ruleset) Update(delta plan.Delta) {
+	for _, name := range delta.Removed {
+		r.dirty[name] = nil
+		delete(r.refused, name)
+	}
+	for _, port := range delta.Changed {
+		r.dirty[port.Name] = port
+		delete(r.refused, port.Name)
+	}
+}
+
+// Dirty says whether there is anything to write.
+func (r *Ruleset) Dirty() bool { return len(r.dirty) > 0 }
+
+// Partial writes the difference: at most two transactions. See doc.go for why.
+func (r *Ruleset) Partial(w writer) error {
+	for _, name := range r.names() {
+		r.change(name, r.dirty[name])
+	}
+	clear(r.dirty)
+	r.settle()
+	r.sweep(w)
+	if len(r.ahead) > 0 {
+		for i := range r.ahead {
+			r.create(w, &r.ahead[i])
+		}
+		if err := w.commit(); err != nil {
+			return err
+		}
+		r.ahead = r.ahead[:0]
+	}
+	r.write(w)
+	for i := range r.rewrite {
+		r.replace(w, &r.rewrite[i])
+	}
+	r.rewrite = r.rewrite[:0]
+	r.left, r.then = r.then, leftovers{}
+	return w.commit()
+}
+
+// names of dirty Service ports, sorted.
+func (r *Ruleset) names() []tracker.ServicePortName {
+	names := make([]tracker.ServicePortName, 0, len(r.dirty))
+	for name := range r.dirty {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, compareNames)
+	return names
+}
+
+// Load fills a table that is new, and that no packet gets to before Activate. The transactions are as long as the
+// writer likes.
+func (r *Ruleset) Load(w writer, ports []*plan.ServicePort) error {
+	r.loading = true
+	defer func() { r.loading = false }()
+	w.createTable()
+	for s := range sets {
+		w.createSet(s)
+	}
+	for _, chain := range fixedChains {
+		w.createChain(chain, nil)
+	}
+	for _, v := range refusals {
+		w.addVerdict(setRefusals, native(v.number), v.to)
+		r.elements[setRefusals]++
+	}
+	for _, chain := range fixedChains {
+		r.writeFixed(w, chain)
+	}
+	for _, port := range ports {
+		r.change(port.Name, port)
+	}
+	r.settle()
+	r.prepare()
+	// Chains come before elements: the kernel walks through a whole map, looking for loops, when a chain first uses it.
+	for i := range r.ahead {
+		r.create(w, &r.ahead[i])
+	}
+	for _, name := range r.unfilled {
+		if e := r.entries[name]; e != nil {
+			r.fill(e, nil, e.port)
+		}
+		if r.write(w); w.full() {
+			if err := w.commit(); err != nil {
+				return err
+			}
+		}
+	}
+	r.write(w)
+	r.ahead, r.unfilled, r.then = nil, nil, leftovers{}
+	clear(r.dirty)
+	return w.commit()
+}
+
+// prepare makes chains that may soon be needed, while that costs nothing.
+func (r *Ruleset) prepare() {
+	const usual = 32 // endpoints of a Service
+	for n := 1; n <= usual; n++ {
+		r.needClass(newClass(kindCluster, n, 0, 0))
+	}
+	for _, chain := range slices.Clone(r.ahead) {
+		if !chain.class.own() && chain.class.variant() == 0 {
+			chain.class.neighbours(r.needClass)
+		}
+	}
+}
+
+func (r *Ruleset) writeFixed(w writer, chain string) {
+	for _, rule := range r.rules.fixed(chain) {
+		w.rule(chain, rule)
+		r.fixedRules++
+	}
+}
+
+// Activate makes the kernel call the table: from this transaction on packets meet it. It is short, whatever there is.
+func (r *Ruleset) Activate(w writer) error {
+	for i := range baseChains {
+		w.createChain(baseChains[i].name, &baseChains[i].hook)
+		r.writeFixed(w, baseChains[i].name)
+	}
+	return w.commit()
+}
+
+// change brings a Service port from what is installed to what is wanted; nil: gone.
+func (r *Ruleset) change(name tracker.ServicePortName, port *plan.ServicePort) {
+	e := r.entries[name]
+	if e == nil && port == nil {
+		return
+	}
+	proto, err := r.check(name, port)
+	if err != nil {
+		r.refused[name] = err
+		return
+	}
+	if e == nil {
+		e = &entry{id: idOf(name)}
+		r.entries[name], r.ids[e.id] = e, e
+	}
+	old := e.port
+	if old != nil {
+		eachClaim(old, proto, func(p place, _ role, _ int) {
+			r.places[p].take(e)
+			r.touched = append(r.touched, p)
+		})
+	}
+	if e.port = port; port == nil {
+		delete(r.entries, name)
+		delete(r.ids, e.id)
+	} else {
+		eachClaim(port, proto, func(p place, role role, rank int) {
+			s := r.places[p]
+			if s == nil {
+				s = &slot{}
+				r.places[p] = s
+			}
+			s.put(claim{e, role, rank})
+			r.touched = append(r.touched, p)
+		})
+	}
+	if r.loading {
+		r.unfilled = append(r.unfilled, name)
+		return
+	}
+	r.fill(e, old, port)
+}
+
+// check refuses what keys or classes cannot hold.
+func (r *Ruleset) check(name tracker.ServicePortName, port *plan.ServicePort) (proto byte, err error) {
+	if proto, err = protocolNumber(name.Protocol); err != nil || port == nil {
+		return proto, err
+	}
+	if other := r.ids[idOf(name)]; other != nil && other.port.Name != name {
+		return proto, fmt.Errorf("its id is that of %s", other.port.Name)
+	}
+	if n := max(len(port.Cluster), len(port.Local)); n > mostCount {
+		return proto, fmt.Errorf("%d endpoints, more than %d", n, mostCount)
+	}
+	if port.AffinitySeconds > mostTimeout {
+		return proto, fmt.Errorf("affinity of %d s, longer than %d s", port.AffinitySeconds, mostTimeout)
+	}
+	return proto, nil
+}
+
+// settle brings the elements of all touched places up to date.
+func (r *Ruleset) settle() {
+	slices.SortFunc(r.touched, place.compare)
+	for _, p := range slices.Compact(r.touched) {
+		s := r.places[p]
+		if p.set == setFrontends || p.set == setNodePorts {
+			r.settleFrontend(p, s)
+		} else {
+			r.settleFilter(p, s)
+		}
+		if len(s.claims) == 0 {
+			delete(r.places, p)
+		}
+	}
+	r.touched = r.touched[:0]
+	r.settleHosts()
+}
+
+func (r *Ruleset) settleFrontend(p place, s *slot) {
+	ways := s.ways(p)
+	class, old := decide(p, ways), s.class
+	if class != old {
+		to := &r.now[p.set]
+		if old != 0 {
+			to.removed = p.key(to.removed)
+		}
+		if class != 0 {
+			to.added = append64(p.key(to.added), uint64(class))
+		}
+		if old.own() {
+			r.then.classes = append(r.then.classes, old)
+		}
+	}
+	for _, w := range ways {
+		r.needClass(w.class)
+	}
+	if class.own() {
+		chain := chainRules{class, r.rules.frontendChain(ways)}
+		if class != old {
+			r.ahead = append(r.ahead, chain)
+		} else {
+			r.rewrite = append(r.rewrite, chain)
+		}
+	}
+	s.class = class
+	r.settleLists(p, s, ways)
+}
+
+// settleLists brings the elements by which a frontend leads to Service ports up to date. One that is no longer needed
+// is left over: a packet may have been told its class.
+func (r *Ruleset) settleLists(p place, s *slot, ways []way) {
+	width, now, then := 4*r.rules.words, &r.now[setLists], &r.then.removed[setLists]
+	for _, l := range s.lists {
+		if !slices.ContainsFunc(ways, func(w way) bool { return w.class == l.class }) {
+			*then = p.listKey(*then, l.class, width)
+		}
+	}
+	for _, w := range ways {
+		i := slices.IndexFunc(s.lists, func(l list) bool { return l.class == w.class })
+		if i >= 0 && s.lists[i].id == w.id {
+			continue
+		}
+		if i >= 0 {
+			now.removed = p.listKey(now.removed, w.class, width)
+		}
+		now.added = append64(p.listKey(now.added, w.class, width), uint64(w.id))
+	}
+	s.lists = make([]list, len(ways))
+	for i := range ways {
+		s.lists[i] = ways[i].list
+	}
+}
+
+// needClass makes a shared chain when there is none yet. It stays until everything is written anew: a Service that
+// goes back and forth between two numbers of endpoints must not cost two transactions each time.
+func (r *Ruleset) needClass(class Class) {
+	if _, there := r.chains[class]; !there {
+		r.chains[class] = 0
+		r.ahead = append(r.ahead, chainRules{class, r.rules.class(class)})
+	}
+}
+
+func (r *Ruleset) settleFilter(p place, s *slot) {
+	refusal := uint32(0)
+	if len(s.claims) > 0 {
+		refusal = s.claims[0].refuse()
+	}
+	if refusal == s.refusal {
+		return
+	}
+	list := &r.now[p.set]
+	if s.refusal != 0 {
+		list.removed = p.key(list.removed)
+	}
+	if refusal != 0 {
+		list.added = p.key(list.added)
+		if len(specs[p.set].value) > 0 {
+			list.added = appendWord(list.added, refusal)
+		}
+	}
+	s.refusal = refusal
+}
+
+// create writes a chain that nothing leads to yet, and how it is found.
+func (r *Ruleset) create(w writer, c *chainRules) {
+	name := c.class.Chain()
+	w.createChain(name, nil)
+	for _, rule := range c.rules {
+		w.rule(name, rule)
+	}
+	w.addVerdict(setClasses, append64(nil, uint64(c.class)), expr.Verdict{Kind: expr.VerdictJump, Chain: name})
+	r.elements[setClasses]++
+	r.chains[c.class] = len(c.rules)
+}
+
+func (r *Ruleset) replace(w writer, c *chainRules) {
+	name := c.class.Chain()
+	w.flush(name)
+	for _, rule := range c.rules {
+		w.rule(name, rule)
+	}
+	r.chains[c.class] = len(c.rules)
+}
+
+// write hands over the elements collected so far. What is replaced is removed first.
+func (r *Ruleset) write(w writer) {
+	for s := range sets {
+		list := &r.now[s]
+		r.remove(w, s, list.removed)
+		if n := len(list.added); n > 0 {
+			w.add(s, list.added)
+			r.elements[s] += n / (s.keyLen(r.rules.Family) + s.valueLen(r.rules.Family))
+		}
+		list.removed, list.added = list.removed[:0], list.added[:0]
+	}
+}
+
+func (r *Ruleset) remove(w writer, s set, keys []byte) {
+	if len(keys) > 0 {
+		w.remove(s, keys)
+		r.elements[s] -= len(keys) / s.keyLen(r.rules.Family)
+	}
+}
+
+// sweep takes away what the last sync left over. Chains go when no element and no rule leads to them any more.
+func (r *Ruleset) sweep(w writer) {
+	for s := range sets {
+		r.remove(w, s, r.left.removed[s])
+	}
+	for _, class := range r.left.classes {
+		r.remove(w, setClasses, append64(nil, uint64(class)))
+		w.flush(class.Chain())
+		w.deleteChain(class.Chain())
+		delete(r.chains, class)
+	}
+	r.left = leftovers{}
+}

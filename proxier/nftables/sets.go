@@ -1,0 +1,185 @@
+package nftables
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The names of the table. A full sync fills the one that is not in use, and then takes over.
+var tableNames = [2]string{"synclab", "synclab-2"}
+
+// set numbers a set or map of the table. There is a constant number of them: the kernel finds a set by a linear search,
+// and every set of its own costs each transaction that follows.
+type set int
+
+// The sets and maps; what they hold is written in specs.
+const (
+	setFrontends set = iota
+	setNodePorts
+	setClasses
+	setLists
+	setEndpoints
+	setAffinity
+	setMembers
+	setHairpin
+	setRefusedServices
+	setRefusedExternal
+	setRefusedNodePorts
+	setRefusals
+	setFirewall
+	setHealthChecks
+	sets
+)
+
+// field is a part of a key or a value. In registers and elements it fills whole 32-bit words.
+type field int
+
+const (
+	addrField  field = iota // 4 or 16 bytes
+	protoField              // 1 byte and 3 of 0
+	portField               // 2 bytes, network order, and 2 of 0
+	wordField               // 4 bytes
+	verdict                 // where packets go on: only as the value of a map
+)
+
+// Types by which nft prints a field (libnftables, informational for the kernel); a concatenation holds 6 bits for each.
+const (
+	typeIPv4, typeIPv6, typeProto, typePort, typeMark = 7, 8, 12, 13, 19
+	typeBits                                          = 6
+	typeVerdict                                       = 0xffffff00
+)
+
+// spec is the form of a set.
+type spec struct {
+	name  string
+	key   []field
+	value []field // none: a set, else a map
+	// dynamic sets are written by rules, and their elements time out.
+	dynamic bool
+}
+
+var (
+	frontend = []field{addrField, protoField, portField}
+	target   = []field{addrField, portField}
+	class64  = []field{wordField, wordField}
+)
+
+func fields(parts ...[]field) (all []field) {
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}
+
+// specs of all sets. See doc.go for how packets use them.
+var specs = [sets]spec{
+	setFrontends:        {name: "frontends", key: frontend, value: class64},
+	setNodePorts:        {name: "nodeports", key: []field{protoField, portField}, value: class64},
+	setClasses:          {name: "classes", key: class64, value: []field{verdict}},
+	setLists:            {name: "lists", key: fields(frontend, class64), value: class64},
+	setEndpoints:        {name: "endpoints", key: fields(class64, []field{wordField}), value: target},
+	setAffinity:         {name: "affinity", key: fields([]field{addrField}, class64), value: target, dynamic: true},
+	setMembers:          {name: "members", key: fields(class64, []field{wordField}, target)},
+	setHairpin:          {name: "hairpin", key: []field{addrField, addrField}},
+	setRefusedServices:  {name: "refused-services", key: frontend, value: []field{wordField}},
+	setRefusedExternal:  {name: "refused-external", key: frontend, value: []field{wordField}},
+	setRefusedNodePorts: {name: "refused-nodeports", key: []field{protoField, portField}, value: []field{wordField}},
+	setRefusals:         {name: "refusals", key: []field{wordField}, value: []field{verdict}},
+	setFirewall:         {name: "firewall", key: frontend},
+	setHealthChecks:     {name: "health-checks", key: []field{portField}},
+}
+
+// String is the set's name in the kernel.
+func (s set) String() string { return specs[s].name }
+
+func (s set) verdicts() bool { return len(specs[s].value) == 1 && specs[s].value[0] == verdict }
+
+// addrLen is the length of an address in bytes.
+func addrLen(family corev1.IPFamily) int {
+	if family == corev1.IPv6Protocol {
+		return 16
+	}
+	return 4
+}
+
+// length of some fields in bytes. A verdict has none.
+func length(fields []field, family corev1.IPFamily) int {
+	n := 0
+	for _, f := range fields {
+		switch f {
+		case addrField:
+			n += addrLen(family)
+		case verdict:
+		default:
+			n += 4
+		}
+	}
+	return n
+}
+
+func (s set) keyLen(family corev1.IPFamily) int   { return length(specs[s].key, family) }
+func (s set) valueLen(family corev1.IPFamily) int { return length(specs[s].value, family) }
+
+// typeOf is the type nft prints some fields by.
+func typeOf(fields []field, family corev1.IPFamily) uint32 {
+	var t uint32
+	for _, f := range fields {
+		t <<= typeBits
+		switch f {
+		case addrField:
+			if family == corev1.IPv6Protocol {
+				t |= typeIPv6
+			} else {
+				t |= typeIPv4
+			}
+		case protoField:
+			t |= typeProto
+		case portField:
+			t |= typePort
+		case wordField:
+			t |= typeMark
+		case verdict:
+			return typeVerdict
+		}
+	}
+	return t
+}
+
+// protocolNumber of a Service's protocol, as in IP headers.
+func protocolNumber(p corev1.Protocol) (byte, error) {
+	switch p {
+	case corev1.ProtocolTCP:
+		return 6, nil
+	case corev1.ProtocolUDP:
+		return 17, nil
+	case corev1.ProtocolSCTP:
+		return 132, nil
+	}
+	return 0, fmt.Errorf("protocol %q is none of TCP, UDP, SCTP", p)
+}
+
+func appendAddr(b []byte, a netip.Addr) []byte {
+	if a.Is4() {
+		b4 := a.As4()
+		return append(b, b4[:]...)
+	}
+	b16 := a.As16()
+	return append(b, b16[:]...)
+}
+
+func appendProto(b []byte, p byte) []byte { return append(b, p, 0, 0, 0) }
+
+func appendPort(b []byte, p uint16) []byte { return append(b, byte(p>>8), byte(p), 0, 0) }
+
+func appendTarget(b []byte, to netip.AddrPort) []byte {
+	return appendPort(appendAddr(b, to.Addr()), to.Port())
+}
+
+// appendWord appends a number as numgen leaves it in a register: in the machine's byte order.
+func appendWord(b []byte, w uint32) []byte { return binary.NativeEndian.AppendUint32(b, w) }
+
+// append64 appends a class or an id.
+func append64(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }

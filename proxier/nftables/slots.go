@@ -1,0 +1,160 @@
+package nftables
+
+import (
+	"net/netip"
+	"slices"
+
+	"synclab/proxier/plan"
+	"synclab/proxier/tracker"
+)
+
+// fill brings the slots of a Service port up to date; nil: it was not there, or is gone.
+func (r *Ruleset) fill(e *entry, old, port *plan.ServicePort) {
+	var all, local []*tracker.Endpoint
+	before, after := old != nil && old.AffinitySeconds > 0, port != nil && port.AffinitySeconds > 0
+	if port != nil {
+		all, local = port.Cluster, port.Local
+	}
+	e.all = r.arrange(e.id, 0, e.all, all, before, after)
+	e.local = r.arrange(e.id, localSlots, e.local, local, before, after)
+}
+
+// arrange writes one list of endpoints into slots: those that stay keep theirs, new ones and those from beyond the new
+// end take the free ones. Slots beyond the end are left over: a packet may have been told the old number of endpoints.
+// before and after say whether the list has members, for affinity.
+func (r *Ruleset) arrange(id ID, first uint32, old, wanted []*tracker.Endpoint, before, after bool) []*tracker.Endpoint {
+	slots := assign(old, wanted)
+	list := &r.now[setEndpoints]
+	for i, ep := range slots {
+		if i < len(old) {
+			if old[i].Addr == ep.Addr {
+				continue
+			}
+			list.removed = slotKey(list.removed, id, first, i)
+		}
+		list.added = appendTarget(slotKey(list.added, id, first, i), ep.Addr)
+	}
+	for i := len(slots); i < len(old); i++ {
+		r.then.removed[setEndpoints] = slotKey(r.then.removed[setEndpoints], id, first, i)
+	}
+	r.members(id, first, old, slots, before, after)
+	if !slices.EqualFunc(old, slots, sameTarget) {
+		r.count(old, -1)
+		r.count(slots, 1)
+	}
+	return slots
+}
+
+func slotKey(b []byte, id ID, first uint32, i int) []byte {
+	return appendWord(append64(b, uint64(id)), first+uint32(i))
+}
+
+func sameTarget(a, b *tracker.Endpoint) bool { return a.Addr == b.Addr }
+
+// assign gives each wanted endpoint a slot.
+func assign(old, wanted []*tracker.Endpoint) []*tracker.Endpoint {
+	if len(old) == 0 || slices.EqualFunc(old, wanted, sameTarget) {
+		return wanted
+	}
+	places := make(map[netip.AddrPort]*tracker.Endpoint, len(wanted))
+	for _, ep := range wanted {
+		places[ep.Addr] = ep
+	}
+	slots := make([]*tracker.Endpoint, len(wanted))
+	for i := range min(len(old), len(wanted)) {
+		if ep := places[old[i].Addr]; ep != nil {
+			slots[i] = ep
+			delete(places, old[i].Addr)
+		}
+	}
+	free := 0
+	for _, ep := range wanted {
+		if places[ep.Addr] == nil {
+			continue
+		}
+		for slots[free] != nil {
+			free++
+		}
+		slots[free] = ep
+	}
+	return slots
+}
+
+// members keeps the set of endpoints that a client may be remembered to have had.
+func (r *Ruleset) members(id ID, first uint32, old, slots []*tracker.Endpoint, before, after bool) {
+	if !before {
+		old = nil
+	}
+	if !after {
+		slots = nil
+	}
+	if len(old) == 0 && len(slots) == 0 {
+		return
+	}
+	gone := make(map[netip.AddrPort]bool, len(old))
+	for _, ep := range old {
+		gone[ep.Addr] = true
+	}
+	list := &r.now[setMembers]
+	for _, ep := range slots {
+		if gone[ep.Addr] {
+			gone[ep.Addr] = false
+			continue
+		}
+		list.added = memberKey(list.added, id, first, ep)
+	}
+	for _, ep := range old {
+		if gone[ep.Addr] {
+			list.removed = memberKey(list.removed, id, first, ep)
+		}
+	}
+}
+
+func memberKey(b []byte, id ID, first uint32, ep *tracker.Endpoint) []byte {
+	return appendTarget(slotKey(b, id, first, 0), ep.Addr)
+}
+
+// count notes how many slots an address fills.
+func (r *Ruleset) count(endpoints []*tracker.Endpoint, by int32) {
+	for _, ep := range endpoints {
+		addr := ep.Addr.Addr()
+		n := r.hairpin[addr]
+		if r.loading && n == 0 {
+			list := &r.now[setHairpin]
+			list.added = appendAddr(appendAddr(list.added, addr), addr)
+		}
+		if r.loading {
+			r.hairpin[addr] = n + by
+			continue
+		}
+		if _, noted := r.hosts[addr]; !noted {
+			r.hosts[addr] = n
+		}
+		r.hairpin[addr] = n + by
+	}
+}
+
+// settleHosts brings the hairpin set up to date: it holds each address that an endpoint has, twice. It is asked after
+// the translation, so an address that is gone stays until the next sync.
+func (r *Ruleset) settleHosts() {
+	addrs := make([]netip.Addr, 0, len(r.hosts))
+	for addr := range r.hosts {
+		addrs = append(addrs, addr)
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	for _, addr := range addrs {
+		before, now := r.hosts[addr], r.hairpin[addr]
+		switch {
+		case before == 0 && now > 0:
+			list := &r.now[setHairpin]
+			list.added = appendAddr(appendAddr(list.added, addr), addr)
+		case before > 0 && now == 0:
+			left := &r.then.removed[setHairpin]
+			*left = appendAddr(appendAddr(*left, addr), addr)
+		}
+		if now == 0 {
+			delete(r.hairpin, addr)
+		}
+	}
+	clear(r.hosts)
+}

@@ -1,0 +1,257 @@
+package nftables
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
+
+	"synclab/proxier/backend"
+)
+
+// Sizes of the socket's buffers. The kernel copies a batch into one buffer before it reads it; what is larger than the
+// send buffer is refused (EMSGSIZE). Larger batches cost more at once and no less in all.
+const (
+	wantedBuffer = 4 << 20
+	batchBytes   = 1 << 20
+	reserve      = 32 // netlink_sendmsg keeps this much of the buffer
+)
+
+// errUnanswered: the kernel said nothing of a batch. It may have been taken.
+var errUnanswered = errors.New("the kernel gave no answer")
+
+// socket hands batches to the kernel, in the network namespace of the thread that opened it.
+type socket struct {
+	fd    int
+	limit int // bytes of a batch
+	buf   []byte
+	clock clock.PassiveClock
+	runs  []backend.Run
+}
+
+func openSocket(c clock.PassiveClock) (*socket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("netlink socket: %w", err)
+	}
+	s := &socket{fd: fd, buf: make([]byte, 64<<10), clock: c}
+	if err := s.setUp(); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("netlink socket: %w", err)
+	}
+	return s, nil
+}
+
+// setUp asks for room. The machine's root gets it; an ordinary user, root in a user namespace, gets no more than
+// net.core.wmem_max.
+func (s *socket) setUp() error {
+	if err := unix.Connect(s.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	for _, opt := range [][2]int{{unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}, {unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}} {
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, opt[0], wantedBuffer); err != nil {
+			if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, opt[1], wantedBuffer); err != nil {
+				return err
+			}
+		}
+	}
+	// An error need not carry the whole message that it is about, but may say what is wrong with it.
+	for _, opt := range []int{unix.NETLINK_CAP_ACK, unix.NETLINK_EXT_ACK} {
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_NETLINK, opt, 1); err != nil {
+			return err
+		}
+	}
+	size, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	s.limit = size - reserve
+	return err
+}
+
+func (s *socket) close() { unix.Close(s.fd) }
+
+// split is where batches end that may end anywhere: one message may still follow.
+func (s *socket) split() int { return min(batchBytes, s.limit-2*mostListBytes) }
+
+// send hands over a batch and reads the kernel's answer. first and last number the messages that may be answered.
+func (s *socket) send(batch []byte, first, last uint32) error {
+	if len(batch) > s.limit {
+		return fmt.Errorf("a transaction of %d bytes, of at most %d: %w", len(batch), s.limit, unix.EMSGSIZE)
+	}
+	// What the kernel does, it does in this thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, start := threadTime(), s.clock.Now()
+	err := s.exchange(batch, first, last)
+	after := threadTime()
+	run := backend.Run{
+		Tool: "netlink", Wall: s.clock.Since(start), Bytes: len(batch),
+		User: after.user - before.user, System: after.system - before.system,
+	}
+	if err != nil {
+		run.ExitCode = 1
+	}
+	s.runs = append(s.runs, run)
+	return err
+}
+
+type cpuTime struct{ user, system time.Duration }
+
+func threadTime() cpuTime {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_THREAD, &u) != nil {
+		return cpuTime{}
+	}
+	return cpuTime{time.Duration(u.Utime.Nano()), time.Duration(u.Stime.Nano())}
+}
+
+func (s *socket) exchange(batch []byte, first, last uint32) error {
+	s.drain()
+	for {
+		err := unix.Send(s.fd, batch, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue // nothing was taken: the kernel reads a batch whole
+		}
+		if err != nil {
+			return fmt.Errorf("netlink: %w", err)
+		}
+		break
+	}
+	return s.answer(batch, first, last)
+}
+
+// drain forgets what an earlier batch left to be read.
+func (s *socket) drain() {
+	for {
+		if _, _, err := unix.Recvfrom(s.fd, s.buf, unix.MSG_DONTWAIT); err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// answer reads until there is nothing left: the kernel has worked through the whole batch when send returns. The first
+// error is what made it fail. Without one, the last message's acknowledgement says that the transaction stands.
+func (s *socket) answer(batch []byte, first, last uint32) error {
+	var failed error
+	done := false
+	for {
+		n, _, err := unix.Recvfrom(s.fd, s.buf, unix.MSG_DONTWAIT)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			if failed == nil && !done {
+				return errUnanswered
+			}
+			return failed
+		case err != nil:
+			return fmt.Errorf("netlink: %w", err) // ENOBUFS: answers were lost
+		}
+		for b := s.buf[:n]; len(b) >= headerSize; {
+			length := int(binary.NativeEndian.Uint32(b))
+			if length < headerSize || length > len(b) {
+				return fmt.Errorf("netlink: message of %d bytes in %d", length, len(b))
+			}
+			seq := binary.NativeEndian.Uint32(b[8:])
+			if binary.NativeEndian.Uint16(b[4:]) == unix.NLMSG_ERROR && seq-first <= last-first && length >= headerSize+4 {
+				errno := -int32(binary.NativeEndian.Uint32(b[headerSize:]))
+				if errno == 0 {
+					done = done || seq == last
+				} else if failed == nil {
+					failed = describe(batch, seq, unix.Errno(errno), b[:length])
+				}
+			}
+			b = b[min((length+3)&^3, len(b)):]
+		}
+	}
+}
+
+// RefusedError is the kernel's refusal of a message in a transaction, and with it of the transaction.
+type RefusedError struct {
+	Message string // what it was about: kind, set or chain
+	Text    string // what the kernel has to say, if anything
+	Errno   unix.Errno
+}
+
+// Error says what was refused.
+func (e *RefusedError) Error() string {
+	if e.Text != "" {
+		return fmt.Sprintf("%s: %s: %v", e.Message, e.Text, e.Errno)
+	}
+	return fmt.Sprintf("%s: %v", e.Message, e.Errno)
+}
+
+// Unwrap gives the kernel's error number.
+func (e *RefusedError) Unwrap() error { return e.Errno }
+
+var messageNames = map[uint16]string{
+	unix.NFT_MSG_NEWTABLE: "new table", unix.NFT_MSG_DELTABLE: "delete table", unix.NFT_MSG_NEWCHAIN: "new chain",
+	unix.NFT_MSG_DELCHAIN: "delete chain", unix.NFT_MSG_NEWRULE: "new rule in chain", unix.NFT_MSG_DELRULE: "flush chain",
+	unix.NFT_MSG_NEWSET: "new set", unix.NFT_MSG_NEWSETELEM: "new elements of set", unix.NFT_MSG_DELSETELEM: "delete elements of set",
+}
+
+// describe finds the message in the batch that an error is about.
+func describe(batch []byte, seq uint32, errno unix.Errno, answer []byte) error {
+	refused := &RefusedError{Message: "transaction", Errno: errno, Text: ackText(answer)}
+	for b := batch; len(b) >= headerSize; {
+		length := int(binary.NativeEndian.Uint32(b))
+		if binary.NativeEndian.Uint32(b[8:]) == seq {
+			if name := messageNames[binary.NativeEndian.Uint16(b[4:])&0xff]; name != "" && length > headerSize+nfgenSize {
+				refused.Message = name
+				for i, value := range attrsOf(b[headerSize+nfgenSize : length]) {
+					if i < 2 { // table, and what is in it
+						refused.Message += " " + cString(value)
+					}
+				}
+			}
+			break
+		}
+		b = b[length:]
+	}
+	return refused
+}
+
+// ackText is the text of an extended acknowledgement (NLMSGERR_ATTR_MSG), which follows the header of the message in
+// question.
+func ackText(answer []byte) string {
+	const fixed, attrMsg = headerSize + 4 + headerSize, 1
+	if binary.NativeEndian.Uint16(answer[6:])&unix.NLM_F_ACK_TLVS == 0 || len(answer) < fixed {
+		return ""
+	}
+	b := answer[fixed:]
+	for len(b) >= attrSize {
+		length := int(binary.NativeEndian.Uint16(b))
+		if length < attrSize || length > len(b) {
+			return ""
+		}
+		if binary.NativeEndian.Uint16(b[2:]) == attrMsg {
+			return cString(b[attrSize:length])
+		}
+		b = b[min((length+3)&^3, len(b)):]
+	}
+	return ""
+}
+
+// attrsOf gives the values of the attributes of a message, in order.
+func attrsOf(b []byte) (values [][]byte) {
+	for len(b) >= attrSize {
+		length := int(binary.NativeEndian.Uint16(b))
+		if length < attrSize || length > len(b) {
+			return values
+		}
+		values = append(values, b[attrSize:length])
+		b = b[min((length+3)&^3, len(b)):]
+	}
+	return values
+}
+
+func cString(b []byte) string {
+	for i, c := range b {
+		if c == 0 {
+			return string(b[:i])
+		}
+	}
+	return string(b)
+}
