@@ -206,6 +206,13 @@ func (t textTable) write(b *strings.Builder) {
 		others += w + 2
 	}
 	widths[0] = min(widths[0], max(8, tableWidth-others))
+	t.writeColumns(b, widths)
+}
+
+// writeWhole writes every name in full, however wide.
+func (t textTable) writeWhole(b *strings.Builder) { t.writeColumns(b, t.widths()) }
+
+func (t textTable) writeColumns(b *strings.Builder, widths []int) {
 	line := func(row []string) {
 		text := shorten(row[0], widths[0])
 		text += strings.Repeat(" ", widths[0]-runes(text))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +19,7 @@ func newReport(s streams) *cobra.Command {
 	var (
 		format  outputFormat
 		out     string
+		bench   string
 		options reports.Options
 	)
 	cmd := &cobra.Command{
@@ -26,12 +28,23 @@ func newReport(s streams) *cobra.Command {
 		Long: `Report reads the raw records of run folders and writes everything derived from
 them: index.html, plots, summary.json, summary.md and bench.txt. Without an
 argument it takes the newest run in ` + runsFolder + `/. Several runs make one report that
-compares them; it goes into the first folder unless --out names another.`,
+compares them; it goes into the first folder unless --out names another.
+
+With --bench it reads the output of Go benchmarks instead, and prints how each
+grows with its parameter services: exponents with R² and, of three results or
+more, their 95 % confidence intervals.`,
 		Example: `  synclab report
   synclab report runs/before runs/after --out runs/comparison
   synclab report runs/sweep --full-sync 0.5 --first-packet 0.00001
-  synclab report runs/before -o json`,
+  synclab report runs/before -o json
+  go test -run '^$' -bench Sync -count 3 ./bench | synclab report --bench -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("bench") {
+				if len(args) > 0 || out != "" {
+					return badUsage(cmd, "--bench prints growth: it takes no run and no --out")
+				}
+				return benchGrowth(s, bench, format)
+			}
 			dirs := args
 			if len(dirs) == 0 {
 				newest, err := newestRun(runsFolder)
@@ -51,13 +64,14 @@ compares them; it goes into the first folder unless --out names another.`,
 	format.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "`folder` of the report (default: the first run's)")
+	flags.StringVar(&bench, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
 	flags.BoolVar(&options.NoPNG, "no-png", false, "draw SVG only")
 	flags.Float64Var(&options.Promise.FullSync, "full-sync", 0, "capacity: longest median full sync, in `seconds` (default 1)")
 	flags.Float64Var(&options.Promise.ProgrammingP99, "programming-p99", 0,
 		"capacity: longest 99th percentile of network programming latency, in `seconds` (default 5)")
 	flags.Float64Var(&options.Promise.FirstPacket, "first-packet", 0,
 		"capacity: largest median cost of a first packet at the slowest position, in `seconds` (default 0.00002)")
-	if err := cmd.MarkFlagDirname("out"); err != nil {
+	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagFilename("bench", "txt")); err != nil {
 		panic(err)
 	}
 	for _, flag := range []string{"full-sync", "programming-p99", "first-packet"} {
@@ -67,6 +81,24 @@ compares them; it goes into the first folder unless --out names another.`,
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
 	return cmd
+}
+
+// benchGrowth prints how the benchmarks in a file grow with the number of Services.
+func benchGrowth(s streams, file string, format outputFormat) error {
+	in := s.in
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return badInput(fmt.Errorf("--bench: %w", err))
+		}
+		defer f.Close()
+		in = f
+	}
+	all, err := reports.ReadBenchGrowth(in, file)
+	if err != nil {
+		return badInput(fmt.Errorf("--bench: %w", err))
+	}
+	return format.write(s.out, all, func(w io.Writer) error { return reports.WriteBenchGrowth(w, all) })
 }
 
 // newestRun finds the run folder in root whose run.json was written last.
