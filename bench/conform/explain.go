@@ -90,7 +90,7 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 	if yes, err := holds(told); yes || err != nil {
 		return EntryMoved, err
 	}
-	for order := range orders(told, d) {
+	for order := range Orders(told, d.Family, d.Service) {
 		if yes, err := holds(order); yes || err != nil {
 			return EntryTwice, err
 		}
@@ -98,15 +98,15 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 	if f.zoneChanged {
 		return "", nil // that would have told kube-proxy
 	}
-	nodes = withoutZones(nodes)
+	nodes = WithoutZones(nodes)
 	if yes, err := holds(told); yes || err != nil {
 		return EntryZone, err
 	}
 	return "", nil
 }
 
-// withoutZones gives the nodes as one sees them who knows no zone.
-func withoutZones(nodes []*corev1.Node) []*corev1.Node {
+// WithoutZones gives the nodes as one sees them who knows no zone.
+func WithoutZones(nodes []*corev1.Node) []*corev1.Node {
 	var without []*corev1.Node
 	for _, n := range nodes {
 		n = n.DeepCopy()
@@ -134,11 +134,12 @@ func bare(rules map[place][]string) map[place][]string {
 // mostSlices bounds the orders that are tried: 5! of them.
 const mostSlices = 5
 
-// orders gives the slices with those of one Service and family in every order. Ours takes slices by name.
-func orders(all []*discoveryv1.EndpointSlice, d *Difference) func(yield func([]*discoveryv1.EndpointSlice) bool) {
+// Orders gives the slices with those of one Service, "namespace/name", and family in every order. Ours takes slices by
+// name.
+func Orders(all []*discoveryv1.EndpointSlice, family corev1.IPFamily, service string) func(yield func([]*discoveryv1.EndpointSlice) bool) {
 	var own, others []*discoveryv1.EndpointSlice
 	for _, s := range all {
-		if s.Namespace+"/"+s.Labels[discoveryv1.LabelServiceName] == d.Service && string(s.AddressType) == string(d.Family) {
+		if s.Namespace+"/"+s.Labels[discoveryv1.LabelServiceName] == service && string(s.AddressType) == string(family) {
 			own = append(own, s)
 		} else {
 			others = append(others, s)

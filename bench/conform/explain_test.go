@@ -211,7 +211,7 @@ func TestLostZoneIsPredicted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs, err := ours.renderObjects(t.Context(), o.Services, o.Slices, withoutZones(o.Nodes))
+	theirs, err := ours.renderObjects(t.Context(), o.Services, o.Slices, WithoutZones(o.Nodes))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,12 +129,17 @@ const (
 
 // await returns when nat holds a chain in each family.
 func (k *kubeProxy) await(ctx context.Context, chains map[corev1.IPFamily]string) error {
+	return k.awaitEach(ctx, func(family corev1.IPFamily) (bool, error) { return k.has(family, chains[family]) })
+}
+
+// awaitEach looks until there is what shall be, in each family.
+func (k *kubeProxy) awaitEach(ctx context.Context, has func(corev1.IPFamily) (bool, error)) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	timeout := time.After(lookTimeout)
 	for _, family := range both {
 		for {
-			there, err := k.has(family, chains[family])
+			there, err := has(family)
 			if err != nil {
 				return err
 			}
@@ -173,23 +178,31 @@ func (k *kubeProxy) save(family corev1.IPFamily) (Grouped, error) {
 
 // saveIn reads the rules that a namespace has.
 func saveIn(s *space, variant iptables.Variant, family corev1.IPFamily) (Grouped, error) {
+	out, err := savedIn(s, variant, family)
+	if err != nil {
+		return nil, err
+	}
+	tables, err := Parse(string(out), family)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", iptables.Binary(variant, family, "save"), err)
+	}
+	return Group(tables.Reachable()), nil
+}
+
+// savedIn is what iptables-save prints in a namespace.
+func savedIn(s *space, variant iptables.Variant, family corev1.IPFamily) (out []byte, err error) {
 	name := iptables.Binary(variant, family, "save")
 	path, err := iptables.FindBinary(name)
 	if err != nil {
 		return nil, err
 	}
-	var out []byte
 	if err := s.do(func() (err error) {
 		out, err = exec.Command(path).Output()
 		return err
 	}); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	tables, err := Parse(string(out), family)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return Group(tables.Reachable()), nil
+	return out, nil
 }
 
 // tail is the end of the log.

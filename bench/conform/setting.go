@@ -131,13 +131,20 @@ func (s Setting) String() string {
 func (s Setting) kubeProxyConfig(node, kubeconfig string) ([]byte, error) {
 	c := s.Config.DeepCopy()
 	c.TypeMeta = metav1.TypeMeta{APIVersion: "kubeproxy.config.k8s.io/v1alpha1", Kind: "KubeProxyConfiguration"}
-	c.Mode = "iptables"
+	if c.Mode != config.ModeNFTables {
+		c.Mode = config.ModeIPTables
+	}
 	c.HostnameOverride, c.ClientConnection.Kubeconfig = node, kubeconfig
 	c.HealthzBindAddress, c.MetricsBindAddress = "127.0.0.1:10256", "127.0.0.1:10249"
 	// The size of the conntrack table is the machine's: a namespace cannot set it.
 	c.Conntrack.MaxPerCore, c.Conntrack.Min = ptr.To[int32](0), ptr.To[int32](0)
 	// A sync at once (0 would mean the default, 1 s), and another soon after one that failed.
 	c.IPTables.MinSyncPeriod.Duration, c.IPTables.SyncPeriod.Duration = time.Millisecond, 2*time.Second
+	// Mode nftables has the same settings under other names.
+	c.NFTables = v1alpha1.KubeProxyNFTablesConfiguration{
+		MasqueradeBit: c.IPTables.MasqueradeBit, MasqueradeAll: c.IPTables.MasqueradeAll,
+		MinSyncPeriod: c.IPTables.MinSyncPeriod, SyncPeriod: c.IPTables.SyncPeriod,
+	}
 	return yaml.Marshal(c)
 }
 

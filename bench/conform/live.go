@@ -1,0 +1,109 @@
+package conform
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"synclab/proxier"
+	"synclab/proxier/config"
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel"
+	"synclab/sim"
+)
+
+// Live is an unmodified kube-proxy at work on a cluster, for who wants to see more of it than how its rules differ.
+type Live struct {
+	feed  *feed
+	proxy *kubeProxy
+	mode  string
+}
+
+// StartLive starts kube-proxy on what there is, in the mode of the setting's configuration; node names its node.
+func StartLive(ctx context.Context, command string, s Setting, node string, o *sim.Objects) (*Live, error) {
+	l := &Live{feed: newFeed(), mode: string(s.Config.Mode)}
+	l.feed.watched = node
+	if err := l.feed.apply(ctx, l.feed.traceTo(o)); err != nil {
+		l.feed.cluster.Stop()
+		return nil, err
+	}
+	i := slices.IndexFunc(o.Nodes, func(n *corev1.Node) bool { return n.Name == node })
+	if i < 0 {
+		l.feed.cluster.Stop()
+		return nil, fmt.Errorf("node %q is not there", node)
+	}
+	var err error
+	if l.proxy, err = startKubeProxy(ctx, command, s, o.Nodes[i], l.feed); err != nil {
+		l.feed.cluster.Stop()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Become lets what must happen happen, so that there are these objects.
+func (l *Live) Become(ctx context.Context, o *sim.Objects) error {
+	return l.feed.apply(ctx, l.feed.traceTo(o))
+}
+
+// Apply lets changes happen.
+func (l *Live) Apply(ctx context.Context, t sim.Trace) error { return l.feed.apply(ctx, t) }
+
+// Objects there are, those of the signal (Sync) included.
+func (l *Live) Objects() *sim.Objects { return l.feed.objects() }
+
+// Told are the slices as kube-proxy's cache has them: see EntryMoved.
+func (l *Live) Told() []*discoveryv1.EndpointSlice { return sortedSlices(l.feed.told) }
+
+// ZoneChanged says whether the zone of kube-proxy's node has changed since it started: see EntryZone.
+func (l *Live) ZoneChanged() bool { return l.feed.zoneChanged }
+
+// Sync returns when kube-proxy has written everything that has happened.
+func (l *Live) Sync(ctx context.Context) error {
+	signal, err := l.feed.raise(ctx)
+	if err != nil {
+		return err
+	}
+	if l.mode == string(config.ModeNFTables) {
+		return l.proxy.awaitNftables(ctx, l.feed.signal)
+	}
+	return l.proxy.await(ctx, signal)
+}
+
+// Do runs f on a thread in kube-proxy's network namespace.
+func (l *Live) Do(f func() error) error { return l.proxy.space.do(f) }
+
+// Saved is what iptables-save prints of kube-proxy's rules.
+func (l *Live) Saved(family corev1.IPFamily) ([]byte, error) {
+	return savedIn(l.proxy.space, l.proxy.variant, family)
+}
+
+// Log is the end of what kube-proxy says.
+func (l *Live) Log() string { return l.proxy.tail() }
+
+// Machine says what rules may use, in kube-proxy's namespace.
+func (l *Live) Machine() (proxier.Machine, error) { return machineOf(l.proxy.space, l.proxy.variant) }
+
+// Stop ends kube-proxy, and the cluster that it watches.
+func (l *Live) Stop() {
+	l.proxy.stop()
+	l.feed.cluster.Stop()
+}
+
+// awaitNftables returns when the table of mode nftables holds the chain of the signal's endpoint, in each family.
+func (k *kubeProxy) awaitNftables(ctx context.Context, signal int) error {
+	mark := fmt.Sprintf("%s/%s/tcp/s%d__", signalNamespace, signalName, signal)
+	return k.awaitEach(ctx, func(family corev1.IPFamily) (there bool, err error) {
+		err = k.space.do(func() error {
+			chains, err := kernel.Chains(string(iptables.Nft), family, "kube-proxy")
+			there = slices.ContainsFunc(chains, func(c kernel.Chain) bool {
+				return strings.HasPrefix(c.Name, "endpoint-") && strings.Contains(c.Name, mark)
+			})
+			return err
+		})
+		return there, err
+	})
+}

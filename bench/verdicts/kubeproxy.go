@@ -1,0 +1,194 @@
+package verdicts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/conform"
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+	"synclab/proxier/walk"
+	"synclab/sim"
+)
+
+// errUnexplained: no entry of docs/differences.md predicts a verdict.
+var errUnexplained = errors.New("nothing explains it")
+
+// entryOrder: which of several Services an address belongs to that claim the same one, kube-proxy draws at every sync.
+const entryOrder = "service-order"
+
+// theirs are kube-proxy's rules of a state, and what it takes to explain them.
+type theirs struct {
+	Ruleset
+	saved map[corev1.IPFamily][]byte // iptables-save; nil in mode nftables
+	live  *conform.Live
+	state *State
+	// guesses are rules that explain differences, made when they are needed.
+	guesses map[string]map[corev1.IPFamily]*walk.Rules
+}
+
+// readIptables reads kube-proxy's rules, mode iptables.
+func readIptables(live *conform.Live, s *State) (*theirs, error) {
+	k := &theirs{
+		Ruleset: Ruleset{Subject: "kube-proxy/iptables", Rules: map[corev1.IPFamily]*walk.Rules{}},
+		saved:   map[corev1.IPFamily][]byte{}, live: live, state: s, guesses: map[string]map[corev1.IPFamily]*walk.Rules{},
+	}
+	for _, family := range both {
+		text, err := live.Saved(family)
+		if err != nil {
+			return nil, err
+		}
+		k.saved[family] = text
+		if k.Rules[family], err = walk.ParseIptables(family, text); err != nil {
+			return nil, fmt.Errorf("%s: %w", k.Subject, err)
+		}
+	}
+	return k, nil
+}
+
+// explain names the entry that predicts kube-proxy's verdict on a packet: rules that ours makes of what the entry says
+// that kube-proxy believes give the same verdict.
+func (k *theirs) explain(ctx context.Context, d *Difference) (string, error) {
+	world, err := k.state.World()
+	if err != nil {
+		return "", err
+	}
+	try := func(name string, believed *sim.Objects) (bool, error) {
+		rules, err := k.guess(ctx, name, believed)
+		if err != nil {
+			return false, err
+		}
+		v, err := walk.New(rules[d.Family], world).Walk(&d.Packet)
+		return err == nil && v.Equal(d.Verdicts[0]), err
+	}
+	o := k.state.Objects
+	if yes, err := try("", o); yes || err != nil {
+		return entryOrder, err
+	}
+	told := &sim.Objects{Services: o.Services, Nodes: o.Nodes, Slices: k.live.Told()}
+	if yes, err := try(conform.EntryMoved, told); yes || err != nil {
+		return conform.EntryMoved, err
+	}
+	for _, service := range k.claimers(d) {
+		n := 0
+		for order := range conform.Orders(told.Slices, d.Family, service) {
+			n++
+			believed := &sim.Objects{Services: o.Services, Nodes: o.Nodes, Slices: order}
+			if yes, err := try(fmt.Sprintf("%s %s %s %d", conform.EntryTwice, d.Family, service, n), believed); yes || err != nil {
+				return conform.EntryTwice, err
+			}
+		}
+	}
+	if !k.live.ZoneChanged() {
+		told.Nodes = conform.WithoutZones(o.Nodes)
+		if yes, err := try(conform.EntryZone, told); yes || err != nil {
+			return conform.EntryZone, err
+		}
+	}
+	return "", errUnexplained
+}
+
+// claimers are the Services that a packet may be for.
+func (k *theirs) claimers(d *Difference) []string {
+	var names []string
+	for _, f := range walk.ObjectFrontends(d.Family, k.state.Objects.Services, k.state.Objects.Slices) {
+		to := d.Packet.Destination
+		if (slices.Contains(f.Addresses, to.Addr()) && f.Port == to.Port() || f.NodePort == to.Port()) && !slices.Contains(names, f.Service) {
+			names = append(names, f.Service)
+		}
+	}
+	return names
+}
+
+// guess renders what kube-proxy is said to believe, with the rules of shared chains in the order that it drew.
+func (k *theirs) guess(ctx context.Context, name string, believed *sim.Objects) (map[corev1.IPFamily]*walk.Rules, error) {
+	if rules, made := k.guesses[name]; made {
+		return rules, nil
+	}
+	s := *k.state
+	s.Objects = believed
+	o, err := s.options(iptables.Classic)
+	if err != nil {
+		return nil, err
+	}
+	node, err := s.node()
+	if err != nil {
+		return nil, err
+	}
+	models, err := proxier.Render(ctx, o, believed.Services, believed.Slices, node)
+	if err != nil {
+		return nil, err
+	}
+	rules := map[corev1.IPFamily]*walk.Rules{}
+	for _, m := range models {
+		var text bytes.Buffer
+		if err := m.Save(&text); err != nil {
+			return nil, err
+		}
+		ordered := text.Bytes()
+		if k.saved != nil {
+			if ordered, err = inOrderOf(text.String(), string(k.saved[m.Family()]), m.Family()); err != nil {
+				return nil, err
+			}
+		}
+		if rules[m.Family()], err = walk.ParseIptables(m.Family(), ordered); err != nil {
+			return nil, err
+		}
+	}
+	k.guesses[name] = rules
+	return rules, nil
+}
+
+// inOrderOf sorts the rules of shared chains as another ruleset has them. Rules that it has not got come first.
+func inOrderOf(ours, theirs string, family corev1.IPFamily) ([]byte, error) {
+	mine, err := conform.Parse(ours, family)
+	if err != nil {
+		return nil, err
+	}
+	other, err := conform.Parse(theirs, family)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	for _, table := range slices.Sorted(maps.Keys(mine)) {
+		fmt.Fprintf(&b, "*%s\n", table)
+		for _, chain := range slices.Sorted(maps.Keys(mine[table])) {
+			fmt.Fprintf(&b, ":%s -\n", chain)
+		}
+		for _, chain := range slices.Sorted(maps.Keys(mine[table])) {
+			rules := mine[table][chain]
+			if shared(chain) {
+				place := map[string]int{}
+				for i, rule := range other[table][chain] {
+					place[rule] = i
+				}
+				at := func(rule string) int {
+					if i, there := place[rule]; there {
+						return i
+					}
+					return -1 // not behind the way to the NodePorts, which is last
+				}
+				slices.SortStableFunc(rules, func(a, b string) int { return at(a) - at(b) })
+			}
+			b.WriteString(strings.Join(append(rules, ""), "\n"))
+		}
+		b.WriteString("COMMIT\n")
+	}
+	return b.Bytes(), nil
+}
+
+// shared says whether a chain holds rules of several Services.
+func shared(chain string) bool {
+	switch chain {
+	case "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL":
+		return true
+	}
+	return false
+}
