@@ -91,7 +91,11 @@ func TestTreeInKernel(t *testing.T) {
 				}
 				e := testEngine(t, family, host, treeLayout)
 				for n := range 900 {
-					if c.step(e); n < 400 || n%25 != 0 {
+					switch {
+					case n == 600:
+						c.crowd(e, c.size, 60)
+					case n < 400 || n%25 != 0:
+						c.step(e)
 						continue
 					}
 					if err := e.sync(t.Context()); err != nil {
@@ -142,6 +146,20 @@ func (c *randomCluster) clash(e *engine, i int, node netip.Addr, rejectingAge, d
 	slice := c.slice([2]int{i + 1, 0})
 	slice.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{c.addr("10.128.0.", "fd00:128::", 1)}, NodeName: ptr.To("node-1")}}
 	c.services[i], c.services[i+1], c.slices[[2]int{i + 1, 0}] = rejecting, dropping, slice
+	c.tell(e)
+}
+
+// crowd adds Services that share one address, each with another port and protocol.
+func (c *randomCluster) crowd(e *engine, first, services int) {
+	for i := first; i < first+services; i++ {
+		svc, slice := c.service(i), c.slice([2]int{i, 0})
+		svc.Spec.ExternalIPs = []string{c.addr("192.0.2.", "fd00:2::", 200)}
+		for n := range svc.Spec.Ports {
+			svc.Spec.Ports[n].Port = int32(1 + c.rng.IntN(1<<(1+c.rng.IntN(16))))
+		}
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{c.addr("10.128.0.", "fd00:128::", 3)}})
+		c.services[i], c.slices[[2]int{i, 0}] = svc, slice
+	}
 	c.tell(e)
 }
 
@@ -230,6 +248,7 @@ func settled(t *testing.T, family corev1.IPFamily) (*randomCluster, *verdicts) {
 	c.overlaps(e, c.node())
 	c.clash(e, c.size, c.node(), 1, 2)
 	c.clash(e, c.size+2, c.node(), 2, 1)
+	c.crowd(e, c.size+4, 60)
 	return c, &verdicts{walk.World{Local: []netip.Addr{c.node()}}, c.packets(c.node())}
 }
 
