@@ -26,7 +26,6 @@ type Live struct {
 // StartLive starts kube-proxy on what there is, in the mode of the setting's configuration; node names its node.
 func StartLive(ctx context.Context, command string, s Setting, node string, o *sim.Objects) (*Live, error) {
 	l := &Live{feed: newFeed(), mode: string(s.Config.Mode)}
-	l.feed.watched = node
 	if err := l.feed.apply(ctx, l.feed.traceTo(o)); err != nil {
 		l.feed.cluster.Stop()
 		return nil, err
@@ -36,6 +35,7 @@ func StartLive(ctx context.Context, command string, s Setting, node string, o *s
 		l.feed.cluster.Stop()
 		return nil, fmt.Errorf("node %q is not there", node)
 	}
+	l.feed.watched = node // from now on
 	var err error
 	if l.proxy, err = startKubeProxy(ctx, command, s, o.Nodes[i], l.feed); err != nil {
 		l.feed.cluster.Stop()

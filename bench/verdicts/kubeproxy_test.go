@@ -1,10 +1,12 @@
 package verdicts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"synclab/bench/conform"
 	"synclab/bench/upstream"
@@ -85,44 +87,87 @@ func liveThrough(t *testing.T, count *tally, command string, seed uint64, n int,
 	}
 }
 
+// look is what one look at kube-proxy's rules showed.
+type look struct {
+	packets     int
+	excused     map[string]int
+	unexplained []Difference
+}
+
+// A node's zone reaches kube-proxy by a watch that the signal says nothing of: what differs is looked at again, after one
+// more sync, before it counts.
+const tries, between = 12, 150 * time.Millisecond
+
 func compareLive(t *testing.T, count *tally, live *conform.Live, setting conform.Setting, what string, seed uint64) {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	var l *look
+	for range tries {
+		<-pause.C
+		var err error
+		if l, err = lookAt(t.Context(), live, setting, seed); err != nil {
 			t.Fatalf("%s (%s): %v", what, setting, err)
 		}
+		if len(l.unexplained) == 0 {
+			break
+		}
+		pause.Reset(between)
 	}
-	must(live.Sync(t.Context()))
+	count.states++
+	count.packets += l.packets
+	count.differences += len(l.unexplained)
+	for entry, n := range l.excused {
+		count.excused[entry] += n
+	}
+	if len(l.unexplained) > 0 {
+		t.Errorf("%s (%s): %d of %d packets differ:\n%s", what, setting, len(l.unexplained), l.packets, Describe(l.unexplained))
+	}
+}
+
+func lookAt(ctx context.Context, live *conform.Live, setting conform.Setting, seed uint64) (*look, error) {
+	if err := live.Sync(ctx); err != nil {
+		return nil, err
+	}
 	machine, err := live.Machine()
-	must(err)
+	if err != nil {
+		return nil, err
+	}
 	s := &State{Setting: setting, Node: "node-0", Machine: machine, Objects: live.Objects()}
 	k, err := readIptables(live, s)
-	must(err)
-	ours, err := Render(t.Context(), s, iptables.Classic)
-	must(err)
+	if err != nil {
+		return nil, err
+	}
+	ours, err := Render(ctx, s, iptables.Classic)
+	if err != nil {
+		return nil, err
+	}
 	world, err := s.World()
-	must(err)
-	count.states++
+	if err != nil {
+		return nil, err
+	}
+	l := &look{excused: map[string]int{}}
 	for _, family := range both {
 		packets, err := s.Packets(family, seed)
-		must(err)
-		found, err := Compare(family, world, packets, k.Ruleset, ours)
-		must(err)
-		count.packets += len(packets)
-		var unexplained []Difference
-		for i := range found {
-			entry, err := k.explain(t.Context(), &found[i])
-			if errors.Is(err, errUnexplained) {
-				unexplained = append(unexplained, found[i])
-				continue
-			}
-			must(err)
-			count.excused[entry]++
+		if err != nil {
+			return nil, err
 		}
-		count.differences += len(unexplained)
-		if len(unexplained) > 0 {
-			t.Errorf("%s (%s): %d of %d packets differ:\n%s", what, setting, len(unexplained), len(packets), Describe(unexplained))
+		found, err := Compare(family, world, packets, k.Ruleset, ours)
+		if err != nil {
+			return nil, err
+		}
+		l.packets += len(packets)
+		for i := range found {
+			entry, err := k.explain(ctx, &found[i])
+			switch {
+			case errors.Is(err, errUnexplained):
+				l.unexplained = append(l.unexplained, found[i])
+			case err != nil:
+				return nil, err
+			default:
+				l.excused[entry]++
+			}
 		}
 	}
+	return l, nil
 }
