@@ -85,19 +85,19 @@ func (r *rule) iface(which int, name []byte) error {
 	return nil
 }
 
+// protocols are those that Services have.
+var protocols = []struct {
+	name   string
+	number uint16
+}{{"tcp", 6}, {"udp", 17}, {"sctp", 132}}
+
 func (r *rule) protocol(name []byte) error {
-	var number uint16
-	switch string(name) {
-	case "tcp":
-		number = 6
-	case "udp":
-		number = 17
-	case "sctp":
-		number = 132
-	default:
-		return fmt.Errorf("protocol %q: want tcp, udp or sctp", name)
+	for _, p := range protocols {
+		if p.name == string(name) {
+			r.block.put16(r.start+r.wire.Protocol, p.number)
+			r.block.entries[r.start+r.wire.Flags] |= r.wire.FlagProtocol
+			return nil
+		}
 	}
-	r.block.put16(r.start+r.wire.Protocol, number)
-	r.block.entries[r.start+r.wire.Flags] |= r.wire.FlagProtocol
-	return nil
+	return fmt.Errorf("protocol %q: want tcp, udp or sctp", name)
 }

@@ -4,39 +4,69 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel/xtables"
 )
 
 // The whole way of a payload into the kernel: everything, and the chains of one Service among all.
 func BenchmarkRestore(b *testing.B) {
 	for _, services := range []int{1000, 10000} {
 		c := &cluster{corev1.IPv4Protocol, 10}
-		full := [][]byte{[]byte(c.payload(services, upTo(services), 0))}
-		partial := [][][]byte{{[]byte(c.payload(services, []int{services / 2}, 1))}, {[]byte(c.payload(services, []int{services / 2}, 0))}}
+		payloads := map[string][][][]byte{
+			"full": {{[]byte(c.payload(services, upTo(services), 0))}},
+			"partial": {
+				{[]byte(c.payload(services, []int{services / 2}, 1))},
+				{[]byte(c.payload(services, []int{services / 2}, 0))},
+			},
+		}
 		enter(b, c.family)
 		tables := open(b, c.family)
-		give := func(segments [][]byte) int {
-			size, err := tables.handOver(context.Background(), &script{segments: segments})
+		give := func(segments [][]byte) iptables.Run {
+			run, err := tables.account(func() (int, error) { return tables.handOver(context.Background(), &script{segments: segments}) })
 			if err != nil {
 				b.Fatal(err)
 			}
-			return size
+			return run
 		}
-		give(full)
-		b.Run(fmt.Sprintf("kind=full/services=%d", services), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				b.SetBytes(int64(give(full)))
-			}
-		})
-		i := 0
-		b.Run(fmt.Sprintf("kind=partial/services=%d", services), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				b.SetBytes(int64(give(partial[i%2])))
-				i++
-			}
-		})
+		give(payloads["full"][0])
+		for _, kind := range []string{"full", "partial"} {
+			b.Run(fmt.Sprintf("kind=%s/services=%d/endpoints=10", kind, services), func(b *testing.B) {
+				b.ReportAllocs()
+				var user, system time.Duration
+				for i := 0; b.Loop(); i++ {
+					run := give(payloads[kind][i%len(payloads[kind])])
+					b.SetBytes(int64(run.Bytes))
+					user, system = user+run.User, system+run.System
+				}
+				b.ReportMetric(user.Seconds()*1000/float64(b.N), "user-ms/op")
+				b.ReportMetric(system.Seconds()*1000/float64(b.N), "system-ms/op")
+			})
+		}
+	}
+}
+
+// Without the kernel: a payload encoded onto an empty table, and a small one spliced into a large table.
+func BenchmarkSplice(b *testing.B) {
+	for _, services := range []int{1000, 10000} {
+		c := &cluster{corev1.IPv4Protocol, 10}
+		full, partial := []byte(c.payload(services, upTo(services), 0)), []byte(c.payload(services, []int{services / 2}, 1))
+		empty := emptyTable(b, c.family)
+		large := spliced(b, empty, full)
+		for _, x := range []struct {
+			kind  string
+			table *xtables.Table
+			text  []byte
+		}{{"encode", empty, full}, {"splice", large, partial}} {
+			b.Run(fmt.Sprintf("kind=%s/services=%d/endpoints=10", x.kind, services), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					b.SetBytes(int64(len(spliced(b, x.table, x.text).Entries)))
+				}
+			})
+		}
 	}
 }

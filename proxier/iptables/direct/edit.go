@@ -48,12 +48,18 @@ func (e *edit) line(line []byte, number int32) error {
 	return fmt.Errorf("%q is no line that is known here", line)
 }
 
-// user gives the number of a user chain.
-func (e *edit) user(name []byte) (uint32, bool) {
+// target gives the number of a user chain that a rule goes to. It may be deleted: then the line that does so is to blame.
+func (e *edit) target(name []byte) (uint32, bool) {
 	number, ok := e.declared[string(name)]
 	if !ok {
 		number, ok = e.find(text(name))
 	}
+	return number, ok
+}
+
+// user gives the number of a user chain.
+func (e *edit) user(name []byte) (uint32, bool) {
+	number, ok := e.target(name)
 	return number, ok && e.chains[number].deleted == 0
 }
 

@@ -204,3 +204,38 @@ func (in *installed) find(name string) (uint32, bool) {
 	i, found := slices.BinarySearchFunc(in.chains[in.builtins:in.count], name, func(c chain, name string) int { return strings.Compare(c.name, name) })
 	return uint32(in.builtins + i), found
 }
+
+// rules are those of some chains, or of all when none is named, each as iptables-save prints it.
+func (in *installed) rules(chains ...string) ([]string, error) {
+	d := decoder{wire: in.Wire, chainAt: func(offset uint32) (string, bool) {
+		number, ok := in.chainAt(offset)
+		if !ok {
+			return "", false
+		}
+		return in.chains[number].name, true
+	}}
+	var rules []string
+	for i := range in.chains {
+		c := &in.chains[i]
+		if len(chains) > 0 && !slices.Contains(chains, c.name) {
+			continue
+		}
+		at := int(c.installed.start)
+		if !c.builtin() {
+			at += in.Wire.HeadSize()
+		}
+		for at < int(c.foot) {
+			e, err := in.Wire.EntryAt(in.Entries, at)
+			if err != nil {
+				return nil, err
+			}
+			rule, err := d.rule(c.name, e)
+			if err != nil {
+				return nil, err
+			}
+			rules = append(rules, rule)
+			at += len(e.Bytes)
+		}
+	}
+	return rules, nil
+}

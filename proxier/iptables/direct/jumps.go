@@ -163,3 +163,23 @@ func (in *installed) has(j iptables.Jump, revisions revisions) (bool, error) {
 	}
 	return false, nil
 }
+
+// Rules are those of some chains of a table, or of all when none is named, each as iptables-save prints it; of matches
+// and targets that the proxier does not use, without their options.
+func (t *Tables) Rules(table iptables.Table, chains ...string) ([]string, error) {
+	socket, err := xtables.Open(t.opts.Family)
+	if err != nil {
+		return nil, err
+	}
+	defer socket.Close()
+	read, err := socket.Read(string(table))
+	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", table, err)
+	}
+	defer read.Close()
+	in, err := index(read)
+	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", table, err)
+	}
+	return in.rules(chains...)
+}

@@ -189,7 +189,10 @@ func (r *rule) ports(option string) error {
 	return nil
 }
 
-// addrtype: struct xt_addrtype_info_v1: u16 source, u16 dest, u32 flags; LOCAL is 1 << RTN_LOCAL.
+// typeLocal is 1 << RTN_LOCAL.
+const typeLocal = 1 << 2
+
+// addrtype: struct xt_addrtype_info_v1: u16 source, u16 dest, u32 flags.
 func (r *rule) addrtype(option string) error {
 	at, value, err := r.valueOf(addrtype, option, true)
 	if err != nil {
@@ -202,8 +205,7 @@ func (r *rule) addrtype(option string) error {
 	if option[2] == 'd' {
 		which = 1
 	}
-	const local = 1 << 2
-	r.block.put16(at+2*which, local)
+	r.block.put16(at+2*which, typeLocal)
 	if r.inverse {
 		r.block.entries[at+4] |= 1 << which
 	}
@@ -211,11 +213,11 @@ func (r *rule) addrtype(option string) error {
 	return nil
 }
 
-// states are the bits of struct xt_conntrack_mtinfo3's state_mask.
+// states are the bits of struct xt_conntrack_mtinfo3's state_mask, in the order in which iptables prints them.
 var states = []struct {
 	name string
 	bit  uint16
-}{{"INVALID", 1 << 0}, {"ESTABLISHED", 1 << 1}, {"RELATED", 1 << 2}, {"NEW", 1 << 3}, {"SNAT", 1 << 6}, {"DNAT", 1 << 7}, {"UNTRACKED", 1 << 8}}
+}{{"INVALID", 1 << 0}, {"NEW", 1 << 3}, {"RELATED", 1 << 2}, {"ESTABLISHED", 1 << 1}, {"UNTRACKED", 1 << 8}, {"SNAT", 1 << 6}, {"DNAT", 1 << 7}}
 
 // ctstate: match_flags, invert_flags and state_mask of struct xt_conntrack_mtinfo3.
 func (r *rule) ctstate() error {

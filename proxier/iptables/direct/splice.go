@@ -36,7 +36,7 @@ func splice(e *edit, revisions revisions, size int) (*splicer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &splicer{edit: e, encoder: encoder{wire: e.Wire, revisions: revisions, block: b, number: e.user}, info: e.Info}
+	s := &splicer{edit: e, encoder: encoder{wire: e.Wire, revisions: revisions, block: b, number: e.target}, info: e.Info}
 	s.encoder.jumps = make([]uint32, 0, len(e.installed.jumps))
 	return s, s.write()
 }

@@ -72,7 +72,7 @@ func (r *rule) verdict(name []byte) error {
 	case "RETURN":
 		return r.simple("", verdictReturn)
 	case "REJECT":
-		return r.simple("REJECT", r.portUnreachable())
+		return r.simple("REJECT", portUnreachable(r.wire))
 	case "MARK":
 		return r.markTarget()
 	case "MASQUERADE":
@@ -107,8 +107,8 @@ func (r *rule) jump(name []byte) error {
 }
 
 // portUnreachable is what iptables rejects with by default: IPT_ICMP_PORT_UNREACHABLE, IP6T_ICMP6_PORT_UNREACH.
-func (r *rule) portUnreachable() int32 {
-	if r.wire.Addr == 4 {
+func portUnreachable(w *xtables.Wire) int32 {
+	if w.Addr == 4 {
 		return 3
 	}
 	return 4

@@ -87,7 +87,7 @@ const releaseStep = 4 << 20
 // is read there afterwards is zero.
 func (t *Table) Release(before int) {
 	until := (entriesHeader + before) &^ (releaseStep - 1)
-	if until <= t.released {
+	if until <= t.released || t.mapping == nil {
 		return
 	}
 	_ = unix.Madvise(t.mapping[t.released:until], unix.MADV_DONTNEED)

@@ -1,0 +1,89 @@
+package direct
+
+import (
+	"bytes"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/kernel/xtables"
+)
+
+// newest are the revisions that the kernels of today have.
+var newest = revisions{dnat: 2, nfacct: 1}
+
+// emptyTable is nat as the kernel makes it: four built-in chains, in the order of their hooks, that accept everything.
+func emptyTable(t testing.TB, family corev1.IPFamily) *xtables.Table {
+	t.Helper()
+	table := &xtables.Table{Wire: xtables.Of(family)}
+	copy(table.Info.Name[:], "nat")
+	b, err := newBlock(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	e := encoder{wire: table.Wire, block: b}
+	for _, hook := range []int{0, 1, 3, 4} {
+		table.Info.ValidHooks |= 1 << hook
+		table.Info.HookEntry[hook], table.Info.Underflow[hook] = uint32(b.size), uint32(b.size)
+		at, err := e.plain("", verdictSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accept := int32(verdictAccept)
+		b.put32(at, uint32(accept))
+	}
+	if err := e.head("ERROR"); err != nil {
+		t.Fatal(err)
+	}
+	table.Entries = bytes.Clone(b.entries[:b.size])
+	table.Info.NumEntries, table.Info.Size = e.entries, uint32(b.size)
+	return table
+}
+
+// trySplice gives the table that a payload of one table leaves.
+func trySplice(table *xtables.Table, text []byte) (*xtables.Table, error) {
+	in, err := index(table)
+	if err != nil {
+		return nil, err
+	}
+	s := &script{segments: [][]byte{text}}
+	if _, err := s.table(); err != nil {
+		return nil, err
+	}
+	e := newEdit(in)
+	if err := s.into(e); err != nil {
+		return nil, err
+	}
+	made, err := splice(e, newest, e.room())
+	if made != nil {
+		defer made.block.close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &xtables.Table{Wire: table.Wire, Info: made.info, Entries: bytes.Clone(made.block.entries[:made.block.size])}, nil
+}
+
+func spliced(t testing.TB, table *xtables.Table, text []byte) *xtables.Table {
+	t.Helper()
+	made, err := trySplice(table, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// rulesOf are the rules of a table, chain by chain, as iptables-save prints them.
+func rulesOf(t testing.TB, table *xtables.Table) []string {
+	t.Helper()
+	in, err := index(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := in.rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
