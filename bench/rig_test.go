@@ -55,15 +55,15 @@ type rig struct {
 	last    proxier.Sync
 }
 
-// newRig works on the tables of the namespace that the goroutine is in, or on the given ones.
-func newRig(tb testing.TB, world *sim.World, variant iptables.Variant, tables iptables.Tables) *rig {
+// newRig makes a subject's proxier. It works on the tables of the namespace that the goroutine is in, or on the given ones.
+func newRig(tb testing.TB, world *sim.World, about Subject, tables iptables.Tables) *rig {
 	tb.Helper()
 	r := &rig{world: world, cluster: sim.NewCluster(clock.RealClock{})}
 	tb.Cleanup(r.cluster.Stop)
 	objects := world.Objects()
 	opts := proxier.Options{
-		Config: config.New(), Variant: variant, NodeName: nodeName(objects), Machine: proxier.Machine{RandomFully: true},
-		OnSync: func(s proxier.Sync) { r.last = s },
+		Config: config.New(), Backend: about.Backend, Variant: about.Variant, Layout: about.Layout, NodeName: nodeName(objects),
+		Machine: proxier.Machine{RandomFully: true}, OnSync: func(s proxier.Sync) { r.last = s },
 	}
 	opts.Config.ClusterCIDR = "10.128.0.0/9" // the pods'
 	if tables != nil {
@@ -162,6 +162,7 @@ func (voidTables) Restore(_ context.Context, p *iptables.Payload) (iptables.Run,
 	return iptables.Run{Tool: "void", Bytes: p.Size()}, nil
 }
 func (voidTables) EnsureJumps(context.Context) error                        { return nil }
+func (voidTables) Rules(iptables.Table, ...string) ([]string, error)        { return nil, nil }
 func (voidTables) Chains(iptables.Table) ([]string, error)                  { return nil, nil }
 func (voidTables) Stamp() (iptables.Stamp, error)                           { return iptables.Stamp{}, nil }
 func (voidTables) Drift(context.Context, iptables.Expected) (string, error) { return "", nil }

@@ -107,11 +107,13 @@ func (p *Plan) SetNode(node Node) bool {
 		return false
 	}
 	p.node = node
-	changes := make([]tracker.Change, 0, len(p.services))
-	for name, svc := range p.services {
-		changes = append(changes, tracker.Change{Name: name, New: svc})
+	for i, before := range p.order {
+		svc := p.services[before.Name.NamespacedName]
+		now := decide(before.ServicePort, before.Created, svc.EndpointsOf(before.Name.PortKey), node)
+		p.tally.count(before, -1)
+		p.tally.count(now, 1)
+		p.ports[before.Name], p.order[i] = now, now
 	}
-	p.Update(changes)
 	return true
 }
 

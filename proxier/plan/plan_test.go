@@ -133,9 +133,14 @@ func TestUpdateEqualsNew(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	p := New(here)
+	node := here
+	p := New(node)
 	state := map[string]*tracker.Service{}
 	for range 500 {
+		if rng.IntN(10) == 0 {
+			node.Zone = []string{"east", "west"}[rng.IntN(2)]
+			p.SetNode(node)
+		}
 		count := 1 + rng.IntN(3)
 		if rng.IntN(20) == 0 {
 			count = 150
@@ -164,7 +169,7 @@ func TestUpdateEqualsNew(t *testing.T) {
 		p.Update(changes)
 		p.Update(changes) // the repetition of a failed sync
 
-		fresh := New(here)
+		fresh := New(node)
 		for name, s := range state {
 			fresh.Update([]tracker.Change{change(name, s)})
 		}
