@@ -10,6 +10,7 @@ import (
 	"synclab/proxier/backend"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/direct"
+	"synclab/proxier/kernel"
 )
 
 // BackendKind is what writes a proxier's rules.
@@ -34,7 +35,13 @@ func (o *Options) newBackend(family corev1.IPFamily, opts backend.Options) (Back
 	if err != nil {
 		return nil, err
 	}
-	return iptables.New(iptables.Options{Options: opts, Tables: tables, Layout: o.Layout})
+	restorer := iptables.Options{Options: opts, Tables: tables, Layout: o.Layout, Variant: o.Variant, Batch: o.Batch}
+	if o.Variant == iptables.Nft && o.Tables == nil {
+		if restorer.SendLimit, err = kernel.SendLimit(); err != nil {
+			return nil, err
+		}
+	}
+	return iptables.New(restorer)
 }
 
 // newTables makes what backends Iptables and Direct write to.

@@ -28,6 +28,9 @@ type Options struct {
 	Variant iptables.Variant
 	// Layout of the iptables rules, of backends Iptables and Direct. Default classic.
 	Layout iptables.Layout
+	// Batch is how many names of chains, those they jump to included, one of several iptables-nft-restores of a sync
+	// takes. 0: as measured, see package iptables.
+	Batch int
 	// Families to serve. Default IPv4.
 	Families []corev1.IPFamily
 	// NodeName says which endpoints are local. Default "node-0".

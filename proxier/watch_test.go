@@ -166,7 +166,7 @@ func TestOldestServiceWins(t *testing.T) {
 		if err := e.sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		rules, _ := model.Rules(iptables.NAT, "KUBE-SERVICES")
+		rules, _ := model.Chain(iptables.NAT, "KUBE-SERVICES")
 		var external []string
 		for _, rule := range rules {
 			if _, after, found := strings.Cut(rule, `--comment "ns/`); found && strings.Contains(rule, "external IP") {

@@ -16,6 +16,12 @@ type Options struct {
 	Tables Tables
 	// Layout of the rules.
 	Layout Layout
+	// Variant of what Tables are: with Nft, chains may be made apart from the restore that leads to them.
+	Variant Variant
+	// Batch is how many names of chains, those they jump to included, one restore of several takes. 0: as measured.
+	Batch int
+	// SendLimit is how many bytes of netlink messages one restore may send; 0: any number. See kernel.SendLimit.
+	SendLimit int
 }
 
 // Backend keeps iptables tables as a plan wants them. Not safe for concurrent use.
@@ -23,6 +29,7 @@ type Backend struct {
 	opts     Options
 	rules    *Ruleset
 	tables   Tables
+	pace     *pace
 	refusals map[tracker.ServicePortName]error
 	// noAccounting: the nfacct match turned out not to work.
 	noAccounting bool
@@ -35,7 +42,7 @@ func New(opts Options) (*Backend, error) {
 		return nil, err
 	}
 	return &Backend{
-		opts: opts, tables: opts.Tables, rules: NewRuleset(settings, opts.Layout), refusals: map[tracker.ServicePortName]error{},
+		opts: opts, tables: opts.Tables, pace: newPace(opts.Batch, opts.SendLimit), rules: NewRuleset(settings, opts.Layout), refusals: map[tracker.ServicePortName]error{},
 	}, nil
 }
 
@@ -145,33 +152,43 @@ func (s *syncing) applySettings() error {
 	return nil
 }
 
-// restore hands over what differs.
+// restore brings the tables to what is wanted.
 func (s *syncing) restore(ctx context.Context) error {
 	start := s.opts.Clock.Now()
+	encoding := func() {
+		s.result.Encode += s.opts.Clock.Since(start)
+		start = s.opts.Clock.Now()
+	}
 	d := s.rules.difference(s.req.Ports, s.req.Endpoints)
-	var steps []step
-	for _, table := range []Table{Filter, NAT} {
-		if len(d.write[table])+len(d.gone[table]) > 0 {
-			steps = append(steps, step{table, d.write[table], d.gone[table]})
-		}
+	d.tables = s.tables
+	stages := &stager{difference: d, apart: s.opts.Variant == Nft, pace: s.pace}
+	stages.restore = func(p *Payload, live bool) error {
+		encoding()
+		err := s.handOver(ctx, d, p, live)
+		start = s.opts.Clock.Now()
+		return err
 	}
-	if len(steps) == 0 {
-		d.settle()
-		return nil
+	err := stages.run()
+	encoding()
+	if err != nil {
+		s.rules.behind = true
 	}
-	p := d.payload(steps...)
-	s.result.Encode += s.opts.Clock.Since(start)
+	return err
+}
+
+// handOver restores one payload.
+func (s *syncing) handOver(ctx context.Context, d *difference, p *Payload, live bool) error {
 	run, err := s.tables.Restore(ctx, p)
 	s.result.Runs = append(s.result.Runs, run)
 	if err != nil {
-		d.failed(p)
+		d.failed(p, live, err)
 		return err
 	}
+	s.pace.wall = run.Wall
+	d.took(p, live)
 	for table, count := range p.Written {
 		total := s.result.Written[table]
 		s.result.Written[table] = Count{Chains: total.Chains + count.Chains, Rules: total.Rules + count.Rules}
 	}
-	d.took(p)
-	d.settle()
 	return nil
 }

@@ -22,13 +22,16 @@ type chainText struct {
 
 // difference is what has to be done to bring the kernel from what it holds to what is wanted.
 type difference struct {
-	rules *Ruleset
+	rules  *Ruleset
+	tables Tables
 	// write are the chains whose text is not, or may not be, as installed, sorted by name; gone those to delete, sorted.
 	write map[Table][]chainText
 	gone  map[Table][]string
-	// covered are the rules of the Service ports that are settled when all is done.
+	// covered are the rules of the Service ports that are settled when all is done; ordered those of all.
 	covered []*Rendered
+	ordered func() []*Rendered
 	large   bool
+	past    map[Table]*before
 }
 
 // Levels of the chains of a Service port: those of its endpoints lead nowhere but to fixed chains.
@@ -57,12 +60,15 @@ func levelOf(name string) int32 {
 func (r *Ruleset) difference(ports []*plan.ServicePort, endpoints int) *difference {
 	d := &difference{
 		rules: r, write: map[Table][]chainText{}, gone: map[Table][]string{}, large: endpoints > backend.LargeCluster,
+		ordered: sync.OnceValue(func() []*Rendered { return r.effectiveAll(ports) }), past: map[Table]*before{},
 	}
 	// Whatever may be there is to go, unless it turns out to be wanted.
 	gone := map[Table]map[string]bool{NAT: {}, Filter: {}}
 	for table, h := range r.held {
 		for name := range h.loose {
-			gone[table][name] = true
+			if ownChain(name) {
+				gone[table][name] = true
+			}
 		}
 	}
 	for name := range r.dirty {
@@ -78,16 +84,36 @@ func (r *Ruleset) difference(ports []*plan.ServicePort, endpoints int) *differen
 		}
 	}
 	d.portChains(gone[NAT])
-	d.sharedChains(ports, gone)
+	d.sharedChains(gone)
 	for table, names := range gone {
 		for name := range names {
 			d.gone[table] = append(d.gone[table], name)
 		}
 		slices.Sort(d.gone[table])
-		// iptables-restore finds its place in sorted input far faster.
-		slices.SortFunc(d.write[table], func(a, b chainText) int { return strings.Compare(a.name, b.name) })
+		sortTexts(d.write[table])
 	}
 	return d
+}
+
+// sortTexts by name: iptables-restore finds its place in sorted input far faster.
+func sortTexts(texts []chainText) {
+	slices.SortFunc(texts, func(a, b chainText) int { return strings.Compare(a.name, b.name) })
+}
+
+// before is what a table's dispatch led to when the sync began.
+func (d *difference) before(table Table) (*before, error) {
+	if d.past[table] != nil {
+		return d.past[table], nil
+	}
+	past := d.rules.installedBefore(table)
+	if d.rules.unread {
+		var err error
+		if past, err = readTable(d.tables, table, d.rules.held[table].content); err != nil {
+			return nil, err
+		}
+	}
+	d.past[table] = past
+	return past, nil
 }
 
 // portChains renders the chains of the covered Service ports.
@@ -119,19 +145,16 @@ func (d *difference) portChains(gone map[string]bool) {
 }
 
 // sharedChains renders the fixed chains, and those of the layout that may have changed.
-func (d *difference) sharedChains(ports []*plan.ServicePort, gone map[Table]map[string]bool) {
+func (d *difference) sharedChains(gone map[Table]map[string]bool) {
 	r := d.rules
-	ordered := sync.OnceValue(func() []*Rendered { return r.effectiveAll(ports) })
-	add := func(c chain, l lines, of *block, level int) {
+	add := func(c chain, t chainText) {
 		delete(gone[c.table], c.name)
-		if hash := hashText(l.text); !r.held[c.table].is(c.name, hash) {
-			d.write[c.table] = append(d.write[c.table], chainText{
-				name: c.name, text: l.text, hash: hash, rules: int32(l.count), level: int32(level), lines: of,
-			})
+		if !r.held[c.table].is(c.name, t.hash) {
+			d.write[c.table] = append(d.write[c.table], t)
 		}
 	}
 	for c, l := range r.settings.fixedChains() {
-		add(c, l, nil, levelEndpoint)
+		add(c, d.sharedText(c, l, nil, levelEndpoint))
 	}
 	touched := r.layout.touched()
 	if r.behind {
@@ -143,15 +166,17 @@ func (d *difference) sharedChains(ports []*plan.ServicePort, gone map[Table]map[
 			continue
 		}
 		seen[c] = true
-		b, wanted := r.layout.lines(c, ordered)
-		if !wanted {
-			if _, there := r.held[c.table].content[c.name]; there {
-				gone[c.table][c.name] = true
-			}
-			continue
+		if b, wanted := r.layout.lines(c, d.ordered); wanted {
+			add(c, d.sharedText(c, b.lines, &b, levelLayout+r.layout.level(c)))
+		} else if _, there := r.held[c.table].content[c.name]; there {
+			gone[c.table][c.name] = true
 		}
-		add(c, r.finished(c, b.lines), &b, levelLayout+r.layout.level(c))
 	}
+}
+
+func (d *difference) sharedText(c chain, l lines, of *block, level int) chainText {
+	l = d.rules.finished(c, l)
+	return chainText{name: c.name, text: l.text, hash: hashText(l.text), rules: int32(l.count), level: int32(level), lines: of}
 }
 
 // finished adds to the lines of a layout's chain what must stand last in it.
@@ -211,6 +236,7 @@ func (d *difference) section(p *Payload, s step) {
 	}
 	p.own(Owner{Table: s.table, Commit: true})
 	p.add([]byte("COMMIT\n"), 1)
+	p.ends = append(p.ends, p.lines)
 }
 
 // declare writes chain lines: each makes the chain, or empties it.
@@ -228,40 +254,62 @@ func declare(p *Payload, chains []string) {
 	p.add(buf, len(chains))
 }
 
-// took makes a payload that the kernel took what it holds.
-func (d *difference) took(p *Payload) {
+// took takes note of a payload that the kernel took. live: packets reach what it wrote.
+func (d *difference) took(p *Payload, live bool) {
 	for _, s := range p.steps {
-		h := d.rules.held[s.table]
-		for i := range s.write {
-			t := &s.write[i]
-			h.content[t.name] = content{t.hash, t.rules, true}
-			h.loose[t.name] = true
-		}
-		for _, name := range s.gone {
-			delete(h.content, name)
-			delete(h.loose, name)
-		}
+		d.tookStep(s, live)
 	}
 }
 
-// failed takes note of a payload that failed: each of its sections was taken, or not.
-func (d *difference) failed(p *Payload) {
+func (d *difference) tookStep(s step, live bool) {
+	h := d.rules.held[s.table]
+	for i := range s.write {
+		t := &s.write[i]
+		h.content[t.name] = content{t.hash, t.rules, true}
+		h.loose[t.name] = live
+	}
+	for _, name := range s.gone {
+		delete(h.content, name)
+		delete(h.loose, name)
+	}
+}
+
+// failed takes note of a payload that failed. If a line was refused, then what stands before that line's table was
+// taken, and nothing from there on; else nobody knows which of its tables were.
+func (d *difference) failed(p *Payload, live bool, err error) {
 	d.rules.behind = true
+	d.rules.unread = d.rules.unread || live
+	if refused := refusal(err); refused != nil {
+		for i, s := range p.steps {
+			if p.ends[i] < refused.Line {
+				d.tookStep(s, live)
+			}
+		}
+		return
+	}
 	for _, s := range p.steps {
 		h := d.rules.held[s.table]
 		for i := range s.write {
-			h.doubt(s.write[i].name, true)
+			h.doubt(s.write[i].name, live)
 		}
 		for _, name := range s.gone {
-			h.doubt(name, true)
+			h.doubt(name, live)
+		}
+	}
+	if live {
+		for _, h := range d.rules.held {
+			for name := range h.loose {
+				h.loose[name] = true // what it may have written may lead there
+			}
 		}
 	}
 }
 
-// settle makes what was wanted the installed state, when all of it was taken.
-func (d *difference) settle() {
+// settle makes what was wanted the installed state, when all of it was taken but the deletion of some chains, to which
+// nothing leads any more.
+func (d *difference) settle(left map[Table][]string) {
 	r := d.rules
-	r.large, r.behind = d.large, false
+	r.large, r.behind, r.unread = d.large, false, false
 	for name := range r.dirty {
 		delete(r.installed, name)
 	}
@@ -270,7 +318,14 @@ func (d *difference) settle() {
 	}
 	clear(r.dirty)
 	r.layout.settle()
-	for _, h := range r.held {
+	for table, h := range r.held {
 		clear(h.loose)
+		for _, name := range left[table] {
+			h.loose[name] = false
+			r.behind = true
+		}
 	}
 }
+
+// swept says that the chains that settle left are gone as well.
+func (d *difference) swept() { d.rules.behind = false }

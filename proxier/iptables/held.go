@@ -39,10 +39,17 @@ func hashText(text []byte) uint64 { return maphash.Bytes(seed, text) }
 // Forget takes whatever is in the kernel for unknown: everything will be written. existing are the names of the chains
 // there, by table.
 func (r *Ruleset) Forget(existing map[Table][]string) {
+	shared := map[chain]bool{}
+	for _, c := range dispatchChains {
+		shared[c] = true
+	}
+	for c := range r.settings.fixedChains() {
+		shared[c] = true
+	}
 	for table, h := range r.held {
 		*h = *newHeld()
 		for _, name := range existing[table] {
-			if ownChain(name) {
+			if ownChain(name) || shared[chain{table, name}] {
 				h.doubt(name, true)
 			}
 		}
@@ -50,5 +57,5 @@ func (r *Ruleset) Forget(existing map[Table][]string) {
 	for name := range r.wanted {
 		r.dirty[name] = true
 	}
-	r.behind = true
+	r.behind, r.unread = true, true
 }

@@ -237,8 +237,20 @@ func (m *Model) Flush(table Table) {
 	}
 }
 
-// Rules of a chain as iptables-save prints them, and whether the chain is there.
-func (m *Model) Rules(table Table, chain string) ([]string, bool) {
+// Rules are those of some chains of a table, or of all when none is named.
+func (m *Model) Rules(table Table, chains ...string) ([]string, error) {
+	if len(chains) == 0 {
+		chains = slices.Sorted(maps.Keys(m.tables[table]))
+	}
+	var rules []string
+	for _, c := range chains {
+		rules = append(rules, m.tables[table][c]...)
+	}
+	return rules, nil
+}
+
+// Chain gives the rules of a chain as iptables-save prints them, and whether the chain is there.
+func (m *Model) Chain(table Table, chain string) ([]string, bool) {
 	rules, there := m.tables[table][chain]
 	return rules, there
 }

@@ -20,6 +20,7 @@ type Payload struct {
 	Deleted int
 
 	steps []step // what it was made of
+	ends  []int  // the line that each step ends with
 }
 
 // span says whose the lines from first on are, until the next span.

@@ -29,6 +29,8 @@ type Ruleset struct {
 	large bool
 	// behind: something beside Service ports may differ, or the last sync was not finished.
 	behind bool
+	// unread: what the dispatch in the kernel leads to is not what is installed, as far as is known.
+	unread bool
 
 	// sum of the chains of all Service ports, with their rules.
 	sum Count

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -111,8 +112,8 @@ func (p *testPlan) partial() (*difference, *Payload) {
 
 // commit says that the kernel took it.
 func commit(d *difference, p *Payload) {
-	d.took(p)
-	d.settle()
+	d.took(p, true)
+	d.settle(nil)
 }
 
 // Every line of a payload is known to be whose it is: an error that names a line then names a Service.
@@ -290,7 +291,7 @@ func TestDerivedState(t *testing.T) {
 			case 0:
 				commit(d, payload)
 			case 1:
-				d.failed(payload)
+				d.failed(payload, true, errors.New("killed"))
 			}
 		}
 		p.replan()

@@ -3,6 +3,8 @@ package iptables
 import (
 	"context"
 	"fmt"
+	"os/exec"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,6 +19,8 @@ type Tables interface {
 	EnsureJumps(ctx context.Context) error
 	// Chains are the names of the user-defined chains of a table.
 	Chains(table Table) ([]string, error)
+	// Rules are those of some chains of a table, or of all when none is named, each as iptables-save prints it.
+	Rules(table Table, chains ...string) ([]string, error)
 	// Stamp changes when a table may have changed; comparing two costs next to nothing.
 	Stamp() (Stamp, error)
 	// Drift compares the tables with what should be there and describes the first difference; empty: none.
@@ -84,6 +88,39 @@ func (i Installed) Chains(table Table) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// Rules are those of some chains of a table, or of all when none is named. It runs the tool: once, or once a chain.
+func (i Installed) Rules(table Table, chains ...string) ([]string, error) {
+	run := func(tool string, args ...string) ([]string, error) {
+		path, err := FindBinary(Binary(i.Variant, i.Family, tool))
+		if err != nil {
+			return nil, err
+		}
+		out, err := exec.Command(path, append(args, "-t", string(table))...).Output()
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %s: %w", table, path, err)
+		}
+		var rules []string
+		for line := range strings.Lines(string(out)) {
+			if strings.HasPrefix(line, "-A ") {
+				rules = append(rules, strings.TrimSuffix(line, "\n"))
+			}
+		}
+		return rules, nil
+	}
+	if len(chains) == 0 {
+		return run("save")
+	}
+	var all []string
+	for _, c := range chains {
+		rules, err := run("", "-w", "5", "-S", c)
+		if err != nil {
+			return nil, fmt.Errorf("chain %s: %w", c, err)
+		}
+		all = append(all, rules...)
+	}
+	return all, nil
 }
 
 // Stamp of the three tables.

@@ -1,0 +1,253 @@
+package iptables
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"synclab/proxier/tracker"
+)
+
+// stager brings a difference to the kernel, payload by payload. See doc.go for why no packet meets anything in between.
+type stager struct {
+	*difference
+	// restore hands over one payload and takes note of how it went.
+	restore func(p *Payload, live bool) error
+	// apart: chains may be made apart from the restore that leads to them. Otherwise a restore costs the whole table,
+	// and there is one.
+	apart bool
+	pace  *pace
+}
+
+// group are chains that one restore must write together.
+type group []chainText
+
+// run does it all.
+func (s *stager) run() error {
+	parts, err := s.split()
+	if err != nil {
+		return err
+	}
+	for _, table := range []Table{NAT, Filter} {
+		if err := s.batches(table, parts.fresh[table], false); err != nil {
+			return err
+		}
+	}
+	filter := between{first: parts.live[Filter]}
+	nat := step{NAT, parts.live[NAT], nil}
+	sweep := s.gone
+	if !parts.apart {
+		nat.gone = s.gone[NAT]
+		sweep = nil
+	}
+	if len(nat.write)+len(nat.gone)+len(parts.steady) > 0 && len(filter.first)+len(s.gone[Filter]) > 0 {
+		if filter, err = s.between(parts.live[Filter]); err != nil {
+			return err
+		}
+	}
+	before, after := step{Filter, filter.first, nil}, step{Filter, filter.last, filter.gone}
+	if !parts.apart {
+		// What is to go leads nowhere that stays, and nothing leads there once the last of filter is written.
+		last := &after
+		if len(after.write)+len(after.gone) == 0 {
+			last = &before
+		}
+		last.gone = slices.Compact(slices.Sorted(slices.Values(slices.Concat(last.gone, s.gone[Filter]))))
+	}
+	if len(parts.steady) > 0 {
+		if err := s.live(before); err != nil {
+			return err
+		}
+		before = step{}
+		if err := s.batches(NAT, parts.steady, true); err != nil {
+			return err
+		}
+	}
+	if err := s.live(before, nat, after); err != nil {
+		return err
+	}
+	s.settle(sweep)
+	for _, table := range []Table{NAT, Filter} {
+		if err := s.sweep(table, sweep[table]); err != nil {
+			return err
+		}
+	}
+	s.swept()
+	return nil
+}
+
+// live writes what packets reach.
+func (s *stager) live(steps ...step) error {
+	steps = slices.DeleteFunc(steps, func(s step) bool { return len(s.write)+len(s.gone) == 0 })
+	if len(steps) == 0 {
+		return nil
+	}
+	return s.restore(s.payload(steps...), true)
+}
+
+// parts of a difference, by what a packet may meet of them.
+type parts struct {
+	apart bool // more than one restore
+	// fresh chains are reached by no packet before the switch, from the bottom up.
+	fresh map[Table][]group
+	// steady are the chains of Service ports whose dispatch stays as it is, one group each.
+	steady []group
+	// live chains have to be switched at once.
+	live map[Table][]chainText
+}
+
+// split sorts chains into parts. What fits into one batch is not split.
+func (s *stager) split() (parts, error) {
+	p := parts{fresh: map[Table][]group{}, live: s.write}
+	names, bytes := 0, 0
+	for table, texts := range s.write {
+		n, b := group(texts).size()
+		names, bytes = names+n+len(s.gone[table]), max(bytes, b+len(s.gone[table])*bytesPerGone)
+	}
+	if !s.apart || names <= s.pace.batch(len(s.rules.held[NAT].content)) && s.pace.sends(bytes) {
+		return p, nil
+	}
+	p.apart, p.live = true, map[Table][]chainText{}
+	reach, err := s.reach()
+	if err != nil {
+		return p, err
+	}
+	steady := map[tracker.ServicePortName]group{}
+	for table, texts := range s.write {
+		held := s.rules.held[table]
+		for _, t := range texts {
+			_, there := held.content[t.name]
+			live, loose := held.loose[t.name]
+			switch {
+			case !there, loose && !live, t.port != nil && !reach.reached(t.port.Name):
+				p.fresh[table] = append(p.fresh[table], group{t})
+			case t.port != nil && reach.steady(t.port.Name):
+				steady[t.port.Name] = append(steady[t.port.Name], t)
+			default:
+				p.live[table] = append(p.live[table], t)
+			}
+		}
+		slices.SortStableFunc(p.fresh[table], func(a, b group) int { return cmp.Compare(a[0].level, b[0].level) })
+	}
+	p.steady = slices.SortedFunc(maps.Values(steady), func(a, b group) int { return strings.Compare(a[0].name, b[0].name) })
+	return p, nil
+}
+
+// batches writes groups of chains, as many at once as the pace allows.
+func (s *stager) batches(table Table, groups []group, live bool) error {
+	for len(groups) > 0 {
+		limit := s.pace.batch(len(s.rules.held[table].content))
+		var texts []chainText
+		names, bytes := 0, 0
+		for len(groups) > 0 {
+			n, b := groups[0].size()
+			if len(texts) > 0 && (names+n > limit || !s.pace.sends(bytes+b)) {
+				break
+			}
+			texts = append(texts, groups[0]...)
+			names, bytes, groups = names+n, bytes+b, groups[1:]
+		}
+		sortTexts(texts)
+		if err := s.restore(s.payload(step{table, texts, nil}), live); err != nil {
+			return err
+		}
+		s.pace.took(names)
+	}
+	return nil
+}
+
+// sweep deletes chains that nothing leads to any more: but one another, from the top down, so that is the order.
+func (s *stager) sweep(table Table, gone []string) error {
+	slices.SortStableFunc(gone, func(a, b string) int { return cmp.Compare(sweepLevel(b), sweepLevel(a)) })
+	for len(gone) > 0 {
+		n := min(len(gone), s.pace.batch(len(s.rules.held[table].content)))
+		if s.pace.sendLimit > 0 {
+			n = min(n, max(1, s.pace.sendLimit/bytesPerGone))
+		}
+		if err := s.restore(s.payload(step{table, nil, slices.Sorted(slices.Values(gone[:n]))}), false); err != nil {
+			return err
+		}
+		gone = gone[n:]
+	}
+	return nil
+}
+
+func sweepLevel(name string) int {
+	if isLayoutChain(name) {
+		return levelLayout
+	}
+	return int(levelOf(name))
+}
+
+// reach says which Service ports packets reach, and whether that stays as it is.
+type reach struct {
+	*stager
+	past  *before
+	alone map[destination]tracker.ServicePortName // whose all future lines for a destination are; the zero name: several
+	ports map[tracker.ServicePortName]*Rendered
+	known map[tracker.ServicePortName]bool
+}
+
+func (s *stager) reach() (*reach, error) {
+	r := &reach{
+		stager: s, past: newBefore(), alone: map[destination]tracker.ServicePortName{},
+		ports: map[tracker.ServicePortName]*Rendered{}, known: map[tracker.ServicePortName]bool{},
+	}
+	if len(s.rules.held[NAT].content) == 0 {
+		return r, nil // nothing is there
+	}
+	var err error
+	if r.past, err = s.before(NAT); err != nil {
+		return nil, err
+	}
+	for _, rendered := range s.covered {
+		name := rendered.port.Name
+		r.ports[name] = rendered
+		for _, d := range []dispatch{natServices, natNodePorts} {
+			for _, l := range rendered.dispatch[d] {
+				if owner, taken := r.alone[l.destination]; taken && owner != name {
+					name = tracker.ServicePortName{}
+				}
+				r.alone[l.destination] = name
+				name = rendered.port.Name
+			}
+		}
+	}
+	return r, nil
+}
+
+// reached says whether packets may reach the chains of a Service port now.
+func (r *reach) reached(name tracker.ServicePortName) bool {
+	if !r.past.known {
+		return true
+	}
+	return r.past.leadsTo(name) > 0
+}
+
+// steady says whether the same packets reach a Service port before and after.
+func (r *reach) steady(name tracker.ServicePortName) bool {
+	same, asked := r.known[name]
+	if !asked {
+		same = r.same(name)
+		r.known[name] = same
+	}
+	return same
+}
+
+func (r *reach) same(name tracker.ServicePortName) bool {
+	rendered := r.ports[name]
+	if rendered == nil || !r.past.known {
+		return false
+	}
+	count := 0
+	now := newBefore()
+	now.addRendered(&r.rules.settings, NAT, rendered)
+	for to, lines := range now.lines {
+		count += len(lines)
+		if r.alone[to] != name || !slices.EqualFunc(lines, r.past.lines[to], func(a, b beforeLine) bool { return a.text == b.text }) {
+			return false
+		}
+	}
+	return count == r.past.leadsTo(name)
+}
