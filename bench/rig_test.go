@@ -164,6 +164,5 @@ func (voidTables) Restore(_ context.Context, p *iptables.Payload) (iptables.Run,
 func (voidTables) EnsureJumps(context.Context) error                        { return nil }
 func (voidTables) Rules(iptables.Table, ...string) ([]string, error)        { return nil, nil }
 func (voidTables) Chains(iptables.Table) ([]string, error)                  { return nil, nil }
-func (voidTables) Rules(iptables.Table, ...string) ([]string, error)        { return nil, nil }
 func (voidTables) Stamp() (iptables.Stamp, error)                           { return iptables.Stamp{}, nil }
 func (voidTables) Drift(context.Context, iptables.Expected) (string, error) { return "", nil }
