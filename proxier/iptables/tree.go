@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -21,11 +22,18 @@ import (
 // destination, and then what stands behind all lines.
 type tree struct {
 	trees   [dispatches]struct{ addrs, ports *prefix.Tree[*treeLine] } // nil: without lines so far
+	byUse   map[treeUse]*prefix.Tree[*treeLine]
 	held    map[tracker.ServicePortName]*treePort
 	overlap overlap
 	// moved chains are touched since settle; stale trees have them laid out before.
 	moved map[chain]bool
 	stale bool
+}
+
+// treeUse is what the names of a tree's chains begin with, in a table.
+type treeUse struct {
+	table  Table
+	letter byte
 }
 
 // treePort is a Service port with its lines in the trees.
@@ -68,7 +76,10 @@ var treeUses = [dispatches]struct{ addrs, ports byte }{
 }
 
 func newTree() *tree {
-	return &tree{held: map[tracker.ServicePortName]*treePort{}, moved: map[chain]bool{}, overlap: newOverlap()}
+	return &tree{
+		byUse: map[treeUse]*prefix.Tree[*treeLine]{}, held: map[tracker.ServicePortName]*treePort{},
+		moved: map[chain]bool{}, overlap: newOverlap(),
+	}
 }
 
 // of gives the tree for a line with an address of so many bits, or none.
@@ -79,6 +90,7 @@ func (t *tree) of(d dispatch, bits int) *prefix.Tree[*treeLine] {
 	}
 	if *at == nil {
 		*at = prefix.New[*treeLine](prefix.Options{AddrBits: bits, Root: dispatchChains[d].name, Use: use})
+		t.byUse[treeUse{d.table(), use}] = *at
 	}
 	return *at
 }
@@ -110,7 +122,7 @@ func (t *tree) change(before, after *Rendered) {
 	for d := range dispatches {
 		now := after.dispatched(d)
 		same := slices.EqualFunc(held.lines[d], now, func(l *treeLine, r dispatchLine) bool {
-			return equalLines([]dispatchLine{l.dispatchLine}, []dispatchLine{r})
+			return l.destination == r.destination && bytes.Equal(l.text, r.text)
 		})
 		if anew[d] = moved || !same; anew[d] {
 			t.remove(d, held)
@@ -228,25 +240,18 @@ func (t *tree) lines(c chain, _ func() []*Rendered) (block, bool) {
 		}
 		return b, true
 	}
-	use, ok := prefix.Use(c.name)
-	if !ok {
+	letter, _ := prefix.Use(c.name)
+	p := t.byUse[treeUse{c.table, letter}]
+	if p == nil {
 		return block{}, false
 	}
-	for d, uses := range treeUses {
-		p := t.trees[d].addrs
-		if use == uses.ports {
-			p = t.trees[d].ports
-		}
-		if dispatch(d).table() != c.table || use != uses.addrs && use != uses.ports || p == nil {
-			continue
-		}
-		if rules, there := p.Chain(c.name); there {
-			var b block
-			b.lead(c.name, rules, " -g ")
-			return b, true
-		}
+	rules, there := p.Chain(c.name)
+	if !there {
+		return block{}, false
 	}
-	return block{}, false
+	var b block
+	b.lead(c.name, rules, " -g ")
+	return b, true
 }
 
 // lead writes the rules of a chain of a tree.

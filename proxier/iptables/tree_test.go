@@ -213,3 +213,30 @@ func TestTreeChains(t *testing.T) {
 		}
 	}
 }
+
+// One Service port that comes and goes: what the layout does until the text of what it touches is known.
+func BenchmarkTreeChange(b *testing.B) {
+	for _, n := range []int{1000, 10_000, 50_000} {
+		b.Run(fmt.Sprintf("services=%d", n), func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(1, 0))
+			addr := treeAddresses["IPv4, random in a /12"](rng)
+			s := newSettings(backend.Settings{Family: corev1.IPv4Protocol})
+			layout := newTree()
+			for i := range n {
+				layout.change(nil, s.render(serving(i, rng, addr)))
+			}
+			layout.settle()
+			extra := s.render(serving(n+1, rng, addr))
+			before, after := (*Rendered)(nil), extra
+			b.ReportAllocs()
+			for b.Loop() {
+				layout.change(before, after)
+				for _, c := range layout.touched() {
+					layout.lines(c, nil)
+				}
+				layout.settle()
+				before, after = after, before
+			}
+		})
+	}
+}

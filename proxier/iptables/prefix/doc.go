@@ -17,11 +17,12 @@
 //  5. Match is what the rule that leads to a cluster tests: a destination prefix, then a protocol, then a range of ports.
 //
 // Clusters hold between size and twice the size less two rules, whatever the keys are, since a node has two children and
-// neither has reached it. Hence the bounds, for any set of addresses: a chain has at most seven branches before the rest,
-// and there are log n to the base 4 levels of chains. No set of 50,000 keys of one rule can make a packet cross more than
-// 52 rules to one of them: 1 in the root, 1 where only one cluster of level 6 fits beside another, 7 at each of six
-// levels and 8 in the last chain. Sets that were made to be bad come to 36 (TestBounds); all levels at their worst at
-// once is a rare thing.
+// neither has reached it. Hence the bounds, for any set of addresses: each child of a cluster's top is cut into three
+// clusters of a quarter of the size at most, so that a chain has up to six branches and the rest; and there are log n to
+// the base 4 levels of chains. No set of 50,000 keys can make a packet cross more than 52 rules on its way to one of them:
+// the jumps of the built-in chain and of the root, 1 at level 7, 7 at each of levels 6 to 2, and at level 1 six and a
+// rest of 8. That takes a set in which all of these are at their worst, one in the other; sets that were made to be bad
+// come to 37 (TestBounds).
 //
 // The chains are a function of the keys and the numbers of their rules alone, not of the order in which they came: a
 // tree that was changed a thousand times equals one made anew. There is no hysteresis, and none is needed for churn to
