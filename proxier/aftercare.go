@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
@@ -45,7 +46,7 @@ func newAftercare(opts *Options) (*aftercare, error) {
 	}
 	a.health, err = health.New(health.Options{
 		SyncPeriod: opts.Config.IPTables.SyncPeriod.Duration, Families: opts.Families, Clock: opts.Clock,
-		Gatherer: opts.Registry, HealthzTotal: all.HealthzTotal, LivezTotal: all.LivezTotal,
+		Mode: mode(opts.Backend), Gatherer: opts.Registry, HealthzTotal: all.HealthzTotal, LivezTotal: all.LivezTotal,
 	})
 	if err != nil {
 		return nil, err
@@ -59,6 +60,14 @@ func newAftercare(opts *Options) (*aftercare, error) {
 		}
 	}
 	return a, nil
+}
+
+// mode is the proxy mode that kube-proxy has for a backend.
+func mode(kind BackendKind) string {
+	if kind == Nftables {
+		return "nftables"
+	}
+	return "iptables"
 }
 
 // flowsOf makes the cleaner of a family's UDP flows; nil when flows are left alone.
@@ -165,14 +174,26 @@ func (a *aftercare) synced(ctx context.Context, e *engine, s *Sync) {
 	for _, due := range s.TriggerTimes {
 		m.Programmed(s.Finished.Sub(due))
 	}
-	if len(s.Refused) > 0 {
-		// The rest is in the kernel, but not all that is wanted: that may not last.
-		a.health.Failed(e.family, fmt.Errorf("%d Service ports refused, the first is %s: %w", len(s.Refused), s.Refused[0].Port, s.Refused[0].Err))
-	} else {
-		a.health.Updated(e.family)
-	}
+	a.refused(e, s)
+	a.health.Updated(e.family)
 	m.NoLocalEndpoints(e.plan.NoLocalEndpoints())
 	a.serve(ctx, e, s.Kind == Full)
+}
+
+// refused tells of Service ports whose rules the kernel does not take. All else is in it, so the proxier is healthy; those
+// Services are not, and their own health checks say so.
+func (a *aftercare) refused(e *engine, s *Sync) {
+	a.metrics[e.family].Refused(len(s.Refused))
+	var ports []string
+	services := map[types.NamespacedName]bool{}
+	for _, refusal := range s.Refused {
+		ports = append(ports, fmt.Sprintf("%s %s: %v", refusal.Port, refusal.Port.Protocol, refusal.Err))
+		services[refusal.Port.NamespacedName] = true
+	}
+	a.health.Refused(e.family, ports)
+	if servers := a.servers[e.family]; servers != nil {
+		servers.Refuse(services)
+	}
 }
 
 // serve opens the health check node ports that are not open yet. Where, is looked at with every full sync, as for the

@@ -33,14 +33,14 @@ func (e *engine) check(ctx context.Context) {
 }
 
 // lagging asks for a full sync when what is wanted is known not to be what is installed: Service ports were refused,
-// which may be otherwise by now, or the addresses that take NodePorts are others, of which no event tells.
+// which may be otherwise by now (refusals), or the addresses that take NodePorts are others, of which no event tells.
 func (e *engine) lagging() bool {
 	e.syncing.Lock()
 	defer e.syncing.Unlock()
 	if e.lastFull.IsZero() {
 		return false
 	}
-	if e.refused > 0 {
+	if e.refused.retry(e.clock.Now()) {
 		e.demandFull("refused")
 		return true
 	}

@@ -60,8 +60,7 @@ type engine struct {
 	checks   int
 	// suspect: a stamp had changed before a sync wrote over it.
 	suspect bool
-	// refused Service ports there were after the last sync.
-	refused int
+	refused refusals
 	// owed are the trigger times of changes that are written, but after which stale flows could not be cleaned yet.
 	owed []time.Time
 
@@ -144,7 +143,7 @@ func (e *engine) replan(s *Sync, changes tracker.Changes) {
 	default:
 		reason = e.backend.NeedsFull(endpoints)
 	}
-	if large := endpoints > backend.LargeCluster; reason == "" && (!large || e.refused > 0) && e.clock.Since(e.lastFull) >= fullSyncInterval {
+	if large := endpoints > backend.LargeCluster; reason == "" && (!large || len(e.refused.ports) > 0) && e.clock.Since(e.lastFull) >= fullSyncInterval {
 		reason = "interval"
 	}
 	if reason != "" {
@@ -166,7 +165,6 @@ func (e *engine) apply(ctx context.Context, s *Sync) error {
 		s.Refused = append(s.Refused, Refusal{port, cause})
 	}
 	slices.SortFunc(s.Refused, func(a, b Refusal) int { return strings.Compare(a.Port.String(), b.Port.String()) })
-	e.refused = len(s.Refused)
 	return err
 }
 
@@ -194,6 +192,7 @@ func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err 
 func (e *engine) succeed(ctx context.Context, s *Sync, changes tracker.Changes) error {
 	e.tracker.Commit(changes)
 	e.after.committed(e, changes)
+	e.refused.note(s, e.opts.Config.IPTables.SyncPeriod.Duration)
 	if s.Kind == Full {
 		e.lastFull, e.suspect = s.Started, false
 	}

@@ -143,20 +143,21 @@ func TestEveryFailureIsRetried(t *testing.T) {
 	}
 }
 
-// A Service port that is refused makes the proxier unhealthy after a while and is tried again once a sync period.
+// A Service port that is refused is tried again, each time after twice the time of before, and told of; everybody else
+// is served and the proxier healthy.
 func TestRefusedIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runModel(t, 0)
 		r.idle(t, 0)
-		livez := func(want int) {
+		livez := func(told bool) {
 			t.Helper()
 			w := httptest.NewRecorder()
 			r.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/livez", nil))
-			if w.Code != want {
-				t.Errorf("/livez: %d, want %d: %s", w.Code, want, w.Body)
+			if w.Code != 200 || strings.Contains(w.Body.String(), `"refused":["ns/made-1:dns UDP: `) != told {
+				t.Errorf("/livez: %d, told of it %v, want 200 and %v: %s", w.Code, !told, told, w.Body)
 			}
 		}
-		e, works := r.engines[0], r.model.Fail
+		e, works, period := r.engines[0], r.model.Fail, r.opts.Config.IPTables.SyncPeriod.Duration
 		f := &faulty{engine: e, t: t, cluster: r.cluster}
 		r.between(func() {
 			r.model.Fail = func(p *iptables.Payload) error {
@@ -168,12 +169,13 @@ func TestRefusedIsRetried(t *testing.T) {
 				return &iptables.RestoreError{ExitCode: 1, Line: line, Owner: p.OwnerOf(line), Err: errors.New("refused")}
 			}
 		})
+		livez(false)
 		f.udpService(1, "10.128.1.1", bad, time.Time{})
 		e.trigger(true)
-		const periods = 5
-		time.Sleep(periods*r.opts.Config.IPTables.SyncPeriod.Duration + time.Second)
+		const tries = 5 // after 1, 2, 4, 8 and 16 periods, and each time a check may have just been
+		time.Sleep(1<<tries*period + tries*period)
 		synctest.Wait()
-		livez(503)
+		livez(true)
 		retries := 0
 		r.between(func() {
 			for _, s := range r.syncs {
@@ -184,14 +186,25 @@ func TestRefusedIsRetried(t *testing.T) {
 					retries++
 				}
 			}
+			r.syncs = nil
+		})
+		if retries != tries {
+			t.Errorf("%d retries, want %d", retries, tries)
+		}
+		// Another one is refused: that is news.
+		f.udpService(2, "10.128.1.2", bad, time.Time{})
+		e.trigger(true)
+		time.Sleep(2*period + time.Second)
+		synctest.Wait()
+		r.between(func() {
+			if last := r.syncs[len(r.syncs)-1]; last.Reason != "refused" || len(last.Refused) != 2 {
+				t.Errorf("after a second one: %s, refused: %v", last.Reason, last.Refused)
+			}
 			r.syncs, r.model.Fail = nil, works
 		})
-		if retries < periods-1 || retries > periods {
-			t.Errorf("%d retries in %d sync periods", retries, periods)
-		}
-		time.Sleep(r.opts.Config.IPTables.SyncPeriod.Duration)
+		time.Sleep(fullSyncInterval)
 		r.idle(t, 0)
-		livez(200)
+		livez(false)
 	})
 }
 

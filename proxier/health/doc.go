@@ -12,8 +12,8 @@
 //  3. Handler answers over HTTP; the lab, and ServiceServers, ask Healthy.
 //
 // Bodies, headers and status codes are kube-proxy's; times are RFC 3339. A
-// family's status has two members more when something is missing: since when,
-// and the last cause.
+// family's status has more members when something is missing: since when, the
+// last cause, and what the kernel refuses.
 //
 // What it does differently from kube-proxy 1.36, and why:
 //
@@ -28,6 +28,12 @@
 //   - An update that comes in while a sync runs is not in that sync, and stays
 //     queued when the sync succeeds. kube-proxy forgets it, and its age starts
 //     anew with the next update.
+//   - A Service port whose rules the kernel refuses does not make the proxier
+//     unhealthy. A restart would not help it, and every node would be taken from
+//     its load balancers for one bad object that all of them refuse alike. It is
+//     named in the answers, a metric counts it, and the health check nodePort of
+//     its Service says 503. With kube-proxy such a rule fails the restore of all
+//     Services, and /healthz with it.
 //   - A health check port that cannot be opened at one address does not close
 //     the others; the address is tried again at each Open, and so is one whose
 //     listener broke later.

@@ -35,6 +35,9 @@ type FamilyStatus struct {
 	MissingSince *time.Time `json:"missingSince,omitempty"`
 	// Cause is the last failure or drift since the last success.
 	Cause string `json:"cause,omitempty"`
+	// Refused are Service ports whose rules the kernel does not take, with its
+	// reasons. They do not make a family unhealthy.
+	Refused []string `json:"refused,omitempty"`
 }
 
 // Healthz is what /healthz says now.
@@ -87,7 +90,7 @@ func (s *Server) state() Status {
 	now := s.opts.Clock.Now()
 	status := Status{CurrentTime: now, LastUpdated: now, Healthy: true, Families: map[corev1.IPFamily]FamilyStatus{}}
 	for name, f := range s.families {
-		family := FamilyStatus{LastUpdated: f.updated, Healthy: true, Cause: f.cause}
+		family := FamilyStatus{LastUpdated: f.updated, Healthy: true, Cause: f.cause, Refused: f.refused}
 		if since := f.oldest(); !since.IsZero() {
 			family.MissingSince = &since
 			family.Healthy = now.Sub(since) < s.timeout

@@ -57,6 +57,7 @@ type familyState struct {
 	started, later time.Time
 	updated        time.Time // last success
 	cause          string    // of the last failure or drift since then
+	refused        []string
 }
 
 // New returns a server; each family is missing everything since now.
@@ -110,7 +111,7 @@ func (s *Server) SyncStarted(family corev1.IPFamily) {
 // in the kernel. Without SyncStarted: all that was queued until now.
 func (s *Server) Updated(family corev1.IPFamily) {
 	s.change(family, func(f *familyState, now time.Time) {
-		*f = familyState{missing: f.later, updated: now}
+		*f = familyState{missing: f.later, updated: now, refused: f.refused}
 	})
 }
 
@@ -127,6 +128,12 @@ func (s *Server) Failed(family corev1.IPFamily, err error) {
 		f.syncing, f.later = false, time.Time{}
 		f.cause = err.Error()
 	})
+}
+
+// Refused says which Service ports' rules the kernel does not take, for the
+// answers; nil: all are taken.
+func (s *Server) Refused(family corev1.IPFamily, ports []string) {
+	s.change(family, func(f *familyState, _ time.Time) { f.refused = ports })
 }
 
 // SyncNode tells what the proxier's node is like; nil: it was deleted.

@@ -50,6 +50,7 @@ type ServiceServers struct {
 	addrs   []netip.Addr
 	servers map[types.NamespacedName]*serviceServer
 	missing map[types.NamespacedName]bool // those that may lack a listener
+	refused map[types.NamespacedName]bool
 	serving sync.WaitGroup
 }
 
@@ -109,6 +110,14 @@ func (s *ServiceServers) remove(name types.NamespacedName) {
 		delete(s.servers, name)
 		delete(s.missing, name)
 	}
+}
+
+// Refuse says for which Services the kernel does not take the rules: whatever
+// endpoints they have, traffic for them does not get there.
+func (s *ServiceServers) Refuse(names map[types.NamespacedName]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = names
 }
 
 // SetAddrs says where to listen: the node's addresses that take nodePorts, or
@@ -219,13 +228,16 @@ func (server *serviceServer) close() {
 }
 
 // answer writes kube-proxy's answer: 200 if the Service has a ready endpoint on
-// this node and the proxier is healthy, else 503.
+// this node and the proxier is healthy, as far as the Service goes, else 503.
 func (s *ServiceServers) answer(w http.ResponseWriter, name types.NamespacedName, ready int) {
 	type service struct {
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
 	}
-	healthy := s.opts.Healthy()
+	s.mu.Lock()
+	healthy := !s.refused[name]
+	s.mu.Unlock()
+	healthy = healthy && s.opts.Healthy()
 	code := http.StatusOK
 	if ready == 0 || !healthy {
 		code = http.StatusServiceUnavailable

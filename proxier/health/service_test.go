@@ -139,6 +139,10 @@ func TestServiceServers(t *testing.T) {
 		healthy.Store(false)
 		want("tcp4 192.0.2.1:32000", `503 weight=2 {"service":{"namespace":"default","name":"web"},"localEndpoints":2,"serviceProxyHealthy":false}`)
 		healthy.Store(true)
+		s.Refuse(map[types.NamespacedName]bool{web: true})
+		want("tcp4 192.0.2.1:32000", `503 weight=2 {"service":{"namespace":"default","name":"web"},"localEndpoints":2,"serviceProxyHealthy":false}`)
+		s.Refuse(nil)
+		want("tcp4 192.0.2.1:32000", ok)
 		s.Set(web, 32000, 0)
 		want("tcp4 192.0.2.1:32000", `503 weight=0 {"service":{"namespace":"default","name":"web"},"localEndpoints":0,"serviceProxyHealthy":true}`)
 

@@ -20,10 +20,12 @@
 //     kube-proxy's two families overwrite each other in them: after IPv6 synced
 //     the gauge says 0 although IPv4 has work waiting. The name and the missing
 //     label are kept, the value is the sum over the families.
+//   - sync_proxy_rules_refused_ports counts what kube-proxy cannot know: it has
+//     no way to leave out a rule that the kernel refuses.
 //   - Counters and gauges of both families exist from the start, at 0, so that
 //     a rate is right for the first failure too.
 //
 // Not modelled: the service level indicators of /metrics/slis, Go's own
 // runtime metrics (register collectors.NewGoCollector where they are wanted),
-// and the nftables failure counters, which come with that backend.
+// and the nftables failure counters.
 package metrics

@@ -14,6 +14,7 @@ type Family struct {
 
 	sync, full, partial, programming, conntrack prometheus.Observer
 	lastSynced, lastQueued                      prometheus.Gauge
+	refused                                     prometheus.Gauge
 	restoreFailures, partialFailures            prometheus.Counter
 	conntrackDeleted                            prometheus.Counter
 }
@@ -31,6 +32,7 @@ func (c *Collectors) For(family corev1.IPFamily) *Family {
 		conntrack:        c.conntrackSeconds.WithLabelValues(label),
 		lastSynced:       c.lastSynced.WithLabelValues(label),
 		lastQueued:       c.lastQueued.WithLabelValues(label),
+		refused:          c.refused.WithLabelValues(label),
 		restoreFailures:  c.restoreFailures.WithLabelValues(label),
 		partialFailures:  c.partialFailures.WithLabelValues(label),
 		conntrackDeleted: c.conntrackDeleted.WithLabelValues(label),
@@ -76,6 +78,9 @@ func (f *Family) RestoreFailed(full bool) {
 		f.partialFailures.Inc()
 	}
 }
+
+// Refused says how many Service ports have rules that the kernel does not take.
+func (f *Family) Refused(ports int) { f.refused.Set(float64(ports)) }
 
 // Rules says how many rules a table ("filter", "nat") holds and how many of
 // them the last sync wrote.

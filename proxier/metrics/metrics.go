@@ -49,7 +49,7 @@ type Collectors struct {
 	HealthzTotal, LivezTotal *prometheus.CounterVec
 
 	syncSeconds, fullSeconds, partialSeconds *prometheus.HistogramVec
-	lastSynced, lastQueued                   *prometheus.GaugeVec
+	lastSynced, lastQueued, refused          *prometheus.GaugeVec
 	programming                              *prometheus.HistogramVec
 	restoreFailures, partialFailures         *prometheus.CounterVec
 	rulesTotal, rulesLast, noLocal           *prometheus.GaugeVec
@@ -122,6 +122,7 @@ func (c *Collectors) collectors(opts Options) []prometheus.Collector {
 	c.rulesTotal = gauges("sync_proxy_rules_iptables_total", "Rules of the proxier in the kernel, by table.", "table", "ip_family")
 	c.rulesLast = gauges("sync_proxy_rules_iptables_last", "Rules that the last sync wrote, by table.", "table", "ip_family")
 	c.noLocal = gauges("sync_proxy_rules_no_local_endpoints_total", "Service ports with a Local traffic policy and no endpoint on this node.", "traffic_policy", "ip_family")
+	c.refused = gauges("sync_proxy_rules_refused_ports", "Service ports whose rules the kernel refuses; all others are served.", "ip_family")
 	c.HealthzTotal = counters("proxy_healthz_total", "Answers of /healthz, by HTTP status code.", "code")
 	c.LivezTotal = counters("proxy_livez_total", "Answers of /livez, by HTTP status code.", "code")
 	c.conntrackSeconds = histograms("conntrack_reconciler_sync_duration_seconds", "Duration of one cleaning of the conntrack table, in seconds.", SyncBuckets())

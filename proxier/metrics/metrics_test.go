@@ -65,6 +65,7 @@ func TestEveryMetric(t *testing.T) {
 	f.RestoreFailed(true)
 	f.RestoreFailed(false)
 	f.Rules("nat", 70, 7)
+	f.Refused(6)
 	f.NoLocalEndpoints(8, 9)
 	f.ConntrackCleaned(time.Second, 10)
 	c.HealthzTotal.WithLabelValues("200").Inc()
@@ -89,6 +90,7 @@ func TestEveryMetric(t *testing.T) {
 		"kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total{ip_family=IPv4}":          1,
 		"kubeproxy_sync_proxy_rules_iptables_total{ip_family=IPv4,table=nat}":                         70,
 		"kubeproxy_sync_proxy_rules_iptables_last{ip_family=IPv4,table=nat}":                          7,
+		"kubeproxy_sync_proxy_rules_refused_ports{ip_family=IPv4}":                                    6,
 		"kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family=IPv4,traffic_policy=internal}": 8,
 		"kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family=IPv4,traffic_policy=external}": 9,
 		"kubeproxy_conntrack_reconciler_sync_duration_seconds{ip_family=IPv4} count":                  1,
