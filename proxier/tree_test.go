@@ -289,7 +289,7 @@ func (w watched) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run
 // A proxier takes over from one with the other layout, and no packet sees it.
 func TestConversion(t *testing.T) {
 	for _, family := range families {
-		for _, way := range [][2]iptables.Layout{{iptables.Classic, iptables.Tree}, {iptables.Tree, iptables.Classic}} {
+		for _, way := range [][2]iptables.Layout{{iptables.Classic, iptables.Tree}, {iptables.Tree, iptables.Classic}, {iptables.Tree, iptables.Tree}} {
 			t.Run(fmt.Sprintf("%s/%s to %s", family, way[0], way[1]), func(t *testing.T) {
 				c, v := settled(t, family)
 				model := iptables.NewModel(family)
@@ -303,7 +303,7 @@ func TestConversion(t *testing.T) {
 					restores++
 					v.compare(t, fmt.Sprintf("after restore %d", restores), want, v.of(t, family, saved(t, model)))
 				}}
-				after := testEngine(t, family, watch, func(o *Options) { o.Layout = way[1] })
+				after := testEngine(t, family, watch, func(o *Options) { o.Layout, o.Variant, o.Batch = way[1], iptables.Nft, 40 })
 				c.tell(after)
 				if err := after.sync(t.Context()); err != nil {
 					t.Fatal(err)
@@ -313,6 +313,53 @@ func TestConversion(t *testing.T) {
 				}
 				if drift, err := after.backend.Drift(t.Context()); drift != "" || err != nil {
 					t.Errorf("drift: %s, %v", drift, err)
+				}
+				if restores < 5 && way[0] != way[1] {
+					t.Errorf("%d restores prove little", restores)
+				}
+			})
+		}
+	}
+}
+
+// Trees change, in one restore or many, and after every one of these a packet meets what it met before or will meet.
+func TestTreeTransitions(t *testing.T) {
+	for _, family := range families {
+		for _, batch := range []int{0, 40} {
+			t.Run(fmt.Sprintf("%s/batch=%d", family, batch), func(t *testing.T) {
+				c := newTreeCluster(seed(t), family)
+				model, restores := iptables.NewModel(family), 0
+				then := func() {}
+				e := testEngine(t, family, watched{model, func(*iptables.Payload) { restores++; then() }}, func(o *Options) {
+					o.Layout, o.Variant, o.Batch = iptables.Tree, iptables.Nft, batch
+				})
+				for range 600 {
+					c.step(e)
+				}
+				if err := e.sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				restores = 0
+				for round := range 9 {
+					v := &verdicts{world: walk.World{Local: []netip.Addr{c.node()}}, packets: c.packets(c.node())}
+					for range 1 << round {
+						c.step(e)
+					}
+					v.packets = append(v.packets, c.packets(c.node())...)
+					c.rng.Shuffle(len(v.packets), func(i, j int) { v.packets[i], v.packets[j] = v.packets[j], v.packets[i] })
+					v.packets = v.packets[:len(v.packets)/4]
+					before, after := v.of(t, family, saved(t, model)), v.of(t, family, freshLayout(t, c, iptables.Classic))
+					then = func() {
+						for i, got := range v.of(t, family, saved(t, model)) {
+							if !got.Within(before[i], after[i]) {
+								t.Fatalf("round %d, restore %d: %s: %s, neither %s nor %s", round, restores, &v.packets[i], got, before[i], after[i])
+							}
+						}
+					}
+					if err := e.sync(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					v.compare(t, "in the end", after, v.of(t, family, saved(t, model)))
 				}
 				t.Logf("%d restores", restores)
 			})
