@@ -225,11 +225,9 @@ func (r *rules) pick(l *ruleList, match []expr.Any, c Class, n int, offset uint3
 
 // remember changes what the client is remembered by.
 func remember(op uint32, client, seconds int) expr.Any {
-	d := &expr.Dynset{SetName: setAffinity.String(), Operation: op, SrcRegKey: reg(client)}
-	if op != opDelete {
-		d.SrcRegData, d.Timeout = reg(targetWord), time.Duration(seconds)*time.Second
-	}
-	return d
+	// The kernel wants the register of a map's value whatever is to be done.
+	return &expr.Dynset{SetName: setAffinity.String(), Operation: op, SrcRegKey: reg(client), SrcRegData: reg(targetWord),
+		Timeout: time.Duration(seconds) * time.Second}
 }
 
 // frontendChain are the rules of a frontend's own chain: its ways, one after the other. What a way does not take
