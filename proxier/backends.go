@@ -11,6 +11,7 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/direct"
 	"synclab/proxier/kernel"
+	"synclab/proxier/nftables"
 )
 
 // BackendKind is what writes a proxier's rules.
@@ -27,10 +28,13 @@ const (
 )
 
 // backends are those there are; newBackend makes them.
-var backends = []BackendKind{Iptables, Direct}
+var backends = []BackendKind{Iptables, Direct, Nftables}
 
 // newBackend makes the backend of a family.
 func (o *Options) newBackend(family corev1.IPFamily, opts backend.Options) (Backend, error) {
+	if o.Backend == Nftables {
+		return nftables.New(nftables.Options{Options: opts, Family: family, Model: o.Model})
+	}
 	tables, err := o.newTables(family)
 	if err != nil {
 		return nil, err
@@ -55,6 +59,19 @@ func (o *Options) newTables(family corev1.IPFamily) (iptables.Tables, error) {
 		return direct.New(opts)
 	}
 	return iptables.NewHost(opts)
+}
+
+// ownSection makes the fields that the backends share say what the section of the backend says. From here on the
+// configuration's section for iptables is the backend's.
+func (o *Options) ownSection() {
+	if o.Backend != Nftables {
+		return
+	}
+	cfg, from := *o.Config, &o.Config.NFTables
+	to := &cfg.IPTables
+	to.MasqueradeAll, to.MasqueradeBit = from.MasqueradeAll, from.MasqueradeBit
+	to.MinSyncPeriod, to.SyncPeriod = from.MinSyncPeriod, from.SyncPeriod
+	o.Config = &cfg
 }
 
 func (o *Options) validateBackend() error {

@@ -15,6 +15,7 @@ import (
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
+	"synclab/proxier/nftables"
 	"synclab/proxier/runner"
 )
 
@@ -66,6 +67,8 @@ type Options struct {
 	Restorer iptables.RestorerOptions
 	// Tables replaces the kernel's iptables tables, by family. nil: the kernel's.
 	Tables func(corev1.IPFamily) (iptables.Tables, error)
+	// Model replaces the kernel's tables of backend Nftables, by family. nil: the kernel's.
+	Model func(corev1.IPFamily) *nftables.Model
 }
 
 // fullSyncInterval is how often everything is written anew although nothing asked for it, as in kube-proxy; not in
@@ -91,6 +94,7 @@ func (o *Options) setDefaults() {
 	if o.NodeName == "" {
 		o.NodeName = "node-0"
 	}
+	o.ownSection()
 	o.bindAddress()
 	if o.Addresses == nil {
 		o.Addresses = func() ([]netip.Addr, error) { return o.NodeIPs, nil }

@@ -22,6 +22,8 @@ const Table backend.Table = "synclab"
 type Options struct {
 	backend.Options
 	Family corev1.IPFamily
+	// Model takes the place of the kernel, by family; nil: the kernel.
+	Model func(corev1.IPFamily) *Model
 }
 
 // Backend keeps one table of nf_tables as a plan wants it, in the network namespace of the thread that first syncs. Not
@@ -40,6 +42,8 @@ type Backend struct {
 	unsure   bool
 	refusals map[tracker.ServicePortName]error
 
+	model *Model // in place of the kernel; nil: the kernel
+
 	// fault, when set, may refuse a batch; for tests.
 	fault func(batch []byte) error
 }
@@ -50,7 +54,11 @@ func New(opts Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Backend{opts: opts, settings: settings, refusals: map[tracker.ServicePortName]error{}}, nil
+	b := &Backend{opts: opts, settings: settings, refusals: map[tracker.ServicePortName]error{}}
+	if opts.Model != nil {
+		b.model = opts.Model(opts.Family)
+	}
+	return b, nil
 }
 
 // Update takes note of what the plan changed. A Service port that was refused gets another chance when it changes.
@@ -101,12 +109,13 @@ func (b *Backend) Sync(ctx context.Context, req backend.Request) (result backend
 	if err := b.open(); err != nil {
 		return backend.Result{Full: req.Full}, err
 	}
-	b.socket.runs = nil
 	start := b.opts.Clock.Now()
 	s := &syncing{Backend: b, ctx: ctx, req: req, result: backend.Result{Full: req.Full}}
 	err = s.run()
 	result = s.result
-	result.Runs = b.socket.runs
+	if b.socket != nil {
+		result.Runs, b.socket.runs = b.socket.runs, nil
+	}
 	result.Encode = b.opts.Clock.Since(start)
 	for _, run := range result.Runs {
 		result.Encode -= run.Wall
@@ -124,6 +133,9 @@ func (b *Backend) Sync(ctx context.Context, req backend.Request) (result backend
 
 // open the sockets, in the network namespace of this thread.
 func (b *Backend) open() (err error) {
+	if b.model != nil {
+		return nil
+	}
 	if b.socket == nil {
 		if b.socket, err = openSocket(b.opts.Clock); err != nil {
 			return err
@@ -161,10 +173,14 @@ func (s *syncing) run() error {
 		s.result.Full, s.result.Reason, full = true, reason, true
 	}
 	switch {
+	case full && s.model != nil:
+		return s.fullModel()
 	case full:
 		return s.full()
 	case !s.rules.Dirty():
 		return nil
+	case s.model != nil:
+		return s.rules.Partial(s.model)
 	}
 	s.encoder.reset(s.send)
 	err := s.rules.Partial(s.encoder)
@@ -193,6 +209,21 @@ func (s *syncing) send(batch []byte, first, last uint32) error {
 		}
 	}
 	return s.socket.send(batch, first, last)
+}
+
+// fullModel writes everything into the model.
+func (s *syncing) fullModel() error {
+	settings, err := s.opts.Settings()
+	if err != nil {
+		return err
+	}
+	clear(s.refusals)
+	s.rules, s.settings = NewRuleset(settings), settings
+	s.model.deleteTable()
+	if err := s.rules.Load(s.model, s.req.Ports); err != nil {
+		return err
+	}
+	return s.rules.Activate(s.model)
 }
 
 // full writes everything into a new table and lets it take over.

@@ -188,22 +188,45 @@ type way struct {
 	list
 }
 
-// ways are those that packets may get to, in order.
+// ways are those that packets may get to, in order. Where claims are alike, variants tell them apart.
 func (s *slot) ways(p place) (ways []way) {
-	alike := map[Class]int{}
 	for i := range s.claims {
 		c := &s.claims[i]
-		w := way{c, list{c.classOf(p.set == setNodePorts), c.of.id}}
-		if n := alike[w.class]; n < mostVariants {
-			alike[w.class]++
-			w.class |= Class(n)
-			ways = append(ways, w)
-		}
+		ways = append(ways, way{c, list{c.classOf(p.set == setNodePorts), c.of.id}})
 		if c.final() {
 			break
 		}
 	}
-	return ways
+	if len(ways) == 1 && ways[0].role != roleLimited && ways[0].class == s.class.base() {
+		ways[0].class = s.class // perhaps another Service port, but by the same rules
+		return ways
+	}
+	fits := ways[:0]
+	for _, w := range ways {
+		if variant := s.variant(w.list, fits); variant < mostVariants {
+			w.class |= variant
+			fits = append(fits, w)
+		}
+	}
+	return fits
+}
+
+// variant of a class for a Service port: the one installed, or else one that leads to none. A packet that was told a
+// class before must not find another Service port by it, whose sources are limited perhaps.
+func (s *slot) variant(l list, taken []way) Class {
+	for v := range Class(mostVariants) {
+		if slices.Contains(s.lists, list{l.class | v, l.id}) && !slices.ContainsFunc(taken, func(w way) bool { return w.class == l.class|v }) {
+			return v
+		}
+	}
+	for v := range Class(mostVariants) {
+		used := slices.ContainsFunc(s.lists, func(o list) bool { return o.class == l.class|v }) ||
+			slices.ContainsFunc(taken, func(w way) bool { return w.class == l.class|v })
+		if !used {
+			return v
+		}
+	}
+	return mostVariants
 }
 
 // decide gives the class of a frontend: that of the only way, or of a chain of its own. No way: class 0.

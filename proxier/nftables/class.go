@@ -82,6 +82,14 @@ func (c Class) seconds() int { return int(c>>variantBits) & mostTimeout }
 // variant tells classes apart that are alike, where several Services claim one frontend: a class leads to one of them.
 func (c Class) variant() int { return int(c) & (mostVariants - 1) }
 
+// base is the class without its variant; 0 for a frontend's own.
+func (c Class) base() Class {
+	if c.own() {
+		return 0
+	}
+	return c &^ (mostVariants - 1)
+}
+
 // Chain is the name of the chain.
 func (c Class) Chain() string {
 	if c.own() {

@@ -32,6 +32,9 @@ var errNotOpen = errors.New("not synced yet")
 // the kernel calls, and the sizes of its sets. The kernel's generation is no part of it: it also counts what others do in
 // tables of their own, the other family's proxier for one.
 func (b *Backend) Stamp() (backend.Stamp, error) {
+	if b.model != nil {
+		return backend.Stamp{}, nil // nobody else writes it
+	}
 	if b.kernel == nil || b.rules == nil {
 		return backend.Stamp{}, errNotOpen
 	}
@@ -63,6 +66,9 @@ func (b *Backend) Stamp() (backend.Stamp, error) {
 // Drift counts what the table holds and describes the first difference; empty: none. Elements that somebody replaced
 // by others do not show.
 func (b *Backend) Drift(context.Context) (string, error) {
+	if b.model != nil {
+		return "", nil
+	}
 	if b.kernel == nil || b.rules == nil {
 		return "", errNotOpen
 	}

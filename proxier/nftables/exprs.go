@@ -192,7 +192,8 @@ func (r *rules) clearMark() []expr.Any {
 	}
 }
 
-func (r *rules) masquerade() expr.Any { return &expr.Masq{FullyRandom: r.RandomFully} }
+// masquerade with random source ports: two connections must not race for one (k/k#76699).
+func (r *rules) masquerade() expr.Any { return &expr.Masq{FullyRandom: true} }
 
 // reject answers with port unreachable, as iptables' REJECT does.
 func (r *rules) reject() expr.Any {

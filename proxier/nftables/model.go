@@ -50,8 +50,8 @@ type Element struct {
 	Verdict expr.Verdict
 }
 
-// NewModel of an empty table.
-func NewModel(family corev1.IPFamily, name string) *Model { return &Model{Family: family, Name: name} }
+// NewModel without a table.
+func NewModel(family corev1.IPFamily) *Model { return &Model{Family: family, Name: tableNames[0]} }
 
 // Clone the model; rules and values, which never change, are shared.
 func (m *Model) Clone() *Model {

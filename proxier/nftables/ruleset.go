@@ -20,6 +20,8 @@ type Ruleset struct {
 	places  map[place]*slot
 	// chains of classes that are installed, with the number of their rules.
 	chains map[Class]int
+	// refusedAt are the addresses in refused-external, by protocol and port: a NodePort there may come first.
+	refusedAt map[place][]netip.Addr
 	// hairpin counts the slots that an address fills.
 	hairpin map[netip.Addr]int32
 	// dirty Service ports: nil is gone.
@@ -76,15 +78,16 @@ type chainRules struct {
 // NewRuleset of an empty table.
 func NewRuleset(settings backend.Settings) *Ruleset {
 	return &Ruleset{
-		rules:   newRules(settings),
-		entries: map[tracker.ServicePortName]*entry{},
-		ids:     map[ID]*entry{},
-		places:  map[place]*slot{},
-		chains:  map[Class]int{},
-		hairpin: map[netip.Addr]int32{},
-		dirty:   map[tracker.ServicePortName]*plan.ServicePort{},
-		refused: map[tracker.ServicePortName]error{},
-		hosts:   map[netip.Addr]int32{},
+		rules:     newRules(settings),
+		entries:   map[tracker.ServicePortName]*entry{},
+		ids:       map[ID]*entry{},
+		places:    map[place]*slot{},
+		chains:    map[Class]int{},
+		refusedAt: map[place][]netip.Addr{},
+		hairpin:   map[netip.Addr]int32{},
+		dirty:     map[tracker.ServicePortName]*plan.ServicePort{},
+		refused:   map[tracker.ServicePortName]error{},
+		hosts:     map[netip.Addr]int32{},
 	}
 }
 
@@ -231,7 +234,7 @@ func (r *Ruleset) change(name tracker.ServicePortName, port *plan.ServicePort) {
 	if old != nil {
 		eachClaim(old, proto, func(p place, _ role, _ int) {
 			r.places[p].take(e)
-			r.touched = append(r.touched, p)
+			r.touch(p)
 		})
 	}
 	if e.port = port; port == nil {
@@ -245,7 +248,7 @@ func (r *Ruleset) change(name tracker.ServicePortName, port *plan.ServicePort) {
 				r.places[p] = s
 			}
 			s.put(claim{e, role, rank})
-			r.touched = append(r.touched, p)
+			r.touch(p)
 		})
 	}
 	if r.loading {
@@ -354,11 +357,18 @@ func (r *Ruleset) needClass(class Class) {
 	}
 }
 
-func (r *Ruleset) settleFilter(p place, s *slot) {
-	refusal := uint32(0)
-	if len(s.claims) > 0 {
-		refusal = s.claims[0].refuse()
+// touch notes a place that may have to change, and those that look at it.
+func (r *Ruleset) touch(p place) {
+	r.touched = append(r.touched, p)
+	if p.set == setRefusedNodePorts {
+		for _, addr := range r.refusedAt[p] {
+			r.touched = append(r.touched, place{setRefusedExternal, p.proto, p.port, addr})
+		}
 	}
+}
+
+func (r *Ruleset) settleFilter(p place, s *slot) {
+	refusal := r.refusal(p, s)
 	if refusal == s.refusal {
 		return
 	}
@@ -372,7 +382,45 @@ func (r *Ruleset) settleFilter(p place, s *slot) {
 			list.added = appendWord(list.added, refusal)
 		}
 	}
+	if p.set == setRefusedExternal {
+		r.note(p, refusal != 0)
+	}
 	s.refusal = refusal
+}
+
+// refusal is what a place in the filter hooks has to hold; 0: nothing.
+func (r *Ruleset) refusal(p place, s *slot) uint32 {
+	if len(s.claims) == 0 {
+		return 0
+	}
+	first := &s.claims[0]
+	refusal := first.refuse()
+	if p.set != setRefusedExternal {
+		return refusal
+	}
+	// Should the address be the node's, an older Service's NodePort comes first.
+	other := r.places[nodePortOf(p)]
+	if other == nil || len(other.claims) == 0 || other.claims[0].compare(first) > 0 || other.claims[0].refuse() == refusal {
+		return refusal
+	}
+	if refusal == refuseReject {
+		return refuseRejectLocalDrop
+	}
+	return refuseDropLocalReject
+}
+
+func nodePortOf(p place) place { return place{set: setRefusedNodePorts, proto: p.proto, port: p.port} }
+
+// note keeps refusedAt.
+func (r *Ruleset) note(p place, there bool) {
+	at := nodePortOf(p)
+	addrs := slices.DeleteFunc(r.refusedAt[at], func(a netip.Addr) bool { return a == p.addr })
+	if there {
+		addrs = append(addrs, p.addr)
+	}
+	if r.refusedAt[at] = addrs; len(addrs) == 0 {
+		delete(r.refusedAt, at)
+	}
 }
 
 // create writes a chain that nothing leads to yet, and how it is found.

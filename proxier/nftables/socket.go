@@ -197,6 +197,9 @@ func describe(batch []byte, seq uint32, errno unix.Errno, answer []byte) error {
 	refused := &RefusedError{Message: "transaction", Errno: errno, Text: ackText(answer)}
 	for b := batch; len(b) >= headerSize; {
 		length := int(binary.NativeEndian.Uint32(b))
+		if length < headerSize || length > len(b) {
+			break
+		}
 		if binary.NativeEndian.Uint32(b[8:]) == seq {
 			if name := messageNames[binary.NativeEndian.Uint16(b[4:])&0xff]; name != "" && length > headerSize+nfgenSize {
 				refused.Message = name

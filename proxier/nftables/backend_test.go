@@ -1,0 +1,328 @@
+package nftables
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"synclab/bench/netns"
+	"synclab/proxier/backend"
+	"synclab/proxier/plan"
+)
+
+// onKernel is a backend at work in a namespace of its own.
+func onKernel(t *testing.T, settings backend.Settings) *Backend {
+	t.Helper()
+	netns.Fresh(t)
+	return another(t, settings)
+}
+
+// another backend in the same namespace.
+func another(t *testing.T, settings backend.Settings) *Backend {
+	t.Helper()
+	b, err := New(Options{Family: settings.Family, Options: backend.Options{
+		Settings: func() (backend.Settings, error) { return settings, nil }, Clock: clock.RealClock{},
+		Log: func(message string, kv ...any) { t.Log(append([]any{message}, kv...)...) },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+func mustSync(t *testing.T, b *Backend, full bool, ports []*plan.ServicePort) backend.Result {
+	t.Helper()
+	result, err := b.Sync(context.Background(), backend.Request{Full: full, Ports: ports})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func noDrift(t *testing.T, b *Backend) {
+	t.Helper()
+	if found, err := b.Drift(context.Background()); err != nil || found != "" {
+		t.Fatalf("drift: %s, %v", found, err)
+	}
+}
+
+// sameAsModel compares all elements in the kernel with those of a model.
+func sameAsModel(t *testing.T, b *Backend, m *Model) {
+	t.Helper()
+	for s := range sets {
+		have, err := b.kernel.Elements(b.opts.Family, b.encoder.table, s.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := m.Sets[s.String()].Elements
+		if len(have) != len(want) {
+			t.Fatalf("set %s has %d elements, not %d", s, len(have), len(want))
+		}
+		for _, e := range have {
+			w, there := want[string(e.Key)]
+			if !there || !bytes.Equal(e.Data, w.Value) || e.Jump != w.Verdict.Chain {
+				t.Fatalf("set %s, element %x: %x %s, not %x %s", s, e.Key, e.Data, e.Jump, w.Value, w.Verdict.Chain)
+			}
+		}
+	}
+	for name, c := range m.Chains {
+		rules, err := b.kernel.Rules(b.opts.Family, b.encoder.table, name)
+		if err != nil || len(rules) != len(c.Rules) {
+			t.Fatalf("chain %s has %d rules, not %d, %v", name, len(rules), len(c.Rules), err)
+		}
+	}
+}
+
+// The kernel holds what the model says, after whatever happened.
+func TestKernelIsModel(t *testing.T) {
+	seeds(t, 4, func(t *testing.T, c *cluster) {
+		settings := c.settings()
+		b := onKernel(t, settings)
+		mustSync(t, b, true, nil)
+		r, m := loaded(t, settings, nil)
+		for round := range 40 {
+			for range 1 + c.rng.IntN(5) {
+				c.step()
+			}
+			delta := c.take()
+			b.Update(delta)
+			r.Update(delta)
+			result := mustSync(t, b, false, c.plan.Ports())
+			if result.Full {
+				t.Fatalf("a full sync: %s", result.Reason)
+			}
+			if len(delta.Changed)+len(delta.Removed) > 0 {
+				if err := r.Partial(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if round%5 == 0 {
+				sameAsModel(t, b, m)
+			}
+			noDrift(t, b)
+		}
+		before, err := b.Stamp()
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustSync(t, b, true, c.plan.Ports())
+		noDrift(t, b)
+		if after, err := b.Stamp(); err != nil || after == before {
+			t.Errorf("the stamp of another table is the same: %v, %v", after, err)
+		}
+	})
+}
+
+func nft(t *testing.T, args ...string) {
+	t.Helper()
+	path, err := exec.LookPath("nft")
+	if err != nil {
+		t.Skip("no nft command to meddle with")
+	}
+	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+		t.Fatalf("nft %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// Whatever somebody does to the table shows as drift, and a sync that stumbles over it writes everything.
+func TestMeddling(t *testing.T) {
+	port := clusterPort(1, 3)
+	changed := clusterPort(1, 3)
+	changed.Cluster = append(changed.Cluster[:2:2], endpoint(77))
+	for _, meddle := range []struct {
+		what     string
+		args     []string
+		stumbles bool
+	}{
+		{"flush", []string{"flush", "ruleset"}, true},
+		{"delete table", []string{"delete", "table", "ip", "synclab"}, true},
+		{"flush chain", []string{"flush", "chain", "ip", "synclab", "nat-prerouting"}, false},
+		{"delete chain", []string{"delete", "chain", "ip", "synclab", "filter-input"}, false},
+		{"flush map", []string{"flush", "map", "ip", "synclab", "endpoints"}, true},
+		{"add element", []string{"add", "element", "ip", "synclab", "health-checks", "{ 7 }"}, false},
+	} {
+		t.Run(meddle.what, func(t *testing.T) {
+			b := onKernel(t, plainSettings)
+			mustSync(t, b, true, []*plan.ServicePort{port})
+			noDrift(t, b)
+			before, err := b.Stamp()
+			if err != nil {
+				t.Fatal(err)
+			}
+			nft(t, meddle.args...)
+			if after, err := b.Stamp(); err == nil && after == before {
+				t.Error("the stamp is the same")
+			}
+			if found, err := b.Drift(context.Background()); err != nil || found == "" {
+				t.Errorf("no drift found, %v", err)
+			}
+			b.Update(plan.Delta{Changed: []*plan.ServicePort{changed}})
+			result := mustSync(t, b, false, []*plan.ServicePort{changed})
+			if result.Full != meddle.stumbles {
+				t.Errorf("full: %v, %s", result.Full, result.Reason)
+			}
+			mustSync(t, b, true, []*plan.ServicePort{changed})
+			noDrift(t, b)
+		})
+	}
+}
+
+// A process that ends anywhere in a full sync leaves the old table or the new one at work, and the next one goes on.
+func TestEndsInFullSync(t *testing.T) {
+	ports := []*plan.ServicePort{clusterPort(1, 3), clusterPort(2, 4)}
+	for stop := 0; ; stop++ {
+		b := onKernel(t, plainSettings)
+		mustSync(t, b, true, ports[:1])
+		ended := false
+		b.fault = func([]byte) error {
+			if stop--; stop < 0 {
+				ended = true
+				return errors.New("gone")
+			}
+			return nil
+		}
+		at := stop
+		_, err := b.Sync(context.Background(), backend.Request{Full: true, Ports: ports})
+		if (err != nil) != ended {
+			t.Fatalf("after %d transactions: %v", at, err)
+		}
+		r := &Reader{b.kernel}
+		ways, err := r.Frontend(corev1.IPv4Protocol, corev1.ProtocolTCP, addrPort(ports[0]))
+		if err != nil || len(ways) != 1 || len(ways[0].All) != 3 {
+			t.Fatalf("after %d transactions: %v, %v", at, ways, err)
+		}
+		next := another(t, plainSettings)
+		mustSync(t, next, true, ports)
+		noDrift(t, next)
+		if stop = at; !ended {
+			break
+		}
+	}
+}
+
+// A sync that fails for reasons of the machine is an error, and the next one writes everything.
+func TestFailures(t *testing.T) {
+	port, changed := clusterPort(1, 3), clusterPort(1, 2)
+	for _, errno := range []unix.Errno{unix.ENOBUFS, unix.ENOMEM, unix.EMSGSIZE, unix.EPERM} {
+		b := onKernel(t, plainSettings)
+		mustSync(t, b, true, []*plan.ServicePort{port})
+		b.fault = func([]byte) error { return errno }
+		b.Update(plan.Delta{Changed: []*plan.ServicePort{changed}})
+		if _, err := b.Sync(context.Background(), backend.Request{Ports: []*plan.ServicePort{changed}}); !errors.Is(err, errno) {
+			t.Fatalf("%v, not %v", err, errno)
+		}
+		if !b.Dirty() || b.NeedsFull(0) == "" {
+			t.Error("nothing is left to do")
+		}
+		b.fault = nil
+		if result := mustSync(t, b, false, []*plan.ServicePort{changed}); !result.Full {
+			t.Error("not full")
+		}
+		noDrift(t, b)
+	}
+}
+
+// Answers to one batch that get lost (a full receive buffer) do not pass for a success.
+func TestUnanswered(t *testing.T) {
+	b := onKernel(t, plainSettings)
+	mustSync(t, b, true, nil)
+	if err := b.socket.answer(nil, 1, 2); !errors.Is(err, errUnanswered) {
+		t.Errorf("%v, not %v", err, errUnanswered)
+	}
+}
+
+// A Service port that the kernel refuses is left out, and all others are there.
+func TestRefused(t *testing.T) {
+	var ports []*plan.ServicePort
+	for i := range 20 {
+		ports = append(ports, clusterPort(i, 2))
+	}
+	b := onKernel(t, plainSettings)
+	bad := append64(nil, uint64(idOf(ports[13].Name)))
+	b.fault = func(batch []byte) error {
+		if bytes.Contains(batch, bad) {
+			return &RefusedError{Message: "new elements of set", Errno: unix.EINVAL}
+		}
+		return nil
+	}
+	result := mustSync(t, b, true, ports)
+	if len(result.Refused) != 1 || result.Refused[ports[13].Name] == nil {
+		t.Fatalf("refused: %v", result.Refused)
+	}
+	noDrift(t, b)
+	r := &Reader{b.kernel}
+	for i, p := range ports {
+		ways, err := r.Frontend(corev1.IPv4Protocol, corev1.ProtocolTCP, addrPort(p))
+		if err != nil || len(ways) != 1 && i != 13 {
+			t.Errorf("%s: %v, %v", p.Name, ways, err)
+		}
+	}
+}
+
+// Ordinary users have little room in the socket: what is too long for a transaction becomes a full sync in small ones.
+func TestLittleRoom(t *testing.T) {
+	b := onKernel(t, plainSettings)
+	var ports []*plan.ServicePort
+	for i := range 300 {
+		ports = append(ports, clusterPort(i, 20))
+	}
+	mustSync(t, b, true, nil)
+	b.socket.limit = 200 << 10
+	longest := 0
+	b.fault = func(batch []byte) error { longest = max(longest, len(batch)); return nil }
+	b.Update(plan.Delta{Changed: ports})
+	result := mustSync(t, b, false, ports)
+	if !result.Full || len(result.Runs) < 4 {
+		t.Errorf("full: %v, %d transactions", result.Full, len(result.Runs))
+	}
+	b.fault = nil
+	noDrift(t, b)
+}
+
+// Clients are remembered across a full sync.
+func TestAffinityIsInherited(t *testing.T) {
+	p := clusterPort(1, 3)
+	p.AffinitySeconds = 100
+	b := onKernel(t, plainSettings)
+	mustSync(t, b, true, []*plan.ServicePort{p})
+	key := append64(appendAddr(nil, endpoint(500).Addr.Addr()), uint64(idOf(p.Name)))
+	b.encoder.addTimed(setAffinity, key, appendTarget(nil, p.Cluster[1].Addr), 100e9, 50e9)
+	if err := b.encoder.commit(); err != nil {
+		t.Fatal(err)
+	}
+	mustSync(t, another(t, plainSettings), true, []*plan.ServicePort{p})
+	table, err := (&Reader{b.kernel}).Table(corev1.IPv4Protocol)
+	if err != nil || table == b.encoder.table {
+		t.Fatalf("table %s, %v", table, err)
+	}
+	e, there, err := b.kernel.Element(corev1.IPv4Protocol, table, setAffinity.String(), key)
+	if err != nil || !there || targetOf(e.Data, 4) != p.Cluster[1].Addr || e.Timeout != 100e3 || e.Expires > 50e3 || e.Expires == 0 {
+		t.Errorf("%+v, %v, %v", e, there, err)
+	}
+}
+
+// What the kernel answers may be anything.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte{36, 0, 0, 0, 2, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 254, 255, 255, 255}, []byte{20, 0, 0, 0, 12, 10, 1, 0, 1, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, answer, batch []byte) {
+		if len(answer) < headerSize {
+			return
+		}
+		seq := uint32(0)
+		if len(batch) >= headerSize {
+			seq = binary.NativeEndian.Uint32(batch[8:])
+		}
+		if describe(batch, seq, unix.EINVAL, answer) == nil {
+			t.Error("no error")
+		}
+	})
+}

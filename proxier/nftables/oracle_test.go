@@ -1,0 +1,104 @@
+package nftables
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"synclab/proxier/backend"
+	"synclab/proxier/iptables"
+	"synclab/proxier/plan"
+	"synclab/proxier/walk"
+)
+
+var quietClock clock.PassiveClock = clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+
+// loaded is a model with everything in it, by a full sync.
+func loaded(t *testing.T, settings backend.Settings, ports []*plan.ServicePort) (*Ruleset, *Model) {
+	t.Helper()
+	m, r := NewModel(settings.Family), NewRuleset(settings)
+	if err := r.Load(m, ports); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Activate(m); err != nil {
+		t.Fatal(err)
+	}
+	return r, m
+}
+
+func rulesOf(t *testing.T, m *Model) *walk.Rules {
+	t.Helper()
+	rules, err := m.Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+// classic are the rules of layout classic.
+func classic(t *testing.T, settings backend.Settings, c *cluster) *walk.Rules {
+	t.Helper()
+	m := iptables.NewModel(c.family)
+	b, err := iptables.New(iptables.Options{
+		Options: backend.Options{
+			Settings: func() (backend.Settings, error) { return settings, nil }, Clock: quietClock,
+			Log: func(message string, kv ...any) { t.Log(append([]any{message}, kv...)...) },
+		},
+		Tables: m, Layout: iptables.Classic,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Sync(context.Background(), backend.Request{Full: true, Ports: c.plan.Ports(), Endpoints: c.plan.KnownEndpoints()}); err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := m.Save(&text); err != nil {
+		t.Fatal(err)
+	}
+	rules, err := walk.ParseIptables(c.family, text.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+func walked(t *testing.T, w *walk.Walker, p *walk.Packet) walk.Verdict {
+	t.Helper()
+	v, err := w.Walk(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// After partial syncs every packet ends as in layout classic.
+func TestVerdictsOfClassic(t *testing.T) {
+	packets := 0
+	seeds(t, 20, func(t *testing.T, c *cluster) {
+		settings := c.settings()
+		r, m := loaded(t, settings, nil)
+		for range 12 {
+			for range 1 + c.rng.IntN(6) {
+				c.step()
+			}
+			r.Update(c.take())
+			if err := r.Partial(m); err != nil {
+				t.Fatal(err)
+			}
+			ours, theirs := walk.New(rulesOf(t, m), c.world()), walk.New(classic(t, settings, c), c.world())
+			for _, p := range c.packets(nil, 100) {
+				packets++
+				want, have := walked(t, theirs, &p), walked(t, ours, &p)
+				if !want.Equal(have) {
+					t.Fatalf("%s:\n%s, not\n%s\nsettings %+v", &p, have, want, settings)
+				}
+			}
+		}
+	})
+	t.Logf("%d packets", packets)
+}

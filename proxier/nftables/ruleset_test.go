@@ -1,0 +1,292 @@
+package nftables
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"regexp"
+	"slices"
+	"testing"
+
+	"synclab/proxier/plan"
+	"synclab/proxier/walk"
+)
+
+// content is what a model holds, but for what may differ between two that do the same: which slot an endpoint has, which
+// variant a class is, and chains that nothing leads to.
+func content(t *testing.T, m *Model) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	used := map[Class]bool{}
+	base := func(b string) string {
+		c := Class(binary.BigEndian.Uint64([]byte(b)))
+		used[c] = true
+		if c.own() {
+			return c.Chain()
+		}
+		return c.base().Chain()
+	}
+	for name, s := range m.Sets {
+		var elements []string
+		for key, e := range s.Elements {
+			text := fmt.Sprintf("%x: %x %s", key, e.Value, e.Verdict.Chain)
+			switch name {
+			case setEndpoints.String():
+				ofNode := binary.NativeEndian.Uint32([]byte(key[8:])) >= localSlots
+				text = fmt.Sprintf("%x %v: %x", key[:8], ofNode, e.Value)
+			case setClasses.String():
+				continue
+			case setLists.String():
+				text = fmt.Sprintf("%x %s: %x", key[:len(key)-8], base(key[len(key)-8:]), e.Value)
+			case setFrontends.String(), setNodePorts.String():
+				text = fmt.Sprintf("%x: %s", key, base(string(e.Value)))
+			}
+			elements = append(elements, text)
+		}
+		slices.Sort(elements)
+		all[name] = elements
+	}
+	for class := range used {
+		if e, there := m.Sets[setClasses.String()].Elements[string(append64(nil, uint64(class)))]; !there || e.Verdict.Chain != class.Chain() {
+			t.Fatalf("class %s has no chain", class.Chain())
+		}
+		if !class.own() && class.variant() > 0 {
+			continue // as the others, but for a number in them
+		}
+		var rules []string
+		for _, rule := range m.Chains[class.Chain()].Rules {
+			for _, x := range rule {
+				rules = append(rules, variants.ReplaceAllString(fmt.Sprintf("%T %+v", x, reflect.Indirect(reflect.ValueOf(x))), ""))
+			}
+		}
+		if class.own() {
+			all["chain "+class.Chain()] = rules
+		}
+	}
+	return all
+}
+
+var variants = regexp.MustCompile(`-v\d+`)
+
+func checkCounts(t *testing.T, r *Ruleset, m *Model) {
+	t.Helper()
+	total, rules := r.Total(), 0
+	for s := range sets {
+		n := len(m.Sets[s.String()].Elements)
+		if n != r.elements[s] {
+			t.Fatalf("set %s has %d elements, not %d", s, n, r.elements[s])
+		}
+		rules += n
+	}
+	tally := map[string]int{}
+	for name, c := range m.Chains {
+		tally[name] = len(c.Rules)
+		rules += len(c.Rules)
+	}
+	if found := r.driftOfRules(tally); found != "" {
+		t.Fatal(found)
+	}
+	if total.Chains != len(m.Chains) || total.Rules != rules {
+		t.Fatalf("%+v, not %d chains and %d rules", total, len(m.Chains), rules)
+	}
+}
+
+// Whatever happened before, partial syncs leave what a full one would.
+func TestPartialIsFull(t *testing.T) {
+	events := 0
+	seeds(t, 30, func(t *testing.T, c *cluster) {
+		settings := c.settings()
+		r, m := loaded(t, settings, nil)
+		for range 60 {
+			for range 1 + c.rng.IntN(5) {
+				c.step()
+				events++
+			}
+			r.Update(c.take())
+			if err := r.Partial(m); err != nil {
+				t.Fatal(err)
+			}
+			checkCounts(t, r, m)
+			if c.chance(0.5) {
+				continue // leftovers stay
+			}
+			if err := r.Partial(m); err != nil {
+				t.Fatal(err)
+			}
+			checkCounts(t, r, m)
+			fresh, full := loaded(t, settings, c.plan.Ports())
+			checkCounts(t, fresh, full)
+			want, have := content(t, full), content(t, m)
+			for name := range want {
+				if !slices.Equal(want[name], have[name]) {
+					t.Fatalf("%s:\n%q, not\n%q", name, have[name], want[name])
+				}
+			}
+			if len(want) != len(have) {
+				t.Fatalf("%v, not %v", slices.Sorted(maps.Keys(have)), slices.Sorted(maps.Keys(want)))
+			}
+		}
+	})
+	t.Logf("%d events", events)
+	if events < 10000 && !testing.Short() {
+		t.Errorf("only %d events", events)
+	}
+}
+
+// The sets in the order in which a packet looks into them. Those of the filter hooks are taken to be as old as the
+// first: see doc.go on what is not promised between hooks.
+var lookOrder = [][]set{
+	{setFrontends, setNodePorts, setRefusedServices, setRefusedExternal, setRefusedNodePorts, setFirewall, setHealthChecks, setRefusals},
+	{setClasses}, {setLists}, {setAffinity, setMembers}, {setEndpoints}, {setHairpin},
+}
+
+// torn are the rules as a packet may meet them that is on its way while a transaction is committed: the sets that it looks
+// into first as they were before, the others as they are after; the chains as either.
+func torn(t *testing.T, before, after *Model, seen int, chains *Model) *walk.Rules {
+	t.Helper()
+	old := map[string]bool{}
+	for _, group := range lookOrder[:seen] {
+		for _, s := range group {
+			old[s.String()] = true
+		}
+	}
+	// A chain that is new is empty for packets that came before it; one that is gone is still there for them.
+	both := *chains
+	both.Chains = maps.Clone(chains.Chains)
+	for name, c := range before.Chains {
+		if both.Chains[name] == nil {
+			both.Chains[name] = c
+		}
+	}
+	for name := range after.Chains {
+		if both.Chains[name] == nil {
+			both.Chains[name] = &Chain{}
+		}
+	}
+	n := walk.NewNftables(before.Family)
+	err := both.fill(n, func(name string) *Model {
+		if old[name] {
+			return before
+		}
+		return after
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := n.Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+// At no moment does a packet end other than by what was wanted before a sync, or by what is wanted after it. Where a
+// client's memory is torn, it may be as if there was none. Where several events are synced at once, a packet that was
+// told of a Service port by the frontend's old class meets the endpoints that this one has now.
+func TestNoPacketInBetween(t *testing.T) {
+	transitions, transactions, looks := 0, 0, 0
+	seeds(t, 4, func(t *testing.T, c *cluster) {
+		settings := c.settings()
+		r, m := loaded(t, settings, nil)
+		var states []*Model
+		m.Committed = func(m *Model) { states = append(states, m.Clone()) }
+		for round := range 24 {
+			several := round%3 == 0
+			states = append(states[:0:0], m.Clone())
+			before := slices.Clone(c.plan.Ports())
+			for range 1 + c.rng.IntN(4) {
+				if c.step(); !several {
+					break
+				}
+			}
+			r.Update(c.take())
+			if err := r.Partial(m); err != nil {
+				t.Fatal(err)
+			}
+			transitions++
+			transactions += len(states) - 1
+			packets := c.packets(before, 50)
+			first, last := walk.New(rulesOf(t, states[0]), c.world()), walk.New(rulesOf(t, m), c.world())
+			known := endpointsOf(append(before, c.plan.Ports()...))
+			eachTorn(t, states, func(what string, rules *walk.Rules) {
+				w := walk.New(rules, c.world())
+				for i := range packets {
+					p := packets[i]
+					v := walked(t, w, &p)
+					looks++
+					wanted := []walk.Verdict{walked(t, first, &p), walked(t, last, &p)}
+					if p.After != nil {
+						p.After = nil
+						wanted = append(wanted, walked(t, first, &p), walked(t, last, &p))
+					}
+					if v.Within(wanted...) || several && allTo(v, known) && allTo(wanted[0], known) {
+						continue
+					}
+					t.Fatalf("%s:\n%s: %s, neither of\n%s", what, &packets[i], v, wanted)
+				}
+			})
+		}
+	})
+	t.Logf("%d transitions, %d transactions, %d packets", transitions, transactions, looks)
+}
+
+// eachTorn calls f with all that packets may meet while the transactions between some states are committed. A packet
+// that runs a chain's new rules looks into sets after that as they are after the commit.
+func eachTorn(t *testing.T, states []*Model, f func(what string, rules *walk.Rules)) {
+	const untilChain = 2 // groups of sets that are looked into before a class's chain
+	for n := 1; n < len(states); n++ {
+		before, after := states[n-1], states[n]
+		for seen := range len(lookOrder) + 1 {
+			what := fmt.Sprintf("transaction %d of %d, %d groups of sets seen before", n, len(states)-1, seen)
+			f(what+", old chains", torn(t, before, after, seen, before))
+			if seen <= untilChain {
+				f(what+", new chains", torn(t, before, after, seen, after))
+			}
+		}
+	}
+}
+
+// allTo says whether a packet goes to some endpoint for sure.
+func allTo(v walk.Verdict, endpoints map[netip.AddrPort]bool) bool {
+	return !slices.ContainsFunc(v.Outcomes, func(o walk.Outcome) bool { return !endpoints[o.To] })
+}
+
+func endpointsOf(ports []*plan.ServicePort) map[netip.AddrPort]bool {
+	all := map[netip.AddrPort]bool{}
+	for _, p := range ports {
+		for _, ep := range p.Reachable {
+			all[ep.Addr] = true
+		}
+	}
+	return all
+}
+
+// An endpoint that is replaced is one element of endpoints; nothing that leads to it is written.
+func TestReplacedEndpoint(t *testing.T) {
+	p, q := clusterPort(1, 10), clusterPort(1, 10)
+	q.Cluster = append(slices.Clone(q.Cluster[:9]), endpoint(99))
+	r, m := loaded(t, plainSettings, []*plan.ServicePort{p})
+	before := m.Clone()
+	r.Update(plan.Delta{Changed: []*plan.ServicePort{q}})
+	if err := r.Partial(m); err != nil {
+		t.Fatal(err)
+	}
+	for s := range sets {
+		changed := 0
+		for key, e := range m.Sets[s.String()].Elements {
+			if old, there := before.Sets[s.String()].Elements[key]; !there || !bytes.Equal(old.Value, e.Value) {
+				changed++
+			}
+		}
+		want := 0
+		if s == setEndpoints || s == setHairpin {
+			want = 1
+		}
+		if changed != want {
+			t.Errorf("%s: %d elements changed, not %d", s, changed, want)
+		}
+	}
+}
