@@ -86,6 +86,7 @@ func localAddresses(families []corev1.IPFamily) ([]netip.Addr, error) {
 // Run runs the proxier until ctx ends, which is no error. The rules stay in place.
 func Run(ctx context.Context, o Options) error {
 	o.setDefaults()
+	defer spareMemory()()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	err := o.run(ctx, fail)
@@ -108,12 +109,14 @@ func (o *Options) run(ctx context.Context, fail context.CancelCauseFunc) error {
 		return err
 	}
 	o.Proxier.NodeIPs, o.Proxier.PodCIDRs = found.ips, found.podCIDRs
+	o.Proxier.OnSync = afterFirst()
 	if o.SyncLog != nil {
-		log := proxier.NewSyncLog(o.SyncLog)
+		log, first := proxier.NewSyncLog(o.SyncLog), o.Proxier.OnSync
 		o.Proxier.OnSync = func(s proxier.Sync) {
 			if err := log.Append(s); err != nil {
 				fail(err) // whoever measures would take the silence for idleness
 			}
+			first(s)
 		}
 	}
 	p, err := proxier.New(o.Proxier)
