@@ -93,14 +93,15 @@ func (l *Live) Stop() {
 	l.feed.cluster.Stop()
 }
 
-// awaitNftables returns when the table of mode nftables holds the chain of the signal's endpoint, in each family.
+// awaitNftables returns when the table of mode nftables holds the chain of the signal's newest port, in each family: it
+// does when both the Service and the slice have come.
 func (k *kubeProxy) awaitNftables(ctx context.Context, signal int) error {
-	mark := fmt.Sprintf("%s/%s/tcp/s%d__", signalNamespace, signalName, signal)
+	port := fmt.Sprintf("-%s/%s/tcp/s%d", signalNamespace, signalName, signal)
 	return k.awaitEach(ctx, func(family corev1.IPFamily) (there bool, err error) {
 		err = k.space.do(func() error {
 			chains, err := kernel.Chains(string(iptables.Nft), family, "kube-proxy")
 			there = slices.ContainsFunc(chains, func(c kernel.Chain) bool {
-				return strings.HasPrefix(c.Name, "endpoint-") && strings.Contains(c.Name, mark)
+				return strings.HasPrefix(c.Name, "service-") && strings.HasSuffix(c.Name, port)
 			})
 			return err
 		})

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -53,55 +56,117 @@ func readIptables(live *conform.Live, s *State) (*theirs, error) {
 	return k, nil
 }
 
+// readNftables reads kube-proxy's rules, mode nftables.
+func readNftables(live *conform.Live, s *State) (*theirs, error) {
+	k := &theirs{
+		Ruleset: Ruleset{Subject: "kube-proxy/nftables", Rules: map[corev1.IPFamily]*walk.Rules{}},
+		live:    live, state: s, guesses: map[string]map[corev1.IPFamily]*walk.Rules{},
+	}
+	err := live.Do(func() (err error) {
+		for _, family := range both {
+			if k.Rules[family], err = walk.ReadNftables(family, "kube-proxy"); err != nil {
+				return fmt.Errorf("%s: %w", k.Subject, err)
+			}
+		}
+		return nil
+	})
+	return k, err
+}
+
+// belief is what kube-proxy may take the cluster for, and the entry that says so.
+type belief struct {
+	entry   string
+	what    string // of several that the entry allows
+	objects *sim.Objects
+}
+
+// beliefs that could make a difference for a packet, from what is so to what is less and less.
+func (k *theirs) beliefs(d *Difference) iter.Seq[belief] {
+	return func(yield func(belief) bool) {
+		o := k.state.Objects
+		told := &sim.Objects{Services: o.Services, Nodes: o.Nodes, Slices: k.live.Told()}
+		if !yield(belief{entryOrder, "", o}) || !yield(belief{conform.EntryMoved, "", told}) {
+			return
+		}
+		claimers := k.claimers(d)
+		for _, service := range claimers {
+			n := 0
+			for order := range conform.Orders(told.Slices, d.Family, service) {
+				n++
+				what := fmt.Sprintf("%s %s %d", d.Family, service, n)
+				if !yield(belief{conform.EntryTwice, what, &sim.Objects{Services: o.Services, Nodes: o.Nodes, Slices: order}}) {
+					return
+				}
+			}
+		}
+		if k.saved == nil && len(claimers) > 1 { // where the order shows, it need not be guessed
+			for _, service := range claimers {
+				if !yield(belief{entryOrder, service, &sim.Objects{Services: oldest(o.Services, service), Nodes: o.Nodes, Slices: told.Slices}}) {
+					return
+				}
+			}
+		}
+		if !k.live.ZoneChanged() {
+			yield(belief{conform.EntryZone, "", &sim.Objects{Services: o.Services, Nodes: conform.WithoutZones(o.Nodes), Slices: told.Slices}})
+		}
+	}
+}
+
+// oldest makes a Service the oldest: it wins what several claim.
+func oldest(services []*corev1.Service, name string) []*corev1.Service {
+	all := slices.Clone(services)
+	for i, svc := range all {
+		if svc.Namespace+"/"+svc.Name == name {
+			all[i] = svc.DeepCopy()
+			all[i].CreationTimestamp.Time = time.Unix(1, 0)
+		}
+	}
+	return all
+}
+
 // explain names the entry that predicts kube-proxy's verdict on a packet: rules that ours makes of what the entry says
-// that kube-proxy believes give the same verdict.
+// that kube-proxy believes give the same verdict, or, in mode nftables, one that differs as the modes do.
 func (k *theirs) explain(ctx context.Context, d *Difference) (string, error) {
 	world, err := k.state.World()
 	if err != nil {
 		return "", err
 	}
-	try := func(name string, believed *sim.Objects) (bool, error) {
-		rules, err := k.guess(ctx, name, believed)
+	for b := range k.beliefs(d) {
+		rules, err := k.guess(ctx, b.entry+" "+b.what, b.objects)
 		if err != nil {
-			return false, err
+			return "", err
 		}
-		v, err := walk.New(rules[d.Family], world).Walk(&d.Packet)
-		return err == nil && v.Equal(d.Verdicts[0]), err
-	}
-	o := k.state.Objects
-	if yes, err := try("", o); yes || err != nil {
-		return entryOrder, err
-	}
-	told := &sim.Objects{Services: o.Services, Nodes: o.Nodes, Slices: k.live.Told()}
-	if yes, err := try(conform.EntryMoved, told); yes || err != nil {
-		return conform.EntryMoved, err
-	}
-	for _, service := range k.claimers(d) {
-		n := 0
-		for order := range conform.Orders(told.Slices, d.Family, service) {
-			n++
-			believed := &sim.Objects{Services: o.Services, Nodes: o.Nodes, Slices: order}
-			if yes, err := try(fmt.Sprintf("%s %s %s %d", conform.EntryTwice, d.Family, service, n), believed); yes || err != nil {
-				return conform.EntryTwice, err
+		w := walk.New(rules[d.Family], world)
+		v, err := w.Walk(&d.Packet)
+		if err != nil {
+			return "", err
+		}
+		if v.Equal(d.Verdicts[0]) {
+			return b.entry, nil
+		}
+		if k.saved == nil {
+			entry, err := k.modeEntry(w, world, d, v)
+			if entry != "" || err != nil {
+				return entry, err
 			}
-		}
-	}
-	if !k.live.ZoneChanged() {
-		told.Nodes = conform.WithoutZones(o.Nodes)
-		if yes, err := try(conform.EntryZone, told); yes || err != nil {
-			return conform.EntryZone, err
 		}
 	}
 	return "", errUnexplained
 }
 
-// claimers are the Services that a packet may be for.
+// claimers are the Services that a packet, or the one that its client sent before, may be for.
 func (k *theirs) claimers(d *Difference) []string {
+	destinations := []netip.AddrPort{d.Packet.Destination}
+	if d.Packet.After != nil {
+		destinations = append(destinations, d.Packet.After.Via)
+	}
 	var names []string
-	for _, f := range walk.ObjectFrontends(d.Family, k.state.Objects.Services, k.state.Objects.Slices) {
-		to := d.Packet.Destination
-		if (slices.Contains(f.Addresses, to.Addr()) && f.Port == to.Port() || f.NodePort == to.Port()) && !slices.Contains(names, f.Service) {
-			names = append(names, f.Service)
+	for _, f := range walk.ObjectFrontends(d.Family, k.state.Objects.Services, nil) {
+		for _, to := range destinations {
+			claims := slices.Contains(f.Addresses, to.Addr()) && f.Port == to.Port() || f.NodePort == to.Port()
+			if claims && f.Protocol == d.Packet.Protocol && !slices.Contains(names, f.Service) {
+				names = append(names, f.Service)
+			}
 		}
 	}
 	return names

@@ -5,11 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kube-proxy/config/v1alpha1"
+	"k8s.io/utils/ptr"
+
 	"synclab/bench/conform"
 	"synclab/bench/upstream"
+	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/sim"
 )
@@ -31,8 +38,9 @@ func kubeProxy(t *testing.T) string {
 // perKubeProxy is how many clusters one kube-proxy lives through, in one setting.
 const perKubeProxy = 10
 
-// An unmodified kube-proxy, mode iptables, does the same with every packet, or what an entry of docs/differences.md says.
-func TestKubeProxyIptables(t *testing.T) {
+// An unmodified kube-proxy does the same with every packet, or what an entry of docs/differences.md says, in mode
+// nftables also what modes.go says.
+func TestKubeProxy(t *testing.T) {
 	command := kubeProxy(t)
 	variants, err := conform.Variants()
 	if err != nil {
@@ -42,49 +50,92 @@ func TestKubeProxyIptables(t *testing.T) {
 	if len(variants) == 1 {
 		limit.Variant = variants[0]
 	}
-	count := &tally{t: t, excused: map[string]int{}}
-	n := howMany(perKubeProxy)
-	t.Logf("%d clusters from seed %d on", n, *seed)
-	for first := 0; first < n && !t.Failed(); first += perKubeProxy {
-		liveThrough(t, count, command, *seed+uint64(first), min(perKubeProxy, n-first), limit)
+	for _, mode := range []v1alpha1.ProxyMode{config.ModeIPTables, config.ModeNFTables} {
+		t.Run(string(mode), func(t *testing.T) {
+			if _, err := exec.LookPath("nft"); mode == config.ModeNFTables && err != nil {
+				t.Skip("nft is not installed")
+			}
+			count := &tally{t: t, excused: map[string]int{}}
+			n := howMany(perKubeProxy)
+			t.Logf("%d clusters from seed %d on", n, *seed)
+			for first := 0; first < n && !t.Failed(); first += perKubeProxy {
+				setting := conform.DrawSetting(*seed+uint64(first), limit)
+				if mode == config.ModeNFTables {
+					setting = forNftables(setting)
+				}
+				l := life{t: t, count: count, mode: mode, setting: setting, seed: *seed + uint64(first)}
+				l.through(command, min(perKubeProxy, n-first))
+			}
+			t.Log(count)
+		})
 	}
-	t.Log(count)
 }
 
-// liveThrough compares the states of some clusters, one after the other, with one kube-proxy.
-func liveThrough(t *testing.T, count *tally, command string, seed uint64, n int, limit conform.Constraint) {
-	t.Helper()
-	setting := conform.DrawSetting(seed, limit)
-	var live *conform.Live
-	for i := range n {
-		random := sim.NewRandomCluster(sim.RandomOptions{Seed: seed + uint64(i), Families: setting.Families})
-		count.begun()
+// forNftables makes a setting mean the same in both modes: NodePorts are never on loopback in mode nftables, and by
+// default on the node's main address.
+func forNftables(s conform.Setting) conform.Setting {
+	s.Config.IPTables.LocalhostNodePorts = ptr.To(false)
+	if len(s.Config.NodePortAddresses) == 0 {
+		s.Config.NodePortAddresses = []string{"primary"}
+	}
+	return s
+}
+
+// life is that of one kube-proxy, with some clusters, one after the other.
+type life struct {
+	t       *testing.T
+	count   *tally
+	mode    v1alpha1.ProxyMode
+	setting conform.Setting
+	seed    uint64
+	live    *conform.Live
+}
+
+func (l *life) through(command string, clusters int) {
+	l.t.Helper()
+	defer func() {
+		if l.live != nil {
+			l.live.Stop()
+		}
+	}()
+	theirs := l.setting
+	theirs.Config = theirs.Config.DeepCopy()
+	theirs.Config.Mode = l.mode
+	for i := range clusters {
+		random := sim.NewRandomCluster(sim.RandomOptions{Seed: l.seed + uint64(i), Families: l.setting.Families})
+		l.count.begun()
 		for step := range steps + 1 {
-			what := fmt.Sprintf("seed %d, step %d", seed+uint64(i), step)
-			var trace sim.Trace
+			what := fmt.Sprintf("seed %d, step %d", l.seed+uint64(i), step)
 			if step > 0 {
-				trace = random.Next()
+				random.Next()
 			}
+			objects := l.digestible(random.Objects())
 			var err error
-			switch {
-			case live == nil:
-				if live, err = conform.StartLive(t.Context(), command, setting, "node-0", random.Objects()); err == nil {
-					defer live.Stop()
-				}
-			case step == 0:
-				err = live.Become(t.Context(), random.Objects())
-			default:
-				err = live.Apply(t.Context(), trace)
+			if l.live == nil {
+				l.live, err = conform.StartLive(l.t.Context(), command, theirs, "node-0", objects)
+			} else {
+				err = l.live.Become(l.t.Context(), objects)
 			}
 			if err != nil {
-				t.Fatalf("%s (%s): %v", what, setting, err)
+				l.t.Fatalf("%s (%s): %v", what, l.setting, err)
 			}
-			compareLive(t, count, live, setting, what, seed)
-			if t.Failed() {
+			l.compare(what)
+			if l.t.Failed() {
 				return
 			}
 		}
 	}
+}
+
+// digestible leaves out what stops kube-proxy's mode nftables for good: nft refuses comments of more than 128 characters,
+// which it makes of the names of a Service and its port.
+func (l *life) digestible(o *sim.Objects) *sim.Objects {
+	if l.mode == config.ModeNFTables {
+		o.Services = slices.DeleteFunc(o.Services, func(svc *corev1.Service) bool {
+			return slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return len(svc.Namespace+"/"+svc.Name+":"+p.Name) > 128 })
+		})
+	}
+	return o
 }
 
 // look is what one look at kube-proxy's rules showed.
@@ -98,43 +149,47 @@ type look struct {
 // more sync, before it counts.
 const tries, between = 12, 150 * time.Millisecond
 
-func compareLive(t *testing.T, count *tally, live *conform.Live, setting conform.Setting, what string, seed uint64) {
-	t.Helper()
+func (l *life) compare(what string) {
+	l.t.Helper()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	var l *look
+	var seen *look
 	for range tries {
 		<-pause.C
 		var err error
-		if l, err = lookAt(t.Context(), live, setting, seed); err != nil {
-			t.Fatalf("%s (%s): %v", what, setting, err)
+		if seen, err = l.look(l.t.Context()); err != nil {
+			l.t.Fatalf("%s (%s): %v", what, l.setting, err)
 		}
-		if len(l.unexplained) == 0 {
+		if len(seen.unexplained) == 0 {
 			break
 		}
 		pause.Reset(between)
 	}
-	count.states++
-	count.packets += l.packets
-	count.differences += len(l.unexplained)
-	for entry, n := range l.excused {
-		count.excused[entry] += n
+	l.count.states++
+	l.count.packets += seen.packets
+	l.count.differences += len(seen.unexplained)
+	for entry, n := range seen.excused {
+		l.count.excused[entry] += n
 	}
-	if len(l.unexplained) > 0 {
-		t.Errorf("%s (%s): %d of %d packets differ:\n%s", what, setting, len(l.unexplained), l.packets, Describe(l.unexplained))
+	if len(seen.unexplained) > 0 {
+		l.t.Errorf("%s (%s): %d of %d packets differ:\n%s", what, l.setting, len(seen.unexplained), seen.packets, Describe(seen.unexplained))
 	}
 }
 
-func lookAt(ctx context.Context, live *conform.Live, setting conform.Setting, seed uint64) (*look, error) {
-	if err := live.Sync(ctx); err != nil {
+func (l *life) look(ctx context.Context) (*look, error) {
+	if err := l.live.Sync(ctx); err != nil {
 		return nil, err
 	}
-	machine, err := live.Machine()
+	machine, err := l.live.Machine()
 	if err != nil {
 		return nil, err
 	}
-	s := &State{Setting: setting, Node: "node-0", Machine: machine, Objects: live.Objects()}
-	k, err := readIptables(live, s)
+	s := &State{Setting: l.setting, Node: "node-0", Machine: machine, Objects: l.live.Objects()}
+	read := readIptables
+	if l.mode == config.ModeNFTables {
+		read = readNftables
+	}
+	k, err := read(l.live, s)
 	if err != nil {
 		return nil, err
 	}
@@ -146,9 +201,9 @@ func lookAt(ctx context.Context, live *conform.Live, setting conform.Setting, se
 	if err != nil {
 		return nil, err
 	}
-	l := &look{excused: map[string]int{}}
+	seen := &look{excused: map[string]int{}}
 	for _, family := range both {
-		packets, err := s.Packets(family, seed)
+		packets, err := s.Packets(family, l.seed)
 		if err != nil {
 			return nil, err
 		}
@@ -156,18 +211,18 @@ func lookAt(ctx context.Context, live *conform.Live, setting conform.Setting, se
 		if err != nil {
 			return nil, err
 		}
-		l.packets += len(packets)
+		seen.packets += len(packets)
 		for i := range found {
 			entry, err := k.explain(ctx, &found[i])
 			switch {
 			case errors.Is(err, errUnexplained):
-				l.unexplained = append(l.unexplained, found[i])
+				seen.unexplained = append(seen.unexplained, found[i])
 			case err != nil:
 				return nil, err
 			default:
-				l.excused[entry]++
+				seen.excused[entry]++
 			}
 		}
 	}
-	return l, nil
+	return seen, nil
 }

@@ -11,7 +11,7 @@ import (
 
 // Dump calls yield with everything that a table holds, in the messages that would make it: chains, sets, elements, then
 // the rules, chain by chain. kind is NFT_MSG_NEWCHAIN and so on; attrs are valid during the call. A table that is not
-// there holds nothing. All is of one generation; a ruleset that changes meanwhile is an error.
+// there holds nothing. All is of one generation: a ruleset that changes meanwhile is an error, see Changed.
 func (n *Nftables) Dump(family corev1.IPFamily, table string, yield func(kind uint16, attrs []byte) error) error {
 	if n.s == nil {
 		return nil
@@ -25,6 +25,9 @@ func (n *Nftables) Dump(family corev1.IPFamily, table string, yield func(kind ui
 	}
 	return nil
 }
+
+// Changed says whether a Dump failed because the ruleset changed meanwhile.
+func Changed(err error) bool { return errors.Is(err, errChanged) }
 
 func (s *socket) dumpTable(family corev1.IPFamily, table string, yield func(kind uint16, attrs []byte) error) error {
 	before, err := s.generation()

@@ -16,11 +16,21 @@ func ReadNftables(family corev1.IPFamily, tables ...string) (*Rules, error) {
 		return nil, err
 	}
 	defer s.Close()
-	n := NewNftables(family)
-	for _, table := range tables {
-		if err := s.Dump(family, table, n.Message); err != nil {
-			return nil, err
+	const tries = 10 // somebody else may be writing
+	var n *Nftables
+	for try := 1; ; try++ {
+		n = NewNftables(family)
+		for _, table := range tables {
+			if err = s.Dump(family, table, n.Message); err != nil {
+				break
+			}
 		}
+		if err == nil || !kernel.Changed(err) || try == tries {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	rules, err := n.Rules()
 	if err != nil {

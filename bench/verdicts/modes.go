@@ -1,0 +1,132 @@
+package verdicts
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	utilnet "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
+
+	"synclab/proxier/config"
+	"synclab/proxier/iptables"
+	"synclab/proxier/tracker"
+	"synclab/proxier/walk"
+)
+
+// Where kube-proxy's mode nftables does otherwise than its mode iptables, and than ours, on purpose. Each entry predicts
+// the verdict of mode nftables from ours.
+const (
+	// modeClusterIPs: what is sent to a cluster IP, but to no port of the Service, is rejected; what is sent to an
+	// address for cluster IPs that no Service has is dropped. In mode iptables it goes its way, and nobody answers.
+	modeClusterIPs = "mode: cluster IPs"
+	// modeFromNode: an external address of a Service without endpoints refuses what the node itself sends, too.
+	modeFromNode = "mode: refuses the node"
+	// modeNodePorts: a NodePort without endpoints refuses only at the addresses that take NodePorts.
+	modeNodePorts = "mode: NodePorts"
+	// modeHairpin: an endpoint that reaches itself is masqueraded only where it is on this node. From elsewhere no such
+	// packet comes.
+	modeHairpin = "mode: hairpin"
+	// modeFirewall: source ranges of a load balancer come before the question whether there are endpoints: who is outside
+	// of them is not told that there are none.
+	modeFirewall = "mode: source ranges first"
+)
+
+// serviceCIDRs are those that the API front tells of.
+var serviceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00:10:96::/108")}
+
+// modeEntry names the entry that predicts kube-proxy's verdict from ours; empty: none does.
+func (k *theirs) modeEntry(w *walk.Walker, world walk.World, d *Difference, ours walk.Verdict) (string, error) {
+	theirs, to := d.Verdicts[0], d.Packet.Destination.Addr()
+	local := world.IsLocal(to)
+	switch {
+	case only(theirs, walk.Drop) && (only(ours, walk.Reject) || untouched(ours) && d.Packet.Input == "") && k.isShutOut(d):
+		return modeFirewall, nil
+	case untouched(ours) && !local && k.isClusterIP(to) && only(theirs, walk.Reject):
+		return modeClusterIPs, nil
+	case untouched(ours) && !local && !k.isClusterIP(to) && inServiceCIDR(to) && only(theirs, walk.Drop):
+		return modeClusterIPs, nil
+	case untouched(ours) && d.Packet.Input == "":
+		outside := d.Packet
+		outside.Input = "eth0"
+		v, err := w.Walk(&outside)
+		if err == nil && v.Equal(theirs) && (only(v, walk.Reject) || only(v, walk.Drop)) {
+			return modeFromNode, nil
+		}
+		return "", err
+	case local && untouched(theirs) && (only(ours, walk.Reject) || only(ours, walk.Drop)) && !k.takesNodePorts(to):
+		return modeNodePorts, nil
+	case k.isElsewhere(d.Packet.Source.Addr()) && withoutHairpin(ours, d.Packet.Source.Addr()).Equal(theirs):
+		return modeHairpin, nil
+	}
+	return "", nil
+}
+
+// isShutOut says whether source ranges keep a packet from a load balancer.
+func (k *theirs) isShutOut(d *Difference) bool {
+	from, to := d.Packet.Source.Addr(), d.Packet.Destination
+	return slices.ContainsFunc(walk.ObjectFrontends(d.Family, k.state.Objects.Services, nil), func(f walk.Frontend) bool {
+		return f.Protocol == d.Packet.Protocol && f.Port == to.Port() && slices.Contains(f.Addresses, to.Addr()) && len(f.Ranges) > 0 &&
+			!slices.ContainsFunc(f.Ranges, func(p netip.Prefix) bool { return p.Contains(from) })
+	})
+}
+
+// withoutHairpin is a verdict in which an endpoint that reaches itself is not masqueraded.
+func withoutHairpin(v walk.Verdict, source netip.Addr) walk.Verdict {
+	v.Outcomes = slices.Clone(v.Outcomes)
+	for i := range v.Outcomes {
+		if v.Outcomes[i].To.Addr() == source {
+			v.Outcomes[i].Masquerade = false
+		}
+	}
+	return v
+}
+
+// isElsewhere says whether an address is an endpoint's of another node.
+func (k *theirs) isElsewhere(addr netip.Addr) bool {
+	return slices.ContainsFunc(k.state.Objects.Slices, func(s *discoveryv1.EndpointSlice) bool {
+		return slices.ContainsFunc(s.Endpoints, func(ep discoveryv1.Endpoint) bool {
+			return ptr.Deref(ep.NodeName, "") != k.state.Node && slices.ContainsFunc(ep.Addresses, func(text string) bool { return isAddress(text, addr) })
+		})
+	})
+}
+
+func isAddress(text string, addr netip.Addr) bool {
+	ip, ok := netip.AddrFromSlice(utilnet.ParseIPSloppy(text))
+	return ok && ip.Unmap() == addr
+}
+
+func untouched(v walk.Verdict) bool {
+	return len(v.Outcomes) == 1 && v.Outcomes[0].Kind == walk.Pass && !v.Outcomes[0].To.IsValid()
+}
+
+func only(v walk.Verdict, kind walk.Kind) bool {
+	return len(v.Outcomes) == 1 && v.Outcomes[0].Kind == kind
+}
+
+func inServiceCIDR(addr netip.Addr) bool {
+	return slices.ContainsFunc(serviceCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// isClusterIP says whether a Service that kube-proxy takes up has the address.
+func (k *theirs) isClusterIP(addr netip.Addr) bool {
+	return slices.ContainsFunc(k.state.Objects.Services, func(svc *corev1.Service) bool {
+		_, anothers := svc.Labels[tracker.LabelProxyName]
+		return !anothers && slices.ContainsFunc(append(svc.Spec.ClusterIPs, svc.Spec.ClusterIP), func(text string) bool { return isAddress(text, addr) })
+	})
+}
+
+// takesNodePorts says whether mode nftables takes NodePorts at an address: never on loopback.
+func (k *theirs) takesNodePorts(addr netip.Addr) bool {
+	o, err := k.state.options(iptables.Classic)
+	if err != nil || addr.IsLoopback() {
+		return false
+	}
+	family := corev1.IPv6Protocol
+	if addr.Is4() {
+		family = corev1.IPv4Protocol
+	}
+	ports, err := config.NodePortAddresses(o.Config, family, o.NodeIPs)
+	return err == nil && (ports.MatchAll || slices.ContainsFunc(ports.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }))
+}
