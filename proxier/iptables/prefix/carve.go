@@ -1,20 +1,19 @@
 package prefix
 
-// Sizes: a chain of level 0 holds up to capacity(0) rules of values, one of level l is carved into clusters of
-// size(l-1) to capacity(l-1) rules.
-const (
-	smallest = 5 // not a power of two: blocks of addresses often are full, and should stand off the edges of sizes
-	growth   = 4
-	// MaxDepth is the most chains of a tree that lead to a rule, the root not counted. The nft variant takes a path of
-	// 15 chains below the built-in one, gotos included. Six of them are not the tree's: KUBE-SERVICES and the FW, EXT,
-	// SVC, SEP and MARK-MASQ chains, or for node ports KUBE-SERVICES, KUBE-NODEPORTS and the last four. What is above
-	// capacity(MaxDepth-1), 655,358 rules, makes the first chain longer, not the path.
-	MaxDepth = 9
-)
+// MaxDepth is the most chains of a tree that lead to a rule, the root not counted. The nft variant takes a path of 15
+// chains below the built-in one, gotos included. Six of them are not the tree's: KUBE-SERVICES and the FW, EXT, SVC, SEP
+// and MARK-MASQ chains, or for node ports KUBE-SERVICES, KUBE-NODEPORTS and the last four.
+const MaxDepth = 9
 
-func size(level int) int { return smallest << (2 * level) }
+// sizes of clusters by level: a chain of level 0 holds up to capacity(0) rules of values, one of level l is carved into
+// clusters of sizes[l-1] to capacity(l-1) rules. Three times the level below costs a packet least in the worst case, for
+// as many levels as there are; four times at the last one makes room for more Services. What is above capacity(7), 29,158
+// rules, makes the first chain longer, by a rule for every 14,580 to 29,158, but no path.
+//
+// The smallest is not a power of two: blocks of addresses often are full, and should stand off the edges of sizes.
+var sizes = [MaxDepth - 1]int{5, 15, 45, 135, 405, 1215, 3645, 14580}
 
-func capacity(level int) int { return 2*size(level) - 2 }
+func capacity(level int) int { return 2*sizes[level] - 2 }
 
 // cluster is a set of keys: those below top that are below none of the holes.
 type cluster[V Value[V]] struct {
@@ -34,7 +33,7 @@ func (c *cluster[V]) level() int {
 
 // carve cuts the cluster into clusters of a level, in the order in which they must be tested, and a rest.
 func (c *cluster[V]) carve(level int) (cut []cluster[V], rest cluster[V]) {
-	k := carver[V]{size: size(level), top: c.top}
+	k := carver[V]{size: sizes[level], top: c.top}
 	rest = k.carve(c.top, c.holes)
 	return k.cut, rest
 }

@@ -95,7 +95,7 @@ var sets = []set{
 			}
 		}
 		return v6(hi, lo)
-	}, 15},
+	}, 25},
 }
 
 // fill a tree with n addresses of a set, one TCP port each.

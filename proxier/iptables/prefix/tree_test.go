@@ -30,11 +30,11 @@ func TestBounds(t *testing.T) {
 						t.Fatalf("%v finds %d values", v.key, len(w.Values))
 					}
 					hit.add(w)
-					other := v.key
+				}
+				for i := 0; i < n; i += 5 {
+					other := all[i].key
 					other.Port++
 					miss.add(tree.Walk(other, keyOf))
-				}
-				for i := range n {
 					miss.add(tree.Walk(Key{Addr: s.addr(rng, i), Port: 443}, keyOf))
 				}
 				t.Logf("%d chains; hit: %s; miss: %s", len(tree.chains)-1, &hit, &miss)
@@ -49,6 +49,57 @@ func TestBounds(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// worst is the set in which a packet crosses the most rules: in each cluster as many others as can be come before, each
+// as small as can be.
+type worst struct {
+	keys []Key
+	next uint64
+}
+
+// block adds n addresses of their own below a prefix of so many bits.
+func (w *worst) block(prefix uint64, bits, n int) {
+	for range n {
+		w.keys = append(w.keys, Key{Addr: v6(prefix<<(64-bits), w.next)})
+		w.next++
+	}
+}
+
+// half of a cluster: all that its size allows to come before what is left, and that as large as can be.
+func (w *worst) half(prefix uint64, bits, level int) {
+	if level == 0 {
+		w.block(prefix, bits, sizes[0]-1)
+		return
+	}
+	for range sizes[level]/sizes[level-1] - 1 {
+		w.block(prefix<<1, bits+1, sizes[level-1])
+		prefix, bits = prefix<<1|1, bits+1
+	}
+	w.half(prefix, bits, level-1)
+}
+
+func TestWorst(t *testing.T) {
+	const n, top = 50_000, len(sizes) - 1
+	w := &worst{}
+	w.block(0b0, 1, sizes[top])
+	w.half(0b1000, 4, top)
+	w.half(0b1001, 4, top)
+	w.block(0b11, 2, n-len(w.keys))
+	tree := New[*rules](Options{AddrBits: 128, Root: "KUBE-SERVICES", Use: 'S'})
+	most := measure{}
+	all := make([]*rules, n)
+	for i, key := range w.keys {
+		all[i] = &rules{key: key, order: i, count: 1}
+		tree.Add(key, all[i])
+	}
+	tree.Update()
+	for _, v := range all {
+		most.add(tree.Walk(v.key, keyOf))
+	}
+	if t.Logf("%s", &most); most.most != 48-1 || most.chains != MaxDepth {
+		t.Errorf("at most %d rules in %d chains, want 47 in %d", most.most, most.chains, MaxDepth)
 	}
 }
 
