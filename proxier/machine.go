@@ -40,13 +40,17 @@ const liberalSysctl = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"
 const routeLocalnetSysctl = "/proc/sys/net/ipv4/conf/all/route_localnet"
 
 // ExamineMachine asks iptables and the kernel of the namespace that the calling thread is in, and makes the nfacct
-// objects there.
+// objects there. Without a variant, for backend nftables, no tool is asked: nf_tables masquerades with random ports
+// wherever it is.
 func ExamineMachine(variant iptables.Variant) (Machine, error) {
+	liberal, _ := os.ReadFile(liberalSysctl)
+	if variant == "" {
+		return Machine{RandomFully: true, Liberal: strings.TrimSpace(string(liberal)) == "1"}, nil
+	}
 	jumps, err := iptables.NewJumps(variant, corev1.IPv4Protocol)
 	if err != nil {
 		return Machine{}, err
 	}
-	liberal, _ := os.ReadFile(liberalSysctl)
 	accounting := kernel.EnsureAccounts(iptables.AccountInvalid, iptables.AccountLocalNodePorts) == nil
 	return Machine{
 		RandomFully: jumps.RandomFully(),
