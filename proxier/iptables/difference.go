@@ -214,6 +214,8 @@ func (d *difference) section(p *Payload, s step) {
 	names = append(names, s.gone...)
 	declare(p, names) // what is to go is emptied first: then it can go in any order
 	p.count(s.table, len(s.write), 0)
+	p.spans = slices.Grow(p.spans, len(s.write)+len(s.gone)+1)
+	p.segments = slices.Grow(p.segments, len(s.write)+len(s.gone)+1)
 	for i := range s.write {
 		t := &s.write[i]
 		switch {
