@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 )
 
 // Prefix of the names of all chains of trees.
@@ -216,16 +217,18 @@ func (now *chain[V]) add(c *cluster[V]) {
 	})
 }
 
-// divide sorted keys into those below a prefix and the others.
+// divide sorted keys, in place, into those below a prefix and the others, both sorted.
 func divide(top *span, keys []span) (inside, outside []span) {
-	for _, k := range keys {
-		if top.holds(&k.path) {
-			inside = append(inside, k)
-		} else {
-			outside = append(outside, k)
-		}
+	first := sort.Search(len(keys), func(i int) bool { return keys[i].path.compare(&top.path) >= 0 })
+	last := first
+	for last < len(keys) && top.holds(&keys[last].path) {
+		last++
 	}
-	return inside, outside
+	// What is inside changes places with what is in front of it.
+	slices.Reverse(keys[:first])
+	slices.Reverse(keys[first:last])
+	slices.Reverse(keys[:last])
+	return keys[:last-first], keys[last-first:]
 }
 
 // remove a chain that its parent leads to no more, if nobody else took it up, and what only it leads to.
