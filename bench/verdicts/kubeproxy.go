@@ -16,7 +16,6 @@ import (
 
 	"synclab/bench/conform"
 	"synclab/proxier"
-	"synclab/proxier/iptables"
 	"synclab/proxier/walk"
 	"synclab/sim"
 )
@@ -179,7 +178,7 @@ func (k *theirs) guess(ctx context.Context, name string, believed *sim.Objects) 
 	}
 	s := *k.state
 	s.Objects = believed
-	o, err := s.options(iptables.Classic)
+	o, err := s.options(Classic, &models{})
 	if err != nil {
 		return nil, err
 	}
@@ -187,12 +186,12 @@ func (k *theirs) guess(ctx context.Context, name string, believed *sim.Objects) 
 	if err != nil {
 		return nil, err
 	}
-	models, err := proxier.Render(ctx, o, believed.Services, believed.Slices, node)
+	made, err := proxier.Render(ctx, o, believed.Services, believed.Slices, node)
 	if err != nil {
 		return nil, err
 	}
 	rules := map[corev1.IPFamily]*walk.Rules{}
-	for _, m := range models {
+	for _, m := range made {
 		var text bytes.Buffer
 		if err := m.Save(&text); err != nil {
 			return nil, err

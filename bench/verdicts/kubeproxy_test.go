@@ -17,7 +17,6 @@ import (
 	"synclab/bench/conform"
 	"synclab/bench/upstream"
 	"synclab/proxier/config"
-	"synclab/proxier/iptables"
 	"synclab/sim"
 )
 
@@ -193,7 +192,7 @@ func (l *life) look(ctx context.Context) (*look, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours, err := Render(ctx, s, iptables.Classic)
+	ours, err := Render(ctx, s, Classic)
 	if err != nil {
 		return nil, err
 	}

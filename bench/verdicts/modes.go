@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/proxier/config"
-	"synclab/proxier/iptables"
 	"synclab/proxier/tracker"
 	"synclab/proxier/walk"
 )
@@ -119,7 +118,7 @@ func (k *theirs) isClusterIP(addr netip.Addr) bool {
 
 // takesNodePorts says whether mode nftables takes NodePorts at an address: never on loopback.
 func (k *theirs) takesNodePorts(addr netip.Addr) bool {
-	o, err := k.state.options(iptables.Classic)
+	node, err := k.state.node()
 	if err != nil || addr.IsLoopback() {
 		return false
 	}
@@ -127,6 +126,7 @@ func (k *theirs) takesNodePorts(addr netip.Addr) bool {
 	if addr.Is4() {
 		family = corev1.IPv4Protocol
 	}
+	o := k.state.Setting.Options(node, k.state.Machine)
 	ports, err := config.NodePortAddresses(o.Config, family, o.NodeIPs)
 	return err == nil && (ports.MatchAll || slices.ContainsFunc(ports.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }))
 }

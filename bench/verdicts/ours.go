@@ -12,6 +12,7 @@ import (
 	"synclab/bench/conform"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
+	"synclab/proxier/nftables"
 	"synclab/proxier/walk"
 	"synclab/sim"
 )
@@ -33,21 +34,82 @@ func (s *State) node() (*corev1.Node, error) {
 	return s.Objects.Nodes[i], nil
 }
 
-// options of our proxier, but for where its rules go.
-func (s *State) options(layout iptables.Layout) (proxier.Options, error) {
+// Kind is a way to write rules.
+type Kind string
+
+// The kinds that must do the same with every packet: the layouts of iptables, and nftables.
+const (
+	Classic  Kind = "classic"
+	Tree     Kind = "tree"
+	Nftables Kind = "nftables"
+)
+
+// Kinds are all of them.
+var Kinds = []Kind{Classic, Tree, Nftables}
+
+// options of our proxier, whose rules go into models, which come to m.
+func (s *State) options(kind Kind, m *models) (proxier.Options, error) {
 	node, err := s.node()
 	if err != nil {
 		return proxier.Options{}, err
 	}
 	o := s.Setting.Options(node, s.Machine)
-	o.Layout = layout
+	if kind == Nftables {
+		// The same settings under the names that they have for nftables.
+		o.Config = o.Config.DeepCopy()
+		o.Config.NFTables.MasqueradeAll, o.Config.NFTables.MasqueradeBit = o.Config.IPTables.MasqueradeAll, o.Config.IPTables.MasqueradeBit
+		o.Backend = proxier.Nftables
+		o.Model = func(family corev1.IPFamily) *nftables.Model {
+			m.nftables = append(m.nftables, nftables.NewModel(family))
+			return m.nftables[len(m.nftables)-1]
+		}
+		return o, nil
+	}
+	o.Layout = iptables.Layout(kind)
+	o.Tables = func(family corev1.IPFamily) (iptables.Tables, error) {
+		m.iptables = append(m.iptables, iptables.NewModel(family))
+		return m.iptables[len(m.iptables)-1], nil
+	}
 	return o, nil
+}
+
+// models of the kernel's tables, one of each family, of one kind.
+type models struct {
+	iptables []*iptables.Model
+	nftables []*nftables.Model
+}
+
+// rules compiles the models.
+func (m *models) rules() (map[corev1.IPFamily]*walk.Rules, error) {
+	all := map[corev1.IPFamily]*walk.Rules{}
+	for _, m := range m.nftables {
+		rules, err := m.Rules()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Family, err)
+		}
+		all[m.Family] = rules
+	}
+	for _, m := range m.iptables {
+		var text bytes.Buffer
+		if err := m.Save(&text); err != nil {
+			return nil, err
+		}
+		rules, err := walk.ParseIptables(m.Family(), text.Bytes())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Family(), err)
+		}
+		all[m.Family()] = rules
+	}
+	return all, nil
 }
 
 // World is what the node's addresses are.
 func (s *State) World() (walk.World, error) {
-	o, err := s.options("")
-	return walk.World{Local: o.NodeIPs}, err
+	node, err := s.node()
+	if err != nil {
+		return walk.World{}, err
+	}
+	return walk.World{Local: s.Setting.Options(node, s.Machine).NodeIPs}, nil
 }
 
 // Packets of the state's population.
@@ -63,9 +125,10 @@ func (s *State) Packets(family corev1.IPFamily, seed uint64) ([]walk.Packet, err
 }
 
 // Render gives the rules that a full sync makes of a state.
-func Render(ctx context.Context, s *State, layout iptables.Layout) (Ruleset, error) {
-	r := Ruleset{Subject: string(layout)}
-	o, err := s.options(layout)
+func Render(ctx context.Context, s *State, kind Kind) (Ruleset, error) {
+	r := Ruleset{Subject: string(kind)}
+	var m models
+	o, err := s.options(kind, &m)
 	if err != nil {
 		return r, err
 	}
@@ -73,65 +136,48 @@ func Render(ctx context.Context, s *State, layout iptables.Layout) (Ruleset, err
 	if err != nil {
 		return r, err
 	}
-	models, err := proxier.Render(ctx, o, s.Objects.Services, s.Objects.Slices, node)
+	made, err := proxier.Render(ctx, o, s.Objects.Services, s.Objects.Slices, node)
 	if err != nil {
-		return r, fmt.Errorf("%s: %w", layout, err)
+		return r, fmt.Errorf("%s: %w", kind, err)
 	}
-	r.Rules, err = modelRules(models)
+	if kind != Nftables {
+		m.iptables = made
+	}
+	r.Rules, err = m.rules()
 	return r, err
-}
-
-func modelRules(models []*iptables.Model) (map[corev1.IPFamily]*walk.Rules, error) {
-	all := map[corev1.IPFamily]*walk.Rules{}
-	for _, m := range models {
-		var text bytes.Buffer
-		if err := m.Save(&text); err != nil {
-			return nil, err
-		}
-		rules, err := walk.ParseIptables(m.Family(), text.Bytes())
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.Family(), err)
-		}
-		all[m.Family()] = rules
-	}
-	return all, nil
 }
 
 // Follower is our proxier at work on a cluster, with partial syncs, into models of the tables.
 type Follower struct {
-	layout  iptables.Layout
+	kind    Kind
 	cluster *sim.Cluster
 	proxier *proxier.Proxier
-	models  []*iptables.Model
+	models  models
 	end     context.CancelFunc
 }
 
 // Follow starts a proxier on what there is in a cluster. The state says how; its objects are not looked at, but for the
 // node.
-func Follow(ctx context.Context, s *State, layout iptables.Layout, cluster *sim.Cluster) (*Follower, error) {
-	o, err := s.options(layout)
+func Follow(ctx context.Context, s *State, kind Kind, cluster *sim.Cluster) (*Follower, error) {
+	f := &Follower{kind: kind, cluster: cluster}
+	o, err := s.options(kind, &f.models)
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{layout: layout, cluster: cluster}
-	o.Tables = func(family corev1.IPFamily) (iptables.Tables, error) {
-		f.models = append(f.models, iptables.NewModel(family))
-		return f.models[len(f.models)-1], nil
-	}
 	if f.proxier, err = proxier.New(o); err != nil {
-		return nil, fmt.Errorf("%s: %w", layout, err)
+		return nil, fmt.Errorf("%s: %w", kind, err)
 	}
 	ctx, f.end = context.WithCancel(ctx)
 	if err := f.proxier.Watch(ctx, cluster.NewInformers()); err != nil {
 		f.end()
-		return nil, fmt.Errorf("%s: %w", layout, err)
+		return nil, fmt.Errorf("%s: %w", kind, err)
 	}
 	return f, nil
 }
 
 // Rules syncs what has happened and gives the rules.
 func (f *Follower) Rules(ctx context.Context) (Ruleset, error) {
-	r := Ruleset{Subject: string(f.layout) + ", partial syncs"}
+	r := Ruleset{Subject: string(f.kind) + ", partial syncs"}
 	services, eps := f.cluster.Version(&corev1.Service{}), f.cluster.Version(&discoveryv1.EndpointSlice{})
 	if err := f.proxier.WaitSeen(ctx, services, eps); err != nil {
 		return r, fmt.Errorf("%s: %w", r.Subject, err)
@@ -140,7 +186,7 @@ func (f *Follower) Rules(ctx context.Context) (Ruleset, error) {
 		return r, fmt.Errorf("%s: %w", r.Subject, err)
 	}
 	var err error
-	r.Rules, err = modelRules(f.models)
+	r.Rules, err = f.models.rules()
 	return r, err
 }
 

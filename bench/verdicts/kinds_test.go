@@ -12,7 +12,6 @@ import (
 	"synclab/bench/conform"
 	"synclab/bench/netns"
 	"synclab/proxier"
-	"synclab/proxier/iptables"
 	"synclab/sim"
 )
 
@@ -74,8 +73,8 @@ func (c *tally) compare(s *State, what string, packetSeed uint64, rulesets ...Ru
 	}
 }
 
-// The layouts do the same with every packet, made at once or by partial syncs.
-func TestLayouts(t *testing.T) {
+// Layouts and backends do the same with every packet, made at once or by partial syncs.
+func TestKinds(t *testing.T) {
 	count := &tally{t: t}
 	n := howMany(12)
 	t.Logf("%d clusters from seed %d on", n, *seed)
@@ -83,14 +82,14 @@ func TestLayouts(t *testing.T) {
 		if t.Failed() {
 			break
 		}
-		compareLayouts(t, count, *seed+uint64(i))
+		compareKinds(t, count, *seed+uint64(i))
 	}
 	t.Log(count)
 }
 
 const steps = 3 // how often something happens to each cluster
 
-func compareLayouts(t *testing.T, count *tally, seed uint64) {
+func compareKinds(t *testing.T, count *tally, seed uint64) {
 	t.Helper()
 	ctx := t.Context()
 	setting := conform.DrawSetting(seed, conform.Constraint{})
@@ -106,8 +105,8 @@ func compareLayouts(t *testing.T, count *tally, seed uint64) {
 	}
 	must(cluster.Load(ctx, s.Objects))
 	var followers []*Follower
-	for _, layout := range []iptables.Layout{iptables.Classic, iptables.Tree} {
-		f, err := Follow(ctx, s, layout, cluster)
+	for _, kind := range Kinds {
+		f, err := Follow(ctx, s, kind, cluster)
 		must(err)
 		defer f.Stop()
 		followers = append(followers, f)
@@ -119,8 +118,8 @@ func compareLayouts(t *testing.T, count *tally, seed uint64) {
 			s.Objects = random.Objects()
 		}
 		var rulesets []Ruleset
-		for _, layout := range []iptables.Layout{iptables.Classic, iptables.Tree} {
-			r, err := Render(ctx, s, layout)
+		for _, kind := range Kinds {
+			r, err := Render(ctx, s, kind)
 			must(err)
 			rulesets = append(rulesets, r)
 		}
