@@ -50,7 +50,7 @@ func stampLegacy(family corev1.IPFamily, table string) (stamp uint64, err error)
 // readLegacy copies a table out of the kernel; nil when there is no such table.
 func readLegacy(family corev1.IPFamily, table string) (t *xtables.Table, err error) {
 	err = withTable(family, table, func(s *xtables.Socket) error {
-		t, err = s.Read(table)
+		t, err = s.Read(table, 0)
 		return err
 	})
 	return t, err

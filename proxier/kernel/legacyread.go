@@ -120,7 +120,7 @@ func (l *LegacyTables) Jumps(family corev1.IPFamily, table string) (*Jumps, erro
 	if err != nil || !there {
 		return nil, err
 	}
-	t, err := l.sockets[family].Read(table)
+	t, err := l.sockets[family].Read(table, 0)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil, nil

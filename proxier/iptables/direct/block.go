@@ -2,6 +2,7 @@ package direct
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -9,13 +10,21 @@ import (
 	"synclab/proxier/kernel/xtables"
 )
 
-// block is a table in the making: memory that Go does not manage, zero where nothing was written. Its first
-// xtables.ReplaceHeader bytes are left for the socket option; offsets count from behind them, as the kernel's do.
+// block is a table in the making, in memory that Go does not manage. Its first xtables.ReplaceHeader bytes are left for
+// the socket option; offsets count from behind them, as the kernel's do.
 type block struct {
 	mapping []byte
 	entries []byte // of the mapping, all that there is room for
 	size    int    // of entries, bytes that are taken
+
+	// borrowed memory is that of a table that is being read: limit is how far it was read, in offsets of the block, and
+	// from used on it is not zero.
+	borrowed    bool
+	limit, used int
 }
+
+// errNoRoom: the new table caught up with the one that is being read.
+var errNoRoom = errors.New("no room for the new table")
 
 // newBlock reserves room; none of it costs memory before it is written.
 func newBlock(room int) (*block, error) {
@@ -25,15 +34,43 @@ func newBlock(room int) (*block, error) {
 	if err != nil {
 		return nil, fmt.Errorf("room for a table of %d bytes: %w", room, err)
 	}
-	_ = unix.Madvise(mapping, unix.MADV_HUGEPAGE) // some 25,000 page faults less for a large table
 	return &block{mapping: mapping, entries: mapping[xtables.ReplaceHeader:]}, nil
 }
 
-func (b *block) close() { _ = unix.Munmap(b.mapping) }
+// blockBefore takes the memory in front of a table, and as it is read, its own.
+func blockBefore(t *xtables.Table) *block {
+	memory, start := t.Room()
+	used := start - xtables.ReplaceHeader
+	return &block{mapping: memory, entries: memory[xtables.ReplaceHeader:], borrowed: true, limit: used, used: used}
+}
+
+func (b *block) close() {
+	if !b.borrowed {
+		_ = unix.Munmap(b.mapping)
+	}
+}
+
+// read says that a table whose memory was borrowed was read up to an offset.
+func (b *block) read(end int) { b.limit = max(b.limit, b.used+end) }
+
+// gap is how far the reading is ahead.
+func (b *block) gap() int { return b.limit - b.size }
 
 // take gives the offset of n zero bytes.
 func (b *block) take(n int) (int, error) {
+	at, err := b.reserve(n)
+	if err == nil && b.borrowed && at+n > b.used {
+		clear(b.entries[at : at+n])
+	}
+	return at, err
+}
+
+// reserve gives the offset of n bytes that are going to be written.
+func (b *block) reserve(n int) (int, error) {
 	at := b.size
+	if b.borrowed && at+n > b.limit {
+		return 0, errNoRoom
+	}
 	if at+n > len(b.entries) {
 		grown, err := unix.Mremap(b.mapping, 2*len(b.mapping)+n, unix.MREMAP_MAYMOVE)
 		if err != nil {

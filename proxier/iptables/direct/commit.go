@@ -12,7 +12,8 @@ import (
 	"synclab/proxier/kernel/xtables"
 )
 
-// replaceTries bounds how often a table is read anew because somebody who takes no lock replaced it meanwhile.
+// replaceTries bounds how often a table is read anew: because somebody who takes no lock replaced it meanwhile, or
+// because the new one needs more room.
 const replaceTries = 10
 
 // handOver puts all tables of a script in place, one after the other, and gives the bytes of those that are. An error
@@ -46,19 +47,24 @@ func (t *Tables) handOverTable(ctx context.Context, socket *xtables.Socket, tabl
 	if err != nil {
 		return 0, err
 	}
-	from := *s
+	from, room := *s, s.room()
 	for try := 1; ; try++ {
 		*s = from
-		size, err = t.replace(socket, table, s, revisions)
-		if !errors.Is(err, unix.EAGAIN) || try == replaceTries {
+		size, err = t.replace(socket, table, s, revisions, room)
+		switch {
+		case try == replaceTries:
+			return size, err
+		case errors.Is(err, errNoRoom):
+			room *= 2
+		case !errors.Is(err, unix.EAGAIN):
 			return size, err
 		}
 	}
 }
 
 // replace reads a table, makes the new one and hands it over.
-func (t *Tables) replace(socket *xtables.Socket, table string, s *script, revisions revisions) (size int, err error) {
-	read, err := socket.Read(table)
+func (t *Tables) replace(socket *xtables.Socket, table string, s *script, revisions revisions, room int) (size int, err error) {
+	read, err := socket.Read(table, room)
 	if err != nil {
 		return 0, err
 	}
@@ -74,14 +80,13 @@ func (t *Tables) replace(socket *xtables.Socket, table string, s *script, revisi
 	if len(e.runs) == 0 && len(e.declared) == 0 && !e.removes {
 		return 0, nil
 	}
-	made, err := splice(e, revisions, e.room())
+	made, err := splice(e, revisions)
 	if made != nil {
 		defer made.block.close()
 	}
 	if err != nil {
 		return 0, err
 	}
-	read.Close() // all that stays is copied
 	if err := made.commit(socket); err != nil {
 		if refusal(err) {
 			err = &lineError{s.number, err}

@@ -10,8 +10,9 @@
 //  3. Index walks over it once: its chains, and the rules that hold the offset of another.
 //  4. Edit reads the payload's lines and sorts them by chains: those that are new, emptied, deleted, or get rules more.
 //  5. Splice writes the new table, the chains by name, as iptables orders them. Chains that the payload does not name
-//     are copied as they are, whoever made them; the rules of the others are encoded from their lines. What was
-//     copied is given back on the way, so that about one table is in memory at a time.
+//     are copied as they are, whoever made them; the rules of the others are encoded from their lines. It does so in
+//     the memory in front of the old table and, as far as that was read, of the old table itself: there is one table
+//     in memory, not two.
 //  6. Resolve puts offsets in place of the numbers of chains, and finds rules that refer to deleted ones.
 //  7. Commit replaces the table: at once for all packets, or not at all. The kernel answers with the counters of the
 //     old one; those of the rules that stayed are added to the new one's, which began at zero.

@@ -179,12 +179,3 @@ func (r *run) extend(line []byte, skip, number int32) bool {
 	r.count++
 	return true
 }
-
-// room is how many bytes the new table may have, more or less: a rule's entry is some four times as long as its line.
-func (e *edit) room() int {
-	size := len(e.Entries)
-	for i := range e.runs {
-		size += 5 * len(e.runs[i].text)
-	}
-	return size
-}

@@ -65,7 +65,7 @@ func (t *Tables) eachBase(ctx context.Context, yield func(*xtables.Socket, iptab
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			read, err := socket.Read(string(table))
+			read, err := socket.Read(string(table), 0)
 			if err != nil {
 				return err
 			}
@@ -172,7 +172,7 @@ func (t *Tables) Rules(table iptables.Table, chains ...string) ([]string, error)
 		return nil, err
 	}
 	defer socket.Close()
-	read, err := socket.Read(string(table))
+	read, err := socket.Read(string(table), 0)
 	if err != nil {
 		return nil, fmt.Errorf("table %s: %w", table, err)
 	}

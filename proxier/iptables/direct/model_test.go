@@ -55,7 +55,7 @@ func trySplice(table *xtables.Table, text []byte) (*xtables.Table, error) {
 	if err := s.into(e); err != nil {
 		return nil, err
 	}
-	made, err := splice(e, newest, e.room())
+	made, err := splice(e, newest)
 	if made != nil {
 		defer made.block.close()
 	}

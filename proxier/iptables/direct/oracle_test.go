@@ -107,7 +107,7 @@ func bytesOf(t testing.TB, family corev1.IPFamily, table string) []byte {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	read, err := s.Read(table)
+	read, err := s.Read(table, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -331,3 +331,37 @@ func TestUnordered(t *testing.T) {
 		}
 	}
 }
+
+// Tables larger than the room in front of them are written over while they are read: where rules are added, the new one
+// comes close to the old one; where they go, it stays behind.
+func TestLargeEqualsTool(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large tables")
+	}
+	c := &cluster{corev1.IPv4Protocol, 3}
+	const services = 1500
+	var more strings.Builder
+	more.WriteString("*nat\n:AA - [0:0]\n")
+	for i := range 2000 {
+		fmt.Fprintf(&more, "-A AA -m comment --comment x -m mark --mark %d\n", i)
+	}
+	more.WriteString("COMMIT\n")
+	sameAsTool(t, c.family, foreign(c.family),
+		c.payload(services, upTo(services), 0), c.payload(services, []int{700, 3}, 1), more.String(), c.payload(services, []int{5}, 2),
+		"*nat\n:AA - [0:0]\n-X AA\nCOMMIT\n", c.payload(services, upTo(services), 1), "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n")
+}
+
+// A payload whose rules are longer than any proxier's gets more room.
+func TestMoreRoom(t *testing.T) {
+	enter(t, corev1.IPv6Protocol)
+	const rules = 60000
+	text := "*nat\n:A - [0:0]\n" + strings.Repeat("-A A -m comment --comment x\n", rules) + "COMMIT\n"
+	if err := restoreDirectly(t, corev1.IPv6Protocol, text); err != nil {
+		t.Fatal(err)
+	}
+	s := &script{segments: [][]byte{[]byte(text)}}
+	got, err := open(t, corev1.IPv6Protocol).Rules(iptables.NAT)
+	if err != nil || len(got) != rules || len(bytesOf(t, corev1.IPv6Protocol, "nat")) <= s.room() {
+		t.Errorf("%d rules, %v; room for %d bytes was asked for", len(got), err, s.room())
+	}
+}

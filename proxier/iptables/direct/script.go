@@ -56,3 +56,14 @@ func (s *script) into(e *edit) error {
 		}
 	}
 }
+
+// room is how many bytes the entries of all its lines may have, most likely: those of chain lines have some twelve times
+// as many, those of rules less.
+func (s *script) room() int {
+	const least = 1 << 20
+	size := len(s.rest)
+	for _, segment := range s.segments {
+		size += len(segment)
+	}
+	return least + 12*size
+}

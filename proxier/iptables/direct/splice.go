@@ -29,10 +29,10 @@ type splicer struct {
 	kept []kept
 }
 
-// splice makes the new table of an edit. What it copied of the old one is given back as it goes on. The caller closes
-// the block, also after an error.
-func splice(e *edit, revisions revisions, size int) (*splicer, error) {
-	b, err := newBlock(size)
+// splice makes the new table of an edit, in the memory of the old one if that has room and is in order: the old one can
+// then not be read any more. The caller closes the block, also after an error.
+func splice(e *edit, revisions revisions) (*splicer, error) {
+	b, err := e.memory()
 	if err != nil {
 		return nil, err
 	}
@@ -41,12 +41,39 @@ func splice(e *edit, revisions revisions, size int) (*splicer, error) {
 	return s, s.write()
 }
 
+// memory is where the new table is written.
+func (e *edit) memory() (*block, error) {
+	if _, start := e.Room(); e.ordered && start > leastRoom {
+		return blockBefore(e.Table), nil
+	}
+	size := len(e.Entries)
+	for i := range e.runs {
+		size += 5 * len(e.runs[i].text) // more or less: what is not used costs nothing, what is missing will be had
+	}
+	return newBlock(size)
+}
+
+// leastRoom is more than the kernel's answer has in front of the entries by itself.
+const leastRoom = 4096
+
+// releaseGap is how far the reading of the old table may be ahead of the writing of the new one before memory between
+// them is given back: it is a full sync, then, and what is between them is not going to be written.
+const releaseGap = 64 << 20
+
 func (s *splicer) write() error {
 	for _, number := range s.order() {
-		if err := s.chain(&s.chains[number]); err != nil {
+		c := &s.chains[number]
+		if err := s.chain(c); err != nil {
 			return err
 		}
+		if s.ordered && c.installed.entries > 0 {
+			s.block.read(int(c.installed.end))
+			if s.block.gap() > releaseGap {
+				s.Release(int(c.installed.end))
+			}
+		}
 	}
+	s.block.limit = len(s.block.entries)
 	if err := s.head("ERROR"); err != nil {
 		return err
 	}
@@ -73,9 +100,6 @@ func (s *splicer) order() []uint32 {
 
 // chain writes one chain, if it is not deleted.
 func (s *splicer) chain(c *chain) error {
-	if s.ordered {
-		defer s.Release(int(c.installed.end))
-	}
 	c.to = uint32(s.block.size)
 	switch {
 	case c.deleted > 0:
@@ -88,6 +112,7 @@ func (s *splicer) chain(c *chain) error {
 		s.info.Underflow[c.hook] = uint32(s.block.size) - (c.installed.end - c.foot)
 		return nil
 	case c.emptied:
+		s.block.read(int(c.installed.end))
 		if err := s.head(c.name); err != nil {
 			return err
 		}
@@ -122,7 +147,8 @@ func (s *splicer) renew(c *chain, start, first, rules uint32) error {
 
 // copy takes entries of a chain over, from one offset to another.
 func (s *splicer) copy(c *chain, start, end, first, entries uint32) error {
-	at, err := s.block.take(int(end - start))
+	s.block.read(int(end)) // what is copied may lie where it is copied to
+	at, err := s.block.reserve(int(end - start))
 	if err != nil {
 		return err
 	}

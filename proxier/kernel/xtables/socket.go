@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"unsafe"
 
@@ -75,37 +76,39 @@ func (s *Socket) Info(table string) (Info, error) {
 // readTries bounds how often a table is asked for that is replaced between the two questions.
 const readTries = 10
 
-// Read copies a table.
-func (s *Socket) Read(table string) (*Table, error) {
+// Read copies a table. room is how many bytes there shall be in front of it (see Table.Room).
+func (s *Socket) Read(table string, room int) (*Table, error) {
 	for try := 1; ; try++ {
-		t, err := s.read(table)
+		t, err := s.read(table, room)
 		if !errors.Is(err, unix.EAGAIN) || try == readTries {
 			return t, err
 		}
 	}
 }
 
-func (s *Socket) read(table string) (*Table, error) {
+func (s *Socket) read(table string, room int) (*Table, error) {
 	info, err := s.Info(table)
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{Wire: s.Wire, Info: info}
+	room = (room + os.Getpagesize() - 1) &^ (os.Getpagesize() - 1)
+	t := &Table{Wire: s.Wire, Info: info, start: room + entriesHeader}
 	// Memory of its own, so that the copy neither grows the Go heap nor stays in it.
-	t.mapping, err = unix.Mmap(-1, 0, entriesHeader+int(info.Size),
-		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	t.mapping, err = unix.Mmap(-1, 0, t.start+int(info.Size),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
-		return nil, fmt.Errorf("%d bytes for the table: %w", info.Size, err)
+		return nil, fmt.Errorf("%d bytes for the table: %w", t.start+int(info.Size), err)
 	}
 	_ = unix.Madvise(t.mapping, unix.MADV_HUGEPAGE) // some 25,000 page faults less for a large table
-	copy(t.mapping, info.Name[:])
-	binary.NativeEndian.PutUint32(t.mapping[NameSize:], info.Size)
-	length := uint32(len(t.mapping))
-	if err := s.get(soGetEntries, unsafe.Pointer(&t.mapping[0]), &length); err != nil {
+	answer := t.mapping[room:]
+	copy(answer, info.Name[:])
+	binary.NativeEndian.PutUint32(answer[NameSize:], info.Size)
+	length := uint32(len(answer))
+	if err := s.get(soGetEntries, unsafe.Pointer(&answer[0]), &length); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("IPT_SO_GET_ENTRIES: %w", err)
 	}
-	t.Entries = t.mapping[entriesHeader:]
+	t.Entries = answer[entriesHeader:]
 	return t, nil
 }
 

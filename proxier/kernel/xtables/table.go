@@ -14,7 +14,8 @@ type Table struct {
 	Info    Info
 	Entries []byte // part of mapping
 	mapping []byte
-	// released is how much of the mapping was given back.
+	start   int // of the entries in the mapping
+	// released is how far the mapping was given back.
 	released int
 }
 
@@ -25,6 +26,10 @@ func (t *Table) Close() {
 		t.mapping, t.Entries = nil, nil
 	}
 }
+
+// Room is the memory in front of the entries, which begin at start, together with theirs: who has read an entry may
+// write over it. Empty for a table that was not read from the kernel.
+func (t *Table) Room() (memory []byte, start int) { return t.mapping, t.start }
 
 // Entry is one entry of a table.
 type Entry struct {
@@ -86,7 +91,10 @@ const releaseStep = 4 << 20
 // Release gives back the memory of the entries before an offset, as far as whole steps of it are no longer needed. What
 // is read there afterwards is zero.
 func (t *Table) Release(before int) {
-	until := (entriesHeader + before) &^ (releaseStep - 1)
+	if t.released == 0 {
+		t.released = (t.start + releaseStep - 1) &^ (releaseStep - 1)
+	}
+	until := (t.start + before) &^ (releaseStep - 1)
 	if until <= t.released || t.mapping == nil {
 		return
 	}
