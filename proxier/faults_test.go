@@ -92,6 +92,7 @@ func newFaulty(t *testing.T, variant iptables.Variant, direct bool, c *randomClu
 	f.engine = testEngine(t, c.family, f.tables, func(o *Options) {
 		o.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return f.flows, nil }
 		o.OnSync = func(s Sync) { f.last = s }
+		o.Variant = variant
 	})
 	return f
 }

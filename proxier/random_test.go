@@ -18,6 +18,8 @@ type randomCluster struct {
 	size     int // Services at most
 	services map[int]*corev1.Service
 	slices   map[[2]int]*discoveryv1.EndpointSlice
+	// sole: no two Services claim one external IP.
+	sole bool
 }
 
 const (
@@ -104,7 +106,11 @@ func (c *randomCluster) service(i int) *corev1.Service {
 		}
 	}
 	if c.chance(0.3) {
-		s.ExternalIPs = []string{c.addr("192.0.2.", "fd00:2::", 10+i%3)} // shared by some: conflicts
+		n := 10 + i%3 // shared by some: conflicts
+		if c.sole {
+			n = 10 + i
+		}
+		s.ExternalIPs = []string{c.addr("192.0.2.", "fd00:2::", n)}
 	}
 	if c.chance(0.3) {
 		s.SessionAffinity = corev1.ServiceAffinityClientIP

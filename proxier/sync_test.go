@@ -167,7 +167,9 @@ func hostEngine(t testing.TB, variant iptables.Variant, family corev1.IPFamily, 
 	if err != nil {
 		t.Skip(err)
 	}
-	return testEngine(t, family, host, nil)
+	return testEngine(t, family, host, func(o *Options) {
+		o.Variant, o.Batch = variant, 50 // most syncs of these tests are staged then
+	})
 }
 
 func compareWithKernel(t *testing.T, variant iptables.Variant, c *randomCluster) {

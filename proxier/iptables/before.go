@@ -3,11 +3,9 @@ package iptables
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
-	"synclab/proxier/iptables/prefix"
 	"synclab/proxier/tracker"
 )
 
@@ -17,8 +15,6 @@ type before struct {
 	lines map[destination][]beforeLine
 	// targets counts the lines that lead to each chain.
 	targets map[string]int
-	// known: nothing is missing.
-	known bool
 }
 
 type beforeLine struct {
@@ -28,7 +24,7 @@ type beforeLine struct {
 }
 
 func newBefore() *before {
-	return &before{lines: map[destination][]beforeLine{}, targets: map[string]int{}, known: true}
+	return &before{lines: map[destination][]beforeLine{}, targets: map[string]int{}}
 }
 
 func (b *before) add(to destination, l beforeLine) {
@@ -62,36 +58,41 @@ func (b *before) addRendered(s *settings, table Table, rendered *Rendered) {
 	}
 }
 
-// readBefore reads what a table leads to out of rules as iptables prints them.
+// readBefore reads what a table leads to out of rules as iptables prints them. Chains of a layout that nothing leads to
+// are those of a sync that did not get further.
 func readBefore(table Table, rules []string) *before {
-	b := newBefore()
+	byChain := map[string][]string{}
 	for _, rule := range rules {
-		words, err := splitWords(rule)
-		if err != nil || len(words) < 2 || words[0] != "-A" {
-			continue
+		if words := strings.Fields(rule); len(words) > 1 && words[0] == "-A" {
+			byChain[words[1]] = append(byChain[words[1]], rule)
 		}
-		d, ours := dispatchOf(chain{table, words[1]})
-		to, captures := destinationOf(words[2:])
-		text := strings.TrimPrefix(rule, "-A "+words[1])
-		if target := jumpTarget(rule); ours && captures && !isLayoutChain(target) {
-			b.add(to, beforeLine{d, text, target})
+	}
+	b := newBefore()
+	var read func(d dispatch, name string)
+	read = func(d dispatch, name string) {
+		rules := byChain[name]
+		delete(byChain, name)
+		for _, rule := range rules {
+			target := jumpTarget(rule)
+			if isLayoutChain(target) {
+				read(d, target)
+				continue
+			}
+			words, err := splitWords(rule)
+			if err != nil {
+				continue
+			}
+			if to, captures := destinationOf(words[2:]); captures {
+				b.add(to, beforeLine{d, strings.TrimPrefix(rule, "-A "+name), target})
+			}
+		}
+	}
+	for d, c := range dispatchChains {
+		if c.table == table {
+			read(dispatch(d), c.name)
 		}
 	}
 	return b
-}
-
-// dispatchOf says which dispatch a chain belongs to, in whatever layout.
-func dispatchOf(c chain) (dispatch, bool) {
-	if d := slices.Index(dispatchChains[:], c); d >= 0 {
-		return dispatch(d), true
-	}
-	use, ok := prefix.Use(c.name)
-	for d, uses := range treeUses {
-		if ok && dispatch(d).table() == c.table && (use == uses.addrs || use == uses.ports) {
-			return dispatch(d), true
-		}
-	}
-	return 0, false
 }
 
 // destinationOf reads the destination that a dispatch line captures.
@@ -113,10 +114,6 @@ func destinationOf(words []string) (to destination, ok bool) {
 	return to, ok && to.protocol != ""
 }
 
-// mostChainsRead bounds how many dispatch chains of nat are read, a run of the tool each. A layout with more of them
-// stays unknown.
-const mostChainsRead = 16
-
 // readTable asks what a table led to. existing are its chains.
 func readTable(tables Tables, table Table, existing map[string]content) (*before, error) {
 	var chains []string
@@ -125,10 +122,10 @@ func readTable(tables Tables, table Table, existing map[string]content) (*before
 			chains = append(chains, c.name)
 		}
 	}
-	branches, services := 0, 0
+	services := 0
 	for name := range existing {
 		if isLayoutChain(name) {
-			branches++
+			chains = append(chains, name)
 		}
 		if ownChain(name) {
 			services++
@@ -139,14 +136,6 @@ func readTable(tables Tables, table Table, existing map[string]content) (*before
 		chains = nil // all of them: it holds little else
 	case services == 0: // then nothing leads anywhere
 		return newBefore(), nil
-	case branches > mostChainsRead:
-		return &before{}, nil
-	case branches > 0:
-		for name := range existing {
-			if isLayoutChain(name) {
-				chains = append(chains, name)
-			}
-		}
 	}
 	rules, err := tables.Rules(table, chains...)
 	if err != nil {

@@ -201,7 +201,7 @@ func (d *difference) captured(filter *before, to destination) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return len(nat.lines[to]) > 0 || !nat.known, nil
+	return len(nat.lines[to]) > 0, nil
 }
 
 // sortLines gives the lines of a mixture an order of their own: they were in none.

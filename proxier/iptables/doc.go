@@ -1,18 +1,64 @@
-// Package iptables is the iptables backend: it turns a plan into chains and rules and hands them to the kernel through
-// iptables-restore, in its legacy and its nft variant, for IPv4 and IPv6.
+// Package iptables is the iptables backend: it turns a plan into chains and rules and hands them to the kernel, through
+// iptables-restore in its legacy and its nft variant or itself (package direct), for IPv4 and IPv6.
 //
 // The way of the data:
 //
-//  1. Render makes the rules of one planned Service port (layout classic): its chains, and its lines in the dispatch
-//     chains that all Services share.
-//  2. Ruleset keeps what is rendered of every Service port, and which chains are installed.
-//  3. Encode writes the difference as one iptables-restore payload: the shared chains anew, the chains of changed
-//     Service ports, and the deletion of chains that are no longer wanted. It remembers whose every line is.
-//  4. Tool runs iptables-restore with a lock wait, a deadline and an account of its time and memory.
-//  5. Jumps makes the base chains and the rules by which the built-in chains reach them.
+//  1. Render (render.go) makes the rules of one planned Service port: its chains, and its lines in the dispatch.
+//  2. A layout (layout.go) decides which dispatch chains there are and which lines stand in each. Classic is, rule for
+//     rule, what kube-proxy 1.36 installs; only the order of Services is ours (see plan). Tree finds a Service over
+//     chains on prefixes of addresses.
+//  3. A Ruleset keeps what is wanted and what is installed; its difference is the chains whose text is another than what
+//     the kernel is known to hold, compared by hash, and the chains that are to go.
+//  4. A stager brings the difference to the kernel, payload by payload, each of whose lines is somebody's.
+//  5. Tables take a payload: Host runs iptables-restore with a lock wait, a deadline and an account of its time and
+//     memory; Model keeps tables in memory. What is refused is isolated (isolate.go).
 //
-// Layout classic is, rule for rule, what kube-proxy 1.36 installs; only the order of Services is ours (see plan).
+// A chain that is not written again keeps the counters of its rules.
 //
-// What the kernel guarantees: one iptables-restore is atomic for each table, not for the payload. A payload whose nat
-// part is refused leaves its filter part applied. Hence a failed sync is followed by a full one.
+// # What a packet meets while a sync is under way
+//
+// The kernel takes a payload table by table: each COMMIT at once, one after the other. A packet crosses the rules of one
+// base chain in one state (nf_tables reads its generation when it enters, legacy holds the table); it meets nat first and
+// filter afterwards. Claim: whichever COMMIT was the last, a packet that then crosses all its rules gets the verdict that
+// it got before the sync or the one that it gets after it. Why:
+//
+//  1. Fresh chains are chains that no packet reaches: they were not there, a sync that failed before its switch left
+//     them, or no line of the dispatch leads to their Service port. Writing them changes no verdict. Each batch is written
+//     from the bottom up, so that what it leads to is there.
+//  2. A steady Service port is one that the same lines lead to before and after, for destinations that no other Service
+//     port has. Its chains lead nowhere but to one another, and are written in one COMMIT. So the verdict changes for
+//     its own packets only, and from the old one to the new.
+//  3. The switch writes all else that packets reach in nat, the dispatch included, in one COMMIT: before it every packet
+//     but those of 2 finds the old rules of nat, after it the new ones.
+//  4. What nat does not lead to an endpoint, filter refuses or lets pass. For every destination, filter must hold the new
+//     lines when nat lets go of it, and the old lines until nat captures it. So there is a state between (between.go),
+//     written before the first COMMIT of 2 and 3 where it differs from the old one; the new state follows where that
+//     differs from it. Most often filter is written once, before nat or after it, or not at all.
+//  5. Chains that are swept are reached by no packet since the switch, and go from the top down.
+//
+// After a crash the same holds for whoever goes on, since what no packet reaches, what the dispatch leads to and what
+// filter refuses are then read back from the kernel and not remembered: what it calls old is what is there. It sweeps
+// what the crash left. So does a proxier whose own restore was killed.
+//
+// A difference that fits into one batch is one payload: each table is written at most once, filter at most twice, and
+// what is to go goes with it. The legacy variant replaces and rewrites the whole table with every COMMIT, so it has no
+// batches: 1, 2, 3 and 5 are one COMMIT.
+//
+// A batch that fails is given up with the sync: nothing visible happened, its chains count as fresh and are written
+// again. A line that is refused is its owner's fault; tables before it were taken, nothing from there on.
+//
+// # What is not promised
+//
+//   - A packet that is between the hooks of nat and filter at the moment of a COMMIT meets the old table and then the
+//     new one. That is a matter of microseconds for each packet, and the same for every tool.
+//   - Two Service ports that claim one address and port, and both change within one sync.
+//   - Settings (masquerade mark, addresses for NodePorts) that change: each table has the old or the new ones, at most
+//     one COMMIT apart.
+//   - What somebody else leads to our chains.
+//
+// # What it costs
+//
+// iptables-nft-restore keeps the names that a restore mentions in a sorted list which it searches from the beginning,
+// and the kernel walks all chains of a table at each commit. Hence batches (pace.go). The legacy tools read, parse and
+// write the whole table whatever the change.
 package iptables

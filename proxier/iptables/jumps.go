@@ -72,7 +72,7 @@ func (j jump) spec() []string {
 	return append(spec, "-j", j.to)
 }
 
-// Jumps makes and checks the base chains and the jumps to them, through the iptables command.
+// Jumps checks the jumps to the base chains, through the iptables command.
 type Jumps struct {
 	ipt *goiptables.IPTables
 }
@@ -97,46 +97,54 @@ func NewJumps(variant Variant, family corev1.IPFamily) (*Jumps, error) {
 // RandomFully says whether MASQUERADE takes --random-fully.
 func (j *Jumps) RandomFully() bool { return j.ipt.HasRandomFully() }
 
-// Ensure makes what is missing of the base chains, the jumps and the canaries. chains are the names there are already
-// in a table, so that the tool need not be asked for each. The end of ctx ends it between two runs of the tool.
-func (j *Jumps) Ensure(ctx context.Context, existing func(Table) (map[string]bool, error)) error {
-	have := map[Table]map[string]bool{}
-	for _, table := range []Table{Mangle, NAT, Filter} {
-		names, err := existing(table)
-		if err != nil {
-			return fmt.Errorf("listing the chains of %s: %w", table, err)
-		}
-		have[table] = names
-		if ctx.Err() != nil {
-			return fmt.Errorf("chain %s in %s: %w", chainCanary, table, context.Cause(ctx))
-		}
-		if err := j.ensureChain(table, chainCanary, names); err != nil {
-			return err
+// baseChains are the built-in chains that jumps start from, by table.
+func baseChains(table Table) []string {
+	var chains []string
+	for _, j := range jumps {
+		if j.table == table && !slices.Contains(chains, j.from) {
+			chains = append(chains, j.from)
 		}
 	}
-	for _, jump := range jumps {
-		if ctx.Err() != nil {
-			return fmt.Errorf("jump from %s to %s in %s: %w", jump.from, jump.to, jump.table, context.Cause(ctx))
-		}
-		if err := j.ensureChain(jump.table, jump.to, have[jump.table]); err != nil {
-			return err
-		}
-		if err := j.ipt.InsertUnique(string(jump.table), jump.from, 1, jump.spec()...); err != nil {
-			return fmt.Errorf("jump from %s to %s in %s: %w", jump.from, jump.to, jump.table, err)
-		}
-	}
-	return nil
+	return chains
 }
 
-func (j *Jumps) ensureChain(table Table, chain string, have map[string]bool) error {
-	if have[chain] {
-		return nil
+// missingBase writes what is missing of the base chains, the jumps and the canary of a table, given the names of the
+// chains there and the rules of its built-in chains.
+func missingBase(p *Payload, table Table, family corev1.IPFamily, chains, rules []string) {
+	var text []byte
+	lines := 0
+	line := func(parts ...string) {
+		text = append(append(text, strings.Join(parts, " ")...), '\n')
+		lines++
 	}
-	if err := j.ipt.NewChain(string(table), chain); err != nil {
-		return fmt.Errorf("chain %s in %s: %w", chain, table, err)
+	there := func(name string) bool { return slices.Contains(chains, name) }
+	for _, name := range append([]string{chainCanary}, jumpsTo(table)...) {
+		if !there(name) {
+			line(":"+name, "- [0:0]")
+		}
 	}
-	have[chain] = true
-	return nil
+	for _, j := range BaseJumps(table) {
+		if !slices.Contains(rules, Canonical("-A "+j.From+" "+j.Rule, family)) {
+			line("-I", j.From, "1", j.Rule) // the last one ends up on top
+		}
+	}
+	if lines > 0 {
+		p.own(Owner{Table: table})
+		p.add([]byte("*"+string(table)+"\n"), 1)
+		p.add(text, lines)
+		p.add([]byte("COMMIT\n"), 1)
+	}
+}
+
+// jumpsTo are the chains of a table that built-in chains jump to, each once.
+func jumpsTo(table Table) []string {
+	var chains []string
+	for _, j := range jumps {
+		if j.table == table && !slices.Contains(chains, j.to) {
+			chains = append(chains, j.to)
+		}
+	}
+	return chains
 }
 
 // Missing names the first jump that is not there; empty when all are.

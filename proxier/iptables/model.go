@@ -22,6 +22,8 @@ type Model struct {
 	tables map[Table]map[string][]string
 	// Fail, when set, is asked before each payload; its error fails the restore with nothing applied.
 	Fail func(*Payload) error
+	// Committed, when set, is called after each table of a payload; its error kills the restore there.
+	Committed func() error
 }
 
 // builtin chains by table.
@@ -43,6 +45,15 @@ func NewModel(family corev1.IPFamily) *Model {
 	return m
 }
 
+// Clone is a copy that can be changed alone, without Fail and Committed.
+func (m *Model) Clone() *Model {
+	c := &Model{family: m.family, tables: map[Table]map[string][]string{}}
+	for table, chains := range m.tables {
+		c.tables[table] = maps.Clone(chains)
+	}
+	return c
+}
+
 // Family of the tables.
 func (m *Model) Family() corev1.IPFamily { return m.family }
 
@@ -58,7 +69,10 @@ func (m *Model) Restore(_ context.Context, p *Payload) (Run, error) {
 	line, err := m.apply(bytes.NewReader(p.Text()))
 	if err != nil {
 		run.ExitCode = 1
-		return run, &RestoreError{Tool: run.Tool, ExitCode: 1, Line: line, Owner: p.OwnerOf(line), Err: err}
+		if line == 0 {
+			run.ExitCode = -1
+		}
+		return run, &RestoreError{Tool: run.Tool, ExitCode: run.ExitCode, Line: line, Owner: p.OwnerOf(line), Err: err}
 	}
 	return run, nil
 }
@@ -80,6 +94,11 @@ func (m *Model) apply(r io.Reader) (line int, err error) {
 				return line, err
 			}
 			m.tables[table] = chains
+			if m.Committed != nil {
+				if err := m.Committed(); err != nil {
+					return 0, err
+				}
+			}
 		default:
 			if err := m.line(table, chains, text); err != nil {
 				return line, err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"synclab/proxier/iptables/prefix"
 	"synclab/proxier/tracker"
 )
 
@@ -174,8 +175,8 @@ func (s *stager) sweep(table Table, gone []string) error {
 }
 
 func sweepLevel(name string) int {
-	if isLayoutChain(name) {
-		return levelLayout
+	if level, ok := prefix.Level(name); ok {
+		return levelLayout + level
 	}
 	return int(levelOf(name))
 }
@@ -219,9 +220,6 @@ func (s *stager) reach() (*reach, error) {
 
 // reached says whether packets may reach the chains of a Service port now.
 func (r *reach) reached(name tracker.ServicePortName) bool {
-	if !r.past.known {
-		return true
-	}
 	return r.past.leadsTo(name) > 0
 }
 
@@ -237,7 +235,7 @@ func (r *reach) steady(name tracker.ServicePortName) bool {
 
 func (r *reach) same(name tracker.ServicePortName) bool {
 	rendered := r.ports[name]
-	if rendered == nil || !r.past.known {
+	if rendered == nil {
 		return false
 	}
 	count := 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,16 +64,37 @@ func NewHost(opts RestorerOptions) (*Host, error) {
 	return &Host{restorer, jumps, Installed{opts.Variant, opts.Family}}, nil
 }
 
-// EnsureJumps makes what is missing of the base chains and of the jumps to them.
+// EnsureJumps makes what is missing of the base chains and of the jumps to them, in one restore.
 func (h *Host) EnsureJumps(ctx context.Context) error {
-	return h.Ensure(ctx, func(table Table) (map[string]bool, error) {
-		chains, err := kernel.Chains(string(h.Variant), h.Family, string(table))
-		names := make(map[string]bool, len(chains))
-		for _, c := range chains {
-			names[c.Name] = true
+	p := &Payload{Written: map[Table]Count{}}
+	for _, table := range []Table{Mangle, NAT, Filter} {
+		if ctx.Err() != nil {
+			return fmt.Errorf("jumps in %s: %w", table, context.Cause(ctx))
 		}
-		return names, err
-	})
+		chains, err := h.Chains(table)
+		if err != nil {
+			return fmt.Errorf("listing the chains of %s: %w", table, err)
+		}
+		var rules []string
+		switch from := baseChains(table); {
+		case len(chains) == 0 || len(from) == 0: // nothing jumps to chains that are not there
+		case table == Filter:
+			rules, err = h.Rules(table) // all of it: one run of the tool
+		default:
+			rules, err = h.Rules(table, from...)
+		}
+		if err != nil {
+			return fmt.Errorf("jumps in %s: %w", table, err)
+		}
+		missingBase(p, table, h.Family, chains, rules)
+	}
+	if p.Size() == 0 {
+		return nil
+	}
+	if _, err := h.Restore(ctx, p); err != nil {
+		return fmt.Errorf("base chains and jumps: %w", err)
+	}
+	return nil
 }
 
 // Chains are the names of the user-defined chains of a table.
@@ -90,7 +112,8 @@ func (i Installed) Chains(table Table) ([]string, error) {
 	return names, nil
 }
 
-// Rules are those of some chains of a table, or of all when none is named. It runs the tool: once, or once a chain.
+// Rules are those of some chains of a table, or of all when none is named. It runs the tool: once, or once a chain. The
+// legacy variant reads the whole table each time, the nft variant needs minutes to print a large one.
 func (i Installed) Rules(table Table, chains ...string) ([]string, error) {
 	run := func(tool string, args ...string) ([]string, error) {
 		path, err := FindBinary(Binary(i.Variant, i.Family, tool))
@@ -111,6 +134,10 @@ func (i Installed) Rules(table Table, chains ...string) ([]string, error) {
 	}
 	if len(chains) == 0 {
 		return run("save")
+	}
+	if i.Variant == Legacy && len(chains) > 1 {
+		all, err := run("save")
+		return slices.DeleteFunc(all, func(rule string) bool { return !slices.Contains(chains, strings.Fields(rule)[1]) }), err
 	}
 	var all []string
 	for _, c := range chains {
