@@ -9,6 +9,7 @@ type Rules struct {
 
 // chain of rules.
 type chain struct {
+	table   string
 	name    string
 	service bool // a Service's own: who enters it has found the Service
 	rules   ruleList

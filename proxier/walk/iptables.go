@@ -114,7 +114,7 @@ func (c *iptablesCompiler) chainLine(text string) error {
 		return nil
 	}
 	c.tables[c.table][words[0]] = int32(len(c.rules.chains))
-	c.rules.chains = append(c.rules.chains, chain{name: words[0], service: isServiceChain(words[0])})
+	c.rules.chains = append(c.rules.chains, chain{table: c.table, name: words[0], service: isServiceChain(words[0])})
 	c.chains = append(c.chains, nil)
 	return nil
 }

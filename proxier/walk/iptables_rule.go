@@ -103,6 +103,9 @@ func (rules iptablesRules) run(w *Walker, s *state) (result, error) {
 		if !r.matchesHeaders(s) || r.matches != nil && !r.matchesRest(w, s) {
 			continue
 		}
+		if w.tracing {
+			w.note(s, position{chain: s.at.chain, rule: s.at.rule - 1})
+		}
 		switch r.target {
 		case targetNone:
 		case targetJump, targetGoto:

@@ -114,7 +114,7 @@ func (n *Nftables) Rules() (*Rules, error) {
 			}
 			rules = append(rules, compiled)
 		}
-		r.chains[i] = chain{name: c.name, service: isServiceChainNft(c.name), rules: rules}
+		r.chains[i] = chain{table: c.table.name, name: c.name, service: isServiceChainNft(c.name), rules: rules}
 		if b := c.base; b != nil {
 			// The kernel numbers the hooks as they are here.
 			r.bases[b.Hook] = append(r.bases[b.Hook], base{chain: c.index, priority: int(b.Priority), nat: b.Type == "nat", drop: b.Drop})

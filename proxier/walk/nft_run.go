@@ -19,6 +19,9 @@ func (rules nftRules) run(w *Walker, s *state) (result, error) {
 			s.at.part++
 			verdict = op.run(w, s, op)
 		}
+		if w.tracing && verdict.kind != verdictBreak {
+			w.note(s, position{chain: s.at.chain, rule: s.at.rule})
+		}
 		s.at.rule, s.at.part = s.at.rule+1, 0
 		switch verdict.kind {
 		case verdictJump, verdictGoto:

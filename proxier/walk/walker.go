@@ -38,6 +38,7 @@ type state struct {
 	dstReady, srcInit bool // nat has decided, be it to change nothing
 	looped            bool // sent by the node to itself, and came in again
 	remembered        int32
+	matched           int32 // the last rule of Walker.trace
 
 	crossed  Crossed
 	inBase   int // rules crossed in the present base chain
@@ -58,12 +59,15 @@ type Walker struct {
 	ends    []end
 	entered int // chains, in this walk
 	limit   int
+	tracing bool
+	trace   []matched
 }
 
 // end is one way's end, and what the client is remembered by then.
 type end struct {
 	outcome    Outcome
 	remembered int32
+	matched    int32
 }
 
 // New makes a walker.
@@ -73,6 +77,19 @@ func New(rules *Rules, world World) *Walker {
 
 // Walk gives the verdict on a packet. Errors name the rule that the walk ended at.
 func (w *Walker) Walk(p *Packet) (Verdict, error) {
+	if err := w.walkAfter(p); err != nil {
+		return Verdict{}, err
+	}
+	v := Verdict{Crossed: w.verdict.Crossed, Outcomes: make([]Outcome, len(w.ends))}
+	for i := range w.ends {
+		v.Outcomes[i] = w.ends[i].outcome
+	}
+	v.settle()
+	return v, nil
+}
+
+// walkAfter walks a packet, and before it the one that its client sent earlier.
+func (w *Walker) walkAfter(p *Packet) error {
 	w.memory = w.memory[:0]
 	starts := []end{{outcome: Outcome{Probability: 1}, remembered: nothing}}
 	if p.After != nil {
@@ -82,21 +99,14 @@ func (w *Walker) Walk(p *Packet) (Verdict, error) {
 			earlier.Destination = p.After.Via
 		}
 		if err := w.walk(&earlier, starts); err != nil {
-			return Verdict{}, err
+			return err
 		}
 		if there := w.reached(p.After.Endpoint); len(there) > 0 {
 			starts = there
 		}
 	}
-	if err := w.walk(p, starts); err != nil {
-		return Verdict{}, err
-	}
-	v := Verdict{Crossed: w.verdict.Crossed, Outcomes: make([]Outcome, len(w.ends))}
-	for i := range w.ends {
-		v.Outcomes[i] = w.ends[i].outcome
-	}
-	v.settle()
-	return v, nil
+	w.trace = w.trace[:0]
+	return w.walk(p, starts)
 }
 
 // reached gives the ends of the last walk at an endpoint, as if the packet had gone there for sure.
@@ -123,7 +133,7 @@ func (w *Walker) walk(p *Packet, starts []end) error {
 	}
 	for _, start := range starts {
 		s := state{
-			probability: start.outcome.Probability, remembered: start.remembered,
+			probability: start.outcome.Probability, remembered: start.remembered, matched: nothing,
 			src: addressOf(p.Source.Addr()), sport: p.Source.Port(),
 			dst: addressOf(p.Destination.Addr()), dport: p.Destination.Port(),
 			protocol: p.Protocol, in: p.Input, conn: p.State, hook: Prerouting,
@@ -247,7 +257,7 @@ func (w *Walker) end(s *state, kind Kind) {
 			o.To = netip.AddrPortFrom(s.dst.addr(w.rules.ipv4), s.dport)
 		}
 	}
-	w.ends = append(w.ends, end{outcome: o, remembered: s.remembered})
+	w.ends = append(w.ends, end{outcome: o, remembered: s.remembered, matched: s.matched})
 	c := &w.verdict.Crossed
 	if !s.picked {
 		s.crossed.Dispatch = s.entryNAT
