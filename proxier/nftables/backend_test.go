@@ -19,14 +19,14 @@ import (
 )
 
 // onKernel is a backend at work in a namespace of its own.
-func onKernel(t *testing.T, settings backend.Settings) *Backend {
+func onKernel(t testing.TB, settings backend.Settings) *Backend {
 	t.Helper()
 	netns.Fresh(t)
 	return another(t, settings)
 }
 
 // another backend in the same namespace.
-func another(t *testing.T, settings backend.Settings) *Backend {
+func another(t testing.TB, settings backend.Settings) *Backend {
 	t.Helper()
 	b, err := New(Options{Family: settings.Family, Options: backend.Options{
 		Settings: func() (backend.Settings, error) { return settings, nil }, Clock: clock.RealClock{},
@@ -39,7 +39,7 @@ func another(t *testing.T, settings backend.Settings) *Backend {
 	return b
 }
 
-func mustSync(t *testing.T, b *Backend, full bool, ports []*plan.ServicePort) backend.Result {
+func mustSync(t testing.TB, b *Backend, full bool, ports []*plan.ServicePort) backend.Result {
 	t.Helper()
 	result, err := b.Sync(context.Background(), backend.Request{Full: full, Ports: ports})
 	if err != nil {
@@ -48,7 +48,7 @@ func mustSync(t *testing.T, b *Backend, full bool, ports []*plan.ServicePort) ba
 	return result
 }
 
-func noDrift(t *testing.T, b *Backend) {
+func noDrift(t testing.TB, b *Backend) {
 	t.Helper()
 	if found, err := b.Drift(context.Background()); err != nil || found != "" {
 		t.Fatalf("drift: %s, %v", found, err)

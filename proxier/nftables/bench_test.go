@@ -1,0 +1,106 @@
+package nftables
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"synclab/proxier/plan"
+)
+
+var benchSizes = []int{1000, 10000, 50000}
+
+const benchEndpoints = 10
+
+func benchPorts(services int) []*plan.ServicePort {
+	ports := make([]*plan.ServicePort, services)
+	for i := range ports {
+		ports[i] = clusterPort(i, benchEndpoints)
+	}
+	return ports
+}
+
+// oneChanged gives a Service port with another endpoint than it has.
+func oneChanged(p *plan.ServicePort, round int) *plan.ServicePort {
+	changed := *p
+	changed.Cluster = slices.Clone(p.Cluster)
+	changed.Cluster[round%benchEndpoints] = endpoint(100_000_000 + round)
+	changed.Reachable = changed.Cluster
+	return &changed
+}
+
+func eachSize(b *testing.B, f func(b *testing.B, services int)) {
+	for _, services := range benchSizes {
+		b.Run(fmt.Sprintf("backend=nftables/services=%d/endpoints=%d", services, benchEndpoints), func(b *testing.B) { f(b, services) })
+	}
+}
+
+func taken([]byte, uint32, uint32) error { return nil }
+
+// BenchmarkEncodeFull is all but the kernel's work of a full sync.
+func BenchmarkEncodeFull(b *testing.B) {
+	eachSize(b, func(b *testing.B, services int) {
+		ports := benchPorts(services)
+		b.ReportAllocs()
+		for b.Loop() {
+			e := newEncoder(plainSettings.Family, tableNames[0], taken)
+			e.limit = batchBytes
+			if err := NewRuleset(plainSettings).Load(e, ports); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkEncodePartial is all but the kernel's work of a partial sync after the change of one endpoint.
+func BenchmarkEncodePartial(b *testing.B) {
+	eachSize(b, func(b *testing.B, services int) {
+		ports := benchPorts(services)
+		e := newEncoder(plainSettings.Family, tableNames[0], taken)
+		r := NewRuleset(plainSettings)
+		if err := r.Load(e, ports); err != nil {
+			b.Fatal(err)
+		}
+		changes := make([]*plan.ServicePort, 1000)
+		for i := range changes {
+			changes[i] = oneChanged(ports[i*7919%services], i)
+		}
+		b.ReportAllocs()
+		round := 0
+		for b.Loop() {
+			r.Update(plan.Delta{Changed: changes[round%len(changes):][:1]})
+			round++
+			if err := r.Partial(e); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkFullSync and BenchmarkPartialSync are those of the kernel as well.
+func BenchmarkFullSync(b *testing.B) {
+	eachSize(b, func(b *testing.B, services int) {
+		ports, on := benchPorts(services), onKernel(b, plainSettings)
+		b.ReportAllocs()
+		for b.Loop() {
+			mustSync(b, on, true, ports)
+		}
+	})
+}
+
+func BenchmarkPartialSync(b *testing.B) {
+	eachSize(b, func(b *testing.B, services int) {
+		ports, on := benchPorts(services), onKernel(b, plainSettings)
+		mustSync(b, on, true, ports)
+		b.ReportAllocs()
+		round := 0
+		for b.Loop() {
+			i := round * 7919 % services
+			on.Update(plan.Delta{Changed: []*plan.ServicePort{oneChanged(ports[i], round)}})
+			round++
+			if mustSync(b, on, false, ports).Full {
+				b.Fatal("a full sync")
+			}
+		}
+	})
+}
