@@ -167,7 +167,7 @@ func TestLoadErrors(t *testing.T) {
 				`c.yaml:6: nodePortAddresses[2]: "10.0.0.1" is not a CIDR; want CIDRs, or "primary" alone`},
 		{"value and default disagree", header + "iptables:\n  minSyncPeriod: 31s\n",
 			"c.yaml:4: iptables.minSyncPeriod: 31s is longer than iptables.syncPeriod, 30s"},
-		{"mode", header + "mode: ipvs\n", "c.yaml:3: mode: ipvs is not supported: this proxier runs iptables only"},
+		{"mode", header + "mode: ipvs\n", "c.yaml:3: mode: ipvs is not supported: this proxier runs iptables and nftables"},
 		{"not in the file", header + "detectLocalMode: BridgeInterface\n",
 			"c.yaml: detectLocal.bridgeInterface: missing; detectLocalMode BridgeInterface needs it"},
 	} {

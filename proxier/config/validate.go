@@ -43,11 +43,11 @@ func Validate(cfg *v1alpha1.KubeProxyConfiguration) error {
 
 func validateMode(p *problems, mode v1alpha1.ProxyMode) {
 	switch mode {
-	case ModeIPTables:
-	case ModeIPVS, ModeNFTables, ModeKernelspace:
-		p.add("mode", "%s is not supported: this proxier runs iptables only", mode)
+	case ModeIPTables, ModeNFTables:
+	case ModeIPVS, ModeKernelspace:
+		p.add("mode", "%s is not supported: this proxier runs iptables and nftables", mode)
 	default:
-		p.add("mode", "%q is not known; want iptables", mode)
+		p.add("mode", "%q is not known; want iptables or nftables", mode)
 	}
 }
 

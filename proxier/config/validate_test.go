@@ -31,9 +31,9 @@ func TestValidate(t *testing.T) {
 		{"minimum as long as the period", func(c *v1alpha1.KubeProxyConfiguration) { c.IPTables.MinSyncPeriod = period(30 * time.Second) }, ""},
 		{"no config period", func(c *v1alpha1.KubeProxyConfiguration) { c.ConfigSyncPeriod = period(-1) },
 			"configSyncPeriod: -1ns is not above 0"},
-		{"nftables", func(c *v1alpha1.KubeProxyConfiguration) { c.Mode = ModeNFTables },
-			"mode: nftables is not supported: this proxier runs iptables only"},
-		{"unknown mode", func(c *v1alpha1.KubeProxyConfiguration) { c.Mode = "ebpf" }, `mode: "ebpf" is not known; want iptables`},
+		{"IPVS", func(c *v1alpha1.KubeProxyConfiguration) { c.Mode = ModeIPVS },
+			"mode: ipvs is not supported: this proxier runs iptables and nftables"},
+		{"unknown mode", func(c *v1alpha1.KubeProxyConfiguration) { c.Mode = "ebpf" }, `mode: "ebpf" is not known; want iptables or nftables`},
 		{"OOM score", func(c *v1alpha1.KubeProxyConfiguration) { c.OOMScoreAdj = ptr.To[int32](-1001) },
 			"oomScoreAdj: -1001 is not within -1000..1000"},
 		{"conntrack", func(c *v1alpha1.KubeProxyConfiguration) {
