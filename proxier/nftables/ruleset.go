@@ -23,7 +23,7 @@ type Ruleset struct {
 	// refusedAt are the addresses in refused-external, by protocol and port: a NodePort there may come first.
 	refusedAt map[place][]netip.Addr
 	// hairpin counts the slots that an address fills.
-	hairpin map[netip.Addr]int32
+	hairpin map[host]int32
 	// dirty Service ports: nil is gone.
 	dirty   map[tracker.ServicePortName]*plan.ServicePort
 	refused map[tracker.ServicePortName]error
@@ -38,7 +38,7 @@ type Ruleset struct {
 	now     [sets]struct{ removed, added []byte }
 	then    leftovers
 	touched []place
-	hosts   map[netip.Addr]int32 // how hairpin counted an address before
+	hosts   map[host]int32 // how hairpin counted an address before
 	ahead   []chainRules
 	rewrite []chainRules
 	// loading: the table is new, so nothing of it is replaced. Service ports that were not filled yet wait.
@@ -60,15 +60,6 @@ type leftovers struct {
 	classes []Class // with their chains
 }
 
-func (l *leftovers) empty() bool {
-	for s := range l.removed {
-		if len(l.removed[s]) > 0 {
-			return false
-		}
-	}
-	return len(l.classes) == 0
-}
-
 // chainRules is the chain of a class, to be written.
 type chainRules struct {
 	class Class
@@ -84,10 +75,10 @@ func NewRuleset(settings backend.Settings) *Ruleset {
 		places:    map[place]*slot{},
 		chains:    map[Class]int{},
 		refusedAt: map[place][]netip.Addr{},
-		hairpin:   map[netip.Addr]int32{},
+		hairpin:   map[host]int32{},
 		dirty:     map[tracker.ServicePortName]*plan.ServicePort{},
 		refused:   map[tracker.ServicePortName]error{},
-		hosts:     map[netip.Addr]int32{},
+		hosts:     map[host]int32{},
 	}
 }
 
@@ -273,154 +264,6 @@ func (r *Ruleset) check(name tracker.ServicePortName, port *plan.ServicePort) (p
 		return proto, fmt.Errorf("affinity of %d s, longer than %d s", port.AffinitySeconds, mostTimeout)
 	}
 	return proto, nil
-}
-
-// settle brings the elements of all touched places up to date.
-func (r *Ruleset) settle() {
-	slices.SortFunc(r.touched, place.compare)
-	for _, p := range slices.Compact(r.touched) {
-		s := r.places[p]
-		if p.set == setFrontends || p.set == setNodePorts {
-			r.settleFrontend(p, s)
-		} else {
-			r.settleFilter(p, s)
-		}
-		if len(s.claims) == 0 {
-			delete(r.places, p)
-		}
-	}
-	r.touched = r.touched[:0]
-	r.settleHosts()
-}
-
-func (r *Ruleset) settleFrontend(p place, s *slot) {
-	ways := s.ways(p)
-	class, old := decide(p, ways), s.class
-	if class != old {
-		to := &r.now[p.set]
-		if old != 0 {
-			to.removed = p.key(to.removed)
-		}
-		if class != 0 {
-			to.added = append64(p.key(to.added), uint64(class))
-		}
-		if old.own() {
-			r.then.classes = append(r.then.classes, old)
-		}
-	}
-	for _, w := range ways {
-		r.needClass(w.class)
-	}
-	if class.own() {
-		chain := chainRules{class, r.rules.frontendChain(ways)}
-		if class != old {
-			r.ahead = append(r.ahead, chain)
-		} else {
-			r.rewrite = append(r.rewrite, chain)
-		}
-	}
-	s.class = class
-	r.settleLists(p, s, ways)
-}
-
-// settleLists brings the elements by which a frontend leads to Service ports up to date. One that is no longer needed
-// is left over: a packet may have been told its class.
-func (r *Ruleset) settleLists(p place, s *slot, ways []way) {
-	width, now, then := 4*r.rules.words, &r.now[setLists], &r.then.removed[setLists]
-	for _, l := range s.lists {
-		if !slices.ContainsFunc(ways, func(w way) bool { return w.class == l.class }) {
-			*then = p.listKey(*then, l.class, width)
-		}
-	}
-	for _, w := range ways {
-		i := slices.IndexFunc(s.lists, func(l list) bool { return l.class == w.class })
-		if i >= 0 && s.lists[i].id == w.id {
-			continue
-		}
-		if i >= 0 {
-			now.removed = p.listKey(now.removed, w.class, width)
-		}
-		now.added = append64(p.listKey(now.added, w.class, width), uint64(w.id))
-	}
-	s.lists = make([]list, len(ways))
-	for i := range ways {
-		s.lists[i] = ways[i].list
-	}
-}
-
-// needClass makes a shared chain when there is none yet. It stays until everything is written anew: a Service that
-// goes back and forth between two numbers of endpoints must not cost two transactions each time.
-func (r *Ruleset) needClass(class Class) {
-	if _, there := r.chains[class]; !there {
-		r.chains[class] = 0
-		r.ahead = append(r.ahead, chainRules{class, r.rules.class(class)})
-	}
-}
-
-// touch notes a place that may have to change, and those that look at it.
-func (r *Ruleset) touch(p place) {
-	r.touched = append(r.touched, p)
-	if p.set == setRefusedNodePorts {
-		for _, addr := range r.refusedAt[p] {
-			r.touched = append(r.touched, place{setRefusedExternal, p.proto, p.port, addr})
-		}
-	}
-}
-
-func (r *Ruleset) settleFilter(p place, s *slot) {
-	refusal := r.refusal(p, s)
-	if refusal == s.refusal {
-		return
-	}
-	list := &r.now[p.set]
-	if s.refusal != 0 {
-		list.removed = p.key(list.removed)
-	}
-	if refusal != 0 {
-		list.added = p.key(list.added)
-		if len(specs[p.set].value) > 0 {
-			list.added = appendWord(list.added, refusal)
-		}
-	}
-	if p.set == setRefusedExternal {
-		r.note(p, refusal != 0)
-	}
-	s.refusal = refusal
-}
-
-// refusal is what a place in the filter hooks has to hold; 0: nothing.
-func (r *Ruleset) refusal(p place, s *slot) uint32 {
-	if len(s.claims) == 0 {
-		return 0
-	}
-	first := &s.claims[0]
-	refusal := first.refuse()
-	if p.set != setRefusedExternal {
-		return refusal
-	}
-	// Should the address be the node's, an older Service's NodePort comes first.
-	other := r.places[nodePortOf(p)]
-	if other == nil || len(other.claims) == 0 || other.claims[0].compare(first) > 0 || other.claims[0].refuse() == refusal {
-		return refusal
-	}
-	if refusal == refuseReject {
-		return refuseRejectLocalDrop
-	}
-	return refuseDropLocalReject
-}
-
-func nodePortOf(p place) place { return place{set: setRefusedNodePorts, proto: p.proto, port: p.port} }
-
-// note keeps refusedAt.
-func (r *Ruleset) note(p place, there bool) {
-	at := nodePortOf(p)
-	addrs := slices.DeleteFunc(r.refusedAt[at], func(a netip.Addr) bool { return a == p.addr })
-	if there {
-		addrs = append(addrs, p.addr)
-	}
-	if r.refusedAt[at] = addrs; len(addrs) == 0 {
-		delete(r.refusedAt, at)
-	}
 }
 
 // create writes a chain that nothing leads to yet, and how it is found.

@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"bytes"
 	"net/netip"
 	"slices"
 
@@ -114,36 +115,40 @@ func memberKey(b []byte, id ID, first uint32, ep *tracker.Endpoint) []byte {
 	return appendTarget(slotKey(b, id, first, 0), ep.Addr)
 }
 
+// host is an address as the key of a map that is large: without pointers in it.
+type host [16]byte
+
 // count notes how many slots an address fills.
 func (r *Ruleset) count(endpoints []*tracker.Endpoint, by int32) {
 	for _, ep := range endpoints {
 		addr := ep.Addr.Addr()
-		n := r.hairpin[addr]
-		if r.loading && n == 0 {
-			list := &r.now[setHairpin]
-			list.added = appendAddr(appendAddr(list.added, addr), addr)
-		}
+		h := host(addr.As16())
+		known := len(r.hairpin)
 		if r.loading {
-			r.hairpin[addr] = n + by
+			if r.hairpin[h] += by; len(r.hairpin) > known {
+				list := &r.now[setHairpin]
+				list.added = appendAddr(appendAddr(list.added, addr), addr)
+			}
 			continue
 		}
-		if _, noted := r.hosts[addr]; !noted {
-			r.hosts[addr] = n
+		if _, noted := r.hosts[h]; !noted {
+			r.hosts[h] = r.hairpin[h]
 		}
-		r.hairpin[addr] = n + by
+		r.hairpin[h] += by
 	}
 }
 
 // settleHosts brings the hairpin set up to date: it holds each address that an endpoint has, twice. It is asked after
 // the translation, so an address that is gone stays until the next sync.
 func (r *Ruleset) settleHosts() {
-	addrs := make([]netip.Addr, 0, len(r.hosts))
-	for addr := range r.hosts {
-		addrs = append(addrs, addr)
+	hosts := make([]host, 0, len(r.hosts))
+	for h := range r.hosts {
+		hosts = append(hosts, h)
 	}
-	slices.SortFunc(addrs, netip.Addr.Compare)
-	for _, addr := range addrs {
-		before, now := r.hosts[addr], r.hairpin[addr]
+	slices.SortFunc(hosts, func(a, b host) int { return bytes.Compare(a[:], b[:]) })
+	for _, h := range hosts {
+		addr := netip.AddrFrom16(h).Unmap()
+		before, now := r.hosts[h], r.hairpin[h]
 		switch {
 		case before == 0 && now > 0:
 			list := &r.now[setHairpin]
@@ -153,7 +158,7 @@ func (r *Ruleset) settleHosts() {
 			*left = appendAddr(appendAddr(*left, addr), addr)
 		}
 		if now == 0 {
-			delete(r.hairpin, addr)
+			delete(r.hairpin, h)
 		}
 	}
 	clear(r.hosts)

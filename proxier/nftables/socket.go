@@ -72,8 +72,11 @@ func (s *socket) setUp() error {
 
 func (s *socket) close() { unix.Close(s.fd) }
 
-// split is where batches end that may end anywhere: one message may still follow.
-func (s *socket) split() int { return min(batchBytes, s.limit-2*mostListBytes) }
+// split is where batches end that may end anywhere. What is begun by then, a rule or an element, may still follow.
+func (s *socket) split() int {
+	const last, least = 16 << 10, 4 << 10
+	return max(least, min(batchBytes, s.limit-last))
+}
 
 // send hands over a batch and reads the kernel's answer. first and last number the messages that may be answered.
 func (s *socket) send(batch []byte, first, last uint32) error {
