@@ -56,6 +56,13 @@ scenario: deps build ## run a scenario and write its report
 compare: deps build ## run a scenario with every proxier, kube-proxy too, and compare them
 	bin/synclab compare $(RUN)
 
+# Six repetitions are the fewest that ratios have a 95 % interval of.
+.PHONY: engine
+engine: deps build ## compare the lab's backends with kube-proxy at the sizes of the scenario engine's targets, up to N
+	@echo "$(or $(REPS),6) repetitions of five cells up to $(or $(N),50,000) Services: on two CPUs about 6 minutes each, and 12 for one of 5,000"
+	@echo "Services with kube-proxy/iptables-nft, which is done once. N=1000 tries it out; REPS=3 is half the time, without intervals."
+	bin/synclab compare engine --reps $(or $(REPS),6) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
+
 .PHONY: report
 report: build ## build the report of a run again (OUT, or the newest run)
 	bin/synclab report $(OUT)
@@ -77,6 +84,14 @@ race: deps ## the tests under the race detector (needs a C compiler)
 .PHONY: bench
 bench: deps ## run the Go benchmarks; the output is for benchstat
 	go test -run '^$$' -bench . -benchmem ./bench/...
+
+# The kernel's part of a partial sync does not fit a benchmark of half a million endpoints but with nftables.
+.PHONY: growth
+growth: deps build ## run the Go benchmarks of plan, encode and syncs, and print how they grow (REPS results each)
+	mkdir -p runs
+	go test -run '^$$' -bench '^Benchmark(Plan|Encode|FullSync|PartialSync)$$' -benchmem -count $(or $(REPS),3) -timeout 4h ./bench | tee runs/growth.txt
+	go test -run '^$$' -bench '^Benchmark(FullSync|PartialSync)$$/^backend=nftables$$' -sizes 50000 -benchmem -count $(or $(REPS),3) -timeout 4h ./bench | tee -a runs/growth.txt
+	bin/synclab report --bench runs/growth.txt
 
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck

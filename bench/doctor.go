@@ -102,7 +102,7 @@ func examineDefault(ctx context.Context) Check {
 func examineNft(ctx context.Context) Check {
 	c := Check{Name: "nft", Status: OK, Detail: toolVersion(ctx, "nft")}
 	if c.Detail == "" {
-		c.Status, c.Detail, c.Remedy = Absent, "not found: only needed to look at rulesets by hand", "install the nftables package"
+		c.Status, c.Detail, c.Remedy = Absent, "not found: kube-proxy/nftables needs it, synclab/nftables does not", "install the nftables package"
 	}
 	return c
 }

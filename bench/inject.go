@@ -99,22 +99,12 @@ func (r *repetition) flush(ctx context.Context, family corev1.IPFamily, table st
 	if err := netns.Guard(); err != nil {
 		return fmt.Errorf("flush table %s: %w", table, err)
 	}
-	protocol := nftables.TableFamilyIPv4
-	if family == corev1.IPv6Protocol {
-		protocol = nftables.TableFamilyIPv6
-	}
-	conn, err := nftables.New()
+	there, conn, err := r.ownNftables(family)
 	if err != nil {
-		return fmt.Errorf("delete %s tables: %w", family, err)
+		return err
 	}
-	there, err := conn.ListTablesOfFamily(protocol)
-	if err != nil {
-		return fmt.Errorf("delete %s tables: %w", family, err)
-	}
-	own := ownTables[r.about.Proxier]
-	there = slices.DeleteFunc(there, func(t *nftables.Table) bool { return !slices.Contains(own, t.Name) })
 	if len(there) == 0 {
-		return fmt.Errorf("delete %s table %s: there is none", family, own[0])
+		return fmt.Errorf("delete %s table %s: there is none", family, ownTables[r.about.Proxier][0])
 	}
 	for _, table := range there {
 		conn.DelTable(table)
@@ -123,4 +113,30 @@ func (r *repetition) flush(ctx context.Context, family corev1.IPFamily, table st
 		return fmt.Errorf("delete %s table %s: %w", family, there[0].Name, err)
 	}
 	return nil
+}
+
+// ownNftables are the tables that the subject's proxier has in nf_tables now, and a connection to ask more.
+func (r *repetition) ownNftables(family corev1.IPFamily) ([]*nftables.Table, *nftables.Conn, error) {
+	protocol := nftables.TableFamilyIPv4
+	if family == corev1.IPv6Protocol {
+		protocol = nftables.TableFamilyIPv6
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s tables of nftables: %w", family, err)
+	}
+	tables, err := conn.ListTablesOfFamily(protocol)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s tables of nftables: %w", family, err)
+	}
+	own := ownTables[r.about.Proxier]
+	return slices.DeleteFunc(tables, func(t *nftables.Table) bool { return !slices.Contains(own, t.Name) }), conn, nil
+}
+
+// nftProtocol is what nft calls a family.
+func nftProtocol(family corev1.IPFamily) string {
+	if family == corev1.IPv6Protocol {
+		return "ip6"
+	}
+	return "ip"
 }

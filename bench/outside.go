@@ -141,7 +141,7 @@ func (r *repetition) recordShimCost(ctx context.Context) error {
 func (s Subject) dialect() string {
 	switch {
 	case s.Backend == proxier.Nftables && s.Proxier == Synclab:
-		return visible.Nftables
+		return visible.SynclabNftables
 	case s.Backend == proxier.Nftables:
 		return visible.Nftables
 	case s.Variant != "":

@@ -93,8 +93,6 @@ func (r *repetition) outsideConfig(kubeconfig string) *v1alpha1.KubeProxyConfigu
 	cfg.HostnameOverride = nodeName(r.world.Objects())
 	cfg.ClientConnection.Kubeconfig = kubeconfig
 	cfg.MetricsBindAddress, cfg.HealthzBindAddress = metricsAddress, healthAddress
-	cfg.NFTables.MinSyncPeriod, cfg.NFTables.SyncPeriod = cfg.IPTables.MinSyncPeriod, cfg.IPTables.SyncPeriod
-	cfg.NFTables.MasqueradeAll, cfg.NFTables.MasqueradeBit = cfg.IPTables.MasqueradeAll, cfg.IPTables.MasqueradeBit
 	// The size of the conntrack table is the machine's: a namespace cannot set it, and kube-proxy ends when it fails to.
 	var zero int32
 	cfg.Conntrack.MaxPerCore, cfg.Conntrack.Min = &zero, &zero

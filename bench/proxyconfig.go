@@ -33,6 +33,9 @@ func ProxyConfig(cfg *v1alpha1.KubeProxyConfiguration, s *scenarios.Scenario, ge
 	if p.LocalhostNodePorts != nil {
 		cfg.IPTables.LocalhostNodePorts = p.LocalhostNodePorts
 	}
+	// Whichever backend a subject has, it gets the same settings.
+	cfg.NFTables.MinSyncPeriod, cfg.NFTables.SyncPeriod = cfg.IPTables.MinSyncPeriod, cfg.IPTables.SyncPeriod
+	cfg.NFTables.MasqueradeAll, cfg.NFTables.MasqueradeBit = cfg.IPTables.MasqueradeAll, cfg.IPTables.MasqueradeBit
 	if cfg.ClusterCIDR == "" && generated {
 		cfg.ClusterCIDR = strings.Join(s.Shape.PodCIDRs, ",")
 	}

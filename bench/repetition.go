@@ -298,16 +298,9 @@ func (r *repetition) dump(ctx context.Context) error {
 	if !r.Dump {
 		return nil
 	}
-	var commands [][]string
-	switch {
-	case r.about.Backend == proxier.Nftables:
-		commands = [][]string{{"nft", "list", "ruleset"}}
-	case r.variant == "":
-		return fmt.Errorf("--dump-iptables: how %s writes rules is not known", r.Subject)
-	default:
-		for _, family := range r.families {
-			commands = append(commands, []string{iptables.Binary(r.variant, family, "save")})
-		}
+	commands, err := r.dumpCommands()
+	if err != nil {
+		return err
 	}
 	for _, command := range commands {
 		path, err := iptables.FindBinary(command[0])
@@ -321,6 +314,42 @@ func (r *repetition) dump(ctx context.Context) error {
 		r.say.message(message{Rules: string(out)})
 	}
 	return nil
+}
+
+// dumpCommands are those that print the subject's rules.
+func (r *repetition) dumpCommands() (commands [][]string, err error) {
+	switch {
+	case r.about.Backend == proxier.Nftables && r.about.Proxier == Synclab:
+		// nft (1.0.6) gives up on rules in which what one map gives is the key of the next: its sets and maps say it all.
+		for _, family := range r.families {
+			tables, conn, err := r.ownNftables(family)
+			if err != nil {
+				return nil, err
+			}
+			for _, table := range tables {
+				sets, err := conn.GetSets(table)
+				if err != nil {
+					return nil, fmt.Errorf("sets of %s table %s: %w", family, table.Name, err)
+				}
+				for _, set := range sets {
+					kind := "set"
+					if set.IsMap {
+						kind = "map"
+					}
+					commands = append(commands, []string{"nft", "list", kind, nftProtocol(family), table.Name, set.Name})
+				}
+			}
+		}
+	case r.about.Backend == proxier.Nftables:
+		commands = [][]string{{"nft", "list", "ruleset"}}
+	case r.variant == "":
+		return nil, fmt.Errorf("--dump-iptables: how %s writes rules is not known", r.Subject)
+	default:
+		for _, family := range r.families {
+			commands = append(commands, []string{iptables.Binary(r.variant, family, "save")})
+		}
+	}
+	return commands, nil
 }
 
 func (r *repetition) random(purpose uint64) *rand.Rand {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
 )
 
@@ -14,6 +15,8 @@ const (
 	IptablesLegacy = "iptables-legacy"
 	IptablesNft    = "iptables-nft"
 	Nftables       = "nftables"
+	// SynclabNftables is the lab's own backend nftables.
+	SynclabNftables = "synclab-nftables"
 )
 
 // Generation is a number that differs after a commit.
@@ -69,10 +72,17 @@ func NewDialect(name string, families []corev1.IPFamily) (Dialect, error) {
 		return newIptablesNft()
 	case Nftables:
 		return newNftables()
+	case SynclabNftables:
+		return newOwnNftables()
 	case "":
 		return newUnknown(families)
 	}
-	return nil, fmt.Errorf("dialect %q: want %s, %s, %s, or none to find out", name, IptablesLegacy, IptablesNft, Nftables)
+	return nil, fmt.Errorf("dialect %q: want %s, %s, %s, %s, or none to find out", name, IptablesLegacy, IptablesNft, Nftables, SynclabNftables)
+}
+
+// placed is a dialect that has to be told where packets for a port come in, from any goroutine, as the plan has it.
+type placed interface {
+	place(family corev1.IPFamily, port *plan.ServicePort)
 }
 
 // found says whether a dialect's rules are there.
@@ -94,6 +104,7 @@ type choice struct{ found }
 func newUnknown(families []corev1.IPFamily) (Dialect, error) {
 	u := &unknown{families: families}
 	for _, open := range []func() (found, error){
+		func() (found, error) { return newOwnNftables() },
 		func() (found, error) { return newNftables() },
 		func() (found, error) { return newIptablesNft() },
 		func() (found, error) { return newLegacy(families) },
@@ -149,6 +160,14 @@ func (u *unknown) choose() error {
 		}
 	}
 	return nil
+}
+
+func (u *unknown) place(family corev1.IPFamily, port *plan.ServicePort) {
+	for _, d := range u.tried {
+		if d, ok := d.(placed); ok {
+			d.place(family, port)
+		}
+	}
 }
 
 func (u *unknown) Misses() bool {

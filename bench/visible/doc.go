@@ -13,7 +13,7 @@
 //  4. Sights are told in one goroutine. Wait, Recheck and Quiet let steps of a scenario wait for the kernel; Installed
 //     counts what it holds.
 //
-// What is read, and how, depends on how a subject writes rules: a Dialect. There are three, and another layout needs no
+// What is read, and how, depends on how a subject writes rules: a Dialect. There are four, and another layout needs no
 // more than that interface.
 //
 //   - iptables-legacy: a table is one block, so a look is one copy of nat (IPT_SO_GET_ENTRIES), and the number that
@@ -23,6 +23,8 @@
 //     watching holds a subject up.
 //   - iptables-nft: the rules of a port's own chains, over netlink, and those of KUBE-SERVICES once a commit.
 //   - nftables: kube-proxy's nftables mode: the rules of a port's own chains and the maps in them.
+//   - synclab-nftables: the lab's own backend nftables: single keys of its maps, from a port's addresses on, as packets
+//     find their way.
 //
 // The chains of layout tree, between KUBE-SERVICES and a port's own, are followed. A subject may write a port's chains
 // long before it leads packets there: what is visible is only what the shared chains lead to.
@@ -34,6 +36,6 @@
 // Not modelled: how a port without endpoints refuses (a Service that was never dispatched is not awaited either, until
 // it has endpoints), addresses, NodePorts, masquerading and affinity: the endpoints alone say whether a change arrived.
 // A Service whose only address another one claims too may never be dispatched in nftables, where an address has one
-// owner. The mirror of the cluster costs memory in this process, some 200
+// owner, whoever wrote the table. The mirror of the cluster costs memory in this process, some 200
 // bytes an endpoint, and a look in variant legacy a copy of the table: read peak RSS with that in mind.
 package visible

@@ -85,6 +85,7 @@ var ruleWriters = []ruleWriter{
 	{name: "legacy-tree", dialect: IptablesLegacy, variant: iptables.Legacy, layout: iptables.Tree},
 	{name: "nft-tree", dialect: IptablesNft, variant: iptables.Nft, layout: iptables.Tree},
 	{name: "direct", dialect: IptablesLegacy, variant: iptables.Legacy, backend: proxier.Direct},
+	{name: "nftables", dialect: SynclabNftables, backend: proxier.Nftables},
 	{name: "direct-tree", dialect: IptablesLegacy, variant: iptables.Legacy, backend: proxier.Direct, layout: iptables.Tree},
 }
 
@@ -273,7 +274,11 @@ func TestRandomClusters(t *testing.T) {
 func (p inProcess) flush(rules ruleWriter) {
 	p.t.Helper()
 	for _, family := range p.opts.Families {
-		if out, err := exec.Command(iptables.Binary(rules.variant, family, ""), "-t", "nat", "-F").CombinedOutput(); err != nil {
+		command := []string{iptables.Binary(rules.variant, family, ""), "-t", "nat", "-F"}
+		if rules.backend == proxier.Nftables {
+			command = []string{"nft", "flush", "ruleset"}
+		}
+		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
 			p.t.Fatalf("%v\n%s", err, out)
 		}
 	}
@@ -287,7 +292,11 @@ func (p inProcess) flush(rules ruleWriter) {
 		p.t.Error(err)
 	}
 	in, err := p.Installed(p.t.Context())
-	if err != nil || in[corev1.IPv4Protocol].Rules["nat"] < 100 || in[corev1.IPv6Protocol].Chains < 50 {
+	v4, v6 := in[corev1.IPv4Protocol], in[corev1.IPv6Protocol]
+	if rules.backend == proxier.Nftables {
+		v4.Rules["nat"], v6.Chains = v4.Elements, v6.Elements
+	}
+	if err != nil || v4.Rules["nat"] < 100 || v6.Chains < 50 {
 		p.t.Errorf("installed %+v, %v", in, err)
 	}
 	p.check()

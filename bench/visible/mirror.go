@@ -33,10 +33,11 @@ type mirror struct {
 	node    string
 	tracker *tracker.Tracker
 	plan    *plan.Plan
+	placed  placed // nil: nobody needs to know where packets come in
 }
 
 func newMirror(family corev1.IPFamily, node plan.Node) *mirror {
-	return &mirror{family, node.Name, tracker.New(tracker.Options{Family: family, NodeName: node.Name}), plan.New(node)}
+	return &mirror{family: family, node: node.Name, tracker: tracker.New(tracker.Options{Family: family, NodeName: node.Name}), plan: plan.New(node)}
 }
 
 // changed gives what ports want from now on: those of the object's Service, or all when the node moved to another zone.
@@ -73,6 +74,9 @@ func (m *mirror) changed(op sim.Op, object runtime.Object, moved *discoveryv1.En
 		wants[name] = want{}
 	}
 	for _, port := range delta.Changed {
+		if m.placed != nil {
+			m.placed.place(m.family, port)
+		}
 		wants[port.Name] = want{port.Cluster, port.Local}
 	}
 	return wants

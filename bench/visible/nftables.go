@@ -32,31 +32,31 @@ const (
 	endpointPrefix = "endpoint-"
 )
 
-type nftables struct{ kernel *kernel.Nftables }
+type kubeNftables struct{ kernel *kernel.Nftables }
 
-func newNftables() (*nftables, error) {
+func newNftables() (*kubeNftables, error) {
 	k, err := kernel.OpenNftables()
-	return &nftables{k}, err
+	return &kubeNftables{k}, err
 }
 
-func (n *nftables) found(family corev1.IPFamily) (bool, error) {
+func (n *kubeNftables) found(family corev1.IPFamily) (bool, error) {
 	_, there, err := n.kernel.Uses(family, proxyTable, servicesChain)
 	return there, err
 }
 
-func (n *nftables) Generation() (Generation, error) {
+func (n *kubeNftables) Generation() (Generation, error) {
 	id, err := n.kernel.Generation()
 	return Generation{Dispatch: uint64(id)}, err
 }
 
-func (n *nftables) Misses() bool        { return false }
-func (n *nftables) Look() (Look, error) { return nftablesLook{n}, nil }
+func (n *kubeNftables) Misses() bool        { return false }
+func (n *kubeNftables) Look() (Look, error) { return kubeLook{n}, nil }
 
-func (n *nftables) Endpoint(_ tracker.ServicePortName, text string) string { return text }
+func (n *kubeNftables) Endpoint(_ tracker.ServicePortName, text string) string { return text }
 
-func (n *nftables) Close() { n.kernel.Close() }
+func (n *kubeNftables) Close() { n.kernel.Close() }
 
-func (n *nftables) Installed(family corev1.IPFamily) (Installed, error) {
+func (n *kubeNftables) Installed(family corev1.IPFamily) (Installed, error) {
 	k, err := kernel.OpenNftables()
 	if err != nil {
 		return Installed{}, err
@@ -66,11 +66,11 @@ func (n *nftables) Installed(family corev1.IPFamily) (Installed, error) {
 	return Installed{Rules: map[string]int{proxyTable: t.Rules}, Chains: t.Chains, Elements: t.Elements}, err
 }
 
-type nftablesLook struct{ *nftables }
+type kubeLook struct{ *kubeNftables }
 
-func (l nftablesLook) Close() {}
+func (l kubeLook) Close() {}
 
-func (l nftablesLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error) {
+func (l kubeLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error) {
 	base := portBase(port)
 	cluster, err := l.endpoints(family, clusterPrefix+base)
 	if err != nil {
@@ -82,7 +82,7 @@ func (l nftablesLook) Port(family corev1.IPFamily, port tracker.ServicePortName)
 
 // Dispatched: rules of a chain and what leads to it count as its uses. Since a chain is emptied when it leaves the
 // maps, one with endpoints that anything leads to is in use.
-func (l nftablesLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortName) (cluster, local bool, err error) {
+func (l kubeLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortName) (cluster, local bool, err error) {
 	base := portBase(port)
 	if cluster, err = l.used(family, clusterPrefix+base); err == nil {
 		local, err = l.used(family, localPrefix+base)
@@ -90,7 +90,7 @@ func (l nftablesLook) Dispatched(family corev1.IPFamily, port tracker.ServicePor
 	return cluster, local, err
 }
 
-func (l nftablesLook) used(family corev1.IPFamily, chain string) (bool, error) {
+func (l kubeLook) used(family corev1.IPFamily, chain string) (bool, error) {
 	uses, there, err := l.kernel.Uses(family, proxyTable, chain)
 	if err != nil || !there {
 		return false, err
@@ -99,7 +99,7 @@ func (l nftablesLook) used(family corev1.IPFamily, chain string) (bool, error) {
 	return uses > len(rules), err
 }
 
-func (l nftablesLook) endpoints(family corev1.IPFamily, chain string) ([]string, error) {
+func (l kubeLook) endpoints(family corev1.IPFamily, chain string) ([]string, error) {
 	rules, err := l.kernel.Rules(family, proxyTable, chain)
 	if err != nil {
 		return nil, err

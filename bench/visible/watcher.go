@@ -117,14 +117,16 @@ func newWatcher(opts Options) (*Watcher, error) {
 		none: make(chan struct{}),
 	}
 	close(w.none)
-	for _, family := range opts.Families {
-		w.mirrors = append(w.mirrors, newMirror(family, opts.Node))
-	}
 	if w.dialect == nil {
 		var err error
 		if w.dialect, err = NewDialect(opts.Dialect, opts.Families); err != nil {
 			return nil, err
 		}
+	}
+	for _, family := range opts.Families {
+		m := newMirror(family, opts.Node)
+		m.placed, _ = w.dialect.(placed)
+		w.mirrors = append(w.mirrors, m)
 	}
 	return w, nil
 }

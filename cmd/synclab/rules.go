@@ -12,6 +12,7 @@ import (
 
 	"synclab/bench"
 	"synclab/proxier"
+	"synclab/proxier/iptables"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -23,6 +24,7 @@ type rulesOptions struct {
 	config   *v1alpha1.KubeProxyConfiguration
 	families []corev1.IPFamily
 	node     string
+	layout   iptables.Layout
 }
 
 func newRules(s streams) *cobra.Command {
@@ -31,6 +33,7 @@ func newRules(s streams) *cobra.Command {
 		manifests manifestFlags
 		proxy     proxyConfigFlag
 		family    string
+		layout    string
 		o         rulesOptions
 	)
 	cmd := &cobra.Command{
@@ -42,13 +45,18 @@ with. It needs no rights and no iptables.`,
 		Example: `  synclab rules -f manifests/ngx.yaml
   kubectl get svc,endpointslices -A -o yaml | synclab rules -f -
   synclab rules -f cluster.yaml --proxy-config kube-proxy.yaml --node node-7
-  synclab rules mixed-types --services 5 --family IPv6`,
+  synclab rules mixed-types --services 5 --family IPv6
+  synclab rules steady-churn --services 1000 --layout tree`,
 		Args: argCount(0, 1, "a scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			if o.families, err = familiesOf(cmd, family); err != nil {
 				return err
 			}
+			if !slices.Contains(layouts, layout) {
+				return badUsage(cmd, "--layout %q: want %s", layout, orWords(layouts))
+			}
+			o.layout = iptables.Layout(layout)
 			switch {
 			case len(args) == 0 && len(manifests.paths) == 0:
 				return badUsage(cmd, "nothing to make rules of: want -f FILE, or a scenario")
@@ -76,6 +84,8 @@ with. It needs no rights and no iptables.`,
 	proxy.register(cmd)
 	cmd.Flags().StringVar(&family, "family", "", "`family`: IPv4 or IPv6 (default: both)")
 	cmd.Flags().StringVar(&o.node, "node", "", "`name` of the node that the proxier runs on (default: the first)")
+	cmd.Flags().StringVar(&layout, "layout", layouts[0], "`layout` of the rules: "+orWords(layouts))
+	complete(cmd, "layout", layouts...)
 	complete(cmd, "family", string(corev1.IPv4Protocol), string(corev1.IPv6Protocol))
 	complete(cmd, "node")
 	return cmd
@@ -107,7 +117,7 @@ func render(ctx context.Context, s streams, o rulesOptions) error {
 		o.node = o.objects.Nodes[0].Name
 	}
 	options := proxier.Options{
-		Config: o.config, Families: o.families, NodeName: o.node, // What kube-proxy finds on a kernel of today.
+		Config: o.config, Layout: o.layout, Families: o.families, NodeName: o.node, // What kube-proxy finds on a kernel of today.
 		Machine: proxier.Machine{RandomFully: true, Accounting: true},
 	}
 	var node *corev1.Node
