@@ -46,7 +46,7 @@
 //   - A new element with a verdict that jumps makes the commit validate the table: every chain that a base chain reaches,
 //     element by element through verdict maps. So frontends holds classes, not verdicts, and classes is small.
 //   - The first rule of a chain that uses a map makes the kernel walk through the whole map, of verdicts or not, looking
-//     for loops (nf_tables_bind_set): 60 ms a map of half a million elements. So chains of classes are made while a
+//     for loops (nf_tables_bind_set): some 100 ms where there are half a million endpoints. So chains of classes are made while a
 //     table is loaded, before its elements, and with them those of a few endpoints more or less than Services have. They
 //     stay when they are not used. A class that is met later costs that walk once.
 //   - A set is found by name in a linear search, and an anonymous set costs every transaction that follows.
@@ -55,18 +55,23 @@
 //
 // # What a packet may see
 //
-// A packet meets the rules of one generation in each base chain that it enters (the kernel reads it once), but every
-// look into a set or a map is answered by the generation of that moment. So a packet on its way during a commit may have
-// read frontends before and endpoints after it. It must find what was wanted before, or what is wanted now. Hence:
+// A look into a set or a map is answered by the kernel's generation of that moment, and a packet on its way during a
+// commit may have read frontends before and endpoints after it. Of a chain's rules it meets those of before or those of after; after
+// these, only sets as they are after. In a hook it must find what was wanted before, or what is wanted now. Hence:
 //
 //   - A chain that is new is empty for packets that entered before the commit. So it is made, with its element in
 //     classes, in a transaction before the one whose elements lead to it (Ruleset.Partial).
 //   - What a packet was told remains true: lists is asked with the class, so that a class of before finds the Service port
-//     of before; when only the Service port behind a class changed, it finds the new one, with all its endpoints.
+//     of before. Where several Services claim a frontend, variants of classes keep them apart (slot.variant). Only
+//     where nothing but the Service port behind a class changed does it find the new one, with all its endpoints.
 //   - A number that was drawn finds an endpoint. When a Service port has fewer endpoints, the slots beyond the new
 //     end stay filled, with the endpoints that were there. Slots below it hold one of before or of now.
-//   - Hence elements that a packet gets to only through another one (lists, endpoints, hairpin, chains of single frontends) are
-//     removed one sync later than what led to them. That leftover is bounded by what one sync removes.
+//   - Hence elements that a packet gets to only through another one (lists, endpoints, hairpin, chains of single
+//     frontends) are removed one sync later than what led to them. That leftover is bounded by what one sync removes.
+//
+// Two things are weaker. A client whose memory is torn (its endpoint is no member any more, but the class is that of
+// before) gets any of the endpoints. And the filter hooks come after nat: a packet that passed nat just before a Service got its first
+// endpoint may miss the refusal as well, and goes on untranslated, as with iptables, whose tables are committed one by one.
 //
 // This assumes that no packet stays between two looks while two syncs pass. Packets are not suspended there, and syncs
 // are at least the runner's interval apart.
@@ -78,6 +83,13 @@
 //
 // # What is not modelled
 //
-// Counters of nfacct (Settings.Accounting) have no counterpart. nft 1.0.6 cannot print rules in which what one map gave is the
-// key of the next, and gives up on the whole ruleset; nft list map and the bench's tools read the table.
+// Counters of nfacct (Settings.Accounting) have no counterpart. nft 1.0.6 cannot print rules in which what one map gave is
+// the key of the next: "nft list ruleset" ends with an assertion, while "nft list map" and the bench's tools read the table.
+//
+// # Why not a library
+//
+// Expressions are those of github.com/google/nftables; its connection is not used. It makes a tree of attributes of each
+// element, has every message acknowledged, and puts all elements of a call into one message, whose length has 16 bits:
+// half a million take chunks and a buffer that is kept. sigs.k8s.io/knftables (v0.0.22) only lists over netlink, and
+// writes through the nft command.
 package nftables
