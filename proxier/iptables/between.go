@@ -37,36 +37,27 @@ var refusing = []dispatch{filterServices, filterExternal, filterFirewall}
 
 // between finds it, for what is to be written of filter. It changes the layout and changes it back.
 func (d *difference) between(write []chainText) (between, error) {
-	filter, err := d.before(Filter)
+	mixture, err := d.mixture()
 	if err != nil {
 		return between{}, err
 	}
-	late, past, err := d.mixture(filter)
-	if err != nil {
-		return between{}, err
+	layout, mixed := d.rules.layout, slices.Clone(d.ordered())
+	for i, rendered := range mixed {
+		if now := mixture[rendered.port.Name]; now != nil {
+			mixed[i] = now
+		}
 	}
-	r, texts := d.rules, map[chain]chainText{}
-	all := d.ordered()
-	if len(late)+len(past.dispatch[filterServices])+len(past.dispatch[filterExternal])+len(past.dispatch[filterFirewall]) > 0 {
-		mixed := make([]*Rendered, 0, len(all)+1)
-		for _, rendered := range all {
-			if later := late[rendered.port.Name]; later != nil {
-				r.layout.change(rendered, later)
-				rendered = later
-			}
-			mixed = append(mixed, rendered)
+	for name, now := range mixture {
+		wanted := d.rules.effective(name)
+		if wanted == nil {
+			mixed = append(mixed, now)
 		}
-		r.layout.change(nil, past)
-		mixed = append(mixed, past)
-		texts = d.filterTexts(func() []*Rendered { return mixed })
-		r.layout.change(past, nil)
-		for _, rendered := range all {
-			if later := late[rendered.port.Name]; later != nil {
-				r.layout.change(later, rendered)
-			}
-		}
-	} else {
-		texts = d.filterTexts(d.ordered)
+		layout.change(wanted, now)
+	}
+	slices.SortFunc(mixed, func(a, b *Rendered) int { return plan.Compare(a.port, b.port) })
+	texts := d.filterTexts(func() []*Rendered { return mixed })
+	for name, now := range mixture {
+		layout.change(now, d.rules.effective(name))
 	}
 	return d.apart(texts, write), nil
 }
@@ -129,84 +120,113 @@ func (d *difference) apart(mixed map[chain]chainText, write []chainText) between
 	return b
 }
 
-// mixture is what filter holds between the two states of nat in place of what it will: late are Service ports some of
-// whose lines have to wait, past has the lines that stay for the while.
-func (d *difference) mixture(filter *before) (late map[tracker.ServicePortName]*Rendered, past *Rendered, err error) {
-	late = map[tracker.ServicePortName]*Rendered{}
-	past = &Rendered{port: &plan.ServicePort{ServicePort: &tracker.ServicePort{Name: ghost}}}
-	future := map[destination]bool{} // that nat will have lines for
-	lines := map[beforeLine]bool{}   // of filter, that are there already
+// mixture is what filter holds between the two states of nat in place of what it will: of Service ports some of whose
+// lines have to wait, or stay for the while. Lines that were read back and not remembered are the ghost's.
+func (d *difference) mixture() (map[tracker.ServicePortName]*Rendered, error) {
+	filter, err := d.before(Filter)
+	if err != nil {
+		return nil, err
+	}
+	m := mixer{difference: d, filter: filter, future: map[destination]bool{}}
 	for _, rendered := range d.covered {
 		for _, n := range []dispatch{natServices, natNodePorts} {
 			for _, l := range rendered.dispatch[n] {
-				future[l.destination] = true
+				m.future[l.destination] = true
 			}
 		}
 	}
+	mixture := map[tracker.ServicePortName]*Rendered{}
+	for name := range d.rules.dirty {
+		old, wanted := d.rules.installed[name], d.rules.effective(name)
+		if d.rules.unread {
+			old = nil
+		}
+		if now := m.mix(old, wanted); now != nil {
+			mixture[name] = now
+		}
+	}
+	if d.rules.unread {
+		if now := m.mix(d.ghost(filter), nil); now != nil {
+			mixture[ghost] = now
+		}
+	}
+	return mixture, m.err
+}
+
+// ghost has the lines that were read back and that no Service port wants.
+func (d *difference) ghost(filter *before) *Rendered {
+	wanted := newBefore()
 	for _, rendered := range d.covered {
-		later := *rendered
-		waits := false
-		for _, n := range refusing {
-			later.dispatch[n] = nil
-			for _, l := range rendered.dispatch[n] {
-				captured := false
-				if future[l.destination] {
-					if captured, err = d.captured(filter, l.destination); err != nil {
-						return nil, nil, err
-					}
-				}
-				if future[l.destination] && !captured {
-					waits = true
-					continue
-				}
-				later.dispatch[n] = append(later.dispatch[n], l)
-				text := d.rules.settings.canonicalLine(l.text)
-				lines[beforeLine{n, text, jumpTarget(text)}] = true
+		wanted.addRendered(&d.rules.settings, Filter, rendered)
+	}
+	past := &Rendered{port: &plan.ServicePort{ServicePort: &tracker.ServicePort{Name: ghost}}}
+	for to, lines := range filter.lines {
+		for _, l := range lines {
+			if !slices.Contains(wanted.lines[to], l) {
+				past.dispatch[l.dispatch] = append(past.dispatch[l.dispatch], dispatchLine{to, []byte(plainRefusal.Replace(l.text) + "\n")})
 			}
-		}
-		if waits {
-			late[rendered.port.Name] = &later
 		}
 	}
-	for to, old := range filter.lines {
-		for _, l := range old {
-			if l.dispatch == filterNodePorts || lines[l] {
-				continue
-			}
-			captured, err := d.captured(filter, to)
-			if err != nil {
-				return nil, nil, err
-			}
-			if captured && !future[to] {
-				continue
-			}
-			past.dispatch[l.dispatch] = append(past.dispatch[l.dispatch], dispatchLine{to, []byte(plainRefusal.Replace(l.text) + "\n")})
-		}
+	for _, lines := range past.dispatch { // they were in no order
+		slices.SortFunc(lines, func(a, b dispatchLine) int { return bytes.Compare(a.text, b.text) })
 	}
-	sortLines(past)
-	return late, past, nil
+	return past
+}
+
+// mixer mixes the lines of filter of Service ports.
+type mixer struct {
+	*difference
+	filter *before
+	future map[destination]bool // that nat will have lines for
+	err    error
+}
+
+// mix gives what a Service port has between old and wanted; nil when that is what is wanted.
+func (m *mixer) mix(old, wanted *Rendered) *Rendered {
+	now := &Rendered{}
+	if wanted != nil {
+		*now = *wanted
+	} else if old != nil {
+		now.port = old.port
+	}
+	differs := false
+	for _, n := range refusing {
+		var lines []dispatchLine
+		for _, l := range old.dispatched(n) {
+			if m.future[l.destination] || !m.captured(l.destination) {
+				lines = append(lines, l)
+			}
+		}
+		kept := lines
+		for _, l := range wanted.dispatched(n) {
+			there := slices.ContainsFunc(kept, func(k dispatchLine) bool { return equalLines([]dispatchLine{k}, []dispatchLine{l}) })
+			if !there && (!m.future[l.destination] || m.captured(l.destination)) {
+				lines = append(lines, l)
+			}
+		}
+		now.dispatch[n] = lines
+		differs = differs || !equalLines(lines, wanted.dispatched(n))
+	}
+	if !differs {
+		return nil
+	}
+	return now
 }
 
 // captured says whether nat had a line for a destination. Filter's lines often tell: nat has none where all is refused.
-func (d *difference) captured(filter *before, to destination) (bool, error) {
-	for _, l := range filter.lines[to] {
+func (m *mixer) captured(to destination) bool {
+	for _, l := range m.filter.lines[to] {
 		switch {
 		case l.target == "REJECT", l.dispatch == filterServices:
-			return false, nil
+			return false
 		case l.dispatch != filterNodePorts:
-			return true, nil
+			return true
 		}
 	}
-	nat, err := d.before(NAT)
+	nat, err := m.before(NAT)
 	if err != nil {
-		return false, err
+		m.err = err
+		return false
 	}
-	return len(nat.lines[to]) > 0, nil
-}
-
-// sortLines gives the lines of a mixture an order of their own: they were in none.
-func sortLines(r *Rendered) {
-	for _, lines := range r.dispatch {
-		slices.SortFunc(lines, func(a, b dispatchLine) int { return bytes.Compare(a.text, b.text) })
-	}
+	return len(nat.lines[to]) > 0
 }
