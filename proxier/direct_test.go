@@ -1,16 +1,19 @@
 package proxier
 
 import (
+	"errors"
 	"math/rand/v2"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
 	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/direct"
 )
 
 // foreignRules are somebody else's, in all the places where they may stand: with policies, in built-in chains around our
@@ -137,4 +140,30 @@ func legacySaved(t *testing.T, family corev1.IPFamily) string {
 		}
 	}
 	return b.String()
+}
+
+// A rule that cannot be encoded is its Service port's fault alone: that one is named and left out, everybody else is
+// served.
+func TestDirectRefuses(t *testing.T) {
+	netns.Fresh(t)
+	f := newFaulty(t, iptables.Legacy, true, newRandomCluster(seed(t), corev1.IPv4Protocol))
+	f.events(40)
+	f.udpService(1, "10.128.1.1", 5353, time.Time{})
+	f.udpService(2, "10.128.1.2", 5353, time.Time{})
+	long := strings.Repeat("x", 250) // more than a comment may have, with the Service's name
+	svc, slice := f.cluster.services[102].DeepCopy(), f.cluster.slices[[2]int{102, 0}].DeepCopy()
+	svc.Spec.Ports[0].Name, slice.Ports[0].Name = long, &long
+	f.tracker.SetService(svc, f.clock.Now())
+	f.tracker.SetSlice(slice, f.clock.Now())
+	f.mustSync()
+	f.refuses("made-2")
+	var failed *iptables.RestoreError
+	if err := f.last.Refused[0].Err; !errors.As(err, &failed) || failed.Tool != direct.Tool || failed.Line == 0 || !strings.Contains(err.Error(), "comment") {
+		t.Errorf("refused because of %v", err)
+	}
+	f.comparesWithout(2)
+	f.remove(2)
+	f.mustSync()
+	f.refuses()
+	f.converged()
 }
