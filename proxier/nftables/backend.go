@@ -38,6 +38,9 @@ type Backend struct {
 	rules   *Ruleset
 	encoder *encoder
 	handle  uint64 // of the table
+	// generation of the kernel when the stamp was last asked for, and how often the table was found changed then.
+	generation uint32
+	meddled    uint64
 	// unsure: a transaction failed, and what the table holds is not known.
 	unsure   bool
 	refusals map[tracker.ServicePortName]error

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 
 	"synclab/proxier/backend"
@@ -28,9 +27,9 @@ func (r *Ruleset) Total() backend.Count {
 
 var errNotOpen = errors.New("not synced yet")
 
-// Stamp is made of what the kernel says of the table without looking into it: its handle, the rules of the chains that
-// the kernel calls, and the sizes of its sets. The kernel's generation is no part of it: it also counts what others do in
-// tables of their own, the other family's proxier for one.
+// Stamp changes when somebody else may have changed the table. As long as the kernel's generation is that of the last
+// commit of ours, nobody did: one short question. What others commit, the other family's proxier for one, is most often
+// about tables of their own: so then the table's outline is compared with what it should be, and its content is not.
 func (b *Backend) Stamp() (backend.Stamp, error) {
 	if b.model != nil {
 		return backend.Stamp{}, nil // nobody else writes it
@@ -38,40 +37,26 @@ func (b *Backend) Stamp() (backend.Stamp, error) {
 	if b.kernel == nil || b.rules == nil {
 		return backend.Stamp{}, errNotOpen
 	}
-	handle, _, err := b.kernel.Table(b.opts.Family, b.encoder.table)
+	generation, err := b.kernel.Generation()
 	if err != nil {
 		return backend.Stamp{}, err
 	}
-	h := fnv.New64a()
-	for i := range baseChains {
-		uses, there, err := b.kernel.Uses(b.opts.Family, b.encoder.table, baseChains[i].name)
+	if generation != b.generation+b.socket.commits {
+		found, err := b.outline()
 		if err != nil {
 			return backend.Stamp{}, err
 		}
-		fmt.Fprintln(h, uses, there)
-	}
-	sizes, err := b.kernel.Sizes(b.opts.Family, b.encoder.table)
-	if err != nil {
-		return backend.Stamp{}, err
-	}
-	elements := fnv.New64a()
-	for _, size := range sizes {
-		if size.Set != setAffinity.String() { // packets write it
-			fmt.Fprintln(elements, size.Set, size.Elements)
+		if found != "" {
+			b.meddled++
 		}
 	}
-	return backend.Stamp{handle, h.Sum64(), elements.Sum64()}, nil
+	b.generation, b.socket.commits = generation, 0
+	return backend.Stamp{b.handle, b.meddled}, nil
 }
 
-// Drift counts what the table holds and describes the first difference; empty: none. Elements that somebody replaced
-// by others do not show.
-func (b *Backend) Drift(context.Context) (string, error) {
-	if b.model != nil {
-		return "", nil
-	}
-	if b.kernel == nil || b.rules == nil {
-		return "", errNotOpen
-	}
+// outline compares what the kernel says of the table without looking into it: its handle, the rules of the chains that
+// the kernel calls, and the sizes of its sets.
+func (b *Backend) outline() (string, error) {
 	family, table := b.opts.Family, b.encoder.table
 	handle, there, err := b.kernel.Table(family, table)
 	switch {
@@ -82,17 +67,15 @@ func (b *Backend) Drift(context.Context) (string, error) {
 	case handle != b.handle:
 		return fmt.Sprintf("table %s is another", table), nil
 	}
-	for _, other := range tableNames {
-		if _, there, err = b.kernel.Table(family, other); err != nil || there && other != table {
-			return fmt.Sprintf("table %s is there too", other), err
+	for i := range baseChains {
+		name := baseChains[i].name
+		rules, there, err := b.kernel.Uses(family, table, name)
+		if err != nil {
+			return "", err
 		}
-	}
-	tally, err := kernel.Tally(kernel.Nft, family, table)
-	if err != nil {
-		return "", err
-	}
-	if found := b.rules.driftOfRules(tally); found != "" {
-		return found, nil
+		if want := len(b.rules.rules.fixed(name)); !there || rules != want {
+			return fmt.Sprintf("chain %s has %d rules, not %d", name, rules, want), nil
+		}
 	}
 	sizes, err := b.kernel.Sizes(family, table)
 	if err != nil {
@@ -104,11 +87,36 @@ func (b *Backend) Drift(context.Context) (string, error) {
 	}
 	for s := range sets {
 		n, there := have[s.String()]
-		if !there || s != setAffinity && n != b.rules.elements[s] {
+		if !there || s != setAffinity && n != b.rules.elements[s] { // packets write affinity
 			return fmt.Sprintf("set %s has %d elements, not %d", s, n, b.rules.elements[s]), nil
 		}
 	}
 	return "", nil
+}
+
+// Drift counts what the table holds and describes the first difference; empty: none. Elements that somebody replaced
+// by others do not show.
+func (b *Backend) Drift(context.Context) (string, error) {
+	if b.model != nil {
+		return "", nil
+	}
+	if b.kernel == nil || b.rules == nil {
+		return "", errNotOpen
+	}
+	if found, err := b.outline(); err != nil || found != "" {
+		return found, err
+	}
+	family, table := b.opts.Family, b.encoder.table
+	for _, other := range tableNames {
+		if _, there, err := b.kernel.Table(family, other); err != nil || there && other != table {
+			return fmt.Sprintf("table %s is there too", other), err
+		}
+	}
+	tally, err := kernel.Tally(kernel.Nft, family, table)
+	if err != nil {
+		return "", err
+	}
+	return b.rules.driftOfRules(tally), nil
 }
 
 // driftOfRules compares the rules by chain with what is expected.

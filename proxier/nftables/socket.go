@@ -31,6 +31,8 @@ type socket struct {
 	buf   []byte
 	clock clock.PassiveClock
 	runs  []backend.Run
+	// commits of ours: each moves the kernel's generation by one.
+	commits uint32
 }
 
 func openSocket(c clock.PassiveClock) (*socket, error) {
@@ -95,6 +97,8 @@ func (s *socket) send(batch []byte, first, last uint32) error {
 	}
 	if err != nil {
 		run.ExitCode = 1
+	} else {
+		s.commits++
 	}
 	s.runs = append(s.runs, run)
 	return err
