@@ -16,7 +16,7 @@ N ?=
 E ?=
 #: SCENARIO  name in the library, or a .yaml file      default: steady-churn
 SCENARIO ?=
-#: SUBJECTS  what is measured, separated by commas     default: synclab/iptables-legacy, if there; compare: all
+#: SUBJECTS  what is measured, separated by commas     default: synclab/iptables-legacy; compare: nearly all
 SUBJECTS ?=
 #: REPS      repetitions of each cell                  default: 3
 REPS ?=
