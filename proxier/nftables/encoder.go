@@ -245,7 +245,7 @@ func (e *encoder) remove(s set, keys []byte) {
 func (e *encoder) elements(kind, flags uint16, s set, b []byte, key, value int) {
 	for len(b) > 0 {
 		start, list := e.openElements(kind, flags, s)
-		for len(b) > 0 && len(e.buf)-list < mostListBytes && (e.limit == 0 || len(e.buf) < e.limit) {
+		for first := true; len(b) > 0 && (first || len(e.buf)-list < mostListBytes && (e.limit == 0 || len(e.buf) < e.limit)); first = false {
 			in := e.open(unix.NFTA_LIST_ELEM)
 			k := e.open(unix.NFTA_SET_ELEM_KEY)
 			e.bytes(unix.NFTA_DATA_VALUE, b[:key])

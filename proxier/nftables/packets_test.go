@@ -247,3 +247,63 @@ func (n *node) hairpin(protocol corev1.Protocol, to netip.Addr) {
 		n.t.Errorf("another client is masqueraded: %v, %v", masqueraded, err)
 	}
 }
+
+// While tables replace each other, and endpoints come and go, every first packet of a flow finds an endpoint.
+func TestNoGap(t *testing.T) {
+	for _, family := range bothFamilies {
+		t.Run(string(family), func(t *testing.T) {
+			n := newNode(t, family)
+			ports := []*plan.ServicePort{n.port(1, corev1.ProtocolUDP, 1, 2, 3)}
+			mustSync(t, n.b, true, ports)
+			const flows = 600
+			sockets := make([]*net.UDPConn, flows) // of this thread's namespace
+			for i := range sockets {
+				var err error
+				if sockets[i], err = net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(ports[0].ClusterIP, servicePort))); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { sockets[i].Close() })
+			}
+			unanswered := make(chan error, 1)
+			defer func() {
+				if err := <-unanswered; err != nil {
+					t.Error(err)
+				}
+			}()
+			const each = 5 // flows that begin during one sync
+			for round := range flows / each {
+				go func() { unanswered <- askAll(sockets[round*each : (round+1)*each]) }()
+				if round > 0 {
+					if err := <-unanswered; err != nil {
+						t.Fatalf("sync %d: %v", round, err)
+					}
+				}
+				if round%2 == 0 {
+					mustSync(t, n.b, true, ports)
+					continue
+				}
+				lists := [][]int{{1}, {1, 2}, {1, 2, 3}, {2, 3}, {3, 1}}
+				ports = []*plan.ServicePort{n.port(1, corev1.ProtocolUDP, lists[round/2%len(lists)]...)}
+				n.b.Update(plan.Delta{Changed: ports})
+				mustSync(t, n.b, false, ports)
+			}
+		})
+	}
+}
+
+// askAll asks once by each socket and waits for the answer.
+func askAll(sockets []*net.UDPConn) error {
+	b := make([]byte, 200)
+	for i, s := range sockets {
+		if _, err := s.Write([]byte("?")); err != nil {
+			return fmt.Errorf("flow %d: %w", i, err)
+		}
+		if err := s.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			return err
+		}
+		if _, err := s.Read(b); err != nil {
+			return fmt.Errorf("flow %d: %w", i, err)
+		}
+	}
+	return nil
+}
