@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -90,7 +91,6 @@ func (r *Ruleset) difference(ports []*plan.ServicePort, endpoints int) *differen
 			d.gone[table] = append(d.gone[table], name)
 		}
 		slices.Sort(d.gone[table])
-		sortTexts(d.write[table])
 	}
 	return d
 }
@@ -116,20 +116,46 @@ func (d *difference) before(table Table) (*before, error) {
 	return past, nil
 }
 
-// portChains renders the chains of the covered Service ports.
+// manyChains is when rendering is worth a second processor.
+const manyChains = 2000
+
+// portChains renders the chains of the covered Service ports that are not as installed, sorted.
 func (d *difference) portChains(gone map[string]bool) {
 	chains := 0
 	for _, rendered := range d.covered {
+		chains += len(rendered.chains)
+		if len(gone) > 0 {
+			for _, c := range rendered.chains {
+				delete(gone, c.name)
+			}
+		}
+	}
+	if chains < manyChains {
+		d.write[NAT] = d.render(d.covered)
+		return
+	}
+	var halves [2][]chainText
+	var done sync.WaitGroup
+	middle := len(d.covered) / 2
+	done.Go(func() { halves[0] = d.render(d.covered[:middle]) })
+	done.Go(func() { halves[1] = d.render(d.covered[middle:]) })
+	done.Wait()
+	d.write[NAT] = mergeTexts(halves[0], halves[1])
+}
+
+// render gives the chains of some Service ports that are not as installed, sorted. It changes nothing.
+func (d *difference) render(covered []*Rendered) []chainText {
+	chains := 0
+	for _, rendered := range covered {
 		chains += len(rendered.chains)
 	}
 	const bytesPerChain = 320 // measured: an endpoint chain with comments has about 300
 	buf := make([]byte, 0, chains*bytesPerChain)
 	held := d.rules.held[NAT]
 	texts := make([]chainText, 0, chains)
-	for _, rendered := range d.covered {
+	for _, rendered := range covered {
 		n := rendered.names()
 		d.rules.settings.writeChains(&n, d.large, func(chain string, l *lines) {
-			delete(gone, chain)
 			hash := hashText(l.text)
 			if held.is(chain, hash) {
 				return
@@ -141,16 +167,33 @@ func (d *difference) portChains(gone map[string]bool) {
 			})
 		})
 	}
-	d.write[NAT] = texts
+	sortTexts(texts)
+	return texts
+}
+
+func mergeTexts(a, b []chainText) []chainText {
+	if len(a) == 0 {
+		return b
+	}
+	merged := make([]chainText, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if strings.Compare(a[0].name, b[0].name) <= 0 {
+			merged, a = append(merged, a[0]), a[1:]
+		} else {
+			merged, b = append(merged, b[0]), b[1:]
+		}
+	}
+	return append(append(merged, a...), b...)
 }
 
 // sharedChains renders the fixed chains, and those of the layout that may have changed.
 func (d *difference) sharedChains(gone map[Table]map[string]bool) {
 	r := d.rules
+	shared := map[Table][]chainText{}
 	add := func(c chain, t chainText) {
 		delete(gone[c.table], c.name)
 		if !r.held[c.table].is(c.name, t.hash) {
-			d.write[c.table] = append(d.write[c.table], t)
+			shared[c.table] = append(shared[c.table], t)
 		}
 	}
 	for c, l := range r.settings.fixedChains() {
@@ -171,6 +214,10 @@ func (d *difference) sharedChains(gone map[Table]map[string]bool) {
 		} else if _, there := r.held[c.table].content[c.name]; there {
 			gone[c.table][c.name] = true
 		}
+	}
+	for table, texts := range shared {
+		sortTexts(texts)
+		d.write[table] = mergeTexts(d.write[table], texts)
 	}
 }
 
@@ -259,16 +306,23 @@ func declare(p *Payload, chains []string) {
 // took takes note of a payload that the kernel took. live: packets reach what it wrote.
 func (d *difference) took(p *Payload, live bool) {
 	for _, s := range p.steps {
-		d.tookStep(s, live)
+		d.tookStep(s, live, p.last)
 	}
 }
 
-func (d *difference) tookStep(s step, live bool) {
+func (d *difference) tookStep(s step, live, last bool) {
 	h := d.rules.held[s.table]
+	if len(h.content) < len(s.write)/2 { // most are new: room for all of them at once
+		grown := make(map[string]content, len(h.content)+len(s.write))
+		maps.Copy(grown, h.content)
+		h.content = grown
+	}
 	for i := range s.write {
 		t := &s.write[i]
 		h.content[t.name] = content{t.hash, t.rules, true}
-		h.loose[t.name] = live
+		if !last {
+			h.loose[t.name] = live
+		}
 	}
 	for _, name := range s.gone {
 		delete(h.content, name)
@@ -284,7 +338,7 @@ func (d *difference) failed(p *Payload, live bool, err error) {
 	if refused := refusal(err); refused != nil {
 		for i, s := range p.steps {
 			if p.ends[i] < refused.Line {
-				d.tookStep(s, live)
+				d.tookStep(s, live, false)
 			}
 		}
 		return

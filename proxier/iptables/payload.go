@@ -21,6 +21,7 @@ type Payload struct {
 
 	steps []step // what it was made of
 	ends  []int  // the line that each step ends with
+	last  bool   // when it is taken, all that packets may reach is as wanted
 }
 
 // span says whose the lines from first on are, until the next span.

@@ -57,7 +57,7 @@ func (s *stager) run() error {
 		last.gone = slices.Compact(slices.Sorted(slices.Values(slices.Concat(last.gone, s.gone[Filter]))))
 	}
 	if len(parts.steady) > 0 {
-		if err := s.live(before); err != nil {
+		if err := s.live(false, before); err != nil {
 			return err
 		}
 		before = step{}
@@ -65,7 +65,7 @@ func (s *stager) run() error {
 			return err
 		}
 	}
-	if err := s.live(before, nat, after); err != nil {
+	if err := s.live(true, before, nat, after); err != nil {
 		return err
 	}
 	s.settle(sweep)
@@ -78,13 +78,15 @@ func (s *stager) run() error {
 	return nil
 }
 
-// live writes what packets reach.
-func (s *stager) live(steps ...step) error {
+// live writes what packets reach; last says that nothing of that is left.
+func (s *stager) live(last bool, steps ...step) error {
 	steps = slices.DeleteFunc(steps, func(s step) bool { return len(s.write)+len(s.gone) == 0 })
 	if len(steps) == 0 {
 		return nil
 	}
-	return s.restore(s.payload(steps...), true)
+	p := s.payload(steps...)
+	p.last = last
+	return s.restore(p, true)
 }
 
 // parts of a difference, by what a packet may meet of them.

@@ -159,6 +159,9 @@ func (i Installed) Stamp() (Stamp, error) {
 			return stamp, err
 		}
 		stamp[n] = s
+		if i.Variant == Nft {
+			break // one number for all tables
+		}
 	}
 	return stamp, nil
 }
