@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"testing"
 
@@ -95,6 +96,11 @@ func compareKinds(t *testing.T, count *tally, seed uint64) {
 	setting := conform.DrawSetting(seed, conform.Constraint{})
 	random := sim.NewRandomCluster(sim.RandomOptions{Seed: seed, Families: setting.Families})
 	s := &State{Setting: setting, Node: "node-0", Machine: proxier.Machine{Accounting: seed%2 == 0}, Objects: random.Objects()}
+	if seed%3 == 0 { // external and load balancer addresses of Services, now and then
+		for _, text := range []string{"203.0.113.1", "203.0.113.4", "198.18.0.5", "2001:db8:113::2", "2001:db8:18::7"} {
+			s.Held = append(s.Held, netip.MustParseAddr(text))
+		}
+	}
 	cluster := sim.NewCluster(clock.RealClock{})
 	defer cluster.Stop()
 	must := func(err error) {

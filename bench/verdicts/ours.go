@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,8 @@ type State struct {
 	Node    string // that the proxiers run on
 	Machine proxier.Machine
 	Objects *sim.Objects
+	// Held are addresses that the node has besides its own, such as those of load balancers that run on it.
+	Held []netip.Addr
 }
 
 // node is the object of the proxiers' node.
@@ -109,7 +112,7 @@ func (s *State) World() (walk.World, error) {
 	if err != nil {
 		return walk.World{}, err
 	}
-	return walk.World{Local: s.Setting.Options(node, s.Machine).NodeIPs}, nil
+	return walk.World{Local: slices.Concat(s.Setting.Options(node, s.Machine).NodeIPs, s.Held)}, nil
 }
 
 // Packets of the state's population.

@@ -14,14 +14,14 @@ type nftRules [][]nftOp
 type nftOp struct {
 	run func(w *Walker, s *state, op *nftOp) nftVerdict
 
-	from, to, to2 int // registers
-	size          int // bytes
-	data, data2   []byte
-	number        uint32
-	offset        uint32
-	set           *nftSet
-	inverted      bool
-	verdict       nftVerdict
+	from, to    int // registers
+	size        int // bytes
+	data, data2 []byte
+	number      uint32
+	offset      uint32
+	set         *nftSet
+	inverted    bool
+	verdict     nftVerdict
 }
 
 var errNotKnown = errors.New("not known")

@@ -44,7 +44,6 @@ type state struct {
 	inBase   int // rules crossed in the present base chain
 	picked   bool
 	entryNAT int // rules crossed in nat of the hook by which it entered
-	natCount bool
 
 	registers [16 * 4]byte // of nf_tables
 }
