@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -20,6 +21,8 @@ type Ruleset struct {
 	places  map[place]*slot
 	// chains of classes that are installed, with the number of their rules.
 	chains map[Class]int
+	// prints of frontends' own chains.
+	prints map[Class][sha256.Size]byte
 	// refusedAt are the addresses in refused-external, by protocol and port: a NodePort there may come first.
 	refusedAt map[place][]netip.Addr
 	// hairpin counts the slots that an address fills.
@@ -74,6 +77,7 @@ func NewRuleset(settings backend.Settings) *Ruleset {
 		ids:       map[ID]*entry{},
 		places:    map[place]*slot{},
 		chains:    map[Class]int{},
+		prints:    map[Class][sha256.Size]byte{},
 		refusedAt: map[place][]netip.Addr{},
 		hairpin:   map[host]int32{},
 		dirty:     map[tracker.ServicePortName]*plan.ServicePort{},

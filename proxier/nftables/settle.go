@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"crypto/sha256"
 	"net/netip"
 	"slices"
 )
@@ -35,6 +36,7 @@ func (r *Ruleset) settleFrontend(p place, s *slot) {
 			to.added = append64(p.key(to.added), uint64(class))
 		}
 		if old.own() {
+			delete(r.prints, old)
 			r.then.classes = append(r.then.classes, old)
 		}
 	}
@@ -42,15 +44,44 @@ func (r *Ruleset) settleFrontend(p place, s *slot) {
 		r.needClass(w.class)
 	}
 	if class.own() {
-		chain := chainRules{class, r.rules.frontendChain(ways)}
-		if class != old {
-			r.ahead = append(r.ahead, chain)
-		} else {
-			r.rewrite = append(r.rewrite, chain)
-		}
+		r.needFrontendChain(class, ways, class != old)
 	}
 	s.class = class
 	r.settleLists(p, s, ways)
+}
+
+// needFrontendChain writes a frontend's own chain, unless it is there as it should be: writing one makes the kernel
+// validate the table, and all such chains with it.
+func (r *Ruleset) needFrontendChain(class Class, ways []way, fresh bool) {
+	print := fingerprint(ways)
+	if !fresh && r.prints[class] == print {
+		return
+	}
+	r.prints[class] = print
+	chain := chainRules{class, r.rules.frontendChain(ways)}
+	if fresh {
+		r.ahead = append(r.ahead, chain)
+	} else {
+		r.rewrite = append(r.rewrite, chain)
+	}
+}
+
+// fingerprint of all that shapes a frontend's own chain.
+func fingerprint(ways []way) [sha256.Size]byte {
+	var b []byte
+	for _, w := range ways {
+		b = append(append64(b, uint64(w.class)), byte(w.role))
+		if w.role == roleLimited {
+			for _, p := range w.of.port.SourceRanges {
+				b = append(appendAddr(b, p.Addr()), byte(p.Bits()))
+			}
+			b = append(b, 0xff) // no number of bits
+			for _, vip := range w.of.port.LoadBalancerVIPs {
+				b = appendAddr(b, vip)
+			}
+		}
+	}
+	return sha256.Sum256(b)
 }
 
 // settleLists brings the elements by which a frontend leads to Service ports up to date. One that is no longer needed
