@@ -22,8 +22,8 @@ const (
 // chunk is how many ports are read between two looks at the generation.
 const chunk = 16
 
-// A dialect that misses commits is read again when nothing moved for blindFactor times what a look takes, but not more
-// often than every blindPeriod.
+// What is pending is read again when nothing moved for blindFactor times what a look takes, but not more often than
+// every blindPeriod: commits may be missed.
 const (
 	blindFactor = 20
 	blindPeriod = 250 * time.Millisecond
@@ -108,8 +108,13 @@ func (w *Watcher) step() {
 		w.look(now)
 	case missed:
 		w.look(tool)
-	case w.dialect.Misses() && now.Sub(w.looked) > max(blindPeriod, blindFactor*w.cost):
-		w.look(now)
+	case now.Sub(w.looked) > max(blindPeriod, blindFactor*w.cost):
+		// nf_tables counts the generation up a moment before it turns to it: a look in between saw the one before.
+		moment := w.lastMoved
+		if w.dialect.Misses() || moment.IsZero() {
+			moment = now
+		}
+		w.look(moment)
 	}
 }
 

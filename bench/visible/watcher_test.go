@@ -418,3 +418,15 @@ func TestErrorsSayWhatIsMissing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The generation is counted up a moment before the kernel turns to it. What a look in between did not see is found later,
+// and is as of then.
+func TestGenerationBeforeItsRules(t *testing.T) {
+	b := newBed(t)
+	b.change(sim.Add, service("a"))
+	b.change(sim.Add, slice("a", "1"))
+	b.at(3).commit().saw()
+	b.write("IPv4 ns/a:http=1")
+	b.at(4).saw()
+	b.at(4 + int(blindPeriod/time.Millisecond)).saw("Add a IPv4 due 0 visible 3")
+}
