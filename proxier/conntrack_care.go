@@ -1,10 +1,8 @@
 package proxier
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -98,13 +96,7 @@ func (f *flows) disclaim(frontend conntrack.Frontend, name tracker.ServicePortNa
 	f.claims[frontend] = left
 }
 
-func inPlanOrder(a, b claim) int {
-	return cmp.Or(
-		a.port.Created.Compare(b.port.Created),
-		strings.Compare(a.port.Name.Namespace, b.port.Name.Namespace),
-		strings.Compare(a.port.Name.NamespacedName.Name, b.port.Name.NamespacedName.Name),
-		strings.Compare(a.port.Name.Port(), b.port.Name.Port()))
-}
+func inPlanOrder(a, b claim) int { return plan.Compare(a.port, b.port) }
 
 // winner is the claim whose rule packets meet first: a Service port without endpoints has no rule in nat.
 func winner(claims []claim) claim {
