@@ -385,7 +385,10 @@ func (s *syncing) inherit(e *encoder, others []string) error {
 		e.limit = s.socket.split()
 		for _, element := range elements {
 			if len(element.Key) == setAffinity.keyLen(s.opts.Family) && len(element.Data) == setAffinity.valueLen(s.opts.Family) {
-				e.addTimed(setAffinity, element.Key, element.Data, time.Duration(element.Timeout)*time.Millisecond, time.Duration(element.Expires)*time.Millisecond)
+				// A rule that renews it sets what is left, but not the timeout it was made with. The kernel takes none
+				// that is shorter than what is left.
+				left := time.Duration(element.Expires) * time.Millisecond
+				e.addTimed(setAffinity, element.Key, element.Data, max(left, time.Duration(element.Timeout)*time.Millisecond), left)
 			}
 		}
 		err = e.commit()

@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/google/nftables/expr"
@@ -134,8 +135,11 @@ func (r *rules) localnet(l *ruleList) {
 	if !r.IPv4() || !r.LocalhostNodePorts {
 		return
 	}
-	l.add(r.daddr(0), prefix(0, loopback4, true), r.saddr(0), prefix(0, loopback4, false),
-		ctState(ctEstablished|ctRelated, false), ctDNAT(false), to(expr.VerdictDrop, ""))
+	fromOutside := append([]expr.Any{r.daddr(0)}, prefix(0, loopback4, true)...)
+	fromOutside = append(append(fromOutside, r.saddr(0)), prefix(0, loopback4, false)...)
+	l.add(fromOutside, ctState(ctEstablished|ctRelated, false), ctDNAT(false), to(expr.VerdictDrop, ""))
+	// What conntrack does not follow has no status to ask for: the rule above ends there.
+	l.add(fromOutside, ctState(ctInvalid|ctUntracked, true), to(expr.VerdictDrop, ""))
 }
 
 // services finds the frontend. What its chain does not take comes back, and may be for a NodePort.
@@ -215,12 +219,14 @@ func (r *rules) pick(l *ruleList, match []expr.Any, c Class, n int, offset uint3
 			remember(unix.NFT_DYNSET_OP_UPDATE, client, seconds), r.dnat())
 	}
 	random := &expr.Numgen{Register: reg(slotWord), Modulus: uint32(n), Type: unix.NFT_NG_RANDOM, Offset: offset}
-	load := []any{match, r.list(c), random, find(setEndpoints, idWord, targetWord)}
+	chosen := []any{match, r.list(c), random, find(setEndpoints, idWord, targetWord)}
 	if seconds > 0 {
 		// An update would leave the value of an element that is there as it is.
-		load = append(load, r.saddr(client), remember(opDelete, client, 0), remember(unix.NFT_DYNSET_OP_UPDATE, client, seconds))
+		l.add(append(slices.Clone(chosen), r.saddr(client), remember(opDelete, client, 0),
+			remember(unix.NFT_DYNSET_OP_UPDATE, client, seconds), r.dnat())...)
+		// Where the set holds as many clients as it may, that rule ends at the update: this one goes on without.
 	}
-	l.add(append(load, r.dnat())...)
+	l.add(append(chosen, r.dnat())...)
 }
 
 // remember changes what the client is remembered by.

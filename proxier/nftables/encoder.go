@@ -23,10 +23,7 @@ const (
 )
 
 // Attributes that x/sys does not name.
-const (
-	setDescSize  = 1 // NFTA_SET_DESC_SIZE
-	mostAffinity = 1 << 20
-)
+const setDescSize = 1 // NFTA_SET_DESC_SIZE
 
 // encoder writes transactions as the kernel reads them, each a batch of netlink messages, and hands them to send. It
 // keeps its buffer: a sync allocates nothing for each element.
@@ -168,7 +165,7 @@ func (e *encoder) createSet(s set) {
 	// No size for the others: the kernel takes a hash table that grows. With a size it takes one that never does.
 	if sp.dynamic {
 		desc := e.open(unix.NFTA_SET_DESC)
-		e.u32(setDescSize, mostAffinity)
+		e.u32(setDescSize, sp.most)
 		e.close(desc)
 	}
 	e.u32(unix.NFTA_SET_ID, uint32(s)+1)

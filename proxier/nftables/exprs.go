@@ -28,8 +28,8 @@ const (
 
 // Conntrack's bits (enum ip_conntrack_info, ip_conntrack_status), as ct loads them: in the machine's byte order.
 const (
-	ctInvalid, ctEstablished, ctRelated, ctNew = 1, 2, 4, 8
-	ctStatusDNAT                               = 1 << 5
+	ctInvalid, ctEstablished, ctRelated, ctNew, ctUntracked = 1, 2, 4, 8, 1 << 6
+	ctStatusDNAT                                            = 1 << 5
 )
 
 // opDelete of dynset (NFT_DYNSET_OP_DELETE, Linux 5.1); x/sys does not have it.

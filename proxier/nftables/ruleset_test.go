@@ -293,3 +293,51 @@ func TestReplacedEndpoint(t *testing.T) {
 		}
 	}
 }
+
+// While a new table and the one before it are both at work, packets end as by one of them. The kernel calls the newer one
+// first: of chains with the same priority, the last registered.
+func TestBothTables(t *testing.T) {
+	packets := 0
+	seeds(t, 5, func(t *testing.T, c *cluster) {
+		settings := c.settings()
+		for range 4 {
+			for range 10 {
+				c.step()
+			}
+			c.take()
+			before := slices.Clone(c.plan.Ports())
+			_, old := loaded(t, settings, before)
+			for range 5 {
+				c.step()
+			}
+			c.take()
+			_, fresh := loaded(t, settings, c.plan.Ports())
+			fresh.Name = tableNames[1]
+			n := walk.NewNftables(c.family)
+			for _, m := range []*Model{fresh, old} {
+				if err := m.AddTo(n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rules, err := n.Rules()
+			if err != nil {
+				t.Fatal(err)
+			}
+			both := walk.New(rules, c.world())
+			first, last := walk.New(rulesOf(t, old), c.world()), walk.New(rulesOf(t, fresh), c.world())
+			for _, p := range c.packets(before, 50) {
+				packets++
+				wanted := []walk.Verdict{walked(t, first, &p), walked(t, last, &p)}
+				v := walked(t, both, &p)
+				if p.After != nil {
+					p.After = nil // the earlier packet may have met the other table
+					wanted = append(wanted, walked(t, first, &p), walked(t, last, &p))
+				}
+				if !v.Within(wanted...) {
+					t.Fatalf("%s: %s, neither of\n%s", &p, v, wanted)
+				}
+			}
+		}
+	})
+	t.Logf("%d packets", packets)
+}

@@ -59,6 +59,7 @@ type spec struct {
 	value []field // none: a set, else a map
 	// dynamic sets are written by rules, and their elements time out.
 	dynamic bool
+	most    uint32 // elements, where it is dynamic
 }
 
 var (
@@ -81,7 +82,7 @@ var specs = [sets]spec{
 	setClasses:          {name: "classes", key: class64, value: []field{verdict}},
 	setLists:            {name: "lists", key: fields(frontend, class64), value: class64},
 	setEndpoints:        {name: "endpoints", key: fields(class64, []field{wordField}), value: target},
-	setAffinity:         {name: "affinity", key: fields([]field{addrField}, class64), value: target, dynamic: true},
+	setAffinity:         {name: "affinity", key: fields([]field{addrField}, class64), value: target, dynamic: true, most: 1 << 20},
 	setMembers:          {name: "members", key: fields(class64, []field{wordField}, target)},
 	setHairpin:          {name: "hairpin", key: []field{addrField, addrField}},
 	setRefusedServices:  {name: "refused-services", key: frontend, value: []field{wordField}},
