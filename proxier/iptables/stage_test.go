@@ -247,3 +247,28 @@ func TestPace(t *testing.T) {
 		t.Errorf("after 100 batches one has %d names; the best is %d", got, best)
 	}
 }
+
+// Rendered on two processors, a full sync is what one would render.
+func TestRenderedByHalves(t *testing.T) {
+	p := newTestPlan()
+	for i := range 250 {
+		p.set(service(i, i%3), endpoints(i, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10))
+	}
+	p.replan()
+	d := p.rules.difference(p.plan.Ports(), 0)
+	var halves []chainText
+	for _, c := range d.write[NAT] {
+		if c.port != nil {
+			halves = append(halves, c)
+		}
+	}
+	if len(halves) < manyChains || !slices.IsSortedFunc(d.write[NAT], func(a, b chainText) int { return strings.Compare(a.name, b.name) }) {
+		t.Fatalf("%d chains, sorted or not; want %d at least", len(halves), manyChains)
+	}
+	same := func(a, b chainText) bool {
+		return a.name == b.name && string(a.text) == string(b.text) && a.port == b.port
+	}
+	if !slices.EqualFunc(halves, d.render(d.covered), same) {
+		t.Error("not the same chains")
+	}
+}
