@@ -8,10 +8,13 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/netns"
 	"synclab/proxier/iptables"
 	"synclab/proxier/walk"
 )
@@ -150,5 +153,56 @@ func TestNoPacketInBetween(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Over the rules of a proxier that was killed, a new one goes on in batches too, and leaves what it would have made
+// alone, in the kernel as on the model.
+func TestRestartInBatches(t *testing.T) {
+	for _, layout := range iptables.Layouts {
+		t.Run(string(layout), func(t *testing.T) {
+			netns.Fresh(t)
+			needsLargeRestores(t, iptables.Nft)
+			c := newRandomCluster(seed(t), corev1.IPv4Protocol)
+			start := func() *engine {
+				host, err := iptables.NewHost(iptables.RestorerOptions{Variant: iptables.Nft, Family: c.family})
+				if err != nil {
+					t.Skip(err)
+				}
+				return testEngine(t, c.family, host, func(o *Options) { o.Variant, o.Layout, o.Batch = iptables.Nft, layout, 30 })
+			}
+			e := start()
+			for range 4 {
+				for range 60 {
+					c.step(e)
+				}
+				if err := e.sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				next := start()
+				c.tell(next)
+				for range 20 {
+					c.step(next)
+				}
+				runs := 0
+				next.opts.OnSync = func(s Sync) { runs = len(s.Runs) }
+				if err := next.sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if runs < 3 {
+					t.Errorf("%d restores: not in batches", runs)
+				}
+				want := iptables.NewModel(c.family)
+				alone := testEngine(t, c.family, want, func(o *Options) { o.Layout = layout })
+				c.tell(alone)
+				if err := alone.sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(strings.Split(saved(t, want), "\n"), strings.Split(kernelSaved(t, iptables.Nft, c.family), "\n")); diff != "" {
+					t.Fatalf("(-alone +kernel):\n%s", diff)
+				}
+				e = next
+			}
+		})
 	}
 }
