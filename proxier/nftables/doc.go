@@ -9,8 +9,8 @@
 //     clients are remembered. All frontends that are alike in that share one.
 //  2. classes: class → jump to its chain, such as cluster-10 or external-local-10-2-10800s.
 //  3. lists: destination address . protocol . port . class → ID of the Service port.
-//  4. endpoints: ID . number → address . port. The chain draws the number, from 0 up to the class's count. Where there is
-//     a choice of policy, the endpoints of this node have a list of their own, which begins at localSlots.
+//  4. endpoints: ID . number → address . port. The chain draws the number, from 0 up to the class's count. Where there
+//     is a choice of policy, the endpoints of this node have a list of their own, which begins at localSlots.
 //  5. affinity: client . ID → address . port, written by the rules, and members: ID . list . address . port, which says
 //     whether that endpoint is still one of them.
 //  6. hairpin, after the translation: address . the same address, of every endpoint. Whoever reaches himself is
@@ -27,8 +27,8 @@
 // verdict), firewall, health-checks. Verdicts are those of layout classic, with one difference that lies in nf_tables:
 // accepting a packet ends only this table's chain, and does not keep another table from dropping it.
 //
-// To look up one Service port see Reader. bench/visible does. Fields of keys and values each begin at a multiple of
-// 4 bytes; numbers of endpoints are in the machine's byte order, as numgen leaves them in a register, all else is in the
+// To look up one Service port see Reader. bench/visible does. Fields of keys and values each begin at a multiple of 4
+// bytes; numbers of endpoints are in the machine's byte order, as numgen leaves them in a register, all else is in the
 // network's.
 //
 // # The way of the data
@@ -43,12 +43,12 @@
 //
 // Facts about the kernel (read in and measured on Linux 6.18) that shape all this:
 //
-//   - A new element with a verdict that jumps makes the commit validate the table: every chain that a base chain reaches,
-//     element by element through verdict maps. So frontends holds classes, not verdicts, and classes is small.
-//   - The first rule of a chain that uses a map makes the kernel walk through the whole map, of verdicts or not, looking
-//     for loops (nf_tables_bind_set): some 100 ms where there are half a million endpoints. So chains of classes are made while a
-//     table is loaded, before its elements, and with them those of a few endpoints more or less than Services have. They
-//     stay when they are not used. A class that is met later costs that walk once.
+//   - A new element with a verdict that jumps makes the commit validate the table: every chain that a base chain
+//     reaches, element by element through verdict maps. So frontends holds classes, not verdicts, and classes is small.
+//   - The first rule of a chain that uses a map makes the kernel walk through the whole map, of verdicts or not,
+//     looking for loops (nf_tables_bind_set): some 100 ms where there are half a million endpoints. So chains of
+//     classes are made while a table is loaded, before its elements, and with them those of a few endpoints more or
+//     less than Services have. They stay when they are not used. A class that is met later costs that walk once.
 //   - A set is found by name in a linear search, and an anonymous set costs every transaction that follows.
 //   - A set with a size is a hash table that never grows, without one it is one that does. Ours grow.
 //   - Removing and adding the same key in one transaction replaces the element.
@@ -56,13 +56,14 @@
 // # What a packet may see
 //
 // A look into a set or a map is answered by the kernel's generation of that moment, and a packet on its way during a
-// commit may have read frontends before and endpoints after it. Of a chain's rules it meets those of before or those of after; after
-// these, only sets as they are after. In a hook it must find what was wanted before, or what is wanted now. Hence:
+// commit may have read frontends before and endpoints after it. Of a chain's rules it meets those of before or those of
+// after; after these, only sets as they are after. In a hook it must find what was wanted before, or what is wanted
+// now. Hence:
 //
 //   - A chain that is new is empty for packets that entered before the commit. So it is made, with its element in
 //     classes, in a transaction before the one whose elements lead to it (Ruleset.Partial).
-//   - What a packet was told remains true: lists is asked with the class, so that a class of before finds the Service port
-//     of before. Where several Services claim a frontend, variants of classes keep them apart (slot.variant). Only
+//   - What a packet was told remains true: lists is asked with the class, so that a class of before finds the Service
+//     port of before. Where several Services claim a frontend, variants of classes keep them apart (slot.variant). Only
 //     where nothing but the Service port behind a class changed does it find the new one, with all its endpoints.
 //   - A number that was drawn finds an endpoint. When a Service port has fewer endpoints, the slots beyond the new
 //     end stay filled, with the endpoints that were there. Slots below it hold one of before or of now.
@@ -70,26 +71,28 @@
 //     frontends) are removed one sync later than what led to them. That leftover is bounded by what one sync removes.
 //
 // Two things are weaker. A client whose memory is torn (its endpoint is no member any more, but the class is that of
-// before) gets any of the endpoints. And the filter hooks come after nat: a packet that passed nat just before a Service got its first
-// endpoint may miss the refusal as well, and goes on untranslated, as with iptables, whose tables are committed one by one.
+// before) gets any of the endpoints. And the filter hooks come after nat: a packet that passed nat just before a
+// Service got its first endpoint may miss the refusal as well, and goes on untranslated, as with iptables, whose tables
+// are committed one by one.
 //
 // This assumes that no packet stays between two looks while two syncs pass. Packets are not suspended there, and syncs
 // are at least the runner's interval apart.
 //
-// A full sync loads a table of the other name (tableNames), in transactions of bounded size, while the old one works. As
-// it has no base chains, no packet meets it. Then one short transaction adds these, and a second one deletes the old table. In
-// between, packets meet the new table first: what it takes has its translation, and what it does not take is as it was
-// before. Clients that are remembered are copied, since an ID is a hash of the Service port's name.
+// A full sync loads a table of the other name (tableNames), in transactions of bounded size, while the old one works.
+// As it has no base chains, no packet meets it. Then one short transaction adds these, and a second one deletes the old
+// table. In between, packets meet the new table first: what it takes has its translation, and what it does not take is
+// as it was before. Clients that are remembered are copied, since an ID is a hash of the Service port's name.
 //
 // # What is not modelled
 //
-// Counters of nfacct (Settings.Accounting) have no counterpart. nft 1.0.6 cannot print rules in which what one map gave is
-// the key of the next: "nft list ruleset" ends with an assertion, while "nft list map" and the bench's tools read the table.
+// Counters of nfacct (Settings.Accounting) have no counterpart. nft 1.0.6 cannot print rules in which what one map gave
+// is the key of the next: "nft list ruleset" ends with an assertion, while "nft list map" and the bench's tools read
+// the table.
 //
 // # Why not a library
 //
-// Expressions are those of github.com/google/nftables; its connection is not used. It makes a tree of attributes of each
-// element, has every message acknowledged, and puts all elements of a call into one message, whose length has 16 bits:
-// half a million take chunks and a buffer that is kept. sigs.k8s.io/knftables (v0.0.22) only lists over netlink, and
-// writes through the nft command.
+// Expressions are those of github.com/google/nftables; its connection is not used. It makes a tree of attributes of
+// each element, has every message acknowledged, and puts all elements of a call into one message, whose length has 16
+// bits: half a million take chunks and a buffer that is kept. sigs.k8s.io/knftables (v0.0.22) only lists over netlink,
+// and writes through the nft command.
 package nftables

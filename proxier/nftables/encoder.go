@@ -319,6 +319,3 @@ func (e *encoder) commit() error {
 	e.buf = e.buf[:0]
 	return e.err
 }
-
-// full: a split transaction ends by itself.
-func (e *encoder) full() bool { return false }

@@ -22,9 +22,6 @@ type Model struct {
 	// Committed, when set, is called after every transaction.
 	Committed func(*Model)
 	err       error
-	bytes     int
-	// Limit splits transactions that may be split, in bytes of elements; 0: none is.
-	Limit int
 }
 
 // Chain of a Model.
@@ -162,7 +159,6 @@ func (m *Model) rule(chain string, exprs []expr.Any) {
 }
 
 func (m *Model) add(s set, elements []byte) {
-	m.bytes += len(elements)
 	to := m.Sets[s.String()]
 	for e := range slices.Chunk(elements, to.KeyLen+to.ValueLen) {
 		key, value := string(e[:to.KeyLen]), slices.Clone(e[to.KeyLen:])
@@ -191,11 +187,8 @@ func (m *Model) remove(s set, keys []byte) {
 }
 
 func (m *Model) commit() error {
-	m.bytes = 0
 	if m.err == nil && m.Committed != nil {
 		m.Committed(m)
 	}
 	return m.err
 }
-
-func (m *Model) full() bool { return m.Limit > 0 && m.bytes >= m.Limit }

@@ -169,11 +169,7 @@ func (r *Ruleset) Load(w writer, ports []*plan.ServicePort) error {
 		if e := r.entries[name]; e != nil {
 			r.fill(e, nil, e.port)
 		}
-		if r.write(w); w.full() {
-			if err := w.commit(); err != nil {
-				return err
-			}
-		}
+		r.write(w)
 	}
 	r.write(w)
 	r.ahead, r.unfilled, r.then = nil, nil, leftovers{}

@@ -22,8 +22,6 @@ type writer interface {
 	remove(s set, keys []byte)
 	// commit ends a transaction.
 	commit() error
-	// full says whether the transaction should end soon, where it may.
-	full() bool
 }
 
 // hook is where a base chain is called from.
