@@ -17,10 +17,10 @@ type block struct {
 	entries []byte // of the mapping, all that there is room for
 	size    int    // of entries, bytes that are taken
 
-	// borrowed memory is that of a table that is being read: limit is how far it was read, in offsets of the block, and
-	// from used on it is not zero.
-	borrowed    bool
-	limit, used int
+	// borrowed memory is that of a table that is being read: it begins at old, and was read up to limit, in offsets of
+	// the block. From used on memory is not zero.
+	borrowed         bool
+	old, limit, used int
 }
 
 // errNoRoom: the new table caught up with the one that is being read.
@@ -37,11 +37,15 @@ func newBlock(room int) (*block, error) {
 	return &block{mapping: mapping, entries: mapping[xtables.ReplaceHeader:]}, nil
 }
 
-// blockBefore takes the memory in front of a table, and as it is read, its own.
-func blockBefore(t *xtables.Table) *block {
+// blockBefore takes the memory in front of a table, and as it is read, its own. Memory that was used before is not zero.
+func blockBefore(t *xtables.Table, used bool) *block {
 	memory, start := t.Room()
-	used := start - xtables.ReplaceHeader
-	return &block{mapping: memory, entries: memory[xtables.ReplaceHeader:], borrowed: true, limit: used, used: used}
+	old := start - xtables.ReplaceHeader
+	b := &block{mapping: memory, entries: memory[xtables.ReplaceHeader:], borrowed: true, old: old, limit: old, used: old}
+	if used {
+		b.used = 0
+	}
+	return b
 }
 
 func (b *block) close() {
@@ -51,7 +55,7 @@ func (b *block) close() {
 }
 
 // read says that a table whose memory was borrowed was read up to an offset.
-func (b *block) read(end int) { b.limit = max(b.limit, b.used+end) }
+func (b *block) read(end int) { b.limit = max(b.limit, b.old+end) }
 
 // gap is how far the reading is ahead.
 func (b *block) gap() int { return b.limit - b.size }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"synclab/proxier/iptables"
 	"synclab/proxier/kernel/xtables"
 )
 
@@ -64,36 +65,57 @@ func (t *Tables) handOverTable(ctx context.Context, socket *xtables.Socket, tabl
 
 // replace reads a table, makes the new one and hands it over.
 func (t *Tables) replace(socket *xtables.Socket, table string, s *script, revisions revisions, room int) (size int, err error) {
-	read, err := socket.Read(table, room)
+	old, err := t.kept.take(socket, iptables.Table(table), room)
 	if err != nil {
 		return 0, err
 	}
-	defer read.Close()
-	in, err := index(read)
-	if err != nil {
-		return 0, err
+	kept := old != nil
+	if !kept {
+		if old, err = socket.Read(table, room); err != nil {
+			return 0, err
+		}
 	}
+	size, taken, err := t.handOverEdited(socket, old, kept, s, revisions)
+	if taken {
+		t.kept.keep(iptables.Table(table), old)
+	} else {
+		old.Close()
+	}
+	return size, err
+}
+
+// handOverEdited edits a table and hands it over. taken: the table's memory holds what the kernel has now.
+func (t *Tables) handOverEdited(socket *xtables.Socket, old *xtables.Table, kept bool, s *script, revisions revisions) (size int, taken bool, err error) {
+	in, err := index(old)
+	if err != nil {
+		return 0, false, err
+	}
+	in.kept = kept
 	e := newEdit(in)
 	if err := s.into(e); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	if len(e.runs) == 0 && len(e.declared) == 0 && !e.removes {
-		return 0, nil
+		return 0, kept, nil
 	}
 	made, err := splice(e, revisions)
 	if made != nil {
 		defer made.block.close()
 	}
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	if err := made.commit(socket); err != nil {
 		if refusal(err) {
 			err = &lineError{s.number, err}
 		}
-		return 0, err
+		return 0, false, err
 	}
-	return made.block.size, nil
+	if !made.block.borrowed {
+		return made.block.size, false, nil
+	}
+	old.Taken(made.info, made.block.size)
+	return made.block.size, true, nil
 }
 
 // refusals are the kernel's answers to a table that it will not have: something is malformed, is not known, is not
@@ -118,22 +140,20 @@ func (s *splicer) commit(socket *xtables.Socket) error {
 	return s.restoreCounters(socket, counters)
 }
 
-// restoreCounters adds to the kept rules what they had counted at the moment of the replacement. The new table is the
-// kernel's by now: the memory of our copy takes the counters.
+// restoreCounters adds to the kept rules what they had counted at the moment of the replacement.
 func (s *splicer) restoreCounters(socket *xtables.Socket, old []byte) error {
-	size := xtables.CountersHeader + int(s.entries)*xtables.CounterSize
-	counters := s.block.mapping[:size]
-	clear(counters)
-	counted := false
-	for _, k := range s.kept {
-		from := old[k.from*xtables.CounterSize:][:k.count*xtables.CounterSize]
-		if len(bytes.TrimLeft(from, "\x00")) > 0 {
-			copy(counters[xtables.CountersHeader+int(k.to)*xtables.CounterSize:], from)
-			counted = true
-		}
-	}
-	if !counted {
+	counted := func(k kept) []byte { return old[k.from*xtables.CounterSize:][:k.count*xtables.CounterSize] }
+	if !slices.ContainsFunc(s.kept, func(k kept) bool { return len(bytes.TrimLeft(counted(k), "\x00")) > 0 }) {
 		return nil
+	}
+	counters, err := unix.Mmap(-1, 0, xtables.CountersHeader+int(s.entries)*xtables.CounterSize,
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return fmt.Errorf("room for %d counters: %w", s.entries, err)
+	}
+	defer func() { _ = unix.Munmap(counters) }()
+	for _, k := range s.kept {
+		copy(counters[xtables.CountersHeader+int(k.to)*xtables.CounterSize:], counted(k))
 	}
 	return socket.AddCounters(s.info.Name, counters)
 }

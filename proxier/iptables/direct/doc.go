@@ -16,6 +16,9 @@
 //  6. Resolve puts offsets in place of the numbers of chains, and finds rules that refer to deleted ones.
 //  7. Commit replaces the table: at once for all packets, or not at all. The kernel answers with the counters of the
 //     old one; those of the rules that stayed are added to the new one's, which began at zero.
+//  8. What was handed over is kept, so that the next sync need not read it: reading costs the kernel nearly as much as
+//     replacing. A pad in the table's last entry tells whether the kernel still holds what we handed over (see nextPad);
+//     if not, it is read.
 //
 // The payload is read strictly: exactly the words that package iptables writes, in its order (addresses, interface and
 // protocol, matches with their options, and the target last). Any other word is an error that names the line, and so

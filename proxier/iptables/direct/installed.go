@@ -44,6 +44,8 @@ type installed struct {
 	builtins int
 	count    int // of those that are installed; an edit adds others
 	ordered  bool
+	kept     bool // it is the copy of one that we handed over
+	pad      int  // bytes more than the last entry needs
 	// jumps are the offsets of all verdicts that hold an offset.
 	jumps []uint32
 	// chainOf holds 1 + the number of the user chain that begins in a stretch of bucket bytes. There is at most one,
@@ -101,6 +103,7 @@ func (in *installed) walk() (names []byte, err error) {
 			if len(in.chains) < in.builtins || number+1 != in.Info.NumEntries {
 				return nil, fmt.Errorf("%w: %d chains of %d, %d entries of %d", errForeign, len(in.chains), in.builtins, number+1, in.Info.NumEntries)
 			}
+			in.pad = len(e.Bytes) - in.Wire.HeadSize()
 			return names, in.checkFoot()
 		}
 		if err := in.visit(&e, head, number); err != nil {

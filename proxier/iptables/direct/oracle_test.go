@@ -3,11 +3,13 @@ package direct
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,9 +84,23 @@ func open(t testing.TB, family corev1.IPFamily) *Tables {
 	return tables
 }
 
+// restoreDirectly takes payload after payload of a test through the same Tables.
 func restoreDirectly(t testing.TB, family corev1.IPFamily, text string) error {
-	_, err := open(t, family).handOver(context.Background(), &script{segments: [][]byte{[]byte(text)}})
+	_, err := opened(t, family).handOver(context.Background(), &script{segments: [][]byte{[]byte(text)}})
 	return err
+}
+
+var openedTables sync.Map
+
+func opened(t testing.TB, family corev1.IPFamily) *Tables {
+	key := t.Name() + string(family)
+	if tables, ok := openedTables.Load(key); ok {
+		return tables.(*Tables)
+	}
+	tables := open(t, family)
+	openedTables.Store(key, tables)
+	t.Cleanup(func() { openedTables.Delete(key) })
+	return tables
 }
 
 // saved is what iptables-legacy-save prints, without dates.
@@ -120,6 +136,10 @@ func bytesOf(t testing.TB, family corev1.IPFamily, table string) []byte {
 		}
 		clear(e.Bytes[s.Wire.TargetOffset-4 : s.Wire.TargetOffset]) // nfcache
 		clear(e.Bytes[s.Wire.TargetOffset+4 : s.Wire.Entry])        // comefrom, counters
+		if at+len(e.Bytes) == len(entries) {
+			binary.NativeEndian.PutUint16(e.Bytes[s.Wire.TargetOffset+2:], uint16(s.Wire.HeadSize()))
+			return entries[:at+s.Wire.HeadSize()] // without the pad
+		}
 		at += len(e.Bytes)
 	}
 	return entries

@@ -44,7 +44,7 @@ func splice(e *edit, revisions revisions) (*splicer, error) {
 // memory is where the new table is written.
 func (e *edit) memory() (*block, error) {
 	if _, start := e.Room(); e.ordered && start > leastRoom {
-		return blockBefore(e.Table), nil
+		return blockBefore(e.Table, e.kept), nil
 	}
 	size := len(e.Entries)
 	for i := range e.runs {
@@ -74,11 +74,24 @@ func (s *splicer) write() error {
 		}
 	}
 	s.block.limit = len(s.block.entries)
-	if err := s.head("ERROR"); err != nil {
+	if err := s.end(); err != nil {
 		return err
 	}
 	s.info.NumEntries, s.info.Size = s.entries, uint32(s.block.size)
 	return s.resolve()
+}
+
+// end ends the table, with a pad.
+func (s *splicer) end() error {
+	start := s.block.size
+	if err := s.head("ERROR"); err != nil {
+		return err
+	}
+	if _, err := s.block.take(nextPad(s.pad)); err != nil {
+		return err
+	}
+	s.block.put16(start+s.wire.TargetOffset+2, uint16(s.block.size-start))
+	return nil
 }
 
 // order lists the chains of the new table: built-in ones, then the others by name.

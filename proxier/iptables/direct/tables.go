@@ -20,6 +20,8 @@ type Tables struct {
 	opts iptables.RestorerOptions
 	iptables.Installed
 
+	kept *keeper
+
 	mu        sync.Mutex
 	revisions *revisions
 	// listed are the user chains that EnsureJumps saw, by table, for whoever asks for them next: a large table is not
@@ -38,9 +40,12 @@ func New(opts iptables.RestorerOptions) (*Tables, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	return &Tables{
+	t := &Tables{
 		opts: opts, Installed: iptables.Installed{Variant: iptables.Legacy, Family: opts.Family}, listed: map[iptables.Table][]string{},
-	}, nil
+		kept: &keeper{tables: map[iptables.Table]*xtables.Table{}},
+	}
+	runtime.AddCleanup(t, (*keeper).close, t.kept) // memory that Go does not manage
+	return t, nil
 }
 
 // Tool is what runs are called by.

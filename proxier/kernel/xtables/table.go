@@ -31,6 +31,34 @@ func (t *Table) Close() {
 // write over it. Empty for a table that was not read from the kernel.
 func (t *Table) Room() (memory []byte, start int) { return t.mapping, t.start }
 
+// Taken makes a table of what was written into the memory of this one and taken by the kernel: size bytes of entries behind
+// ReplaceHeader. This one is no more.
+func (t *Table) Taken(to Info, size int) {
+	t.Info, t.start, t.released = to, ReplaceHeader, 0
+	if shorter, err := unix.Mremap(t.mapping, t.start+size, 0); err == nil {
+		t.mapping = shorter
+	}
+	t.Entries = t.mapping[t.start : t.start+size]
+}
+
+// MakeRoom moves the entries so that at least room bytes are in front of them. These are not zero.
+func (t *Table) MakeRoom(room int) error {
+	size := len(t.Entries)
+	need := room + entriesHeader + size
+	if need > len(t.mapping) {
+		grown, err := unix.Mremap(t.mapping, need, unix.MREMAP_MAYMOVE)
+		if err != nil {
+			return fmt.Errorf("room for a table of %d bytes: %w", need, err)
+		}
+		t.mapping = grown
+	}
+	from := t.mapping[t.start : t.start+size]
+	t.start = room + entriesHeader
+	t.Entries = t.mapping[t.start : t.start+size]
+	copy(t.Entries, from)
+	return nil
+}
+
 // Entry is one entry of a table.
 type Entry struct {
 	At     int    // its offset

@@ -1,0 +1,62 @@
+package direct
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables"
+)
+
+// What others do to a table that we handed over and kept a copy of is noticed, also where its size says nothing.
+func TestKeptCopy(t *testing.T) {
+	for _, family := range families {
+		t.Run(string(family), func(t *testing.T) {
+			enter(t, family)
+			c := &cluster{family, 3}
+			mine, other := open(t, family), open(t, family)
+			give := func(tables *Tables, text string) {
+				t.Helper()
+				if _, err := tables.handOver(context.Background(), &script{segments: [][]byte{[]byte(text)}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mustRun(t, family, "", "", "-t", "nat", "-N", "FOREIGN")
+			mustRun(t, family, "", "", "-t", "nat", "-A", "FOREIGN", "-m", "mark", "--mark", "1")
+			give(mine, c.payload(9, upTo(9), 0))
+			for i, payload := range []string{c.payload(9, []int{3}, 1), c.payload(9, []int{3}, 2), "*nat\nCOMMIT\n"} {
+				before := mine.kept.tables[iptables.NAT]
+				if give(mine, payload); before == nil || mine.kept.tables[iptables.NAT] != before {
+					t.Fatalf("payload %d: the copy was not used", i)
+				}
+			}
+			// Through the tool, a rule for a rule of the same size.
+			mustRun(t, family, "", "", "-t", "nat", "-R", "FOREIGN", "1", "-m", "mark", "--mark", "2")
+			give(mine, c.payload(9, []int{4}, 1))
+			if now := saved(t, family, "-t", "nat"); !strings.Contains(now, "-A FOREIGN -m mark --mark 0x2") {
+				t.Errorf("a foreign rule is as it was before:\n%s", now)
+			}
+			// By another that writes as we do, endpoints for as many.
+			give(other, c.payload(9, []int{5}, 7))
+			give(mine, c.payload(9, []int{4}, 2))
+			addr, _ := c.endpoint(5*c.endpoints + 7)
+			if now := saved(t, family, "-t", "nat"); !strings.Contains(now, "-s "+addr+"/") {
+				t.Errorf("what another proxier wrote is gone:\n%s", now)
+			}
+		})
+	}
+}
+
+// Pads never repeat from one table to the next, and fit into an entry.
+func TestPads(t *testing.T) {
+	for pad := range 65536 {
+		if next := nextPad(pad); next == pad || next < leastPad || next > mostPad || next%8 != 0 && pad%8 == 0 {
+			t.Fatalf("%d after %d", next, pad)
+		}
+	}
+	if size := emptyTable(t, corev1.IPv6Protocol).Wire.HeadSize() + mostPad; size >= 1<<16 {
+		t.Errorf("the last entry may have %d bytes", size)
+	}
+}
