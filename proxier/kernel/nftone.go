@@ -71,21 +71,19 @@ func attr(kind uint16, value []byte) []byte {
 // NftSize is how many elements a set or a map has.
 type NftSize struct {
 	Set      string
-	Elements int
+	Elements int // -1: the kernel does not tell
 }
 
 // setCount is NFTA_SET_COUNT (Linux 6.16), which package unix does not have.
 const setCount = 20
 
-// Sizes of all sets and maps of a table, in the order in which they were made. Kernels before 6.16 do not tell: there
-// the elements are counted, in time that grows faster than their number.
-func (n *Nftables) Sizes(family corev1.IPFamily, table string) ([]NftSize, error) {
-	var sizes []NftSize
+// ToldSizes are those of all sets and maps of a table, in the order in which they were made, as far as the kernel tells
+// them without being asked for the elements: before 6.16 it does not.
+func (n *Nftables) ToldSizes(family corev1.IPFamily, table string) (sizes []NftSize, err error) {
 	filter := stringAttr(nil, unix.NFTA_SET_TABLE, table)
-	err := n.ask(func() error {
+	err = n.ask(func() error {
 		sizes = sizes[:0]
-		told := true
-		err := n.s.dump(unix.NFT_MSG_GETSET, nfProtocols[family], filter, func(attrs []byte) error {
+		return n.s.dump(unix.NFT_MSG_GETSET, nfProtocols[family], filter, func(attrs []byte) error {
 			size := NftSize{Elements: -1}
 			err := eachAttr(attrs, func(kind uint16, value []byte) {
 				switch {
@@ -95,23 +93,35 @@ func (n *Nftables) Sizes(family corev1.IPFamily, table string) ([]NftSize, error
 					size.Elements = int(binary.BigEndian.Uint32(value))
 				}
 			})
-			told = told && size.Elements >= 0
 			sizes = append(sizes, size)
 			return err
 		})
-		if err != nil || told {
-			return err
-		}
-		for i := range sizes {
-			sizes[i].Elements = 0
-			if err := n.s.dumpElements(nfProtocols[family], table, sizes[i].Set, func([]byte) error { sizes[i].Elements++; return nil }); err != nil {
-				return err
-			}
-		}
-		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sets of %s table %s: %w", family, table, err)
 	}
 	return sizes, nil
+}
+
+// Sizes of all sets and maps of a table, in the order in which they were made. What the kernel does not tell is counted,
+// in time that grows faster than the number of elements.
+func (n *Nftables) Sizes(family corev1.IPFamily, table string) ([]NftSize, error) {
+	sizes, err := n.ToldSizes(family, table)
+	for i := range sizes {
+		if sizes[i].Elements < 0 && err == nil {
+			sizes[i].Elements, err = n.countElements(family, table, sizes[i].Set)
+		}
+	}
+	return sizes, err
+}
+
+func (n *Nftables) countElements(family corev1.IPFamily, table, set string) (count int, err error) {
+	err = n.ask(func() error {
+		count = 0
+		return n.s.dumpElements(nfProtocols[family], table, set, func([]byte) error { count++; return nil })
+	})
+	if err != nil {
+		return 0, fmt.Errorf("elements of %s table %s set %s: %w", family, table, set, err)
+	}
+	return count, nil
 }

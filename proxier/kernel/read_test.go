@@ -172,6 +172,15 @@ func TestNftables(t *testing.T) {
 		slices.Sort(texts)
 		return texts
 	}
+	sizes, err := n.ToldSizes(v4, "lab")
+	if err != nil || len(sizes) != 3 {
+		t.Fatalf("sizes: %v, %v", sizes, err)
+	}
+	for _, size := range sizes { // by both ways there are, where the kernel knows both
+		if counted, err := n.countElements(v4, "lab", size.Set); err != nil || size.Elements >= 0 && size.Elements != counted {
+			t.Errorf("set %s: told %d, counted %d, %v", size.Set, size.Elements, counted, err)
+		}
+	}
 	elements, err := n.Elements(v4, "lab", rules[0].Map)
 	if diff := cmp.Diff([]string{"00000000:0a0000011f900000", "01000000:0a00000200500000"}, byData(elements)); diff != "" || err != nil {
 		t.Errorf("elements (-want +got), %v:\n%s", err, diff)

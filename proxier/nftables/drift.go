@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"synclab/proxier/backend"
 	"synclab/proxier/kernel"
 	"synclab/proxier/plan"
@@ -42,7 +44,7 @@ func (b *Backend) Stamp() (backend.Stamp, error) {
 		return backend.Stamp{}, err
 	}
 	if generation != b.generation+b.socket.commits {
-		found, err := b.outline()
+		found, err := b.outline(b.kernel.ToldSizes) // counting would cost more than a sync
 		if err != nil {
 			return backend.Stamp{}, err
 		}
@@ -55,8 +57,8 @@ func (b *Backend) Stamp() (backend.Stamp, error) {
 }
 
 // outline compares what the kernel says of the table without looking into it: its handle, the rules of the chains that
-// the kernel calls, and the sizes of its sets.
-func (b *Backend) outline() (string, error) {
+// the kernel calls, and the sizes of its sets as far as they are known.
+func (b *Backend) outline(sizesOf func(corev1.IPFamily, string) ([]kernel.NftSize, error)) (string, error) {
 	family, table := b.opts.Family, b.encoder.table
 	handle, there, err := b.kernel.Table(family, table)
 	switch {
@@ -77,7 +79,7 @@ func (b *Backend) outline() (string, error) {
 			return fmt.Sprintf("chain %s has %d rules, not %d", name, rules, want), nil
 		}
 	}
-	sizes, err := b.kernel.Sizes(family, table)
+	sizes, err := sizesOf(family, table)
 	if err != nil {
 		return "", err
 	}
@@ -87,7 +89,7 @@ func (b *Backend) outline() (string, error) {
 	}
 	for s := range sets {
 		n, there := have[s.String()]
-		if !there || s != setAffinity && n != b.rules.elements[s] { // packets write affinity
+		if !there || s != setAffinity && n >= 0 && n != b.rules.elements[s] { // packets write affinity
 			return fmt.Sprintf("set %s has %d elements, not %d", s, n, b.rules.elements[s]), nil
 		}
 	}
@@ -103,7 +105,7 @@ func (b *Backend) Drift(context.Context) (string, error) {
 	if b.kernel == nil || b.rules == nil {
 		return "", errNotOpen
 	}
-	if found, err := b.outline(); err != nil || found != "" {
+	if found, err := b.outline(b.kernel.Sizes); err != nil || found != "" {
 		return found, err
 	}
 	family, table := b.opts.Family, b.encoder.table

@@ -1,0 +1,94 @@
+package nftables
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/plan"
+	"synclab/proxier/walk"
+)
+
+// Neighbours get to loopback as little as in layout classic, also by packets that belong to no flow.
+func TestLoopbackIsGuarded(t *testing.T) {
+	settings := plainSettings
+	settings.LocalhostNodePorts = true
+	c := newCluster(1, corev1.IPv4Protocol)
+	_, m := loaded(t, settings, nil)
+	ours, theirs := walk.New(rulesOf(t, m), c.world()), walk.New(classic(t, settings, c), c.world())
+	for _, from := range []string{"10.9.9.9:1", "127.0.0.1:1"} {
+		for _, state := range []walk.State{walk.StateNew, walk.StateEstablished, walk.StateRelated, walk.StateInvalid} {
+			p := walk.Packet{
+				Input: "eth0", Protocol: walk.TCP, State: state,
+				Source: netip.MustParseAddrPort(from), Destination: netip.MustParseAddrPort("127.0.0.1:10249"),
+			}
+			if want, have := walked(t, theirs, &p), walked(t, ours, &p); !want.Equal(have) {
+				t.Errorf("%s:\n%s, not\n%s", &p, have, want)
+			}
+		}
+	}
+}
+
+// Clients for whom there is no room in the memory are served all the same.
+func TestNoRoomToRemember(t *testing.T) {
+	before := specs[setAffinity].most
+	specs[setAffinity].most = 1
+	defer func() { specs[setAffinity].most = before }()
+	n := newNode(t, corev1.IPv4Protocol)
+	p := n.port(1, corev1.ProtocolTCP, 1, 2, 3)
+	p.AffinitySeconds = 100
+	mustSync(t, n.b, true, []*plan.ServicePort{p})
+	for i := range 4 {
+		if _, _, err := n.ask(corev1.ProtocolTCP, n.mustAddr(netNode, 1+i%2), p.ClusterIP, p.Port); err != nil {
+			t.Fatalf("client %d: %v", 1+i%2, err)
+		}
+	}
+}
+
+// A client that was remembered for a while, and then again for longer, is remembered across a full sync.
+func TestRenewedAffinityIsInherited(t *testing.T) {
+	n := newNode(t, corev1.IPv4Protocol)
+	p := n.port(1, corev1.ProtocolTCP, 1, 2, 3)
+	p.AffinitySeconds = 50
+	mustSync(t, n.b, true, []*plan.ServicePort{p})
+	client := n.mustAddr(netNode, 1)
+	at, _, err := n.ask(corev1.ProtocolTCP, client, p.ClusterIP, p.Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	longer := *p.ServicePort
+	longer.AffinitySeconds = 5000
+	p.ServicePort = &longer
+	n.b.Update(plan.Delta{Changed: []*plan.ServicePort{p}})
+	mustSync(t, n.b, false, []*plan.ServicePort{p})
+	if again, _, err := n.ask(corev1.ProtocolTCP, client, p.ClusterIP, p.Port); err != nil || again != at {
+		t.Fatalf("%s, before %s, %v", again, at, err)
+	}
+	mustSync(t, n.b, true, []*plan.ServicePort{p})
+	elements, err := n.b.kernel.Elements(corev1.IPv4Protocol, n.b.encoder.table, setAffinity.String())
+	if err != nil || len(elements) != 1 || time.Duration(elements[0].Expires)*time.Millisecond < time.Hour {
+		t.Errorf("remembered: %+v, %v", elements, err)
+	}
+}
+
+// On a kernel that does not tell the sizes of sets, the stamp does without, and the check for drift counts.
+func TestSizesAreCounted(t *testing.T) {
+	b := onKernel(t, plainSettings)
+	mustSync(t, b, true, []*plan.ServicePort{clusterPort(1, 3)})
+	told, err := b.kernel.ToldSizes(corev1.IPv4Protocol, b.encoder.table)
+	if err != nil || len(told) != int(sets) {
+		t.Fatalf("sizes: %v, %v", told, err)
+	}
+	counted, err := b.kernel.Sizes(corev1.IPv4Protocol, b.encoder.table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, size := range told {
+		if size.Elements >= 0 && counted[i] != size {
+			t.Errorf("counted %v, told %v", counted[i], size)
+		}
+	}
+	noDrift(t, b)
+}
