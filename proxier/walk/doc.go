@@ -5,7 +5,7 @@
 // The way of a packet:
 //
 //  1. Rules are compiled from the text of iptables-save (ParseIptables), or from nf_tables objects: a model's, or those
-//     read back from a kernel (Nftables, ReadKernel). What a rule asks for and the interpreter does not know is an
+//     read back from a kernel (Nftables, ReadNftables). What a rule asks for and the interpreter does not know is an
 //     error that names the rule; nothing is ignored.
 //  2. A Packet is the first one of a flow. It enters at PREROUTING by a device, or at OUTPUT when the node itself sends
 //     it, and crosses the base chains of each hook by priority: PREROUTING, then INPUT or FORWARD, as the World says
@@ -16,6 +16,9 @@
 //  4. Session affinity lives in the kernel's memory of clients. A packet may say which endpoint an earlier packet of its
 //     client reached (Packet.After): that packet is walked first, and what it left behind is there when the second one
 //     comes, whatever a backend calls its lists.
+//  5. Walk gives the Verdict; Ways tells of each way on its own, with the rules that matched, whose counters would rise.
+//
+// A Population makes the packets: everything that Services' rules may tell apart, and what lies beside it.
 //
 // Not modelled: later packets of a flow, fragments, ICMP; time (a client is remembered, or not); which address
 // masquerading gives, but for packets that the node sends to itself; martian and reverse path checks; policy routing.
