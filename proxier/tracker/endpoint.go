@@ -70,14 +70,15 @@ func translateSlice(obj *discoveryv1.EndpointSlice, nodeName string) []PortEndpo
 		if port.Protocol != nil {
 			p.Protocol = protocolOf(*port.Protocol)
 		}
-		p.List = translateEndpoints(obj.Endpoints, uint16(*port.Port), nodeName, &pool)
+		p.List = translateEndpoints(obj, uint16(*port.Port), nodeName, &pool)
 		ports = append(ports, p)
 	}
 	return joinPorts(ports)
 }
 
 // translateEndpoints makes all endpoints of a port in few allocations: they come and go together.
-func translateEndpoints(objs []discoveryv1.Endpoint, port uint16, nodeName string, pool *hintsPool) []*Endpoint {
+func translateEndpoints(slice *discoveryv1.EndpointSlice, port uint16, nodeName string, pool *hintsPool) []*Endpoint {
+	objs := slice.Endpoints
 	made := make([]Endpoint, 0, len(objs))
 	const separator = " "
 	const roughly = len("10.128.100.100:8080" + separator)
@@ -87,8 +88,8 @@ func translateEndpoints(objs []discoveryv1.Endpoint, port uint16, nodeName strin
 			continue
 		}
 		addr, ok := ParseAddr(objs[i].Addresses[0]) // the API says of the others: undefined, take the first
-		if !ok {
-			continue
+		if !ok || string(FamilyOf(addr)) != string(slice.AddressType) {
+			continue // of the other family, which the API refuses: no rule could go there
 		}
 		ep := translateEndpoint(&objs[i], netip.AddrPortFrom(addr, port), nodeName)
 		ep.Hints = pool.of(objs[i].Hints)

@@ -31,7 +31,8 @@ func TestEndpointConditions(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			obj := discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Conditions: c.conditions, NodeName: c.node}
-			got := translateEndpoints([]discoveryv1.Endpoint{obj}, 80, "here", &hintsPool{})
+			slice := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{obj}}
+			got := translateEndpoints(slice, 80, "here", &hintsPool{})
 			c.want.Addr, c.want.Text = netip.MustParseAddrPort("10.0.0.1:80"), "10.0.0.1:80"
 			if diff := cmp.Diff([]*Endpoint{&c.want}, got, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
 				t.Error(diff)
@@ -59,6 +60,7 @@ func TestIgnoredOfSlices(t *testing.T) {
 			[]string{"10.0.0.2:8080"}},
 		{"no address at all", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"localhost"} }, nil},
 		{"leading zeros", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"010.000.000.010"} }, []string{"10.0.0.10:8080"}},
+		{"address of the other family", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"fd00::1"} }, nil},
 		{"other family", func(s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeIPv6 }, nil},
 		{"names", func(s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeFQDN }, nil},
 		{"no Service", func(s *discoveryv1.EndpointSlice) { s.Labels = nil }, nil},
