@@ -78,6 +78,9 @@ func (r *repetition) fault(ctx context.Context, f *scenarios.Fault, name string)
 			return err
 		}
 	case "flush":
+		if err := r.noteTables(); err != nil {
+			return err
+		}
 		for _, family := range r.families {
 			if err := r.flush(ctx, family, f.Table); err != nil {
 				return err
@@ -87,6 +90,53 @@ func (r *repetition) fault(ctx context.Context, f *scenarios.Fault, name string)
 	default:
 		return fmt.Errorf("fault %q is not known", f.Kind)
 	}
+	return nil
+}
+
+// tableOf is a table of iptables in one family.
+type tableOf struct {
+	family corev1.IPFamily
+	table  iptables.Table
+}
+
+// noteTables notes in which tables the subject has chains: they have to come back.
+func (r *repetition) noteTables() error {
+	r.held = nil
+	if r.variant == "" {
+		return nil
+	}
+	for _, family := range r.families {
+		for _, table := range []iptables.Table{iptables.NAT, iptables.Filter, "mangle"} {
+			chains, _, err := r.own(family, table)
+			if err != nil {
+				return err
+			}
+			if chains > 0 {
+				r.held = append(r.held, tableOf{family, table})
+			}
+		}
+	}
+	return nil
+}
+
+// restored waits until the subject has chains again wherever it had some before a flush. Where Services lead shows only
+// what is in nat.
+func (r *repetition) restored(ctx context.Context) error {
+	for _, t := range r.held {
+		for {
+			chains, _, err := r.own(t.family, t.table)
+			if err != nil {
+				return err
+			}
+			if chains > 0 {
+				break
+			}
+			if err := wait(ctx, calm); err != nil {
+				return fmt.Errorf("%s table %s has no chain of the subject any more: %w", t.family, t.table, err)
+			}
+		}
+	}
+	r.held = nil
 	return nil
 }
 

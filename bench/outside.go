@@ -234,6 +234,9 @@ func (s *outside) inSync(ctx context.Context) error {
 		return err
 	}
 	s.settledCold()
+	if err := s.restored(ctx); err != nil {
+		return err
+	}
 	if err := s.syncs.idle(ctx); err != nil {
 		return err
 	}
