@@ -23,14 +23,15 @@ import (
 // they are asked at and the one they see asking.
 type node struct {
 	*cluster
-	t *testing.T
-	b *Backend
+	t      *testing.T
+	b      *Backend
+	source uint16 // port of the last client
 }
 
 const endpointPort, servicePort, nodePort = 8080, 80, 30080
 
 func newNode(t *testing.T, family corev1.IPFamily) *node {
-	n := &node{cluster: newCluster(1, family), t: t}
+	n := &node{cluster: newCluster(1, family), t: t, source: 20000}
 	n.b = onKernel(t, backend.Settings{Family: family, MasqueradeBit: 14, DropInvalid: true, NodeIP: n.mustAddr(netNode, 1)})
 	services, err := n.mustAddr(netServices, 0).Prefix(24)
 	if family == corev1.IPv6Protocol {
@@ -93,11 +94,11 @@ func (n *node) serve(at netip.Addr) {
 func (n *node) ask(protocol corev1.Protocol, from, to netip.Addr, port uint16) (endpoint netip.Addr, masqueraded bool, err error) {
 	network := strings.ToLower(string(protocol))
 	d := net.Dialer{FallbackDelay: -1, Timeout: 10 * time.Second}
-	if from.IsValid() {
-		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
-		if network == "tcp" {
-			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
-		}
+	// Each source port once: a packet with the ports of an earlier flow would go on with that.
+	n.source++
+	d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, n.source))
+	if network == "tcp" {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, n.source))
 	}
 	c, err := d.DialContext(context.Background(), network, netip.AddrPortFrom(to, port).String())
 	if err != nil {
@@ -145,8 +146,9 @@ func TestPackets(t *testing.T) {
 				sticky.AffinitySeconds = 100
 				ports := []*plan.ServicePort{n.port(1, protocol, 1, 2, 3), n.port(2, protocol), sticky, n.port(4, protocol, 1)}
 				mustSync(t, n.b, true, ports)
-				n.spread(protocol, ports[0].ClusterIP, servicePort, 3)
-				n.spread(protocol, n.mustAddr(netNode, 1), ports[0].NodePort, 3)
+				first, second := n.mustAddr(netNode, 1), n.mustAddr(netNode, 2)
+				n.spread(protocol, first, ports[0].ClusterIP, servicePort, 3)
+				n.spread(protocol, first, first, ports[0].NodePort, 3)
 				n.refused(protocol, ports[1].ClusterIP)
 				n.sticks(protocol, sticky)
 				n.hairpin(protocol, ports[3].ClusterIP)
@@ -155,7 +157,7 @@ func TestPackets(t *testing.T) {
 				ports[0] = n.port(1, protocol, 2, 3)
 				n.b.Update(plan.Delta{Changed: ports[:1]})
 				mustSync(t, n.b, false, ports)
-				n.spread(protocol, ports[0].ClusterIP, servicePort, 2)
+				n.spread(protocol, second, ports[0].ClusterIP, servicePort, 2)
 				ports[0] = n.port(1, protocol)
 				n.b.Update(plan.Delta{Changed: ports[:1]})
 				mustSync(t, n.b, false, ports)
@@ -166,12 +168,12 @@ func TestPackets(t *testing.T) {
 }
 
 // spread asks until all endpoints have answered; of so many tries all but one in 10^15 get there.
-func (n *node) spread(protocol corev1.Protocol, to netip.Addr, port uint16, endpoints int) {
+func (n *node) spread(protocol corev1.Protocol, from, to netip.Addr, port uint16, endpoints int) {
 	n.t.Helper()
 	seen := map[netip.Addr]bool{}
 	const tries = 100
 	for range tries {
-		at, _, err := n.ask(protocol, netip.Addr{}, to, port)
+		at, _, err := n.ask(protocol, from, to, port)
 		if err != nil {
 			n.t.Fatalf("%s:%d: %v", to, port, err)
 		}
@@ -184,7 +186,7 @@ func (n *node) spread(protocol corev1.Protocol, to netip.Addr, port uint16, endp
 
 func (n *node) refused(protocol corev1.Protocol, to netip.Addr) {
 	n.t.Helper()
-	if _, _, err := n.ask(protocol, netip.Addr{}, to, servicePort); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, _, err := n.ask(protocol, n.pod(3), to, servicePort); !errors.Is(err, syscall.ECONNREFUSED) {
 		n.t.Errorf("%s: %v, not refused", to, err)
 	}
 }
