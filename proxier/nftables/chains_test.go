@@ -92,3 +92,35 @@ func TestSizesAreCounted(t *testing.T) {
 	}
 	noDrift(t, b)
 }
+
+// What is noted of refused addresses is what is installed, each once.
+func TestRefusedAddressesAreNoted(t *testing.T) {
+	most := 0
+	seeds(t, 5, func(t *testing.T, c *cluster) {
+		r, m := loaded(t, c.settings(), nil)
+		for range 100 {
+			c.step()
+			r.Update(c.take())
+			if err := r.Partial(m); err != nil {
+				t.Fatal(err)
+			}
+			noted := 0
+			for at, addrs := range r.refusedAt {
+				for _, addr := range addrs {
+					noted++
+					p := place{set: setRefusedExternal, proto: at.proto, port: at.port, addr: addr}
+					if _, there := m.Sets[setRefusedExternal.String()].Elements[string(p.key(nil))]; !there {
+						t.Fatalf("%v is noted and not installed", p)
+					}
+				}
+			}
+			if installed := len(m.Sets[setRefusedExternal.String()].Elements); noted != installed {
+				t.Fatalf("%d addresses noted, %d installed", noted, installed)
+			}
+			most = max(most, noted)
+		}
+	})
+	if most < 3 {
+		t.Errorf("no more than %d addresses were refused", most)
+	}
+}

@@ -143,7 +143,7 @@ func (r *Ruleset) settleFilter(p place, s *slot) {
 			list.added = appendWord(list.added, refusal)
 		}
 	}
-	if p.set == setRefusedExternal {
+	if p.set == setRefusedExternal && (refusal != 0) != (s.refusal != 0) {
 		r.note(p, refusal != 0)
 	}
 	s.refusal = refusal
@@ -172,14 +172,15 @@ func (r *Ruleset) refusal(p place, s *slot) uint32 {
 
 func nodePortOf(p place) place { return place{set: setRefusedNodePorts, proto: p.proto, port: p.port} }
 
-// note keeps refusedAt.
+// note keeps refusedAt. Most Services have one of a few ports, so what is new is not searched for.
 func (r *Ruleset) note(p place, there bool) {
 	at := nodePortOf(p)
-	addrs := slices.DeleteFunc(r.refusedAt[at], func(a netip.Addr) bool { return a == p.addr })
 	if there {
-		addrs = append(addrs, p.addr)
+		r.refusedAt[at] = append(r.refusedAt[at], p.addr)
+		return
 	}
-	if r.refusedAt[at] = addrs; len(addrs) == 0 {
+	r.refusedAt[at] = slices.DeleteFunc(r.refusedAt[at], func(a netip.Addr) bool { return a == p.addr })
+	if len(r.refusedAt[at]) == 0 {
 		delete(r.refusedAt, at)
 	}
 }
