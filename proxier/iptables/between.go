@@ -139,7 +139,7 @@ func (d *difference) mixture() (map[tracker.ServicePortName]*Rendered, error) {
 	for name := range d.rules.dirty {
 		old, wanted := d.rules.installed[name], d.rules.effective(name)
 		if d.rules.unread {
-			old = nil
+			old = m.found(wanted)
 		}
 		if now := m.mix(old, wanted); now != nil {
 			mixture[name] = now
@@ -179,6 +179,23 @@ type mixer struct {
 	filter *before
 	future map[destination]bool // that nat will have lines for
 	err    error
+}
+
+// found has those of the lines that a Service port wants that were read back.
+func (m *mixer) found(wanted *Rendered) *Rendered {
+	if wanted == nil {
+		return nil
+	}
+	old := &Rendered{port: wanted.port}
+	for _, n := range refusing {
+		for _, l := range wanted.dispatch[n] {
+			text := m.rules.settings.canonicalLine(l.text)
+			if slices.Contains(m.filter.lines[l.destination], beforeLine{n, text, jumpTarget(text)}) {
+				old.dispatch[n] = append(old.dispatch[n], l)
+			}
+		}
+	}
+	return old
 }
 
 // mix gives what a Service port has between old and wanted; nil when that is what is wanted.
