@@ -177,7 +177,7 @@ func (a *aftercare) synced(ctx context.Context, e *engine, s *Sync) {
 	a.refused(e, s)
 	a.health.Updated(e.family)
 	m.NoLocalEndpoints(e.plan.NoLocalEndpoints())
-	a.serve(ctx, e, s.Kind == Full)
+	a.serve(ctx, e)
 }
 
 // refused tells of Service ports whose rules the kernel does not take. All else is in it, so the proxier is healthy; those
@@ -196,14 +196,15 @@ func (a *aftercare) refused(e *engine, s *Sync) {
 	}
 }
 
-// serve opens the health check node ports that are not open yet. Where, is looked at with every full sync, as for the
-// rules of NodePorts.
-func (a *aftercare) serve(ctx context.Context, e *engine, full bool) {
+// serve opens the health check node ports that are not open yet. Where, is looked at after every full sync, as for the
+// rules of NodePorts: if flows could not be cleaned after it, then after the next sync.
+func (a *aftercare) serve(ctx context.Context, e *engine) {
 	servers := a.servers[e.family]
 	if servers == nil {
 		return
 	}
-	if full {
+	if e.moved {
+		e.moved = false
 		nodePorts, addrs, err := a.nodePorts(e.family)
 		switch {
 		case err != nil:

@@ -1,16 +1,20 @@
 package proxier
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 )
 
@@ -78,4 +82,51 @@ func TestHealthCheckNodePorts(t *testing.T) {
 	e.tracker.DeleteService(svc, time.Time{})
 	sync()
 	ask("127.0.0.2", "closed")
+}
+
+// brokenFlows is a conntrack table that cannot be read.
+type brokenFlows struct{ err error }
+
+func (b *brokenFlows) DeleteUDP(context.Context, corev1.IPFamily, func(conntrack.Flow) bool) (conntrack.Pass, error) {
+	return conntrack.Pass{}, b.err
+}
+
+// A full sync after which flows could not be cleaned does not open health check node ports where NodePorts are not.
+func TestHealthCheckNodePortsAfterFailure(t *testing.T) {
+	free, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Skipf("no loopback interface here: %v", err)
+	}
+	port := free.Addr().(*net.TCPAddr).Port
+	_ = free.Close()
+	flows := &brokenFlows{errors.New("broken")}
+	e := testEngine(t, corev1.IPv4Protocol, iptables.NewModel(corev1.IPv4Protocol), func(o *Options) {
+		o.Config.NodePortAddresses = []string{"127.0.0.0/8"}
+		o.Addresses = func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil }
+		o.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return flows, nil }
+		o.ServeHealthChecks = true
+	})
+	defer e.after.close()
+	svc, slice := plainService("svc", "10.96.0.1", 0), plainSlice("svc", "10.128.0.1")
+	udp(svc, slice)
+	svc.Spec.Type, svc.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
+	svc.Spec.HealthCheckNodePort = int32(port)
+	e.tracker.SetService(svc, time.Time{})
+	e.tracker.SetSlice(slice, time.Time{})
+	if err := e.sync(t.Context()); !errors.Is(err, flows.err) {
+		t.Fatalf("%v, not %v", err, flows.err)
+	}
+	flows.err = nil
+	if err := e.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for addr, want := range map[string]bool{"127.0.0.1": true, "127.0.0.2": false} {
+		c, err := net.Dial("tcp4", net.JoinHostPort(addr, strconv.Itoa(port)))
+		if (err == nil) != want {
+			t.Errorf("%s is open: %t, want %t", addr, err == nil, want)
+		}
+		if err == nil {
+			_ = c.Close()
+		}
+	}
 }

@@ -58,6 +58,8 @@ type engine struct {
 	lastFull time.Time
 	stamp    backend.Stamp
 	checks   int
+	// moved: since a full sync it was not looked at where health check node ports are.
+	moved bool
 	// suspect: a stamp had changed before a sync wrote over it.
 	suspect bool
 	refused refusals
@@ -194,7 +196,7 @@ func (e *engine) succeed(ctx context.Context, s *Sync, changes tracker.Changes) 
 	e.after.committed(e, changes)
 	e.refused.note(s, e.opts.Config.IPTables.SyncPeriod.Duration)
 	if s.Kind == Full {
-		e.lastFull, e.suspect = s.Started, false
+		e.lastFull, e.suspect, e.moved = s.Started, false, true
 	}
 	if stamp, err := e.backend.Stamp(); err == nil {
 		e.stamp = stamp
