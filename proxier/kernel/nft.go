@@ -174,12 +174,14 @@ func openSocket() (*socket, error) {
 
 func (s *socket) close() { unix.Close(s.fd) }
 
-// dump sends one dump request and calls yield with the attributes of each message of the answer.
+// dump sends one dump request and calls yield with the attributes of each message of the answer, until that fails. What
+// is left is read all the same: it would pass for the answer to the next question.
 func (s *socket) dump(kind uint16, protocol byte, filter []byte, yield func(attrs []byte) error) error {
 	if err := s.send(kind, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, protocol, filter); err != nil {
 		return err
 	}
 	changed := false
+	var failed error
 	for {
 		n, err := unix.Read(s.fd, s.buf)
 		if errors.Is(err, unix.EINTR) {
@@ -188,9 +190,17 @@ func (s *socket) dump(kind uint16, protocol byte, filter []byte, yield func(attr
 		if err != nil {
 			return fmt.Errorf("netlink: %w", err)
 		}
-		done, err := s.messages(s.buf[:n], &changed, yield)
+		done, err := s.messages(s.buf[:n], &changed, func(attrs []byte) error {
+			if failed == nil {
+				failed = yield(attrs)
+			}
+			return nil
+		})
 		if err != nil {
 			return err
+		}
+		if done && failed != nil {
+			return failed
 		}
 		if done && changed {
 			return errChanged

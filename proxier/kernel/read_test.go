@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
@@ -199,5 +201,42 @@ func TestNftables(t *testing.T) {
 	}
 	if tally, err := n.Tally(v4, "none"); tally != (NftTally{}) || err != nil {
 		t.Errorf("tally of no table: %+v, %v", tally, err)
+	}
+}
+
+// What is left of a dump that was given up is no answer to the next question.
+func TestDumpGivenUp(t *testing.T) {
+	netns.Fresh(t)
+	n, err := OpenNftables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip(err)
+	}
+	var marks []string
+	for i := range 5000 { // more than one read
+		marks = append(marks, fmt.Sprint(i))
+	}
+	cmd := exec.Command("nft", "-f", "-")
+	cmd.Stdin = strings.NewReader("table ip lab { chain web { accept; }; set marks { type mark; elements = { " + strings.Join(marks, ", ") + " }; }; }")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Skipf("nft: %v\n%s", err, out)
+	}
+	giveUp := func() {
+		t.Helper()
+		given := errors.New("given up")
+		if err := n.s.dumpElements(unix.NFPROTO_IPV4, "lab", "marks", func([]byte) error { return given }); !errors.Is(err, given) {
+			t.Fatalf("%v, not %v", err, given)
+		}
+	}
+	giveUp()
+	if generation, err := n.Generation(); generation == 0 || err != nil {
+		t.Errorf("generation %d, %v", generation, err)
+	}
+	giveUp()
+	if uses, there, err := n.Uses(corev1.IPv4Protocol, "lab", "web"); uses != 1 || !there || err != nil {
+		t.Errorf("chain with %d rules, there %t, %v", uses, there, err)
 	}
 }
