@@ -162,6 +162,13 @@ func TestMeddling(t *testing.T) {
 			if after, err := b.Stamp(); err == nil && after == before {
 				t.Error("the stamp is the same")
 			}
+			first, err := b.Stamp()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if second, err := b.Stamp(); err != nil || second == first {
+				t.Errorf("a stamp taken after the meddling stays: %v", err)
+			}
 			if found, err := b.Drift(context.Background()); err != nil || found == "" {
 				t.Errorf("no drift found, %v", err)
 			}
@@ -172,6 +179,12 @@ func TestMeddling(t *testing.T) {
 			}
 			mustSync(t, b, true, []*plan.ServicePort{changed})
 			noDrift(t, b)
+			if first, err = b.Stamp(); err != nil {
+				t.Fatal(err)
+			}
+			if second, err := b.Stamp(); err != nil || second != first {
+				t.Errorf("the stamp of a table that is mended changes: %v", err)
+			}
 		})
 	}
 }

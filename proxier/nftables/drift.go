@@ -49,7 +49,10 @@ func (b *Backend) Stamp() (backend.Stamp, error) {
 			return backend.Stamp{}, err
 		}
 		if found != "" {
+			// The stamp goes on changing until that is mended: who took note of this one after a sync, without
+			// knowing that somebody had been quicker, learns of it by the next.
 			b.meddled++
+			return backend.Stamp{b.handle, b.meddled}, nil
 		}
 	}
 	b.generation, b.socket.commits = generation, 0
