@@ -3,6 +3,7 @@ package iptables
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"synclab/proxier/backend"
 	"synclab/proxier/plan"
@@ -124,20 +125,37 @@ func (s *syncing) prepareFull(ctx context.Context) error {
 	clear(s.refusals)
 	s.result.Encode += s.opts.Clock.Since(start)
 
+	existing, err := s.existing()
+	if err != nil {
+		return err
+	}
 	start = s.opts.Clock.Now()
-	err := s.tables.EnsureJumps(ctx)
+	err = s.tables.EnsureJumps(ctx)
 	s.result.Jumps += s.opts.Clock.Since(start)
 	if err != nil {
 		return err
 	}
+	void := map[Table]bool{}
+	for table, names := range existing {
+		void[table] = !slices.ContainsFunc(names, s.rules.leads)
+	}
+	if existing, err = s.existing(); err != nil {
+		return err
+	}
+	s.rules.Forget(existing, void)
+	return nil
+}
+
+// existing are the chains of the tables.
+func (s *syncing) existing() (map[Table][]string, error) {
 	existing := map[Table][]string{}
 	for _, table := range []Table{NAT, Filter} {
+		var err error
 		if existing[table], err = s.tables.Chains(table); err != nil {
-			return fmt.Errorf("chains of an earlier proxier: %w", err)
+			return nil, fmt.Errorf("chains of an earlier proxier: %w", err)
 		}
 	}
-	s.rules.Forget(existing)
-	return nil
+	return existing, nil
 }
 
 // applySettings renders everything again with the settings of the moment.

@@ -106,7 +106,10 @@ func (d *difference) before(table Table) (*before, error) {
 		return d.past[table], nil
 	}
 	past := d.rules.installedBefore(table)
-	if d.rules.unread {
+	switch {
+	case d.rules.unread && d.rules.void[table]:
+		past = newBefore()
+	case d.rules.unread:
 		var err error
 		if past, err = readTable(d.tables, table, d.rules.held[table].content); err != nil {
 			return nil, err
@@ -335,6 +338,9 @@ func (d *difference) tookStep(s step, live, last bool) {
 func (d *difference) failed(p *Payload, live bool, err error) {
 	d.rules.behind = true
 	d.rules.unread = d.rules.unread || live
+	if live {
+		d.rules.void = nil
+	}
 	if refused := refusal(err); refused != nil {
 		for i, s := range p.steps {
 			if p.ends[i] < refused.Line {
@@ -365,7 +371,7 @@ func (d *difference) failed(p *Payload, live bool, err error) {
 // nothing leads any more.
 func (d *difference) settle(left map[Table][]string) {
 	r := d.rules
-	r.large, r.behind, r.unread = d.large, false, false
+	r.large, r.behind, r.unread, r.void = d.large, false, false, nil
 	for name := range r.dirty {
 		delete(r.installed, name)
 	}

@@ -1,6 +1,9 @@
 package iptables
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"slices"
+)
 
 // held is what the kernel holds of the proxier in one table, as far as is known.
 type held struct {
@@ -37,8 +40,8 @@ var seed = maphash.MakeSeed()
 func hashText(text []byte) uint64 { return maphash.Bytes(seed, text) }
 
 // Forget takes whatever is in the kernel for unknown: everything will be written. existing are the names of the chains
-// there, by table.
-func (r *Ruleset) Forget(existing map[Table][]string) {
+// there, by table; void tables had none that leads to Services.
+func (r *Ruleset) Forget(existing map[Table][]string, void map[Table]bool) {
 	shared := map[chain]bool{}
 	for _, c := range dispatchChains {
 		shared[c] = true
@@ -57,5 +60,10 @@ func (r *Ruleset) Forget(existing map[Table][]string) {
 	for name := range r.wanted {
 		r.dirty[name] = true
 	}
-	r.behind, r.unread = true, true
+	r.behind, r.unread, r.void = true, true, void
+}
+
+// leads says whether a chain is one that leads to Services, or one of theirs.
+func (r *Ruleset) leads(name string) bool {
+	return ownChain(name) || slices.ContainsFunc(dispatchChains[:], func(c chain) bool { return c.name == name })
 }

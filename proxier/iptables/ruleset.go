@@ -31,6 +31,8 @@ type Ruleset struct {
 	behind bool
 	// unread: what the dispatch in the kernel leads to is not what is installed, as far as is known.
 	unread bool
+	// void tables had no chain that leads to Services when everything was forgotten: there is nothing to read back.
+	void map[Table]bool
 
 	// sum of the chains of all Service ports, with their rules.
 	sum Count

@@ -101,7 +101,7 @@ func (p *testPlan) payload() (*difference, *Payload) {
 // full begins anew, over somebody's leftover.
 func (p *testPlan) full() (*difference, *Payload) {
 	p.replan()
-	p.rules.Forget(map[Table][]string{NAT: {"KUBE-SVC-LEFTOVER", "KUBE-POSTROUTING", "FOREIGN"}})
+	p.rules.Forget(map[Table][]string{NAT: {"KUBE-SVC-LEFTOVER", "KUBE-POSTROUTING", "FOREIGN"}}, nil)
 	return p.payload()
 }
 

@@ -61,7 +61,7 @@ func (p *testPlan) forget(t *testing.T, m *Model) {
 	for _, table := range []Table{NAT, Filter} {
 		existing[table], _ = m.Chains(table)
 	}
-	p.rules.Forget(existing)
+	p.rules.Forget(existing, nil)
 }
 
 // Batches keep to their size and come from the bottom up; nothing that packets reach is in them; the switch is one
