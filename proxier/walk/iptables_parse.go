@@ -106,7 +106,7 @@ func parseProtocol(name string) (Protocol, error) {
 // load takes -m. Matches that ask for a protocol's ports need -p, as iptables has it.
 func (p *ruleParser) load(name string) error {
 	switch name {
-	case "comment", "tcp", "udp", "sctp", "addrtype", "conntrack", "mark", "statistic", "recent", "nfacct":
+	case "comment", "tcp", "udp", "sctp", "addrtype", "conntrack", "mark", "statistic", "recent", "nfacct", "bpf":
 		p.loaded = append(p.loaded, name)
 		return nil
 	}
@@ -118,7 +118,7 @@ var owners = map[string]string{
 	"--comment": "comment", "--dst-type": "addrtype", "--src-type": "addrtype", "--ctstate": "conntrack", "--mark": "mark",
 	"--mode": "statistic", "--probability": "statistic", "--nfacct-name": "nfacct",
 	"--name": "recent", "--set": "recent", "--rcheck": "recent", "--seconds": "recent", "--reap": "recent", "--mask": "recent",
-	"--rsource": "recent",
+	"--rsource": "recent", "--bytecode": "bpf",
 }
 
 func (p *ruleParser) matchOption(word string, inverted bool) error {
@@ -171,6 +171,12 @@ func (p *ruleParser) matchOption(word string, inverted bool) error {
 		if err == nil && inverted {
 			m.part, m.inverted = 1-m.part, false // the lot that was not drawn
 		}
+	case "--bytecode":
+		if err := refuseInverted(word, inverted); err != nil {
+			return err
+		}
+		m.kind = matchProgram
+		m.program, err = compileBytecode(p.take(), p.compiler.rules.ipv4)
 	default:
 		return p.recentOption(word, inverted)
 	}
@@ -309,6 +315,10 @@ func (p *ruleParser) finish() error {
 		case "statistic":
 			if !p.random {
 				return errors.New("match statistic without its mode")
+			}
+		case "bpf":
+			if !slices.ContainsFunc(r.matches, func(m match) bool { return m.kind == matchProgram }) {
+				return errors.New("match bpf without its bytecode")
 			}
 		}
 	}

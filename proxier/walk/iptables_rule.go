@@ -1,6 +1,10 @@
 package walk
 
-import "fmt"
+import (
+	"fmt"
+
+	"golang.org/x/net/bpf"
+)
 
 // target is what a rule of iptables does with a packet that matches.
 type target uint8
@@ -59,6 +63,7 @@ type match struct {
 	mask     uint32
 	part     float64 // probability
 	list     int32   // of xt_recent
+	program  *bpf.VM // of xt_bpf
 }
 
 type matchKind uint8
@@ -71,6 +76,7 @@ const (
 	matchRandom
 	matchRemembered
 	matchRemember
+	matchProgram
 )
 
 // States of -m conntrack --ctstate, as bits; SNAT and DNAT say what has happened to the flow.
@@ -172,6 +178,8 @@ func (r *iptablesRule) matchesRest(w *Walker, s *state) bool {
 		case matchRemember:
 			w.remember(s, memory{list: m.list, key: s.clientKey()})
 			yes = true
+		case matchProgram:
+			yes = w.accepts(m.program, s)
 		}
 		if yes == m.inverted {
 			return false

@@ -144,6 +144,62 @@ func after(p *Packet, via, endpoint string) *Packet {
 	return p
 }
 
+// Programs of -m bpf that say whether a packet goes back to where it came from.
+const (
+	returns4 = "6,32 0 0 12,7 0 0 0,32 0 0 16,29 0 1 0,6 0 0 1,6 0 0 0"
+	returns6 = "18,32 0 0 8,7 0 0 0,32 0 0 24,29 0 13 0,32 0 0 12,7 0 0 0,32 0 0 28,29 0 9 0," +
+		"32 0 0 16,7 0 0 0,32 0 0 32,29 0 5 0,32 0 0 20,7 0 0 0,32 0 0 36,29 0 1 0,6 0 0 1,6 0 0 0"
+)
+
+// One rule masquerades what comes back to the endpoint that sent it: source and destination are compared as they are
+// behind DNAT.
+func TestBytecode(t *testing.T) {
+	for _, c := range []struct {
+		name                               string
+		family                             corev1.IPFamily
+		service, program                   string
+		endpoint, near, other, node, world string
+	}{
+		{"IPv4", corev1.IPv4Protocol, "10.96.0.1", returns4, "10.128.0.2", "10.128.0.3", "10.129.0.2", "192.0.2.10", "203.0.113.1"},
+		{"IPv6", corev1.IPv6Protocol, "fd00:96::1", returns6, "fd00:10::2", "fd00:10::3", "fd00:11::2", "2001:db8::10", "2001:db8:1::1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			to := netip.AddrPortFrom(netip.MustParseAddr(c.endpoint), 8080)
+			text := ruleset([]string{
+				"PREROUTING -j KUBE-SERVICES", "OUTPUT -j KUBE-SERVICES", "POSTROUTING -j KUBE-POSTROUTING",
+				"KUBE-SERVICES -d " + c.service + " -p tcp -m tcp --dport 80 -j DNAT --to-destination " + to.String(),
+				`KUBE-POSTROUTING -m conntrack --ctstate DNAT -m bpf --bytecode "` + c.program + `" -j MASQUERADE --random-fully`,
+			}, []string{`FORWARD -m conntrack --ctstate DNAT -m bpf --bytecode "` + c.program + `" -j ACCEPT`, "FORWARD -s " + c.other + " -j DROP"})
+			rules, err := ParseIptables(c.family, []byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := New(rules, World{Local: []netip.Addr{netip.MustParseAddr(c.node)}})
+			for _, p := range []struct{ input, from, to, want string }{
+				{"veth1", c.endpoint, c.service, "dnat to " + to.String() + ", masqueraded: 1"},
+				{"veth1", c.near, c.service, "dnat to " + to.String() + ": 1"},
+				{"veth1", c.other, c.service, "drop: 1"},
+				{"eth0", c.world, c.service, "dnat to " + to.String() + ": 1"},
+				{"veth1", c.endpoint, c.endpoint, "pass: 1"}, // not translated
+				{"", c.node, c.service, "dnat to " + to.String() + ": 1"},
+			} {
+				v, err := w.Walk(&Packet{
+					Input: p.input, Protocol: TCP, Source: netip.AddrPortFrom(netip.MustParseAddr(p.from), 1000),
+					Destination: netip.AddrPortFrom(netip.MustParseAddr(p.to), 80),
+				})
+				if err != nil || v.String() != p.want {
+					t.Errorf("from %s to %s: got %s, %v; want %s", p.from, p.to, v, err, p.want)
+				}
+			}
+			s := &state{}
+			program := w.rules.chains[w.rules.bases[Forward][0].chain].rules.(iptablesRules)[0].matches[1].program
+			if n := testing.AllocsPerRun(100, func() { w.accepts(program, s) }); n > 0 {
+				t.Errorf("%v allocations a packet", n)
+			}
+		})
+	}
+}
+
 // The rules crossed are counted by hand here.
 func TestCrossed(t *testing.T) {
 	v := verdictOf(t, service, packet4("veth1", "10.128.0.7:1000", "10.96.0.1:80", TCP))
@@ -198,6 +254,17 @@ func TestIptablesRefuses(t *testing.T) {
 		"PREROUTING -m statistic --mode random --probability 1.5 -j ACCEPT":     "probability 1.5",
 		"PREROUTING -m recent --rcheck -j ACCEPT":                               "without its list",
 		"PREROUTING -m comment ! --comment x -j ACCEPT":                         "cannot be inverted",
+		`PREROUTING -m bpf ! --bytecode "1,6 0 0 1" -j ACCEPT`:                  "cannot be inverted",
+		`PREROUTING -m bpf --object-pinned /x -j ACCEPT`:                        `option "--object-pinned" is not known`,
+		`PREROUTING -m bpf -j ACCEPT`:                                           "match bpf without its bytecode",
+		`PREROUTING -m bpf --bytecode "2,6 0 0 1" -j ACCEPT`:                    "1 instructions of 2",
+		`PREROUTING -m bpf --bytecode "1,6 0 0" -j ACCEPT`:                      `instruction 0: "6 0 0" is none`,
+		`PREROUTING -m bpf --bytecode "1,6 0 256 0" -j ACCEPT`:                  "instruction 0: strconv",
+		`PREROUTING -m bpf --bytecode "1,32 0 0 12" -j ACCEPT`:                  "must end with",
+		`PREROUTING -m bpf --bytecode "2,5 0 0 1,6 0 0 1" -j ACCEPT`:            "cannot jump 1 instructions",
+		`PREROUTING -m bpf --bytecode "2,132 0 0 0,6 0 0 1" -j ACCEPT`:          "instruction 0: neg is not known",
+		`PREROUTING -m bpf --bytecode "2,32 0 0 8,6 0 0 1" -j ACCEPT`:           "instruction 0: 4 bytes at 8 are not known",
+		`PREROUTING -m bpf --bytecode "2,32 0 0 4294963200,6 0 0 1" -j ACCEPT`:  "instruction 0",
 	} {
 		_, err := ParseIptables(corev1.IPv4Protocol, []byte(ruleset([]string{rule}, nil)))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -238,6 +305,7 @@ func TestWalkEnds(t *testing.T) {
 
 func FuzzParseIptables(f *testing.F) {
 	f.Add(service)
+	f.Add("*nat\n:PREROUTING DROP [1:2]\n-A PREROUTING -m bpf --bytecode \"" + returns4 + "\" -j ACCEPT\nCOMMIT\n")
 	f.Add("*nat\n:PREROUTING DROP [1:2]\n[3:4] -A PREROUTING -g KA\nCOMMIT\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		rules, err := ParseIptables(corev1.IPv4Protocol, []byte(text))

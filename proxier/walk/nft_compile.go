@@ -3,6 +3,7 @@ package walk
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -142,23 +143,30 @@ var (
 	transport = [][2]int{{0, 4}}
 )
 
+// inNetworkHeader says whether a packet has so many bytes of its IP header here.
+func inNetworkHeader(from, size int, ipv4 bool) bool {
+	parts := network6
+	if ipv4 {
+		parts = network4
+	}
+	return within(parts, from, size)
+}
+
+func within(parts [][2]int, from, size int) bool {
+	return slices.ContainsFunc(parts, func(part [2]int) bool { return part[0] <= from && from+size <= part[1] })
+}
+
 func compilePayload(f fields, ipv4 bool) (op nftOp, err error) {
 	from, size := int(f.number(unix.NFTA_PAYLOAD_OFFSET)), int(f.number(unix.NFTA_PAYLOAD_LEN))
 	op.offset, op.size = uint32(from), size
-	parts := transport
-	switch base := f.number(unix.NFTA_PAYLOAD_BASE); {
-	case base == unix.NFT_PAYLOAD_TRANSPORT_HEADER:
-		op.run = runTransport
-	case base == unix.NFT_PAYLOAD_NETWORK_HEADER && ipv4:
-		op.run, parts = runNetwork, network4
-	case base == unix.NFT_PAYLOAD_NETWORK_HEADER:
-		op.run, parts = runNetwork, network6
+	known := false
+	switch base := f.number(unix.NFTA_PAYLOAD_BASE); base {
+	case unix.NFT_PAYLOAD_TRANSPORT_HEADER:
+		op.run, known = runTransport, within(transport, from, size)
+	case unix.NFT_PAYLOAD_NETWORK_HEADER:
+		op.run, known = runNetwork, inNetworkHeader(from, size, ipv4)
 	default:
 		return op, fmt.Errorf("base %d is %w", base, errNotKnown)
-	}
-	known := false
-	for _, part := range parts {
-		known = known || part[0] <= from && from+size <= part[1]
 	}
 	if _, writes := f[unix.NFTA_PAYLOAD_SREG]; writes || !known {
 		return op, fmt.Errorf("%d bytes at %d are %w, or written", size, from, errNotKnown)

@@ -76,18 +76,23 @@ func runTransport(_ *Walker, s *state, op *nftOp) nftVerdict {
 }
 
 func runNetwork(w *Walker, s *state, op *nftOp) nftVerdict {
-	var header [40]byte
-	if w.rules.ipv4 {
+	s.putHeader(&w.header, w.rules.ipv4)
+	s.load(op.to, w.header[op.offset:int(op.offset)+op.size])
+	return nftVerdict{}
+}
+
+// putHeader writes those parts of the IP header that a packet has here (see inNetworkHeader), and gives its size.
+func (s *state) putHeader(header *[40]byte, ipv4 bool) (size int) {
+	if ipv4 {
 		header[9] = byte(s.protocol)
 		putAddress(header[12:16], s.src)
 		putAddress(header[16:20], s.dst)
-	} else {
-		header[6] = byte(s.protocol)
-		putAddress(header[8:24], s.src)
-		putAddress(header[24:40], s.dst)
+		return 20
 	}
-	s.load(op.to, header[op.offset:int(op.offset)+op.size])
-	return nftVerdict{}
+	header[6] = byte(s.protocol)
+	putAddress(header[8:24], s.src)
+	putAddress(header[24:40], s.dst)
+	return 40
 }
 
 // putAddress writes an address of 4 or 16 bytes.

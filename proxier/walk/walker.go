@@ -60,6 +60,7 @@ type Walker struct {
 	limit   int
 	tracing bool
 	trace   []matched
+	header  [40]byte // of the packet, for what reads its bytes
 }
 
 // end is one way's end, and what the client is remembered by then.
