@@ -78,6 +78,17 @@ func (s *outside) frontends(family corev1.IPFamily) []frontend {
 
 // dispatchedChains are those that the rules of KUBE-SERVICES lead to, in order.
 func (s *outside) dispatchedChains(family corev1.IPFamily) ([]string, error) {
+	rules, err := s.dispatchRules(family)
+	var chains []string
+	for _, rule := range rules {
+		if rule.Jump != "" {
+			chains = append(chains, rule.Jump)
+		}
+	}
+	return chains, err
+}
+
+func (s *outside) dispatchRules(family corev1.IPFamily) ([]kernel.Rule, error) {
 	dispatch := iptables.DispatchChains[0]
 	if s.variant == iptables.Legacy {
 		tables, err := kernel.OpenLegacy()
@@ -90,20 +101,12 @@ func (s *outside) dispatchedChains(family corev1.IPFamily) ([]string, error) {
 			return nil, err
 		}
 		defer jumps.Close()
-		return jumps.Targets(dispatch), nil
+		return jumps.Rules(dispatch), nil
 	}
 	nft, err := kernel.OpenNftables()
 	if err != nil {
 		return nil, err
 	}
 	defer nft.Close()
-	rules, err := nft.Rules(family, string(iptables.NAT), dispatch)
-	if err != nil {
-		return nil, err
-	}
-	var chains []string
-	for _, rule := range rules {
-		chains = append(chains, rule.Jump)
-	}
-	return chains, nil
+	return nft.Rules(family, string(iptables.NAT), dispatch)
 }

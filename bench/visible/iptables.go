@@ -13,15 +13,15 @@ import (
 
 // Both variants of iptables have the same chains; they differ in how these are read.
 
-// jumps reads which chains a chain of nat jumps to.
+// jumps reads where the rules of a chain of nat lead to.
 type jumps interface {
-	targets(family corev1.IPFamily, chain string) ([]string, error)
+	rules(family corev1.IPFamily, chain string) ([]kernel.Rule, error)
 	generation() (Generation, error)
 	close()
 }
 
-// chainLook reads layouts that have chains KUBE-SVC-…, KUBE-SVL-… and KUBE-SEP-…: kube-proxy's, which is also the lab's
-// layout classic, and tree.
+// chainLook reads layouts that have chains KUBE-SVC-… and KUBE-SVL-…, which jump to chains KUBE-SEP-… or translate by
+// themselves: kube-proxy's, which is also the lab's layout classic, and tree.
 type chainLook struct {
 	jumps
 	dispatch map[corev1.IPFamily]*dispatch
@@ -35,23 +35,44 @@ type dispatch struct {
 
 func (l *chainLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error) {
 	chains := iptables.ChainsOf(port)
-	cluster, err := l.endpoints(family, chains.Cluster)
+	cluster, err := l.endpoints(family, port, chains.Cluster)
 	if err != nil {
 		return State{}, err
 	}
-	local, err := l.endpoints(family, chains.Local)
+	local, err := l.endpoints(family, port, chains.Local)
 	return State{cluster, local}, err
 }
 
-// endpoints are the chains of endpoints that a chain jumps to: with affinity, it jumps to each twice.
-func (l *chainLook) endpoints(family corev1.IPFamily, chain string) ([]string, error) {
-	targets, err := l.targets(family, chain)
+// endpoints are the chains of endpoints that a chain jumps to: with affinity, it jumps to each twice. A rule that sends
+// packets to an endpoint by itself stands for the endpoint's chain.
+func (l *chainLook) endpoints(family corev1.IPFamily, port tracker.ServicePortName, chain string) ([]string, error) {
+	rules, err := l.rules(family, chain)
 	if err != nil {
 		return nil, err
 	}
-	targets = slices.DeleteFunc(targets, func(name string) bool { return !iptables.IsEndpointChain(name) })
-	slices.Sort(targets)
-	return slices.Compact(targets), nil
+	var chains []string
+	for _, rule := range rules {
+		switch {
+		case rule.DNAT.IsValid():
+			chains = append(chains, iptables.EndpointChain(port, rule.DNAT.String()))
+		case iptables.IsEndpointChain(rule.Jump):
+			chains = append(chains, rule.Jump)
+		}
+	}
+	slices.Sort(chains)
+	return slices.Compact(chains), nil
+}
+
+// targets are the chains that a chain jumps to.
+func (l *chainLook) targets(family corev1.IPFamily, chain string) ([]string, error) {
+	rules, err := l.rules(family, chain)
+	var targets []string
+	for _, rule := range rules {
+		if rule.Jump != "" {
+			targets = append(targets, rule.Jump)
+		}
+	}
+	return targets, err
 }
 
 // Dispatched follows the ways from the shared chains: straight, through EXT, or through FW and EXT. Chains that nothing
@@ -169,15 +190,8 @@ func (n *nft) Close() { n.kernel.Close() }
 
 type nftJumps struct{ *nft }
 
-func (n nftJumps) targets(family corev1.IPFamily, chain string) ([]string, error) {
-	rules, err := n.kernel.Rules(family, string(iptables.NAT), chain)
-	targets := make([]string, 0, len(rules))
-	for _, rule := range rules {
-		if rule.Jump != "" {
-			targets = append(targets, rule.Jump)
-		}
-	}
-	return targets, err
+func (n nftJumps) rules(family corev1.IPFamily, chain string) ([]kernel.Rule, error) {
+	return n.kernel.Rules(family, string(iptables.NAT), chain)
 }
 
 func (n nftJumps) generation() (Generation, error) { return n.Generation() }
@@ -256,7 +270,7 @@ type legacyJumps struct {
 	at     Generation
 }
 
-func (j *legacyJumps) targets(family corev1.IPFamily, chain string) ([]string, error) {
+func (j *legacyJumps) rules(family corev1.IPFamily, chain string) ([]kernel.Rule, error) {
 	if _, copied := j.tables[family]; !copied {
 		table, err := j.legacy.kernel.Jumps(family, string(iptables.NAT))
 		if err != nil {
@@ -267,7 +281,7 @@ func (j *legacyJumps) targets(family corev1.IPFamily, chain string) ([]string, e
 			return nil, err
 		}
 	}
-	return j.tables[family].Targets(chain), nil
+	return j.tables[family].Rules(chain), nil
 }
 
 func (j *legacyJumps) generation() (Generation, error) { return j.at, nil }

@@ -135,7 +135,7 @@ func (l *LegacyTables) Jumps(family corev1.IPFamily, table string) (*Jumps, erro
 	return j, nil
 }
 
-// Jumps is a copy of a legacy table, to ask which chains a chain jumps to. A nil one holds nothing.
+// Jumps is a copy of a legacy table, to ask where the rules of a chain lead to. A nil one holds nothing.
 type Jumps struct {
 	table  *xtables.Table
 	chains map[string]int // of user-defined chains but KUBE-SEP-…: where the entry after the head begins
@@ -159,9 +159,9 @@ func (j *Jumps) index() error {
 	})
 }
 
-// Targets gives the chains that the rules of a user-defined chain jump to, in order. Those that KUBE-SEP-… chains jump
-// to are not to be had.
-func (j *Jumps) Targets(chain string) []string {
+// Rules are those of a user-defined chain that jump, or say where packets are sent, in order. Those of KUBE-SEP-…
+// chains are not to be had.
+func (j *Jumps) Rules(chain string) []Rule {
 	if j == nil {
 		return nil
 	}
@@ -169,22 +169,31 @@ func (j *Jumps) Targets(chain string) []string {
 	if !ok {
 		return nil
 	}
-	var targets []string
+	var rules []Rule
 	for at < len(j.table.Entries) {
 		e, err := j.table.Wire.EntryAt(j.table.Entries, at)
 		if err != nil || e.Head() != nil {
-			return targets // the next chain's head, or the table's end; index walked past all of them
+			return rules // the next chain's head, or the table's end; index walked past all of them
 		}
 		at += len(e.Bytes)
-		if !e.IsVerdict() {
-			continue
-		}
 		// A rule without a target goes on with the next entry.
-		if name := j.chainAt(e.Verdict()); name != "" && e.Verdict() != at {
-			targets = append(targets, name)
+		if rule := j.rule(e); rule != (Rule{}) && !(e.IsVerdict() && e.Verdict() == at) {
+			rules = append(rules, rule)
 		}
 	}
-	return targets
+	return rules
+}
+
+// rule is empty for an entry that neither jumps nor translates.
+func (j *Jumps) rule(e xtables.Entry) Rule {
+	if e.IsVerdict() {
+		return Rule{Jump: j.chainAt(e.Verdict())}
+	}
+	if string(e.TargetName()) != targetDNAT {
+		return Rule{}
+	}
+	revision := uint32(e.Target[2+xtables.ExtensionName])
+	return Rule{DNAT: dnatOf(revision, e.Target[xtables.Header:], j.table.Wire.Addr)}
 }
 
 // chainAt names the chain whose first entry is at an offset; empty when it is none: verdicts that are no jumps are

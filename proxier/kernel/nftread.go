@@ -18,12 +18,6 @@ type Nftables struct {
 	s *socket // nil: the kernel has no nfnetlink, so there is nothing
 }
 
-// NftRule is what a rule says of where packets go.
-type NftRule struct {
-	Jump string // the chain that it jumps or goes to; empty: none
-	Map  string // the map, anonymous ones included, that it looks a value or a verdict up in; empty: none
-}
-
 // NftElement is an element of a set or a map.
 type NftElement struct {
 	Key  []byte
@@ -63,14 +57,14 @@ func (n *Nftables) Generation() (uint32, error) {
 }
 
 // Rules of one chain, in order; none when there is no such chain.
-func (n *Nftables) Rules(family corev1.IPFamily, table, chain string) ([]NftRule, error) {
+func (n *Nftables) Rules(family corev1.IPFamily, table, chain string) ([]Rule, error) {
 	filter := stringAttr(nil, unix.NFTA_RULE_TABLE, table)
 	filter = stringAttr(filter, unix.NFTA_RULE_CHAIN, chain)
-	var rules []NftRule
+	var rules []Rule
 	err := n.ask(func() error {
 		rules = rules[:0]
 		return n.s.dump(unix.NFT_MSG_GETRULE, nfProtocols[family], filter, func(attrs []byte) error {
-			rule, err := ruleOf(attrs)
+			rule, err := ruleOf(attrs, nfProtocols[family])
 			rules = append(rules, rule)
 			return err
 		})
@@ -209,56 +203,6 @@ func inside(attrs []byte, kind uint16, yield func(value []byte) error) error {
 		}
 	})
 	return errors.Join(err, failed)
-}
-
-func ruleOf(attrs []byte) (rule NftRule, err error) {
-	err = inside(attrs, unix.NFTA_RULE_EXPRESSIONS, func(list []byte) error {
-		return inside(list, unix.NFTA_LIST_ELEM, func(expression []byte) error {
-			var name, body []byte
-			err := eachAttr(expression, func(kind uint16, value []byte) {
-				switch kind {
-				case unix.NFTA_EXPR_NAME:
-					name = cString(value)
-				case unix.NFTA_EXPR_DATA:
-					body = value
-				}
-			})
-			if err != nil {
-				return err
-			}
-			switch string(name) {
-			case "immediate":
-				return inside(body, unix.NFTA_IMMEDIATE_DATA, func(data []byte) error {
-					jump, err := verdictOf(data)
-					if jump != "" {
-						rule.Jump = jump
-					}
-					return err
-				})
-			case "lookup":
-				return rule.lookup(body)
-			}
-			return nil
-		})
-	})
-	return rule, err
-}
-
-// lookup notes the set's name when something is taken out of it: without a destination it is a question of membership.
-func (r *NftRule) lookup(body []byte) error {
-	set, takes := "", false
-	err := eachAttr(body, func(kind uint16, value []byte) {
-		switch kind {
-		case unix.NFTA_LOOKUP_SET:
-			set = string(cString(value))
-		case unix.NFTA_LOOKUP_DREG:
-			takes = true
-		}
-	})
-	if takes {
-		r.Map = set
-	}
-	return err
 }
 
 // verdictOf gives the chain of a verdict; empty when it names none, or is none.

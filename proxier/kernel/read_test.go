@@ -1,8 +1,10 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,32 +25,9 @@ func TestJumps(t *testing.T) {
 	for _, x := range tools() {
 		t.Run(x.name, func(t *testing.T) {
 			netns.Fresh(t)
-			legacy, err := OpenLegacy()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer legacy.Close()
-			nft, err := OpenNftables()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer nft.Close()
-			read := func(chain string) []string {
+			read := func(chain string) (targets []string) {
 				t.Helper()
-				var targets []string
-				if x.variant == Legacy {
-					table, err := legacy.Jumps(x.family, "nat")
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer table.Close()
-					return table.Targets(chain)
-				}
-				rules, err := nft.Rules(x.family, "nat", chain)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, rule := range rules {
+				for _, rule := range readRules(t, x, chain) {
 					if rule.Jump != "" {
 						targets = append(targets, rule.Jump)
 					}
@@ -77,6 +57,104 @@ func TestJumps(t *testing.T) {
 				t.Errorf("a chain that is not there: %v", got)
 			}
 		})
+	}
+}
+
+// readRules reads a chain of nat.
+func readRules(t *testing.T, x tool, chain string) []Rule {
+	t.Helper()
+	if x.variant == Legacy {
+		legacy, err := OpenLegacy()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer legacy.Close()
+		table, err := legacy.Jumps(x.family, "nat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer table.Close()
+		return table.Rules(chain)
+	}
+	nft, err := OpenNftables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nft.Close()
+	rules, err := nft.Rules(x.family, "nat", chain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+// Where rules send packets to by themselves is read, if that is a single address and port.
+func TestDNAT(t *testing.T) {
+	for _, x := range tools() {
+		t.Run(x.name, func(t *testing.T) {
+			netns.Fresh(t)
+			first, second, literal := "10.0.0.1", "10.0.0.2", "%s"
+			if x.family == corev1.IPv6Protocol {
+				first, second, literal = "fd00::1", "fd00::2", "[%s]"
+			}
+			one, two := fmt.Sprintf(literal, first), fmt.Sprintf(literal, second)
+			var b strings.Builder
+			b.WriteString("*nat\n:WEB - [0:0]\n:OTHER - [0:0]\n")
+			fmt.Fprintf(&b, "-A WEB -m statistic --mode random --probability 0.5 -p tcp -m tcp -j DNAT --to-destination %s:8080\n", one)
+			fmt.Fprintf(&b, "-A WEB -p udp -m udp -j DNAT --to-destination %s:53 --persistent --random\n", two)
+			fmt.Fprintf(&b, "-A WEB -p sctp -m sctp -j DNAT --to-destination %s:65535\n", two)
+			b.WriteString("-A WEB -j OTHER\n")
+			fmt.Fprintf(&b, "-A OTHER -p tcp -j DNAT --to-destination %s:1-2\n-A OTHER -p tcp -j DNAT --to-destination :7\n", one)
+			fmt.Fprintf(&b, "-A OTHER -j DNAT --to-destination %s\n-A OTHER -j DNAT --to-destination %s-%s\n", first, first, second)
+			b.WriteString("COMMIT\n")
+			x.restore(t, b.String())
+			at := func(ip string, port uint16) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(ip), port) }
+			want := []Rule{{DNAT: at(first, 8080)}, {DNAT: at(second, 53)}, {DNAT: at(second, 65535)}, {Jump: "OTHER"}}
+			if diff := cmp.Diff(want, readRules(t, x, "WEB"), cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
+				t.Errorf("WEB (-want +got):\n%s", diff)
+			}
+			for _, rule := range readRules(t, x, "OTHER") {
+				if rule != (Rule{}) {
+					t.Errorf("OTHER: %+v", rule)
+				}
+			}
+		})
+	}
+}
+
+// The bodies of the target's revisions, some of which this machine's tools do not write.
+func TestDNATRevisions(t *testing.T) {
+	const both = dnatAddress | dnatPort
+	u32 := func(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
+	v4, v6 := []byte{10, 0, 0, 1}, netip.MustParseAddr("fd00::1").AsSlice()
+	wide, port := append(slices.Clone(v4), make([]byte, 12)...), []byte{0x1f, 0x90}
+	old := slices.Concat(u32(1), u32(both), v4, v4, port, port)
+	two := slices.Concat(u32(both), v6, v6, port, port, []byte{0, 0, 0, 0})
+	for _, x := range []struct {
+		name     string
+		revision uint32
+		body     []byte
+		size     int
+		want     string
+	}{
+		{"0", 0, old, 4, "10.0.0.1:8080"},
+		{"1 of IPv4", 1, slices.Concat(u32(both), wide, wide, port, port), 4, "10.0.0.1:8080"},
+		{"1 of IPv6", 1, two[:40], 16, "[fd00::1]:8080"},
+		{"2", 2, two, 16, "[fd00::1]:8080"},
+		{"none of IPv6", 0, old, 16, ""},
+		{"unknown", 3, two, 16, ""},
+		{"cut off", 1, two[:39], 16, ""},
+		{"no body", 0, nil, 4, ""},
+		{"no address", 2, slices.Concat(u32(dnatPort), two[4:]), 16, ""},
+		{"several ranges", 0, slices.Concat(u32(2), old[4:]), 4, ""},
+	} {
+		got := ""
+		if at := dnatOf(x.revision, x.body, x.size); at.IsValid() {
+			got = at.String()
+		}
+		if got != x.want {
+			t.Errorf("%s: %q, not %q", x.name, got, x.want)
+		}
 	}
 }
 
@@ -143,9 +221,10 @@ func TestNftables(t *testing.T) {
 	cmd := exec.Command("nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(`table ip lab {
 	chain a { counter; accept; }
-	chain web { dnat ip addr . port to numgen random mod 2 map { 0 : 10.0.0.1 . 8080, 1 : 10.0.0.2 . 80 }; }
+	chain web { meta l4proto tcp dnat ip addr . port to numgen random mod 2 map { 0 : 10.0.0.1 . 8080, 1 : 10.0.0.2 . 80 }; }
 	set known { type ipv4_addr; elements = { 10.0.0.1 }; }
 	map ips { type ipv4_addr . inet_service : verdict; elements = { 10.96.0.1 . 80 : goto web, 10.96.0.2 . 443 : goto a }; }
+	chain own { meta l4proto tcp dnat to 10.0.0.3:8080; dnat to 10.0.0.4; snat to 10.0.0.5; }
 	chain services { ip saddr @known jump a; ip daddr . th dport vmap @ips; }
 	chain out { type nat hook output priority -100; jump services; }
 }`)
@@ -153,18 +232,22 @@ func TestNftables(t *testing.T) {
 		t.Skip(err)
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("nft: %v\n%s", err, out)
+		t.Fatalf("nft: %v\n%s", err, out)
 	}
 	if generation() == before {
 		t.Error("the generation did not move")
 	}
 	rules, err := n.Rules(v4, "lab", "services")
-	if diff := cmp.Diff([]NftRule{{Jump: "a"}, {Map: "ips"}}, rules); diff != "" || err != nil {
+	if diff := cmp.Diff([]Rule{{Jump: "a"}, {Map: "ips"}}, rules, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" || err != nil {
 		t.Errorf("rules (-want +got), %v:\n%s", err, diff)
 	}
 	rules, err = n.Rules(v4, "lab", "web")
 	if err != nil || len(rules) != 1 || rules[0].Map == "" {
 		t.Fatalf("rules of web: %+v, %v", rules, err)
+	}
+	own, err := n.Rules(v4, "lab", "own")
+	if err != nil || len(own) != 3 || own[0].DNAT.String() != "10.0.0.3:8080" || own[1] != (Rule{}) || own[2] != (Rule{}) {
+		t.Errorf("rules of own: %+v, %v", own, err)
 	}
 	byData := func(list []NftElement) []string {
 		var texts []string
@@ -196,7 +279,7 @@ func TestNftables(t *testing.T) {
 		t.Errorf("uses of a: %d, %t, %v", uses, there, err)
 	}
 	tally, err := n.Tally(v4, "lab")
-	if want := (NftTally{Rules: 6, Chains: 4, Sets: 3, Elements: 5}); tally != want || err != nil {
+	if want := (NftTally{Rules: 9, Chains: 5, Sets: 3, Elements: 5}); tally != want || err != nil {
 		t.Errorf("tally %+v, %v; want %+v", tally, err, want)
 	}
 	if tally, err := n.Tally(v4, "none"); tally != (NftTally{}) || err != nil {
