@@ -186,6 +186,14 @@ func (c *canonicalizer) matchOptions(m *extension) []string {
 		if text, ok := m.option("--comment"); ok {
 			return []string{`--comment "` + text + `"`}
 		}
+	case "bpf":
+		if program, ok := m.option("--bytecode"); ok {
+			return []string{`--bytecode "` + program + `"`}
+		}
+	case "bpf":
+		if program, ok := m.option("--bytecode"); ok {
+			return []string{`--bytecode "` + program + `"`}
+		}
 	case "mark":
 		return mapOptions(m.options, markOption)
 	case "statistic":

@@ -31,6 +31,8 @@ func TestCanonical(t *testing.T) {
 			`-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN`},
 		{"or mark", `-A KUBE-MARK-MASQ -j MARK --or-mark 0x004000`, `-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000`},
 		{"xor mark", `-A KUBE-POSTROUTING -j MARK --xor-mark 0x004000`, `-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0`},
+		{"program", `-A KUBE-POSTROUTING -m conntrack --ctstate DNAT -m bpf --bytecode "1,6 0 0 1" -j MASQUERADE`,
+			`-A KUBE-POSTROUTING -m conntrack --ctstate DNAT -m bpf --bytecode "1,6 0 0 1" -j MASQUERADE`},
 		{"half", `-A KUBE-SVC-X -m statistic --mode random --probability 0.5000000000 -j KUBE-SEP-X`,
 			`-A KUBE-SVC-X -m statistic --mode random --probability 0.50000000000 -j KUBE-SEP-X`},
 		{"third", `-A KUBE-SVC-X -m statistic --mode random --probability 0.3333333333 -j KUBE-SEP-X`,
