@@ -92,6 +92,7 @@ func randomRule(rng *rand.Rand, family corev1.IPFamily) string {
 		fmt.Sprintf("-m statistic --mode random --probability %.10f", 1/float64(2+rng.IntN(5000))),
 		pick("-m recent --name KUBE-SEP-A --rcheck --seconds 10800 --reap", "-m recent --name KUBE-SEP-A --set"),
 		"-m nfacct --nfacct-name " + iptables.AccountInvalid,
+		fmt.Sprintf(`-m bpf --bytecode "3,32 0 0 %d,21 0 1 %d,6 0 0 1"`, rng.IntN(40), rng.Uint32()),
 	} {
 		if rng.IntN(4) == 0 {
 			parts = append(parts, match)
@@ -190,6 +191,15 @@ func TestStrictness(t *testing.T) {
 		"-m statistic --mode random --probability 2":                "not a probability",
 		"-m addrtype --dst-type BROADCAST":                          "want LOCAL",
 		"-m recent --name":                                          "no value",
+		`-m bpf -j ACCEPT`:                                          "lacks an option",
+		`-m bpf ! --bytecode "1,6 0 0 1"`:                           "! before",
+		`-m bpf --bytecode "0,"`:                                    "1 to 64",
+		`-m bpf --bytecode "65,6 0 0 1"`:                            "1 to 64",
+		`-m bpf --bytecode "2,6 0 0 1"`:                             `instruction 1 of 2: "" is not a number`,
+		`-m bpf --bytecode "1,6 0 0"`:                               "want four numbers",
+		`-m bpf --bytecode "1,6 0 0 1 2"`:                           "want four numbers",
+		`-m bpf --bytecode "1,6 0 256 1"`:                           "number of 8 bits",
+		`-m bpf --bytecode "1,6 0 0 1,6 0 0 0"`:                     `"6 0 0 0" behind instruction 0`,
 		"nonsense":                                                  "no word",
 	} {
 		if _, err := oneRule(t, corev1.IPv4Protocol, rule); err == nil || !strings.Contains(err.Error(), want) {
@@ -231,6 +241,8 @@ func FuzzRule(f *testing.F) {
 		f.Add(randomRule(rng, corev1.IPv4Protocol), false)
 		f.Add(randomRule(rng, corev1.IPv6Protocol), true)
 	}
+	f.Add(`-m conntrack --ctstate DNAT -m bpf --bytecode "6,32 0 0 12,7 0 0 0,32 0 0 16,29 0 1 0,6 0 0 1,6 0 0 0" -j MASQUERADE`, false)
+	f.Add(`-m bpf --bytecode "64,1 2 3 4" -j ACCEPT`, true)
 	f.Fuzz(func(t *testing.T, rule string, v6 bool) {
 		family := families[0]
 		if v6 {

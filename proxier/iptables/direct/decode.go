@@ -38,7 +38,7 @@ func (d *decoder) rule(chain string, e xtables.Entry) (string, error) {
 		name := string(xtables.CString(matches[2 : 2+xtables.ExtensionName]))
 		out = append(out, "-m", name)
 		if k, known := kindOf([]byte(name)); known && size == xtables.Aligned(xtables.Header+matchSizes(k)) {
-			out = append(out, matchOptions[k](matches[xtables.Header:size], d.wire)...)
+			out = append(out, matchOptions[k](matches[xtables.Header:size], d.wire, matches[xtables.Header-1])...)
 		}
 		matches = matches[size:]
 	}
@@ -86,17 +86,21 @@ func (d *decoder) basics(entry []byte) []string {
 	return out
 }
 
-// matchOptions write the options of a match from what follows its header.
-var matchOptions = [kinds]func(b []byte, w *xtables.Wire) []string{
-	comment: func(b []byte, _ *xtables.Wire) []string {
+// matchOptions write the options of a match of some revision from what follows its header.
+var matchOptions = [kinds]func(b []byte, w *xtables.Wire, revision byte) []string{
+	comment: func(b []byte, _ *xtables.Wire, _ byte) []string {
 		return []string{"--comment", quoted(string(xtables.CString(b)))}
 	},
-	tcp: func(b []byte, _ *xtables.Wire) []string { return ports(b[0:4], b[4:8], b[portInversions[tcp]], 0xffff) },
-	udp: func(b []byte, _ *xtables.Wire) []string { return ports(b[0:4], b[4:8], b[portInversions[udp]], 0xffff) },
-	sctp: func(b []byte, _ *xtables.Wire) []string {
+	tcp: func(b []byte, _ *xtables.Wire, _ byte) []string {
+		return ports(b[0:4], b[4:8], b[portInversions[tcp]], 0xffff)
+	},
+	udp: func(b []byte, _ *xtables.Wire, _ byte) []string {
+		return ports(b[0:4], b[4:8], b[portInversions[udp]], 0xffff)
+	},
+	sctp: func(b []byte, _ *xtables.Wire, _ byte) []string {
 		return ports(b[4:8], b[0:4], b[portInversions[sctp]], 0)
 	},
-	addrtype: func(b []byte, _ *xtables.Wire) []string {
+	addrtype: func(b []byte, _ *xtables.Wire, _ byte) []string {
 		var out []string
 		for i, option := range []string{"--src-type", "--dst-type"} {
 			if u16(b[2*i:]) == typeLocal {
@@ -105,7 +109,7 @@ var matchOptions = [kinds]func(b []byte, w *xtables.Wire) []string{
 		}
 		return out
 	},
-	conntrack: func(b []byte, _ *xtables.Wire) []string {
+	conntrack: func(b []byte, _ *xtables.Wire, _ byte) []string {
 		var names []string
 		for _, s := range states {
 			if u16(b[150:])&s.bit != 0 {
@@ -114,26 +118,27 @@ var matchOptions = [kinds]func(b []byte, w *xtables.Wire) []string{
 		}
 		return not(u16(b[148:])&1 != 0, "--ctstate", strings.Join(names, ","))
 	},
-	mark: func(b []byte, _ *xtables.Wire) []string {
+	mark: func(b []byte, _ *xtables.Wire, _ byte) []string {
 		value := fmt.Sprintf("%#x", u32(b))
 		if mask := u32(b[4:]); mask != 0xffffffff {
 			value += fmt.Sprintf("/%#x", mask)
 		}
 		return not(b[8] != 0, "--mark", value)
 	},
-	statistic: func(b []byte, _ *xtables.Wire) []string {
+	statistic: func(b []byte, _ *xtables.Wire, _ byte) []string {
 		if u16(b) != 0 {
 			return []string{"--mode", "nth"}
 		}
 		return []string{"--mode", "random", "--probability", strconv.FormatFloat(float64(u32(b[4:]))/(1<<31), 'f', 11, 64)}
 	},
 	recent: recentOptions,
-	nfacct: func(b []byte, _ *xtables.Wire) []string {
+	nfacct: func(b []byte, _ *xtables.Wire, _ byte) []string {
 		return []string{"--nfacct-name", string(xtables.CString(b[:32]))}
 	},
+	bpf: bytecodeOptions,
 }
 
-func recentOptions(b []byte, w *xtables.Wire) []string {
+func recentOptions(b []byte, w *xtables.Wire, _ byte) []string {
 	var out []string
 	for _, o := range []struct {
 		bit    byte

@@ -40,6 +40,8 @@
 //	statistic  24       u16 mode, flags; u32 probability in units of 2^-31; 8 bytes of the kernel's at the end
 //	recent     228 (1)  u32 seconds, hits; u8 what to do, inversion; name[200]; u8 side; 16 bytes of mask at 212
 //	nfacct     40 (0,1) name[32]; 8 bytes of the kernel's
+//	bpf        528 (1)  u16 mode (bytecode: 0), instructions, s32 file; instructions[64] of u16, u8, u8, u32; 8 bytes of
+//	                    the kernel's; revision 0, of older kernels: u16 instructions, then the same at 4
 //	verdict    4        a target without a name: below zero the end of the walk, else the offset to go on at
 //	ERROR      30       the head of a user chain: its name
 //	REJECT     4        u32 what to answer

@@ -19,6 +19,7 @@ const (
 	statistic
 	recent
 	nfacct
+	bpf
 	kinds
 )
 
@@ -39,6 +40,7 @@ var matches = [kinds]struct {
 	statistic: {"statistic", 24, 0, false},
 	recent:    {"recent", 228, 1, false},
 	nfacct:    {"nfacct", 40, 0, false}, // see revisions
+	bpf:       {"bpf", 528, 0, false},   // see revisions
 }
 
 func kindOf(name []byte) (kind, bool) {
@@ -65,8 +67,11 @@ func (r *rule) match() error {
 	}
 	m := &matches[k]
 	revision := m.revision
-	if k == nfacct {
+	switch k {
+	case nfacct:
 		revision = r.revisions.nfacct
+	case bpf:
+		revision = r.revisions.bpf
 	}
 	at, err := r.extension(m.name, m.size, revision)
 	if err != nil {
@@ -109,6 +114,8 @@ func (r *rule) option(word string) error {
 		return r.recent(word)
 	case "--nfacct-name":
 		return r.nfacct()
+	case "--bytecode":
+		return r.bytecode()
 	}
 	return fmt.Errorf("%q is no word that is known here", word)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // newest are the revisions that the kernels of today have.
-var newest = revisions{dnat: 2, nfacct: 1}
+var newest = revisions{dnat: 2, nfacct: 1, bpf: 1}
 
 // emptyTable is nat as the kernel makes it: four built-in chains, in the order of their hooks, that accept everything.
 func emptyTable(t testing.TB, family corev1.IPFamily) *xtables.Table {

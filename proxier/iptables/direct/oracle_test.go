@@ -209,10 +209,13 @@ func firstDifference(family corev1.IPFamily, want, got []byte) string {
 // every is a payload with every word that rules may have.
 func every(family corev1.IPFamily) string {
 	a, b, net, loop, end := "10.96.0.1", "10.0.0.7", "10.244.0.0/16", "127.0.0.0/8", "10.0.0.7:8080"
+	program := "6,32 0 0 12,7 0 0 0,32 0 0 16,29 0 1 0,6 0 0 1,6 0 0 0" // source and destination are the same
 	if family == corev1.IPv6Protocol {
 		a, b, net, loop, end = "fd00:96::1", "fd00::7", "fd00:10::/61", "::1/128", "[fd00::7]:8080"
+		program = "18,32 0 0 8,7 0 0 0,32 0 0 24,29 0 13 0,32 0 0 12,7 0 0 0,32 0 0 28,29 0 9 0," +
+			"32 0 0 16,7 0 0 0,32 0 0 32,29 0 5 0,32 0 0 20,7 0 0 0,32 0 0 36,29 0 1 0,6 0 0 1,6 0 0 0"
 	}
-	return strings.NewReplacer("$a", a, "$b", b, "$net", net, "$loop", loop, "$end", end).Replace(`*nat
+	return strings.NewReplacer("$a", a, "$b", b, "$net", net, "$loop", loop, "$end", end, "$program", program).Replace(`*nat
 :KUBE-SERVICES - [0:0]
 :KUBE-NODEPORTS - [0:0]
 :KUBE-POSTROUTING - [0:0]
@@ -227,6 +230,7 @@ func every(family corev1.IPFamily) string {
 -A KUBE-POSTROUTING -j MARK --xor-mark 0x004000
 -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
 -A KUBE-POSTROUTING -j MASQUERADE
+-A KUBE-POSTROUTING -m conntrack --ctstate DNAT -m bpf --bytecode "$program" -j MASQUERADE --random-fully
 -A KUBE-MARK-MASQ -j MARK --or-mark 0x004000
 -A KUBE-MARK-MASQ -j MARK --and-mark 0xffff
 -A KUBE-MARK-MASQ -j MARK --set-mark 0x1/0x3
@@ -261,6 +265,7 @@ COMMIT
 -A KUBE-SERVICES -m tcp -p tcp -d $a --dport 81 -j DROP
 -A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
 -A KUBE-FORWARD -m mark --mark 7 -j ACCEPT
+-A KUBE-FORWARD -m conntrack --ctstate DNAT -m bpf --bytecode "$program" -j ACCEPT
 COMMIT
 `)
 }

@@ -15,7 +15,7 @@ const (
 
 // revisions of extensions that kernels and iptables have had several of. The highest that both know is used, as
 // iptables does.
-type revisions struct{ dnat, nfacct uint8 }
+type revisions struct{ dnat, nfacct, bpf uint8 }
 
 // askRevisions asks the kernel.
 func askRevisions(s *xtables.Socket) (revisions, error) {
@@ -32,8 +32,15 @@ func askRevisions(s *xtables.Socket) (revisions, error) {
 		r.dnat = 2
 	}
 	accounts, err := s.Knows(false, "nfacct", 1)
+	if err != nil {
+		return r, err
+	}
 	if accounts {
 		r.nfacct = 1
+	}
+	programs, err := s.Knows(false, "bpf", 1)
+	if programs {
+		r.bpf = 1
 	}
 	return r, err
 }
