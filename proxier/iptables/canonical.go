@@ -190,10 +190,6 @@ func (c *canonicalizer) matchOptions(m *extension) []string {
 		if program, ok := m.option("--bytecode"); ok {
 			return []string{`--bytecode "` + program + `"`}
 		}
-	case "bpf":
-		if program, ok := m.option("--bytecode"); ok {
-			return []string{`--bytecode "` + program + `"`}
-		}
 	case "mark":
 		return mapOptions(m.options, markOption)
 	case "statistic":
