@@ -68,6 +68,18 @@ func attr(kind uint16, value []byte) []byte {
 	return append(b, make([]byte, align(len(b))-len(b))...)
 }
 
+// RulesByChain is the number of rules of each chain of a table; none when there is no such table.
+func (n *Nftables) RulesByChain(family corev1.IPFamily, table string) (tally map[string]int, err error) {
+	err = n.ask(func() error {
+		tally = map[string]int{}
+		return n.s.eachChain(family, table, func(c Chain, rules int) { tally[c.Name] = rules })
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rules of %s table %s by chain: %w", family, table, err)
+	}
+	return tally, nil
+}
+
 // NftSize is how many elements a set or a map has.
 type NftSize struct {
 	Set      string

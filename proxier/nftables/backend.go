@@ -44,6 +44,8 @@ type Backend struct {
 	// unsure: a transaction failed, and what the table holds is not known.
 	unsure   bool
 	refusals map[tracker.ServicePortName]error
+	// pardoned Service ports were refused before they changed.
+	pardoned map[tracker.ServicePortName]*plan.ServicePort
 
 	model *Model // in place of the kernel; nil: the kernel
 
@@ -57,7 +59,10 @@ func New(opts Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{opts: opts, settings: settings, refusals: map[tracker.ServicePortName]error{}}
+	b := &Backend{
+		opts: opts, settings: settings,
+		refusals: map[tracker.ServicePortName]error{}, pardoned: map[tracker.ServicePortName]*plan.ServicePort{},
+	}
 	if opts.Model != nil {
 		b.model = opts.Model(opts.Family)
 	}
@@ -66,11 +71,16 @@ func New(opts Options) (*Backend, error) {
 
 // Update takes note of what the plan changed. A Service port that was refused gets another chance when it changes.
 func (b *Backend) Update(delta plan.Delta) {
-	for _, port := range delta.Changed {
-		delete(b.refusals, port.Name)
-	}
 	for _, name := range delta.Removed {
 		delete(b.refusals, name)
+		delete(b.pardoned, name)
+	}
+	for _, port := range delta.Changed {
+		_, refused := b.refusals[port.Name]
+		if _, pardoned := b.pardoned[port.Name]; refused || pardoned {
+			b.pardoned[port.Name] = port
+		}
+		delete(b.refusals, port.Name)
 	}
 	if b.rules != nil {
 		b.rules.Update(delta)
@@ -179,12 +189,16 @@ func (s *syncing) run() error {
 	case full && s.model != nil:
 		return s.fullModel()
 	case full:
-		return s.full()
+		return s.full(nil)
 	case !s.rules.Dirty():
 		return nil
 	case s.model != nil:
 		return s.rules.Partial(s.model)
 	}
+	if err := s.examine(); err != nil {
+		return err
+	}
+	dirty := s.rules.changed()
 	s.encoder.reset(s.send)
 	err := s.rules.Partial(s.encoder)
 	s.written = s.encoder.written
@@ -198,7 +212,10 @@ func (s *syncing) run() error {
 	// Somebody may have flushed or deleted what it refers to, or it was too long for one transaction.
 	s.opts.Log("transaction failed, writing everything", "error", err)
 	s.result.Full, s.result.Reason = true, "failure"
-	return s.full()
+	if !suspicious(err) {
+		dirty = nil
+	}
+	return s.full(dirty)
 }
 
 // send hands a batch over, unless the sync is to end.
@@ -206,6 +223,10 @@ func (s *syncing) send(batch []byte, first, last uint32) error {
 	if s.ctx.Err() != nil {
 		return fmt.Errorf("netlink: %w", context.Cause(s.ctx))
 	}
+	return s.handOver(batch, first, last)
+}
+
+func (s *syncing) handOver(batch []byte, first, last uint32) error {
 	if s.fault != nil {
 		if err := s.fault(batch); err != nil {
 			return err
@@ -229,8 +250,9 @@ func (s *syncing) fullModel() error {
 	return s.rules.Activate(s.model)
 }
 
-// full writes everything into a new table and lets it take over.
-func (s *syncing) full() error {
+// full writes everything into a new table and lets it take over. Whether the kernel refuses one of the suspects is found
+// out before.
+func (s *syncing) full(suspects []*plan.ServicePort) error {
 	settings, err := s.opts.Settings()
 	if err != nil {
 		return err
@@ -240,9 +262,15 @@ func (s *syncing) full() error {
 		return err
 	}
 	clear(s.refusals)
-	rules, enc, err := s.load(target, settings, s.req.Ports)
+	clear(s.pardoned)
+	if err := s.examineIn(target, settings, suspects); err != nil {
+		return err
+	}
+	rules, enc, err := s.load(target, settings, s.accepted())
 	if suspicious(err) {
-		rules, enc, err = s.isolate(target, settings, err)
+		if err = s.isolate(target, settings, s.accepted(), err); err == nil {
+			rules, enc, err = s.load(target, settings, s.accepted())
+		}
 	}
 	if err != nil {
 		return err
@@ -294,9 +322,9 @@ func (s *syncing) tables() (target string, others []string, err error) {
 	return target, others, nil
 }
 
-// remove a table, if it is there.
+// remove a table, if it is there; also when the sync is to end: it is one short message.
 func (s *syncing) remove(name string) error {
-	e := newEncoder(s.opts.Family, name, s.send)
+	e := newEncoder(s.opts.Family, name, s.handOver)
 	e.deleteTable()
 	if err := e.commit(); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
@@ -310,69 +338,10 @@ func (s *syncing) load(target string, settings backend.Settings, ports []*plan.S
 	e.limit = s.socket.split()
 	err := rules.Load(e, ports)
 	if err != nil {
-		if s.ctx.Err() == nil {
-			err = errors.Join(err, s.remove(target))
-		}
-		return nil, nil, err
+		return nil, nil, errors.Join(err, s.remove(target))
 	}
 	e.limit = 0
 	return rules, e, nil
-}
-
-// suspicious errors may be the fault of what was sent, not of the machine.
-func suspicious(err error) bool {
-	var refused *RefusedError
-	if !errors.As(err, &refused) {
-		return false
-	}
-	switch refused.Errno {
-	case unix.ENOMEM, unix.ENOBUFS, unix.EPERM, unix.EINTR, unix.EAGAIN, unix.EMSGSIZE, unix.ERESTART, unix.ENOENT:
-		return false
-	}
-	return true
-}
-
-// mostIsolations bounds how many Service ports one sync looks for.
-const mostIsolations = 8
-
-// isolate finds the Service ports that the kernel refuses, each by halving, and leaves them out. Without any of them the
-// table must be taken: else none of them is to blame.
-func (s *syncing) isolate(target string, settings backend.Settings, cause error) (*Ruleset, *encoder, error) {
-	try := func(ports []*plan.ServicePort) (*Ruleset, *encoder, error) {
-		rules, e, err := s.load(target, settings, ports)
-		if err == nil && len(ports) < len(s.req.Ports)-len(s.refusals) {
-			err = s.remove(target)
-		}
-		return rules, e, err
-	}
-	if _, _, err := try(nil); err != nil {
-		return nil, nil, fmt.Errorf("refused without any Service too: %w", err)
-	}
-	ports := s.req.Ports
-	for range mostIsolations {
-		good, bad := 0, len(ports) // the first good ports are taken, the first bad ones are not
-		for bad-good > 1 {
-			middle := (good + bad) / 2
-			switch _, _, err := try(ports[:middle]); {
-			case err == nil:
-				good = middle
-			case suspicious(err):
-				bad, cause = middle, err
-			default:
-				return nil, nil, err
-			}
-		}
-		culprit := ports[good].Name
-		s.opts.Log("rules refused, Service port left out", "port", culprit.String(), "protocol", culprit.Protocol, "error", cause)
-		s.refusals[culprit] = cause
-		ports = append(append([]*plan.ServicePort(nil), ports[:good]...), ports[good+1:]...)
-		rules, e, err := try(ports)
-		if !suspicious(err) {
-			return rules, e, err
-		}
-		cause = err
-	}
-	return nil, nil, cause
 }
 
 // inherit copies what clients are remembered by from the table that packets meet to the new one.

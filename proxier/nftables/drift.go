@@ -117,7 +117,7 @@ func (b *Backend) Drift(context.Context) (string, error) {
 			return fmt.Sprintf("table %s is there too", other), err
 		}
 	}
-	tally, err := kernel.Tally(kernel.Nft, family, table)
+	tally, err := b.kernel.RulesByChain(family, table)
 	if err != nil {
 		return "", err
 	}

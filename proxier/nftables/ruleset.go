@@ -137,6 +137,16 @@ func (r *Ruleset) names() []tracker.ServicePortName {
 	return names
 }
 
+// changed are the dirty Service ports that are not gone, sorted by name.
+func (r *Ruleset) changed() (ports []*plan.ServicePort) {
+	for _, name := range r.names() {
+		if port := r.dirty[name]; port != nil {
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}
+
 // Load fills a table that is new, and that no packet gets to before Activate. The transactions are as long as the
 // writer likes.
 func (r *Ruleset) Load(w writer, ports []*plan.ServicePort) error {

@@ -76,8 +76,8 @@ func (s *socket) close() { unix.Close(s.fd) }
 
 // split is where batches end that may end anywhere. What is begun by then, a rule or an element, may still follow.
 func (s *socket) split() int {
-	const last, least = 16 << 10, 4 << 10
-	return max(least, min(batchBytes, s.limit-last))
+	const last = 16 << 10
+	return min(batchBytes, max(s.limit-last, s.limit/2)) // net.core.wmem_max may be anything
 }
 
 // send hands over a batch and reads the kernel's answer. first and last number the messages that may be answered.
@@ -139,9 +139,10 @@ func (s *socket) drain() {
 }
 
 // answer reads until there is nothing left: the kernel has worked through the whole batch when send returns. The first
-// error is what made it fail. Without one, the last message's acknowledgement says that the transaction stands.
+// error is what made it fail. Without one, the last message's acknowledgement says that the transaction stands, unless
+// answers were lost (ENOBUFS): an error may have been among them.
 func (s *socket) answer(batch []byte, first, last uint32) error {
-	var failed error
+	var failed, lost error
 	done := false
 	for {
 		n, _, err := unix.Recvfrom(s.fd, s.buf, unix.MSG_DONTWAIT)
@@ -149,12 +150,20 @@ func (s *socket) answer(batch []byte, first, last uint32) error {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EAGAIN):
-			if failed == nil && !done {
+			switch {
+			case failed != nil:
+				return failed
+			case lost != nil:
+				return lost
+			case !done:
 				return errUnanswered
 			}
-			return failed
+			return nil
+		case errors.Is(err, unix.ENOBUFS):
+			lost = fmt.Errorf("answers of the kernel were lost: %w", err) // those before them are still to be read
+			continue
 		case err != nil:
-			return fmt.Errorf("netlink: %w", err) // ENOBUFS: answers were lost
+			return fmt.Errorf("netlink: %w", err)
 		}
 		for b := s.buf[:n]; len(b) >= headerSize; {
 			length := int(binary.NativeEndian.Uint32(b))

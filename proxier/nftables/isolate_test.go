@@ -1,0 +1,194 @@
+package nftables
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/netns"
+	"synclab/proxier/backend"
+	"synclab/proxier/plan"
+)
+
+// Conditions of the machine are no Service port's fault.
+func TestSuspicious(t *testing.T) {
+	for errno, want := range map[unix.Errno]bool{
+		unix.EINVAL: true, unix.EEXIST: true, unix.ERANGE: true, unix.EOPNOTSUPP: true,
+		unix.EMLINK: false, unix.ENOSPC: false, unix.ENFILE: false, unix.EMFILE: false, unix.ENOMEM: false, unix.ENOBUFS: false, unix.EPERM: false,
+	} {
+		if got := suspicious(fmt.Errorf("sync: %w", &RefusedError{Errno: errno})); got != want {
+			t.Errorf("%v is suspicious: %t", errno, got)
+		}
+	}
+	b := onKernel(t, plainSettings)
+	loads := 0
+	b.fault = func(batch []byte) error {
+		loads++
+		return &RefusedError{Message: "new elements of set", Errno: unix.ENOSPC}
+	}
+	_, err := b.Sync(context.Background(), backend.Request{Ports: []*plan.ServicePort{clusterPort(1, 2)}})
+	if !errors.Is(err, unix.ENOSPC) || loads > 2 || len(b.refusals) > 0 {
+		t.Errorf("%v after %d transactions, refused: %v", err, loads, b.refusals)
+	}
+}
+
+// counted counts the tables that are made, and the largest batch among their transactions; batches that hold what is bad
+// are refused.
+type counted struct {
+	t               *testing.T
+	bad             []byte
+	tables, longest int
+}
+
+func (c *counted) fault(batch []byte) error {
+	messages(c.t, batch, func(kind, _ uint16, _ [][]byte) {
+		if kind == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWTABLE {
+			c.tables++
+		}
+	})
+	if c.longest = max(c.longest, len(batch)); bytes.Contains(batch, c.bad) {
+		return &RefusedError{Message: "new elements of set", Errno: unix.EINVAL}
+	}
+	return nil
+}
+
+// A partial sync that is refused looks among what changed first: the whole plan is written once. When a refused Service
+// port changes again, that is tried apart.
+func TestRefusedPartial(t *testing.T) {
+	var ports []*plan.ServicePort
+	for i := range 300 {
+		ports = append(ports, clusterPort(i, 10))
+	}
+	b := onKernel(t, plainSettings)
+	mustSync(t, b, true, ports)
+	at := endpoint(100_000_000)
+	c := &counted{t: t, bad: appendTarget(nil, at.Addr)}
+	b.fault = c.fault
+	change := func(i, round int) *plan.ServicePort {
+		changed := oneChanged(ports[i], round)
+		ports[i] = changed
+		b.Update(plan.Delta{Changed: []*plan.ServicePort{changed}})
+		return changed
+	}
+	change(12, 5)
+	bad := change(13, 0) // with that endpoint
+	result := mustSync(t, b, false, ports)
+	if !result.Full || len(result.Refused) != 1 || result.Refused[bad.Name] == nil {
+		t.Fatalf("full: %t, refused: %v", result.Full, result.Refused)
+	}
+	// Without any, both, the first one, the other one, and all the others.
+	if c.tables > 5 {
+		t.Errorf("%d tables made", c.tables)
+	}
+	noDrift(t, b)
+
+	c.tables, c.longest = 0, 0
+	other := oneChanged(bad, 1)
+	other.Cluster[0] = at // still
+	ports[13] = other
+	b.Update(plan.Delta{Changed: []*plan.ServicePort{other}})
+	change(14, 7)
+	result = mustSync(t, b, false, ports)
+	if result.Full || len(result.Refused) != 1 || result.Refused[bad.Name] == nil {
+		t.Fatalf("full: %t, refused: %v", result.Full, result.Refused)
+	}
+	if c.tables > 3 || c.longest > 200<<10 {
+		t.Errorf("%d tables made, of up to %d bytes", c.tables, c.longest)
+	}
+	noDrift(t, b)
+
+	good := clusterPort(13, 10)
+	ports[13] = good
+	b.Update(plan.Delta{Changed: []*plan.ServicePort{good}})
+	if result = mustSync(t, b, false, ports); result.Full || len(result.Refused) > 0 {
+		t.Errorf("full: %t, refused: %v", result.Full, result.Refused)
+	}
+	r := &Reader{b.kernel}
+	for _, i := range []int{12, 13, 14} {
+		ways, err := r.Frontend(corev1.IPv4Protocol, corev1.ProtocolTCP, addrPort(ports[i]))
+		if err != nil || len(ways) != 1 || len(ways[0].All) != 10 {
+			t.Errorf("%s: %v, %v", ports[i].Name, ways, err)
+		}
+	}
+	noDrift(t, b)
+}
+
+// A sync that is to end while it loads a table leaves nothing of it.
+func TestEndedWhileLoading(t *testing.T) {
+	var ports []*plan.ServicePort
+	for i := range 300 {
+		ports = append(ports, clusterPort(i, 10))
+	}
+	b := onKernel(t, plainSettings)
+	mustSync(t, b, true, ports[:1])
+	b.socket.limit = 64 << 10
+	ctx, cancel := context.WithCancel(context.Background())
+	batches := 0
+	b.fault = func([]byte) error {
+		if batches++; batches == 3 {
+			cancel()
+		}
+		return nil
+	}
+	if _, err := b.Sync(ctx, backend.Request{Full: true, Ports: ports}); !errors.Is(err, context.Canceled) || batches < 3 {
+		t.Fatalf("%v after %d transactions", err, batches)
+	}
+	noDrift(t, b) // which a second table would be
+}
+
+// A refusal is told although the answers after it were lost.
+func TestLostAnswers(t *testing.T) {
+	b := onKernel(t, plainSettings)
+	mustSync(t, b, true, nil)
+	if err := unix.SetsockoptInt(b.socket.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil { // the least there is
+		t.Fatal(err)
+	}
+	e := newEncoder(corev1.IPv4Protocol, b.encoder.table, b.socket.send)
+	for i := range 500 {
+		e.deleteChain(fmt.Sprintf("none-%d", i))
+	}
+	var refused *RefusedError
+	if err := e.commit(); !errors.As(err, &refused) || refused.Errno != unix.ENOENT {
+		t.Errorf("%v, not a refusal", err)
+	}
+	e.reset(b.socket.send)
+	e.createChain("some", nil)
+	if err := e.commit(); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+}
+
+// However little room there is, a table is loaded.
+func TestLeastRoom(t *testing.T) {
+	var ports []*plan.ServicePort
+	for i := range 100 {
+		p := clusterPort(i, 20)
+		p.AffinitySeconds = 100
+		ports = append(ports, p)
+	}
+	b := onKernel(t, plainSettings)
+	mustSync(t, b, true, nil)
+	b.socket.limit = 8 << 10
+	if result := mustSync(t, b, true, ports); len(result.Runs) < 20 {
+		t.Errorf("%d transactions", len(result.Runs))
+	}
+	noDrift(t, b)
+}
+
+// A backend asks about the namespace that it writes to, whichever its caller's thread is in.
+func TestOwnNamespace(t *testing.T) {
+	b := onKernel(t, plainSettings)
+	mustSync(t, b, true, []*plan.ServicePort{clusterPort(1, 3)})
+	netns.Fresh(t)
+	noDrift(t, b)
+	if _, err := b.Stamp(); err != nil {
+		t.Error(err)
+	}
+	mustSync(t, b, true, []*plan.ServicePort{clusterPort(1, 4)})
+	noDrift(t, b)
+}
