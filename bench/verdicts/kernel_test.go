@@ -37,6 +37,8 @@ var installs = []struct {
 	{"iptables-nft", proxier.Iptables, iptables.Nft, iptables.Classic},
 	{"iptables-legacy-tree", proxier.Iptables, iptables.Legacy, iptables.Tree},
 	{"iptables-nft-tree", proxier.Iptables, iptables.Nft, iptables.Tree},
+	{"iptables-legacy-direct", proxier.Direct, iptables.Legacy, iptables.Classic},
+	{"iptables-legacy-direct-tree", proxier.Direct, iptables.Legacy, iptables.Tree},
 	{"nftables", proxier.Nftables, "", ""},
 }
 
@@ -46,7 +48,8 @@ func TestKernelAgrees(t *testing.T) {
 	const sample = 75
 	for _, x := range installs {
 		t.Run(x.name, func(t *testing.T) {
-			if x.backend == proxier.Iptables {
+			counted := x.backend != proxier.Nftables
+			if counted {
 				if variants, err := conform.Variants(); err != nil || !slices.Contains(variants, x.variant) {
 					t.Skipf("iptables-%s: %v", x.variant, err)
 				}
@@ -66,7 +69,7 @@ func TestKernelAgrees(t *testing.T) {
 			o.Families = both[:1]
 			o.Backend, o.Layout = x.backend, x.layout
 			w.must(install(t, o, s.Objects))
-			k := &installed{wire: w, rng: rand.New(rand.NewPCG(*seed, 3)), counted: x.backend == proxier.Iptables, variant: x.variant}
+			k := &installed{wire: w, rng: rand.New(rand.NewPCG(*seed, 3)), counted: counted, variant: x.variant}
 			k.read()
 			kinds := map[walk.Kind]int{}
 			for _, p := range k.sample(s, sample) {
