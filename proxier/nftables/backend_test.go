@@ -89,6 +89,9 @@ func TestKernelIsModel(t *testing.T) {
 		b := onKernel(t, settings)
 		mustSync(t, b, true, nil)
 		r, m := loaded(t, settings, nil)
+		b.rules.idle.bound(1)
+		r.idle.bound(1)
+		retired := 0
 		for round := range 40 {
 			for range 1 + c.rng.IntN(5) {
 				c.step()
@@ -96,9 +99,13 @@ func TestKernelIsModel(t *testing.T) {
 			delta := c.take()
 			b.Update(delta)
 			r.Update(delta)
+			before := len(b.rules.idle.late)
 			result := mustSync(t, b, false, c.plan.Ports())
 			if result.Full {
 				t.Fatalf("a full sync: %s", result.Reason)
+			}
+			if len(b.rules.idle.late) < before {
+				retired++
 			}
 			if len(delta.Changed)+len(delta.Removed) > 0 {
 				if err := r.Partial(m); err != nil {
@@ -109,6 +116,9 @@ func TestKernelIsModel(t *testing.T) {
 				sameAsModel(t, b, m)
 			}
 			noDrift(t, b)
+		}
+		if retired == 0 {
+			t.Error("no sync took more chains away than it made")
 		}
 		before, err := b.Stamp()
 		if err != nil {

@@ -48,7 +48,8 @@
 //   - The first rule of a chain that uses a map makes the kernel walk through the whole map, of verdicts or not,
 //     looking for loops (nf_tables_bind_set): some 100 ms where there are half a million endpoints. So chains of
 //     classes are made while a table is loaded, before its elements, and with them those of a few endpoints more or
-//     less than Services have. They stay when they are not used. A class that is met later costs that walk once.
+//     less than Services have. A class that is met later costs that walk once. Its chain stays when it is not used any
+//     more, until there are thousands of such (idleClasses).
 //   - A set is found by name in a linear search, and an anonymous set costs every transaction that follows.
 //   - A set with a size is a hash table that never grows, without one it is one that does. Ours grow.
 //   - Removing and adding the same key in one transaction replaces the element.

@@ -21,6 +21,7 @@ type Ruleset struct {
 	places  map[place]*slot
 	// chains of classes that are installed, with the number of their rules.
 	chains map[Class]int
+	idle   idleClasses
 	// prints of frontends' own chains.
 	prints map[Class][sha256.Size]byte
 	// refusedAt are the addresses in refused-external, by protocol and port: a NodePort there may come first.
@@ -77,6 +78,7 @@ func NewRuleset(settings backend.Settings) *Ruleset {
 		ids:       map[ID]*entry{},
 		places:    map[place]*slot{},
 		chains:    map[Class]int{},
+		idle:      newIdleClasses(),
 		prints:    map[Class][sha256.Size]byte{},
 		refusedAt: map[place][]netip.Addr{},
 		hairpin:   map[host]int32{},
@@ -108,6 +110,7 @@ func (r *Ruleset) Partial(w writer) error {
 	}
 	clear(r.dirty)
 	r.settle()
+	r.left.classes = append(r.left.classes, r.idle.retire()...)
 	r.sweep(w)
 	if len(r.ahead) > 0 {
 		for i := range r.ahead {

@@ -100,6 +100,9 @@ func TestPartialIsFull(t *testing.T) {
 	seeds(t, 30, func(t *testing.T, c *cluster) {
 		settings := c.settings()
 		r, m := loaded(t, settings, nil)
+		if c.chance(0.5) {
+			r.idle.bound(c.rng.IntN(5))
+		}
 		for range 60 {
 			for range 1 + c.rng.IntN(5) {
 				c.step()
@@ -191,6 +194,7 @@ func TestNoPacketInBetween(t *testing.T) {
 	seeds(t, 4, func(t *testing.T, c *cluster) {
 		settings := c.settings()
 		r, m := loaded(t, settings, nil)
+		r.idle.bound(1)
 		var states []*Model
 		m.Committed = func(m *Model) { states = append(states, m.Clone()) }
 		for round := range 12 {
@@ -290,6 +294,49 @@ func TestReplacedEndpoint(t *testing.T) {
 		}
 		if changed != want {
 			t.Errorf("%s: %d elements changed, not %d", s, changed, want)
+		}
+	}
+}
+
+// A Service that had any number of endpoints leaves no more chains than are bound, and what leads to them.
+func TestIdleClasses(t *testing.T) {
+	const most = 200
+	var ports []*plan.ServicePort
+	e := newEncoder(plainSettings.Family, tableNames[0], taken)
+	r := NewRuleset(plainSettings)
+	if err := r.Load(e, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.idle.bound(most)
+	made := len(r.chains)
+	change := func(i, all, local int) {
+		p := clusterPort(i, all)
+		p.ExternalPolicyLocal, p.NodePort, p.Local = true, uint16(30000+i), p.Cluster[:local]
+		r.Update(plan.Delta{Changed: []*plan.ServicePort{p}})
+		if err := r.Partial(e); err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, p)
+	}
+	for i := range 100 { // in use all the while
+		change(1+i, 40+i, 1)
+	}
+	used, worst, seen := len(r.chains), 0, map[[2]int]bool{}
+	for n := 1; n <= 60; n++ {
+		for m := range min(n, 10) {
+			change(0, n, m)
+			seen[[2]int{n, m}] = true
+			worst = max(worst, len(r.chains))
+		}
+	}
+	if len(seen) < 500 || worst > used+2*most {
+		t.Errorf("%d chains after %d pairs, %d were made with the table, %d are in use", worst, len(seen), made, used-made)
+	}
+	for _, p := range ports[:100] {
+		for _, class := range []Class{newClass(kindCluster, len(p.Cluster), 0, 0), newClass(kindNodePortLocal, len(p.Cluster), 1, 0)} {
+			if _, there := r.chains[class]; !there {
+				t.Errorf("class %s is in use and gone", class.Chain())
+			}
 		}
 	}
 }

@@ -103,18 +103,27 @@ func (r *Ruleset) settleLists(p place, s *slot, ways []way) {
 		}
 		now.added = append64(p.listKey(now.added, w.class, width), uint64(w.id))
 	}
+	for _, w := range ways {
+		r.idle.use(w.class, 1)
+	}
+	for _, l := range s.lists {
+		r.idle.use(l.class, -1)
+	}
 	s.lists = make([]list, len(ways))
 	for i := range ways {
 		s.lists[i] = ways[i].list
 	}
 }
 
-// needClass makes a shared chain when there is none yet. It stays until everything is written anew: a Service that
-// goes back and forth between two numbers of endpoints must not cost two transactions each time.
+// needClass makes a shared chain when there is none yet. It stays for a while when it is not used any more: a Service
+// that goes back and forth between two numbers of endpoints must not cost two transactions each time.
 func (r *Ruleset) needClass(class Class) {
 	if _, there := r.chains[class]; !there {
 		r.chains[class] = 0
 		r.ahead = append(r.ahead, chainRules{class, r.rules.class(class)})
+		if !r.loading {
+			r.idle.late = append(r.idle.late, class)
+		}
 	}
 }
 
