@@ -38,12 +38,14 @@ type Request struct {
 
 // Run is the account of one tool that ran, netlink transaction or socket option.
 type Run struct {
-	Tool         string
-	Wall         time.Duration
-	User, System time.Duration // CPU time of the tool; System is the kernel's part, netfilter's included
-	Bytes        int           // handed over
-	PeakRSS      int64         // bytes; 0 when it ran in this process
-	ExitCode     int           // -1 when a signal ended it
+	Tool string
+	Wall time.Duration
+	// User and System are CPU time of a tool, netfilter's included in System. Kernels that count in ticks (of 4 ms, mostly)
+	// give runs shorter than some 10 ms in whole ticks, or none. Without a tool, System is the wall time of the system calls.
+	User, System time.Duration
+	Bytes        int   // handed over
+	PeakRSS      int64 // bytes; 0 when it ran in this process
+	ExitCode     int   // -1 when a signal ended it
 }
 
 // Result tells of a sync, failed ones too.

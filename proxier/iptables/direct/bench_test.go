@@ -31,9 +31,7 @@ func BenchmarkRestore(b *testing.B) {
 				tables := open(b, c.family)
 				give := func(payload string) iptables.Run {
 					segments := [][]byte{unsafe.Slice(unsafe.StringData(payload), len(payload))}
-					run, err := tables.account(func() (int, error) {
-						return tables.handOver(context.Background(), &script{segments: segments})
-					})
+					run, err := tables.give(context.Background(), segments)
 					if err != nil {
 						b.Fatal(err)
 					}

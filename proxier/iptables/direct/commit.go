@@ -19,12 +19,7 @@ const replaceTries = 10
 
 // handOver puts all tables of a script in place, one after the other, and gives the bytes of those that are. An error
 // that is a *lineError is the payload's fault.
-func (t *Tables) handOver(ctx context.Context, s *script) (size int, err error) {
-	socket, err := xtables.Open(t.opts.Family)
-	if err != nil {
-		return 0, err
-	}
-	defer socket.Close()
+func (t *Tables) handOver(ctx context.Context, socket *xtables.Socket, s *script) (size int, err error) {
 	for {
 		table, err := s.table()
 		if table == "" || err != nil {

@@ -26,7 +26,7 @@ func (t *Tables) EnsureJumps(ctx context.Context) error {
 		}
 		in.Close()
 		if len(missing.chains)+len(missing.jumps) > 0 {
-			if _, err := t.handOver(ctx, &script{segments: [][]byte{missing.payload(table)}}); err != nil {
+			if _, err := t.handOver(ctx, socket, &script{segments: [][]byte{missing.payload(table)}}); err != nil {
 				return fmt.Errorf("base chains and jumps: %w", err)
 			}
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	testclock "k8s.io/utils/clock/testing"
 
 	"synclab/proxier/iptables"
 )
@@ -19,7 +21,7 @@ func TestKeptCopy(t *testing.T) {
 			mine, other := open(t, family), open(t, family)
 			give := func(tables *Tables, text string) {
 				t.Helper()
-				if _, err := tables.handOver(context.Background(), &script{segments: [][]byte{[]byte(text)}}); err != nil {
+				if _, err := tables.give(context.Background(), [][]byte{[]byte(text)}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -58,5 +60,41 @@ func TestPads(t *testing.T) {
 	}
 	if size := emptyTable(t, corev1.IPv6Protocol).Wire.HeadSize() + mostPad; size >= 1<<16 {
 		t.Errorf("the last entry may have %d bytes", size)
+	}
+}
+
+// tickingClock moves by a second whenever it is looked at.
+type tickingClock struct{ *testclock.FakePassiveClock }
+
+func (c tickingClock) Now() time.Time {
+	c.SetTime(c.FakePassiveClock.Now().Add(time.Second))
+	return c.FakePassiveClock.Now()
+}
+
+func (c tickingClock) Since(start time.Time) time.Duration { return c.Now().Sub(start) }
+
+// The kernel's time is that of the system calls, however short they are.
+func TestKernelTime(t *testing.T) {
+	for _, family := range families {
+		t.Run(string(family), func(t *testing.T) {
+			enter(t, family)
+			c := &cluster{family, 3}
+			tables, err := New(iptables.RestorerOptions{Family: family, Clock: tickingClock{testclock.NewFakePassiveClock(time.Unix(0, 0))}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 2 {
+				run, err := tables.give(t.Context(), [][]byte{[]byte(c.payload(9, upTo(9), i))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if run.System == 0 || run.User != 0 || run.Wall <= run.System {
+					t.Errorf("run %d: %+v", i, run)
+				}
+				if want := 2 * time.Second; i == 1 && run.System != want { // is the table as it was, and the new one
+					t.Errorf("%v in the kernel, not %v", run.System, want)
+				}
+			}
+		})
 	}
 }

@@ -57,7 +57,7 @@ const exitOther = 4
 // Restore hands a payload to the kernel, atomically for each table. The kernel does not say which rule it refuses: then
 // the line to blame is the table's COMMIT. The end of ctx ends the wait for the lock, and comes between two tables.
 func (t *Tables) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run, error) {
-	run, err := t.account(func() (int, error) { return t.handOver(ctx, &script{segments: p.Segments()}) })
+	run, err := t.give(ctx, p.Segments())
 	if err == nil {
 		return run, nil
 	}
@@ -70,19 +70,36 @@ func (t *Tables) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run
 	return run, failed
 }
 
-// account measures what a function costs: it keeps its thread, whose CPU time is that of the function.
-func (t *Tables) account(do func() (int, error)) (iptables.Run, error) {
+func (t *Tables) give(ctx context.Context, segments [][]byte) (iptables.Run, error) {
+	return t.account(func(socket *xtables.Socket) (int, error) { return t.handOver(ctx, socket, &script{segments: segments}) })
+}
+
+// account measures what a function costs that talks to the kernel through a socket: the socket's time is the kernel's,
+// and User what CPU time this thread, which the function keeps, took beside it.
+func (t *Tables) account(do func(*xtables.Socket) (int, error)) (iptables.Run, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var before, after unix.Rusage
-	start, untimed := t.opts.Clock.Now(), unix.Getrusage(unix.RUSAGE_THREAD, &before)
-	size, err := do()
-	run := iptables.Run{Tool: Tool, Wall: t.opts.Clock.Since(start), Bytes: size}
-	if untimed == nil && unix.Getrusage(unix.RUSAGE_THREAD, &after) == nil {
-		run.User = time.Duration(after.Utime.Nano() - before.Utime.Nano())
-		run.System = time.Duration(after.Stime.Nano() - before.Stime.Nano())
+	start, before := t.opts.Clock.Now(), threadTime()
+	socket, err := xtables.Open(t.opts.Family)
+	if err != nil {
+		return iptables.Run{Tool: Tool, Wall: t.opts.Clock.Since(start)}, err
 	}
-	return run, err
+	defer socket.Close()
+	socket.Clock = t.opts.Clock
+	size, err := do(socket)
+	return iptables.Run{
+		Tool: Tool, Wall: t.opts.Clock.Since(start), Bytes: size,
+		User: max(0, threadTime()-before-socket.Spent), System: socket.Spent,
+	}, err
+}
+
+// threadTime is the CPU time of this thread. getrusage would count user and system apart, but in ticks of milliseconds.
+func threadTime() time.Duration {
+	var used unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used) != nil {
+		return 0
+	}
+	return time.Duration(used.Nano())
 }
 
 // Chains are the names of the user-defined chains of a table.

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 )
 
 // Both families share these numbers.
@@ -43,7 +45,10 @@ func (i *Info) Builtins() int {
 // asks.
 type Socket struct {
 	Wire *Wire
-	fd   int
+	// Clock, if there is one, times the kernel's answers: Spent is how long all of them took.
+	Clock clock.PassiveClock
+	Spent time.Duration
+	fd    int
 }
 
 // Open opens a socket of a family.
@@ -56,7 +61,7 @@ func Open(family corev1.IPFamily) (*Socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("raw socket for %s: %w", family, err)
 	}
-	return &Socket{w, fd}, nil
+	return &Socket{Wire: w, fd: fd}, nil
 }
 
 // Close closes the socket.
@@ -173,6 +178,7 @@ func (s *Socket) Knows(target bool, name string, revision uint8) (bool, error) {
 }
 
 func (s *Socket) get(option int, value unsafe.Pointer, length *uint32) error {
+	defer s.timed()()
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(s.fd), uintptr(s.Wire.Level), uintptr(option),
 		uintptr(value), uintptr(unsafe.Pointer(length)), 0)
 	if errno != 0 {
@@ -181,7 +187,17 @@ func (s *Socket) get(option int, value unsafe.Pointer, length *uint32) error {
 	return nil
 }
 
+// timed begins to time a system call, and gives what ends that.
+func (s *Socket) timed() func() {
+	if s.Clock == nil {
+		return func() {}
+	}
+	start := s.Clock.Now()
+	return func() { s.Spent += s.Clock.Since(start) }
+}
+
 func (s *Socket) set(option int, value []byte) error {
+	defer s.timed()()
 	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(s.fd), uintptr(s.Wire.Level), uintptr(option),
 		uintptr(unsafe.Pointer(unsafe.SliceData(value))), uintptr(len(value)), 0)
 	runtime.KeepAlive(value)
