@@ -72,11 +72,17 @@ func TestKernelAgrees(t *testing.T) {
 			k := &installed{wire: w, rng: rand.New(rand.NewPCG(*seed, 3)), counted: counted, variant: x.variant}
 			k.read()
 			kinds := map[walk.Kind]int{}
+			hairpins := 0
 			for _, p := range k.sample(s, sample) {
-				kinds[k.try(&p).Kind]++
+				got := k.try(&p)
+				kinds[got.Kind]++
+				if got.To.Addr() == p.Source.Addr() && p.Input != "" {
+					hairpins++
+				}
 			}
-			t.Logf("%d packets passed, %d rejected, %d dropped; %d matched the rules counted", kinds[walk.Pass], kinds[walk.Reject], kinds[walk.Drop], k.matched)
-			if len(kinds) < 3 || k.counted && k.matched == 0 {
+			t.Logf("%d packets passed, %d rejected, %d dropped, %d went back to their source; %d matched the rules counted",
+				kinds[walk.Pass], kinds[walk.Reject], kinds[walk.Drop], hairpins, k.matched)
+			if len(kinds) < 3 || hairpins == 0 || k.counted && k.matched == 0 {
 				t.Errorf("only %v, %d counted: the sample shows too little", kinds, k.matched)
 			}
 		})
@@ -226,7 +232,7 @@ func (k *installed) forget() {
 	}
 }
 
-// sample draws packets that the namespace can carry, half of them ones that rules do something with.
+// sample draws packets that the namespace can carry, up to a fifth of n of each kind.
 func (k *installed) sample(s *State, n int) []walk.Packet {
 	k.t.Helper()
 	all, err := s.Packets(both[0], *seed)
@@ -246,11 +252,13 @@ func (k *installed) sample(s *State, n int) []walk.Packet {
 			kind = "untouched"
 		} else if p.After != nil && len(v.Outcomes) == 1 {
 			kind = "remembered"
+		} else if slices.ContainsFunc(v.Outcomes, func(o walk.Outcome) bool { return o.To.Addr() == p.Source.Addr() }) {
+			kind = "hairpin"
 		}
 		byKind[kind] = append(byKind[kind], *p)
 	}
 	var chosen []walk.Packet
-	for _, kind := range []string{"pass", "reject", "drop", "untouched", "remembered"} {
+	for _, kind := range []string{"pass", "reject", "drop", "untouched", "remembered", "hairpin"} {
 		chosen = append(chosen, byKind[kind][:min(n/5, len(byKind[kind]))]...)
 	}
 	return chosen
