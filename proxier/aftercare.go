@@ -17,6 +17,7 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/proxier/metrics"
+	"synclab/proxier/nftables"
 	"synclab/proxier/tracker"
 )
 
@@ -163,6 +164,9 @@ func (a *aftercare) synced(ctx context.Context, e *engine, s *Sync) {
 		// A sync may fail before or after its restore as well: that is no failed restore.
 		if failed := (*iptables.RestoreError)(nil); errors.As(s.Err, &failed) {
 			m.RestoreFailed(s.Kind == Full)
+		}
+		if failed := (*nftables.TransactionError)(nil); errors.As(s.Err, &failed) {
+			m.TransactionFailed(failed.Cleanup)
 		}
 		a.health.Failed(e.family, s.Err)
 		return

@@ -16,6 +16,7 @@ import (
 
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
+	"synclab/proxier/nftables"
 )
 
 // The health check node port of a Service is open at those addresses of the node that take NodePorts, says how many
@@ -82,6 +83,32 @@ func TestHealthCheckNodePorts(t *testing.T) {
 	e.tracker.DeleteService(svc, time.Time{})
 	sync()
 	ask("127.0.0.2", "closed")
+}
+
+// Failed transactions of backend nftables count, and other failures of a sync do not.
+func TestMetricsOfFailedTransactions(t *testing.T) {
+	e := testEngine(t, corev1.IPv4Protocol, nil, func(o *Options) {
+		o.Backend = Nftables
+		o.Model = nftables.NewModel
+	})
+	for _, c := range []struct {
+		err             error
+		failed, cleanup int
+	}{
+		{errors.New("addresses of the node"), 0, 0},
+		{fmt.Errorf("sync: %w", &nftables.TransactionError{Err: errors.New("no memory")}), 1, 0},
+		{&nftables.TransactionError{Err: errors.New("busy"), Cleanup: true}, 1, 1},
+	} {
+		e.after.synced(t.Context(), e, &Sync{Kind: Full, Err: c.err})
+		for name, want := range map[string]int{
+			"sync_proxy_rules_nftables_sync_failures_total": c.failed, "sync_proxy_rules_nftables_cleanup_failures_total": c.cleanup,
+			"sync_proxy_rules_iptables_restore_failures_total": 0,
+		} {
+			if got := total(t, e.opts.Registry, name); got != want {
+				t.Errorf("%v: %s = %d, want %d", c.err, name, got, want)
+			}
+		}
+	}
 }
 
 // brokenFlows is a conntrack table that cannot be read.

@@ -22,10 +22,15 @@
 //     label are kept, the value is the sum over the families.
 //   - sync_proxy_rules_refused_ports counts what kube-proxy cannot know: it has
 //     no way to leave out a rule that the kernel refuses.
+//   - The failure counters of backend nftables are there with every backend.
+//     sync_proxy_rules_nftables_sync_failures_total counts syncs that failed at
+//     a transaction: a partial one that a full sync made good at once is none.
+//     sync_proxy_rules_nftables_cleanup_failures_total counts full syncs after
+//     which the table of before could not be deleted; what kube-proxy cleans up
+//     late are chains.
 //   - Counters and gauges of both families exist from the start, at 0, so that
 //     a rate is right for the first failure too.
 //
-// Not modelled: the service level indicators of /metrics/slis, Go's own
-// runtime metrics (register collectors.NewGoCollector where they are wanted),
-// and the nftables failure counters.
+// Not modelled: the service level indicators of /metrics/slis, and Go's own
+// runtime metrics (register collectors.NewGoCollector where they are wanted).
 package metrics

@@ -16,6 +16,7 @@ type Family struct {
 	lastSynced, lastQueued                      prometheus.Gauge
 	refused                                     prometheus.Gauge
 	restoreFailures, partialFailures            prometheus.Counter
+	nftablesFailures, cleanupFailures           prometheus.Counter
 	conntrackDeleted                            prometheus.Counter
 }
 
@@ -35,6 +36,8 @@ func (c *Collectors) For(family corev1.IPFamily) *Family {
 		refused:          c.refused.WithLabelValues(label),
 		restoreFailures:  c.restoreFailures.WithLabelValues(label),
 		partialFailures:  c.partialFailures.WithLabelValues(label),
+		nftablesFailures: c.nftablesFailures.WithLabelValues(label),
+		cleanupFailures:  c.cleanupFailures.WithLabelValues(label),
 		conntrackDeleted: c.conntrackDeleted.WithLabelValues(label),
 	}
 }
@@ -77,6 +80,15 @@ func (f *Family) RestoreFailed(full bool) {
 	if !full {
 		f.partialFailures.Inc()
 	}
+}
+
+// TransactionFailed counts a sync of backend nftables that failed, or only at deleting the table that it replaced.
+func (f *Family) TransactionFailed(cleanup bool) {
+	if cleanup {
+		f.cleanupFailures.Inc()
+		return
+	}
+	f.nftablesFailures.Inc()
 }
 
 // Refused says how many Service ports have rules that the kernel does not take.

@@ -52,6 +52,7 @@ type Collectors struct {
 	lastSynced, lastQueued, refused          *prometheus.GaugeVec
 	programming                              *prometheus.HistogramVec
 	restoreFailures, partialFailures         *prometheus.CounterVec
+	nftablesFailures, cleanupFailures        *prometheus.CounterVec
 	rulesTotal, rulesLast, noLocal           *prometheus.GaugeVec
 	conntrackSeconds                         *prometheus.HistogramVec
 	conntrackDeleted                         *prometheus.CounterVec
@@ -119,6 +120,8 @@ func (c *Collectors) collectors(opts Options) []prometheus.Collector {
 	c.serviceChanges = counters("sync_proxy_rules_service_changes_total", "Service changes seen, over all families.").WithLabelValues()
 	c.restoreFailures = counters("sync_proxy_rules_iptables_restore_failures_total", "Restores that failed, full and partial.", "ip_family")
 	c.partialFailures = counters("sync_proxy_rules_iptables_partial_restore_failures_total", "Restores of a partial sync that failed.", "ip_family")
+	c.nftablesFailures = counters("sync_proxy_rules_nftables_sync_failures_total", "Syncs of backend nftables that failed at a transaction.", "ip_family")
+	c.cleanupFailures = counters("sync_proxy_rules_nftables_cleanup_failures_total", "Tables of backend nftables that were replaced and could not be deleted.", "ip_family")
 	c.rulesTotal = gauges("sync_proxy_rules_iptables_total", "Rules of the proxier in the kernel, by table.", "table", "ip_family")
 	c.rulesLast = gauges("sync_proxy_rules_iptables_last", "Rules that the last sync wrote, by table.", "table", "ip_family")
 	c.noLocal = gauges("sync_proxy_rules_no_local_endpoints_total", "Service ports with a Local traffic policy and no endpoint on this node.", "traffic_policy", "ip_family")

@@ -64,6 +64,9 @@ func TestEveryMetric(t *testing.T) {
 	f.Changed(5, 6)
 	f.RestoreFailed(true)
 	f.RestoreFailed(false)
+	f.TransactionFailed(false)
+	f.TransactionFailed(false)
+	f.TransactionFailed(true)
 	f.Rules("nat", 70, 7)
 	f.Refused(6)
 	f.NoLocalEndpoints(8, 9)
@@ -88,6 +91,8 @@ func TestEveryMetric(t *testing.T) {
 		"kubeproxy_sync_proxy_rules_endpoint_changes_pending{}":                                       0,
 		"kubeproxy_sync_proxy_rules_iptables_restore_failures_total{ip_family=IPv4}":                  2,
 		"kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total{ip_family=IPv4}":          1,
+		"kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family=IPv4}":                     2,
+		"kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total{ip_family=IPv4}":                  1,
 		"kubeproxy_sync_proxy_rules_iptables_total{ip_family=IPv4,table=nat}":                         70,
 		"kubeproxy_sync_proxy_rules_iptables_last{ip_family=IPv4,table=nat}":                          7,
 		"kubeproxy_sync_proxy_rules_refused_ports{ip_family=IPv4}":                                    6,

@@ -226,14 +226,31 @@ func (s *syncing) send(batch []byte, first, last uint32) error {
 	return s.handOver(batch, first, last)
 }
 
-func (s *syncing) handOver(batch []byte, first, last uint32) error {
+func (s *syncing) handOver(batch []byte, first, last uint32) (err error) {
 	if s.fault != nil {
-		if err := s.fault(batch); err != nil {
-			return err
-		}
+		err = s.fault(batch)
 	}
-	return s.socket.send(batch, first, last)
+	if err == nil {
+		err = s.socket.send(batch, first, last)
+	}
+	if err != nil {
+		return &TransactionError{Err: err}
+	}
+	return nil
 }
+
+// TransactionError is a transaction that failed, whatever made it fail.
+type TransactionError struct {
+	Err error
+	// Cleanup: it was to take away a table that another one has replaced.
+	Cleanup bool
+}
+
+// Error says why.
+func (e *TransactionError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause: RefusedError for one.
+func (e *TransactionError) Unwrap() error { return e.Err }
 
 // fullModel writes everything into the model.
 func (s *syncing) fullModel() error {
@@ -287,7 +304,7 @@ func (s *syncing) full(suspects []*plan.ServicePort) error {
 	for _, name := range others {
 		if err := s.remove(name); err != nil {
 			s.unsure = true // the old table still takes packets that the new one leaves
-			return err
+			return &TransactionError{Err: fmt.Errorf("table %s is replaced, and stays: %w", name, err), Cleanup: true}
 		}
 	}
 	s.handle, _, err = s.kernel.Table(s.opts.Family, target)

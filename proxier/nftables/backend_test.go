@@ -218,6 +218,11 @@ func TestEndsInFullSync(t *testing.T) {
 		if (err != nil) != ended {
 			t.Fatalf("after %d transactions: %v", at, err)
 		}
+		failed := (*TransactionError)(nil)
+		_, both, _ := b.kernel.Table(corev1.IPv4Protocol, tableNames[0])
+		if active, _ := (&Reader{b.kernel}).Table(corev1.IPv4Protocol); ended && (!errors.As(err, &failed) || failed.Cleanup != (both && active == tableNames[1])) {
+			t.Errorf("after %d transactions: %v (%+v)", at, err, failed)
+		}
 		r := &Reader{b.kernel}
 		ways, err := r.Frontend(corev1.IPv4Protocol, corev1.ProtocolTCP, addrPort(ports[0]))
 		if err != nil || len(ways) != 1 || len(ways[0].All) != 3 {

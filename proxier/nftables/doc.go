@@ -86,6 +86,9 @@
 //
 // # What is not modelled
 //
+// An ID has 64 bits: should two Service ports have the same, the second is refused with an error, until it changes or
+// everything is written anew after the first one is gone.
+//
 // Counters of nfacct (Settings.Accounting) have no counterpart. nft 1.0.6 cannot print rules in which what one map gave
 // is the key of the next: "nft list ruleset" ends with an assertion, while "nft list map" and the bench's tools read
 // the table.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -116,6 +117,21 @@ func TestRefusedPartial(t *testing.T) {
 		}
 	}
 	noDrift(t, b)
+}
+
+// Of two Service ports with one ID the second is refused, and touches nothing of the first one's.
+func TestSameID(t *testing.T) {
+	p, q := clusterPort(1, 3), clusterPort(2, 4)
+	r, m := loaded(t, plainSettings, []*plan.ServicePort{p})
+	before := m.Clone()
+	r.ids[idOf(q.Name)] = r.entries[p.Name] // as if
+	r.Update(plan.Delta{Changed: []*plan.ServicePort{q}})
+	if err := r.Partial(m); err != nil || r.refused[q.Name] == nil {
+		t.Errorf("%v, refused: %v", err, r.refused)
+	}
+	if !reflect.DeepEqual(before.Sets, m.Sets) {
+		t.Error("something was written")
+	}
 }
 
 // A sync that is to end while it loads a table leaves nothing of it.
