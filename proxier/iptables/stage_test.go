@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,7 +30,7 @@ func (p *testPlan) stage(pace *pace, tables Tables, fail func(n int) error) (*re
 			err = fail(len(r.payloads))
 		}
 		if err == nil {
-			_, err = tables.Restore(nil, payload)
+			_, err = tables.Restore(context.TODO(), payload)
 		}
 		if err != nil {
 			d.failed(payload, live, err)
