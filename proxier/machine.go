@@ -27,10 +27,12 @@ type Machine struct {
 	// Accounting: the kernel has nfacct objects, and ours exist. Should the match be missing after all, the first
 	// refused payload switches it off (k/k#142068).
 	Accounting bool
+	// BPF: the kernel has the match bpf. Should the tool lack it, the first refused payload switches it off.
+	BPF bool
 }
 
 func (m Machine) apply(s *backend.Settings) {
-	s.RandomFully, s.DropInvalid, s.Accounting = m.RandomFully, !m.Liberal, m.Accounting
+	s.RandomFully, s.DropInvalid, s.Accounting, s.BPF = m.RandomFully, !m.Liberal, m.Accounting, m.BPF
 }
 
 // liberalSysctl is per network namespace; the file is not there before conntrack is.
@@ -51,11 +53,13 @@ func ExamineMachine(variant iptables.Variant) (Machine, error) {
 	if err != nil {
 		return Machine{}, err
 	}
+	bpf, err := kernel.HasMatch(string(variant), corev1.IPv4Protocol, "bpf", 1, 0)
 	accounting := kernel.EnsureAccounts(iptables.AccountInvalid, iptables.AccountLocalNodePorts) == nil
 	return Machine{
 		RandomFully: jumps.RandomFully(),
 		Liberal:     strings.TrimSpace(string(liberal)) == "1",
 		Accounting:  accounting,
+		BPF:         bpf && err == nil,
 	}, nil
 }
 

@@ -43,7 +43,7 @@ func testEngine(t testing.TB, family corev1.IPFamily, tables iptables.Tables, ch
 	opts := Options{
 		Config:   config.New(),
 		Families: []corev1.IPFamily{family},
-		Machine:  Machine{RandomFully: true},
+		Machine:  Machine{RandomFully: true, BPF: true},
 		Tables:   func(corev1.IPFamily) (iptables.Tables, error) { return tables, nil },
 	}
 	opts.Config.ClusterCIDR = "10.128.0.0/9,fd00:128::/64"

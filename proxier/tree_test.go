@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,8 +37,13 @@ func treeLayout(o *Options) { o.Layout = iptables.Tree }
 // freshLayout is what a full sync of the same objects on empty tables leaves.
 func freshLayout(t testing.TB, c *randomCluster, layout iptables.Layout) string {
 	t.Helper()
+	return freshForm(t, c, form{layout, true})
+}
+
+func freshForm(t testing.TB, c *randomCluster, f form) string {
+	t.Helper()
 	model := iptables.NewModel(c.family)
-	e := testEngine(t, c.family, model, func(o *Options) { o.Layout = layout })
+	e := testEngine(t, c.family, model, f.apply)
 	c.tell(e)
 	if err := e.sync(context.Background()); err != nil {
 		t.Fatal(err)
@@ -167,6 +173,7 @@ func (c *randomCluster) crowd(e *engine, first, services int) {
 func (c *randomCluster) packets(node netip.Addr) []walk.Packet {
 	addr := func(v4, v6 string, n int) netip.Addr { return netip.MustParseAddr(c.addr(v4, v6, n)) }
 	var packets []walk.Packet
+	var endpoint netip.Addr
 	to := func(what string, dst netip.Addr, protocol corev1.Protocol, port int32) {
 		number := map[corev1.Protocol]walk.Protocol{corev1.ProtocolTCP: walk.TCP, corev1.ProtocolUDP: walk.UDP, corev1.ProtocolSCTP: walk.SCTP}[protocol]
 		for _, from := range []struct {
@@ -174,13 +181,19 @@ func (c *randomCluster) packets(node netip.Addr) []walk.Packet {
 			src    netip.Addr
 		}{
 			{"eth0", addr("203.0.113.", "fd00:113::", 9)}, {"eth0", addr("198.51.100.", "fd00:51::", 9)},
-			{"veth1", addr("10.128.0.", "fd00:128::", 1+c.rng.IntN(20))}, {"", node},
+			{"veth1", addr("10.128.0.", "fd00:128::", 1+c.rng.IntN(20))}, {"veth2", endpoint}, {"", node},
 		} {
 			packets = append(packets, walk.Packet{What: what, Input: from.device, Protocol: number,
 				Source: netip.AddrPortFrom(from.src, 40000), Destination: netip.AddrPortFrom(dst, uint16(port))})
 		}
 	}
-	for _, svc := range c.services {
+	for i, svc := range c.services {
+		endpoint = addr("10.128.0.", "fd00:128::", 1+c.rng.IntN(20))
+		for n := range randomSlices {
+			if slice := c.slices[[2]int{i, n}]; slice != nil && len(slice.Endpoints) > 0 {
+				endpoint = netip.MustParseAddr(slice.Endpoints[c.rng.IntN(len(slice.Endpoints))].Addresses[0])
+			}
+		}
 		for _, p := range svc.Spec.Ports {
 			vips := append([]string{svc.Spec.ClusterIP}, svc.Spec.ExternalIPs...)
 			for _, ingress := range svc.Status.LoadBalancer.Ingress {
@@ -208,27 +221,51 @@ type verdicts struct {
 	packets []walk.Packet
 }
 
+// of walks all packets over the rules of a node that forwards everything, and over those of one that forwards only what
+// KUBE-FORWARD accepts.
 func (v *verdicts) of(t *testing.T, family corev1.IPFamily, text string) []walk.Verdict {
 	t.Helper()
-	rules, err := walk.ParseIptables(family, []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := walk.New(rules, v.world)
-	all := make([]walk.Verdict, len(v.packets))
-	for i := range v.packets {
-		if all[i], err = w.Walk(&v.packets[i]); err != nil {
+	filter := strings.Index(text, "*filter")
+	strict := text[:filter] + strings.Replace(text[filter:], ":FORWARD ACCEPT", ":FORWARD DROP", 1)
+	var all []walk.Verdict
+	for _, text := range []string{text, strict} {
+		rules, err := walk.ParseIptables(family, []byte(text))
+		if err != nil {
 			t.Fatal(err)
+		}
+		w := walk.New(rules, v.world)
+		for i := range v.packets {
+			verdict, err := w.Walk(&v.packets[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			verdict.Outcomes = slices.Clone(verdict.Outcomes)
+			all = append(all, verdict)
 		}
 	}
 	return all
+}
+
+// packet is that of a verdict.
+func (v *verdicts) packet(i int) *walk.Packet { return &v.packets[i%len(v.packets)] }
+
+// hairpins counts the packets that an endpoint may send to itself, masqueraded.
+func (v *verdicts) hairpins(all []walk.Verdict) (count int) {
+	for i := range all {
+		if slices.ContainsFunc(all[i].Outcomes, func(o walk.Outcome) bool {
+			return o.Kind == walk.Pass && o.Masquerade && o.To.Addr() == v.packet(i).Source.Addr()
+		}) {
+			count++
+		}
+	}
+	return count
 }
 
 func (v *verdicts) compare(t *testing.T, when string, want, got []walk.Verdict) {
 	t.Helper()
 	for i := range want {
 		if !want[i].Equal(got[i]) {
-			t.Fatalf("%s: %s: %s, not %s", when, &v.packets[i], got[i], want[i])
+			t.Fatalf("%s: %s: %s, not %s", when, v.packet(i), got[i], want[i])
 		}
 	}
 }
@@ -266,8 +303,8 @@ func TestTreeEqualsClassic(t *testing.T) {
 						kinds[o.Kind]++
 					}
 				}
-				if len(v.packets) < 1000 || len(kinds) < 3 {
-					t.Errorf("%d packets with ends of %d kinds prove little", len(v.packets), len(kinds))
+				if len(v.packets) < 1000 || len(kinds) < 3 || v.hairpins(classic) < 100 {
+					t.Errorf("%d packets with ends of %d kinds, %d from an endpoint to itself, prove little", len(v.packets), len(kinds), v.hairpins(classic))
 				}
 			})
 		}
@@ -286,30 +323,55 @@ func (w watched) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run
 	return run, err
 }
 
-// A proxier takes over from one with the other layout, and no packet sees it.
+// form is a layout, and whether the machine has match bpf.
+type form struct {
+	iptables.Layout
+	bpf bool
+}
+
+func (f form) String() string {
+	if f.Layout == iptables.Tree && !f.bpf {
+		return "tree with chains of endpoints"
+	}
+	return string(f.Layout)
+}
+
+func (f form) apply(o *Options) { o.Layout, o.Machine.BPF = f.Layout, f.bpf }
+
+var classicForm, flatForm, chainsForm = form{iptables.Classic, true}, form{iptables.Tree, true}, form{iptables.Tree, false}
+
+// A proxier takes over from one with another layout, and no packet sees it.
 func TestConversion(t *testing.T) {
 	for _, family := range families {
-		for _, way := range [][2]iptables.Layout{{iptables.Classic, iptables.Tree}, {iptables.Tree, iptables.Classic}, {iptables.Tree, iptables.Tree}} {
+		for _, way := range [][2]form{
+			{classicForm, flatForm}, {flatForm, classicForm}, {flatForm, flatForm},
+			{classicForm, chainsForm}, {chainsForm, classicForm}, {chainsForm, flatForm}, {flatForm, chainsForm},
+		} {
 			t.Run(fmt.Sprintf("%s/%s to %s", family, way[0], way[1]), func(t *testing.T) {
 				c, v := settled(t, family)
 				v.packets = v.packets[:len(v.packets)/3] // of Services in any order
 				model := iptables.NewModel(family)
-				before := testEngine(t, family, model, func(o *Options) { o.Layout = way[0] })
+				before := testEngine(t, family, model, way[0].apply)
 				c.tell(before)
 				if err := before.sync(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				want, restores := v.of(t, family, saved(t, model)), 0
-				watch := watched{model, func(*iptables.Payload) {
-					restores++
-					v.compare(t, fmt.Sprintf("after restore %d", restores), want, v.of(t, family, saved(t, model)))
-				}}
-				after := testEngine(t, family, watch, func(o *Options) { o.Layout, o.Variant, o.Batch = way[1], iptables.Nft, 40 })
+				want, restores, commits := v.of(t, family, saved(t, model)), 0, 0
+				model.Committed = func() error {
+					commits++
+					v.compare(t, fmt.Sprintf("after commit %d", commits), want, v.of(t, family, saved(t, model)))
+					return nil
+				}
+				watch := watched{model, func(*iptables.Payload) { restores++ }}
+				after := testEngine(t, family, watch, func(o *Options) {
+					way[1].apply(o)
+					o.Variant, o.Batch = iptables.Nft, 40
+				})
 				c.tell(after)
 				if err := after.sync(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(strings.Split(freshLayout(t, c, way[1]), "\n"), strings.Split(saved(t, model), "\n")); diff != "" {
+				if diff := cmp.Diff(strings.Split(freshForm(t, c, way[1]), "\n"), strings.Split(saved(t, model), "\n")); diff != "" {
 					t.Fatalf("(-fresh +converted):\n%s", diff)
 				}
 				if drift, err := after.backend.Drift(t.Context()); drift != "" || err != nil {
@@ -353,7 +415,7 @@ func TestTreeTransitions(t *testing.T) {
 					then = func() {
 						for i, got := range v.of(t, family, saved(t, model)) {
 							if !got.Within(before[i], after[i]) {
-								t.Fatalf("round %d, restore %d: %s: %s, neither %s nor %s", round, restores, &v.packets[i], got, before[i], after[i])
+								t.Fatalf("round %d, restore %d: %s: %s, neither %s nor %s", round, restores, v.packet(i), got, before[i], after[i])
 							}
 						}
 					}

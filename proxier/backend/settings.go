@@ -30,6 +30,9 @@ type Settings struct {
 	DropInvalid bool
 	// Accounting counts dropped packets and loopback NodePort packets in nfacct objects, where the kernel has the match.
 	Accounting bool
+	// BPF compares a packet's two addresses in one rule for all Services, where the kernel has the match: layout tree of
+	// backend iptables then needs no chains for endpoints.
+	BPF bool
 }
 
 // IPv4 says whether the family is IPv4.

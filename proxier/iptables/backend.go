@@ -32,8 +32,8 @@ type Backend struct {
 	tables   Tables
 	pace     *pace
 	refusals map[tracker.ServicePortName]error
-	// noAccounting: the nfacct match turned out not to work.
-	noAccounting bool
+	// noAccounting and noBPF: the matches nfacct and bpf turned out not to work; provenBPF: the latter did not.
+	noAccounting, noBPF, provenBPF bool
 }
 
 // New makes a Backend; it touches no table before Sync.
@@ -165,6 +165,7 @@ func (s *syncing) applySettings() error {
 		return err
 	}
 	settings.Accounting = settings.Accounting && !s.noAccounting
+	settings.BPF = settings.BPF && !s.noBPF
 	s.rules.SetSettings(settings)
 	s.rules.Rerender(s.req.Ports)
 	return nil

@@ -3,6 +3,7 @@ package iptables
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,8 @@ type before struct {
 	lines map[destination][]beforeLine
 	// targets counts the lines that lead to each chain.
 	targets map[string]int
+	// hairpin, of filter: what an endpoint sends to itself passed without a mark. Then chains of Services may be flat.
+	hairpin bool
 }
 
 type beforeLine struct {
@@ -68,6 +71,7 @@ func readBefore(table Table, rules []string) *before {
 		}
 	}
 	b := newBefore()
+	b.hairpin = table == Filter && slices.ContainsFunc(byChain[chainForward], func(rule string) bool { return strings.Contains(rule, " -m bpf ") })
 	var read func(d dispatch, name string)
 	read = func(d dispatch, name string) {
 		rules := byChain[name]

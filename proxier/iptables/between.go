@@ -59,7 +59,8 @@ func (d *difference) between(write []chainText) (between, error) {
 	for name, now := range mixture {
 		layout.change(now, d.rules.effective(name))
 	}
-	return d.apart(texts, write), nil
+	past, err := d.before(Filter)
+	return d.apart(texts, write, past), err
 }
 
 // filterTexts are the layout's chains of filter that changes may have touched.
@@ -80,17 +81,19 @@ func (d *difference) filterTexts(ordered func() []*Rendered) map[chain]chainText
 	return texts
 }
 
-// apart splits what filter has to become into what it has to be first, and the rest. The fixed chains, which nothing of
-// this touches, go with whichever there is.
-func (d *difference) apart(mixed map[chain]chainText, write []chainText) between {
+// apart splits what filter has to become into what it has to be first, and the rest. Of the fixed chains, which no line
+// of a Service port stands in, KUBE-FORWARD has to let flat chains' packets pass from before the first of these on and
+// until after the last; else they go with whichever there is.
+func (d *difference) apart(mixed map[chain]chainText, write []chainText, past *before) between {
 	var b between
+	fixedFirst, fixedLast := d.rules.settings.flat, !d.rules.settings.flat && past.hairpin
 	held := d.rules.held[Filter]
 	for c, t := range mixed {
 		if !held.is(c.name, t.hash) {
 			b.first = append(b.first, t)
 		}
 	}
-	if len(b.first) == 0 {
+	if len(b.first) == 0 && !fixedFirst {
 		b.last = write
 		return b
 	}
@@ -109,7 +112,7 @@ func (d *difference) apart(mixed map[chain]chainText, write []chainText) between
 		if _, done := mixed[c]; done {
 			continue
 		}
-		if _, layouts := final[c]; layouts {
+		if _, layouts := final[c]; layouts || fixedLast {
 			b.last = append(b.last, t)
 		} else {
 			b.first = append(b.first, t)

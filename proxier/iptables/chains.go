@@ -43,8 +43,12 @@ func (s *settings) listChains(n *names) []chainRef {
 	if n.usesFirewall {
 		add(n.firewall, len(n.port.SourceRanges)+s.nodeRanges(n)+1)
 	}
-	for _, ep := range n.port.Reachable {
-		add(n.endpoint(ep), 2)
+	rules := 2 // hairpin and DNAT
+	if s.flat {
+		rules = 1
+	}
+	for _, chain := range n.endpoints {
+		add(chain, rules)
 	}
 	return chains
 }
@@ -104,9 +108,8 @@ func (s *settings) writeChains(n *names, large bool, out func(chain string, l *l
 		s.writeFirewall(&l, n)
 		emit(n.firewall)
 	}
-	for _, ep := range n.port.Reachable {
-		chain := n.endpoint(ep)
-		writeEndpoint(&l, n, chain, ep, large)
+	for i, chain := range n.endpoints {
+		s.writeEndpoint(&l, n, chain, n.port.Reachable[i], large)
 		emit(chain)
 	}
 }
@@ -174,22 +177,28 @@ func balance(l *lines, n *names, chain string, endpoints []*tracker.Endpoint, la
 		}
 	}
 	for i, ep := range endpoints {
+		var args []string
 		if left := len(endpoints) - i; left > 1 {
-			l.rule(chain, comment(ep), "-m", "statistic", "--mode", "random", "--probability",
-				strconv.FormatFloat(1/float64(left), 'f', probabilityDecimals, 64), "-j", n.endpoint(ep))
-			continue
+			args = append(args, "-m", "statistic", "--mode", "random", "--probability", strconv.FormatFloat(1/float64(left), 'f', probabilityDecimals, 64))
 		}
-		l.rule(chain, comment(ep), "-j", n.endpoint(ep))
+		if n.usesEndpoints {
+			args = append(args, "-j", n.endpoint(ep))
+		} else {
+			args = append(args, "-m", n.protocol, "-p", n.protocol, "-j", "DNAT", "--to-destination", ep.Text)
+		}
+		l.rule(chain, comment(ep), args...)
 	}
 }
 
-func writeEndpoint(l *lines, n *names, chain string, ep *tracker.Endpoint, large bool) {
+func (s *settings) writeEndpoint(l *lines, n *names, chain string, ep *tracker.Endpoint, large bool) {
 	comment := n.text
 	if large {
 		comment = ""
 	}
-	// Hairpin: an endpoint that reaches itself through the Service must see another source address.
-	l.rule(chain, comment, "-s", ep.Addr.Addr().String(), "-j", chainMarkMasq)
+	if !s.flat {
+		// Hairpin: an endpoint that reaches itself through the Service must see another source address.
+		l.rule(chain, comment, "-s", ep.Addr.Addr().String(), "-j", chainMarkMasq)
+	}
 	if n.port.AffinitySeconds > 0 {
 		l.rule(chain, comment, "-m", "recent", "--name", chain, "--set", "-m", n.protocol, "-p", n.protocol, "-j", "DNAT", "--to-destination", ep.Text)
 		return

@@ -35,7 +35,7 @@ type difference struct {
 	past    map[Table]*before
 }
 
-// Levels of the chains of a Service port: those of its endpoints lead nowhere but to fixed chains.
+// Levels of the chains of a Service port: those that translate lead nowhere but to fixed chains.
 const (
 	levelEndpoint = iota
 	levelPolicy   // SVC, SVL
@@ -54,6 +54,14 @@ func levelOf(name string) int32 {
 		return levelFirewall
 	}
 	return levelPolicy
+}
+
+// level of a chain of a Service port. Where endpoints have no chains, those that lead to them translate.
+func (n *names) level(chain string) int32 {
+	if level := levelOf(chain); level != levelPolicy || n.usesEndpoints {
+		return level
+	}
+	return levelEndpoint
 }
 
 // difference finds it. ports is the whole plan, in order; endpoints known to the cluster decide on comments. Same state,
@@ -157,7 +165,7 @@ func (d *difference) render(covered []*Rendered) []chainText {
 	held := d.rules.held[NAT]
 	texts := make([]chainText, 0, chains)
 	for _, rendered := range covered {
-		n := rendered.names()
+		n := d.rules.settings.names(rendered)
 		d.rules.settings.writeChains(&n, d.large, func(chain string, l *lines) {
 			hash := hashText(l.text)
 			if held.is(chain, hash) {
@@ -166,7 +174,7 @@ func (d *difference) render(covered []*Rendered) []chainText {
 			start := len(buf)
 			buf = append(buf, l.text...)
 			texts = append(texts, chainText{
-				name: chain, text: buf[start:len(buf):len(buf)], hash: hash, rules: int32(l.count), level: levelOf(chain), port: rendered.port,
+				name: chain, text: buf[start:len(buf):len(buf)], hash: hash, rules: int32(l.count), level: n.level(chain), port: rendered.port,
 			})
 		})
 	}

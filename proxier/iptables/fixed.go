@@ -1,6 +1,11 @@
 package iptables
 
-import "bytes"
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+)
 
 // The rules that do not depend on Services.
 
@@ -26,17 +31,52 @@ func (s *settings) fixedChains() map[chain]lines {
 // natFixed are the rules of the masquerading chains.
 func (s *settings) natFixed() lines {
 	mark := s.mark()
-	var l lines
-	l.rule(chainPostrouting, "", "-m", "mark", "!", "--mark", mark+"/"+mark, "-j", "RETURN")
-	// The mark comes off before the packet can meet another network stack that would masquerade it again.
-	l.rule(chainPostrouting, "", "-j", "MARK", "--xor-mark", mark)
 	masquerade := []string{"-j", "MASQUERADE"}
 	if s.RandomFully {
 		masquerade = append(masquerade, "--random-fully") // two connections must not race for one source port (k/k#76699)
 	}
+	var l lines
+	if s.flat {
+		// What is marked is masqueraded below, and loses its mark.
+		unmarked := []string{"-m", "mark", "!", "--mark", mark + "/" + mark}
+		l.rule(chainPostrouting, "kubernetes service traffic of an endpoint to itself", slices.Concat(unmarked, s.hairpin(), masquerade)...)
+	}
+	l.rule(chainPostrouting, "", "-m", "mark", "!", "--mark", mark+"/"+mark, "-j", "RETURN")
+	// The mark comes off before the packet can meet another network stack that would masquerade it again.
+	l.rule(chainPostrouting, "", "-j", "MARK", "--xor-mark", mark)
 	l.rule(chainPostrouting, "kubernetes service traffic requiring SNAT", masquerade...)
 	l.rule(chainMarkMasq, "", "-j", "MARK", "--or-mark", mark)
 	return l
+}
+
+// hairpin matches what an endpoint sends to itself through a Service: a translated packet whose two addresses are the
+// same. No match compares two fields of a packet but a program.
+func (s *settings) hairpin() []string {
+	program := sameAddresses(8, 24, 4)
+	if s.IPv4() {
+		program = sameAddresses(12, 16, 1)
+	}
+	return []string{"-m", "conntrack", "--ctstate", "DNAT", "-m", "bpf", "--bytecode", `"` + program + `"`}
+}
+
+// sameAddresses is a program of the classic BPF, as match bpf takes it, that is true where so many words at two places
+// of the IP header are the same.
+func sameAddresses(source, destination, words int) string {
+	const (
+		loadWord, toX, jumpIfX, result = 0x20, 0x07, 0x1d, 0x06 // BPF_LD|W|ABS, MISC|TAX, JMP|JEQ|X, RET|K
+		perWord                        = 4
+	)
+	program := strconv.Itoa(perWord*words + 2)
+	instruction := func(code, ifTrue, ifFalse, k int) { program += fmt.Sprintf(",%d %d %d %d", code, ifTrue, ifFalse, k) }
+	for i := range words {
+		instruction(loadWord, 0, 0, source+4*i)
+		instruction(toX, 0, 0, 0)
+		instruction(loadWord, 0, 0, destination+4*i)
+		instruction(jumpIfX, 0, perWord*(words-1-i)+1, 0) // else to the last, which is false
+	}
+	instruction(result, 0, 0, 1)
+	instruction(result, 0, 0, 0)
+	return program
 }
 
 // natTail sends what is left in KUBE-SERVICES to the NodePorts: it must stand last there.
@@ -75,6 +115,10 @@ func (s *settings) filterFixed() lines {
 		l.rule(chainForward, "", append(args, "-j", "DROP")...)
 	}
 	l.rule(chainForward, "kubernetes forwarding rules", "-m", "mark", "--mark", mark+"/"+mark, "-j", "ACCEPT")
+	if s.flat {
+		// It needs no mark to be masqueraded.
+		l.rule(chainForward, "kubernetes forwarding of an endpoint to itself", append(s.hairpin(), "-j", "ACCEPT")...)
+	}
 	l.rule(chainForward, "kubernetes forwarding conntrack rule", "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT")
 	if s.writesFirewall() {
 		// NodePorts on loopback need route_localnet, which would let neighbours reach 127.0.0.1 (CVE-2020-8558).

@@ -21,7 +21,7 @@ const mostIsolations = 64
 // A refused partial payload proves nothing of the Services in it: somebody may have deleted a chain they refer to, and
 // the jumps to it. So everything is written first.
 func (s *syncing) write(ctx context.Context) error {
-	doubted := false // packet counts were left out, as the first to blame
+	var doubted struct{ accounting, bpf bool } // were left out, as the first to blame
 	for range mostIsolations {
 		err := s.restore(ctx)
 		refused := refusal(err)
@@ -38,11 +38,30 @@ func (s *syncing) write(ctx context.Context) error {
 			continue
 		case s.rules.Settings().Accounting:
 			s.opts.Log("payload refused, doing without packet counts", "error", err)
-			s.noAccounting, doubted = true, true
+			s.noAccounting, doubted.accounting = true, true
 			if err := s.applySettings(); err != nil {
 				return err
 			}
 			continue
+		case s.rules.settings.flat && !s.provenBPF && !owner.IsPort() && owner.Deletes == "":
+			s.opts.Log("payload refused, doing without match bpf", "error", err)
+			s.noBPF, doubted.bpf = true, true
+			if doubted.accounting {
+				s.noAccounting = false // not to blame alone
+			}
+			if err := s.applySettings(); err != nil {
+				return err
+			}
+			continue
+		}
+		// It is something else: the next full sync may do with them again.
+		if doubted.accounting {
+			s.noAccounting = false
+		}
+		if doubted.bpf {
+			s.noBPF, s.provenBPF = false, true
+		}
+		switch owner := refused.Owner; {
 		case owner.IsPort():
 			s.refuse(owner.Port, err)
 		case owner.Deletes != "":
@@ -50,9 +69,6 @@ func (s *syncing) write(ctx context.Context) error {
 			s.rules.Stick(owner.Table, owner.Deletes)
 		default:
 			return s.bisect(ctx)
-		}
-		if doubted {
-			s.noAccounting = false // it was something else: the next full sync may count again
 		}
 	}
 	return s.bisect(ctx)

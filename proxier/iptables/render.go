@@ -65,11 +65,12 @@ type names struct {
 	protocol                                      string // lower case
 	cluster, local, external, firewall            string
 	usesCluster, usesLocal, usesExt, usesFirewall bool
+	usesEndpoints                                 bool     // each has a chain
 	endpoints                                     []string // chain names, parallel to port.Reachable
 }
 
 // namesOf names all but the endpoints' chains.
-func namesOf(port *plan.ServicePort) names {
+func (s *settings) namesOf(port *plan.ServicePort) names {
 	h := serviceHash(port.Name)
 	n := names{
 		port:     port,
@@ -80,12 +81,17 @@ func namesOf(port *plan.ServicePort) names {
 		usesLocal:    len(port.Local) > 0,
 		usesExt:      port.HasEndpoints && port.ExternallyAccessible(),
 		usesFirewall: port.HasEndpoints && len(port.LoadBalancerVIPs) > 0 && len(port.SourceRanges) > 0,
+		// A chain is also how match recent names those who were led to an endpoint.
+		usesEndpoints: !s.flat || port.AffinitySeconds > 0,
 	}
 	return n
 }
 
 // nameEndpoints names the chains of the endpoints that can be reached.
 func (n *names) nameEndpoints() {
+	if !n.usesEndpoints {
+		return
+	}
 	n.endpoints = make([]string, len(n.port.Reachable))
 	for i, ep := range n.port.Reachable {
 		n.endpoints[i] = prefixEndpoint + endpointHash(n.text, n.protocol, ep.Text)
@@ -93,8 +99,11 @@ func (n *names) nameEndpoints() {
 }
 
 // names are those that render found: hashing them again would cost more than writing the rules.
-func (r *Rendered) names() names {
-	n := namesOf(r.port)
+func (s *settings) names(r *Rendered) names {
+	n := s.namesOf(r.port)
+	if !n.usesEndpoints {
+		return n
+	}
 	endpoints := r.chains[len(r.chains)-len(r.port.Reachable):]
 	n.endpoints = make([]string, len(endpoints))
 	for i, c := range endpoints {
@@ -150,7 +159,7 @@ func appendRule(text []byte, comment string, args []string) []byte {
 
 // render makes the dispatch lines of a Service port and lists its chains.
 func (s *settings) render(port *plan.ServicePort) *Rendered {
-	n := namesOf(port)
+	n := s.namesOf(port)
 	n.nameEndpoints()
 	r := &Rendered{port: port}
 	s.dispatchClusterIP(r, &n)

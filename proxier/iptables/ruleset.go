@@ -15,6 +15,7 @@ type Ruleset struct {
 	settings settings
 	// outdated: settings changed since wanted was rendered.
 	outdated bool
+	kind     Layout
 	layout   layout
 
 	wanted map[tracker.ServicePortName]*Rendered
@@ -43,7 +44,8 @@ type Ruleset struct {
 // NewRuleset makes an empty Ruleset.
 func NewRuleset(s backend.Settings, kind Layout) *Ruleset {
 	return &Ruleset{
-		settings:  newSettings(s),
+		settings:  newSettings(s, kind),
+		kind:      kind,
 		layout:    newLayout(kind),
 		wanted:    map[tracker.ServicePortName]*Rendered{},
 		installed: map[tracker.ServicePortName]*Rendered{},
@@ -63,7 +65,7 @@ func (r *Ruleset) SetSettings(s backend.Settings) {
 	if r.settings.equal(s) {
 		return
 	}
-	r.settings, r.outdated, r.behind = newSettings(s), true, true
+	r.settings, r.outdated, r.behind = newSettings(s, r.kind), true, true
 }
 
 // CrossesLarge says whether so many endpoints change the form of endpoint rules, so that only a full sync leaves the

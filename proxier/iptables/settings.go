@@ -51,10 +51,12 @@ type settings struct {
 	backend.Settings
 	// ifLocal and ifNotLocal are the match of traffic from pods, and its inverse; nil: not known.
 	ifLocal, ifNotLocal []string
+	// flat: chains of Services translate by themselves, and one rule for all masquerades what an endpoint sends to itself.
+	flat bool
 }
 
-func newSettings(s backend.Settings) settings {
-	spelled := settings{Settings: s}
+func newSettings(s backend.Settings, kind Layout) settings {
+	spelled := settings{Settings: s, flat: kind == Tree && s.BPF}
 	switch local := s.Local; {
 	case local.Source.IsValid():
 		spelled.ifLocal = []string{"-s", local.Source.String()}

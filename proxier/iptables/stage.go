@@ -57,7 +57,11 @@ func (s *stager) run() error {
 		last.gone = slices.Compact(slices.Sorted(slices.Values(slices.Concat(last.gone, s.gone[Filter]))))
 	}
 	if len(parts.steady) > 0 {
-		if err := s.live(false, before); err != nil {
+		ahead := step{table: NAT}
+		if s.rules.settings.flat {
+			ahead.write, nat.write = fixedApart(nat.write)
+		}
+		if err := s.live(false, before, ahead); err != nil {
 			return err
 		}
 		before = step{}
@@ -76,6 +80,18 @@ func (s *stager) run() error {
 	}
 	s.swept()
 	return nil
+}
+
+// fixedApart splits off the chains that no line of a Service port stands in, nor leads to others.
+func fixedApart(texts []chainText) (fixed, others []chainText) {
+	for _, t := range texts {
+		if t.port == nil && t.lines == nil {
+			fixed = append(fixed, t)
+		} else {
+			others = append(others, t)
+		}
+	}
+	return fixed, others
 }
 
 // live writes what packets reach; last says that nothing of that is left.

@@ -76,7 +76,7 @@ func TestTreeDispatch(t *testing.T) {
 				if addr(0, 0).Is6() {
 					family, node = corev1.IPv6Protocol, netip.MustParseAddr("fd77::2")
 				}
-				s := newSettings(backend.Settings{Family: family, MasqueradeBit: 14})
+				s := newSettings(backend.Settings{Family: family, MasqueradeBit: 14}, Tree)
 				layout := newTree()
 				var all []*Rendered
 				for i := range n {
@@ -161,7 +161,7 @@ func natText(s *settings, layout layout, all []*Rendered) []byte {
 func TestTreeChains(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(treeAddresses)) {
 		rng := rand.New(rand.NewPCG(2, 2))
-		s := newSettings(backend.Settings{Family: corev1.IPv4Protocol})
+		s := newSettings(backend.Settings{Family: corev1.IPv4Protocol}, Tree)
 		layout, addr := newTree(), treeAddresses[name](rng)
 		rules := map[Table]int{}
 		for i := range 3000 {
@@ -220,7 +220,7 @@ func BenchmarkTreeChange(b *testing.B) {
 		b.Run(fmt.Sprintf("services=%d", n), func(b *testing.B) {
 			rng := rand.New(rand.NewPCG(1, 0))
 			addr := treeAddresses["IPv4, random in a /12"](rng)
-			s := newSettings(backend.Settings{Family: corev1.IPv4Protocol})
+			s := newSettings(backend.Settings{Family: corev1.IPv4Protocol}, Tree)
 			layout := newTree()
 			for i := range n {
 				layout.change(nil, s.render(serving(i, rng, addr)))
