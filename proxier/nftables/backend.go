@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -203,6 +202,9 @@ func (s *syncing) run() error {
 	err := s.rules.Partial(s.encoder)
 	s.written = s.encoder.written
 	if err == nil {
+		if err := s.forget(); err != nil {
+			s.opts.Log("remembered clients keep their time", "error", err)
+		}
 		return nil
 	}
 	s.unsure = true
@@ -292,7 +294,7 @@ func (s *syncing) full(suspects []*plan.ServicePort) error {
 	if err != nil {
 		return err
 	}
-	if err := s.inherit(enc, others); err != nil {
+	if err := s.inherit(rules, enc, others); err != nil {
 		s.opts.Log("remembered clients not taken over", "error", err)
 	}
 	if err := rules.Activate(enc); err != nil {
@@ -359,30 +361,4 @@ func (s *syncing) load(target string, settings backend.Settings, ports []*plan.S
 	}
 	e.limit = 0
 	return rules, e, nil
-}
-
-// inherit copies what clients are remembered by from the table that packets meet to the new one.
-func (s *syncing) inherit(e *encoder, others []string) error {
-	for _, table := range others {
-		elements, err := s.kernel.Elements(s.opts.Family, table, setAffinity.String())
-		if err != nil {
-			return err
-		}
-		e.limit = s.socket.split()
-		for _, element := range elements {
-			if len(element.Key) == setAffinity.keyLen(s.opts.Family) && len(element.Data) == setAffinity.valueLen(s.opts.Family) {
-				// A rule that renews it sets what is left, but not the timeout it was made with. The kernel takes none
-				// that is shorter than what is left.
-				left := time.Duration(element.Expires) * time.Millisecond
-				e.addTimed(setAffinity, element.Key, element.Data, max(left, time.Duration(element.Timeout)*time.Millisecond), left)
-			}
-		}
-		err = e.commit()
-		e.limit = 0
-		if err != nil {
-			e.reset(s.send)
-			return err
-		}
-	}
-	return nil
 }

@@ -89,9 +89,20 @@
 // An ID has 64 bits: should two Service ports have the same, the second is refused with an error, until it changes or
 // everything is written anew after the first one is gone.
 //
-// Counters of nfacct (Settings.Accounting) have no counterpart. nft 1.0.6 cannot print rules in which what one map gave
-// is the key of the next: "nft list ruleset" ends with an assertion, while "nft list map" and the bench's tools read
-// the table.
+// Counters of nfacct (Settings.Accounting) have no counterpart.
+//
+// When an affinity timeout gets shorter, clients that would be remembered for longer are forgotten at once, all of them,
+// also whom iptables would still remember by the time of his last packet. That takes a look at all that are remembered,
+// so it is left undone where there are more than mostLooked, or where the kernel does not say how many (before Linux
+// 6.16): then such a client keeps his time until his next connection, or until everything is written anew.
+//
+// nft 1.0.6 cannot print most of the rules: "nft list ruleset", "list table ip synclab" and even "list tables" end with an
+// assertion (netlink_parse_concat_expr), with either table there. "list chains", "list maps", "list map", "list sets", and
+// all about other tables work, and so do the bench's tools. To nft, what a map gives has length 0 (map_expr_alloc), and
+// whoever takes that for the key of the next map does not get on. The types of sets do not matter there, so neither do
+// NFTNL_UDATA_SET_KEY_TYPEOF and its like. Putting a bitwise or a byteorder expression between two maps was tried: they
+// take over the length of what they work on. What remains would change packets (the mark), or have every key begin with
+// a constant that nft takes for all of it: longer keys, and rules that are printed wrongly.
 //
 // # Why not a library
 //

@@ -22,8 +22,11 @@ const (
 	mostListBytes = 1<<16 - 1 - 256
 )
 
-// Attributes that x/sys does not name.
-const setDescSize = 1 // NFTA_SET_DESC_SIZE
+// What x/sys does not name.
+const (
+	setDescSize    = 1  // NFTA_SET_DESC_SIZE
+	destroySetElem = 30 // NFT_MSG_DESTROYSETELEM (Linux 6.3)
+)
 
 // encoder writes transactions as the kernel reads them, each a batch of netlink messages, and hands them to send. It
 // keeps its buffer: a sync allocates nothing for each element.
@@ -236,6 +239,11 @@ func (e *encoder) add(s set, elements []byte) {
 
 func (e *encoder) remove(s set, keys []byte) {
 	e.elements(unix.NFT_MSG_DELSETELEM, 0, s, keys, s.keyLen(e.family), 0)
+}
+
+// destroy takes elements out that may be gone already.
+func (e *encoder) destroy(s set, keys []byte) {
+	e.elements(destroySetElem, 0, s, keys, s.keyLen(e.family), 0)
 }
 
 // elements are written one message after the other, each with as many as an attribute holds.

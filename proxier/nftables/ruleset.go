@@ -31,6 +31,8 @@ type Ruleset struct {
 	// dirty Service ports: nil is gone.
 	dirty   map[tracker.ServicePortName]*plan.ServicePort
 	refused map[tracker.ServicePortName]error
+	// shortened are the Service ports that remember clients for a shorter time than before.
+	shortened map[ID]bool
 
 	// elements and fixedRules are how many there are, leftovers included.
 	elements   [sets]int
@@ -84,6 +86,7 @@ func NewRuleset(settings backend.Settings) *Ruleset {
 		hairpin:   map[host]int32{},
 		dirty:     map[tracker.ServicePortName]*plan.ServicePort{},
 		refused:   map[tracker.ServicePortName]error{},
+		shortened: map[ID]bool{},
 		hosts:     map[host]int32{},
 	}
 }
@@ -240,6 +243,9 @@ func (r *Ruleset) change(name tracker.ServicePortName, port *plan.ServicePort) {
 			r.places[p].take(e)
 			r.touch(p)
 		})
+	}
+	if old != nil && port != nil && port.AffinitySeconds < old.AffinitySeconds {
+		r.shortened[e.id] = true
 	}
 	if e.port = port; port == nil {
 		delete(r.entries, name)
