@@ -15,7 +15,7 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// The numbers of chains and rules that layout classic needs, as formulas of nothing but the sizes: S Services of one
+// The numbers of chains and rules that layouts need, as formulas of nothing but the sizes: S Services of one
 // port with E ready endpoints each, used from every node. D is 1 when pods can be told from other senders (a cluster
 // CIDR), R the number of source ranges, of which none holds the node.
 
@@ -50,6 +50,17 @@ func loadBalancerForm(S, E, D, R int) map[iptables.Table]iptables.Count {
 	return map[iptables.Table]iptables.Count{iptables.NAT: nat, iptables.Filter: filter}
 }
 
+// Layout tree, flat: no chains of endpoints, and for what an endpoint sends to itself one rule in nat and one in filter
+// instead of one for each endpoint. Each chain of the tree has one rule that leads to it: branches are their numbers.
+func flat(form map[iptables.Table]iptables.Count, S, E int, branches map[iptables.Table]int) map[iptables.Table]iptables.Count {
+	nat, filter := form[iptables.NAT], form[iptables.Filter]
+	nat.Chains += branches[iptables.NAT] - S*E
+	nat.Rules += branches[iptables.NAT] - 2*S*E + 1
+	filter.Chains += branches[iptables.Filter]
+	filter.Rules += branches[iptables.Filter] + 1
+	return map[iptables.Table]iptables.Count{iptables.NAT: nat, iptables.Filter: filter}
+}
+
 func TestClosedForms(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -65,13 +76,18 @@ func TestClosedForms(t *testing.T) {
 		for _, S := range []int{0, 1, 10} {
 			for _, E := range []int{0, 1, 2, 10} {
 				t.Run(fmt.Sprintf("%s/services=%d/endpoints=%d", c.name, S, E), func(t *testing.T) {
-					want := c.form(S, E, c.D, c.R)
-					installed, counted := render(t, c.kind, S, E, c.D, c.R)
-					if diff := cmp.Diff(want, counted); diff != "" {
-						t.Errorf("rules of the tables (-form +tables):\n%s", diff)
-					}
-					if diff := cmp.Diff(want, installed); diff != "" {
-						t.Errorf("as reported (-form +reported):\n%s", diff)
+					for _, layout := range iptables.Layouts {
+						want := c.form(S, E, c.D, c.R)
+						installed, text := render(t, layout, c.kind, S, E, c.D, c.R)
+						if layout == iptables.Tree {
+							want = flat(want, S, E, countBranches(text))
+						}
+						if diff := cmp.Diff(want, countSaved(text)); diff != "" {
+							t.Errorf("%s: rules of the tables (-form +tables):\n%s", layout, diff)
+						}
+						if diff := cmp.Diff(want, installed); diff != "" {
+							t.Errorf("%s: as reported (-form +reported):\n%s", layout, diff)
+						}
 					}
 				})
 			}
@@ -79,10 +95,10 @@ func TestClosedForms(t *testing.T) {
 	}
 }
 
-// render gives the chains and rules of the proxier by table, as it reports them and as counted in the tables.
-func render(t *testing.T, kind corev1.ServiceType, services, endpoints, clusterCIDR, ranges int) (reported, counted map[iptables.Table]iptables.Count) {
+// render gives the chains and rules of the proxier by table, as it reports them, and the tables.
+func render(t *testing.T, layout iptables.Layout, kind corev1.ServiceType, services, endpoints, clusterCIDR, ranges int) (reported map[iptables.Table]iptables.Count, text string) {
 	t.Helper()
-	opts := Options{Config: config.New(), OnSync: func(s Sync) { reported = s.Installed }}
+	opts := Options{Layout: layout, Machine: Machine{BPF: true}, Config: config.New(), OnSync: func(s Sync) { reported = s.Installed }}
 	if clusterCIDR > 0 {
 		opts.Config.ClusterCIDR = "10.128.0.0/9"
 	}
@@ -115,7 +131,22 @@ func render(t *testing.T, kind corev1.ServiceType, services, endpoints, clusterC
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reported, countSaved(saved(t, models[0]))
+	return reported, saved(t, models[0])
+}
+
+// countBranches counts the chains of trees, by table.
+func countBranches(text string) map[iptables.Table]int {
+	counts := map[iptables.Table]int{}
+	table := iptables.Table("")
+	for line := range strings.Lines(text) {
+		if line[0] == '*' {
+			table = iptables.Table(strings.TrimSpace(line[1:]))
+		}
+		if strings.HasPrefix(line, ":KUBE-TREE-") {
+			counts[table]++
+		}
+	}
+	return counts
 }
 
 // countSaved counts chains and rules of the proxier in what iptables-save prints, without canaries.
