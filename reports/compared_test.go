@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -224,11 +225,34 @@ func TestExceededConcerns(t *testing.T) {
 		{"among changes", cellOf(bench.FeedAPI, cold, exceeded), figureNPL99},
 		{"in process, before a full sync", cellOf(bench.FeedInformers, failed, exceeded), figureFull},
 		{"in process, among changes", cellOf("", full, exceeded), figureNPL99},
-		{"for its memory", cellOf(bench.FeedAPI, cold, memory), figureRSS},
+		{"for its memory", cellOf(bench.FeedAPI, cold, memory), figureTotalRSS},
 	} {
 		e := test.samples.exceeded()
 		if len(e) != 1 || e[0].Figure != test.figure || e[0].Reached != "stopped" {
 			t.Errorf("%s: %+v, want %s", test.name, e, test.figure)
+		}
+	}
+}
+
+// The memory of a subject and of its tools is added up in each repetition; one without tools has only its own.
+func TestTotalRSS(t *testing.T) {
+	of := func(rep int, metric bench.Metric, mib float64) bench.Record {
+		return bench.Record{Rep: rep, Metric: metric, Value: mib * (1 << 20), Unit: "B"}
+	}
+	tools := cellOf(bench.FeedAPI, of(1, bench.ChildPeakRSS, 5), of(1, bench.ChildPeakRSS, 200), of(1, bench.ChildPeakRSS, 7), of(1, bench.PeakRSS, 100),
+		of(2, bench.ChildPeakRSS, 300), of(2, bench.PeakRSS, 50), of(3, bench.ChildPeakRSS, 9))
+	none := cellOf(bench.FeedAPI, of(1, bench.PeakRSS, 100))
+	for _, x := range []struct {
+		samples *cellSamples
+		want    []float64
+	}{{tools, []float64{300, 350}}, {none, []float64{100}}} {
+		f := figureTextOf(figureTotalRSS).figure(totalRSSValues(x.samples, sameSource{}), nil)
+		var got []float64
+		for _, v := range f.values() {
+			got = append(got, v/(1<<20))
+		}
+		if !slices.Equal(got, x.want) {
+			t.Errorf("%v MiB, not %v", got, x.want)
 		}
 	}
 }

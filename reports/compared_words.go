@@ -32,11 +32,11 @@ var spokenFigures = []struct{ name, verb, noun string }{
 	{figureNPL99, "had 99 of 100 changes in the kernel", "latency p99"},
 	{figureFirstPacket, "let the first packet through", "first packet"},
 	{figureCPU, "used", "CPU per change"},
-	{figureRSS, "used", "peak memory"},
+	{figureTotalRSS, "used", "peak memory with tools"},
 }
 
 // maxSpokenPairs bounds the sentences about pairs; the tables have the rest.
-const maxSpokenPairs = 4
+const maxSpokenPairs = 7
 
 // comparisonSentences say, at the largest compared size, what each subject does faster and slower than its baseline.
 func comparisonSentences(s *Summary) []string {
@@ -237,11 +237,15 @@ func (s *Summary) method() []string {
 	if feeds[bench.FeedAPI] {
 		out = append(out, "Every subject is a process of its own, in a network namespace of its own. Objects reached it over HTTP from the lab's API front, "+
 			"the same events at the same due times. Cold start, network programming latency, restores, rules, CPU and memory are taken from outside, the "+
-			"same way for all; full and partial syncs are as each subject's own metrics tell them.")
+			"same way for all; full and partial syncs are as each subject itself tells them, kube-proxy by its metrics, the lab's by a log of its syncs.")
 		if cost := s.collected.pooled(bench.ShimCost); len(cost) > 0 {
 			out = append(out, fmt.Sprintf("A shim in front of iptables and nft takes their times; it adds %s to a call (median of %s).",
 				Format(median(cost), "s"), plural(len(cost), "value")))
 		}
+	}
+	if len(s.collected.pooled(bench.ToolSys)) > 0 {
+		out = append(out, "Kernel time is, of iptables and nft, the system time of their processes. Many kernels count that in ticks of some milliseconds: user and "+
+			"system time of a run shorter than some 10 ms are coarse, often 0, and only a median over many says something. Subjects without tools give the wall time of their system calls.")
 	}
 	if feeds[bench.FeedInformers] {
 		out = append(out, "Objects reached the subjects through client-go informers in the lab's own process; peak RSS is that of the lab, the simulated cluster included.")

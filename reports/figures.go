@@ -38,6 +38,18 @@ func largestOf(metric bench.Metric) func(*cellSamples, sameSource) map[repetitio
 	}
 }
 
+// totalRSSValues add the peaks of the process and of its largest tool, of repetitions that know the former. One without
+// tools, such as a subject that speaks to the kernel itself, has no more than its own.
+func totalRSSValues(c *cellSamples, source sameSource) map[repetition][]float64 {
+	out, children := largestOf(bench.PeakRSS)(c, source), largestOf(bench.ChildPeakRSS)(c, source)
+	for of, own := range out {
+		if child := children[of]; len(child) > 0 {
+			out[of] = []float64{own[0] + child[0]}
+		}
+	}
+	return out
+}
+
 // kernelValues are the system times of syncs of one kind.
 func kernelValues(kind string) func(*cellSamples, sameSource) map[repetition][]float64 {
 	return func(c *cellSamples, _ sameSource) map[repetition][]float64 {

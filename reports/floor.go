@@ -107,7 +107,7 @@ func (s *Summary) overviewTable() pageTable {
 			pageColumn{Name: "of which kernel", Numeric: true, Title: figureTextOf(kernelPart[sync]).title},
 			pageColumn{Name: "× floor", Numeric: true, Title: "the sync beside the least kernel time that any subject of the same kernel interface needed in this cell"})
 	}
-	for _, name := range []string{figureRSS, figureChildRSS} {
+	for _, name := range []string{figureRSS, figureTotalRSS} {
 		t.Columns = append(t.Columns, pageColumn{Name: figureTextOf(name).text, Numeric: true, Title: figureTextOf(name).title})
 	}
 	for _, c := range s.everyCell() {
@@ -143,7 +143,7 @@ func (c CellComparison) overviewCells(side Side) []pageCell {
 	for _, sync := range []string{figureFull, figurePartial} {
 		kernel := figureCell(side, figureTextOf(kernelPart[sync]))
 		whole, part := side.figure(sync), side.figure(kernelPart[sync])
-		if whole != nil && part != nil && whole.Value > 0 && !whole.AtLeast {
+		if whole != nil && part != nil && whole.Value > 0 && part.Value > 0 && !whole.AtLeast {
 			kernel.Sub = Format(part.Value/whole.Value, "ratio")
 		}
 		distance := pageCell{Text: "–", Faint: true}
@@ -152,7 +152,7 @@ func (c CellComparison) overviewCells(side Side) []pageCell {
 		}
 		cells = append(cells, ratio(sync), kernel, distance)
 	}
-	return append(cells, ratio(figureRSS), ratio(figureChildRSS))
+	return append(cells, ratio(figureRSS), ratio(figureTotalRSS))
 }
 
 // floorCells are those of a kernel interface's floors, under the columns of kernel time.
@@ -187,16 +187,12 @@ func (s *Summary) terminalFloors(b *strings.Builder) {
 			}
 			t.add(cells...)
 		}
-		for _, through := range []string{"legacy", "nf_tables"} {
-			floors := map[string]string{figureFullSys: "–", figurePartialSys: "–"}
-			for _, f := range c.Floors {
-				if f.Interface == through {
-					floors[f.Metric] = Format(f.Value, "s")
-				}
+		for _, f := range c.Floors {
+			sync := "full"
+			if f.Metric == figurePartialSys {
+				sync = "partial"
 			}
-			if floors[figureFullSys] != "–" || floors[figurePartialSys] != "–" {
-				t.add("  floor, "+through, "–", floors[figureFullSys], "–", "–", floors[figurePartialSys], "–")
-			}
+			t.heading(fmt.Sprintf("  floor of a %s sync, %s: %s, %s", sync, f.Interface, Format(f.Value, "s"), f.Series))
 		}
 	}
 	if len(t.rows) == 0 {

@@ -182,8 +182,10 @@ func (b bar) Plot(c draw.Canvas, p *plot.Plot) {
 		rectangle{p.X.Min, b.value, b.row - 0.32, b.row + 0.32, b.color}.Plot(c, p)
 	}
 	if b.kernel != nil {
-		mark := draw.LineStyle{Color: ink, Width: 1.6}
-		c.StrokeLine2(mark, x(*b.kernel), y(b.row-0.32), x(*b.kernel), y(b.row+0.32))
+		// In white, so that it is seen on dark bars, too.
+		for _, mark := range []draw.LineStyle{{Color: color.White, Width: 3.2}, {Color: ink, Width: 1.6}} {
+			c.StrokeLine2(mark, x(*b.kernel), y(b.row-0.32), x(*b.kernel), y(b.row+0.32))
+		}
 	}
 	if b.low != nil {
 		line := draw.LineStyle{Color: ink, Width: 1}

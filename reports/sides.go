@@ -85,6 +85,7 @@ const (
 	figureCPU         = "cpu_per_change"
 	figureRSS         = "peak_rss"
 	figureChildRSS    = "child_peak_rss"
+	figureTotalRSS    = "total_peak_rss"
 	figureFullSys     = "full_sync_kernel"
 	figurePartialSys  = "partial_sync_kernel"
 	figureRestores    = "restores"
@@ -111,8 +112,8 @@ var figureTexts = []figureText{
 	{figureCold, "Cold start", "cold", "the subject's process starts → every Service is visible in the kernel", "s", "slower", "faster", 50, valuesOf(bench.ColdStart)},
 	{figureFull, "Full sync", "full", "one full sync, as the subject itself tells", "s", "slower", "faster", 50, valuesOf(bench.FullSync)},
 	{figurePartial, "Partial sync", "partial", "one partial sync, as the subject itself tells", "s", "slower", "faster", 50, valuesOf(bench.PartialSync)},
-	{figureFullSys, "Full sync, kernel", "kernel", "the kernel's own time of one full sync: system time of its tools, or of the thread that speaks netlink", "s", "more", "less", 50, kernelValues("full")},
-	{figurePartialSys, "Partial sync, kernel", "kernel", "the kernel's own time of one partial sync: system time of its tools, or of the thread that speaks netlink", "s", "more", "less", 50, kernelValues("partial")},
+	{figureFullSys, "Full sync, kernel", "kernel", "the kernel's own time of one full sync: system time of its tools (which many kernels count in ticks of some ms), or wall time of its own system calls", "s", "more", "less", 50, kernelValues("full")},
+	{figurePartialSys, "Partial sync, kernel", "kernel", "the kernel's own time of one partial sync: system time of its tools (which many kernels count in ticks of some ms), or wall time of its own system calls", "s", "more", "less", 50, kernelValues("partial")},
 	{figureRestore, "Writing rules", "restore", "wall time of what writes the rules of one sync: iptables-restore, nft, netlink, socket options; of full syncs, where all subjects tell them apart", "s", "slower", "faster", 50, restoreValues},
 	{figureRestores, "Restores", "restores", "restores or transactions of one sync; of full syncs, where all subjects tell them apart", "count", "more", "fewer", 50, restoresValues},
 	{figureNPL50, "Latency p50", "npl p50", "network programming latency: due in the cluster → visible in the kernel", "s", "slower", "faster", 50, valuesOf(bench.NetworkProgrammingLatency)},
@@ -121,6 +122,7 @@ var figureTexts = []figureText{
 	{figureCPU, "CPU per change", "cpu/chg", "user and system time of the subject and its children over the steps with changes and the settles after them, for each change", "s", "more", "less", 50, changeCPU},
 	{figureRSS, "Peak RSS", "rss", "of the subject's process", "B", "more", "less", 50, largestOf(bench.PeakRSS)},
 	{figureChildRSS, "Peak RSS, child", "child rss", "of the largest tool that the subject started", "B", "more", "less", 50, largestOf(bench.ChildPeakRSS)},
+	{figureTotalRSS, "Peak RSS, both", "rss+child", "the peaks of the subject's process and of the largest tool that it started, if any, added up", "B", "more", "less", 50, totalRSSValues},
 	{figureFirstPacket, "First packet", "packet", "at the last Service of the dispatch", "s", "slower", "faster", 50, lastPacketValues},
 	{figureRules, "Rules", "rules", "all tables, counted by the kernel where that was done for all subjects", "count", "more", "fewer", 50, countValues(false)},
 	{figureElements, "Elements", "elements", "elements of sets and maps", "count", "more", "fewer", 50, countValues(true)},
@@ -220,7 +222,7 @@ func (t figureText) figure(values map[repetition][]float64, exceeded []Exceeded)
 
 // underestimatedWhenStopped: changes that never arrived are missing, and memory was still growing.
 func (t figureText) underestimatedWhenStopped() bool {
-	return t.name == figureNPL50 || t.name == figureNPL99 || t.name == figureRSS || t.name == figureChildRSS
+	return t.name == figureNPL50 || t.name == figureNPL99 || t.name == figureRSS || t.name == figureChildRSS || t.name == figureTotalRSS
 }
 
 func (f Figure) values() []float64 {
@@ -274,7 +276,7 @@ func (c *cellSamples) exceeded() []Exceeded {
 		e := &out[i]
 		switch {
 		case e.Unit == "B":
-			e.Figure = figureRSS
+			e.Figure = figureTotalRSS // the budget is of the process and all that it started
 		case e.Unit == "count":
 			e.Figure = "" // rules that the user may not write: a bound of no figure
 		case c.inProcess && !full[e.of]:

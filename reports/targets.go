@@ -73,7 +73,10 @@ func (r *TargetResult) judgeFigure(s *Summary) {
 	if r.AtMost > 0 {
 		if own != nil {
 			r.Reached, r.Low, r.High = &own.Value, own.Low, own.High
-			r.Verdict = verdictIf(!own.AtLeast && own.Value <= r.AtMost.Seconds())
+			r.Verdict = verdictIf(own.Value <= r.AtMost.Seconds())
+			if own.AtLeast && r.Verdict == verdictMet {
+				r.Verdict = verdictUnknown
+			}
 		}
 		return
 	}

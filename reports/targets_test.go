@@ -27,10 +27,14 @@ func TestTargets(t *testing.T) {
 		{Figure: "full_sync", Services: 2000, Subject: "synclab/nftables", AtMost: time.Hour},
 		{Figure: "cold_start", Services: 8000, Subject: legacy.name, Beside: proxyNft.name, Times: 2},
 		{Figure: "cold_start", Services: 8000, Subject: legacy.name, Beside: proxyNft.name, Times: 1e6},
+		{Figure: "cold_start", Services: 8000, Subject: proxyNft.name, AtMost: 24 * time.Hour},
+		{Figure: "cold_start", Services: 8000, Subject: proxyNft.name, AtMost: time.Millisecond},
+		{Figure: "total_peak_rss", Services: 2000, Subject: legacy.name, Beside: proxyLegacy.name, Times: 100},
 	}
 	dir := t.TempDir()
 	s := y.build(t, dir, Options{NoPNG: true})
-	want := []string{verdictMet, verdictMissed, verdictMet, verdictMissed, verdictMet, verdictMissed, verdictNotMeasured, verdictNotMeasured, verdictMet, verdictUnknown}
+	want := []string{verdictMet, verdictMissed, verdictMet, verdictMissed, verdictMet, verdictMissed, verdictNotMeasured, verdictNotMeasured, verdictMet, verdictUnknown,
+		verdictUnknown, verdictMissed, verdictMissed}
 	if len(s.Targets) != len(want) {
 		t.Fatalf("%d results of %d targets", len(s.Targets), len(want))
 	}
@@ -83,6 +87,11 @@ func TestFloors(t *testing.T) {
 		if got := c.timesFloor(sides[i], figureFull); got != want {
 			t.Errorf("%s is %s above its floor, want %s", sides[i].Series, got, want)
 		}
+	}
+	// What took less than a tick is no floor.
+	unknown := []Side{side("synclab/iptables-legacy", 8, 0, false), side("kube-proxy/iptables-legacy", 9, 3, false)}
+	if floors := floorsOf(unknown); len(floors) != 1 || floors[0].Value != 3 {
+		t.Errorf("floors %+v", floors)
 	}
 	if c.floor(sides[0], figureFull).Series != "synclab/iptables-legacy-direct" || c.floor(sides[0], figurePartial) != nil {
 		t.Errorf("floors %+v", c.Floors)
