@@ -68,15 +68,7 @@ func kernelConntrack(corev1.IPFamily) (conntrack.Table, error) {
 
 // addresses are all of the node's, those of loopback included.
 func (r *repetition) addresses() ([]netip.Addr, error) {
-	var all []netip.Addr
-	for _, family := range r.families {
-		addrs, err := conntrack.NewKernel(vishnetns.None()).LocalAddrs(family)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, addrs...)
-	}
-	return all, nil
+	return conntrack.NewKernel(vishnetns.None()).LocalAddrs(r.families...)
 }
 
 func (s *inProcess) stop() error { s.cancel(); return <-s.done }

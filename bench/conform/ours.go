@@ -88,15 +88,7 @@ func startInstalled(ctx context.Context, s Setting, node *corev1.Node, f *feed) 
 		}
 		o := s.Options(node, machine)
 		o.Addresses = func() ([]netip.Addr, error) { // in the thread that syncs
-			var all []netip.Addr
-			for _, family := range both {
-				addrs, err := conntrack.NewKernel(netns.None()).LocalAddrs(family)
-				if err != nil {
-					return nil, err
-				}
-				all = append(all, addrs...)
-			}
-			return all, nil
+			return conntrack.NewKernel(netns.None()).LocalAddrs(both...)
 		}
 		o.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return conntrack.NewKernel(netns.None()), nil }
 		in.proxier, err = proxier.New(o)

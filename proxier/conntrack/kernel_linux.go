@@ -52,21 +52,23 @@ func (k *Kernel) DeleteUDP(ctx context.Context, family corev1.IPFamily, stale fu
 	}
 }
 
-// LocalAddrs returns the addresses of the namespace's interfaces, for NodeLocal.
-func (k *Kernel) LocalAddrs(family corev1.IPFamily) ([]netip.Addr, error) {
+// LocalAddrs returns the addresses of the namespace's interfaces, loopback included, family by family.
+func (k *Kernel) LocalAddrs(families ...corev1.IPFamily) ([]netip.Addr, error) {
 	h, err := netlink.NewHandleAt(k.ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open rtnetlink: %w", err)
 	}
 	defer h.Close()
-	list, err := h.AddrList(nil, inetFamily(family))
-	if err != nil {
-		return nil, fmt.Errorf("list %s addresses: %w", family, err)
-	}
 	var addrs []netip.Addr
-	for _, a := range list {
-		if addr, ok := netip.AddrFromSlice(a.IP); ok {
-			addrs = append(addrs, addr.Unmap())
+	for _, family := range families {
+		list, err := h.AddrList(nil, inetFamily(family))
+		if err != nil {
+			return nil, fmt.Errorf("list %s addresses: %w", family, err)
+		}
+		for _, a := range list {
+			if addr, ok := netip.AddrFromSlice(a.IP); ok {
+				addrs = append(addrs, addr.Unmap())
+			}
 		}
 	}
 	return addrs, nil

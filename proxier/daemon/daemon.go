@@ -66,21 +66,8 @@ func (o *Options) setDefaults() {
 	}
 	if o.Proxier.Addresses == nil {
 		families := o.Proxier.Families
-		o.Proxier.Addresses = func() ([]netip.Addr, error) { return localAddresses(families) }
+		o.Proxier.Addresses = func() ([]netip.Addr, error) { return conntrack.NewKernel(vishnetns.None()).LocalAddrs(families...) }
 	}
-}
-
-// localAddresses are all of this machine, those of loopback included.
-func localAddresses(families []corev1.IPFamily) ([]netip.Addr, error) {
-	var all []netip.Addr
-	for _, family := range families {
-		addrs, err := conntrack.NewKernel(vishnetns.None()).LocalAddrs(family)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, addrs...)
-	}
-	return all, nil
 }
 
 // Run runs the proxier until ctx ends, which is no error. The rules stay in place.
