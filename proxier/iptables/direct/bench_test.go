@@ -31,7 +31,7 @@ func BenchmarkRestore(b *testing.B) {
 				tables := open(b, c.family)
 				give := func(payload string) iptables.Run {
 					segments := [][]byte{unsafe.Slice(unsafe.StringData(payload), len(payload))}
-					run, err := tables.give(context.Background(), segments)
+					run, err := tables.give(context.Background(), &script{segments: segments})
 					if err != nil {
 						b.Fatal(err)
 					}

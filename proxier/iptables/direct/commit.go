@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,10 @@ import (
 // replaceTries bounds how often a table is read anew: because somebody who takes no lock replaced it meanwhile, or
 // because the new one needs more room.
 const replaceTries = 10
+
+// largeText of a table, in bytes, makes one that is so large, in memory that Go's collector does not see, that Go gives
+// the system back what it keeps in reserve: half as much again as is in use.
+const largeText = 8 << 20
 
 // handOver puts all tables of a script in place, one after the other, and gives the bytes of those that are. An error
 // that is a *lineError is the payload's fault.
@@ -70,7 +75,7 @@ func (t *Tables) replace(socket *xtables.Socket, table string, s *script, revisi
 			return 0, err
 		}
 	}
-	size, taken, err := t.handOverEdited(socket, old, kept, s, revisions)
+	size, taken, err := t.handOverEdited(socket, old, kept, s, s.written[iptables.Table(table)].Chains, revisions)
 	if taken {
 		t.kept.keep(iptables.Table(table), old)
 	} else {
@@ -80,15 +85,18 @@ func (t *Tables) replace(socket *xtables.Socket, table string, s *script, revisi
 }
 
 // handOverEdited edits a table and hands it over. taken: the table's memory holds what the kernel has now.
-func (t *Tables) handOverEdited(socket *xtables.Socket, old *xtables.Table, kept bool, s *script, revisions revisions) (size int, taken bool, err error) {
+func (t *Tables) handOverEdited(socket *xtables.Socket, old *xtables.Table, kept bool, s *script, chains int, revisions revisions) (size int, taken bool, err error) {
 	in, err := index(old)
 	if err != nil {
 		return 0, false, err
 	}
 	in.kept = kept
-	e := newEdit(in)
+	e, whole := newEdit(in, chains), s.size()
 	if err := s.into(e); err != nil {
 		return 0, false, err
+	}
+	if whole-s.size() > largeText {
+		go debug.FreeOSMemory()
 	}
 	if len(e.runs) == 0 && len(e.declared) == 0 && !e.removes {
 		return 0, kept, nil

@@ -3,6 +3,7 @@ package direct
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"unsafe"
 )
 
@@ -29,7 +30,12 @@ type edit struct {
 	recent   uint32 // number of the chain that was named last: payloads are sorted, mostly
 }
 
-func newEdit(in *installed) *edit { return &edit{installed: in, declared: map[string]uint32{}} }
+// newEdit begins an edit of so many chain lines, if that is known: lists that grow leave their own size, and more, to
+// the collector.
+func newEdit(in *installed, chains int) *edit {
+	in.chains = slices.Grow(in.chains, max(0, in.builtins+chains-in.count))
+	return &edit{installed: in, declared: make(map[string]uint32, chains), runs: make([]run, 0, chains)}
+}
 
 // line takes one line but those that begin and end a table.
 func (e *edit) line(line []byte, number int32) error {

@@ -21,7 +21,7 @@ func TestKeptCopy(t *testing.T) {
 			mine, other := open(t, family), open(t, family)
 			give := func(tables *Tables, text string) {
 				t.Helper()
-				if _, err := tables.give(context.Background(), [][]byte{[]byte(text)}); err != nil {
+				if _, err := tables.give(context.Background(), scriptOf(text)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -84,7 +84,7 @@ func TestKernelTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range 2 {
-				run, err := tables.give(t.Context(), [][]byte{[]byte(c.payload(9, upTo(9), i))})
+				run, err := tables.give(t.Context(), scriptOf(c.payload(9, upTo(9), i)))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -41,17 +41,19 @@ func emptyTable(t testing.TB, family corev1.IPFamily) *xtables.Table {
 	return table
 }
 
+func scriptOf(text string) *script { return &script{segments: [][]byte{[]byte(text)}} }
+
 // trySplice gives the table that a payload of one table leaves.
 func trySplice(table *xtables.Table, text []byte) (*xtables.Table, error) {
 	in, err := index(table)
 	if err != nil {
 		return nil, err
 	}
-	s := &script{segments: [][]byte{text}}
+	s := scriptOf(string(text))
 	if _, err := s.table(); err != nil {
 		return nil, err
 	}
-	e := newEdit(in)
+	e := newEdit(in, 0)
 	if err := s.into(e); err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func open(t testing.TB, family corev1.IPFamily) *Tables {
 
 // restoreDirectly takes payload after payload of a test through the same Tables.
 func restoreDirectly(t testing.TB, family corev1.IPFamily, text string) error {
-	_, err := opened(t, family).give(context.Background(), [][]byte{[]byte(text)})
+	_, err := opened(t, family).give(context.Background(), scriptOf(text))
 	return err
 }
 

@@ -3,13 +3,16 @@ package direct
 import (
 	"bytes"
 	"fmt"
+
+	"synclab/proxier/iptables"
 )
 
 // script is what is left of a payload.
 type script struct {
-	segments [][]byte // each of whole lines
-	rest     []byte   // of the segment before them
-	number   int32    // of the line that was read last, from 1
+	segments [][]byte                          // each of whole lines
+	written  map[iptables.Table]iptables.Count // the chain lines and rules of each table, if known
+	rest     []byte                            // of the segment before them
+	number   int32                             // of the line that was read last, from 1
 }
 
 // next gives the next line without its newline, which stands behind it in memory.
@@ -61,9 +64,14 @@ func (s *script) into(e *edit) error {
 // as many, those of rules less.
 func (s *script) room() int {
 	const least = 1 << 20
+	return least + 12*s.size()
+}
+
+// size is how many bytes are left.
+func (s *script) size() int {
 	size := len(s.rest)
 	for _, segment := range s.segments {
 		size += len(segment)
 	}
-	return least + 12*size
+	return size
 }

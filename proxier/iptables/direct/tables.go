@@ -57,7 +57,7 @@ const exitOther = 4
 // Restore hands a payload to the kernel, atomically for each table. The kernel does not say which rule it refuses: then
 // the line to blame is the table's COMMIT. The end of ctx ends the wait for the lock, and comes between two tables.
 func (t *Tables) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run, error) {
-	run, err := t.give(ctx, p.Segments())
+	run, err := t.give(ctx, &script{segments: p.Segments(), written: p.Written})
 	if err == nil {
 		return run, nil
 	}
@@ -70,8 +70,8 @@ func (t *Tables) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run
 	return run, failed
 }
 
-func (t *Tables) give(ctx context.Context, segments [][]byte) (iptables.Run, error) {
-	return t.account(func(socket *xtables.Socket) (int, error) { return t.handOver(ctx, socket, &script{segments: segments}) })
+func (t *Tables) give(ctx context.Context, s *script) (iptables.Run, error) {
+	return t.account(func(socket *xtables.Socket) (int, error) { return t.handOver(ctx, socket, s) })
 }
 
 // account measures what a function costs that talks to the kernel through a socket: the socket's time is the kernel's,
