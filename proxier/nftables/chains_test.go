@@ -3,7 +3,6 @@ package nftables
 import (
 	"net/netip"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -44,32 +43,6 @@ func TestNoRoomToRemember(t *testing.T) {
 		if _, _, err := n.ask(corev1.ProtocolTCP, n.mustAddr(netNode, 1+i%2), p.ClusterIP, p.Port); err != nil {
 			t.Fatalf("client %d: %v", 1+i%2, err)
 		}
-	}
-}
-
-// A client that was remembered for a while, and then again for longer, is remembered across a full sync.
-func TestRenewedAffinityIsInherited(t *testing.T) {
-	n := newNode(t, corev1.IPv4Protocol)
-	p := n.port(1, corev1.ProtocolTCP, 1, 2, 3)
-	p.AffinitySeconds = 50
-	mustSync(t, n.b, true, []*plan.ServicePort{p})
-	client := n.mustAddr(netNode, 1)
-	at, _, err := n.ask(corev1.ProtocolTCP, client, p.ClusterIP, p.Port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	longer := *p.ServicePort
-	longer.AffinitySeconds = 5000
-	p.ServicePort = &longer
-	n.b.Update(plan.Delta{Changed: []*plan.ServicePort{p}})
-	mustSync(t, n.b, false, []*plan.ServicePort{p})
-	if again, _, err := n.ask(corev1.ProtocolTCP, client, p.ClusterIP, p.Port); err != nil || again != at {
-		t.Fatalf("%s, before %s, %v", again, at, err)
-	}
-	mustSync(t, n.b, true, []*plan.ServicePort{p})
-	elements, err := n.b.kernel.Elements(corev1.IPv4Protocol, n.b.encoder.table, setAffinity.String())
-	if err != nil || len(elements) != 1 || time.Duration(elements[0].Expires)*time.Millisecond < time.Hour {
-		t.Errorf("remembered: %+v, %v", elements, err)
 	}
 }
 

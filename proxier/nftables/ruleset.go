@@ -158,6 +158,7 @@ func (r *Ruleset) changed() (ports []*plan.ServicePort) {
 func (r *Ruleset) Load(w writer, ports []*plan.ServicePort) error {
 	r.loading = true
 	defer func() { r.loading = false }()
+	r.reserve(ports)
 	w.createTable()
 	for s := range sets {
 		w.createSet(s)
@@ -191,6 +192,21 @@ func (r *Ruleset) Load(w writer, ports []*plan.ServicePort) error {
 	r.ahead, r.unfilled, r.then = nil, nil, leftovers{}
 	clear(r.dirty)
 	return w.commit()
+}
+
+// reserve makes the large maps as large as they will be: half of all that a load allocates would be for their growing.
+func (r *Ruleset) reserve(ports []*plan.ServicePort) {
+	endpoints, places := 0, 0
+	for _, port := range ports {
+		endpoints += max(len(port.Cluster), len(port.Local))
+		places += 1 + len(port.ExternalIPs) + len(port.LoadBalancerVIPs)
+	}
+	r.entries = make(map[tracker.ServicePortName]*entry, len(ports))
+	r.ids = make(map[ID]*entry, len(ports))
+	r.places = make(map[place]*slot, places)
+	r.hairpin = make(map[host]int32, endpoints)
+	r.touched = make([]place, 0, places)
+	r.unfilled = make([]tracker.ServicePortName, 0, len(ports))
 }
 
 // prepare makes chains that may soon be needed, while that costs nothing.
@@ -228,13 +244,19 @@ func (r *Ruleset) change(name tracker.ServicePortName, port *plan.ServicePort) {
 	if e == nil && port == nil {
 		return
 	}
-	proto, err := r.check(name, port)
+	var id ID
+	if e != nil {
+		id = e.id
+	} else {
+		id = idOf(name)
+	}
+	proto, err := r.check(name, id, port)
 	if err != nil {
 		r.refused[name] = err
 		return
 	}
 	if e == nil {
-		e = &entry{id: idOf(name)}
+		e = &entry{id: id}
 		r.entries[name], r.ids[e.id] = e, e
 	}
 	old := e.port
@@ -269,11 +291,11 @@ func (r *Ruleset) change(name tracker.ServicePortName, port *plan.ServicePort) {
 }
 
 // check refuses what keys or classes cannot hold.
-func (r *Ruleset) check(name tracker.ServicePortName, port *plan.ServicePort) (proto byte, err error) {
+func (r *Ruleset) check(name tracker.ServicePortName, id ID, port *plan.ServicePort) (proto byte, err error) {
 	if proto, err = protocolNumber(name.Protocol); err != nil || port == nil {
 		return proto, err
 	}
-	if other := r.ids[idOf(name)]; other != nil && other.port.Name != name {
+	if other := r.ids[id]; other != nil && other.port.Name != name {
 		return proto, fmt.Errorf("its id is that of %s", other.port.Name)
 	}
 	if n := max(len(port.Cluster), len(port.Local)); n > mostCount {
