@@ -75,7 +75,7 @@ func (t *Tables) replace(socket *xtables.Socket, table string, s *script, revisi
 			return 0, err
 		}
 	}
-	size, taken, err := t.handOverEdited(socket, old, kept, s, s.written[iptables.Table(table)].Chains, revisions)
+	size, taken, err := t.handOverEdited(socket, old, kept, s, revisions)
 	if taken {
 		t.kept.keep(iptables.Table(table), old)
 	} else {
@@ -85,13 +85,13 @@ func (t *Tables) replace(socket *xtables.Socket, table string, s *script, revisi
 }
 
 // handOverEdited edits a table and hands it over. taken: the table's memory holds what the kernel has now.
-func (t *Tables) handOverEdited(socket *xtables.Socket, old *xtables.Table, kept bool, s *script, chains int, revisions revisions) (size int, taken bool, err error) {
+func (t *Tables) handOverEdited(socket *xtables.Socket, old *xtables.Table, kept bool, s *script, revisions revisions) (size int, taken bool, err error) {
 	in, err := index(old)
 	if err != nil {
 		return 0, false, err
 	}
 	in.kept = kept
-	e, whole := newEdit(in, chains), s.size()
+	e, whole := newEdit(in, s.chains), s.size()
 	if err := s.into(e); err != nil {
 		return 0, false, err
 	}

@@ -13,6 +13,7 @@ type script struct {
 	written  map[iptables.Table]iptables.Count // the chain lines and rules of each table, if known
 	rest     []byte                            // of the segment before them
 	number   int32                             // of the line that was read last, from 1
+	chains   int                               // chain lines of the table, if known
 }
 
 // next gives the next line without its newline, which stands behind it in memory.
@@ -39,6 +40,7 @@ func (s *script) table() (string, error) {
 		return "", nil
 	}
 	if name, found := bytes.CutPrefix(line, []byte{'*'}); found && len(name) > 0 {
+		s.chains = s.written[iptables.Table(name)].Chains
 		return string(name), nil
 	}
 	return "", &lineError{s.number, fmt.Errorf("%q: want a table", line)}
