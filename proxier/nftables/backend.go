@@ -269,8 +269,8 @@ func (s *syncing) fullModel() error {
 	return s.rules.Activate(s.model)
 }
 
-// full writes everything into a new table and lets it take over. Whether the kernel refuses one of the suspects is found
-// out before.
+// full writes everything into a new table and lets it take over. Whether the kernel refuses one of the suspects, or still
+// one that it refused before, is found out first.
 func (s *syncing) full(suspects []*plan.ServicePort) error {
 	settings, err := s.opts.Settings()
 	if err != nil {
@@ -280,6 +280,7 @@ func (s *syncing) full(suspects []*plan.ServicePort) error {
 	if err != nil {
 		return err
 	}
+	suspects = s.withRefused(suspects)
 	clear(s.refusals)
 	clear(s.pardoned)
 	if err := s.examineIn(target, settings, suspects); err != nil {

@@ -3,6 +3,7 @@ package nftables
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -91,6 +92,20 @@ func (s *syncing) examine() error {
 		}
 	}
 	return err
+}
+
+// withRefused adds the Service ports of the plan that were refused to others.
+func (s *syncing) withRefused(suspects []*plan.ServicePort) []*plan.ServicePort {
+	if len(s.refusals)+len(s.pardoned) == 0 {
+		return suspects
+	}
+	for _, port := range s.req.Ports {
+		known := s.refusals[port.Name] != nil || s.pardoned[port.Name] != nil
+		if known && !slices.ContainsFunc(suspects, func(p *plan.ServicePort) bool { return p.Name == port.Name }) {
+			suspects = append(suspects, port)
+		}
+	}
+	return suspects
 }
 
 // examineIn notes those of the suspects that the kernel refuses, in a table that no packet meets.

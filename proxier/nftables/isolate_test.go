@@ -103,6 +103,12 @@ func TestRefusedPartial(t *testing.T) {
 	}
 	noDrift(t, b)
 
+	c.tables = 0
+	if result = mustSync(t, b, true, ports); len(result.Refused) != 1 || c.tables > 4 {
+		t.Errorf("%d tables made by a full sync, refused: %v", c.tables, result.Refused)
+	}
+	noDrift(t, b)
+
 	good := clusterPort(13, 10)
 	ports[13] = good
 	b.Update(plan.Delta{Changed: []*plan.ServicePort{good}})
