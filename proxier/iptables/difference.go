@@ -160,8 +160,11 @@ func (d *difference) render(covered []*Rendered) []chainText {
 	for _, rendered := range covered {
 		chains += len(rendered.chains)
 	}
-	const bytesPerChain = 320 // measured: an endpoint chain with comments has about 300
-	buf := make([]byte, 0, chains*bytesPerChain)
+	// Texts lie in blocks, which do not grow: what a text lies in is kept as long as the text. An endpoint chain with
+	// comments has about 300 bytes.
+	const bytesPerChain, mostBytes = 320, 1 << 20
+	block := min(chains*bytesPerChain, mostBytes)
+	buf := make([]byte, 0, block)
 	held := d.rules.held[NAT]
 	texts := make([]chainText, 0, chains)
 	for _, rendered := range covered {
@@ -170,6 +173,9 @@ func (d *difference) render(covered []*Rendered) []chainText {
 			hash := hashText(l.text)
 			if held.is(chain, hash) {
 				return
+			}
+			if len(buf)+len(l.text) > cap(buf) {
+				buf = make([]byte, 0, max(block, len(l.text)))
 			}
 			start := len(buf)
 			buf = append(buf, l.text...)
