@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier/iptables"
 	"synclab/proxier/kernel/xtables"
 )
 
@@ -88,4 +89,27 @@ func rulesOf(t testing.TB, table *xtables.Table) []string {
 		t.Fatal(err)
 	}
 	return rules
+}
+
+// What a payload says of itself saves its lists from growing: each time they do, the collector has their size more.
+func TestKnownChains(t *testing.T) {
+	c := &cluster{corev1.IPv4Protocol, 3}
+	const services = 50
+	s := scriptOf(c.payload(services, upTo(services), 0))
+	s.written = map[iptables.Table]iptables.Count{iptables.NAT: {Chains: 2 + services*4}}
+	if _, err := s.table(); err != nil {
+		t.Fatal(err)
+	}
+	in, err := index(emptyTable(t, c.family))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEdit(in, s.chains)
+	chains, runs := cap(e.chains), cap(e.runs)
+	if err := s.into(e); err != nil {
+		t.Fatal(err)
+	}
+	if added := len(e.chains) - e.count; added != 2+services*4 || cap(e.chains) != chains || cap(e.runs) != runs {
+		t.Errorf("%d chains added; lists of %d and %d became %d and %d", added, chains, runs, cap(e.chains), cap(e.runs))
+	}
 }
