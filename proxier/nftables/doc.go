@@ -101,8 +101,9 @@
 // all about other tables work, and so do the bench's tools. To nft, what a map gives has length 0 (map_expr_alloc), and
 // whoever takes that for the key of the next map does not get on. The types of sets do not matter there, so neither do
 // NFTNL_UDATA_SET_KEY_TYPEOF and its like. Putting a bitwise or a byteorder expression between two maps was tried: they
-// take over the length of what they work on. What remains would change packets (the mark), or have every key begin with
-// a constant that nft takes for all of it: longer keys, and rules that are printed wrongly.
+// take over the length of what they work on. So was a key that begins with a constant, loaded as if it were as long as
+// the key: nft takes it for all of it, and prints "0x0 [invalid type] vmap @refusals". That costs each look an expression
+// and each key a word, and hides the rule. What remains goes through the packet's mark.
 //
 // # Why not a library
 //
