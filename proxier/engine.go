@@ -40,6 +40,9 @@ type Backend interface {
 	Dispatch(ports []*plan.ServicePort) (frontends []backend.Frontend, rules int)
 }
 
+// mostOwed bounds the trigger times that are kept while flows cannot be cleaned: those that wait longest tell enough.
+const mostOwed = 10_000
+
 // engine syncs one IP family.
 type engine struct {
 	family  corev1.IPFamily
@@ -63,7 +66,8 @@ type engine struct {
 	// suspect: a stamp had changed before a sync wrote over it.
 	suspect bool
 	refused refusals
-	// owed are the trigger times of changes that are written, but after which stale flows could not be cleaned yet.
+	// owed are the trigger times of changes that are written, but after which stale flows could not be cleaned yet: the
+	// first mostOwed of them.
 	owed []time.Time
 
 	mu   sync.Mutex
@@ -177,7 +181,7 @@ func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err 
 	if err != nil {
 		e.fail(s, changes)
 	} else if err = e.succeed(ctx, s, changes); err != nil {
-		e.owed = s.TriggerTimes
+		e.owed = s.TriggerTimes[:min(len(s.TriggerTimes), mostOwed)]
 	} else {
 		e.owed = nil
 	}

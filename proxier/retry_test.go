@@ -3,8 +3,10 @@ package proxier
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -292,4 +294,25 @@ func TestConntrackFailureIsRetried(t *testing.T) {
 			t.Errorf("trigger times of the sync that succeeded: %v, want %v", last.TriggerTimes, due)
 		}
 	})
+}
+
+// However long flows cannot be cleaned, no more trigger times are kept than mostOwed, and those that wait longest.
+func TestOwedIsBounded(t *testing.T) {
+	flows := &conntrack.Memory{}
+	e := testEngine(t, corev1.IPv4Protocol, iptables.NewModel(corev1.IPv4Protocol), func(o *Options) {
+		o.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return flows, nil }
+	})
+	first := time.Unix(1, 0)
+	e.owed = slices.Repeat([]time.Time{first}, mostOwed-1)
+	f := &faulty{engine: e, t: t, cluster: newRandomCluster(1, corev1.IPv4Protocol)}
+	flows.Fail(errors.New("no memory"))
+	for i := range 3 {
+		f.udpService(1, fmt.Sprintf("10.128.1.%d", 1+i), 5353, e.clock.Now())
+		if err := e.sync(t.Context()); err == nil {
+			t.Fatal("flows could be cleaned")
+		}
+	}
+	if len(e.owed) != mostOwed || !e.owed[0].Equal(first) {
+		t.Errorf("%d trigger times, the first %v", len(e.owed), e.owed[0])
+	}
 }

@@ -112,6 +112,14 @@ func (i Installed) Chains(table Table) ([]string, error) {
 	return names, nil
 }
 
+// oneByOne decides how the nft variant reads chains: printing a table costs the square of its chains, since the tool looks
+// for each from the beginning of its list; printing one chain alone costs as much as oneByOne of those. Measured with
+// iptables 1.8.9: some 10 ns and 2 ms.
+const oneByOne = 200_000
+
+// fewChains are read one by one whatever the table.
+const fewChains = 16
+
 // Rules are those of some chains of a table, or of all when none is named. It runs the tool: once, or once a chain. The
 // legacy variant reads the whole table each time, the nft variant needs minutes to print a large one.
 func (i Installed) Rules(table Table, chains ...string) ([]string, error) {
@@ -135,9 +143,17 @@ func (i Installed) Rules(table Table, chains ...string) ([]string, error) {
 	if len(chains) == 0 {
 		return run("save")
 	}
-	if i.Variant == Legacy && len(chains) > 1 {
+	whole, err := i.readWhole(table, len(chains))
+	if err != nil {
+		return nil, err
+	}
+	if whole {
+		asked := make(map[string]bool, len(chains))
+		for _, c := range chains {
+			asked[c] = true
+		}
 		all, err := run("save")
-		return slices.DeleteFunc(all, func(rule string) bool { return !slices.Contains(chains, strings.Fields(rule)[1]) }), err
+		return slices.DeleteFunc(all, func(rule string) bool { return !asked[strings.Fields(rule)[1]] }), err
 	}
 	var all []string
 	for _, c := range chains {
@@ -148,6 +164,15 @@ func (i Installed) Rules(table Table, chains ...string) ([]string, error) {
 		all = append(all, rules...)
 	}
 	return all, nil
+}
+
+// readWhole says whether so many chains are read faster with all others of the table than one by one.
+func (i Installed) readWhole(table Table, chains int) (bool, error) {
+	if i.Variant == Legacy || chains <= fewChains {
+		return i.Variant == Legacy && chains > 1, nil
+	}
+	all, err := kernel.Chains(string(i.Variant), i.Family, string(table))
+	return len(all)*len(all) < chains*oneByOne, err
 }
 
 // Stamp of the three tables.
