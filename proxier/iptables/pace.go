@@ -29,8 +29,8 @@ const (
 	// batch is the root of a/b times that of the chains.
 	firstFactor, leastFactor, mostFactor = 7, 2, 40
 	// bytesPerChain and bytesPerRule are upper bounds of what the tool sends for each; a chain that goes is made,
-	// emptied and deleted.
-	bytesPerChain, bytesPerRule, bytesPerGone = 160, 720, 3 * 160
+	// emptied and deleted. A rule with a comment, chance, port and address takes some 750, one with recent instead of chance 980.
+	bytesPerChain, bytesPerRule, bytesPerGone = 160, 1000, 3 * 160
 )
 
 func newPace(fixed, sendLimit int) *pace {
