@@ -199,6 +199,9 @@ func (o *outsideSyncs) recordSync(base Record, took time.Duration, ended time.Ti
 		}
 	}
 	calls = slices.DeleteFunc(calls, func(c shim.Call) bool { return c.Start.Before(last.End.Add(-took)) })
+	if base.At == 0 && !last.End.IsZero() { // the metrics were read some time after the sync
+		base.At = last.End.Sub(o.started).Seconds()
+	}
 	if last.ExitCode != 0 && o.about.Proxier != Synclab { // metrics count syncs that failed, too
 		failed := base
 		failed.Unit, failed.Error = "count", fmt.Sprintf("%s: exit status %d", last.Tool, last.ExitCode)

@@ -63,6 +63,13 @@ func TestKubeProxyIsMeasured(t *testing.T) {
 		if played, seen := tr.of(subject, Played), tr.of(subject, NetworkProgrammingLatency); len(played) != 1 || len(seen) != int(played[0].Value) {
 			t.Errorf("%s: %d of the changes %v became visible", subject, len(seen), played)
 		}
+		wrote := map[float64]bool{} // when rules were written
+		for _, r := range tr.of(subject, Restore) {
+			wrote[r.At] = true
+		}
+		if full := tr.of(subject, FullSync)[0]; !wrote[full.At] { // and not when its metrics were read
+			t.Errorf("%s: the full sync is at %v, writes are at %v", subject, full.At, wrote)
+		}
 		if cold := tr.of(subject, ColdStart); len(cold) != 1 {
 			t.Errorf("%s: %d cold starts", subject, len(cold))
 		}
