@@ -40,7 +40,7 @@ func Subjects() []Subject {
 	return []Subject{
 		{Name: "synclab/iptables-legacy", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Legacy},
 		{Name: "synclab/iptables-nft", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Nft},
-		{Name: legacyTree, Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Legacy, Layout: iptables.Tree},
+		{Name: "synclab/iptables-legacy-tree", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Legacy, Layout: iptables.Tree},
 		{Name: "synclab/iptables-nft-tree", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Nft, Layout: iptables.Tree},
 		{Name: "synclab/iptables-legacy-direct", Proxier: Synclab, Backend: proxier.Direct, Variant: iptables.Legacy},
 		{Name: "synclab/nftables", Proxier: Synclab, Backend: proxier.Nftables},
@@ -49,10 +49,6 @@ func Subjects() []Subject {
 		{Name: "kube-proxy/nftables", Proxier: KubeProxy, Backend: proxier.Nftables},
 	}
 }
-
-// legacyTree is measured when it is asked for: a legacy table is replaced whole whatever its layout, and what a packet
-// pays for the layout, synclab/iptables-nft-tree shows.
-const legacyTree = "synclab/iptables-legacy-tree"
 
 // ownTables are the nf_tables tables of a proxier with the backend nftables. The lab's own fills one while packets still
 // meet the other.
@@ -109,12 +105,11 @@ func DefaultSubjects() []string {
 	return nil // never: nftables is always there
 }
 
-// ComparedSubjects are what a comparison takes where nobody chose: all that this machine has the tools for, but
-// legacyTree.
+// ComparedSubjects are what a comparison takes where nobody chose: all that this machine has the tools for.
 func ComparedSubjects() []string {
 	var names []string
 	for _, subject := range Subjects() {
-		if subject.Available() == nil && subject.Name != legacyTree {
+		if subject.Available() == nil {
 			names = append(names, subject.Name)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"synclab/bench"
 	"synclab/scenarios"
 )
 
@@ -19,6 +18,9 @@ type TargetResult struct {
 	Own   *float64 `json:"own,omitempty"`
 	Other *float64 `json:"other,omitempty"`
 	Unit  string   `json:"unit"`
+	// How many repetitions these two are the medians of.
+	OwnRepetitions   int `json:"own_repetitions,omitempty"`
+	OtherRepetitions int `json:"other_repetitions,omitempty"`
 	// Reached is the ratio, the duration in seconds or the exponent, whichever the target is about, with its 95 %
 	// confidence interval where there is one.
 	Reached *float64 `json:"reached,omitempty"`
@@ -65,10 +67,10 @@ func targetResults(c *collection, s *Summary) []TargetResult {
 func (r *TargetResult) judgeFigure(s *Summary) {
 	own, other := s.figureOf(r.Scenario, r.Services, r.Subject, r.Figure), s.figureOf(r.Scenario, r.Services, r.Beside, r.Figure)
 	if own != nil {
-		r.Own = &own.Value
+		r.Own, r.OwnRepetitions = &own.Value, len(own.repetitions)
 	}
 	if other != nil {
-		r.Other = &other.Value
+		r.Other, r.OtherRepetitions = &other.Value, len(other.repetitions)
 	}
 	if r.AtMost > 0 {
 		if own != nil {
@@ -100,8 +102,8 @@ func (r *TargetResult) judgeExponent(c *collection) {
 		}
 		for _, cell := range c.cells {
 			if cell.Scenario == r.Scenario && cell.Services >= r.From && cell.Services <= r.Services {
-				for _, m := range one.repMedians(cell, bench.Metric(r.Figure), "") {
-					x, y = append(x, float64(cell.Services)), append(y, m)
+				for _, v := range figureValues(one.cells[cell.id()], r.Figure) {
+					x, y = append(x, float64(cell.Services)), append(y, v)
 				}
 			}
 		}
@@ -114,6 +116,18 @@ func (r *TargetResult) judgeExponent(c *collection) {
 		r.Reached, r.Low, r.High = &fit.Slope, fit.SlopeLow, fit.SlopeHigh
 		r.Verdict = verdictIf(fit.Slope <= r.Exponent)
 	}
+}
+
+// figureValues are a figure's values by repetition; none where one of these was stopped, which makes them bounds.
+func figureValues(c *cellSamples, name string) []float64 {
+	if c == nil {
+		return nil
+	}
+	text := figureTextOf(name)
+	if f := text.figure(text.values(c, sameSource{}), c.exceeded()); f != nil && !f.stopped {
+		return f.values()
+	}
+	return nil
 }
 
 func verdictIf(met bool) string {
@@ -184,9 +198,18 @@ func (s *Summary) targetsTable() pageTable {
 		{Name: "Wanted", Numeric: true}, {Name: "Reached", Numeric: true, Title: "with the 95 % confidence interval, where there are repetitions enough"}, {Name: "Verdict"}}}
 	for _, r := range s.Targets {
 		t.Rows = append(t.Rows, []pageCell{s.subjectCell(r.Subject), {Text: figureTextOf(r.Figure).text}, intCell(r.Services), {Text: r.Beside},
-			{Text: r.valueText(r.Other)}, {Text: r.valueText(r.Own)}, {Text: r.wanted()}, {Text: r.reached(true)}, {Text: r.Verdict, Faint: r.Verdict == verdictNotMeasured}})
+			measuredCell(r.valueText(r.Other), r.OtherRepetitions), measuredCell(r.valueText(r.Own), r.OwnRepetitions), {Text: r.wanted()}, {Text: r.reached(true)}, {Text: r.Verdict, Faint: r.Verdict == verdictNotMeasured}})
 	}
 	return t.dropEmpty()
+}
+
+// measuredCell says below a figure how many repetitions it is of: some subjects are measured only once.
+func measuredCell(text string, repetitions int) pageCell {
+	cell := pageCell{Text: text}
+	if repetitions > 0 {
+		cell.Sub = plural(repetitions, "repetition")
+	}
+	return cell
 }
 
 // subjectCell has the swatch of the subject's first series, if it was measured.

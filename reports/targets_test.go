@@ -29,12 +29,14 @@ func TestTargets(t *testing.T) {
 		{Figure: "cold_start", Services: 8000, Subject: legacy.name, Beside: proxyNft.name, Times: 1e6},
 		{Figure: "cold_start", Services: 8000, Subject: proxyNft.name, AtMost: 24 * time.Hour},
 		{Figure: "cold_start", Services: 8000, Subject: proxyNft.name, AtMost: time.Millisecond},
+		{Figure: "total_peak_rss", Services: 8000, Subject: legacy.name, From: 500, Exponent: 1},
+		{Figure: "cold_start", Services: 8000, Subject: proxyNft.name, From: 500, Exponent: 9},
 		{Figure: "total_peak_rss", Services: 2000, Subject: legacy.name, Beside: proxyLegacy.name, Times: 100},
 	}
 	dir := t.TempDir()
 	s := y.build(t, dir, Options{NoPNG: true})
 	want := []string{verdictMet, verdictMissed, verdictMet, verdictMissed, verdictMet, verdictMissed, verdictNotMeasured, verdictNotMeasured, verdictMet, verdictUnknown,
-		verdictUnknown, verdictMissed, verdictMissed}
+		verdictUnknown, verdictMissed, verdictMet, verdictNotMeasured, verdictMissed}
 	if len(s.Targets) != len(want) {
 		t.Fatalf("%d results of %d targets", len(s.Targets), len(want))
 	}

@@ -42,7 +42,7 @@ subjects that they name, and the report says which are met.
 			return execute(cmd.Context(), s, o)
 		},
 	}
-	flags.register(cmd, "all that this machine has the tools for, but synclab/iptables-legacy-tree")
+	flags.register(cmd, "all that this machine has the tools for")
 	rules.register(cmd)
 	return cmd
 }
