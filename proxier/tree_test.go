@@ -395,6 +395,13 @@ func TestTreeTransitions(t *testing.T) {
 				then := func() {}
 				e := testEngine(t, family, watched{model, func(*iptables.Payload) { restores++; then() }}, func(o *Options) {
 					o.Layout, o.Variant, o.Batch = iptables.Tree, iptables.Nft, batch
+					o.OnSync = func(s Sync) {
+						for _, run := range s.Runs {
+							if run.ExitCode != 0 {
+								t.Error("a payload was refused")
+							}
+						}
+					}
 				})
 				for range 600 {
 					c.step(e)

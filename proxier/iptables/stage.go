@@ -37,24 +37,25 @@ func (s *stager) run() error {
 	}
 	filter := between{first: parts.live[Filter]}
 	nat := step{NAT, parts.live[NAT], nil}
-	sweep := s.gone
+	var sweep map[Table][]string
 	if !parts.apart {
 		nat.gone = s.gone[NAT]
-		sweep = nil
 	}
 	if len(nat.write)+len(nat.gone)+len(parts.steady) > 0 && len(filter.first)+len(s.gone[Filter]) > 0 {
 		if filter, err = s.between(parts.live[Filter]); err != nil {
 			return err
 		}
 	}
-	before, after := step{Filter, filter.first, nil}, step{Filter, filter.last, filter.gone}
-	if !parts.apart {
-		// What is to go leads nowhere that stays, and nothing leads there once the last of filter is written.
-		last := &after
-		if len(after.write)+len(after.gone) == 0 {
-			last = &before
-		}
-		last.gone = slices.Compact(slices.Sorted(slices.Values(slices.Concat(last.gone, s.gone[Filter]))))
+	before, after := step{Filter, filter.first, nil}, step{Filter, filter.last, nil}
+	// What is to go leads nowhere that stays, and nothing but itself leads there once the last of filter is written.
+	gone := slices.Compact(slices.Sorted(slices.Values(slices.Concat(filter.gone, s.gone[Filter]))))
+	switch {
+	case parts.apart:
+		sweep = map[Table][]string{NAT: s.gone[NAT], Filter: gone}
+	case len(after.write)+len(filter.gone) == 0:
+		before.gone = gone
+	default:
+		after.gone = gone
 	}
 	if len(parts.steady) > 0 {
 		ahead := step{table: NAT}
