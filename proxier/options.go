@@ -105,6 +105,9 @@ func (o *Options) setDefaults() {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.Restorer.Commits == nil {
+		o.Restorer.Commits = &iptables.Commits{} // of both families
+	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}

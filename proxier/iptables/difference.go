@@ -300,6 +300,7 @@ func (d *difference) section(p *Payload, s step) {
 			p.Deleted++
 		}
 	}
+	p.commits++
 	p.own(Owner{Table: s.table, Commit: true})
 	p.add([]byte("COMMIT\n"), 1)
 	p.ends = append(p.ends, p.lines)

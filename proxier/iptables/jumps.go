@@ -133,6 +133,7 @@ func missingBase(p *Payload, table Table, family corev1.IPFamily, chains, rules 
 		p.add([]byte("*"+string(table)+"\n"), 1)
 		p.add(text, lines)
 		p.add([]byte("COMMIT\n"), 1)
+		p.commits++
 	}
 }
 

@@ -13,6 +13,7 @@ type Payload struct {
 	segments [][]byte
 	size     int
 	lines    int
+	commits  int
 	spans    []span
 	// Written is what it declares, by table.
 	Written map[Table]Count

@@ -191,7 +191,20 @@ func (i Installed) Stamp() (Stamp, error) {
 	return stamp, nil
 }
 
-// Drift counts the rules of every chain in the kernel, and asks for every jump.
+// Stamp of the tables. Of the nft variant it is the namespace's generation less what the Restorers committed, so it stays
+// the same as long as nobody else commits anything: with the other family's proxier, or after each sync, tables need not
+// be read.
+func (h *Host) Stamp() (Stamp, error) {
+	made := h.opts.Commits.made.Load() // first: a commit that comes in between looks like somebody else's, and not the reverse
+	stamp, err := h.Installed.Stamp()
+	if h.Variant == Nft {
+		stamp[0] = uint64(uint32(stamp[0]) - made)
+	}
+	return stamp, err
+}
+
+// Drift counts the rules of every chain in the kernel, and asks for every jump. An error that kernel.Changed knows says
+// that the tables changed meanwhile.
 func (h *Host) Drift(ctx context.Context, want Expected) (string, error) {
 	if found, err := h.Differing(ctx, want); found != "" || err != nil {
 		return found, err
@@ -209,7 +222,7 @@ func (i Installed) Differing(ctx context.Context, want Expected) (string, error)
 		if ctx.Err() != nil {
 			return "", fmt.Errorf("reading %s: %w", table, context.Cause(ctx))
 		}
-		tally, err := kernel.Tally(string(i.Variant), i.Family, string(table))
+		tally, err := kernel.TallyOnce(string(i.Variant), i.Family, string(table))
 		if err != nil {
 			return "", err
 		}

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,11 +38,16 @@ type RestorerOptions struct {
 	// Deadline ends a run. Default 30 min: iptables-nft-restore was seen to need 11 min for 55,000 chains.
 	Deadline time.Duration
 	Clock    clock.PassiveClock
+	// Commits counts what the Restorers of a namespace commit, one for all of them. Default: one of its own.
+	Commits *Commits
 	// Prepare, when set, may change the command before it starts; Started is called when it runs. They are for the
 	// faults that a lab injects.
 	Prepare func(*exec.Cmd)
 	Started func(*os.Process)
 }
+
+// Commits is a number of tables that were committed: as many as nf_tables counts its generation up for them.
+type Commits struct{ made atomic.Uint32 }
 
 // Binary is the name of a tool of a variant and family, such as ip6tables-nft-restore; tool is "", "restore" or "save".
 func Binary(variant Variant, family corev1.IPFamily, tool string) string {
@@ -82,6 +88,9 @@ func NewRestorer(opts RestorerOptions) (*Restorer, error) {
 	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
+	}
+	if opts.Commits == nil {
+		opts.Commits = &Commits{}
 	}
 	path, err := FindBinary(Binary(opts.Variant, opts.Family, "restore"))
 	if err != nil {
@@ -161,6 +170,7 @@ func (r *Restorer) Restore(ctx context.Context, p *Payload) (Run, error) {
 	}
 	run, err := r.wait(cmd, stdin, p)
 	if err == nil {
+		r.opts.Commits.made.Add(uint32(p.commits))
 		return run, nil
 	}
 	if ctx.Err() != nil {

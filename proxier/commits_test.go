@@ -1,0 +1,77 @@
+package proxier
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/netns"
+	"synclab/proxier/iptables"
+)
+
+// What either family's proxier commits leaves the other's stamp alone; what anybody else does changes both.
+func TestStampOfOwnCommits(t *testing.T) {
+	netns.Fresh(t)
+	needsLargeRestores(t, iptables.Nft)
+	for _, batch := range []int{0, 20} {
+		p, err := New(Options{Variant: iptables.Nft, Layout: iptables.Tree, Families: families, Batch: batch, Machine: Machine{BPF: true}})
+		if err != nil {
+			t.Skip(err)
+		}
+		var clusters []*randomCluster
+		for _, family := range families {
+			clusters = append(clusters, newTreeCluster(seed(t), family))
+		}
+		var want []iptables.Stamp
+		sync := func(n int) {
+			t.Helper()
+			for range 40 {
+				clusters[n].step(p.engines[n])
+			}
+			p.engines[n].opts.OnSync = func(s Sync) {
+				for _, r := range s.Runs {
+					if r.ExitCode != 0 {
+						t.Errorf("a %s sync of %s was refused", s.Kind, s.Family)
+					}
+				}
+			}
+			if err := p.engines[n].sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		differs := func(when string, differ bool) {
+			t.Helper()
+			for n, e := range p.engines {
+				stamp, err := e.backend.Stamp()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(want) < len(p.engines) {
+					want = append(want, stamp)
+				}
+				if (stamp != want[n]) != differ {
+					t.Errorf("%s: the stamp of %s was %v and is %v", when, e.family, want[n], stamp)
+				}
+			}
+		}
+		for n := range p.engines {
+			sync(n)
+		}
+		differs("at the beginning", false)
+		for range 5 {
+			for n, e := range p.engines {
+				sync(n)
+				differs("after a sync of "+string(e.family), false)
+			}
+		}
+		p.ForceSync("test")
+		for n := range p.engines {
+			sync(n)
+		}
+		differs("after full syncs", false)
+		f := &faulty{t: t, variant: iptables.Nft, cluster: newRandomCluster(1, corev1.IPv4Protocol)}
+		f.tool("-t", "nat", "-N", "OTHERS")
+		differs("after somebody else's commit", true)
+		f.tool("-t", "nat", "-X", "OTHERS")
+	}
+}

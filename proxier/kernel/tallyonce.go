@@ -1,0 +1,28 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TallyOnce is Tally for who does not want to wait: it does not begin again when the ruleset changes meanwhile, but
+// fails (Changed).
+func TallyOnce(variant string, family corev1.IPFamily, table string) (map[string]int, error) {
+	if variant != Nft {
+		return Tally(variant, family, table)
+	}
+	n, err := OpenNftables()
+	if err != nil || n.s == nil {
+		return nil, err
+	}
+	defer n.Close()
+	tally := map[string]int{}
+	err = n.s.eachChain(family, table, func(c Chain, rules int) { tally[c.Name] = rules })
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) { // these: no nf_tables
+		return nil, fmt.Errorf("rules of %s table %s by chain (%s): %w", family, table, variant, err)
+	}
+	return tally, nil
+}
