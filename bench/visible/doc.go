@@ -26,7 +26,8 @@
 //   - synclab-nftables: the lab's own backend nftables: single keys of its maps, from a port's addresses on, as packets
 //     find their way.
 //
-// The chains of layout tree, between KUBE-SERVICES and a port's own, are followed. A subject may write a port's chains
+// The chains of layout tree, between KUBE-SERVICES and a port's own, are followed; a rule in a port's own chain that
+// translates to an endpoint by itself is as good as one that jumps to the endpoint's chain. A subject may write a port's chains
 // long before it leads packets there: what is visible is only what the shared chains lead to.
 //
 // The number that moves in nf_tables is the generation (NFT_MSG_GETGEN). Its events (the group NFNLGRP_NFTABLES) would
