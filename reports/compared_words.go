@@ -262,7 +262,7 @@ func (s *Summary) method() []string {
 		"A ratio is that of the two medians (or 99th percentiles) shown. Its 95 % interval comes from the repetitions: the k-th of one "+
 			"subject over the k-th of the other (subjects of one run take turns, so both met the same machine) is one observation, and the interval is that of the median of these by order statistics, widened to hold the ratio "+
 			"itself; no distribution is assumed. It takes 6 repetitions. With fewer, subjects are said to differ only where all repetitions of one lie above all of "+
-			"the other (fewer than 4: by more than either spreads). “No difference shown” is not “equal”: more repetitions may show one. p is of a two-sided Mann-Whitney U test on the repetitions.",
+			"the other (fewer than 4: by more than either spreads, for which a single repetition counts with 1.25×). “No difference shown” is not “equal”: more repetitions may show one. p is of a two-sided Mann-Whitney U test on the repetitions.",
 		"± is the wider half of the 95 % confidence interval of a median over all values; those of one repetition influence one another, so it may be too narrow.")
 }
 

@@ -24,7 +24,7 @@ type ecdfLine struct {
 }
 
 // maxCurves bounds the curves of the distribution figure.
-const maxCurves = 8
+const maxCurves = 10
 
 var curveDashes = [][]vg.Length{nil, {6, 3}, {2, 2.5}, {8, 3, 2, 3}, {4, 2}, {1, 3}}
 
@@ -315,6 +315,9 @@ type bands struct {
 	color color.NRGBA
 }
 
+// narrowestBand is the share of the axis that a band has at least: syncs may take some µs.
+const narrowestBand = 400
+
 // Plot implements plot.Plotter.
 func (b bands) Plot(c draw.Canvas, p *plot.Plot) {
 	for _, r := range b.syncs {
@@ -322,7 +325,7 @@ func (b bands) Plot(c draw.Canvas, p *plot.Plot) {
 		if r.Metric == bench.FullSync {
 			alpha = bandFull
 		}
-		rectangle{r.At - r.Value, r.At, p.Y.Min, p.Y.Max, withAlpha(b.color, alpha)}.Plot(c, p)
+		rectangle{min(r.At-r.Value, r.At-(p.X.Max-p.X.Min)/narrowestBand), r.At, p.Y.Min, p.Y.Max, withAlpha(b.color, alpha)}.Plot(c, p)
 	}
 }
 

@@ -93,7 +93,8 @@ func (c *Comparison) interval(a, b Figure) {
 func tooFew(pairs int) string { return plural(pairs, "repetition") + ": no interval at 95 %" }
 
 // farApart is what stands in for an interval: every value of one group is larger than every one of the other. Fewer than
-// 4 and 4 values may be so by chance (p > 0.05): there, the gap must be wider than either group, too.
+// 4 and 4 values may be so by chance (p > 0.05): there, the gap must be wider than either group, too. A single value
+// does not tell how far it might have been off: that is taken to be aloneSpread.
 func farApart(a, b []float64) bool {
 	if slices.Min(a) > slices.Max(b) {
 		a, b = b, a
@@ -102,8 +103,16 @@ func farApart(a, b []float64) bool {
 	if gap <= 1 {
 		return false
 	}
-	return min(len(a), len(b)) >= 4 || gap > max(slices.Max(a)/slices.Min(a), slices.Max(b)/slices.Min(b))
+	spread := func(values []float64) float64 {
+		if len(values) == 1 {
+			return aloneSpread
+		}
+		return slices.Max(values) / slices.Min(values)
+	}
+	return min(len(a), len(b)) >= 4 || gap > max(spread(a), spread(b))
 }
+
+const aloneSpread = 1.25
 
 func warningText(warnings []error) string {
 	if len(warnings) == 0 {

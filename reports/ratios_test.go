@@ -155,3 +155,24 @@ func TestLimitText(t *testing.T) {
 		}
 	}
 }
+
+// Few values are said to differ only by more than they spread; one alone shows no spread.
+func TestFarApart(t *testing.T) {
+	for _, x := range []struct {
+		a, b []float64
+		want bool
+	}{
+		{[]float64{1}, []float64{1.1}, false},
+		{[]float64{1}, []float64{1.3}, true},
+		{[]float64{10, 11}, []float64{1}, true},
+		{[]float64{1, 1.01}, []float64{1.2}, false},
+		{[]float64{1, 1.01}, []float64{1.2, 1.21}, true},
+		{[]float64{1, 2}, []float64{3, 5}, false},
+		{[]float64{1, 1.2, 1.1, 1.15}, []float64{1.21, 1.3, 1.3, 1.4}, true},
+		{[]float64{1, 1.2}, []float64{1.1, 1.3}, false},
+	} {
+		if farApart(x.a, x.b) != x.want || farApart(x.b, x.a) != x.want {
+			t.Errorf("%v and %v: far apart is not %t", x.a, x.b, x.want)
+		}
+	}
+}
