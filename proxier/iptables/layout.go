@@ -61,7 +61,7 @@ type dispatchLine struct {
 //     the order given. Lines for different destinations may stand in any order.
 //   - Same Service ports, same chains, same text, whatever the way that led there: a new start writes what is there.
 //   - The text of a chain is made only by lines, from nothing but what change told, so that the Ruleset may tell it a
-//     state in between (the union of old and new lines of filter, see stage.go), ask for the text, and take that back.
+//     state in between (the union of old and new lines of filter, see between.go), ask for the text, and take that back.
 //   - A failed sync costs nothing: touched holds on to what it names until settle.
 type layout interface {
 	// change replaces all lines of one Service port, in every dispatch. before is what the last change gave for it;
