@@ -49,8 +49,8 @@ const (
 	Restores    Metric = "restores"     // count: how many of them one sync took
 	// RestoreRefused is one that failed within a sync that succeeded without it.
 	RestoreRefused Metric = "restore_refused" // s
-	// ToolUser and ToolSys are of the tools of one sync. Of a subject that speaks to the kernel itself they are those of
-	// the thread that does, while it does.
+	// ToolUser and ToolSys are of the tools of one sync. Of a subject that speaks to the kernel itself, ToolSys is the
+	// wall time of its system calls, and ToolUser what its thread computed beside them.
 	ToolUser Metric = "tool_user" // s: user time
 	ToolSys  Metric = "tool_sys"  // s: system time, the kernel's part
 	// NetworkProgrammingLatency is one change: due in the cluster → visible in the kernel.
