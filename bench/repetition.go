@@ -321,24 +321,13 @@ func (r *repetition) dump(ctx context.Context) error {
 func (r *repetition) dumpCommands() (commands [][]string, err error) {
 	switch {
 	case r.about.Backend == proxier.Nftables && r.about.Proxier == Synclab:
-		// nft (1.0.6) gives up on rules in which what one map gives is the key of the next: its sets and maps say it all.
 		for _, family := range r.families {
-			tables, conn, err := r.ownNftables(family)
+			tables, _, err := r.ownNftables(family)
 			if err != nil {
 				return nil, err
 			}
 			for _, table := range tables {
-				sets, err := conn.GetSets(table)
-				if err != nil {
-					return nil, fmt.Errorf("sets of %s table %s: %w", family, table.Name, err)
-				}
-				for _, set := range sets {
-					kind := "set"
-					if set.IsMap {
-						kind = "map"
-					}
-					commands = append(commands, []string{"nft", "list", kind, nftProtocol(family), table.Name, set.Name})
-				}
+				commands = append(commands, []string{"nft", "list", "table", nftProtocol(family), table.Name})
 			}
 		}
 	case r.about.Backend == proxier.Nftables:

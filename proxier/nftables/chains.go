@@ -91,10 +91,10 @@ func (r *rules) fixed(chain string) ruleList {
 		l.add(local(false), r.reject())
 		l.add(to(expr.VerdictDrop, ""))
 	case chainInternal:
-		l.add(r.frontend(0), find(setRefusedServices, 0, 0), goOn(setRefusals, 0))
+		l.add(r.frontend(0), find(setRefusedServices, 0, r.words), goOn(setRefusals, r.words+1))
 	case chainExternal:
-		l.add(r.frontend(0), find(setRefusedExternal, 0, 0), goOn(setRefusals, 0))
-		l.add(local(false), protocol(0), dport(1), find(setRefusedNodePorts, 0, 0), goOn(setRefusals, 0))
+		l.add(r.frontend(0), find(setRefusedExternal, 0, r.words), goOn(setRefusals, r.words+1))
+		l.add(local(false), protocol(0), dport(1), find(setRefusedNodePorts, 0, 0), goOn(setRefusals, 1))
 	case "nat-prerouting", "nat-output":
 		l.add(jumpTo(chainServices))
 	case "nat-postrouting":
@@ -144,8 +144,8 @@ func (r *rules) localnet(l *ruleList) {
 
 // services finds the frontend. What its chain does not take comes back, and may be for a NodePort.
 func (r *rules) services(l *ruleList) {
-	l.add(r.frontend(0), find(setFrontends, 0, 0), goOn(setClasses, 0))
-	nodePort := []expr.Any{protocol(0), dport(1), find(setNodePorts, 0, 0), goOn(setClasses, 0)}
+	l.add(r.frontend(0), find(setFrontends, 0, r.words-1), goOn(setClasses, r.words))
+	nodePort := []expr.Any{protocol(1), dport(2), find(setNodePorts, 1, 0), goOn(setClasses, 1)}
 	if r.NodePortAddresses == nil {
 		not := prefix(0, loopback4, false)
 		switch {
@@ -172,7 +172,7 @@ func (r *rules) list(c Class) []expr.Any {
 	if c.kind().nodePort() {
 		load = r.nodePort(0)
 	}
-	return append(load, value(r.words+2, append64(nil, uint64(c))), find(setLists, 0, idWord))
+	return append(load, value(r.words+2, append64(nil, uint64(c))), find(setLists, 0, r.at.id-1))
 }
 
 // class are the rules that a class stands for.
@@ -211,28 +211,30 @@ func (r *rules) class(c Class) (l ruleList) {
 
 // pick chooses one of n endpoints in equal parts, with affinity the one that the client had before.
 func (r *rules) pick(l *ruleList, match []expr.Any, c Class, n int, offset uint32) {
-	client, seconds := idWord-r.words, c.seconds() // the address in front of the id
+	seconds := c.seconds()
 	if seconds > 0 {
-		l.add(match, r.list(c), r.saddr(client), find(setAffinity, client, targetWord),
+		l.add(match, r.list(c), r.saddr(r.at.client), zeros(r.at.target, 4*r.words), zeros(r.at.target+r.words, 4),
+			find(setAffinity, r.at.client, r.at.slot),
 			// It may be gone since.
-			value(slotWord, native(offset)), lookup(setMembers, idWord),
-			remember(unix.NFT_DYNSET_OP_UPDATE, client, seconds), r.dnat())
+			value(r.at.slot, native(offset)), lookup(setMembers, r.at.id),
+			r.remember(unix.NFT_DYNSET_OP_UPDATE, r.at.slot, seconds), r.dnat(r.at.target))
 	}
-	random := &expr.Numgen{Register: reg(slotWord), Modulus: uint32(n), Type: unix.NFT_NG_RANDOM, Offset: offset}
-	chosen := []any{match, r.list(c), random, find(setEndpoints, idWord, targetWord)}
+	random := &expr.Numgen{Register: reg(r.at.slot), Modulus: uint32(n), Type: unix.NFT_NG_RANDOM, Offset: offset}
+	chosen := []any{match, r.list(c), random}
 	if seconds > 0 {
 		// An update would leave the value of an element that is there as it is.
-		l.add(append(slices.Clone(chosen), r.saddr(client), remember(opDelete, client, 0),
-			remember(unix.NFT_DYNSET_OP_UPDATE, client, seconds), r.dnat())...)
+		value := r.at.target // of affinity: a blank, and then the target
+		l.add(append(slices.Clone(chosen), zeros(value, 8), zeros(value+2, 4*r.words), find(setEndpoints, r.at.id, value+1),
+			r.saddr(r.at.client), r.remember(opDelete, value, 0), r.remember(unix.NFT_DYNSET_OP_UPDATE, value, seconds), r.dnat(value+1))...)
 		// Where the set holds as many clients as it may, that rule ends at the update: this one goes on without.
 	}
-	l.add(append(chosen, r.dnat())...)
+	l.add(append(chosen, find(setEndpoints, r.at.id, r.at.target), r.dnat(r.at.target))...)
 }
 
 // remember changes what the client is remembered by.
-func remember(op uint32, client, seconds int) expr.Any {
+func (r *rules) remember(op uint32, value, seconds int) expr.Any {
 	// The kernel wants the register of a map's value whatever is to be done.
-	return &expr.Dynset{SetName: setAffinity.String(), Operation: op, SrcRegKey: reg(client), SrcRegData: reg(targetWord),
+	return &expr.Dynset{SetName: setAffinity.String(), Operation: op, SrcRegKey: reg(r.at.client), SrcRegData: reg(value),
 		Timeout: time.Duration(seconds) * time.Second}
 }
 

@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"cmp"
+	"encoding/binary"
 	"net/netip"
 	"slices"
 	"strings"
@@ -27,10 +28,10 @@ func (p place) key(b []byte) []byte {
 	if p.addr.IsValid() {
 		b = appendAddr(b, p.addr)
 	}
-	if p.set != setHealthChecks {
-		b = appendProto(b, p.proto)
+	if p.set == setHealthChecks {
+		return binary.BigEndian.AppendUint16(b, p.port)
 	}
-	return appendPort(b, p.port)
+	return appendPort(appendProto(b, p.proto), p.port)
 }
 
 // listKey is the key in lists, where NodePorts have the unspecified address.

@@ -11,8 +11,8 @@
 //  3. lists: destination address . protocol . port . class → ID of the Service port.
 //  4. endpoints: ID . number → address . port. The chain draws the number, from 0 up to the class's count. Where there
 //     is a choice of policy, the endpoints of this node have a list of their own, which begins at localSlots.
-//  5. affinity: client . ID → address . port, written by the rules, and members: ID . list . address . port, which says
-//     whether that endpoint is still one of them.
+//  5. affinity: client . ID → a word . address . port, written by the rules, and members: ID . list . address . port,
+//     which says whether that endpoint is still one of them.
 //  6. hairpin, after the translation: address . the same address, of every endpoint. Whoever reaches himself is
 //     masqueraded, and so is whoever carries the masquerade mark.
 //
@@ -84,6 +84,23 @@
 // table. In between, packets meet the new table first: what it takes has its translation, and what it does not take is
 // as it was before. Clients that are remembered are copied, since an ID is a hash of the Service port's name.
 //
+// # The nft command
+//
+// Whoever uses nft on the host, a firewall for one, has it read the rules of all tables. nft 1.0.6 aborts at one in
+// which what a map gives is part of the next map's key, even of "nft list tables": to nft it has length 0
+// (map_expr_alloc, netlink_parse_concat_expr). To nft a register holds what was loaded into that very one, whatever
+// longer value came to lie over it. So values that the next key begins with have a blank in front, a word of 0: nft takes
+// note of the map there, and finds in the words of the key what was loaded before. That costs a word for each frontend,
+// list and refusal, and no expression:
+//
+//	frontends  gives blank . class over protocol and port, printed as "meta l4proto . th dport vmap @classes"
+//	lists      gives blank . ID over the class, printed as "CLASS . numgen random mod 3 map @endpoints"
+//	refused-…  give blank . number over the port, printed as "th dport vmap @refusals"
+//
+// With affinity, targets have zeros under them for the same reason, and the value of affinity begins with a word that
+// says nothing. TestNftCommand has nft print everything. What it prints is for people: not all of it is true, and
+// "nft -f" does not take it.
+//
 // # What is not modelled
 //
 // An ID has 64 bits: should two Service ports have the same, the second is refused with an error, until it changes or
@@ -95,15 +112,6 @@
 // also whom iptables would still remember by the time of his last packet. That takes a look at all that are remembered,
 // so it is left undone where there are more than mostLooked, or where the kernel does not say how many (before Linux
 // 6.16): then such a client keeps his time until his next connection, or until everything is written anew.
-//
-// nft 1.0.6 cannot print most of the rules: "nft list ruleset", "list table ip synclab" and even "list tables" end with an
-// assertion (netlink_parse_concat_expr), with either table there. "list chains", "list maps", "list map", "list sets", and
-// all about other tables work, and so do the bench's tools. To nft, what a map gives has length 0 (map_expr_alloc), and
-// whoever takes that for the key of the next map does not get on. The types of sets do not matter there, so neither do
-// NFTNL_UDATA_SET_KEY_TYPEOF and its like. Putting a bitwise or a byteorder expression between two maps was tried: they
-// take over the length of what they work on. So was a key that begins with a constant, loaded as if it were as long as
-// the key: nft takes it for all of it, and prints "0x0 [invalid type] vmap @refusals". That costs each look an expression
-// and each key a word, and hides the rule. What remains goes through the packet's mark.
 //
 // # Why not a library
 //

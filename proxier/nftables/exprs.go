@@ -15,16 +15,20 @@ import (
 // not write, so every rule loads what it needs.
 func reg(word int) uint32 { return unix.NFT_REG32_00 + uint32(word) }
 
-// The same places in every rule that picks an endpoint, so that keys that overlap need not be moved:
+// registers are the words that rules which pick an endpoint keep things in, so that keys that overlap need not be moved:
 //
-//	saddr . id          key of affinity, its value goes to the target
-//	id . slot           key of endpoints, its value goes to the target
-//	id . list . target  key of members
-const (
-	idWord     = 4
-	slotWord   = 6
-	targetWord = 7
-)
+//	daddr . protocol . dport . class  key of lists, from word 0; its value goes to the word before the id
+//	saddr . id                        key of affinity, its value goes to the slot and the target
+//	id . slot                         key of endpoints, its value goes to the target
+//	id . list . target                key of members
+//
+// The id comes to lie where the class was, and nft prints the class in its place: see doc.go.
+type registers struct{ client, id, slot, target int }
+
+func registersOf(addrWords int) registers {
+	id := addrWords + 2
+	return registers{client: id - addrWords, id: id, slot: id + 2, target: id + 3}
+}
 
 // Conntrack's bits (enum ip_conntrack_info, ip_conntrack_status), as ct loads them: in the machine's byte order.
 const (
@@ -39,9 +43,13 @@ const opDelete = 2
 type rules struct {
 	backend.Settings
 	words int // of an address
+	at    registers
 }
 
-func newRules(s backend.Settings) *rules { return &rules{s, addrLen(s.Family) / 4} }
+func newRules(s backend.Settings) *rules {
+	words := addrLen(s.Family) / 4
+	return &rules{s, words, registersOf(words)}
+}
 
 func (r *rules) family() byte {
 	if r.Family == corev1.IPv6Protocol {
@@ -72,10 +80,15 @@ func dport(word int) expr.Any {
 
 func value(word int, data []byte) expr.Any { return &expr.Immediate{Register: reg(word), Data: data} }
 
+// zeros fill registers ahead of what the kernel finds for them, where nft must know of something: see doc.go.
+func zeros(word, bytes int) expr.Any { return value(word, make([]byte, bytes)) }
+
 func lookup(s set, key int) expr.Any {
 	return &expr.Lookup{SourceRegister: reg(key), SetName: s.String()}
 }
 
+// find loads a value. Where that is the beginning of the next key, this must begin one word later, where nft finds
+// what was loaded there before: see doc.go.
 func find(s set, key, value int) expr.Any {
 	return &expr.Lookup{SourceRegister: reg(key), SetName: s.String(), DestRegister: reg(value), IsDestRegSet: true}
 }
@@ -204,10 +217,10 @@ func (r *rules) reject() expr.Any {
 	return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: code}
 }
 
-// dnat sends the packet to the target that was loaded.
-func (r *rules) dnat() expr.Any {
+// dnat sends the packet to a target that was loaded.
+func (r *rules) dnat(target int) expr.Any {
 	return &expr.NAT{
 		Type: expr.NATTypeDestNAT, Family: uint32(r.family()), Specified: true,
-		RegAddrMin: reg(targetWord), RegProtoMin: reg(targetWord + r.words),
+		RegAddrMin: reg(target), RegProtoMin: reg(target + r.words),
 	}
 }

@@ -16,7 +16,7 @@ func TestAffinityIsInherited(t *testing.T) {
 	b := onKernel(t, plainSettings)
 	mustSync(t, b, true, []*plan.ServicePort{p})
 	key := append64(appendAddr(nil, endpoint(500).Addr.Addr()), uint64(idOf(p.Name)))
-	b.encoder.addTimed(setAffinity, key, appendTarget(nil, p.Cluster[1].Addr), 100e9, 50e9)
+	b.encoder.addTimed(setAffinity, key, appendTarget(appendWord(nil, 1), p.Cluster[1].Addr), 100e9, 50e9)
 	if err := b.encoder.commit(); err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestAffinityIsInherited(t *testing.T) {
 		t.Fatalf("table %s, %v", table, err)
 	}
 	e, there, err := b.kernel.Element(corev1.IPv4Protocol, table, setAffinity.String(), key)
-	if err != nil || !there || targetOf(e.Data, 4) != p.Cluster[1].Addr || e.Timeout != 100e3 || e.Expires > 50e3 || e.Expires == 0 {
+	if err != nil || !there || targetOf(e.Data[4:], 4) != p.Cluster[1].Addr || e.Timeout != 100e3 || e.Expires > 50e3 || e.Expires == 0 {
 		t.Errorf("%+v, %v, %v", e, there, err)
 	}
 }
@@ -71,7 +71,7 @@ func TestShorterAffinity(t *testing.T) {
 	}
 	remember := func(client int, p *plan.ServicePort, left time.Duration) {
 		key := append64(appendAddr(nil, endpoint(500+client).Addr.Addr()), uint64(idOf(p.Name)))
-		b.encoder.addTimed(setAffinity, key, appendTarget(nil, p.Cluster[1].Addr), 5000*time.Second, left)
+		b.encoder.addTimed(setAffinity, key, appendTarget(appendWord(nil, 1), p.Cluster[1].Addr), 5000*time.Second, left)
 	}
 	remembered := func() map[ID]int {
 		clients := map[ID]int{}

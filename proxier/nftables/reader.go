@@ -79,7 +79,7 @@ func (r *Reader) Frontend(family corev1.IPFamily, protocol corev1.Protocol, addr
 	if err != nil || !ok {
 		return nil, err
 	}
-	classes := []Class{Class(binary.BigEndian.Uint64(e.Data))}
+	classes := []Class{Class(to64(e.Data))}
 	if own := classes[0]; own.own() {
 		if classes, err = r.inside(family, table, own); err != nil {
 			return nil, err
@@ -116,7 +116,7 @@ func (r *Reader) way(family corev1.IPFamily, table string, p place, class Class)
 	if err != nil || !ok {
 		return Way{}, false, err
 	}
-	w := Way{Port: ID(binary.BigEndian.Uint64(e.Data)), Class: class}
+	w := Way{Port: ID(to64(e.Data)), Class: class}
 	switch k := class.kind(); {
 	case k == kindClusterLocal:
 		w.Local, err = r.slots(family, table, w.Port, localSlots, class.Count())

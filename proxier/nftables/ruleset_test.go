@@ -42,7 +42,7 @@ func content(t *testing.T, m *Model) map[string][]string {
 			case setLists.String():
 				text = fmt.Sprintf("%x %s: %x", key[:len(key)-8], base(key[len(key)-8:]), e.Value)
 			case setFrontends.String(), setNodePorts.String():
-				text = fmt.Sprintf("%x: %s", key, base(string(e.Value)))
+				text = fmt.Sprintf("%x: %s", key, base(string(e.Value[blankLen:])))
 			}
 			elements = append(elements, text)
 		}

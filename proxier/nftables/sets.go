@@ -42,6 +42,7 @@ const (
 	protoField              // 1 byte and 3 of 0
 	portField               // 2 bytes, network order, and 2 of 0
 	wordField               // 4 bytes
+	blankField              // 4 bytes of 0, in front of what the next map's key begins with, for nft: see doc.go
 	verdict                 // where packets go on: only as the value of a map
 )
 
@@ -51,6 +52,8 @@ const (
 	typeBits                                          = 6
 	typeVerdict                                       = 0xffffff00
 )
+
+const blankLen = 4 // bytes of a blankField
 
 // spec is the form of a set.
 type spec struct {
@@ -66,6 +69,11 @@ var (
 	frontend = []field{addrField, protoField, portField}
 	target   = []field{addrField, portField}
 	class64  = []field{wordField, wordField}
+	// What leads to a class, an ID or a refusal.
+	toClass   = fields([]field{blankField}, class64)
+	toRefusal = []field{blankField, wordField}
+	// What a client is remembered by. What the word holds says nothing.
+	memory = fields([]field{wordField}, target)
 )
 
 func fields(parts ...[]field) (all []field) {
@@ -77,17 +85,17 @@ func fields(parts ...[]field) (all []field) {
 
 // specs of all sets. See doc.go for how packets use them.
 var specs = [sets]spec{
-	setFrontends:        {name: "frontends", key: frontend, value: class64},
-	setNodePorts:        {name: "nodeports", key: []field{protoField, portField}, value: class64},
+	setFrontends:        {name: "frontends", key: frontend, value: toClass},
+	setNodePorts:        {name: "nodeports", key: []field{protoField, portField}, value: toClass},
 	setClasses:          {name: "classes", key: class64, value: []field{verdict}},
-	setLists:            {name: "lists", key: fields(frontend, class64), value: class64},
+	setLists:            {name: "lists", key: fields(frontend, class64), value: toClass},
 	setEndpoints:        {name: "endpoints", key: fields(class64, []field{wordField}), value: target},
-	setAffinity:         {name: "affinity", key: fields([]field{addrField}, class64), value: target, dynamic: true, most: 1 << 20},
+	setAffinity:         {name: "affinity", key: fields([]field{addrField}, class64), value: memory, dynamic: true, most: 1 << 20},
 	setMembers:          {name: "members", key: fields(class64, []field{wordField}, target)},
 	setHairpin:          {name: "hairpin", key: []field{addrField, addrField}},
-	setRefusedServices:  {name: "refused-services", key: frontend, value: []field{wordField}},
-	setRefusedExternal:  {name: "refused-external", key: frontend, value: []field{wordField}},
-	setRefusedNodePorts: {name: "refused-nodeports", key: []field{protoField, portField}, value: []field{wordField}},
+	setRefusedServices:  {name: "refused-services", key: frontend, value: toRefusal},
+	setRefusedExternal:  {name: "refused-external", key: frontend, value: toRefusal},
+	setRefusedNodePorts: {name: "refused-nodeports", key: []field{protoField, portField}, value: toRefusal},
 	setRefusals:         {name: "refusals", key: []field{wordField}, value: []field{verdict}},
 	setFirewall:         {name: "firewall", key: frontend},
 	setHealthChecks:     {name: "health-checks", key: []field{portField}},
@@ -106,8 +114,12 @@ func addrLen(family corev1.IPFamily) int {
 	return 4
 }
 
-// length of some fields in bytes. A verdict has none.
+// length of some fields in bytes. A verdict has none, and a port that is alone is not filled up: nft would take the
+// whole word for its number.
 func length(fields []field, family corev1.IPFamily) int {
+	if len(fields) == 1 && fields[0] == portField {
+		return 2
+	}
 	n := 0
 	for _, f := range fields {
 		switch f {
@@ -140,7 +152,7 @@ func typeOf(fields []field, family corev1.IPFamily) uint32 {
 			t |= typeProto
 		case portField:
 			t |= typePort
-		case wordField:
+		case wordField, blankField:
 			t |= typeMark
 		case verdict:
 			return typeVerdict
@@ -181,6 +193,12 @@ func appendTarget(b []byte, to netip.AddrPort) []byte {
 
 // appendWord appends a number as numgen leaves it in a register: in the machine's byte order.
 func appendWord(b []byte, w uint32) []byte { return binary.NativeEndian.AppendUint32(b, w) }
+
+// appendTo64 appends a value that leads to a class or an id.
+func appendTo64(b []byte, v uint64) []byte { return append64(append(b, make([]byte, blankLen)...), v) }
+
+// to64 reads it.
+func to64(value []byte) uint64 { return binary.BigEndian.Uint64(value[blankLen:]) }
 
 // append64 appends a class or an id.
 func append64(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }

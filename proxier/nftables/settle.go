@@ -33,7 +33,7 @@ func (r *Ruleset) settleFrontend(p place, s *slot) {
 			to.removed = p.key(to.removed)
 		}
 		if class != 0 {
-			to.added = append64(p.key(to.added), uint64(class))
+			to.added = appendTo64(p.key(to.added), uint64(class))
 		}
 		if old.own() {
 			delete(r.prints, old)
@@ -101,7 +101,7 @@ func (r *Ruleset) settleLists(p place, s *slot, ways []way) {
 		if i >= 0 {
 			now.removed = p.listKey(now.removed, w.class, width)
 		}
-		now.added = append64(p.listKey(now.added, w.class, width), uint64(w.id))
+		now.added = appendTo64(p.listKey(now.added, w.class, width), uint64(w.id))
 	}
 	for _, w := range ways {
 		r.idle.use(w.class, 1)
@@ -149,7 +149,7 @@ func (r *Ruleset) settleFilter(p place, s *slot) {
 	if refusal != 0 {
 		list.added = p.key(list.added)
 		if len(specs[p.set].value) > 0 {
-			list.added = appendWord(list.added, refusal)
+			list.added = appendWord(append(list.added, make([]byte, blankLen)...), refusal)
 		}
 	}
 	if p.set == setRefusedExternal && (refusal != 0) != (s.refusal != 0) {
