@@ -43,6 +43,7 @@ func Subjects() []Subject {
 		{Name: "synclab/iptables-legacy-tree", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Legacy, Layout: iptables.Tree},
 		{Name: "synclab/iptables-nft-tree", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Nft, Layout: iptables.Tree},
 		{Name: "synclab/iptables-legacy-direct", Proxier: Synclab, Backend: proxier.Direct, Variant: iptables.Legacy},
+		{Name: "synclab/iptables-legacy-direct-tree", Proxier: Synclab, Backend: proxier.Direct, Variant: iptables.Legacy, Layout: iptables.Tree},
 		{Name: "synclab/nftables", Proxier: Synclab, Backend: proxier.Nftables},
 		{Name: "kube-proxy/iptables-legacy", Proxier: KubeProxy, Backend: proxier.Iptables, Variant: iptables.Legacy},
 		{Name: "kube-proxy/iptables-nft", Proxier: KubeProxy, Backend: proxier.Iptables, Variant: iptables.Nft},

@@ -26,10 +26,11 @@ var subjectLooks = map[string]look{
 	"kube-proxy/iptables-nft":    {color.NRGBA{0xe6, 0x9f, 0x00, 0xff}, hollow{draw.TriangleGlyph{}}, dashed},
 	"synclab/nftables":           {color.NRGBA{0x00, 0x9e, 0x73, 0xff}, draw.BoxGlyph{}, nil},
 
-	"synclab/iptables-legacy-tree":   {color.NRGBA{0x00, 0x49, 0x75, 0xff}, draw.CircleGlyph{}, []vg.Length{2, 2}},
-	"synclab/iptables-legacy-direct": {color.NRGBA{0x1b, 0x1f, 0x5e, 0xff}, draw.RingGlyph{}, []vg.Length{8, 3}},
-	"synclab/iptables-nft-tree":      {color.NRGBA{0x8a, 0x3a, 0x00, 0xff}, draw.TriangleGlyph{}, []vg.Length{2, 2}},
-	"kube-proxy/nftables":            {color.NRGBA{0xcc, 0x79, 0xa7, 0xff}, hollow{draw.SquareGlyph{}}, dashed},
+	"synclab/iptables-legacy-tree":        {color.NRGBA{0x00, 0x49, 0x75, 0xff}, draw.CircleGlyph{}, []vg.Length{2, 2}},
+	"synclab/iptables-legacy-direct":      {color.NRGBA{0x1b, 0x1f, 0x5e, 0xff}, draw.RingGlyph{}, []vg.Length{8, 3}},
+	"synclab/iptables-legacy-direct-tree": {color.NRGBA{0x6a, 0x51, 0xa3, 0xff}, draw.RingGlyph{}, []vg.Length{2, 2}},
+	"synclab/iptables-nft-tree":           {color.NRGBA{0x8a, 0x3a, 0x00, 0xff}, draw.TriangleGlyph{}, []vg.Length{2, 2}},
+	"kube-proxy/nftables":                 {color.NRGBA{0xcc, 0x79, 0xa7, 0xff}, hollow{draw.SquareGlyph{}}, dashed},
 }
 
 // otherLooks are for what has none of its own: other proxiers, and further runs of one subject.
@@ -51,7 +52,7 @@ func giveLooks(all []*series) {
 	}
 	free := slices.Clone(otherLooks)
 	for _, name := range []string{"synclab/iptables-legacy", "synclab/iptables-nft", "synclab/nftables",
-		"synclab/iptables-legacy-tree", "synclab/iptables-nft-tree", "synclab/iptables-legacy-direct", "kube-proxy/nftables", "kube-proxy/iptables-nft", "kube-proxy/iptables-legacy"} {
+		"synclab/iptables-legacy-tree", "synclab/iptables-nft-tree", "synclab/iptables-legacy-direct", "synclab/iptables-legacy-direct-tree", "kube-proxy/nftables", "kube-proxy/iptables-nft", "kube-proxy/iptables-legacy"} {
 		free = append(free, subjectLooks[name])
 	}
 	// Runs of known subjects take strong colours before the two set aside for proxiers of others.

@@ -184,7 +184,8 @@ func balance(l *lines, n *names, chain string, endpoints []*tracker.Endpoint, la
 		if n.usesEndpoints {
 			args = append(args, "-j", n.endpoint(ep))
 		} else {
-			args = append(args, "-m", n.protocol, "-p", n.protocol, "-j", "DNAT", "--to-destination", ep.Text)
+			// DNAT to a port needs the protocol, but no match on its ports, which the kernel would hold and walk for each rule.
+			args = append(args, "-p", n.protocol, "-j", "DNAT", "--to-destination", ep.Text)
 		}
 		l.rule(chain, comment(ep), args...)
 	}
