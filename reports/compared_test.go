@@ -58,26 +58,33 @@ func sideOf(t *testing.T, c CellComparison, series string) Side {
 	return Side{}
 }
 
-// outputsName looks for what a reader must find in the page, the markdown, the terminal and the JSON.
-func outputsName(t *testing.T, dir string, s *Summary) {
+// outputs are what the terminal and summary.md say; no line is wider than a terminal.
+func outputs(t *testing.T, dir string, s *Summary) (terminal, markdown string) {
 	t.Helper()
-	var terminal bytes.Buffer
-	if err := s.Table(&terminal); err != nil {
+	var table bytes.Buffer
+	if err := s.Table(&table); err != nil {
 		t.Fatal(err)
 	}
-	for i, line := range strings.Split(terminal.String(), "\n") {
+	for i, line := range strings.Split(table.String(), "\n") {
 		if runes(line) > tableWidth {
 			t.Errorf("line %d is %d wide: %s", i+1, runes(line), line)
 		}
 	}
-	markdown, err := os.ReadFile(filepath.Join(dir, "summary.md"))
+	text, err := os.ReadFile(filepath.Join(dir, "summary.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return table.String(), string(text)
+}
+
+// outputsName looks for what a reader must find in the page, the markdown, the terminal and the JSON.
+func outputsName(t *testing.T, dir string, s *Summary) {
+	t.Helper()
+	terminal, markdown := outputs(t, dir, s)
 	page := strings.NewReplacer("\u00a0", " ", "&gt;", ">", "&#43;", "+").Replace(readPage(t, dir))
 	largest := s.largestComparison()
 	ratio := largest.ratio(nft.name, proxyNft.name, figureCold)
-	for name, text := range map[string]string{"page": page, "summary.md": string(markdown), "terminal": terminal.String()} {
+	for name, text := range map[string]string{"page": page, "summary.md": markdown, "terminal": terminal} {
 		for _, want := range []string{"> 600 s", ratio.Words, "stopped after 10m0s:", largest.ratio(proxyNftables.name, proxyLegacy.name, figurePartial).Words} {
 			if !strings.Contains(strings.ReplaceAll(text, "\n  ", " "), want) {
 				t.Errorf("%s does not say %q", name, want)
@@ -172,15 +179,8 @@ func TestStoppedAlone(t *testing.T) {
 	if len(s.Comparisons) != 0 {
 		t.Errorf("a comparison of one: %+v", s.Comparisons)
 	}
-	var terminal bytes.Buffer
-	if err := s.Table(&terminal); err != nil {
-		t.Fatal(err)
-	}
-	markdown, err := os.ReadFile(filepath.Join(dir, "summary.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"page": strings.ReplaceAll(readPage(t, dir), "&gt;", ">"), "summary.md": string(markdown), "terminal": terminal.String()} {
+	terminal, markdown := outputs(t, dir, s)
+	for name, text := range map[string]string{"page": strings.ReplaceAll(readPage(t, dir), "&gt;", ">"), "summary.md": markdown, "terminal": terminal} {
 		if !strings.Contains(text, "> 600 s") || !strings.Contains(text, "stopped after 10m0s:") {
 			t.Errorf("%s does not say that the subject was stopped:\n%.600s", name, text)
 		}

@@ -1,10 +1,7 @@
 package reports
 
 import (
-	"bytes"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -48,20 +45,8 @@ func TestTargets(t *testing.T) {
 	if r := s.Targets[0]; math.Abs(*r.Reached - *r.Other / *r.Own) > 1e-12 || r.Low == nil || *r.Low > *r.Reached {
 		t.Errorf("ratio %v of %v and %v, from %v", *r.Reached, *r.Other, *r.Own, r.Low)
 	}
-	var terminal bytes.Buffer
-	if err := s.Table(&terminal); err != nil {
-		t.Fatal(err)
-	}
-	for i, line := range strings.Split(terminal.String(), "\n") {
-		if runes(line) > tableWidth {
-			t.Errorf("line %d is %d wide: %s", i+1, runes(line), line)
-		}
-	}
-	markdown, err := os.ReadFile(filepath.Join(dir, "summary.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"terminal": terminal.String(), "summary.md": string(markdown), "page": strings.ReplaceAll(readPage(t, dir), "&gt;", ">")} {
+	terminal, markdown := outputs(t, dir, s)
+	for name, text := range map[string]string{"terminal": terminal, "summary.md": markdown, "page": strings.ReplaceAll(readPage(t, dir), "&gt;", ">")} {
 		for _, part := range []string{"≥ 1000×", "≤ 1 h", "missed", "unknown", "not measured", "loor"} {
 			if part == "≤ 1 h" {
 				part = s.Targets[2].wanted()

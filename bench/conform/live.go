@@ -49,9 +49,6 @@ func (l *Live) Become(ctx context.Context, o *sim.Objects) error {
 	return l.feed.apply(ctx, l.feed.traceTo(o))
 }
 
-// Apply lets changes happen.
-func (l *Live) Apply(ctx context.Context, t sim.Trace) error { return l.feed.apply(ctx, t) }
-
 // Objects there are, those of the signal (Sync) included.
 func (l *Live) Objects() *sim.Objects { return l.feed.objects() }
 
@@ -80,9 +77,6 @@ func (l *Live) Do(f func() error) error { return l.proxy.space.do(f) }
 func (l *Live) Saved(family corev1.IPFamily) ([]byte, error) {
 	return savedIn(l.proxy.space, l.proxy.variant, family)
 }
-
-// Log is the end of what kube-proxy says.
-func (l *Live) Log() string { return l.proxy.tail() }
 
 // Machine says what rules may use, in kube-proxy's namespace.
 func (l *Live) Machine() (proxier.Machine, error) { return machineOf(l.proxy.space, l.proxy.variant) }

@@ -5,10 +5,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"synclab/proxier/plan"
-	"synclab/proxier/tracker"
 )
 
 // place is an element that Service ports may claim: of frontends, nodeports, or of the sets of the filter hooks.
@@ -64,22 +62,7 @@ type claim struct {
 }
 
 func (c *claim) compare(d *claim) int {
-	return cmp.Or(comparePorts(c.of.port, d.of.port), cmp.Compare(c.rank, d.rank))
-}
-
-func comparePorts(a, b *plan.ServicePort) int {
-	if a == b {
-		return 0
-	}
-	return cmp.Or(a.Created.Compare(b.Created), compareNames(a.Name, b.Name))
-}
-
-func compareNames(a, b tracker.ServicePortName) int {
-	return cmp.Or(
-		strings.Compare(a.Namespace, b.Namespace),
-		strings.Compare(a.NamespacedName.Name, b.NamespacedName.Name),
-		strings.Compare(a.Port(), b.Port()),
-		strings.Compare(string(a.Protocol), string(b.Protocol)))
+	return cmp.Or(plan.Compare(c.of.port, d.of.port), cmp.Compare(c.rank, d.rank))
 }
 
 // eachClaim calls yield with all that a Service port claims.

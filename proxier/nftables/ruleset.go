@@ -139,7 +139,7 @@ func (r *Ruleset) names() []tracker.ServicePortName {
 	for name := range r.dirty {
 		names = append(names, name)
 	}
-	slices.SortFunc(names, compareNames)
+	slices.SortFunc(names, plan.CompareNames)
 	return names
 }
 

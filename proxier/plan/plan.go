@@ -142,16 +142,16 @@ func (p *Plan) Update(changes []tracker.Change) Delta {
 			switch {
 			case before == nil:
 				added = append(added, now)
-			case compare(before, now) == 0: // most often only the decision is another, and the place the same
-				i, _ := slices.BinarySearchFunc(p.order, before, compare)
+			case Compare(before, now) == 0: // most often only the decision is another, and the place the same
+				i, _ := slices.BinarySearchFunc(p.order, before, Compare)
 				p.order[i] = now
 			default: // a Service that was made again has another age, and with it another place
 				gone, added = append(gone, before), append(added, now)
 			}
 		}
 	}
-	slices.SortFunc(delta.Changed, compare)
-	slices.SortFunc(delta.Removed, compareNames)
+	slices.SortFunc(delta.Changed, Compare)
+	slices.SortFunc(delta.Removed, CompareNames)
 	p.order = splice(p.order, gone, added)
 	return delta
 }
@@ -200,10 +200,10 @@ func decide(port *tracker.ServicePort, created time.Time, endpoints []*tracker.E
 
 // splice takes some ports out of the order and puts others in. What stays is moved in blocks, at most twice.
 func splice(order, gone, added []*ServicePort) []*ServicePort {
-	slices.SortFunc(gone, compare)
+	slices.SortFunc(gone, Compare)
 	read, written := 0, 0
 	for _, port := range gone {
-		i, _ := slices.BinarySearchFunc(order[read:], port, compare)
+		i, _ := slices.BinarySearchFunc(order[read:], port, Compare)
 		written += copy(order[written:], order[read:read+i])
 		read += i + 1
 	}
@@ -211,11 +211,11 @@ func splice(order, gone, added []*ServicePort) []*ServicePort {
 	clear(order[written:])
 	order = order[:written]
 
-	slices.SortFunc(added, compare)
+	slices.SortFunc(added, Compare)
 	end := len(order) // of what has not moved yet, from the back to the front
 	order = slices.Grow(order, len(added))[:len(order)+len(added)]
 	for k, port := range slices.Backward(added) {
-		i, _ := slices.BinarySearchFunc(order[:end], port, compare)
+		i, _ := slices.BinarySearchFunc(order[:end], port, Compare)
 		copy(order[i+k+1:], order[i:end])
 		order[i+k] = port
 		end = i
@@ -223,11 +223,13 @@ func splice(order, gone, added []*ServicePort) []*ServicePort {
 	return order
 }
 
-func compare(a, b *ServicePort) int {
-	return cmp.Or(a.Created.Compare(b.Created), compareNames(a.Name, b.Name))
+// Compare is the order of Service ports: the oldest first, and by name where they are of one age.
+func Compare(a, b *ServicePort) int {
+	return cmp.Or(a.Created.Compare(b.Created), CompareNames(a.Name, b.Name))
 }
 
-func compareNames(a, b tracker.ServicePortName) int {
+// CompareNames is the order of the names of Service ports.
+func CompareNames(a, b tracker.ServicePortName) int {
 	return cmp.Or(
 		strings.Compare(a.Namespace, b.Namespace),
 		strings.Compare(a.NamespacedName.Name, b.NamespacedName.Name),
