@@ -88,7 +88,7 @@ func (r *repetition) fault(ctx context.Context, f *scenarios.Fault, name string)
 		}
 		r.subject.disturbed()
 	default:
-		return fmt.Errorf("fault %q is not known", f.Kind)
+		return fmt.Errorf("fault %s is not there yet", f.Kind)
 	}
 	return nil
 }

@@ -29,8 +29,20 @@ type Record struct {
 	Family string `json:"family,omitempty"` // IPv4 or IPv6
 	Table  string `json:"table,omitempty"`  // nat or filter, of rules and chains
 	// Position is the dispatch position of a first_packet: 1 is the first Service, -1 the miss, 0 an empty ruleset.
-	Position *int   `json:"position,omitempty"`
-	Error    string `json:"error,omitempty"` // of a sync that failed
+	Position *int `json:"position,omitempty"`
+	// Target is the kind of destination of a first_packet that is no plain cluster IP: one of scenarios.Probe.Kinds.
+	Target string `json:"target,omitempty"`
+	// Method by which a first_packet was measured: empty or "sendto", or, of flows between namespaces, "handshake" (TCP SYN →
+	// SYN-ACK), "echo" (UDP) and "established" (a packet of a flow that is known already).
+	Method   string `json:"method,omitempty"`
+	Protocol string `json:"protocol,omitempty"` // TCP or UDP, of a flow
+	// Outcome of a flow: empty (answered by an endpoint that it may reach), refused, timeout, reset, or misrouted.
+	Outcome string `json:"outcome,omitempty"`
+	Service string `json:"service,omitempty"` // "namespace/name:port", of flows, endpoints and violations
+	// Fault that a record belongs to: the step's name and what was done, "5:fault flush nat".
+	Fault     string `json:"fault,omitempty"`
+	Invariant string `json:"invariant,omitempty"` // of a violation: I1 to I13
+	Error     string `json:"error,omitempty"`     // of a sync that failed
 }
 
 // Metric names what a Record holds. Times are in seconds, sizes in bytes.
@@ -75,6 +87,21 @@ const (
 	Played     Metric = "played"      // count: changes made by one step
 	ToolCalls  Metric = "tool_calls"  // count: iptables and nft commands of one sync
 	ShimCost   Metric = "shim_cost"   // s: what measuring adds to one call of a tool
+
+	// Of packets and of faults.
+
+	RulesCrossed Metric = "rules_crossed" // count: rules that the first packet to a Position or Target crosses, by the rule interpreter, over the rules in the kernel
+	Flow         Metric = "flow"          // s: one new flow of the stream: due → answer, or due → Outcome
+	// HeldFlow is one packet of a flow that was there before the changes: sent → answered, or Outcome.
+	HeldFlow Metric = "held_flow" // s
+	// RemovedServed is how long an endpoint that was removed still got new flows: due time of its removal → last answer from it.
+	RemovedServed Metric = "removed_served" // s
+	AddedWaits    Metric = "added_waits"    // s: due time of a new endpoint → the first answer from it, where the stream sends to its Service
+	FaultBegun    Metric = "fault_begun"    // s: how long the fault holds, by plan; 0: done at once. At is its moment
+	FaultDetected Metric = "fault_detected" // s: fault → the subject's first sync or command that answers it
+	FaultRepaired Metric = "fault_repaired" // s: fault → everything is in the kernel as it should be
+	Violation     Metric = "violation"      // count: 1 for each violated Invariant; Error says what was wrong and how to see it again
+	Checked       Metric = "checked"        // count: what was looked at for one Invariant
 	// Exceeded says that the subject was stopped because it exceeded a budget: Value is what it had used, of unit s or B,
 	// or how many rules it could write at most (count), and Error what was exceeded and how far the subject had come.
 	Exceeded Metric = "exceeded"

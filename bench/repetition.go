@@ -206,6 +206,10 @@ func (r *repetition) do(ctx context.Context, step *scenarios.Step, name string) 
 		return r.fault(ctx, step.Fault, name)
 	case step.Probe != nil:
 		return r.traverse(ctx, step.Probe, name)
+	case step.Traffic != nil:
+		return errors.New("traffic is not there yet")
+	case step.Check != nil:
+		return errors.New("check is not there yet")
 	case step.Settle != nil:
 		return r.settle(ctx, step.Settle, name)
 	}

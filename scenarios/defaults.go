@@ -38,20 +38,14 @@ const (
 	defaultFollow          = time.Minute
 	defaultFlushTable      = "nat"
 	defaultFaultTimes      = 1
-	// defaultLockHeld outlasts the 5 s that kube-proxy lets iptables wait.
-	defaultLockHeld = 6 * time.Second
+	defaultMemoryLimit     = 64 << 20
+	defaultFlowRate        = 200
+	defaultFlowServices    = 50
+	defaultFlowsHeld       = 20
 	// defaultPositions: the first, the nine deciles between, the last.
 	defaultPositions     = 11
 	defaultSamples       = 500
 	defaultSettleTimeout = 10 * time.Minute
-)
-
-// Kinds of fault.
-const (
-	faultRestoreKilled = "restore-killed"
-	faultRestoreFails  = "restore-fails"
-	faultLockHeld      = "lock-held"
-	faultFlush         = "flush"
 )
 
 // or sets a field that has its zero value.
@@ -193,18 +187,12 @@ func (st Step) fill() {
 	case st.Probe != nil:
 		or(&st.Probe.Positions, defaultPositions)
 		or(&st.Probe.Samples, defaultSamples)
+		or(&st.Probe.Method, "sendto")
+	case st.Traffic != nil && !st.Traffic.Stop:
+		or(&st.Traffic.Rate, defaultFlowRate)
+		or(&st.Traffic.Services, defaultFlowServices)
+		or(&st.Traffic.Held, defaultFlowsHeld)
 	case st.Settle != nil:
 		or(&st.Settle.Timeout, defaultSettleTimeout)
-	}
-}
-
-func (f *Fault) fill() {
-	switch f.Kind {
-	case faultRestoreKilled, faultRestoreFails:
-		or(&f.Times, defaultFaultTimes)
-	case faultLockHeld:
-		or(&f.For, defaultLockHeld)
-	case faultFlush:
-		or(&f.Table, defaultFlushTable)
 	}
 }

@@ -40,10 +40,11 @@ type rule struct {
 var (
 	oneWord = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	// subjectName leaves out quotes and line ends: tables show it. Empty is another field's matter.
-	subjectName = regexp.MustCompile(`^([a-z0-9.:-]+/?[a-zA-Z0-9./:-]*)?$`)
-	oneLine     = regexp.MustCompile(`^[^\r\n]*$`)
-	share       = rule{min: 0, max: 1, why: "it is a share: 0.25 is a quarter"}
-	anything    = rule{}
+	subjectName  = regexp.MustCompile(`^([a-z0-9.:-]+/?[a-zA-Z0-9./:-]*)?$`)
+	oneInvariant = regexp.MustCompile(`^I([1-9]|1[0-3])$`)
+	oneLine      = regexp.MustCompile(`^[^\r\n]*$`)
+	share        = rule{min: 0, max: 1, why: "it is a share: 0.25 is a quarter"}
+	anything     = rule{}
 )
 
 func count(low, high int, why string) rule {
@@ -112,27 +113,36 @@ var rules = map[string]rule{
 	"targets.N.exponent": {min: -10, max: 10, orUnset: true, why: "1 is linear growth"},
 	"targets.N.from":     count(1, MaxServices, "the smaller size of two").unset(),
 
-	"steps.N.create.services":  count(0, MaxServices, "0 means all of the shape that do not exist yet"),
-	"steps.N.create.rate":      {min: 0, max: maxRate, why: "Services a second; 0 means as fast as possible"},
-	"steps.N.churn.rate":       {min: 0, max: maxRate, above: true, why: "changes a second; informers deliver no more"},
-	"steps.N.churn.events":     count(1, 10_000_000, "all changes of a step are planned ahead, in memory"),
-	"steps.N.churn.kind":       {words: []string{"endpoints", "readiness", "services", "mixed"}},
-	"steps.N.churn.arrivals":   {words: []string{"uniform", "poisson"}},
-	"steps.N.rollout.services": count(1, MaxServices, "how many Services roll at the same time"),
-	"steps.N.rollout.surge":    {min: 0, max: 1, above: true, why: "it is the share of endpoints replaced at once"},
-	"steps.N.rollout.interval": between(time.Millisecond, time.Hour, "the time between two waves"),
-	"steps.N.scale.to":         count(0, MaxEndpoints, "the most is one on each node of the largest supported cluster"),
-	"steps.N.scale.rate":       {min: 0, max: maxRate, above: true, why: "endpoints a second; informers deliver no more"},
-	"steps.N.nodeLoss.nodes":   count(1, 14_999, "node-0, where the proxier runs, stays"),
-	"steps.N.follow.for":       between(time.Second, MaxDuration, "the open-loop steps of a scenario may take a day"),
-	"steps.N.fault.kind":       {words: []string{faultRestoreKilled, faultRestoreFails, faultLockHeld, faultFlush}},
-	"steps.N.fault.table":      {words: []string{"", "nat", "filter", "mangle", "all"}},
-	"steps.N.fault.times":      count(1, 1_000, "how many restores").unset(),
-	"steps.N.fault.for":        between(time.Millisecond, time.Hour, "how long the lock is held").unset(),
-	"steps.N.probe.kind":       {words: []string{"traversal"}},
-	"steps.N.probe.positions":  count(2, 1_000, "the first and the last at least"),
-	"steps.N.probe.samples":    count(1, 100_000, "each sample is a flow of its own, and conntrack tables are bounded"),
-	"steps.N.settle.timeout":   between(time.Millisecond, MaxDuration, "it is a guard against waiting for ever"),
+	"steps.N.create.services":    count(0, MaxServices, "0 means all of the shape that do not exist yet"),
+	"steps.N.create.rate":        {min: 0, max: maxRate, why: "Services a second; 0 means as fast as possible"},
+	"steps.N.churn.rate":         {min: 0, max: maxRate, above: true, why: "changes a second; informers deliver no more"},
+	"steps.N.churn.events":       count(1, 10_000_000, "all changes of a step are planned ahead, in memory"),
+	"steps.N.churn.kind":         {words: []string{"endpoints", "readiness", "services", "mixed"}},
+	"steps.N.churn.arrivals":     {words: []string{"uniform", "poisson"}},
+	"steps.N.rollout.services":   count(1, MaxServices, "how many Services roll at the same time"),
+	"steps.N.rollout.surge":      {min: 0, max: 1, above: true, why: "it is the share of endpoints replaced at once"},
+	"steps.N.rollout.interval":   between(time.Millisecond, time.Hour, "the time between two waves"),
+	"steps.N.scale.to":           count(0, MaxEndpoints, "the most is one on each node of the largest supported cluster"),
+	"steps.N.scale.rate":         {min: 0, max: maxRate, above: true, why: "endpoints a second; informers deliver no more"},
+	"steps.N.nodeLoss.nodes":     count(1, 14_999, "node-0, where the proxier runs, stays"),
+	"steps.N.follow.for":         between(time.Second, MaxDuration, "the open-loop steps of a scenario may take a day"),
+	"steps.N.fault.kind":         {words: faultKinds()},
+	"steps.N.fault.table":        {words: []string{"", "nat", "filter", "mangle", "all"}},
+	"steps.N.fault.object":       {words: []string{"", "jump", "chain", "rule"}},
+	"steps.N.fault.times":        count(1, 1_000, "how many restores or events").unset(),
+	"steps.N.fault.for":          between(time.Millisecond, time.Hour, "how long the fault holds").unset(),
+	"steps.N.fault.bytes":        count(1<<20, 1<<40, "what a proxier and its tools may hold").unset(),
+	"steps.N.probe.kind":         {words: []string{"traversal"}},
+	"steps.N.probe.positions":    count(2, 1_000, "the first and the last at least"),
+	"steps.N.probe.samples":      count(1, 100_000, "each sample is a flow of its own, and conntrack tables are bounded"),
+	"steps.N.probe.method":       {words: []string{"sendto", "flow"}},
+	"steps.N.probe.kinds.N":      {words: []string{"reject", "node-port", "external-ip", "load-balancer", "affinity-first", "affinity-again"}},
+	"steps.N.traffic.rate":       {min: 0, max: 10_000, above: true, why: "new flows a second; more would measure the machine"},
+	"steps.N.traffic.services":   count(1, 10_000, "how many Services are sent to"),
+	"steps.N.traffic.held":       count(0, 1_000, "each is a connection that stays"),
+	"steps.N.traffic.stop":       anything,
+	"steps.N.check.invariants.N": {pattern: oneInvariant, why: "the invariants are I1 to I13"},
+	"steps.N.settle.timeout":     between(time.Millisecond, MaxDuration, "it is a guard against waiting for ever"),
 }
 
 // mapKeys are the keys of the maps.

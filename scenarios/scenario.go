@@ -113,6 +113,8 @@ type Step struct {
 	Follow   *Follow   `yaml:"follow,omitempty" json:"follow,omitempty"`
 	Fault    *Fault    `yaml:"fault,omitempty" json:"fault,omitempty"`
 	Probe    *Probe    `yaml:"probe,omitempty" json:"probe,omitempty"`
+	Traffic  *Traffic  `yaml:"traffic,omitempty" json:"traffic,omitempty"`
+	Check    *Check    `yaml:"check,omitempty" json:"check,omitempty"`
 	Settle   *Settle   `yaml:"settle,omitempty" json:"settle,omitempty"`
 }
 
@@ -163,16 +165,19 @@ type Follow struct {
 	For time.Duration `yaml:"for,omitempty" json:"for"` // default 1m
 }
 
-// Fault breaks something on purpose.
+// Fault breaks something on purpose. The kinds, and what each does, are in faults.go.
 type Fault struct {
-	// Kind: restore-killed, restore-fails, lock-held, flush.
 	Kind string `yaml:"kind" json:"kind"`
-	// Table for flush: nat, filter, mangle or all. Default nat.
+	// Table for flush and delete: nat, filter, mangle or all. Default nat.
 	Table string `yaml:"table,omitempty" json:"table,omitempty"`
-	// Times: how many restores fail or are killed. Default 1.
+	// Object for delete: jump (of a base chain, to the proxier's), chain or rule. Default jump.
+	Object string `yaml:"object,omitempty" json:"object,omitempty"`
+	// Times: how many restores fail or are killed, how many events are repeated or swapped. Default 1.
 	Times int `yaml:"times,omitempty" json:"times,omitempty"`
-	// For: how long the lock is held. Default 6s.
+	// For: how long the fault holds, of kinds that hold. Default 6s, which outlasts kube-proxy's wait for the lock.
 	For time.Duration `yaml:"for,omitempty" json:"for,omitempty"`
+	// Bytes that the subject and its children may hold, of memory-limit.
+	Bytes int64 `yaml:"bytes,omitempty" json:"bytes,omitempty"`
 }
 
 // Probe measures what a packet pays.
@@ -180,6 +185,28 @@ type Probe struct {
 	Kind      string `yaml:"kind" json:"kind"`                     // traversal
 	Positions int    `yaml:"positions,omitempty" json:"positions"` // dispatch positions first … last; default 11 (first, deciles, last); a miss is added
 	Samples   int    `yaml:"samples,omitempty" json:"samples"`     // packets a position; default 500
+	// Method: sendto (default) is the duration of one system call of a fresh flow, in the node's namespace; flow is the round
+	// trip of a new flow of a client pod through the node to a pod that answers, each in a namespace of its own.
+	Method string `yaml:"method,omitempty" json:"method"`
+	// Kinds of destinations beside the positions and the miss: reject, node-port, external-ip, load-balancer (with source
+	// ranges), affinity-first, affinity-again. Those that the cluster has no Service for are left out, with a remark.
+	Kinds []string `yaml:"kinds,omitempty" json:"kinds,omitempty"`
+}
+
+// Traffic is an open-loop stream of new flows, TCP and UDP, from a client pod to a sample of Services, beside the steps
+// that follow. It ends with a Traffic step that stops it, or with the repetition.
+type Traffic struct {
+	Rate     float64 `yaml:"rate,omitempty" json:"rate"`         // new flows a second; default 200
+	Services int     `yaml:"services,omitempty" json:"services"` // the sample, spread over all positions; default 50
+	// Held is how many TCP connections and how many UDP flows of one source port are kept from the start to the end. Default 20.
+	Held int  `yaml:"held,omitempty" json:"held"`
+	Stop bool `yaml:"stop,omitempty" json:"stop,omitempty"` // stop the stream that runs
+}
+
+// Check looks whether the invariants hold that bench/invariants lists, after everything settled.
+type Check struct {
+	// Invariants by number, I1 to I13. Empty: all that apply.
+	Invariants []string `yaml:"invariants,omitempty" json:"invariants,omitempty"`
 }
 
 // Settle waits until the proxier has nothing left to do.

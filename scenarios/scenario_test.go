@@ -56,7 +56,7 @@ func TestDefaults(t *testing.T) {
 			{Fault: &Fault{Kind: "flush", Table: "nat"}},
 			{Fault: &Fault{Kind: "lock-held", For: 6 * time.Second}},
 			{Fault: &Fault{Kind: "restore-fails", Times: 1}},
-			{Probe: &Probe{Kind: "traversal", Positions: 11, Samples: 500}},
+			{Probe: &Probe{Kind: "traversal", Positions: 11, Samples: 500, Method: "sendto"}},
 			{Settle: &Settle{Timeout: 10 * time.Minute}},
 		},
 	}
@@ -88,7 +88,7 @@ func TestOverrides(t *testing.T) {
 		{sets: []string{"proxy.minSyncPeriod=2s"}, got: func(s *Scenario) any { return s.Proxy.MinSyncPeriod }, want: 2 * time.Second},
 		{sets: []string{"steps.1.churn.rate=50"}, got: func(s *Scenario) any { return s.Steps[1].Churn.Rate }, want: 50.0},
 		{sets: []string{"steps.churn.events=5"}, got: func(s *Scenario) any { return s.Steps[1].Churn.Events }, want: 5},
-		{sets: []string{"steps.probe.samples=9"}, got: func(s *Scenario) any { return *s.Steps[9].Probe }, want: Probe{Kind: "traversal", Positions: 11, Samples: 9}},
+		{sets: []string{"steps.probe.samples=9"}, got: func(s *Scenario) any { return *s.Steps[9].Probe }, want: Probe{Kind: "traversal", Positions: 11, Samples: 9, Method: "sendto"}},
 		{sets: []string{"steps.settle.timeout=1m"}, got: func(s *Scenario) any { return s.Steps[10].Settle.Timeout }, want: time.Minute},
 		{sets: []string{"steps.5={settle: {timeout: 3s}}"}, got: func(s *Scenario) any { return s.Steps[5].Settle.Timeout }, want: 3 * time.Second},
 		{sets: []string{"shape.families=[IPv4,IPv6]"}, got: func(s *Scenario) any { return s.Shape.ServiceCIDRs }, want: []string{"10.96.0.0/12", "fd00:10:96::/108"}},

@@ -8,7 +8,7 @@ import (
 )
 
 // Kind is the step's name in YAML: create, churn, rollout, scale, nodeLoss,
-// restart, follow, fault, probe or settle. It is "" unless exactly one is set.
+// restart, follow, fault, probe, traffic, check or settle. It is "" unless exactly one is set.
 func (st Step) Kind() string {
 	kind, v := "", reflect.ValueOf(st)
 	for _, f := range fieldsOf(stepType) {
@@ -53,7 +53,7 @@ func (s *Scenario) Durations() []time.Duration {
 			largest = float64(st.Scale.To)
 		case st.Follow != nil:
 			seconds = st.Follow.For.Seconds()
-		case st.Fault != nil && st.Fault.Kind == faultLockHeld:
+		case st.Fault != nil && st.Fault.Holds():
 			seconds = st.Fault.For.Seconds()
 		}
 		// 1e9 s is far above any limit, and within what a Duration can hold.
@@ -66,7 +66,7 @@ func (s *Scenario) Durations() []time.Duration {
 // that find nothing to work on.
 func (s *Scenario) checkSteps(ps *Problems) {
 	created, total := 0, time.Duration(0)
-	lost := 0
+	lost, traffic := 0, false
 	durations := s.Durations()
 	for i, st := range s.Steps {
 		path := fmt.Sprintf("steps.%d", i)
@@ -84,6 +84,8 @@ func (s *Scenario) checkSteps(ps *Problems) {
 		case created == 0:
 			ps.add(at, "comes before any create: there are no Services yet")
 			continue
+		case st.Traffic != nil:
+			traffic = s.checkTraffic(st.Traffic, at, traffic, ps)
 		case st.Rollout != nil && st.Rollout.Services > s.usable(created):
 			ps.add(join(at, "services"), fmt.Sprintf("%s Services with endpoints may not be there: want at most %s", thousands(st.Rollout.Services), thousands(s.usable(created))))
 		case st.NodeLoss != nil:
@@ -101,6 +103,21 @@ func (s *Scenario) checkSteps(ps *Problems) {
 	if total > MaxDuration {
 		ps.add("steps", fmt.Sprintf("take %s together: want at most %s", showDuration(total.Round(time.Second)), showDuration(MaxDuration)))
 	}
+}
+
+// checkTraffic says whether a stream runs after a step.
+func (s *Scenario) checkTraffic(t *Traffic, at string, runs bool, ps *Problems) bool {
+	switch {
+	case t.Stop && !runs:
+		ps.add(at, "stops a stream, and none runs")
+	case t.Stop && (t.Rate != 0 || t.Services != 0 || t.Held != 0):
+		ps.add(at, "stops a stream: rate, services and held have no effect")
+	case !t.Stop && runs:
+		ps.add(at, "begins a second stream: stop the first one before")
+	case !t.Stop && s.usable(s.Shape.Services) == 0:
+		ps.add(at, "may find no Service with endpoints")
+	}
+	return !t.Stop
 }
 
 func (s *Scenario) checkCreate(c *Create, at string, created int, ps *Problems) int {
@@ -129,26 +146,4 @@ func (s *Scenario) usable(created int) int {
 		return created
 	}
 	return max(0, int(float64(created)*(share-0.03)-2))
-}
-
-// check refuses settings that this kind of fault does not have. A fault may
-// come before the first create: a cold start under a held lock is a question.
-func (f *Fault) check(at string, created int, ps *Problems) {
-	restores := f.Kind == faultRestoreKilled || f.Kind == faultRestoreFails
-	for _, extra := range []struct {
-		field string
-		set   bool
-		of    string
-	}{
-		{"table", f.Table != "" && f.Kind != faultFlush, faultFlush},
-		{"times", f.Times != 0 && !restores, faultRestoreKilled + " and " + faultRestoreFails},
-		{"for", f.For != 0 && f.Kind != faultLockHeld, faultLockHeld},
-	} {
-		if extra.set {
-			ps.add(join(at, extra.field), "has no effect on "+f.Kind+": it belongs to "+extra.of)
-		}
-	}
-	if f.Kind == faultFlush && created == 0 {
-		ps.add(at, "comes before any create: there are no rules to flush yet")
-	}
 }
