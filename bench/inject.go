@@ -87,6 +87,9 @@ func (r *repetition) fault(ctx context.Context, f *scenarios.Fault, name string)
 			}
 		}
 		r.subject.disturbed()
+	case scenarios.FaultWatchDropped, scenarios.FaultWatchStalled, scenarios.FaultRelist, scenarios.FaultEventsRepeated,
+		scenarios.FaultEventsSwapped, scenarios.FaultSlicesFirst, scenarios.FaultAPIDown:
+		return r.apiFault(ctx, f)
 	default:
 		return fmt.Errorf("fault %s is not there yet", f.Kind)
 	}

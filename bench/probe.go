@@ -48,6 +48,9 @@ func (r *repetition) baseline(ctx context.Context) error {
 // traverse measures the first packet of a flow by the position of the Service's rule in the dispatch chain.
 func (r *repetition) traverse(ctx context.Context, p *scenarios.Probe, name string) error {
 	r.say.stage(name, 0, 0)
+	if p.Method == "flow" {
+		return r.traverseFlows(ctx, p, name)
+	}
 	for _, family := range r.families {
 		targets, err := r.targets(family, p.Positions)
 		if err != nil {

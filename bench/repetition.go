@@ -207,9 +207,9 @@ func (r *repetition) do(ctx context.Context, step *scenarios.Step, name string) 
 	case step.Probe != nil:
 		return r.traverse(ctx, step.Probe, name)
 	case step.Traffic != nil:
-		return errors.New("traffic is not there yet")
+		return r.traffic(ctx, step.Traffic, name)
 	case step.Check != nil:
-		return errors.New("check is not there yet")
+		return r.check(ctx, step.Check, name)
 	case step.Settle != nil:
 		return r.settle(ctx, step.Settle, name)
 	}
