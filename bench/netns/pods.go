@@ -1,0 +1,354 @@
+package netns
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	kernelns "github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// The devices between the node and its pods: veth pairs with one end in the node's namespace.
+const (
+	ClientDevice  = "client0" // to the pods of this node
+	BackendDevice = "pods0"   // to all other pods
+	podDevice     = "eth0"    // the far end of either
+)
+
+// What routes name as the next hop. Nobody has these addresses; permanent neighbours make a device of each.
+var (
+	nodeGateway = map[bool]netip.Addr{ // of pods, by "is IPv6"
+		false: netip.MustParseAddr("169.254.1.1"), true: netip.MustParseAddr("fe80::1"),
+	}
+	podGateway = map[bool]netip.Addr{ // of the node, to other pods
+		false: netip.MustParseAddr("169.254.1.2"), true: netip.MustParseAddr("fe80::2"),
+	}
+)
+
+// localTable is the routing table of addresses that are the machine's own (RT_TABLE_LOCAL).
+const localTable = 255
+
+// PodTopology says which pods there are.
+type PodTopology struct {
+	// Clients are pods of this node that send.
+	Clients []netip.Addr
+	// Ranges hold all pods: who is no client is answered for by one namespace.
+	Ranges []netip.Prefix
+}
+
+// Pods are the namespaces of pods.
+type Pods struct {
+	Client   *Namespace // holds the clients' addresses
+	Backends *Namespace // every address of the ranges is local there
+}
+
+// Close lets the namespaces go, with their ends of the devices, as soon as nothing is in them any more.
+func (p *Pods) Close() {
+	p.Client.Close()
+	p.Backends.Close()
+}
+
+// ConnectPods makes namespaces for pods and the node a router between them, as a CNI plugin does that routes: a pod has
+// host addresses and a default route to a next hop that is no machine but the node's end of its veth pair; the node
+// has a host route to each client, and a route for each range to where the other pods are. It comes after Connect, and
+// the ranges are not among its sinks.
+//
+// All neighbours are permanent, so no packet waits for ARP or neighbour discovery. Forwarding is on afterwards; reverse
+// path filters are off where /proc/sys can be written, and have nothing to object to where not: routes are symmetric.
+// Limits on ICMP are off as well, or else most flows to a Service without endpoints would wait in vain for their refusal.
+func (l *Lab) ConnectPods(t PodTopology) (pods *Pods, err error) {
+	if err := Guard(); err != nil {
+		return nil, err
+	}
+	node, err := currentNamespace()
+	if err != nil {
+		return nil, err
+	}
+	defer node.Close()
+	if err := routing(families(t)); err != nil {
+		return nil, err
+	}
+	pods = &Pods{}
+	defer func() {
+		if err != nil {
+			pods.Close()
+		}
+	}()
+	if pods.Client, err = newNamespace(); err != nil {
+		return nil, fmt.Errorf("client pods: %w", err)
+	}
+	if pods.Backends, err = newNamespace(); err != nil {
+		return nil, fmt.Errorf("pods: %w", err)
+	}
+	client, err := node.link(ClientDevice, pods.Client)
+	if err != nil {
+		return nil, err
+	}
+	backends, err := node.link(BackendDevice, pods.Backends)
+	if err != nil {
+		return nil, err
+	}
+	if err := client.clients(pods.Client, t); err != nil {
+		return nil, fmt.Errorf("client pods: %w", err)
+	}
+	if err := backends.others(pods.Backends, t); err != nil {
+		return nil, fmt.Errorf("pods: %w", err)
+	}
+	return pods, nil
+}
+
+// families of the clients: whether IPv4, whether IPv6.
+func families(t PodTopology) (v4, v6 bool) {
+	for _, addr := range t.Clients {
+		v4, v6 = v4 || addr.Is4(), v6 || addr.Is6()
+	}
+	return v4, v6
+}
+
+// routing makes the namespace of the calling thread a router.
+func routing(v4, v6 bool) error {
+	const sys = "/proc/sys/net/"
+	set := func(name, value string) error { return os.WriteFile(sys+name, []byte(value), 0o644) }
+	for _, name := range []string{"ipv4/conf/all/rp_filter", "ipv4/conf/default/rp_filter", "ipv4/icmp_ratelimit", "ipv6/icmp/ratelimit"} {
+		_ = set(name, "0")
+	}
+	if v4 {
+		if err := set("ipv4/ip_forward", "1"); err != nil {
+			return fmt.Errorf("forwarding between pods: %w", err)
+		}
+	}
+	if v6 {
+		if err := set("ipv6/conf/all/forwarding", "1"); err != nil {
+			return fmt.Errorf("forwarding between pods: %w", err)
+		}
+	}
+	return nil
+}
+
+// cable is a veth pair between the node and a namespace of pods.
+type cable struct {
+	near, far       netlink.Link
+	nearMAC, farMAC net.HardwareAddr
+}
+
+// link makes a cable from the namespace of the calling thread to another one.
+func (n *Namespace) link(name string, to *Namespace) (*cable, error) {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: podDevice, PeerNamespace: netlink.NsFd(int(to.handle))}); err != nil {
+		return nil, fmt.Errorf("veth pair %s: %w", name, err)
+	}
+	c := &cable{}
+	var err error
+	if c.near, c.nearMAC, err = bringUp(name); err != nil {
+		return nil, err
+	}
+	err = to.Do(func() (err error) {
+		c.far, c.farMAC, err = bringUp(podDevice)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("far end of %s: %w", name, err)
+	}
+	return c, nil
+}
+
+func bringUp(name string) (netlink.Link, net.HardwareAddr, error) {
+	_ = os.WriteFile("/proc/sys/net/ipv4/conf/"+name+"/rp_filter", []byte("0"), 0o644)
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return nil, nil, fmt.Errorf("%s up: %w", name, err)
+	}
+	return link, link.Attrs().HardwareAddr, nil
+}
+
+// clients gives the far end the clients' addresses, and the node its routes to them.
+func (c *cable) clients(pods *Namespace, t PodTopology) error {
+	for _, addr := range t.Clients {
+		if err := addRoute(c.near, netip.PrefixFrom(addr, addr.BitLen())); err != nil {
+			return err
+		}
+		if err := neighbour(c.near, addr, c.farMAC); err != nil {
+			return err
+		}
+	}
+	return pods.Do(func() error {
+		for _, addr := range t.Clients {
+			if err := addAddress(c.far, addr); err != nil {
+				return err
+			}
+		}
+		return c.toNode(t)
+	})
+}
+
+// others makes every address of the ranges local at the far end, but for the clients', and leads the ranges there.
+func (c *cable) others(pods *Namespace, t PodTopology) error {
+	for _, prefix := range t.Ranges {
+		gateway := podGateway[prefix.Addr().Is6()]
+		if err := neighbour(c.near, gateway, c.farMAC); err != nil {
+			return err
+		}
+		if err := routeVia(c.near, prefix, gateway, 0); err != nil {
+			return err
+		}
+	}
+	return pods.Do(func() error {
+		if err := c.toNode(t); err != nil {
+			return err
+		}
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return fmt.Errorf("lo: %w", err)
+		}
+		for _, prefix := range t.Ranges {
+			// Table local, since what a packet may be sent from is looked up nowhere else.
+			route := &netlink.Route{LinkIndex: lo.Attrs().Index, Dst: ipNet(prefix.Masked()), Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST, Table: localTable}
+			if err := netlink.RouteAdd(route); err != nil {
+				return fmt.Errorf("local addresses %s: %w", prefix, err)
+			}
+		}
+		for _, addr := range t.Clients { // the longer prefix goes before the range
+			if err := routeVia(c.far, netip.PrefixFrom(addr, addr.BitLen()), nodeGateway[addr.Is6()], localTable); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// toNode gives a pod its default routes.
+func (c *cable) toNode(t PodTopology) error {
+	v4, v6 := families(t)
+	for _, f := range []struct {
+		there   bool
+		gateway netip.Addr
+		all     netip.Prefix
+	}{
+		{v4, nodeGateway[false], netip.MustParsePrefix("0.0.0.0/0")},
+		{v6, nodeGateway[true], netip.MustParsePrefix("::/0")},
+	} {
+		if !f.there {
+			continue
+		}
+		if err := neighbour(c.far, f.gateway, c.nearMAC); err != nil {
+			return err
+		}
+		if err := routeVia(c.far, f.all, f.gateway, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func neighbour(link netlink.Link, addr netip.Addr, mac net.HardwareAddr) error {
+	family := unix.AF_INET
+	if addr.Is6() {
+		family = unix.AF_INET6
+	}
+	err := netlink.NeighSet(&netlink.Neigh{
+		LinkIndex: link.Attrs().Index, Family: family, State: netlink.NUD_PERMANENT, IP: addr.AsSlice(), HardwareAddr: mac,
+	})
+	if err != nil {
+		return fmt.Errorf("neighbour %s of %s: %w", addr, link.Attrs().Name, err)
+	}
+	return nil
+}
+
+func routeVia(link netlink.Link, to netip.Prefix, gateway netip.Addr, table int) error {
+	err := netlink.RouteAdd(&netlink.Route{
+		LinkIndex: link.Attrs().Index, Dst: ipNet(to.Masked()), Gw: gateway.AsSlice(), Flags: int(netlink.FLAG_ONLINK), Table: table,
+	})
+	if err != nil {
+		return fmt.Errorf("route to %s by %s: %w", to, link.Attrs().Name, err)
+	}
+	return nil
+}
+
+// Namespace is a network namespace that no process need be in.
+type Namespace struct{ handle kernelns.NsHandle }
+
+// newNamespace makes one with nothing in it but lo, which is up.
+func newNamespace() (*Namespace, error) {
+	var made *Namespace
+	err := onThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		var err error
+		if made, err = currentNamespace(); err != nil {
+			return err
+		}
+		for _, name := range []string{"accept_dad", "dad_transmits", "router_solicitations", "accept_ra", "autoconf"} {
+			_ = os.WriteFile("/proc/sys/net/ipv6/conf/default/"+name, []byte("0"), 0o644)
+		}
+		return loopbackUp()
+	})
+	if err != nil && made != nil {
+		made.Close()
+		made = nil
+	}
+	return made, err
+}
+
+// currentNamespace is that of the calling thread.
+func currentNamespace() (*Namespace, error) {
+	handle, err := kernelns.GetFromPath("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("network namespace of this thread: %w", err)
+	}
+	return &Namespace{handle}, nil
+}
+
+// Close lets it go. Sockets that were made in it keep it alive.
+func (n *Namespace) Close() {
+	if n != nil {
+		n.handle.Close()
+	}
+}
+
+// File is another handle on it, for a child process: the caller closes it.
+func (n *Namespace) File(name string) (*os.File, error) {
+	fd, err := unix.FcntlInt(uintptr(n.handle), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("namespace %s: %w", name, err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// Do calls f on a thread of its own that is in the namespace; sockets that f makes can be used from anywhere.
+func (n *Namespace) Do(f func() error) error {
+	return onThread(func() error {
+		if err := kernelns.Set(n.handle); err != nil {
+			return fmt.Errorf("enter namespace: %w", err)
+		}
+		return f()
+	})
+}
+
+// onThread calls f on another thread, and takes that back to the namespace it came from; one that cannot go back ends.
+func onThread(f func() error) error {
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		before, err := currentNamespace()
+		if err != nil {
+			failed <- err
+			return
+		}
+		defer before.Close()
+		err = f()
+		if back := kernelns.Set(before.handle); back == nil {
+			runtime.UnlockOSThread()
+		}
+		failed <- err
+	}()
+	return <-failed
+}

@@ -1,0 +1,135 @@
+package traffic
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	kernelns "github.com/vishvananda/netns"
+)
+
+// envChild makes this program, whichever it is, the pods' process. It is looked at before main: test binaries and the
+// command alike can be it, and none of them has to know.
+const envChild = "SYNCLAB_PODS"
+
+// Descriptors of the child, beside standard input and output.
+const (
+	clientFD   = 3
+	backendsFD = 4
+)
+
+func init() {
+	if os.Getenv(envChild) == "" {
+		return
+	}
+	if err := child(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "pods:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// child is the life of the pods' process: it ends with its standard input.
+func child(in io.Reader, out io.Writer) error {
+	words := newWords(out)
+	decoder := json.NewDecoder(in)
+	var s setup
+	if err := decoder.Decode(&s); err != nil {
+		return fmt.Errorf("setup: %w", err)
+	}
+	clock, err := newMonotonic()
+	if err != nil {
+		return err
+	}
+	listens := make(chan error, 1)
+	go inNamespace(backendsFD, words, func() error {
+		r, err := newResponder(s.Ports)
+		listens <- err
+		if err != nil {
+			return err
+		}
+		return r.run()
+	})
+	if err := <-listens; err != nil {
+		return err
+	}
+	words.say(word{Ready: true})
+	var running *stream
+	for {
+		var c command
+		switch err := decoder.Decode(&c); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("command: %w", err)
+		case c.Begin != nil:
+			if running, err = newStream(*c.Begin, clock, func(r Result) { words.say(word{Result: &r}) }); err != nil {
+				return err
+			}
+			s := running
+			go inNamespace(clientFD, words, func() error {
+				err := s.run()
+				words.say(word{Ended: true})
+				return err
+			})
+		case running == nil:
+		case c.End:
+			running.end()
+		default:
+			running.inbox.put(c.Add, c.Focus)
+		}
+	}
+}
+
+// inNamespace calls f on a thread of a namespace. What goes wrong is told.
+func inNamespace(fd int, words *words, f func() error) {
+	runtime.LockOSThread() // and never unlocked: the thread stays there
+	err := kernelns.Set(kernelns.NsHandle(fd))
+	if err == nil {
+		err = f()
+	}
+	if err != nil {
+		words.say(word{Failed: err.Error()})
+	}
+}
+
+// words are what the child says, written a few times a second.
+type words struct {
+	mu      sync.Mutex
+	buffer  *bufio.Writer
+	encoder *json.Encoder
+	timer   *time.Timer // nil: nothing waits to be written
+}
+
+const writeEvery = 50 * time.Millisecond
+
+func newWords(w io.Writer) *words {
+	buffer := bufio.NewWriterSize(w, 1<<16)
+	return &words{buffer: buffer, encoder: json.NewEncoder(buffer)}
+}
+
+// say writes a word down. Results wait for others; whatever else is said goes out at once. Whoever reads has gone if it
+// fails, and then standard input ends, too.
+func (w *words) say(what word) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.encoder.Encode(what)
+	if what.Result == nil {
+		_ = w.buffer.Flush()
+		return
+	}
+	if w.timer == nil {
+		w.timer = time.AfterFunc(writeEvery, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.timer = nil
+			_ = w.buffer.Flush()
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package traffic
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"synclab/proxier/plan"
+	"synclab/proxier/tracker"
+)
+
+// port is one Service port of one family with all states that it had.
+type port struct {
+	index    int // of its first target
+	target   *Target
+	versions []version
+	removed  map[netip.AddrPort]*removal
+	added    map[netip.AddrPort]time.Time // due time of those that have not answered yet
+}
+
+// newPort is one that the kernel is in sync with.
+func newPort(index int, t *Target, now *plan.ServicePort, at time.Time) *port {
+	return &port{
+		index: index, target: t, versions: []version{{port: now, due: at, made: at, visible: at}},
+		removed: map[netip.AddrPort]*removal{}, added: map[netip.AddrPort]time.Time{},
+	}
+}
+
+// removal is an endpoint that was removed.
+type removal struct{ due, last time.Time } // last answer of a flow that was sent after
+
+// version is what the cluster says of a port from a moment on.
+type version struct {
+	port      *plan.ServicePort // nil: there is none
+	due, made time.Time
+	visible   time.Time      // zero: not yet
+	by        runtime.Object // the change; nil as soon as it is visible
+	returns   bool           // it is like one that may be in the kernel from before
+}
+
+// maxReturns is how far back a state is compared with.
+const maxReturns = 8
+
+// endpoints are those that flows may reach: from pods of the node to the cluster IP (internal), or to other addresses,
+// for which pods of the node are sent to endpoints anywhere.
+func (v *version) endpoints(internal bool) []*tracker.Endpoint {
+	switch {
+	case v.port == nil:
+		return nil
+	case internal && v.port.InternalPolicyLocal:
+		return v.port.Local
+	}
+	return v.port.Cluster
+}
+
+// refuses says whether flows have to be refused at once.
+func (v *version) refuses() bool { return v.port != nil && !v.port.HasEndpoints }
+
+func (v *version) alike(w *version) bool {
+	same := func(a, b *tracker.Endpoint) bool { return a.Addr == b.Addr }
+	return v.refuses() == w.refuses() && (v.port == nil) == (w.port == nil) &&
+		slices.EqualFunc(v.endpoints(true), w.endpoints(true), same) && slices.EqualFunc(v.endpoints(false), w.endpoints(false), same)
+}
+
+func contains(list []*tracker.Endpoint, addr netip.AddrPort) bool {
+	return slices.ContainsFunc(list, func(ep *tracker.Endpoint) bool { return ep.Addr == addr })
+}
+
+// seen notes that the kernel has what a change led to, and so all before it.
+func (p *port) seen(by runtime.Object, at time.Time) {
+	i := slices.IndexFunc(p.versions, func(v version) bool { return v.by != nil && v.by == by })
+	for ; i >= 0; i-- {
+		v := &p.versions[i]
+		if v.by == nil {
+			continue
+		}
+		v.by, v.visible = nil, at
+		if v.returns {
+			v.visible = at.Add(returnSlack)
+		}
+	}
+}
+
+// between are the states that a flow may have met which was sent at one moment and over at another: from the last one
+// that the kernel was known to have before, to the last one that was made.
+func (p *port) between(sent, end time.Time) []version {
+	first, last := 0, 0
+	for i := range p.versions {
+		v := &p.versions[i]
+		if !v.visible.IsZero() && !v.visible.After(sent) {
+			first = i
+		}
+		if !v.made.After(end) {
+			last = i
+		}
+	}
+	return p.versions[first : max(first, last)+1]
+}

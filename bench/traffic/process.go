@@ -1,0 +1,175 @@
+package traffic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"synclab/bench/netns"
+)
+
+// Process is the pods' process, as its parent sees it. Begin, Follow, End and Close are called by one goroutine at a time.
+type Process struct {
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	encoder *json.Encoder
+	clock   monotonic
+	stderr  strings.Builder
+	done    chan struct{} // closed when it has ended and everything it said was taken
+
+	mu      sync.Mutex
+	results func(Result)
+	ended   chan struct{} // of the stream that runs
+	ready   chan struct{}
+	err     error
+}
+
+// Start runs the process and waits until it listens on the ports.
+func Start(ctx context.Context, pods *netns.Pods, ports []Port) (*Process, error) {
+	p, err := start(ctx, pods, ports)
+	if err != nil {
+		return nil, fmt.Errorf("pods: %w", err)
+	}
+	return p, nil
+}
+
+func start(ctx context.Context, pods *netns.Pods, ports []Port) (*Process, error) {
+	client, err := pods.Client.File("client pods")
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	backends, err := pods.Backends.File("pods")
+	if err != nil {
+		return nil, err
+	}
+	defer backends.Close()
+	p := &Process{done: make(chan struct{}), ready: make(chan struct{})}
+	if p.clock, err = newMonotonic(); err != nil {
+		return nil, err
+	}
+	p.cmd = exec.CommandContext(ctx, "/proc/self/exe")
+	p.cmd.Env = append(os.Environ(), envChild+"=1", "GOGC=400")
+	p.cmd.ExtraFiles = []*os.File{client, backends}
+	p.cmd.Stderr = &p.stderr
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	p.encoder = json.NewEncoder(p.in)
+	go p.listen(out)
+	if err := p.encoder.Encode(setup{Ports: ports}); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	select {
+	case <-p.ready:
+		return p, nil
+	case <-p.done:
+		return nil, p.Close()
+	}
+}
+
+// listen takes what the child says until it ends.
+func (p *Process) listen(out io.Reader) {
+	defer close(p.done)
+	decoder := json.NewDecoder(out)
+	for {
+		var w word
+		if err := decoder.Decode(&w); err != nil {
+			return
+		}
+		p.mu.Lock()
+		results, ended := p.results, p.ended
+		if w.Failed != "" && p.err == nil {
+			p.err = errors.New(w.Failed)
+		}
+		p.mu.Unlock()
+		switch {
+		case w.Ready:
+			close(p.ready)
+		case w.Result != nil && results != nil:
+			results(*w.Result)
+		case w.Ended && ended != nil:
+			close(ended)
+		}
+	}
+}
+
+// Begin starts a stream. results is called from one goroutine, in the order in which flows end.
+func (p *Process) Begin(s Stream, results func(Result)) error {
+	p.mu.Lock()
+	p.results, p.ended = results, make(chan struct{})
+	p.mu.Unlock()
+	if err := p.encoder.Encode(command{Begin: &s}); err != nil {
+		return p.broken(err)
+	}
+	return nil
+}
+
+// Follow gives the stream that runs more targets, and the numbers of those that something is about to happen to.
+func (p *Process) Follow(add []Target, focus []int) error {
+	if len(add) == 0 && len(focus) == 0 {
+		return nil
+	}
+	if err := p.encoder.Encode(command{Add: add, Focus: focus}); err != nil {
+		return p.broken(err)
+	}
+	return nil
+}
+
+// End stops the stream and returns when all of its results have been taken.
+func (p *Process) End() error {
+	p.mu.Lock()
+	ended := p.ended
+	p.mu.Unlock()
+	if err := p.encoder.Encode(command{End: true}); err != nil {
+		return p.broken(err)
+	}
+	select {
+	case <-ended:
+	case <-p.done:
+	}
+	return p.broken(nil)
+}
+
+// broken is what went wrong in the child, or else err.
+func (p *Process) broken(err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.err != nil:
+		return fmt.Errorf("pods: %w", p.err)
+	case err != nil:
+		return fmt.Errorf("pods: %w", err)
+	}
+	return nil
+}
+
+// At is the moment of a Result's time.
+func (p *Process) At(ns int64) time.Time { return p.clock.at(ns) }
+
+// Close ends the process. Its error says why it had ended by itself, if it had.
+func (p *Process) Close() error {
+	_ = p.in.Close()
+	<-p.done
+	if err := p.cmd.Wait(); err != nil {
+		if said := strings.TrimSpace(p.stderr.String()); said != "" {
+			err = fmt.Errorf("%w: %s", err, said)
+		}
+		return p.broken(err)
+	}
+	return p.broken(nil)
+}

@@ -1,0 +1,317 @@
+package traffic
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// stream is the open loop: one thread in the clients' namespace.
+type stream struct {
+	Stream
+	clock  monotonic
+	tell   func(Result)
+	epoll  int
+	timer  int
+	random *rand.Rand
+
+	began   int64
+	made    int   // new flows
+	round   []int // of targets, in the order of sending
+	sources map[corev1.IPFamily]*sourcePorts
+	open    map[int]*flow // by descriptor
+	waiting [2][]*flow    // in order of deadline: UDP, TCP
+	held    []*heldFlow
+	heldBy  map[int]*heldFlow
+	ending  atomic.Bool
+
+	inbox inbox
+	rest  int // Targets that the rounds are of: those of the beginning
+	focus []focused
+	turns int // of focus
+}
+
+// inbox is what the stream is told while it runs.
+type inbox struct {
+	mu    sync.Mutex
+	add   []Target
+	focus []int
+}
+
+// focused is a target that something happened to; until is when it is no news any more.
+type focused struct {
+	target int
+	until  int64
+}
+
+// Every second flow goes to one of the focusMost targets that something happened to in the last focusFor, if there are
+// any: of thousands of Services, a sample would hardly ever see one change.
+const (
+	focusMost = 20
+	focusFor  = 10 * time.Second
+)
+
+// flow is a new flow that has not ended.
+type flow struct {
+	fd     int
+	result Result
+	over   bool
+	limit  int64
+}
+
+func newStream(o Stream, clock monotonic, tell func(Result)) (*stream, error) {
+	s := &stream{
+		Stream: o, clock: clock, tell: tell, random: rand.New(rand.NewPCG(o.Seed, 0)),
+		rest: len(o.Targets), sources: map[corev1.IPFamily]*sourcePorts{}, open: map[int]*flow{}, heldBy: map[int]*heldFlow{},
+	}
+	var err error
+	if s.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	if s.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("timer: %w", err)
+	}
+	if err := s.watch(s.timer); err != nil {
+		return nil, err
+	}
+	byFamily := map[corev1.IPFamily][]netip.Addr{}
+	for _, addr := range o.Clients {
+		byFamily[familyOf(addr)] = append(byFamily[familyOf(addr)], addr)
+	}
+	holder := map[corev1.IPFamily]*sourcePorts{}
+	for family, addrs := range byFamily {
+		last := len(addrs) - 1
+		if last < 1 {
+			return nil, fmt.Errorf("%d clients of %s: want 2 at least", len(addrs), family)
+		}
+		s.sources[family], holder[family] = &sourcePorts{addrs: addrs[:last]}, &sourcePorts{addrs: addrs[last:]}
+	}
+	s.holdFlows(holder)
+	return s, nil
+}
+
+func familyOf(a netip.Addr) corev1.IPFamily {
+	if a.Is4() {
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
+}
+
+func (s *stream) watch(fd int) error {
+	return unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: int32(fd)})
+}
+
+// end stops the stream: no more flows begin, and run returns when the open ones are over.
+func (s *stream) end() { s.ending.Store(true) }
+
+// run sends until end is called.
+func (s *stream) run() error {
+	defer s.close()
+	var events [64]unix.EpollEvent
+	s.began = s.clock.now()
+	s.startHeld()
+	for {
+		now := s.clock.now()
+		ending := s.ending.Load()
+		s.listen(now)
+		if !ending {
+			for due := s.due(); due <= now; due = s.due() {
+				if err := s.begin(due); err != nil {
+					return err
+				}
+			}
+			s.tickHeld(s.clock.now())
+		}
+		s.expire(s.clock.now())
+		if ending && len(s.open) == 0 {
+			return nil
+		}
+		if err := s.arm(ending); err != nil {
+			return err
+		}
+		n, err := unix.EpollWait(s.epoll, events[:], -1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("stream: %w", err)
+		}
+		for i := range max(n, 0) {
+			fd := int(events[i].Fd)
+			if fd == s.timer {
+				var ticks [8]byte
+				_, _ = unix.Read(fd, ticks[:])
+			} else if h := s.heldBy[fd]; h != nil {
+				s.hear(h)
+			} else if f := s.open[fd]; f != nil {
+				s.answer(f)
+			}
+		}
+	}
+}
+
+// due is when the next flow is to begin.
+func (s *stream) due() int64 {
+	return s.began + int64(float64(s.made)/s.Rate*float64(time.Second))
+}
+
+// heartbeat is how long the stream sleeps at most, so that it sees that it shall end.
+const heartbeat = int64(50 * time.Millisecond)
+
+// arm sets the timer to what comes first.
+func (s *stream) arm(ending bool) error {
+	next := s.clock.now() + heartbeat
+	if !ending {
+		next = min(next, s.due(), s.nextHeld())
+	}
+	for _, queue := range s.waiting {
+		if len(queue) > 0 {
+			next = min(next, queue[0].limit)
+		}
+	}
+	at := unix.ItimerSpec{Value: unix.NsecToTimespec(max(next, 1))}
+	if err := unix.TimerfdSettime(s.timer, unix.TFD_TIMER_ABSTIME, &at, nil); err != nil {
+		return fmt.Errorf("timer: %w", err)
+	}
+	return nil
+}
+
+// put tells the stream of more targets, and of those that something is about to happen to.
+func (b *inbox) put(add []Target, focus []int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.add = append(b.add, add...)
+	b.focus = append(b.focus, focus...)
+}
+
+// listen takes what is in the inbox.
+func (s *stream) listen(now int64) {
+	s.inbox.mu.Lock()
+	defer s.inbox.mu.Unlock()
+	s.Targets = append(s.Targets, s.inbox.add...)
+	for _, target := range s.inbox.focus {
+		s.focus = slices.DeleteFunc(s.focus, func(f focused) bool { return f.target == target })
+		s.focus = append(s.focus, focused{target, now + int64(focusFor)})
+	}
+	s.inbox.add, s.inbox.focus = nil, nil
+	for len(s.focus) > 0 && (s.focus[0].until <= now || len(s.focus) > focusMost) {
+		s.focus = s.focus[1:]
+	}
+}
+
+// pick gives the next target: each once a round, in another order every time, and between them those in focus.
+func (s *stream) pick() int {
+	if s.made%2 == 1 && len(s.focus) > 0 {
+		s.turns++
+		return s.focus[s.turns%len(s.focus)].target
+	}
+	if len(s.round) == 0 {
+		s.round = s.random.Perm(s.rest)
+	}
+	target := s.round[len(s.round)-1]
+	s.round = s.round[:len(s.round)-1]
+	return target
+}
+
+// begin sends the first packet of a new flow.
+func (s *stream) begin(due int64) error {
+	number, index := uint64(s.made), s.pick()
+	s.made++
+	target := &s.Targets[index]
+	sources := s.sources[target.Family]
+	if sources == nil {
+		return fmt.Errorf("no client of %s to send from", target.Family)
+	}
+	f := &flow{result: Result{Target: index, Due: due, Sent: s.clock.now()}}
+	var err error
+	for range 8 { // a port may be somebody else's
+		f.fd, err = dial(target.Protocol, sources.take(), target.Addr)
+		if !errors.Is(err, unix.EADDRINUSE) && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			break
+		}
+	}
+	if err == nil && target.Protocol == corev1.ProtocolUDP {
+		if err = ask(f.fd, number); err != nil {
+			unix.Close(f.fd)
+		}
+	}
+	if err != nil {
+		if !atOnce(err) {
+			return fmt.Errorf("flow to %s: %w", target.Addr, err)
+		}
+		f.fd = -1
+		s.finish(f, refusal(err, false))
+		return nil
+	}
+	queue, limit := 0, udpLimit
+	if target.Protocol == corev1.ProtocolTCP {
+		queue, limit = 1, tcpLimit
+	}
+	f.limit = f.result.Sent + int64(limit)
+	s.open[f.fd] = f
+	s.waiting[queue] = append(s.waiting[queue], f)
+	return s.watch(f.fd)
+}
+
+// atOnce says whether an error of connect or send is an answer of the network.
+func atOnce(err error) bool {
+	for _, answer := range []error{unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EACCES, unix.EPERM, unix.ECONNRESET} {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return false
+}
+
+// answer takes what has come for a new flow, or what went wrong with it.
+func (s *stream) answer(f *flow) {
+	by, _, err := hear(f.fd)
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return
+	case err != nil:
+		s.finish(f, refusal(err, errors.Is(err, unix.ECONNRESET) || errors.Is(err, errEnded)))
+	default:
+		f.result.By = by
+		s.finish(f, Answered)
+	}
+}
+
+func (s *stream) expire(now int64) {
+	for i, queue := range s.waiting {
+		for len(queue) > 0 && (queue[0].over || queue[0].limit <= now) {
+			if !queue[0].over {
+				s.finish(queue[0], TimedOut)
+			}
+			queue[0] = nil
+			queue = queue[1:]
+		}
+		s.waiting[i] = queue
+	}
+}
+
+func (s *stream) finish(f *flow, outcome string) {
+	f.result.End, f.result.Outcome = s.clock.now(), outcome
+	f.over = true
+	if f.fd >= 0 {
+		delete(s.open, f.fd)
+		unix.Close(f.fd)
+	}
+	s.tell(f.result)
+}
+
+func (s *stream) close() {
+	for fd := range s.open {
+		unix.Close(fd)
+	}
+	for fd := range s.heldBy {
+		unix.Close(fd)
+	}
+	unix.Close(s.timer)
+	unix.Close(s.epoll)
+}
