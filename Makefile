@@ -24,6 +24,8 @@ REPS ?=
 SEED ?=
 #: OUT       the folder of the run                     default: a new one in runs/
 OUT ?=
+#: MINUTES   of a soak                                 default: 10
+MINUTES ?=
 
 .DEFAULT_GOAL := help
 
@@ -44,6 +46,8 @@ deps: ## install iptables and nftables if they are missing and this user may
 build: ## build bin/synclab
 	go build -ldflags "-X synclab/bench.Commit=$(COMMIT)" -o bin/synclab ./cmd/synclab
 
+comma := ,
+
 # The words that scenario and compare have in common.
 RUN = $(strip $(SCENARIO) $(if $(N),--services $(N)) $(if $(E),--endpoints $(E)) $(if $(SUBJECTS),--subjects $(SUBJECTS)) \
 	$(if $(REPS),--reps $(REPS)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)))
@@ -59,9 +63,24 @@ compare: deps build ## run a scenario with every proxier, kube-proxy too, and co
 # Six repetitions are the fewest that ratios have a 95 % interval of.
 .PHONY: engine
 engine: deps build ## compare the lab's backends with kube-proxy at the sizes of the scenario engine's targets, up to N
-	@echo "$(or $(REPS),6) repetitions of five cells up to $(or $(N),50,000) Services: on two CPUs about 6 minutes each, and 12 for one of 5,000"
+	@echo "$(or $(REPS),6) repetitions of six cells up to $(or $(N),50000) Services: on two CPUs about 6 minutes each, and 12 for one of 5,000"
 	@echo "Services with kube-proxy/iptables-nft, which is done once. N=1000 tries it out; REPS=3 is half the time, without intervals."
 	bin/synclab compare engine --reps $(or $(REPS),6) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
+
+.PHONY: soak
+soak: deps build ## play random changes and faults with real packets for MINUTES, and look for what must never happen
+	bin/synclab soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(SUBJECTS),--subjects $(SUBJECTS)) $(if $(OUT),--out $(OUT))
+
+# A subject that is not in sync within the scenario's ten minutes is stopped, and stays in the tables as such.
+.PHONY: traversal
+traversal: deps build ## measure what a first packet pays, every proxier, at the sizes of the scenario traversal up to N
+	@echo "$(or $(REPS),3) repetitions of six cells up to $(or $(N),30,000) Services: on two CPUs about 10 minutes each; up to N=10000 about 5, N=1000 one."
+	bin/synclab compare traversal --reps $(or $(REPS),3) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
+
+.PHONY: faults
+faults: deps build ## every fault in turn for six subjects: detected after, repaired after, flows lost (an hour and more)
+	bin/synclab compare faults --reps $(or $(REPS),1) $(if $(N),--services $(N)) $(if $(E),--endpoints $(E)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) \
+		--subjects $(or $(SUBJECTS),synclab/iptables-legacy$(comma)synclab/iptables-nft-tree$(comma)synclab/nftables$(comma)kube-proxy/iptables-legacy$(comma)kube-proxy/iptables-nft$(comma)kube-proxy/nftables)
 
 .PHONY: report
 report: build ## build the report of a run again (OUT, or the newest run)
