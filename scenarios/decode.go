@@ -211,7 +211,7 @@ func (d *decoder) decodeScalar(n *yaml.Node, path string, v reflect.Value) {
 		}
 	case reflect.Bool:
 		ok = tag == "!!bool" && n.Decode(v.Addr().Interface()) == nil
-	case reflect.Int, reflect.Uint64:
+	case reflect.Int, reflect.Int64, reflect.Uint64:
 		ok = tag == "!!int" && n.Decode(v.Addr().Interface()) == nil
 	case reflect.Float64:
 		ok = (tag == "!!int" || tag == "!!float") && n.Decode(v.Addr().Interface()) == nil &&
@@ -255,7 +255,7 @@ func expected(path string, t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		return "a whole number" + span
 	case reflect.Uint64:
 		return "a whole number, 0 or more"

@@ -1,0 +1,72 @@
+package scenarios
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ofTheWatch are the faults of which one at a time says all: the API cannot be down and stalled.
+var ofTheWatch = []string{FaultWatchDropped, FaultWatchStalled, FaultRelist, FaultSlicesFirst, FaultAPIDown}
+
+// drawFaults draws n faults of a round, of different kinds that do not exclude each other.
+func (d *drawing) drawFaults(n int) []*Fault {
+	var kinds []string
+	for _, kind := range faultKinds() {
+		if kind != FaultHeal && !d.without(kind) && !d.without("fault") {
+			kinds = append(kinds, kind)
+		}
+	}
+	var faults []*Fault
+	for range n {
+		if len(kinds) == 0 {
+			break
+		}
+		kind := pick(d, kinds...)
+		faults = append(faults, d.drawFault(kind))
+		kinds = slices.DeleteFunc(kinds, func(other string) bool { return excludes(kind, other) })
+	}
+	return faults
+}
+
+// excludes says whether two kinds of faults in one round would be no more than one of them.
+func excludes(a, b string) bool {
+	return a == b || (slices.Contains(ofTheWatch, a) && slices.Contains(ofTheWatch, b))
+}
+
+// drawFault draws what a fault of a kind takes.
+func (d *drawing) drawFault(kind string) *Fault {
+	f := &Fault{Kind: kind}
+	form := f.form()
+	if form.times {
+		f.Times = d.between(1, 4)
+	}
+	if form.holds {
+		f.For = d.span(time.Second, 8*time.Second)
+	}
+	if form.table {
+		f.Table = pick(d, "nat", "nat", "filter", "mangle", "all")
+	}
+	if form.object {
+		f.Object = pick(d, "jump", "chain", "rule")
+		if f.Table == "all" {
+			f.Table = "nat"
+		}
+	}
+	if form.bytes {
+		f.Bytes = int64(d.between(3, 8)) << 24 // 48 MiB, of which a proxier of few Services may die, to 128 MiB
+	}
+	return f
+}
+
+// checkWithout wants words that Random knows: one that is misspelt would leave nothing out, in silence.
+func checkWithout(words []string) error {
+	known := slices.Concat([]string{"churn", "rollout", "scale", "nodeLoss", "restart", "fault", "traffic", "check"}, faultKinds())
+	for _, word := range words {
+		if !slices.Contains(known, word) {
+			return fmt.Errorf("to leave out %s, which is no kind of step or fault that is drawn: want some of %s", quote(word), strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
