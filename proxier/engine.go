@@ -56,7 +56,7 @@ type engine struct {
 	flows   *flows
 
 	// syncing keeps syncs and drift checks apart; it guards all below down to mu.
-	syncing  sync.Mutex
+	syncing  lock
 	seq      int
 	lastFull time.Time
 	stamp    backend.Stamp

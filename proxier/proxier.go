@@ -54,6 +54,7 @@ func (p *Proxier) newEngine(family corev1.IPFamily) (*engine, error) {
 		tracker: tracker.New(tracker.Options{Family: family, NodeName: p.opts.NodeName, Since: p.opts.Clock.Now()}),
 		plan:    plan.New(node),
 		full:    "start",
+		syncing: newLock(),
 	}
 	var err error
 	if e.flows, err = p.after.flowsOf(family); err != nil {

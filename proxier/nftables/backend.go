@@ -192,7 +192,7 @@ func (s *syncing) run() error {
 	case !s.rules.Dirty():
 		return nil
 	case s.model != nil:
-		return s.rules.Partial(s.model)
+		return s.partialModel()
 	}
 	if err := s.examine(); err != nil {
 		return err
@@ -253,21 +253,6 @@ func (e *TransactionError) Error() string { return e.Err.Error() }
 
 // Unwrap gives the cause: RefusedError for one.
 func (e *TransactionError) Unwrap() error { return e.Err }
-
-// fullModel writes everything into the model.
-func (s *syncing) fullModel() error {
-	settings, err := s.opts.Settings()
-	if err != nil {
-		return err
-	}
-	clear(s.refusals)
-	s.rules, s.settings = NewRuleset(settings), settings
-	s.model.deleteTable()
-	if err := s.rules.Load(s.model, s.req.Ports); err != nil {
-		return err
-	}
-	return s.rules.Activate(s.model)
-}
 
 // full writes everything into a new table and lets it take over. Whether the kernel refuses one of the suspects, or still
 // one that it refused before, is found out first.

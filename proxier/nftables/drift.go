@@ -34,7 +34,7 @@ var errNotOpen = errors.New("not synced yet")
 // about tables of their own: so then the table's outline is compared with what it should be, and its content is not.
 func (b *Backend) Stamp() (backend.Stamp, error) {
 	if b.model != nil {
-		return backend.Stamp{}, nil // nobody else writes it
+		return backend.Stamp{b.model.Meddled}, nil
 	}
 	if b.kernel == nil || b.rules == nil {
 		return backend.Stamp{}, errNotOpen
@@ -103,7 +103,7 @@ func (b *Backend) outline(sizesOf func(corev1.IPFamily, string) ([]kernel.NftSiz
 // by others do not show.
 func (b *Backend) Drift(context.Context) (string, error) {
 	if b.model != nil {
-		return "", nil
+		return b.driftOfModel(), nil
 	}
 	if b.kernel == nil || b.rules == nil {
 		return "", errNotOpen

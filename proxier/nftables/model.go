@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,7 +22,12 @@ type Model struct {
 
 	// Committed, when set, is called after every transaction.
 	Committed func(*Model)
-	err       error
+	// Fail, when set, is asked before each sync writes; its error fails that with nothing written. With it, what the model
+	// refuses is refused as a whole, as by the kernel, and the sync writes everything.
+	Fail func(context.Context) error
+	// Meddled is counted up by who writes to the model besides the proxier.
+	Meddled uint64
+	err     error
 }
 
 // Chain of a Model.
