@@ -1,0 +1,109 @@
+package invariants
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/conform"
+	"synclab/sim"
+)
+
+// checkConform compares kube-proxy's rules in mode iptables with those of layout classic, as package conform does: by
+// Service, as far as packets can reach them, whatever the order of Services. What an entry of docs/differences.md
+// predicts, rule for rule, is no violation.
+func (e *Evidence) checkConform(ctx context.Context, family corev1.IPFamily, x *expected, r *report) error {
+	theirs, err := grouped(e.Saved[family], family)
+	if err != nil {
+		return err
+	}
+	ours, err := grouped(x.saved[family], family)
+	if err != nil {
+		return err
+	}
+	for _, d := range conform.Diff(family, theirs, ours) {
+		entry, err := e.explain(ctx, &d, theirs)
+		if err != nil {
+			return err
+		}
+		if entry == "" {
+			r.violated(d.Service, "%s: kube-proxy's rules (-) are not those of a full sync (+): %s", family, strings.Join(changed(d.Lines), " | "))
+		}
+	}
+	return nil
+}
+
+func grouped(s Saved, family corev1.IPFamily) (conform.Grouped, error) {
+	tables, err := conform.Parse(string(s.own().text()), family)
+	if err != nil {
+		return nil, err
+	}
+	return conform.Group(tables.Reachable()), nil
+}
+
+// mostLines of a difference are shown.
+const mostLines = 6
+
+// changed are the lines of a difference that are not on both sides.
+func changed(lines []string) []string {
+	lines = slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return strings.HasPrefix(l, "  ") })
+	return lines[:min(mostLines, len(lines))]
+}
+
+// explain names the entry that predicts a difference: what kube-proxy is said to believe, rendered, gives its rules.
+func (e *Evidence) explain(ctx context.Context, d *conform.Difference, theirs conform.Grouped) (string, error) {
+	if d.Service == "" {
+		return "", nil
+	}
+	holds := func(o *sim.Objects) (bool, error) {
+		x, err := e.render(ctx, e.Options.Machine, o)
+		if err != nil {
+			return false, err
+		}
+		predicted, err := grouped(x.saved[d.Family], d.Family)
+		if err != nil {
+			return false, err
+		}
+		return !slices.ContainsFunc(conform.Diff(d.Family, theirs, predicted), func(p conform.Difference) bool { return p.Service == d.Service }), nil
+	}
+	if onlyComments(d.Lines) {
+		return conform.EntryLarge, nil
+	}
+	o := e.Objects
+	for order := range conform.Orders(o.Slices, d.Family, d.Service) {
+		if yes, err := holds(&sim.Objects{Services: o.Services, Slices: order, Nodes: o.Nodes}); yes || err != nil {
+			return conform.EntryTwice, err
+		}
+	}
+	if yes, err := holds(&sim.Objects{Services: o.Services, Slices: o.Slices, Nodes: conform.WithoutZones(o.Nodes)}); yes || err != nil {
+		return conform.EntryZone, err
+	}
+	return "", nil
+}
+
+// onlyComments says whether two sides differ in nothing but the comments on rules of endpoints.
+func onlyComments(lines []string) bool {
+	var removed, added []string
+	for _, line := range lines {
+		switch {
+		case strings.HasPrefix(line, "- "):
+			removed = append(removed, withoutComment(line[2:]))
+		case strings.HasPrefix(line, "+ "):
+			added = append(added, withoutComment(line[2:]))
+		case strings.HasPrefix(line, "@@ ") && strings.Contains(line, ", only in"):
+			return false
+		}
+	}
+	return slices.Equal(removed, added) && !slices.ContainsFunc(removed, func(rule string) bool { return !strings.Contains(rule, "KUBE-SEP-") })
+}
+
+func withoutComment(rule string) string {
+	before, after, found := strings.Cut(rule, ` -m comment --comment "`)
+	if !found {
+		return rule
+	}
+	_, after, _ = strings.Cut(after, `"`)
+	return before + after
+}

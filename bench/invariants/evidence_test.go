@@ -1,0 +1,521 @@
+package invariants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"synclab/bench/process"
+	"synclab/proxier"
+	"synclab/proxier/config"
+	"synclab/proxier/conntrack"
+	"synclab/proxier/iptables"
+	"synclab/proxier/nftables"
+	"synclab/sim"
+)
+
+const ipv4 = corev1.IPv4Protocol
+
+// The subjects that rules can be rendered for.
+var subjects = map[string]Subject{
+	"classic":    {Name: "classic", Own: true, Backend: proxier.Iptables, Variant: iptables.Legacy, Layout: iptables.Classic},
+	"tree":       {Name: "tree", Own: true, Backend: proxier.Direct, Variant: iptables.Legacy, Layout: iptables.Tree},
+	"nftables":   {Name: "nftables", Own: true, Backend: proxier.Nftables},
+	"kube-proxy": {Name: "kube-proxy", Backend: proxier.Iptables, Variant: iptables.Legacy},
+}
+
+// manifest is a small cluster: a Service with three endpoints, one UDP Service with a NodePort, one without endpoints, and
+// one whose traffic must stay on a node that has none.
+func manifest() *sim.Objects {
+	o := &sim.Objects{Nodes: []*corev1.Node{{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-0"},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: sim.RandomNode4}}},
+	}}}
+	add := func(name, ip string, protocol corev1.Protocol, edit func(*corev1.Service), endpoints ...string) {
+		svc := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: "1"},
+			Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeClusterIP, ClusterIP: ip, ClusterIPs: []string{ip}, IPFamilies: []corev1.IPFamily{ipv4},
+				Ports: []corev1.ServicePort{{Name: "p", Protocol: protocol, Port: 80}},
+			},
+		}
+		if edit != nil {
+			edit(svc)
+		}
+		slice := &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}, ResourceVersion: "1"},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("p"), Protocol: ptr.To(protocol), Port: ptr.To(int32(8080))}},
+		}
+		for _, addr := range endpoints {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{addr}, NodeName: ptr.To("node-1")})
+		}
+		o.Services, o.Slices = append(o.Services, svc), append(o.Slices, slice)
+	}
+	add("web", "10.96.0.10", corev1.ProtocolTCP, nil, "10.128.0.1", "10.128.0.2", "10.128.0.3")
+	add("dns", "10.96.0.11", corev1.ProtocolUDP, func(svc *corev1.Service) {
+		svc.Spec.Type, svc.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30053
+	}, "10.128.0.4", "10.128.0.5")
+	add("none", "10.96.0.12", corev1.ProtocolUDP, nil)
+	add("local", "10.96.0.13", corev1.ProtocolTCP, func(svc *corev1.Service) {
+		svc.Spec.InternalTrafficPolicy = ptr.To(corev1.ServiceInternalTrafficPolicyLocal)
+	}, "10.128.0.6")
+	return o
+}
+
+// good is evidence of a subject that does everything right.
+func good(t *testing.T, subject Subject) *Evidence {
+	t.Helper()
+	o := manifest()
+	cfg := config.New()
+	cfg.ClusterCIDR = sim.RandomPods
+	node := netip.MustParseAddr(sim.RandomNode4)
+	e := &Evidence{
+		Subject: subject, Seed: 1, Families: []corev1.IPFamily{ipv4}, Objects: o, SyncPeriod: time.Second, Syncs: 10,
+		Options: proxier.Options{
+			Config: cfg, NodeName: "node-0", NodeIPs: []netip.Addr{node}, Machine: proxier.Machine{RandomFully: true, BPF: true},
+			Addresses: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("127.0.0.1"), node}, nil },
+		},
+		Planted: &Sentinels{Rules: map[corev1.IPFamily]map[string][]Rule{ipv4: {}}, Nft: map[corev1.IPFamily][]string{ipv4: {"table foreign", "rule 3"}}},
+		Health:  http.StatusOK, Metrics: process.Samples{}, Injected: map[corev1.IPFamily]int{ipv4: 2},
+		ForeignNft: map[corev1.IPFamily][]string{ipv4: {"table foreign", "rule 3"}},
+	}
+	x, err := e.render(t.Context(), e.Options.Machine, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Rules = maps.Clone(x.rules)
+	if subject.nftables() {
+		e.Nft = map[corev1.IPFamily]*NftTable{ipv4: x.nft[ipv4].Clone()}
+	} else {
+		e.Saved = map[corev1.IPFamily]Saved{ipv4: plant(x.saved[ipv4].Clone(), e.Planted)}
+	}
+	e.plantTestFlows()
+	e.gauges()
+	return e
+}
+
+// plant puts the sentinels in.
+func plant(s Saved, planted *Sentinels) Saved {
+	for table := range foreignHooks {
+		rules := foreignRules(ipv4, table)
+		planted.Rules[ipv4][table] = rules
+		s[table][foreignChain] = &Chain{Policy: "-"}
+		for _, r := range rules {
+			c := s[table][strings.Fields(r.Text)[1]]
+			c.Rules = append(c.Rules, r)
+		}
+	}
+	return s
+}
+
+func flow(src, dst, at string) conntrack.Flow {
+	f := conntrack.Flow{Src: netip.MustParseAddrPort(src), Dst: netip.MustParseAddrPort(dst), ReplySrc: netip.MustParseAddrPort(at)}
+	f.ReplyDst = f.Src
+	return f
+}
+
+func (e *Evidence) plantTestFlows() {
+	foreign := flow("198.18.0.251:40007", "198.18.0.252:30053", "198.18.0.252:30053")
+	served := flow("10.128.0.9:5000", "10.96.0.11:80", "10.128.0.4:8080")
+	e.Planted.Flows = map[corev1.IPFamily][]conntrack.Flow{ipv4: {foreign}}
+	e.Flows = map[corev1.IPFamily][]conntrack.Flow{ipv4: {foreign, served, flow("10.128.0.9:5001", "192.0.2.10:30053", "10.128.0.5:8080")}}
+	e.Refused = []Refused{{Service: "ns/none:p", To: netip.MustParseAddrPort("10.96.0.12:80"), Err: unix.ECONNREFUSED}}
+	e.Restarted = &Restarted{Objects: Digest(e.Objects), Flows: map[corev1.IPFamily][]conntrack.Flow{ipv4: {served}}}
+	if e.Nft != nil {
+		e.Restarted.Nft = map[corev1.IPFamily]*NftTable{ipv4: e.Nft[ipv4].Clone()}
+	} else {
+		e.Restarted.Saved = map[corev1.IPFamily]Saved{ipv4: e.Saved[ipv4].Clone()}
+	}
+	e.Traffic = &Traffic{Flows: 1000, Held: 5, Reached: map[string]map[netip.AddrPort]int{
+		"ns/web:p": {netip.MustParseAddrPort("10.128.0.1:8080"): 330, netip.MustParseAddrPort("10.128.0.2:8080"): 340, netip.MustParseAddrPort("10.128.0.3:8080"): 330},
+	}}
+}
+
+// gauges are those that are right.
+func (e *Evidence) gauges() {
+	for _, table := range []string{"nat", "filter"} {
+		rules := 0
+		for name, c := range e.Saved[ipv4][table] {
+			if strings.HasPrefix(name, ownPrefix) {
+				rules += len(c.Rules)
+			}
+		}
+		e.gauge(rulesTotal, float64(rules), "table", table, "ip_family", string(ipv4))
+		e.gauge(rulesLast, 1, "table", table, "ip_family", string(ipv4))
+	}
+	for _, name := range []string{servicesPending, slicesPending} {
+		e.gauge(name, 0)
+	}
+	for _, name := range []string{restoreFailures, nftFailures} {
+		e.gauge(name, 2, "ip_family", string(ipv4))
+	}
+}
+
+// gauge sets one series of a metric.
+func (e *Evidence) gauge(name string, value float64, labels ...string) {
+	m := &dto.Metric{Gauge: &dto.Gauge{Value: &value}}
+	for pair := range slices.Chunk(labels, 2) {
+		m.Label = append(m.Label, &dto.LabelPair{Name: &pair[0], Value: &pair[1]})
+	}
+	if e.Metrics[name] == nil {
+		e.Metrics[name] = &dto.MetricFamily{Name: &name}
+	}
+	e.Metrics[name].Metric = append(slices.DeleteFunc(e.Metrics[name].Metric, func(old *dto.Metric) bool {
+		return fmt.Sprint(old.Label) == fmt.Sprint(m.Label)
+	}), m)
+}
+
+// recompile makes the rules that packets meet those of what was changed.
+func (e *Evidence) recompile(t *testing.T) {
+	t.Helper()
+	var err error
+	if e.Rules[ipv4], err = e.Saved[ipv4].Compile(ipv4); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drop takes a rule away that holds a text.
+func (e *Evidence) drop(t *testing.T, table, text string) {
+	t.Helper()
+	for _, c := range e.Saved[ipv4][table] {
+		if i := slices.IndexFunc(c.Rules, func(r Rule) bool { return strings.Contains(r.Text, text) }); i >= 0 {
+			c.Rules = slices.Delete(c.Rules, i, i+1)
+			return
+		}
+	}
+	t.Fatalf("table %s has no rule with %q", table, text)
+}
+
+// replace changes a text in all rules of a table.
+func (e *Evidence) replace(t *testing.T, table, old, by string) {
+	t.Helper()
+	n := 0
+	for _, c := range e.Saved[ipv4][table] {
+		for i := range c.Rules {
+			if strings.Contains(c.Rules[i].Text, old) {
+				c.Rules[i].Text = strings.ReplaceAll(c.Rules[i].Text, old, by)
+				n++
+			}
+		}
+	}
+	if n == 0 {
+		t.Fatalf("table %s has no rule with %q", table, old)
+	}
+}
+
+// nftRules are the rules of a model, changed.
+func (e *Evidence) nftRules(t *testing.T, change func(*nftables.Model)) {
+	t.Helper()
+	opts := e.Options
+	opts.Families, opts.Backend = e.Families, proxier.Nftables
+	var m *nftables.Model
+	opts.Model = func(family corev1.IPFamily) *nftables.Model { m = nftables.NewModel(family); return m }
+	if _, err := proxier.Render(t.Context(), opts, e.Objects.Services, e.Objects.Slices, e.Objects.Nodes[0]); err != nil {
+		t.Fatal(err)
+	}
+	change(m)
+	e.Nft[ipv4] = nftOfModel(m)
+	rules, err := m.Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Rules[ipv4] = rules
+}
+
+func findings(t *testing.T, e *Evidence, names ...string) map[string][]Finding {
+	t.Helper()
+	results, err := Check(t.Context(), e, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][]Finding{}
+	for _, r := range results {
+		if len(r.Findings) > 0 {
+			found[r.Invariant] = r.Findings
+		}
+		for _, f := range r.Findings {
+			if f.Invariant != r.Invariant || f.Text == "" {
+				t.Errorf("%s: %+v", r.Invariant, f)
+			}
+		}
+	}
+	return found
+}
+
+// All is well: nothing is found, and everything that applies was looked at.
+func TestGoodEvidence(t *testing.T) {
+	for name, subject := range subjects {
+		t.Run(name, func(t *testing.T) {
+			e := good(t, subject)
+			if found := findings(t, e); len(found) > 0 {
+				t.Errorf("found %+v", found)
+			}
+			results, err := Check(context.Background(), e, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := 13
+			if subject.nftables() || !subject.Own {
+				want-- // I5
+			}
+			if len(results) != want {
+				t.Errorf("%d invariants were looked at, want %d", len(results), want)
+			}
+			for _, r := range results {
+				t.Logf("%s: %d looked at", r.Invariant, r.Checked)
+				if r.Checked == 0 {
+					t.Errorf("%s: nothing was looked at", r.Invariant)
+				}
+			}
+		})
+	}
+}
+
+// Each checker notices what is broken.
+func TestBrokenEvidence(t *testing.T) {
+	for _, broken := range []struct {
+		what, invariant, subject string
+		change                   func(*testing.T, *Evidence)
+	}{
+		{"a rule is lost", "I1", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.10/32") }},
+		{"a jump is lost", "I1", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-A OUTPUT -m comment") }},
+		{"a jump is twice", "I1", "classic", func(_ *testing.T, e *Evidence) {
+			c := e.Saved[ipv4]["filter"]["FORWARD"]
+			c.Rules = append(c.Rules, c.Rules[0])
+		}},
+		{"rules change places", "I1", "classic", func(_ *testing.T, e *Evidence) {
+			c := e.Saved[ipv4]["nat"]["KUBE-POSTROUTING"]
+			c.Rules[0], c.Rules[1] = c.Rules[1], c.Rules[0]
+		}},
+		{"a chain is lost", "I1", "tree", func(_ *testing.T, e *Evidence) { delete(e.Saved[ipv4]["mangle"], "KUBE-PROXY-CANARY") }},
+		{"a rule of kube-proxy's is lost", "I1", "kube-proxy", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.10/32") }},
+		{"an element is lost", "I1", "nftables", func(_ *testing.T, e *Evidence) { take(e.Nft[ipv4].Sets["frontends"]) }},
+		{"an element is nobody's", "I1", "nftables", func(_ *testing.T, e *Evidence) { e.Nft[ipv4].Sets["firewall"]["abc"] = "" }},
+		{"an endpoint is another", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets[endpointsSet]) }},
+		{"a frontend is another Service's", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets[listsSet]) }},
+		{"a class is another", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets["frontends"]) }},
+		{"a hairpin is lost", "I1", "nftables", func(_ *testing.T, e *Evidence) { take(e.Nft[ipv4].Sets[hairpinSet]) }},
+		{"a base chain is empty", "I1", "nftables", func(_ *testing.T, e *Evidence) { e.Nft[ipv4].Rules["nat-output"] = 0 }},
+		{"two tables", "I1", "nftables", func(_ *testing.T, e *Evidence) { e.Nft[ipv4].Beside = []string{"synclab-2"} }},
+		{"no table", "I1", "nftables", func(_ *testing.T, e *Evidence) { e.Nft[ipv4].Name = "" }},
+
+		{"a Service leads nowhere", "I2", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.10/32"); e.recompile(t) }},
+		{"an endpoint is never reached", "I2", "tree", func(t *testing.T, e *Evidence) {
+			e.replace(t, "nat", "10.128.0.2:8080", "10.128.0.1:8080")
+			e.recompile(t)
+		}},
+		{"a Service is rejected", "I2", "kube-proxy", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.11/32"); e.recompile(t) }},
+		{"a map leads nowhere", "I2", "nftables", func(t *testing.T, e *Evidence) {
+			e.nftRules(t, func(m *nftables.Model) { clear(m.Sets["frontends"].Elements) })
+		}},
+		{"flows of the stream fail", "I2", "classic", func(_ *testing.T, e *Evidence) { e.Traffic.Failed = 1 }},
+
+		{"an endpoint is another Service's", "I3", "classic", func(t *testing.T, e *Evidence) {
+			e.replace(t, "nat", "10.128.0.2:8080", "10.128.0.4:8080")
+			e.recompile(t)
+		}},
+		{"an endpoint is nobody's", "I3", "kube-proxy", func(t *testing.T, e *Evidence) {
+			e.replace(t, "nat", "10.128.0.2:8080", "10.128.0.99:8080")
+			e.recompile(t)
+		}},
+		{"an element is nobody's endpoint", "I3", "nftables", func(t *testing.T, e *Evidence) {
+			e.nftRules(t, func(m *nftables.Model) {
+				for key, el := range m.Sets[endpointsSet].Elements {
+					el.Value = slices.Clone(el.Value)
+					el.Value[3] ^= 0x40
+					m.Sets[endpointsSet].Elements[key] = el
+				}
+			})
+		}},
+		{"flows of the stream go astray", "I3", "nftables", func(_ *testing.T, e *Evidence) { e.Traffic.Misrouted = 1 }},
+
+		{"no REJECT", "I4", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "filter", "-d 10.96.0.12/32"); e.recompile(t) }},
+		{"no DROP", "I4", "tree", func(t *testing.T, e *Evidence) { e.drop(t, "filter", "-d 10.96.0.13/32"); e.recompile(t) }},
+		{"no answer", "I4", "nftables", func(_ *testing.T, e *Evidence) { e.Refused[0].Err = unix.ETIMEDOUT }},
+		{"a late answer", "I4", "nftables", func(_ *testing.T, e *Evidence) { e.Refused[0].Waited = 2 * time.Second }},
+
+		{"a table is a mixture", "I5", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.10/32") }},
+		{"a table is neither", "I5", "classic", func(t *testing.T, e *Evidence) {
+			half := e.Saved[ipv4].Clone()
+			e.drop(t, "nat", "-d 10.96.0.10/32")
+			empty := Saved{"nat": {}}
+			e.Restores = []FailedRestore{{Family: ipv4, Before: empty, Intended: half, After: Saved{"nat": e.Saved[ipv4]["nat"]}}}
+		}},
+
+		{"it never settles", "I6", "classic", func(_ *testing.T, e *Evidence) { e.Settled = errors.New("1 of 2 Service ports") }},
+
+		{"a foreign rule is lost", "I7", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "filter", "foreign first in INPUT") }},
+		{"a foreign chain is lost", "I7", "tree", func(_ *testing.T, e *Evidence) { delete(e.Saved[ipv4]["nat"], foreignChain) }},
+		{"counters are reset", "I7", "kube-proxy", func(_ *testing.T, e *Evidence) { e.Saved[ipv4]["mangle"][foreignChain].Rules[1].Packets = 0 }},
+		{"foreign rules change places", "I7", "classic", func(_ *testing.T, e *Evidence) { slices.Reverse(e.Saved[ipv4]["nat"]["OUTPUT"].Rules) }},
+		{"a policy is another", "I7", "classic", func(_ *testing.T, e *Evidence) { e.Saved[ipv4]["filter"]["FORWARD"].Policy = "DROP" }},
+		{"a foreign table of nf_tables is lost", "I7", "nftables", func(_ *testing.T, e *Evidence) { clear(e.ForeignNft) }},
+
+		{"a chain is nobody's", "I8", "classic", func(_ *testing.T, e *Evidence) {
+			e.Saved[ipv4]["nat"]["KUBE-SEP-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-", Rules: []Rule{{Text: "-A KUBE-SEP-AAAAAAAAAAAAAAAA -j RETURN"}}}
+		}},
+		{"an empty chain is nobody's", "I8", "kube-proxy", func(_ *testing.T, e *Evidence) {
+			e.Saved[ipv4]["nat"]["KUBE-SVC-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-"}
+		}},
+		{"nothing leads to a chain", "I8", "tree", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-A POSTROUTING -m comment") }},
+		{"what is left over stays", "I8", "nftables", func(t *testing.T, e *Evidence) {
+			e.Nft[ipv4].Sets[endpointsSet][strings.Repeat("x", idLen)+"\x00\x00\x00\x00"] = "10.0.0.1:80"
+			left, err := e.Left(t.Context())
+			if err != nil || len(left.Keys) != 1 {
+				t.Fatalf("left over: %+v, %v", left, err)
+			}
+			e.LeftBefore = left
+			e.Syncs += leftoverSyncs
+		}},
+
+		{"a flow stays with an endpoint that is gone", "I9", "classic", func(_ *testing.T, e *Evidence) {
+			e.Flows[ipv4] = append(e.Flows[ipv4], flow("10.128.0.9:5003", "10.96.0.11:80", "10.128.0.77:8080"))
+		}},
+		{"a flow to a Service without endpoints stays", "I9", "nftables", func(_ *testing.T, e *Evidence) {
+			e.Flows[ipv4] = append(e.Flows[ipv4], flow("10.128.0.9:5003", "10.96.0.12:80", "10.128.0.77:8080"))
+		}},
+		{"a flow to a NodePort stays", "I9", "classic", func(_ *testing.T, e *Evidence) {
+			e.Flows[ipv4] = append(e.Flows[ipv4], flow("10.128.0.9:5003", "192.0.2.10:30053", "10.128.0.77:8080"))
+		}},
+		{"a flow to a Service that is gone stays", "I9", "classic", func(_ *testing.T, e *Evidence) {
+			e.Flows[ipv4] = append(e.Flows[ipv4], flow("10.128.0.9:5003", "10.96.0.99:80", "10.128.0.77:8080"))
+		}},
+		{"another's flow is cut", "I9", "kube-proxy", func(_ *testing.T, e *Evidence) { e.Flows[ipv4] = e.Flows[ipv4][1:] }},
+		{"held flows end", "I9", "classic", func(_ *testing.T, e *Evidence) { e.Traffic.HeldLost = 1 }},
+
+		{"shares differ", "I10", "classic", func(t *testing.T, e *Evidence) {
+			e.replace(t, "nat", "--probability 0.5", "--probability 0.6")
+			e.recompile(t)
+		}},
+		{"an endpoint gets two shares", "I10", "classic", func(t *testing.T, e *Evidence) {
+			e.replace(t, "nat", "10.128.0.2:8080", "10.128.0.1:8080")
+			e.recompile(t)
+		}},
+		{"probabilities fall", "I10", "kube-proxy", func(_ *testing.T, e *Evidence) {
+			for _, c := range e.Saved[ipv4]["nat"] {
+				slices.Reverse(c.Rules)
+			}
+		}},
+		{"real flows are shared unevenly", "I10", "nftables", func(_ *testing.T, e *Evidence) {
+			for to := range e.Traffic.Reached["ns/web:p"] {
+				e.Traffic.Reached["ns/web:p"][to] = 900
+				break
+			}
+		}},
+
+		{"in sync and unhealthy", "I11", "classic", func(_ *testing.T, e *Evidence) { e.Health = http.StatusServiceUnavailable }},
+		{"not in sync for long, and healthy", "I11", "classic", func(_ *testing.T, e *Evidence) { e.Missing = 3 * time.Second }},
+
+		{"a gauge is wrong", "I12", "classic", func(_ *testing.T, e *Evidence) { e.gauge(rulesTotal, 1, "table", "nat", "ip_family", string(ipv4)) }},
+		{"the last sync wrote more than there is", "I12", "kube-proxy", func(_ *testing.T, e *Evidence) {
+			e.gauge(rulesLast, 1e6, "table", "nat", "ip_family", string(ipv4))
+		}},
+		{"failures are not counted", "I12", "tree", func(_ *testing.T, e *Evidence) { e.Injected[ipv4] = 3 }},
+		{"changes are pending", "I12", "nftables", func(_ *testing.T, e *Evidence) { e.gauge(slicesPending, 1) }},
+
+		{"a restart loses a chain", "I13", "classic", func(_ *testing.T, e *Evidence) { delete(e.Saved[ipv4]["filter"], "KUBE-FORWARD") }},
+		{"a restart of kube-proxy leaves a chain", "I13", "kube-proxy", func(_ *testing.T, e *Evidence) {
+			e.Saved[ipv4]["nat"]["KUBE-SVC-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-"}
+		}},
+		{"a restart loses an element", "I13", "nftables", func(_ *testing.T, e *Evidence) { take(e.Nft[ipv4].Sets["nodeports"]) }},
+		{"a restart cuts a flow", "I13", "classic", func(_ *testing.T, e *Evidence) {
+			e.Flows[ipv4] = slices.Delete(e.Flows[ipv4], 1, 2)
+		}},
+	} {
+		t.Run(broken.invariant+" "+broken.subject+" "+broken.what, func(t *testing.T) {
+			e := good(t, subjects[broken.subject])
+			broken.change(t, e)
+			found := findings(t, e, broken.invariant)
+			if len(found[broken.invariant]) == 0 {
+				t.Error("nobody noticed")
+			}
+			for _, f := range found[broken.invariant] {
+				t.Logf("%s %s", f.Service, f.Text)
+			}
+		})
+	}
+}
+
+// take deletes an element.
+func take(elements map[string]string) {
+	delete(elements, slices.Min(slices.Collect(maps.Keys(elements))))
+}
+
+// spoil changes the value of an element.
+func spoil(elements map[string]string) {
+	key := slices.Min(slices.Collect(maps.Keys(elements)))
+	value := []byte(elements[key])
+	value[len(value)/2] ^= 0x55
+	elements[key] = string(value)
+}
+
+// What is no violation.
+func TestToleratedEvidence(t *testing.T) {
+	for _, tolerated := range []struct {
+		what, invariant, subject string
+		change                   func(*testing.T, *Evidence)
+	}{
+		{"a chain that a foreign rule holds stays empty", "I8", "classic", func(_ *testing.T, e *Evidence) {
+			e.Saved[ipv4]["nat"]["KUBE-SVC-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-"}
+			c := e.Saved[ipv4]["nat"][foreignChain]
+			c.Rules = append(c.Rules, Rule{Text: "-A " + foreignChain + " -j KUBE-SVC-AAAAAAAAAAAAAAAA"})
+		}},
+		{"the kubelet has chains too", "I8", "classic", func(_ *testing.T, e *Evidence) {
+			e.Saved[ipv4]["nat"]["KUBE-KUBELET-CANARY"] = &Chain{Policy: "-"}
+		}},
+		{"the kubelet has a rule in KUBE-FIREWALL", "I1", "classic", func(_ *testing.T, e *Evidence) {
+			c := e.Saved[ipv4]["filter"]["KUBE-FIREWALL"]
+			c.Rules = append([]Rule{{Text: "-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP"}}, c.Rules...)
+		}},
+		{"a failed restore left a table as it was", "I5", "classic", func(t *testing.T, e *Evidence) {
+			now := e.Saved[ipv4].Clone()
+			e.drop(t, "nat", "-d 10.96.0.10/32")
+			e.Restores = []FailedRestore{{Family: ipv4, Before: now, Intended: e.Saved[ipv4], After: now}}
+		}},
+		{"what is left over of one sync", "I8", "nftables", func(_ *testing.T, e *Evidence) {
+			e.Nft[ipv4].Sets[endpointsSet][strings.Repeat("x", idLen)+"\x00\x00\x00\x00"] = "10.0.0.1:80"
+		}},
+		{"slots beyond the end", "I1", "nftables", func(_ *testing.T, e *Evidence) {
+			for key, value := range maps.Clone(e.Nft[ipv4].Sets[endpointsSet]) {
+				e.Nft[ipv4].Sets[endpointsSet][key[:idLen]+"\x63\x00\x00\x00"] = value
+			}
+		}},
+		{"objects changed since the restart", "I13", "classic", func(_ *testing.T, e *Evidence) {
+			e.Restarted.Objects++
+			delete(e.Saved[ipv4]["filter"], "KUBE-FORWARD")
+		}},
+		{"something has been missing for a moment", "I11", "classic", func(_ *testing.T, e *Evidence) { e.Missing = time.Second }},
+		{"comments of a large cluster", "I1", "kube-proxy", func(_ *testing.T, e *Evidence) {
+			for name, c := range e.Saved[ipv4]["nat"] {
+				for i := range c.Rules {
+					if strings.HasPrefix(name, "KUBE-SEP-") {
+						c.Rules[i].Text = withoutComment(c.Rules[i].Text)
+					}
+				}
+			}
+		}},
+	} {
+		t.Run(tolerated.invariant+" "+tolerated.what, func(t *testing.T) {
+			e := good(t, subjects[tolerated.subject])
+			tolerated.change(t, e)
+			if found := findings(t, e, tolerated.invariant); len(found) > 0 {
+				t.Errorf("found %+v", found)
+			}
+		})
+	}
+}

@@ -1,0 +1,78 @@
+package invariants
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The metrics that are held against what is so.
+const (
+	rulesTotal      = "kubeproxy_sync_proxy_rules_iptables_total"
+	rulesLast       = "kubeproxy_sync_proxy_rules_iptables_last"
+	restoreFailures = "kubeproxy_sync_proxy_rules_iptables_restore_failures_total"
+	nftFailures     = "kubeproxy_sync_proxy_rules_nftables_sync_failures_total"
+	servicesPending = "kubeproxy_sync_proxy_rules_service_changes_pending"
+	slicesPending   = "kubeproxy_sync_proxy_rules_endpoint_changes_pending"
+)
+
+// checkMetrics: the gauges of rules count those in the kernel, every restore that was made to fail was counted, and
+// nothing is pending.
+func checkMetrics(_ context.Context, e *Evidence, r *report) error {
+	for _, name := range []string{servicesPending, slicesPending} {
+		if pending, told := e.Metrics.Value(name); told {
+			r.checked++
+			if pending != 0 && e.Settled == nil {
+				r.violated("", "%s is %v, and everything is in sync", name, pending)
+			}
+		}
+	}
+	failures := restoreFailures
+	if e.Subject.nftables() {
+		failures = nftFailures
+	}
+	for _, family := range slices.Sorted(maps.Keys(e.Injected)) {
+		counted, _ := e.Metrics.Value(failures, "ip_family", string(family))
+		r.checked++
+		if int(counted) < e.Injected[family] {
+			r.violated("", "%s: %s is %v, after %d restores that were made to fail", family, failures, counted, e.Injected[family])
+		}
+	}
+	if !e.Subject.iptables() || e.Saved == nil {
+		return nil
+	}
+	for _, family := range e.Families {
+		for _, table := range []string{"nat", "filter"} {
+			e.checkRulesGauges(family, table, r)
+		}
+	}
+	return nil
+}
+
+func (e *Evidence) checkRulesGauges(family corev1.IPFamily, table string, r *report) {
+	rules := 0
+	for name, c := range e.Saved[family][table] {
+		if strings.HasPrefix(name, ownPrefix) {
+			rules += len(c.Rules)
+		}
+	}
+	total, told := e.Metrics.Value(rulesTotal, "table", table, "ip_family", string(family))
+	if !told {
+		return
+	}
+	r.checked++
+	if int(total) != rules {
+		r.violated("", "%s: %s of table %s is %v, and the kernel has %d rules of the subject there", family, rulesTotal, table, total, rules)
+	}
+	last, told := e.Metrics.Value(rulesLast, "table", table, "ip_family", string(family))
+	if !told {
+		return
+	}
+	r.checked++
+	if last > total {
+		r.violated("", "%s: %s of table %s is %v, more than the %v of %s", family, rulesLast, table, last, total, rulesTotal)
+	}
+}

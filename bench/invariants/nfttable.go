@@ -1,0 +1,173 @@
+package invariants
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/kernel"
+	"synclab/proxier/nftables"
+)
+
+// NftTable is what the lab's own table of nf_tables holds: elements by their bytes, and how many rules a chain has. What
+// the bytes mean is written in the doc of package proxier/nftables.
+type NftTable struct {
+	Name string
+	// Beside are tables of the proxier that packets do not meet.
+	Beside []string
+	Sets   map[string]map[string]string // set, key: value, or the name of the chain that a verdict leads to
+	Rules  map[string]int               // by chain
+}
+
+// The sets whose elements a packet finds by itself: what a full sync would put there, and nothing else.
+var entrySets = []string{"frontends", "nodeports", "refused-services", "refused-external", "refused-nodeports", "firewall", "health-checks", "members"}
+
+// The sets that a packet gets to through another one: they may hold what is left over of the sync before.
+const (
+	listsSet     = "lists"
+	endpointsSet = "endpoints"
+	hairpinSet   = "hairpin"
+	classesSet   = "classes"
+	refusalsSet  = "refusals"
+)
+
+var readSets = append([]string{listsSet, endpointsSet, hairpinSet, classesSet, refusalsSet}, entrySets...)
+
+// nftTables are the names that the lab's own table may have.
+var nftTables = [...]string{"synclab", "synclab-2"}
+
+// ReadNft reads the table that packets meet, in the namespace of this thread. There being none is a table without a name.
+func ReadNft(family corev1.IPFamily) (*NftTable, error) {
+	reader, err := nftables.OpenReader()
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	t := &NftTable{Sets: map[string]map[string]string{}, Rules: map[string]int{}}
+	if t.Name, err = reader.Table(family); err != nil {
+		return t, err
+	}
+	k, err := kernel.OpenNftables()
+	if err != nil {
+		return nil, err
+	}
+	defer k.Close()
+	for _, name := range nftTables {
+		_, there, err := k.Table(family, name)
+		if err != nil {
+			return nil, err
+		}
+		if there && name != t.Name {
+			t.Beside = append(t.Beside, name)
+		}
+	}
+	if t.Name == "" {
+		return t, nil
+	}
+	for _, set := range readSets {
+		elements, err := k.Elements(family, t.Name, set)
+		if err != nil {
+			return nil, err
+		}
+		t.Sets[set] = map[string]string{}
+		for _, e := range elements {
+			value := string(e.Data)
+			if set == classesSet || set == refusalsSet {
+				value = e.Jump
+			}
+			t.Sets[set][string(e.Key)] = value
+		}
+	}
+	t.Rules, err = k.RulesByChain(family, t.Name)
+	return t, err
+}
+
+// nftOfModel reads a model of the table.
+func nftOfModel(m *nftables.Model) *NftTable {
+	t := &NftTable{Name: m.Name, Sets: map[string]map[string]string{}, Rules: map[string]int{}}
+	for name, chain := range m.Chains {
+		t.Rules[name] = len(chain.Rules)
+	}
+	for _, name := range readSets {
+		t.Sets[name] = map[string]string{}
+		if m.Sets[name] == nil {
+			continue
+		}
+		for key, e := range m.Sets[name].Elements {
+			value := string(e.Value)
+			if m.Sets[name].Verdicts {
+				value = e.Verdict.Chain
+			}
+			t.Sets[name][key] = value
+		}
+	}
+	return t
+}
+
+// Clone is a copy that can be changed alone.
+func (t *NftTable) Clone() *NftTable {
+	c := *t
+	c.Sets, c.Rules = map[string]map[string]string{}, map[string]int{}
+	for name, elements := range t.Sets {
+		c.Sets[name] = map[string]string{}
+		for key, value := range elements {
+			c.Sets[name][key] = value
+		}
+	}
+	for chain, n := range t.Rules {
+		c.Rules[chain] = n
+	}
+	return &c
+}
+
+// How classes, IDs and slots of endpoints are spelled.
+const (
+	wordLen     = 4 // also of the blank word in front of a value
+	idLen       = 8
+	variantMask = 0xf // of a class that several claims share: which of them came first decides
+	kindShift   = 61
+	kindOwn     = 7 // of a class that is one frontend's own: the rest is a hash
+	localSlots  = 1 << 30
+)
+
+// class of a value that leads to one.
+func class(value string) uint64 {
+	if len(value) < wordLen+idLen {
+		return 0
+	}
+	return binary.BigEndian.Uint64([]byte(value[wordLen:]))
+}
+
+// bare is a class without what depends on the order of events.
+func bare(class uint64) uint64 {
+	if class>>kindShift == kindOwn {
+		return class
+	}
+	return class &^ variantMask
+}
+
+// slots are the endpoints of each Service port, by ID and list, as a set by number.
+func (t *NftTable) slots() map[string]map[uint32]string {
+	found := map[string]map[uint32]string{}
+	for key, target := range t.Sets[endpointsSet] {
+		if len(key) != idLen+wordLen {
+			continue
+		}
+		slot, list := binary.NativeEndian.Uint32([]byte(key[idLen:])), key[:idLen]+"all"
+		if slot >= localSlots {
+			slot, list = slot-localSlots, key[:idLen]+"local"
+		}
+		if found[list] == nil {
+			found[list] = map[uint32]string{}
+		}
+		found[list][slot] = target
+	}
+	return found
+}
+
+// spell makes a key readable.
+func spell(key string) string { return fmt.Sprintf("%x", key) }
+
+// classKey is a class as part of a key.
+func classKey(class uint64) string { return string(binary.BigEndian.AppendUint64(nil, class)) }

@@ -1,0 +1,243 @@
+package invariants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
+	vishnetns "github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/netns"
+	"synclab/proxier/conntrack"
+	"synclab/proxier/iptables"
+	"synclab/sim"
+)
+
+// Plant writes the sentinels into the namespace of this thread: rules by the tools of a variant, if the subject has one,
+// a table of nf_tables where there are any, and flows. objects are those that there are already.
+func Plant(ctx context.Context, variant iptables.Variant, families []corev1.IPFamily, objects *sim.Objects) (*Sentinels, error) {
+	if err := netns.Guard(); err != nil {
+		return nil, fmt.Errorf("sentinels: %w", err)
+	}
+	s := &Sentinels{
+		Rules: map[corev1.IPFamily]map[string][]Rule{}, Nft: map[corev1.IPFamily][]string{}, Flows: map[corev1.IPFamily][]conntrack.Flow{},
+	}
+	for _, family := range families {
+		if variant != "" {
+			s.Rules[family] = map[string][]Rule{}
+			for table := range foreignHooks {
+				if err := s.PlantTable(ctx, variant, family, table); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if err := s.plantNft(family); err != nil {
+			return nil, err
+		}
+		if err := s.plantFlows(family, objects); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// PlantTable writes the rules of one family and table, anew after somebody flushed it.
+func (s *Sentinels) PlantTable(ctx context.Context, variant iptables.Variant, family corev1.IPFamily, table string) error {
+	if err := netns.Guard(); err != nil {
+		return fmt.Errorf("sentinels: %w", err)
+	}
+	rules := foreignRules(family, table)
+	if rules == nil {
+		return nil
+	}
+	path, err := iptables.FindBinary(iptables.Binary(variant, family, "restore"))
+	if err != nil {
+		return fmt.Errorf("sentinels: %w", err)
+	}
+	args := []string{"--noflush", "--counters"}
+	if variant == iptables.Legacy {
+		args = append(args, "-w", "60")
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdin = strings.NewReader(payload(table, rules))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("sentinels: %s table %s: %s: %w: %s", family, table, path, err, strings.TrimSpace(string(out)))
+	}
+	s.Rules[family][table] = rules
+	return nil
+}
+
+// foreignTableName is the sentinels' table of nf_tables, foreignSet and foreignBase what is in it.
+const (
+	foreignTableName = "foreign"
+	foreignSet       = "ports"
+	foreignBase      = "forward"
+)
+
+func nftFamily(family corev1.IPFamily) nftables.TableFamily {
+	if family == corev1.IPv6Protocol {
+		return nftables.TableFamilyIPv6
+	}
+	return nftables.TableFamilyIPv4
+}
+
+// plantNft makes a table with a base chain, a set and a rule that counts. A kernel without nf_tables has none to touch.
+func (s *Sentinels) plantNft(family corev1.IPFamily) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("sentinels: nf_tables: %w", err)
+	}
+	table := conn.AddTable(&nftables.Table{Family: nftFamily(family), Name: foreignTableName})
+	set := &nftables.Set{Table: table, Name: foreignSet, KeyType: nftables.TypeInetService}
+	if err := conn.AddSet(set, []nftables.SetElement{{Key: []byte{0, 7}}}); err != nil {
+		return fmt.Errorf("sentinels: nf_tables: %w", err)
+	}
+	chain := conn.AddChain(&nftables.Chain{
+		Table: table, Name: foreignBase, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityRef(unforeseenPriority),
+	})
+	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{noProtocol}},
+		&expr.Counter{Packets: 7, Bytes: 700},
+	}})
+	if err := conn.Flush(); err != nil {
+		if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
+			return nil
+		}
+		return fmt.Errorf("sentinels: nf_tables: %w", err)
+	}
+	s.Nft[family], err = ForeignNft(family)
+	return err
+}
+
+const (
+	unforeseenPriority = -7
+	noProtocol         = 253 // for experiments (RFC 3692): nobody sends it
+)
+
+// ForeignNft lists what there is of the sentinels' table, each in words that any change of it changes.
+func ForeignNft(family corev1.IPFamily) ([]string, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, fmt.Errorf("sentinels: nf_tables: %w", err)
+	}
+	tables, err := conn.ListTablesOfFamily(nftFamily(family))
+	if err != nil {
+		return nil, fmt.Errorf("sentinels: nf_tables: %w", err)
+	}
+	var found []string
+	for _, table := range tables {
+		if table.Name != foreignTableName {
+			continue
+		}
+		found = append(found, "table "+table.Name)
+		chain := &nftables.Chain{Table: table, Name: foreignBase}
+		rules, err := conn.GetRules(table, chain)
+		if err != nil {
+			return nil, fmt.Errorf("sentinels: nf_tables: %w", err)
+		}
+		for _, rule := range rules {
+			text := fmt.Sprintf("rule %d", rule.Handle)
+			for _, e := range rule.Exprs {
+				if counter, ok := e.(*expr.Counter); ok {
+					text += fmt.Sprintf(" with counter [%d:%d]", counter.Packets, counter.Bytes)
+				}
+			}
+			found = append(found, text)
+		}
+		set, err := conn.GetSetByName(table, foreignSet)
+		if err != nil {
+			continue
+		}
+		elements, err := conn.GetSetElements(set)
+		if err != nil {
+			return nil, fmt.Errorf("sentinels: nf_tables: %w", err)
+		}
+		for _, element := range elements {
+			found = append(found, fmt.Sprintf("element %x of set %s", element.Key, set.Name))
+		}
+	}
+	return found, nil
+}
+
+// How long the sentinels' flows live: longer than any run.
+const flowSeconds = 24 * 60 * 60
+
+// plantFlows makes a flow between two addresses of nobody's, and one to a machine outside whose port is the NodePort of a
+// UDP Service: only the number is the same (docs/differences.md, foreign-flows).
+func (s *Sentinels) plantFlows(family corev1.IPFamily, objects *sim.Objects) error {
+	ports := []uint16{5353}
+	for _, svc := range objects.Services {
+		for _, p := range svc.Spec.Ports {
+			if p.Protocol == corev1.ProtocolUDP && p.NodePort != 0 && len(ports) == 1 {
+				ports = append(ports, uint16(p.NodePort))
+			}
+		}
+	}
+	for i, port := range ports {
+		f := conntrack.Flow{
+			Src: netip.AddrPortFrom(netip.MustParseAddr(foreignFrom[family]), uint16(40007+i)),
+			Dst: netip.AddrPortFrom(netip.MustParseAddr(foreignTo[family]), port),
+		}
+		f.ReplySrc, f.ReplyDst = f.Dst, f.Src
+		if err := PlantFlow(family, f); err != nil {
+			return err
+		}
+		s.Flows[family] = append(s.Flows[family], f)
+	}
+	return nil
+}
+
+// PlantFlow makes an UDP entry of the conntrack table, with any endpoint as the source of replies.
+func PlantFlow(family corev1.IPFamily, f conntrack.Flow) error {
+	protocol := netlink.InetFamily(unix.AF_INET)
+	if family == corev1.IPv6Protocol {
+		protocol = unix.AF_INET6
+	}
+	tuple := func(from, to netip.AddrPort) netlink.IPTuple {
+		return netlink.IPTuple{
+			SrcIP: net.IP(from.Addr().AsSlice()), SrcPort: from.Port(), DstIP: net.IP(to.Addr().AsSlice()), DstPort: to.Port(), Protocol: unix.IPPROTO_UDP,
+		}
+	}
+	err := netlink.ConntrackCreate(netlink.ConntrackTable, protocol, &netlink.ConntrackFlow{
+		FamilyType: uint8(protocol), Forward: tuple(f.Src, f.Dst), Reverse: tuple(f.ReplySrc, f.ReplyDst), TimeOut: flowSeconds,
+	})
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("conntrack entry %v -> %v: %w", f.Src, f.Dst, err)
+	}
+	return nil
+}
+
+// Flows lists the UDP entries of the conntrack table, in the namespace of this thread.
+func Flows(ctx context.Context, family corev1.IPFamily) ([]conntrack.Flow, error) {
+	flows := []conntrack.Flow{}
+	_, err := conntrack.NewKernel(vishnetns.None()).DeleteUDP(ctx, family, func(f conntrack.Flow) bool {
+		flows = append(flows, f)
+		return false
+	})
+	return flows, err
+}
+
+// Save reads the tables of iptables with their counters, by the variant's own tool. A tool that finds no tables prints
+// nothing.
+func Save(ctx context.Context, variant iptables.Variant, family corev1.IPFamily) (Saved, error) {
+	path, err := iptables.FindBinary(iptables.Binary(variant, family, "save"))
+	if err != nil {
+		return nil, err
+	}
+	out, err := exec.CommandContext(ctx, path, "-c").Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return ParseSaved(family, out)
+}

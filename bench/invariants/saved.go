@@ -1,0 +1,183 @@
+package invariants
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables"
+	"synclab/proxier/walk"
+)
+
+// Saved are the tables of one family: table, chain.
+type Saved map[string]map[string]*Chain
+
+// Chain of a table.
+type Chain struct {
+	Policy string // of a chain that packets enter from a hook, else "-"
+	Rules  []Rule
+}
+
+// Rule of a Chain.
+type Rule struct {
+	// Text as iptables.Canonical spells it, with the chain's name.
+	Text           string
+	Packets, Bytes uint64
+}
+
+// ParseSaved reads what iptables-save prints, with counters or without.
+func ParseSaved(family corev1.IPFamily, text []byte) (Saved, error) {
+	s := Saved{}
+	var table map[string]*Chain
+	scanner := bufio.NewScanner(bytes.NewReader(text))
+	scanner.Buffer(nil, 1<<20)
+	for n := 1; scanner.Scan(); n++ {
+		line := scanner.Text()
+		switch {
+		case line == "" || line[0] == '#' || line == "COMMIT":
+		case line[0] == '*':
+			if table = s[line[1:]]; table == nil {
+				table = map[string]*Chain{}
+				s[line[1:]] = table
+			}
+		case table == nil:
+			return nil, fmt.Errorf("iptables-save: line %d: %q before any table", n, line)
+		case line[0] == ':':
+			words := strings.Fields(line[1:])
+			if len(words) < 2 {
+				return nil, fmt.Errorf("iptables-save: line %d: %q is no chain", n, line)
+			}
+			table[words[0]] = &Chain{Policy: words[1]}
+		default:
+			rule, chain, err := parseRule(family, line)
+			if err != nil || table[chain] == nil {
+				return nil, fmt.Errorf("iptables-save: line %d: %q is no rule of a chain that is there", n, line)
+			}
+			table[chain].Rules = append(table[chain].Rules, rule)
+		}
+	}
+	return s, scanner.Err()
+}
+
+func parseRule(family corev1.IPFamily, line string) (rule Rule, chain string, err error) {
+	if strings.HasPrefix(line, "[") {
+		if _, err := fmt.Sscanf(line, "[%d:%d]", &rule.Packets, &rule.Bytes); err != nil {
+			return rule, "", err
+		}
+		_, line, _ = strings.Cut(line, "] ")
+	}
+	words := strings.Fields(line)
+	if len(words) < 2 || words[0] != "-A" {
+		return rule, "", fmt.Errorf("%q is no rule", line)
+	}
+	rule.Text = iptables.Canonical(line, family)
+	return rule, words[1], nil
+}
+
+// fromModel reads a model of the tables.
+func fromModel(m *iptables.Model) (Saved, error) {
+	var text bytes.Buffer
+	if err := m.Save(&text); err != nil {
+		return nil, err
+	}
+	return ParseSaved(m.Family(), text.Bytes())
+}
+
+// ownPrefix begins the names of chains of every proxier that writes kube-proxy's.
+const ownPrefix = "KUBE-"
+
+// notTheirs are chains of that prefix which the kubelet makes, or made.
+var notTheirs = []string{"KUBE-KUBELET-CANARY", "KUBE-MARK-DROP"}
+
+// ownChain says whether a chain is a proxier's.
+func ownChain(name string) bool {
+	return strings.HasPrefix(name, ownPrefix) && !slices.Contains(notTheirs, name)
+}
+
+// shared says whether others write rules into a chain, too: those that packets enter from a hook, and the one that the
+// kubelet has a rule in.
+func shared(name string) bool { return !ownChain(name) || name == "KUBE-FIREWALL" }
+
+// target is the chain or verdict that a rule leads to.
+func (r Rule) target() string {
+	for _, flag := range []string{" -j ", " -g "} {
+		if _, after, found := strings.Cut(r.Text, flag); found {
+			target, _, _ := strings.Cut(after, " ")
+			return target
+		}
+	}
+	return ""
+}
+
+// texts are the rules of a chain.
+func (c *Chain) texts() []string {
+	texts := make([]string, len(c.Rules))
+	for i, r := range c.Rules {
+		texts[i] = r.Text
+	}
+	return texts
+}
+
+// own leaves out what is not the proxier's: chains of others, and rules of shared chains that lead to none of its own.
+func (s Saved) own() Saved {
+	mine := Saved{}
+	for table, chains := range s {
+		mine[table] = map[string]*Chain{}
+		for name, c := range chains {
+			switch {
+			case ownChain(name):
+				mine[table][name] = c
+			case c.Policy != "-":
+				kept := &Chain{Policy: c.Policy}
+				for _, r := range c.Rules {
+					if ownChain(r.target()) {
+						kept.Rules = append(kept.Rules, r)
+					}
+				}
+				mine[table][name] = kept
+			}
+		}
+	}
+	return mine
+}
+
+// Clone is a copy that can be changed alone.
+func (s Saved) Clone() Saved {
+	c := Saved{}
+	for table, chains := range s {
+		c[table] = map[string]*Chain{}
+		for name, chain := range chains {
+			c[table][name] = &Chain{Policy: chain.Policy, Rules: slices.Clone(chain.Rules)}
+		}
+	}
+	return c
+}
+
+// text is what iptables-save would print.
+func (s Saved) text() []byte {
+	var b bytes.Buffer
+	for _, table := range slices.Sorted(maps.Keys(s)) {
+		fmt.Fprintf(&b, "*%s\n", table)
+		names := slices.Sorted(maps.Keys(s[table]))
+		for _, name := range names {
+			fmt.Fprintf(&b, ":%s %s [0:0]\n", name, s[table][name].Policy)
+		}
+		for _, name := range names {
+			for _, r := range s[table][name].Rules {
+				b.WriteString(r.Text + "\n")
+			}
+		}
+		b.WriteString("COMMIT\n")
+	}
+	return b.Bytes()
+}
+
+// Compile makes the proxier's own rules walkable.
+func (s Saved) Compile(family corev1.IPFamily) (*walk.Rules, error) {
+	return walk.ParseIptables(family, s.own().text())
+}

@@ -1,0 +1,144 @@
+package invariants
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/backend"
+)
+
+// checkStale: no chain of the subject's is there that a fresh full sync would not make, and none that nothing leads to but
+// those that nothing leads to then, either. A chain that a foreign rule refers to cannot be deleted: it may stay, empty.
+func checkStale(ctx context.Context, e *Evidence, r *report) error {
+	x, err := e.expect(ctx)
+	if err != nil {
+		return err
+	}
+	for _, family := range e.Families {
+		if e.Subject.nftables() {
+			e.staleNft(family, x.nft[family], e.Nft[family], r)
+			continue
+		}
+		if !e.Subject.Own && e.plan(family).KnownEndpoints() > backend.LargeCluster {
+			continue // kube-proxy cleans up once a sync period there, and only when something changes
+		}
+		staleChains(family, x.saved[family], e.Saved[family], r)
+	}
+	return nil
+}
+
+func staleChains(family corev1.IPFamily, want, have Saved, r *report) {
+	for _, table := range slices.Sorted(maps.Keys(have)) {
+		led, wouldLead := leads(have[table]), leads(want[table])
+		for _, name := range slices.Sorted(maps.Keys(have[table])) {
+			if !ownChain(name) {
+				continue
+			}
+			r.checked++
+			c, wanted := have[table][name], want[table][name] != nil
+			switch {
+			case !wanted && len(c.Rules) == 0 && led[name] == byOthers:
+			case !wanted:
+				r.violated("", "%s table %s: chain %s with %d rules is nobody's any more", family, table, name, len(c.Rules))
+			case led[name] == byNone && wouldLead[name] != byNone:
+				r.violated("", "%s table %s: nothing leads to chain %s", family, table, name)
+			}
+		}
+	}
+}
+
+// Who leads to a chain.
+const (
+	byNone = iota
+	byOthers
+	byOwn
+)
+
+// leads says of each chain of a table whether a rule leads to it, and whose.
+func leads(chains map[string]*Chain) map[string]int {
+	by := map[string]int{}
+	for name, c := range chains {
+		who := byOthers
+		if ownChain(name) {
+			who = byOwn
+		}
+		for _, rule := range c.Rules {
+			if target := rule.target(); ownChain(target) {
+				by[target] = max(by[target], who)
+			}
+		}
+	}
+	return by
+}
+
+// Leftover are elements of the lab's own table that nothing leads to, after a number of syncs. The sync after removes
+// them, so that packets on their way find what they were told of (package proxier/nftables).
+type Leftover struct {
+	Syncs uint64
+	Keys  map[string]bool
+}
+
+// leftoverSyncs is how many syncs after a check what was left over at it must be gone.
+const leftoverSyncs = 2
+
+// Left is what is left over now.
+func (e *Evidence) Left(ctx context.Context) (*Leftover, error) {
+	x, err := e.expect(ctx)
+	if err != nil || !e.Subject.Own || !e.Subject.nftables() {
+		return nil, err
+	}
+	left := &Leftover{Syncs: e.Syncs, Keys: map[string]bool{}}
+	for _, family := range e.Families {
+		for _, key := range leftovers(x.nft[family], e.Nft[family]) {
+			left.Keys[string(family)+" "+key] = true
+		}
+	}
+	return left, nil
+}
+
+// leftovers of a table: IDs of Service ports that have endpoints and should not, addresses of nobody, chains of single
+// frontends that are none any more.
+func leftovers(want, have *NftTable) []string {
+	var found []string
+	wanted := want.slots()
+	for list := range have.slots() {
+		if wanted[list] == nil {
+			found = append(found, "endpoints of Service port "+spell(list[:idLen])+", "+list[idLen:])
+		}
+	}
+	for key := range have.Sets[hairpinSet] {
+		if _, there := want.Sets[hairpinSet][key]; !there {
+			found = append(found, "element "+spell(key)+" of set "+hairpinSet)
+		}
+	}
+	entries := map[string]bool{}
+	for _, set := range []string{"frontends", "nodeports"} {
+		for key := range want.Sets[set] {
+			entries[key] = true
+		}
+	}
+	for key := range have.Sets[listsSet] {
+		place := key[:len(key)-idLen]
+		if !entries[place] && !entries[place[len(anyAddress(have)):]] {
+			found = append(found, "element "+spell(key)+" of set "+listsSet)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func (e *Evidence) staleNft(family corev1.IPFamily, want, have *NftTable, r *report) {
+	for _, left := range leftovers(want, have) {
+		r.checked++
+		if before := e.LeftBefore; before != nil && before.Keys[string(family)+" "+left] && e.Syncs >= before.Syncs+leftoverSyncs {
+			r.violated("", "%s: %s was left over %d syncs ago, and still is there", family, left, e.Syncs-before.Syncs)
+		}
+	}
+	r.checked += have.size()
+	for _, name := range have.Beside {
+		r.violated("", "%s: table %s is there besides %s", family, name, have.Name)
+	}
+}

@@ -1,0 +1,75 @@
+package invariants
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// FailedRestore is what a restore that failed found, should have made, and left.
+type FailedRestore struct {
+	Family                  corev1.IPFamily
+	Before, Intended, After Saved
+}
+
+// checkWhole: of a restore that failed, each table is as before or as intended, and not in between. Where no such moment
+// was looked at, tables that have settled must be whole: all of a table's chains are as wanted, or none are.
+func checkWhole(ctx context.Context, e *Evidence, r *report) error {
+	for _, failed := range e.Restores {
+		for _, table := range slices.Sorted(maps.Keys(failed.After)) {
+			r.checked++
+			before := sameTable(failed.Before[table], failed.After[table])
+			intended := sameTable(failed.Intended[table], failed.After[table])
+			if before != "" && intended != "" {
+				r.violated("", "%s table %s after a failed restore is neither what it was (%s) nor what it should become (%s)",
+					failed.Family, table, before, intended)
+			}
+		}
+	}
+	if len(e.Restores) > 0 {
+		return nil
+	}
+	x, err := e.expect(ctx)
+	if err != nil {
+		return err
+	}
+	for _, family := range e.Families {
+		differing := map[string]int{}
+		for _, d := range differences(x.saved[family], e.Saved[family]) {
+			differing[d.Table]++
+		}
+		for _, table := range slices.Sorted(maps.Keys(x.saved[family])) {
+			r.checked++
+			own := 0
+			for name := range x.saved[family][table] {
+				if ownChain(name) {
+					own++
+				}
+			}
+			if n := differing[table]; n > 0 && n < own {
+				r.violated("", "%s table %s is a mixture: %d of %d chains are not as wanted", family, table, n, own)
+			}
+		}
+	}
+	return nil
+}
+
+// sameTable describes the first difference of two contents of a table, whatever the counters; empty: none.
+func sameTable(a, b map[string]*Chain) string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		switch {
+		case a[name] == nil:
+			return "chain " + name + " is new"
+		case b[name] == nil:
+			return "chain " + name + " is gone"
+		}
+		if text := diffRules(a[name].texts(), b[name].texts()); text != "" {
+			return "chain " + name + " " + text
+		}
+	}
+	return ""
+}
