@@ -180,14 +180,15 @@ func BenchmarkTraversal(b *testing.B) {
 		first, middle, last := frontends[0], frontends[len(frontends)/2], frontends[len(frontends)-1]
 		options := TraversalOptions{
 			Targets: []Target{
-				{first.Position, first.Addr}, {middle.Position, middle.Addr}, {last.Position, last.Addr}, {-1, missedAddr(r.world)},
+				{Position: first.Position, Addr: first.Addr}, {Position: middle.Position, Addr: middle.Addr},
+				{Position: last.Position, Addr: last.Addr}, {Position: -1, Addr: missedAddr(r.world)},
 			},
 			Samples: packetsPerOp, Rand: rand.New(rand.NewPCG(benchSeed, 0)),
 		}
 		took := map[int][]float64{}
 		for b.Loop() {
-			err := MeasureTraversal(b.Context(), options, func(position int, d time.Duration) {
-				took[position] = append(took[position], float64(d.Nanoseconds()))
+			err := MeasureTraversal(b.Context(), options, func(target *Target, d time.Duration) {
+				took[target.Position] = append(took[target.Position], float64(d.Nanoseconds()))
 			})
 			if err != nil {
 				b.Fatal(err)

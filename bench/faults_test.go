@@ -115,7 +115,7 @@ func TestRefusesOutsideTheLab(t *testing.T) {
 			"FlushTable": FlushTable(t.Context(), iptables.Legacy, corev1.IPv4Protocol, "nat"),
 			"HoldLock":   HoldLock(t.Context(), filepath.Join(t.TempDir(), "lock"), 0, nil),
 			"MeasureTraversal": MeasureTraversal(t.Context(), TraversalOptions{
-				Targets: []Target{{1, netip.MustParseAddrPort("10.96.0.1:80")}}, Rand: rand.New(rand.NewPCG(1, 2)),
+				Targets: []Target{{Position: 1, Addr: netip.MustParseAddrPort("10.96.0.1:80")}}, Rand: rand.New(rand.NewPCG(1, 2)),
 			}, nil),
 			"Connect": (&netns.Lab{}).Connect(netns.Topology{}),
 		} {

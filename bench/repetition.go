@@ -44,6 +44,8 @@ type repetition struct {
 	loaded  *sim.Objects // what was there when the subject started first
 	node    []netip.Addr
 
+	strangers map[corev1.IPFamily]*clients // clients that no Service has seen, of a probe
+
 	live     *live.Decoder // the followed cluster's changes; nil: there is none
 	arriving chan live.Change
 	liveErr  error // why arriving was closed

@@ -23,6 +23,33 @@ type Target struct {
 	// Position is the dispatch position, as in Record: 1 the first Service, -1 a miss, 0 an empty ruleset.
 	Position int
 	Addr     netip.AddrPort
+	// Kind is one of scenarios.Probe.Kinds; empty: a cluster IP, or a miss. Position then is that of the Service's cluster IP.
+	Kind string
+	// From are the addresses to send from; nil: the one that the routes choose. They must be local; see holdRange.
+	From *clients
+}
+
+// clients are source addresses.
+type clients struct {
+	addr netip.Addr
+	// fresh: each packet is another client's, from addr on as long as they are within.
+	fresh  bool
+	within netip.Prefix
+}
+
+// take gives the source of the next packet.
+func (c *clients) take() (netip.Addr, error) {
+	if c == nil {
+		return netip.Addr{}, nil
+	}
+	addr := c.addr
+	if !addr.IsValid() || c.fresh && !c.within.Contains(addr) {
+		return addr, fmt.Errorf("no client is left in %s: want fewer samples", c.within)
+	}
+	if c.fresh {
+		c.addr = addr.Next()
+	}
+	return addr, nil
 }
 
 // TraversalOptions say what to send. Targets and Rand are required.
@@ -41,7 +68,7 @@ const (
 	defaultSamples = 500
 	defaultBatch   = 2000
 	maxBatch       = 20_000
-	warmUp         = 200 // packets before the first sample: module, route and branch caches
+	warmUp         = 200 // packets before the first sample, at least one a target: module, route and branch caches
 	batchWarmUp    = 20  // packets after each clean-up, which displaces the caches
 
 	firstPort, lastPort = 1025, 65535
@@ -55,13 +82,15 @@ const (
 // Each packet is a flow of its own (a source port not used since conntrack was flushed), sent from a thread pinned to
 // one CPU, without garbage collection or preemption by the Go runtime meanwhile. The clock is CLOCK_MONOTONIC_RAW,
 // read by system call: its cost (0.1 to 0.3 µs) is in every sample, the baseline's too. emit is called between batches,
-// in the order of sending.
+// in the order of sending, with one of the targets.
 //
 // Positions take turns at random, so each packet finds the CPU's caches as another target left them; a single target
 // finds them warm. Times to compare come from one call, or from calls with as many targets.
 //
-// The packets go to where the namespace's routes lead; see netns.Lab.Connect.
-func MeasureTraversal(ctx context.Context, o TraversalOptions, emit func(position int, d time.Duration)) error {
+// The packets go to where the namespace's routes lead; see netns.Lab.Connect. What ends elsewhere has another end in its
+// time: a packet that a rule refuses never comes to POSTROUTING and the device, and with REJECT the time holds the answer,
+// which the kernel makes and delivers to the sender within the system call.
+func MeasureTraversal(ctx context.Context, o TraversalOptions, emit func(target *Target, d time.Duration)) error {
 	p, err := newTraversal(o)
 	if err != nil {
 		return fmt.Errorf("traversal: %w", err)
@@ -150,12 +179,13 @@ func sockaddrOf(a netip.AddrPort) sockaddr {
 	return s
 }
 
-func (p *traversal) run(ctx context.Context, emit func(position int, d time.Duration)) error {
-	warm := make([]int, warmUp)
+func (p *traversal) run(ctx context.Context, emit func(target *Target, d time.Duration)) error {
+	// At least one a target: the second packet of a client is one that session affinity remembers.
+	warm := make([]int, max(warmUp, len(p.to)))
 	for i := range warm {
 		warm[i] = i % len(p.to)
 	}
-	if _, err := p.send(warm, make([]int64, warmUp)); err != nil {
+	if _, err := p.send(warm, make([]int64, len(warm))); err != nil {
 		return err
 	}
 	scratch := make([]int64, batchWarmUp)
@@ -174,7 +204,7 @@ func (p *traversal) run(ctx context.Context, emit func(position int, d time.Dura
 			return err
 		}
 		for i, target := range todo {
-			emit(p.targets[target].Position, time.Duration(took[i]))
+			emit(&p.targets[target], time.Duration(took[i]))
 		}
 	}
 	return forgetFlows()
@@ -186,7 +216,11 @@ func (p *traversal) send(todo []int, took []int64) ([]int64, error) {
 	payload := [1]byte{'x'}
 	for i, target := range todo {
 		to := &p.to[target]
-		fd, err := p.socket(to.domain)
+		from, err := p.targets[target].From.take()
+		if err != nil {
+			return nil, err
+		}
+		fd, err := p.socket(to.domain, from)
 		if err != nil {
 			return nil, err
 		}
@@ -197,28 +231,40 @@ func (p *traversal) send(todo []int, took []int64) ([]int64, error) {
 		unix.Close(fd)
 		// EPERM: a rule dropped the packet, which is an end like another.
 		if errno != 0 && errno != unix.EPERM {
-			return nil, fmt.Errorf("send to %s (position %d): %w", p.targets[target].Addr, p.targets[target].Position, errno)
+			return nil, fmt.Errorf("send to %s: %w", &p.targets[target], errno)
 		}
 	}
 	return took[:len(todo)], nil
 }
 
+// String is the target in a few words, for messages.
+func (t *Target) String() string {
+	text := fmt.Sprintf("%s (position %d", t.Addr, t.Position)
+	if t.Kind != "" {
+		text += ", " + t.Kind
+	}
+	return text + ")"
+}
+
 // socket returns a socket on the next source port: ports that the kernel chooses could repeat before conntrack has
-// forgotten the flow, and choosing one would be part of sendto.
-func (p *traversal) socket(domain int) (int, error) {
+// forgotten the flow, and choosing one would be part of sendto. From is the source address, if it is valid.
+func (p *traversal) socket(domain int, from netip.Addr) (int, error) {
 	fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("socket: %w", err)
 	}
-	for range lastPort - firstPort {
-		var any unix.Sockaddr = &unix.SockaddrInet4{Port: int(p.port)}
-		if domain == unix.AF_INET6 {
-			any = &unix.SockaddrInet6{Port: int(p.port)}
+	if from.IsValid() {
+		if err := bindFreely(fd, domain); err != nil {
+			unix.Close(fd)
+			return 0, err
 		}
+	}
+	for range lastPort - firstPort {
+		own := sockaddrFrom(domain, from, p.port)
 		if p.port++; p.port == lastPort {
 			p.port = firstPort
 		}
-		if err = unix.Bind(fd, any); err == nil {
+		if err = unix.Bind(fd, own); err == nil {
 			return fd, nil
 		}
 		if !errors.Is(err, unix.EADDRINUSE) {
@@ -227,6 +273,33 @@ func (p *traversal) socket(domain int) (int, error) {
 	}
 	unix.Close(fd)
 	return 0, fmt.Errorf("source port: %w", err)
+}
+
+func sockaddrFrom(domain int, from netip.Addr, port uint16) unix.Sockaddr {
+	if domain == unix.AF_INET6 {
+		own := &unix.SockaddrInet6{Port: int(port)}
+		if from.IsValid() {
+			own.Addr = from.As16()
+		}
+		return own
+	}
+	own := &unix.SockaddrInet4{Port: int(port)}
+	if from.IsValid() {
+		own.Addr = from.As4()
+	}
+	return own
+}
+
+// bindFreely lets a socket have a source address that no device has: bind(2) of IPv6 does not look at local routes.
+func bindFreely(fd, domain int) error {
+	level, option := unix.SOL_IP, unix.IP_FREEBIND
+	if domain == unix.AF_INET6 {
+		level, option = unix.SOL_IPV6, unix.IPV6_FREEBIND
+	}
+	if err := unix.SetsockoptInt(fd, level, option, 1); err != nil {
+		return fmt.Errorf("source address: %w", err)
+	}
+	return nil
 }
 
 // rawClock is CLOCK_MONOTONIC_RAW in ns: no adjustment by NTP, and no part of the Go scheduler in between.

@@ -71,12 +71,12 @@ func TestTraversalWalksTheRules(t *testing.T) {
 			miss := netip.AddrPortFrom(netip.MustParseAddr(test.miss), 80)
 			got := map[int]int{}
 			err := MeasureTraversal(t.Context(), TraversalOptions{
-				Targets: []Target{{1, service}, {2, service}, {-1, miss}},
+				Targets: []Target{{Position: 1, Addr: service}, {Position: 2, Addr: service}, {Position: -1, Addr: miss}},
 				Samples: samples, Batch: batch, Rand: rand.New(rand.NewPCG(1, 2)),
-			}, func(position int, d time.Duration) {
-				got[position]++
+			}, func(target *Target, d time.Duration) {
+				got[target.Position]++
 				if d <= 0 {
-					t.Errorf("position %d took %v", position, d)
+					t.Errorf("%s took %v", target, d)
 				}
 			})
 			if err != nil {
@@ -118,8 +118,8 @@ func TestTraversalOrder(t *testing.T) {
 	order := func(seed uint64) (positions []int) {
 		to := netip.MustParseAddrPort("10.96.0.1:80")
 		err := MeasureTraversal(t.Context(), TraversalOptions{
-			Targets: []Target{{1, to}, {2, to}}, Samples: 50, Rand: rand.New(rand.NewPCG(seed, 0)),
-		}, func(position int, _ time.Duration) { positions = append(positions, position) })
+			Targets: []Target{{Position: 1, Addr: to}, {Position: 2, Addr: to}}, Samples: 50, Rand: rand.New(rand.NewPCG(seed, 0)),
+		}, func(target *Target, _ time.Duration) { positions = append(positions, target.Position) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,8 +142,8 @@ func TestTraversalErrors(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	seeded := rand.New(rand.NewPCG(1, 2))
-	to := []Target{{1, netip.MustParseAddrPort("10.96.0.1:80")}}
-	nowhere := []Target{{3, netip.MustParseAddrPort("192.0.2.1:80")}}
+	to := []Target{{Position: 1, Addr: netip.MustParseAddrPort("10.96.0.1:80")}}
+	nowhere := []Target{{Position: 3, Addr: netip.MustParseAddrPort("192.0.2.1:80")}}
 	for _, test := range []struct {
 		name    string
 		ctx     context.Context
@@ -157,7 +157,7 @@ func TestTraversalErrors(t *testing.T) {
 		{"context ended", ended, TraversalOptions{Targets: to, Rand: seeded}, context.Canceled.Error()},
 	} {
 		// No t.Run: a subtest is another goroutine, outside the fresh namespace.
-		err := MeasureTraversal(test.ctx, test.options, func(int, time.Duration) { t.Errorf("%s: a sample", test.name) })
+		err := MeasureTraversal(test.ctx, test.options, func(*Target, time.Duration) { t.Errorf("%s: a sample", test.name) })
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want one that says %q", test.name, err, test.want)
 		}

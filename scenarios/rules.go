@@ -106,7 +106,7 @@ var rules = map[string]rule{
 	"targets.N.subject":  {pattern: subjectName, why: "a subject is called proxier/backend"},
 	"targets.N.beside":   {pattern: subjectName, why: "a subject is called proxier/backend"},
 	"targets.N.services": count(1, MaxServices, "the default service network numbers about as many"),
-	"targets.N.figure":   {words: []string{"cold_start", "full_sync", "partial_sync", "peak_rss", "child_peak_rss", "total_peak_rss"}},
+	"targets.N.figure":   {words: []string{"cold_start", "full_sync", "partial_sync", "peak_rss", "child_peak_rss", "total_peak_rss", "first_packet"}},
 	"targets.N.times":    {min: 0, max: 1e6, above: true, orUnset: true, why: "it is a ratio: 25 is 25 times less"},
 	"targets.N.once":     anything,
 	"targets.N.atMost":   between(time.Microsecond, MaxDuration, "it is how long something may take").unset(),

@@ -23,7 +23,9 @@ type Scenario struct {
 type Target struct {
 	Subject  string `yaml:"subject" json:"subject"`
 	Services int    `yaml:"services" json:"services"`
-	Figure   string `yaml:"figure" json:"figure"` // cold_start, full_sync, partial_sync, peak_rss, child_peak_rss, total_peak_rss (of both)
+	// Figure: cold_start, full_sync, partial_sync, peak_rss, child_peak_rss, total_peak_rss (of both), or first_packet: the
+	// median at the last Service.
+	Figure string `yaml:"figure" json:"figure"`
 	// Times: the figure of the subject Beside is at least so many times the Subject's.
 	Times  float64 `yaml:"times,omitempty" json:"times,omitempty"`
 	Beside string  `yaml:"beside,omitempty" json:"beside,omitempty"`

@@ -1,0 +1,196 @@
+package bench
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/netns"
+	"synclab/proxier/iptables"
+	"synclab/scenarios"
+	"synclab/sim"
+)
+
+// allKinds are those that a probe may ask for.
+var allKinds = []string{kindReject, kindNodePort, kindExternalIP, kindLoadBalancer, kindAffinityFirst, kindAffinityAgain}
+
+// shapeOfKinds has a few UDP Services of each kind among 100.
+var shapeOfKinds = scenarios.Shape{
+	Services: 100, Endpoints: scenarios.Endpoints{Count: 1}, Protocols: map[string]float64{"UDP": 0.6}, Types: map[string]float64{"NodePort": 0.1, "LoadBalancer": 0.1},
+	SourceRanges: 1, ExternalIPs: 0.1, Affinity: 0.1, WithoutEndpoint: 0.1,
+}
+
+// probed is a repetition at the moment of a probe: rules of a cluster of every kind are in a namespace of their own.
+func probed(t *testing.T, about Subject, shape scenarios.Shape) *repetition {
+	t.Helper()
+	if err := about.Available(); err != nil {
+		t.Skip(err)
+	}
+	netns.Fresh(t)
+	lab, err := netns.Enter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape.Fill()
+	world, err := sim.NewWorld(shape, benchSeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := world.Create(scenarios.Create{}); err != nil {
+		t.Fatal(err)
+	}
+	r := &repetition{lab: lab, world: world, about: about, variant: about.Variant}
+	r.Scenario.Shape = shape
+	for _, family := range shape.Families {
+		r.families = append(r.families, corev1.IPFamily(family))
+	}
+	if err := r.connect(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// sendTo sends one packet of a fresh flow to one of the targets.
+func sendTo(t *testing.T, p *traversal, target int) {
+	t.Helper()
+	if _, err := p.send([]int{target}, make([]int64, 1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The rules that a packet crosses by the interpreter are those that it crosses by the kernel's counters, in every table
+// and chain, for every kind of destination.
+func TestCrossedAsTheKernelCounts(t *testing.T) {
+	for _, name := range []string{"synclab/iptables-legacy", "synclab/iptables-legacy-tree", "synclab/iptables-nft", "synclab/iptables-nft-tree"} {
+		t.Run(name, func(t *testing.T) {
+			about, err := ParseSubject(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := probed(t, about, shapeOfKinds)
+			rig := newRig(t, r.world, about, nil)
+			rig.sync(t)
+			targets := targetsOf(t, r, rig)
+			counts, err := r.countCrossed(t.Context(), corev1.IPv4Protocol, targets)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := newTraversal(TraversalOptions{Targets: targets, Samples: 1, Rand: r.random(purposeTraversal)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range targets {
+				if targets[i].Kind == kindAffinityAgain {
+					sendTo(t, p, i)
+				}
+				before := savedCounters(t, about.Variant)
+				sendTo(t, p, i)
+				after := savedCounters(t, about.Variant)
+				if crossed := crossedByCounters(before, after); crossed != counts[i] {
+					t.Errorf("%s crosses %d rules by the kernel's counters, %d by the interpreter", &targets[i], crossed, counts[i])
+				}
+			}
+		})
+	}
+}
+
+// targetsOf a probe: the first and the last position, the miss, and all kinds.
+func targetsOf(t *testing.T, r *repetition, rig *rig) []Target {
+	t.Helper()
+	frontends, _ := rig.proxier.Dispatch(corev1.IPv4Protocol)
+	at := map[netip.AddrPort]int{}
+	for _, f := range frontends {
+		if f.Protocol == corev1.ProtocolUDP {
+			at[f.Addr] = f.Position
+		}
+	}
+	var targets []Target
+	plain := r.plainest(corev1.IPv4Protocol, slices.Clone(frontends))
+	for _, f := range []iptables.Frontend{plain[0], plain[len(plain)-1]} {
+		targets = append(targets, Target{Position: f.Position, Addr: f.Addr})
+	}
+	targets = append(targets, Target{Position: -1, Addr: r.misses(corev1.IPv4Protocol, 1)[0]})
+	kinds, lacking, err := r.kindTargets(corev1.IPv4Protocol, allKinds, at)
+	if err != nil || len(lacking) > 0 {
+		t.Fatalf("kinds of destinations: %v lacking, %v", lacking, err)
+	}
+	return append(targets, kinds...)
+}
+
+// countedRule is a rule as iptables-save -c prints it.
+type countedRule struct{ packets, target string }
+
+// counted are the rules of the tables by chain.
+type counted map[chainName][]countedRule
+
+func savedCounters(t *testing.T, variant iptables.Variant) counted {
+	t.Helper()
+	binary, err := iptables.FindBinary(iptables.Binary(variant, corev1.IPv4Protocol, "save"))
+	if err != nil {
+		t.Skip(err)
+	}
+	all := counted{}
+	table := ""
+	for line := range strings.Lines(run(t, "", binary, "-c")) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "*") {
+			table = line[1:]
+		}
+		count, rule, ok := strings.Cut(line, "] -A ")
+		if !ok {
+			continue
+		}
+		packets, _, _ := strings.Cut(strings.TrimPrefix(count, "["), ":")
+		words := strings.Fields(rule)
+		target := ""
+		for i, word := range words[:len(words)-1] {
+			if word == "-j" || word == "-g" {
+				target = word + " " + words[i+1]
+			}
+		}
+		name := chainName{table, words[0]}
+		all[name] = append(all[name], countedRule{packets, target})
+	}
+	return all
+}
+
+// crossedByCounters follows the one packet that was sent between two looks by the rules whose counters rose.
+func crossedByCounters(before, after counted) (crossed int) {
+	for _, base := range []chainName{
+		{"mangle", "OUTPUT"}, {"nat", "OUTPUT"}, {"filter", "OUTPUT"}, {"mangle", "POSTROUTING"}, {"nat", "POSTROUTING"},
+	} {
+		n, end := crossedIn(before, after, base)
+		crossed += n
+		if end == "REJECT" || end == "DROP" {
+			break
+		}
+	}
+	return crossed
+}
+
+// crossedIn a chain and those that it leads to; end is the target that decided, empty: the packet comes back.
+func crossedIn(before, after counted, chain chainName) (crossed int, end string) {
+	for i, rule := range after[chain] {
+		crossed++
+		if rule.packets == before[chain][i].packets {
+			continue
+		}
+		how, target, _ := strings.Cut(rule.target, " ")
+		switch target {
+		case "", "MARK":
+			continue
+		case "RETURN":
+			return crossed, ""
+		case "ACCEPT", "DROP", "REJECT", "DNAT", "MASQUERADE":
+			return crossed, target
+		}
+		n, end := crossedIn(before, after, chainName{chain.table, target})
+		if crossed += n; end != "" || how == "-g" {
+			return crossed, end
+		}
+	}
+	return crossed, ""
+}
