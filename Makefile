@@ -74,19 +74,13 @@ soak: deps build ## play random changes and faults with real packets for MINUTES
 # A subject that is not in sync within the scenario's ten minutes is stopped, and stays in the tables as such.
 .PHONY: traversal
 traversal: deps build ## measure what a first packet pays, every proxier, at the sizes of the scenario traversal up to N
-	@echo "$(or $(REPS),3) repetitions of six cells up to $(or $(N),30,000) Services: on two CPUs about 10 minutes each; up to N=10000 about 5, N=1000 one."
+	@echo "$(or $(REPS),3) repetitions of five cells up to $(or $(N),30000) Services: on two CPUs about 10 minutes each; up to N=10000 about 5, N=1000 one."
 	bin/synclab compare traversal --reps $(or $(REPS),3) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
 .PHONY: faults
 faults: deps build ## every fault in turn for six subjects: detected after, repaired after, flows lost (an hour and more)
 	bin/synclab compare faults --reps $(or $(REPS),1) $(if $(N),--services $(N)) $(if $(E),--endpoints $(E)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) \
 		--subjects $(or $(SUBJECTS),synclab/iptables-legacy$(comma)synclab/iptables-nft-tree$(comma)synclab/nftables$(comma)kube-proxy/iptables-legacy$(comma)kube-proxy/iptables-nft$(comma)kube-proxy/nftables)
-
-# A subject that is not in sync within the scenario's ten minutes is stopped, and stays in the tables as such.
-.PHONY: traversal
-traversal: deps build ## measure what a first packet pays, every proxier, at the sizes of the scenario traversal up to N
-	@echo "$(or $(REPS),3) repetitions of five cells up to $(or $(N),30000) Services: on two CPUs about 10 minutes each; up to N=10000 about 5, N=1000 one."
-	bin/synclab compare traversal --reps $(or $(REPS),3) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
 .PHONY: report
 report: build ## build the report of a run again (OUT, or the newest run)
