@@ -34,6 +34,8 @@ import (
 // which are unbounded: an Apply that has returned is not yet a handler that has
 // run.
 type Cluster struct {
+	// Disturbance is of the cluster's own watches, not of those who observe it.
+	Disturbance
 	clock     clock.WithTicker
 	client    *fake.Clientset
 	informers informers.SharedInformerFactory
@@ -64,10 +66,11 @@ func NewCluster(clk clock.WithTicker) *Cluster {
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	for _, r := range []schema.GroupVersionResource{servicesResource, slicesResource, nodesResource} {
-		c.journals[r] = newJournal(&c.mu)
+		c.journals[r] = newJournal(&c.mu, func() bool { return c.Holds(r) })
 		c.client.PrependReactor("*", r.Resource, c.react)
 		c.client.PrependWatchReactor(r.Resource, c.watch)
 	}
+	c.OnChange(c.wakeAll)
 	c.informers = c.NewInformers()
 	return c
 }
@@ -155,7 +158,7 @@ func (c *Cluster) apply(ctx context.Context, op Op, object runtime.Object) error
 	defer wakeUp()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for ctx.Err() == nil && c.ctx.Err() == nil && j.behind() >= maxBehind {
+	for ctx.Err() == nil && c.ctx.Err() == nil && j.full() {
 		j.wake.Wait()
 	}
 	if err := ctx.Err(); err != nil {
@@ -196,7 +199,8 @@ func (c *Cluster) write(op Op, object runtime.Object) error {
 		return err
 	}
 	c.version = next
-	c.journals[resource].append(next, event)
+	key := m.GetNamespace() + "/" + m.GetName()
+	c.journals[resource].append(entry{next, event, key, c.MarkOf(resource, key, next)})
 	c.tell(Write{Version: next, Op: op, Object: object})
 	return nil
 }
@@ -227,14 +231,17 @@ func (c *Cluster) Stop() {
 	for _, f := range factories {
 		f.Shutdown()
 	}
-	c.mu.Lock()
-	for _, j := range c.journals {
-		for r := range j.readers {
-			r.stop()
-		}
-	}
-	c.mu.Unlock()
+	c.DropWatches()
 	c.pumps.Wait()
+}
+
+// wakeAll has everybody look again who waits for events, or with a write.
+func (c *Cluster) wakeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, j := range c.journals {
+		j.wake.Broadcast()
+	}
 }
 
 // react answers the clientset's lists and writes. The fake's lock is held, so it
@@ -295,7 +302,10 @@ func (c *Cluster) watch(action clienttesting.Action) (bool, watch.Interface, err
 	}
 	resource := action.GetResource()
 	j := c.journals[resource]
-	r := &reader{journal: j, namespace: action.GetNamespace(), results: make(chan watch.Event), quit: make(chan struct{})}
+	r := &reader{
+		journal: j, namespace: action.GetNamespace(), results: make(chan watch.Event), quit: make(chan struct{}),
+		order: NewSequence[entry](&c.Disturbance), came: j.away, since: c.version,
+	}
 	var options metav1.ListOptions
 	if a, ok := action.(clienttesting.WatchActionImpl); ok {
 		options = a.ListOptions
@@ -313,10 +323,10 @@ func (c *Cluster) watch(action clienttesting.Action) (bool, watch.Interface, err
 		if err != nil {
 			return true, nil, apierrors.NewBadRequest(fmt.Sprintf("watch %s: resourceVersion: %v", resource.Resource, err))
 		}
-		if version < j.forgotten {
+		if version = j.resume(version); version < j.forgotten {
 			return true, nil, apierrors.NewResourceExpired(fmt.Sprintf("watch %s: version %d is older than the oldest kept, %d", resource.Resource, version, j.forgotten))
 		}
-		r.position = j.positionAfter(version)
+		r.position, r.since = j.positionAfter(version), version
 	}
 	j.listed = true
 	j.readers[r] = struct{}{}

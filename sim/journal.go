@@ -3,6 +3,7 @@ package sim
 import (
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,7 +25,12 @@ const (
 type entry struct {
 	version int64
 	event   watch.Event
+	key     string
+	mark    Mark
 }
+
+// Told is for the sequence of a watch.
+func (e entry) Told() (string, int64, Mark) { return e.key, e.version, e.mark }
 
 // journal is the sequence of events of one resource, and those who read it. All
 // of it is guarded by the Cluster's lock, on which the condition is built.
@@ -38,18 +44,22 @@ type journal struct {
 	last      int64 // version of the last write
 	readers   map[*reader]struct{}
 	listed    bool
+	// held says that readers have to wait; away, that they have not even been
+	// answered yet.
+	held func() bool
+	away bool
 }
 
-func newJournal(lock sync.Locker) *journal {
-	return &journal{wake: sync.NewCond(lock), readers: map[*reader]struct{}{}}
+func newJournal(lock sync.Locker, held func() bool) *journal {
+	return &journal{wake: sync.NewCond(lock), readers: map[*reader]struct{}{}, held: held}
 }
 
 func (j *journal) end() int64 { return j.first + int64(len(j.entries)) }
 
 // append adds an event and wakes the readers.
-func (j *journal) append(version int64, event watch.Event) {
-	j.entries = append(j.entries, entry{version, event})
-	j.last = version
+func (j *journal) append(e entry) {
+	j.entries = append(j.entries, e)
+	j.last = e.version
 	j.trim()
 	j.wake.Broadcast()
 }
@@ -61,6 +71,23 @@ func (j *journal) behind() int64 {
 		slowest = min(slowest, r.position)
 	}
 	return j.end() - slowest
+}
+
+// full says that writes have to wait for a reader. Those that are held cannot
+// read: nobody waits for them, and they find all of it when they may.
+func (j *journal) full() bool { return !j.away && !j.held() && j.behind() >= maxBehind }
+
+// forget drops all entries, at the version that the cluster has. Who has not
+// read them is told so, as is who came back meanwhile with an older version.
+func (j *journal) forget(version int64) {
+	j.first, j.entries, j.forgotten = j.end(), nil, version
+	for r := range j.readers {
+		if r.taking { // is delivered all the same
+			r.position, r.taking = r.position+1, false
+		}
+		r.expired = r.expired || r.came && r.since < version || r.position < j.first
+	}
+	j.wake.Broadcast()
 }
 
 // trim drops entries that no reader needs, but for the history. It moves the
@@ -84,6 +111,18 @@ func (j *journal) positionAfter(version int64) int64 {
 	return position
 }
 
+// resume is the version after which a watch begins that was told everything up to
+// a version: an older one if what has that version changed places with older
+// ones, of which the watch may not have been told.
+func (j *journal) resume(version int64) int64 {
+	if position := j.positionAfter(version); position > j.first {
+		if last := j.entries[position-1-j.first]; last.version == version && last.mark.Since > 0 {
+			return last.mark.Since
+		}
+	}
+	return version
+}
+
 // reader is a watch: it hands the journal's entries to one consumer, in order,
 // each when the consumer takes it. Nothing is dropped and nothing panics,
 // however slow the consumer is; see client-go's testing.ObjectTracker, whose
@@ -94,9 +133,17 @@ type reader struct {
 	namespace string // "" for all
 	labels    labels.Selector
 	initial   []runtime.Object // delivered as Added before anything else
-	stopped   bool
-	results   chan watch.Event
-	quit      chan struct{}
+	// came is set for a watch that began while nobody was answered, since is the
+	// version that it had then.
+	came    bool
+	since   int64
+	expired bool // what it was to read is forgotten
+	taking  bool // the entry at position is being delivered
+	order   Sequence[entry]
+	told    []entry
+	stopped bool
+	results chan watch.Event
+	quit    chan struct{}
 }
 
 // ResultChan is closed after Stop.
@@ -122,6 +169,9 @@ func (r *reader) stop() {
 // run delivers until Stop.
 func (r *reader) run() {
 	defer close(r.results)
+	if !r.answered() {
+		return
+	}
 	for _, o := range r.initial {
 		if r.matches(o) && !r.deliver(watch.Event{Type: watch.Added, Object: o}) {
 			return
@@ -129,12 +179,28 @@ func (r *reader) run() {
 	}
 	r.initial = nil
 	for {
-		event, ok := r.next()
-		if !ok || r.matches(event.Object) && !r.deliver(event) {
+		entries, ok := r.next()
+		if !ok {
 			return
 		}
-		r.taken()
+		for _, e := range entries {
+			if !r.tell(e) {
+				return
+			}
+		}
 	}
+}
+
+// tell delivers an entry, twice if it is marked so.
+func (r *reader) tell(e entry) bool {
+	if !r.matches(e.event.Object) {
+		return true
+	}
+	again := e.event
+	if again.Type == watch.Added {
+		again.Type = watch.Modified
+	}
+	return r.deliver(e.event) && (!e.mark.Twice || r.deliver(again))
 }
 
 func (r *reader) deliver(event watch.Event) bool {
@@ -146,26 +212,71 @@ func (r *reader) deliver(event watch.Event) bool {
 	}
 }
 
-// next waits for the entry at the reader's position.
-func (r *reader) next() (watch.Event, bool) {
+// answered waits until somebody answers, and tells a watch that cannot go on
+// where it was that it is too late.
+func (r *reader) answered() bool {
 	j := r.journal
 	j.wake.L.Lock()
-	defer j.wake.L.Unlock()
-	for !r.stopped && r.position == j.end() {
+	for !r.stopped && j.away {
 		j.wake.Wait()
 	}
-	if r.stopped {
-		return watch.Event{}, false
+	stopped, expired := r.stopped, r.expired
+	j.wake.L.Unlock()
+	if expired && !stopped {
+		r.expire()
 	}
-	return j.entries[r.position-j.first].event, true
+	return !stopped && !expired
 }
 
-// taken moves on, and wakes a write that waits for this reader.
-func (r *reader) taken() {
+// expire ends the watch as the API server does: in its stream.
+func (r *reader) expire() {
+	status := apierrors.NewResourceExpired("too old resource version").Status()
+	r.deliver(watch.Event{Type: watch.Error, Object: &status})
+	r.Stop()
+}
+
+// next waits for entries that are to be told. Calling it means that those it gave
+// before have been taken.
+func (r *reader) next() ([]entry, bool) {
 	j := r.journal
 	j.wake.L.Lock()
 	defer j.wake.L.Unlock()
-	r.position++
+	r.moveOn()
+	for !r.stopped {
+		switch {
+		case j.held():
+		case r.expired:
+			j.wake.L.Unlock()
+			r.expire()
+			j.wake.L.Lock()
+			return nil, false
+		default:
+			told := r.order.AppendReleased(r.told[:0])
+			if len(told) == 0 && r.position < j.end() {
+				r.taking = true
+				if told = r.order.Append(told, j.entries[r.position-j.first]); len(told) == 0 {
+					r.moveOn()
+					continue
+				}
+			}
+			if len(told) > 0 {
+				r.told = told
+				return told, true
+			}
+		}
+		j.wake.Wait()
+	}
+	return nil, false
+}
+
+// moveOn leaves behind what has been taken, and wakes a write that waits for this
+// reader.
+func (r *reader) moveOn() {
+	if !r.taking {
+		return
+	}
+	r.position, r.taking = r.position+1, false
+	j := r.journal
 	if j.end()-r.position == maxBehind-1 {
 		j.wake.Broadcast()
 	}

@@ -70,6 +70,8 @@ func (o *Options) setDefaults() {
 
 // Front is the Kubernetes API in front of a simulated cluster.
 type Front struct {
+	// Disturbance is of what the front's clients watch.
+	sim.Disturbance
 	options Options
 	clock   clock.WithTicker
 	unwatch func() // stops observing the cluster
@@ -79,7 +81,8 @@ type Front struct {
 	mu     sync.Mutex
 	stores map[*resource]*store
 	ended  context.Context // of the watches that are open; replaced by DropWatches
-	end    context.CancelFunc
+	end    context.CancelCauseFunc
+	gap    chan struct{} // closed when the gap ends that watches wait for; nil: there is none
 	closed bool
 	sink   sink
 }
@@ -94,7 +97,8 @@ func New(cluster *sim.Cluster, o Options) (*Front, error) {
 	for _, r := range resources {
 		f.stores[r] = newStore(r, o.History)
 	}
-	f.ended, f.end = context.WithCancel(context.Background())
+	f.ended, f.end = context.WithCancelCause(context.Background())
+	f.OnChange(f.wake)
 	var err error
 	if f.unwatch, err = cluster.Observe(f.present, f.written); err != nil {
 		return nil, fmt.Errorf("api front: %w", err)
@@ -108,7 +112,7 @@ func (f *Front) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-	f.end()
+	f.end(nil)
 }
 
 // present takes over the first objects of the cluster.
@@ -147,6 +151,7 @@ func (f *Front) written(w sim.Write) {
 	for _, other := range []*resource{services, endpointSlices, nodes, namespaces, serviceCIDRs} {
 		f.stores[other].version = w.Version
 	}
+	f.stores[r].mark = f.MarkOf(r.GroupVersionResource, it.key, w.Version)
 	if w.Op == sim.Delete {
 		f.stores[r].remove(w.Version, it)
 		return
@@ -231,38 +236,6 @@ func serviceCIDR(version int64, ranges []string, all []*corev1.Service) *network
 			Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: clusterBirth,
 			Message: "Kubernetes default Service CIDR is ready",
 		}}},
-	}
-}
-
-// watchContext ends with the request, with DropWatches and with Close.
-func (f *Front) watchContext(request context.Context) (context.Context, context.CancelFunc) {
-	f.mu.Lock()
-	ended := f.ended
-	f.mu.Unlock()
-	ctx, cancel := context.WithCancel(request)
-	stop := context.AfterFunc(ended, cancel)
-	return ctx, func() { stop(); cancel() }
-}
-
-// DropWatches ends the watches that are open, as a restart of the API server
-// does. Clients come back from where they were.
-func (f *Front) DropWatches() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return
-	}
-	f.end()
-	f.ended, f.end = context.WithCancel(context.Background())
-}
-
-// Forget drops the past events: what is not up to date, or starts again from an
-// older version, gets 410 and must list again.
-func (f *Front) Forget() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, s := range f.stores {
-		s.forget()
 	}
 }
 

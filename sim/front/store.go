@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"synclab/sim"
 )
 
 // store is one resource: its objects, and the ring of its past events. The
@@ -30,6 +32,8 @@ type store struct {
 	// changed is closed at the next event, if somebody awaits it.
 	changed chan struct{}
 	awaited bool
+	// mark is of the next event.
+	mark sim.Mark
 }
 
 // event is one change of one object.
@@ -38,7 +42,11 @@ type event struct {
 	kind    watch.EventType
 	object  *item // the new state; of a deleted object the last one, with the version of its end
 	before  *item // nil for Added
+	mark    sim.Mark
 }
+
+// Told is for the sequence of a watch.
+func (e event) Told() (string, int64, sim.Mark) { return e.object.key, e.version, e.mark }
 
 func newStore(r *resource, history int) *store {
 	return &store{resource: r, history: history, changed: make(chan struct{})}
@@ -90,6 +98,7 @@ func (s *store) remove(version int64, last *item) {
 
 func (s *store) append(e event) {
 	s.version = e.version
+	e.mark, s.mark = s.mark, sim.Mark{}
 	if len(s.ring) < s.history {
 		s.ring = append(s.ring, e)
 	} else {
@@ -101,6 +110,11 @@ func (s *store) append(e event) {
 		*at = e
 	}
 	s.next++
+	s.wake()
+}
+
+// wake has all watches look again.
+func (s *store) wake() {
 	if s.awaited {
 		close(s.changed)
 		s.changed, s.awaited = make(chan struct{}), false
@@ -113,6 +127,7 @@ func (s *store) at(position int64) *event { return &s.ring[position%int64(s.hist
 func (s *store) forget() {
 	clear(s.ring)
 	s.first, s.forgotten = s.next, s.version
+	s.wake()
 }
 
 // snapshot lends the present objects.
@@ -167,6 +182,18 @@ func (s *store) positionAfter(version int64) int64 {
 		}
 	}
 	return low
+}
+
+// resume is the version after which a watch begins that was told everything up to
+// a version: an older one if what has that version changed places with older
+// ones, of which the watch may not have been told.
+func (s *store) resume(version int64) int64 {
+	if p := s.positionAfter(version) - 1; p >= s.first {
+		if last := s.at(p); last.version == version && last.mark.Since > 0 {
+			return last.mark.Since
+		}
+	}
+	return version
 }
 
 // keyOf is what a store sorts by: as in etcd, by namespace, then by name.

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"synclab/sim"
 )
 
 const (
@@ -36,6 +38,7 @@ type watcher struct {
 	// after is the version from which events are wanted, which may be to come.
 	after    int64
 	sent     int64 // the version up to which the client has everything
+	order    sim.Sequence[event]
 	encoder  streaming.Encoder
 	buffer   bytes.Buffer
 	out      http.ResponseWriter
@@ -54,7 +57,10 @@ func (f *Front) watch(w http.ResponseWriter, r *http.Request, s *selection) erro
 	if err != nil {
 		return err
 	}
-	c := &watcher{selection: s, front: f, store: f.stores[s.resource], view: v, request: r, after: version, out: w, control: http.NewResponseController(w)}
+	c := &watcher{
+		selection: s, front: f, store: f.stores[s.resource], view: v, request: r, after: version,
+		order: sim.NewSequence[event](&f.Disturbance), out: w, control: http.NewResponseController(w),
+	}
 	c.encoder = streaming.NewEncoder(v.StreamSerializer.Framer.NewFrameWriter(&c.buffer), v.StreamSerializer.Serializer)
 	ctx, cancel := f.watchContext(r.Context())
 	defer cancel()
@@ -70,19 +76,40 @@ func (f *Front) watch(w http.ResponseWriter, r *http.Request, s *selection) erro
 		}()
 	}
 	defer func() { _ = c.control.SetWriteDeadline(time.Time{}) }() // the connection lives on
-	// What is wrong with its version, a watch is told in its stream, as by the API
-	// server.
-	initial, err := c.start()
-	w.Header().Set("Content-Type", v.contentType+streamParameter(v))
-	w.Header().Set("Cache-Control", "no-cache, private")
-	w.WriteHeader(http.StatusOK)
-	if err == nil {
-		err = c.run(ctx, initial)
-	}
-	if err != nil {
+	if err := c.answer(ctx); err != nil {
 		c.fail(err)
 	}
+	if context.Cause(ctx) == errCut {
+		c.cut()
+	}
 	return nil
+}
+
+// answer begins the stream and fills it until ctx ends. Its error is for the
+// client: what is wrong with its version, a watch is told in its stream, as by
+// the API server.
+func (c *watcher) answer(ctx context.Context) error {
+	header := func() {
+		c.out.Header().Set("Content-Type", c.view.contentType+streamParameter(c.view))
+		c.out.Header().Set("Cache-Control", "no-cache, private")
+		c.out.WriteHeader(http.StatusOK)
+	}
+	if gap := c.front.gapEnd(); gap != nil {
+		header()
+		_ = c.control.Flush()
+		header = func() {}
+		select {
+		case <-gap:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	initial, err := c.start() // before the header: who has that can rely on what comes after it
+	header()
+	if err != nil {
+		return err
+	}
+	return c.run(ctx, initial)
 }
 
 // streamParameter tells clients that protobuf is framed.
@@ -117,7 +144,7 @@ func (c *watcher) start() (*initial, error) {
 	if c.after == 0 { // from now on
 		c.after = s.version
 	}
-	if c.after < s.forgotten {
+	if c.after = s.resume(c.after); c.after < s.forgotten {
 		return nil, errTooOld(c.after, s.forgotten)
 	}
 	c.position, c.sent = s.positionAfter(c.after), c.after
@@ -178,18 +205,21 @@ func (c *watcher) run(ctx context.Context, first *initial) error {
 	}
 }
 
-// next takes the next events out of the ring; when there are none, the channel
-// tells of the next one.
+// next takes the next events out of the ring, in the order in which they are to
+// be told; when there are none, the channel tells when to look again.
 func (c *watcher) next(events []event) ([]event, <-chan struct{}, error) {
 	f, s := c.front, c.store
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c.position < s.first {
-		return nil, nil, errTooOld(c.sent, s.forgotten)
-	}
-	for c.position < s.next && len(events) < batch {
-		events = append(events, *s.at(c.position))
-		c.position++
+	if !f.Holds(c.GroupVersionResource) {
+		if c.position < s.first {
+			return nil, nil, errTooOld(c.sent, s.forgotten)
+		}
+		events = c.order.AppendReleased(events)
+		for c.position < s.next && len(events) < batch {
+			events = c.order.Append(events, *s.at(c.position))
+			c.position++
+		}
 	}
 	if len(events) > 0 {
 		return events, nil, nil
@@ -199,11 +229,11 @@ func (c *watcher) next(events []event) ([]event, <-chan struct{}, error) {
 }
 
 // versionSeen is the version up to which a watcher that has nothing left to read
-// has everything, or 0.
+// has everything, or 0: it has not, or may not be told.
 func (f *Front) versionSeen(c *watcher) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c.position != c.store.next {
+	if c.position != c.store.next || c.order.Waiting() || f.Holds(c.GroupVersionResource) {
 		return 0
 	}
 	return max(c.store.version, c.after)
@@ -213,16 +243,28 @@ func (c *watcher) sendAll(events []event) error {
 	for i := range events {
 		e := &events[i]
 		if e.version > c.after {
-			kind, it := c.translate(e)
-			if kind != "" {
-				if err := c.send(kind, it); err != nil {
-					return err
-				}
+			if err := c.sendOne(e); err != nil {
+				return err
 			}
 		}
 		c.sent = e.version
 	}
 	return nil
+}
+
+// sendOne encodes an event if the selection has it, twice if it is marked so.
+func (c *watcher) sendOne(e *event) error {
+	kind, it := c.translate(e)
+	if kind == "" {
+		return nil
+	}
+	if err := c.send(kind, it); err != nil || !e.mark.Twice {
+		return err
+	}
+	if kind == watch.Added {
+		kind = watch.Modified
+	}
+	return c.send(kind, it)
 }
 
 // translate is what an event means to those who see the selection only: a
@@ -335,6 +377,17 @@ func (c *watcher) fail(err error) {
 	if c.encoder.Encode(&metav1.WatchEvent{Type: string(watch.Error), Object: runtime.RawExtension{Raw: raw}}) == nil {
 		c.flush()
 	}
+}
+
+// cut breaks the connection after half an event, whatever the client is about to
+// be told: a bookmark is an event that exists for every watch.
+func (c *watcher) cut() {
+	c.buffer.Reset()
+	if c.bookmark(max(c.sent, 1), false) == nil {
+		c.buffer.Truncate(c.buffer.Len() / 2)
+		c.flush()
+	}
+	panic(http.ErrAbortHandler) // how net/http is told to close without an end
 }
 
 // ticks of a watch's bookmarks; none unless they are allowed.
