@@ -82,6 +82,10 @@ faults: deps build ## every fault in turn for six subjects: detected after, repa
 	bin/synclab compare faults --reps $(or $(REPS),1) $(if $(N),--services $(N)) $(if $(E),--endpoints $(E)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) \
 		--subjects $(or $(SUBJECTS),synclab/iptables-legacy$(comma)synclab/iptables-nft-tree$(comma)synclab/nftables$(comma)kube-proxy/iptables-legacy$(comma)kube-proxy/iptables-nft$(comma)kube-proxy/nftables)
 
+.PHONY: disruption
+disruption: deps build ## send flows to Services while rules change, with every proxier in turn (N=5000)
+	bin/synclab compare disruption --reps $(or $(REPS),1) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
+
 .PHONY: report
 report: build ## build the report of a run again (OUT, or the newest run)
 	bin/synclab report $(OUT)

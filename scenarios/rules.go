@@ -141,8 +141,11 @@ var rules = map[string]rule{
 	"steps.N.traffic.services":   count(1, 10_000, "how many Services are sent to").unset(),
 	"steps.N.traffic.held":       count(0, 1_000, "each is a connection that stays"),
 	"steps.N.traffic.stop":       anything,
+	"steps.N.traffic.for":        between(time.Millisecond, time.Hour, "flows at rest, before the next step").unset(),
+	"steps.N.restart.layout":     {words: []string{"", "classic", "tree"}},
 	"steps.N.check.invariants.N": {pattern: oneInvariant, why: "the invariants are I1 to I13"},
 	"steps.N.settle.timeout":     between(time.Millisecond, MaxDuration, "it is a guard against waiting for ever"),
+	"steps.N.settle.orRestart":   anything,
 }
 
 // mapKeys are the keys of the maps.

@@ -160,7 +160,10 @@ type NodeLoss struct {
 }
 
 // Restart stops the proxier and starts another with the rules left in place.
-type Restart struct{}
+type Restart struct {
+	// Layout that the other one writes, of subjects that have layouts: classic or tree. Default: as before.
+	Layout string `yaml:"layout,omitempty" json:"layout,omitempty"`
+}
 
 // Follow makes the changes that happen meanwhile in the cluster that the run was pointed at (synclab run --kubeconfig).
 type Follow struct {
@@ -172,7 +175,8 @@ type Fault struct {
 	Kind string `yaml:"kind" json:"kind"`
 	// Table for flush and delete: nat, filter, mangle or all. Default nat.
 	Table string `yaml:"table,omitempty" json:"table,omitempty"`
-	// Object for delete: jump (of a base chain, to the proxier's), chain or rule. Default jump.
+	// Object for delete: jump (of a base chain, to the proxier's), chain (what is in it: a chain that others refer to cannot
+	// go) or rule; in a table of nftables they are a base chain, a chain, and an element of a set or map. Default jump.
 	Object string `yaml:"object,omitempty" json:"object,omitempty"`
 	// Times: how many restores fail or are killed, how many events are repeated or swapped. Default 1.
 	Times int `yaml:"times,omitempty" json:"times,omitempty"`
@@ -203,6 +207,8 @@ type Traffic struct {
 	// Held is how many TCP connections and how many UDP flows of one source port are kept from the start to the end. Default 20.
 	Held int  `yaml:"held,omitempty" json:"held"`
 	Stop bool `yaml:"stop,omitempty" json:"stop,omitempty"` // stop the stream that runs
+	// For is how long the step lasts before the next one begins: how flows fare at rest. Default 0: no time at all.
+	For time.Duration `yaml:"for,omitempty" json:"for,omitempty"`
 }
 
 // Check looks whether the invariants hold that bench/invariants lists, after everything settled.
@@ -211,7 +217,10 @@ type Check struct {
 	Invariants []string `yaml:"invariants,omitempty" json:"invariants,omitempty"`
 }
 
-// Settle waits until the proxier has nothing left to do.
+// Settle waits until the proxier has nothing left to do, and what faults broke is repaired.
 type Settle struct {
 	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout"` // default 10m
+	// OrRestart goes on after the timeout: what is not repaired then counts as such, faults that hold end, and the subject is
+	// started again on an empty ruleset. Else the timeout ends the repetition.
+	OrRestart bool `yaml:"orRestart,omitempty" json:"orRestart,omitempty"`
 }

@@ -53,6 +53,8 @@ func (s *Scenario) Durations() []time.Duration {
 			largest = float64(st.Scale.To)
 		case st.Follow != nil:
 			seconds = st.Follow.For.Seconds()
+		case st.Traffic != nil:
+			seconds = st.Traffic.For.Seconds()
 		case st.Fault != nil && st.Fault.Holds():
 			seconds = st.Fault.For.Seconds()
 		}
@@ -110,8 +112,8 @@ func (s *Scenario) checkTraffic(t *Traffic, at string, runs bool, ps *Problems) 
 	switch {
 	case t.Stop && !runs:
 		ps.add(at, "stops a stream, and none runs")
-	case t.Stop && (t.Rate != 0 || t.Services != 0 || t.Held != 0):
-		ps.add(at, "stops a stream: rate, services and held have no effect")
+	case t.Stop && (t.Rate != 0 || t.Services != 0 || t.Held != 0 || t.For != 0):
+		ps.add(at, "stops a stream: rate, services, held and for have no effect")
 	case !t.Stop && runs:
 		ps.add(at, "begins a second stream: stop the first one before")
 	case !t.Stop && s.usable(s.Shape.Services) == 0:
