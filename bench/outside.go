@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,6 +68,9 @@ func (r *repetition) startOutside(ctx context.Context) (subject, error) {
 		return nil, err
 	}
 	if first {
+		if err := r.beginAPIFaults(ctx); err != nil {
+			return nil, err
+		}
 		r.expectAll(r.clock.Now()) // a quarter of a second for 10,000 Services, before the subject's time begins
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -98,10 +100,11 @@ func (r *repetition) openTunnel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := front.Listen("127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("API front: %w", err)
 	}
+	r.api.serve(api, listener)
 	go func() {
 		if err := api.Serve(ctx, listener); err != nil && ctx.Err() == nil {
 			r.fail(fmt.Errorf("API front: %w", err))
