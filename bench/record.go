@@ -30,7 +30,8 @@ type Record struct {
 	Table  string `json:"table,omitempty"`  // nat or filter, of rules and chains
 	// Position is the dispatch position of a first_packet: 1 is the first Service, -1 the miss, 0 an empty ruleset.
 	Position *int `json:"position,omitempty"`
-	// Target is the kind of destination of a first_packet that is no plain cluster IP: one of scenarios.Probe.Kinds.
+	// Target is the kind of destination of a first_packet that is no plain cluster IP: one of scenarios.Probe.Kinds. It has no
+	// Position, but for 0: a packet of the kind's clients in the empty ruleset, to subtract.
 	Target string `json:"target,omitempty"`
 	// Method by which a first_packet was measured: empty or "sendto", or, of flows between namespaces, "handshake" (TCP SYN →
 	// SYN-ACK), "echo" (UDP) and "established" (a packet of a flow that is known already).
