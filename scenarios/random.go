@@ -222,7 +222,7 @@ func (d *drawing) round() bool {
 	if len(d.s.Steps) == before {
 		return false
 	}
-	if slices.ContainsFunc(d.s.Steps[before:], func(s Step) bool { return s.Fault != nil }) {
+	if !d.without(FaultHeal) && slices.ContainsFunc(d.s.Steps[before:], func(s Step) bool { return s.Fault != nil }) {
 		d.add(Step{Fault: &Fault{Kind: FaultHeal}})
 	}
 	d.settleAndCheck()

@@ -1,0 +1,300 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"synclab/scenarios"
+)
+
+// Minimizer looks for a smaller scenario that fails like a given one: fewer steps first, then smaller ones, then a smaller
+// shape. The first create, the first settle, and the last settle and check stay.
+type Minimizer struct {
+	// Fails plays a scenario and says whether it fails in the same way.
+	Fails func(context.Context, *scenarios.Scenario) (bool, error)
+	// Tries is how often a scenario is played until it fails.
+	Tries int
+	// Budget is how long it may take; the play that runs when it is used up is cut short.
+	Budget time.Duration
+	Clock  clock.WithTicker
+	// FailedAt is the step at which the first one failed, from 0; -1: not known.
+	FailedAt int
+	Tell     func(string)
+}
+
+// minimizing is a search that goes on.
+type minimizing struct {
+	*Minimizer
+	best  *scenarios.Scenario
+	found bool            // best has failed again
+	seen  map[string]bool // what was tried
+	until time.Time
+}
+
+// Minimize returns the smallest scenario that failed, or nil when none did, s itself included.
+func (m *Minimizer) Minimize(ctx context.Context, s *scenarios.Scenario) (*scenarios.Scenario, error) {
+	search := &minimizing{Minimizer: m, best: s, seen: map[string]bool{}, until: m.Clock.Now().Add(m.Budget)}
+	limited, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer m.cutShort(limited, cancel)()
+	err := search.all(limited)
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case limited.Err() != nil:
+		err = nil // the budget is used up
+	}
+	if !search.found {
+		return nil, err
+	}
+	return search.best, err
+}
+
+// cutShort ends the search when the budget is used up; what it returns makes it forget that.
+func (m *Minimizer) cutShort(ctx context.Context, cancel func()) func() {
+	timer := m.Clock.NewTimer(m.Budget)
+	go func() {
+		select {
+		case <-timer.C():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return func() { timer.Stop() }
+}
+
+func (z *minimizing) all(ctx context.Context) error {
+	if err := z.ends(ctx); err != nil {
+		return err
+	}
+	if !z.found { // nothing shorter: does it come again at all?
+		if _, err := z.try(ctx, z.best); err != nil || !z.found {
+			return err
+		}
+	}
+	for {
+		before := z.best
+		for _, pass := range []func(context.Context) error{z.fewerSteps, z.smallerSteps, z.smallerShape} {
+			if err := pass(ctx); err != nil {
+				return err
+			}
+		}
+		if z.best == before {
+			return nil
+		}
+	}
+}
+
+// over says that no further try may begin.
+func (z *minimizing) over() bool { return !z.Clock.Now().Before(z.until) }
+
+// try plays a scenario, unless it is not a valid one or was tried before, and keeps it if it fails.
+func (z *minimizing) try(ctx context.Context, s *scenarios.Scenario) (bool, error) {
+	text, err := s.YAML()
+	if err != nil {
+		return false, err
+	}
+	if z.seen[string(text)] || s.Validate() != nil || z.over() {
+		return false, nil
+	}
+	z.seen[string(text)] = true
+	for range max(1, z.Tries) {
+		failed, err := z.Fails(ctx, s)
+		if err == nil && ctx.Err() != nil {
+			err = ctx.Err() // what was cut short says nothing
+		}
+		if err != nil {
+			return false, err
+		}
+		if failed {
+			z.best, z.found = s, true
+			z.Tell(fmt.Sprintf("it still fails with %d Services and %d steps", s.Shape.Services, len(s.Steps)))
+			return true, nil
+		}
+		if z.over() {
+			return false, nil
+		}
+	}
+	return false, nil
+}
+
+// ends tries the two that most often do: only the round in which it failed, and nothing after that round.
+func (z *minimizing) ends(ctx context.Context) error {
+	if z.FailedAt < 0 {
+		return nil
+	}
+	steps := z.best.Steps
+	begin, end := roundOf(steps, z.FailedAt)
+	early := z.best
+	cut := withSteps(early, steps[:end])
+	head := headOf(steps)
+	if begin > head {
+		if failed, err := z.try(ctx, withSteps(early, slices.Concat(steps[:head], steps[begin:end]))); failed || err != nil {
+			return err
+		}
+	}
+	_, err := z.try(ctx, cut)
+	return err
+}
+
+// headOf is where the first round begins: after the first settle step, and the traffic that begins there.
+func headOf(steps []scenarios.Step) int {
+	head := 1 + slices.IndexFunc(steps, func(s scenarios.Step) bool { return s.Settle != nil })
+	if head < len(steps) && steps[head].Traffic != nil && !steps[head].Traffic.Stop {
+		head++
+	}
+	return head
+}
+
+// roundOf are the bounds of the round that step i belongs to: it ends with a settle step and the check after it.
+func roundOf(steps []scenarios.Step, i int) (begin, end int) {
+	ends := func(j int) bool {
+		return steps[j].Check != nil || (steps[j].Settle != nil && (j+1 == len(steps) || steps[j+1].Check == nil))
+	}
+	i = min(i, len(steps)-1)
+	for end = i; end < len(steps)-1 && !ends(end); {
+		end++
+	}
+	for begin = i; begin > 0 && !ends(begin-1); {
+		begin--
+	}
+	return begin, end + 1
+}
+
+// atOnce are the faults that are over as soon as they are done: there is nothing to heal.
+var atOnce = []string{scenarios.FaultFlush, scenarios.FaultDelete, scenarios.FaultKilled, scenarios.FaultWatchDropped, scenarios.FaultRelist}
+
+// withSteps is a scenario with other steps, without those that have nothing left to work on: a heal without a fault that
+// lasts since the last one, the end of a stream that does not run.
+func withSteps(s *scenarios.Scenario, steps []scenarios.Step) *scenarios.Scenario {
+	smaller := *s
+	smaller.Steps = nil
+	faulty, streams := false, false
+	for _, step := range steps {
+		switch {
+		case step.Fault != nil && step.Fault.Kind == scenarios.FaultHeal:
+			if !faulty {
+				continue
+			}
+			faulty = false
+		case step.Fault != nil:
+			faulty = faulty || !slices.Contains(atOnce, step.Fault.Kind)
+		case step.Traffic != nil:
+			if step.Traffic.Stop && !streams {
+				continue
+			}
+			streams = !step.Traffic.Stop
+		}
+		smaller.Steps = append(smaller.Steps, step)
+	}
+	return &smaller
+}
+
+// removable are the steps that may go. A heal goes with its faults, and the end of a stream with the stream.
+func removable(steps []scenarios.Step) []int {
+	firstCreate := slices.IndexFunc(steps, func(s scenarios.Step) bool { return s.Create != nil })
+	firstSettle := slices.IndexFunc(steps, func(s scenarios.Step) bool { return s.Settle != nil })
+	lastSettle, lastCheck := firstSettle, -1
+	for i, step := range steps {
+		switch {
+		case step.Settle != nil:
+			lastSettle = i
+		case step.Check != nil:
+			lastCheck = i
+		}
+	}
+	var may []int
+	for i, step := range steps {
+		switch {
+		case i == firstCreate, i == firstSettle, i == lastSettle, i == lastCheck:
+		case step.Fault != nil && step.Fault.Kind == scenarios.FaultHeal:
+		default:
+			may = append(may, i)
+		}
+	}
+	return may
+}
+
+// fewerSteps leaves out half of the steps, a quarter, and so on down to each alone, the last ones first: what a failure
+// needs is mostly near its end.
+func (z *minimizing) fewerSteps(ctx context.Context) error {
+	for size := (len(removable(z.best.Steps)) + 1) / 2; size > 0; {
+		accepted := false
+		for from := 0; ; from += size {
+			may := removable(z.best.Steps)
+			if from >= len(may) {
+				break
+			}
+			gone := may[from:min(from+size, len(may))]
+			var steps []scenarios.Step
+			for i, step := range z.best.Steps {
+				if !slices.Contains(gone, i) {
+					steps = append(steps, step)
+				}
+			}
+			failed, err := z.try(ctx, withSteps(z.best, steps))
+			if err != nil {
+				return err
+			}
+			if failed {
+				accepted = true
+				from -= size // what followed stands here now
+			}
+		}
+		if size == 1 && !accepted {
+			return nil
+		}
+		size = max(1, min(size/2, len(removable(z.best.Steps))))
+		if len(removable(z.best.Steps)) == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// smallerSteps makes what steps do less, one after the other.
+func (z *minimizing) smallerSteps(ctx context.Context) error {
+	for i := range z.best.Steps {
+		for {
+			step, ok := smaller(z.best.Steps[i])
+			if !ok {
+				break
+			}
+			steps := slices.Clone(z.best.Steps)
+			steps[i] = step
+			failed, err := z.try(ctx, withSteps(z.best, steps))
+			if err != nil {
+				return err
+			}
+			if !failed {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// smaller is a step that does half as much; false when it cannot do less.
+func smaller(step scenarios.Step) (scenarios.Step, bool) {
+	switch {
+	case step.Churn != nil && step.Churn.Events > 1:
+		churn := *step.Churn
+		churn.Events /= 2
+		return scenarios.Step{Churn: &churn}, true
+	case step.Rollout != nil && step.Rollout.Services > 1:
+		rollout := *step.Rollout
+		rollout.Services = 1
+		return scenarios.Step{Rollout: &rollout}, true
+	case step.NodeLoss != nil && step.NodeLoss.Nodes > 1:
+		return scenarios.Step{NodeLoss: &scenarios.NodeLoss{Nodes: 1}}, true
+	case step.Fault != nil && step.Fault.Times > 1:
+		fault := *step.Fault
+		fault.Times = 1
+		return scenarios.Step{Fault: &fault}, true
+	}
+	return step, false
+}

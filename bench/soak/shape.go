@@ -1,0 +1,64 @@
+package soak
+
+import (
+	"context"
+	"slices"
+
+	"synclab/scenarios"
+)
+
+// simpler are edits that make a scenario's shape and settings say less. Each may be tried again while it changes something.
+var simpler = []func(*scenarios.Scenario){
+	func(s *scenarios.Scenario) { halveServices(s) },
+	func(s *scenarios.Scenario) {
+		s.Shape.Families, s.Shape.ServiceCIDRs, s.Shape.PodCIDRs = s.Shape.Families[:1], nil, nil
+		s.Proxy.NodePortAddresses = nil
+	},
+	func(s *scenarios.Scenario) { s.Shape.Endpoints = scenarios.Endpoints{Count: 2} },
+	func(s *scenarios.Scenario) { s.Shape.Ports = 1 },
+	func(s *scenarios.Scenario) { s.Shape.Types = nil },
+	func(s *scenarios.Scenario) { s.Shape.Protocols = nil },
+	func(s *scenarios.Scenario) { s.Shape.ExternalIPs, s.Shape.SourceRanges = 0, 0 },
+	func(s *scenarios.Scenario) { s.Shape.Affinity = 0 },
+	func(s *scenarios.Scenario) { s.Shape.InternalLocal, s.Shape.ExternalLocal = 0, 0 },
+	func(s *scenarios.Scenario) { s.Shape.WithoutEndpoint = 0 },
+	func(s *scenarios.Scenario) { s.Shape.NotReady, s.Shape.Terminating = 0, 0 },
+	func(s *scenarios.Scenario) { s.Shape.TopologyHints = 0 },
+	func(s *scenarios.Scenario) { s.Shape.Namespaces = 1 },
+	func(s *scenarios.Scenario) { s.Proxy.Policy, s.Proxy.Burst = "", 0 },
+	func(s *scenarios.Scenario) {
+		s.Proxy.MasqueradeAll, s.Proxy.LocalhostNodePorts, s.Proxy.NodePortAddresses = false, nil, nil
+	},
+}
+
+// halveServices halves the Services, and those of a create that names how many.
+func halveServices(s *scenarios.Scenario) {
+	s.Shape.Services = max(1, s.Shape.Services/2)
+	steps := slices.Clone(s.Steps)
+	for i, step := range steps {
+		if step.Create != nil && step.Create.Services > 1 {
+			create := *step.Create
+			create.Services /= 2
+			steps[i] = scenarios.Step{Create: &create}
+		}
+	}
+	s.Steps = steps
+}
+
+func (z *minimizing) smallerShape(ctx context.Context) error {
+	for _, edit := range simpler {
+		for {
+			candidate := *z.best
+			edit(&candidate)
+			candidate.Fill()
+			failed, err := z.try(ctx, &candidate)
+			if err != nil {
+				return err
+			}
+			if !failed {
+				break
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"synclab/scenarios"
+)
+
+// RunFunc plays a scenario with one subject, into a folder that is not there yet. An error means that nothing can be said
+// of the subject: the lab could not run, or ctx ended.
+type RunFunc func(ctx context.Context, s *scenarios.Scenario, subject, dir string) (Outcome, error)
+
+// Options of a soak. Subjects, Run and Dir are required.
+type Options struct {
+	// Seed of the first scenario; the next has the next one.
+	Seed uint64
+	// Time after which no further scenario begins. 0: no bound.
+	Time time.Duration
+	// Seeds is how many there are at most. 0: no bound.
+	Seeds    int
+	Subjects []string
+	Random   scenarios.RandomOptions
+	Run      RunFunc
+	// Dir is the soak's folder: summary.json, and a folder and a scenario for each seed.
+	Dir string
+	// KeepGoing after a seed failed.
+	KeepGoing bool
+	// Minimize is how long a smaller scenario is looked for, after each seed that fails. 0: not at all.
+	Minimize time.Duration
+	// Tries is how often a smaller scenario may be played until it fails. Default 2: what fails hangs on timing.
+	Tries int
+	// Flags are those of a soak that makes the same scenarios, for the command that shows a failure again.
+	Flags string
+	Clock clock.WithTicker // default: the real one
+	// Tell gets lines for people; nil: nobody does. Calls come one at a time.
+	Tell func(string)
+}
+
+// Soak is a soak that runs.
+type Soak struct {
+	o       Options
+	mu      sync.Mutex // of what follows
+	summary Summary
+	doing   string
+}
+
+// tellEvery is how often a soak says how far it is.
+const tellEvery = time.Minute
+
+const defaultTries = 2
+
+// New makes a soak.
+func New(o Options) (*Soak, error) {
+	if len(o.Subjects) == 0 {
+		return nil, errors.New("soak: no subject")
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Tries == 0 {
+		o.Tries = defaultTries
+	}
+	if o.Tell == nil {
+		o.Tell = func(string) {}
+	}
+	return &Soak{o: o}, nil
+}
+
+// Run plays seed after seed. The summary, which is also in the folder, has all until the end, however it came: an error is
+// that of the lab, or of ctx; failures of subjects are in the summary.
+func (k *Soak) Run(ctx context.Context) (Summary, error) {
+	if err := os.MkdirAll(k.o.Dir, 0o755); err != nil {
+		return Summary{}, fmt.Errorf("soak: %w", err)
+	}
+	k.summary = Summary{Started: k.o.Clock.Now(), FirstSeed: k.o.Seed, Subjects: k.o.Subjects, BySubject: map[string]Totals{}, Failed: []Failed{}}
+	telling, stop := context.WithCancel(ctx)
+	var told sync.WaitGroup
+	told.Go(func() { k.tellNowAndThen(telling) })
+	err := k.seeds(ctx)
+	stop()
+	told.Wait()
+	k.summary.Finished = k.o.Clock.Now()
+	return k.summary, errors.Join(err, k.summary.write(k.o.Dir))
+}
+
+func (k *Soak) tellNowAndThen(ctx context.Context) {
+	ticker := k.o.Clock.NewTicker(tellEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			k.tell("")
+		}
+	}
+}
+
+// tell says a line, or, if it is empty, how far the soak is.
+func (k *Soak) tell(line string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if line == "" {
+		line = k.summary.Line(k.o.Clock.Now()) + "; now " + k.doing
+	}
+	k.o.Tell(line)
+}
+
+func (k *Soak) now(doing string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.doing = doing
+}
+
+func (k *Soak) seeds(ctx context.Context) error {
+	for i := 0; k.o.Seeds == 0 || i < k.o.Seeds; i++ {
+		if k.o.Time > 0 && i > 0 && k.o.Clock.Since(k.summary.Started) >= k.o.Time {
+			return nil
+		}
+		failed, err := k.seed(ctx, k.o.Seed+uint64(i), k.o.Subjects[i%len(k.o.Subjects)])
+		if err != nil || (failed && !k.o.KeepGoing) {
+			return err
+		}
+	}
+	return nil
+}
+
+// seed plays one scenario.
+func (k *Soak) seed(ctx context.Context, seed uint64, subject string) (failed bool, err error) {
+	s, err := scenarios.Random(seed, k.o.Random)
+	if err != nil {
+		return false, err
+	}
+	dir := filepath.Join(k.o.Dir, fmt.Sprintf("seed-%d", seed))
+	file := dir + ".yaml"
+	if err := writeScenario(file, s); err != nil {
+		return false, err
+	}
+	k.now(fmt.Sprintf("seed %d, %s", seed, subject))
+	began := k.o.Clock.Now()
+	outcome, err := k.o.Run(ctx, s, subject, dir)
+	if err != nil {
+		return false, fmt.Errorf("seed %d, %s: %w", seed, subject, err)
+	}
+	verdict := "ok"
+	if len(outcome.Failures) > 0 {
+		verdict = "FAILED"
+	}
+	k.mu.Lock()
+	k.summary.add(subject, outcome)
+	k.mu.Unlock()
+	k.tell(fmt.Sprintf("seed %d, %s: %s: %d Services, %d steps in %v: %s", seed, subject, verdict, s.Shape.Services, len(s.Steps),
+		k.o.Clock.Since(began).Round(time.Second), outcome.Totals))
+	if len(outcome.Failures) == 0 {
+		return false, k.summary.write(k.o.Dir) // one that is killed has summed up what was played
+	}
+	return true, k.failed(ctx, s, Failed{
+		Seed: seed, Subject: subject, Folder: dir, Failures: outcome.Failures,
+		Again: []string{fmt.Sprintf("synclab soak --seed %d --seeds 1 --subjects '%s'%s", seed, subject, k.o.Flags), replay(file, subject)},
+	})
+}
+
+// replay is the command that plays a scenario of a file as a soak does.
+func replay(file, subject string) string {
+	return fmt.Sprintf("synclab run %s --subjects '%s' --reps 1 --feed api", atPath(file), subject)
+}
+
+// atPath makes a path one that `synclab run` does not take for a name of its library.
+func atPath(file string) string {
+	if filepath.Base(file) == file {
+		return "./" + file
+	}
+	return file
+}
+
+// failed tells of a seed that failed, and looks for a smaller scenario that does, too.
+func (k *Soak) failed(ctx context.Context, s *scenarios.Scenario, f Failed) error {
+	for _, failure := range f.Failures {
+		k.tell("  " + failure.String())
+	}
+	for _, command := range f.Again {
+		k.tell("  again: " + command)
+	}
+	var err error
+	if k.o.Minimize > 0 {
+		err = k.minimize(ctx, s, &f)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.summary.Failed = append(k.summary.Failed, f)
+	return errors.Join(err, k.summary.write(k.o.Dir))
+}
+
+// minimize writes the smallest scenario that fails like the seed did into its folder.
+func (k *Soak) minimize(ctx context.Context, s *scenarios.Scenario, f *Failed) error {
+	first, tries, failed := f.Failures[0], 0, 0
+	kept := filepath.Join(f.Folder, "minimal")
+	m := Minimizer{
+		Budget: k.o.Minimize, Tries: k.o.Tries, Clock: k.o.Clock, FailedAt: stepIndex(first.Step), Tell: func(text string) { k.tell("  " + text) },
+		Fails: func(ctx context.Context, c *scenarios.Scenario) (bool, error) {
+			tries++
+			k.now(fmt.Sprintf("seed %d, %s, made smaller: try %d, %d steps", f.Seed, f.Subject, tries, len(c.Steps)))
+			dir := filepath.Join(f.Folder, "tries", fmt.Sprint(tries))
+			o, err := k.o.Run(ctx, c, f.Subject, dir)
+			if err != nil {
+				return false, err
+			}
+			for _, failure := range o.Failures {
+				if failure.like(first) {
+					failed++
+					return true, errors.Join(os.RemoveAll(kept), keep(dir, kept))
+				}
+			}
+			return false, os.RemoveAll(dir)
+		},
+	}
+	smallest, err := m.Minimize(ctx, s)
+	f.Came = fmt.Sprintf("%d of %d", failed, tries)
+	_ = os.RemoveAll(filepath.Join(f.Folder, "tries"))
+	if smallest != nil {
+		f.Minimal = filepath.Join(f.Folder, "minimal.yaml")
+		if writeErr := writeScenario(f.Minimal, smallest); writeErr != nil {
+			return errors.Join(err, writeErr)
+		}
+		f.Again = append(f.Again, replay(f.Minimal, f.Subject))
+		k.tellSteps(f.Minimal, smallest, f.Came)
+		k.tell("  again: " + f.Again[len(f.Again)-1])
+	} else {
+		k.tell(fmt.Sprintf("  it did not fail again in %d runs: its records are in %s", tries, f.Folder))
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// keep moves a run's folder, if the run made one.
+func keep(from, to string) error {
+	if err := os.Rename(from, to); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (k *Soak) tellSteps(file string, s *scenarios.Scenario, came string) {
+	k.tell(fmt.Sprintf("  smallest scenario that fails: %s (%d Services, %d steps; failed in %s runs)", file, s.Shape.Services, len(s.Steps), came))
+	for i, step := range s.Steps {
+		k.tell(fmt.Sprintf("    %d:%s", i+1, stepText(step)))
+	}
+}
+
+func writeScenario(file string, s *scenarios.Scenario) error {
+	text, err := s.YAML()
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, text, 0o644))
+}
