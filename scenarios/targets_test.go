@@ -66,3 +66,33 @@ func TestBadTargets(t *testing.T) {
 		}
 	}
 }
+
+// The scenario traversal measures every subject at every size, but where kube-proxy would take too long to set it up.
+func TestTraversalCells(t *testing.T) {
+	s, err := Load("traversal", nil, Sizes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, err := s.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := map[string][]int{}
+	for _, cell := range cells {
+		for _, subject := range cell.Subjects {
+			sizes[subject] = append(sizes[subject], cell.Scenario.Shape.Services)
+		}
+	}
+	all := []int{100, 1000, 5000, 10_000, 30_000}
+	for subject, want := range map[string][]int{
+		"synclab/iptables-legacy": all, "synclab/iptables-nft": all, "synclab/iptables-legacy-tree": all, "synclab/iptables-nft-tree": all,
+		"synclab/nftables": all, "kube-proxy/iptables-legacy": all, "kube-proxy/iptables-nft": all[:4], "kube-proxy/nftables": all[:4],
+	} {
+		if !slices.Equal(sizes[subject], want) {
+			t.Errorf("%s is measured at %v, want %v", subject, sizes[subject], want)
+		}
+	}
+	if len(sizes) != 8 {
+		t.Errorf("%d subjects, want 8", len(sizes))
+	}
+}
