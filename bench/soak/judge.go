@@ -49,7 +49,29 @@ func (f Failure) String() string {
 
 // like says whether two failures are of the same sort, as far as a smaller scenario can show the same one.
 func (f Failure) like(other Failure) bool {
-	return f.Kind == other.Kind && f.Invariant == other.Invariant
+	return f.Kind == other.Kind && f.Invariant == other.Invariant && (f.Kind != Broken || plainError(f.Error) == plainError(other.Error))
+}
+
+// atStep finds the step that a run broke off at, in its error.
+var atStep = regexp.MustCompile(`step (\d+:\w+): `)
+
+// plainError is an error without where it happened and without numbers, which differ from one scenario to the next.
+func plainError(text string) string {
+	if at := atStep.FindStringIndex(text); at != nil {
+		text = text[at[1]:]
+	}
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r >= '0' && r <= '9' }), "0")
+}
+
+// brokeAt is the step that a run broke off at: the error says it, or else the last record has it.
+func brokeAt(text string, records []bench.Record) string {
+	if found := atStep.FindStringSubmatch(text); found != nil {
+		return found[1]
+	}
+	if n := len(records); n > 0 {
+		return records[n-1].Step
+	}
+	return ""
 }
 
 // stepIndex of a step's name "12:check", from 0; -1 when it names none.
