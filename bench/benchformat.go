@@ -148,6 +148,12 @@ func cell(r Record) string {
 	if r.Position != nil {
 		fields = append(fields, "position="+strconv.Itoa(*r.Position))
 	}
+	if r.Target != "" {
+		fields = append(fields, "target="+word(r.Target))
+	}
+	if r.Method != "" && r.Method != "sendto" {
+		fields = append(fields, "method="+word(r.Method))
+	}
 	return strings.Join(fields, "/")
 }
 
