@@ -39,6 +39,13 @@ func TestSample(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for name, y := range map[string]recorded{"traversal": traversalRun(packetModels, []int{100, 1000, 5000, 10000, 30000}, 2, 200),
+		"disruption": streamRun(streamModels, 5000, 2, 300, 12), "faults": faultRun(streamModels, 1000, 1, 50)} {
+		s := y.build(t, filepath.Join(dir, name), Options{})
+		if err := s.Table(os.Stdout); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // build writes the run and its report.

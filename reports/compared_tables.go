@@ -157,8 +157,11 @@ func (s *Summary) compared(b *strings.Builder) {
 		medians += " ± 95 % confidence"
 	}
 	b.WriteString("\n" + medians + "; npl: network programming latency; packet: first, at the last Service\n\n")
-	s.terminalRatios().write(b)
-	b.WriteString("\n~: no difference shown; ?: too few repetitions for a 95 % interval; the page has the intervals\n")
+	if ratios := s.terminalRatios(); len(ratios.header) > 1 {
+		ratios.write(b)
+		b.WriteString("\n")
+	}
+	b.WriteString("~: no difference shown; ?: too few repetitions for a 95 % interval; the page has the intervals\n")
 	s.terminalFloors(b)
 	for _, note := range stopped(s.collected) {
 		b.WriteString(wrap(note, tableWidth, "  ") + "\n")

@@ -70,14 +70,13 @@ func restoreValues(c *cellSamples, source sameSource) map[repetition][]float64 {
 }
 
 func lastPacketValues(c *cellSamples, _ sameSource) map[repetition][]float64 {
-	last := 0
-	for _, r := range c.records {
-		if r.Metric == bench.FirstPacket && r.Position != nil {
-			last = max(last, *r.Position)
-		}
+	positions := c.positions("")
+	if len(positions) == 0 {
+		return nil
 	}
+	last := positions[len(positions)-1]
 	return c.byRepetition(func(r *bench.Record) bool {
-		return r.Metric == bench.FirstPacket && r.Position != nil && *r.Position == last && last > 0
+		return r.Metric == bench.FirstPacket && r.Target == "" && methodOf(r) == "" && r.Position != nil && *r.Position == last
 	})
 }
 

@@ -18,7 +18,7 @@ type look struct {
 }
 
 // subjectLooks are fixed, so that a subject looks the same on every page. Okabe-Ito colours; subjects of one backend
-// share a hue, with kube-proxy the paler, hollow and dashed one.
+// share a hue, with kube-proxy the paler, hollow and dashed one. Layouts have marks and dashes of their own.
 var subjectLooks = map[string]look{
 	"synclab/iptables-legacy":    {color.NRGBA{0x00, 0x72, 0xb2, 0xff}, draw.CircleGlyph{}, nil},
 	"kube-proxy/iptables-legacy": {color.NRGBA{0x56, 0xb4, 0xe9, 0xff}, hollow{draw.CircleGlyph{}}, dashed},
@@ -26,10 +26,10 @@ var subjectLooks = map[string]look{
 	"kube-proxy/iptables-nft":    {color.NRGBA{0xe6, 0x9f, 0x00, 0xff}, hollow{draw.TriangleGlyph{}}, dashed},
 	"synclab/nftables":           {color.NRGBA{0x00, 0x9e, 0x73, 0xff}, draw.BoxGlyph{}, nil},
 
-	"synclab/iptables-legacy-tree":        {color.NRGBA{0x00, 0x49, 0x75, 0xff}, draw.CircleGlyph{}, []vg.Length{2, 2}},
-	"synclab/iptables-legacy-direct":      {color.NRGBA{0x1b, 0x1f, 0x5e, 0xff}, draw.RingGlyph{}, []vg.Length{8, 3}},
-	"synclab/iptables-legacy-direct-tree": {color.NRGBA{0x6a, 0x51, 0xa3, 0xff}, draw.RingGlyph{}, []vg.Length{2, 2}},
-	"synclab/iptables-nft-tree":           {color.NRGBA{0x8a, 0x3a, 0x00, 0xff}, draw.TriangleGlyph{}, []vg.Length{2, 2}},
+	"synclab/iptables-legacy-tree":        {color.NRGBA{0x00, 0x40, 0x5f, 0xff}, diamond{}, []vg.Length{2, 2}},
+	"synclab/iptables-legacy-direct":      {color.NRGBA{0x9a, 0x6a, 0xe6, 0xff}, draw.RingGlyph{}, []vg.Length{8, 3}},
+	"synclab/iptables-legacy-direct-tree": {color.NRGBA{0x54, 0x0d, 0x8c, 0xff}, hollow{diamond{}}, []vg.Length{2, 2}},
+	"synclab/iptables-nft-tree":           {color.NRGBA{0xa3, 0x00, 0x1f, 0xff}, draw.TriangleGlyph{}, []vg.Length{2, 2}},
 	"kube-proxy/nftables":                 {color.NRGBA{0xcc, 0x79, 0xa7, 0xff}, hollow{draw.SquareGlyph{}}, dashed},
 }
 
@@ -67,6 +67,15 @@ func giveLooks(all []*series) {
 		}
 		one.look = free[i%len(free)]
 	}
+}
+
+// diamond is a square that stands on a corner, filled.
+type diamond struct{}
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	r := style.Radius * 1.25
+	c.FillPolygon(style.Color, []vg.Point{{X: at.X + r, Y: at.Y}, {X: at.X, Y: at.Y + r}, {X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y - r}})
 }
 
 // color of the i-th series.

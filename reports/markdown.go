@@ -11,6 +11,10 @@ func (s *Summary) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n%s\n\n", s.Title, strings.Join(s.Sentences, " "))
 	s.markdownTargets(&b)
+	s.markdownPackets(&b)
+	s.markdownDisruption(&b)
+	s.markdownFaults(&b)
+	s.markdownInvariants(&b)
 	s.markdownOverview(&b)
 	s.markdownComparisons(&b)
 	if !s.allCompared() {

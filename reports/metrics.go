@@ -26,6 +26,8 @@ const (
 	groupSyncs   = "Syncs and their phases"
 	groupChanges = "From a change to the kernel"
 	groupPackets = "First packet"
+	groupFlows   = "Flows during syncs"
+	groupFaults  = "Faults and invariants"
 	groupSizes   = "Rules, bytes and memory"
 )
 
@@ -51,6 +53,16 @@ var metricTexts = []metricText{
 	{bench.Backlog, groupChanges, "backlog at sync start"},
 	{syncBusy, groupChanges, "share of churn spent in syncs"},
 	{bench.FirstPacket, groupPackets, "first packet"},
+	{bench.RulesCrossed, groupPackets, "rules crossed by a first packet"},
+	{bench.Flow, groupFlows, "new flow"},
+	{bench.HeldFlow, groupFlows, "packet of a flow held"},
+	{bench.RemovedServed, groupFlows, "removed endpoint served for"},
+	{bench.AddedWaits, groupFlows, "new endpoint waits"},
+	{bench.FaultBegun, groupFaults, "fault holds"},
+	{bench.FaultDetected, groupFaults, "fault detected after"},
+	{bench.FaultRepaired, groupFaults, "fault repaired after"},
+	{bench.Checked, groupFaults, "looked at for invariants"},
+	{bench.Violation, groupFaults, "violations"},
 	{bench.Rules, groupSizes, "rules installed"},
 	{bench.RulesKernel, groupSizes, "rules, counted by the kernel"},
 	{bench.RulesClosedForm, groupSizes, "rules, closed form"},

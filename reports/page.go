@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ type page struct {
 	Capacity  pageTable
 	Aims      pageTable // Targets
 	Overview  pageTable
+	Sections  []pageSection // what packets pay, what syncs disturb, what faults cost
 	Compared  []pageComparison
 	Fits      []pageTable
 	Tables    []pageTable
@@ -49,6 +51,7 @@ type pageColumn struct {
 	Name    string
 	Numeric bool
 	Title   string
+	Color   template.CSS // swatch of a series, where columns are subjects
 }
 
 type pageCell struct {
@@ -57,9 +60,34 @@ type pageCell struct {
 	Value string       // full precision; empty: sort by text
 	Color template.CSS // swatch of the series, in front
 	Faint bool
+	Loud  bool // what should not be
 	Right bool // as its column
 	Title string
 }
+
+// Class is the cell's style.
+func (c pageCell) Class() string {
+	var out []string
+	for name, set := range map[string]bool{"faint": c.Faint, "loud": c.Loud, "num": c.Right} {
+		if set {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// pageSection is a part of the page that only runs with such records have.
+type pageSection struct {
+	ID, Title string
+	Notes     []string
+	Tables    []pageTable
+	Folded    []pageTable // further sizes
+	Texts     []pageNote
+}
+
+// pageNote is a line of a command or a program, below a remark.
+type pageNote struct{ Remark, Text string }
 
 type pageFigure struct {
 	Plot
@@ -92,6 +120,11 @@ func (s *Summary) writePage(w io.Writer) error {
 	}
 	if s.allCompared() {
 		p.Key = pageTable{} // the comparisons have it all
+	}
+	for _, section := range []*pageSection{s.packetSection(), s.disruptionSection(), s.faultSection(), s.invariantSection()} {
+		if section != nil {
+			p.Sections = append(p.Sections, *section)
+		}
 	}
 	p.Aims, p.Overview = s.targetsTable(), s.overviewTable()
 	for _, one := range s.Plots {

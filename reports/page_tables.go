@@ -133,7 +133,7 @@ func intervalText(fit Fit, format func(float64) string) string {
 // rowTables are the full tables, one a section.
 func (s *Summary) rowTables() []pageTable {
 	var out []pageTable
-	for _, group := range []string{groupSyncs, groupChanges, groupPackets, groupSizes} {
+	for _, group := range []string{groupSyncs, groupChanges, groupPackets, groupFlows, groupFaults, groupSizes} {
 		t := pageTable{Title: group, Columns: []pageColumn{{Name: "Metric"}, {Name: "Subject"}, {Name: "Services", Numeric: true},
 			{Name: "Endpoints", Numeric: true, Title: "mean, per Service"}, {Name: "Scenario"}, {Name: "Settings"}, {Name: "n", Numeric: true},
 			{Name: "Median", Numeric: true}, {Name: "95 % confidence", Numeric: true}, {Name: "p90", Numeric: true}, {Name: "p99", Numeric: true},

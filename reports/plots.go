@@ -27,6 +27,7 @@ func (s *Summary) figures() []*figure {
 			out = append(out, f)
 		}
 	}
+	out = append(out, disruptionFigures(s)...)
 	single(comparedDurations(s))
 	single(comparedCost(s))
 	if len(s.Comparisons) > 0 {
@@ -45,6 +46,8 @@ func (s *Summary) figures() []*figure {
 	out = append(out, timelineFigures(s)...)
 	single(packetPositionFigure(s))
 	perLine(packetSizeFigure)
+	single(flowsByPosition(s))
+	perLine(flowsBySize)
 	perLine(rulesFigure)
 	return out
 }

@@ -3,7 +3,6 @@ package reports
 import (
 	"fmt"
 	"image/color"
-	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -19,14 +18,14 @@ const maxPacketLines = 8
 
 // packetPositionFigure draws the medians by dispatch position with the fitted line.
 func packetPositionFigure(s *Summary) *figure {
+	if s.manyPackets() {
+		return packetsByPosition(s)
+	}
 	f := &figure{name: "first-packet-by-position", title: "First-packet cost by dispatch position",
 		caption: "What one sendto of a new flow costs at the first … last Service (median, 95 % confidence interval) and for an " +
 			"address of no Service (hollow, at the right end); the slope of the line is what each rule in front costs every new flow."}
 	p := newPlot("dispatch position of the Service", "first packet, median")
 	lines := s.Traversal[max(0, len(s.Traversal)-maxPacketLines):]
-	if n := len(s.collected.series); n >= manySeries { // one size only
-		lines = slices.DeleteFunc(slices.Clone(lines), func(t Traversal) bool { return t.Cell.id() != lines[len(lines)-1].Cell.id() })
-	}
 	sizes := []int{}
 	for _, t := range lines {
 		sizes = append(sizes, t.Cell.Services)
@@ -36,9 +35,6 @@ func packetPositionFigure(s *Summary) *figure {
 	for _, t := range lines {
 		i, one := s.seriesNamed(t.Series)
 		shape := sizeShapes[indexOf(sizes, t.Cell.Services)%len(sizeShapes)]
-		if len(s.collected.series) >= manySeries {
-			shape = s.look(i).shape
-		}
 		var points intervals
 		for _, position := range one.positions(t.Cell) {
 			points = append(points, sizePoint{float64(position), describe(one.at(t.Cell, position))})
@@ -125,10 +121,8 @@ func (l level) Thumbnail(c *draw.Canvas) {
 func packetSizeFigure(s *Summary, line sweepLine) *figure {
 	f := &figure{name: "first-packet-vs-services", title: "First-packet cost versus Services" + settingsTail(line.settings),
 		caption: "Medians with 95 % confidence intervals. Where dispatch is a list of rules, the last Service and the miss grow with the number of Services."}
-	if len(s.collected.series) >= manySeries {
-		f.caption = "At the last Service of the dispatch: medians with 95 % confidence intervals. Where dispatch is a list of rules, the cost grows with the number of Services."
-		return comparedLines(s, line, f, []sizeLine{{"first packet, last Service", tickSeconds, (*series).lastPosition},
-			{"first packet, address of no Service", tickSeconds, func(s *series, c Cell) []float64 { return s.at(c, -1) }}})
+	if s.manyPackets() {
+		return packetsBySize(s, line, f)
 	}
 	p := newPlot("Services (log scale)", "first packet (log scale)")
 	spots := []struct {

@@ -271,6 +271,8 @@ func (h hollow) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 		c.Stroke(path)
 	case draw.TriangleGlyph:
 		outline(c, style, at, 3, math.Pi/2)
+	case diamond:
+		outline(c, style, at, 4, 0)
 	default:
 		outline(c, style, at, 4, math.Pi/4)
 	}

@@ -256,7 +256,7 @@ func cellComparisons(c *collection) []CellComparison {
 	var out []CellComparison
 	for _, cell := range c.cells {
 		sides := sidesOf(c, cell)
-		if len(sides) < 2 {
+		if len(sides) < 2 || !slices.ContainsFunc(sides, func(s Side) bool { return len(s.Figures)+len(s.Exceeded) > 0 }) {
 			continue
 		}
 		overall := overallBaseline(sides)

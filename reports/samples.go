@@ -55,6 +55,10 @@ type detail struct {
 	family   string // only in runs with two families
 	hasPos   bool
 	position int
+	target   string // of a first packet: the kind of destination; empty: a plain cluster IP
+	method   string // of a first packet: empty is sendto
+	protocol string // of a flow
+	outcome  string // of a flow: empty when it was answered
 }
 
 // place is where a sync happened: what the phases of one sync share. The step is part of it, since a restarted proxier
@@ -155,6 +159,10 @@ func (s *series) add(cell Cell, record taggedRecord, dual bool) int {
 	if record.Position != nil {
 		d.hasPos, d.position = true, *record.Position
 	}
+	d.target, d.method = record.Target, methodOf(record.Record)
+	if record.Metric == bench.Flow || record.Metric == bench.HeldFlow {
+		d.protocol, d.outcome = record.Protocol, record.Outcome
+	}
 	samples.groups[d] = append(samples.groups[d], record.Value)
 	if failed && record.Value > 0 {
 		return 1
@@ -177,34 +185,22 @@ func (s *series) of(cell Cell, metric bench.Metric) []float64 {
 	return values
 }
 
-// at returns the first-packet values at a position of a cell.
+// methodOf a first packet; sendto, which most are of, is the empty one.
+func methodOf(r *bench.Record) string {
+	if r.Method == "sendto" {
+		return ""
+	}
+	return r.Method
+}
+
+// at returns the first-packet values at a position of a cell, of system calls to a plain cluster IP.
 func (s *series) at(cell Cell, position int) []float64 {
-	samples := s.cells[cell.id()]
-	if samples == nil {
-		return nil
-	}
-	var values []float64
-	for d, v := range samples.groups {
-		if d.metric == bench.FirstPacket && d.hasPos && d.position == position {
-			values = append(values, v...)
-		}
-	}
-	return values
+	return s.cells[cell.id()].packets(bench.FirstPacket, "", position)
 }
 
 // positions are the dispatch positions probed in a cell, the miss and the empty ruleset left out, in order.
 func (s *series) positions(cell Cell) []int {
-	samples := s.cells[cell.id()]
-	if samples == nil {
-		return nil
-	}
-	seen := map[int]bool{}
-	for d := range samples.groups {
-		if d.metric == bench.FirstPacket && d.hasPos && d.position > 0 {
-			seen[d.position] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(seen))
+	return s.cells[cell.id()].positions("")
 }
 
 // details are the groups of a cell in a stable order.
@@ -212,7 +208,8 @@ func (c *cellSamples) details() []detail {
 	return slices.SortedFunc(maps.Keys(c.groups), func(a, b detail) int {
 		return cmp.Or(metricOrder(a.metric)-metricOrder(b.metric), strings.Compare(string(a.metric), string(b.metric)),
 			strings.Compare(a.kind, b.kind), strings.Compare(b.table, a.table), strings.Compare(a.family, b.family),
-			positionOrder(a.position)-positionOrder(b.position))
+			strings.Compare(a.method, b.method), strings.Compare(a.target, b.target), positionOrder(a.position)-positionOrder(b.position),
+			strings.Compare(b.protocol, a.protocol), strings.Compare(a.outcome, b.outcome))
 	})
 }
 

@@ -128,14 +128,22 @@ var figureTexts = []figureText{
 	{figureElements, "Elements", "elements", "elements of sets and maps", "count", "more", "fewer", 50, countValues(true)},
 }
 
+// figureName is a figure's name for what a scenario's target calls it.
+func figureName(word string) string {
+	if word == "first_packet" {
+		return figureFirstPacket
+	}
+	return word
+}
+
 func figureTextOf(name string) figureText {
-	i := slices.IndexFunc(figureTexts, func(t figureText) bool { return t.name == name })
+	i := slices.IndexFunc(figureTexts, func(t figureText) bool { return t.name == figureName(name) })
 	return figureTexts[i]
 }
 
 // figure of a side by name; nil when it was not measured.
 func (s Side) figure(name string) *Figure {
-	i := slices.IndexFunc(s.Figures, func(f Figure) bool { return f.Name == name })
+	i := slices.IndexFunc(s.Figures, func(f Figure) bool { return f.Name == figureName(name) })
 	if i < 0 {
 		return nil
 	}

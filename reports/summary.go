@@ -23,6 +23,14 @@ type Summary struct {
 	Phases     []Phases     `json:"phases,omitempty"`
 	Growth     []Growth     `json:"growth,omitempty"`
 	Traversal  []Traversal  `json:"traversal,omitempty"`
+	// Packets are what first packets pay, by subject, cell and method; PacketGrowth is how that grows with the Services.
+	Packets      []PacketCost   `json:"packets,omitempty"`
+	PacketGrowth []PacketGrowth `json:"packet_growth,omitempty"`
+	// Disruptions are what a stream of flows met while the cluster changed, Faults what became of each fault, and
+	// Invariants what was looked at and violated.
+	Disruptions []Disruption      `json:"disruptions,omitempty"`
+	Faults      []FaultResult     `json:"faults,omitempty"`
+	Invariants  []InvariantResult `json:"invariants,omitempty"`
 	// Comparisons set the subjects of each cell side by side, where there are several.
 	Comparisons []CellComparison `json:"comparisons,omitempty"`
 	// Targets are those of the scenarios, and what became of them.
@@ -64,7 +72,11 @@ type Row struct {
 	Table    string       `json:"table,omitempty"`
 	Family   string       `json:"family,omitempty"`
 	Position *int         `json:"position,omitempty"`
-	Unit     string       `json:"unit"` // s, B, count or ratio
+	Target   string       `json:"target,omitempty"`   // kind of destination of a first packet
+	Method   string       `json:"method,omitempty"`   // of a first packet; absent: sendto
+	Protocol string       `json:"protocol,omitempty"` // of a flow
+	Outcome  string       `json:"outcome,omitempty"`  // of a flow; absent: answered
+	Unit     string       `json:"unit"`               // s, B, count or ratio
 	Distribution
 	// FewForP99 says that the 99th percentile lies between the two largest values: fewer than 100 of them.
 	FewForP99 bool `json:"few_for_p99,omitempty"`
@@ -73,10 +85,10 @@ type Row struct {
 // Label names the row's metric with what tells it apart, for people.
 func (r Row) Label() string {
 	words := []string{textOf(r.Metric).text}
-	if r.Position != nil {
+	if r.Position != nil && (r.Target == "" || *r.Position == 0) {
 		words = append(words, positionText(*r.Position))
 	}
-	for _, w := range []string{r.Kind, r.Table, r.Family} {
+	for _, w := range []string{r.Target, r.Method, r.Protocol, r.Outcome, r.Kind, r.Table, r.Family} {
 		if w != "" {
 			words = append(words, w)
 		}
@@ -176,6 +188,11 @@ func summarize(runs []*loadedRun, promise Promise) *Summary {
 	s.Phases = phases(c)
 	s.Growth = growths(c)
 	s.Traversal = traversals(c)
+	s.Packets = packetCosts(c)
+	s.PacketGrowth = packetGrowths(c)
+	s.Disruptions = disruptions(c)
+	s.Faults = faultResults(c)
+	s.Invariants = invariantResults(c)
 	s.Comparisons = cellComparisons(c)
 	s.Targets = targetResults(c, s)
 	s.Capacity = capacities(c, s, promise)
@@ -244,7 +261,8 @@ func rows(c *collection) []Row {
 			}
 			for _, d := range samples.details() {
 				row := Row{Series: s.name, Cell: cell, Metric: d.metric, Kind: d.kind, Table: d.table, Family: d.family,
-					Unit: samples.unit(d.metric), Distribution: describe(samples.groups[d])}
+					Target: d.target, Method: d.method,
+					Protocol: d.protocol, Outcome: d.outcome, Unit: samples.unit(d.metric), Distribution: describe(samples.groups[d])}
 				if d.hasPos {
 					row.Position = &d.position
 				}
@@ -260,7 +278,8 @@ func rows(c *collection) []Row {
 	slices.SortStableFunc(out, func(a, b Row) int {
 		return cmp.Or(metricOrder(a.Metric)-metricOrder(b.Metric), strings.Compare(string(a.Metric), string(b.Metric)),
 			strings.Compare(a.Kind, b.Kind), strings.Compare(b.Table, a.Table), strings.Compare(a.Family, b.Family),
-			a.Cell.id().compare(b.Cell.id()), strings.Compare(a.Series, b.Series), rowPosition(a)-rowPosition(b))
+			a.Cell.id().compare(b.Cell.id()), strings.Compare(a.Series, b.Series), strings.Compare(a.Method, b.Method), strings.Compare(a.Target, b.Target),
+			rowPosition(a)-rowPosition(b), strings.Compare(b.Protocol, a.Protocol), strings.Compare(a.Outcome, b.Outcome))
 	})
 	return out
 }

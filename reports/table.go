@@ -22,6 +22,10 @@ func (s *Summary) Table(w io.Writer) error {
 		s.keyFigures(&b)
 	}
 	s.terminalTargets(&b)
+	s.terminalPackets(&b)
+	s.terminalDisruption(&b)
+	s.terminalFaults(&b)
+	s.terminalInvariants(&b)
 	s.phaseTable(&b)
 	for _, warning := range s.Warnings {
 		b.WriteString("\n" + wrap("warning: "+warning, tableWidth, "  "))
@@ -56,9 +60,11 @@ func (s *Summary) keyFigures(b *strings.Builder) {
 			shortTime(k.Programming, func(d Distribution) float64 { return d.P99 }),
 			shortTime(k.FirstPacketLast, func(d Distribution) float64 { return d.Median }), countText(k.Rules))
 	}
-	b.WriteString("\n")
-	shown.dropEmpty().write(b)
-	b.WriteString("\nmedians ± 95 % confidence; npl: network programming latency; 1st packet: at the last Service\n")
+	if shown = shown.dropEmpty(); len(shown.header) > 2 {
+		b.WriteString("\n")
+		shown.write(b)
+		b.WriteString("\nmedians ± 95 % confidence; npl: network programming latency; 1st packet: at the last Service\n")
+	}
 	if len(s.Comparisons) > 0 {
 		s.compared(b)
 		return

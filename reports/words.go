@@ -121,6 +121,7 @@ func sentences(s *Summary) []string {
 	if len(s.KeyFigures) == 0 {
 		return []string{"Nothing was measured: there are no records to report on."}
 	}
+	answers := s.answers()
 	largest := largestFigures(s.KeyFigures)
 	s = s.shortNames(largest)
 	compared := comparisonSentences(s)
@@ -145,7 +146,13 @@ func sentences(s *Summary) []string {
 	if failed > 0 {
 		out = append([]string{plural(failed, "sync") + " failed during the measurement."}, out...)
 	}
-	return out[:min(max(6, len(compared)+2), len(out))]
+	out = out[:min(max(6, len(compared)+2), len(out))]
+	return append(answers, out...)
+}
+
+// answers are what the run was about, where it is about packets, flows, faults or invariants.
+func (s *Summary) answers() []string {
+	return slices.Concat(s.packetAnswers(), s.disruptionAnswers(), s.faultAnswers(), s.invariantAnswers())
 }
 
 // largestFigures is, for each series, the line of its largest cell (the first of several settings).
@@ -246,6 +253,9 @@ func programmingSentence(largest []KeyFigures) []string {
 }
 
 func packetSentence(s *Summary, largest []KeyFigures) []string {
+	if s.probedDeeply() {
+		return nil // the answers have it
+	}
 	var names, parts []string
 	for _, k := range largest {
 		i := slices.IndexFunc(s.Traversal, func(t Traversal) bool { return t.Series == k.Series && t.Cell.id() == k.Cell.id() })

@@ -1,0 +1,259 @@
+package reports
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"synclab/bench"
+)
+
+// Disruption is what a stream of new flows, and flows that were held, met in one cell of one subject.
+type Disruption struct {
+	Series string          `json:"series"`
+	Cell   Cell            `json:"cell"`
+	Steps  []DisruptedStep `json:"steps"`
+}
+
+// DisruptedStep is the part of the stream that was due during one step and the settle and check steps behind it.
+type DisruptedStep struct {
+	Step string `json:"step"` // "4:churn"
+	// Rest says that nothing happened but the stream itself.
+	Rest      bool           `json:"rest,omitempty"`
+	Flows     int            `json:"flows"`
+	Failed    int            `json:"failed"` // refused, reset or timed out
+	Misrouted int            `json:"misrouted"`
+	ByOutcome map[string]int `json:"by_outcome,omitempty"` // of those that were not answered by an endpoint that they may reach
+	// FailedAtMost and MisroutedAtMost bound the shares, one-sided with 95 % confidence, if flows fail independently.
+	FailedAtMost    float64 `json:"failed_at_most"`
+	MisroutedAtMost float64 `json:"misrouted_at_most"`
+	// Answered is the latency of flows that were answered, due to answer.
+	Answered *Distribution `json:"answered,omitempty"`
+	// AddedP99 is the 99th percentile less that of the same stream at rest; its interval is that of the repetitions' own.
+	AddedP99     *float64 `json:"added_p99,omitempty"`
+	AddedP99Low  *float64 `json:"added_p99_ci_low,omitempty"`
+	AddedP99High *float64 `json:"added_p99_ci_high,omitempty"`
+	// RemovedServed and AddedWaits are of endpoints, in seconds.
+	RemovedServed *Distribution `json:"removed_served,omitempty"`
+	AddedWaits    *Distribution `json:"added_waits,omitempty"`
+	// Held are packets of flows that were there before; Broken of them got no answer from their endpoint (TCP), and
+	// Removed still went to an endpoint that was gone (UDP).
+	HeldTCP        int `json:"held_tcp,omitempty"`
+	HeldTCPBroken  int `json:"held_tcp_broken,omitempty"`
+	HeldUDP        int `json:"held_udp,omitempty"`
+	HeldUDPRemoved int `json:"held_udp_on_removed,omitempty"`
+	HeldUDPLost    int `json:"held_udp_lost,omitempty"`
+}
+
+// misrouted is the outcome of a flow that somebody answered who may not.
+const misrouted = "misrouted"
+
+// disruptions has one entry for each series and cell with a stream.
+func disruptions(c *collection) []Disruption {
+	var out []Disruption
+	for _, cell := range c.cells {
+		for _, s := range c.series {
+			samples := s.cells[cell.id()]
+			if samples == nil || !(samples.has(bench.Flow) || samples.has(bench.HeldFlow)) {
+				continue
+			}
+			out = append(out, Disruption{Series: s.name, Cell: cell, Steps: disruptedSteps(samples)})
+		}
+	}
+	return out
+}
+
+// stepOwners says to which step's work each step belongs: settles and checks to the step in front.
+func stepOwners(c *cellSamples) map[string]string {
+	names := map[string]bool{}
+	for _, r := range c.records {
+		if r.Step != "" {
+			names[r.Step] = true
+		}
+	}
+	owners := map[string]string{}
+	owner := ""
+	for _, name := range sortedSteps(names) {
+		if _, kind := stepOf(name); owner == "" || (kind != "settle" && kind != "check") {
+			owner = name
+		}
+		owners[name] = owner
+	}
+	return owners
+}
+
+func sortedSteps[V any](names map[string]V) []string {
+	var out []string
+	for name := range names {
+		out = append(out, name)
+	}
+	slices.SortFunc(out, func(a, b string) int {
+		i, _ := stepOf(a)
+		j, _ := stepOf(b)
+		return cmp.Or(i-j, strings.Compare(a, b))
+	})
+	return out
+}
+
+func disruptedSteps(c *cellSamples) []DisruptedStep {
+	owners := stepOwners(c)
+	steps := map[string]*DisruptedStep{}
+	answered, removed, waits := map[string]map[repetition][]float64{}, map[string][]float64{}, map[string][]float64{}
+	for _, r := range c.records {
+		owner := owners[r.Step]
+		if !ofStream(r.Metric) {
+			continue
+		}
+		if steps[owner] == nil {
+			steps[owner] = &DisruptedStep{Step: owner, ByOutcome: map[string]int{}}
+			answered[owner] = map[repetition][]float64{}
+		}
+		step := steps[owner]
+		switch r.Metric {
+		case bench.Flow:
+			step.flow(r.Outcome)
+			if r.Outcome == "" {
+				of := repetition{r.run, r.Rep}
+				answered[owner][of] = append(answered[owner][of], r.Value)
+			}
+		case bench.HeldFlow:
+			step.held(r.Protocol, r.Outcome)
+		case bench.RemovedServed:
+			removed[owner] = append(removed[owner], r.Value)
+		case bench.AddedWaits:
+			waits[owner] = append(waits[owner], r.Value)
+		}
+	}
+	var out []DisruptedStep
+	rest := ""
+	for _, name := range sortedSteps(steps) {
+		step := steps[name]
+		if _, kind := stepOf(name); kind == "traffic" && rest == "" && step.Flows > 0 {
+			rest, step.Rest = name, true
+		}
+		step.Answered = described(pooledValues(answered[name]))
+		step.RemovedServed, step.AddedWaits = described(removed[name]), described(waits[name])
+		step.FailedAtMost, step.MisroutedAtMost = shareAtMost(step.Failed, step.Flows), shareAtMost(step.Misrouted, step.Flows)
+		if rest != "" && !step.Rest {
+			step.added(answered[name], answered[rest])
+		}
+		out = append(out, *step)
+	}
+	return out
+}
+
+func ofStream(m bench.Metric) bool {
+	return m == bench.Flow || m == bench.HeldFlow || m == bench.RemovedServed || m == bench.AddedWaits
+}
+
+func (d *DisruptedStep) flow(outcome string) {
+	d.Flows++
+	switch outcome {
+	case "":
+		return
+	case misrouted:
+		d.Misrouted++
+	default:
+		d.Failed++
+	}
+	d.ByOutcome[outcome]++
+}
+
+func (d *DisruptedStep) held(protocol, outcome string) {
+	switch {
+	case protocol == "UDP":
+		d.HeldUDP++
+		switch outcome {
+		case "":
+		case misrouted:
+			d.HeldUDPRemoved++
+		default:
+			d.HeldUDPLost++
+		}
+	default:
+		d.HeldTCP++
+		if outcome != "" {
+			d.HeldTCPBroken++
+		}
+	}
+}
+
+// added sets the 99th percentile beside that at rest.
+func (d *DisruptedStep) added(here, rest map[repetition][]float64) {
+	if len(pooledValues(here)) == 0 || len(pooledValues(rest)) == 0 {
+		return
+	}
+	value := percentile(pooledValues(here), 99) - percentile(pooledValues(rest), 99)
+	d.AddedP99 = &value
+	var own []float64
+	for _, of := range sortedRepetitions(here) {
+		if len(rest[of]) > 0 {
+			own = append(own, percentile(here[of], 99)-percentile(rest[of], 99))
+		}
+	}
+	if len(own) == 0 {
+		return
+	}
+	if spread := describe(own); spread.Low != nil {
+		low, high := min(*spread.Low, value), max(*spread.High, value)
+		d.AddedP99Low, d.AddedP99High = &low, &high
+	}
+}
+
+func pooledValues(values map[repetition][]float64) []float64 {
+	var out []float64
+	for _, of := range sortedRepetitions(values) {
+		out = append(out, values[of]...)
+	}
+	return out
+}
+
+// shareAtMost is the upper bound of a share of which k of n were seen, one-sided with 95 % confidence (Clopper-Pearson).
+func shareAtMost(k, n int) float64 {
+	switch {
+	case n == 0 || k >= n:
+		return 1
+	case k == 0:
+		return 1 - math.Pow(1-confidence, 1/float64(n))
+	}
+	return distuv.Beta{Alpha: float64(k + 1), Beta: float64(n - k)}.Quantile(confidence)
+}
+
+// stepText is a step's name for people: "4 churn".
+func stepText(name string) string {
+	index, kind := stepOf(name)
+	if index == 0 {
+		return name
+	}
+	return strconv.Itoa(index) + " " + kind
+}
+
+// during adds up the steps behind the first that is at rest.
+func (d Disruption) during() (total DisruptedStep) {
+	var worst *DisruptedStep
+	for i, step := range d.Steps {
+		if step.Rest {
+			continue
+		}
+		total.Flows += step.Flows
+		total.Failed += step.Failed
+		total.Misrouted += step.Misrouted
+		total.HeldTCP += step.HeldTCP
+		total.HeldTCPBroken += step.HeldTCPBroken
+		total.HeldUDP += step.HeldUDP
+		total.HeldUDPRemoved += step.HeldUDPRemoved
+		total.HeldUDPLost += step.HeldUDPLost
+		if step.AddedP99 != nil && (worst == nil || *step.AddedP99 > *worst.AddedP99) {
+			worst = &d.Steps[i]
+		}
+	}
+	if worst != nil {
+		total.Step, total.AddedP99, total.Answered = worst.Step, worst.AddedP99, worst.Answered
+	}
+	total.FailedAtMost, total.MisroutedAtMost = shareAtMost(total.Failed, total.Flows), shareAtMost(total.Misrouted, total.Flows)
+	return total
+}

@@ -1,0 +1,293 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// disruptionSection is what the stream of flows met: over all steps, and step by step.
+func (s *Summary) disruptionSection() *pageSection {
+	if len(s.Disruptions) == 0 {
+		return nil
+	}
+	section := &pageSection{ID: "disruption", Title: "What a sync disturbs", Notes: []string{"An open-loop stream of new flows beside the steps. Latency is from the moment a flow was due until it was answered. " +
+		"Failed is refused, reset or timed out; misrouted was answered by an endpoint outside the old and the new set of its Service. At rest is the first part of the stream, before anything changes."}}
+	for i, cell := range s.disruptedCells() {
+		all, steps := s.disruptionTotals(cell), s.disruptionSteps(cell)
+		if i == 0 {
+			section.Tables = append(section.Tables, all, steps)
+		} else {
+			section.Folded = append(section.Folded, all, steps)
+		}
+	}
+	return section
+}
+
+// disruptedCells are the cells with a stream, the largest first.
+func (s *Summary) disruptedCells() []Cell {
+	var out []Cell
+	for _, d := range s.Disruptions {
+		if !slices.ContainsFunc(out, func(c Cell) bool { return c.id() == d.Cell.id() }) {
+			out = append(out, d.Cell)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Cell) int { return b.Services - a.Services })
+	return out
+}
+
+func (s *Summary) disruptionsOf(cell Cell) []Disruption {
+	var out []Disruption
+	for _, d := range s.Disruptions {
+		if d.Cell.id() == cell.id() {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// rest is the part of the stream before anything changed; nil when there was none.
+func (d Disruption) rest() *DisruptedStep {
+	i := slices.IndexFunc(d.Steps, func(s DisruptedStep) bool { return s.Rest })
+	if i < 0 {
+		return nil
+	}
+	return &d.Steps[i]
+}
+
+func (s *Summary) disruptionTotals(cell Cell) pageTable {
+	t := pageTable{Title: sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())) + ": all steps", Columns: []pageColumn{{Name: "Subject"}, {Name: "Flows", Numeric: true, Title: "new flows of the stream, those at rest left out"},
+		{Name: "Failed", Numeric: true, Title: "refused, reset or timed out"}, {Name: "Misrouted", Numeric: true}, {Name: "p50 at rest", Numeric: true}, {Name: "p99 at rest", Numeric: true},
+		{Name: "Most added to p99", Numeric: true, Title: "of one step, and which"}, {Name: "Held TCP broken", Numeric: true, Title: "packets of connections held that got no answer"},
+		{Name: "Held UDP on removed", Numeric: true, Title: "packets of UDP flows held that still went to an endpoint that was gone"}, {Name: "Held UDP lost", Numeric: true}}}
+	for _, d := range s.disruptionsOf(cell) {
+		total := d.during()
+		row := []pageCell{s.seriesCell(d.Series), intCell(total.Flows), countCell(total.Failed, total.Flows, total.FailedAtMost), countCell(total.Misrouted, total.Flows, total.MisroutedAtMost)}
+		if rest := d.rest(); rest != nil {
+			row = append(row, distributionCell(rest.Answered, medianValue, false), distributionCell(rest.Answered, p99Value, false))
+		} else {
+			row = append(row, pageCell{Text: "–", Faint: true}, pageCell{Text: "–", Faint: true})
+		}
+		most := optionalCell(total.AddedP99, "s")
+		if total.AddedP99 != nil {
+			most.Text, most.Sub = signedTime(*total.AddedP99), "step "+stepText(total.Step)
+		}
+		t.Rows = append(t.Rows, append(row, most, ofCell(total.HeldTCPBroken, total.HeldTCP), ofCell(total.HeldUDPRemoved, total.HeldUDP), ofCell(total.HeldUDPLost, total.HeldUDP)))
+	}
+	return t.dropEmpty()
+}
+
+// countCell is how many of n flows met something, loud when any did, with the bound of the share below.
+func countCell(k, n int, atMost float64) pageCell {
+	if n == 0 {
+		return pageCell{Text: "–", Faint: true}
+	}
+	cell := intCell(k)
+	cell.Loud = k > 0
+	if k > 0 {
+		cell.Sub = shareText(float64(k) / float64(n))
+	} else {
+		cell.Sub = "< " + shareText(atMost)
+	}
+	cell.Title = fmt.Sprintf("of %s; the share is at most %s, with 95 %% confidence, if flows fail independently", Grouped(int64(n)), shareText(atMost))
+	return cell
+}
+
+// ofCell is how many of n packets of flows held met something.
+func ofCell(k, n int) pageCell {
+	if n == 0 {
+		return pageCell{Text: "–", Faint: true}
+	}
+	return pageCell{Text: Grouped(int64(k)), Sub: "of " + Grouped(int64(n)), Value: fmt.Sprint(k), Loud: k > 0}
+}
+
+// shareText writes a share in percent with two digits: "0.012 %".
+func shareText(share float64) string {
+	percent := 100 * share
+	switch {
+	case percent >= 9.5:
+		return fmt.Sprintf("%.0f\u00a0%%", percent)
+	case percent >= 0.95:
+		return fmt.Sprintf("%.1f\u00a0%%", percent)
+	}
+	return fmt.Sprintf("%.2g\u00a0%%", percent)
+}
+
+// signedTime writes a difference of two times with its sign.
+func signedTime(seconds float64) string {
+	if seconds < 0 {
+		return "−" + Format(-seconds, "s")
+	}
+	return "+" + Format(seconds, "s")
+}
+
+// disruptionSteps has a row for each step and subject.
+func (s *Summary) disruptionSteps(cell Cell) pageTable {
+	t := pageTable{Title: sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())) + ": step by step", Columns: []pageColumn{{Name: "Step"}, {Name: "Subject"}, {Name: "Flows", Numeric: true},
+		{Name: "p50", Numeric: true, Title: "of answered flows"}, {Name: "p99", Numeric: true}, {Name: "Max", Numeric: true}, {Name: "Added to p99", Numeric: true, Title: "less the 99th percentile of the same stream at rest"},
+		{Name: "Failed", Numeric: true}, {Name: "Misrouted", Numeric: true}, {Name: "Removed endpoint served for", Numeric: true, Title: "median, and the longest: removal due → last answer"},
+		{Name: "New endpoint waits", Numeric: true, Title: "median, and the longest: due → first answer"}, {Name: "Held TCP broken", Numeric: true}, {Name: "Held UDP on removed", Numeric: true}},
+		Note: "Each step with the settle and check steps behind it. A pale p99 is of fewer than 100 flows."}
+	all := s.disruptionsOf(cell)
+	names := map[string]bool{}
+	for _, d := range all {
+		for _, step := range d.Steps {
+			names[step.Step] = true
+		}
+	}
+	for _, name := range sortedSteps(names) {
+		for _, d := range all {
+			i := slices.IndexFunc(d.Steps, func(step DisruptedStep) bool { return step.Step == name })
+			if i < 0 {
+				continue
+			}
+			t.Rows = append(t.Rows, s.disruptedRow(d, d.Steps[i]))
+		}
+	}
+	return t.dropEmpty()
+}
+
+func (s *Summary) disruptedRow(d Disruption, step DisruptedStep) []pageCell {
+	name := pageCell{Text: stepText(step.Step)}
+	if step.Rest {
+		name.Sub = "at rest"
+	}
+	p99 := distributionCell(step.Answered, p99Value, false)
+	p99.Faint = p99.Faint || step.Answered.N < 100
+	added := optionalCell(step.AddedP99, "s")
+	if step.AddedP99 != nil {
+		added.Text = signedTime(*step.AddedP99)
+		if step.AddedP99Low != nil {
+			added.Sub = signedTime(*step.AddedP99Low) + " … " + signedTime(*step.AddedP99High)
+		}
+	}
+	failed := countCell(step.Failed, step.Flows, step.FailedAtMost)
+	if step.Failed > 0 {
+		failed.Sub = step.outcomes()
+	}
+	return []pageCell{name, s.seriesCell(d.Series), intCell(step.Flows), distributionCell(step.Answered, medianValue, false), p99,
+		distributionCell(step.Answered, func(d Distribution) float64 { return d.Max }, false), added, failed, countCell(step.Misrouted, step.Flows, step.MisroutedAtMost),
+		longestCell(step.RemovedServed), longestCell(step.AddedWaits), ofCell(step.HeldTCPBroken, step.HeldTCP), ofCell(step.HeldUDPRemoved, step.HeldUDP)}
+}
+
+// outcomes of flows that failed: "12 refused, 3 timeout".
+func (d DisruptedStep) outcomes() string {
+	var parts []string
+	for _, outcome := range []string{"refused", "reset", "timeout"} {
+		if n := d.ByOutcome[outcome]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", Grouped(int64(n)), outcome))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// longestCell is a median with the largest below.
+func longestCell(d *Distribution) pageCell {
+	if d == nil {
+		return pageCell{Text: "–", Faint: true}
+	}
+	cell := valueCell(d.Median, "s")
+	cell.Sub = "max " + Format(d.Max, "s")
+	cell.Title += fmt.Sprintf(", n = %d", d.N)
+	return cell
+}
+
+var disruptionHeader = []string{"subject", "flows", "failed", "misrouted", "p99 rest", "added p99", "tcp broken", "udp on removed"}
+
+// disruptionLines are the essential lines for the terminal and for markdown, at the largest size.
+func (s *Summary) disruptionLines() (Cell, [][]string) {
+	cells := s.disruptedCells()
+	if len(cells) == 0 {
+		return Cell{}, nil
+	}
+	count := func(n, of int) string {
+		if of == 0 {
+			return "–"
+		}
+		return Grouped(int64(n))
+	}
+	var lines [][]string
+	for _, d := range s.disruptionsOf(cells[0]) {
+		total, rest, added := d.during(), "–", "–"
+		if r := d.rest(); r != nil && r.Answered != nil {
+			rest = Format(r.Answered.P99, "s")
+		}
+		if total.AddedP99 != nil {
+			added = signedTime(*total.AddedP99)
+		}
+		lines = append(lines, []string{d.Series, Grouped(int64(total.Flows)), count(total.Failed, total.Flows), count(total.Misrouted, total.Flows), rest, added,
+			count(total.HeldTCPBroken, total.HeldTCP), count(total.HeldUDPRemoved, total.HeldUDP)})
+	}
+	return cells[0], lines
+}
+
+func (s *Summary) terminalDisruption(b *strings.Builder) {
+	cell, lines := s.disruptionLines()
+	if len(lines) == 0 {
+		return
+	}
+	t := textTable{header: disruptionHeader}
+	for _, line := range lines {
+		t.add(line...)
+	}
+	fmt.Fprintf(b, "\nFlows while the cluster changed, at %s\n\n", sizesText([]Cell{cell}))
+	t.dropEmpty().write(b)
+	b.WriteString("\nadded p99: of the step that added most to the stream at rest\n")
+}
+
+func (s *Summary) markdownDisruption(w io.Writer) {
+	cell, lines := s.disruptionLines()
+	if len(lines) == 0 {
+		return
+	}
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "### Flows while the cluster changed, at %s\n\n", sizesText([]Cell{cell}))
+	markdownTable(b, disruptionHeader, -1, len(lines), func(i int) []string { return lines[i] })
+	fmt.Fprintln(w, b)
+}
+
+// disruptionAnswers say what flows met, by subject at the largest size.
+func (s *Summary) disruptionAnswers() []string {
+	cells := s.disruptedCells()
+	if len(cells) == 0 {
+		return nil
+	}
+	var clean, others []string
+	flows := 0
+	for _, d := range s.disruptionsOf(cells[0]) {
+		total := d.during()
+		if total.Flows == 0 {
+			continue
+		}
+		var parts []string
+		for _, one := range []struct {
+			n    int
+			text string
+		}{{total.Failed, "%s failed"}, {total.Misrouted, "%s were misrouted"}, {total.HeldTCPBroken, "%s packets of TCP connections held were lost"},
+			{total.HeldUDPRemoved, "%s packets of UDP flows held still went to removed endpoints"}} {
+			if one.n > 0 {
+				parts = append(parts, fmt.Sprintf(one.text, Grouped(int64(one.n))))
+			}
+		}
+		late := ""
+		if total.AddedP99 != nil {
+			late = " (at most " + signedTime(*total.AddedP99) + " at p99, step " + stepText(total.Step) + ")"
+		}
+		if len(parts) == 0 {
+			clean = append(clean, d.Series+late)
+			flows += total.Flows
+			continue
+		}
+		others = append(others, "with "+d.Series+" of "+plural(total.Flows, "new flow")+" "+joinWords(parts)+late)
+	}
+	var out []string
+	if len(clean) > 0 {
+		out = append(out, fmt.Sprintf("While %s changed, none of %s failed or was misrouted, and no flow held was broken, with %s.",
+			sizesText(cells[:1]), plural(flows, "new flow"), joinWords(clean)))
+	}
+	if len(others) > 0 {
+		out = append(out, "While "+sizesText(cells[:1])+" changed, "+strings.Join(others, "; ")+".")
+	}
+	return out
+}

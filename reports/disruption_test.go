@@ -1,0 +1,130 @@
+package reports
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"synclab/bench"
+	"synclab/scenarios"
+)
+
+func TestShareAtMost(t *testing.T) {
+	for _, test := range []struct {
+		k, n int
+		want float64
+	}{{0, 0, 1}, {5, 5, 1}, {0, 300, 0.009936}, {1, 100, 0.046559}, {10, 1000, 0.016903}} {
+		if got := shareAtMost(test.k, test.n); math.Abs(got-test.want) > 2e-5 {
+			t.Errorf("%d of %d: at most %v, want %v", test.k, test.n, got, test.want)
+		}
+	}
+}
+
+// TestDisruptedSteps: every flow counts once, with the step that did the work, and rest is the stream's own step.
+func TestDisruptedSteps(t *testing.T) {
+	flow := func(step string, ms float64, outcome string) bench.Record {
+		return bench.Record{Rep: 1, Metric: bench.Flow, Value: ms / 1e3, Unit: "s", Step: step, Protocol: "TCP", Outcome: outcome}
+	}
+	held := func(protocol, outcome string) bench.Record {
+		return bench.Record{Rep: 1, Metric: bench.HeldFlow, Value: 1e-3, Unit: "s", Step: "5:churn", Protocol: protocol, Outcome: outcome}
+	}
+	c := cellOf(bench.FeedAPI, flow("3:traffic", 1, ""), flow("4:settle", 2, ""), flow("5:churn", 5, ""), flow("5:churn", 9, "timeout"), flow("6:settle", 3, misrouted),
+		flow("6:settle", 4, "refused"), held("TCP", ""), held("TCP", "reset"), held("UDP", misrouted), held("UDP", ""), held("UDP", "timeout"),
+		bench.Record{Rep: 1, Metric: bench.RemovedServed, Value: 0.5, Unit: "s", Step: "6:settle"})
+	steps := disruptedSteps(c)
+	if len(steps) != 2 || !steps[0].Rest || steps[1].Rest {
+		t.Fatalf("steps %+v", steps)
+	}
+	rest, churn := steps[0], steps[1]
+	if rest.Flows != 2 || rest.Answered.N != 2 || rest.AddedP99 != nil {
+		t.Errorf("rest %+v", rest)
+	}
+	if churn.Step != "5:churn" || churn.Flows != 4 || churn.Failed != 2 || churn.Misrouted != 1 || churn.Answered.N != 1 || churn.ByOutcome["timeout"] != 1 || churn.ByOutcome["refused"] != 1 {
+		t.Errorf("churn %+v", churn)
+	}
+	if churn.HeldTCP != 2 || churn.HeldTCPBroken != 1 || churn.HeldUDP != 3 || churn.HeldUDPRemoved != 1 || churn.HeldUDPLost != 1 {
+		t.Errorf("held %+v", churn)
+	}
+	if want := 0.005 - 0.00199; churn.AddedP99 == nil || math.Abs(*churn.AddedP99-want) > 1e-9 || churn.RemovedServed.Max != 0.5 {
+		t.Errorf("added %v, want %v", *churn.AddedP99, want)
+	}
+}
+
+func TestDisruptionOutputs(t *testing.T) {
+	dir := t.TempDir()
+	s := streamRun(streamModels[:4], 5000, 1, 200, 6).build(t, dir, Options{NoPNG: true})
+	terminal, markdown := outputs(t, dir, s)
+	page := readPage(t, dir)
+	for name, text := range map[string]string{"page": page, "terminal": terminal, "summary.md": markdown} {
+		if !strings.Contains(text, "misrouted") && !strings.Contains(text, "Misrouted") {
+			t.Errorf("%s says nothing of misrouted flows", name)
+		}
+	}
+	for i, d := range s.Disruptions {
+		total := d.during()
+		if clean := streamModels[i].failing == 0; clean != (total.Failed+total.Misrouted == 0) || d.rest() == nil || total.Flows != 7*1200 && total.Flows != 6*1200 && total.Flows != 8*1200 {
+			t.Errorf("%s: %+v", d.Series, total)
+		}
+		if total.AddedP99 == nil || *total.AddedP99 <= 0 {
+			t.Errorf("%s: a sync that makes flows slower adds nothing: %v", d.Series, total.AddedP99)
+		}
+	}
+	if text := strings.Join(s.Sentences, "\n"); !strings.Contains(text, "none of") || !strings.Contains(text, "were misrouted") {
+		t.Errorf("sentences %s", text)
+	}
+	if svg := string(plotNamed(t, s, "flows-synclab-iptables-legacy").markup); !strings.Contains(svg, "9 restart") || strings.Contains(svg, "misrouted:") {
+		t.Error("the timeline lacks its steps, or has outcomes that did not happen")
+	}
+}
+
+// Of 100,000 flows the picture stays small, and no flow that failed is thinned out.
+func TestManyFlows(t *testing.T) {
+	dir := t.TempDir()
+	s := streamRun(streamModels[:1], 5000, 1, 1250, 9).build(t, dir, Options{})
+	d := s.Disruptions[0].during()
+	if rest := s.Disruptions[0].rest(); d.Flows+rest.Flows < 100_000 {
+		t.Fatalf("%d flows", d.Flows+rest.Flows)
+	}
+	for _, file := range []string{"flows-kube-proxy-iptables-legacy.svg", "flows-kube-proxy-iptables-legacy.png"} {
+		stat, err := os.Stat(filepath.Join(dir, file))
+		if err != nil || stat.Size() > 600_000 {
+			t.Errorf("%s: %v, %v", file, stat, err)
+		}
+	}
+	if svg := string(plotNamed(t, s, "flows-kube-proxy-iptables-legacy").markup); !strings.Contains(svg, "misrouted: "+Grouped(int64(d.Misrouted))) {
+		t.Errorf("the legend does not count %d misrouted flows", d.Misrouted)
+	}
+	flows, _, _ := firstStream(s.collected.series[0].cells[s.collected.cells[0].id()])
+	drawn := 0
+	for _, look := range outcomeLooks[1:] {
+		drawn += len(dotsOf(flows, look))
+	}
+	if drawn != d.Failed+d.Misrouted {
+		t.Errorf("%d dots of %d flows that failed", drawn, d.Failed+d.Misrouted)
+	}
+}
+
+func TestDisruptionGolden(t *testing.T) {
+	s := streamRun(streamModels, 5000, 2, 100, 6).build(t, t.TempDir(), Options{NoPNG: true})
+	golden(t, "disruption.golden", []byte(terminalOf(s.terminalDisruption)))
+}
+
+func terminalOf(write func(*strings.Builder)) string {
+	var b strings.Builder
+	write(&b)
+	return b.String()
+}
+
+// An outcome that is not known here is a failure, and is drawn.
+func TestOtherOutcome(t *testing.T) {
+	y := recorded{scenario: scenarios.Scenario{Name: "x"}, reps: 1}
+	for i, outcome := range []string{"", "", "unreachable"} {
+		y.records = append(y.records, bench.Record{Subject: "a/b", Services: 10, Rep: 1, At: float64(i) + 1, Metric: bench.Flow, Value: 1e-3, Unit: "s", Step: "2:traffic", Outcome: outcome})
+	}
+	s := y.build(t, t.TempDir(), Options{NoPNG: true})
+	if step := s.Disruptions[0].Steps[0]; step.Failed != 1 || !strings.Contains(string(plotNamed(t, s, "flows-a-b").markup), "other: 1") {
+		t.Errorf("%+v", step)
+	}
+}

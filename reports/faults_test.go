@@ -1,0 +1,83 @@
+package reports
+
+import (
+	"strings"
+	"testing"
+
+	"synclab/bench"
+)
+
+// TestFaultWindow: flows count from the fault to its repair, those under way at both ends too, others not.
+func TestFaultWindow(t *testing.T) {
+	flow := func(due, took float64, outcome string) bench.Record {
+		return bench.Record{Rep: 1, At: due + took, Metric: bench.Flow, Value: took, Unit: "s", Outcome: outcome}
+	}
+	of := func(metric bench.Metric, at, value float64, text string) bench.Record {
+		return bench.Record{Rep: 1, At: at, Metric: metric, Value: value, Unit: "s", Fault: "5:fault flush nat", Error: text}
+	}
+	c := cellOf(bench.FeedAPI, of(bench.FaultBegun, 10, 0, ""), of(bench.FaultDetected, 11, 1, ""), of(bench.FaultRepaired, 13, 3, ""),
+		flow(8, 1, "timeout"), flow(9.5, 1, "timeout"), flow(12, 0.1, misrouted), flow(12.9, 0.5, ""), flow(13.1, 1, "refused"))
+	f := c.faultResult("5:fault flush nat")
+	if f.Flows != 3 || f.Failed != 1 || f.Misrouted != 1 || f.Repaired.Median != 3 || f.Detected.Median != 1 || f.Never != 0 {
+		t.Errorf("%+v", f)
+	}
+	never := cellOf(bench.FeedAPI, of(bench.FaultBegun, 10, 6, ""), of(bench.FaultRepaired, 55, 45, "not repaired within 45s"), flow(54, 1, "timeout"), flow(56, 1, "timeout"))
+	f = never.faultResult("5:fault flush nat")
+	if f.Never != 1 || f.Repaired != nil || f.Failed != 1 || f.Holds != 6 || faultCell(&f).Text != "never" || !strings.Contains(faultCell(&f).Sub, "(within 45\u00a0s)") || !faultCell(&f).Loud {
+		t.Errorf("%+v: %+v", f, faultCell(&f))
+	}
+	open := cellOf(bench.FeedAPI, of(bench.FaultBegun, 10, 0, ""), flow(11, 1, "timeout"),
+		bench.Record{Rep: 1, At: 20, Metric: bench.FaultBegun, Unit: "s", Fault: "7:fault killed"}, flow(21, 1, "timeout"))
+	if f = open.faultResult("5:fault flush nat"); f.Failed != 1 || faultCell(&f).Text != "not known" {
+		t.Errorf("a fault whose repair is not known ends where the next begins: %+v", f)
+	}
+}
+
+func TestFaultText(t *testing.T) {
+	for name, want := range map[string]string{"5:fault flush nat": "5 flush nat", "12:fault delete jump nat": "12 delete jump nat", "flush": "flush", "5:killed": "5 killed"} {
+		if got := faultText(name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestFaultOutputs(t *testing.T) {
+	dir := t.TempDir()
+	s := faultRun(streamModels, 1000, 1, 20).build(t, dir, Options{NoPNG: true})
+	terminal, markdown := outputs(t, dir, s)
+	page := strings.ReplaceAll(readPage(t, dir), "\u00a0", " ")
+	names, series := s.faultsOf(s.faultCells()[0])
+	if len(names) != len(faultNames) || len(series) != len(streamModels) || names[0] != "4:fault restore-killed" {
+		t.Fatalf("%v, %v", names, series)
+	}
+	if f := s.faultOf(s.faultCells()[0], "4:fault restore-killed", "synclab/nftables"); f != nil {
+		t.Errorf("a fault that the subject cannot have: %+v", f)
+	}
+	for _, want := range []string{`id="faults"`, `id="invariants"`, "never", "(within 45 s)", "holds 6 s", "no wrong delivery", "3 violations", "synclab run faults --services 1000 --subjects kube-proxy/iptables-legacy --seed 7"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	for name, text := range map[string]string{"terminal": terminal, "summary.md": markdown} {
+		for _, want := range []string{"4 restore-killed", "52 addresses", "never", "I3"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s does not say %q", name, want)
+			}
+		}
+	}
+	checked, violations, of := s.invariantTotals("kube-proxy/iptables-legacy")
+	if checked != 9100 || violations != 12 || strings.Join(of, " ") != "I3 I9" {
+		t.Errorf("%d, %d, %v", checked, violations, of)
+	}
+	if s.Invariants[0].Invariant != "I1" || s.Invariants[len(s.Invariants)-1].Invariant != "I13" {
+		t.Errorf("invariants not by number: %s … %s", s.Invariants[0].Invariant, s.Invariants[len(s.Invariants)-1].Invariant)
+	}
+	if text := strings.Join(s.Sentences, "\n"); !strings.Contains(text, "repaired all of 22 faults") || !strings.Contains(text, "violated I3 and I9") {
+		t.Errorf("sentences %s", text)
+	}
+}
+
+func TestFaultsGolden(t *testing.T) {
+	s := faultRun(streamModels, 1000, 1, 20).build(t, t.TempDir(), Options{NoPNG: true})
+	golden(t, "faults.golden", []byte(terminalOf(s.terminalFaults)+terminalOf(s.terminalInvariants)))
+}

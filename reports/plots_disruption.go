@@ -1,0 +1,240 @@
+package reports
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"synclab/bench"
+)
+
+// outcomeLook is how the dots of an outcome are drawn: what was answered faint, the rest loud and larger.
+type outcomeLook struct {
+	outcome, text string
+	color         color.NRGBA
+	size          vg.Length
+	cross         bool
+}
+
+var outcomeLooks = []outcomeLook{
+	{"", "answered", color.NRGBA{0x22, 0x26, 0x2b, 0x80}, 1.3, false},
+	{"refused", "refused", color.NRGBA{0xe6, 0x7e, 0x00, 0xff}, 2.6, false},
+	{"reset", "reset", color.NRGBA{0xb0, 0x2a, 0x8f, 0xff}, 2.6, false},
+	{"timeout", "timed out", color.NRGBA{0xd0, 0x1c, 0x1c, 0xff}, 2.6, false},
+	{misrouted, "misrouted", color.NRGBA{0xd0, 0x00, 0x00, 0xff}, 6, true},
+}
+
+// otherOutcome is for a word that is not known here.
+var otherOutcome = outcomeLook{"", "other", color.NRGBA{0x80, 0x00, 0x80, 0xff}, 2.6, false}
+
+// maxAnswered bounds the dots of answered flows in one picture; the others are all drawn.
+const maxAnswered = 2500
+
+// disruptionFigures draws, for each series, the first repetition of its largest cell with a stream.
+func disruptionFigures(s *Summary) []*figure {
+	cells := s.disruptedCells()
+	if len(cells) == 0 {
+		return nil
+	}
+	var figures []*figure
+	for _, d := range s.disruptionsOf(cells[0]) {
+		i, one := s.seriesNamed(d.Series)
+		if f := disruptionFigure(s, i, one.cells[cells[0].id()]); f != nil {
+			figures = append(figures, f)
+		}
+	}
+	return figures
+}
+
+func disruptionFigure(s *Summary, index int, samples *cellSamples) *figure {
+	one := s.collected.series[index]
+	flows, syncs, marks := firstStream(samples)
+	if len(flows) == 0 {
+		return nil
+	}
+	f := &figure{name: "flows-" + fileName(one.name), title: fmt.Sprintf("Flows while the cluster changes: %s, %s", one.name, plural(samples.cell.Services, "Service")),
+		caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a new flow at the time it was due, at the height of its latency, or of the time until it failed; bands are syncs (dark: full, pale: partial)."}
+	p := newPlot("time since the repetition began", "flow latency (log scale)")
+	from, to, low, high := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
+	for _, r := range flows {
+		from, to, low, high = min(from, flowDue(r.Record)), max(to, r.At), min(low, max(r.Value, 1e-6)), max(high, r.Value)
+	}
+	p.Add(bands{syncs, s.color(index)}, stepMarks{marks})
+	for _, look := range append(slices.Clone(outcomeLooks), otherOutcome) {
+		dots := dotsOf(flows, look)
+		if len(dots) == 0 {
+			continue
+		}
+		n := len(dots)
+		if look == outcomeLooks[0] {
+			dots = thinDots(dots, maxAnswered)
+			if len(dots) < n {
+				f.caption += fmt.Sprintf(" Of %s answered flows %s are drawn, the slowest among them, and of the others all.", Grouped(int64(n)), Grouped(int64(len(dots))))
+			}
+		}
+		p.Add(specks{dots, look})
+		f.explain(look.text+": "+Grouped(int64(n)), specks{look: look})
+	}
+	f.explain("full sync", rectangle{color: withAlpha(s.color(index), bandFull)})
+	f.explain("partial sync", rectangle{color: withAlpha(s.color(index), bandPartial)})
+	pad := (to - from) * 0.01
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = from-pad, to+pad, low, high
+	linearAxis(&p.X, false, tickSeconds)
+	logAxis(&p.Y, tickSeconds)
+	p.Y.Max = p.Y.Min * math.Pow(p.Y.Max/p.Y.Min, 1/(1-headroom)) // for the names of the steps
+	f.add(p, panelHeight-20)
+	return f
+}
+
+// headroom is the part of the picture's height that the names of the steps have.
+const headroom = 0.16
+
+// firstStream is what the first repetition with a stream has: flows, syncs, and where its steps begin.
+func firstStream(samples *cellSamples) (flows, syncs []taggedRecord, marks []stepMark) {
+	var of *repetition
+	for _, r := range samples.records {
+		if r.Metric == bench.Flow && (of == nil || r.run < of.run || r.run == of.run && r.Rep < of.rep) {
+			of = &repetition{r.run, r.Rep}
+		}
+	}
+	if of == nil {
+		return nil, nil, nil
+	}
+	owners, begins, names := stepOwners(samples), map[string]float64{}, map[string]string{}
+	for _, r := range samples.records {
+		if (repetition{r.run, r.Rep}) != *of {
+			continue
+		}
+		switch r.Metric {
+		case bench.Flow:
+			flows = append(flows, r)
+			owner := owners[r.Step]
+			if due, ok := begins[owner]; !ok || flowDue(r.Record) < due {
+				begins[owner] = flowDue(r.Record)
+			}
+		case bench.FullSync, bench.PartialSync:
+			syncs = append(syncs, r)
+		case bench.FaultBegun:
+			names[owners[r.Step]] = faultText(r.Fault)
+		}
+	}
+	for _, step := range sortedSteps(begins) {
+		name := names[step]
+		if name == "" {
+			name = stepText(step)
+		}
+		marks = append(marks, stepMark{begins[step], name})
+	}
+	return flows, syncs, marks
+}
+
+// dotsOf are the flows of an outcome; those of no known one go to the last look.
+func dotsOf(flows []taggedRecord, look outcomeLook) plotter.XYs {
+	var dots plotter.XYs
+	for _, r := range flows {
+		known := slices.ContainsFunc(outcomeLooks, func(l outcomeLook) bool { return l.outcome == r.Outcome })
+		if known && look != otherOutcome && r.Outcome == look.outcome || !known && look == otherOutcome {
+			dots = append(dots, plotter.XY{X: flowDue(r.Record), Y: max(r.Value, 1e-6)})
+		}
+	}
+	return dots
+}
+
+// specks are dots in one path, so that thousands stay a small file. Of dots that would lie on one another one is drawn.
+type specks struct {
+	dots plotter.XYs
+	look outcomeLook
+}
+
+// Plot implements plot.Plotter.
+func (s specks) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	type spot struct{ x, y int }
+	seen := map[spot]bool{}
+	grid := s.look.size / 2
+	var path vg.Path
+	for _, dot := range s.dots {
+		at := vg.Point{X: x(dot.X), Y: y(dot.Y)}
+		on := spot{int(at.X / grid), int(at.Y / grid)}
+		if seen[on] {
+			continue
+		}
+		seen[on] = true
+		s.add(&path, at)
+	}
+	s.draw(&c, path)
+}
+
+func (s specks) add(path *vg.Path, at vg.Point) {
+	r := s.look.size / 2
+	if s.look.cross {
+		path.Move(vg.Point{X: at.X - r, Y: at.Y - r})
+		path.Line(vg.Point{X: at.X + r, Y: at.Y + r})
+		path.Move(vg.Point{X: at.X - r, Y: at.Y + r})
+		path.Line(vg.Point{X: at.X + r, Y: at.Y - r})
+		return
+	}
+	path.Move(vg.Point{X: at.X - r, Y: at.Y - r})
+	path.Line(vg.Point{X: at.X + r, Y: at.Y - r})
+	path.Line(vg.Point{X: at.X + r, Y: at.Y + r})
+	path.Line(vg.Point{X: at.X - r, Y: at.Y + r})
+	path.Close()
+}
+
+func (s specks) draw(c *draw.Canvas, path vg.Path) {
+	if s.look.cross {
+		c.SetLineStyle(draw.LineStyle{Color: s.look.color, Width: 1.5})
+		c.Stroke(path)
+		return
+	}
+	c.SetColor(s.look.color)
+	c.Fill(path)
+}
+
+// Thumbnail implements plot.Thumbnailer.
+func (s specks) Thumbnail(c *draw.Canvas) {
+	s.look.size = max(s.look.size, 3)
+	var path vg.Path
+	s.add(&path, c.Center())
+	s.draw(c, path)
+}
+
+// stepMark is where a step begins.
+type stepMark struct {
+	at   float64
+	name string
+}
+
+// stepMarks are lines through the picture with the names of the steps at the top, in two rows, those left out that find no
+// room.
+type stepMarks struct{ marks []stepMark }
+
+// Plot implements plot.Plotter.
+func (s stepMarks) Plot(c draw.Canvas, p *plot.Plot) {
+	x, _ := p.Transforms(&c)
+	style := sans(smallSize-1, false)
+	style.Color, style.XAlign, style.YAlign = grey, draw.XLeft, draw.YTop
+	var ends [2]vg.Length
+	for _, mark := range s.marks {
+		at := x(mark.at)
+		c.StrokeLine2(draw.LineStyle{Color: withAlpha(grey, 0xa0), Width: 0.6, Dashes: []vg.Length{2, 2}}, at, c.Min.Y, at, c.Max.Y)
+		width := style.Width(mark.name)
+		if at+width > c.Max.X+figureMargin {
+			at = c.Max.X + figureMargin - width
+		}
+		for row := range ends {
+			if at < ends[row] {
+				continue
+			}
+			c.FillText(style, vg.Point{X: at + 2, Y: c.Max.Y - vg.Length(row)*(smallSize+2)}, mark.name)
+			ends[row] = at + width + 6
+			break
+		}
+	}
+}

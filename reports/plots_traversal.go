@@ -1,0 +1,231 @@
+package reports
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"synclab/bench"
+)
+
+// manyPackets says that first packets are drawn with all subjects on one picture, each named at the end of its line.
+func (s *Summary) manyPackets() bool {
+	return len(s.collected.series) >= manySeries || s.probedDeeply()
+}
+
+// blogLine is a line of the published chart, in seconds by Services, read from the chart within ± 4 µs.
+type blogLine struct {
+	mode, percentile string
+	points           plotter.XYs
+}
+
+var blogLines = []blogLine{
+	{"iptables", "p50", plotter.XYs{{X: 5000, Y: 49e-6}, {X: 10000, Y: 61e-6}, {X: 30000, Y: 274e-6}}},
+	{"iptables", "p99", plotter.XYs{{X: 5000, Y: 156e-6}, {X: 10000, Y: 262e-6}, {X: 30000, Y: 716e-6}}},
+	{"nftables", "p50", plotter.XYs{{X: 5000, Y: 14e-6}, {X: 10000, Y: 14e-6}, {X: 30000, Y: 14e-6}}},
+	{"nftables", "p99", plotter.XYs{{X: 5000, Y: 37e-6}, {X: 10000, Y: 37e-6}, {X: 30000, Y: 37e-6}}},
+}
+
+const blogCaption = " Grey, for orientation only: the chart of the " + blogSource + ", read from it within ± 4 µs: a round trip, on another machine."
+
+var blogColor = withAlpha(grey, 0xa0)
+
+func (l blogLine) style() draw.LineStyle {
+	style := draw.LineStyle{Color: blogColor, Width: 0.9}
+	if l.percentile == "p99" {
+		style.Dashes = []vg.Length{3, 3}
+	}
+	return style
+}
+
+// packetsByPosition draws the medians by dispatch position at the largest size, with a band up to the 90th percentile.
+func packetsByPosition(s *Summary) *figure {
+	cells := s.packetCells("sendto")
+	if len(cells) == 0 {
+		return nil
+	}
+	cell := cells[0]
+	f := &figure{name: "first-packet-by-position", title: "First packet by dispatch position, " + plural(cell.Services, "Service"),
+		caption: "What one sendto of a new flow costs at the first … last Service: medians, pale up to the 90th percentile, and the address of no Service (square, at the right end)."}
+	p := newPlot("dispatch position of the Service", "first packet (log scale)")
+	ends := &endLabels{}
+	last := 0.0
+	for _, cost := range s.packetsOf(cell, "sendto") {
+		i, _ := s.seriesNamed(cost.Series)
+		last = max(last, addPositions(p, ends, cost, s.look(i)))
+	}
+	if len(ends.labels) == 0 {
+		return nil
+	}
+	for _, line := range blogLines {
+		for _, point := range line.points {
+			if int(point.X) == cell.Services {
+				look := level{point.Y, line.style()}
+				p.Add(look)
+				p.Y.Max, p.Y.Min = max(p.Y.Max, point.Y), min(p.Y.Min, point.Y)
+				f.explain(fmt.Sprintf("blog, %s %s: %s", line.mode, line.percentile, Format(point.Y, "s")), look)
+			}
+		}
+	}
+	if len(f.legend) > 0 {
+		f.caption += blogCaption
+	}
+	addEmptyLevel(f, p, slices.DeleteFunc(slices.Clone(s.Traversal), func(t Traversal) bool { return t.Cell.id() != cell.id() }))
+	p.X.Min, p.X.Max = 0, last*1.05
+	linearAxis(&p.X, true, tickCount)
+	logAxis(&p.Y, tickSeconds)
+	p.Add(ends)
+	alignEnds([]*endLabels{ends})
+	f.add(p, panelHeight+40)
+	return f
+}
+
+// addPositions draws one subject's medians by position; it returns the last position, 0 when there is none.
+func addPositions(p *plot.Plot, ends *endLabels, cost PacketCost, look look) float64 {
+	var points intervals
+	var middle, high plotter.XYs
+	for _, spot := range cost.Spots {
+		if spot.Target == "" && spot.Position > 0 {
+			x := float64(spot.Position)
+			points = append(points, sizePoint{x, spot.Distribution})
+			middle, high = append(middle, plotter.XY{X: x, Y: spot.Median}), append(high, plotter.XY{X: x, Y: spot.P90})
+		}
+	}
+	if len(points) == 0 {
+		return 0
+	}
+	p.Add(ribbon{middle, high, look})
+	addLine(p, middle, look.color, look.dashes...)
+	addMedians(p, points, look.color, look.shape)
+	end := middle[len(middle)-1]
+	if miss := cost.spot("miss"); miss != nil {
+		p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: end.X * 1.035, Y: miss.Median}},
+			GlyphStyle: draw.GlyphStyle{Color: look.color, Radius: 3, Shape: hollow{draw.SquareGlyph{}}}})
+	}
+	ends.labels = append(ends.labels, endLabel{end.X, end.Y, cost.Series, look.color})
+	return end.X
+}
+
+// ribbon is the pale area between two lines over the same x.
+type ribbon struct {
+	low, high plotter.XYs
+	look      look
+}
+
+// Plot implements plot.Plotter.
+func (r ribbon) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	var ring []vg.Point
+	for _, point := range r.low {
+		ring = append(ring, vg.Point{X: x(point.X), Y: y(point.Y)})
+	}
+	for _, point := range slices.Backward(r.high) {
+		ring = append(ring, vg.Point{X: x(point.X), Y: y(point.Y)})
+	}
+	c.FillPolygon(withAlpha(r.look.color, 0x24), c.ClipPolygonXY(ring))
+}
+
+// DataRange implements plot.DataRanger.
+func (r ribbon) DataRange() (xmin, xmax, ymin, ymax float64) {
+	xmin, ymin, xmax, ymax = math.Inf(1), math.Inf(1), math.Inf(-1), math.Inf(-1)
+	for _, point := range append(slices.Clone(r.low), r.high...) {
+		xmin, xmax, ymin, ymax = min(xmin, point.X), max(xmax, point.X), min(ymin, point.Y), max(ymax, point.Y)
+	}
+	return xmin, xmax, ymin, ymax
+}
+
+// packetsBySize draws the last Service and the miss versus Services, with the published chart behind them.
+func packetsBySize(s *Summary, line sweepLine, f *figure) *figure {
+	f.caption = "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals. Where dispatch is a list of rules, the cost grows with the number of Services."
+	f = comparedLines(s, line, f, []sizeLine{{"first packet, last Service", tickSeconds, (*series).lastPosition},
+		{"first packet, address of no Service", tickSeconds, func(s *series, c Cell) []float64 { return s.at(c, -1) }}})
+	if f == nil || slices.Max(line.sizes()) < 5000 {
+		return f // the chart begins there
+	}
+	upper := f.panels[0].plot
+	for _, blog := range blogLines {
+		drawn := &plotter.Line{XYs: blog.points, LineStyle: blog.style()}
+		low, high, least, most := plotter.XYRange(drawn.XYs)
+		x, y := upper.X, upper.Y
+		upper.Add(drawn) // which moves the axes, as if they were linear
+		upper.X, upper.Y = x, y
+		upper.X.Min, upper.X.Max = min(x.Min, low/1.15), max(x.Max, high*1.15)
+		upper.Y.Min, upper.Y.Max = min(y.Min, least/1.15), max(y.Max, most*1.15)
+		f.explain("blog, "+blog.mode+" "+blog.percentile, lineThumb{blog.style()})
+	}
+	for _, panel := range f.panels[1:] {
+		panel.plot.X.Min, panel.plot.X.Max = upper.X.Min, upper.X.Max
+	}
+	f.caption += blogCaption
+	return f
+}
+
+// lineThumb is a line of the legend.
+type lineThumb struct{ style draw.LineStyle }
+
+// Thumbnail implements plot.Thumbnailer.
+func (l lineThumb) Thumbnail(c *draw.Canvas) {
+	c.StrokeLine2(l.style, c.Min.X, c.Center().Y, c.Max.X, c.Center().Y)
+}
+
+// flowTexts name the methods between namespaces for panels.
+var flowTexts = map[string]string{"handshake": "TCP handshake", "echo": "UDP echo", "established": "established flow, the control"}
+
+// flowsByPosition draws the methods between namespaces at the largest size, one panel each.
+func flowsByPosition(s *Summary) *figure {
+	f := &figure{name: "flows-by-position", caption: "Round trips from a client pod through the node to a pod that answers, each in a namespace of its own: medians, pale up to the 90th percentile. " +
+		"Only the first packet of a flow crosses the rules: the established flow must not depend on the position."}
+	var all []*endLabels
+	for _, method := range methods[1:] {
+		cells := s.packetCells(method)
+		if len(cells) == 0 {
+			continue
+		}
+		p, ends, last := newPlot("dispatch position of the Service", flowTexts[method]+" (log scale)"), &endLabels{}, 0.0
+		for _, cost := range s.packetsOf(cells[0], method) {
+			i, _ := s.seriesNamed(cost.Series)
+			last = max(last, addPositions(p, ends, cost, s.look(i)))
+		}
+		if len(ends.labels) == 0 {
+			continue
+		}
+		f.title = "New flows between namespaces, " + plural(cells[0].Services, "Service")
+		p.X.Min, p.X.Max = 0, last*1.05
+		linearAxis(&p.X, true, tickCount)
+		logAxis(&p.Y, tickSeconds)
+		p.Add(ends)
+		all = append(all, ends)
+		f.add(p, 190)
+	}
+	if len(f.panels) == 0 {
+		return nil
+	}
+	alignEnds(all)
+	for _, one := range f.panels[:len(f.panels)-1] {
+		one.plot.X.Label.Text = ""
+	}
+	return f
+}
+
+// flowsBySize draws the last Service by each method between namespaces versus Services.
+func flowsBySize(s *Summary, line sweepLine) *figure {
+	var panels []sizeLine
+	for _, method := range methods[1:] {
+		panels = append(panels, sizeLine{flowTexts[method], tickSeconds, func(one *series, cell Cell) []float64 {
+			samples := one.cells[cell.id()]
+			positions := samples.positions(method)
+			if len(positions) == 0 {
+				return nil
+			}
+			return samples.packets(bench.FirstPacket, method, positions[len(positions)-1])
+		}})
+	}
+	f := &figure{name: "flows-vs-services", title: "New flows between namespaces versus Services" + settingsTail(line.settings),
+		caption: "To the last Service of the dispatch: medians with 95 % confidence intervals. The established flow is the control."}
+	return comparedLines(s, line, f, panels)
+}

@@ -1,0 +1,350 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"synclab/bench"
+)
+
+// PacketCost is what the first packets of one subject pay in one cell, by one method. Times are in seconds, and have in
+// them what any packet pays: the cost over an empty ruleset is Empty.
+type PacketCost struct {
+	Series string `json:"series"`
+	Cell   Cell   `json:"cell"`
+	// Method is sendto (one system call), or, of flows between namespaces, handshake, echo or established.
+	Method string `json:"method"`
+	// Spots are the positions in order, then the miss, then the kinds of destinations.
+	Spots []PacketSpot `json:"spots"`
+	Empty *float64     `json:"empty,omitempty"`
+	// PerService is the line through the medians by dispatch position: what each Service in front costs.
+	PerService *Fit `json:"per_service,omitempty"`
+	// PerRule is the line through the same medians by rules crossed, where these were counted and their number varies.
+	PerRule *Fit `json:"per_rule,omitempty"`
+	// Flat says whether the position matters.
+	Flat *Flatness `json:"flatness,omitempty"`
+}
+
+// PacketSpot is one destination of the probe.
+type PacketSpot struct {
+	Name     string `json:"name"` // first, middle, last, miss, position N, or a kind of destination
+	Position int    `json:"position,omitempty"`
+	Target   string `json:"target,omitempty"`
+	Distribution
+	// Rules is how many rules the packet crosses, counted by the interpreter over the rules in the kernel.
+	Rules *float64 `json:"rules_crossed,omitempty"`
+	// Empty is what such a packet pays over an empty ruleset, where that is another packet than one to a cluster IP.
+	Empty *float64 `json:"empty,omitempty"`
+}
+
+// PacketGrowth is how the cost at the last Service grows with the number of Services.
+type PacketGrowth struct {
+	Series   string    `json:"series"`
+	Scenario string    `json:"scenario"`
+	Settings string    `json:"settings,omitempty"`
+	Method   string    `json:"method"`
+	Sizes    []int     `json:"sizes"`
+	Medians  []float64 `json:"medians"` // at the last Service of each size
+	Times    float64   `json:"times"`   // the largest size's median over the smallest's
+	Fit                // by Services, through the medians of the repetitions
+	Flat     Flatness  `json:"flatness"`
+}
+
+// methods of first packets, in the order of the page. The empty one is written sendto.
+var methods = []string{"", "handshake", "echo", "established"}
+
+func methodName(method string) string { return cmp.Or(method, "sendto") }
+
+// packets returns the values of a metric at a position, of one method; none without samples.
+func (c *cellSamples) packets(metric bench.Metric, method string, position int) []float64 {
+	if c == nil {
+		return nil
+	}
+	return c.pick(func(d detail) bool {
+		return d.metric == metric && d.target == "" && d.method == method && d.hasPos && d.position == position
+	})
+}
+
+// toTarget returns the values of a metric for a kind of destination, of one method: over the rules, or over none, as
+// position 0 of such a kind is.
+func (c *cellSamples) toTarget(metric bench.Metric, method, target string, empty bool) []float64 {
+	return c.pick(func(d detail) bool {
+		return d.metric == metric && d.target == target && d.method == method && (d.hasPos && d.position == 0) == empty
+	})
+}
+
+func (c *cellSamples) pick(want func(detail) bool) []float64 {
+	var values []float64
+	for _, d := range c.details() {
+		if want(d) {
+			values = append(values, c.groups[d]...)
+		}
+	}
+	return values
+}
+
+// positions are those probed by one method, the miss and the empty ruleset left out, in order.
+func (c *cellSamples) positions(method string) []int {
+	if c == nil {
+		return nil
+	}
+	seen := map[int]bool{}
+	for d := range c.groups {
+		if d.metric == bench.FirstPacket && d.target == "" && d.method == method && d.hasPos && d.position > 0 {
+			seen[d.position] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// targets are the kinds of destinations probed by one method.
+func (c *cellSamples) targets(method string) []string {
+	seen := map[string]bool{}
+	for d := range c.groups {
+		if d.metric == bench.FirstPacket && d.target != "" && d.method == method && !(d.hasPos && d.position == 0) {
+			seen[d.target] = true
+		}
+	}
+	known := []string{"reject", "node-port", "external-ip", "load-balancer", "affinity-first", "affinity-again"}
+	order := func(target string) int {
+		if i := slices.Index(known, target); i >= 0 {
+			return i
+		}
+		return len(known)
+	}
+	return slices.SortedFunc(maps.Keys(seen), func(a, b string) int { return cmp.Or(order(a)-order(b), cmp.Compare(a, b)) })
+}
+
+// packetCosts has one entry for each series, cell and method.
+func packetCosts(c *collection) []PacketCost {
+	var out []PacketCost
+	for _, cell := range c.cells {
+		for _, method := range methods {
+			for _, s := range c.series {
+				samples := s.cells[cell.id()]
+				if samples == nil {
+					continue
+				}
+				if p := packetCost(samples, method); len(p.Spots) > 0 {
+					p.Series, p.Cell = s.name, cell
+					out = append(out, p)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func packetCost(c *cellSamples, method string) PacketCost {
+	p := PacketCost{Method: methodName(method), Empty: medianOf(c.packets(bench.FirstPacket, method, 0))}
+	positions := c.positions(method)
+	var at, crossed, cost []float64
+	for _, position := range positions {
+		spot := PacketSpot{Name: spotName(positions, position), Position: position, Distribution: describe(c.packets(bench.FirstPacket, method, position)),
+			Rules: medianOf(c.packets(bench.RulesCrossed, "", position))}
+		at, cost = append(at, float64(position)), append(cost, spot.Median)
+		if spot.Rules != nil {
+			crossed = append(crossed, *spot.Rules)
+		}
+		p.Spots = append(p.Spots, spot)
+	}
+	if miss := c.packets(bench.FirstPacket, method, -1); len(miss) > 0 {
+		p.Spots = append(p.Spots, PacketSpot{Name: "miss", Position: -1, Distribution: describe(miss), Rules: medianOf(c.packets(bench.RulesCrossed, "", -1))})
+	}
+	for _, target := range c.targets(method) {
+		p.Spots = append(p.Spots, PacketSpot{Name: target, Target: target, Distribution: describe(c.toTarget(bench.FirstPacket, method, target, false)),
+			Rules: medianOf(c.toTarget(bench.RulesCrossed, "", target, false)), Empty: medianOf(c.toTarget(bench.FirstPacket, method, target, true))})
+	}
+	if fit, ok := fitLine(at, cost); ok {
+		flat := flatness(fit, at[0], at[len(at)-1])
+		p.PerService, p.Flat = &fit, &flat
+	}
+	if len(crossed) == len(cost) && varies(crossed) {
+		if fit, ok := fitLine(crossed, cost); ok {
+			p.PerRule = &fit
+		}
+	}
+	return p
+}
+
+// varies says whether rules crossed differ enough that a line through them means something: twofold, and by ten rules.
+func varies(crossed []float64) bool {
+	if len(crossed) < 3 {
+		return false
+	}
+	least, most := slices.Min(crossed), slices.Max(crossed)
+	return most >= 2*least && most-least >= 10
+}
+
+// spotName names the first and last position, and of three or more the one nearest to half the last.
+func spotName(positions []int, position int) string {
+	last := positions[len(positions)-1]
+	switch {
+	case position == positions[0] && len(positions) > 1:
+		return "first"
+	case position == last:
+		return "last"
+	}
+	middle := slices.MinFunc(positions[1:len(positions)-1], func(a, b int) int { return abs(a-last/2) - abs(b-last/2) })
+	if position == middle {
+		return "middle"
+	}
+	return positionText(position)
+}
+
+// spot by name; nil when it was not probed.
+func (p PacketCost) spot(name string) *PacketSpot {
+	i := slices.IndexFunc(p.Spots, func(s PacketSpot) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &p.Spots[i]
+}
+
+// Flatness says whether a cost depends on something, by the line through its medians.
+type Flatness struct {
+	// Growth is that of the line over the whole range, as a share of its value where the range begins. Low and High are
+	// the same for the bounds of the slope's 95 % interval; absent without one.
+	Growth float64  `json:"growth"`
+	Low    *float64 `json:"ci_low,omitempty"`
+	High   *float64 `json:"ci_high,omitempty"`
+	// Verdict is flat, grows, falls, or unknown: no growth shown, and yet a large one not excluded.
+	Verdict string `json:"verdict"`
+}
+
+// The limits of the flatness test: growth over the whole range.
+const (
+	flatGrowth   = 0.10 // less is flat, even where it is certain
+	flatPossible = 0.25 // more than this must not be possible where none is shown
+)
+
+// flatness judges a line over a range.
+func flatness(fit Fit, from, to float64) Flatness {
+	base := fit.lineAt(from)
+	if base <= 0 {
+		return Flatness{Verdict: "unknown"}
+	}
+	share := func(slope float64) float64 { return slope * (to - from) / base }
+	f := Flatness{Growth: share(fit.Slope)}
+	if fit.SlopeLow != nil {
+		low, high := share(*fit.SlopeLow), share(*fit.SlopeHigh)
+		f.Low, f.High = &low, &high
+	}
+	switch {
+	case f.Low == nil:
+		f.Verdict = "unknown" // two points are always on a line
+	case *f.Low <= 0 && *f.High >= 0 && *f.High > flatPossible:
+		f.Verdict = "unknown"
+	case *f.Low <= 0 && *f.High >= 0, math.Abs(f.Growth) < flatGrowth:
+		f.Verdict = "flat"
+	case f.Growth > 0:
+		f.Verdict = "grows"
+	default:
+		f.Verdict = "falls"
+	}
+	return f
+}
+
+// words say the verdict with its numbers: "flat: +1.2 % (−0.4 … +2.8 %)".
+func (f Flatness) words() string {
+	growth := signedPercent(f.Growth)
+	if f.Growth >= 1 {
+		growth = times(1+f.Growth) + "×"
+	}
+	switch {
+	case f.Low == nil:
+		return growth + ", no interval"
+	case f.Verdict == "grows" && f.Growth >= 1:
+		return fmt.Sprintf("grows %s (%s … %s×)", growth, times(1+*f.Low), times(1+*f.High))
+	case f.Verdict == "unknown":
+		return fmt.Sprintf("no growth shown, yet up to %s possible", signedPercent(*f.High))
+	}
+	return fmt.Sprintf("%s: %s (%s … %s)", f.Verdict, growth, signedPercent(*f.Low), signedPercent(*f.High))
+}
+
+// signedPercent writes a share with its sign: "+1.2 %".
+func signedPercent(share float64) string {
+	percent := 100 * share
+	digits := 0
+	if math.Abs(percent) < 9.95 {
+		digits = 1
+	}
+	text := fmt.Sprintf("%+.*f", digits, percent)
+	if text == "-0.0" || text == "+0.0" {
+		text = "0"
+	}
+	if text[0] == '-' {
+		text = "−" + text[1:]
+	}
+	return text + " %"
+}
+
+// packetGrowths fits the cost at the last Service over the sizes.
+func packetGrowths(c *collection) []PacketGrowth {
+	var out []PacketGrowth
+	for _, line := range c.sweepLines() {
+		for _, method := range methods {
+			for _, s := range c.series {
+				g := PacketGrowth{Series: s.name, Scenario: line.scenario, Settings: line.settings, Method: methodName(method)}
+				var x, y []float64
+				for _, cell := range line.cells {
+					samples := s.cells[cell.id()]
+					positions := samples.positions(method)
+					if len(positions) == 0 {
+						continue
+					}
+					last := positions[len(positions)-1]
+					g.Sizes = append(g.Sizes, cell.Services)
+					g.Medians = append(g.Medians, median(samples.packets(bench.FirstPacket, method, last)))
+					values := samples.byRepetition(func(r *bench.Record) bool {
+						return r.Metric == bench.FirstPacket && r.Target == "" && methodOf(r) == method && r.Position != nil && *r.Position == last
+					})
+					for _, of := range sortedRepetitions(values) {
+						x, y = append(x, float64(cell.Services)), append(y, median(values[of]))
+					}
+				}
+				fit, ok := fitLine(x, y)
+				if !ok {
+					continue
+				}
+				g.Fit, g.Times = fit, g.Medians[len(g.Medians)-1]/g.Medians[0]
+				g.Flat = flatness(fit, slices.Min(x), slices.Max(x))
+				out = append(out, g)
+			}
+		}
+	}
+	return out
+}
+
+// probedDeeply says that packets were what the run is about: rules counted, other destinations, or flows between namespaces.
+func (s *Summary) probedDeeply() bool {
+	return slices.ContainsFunc(s.Packets, func(p PacketCost) bool {
+		return p.Method != "sendto" || slices.ContainsFunc(p.Spots, func(spot PacketSpot) bool { return spot.Rules != nil || spot.Target != "" })
+	})
+}
+
+// packetCells are the cells with first packets of a method, the largest first.
+func (s *Summary) packetCells(method string) []Cell {
+	var out []Cell
+	for _, p := range s.Packets {
+		if p.Method == method && !slices.ContainsFunc(out, func(c Cell) bool { return c.id() == p.Cell.id() }) {
+			out = append(out, p.Cell)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Cell) int { return b.Services - a.Services })
+	return out
+}
+
+// packetsOf a cell by one method, in the order of the series.
+func (s *Summary) packetsOf(cell Cell, method string) []PacketCost {
+	var out []PacketCost
+	for _, p := range s.Packets {
+		if p.Method == method && p.Cell.id() == cell.id() {
+			out = append(out, p)
+		}
+	}
+	return out
+}

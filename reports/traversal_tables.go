@@ -1,0 +1,351 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// blogSource is the published measurement that the figures show as reference.
+const blogSource = "Kubernetes blog, “NFTables mode for kube-proxy”, 2025-02-28"
+
+// packetSection is what first packets pay: the system call, its fits, its growth, and flows between namespaces.
+func (s *Summary) packetSection() *pageSection {
+	if len(s.Packets) == 0 {
+		return nil
+	}
+	section := &pageSection{ID: "packets", Title: "What a packet pays"}
+	if cells := s.packetCells("sendto"); len(cells) > 0 {
+		section.Notes = append(section.Notes, "The duration of one sendto of a new flow, which crosses the rules inside the system call: medians, below them the 90th and the 99th "+
+			"percentile and how many rules the packet crosses. The cost over an empty ruleset is in every figure but the last row.")
+		for i, cell := range cells {
+			spots := s.spotTable(cell)
+			if i == 0 {
+				section.Tables = append(section.Tables, spots, s.perRuleTable(cell))
+			} else {
+				section.Folded = append(section.Folded, spots)
+			}
+		}
+	}
+	if t := s.packetGrowthTable(); len(t.Rows) > 0 {
+		section.Tables = append(section.Tables, t)
+	}
+	if t := s.flowTable(); len(t.Rows) > 0 {
+		section.Tables = append(section.Tables, t)
+	}
+	return section
+}
+
+// breakable lets a subject's name break behind its proxier in a narrow column; it breaks at hyphens by itself.
+func breakable(series string) string { return strings.ReplaceAll(series, "/", "/\u200b") }
+
+func (s *Summary) seriesColumn(name string) pageColumn {
+	i, _ := s.seriesNamed(name)
+	return pageColumn{Name: breakable(name), Numeric: true, Color: s.swatch(i), Title: name}
+}
+
+// spotTable has a row for each destination and a column for each subject.
+func (s *Summary) spotTable(cell Cell) pageTable {
+	costs := s.packetsOf(cell, "sendto")
+	t := pageTable{Title: sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())), Columns: []pageColumn{{Name: "First packet to"}}}
+	empty, net := []pageCell{{Text: "empty ruleset"}}, []pageCell{{Text: "last, less the empty ruleset"}}
+	for _, p := range costs {
+		t.Columns = append(t.Columns, s.seriesColumn(p.Series))
+		empty = append(empty, optionalCell(p.Empty, "s"))
+		last := p.spot("last")
+		if last == nil || p.Empty == nil {
+			net = append(net, pageCell{Text: "–", Faint: true})
+			continue
+		}
+		net = append(net, valueCell(last.Median-*p.Empty, "s"))
+	}
+	for _, name := range spotNames(costs) {
+		row := []pageCell{{Text: spotText(name)}}
+		for _, p := range costs {
+			row = append(row, spotCell(p.spot(name)))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	t.Rows = append(t.Rows, empty, net)
+	return t.dropEmpty()
+}
+
+// spotNames are those of the table: positions between first, middle and last are left to the plot.
+func spotNames(costs []PacketCost) []string {
+	names := []string{"first", "middle", "last", "miss"}
+	for _, p := range costs {
+		for _, spot := range p.Spots {
+			if spot.Target != "" && !slices.Contains(names, spot.Name) {
+				names = append(names, spot.Name)
+			}
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		return !slices.ContainsFunc(costs, func(p PacketCost) bool { return p.spot(name) != nil })
+	})
+}
+
+func spotText(name string) string {
+	switch name {
+	case "first", "middle", "last":
+		return name + " Service"
+	case "miss":
+		return "no Service (miss)"
+	case "reject":
+		return "no endpoints (reject)"
+	case "load-balancer":
+		return "load balancer, source ranges"
+	case "affinity-first":
+		return "affinity, first"
+	case "affinity-again":
+		return "affinity, again"
+	}
+	return strings.ReplaceAll(name, "-", " ")
+}
+
+func spotCell(spot *PacketSpot) pageCell {
+	if spot == nil {
+		return pageCell{Text: "–", Faint: true}
+	}
+	cell := valueCell(spot.Median, "s")
+	cell.Sub = "p90 " + Format(spot.P90, "s") + " p99 " + Format(spot.P99, "s")
+	if spot.Rules != nil {
+		cell.Sub += ", " + Format(*spot.Rules, "count") + " rules"
+	}
+	cell.Sub = beforeUnit.ReplaceAllString(cell.Sub, "$1\u00a0$2")
+	cell.Title += fmt.Sprintf(", n = %d", spot.N)
+	if spot.Empty != nil {
+		cell.Title += ", over an empty ruleset " + Format(*spot.Empty, "s")
+	}
+	if spot.Low != nil {
+		cell.Title += fmt.Sprintf(", 95 %% confidence %s … %s", Format(*spot.Low, "s"), Format(*spot.High, "s"))
+	}
+	return cell
+}
+
+// perRuleTable has the fits of the largest cell.
+func (s *Summary) perRuleTable(cell Cell) pageTable {
+	t := pageTable{Title: "Per rule, and whether the position matters", Columns: []pageColumn{{Name: "Subject"},
+		{Name: "Per rule", Numeric: true, Title: "slope by rules crossed, where their number varies"}, {Name: "95 % confidence", Numeric: true}, {Name: "R²", Numeric: true},
+		{Name: "Per Service in front", Numeric: true, Title: "slope by dispatch position"}, {Name: "95 % confidence", Numeric: true}, {Name: "R²", Numeric: true},
+		{Name: "Intercept", Numeric: true, Title: "by dispatch position; the empty ruleset's cost is in it"}, {Name: "less empty", Numeric: true},
+		{Name: "From first to last Service", Title: "growth of the line, with the bounds of its slope's 95 % interval"}},
+		Note: "Straight lines by least squares through the medians of the positions. Flat: the slope's 95 % interval holds 0, or the line grows by less than 10 % from the first to the last."}
+	for _, p := range s.packetsOf(cell, "sendto") {
+		row := append([]pageCell{s.seriesCell(p.Series)}, fitCells(p.PerRule)...)
+		row = append(row, fitCells(p.PerService)...)
+		intercept, net, flat := pageCell{Text: "–", Faint: true}, pageCell{Text: "–", Faint: true}, pageCell{Text: "–", Faint: true}
+		if p.PerService != nil {
+			intercept = valueCell(p.PerService.Intercept, "s")
+			if p.Empty != nil {
+				net = valueCell(p.PerService.Intercept-*p.Empty, "s")
+			}
+			flat = pageCell{Text: p.Flat.words()}
+		}
+		t.Rows = append(t.Rows, append(row, intercept, net, flat))
+	}
+	return t.dropEmpty()
+}
+
+// fitCells are a slope, its interval and R².
+func fitCells(fit *Fit) []pageCell {
+	if fit == nil {
+		none := pageCell{Text: "–", Faint: true}
+		return []pageCell{none, none, none}
+	}
+	return []pageCell{{Text: slopeText(fit.Slope), Value: exact(fit.Slope)}, {Text: intervalText(*fit, slopeText)},
+		{Text: strconv.FormatFloat(fit.R2, 'f', 3, 64), Value: exact(fit.R2)}}
+}
+
+// slopeText writes seconds a rule in ns: slopes of flat dispatch are far below one.
+func slopeText(v float64) string {
+	text := strconv.FormatFloat(v*1e9, 'f', 2, 64)
+	if strings.Trim(text, "-0.") == "" {
+		text = "0.00"
+	}
+	return strings.Replace(text, "-", "−", 1) + " ns"
+}
+
+// packetGrowthTable has the medians at the last Service of each size.
+func (s *Summary) packetGrowthTable() pageTable {
+	var sizes []int
+	for _, g := range s.PacketGrowth {
+		sizes = append(sizes, g.Sizes...)
+	}
+	slices.Sort(sizes)
+	sizes = slices.Compact(sizes)
+	t := pageTable{Title: "The last Service, by number of Services", Columns: []pageColumn{{Name: "Subject"}, {Name: "Method"}, {Name: "Settings"}},
+		Note: "Medians. “Per Service” is the slope through the medians of the repetitions; growth is the line's over the measured sizes."}
+	for _, size := range sizes {
+		t.Columns = append(t.Columns, pageColumn{Name: Grouped(int64(size)), Numeric: true})
+	}
+	t.Columns = append(t.Columns, pageColumn{Name: "largest / smallest", Numeric: true}, pageColumn{Name: "Per Service", Numeric: true},
+		pageColumn{Name: "95 % confidence", Numeric: true}, pageColumn{Name: "R²", Numeric: true}, pageColumn{Name: "Growth"})
+	for _, g := range s.PacketGrowth {
+		method := g.Method
+		if method == "sendto" {
+			method = ""
+		}
+		row := []pageCell{s.seriesCell(g.Series), {Text: method}, {Text: shortSettings(g.Settings)}}
+		for _, size := range sizes {
+			cell := pageCell{Text: "–", Faint: true}
+			if i := slices.Index(g.Sizes, size); i >= 0 {
+				cell = valueCell(g.Medians[i], "s")
+			}
+			row = append(row, cell)
+		}
+		row = append(row, pageCell{Text: times(g.Times) + "×", Value: exact(g.Times)})
+		t.Rows = append(t.Rows, append(append(row, fitCells(&g.Fit)...), pageCell{Text: g.Flat.words()}))
+	}
+	return t.dropEmpty()
+}
+
+// flowTable has the methods between namespaces, at the largest size of each.
+func (s *Summary) flowTable() pageTable {
+	t := pageTable{Title: "New flows between namespaces, and an established one as control", Columns: []pageColumn{{Name: "Subject"}, {Name: "Method"}, {Name: "Services", Numeric: true},
+		{Name: "first", Numeric: true}, {Name: "middle", Numeric: true}, {Name: "last", Numeric: true}, {Name: "last, p90", Numeric: true}, {Name: "last, p99", Numeric: true}, {Name: "miss", Numeric: true},
+		{Name: "Per Service in front", Numeric: true}, {Name: "95 % confidence", Numeric: true}, {Name: "R²", Numeric: true}, {Name: "From first to last Service"}},
+		Note: "Round trips from a client pod through the node to a pod that answers, each in a namespace of its own: handshake is TCP, SYN to SYN-ACK; echo is UDP, there and back; established is a packet of a " +
+			"flow that is known already. Only its first packet crosses the rules, so established must not depend on the position."}
+	for _, method := range methods[1:] {
+		cells := s.packetCells(method)
+		if len(cells) == 0 {
+			continue
+		}
+		for _, p := range s.packetsOf(cells[0], method) {
+			row := []pageCell{s.seriesCell(p.Series), {Text: method}, intCell(p.Cell.Services)}
+			for _, name := range []string{"first", "middle", "last"} {
+				row = append(row, spotValue(p.spot(name), medianValue))
+			}
+			row = append(row, spotValue(p.spot("last"), func(d Distribution) float64 { return d.P90 }), spotValue(p.spot("last"), p99Value), spotValue(p.spot("miss"), medianValue))
+			row = append(row, fitCells(p.PerService)...)
+			flat := pageCell{Text: "–", Faint: true}
+			if p.Flat != nil {
+				flat = pageCell{Text: p.Flat.words(), Loud: method == "established" && p.Flat.Verdict == "grows"}
+			}
+			t.Rows = append(t.Rows, append(row, flat))
+		}
+	}
+	return t.dropEmpty()
+}
+
+func spotValue(spot *PacketSpot, of func(Distribution) float64) pageCell {
+	if spot == nil {
+		return pageCell{Text: "–", Faint: true}
+	}
+	return valueCell(of(spot.Distribution), "s")
+}
+
+// packetLines are the essential lines for the terminal and for markdown: one for each subject at the largest size.
+func (s *Summary) packetLines() (Cell, [][]string) {
+	cells := s.packetCells("sendto")
+	if len(cells) == 0 || !s.probedDeeply() {
+		return Cell{}, nil
+	}
+	var lines [][]string
+	for _, p := range s.packetsOf(cells[0], "sendto") {
+		line := []string{p.Series}
+		for _, name := range []string{"first", "last", "miss"} {
+			line = append(line, spotTime(p.spot(name), medianValue))
+		}
+		line = append(line, spotTime(p.spot("last"), p99Value))
+		rules, per, verdict := "–", "–", "–"
+		if last := p.spot("last"); last != nil && last.Rules != nil {
+			rules = Format(*last.Rules, "count")
+		}
+		if fit := cmp.Or(p.PerRule, p.PerService); fit != nil {
+			per = slopeText(fit.Slope)
+		}
+		if p.Flat != nil {
+			verdict = p.Flat.Verdict
+		}
+		lines = append(lines, append(line, rules, per, verdict))
+	}
+	return cells[0], lines
+}
+
+var packetLineHeader = []string{"subject", "first", "last", "miss", "last p99", "rules", "per rule", "position"}
+
+func spotTime(spot *PacketSpot, of func(Distribution) float64) string {
+	if spot == nil {
+		return "–"
+	}
+	return Format(of(spot.Distribution), "s")
+}
+
+func (s *Summary) terminalPackets(b *strings.Builder) {
+	cell, lines := s.packetLines()
+	if len(lines) == 0 {
+		return
+	}
+	t := textTable{header: packetLineHeader}
+	for _, line := range lines {
+		t.add(line...)
+	}
+	fmt.Fprintf(b, "\nWhat a first packet pays, at %s (medians)\n\n", sizesText([]Cell{cell}))
+	t.dropEmpty().write(b)
+	b.WriteString("\nrules: crossed on the way to the last Service; position: whether the cost grows with it\n")
+}
+
+func (s *Summary) markdownPackets(w io.Writer) {
+	cell, lines := s.packetLines()
+	if len(lines) == 0 {
+		return
+	}
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "### What a first packet pays, at %s\n\n", sizesText([]Cell{cell}))
+	markdownTable(b, append(slices.Clone(packetLineHeader[:7]), "from first to last"), -1, len(lines), func(i int) []string {
+		line := slices.Clone(lines[i])
+		if p := s.packetsOf(cell, "sendto")[i]; p.Flat != nil {
+			line[7] = p.Flat.words()
+		}
+		return line
+	})
+	fmt.Fprintln(w, b)
+}
+
+// packetAnswers say what a packet to the last Service pays: subjects whose cost grows first, then the flat ones.
+func (s *Summary) packetAnswers() []string {
+	cells := s.packetCells("sendto")
+	if len(cells) == 0 || !s.probedDeeply() {
+		return nil
+	}
+	costs := slices.DeleteFunc(s.packetsOf(cells[0], "sendto"), func(p PacketCost) bool { return p.spot("last") == nil })
+	slices.SortStableFunc(costs, func(a, b PacketCost) int { return cmp.Compare(b.spot("last").Median, a.spot("last").Median) })
+	var grow, others []string
+	for _, p := range costs {
+		text := fmt.Sprintf("%s in %s", Format(p.spot("last").Median, "s"), p.Series)
+		fit, unit := p.PerRule, "a rule"
+		if fit == nil {
+			fit, unit = p.PerService, "for each Service in front"
+		}
+		switch {
+		case p.Flat != nil && p.Flat.Verdict == "grows":
+			text += fmt.Sprintf(", %s %s", slopeText(fit.Slope), unit)
+			if fit.SlopeLow != nil {
+				text += fmt.Sprintf(" (95 %% %s)", intervalText(*fit, slopeText))
+			}
+			grow = append(grow, text)
+		case p.Flat != nil:
+			others = append(others, text+" ("+p.Flat.words()+")")
+		default:
+			others = append(others, text)
+		}
+	}
+	where := "the last of " + plural(cells[0].Services, "Service")
+	var out []string
+	if len(grow) > 0 {
+		out = append(out, "A packet to "+where+" pays "+strings.Join(grow, "; ")+".")
+	}
+	if len(others) > 0 {
+		head := "A packet to " + where + " pays "
+		if len(grow) > 0 {
+			head = "To the same Service it pays "
+		}
+		out = append(out, head+strings.Join(others, "; ")+"; the bracket is the growth from the first Service to the last.")
+	}
+	return out
+}

@@ -1,0 +1,173 @@
+package reports
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+
+	"synclab/bench"
+	"synclab/scenarios"
+)
+
+// someModels are a list, a tree and kube-proxy's list: what the fits must tell apart.
+func someModels() []packetModel {
+	return []packetModel{packetModels[0], packetModels[3], packetModels[4]}
+}
+
+// TestPacketFits recovers what the run was made with.
+func TestPacketFits(t *testing.T) {
+	s := traversalRun(someModels(), []int{1000, 5000}, 2, 60).build(t, t.TempDir(), Options{NoPNG: true})
+	if want := 3 * 2 * 4; len(s.Packets) != want {
+		t.Fatalf("%d costs, want subjects × sizes × methods = %d", len(s.Packets), want)
+	}
+	for _, m := range someModels() {
+		for _, p := range s.Packets {
+			if p.Series != m.subject || p.Cell.Services != 5000 {
+				continue
+			}
+			wantVerdict, wantRule := "flat", m.perRule > 0
+			if m.perRule > 0 && p.Method != "established" {
+				wantVerdict = "grows"
+			}
+			if p.Flat == nil || p.Flat.Verdict != wantVerdict {
+				t.Errorf("%s, %s: %+v, want %s", p.Series, p.Method, p.Flat, wantVerdict)
+			}
+			if (p.PerRule != nil) != wantRule {
+				t.Errorf("%s, %s: by rules crossed %+v", p.Series, p.Method, p.PerRule)
+			}
+			if p.PerRule == nil || p.Method == "established" {
+				continue
+			}
+			if f := p.PerRule; math.Abs(f.Slope/m.perRule-1) > 0.02 || *f.SlopeLow > m.perRule || *f.SlopeHigh < m.perRule || f.R2 < 0.99 {
+				t.Errorf("%s, %s: %v a rule (%v … %v), want %v", p.Series, p.Method, f.Slope, *f.SlopeLow, *f.SlopeHigh, m.perRule)
+			}
+		}
+	}
+	legacy := s.packetsOf(s.packetCells("sendto")[0], "sendto")[0]
+	if last := legacy.spot("last"); last.Rules == nil || *last.Rules != 5007 || last.N != 120 {
+		t.Errorf("last %+v", last)
+	}
+	if legacy.Empty == nil || math.Abs(*legacy.Empty-1.8e-6) > 1e-7 {
+		t.Errorf("empty %v", legacy.Empty)
+	}
+	if reject := legacy.spot("reject"); reject == nil || reject.Empty == nil || reject.N != 120 || math.Abs(*reject.Empty-1.9e-6) > 1e-7 {
+		t.Errorf("a kind of destination has its own empty ruleset: %+v", reject)
+	}
+	if g := s.PacketGrowth[0]; g.Series != legacy.Series || g.Method != "sendto" || g.Flat.Verdict != "grows" || math.Abs(g.Slope/5.3e-9-1) > 0.05 {
+		t.Errorf("growth %+v", g)
+	}
+	if text := s.Sentences[0]; !strings.Contains(text, "A packet to the last of 5,000 Services pays") || !strings.Contains(text, "5.30 ns a rule (95 % 5.") {
+		t.Errorf("the first sentence: %s", text)
+	}
+	if text := s.Sentences[1]; !strings.Contains(text, "in synclab/iptables-legacy-tree (flat: ") {
+		t.Errorf("the second sentence: %s", text)
+	}
+}
+
+// The figure of the last Service, and with it targets, knows nothing of other methods and kinds of destinations.
+func TestFirstPacketTarget(t *testing.T) {
+	y := traversalRun(someModels(), []int{1000, 5000}, 6, 20)
+	y.scenario.Targets = []scenarios.Target{
+		{Figure: "first_packet", Services: 5000, Subject: "synclab/iptables-legacy-tree", Beside: "kube-proxy/iptables-legacy", Times: 5},
+		{Figure: "first_packet", Services: 5000, Subject: "synclab/iptables-legacy-tree", From: 1000, Exponent: 0.05},
+		{Figure: "first_packet", Services: 5000, Subject: "kube-proxy/iptables-legacy", AtMost: 10e3},
+	}
+	s := y.build(t, t.TempDir(), Options{NoPNG: true})
+	last := s.packetsOf(s.packetCells("sendto")[0], "sendto")
+	f := s.figureOf("traversal", 5000, "kube-proxy/iptables-legacy", "first_packet")
+	if f == nil || f.Value != last[0].spot("last").Median || f.N != 120 {
+		t.Errorf("figure %+v, want %v", f, last[0].spot("last").Median)
+	}
+	for i, want := range []string{verdictMet, verdictMet, verdictMissed} {
+		if s.Targets[i].Verdict != want || s.Targets[i].Low == nil {
+			t.Errorf("target %d: %+v, want %s with an interval", i, s.Targets[i], want)
+		}
+	}
+}
+
+func TestFlatness(t *testing.T) {
+	bounds := func(slope, half float64) Fit {
+		low, high := slope-half, slope+half
+		return Fit{N: 11, Slope: slope, Intercept: 1, SlopeLow: &low, SlopeHigh: &high}
+	}
+	for _, test := range []struct {
+		fit   Fit
+		want  string
+		words string
+	}{
+		{bounds(0.001, 0.002), "flat", "flat: +0.1 % (−0.1 % … +0.3 %)"},
+		{bounds(0.05, 0.01), "flat", "flat: +5.0 % (+4.0 % … +6.0 %)"},
+		{bounds(0.5, 0.1), "grows", "grows: +50 % (+40 % … +60 %)"},
+		{bounds(4, 0.5), "grows", "grows 5.0× (4.5 … 5.5×)"},
+		{bounds(-0.3, 0.1), "falls", "falls: −30 % (−40 % … −20 %)"},
+		{bounds(0.1, 0.4), "unknown", "no growth shown, yet up to +50 % possible"},
+		{Fit{N: 2, Slope: 3, Intercept: 1}, "unknown", "4.0×, no interval"},
+		{bounds(1, 0.1), "grows", "grows 2.0× (1.9 … 2.1×)"},
+	} {
+		f := flatness(test.fit, 0, 1)
+		if f.Verdict != test.want || f.words() != test.words {
+			t.Errorf("%+v: %s, %q; want %s, %q", test.fit, f.Verdict, f.words(), test.want, test.words)
+		}
+	}
+}
+
+// TestPacketOutputs: the section, the figures and the lines of the terminal are there, and only with such records.
+func TestPacketOutputs(t *testing.T) {
+	dir := t.TempDir()
+	s := traversalRun(packetModels, []int{1000, 5000}, 1, 30).build(t, dir, Options{NoPNG: true})
+	terminal, markdown := outputs(t, dir, s)
+	page := readPage(t, dir)
+	for _, want := range []string{`id="packets"`, "no endpoints (reject)", "load balancer, source ranges", "Per rule, and whether the position matters", "empty ruleset", "5,007"} {
+		if !strings.Contains(strings.ReplaceAll(page, "\u00a0", " "), want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	for name, text := range map[string]string{"terminal": terminal, "summary.md": markdown} {
+		if !strings.Contains(text, "5.30 ns") && !strings.Contains(text, "5.31 ns") && !strings.Contains(text, "5.29 ns") {
+			t.Errorf("%s has no slope:\n%s", name, text)
+		}
+	}
+	for _, name := range []string{"first-packet-by-position", "first-packet-vs-services", "flows-by-position", "flows-vs-services"} {
+		svg := string(plotNamed(t, s, name).markup)
+		for _, m := range packetModels {
+			if !strings.Contains(svg, m.subject) {
+				t.Errorf("%s does not name %s", name, m.subject)
+			}
+		}
+	}
+	if svg := string(plotNamed(t, s, "first-packet-vs-services").markup); !strings.Contains(svg, "blog, iptables p50") {
+		t.Error("the published chart is not drawn")
+	}
+	plain := t.TempDir()
+	sweep.build(t, plain, Options{NoPNG: true})
+	for _, id := range []string{"disruption", "faults", "invariants"} {
+		if strings.Contains(readPage(t, plain), `id="`+id+`"`) {
+			t.Errorf("a section %s without such records", id)
+		}
+	}
+}
+
+func TestPacketsGolden(t *testing.T) {
+	s := traversalRun(packetModels, []int{5000}, 2, 40).build(t, t.TempDir(), Options{NoPNG: true})
+	var b bytes.Buffer
+	if err := s.Table(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "packets.golden", b.Bytes())
+}
+
+// A run of one method only, or of single positions, is drawn and told as far as it goes.
+func TestFewPackets(t *testing.T) {
+	one := 1
+	for name, records := range map[string][]bench.Record{
+		"one position": {{Subject: "a/b", Services: 10, Rep: 1, Metric: bench.FirstPacket, Value: 3e-6, Unit: "s", Position: &one}},
+		"one flow":     {{Subject: "a/b", Services: 10, Rep: 1, Metric: bench.FirstPacket, Value: 3e-6, Unit: "s", Position: &one, Method: "echo"}},
+		"one kind":     {{Subject: "a/b", Services: 10, Rep: 1, Metric: bench.FirstPacket, Value: 3e-6, Unit: "s", Target: "reject"}},
+	} {
+		y := recorded{scenario: scenarios.Scenario{Name: "x"}, reps: 1, records: records}
+		if s := y.build(t, t.TempDir(), Options{NoPNG: true}); len(s.Packets) != 1 {
+			t.Errorf("%s: %+v", name, s.Packets)
+		}
+	}
+}
