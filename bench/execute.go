@@ -170,7 +170,7 @@ func (o *ExecuteOptions) fill() error {
 		o.parsed = append(o.parsed, subject)
 	}
 	if o.Feed == "" {
-		o.Feed = feedFor(o.parsed)
+		o.Feed = feedFor(o.parsed, o.Scenario)
 	}
 	if o.Reps == 0 {
 		o.Reps = 3

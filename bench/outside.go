@@ -167,12 +167,14 @@ func (r *repetition) expectAll(due time.Time) {
 // expect tells who watches the kernel of a change that is about to be made.
 func (r *repetition) expect(op sim.Op, object runtime.Object, due time.Time) {
 	if r.tunnel != nil {
+		r.expectFlows(op, object, due)
 		r.tunnel.visible.Changed(op, object, due)
 	}
 }
 
 // sighted takes a change that is now visible in the kernel.
 func (r *repetition) sighted(s visible.Sight) {
+	r.sightedFlows(s)
 	cold := &r.tunnel.cold
 	cold.mu.Lock()
 	first := s.Due.Equal(cold.due)

@@ -40,6 +40,8 @@ type repetition struct {
 	held     []tableOf // tables in which the subject had chains before they were flushed
 	syncs    syncs
 
+	flows flows
+
 	world   *sim.World
 	cluster *sim.Cluster
 	loaded  *sim.Objects // what was there when the subject started first
@@ -76,7 +78,7 @@ func perform(ctx context.Context, lab *netns.Lab, a Assignment, changes *live.De
 	}
 	ctx, r.fail = context.WithCancelCause(ctx)
 	defer r.fail(nil)
-	err := r.steps(ctx)
+	err := errors.Join(r.steps(ctx), r.closePods())
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
@@ -134,7 +136,11 @@ func (r *repetition) connect() error {
 			}
 		}
 	}
-	return r.lab.Connect(netns.Topology{Node: r.node, Sink: sinks(r.Scenario.Shape, objects, r.families)})
+	sink := sinks(r.Scenario.Shape, objects, r.families)
+	if sendsFlows(&r.Scenario) {
+		return r.connectPods(objects, sink)
+	}
+	return r.lab.Connect(netns.Topology{Node: r.node, Sink: sink})
 }
 
 func (r *repetition) steps(ctx context.Context) error {
@@ -142,6 +148,7 @@ func (r *repetition) steps(ctx context.Context) error {
 		step := &r.Scenario.Steps[i]
 		name := fmt.Sprintf("%d:%s", i+1, step.Kind())
 		r.step.Store(&name)
+		r.flows.stepBegins(name, r.clock.Now())
 		r.beginWork(step, name)
 		if err := r.do(ctx, step, name); err != nil {
 			return fmt.Errorf("step %s: %w", name, err)
@@ -204,6 +211,7 @@ func (r *repetition) do(ctx context.Context, step *scenarios.Step, name string) 
 	case step.Follow != nil:
 		return r.followStep(ctx, step.Follow, name)
 	case step.Restart != nil:
+		r.changeLayout(step.Restart.Layout)
 		return r.restart(ctx, name)
 	case step.Fault != nil:
 		return r.fault(ctx, step.Fault, name)

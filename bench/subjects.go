@@ -132,8 +132,11 @@ func TargetSubjects(s *scenarios.Scenario) []string {
 }
 
 // feedFor is how objects reach subjects when nobody said it: through the API as soon as one of them is no part of this
-// program, so that all are fed, and measured, alike.
-func feedFor(subjects []Subject) string {
+// program, so that all are fed, and measured, alike; and where a step needs to know when the kernel has a change.
+func feedFor(subjects []Subject, s *scenarios.Scenario) string {
+	if sendsFlows(s) || slices.ContainsFunc(s.Steps, func(step scenarios.Step) bool { return step.Check != nil }) {
+		return FeedAPI
+	}
 	if slices.ContainsFunc(subjects, func(s Subject) bool { return s.Proxier != Synclab }) {
 		return FeedAPI
 	}

@@ -1,18 +1,336 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"synclab/bench/netns"
+	"synclab/bench/traffic"
+	"synclab/bench/visible"
+	"synclab/proxier/iptables"
+	"synclab/proxier/plan"
+	"synclab/proxier/tracker"
 	"synclab/scenarios"
+	"synclab/sim"
 )
+
+// purposeFlows is the stream of randomness of the order in which Services are sent to.
+const purposeFlows = 3
+
+// flows are the pods of a repetition and what they send.
+type flows struct {
+	rooms   *netns.Pods      // nil: the scenario sends no flows
+	pods    *traffic.Process // nil: not needed yet
+	clients []netip.Addr
+	ledger  atomic.Pointer[traffic.Ledger] // nil: no stream runs
+	packets map[int]int                    // of held flows, that were answered as ever
+
+	mu    sync.Mutex
+	steps []stepBegun
+}
+
+// stepBegun is when a step began: flows are judged later than they end.
+type stepBegun struct {
+	name string
+	at   time.Time
+}
+
+func (f *flows) stepBegins(name string, at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.steps = append(f.steps, stepBegun{name, at})
+}
+
+// stepAt is the step that a moment was in.
+func (f *flows) stepAt(at time.Time) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, step := range slices.Backward(f.steps) {
+		if !step.at.After(at) {
+			return step.name
+		}
+	}
+	return ""
+}
+
+// recordedPackets: of the packets of held flows that were answered by the one who always answers, one of so many is recorded.
+const recordedPackets = 8
 
 // traffic begins or ends the stream of new flows.
 func (r *repetition) traffic(ctx context.Context, t *scenarios.Traffic, name string) error {
-	return errors.New("traffic is not there yet")
+	r.say.stage(name, 0, 0)
+	if t.Stop {
+		return r.endTraffic()
+	}
+	if r.tunnel == nil {
+		return fmt.Errorf("who may answer a flow is known only with the feed %q", FeedAPI)
+	}
+	if r.followed {
+		return errors.New("what a followed cluster holds is not known well enough to judge flows: stream before step follow")
+	}
+	if err := r.beginTraffic(ctx, t); err != nil {
+		return err
+	}
+	if t.For > 0 {
+		return wait(ctx, t.For)
+	}
+	return nil
 }
 
-// traverseFlows measures new flows of a client pod, in namespaces of their own: probe method flow.
-func (r *repetition) traverseFlows(ctx context.Context, p *scenarios.Probe, name string) error {
-	return errors.New("probe method flow is not there yet")
+func (r *repetition) beginTraffic(ctx context.Context, t *scenarios.Traffic) error {
+	r.ready(ctx)
+	if err := r.startPods(ctx); err != nil {
+		return err
+	}
+	targets, err := r.sampleTargets(t)
+	if err != nil {
+		return err
+	}
+	objects := r.world.Objects()
+	ledger := traffic.NewLedger(traffic.LedgerOptions{
+		Families: r.families, Node: r.planNode(), Services: objects.Services, Slices: objects.Slices, Now: r.clock.Now(),
+		Targets: targets, At: r.flows.pods.At, Grace: r.config.IPTables.MinSyncPeriod.Duration + heldGrace, Tell: r.observed,
+	})
+	stream := traffic.Stream{
+		Rate: t.Rate, Targets: targets, Clients: r.flows.clients, Seed: r.random(purposeFlows).Uint64(),
+		HeldTCP: holders(targets, corev1.ProtocolTCP, t.Held), HeldUDP: holders(targets, corev1.ProtocolUDP, t.Held),
+	}
+	r.flows.packets = map[int]int{}
+	if err := r.flows.pods.Begin(stream, ledger.Take); err != nil {
+		return err
+	}
+	r.flows.ledger.Store(ledger)
+	return nil
+}
+
+// heldGrace is how much longer than a sync may be held back a held UDP flow may stay where a removed endpoint was: the
+// rules are visible before conntrack is cleaned.
+const heldGrace = time.Second
+
+// endTraffic ends the stream, if one runs, and records what is left to tell.
+func (r *repetition) endTraffic() error {
+	ledger := r.flows.ledger.Load()
+	if ledger == nil {
+		return nil
+	}
+	err := r.flows.pods.End()
+	if excused := ledger.Finish(); excused > 0 {
+		r.say.message(message{Note: fmt.Sprintf("%d flows went unanswered, rightly: their Service had no endpoints, or might have had none", excused)})
+	}
+	r.flows.ledger.Store(nil)
+	return err
+}
+
+// closePods ends the stream and the pods.
+func (r *repetition) closePods() error {
+	err := r.endTraffic()
+	if r.flows.pods != nil {
+		err = errors.Join(err, r.flows.pods.Close())
+		r.flows.pods = nil
+	}
+	if r.flows.rooms != nil {
+		r.flows.rooms.Close()
+	}
+	return err
+}
+
+// changeLayout makes the subject that is started next write another layout, if it has layouts.
+func (r *repetition) changeLayout(layout string) {
+	switch {
+	case layout == "":
+	case r.about.Proxier != Synclab || r.variant == "":
+		r.say.message(message{Note: fmt.Sprintf("layout %s: %s has no layouts", layout, r.Subject)})
+	default:
+		r.about.Layout = iptables.Layout(layout)
+	}
+}
+
+// planNode is the subject's node.
+func (r *repetition) planNode() plan.Node {
+	objects := r.world.Objects()
+	node := plan.Node{Name: nodeName(objects)}
+	if len(objects.Nodes) > 0 {
+		node.Zone = objects.Nodes[0].Labels[corev1.LabelTopologyZone]
+	}
+	return node
+}
+
+// expectFlows tells the stream, if one runs, of a change that is about to be made.
+func (r *repetition) expectFlows(op sim.Op, object runtime.Object, due time.Time) {
+	ledger := r.flows.ledger.Load()
+	if ledger == nil {
+		return
+	}
+	added, focus := ledger.Changed(op, object, due, r.clock.Now())
+	if err := r.flows.pods.Follow(added, focus); err != nil {
+		r.fail(err)
+	}
+}
+
+// sightedFlows tells the stream, if one runs, of a change that is visible in the kernel.
+func (r *repetition) sightedFlows(s visible.Sight) {
+	if ledger := r.flows.ledger.Load(); ledger != nil {
+		ledger.Visible(s.Object, s.Family, s.Visible)
+	}
+}
+
+var flowMetrics = map[traffic.Finding]Metric{
+	traffic.NewFlow: Flow, traffic.HeldPacket: HeldFlow, traffic.RemovedServed: RemovedServed, traffic.AddedWaits: AddedWaits,
+}
+
+// methodHeld marks what is of a held flow.
+const methodHeld = "held"
+
+// observed records what the ledger found.
+func (r *repetition) observed(o traffic.Observed) {
+	t := o.Target
+	if o.Finding == traffic.HeldPacket && o.Outcome == traffic.Answered {
+		if r.flows.packets[o.Number]++; r.flows.packets[o.Number]%recordedPackets != 1 {
+			return
+		}
+	}
+	rec := Record{
+		At: o.At.Sub(r.started).Seconds(), Step: r.flows.stepAt(o.At), Unit: "s", Family: string(t.Family), Protocol: string(t.Protocol), Outcome: o.Outcome,
+		Service: serviceText(t.Service), Target: t.Kind,
+	}
+	if o.Held && o.Finding == traffic.RemovedServed {
+		rec.Method = methodHeld
+	}
+	if o.Outcome == traffic.Misrouted {
+		rec.Error = "answered by " + o.By.String()
+	}
+	r.recordAs(rec, flowMetrics[o.Finding], o.Took.Seconds())
+}
+
+func serviceText(name tracker.ServicePortName) string { return name.String() }
+
+// holders spreads the held flows over the targets of a protocol.
+func holders(targets []traffic.Target, protocol corev1.Protocol, n int) []int {
+	var able []int
+	for i := range targets {
+		if targets[i].Protocol == protocol && targets[i].Kind == "" {
+			able = append(able, i)
+		}
+	}
+	if len(able) == 0 {
+		return nil
+	}
+	held := make([]int, n)
+	for i := range held {
+		held[i] = able[i*max(len(able)/n, 1)%len(able)]
+	}
+	return held
+}
+
+// sampleTargets picks Service ports spread over the dispatch, the first in name order among them, which is the one that step
+// scale works on; and a tenth as many node ports and external addresses, as far as there are some.
+func (r *repetition) sampleTargets(t *scenarios.Traffic) ([]traffic.Target, error) {
+	objects := r.world.Objects()
+	var targets []traffic.Target
+	for _, family := range r.families {
+		names := portsByAddress(objects.Services, family)
+		frontends, _, err := r.subject.dispatch(family)
+		if err != nil {
+			return nil, err
+		}
+		var able []traffic.Target
+		slices.SortStableFunc(frontends, func(a, b iptables.Frontend) int { return cmp.Compare(a.Position, b.Position) })
+		for _, f := range frontends {
+			name, known := names[address{f.Protocol, f.Addr}]
+			if known && f.Protocol != corev1.ProtocolSCTP {
+				able = append(able, traffic.Target{Service: name, Family: family, Protocol: f.Protocol, Addr: f.Addr})
+			}
+		}
+		if len(able) == 0 {
+			continue
+		}
+		first := slices.MinFunc(able, func(a, b traffic.Target) int { return plan.CompareNames(a.Service, b.Service) })
+		n := min(len(able), max(t.Services/len(r.families), 1))
+		targets = append(targets, first)
+		for i := range n {
+			if pick := able[i*(len(able)-1)/max(n-1, 1)]; pick != first && len(targets) < len(able) {
+				targets = append(targets, pick)
+			}
+		}
+		targets = append(targets, r.externalTargets(objects.Services, family, able, max(n/10, 1))...)
+	}
+	if len(targets) == 0 {
+		return nil, errors.New("no TCP or UDP Service with endpoints to send to")
+	}
+	return targets, nil
+}
+
+// address is where a Service port is found.
+type address struct {
+	protocol corev1.Protocol
+	addr     netip.AddrPort
+}
+
+// portsByAddress names the Service ports by their cluster IPs.
+func portsByAddress(services []*corev1.Service, family corev1.IPFamily) map[address]tracker.ServicePortName {
+	names := map[address]tracker.ServicePortName{}
+	for _, svc := range services {
+		for _, text := range svc.Spec.ClusterIPs {
+			addr, err := netip.ParseAddr(text)
+			if err != nil || familyOf(addr) != family {
+				continue
+			}
+			for i := range svc.Spec.Ports {
+				names[address{svc.Spec.Ports[i].Protocol, netip.AddrPortFrom(addr, uint16(svc.Spec.Ports[i].Port))}] = portName(svc, &svc.Spec.Ports[i])
+			}
+		}
+	}
+	return names
+}
+
+func portName(svc *corev1.Service, port *corev1.ServicePort) tracker.ServicePortName {
+	return tracker.ServicePortName{
+		NamespacedName: types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name},
+		PortKey:        tracker.PortKey{Name: port.Name, Protocol: port.Protocol},
+	}
+}
+
+// externalTargets are up to n node ports and n external addresses of Services that can be sent to, and that send
+// everybody everywhere.
+func (r *repetition) externalTargets(services []*corev1.Service, family corev1.IPFamily, able []traffic.Target, n int) []traffic.Target {
+	served := map[tracker.ServicePortName]bool{}
+	for i := range able {
+		served[able[i].Service] = true
+	}
+	i := slices.IndexFunc(r.node, func(addr netip.Addr) bool { return familyOf(addr) == family })
+	var nodePorts, external []traffic.Target
+	for _, svc := range services {
+		if svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+			continue
+		}
+		for k := range svc.Spec.Ports {
+			port := &svc.Spec.Ports[k]
+			target := traffic.Target{Service: portName(svc, port), Family: family, Protocol: port.Protocol}
+			if !served[target.Service] {
+				continue
+			}
+			if port.NodePort > 0 && i >= 0 && len(r.config.NodePortAddresses) == 0 && len(nodePorts) < n {
+				target.Kind, target.Addr = "node-port", netip.AddrPortFrom(r.node[i], uint16(port.NodePort))
+				nodePorts = append(nodePorts, target)
+			}
+			for _, text := range svc.Spec.ExternalIPs {
+				if addr, err := netip.ParseAddr(text); err == nil && familyOf(addr) == family && len(external) < n {
+					target.Kind, target.Addr = "external-ip", netip.AddrPortFrom(addr, uint16(port.Port))
+					external = append(external, target)
+				}
+			}
+		}
+	}
+	return append(nodePorts, external...)
 }

@@ -89,7 +89,7 @@ func (l *Ledger) tellRemoved(p *port, addr netip.AddrPort) {
 
 // packet judges one packet of a held flow.
 func (l *Ledger) packet(r *Result, p *port, o Observed, sent, end time.Time) {
-	o.Finding, o.Held = HeldPacket, true
+	o.Finding, o.Held, o.Number = HeldPacket, true, r.Held
 	h := l.held[r.Held]
 	if h == nil {
 		h = &heldState{}
@@ -124,7 +124,7 @@ func (l *Ledger) left(h *heldState, p *port, o Observed, states []version, end t
 	due, removed := p.removedAt(h.by)
 	none := len(states[len(states)-1].endpoints(o.Target.Kind == "")) == 0
 	if removed && end.After(due) && (o.By.IsValid() || none) {
-		l.opts.Tell(Observed{Finding: RemovedServed, Held: true, Target: o.Target, At: due, Took: end.Sub(due), By: h.by})
+		l.opts.Tell(Observed{Finding: RemovedServed, Held: true, Number: o.Number, Target: o.Target, At: due, Took: end.Sub(due), By: h.by})
 		h.by = netip.AddrPort{}
 	}
 }

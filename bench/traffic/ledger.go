@@ -61,6 +61,7 @@ type Observed struct {
 	Finding
 	Target  *Target
 	Held    bool
+	Number  int       // of the held flow
 	At      time.Time // when what it counts from was due
 	Took    time.Duration
 	Outcome string

@@ -78,6 +78,15 @@ func dial(protocol corev1.Protocol, from, to netip.AddrPort) (int, error) {
 			err = nil
 		}
 	}
+	if err == nil && kind == unix.SOCK_STREAM {
+		// A refusal by ICMP comes while connect still holds the socket, as the packet crosses the node and the answer comes
+		// back inside that very system call: the kernel then only notes it (sk_err_soft), and would tell after the SYN is
+		// sent again and refused again. Asked for it, it says so now.
+		var noted int
+		if noted, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && noted != 0 {
+			err = unix.Errno(noted)
+		}
+	}
 	if err != nil {
 		unix.Close(fd)
 		return -1, err

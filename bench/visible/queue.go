@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/proxier/tracker"
@@ -17,6 +18,7 @@ type Sight struct {
 	Family       corev1.IPFamily
 	Service      types.NamespacedName // none: the Node's zone changed
 	Op           sim.Op               // what was done to the Service, to the EndpointSlice or to the Node
+	Object       runtime.Object       // the very one that Changed was told of
 }
 
 // change is a change that is not visible everywhere yet.

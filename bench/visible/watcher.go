@@ -160,7 +160,7 @@ func (w *Watcher) Changed(op sim.Op, object runtime.Object, due time.Time) (awai
 				w.ports[key] = p
 			}
 			if c == nil {
-				c = &change{made: now, sight: Sight{Due: due, Family: m.family, Service: serviceOf(object), Op: op}}
+				c = &change{made: now, sight: Sight{Due: due, Family: m.family, Service: serviceOf(object), Op: op, Object: object}}
 			}
 			w.await(p, to, c)
 		}

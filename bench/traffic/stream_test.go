@@ -1,0 +1,205 @@
+package traffic
+
+import (
+	"context"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"synclab/bench/netns"
+	"synclab/proxier/iptables"
+	"synclab/proxier/tracker"
+)
+
+const (
+	v4 = corev1.IPv4Protocol
+	v6 = corev1.IPv6Protocol
+)
+
+// newPods makes a node with pods in a fresh namespace, and the pods' process.
+func newPods(t *testing.T) (*Process, []netip.Addr) {
+	t.Helper()
+	netns.Fresh(t)
+	lab := &netns.Lab{}
+	if err := lab.Connect(netns.Topology{Node: addrs("192.168.0.1", "fd00:192:168::1"), Sink: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00:10:96::/108")}}); err != nil {
+		t.Fatal(err)
+	}
+	clients := addrs("10.128.255.250", "10.128.255.251", "fd00:10:128::ff:1", "fd00:10:128::ff:2")
+	pods, err := lab.ConnectPods(netns.PodTopology{
+		Clients: clients, Ranges: []netip.Prefix{netip.MustParsePrefix("10.128.0.0/9"), netip.MustParsePrefix("fd00:10:128::/64")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pods.Close)
+	var ports []Port
+	for _, family := range []corev1.IPFamily{v4, v6} {
+		for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+			ports = append(ports, Port{family, protocol, 8080}, Port{family, protocol, 8081})
+		}
+	}
+	p, err := Start(context.Background(), pods, ports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, clients
+}
+
+func addrs(texts ...string) []netip.Addr {
+	var list []netip.Addr
+	for _, text := range texts {
+		list = append(list, netip.MustParseAddr(text))
+	}
+	return list
+}
+
+func to(family corev1.IPFamily, protocol corev1.Protocol, addr string) Target {
+	name := tracker.ServicePortName{NamespacedName: types.NamespacedName{Namespace: "ns", Name: addr}}
+	name.Protocol = protocol
+	return Target{Service: name, Family: family, Protocol: protocol, Addr: netip.MustParseAddrPort(addr)}
+}
+
+// rules restores a payload as it stands.
+func rules(t *testing.T, family corev1.IPFamily, payload string) {
+	t.Helper()
+	path, err := exec.LookPath(iptables.Binary(iptables.Legacy, family, "restore"))
+	if err != nil {
+		t.Skip(err)
+	}
+	cmd := exec.Command(path, "--noflush", "-w", "5")
+	cmd.Stdin = strings.NewReader(payload)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, payload)
+	}
+}
+
+// collect runs a stream until it has as many Results as wanted, and ends it. enough is called by the goroutine of the test.
+func collect(t *testing.T, p *Process, s Stream, enough func([]Result) bool) []Result {
+	t.Helper()
+	results := make(chan Result, 1<<16)
+	if err := p.Begin(s, func(r Result) { results <- r }); err != nil {
+		t.Fatal(err)
+	}
+	var all []Result
+	for len(all) == 0 || !enough(all) {
+		select {
+		case r := <-results:
+			all = append(all, r)
+		case <-p.done:
+			t.Fatalf("the pods' process ended: %v", p.Close())
+		}
+	}
+	if err := p.End(); err != nil {
+		t.Fatal(err)
+	}
+	for len(results) > 0 {
+		all = append(all, <-results)
+	}
+	return all
+}
+
+// Every pod of every range answers with who it is, over TCP and UDP, in both families, whatever it was called.
+func TestPodsAnswer(t *testing.T) {
+	p, clients := newPods(t)
+	s := Stream{Rate: 400, Clients: clients, Seed: 1, Targets: []Target{
+		to(v4, corev1.ProtocolTCP, "10.128.0.1:8080"), to(v4, corev1.ProtocolUDP, "10.255.255.254:8081"),
+		to(v6, corev1.ProtocolTCP, "[fd00:10:128::1]:8080"), to(v6, corev1.ProtocolUDP, "[fd00:10:128::2]:8081"),
+	}, HeldTCP: []int{0, 2}, HeldUDP: []int{1, 3}}
+	held := map[int]int{}
+	all := collect(t, p, s, func(all []Result) bool {
+		if last := all[len(all)-1]; last.Held > 0 {
+			held[last.Held]++
+		}
+		return len(all) >= 200 && held[1] > 2 && held[2] > 2 && held[3] > 2 && held[4] > 2
+	})
+	for _, r := range all {
+		if target := s.Targets[r.Target]; r.Outcome != Answered || r.By != target.Addr {
+			t.Errorf("%s %s (held %d): %q by %s", target.Protocol, target.Addr, r.Held, r.Outcome, r.By)
+		}
+		if r.Due > r.Sent || r.Sent > r.End {
+			t.Errorf("due %d, sent %d, over %d", r.Due, r.Sent, r.End)
+		}
+	}
+	due := map[int64]bool{}
+	for _, r := range all {
+		if r.Held == 0 {
+			due[(r.Due-all[0].Due)/2_500_000] = true
+		}
+	}
+	if len(due) < 100 {
+		t.Errorf("%d different due times", len(due))
+	}
+}
+
+// What is translated is told apart from what is not, refused from silent.
+func TestOutcomes(t *testing.T) {
+	p, clients := newPods(t)
+	rules(t, v4, `*nat
+-A PREROUTING -d 10.96.0.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.130.0.7:8080
+-A PREROUTING -d 10.96.0.1/32 -p udp --dport 80 -j DNAT --to-destination 10.130.0.8:8081
+COMMIT
+*filter
+-A FORWARD -d 10.96.0.2/32 -j REJECT
+COMMIT
+`)
+	s := Stream{Rate: 200, Clients: clients, Seed: 1, Targets: []Target{
+		to(v4, corev1.ProtocolTCP, "10.96.0.1:80"), to(v4, corev1.ProtocolUDP, "10.96.0.1:80"),
+		to(v4, corev1.ProtocolTCP, "10.96.0.2:80"), to(v4, corev1.ProtocolUDP, "10.96.0.2:80"),
+		to(v4, corev1.ProtocolTCP, "10.96.0.3:80"), to(v4, corev1.ProtocolUDP, "10.96.0.3:80"),
+		to(v4, corev1.ProtocolTCP, "10.130.0.1:9"),
+	}}
+	type end struct{ outcome, by string }
+	want := []end{{Answered, "10.130.0.7:8080"}, {Answered, "10.130.0.8:8081"}, {Refused, ""}, {Refused, ""}, {TimedOut, ""}, {TimedOut, ""}, {Refused, ""}}
+	for _, r := range collect(t, p, s, func(all []Result) bool { return len(all) >= 300 }) {
+		got := end{r.Outcome, ""}
+		if r.By.IsValid() {
+			got.by = r.By.String()
+		}
+		if got != want[r.Target] {
+			t.Errorf("target %d: %v, want %v", r.Target, got, want[r.Target])
+		}
+	}
+}
+
+// Held flows stay where they are when rules change, until conntrack forgets them.
+func TestHeldFlowsStay(t *testing.T) {
+	p, clients := newPods(t)
+	rules(t, v4, "*nat\n-A PREROUTING -d 10.96.0.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.130.0.7:8080\n"+
+		"-A PREROUTING -d 10.96.0.1/32 -p udp --dport 80 -j DNAT --to-destination 10.130.0.7:8080\nCOMMIT\n")
+	s := Stream{Rate: 20, Clients: clients, Seed: 1, Targets: []Target{
+		to(v4, corev1.ProtocolTCP, "10.96.0.1:80"), to(v4, corev1.ProtocolUDP, "10.96.0.1:80"),
+	}, HeldTCP: []int{0}, HeldUDP: []int{1}}
+	changed := false
+	elsewhere := 0
+	all := collect(t, p, s, func(all []Result) bool {
+		answered := 0
+		for _, r := range all {
+			if r.Held > 0 {
+				answered++
+			}
+		}
+		if answered > 4 && !changed {
+			changed = true
+			rules(t, v4, "*nat\n-D PREROUTING 1\n-D PREROUTING 1\n-A PREROUTING -d 10.96.0.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.130.0.9:8080\n"+
+				"-A PREROUTING -d 10.96.0.1/32 -p udp --dport 80 -j DNAT --to-destination 10.130.0.9:8080\nCOMMIT\n")
+		}
+		if last := all[len(all)-1]; last.Held == 0 && last.By.Addr().String() == "10.130.0.9" {
+			elsewhere++
+		}
+		return elsewhere > 10 && answered > 12
+	})
+	for _, r := range all {
+		if r.Held > 0 && (r.Outcome != Answered || r.By.String() != "10.130.0.7:8080" || r.Life != 1) {
+			t.Errorf("held flow %d: %+v", r.Held, r)
+		}
+	}
+}
