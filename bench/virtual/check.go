@@ -1,0 +1,223 @@
+package virtual
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+	"synclab/proxier/nftables"
+	"synclab/proxier/walk"
+)
+
+// The promises, by the numbers that the behaviour of a proxier is known by.
+const (
+	inSync    = "I1/I6: in sync without an event once faults are over"
+	untouched = "I7: what is others' stays as it is"
+	flowsGone = "I9: stale UDP flows go, all others stay"
+	healthy   = "I11: health tells whether what is wanted is installed"
+	metered   = "I12: metrics are what is there"
+	hourly    = "I6: everything is written anew now and then"
+	verdicts  = "I2/I3: packets get the old verdict or the new one"
+)
+
+const (
+	// slowest is how long a restore that was slow may still take.
+	slowest = 110 * time.Second
+	// most syncs take less, with all that they wait for.
+	syncTime = 20 * time.Second
+	// between two looks whether the tables are as they should be.
+	lookEvery = 2 * time.Second
+	// fullEvery is how often everything is written anew: an hour after the last time and with the next sync, which comes
+	// an hour after the one before at the latest.
+	fullEvery = 2*time.Hour + 5*time.Minute
+)
+
+// calm takes all faults back and checks everything that was promised for then.
+func (k *soak) calm(a Action) {
+	bound := slowest + 2*syncPeriod + syncTime
+	hidden := time.Duration(0)
+	for _, family := range k.setting.Families {
+		k.kernels[family].calm(a.Pick%2 == 0)
+		hidden = max(hidden, k.kernels[family].hidden())
+	}
+	k.flowsOK = time.Time{}
+	k.flowsWork()
+	bound += hidden
+	if k.refusing {
+		bound += time.Hour // the longest wait before what was refused is offered again
+		k.refusing = false
+	}
+	wanted, err := k.wanted()
+	if err != nil {
+		k.broken("lab", err.Error())
+		return
+	}
+	for began := time.Now(); ; time.Sleep(lookEvery) {
+		synctest.Wait()
+		what := k.lacking(wanted)
+		if what == "" {
+			break
+		}
+		if time.Since(began) > bound {
+			k.broken(inSync, fmt.Sprintf("after %v of calm: %s", time.Since(began).Round(time.Second), what))
+			return
+		}
+	}
+	// And so it stays.
+	time.Sleep(2*syncPeriod + time.Duration(a.Pick%1e9))
+	synctest.Wait()
+	if what := k.lacking(wanted); what != "" {
+		k.broken(inSync, "in sync, and then no more: "+what)
+		return
+	}
+	k.checkCalm(wanted)
+}
+
+// lacking is what is not as it should be in calm; empty: nothing.
+func (k *soak) lacking(wanted map[corev1.IPFamily]fresh) string {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := k.proxier.WaitIdle(now); err != nil {
+		return err.Error()
+	}
+	for _, family := range k.setting.Families {
+		if what := k.kernels[family].differs(wanted[family]); what != "" {
+			return fmt.Sprintf("%s:%s", family, what)
+		}
+	}
+	return ""
+}
+
+func (k *soak) checkCalm(wanted map[corev1.IPFamily]fresh) {
+	k.checkIntact()
+	if code, body := k.livez(); code != http.StatusOK {
+		k.broken(healthy, fmt.Sprintf("/livez answers %d in calm: %s", code, body))
+	}
+	k.checkFlows()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, family := range k.setting.Families {
+		last := k.lastFull[family]
+		if !last.IsZero() && time.Since(last) > fullEvery {
+			k.broken(hourly, fmt.Sprintf("%s: the last full sync was %v ago", family, time.Since(last)))
+		}
+		k.checkMetrics(family, wanted[family])
+	}
+}
+
+// checkMetrics compares what the last sync told with what is there; the gauges are set from it.
+func (k *soak) checkMetrics(family corev1.IPFamily, wanted fresh) {
+	if wanted.iptables == nil {
+		return
+	}
+	last, any := k.syncs[family]
+	if !any {
+		return
+	}
+	for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
+		rules := 0
+		text := savedOf(wanted.iptables)
+		_, text, _ = strings.Cut(text, "*"+string(table)+"\n")
+		text, _, _ = strings.Cut(text, "COMMIT\n")
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "-A KUBE-") {
+				rules++
+			}
+		}
+		if told := last.Installed[table].Rules; told != rules {
+			k.broken(metered, fmt.Sprintf("%s %s: %d rules told of, %d there", family, table, told, rules))
+		}
+	}
+}
+
+// look checks what holds at any moment.
+func (k *soak) look(a Action) {
+	k.checkIntact()
+	k.mu.Lock()
+	failing := time.Duration(0)
+	for _, since := range k.failing {
+		failing = max(failing, time.Since(since))
+	}
+	k.mu.Unlock()
+	if code, body := k.livez(); failing > 2*syncPeriod && code == http.StatusOK {
+		k.broken(healthy, fmt.Sprintf("syncs have been failing for %v, and /livez answers %d: %s", failing, code, body))
+	}
+}
+
+func (k *soak) checkIntact() {
+	for _, family := range k.setting.Families {
+		if what := k.kernels[family].intact(); what != "" {
+			k.broken(untouched, fmt.Sprintf("%s:%s", family, what))
+		}
+	}
+}
+
+// answer takes what the health server answers.
+type answer struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(code int)        { a.code = code }
+func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
+
+func (k *soak) livez() (code int, body string) {
+	a := &answer{header: http.Header{}, code: http.StatusOK}
+	k.proxier.Handler().ServeHTTP(a, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/livez"}, Header: http.Header{}})
+	return a.code, a.body.String()
+}
+
+// wanted is what proxiers that begin now leave, by family.
+func (k *soak) wanted() (map[corev1.IPFamily]fresh, error) {
+	all := map[corev1.IPFamily]fresh{}
+	opts := k.options()
+	tables := map[corev1.IPFamily]*nftables.Model{}
+	opts.Model = func(family corev1.IPFamily) *nftables.Model {
+		tables[family] = nftables.NewModel(family)
+		return tables[family]
+	}
+	services, slices := k.state.objects()
+	models, err := proxier.Render(context.Background(), opts, services, slices, k.state.node)
+	if err != nil {
+		return nil, fmt.Errorf("what is wanted: %w", err)
+	}
+	for i, family := range k.setting.Families {
+		f := fresh{nftables: tables[family], world: walk.World{Local: k.addrs}}
+		if f.nftables == nil {
+			f.iptables = models[i]
+		} else {
+			population := walk.Population{Frontends: walk.ObjectFrontends(family, services, slices), World: f.world, Seed: uint64(k.lines), Least: 100}
+			f.packets = sample(population.Packets(family == corev1.IPv4Protocol), mostWalked)
+			k.report.Packets += len(f.packets)
+		}
+		all[family] = f
+	}
+	return all, nil
+}
+
+// mostWalked packets in a check.
+const mostWalked = 1500
+
+// sample takes every n-th packet.
+func sample(packets []walk.Packet, most int) []walk.Packet {
+	if len(packets) <= most {
+		return packets
+	}
+	step := len(packets)/most + 1
+	var some []walk.Packet
+	for i := 0; i < len(packets); i += step {
+		some = append(some, packets[i])
+	}
+	return some
+}

@@ -1,0 +1,255 @@
+package virtual
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables"
+	"synclab/proxier/nftables"
+	"synclab/proxier/tracker"
+	"synclab/proxier/walk"
+)
+
+// kernel is what stands for the kernel of one family. Of its methods only those that the proxier calls may come while
+// time passes.
+type kernel interface {
+	// fault lets one happen, and says what it was; empty: nothing of the kind can happen here.
+	fault(a Action) string
+	// calm takes all faults back; what others wrote stays, but rules that lead to ours go if forget.
+	calm(forget bool)
+	// differs describes how the tables are not what a fresh proxier leaves; empty: they are.
+	differs(fresh fresh) string
+	// intact describes what of others' rules is not as they left it; empty: all is.
+	intact() string
+	// hidden is how long what somebody wrote since the last calm may go unnoticed.
+	hidden() time.Duration
+	// walker takes packets through the tables.
+	walker(w walk.World) (*walk.Walker, error)
+}
+
+// fresh is what a proxier that has just begun leaves of the same objects in one family.
+type fresh struct {
+	iptables *iptables.Model
+	nftables *nftables.Model
+	world    walk.World
+	packets  []walk.Packet
+}
+
+// A change that comes between a restore and the reading of its stamp shows when the stamp is not trusted: at every tenth
+// look.
+const deepLooks = 10
+
+func (t *tables) fault(a Action) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch a.Kind {
+	case restores:
+		w := way(a.Pick % uint64(waysToEnd))
+		for range a.N {
+			t.ways = append(t.ways, w)
+		}
+		return []string{"failing", "killed", "killed between two tables", "killed after their work", "without memory", "slow"}[w]
+	case lock:
+		if !t.legacy {
+			return ""
+		}
+		t.lockedUntil = time.Now().Add(time.Duration(a.N) * time.Second)
+	case refuse:
+		t.refused, t.atCommit = refusing(a), a.Pick%2 == 0
+	case unreadable:
+		t.unreadable = a.N
+	case meddle:
+		return t.meddle(a.Pick)
+	case meddleBefore:
+		t.before = append(t.before, a.Pick)
+	case meddleStamped:
+		t.after = append(t.after, a.Pick)
+	default:
+		return ""
+	}
+	return string(a.Kind)
+}
+
+// refusing picks one Service port in N.
+func refusing(a Action) func(tracker.ServicePortName) bool {
+	return func(name tracker.ServicePortName) bool {
+		rng := rand.New(rand.NewPCG(a.Pick, hashOf(name.String()+string(name.Protocol))))
+		return rng.IntN(max(1, a.N)) == 0
+	}
+}
+
+// hashOf a string that is the same in every process (FNV-1a).
+func hashOf(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}
+
+func (t *tables) calm(forget bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ways, t.before, t.after, t.unreadable, t.refused = nil, nil, nil, 0, nil
+	t.lockedUntil = time.Time{}
+	if forget && strings.Contains(t.foreign, referrer) {
+		t.forgetReferences()
+	}
+}
+
+func (t *tables) hidden() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	raced := t.raced
+	t.raced = false
+	if raced {
+		return (deepLooks + 1) * syncPeriod
+	}
+	return syncPeriod
+}
+
+func (t *tables) differs(f fresh) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	have, want := t.saved(), savedOf(f.iptables)
+	if have == want {
+		return ""
+	}
+	there, wanted := comparable(t.withoutForeign(have)), comparable(want)
+	if slices.Equal(there, wanted) {
+		return ""
+	}
+	return firstDifferences(wanted, there)
+}
+
+// comparable are the lines of a dump, with the jumps from the kernel's chains in one order: one that somebody deleted
+// comes back as the first, which means the same.
+func comparable(saved string) []string {
+	lines := strings.Split(saved, "\n")
+	isJump := func(line string) bool {
+		fields := strings.Fields(line)
+		return len(fields) > 1 && fields[0] == "-A" && !userDefined(fields[1])
+	}
+	for from := 0; from < len(lines); from++ {
+		to := from
+		for to < len(lines) && isJump(lines[to]) {
+			to++
+		}
+		slices.Sort(lines[from:to])
+		from = max(from, to-1)
+	}
+	return lines
+}
+
+// withoutForeign leaves out what is others', and chains of ours that they lead or led to, if these are empty: the kernel
+// does not let them go. Those that nothing leads to any more go with the next full sync.
+func (t *tables) withoutForeign(saved string) string {
+	var b strings.Builder
+	d := t.dump()
+	wanted := func(table iptables.Table, chain string) bool {
+		return !t.referred[string(table)+" "+chain] || len(d.rules[table][chain]) > 0 || d.led(table, chain)
+	}
+	var table iptables.Table
+	for line := range strings.Lines(saved) {
+		switch {
+		case line[0] == '*':
+			table = iptables.Table(strings.TrimSpace(line[1:]))
+		case strings.Contains(line, foreignMark):
+			continue
+		case line[0] == ':':
+			if chain, _, _ := strings.Cut(line[1:], " "); !wanted(table, chain) {
+				continue
+			}
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// led says whether a rule of the proxier's leads to a chain.
+func (d *dump) led(table iptables.Table, chain string) bool {
+	for from, rules := range d.rules[table] {
+		if from != referrer && slices.ContainsFunc(rules, func(rule string) bool { return leadsTo(rule, chain) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func savedOf(m *iptables.Model) string {
+	var b strings.Builder
+	if err := m.Save(&b); err != nil {
+		panic(err) // a strings.Builder takes everything
+	}
+	return b.String()
+}
+
+// mostDifferences are told of.
+const mostDifferences = 12
+
+// firstDifferences lists lines that are only here or only there, or the first that are in another order.
+func firstDifferences(want, have []string) string {
+	var b strings.Builder
+	told := 0
+	only := func(sign string, lines, others []string) {
+		there := map[string]int{}
+		for _, line := range others {
+			there[line]++
+		}
+		for _, line := range lines {
+			if there[line]--; there[line] < 0 && told < mostDifferences {
+				fmt.Fprintf(&b, "\n  %s %s", sign, line)
+				told++
+			}
+		}
+	}
+	only("missing ", want, have)
+	only("too much", have, want)
+	if told > 0 {
+		return b.String()
+	}
+	for i := range want {
+		if i < len(have) && want[i] != have[i] {
+			return fmt.Sprintf("\n  line %d is out of order: %s\n  instead of %s", i+1, have[i], want[i])
+		}
+	}
+	return "\n  lengths differ"
+}
+
+func (t *tables) intact() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	want := t.foreign
+	if want == "" {
+		want = "*mangle\n*filter\n*nat\n"
+	}
+	if have := foreignOf(t.saved()); have != want {
+		return firstDifferences(strings.Split(want, "\n"), strings.Split(have, "\n"))
+	}
+	return ""
+}
+
+func (t *tables) walker(w walk.World) (*walk.Walker, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	rules, err := walk.ParseIptables(t.family, []byte(t.saved()))
+	if err != nil {
+		return nil, err
+	}
+	return walk.New(rules, w), nil
+}
+
+func addressesOf(node *corev1.Node) []string {
+	var all []string
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			all = append(all, a.Address)
+		}
+	}
+	return all
+}

@@ -1,0 +1,333 @@
+package virtual
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables"
+	"synclab/proxier/tracker"
+)
+
+// tables are the iptables tables of one family: a model, with time and faults in front of it, and others who write
+// there. They outlive the proxier.
+type tables struct {
+	family corev1.IPFamily
+	legacy bool
+
+	mu    sync.Mutex
+	rng   *rand.Rand // how long things take, and where they end
+	model *iptables.Model
+	// ways in which the next restores end.
+	ways []way
+	// lockedUntil: somebody else has the xtables lock.
+	lockedUntil time.Time
+	// refused Service ports; atCommit: the kernel does not say for which line.
+	refused    func(tracker.ServicePortName) bool
+	atCommit   bool
+	unreadable int
+	// before and after the next restore somebody else writes.
+	before, after []uint64
+	restored      bool
+	// foreign are the rules that are not the proxier's, as they must stay.
+	foreign string
+	// referred chains of ours may stay, empty: rules of others led to them.
+	referred map[string]bool
+	writers  int // restores under way
+	raced    bool
+}
+
+// way in which a restore ends.
+type way int
+
+const (
+	fails         way = iota // nothing was done
+	killed                   // before it did anything
+	killedBetween            // two tables
+	killedAfter              // all was done
+	noMemory
+	slow // but well
+	waysToEnd
+)
+
+// errKilled ends a model's restore.
+var errKilled = errors.New("signal: killed")
+
+// toolWait is how long a restore waits for the lock.
+const toolWait = 5 * time.Second
+
+func newTables(family corev1.IPFamily, s Setting) *tables {
+	t := &tables{
+		family: family, legacy: s.Variant == iptables.Legacy, model: iptables.NewModel(family), referred: map[string]bool{},
+		rng: rand.New(rand.NewPCG(s.Seed, uint64(len(family))<<32+uint64(family[3]))),
+	}
+	return t
+}
+
+// pause lets virtual time pass.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// between two durations, to the nanosecond.
+func (t *tables) between(least, most time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return least + time.Duration(t.rng.Int64N(int64(most-least)))
+}
+
+// takeLock waits for the lock as the tools do. The nft variant has none.
+func (t *tables) takeLock(ctx context.Context) error {
+	t.mu.Lock()
+	left := time.Until(t.lockedUntil)
+	t.mu.Unlock()
+	if !t.legacy || left <= 0 {
+		return nil
+	}
+	if err := pause(ctx, min(left, toolWait)); err != nil {
+		return failure(-1, "", err)
+	}
+	if left > toolWait {
+		return failure(4, "Another app is currently holding the xtables lock; still 0s 0us time ahead to have a chance to grab the lock...", errors.New("exit status 4"))
+	}
+	return nil
+}
+
+func failure(code int, stderr string, err error) *iptables.RestoreError {
+	return &iptables.RestoreError{Tool: "virtual", ExitCode: code, Stderr: stderr, Err: err}
+}
+
+// Restore applies a payload, in virtual time.
+func (t *tables) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run, error) {
+	began := time.Now()
+	run := iptables.Run{Tool: "virtual", Bytes: p.Size(), ExitCode: -1}
+	end := func(err error) (iptables.Run, error) {
+		run.Wall = time.Since(began)
+		var failed *iptables.RestoreError
+		switch {
+		case err == nil:
+			run.ExitCode = 0
+		case errors.As(err, &failed):
+			run.ExitCode = failed.ExitCode
+		}
+		return run, err
+	}
+	t.mu.Lock()
+	t.writers++
+	way, ended := t.way()
+	t.mu.Unlock()
+	defer func() { t.mu.Lock(); t.writers--; t.mu.Unlock() }()
+	if err := t.takeLock(ctx); err != nil {
+		return end(err)
+	}
+	least, most := time.Millisecond, 40*time.Millisecond
+	if ended && way == slow {
+		least, most = 10*time.Second, 100*time.Second
+	}
+	if err := pause(ctx, t.between(least, most)); err != nil {
+		if ended = true; way > killedAfter || way < killed {
+			way = killed
+		}
+		return end(errors.Join(err, t.write(p, way, ended)))
+	}
+	if err := t.write(p, way, ended); err != nil {
+		return end(err)
+	}
+	if err := pause(ctx, t.between(time.Millisecond, 10*time.Millisecond)); err != nil {
+		return end(failure(-1, "", err)) // all was done
+	}
+	return end(nil)
+}
+
+// way in which this restore ends, if it is to end in one.
+func (t *tables) way() (way, bool) {
+	if len(t.ways) == 0 {
+		// Should it be killed with the proxier, it is here.
+		return killed + way(t.rng.IntN(3)), false
+	}
+	w := t.ways[0]
+	t.ways = t.ways[1:]
+	return w, true
+}
+
+// write is the moment at which the tables change.
+func (t *tables) write(p *iptables.Payload, way way, ended bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, pick := range t.before {
+		t.meddle(pick)
+	}
+	t.before = nil
+	if !ended {
+		way = slow
+	}
+	switch way {
+	case fails:
+		return failure(1, "", errors.New("exit status 1"))
+	case killed:
+		return failure(-1, "", errKilled)
+	case noMemory:
+		return failure(4, "iptables-restore: line 1 failed: RULE_APPEND failed (Cannot allocate memory)", errors.New("exit status 4"))
+	case killedBetween:
+		t.apply(p, 1)
+		return failure(-1, "", errKilled)
+	}
+	line, commits := t.refusedLine(p)
+	if line > 0 {
+		if commits > 0 {
+			t.apply(p, commits)
+		}
+		err := failure(1, fmt.Sprintf("iptables-restore: line %d failed", line), errors.New("exit status 1"))
+		err.Line, err.Owner = line, p.OwnerOf(line)
+		return err
+	}
+	_, err := t.model.Restore(context.Background(), p)
+	t.restored = true
+	if way == killedAfter && err == nil {
+		return failure(-1, "", errKilled)
+	}
+	return err
+}
+
+// apply the first tables of a payload.
+func (t *tables) apply(p *iptables.Payload, commits int) {
+	t.model.Committed = func() error {
+		if commits--; commits == 0 {
+			return errKilled
+		}
+		return nil
+	}
+	_, _ = t.model.Restore(context.Background(), p) // ends there, or before: at what is refused anyway
+	t.model.Committed = nil
+}
+
+// refusedLine is the first line that is refused, from 1, and how many tables were taken before; 0: none is.
+func (t *tables) refusedLine(p *iptables.Payload) (line, commits int) {
+	if t.refused == nil {
+		return 0, 0
+	}
+	found := false
+	for text := range bytes.Lines(p.Text()) {
+		line++
+		if string(text) == "COMMIT\n" {
+			if found {
+				return line, commits
+			}
+			commits++
+			continue
+		}
+		if !bytes.HasPrefix(text, []byte("-A")) {
+			continue
+		}
+		if owner := p.OwnerOf(line); owner.IsPort() && t.refused(owner.Port) {
+			if !t.atCommit {
+				return line, commits
+			}
+			found = true
+		}
+	}
+	return 0, 0
+}
+
+// errUnreadable is an answer that says nothing.
+var errUnreadable = errors.New("interrupted system call")
+
+func (t *tables) readable() error {
+	if t.unreadable > 0 {
+		t.unreadable--
+		return errUnreadable
+	}
+	return nil
+}
+
+// EnsureJumps makes what is missing of the base chains and of the jumps to them.
+func (t *tables) EnsureJumps(ctx context.Context) error {
+	if err := t.takeLock(ctx); err != nil {
+		return err
+	}
+	if err := pause(ctx, t.between(time.Millisecond, 30*time.Millisecond)); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.readable(); err != nil {
+		return err
+	}
+	return t.model.EnsureJumps(ctx)
+}
+
+// Chains are the names of the user-defined chains of a table.
+func (t *tables) Chains(table iptables.Table) ([]string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.readable(); err != nil {
+		return nil, err
+	}
+	return t.model.Chains(table)
+}
+
+// Rules are those of some chains of a table.
+func (t *tables) Rules(table iptables.Table, chains ...string) ([]string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.readable(); err != nil {
+		return nil, err
+	}
+	for _, c := range chains {
+		if _, there := t.model.Chain(table, c); !there {
+			return nil, fmt.Errorf("chain %s in %s: no chain/target/match by that name", c, table)
+		}
+	}
+	return t.model.Rules(table, chains...)
+}
+
+// Stamp changes when a table may have changed.
+func (t *tables) Stamp() (iptables.Stamp, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.restored {
+		t.restored = false
+		for _, pick := range t.after {
+			t.meddle(pick)
+			t.raced = true
+		}
+		t.after = nil
+	}
+	return t.model.Stamp()
+}
+
+// Drift compares the tables with what should be there. Asking for jumps takes the lock.
+func (t *tables) Drift(ctx context.Context, want iptables.Expected) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.readable(); err != nil {
+		return "", err
+	}
+	if t.legacy && time.Until(t.lockedUntil) > 0 {
+		return "", errors.New("exit status 4: the lock is held")
+	}
+	return t.model.Drift(ctx, want)
+}
+
+func (t *tables) saved() string {
+	var b strings.Builder
+	if err := t.model.Save(io.Writer(&b)); err != nil {
+		panic(err) // a strings.Builder takes everything
+	}
+	return b.String()
+}
