@@ -123,7 +123,22 @@ func (r *Ruleset) Rerender(ports []*plan.ServicePort) {
 			r.want(port)
 		}
 	}
+	if r.outdated {
+		r.rerenderInstalled()
+	}
 	r.outdated = false
+}
+
+// rerenderInstalled makes the rules again that refused Service ports keep, or are going to: with the settings of now, as
+// their chains are written. Whatever the kernel holds of them is forgotten with every change of settings.
+func (r *Ruleset) rerenderInstalled() {
+	for name, old := range r.installed {
+		now := r.wanted[name]
+		if now == nil || now.port != old.port {
+			now = r.settings.render(old.port)
+		}
+		r.change(name, func() { r.installed[name] = now })
+	}
 }
 
 // Stick keeps a chain that cannot be deleted.
