@@ -248,6 +248,7 @@ func (o *ExecuteOptions) runPass(ctx context.Context, w *RunWriter, p pass, prog
 		Scenario: p.cell.Scenario, Params: p.cell.Params, Subject: p.subject, Rep: p.rep,
 		Objects: o.Objects, ProxyConfig: o.ProxyConfig, Dump: o.Dump != nil && p.rep == 1,
 		Feed: o.Feed, Tools: o.tools, ExecConfig: o.ExecConfig, MaxMemory: o.MaxMemory, ProxyArgs: o.ProxyArgs,
+		Command: o.Command,
 	}
 	assignment.Live = o.Live != nil
 	stdin, told, err := o.tell(ctx, assignment)
@@ -338,6 +339,7 @@ type Assignment struct {
 	ExecConfig  string
 	MaxMemory   uint64
 	ProxyArgs   []string
+	Command     string // that makes the run again
 	// Live: the Objects, and what happens to them, follow on stdin.
 	Live bool
 }

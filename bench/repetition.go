@@ -36,6 +36,7 @@ type repetition struct {
 	families []corev1.IPFamily
 	config   *v1alpha1.KubeProxyConfiguration
 	faults   faults
+	checking checking
 	api      apiFaults
 	held     []tableOf // tables in which the subject had chains before they were flushed
 	syncs    syncs

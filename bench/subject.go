@@ -29,6 +29,9 @@ type subject interface {
 
 // start brings the subject up: it begins with the cluster as it is now. Made is how long that took to make, in seconds.
 func (r *repetition) start(ctx context.Context, made float64) (err error) {
+	if err := r.plantSentinels(ctx); err != nil {
+		return err
+	}
 	if r.Feed == FeedAPI {
 		r.subject, err = r.startOutside(ctx)
 	} else {
@@ -39,6 +42,9 @@ func (r *repetition) start(ctx context.Context, made float64) (err error) {
 
 func (r *repetition) restart(ctx context.Context, name string) error {
 	r.say.stage(name, 0, 0)
+	if err := r.beforeRestart(ctx); err != nil {
+		return err
+	}
 	if err := r.stop(); err != nil {
 		return err
 	}

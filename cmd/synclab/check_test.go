@@ -1,0 +1,105 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"synclab/bench"
+)
+
+// checkedScenario has everything in it that invariants speak of: Services of all types and protocols, some without
+// endpoints; changes, a restart over unchanged objects, and a fault.
+const checkedScenario = `name: checked
+description: "invariants after changes and a restart"
+seed: 7
+shape:
+  services: 30
+  ports: 2
+  endpoints: {distribution: uniform, min: 1, max: 7}
+  types: {NodePort: 0.2, LoadBalancer: 0.1, Headless: 0.05}
+  protocols: {UDP: 0.4}
+  externalIPs: 0.1
+  sourceRanges: 0.5
+  affinity: 0.1
+  internalLocal: 0.1
+  externalLocal: 0.3
+  withoutEndpoint: 0.2
+  notReady: 0.1
+  terminating: 0.05
+  topologyHints: 0.2
+proxy: {minSyncPeriod: 100ms, syncPeriod: 2s}
+steps:
+  - create: {}
+  - settle:
+  - check: {}
+  - churn: {rate: 50, events: 40, kind: mixed}
+  - settle:
+  - restart:
+  - settle:
+  - check: {}
+`
+
+// runChecked runs it, with other last steps if some are given.
+func runChecked(t *testing.T, subjects []string, steps string) []bench.Record {
+	t.Helper()
+	text := checkedScenario
+	if steps != "" {
+		text, _, _ = strings.Cut(text, "steps:\n")
+		text += "steps:\n" + steps
+	}
+	file := filepath.Join(t.TempDir(), "checked.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, records := runScenario(t, "run", file, "--feed", "api", "--subjects", strings.Join(subjects, ","))
+	return records
+}
+
+// available are those of some subjects that the machine has the tools for.
+func available(t *testing.T, names ...string) []string {
+	t.Helper()
+	var found []string
+	for _, name := range names {
+		subject, err := bench.ParseSubject(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := subject.Available(); err != nil {
+			t.Log(err)
+			continue
+		}
+		found = append(found, name)
+	}
+	return found
+}
+
+// The lab's own proxier violates nothing, and every invariant that applies to it is looked at twice.
+func TestCheckFindsNothing(t *testing.T) {
+	subjects := available(t, "synclab/iptables-legacy-tree", "synclab/iptables-nft", "synclab/nftables")
+	records := runChecked(t, subjects, "")
+	for _, subject := range subjects {
+		looked := map[string]int{}
+		for _, r := range records {
+			switch {
+			case r.Subject != subject:
+			case r.Metric == bench.Violation:
+				t.Errorf("%s: %s %s %s: %s", subject, r.Step, r.Invariant, r.Service, r.Error)
+			case r.Metric == bench.Checked && r.Value > 0:
+				looked[r.Invariant]++
+			}
+		}
+		for _, invariant := range []string{"I1", "I2", "I3", "I4", "I6", "I7", "I8", "I9", "I10", "I11", "I12"} {
+			if looked[invariant] != 2 {
+				t.Errorf("%s: %s was looked at %d times", subject, invariant, looked[invariant])
+			}
+		}
+		if looked["I13"] != 1 {
+			t.Errorf("%s: I13 was looked at %d times, want after the restart", subject, looked["I13"])
+		}
+		if want := strings.Contains(subject, "iptables"); (looked["I5"] == 2) != want {
+			t.Errorf("%s: I5 was looked at %d times", subject, looked["I5"])
+		}
+	}
+}
