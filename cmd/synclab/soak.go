@@ -26,6 +26,8 @@ type soakFlags struct {
 	minimize  time.Duration
 	tries     int
 	out       string
+	virtual   bool
+	hours     float64
 }
 
 func newSoak(s streams) *cobra.Command {
@@ -40,11 +42,15 @@ none may be lost but for faults that lose flows.
 
 It stops at the first seed that fails, prints the commands that show it again,
 and looks for the shortest scenario that fails in the same way. Its exit status
-is then 1. Its folder holds the scenarios, their records and summary.json.`,
+is then 1. Its folder holds the scenarios, their records and summary.json.
+
+With --virtual there is no kernel, no packet and no folder: the proxier of each
+seed lives for some hours of virtual time, with a model of the kernel's tables.`,
 		Example: `  synclab soak --minutes 10
   synclab soak --seed 17 --seeds 1 --subjects synclab/nftables
   synclab soak --minutes 60 --keep-going --subjects synclab/iptables-legacy,kube-proxy/iptables-legacy
-  synclab soak --without fault --minutes 5`,
+  synclab soak --without fault --minutes 5
+  synclab soak --virtual --seed 1 --seeds 42 --hours 24`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
@@ -57,13 +63,15 @@ is then 1. Its folder holds the scenarios, their records and summary.json.`,
 	flags.IntVar(&f.services, "services", 300, "`number` of Services of a scenario at most")
 	flags.StringSliceVar(&f.without, "without", nil, "`list` of kinds of steps and faults to leave out, separated by commas")
 	flags.BoolVar(&f.keepGoing, "keep-going", false, "go on after a seed failed")
+	flags.BoolVar(&f.virtual, "virtual", false, "in virtual time instead, on tables in memory; --seed, --seeds (default: 1) and --hours count")
+	flags.Float64Var(&f.hours, "hours", 24, "with --virtual: simulated `hours` of each seed")
 	flags.DurationVar(&f.minimize, "minimize", 5*time.Minute, "`time` for making a scenario that fails smaller; 0: do not")
 	flags.IntVar(&f.tries, "tries", 2, "`number` of times that a smaller scenario is played until it fails")
 	flags.StringVar(&f.out, "out", "", "`folder` of the soak (default: a new one in runs/)")
 	if err := cmd.MarkFlagDirname("out"); err != nil {
 		panic(err)
 	}
-	for _, flag := range []string{"seed", "minutes", "seeds", "duration", "services", "without", "minimize", "tries"} {
+	for _, flag := range []string{"seed", "minutes", "seeds", "duration", "services", "without", "minimize", "tries", "hours"} {
 		complete(cmd, flag)
 	}
 	for _, flag := range []string{"feed", "max-time"} { // of runs: a soak decides them
@@ -85,16 +93,19 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 	case f.minutes <= 0 || f.duration <= 0 || f.seeds < 0 || f.services < 1 || f.tries < 1 || f.minimize < 0:
 		return badUsage(cmd, "--minutes, --duration, --services and --tries: want more than 0")
 	}
+	now := time.Now()
+	if !cmd.Flags().Changed("seed") {
+		f.seed = uint64(now.Unix())
+	}
+	if f.virtual {
+		return f.runVirtual(cmd, s)
+	}
 	random := scenarios.RandomOptions{Duration: f.duration, Services: f.services, Without: f.without}
 	if _, err := scenarios.Random(f.seed, random); err != nil {
 		return badUsage(cmd, "%w", err)
 	}
 	if len(o.subjects) == 0 {
 		o.subjects = ownSubjects()
-	}
-	now := time.Now()
-	if !cmd.Flags().Changed("seed") {
-		f.seed = uint64(now.Unix())
 	}
 	if f.out == "" {
 		f.out = filepath.Join("runs", "soak-"+now.Format("20060102-150405"))
@@ -119,6 +130,19 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 		err = fmt.Errorf("%d of %d seeds failed; %s has them", len(summary.Failed), summary.Seeds, filepath.Join(f.out, "summary.json"))
 	}
 	return err
+}
+
+// runVirtual is a soak in virtual time: what says something of the kernel, of packets or of time has no meaning there.
+func (f *soakFlags) runVirtual(cmd *cobra.Command, s streams) error {
+	for _, name := range []string{"minutes", "subjects", "duration", "services", "without", "keep-going", "minimize", "tries", "out"} {
+		if cmd.Flags().Changed(name) {
+			return badUsage(cmd, "--%s has no meaning with --virtual, which takes --seed, --seeds and --hours", name)
+		}
+	}
+	if f.hours <= 0 {
+		return badUsage(cmd, "--hours %g: want more than 0", f.hours)
+	}
+	return runVirtualSoak(cmd.Context(), s.out, s.err, virtualOptions{hours: f.hours, seeds: f.seeds, seed: f.seed})
 }
 
 // ownSubjects are synclab's that this machine has the tools for.
