@@ -31,7 +31,9 @@ const clientsPerFamily = 32
 // connectPods makes pods of the node, and of all others, in place of the device that swallows what is sent to them.
 func (r *repetition) connectPods(objects *sim.Objects, all []netip.Prefix) error {
 	ranges := podRanges(r.Scenario.Shape, objects, r.families)
-	sink := slices.DeleteFunc(all, func(p netip.Prefix) bool { return slices.Contains(ranges, p) })
+	sink := slices.DeleteFunc(all, func(p netip.Prefix) bool {
+		return slices.ContainsFunc(ranges, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
+	})
 	if err := r.lab.Connect(netns.Topology{Node: r.node, Sink: sink}); err != nil {
 		return err
 	}
@@ -51,9 +53,9 @@ func (r *repetition) connectPods(objects *sim.Objects, all []netip.Prefix) error
 func podRanges(shape scenarios.Shape, o *sim.Objects, families []corev1.IPFamily) []netip.Prefix {
 	pods := shape
 	pods.ServiceCIDRs = nil
-	ranges := sinks(pods, &sim.Objects{Slices: o.Slices}, families)
-	return slices.DeleteFunc(ranges, func(p netip.Prefix) bool { // inside of another
-		return slices.ContainsFunc(ranges, func(q netip.Prefix) bool { return q.Bits() < p.Bits() && q.Contains(p.Addr()) })
+	all := sinks(pods, &sim.Objects{Slices: o.Slices}, families)
+	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { // inside of another
+		return slices.ContainsFunc(all, func(q netip.Prefix) bool { return q.Bits() < p.Bits() && q.Contains(p.Addr()) })
 	})
 }
 
