@@ -261,7 +261,7 @@ func (d *drawing) change(low, high time.Duration) {
 		}
 		d.churn(took)
 	case "restart":
-		d.add(Step{Restart: &Restart{}})
+		d.add(Step{Restart: &Restart{Layout: pick(d, "", "", "classic", "tree")}})
 		d.spent += time.Second
 	default:
 		d.churn(took)

@@ -10,9 +10,10 @@ func TestSoakUsage(t *testing.T) {
 		{"--without flsh", `"flsh"`},
 		{"--minutes 0", "--minutes"},
 		{"--feed informers", "--feed"},
+		{"--virtual --minutes 3", "--minutes has no meaning"},
 		{"--subjects cilium", `"cilium" is not known`},
 	} {
-		status, _, stderr := invoke(t, append([]string{"soak", "--out", t.TempDir()}, strings.Fields(c.args)...)...)
+		status, _, stderr := invoke(t, append([]string{"soak"}, strings.Fields(c.args)...)...)
 		if status != exitUsage || !strings.Contains(stderr, c.want) {
 			t.Errorf("soak %s: status %d, %s", c.args, status, stderr)
 		}
