@@ -20,7 +20,7 @@ const mixedEndpoints, mixedReadiness = 0.7, 0.2
 //
 // endpoints: a pod of a Service is replaced by a new, ready one. readiness: a
 // pod that does not terminate becomes not ready, or ready again. services: by
-// turns a Service goes and a new one comes, each with its slices. mixed: all of
+// turns a Service goes and a new one like it comes, each with its slices. mixed: all of
 // these. Only Services that proxies serve are chosen.
 func (w *World) Churn(step scenarios.Churn) (Trace, error) {
 	if step.Rate <= 0 || step.Events < 0 {
@@ -31,7 +31,7 @@ func (w *World) Churn(step scenarios.Churn) (Trace, error) {
 		return nil, fmt.Errorf("churn: %w", err)
 	}
 	t := make(Trace, 0, step.Events*len(w.families))
-	owed := false // a Service has gone and none has come for it
+	var owed *workload // it has gone, and none has come for it
 	for i, due := range dues {
 		kind := step.Kind
 		if kind == "mixed" {
@@ -131,20 +131,26 @@ func (w *World) flipReadiness(due time.Duration, t *Trace) error {
 	return nil
 }
 
-// turnService deletes a Service, or creates the one that is owed for it.
-func (w *World) turnService(due time.Duration, owed bool, t *Trace) (bool, error) {
-	if !owed {
+// turnService deletes a Service, or creates the one that is owed for it: of the
+// same kind, protocol, policies and first number of endpoints, so that shares
+// stay what they were.
+func (w *World) turnService(due time.Duration, owed *workload, t *Trace) (*workload, error) {
+	if owed == nil {
 		if l := w.anyWorkload((*workload).proxied); l != nil {
 			w.deleteService(l, due, t)
-			return true, nil
+			return l, nil
 		}
 	}
-	l, err := w.createService()
+	like := w.nextIndex
+	if owed != nil && owed.like >= 0 {
+		like = owed.like
+	}
+	l, err := w.createService(like)
 	if err != nil {
 		return owed, err
 	}
 	t.addWorkload(due, Add, l)
-	return false, nil
+	return nil, nil
 }
 
 // endpoint is a workload's i-th endpoint, in its first family.

@@ -58,8 +58,9 @@ func pick[T ~string](names []T, shares map[string]float64, u float64) T {
 // First port of a Service, and of its pods; further ports follow.
 const firstPort, firstTargetPort = 80, 8080
 
-// newService makes the i-th Service, "svc-<i>", without endpoints.
-func (w *World) newService(i int) (*workload, error) {
+// newService makes the i-th Service, "svc-<i>", without endpoints. All but its
+// name and addresses is drawn for the index like.
+func (w *World) newService(i, like int) (*workload, error) {
 	name := fmt.Sprintf("svc-%05d", i)
 	namespace := fmt.Sprintf("ns-%02d", i%w.shape.Namespaces)
 	s := &corev1.Service{
@@ -75,22 +76,22 @@ func (w *World) newService(i int) (*workload, error) {
 			SessionAffinity: corev1.ServiceAffinityNone,
 		},
 	}
-	l := &workload{service: s, index: i}
-	kind := pick(serviceKinds, w.shape.Types, draw(w.seed, traitType, i))
+	l := &workload{service: s, like: like}
+	kind := pick(serviceKinds, w.shape.Types, draw(w.seed, traitType, like))
 	if kind == kindExternalName {
 		s.Spec.Type = corev1.ServiceTypeExternalName
 		s.Spec.ExternalName = name + ".example.com"
 		return l, nil
 	}
 	s.Spec.Selector = map[string]string{"app": name}
-	w.setPorts(s, i)
+	w.setPorts(s, like)
 	w.setFamilies(s)
 	cluster := corev1.ServiceInternalTrafficPolicyCluster
 	s.Spec.InternalTrafficPolicy = &cluster
 	for _, family := range w.families {
 		l.groups = append(l.groups, sliceGroup{family: discoveryv1.AddressType(family)})
 	}
-	l.hints = draw(w.seed, traitHints, i) < w.shape.TopologyHints
+	l.hints = draw(w.seed, traitHints, like) < w.shape.TopologyHints
 	if l.hints {
 		same := corev1.ServiceTrafficDistributionPreferSameZone
 		s.Spec.TrafficDistribution = &same
@@ -103,7 +104,7 @@ func (w *World) newService(i int) (*workload, error) {
 	if kind != kindClusterIP {
 		s.Spec.Type = corev1.ServiceType(kind)
 	}
-	if err := w.setReach(s, i); err != nil {
+	if err := w.setReach(s, like); err != nil {
 		w.release(s)
 		return nil, fmt.Errorf("service %s/%s: %w", namespace, name, err)
 	}

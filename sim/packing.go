@@ -20,10 +20,12 @@ const controllerName = "endpointslice-controller.k8s.io"
 // workload is a Service and the EndpointSlices behind it.
 type workload struct {
 	service *corev1.Service
-	index   int // of the generator; -1 for Services that came from elsewhere
-	at      int // in World.live
-	groups  []sliceGroup
-	hints   bool
+	// like is the generator's index for which it was drawn: its own, or that of
+	// the Service that it came for; -1 for Services that came from elsewhere.
+	like   int
+	at     int // in World.live
+	groups []sliceGroup
+	hints  bool
 	// revision counts rollouts: part of the names of pods, as a ReplicaSet's
 	// hash is.
 	revision int

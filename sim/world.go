@@ -181,7 +181,7 @@ func (t *Trace) addWorkload(due time.Duration, op Op, l *workload) {
 // createServices makes the next n Services and calls made for each.
 func (w *World) createServices(n int, made func(*workload)) error {
 	for range n {
-		l, err := w.createService()
+		l, err := w.createService(w.nextIndex)
 		if err != nil {
 			return err
 		}
@@ -190,14 +190,15 @@ func (w *World) createServices(n int, made func(*workload)) error {
 	return nil
 }
 
-// createService makes the next Service with the endpoints it starts with.
-func (w *World) createService() (*workload, error) {
-	l, err := w.newService(w.nextIndex)
+// createService makes the next Service with the endpoints it starts with. It is
+// as the one with index like is, or was.
+func (w *World) createService(like int) (*workload, error) {
+	l, err := w.newService(w.nextIndex, like)
 	if err != nil {
 		return nil, err
 	}
 	w.nextIndex++
-	pods := make([]pod, 0, w.initialEndpoints(l.index))
+	pods := make([]pod, 0, w.initialEndpoints(l.like))
 	for range cap(pods) {
 		if len(l.groups) == 0 {
 			break

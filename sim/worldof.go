@@ -34,7 +34,7 @@ func WorldOf(o *Objects, seed uint64) *World {
 	for _, s := range o.Services {
 		w.seen(s)
 		// A revision that no generated pod has: names of new pods differ.
-		l := &workload{service: s, index: -1, at: len(w.live), revision: 1 << 20}
+		l := &workload{service: s, like: -1, at: len(w.live), revision: 1 << 20}
 		w.live = append(w.live, l)
 		byService[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = l
 		w.reserve(s)

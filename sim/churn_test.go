@@ -1,0 +1,61 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/scenarios"
+)
+
+// kindsOf counts Services by what a shape has shares of.
+func kindsOf(o *Objects) map[string]int {
+	endpoints := map[string]int{}
+	for _, slice := range o.Slices {
+		endpoints[slice.Namespace+"/"+slice.Labels["kubernetes.io/service-name"]] += len(slice.Endpoints)
+	}
+	kinds := map[string]int{}
+	for _, s := range o.Services {
+		protocols := map[corev1.Protocol]int{}
+		for _, p := range s.Spec.Ports {
+			protocols[p.Protocol]++
+		}
+		internal := ""
+		if s.Spec.InternalTrafficPolicy != nil {
+			internal = string(*s.Spec.InternalTrafficPolicy)
+		}
+		kinds[fmt.Sprintf("%s headless=%v %v affinity=%s internal=%s external=%s externalIPs=%v sourceRanges=%v endpoints=%d", s.Spec.Type,
+			s.Spec.ClusterIP == corev1.ClusterIPNone, protocols, s.Spec.SessionAffinity, internal, s.Spec.ExternalTrafficPolicy,
+			len(s.Spec.ExternalIPs) > 0, len(s.Spec.LoadBalancerSourceRanges) > 0, endpoints[s.Namespace+"/"+s.Name])]++
+	}
+	return kinds
+}
+
+// TestServicesAreReplacedByTheirLike: however many come and go, shares stay.
+func TestServicesAreReplacedByTheirLike(t *testing.T) {
+	shape := mixed(60)
+	shape.Endpoints = scenarios.Endpoints{Distribution: "uniform", Count: 5, Min: 0, Max: 10}
+	w := created(t, shape, 7)
+	before, names := kindsOf(w.Objects()), map[string]bool{}
+	for _, s := range w.Objects().Services {
+		names[s.Name] = true
+	}
+	if _, err := w.Churn(scenarios.Churn{Rate: 1, Events: 600, Kind: "services"}); err != nil {
+		t.Fatal(err)
+	}
+	o := w.Objects()
+	if diff := cmp.Diff(before, kindsOf(o)); diff != "" {
+		t.Errorf("300 Services were replaced; -before +after:\n%s", diff)
+	}
+	fresh := 0
+	for _, s := range o.Services {
+		if !names[s.Name] {
+			fresh++
+		}
+	}
+	if fresh < len(o.Services)/2 {
+		t.Errorf("%d of %d Services are new", fresh, len(o.Services))
+	}
+}
