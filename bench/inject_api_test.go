@@ -178,7 +178,7 @@ func TestProxierConvergesAfterFaultsOverHTTP(t *testing.T) {
 					}
 					select {
 					case <-time.After(10 * time.Millisecond):
-						clk.Step(time.Second)
+						clk.Step(10 * time.Second)
 					case <-deadline:
 						t.Fatal(d)
 					}
