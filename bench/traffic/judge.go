@@ -29,7 +29,7 @@ func (l *Ledger) one(r *Result) {
 		return
 	}
 	l.verdict(&o, p.between(sent, end))
-	if o.Outcome == Answered {
+	if r.Outcome == Answered {
 		l.served(p, r.By, sent, end)
 	}
 	l.tell(o)
@@ -69,7 +69,7 @@ func (l *Ledger) tell(o Observed) {
 
 // served notes who answered a new flow.
 func (l *Ledger) served(p *port, by netip.AddrPort, sent, end time.Time) {
-	if gone := p.removed[by]; gone != nil && sent.After(gone.due) && end.After(gone.last) {
+	if gone := p.removed[by]; gone != nil && sent.After(gone.due) && (gone.back.IsZero() || end.Before(gone.back)) && end.After(gone.last) {
 		gone.last = end
 	}
 	if due, waits := p.added[by]; waits && end.After(due) {

@@ -257,12 +257,15 @@ func (l *Ledger) changed(p *port, next version) bool {
 	for _, ep := range before {
 		if !contains(after, ep.Addr) {
 			delete(p.added, ep.Addr)
+			l.tellRemoved(p, ep.Addr)
 			p.removed[ep.Addr] = &removal{due: next.due}
 		}
 	}
 	for _, ep := range after {
 		if !contains(before, ep.Addr) {
-			l.tellRemoved(p, ep.Addr)
+			if gone := p.removed[ep.Addr]; gone != nil {
+				gone.back = next.due
+			}
 			p.added[ep.Addr] = next.due
 		}
 	}

@@ -29,7 +29,10 @@ func newPort(index int, t *Target, now *plan.ServicePort, at time.Time) *port {
 }
 
 // removal is an endpoint that was removed.
-type removal struct{ due, last time.Time } // last answer of a flow that was sent after
+type removal struct {
+	due, back time.Time // back: when it was there again; zero: never
+	last      time.Time // the last answer of a flow that was sent between
+}
 
 // version is what the cluster says of a port from a moment on.
 type version struct {

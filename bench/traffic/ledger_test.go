@@ -1,0 +1,251 @@
+package traffic
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"synclab/proxier/plan"
+	"synclab/proxier/tracker"
+	"synclab/sim"
+)
+
+// story is a Service and what happens to it, at seconds from its beginning.
+type story struct {
+	t      *testing.T
+	ledger *Ledger
+	found  []string
+	last   *discoveryv1.EndpointSlice
+}
+
+var (
+	epoch = time.Unix(1_000_000, 0)
+	web   = tracker.ServicePortName{
+		NamespacedName: types.NamespacedName{Namespace: "ns", Name: "web"}, PortKey: tracker.PortKey{Protocol: corev1.ProtocolUDP},
+	}
+)
+
+func second(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
+
+func newStory(t *testing.T, endpoints ...string) *story {
+	s := &story{t: t}
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"}, IPFamilies: []corev1.IPFamily{v4},
+			Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolUDP, Port: 80}},
+		},
+	}
+	s.ledger = NewLedger(LedgerOptions{
+		Families: []corev1.IPFamily{v4}, Node: plan.Node{Name: "node-0"}, Services: []*corev1.Service{svc},
+		Slices: []*discoveryv1.EndpointSlice{s.slice(endpoints)}, Now: epoch, Grace: time.Second,
+		Targets: []Target{{Service: web, Family: v4, Protocol: corev1.ProtocolUDP, Addr: netip.MustParseAddrPort("10.96.0.1:80")}},
+		At:      func(ns int64) time.Time { return epoch.Add(time.Duration(ns)) },
+		Tell:    s.tell,
+	})
+	return s
+}
+
+func (s *story) tell(o Observed) {
+	kind := map[Finding]string{NewFlow: "flow", HeldPacket: "packet", RemovedServed: "removed", AddedWaits: "added"}[o.Finding]
+	text := kind
+	if o.Held && o.Finding == RemovedServed {
+		text += " held"
+	}
+	if o.Outcome != Answered {
+		text += " " + o.Outcome
+	}
+	if o.By.IsValid() {
+		text += " " + o.By.Addr().String()
+	}
+	if o.Finding == RemovedServed || o.Finding == AddedWaits {
+		text += fmt.Sprintf(" %v after %v", o.Took.Round(time.Millisecond), o.At.Sub(epoch))
+	}
+	s.found = append(s.found, text)
+}
+
+// slice has endpoints of the last byte; those with a "-" before them are not ready.
+func (s *story) slice(endpoints []string) *discoveryv1.EndpointSlice {
+	name, port, protocol := "", int32(8080), corev1.ProtocolUDP
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
+	}
+	for _, text := range endpoints {
+		ready := text[0] != '-'
+		if !ready {
+			text = text[1:]
+		}
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{"10.128.0." + text}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		})
+	}
+	s.last = slice
+	return slice
+}
+
+// becomes changes the endpoints at a moment.
+func (s *story) becomes(at float64, endpoints ...string) *discoveryv1.EndpointSlice {
+	slice := s.slice(endpoints)
+	s.ledger.Changed(sim.Update, slice, second(at), second(at))
+	return slice
+}
+
+func (s *story) visible(at float64, slice *discoveryv1.EndpointSlice) { s.ledger.Visible(slice, v4, second(at)) }
+
+func result(sent, end float64, by string) Result {
+	r := Result{Due: int64(sent * 1e9), Sent: int64(sent * 1e9), End: int64(end * 1e9)}
+	if addr, err := netip.ParseAddr("10.128.0." + by); err == nil {
+		r.By = netip.AddrPortFrom(addr, 8080)
+	} else {
+		r.Outcome = by
+	}
+	return r
+}
+
+// flow is a new flow, answered by an endpoint or ended with an outcome.
+func (s *story) flow(sent, end float64, by string) { s.ledger.Take(result(sent, end, by)) }
+
+// packet is one of a held flow.
+func (s *story) packet(sent, end float64, by string) {
+	r := result(sent, end, by)
+	r.Held, r.Life, r.Opened = 1, 1, true
+	s.ledger.Take(r)
+}
+
+// tells compares what was found, in the end.
+func (s *story) tells(want ...string) {
+	s.t.Helper()
+	s.ledger.Finish()
+	if diff := cmp.Diff(want, s.found); diff != "" {
+		s.t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Between the moment when a change is made and the moment when it is visible, a flow may meet what was or what is; a flow
+// that lasts may meet what comes.
+func TestOldAndNew(t *testing.T) {
+	s := newStory(t, "1", "2")
+	s.flow(0.1, 0.2, "1")
+	s.flow(0.1, 0.2, "3") // not there yet
+	change := s.becomes(1, "2", "3")
+	s.flow(0.9, 1.1, "3") // sent before, over after
+	s.flow(1.2, 1.3, "1")
+	s.flow(1.2, 1.3, "3")
+	s.flow(1.9, 2.2, "1") // visible meanwhile
+	s.visible(2, change)
+	s.flow(2.1, 2.3, "1") // too late
+	s.flow(2.1, 2.3, "2")
+	s.tells("flow 10.128.0.1", "flow misrouted 10.128.0.3", "added 10.128.0.3 100ms after 1s", "flow 10.128.0.3", "flow 10.128.0.1",
+		"flow 10.128.0.3", "flow 10.128.0.1", "flow misrouted 10.128.0.1", "flow 10.128.0.2", "removed 10.128.0.1 1.3s after 1s")
+}
+
+// What the kernel was told of late counts from when it was visible, also where the Sight comes after the flow.
+func TestSightsComeLate(t *testing.T) {
+	s := newStory(t, "1")
+	change := s.becomes(1, "2")
+	s.flow(3, 3.1, "1")
+	s.visible(2, change)
+	s.tells("flow misrouted 10.128.0.1", "removed 10.128.0.1 2.1s after 1s")
+}
+
+// Of several changes, the Sight of one ends what came before it, and nothing else.
+func TestEarlierChangesAreVisibleWithLater(t *testing.T) {
+	s := newStory(t, "1")
+	s.becomes(1, "2")
+	second := s.becomes(1, "3")
+	s.becomes(2, "4")
+	s.visible(3, second)
+	s.flow(4, 4.1, "2")
+	s.flow(4, 4.1, "3")
+	s.flow(4, 4.1, "4")
+	s.tells("flow misrouted 10.128.0.2", "flow 10.128.0.3", "added 10.128.0.4 2.1s after 2s", "flow 10.128.0.4",
+		"removed 10.128.0.2 3.1s after 1s", "removed 10.128.0.3 2.1s after 2s")
+}
+
+// A state that returns is visible for sure only some time later: the kernel may still be on its way to what was between.
+func TestStateReturns(t *testing.T) {
+	s := newStory(t, "1")
+	s.becomes(1, "1", "2")
+	back := s.becomes(1.1, "1")
+	s.visible(1.1, back)
+	s.flow(1.5, 1.6, "2")
+	s.flow(3.2, 3.3, "2")
+	s.tells("flow 10.128.0.2", "flow misrouted 10.128.0.2", "removed 10.128.0.2 2.2s after 1.1s")
+}
+
+// Who is not answered has failed if there was always an endpoint, or if there never was one and nobody said so.
+func TestUnanswered(t *testing.T) {
+	s := newStory(t, "1")
+	s.flow(0.1, 0.6, TimedOut)
+	s.flow(0.1, 0.2, Refused)
+	change := s.becomes(1, "-1")
+	s.flow(1.1, 1.2, Refused) // excused: it may be there already
+	s.flow(1.1, 1.6, TimedOut)
+	s.visible(2, change)
+	s.flow(2.1, 2.2, Refused) // as it should
+	s.flow(2.1, 2.6, TimedOut)
+	s.flow(2.1, 2.6, "1")
+	back := s.becomes(4, "1")
+	s.visible(4.5, back)
+	s.flow(7, 7.1, Refused)
+	s.tells("flow timeout", "flow refused", "flow timeout", "flow misrouted 10.128.0.1",
+		"removed 10.128.0.1 1.6s after 1s", "flow refused")
+}
+
+// A held UDP flow leaves an endpoint that was removed, and one that does not is found out.
+func TestHeldFlowLeaves(t *testing.T) {
+	s := newStory(t, "1", "2")
+	s.packet(0.5, 0.5, "1")
+	change := s.becomes(1, "2")
+	s.packet(1.25, 1.25, "1")
+	s.visible(1.3, change)
+	s.packet(1.5, 1.5, "1") // conntrack is cleaned after the rules were written
+	s.packet(2.1, 2.1, "2")
+	s.packet(2.5, 2.5, "1") // and there it should not be
+	s.tells("packet 10.128.0.1", "packet 10.128.0.1", "packet 10.128.0.1", "removed held 10.128.0.1 1.1s after 1s", "packet 10.128.0.2",
+		"packet misrouted 10.128.0.1")
+}
+
+// Where no endpoint is left, being refused is to have left.
+func TestHeldFlowLeavesForNobody(t *testing.T) {
+	s := newStory(t, "1")
+	s.packet(0.5, 0.5, "1")
+	s.visible(1.3, s.becomes(1))
+	s.packet(1.5, 1.5, Refused)
+	s.packet(3, 3, "1")
+	s.tells("packet 10.128.0.1", "removed held 10.128.0.1 500ms after 1s", "packet misrouted 10.128.0.1")
+}
+
+// A Service that something happens to becomes a target; what becomes of it is judged like any.
+func TestChangedServicesAreFollowed(t *testing.T) {
+	s := newStory(t, "1")
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "new"},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: "10.96.0.2", ClusterIPs: []string{"10.96.0.2"}, IPFamilies: []corev1.IPFamily{v4},
+			Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 443}},
+		},
+	}
+	added, focus := s.ledger.Changed(sim.Add, svc, second(1), second(1))
+	if len(added) != 1 || added[0].Addr.String() != "10.96.0.2:443" || added[0].Protocol != corev1.ProtocolTCP || len(focus) != 1 || focus[0] != 1 {
+		t.Fatalf("added %+v, focus %v", added, focus)
+	}
+	if added, focus = s.ledger.Changed(sim.Update, s.slice([]string{"1", "2"}), second(1), second(1)); len(added) != 0 || len(focus) != 1 || focus[0] != 0 {
+		t.Fatalf("added %+v, focus %v", added, focus)
+	}
+	if added, focus = s.ledger.Changed(sim.Update, s.last, second(1), second(1)); len(added)+len(focus) > 0 {
+		t.Errorf("nothing happened: added %+v, focus %v", added, focus)
+	}
+	r := result(2, 2.1, "9")
+	r.Target = 1
+	s.ledger.Take(r)
+	s.tells("flow misrouted 10.128.0.9")
+}
