@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,13 +57,20 @@ func newFollowing(t *testing.T, clk clock.WithTicker, feed string) *following {
 }
 
 // differs syncs, and says how the model differs from what a fresh proxier makes of the world; empty: it does not.
-func (f *following) differs(t *testing.T) string {
+func (f *following) differs(t *testing.T) string { return f.differsFrom(t, f.world.Objects()) }
+
+func (f *following) differsFrom(t *testing.T, o *sim.Objects) string {
 	t.Helper()
 	if err := f.proxier.SyncNow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	o := f.world.Objects()
-	fresh, err := proxier.Render(t.Context(), proxier.Options{}, o.Services, o.Slices, o.Nodes[0])
+	var node *corev1.Node
+	for _, n := range o.Nodes {
+		if n.Name == "node-0" { // the proxier's
+			node = n
+		}
+	}
+	fresh, err := proxier.Render(t.Context(), proxier.Options{}, o.Services, o.Slices, node)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,4 +292,51 @@ func TestAnotherFaultOfItsKindBeginsAnew(t *testing.T) {
 			t.Error("still held when healed")
 		}
 	})
+}
+
+// TestProxierConvergesWhateverWatchesDo: Services and EndpointSlices of all forms go, come back under the same names, move
+// and change, while watches stall, end, miss changes, repeat and swap them.
+func TestProxierConvergesWhateverWatchesDo(t *testing.T) {
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			objects := sim.NewRandomCluster(sim.RandomOptions{Seed: seed, Families: []corev1.IPFamily{corev1.IPv4Protocol}, Services: 20})
+			cluster, model := sim.NewCluster(clock.RealClock{}), iptables.NewModel(corev1.IPv4Protocol)
+			defer cluster.Stop()
+			first := objects.Objects()
+			if err := cluster.Load(t.Context(), first); err != nil {
+				t.Fatal(err)
+			}
+			p, err := proxier.New(proxier.Options{Tables: func(corev1.IPFamily) (iptables.Tables, error) { return model, nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Watch(t.Context(), cluster.NewInformers()); err != nil {
+				t.Fatal(err)
+			}
+			f := &following{repetition: &repetition{cluster: cluster}, proxier: p, model: model}
+			lot := rand.New(rand.NewPCG(seed, 1))
+			disturb := []func(){
+				func() { cluster.Stall(true) }, func() { cluster.HoldServices(true) }, func() { cluster.Repeat(5) }, func() { cluster.Swap(5) },
+				cluster.DropWatches, cluster.BeginGap, func() { cluster.EndGap(true) }, cluster.Heal, cluster.Forget,
+			}
+			for i := range 150 {
+				for _, ch := range objects.Next() {
+					if err := cluster.Apply(t.Context(), ch); err != nil {
+						t.Fatal(err)
+					}
+				}
+				disturb[lot.IntN(len(disturb))]()
+				time.Sleep(time.Duration(lot.IntN(5000)) * time.Millisecond)
+				if i%10 > 0 {
+					continue
+				}
+				cluster.Heal()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if d := f.differsFrom(t, objects.Objects()); d != "" {
+					t.Fatalf("seed %d, step %d: %s", seed, i, d)
+				}
+			}
+		})
+	}
 }
