@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,7 @@ type outside struct {
 	cancel  context.CancelFunc
 	watch   sync.WaitGroup
 	syncs   *outsideSyncs
+	mortal  atomic.Bool // a fault may end it, and it is started again
 }
 
 // tunnel is what stays when a subject is started again: the front, the shim, and who watches the kernel.
@@ -166,6 +168,9 @@ func (r *repetition) expectAll(due time.Time) {
 
 // expect tells who watches the kernel of a change that is about to be made.
 func (r *repetition) expect(op sim.Op, object runtime.Object, due time.Time) {
+	if meets := r.damages.meets; meets != nil {
+		meets(object)
+	}
 	if r.tunnel != nil {
 		r.expectFlows(op, object, due)
 		r.tunnel.visible.Changed(op, object, due)
@@ -208,7 +213,7 @@ func (s *outside) watchProcess(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.process.Done():
-			if err := s.process.Err(); err != nil && ctx.Err() == nil {
+			if err := s.process.Err(); err != nil && ctx.Err() == nil && !s.mortal.Load() {
 				s.fail(err)
 			}
 			return
@@ -239,9 +244,6 @@ func (s *outside) inSync(ctx context.Context) error {
 		return err
 	}
 	s.settledCold()
-	if err := s.restored(ctx); err != nil {
-		return err
-	}
 	if err := s.syncs.idle(ctx); err != nil {
 		return err
 	}

@@ -93,6 +93,7 @@ func (r *repetition) openSyncLog(ctx context.Context) error {
 		err := readSyncLog(pipe, func(line proxier.SyncRecord) {
 			if !line.Stopped {
 				r.tunnel.log.add(line.Sync())
+				r.told(line.Sync())
 				r.tellSync(line.Finished)
 			}
 		})

@@ -38,7 +38,7 @@ type repetition struct {
 	faults   faults
 	checking checking
 	api      apiFaults
-	held     []tableOf // tables in which the subject had chains before they were flushed
+	damages  damages
 	syncs    syncs
 
 	flows flows
@@ -88,7 +88,7 @@ func perform(ctx context.Context, lab *netns.Lab, a Assignment, changes *live.De
 	if err == nil {
 		r.peakMemory()
 	}
-	err = errors.Join(err, r.stop())
+	err = errors.Join(err, r.endFaults(ctx), r.stop())
 	if err == nil && !exceeded {
 		err = r.dump(ctx)
 	}
@@ -151,7 +151,11 @@ func (r *repetition) steps(ctx context.Context) error {
 		r.step.Store(&name)
 		r.flows.stepBegins(name, r.clock.Now())
 		r.beginWork(step, name)
-		if err := r.do(ctx, step, name); err != nil {
+		err := r.revive(ctx)
+		if err == nil {
+			err = r.do(ctx, step, name)
+		}
+		if err != nil {
 			return fmt.Errorf("step %s: %w", name, err)
 		}
 		if step.Settle != nil || step.Probe != nil || i == len(r.Scenario.Steps)-1 {

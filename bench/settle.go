@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -13,21 +14,62 @@ import (
 	"synclab/scenarios"
 )
 
-// settle waits until the subject has nothing left to do, and counts what the kernel then holds.
+// settle waits until the subject has nothing left to do and what faults broke is repaired, and counts what the kernel then
+// holds.
 func (r *repetition) settle(ctx context.Context, s *scenarios.Settle, name string) error {
 	r.say.stage(name, 0, 0)
 	waiting, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	if err := r.subject.inSync(waiting); err != nil {
-		if ctx.Err() == nil && waiting.Err() != nil {
-			if r.Feed == FeedAPI { // one of several subjects, most often: the others go on
-				return r.tooLong(err)
+	if err := r.inSync(ctx, waiting); err != nil {
+		switch {
+		case ctx.Err() != nil || waiting.Err() == nil:
+			return err
+		case s.OrRestart:
+			r.giveUp(s.Timeout, err)
+			if err := r.restoreOrder(ctx, s.Timeout); err != nil {
+				return err
 			}
-			err = fmt.Errorf("not in sync after %v; --set steps.%s.timeout=… gives it more time: %w", s.Timeout, stepIndex(name), err)
+		case r.Feed == FeedAPI: // one of several subjects, most often: the others go on
+			return r.tooLong(err)
+		default:
+			return fmt.Errorf("not in sync after %v; --set steps.%s.timeout=… gives it more time: %w", s.Timeout, stepIndex(name), err)
 		}
-		return err
 	}
 	return r.subject.aside(r.subject.count)
+}
+
+// inSync waits, until waiting ends, for all that faults broke to be repaired, but for what holds beyond that, and for the
+// subject to have nothing left to do. One that a fault ended is started again, in ctx.
+func (r *repetition) inSync(ctx, waiting context.Context) error {
+	for {
+		if err := r.revive(ctx); err != nil {
+			return err
+		}
+		trying, stop := context.WithCancelCause(waiting)
+		s, ok := r.subject.(*outside)
+		if ok {
+			go func() {
+				select {
+				case <-s.process.Done():
+					stop(errEnded)
+				case <-trying.Done():
+				}
+			}()
+		}
+		err := r.awaitRepairs(trying)
+		if err == nil {
+			err = r.subject.inSync(trying)
+		}
+		ended := errors.Is(context.Cause(trying), errEnded)
+		stop(nil)
+		if err == nil {
+			r.settledFaults()
+			return nil
+		}
+		if !ended || !s.mortal.Load() || waiting.Err() != nil {
+			return err
+		}
+	}
 }
 
 // own counts the proxier's chains and the rules in them, as the kernel has them.

@@ -71,6 +71,7 @@ func (r *repetition) onSync(s proxier.Sync) {
 	if errors.Is(s.Err, context.Canceled) {
 		return // it was not the sync that failed: the proxier was stopped
 	}
+	r.told(s)
 	seconds := Record{
 		At: s.Finished.Sub(r.started).Seconds(), Sync: r.syncs.number(s.Family), Kind: string(s.Kind), Family: string(s.Family), Unit: "s",
 	}

@@ -7,19 +7,24 @@ import (
 )
 
 // Kinds of faults. What holds, holds during the steps after it, for Fault.For or until it has hit Fault.Times; FaultHeal ends
-// all that still hold.
+// all that still hold. What is chosen, such as which rule is deleted, is drawn by lot from the scenario's seed.
+//
+// There is no fault of the clock. A time namespace shifts CLOCK_MONOTONIC and CLOCK_BOOTTIME of processes that start in it,
+// by a constant, which no process can notice; CLOCK_REALTIME is the machine's, for all its namespaces alike; and a library
+// in front of a program's own (LD_PRELOAD) is not there for programs without libc. Steps of the clock belong where time is
+// passed in.
 const (
 	// Of restores, and nft transactions of a tool. Subjects without tools have none.
 	FaultRestoreKilled = "restore-killed" // the next Times are killed as soon as they run
 	FaultRestoreFails  = "restore-fails"  // the next Times fail before they read anything
-	FaultRuleRefused   = "rule-refused"   // For: each that names one Service that is drawn by lot fails
+	FaultRuleRefused   = "rule-refused"   // For: each that names the endpoint that is added next fails, as a whole
 
 	// Of what others do to the same tables.
 	FaultLockHeld  = "lock-held" // For: another holds the xtables lock
 	FaultWriter    = "writer"    // For: another writes rules of its own all the time, as a CNI or a kubelet does
 	FaultFlush     = "flush"     // Table is emptied
 	FaultDelete    = "delete"    // an Object of the subject's in Table is deleted
-	FaultReference = "reference" // a foreign rule refers to one of the subject's chains, and stays
+	FaultReference = "reference" // foreign rules refer to the chains that the subject's Services have now, and stay
 
 	// Of the API.
 	FaultWatchDropped   = "watch-dropped"   // all watches end, once
@@ -31,10 +36,11 @@ const (
 	FaultAPIDown        = "api-down"        // For: nobody listens
 
 	// Of the subject and its machine.
-	FaultKilled        = "killed"         // the subject is killed, and started again
-	FaultMemoryLimit   = "memory-limit"   // For: the subject and its children may hold Bytes
+	FaultKilled = "killed" // the subject is killed within the next second, and started again
+	// FaultMemoryLimit, For: the subject and its children may hold Bytes together, where cgroups can be made, else each of
+	// them as much of its own. A subject that dies of it is started again without.
+	FaultMemoryLimit   = "memory-limit"
 	FaultConntrackFull = "conntrack-full" // For: the namespace's connections fill the table
-	FaultClockStep     = "clock-step"     // the subject's wall clock is off by For, from now on
 	FaultAddresses     = "addresses"      // the node gains an address, and after For loses it again
 
 	// FaultHeal ends what still holds.
@@ -67,7 +73,6 @@ var faultForms = []faultForm{
 	{kind: FaultKilled, rules: true},
 	{kind: FaultMemoryLimit, holds: true, bytes: true, rules: true},
 	{kind: FaultConntrackFull, holds: true, rules: true},
-	{kind: FaultClockStep, holds: true, rules: true},
 	{kind: FaultAddresses, holds: true, rules: true},
 	{kind: FaultHeal},
 }

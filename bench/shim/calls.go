@@ -40,7 +40,7 @@ type Call struct {
 	// PID is the shim's, as its caller sees it; Parent is the caller's.
 	PID    int `json:"pid"`
 	Parent int `json:"parent"`
-	// Fault is what was planted for this call: "fail", "kill" or empty.
+	// Fault is what was planted for this call: "fail", "kill", "refuse" or empty.
 	Fault string `json:"fault,omitempty"`
 }
 

@@ -5,7 +5,7 @@
 //  2. A call runs the real tool with the same arguments, environment, input and output, hands signals on, and ends as
 //     the tool ends. It appends one line to a file: Call.
 //  3. Calls gives those lines as they come.
-//  4. Fail and Kill plant faults that the next calls take.
+//  4. Fail and Kill plant faults that the next calls take, Refuse one that hits calls by what they are given.
 //  5. Cost says what the program adds to a call.
 //
 // Start and end are read right before the tool's process is made and right after it is gone; what the program does

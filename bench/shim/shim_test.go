@@ -574,6 +574,72 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// A text that is refused makes calls fail that are given it, by a pipe or a file, and no others; what they are given arrives
+// whole.
+func TestRefuse(t *testing.T) {
+	s := install(t, "", map[string]string{"iptables-restore": "cat", "iptables-legacy-restore": "cat", "nft": "cat"})
+	lift, err := s.Refuse(" 10.0.0.1 ", "second text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("a line of the payload\n", 20_000)
+	for _, file := range []bool{false, true} {
+		for _, c := range []struct {
+			name, input string
+			refused     string // what is said
+		}{
+			{"nft", "add ip 10.0.0.12 \n", ""},
+			{"iptables-restore", long + "-d 10.0.0.1/32 -j\n" + long, ""},
+			{"iptables-restore", "*nat\n-A A -d 10.0.0.1 -j B\n-A C\nCOMMIT\n", "line 4 failed"},
+			{"iptables-restore", long + "second text", "line 20001 failed"},
+			{"nft", "add\nadd { 10.0.0.1 . tcp }\n", "/dev/stdin:2:"},
+		} {
+			cmd := s.cmd(c.name, "-f", "-")
+			cmd.Stdin = strings.NewReader(c.input)
+			if file {
+				path := filepath.Join(t.TempDir(), "input")
+				if err := os.WriteFile(path, []byte(c.input), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				f, err := os.Open(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				cmd.Stdin = f
+			}
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			out, _ := cmd.Output()
+			calls, _, err := s.Read(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			call := calls[len(calls)-1]
+			if c.refused == "" {
+				if string(out) != c.input || call.ExitCode != 0 || call.Fault != "" || call.Stdin != int64(len(c.input)) {
+					t.Errorf("%s, file %v: %d of %d bytes, %+v: %s", c.name, file, len(out), len(c.input), call, &stderr)
+				}
+				continue
+			}
+			if len(out) != 0 || call.ExitCode != 1 || call.Fault != "refuse" || !strings.Contains(stderr.String(), c.refused) {
+				t.Errorf("%s, file %v: want %q: %d bytes, %+v: %s", c.name, file, c.refused, len(out), call, &stderr)
+			}
+		}
+	}
+	if err := lift(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.cmd("nft", "-f", "-")
+	cmd.Stdin = strings.NewReader("second text")
+	if out, err := cmd.Output(); string(out) != "second text" || err != nil {
+		t.Errorf("afterwards: %q, %v", out, err)
+	}
+	if _, err := s.Refuse(); err == nil {
+		t.Error("no text at all: no error")
+	}
+}
+
 // TestFaultsAreTakenOnce lets calls at the same time reach for the same faults.
 func TestFaultsAreTakenOnce(t *testing.T) {
 	s := install(t, "", map[string]string{"iptables-restore": "exit 0"})

@@ -66,10 +66,15 @@ func run() {
 	if restores() {
 		takeFault()
 	}
-	if call.fault == faultFail {
-		call.start = now()
-		call.end, call.status = call.start, 1<<8
-		say("synclab: this call fails because a fault was planted\n")
+	call.start = now()
+	if textCount > 0 {
+		examineInput()
+	}
+	if call.fault == faultFail || call.fault == faultRefuse {
+		call.end, call.status = now(), 1<<8
+		if call.fault == faultFail {
+			say("synclab: this call fails because a fault was planted\n")
+		}
 		report()
 		exit()
 	}

@@ -7,7 +7,8 @@ import (
 	"unsafe"
 )
 
-// Kinds of fault: the first letter of the file in ROOT/faults, one file a call. Failing comes before killing.
+// Kinds of fault: the first letter of the file in ROOT/faults, one file a call. Failing comes before killing, and both
+// before refusing (refuse.go).
 const (
 	faultFail = "fail" // exit status 1 before anything is read
 	faultKill = "kill" // SIGKILL as soon as the tool runs
@@ -27,6 +28,9 @@ func takeFault() {
 		takeOne(folder, int(n), faultFail)
 		if call.fault == "" {
 			takeOne(folder, int(n), faultKill)
+		}
+		if call.fault == "" {
+			readTexts(folder, int(n))
 		}
 	}
 	sys(syscall.SYS_CLOSE, folder, 0, 0)

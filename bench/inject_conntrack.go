@@ -1,0 +1,240 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"synclab/bench/netns"
+	"synclab/scenarios"
+)
+
+// The connections that fill a table are UDP flows of the range for benchmarks (RFC 2544), which nothing else uses, marked so
+// that they can be deleted together.
+const (
+	fillMark    = 0x5ca1ab1e
+	fillTimeout = 3600 // s
+	// mostFill bounds how many are made, some 320 bytes of kernel memory each: where the machine's nf_conntrack_max is larger,
+	// the table does not get full.
+	mostFill = 1 << 19
+	// fillBatch is how many one system call makes: as many answers fit into a socket.
+	fillBatch = 64
+	// refill is how often the places are taken again that others left.
+	refill = 20 * time.Millisecond
+)
+
+// fillConntrack fills the namespace's table of connections, and keeps it full: the kernel compares how many a namespace
+// has with one number for the whole machine. New flows are then dropped. The flows that were there stay.
+func (r *repetition) fillConntrack(ctx context.Context, f *scenarios.Fault, name string) error {
+	if err := netns.Guard(); err != nil {
+		return err
+	}
+	filler, err := newFiller()
+	if err != nil {
+		return err
+	}
+	full, err := filler.fill(ctx)
+	if err != nil {
+		return errors.Join(err, filler.clear())
+	}
+	d, err := r.wound(ctx, f, name, &damage{})
+	if err != nil {
+		return errors.Join(err, filler.clear())
+	}
+	if full {
+		r.note(d, "full with %d connections of the lab's", filler.made)
+	} else {
+		r.note(d, "not full: the machine's nf_conntrack_max is above the %d connections that were made", filler.made)
+	}
+	filling, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil && wait(filling, refill) == nil {
+			_, err = filler.fill(filling)
+		}
+		done <- err
+	}()
+	r.follow(d)
+	r.hold(d, f.For, func() error {
+		stop()
+		return errors.Join(<-done, filler.clear())
+	})
+	return nil
+}
+
+// filler makes connections over ctnetlink.
+type filler struct {
+	fd   int
+	next uint32 // number of the next flow
+	made int
+}
+
+func newFiller() (*filler, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("connections: netlink: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("connections: netlink: %w", err)
+	}
+	return &filler{fd: fd}, nil
+}
+
+// fill makes connections until the kernel has no place for one more (ENOMEM), or the bound is reached.
+func (c *filler) fill(ctx context.Context) (full bool, err error) {
+	var batch []byte
+	for c.made < mostFill && ctx.Err() == nil {
+		batch = batch[:0]
+		for range fillBatch - 1 {
+			batch = c.appendFlow(batch, 0)
+		}
+		// Errors are answered in any case, of the last one also success: then all are done.
+		batch = c.appendFlow(batch, unix.NLM_F_ACK)
+		if err := unix.Sendto(c.fd, batch, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+			return false, fmt.Errorf("connections: %w", err)
+		}
+		failed, err := c.answers(c.next)
+		c.made += fillBatch - failed
+		switch {
+		case errors.Is(err, unix.ENOMEM):
+			return true, nil
+		case err != nil && !errors.Is(err, unix.EEXIST): // which is there since the numbers began again
+			return false, fmt.Errorf("connections: %w", err)
+		}
+	}
+	return false, nil
+}
+
+// answers reads until that of the last flow, and gives how many failed and the first error.
+func (c *filler) answers(last uint32) (failed int, err error) {
+	buf := make([]byte, 1<<16)
+	for {
+		n, readErr := unix.Read(c.fd, buf)
+		if errors.Is(readErr, unix.EINTR) {
+			continue
+		}
+		if errors.Is(readErr, unix.ENOBUFS) { // too many errors at once
+			return failed + 1, unix.ENOMEM
+		}
+		if readErr != nil {
+			return failed, readErr
+		}
+		for rest := buf[:n]; len(rest) >= unix.NLMSG_HDRLEN+4; {
+			length := int(binary.NativeEndian.Uint32(rest))
+			if length < unix.NLMSG_HDRLEN+4 || length > len(rest) {
+				break
+			}
+			code := -int32(binary.NativeEndian.Uint32(rest[unix.NLMSG_HDRLEN:]))
+			if code != 0 {
+				failed++
+				if err == nil {
+					err = unix.Errno(code)
+				}
+			}
+			if binary.NativeEndian.Uint32(rest[8:]) == last {
+				return failed, err
+			}
+			rest = rest[min(len(rest), (length+3)&^3):]
+		}
+	}
+}
+
+// clear deletes all that were made, by their mark, in one request.
+func (c *filler) clear() error {
+	defer unix.Close(c.fd)
+	c.next++
+	var b []byte
+	b, end := c.begin(b, unix.NFNL_SUBSYS_CTNETLINK<<8|ctDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	b = appendUint32(b, ctaMark, fillMark)
+	b = appendUint32(b, ctaMarkMask, 0xffffffff)
+	b = end(b)
+	if err := unix.Sendto(c.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return fmt.Errorf("delete connections: %w", err)
+	}
+	if _, err := c.answers(c.next); err != nil {
+		return fmt.Errorf("delete connections: %w", err)
+	}
+	return nil
+}
+
+// Of include/uapi/linux/netfilter/nfnetlink_conntrack.h and nf_conntrack_common.h.
+const (
+	ctNew, ctDelete = 0, 2
+
+	ctaTupleOrig, ctaTupleReply, ctaStatus, ctaTimeout, ctaMark, ctaMarkMask = 1, 2, 3, 7, 8, 21
+
+	ctaTupleIP, ctaTupleProto       = 1, 2
+	ctaIPSrc, ctaIPDst              = 1, 2
+	ctaProtoNum, ctaSrcPort, ctaDst = 1, 2, 3
+
+	// The kernel gives up connections that are not assured when it needs room. All that it lists are confirmed.
+	ctSeenReply, ctAssured, ctConfirmed = 1 << 1, 1 << 2, 1 << 3
+)
+
+// begin begins a message; end fills in its length.
+func (c *filler) begin(b []byte, kind uint16, flags uint16) (_ []byte, end func([]byte) []byte) {
+	at := len(b)
+	b = append(b, make([]byte, unix.NLMSG_HDRLEN)...)
+	binary.NativeEndian.PutUint16(b[at+4:], kind)
+	binary.NativeEndian.PutUint16(b[at+6:], flags)
+	binary.NativeEndian.PutUint32(b[at+8:], c.next)
+	b = append(b, unix.AF_INET, unix.NFNETLINK_V0, 0, 0)
+	return b, func(b []byte) []byte {
+		binary.NativeEndian.PutUint32(b[at:], uint32(len(b)-at))
+		return b
+	}
+}
+
+// appendFlow is a request for one more: 198.18.x.y:port → 198.19.0.1:9.
+func (c *filler) appendFlow(b []byte, flags uint16) []byte {
+	c.next++
+	src := [4]byte{198, 18, byte(c.next >> 23), byte(c.next >> 15)}
+	dst := [4]byte{198, 19, 0, 1}
+	port := uint16(c.next&0x7fff) + 1024
+	b, end := c.begin(b, unix.NFNL_SUBSYS_CTNETLINK<<8|ctNew, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_EXCL|flags)
+	b = appendTuple(b, ctaTupleOrig, src, dst, port, 9)
+	b = appendTuple(b, ctaTupleReply, dst, src, 9, port)
+	b = appendUint32(b, ctaStatus, ctSeenReply|ctAssured|ctConfirmed)
+	b = appendUint32(b, ctaTimeout, fillTimeout)
+	b = appendUint32(b, ctaMark, fillMark)
+	return end(b)
+}
+
+func appendTuple(b []byte, kind uint16, src, dst [4]byte, srcPort, dstPort uint16) []byte {
+	return nest(b, kind, func(b []byte) []byte {
+		b = nest(b, ctaTupleIP, func(b []byte) []byte {
+			b = appendAttr(b, ctaIPSrc, src[:])
+			return appendAttr(b, ctaIPDst, dst[:])
+		})
+		return nest(b, ctaTupleProto, func(b []byte) []byte {
+			b = appendAttr(b, ctaProtoNum, []byte{unix.IPPROTO_UDP})
+			b = appendAttr(b, ctaSrcPort, binary.BigEndian.AppendUint16(nil, srcPort))
+			return appendAttr(b, ctaDst, binary.BigEndian.AppendUint16(nil, dstPort))
+		})
+	})
+}
+
+func nest(b []byte, kind uint16, inside func([]byte) []byte) []byte {
+	at := len(b)
+	b = inside(append(b, 0, 0, 0, 0))
+	binary.NativeEndian.PutUint16(b[at:], uint16(len(b)-at))
+	binary.NativeEndian.PutUint16(b[at+2:], kind|unix.NLA_F_NESTED)
+	return b
+}
+
+func appendAttr(b []byte, kind uint16, value []byte) []byte {
+	b = binary.NativeEndian.AppendUint16(b, uint16(unix.NLA_HDRLEN+len(value)))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = append(b, value...)
+	return append(b, make([]byte, (4-len(value)%4)%4)...)
+}
+
+func appendUint32(b []byte, kind uint16, value uint32) []byte {
+	return appendAttr(b, kind, binary.BigEndian.AppendUint32(nil, value))
+}

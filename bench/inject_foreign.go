@@ -1,0 +1,338 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/netns"
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel"
+	"synclab/scenarios"
+)
+
+// The chains of those who write to the subject's tables beside it.
+const (
+	referringChain = "FOREIGN-REFERENCE"
+	writingChain   = "FOREIGN-WRITER"
+	writingTable   = "foreign-writer" // of nftables
+)
+
+// mostReferences is how many chains are referred to: an ordinary user's iptables-nft-restore takes some 350 rules.
+const mostReferences = 256
+
+// refer makes a chain whose rules jump to chains of the subject's Services, which can then not be deleted. No packet
+// meets it. It stays until it is healed.
+func (r *repetition) refer(ctx context.Context, f *scenarios.Fault, name string, lot *rand.Rand) error {
+	var ends []func() error
+	referred := 0
+	for _, family := range r.families {
+		n, end, err := r.referIn(ctx, family, lot)
+		if err != nil {
+			return err
+		}
+		referred += n
+		if end != nil {
+			ends = append(ends, end)
+		}
+	}
+	if referred == 0 {
+		r.say.message(message{Note: describe(name, f) + ": Services have no chains of their own"})
+		return nil
+	}
+	d, err := r.wound(ctx, f, name, &damage{})
+	if err != nil {
+		return err
+	}
+	r.note(d, "refers to %d chains", referred)
+	r.follow(d)
+	r.hold(d, 0, func() error {
+		var errs []error
+		for _, end := range ends {
+			errs = append(errs, end())
+		}
+		return errors.Join(errs...)
+	})
+	return nil
+}
+
+func (r *repetition) referIn(ctx context.Context, family corev1.IPFamily, lot *rand.Rand) (int, func() error, error) {
+	if r.about.Backend == proxier.Nftables {
+		return r.referNftables(family, lot)
+	}
+	tally, err := kernel.Tally(string(r.kernelVariant()), family, "nat")
+	if err != nil {
+		return 0, nil, err
+	}
+	var chains []string
+	for chain := range tally {
+		if perService(chain) {
+			chains = append(chains, chain)
+		}
+	}
+	chains = someOf(chains, mostReferences, lot)
+	if len(chains) == 0 {
+		return 0, nil, nil
+	}
+	var payload bytes.Buffer
+	fmt.Fprintf(&payload, "*nat\n:%s - [0:0]\n", referringChain)
+	for _, chain := range chains {
+		fmt.Fprintf(&payload, "-A %s -j %s\n", referringChain, chain)
+	}
+	payload.WriteString("COMMIT\n")
+	if err := r.restoreForeign(ctx, family, &payload); err != nil {
+		return 0, nil, err
+	}
+	return len(chains), func() error {
+		ctx := context.Background()
+		if tally, err := kernel.Tally(string(r.kernelVariant()), family, "nat"); err != nil || !hasChain(tally, referringChain) {
+			return err // flushed meanwhile
+		}
+		_, err1 := r.runTool(ctx, family, "-t", "nat", "-F", referringChain)
+		_, err2 := r.runTool(ctx, family, "-t", "nat", "-X", referringChain)
+		return errors.Join(err1, err2)
+	}, nil
+}
+
+func hasChain(tally map[string]int, chain string) bool { _, ok := tally[chain]; return ok }
+
+// someOf draws at most n by lot.
+func someOf(names []string, n int, lot *rand.Rand) []string {
+	slices.Sort(names)
+	lot.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	return names[:min(n, len(names))]
+}
+
+// restoreForeign adds to tables as another program on the node does.
+func (r *repetition) restoreForeign(ctx context.Context, family corev1.IPFamily, payload *bytes.Buffer) error {
+	if err := netns.Guard(); err != nil {
+		return err
+	}
+	tool := iptables.Binary(r.kernelVariant(), family, "restore")
+	path, err := iptables.FindBinary(tool)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path, append(lockWait(r.kernelVariant()), "--noflush")...)
+	cmd.Stdin = payload
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", tool, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// referNftables refers from a chain in the subject's own table: tables of nf_tables cannot refer to one another.
+func (r *repetition) referNftables(family corev1.IPFamily, lot *rand.Rand) (int, func() error, error) {
+	if err := netns.Guard(); err != nil {
+		return 0, nil, err
+	}
+	l, err := r.liveNftables(family)
+	if err != nil || l == nil {
+		return 0, nil, err
+	}
+	var names []string
+	for _, chain := range l.other {
+		if strings.ContainsAny(chain.Name, "/0123456789") { // those of Services, or of what they have in common
+			names = append(names, chain.Name)
+		}
+	}
+	names = someOf(names, mostReferences, lot)
+	if len(names) == 0 {
+		return 0, nil, nil
+	}
+	foreign := l.conn.AddChain(&nftables.Chain{Name: referringChain, Table: l.table})
+	for _, chain := range names {
+		l.conn.AddRule(&nftables.Rule{Table: l.table, Chain: foreign, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: chain}}})
+	}
+	if err := l.conn.Flush(); err != nil {
+		return 0, nil, fmt.Errorf("chain %s in %s table %s: %w", referringChain, family, l.table.Name, err)
+	}
+	return len(names), func() error {
+		l, err := r.liveNftables(family)
+		if err != nil || l == nil || !slices.ContainsFunc(l.other, func(c *nftables.Chain) bool { return c.Name == referringChain }) {
+			return err // it went with the table
+		}
+		chain := &nftables.Chain{Name: referringChain, Table: l.table}
+		l.conn.FlushChain(chain)
+		l.conn.DelChain(chain)
+		return l.conn.Flush()
+	}, nil
+}
+
+// writes of a competing writer begin this far apart, if the tool is as fast.
+const writeInterval = 50 * time.Millisecond
+
+// writer adds and deletes a rule of its own, over and over, and knows how its rules should be.
+type writer struct {
+	add, remove func() error
+	// intact says what of its own is not as it left it; empty: all is.
+	intact func(added bool) (string, error)
+	clear  func() error
+	writes atomic.Int64
+	errs   atomic.Int64
+}
+
+// compete lets another program write rules of its own all the time, with the subject's tool, and looks at the end whether
+// they are as it left them.
+func (r *repetition) compete(ctx context.Context, f *scenarios.Fault, name string) error {
+	w, err := r.newWriter(ctx)
+	if err != nil {
+		return err
+	}
+	d, err := r.wound(ctx, f, name, &damage{})
+	if err != nil {
+		return err
+	}
+	r.follow(d)
+	writing, stop := context.WithCancel(context.Background())
+	done := make(chan bool, 1)
+	go func() {
+		ticker := r.clock.NewTicker(writeInterval)
+		defer ticker.Stop()
+		for added := false; ; {
+			select {
+			case <-writing.Done():
+				done <- added
+				return
+			case <-ticker.C():
+			}
+			write := w.add
+			if added {
+				write = w.remove
+			}
+			if err := write(); err != nil {
+				w.errs.Add(1) // it will be tried again
+				continue
+			}
+			w.writes.Add(1)
+			added = !added
+		}
+	}()
+	flushes := r.damages.flushed.Load()
+	r.hold(d, f.For, func() error {
+		stop()
+		added := <-done
+		r.note(d, "%d writes, %d that failed", w.writes.Load(), w.errs.Load())
+		if r.damages.flushed.Load() == flushes {
+			wrong, err := w.intact(added)
+			if err != nil {
+				return err
+			}
+			if wrong != "" {
+				r.recordAs(Record{Unit: "count", Step: d.step, Fault: d.fault, Invariant: "I7", Error: "rules of another writer: " + wrong}, Violation, 1)
+			}
+		}
+		return w.clear()
+	})
+	return nil
+}
+
+func (r *repetition) newWriter(ctx context.Context) (*writer, error) {
+	if r.about.Backend == proxier.Nftables {
+		return r.newNftWriter()
+	}
+	family := r.families[0]
+	var payload bytes.Buffer
+	fmt.Fprintf(&payload, "*nat\n:%s - [0:0]\n-A %s -m comment --comment first -j RETURN\n-A POSTROUTING -j %s\nCOMMIT\n",
+		writingChain, writingChain, writingChain)
+	if err := r.restoreForeign(ctx, family, &payload); err != nil {
+		return nil, err
+	}
+	tool := func(args ...string) error {
+		_, err := r.runTool(context.Background(), family, append([]string{"-t", "nat"}, args...)...)
+		return err
+	}
+	second := []string{writingChain, "-m", "comment", "--comment", "second", "-j", "RETURN"}
+	return &writer{
+		add:    func() error { return tool(append([]string{"-A"}, second...)...) },
+		remove: func() error { return tool(append([]string{"-D"}, second...)...) },
+		intact: func(added bool) (string, error) {
+			want := []string{"-N " + writingChain, "-A " + writingChain + " -m comment --comment first -j RETURN"}
+			if added {
+				want = append(want, "-A "+writingChain+" -m comment --comment second -j RETURN")
+			}
+			text, err := r.runTool(context.Background(), family, "-t", "nat", "-S", writingChain)
+			if err != nil {
+				return err.Error(), nil
+			}
+			if got := strings.Split(text, "\n"); !slices.Equal(got, want) {
+				return fmt.Sprintf("%q, not %q", got, want), nil
+			}
+			if err := tool("-C", "POSTROUTING", "-j", writingChain); err != nil {
+				return err.Error(), nil
+			}
+			return "", nil
+		},
+		clear: func() error {
+			if tally, err := kernel.Tally(string(r.kernelVariant()), family, "nat"); err != nil || !hasChain(tally, writingChain) {
+				return err // flushed meanwhile
+			}
+			return errors.Join(tool("-D", "POSTROUTING", "-j", writingChain), tool("-F", writingChain), tool("-X", writingChain))
+		},
+	}, nil
+}
+
+// newNftWriter writes to a table of its own: whoever commits anything in the namespace makes others begin again.
+func (r *repetition) newNftWriter() (*writer, error) {
+	if err := netns.Guard(); err != nil {
+		return nil, err
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, err
+	}
+	table := conn.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: writingTable})
+	chain := conn.AddChain(&nftables.Chain{Name: "writer", Table: table})
+	returns := []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}}
+	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: returns})
+	if err := conn.Flush(); err != nil {
+		return nil, fmt.Errorf("table %s: %w", writingTable, err)
+	}
+	rules := func() ([]*nftables.Rule, error) { return conn.GetRules(table, chain) }
+	return &writer{
+		add: func() error {
+			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: returns})
+			return conn.Flush()
+		},
+		remove: func() error {
+			all, err := rules()
+			if err != nil || len(all) == 0 {
+				return errors.Join(err, errors.New("no rule"))
+			}
+			if err := conn.DelRule(all[len(all)-1]); err != nil {
+				return err
+			}
+			return conn.Flush()
+		},
+		intact: func(added bool) (string, error) {
+			want := 1
+			if added {
+				want++
+			}
+			all, err := rules()
+			if err != nil {
+				return err.Error(), nil
+			}
+			if len(all) != want {
+				return fmt.Sprintf("%d rules, not %d", len(all), want), nil
+			}
+			return "", nil
+		},
+		clear: func() error {
+			conn.DelTable(table)
+			return conn.Flush()
+		},
+	}, nil
+}

@@ -1,0 +1,307 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/netns"
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel"
+	"synclab/scenarios"
+)
+
+// tableOf is a table of iptables in one family.
+type tableOf struct {
+	family corev1.IPFamily
+	table  string
+}
+
+func (t tableOf) String() string { return string(t.family) + " " + t.table }
+
+// placesOf are the tables that a fault's table means.
+func (r *repetition) placesOf(table string) []tableOf {
+	tables := []string{table}
+	if table == "all" {
+		tables = []string{"nat", "filter", "mangle"}
+	}
+	var places []tableOf
+	for _, family := range r.families {
+		for _, table := range tables {
+			places = append(places, tableOf{family, table})
+		}
+	}
+	return places
+}
+
+// ownPrefix begins the names of a proxier's chains in iptables.
+const ownPrefix = "KUBE-"
+
+func isOwn(chain string) bool { return strings.HasPrefix(chain, ownPrefix) }
+
+// kernelVariant is the variant of iptables that the subject's tables are of.
+func (r *repetition) kernelVariant() iptables.Variant { return cmp.Or(r.variant, iptables.Legacy) }
+
+// runTool is one call of iptables, as another program on the node makes it.
+func (r *repetition) runTool(ctx context.Context, family corev1.IPFamily, args ...string) (string, error) {
+	if err := netns.Guard(); err != nil {
+		return "", err
+	}
+	variant := r.kernelVariant()
+	path, err := iptables.FindBinary(iptables.Binary(variant, family, ""))
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, path, append(lockWait(variant), args...)...).CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	if err != nil {
+		return text, fmt.Errorf("%s %s: %w: %s", iptables.Binary(variant, family, ""), strings.Join(args, " "), err, text)
+	}
+	return text, nil
+}
+
+// jumpAt is a rule of a base chain that leads to a chain of the subject.
+type jumpAt struct {
+	base string
+	at   int // from 1
+	rule string
+}
+
+// jumpsIn are those of a table, in the order of the base chains' names.
+func (r *repetition) jumpsIn(ctx context.Context, place tableOf, tally map[string]int) ([]jumpAt, error) {
+	var jumps []jumpAt
+	for _, base := range []string{"FORWARD", "INPUT", "OUTPUT", "POSTROUTING", "PREROUTING"} {
+		if tally[base] == 0 {
+			continue
+		}
+		text, err := r.runTool(ctx, place.family, "-t", place.table, "-S", base)
+		if err != nil {
+			return nil, err
+		}
+		at := 0
+		for line := range strings.Lines(text) {
+			if !strings.HasPrefix(line, "-A ") {
+				continue
+			}
+			if at++; strings.Contains(line, " -j "+ownPrefix) {
+				jumps = append(jumps, jumpAt{base, at, strings.TrimSpace(line)})
+			}
+		}
+	}
+	return jumps, nil
+}
+
+// blindLook is how often tables are read although they seem to be the same: legacy ones tell of a change only by their size.
+const blindLook = 250 * time.Millisecond
+
+// watched answers from the tables' tallies, which are read again only when tables seem to have changed.
+func (r *repetition) watched(places []tableOf, lacks func(tableOf, map[string]int) string) func() (string, error) {
+	variant := string(r.kernelVariant())
+	var stamps []uint64
+	var looked time.Time
+	var answer string
+	return func() (string, error) {
+		var now []uint64
+		for _, place := range places {
+			stamp, err := kernel.Stamp(variant, place.family, place.table)
+			if err != nil {
+				return "", err
+			}
+			now = append(now, stamp)
+		}
+		if slices.Equal(now, stamps) && r.clock.Since(looked) < blindLook {
+			return answer, nil
+		}
+		stamps, looked, answer = now, r.clock.Now(), ""
+		for _, place := range places {
+			tally, err := kernel.TallyOnce(variant, place.family, place.table)
+			if kernel.Changed(err) {
+				stamps, answer = nil, place.String()+" changes all the time"
+				return answer, nil
+			}
+			if err != nil {
+				return "", err
+			}
+			if answer = lacks(place, tally); answer != "" {
+				return answer, nil
+			}
+		}
+		return "", nil
+	}
+}
+
+// flushed empties tables. They are whole again when the chains that all Services share are there with something in them
+// wherever they had, and base chains lead to the subject as often as before: where Services lead is looked up anyway.
+func (r *repetition) flushed(ctx context.Context, f *scenarios.Fault, name string) error {
+	if r.about.Backend == proxier.Nftables {
+		return r.flushedNftables(ctx, f, name)
+	}
+	places := r.placesOf(f.Table)
+	before := map[tableOf]map[string]int{}
+	for _, place := range places {
+		tally, err := kernel.Tally(string(r.kernelVariant()), place.family, place.table)
+		if err != nil {
+			return err
+		}
+		jumps, err := r.jumpsIn(ctx, place, tally)
+		if err != nil {
+			return err
+		}
+		keep := map[string]int{}
+		for chain, n := range tally {
+			if isOwn(chain) && !perService(chain) {
+				keep[chain] = min(n, 1)
+			}
+		}
+		for _, jump := range jumps {
+			keep[jump.base]++
+		}
+		before[place] = keep
+	}
+	for _, family := range r.families {
+		if err := r.flush(ctx, family, f.Table); err != nil {
+			return err
+		}
+	}
+	d, err := r.wound(ctx, f, name, &damage{lacks: r.watched(places, func(place tableOf, now map[string]int) string {
+		for chain, n := range before[place] {
+			if has, there := now[chain]; !there || has < n {
+				return fmt.Sprintf("%s: %s has %d rules", place, chain, has)
+			}
+		}
+		return ""
+	})})
+	if err != nil {
+		return err
+	}
+	r.subject.disturbed()
+	r.follow(d)
+	return nil
+}
+
+// perService says that a chain comes and goes with Services.
+func perService(chain string) bool {
+	return iptables.IsServiceChain(chain) || strings.HasPrefix(chain, "KUBE-TREE-")
+}
+
+// deleted takes one object away, in each family.
+func (r *repetition) deleted(ctx context.Context, f *scenarios.Fault, name string, lot *rand.Rand) error {
+	if r.about.Backend == proxier.Nftables {
+		return r.deletedNftables(ctx, f, name, lot)
+	}
+	taken := map[tableOf]lost{}
+	var places []tableOf
+	for _, place := range r.placesOf(f.Table) {
+		tally, err := kernel.Tally(string(r.kernelVariant()), place.family, place.table)
+		if err != nil {
+			return err
+		}
+		l, err := r.take(ctx, f.Object, place, tally, lot)
+		if err != nil {
+			return err
+		}
+		if l.chain == "" {
+			r.say.message(message{Note: fmt.Sprintf("%s: %s has none of the subject's", describe(name, f), place)})
+			continue
+		}
+		taken[place] = l
+		places = append(places, place)
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	d, err := r.wound(ctx, f, name, &damage{lacks: r.watched(places, func(place tableOf, now map[string]int) string {
+		return taken[place].lacks(place, now)
+	})})
+	if err != nil {
+		return err
+	}
+	for _, place := range places {
+		r.note(d, "%s: %s", place, taken[place].what)
+	}
+	r.subject.disturbed()
+	r.follow(d)
+	return nil
+}
+
+// lost is what was taken from a chain.
+type lost struct {
+	chain         string
+	before, after int // rules
+	what          string
+}
+
+// lacks says that a chain is as it was left. One that has more rules, or others than were left, was written since; one
+// that is gone is not needed any more, if it was a Service's.
+func (l lost) lacks(place tableOf, now map[string]int) string {
+	n, there := now[l.chain]
+	switch {
+	case !there && perService(l.chain), n >= l.before:
+		return ""
+	case there && perService(l.chain) && n > 0 && n != l.after:
+		return ""
+	}
+	return fmt.Sprintf("%s: %s has %d rules, not %d", place, l.chain, n, l.before)
+}
+
+// take deletes an object that is drawn by lot; the zero value: there is none.
+func (r *repetition) take(ctx context.Context, object string, place tableOf, tally map[string]int, lot *rand.Rand) (lost, error) {
+	if object == "jump" {
+		jumps, err := r.jumpsIn(ctx, place, tally)
+		if err != nil || len(jumps) == 0 {
+			return lost{}, err
+		}
+		jump := jumps[lot.IntN(len(jumps))]
+		_, err = r.runTool(ctx, place.family, "-t", place.table, "-D", jump.base, fmt.Sprint(jump.at))
+		return lost{jump.base, tally[jump.base], tally[jump.base] - 1, "deleted " + jump.rule}, err
+	}
+	chain := drawChain(tally, lot)
+	if chain == "" {
+		return lost{}, nil
+	}
+	n := tally[chain]
+	if object == "chain" {
+		_, err := r.runTool(ctx, place.family, "-t", place.table, "-F", chain)
+		return lost{chain, n, 0, fmt.Sprintf("flushed %s of %d rules", chain, n)}, err
+	}
+	at := 1 + lot.IntN(n)
+	_, err := r.runTool(ctx, place.family, "-t", place.table, "-D", chain, fmt.Sprint(at))
+	return lost{chain, n, n - 1, fmt.Sprintf("deleted rule %d of %d of %s", at, n, chain)}, err
+}
+
+// drawChain draws first what kind of chain it shall be, since almost all are those of single endpoints.
+func drawChain(tally map[string]int, lot *rand.Rand) string {
+	kinds := map[string][]string{}
+	for chain, n := range tally {
+		if !isOwn(chain) || n == 0 {
+			continue
+		}
+		kind := "shared"
+		if perService(chain) {
+			kind = chain[:strings.LastIndexByte(chain, '-')]
+			if strings.HasPrefix(chain, "KUBE-TREE-") {
+				kind = "KUBE-TREE"
+			}
+		}
+		kinds[kind] = append(kinds[kind], chain)
+	}
+	if len(kinds) == 0 {
+		return ""
+	}
+	var names []string
+	for kind := range kinds {
+		names = append(names, kind)
+	}
+	slices.Sort(names)
+	chains := kinds[names[lot.IntN(len(names))]]
+	slices.Sort(chains)
+	return chains[lot.IntN(len(chains))]
+}

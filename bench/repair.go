@@ -1,0 +1,453 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"synclab/bench/shim"
+	"synclab/proxier"
+	"synclab/scenarios"
+)
+
+// damage is one fault from its moment on, until what it broke is as it should be.
+type damage struct {
+	fault string // as in Record.Fault
+	step  string
+	kind  string
+	began time.Time
+	// lacks says what is not back yet; nil: the fault took nothing away, and shows in how changes arrive.
+	lacks func() (string, error)
+	// planted is what the shim calls the fault of a call; empty: none is planted.
+	planted string
+	left    int       // how many calls it has still to hit
+	until   time.Time // when it ends by itself; zero: it does not, or by what the subject does
+
+	mu       sync.Mutex
+	noticed  bool
+	hit      bool      // a planted fault has hit a call
+	wrote    time.Time // end of the first sync, or command that wrote, that began after it and succeeded
+	last     time.Time // the same of the last one
+	whole    time.Time // since when all changes have arrived; zero: some have not
+	over     chan struct{}
+	ended    time.Time // when it stopped breaking things; zero: it holds
+	repaired chan struct{}
+	closed   bool
+	done     time.Time // when it was closed
+}
+
+// answer is a sync of the subject, or a command that it ran: how it comes to notice a fault.
+type answer struct {
+	began, ended time.Time
+	writes       bool // rules, or tries to
+	sync         bool // a whole sync, as the subject told of it
+	failed       bool
+	planted      string // the fault that hit it
+}
+
+// damages are those of a repetition.
+type damages struct {
+	mu      sync.Mutex
+	count   int          // of faults so far
+	flushed atomic.Int64 // how often tables were emptied
+	// meets is called with each change before it is made, from the goroutine of the steps; nil: nobody waits for one.
+	meets   func(runtime.Object)
+	all     []*damage
+	holds   []*hold
+	watched bool // answers are taken in
+	wait    sync.WaitGroup
+	// following is the context of all who follow, and cancel ends it.
+	following context.Context
+	cancel    context.CancelFunc
+}
+
+// repairLook is how often is looked whether a damage is repaired: records of repairs are late by so much at most.
+const repairLook = 10 * time.Millisecond
+
+// describe is a fault as records name it.
+func describe(name string, f *scenarios.Fault) string {
+	text := name + " " + f.Kind
+	if f.Object != "" {
+		text += " " + f.Object
+	}
+	if f.Table != "" {
+		text += " " + f.Table
+	}
+	return text
+}
+
+// wound begins a damage: the fault is done, or holds from now on. For faults that hold it has to be ended (over).
+func (r *repetition) wound(ctx context.Context, f *scenarios.Fault, name string, d *damage) (*damage, error) {
+	d.fault, d.step, d.kind = describe(name, f), name, f.Kind
+	d.over, d.repaired = make(chan struct{}), make(chan struct{})
+	if d.began.IsZero() {
+		d.began = r.clock.Now()
+	}
+	if f.Holds() {
+		d.until = d.began.Add(f.For)
+	}
+	r.recordAs(Record{At: d.began.Sub(r.started).Seconds(), Unit: "s", Fault: d.fault}, FaultBegun, f.For.Seconds())
+	if err := r.watchAnswers(ctx); err != nil {
+		return nil, err
+	}
+	r.damages.mu.Lock()
+	r.damages.all = append(r.damages.all, d)
+	r.damages.mu.Unlock()
+	return d, nil
+}
+
+// follow looks after a damage until it is repaired.
+func (r *repetition) follow(d *damage) {
+	ctx := r.damages.context()
+	r.damages.wait.Go(func() {
+		ticker := r.clock.NewTicker(repairLook)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-d.repaired:
+				return
+			case <-ticker.C():
+			}
+			r.look(d)
+		}
+	})
+}
+
+// look asks once whether a damage is repaired.
+func (r *repetition) look(d *damage) {
+	now := r.clock.Now()
+	arrived := r.tunnel == nil || r.tunnel.visible.Pending() == 0
+	d.mu.Lock()
+	if !arrived {
+		d.whole = time.Time{}
+	} else if d.whole.IsZero() {
+		d.whole = now
+	}
+	synced := d.kind != scenarios.FaultKilled || !d.wrote.IsZero()
+	d.mu.Unlock()
+	if d.showsInChanges() || !arrived || !synced {
+		return
+	}
+	if lacks, err := d.missing(); lacks == "" && err == nil {
+		r.repair(d, now)
+	}
+}
+
+// showsInChanges says that nothing was taken away that would have to come back.
+func (d *damage) showsInChanges() bool { return d.lacks == nil && d.kind != scenarios.FaultKilled }
+
+func (d *damage) missing() (string, error) {
+	if d.lacks == nil {
+		return "", nil
+	}
+	return d.lacks()
+}
+
+// repair records that a damage is repaired, as of a moment.
+func (r *repetition) repair(d *damage, at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
+	d.close(at)
+	r.recordAs(Record{At: at.Sub(r.started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, FaultRepaired, max(0, at.Sub(d.from()).Seconds()))
+}
+
+// close says that nothing is waited for any more. The caller holds mu.
+func (d *damage) close(at time.Time) {
+	d.closed, d.done = true, at
+	close(d.repaired)
+}
+
+// from is when repairing could begin.
+func (d *damage) from() time.Time {
+	if d.showsInChanges() && !d.ended.IsZero() {
+		return d.ended
+	}
+	return d.began
+}
+
+// end says that a fault breaks nothing more.
+func (d *damage) end(at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended.IsZero() {
+		d.ended = at
+		close(d.over)
+	}
+}
+
+// answered takes a sync or a command in.
+func (r *repetition) answered(a answer) {
+	r.damages.mu.Lock()
+	all := slices.Clone(r.damages.all)
+	r.damages.mu.Unlock()
+	for _, d := range all {
+		r.answeredOne(d, a)
+	}
+}
+
+func (r *repetition) answeredOne(d *damage, a answer) {
+	hit := d.planted != "" && (a.planted == d.planted || r.shim == nil && a.failed)
+	d.mu.Lock()
+	// Answers are told of when they have ended: what they repaired may have been seen before.
+	if !a.began.After(d.began) || d.closed && (d.noticed || a.began.After(d.done)) {
+		d.mu.Unlock()
+		return
+	}
+	if (a.writes || a.sync) && !a.failed {
+		if d.wrote.IsZero() {
+			d.wrote = a.ended
+		}
+		d.last = a.ended
+	}
+	detects := true
+	switch {
+	case d.planted != "":
+		detects = hit
+	case !d.showsInChanges():
+		detects = a.writes || a.sync
+	}
+	first := detects && !d.noticed
+	d.noticed = d.noticed || detects
+	spent := false
+	if hit {
+		d.hit = true
+		if d.left > 0 {
+			d.left--
+			spent = d.left == 0
+		}
+	}
+	d.mu.Unlock()
+	if first {
+		at := Record{At: a.began.Sub(r.started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}
+		r.recordAs(at, FaultDetected, max(0, a.began.Sub(d.began).Seconds()))
+	}
+	if spent {
+		d.end(a.ended)
+	}
+}
+
+// open are the damages that are not repaired.
+func (r *repetition) open() []*damage {
+	r.damages.mu.Lock()
+	defer r.damages.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.damages.all), func(d *damage) bool {
+		select {
+		case <-d.repaired:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// watchAnswers takes in what the shim tells of the subject's tools; its syncs come from elsewhere.
+func (r *repetition) watchAnswers(ctx context.Context) error {
+	r.damages.mu.Lock()
+	begin := !r.damages.watched
+	r.damages.watched = true
+	r.damages.mu.Unlock()
+	if !begin || r.shim == nil {
+		return nil
+	}
+	ended, err := r.shim.Calls(r.damages.context())
+	if err != nil {
+		return err
+	}
+	r.damages.wait.Go(func() {
+		for call := range ended {
+			// kube-proxy keeps both families; the scenario's are what is measured.
+			if family := call.Family(); family == "" || slices.Contains(r.families, family) {
+				r.answered(answer{
+					began: call.Start, ended: call.End, planted: call.Fault, failed: call.ExitCode != 0,
+					writes: r.about.writes(call) || changesOne(call),
+				})
+			}
+		}
+	})
+	return nil
+}
+
+// changesOne says whether a call of iptables writes a single rule or chain.
+func changesOne(c shim.Call) bool {
+	return slices.ContainsFunc(c.Args, func(arg string) bool {
+		return slices.Contains([]string{"-A", "-I", "-N", "-D", "-X", "-F"}, arg)
+	})
+}
+
+// told takes in a sync that the lab's own proxier told of.
+func (r *repetition) told(s proxier.Sync) {
+	r.answered(answer{began: s.Started, ended: s.Finished, sync: true, writes: len(s.Runs) > 0, failed: s.Err != nil})
+}
+
+// context is that of all who follow damages; it ends with endFaults.
+func (d *damages) context() context.Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.following == nil {
+		d.following, d.cancel = context.WithCancel(context.Background())
+	}
+	return d.following
+}
+
+// awaitRepairs waits until what faults took away is back, and those that end by themselves before ctx does have ended.
+func (r *repetition) awaitRepairs(ctx context.Context) error {
+	deadline, _ := ctx.Deadline()
+	for _, d := range r.open() {
+		if !d.until.IsZero() && d.until.Before(deadline) {
+			select {
+			case <-d.over:
+			case <-ctx.Done():
+				return fmt.Errorf("%s still holds: %w", d.fault, context.Cause(ctx))
+			}
+		}
+		if d.showsInChanges() {
+			continue
+		}
+		select {
+		case <-d.repaired:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", d.still(), context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// still says what a damage lacks.
+func (d *damage) still() string {
+	lacks, err := d.missing()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s: %v", d.fault, err)
+	case lacks != "":
+		return d.fault + ": " + lacks
+	case d.kind == scenarios.FaultKilled && d.wrote.IsZero():
+		return d.fault + ": no sync since"
+	}
+	return d.fault + ": its changes have not arrived"
+}
+
+// settledFaults records the repair of faults that show in changes: all of these have arrived by now.
+func (r *repetition) settledFaults() {
+	for _, d := range r.open() {
+		d.mu.Lock()
+		at, ready := d.whole, d.showsInChanges() && (!d.ended.IsZero() || d.stays())
+		if r.tunnel == nil { // who watches no kernel knows of syncs
+			at = d.last
+		}
+		if at.IsZero() || at.Before(d.from()) {
+			at = d.from()
+		}
+		idle := d.planted != "" && !d.hit
+		if ready && idle && !d.closed {
+			d.close(r.clock.Now())
+		}
+		d.mu.Unlock()
+		switch {
+		case ready && idle:
+			r.note(d, "it hit nothing")
+		case ready:
+			r.repair(d, at)
+		}
+	}
+}
+
+// stays says that a fault never ends by itself: what is asked is whether changes arrive all the same.
+func (d *damage) stays() bool { return d.kind == scenarios.FaultReference }
+
+// giveUp records that what is open now was not repaired within a time.
+func (r *repetition) giveUp(within time.Duration, lacks error) {
+	text := fmt.Sprintf("not repaired within %v", within)
+	now := r.clock.Now()
+	for _, d := range r.open() {
+		still := d.still()
+		d.mu.Lock()
+		if !d.closed {
+			d.close(now)
+			rec := Record{Unit: "s", Step: d.step, Fault: d.fault, Error: text}
+			r.recordAs(rec, FaultRepaired, max(0, now.Sub(d.from()).Seconds()))
+		}
+		d.mu.Unlock()
+		r.say.message(message{Note: fmt.Sprintf("%s (%s)", text, still)})
+	}
+	r.say.message(message{Note: fmt.Sprintf("%s; the subject is started again on an empty ruleset: %v", text, lacks)})
+}
+
+// restoreOrder ends all faults and lets the subject begin again on an empty ruleset, as the lab's own act: the next fault
+// begins from order.
+func (r *repetition) restoreOrder(ctx context.Context, within time.Duration) error {
+	if err := r.heal(ctx); err != nil {
+		return err
+	}
+	if err := r.stop(); err != nil {
+		r.say.message(message{Note: "while it was stopped: " + err.Error()})
+	}
+	if r.about.Backend != "" {
+		for _, family := range r.families {
+			if err := r.empty(ctx, family); err != nil {
+				return err
+			}
+		}
+	}
+	if r.tunnel != nil {
+		r.tunnel.visible.Recheck()
+	}
+	if err := r.start(ctx, 0); err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, max(within, upTime))
+	defer cancel()
+	if err := r.subject.inSync(waiting); err != nil {
+		if ctx.Err() == nil && waiting.Err() != nil && r.Feed == FeedAPI {
+			return r.tooLong(fmt.Errorf("also after it was started again: %w", err))
+		}
+		return err
+	}
+	return nil
+}
+
+// empty takes away all that the subject wrote, and with iptables what others wrote beside it.
+func (r *repetition) empty(ctx context.Context, family corev1.IPFamily) error {
+	if r.about.Backend == proxier.Nftables {
+		if there, _, err := r.ownNftables(family); err != nil || len(there) == 0 {
+			return err
+		}
+	}
+	return r.flush(ctx, family, "all")
+}
+
+// endFaults ends all faults of a repetition, and whoever follows them.
+func (r *repetition) endFaults(ctx context.Context) error {
+	err := r.heal(context.WithoutCancel(ctx))
+	for _, d := range r.open() {
+		select {
+		case <-d.repaired:
+		default:
+			r.say.message(message{Note: d.fault + ": no settle came after it, so that its repair is not known"})
+		}
+	}
+	r.damages.mu.Lock()
+	cancel := r.damages.cancel
+	r.damages.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	r.damages.wait.Wait()
+	return err
+}
+
+// errEnded is why waiting for a subject ends that ended itself.
+var errEnded = errors.New("the subject has ended")

@@ -1,0 +1,4 @@
+package main
+
+// sysMemfdCreate is memfd_create(2), which package syscall does not have.
+const sysMemfdCreate = 279
