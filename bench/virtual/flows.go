@@ -23,6 +23,9 @@ type client struct {
 	stranger bool
 	// excused: its endpoint did not serve at some moment, so the flow may have gone.
 	excused bool
+	// early: it began before its endpoint was known to be installed. If the Service goes before that, the proxier never led
+	// anybody there, and knows nothing of it.
+	early bool
 	// orphan: the proxier of its time is no more; the next one does not know a Service that was deleted in between.
 	orphan bool
 }
@@ -110,7 +113,8 @@ func (k *soak) talk(a Action) {
 		}
 		if to, ep, ok := pickServing(frontends, rng); ok && rng.IntN(4) > 0 {
 			c.flow.Dst, c.flow.ReplySrc, c.stranger = to, ep, false
-			c.excused = !k.idle() // it may not be known to serve yet
+			c.early = !k.idle() // its endpoint may not be known to serve yet
+			c.excused = c.early
 		}
 		k.flows[family].Add(c.flow)
 		k.clients = append(k.clients, c)
@@ -180,7 +184,7 @@ func (k *soak) checkFlows() {
 			case c.stranger:
 			case !c.excused && !there[c.flow]:
 				k.broken(flowsGone, fmt.Sprintf("%v is gone, and its endpoint served all the time", c.flow))
-			case there[c.flow] && !f.some && (exists || !c.orphan):
+			case there[c.flow] && !f.some && (exists || !c.orphan && !c.early):
 				k.broken(flowsGone, fmt.Sprintf("%v stays, and its endpoint does not serve (the Service is there: %v)", c.flow, exists))
 			}
 		}
