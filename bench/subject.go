@@ -42,9 +42,7 @@ func (r *repetition) start(ctx context.Context, made float64) (err error) {
 
 func (r *repetition) restart(ctx context.Context, name string) error {
 	r.say.stage(name, 0, 0)
-	if err := r.beforeRestart(ctx); err != nil {
-		return err
-	}
+	r.beforeRestart(ctx)
 	if err := r.stop(); err != nil {
 		return err
 	}

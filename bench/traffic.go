@@ -195,6 +195,9 @@ const methodHeld = "held"
 // observed records what the ledger found.
 func (r *repetition) observed(o traffic.Observed) {
 	t := o.Target
+	if o.Finding == traffic.NewFlow {
+		r.checking.flow(o.Outcome)
+	}
 	if o.Finding == traffic.HeldPacket && o.Outcome == traffic.Answered {
 		if r.flows.packets[o.Number]++; r.flows.packets[o.Number]%recordedPackets != 1 {
 			return

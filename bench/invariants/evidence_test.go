@@ -192,7 +192,8 @@ func (e *Evidence) recompile(t *testing.T) {
 // drop takes a rule away that holds a text.
 func (e *Evidence) drop(t *testing.T, table, text string) {
 	t.Helper()
-	for _, c := range e.Saved[ipv4][table] {
+	for _, name := range slices.Sorted(maps.Keys(e.Saved[ipv4][table])) {
+		c := e.Saved[ipv4][table][name]
 		if i := slices.IndexFunc(c.Rules, func(r Rule) bool { return strings.Contains(r.Text, text) }); i >= 0 {
 			c.Rules = slices.Delete(c.Rules, i, i+1)
 			return

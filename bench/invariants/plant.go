@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	vishnetns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -71,6 +71,18 @@ func (s *Sentinels) PlantTable(ctx context.Context, variant iptables.Variant, fa
 	cmd.Stdin = strings.NewReader(payload(table, rules))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("sentinels: %s table %s: %s: %w: %s", family, table, path, err, strings.TrimSpace(string(out)))
+	}
+	// ip6tables-nft-restore 1.8.9 takes counters and forgets them: what is there now is what must stay.
+	saved, err := Save(ctx, variant, family, "-t", table)
+	if err != nil {
+		return fmt.Errorf("sentinels: %w", err)
+	}
+	for i := range rules {
+		if c := saved[table][strings.Fields(rules[i].Text)[1]]; c != nil {
+			if at := slices.IndexFunc(c.Rules, func(r Rule) bool { return r.Text == rules[i].Text }); at >= 0 {
+				rules[i] = c.Rules[at]
+			}
+		}
 	}
 	s.Rules[family][table] = rules
 	return nil
@@ -198,24 +210,43 @@ func (s *Sentinels) plantFlows(family corev1.IPFamily, objects *sim.Objects) err
 	return nil
 }
 
+// Of include/uapi/linux/netfilter/nf_conntrack_common.h. The kernel gives up entries that are not assured when it needs
+// room for others.
+const seenReply, assured, confirmed = 1 << 1, 1 << 2, 1 << 3
+
 // PlantFlow makes an UDP entry of the conntrack table, with any endpoint as the source of replies.
 func PlantFlow(family corev1.IPFamily, f conntrack.Flow) error {
-	protocol := netlink.InetFamily(unix.AF_INET)
+	protocol := unix.AF_INET
 	if family == corev1.IPv6Protocol {
 		protocol = unix.AF_INET6
 	}
-	tuple := func(from, to netip.AddrPort) netlink.IPTuple {
-		return netlink.IPTuple{
-			SrcIP: net.IP(from.Addr().AsSlice()), SrcPort: from.Port(), DstIP: net.IP(to.Addr().AsSlice()), DstPort: to.Port(), Protocol: unix.IPPROTO_UDP,
-		}
-	}
-	err := netlink.ConntrackCreate(netlink.ConntrackTable, protocol, &netlink.ConntrackFlow{
-		FamilyType: uint8(protocol), Forward: tuple(f.Src, f.Dst), Reverse: tuple(f.ReplySrc, f.ReplyDst), TimeOut: flowSeconds,
-	})
-	if err != nil && !errors.Is(err, unix.EEXIST) {
+	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|nl.IPCTNL_MSG_CT_NEW, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL)
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: uint8(protocol), Version: nl.NFNETLINK_V0})
+	req.AddData(tupleOf(nl.CTA_TUPLE_ORIG, f.Src, f.Dst))
+	req.AddData(tupleOf(nl.CTA_TUPLE_REPLY, f.ReplySrc, f.ReplyDst))
+	req.AddData(nl.NewRtAttr(nl.CTA_STATUS, nl.BEUint32Attr(seenReply|assured|confirmed)))
+	req.AddData(nl.NewRtAttr(nl.CTA_TIMEOUT, nl.BEUint32Attr(flowSeconds)))
+	if _, err := req.Execute(unix.NETLINK_NETFILTER, 0); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("conntrack entry %v -> %v: %w", f.Src, f.Dst, err)
 	}
 	return nil
+}
+
+// tupleOf is one direction of an entry.
+func tupleOf(kind int, from, to netip.AddrPort) *nl.RtAttr {
+	source, destination := nl.CTA_IP_V4_SRC, nl.CTA_IP_V4_DST
+	if from.Addr().Is6() {
+		source, destination = nl.CTA_IP_V6_SRC, nl.CTA_IP_V6_DST
+	}
+	tuple := nl.NewRtAttr(unix.NLA_F_NESTED|kind, nil)
+	addrs := tuple.AddRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_IP, nil)
+	addrs.AddRtAttr(source, from.Addr().AsSlice())
+	addrs.AddRtAttr(destination, to.Addr().AsSlice())
+	proto := tuple.AddRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_PROTO, nil)
+	proto.AddRtAttr(nl.CTA_PROTO_NUM, []byte{unix.IPPROTO_UDP})
+	proto.AddRtAttr(nl.CTA_PROTO_SRC_PORT, nl.BEUint16Attr(from.Port()))
+	proto.AddRtAttr(nl.CTA_PROTO_DST_PORT, nl.BEUint16Attr(to.Port()))
+	return tuple
 }
 
 // Flows lists the UDP entries of the conntrack table, in the namespace of this thread.
@@ -228,14 +259,14 @@ func Flows(ctx context.Context, family corev1.IPFamily) ([]conntrack.Flow, error
 	return flows, err
 }
 
-// Save reads the tables of iptables with their counters, by the variant's own tool. A tool that finds no tables prints
-// nothing.
-func Save(ctx context.Context, variant iptables.Variant, family corev1.IPFamily) (Saved, error) {
+// Save reads the tables of iptables with their counters, by the variant's own tool, or one of them by "-t" and its name. A
+// tool that finds no tables prints nothing.
+func Save(ctx context.Context, variant iptables.Variant, family corev1.IPFamily, args ...string) (Saved, error) {
 	path, err := iptables.FindBinary(iptables.Binary(variant, family, "save"))
 	if err != nil {
 		return nil, err
 	}
-	out, err := exec.CommandContext(ctx, path, "-c").Output()
+	out, err := exec.CommandContext(ctx, path, append([]string{"-c"}, args...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
