@@ -21,7 +21,8 @@ type Disruption struct {
 
 // DisruptedStep is the part of the stream that was due during one step and the settle and check steps behind it.
 type DisruptedStep struct {
-	Step string `json:"step"` // "4:churn"
+	Step  string `json:"step"`            // "4:churn"
+	Fault string `json:"fault,omitempty"` // what was done, where the step is a fault
 	// Rest says that nothing happened but the stream itself.
 	Rest      bool           `json:"rest,omitempty"`
 	Flows     int            `json:"flows"`
@@ -37,11 +38,13 @@ type DisruptedStep struct {
 	AddedP99     *float64 `json:"added_p99,omitempty"`
 	AddedP99Low  *float64 `json:"added_p99_ci_low,omitempty"`
 	AddedP99High *float64 `json:"added_p99_ci_high,omitempty"`
-	// RemovedServed and AddedWaits are of endpoints, in seconds.
+	// RemovedServed and AddedWaits are of endpoints, in seconds; HeldLeft is how long UDP flows held stayed with one that was
+	// removed.
 	RemovedServed *Distribution `json:"removed_served,omitempty"`
+	HeldLeft      *Distribution `json:"held_left,omitempty"`
 	AddedWaits    *Distribution `json:"added_waits,omitempty"`
-	// Held are packets of flows that were there before; Broken of them got no answer from their endpoint (TCP), and
-	// Removed still went to an endpoint that was gone (UDP).
+	// Held are recorded packets of flows that were there before, of which only some of the answered ones are; Broken of
+	// them got no answer from their endpoint (TCP), and Removed still went to an endpoint that was gone (UDP).
 	HeldTCP        int `json:"held_tcp,omitempty"`
 	HeldTCPBroken  int `json:"held_tcp_broken,omitempty"`
 	HeldUDP        int `json:"held_udp,omitempty"`
@@ -102,9 +105,14 @@ func sortedSteps[V any](names map[string]V) []string {
 func disruptedSteps(c *cellSamples) []DisruptedStep {
 	owners := stepOwners(c)
 	steps := map[string]*DisruptedStep{}
-	answered, removed, waits := map[string]map[repetition][]float64{}, map[string][]float64{}, map[string][]float64{}
+	faults := map[string]string{}
+	answered := map[string]map[repetition][]float64{}
+	removed, left, waits := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
 	for _, r := range c.records {
 		owner := owners[r.Step]
+		if r.Metric == bench.FaultBegun {
+			faults[owner] = r.Fault
+		}
 		if !ofStream(r.Metric) {
 			continue
 		}
@@ -123,7 +131,11 @@ func disruptedSteps(c *cellSamples) []DisruptedStep {
 		case bench.HeldFlow:
 			step.held(r.Protocol, r.Outcome)
 		case bench.RemovedServed:
-			removed[owner] = append(removed[owner], r.Value)
+			into := removed
+			if r.Method != "" {
+				into = left
+			}
+			into[owner] = append(into[owner], r.Value)
 		case bench.AddedWaits:
 			waits[owner] = append(waits[owner], r.Value)
 		}
@@ -135,8 +147,9 @@ func disruptedSteps(c *cellSamples) []DisruptedStep {
 		if _, kind := stepOf(name); kind == "traffic" && rest == "" && step.Flows > 0 {
 			rest, step.Rest = name, true
 		}
+		step.Fault = faults[name]
 		step.Answered = described(pooledValues(answered[name]))
-		step.RemovedServed, step.AddedWaits = described(removed[name]), described(waits[name])
+		step.RemovedServed, step.HeldLeft, step.AddedWaits = described(removed[name]), described(left[name]), described(waits[name])
 		step.FailedAtMost, step.MisroutedAtMost = shareAtMost(step.Failed, step.Flows), shareAtMost(step.Misrouted, step.Flows)
 		if rest != "" && !step.Rest {
 			step.added(answered[name], answered[rest])
@@ -232,6 +245,14 @@ func stepText(name string) string {
 	return strconv.Itoa(index) + " " + kind
 }
 
+// text is the step's name for people: "4 churn", or of a fault what was done.
+func (d DisruptedStep) text() string {
+	if d.Fault != "" {
+		return faultText(d.Fault)
+	}
+	return stepText(d.Step)
+}
+
 // during adds up the steps behind the first that is at rest.
 func (d Disruption) during() (total DisruptedStep) {
 	var worst *DisruptedStep
@@ -252,7 +273,7 @@ func (d Disruption) during() (total DisruptedStep) {
 		}
 	}
 	if worst != nil {
-		total.Step, total.AddedP99, total.Answered = worst.Step, worst.AddedP99, worst.Answered
+		total.Step, total.Fault, total.AddedP99, total.Answered = worst.Step, worst.Fault, worst.AddedP99, worst.Answered
 	}
 	total.FailedAtMost, total.MisroutedAtMost = shareAtMost(total.Failed, total.Flows), shareAtMost(total.Misrouted, total.Flows)
 	return total

@@ -17,13 +17,21 @@ func (s *Summary) disruptionSection() *pageSection {
 	for i, cell := range s.disruptedCells() {
 		all, steps := s.disruptionTotals(cell), s.disruptionSteps(cell)
 		if i == 0 {
-			section.Tables = append(section.Tables, all, steps)
+			section.Tables = append(section.Tables, all)
+			if len(steps.Rows) > manyRows {
+				section.Folded = append(section.Folded, steps)
+			} else {
+				section.Tables = append(section.Tables, steps)
+			}
 		} else {
 			section.Folded = append(section.Folded, all, steps)
 		}
 	}
 	return section
 }
+
+// manyRows is from how many rows on a table is folded away.
+const manyRows = 70
 
 // disruptedCells are the cells with a stream, the largest first.
 func (s *Summary) disruptedCells() []Cell {
@@ -71,7 +79,7 @@ func (s *Summary) disruptionTotals(cell Cell) pageTable {
 		}
 		most := optionalCell(total.AddedP99, "s")
 		if total.AddedP99 != nil {
-			most.Text, most.Sub = signedTime(*total.AddedP99), "step "+stepText(total.Step)
+			most.Text, most.Sub = signedTime(*total.AddedP99), "step "+total.text()
 		}
 		t.Rows = append(t.Rows, append(row, most, ofCell(total.HeldTCPBroken, total.HeldTCP), ofCell(total.HeldUDPRemoved, total.HeldUDP), ofCell(total.HeldUDPLost, total.HeldUDP)))
 	}
@@ -94,12 +102,12 @@ func countCell(k, n int, atMost float64) pageCell {
 	return cell
 }
 
-// ofCell is how many of n packets of flows held met something.
+// ofCell is how many packets of flows held met something; a dash where none was recorded.
 func ofCell(k, n int) pageCell {
 	if n == 0 {
 		return pageCell{Text: "–", Faint: true}
 	}
-	return pageCell{Text: Grouped(int64(k)), Sub: "of " + Grouped(int64(n)), Value: fmt.Sprint(k), Loud: k > 0}
+	return pageCell{Text: Grouped(int64(k)), Value: fmt.Sprint(k), Loud: k > 0, Title: "beside " + plural(n, "recorded packet") + ", of those answered only some"}
 }
 
 // shareText writes a share in percent with two digits: "0.012 %".
@@ -127,7 +135,7 @@ func (s *Summary) disruptionSteps(cell Cell) pageTable {
 	t := pageTable{Title: sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())) + ": step by step", Columns: []pageColumn{{Name: "Step"}, {Name: "Subject"}, {Name: "Flows", Numeric: true},
 		{Name: "p50", Numeric: true, Title: "of answered flows"}, {Name: "p99", Numeric: true}, {Name: "Max", Numeric: true}, {Name: "Added to p99", Numeric: true, Title: "less the 99th percentile of the same stream at rest"},
 		{Name: "Failed", Numeric: true}, {Name: "Misrouted", Numeric: true}, {Name: "Removed endpoint served for", Numeric: true, Title: "median, and the longest: removal due → last answer"},
-		{Name: "New endpoint waits", Numeric: true, Title: "median, and the longest: due → first answer"}, {Name: "Held TCP broken", Numeric: true}, {Name: "Held UDP on removed", Numeric: true}},
+		{Name: "New endpoint waits", Numeric: true, Title: "median, and the longest: due → first answer"}, {Name: "Held UDP left it after", Numeric: true, Title: "flows held: removal due → answered by another; median, and the longest"}, {Name: "Held TCP broken", Numeric: true}, {Name: "Held UDP on removed", Numeric: true}},
 		Note: "Each step with the settle and check steps behind it. A pale p99 is of fewer than 100 flows."}
 	all := s.disruptionsOf(cell)
 	names := map[string]bool{}
@@ -149,7 +157,7 @@ func (s *Summary) disruptionSteps(cell Cell) pageTable {
 }
 
 func (s *Summary) disruptedRow(d Disruption, step DisruptedStep) []pageCell {
-	name := pageCell{Text: stepText(step.Step)}
+	name := pageCell{Text: step.text()}
 	if step.Rest {
 		name.Sub = "at rest"
 	}
@@ -168,7 +176,7 @@ func (s *Summary) disruptedRow(d Disruption, step DisruptedStep) []pageCell {
 	}
 	return []pageCell{name, s.seriesCell(d.Series), intCell(step.Flows), distributionCell(step.Answered, medianValue, false), p99,
 		distributionCell(step.Answered, func(d Distribution) float64 { return d.Max }, false), added, failed, countCell(step.Misrouted, step.Flows, step.MisroutedAtMost),
-		longestCell(step.RemovedServed), longestCell(step.AddedWaits), ofCell(step.HeldTCPBroken, step.HeldTCP), ofCell(step.HeldUDPRemoved, step.HeldUDP)}
+		longestCell(step.RemovedServed), longestCell(step.AddedWaits), longestCell(step.HeldLeft), ofCell(step.HeldTCPBroken, step.HeldTCP), ofCell(step.HeldUDPRemoved, step.HeldUDP)}
 }
 
 // outcomes of flows that failed: "12 refused, 3 timeout".
@@ -250,7 +258,7 @@ func (s *Summary) markdownDisruption(w io.Writer) {
 // disruptionAnswers say what flows met, by subject at the largest size.
 func (s *Summary) disruptionAnswers() []string {
 	cells := s.disruptedCells()
-	if len(cells) == 0 {
+	if len(cells) == 0 || len(s.Faults) > 0 { // the faults say what flows met
 		return nil
 	}
 	var clean, others []string
@@ -272,14 +280,14 @@ func (s *Summary) disruptionAnswers() []string {
 		}
 		late := ""
 		if total.AddedP99 != nil {
-			late = " (at most " + signedTime(*total.AddedP99) + " at p99, step " + stepText(total.Step) + ")"
+			late = " (p99 " + signedTime(*total.AddedP99) + " at most, in step " + total.text() + ")"
 		}
 		if len(parts) == 0 {
 			clean = append(clean, d.Series+late)
 			flows += total.Flows
 			continue
 		}
-		others = append(others, "with "+d.Series+" of "+plural(total.Flows, "new flow")+" "+joinWords(parts)+late)
+		others = append(others, d.Series+": of "+plural(total.Flows, "new flow")+" "+joinWords(parts)+late)
 	}
 	var out []string
 	if len(clean) > 0 {
@@ -287,7 +295,7 @@ func (s *Summary) disruptionAnswers() []string {
 			sizesText(cells[:1]), plural(flows, "new flow"), joinWords(clean)))
 	}
 	if len(others) > 0 {
-		out = append(out, "While "+sizesText(cells[:1])+" changed, "+strings.Join(others, "; ")+".")
+		out = append(out, "Flows failed or went astray while "+sizesText(cells[:1])+" changed, with "+strings.Join(others, "; ")+".")
 	}
 	return out
 }

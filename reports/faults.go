@@ -133,12 +133,12 @@ func (c *cellSamples) faultEnd(name string, span faultSpan) float64 {
 // within says whether a flow was under way between a fault and its repair.
 func within(spans []faultSpan, r taggedRecord) bool {
 	return slices.ContainsFunc(spans, func(s faultSpan) bool {
-		return s.of == repetition{r.run, r.Rep} && r.At >= s.from && flowDue(r.Record) <= s.to
+		return s.of == repetition{r.run, r.Rep} && flowEnd(r.Record) >= s.from && r.At <= s.to
 	})
 }
 
-// flowDue is when a flow was meant to begin.
-func flowDue(r *bench.Record) float64 { return r.At - r.Value }
+// flowEnd is when a flow was answered, or had failed: its record is as of when it was due.
+func flowEnd(r *bench.Record) float64 { return r.At + r.Value }
 
 func (f *FaultResult) count(outcome string) {
 	f.Flows++

@@ -111,10 +111,7 @@ func faultCell(f *FaultResult) pageCell {
 	if f.Detected != nil {
 		parts = append(parts, "seen "+Format(f.Detected.Median, "s"))
 	}
-	if f.Flows > 0 {
-		parts = append(parts, fmt.Sprintf("%s failed, %s misrouted of %s", Grouped(int64(f.Failed)), Grouped(int64(f.Misrouted)), Grouped(int64(f.Flows))))
-	}
-	cell.Sub = beforeUnit.ReplaceAllString(strings.Join(parts, "; "), "$1\u00a0$2")
+	cell.Sub = fewLines(append(parts, f.lost()...))
 	cell.Title = strings.TrimPrefix(strings.Join([]string{cell.Title, plural(f.Times, "time"), f.Why}, ", "), ", ")
 	cell.Title = strings.TrimSuffix(cell.Title, ", ")
 	return cell
@@ -144,11 +141,21 @@ func allFaultsCell(total FaultResult) pageCell {
 	if total.Repaired != nil {
 		parts = append(parts, "slowest "+Format(total.Repaired.Max, "s"))
 	}
-	if total.Flows > 0 {
-		parts = append(parts, fmt.Sprintf("%s failed, %s misrouted of %s", Grouped(int64(total.Failed)), Grouped(int64(total.Misrouted)), Grouped(int64(total.Flows))))
-	}
-	cell.Sub = beforeUnit.ReplaceAllString(strings.Join(parts, "; "), "$1\u00a0$2")
+	cell.Sub = fewLines(append(parts, total.lost()...))
 	return cell
+}
+
+// fewLines are small lines below a cell's text, which do not break before a unit.
+func fewLines(parts []string) string {
+	return beforeUnit.ReplaceAllString(strings.Join(parts, "\n"), "$1\u00a0$2")
+}
+
+// lost says what flows met; nothing without a stream.
+func (f *FaultResult) lost() []string {
+	if f.Flows == 0 {
+		return nil
+	}
+	return []string{Grouped(int64(f.Failed)) + " failed of " + Grouped(int64(f.Flows)), Grouped(int64(f.Misrouted)) + " misrouted"}
 }
 
 // faultShort is a fault in a narrow table: "1.2 s", "never", with failed and misrouted flows behind it where there are any.
@@ -236,29 +243,58 @@ func (s *Summary) markdownFaults(w io.Writer) {
 	fmt.Fprintln(w, b)
 }
 
-// faultAnswers say how many faults each subject repaired, and what they cost.
+// faultAnswers say who repaired all faults and who did not, and what flows met until then.
 func (s *Summary) faultAnswers() []string {
 	cells := s.faultCells()
 	if len(cells) == 0 {
 		return nil
 	}
 	_, series := s.faultsOf(cells[0])
-	var parts []string
+	var all, others, lost, astray []string
+	flows := 0
 	for _, one := range series {
 		total := s.faultTotals(cells[0], one)
-		text := fmt.Sprintf("%s repaired %d of %s", one, total.Times-total.Never, plural(total.Times, "fault"))
-		if total.Never == 0 {
-			text = fmt.Sprintf("%s repaired all of %s", one, plural(total.Times, "fault"))
+		text := fmt.Sprintf("%s (%d", one, total.Times)
+		if total.Never > 0 {
+			text = fmt.Sprintf("%s (%d of %d", one, total.Times-total.Never, total.Times)
 		}
 		if total.Repaired != nil {
-			text += ", the slowest after " + Format(total.Repaired.Max, "s") + " (" + faultText(total.Fault) + ")"
+			text += ", the slowest after " + Format(total.Repaired.Max, "s")
 		}
-		if total.Flows > 0 {
-			text += fmt.Sprintf(", with %s failed and %s misrouted of %s until then", Grouped(int64(total.Failed)), Grouped(int64(total.Misrouted)), plural(total.Flows, "flow"))
+		if total.Never > 0 {
+			others = append(others, text+")")
+		} else {
+			all = append(all, text+")")
 		}
-		parts = append(parts, text)
+		flows += total.Flows
+		if total.Failed > 0 {
+			lost = append(lost, fmt.Sprintf("%s of %s with %s", Grouped(int64(total.Failed)), Grouped(int64(total.Flows)), one))
+		}
+		if total.Misrouted > 0 {
+			astray = append(astray, fmt.Sprintf("%s with %s", Grouped(int64(total.Misrouted)), one))
+		}
 	}
-	return []string{"At " + sizesText(cells[:1]) + ", " + strings.Join(parts, "; ") + "."}
+	where := " at " + sizesText(cells[:1])
+	var out []string
+	if len(all) > 0 {
+		out = append(out, "Every fault"+where+" was repaired by "+joinWords(all)+".")
+	}
+	if len(others) > 0 {
+		out = append(out, "Not every fault"+where+" was repaired by "+joinWords(others)+".")
+	}
+	if flows > 0 {
+		text := "Until they were repaired, no flow failed"
+		if len(lost) > 0 {
+			text = "Until they were repaired, flows failed: " + joinWords(lost)
+		}
+		if len(astray) > 0 {
+			text += "; misrouted were " + joinWords(astray)
+		} else {
+			text += "; none of " + plural(flows, "flow") + " was misrouted"
+		}
+		out = append(out, text+".")
+	}
+	return out
 }
 
 // invariantSection is what was looked at for each invariant, and what was violated.

@@ -121,7 +121,7 @@ func (s *Summary) writePage(w io.Writer) error {
 	if s.allCompared() {
 		p.Key = pageTable{} // the comparisons have it all
 	}
-	for _, section := range []*pageSection{s.packetSection(), s.disruptionSection(), s.faultSection(), s.invariantSection()} {
+	for _, section := range []*pageSection{s.packetSection(), s.faultSection(), s.disruptionSection(), s.invariantSection()} {
 		if section != nil {
 			p.Sections = append(p.Sections, *section)
 		}

@@ -63,7 +63,7 @@ func disruptionFigure(s *Summary, index int, samples *cellSamples) *figure {
 	p := newPlot("time since the repetition began", "flow latency (log scale)")
 	from, to, low, high := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, r := range flows {
-		from, to, low, high = min(from, flowDue(r.Record)), max(to, r.At), min(low, max(r.Value, 1e-6)), max(high, r.Value)
+		from, to, low, high = min(from, r.At), max(to, r.At), min(low, max(r.Value, 1e-6)), max(high, r.Value)
 	}
 	p.Add(bands{syncs, s.color(index)}, stepMarks{marks})
 	for _, look := range append(slices.Clone(outcomeLooks), otherOutcome) {
@@ -115,8 +115,8 @@ func firstStream(samples *cellSamples) (flows, syncs []taggedRecord, marks []ste
 		case bench.Flow:
 			flows = append(flows, r)
 			owner := owners[r.Step]
-			if due, ok := begins[owner]; !ok || flowDue(r.Record) < due {
-				begins[owner] = flowDue(r.Record)
+			if due, ok := begins[owner]; !ok || r.At < due {
+				begins[owner] = r.At
 			}
 		case bench.FullSync, bench.PartialSync:
 			syncs = append(syncs, r)
@@ -140,7 +140,7 @@ func dotsOf(flows []taggedRecord, look outcomeLook) plotter.XYs {
 	for _, r := range flows {
 		known := slices.ContainsFunc(outcomeLooks, func(l outcomeLook) bool { return l.outcome == r.Outcome })
 		if known && look != otherOutcome && r.Outcome == look.outcome || !known && look == otherOutcome {
-			dots = append(dots, plotter.XY{X: flowDue(r.Record), Y: max(r.Value, 1e-6)})
+			dots = append(dots, plotter.XY{X: r.At, Y: max(r.Value, 1e-6)})
 		}
 	}
 	return dots

@@ -37,9 +37,7 @@ var blogColor = withAlpha(grey, 0xa0)
 
 func (l blogLine) style() draw.LineStyle {
 	style := draw.LineStyle{Color: blogColor, Width: 0.9}
-	if l.percentile == "p99" {
-		style.Dashes = []vg.Length{3, 3}
-	}
+	style.Dashes = map[string][]vg.Length{"iptables p99": {5, 3}, "nftables p50": {7, 2, 1, 2}, "nftables p99": {1, 2}}[l.mode+" "+l.percentile]
 	return style
 }
 
@@ -51,13 +49,17 @@ func packetsByPosition(s *Summary) *figure {
 	}
 	cell := cells[0]
 	f := &figure{name: "first-packet-by-position", title: "First packet by dispatch position, " + plural(cell.Services, "Service"),
-		caption: "What one sendto of a new flow costs at the first … last Service: medians, pale up to the 90th percentile, and the address of no Service (square, at the right end)."}
-	p := newPlot("dispatch position of the Service", "first packet (log scale)")
-	ends := &endLabels{}
+		caption: "What one sendto of a new flow costs at the first … last Service: medians, pale up to the 90th percentile, and the address of no Service (square, at the right end). " +
+			"Above on a linear scale, with what each Service in front costs; below on a logarithmic one."}
+	linear, p := newPlot("", "first packet"), newPlot("dispatch position of the Service", "first packet (log scale)")
+	slopes, ends := &endLabels{}, &endLabels{}
 	last := 0.0
 	for _, cost := range s.packetsOf(cell, "sendto") {
 		i, _ := s.seriesNamed(cost.Series)
-		last = max(last, addPositions(p, ends, cost, s.look(i)))
+		last = max(last, addPositions(linear, slopes, cost, s.look(i)), addPositions(p, ends, cost, s.look(i)))
+		if n := len(slopes.labels); n > 0 && cost.PerService != nil {
+			slopes.labels[n-1].text += "  " + slopeText(cost.PerService.Slope)
+		}
 	}
 	if len(ends.labels) == 0 {
 		return nil
@@ -75,13 +77,18 @@ func packetsByPosition(s *Summary) *figure {
 	if len(f.legend) > 0 {
 		f.caption += blogCaption
 	}
+	linear.X.Min, linear.X.Max = 0, last*1.05
+	linearAxis(&linear.X, true, tickCount)
+	linearAxis(&linear.Y, true, tickSeconds)
+	linear.Add(slopes)
 	addEmptyLevel(f, p, slices.DeleteFunc(slices.Clone(s.Traversal), func(t Traversal) bool { return t.Cell.id() != cell.id() }))
 	p.X.Min, p.X.Max = 0, last*1.05
 	linearAxis(&p.X, true, tickCount)
 	logAxis(&p.Y, tickSeconds)
 	p.Add(ends)
-	alignEnds([]*endLabels{ends})
-	f.add(p, panelHeight+40)
+	alignEnds([]*endLabels{slopes, ends})
+	f.add(linear, panelHeight-20)
+	f.add(p, panelHeight)
 	return f
 }
 

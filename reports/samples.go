@@ -146,7 +146,8 @@ func (s *series) add(cell Cell, record taggedRecord, dual bool) int {
 	}
 	samples.records = append(samples.records, record)
 	failed := record.Metric == bench.SyncFailed
-	if record.Error != "" && !failed {
+	flow := record.Metric == bench.Flow || record.Metric == bench.HeldFlow // its error says who answered
+	if record.Error != "" && !failed && !flow {
 		return 0 // how long a failed sync took to fail is no duration of a sync
 	}
 	d := detail{metric: record.Metric, kind: record.Kind, table: record.Table}
@@ -160,7 +161,7 @@ func (s *series) add(cell Cell, record taggedRecord, dual bool) int {
 		d.hasPos, d.position = true, *record.Position
 	}
 	d.target, d.method = record.Target, methodOf(record.Record)
-	if record.Metric == bench.Flow || record.Metric == bench.HeldFlow {
+	if flow {
 		d.protocol, d.outcome = record.Protocol, record.Outcome
 	}
 	samples.groups[d] = append(samples.groups[d], record.Value)

@@ -238,7 +238,7 @@ func (w *streamWriter) step(m streamModel, name string, at, seconds, rate float6
 			}
 		}
 		protocol := []string{"TCP", "UDP"}[i%2]
-		w.put(due+value, bench.Flow, value, "s", bench.Record{Step: name, Protocol: protocol, Outcome: outcome, Service: "ns/a:http"})
+		w.put(due, bench.Flow, value, "s", bench.Record{Step: name, Protocol: protocol, Outcome: outcome, Service: "ns/a:http"})
 		if i%50 == 0 {
 			held := ""
 			if outcome == misrouted && protocol == "UDP" {
@@ -307,7 +307,7 @@ func (w *streamWriter) fault(m streamModel, step, name string, at, rate float64)
 		if due > at && due < end && (name == "flush nat" || name == "flush all") {
 			value, outcome = 1, "timeout"
 		}
-		w.put(due+value, bench.Flow, value, "s", bench.Record{Step: step, Protocol: "TCP", Outcome: outcome, Service: "ns/a:http"})
+		w.put(due, bench.Flow, value, "s", bench.Record{Step: step, Protocol: "TCP", Outcome: outcome, Service: "ns/a:http"})
 	}
 	return end + 3
 }

@@ -39,8 +39,8 @@ func (s *Summary) packetSection() *pageSection {
 	return section
 }
 
-// breakable lets a subject's name break behind its proxier in a narrow column; it breaks at hyphens by itself.
-func breakable(series string) string { return strings.ReplaceAll(series, "/", "/\u200b") }
+// breakable breaks a subject's name behind its proxier in a narrow column; it breaks at hyphens by itself.
+func breakable(series string) string { return strings.Replace(series, "/", "/\n", 1) }
 
 func (s *Summary) seriesColumn(name string) pageColumn {
 	i, _ := s.seriesNamed(name)
@@ -111,9 +111,9 @@ func spotCell(spot *PacketSpot) pageCell {
 		return pageCell{Text: "–", Faint: true}
 	}
 	cell := valueCell(spot.Median, "s")
-	cell.Sub = "p90 " + Format(spot.P90, "s") + " p99 " + Format(spot.P99, "s")
+	cell.Sub = "p90 " + Format(spot.P90, "s") + "\np99 " + Format(spot.P99, "s")
 	if spot.Rules != nil {
-		cell.Sub += ", " + Format(*spot.Rules, "count") + " rules"
+		cell.Sub += "\n" + Format(*spot.Rules, "count") + " rules"
 	}
 	cell.Sub = beforeUnit.ReplaceAllString(cell.Sub, "$1\u00a0$2")
 	cell.Title += fmt.Sprintf(", n = %d", spot.N)
