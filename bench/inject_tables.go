@@ -184,7 +184,7 @@ func (r *repetition) flushed(ctx context.Context, f *scenarios.Fault, name strin
 	}
 	r.subject.disturbed()
 	r.follow(d)
-	return nil
+	return r.sentinelsLost(ctx, f.Table)
 }
 
 // perService says that a chain comes and goes with Services.
