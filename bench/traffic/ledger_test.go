@@ -98,7 +98,9 @@ func (s *story) becomes(at float64, endpoints ...string) *discoveryv1.EndpointSl
 	return slice
 }
 
-func (s *story) visible(at float64, slice *discoveryv1.EndpointSlice) { s.ledger.Visible(slice, v4, second(at)) }
+func (s *story) visible(at float64, slice *discoveryv1.EndpointSlice) {
+	s.ledger.Visible(slice, v4, second(at))
+}
 
 func result(sent, end float64, by string) Result {
 	r := Result{Due: int64(sent * 1e9), Sent: int64(sent * 1e9), End: int64(end * 1e9)}
@@ -197,7 +199,7 @@ func TestUnanswered(t *testing.T) {
 	s.visible(4.5, back)
 	s.flow(7, 7.1, Refused)
 	s.tells("flow timeout", "flow refused", "flow timeout", "flow misrouted 10.128.0.1",
-		"removed 10.128.0.1 1.6s after 1s", "flow refused")
+		"flow refused", "removed 10.128.0.1 1.6s after 1s")
 }
 
 // A held UDP flow leaves an endpoint that was removed, and one that does not is found out.

@@ -203,3 +203,37 @@ func TestHeldFlowsStay(t *testing.T) {
 		}
 	}
 }
+
+// Rules that lead to a pod which is no endpoint are found out by real packets.
+func TestWrongRulesAreFoundOut(t *testing.T) {
+	p, clients := newPods(t)
+	const rule = "PREROUTING -d 10.96.0.1/32 -p udp --dport 80 -j DNAT --to-destination 10.128.0."
+	rules(t, v4, "*nat\n-A "+rule+"1:8080\nCOMMIT\n")
+	s := newStory(t, "1")
+	s.ledger.opts.At = p.At
+	stream := Stream{Rate: 200, Clients: clients, Seed: 1, Targets: []Target{*s.ledger.targets[0]}}
+	right, wrong := 0, 0
+	for _, r := range collect(t, p, stream, func(all []Result) bool {
+		switch all[len(all)-1].By.Addr().String() {
+		case "10.128.0.1":
+			right++
+		case "10.128.0.66":
+			wrong++
+		}
+		if right == 20 && wrong == 0 {
+			right++ // once
+			rules(t, v4, "*nat\n-I "+rule+"66:8080\nCOMMIT\n")
+		}
+		return wrong > 20
+	}) {
+		s.ledger.Take(r)
+	}
+	s.ledger.Finish()
+	found := map[string]int{}
+	for _, text := range s.found {
+		found[text]++
+	}
+	if found["flow 10.128.0.1"] < 20 || found["flow misrouted 10.128.0.66"] < 20 || len(found) != 2 {
+		t.Errorf("found %v", found)
+	}
+}

@@ -1,0 +1,78 @@
+package bench
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/netns"
+	"synclab/bench/traffic"
+	"synclab/scenarios"
+)
+
+// New flows of a client pod are spread over the endpoints of their Service, by real rules, and reach nobody else.
+func TestFlowsAreSpread(t *testing.T) {
+	for _, name := range []string{"synclab/nftables", "synclab/iptables-legacy-tree"} {
+		t.Run(name, func(t *testing.T) {
+			about, err := ParseSubject(name)
+			if err != nil || about.Available() != nil {
+				t.Skipf("%v %v", err, about.Available())
+			}
+			netns.Fresh(t)
+			world := benchWorld(t, scenarios.Shape{Services: 50, Protocols: map[string]float64{"UDP": 0.3}})
+			rig := newRig(t, world, about, nil)
+			r := &repetition{lab: &netns.Lab{}, world: world, families: []corev1.IPFamily{corev1.IPv4Protocol}}
+			r.Scenario = scenarios.Scenario{Shape: scenarios.Shape{PodCIDRs: []string{"10.128.0.0/9"}}}
+			r.Scenario.Steps = []scenarios.Step{{Traffic: &scenarios.Traffic{}}}
+			if err := r.connect(); err != nil {
+				t.Fatal(err)
+			}
+			rig.sync(t)
+			if err := r.startPods(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := r.closePods(); err != nil {
+					t.Error(err)
+				}
+			}()
+			var targets []traffic.Target
+			for at, name := range portsByAddress(world.Objects().Services, corev1.IPv4Protocol) {
+				if len(targets) < 2 && (len(targets) == 0 || targets[0].Protocol != at.protocol) {
+					targets = append(targets, traffic.Target{Service: name, Family: corev1.IPv4Protocol, Protocol: at.protocol, Addr: at.addr})
+				}
+			}
+			const flows = 100 * benchEndpoints // of each
+			reached := []map[netip.AddrPort]int{{}, {}}
+			done := make(chan struct{})
+			n := 0
+			err = r.flows.pods.Begin(traffic.Stream{Rate: 1000, Targets: targets, Clients: r.flows.clients, Seed: 1}, func(result traffic.Result) {
+				if n++; n <= flows*2 {
+					reached[result.Target][result.By]++
+				}
+				if n == flows*2 {
+					close(done)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-done
+			if err := r.flows.pods.End(); err != nil {
+				t.Fatal(err)
+			}
+			for i, counts := range reached {
+				if len(counts) != benchEndpoints {
+					t.Errorf("%s %s: reached %v, want %d endpoints", targets[i].Protocol, targets[i].Service, counts, benchEndpoints)
+				}
+				for by, count := range counts {
+					if count < 40 || count > 180 { // 100 and six standard deviations
+						t.Errorf("%s %s: %s was reached %d times of %d", targets[i].Protocol, targets[i].Service, by, count, flows)
+					}
+				}
+			}
+		})
+	}
+}
