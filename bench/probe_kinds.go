@@ -20,6 +20,9 @@ import (
 
 // The kinds of destinations besides cluster IPs by position and the miss: the words of scenarios.Probe.Kinds. Only UDP
 // Services are sent to: a connect(2) of TCP has more to do than its packet, and nobody answers here.
+//
+// Not all that a kind costs is rules: the answer to a refused packet, the route of one that was for the node and now is not,
+// and, with iptables, affinity's lists, which xt_recent finds by comparing their names one after the other.
 const (
 	kindReject        = "reject"         // no endpoints: refused in table filter, after all of nat
 	kindNodePort      = "node-port"      // the node's own address
