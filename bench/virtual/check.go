@@ -51,6 +51,7 @@ func (k *soak) calm(a Action) {
 	}
 	k.flowsOK = time.Time{}
 	k.flowsWork()
+	k.healWatches()
 	bound += hidden
 	if k.refusing {
 		bound += time.Hour // the longest wait before what was refused is offered again
@@ -72,6 +73,7 @@ func (k *soak) calm(a Action) {
 			return
 		}
 	}
+	k.disturbed = false
 	// And so it stays.
 	time.Sleep(2*syncPeriod + time.Duration(a.Pick%1e9))
 	synctest.Wait()

@@ -113,7 +113,7 @@ func (k *soak) talk(a Action) {
 		}
 		if to, ep, ok := pickServing(frontends, rng); ok && rng.IntN(4) > 0 {
 			c.flow.Dst, c.flow.ReplySrc, c.stranger = to, ep, false
-			c.early = !k.idle() // its endpoint may not be known to serve yet
+			c.early = k.disturbed || !k.idle() // its endpoint may not be known to serve yet
 			c.excused = c.early
 		}
 		k.flows[family].Add(c.flow)

@@ -39,6 +39,8 @@ const (
 	restart Kind = "restart"
 	// address: the node gets other addresses.
 	address Kind = "addresses"
+	// watches are disturbed for N seconds, as disturbances[Pick] says.
+	watches Kind = "watches"
 	// talks: N clients talk to UDP Services.
 	talks Kind = "clients"
 )
@@ -196,10 +198,10 @@ func (s *script) weighted(shares []int) int {
 }
 
 var faultKinds = []Kind{
-	restores, lock, refuse, unreadable, meddle, meddleBefore, meddleStamped, flowsFail, restart, address,
+	restores, lock, refuse, unreadable, meddle, meddleBefore, meddleStamped, flowsFail, restart, address, watches,
 }
 
-var faultShares = []int{8, 3, 3, 2, 8, 3, 2, 2, 4, 1}
+var faultShares = []int{8, 3, 3, 2, 8, 3, 2, 2, 4, 1, 6}
 
 func (s *script) fault() Action {
 	a := Action{Kind: faultKinds[s.weighted(faultShares)], Family: s.rng.IntN(2), Pick: s.rng.Uint64()}
@@ -210,6 +212,8 @@ func (s *script) fault() Action {
 		a.N = []int{1, 3, 6, 6, 40, 300}[s.rng.IntN(6)]
 	case refuse:
 		a.N = 2 + s.rng.IntN(20)
+	case watches:
+		a.N = []int{1, 3, 10, 40}[s.rng.IntN(4)]
 	case unreadable:
 		a.N = 1 + s.rng.IntN(4)
 	case restart:

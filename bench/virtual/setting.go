@@ -31,6 +31,9 @@ type Setting struct {
 	Policy   runner.Policy
 	// MinSync is minSyncPeriod.
 	MinSync time.Duration
+	// Forgets: what watches missed may be forgotten, so that informers list again. When they do, client-go draws lots,
+	// which no seed decides on: the syncs of such a Setting are the same each time only until then.
+	Forgets bool
 	// NodePorts are only on some of the node's addresses.
 	NodePorts bool
 }
@@ -63,6 +66,7 @@ func SettingOf(seed uint64) Setting {
 	}
 	s.MinSync = []time.Duration{time.Second, time.Second, 100 * time.Millisecond, 5 * time.Second}[rng.IntN(4)]
 	s.NodePorts = rng.IntN(3) == 0
+	s.Forgets = rng.IntN(3) == 0
 	return s
 }
 

@@ -66,6 +66,11 @@ type soak struct {
 	clients []*client
 	addrs   []netip.Addr // the node's, as of now
 	flowsOK time.Time    // flows cannot be read before
+	// watchesOK is when watches are no longer disturbed, missed how many changes came since they are, disturbed whether
+	// they were since the last calm.
+	watchesOK time.Time
+	missed    int
+	disturbed bool
 	// refusing: rules were refused since the last calm.
 	refusing bool
 
@@ -248,6 +253,9 @@ func (k *soak) synced(s proxier.Sync) {
 func (k *soak) do(a Action) {
 	k.lines++
 	note := a.String()
+	if !k.watchesOK.IsZero() && time.Now().After(k.watchesOK) {
+		k.healWatches()
+	}
 	if !k.flowsOK.IsZero() && time.Now().After(k.flowsOK) {
 		k.flowsOK = time.Time{}
 		k.flowsWork()
@@ -280,6 +288,9 @@ func (k *soak) change(a Action) {
 	if !any {
 		return
 	}
+	if k.missed++; !k.watchesOK.IsZero() && k.missed > mostMissed {
+		k.healWatches()
+	}
 	if err := k.cluster.Apply(context.Background(), c); err != nil {
 		k.broken("lab", fmt.Sprintf("change of the cluster: %v", err))
 	}
@@ -296,6 +307,7 @@ func (k *soak) fault(a Action) string {
 		if k.report.Violation != nil {
 			return ""
 		}
+		k.healWatches() // the next one could not begin
 		if err := k.start(); err != nil {
 			k.broken("run", fmt.Sprintf("the proxier did not start again: %v", err))
 		}
@@ -308,6 +320,8 @@ func (k *soak) fault(a Action) string {
 		return "no flow can be read"
 	case address:
 		return k.readdress(a)
+	case watches:
+		return k.disturb(a)
 	case refuse:
 		k.refusing = true
 	}
