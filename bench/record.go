@@ -93,9 +93,11 @@ const (
 
 	RulesCrossed Metric = "rules_crossed" // count: rules that the first packet to a Position or Target crosses, by the rule interpreter, over the rules in the kernel
 	Flow         Metric = "flow"          // s: one new flow of the stream: due → answer, or due → Outcome
-	// HeldFlow is one packet of a flow that was there before the changes: sent → answered, or Outcome.
+	// HeldFlow is one packet of a flow that was there before the changes: sent → answered, or Outcome. Of those that were
+	// answered as ever, one of eight is recorded.
 	HeldFlow Metric = "held_flow" // s
 	// RemovedServed is how long an endpoint that was removed still got new flows: due time of its removal → last answer from it.
+	// Of Method "held": how long a UDP flow that is held stayed with it: due time → first answer from another one.
 	RemovedServed Metric = "removed_served" // s
 	AddedWaits    Metric = "added_waits"    // s: due time of a new endpoint → the first answer from it, where the stream sends to its Service
 	FaultBegun    Metric = "fault_begun"    // s: how long the fault holds, by plan; 0: done at once. At is its moment
