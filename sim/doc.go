@@ -12,6 +12,9 @@
 //  4. Real shared informers (Cluster.Informers) list and watch them into the
 //     proxy's handlers. Whoever else wants to know observes it (Cluster.Observe):
 //     sim/front, which speaks the Kubernetes API to any process.
+//  5. A Disturbance comes between the objects and those who watch them: watches
+//     stall, end, miss changes, repeat and swap them. The Cluster has one for its
+//     informers, a front one for its clients; both know no time.
 //
 // Objects are immutable once handed out: a Trace holds new ones, which share
 // with the old ones what has not changed, and informers share them with the

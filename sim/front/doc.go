@@ -15,6 +15,12 @@
 //     media type, when somebody first wants it; lists and watches of all clients
 //     share the bytes.
 //
+//  5. On purpose, and only then, it is a bad server: watches stall, break in the
+//     middle of an event, miss changes for good, are told events twice or in
+//     another order (Front's Disturbance and the methods of disturb.go), and a
+//     Listener refuses connections for a while. No event is lost by that but those
+//     that a client learns of by listing again.
+//
 // Served are Services, EndpointSlices, Nodes, and what clients need beside them:
 // Namespaces (those of the objects and those every cluster has), the ServiceCIDR
 // "kubernetes", discovery, /version and health checks. Events may be written, in
