@@ -14,7 +14,6 @@
 //  4. Objects are encoded by apimachinery's codecs, each state once for each
 //     media type, when somebody first wants it; lists and watches of all clients
 //     share the bytes.
-//
 //  5. On purpose, and only then, it is a bad server: watches stall, break in the
 //     middle of an event, miss changes for good, are told events twice or in
 //     another order (Front's Disturbance and the methods of disturb.go), and a
