@@ -89,7 +89,9 @@ func (r *repetition) traffic(ctx context.Context, t *scenarios.Traffic, name str
 }
 
 func (r *repetition) beginTraffic(ctx context.Context, t *scenarios.Traffic) error {
-	r.ready(ctx)
+	if err := r.inSyncBefore(ctx); err != nil {
+		return err
+	}
 	if err := r.startPods(ctx); err != nil {
 		return err
 	}
@@ -112,6 +114,17 @@ func (r *repetition) beginTraffic(ctx context.Context, t *scenarios.Traffic) err
 	}
 	r.flows.ledger.Store(ledger)
 	return nil
+}
+
+// inSyncBefore waits until the kernel has what the cluster holds: from there on it is known who may answer.
+func (r *repetition) inSyncBefore(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, upTime)
+	defer cancel()
+	err := r.subject.inSync(waiting)
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+		return r.tooLong(err)
+	}
+	return err
 }
 
 // heldGrace is how much longer than a sync may be held back a held UDP flow may stay where a removed endpoint was: the

@@ -8,7 +8,8 @@
 //  2. The worker calls Enter first. Enter refuses the namespace its parent was in, and any namespace with a link or a
 //     default route; it brings lo up.
 //  3. Topology gives the namespace a node's addresses, and routes for services and pods that end in a device without
-//     a far side.
+//     a far side. Where packets shall be answered, ConnectPods makes two more namespaces instead: one of pods that send,
+//     and one that is all other pods; the node routes between them.
 //
 // The way out: the worker ends with its parent, whatever ends the parent (parent-death signal, and a pipe whose end the
 // worker watches), the kernel ends the worker's children with it (PID namespace), and namespaces without a process are
