@@ -74,7 +74,7 @@ soak: deps build ## play random changes and faults with real packets for MINUTES
 # A subject that is not in sync within the scenario's ten minutes is stopped, and stays in the tables as such.
 .PHONY: traversal
 traversal: deps build ## measure what a first packet pays, every proxier, at the sizes of the scenario traversal up to N
-	@echo "$(or $(REPS),3) repetitions of five cells up to $(or $(N),30000) Services: on two CPUs about 10 minutes each; up to N=10000 about 5, N=1000 one."
+	@echo "$(or $(REPS),3) repetitions of five cells up to $(or $(N),30000) Services: on two CPUs about 12 minutes each; up to N=10000 about 7, N=1000 one."
 	bin/synclab compare traversal --reps $(or $(REPS),3) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
 .PHONY: faults
