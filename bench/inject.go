@@ -324,7 +324,7 @@ func (r *repetition) heal(ctx context.Context) error {
 			r.note(d, "it hit nothing")
 			continue
 		}
-		d.end(r.clock.Now())
+		d.endStruck()
 	}
 	return errors.Join(errs...)
 }

@@ -157,8 +157,8 @@ func (r *repetition) flushed(ctx context.Context, f *scenarios.Fault, name strin
 		}
 		keep := map[string]int{}
 		for chain, n := range tally {
-			if isOwn(chain) && !perService(chain) {
-				keep[chain] = min(n, 1)
+			if isOwn(chain) && !perService(chain) && n > 0 { // empty ones are canaries, or there to be jumped to
+				keep[chain] = 1
 			}
 		}
 		for _, jump := range jumps {

@@ -33,6 +33,7 @@ type damage struct {
 	mu       sync.Mutex
 	noticed  bool
 	hit      bool      // a planted fault has hit a call
+	struck   time.Time // end of the last call that it hit
 	wrote    time.Time // end of the first sync, or command that wrote, that began after it and succeeded
 	last     time.Time // the same of the last one
 	whole    time.Time // since when all changes have arrived; zero: some have not
@@ -187,6 +188,17 @@ func (d *damage) end(at time.Time) {
 	}
 }
 
+// endStruck ends a fault that hits a number of calls with the last one that it hit: what it has still to hit is another
+// matter.
+func (d *damage) endStruck() {
+	d.mu.Lock()
+	at, ends := d.struck, d.left > 0 && d.hit
+	d.mu.Unlock()
+	if ends {
+		d.end(at)
+	}
+}
+
 // answered takes a sync or a command in.
 func (r *repetition) answered(a answer) {
 	r.damages.mu.Lock()
@@ -222,7 +234,7 @@ func (r *repetition) answeredOne(d *damage, a answer) {
 	d.noticed = d.noticed || detects
 	spent := false
 	if hit {
-		d.hit = true
+		d.hit, d.struck = true, a.ended
 		if d.left > 0 {
 			d.left--
 			spent = d.left == 0
@@ -343,6 +355,7 @@ func (d *damage) still() string {
 // settledFaults records the repair of faults that show in changes: all of these have arrived by now.
 func (r *repetition) settledFaults() {
 	for _, d := range r.open() {
+		d.endStruck()
 		d.mu.Lock()
 		at, ready := d.whole, d.showsInChanges() && (!d.ended.IsZero() || d.stays())
 		if r.tunnel == nil { // who watches no kernel knows of syncs

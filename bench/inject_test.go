@@ -1,0 +1,246 @@
+package bench
+
+import (
+	"bufio"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+
+	"synclab/bench/netns"
+	"synclab/proxier"
+	"synclab/proxier/kernel"
+	"synclab/scenarios"
+)
+
+// written is a subject's rules in a namespace of their own, and a repetition that may break them.
+func written(t *testing.T, name string) *repetition {
+	t.Helper()
+	about, err := ParseSubject(name)
+	if err != nil || about.Available() != nil {
+		t.Skipf("%v %v", err, about.Available())
+	}
+	netns.Fresh(t)
+	newRig(t, benchWorld(t, scenarios.Shape{Services: 20, WithoutEndpoint: 0.1}), about, nil).sync(t)
+	return &repetition{about: about, variant: about.Variant, families: []corev1.IPFamily{corev1.IPv4Protocol}, clock: clock.RealClock{}}
+}
+
+var brokenSubjects = []string{"synclab/iptables-legacy", "synclab/iptables-nft-tree", "synclab/nftables"}
+
+// What is taken away is gone, is what is looked for, and is the same with the same seed.
+func TestTakenObjects(t *testing.T) {
+	for _, name := range brokenSubjects {
+		for _, object := range []string{"jump", "chain", "rule"} {
+			t.Run(name+"/"+object, func(t *testing.T) {
+				var first string
+				for range 2 {
+					what, lacks := takeOnce(t, name, object)
+					if lacks == "" {
+						t.Errorf("%s: nothing is lacking", what)
+					}
+					if first == "" {
+						first = what
+					}
+					if what != first {
+						t.Errorf("%s; with the same seed it was: %s", what, first)
+					}
+				}
+			})
+		}
+	}
+}
+
+// takeOnce takes an object from fresh rules, and says what, and what is lacking then.
+func takeOnce(t *testing.T, name, object string) (what, lacks string) {
+	t.Helper()
+	r := written(t, name)
+	lot := rand.New(rand.NewPCG(1, 2))
+	if r.about.Backend == proxier.Nftables {
+		l, err := r.liveNftables(corev1.IPv4Protocol)
+		if err != nil || l == nil {
+			t.Fatalf("no table: %v", err)
+		}
+		var back func(*metTable) (string, error)
+		switch object {
+		case "jump":
+			what, back, err = takeBase(l, lot)
+		case "chain":
+			what, back, err = takeRules(corev1.IPv4Protocol, l, lot)
+		default:
+			what, back, err = takeElement(corev1.IPv4Protocol, l, lot)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, err = r.liveNftables(corev1.IPv4Protocol); err != nil {
+			t.Fatal(err)
+		}
+		if lacks, err = back(l); err != nil {
+			t.Fatal(err)
+		}
+		return what, lacks
+	}
+	place := tableOf{corev1.IPv4Protocol, "nat"}
+	before := r.tally(t, place)
+	l, err := r.take(t.Context(), object, place, before, lot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if whole := l.lacks(place, before); whole != "" {
+		t.Errorf("%s: as it was before, it lacks %s", l.what, whole)
+	}
+	return l.what, l.lacks(place, r.tally(t, place))
+}
+
+func (r *repetition) tally(t *testing.T, place tableOf) map[string]int {
+	t.Helper()
+	tally, err := kernel.Tally(string(r.kernelVariant()), place.family, place.table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tally
+}
+
+// Chains that are referred to stay so until the end, and what refers to them goes without a trace.
+func TestReferences(t *testing.T) {
+	for _, name := range brokenSubjects {
+		t.Run(name, func(t *testing.T) {
+			r := written(t, name)
+			there := func() bool {
+				if r.about.Backend == proxier.Nftables {
+					l, err := r.liveNftables(corev1.IPv4Protocol)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, chain := range l.other {
+						if chain.Name == referringChain {
+							return true
+						}
+					}
+					return false
+				}
+				return hasChain(r.tally(t, tableOf{corev1.IPv4Protocol, "nat"}), referringChain)
+			}
+			n, end, err := r.referIn(t.Context(), corev1.IPv4Protocol, rand.New(rand.NewPCG(1, 2)))
+			if err != nil || n == 0 || !there() {
+				t.Fatalf("%d references, %v", n, err)
+			}
+			for range 2 { // also when somebody else was quicker
+				if err := end(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if there() {
+				t.Error("the references are still there")
+			}
+		})
+	}
+}
+
+// A writer's rules are as it left them, and when somebody deletes one it says so.
+func TestWriterLooksAfterItsRules(t *testing.T) {
+	for _, name := range brokenSubjects {
+		t.Run(name, func(t *testing.T) {
+			r := written(t, name)
+			w, err := r.newWriter(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.add(); err != nil {
+				t.Fatal(err)
+			}
+			for added, want := range map[bool]bool{true: true, false: false} {
+				if wrong, err := w.intact(added); (wrong == "") != want || err != nil {
+					t.Errorf("second rule %v: %q, %v", added, wrong, err)
+				}
+			}
+			if err := w.remove(); err != nil {
+				t.Fatal(err)
+			}
+			if wrong, err := w.intact(false); wrong != "" || err != nil {
+				t.Errorf("after the rule was deleted again: %q, %v", wrong, err)
+			}
+			if err := w.clear(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The table of connections is full, and empty of the lab's afterwards.
+func TestConntrackIsFilled(t *testing.T) {
+	r := written(t, "synclab/nftables") // without a rule that asks for it, a namespace tracks nothing
+	_ = r
+	connections := func() int {
+		f, err := os.Open("/proc/thread-self/net/nf_conntrack")
+		if err != nil {
+			t.Skip(err)
+		}
+		defer f.Close()
+		n := 0
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if strings.Contains(lines.Text(), "dst=198.19.0.1") {
+				n++
+			}
+		}
+		return n
+	}
+	filler, err := newFiller()
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := filler.fill(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := connections(); n != filler.made || n == 0 || !full && n < mostFill-fillBatch {
+		t.Errorf("full: %v, %d connections, of %d that were made", full, n, filler.made)
+	}
+	if err := filler.clear(); err != nil {
+		t.Fatal(err)
+	}
+	if n := connections(); n != 0 {
+		t.Errorf("%d connections are left", n)
+	}
+}
+
+// A damage is noticed by the first answer that began after it, and repaired as of when all had arrived.
+func TestDamageIsToldOnce(t *testing.T) {
+	now := testclock.NewFakeClock(time.Unix(1000, 0))
+	out, err := os.Create(filepath.Join(t.TempDir(), "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	r := &repetition{clock: now, started: now.Now(), say: newSpeaker(out)}
+	d, err := r.wound(t.Context(), &scenarios.Fault{Kind: scenarios.FaultRestoreFails}, "3:fault", &damage{planted: "fail", left: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }
+	r.answered(answer{began: at(-1), ended: at(1), planted: "fail", failed: true}) // before it
+	r.answered(answer{began: at(1), ended: at(2), writes: true})                   // not hit
+	r.answered(answer{began: at(2), ended: at(3), planted: "fail", failed: true})
+	r.answered(answer{began: at(4), ended: at(5), planted: "fail", failed: true})
+	r.answered(answer{began: at(6), ended: at(7), writes: true})
+	r.settledFaults()
+	r.settledFaults()
+	if !d.ended.Equal(at(5)) {
+		t.Errorf("it ended at %v, want 5 s after it began", d.ended.Sub(r.started))
+	}
+	text, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for metric, value := range map[Metric]string{FaultBegun: "0", FaultDetected: "2", FaultRepaired: "2"} {
+		if n := strings.Count(string(text), `"metric":"`+string(metric)+`","value":`+value+`,`); n != 1 {
+			t.Errorf("%s of %s s is told %d times:\n%s", metric, value, n, text)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"synclab/bench"
+)
+
+// Each fault happens, is noticed and repaired, and leaves nothing of its own behind.
+func TestFaults(t *testing.T) {
+	for _, subject := range []string{"synclab/iptables-legacy", "synclab/iptables-nft-tree", "synclab/nftables"} {
+		t.Run(subject, func(t *testing.T) {
+			if about, err := bench.ParseSubject(subject); err != nil || about.Available() != nil {
+				t.Skipf("%v %v", err, about.Available())
+			}
+			out := filepath.Join(t.TempDir(), "run")
+			status, stdout, stderr := invoke(t, "run", "./testdata/faults.yaml", "--feed", "api", "--subjects", subject, "--reps", "1",
+				"--dump-iptables", "--out", out)
+			if strings.Contains(stderr, "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
+				t.Skip(stderr)
+			}
+			if status != exitDone {
+				t.Fatalf("status %d\n%s%s", status, stdout, stderr)
+			}
+			if strings.Contains(stdout, "FOREIGN") || strings.Contains(stdout, "foreign-writer") {
+				t.Errorf("rules of others are left:\n%s", stdout)
+			}
+			run, records, err := bench.ReadRun(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := map[bench.Metric]map[string]int{bench.FaultBegun: {}, bench.FaultDetected: {}, bench.FaultRepaired: {}}
+			for _, r := range records {
+				switch {
+				case r.Metric == bench.Violation || r.Metric == bench.Exceeded || r.Metric == bench.FaultRepaired && r.Error != "":
+					t.Errorf("%s %s: %s", r.Metric, r.Fault, r.Error)
+				case told[r.Metric] != nil:
+					told[r.Metric][r.Fault]++
+				}
+			}
+			for i, step := range run.Scenario.Steps {
+				if step.Fault == nil || step.Fault.Kind == "heal" {
+					continue
+				}
+				want := 1
+				if spared(subject, step.Fault.Kind, step.Fault.Table) {
+					want = 0
+				}
+				for metric, of := range told {
+					if n := ofStep(of, i+1); n != want {
+						t.Errorf("step %d, %+v: %s is there %d times, want %d", i+1, *step.Fault, metric, n, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// spared are faults that cannot hit a subject.
+func spared(subject, kind, table string) bool {
+	switch subject {
+	case "synclab/nftables":
+		return slices.Contains([]string{"restore-fails", "restore-killed", "rule-refused", "lock-held"}, kind) || table == "filter"
+	case "synclab/iptables-nft-tree":
+		return kind == "lock-held"
+	}
+	return false
+}
+
+// ofStep counts what is told of the faults of one step.
+func ofStep(told map[string]int, step int) int {
+	n := 0
+	for fault, times := range told {
+		if strings.HasPrefix(fault, fmt.Sprintf("%d:", step)) {
+			n += times
+		}
+	}
+	return n
+}
