@@ -19,7 +19,8 @@
 //  5. A broken promise is a Violation. Minimize (minimize.go) plays the script again without parts of it, as long as the
 //     same promise is broken.
 //
-// Same seed, same syncs: a Report has a digest of all of them.
+// Same seed, same syncs: a Report has a digest of all of them. Where watches are disturbed, that holds for the script and
+// not for each sync (Setting.Watches).
 //
 // Not modelled: the tools, the kernel and its answers other than those that tables give; packets, but for what package
 // walk says of them; wall clocks that are set (the proxier measures with the monotonic one, which never is); health

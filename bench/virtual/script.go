@@ -205,6 +205,9 @@ var faultShares = []int{8, 3, 3, 2, 8, 3, 2, 2, 4, 1, 6}
 
 func (s *script) fault() Action {
 	a := Action{Kind: faultKinds[s.weighted(faultShares)], Family: s.rng.IntN(2), Pick: s.rng.Uint64()}
+	if a.Kind == watches && !s.setting.Watches {
+		a.Kind = meddle
+	}
 	switch a.Kind {
 	case restores:
 		a.N = []int{1, 1, 1, 2, 3, 8}[s.rng.IntN(6)]

@@ -31,8 +31,11 @@ type Setting struct {
 	Policy   runner.Policy
 	// MinSync is minSyncPeriod.
 	MinSync time.Duration
-	// Forgets: what watches missed may be forgotten, so that informers list again. When they do, client-go draws lots,
-	// which no seed decides on: the syncs of such a Setting are the same each time only until then.
+	// Watches are disturbed. What they then tell at one moment reaches the proxier in no particular order, and how much of
+	// it the sync that begins at that moment takes with it is left to chance: only without this are all syncs of a seed the
+	// same each time.
+	Watches bool
+	// Forgets: what watches missed may be forgotten, so that informers list again.
 	Forgets bool
 	// NodePorts are only on some of the node's addresses.
 	NodePorts bool
@@ -66,7 +69,8 @@ func SettingOf(seed uint64) Setting {
 	}
 	s.MinSync = []time.Duration{time.Second, time.Second, 100 * time.Millisecond, 5 * time.Second}[rng.IntN(4)]
 	s.NodePorts = rng.IntN(3) == 0
-	s.Forgets = rng.IntN(3) == 0
+	s.Watches = rng.IntN(2) == 0
+	s.Forgets = s.Watches && rng.IntN(2) == 0
 	return s
 }
 
@@ -86,6 +90,9 @@ func (s Setting) String() string {
 	cluster := "any objects"
 	if s.World {
 		cluster = "a world"
+	}
+	if s.Watches {
+		cluster += " with bad watches"
 	}
 	return fmt.Sprintf("%s %s, %d Services of %s, %s %v", name, strings.Join(of, "+"), s.Services, cluster, s.Policy, s.MinSync)
 }

@@ -128,6 +128,8 @@ func (w *world) changes(rng *rand.Rand, length time.Duration, rate float64) (sim
 
 func (w *world) step(rng *rand.Rand, rate float64) (sim.Trace, error) {
 	switch draw := rng.IntN(100); {
+	case w.served() < leastServed: // the endpoints of lost Nodes come back with new Services only
+		return w.Churn(scenarios.Churn{Rate: 1 + rate, Events: 20, Kind: "services", Arrivals: "poisson"})
 	case draw < 15:
 		return w.Rollout(scenarios.Rollout{Services: 1 + rng.IntN(3), Surge: 0.25 + rng.Float64()/2, Interval: time.Duration(1+rng.IntN(10)) * time.Second})
 	case draw < 30:
@@ -135,28 +137,29 @@ func (w *world) step(rng *rand.Rand, rate float64) (sim.Trace, error) {
 	case draw < 32 && w.nodes > leastNodes:
 		w.nodes--
 		return w.NodeLoss(scenarios.NodeLoss{Nodes: 1})
-	case w.pods() < leastPods: // those of lost Nodes come back with new Services only
-		return w.Churn(scenarios.Churn{Rate: 1 + rate, Events: 20, Kind: "services", Arrivals: "poisson"})
 	case draw < 36:
 		return w.rezone(rng)
 	}
 	return w.Churn(scenarios.Churn{Rate: rate, Events: 1 + rng.IntN(30), Kind: "mixed", Arrivals: "poisson"})
 }
 
-// leastPods is how many there have to be, so that steps find some to work on.
-const leastPods = 30
+// leastServed is how many Services have to have endpoints, so that steps find some to work on.
+const leastServed = 10
 
-// pods that do not terminate.
-func (w *world) pods() int {
-	n := 0
+// served Services have endpoints that do not terminate.
+func (w *world) served() int {
+	served := map[string]bool{}
 	for _, s := range w.Objects().Slices {
+		if _, headless := s.Labels[corev1.IsHeadlessService]; headless {
+			continue
+		}
 		for _, e := range s.Endpoints {
 			if e.Conditions.Terminating == nil || !*e.Conditions.Terminating {
-				n++
+				served[s.Namespace+"/"+s.Labels[discoveryv1.LabelServiceName]] = true
 			}
 		}
 	}
-	return n
+	return len(served)
 }
 
 // rezone gives the proxier's node another zone, for a while.
