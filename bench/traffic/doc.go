@@ -21,6 +21,9 @@
 // A state that is like the one the kernel showed before another came between may be taken for visible too early, since
 // nothing tells them apart; such a state counts from returnSlack later.
 //
+// How long a new endpoint waits, and how long a removed one is asked, is seen only as finely as flows go there: at 200 a
+// second, half of them to at most focusMost Services that something happened to, one of ten endpoints is asked once a second.
+//
 // Not modelled: SCTP, payload, retransmissions (a SYN has one chance: it is given up before it would be sent again),
 // pods that come and go (an endpoint that was removed still answers, as a terminating pod does, or else nobody could see
 // that it was asked), clients outside of the cluster.

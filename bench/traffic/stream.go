@@ -55,8 +55,8 @@ type focused struct {
 // Every second flow goes to one of the focusMost targets that something happened to in the last focusFor, if there are
 // any: of thousands of Services, a sample would hardly ever see one change.
 const (
-	focusMost = 20
-	focusFor  = 10 * time.Second
+	focusMost = 10
+	focusFor  = 5 * time.Second
 )
 
 // flow is a new flow that has not ended.
