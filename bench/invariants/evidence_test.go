@@ -156,7 +156,6 @@ func (e *Evidence) gauges() {
 			}
 		}
 		e.gauge(rulesTotal, float64(rules), "table", table, "ip_family", string(ipv4))
-		e.gauge(rulesLast, 1, "table", table, "ip_family", string(ipv4))
 	}
 	for _, name := range []string{servicesPending, slicesPending} {
 		e.gauge(name, 0)
@@ -423,9 +422,6 @@ func TestBrokenEvidence(t *testing.T) {
 		{"not in sync for long, and healthy", "I11", "classic", func(_ *testing.T, e *Evidence) { e.Missing = 3 * time.Second }},
 
 		{"a gauge is wrong", "I12", "classic", func(_ *testing.T, e *Evidence) { e.gauge(rulesTotal, 1, "table", "nat", "ip_family", string(ipv4)) }},
-		{"the last sync wrote more than there is", "I12", "kube-proxy", func(_ *testing.T, e *Evidence) {
-			e.gauge(rulesLast, 1e6, "table", "nat", "ip_family", string(ipv4))
-		}},
 		{"failures are not counted", "I12", "tree", func(_ *testing.T, e *Evidence) { e.Injected[ipv4] = 3 }},
 		{"changes are pending", "I12", "nftables", func(_ *testing.T, e *Evidence) { e.gauge(slicesPending, 1) }},
 
