@@ -134,6 +134,8 @@ func astray(r bench.Record, windows []window) string {
 	switch {
 	case r.Outcome == "":
 		return ""
+	case r.Outcome == Misrouted && r.Metric == bench.HeldFlow && slices.ContainsFunc(windows, func(w window) bool { return w.full && w.holds(r) }):
+		return ""
 	case r.Outcome == Misrouted:
 		return Misrouted
 	case slices.ContainsFunc(windows, func(w window) bool { return w.holds(r) }):
@@ -154,7 +156,12 @@ func flowText(r bench.Record) string {
 }
 
 // window is a time during which flows may fail, in seconds since the run began.
-type window struct{ from, to float64 }
+type window struct {
+	from, to float64
+	// full: the conntrack table is. Whoever cleans it walks through all of it, which takes seconds: until then a held UDP
+	// flow stays where it was.
+	full bool
+}
 
 // holds says whether a flow overlapped the window. Whether its record was made at its due time or at its end, the flow lies
 // within its own length of At.
@@ -184,7 +191,7 @@ func losses(s *scenarios.Scenario, records []bench.Record) []window {
 		if step.Fault == nil || losing[step.Fault.Kind] == "" {
 			continue
 		}
-		w := window{from: startOf(i, s, began), to: forever}
+		w := window{from: startOf(i, s, began), to: forever, full: step.Fault.Kind == scenarios.FaultConntrackFull}
 		if end, ok := endOf(i, s, settled); ok {
 			w.to = end
 		}

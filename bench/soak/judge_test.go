@@ -95,3 +95,20 @@ func TestLike(t *testing.T) {
 		t.Errorf("%v is like %v", b, a)
 	}
 }
+
+// A held flow may stay where it was while the table that has to be cleaned is full, and at no other time; a new flow never.
+func TestJudgeOfAFullTable(t *testing.T) {
+	s := &scenarios.Scenario{Steps: []scenarios.Step{
+		{Create: &scenarios.Create{}}, {Fault: &scenarios.Fault{Kind: scenarios.FaultConntrackFull, For: 1}}, {Fault: &scenarios.Fault{Kind: scenarios.FaultHeal}}, {Settle: &scenarios.Settle{}},
+	}}
+	records := []bench.Record{
+		{At: 1, Step: "1:create", Metric: bench.HeldFlow, Outcome: "misrouted"},
+		{At: 2, Step: "2:fault", Fault: "2:fault conntrack-full", Metric: bench.FaultBegun},
+		{At: 3, Step: "2:fault", Metric: bench.HeldFlow, Outcome: "misrouted"},
+		{At: 3, Step: "2:fault", Metric: bench.Flow, Outcome: "misrouted"},
+		{At: 4, Step: "4:settle", Metric: bench.RulesKernel},
+	}
+	if got := Judge(s, records, nil).Totals; got.Misrouted != 2 || got.Excused != 1 {
+		t.Errorf("%d misrouted and %d excused, want 2 and 1", got.Misrouted, got.Excused)
+	}
+}
