@@ -375,3 +375,31 @@ func TestRefuse(t *testing.T) {
 		}
 	}
 }
+
+// What is kept of a refused Service port is written with the settings of now, whatever they were when it was installed:
+// match bpf is doubted when rules are refused, and without it each endpoint has a chain again.
+func TestRefusedWithOtherSettings(t *testing.T) {
+	p := newTestPlan()
+	settings := p.rules.Settings()
+	settings.BPF = true
+	p.rules = NewRuleset(settings, Tree)
+	p.set(service(0, 0), endpoints(0, 1, 3, 4))
+	commit(p.full())
+	p.set(nil, endpoints(0, 2))
+	p.replan()
+	p.rules.Refuse(portName("ns", "svc-0", "", corev1.ProtocolTCP))
+	settings.BPF = false
+	p.rules.SetSettings(settings)
+	p.rules.Rerender(p.plan.Ports())
+	_, payload := p.full()
+	text := string(payload.Text())
+	if !strings.Contains(text, "-s 10.128.0.1 -j KUBE-MARK-MASQ") || strings.Contains(text, "10.128.0.2:") {
+		t.Errorf("want a chain of the endpoint that is installed, got:\n%s", text)
+	}
+	// Any chain that is led to is written.
+	for line := range strings.Lines(text) {
+		if _, to, jumps := strings.Cut(strings.TrimSpace(line), " -j KUBE-S"); jumps && !strings.Contains(text, ":KUBE-S"+to+" ") {
+			t.Errorf("nothing declares what is led to by %s", line)
+		}
+	}
+}
