@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"synclab/bench"
+	"synclab/bench/upstream"
 )
 
 // checkedScenario has everything in it that invariants speak of: Services of all types and protocols, some without
@@ -101,5 +103,41 @@ func TestCheckFindsNothing(t *testing.T) {
 		if want := strings.Contains(subject, "iptables"); (looked["I5"] == 2) != want {
 			t.Errorf("%s: I5 was looked at %d times", subject, looked["I5"])
 		}
+	}
+}
+
+// A kernel that somebody broke is found, in a subject that does not mend it (k/k#129128), and every violation says how to
+// see it again.
+func TestCheckFindsAFlush(t *testing.T) {
+	const subject = "kube-proxy/iptables-legacy"
+	_, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
+	if errors.Is(err, upstream.ErrNotBuilt) && os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") == "" {
+		t.Skip("no kube-proxy here; 'make kube-proxy' builds it")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := runChecked(t, available(t, subject), `  - create: {}
+  - settle:
+  - fault: {kind: flush, table: nat}
+  - check: {invariants: [I1, I2, I6, I7]}
+`)
+	violated := map[string]int{}
+	for _, r := range records {
+		if r.Metric != bench.Violation {
+			continue
+		}
+		violated[r.Invariant]++
+		if r.Value != 1 || !strings.Contains(r.Error, "; seed 7; again: synclab ") {
+			t.Errorf("%+v", r)
+		}
+	}
+	for _, invariant := range []string{"I1", "I2", "I6"} {
+		if violated[invariant] == 0 {
+			t.Errorf("%s is not violated: %v", invariant, violated)
+		}
+	}
+	if violated["I7"] > 0 {
+		t.Errorf("sentinels that the lab itself flushed count as lost: %v", violated)
 	}
 }
