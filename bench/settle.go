@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,8 +67,11 @@ func (r *repetition) inSync(ctx, waiting context.Context) error {
 			r.settledFaults()
 			return nil
 		}
-		if !ended || !s.mortal.Load() || waiting.Err() != nil {
+		switch {
+		case !ended || waiting.Err() != nil:
 			return err
+		case !s.mortal.Load(): // it ended by itself, and says why
+			return cmp.Or(s.process.Err(), err)
 		}
 	}
 }
