@@ -6,7 +6,7 @@
 //     bench/process) that watches the API front (sim/front), runs its tools through a shim (bench/shim) and is measured
 //     by what the kernel (bench/visible), the shim and its metrics show. kube-proxy comes from bench/upstream.
 //  3. Probes ask what a packet pays (MeasureTraversal) and what the kernel holds (proxier/kernel, ReadKernelMemory);
-//     faults break something on purpose (HoldLock, FlushTable).
+//     faults break something on purpose (inject*.go), and it is told when each was noticed and repaired (repair.go).
 //     Pods as namespaces send flows through the node and answer them (bench/traffic), for steps traffic and for probes
 //     of method flow.
 //  4. RunWriter appends each measured value to the run's folder as it comes; nothing is averaged here.
