@@ -11,7 +11,9 @@
 //     kube-proxy of the same backend, and one for all. The repetition is the unit of a ratio's interval, since
 //     repetitions of subjects run interleaved and the values of one repetition depend on one another. A subject that was
 //     stopped keeps its place with what it had used: its figures and ratios are bounds.
-//  5. summary.go collects rows, fits, comparisons and the capacity answer in one Summary. Every output is written from it:
+//  5. traversal.go says what packets pay, disruption.go what a stream of flows met, faults.go what became of faults and
+//     invariants: each with its tables, sentences and figures beside it, which are empty where a run has no such records.
+//  6. summary.go collects rows, fits, comparisons and the capacity answer in one Summary. Every output is written from it:
 //     summary.json, summary.md, the table of the terminal, the plots and index.html, so that they cannot disagree.
 //     bench.txt holds the raw syncs, one line each, for benchstat.
 //

@@ -72,7 +72,7 @@ func (s *Summary) faultTable(cell Cell) pageTable {
 		for _, one := range series {
 			f := s.faultOf(cell, name, one)
 			if f != nil && f.Holds > 0 {
-				first.Sub = "holds " + trimTick(Format(f.Holds, "s"))
+				first.Sub = "holds " + holdText(f.Holds)
 			}
 			row = append(row, faultCell(f))
 		}
@@ -115,6 +115,12 @@ func faultCell(f *FaultResult) pageCell {
 	cell.Title = strings.TrimPrefix(strings.Join([]string{cell.Title, plural(f.Times, "time"), f.Why}, ", "), ", ")
 	cell.Title = strings.TrimSuffix(cell.Title, ", ")
 	return cell
+}
+
+// holdText is how long a fault holds: "6 s", "1h".
+func holdText(seconds float64) string {
+	text := trimTick(Format(seconds, "s"))
+	return strings.TrimSuffix(strings.TrimSuffix(text, "0s"), "h0m") + map[bool]string{true: "h"}[strings.HasSuffix(text, "h0m0s")]
 }
 
 // faultTotals adds up a subject's faults: how many there were and never were repaired, and what flows met.
@@ -196,7 +202,7 @@ func (s *Summary) terminalFaults(b *strings.Builder) {
 		s.faultRows(cells[0], names, series[:n]).write(b)
 		series = series[n:]
 	}
-	b.WriteString("\n−12: so many flows failed until it was repaired; !3: so many were misrouted; the page has more\n")
+	b.WriteString("\n" + wrap("−12: so many flows failed until it was repaired; !3: so many were misrouted; the time behind a fault is how long it holds", tableWidth, "  ") + "\n")
 }
 
 func (s *Summary) faultRows(cell Cell, names, series []string) textTable {
@@ -207,6 +213,9 @@ func (s *Summary) faultRows(cell Cell, names, series []string) textTable {
 	for _, name := range names {
 		row := []string{faultText(name)}
 		for _, one := range series {
+			if f := s.faultOf(cell, name, one); f != nil && f.Holds > 0 && row[0] == faultText(name) {
+				row[0] += ", " + holdText(f.Holds)
+			}
 			row = append(row, faultShort(s.faultOf(cell, name, one)))
 		}
 		t.add(row...)

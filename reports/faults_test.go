@@ -41,6 +41,14 @@ func TestFaultText(t *testing.T) {
 	}
 }
 
+func TestHoldText(t *testing.T) {
+	for seconds, want := range map[float64]string{6: "6 s", 0.5: "500 ms", 3600: "1h", 660: "11m", 661: "11m1s"} {
+		if got := holdText(seconds); got != want {
+			t.Errorf("%v: %q, want %q", seconds, got, want)
+		}
+	}
+}
+
 func TestFaultOutputs(t *testing.T) {
 	dir := t.TempDir()
 	s := faultRun(streamModels, 1000, 1, 20).build(t, dir, Options{NoPNG: true})

@@ -49,14 +49,14 @@ func packetsByPosition(s *Summary) *figure {
 	}
 	cell := cells[0]
 	f := &figure{name: "first-packet-by-position", title: "First packet by dispatch position, " + plural(cell.Services, "Service"),
-		caption: "What one sendto of a new flow costs at the first … last Service: medians, pale up to the 90th percentile, and the address of no Service (square, at the right end). " +
-			"Above on a linear scale, with what each Service in front costs; below on a logarithmic one."}
+		caption: "What one sendto of a new flow costs at the first … last Service: medians, and the address of no Service (square, at the right end). " +
+			"Above on a linear scale, with what each Service in front costs; below on a logarithmic one, pale up to the 90th percentile."}
 	linear, p := newPlot("", "first packet"), newPlot("dispatch position of the Service", "first packet (log scale)")
 	slopes, ends := &endLabels{}, &endLabels{}
 	last := 0.0
 	for _, cost := range s.packetsOf(cell, "sendto") {
 		i, _ := s.seriesNamed(cost.Series)
-		last = max(last, addPositions(linear, slopes, cost, s.look(i)), addPositions(p, ends, cost, s.look(i)))
+		last = max(last, addPositions(linear, slopes, cost, s.look(i), false), addPositions(p, ends, cost, s.look(i), true))
 		if n := len(slopes.labels); n > 0 && cost.PerService != nil {
 			slopes.labels[n-1].text += "  " + slopeText(cost.PerService.Slope)
 		}
@@ -92,8 +92,9 @@ func packetsByPosition(s *Summary) *figure {
 	return f
 }
 
-// addPositions draws one subject's medians by position; it returns the last position, 0 when there is none.
-func addPositions(p *plot.Plot, ends *endLabels, cost PacketCost, look look) float64 {
+// addPositions draws one subject's medians by position, with a band up to the 90th percentile if that is wanted; it returns
+// the last position, 0 when there is none.
+func addPositions(p *plot.Plot, ends *endLabels, cost PacketCost, look look, band bool) float64 {
 	var points intervals
 	var middle, high plotter.XYs
 	for _, spot := range cost.Spots {
@@ -106,7 +107,9 @@ func addPositions(p *plot.Plot, ends *endLabels, cost PacketCost, look look) flo
 	if len(points) == 0 {
 		return 0
 	}
-	p.Add(ribbon{middle, high, look})
+	if band {
+		p.Add(ribbon{middle, high, look})
+	}
 	addLine(p, middle, look.color, look.dashes...)
 	addMedians(p, points, look.color, look.shape)
 	end := middle[len(middle)-1]
@@ -196,7 +199,7 @@ func flowsByPosition(s *Summary) *figure {
 		p, ends, last := newPlot("dispatch position of the Service", flowTexts[method]+" (log scale)"), &endLabels{}, 0.0
 		for _, cost := range s.packetsOf(cells[0], method) {
 			i, _ := s.seriesNamed(cost.Series)
-			last = max(last, addPositions(p, ends, cost, s.look(i)))
+			last = max(last, addPositions(p, ends, cost, s.look(i), true))
 		}
 		if len(ends.labels) == 0 {
 			continue

@@ -172,7 +172,9 @@ func (r TargetResult) reached(interval bool) string {
 	case r.AtMost > 0:
 		text = func(v float64) string { return Format(v, "s") }
 	case r.Exponent != 0:
-		text = func(v float64) string { return "n^" + strconv.FormatFloat(v, 'f', 2, 64) }
+		text = func(v float64) string {
+			return "n^" + strings.Replace(strconv.FormatFloat(v, 'f', 2, 64), "-0.00", "0.00", 1)
+		}
 	}
 	out := text(*r.Reached)
 	if r.Bound == "lower" {

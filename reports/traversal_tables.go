@@ -117,6 +117,9 @@ func spotCell(spot *PacketSpot) pageCell {
 	}
 	cell.Sub = beforeUnit.ReplaceAllString(cell.Sub, "$1\u00a0$2")
 	cell.Title += fmt.Sprintf(", n = %d", spot.N)
+	if spot.Position > 0 {
+		cell.Title += ", " + positionText(spot.Position)
+	}
 	if spot.Empty != nil {
 		cell.Title += ", over an empty ruleset " + Format(*spot.Empty, "s")
 	}
