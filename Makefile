@@ -67,6 +67,10 @@ engine: deps build ## compare the lab's backends with kube-proxy at the sizes of
 	@echo "Services with kube-proxy/iptables-nft, which is done once. N=1000 tries it out; REPS=3 is half the time, without intervals."
 	bin/synclab compare engine --reps $(or $(REPS),6) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
+.PHONY: virtual
+virtual: build ## a thousand hours of a proxier's life with faults, in virtual time, on tables in memory
+	bin/synclab soak --virtual --seed $(or $(SEED),1) --seeds $(or $(SEEDS),42) --hours $(or $(HOURS),24)
+
 .PHONY: soak
 soak: deps build ## play random changes and faults with real packets for MINUTES, and look for what must never happen
 	bin/synclab soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(SUBJECTS),--subjects $(SUBJECTS)) $(if $(OUT),--out $(OUT))

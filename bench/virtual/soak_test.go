@@ -10,7 +10,7 @@ import (
 var (
 	seedFlag  = flag.Uint64("seed", 1, "the first seed")
 	seedsFlag = flag.Uint64("seeds", 6, "how many seeds")
-	hoursFlag = flag.Float64("hours", 1, "how long each proxier lives, in virtual time")
+	hoursFlag = flag.Float64("hours", 0.5, "how long each proxier lives, in virtual time")
 )
 
 // The proxiers of some seeds live through faults and keep what they promise.
