@@ -18,8 +18,9 @@
 // and a time-out where each of them says that there is none, which has to be refused at once. Where the states differ, or
 // the Service is gone, both an answer and none are right, and none is not reported.
 //
-// A state that is like the one the kernel showed before another came between may be taken for visible too early, since
-// nothing tells them apart; such a state counts from returnSlack later.
+// A Service that grows and shrinks again, or an endpoint that is away for a moment, comes to states that it had before.
+// Nothing tells such a state in the kernel from the earlier one, and what was between may still be to come: it counts as
+// visible from returnSlack later only, or when a state after it is visible.
 //
 // How long a new endpoint waits, and how long a removed one is asked, is seen only as finely as flows go there: at 200 a
 // second, half of them to at most focusMost Services that something happened to, one of ten endpoints is asked once a second.

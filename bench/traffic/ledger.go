@@ -22,8 +22,9 @@ const (
 	// judgeAfter is how long after its end a flow is judged: by then who watches the kernel has told of all that was
 	// visible when it began.
 	judgeAfter = 3 * time.Second
-	// returnSlack is how much later a state counts as visible that is like the one before the last.
-	returnSlack = 2 * time.Second
+	// returnSlack is how much later a state counts as visible that is like another one which the kernel may have had when it
+	// was made, unless a state after it is visible before. It is longer than most syncs.
+	returnSlack = 10 * time.Second
 )
 
 // LedgerOptions say what a Ledger knows. All are required but Grace and Targets.
@@ -269,8 +270,11 @@ func (l *Ledger) changed(p *port, next version) bool {
 			p.added[ep.Addr] = next.due
 		}
 	}
-	for i := max(0, len(p.versions)-maxReturns); i < len(p.versions); i++ {
-		next.returns = next.returns || p.versions[i].alike(&next)
+	for i := len(p.versions) - 1; i >= 0 && !next.returns; i-- {
+		next.returns = p.versions[i].alike(&next)
+		if v := &p.versions[i]; v.by == nil && !v.returns { // the kernel has had it: what was before is past
+			break
+		}
 	}
 	p.versions = append(p.versions, next)
 	return true

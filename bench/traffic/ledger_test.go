@@ -179,8 +179,36 @@ func TestStateReturns(t *testing.T) {
 	back := s.becomes(1.1, "1")
 	s.visible(1.1, back)
 	s.flow(1.5, 1.6, "2")
-	s.flow(3.2, 3.3, "2")
-	s.tells("flow 10.128.0.2", "flow misrouted 10.128.0.2", "removed 10.128.0.2 2.2s after 1.1s")
+	s.flow(11.2, 11.3, "2")
+	s.tells("flow 10.128.0.2", "flow misrouted 10.128.0.2", "removed 10.128.0.2 10.2s after 1.1s")
+}
+
+// A Service that grows and shrinks comes to the same states twice: a kernel on the way up looks as if it were on the way
+// down. A state that was never before is sure, and ends it.
+func TestStatesReturnOneByOne(t *testing.T) {
+	s := newStory(t, "1", "2")
+	s.becomes(1, "1", "2", "3")
+	s.becomes(1.1, "1", "2", "3", "4")
+	for i := range 10 {
+		s.becomes(1.2, "1", "2", "3", "4", fmt.Sprint(10+i))
+	}
+	s.becomes(1.3, "1", "2", "3", "4")
+	down := s.becomes(1.4, "1", "2", "3")
+	s.visible(1.5, down) // or was it the first of them?
+	s.flow(2, 2.1, "4")
+	last := s.becomes(3, "1")
+	s.visible(4, last)
+	s.flow(4.1, 4.2, "4")
+	s.ledger.Finish()
+	outcomes := 0
+	for _, text := range s.found {
+		if text == "flow misrouted 10.128.0.4" {
+			outcomes++
+		}
+	}
+	if outcomes != 1 {
+		t.Errorf("%d flows misrouted, want the last one: %v", outcomes, s.found)
+	}
 }
 
 // Who is not answered has failed if there was always an endpoint, or if there never was one and nobody said so.

@@ -43,9 +43,6 @@ type version struct {
 	returns   bool           // it is like one that may be in the kernel from before
 }
 
-// maxReturns is how far back a state is compared with.
-const maxReturns = 8
-
 // endpoints are those that flows may reach: from pods of the node to the cluster IP (internal), or to other addresses,
 // for which pods of the node are sent to endpoints anywhere.
 func (v *version) endpoints(internal bool) []*tracker.Endpoint {
@@ -74,14 +71,15 @@ func contains(list []*tracker.Endpoint, addr netip.AddrPort) bool {
 // seen notes that the kernel has what a change led to, and so all before it.
 func (p *port) seen(by runtime.Object, at time.Time) {
 	i := slices.IndexFunc(p.versions, func(v version) bool { return v.by != nil && v.by == by })
+	if i < 0 {
+		return
+	}
+	if p.versions[i].returns { // or was it the earlier one, and all between is still to come?
+		at = at.Add(returnSlack)
+	}
 	for ; i >= 0; i-- {
-		v := &p.versions[i]
-		if v.by == nil {
-			continue
-		}
-		v.by, v.visible = nil, at
-		if v.returns {
-			v.visible = at.Add(returnSlack)
+		if v := &p.versions[i]; v.by != nil {
+			v.by, v.visible = nil, at
 		}
 	}
 }
