@@ -37,6 +37,8 @@ type damage struct {
 	wrote    time.Time // end of the first sync, or command that wrote, that began after it and succeeded
 	last     time.Time // the same of the last one
 	whole    time.Time // since when all changes have arrived; zero: some have not
+	lacking  bool      // since it ended, some changes had not arrived
+	first    time.Time // when all had for the first time since it ended
 	over     chan struct{}
 	ended    time.Time // when it stopped breaking things; zero: it holds
 	repaired chan struct{}
@@ -132,6 +134,13 @@ func (r *repetition) look(d *damage) {
 		d.whole = time.Time{}
 	} else if d.whole.IsZero() {
 		d.whole = now
+	}
+	switch {
+	case d.ended.IsZero() || !d.first.IsZero():
+	case !arrived:
+		d.lacking = true
+	case d.lacking || d.ended.After(d.began): // else no change has come yet that could tell
+		d.first = now
 	}
 	synced := d.kind != scenarios.FaultKilled || !d.wrote.IsZero()
 	d.mu.Unlock()
@@ -358,6 +367,9 @@ func (r *repetition) settledFaults() {
 		d.endStruck()
 		d.mu.Lock()
 		at, ready := d.whole, d.showsInChanges() && (!d.ended.IsZero() || d.stays())
+		if !d.first.IsZero() && !d.stays() { // changes that came after it was over tell nothing
+			at = d.first
+		}
 		if r.tunnel == nil { // who watches no kernel knows of syncs
 			at = d.last
 		}
@@ -378,8 +390,10 @@ func (r *repetition) settledFaults() {
 	}
 }
 
-// stays says that a fault never ends by itself: what is asked is whether changes arrive all the same.
-func (d *damage) stays() bool { return d.kind == scenarios.FaultReference }
+// stays says that a fault is in the way of all changes that follow it: what is asked is whether they arrive all the same.
+func (d *damage) stays() bool {
+	return d.kind == scenarios.FaultReference || d.kind == scenarios.FaultEventsRepeated || d.kind == scenarios.FaultEventsSwapped
+}
 
 // giveUp records that what is open now was not repaired within a time.
 func (r *repetition) giveUp(within time.Duration, lacks error) {
