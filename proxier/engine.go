@@ -209,6 +209,10 @@ func (e *engine) succeed(ctx context.Context, s *Sync, changes tracker.Changes) 
 		return nil
 	}
 	e.flows.update(changes, e.plan)
+	if s.Kind == Full {
+		// What it repaired may have been missing for a while: flows that began meanwhile met no rule, and would never meet one.
+		e.flows.cleaner.Force()
+	}
 	if !e.flows.cleaner.Pending() {
 		return nil
 	}
