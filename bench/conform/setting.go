@@ -91,7 +91,24 @@ func DrawSetting(seed uint64, limit Constraint) Setting {
 	if limit.Config != nil {
 		s.Config = limit.Config.DeepCopy()
 	}
+	s.withinReason()
 	return s
+}
+
+// withinReason takes back what kube-proxy refuses to start with: the bindAddress decides which family is primary, and with
+// detect-local mode NodeCIDR the node needs pods of that family.
+func (s Setting) withinReason() {
+	bind, err := netip.ParseAddr(s.Config.BindAddress)
+	if err != nil || s.Config.DetectLocalMode != config.LocalModeNodeCIDR {
+		return
+	}
+	family := corev1.IPv6Protocol
+	if bind.Is4() {
+		family = corev1.IPv4Protocol
+	}
+	if !slices.Contains(s.Families, family) {
+		s.Config.BindAddress = config.New().BindAddress
+	}
 }
 
 // String names what differs from kube-proxy's defaults.

@@ -103,6 +103,9 @@ func (k *theirs) beliefs(d *Difference) iter.Seq[belief] {
 				if !yield(belief{entryOrder, service, &sim.Objects{Services: oldest(o.Services, service), Nodes: o.Nodes, Slices: told.Slices}}) {
 					return
 				}
+				if !yield(belief{modeOwner, service + " of " + strings.Join(claimers, " "), &sim.Objects{Services: withoutOthers(o.Services, claimers, service), Nodes: o.Nodes, Slices: told.Slices}}) {
+					return
+				}
 			}
 		}
 		if !k.live.ZoneChanged() {
@@ -121,6 +124,14 @@ func oldest(services []*corev1.Service, name string) []*corev1.Service {
 		}
 	}
 	return all
+}
+
+// withoutOthers leaves out the claimers but one.
+func withoutOthers(services []*corev1.Service, claimers []string, one string) []*corev1.Service {
+	return slices.DeleteFunc(slices.Clone(services), func(svc *corev1.Service) bool {
+		name := svc.Namespace + "/" + svc.Name
+		return name != one && slices.Contains(claimers, name)
+	})
 }
 
 // explain names the entry that predicts kube-proxy's verdict on a packet: rules that ours makes of what the entry says

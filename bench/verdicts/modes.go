@@ -30,6 +30,12 @@ const (
 	// modeFirewall: source ranges of a load balancer come before the question whether there are endpoints: who is outside
 	// of them is not told that there are none.
 	modeFirewall = "mode: source ranges first"
+	// modeOwner: an address that several Services claim has one of them in a map. Where that one has no endpoint for a packet,
+	// the packet ends; in mode iptables it goes on to the rule of the next one.
+	modeOwner = "mode: one owner"
+	// modeShared: of several Services that claim an address, the map of source ranges may have taken one and the map of
+	// endpoints another, each by the order of the moment: who is outside of the ranges of the one never sees the other.
+	modeShared = "mode: source ranges of another claimer"
 )
 
 // serviceCIDRs are those that the API front tells of.
@@ -42,6 +48,8 @@ func (k *theirs) modeEntry(w *walk.Walker, world walk.World, d *Difference, ours
 	switch {
 	case only(theirs, walk.Drop) && (only(ours, walk.Reject) || untouched(ours) && d.Packet.Input == "") && k.isShutOut(d):
 		return modeFirewall, nil
+	case only(theirs, walk.Drop) && len(k.claimers(d)) > 1 && k.isShutOut(d):
+		return modeShared, nil
 	case untouched(ours) && !local && k.isClusterIP(to) && only(theirs, walk.Reject):
 		return modeClusterIPs, nil
 	case untouched(ours) && !local && !k.isClusterIP(to) && inServiceCIDR(to) && only(theirs, walk.Drop):
