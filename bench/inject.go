@@ -152,12 +152,21 @@ func (r *repetition) breakRestores(ctx context.Context, f *scenarios.Fault, name
 	return nil
 }
 
-// refuse lets each restore, or transaction of nft, fail that names one endpoint: the first new one of the changes that
-// follow. These are drawn by lot, so the endpoint is, and whoever writes only what changed meets it as well.
+// refuse lets each restore, or transaction of nft, fail that has a text in it, or that names one endpoint: the first new one
+// of the changes that follow. These are drawn by lot, so the endpoint is, and whoever writes only what changed meets it as well.
 func (r *repetition) refuse(ctx context.Context, f *scenarios.Fault, name string) error {
 	d, err := r.wound(ctx, f, name, &damage{planted: "refuse"})
 	if err != nil {
 		return err
+	}
+	if f.Text != "" {
+		lift, err := r.shim.Refuse(f.Text)
+		if err != nil {
+			return err
+		}
+		r.follow(d)
+		r.hold(d, f.For, lift)
+		return nil
 	}
 	known := map[string]bool{}
 	for _, slice := range r.world.Objects().Slices {
@@ -247,10 +256,11 @@ func (r *repetition) breakAPI(ctx context.Context, f *scenarios.Fault, name stri
 		return err
 	}
 	r.follow(d)
-	if f.Holds() {
+	switch {
+	case f.Holds():
 		r.hold(d, f.For, nil) // whose end is the API's own
-	} else {
-		d.end(d.began)
+	case !d.counted():
+		d.end(r.clock.Now())
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ type apiSide interface {
 	Swap(times int)
 	Settle(version int64)
 	Waits() int64
+	Disturbs() int
 	Heal()
 }
 

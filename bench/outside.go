@@ -173,13 +173,16 @@ func (r *repetition) expect(op sim.Op, object runtime.Object, due time.Time) {
 	}
 	if r.tunnel != nil {
 		r.expectFlows(op, object, due)
-		r.tunnel.visible.Changed(op, object, due)
+		if r.tunnel.visible.Changed(op, object, due) {
+			r.changed()
+		}
 	}
 }
 
 // sighted takes a change that is now visible in the kernel.
 func (r *repetition) sighted(s visible.Sight) {
 	r.sightedFlows(s)
+	r.waited(s)
 	cold := &r.tunnel.cold
 	cold.mu.Lock()
 	first := s.Due.Equal(cold.due)

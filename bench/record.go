@@ -102,7 +102,11 @@ const (
 	AddedWaits    Metric = "added_waits"    // s: due time of a new endpoint → the first answer from it, where the stream sends to its Service
 	FaultBegun    Metric = "fault_begun"    // s: how long the fault holds, by plan; 0: done at once. At is its moment
 	FaultDetected Metric = "fault_detected" // s: fault → the subject's first sync or command that answers it
-	FaultRepaired Metric = "fault_repaired" // s: fault → everything is in the kernel as it should be
+	// FaultRepaired is until everything is in the kernel as it should be that the fault took away or could be in the way of:
+	// fault → then, where it took something away; its end → the changes made before are visible, where it shows only in these.
+	// Of dropped watches: how long the first change waited that came afterwards. Of what meets changes one by one (references,
+	// events repeated or swapped): how long one of these waited at most.
+	FaultRepaired Metric = "fault_repaired" // s
 	Violation     Metric = "violation"      // count: 1 for each violated Invariant; Error says what was wrong and how to see it again
 	Checked       Metric = "checked"        // count: what was looked at for one Invariant
 	// Exceeded says that the subject was stopped because it exceeded a budget: Value is what it had used, of unit s or B,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"synclab/bench/shim"
+	"synclab/bench/visible"
 	"synclab/proxier"
 	"synclab/scenarios"
 )
@@ -32,13 +33,15 @@ type damage struct {
 
 	mu       sync.Mutex
 	noticed  bool
-	hit      bool      // a planted fault has hit a call
-	struck   time.Time // end of the last call that it hit
-	wrote    time.Time // end of the first sync, or command that wrote, that began after it and succeeded
-	last     time.Time // the same of the last one
-	whole    time.Time // since when all changes have arrived; zero: some have not
-	lacking  bool      // since it ended, some changes had not arrived
-	first    time.Time // when all had for the first time since it ended
+	hit      bool          // a planted fault has hit a call
+	struck   time.Time     // end of the last call that it hit
+	wrote    time.Time     // end of the first sync, or command that wrote, that began after it and succeeded
+	last     time.Time     // the same of the last one
+	follows  time.Time     // since when somebody looks whether it is repaired
+	tells    time.Time     // when the first change was made after it
+	arrived  time.Time     // since when all changes have arrived that it could be in the way of
+	longest  time.Duration // that one of these changes waited; of faults that meet each by itself
+	shown    time.Time     // when the last of them was visible
 	over     chan struct{}
 	ended    time.Time // when it stopped breaking things; zero: it holds
 	repaired chan struct{}
@@ -109,6 +112,9 @@ func (r *repetition) wound(ctx context.Context, f *scenarios.Fault, name string,
 // follow looks after a damage until it is repaired.
 func (r *repetition) follow(d *damage) {
 	ctx := r.damages.context()
+	d.mu.Lock()
+	d.follows = r.clock.Now()
+	d.mu.Unlock()
 	r.damages.wait.Go(func() {
 		ticker := r.clock.NewTicker(repairLook)
 		defer ticker.Stop()
@@ -128,23 +134,23 @@ func (r *repetition) follow(d *damage) {
 // look asks once whether a damage is repaired.
 func (r *repetition) look(d *damage) {
 	now := r.clock.Now()
-	arrived := r.tunnel == nil || r.tunnel.visible.Pending() == 0
-	d.mu.Lock()
-	if !arrived {
-		d.whole = time.Time{}
-	} else if d.whole.IsZero() {
-		d.whole = now
+	if d.counted() && r.apiSide().Disturbs() == 0 {
+		d.end(now)
 	}
-	switch {
-	case d.ended.IsZero() || !d.first.IsZero():
-	case !arrived:
-		d.lacking = true
-	case d.lacking || d.ended.After(d.began): // else no change has come yet that could tell
-		d.first = now
+	d.mu.Lock()
+	upTo := d.upTo()
+	d.mu.Unlock()
+	// Changes that come later tell nothing of it: where some come all the time, some are always on their way.
+	if upTo.IsZero() || r.tunnel != nil && r.tunnel.visible.PendingSince(upTo) > 0 {
+		return
+	}
+	d.mu.Lock()
+	if d.arrived.IsZero() {
+		d.arrived = now
 	}
 	synced := d.kind != scenarios.FaultKilled || !d.wrote.IsZero()
 	d.mu.Unlock()
-	if d.showsInChanges() || !arrived || !synced {
+	if d.showsInChanges() || !synced {
 		return
 	}
 	if lacks, err := d.missing(); lacks == "" && err == nil {
@@ -154,6 +160,41 @@ func (r *repetition) look(d *damage) {
 
 // showsInChanges says that nothing was taken away that would have to come back.
 func (d *damage) showsInChanges() bool { return d.lacks == nil && d.kind != scenarios.FaultKilled }
+
+// upTo is when the last change was made that it could be in the way of; zero: not known yet. The caller holds mu.
+func (d *damage) upTo() time.Time {
+	switch {
+	case !d.showsInChanges():
+		return d.follows // the subject's rules are looked up anew as of then
+	case d.kind == scenarios.FaultWatchDropped:
+		return d.tells
+	}
+	return d.ended
+}
+
+// changed notes that a change is made that is waited for.
+func (r *repetition) changed() {
+	now := r.clock.Now()
+	for _, d := range r.open() {
+		d.mu.Lock()
+		if d.tells.IsZero() {
+			d.tells = now
+		}
+		d.mu.Unlock()
+	}
+}
+
+// waited notes how long a change took that has become visible.
+func (r *repetition) waited(s visible.Sight) {
+	for _, d := range r.open() {
+		d.mu.Lock()
+		if d.meetsEach() && s.Due.After(d.began) && (d.ended.IsZero() || !s.Due.After(d.ended)) {
+			d.longest = max(d.longest, s.Visible.Sub(s.Due))
+			d.shown = s.Visible
+		}
+		d.mu.Unlock()
+	}
+}
 
 func (d *damage) missing() (string, error) {
 	if d.lacks == nil {
@@ -170,7 +211,11 @@ func (r *repetition) repair(d *damage, at time.Time) {
 		return
 	}
 	d.close(at)
-	r.recordAs(Record{At: at.Sub(r.started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, FaultRepaired, max(0, at.Sub(d.from()).Seconds()))
+	took := at.Sub(d.from())
+	if r.tunnel != nil && d.meetsEach() {
+		took = d.longest
+	}
+	r.recordAs(Record{At: at.Sub(r.started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, FaultRepaired, max(0, took.Seconds()))
 }
 
 // close says that nothing is waited for any more. The caller holds mu.
@@ -181,7 +226,11 @@ func (d *damage) close(at time.Time) {
 
 // from is when repairing could begin.
 func (d *damage) from() time.Time {
-	if d.showsInChanges() && !d.ended.IsZero() {
+	switch {
+	case !d.showsInChanges():
+	case d.kind == scenarios.FaultWatchDropped && !d.tells.IsZero():
+		return d.tells
+	case !d.ended.IsZero():
 		return d.ended
 	}
 	return d.began
@@ -365,18 +414,22 @@ func (d *damage) still() string {
 func (r *repetition) settledFaults() {
 	for _, d := range r.open() {
 		d.endStruck()
+		r.look(d)
 		d.mu.Lock()
-		at, ready := d.whole, d.showsInChanges() && (!d.ended.IsZero() || d.stays())
-		if !d.first.IsZero() && !d.stays() { // changes that came after it was over tell nothing
-			at = d.first
+		at, ready := d.arrived, d.showsInChanges() && (!d.ended.IsZero() || d.meetsEach())
+		idle := d.planted != "" && !d.hit
+		if r.tunnel != nil {
+			idle = idle || d.meetsEach() && d.shown.IsZero() || d.kind == scenarios.FaultWatchDropped && d.tells.IsZero()
 		}
-		if r.tunnel == nil { // who watches no kernel knows of syncs
+		switch {
+		case r.tunnel == nil: // who watches no kernel knows of syncs
 			at = d.last
+		case d.meetsEach():
+			at = d.shown
 		}
-		if at.IsZero() || at.Before(d.from()) {
+		if at.Before(d.from()) {
 			at = d.from()
 		}
-		idle := d.planted != "" && !d.hit
 		if ready && idle && !d.closed {
 			d.close(r.clock.Now())
 		}
@@ -390,9 +443,12 @@ func (r *repetition) settledFaults() {
 	}
 }
 
-// stays says that a fault is in the way of all changes that follow it: what is asked is whether they arrive all the same.
-func (d *damage) stays() bool {
-	return d.kind == scenarios.FaultReference || d.kind == scenarios.FaultEventsRepeated || d.kind == scenarios.FaultEventsSwapped
+// meetsEach says that a fault meets changes one by one: what it costs is how long one of them waited at most.
+func (d *damage) meetsEach() bool { return d.kind == scenarios.FaultReference || d.counted() }
+
+// counted says that a fault of the API ends when it has met as many changes as it shall.
+func (d *damage) counted() bool {
+	return d.kind == scenarios.FaultEventsRepeated || d.kind == scenarios.FaultEventsSwapped
 }
 
 // giveUp records that what is open now was not repaired within a time.

@@ -98,6 +98,14 @@ func (d *Disturbance) Waits() int64 {
 	return d.marked
 }
 
+// Disturbs is how many writes are still to be told twice or to change places,
+// those that wait for another one included.
+func (d *Disturbance) Disturbs() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.repeat + d.swap + len(d.late)
+}
+
 // Heal ends all of it. What was held is told.
 func (d *Disturbance) Heal() {
 	d.set(func() {

@@ -46,6 +46,7 @@ type port struct {
 // awaited is a state that a port should come to.
 type awaited struct {
 	want
+	asked   time.Time // since when it is waited for
 	changes []*change // that led to it
 	// names are those of the endpoints, as the dialect has them, sorted; made when they are needed, by the goroutine
 	// that looks.
@@ -66,8 +67,8 @@ func (p *port) tail() want {
 
 // push appends a state. It reports whether the state is the one that was shown before the queue began: then the kernel
 // may have it without any further commit.
-func (p *port) push(to want, by *change) (shown bool) {
-	a := &awaited{want: to}
+func (p *port) push(to want, by *change, now time.Time) (shown bool) {
+	a := &awaited{want: to, asked: now}
 	if by != nil {
 		by.ports++
 		a.changes = []*change{by}
@@ -76,7 +77,7 @@ func (p *port) push(to want, by *change) (shown bool) {
 	p.queue = append(p.queue, a)
 	if len(p.queue) > maxQueue {
 		oldest, next := p.queue[0], p.queue[1]
-		next.changes = append(oldest.changes, next.changes...)
+		next.asked, next.changes = oldest.asked, append(oldest.changes, next.changes...)
 		p.queue = slices.Delete(p.queue, 0, 1)
 	}
 	return shown

@@ -181,7 +181,11 @@ func (w *Watcher) await(p *port, to want, by *change) {
 		w.pending = append(w.pending, p)
 		w.total++
 	}
-	if p.push(to, by) {
+	now := w.opts.Clock.Now()
+	if by != nil {
+		now = by.made
+	}
+	if p.push(to, by, now) {
 		w.force = true
 	}
 }
@@ -213,6 +217,20 @@ func (w *Watcher) Pending() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.pending)
+}
+
+// PendingSince is the number of ports that have not come to all that they should have come to by changes, or a Recheck, of
+// a moment and before.
+func (w *Watcher) PendingSince(moment time.Time) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, p := range w.pending {
+		if len(p.queue) > 0 && !p.queue[0].asked.After(moment) {
+			n++
+		}
+	}
+	return n
 }
 
 // Progress is how many ports, of those waited for since nothing was pending last, have come to what they should.

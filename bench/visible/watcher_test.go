@@ -347,6 +347,35 @@ func TestToolEnded(t *testing.T) {
 	b.at(7 + int(blindPeriod/time.Millisecond)).saw("Update a IPv4 due 7 visible 257") // nobody told
 }
 
+// Who asks about changes up to a moment is not kept waiting by later ones, also of the same port.
+func TestPendingSince(t *testing.T) {
+	b := newBed(t)
+	b.change(sim.Add, service("a"))
+	b.change(sim.Add, service("b"))
+	b.at(1).change(sim.Add, slice("a", "1"))
+	b.at(2).change(sim.Update, slice("a", "2"))
+	b.at(3).change(sim.Add, slice("b", "1"))
+	pending := func(want ...int) {
+		t.Helper()
+		for ms, n := range want {
+			if got := b.PendingSince(epoch.Add(time.Duration(ms) * time.Millisecond)); got != n {
+				t.Errorf("%d pending of the changes up to %d ms, want %d", got, ms, n)
+			}
+		}
+	}
+	pending(0, 1, 1, 2)
+	b.at(4).commit("IPv4 ns/a:http=1").step()
+	pending(0, 0, 1, 2)
+	b.at(5).commit("IPv4 ns/b:http=1").step()
+	pending(0, 0, 1, 1)
+	b.at(6).commit("IPv4 ns/a:http=2").step()
+	pending(0, 0, 0, 0)
+	b.Recheck()
+	if early, now := b.PendingSince(epoch.Add(5*time.Millisecond)), b.PendingSince(b.clock.Now()); early != 0 || now != 2 {
+		t.Errorf("looked up anew: %d pending since before, %d since then, want 0 and 2", early, now)
+	}
+}
+
 func TestRecheck(t *testing.T) {
 	b := newBed(t)
 	b.change(sim.Add, service("a"))
