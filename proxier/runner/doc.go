@@ -12,8 +12,9 @@
 //
 // Schedule is the decision alone: a state machine without goroutines, timers
 // or a clock of its own; every call is told the time. A discrete-event
-// simulation drives it directly, a thousand nodes in one goroutine if need be.
-// Runner is the loop around it that waits on a clock and calls the sync.
+// simulation (sim/twin) drives it directly, thousands of nodes in one goroutine
+// if need be. Runner is the loop around it that waits on a clock and calls the
+// sync. This package imports neither sim nor bench.
 //
 // What it does differently from kube-proxy 1.36, and why:
 //

@@ -214,7 +214,9 @@ func (s *Schedule) takeToken(now time.Time) {
 		return
 	}
 	s.bucket.ReserveN(now, 1)
-	next := s.bucket.ReserveN(now, 1)
-	s.earliest = now.Add(next.DelayFrom(now).Round(time.Microsecond))
-	next.CancelAt(now)
+	s.earliest = now
+	if short := 1 - s.bucket.TokensAt(now); short > 0 {
+		wait := time.Duration(short * float64(s.opts.MinInterval))
+		s.earliest = now.Add(wait.Round(time.Microsecond))
+	}
 }

@@ -110,8 +110,8 @@ func TestForgets(t *testing.T) {
 	tr.DeleteSlice(testSlice("never there", at(1)), at(3))
 	tr.DeleteService(testService(func(s *corev1.Service) { s.Name = "never there" }), at(3))
 	tr.Commit(tr.Take())
-	if len(tr.services) != 0 || len(tr.dirty) != 0 {
-		t.Errorf("%d Services and %d dirty ones are left", len(tr.services), len(tr.dirty))
+	if len(tr.services) != 0 || len(tr.pending.dirty) != 0 {
+		t.Errorf("%d Services and %d dirty ones are left", len(tr.services), len(tr.pending.dirty))
 	}
 }
 

@@ -55,18 +55,7 @@ type Changes struct {
 	// ServiceEvents and SliceEvents are how many events were folded into these changes.
 	ServiceEvents, SliceEvents int
 
-	taken map[types.NamespacedName]*dirty
-}
-
-// dirty is what a tracker remembers of a Service that has events not yet installed.
-type dirty struct {
-	triggers []time.Time
-	queued   time.Time
-	// events on the Service itself, and on its slices.
-	services, slices int
-	// retaken: a Take handed it out before and a sync failed on it. Who planned it then must hear of it again, also
-	// when it is back to what is installed.
-	retaken bool
+	taken map[types.NamespacedName]*Events
 }
 
 // Options of a Tracker.
@@ -84,7 +73,7 @@ type Tracker struct {
 
 	mu       sync.Mutex
 	services map[types.NamespacedName]*state
-	dirty    map[types.NamespacedName]*dirty
+	pending  Pending[types.NamespacedName]
 }
 
 // state is what is known of one Service.
@@ -100,7 +89,6 @@ func New(opts Options) *Tracker {
 		opts:     opts,
 		digest:   Digester{NodeName: opts.NodeName, Families: []corev1.IPFamily{opts.Family}},
 		services: map[types.NamespacedName]*state{},
-		dirty:    map[types.NamespacedName]*dirty{},
 	}
 }
 
@@ -130,10 +118,10 @@ func (t *Tracker) putSpec(name types.NamespacedName, s *spec, now time.Time) boo
 	known := t.state(name)
 	if !s.equal(known.spec) {
 		known.spec = s
-		t.mark(name, now).services++
+		t.pending.Mark(name, now).Services++
 	}
 	t.settle(name, known)
-	return len(t.dirty) > 0
+	return t.pending.Len() > 0
 }
 
 // SetSlice takes an EndpointSlice as added or updated, at now. It reports whether anything is pending.
@@ -157,17 +145,17 @@ func (t *Tracker) PutSlice(s *SliceDigest, now time.Time) bool {
 	known := t.state(name)
 	i, found := known.find(s)
 	if found && equalEndpoints(known.slices[i].endpoints, s.endpoints) {
-		return len(t.dirty) > 0
+		return t.pending.Len() > 0
 	}
 	if found {
 		known.slices[i] = s
 	} else {
 		known.slices = slices.Insert(known.slices, i, s)
 	}
-	d := t.mark(name, now)
-	d.slices++
+	d := t.pending.Mark(name, now)
+	d.Slices++
 	if !s.trigger.IsZero() && !s.trigger.Before(t.opts.Since) {
-		d.triggers = append(d.triggers, s.trigger)
+		d.Triggers = append(d.Triggers, s.trigger)
 	}
 	return true
 }
@@ -184,10 +172,10 @@ func (t *Tracker) DropSlice(s *SliceDigest, now time.Time) bool {
 	if i, found := known.find(s); found {
 		known.slices = slices.Delete(known.slices, i, i+1)
 		// The annotation of a deleted slice tells of an earlier change, not of the deletion: no trigger time.
-		t.mark(name, now).slices++
+		t.pending.Mark(name, now).Slices++
 	}
 	t.settle(name, known)
-	return len(t.dirty) > 0
+	return t.pending.Len() > 0
 }
 
 // state gives what is known of a Service; settle has to follow where that may be nothing.
@@ -213,48 +201,33 @@ func (s *state) find(slice *SliceDigest) (int, bool) {
 	})
 }
 
-// mark makes a Service dirty.
-func (t *Tracker) mark(name types.NamespacedName, now time.Time) *dirty {
-	d := t.dirty[name]
-	if d == nil {
-		d = &dirty{queued: now}
-		t.dirty[name] = d
-	}
-	return d
-}
-
 // Pending is the number of Services with events that no Take has handed out yet.
 func (t *Tracker) Pending() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.dirty)
+	return t.pending.Len()
 }
 
 // PendingEvents is the number of events that no Take has handed out yet, on Services and on slices.
 func (t *Tracker) PendingEvents() (services, slices int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, d := range t.dirty {
-		services += d.services
-		slices += d.slices
-	}
-	return services, slices
+	return t.pending.Events()
 }
 
 // Take hands out the changes since the last Commit. Each Take must be followed by Commit or GiveBack.
 func (t *Tracker) Take() Changes {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := Changes{taken: t.dirty}
-	t.dirty = map[types.NamespacedName]*dirty{}
+	c := Changes{taken: t.pending.Take()}
 	for name, d := range c.taken {
-		c.ServiceEvents += d.services
-		c.SliceEvents += d.slices
-		if c.Queued.IsZero() || d.queued.Before(c.Queued) {
-			c.Queued = d.queued
+		c.ServiceEvents += d.Services
+		c.SliceEvents += d.Slices
+		if c.Queued.IsZero() || d.Queued.Before(c.Queued) {
+			c.Queued = d.Queued
 		}
-		c.TriggerTimes = append(c.TriggerTimes, d.triggers...)
-		if old, wanted := t.build(name); d.retaken || !wanted.equal(old) {
+		c.TriggerTimes = append(c.TriggerTimes, d.Triggers...)
+		if old, wanted := t.build(name); d.Retaken || !wanted.equal(old) {
 			c.Services = append(c.Services, Change{Name: name, Old: old, New: wanted})
 		}
 	}
@@ -290,15 +263,7 @@ func (t *Tracker) Commit(c Changes) {
 func (t *Tracker) GiveBack(c Changes) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for name, d := range c.taken {
-		d.retaken = true
-		if later := t.dirty[name]; later != nil {
-			d.services += later.services
-			d.slices += later.slices
-			d.triggers = append(d.triggers, later.triggers...)
-		}
-		t.dirty[name] = d
-	}
+	t.pending.GiveBack(c.taken)
 }
 
 func compareNames(a, b types.NamespacedName) int {
