@@ -19,10 +19,18 @@ func (c *RandomCluster) Next() Trace {
 	return t
 }
 
+// What a cluster may grow to by chance, over days: names are few, and more objects show nothing new.
+const (
+	mostServices = 90
+	mostSlices   = 400
+)
+
 // mutate makes one change, now and then of several objects.
 func (c *RandomCluster) mutate() {
 	switch p := c.rng.Float64(); {
-	case p < 0.08 || len(c.objects.Services) == 0:
+	case len(c.objects.Slices) >= mostSlices:
+		c.removeSlice()
+	case p < 0.08 && len(c.objects.Services) < mostServices || len(c.objects.Services) == 0:
 		c.addService()
 	case p < 0.16:
 		c.removeService()

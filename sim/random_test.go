@@ -78,6 +78,17 @@ func TestRandomClusterIsValid(t *testing.T) {
 }
 
 // A trace is the whole difference between two states, each change fits what was there, and no object is written to.
+// Over days, objects come and go, and names do not run out.
+func TestRandomClusterStaysSmall(t *testing.T) {
+	c := NewRandomCluster(RandomOptions{Seed: 1})
+	for range 20_000 {
+		c.Next()
+		if o := c.Objects(); len(o.Services) > mostServices || len(o.Slices) > mostSlices+10 {
+			t.Fatalf("%d Services, %d EndpointSlices", len(o.Services), len(o.Slices))
+		}
+	}
+}
+
 func TestRandomClusterTrace(t *testing.T) {
 	for seed := range uint64(50) {
 		c := NewRandomCluster(RandomOptions{Seed: seed})
