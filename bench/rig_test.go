@@ -161,8 +161,11 @@ type voidTables struct{}
 func (voidTables) Restore(_ context.Context, p *iptables.Payload) (iptables.Run, error) {
 	return iptables.Run{Tool: "void", Bytes: p.Size()}, nil
 }
-func (voidTables) EnsureJumps(context.Context) error                        { return nil }
-func (voidTables) Rules(iptables.Table, ...string) ([]string, error)        { return nil, nil }
+func (voidTables) EnsureJumps(context.Context) error                 { return nil }
+func (voidTables) Rules(iptables.Table, ...string) ([]string, error) { return nil, nil }
+func (voidTables) Leads() (iptables.Leads, error) {
+	return iptables.NewModel(corev1.IPv4Protocol).Leads()
+}
 func (voidTables) Chains(iptables.Table) ([]string, error)                  { return nil, nil }
 func (voidTables) Stamp() (iptables.Stamp, error)                           { return iptables.Stamp{}, nil }
 func (voidTables) Drift(context.Context, iptables.Expected) (string, error) { return "", nil }

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier/backend"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
@@ -62,6 +63,31 @@ func (f *flows) update(changes tracker.Changes, p *plan.Plan) {
 		} else {
 			f.cleaner.Remove(frontend)
 		}
+	}
+}
+
+// recall takes note of what a sync that failed may have led flows to: all of it, some, or nothing. The changes come
+// again, but perhaps with others, and then nobody else remembers.
+func (f *flows) recall(changes tracker.Changes, p *plan.Plan) {
+	for _, change := range changes.Services {
+		for name := range udpPorts(change) {
+			port := p.Port(name)
+			if port == nil {
+				continue
+			}
+			serving := servingOf(change.New.EndpointsOf(name.PortKey))
+			for _, frontend := range frontendsOf(port) {
+				f.cleaner.Recall(frontend, serving)
+			}
+		}
+	}
+}
+
+// inherit takes note of what an earlier proxier's rules led flows to.
+func (f *flows) inherit(inherited []backend.Inherited) {
+	for _, i := range inherited {
+		frontend := conntrack.Frontend{Addr: i.Frontend.Addr(), Port: i.Frontend.Port()}
+		f.cleaner.Recall(frontend, conntrack.NewEndpoints(i.Endpoints...))
 	}
 }
 

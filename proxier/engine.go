@@ -63,6 +63,8 @@ type engine struct {
 	checks   int
 	// moved: since a full sync it was not looked at where health check node ports are.
 	moved bool
+	// settled: a sync succeeded. Until then the kernel may hold what an earlier proxier left.
+	settled bool
 	// suspect: a stamp had changed before a sync wrote over it.
 	suspect bool
 	refused refusals
@@ -161,7 +163,12 @@ func (e *engine) replan(s *Sync, changes tracker.Changes) {
 
 // apply brings the kernel to the plan.
 func (e *engine) apply(ctx context.Context, s *Sync) error {
-	result, err := e.backend.Sync(ctx, backend.Request{Full: s.Kind == Full, Ports: e.plan.Ports(), Endpoints: e.plan.KnownEndpoints()})
+	result, err := e.backend.Sync(ctx, backend.Request{
+		Full: s.Kind == Full, Ports: e.plan.Ports(), Endpoints: e.plan.KnownEndpoints(), Inherit: e.flows != nil && !e.settled,
+	})
+	if e.flows != nil {
+		e.flows.inherit(result.Inherited)
+	}
 	if result.Full && s.Kind != Full {
 		s.Kind, s.Reason = Full, result.Reason
 	}
@@ -196,6 +203,7 @@ func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err 
 // succeed makes the changes the installed state and cleans flows that the new rules do not allow. Should that fail, the
 // sync is repeated: it will find nothing to write, and clean again.
 func (e *engine) succeed(ctx context.Context, s *Sync, changes tracker.Changes) error {
+	e.settled = true
 	e.tracker.Commit(changes)
 	e.after.committed(e, changes)
 	e.refused.note(s, e.opts.Config.IPTables.SyncPeriod.Duration)
@@ -229,6 +237,9 @@ func (e *engine) succeed(ctx context.Context, s *Sync, changes tracker.Changes) 
 // the same once more is harmless. A full one stays a full one.
 func (e *engine) fail(s *Sync, changes tracker.Changes) {
 	e.tracker.GiveBack(changes)
+	if e.flows != nil {
+		e.flows.recall(changes, e.plan)
+	}
 	if s.Kind == Full {
 		e.mu.Lock()
 		if e.full == "" {

@@ -33,7 +33,7 @@ type Sync struct {
 	Plan, Encode, Jumps time.Duration
 	// Runs of iptables-restore: one, unless something had to be isolated.
 	Runs []backend.Run
-	// Installed is what the tables hold of the proxier, Written what was sent.
+	// Installed is what the tables hold of the proxier, Written what of that the sync wrote; see backend.Result.
 	Installed, Written map[backend.Table]backend.Count
 	// Services and Endpoints known after it.
 	Services, Endpoints int

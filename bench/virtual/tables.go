@@ -296,6 +296,16 @@ func (t *tables) Rules(table iptables.Table, chains ...string) ([]string, error)
 	return t.model.Rules(table, chains...)
 }
 
+// Leads are the rules of nat.
+func (t *tables) Leads() (iptables.Leads, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.readable(); err != nil {
+		return nil, err
+	}
+	return t.model.Clone().Leads()
+}
+
 // Stamp changes when a table may have changed.
 func (t *tables) Stamp() (iptables.Stamp, error) {
 	t.mu.Lock()

@@ -34,6 +34,8 @@ type Request struct {
 	Ports []*plan.ServicePort
 	// Endpoints known to the cluster.
 	Endpoints int
+	// Inherit asks for Result.Inherited.
+	Inherit bool
 }
 
 // Run is the account of one tool that ran, netlink transaction or socket option.
@@ -56,10 +58,20 @@ type Result struct {
 	// Encode and Jumps are the backend's own phases: making what is sent, and the base chains with the tools run for them.
 	Encode, Jumps time.Duration
 	Runs          []Run
-	// Written is what was sent, Installed what the tables hold of the proxier.
+	// Installed is what the tables hold of the proxier, Written what of that this sync wrote: what it wrote twice, or took
+	// back, does not count twice, or not at all. After a full sync they are the same.
 	Written, Installed map[Table]Count
+	// Inherited are the UDP frontends that the kernel led to endpoints before a full sync wrote anything, if it was asked.
+	Inherited []Inherited
 	// Refused Service ports: their rules are not as wanted, because the kernel or the tool refused them.
 	Refused map[tracker.ServicePortName]error
+}
+
+// Inherited is a UDP frontend as the rules of an earlier proxier led packets from it: of this one, had it been there.
+type Inherited struct {
+	Frontend netip.AddrPort // without a valid address: a NodePort
+	// Endpoints that packets may have been led to, also by way of a firewall or a policy.
+	Endpoints []netip.AddrPort
 }
 
 // Stamp is a fingerprint of what the kernel holds: it changes when somebody may have changed that. Comparing two costs

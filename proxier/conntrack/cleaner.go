@@ -43,7 +43,7 @@ type Cleaner struct {
 
 	serving map[Frontend]Endpoints
 	// former holds, for frontends that changed since the last successful
-	// Clean, all endpoints they led to meanwhile.
+	// Clean or were recalled, all endpoints they led to meanwhile.
 	former  map[Frontend]Endpoints
 	pending bool
 	// nodePorts is how many of serving are nodePorts.
@@ -98,6 +98,18 @@ func (c *Cleaner) Remove(f Frontend) {
 	}
 	c.pending = true
 	c.remember(f, old)
+}
+
+// Recall says that rules may have led flows from f to endpoints that Set was
+// not told of: those of an earlier proxier, or of a sync that failed. Until the
+// next successful Clean that counts as what f led to; when f is a frontend, then
+// what it leads to now decides.
+func (c *Cleaner) Recall(f Frontend, led Endpoints) {
+	if len(led) == 0 {
+		return
+	}
+	c.pending = true
+	c.remember(f, led)
 }
 
 // Force makes the next Clean look at the table whether or not anything changed.

@@ -88,9 +88,10 @@ func (b *Backend) Dispatch(ports []*plan.ServicePort) ([]backend.Frontend, int) 
 
 // Sync brings the tables to the plan. A partial one with nothing to write runs no tool.
 func (b *Backend) Sync(ctx context.Context, req backend.Request) (backend.Result, error) {
-	s := &syncing{Backend: b, req: req, result: backend.Result{Full: req.Full, Written: map[Table]Count{}}}
+	s := &syncing{Backend: b, req: req, result: backend.Result{Full: req.Full}}
+	b.rules.begin()
 	err := s.run(ctx)
-	s.result.Installed = b.rules.Total()
+	s.result.Installed, s.result.Written = b.rules.Total(), b.rules.written
 	s.result.Refused = b.refusals
 	return s.result, err
 }
@@ -128,6 +129,11 @@ func (s *syncing) prepareFull(ctx context.Context) error {
 	existing, err := s.existing()
 	if err != nil {
 		return err
+	}
+	if s.req.Inherit && slices.ContainsFunc(existing[NAT], s.rules.leads) {
+		if s.result.Inherited, err = inherit(s.tables); err != nil {
+			return err
+		}
 	}
 	start = s.opts.Clock.Now()
 	err = s.tables.EnsureJumps(ctx)
@@ -205,9 +211,5 @@ func (s *syncing) handOver(ctx context.Context, d *difference, p *Payload, live 
 	}
 	s.pace.wall = run.Wall
 	d.took(p, live)
-	for table, count := range p.Written {
-		total := s.result.Written[table]
-		s.result.Written[table] = Count{Chains: total.Chains + count.Chains, Rules: total.Rules + count.Rules}
-	}
 	return nil
 }

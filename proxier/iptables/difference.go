@@ -335,17 +335,22 @@ func (d *difference) tookStep(s step, live, last bool) {
 		maps.Copy(grown, h.content)
 		h.content = grown
 	}
+	written, round := d.rules.written[s.table], d.rules.round
+	count := func(change Count) {
+		written.Chains += change.Chains
+		written.Rules += change.Rules
+	}
 	for i := range s.write {
 		t := &s.write[i]
-		h.content[t.name] = content{t.hash, t.rules, true}
+		count(h.wrote(t, round))
 		if !last {
 			h.loose[t.name] = live
 		}
 	}
 	for _, name := range s.gone {
-		delete(h.content, name)
-		delete(h.loose, name)
+		count(h.deleted(name, round))
 	}
+	d.rules.written[s.table] = written
 }
 
 // failed takes note of a payload that failed. If a line was refused, then what stands before that line's table was

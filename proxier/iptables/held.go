@@ -17,6 +17,7 @@ type held struct {
 type content struct {
 	hash  uint64 // of its rules; meaningless unless sure
 	rules int32
+	round uint16 // of the sync that wrote it; 0: an earlier one, or none
 	sure  bool
 }
 
@@ -32,6 +33,41 @@ func (h *held) is(name string, hash uint64) bool {
 func (h *held) doubt(name string, live bool) {
 	h.content[name] = content{}
 	h.loose[name] = live
+}
+
+// wrote takes note of what a chain holds since a sync wrote it, and gives what that makes of what the sync wrote.
+func (h *held) wrote(t *chainText, round uint16) Count {
+	change := Count{Chains: 1, Rules: int(t.rules)}
+	if old := h.content[t.name]; old.round == round {
+		change = Count{Rules: int(t.rules - old.rules)}
+	}
+	h.content[t.name] = content{t.hash, t.rules, round, true}
+	return change
+}
+
+// deleted takes note of a chain that is gone, and gives what that takes from what a sync wrote.
+func (h *held) deleted(name string, round uint16) (change Count) {
+	if old := h.content[name]; old.round == round {
+		change = Count{Chains: -1, Rules: -int(old.rules)}
+	}
+	delete(h.content, name)
+	delete(h.loose, name)
+	return change
+}
+
+// begin begins a sync: what it writes is counted from here on, each chain once and as it is in the end.
+func (r *Ruleset) begin() {
+	r.written = map[Table]Count{}
+	if r.round++; r.round != 0 {
+		return
+	}
+	r.round = 1 // after 65,535 syncs
+	for _, h := range r.held {
+		for name, c := range h.content {
+			c.round = 0
+			h.content[name] = c
+		}
+	}
 }
 
 // seed makes hashes differ from process to process: nobody can make two texts that look the same.

@@ -35,6 +35,10 @@ type Ruleset struct {
 	// void tables had no chain that leads to Services when everything was forgotten: there is nothing to read back.
 	void map[Table]bool
 
+	// round numbers the sync, and written is what it wrote so far.
+	round   uint16
+	written map[Table]Count
+
 	// sum of the chains of all Service ports, with their rules.
 	sum Count
 	// held is what the kernel holds, by table.
@@ -54,6 +58,7 @@ func NewRuleset(s backend.Settings, kind Layout) *Ruleset {
 		stuck:     map[chain]bool{},
 		held:      map[Table]*held{Filter: newHeld(), NAT: newHeld()},
 		behind:    true,
+		written:   map[Table]Count{},
 	}
 }
 

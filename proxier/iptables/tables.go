@@ -22,6 +22,8 @@ type Tables interface {
 	Chains(table Table) ([]string, error)
 	// Rules are those of some chains of a table, or of all when none is named, each as iptables-save prints it.
 	Rules(table Table, chains ...string) ([]string, error)
+	// Leads are the rules of nat, to be followed.
+	Leads() (Leads, error)
 	// Stamp changes when a table may have changed; comparing two costs next to nothing.
 	Stamp() (Stamp, error)
 	// Drift compares the tables with what should be there and describes the first difference; empty: none.

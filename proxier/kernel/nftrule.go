@@ -25,15 +25,7 @@ func ruleOf(attrs []byte, protocol byte) (Rule, error) {
 }
 
 func (r *ruleReader) expression(expression []byte) error {
-	var name, body []byte
-	err := eachAttr(expression, func(kind uint16, value []byte) {
-		switch kind {
-		case unix.NFTA_EXPR_NAME:
-			name = cString(value)
-		case unix.NFTA_EXPR_DATA:
-			body = value
-		}
-	})
+	name, body, err := expressionOf(expression)
 	if err != nil {
 		return err
 	}
@@ -48,6 +40,19 @@ func (r *ruleReader) expression(expression []byte) error {
 		return r.nat(body)
 	}
 	return nil
+}
+
+// expressionOf takes an expression apart.
+func expressionOf(expression []byte) (name, body []byte, err error) {
+	err = eachAttr(expression, func(kind uint16, value []byte) {
+		switch kind {
+		case unix.NFTA_EXPR_NAME:
+			name = cString(value)
+		case unix.NFTA_EXPR_DATA:
+			body = value
+		}
+	})
+	return name, body, err
 }
 
 // immediate is a verdict, or a value for what follows.

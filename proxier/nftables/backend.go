@@ -40,6 +40,8 @@ type Backend struct {
 	// generation of the kernel when the stamp was last asked for, and how often the table was found changed then.
 	generation uint32
 	meddled    uint64
+	// foreign: somebody committed something, and the rules have not been compared since.
+	foreign bool
 	// unsure: a transaction failed, and what the table holds is not known.
 	unsure   bool
 	refusals map[tracker.ServicePortName]error
@@ -183,6 +185,12 @@ func (s *syncing) run() error {
 	full := s.req.Full
 	if reason := s.NeedsFull(s.req.Endpoints); reason != "" && !full {
 		s.result.Full, s.result.Reason, full = true, reason, true
+	}
+	if full && s.req.Inherit {
+		var err error
+		if s.result.Inherited, err = s.inherited(); err != nil {
+			return fmt.Errorf("frontends of an earlier proxier: %w", err)
+		}
 	}
 	switch {
 	case full && s.model != nil:

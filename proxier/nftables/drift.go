@@ -44,6 +44,7 @@ func (b *Backend) Stamp() (backend.Stamp, error) {
 		return backend.Stamp{}, err
 	}
 	if generation != b.generation+b.socket.commits {
+		b.foreign = true
 		found, err := b.outline(b.kernel.ToldSizes) // counting would cost more than a sync
 		if err != nil {
 			return backend.Stamp{}, err
@@ -57,6 +58,29 @@ func (b *Backend) Stamp() (backend.Stamp, error) {
 	}
 	b.generation, b.socket.commits = generation, 0
 	return backend.Stamp{b.handle, b.meddled}, nil
+}
+
+// Glance compares the rules of each chain with what should be there, if somebody committed anything since it did so last.
+// That is what a Stamp leaves out, because it is asked for in each sync: there are some hundred rules, however large the
+// cluster, and reading them takes longer than writing a few changes.
+func (b *Backend) Glance() (string, error) {
+	if b.model != nil || b.kernel == nil || b.rules == nil || !b.foreign {
+		return "", nil
+	}
+	found, err := b.countedRules()
+	if err == nil && found == "" {
+		b.foreign = false
+	}
+	return found, err
+}
+
+// countedRules compares the rules by chain.
+func (b *Backend) countedRules() (string, error) {
+	tally, err := b.kernel.RulesByChain(b.opts.Family, b.encoder.table)
+	if err != nil {
+		return "", err
+	}
+	return b.rules.driftOfRules(tally), nil
 }
 
 // outline compares what the kernel says of the table without looking into it: its handle, the rules of the chains that
@@ -117,11 +141,7 @@ func (b *Backend) Drift(context.Context) (string, error) {
 			return fmt.Sprintf("table %s is there too", other), err
 		}
 	}
-	tally, err := b.kernel.RulesByChain(family, table)
-	if err != nil {
-		return "", err
-	}
-	return b.rules.driftOfRules(tally), nil
+	return b.countedRules()
 }
 
 // driftOfRules compares the rules by chain with what is expected.

@@ -1,0 +1,130 @@
+package nftables
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/backend"
+	"synclab/proxier/kernel"
+)
+
+// asked answers questions about one table: the kernel, or a Model.
+type asked interface {
+	// elements of a set; none when there is no such set.
+	elements(s set) ([]kernel.NftElement, error)
+	// element of a map by its key; false when it is not there.
+	element(s set, key []byte) ([]byte, bool, error)
+}
+
+// inherited are the UDP frontends of all tables that packets meet: for a moment in a full sync there are two, and a
+// process may have ended in it.
+func (s *syncing) inherited() (found []backend.Inherited, err error) {
+	if s.model != nil {
+		if !s.model.Exists {
+			return nil, nil
+		}
+		return heritage(askedModel{s.model}, s.opts.Family)
+	}
+	for _, table := range tableNames {
+		_, active, err := s.kernel.Uses(s.opts.Family, table, baseChains[0].name)
+		if err != nil {
+			return nil, err
+		}
+		if !active {
+			continue
+		}
+		more, err := heritage(askedKernel{s.kernel, s.opts.Family, table}, s.opts.Family)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, more...)
+	}
+	return found, nil
+}
+
+// heritage reads the UDP frontends of a table, with the endpoints that their lists lead to: of the map of lists it takes
+// all elements, of that of endpoints those of UDP Service ports.
+func heritage(of asked, family corev1.IPFamily) ([]backend.Inherited, error) {
+	lists, err := of.elements(setLists)
+	if err != nil {
+		return nil, err
+	}
+	var found []backend.Inherited
+	endpoints := map[ID][]netip.AddrPort{}
+	for _, e := range lists {
+		frontend, proto, ok := frontendOf(e.Key, family)
+		if !ok || proto != unix.IPPROTO_UDP || len(e.Data) != setLists.valueLen(family) {
+			continue
+		}
+		id := ID(to64(e.Data))
+		if _, read := endpoints[id]; !read {
+			if endpoints[id], err = slotsOf(of, id, family); err != nil {
+				return nil, err
+			}
+		}
+		found = append(found, backend.Inherited{Frontend: frontend, Endpoints: endpoints[id]})
+	}
+	return found, nil
+}
+
+// frontendOf reads the beginning of a key in lists, where NodePorts have the unspecified address.
+func frontendOf(key []byte, family corev1.IPFamily) (frontend netip.AddrPort, proto byte, ok bool) {
+	if len(key) != setLists.keyLen(family) {
+		return frontend, 0, false
+	}
+	n := addrLen(family)
+	addr, _ := netip.AddrFromSlice(key[:n])
+	if addr.IsUnspecified() {
+		addr = netip.Addr{}
+	}
+	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(key[n+4:])), key[n], true
+}
+
+// slotsOf reads the endpoints of a Service port, all and those of the node: slots are filled without a gap.
+func slotsOf(of asked, id ID, family corev1.IPFamily) (targets []netip.AddrPort, err error) {
+	for _, first := range []uint32{0, localSlots} {
+		for i := 0; ; i++ {
+			target, there, err := of.element(setEndpoints, slotKey(nil, id, first, i))
+			if err != nil {
+				return nil, err
+			}
+			if !there || len(target) != setEndpoints.valueLen(family) {
+				break
+			}
+			targets = append(targets, targetOf(target, addrLen(family)))
+		}
+	}
+	return targets, nil
+}
+
+type askedKernel struct {
+	*kernel.Nftables
+	family corev1.IPFamily
+	table  string
+}
+
+func (k askedKernel) elements(s set) ([]kernel.NftElement, error) {
+	return k.Elements(k.family, k.table, s.String())
+}
+
+func (k askedKernel) element(s set, key []byte) ([]byte, bool, error) {
+	e, there, err := k.Element(k.family, k.table, s.String(), key)
+	return e.Data, there, err
+}
+
+type askedModel struct{ *Model }
+
+func (m askedModel) elements(s set) (all []kernel.NftElement, err error) {
+	for key, e := range m.Sets[s.String()].Elements {
+		all = append(all, kernel.NftElement{Key: []byte(key), Data: e.Value})
+	}
+	return all, nil
+}
+
+func (m askedModel) element(s set, key []byte) ([]byte, bool, error) {
+	e, there := m.Sets[s.String()].Elements[string(key)]
+	return e.Value, there, nil
+}
