@@ -246,25 +246,6 @@ func (r *repetition) lock(ctx context.Context, f *scenarios.Fault, name string) 
 // longest is beyond what a fault may hold by itself.
 const longest = 2 * time.Hour
 
-// breakAPI breaks how changes reach the subject.
-func (r *repetition) breakAPI(ctx context.Context, f *scenarios.Fault, name string) error {
-	d, err := r.wound(ctx, f, name, &damage{})
-	if err != nil {
-		return err
-	}
-	if err := r.apiFault(ctx, f); err != nil {
-		return err
-	}
-	r.follow(d)
-	switch {
-	case f.Holds():
-		r.hold(d, f.For, nil) // whose end is the API's own
-	case !d.counted():
-		d.end(r.clock.Now())
-	}
-	return nil
-}
-
 // note tells what a fault hit.
 func (r *repetition) note(d *damage, format string, args ...any) {
 	r.say.message(message{Note: d.fault + ": " + fmt.Sprintf(format, args...)})
@@ -309,8 +290,10 @@ func (r *repetition) heal(ctx context.Context) error {
 	r.damages.holds = nil
 	r.damages.mu.Unlock()
 	var errs []error
-	for _, h := range holds {
+	for _, h := range holds { // all at once: what ends one may wait for what another holds, such as the lock
 		h.early()
+	}
+	for _, h := range holds {
 		errs = append(errs, <-h.done)
 	}
 	if r.shim != nil {

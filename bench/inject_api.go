@@ -34,12 +34,18 @@ type apiSide interface {
 type apiFaults struct {
 	front    *front.Front // nil: there is no API that a process could ask
 	listener *front.Listener
-	// awaiting came before the subject, and begin with it.
-	awaiting []*scenarios.Fault
+	// awaiting are those that came before the subject, and begin with it.
+	awaiting []awaitingFault
 	random   *rand.Rand
 
 	mu    sync.Mutex
 	holds map[string]context.CancelFunc // by kind
+}
+
+// awaitingFault is a step that came before the subject.
+type awaitingFault struct {
+	*scenarios.Fault
+	step string
 }
 
 const (
@@ -56,12 +62,35 @@ const (
 // serve notes who serves the subject's API.
 func (a *apiFaults) serve(f *front.Front, l *front.Listener) { a.front, a.listener = f, l }
 
-// beginAPIFaults begins the faults that came before the subject.
+// breakAPI breaks how changes reach the subject; before there is anything that it could ask, from then on.
+func (r *repetition) breakAPI(ctx context.Context, f *scenarios.Fault, name string) error {
+	if r.Feed == FeedAPI && r.api.front == nil {
+		r.api.awaiting = append(r.api.awaiting, awaitingFault{f, name})
+		return nil
+	}
+	d, err := r.wound(ctx, f, name, &damage{})
+	if err != nil {
+		return err
+	}
+	if err := r.apiFault(ctx, f); err != nil {
+		return err
+	}
+	r.follow(d)
+	switch {
+	case f.Holds():
+		r.hold(d, f.For, nil) // whose end is the API's own
+	case !d.counted():
+		d.end(r.clock.Now())
+	}
+	return nil
+}
+
+// beginAPIFaults begins the faults that came before the subject: what holds, holds from now on.
 func (r *repetition) beginAPIFaults(ctx context.Context) error {
 	awaiting := r.api.awaiting
 	r.api.awaiting = nil
 	for _, f := range awaiting {
-		if err := r.apiFault(ctx, f); err != nil {
+		if err := r.breakAPI(ctx, f.Fault, f.step); err != nil {
 			return err
 		}
 	}
@@ -78,10 +107,6 @@ func (r *repetition) apiSide() apiSide {
 // apiFault breaks how the cluster's changes reach the subject. What holds is ended by its time, by the next fault of its
 // kind, which begins anew, or by healAPI.
 func (r *repetition) apiFault(ctx context.Context, f *scenarios.Fault) error {
-	if r.Feed == FeedAPI && r.api.front == nil {
-		r.api.awaiting = append(r.api.awaiting, f)
-		return nil
-	}
 	w := r.apiSide()
 	switch f.Kind {
 	case scenarios.FaultWatchDropped:

@@ -153,12 +153,17 @@ func TestProxierConvergesAfterFaultsOverHTTP(t *testing.T) {
 				fault := &scenarios.Fault{Kind: kind, Times: 20, For: time.Minute}
 				before := kind == scenarios.FaultEventsSwapped // comes before there is an API
 				if before {
-					if err := f.apiFault(t.Context(), fault); err != nil {
+					if err := f.breakAPI(t.Context(), fault, "1:fault"); err != nil {
 						t.Fatal(err)
 					}
 				}
 				client := f.serveAPI(t)
 				ctx, cancel := context.WithCancel(t.Context())
+				defer func() {
+					if err := f.endFaults(ctx); err != nil {
+						t.Error(err)
+					}
+				}()
 				factory := informers.NewSharedInformerFactory(client, 0)
 				defer factory.Shutdown()
 				defer cancel()

@@ -209,6 +209,9 @@ func (r *repetition) moreAddresses(ctx context.Context, f *scenarios.Fault, name
 		return errors.Join(err, end())
 	}
 	r.note(d, "%s", strings.Join(added, ", "))
+	if len(r.config.NodePortAddresses) == 0 {
+		r.note(d, "no rule need change, since nodePortAddresses is not set: what is waited for are the changes that follow")
+	}
 	r.follow(d)
 	r.hold(d, f.For, end)
 	return nil

@@ -99,7 +99,7 @@ func (r *repetition) wound(ctx context.Context, f *scenarios.Fault, name string,
 	if f.Holds() {
 		d.until = d.began.Add(f.For)
 	}
-	r.recordAs(Record{At: d.began.Sub(r.started).Seconds(), Unit: "s", Fault: d.fault}, FaultBegun, f.For.Seconds())
+	r.recordAs(Record{At: d.began.Sub(r.started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, FaultBegun, f.For.Seconds())
 	if err := r.watchAnswers(ctx); err != nil {
 		return nil, err
 	}
@@ -483,6 +483,9 @@ func (r *repetition) restoreOrder(ctx context.Context, within time.Duration) err
 			if err := r.empty(ctx, family); err != nil {
 				return err
 			}
+		}
+		if err := r.sentinelsLost(ctx, "all"); err != nil {
+			return err
 		}
 	}
 	if r.tunnel != nil {
