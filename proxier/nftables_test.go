@@ -1,6 +1,8 @@
 package proxier
 
 import (
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 
 	"synclab/bench/netns"
 	"synclab/proxier/config"
+	"synclab/proxier/nftables"
 )
 
 // Backend nftables through the engine: the kernel holds what it should, and no sync but the first writes everything.
@@ -64,5 +67,61 @@ func TestNftablesSection(t *testing.T) {
 	}
 	if *cfg.IPTables.MasqueradeBit != 1 {
 		t.Error("the caller's configuration was changed")
+	}
+}
+
+// What somebody does to a chain that packets come to from another one is found by the next check, and by no sync before,
+// whatever else was committed meanwhile.
+func TestNftablesChainIsFlushed(t *testing.T) {
+	path, err := exec.LookPath("nft")
+	if err != nil {
+		t.Skip("no nft command to meddle with")
+	}
+	netns.Fresh(t)
+	c := newRandomCluster(seed(t), corev1.IPv4Protocol)
+	e := testEngine(t, corev1.IPv4Protocol, nil, func(o *Options) { o.Backend = Nftables })
+	sync := func() {
+		t.Helper()
+		for range 20 {
+			c.step(e)
+		}
+		if err := e.sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sync()
+	run := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+			t.Fatalf("nft %s: %v: %s", strings.Join(args, " "), err, out)
+		}
+	}
+	reader, err := nftables.OpenReader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for _, again := range []bool{false, true} {
+		run("add", "table", "ip", "somebody-else")
+		e.checkDrift(t.Context())
+		if e.full != "" || e.suspect {
+			t.Fatalf("what somebody else has of their own asks for %q, suspect: %v", e.full, e.suspect)
+		}
+		table, err := reader.Table(corev1.IPv4Protocol) // each full sync makes another one
+		if err != nil {
+			t.Fatal(err)
+		}
+		run("flush", "chain", "ip", table, "services")
+		if again {
+			sync()
+		}
+		if e.checkDrift(t.Context()); e.full != "drift" {
+			t.Fatalf("asked for %q; want drift (after a sync: %v)", e.full, again)
+		}
+		sync()
+		run("delete", "table", "ip", "somebody-else")
+		if e.checkDrift(t.Context()); e.full != "" {
+			t.Fatalf("asked for %q after it was mended", e.full)
+		}
 	}
 }
