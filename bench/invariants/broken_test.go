@@ -1,0 +1,246 @@
+package invariants
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"synclab/proxier/nftables"
+)
+
+// Each checker notices what is broken.
+func TestBrokenEvidence(t *testing.T) {
+	for _, broken := range []struct {
+		what, invariant, subject string
+		change                   func(*testing.T, *Evidence)
+	}{
+		{"a rule is lost", "I1", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.10/32") }},
+		{"a jump is lost", "I1", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-A OUTPUT -m comment") }},
+		{"a jump is twice", "I1", "classic", func(_ *testing.T, e *Evidence) {
+			c := e.Saved[ipv4]["filter"]["FORWARD"]
+			c.Rules = append(c.Rules, c.Rules[0])
+		}},
+		{"rules change places", "I1", "classic", func(_ *testing.T, e *Evidence) {
+			c := e.Saved[ipv4]["nat"]["KUBE-POSTROUTING"]
+			c.Rules[0], c.Rules[1] = c.Rules[1], c.Rules[0]
+		}},
+		{"a chain is lost", "I1", "tree", func(_ *testing.T, e *Evidence) { delete(e.Saved[ipv4]["mangle"], "KUBE-PROXY-CANARY") }},
+		{"a rule of kube-proxy's is lost", "I1", "kube-proxy", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.10/32") }},
+		{"an element is lost", "I1", "nftables", func(_ *testing.T, e *Evidence) { take(e.Nft[ipv4].Sets["frontends"]) }},
+		{"an element is nobody's", "I1", "nftables", func(_ *testing.T, e *Evidence) { e.Nft[ipv4].Sets["firewall"]["abc"] = "" }},
+		{"an endpoint is another", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets[endpointsSet]) }},
+		{"a frontend is another Service's", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets[listsSet]) }},
+		{"a class is another", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets["frontends"]) }},
+		{"a hairpin is lost", "I1", "nftables", func(_ *testing.T, e *Evidence) { take(e.Nft[ipv4].Sets[hairpinSet]) }},
+		{"a base chain is empty", "I1", "nftables", func(_ *testing.T, e *Evidence) { e.Nft[ipv4].Rules["nat-output"] = 0 }},
+		{"two tables", "I1", "nftables", func(_ *testing.T, e *Evidence) { e.Nft[ipv4].Beside = []string{"synclab-2"} }},
+		{"no table", "I1", "nftables", func(_ *testing.T, e *Evidence) { e.Nft[ipv4].Name = "" }},
+
+		{"a Service leads nowhere", "I2", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.10/32"); e.recompile(t) }},
+		{"an endpoint is never reached", "I2", "tree", func(t *testing.T, e *Evidence) {
+			e.replace(t, "nat", "10.128.0.2:8080", "10.128.0.1:8080")
+			e.recompile(t)
+		}},
+		{"a Service is rejected", "I2", "kube-proxy", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.11/32"); e.recompile(t) }},
+		{"a map leads nowhere", "I2", "nftables", func(t *testing.T, e *Evidence) {
+			e.nftRules(t, func(m *nftables.Model) { clear(m.Sets["frontends"].Elements) })
+		}},
+		{"flows of the stream fail", "I2", "classic", func(_ *testing.T, e *Evidence) { e.Traffic.Failed = 1 }},
+
+		{"an endpoint is another Service's", "I3", "classic", func(t *testing.T, e *Evidence) {
+			e.replace(t, "nat", "10.128.0.2:8080", "10.128.0.4:8080")
+			e.recompile(t)
+		}},
+		{"an endpoint is nobody's", "I3", "kube-proxy", func(t *testing.T, e *Evidence) {
+			e.replace(t, "nat", "10.128.0.2:8080", "10.128.0.99:8080")
+			e.recompile(t)
+		}},
+		{"an element is nobody's endpoint", "I3", "nftables", func(t *testing.T, e *Evidence) {
+			e.nftRules(t, func(m *nftables.Model) {
+				for key, el := range m.Sets[endpointsSet].Elements {
+					el.Value = slices.Clone(el.Value)
+					el.Value[3] ^= 0x40
+					m.Sets[endpointsSet].Elements[key] = el
+				}
+			})
+		}},
+		{"flows of the stream go astray", "I3", "nftables", func(_ *testing.T, e *Evidence) { e.Traffic.Misrouted = 1 }},
+
+		{"no REJECT", "I4", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "filter", "-d 10.96.0.12/32"); e.recompile(t) }},
+		{"no DROP", "I4", "tree", func(t *testing.T, e *Evidence) { e.drop(t, "filter", "-d 10.96.0.13/32"); e.recompile(t) }},
+		{"no answer", "I4", "nftables", func(_ *testing.T, e *Evidence) { e.Refused[0].Err = unix.ETIMEDOUT }},
+		{"a late answer", "I4", "nftables", func(_ *testing.T, e *Evidence) { e.Refused[0].Waited = 2 * time.Second }},
+
+		{"a table is a mixture", "I5", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.10/32") }},
+		{"a table is neither", "I5", "classic", func(t *testing.T, e *Evidence) {
+			half := e.Saved[ipv4].Clone()
+			e.drop(t, "nat", "-d 10.96.0.10/32")
+			empty := Saved{"nat": {}}
+			e.Restores = []FailedRestore{{Family: ipv4, Before: empty, Intended: half, After: Saved{"nat": e.Saved[ipv4]["nat"]}}}
+		}},
+
+		{"it never settles", "I6", "classic", func(_ *testing.T, e *Evidence) { e.Settled = errors.New("1 of 2 Service ports") }},
+
+		{"a foreign rule is lost", "I7", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "filter", "foreign first in INPUT") }},
+		{"a foreign chain is lost", "I7", "tree", func(_ *testing.T, e *Evidence) { delete(e.Saved[ipv4]["nat"], foreignChain) }},
+		{"counters are reset", "I7", "kube-proxy", func(_ *testing.T, e *Evidence) { e.Saved[ipv4]["mangle"][foreignChain].Rules[1].Packets = 0 }},
+		{"foreign rules change places", "I7", "classic", func(_ *testing.T, e *Evidence) { slices.Reverse(e.Saved[ipv4]["nat"]["OUTPUT"].Rules) }},
+		{"a policy is another", "I7", "classic", func(_ *testing.T, e *Evidence) { e.Saved[ipv4]["filter"]["FORWARD"].Policy = "DROP" }},
+		{"a foreign table of nf_tables is lost", "I7", "nftables", func(_ *testing.T, e *Evidence) { clear(e.ForeignNft) }},
+
+		{"a chain is nobody's", "I8", "classic", func(_ *testing.T, e *Evidence) {
+			e.Saved[ipv4]["nat"]["KUBE-SEP-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-", Rules: []Rule{{Text: "-A KUBE-SEP-AAAAAAAAAAAAAAAA -j RETURN"}}}
+		}},
+		{"an empty chain is nobody's", "I8", "kube-proxy", func(_ *testing.T, e *Evidence) {
+			e.Saved[ipv4]["nat"]["KUBE-SVC-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-"}
+		}},
+		{"nothing leads to a chain", "I8", "tree", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-A POSTROUTING -m comment") }},
+		{"what is left over stays", "I8", "nftables", func(t *testing.T, e *Evidence) {
+			e.Nft[ipv4].Sets[endpointsSet][strings.Repeat("x", idLen)+"\x00\x00\x00\x00"] = "10.0.0.1:80"
+			left, err := e.Left(t.Context())
+			if err != nil || len(left.Keys) != 1 {
+				t.Fatalf("left over: %+v, %v", left, err)
+			}
+			e.LeftBefore = left
+			e.Syncs += leftoverSyncs
+		}},
+
+		{"a flow stays with an endpoint that is gone", "I9", "classic", func(_ *testing.T, e *Evidence) {
+			e.Flows[ipv4] = append(e.Flows[ipv4], flow("10.128.0.9:5003", "10.96.0.11:80", "10.128.0.77:8080"))
+		}},
+		{"a flow to a Service without endpoints stays", "I9", "nftables", func(_ *testing.T, e *Evidence) {
+			e.Flows[ipv4] = append(e.Flows[ipv4], flow("10.128.0.9:5003", "10.96.0.12:80", "10.128.0.77:8080"))
+		}},
+		{"a flow to a NodePort stays", "I9", "classic", func(_ *testing.T, e *Evidence) {
+			e.Flows[ipv4] = append(e.Flows[ipv4], flow("10.128.0.9:5003", "192.0.2.10:30053", "10.128.0.77:8080"))
+		}},
+		{"a flow to a Service that is gone stays", "I9", "classic", func(_ *testing.T, e *Evidence) {
+			e.Flows[ipv4] = append(e.Flows[ipv4], flow("10.128.0.9:5003", "10.96.0.99:80", "10.128.0.77:8080"))
+		}},
+		{"another's flow is cut", "I9", "kube-proxy", func(_ *testing.T, e *Evidence) { e.Flows[ipv4] = e.Flows[ipv4][1:] }},
+		{"held flows end", "I9", "classic", func(_ *testing.T, e *Evidence) { e.Traffic.HeldLost = 1 }},
+
+		{"shares differ", "I10", "classic", func(t *testing.T, e *Evidence) {
+			e.replace(t, "nat", "--probability 0.5", "--probability 0.6")
+			e.recompile(t)
+		}},
+		{"an endpoint gets two shares", "I10", "classic", func(t *testing.T, e *Evidence) {
+			e.replace(t, "nat", "10.128.0.2:8080", "10.128.0.1:8080")
+			e.recompile(t)
+		}},
+		{"probabilities fall", "I10", "kube-proxy", func(_ *testing.T, e *Evidence) {
+			for _, c := range e.Saved[ipv4]["nat"] {
+				slices.Reverse(c.Rules)
+			}
+		}},
+		{"real flows are shared unevenly", "I10", "nftables", func(_ *testing.T, e *Evidence) {
+			for to := range e.Traffic.Reached["ns/web:p"] {
+				e.Traffic.Reached["ns/web:p"][to] = 900
+				break
+			}
+		}},
+
+		{"in sync and unhealthy", "I11", "classic", func(_ *testing.T, e *Evidence) { e.Health = http.StatusServiceUnavailable }},
+		{"not in sync for long, and healthy", "I11", "classic", func(_ *testing.T, e *Evidence) { e.Missing = 3 * time.Second }},
+
+		{"a gauge is wrong", "I12", "classic", func(_ *testing.T, e *Evidence) { e.gauge(rulesTotal, 1, "table", "nat", "ip_family", string(ipv4)) }},
+		{"failures are not counted", "I12", "tree", func(_ *testing.T, e *Evidence) { e.Injected[ipv4] = 3 }},
+		{"changes are pending", "I12", "nftables", func(_ *testing.T, e *Evidence) { e.gauge(slicesPending, 1) }},
+
+		{"a restart loses a chain", "I13", "classic", func(_ *testing.T, e *Evidence) { delete(e.Saved[ipv4]["filter"], "KUBE-FORWARD") }},
+		{"a restart of kube-proxy leaves a chain", "I13", "kube-proxy", func(_ *testing.T, e *Evidence) {
+			e.Saved[ipv4]["nat"]["KUBE-SVC-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-"}
+		}},
+		{"a restart loses an element", "I13", "nftables", func(_ *testing.T, e *Evidence) { take(e.Nft[ipv4].Sets["nodeports"]) }},
+		{"a restart cuts a flow", "I13", "classic", func(_ *testing.T, e *Evidence) {
+			e.Flows[ipv4] = slices.Delete(e.Flows[ipv4], 1, 2)
+		}},
+	} {
+		t.Run(broken.invariant+" "+broken.subject+" "+broken.what, func(t *testing.T) {
+			e := good(t, subjects[broken.subject])
+			broken.change(t, e)
+			found := findings(t, e, broken.invariant)
+			if len(found[broken.invariant]) == 0 {
+				t.Error("nobody noticed")
+			}
+			for _, f := range found[broken.invariant] {
+				t.Logf("%s %s", f.Service, f.Text)
+			}
+		})
+	}
+}
+
+// take deletes an element.
+func take(elements map[string]string) {
+	delete(elements, slices.Min(slices.Collect(maps.Keys(elements))))
+}
+
+// spoil changes the value of an element.
+func spoil(elements map[string]string) {
+	key := slices.Min(slices.Collect(maps.Keys(elements)))
+	value := []byte(elements[key])
+	value[len(value)/2] ^= 0x55
+	elements[key] = string(value)
+}
+
+// What is no violation.
+func TestToleratedEvidence(t *testing.T) {
+	for _, tolerated := range []struct {
+		what, invariant, subject string
+		change                   func(*testing.T, *Evidence)
+	}{
+		{"a chain that a foreign rule holds stays empty", "I8", "classic", func(_ *testing.T, e *Evidence) {
+			e.Saved[ipv4]["nat"]["KUBE-SVC-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-"}
+			c := e.Saved[ipv4]["nat"][foreignChain]
+			c.Rules = append(c.Rules, Rule{Text: "-A " + foreignChain + " -j KUBE-SVC-AAAAAAAAAAAAAAAA"})
+		}},
+		{"the kubelet has chains too", "I8", "classic", func(_ *testing.T, e *Evidence) {
+			e.Saved[ipv4]["nat"]["KUBE-KUBELET-CANARY"] = &Chain{Policy: "-"}
+		}},
+		{"the kubelet has a rule in KUBE-FIREWALL", "I1", "classic", func(_ *testing.T, e *Evidence) {
+			c := e.Saved[ipv4]["filter"]["KUBE-FIREWALL"]
+			c.Rules = append([]Rule{{Text: "-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP"}}, c.Rules...)
+		}},
+		{"a failed restore left a table as it was", "I5", "classic", func(t *testing.T, e *Evidence) {
+			now := e.Saved[ipv4].Clone()
+			e.drop(t, "nat", "-d 10.96.0.10/32")
+			e.Restores = []FailedRestore{{Family: ipv4, Before: now, Intended: e.Saved[ipv4], After: now}}
+		}},
+		{"what is left over of one sync", "I8", "nftables", func(_ *testing.T, e *Evidence) {
+			e.Nft[ipv4].Sets[endpointsSet][strings.Repeat("x", idLen)+"\x00\x00\x00\x00"] = "10.0.0.1:80"
+		}},
+		{"slots beyond the end", "I1", "nftables", func(_ *testing.T, e *Evidence) {
+			for key, value := range maps.Clone(e.Nft[ipv4].Sets[endpointsSet]) {
+				e.Nft[ipv4].Sets[endpointsSet][key[:idLen]+"\x63\x00\x00\x00"] = value
+			}
+		}},
+		{"objects changed since the restart", "I13", "classic", func(_ *testing.T, e *Evidence) {
+			e.Restarted.Objects++
+			delete(e.Saved[ipv4]["filter"], "KUBE-FORWARD")
+		}},
+		{"something has been missing for a moment", "I11", "classic", func(_ *testing.T, e *Evidence) { e.Missing = time.Second }},
+		{"comments of a large cluster", "I1", "kube-proxy", func(_ *testing.T, e *Evidence) {
+			for name, c := range e.Saved[ipv4]["nat"] {
+				for i := range c.Rules {
+					if strings.HasPrefix(name, "KUBE-SEP-") {
+						c.Rules[i].Text = withoutComment(c.Rules[i].Text)
+					}
+				}
+			}
+		}},
+	} {
+		t.Run(tolerated.invariant+" "+tolerated.what, func(t *testing.T) {
+			e := good(t, subjects[tolerated.subject])
+			tolerated.change(t, e)
+			if found := findings(t, e, tolerated.invariant); len(found) > 0 {
+				t.Errorf("found %+v", found)
+			}
+		})
+	}
+}
