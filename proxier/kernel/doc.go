@@ -8,5 +8,5 @@
 // not there, counts zero. Everything is read in the network namespace of the calling thread and needs CAP_NET_ADMIN in
 // the user namespace that owns it.
 //
-// Not read: what the rules say.
+// Of what rules say, it reads where they lead (Rule), and what they ask of a destination (Lead).
 package kernel

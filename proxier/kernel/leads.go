@@ -75,8 +75,11 @@ func (l *Leads) Of(chain string) ([]Lead, error) {
 	var leads []Lead
 	for t := l.legacy.table; at < len(t.Entries); {
 		e, err := t.Wire.EntryAt(t.Entries, at)
-		if err != nil || e.Head() != nil {
-			return leads, err
+		if err != nil {
+			return nil, err
+		}
+		if e.Head() != nil { // of the next chain, or the table's end
+			return leads[:max(0, len(leads)-1)], nil // behind the rules, a chain returns
 		}
 		at += len(e.Bytes)
 		lead := Lead{Rule: l.legacy.rule(e)}
