@@ -82,7 +82,7 @@ type Schedule struct {
 	requestedAt time.Time // oldest request that no sync has served; zero: none
 	retryAt     time.Time // zero: the last sync succeeded
 	failures    int       // retries that failed in a row, the first failure included
-	idleSince   time.Time // end of the last sync, or the birth of the schedule
+	intervalAt  time.Time // MaxInterval after the last end, or the birth; zero: off
 
 	// earliest is when the policy allows the next start. Under TokenBucket it
 	// is known as soon as a sync has started; under CompletionToStart when it
@@ -97,7 +97,8 @@ func NewSchedule(opts Options, now time.Time) (*Schedule, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	s := &Schedule{opts: opts, idleSince: now}
+	s := &Schedule{opts: opts}
+	s.rest(now)
 	if opts.Policy == TokenBucket && opts.MinInterval > 0 {
 		s.bucket = rate.NewLimiter(rate.Every(opts.MinInterval), opts.Burst)
 	}
@@ -133,7 +134,7 @@ func (s *Schedule) Finished(now time.Time, err error) {
 		panic(fmt.Sprintf("runner %q: a sync ends that never started", s.opts.Name))
 	}
 	s.running = false
-	s.idleSince = now
+	s.rest(now)
 	if s.opts.Policy == CompletionToStart {
 		s.earliest = now.Add(s.opts.MinInterval)
 	}
@@ -157,7 +158,7 @@ func (s *Schedule) Next() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	var due time.Time
-	for _, t := range []time.Time{s.requestedAt, s.retryAt, s.intervalAt()} {
+	for _, t := range []time.Time{s.requestedAt, s.retryAt, s.intervalAt} {
 		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
 			due = t
 		}
@@ -192,18 +193,17 @@ func (s *Schedule) causes(now time.Time) Cause {
 	if !s.retryAt.IsZero() && !now.Before(s.retryAt) {
 		c |= Retry
 	}
-	if at := s.intervalAt(); !at.IsZero() && !now.Before(at) {
+	if !s.intervalAt.IsZero() && !now.Before(s.intervalAt) {
 		c |= Interval
 	}
 	return c
 }
 
-// intervalAt is when MaxInterval makes a sync due; zero when it is off.
-func (s *Schedule) intervalAt() time.Time {
-	if s.opts.MaxInterval == 0 {
-		return time.Time{}
+// rest begins a time without a sync, which MaxInterval limits.
+func (s *Schedule) rest(now time.Time) {
+	if s.opts.MaxInterval > 0 {
+		s.intervalAt = now.Add(s.opts.MaxInterval)
 	}
-	return s.idleSince.Add(s.opts.MaxInterval)
 }
 
 // takeToken spends one token for a start at now and finds out when the next

@@ -36,18 +36,19 @@ func (f *follower) follow(tl *timeline, c *counts) {
 // events that are not known yet.
 func (f *follower) step(tl *timeline, c *counts) bool {
 	all := len(tl.due)
+	asked := false // because of the first event that is not seen
 	if f.running {
 		if f.seen == all && f.sync.End > tl.known {
 			return false
 		}
-		if f.seen < all && tl.due[f.seen] <= f.sync.End {
+		if asked = f.seen < all && tl.due[f.seen] <= f.sync.End; asked {
 			f.request(tl.due[f.seen])
 		}
 		f.finish()
 		f.running = false
 	}
 	at, ok := f.next()
-	if f.seen < all && (!ok || tl.due[f.seen] <= at) {
+	if !asked && f.seen < all && (!ok || tl.due[f.seen] <= at) {
 		f.request(tl.due[f.seen])
 		at, ok = f.next()
 	}
