@@ -36,8 +36,8 @@ type repetition struct {
 	families []corev1.IPFamily
 	config   *v1alpha1.KubeProxyConfiguration
 	faults   faults
-	checking checking
 	api      apiFaults
+	checking checking
 	damages  damages
 	syncs    syncs
 
@@ -116,7 +116,7 @@ func (r *repetition) prepare(ctx context.Context) error {
 		return err
 	}
 	if r.Feed == FeedAPI {
-		r.shim, err = shim.Install(ctx, shim.Options{Dir: filepath.Join(r.lab.Dir, "shim"), Command: r.Tools.Shim, Variant: string(r.variant)})
+		r.shim, err = shim.Install(ctx, shim.Options{Dir: filepath.Join(r.lab.Dir, "shim"), Command: r.Tools.Shim, Variant: string(r.variant), Families: r.families})
 		if err != nil {
 			return err
 		}

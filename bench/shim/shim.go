@@ -8,8 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Options say where the shim is installed, and in front of what.
@@ -23,6 +26,9 @@ type Options struct {
 	Tools []string
 	// Command is the program, of Command(). Default: it is built if need be.
 	Command string
+	// Families whose tools of iptables faults hit: a subject that writes for others, too, must not use the faults up there.
+	// Default: all. What nft writes for is not known before it reads.
+	Families []corev1.IPFamily
 }
 
 // Shim is an installed shim.
@@ -36,6 +42,7 @@ type Shim struct {
 const (
 	binFolder    = "bin"
 	realFolder   = "real"
+	spared       = "spare-" // and whose tools faults do not hit: iptables or ip6tables
 	faultsFolder = "faults"
 	callsFile    = "calls"
 )
@@ -87,6 +94,14 @@ func Install(ctx context.Context, opts Options) (*Shim, error) {
 		}
 		if err := s.put(name, path); err != nil {
 			return nil, fmt.Errorf("shim: %s: %w", name, err)
+		}
+	}
+	for tools, family := range map[string]corev1.IPFamily{"iptables": corev1.IPv4Protocol, "ip6tables": corev1.IPv6Protocol} {
+		if len(opts.Families) == 0 || slices.Contains(opts.Families, family) {
+			continue
+		}
+		if err := os.WriteFile(s.path(spared+tools), nil, 0o644); err != nil {
+			return nil, fmt.Errorf("shim: %w", err)
 		}
 	}
 	calls, err := os.OpenFile(s.path(callsFile), os.O_CREATE|os.O_WRONLY, 0o666)

@@ -26,8 +26,12 @@ import (
 // install stands shims in front of tools that are shell scripts, or paths of programs when they begin with "/".
 func install(t testing.TB, variant string, tools map[string]string) *Shim {
 	t.Helper()
+	return installFor(t, Options{Variant: variant}, tools)
+}
+
+func installFor(t testing.TB, opts Options, tools map[string]string) *Shim {
+	t.Helper()
 	dir := t.TempDir()
-	var names []string
 	for name, script := range tools {
 		path := filepath.Join(dir, name)
 		var err error
@@ -39,12 +43,13 @@ func install(t testing.TB, variant string, tools map[string]string) *Shim {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if variant == "" || !strings.Contains(name, variant) {
-			names = append(names, name)
+		if opts.Variant == "" || !strings.Contains(name, opts.Variant) {
+			opts.Tools = append(opts.Tools, name)
 		}
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	s, err := Install(t.Context(), Options{Dir: filepath.Join(t.TempDir(), "shim"), Variant: variant, Tools: names})
+	opts.Dir = filepath.Join(t.TempDir(), "shim")
+	s, err := Install(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -571,6 +576,25 @@ func TestFaults(t *testing.T) {
 	}
 	if state := run("iptables-restore"); !state.Success() {
 		t.Errorf("after ClearFaults: %v", state)
+	}
+}
+
+// Of a family that is not measured, no call takes a fault.
+func TestFaultsSpareFamilies(t *testing.T) {
+	s := installFor(t, Options{Families: []corev1.IPFamily{corev1.IPv4Protocol}}, map[string]string{"iptables-restore": "cat", "ip6tables-restore": "cat"})
+	if err := s.Fail(1); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		tool string
+		exit int
+	}{{"ip6tables-restore", 0}, {"iptables-restore", 1}, {"ip6tables-restore", 0}, {"iptables-restore", 0}} {
+		cmd := s.cmd(c.tool)
+		cmd.Stdin = strings.NewReader("payload")
+		_ = cmd.Run()
+		if exit := cmd.ProcessState.ExitCode(); exit != c.exit {
+			t.Errorf("%s ended with %d, want %d", c.tool, exit, c.exit)
+		}
 	}
 }
 

@@ -23,6 +23,10 @@ func takeFault() {
 	if failed(folder) {
 		return // none was ever planted
 	}
+	if spared() {
+		sys(syscall.SYS_CLOSE, folder, 0, 0)
+		return
+	}
 	n := sys(syscall.SYS_GETDENTS64, folder, ptr(&entries[0]), uintptr(len(entries)))
 	if !failed(n) {
 		takeOne(folder, int(n), faultFail)
@@ -34,6 +38,16 @@ func takeFault() {
 		}
 	}
 	sys(syscall.SYS_CLOSE, folder, 0, 0)
+}
+
+// spared says whether faults leave the tool's family alone: ROOT/spare-ip6tables is there for ip6tables-restore.
+func spared() bool {
+	family := 0
+	for family < len(call.name) && call.name[family] != '-' {
+		family++
+	}
+	place("spare-", call.name[:family])
+	return !failed(sys(syscall.SYS_FACCESSAT, atCwd, ptr(&path[0]), 0))
 }
 
 // takeOne goes through struct linux_dirent64.
