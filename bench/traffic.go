@@ -275,7 +275,7 @@ func (r *repetition) sampleTargets(t *scenarios.Traffic) ([]traffic.Target, erro
 		n := min(len(able), max(t.Services/len(r.families), 1))
 		targets = append(targets, first)
 		for i := range n {
-			if pick := able[i*(len(able)-1)/max(n-1, 1)]; pick != first && len(targets) < len(able) {
+			if pick := able[i*(len(able)-1)/max(n-1, 1)]; pick != first {
 				targets = append(targets, pick)
 			}
 		}
