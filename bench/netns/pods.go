@@ -113,9 +113,13 @@ func families(t PodTopology) (v4, v6 bool) {
 func routing(v4, v6 bool) error {
 	const sys = "/proc/sys/net/"
 	set := func(name, value string) error { return os.WriteFile(sys+name, []byte(value), 0o644) }
-	for _, name := range []string{"ipv4/conf/all/rp_filter", "ipv4/conf/default/rp_filter", "ipv4/icmp_ratelimit", "ipv6/icmp/ratelimit"} {
+	for _, name := range []string{
+		"ipv4/conf/all/rp_filter", "ipv4/conf/default/rp_filter", "ipv4/icmp_ratelimit", "ipv6/icmp/ratelimit",
+		"ipv4/icmp_ratemask", // none of the types: the limit for all destinations together (icmp_msgs_per_sec) is another
+	} {
 		_ = set(name, "0")
 	}
+	_ = set("ipv6/icmp/ratemask", "255") // only one that nobody sends
 	if v4 {
 		if err := set("ipv4/ip_forward", "1"); err != nil {
 			return fmt.Errorf("forwarding between pods: %w", err)
