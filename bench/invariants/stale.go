@@ -99,8 +99,8 @@ func (e *Evidence) Left(ctx context.Context) (*Leftover, error) {
 	return left, nil
 }
 
-// leftovers of a table: IDs of Service ports that have endpoints and should not, addresses of nobody, chains of single
-// frontends that are none any more.
+// leftovers of a table: IDs of Service ports that have endpoints and should not, addresses of nobody, lists of frontends
+// that are none any more. Chains of classes that are not used may stay, up to a number.
 func leftovers(want, have *NftTable) []string {
 	var found []string
 	wanted := want.slots()
