@@ -286,7 +286,7 @@ func (r *repetition) answeredOne(d *damage, a answer) {
 	case d.planted != "":
 		detects = hit
 	case !d.showsInChanges():
-		detects = a.writes || a.sync
+		detects = a.writes
 	}
 	first := detects && !d.noticed
 	d.noticed = d.noticed || detects
