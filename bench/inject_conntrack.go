@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"synclab/bench/invariants"
 	"synclab/bench/netns"
 	"synclab/scenarios"
 )
@@ -16,7 +17,10 @@ import (
 // The connections that fill a table are UDP flows of the range for benchmarks (RFC 2544), which nothing else uses, marked so
 // that they can be deleted together.
 const (
-	fillMark    = 0x5ca1ab1e
+	fillMark   = 0x5ca1ab1e
+	refillMark = fillMark + 1 // of those that took a place which somebody left
+	fillMarks  = 0xffffffff &^ (fillMark ^ refillMark)
+
 	fillTimeout = 3600 // s
 	// mostFill bounds how many are made, some 320 bytes of kernel memory each: where the machine's nf_conntrack_max is larger,
 	// the table does not get full.
@@ -37,6 +41,9 @@ func (r *repetition) fillConntrack(ctx context.Context, f *scenarios.Fault, name
 	if err != nil {
 		return err
 	}
+	if f.Flows > 0 {
+		filler.most = f.Flows
+	}
 	full, err := filler.fill(ctx)
 	if err != nil {
 		return errors.Join(err, filler.clear())
@@ -45,9 +52,17 @@ func (r *repetition) fillConntrack(ctx context.Context, f *scenarios.Fault, name
 	if err != nil {
 		return errors.Join(err, filler.clear())
 	}
-	if full {
+	filler.mark = refillMark
+	first, err := filler.count(fillMark)
+	if err != nil {
+		return errors.Join(err, filler.clear())
+	}
+	switch {
+	case full:
 		r.note(d, "full with %d connections of the lab's", filler.made)
-	} else {
+	case f.Flows > 0:
+		r.note(d, "%d connections of the lab's", filler.made)
+	default:
 		r.note(d, "not full: the machine's nf_conntrack_max is above the %d connections that were made", filler.made)
 	}
 	filling, stop := context.WithCancel(context.Background())
@@ -62,8 +77,28 @@ func (r *repetition) fillConntrack(ctx context.Context, f *scenarios.Fault, name
 	r.follow(d)
 	r.hold(d, f.For, func() error {
 		stop()
-		return errors.Join(<-done, filler.clear())
+		err := <-done
+		if err == nil {
+			err = r.stillThere(filler, first)
+		}
+		return errors.Join(err, filler.clear())
 	})
+	return nil
+}
+
+// stillThere holds against I9 what became of the first flows, which are nobody's but the lab's and do not expire.
+func (r *repetition) stillThere(filler *filler, first int) error {
+	left, err := filler.count(fillMark)
+	if err != nil {
+		return err
+	}
+	result := invariants.Result{Invariant: "I9", Checked: first}
+	if left < first {
+		result.Findings = []invariants.Finding{{
+			Invariant: "I9", Text: fmt.Sprintf("%d of %d UDP flows that are no Service's were deleted", first-left, first),
+		}}
+	}
+	r.recordResults([]invariants.Result{result})
 	return nil
 }
 
@@ -72,6 +107,8 @@ type filler struct {
 	fd   int
 	next uint32 // number of the next flow
 	made int
+	mark uint32
+	most int // that are made
 }
 
 func newFiller() (*filler, error) {
@@ -83,13 +120,13 @@ func newFiller() (*filler, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("connections: netlink: %w", err)
 	}
-	return &filler{fd: fd}, nil
+	return &filler{fd: fd, mark: fillMark, most: mostFill}, nil
 }
 
 // fill makes connections until the kernel has no place for one more (ENOMEM), or the bound is reached.
 func (c *filler) fill(ctx context.Context) (full bool, err error) {
 	var batch []byte
-	for c.made < mostFill && ctx.Err() == nil {
+	for c.made < c.most && ctx.Err() == nil {
 		batch = batch[:0]
 		for range fillBatch - 1 {
 			batch = c.appendFlow(batch, 0)
@@ -151,8 +188,8 @@ func (c *filler) clear() error {
 	c.next++
 	var b []byte
 	b, end := c.begin(b, unix.NFNL_SUBSYS_CTNETLINK<<8|ctDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
-	b = appendUint32(b, ctaMark, fillMark)
-	b = appendUint32(b, ctaMarkMask, 0xffffffff)
+	b = appendUint32(b, ctaMark, fillMark&fillMarks)
+	b = appendUint32(b, ctaMarkMask, fillMarks)
 	b = end(b)
 	if err := unix.Sendto(c.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("delete connections: %w", err)
@@ -163,9 +200,48 @@ func (c *filler) clear() error {
 	return nil
 }
 
+// count gives how many connections there are of a mark.
+func (c *filler) count(mark uint32) (n int, err error) {
+	c.next++
+	b, end := c.begin(nil, unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+	b = appendUint32(b, ctaMark, mark)
+	b = appendUint32(b, ctaMarkMask, 0xffffffff)
+	if err := unix.Sendto(c.fd, end(b), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return 0, fmt.Errorf("count connections: %w", err)
+	}
+	buf := make([]byte, 1<<16)
+	for {
+		read, err := unix.Read(c.fd, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("count connections: %w", err)
+		}
+		for rest := buf[:read]; len(rest) >= unix.NLMSG_HDRLEN; {
+			length := int(binary.NativeEndian.Uint32(rest))
+			if length < unix.NLMSG_HDRLEN || length > len(rest) {
+				break
+			}
+			if binary.NativeEndian.Uint32(rest[8:]) == c.next { // not what was left of an earlier answer
+				switch kind := binary.NativeEndian.Uint16(rest[4:]); kind {
+				case unix.NLMSG_DONE:
+					return n, nil
+				case unix.NLMSG_ERROR:
+					code := -int32(binary.NativeEndian.Uint32(rest[unix.NLMSG_HDRLEN:]))
+					return 0, fmt.Errorf("count connections: %w", unix.Errno(code))
+				default:
+					n++
+				}
+			}
+			rest = rest[min(len(rest), (length+3)&^3):]
+		}
+	}
+}
+
 // Of include/uapi/linux/netfilter/nfnetlink_conntrack.h and nf_conntrack_common.h.
 const (
-	ctNew, ctDelete = 0, 2
+	ctNew, ctGet, ctDelete = 0, 1, 2
 
 	ctaTupleOrig, ctaTupleReply, ctaStatus, ctaTimeout, ctaMark, ctaMarkMask = 1, 2, 3, 7, 8, 21
 
@@ -202,7 +278,7 @@ func (c *filler) appendFlow(b []byte, flags uint16) []byte {
 	b = appendTuple(b, ctaTupleReply, dst, src, 9, port)
 	b = appendUint32(b, ctaStatus, ctSeenReply|ctAssured|ctConfirmed)
 	b = appendUint32(b, ctaTimeout, fillTimeout)
-	b = appendUint32(b, ctaMark, fillMark)
+	b = appendUint32(b, ctaMark, c.mark)
 	return end(b)
 }
 

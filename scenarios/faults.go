@@ -17,7 +17,7 @@ const (
 	// Of restores, and nft transactions of a tool. Subjects without tools have none.
 	FaultRestoreKilled = "restore-killed" // the next Times are killed as soon as they run
 	FaultRestoreFails  = "restore-fails"  // the next Times fail before they read anything
-	FaultRuleRefused   = "rule-refused"   // For: each that names the endpoint that is added next fails, as a whole
+	FaultRuleRefused   = "rule-refused"   // For: each that names the endpoint that is added next, or has Text in it, fails, as a whole
 
 	// Of what others do to the same tables.
 	FaultLockHeld  = "lock-held" // For: another holds the xtables lock
@@ -40,7 +40,7 @@ const (
 	// FaultMemoryLimit, For: the subject and its children may hold Bytes together, where cgroups can be made, else each of
 	// them as much of its own. A subject that dies of it is started again without.
 	FaultMemoryLimit   = "memory-limit"
-	FaultConntrackFull = "conntrack-full" // For: the namespace's connections fill the table
+	FaultConntrackFull = "conntrack-full" // For: the namespace's connections fill the table, or there are Flows of nobody's
 	FaultAddresses     = "addresses"      // the node gains an address, and after For loses it again
 
 	// FaultHeal ends what still holds.
@@ -51,13 +51,14 @@ const (
 type faultForm struct {
 	kind                               string
 	table, object, times, holds, bytes bool
+	text, flows                        bool
 	rules                              bool
 }
 
 var faultForms = []faultForm{
 	{kind: FaultRestoreKilled, times: true},
 	{kind: FaultRestoreFails, times: true},
-	{kind: FaultRuleRefused, holds: true, rules: true},
+	{kind: FaultRuleRefused, holds: true, text: true, rules: true},
 	{kind: FaultLockHeld, holds: true},
 	{kind: FaultWriter, holds: true},
 	{kind: FaultFlush, table: true, rules: true},
@@ -72,7 +73,7 @@ var faultForms = []faultForm{
 	{kind: FaultAPIDown, holds: true},
 	{kind: FaultKilled, rules: true},
 	{kind: FaultMemoryLimit, holds: true, bytes: true, rules: true},
-	{kind: FaultConntrackFull, holds: true, rules: true},
+	{kind: FaultConntrackFull, holds: true, flows: true, rules: true},
 	{kind: FaultAddresses, holds: true, rules: true},
 	{kind: FaultHeal},
 }
@@ -151,6 +152,8 @@ func (f *Fault) check(at string, created int, ps *Problems) {
 		{"times", f.Times != 0, func(k faultForm) bool { return k.times }},
 		{"for", f.For != 0, func(k faultForm) bool { return k.holds }},
 		{"bytes", f.Bytes != 0, func(k faultForm) bool { return k.bytes }},
+		{"text", f.Text != "", func(k faultForm) bool { return k.text }},
+		{"flows", f.Flows != 0, func(k faultForm) bool { return k.flows }},
 	} {
 		if extra.set && !extra.takes(form) {
 			ps.add(join(at, extra.field), "has no effect on "+f.Kind+": it belongs to "+kindsThat(extra.takes))
@@ -159,7 +162,7 @@ func (f *Fault) check(at string, created int, ps *Problems) {
 	if f.Kind == FaultDelete && f.Table == "all" {
 		ps.add(join(at, "table"), "is one of nat, filter and mangle for "+FaultDelete)
 	}
-	if form.rules && created == 0 {
+	if form.rules && created == 0 && f.Text == "" {
 		ps.add(at, "comes before any create: there is nothing yet that "+f.Kind+" could break")
 	}
 }

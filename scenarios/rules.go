@@ -43,6 +43,7 @@ var (
 	subjectName  = regexp.MustCompile(`^([a-z0-9.:-]+/?[a-zA-Z0-9./:-]*)?$`)
 	oneInvariant = regexp.MustCompile(`^I([1-9]|1[0-3])$`)
 	oneLine      = regexp.MustCompile(`^[^\r\n]*$`)
+	shortText    = regexp.MustCompile(`^[^\r\n]{0,64}$`)
 	share        = rule{min: 0, max: 1, why: "it is a share: 0.25 is a quarter"}
 	anything     = rule{}
 )
@@ -132,6 +133,8 @@ var rules = map[string]rule{
 	"steps.N.fault.times":        count(1, 1_000, "how many restores or events").unset(),
 	"steps.N.fault.for":          between(time.Millisecond, time.Hour, "how long the fault holds").unset(),
 	"steps.N.fault.bytes":        count(1<<20, 1<<40, "what a proxier and its tools may hold").unset(),
+	"steps.N.fault.flows":        count(1, 500_000, "each takes some 320 bytes of kernel memory").unset(),
+	"steps.N.fault.text":         {pattern: shortText, why: "it is part of one line of a restore, of 64 characters at most"},
 	"steps.N.probe.kind":         {words: []string{"traversal"}},
 	"steps.N.probe.positions":    count(2, 1_000, "the first and the last at least"),
 	"steps.N.probe.samples":      count(1, 100_000, "each sample is a flow of its own, and conntrack tables are bounded"),

@@ -184,6 +184,12 @@ type Fault struct {
 	For time.Duration `yaml:"for,omitempty" json:"for,omitempty"`
 	// Bytes that the subject and its children may hold, of memory-limit.
 	Bytes int64 `yaml:"bytes,omitempty" json:"bytes,omitempty"`
+	// Text for rule-refused: what is refused wherever it stands, as -m nfacct is by a kernel without that match. Default: the
+	// address of the endpoint that is added next.
+	Text string `yaml:"text,omitempty" json:"text,omitempty"`
+	// Flows for conntrack-full: how many there are, with room left beside them. Default: as many as fit, so that new flows are
+	// dropped.
+	Flows int `yaml:"flows,omitempty" json:"flows,omitempty"`
 }
 
 // Probe measures what a packet pays.

@@ -1,0 +1,20 @@
+package visible
+
+import "time"
+
+// MissingSince is when the oldest change was made that is not visible; zero: all are.
+func (w *Watcher) MissingSince() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var oldest time.Time
+	for _, p := range w.pending {
+		for _, a := range p.queue {
+			for _, c := range a.changes {
+				if oldest.IsZero() || c.made.Before(oldest) {
+					oldest = c.made
+				}
+			}
+		}
+	}
+	return oldest
+}
