@@ -10,6 +10,11 @@
 //
 //  1. The proxier tells the Cleaner which UDP frontends (addresses and ports
 //     of Services) lead to which serving endpoints: Set and Remove.
+//     What rules led flows to that it did not make, or does not know whether
+//     they were made, it tells too: Recall. A proxier that starts reads which
+//     frontends the rules in the kernel lead to which endpoints, before it
+//     writes over them (backend.Inherited); and a sync that fails may have
+//     written some of what it was to.
 //  2. After the rules are in the kernel it calls Clean. When nothing was lost
 //     since the last successful Clean, that is all.
 //  3. Otherwise the Table walks the UDP flows of the family and deletes those
@@ -29,6 +34,10 @@
 //     resets flows that merely use the same port number elsewhere.
 //   - What is to be cleaned survives a failure. kube-proxy forgets it when the
 //     restore fails. Here it stays pending until a Clean has succeeded.
+//   - Frontends that went while no proxier ran, and those that only failed syncs
+//     knew, are cleaned as deleted ones are. kube-proxy has never heard of the
+//     former and has forgotten the latter. Flows that something else redirects
+//     stay: they end at no endpoint that the rules led to.
 //   - A new address of a Service is a reason to clean, too: a flow that began
 //     before the rules of the address existed has an entry without NAT.
 //     kube-proxy reacts to endpoint changes only.
@@ -41,6 +50,9 @@
 // Not modelled: an entry whose first packet crossed the old rules and is
 // confirmed only after the walk has passed its place; traffic policies and
 // topology hints (any serving endpoint of the Service is a fair one for a
-// flow that has it); Services deleted while no proxier ran, as nothing
-// remembers their addresses; SCTP, whose peers notice as those of TCP do.
+// flow that has it); a proxier that is killed after its rules were written and
+// before Clean, when the Services that this was about are deleted before the
+// next one starts, or rules that were flushed, or written by another backend
+// or mode, while none ran: what they led to, nothing remembers; SCTP, whose
+// peers notice as those of TCP do.
 package conntrack
