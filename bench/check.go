@@ -253,6 +253,9 @@ func (r *repetition) askSubject(ctx context.Context, e *invariants.Evidence) err
 		}
 	}
 	e.Health = healthStatus(ctx)
+	if since := r.tunnel.visible.MissingSince(); !since.IsZero() {
+		e.Missing = r.clock.Since(since)
+	}
 	calls, _, err := r.shim.Read(0)
 	if err != nil {
 		return err
