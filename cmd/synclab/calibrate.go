@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"synclab/bench"
+	"synclab/reports/model"
+)
+
+// calibrated are the subjects of a calibration where none are chosen: what clusters run, and what they might.
+var calibrated = []string{"kube-proxy/iptables-legacy", "kube-proxy/iptables-nft", "kube-proxy/nftables", "synclab/iptables-legacy", "synclab/nftables"}
+
+// calibrateFlags are those of `synclab calibrate`.
+type calibrateFlags struct {
+	subjects subjectFlags
+	o        bench.CalibrateOptions
+}
+
+func (f *calibrateFlags) register(cmd *cobra.Command) {
+	f.subjects.register(cmd, "kube-proxy's three, synclab/iptables-legacy and synclab/nftables")
+	flags := cmd.Flags()
+	for _, flag := range []string{"max-time", "feed"} { // the budget is the time; all are fed alike
+		if err := flags.MarkHidden(flag); err != nil {
+			panic(err)
+		}
+	}
+	flags.DurationVar(&f.o.Budget, "budget", 5*time.Minute, "`time` that it may take")
+	flags.IntVar(&f.o.MaxServices, "max-services", 0, "Services of the largest cell: a `number` (default: 4000; with --hold-out 12000)")
+	flags.BoolVar(&f.o.HoldOut, "hold-out", false, "fit to a third of --max-services, and hold larger cells against what is predicted for them")
+	flags.Uint64Var(&f.o.Seed, "seed", 1, "`seed` of the clusters, of their changes, and of the fit")
+	flags.StringVar(&f.o.Run.Out, "out", "", "`folder` of the run (default: a new one in runs/)")
+	flags.BoolVar(&f.o.Run.Force, "force", false, "replace the run that is in the folder --out")
+	if err := cmd.MarkFlagDirname("out"); err != nil {
+		panic(err)
+	}
+	for _, flag := range []string{"budget", "max-services", "seed"} {
+		complete(cmd, flag)
+	}
+}
+
+// read checks the flags.
+func (f *calibrateFlags) read(cmd *cobra.Command) (bench.CalibrateOptions, error) {
+	var run runOptions
+	if err := f.subjects.apply(cmd, &run); err != nil {
+		return f.o, err
+	}
+	switch {
+	case run.maxTime > 0:
+		return f.o, badUsage(cmd, "--max-time is not for calibrate: --budget says how long all of it may take")
+	case f.o.Budget <= 0:
+		return f.o, badUsage(cmd, "--budget %v: want more than 0", f.o.Budget)
+	case cmd.Flags().Changed("max-services") && f.o.MaxServices < 20:
+		return f.o, badUsage(cmd, "--max-services %d: want at least 20, or there are no two sizes", f.o.MaxServices)
+	case f.o.Run.Force && f.o.Run.Out == "":
+		return f.o, badUsage(cmd, "--force replaces the run in --out, which is not given")
+	}
+	o := f.o
+	if o.Run.Subjects = run.subjects; len(o.Run.Subjects) == 0 {
+		for _, name := range calibrated {
+			if about, err := bench.ParseSubject(name); err == nil && about.Available() == nil {
+				o.Run.Subjects = append(o.Run.Subjects, name)
+			}
+		}
+	}
+	o.Run.Feed, o.Run.KubeProxy, o.Run.ExecConfig, o.Run.MaxMemory = run.feed, run.kubeProxy, run.execConfig, run.maxMemory
+	return o, nil
+}
+
+func newCalibrate(s streams) *cobra.Command {
+	var flags calibrateFlags
+	cmd := &cobra.Command{
+		Use:   "calibrate",
+		Short: "Measure small clusters and fit what larger ones would cost",
+		Long: `Calibrate measures full syncs, single changes and bursts of changes in clusters of
+up to --max-services Services, with few and with many endpoints, the subjects in
+turn, until what they cost is known well enough or --budget is used. To the
+records it fits, for each subject, laws of what a sync costs and where the time
+goes, of memory, rules and first packets, and keeps them with the run as
+` + model.File + `: for this kernel, these tools and this processor.
+
+With --hold-out the laws are tried: fitted to the small cells only, they have to
+predict the large ones.
+
+Ctrl-C keeps what was measured until then, and the model of it.`,
+		Example: `  synclab calibrate
+  synclab calibrate --subjects kube-proxy/nftables,synclab/nftables --budget 2m
+  synclab calibrate --hold-out --max-services 9000 --budget 15m`,
+		Args: argCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := flags.read(cmd)
+			if err != nil {
+				return err
+			}
+			return calibrate(cmd.Context(), s, o)
+		},
+	}
+	flags.register(cmd)
+	return cmd
+}
+
+func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
+	fit := model.FitOptions{Seed: o.Seed}
+	o.Run.Command, o.Run.WorkerArgs, o.Run.ProxyArgs, o.Run.Stderr = commandLine(os.Args), []string{"worker"}, []string{"proxy"}, s.err
+	o.Confident = func(records []bench.Record) map[string]bool { return model.Confident(records, fit) }
+	pass := 0
+	o.Told = func(p bench.Progress, left time.Duration) {
+		title := fmt.Sprintf("[%s left] %s %s round %d", left.Round(time.Second), p.Subject, p.Cell, p.Rep)
+		switch {
+		case p.Note != "":
+			fmt.Fprintf(s.err, "%s: %s\n", title, p.Note)
+		case p.Pass != pass:
+			pass = p.Pass
+			fmt.Fprintln(s.err, title)
+		}
+	}
+	o.Run.Progress = func(p bench.Progress) { o.Told(p, o.Budget) } // before the first pass: building kube-proxy
+	fmt.Fprintf(s.err, "seed %d, budget %v\n", o.Seed, o.Budget)
+	dir, err := bench.Calibrate(ctx, o)
+	if dir == "" {
+		return err
+	}
+	return errors.Join(err, writeModel(s, dir, o.HoldOut, fit))
+}
+
+// writeModel fits what was measured and prints it.
+func writeModel(s streams, dir string, holdOut bool, o model.FitOptions) error {
+	run, records, err := bench.ReadRun(dir)
+	if err != nil {
+		return err
+	}
+	m, err := model.Fit(run, records, o)
+	if err != nil {
+		return fmt.Errorf("what was measured is in %s: %w", dir, err)
+	}
+	if holdOut {
+		if m.Validation, err = model.Validate(run, records, 0, o); err != nil {
+			fmt.Fprintln(s.err, err)
+		}
+	}
+	if err := errors.Join(m.Write(dir), m.WriteTable(s.out)); err != nil {
+		return err
+	}
+	if m.Validation != nil {
+		fmt.Fprintln(s.out)
+		if err := m.Validation.WriteTable(s.out); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(s.out, "\n%s/%s\n'synclab report %s' shows what was measured\n", dir, model.File, dir)
+	return err
+}

@@ -1,0 +1,166 @@
+package model
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// How laws are judged by sizes that they were not fitted to.
+const (
+	// beyondShare is the weight of sizes beyond the fit in a score, against those within.
+	beyondShare = 0.6
+	// alike: a simpler law that is so much worse, as a share and in relative error, is taken all the same.
+	alikeShare, alikeError = 0.10, 0.003
+	// worst is the largest relative error that counts, on logarithms: one that is further off is simply wrong.
+	worst = 0.7
+)
+
+// candidate is a law with how it did.
+type candidate struct {
+	form   Form
+	params []float64
+	loss   float64 // on all points
+	score  float64 // relative error on sizes that were left out
+	// beyond is the relative error on sizes beyond the fit alone.
+	beyond float64
+	// astray are the errors beyond, and how far beyond each was.
+	astray []miss
+}
+
+// miss is the error of one prediction beyond a fit.
+type miss struct{ err, factor float64 }
+
+// choose tries laws and returns them, the chosen one first, then by score.
+func choose(s *sample, tried []Form) []candidate {
+	all := indices(len(s.y))
+	byState := map[Form]candidate{}
+	var order []Form
+	for _, f := range tried {
+		if f.params() > len(all)-1 && f.params() > 1 {
+			continue
+		}
+		c := candidate{form: f}
+		c.params, c.loss = s.refine(f, s.start(f, all), all)
+		// Of the laws with the same state, the change that fits best is tried further: it is not what grows beyond.
+		state := Form{State: f.State, X: f.X}
+		before, ok := byState[state]
+		if !ok {
+			order = append(order, state)
+		}
+		if !ok || s.penalized(c) < s.penalized(before) {
+			byState[state] = c
+		}
+	}
+	var out []candidate
+	for _, state := range order {
+		c := byState[state]
+		s.judge(&c, all)
+		out = append(out, c)
+	}
+	slices.SortStableFunc(out, func(a, b candidate) int { return cmp.Compare(a.score, b.score) })
+	best := 0
+	for i, c := range out {
+		near := c.score <= out[0].score*(1+alikeShare)+alikeError
+		if near && c.form.params() < out[best].form.params() {
+			best = i
+		}
+	}
+	chosen := out[best]
+	return append([]candidate{chosen}, slices.Delete(out, best, best+1)...)
+}
+
+func indices(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// penalized is a loss with a price for each parameter, as a criterion of information has it.
+func (s *sample) penalized(c candidate) float64 {
+	n := float64(len(s.y))
+	return n*math.Log(max(c.loss/n, 1e-7)) + float64(c.form.params())*math.Log(n)
+}
+
+// fold is one trial: a fit to some sizes, asked for others.
+type fold struct {
+	fit, ask []int
+	beyond   bool
+	weight   float64
+	largest  float64 // size of the fit
+}
+
+// folds leave each size out, and all sizes beyond one. A size is a number of Services.
+func (s *sample) folds(all []int) []fold {
+	sizes := map[float64]bool{}
+	for _, i := range all {
+		sizes[s.at[i].s] = true
+	}
+	var sorted []float64
+	for v := range sizes {
+		sorted = append(sorted, v)
+	}
+	slices.Sort(sorted)
+	var out []fold
+	if len(sorted) > 2 {
+		for _, size := range sorted[:len(sorted)-1] {
+			out = append(out, split(s, all, func(v float64) bool { return v != size }))
+		}
+	}
+	for k := max(1, min(3, len(sorted)-1)); k < len(sorted); k++ {
+		f := split(s, all, func(v float64) bool { return v < sorted[k] })
+		f.beyond, f.largest, f.weight = true, sorted[k-1], float64(k*k) // what was fitted to more says more
+		out = append(out, f)
+	}
+	return out
+}
+
+func split(s *sample, all []int, fits func(size float64) bool) fold {
+	f := fold{weight: 1}
+	for _, i := range all {
+		if fits(s.at[i].s) {
+			f.fit = append(f.fit, i)
+		} else {
+			f.ask = append(f.ask, i)
+		}
+	}
+	return f
+}
+
+// judge scores a law by cross-validation.
+func (s *sample) judge(c *candidate, all []int) {
+	var within, beyond, withinWeight, beyondWeight float64
+	for _, f := range s.folds(all) {
+		typical := worst // of a law that has more parameters than the fold has points
+		if len(f.fit) > c.form.params() || c.form.params() == 1 && len(f.fit) > 0 {
+			params, _ := s.refine(c.form, s.start(c.form, f.fit), f.fit)
+			var errs []float64
+			for _, i := range f.ask {
+				err := s.error(i, c.form.at(s.at[i], params))
+				errs = append(errs, min(worst, math.Abs(err)))
+				if f.beyond {
+					c.astray = append(c.astray, miss{err, s.at[i].s / f.largest})
+				}
+			}
+			typical = median(errs) // one point that met a hiccup does not speak against a law
+		}
+		if f.beyond {
+			beyond, beyondWeight = beyond+typical*f.weight, beyondWeight+f.weight
+		} else {
+			within, withinWeight = within+typical*f.weight, withinWeight+f.weight
+		}
+	}
+	if beyondWeight > 0 {
+		c.beyond = beyond / beyondWeight
+	}
+	switch {
+	case beyondWeight > 0 && withinWeight > 0:
+		c.score = beyondShare*c.beyond + (1-beyondShare)*within/withinWeight
+	case beyondWeight > 0:
+		c.score = c.beyond
+	default: // one size only: how it fits
+		c.score = math.Sqrt(2 * c.loss / float64(len(s.y)))
+	}
+}

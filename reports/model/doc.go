@@ -1,0 +1,25 @@
+// Package model says what a sync would cost at a size that was not measured: it fits laws of growth to the records of a
+// run, most often of `synclab calibrate`, and predicts from them, with intervals.
+//
+// The way of the numbers:
+//
+//  1. points.go turns the records of a run into points: one quantity (the whole sync, one of its phases, memory, rules, the
+//     first packet at the last position) of one kind of sync, at one size, for one number of changed Services. A point is
+//     the median of what was measured there; how far single values scatter around it is kept apart.
+//  2. forms.go lists the laws that are tried: constants, lines, powers, lines with a bend, in Services, endpoints, rules,
+//     and for partial syncs a part that grows with what changed. All coefficients are costs, so none is negative.
+//  3. solve.go fits one law to points: relative errors, since the values spread over decades, and robust (Huber), since
+//     machines hiccup.
+//  4. choose.go tries all laws on sizes that were left out: each size in turn, and all sizes beyond one. The latter count
+//     more, since going beyond is what the model is for. Of laws that predict alike, the simplest is taken.
+//  5. term.go adds what the interval of a prediction is made of: scatter, uncertain coefficients (bootstrap), laws that fit
+//     nearly as well and say something else, and how fast predictions went astray beyond the sizes they were fitted to.
+//  6. predict.go answers: a median with an interval, and whether it was measured, interpolated or extrapolated. Syncs
+//     draws single syncs for a simulation.
+//  7. store.go keeps all of it, points included, in model.json, and refuses it on another machine.
+//  8. validate.go fits the small cells of a run only, and holds the large ones against what was predicted for them.
+//
+// Not modelled: what a size cannot show that is not in any cell, such as a cache, a limit of the kernel or a time-out that
+// is met later only; failed syncs; what other processes on the node do to a sync; Services of other types or with more ports
+// than those of the calibration; dual stack, where each family's sync is a point of its own.
+package model

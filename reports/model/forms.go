@@ -1,0 +1,283 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// size is where a quantity is asked for: all that a law may depend on.
+type size struct {
+	s     float64 // Services
+	n     float64 // endpoints in all
+	rules float64 // as the subject's law of rules says; 0 where there is none
+	c     float64 // changed Services of a partial sync
+	ce    float64 // endpoints of changed Services
+	e     float64 // endpoints per Service
+}
+
+// per divides by the largest values of a fit, so that coefficients are of one magnitude.
+func (v size) per(ref size) size {
+	divide := func(a, b float64) float64 {
+		if b == 0 {
+			return 0
+		}
+		return a / b
+	}
+	return size{divide(v.s, ref.s), divide(v.n, ref.n), divide(v.rules, ref.rules), divide(v.c, ref.c), divide(v.ce, ref.ce), divide(v.e, ref.e)}
+}
+
+func (v size) of(variable string) float64 {
+	switch variable {
+	case "s":
+		return v.s
+	case "n":
+		return v.n
+	case "rules":
+		return v.rules
+	case "c":
+		return v.c
+	case "c·e":
+		return v.ce
+	case "e":
+		return v.e
+	}
+	return 0
+}
+
+// Form is a law of growth: a part of the state, and for partial syncs a part of the change.
+type Form struct {
+	// State: const (a), power (b·x^p), line (a + b·x), offset-power (a + b·x^p), square (a + b·x + d·x²),
+	// bend (a + b·x + d·max(0, x−x0)) or plane (a + b·s + d·n).
+	State string `json:"state"`
+	// X is the size it grows with: s (Services), n (endpoints in all) or rules.
+	X string `json:"x,omitempty"`
+	// Change: nothing, line (g·y) or power (g·y^q).
+	Change string `json:"change,omitempty"`
+	// Y is c (changed Services) or c·e (their endpoints).
+	Y string `json:"y,omitempty"`
+}
+
+// The bounds of what is no coefficient.
+const (
+	leastExponent, mostExponent             = 0.1, 3.5
+	leastChangeExponent, mostChangeExponent = 0.2, 1.5
+)
+
+// free is a parameter that is no coefficient, with its bounds and where a search begins.
+type free struct {
+	name      string
+	low, high float64
+	starts    []float64
+}
+
+func (f Form) frees() []free {
+	var out []free
+	switch f.State {
+	case "power", "offset-power":
+		out = append(out, free{"p", leastExponent, mostExponent, []float64{0.5, 1, 1.5, 2, 2.6}})
+	case "bend": // where, as a share of the largest size
+		out = append(out, free{"x0", 0.02, 0.7, []float64{0.1, 0.25, 0.5}})
+	}
+	if f.Change == "power" {
+		out = append(out, free{"q", leastChangeExponent, mostChangeExponent, []float64{0.6, 1}})
+	}
+	return out
+}
+
+// names of the coefficients, in the order of terms.
+func (f Form) names() []string {
+	var out []string
+	switch f.State {
+	case "const":
+		out = []string{"a"}
+	case "power":
+		out = []string{"b"}
+	case "line", "offset-power":
+		out = []string{"a", "b"}
+	default:
+		out = []string{"a", "b", "d"}
+	}
+	if f.Change != "" {
+		out = append(out, "g")
+	}
+	return out
+}
+
+// params is how many numbers the law has.
+func (f Form) params() int { return len(f.names()) + len(f.frees()) }
+
+// terms are what the coefficients are multiplied by, at a size that was divided by the fit's largest.
+func (f Form) terms(v size, frees []float64, out []float64) []float64 {
+	out = out[:0]
+	x := v.of(f.X)
+	switch f.State {
+	case "const":
+		out = append(out, 1)
+	case "power":
+		out = append(out, math.Pow(x, frees[0]))
+	case "line":
+		out = append(out, 1, x)
+	case "offset-power":
+		out = append(out, 1, math.Pow(x, frees[0]))
+	case "square":
+		out = append(out, 1, x, x*x)
+	case "bend":
+		out = append(out, 1, x, max(0, x-frees[0]))
+	case "plane":
+		out = append(out, 1, v.s, v.n)
+	}
+	switch f.Change {
+	case "line":
+		out = append(out, v.of(f.Y))
+	case "power":
+		out = append(out, math.Pow(v.of(f.Y), frees[len(frees)-1]))
+	}
+	return out
+}
+
+// at is the law's value. The first of params are the logarithms of the coefficients.
+func (f Form) at(v size, params []float64) float64 {
+	var room [8]float64
+	k := f.coefficients()
+	for i := range k {
+		room[i] = math.Exp(params[i])
+	}
+	return f.value(v, room[:k], params[k:])
+}
+
+// value is at, of coefficients as they are.
+func (f Form) value(v size, coefficients, frees []float64) float64 {
+	var room [5]float64
+	total := 0.0
+	for i, t := range f.terms(v, frees, room[:0]) {
+		total += coefficients[i] * t
+	}
+	return total
+}
+
+// slopes are how the value changes with each parameter.
+func (f Form) slopes(v size, coefficients, frees, out []float64) []float64 {
+	out = f.terms(v, frees, out)
+	k := len(out)
+	for i := range out {
+		out[i] *= coefficients[i]
+	}
+	x := v.of(f.X)
+	switch f.State {
+	case "power":
+		out = append(out, out[0]*math.Log(max(x, 1e-12)))
+	case "offset-power":
+		out = append(out, out[1]*math.Log(max(x, 1e-12)))
+	case "bend":
+		slope := 0.0
+		if x > frees[0] {
+			slope = -coefficients[2]
+		}
+		out = append(out, slope)
+	}
+	if f.Change == "power" {
+		out = append(out, out[k-1]*math.Log(max(v.of(f.Y), 1e-12)))
+	}
+	return out
+}
+
+// coefficients is how many there are.
+func (f Form) coefficients() int {
+	n := 3
+	switch f.State {
+	case "const", "power":
+		n = 1
+	case "line", "offset-power":
+		n = 2
+	}
+	if f.Change != "" {
+		n++
+	}
+	return n
+}
+
+// String is the law in letters: "a + b·n^p + g·c".
+func (f Form) String() string {
+	var parts []string
+	switch f.State {
+	case "const":
+		parts = []string{"a"}
+	case "power":
+		parts = []string{"b·" + f.X + "^p"}
+	case "line":
+		parts = []string{"a", "b·" + f.X}
+	case "offset-power":
+		parts = []string{"a", "b·" + f.X + "^p"}
+	case "square":
+		parts = []string{"a", "b·" + f.X, "d·" + f.X + "²"}
+	case "bend":
+		parts = []string{"a", "b·" + f.X, fmt.Sprintf("d·max(0, %s−x0)", f.X)}
+	case "plane":
+		parts = []string{"a", "b·s", "d·n"}
+	}
+	switch f.Change {
+	case "line":
+		parts = append(parts, "g·"+f.Y)
+	case "power":
+		parts = append(parts, "g·("+f.Y+")^q")
+	}
+	return strings.Join(parts, " + ")
+}
+
+// readable are the law's numbers as they stand in String, for sizes as they are: seconds, bytes or counts a unit of x.
+func (f Form) readable(ref size, params []float64) map[string]float64 {
+	names, frees := f.names(), f.frees()
+	k := len(names)
+	out := map[string]float64{}
+	for i, fr := range frees {
+		out[fr.name] = params[k+i]
+	}
+	// A term at x = ref is 1 for every power of x: what a unit of x costs is the coefficient divided by ref's power.
+	for i, name := range names {
+		value := math.Exp(params[i])
+		switch {
+		case name == "g" && f.Change == "power":
+			value /= math.Pow(ref.of(f.Y), out["q"])
+		case name == "g":
+			value /= ref.of(f.Y)
+		case name == "b" && (f.State == "power" || f.State == "offset-power"):
+			value /= math.Pow(ref.of(f.X), out["p"])
+		case f.State == "plane" && name == "b":
+			value /= ref.s
+		case f.State == "plane" && name == "d":
+			value /= ref.n
+		case name == "d" && f.State == "square":
+			value /= ref.of(f.X) * ref.of(f.X)
+		case name == "b" || name == "d":
+			value /= ref.of(f.X)
+		}
+		out[name] = value
+	}
+	if x0, ok := out["x0"]; ok {
+		out["x0"] = x0 * ref.of(f.X)
+	}
+	return out
+}
+
+// forms are the laws to try, simplest first. Those of rules are left out where rules are not known or do not grow,
+// those of the change where too few different changes were measured.
+func forms(variables, changes []string) []Form {
+	states := []Form{{State: "const"}}
+	for _, state := range []string{"power", "line", "offset-power", "square", "bend"} {
+		for _, x := range variables {
+			states = append(states, Form{State: state, X: x})
+		}
+	}
+	states = append(states, Form{State: "plane"})
+	out := states
+	for _, y := range changes {
+		for _, change := range []string{"line", "power"} {
+			for _, state := range states {
+				state.Change, state.Y = change, y
+				out = append(out, state)
+			}
+		}
+	}
+	return out
+}

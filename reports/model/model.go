@@ -1,0 +1,244 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"synclab/bench"
+)
+
+// Model is what a run says about sizes that were not measured, subject by subject.
+type Model struct {
+	Run  string    `json:"run"` // id of the run that it is fitted to
+	Made time.Time `json:"made"`
+	// Seed of the bootstrap: same points, same seed, same model.
+	Seed uint64 `json:"seed"`
+	// Confidence of the intervals of Predict.
+	Confidence float64        `json:"confidence"`
+	Feed       string         `json:"feed"`
+	Versions   bench.Versions `json:"versions"`
+	Machine    bench.Machine  `json:"machine"`
+	Subjects   []*Subject     `json:"subjects"`
+	// Validation is what became of predictions from small cells for large ones, where there are any.
+	Validation *Validation `json:"validation,omitempty"`
+}
+
+// Subject is the model of one subject.
+type Subject struct {
+	Name   string `json:"name"`
+	Layout string `json:"layout,omitempty"` // of the lab's own rules in iptables; empty: classic, or none
+	Terms  []Term `json:"terms"`
+	// Noise is how single syncs of a kind scatter around their cell's median: logarithms, in order.
+	Noise  map[string][]float64 `json:"noise"`
+	Points []Point              `json:"points"`
+
+	confidence float64
+}
+
+// FitOptions of a model. The zero value has defaults.
+type FitOptions struct {
+	Seed       uint64  // of the bootstrap; default 1
+	Confidence float64 // of intervals; default 0.9
+	// MostServices leaves larger cells out of the fit; 0: none.
+	MostServices int
+	// Quantities to fit; empty: all.
+	Quantities []Quantity
+}
+
+func (o *FitOptions) fill() {
+	if o.Seed == 0 {
+		o.Seed = 1
+	}
+	if o.Confidence == 0 {
+		o.Confidence = 0.9
+	}
+}
+
+// Fit makes the model of a run. Subjects without enough cells are left out: with none left it fails.
+func Fit(run bench.Run, records []bench.Record, o FitOptions) (*Model, error) {
+	o.fill()
+	m := &Model{Run: run.ID, Made: run.Started, Seed: o.Seed, Confidence: o.Confidence, Feed: run.Feed, Versions: run.Versions, Machine: run.Machine}
+	points := Points(records)
+	var names, lacking []string
+	for name := range points {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	fitted := make([]*Subject, len(names))
+	var wait sync.WaitGroup
+	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i, name := range names {
+		wait.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			fitted[i] = fitSubject(name, points[name], o)
+		})
+	}
+	wait.Wait()
+	for i, s := range fitted {
+		if s == nil {
+			lacking = append(lacking, names[i])
+			continue
+		}
+		m.Subjects = append(m.Subjects, s)
+	}
+	if len(m.Subjects) == 0 {
+		return nil, fmt.Errorf("cost model: no subject with full and partial syncs at two sizes or more (subjects: %s)", strings.Join(lacking, ", "))
+	}
+	return m, nil
+}
+
+// fitSubject is nil when the subject was not measured at two sizes.
+func fitSubject(name string, points []Point, o FitOptions) *Subject {
+	s := &Subject{Name: name, Noise: map[string][]float64{}, confidence: o.Confidence}
+	if about, err := bench.ParseSubject(name); err == nil {
+		s.Layout = string(about.Layout)
+	}
+	for _, p := range points {
+		if o.MostServices == 0 || p.Services <= o.MostServices {
+			s.Points = append(s.Points, p)
+		}
+	}
+	full := s.points(Total, Full)
+	if len(distinct(full, func(p Point) float64 { return float64(p.Services) })) < 2 {
+		return nil
+	}
+	for _, q := range []Quantity{Rules, Elements, PeakRSS, FirstPacket} { // rules first: the others may grow with them
+		s.fit(q, "", o)
+	}
+	for _, kind := range []string{Full, Partial} {
+		for _, q := range append([]Quantity{Total, CPU, ChildPeakRSS}, phases...) {
+			s.fit(q, kind, o)
+		}
+		if scattered := noise(s.points(Total, kind)); len(scattered) > 0 {
+			s.Noise[kind] = scattered
+		}
+	}
+	return s
+}
+
+func (s *Subject) points(q Quantity, kind string) []Point {
+	var out []Point
+	for _, p := range s.Points {
+		if p.Quantity == q && p.Kind == kind {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func distinct(points []Point, of func(Point) float64) []float64 {
+	var out []float64
+	for _, p := range points {
+		if v := of(p); !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// fit adds the term of a quantity, if there are points of it.
+func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
+	points := s.points(q, kind)
+	if len(points) == 0 || len(o.Quantities) > 0 && q != Rules && !slices.Contains(o.Quantities, q) {
+		return
+	}
+	at := make([]size, len(points))
+	for i, p := range points {
+		at[i] = s.sized(p.size())
+	}
+	variables := []string{"n"} // where all Services are alike, endpoints in all say more of other clusters
+	each := distinct(points, func(p Point) float64 { return p.Endpoints })
+	if len(each) > 1 {
+		variables = []string{"n", "s"}
+		if low, high := extremes(at, "rules"); low > 0 && high/low > 3 {
+			variables = append(variables, "rules")
+		}
+	}
+	var changes []string
+	if c := distinct(points, func(p Point) float64 { return p.Changed }); len(c) > 1 && c[0] > 0 && c[len(c)-1]/c[0] >= 3 {
+		if changes = []string{"c"}; len(each) > 1 {
+			changes = append(changes, "c·e")
+		}
+	}
+	tried := forms(variables, changes)
+	if len(each) < 2 {
+		tried = slices.DeleteFunc(tried, func(f Form) bool { return f.State == "plane" })
+	}
+	hash := fnv.New64a()
+	fmt.Fprint(hash, s.Name, "/", q, "/", kind)
+	if t, ok := fitTerm(points, at, tried, rand.New(rand.NewPCG(o.Seed, hash.Sum64()))); ok {
+		s.Terms = append(s.Terms, t)
+	}
+}
+
+// sized completes a size by what the law of rules says.
+func (s *Subject) sized(v size) size {
+	if t := s.term(Rules, ""); t != nil {
+		v.rules = t.Form.at(v.per(t.Largest.size()), t.Params)
+	}
+	return v
+}
+
+func extremes(at []size, variable string) (low, high float64) {
+	low = math.Inf(1)
+	for _, v := range at {
+		low, high = min(low, v.of(variable)), max(high, v.of(variable))
+	}
+	return low, high
+}
+
+func (s *Subject) term(q Quantity, kind string) *Term {
+	for i := range s.Terms {
+		if s.Terms[i].Quantity == q && s.Terms[i].Kind == kind {
+			return &s.Terms[i]
+		}
+	}
+	return nil
+}
+
+// mostNoise is how many values of a kind are kept: enough for a 99th percentile.
+const mostNoise = 400
+
+// noise pools how single values scatter. The median that they scatter around is of the same values, which makes them look
+// nearer to it than they are: the factor mends that.
+func noise(points []Point) []float64 {
+	var all []float64
+	for _, p := range points {
+		for _, l := range p.logs {
+			all = append(all, l*math.Sqrt(float64(p.N)/float64(p.N-1)))
+		}
+	}
+	slices.Sort(all)
+	if len(all) <= mostNoise {
+		return all
+	}
+	kept := make([]float64, mostNoise)
+	for i := range kept {
+		kept[i] = all[i*(len(all)-1)/(mostNoise-1)]
+	}
+	return kept
+}
+
+// Subject finds one by name.
+func (m *Model) Subject(name string) (*Subject, error) {
+	var there []string
+	for _, s := range m.Subjects {
+		if s.Name == name {
+			return s, nil
+		}
+		there = append(there, s.Name)
+	}
+	return nil, fmt.Errorf("cost model of run %s: %w %s; it has %s", m.Run, errNoSubject, name, strings.Join(there, ", "))
+}
+
+var errNoSubject = errors.New("it is not of subject")

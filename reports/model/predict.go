@@ -1,0 +1,184 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Query is what is asked: a quantity of a kind of sync, at a size. The zero Quantity is Total.
+type Query struct {
+	Quantity  Quantity
+	Kind      string // Full or Partial; empty for what is of the state: PeakRSS, Rules, Elements, FirstPacket
+	Services  int
+	Endpoints float64 // per Service
+	Changed   int     // Services that the partial sync takes; 0: 1
+}
+
+// Basis of an answer.
+type Basis string
+
+// The bases of answers, best first.
+const (
+	Measured     Basis = "measured"     // at this very size
+	Interpolated Basis = "interpolated" // within the sizes measured
+	Extrapolated Basis = "extrapolated"
+)
+
+// Prediction is an answer: the median that cells of that size would have, in s, B or counts, and between which bounds a
+// measured one would lie with the model's confidence.
+type Prediction struct {
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Basis  Basis   `json:"basis"`
+	// Beyond is how many times the size is beyond what was measured; 1 within it.
+	Beyond float64 `json:"beyond"`
+}
+
+// valuesOfCell is how many values a cell's median is taken to be of, where nobody says.
+const valuesOfCell = 3
+
+// Predict answers with the model's confidence.
+func (s *Subject) Predict(q Query) (Prediction, error) {
+	return s.predict(q, s.confidence, valuesOfCell, true)
+}
+
+// PredictAt answers with intervals of another confidence, 0 to 1.
+func (s *Subject) PredictAt(q Query, confidence float64) (Prediction, error) {
+	return s.predict(q, confidence, valuesOfCell, true)
+}
+
+func (q *Query) fill() {
+	if q.Quantity == "" {
+		q.Quantity = Total
+	}
+	if q.Kind == Partial && q.Changed == 0 {
+		q.Changed = 1
+	}
+	if q.Kind != Partial {
+		q.Changed = 0
+	}
+}
+
+func (q Query) size() size {
+	v := size{s: float64(q.Services), n: float64(q.Services) * q.Endpoints, c: float64(q.Changed), e: q.Endpoints}
+	v.ce = v.c * v.e
+	return v
+}
+
+// predict answers for the median of n values. Known points answer themselves, unless only laws are wanted.
+func (s *Subject) predict(q Query, confidence, n float64, known bool) (Prediction, error) {
+	q.fill()
+	t := s.term(q.Quantity, q.Kind)
+	if t == nil {
+		return Prediction{}, fmt.Errorf("cost model of %s: no %s %s was measured", s.Name, q.Kind, q.Quantity)
+	}
+	if q.Services < 1 || q.Endpoints < 0 {
+		return Prediction{}, fmt.Errorf("cost model of %s: %d Services of %g endpoints: want at least 1", s.Name, q.Services, q.Endpoints)
+	}
+	v := s.sized(q.size())
+	value, deviation := t.at(v, n)
+	p := Prediction{Median: value, Basis: Interpolated, Beyond: 1}
+	if beyond := t.beyond(v); beyond > 1.0001 {
+		p.Basis, p.Beyond = Extrapolated, beyond
+	}
+	if point := s.measured(q); known && point != nil && point.Value > 0 {
+		own := math.Max(t.Within, leastTime)
+		p.Basis, p.Beyond, p.Median = Measured, 1, point.Value
+		deviation = math.Sqrt(own*own*math.Pi/2*(1/float64(point.N)+1/n) + leastCount*leastCount)
+	}
+	half := t.quantile(confidence) * deviation
+	p.Low, p.High = p.Median*math.Exp(-half), p.Median*math.Exp(half)
+	return p, nil
+}
+
+// measured is the point at a query's size, nil where there is none.
+func (s *Subject) measured(q Query) *Point {
+	for i := range s.Points {
+		p := &s.Points[i]
+		if p.Quantity == q.Quantity && p.Kind == q.Kind && p.Services == q.Services && p.Endpoints == q.Endpoints &&
+			math.Abs(p.Changed-float64(q.Changed)) < 0.5 {
+			return p
+		}
+	}
+	return nil
+}
+
+// Has says whether there is a law of a quantity: subjects without tools have none of these, for instance.
+func (s *Subject) Has(q Quantity, kind string) bool { return s.term(q, kind) != nil }
+
+// Syncs are the syncs of a subject in a cluster of one size: what a simulation of it draws durations from. It may be used
+// by several goroutines, each with its own rng.
+type Syncs struct {
+	full    float64 // s
+	partial []float64
+	beyond  func(changed int) float64 // for numbers of changed Services that partial does not hold
+	noise   map[string][]float64
+}
+
+// tabled is up to how many changed Services medians are computed ahead.
+const tabled = 1024
+
+// Syncs prepares the draws for a cluster of services with endpoints each.
+func (s *Subject) Syncs(services int, endpoints float64) (*Syncs, error) {
+	y := &Syncs{noise: s.Noise, partial: make([]float64, tabled+1)}
+	full, err := s.Predict(Query{Kind: Full, Services: services, Endpoints: endpoints})
+	if err != nil {
+		return nil, err
+	}
+	y.full = full.Median
+	t := s.term(Total, Partial)
+	if t == nil {
+		return nil, fmt.Errorf("cost model of %s: no partial sync was measured", s.Name)
+	}
+	ref := t.Largest.size()
+	y.beyond = func(changed int) float64 {
+		q := Query{Services: services, Endpoints: endpoints, Changed: min(changed, services)}
+		return t.Form.at(s.sized(q.size()).per(ref), t.Params)
+	}
+	for c := range y.partial {
+		y.partial[c] = y.beyond(max(c, 1))
+	}
+	return y, nil
+}
+
+// Sync draws how long one sync takes that had changedServices to write: the model's median, and the scatter that single
+// syncs had in the calibration. How many changes there were of these Services does not matter to any law.
+func (y *Syncs) Sync(kind string, changedServices, changes int, rng *rand.Rand) time.Duration {
+	seconds := y.Median(kind, changedServices)
+	return time.Duration(seconds * y.scatter(kind, rng) * float64(time.Second))
+}
+
+// Median is what Sync scatters around, in seconds.
+func (y *Syncs) Median(kind string, changedServices int) float64 {
+	switch {
+	case kind == Full:
+		return y.full
+	case changedServices < len(y.partial):
+		return y.partial[max(changedServices, 0)]
+	}
+	return y.beyond(changedServices)
+}
+
+// fewest values of noise that are drawn from as they are. Fewer say how wide it is, but not how it is shaped.
+const fewestNoise = 20
+
+func (y *Syncs) scatter(kind string, rng *rand.Rand) float64 {
+	values := y.noise[kind]
+	switch {
+	case rng == nil || len(values) == 0:
+		return 1
+	case len(values) < fewestNoise:
+		var squares float64
+		for _, v := range values {
+			squares += v * v
+		}
+		return math.Exp(rng.NormFloat64() * math.Sqrt(squares/float64(len(values))))
+	}
+	at := rng.Float64() * float64(len(values)-1)
+	i := int(at)
+	low, high := values[i], values[min(i+1, len(values)-1)]
+	return math.Exp(low + (high-low)*(at-float64(i)))
+}

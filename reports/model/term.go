@@ -1,0 +1,256 @@
+package model
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Term is the law of one quantity of one kind of sync, with what its intervals are made of.
+type Term struct {
+	Quantity Quantity `json:"quantity"`
+	Kind     string   `json:"kind,omitempty"`
+	Form     Form     `json:"form"`
+	// Law is Form in letters, and Coefficients its numbers, in seconds, bytes or counts.
+	Law          string             `json:"law"`
+	Coefficients map[string]float64 `json:"coefficients"`
+	// Score is the mean relative error at sizes that were left out of the fit, LargestOut that at sizes beyond it.
+	Score      float64 `json:"score"`
+	LargestOut float64 `json:"largest_out"`
+	Points     int     `json:"points"`
+	// Largest and Smallest sizes of the fit: what is beyond is extrapolated.
+	Largest  Range `json:"largest"`
+	Smallest Range `json:"smallest"`
+	// Between is the standard deviation of relative errors of points that have no noise of their own, Within that of
+	// single values around their median.
+	Between float64 `json:"between"`
+	Within  float64 `json:"within"`
+	Freedom float64 `json:"freedom"` // degrees of it
+	// Drift is the standard deviation that is added for each factor e beyond the largest size.
+	Drift float64 `json:"drift"`
+	// Params are the law's parameters at sizes divided by Largest: logarithms of the coefficients, then the others. Draws
+	// are what they might as well be, and Rivals other laws that do nearly as well.
+	Params []float64   `json:"params"`
+	Draws  [][]float64 `json:"draws"`
+	Rivals []Rival     `json:"rivals,omitempty"`
+}
+
+// Range is a size of a fit.
+type Range struct {
+	Services float64 `json:"services"`
+	Total    float64 `json:"endpoints"` // in all
+	Rules    float64 `json:"rules,omitempty"`
+	Changed  float64 `json:"changed,omitempty"`
+	ChangedE float64 `json:"changed_endpoints,omitempty"`
+	Each     float64 `json:"endpoints_each,omitempty"` // endpoints per Service
+}
+
+func (r Range) size() size { return size{r.Services, r.Total, r.Rules, r.Changed, r.ChangedE, r.Each} }
+
+func rangeOf(v size) Range { return Range{v.s, v.n, v.rules, v.c, v.ce, v.e} }
+
+// Rival is another law. Weight is how much it counts beside the chosen one, which counts 1.
+type Rival struct {
+	Form   Form      `json:"form"`
+	Law    string    `json:"law"`
+	Score  float64   `json:"score"`
+	Weight float64   `json:"weight"`
+	Params []float64 `json:"params"`
+}
+
+// What a term is made of.
+const (
+	drawn      = 60   // draws of its parameters
+	farthest   = 1.5  // that a draw or a rival counts as away from the law, on logarithms
+	mostRivals = 5    // others that it keeps
+	mostDrift  = 0.4  // however bad the trials were: a factor 1.5 for each factor e beyond
+	leastTime  = 0.02 // scatter that machines have between cells, even if a fit is too good to show it
+	leastCount = 0.003
+	// negligible is the share of a sync that an error of a phase is not held against.
+	negligible = 0.02
+)
+
+// fitTerm fits the laws of one quantity to points with their sizes. ok is false when no law fits any of them.
+func fitTerm(points []Point, at []size, tried []Form, rng *rand.Rand) (Term, bool) {
+	first := points[0]
+	t := Term{Quantity: first.Quantity, Kind: first.Kind, Within: within(points)}
+	s := &sample{}
+	var small size
+	for i, p := range points {
+		floor := negligible * p.Whole
+		if p.Value <= 0 && floor == 0 {
+			continue
+		}
+		s.at, s.y, s.floor = append(s.at, at[i]), append(s.y, p.Value), append(s.floor, floor)
+		own := t.Within * t.Within * math.Pi / 2 / float64(p.N)
+		s.weight = append(s.weight, 1/(1+own/(0.05*0.05)))
+		s.ref = most(s.ref, at[i])
+		if small == (size{}) {
+			small = at[i]
+		}
+		small = least(small, at[i])
+		t.Points++
+	}
+	if t.Points == 0 || slices.Max(s.y) == 0 {
+		return t, false
+	}
+	t.Largest, t.Smallest = rangeOf(s.ref), rangeOf(small)
+	for i := range s.at {
+		s.at[i] = s.at[i].per(s.ref)
+	}
+	candidates := choose(s, tried)
+	if len(candidates) == 0 {
+		return t, false
+	}
+	c := candidates[0]
+	t.Form, t.Law, t.Params, t.Score, t.LargestOut = c.form, c.form.String(), c.params, c.score, c.beyond
+	t.Coefficients = c.form.readable(s.ref, c.params)
+	t.scatter(s, c, points)
+	t.Drift = t.driftOf(c)
+	for _, r := range candidates[1:min(len(candidates), 1+mostRivals)] {
+		weight := math.Exp(-(r.score - c.score) / (0.3*c.score + 0.004))
+		if weight = min(weight, 1); weight > 0.05 {
+			t.Rivals = append(t.Rivals, Rival{Form: r.form, Law: r.form.String(), Score: r.score, Weight: weight, Params: r.params})
+		}
+	}
+	t.draw(s, rng)
+	return t, true
+}
+
+func most(a, b size) size {
+	return size{max(a.s, b.s), max(a.n, b.n), max(a.rules, b.rules), max(a.c, b.c), max(a.ce, b.ce), max(a.e, b.e)}
+}
+
+func least(a, b size) size {
+	return size{min(a.s, b.s), min(a.n, b.n), min(a.rules, b.rules), min(a.c, b.c), min(a.ce, b.ce), min(a.e, b.e)}
+}
+
+// within is how single values scatter around their point, robustly: 0 where each was measured once.
+func within(points []Point) float64 {
+	var all []float64
+	for _, p := range points {
+		for _, l := range p.logs {
+			all = append(all, math.Abs(l)*math.Sqrt(float64(p.N)/float64(p.N-1)))
+		}
+	}
+	return min(1, 1.4826*median(all)) // of the normal distribution
+}
+
+// scatter finds Between: what is left of the errors without the values' own noise.
+func (t *Term) scatter(s *sample, c candidate, points []Point) {
+	t.Freedom = max(1, float64(len(s.y)-c.form.params()))
+	var squares, own, weights float64
+	for i := range s.y {
+		r := s.error(i, c.form.at(s.at[i], c.params))
+		r = max(-3*huber, min(3*huber, r))
+		squares += s.weight[i] * r * r
+		weights += s.weight[i]
+	}
+	for _, p := range points {
+		own += t.Within * t.Within * math.Pi / 2 / float64(p.N) / float64(len(points))
+	}
+	variance := squares / weights * float64(len(s.y)) / t.Freedom
+	floor := leastTime
+	switch t.Quantity {
+	case Rules, Elements:
+		floor = leastCount
+	}
+	t.Between = max(floor, math.Sqrt(max(0, variance-own)))
+}
+
+// driftOf is how fast the trials beyond their fits went astray, beyond what scatter explains: for half of them.
+func (t *Term) driftOf(c candidate) float64 {
+	if len(c.astray) == 0 {
+		return mostDrift / 2 // too few sizes: nobody knows
+	}
+	var rates []float64
+	for _, m := range c.astray {
+		excess := math.Sqrt(max(0, m.err*m.err-t.Between*t.Between-t.Within*t.Within))
+		rates = append(rates, excess/math.Log(m.factor))
+	}
+	return min(mostDrift, 1.4826*median(rates)) // half of a normal distribution is within 1/1.4826 deviations
+}
+
+// draw refits the law to points that might have been measured as well: the law's own values with its errors, shuffled.
+func (t *Term) draw(s *sample, rng *rand.Rand) {
+	all := indices(len(s.y))
+	fitted, errs := make([]float64, len(all)), make([]float64, len(all))
+	for i := range all {
+		fitted[i] = t.Form.at(s.at[i], t.Params)
+		errs[i] = -s.error(i, fitted[i]) * math.Sqrt(float64(len(all))/t.Freedom)
+	}
+	center := median(errs)
+	for range drawn {
+		again := *s
+		again.y = make([]float64, len(all))
+		for i := range all {
+			r := errs[rng.IntN(len(errs))] - center
+			again.y[i] = max(0, (fitted[i]+s.floor[i])*math.Exp(max(-1, min(1, r)))-s.floor[i])
+			if again.y[i] == 0 && s.floor[i] == 0 {
+				again.y[i] = s.y[i]
+			}
+		}
+		params, _ := again.refine(t.Form, t.Params, all)
+		for i := range params {
+			params[i] = float64(float32(params[i]))
+		}
+		t.Draws = append(t.Draws, params)
+	}
+}
+
+// at is what the law says, and the standard deviation of its logarithm for the median of n values there.
+func (t *Term) at(v size, n float64) (value, deviation float64) {
+	u := v.per(t.Largest.size())
+	value = t.Form.at(u, t.Params)
+	if value <= 0 {
+		return 0, 0
+	}
+	differs := func(f Form, params []float64) float64 {
+		l := math.Log(max(f.at(u, params), value*1e-3) / value)
+		return max(-farthest, min(farthest, l))
+	}
+	var spread []float64
+	for _, d := range t.Draws {
+		spread = append(spread, math.Abs(differs(t.Form, d)))
+	}
+	variance := t.Between*t.Between + t.Within*t.Within*math.Pi/2/max(1, n)
+	if len(spread) > 0 {
+		slices.Sort(spread)
+		// Two of three draws are within one deviation, whatever few wild ones are.
+		deviation := stat.Quantile(0.6827, stat.LinInterp, spread, nil)
+		variance += deviation * deviation
+	}
+	weights, apart := 1.0, 0.0
+	for _, r := range t.Rivals {
+		weights, apart = weights+r.Weight, apart+r.Weight*math.Abs(differs(r.Form, r.Params))
+	}
+	variance += apart / weights * apart / weights
+	if beyond := t.beyond(v); beyond > 1 {
+		drift := t.Drift * math.Log(beyond)
+		variance += drift * drift
+	}
+	return value, math.Sqrt(variance)
+}
+
+// beyond is how many times a size is larger than any of the fit, or smaller; at most 1 within it.
+func (t *Term) beyond(v size) float64 {
+	factor := 1.0
+	for _, variable := range []string{"s", "n", "e", "c"} {
+		x, high, low := v.of(variable), t.Largest.size().of(variable), t.Smallest.size().of(variable)
+		if x > 0 && high > 0 {
+			factor = max(factor, x/high)
+		}
+		if x > 0 && low > 0 {
+			factor = max(factor, low/x)
+		}
+	}
+	return factor
+}
+
+// quantile of Student's distribution with a term's freedom.
+func (t *Term) quantile(level float64) float64 {
+	return distuv.StudentsT{Sigma: 1, Nu: max(2, t.Freedom)}.Quantile(1 - (1-level)/2)
+}

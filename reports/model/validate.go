@@ -1,0 +1,191 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"synclab/bench"
+)
+
+// Validation holds large cells against what the small ones predicted for them.
+type Validation struct {
+	Confidence float64         `json:"confidence"`
+	Rows       []Validated     `json:"rows"`
+	Subjects   []ValidatedMean `json:"subjects"` // of each subject and quantity; those of whole syncs first
+}
+
+// Validated is one point that was held out.
+type Validated struct {
+	Subject string `json:"subject"`
+	Point
+	FitUpTo   int        `json:"fit_up_to"`
+	Predicted Prediction `json:"predicted"`
+	// Error is predicted over measured, less 1.
+	Error   float64 `json:"error"`
+	Covered bool    `json:"covered"` // by the interval
+	// Slight says that the phase is so small a share of its sync that its error is of no matter.
+	Slight bool `json:"slight,omitempty"`
+}
+
+// ValidatedMean sums up the points of a subject and quantity.
+type ValidatedMean struct {
+	Subject  string   `json:"subject"`
+	Quantity Quantity `json:"quantity"`
+	Kind     string   `json:"kind,omitempty"`
+	Points   int      `json:"points"`
+	Error    float64  `json:"median_absolute_error"` // relative
+	Coverage float64  `json:"coverage"`              // share of points within their intervals
+	Beyond   float64  `json:"beyond"`                // the furthest point, in sizes of the fit
+	FitUpTo  int      `json:"fit_up_to"`             // Services of the largest cell of the fit
+	Largest  int      `json:"largest"`               // and of the largest that was held out
+}
+
+// Validate fits the smaller cells of each subject, of up to a share of its largest one (0: a third), and predicts the others.
+func Validate(run bench.Run, records []bench.Record, share float64, o FitOptions) (*Validation, error) {
+	o.fill()
+	share = cmp.Or(share, 1.0/3)
+	v := &Validation{Confidence: o.Confidence}
+	points := Points(records)
+	var lacking error
+	for _, name := range slices.Sorted(maps.Keys(points)) {
+		all := points[name]
+		o.MostServices = int(share * float64(slices.MaxFunc(all, func(a, b Point) int { return cmp.Compare(a.Services, b.Services) }).Services))
+		s := fitSubject(name, all, o)
+		if s == nil {
+			lacking = fmt.Errorf("validation: %s was not measured at two sizes of up to %d Services", name, o.MostServices)
+			continue
+		}
+		v.predict(s, all, o)
+	}
+	if len(v.Rows) == 0 {
+		return nil, cmp.Or(lacking, fmt.Errorf("validation of run %s: no cell was held out", run.ID))
+	}
+	v.sum()
+	return v, nil
+}
+
+// predict holds the points of a subject that are larger than its fit against what it says of them.
+func (v *Validation) predict(s *Subject, all []Point, o FitOptions) {
+	for _, p := range all {
+		if p.Services <= o.MostServices || p.Value <= 0 {
+			continue
+		}
+		q := Query{Quantity: p.Quantity, Kind: p.Kind, Services: p.Services, Endpoints: p.Endpoints, Changed: int(math.Round(p.Changed))}
+		predicted, err := s.predict(q, o.Confidence, float64(p.N), false)
+		if err != nil {
+			continue // too small to be told where it was fitted
+		}
+		v.Rows = append(v.Rows, Validated{Subject: s.Name, Point: p, FitUpTo: o.MostServices, Predicted: predicted, Error: predicted.Median/p.Value - 1,
+			Covered: predicted.Low <= p.Value && p.Value <= predicted.High, Slight: p.Whole > 0 && p.Value < 2*negligible*p.Whole})
+	}
+}
+
+func (v *Validation) sum() {
+	type group struct {
+		subject  string
+		quantity Quantity
+		kind     string
+	}
+	rows := map[group][]Validated{}
+	var order []group
+	for _, r := range v.Rows {
+		if r.Slight {
+			continue
+		}
+		g := group{r.Subject, r.Quantity, r.Kind}
+		if rows[g] == nil {
+			order = append(order, g)
+		}
+		rows[g] = append(rows[g], r)
+	}
+	rank := append([]Quantity{Total}, append(slices.Clone(phases), CPU, PeakRSS, ChildPeakRSS, Rules, Elements, FirstPacket)...)
+	slices.SortStableFunc(order, func(a, b group) int {
+		return cmp.Or(strings.Compare(a.subject, b.subject), cmp.Compare(slices.Index(rank, a.quantity), slices.Index(rank, b.quantity)), strings.Compare(a.kind, b.kind))
+	})
+	for _, g := range order {
+		m := ValidatedMean{Subject: g.subject, Quantity: g.quantity, Kind: g.kind}
+		var errs []float64
+		for _, r := range rows[g] {
+			errs = append(errs, math.Abs(r.Error))
+			if r.Covered {
+				m.Coverage++
+			}
+			m.Beyond, m.FitUpTo, m.Largest = max(m.Beyond, r.Predicted.Beyond), r.FitUpTo, max(m.Largest, r.Services)
+		}
+		m.Points, m.Error, m.Coverage = len(errs), median(errs), m.Coverage/float64(len(errs))
+		v.Subjects = append(v.Subjects, m)
+	}
+}
+
+// Overall is the median absolute error and the coverage of whole syncs: of a subject, or with an empty name of all.
+func (v *Validation) Overall(subject string) (err, coverage float64, points int) {
+	var errs []float64
+	covered := 0
+	for _, r := range v.Rows {
+		if r.Quantity != Total || subject != "" && r.Subject != subject {
+			continue
+		}
+		errs = append(errs, math.Abs(r.Error))
+		if r.Covered {
+			covered++
+		}
+	}
+	if len(errs) == 0 {
+		return 0, 0, 0
+	}
+	return median(errs), float64(covered) / float64(len(errs)), len(errs)
+}
+
+// WriteTable prints the means, aligned.
+func (v *Validation) WriteTable(w io.Writer) error {
+	fmt.Fprintf(w, "Fitted to small cells, held against large ones; intervals of %.0f %%:\n\n", 100*v.Confidence)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "subject\tquantity\tsync\tpoints\tfitted up to\theld out up to\tmedian error\tcovered")
+	for _, m := range v.Subjects {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%.1f %%\t%.0f %%\n", m.Subject, m.Quantity, m.Kind, m.Points, m.FitUpTo, m.Largest, 100*m.Error, 100*m.Coverage)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	err, coverage, points := v.Overall("")
+	_, failed := fmt.Fprintf(w, "\nwhole syncs: median absolute error %.1f %%, %.0f %% of %d points within their intervals\n", 100*err, 100*coverage, points)
+	return failed
+}
+
+// Enough precision of a calibration: the half interval, as a share, of whole syncs at so many times the largest size.
+const (
+	enoughHalf  = 0.25
+	enoughTimes = 2
+)
+
+// Confident says which subjects of a calibration need no more cells: their full and partial syncs are known, at twice the
+// largest size, to within a quarter.
+func Confident(records []bench.Record, o FitOptions) map[string]bool {
+	o.Quantities = []Quantity{Total}
+	m, err := Fit(bench.Run{}, records, o)
+	if err != nil {
+		return nil
+	}
+	out := map[string]bool{}
+	for _, s := range m.Subjects {
+		enough := true
+		for _, kind := range []string{Full, Partial} {
+			t := s.term(Total, kind)
+			if t == nil || t.Points < 4 {
+				enough = false
+				continue
+			}
+			q := Query{Quantity: Total, Kind: kind, Services: int(enoughTimes * t.Largest.Services), Endpoints: 10}
+			p, err := s.predict(q, s.confidence, valuesOfCell, false)
+			enough = enough && err == nil && p.High/p.Median-1 <= enoughHalf
+		}
+		out[s.Name] = enough
+	}
+	return out
+}

@@ -1,0 +1,113 @@
+package model
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Formula is the law with its numbers: "31 ms + 4.2 µs·n^1.08 + 1.1 ms·c".
+func (t *Term) Formula() string {
+	c := t.Coefficients
+	amount := func(name string) string { return t.Amount(c[name]) }
+	x := t.Form.X
+	var parts []string
+	add := func(name, rest string) {
+		if c[name] > 0 && math.Exp(t.logOf(name)) > 1e-9*t.largest() {
+			parts = append(parts, amount(name)+rest)
+		}
+	}
+	switch t.Form.State {
+	case "const":
+		add("a", "")
+	case "power", "offset-power":
+		add("a", "")
+		add("b", fmt.Sprintf("·%s^%.2f", x, c["p"]))
+	case "line":
+		add("a", "")
+		add("b", "·"+x)
+	case "square":
+		add("a", "")
+		add("b", "·"+x)
+		add("d", "·"+x+"²")
+	case "bend":
+		add("a", "")
+		add("b", "·"+x)
+		add("d", fmt.Sprintf("·max(0, %s−%.0f)", x, c["x0"]))
+	case "plane":
+		add("a", "")
+		add("b", "·s")
+		add("d", "·n")
+	}
+	switch t.Form.Change {
+	case "line":
+		add("g", "·"+t.Form.Y)
+	case "power":
+		add("g", fmt.Sprintf("·(%s)^%.2f", t.Form.Y, c["q"]))
+	}
+	return strings.Join(parts, " + ")
+}
+
+// logOf is the logarithm of a coefficient at the fit's largest size: what its part is there.
+func (t *Term) logOf(name string) float64 {
+	for i, n := range t.Form.names() {
+		if n == name {
+			return t.Params[i]
+		}
+	}
+	return math.Inf(-1)
+}
+
+func (t *Term) largest() float64 { return t.Form.at(t.Largest.size().per(t.Largest.size()), t.Params) }
+
+// Amount writes a value of the term's quantity with its unit.
+func (t *Term) Amount(v float64) string { return Amount(t.Quantity, v) }
+
+// Amount writes a value of a quantity with its unit, to three digits.
+func Amount(q Quantity, v float64) string {
+	switch q {
+	case Rules, Elements:
+		return fmt.Sprintf("%.3g", v)
+	case PeakRSS, ChildPeakRSS:
+		for _, unit := range []string{"B", "KiB", "MiB"} {
+			if v < 1024 {
+				return fmt.Sprintf("%.3g %s", v, unit)
+			}
+			v /= 1024
+		}
+		return fmt.Sprintf("%.3g GiB", v)
+	}
+	for _, unit := range []struct {
+		name string
+		of   time.Duration
+	}{{"s", time.Second}, {"ms", time.Millisecond}, {"µs", time.Microsecond}} {
+		if s := unit.of.Seconds(); v >= s {
+			return fmt.Sprintf("%.3g %s", v/s, unit.name)
+		}
+	}
+	return fmt.Sprintf("%.3g ns", v*1e9)
+}
+
+// WriteTable prints the laws of whole syncs, memory, rules and first packets of each subject, aligned.
+func (m *Model) WriteTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "subject\tquantity\tsync\tlaw\terror at sizes left out\tbeyond the fit")
+	for _, s := range m.Subjects {
+		for _, what := range []struct {
+			q    Quantity
+			kind string
+		}{{Total, Full}, {Total, Partial}, {PeakRSS, ""}, {ChildPeakRSS, Full}, {Rules, ""}, {Elements, ""}, {FirstPacket, ""}} {
+			if term := s.term(what.q, what.kind); term != nil {
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.1f %%\t%.1f %%\n", s.Name, what.q, what.kind, term.Formula(), 100*term.Score, 100*term.LargestOut)
+			}
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "\ns: Services, n: endpoints in all, c: changed Services, c·e: their endpoints")
+	return err
+}
