@@ -121,11 +121,10 @@ func (s *small) real(t *testing.T, first *sim.Objects, trace sim.Trace, set Sett
 			Config: cfg, Policy: set.Runner.Policy, Burst: set.Runner.Burst, RetryInterval: set.Runner.RetryInterval,
 			Tables: func(corev1.IPFamily) (iptables.Tables, error) { return tables, nil },
 			OnSync: func(r proxier.Sync) {
-				got := Sync{Start: r.Started.Sub(began), End: r.Finished.Sub(began), Services: r.Changes, Changes: r.Events, Failed: r.Err != nil}
-				if r.Kind == proxier.Full {
-					got.Kind = Full
-				}
-				syncs = append(syncs, got)
+				syncs = append(syncs, Sync{
+					Kind: string(r.Kind), Start: r.Started.Sub(began), End: r.Finished.Sub(began),
+					Services: r.Changes, Changes: r.Events, Failed: r.Err != nil,
+				})
 				if r.Err != nil {
 					return
 				}

@@ -6,36 +6,27 @@ import (
 	"time"
 )
 
-// SyncKind is what a sync writes.
-type SyncKind uint8
+// SyncKind is what a sync writes, by its name in records and in cost models.
+type SyncKind = string
 
 const (
 	// Partial: what changed.
-	Partial SyncKind = iota
+	Partial SyncKind = "partial"
 	// Full: everything.
-	Full
+	Full SyncKind = "full"
 )
 
-// String as in records.
-func (k SyncKind) String() string {
-	if k == Full {
-		return "full"
-	}
-	return "partial"
-}
-
-// Cost is what syncs of a subject cost on some machine, at some size of the cluster. A Cost may be used by several
-// goroutines at once, so it must not remember anything: what it draws comes from the generator it is given.
+// Cost is what syncs of a subject take on some machine, at some size of the cluster; the Syncs of a fitted cost model are
+// one. A Cost may be used by several goroutines at once, so it must not remember anything: what it draws comes from the
+// generator it is given.
 type Cost interface {
 	// Sync draws how long a sync takes in which so many Services changed, by so many changes (the sum of the Weights of
 	// their Events). Both may be 0: a sync by time alone.
-	Sync(kind SyncKind, services, changes int, rng *rand.Rand) time.Duration
-	// CPU is the CPU time that such a sync uses which took so long.
-	CPU(kind SyncKind, services, changes int, took time.Duration) time.Duration
+	Sync(kind SyncKind, changedServices, changes int, rng *rand.Rand) time.Duration
 }
 
 // Linear is the simplest Cost: a fixed part and one for each Service and change. It is for tests and for first guesses;
-// package model of reports fits better ones.
+// calibration finds better ones.
 type Linear struct {
 	// Full and Partial are the fixed parts. A full sync costs the same whatever changed.
 	Full, Partial time.Duration
@@ -43,8 +34,6 @@ type Linear struct {
 	PerService, PerChange time.Duration
 	// Spread is the standard deviation of the logarithm of what syncs take: 0.1 is about 10 %.
 	Spread float64
-	// Busy is how many CPUs a sync keeps busy. 0: 1.
-	Busy float64
 }
 
 // Sync of a Linear cost.
@@ -57,12 +46,4 @@ func (l Linear) Sync(kind SyncKind, services, changes int, rng *rand.Rand) time.
 		return took
 	}
 	return time.Duration(float64(took) * math.Exp(l.Spread*rng.NormFloat64()))
-}
-
-// CPU of a Linear cost.
-func (l Linear) CPU(_ SyncKind, _, _ int, took time.Duration) time.Duration {
-	if l.Busy == 0 {
-		return took
-	}
-	return time.Duration(l.Busy * float64(took))
 }

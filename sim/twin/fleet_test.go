@@ -24,13 +24,16 @@ func randomCost(rng *rand.Rand) Cost {
 	scale := []time.Duration{time.Millisecond, 30 * time.Millisecond, 2 * time.Second}[rng.IntN(3)]
 	return Linear{
 		Full: scale * time.Duration(1+rng.IntN(30)), Partial: scale, PerService: scale / 10, PerChange: scale / 100,
-		Spread: []float64{0, 0.1, 1}[rng.IntN(3)], Busy: 0.7,
+		Spread: []float64{0, 0.1, 1}[rng.IntN(3)],
 	}
 }
 
 func randomSettings(rng *rand.Rand) Settings {
 	s := Settings{
-		Cost: randomCost(rng), Seed: rng.Uint64(), FullAfterFailure: rng.IntN(2) == 0,
+		Cost: randomCost(rng), Seed: rng.Uint64(),
+		CPU: func(kind SyncKind, services, changes int, took time.Duration) time.Duration {
+			return took/2 + time.Duration(len(kind)*services+changes)*time.Microsecond
+		}, FullAfterFailure: rng.IntN(2) == 0,
 		FailProbability: []float64{0, 0.05, 0.6}[rng.IntN(3)],
 		FullInterval:    []time.Duration{0, 90 * time.Second, time.Hour}[rng.IntN(3)],
 		Factor:          []float64{0, 0.5, 3}[rng.IntN(3)],

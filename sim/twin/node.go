@@ -98,7 +98,11 @@ func (n *node) start(at time.Duration, services, changes int, oldest time.Durati
 
 	r := &n.result
 	r.Busy += took
-	r.CPU += n.Cost.CPU(kind, services, changes, took)
+	if n.CPU == nil {
+		r.CPU += took
+	} else {
+		r.CPU += n.CPU(kind, services, changes, took)
+	}
 	r.Backlog += int64(changes)
 	r.MaxBacklog = max(r.MaxBacklog, changes)
 	switch {

@@ -12,6 +12,8 @@ import (
 type Settings struct {
 	// Cost of its syncs.
 	Cost Cost
+	// CPU is the CPU time of a sync that took so long, its Factor included. nil: one CPU was busy all the while.
+	CPU func(kind SyncKind, changedServices, changes int, took time.Duration) time.Duration
 	// Factor multiplies what syncs take: a slower machine has a higher one. 0: 1.
 	Factor float64
 	// Runner decides when to sync, as in the proxier; its Clock is not used.
