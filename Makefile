@@ -90,6 +90,11 @@ faults: deps build ## every fault in turn for six subjects: detected after, repa
 disruption: deps build ## send flows to Services while rules change, with every proxier in turn (N=5000)
 	bin/synclab compare disruption --reps $(or $(REPS),1) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
+.PHONY: calibrate
+calibrate: deps build ## measure small clusters for BUDGET (5m) and fit what larger ones would cost; HOLDOUT=1 tries the fit
+	bin/synclab calibrate $(if $(BUDGET),--budget $(BUDGET)) $(if $(HOLDOUT),--hold-out) $(if $(N),--max-services $(N)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
+
 .PHONY: report
 report: build ## build the report of a run again (OUT, or the newest run)
 	bin/synclab report $(OUT)
