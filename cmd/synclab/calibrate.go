@@ -57,6 +57,8 @@ func (f *calibrateFlags) read(cmd *cobra.Command) (bench.CalibrateOptions, error
 		return f.o, badUsage(cmd, "--budget %v: want more than 0", f.o.Budget)
 	case cmd.Flags().Changed("max-services") && f.o.MaxServices < 20:
 		return f.o, badUsage(cmd, "--max-services %d: want at least 20, or there are no two sizes", f.o.MaxServices)
+	case f.o.HoldOut && cmd.Flags().Changed("max-services") && f.o.MaxServices < 60:
+		return f.o, badUsage(cmd, "--max-services %d: want at least 60 with --hold-out, or there are no two sizes to fit", f.o.MaxServices)
 	case f.o.Run.Force && f.o.Run.Out == "":
 		return f.o, badUsage(cmd, "--force replaces the run in --out, which is not given")
 	}
