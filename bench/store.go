@@ -106,7 +106,7 @@ func removeOld(dir string, entries []fs.DirEntry) error {
 	for _, entry := range entries {
 		switch name := entry.Name(); {
 		case !entry.Type().IsRegular():
-		case name == benchFile, name == "index.html", name == "summary.json", name == "summary.md",
+		case name == benchFile, name == "model.json", name == "index.html", name == "summary.json", name == "summary.md",
 			filepath.Ext(name) == ".svg", filepath.Ext(name) == ".png":
 			errs = append(errs, os.Remove(filepath.Join(dir, name)))
 		}
