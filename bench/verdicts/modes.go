@@ -25,7 +25,7 @@ const (
 	// modeNodePorts: a NodePort without endpoints refuses only at the addresses that take NodePorts.
 	modeNodePorts = "mode: NodePorts"
 	// modeHairpin: an endpoint that reaches itself is masqueraded only where it is on this node. From elsewhere no such
-	// packet comes.
+	// packet comes. One address may be here with one port and elsewhere with another.
 	modeHairpin = "mode: hairpin"
 	// modeFirewall: source ranges of a load balancer come before the question whether there are endpoints: who is outside
 	// of them is not told that there are none.
@@ -45,10 +45,15 @@ var serviceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.M
 func (k *theirs) modeEntry(w *walk.Walker, world walk.World, d *Difference, ours walk.Verdict) (string, error) {
 	theirs, to := d.Verdicts[0], d.Packet.Destination.Addr()
 	local := world.IsLocal(to)
+	if d.Packet.After != nil && len(k.claimers(d)) > 1 && k.isShutOut(d, d.Packet.After.Via) {
+		if entry, err := k.forgotten(w, d); entry != "" || err != nil {
+			return entry, err
+		}
+	}
 	switch {
-	case only(theirs, walk.Drop) && (only(ours, walk.Reject) || untouched(ours) && d.Packet.Input == "") && k.isShutOut(d):
+	case only(theirs, walk.Drop) && (only(ours, walk.Reject) || untouched(ours) && d.Packet.Input == "") && k.isShutOut(d, d.Packet.Destination):
 		return modeFirewall, nil
-	case only(theirs, walk.Drop) && len(k.claimers(d)) > 1 && k.isShutOut(d):
+	case only(theirs, walk.Drop) && len(k.claimers(d)) > 1 && k.isShutOut(d, d.Packet.Destination):
 		return modeShared, nil
 	case untouched(ours) && !local && k.isClusterIP(to) && only(theirs, walk.Reject):
 		return modeClusterIPs, nil
@@ -64,15 +69,27 @@ func (k *theirs) modeEntry(w *walk.Walker, world walk.World, d *Difference, ours
 		return "", err
 	case local && untouched(theirs) && (only(ours, walk.Reject) || only(ours, walk.Drop)) && !k.takesNodePorts(to):
 		return modeNodePorts, nil
-	case k.isElsewhere(d.Packet.Source.Addr()) && withoutHairpin(ours, d.Packet.Source.Addr()).Equal(theirs):
+	case k.isElsewhere(d.Packet.Source.Addr()) &&
+		withoutHairpin(ours, d.Packet.Source.Addr()).Equal(withoutHairpin(theirs, d.Packet.Source.Addr())):
 		return modeHairpin, nil
 	}
 	return "", nil
 }
 
-// isShutOut says whether source ranges keep a packet from a load balancer.
-func (k *theirs) isShutOut(d *Difference) bool {
-	from, to := d.Packet.Source.Addr(), d.Packet.Destination
+// forgotten explains a verdict by an earlier packet that source ranges kept out: no endpoint remembers its client.
+func (k *theirs) forgotten(w *walk.Walker, d *Difference) (string, error) {
+	first := d.Packet
+	first.After = nil
+	v, err := w.Walk(&first)
+	if err != nil || !v.Equal(d.Verdicts[0]) {
+		return "", err
+	}
+	return modeShared, nil
+}
+
+// isShutOut says whether source ranges keep a packet's source from a load balancer.
+func (k *theirs) isShutOut(d *Difference, to netip.AddrPort) bool {
+	from := d.Packet.Source.Addr()
 	return slices.ContainsFunc(walk.ObjectFrontends(d.Family, k.state.Objects.Services, nil), func(f walk.Frontend) bool {
 		return f.Protocol == d.Packet.Protocol && f.Port == to.Port() && slices.Contains(f.Addresses, to.Addr()) && len(f.Ranges) > 0 &&
 			!slices.ContainsFunc(f.Ranges, func(p netip.Prefix) bool { return p.Contains(from) })
