@@ -179,6 +179,46 @@ func TestForeignReference(t *testing.T) {
 	})
 }
 
+// Somebody else's rules refer to more chains than a sync tries one by one.
+func TestManyForeignReferences(t *testing.T) {
+	eachWay(t, func(t *testing.T, f *faulty) {
+		const services = 16
+		f.plain(services, 4)
+		f.mustSync()
+		chains, err := f.tables.Chains(iptables.NAT)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.tool("-t", "nat", "-N", "FOREIGN")
+		var referred []string
+		for _, c := range chains {
+			if iptables.IsServiceChain(c) {
+				f.tool("-t", "nat", "-A", "FOREIGN", "-j", c)
+				referred = append(referred, c)
+			}
+		}
+		if len(referred) <= 64 {
+			t.Fatalf("%d chains are referred to", len(referred))
+		}
+		for i := range services {
+			f.remove(i + 1)
+		}
+		f.mustSync()
+		f.refuses()
+		now := kernelSaved(t, f.variant, f.cluster.family)
+		for _, c := range referred {
+			if !strings.Contains(now, ":"+c+" ") || strings.Contains(now, "-A "+c+" ") {
+				t.Fatalf("chain %s should be there, empty:\n%s", c, now)
+			}
+		}
+		f.tool("-t", "nat", "-F", "FOREIGN")
+		f.tool("-t", "nat", "-X", "FOREIGN")
+		f.demandFull("test")
+		f.mustSync()
+		f.converged()
+	})
+}
+
 // Packet counts are the first to go when a payload is refused (the nfacct match may be missing, k/k#142068): nobody else
 // is blamed for them, and they are not blamed for others.
 func TestPacketCountsRefused(t *testing.T) {

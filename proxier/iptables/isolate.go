@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"synclab/proxier/tracker"
 )
@@ -67,11 +69,45 @@ func (s *syncing) write(ctx context.Context) error {
 		case owner.Deletes != "":
 			s.opts.Log("chain cannot be deleted, left empty", "chain", owner.Deletes, "error", err)
 			s.rules.Stick(owner.Table, owner.Deletes)
+			if err := s.stickReferred(owner.Table); err != nil {
+				s.opts.Log("chains that others refer to are found one by one", "error", err)
+			}
 		default:
 			return s.bisect(ctx)
 		}
 	}
 	return s.bisect(ctx)
+}
+
+// stickReferred keeps all chains of Services that rules of somebody else refer to: there may be more of them than lines
+// are isolated, and the kernel names one at a time.
+func (s *syncing) stickReferred(table Table) error {
+	chains, err := s.tables.Chains(table)
+	if err != nil {
+		return err
+	}
+	chains = slices.DeleteFunc(chains, func(name string) bool { return strings.HasPrefix(name, "KUBE-") })
+	rules, err := s.tables.Rules(table, append(chains, builtin[table]...)...)
+	if err != nil {
+		return err
+	}
+	for _, rule := range rules {
+		if to := targetOf(rule); ownChain(to) {
+			s.rules.Stick(table, to)
+		}
+	}
+	return nil
+}
+
+// targetOf is the chain or verdict that a rule leads to.
+func targetOf(rule string) string {
+	for _, flag := range []string{" -j ", " -g "} {
+		if at := strings.LastIndex(rule, flag); at >= 0 {
+			target, _, _ := strings.Cut(rule[at+len(flag):], " ")
+			return target
+		}
+	}
+	return ""
 }
 
 // refusal is the error of a restore that was refused; nil for any other.
