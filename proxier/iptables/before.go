@@ -118,16 +118,21 @@ func destinationOf(words []string) (to destination, ok bool) {
 	return to, ok && to.protocol != ""
 }
 
-// readTable asks what a table led to. existing are its chains.
-func readTable(tables Tables, table Table, existing map[string]content) (*before, error) {
+// readTable asks what a table led to. Which chains it has is asked, too: after a restore that failed, nobody knows whether
+// those are there that it would have made or deleted.
+func readTable(tables Tables, table Table) (*before, error) {
+	existing, err := tables.Chains(table)
+	if err != nil {
+		return nil, fmt.Errorf("chains of an earlier proxier: %w", err)
+	}
 	var chains []string
 	for _, c := range dispatchChains {
-		if _, there := existing[c.name]; there && c.table == table {
+		if c.table == table && slices.Contains(existing, c.name) {
 			chains = append(chains, c.name)
 		}
 	}
 	services := 0
-	for name := range existing {
+	for _, name := range existing {
 		if isLayoutChain(name) {
 			chains = append(chains, name)
 		}

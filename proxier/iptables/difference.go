@@ -119,7 +119,7 @@ func (d *difference) before(table Table) (*before, error) {
 		past = newBefore()
 	case d.rules.unread:
 		var err error
-		if past, err = readTable(d.tables, table, d.rules.held[table].content); err != nil {
+		if past, err = readTable(d.tables, table); err != nil {
 			return nil, err
 		}
 	}

@@ -263,7 +263,11 @@ func (m *Model) Rules(table Table, chains ...string) ([]string, error) {
 	}
 	var rules []string
 	for _, c := range chains {
-		rules = append(rules, m.tables[table][c]...)
+		own, there := m.tables[table][c]
+		if !there && !slices.Contains(builtin[table], c) {
+			return nil, fmt.Errorf("chain %s in %s: there is no such chain", c, table) // as the tools say
+		}
+		rules = append(rules, own...)
 	}
 	return rules, nil
 }
