@@ -105,11 +105,11 @@ func TestGauges(t *testing.T) {
 			}
 		}
 		e := next()
-		for range 60 {
+		for range 40 {
 			c.step(e)
 		}
 		check("first", e)
-		for range 5 {
+		for range 3 {
 			for range 10 {
 				c.step(e)
 			}
@@ -122,7 +122,7 @@ func TestGauges(t *testing.T) {
 		cancel()
 		_ = e.sync(ctx)
 		check("after a failure", e)
-		for range 3 {
+		for range 2 {
 			e = next()
 			c.tell(e)
 			for range 20 {

@@ -83,6 +83,7 @@ func fresh(t testing.TB, c *randomCluster) string {
 func TestPartialEqualsFull(t *testing.T) {
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 		t.Run(string(family), func(t *testing.T) {
+			t.Parallel()
 			s := seed(t)
 			c := newRandomCluster(s, family)
 			faults := rand.New(rand.NewPCG(s, 2))

@@ -348,6 +348,7 @@ func TestConversion(t *testing.T) {
 			{classicForm, chainsForm}, {chainsForm, classicForm}, {chainsForm, flatForm}, {flatForm, chainsForm},
 		} {
 			t.Run(fmt.Sprintf("%s/%s to %s", family, way[0], way[1]), func(t *testing.T) {
+				t.Parallel()
 				c, v := settled(t, family)
 				v.packets = v.packets[:len(v.packets)/3] // of Services in any order
 				model := iptables.NewModel(family)
@@ -365,7 +366,7 @@ func TestConversion(t *testing.T) {
 				watch := watched{model, func(*iptables.Payload) { restores++ }}
 				after := testEngine(t, family, watch, func(o *Options) {
 					way[1].apply(o)
-					o.Variant, o.Batch = iptables.Nft, 40
+					o.Variant, o.Batch = iptables.Nft, 80
 				})
 				c.tell(after)
 				if err := after.sync(t.Context()); err != nil {
