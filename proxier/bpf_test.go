@@ -4,9 +4,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"synclab/proxier/iptables"
 )
@@ -111,5 +113,29 @@ func TestMatchBPFInnocent(t *testing.T) {
 		}
 		doubted = 0
 		e.demandFull("test")
+	}
+}
+
+// What refused match bpf may have been something else that has gone: an hour later it is tried again.
+func TestMatchBPFIsTriedAgain(t *testing.T) {
+	now := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	model := iptables.NewModel(corev1.IPv4Protocol)
+	e := testEngine(t, corev1.IPv4Protocol, model, func(o *Options) { treeLayout(o); o.Clock = now })
+	udpService(e, 0)
+	for i, c := range []struct {
+		fail func(*iptables.Payload) error
+		bpf  bool
+	}{{refuses(true, "-m bpf"), false}, {nil, false}, {nil, true}} {
+		model.Fail = c.fail
+		e.demandFull("test")
+		if err := e.sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s := e.backend.Settings(); s.BPF != c.bpf {
+			t.Errorf("full sync %d: bpf %v, want %v", i+1, s.BPF, c.bpf)
+		}
+		if i == 1 {
+			now.Step(time.Hour)
+		}
 	}
 }

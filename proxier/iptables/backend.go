@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"synclab/proxier/backend"
 	"synclab/proxier/plan"
@@ -34,7 +35,13 @@ type Backend struct {
 	refusals map[tracker.ServicePortName]error
 	// noAccounting and noBPF: the matches nfacct and bpf turned out not to work; provenBPF: the latter did not.
 	noAccounting, noBPF, provenBPF bool
+	// doubted is when they turned out not to, last.
+	doubted time.Time
 }
+
+// doubtFor is how long a match that turned out not to work is done without, at least: something else may have been in
+// the way, so the next full sync after that tries it again.
+const doubtFor = 30 * time.Minute
 
 // New makes a Backend; it touches no table before Sync.
 func New(opts Options) (*Backend, error) {
@@ -77,7 +84,11 @@ func (b *Backend) Stamp() (backend.Stamp, error) { return b.tables.Stamp() }
 
 // Drift compares the tables with what should be in them and describes the first difference; empty: none.
 func (b *Backend) Drift(ctx context.Context) (string, error) {
-	return b.tables.Drift(ctx, b.rules.Expected())
+	want := b.rules.Expected()
+	if found, err := b.tables.Drift(ctx, want); found != "" || err != nil {
+		return found, err
+	}
+	return b.loosened(want)
 }
 
 // Dispatch lists the cluster IPs in the order in which packets meet their rules, and the number of rules that a packet
@@ -119,6 +130,9 @@ func (s *syncing) run(ctx context.Context) error {
 // takes nothing of what is there for known.
 func (s *syncing) prepareFull(ctx context.Context) error {
 	start := s.opts.Clock.Now()
+	if (s.noAccounting || s.noBPF) && start.Sub(s.doubted) >= doubtFor {
+		s.noAccounting, s.noBPF = false, false
+	}
 	if err := s.applySettings(); err != nil {
 		return err
 	}

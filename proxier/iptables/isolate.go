@@ -41,6 +41,7 @@ func (s *syncing) write(ctx context.Context) error {
 		case s.rules.Settings().Accounting:
 			s.opts.Log("payload refused, doing without packet counts", "error", err)
 			s.noAccounting, doubted.accounting = true, true
+			s.doubted = s.opts.Clock.Now()
 			if err := s.applySettings(); err != nil {
 				return err
 			}
@@ -48,6 +49,7 @@ func (s *syncing) write(ctx context.Context) error {
 		case s.rules.settings.flat && !s.provenBPF && !owner.IsPort() && owner.Deletes == "":
 			s.opts.Log("payload refused, doing without match bpf", "error", err)
 			s.noBPF, doubted.bpf = true, true
+			s.doubted = s.opts.Clock.Now()
 			if doubted.accounting {
 				s.noAccounting = false // not to blame alone
 			}
@@ -81,22 +83,59 @@ func (s *syncing) write(ctx context.Context) error {
 
 // stickReferred keeps all chains of Services that rules of somebody else refer to: there may be more of them than lines
 // are isolated, and the kernel names one at a time.
-func (s *syncing) stickReferred(table Table) error {
-	chains, err := s.tables.Chains(table)
+func (b *Backend) stickReferred(table Table) error {
+	referred, err := b.referred(table)
+	for name := range referred {
+		b.rules.Stick(table, name)
+	}
+	return err
+}
+
+// referred are the chains of Services that rules of somebody else lead to.
+func (b *Backend) referred(table Table) (map[string]bool, error) {
+	chains, err := b.tables.Chains(table)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	chains = slices.DeleteFunc(chains, func(name string) bool { return strings.HasPrefix(name, "KUBE-") })
-	rules, err := s.tables.Rules(table, append(chains, builtin[table]...)...)
+	rules, err := b.tables.Rules(table, append(chains, builtin[table]...)...)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	referred := map[string]bool{}
 	for _, rule := range rules {
 		if to := targetOf(rule); ownChain(to) {
-			s.rules.Stick(table, to)
+			referred[to] = true
 		}
 	}
-	return nil
+	return referred, nil
+}
+
+// loosened describes a chain that was not deleted because others referred to it, and nobody does any more; empty: there
+// is none. A full sync deletes them.
+func (b *Backend) loosened(want Expected) (string, error) {
+	for _, table := range []Table{NAT, Filter} {
+		var stuck []string
+		for name := range want.Stuck[table] {
+			if _, wanted := want.Chains[table][name]; !wanted {
+				stuck = append(stuck, name)
+			}
+		}
+		if len(stuck) == 0 {
+			continue
+		}
+		referred, err := b.referred(table)
+		if err != nil {
+			return "", err
+		}
+		slices.Sort(stuck)
+		for _, name := range stuck {
+			if !referred[name] {
+				return fmt.Sprintf("nothing refers to chain %s in %s any more", name, table), nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // targetOf is the chain or verdict that a rule leads to.
