@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"synclab/proxier"
@@ -340,4 +342,18 @@ func (c *calibration) pass(ctx context.Context, l *lane, cell calibrationCell) (
 	progress := Progress{Subject: l.subject, Cell: c.Run.cellName(p.cell), Rep: l.round, Reps: calibrationRounds, Pass: c.passes}
 	c.Run.Progress = oneAtATime(func(p Progress) { c.Told(p, max(0, time.Until(c.deadline))) })
 	return c.Run.runPass(ctx, c.w, p, progress)
+}
+
+// LoadAverage is how many threads wanted to run in the last minute, the mean; 0 where that is not known.
+func LoadAverage() float64 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	load, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return 0
+	}
+	return load
 }

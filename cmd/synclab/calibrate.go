@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,6 +124,9 @@ func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
 	}
 	o.Run.Progress = func(p bench.Progress) { o.Told(p, o.Budget) } // before the first pass: building kube-proxy
 	fmt.Fprintf(s.err, "seed %d, budget %v\n", o.Seed, o.Budget)
+	if busy := bench.LoadAverage(); busy > float64(runtime.NumCPU())/2 {
+		fmt.Fprintf(s.err, "the machine has other work to do: a load of %.1f on %d CPUs; times will scatter, and intervals be wide\n", busy, runtime.NumCPU())
+	}
 	dir, err := bench.Calibrate(ctx, o)
 	if dir == "" {
 		return err

@@ -12,6 +12,8 @@ const (
 	beyondShare = 0.6
 	// alike: a simpler law that is so much worse, as a share and in relative error, is taken all the same.
 	alikeShare, alikeError = 0.10, 0.003
+	// alikePoints: of few points a score is uncertain itself, by a share that falls with the root of their number.
+	alikePoints = 0.6
 	// worst is the largest relative error that counts, on logarithms: one that is further off is simply wrong.
 	worst = 0.7
 )
@@ -60,8 +62,9 @@ func choose(s *sample, tried []Form) []candidate {
 	}
 	slices.SortStableFunc(out, func(a, b candidate) int { return cmp.Compare(a.score, b.score) })
 	best := 0
+	share := max(alikeShare, alikePoints/math.Sqrt(float64(len(all))))
 	for i, c := range out {
-		near := c.score <= out[0].score*(1+alikeShare)+alikeError
+		near := c.score <= out[0].score*(1+share)+alikeError
 		if near && c.form.params() < out[best].form.params() {
 			best = i
 		}
