@@ -103,6 +103,11 @@ report: build ## build the report of a run again (OUT, or the newest run)
 kube-proxy: build ## build the unmodified kube-proxy that the lab compares with (once, some minutes)
 	bin/synclab kube-proxy
 
+.PHONY: regressions
+regressions: deps build ## the scenarios of known hard bugs: ours has none of them, kube-proxy shows those that it has
+	@bin/synclab kube-proxy || echo "without it, kube-proxy's side is skipped"
+	SYNCLAB_ALL_REGRESSIONS=1 go test -count=1 -v -run '^TestRegressions' ./cmd/synclab
+
 # Uncached: the results depend on the kernel and on the tools, which go test does not know of.
 .PHONY: test
 test: deps build ## run every test, those in network namespaces and beside kube-proxy included

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"synclab/bench"
+	"synclab/bench/traffic"
+	"synclab/bench/upstream"
+	"synclab/scenarios"
+)
+
+// regressions are bugs that kube-proxy has or had, the longest first. Each has a scenario that provokes it:
+// docs/regressions.md.
+var regressions = []struct {
+	scenario string
+	objects  string   // manifests of what no shape can say
+	looked   []string // at these invariants, in the lab's own proxier
+	// sent says that flows are sent, and none of them may fail.
+	sent bool
+	// shown is the invariant that unmodified kube-proxy violates, of the version that the lab builds; never says that it does
+	// not come up, or does not repair what was broken. Neither: it does not have the bug any more.
+	shown string
+	never bool
+}{
+	{scenario: "48107-lock-held", looked: []string{"I1", "I11"}},
+	{scenario: "121362-lost-update", looked: []string{"I1"}},
+	{scenario: "129982-foreign-flows", looked: []string{"I9"}, sent: true, shown: "I9"},
+	{scenario: "126468-stale-at-start", looked: []string{"I9"}},
+	{scenario: "135266-address-twice", objects: "135266.objects.yaml", looked: []string{"I2", "I10"}, sent: true},
+	{scenario: "139628-scaled-to-zero", looked: []string{"I4", "I9"}, sent: true, shown: "I9"},
+	{scenario: "141371-service-deleted", looked: []string{"I9"}, sent: true, shown: "I9"},
+	{scenario: "112604-restore-fails-once", looked: []string{"I9"}, sent: true, shown: "I9"},
+	{scenario: "69599-same-external-ip", objects: "69599.objects.yaml", looked: []string{"I2", "I13"}, shown: "I2"},
+	{scenario: "129128-nat-flushed", looked: []string{"I1", "I6"}, never: true},
+	{scenario: "142068-no-xt-nfacct", looked: []string{"I2", "I6"}, never: true},
+}
+
+// allRegressions has kube-proxy show those bugs, too, that take longer than some seconds: a check waits for what is violated
+// to become right.
+const allRegressions = "SYNCLAB_ALL_REGRESSIONS"
+
+const regressionsFolder = "../../scenarios/regressions"
+
+// runRegression runs one of them with some subjects.
+func runRegression(t *testing.T, scenario, objects string, subjects []string) []bench.Record {
+	t.Helper()
+	args := []string{"run", filepath.Join(regressionsFolder, scenario+".yaml"), "--feed", "api", "--subjects", strings.Join(subjects, ",")}
+	if objects != "" {
+		args = append(args, "-f", filepath.Join(regressionsFolder, objects))
+	}
+	_, records := runScenario(t, args...)
+	return records
+}
+
+// The lab's own proxier has none of these bugs, with any backend. Most of the time they wait: so they run side by side.
+func TestRegressions(t *testing.T) {
+	for _, c := range regressions {
+		t.Run(c.scenario, func(t *testing.T) {
+			subjects := available(t, "synclab/iptables-legacy-tree", "synclab/iptables-nft", "synclab/nftables")
+			t.Parallel()
+			s, err := scenarios.Load(filepath.Join(regressionsFolder, c.scenario+".yaml"), nil, scenarios.Sizes{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			records := runRegression(t, c.scenario, c.objects, subjects)
+			for _, subject := range subjects {
+				soundly(t, s, subject, records, c.sent)
+				for _, invariant := range c.looked {
+					if !checked(records, subject, invariant) {
+						t.Errorf("%s: %s was not looked at", subject, invariant)
+					}
+				}
+			}
+		})
+	}
+}
+
+// soundly wants no sign of a bug in a subject's records.
+func soundly(t *testing.T, s *scenarios.Scenario, subject string, records []bench.Record, sent bool) {
+	t.Helper()
+	flows := 0
+	for _, r := range records {
+		if r.Subject != subject {
+			continue
+		}
+		switch {
+		case r.Metric == bench.Violation, r.Metric == bench.Exceeded, r.Metric == bench.FaultRepaired && r.Error != "":
+			t.Errorf("%s: %s %s %s %s %s: %s", subject, r.Step, r.Metric, r.Fault, r.Invariant, r.Service, r.Error)
+		case r.Outcome == traffic.Misrouted, sent && r.Outcome != "":
+			t.Errorf("%s: %s: a flow to %s: %s %s", subject, r.Step, r.Service, r.Outcome, r.Error)
+		case r.Metric == bench.Flow || r.Metric == bench.HeldFlow:
+			flows++
+		}
+	}
+	if sent && flows == 0 {
+		t.Errorf("%s: no flow was answered", subject)
+	}
+	if !reached(records, subject, s) {
+		t.Errorf("%s: did not come to the last check", subject)
+	}
+}
+
+// reached says whether something was recorded of the scenario's last check.
+func reached(records []bench.Record, subject string, s *scenarios.Scenario) bool {
+	last := ""
+	for i, step := range s.Steps {
+		if step.Check != nil {
+			last = fmt.Sprintf("%d:check", i+1)
+		}
+	}
+	for _, r := range records {
+		if r.Subject == subject && r.Step == last && r.Metric == bench.Checked {
+			return true
+		}
+	}
+	return false
+}
+
+func checked(records []bench.Record, subject, invariant string) bool {
+	for _, r := range records {
+		if r.Subject == subject && r.Metric == bench.Checked && r.Invariant == invariant && r.Value > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Unmodified kube-proxy shows that the scenarios provoke what they are for.
+func TestRegressionsOfKubeProxy(t *testing.T) {
+	const subject = "kube-proxy/iptables-legacy"
+	_, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
+	if errors.Is(err, upstream.ErrNotBuilt) && os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") == "" {
+		t.Skip("no kube-proxy here; 'make kube-proxy' builds it")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range regressions {
+		if c.shown == "" && !c.never {
+			continue
+		}
+		t.Run(c.scenario, func(t *testing.T) {
+			subjects := available(t, subject)
+			switch {
+			case len(subjects) == 0:
+				t.Skip("no tools here")
+			case c.shown != "" && os.Getenv(allRegressions) == "":
+				t.Skipf("takes some 20 s; %s=1 or make regressions runs it", allRegressions)
+			}
+			t.Parallel()
+			records := runRegression(t, c.scenario, c.objects, subjects)
+			violated, never := 0, false
+			for _, r := range records {
+				if r.Metric == bench.Violation && r.Invariant == c.shown {
+					violated++
+				}
+				never = never || r.Metric == bench.Exceeded || r.Metric == bench.FaultRepaired && r.Error != ""
+			}
+			if c.shown != "" && violated == 0 {
+				t.Errorf("%s is not violated", c.shown)
+			}
+			if never != c.never {
+				t.Errorf("never repaired: %v, want %v", never, c.never)
+			}
+		})
+	}
+}
