@@ -225,3 +225,34 @@ func sortedFrontends(rules map[Frontend]Endpoints) []Frontend {
 	slices.SortFunc(list, func(a, b Frontend) int { return destination(a).Compare(destination(b)) })
 	return list
 }
+
+// What is recalled counts as former until a Clean succeeds, and only where nothing serves the frontend.
+func TestRecall(t *testing.T) {
+	table := &Memory{}
+	c, err := NewCleaner(Options{Table: table, Family: corev1.IPv4Protocol})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clean(t, c, Pass{})
+	c.Recall(frontend("10.96.0.10:53"), nil)
+	if c.Pending() {
+		t.Error("a frontend that led nowhere is a reason to look")
+	}
+	c.Set(frontend("10.96.0.11:53"), NewEndpoints(ap("10.1.0.2:53")))
+	c.Recall(frontend("10.96.0.10:53"), NewEndpoints(ap("10.1.0.1:53")))
+	c.Recall(frontend("10.96.0.10:53"), NewEndpoints(ap("10.1.0.2:53")))
+	c.Recall(frontend("10.96.0.11:53"), NewEndpoints(ap("10.1.0.1:53"), ap("10.1.0.2:53")))
+	table.Add(
+		flow("10.96.0.10:53", "10.1.0.1:53"), flow("10.96.0.10:53", "10.1.0.2:53"), flow("10.96.0.11:53", "10.1.0.1:53"), // go
+		flow("10.96.0.10:53", "10.1.0.3:53"), flow("10.96.0.11:53", "10.1.0.2:53"),
+	)
+	table.Fail(errors.New("no memory"))
+	if _, err := c.Clean(t.Context()); err == nil {
+		t.Fatal("no error")
+	}
+	table.Fail(nil)
+	clean(t, c, Pass{Visited: 5, Deleted: 3})
+	table.Add(flow("10.96.0.10:53", "10.1.0.1:53"))
+	c.Force()
+	clean(t, c, Pass{Visited: 3})
+}
