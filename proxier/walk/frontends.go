@@ -127,6 +127,9 @@ func parseRange(family corev1.IPFamily, text string) (netip.Prefix, bool) {
 	}
 	addr, ok := netip.AddrFromSlice(ipnet.IP)
 	ones, _ := ipnet.Mask.Size()
+	if addr.Is4In6() && ones >= 96 { // as net.IP has it, an IPv4 address written as an IPv6 one is of IPv4
+		addr, ones = addr.Unmap(), ones-96
+	}
 	if !ok || addr.Is4() != (family == corev1.IPv4Protocol) {
 		return netip.Prefix{}, false
 	}

@@ -131,8 +131,7 @@ func (m *maker) clients(f *Frontend) []Source {
 			{"first of a source range", "eth0", first}, {"last of a source range", "eth0", last},
 			{"before a source range", "eth0", first.Prev()}, {"behind a source range", "eth0", last.Next()},
 		} {
-			// An IPv4 address that is written as an IPv6 one is no host's: no packet comes from there.
-			if edge.Addr.IsValid() && edge.Addr.Is4() == m.ipv4 && !edge.Addr.Is4In6() {
+			if edge.Addr.IsValid() && edge.Addr.Is4() == m.ipv4 {
 				all = append(all, edge)
 			}
 		}
