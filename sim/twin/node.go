@@ -119,16 +119,17 @@ func (n *node) start(at time.Duration, services, changes int, oldest time.Durati
 	if services > 0 {
 		n.missing(oldest, n.sync.End)
 	}
-	n.covered = n.sync.End
 }
 
-// missing counts the time up to an end in which the oldest change was missing, as far as it was not counted before.
+// missing counts the time up to an end in which the oldest change was missing. As long as an older one was, that time has
+// been counted.
 func (n *node) missing(oldest, end time.Duration) {
 	r := &n.result
 	from := max(oldest, n.covered)
 	if from >= end {
 		return
 	}
+	n.covered = end
 	r.Stale += end - from
 	r.MaxStale = max(r.MaxStale, end-oldest)
 	before, after := (from - oldest).Seconds(), (end - oldest).Seconds()

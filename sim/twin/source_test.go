@@ -125,6 +125,16 @@ func TestTrains(t *testing.T) {
 	}
 }
 
+func TestBetween(t *testing.T) {
+	all := []Event{{Due: 1}, {Due: 2}, {Due: 2, Service: 1}, {Due: 3}, {Due: 4}}
+	if got := take(Between(List(all), 2, 4), time.Hour); !slices.Equal(got, all[1:4]) {
+		t.Errorf("between 2 and 4: %+v", got)
+	}
+	if got := take(Merge(List(all[:3]), List(nil), List(all[1:])), time.Hour); len(got) != 7 || got[1] != all[1] || got[2] != all[2] || got[3] != all[1] {
+		t.Errorf("merged: %+v", got)
+	}
+}
+
 func TestSourcesAreChecked(t *testing.T) {
 	p, c := Population{Services: 10}, Causes{Rate: Rate{PerSecond: 1}}
 	for name, make := range map[string]func() (Source, error){

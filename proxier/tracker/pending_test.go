@@ -1,0 +1,49 @@
+package tracker
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// What failed syncs give back joins what came meanwhile: nothing is lost, the first time stays, and all triggers.
+func TestPendingGivenBack(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	var p Pending[int]
+	mark := func(key, s int) {
+		e := p.Mark(key, at(s))
+		e.Slices++
+		e.Triggers = append(e.Triggers, at(s))
+	}
+	mark(1, 10)
+	mark(2, 11)
+	mark(1, 12)
+	taken := p.Take()
+	if len(taken) != 2 || p.Len() != 0 {
+		t.Fatalf("%d keys taken, %d left", len(taken), p.Len())
+	}
+	mark(1, 13)
+	mark(3, 14)
+	p.GiveBack(taken)
+	if services, slices := p.Events(); services != 0 || slices != 5 || p.Len() != 3 {
+		t.Errorf("%d and %d events on %d keys, want 0 and 5 on 3", services, slices, p.Len())
+	}
+	taken = p.Take()
+	if e := taken[1]; e.Queued != at(10) || !e.Retaken || !slices.Equal(e.Triggers, []time.Time{at(10), at(12), at(13)}) {
+		t.Errorf("a key that was given back: %+v", e)
+	}
+	if e := taken[3]; e.Queued != at(14) || e.Retaken {
+		t.Errorf("a key that came meanwhile: %+v", e)
+	}
+
+	// Memory that is used again remembers nothing.
+	p.Done(taken)
+	mark(4, 20)
+	if e := p.Take()[4]; e.Queued != at(20) || e.Retaken || e.Slices != 1 || e.Services != 0 || !slices.Equal(e.Triggers, []time.Time{at(20)}) {
+		t.Errorf("a key in memory that was used before: %+v", e)
+	}
+	p.Done(nil)
+	if p.Take() != nil {
+		t.Error("something is pending after all was taken")
+	}
+}
