@@ -33,6 +33,10 @@ const (
 // mostReferences is how many chains are referred to: an ordinary user's iptables-nft-restore takes some 350 rules.
 const mostReferences = 256
 
+// ackedAtOnce is how many rules a netlink batch of the lab's takes: each is answered, and all answers have to fit the
+// socket's buffer.
+const ackedAtOnce = 50
+
 // refer makes a chain whose rules jump to chains of the subject's Services, which can then not be deleted. No packet
 // meets it. It stays until it is healed.
 func (r *repetition) refer(ctx context.Context, f *scenarios.Fault, name string, lot *rand.Rand) error {
@@ -153,11 +157,13 @@ func (r *repetition) referNftables(family corev1.IPFamily, lot *rand.Rand) (int,
 		return 0, nil, nil
 	}
 	foreign := l.conn.AddChain(&nftables.Chain{Name: referringChain, Table: l.table})
-	for _, chain := range names {
-		l.conn.AddRule(&nftables.Rule{Table: l.table, Chain: foreign, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: chain}}})
-	}
-	if err := l.conn.Flush(); err != nil {
-		return 0, nil, fmt.Errorf("chain %s in %s table %s: %w", referringChain, family, l.table.Name, err)
+	for part := range slices.Chunk(names, ackedAtOnce) {
+		for _, chain := range part {
+			l.conn.AddRule(&nftables.Rule{Table: l.table, Chain: foreign, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: chain}}})
+		}
+		if err := l.conn.Flush(); err != nil {
+			return 0, nil, fmt.Errorf("chain %s in %s table %s: %w", referringChain, family, l.table.Name, err)
+		}
 	}
 	return len(names), func() error {
 		l, err := r.liveNftables(family)
