@@ -91,7 +91,7 @@ func (r *repetition) check(ctx context.Context, c *scenarios.Check, name string)
 	defer cancel()
 	reached := false
 	for {
-		settled := r.subject.inSync(waiting)
+		settled := r.inSync(ctx, waiting) // and what faults broke is repaired
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
