@@ -2,19 +2,15 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"synclab/bench/shim"
 	"synclab/bench/visible"
-	"synclab/proxier"
 	"synclab/scenarios"
 )
 
@@ -47,15 +43,6 @@ type damage struct {
 	repaired chan struct{}
 	closed   bool
 	done     time.Time // when it was closed
-}
-
-// answer is a sync of the subject, or a command that it ran: how it comes to notice a fault.
-type answer struct {
-	began, ended time.Time
-	writes       bool // rules, or tries to
-	sync         bool // a whole sync, as the subject told of it
-	failed       bool
-	planted      string // the fault that hit it
 }
 
 // damages are those of a repetition.
@@ -257,57 +244,6 @@ func (d *damage) endStruck() {
 	}
 }
 
-// answered takes a sync or a command in.
-func (r *repetition) answered(a answer) {
-	r.damages.mu.Lock()
-	all := slices.Clone(r.damages.all)
-	r.damages.mu.Unlock()
-	for _, d := range all {
-		r.answeredOne(d, a)
-	}
-}
-
-func (r *repetition) answeredOne(d *damage, a answer) {
-	hit := d.planted != "" && (a.planted == d.planted || r.shim == nil && a.failed)
-	d.mu.Lock()
-	// Answers are told of when they have ended: what they repaired may have been seen before.
-	if !a.began.After(d.began) || d.closed && (d.noticed || a.began.After(d.done)) {
-		d.mu.Unlock()
-		return
-	}
-	if (a.writes || a.sync) && !a.failed {
-		if d.wrote.IsZero() {
-			d.wrote = a.ended
-		}
-		d.last = a.ended
-	}
-	detects := true
-	switch {
-	case d.planted != "":
-		detects = hit
-	case !d.showsInChanges():
-		detects = a.writes
-	}
-	first := detects && !d.noticed
-	d.noticed = d.noticed || detects
-	spent := false
-	if hit {
-		d.hit, d.struck = true, a.ended
-		if d.left > 0 {
-			d.left--
-			spent = d.left == 0
-		}
-	}
-	d.mu.Unlock()
-	if first {
-		at := Record{At: a.began.Sub(r.started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}
-		r.recordAs(at, FaultDetected, max(0, a.began.Sub(d.began).Seconds()))
-	}
-	if spent {
-		d.end(a.ended)
-	}
-}
-
 // open are the damages that are not repaired.
 func (r *repetition) open() []*damage {
 	r.damages.mu.Lock()
@@ -320,45 +256,6 @@ func (r *repetition) open() []*damage {
 			return false
 		}
 	})
-}
-
-// watchAnswers takes in what the shim tells of the subject's tools; its syncs come from elsewhere.
-func (r *repetition) watchAnswers(ctx context.Context) error {
-	r.damages.mu.Lock()
-	begin := !r.damages.watched
-	r.damages.watched = true
-	r.damages.mu.Unlock()
-	if !begin || r.shim == nil {
-		return nil
-	}
-	ended, err := r.shim.Calls(r.damages.context())
-	if err != nil {
-		return err
-	}
-	r.damages.wait.Go(func() {
-		for call := range ended {
-			// kube-proxy keeps both families; the scenario's are what is measured.
-			if family := call.Family(); family == "" || slices.Contains(r.families, family) {
-				r.answered(answer{
-					began: call.Start, ended: call.End, planted: call.Fault, failed: call.ExitCode != 0,
-					writes: r.about.writes(call) || changesOne(call),
-				})
-			}
-		}
-	})
-	return nil
-}
-
-// changesOne says whether a call of iptables writes a single rule or chain.
-func changesOne(c shim.Call) bool {
-	return slices.ContainsFunc(c.Args, func(arg string) bool {
-		return slices.Contains([]string{"-A", "-I", "-N", "-D", "-X", "-F"}, arg)
-	})
-}
-
-// told takes in a sync that the lab's own proxier told of.
-func (r *repetition) told(s proxier.Sync) {
-	r.answered(answer{began: s.Started, ended: s.Finished, sync: true, writes: len(s.Runs) > 0, failed: s.Err != nil})
 }
 
 // context is that of all who follow damages; it ends with endFaults.
@@ -450,90 +347,3 @@ func (d *damage) meetsEach() bool { return d.kind == scenarios.FaultReference ||
 func (d *damage) counted() bool {
 	return d.kind == scenarios.FaultEventsRepeated || d.kind == scenarios.FaultEventsSwapped
 }
-
-// giveUp records that what is open now was not repaired within a time.
-func (r *repetition) giveUp(within time.Duration, lacks error) {
-	text := fmt.Sprintf("not repaired within %v", within)
-	now := r.clock.Now()
-	for _, d := range r.open() {
-		still := d.still()
-		d.mu.Lock()
-		if !d.closed {
-			d.close(now)
-			rec := Record{Unit: "s", Step: d.step, Fault: d.fault, Error: text}
-			r.recordAs(rec, FaultRepaired, max(0, now.Sub(d.from()).Seconds()))
-		}
-		d.mu.Unlock()
-		r.say.message(message{Note: fmt.Sprintf("%s (%s)", text, still)})
-	}
-	r.say.message(message{Note: fmt.Sprintf("%s; the subject is started again on an empty ruleset: %v", text, lacks)})
-}
-
-// restoreOrder ends all faults and lets the subject begin again on an empty ruleset, as the lab's own act: the next fault
-// begins from order.
-func (r *repetition) restoreOrder(ctx context.Context, within time.Duration) error {
-	if err := r.heal(ctx); err != nil {
-		return err
-	}
-	if err := r.stop(); err != nil {
-		r.say.message(message{Note: "while it was stopped: " + err.Error()})
-	}
-	if r.about.Backend != "" {
-		for _, family := range r.families {
-			if err := r.empty(ctx, family); err != nil {
-				return err
-			}
-		}
-		if err := r.sentinelsLost(ctx, "all"); err != nil {
-			return err
-		}
-	}
-	if r.tunnel != nil {
-		r.tunnel.visible.Recheck()
-	}
-	if err := r.start(ctx, 0); err != nil {
-		return err
-	}
-	waiting, cancel := context.WithTimeout(ctx, max(within, upTime))
-	defer cancel()
-	if err := r.subject.inSync(waiting); err != nil {
-		if ctx.Err() == nil && waiting.Err() != nil && r.Feed == FeedAPI {
-			return r.tooLong(fmt.Errorf("also after it was started again: %w", err))
-		}
-		return err
-	}
-	return nil
-}
-
-// empty takes away all that the subject wrote, and with iptables what others wrote beside it.
-func (r *repetition) empty(ctx context.Context, family corev1.IPFamily) error {
-	if r.about.Backend == proxier.Nftables {
-		if there, _, err := r.ownNftables(family); err != nil || len(there) == 0 {
-			return err
-		}
-	}
-	return r.flush(ctx, family, "all")
-}
-
-// endFaults ends all faults of a repetition, and whoever follows them.
-func (r *repetition) endFaults(ctx context.Context) error {
-	err := r.heal(context.WithoutCancel(ctx))
-	for _, d := range r.open() {
-		select {
-		case <-d.repaired:
-		default:
-			r.say.message(message{Note: d.fault + ": no settle came after it, so that its repair is not known"})
-		}
-	}
-	r.damages.mu.Lock()
-	cancel := r.damages.cancel
-	r.damages.mu.Unlock()
-	if cancel != nil {
-		cancel()
-	}
-	r.damages.wait.Wait()
-	return err
-}
-
-// errEnded is why waiting for a subject ends that ended itself.
-var errEnded = errors.New("the subject has ended")
