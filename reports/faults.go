@@ -19,7 +19,7 @@ type FaultResult struct {
 	Holds float64 `json:"holds,omitempty"`
 	// Times is in how many repetitions it was done.
 	Times int `json:"times"`
-	// Detected is counted from the fault, and Repaired, too; from the fault's end where it holds and takes nothing away. Never is how often it was not repaired within Waited, in seconds.
+	// Detected is counted from the fault; what Repaired is counted from, bench.FaultRepaired says. Never is how often it was not repaired within Waited, in seconds.
 	Detected *Distribution `json:"detected,omitempty"`
 	Repaired *Distribution `json:"repaired,omitempty"`
 	Never    int           `json:"never,omitempty"`
