@@ -16,7 +16,7 @@
 //     time in which any was missing. Result has the rest: syncs by kind, CPU, how busy the loop was, backlogs.
 //  5. RunFleet does the same for all nodes of a cluster, which see the same events (fleet.go). Nodes keep no events, but
 //     positions in one timeline that all share (timeline.go): what a sync takes is an interval of it, and the number of
-//     changes and of different Services in any interval is looked up. So a node costs by the sync, hardly by the event.
+//     changes and of different Services in any interval is looked up. So a node costs by the sync, and little by the event.
 //     Time passes in windows, in each of which nodes live one after the other, on all CPUs. Only what some node still
 //     needs is held.
 //

@@ -124,7 +124,6 @@ type fleet struct {
 	timeline  *timeline
 	followers []follower
 	workers   []*counts
-	window    Histogram
 	result    *FleetResult
 }
 

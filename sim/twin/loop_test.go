@@ -120,6 +120,7 @@ func BenchmarkLoop(b *testing.B) {
 	cost := Linear{Full: 3 * time.Second, Partial: 80 * time.Millisecond, PerService: 400 * time.Microsecond, Spread: 0.15}
 	b.ReportAllocs()
 	var changes int64
+	used := cpuTime(b)
 	for b.Loop() {
 		source, err := Poisson{Population: Population{Services: 20_000}, Rate: Rate{PerSecond: 50}}.Source(1)
 		if err != nil {
@@ -132,4 +133,5 @@ func BenchmarkLoop(b *testing.B) {
 		changes += r.Latency.Count
 	}
 	b.ReportMetric(float64(changes)/b.Elapsed().Seconds(), "changes/s")
+	b.ReportMetric(float64(cpuTime(b)-used)/float64(changes), "cpu-ns/change")
 }

@@ -175,7 +175,6 @@ type trains struct {
 	at     []time.Duration
 	random bool // causes come at a rate, too
 	next   time.Duration
-	more   bool
 	begin  func(start time.Duration, c *chooser, add adder)
 	chooser
 	running []*steps // a heap by next event
