@@ -68,7 +68,7 @@ func (c calibrationCell) bulk() float64 { return float64(c.services) * (float64(
 // design lists cells by size index and endpoints: so that wherever it ends, what was measured has different sizes and
 // different numbers of endpoints.
 var design = []struct{ size, endpoints int }{
-	{0, 10}, {2, 10}, {1, 10}, {3, 10}, {2, 2}, {1, 30}, {4, 10}, {3, 2}, {2, 30}, {0, 2}, {4, 2}, {0, 30}, {3, 30}, {1, 2}, {4, 30},
+	{0, 10}, {2, 10}, {1, 10}, {3, 10}, {2, 2}, {4, 10}, {2, 30}, {4, 2}, {3, 2}, {1, 30}, {0, 2}, {3, 30}, {0, 30}, {1, 2}, {4, 30},
 }
 
 // calibrationCells are those of a largest size, held-out ones apart.
@@ -97,9 +97,10 @@ func calibrationCells(largest int, holdOut bool) (fit, held []calibrationCell) {
 // lane is one subject's calibration.
 type lane struct {
 	subject string
-	cells   []calibrationCell // of every round
-	queue   []calibrationCell
+	cells   []calibrationCell
+	queue   []calibrationCell // of this round, what is left
 	round   int
+	reps    map[calibrationCell]int
 	spent   time.Duration
 	took    map[calibrationCell]time.Duration
 	limit   float64 // bulk that exceeded a budget
@@ -212,16 +213,36 @@ func newLane(text string, about Subject, o *CalibrateOptions) *lane {
 	l := &lane{subject: text, cells: append(fit, held...), took: map[calibrationCell]time.Duration{}, limit: math.Inf(1)}
 	if o.HoldOut { // large ones early, or the budget might end before they come
 		l.cells = nil
-		for len(fit) > 0 || len(held) > 0 {
-			n := min(3, len(fit))
+		for n := 5; len(fit) > 0 || len(held) > 0; n = 2 {
+			n = min(n, len(fit))
 			l.cells, fit = append(l.cells, fit[:n]...), fit[n:]
-			if len(held) > 0 && len(l.cells) > 4 || len(fit) == 0 && len(held) > 0 {
+			if len(held) > 0 {
 				l.cells, held = append(l.cells, held[0]), held[1:]
 			}
 		}
 	}
-	l.queue, l.round = slices.Clone(l.cells), 1
+	l.reps = map[calibrationCell]int{}
+	l.begin(1)
 	return l
+}
+
+// core is how many cells come twice before the others come at all: one value of a cell may have met a hiccup of the
+// machine, and the largest cells decide where a law goes beyond them.
+const core = 9
+
+// begin fills the queue of a round: the first cells, these again, the others, then all of them.
+func (l *lane) begin(round int) {
+	l.round = round
+	switch n := min(core, len(l.cells)); round {
+	case 1, 2:
+		l.queue = slices.Clone(l.cells[:n])
+	case 3:
+		if l.queue = slices.Clone(l.cells[n:]); len(l.queue) == 0 {
+			l.queue = slices.Clone(l.cells)
+		}
+	default:
+		l.queue = slices.Clone(l.cells)
+	}
 }
 
 // calibrationScenario is what one pass does: a cluster comes into being, single changes, bursts of changes, and a probe.
@@ -321,25 +342,27 @@ func (c *calibration) another() error {
 		if len(l.queue) > 0 || l.done {
 			continue
 		}
-		if enough[c.Run.parsed[i].Name] || l.round == calibrationRounds {
+		if l.round > 1 && enough[c.Run.parsed[i].Name] || l.round == calibrationRounds {
 			l.done = true
 			continue
 		}
-		l.queue, l.round = slices.Clone(l.cells), l.round+1
+		l.begin(l.round + 1)
 	}
 	return nil
 }
 
 func (c *calibration) pass(ctx context.Context, l *lane, cell calibrationCell) (exceeded bool, err error) {
 	left := time.Until(c.deadline)
-	s := calibrationScenario(cell, c.Seed+uint64(l.round)-1, max(left, 10*time.Second))
+	l.reps[cell]++
+	rep := l.reps[cell]
+	s := calibrationScenario(cell, c.Seed+uint64(rep)-1, max(left, 10*time.Second))
 	if err := s.Validate(); err != nil {
 		return false, err
 	}
 	c.passes++
-	p := pass{subject: l.subject, rep: l.round, cell: scenarios.Cell{Scenario: s, Params: map[string]string{
+	p := pass{subject: l.subject, rep: rep, cell: scenarios.Cell{Scenario: s, Params: map[string]string{
 		"shape.services": strconv.Itoa(cell.services), "shape.endpoints.count": strconv.Itoa(cell.endpoints)}}}
-	progress := Progress{Subject: l.subject, Cell: c.Run.cellName(p.cell), Rep: l.round, Reps: calibrationRounds, Pass: c.passes}
+	progress := Progress{Subject: l.subject, Cell: c.Run.cellName(p.cell), Rep: rep, Reps: calibrationRounds, Pass: c.passes}
 	c.Run.Progress = oneAtATime(func(p Progress) { c.Told(p, max(0, time.Until(c.deadline))) })
 	return c.Run.runPass(ctx, c.w, p, progress)
 }

@@ -113,7 +113,7 @@ func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
 	o.Confident = func(records []bench.Record) map[string]bool { return model.Confident(records, fit) }
 	pass := 0
 	o.Told = func(p bench.Progress, left time.Duration) {
-		title := fmt.Sprintf("[%s left] %s %s round %d", left.Round(time.Second), p.Subject, p.Cell, p.Rep)
+		title := fmt.Sprintf("[%s left] %s %s rep %d", left.Round(time.Second), p.Subject, p.Cell, p.Rep)
 		switch {
 		case p.Note != "":
 			fmt.Fprintf(s.err, "%s: %s\n", title, p.Note)

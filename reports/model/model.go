@@ -171,14 +171,24 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 		}
 	}
 	tried := forms(variables, changes)
-	if len(each) < 2 {
-		tried = slices.DeleteFunc(tried, func(f Form) bool { return f.State == "plane" })
-	}
+	tried = slices.DeleteFunc(tried, func(f Form) bool { return f.State == "plane" && len(each) < 2 || !plausible(q, kind, f) })
 	hash := fnv.New64a()
 	fmt.Fprint(hash, s.Name, "/", q, "/", kind)
 	if t, ok := fitTerm(points, at, tried, rand.New(rand.NewPCG(o.Seed, hash.Sum64()))); ok {
 		s.Terms = append(s.Terms, t)
 	}
+}
+
+// plausible leaves out laws that only noise can speak for: what is held in memory and crossed by a packet does not grow
+// faster than what there is of it, and a full sync of more takes longer.
+func plausible(q Quantity, kind string, f Form) bool {
+	switch q {
+	case PeakRSS, ChildPeakRSS, Rules, Elements, FirstPacket:
+		return f.State != "square" && f.State != "offset-power" && f.State != "bend"
+	case Total, CPU:
+		return kind != Full || f.State != "const"
+	}
+	return true
 }
 
 // sized completes a size by what the law of rules says.

@@ -12,7 +12,8 @@ type sample struct {
 	y      []float64
 	floor  []float64 // what is too little to matter at that point, added to both sides of an error
 	weight []float64
-	ref    size // the largest of each
+	count  []float64 // values that a point is of
+	ref    size      // the largest of each
 }
 
 func (s *sample) error(i int, predicted float64) float64 {

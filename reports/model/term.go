@@ -66,6 +66,7 @@ const (
 	drawn      = 60   // draws of its parameters
 	farthest   = 1.5  // that a draw or a rival counts as away from the law, on logarithms
 	mostRivals = 5    // others that it keeps
+	mostError  = 0.5  // of a point, as scatter counts it
 	mostDrift  = 0.4  // however bad the trials were: a factor 1.5 for each factor e beyond
 	leastTime  = 0.02 // scatter that machines have between cells, even if a fit is too good to show it
 	leastCount = 0.003
@@ -86,7 +87,7 @@ func fitTerm(points []Point, at []size, tried []Form, rng *rand.Rand) (Term, boo
 		}
 		s.at, s.y, s.floor = append(s.at, at[i]), append(s.y, p.Value), append(s.floor, floor)
 		own := t.Within * t.Within * math.Pi / 2 / float64(p.N)
-		s.weight = append(s.weight, 1/(1+own/(0.05*0.05)))
+		s.weight, s.count = append(s.weight, 1/(1+own/(0.05*0.05))), append(s.count, float64(p.N))
 		s.ref = most(s.ref, at[i])
 		if small == (size{}) {
 			small = at[i]
@@ -108,7 +109,7 @@ func fitTerm(points []Point, at []size, tried []Form, rng *rand.Rand) (Term, boo
 	c := candidates[0]
 	t.Form, t.Law, t.Params, t.Score, t.LargestOut = c.form, c.form.String(), c.params, c.score, c.beyond
 	t.Coefficients = c.form.readable(s.ref, c.params)
-	t.scatter(s, c, points)
+	t.scatter(s, c)
 	t.Drift = t.driftOf(c)
 	for _, r := range candidates[1:min(len(candidates), 1+mostRivals)] {
 		weight := math.Exp(-(r.score - c.score) / (0.3*c.score + 0.004))
@@ -140,25 +141,23 @@ func within(points []Point) float64 {
 }
 
 // scatter finds Between: what is left of the errors without the values' own noise.
-func (t *Term) scatter(s *sample, c candidate, points []Point) {
+func (t *Term) scatter(s *sample, c candidate) {
 	t.Freedom = max(1, float64(len(s.y)-c.form.params()))
 	var squares, own, weights float64
 	for i := range s.y {
 		r := s.error(i, c.form.at(s.at[i], c.params))
-		r = max(-3*huber, min(3*huber, r))
+		r = max(-mostError, min(mostError, r))
 		squares += s.weight[i] * r * r
+		own += s.weight[i] * t.Within * t.Within * math.Pi / 2 / s.count[i]
 		weights += s.weight[i]
 	}
-	for _, p := range points {
-		own += t.Within * t.Within * math.Pi / 2 / float64(p.N) / float64(len(points))
-	}
-	variance := squares / weights * float64(len(s.y)) / t.Freedom
+	variance := (squares*float64(len(s.y))/t.Freedom - own) / weights
 	floor := leastTime
 	switch t.Quantity {
 	case Rules, Elements:
 		floor = leastCount
 	}
-	t.Between = max(floor, math.Sqrt(max(0, variance-own)))
+	t.Between = max(floor, math.Sqrt(max(0, variance)))
 }
 
 // driftOf is how fast the trials beyond their fits went astray, beyond what scatter explains: for half of them.
