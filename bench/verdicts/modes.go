@@ -45,7 +45,7 @@ var serviceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.M
 func (k *theirs) modeEntry(w *walk.Walker, world walk.World, d *Difference, ours walk.Verdict) (string, error) {
 	theirs, to := d.Verdicts[0], d.Packet.Destination.Addr()
 	local := world.IsLocal(to)
-	if d.Packet.After != nil && len(k.claimers(d)) > 1 && k.isShutOut(d, d.Packet.After.Via) {
+	if d.Packet.After != nil && len(k.claimers(d)) > 1 {
 		if entry, err := k.forgotten(w, d); entry != "" || err != nil {
 			return entry, err
 		}
@@ -76,7 +76,8 @@ func (k *theirs) modeEntry(w *walk.Walker, world walk.World, d *Difference, ours
 	return "", nil
 }
 
-// forgotten explains a verdict by an earlier packet that source ranges kept out: no endpoint remembers its client.
+// forgotten explains a verdict by an earlier packet that another claimer of its address got, or source ranges kept out: no
+// endpoint remembers its client.
 func (k *theirs) forgotten(w *walk.Walker, d *Difference) (string, error) {
 	first := d.Packet
 	first.After = nil
@@ -84,7 +85,10 @@ func (k *theirs) forgotten(w *walk.Walker, d *Difference) (string, error) {
 	if err != nil || !v.Equal(d.Verdicts[0]) {
 		return "", err
 	}
-	return modeShared, nil
+	if k.isShutOut(d, d.Packet.After.Via) {
+		return modeShared, nil
+	}
+	return modeOwner, nil
 }
 
 // isShutOut says whether source ranges keep a packet's source from a load balancer.
