@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -82,7 +83,8 @@ func (r *repetition) own(family corev1.IPFamily, table iptables.Table) (chains, 
 	if r.about.Backend == proxier.Nftables { // a table of its own
 		variant, prefix = kernel.Nft, ""
 	}
-	tally, err := kernel.Tally(variant, family, string(table))
+	var tally map[string]int
+	err = r.steady(func() (err error) { tally, err = kernel.Tally(variant, family, string(table)); return err })
 	for chain, n := range tally {
 		if strings.HasPrefix(chain, prefix) {
 			chains++
@@ -90,6 +92,18 @@ func (r *repetition) own(family corev1.IPFamily, table iptables.Table) (chains, 
 		}
 	}
 	return chains, rules, err
+}
+
+// steady looks at the kernel's rules again as long as they change meanwhile: a subject that serves both families may still
+// write for one when it has settled in the other, and on a busy machine a look takes longer than it pauses.
+func (r *repetition) steady(look func() error) error {
+	const tries, pause = 60, 250 * time.Millisecond
+	for try := 1; ; try++ {
+		if err := look(); !kernel.Changed(err) || try == tries {
+			return err
+		}
+		r.clock.Sleep(pause)
+	}
 }
 
 // stepIndex of "2:settle" as --set counts: from 0.
@@ -135,7 +149,8 @@ func (r *repetition) countNftables() error {
 	for _, family := range r.families {
 		var rules, elements int
 		for _, name := range names {
-			tally, err := tables.Tally(family, name)
+			var tally kernel.NftTally
+			err := r.steady(func() (err error) { tally, err = tables.Tally(family, name); return err })
 			if err != nil {
 				return err
 			}

@@ -12,7 +12,7 @@ func (s *Summary) faultSection() *pageSection {
 	if len(s.Faults) == 0 {
 		return nil
 	}
-	section := &pageSection{ID: "faults", Title: "What a fault costs", Notes: []string{"Repaired after: from the fault until everything was in the kernel as it should be; of a fault that holds and takes nothing away, from its end. " +
+	section := &pageSection{ID: "faults", Title: "What a fault costs", Notes: []string{"Repaired after: from the fault until what it took away was back; of a fault that takes nothing away, from its end until the changes made before it were visible; of watches that were dropped, and of what meets single changes (references, events repeated or swapped), how long one of them waited at most. " +
 		"Below: seen after (the subject's first sync or command that answers it), and the flows of the stream that failed or were misrouted from the fault until it was repaired. A dash: the subject cannot have such a fault, or nothing was measured."}}
 	for i, cell := range s.faultCells() {
 		t := s.faultTable(cell)

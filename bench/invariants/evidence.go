@@ -33,9 +33,6 @@ func (s *Subject) iptables() bool { return s.Variant != "" }
 // nftables says whether they are in tables of nf_tables of their own.
 func (s *Subject) nftables() bool { return s.Backend == proxier.Nftables }
 
-// known says whether it is known how the subject writes rules.
-func (s *Subject) known() bool { return s.iptables() || s.nftables() }
-
 // Evidence is what is known of a subject at one moment, after everything settled. What was not looked at is nil.
 type Evidence struct {
 	Subject Subject
