@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -108,6 +110,9 @@ Ctrl-C keeps what was measured until then, and the model of it.`,
 }
 
 func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
+	if _, ok := s.err.(*os.File); !ok { // workers write to it, too
+		s.err = &turnTaking{w: s.err}
+	}
 	fit := model.FitOptions{Seed: o.Seed}
 	o.Run.Command, o.Run.WorkerArgs, o.Run.ProxyArgs, o.Run.Stderr = commandLine(os.Args), []string{"worker"}, []string{"proxy"}, s.err
 	o.Confident = func(records []bench.Record) map[string]bool { return model.Confident(records, fit) }
@@ -132,6 +137,19 @@ func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
 		return err
 	}
 	return errors.Join(err, writeModel(s, dir, o.HoldOut, fit))
+}
+
+// turnTaking lets several goroutines write, one at a time. It is no io.ReaderFrom, whatever w is.
+type turnTaking struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (t *turnTaking) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.w.Write(b)
 }
 
 // writeModel fits what was measured and prints it.
