@@ -11,6 +11,9 @@
 //     of method flow.
 //  4. RunWriter appends each measured value to the run's folder as it comes; nothing is averaged here.
 //
+// Execute runs a scenario. Calibrate runs small cells of a design of its own, the subjects in turn, for as long as it may
+// (calibrate.go).
+//
 // Examine, DetectVersions and DetectMachine say what the machine is and can do.
 //
 // A run's folder holds run.json (Run), records.jsonl (one Record a line) and bench.txt (the same samples in the Go
