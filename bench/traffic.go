@@ -194,7 +194,7 @@ func (r *repetition) expectFlows(op sim.Op, object runtime.Object, due time.Time
 // sightedFlows tells the stream, if one runs, of a change that is visible in the kernel.
 func (r *repetition) sightedFlows(s visible.Sight) {
 	if ledger := r.flows.ledger.Load(); ledger != nil {
-		ledger.Visible(s.Object, s.Family, s.Visible)
+		ledger.Visible(s.Object, s.Family, s.Read)
 	}
 }
 

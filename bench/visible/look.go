@@ -251,7 +251,9 @@ func (w *Watcher) credit(hits []hit, at time.Time) {
 	}
 	w.forget()
 	w.mu.Unlock()
+	read := w.opts.Clock.Now()
 	for _, c := range complete {
+		c.sight.Read = read
 		w.opts.Seen(c.sight)
 	}
 }

@@ -15,10 +15,13 @@ import (
 // Sight is one change that became visible, in one family: in all ports of its Service whose endpoints it altered.
 type Sight struct {
 	Due, Visible time.Time
-	Family       corev1.IPFamily
-	Service      types.NamespacedName // none: the Node's zone changed
-	Op           sim.Op               // what was done to the Service, to the EndpointSlice or to the Node
-	Object       runtime.Object       // the very one that Changed was told of
+	// Read is when the kernel had been read, at or after Visible: the latest moment from which packets meet the change. The two
+	// lie apart where the look took long, and where a table was replaced during it by one of the same size.
+	Read    time.Time
+	Family  corev1.IPFamily
+	Service types.NamespacedName // none: the Node's zone changed
+	Op      sim.Op               // what was done to the Service, to the EndpointSlice or to the Node
+	Object  runtime.Object       // the very one that Changed was told of
 }
 
 // change is a change that is not visible everywhere yet.
