@@ -76,9 +76,7 @@ func calibrationCells(largest int, holdOut bool) (fit, held []calibrationCell) {
 	top := largest
 	if holdOut {
 		top = largest / holdOutFactor
-		for _, c := range []calibrationCell{{largest / 2, 10}, {largest, 10}, {largest, 2}, {largest * 2 / 3, 10}, {largest / 2, 2}, {largest / 2, 30}} {
-			held = append(held, c)
-		}
+		held = []calibrationCell{{largest / 2, 10}, {largest, 10}, {largest, 2}, {largest * 2 / 3, 10}, {largest / 2, 2}, {largest / 2, 30}}
 	}
 	var sizes []int
 	for divisor := 16; divisor >= 1; divisor /= 2 {
