@@ -611,12 +611,14 @@ func TestRefuse(t *testing.T) {
 		for _, c := range []struct {
 			name, input string
 			refused     string // what is said
+			taken       string // by the tool all the same: tables before the one in which something is refused
 		}{
-			{"nft", "add ip 10.0.0.12 \n", ""},
-			{"iptables-restore", long + "-d 10.0.0.1/32 -j\n" + long, ""},
-			{"iptables-restore", "*nat\n-A A -d 10.0.0.1 -j B\n-A C\nCOMMIT\n", "line 4 failed"},
-			{"iptables-restore", long + "second text", "line 20001 failed"},
-			{"nft", "add\nadd { 10.0.0.1 . tcp }\n", "/dev/stdin:2:"},
+			{"nft", "add ip 10.0.0.12 \n", "", ""},
+			{"iptables-restore", long + "-d 10.0.0.1/32 -j\n" + long, "", ""},
+			{"iptables-restore", "*nat\n-A A -d 10.0.0.1 -j B\n-A C\nCOMMIT\n", "line 4 failed", ""},
+			{"iptables-restore", "*filter\n" + long + "COMMIT\n*nat\n-A A -d 10.0.0.1 -j B\nCOMMIT\n", "line 20005 failed", "*filter\n" + long + "COMMIT\n"},
+			{"iptables-restore", long + "second text", "line 20001 failed", ""},
+			{"nft", "add\nadd { 10.0.0.1 . tcp }\n", "/dev/stdin:2:", ""},
 		} {
 			cmd := s.cmd(c.name, "-f", "-")
 			cmd.Stdin = strings.NewReader(c.input)
@@ -646,7 +648,7 @@ func TestRefuse(t *testing.T) {
 				}
 				continue
 			}
-			if len(out) != 0 || call.ExitCode != 1 || call.Fault != "refuse" || !strings.Contains(stderr.String(), c.refused) {
+			if string(out) != c.taken || call.ExitCode != 1 || call.Fault != "refuse" || !strings.Contains(stderr.String(), c.refused) {
 				t.Errorf("%s, file %v: want %q: %d bytes, %+v: %s", c.name, file, c.refused, len(out), call, &stderr)
 			}
 		}

@@ -70,7 +70,7 @@ func run() {
 	if textCount > 0 {
 		examineInput()
 	}
-	if call.fault == faultFail || call.fault == faultRefuse {
+	if call.fault == faultFail || call.fault == faultRefuse && !tablesBefore {
 		call.end, call.status = now(), 1<<8
 		if call.fault == faultFail {
 			say("synclab: this call fails because a fault was planted\n")
@@ -86,6 +86,9 @@ func run() {
 	}
 	signals := sys6(syscall.SYS_SIGNALFD4, ^uintptr(0), ptr(&watched), 8, syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0, 0)
 	accompany(int(signals))
+	if call.fault == faultRefuse && call.status == 0 {
+		call.status = 1 << 8
+	}
 	report()
 	exit()
 }

@@ -83,10 +83,44 @@ func examineInput() {
 		if found := find(input, texts[begin:textEnds[i]]); found >= 0 {
 			call.fault = faultRefuse
 			refusedLine(input, found)
+			keepTables(input, found)
 		}
 		begin = textEnds[i]
 	}
 	sys(syscall.SYS_MUNMAP, at, uintptr(stat.Size), 0)
+}
+
+// tablesBefore says whether the tool shall do what stands before the table in which something is refused: it hands over
+// table by table, and what it has handed over stays.
+var tablesBefore bool
+
+// keepTables leaves the tool the tables that end before a place of its input.
+func keepTables(input []byte, at int) {
+	const commit = "\nCOMMIT\n"
+	end := 0
+	for i := 0; i+len(commit) <= at; i++ {
+		if input[i] == '\n' && string(input[i:i+len(commit)]) == commit {
+			end = i + len(commit)
+		}
+	}
+	if end == 0 || string(call.name) == "nft" { // one transaction
+		return
+	}
+	file := sys(sysMemfdCreate, ptr(unsafe.StringData("input\x00")), 0, 0)
+	if failed(file) {
+		return
+	}
+	for done := 0; done < end; {
+		n := sys(syscall.SYS_WRITE, file, ptr(&input[done]), uintptr(end-done))
+		if failed(n) {
+			fail("cannot keep the tool's input")
+		}
+		done += int(n)
+	}
+	sys(syscall.SYS_LSEEK, file, 0, 0)
+	sys(syscall.SYS_DUP3, file, 0, 0)
+	sys(syscall.SYS_CLOSE, file, 0, 0)
+	tablesBefore = true
 }
 
 // keepInput makes standard input a file that holds what was to come.
