@@ -102,6 +102,7 @@ var losing = map[string]string{
 	scenarios.FaultFlush:         "its Service is in no rule until the repair",
 	scenarios.FaultDelete:        "its Service may be in no rule until the repair",
 	scenarios.FaultConntrackFull: "the kernel drops what it cannot track",
+	scenarios.FaultRuleRefused:   "a Service whose rules are refused is left out, or as it was",
 	scenarios.FaultAddresses:     "connections through an address end with the address",
 }
 
