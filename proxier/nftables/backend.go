@@ -49,6 +49,7 @@ type Backend struct {
 	pardoned map[tracker.ServicePortName]*plan.ServicePort
 
 	model *Model // in place of the kernel; nil: the kernel
+	seen  uint64 // how often the model had been meddled with when that was looked at
 
 	// fault, when set, may refuse a batch; for tests.
 	fault func(batch []byte) error

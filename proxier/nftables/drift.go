@@ -34,7 +34,14 @@ var errNotOpen = errors.New("not synced yet")
 // about tables of their own: so then the table's outline is compared with what it should be, and its content is not.
 func (b *Backend) Stamp() (backend.Stamp, error) {
 	if b.model != nil {
-		return backend.Stamp{b.model.Meddled}, nil
+		if b.model.Meddled != b.seen { // as below
+			if b.rules != nil && b.driftOfModel() != "" {
+				b.meddled++
+			} else {
+				b.seen = b.model.Meddled
+			}
+		}
+		return backend.Stamp{b.model.Meddled, b.meddled}, nil
 	}
 	if b.kernel == nil || b.rules == nil {
 		return backend.Stamp{}, errNotOpen
