@@ -162,7 +162,9 @@ func (r *repetition) recordTools(seconds Record, wrote, others []iptables.Run) {
 	}
 	r.recordAs(seconds, ToolUser, user)
 	r.recordAs(seconds, ToolSys, system)
-	r.recordAs(bytes, RestoreBytes, float64(sent))
+	if sent > 0 || restores == 0 { // tools that take their rules as arguments are sent nothing
+		r.recordAs(bytes, RestoreBytes, float64(sent))
+	}
 	if peak > 0 { // netlink has no child
 		r.recordAs(bytes, ChildPeakRSS, float64(peak))
 	}
