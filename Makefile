@@ -127,7 +127,7 @@ bench: deps ## run the Go benchmarks; the output is for benchstat
 growth: deps build ## run the Go benchmarks of plan, encode and syncs, and print how they grow (REPS results each)
 	mkdir -p runs
 	go test -run '^$$' -bench '^Benchmark(Plan|Encode|FullSync|PartialSync)$$' -benchmem -count $(or $(REPS),3) -timeout 4h ./bench | tee runs/growth.txt
-	go test -run '^$$' -bench '^Benchmark(FullSync|PartialSync)$$/^backend=nftables$$' -sizes 50000 -benchmem -count $(or $(REPS),3) -timeout 4h ./bench | tee -a runs/growth.txt
+	go test -run '^$$' -bench '^Benchmark(FullSync|PartialSync)$$/^backend=nftables$$' -benchmem -count $(or $(REPS),3) -timeout 4h ./bench -sizes 50000 | tee -a runs/growth.txt
 	bin/synclab report --bench runs/growth.txt
 
 .PHONY: lint
