@@ -78,11 +78,11 @@ soak: deps build ## play random changes and faults with real packets for MINUTES
 # A subject that is not in sync within the scenario's ten minutes is stopped, and stays in the tables as such.
 .PHONY: traversal
 traversal: deps build ## measure what a first packet pays, every proxier, at the sizes of the scenario traversal up to N
-	@echo "$(or $(REPS),3) repetitions of five cells up to $(or $(N),30000) Services: on two CPUs about 12 minutes each; up to N=10000 about 7, N=1000 one."
+	@echo "$(or $(REPS),3) repetitions of five cells up to $(or $(N),30000) Services: on two CPUs about 7 minutes each."
 	bin/synclab compare traversal --reps $(or $(REPS),3) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
 .PHONY: faults
-faults: deps build ## every fault in turn for six subjects: detected after, repaired after, flows lost (an hour and more)
+faults: deps build ## every fault in turn for six subjects: detected after, repaired after, flows lost (half an hour at N=200)
 	bin/synclab compare faults --reps $(or $(REPS),1) $(if $(N),--services $(N)) $(if $(E),--endpoints $(E)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) \
 		--subjects $(or $(SUBJECTS),synclab/iptables-legacy$(comma)synclab/iptables-nft-tree$(comma)synclab/nftables$(comma)kube-proxy/iptables-legacy$(comma)kube-proxy/iptables-nft$(comma)kube-proxy/nftables)
 

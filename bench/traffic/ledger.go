@@ -46,10 +46,10 @@ type LedgerOptions struct {
 	Tell func(Observed)
 }
 
-// Kinds of Observed.
+// Finding is what an Observed tells of.
 type Finding int
 
-// What an Observed is.
+// The findings, with what Observed.Took counts from and to.
 const (
 	NewFlow       Finding = iota // Took: due → end
 	HeldPacket                   // Took: sent → end
