@@ -1,0 +1,101 @@
+package capacity
+
+import (
+	"time"
+
+	"synclab/reports/model"
+)
+
+// The promises, by name.
+const (
+	ProgrammingP99 = "programming_p99" // s
+	FirstPacketP99 = "first_packet"    // s
+	CPU            = "cpu"             // CPUs
+	Memory         = "memory"          // B
+	Start          = "start"           // s
+)
+
+// Answer is what is known of a Question.
+type Answer struct {
+	Question Question `json:"question"`
+	// Target is the cluster grown by Question.Growth; nil without growth.
+	Target *Cluster `json:"target,omitempty"`
+	// Model is what the numbers rest on: its run, machine and versions.
+	Model    *model.Model    `json:"-"`
+	Run      string          `json:"run"`
+	Remarks  []string        `json:"remarks,omitempty"`
+	Subjects []SubjectAnswer `json:"subjects"`
+	// Words are the answer in plain words, the most important sentence first.
+	Words []string `json:"words"`
+}
+
+// SubjectAnswer is the answer for one subject.
+type SubjectAnswer struct {
+	Name string `json:"name"`
+	// Today and Target are what is promised, at these clusters, with the policy in use.
+	Today  Outlook  `json:"today"`
+	Target *Outlook `json:"target,omitempty"`
+	// Limits are how far each promise holds, with the policy in use, the first to break first; Largest is the least of
+	// them, with the recommended policy.
+	Limits  []Limit `json:"limits"`
+	Largest Limit   `json:"largest"`
+	// Frontier are policies at the target (today without one), by minSyncPeriod; Recommended is one of them.
+	Frontier    []Setting `json:"frontier"`
+	Recommended Setting   `json:"recommended"`
+	// MemoryLimit is what to give the pod, in bytes: the upper bound at the target, and room.
+	MemoryLimit uint64 `json:"memoryLimit"`
+	// Curve is how it goes with scale, for plots.
+	Curve []Outlook `json:"curve"`
+	// Sensitivity is how far Largest moves with each input, the strongest first.
+	Sensitivity []Sensitivity `json:"sensitivity"`
+}
+
+// Outlook is a subject in one cluster with one policy.
+type Outlook struct {
+	Scale   float64 `json:"scale"`
+	Cluster Cluster `json:"cluster"`
+	Policy  Policy  `json:"policy"`
+	// Promised are the quantities of the promises (all five, whether promised or not), by name.
+	Promised map[string]Estimate `json:"promised"`
+	// Holds says which promises hold for sure (at the upper bound), Breaks which do not even at the median.
+	Holds  []string `json:"holds,omitempty"`
+	Breaks []string `json:"breaks,omitempty"`
+	// Quantiles of network programming latency, the slowest node's 99th percentile, and what the loop did.
+	P50, P90, P99, SlowestP99 time.Duration
+	SyncsPerSecond            float64  `json:"syncsPerSecond"`
+	BusyShare                 float64  `json:"busyShare"`
+	Rules                     Estimate `json:"rules"`
+	FullSync                  Estimate `json:"fullSync"`    // s
+	PartialSync               Estimate `json:"partialSync"` // s: of one changed Service
+}
+
+// Limit is the largest cluster at which a promise holds.
+type Limit struct {
+	Promise string  `json:"promise"`
+	Scale   float64 `json:"scale"`
+	// Services at the median, and between which bounds; endpoints, nodes and churn have grown with them.
+	Services Estimate `json:"services"`
+	Cluster  Cluster  `json:"cluster"`
+	// Never: it breaks today already. Unbounded: it holds as far as was looked (Services.Median).
+	Never     bool `json:"never,omitempty"`
+	Unbounded bool `json:"unbounded,omitempty"`
+	// Why in a few words: which part of the cost it is.
+	Why string `json:"why"`
+}
+
+// Setting is a policy and what comes of it at one cluster.
+type Setting struct {
+	Policy  Policy  `json:"policy"`
+	Outlook Outlook `json:"outlook"`
+	Holds   bool    `json:"holds"`
+}
+
+// Sensitivity is how far the largest cluster moves when one input is moved.
+type Sensitivity struct {
+	Input  string  `json:"input"` // "churn", "endpoints", "minSyncPeriod", "nodes", "cost"
+	Lower  float64 `json:"lower"`  // factor of the input
+	Higher float64 `json:"higher"` // factor of the input
+	// AtLower and AtHigher are the largest numbers of Services then.
+	AtLower  float64 `json:"atLower"`
+	AtHigher float64 `json:"atHigher"`
+}
