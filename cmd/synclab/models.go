@@ -1,0 +1,117 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"synclab/bench"
+	"synclab/bench/upstream"
+	"synclab/reports/model"
+)
+
+// modelFlags name the cost model of commands that answer from one.
+type modelFlags struct {
+	path string
+	// elsewhere takes a model of another kernel, processor or tool.
+	elsewhere bool
+	// kubeProxy is the version whose costs are asked for. Empty: whichever was calibrated.
+	kubeProxy string
+}
+
+func (f *modelFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.path, "model", "", "`folder` of the calibration to answer from, or its "+model.File+" (default: the newest in "+runsFolder+"/ that was made on this machine and has the subjects)")
+	flags.BoolVar(&f.elsewhere, "other-machine", false, "answer from a calibration of another kernel, processor or version of the tools all the same: it speaks of that machine")
+	if err := cmd.MarkFlagDirname("model"); err != nil {
+		panic(err)
+	}
+}
+
+// load reads the model for subjects (none: all that it has), prints what there is to remark on it, and says which folder
+// it is from. A model that was made elsewhere is refused, without the flag.
+func (f *modelFlags) load(ctx context.Context, s streams, subjects []string) (m *model.Model, dir string, err error) {
+	here := model.Here{Versions: bench.DetectVersions(ctx), Machine: bench.DetectMachine(), Elsewhere: f.elsewhere}
+	here.Versions.KubeProxy = f.kubeProxy
+	for _, text := range subjects {
+		about, err := bench.ParseSubject(text)
+		if err != nil {
+			return nil, "", badInput(err)
+		}
+		here.Subjects = append(here.Subjects, about.Name) // of exec:NAME=COMMAND, the records know the name
+	}
+	path := f.path
+	if path == "" {
+		if path, err = newestModel(runsFolder, here); err != nil {
+			return nil, "", badInput(err)
+		}
+		fmt.Fprintf(s.err, "cost model: %s\n", path)
+	}
+	m, remarks, err := model.Load(path, here)
+	if err != nil {
+		return nil, "", badInput(err)
+	}
+	if v := m.Versions.KubeProxy; v != "" && v != upstream.Pinned && f.kubeProxy == "" {
+		remarks = append(remarks, fmt.Sprintf("it is of kube-proxy %s; without --kube-proxy-version the lab runs %s", v, upstream.Pinned))
+	}
+	for _, remark := range remarks {
+		fmt.Fprintln(s.err, "cost model:", remark)
+	}
+	if filepath.Base(path) == model.File {
+		path = filepath.Dir(path)
+	}
+	return m, path, nil
+}
+
+// newestModel is the folder in root of the newest calibration that answers here. If none does, but here.Elsewhere, it is
+// the newest of all that have the subjects.
+func newestModel(root string, here model.Here) (string, error) {
+	files, err := filepath.Glob(filepath.Join(root, "*", model.File))
+	if err != nil {
+		return "", err
+	}
+	type found struct {
+		dir  string
+		made int64
+	}
+	var all []found
+	for _, file := range files {
+		if stat, err := os.Stat(file); err == nil {
+			all = append(all, found{filepath.Dir(file), stat.ModTime().UnixNano()})
+		}
+	}
+	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(b.made, a.made) })
+	fits := here
+	fits.Elsewhere = false
+	var refused []error
+	elsewhere := ""
+	for _, f := range all {
+		_, _, err := model.Load(f.dir, fits)
+		if err == nil {
+			return f.dir, nil
+		}
+		var mismatch *model.MismatchError
+		if errors.As(err, &mismatch) && elsewhere == "" {
+			elsewhere = f.dir
+		}
+		refused = append(refused, err)
+	}
+	if here.Elsewhere && elsewhere != "" {
+		return elsewhere, nil
+	}
+	command := "synclab calibrate"
+	if len(here.Subjects) > 0 {
+		command += " --subjects " + strings.Join(here.Subjects, ",")
+	}
+	if len(refused) > 0 {
+		return "", fmt.Errorf("no calibration in %s/ answers here: make one with `%s`, or name one with --model\n%w", root, command, errors.Join(refused...))
+	}
+	return "", fmt.Errorf("no calibration in %s/ yet: make one with `%s`, or name one with --model", root, command)
+}
