@@ -114,6 +114,8 @@ var rules = map[string]rule{
 	"targets.N.exponent": {min: -10, max: 10, orUnset: true, why: "1 is linear growth"},
 	"targets.N.from":     count(1, MaxServices, "the smaller size of two").unset(),
 
+	"thresholds.*": {min: 0, max: 100, why: "it is a share of what was before: 0.1 lets 10 % more pass"},
+
 	"steps.N.create.services":    count(0, MaxServices, "0 means all of the shape that do not exist yet"),
 	"steps.N.create.rate":        {min: 0, max: maxRate, why: "Services a second; 0 means as fast as possible"},
 	"steps.N.churn.rate":         {min: 0, max: maxRate, above: true, why: "changes a second; informers deliver no more"},
@@ -155,6 +157,7 @@ var rules = map[string]rule{
 var mapKeys = map[string][]string{
 	"shape.types":     {"NodePort", "LoadBalancer", "Headless", "ExternalName"},
 	"shape.protocols": {"UDP", "SCTP"},
+	"thresholds":      append([]string{ThresholdAll}, thresholdFigures...),
 }
 
 // ruleOf finds the rule of a path with indices and keys in it.

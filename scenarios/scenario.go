@@ -16,7 +16,10 @@ type Scenario struct {
 	// Targets are what subjects are expected to reach. They make one cell of each size that they name, up to the shape's
 	// own, with the subjects that they name there; so there is no sweep beside them.
 	Targets []Target `yaml:"targets,omitempty" json:"targets,omitempty"`
-	Steps   []Step   `yaml:"steps" json:"steps"`
+	// Thresholds are what `synclab diff` lets pass of a figure, by its name (thresholds.go) or of "all" others, as shares of
+	// what it was before: {full_sync: 0.05, all: 0.2} is 5 % more of a full sync and 20 % more of anything else.
+	Thresholds map[string]float64 `yaml:"thresholds,omitempty" json:"thresholds,omitempty"`
+	Steps      []Step             `yaml:"steps" json:"steps"`
 }
 
 // Target is an expectation: of a figure of a subject at a size. It says exactly one of Times, AtMost and Exponent.

@@ -136,6 +136,9 @@ func describeScenario(w io.Writer, format outputFormat, s *scenarios.Scenario) e
 	for i, target := range s.Targets {
 		rows = append(rows, []string{heading(i, "Targets:"), target.String()})
 	}
+	for i, line := range s.ThresholdLines() {
+		rows = append(rows, []string{heading(i, "Thresholds:"), line})
+	}
 	for i, step := range s.Steps {
 		line, err := stepLine(step)
 		if err != nil {

@@ -1,0 +1,46 @@
+package scenarios
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// ThresholdAll is the key of the threshold of every figure that has none of its own.
+const ThresholdAll = "all"
+
+// thresholdFigures are the keys of thresholds beside ThresholdAll: what `synclab diff` compares. A test in reports holds
+// the two lists against each other.
+var thresholdFigures = []string{
+	"cold_start", "full_sync", "partial_sync", "full_sync_kernel", "partial_sync_kernel", "restore", "restores",
+	"network_programming_latency_p50", "network_programming_latency_p99", "cold_start_cpu", "cpu_per_change",
+	"peak_rss", "child_peak_rss", "total_peak_rss", "first_packet_first", "first_packet_last", "first_packet_miss",
+	"rules", "elements", "chains", "full_sync_bytes", "partial_sync_bytes", "kernel_memory",
+	"flow_p50", "flow_p99", "flows_failed", "flows_misrouted", "fault_repaired", "syncs_failed", "violations",
+}
+
+// ThresholdFigures are the figures that a threshold may be of.
+func ThresholdFigures() []string { return slices.Clone(thresholdFigures) }
+
+// ThresholdLines are the thresholds in words, sorted, that of all others last.
+func (s *Scenario) ThresholdLines() []string {
+	var lines []string
+	for _, figure := range slices.Sorted(maps.Keys(s.Thresholds)) {
+		if figure != ThresholdAll {
+			lines = append(lines, thresholdLine(strings.ReplaceAll(figure, "_", " "), s.Thresholds[figure]))
+		}
+	}
+	if most, ok := s.Thresholds[ThresholdAll]; ok {
+		which := "every figure"
+		if len(lines) > 0 {
+			which = "every other figure"
+		}
+		lines = append(lines, thresholdLine(which, most))
+	}
+	return lines
+}
+
+func thresholdLine(figure string, most float64) string {
+	return fmt.Sprintf("%s: at most %.4g %% more than before", figure, 100*most)
+}
