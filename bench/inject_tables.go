@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/bench/netns"
 	"synclab/proxier"
@@ -82,17 +85,13 @@ func (r *repetition) jumpsIn(ctx context.Context, place tableOf, tally map[strin
 		if tally[base] == 0 {
 			continue
 		}
-		text, err := r.runTool(ctx, place.family, "-t", place.table, "-S", base)
+		rules, err := r.rulesOf(ctx, place, base)
 		if err != nil {
 			return nil, err
 		}
-		at := 0
-		for line := range strings.Lines(text) {
-			if !strings.HasPrefix(line, "-A ") {
-				continue
-			}
-			if at++; strings.Contains(line, " -j "+ownPrefix) {
-				jumps = append(jumps, jumpAt{base, at, strings.TrimSpace(line)})
+		for i, rule := range rules {
+			if strings.Contains(rule, " -j "+ownPrefix) {
+				jumps = append(jumps, jumpAt{base, i + 1, rule})
 			}
 		}
 	}
@@ -103,7 +102,7 @@ func (r *repetition) jumpsIn(ctx context.Context, place tableOf, tally map[strin
 const blindLook = 250 * time.Millisecond
 
 // watched answers from the tables' tallies, which are read again only when tables seem to have changed.
-func (r *repetition) watched(places []tableOf, lacks func(tableOf, map[string]int) string) func() (string, error) {
+func (r *repetition) watched(places []tableOf, lacks func(tableOf, map[string]int) (string, error)) func() (string, error) {
 	variant := string(r.kernelVariant())
 	var stamps []uint64
 	var looked time.Time
@@ -130,8 +129,8 @@ func (r *repetition) watched(places []tableOf, lacks func(tableOf, map[string]in
 			if err != nil {
 				return "", err
 			}
-			if answer = lacks(place, tally); answer != "" {
-				return answer, nil
+			if answer, err = lacks(place, tally); err != nil || answer != "" {
+				return answer, err
 			}
 		}
 		return "", nil
@@ -171,13 +170,13 @@ func (r *repetition) flushed(ctx context.Context, f *scenarios.Fault, name strin
 			return err
 		}
 	}
-	d, err := r.wound(ctx, f, name, &damage{lacks: r.watched(places, func(place tableOf, now map[string]int) string {
+	d, err := r.wound(ctx, f, name, &damage{lacks: r.watched(places, func(place tableOf, now map[string]int) (string, error) {
 		for chain, n := range before[place] {
 			if has, there := now[chain]; !there || has < n {
-				return fmt.Sprintf("%s: %s has %d rules", place, chain, has)
+				return fmt.Sprintf("%s: %s has %d rules", place, chain, has), nil
 			}
 		}
-		return ""
+		return "", nil
 	})})
 	if err != nil {
 		return err
@@ -197,7 +196,7 @@ func (r *repetition) deleted(ctx context.Context, f *scenarios.Fault, name strin
 	if r.about.Backend == proxier.Nftables {
 		return r.deletedNftables(ctx, f, name, lot)
 	}
-	taken := map[tableOf]lost{}
+	before, taken := r.clock.Now(), map[tableOf]lost{}
 	var places []tableOf
 	for _, place := range r.placesOf(f.Table) {
 		tally, err := kernel.Tally(string(r.kernelVariant()), place.family, place.table)
@@ -218,8 +217,12 @@ func (r *repetition) deleted(ctx context.Context, f *scenarios.Fault, name strin
 	if len(places) == 0 {
 		return nil
 	}
-	d, err := r.wound(ctx, f, name, &damage{lacks: r.watched(places, func(place tableOf, now map[string]int) string {
-		return taken[place].lacks(place, now)
+	d, err := r.wound(ctx, f, name, &damage{lacks: r.watched(places, func(place tableOf, now map[string]int) (string, error) {
+		l := taken[place]
+		if !r.wanted(l, before) {
+			return "", nil
+		}
+		return l.lacks(place, now, func(chain string) ([]string, error) { return r.rulesOf(r.damages.context(), place, chain) })
 	})})
 	if err != nil {
 		return err
@@ -237,19 +240,55 @@ type lost struct {
 	chain         string
 	before, after int // rules
 	what          string
+	// rule is the single one that was taken, and left what the chain had then, as iptables -S has them; nil: all was taken.
+	rule string
+	left []string
 }
 
-// lacks says that a chain is as it was left. One that has more rules, or others than were left, was written since; one
-// that is gone is not needed any more, if it was a Service's.
-func (l lost) lacks(place tableOf, now map[string]int) string {
+// lacks says that a chain is as it was left. One that has rules that it was not left with was written since, and one that
+// is gone is not needed any more, if it was a Service's. Nothing can be said by their number alone: meanwhile a change may
+// have taken a rule away that is not wanted any more.
+func (l lost) lacks(place tableOf, now map[string]int, read func(chain string) ([]string, error)) (string, error) {
 	n, there := now[l.chain]
-	switch {
-	case !there && perService(l.chain), n >= l.before:
-		return ""
-	case there && perService(l.chain) && n > 0 && n != l.after:
-		return ""
+	whole := n >= l.before || perService(l.chain) && (!there || n > 0 && n != l.after) || l.rule == "" && n > l.after
+	if whole {
+		return "", nil
 	}
-	return fmt.Sprintf("%s: %s has %d rules, not %d", place, l.chain, n, l.before)
+	if there && l.rule != "" {
+		rules, err := read(l.chain)
+		if err != nil {
+			return "", err
+		}
+		if slices.Contains(rules, l.rule) || isOwn(l.chain) && len(rules) > 0 && !slices.Equal(rules, l.left) {
+			return "", nil
+		}
+	}
+	return fmt.Sprintf("%s: %s has %d rules, not %d", place, l.chain, n, l.before), nil
+}
+
+// commented finds the Service that a rule says it is of.
+var commented = regexp.MustCompile(`--comment "?([^\s"/]+)/([^\s":]+)`)
+
+// wanted says whether a rule that was taken is one that has to come back. One of a Service that has changed since may not
+// be; where its packets go is looked up anyway.
+func (r *repetition) wanted(l lost, since time.Time) bool {
+	m := commented.FindStringSubmatch(l.rule)
+	return m == nil || !r.damages.touchedSince(types.NamespacedName{Namespace: m[1], Name: m[2]}, since)
+}
+
+// rulesOf reads the rules of a chain, as iptables -S has them.
+func (r *repetition) rulesOf(ctx context.Context, place tableOf, chain string) ([]string, error) {
+	text, err := r.runTool(ctx, place.family, "-t", place.table, "-S", chain)
+	if err != nil {
+		return nil, err
+	}
+	var rules []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "-A ") {
+			rules = append(rules, strings.TrimSpace(line))
+		}
+	}
+	return rules, nil
 }
 
 // take deletes an object that is drawn by lot; the zero value: there is none.
@@ -260,8 +299,7 @@ func (r *repetition) take(ctx context.Context, object string, place tableOf, tal
 			return lost{}, err
 		}
 		jump := jumps[lot.IntN(len(jumps))]
-		_, err = r.runTool(ctx, place.family, "-t", place.table, "-D", jump.base, fmt.Sprint(jump.at))
-		return lost{jump.base, tally[jump.base], tally[jump.base] - 1, "deleted " + jump.rule}, err
+		return r.takeRule(ctx, place, jump.base, jump.at, "deleted "+jump.rule)
 	}
 	chain := drawChain(tally, lot)
 	if chain == "" {
@@ -270,11 +308,25 @@ func (r *repetition) take(ctx context.Context, object string, place tableOf, tal
 	n := tally[chain]
 	if object == "chain" {
 		_, err := r.runTool(ctx, place.family, "-t", place.table, "-F", chain)
-		return lost{chain, n, 0, fmt.Sprintf("flushed %s of %d rules", chain, n)}, err
+		return lost{chain: chain, before: n, what: fmt.Sprintf("flushed %s of %d rules", chain, n)}, err
 	}
 	at := 1 + lot.IntN(n)
-	_, err := r.runTool(ctx, place.family, "-t", place.table, "-D", chain, fmt.Sprint(at))
-	return lost{chain, n, n - 1, fmt.Sprintf("deleted rule %d of %d of %s", at, n, chain)}, err
+	return r.takeRule(ctx, place, chain, at, fmt.Sprintf("deleted rule %d of %d of %s", at, n, chain))
+}
+
+// takeRule deletes one rule of a chain, counted from 1.
+func (r *repetition) takeRule(ctx context.Context, place tableOf, chain string, at int, what string) (lost, error) {
+	rules, err := r.rulesOf(ctx, place, chain)
+	if err != nil {
+		return lost{}, err
+	}
+	if at > len(rules) {
+		return lost{}, fmt.Errorf("%s: %s has %d rules now, and lost its rule %d meanwhile", place, chain, len(rules), at)
+	}
+	l := lost{chain: chain, before: len(rules), after: len(rules) - 1, what: what, rule: rules[at-1]}
+	l.left = slices.Delete(slices.Clone(rules), at-1, at)
+	_, err = r.runTool(ctx, place.family, "-t", place.table, "-D", chain, strconv.Itoa(at))
+	return l, err
 }
 
 // drawChain draws first what kind of chain it shall be, since almost all are those of single endpoints.

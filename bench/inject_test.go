@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
@@ -92,10 +94,63 @@ func takeOnce(t *testing.T, name, object string) (what, lacks string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if whole := l.lacks(place, before); whole != "" {
-		t.Errorf("%s: as it was before, it lacks %s", l.what, whole)
+	read := func(chain string) ([]string, error) { return r.rulesOf(t.Context(), place, chain) }
+	if whole, err := l.lacks(place, before, read); whole != "" || err != nil {
+		t.Errorf("%s: as it was before, it lacks %s, %v", l.what, whole, err)
 	}
-	return l.what, l.lacks(place, r.tally(t, place))
+	lacks, err = l.lacks(place, r.tally(t, place), read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.what, lacks
+}
+
+// A rule that was deleted is back when it is there, or when its chain was written since, also with as many rules as the
+// chain was left with: a change may have taken another away meanwhile.
+func TestLostRuleIsBack(t *testing.T) {
+	place := tableOf{corev1.IPv4Protocol, "nat"}
+	l := lost{chain: "KUBE-SERVICES", before: 3, after: 2, rule: "b", left: []string{"a", "c"}}
+	for _, c := range []struct {
+		now  []string
+		back bool
+	}{
+		{[]string{"a", "c"}, false},
+		{nil, false},
+		{[]string{"a", "b", "c"}, true},
+		{[]string{"b", "c"}, true},
+		{[]string{"a", "d"}, true}, // the chain was written, and b is not wanted
+		{[]string{"b"}, true},
+	} {
+		lacks, err := l.lacks(place, map[string]int{l.chain: len(c.now)}, func(string) ([]string, error) { return c.now, nil })
+		if err != nil || (lacks == "") != c.back {
+			t.Errorf("%q: lacks %q, %v", c.now, lacks, err)
+		}
+	}
+	base := l
+	base.chain = "OUTPUT" // others write here, too
+	if lacks, _ := base.lacks(place, map[string]int{"OUTPUT": 2}, func(string) ([]string, error) { return []string{"a", "x"}, nil }); lacks == "" {
+		t.Error("a jump is not back because somebody else changed the chain")
+	}
+}
+
+// A rule of a Service that has changed since may not be wanted any more.
+func TestRuleOfChangedService(t *testing.T) {
+	r, began := &repetition{}, time.Now()
+	l := lost{rule: `-A KUBE-SERVICES -d 10.0.0.1/32 -p tcp -m comment --comment "default/a:http cluster IP" -j KUBE-SVC-X`}
+	other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ab"}}
+	r.damages.touch(other, began.Add(time.Second))
+	if !r.wanted(l, began) || !r.wanted(lost{rule: "-A KUBE-SERVICES -j KUBE-NODEPORTS"}, began) {
+		t.Error("not wanted, though its Service has not changed")
+	}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a-x", Labels: map[string]string{discoveryv1.LabelServiceName: "a"}}}
+	r.damages.touch(slice, began.Add(-time.Second))
+	if !r.wanted(l, began) {
+		t.Error("not wanted, though its Service changed before only")
+	}
+	r.damages.touch(slice, began.Add(time.Second))
+	if r.wanted(l, began) {
+		t.Error("wanted for sure, though its Service changed")
+	}
 }
 
 func (r *repetition) tally(t *testing.T, place tableOf) map[string]int {

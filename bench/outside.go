@@ -168,6 +168,7 @@ func (r *repetition) expectAll(due time.Time) {
 
 // expect tells who watches the kernel of a change that is about to be made.
 func (r *repetition) expect(op sim.Op, object runtime.Object, due time.Time) {
+	r.damages.touch(object, r.clock.Now())
 	if meets := r.damages.meets; meets != nil {
 		meets(object)
 	}

@@ -8,7 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/bench/visible"
 	"synclab/scenarios"
@@ -52,6 +55,7 @@ type damages struct {
 	flushed atomic.Int64 // how often tables were emptied
 	// meets is called with each change before it is made, from the goroutine of the steps; nil: nobody waits for one.
 	meets   func(runtime.Object)
+	touched map[types.NamespacedName]time.Time // when each Service last changed, or its endpoints did
 	all     []*damage
 	holds   []*hold
 	watched bool // answers are taken in
@@ -157,6 +161,33 @@ func (d *damage) upTo() time.Time {
 		return d.tells
 	}
 	return d.ended
+}
+
+// touch notes that a Service changes, or its endpoints do.
+func (d *damages) touch(object runtime.Object, at time.Time) {
+	var name types.NamespacedName
+	switch o := object.(type) {
+	case *corev1.Service:
+		name = types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+	case *discoveryv1.EndpointSlice:
+		name = types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}
+	default:
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.touched == nil {
+		d.touched = map[types.NamespacedName]time.Time{}
+	}
+	d.touched[name] = at
+}
+
+// touchedSince says whether a Service has changed since a moment.
+func (d *damages) touchedSince(name types.NamespacedName, moment time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at, changed := d.touched[name]
+	return changed && !at.Before(moment)
 }
 
 // changed notes that a change is made that is waited for.
