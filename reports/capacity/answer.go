@@ -21,8 +21,10 @@ type Answer struct {
 	// Target is the cluster grown by Question.Growth; nil without growth.
 	Target *Cluster `json:"target,omitempty"`
 	// Model is what the numbers rest on: its run, machine and versions.
-	Model    *model.Model    `json:"-"`
-	Run      string          `json:"run"`
+	Model *model.Model `json:"-"`
+	Run   string       `json:"run"`
+	// Command is the command line that it was asked with, for the page.
+	Command  string          `json:"command,omitempty"`
 	Remarks  []string        `json:"remarks,omitempty"`
 	Subjects []SubjectAnswer `json:"subjects"`
 	// Words are the answer in plain words, the most important sentence first.
@@ -92,7 +94,7 @@ type Setting struct {
 
 // Sensitivity is how far the largest cluster moves when one input is moved.
 type Sensitivity struct {
-	Input  string  `json:"input"` // "churn", "endpoints", "minSyncPeriod", "nodes", "cost"
+	Input  string  `json:"input"`  // "churn", "endpoints", "minSyncPeriod", "nodes", "cost"
 	Lower  float64 `json:"lower"`  // factor of the input
 	Higher float64 `json:"higher"` // factor of the input
 	// AtLower and AtHigher are the largest numbers of Services then.
