@@ -13,10 +13,14 @@
 //     stopped keeps its place with what it had used: its figures and ratios are bounds.
 //  5. traversal.go says what packets pay, disruption.go what a stream of flows met, faults.go what became of faults and
 //     invariants: each with its tables, sentences and figures beside it, which are empty where a run has no such records.
-//  6. summary.go collects rows, fits, comparisons and the capacity answer in one Summary. Every output is written from it:
+//  6. summary.go collects rows, fits, comparisons and what held in one Summary. Every output is written from it:
 //     summary.json, summary.md, the table of the terminal, the plots and index.html, so that they cannot disagree.
 //     bench.txt holds the raw syncs, one line each, for benchstat.
 //
-// Not modelled here: sizes that were not measured. Capacity is an answer from measured sizes only. What a stopped subject
-// would have needed is not estimated.
+//  7. capacity_page.go is another page: BuildCapacity draws what reports/capacity answered about sizes that nobody measured,
+//     with what each number rests on. capacity_page_files.go keeps that answer (plan.json), so that the page can be made
+//     again.
+//
+// Not modelled here, but for the capacity page: sizes that were not measured. held.go judges promises at measured sizes
+// only. What a stopped subject would have needed is not estimated.
 package reports

@@ -21,7 +21,7 @@ func (s *Summary) writeMarkdown(w io.Writer) error {
 		s.markdownKeyFigures(&b)
 	}
 	if len(s.Capacity) > 0 {
-		b.WriteString("\n### Capacity, from measured sizes\n\n")
+		b.WriteString("\n### What held, from measured sizes\n\n")
 		markdownTable(&b, []string{"subject", "settings", "promise", "verdict"}, -1, len(s.Capacity), func(i int) []string {
 			c := s.Capacity[i]
 			return []string{c.Series, c.Settings, c.promiseText(), c.Verdict}
