@@ -42,6 +42,9 @@ type ExecuteOptions struct {
 	Out string
 	// Force replaces a run that is in Out.
 	Force bool
+	// Shard of Shards, from 1, is the part of the run to do; Shards 0: all of it. Then Out is the folder of all shards, each
+	// with one of its own in it, by default runs/<scenario>-<digest of the sweep>. See Shard.
+	Shard, Shards int
 	// Feed is how objects reach the subjects, FeedInformers or FeedAPI. Empty: FeedAPI if a subject is no part of this
 	// program, else FeedInformers.
 	Feed string
@@ -90,6 +93,7 @@ type pass struct {
 	cell    scenarios.Cell
 	subject string // as it was given
 	rep     int
+	number  int // of the cell, from 0
 }
 
 // passes of a run: cell by cell, and in each the subjects take turns (A B A B …), so that what the machine does
@@ -102,14 +106,14 @@ func passes(cells []scenarios.Cell, subjects []string, reps int) []pass {
 		}
 	}
 	var all []pass
-	for _, cell := range cells {
+	for number, cell := range cells {
 		for rep := 1; rep <= reps; rep++ {
 			for _, subject := range subjects {
 				elsewhere := named[subject] && !slices.Contains(cell.Subjects, subject)
 				if enough := rep > 1 && slices.Contains(cell.Once, subject); elsewhere || enough {
 					continue
 				}
-				all = append(all, pass{cell, subject, rep})
+				all = append(all, pass{cell, subject, rep, number})
 			}
 		}
 	}
@@ -126,14 +130,27 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := SweepRuns(filepath.Dir(o.Out)); err != nil {
+	all := passes(cells, o.Subjects, o.Reps)
+	var shard *Shard
+	if o.Shards != 0 {
+		// The shards beside it are not swept: on a shared volume, whether another machine holds a lock may not be known here.
+		if shard, err = o.takeShard(); errors.Is(err, ErrShardComplete) {
+			return o.Out, fmt.Errorf("%s: %w", o.Out, err)
+		} else if err != nil {
+			return "", err
+		}
+		all = nil
+		for _, u := range shard.Units {
+			all = append(all, u.passes...)
+		}
+	} else if _, err := SweepRuns(filepath.Dir(o.Out)); err != nil {
 		return "", fmt.Errorf("runs that were killed: %w", err)
 	}
 	run := Run{
 		ID: filepath.Base(o.Out), Started: time.Now(), Command: o.Command, Scenario: *o.Scenario, Subjects: slices.Clone(o.Subjects),
 		Reps: o.Reps, Seed: o.Scenario.Seed, Versions: DetectVersions(ctx), Machine: DetectMachine(),
 	}
-	run.Feed = o.Feed
+	run.Feed, run.Shard = o.Feed, shard
 	for i, subject := range o.parsed {
 		run.Subjects[i] = subject.Name
 	}
@@ -144,7 +161,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	err = o.runAll(ctx, w, passes(cells, o.Subjects, o.Reps))
+	err = o.runAll(ctx, w, all)
 	status, reason := StatusComplete, ""
 	switch {
 	case ctx.Err() != nil:
@@ -175,7 +192,7 @@ func (o *ExecuteOptions) fill() error {
 	if o.Reps == 0 {
 		o.Reps = 3
 	}
-	if o.Out == "" {
+	if o.Out == "" && o.Shards == 0 {
 		o.Out = newFolder(filepath.Join("runs", o.Scenario.Name+"-"+time.Now().Format("20060102-150405")))
 	}
 	if o.Progress == nil {

@@ -44,6 +44,9 @@ type Record struct {
 	Fault     string `json:"fault,omitempty"`
 	Invariant string `json:"invariant,omitempty"` // of a violation: I1 to I13
 	Error     string `json:"error,omitempty"`     // of a sync that failed
+	// Within is of a latency whose end only reading tells (iptables-legacy, where no tool told of its end): Value is the most
+	// that it was, and it may have been so many seconds less.
+	Within float64 `json:"within,omitempty"`
 }
 
 // Metric names what a Record holds. Times are in seconds, sizes in bytes.
@@ -68,6 +71,9 @@ const (
 	ToolSys  Metric = "tool_sys"  // s: system time, the kernel's part
 	// NetworkProgrammingLatency is one change: due in the cluster → visible in the kernel.
 	NetworkProgrammingLatency Metric = "network_programming_latency" // s
+	// ChangeUndone is a change that another one took back before the kernel was seen with it: due → known to be so. It is no
+	// network programming latency, since nothing had to be written.
+	ChangeUndone              Metric = "change_undone"               // s
 	FirstPacket               Metric = "first_packet"                // s: one sendto of a fresh flow
 	Rules                     Metric = "rules"                       // count, by table: installed after a sync, own rules
 	RulesKernel               Metric = "rules_kernel"                // count, by table: as the kernel counts, at a settle
@@ -137,6 +143,8 @@ type Run struct {
 	Feed     string   `json:"feed,omitempty"`
 	Versions Versions `json:"versions"`
 	Machine  Machine  `json:"machine"`
+	// Shard is which part of a sweep this run is; nil: all of it.
+	Shard *Shard `json:"shard,omitempty"`
 }
 
 // Versions of everything a number depends on. Empty: not there.

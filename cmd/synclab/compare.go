@@ -28,6 +28,7 @@ subjects that they name, and the report says which are met.
   synclab compare --services 2000 --max-time 2m --max-memory 2Gi
   synclab compare --subjects 'kube-proxy/nftables,exec:mine=/usr/local/bin/my-proxy --kubeconfig={kubeconfig}'
   synclab compare engine --services 10000 --reps 6   # the lab's backends, at sizes up to N
+  synclab compare size-sweep --reps 20 --shard 3/8 --out /mnt/sweep   # a part of it, on each of 8 machines
   synclab compare --rules --random 2000 --seed 7`,
 		Args: rules.args(argCount(0, 1, "a scenario")),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -18,6 +19,7 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 		Scenario: o.scenario, Objects: o.objects, Live: o.live, Subjects: o.subjects, Reps: o.reps, Out: o.out, Force: o.force,
 		ProxyConfig: o.config, Command: commandLine(os.Args), WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"},
 		Progress: shown.show, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory,
+		Shard: o.shard, Shards: o.shards,
 	}
 	if o.maxTime > 0 {
 		for _, step := range o.scenario.Steps {
@@ -25,6 +27,9 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 				step.Settle.Timeout = o.maxTime
 			}
 		}
+	}
+	if o.dryRun {
+		return listShards(s.out, options)
 	}
 	if o.dump {
 		options.Dump = func(subject, rules string) {
@@ -34,10 +39,14 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 	}
 	dir, err := bench.Execute(ctx, options)
 	shown.end()
-	if dir == "" {
+	switch {
+	case errors.Is(err, bench.ErrShardComplete):
+		return shardDone(s.out, dir, o, "is complete already: nothing was run (--force runs it again)")
+	case dir == "":
 		return err
-	}
-	if err != nil {
+	case err == nil && o.shards > 0:
+		return shardDone(s.out, dir, o, "is complete")
+	case err != nil:
 		fmt.Fprintf(s.err, "what was measured until then is in %s; 'synclab report %s' shows it\n", dir, dir)
 		return err
 	}

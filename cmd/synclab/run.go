@@ -30,6 +30,9 @@ type runOptions struct {
 	force      bool   // replace the run that is in out
 	config     *v1alpha1.KubeProxyConfiguration
 	dump       bool // print the rules that were installed
+	shard      int  // from 1, of shards
+	shards     int  // 0: the whole run
+	dryRun     bool // list the shards and run nothing
 }
 
 // runFlags are those of a run and of a comparison.
@@ -39,6 +42,7 @@ type runFlags struct {
 	proxy     proxyConfigFlag
 	subjects  subjectFlags
 	cluster   clusterFlags
+	shards    shardFlags
 	o         runOptions
 }
 
@@ -48,6 +52,7 @@ func (f *runFlags) register(cmd *cobra.Command, usual string) {
 	f.manifests.register(cmd)
 	f.proxy.register(cmd)
 	f.subjects.register(cmd, usual)
+	f.shards.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "`file` of a real cluster to take Services from and to follow, read-only (scenario: follow)")
 	flags.StringVar(&f.cluster.context, "context", "", "`context` of that file (default: its current one)")
@@ -70,7 +75,10 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 	if f.o.reps < 1 {
 		return o, badUsage(cmd, "--reps %d: want at least 1", f.o.reps)
 	}
-	if f.o.force && f.o.out == "" {
+	if err := f.shards.apply(cmd, &f.o); err != nil {
+		return o, err
+	}
+	if f.o.force && f.o.out == "" && f.o.shards == 0 {
 		return o, badUsage(cmd, "--force replaces the run in --out, which is not given")
 	}
 	given := f.scenario.given(cmd)
@@ -119,7 +127,11 @@ without one it is ` + defaultScenario + `. With -f the cluster is not generated 
 
 A subject of synclab's own runs in this process, on informers, unless --feed api
 or a subject that is another program, such as kube-proxy/iptables-nft, makes all
-of them processes that are fed over HTTP and measured from outside.`,
+of them processes that are fed over HTTP and measured from outside.
+
+With --shard a run is divided among several machines: repetitions of cells, each
+with all its subjects on one machine. 'synclab report' on the folder of the
+shards makes one report of them.`,
 		Example: `  synclab run
   synclab run steady-churn --services 10000 --endpoints 10 --subjects synclab/iptables-legacy
   synclab run size-sweep --services 20000 --reps 5 --out runs/before
@@ -127,6 +139,8 @@ of them processes that are fed over HTTP and measured from outside.`,
   synclab run --subjects kube-proxy/iptables-legacy --services 1000
   kubectl get svc,endpointslices -A -o yaml | synclab run -f -
   synclab run --kubeconfig ~/.kube/config --subjects kube-proxy/nftables
+  synclab run size-sweep --reps 20 --shards 8 --dry-run
+  synclab run size-sweep --reps 20 --shard 3/8 --out /mnt/sweep
   synclab run -f manifests/ --proxy-config kube-proxy.yaml --dump-iptables`,
 		Args: argCount(0, 1, "a scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
