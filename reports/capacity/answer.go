@@ -27,6 +27,10 @@ type Answer struct {
 	Command  string          `json:"command,omitempty"`
 	Remarks  []string        `json:"remarks,omitempty"`
 	Subjects []SubjectAnswer `json:"subjects"`
+	// Comparisons of every other subject with the first, which is in use today.
+	Comparisons []Comparison `json:"comparisons,omitempty"`
+	// Defaulted says that nothing was promised: Question.Promise is then Promise{}.WithDefaults().
+	Defaulted bool `json:"defaulted,omitempty"`
 	// Words are the answer in plain words, the most important sentence first.
 	Words []string `json:"words"`
 }
@@ -50,6 +54,35 @@ type SubjectAnswer struct {
 	Curve []Outlook `json:"curve"`
 	// Sensitivity is how far Largest moves with each input, the strongest first.
 	Sensitivity []Sensitivity `json:"sensitivity"`
+	// Remarks on what the answer rests on, such as what was not measured.
+	Remarks []string `json:"remarks,omitempty"`
+}
+
+// Comparison says when changing from one subject to another pays.
+type Comparison struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Ratio of the largest clusters, in Services: above 1, To goes further. 0 where one of them is not known.
+	Ratio float64 `json:"ratio"`
+	// AtLeast and AtMost say that Ratio is only a bound: the search for one of the two ended before its limit.
+	AtLeast bool `json:"atLeast,omitempty"`
+	AtMost  bool `json:"atMost,omitempty"`
+	// Crossings are where one becomes better than the other, promise by promise.
+	Crossings []Crossing `json:"crossings,omitempty"`
+	// Words are the comparison in one sentence or two.
+	Words string `json:"words"`
+}
+
+// Crossing is from which number of Services on To is better than From in what is promised.
+type Crossing struct {
+	Promise string `json:"promise"`
+	// Services from which on To is better; with Always, it is at all sizes that were looked at, with Never at none. With
+	// Until it is the other way round: To is better below.
+	Services float64     `json:"services,omitempty"`
+	Always   bool        `json:"always,omitempty"`
+	Never    bool        `json:"never,omitempty"`
+	Until    bool        `json:"until,omitempty"`
+	Basis    model.Basis `json:"basis,omitempty"`
 }
 
 // Outlook is a subject in one cluster with one policy.
@@ -69,6 +102,12 @@ type Outlook struct {
 	Rules                     Estimate `json:"rules"`
 	FullSync                  Estimate `json:"fullSync"`    // s
 	PartialSync               Estimate `json:"partialSync"` // s: of one changed Service
+	// Phases of the partial sync of as many Services as most syncs take here (Together), in seconds, by quantity.
+	Phases   map[model.Quantity]float64 `json:"phases,omitempty"`
+	Together int                        `json:"together"`
+	// Changes that were simulated, on so many nodes.
+	Changes        int64 `json:"changes"`
+	NodesSimulated int   `json:"nodesSimulated"`
 }
 
 // Limit is the largest cluster at which a promise holds.
@@ -81,6 +120,10 @@ type Limit struct {
 	// Never: it breaks today already. Unbounded: it holds as far as was looked (Services.Median).
 	Never     bool `json:"never,omitempty"`
 	Unbounded bool `json:"unbounded,omitempty"`
+	// Smaller: today's cluster breaks it (Never), and Services is the largest smaller one that holds; 0 if none does.
+	Smaller bool `json:"smaller,omitempty"`
+	// Value is what is promised (s, CPUs, B), as in Outlook.Promised.
+	Value float64 `json:"value"`
 	// Why in a few words: which part of the cost it is.
 	Why string `json:"why"`
 }
@@ -90,6 +133,9 @@ type Setting struct {
 	Policy  Policy  `json:"policy"`
 	Outlook Outlook `json:"outlook"`
 	Holds   bool    `json:"holds"`
+	// InUse is the policy of today. Discouraged says why a setting is not recommended whatever it costs.
+	InUse       bool   `json:"inUse,omitempty"`
+	Discouraged string `json:"discouraged,omitempty"`
 }
 
 // Sensitivity is how far the largest cluster moves when one input is moved.
@@ -100,4 +146,6 @@ type Sensitivity struct {
 	// AtLower and AtHigher are the largest numbers of Services then.
 	AtLower  float64 `json:"atLower"`
 	AtHigher float64 `json:"atHigher"`
+	// Capped: one of them is only as far as was looked.
+	Capped bool `json:"capped,omitempty"`
 }
