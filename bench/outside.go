@@ -193,7 +193,13 @@ func (r *repetition) sighted(s visible.Sight) {
 	cold.mu.Unlock()
 	if !first {
 		at := s.Visible.Sub(r.started).Seconds()
-		r.recordAs(Record{At: at, Unit: "s", Family: string(s.Family)}, NetworkProgrammingLatency, s.Visible.Sub(s.Due).Seconds())
+		rec, metric := Record{At: at, Unit: "s", Family: string(s.Family)}, NetworkProgrammingLatency
+		if s.Undone {
+			metric = ChangeUndone
+		} else if !s.Since.IsZero() {
+			rec.Within = s.Visible.Sub(s.Since).Seconds()
+		}
+		r.recordAs(rec, metric, s.Visible.Sub(s.Due).Seconds())
 	}
 }
 

@@ -71,9 +71,6 @@ const (
 	ToolSys  Metric = "tool_sys"  // s: system time, the kernel's part
 	// NetworkProgrammingLatency is one change: due in the cluster → visible in the kernel.
 	NetworkProgrammingLatency Metric = "network_programming_latency" // s
-	// ChangeUndone is a change that another one took back before the kernel was seen with it: due → known to be so. It is no
-	// network programming latency, since nothing had to be written.
-	ChangeUndone              Metric = "change_undone"               // s
 	FirstPacket               Metric = "first_packet"                // s: one sendto of a fresh flow
 	Rules                     Metric = "rules"                       // count, by table: installed after a sync, own rules
 	RulesKernel               Metric = "rules_kernel"                // count, by table: as the kernel counts, at a settle
@@ -94,6 +91,9 @@ const (
 	Played     Metric = "played"      // count: changes made by one step
 	ToolCalls  Metric = "tool_calls"  // count: iptables and nft commands of one sync
 	ShimCost   Metric = "shim_cost"   // s: what measuring adds to one call of a tool
+	// ChangeUndone is a change that another one took back before the kernel was seen with it: due → known to be so. It is no
+	// network programming latency, since nothing had to be written.
+	ChangeUndone Metric = "change_undone" // s
 
 	// Of packets and of faults.
 

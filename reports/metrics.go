@@ -48,6 +48,7 @@ var metricTexts = []metricText{
 	{bench.ToolCalls, groupSyncs, "iptables and nft commands of a sync"},
 	{bench.ShimCost, groupSyncs, "what measuring adds to a command"},
 	{bench.NetworkProgrammingLatency, groupChanges, "network programming latency"},
+	{bench.ChangeUndone, groupChanges, "changes undone before they were written"},
 	{bench.Queue, groupChanges, "queue"},
 	{bench.Changes, groupChanges, "changes of a sync"},
 	{bench.Backlog, groupChanges, "backlog at sync start"},

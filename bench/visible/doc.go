@@ -9,9 +9,15 @@
 //  3. While something is pending, a cheap number that moves with each commit is polled once a millisecond, and once it
 //     moved, the pending ports are looked up. A state is visible as of the moment when the number was seen to have
 //     moved, so Sights are late by a period at most. If it moved again during the looks, what is found from then on
-//     counts from the later moment.
+//     counts from the later moment. A moment before the change was made, or before a look that still missed it, cannot be
+//     the one: see step 5.
 //  4. Sights are told in one goroutine. Wait, Recheck and Quiet let steps of a scenario wait for the kernel; Installed
 //     counts what it holds.
+//  5. What a Sight says is never earlier than possible, and no look short. In nf_tables every commit moves the number. In
+//     variant legacy one may be seen by reading alone: then Visible is the end of that read, which is the latest that it
+//     can have been, and Since the earliest. A change that was undone before any look saw it (A → B → A) has its Sight as
+//     soon as the kernel is seen to have A, marked Undone: nothing had to be written, so it is no sample of how long
+//     writing takes.
 //
 // What is read, and how, depends on how a subject writes rules: a Dialect. There are four, and another layout needs no
 // more than that interface.

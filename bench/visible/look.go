@@ -111,8 +111,8 @@ func (w *Watcher) step() {
 	case now.Sub(w.looked) > max(blindPeriod, blindFactor*w.cost):
 		// nf_tables counts the generation up a moment before it turns to it: a look in between saw the one before.
 		moment := w.lastMoved
-		if w.dialect.Misses() || moment.IsZero() {
-			moment = now
+		if w.dialect.Misses() {
+			moment = time.Time{}
 		}
 		w.look(moment)
 	}
@@ -124,7 +124,8 @@ type hit struct {
 	state *awaited
 }
 
-// look reads the pending ports. What it finds is visible as of moment, unless something moved meanwhile.
+// look reads the pending ports. What it finds is visible as of moment, unless something moved meanwhile; without a moment
+// nothing told of a commit.
 func (w *Watcher) look(moment time.Time) {
 	began := w.opts.Clock.Now()
 	err := w.lookAt(moment)
@@ -144,6 +145,7 @@ func (w *Watcher) lookAt(moment time.Time) error {
 		return err
 	}
 	defer look.Close()
+	began := w.opts.Clock.Now()
 	few, rest := w.order()
 	held := w.generation
 	found := false
@@ -152,7 +154,7 @@ func (w *Watcher) lookAt(moment time.Time) error {
 			return nil
 		}
 		for part := range slices.Chunk(ports, chunk) {
-			hits, err := w.read(look, part)
+			hits, err := w.read(look, part, began)
 			if err != nil {
 				return err
 			}
@@ -202,8 +204,8 @@ func (w *Watcher) order() (few, rest []*port) {
 	return few, rest
 }
 
-// read looks ports up.
-func (w *Watcher) read(look Look, ports []*port) ([]hit, error) {
+// read looks ports up, in a look that began at a moment.
+func (w *Watcher) read(look Look, ports []*port, began time.Time) ([]hit, error) {
 	var hits []hit
 	for _, p := range ports {
 		state, err := w.examine(look, p)
@@ -213,7 +215,7 @@ func (w *Watcher) read(look Look, ports []*port) ([]hit, error) {
 		if state != nil {
 			hits = append(hits, hit{p, state})
 		} else {
-			w.failed = p
+			w.failed, p.missed = p, began
 		}
 	}
 	return hits, nil
@@ -240,20 +242,36 @@ func (w *Watcher) examine(look Look, p *port) (*awaited, error) {
 }
 
 // credit ends the wait for what was found and tells of it.
-func (w *Watcher) credit(hits []hit, at time.Time) {
+func (w *Watcher) credit(hits []hit, moment time.Time) {
 	if len(hits) == 0 {
 		return
 	}
 	var complete []*change
+	read := w.opts.Clock.Now()
 	w.mu.Lock()
 	for _, h := range hits {
-		complete = append(complete, h.port.arrived(h.state, at)...)
+		at, since := w.momentOf(h, moment, read)
+		complete = append(complete, h.port.arrived(h.state, at, since)...)
 	}
 	w.forget()
 	w.mu.Unlock()
-	read := w.opts.Clock.Now()
 	for _, c := range complete {
 		c.sight.Read = read
 		w.opts.Seen(c.sight)
 	}
+}
+
+// momentOf is when a state became visible that was read at a moment, and was brought by a commit of an earlier one, as far
+// as is known. A commit cannot have brought what was asked for only afterwards, nor what a later look still missed. In
+// nf_tables, where no commit goes unseen, it is then the one that was not turned to yet; elsewhere it was another one
+// that nothing told of, somewhere between the looks, and what is certain is that it was over when it had been read.
+func (w *Watcher) momentOf(h hit, moment, read time.Time) (at, since time.Time) {
+	lacked := h.port.lacked(h.state)
+	switch {
+	case !moment.Before(lacked):
+		return moment, time.Time{}
+	case !w.dialect.Misses() && !moment.IsZero(), h.port.undone(h.state):
+		return lacked, time.Time{}
+	}
+	return read, lacked
 }

@@ -15,9 +15,17 @@ import (
 // Sight is one change that became visible, in one family: in all ports of its Service whose endpoints it altered.
 type Sight struct {
 	Due, Visible time.Time
+	// Since is set where nothing told of the commit and only reading showed it: then Visible is the end of that read, and
+	// Since the latest moment when the kernel was known not to have it: the beginning of the read before, or when the
+	// change was made.
+	Since time.Time
 	// Read is when the kernel had been read, at or after Visible: the latest moment from which packets meet the change. The two
 	// lie apart where the look took long, and where a table was replaced during it by one of the same size.
-	Read    time.Time
+	Read time.Time
+	// Undone says that nothing had to be committed: before any look saw it, other changes brought back what the kernel
+	// had. Visible says nothing about the subject then, and a sync that took the one and not yet the other may still write
+	// both.
+	Undone  bool
 	Family  corev1.IPFamily
 	Service types.NamespacedName // none: the Node's zone changed
 	Op      sim.Op               // what was done to the Service, to the EndpointSlice or to the Node
@@ -29,6 +37,8 @@ type change struct {
 	sight Sight
 	made  time.Time
 	ports int // that do not show it yet
+	// written: in some port it was not undone.
+	written bool
 }
 
 // portKey names a Service port in one family.
@@ -42,8 +52,9 @@ type port struct {
 	portKey
 	shown want       // what the kernel showed when nothing was pending last
 	queue []*awaited // oldest first
-	// saw is what the last look found; nil: none looked.
-	saw *State
+	// saw is what the last look found; nil: none looked. missed is the beginning of the last one that found none of the queue.
+	saw    *State
+	missed time.Time
 }
 
 // awaited is a state that a port should come to.
@@ -86,17 +97,31 @@ func (p *port) push(to want, by *change, now time.Time) (shown bool) {
 	return shown
 }
 
-// arrived ends the wait for a state and all before it. It gives the changes that are visible in all ports now; a change
-// is never visible before it was made.
-func (p *port) arrived(a *awaited, at time.Time) []*change {
+// lacked is the latest moment when a port was known not to be in a state that was found later.
+func (p *port) lacked(a *awaited) time.Time {
+	if p.missed.After(a.asked) {
+		return p.missed
+	}
+	return a.asked
+}
+
+// undone says that a state is what the kernel showed before the queue began, which other states came between.
+func (p *port) undone(a *awaited) bool { return a != p.queue[0] && a.equal(p.shown) }
+
+// arrived ends the wait for a state and all before it, as of a moment; since is as in Sight. It gives the changes that are
+// visible in all ports now; a change is never visible before it was made.
+func (p *port) arrived(a *awaited, at, since time.Time) []*change {
 	i := slices.Index(p.queue, a)
+	undone := i > 0 && p.undone(a)
 	var complete []*change
 	for _, passed := range p.queue[:i+1] {
 		for _, c := range passed.changes {
 			c.ports--
+			c.written = c.written || !undone
+			c.sight.Undone = !c.written
 			for _, t := range []time.Time{at, c.made} {
 				if t.After(c.sight.Visible) {
-					c.sight.Visible = t
+					c.sight.Visible, c.sight.Since = t, since
 				}
 			}
 			if c.ports == 0 && !c.sight.Due.IsZero() {

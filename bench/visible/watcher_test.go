@@ -77,7 +77,14 @@ func newBed(t *testing.T, families ...corev1.IPFamily) *bed {
 	b := &bed{t: t, clock: clocktesting.NewFakeClock(epoch), kernel: &fakeKernel{ports: map[string]State{}, detached: map[string]bool{}}}
 	var err error
 	b.Watcher, err = newWatcher(Options{Clock: b.clock, Families: families, Reader: b.kernel, Seen: func(s Sight) {
-		b.sights = append(b.sights, fmt.Sprintf("%s %s %s due %d visible %d", s.Op, s.Service.Name, s.Family, b.ms(s.Due), b.ms(s.Visible)))
+		text := fmt.Sprintf("%s %s %s due %d visible %d", s.Op, s.Service.Name, s.Family, b.ms(s.Due), b.ms(s.Visible))
+		if !s.Since.IsZero() {
+			text += fmt.Sprintf(" since %d", b.ms(s.Since))
+		}
+		if s.Undone {
+			text += " undone"
+		}
+		b.sights = append(b.sights, text)
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +219,31 @@ func TestBackToWhatWasShown(t *testing.T) {
 	b.at(2).change(sim.Update, slice("a"))
 	b.at(3).saw()
 	b.change(sim.Update, slice("a", "1"))
-	b.at(4).saw("Update a IPv4 due 2 visible 4", "Update a IPv4 due 3 visible 4")
+	b.at(4).saw("Update a IPv4 due 2 visible 4 undone", "Update a IPv4 due 3 visible 4 undone")
+	b.at(5).change(sim.Update, slice("a", "2")) // and what comes next counts as ever
+	b.at(6).commit("IPv4 ns/a:http=2").saw("Update a IPv4 due 5 visible 6")
+}
+
+// A change of two ports that is undone in one of them was written in the other.
+func TestUndoneInOneOfTwoPorts(t *testing.T) {
+	b := newBed(t)
+	svc := service("a")
+	svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "web", Protocol: corev1.ProtocolTCP, Port: 81})
+	of := func(http, web string) *discoveryv1.EndpointSlice {
+		s := slice("a", http)
+		s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: ptr.To("web"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](8080)})
+		if web == "" {
+			s.Ports = s.Ports[:1]
+		}
+		return s
+	}
+	b.change(sim.Add, svc)
+	b.change(sim.Add, of("1", "yes"))
+	b.at(1).commit("IPv4 ns/a:http=1", "IPv4 ns/a:web=1").saw("Add a IPv4 due 0 visible 1")
+	b.at(2).change(sim.Update, of("2", ""))
+	b.at(3).change(sim.Update, of("1", ""))
+	b.at(4).saw("Update a IPv4 due 3 visible 4 undone") // only port http knew of it
+	b.at(5).commit("IPv4 ns/a:web=").saw("Update a IPv4 due 2 visible 5")
 }
 
 // Unless a sync did see it: then the kernel has neither the state before nor the one after.
@@ -344,7 +375,52 @@ func TestToolEnded(t *testing.T) {
 	b.at(6).saw("Update a IPv4 due 3 visible 4")
 	b.at(7).change(sim.Update, slice("a", "3"))
 	b.write("IPv4 ns/a:http=3")
-	b.at(7 + int(blindPeriod/time.Millisecond)).saw("Update a IPv4 due 7 visible 257") // nobody told
+	b.at(7 + int(blindPeriod/time.Millisecond)).saw("Update a IPv4 due 7 visible 257 since 7") // nobody told
+}
+
+// Where only reading shows a commit, it was made before the end of the read that shows it, and after the beginning of the
+// one that did not.
+func TestVisibleOnlyByReading(t *testing.T) {
+	b := newBed(t)
+	b.kernel.misses = true
+	b.change(sim.Add, service("a"))
+	b.change(sim.Add, slice("a", "1"))
+	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	b.at(2).change(sim.Update, slice("a", "2"))
+	b.at(300).saw()
+	b.at(600)
+	b.kernel.onPort = func() {
+		b.at(640)
+		b.write("IPv4 ns/a:http=2")
+	}
+	b.saw("Update a IPv4 due 2 visible 640 since 300")
+}
+
+// A tool that had ended before a change was made did not bring it, also when its end is told of only then.
+func TestToolEndedBeforeTheChange(t *testing.T) {
+	b := newBed(t)
+	b.kernel.misses = true
+	b.change(sim.Add, service("a"))
+	b.change(sim.Add, slice("a", "1"))
+	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	ended := b.at(2).clock.Now()
+	b.ToolEnded(ended) // of the commit that was seen
+	b.saw()
+	b.at(4).change(sim.Update, slice("a", "2"))
+	b.write("IPv4 ns/a:http=2")
+	b.ToolEnded(ended)
+	b.at(9).saw("Update a IPv4 due 4 visible 9 since 4")
+
+	// Nor what a look still missed that began later.
+	b.at(10).change(sim.Update, slice("a", "3"))
+	ended = b.at(11).clock.Now()
+	b.kernel.generation.Dispatch++ // of something else
+	b.at(12).saw()
+	b.ToolEnded(b.at(13).clock.Now())
+	b.saw()
+	b.write("IPv4 ns/a:http=3")
+	b.ToolEnded(ended)
+	b.at(14).saw("Update a IPv4 due 10 visible 14 since 12")
 }
 
 // Who asks about changes up to a moment is not kept waiting by later ones, also of the same port.
@@ -454,8 +530,13 @@ func TestGenerationBeforeItsRules(t *testing.T) {
 	b := newBed(t)
 	b.change(sim.Add, service("a"))
 	b.change(sim.Add, slice("a", "1"))
-	b.at(3).commit().saw()
+	b.at(3).commit()
+	b.kernel.generation.Rest++
+	b.step()
+	b.kernel.onPort = func() { b.at(7) }
+	b.at(5).force = true
+	b.saw() // the look that still missed it
 	b.write("IPv4 ns/a:http=1")
-	b.at(4).saw()
-	b.at(4 + int(blindPeriod/time.Millisecond)).saw("Add a IPv4 due 0 visible 3")
+	b.at(8).saw()
+	b.at(8 + int(blindPeriod/time.Millisecond)).saw("Add a IPv4 due 0 visible 5") // not as of 3
 }
