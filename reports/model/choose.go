@@ -90,6 +90,7 @@ func (s *sample) penalized(c candidate) float64 {
 // fold is one trial: a fit to some sizes, asked for others.
 type fold struct {
 	fit, ask []int
+	fits     func(size float64) bool
 	beyond   bool
 	weight   float64
 	largest  float64 // size of the fit
@@ -121,7 +122,7 @@ func (s *sample) folds(all []int) []fold {
 }
 
 func split(s *sample, all []int, fits func(size float64) bool) fold {
-	f := fold{weight: 1}
+	f := fold{weight: 1, fits: fits}
 	for _, i := range all {
 		if fits(s.at[i].s) {
 			f.fit = append(f.fit, i)
@@ -134,14 +135,27 @@ func split(s *sample, all []int, fits func(size float64) bool) fold {
 
 // judge scores a law by cross-validation.
 func (s *sample) judge(c *candidate, all []int) {
+	c.scoreBy(s, func(f fold) func(int) float64 {
+		if len(f.fit) <= c.form.params() && (c.form.params() != 1 || len(f.fit) == 0) {
+			return nil
+		}
+		params, _ := s.refine(c.form, s.start(c.form, f.fit), f.fit)
+		return func(i int) float64 { return c.form.at(s.at[i], params) }
+	})
+	if len(s.folds(all)) == 0 { // one size only: how it fits
+		c.score = math.Sqrt(2 * c.loss / float64(len(s.y)))
+	}
+}
+
+// scoreBy scores what fit makes of each fold: a law to ask, or nil of one that has more parameters than the fold has points.
+func (c *candidate) scoreBy(s *sample, fit func(fold) func(i int) float64) {
 	var within, beyond, withinWeight, beyondWeight float64
-	for _, f := range s.folds(all) {
-		typical := worst // of a law that has more parameters than the fold has points
-		if len(f.fit) > c.form.params() || c.form.params() == 1 && len(f.fit) > 0 {
-			params, _ := s.refine(c.form, s.start(c.form, f.fit), f.fit)
+	for _, f := range s.folds(indices(len(s.y))) {
+		typical := worst
+		if ask := fit(f); ask != nil {
 			var errs []float64
 			for _, i := range f.ask {
-				err := s.error(i, c.form.at(s.at[i], params))
+				err := s.error(i, ask(i))
 				errs = append(errs, min(worst, math.Abs(err)))
 				if f.beyond {
 					c.astray = append(c.astray, miss{err, s.at[i].s / f.largest})
@@ -163,7 +177,5 @@ func (s *sample) judge(c *candidate, all []int) {
 		c.score = beyondShare*c.beyond + (1-beyondShare)*within/withinWeight
 	case beyondWeight > 0:
 		c.score = c.beyond
-	default: // one size only: how it fits
-		c.score = math.Sqrt(2 * c.loss / float64(len(s.y)))
 	}
 }

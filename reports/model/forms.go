@@ -27,6 +27,11 @@ func (v size) per(ref size) size {
 	return size{divide(v.s, ref.s), divide(v.n, ref.n), divide(v.rules, ref.rules), divide(v.c, ref.c), divide(v.ce, ref.ce), divide(v.e, ref.e)}
 }
 
+// times undoes per.
+func (v size) times(ref size) size {
+	return size{v.s * ref.s, v.n * ref.n, v.rules * ref.rules, v.c * ref.c, v.ce * ref.ce, v.e * ref.e}
+}
+
 func (v size) of(variable string) float64 {
 	switch variable {
 	case "s":
@@ -48,7 +53,7 @@ func (v size) of(variable string) float64 {
 // Form is a law of growth: a part of the state, and for partial syncs a part of the change.
 type Form struct {
 	// State: const (a), power (b·x^p), line (a + b·x), offset-power (a + b·x^p), square (a + b·x + d·x²),
-	// bend (a + b·x + d·max(0, x−x0)) or plane (a + b·s + d·n).
+	// bend (a + b·x + d·max(0, x−x0)), plane (a + b·s + d·n) or, of a whole sync, the sum of its phases.
 	State string `json:"state"`
 	// X is the size it grows with: s (Services), n (endpoints in all) or rules.
 	X string `json:"x,omitempty"`

@@ -115,7 +115,7 @@ func fitSubject(name string, points []Point, o FitOptions) *Subject {
 		s.fit(q, "", o)
 	}
 	for _, kind := range []string{Full, Partial} {
-		for _, q := range append([]Quantity{Total, CPU, ChildPeakRSS}, phases...) {
+		for _, q := range append(slices.Clone(phases), Total, CPU, ChildPeakRSS) { // phases first: a whole may be their sum
 			s.fit(q, kind, o)
 		}
 		if scattered := noise(s.points(Total, kind)); len(scattered) > 0 {
@@ -149,13 +149,11 @@ func distinct(points []Point, of func(Point) float64) []float64 {
 // fit adds the term of a quantity, if there are points of it.
 func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 	points := s.points(q, kind)
-	if len(points) == 0 || len(o.Quantities) > 0 && q != Rules && !slices.Contains(o.Quantities, q) {
+	wanted := len(o.Quantities) == 0 || q == Rules || slices.Contains(o.Quantities, q) || slices.Contains(o.Quantities, Total) && slices.Contains(phases, q)
+	if len(points) == 0 || !wanted {
 		return
 	}
-	at := make([]size, len(points))
-	for i, p := range points {
-		at[i] = s.sized(p.size())
-	}
+	at := s.sizes(points)
 	variables := []string{"n"} // where all Services are alike, endpoints in all say more of other clusters
 	each := distinct(points, func(p Point) float64 { return p.Endpoints })
 	if len(each) > 1 {
@@ -174,9 +172,14 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 	tried = slices.DeleteFunc(tried, func(f Form) bool { return f.State == "plane" && len(each) < 2 || !plausible(q, kind, f) })
 	hash := fnv.New64a()
 	fmt.Fprint(hash, s.Name, "/", q, "/", kind)
-	if t, ok := fitTerm(points, at, tried, rand.New(rand.NewPCG(o.Seed, hash.Sum64()))); ok {
-		s.Terms = append(s.Terms, t)
+	t, fitted, ok := fitTerm(points, at, tried, rand.New(rand.NewPCG(o.Seed, hash.Sum64())))
+	if !ok {
+		return
 	}
+	if q == Total {
+		s.byPhases(&t, fitted)
+	}
+	s.Terms = append(s.Terms, t)
 }
 
 // plausible leaves out laws that only noise can speak for: what is held in memory and crossed by a packet does not grow

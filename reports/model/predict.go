@@ -79,7 +79,7 @@ func (s *Subject) predict(q Query, confidence, n float64, known bool) (Predictio
 		return Prediction{}, fmt.Errorf("cost model of %s: %d Services of %g endpoints: want at least 1", s.Name, q.Services, q.Endpoints)
 	}
 	v := s.sized(q.size())
-	value, deviation := t.at(v, n)
+	value, deviation := s.at(t, v, n)
 	p := Prediction{Median: value, Basis: Interpolated, Beyond: 1}
 	if beyond := t.beyond(v); beyond > 1.0001 {
 		p.Basis, p.Beyond = Extrapolated, beyond
@@ -133,10 +133,9 @@ func (s *Subject) Syncs(services int, endpoints float64) (*Syncs, error) {
 	if t == nil {
 		return nil, fmt.Errorf("cost model of %s: no partial sync was measured", s.Name)
 	}
-	ref := t.Largest.size()
 	y.beyond = func(changed int) float64 {
 		q := Query{Services: services, Endpoints: endpoints, Changed: min(changed, services)}
-		return t.Form.at(s.sized(q.size()).per(ref), t.Params)
+		return s.value(t, s.sized(q.size()))
 	}
 	for c := range y.partial {
 		y.partial[c] = y.beyond(max(c, 1))

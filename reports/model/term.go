@@ -33,9 +33,12 @@ type Term struct {
 	Drift float64 `json:"drift"`
 	// Params are the law's parameters at sizes divided by Largest: logarithms of the coefficients, then the others. Draws
 	// are what they might as well be, and Rivals other laws that do nearly as well.
-	Params []float64   `json:"params"`
-	Draws  [][]float64 `json:"draws"`
+	Params []float64   `json:"params,omitempty"`
+	Draws  [][]float64 `json:"draws,omitempty"`
 	Rivals []Rival     `json:"rivals,omitempty"`
+	// Parts are the phases that a whole is the sum of: their terms say it, and Written is their sum in letters and numbers.
+	Parts   []Quantity `json:"parts,omitempty"`
+	Written string     `json:"written,omitempty"`
 }
 
 // Range is a size of a fit.
@@ -74,52 +77,69 @@ const (
 	negligible = 0.02
 )
 
-// fitTerm fits the laws of one quantity to points with their sizes. ok is false when no law fits any of them.
-func fitTerm(points []Point, at []size, tried []Form, rng *rand.Rand) (Term, bool) {
-	first := points[0]
-	t := Term{Quantity: first.Quantity, Kind: first.Kind, Within: within(points)}
+// newSample makes a sample of points at their sizes; a zero ref is the largest of these.
+func newSample(points []Point, at []size, within float64, ref size) *sample {
 	s := &sample{}
-	var small size
 	for i, p := range points {
 		floor := negligible * p.Whole
 		if p.Value <= 0 && floor == 0 {
 			continue
 		}
 		s.at, s.y, s.floor = append(s.at, at[i]), append(s.y, p.Value), append(s.floor, floor)
-		own := t.Within * t.Within * math.Pi / 2 / float64(p.N)
+		own := within * within * math.Pi / 2 / float64(p.N)
 		s.weight, s.count = append(s.weight, 1/(1+own/(0.05*0.05))), append(s.count, float64(p.N))
 		s.ref = most(s.ref, at[i])
-		if small == (size{}) {
-			small = at[i]
-		}
-		small = least(small, at[i])
-		t.Points++
 	}
-	if t.Points == 0 || slices.Max(s.y) == 0 {
-		return t, false
+	if ref != (size{}) {
+		s.ref = ref
 	}
-	t.Largest, t.Smallest = rangeOf(s.ref), rangeOf(small)
 	for i := range s.at {
 		s.at[i] = s.at[i].per(s.ref)
 	}
+	return s
+}
+
+// fitTerm fits the laws of one quantity to points with their sizes. ok is false when no law fits any of them.
+func fitTerm(points []Point, at []size, tried []Form, rng *rand.Rand) (t Term, s *sample, ok bool) {
+	first := points[0]
+	t = Term{Quantity: first.Quantity, Kind: first.Kind, Within: within(points)}
+	s = newSample(points, at, t.Within, size{})
+	if t.Points = len(s.y); t.Points == 0 || slices.Max(s.y) == 0 {
+		return t, s, false
+	}
+	small := s.at[0]
+	for _, v := range s.at {
+		small = least(small, v)
+	}
+	t.Largest, t.Smallest = rangeOf(s.ref), rangeOf(small.times(s.ref))
 	candidates := choose(s, tried)
 	if len(candidates) == 0 {
-		return t, false
+		return t, s, false
 	}
 	c := candidates[0]
 	t.Form, t.Law, t.Params, t.Score, t.LargestOut = c.form, c.form.String(), c.params, c.score, c.beyond
 	t.Coefficients = c.form.readable(s.ref, c.params)
-	t.scatter(s, c)
+	errs := make([]float64, len(s.y))
+	for i := range errs {
+		errs[i] = s.error(i, c.form.at(s.at[i], c.params))
+	}
+	t.scatter(s, errs, c.form.params())
 	t.Drift = t.driftOf(c)
 	for _, r := range candidates[1:min(len(candidates), 1+mostRivals)] {
-		weight := math.Exp(-(r.score - c.score) / (0.3*c.score + 0.004))
-		if weight = min(weight, 1); weight > 0.05 {
+		if weight := rivalWeight(r.score, c.score); weight > leastWeight {
 			t.Rivals = append(t.Rivals, Rival{Form: r.form, Law: r.form.String(), Score: r.score, Weight: weight, Params: r.params})
 		}
 	}
 	t.draw(s, rng)
-	return t, true
+	return t, s, true
 }
+
+// rivalWeight is how much a law with a score counts beside the chosen one. leastWeight is that of one to be kept.
+func rivalWeight(score, chosen float64) float64 {
+	return min(1, math.Exp(-(score-chosen)/(0.3*chosen+0.004)))
+}
+
+const leastWeight = 0.05
 
 func most(a, b size) size {
 	return size{max(a.s, b.s), max(a.n, b.n), max(a.rules, b.rules), max(a.c, b.c), max(a.ce, b.ce), max(a.e, b.e)}
@@ -140,18 +160,23 @@ func within(points []Point) float64 {
 	return min(1, 1.4826*median(all)) // of the normal distribution
 }
 
-// scatter finds Between: what is left of the errors without the values' own noise.
-func (t *Term) scatter(s *sample, c candidate) {
-	t.Freedom = max(1, float64(len(s.y)-c.form.params()))
+// scatter finds Between: what is left of the errors without the values' own noise. Points of one cell know of the same
+// machine in the same minutes: the cells are what counts for the freedom.
+func (t *Term) scatter(s *sample, errs []float64, params int) {
+	cells, _ := s.cells()
+	t.Freedom = max(1, float64(len(cells)-params))
+	if len(s.y) > len(cells) { // the law of the change is known from the points of each
+		t.Freedom = max(t.Freedom, float64(len(cells))/2)
+	}
 	var squares, own, weights float64
-	for i := range s.y {
-		r := s.error(i, c.form.at(s.at[i], c.params))
+	for i, r := range errs {
 		r = max(-mostError, min(mostError, r))
 		squares += s.weight[i] * r * r
 		own += s.weight[i] * t.Within * t.Within * math.Pi / 2 / s.count[i]
 		weights += s.weight[i]
 	}
-	variance := (squares*float64(len(s.y))/t.Freedom - own) / weights
+	n := float64(len(s.y))
+	variance := (squares*n/max(1, n-float64(params)) - own) / weights
 	floor := leastTime
 	switch t.Quantity {
 	case Rules, Elements:
@@ -174,19 +199,36 @@ func (t *Term) driftOf(c candidate) float64 {
 }
 
 // draw refits the law to points that might have been measured as well: the law's own values with its errors, shuffled.
+// What the points of one cell have in common is shuffled apart from what they have not.
 func (t *Term) draw(s *sample, rng *rand.Rand) {
 	all := indices(len(s.y))
 	fitted, errs := make([]float64, len(all)), make([]float64, len(all))
 	for i := range all {
 		fitted[i] = t.Form.at(s.at[i], t.Params)
-		errs[i] = -s.error(i, fitted[i]) * math.Sqrt(float64(len(all))/t.Freedom)
+		errs[i] = -s.error(i, fitted[i]) * math.Sqrt(float64(len(all))/max(1, float64(len(all)-t.Form.params())))
 	}
-	center := median(errs)
+	cells, cellOf := s.cells()
+	common := make([]float64, len(cells))
+	for k, members := range cells {
+		var of []float64
+		for _, i := range members {
+			of = append(of, errs[i])
+		}
+		common[k] = median(of)
+	}
+	for i := range errs {
+		errs[i] -= common[cellOf[i]]
+	}
+	center := median(common)
+	shifts := make([]float64, len(cells))
 	for range drawn {
 		again := *s
 		again.y = make([]float64, len(all))
+		for k := range shifts {
+			shifts[k] = common[rng.IntN(len(common))] - center
+		}
 		for i := range all {
-			r := errs[rng.IntN(len(errs))] - center
+			r := shifts[cellOf[i]] + errs[rng.IntN(len(errs))]
 			again.y[i] = max(0, (fitted[i]+s.floor[i])*math.Exp(max(-1, min(1, r)))-s.floor[i])
 			if again.y[i] == 0 && s.floor[i] == 0 {
 				again.y[i] = s.y[i]
@@ -200,13 +242,29 @@ func (t *Term) draw(s *sample, rng *rand.Rand) {
 	}
 }
 
-// at is what the law says, and the standard deviation of its logarithm for the median of n values there.
-func (t *Term) at(v size, n float64) (value, deviation float64) {
-	u := v.per(t.Largest.size())
-	value = t.Form.at(u, t.Params)
-	if value <= 0 {
-		return 0, 0
+// cells are the points of each cell, and the cell of each point.
+func (s *sample) cells() (cells [][]int, of []int) {
+	index := map[[2]float64]int{}
+	of = make([]int, len(s.at))
+	for i, v := range s.at {
+		k, ok := index[[2]float64{v.s, v.e}]
+		if !ok {
+			k = len(cells)
+			index[[2]float64{v.s, v.e}] = k
+			cells = append(cells, nil)
+		}
+		cells[k], of[i] = append(cells[k], i), k
 	}
+	return cells, of
+}
+
+// uncertain is the variance of the logarithm of what the law says of a size, by what its parameters might be and by its
+// rivals.
+func (t *Term) uncertain(v size, value float64) float64 {
+	if value <= 0 {
+		return 0
+	}
+	u := v.per(t.Largest.size())
 	differs := func(f Form, params []float64) float64 {
 		l := math.Log(max(f.at(u, params), value*1e-3) / value)
 		return max(-farthest, min(farthest, l))
@@ -215,7 +273,7 @@ func (t *Term) at(v size, n float64) (value, deviation float64) {
 	for _, d := range t.Draws {
 		spread = append(spread, math.Abs(differs(t.Form, d)))
 	}
-	variance := t.Between*t.Between + t.Within*t.Within*math.Pi/2/max(1, n)
+	variance := 0.0
 	if len(spread) > 0 {
 		slices.Sort(spread)
 		// Two of three draws are within one deviation, whatever few wild ones are.
@@ -226,12 +284,13 @@ func (t *Term) at(v size, n float64) (value, deviation float64) {
 	for _, r := range t.Rivals {
 		weights, apart = weights+r.Weight, apart+r.Weight*math.Abs(differs(r.Form, r.Params))
 	}
-	variance += apart / weights * apart / weights
-	if beyond := t.beyond(v); beyond > 1 {
-		drift := t.Drift * math.Log(beyond)
-		variance += drift * drift
-	}
-	return value, math.Sqrt(variance)
+	return variance + apart/weights*apart/weights
+}
+
+// drifted is the variance that going beyond the sizes of the fit adds.
+func (t *Term) drifted(v size) float64 {
+	drift := t.Drift * math.Log(t.beyond(v))
+	return drift * drift
 }
 
 // beyond is how many times a size is larger than any of the fit, or smaller; at most 1 within it.

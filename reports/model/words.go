@@ -11,13 +11,20 @@ import (
 
 // Formula is the law with its numbers: "31 ms + 4.2 µs·n^1.08 + 1.1 ms·c".
 func (t *Term) Formula() string {
-	c := t.Coefficients
-	amount := func(name string) string { return t.Amount(c[name]) }
-	x := t.Form.X
+	if t.Written != "" {
+		return t.Written
+	}
 	var parts []string
+	t.summands(func(rest string, value float64) { parts = append(parts, t.Amount(value)+rest) })
+	return strings.Join(parts, " + ")
+}
+
+// summands tells the parts of a law: what stands behind a coefficient, and its value. Those that are nothing are left out.
+func (t *Term) summands(tell func(rest string, value float64)) {
+	c, x := t.Coefficients, t.Form.X
 	add := func(name, rest string) {
 		if c[name] > 0 && math.Exp(t.logOf(name)) > 1e-9*t.largest() {
-			parts = append(parts, amount(name)+rest)
+			tell(rest, c[name])
 		}
 	}
 	switch t.Form.State {
@@ -48,7 +55,6 @@ func (t *Term) Formula() string {
 	case "power":
 		add("g", fmt.Sprintf("·(%s)^%.2f", t.Form.Y, c["q"]))
 	}
-	return strings.Join(parts, " + ")
 }
 
 // logOf is the logarithm of a coefficient at the fit's largest size: what its part is there.
