@@ -111,7 +111,7 @@ func fitSubject(name string, points []Point, o FitOptions) *Subject {
 	if len(distinct(full, func(p Point) float64 { return float64(p.Services) })) < 2 {
 		return nil
 	}
-	for _, q := range []Quantity{Rules, Elements, PeakRSS, FirstPacket} { // rules first: the others may grow with them
+	for _, q := range []Quantity{Rules, Elements, PeakRSS, FirstPacket, FirstPacketP99} { // rules first: the others may grow with them
 		s.fit(q, "", o)
 	}
 	for _, kind := range []string{Full, Partial} {
@@ -186,7 +186,7 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 // faster than what there is of it, and a full sync of more takes longer.
 func plausible(q Quantity, kind string, f Form) bool {
 	switch q {
-	case PeakRSS, ChildPeakRSS, Rules, Elements, FirstPacket:
+	case PeakRSS, ChildPeakRSS, Rules, Elements, FirstPacket, FirstPacketP99:
 		return f.State != "square" && f.State != "offset-power" && f.State != "bend"
 	case Total, CPU:
 		return kind != Full || f.State != "const"

@@ -27,11 +27,12 @@ const (
 	Rest     Quantity = "rest"      // s: waiting, forking, base chains, bookkeeping
 	CPU      Quantity = "cpu"       // s of CPU time of the subject and its tools, for one sync and what led to it; full: since its start
 
-	PeakRSS      Quantity = "peak_rss"       // B: of the subject's process
-	ChildPeakRSS Quantity = "child_peak_rss" // B: of its largest tool, in one sync
-	Rules        Quantity = "rules"          // count, as the kernel counts where it was asked
-	Elements     Quantity = "elements"       // count: elements of sets and maps
-	FirstPacket  Quantity = "first_packet"   // s: at the last position
+	PeakRSS        Quantity = "peak_rss"         // B: of the subject's process
+	ChildPeakRSS   Quantity = "child_peak_rss"   // B: of its largest tool, in one sync
+	Rules          Quantity = "rules"            // count, as the kernel counts where it was asked
+	Elements       Quantity = "elements"         // count: elements of sets and maps
+	FirstPacket    Quantity = "first_packet"     // s: at the last position
+	FirstPacketP99 Quantity = "first_packet_p99" // s: 99th percentile of the packets of a repetition there
 )
 
 // phases of a sync.
@@ -326,6 +327,7 @@ func (c *collector) states(p part) {
 	if len(packets) > 0 {
 		last := slices.Max(slices.Collect(maps.Keys(packets)))
 		put(FirstPacket, median(packets[last]))
+		put(FirstPacketP99, stat.Quantile(0.99, stat.Empirical, slices.Sorted(slices.Values(packets[last])), nil))
 	}
 }
 
