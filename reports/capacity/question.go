@@ -29,6 +29,9 @@ type Churn struct {
 	NodeLosses float64 `json:"nodeLosses,omitempty"`
 	// Trace, where there is one, is what happened in a real cluster; it takes the place of all the above, again and again.
 	Trace []twin.Event `json:"-"`
+
+	// faster is how many times as fast as it was recorded the trace happens.
+	faster float64
 }
 
 // Growth is by what factor each input is larger at scale 1; at scale 0 the cluster is as it is today, and scales between
@@ -74,8 +77,8 @@ type Question struct {
 	// Length of the time that is simulated for each outlook; 0: as long as the quantiles need.
 	Length time.Duration `json:"length,omitempty"`
 	// Way is how long a change takes until the proxier on a node is told of it; it is added to every latency.
-	Way time.Duration `json:"way,omitempty"`
-	Seed   uint64        `json:"seed"`
+	Way  time.Duration `json:"way,omitempty"`
+	Seed uint64        `json:"seed"`
 }
 
 // Estimate is a number with its interval, of the model's confidence, and what it rests on.

@@ -1,0 +1,126 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"synclab/sim/twin"
+)
+
+// Kinds of churn, for seeds: no two sources share their numbers.
+const (
+	ofEndpoints uint64 = iota + 1
+	ofServices
+	ofRollouts
+	ofLosses
+)
+
+// surge is the share of pods that a wave of a rollout replaces, as of a Deployment; each wave is three events.
+const surge = 0.25
+
+// perRollout is how many events a rollout has.
+func (c Cluster) perRollout() float64 {
+	wave := math.Ceil(surge * float64(c.whole()))
+	return 3 * math.Ceil(float64(c.whole())/wave)
+}
+
+// rate of all events, a second.
+func (c Cluster) rate() float64 {
+	if len(c.Churn.Trace) > 0 {
+		return float64(len(c.Churn.Trace)) / c.Churn.traceSpan().Seconds() * c.Churn.faster
+	}
+	return c.Churn.Endpoints + c.Churn.Services + c.Churn.Rollouts/3600*c.perRollout() + c.Churn.NodeLosses/86400*2*float64(c.pods())
+}
+
+// events of a cluster from a moment on, for a length of time. The day of a rate that swings is as long as that length.
+func (c Cluster) events(seed uint64, from, length time.Duration) (twin.Source, error) {
+	if len(c.Churn.Trace) > 0 {
+		return &later{c.repeated(), from}, nil
+	}
+	everyone := twin.Population{Services: c.Services}
+	var all []twin.Source
+	var errs []error
+	add := func(kind uint64, make func(seed uint64) (twin.Source, error)) {
+		s, err := make(seed<<8 + kind)
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
+		all = append(all, s)
+	}
+	if r := c.Churn.Endpoints; r > 0 {
+		add(ofEndpoints, twin.Poisson{Population: everyone, Rate: twin.Rate{PerSecond: r, Swing: c.Churn.Swing, Period: length}}.Source)
+	}
+	if r := c.Churn.Services; r > 0 {
+		add(ofServices, twin.Poisson{Population: everyone, Rate: twin.Rate{PerSecond: r}, Kind: twin.Services}.Source)
+	}
+	if at := moments(c.Churn.Rollouts/3600, length, seed<<8+ofRollouts); len(at) > 0 {
+		add(ofRollouts, twin.Rollouts{Population: everyone, Causes: twin.Causes{At: at}, Endpoints: c.whole(), Surge: surge}.Source)
+	}
+	if at := moments(c.Churn.NodeLosses/86400, length, seed<<8+ofLosses); len(at) > 0 {
+		add(ofLosses, twin.NodeLosses{Population: everyone, Causes: twin.Causes{At: at}, Pods: c.pods()}.Source)
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("churn of %d Services: %w", c.Services, errs[0])
+	}
+	return &later{twin.Merge(all...), from}, nil
+}
+
+// moments of causes at a rate: one in each of as many equal parts of the time as there are causes, so that their number
+// is no accident of the seed.
+func moments(perSecond float64, length time.Duration, seed uint64) []time.Duration {
+	n := int(math.Round(perSecond * length.Seconds()))
+	rng := rand.New(rand.NewPCG(seed, 0))
+	at := make([]time.Duration, n)
+	for i := range at {
+		at[i] = time.Duration((float64(i) + rng.Float64()) / float64(n) * float64(length))
+	}
+	return at
+}
+
+// later is a Source whose events are due so much later.
+type later struct {
+	source twin.Source
+	by     time.Duration
+}
+
+func (l *later) Next() (twin.Event, bool) {
+	e, ok := l.source.Next()
+	e.Due += l.by
+	return e, ok
+}
+
+// repeated is a trace again and again, faster as the cluster has grown. Each time it happens to the next Services, so that
+// it meets as many as there are.
+type repeated struct {
+	events   []twin.Event
+	services int32
+	first    time.Duration
+	span     time.Duration
+	faster   float64
+	shift    int32 // of the Services, for each repetition
+	at, turn int
+}
+
+func (c Cluster) repeated() *repeated {
+	r := &repeated{events: c.Churn.Trace, first: c.Churn.Trace[0].Due, span: c.Churn.traceSpan(), faster: c.Churn.faster}
+	for _, e := range r.events {
+		r.shift = max(r.shift, e.Service+1)
+	}
+	r.services = max(int32(c.Services), r.shift)
+	return r
+}
+
+func (r *repeated) Next() (twin.Event, bool) {
+	e := r.events[r.at]
+	due := time.Duration(r.turn)*r.span + e.Due - r.first
+	e.Due = time.Duration(float64(due) / r.faster)
+	e.Service = int32((int64(e.Service) + int64(r.turn)*int64(r.shift)) % int64(r.services))
+	e.Weight = max(1, e.Weight)
+	if r.at++; r.at == len(r.events) {
+		r.at, r.turn = 0, r.turn+1
+	}
+	return e, true
+}

@@ -1,0 +1,102 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// filled gives a Growth the factors that it leaves out. Where nothing grows, a unit of scale is twice as many Services.
+func (g Growth) filled() (filled Growth, given bool) {
+	given = g != Growth{}
+	if !given {
+		g.Services = 2
+	}
+	for _, factor := range []*float64{&g.Services, &g.Endpoints, &g.Nodes} {
+		if *factor == 0 {
+			*factor = 1
+		}
+	}
+	return g, given
+}
+
+func (g Growth) validate() error {
+	for name, factor := range map[string]float64{"services": g.Services, "endpoints": g.Endpoints, "nodes": g.Nodes, "churn": g.Churn} {
+		if factor < 0 || math.IsInf(factor, 0) || math.IsNaN(factor) {
+			return fmt.Errorf("growth of %s by %g: want a factor above 0", name, factor)
+		}
+	}
+	if f, given := g.filled(); given && max(f.Services, f.Endpoints, f.Nodes, f.Churn) <= 1 {
+		return fmt.Errorf("growth %+v: nothing grows", g)
+	}
+	return nil
+}
+
+// At is the cluster at a scale: 0 is today, 1 is grown by Growth, and beyond as often again. Nodes are lost as often as
+// before each, and Services are rolled out as often as before each; with a Growth.Churn all but the losses goes by that.
+func (c Cluster) At(g Growth, scale float64) Cluster {
+	g, _ = g.filled()
+	power := func(factor float64) float64 { return math.Pow(factor, scale) }
+	grown := c
+	grown.Services = max(1, int(math.Round(float64(c.Services)*power(g.Services))))
+	grown.Endpoints = c.Endpoints * power(g.Endpoints)
+	grown.Nodes = max(1, int(math.Round(float64(c.Nodes)*power(g.Nodes))))
+	pods, services := power(g.Services*g.Endpoints), power(g.Services)
+	if g.Churn > 0 {
+		pods, services = power(g.Churn), power(g.Churn)
+	}
+	grown.Churn.Endpoints *= pods
+	grown.Churn.Services *= services
+	grown.Churn.Rollouts *= services
+	grown.Churn.NodeLosses *= power(g.Nodes)
+	grown.Churn.faster *= pods
+	return grown
+}
+
+func (c *Cluster) fill() {
+	if c.Nodes == 0 {
+		c.Nodes = 1
+	}
+	c.Churn.faster = 1
+}
+
+func (c Cluster) validate() error {
+	bad := func(v float64) bool { return v < 0 || math.IsInf(v, 0) || math.IsNaN(v) }
+	switch {
+	case c.Services < 1:
+		return fmt.Errorf("cluster of %d Services: want at least 1", c.Services)
+	case bad(c.Endpoints):
+		return fmt.Errorf("cluster with %g endpoints per Service: want 0 or more", c.Endpoints)
+	case c.Nodes < 0:
+		return fmt.Errorf("cluster of %d nodes: want at least 1", c.Nodes)
+	case bad(c.Churn.Endpoints) || bad(c.Churn.Services) || bad(c.Churn.Rollouts) || bad(c.Churn.NodeLosses):
+		return fmt.Errorf("churn %g, %g Services a second, %g rollouts an hour, %g node losses a day: want 0 or more",
+			c.Churn.Endpoints, c.Churn.Services, c.Churn.Rollouts, c.Churn.NodeLosses)
+	case c.Churn.Swing < 0 || c.Churn.Swing > 1:
+		return fmt.Errorf("churn swings by %g: want 0 to 1", c.Churn.Swing)
+	}
+	for i := 1; i < len(c.Churn.Trace); i++ {
+		if c.Churn.Trace[i].Due < c.Churn.Trace[i-1].Due {
+			return fmt.Errorf("trace: event %d is due at %v, after one at %v", i, c.Churn.Trace[i].Due, c.Churn.Trace[i-1].Due)
+		}
+	}
+	return nil
+}
+
+// pods of one Node.
+func (c Cluster) pods() int {
+	return max(1, int(math.Round(float64(c.Services)*c.Endpoints/float64(max(1, c.Nodes)))))
+}
+
+// whole endpoints of a Service.
+func (c Cluster) whole() int { return max(1, int(math.Round(c.Endpoints))) }
+
+// traceSpan is after what time a trace begins again: a mean gap after its last event.
+func (c Churn) traceSpan() time.Duration {
+	first, last := c.Trace[0].Due, c.Trace[len(c.Trace)-1].Due
+	n := time.Duration(len(c.Trace))
+	if n == 1 || last == first {
+		return max(time.Second, last-first)
+	}
+	return (last - first) / (n - 1) * n
+}

@@ -1,0 +1,260 @@
+package capacity
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"synclab/bench"
+	"synclab/proxier/backend"
+	"synclab/reports/model"
+)
+
+// asker answers for one subject. It remembers what it simulated.
+type asker struct {
+	ctx     context.Context
+	q       *Question
+	model   *model.Model
+	subject *model.Subject
+	policy  Policy // in use
+	memo    map[situation]*simulated
+	remarks []string
+	told    func(what string)
+}
+
+// situation is all that a simulation depends on, but for what is the same in the whole answer.
+type situation struct {
+	services, nodes, pods           int
+	endpoints, each, perService     float64
+	rollouts, losses, swing, faster float64
+	policy                          Policy
+	side                            side
+}
+
+func situationOf(c Cluster, p Policy, which side) situation {
+	key := situation{services: c.Services, nodes: min(c.Nodes, mostNodes), endpoints: c.Endpoints, policy: p, side: which}
+	if len(c.Churn.Trace) > 0 {
+		key.faster = c.Churn.faster
+		return key
+	}
+	key.each, key.perService, key.rollouts, key.swing = c.Churn.Endpoints, c.Churn.Services, c.Churn.Rollouts, c.Churn.Swing
+	if key.losses = c.Churn.NodeLosses; key.losses > 0 {
+		key.pods = c.pods()
+	}
+	return key
+}
+
+func (a *asker) simulate(c Cluster, p Policy, which side) (*simulated, error) {
+	if err := a.ctx.Err(); err != nil {
+		return nil, err
+	}
+	key := situationOf(c, p, which)
+	if known := a.memo[key]; known != nil {
+		return known, nil
+	}
+	s, err := simulate(a.ctx, a.subject, c, p, which, a.q)
+	if err != nil {
+		return nil, err
+	}
+	a.memo[key] = s
+	return s, nil
+}
+
+func (a *asker) at(scale float64) Cluster { return a.q.Today.At(a.q.Growth, scale) }
+
+// outlook at a cluster, with the bounds of what is simulated if wanted; otherwise these are its medians.
+func (a *asker) outlook(scale float64, c Cluster, p Policy, bounds bool) (Outlook, error) {
+	o := Outlook{Scale: scale, Cluster: c, Policy: p, Promised: map[string]Estimate{}}
+	sides := [3]*simulated{}
+	for _, which := range []side{median, low, high} {
+		if sides[which] = sides[median]; which == median || bounds {
+			s, err := a.simulate(c, p, which)
+			if err != nil {
+				return o, err
+			}
+			sides[which] = s
+		}
+	}
+	m := sides[median]
+	o.P50, o.P90, o.P99, o.SlowestP99 = seconds(m.p50), seconds(m.p90), seconds(m.p99), seconds(m.slowest)
+	o.SyncsPerSecond, o.BusyShare, o.Changes, o.NodesSimulated = m.syncs, m.busy, m.changes, m.nodes
+	o.Together = max(1, int(math.Round(m.together)))
+
+	rests, err := a.rests(c, o.Together)
+	if err != nil {
+		return o, err
+	}
+	simulated := func(of func(*simulated) float64) Estimate {
+		e := rests
+		all := []float64{of(sides[low]), of(m), of(sides[high])} // a share of CPU may go down where syncs coalesce more
+		e.Low, e.Median, e.High = slices.Min(all), of(m), slices.Max(all)
+		return e
+	}
+	o.Promised[ProgrammingP99] = simulated(func(s *simulated) float64 { return s.p99 })
+	o.Promised[CPU] = simulated(func(s *simulated) float64 { return s.cpu })
+	for _, name := range []string{FirstPacketP99, Memory, Start} {
+		if e, ok := a.state(name, c); ok {
+			o.Promised[name] = e
+		}
+	}
+	o.Rules, _ = a.predict(c, model.Query{Quantity: model.Rules})
+	o.FullSync, _ = a.predict(c, model.Query{Kind: model.Full})
+	o.PartialSync, _ = a.predict(c, model.Query{Kind: model.Partial})
+	o.Phases = a.phases(c, model.Partial, o.Together)
+	o.judge(a.q.Promise)
+	return o, nil
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// judge which promises hold.
+func (o *Outlook) judge(p Promise) {
+	for _, name := range p.Promised() {
+		e, known := o.Promised[name]
+		switch {
+		case !known:
+		case e.High <= p.Bound(name):
+			o.Holds = append(o.Holds, name)
+		case e.Median > p.Bound(name):
+			o.Breaks = append(o.Breaks, name)
+		}
+	}
+}
+
+// rests is what a simulation at a cluster rests on: the worse of its partial syncs, and of full ones where they come.
+func (a *asker) rests(c Cluster, together int) (Estimate, error) {
+	e, err := a.predict(c, model.Query{Kind: model.Partial, Changed: min(together, c.Services)})
+	if err != nil {
+		return e, err
+	}
+	if !a.large(c) {
+		full, err := a.predict(c, model.Query{Kind: model.Full})
+		if err != nil {
+			return e, err
+		}
+		e = worse(e, full)
+	}
+	return Estimate{Basis: e.Basis, Beyond: e.Beyond}, nil
+}
+
+// large clusters have no full syncs by time.
+func (a *asker) large(c Cluster) bool { return float64(c.Services)*c.Endpoints > backend.LargeCluster }
+
+// worse is the one of two that rests on less.
+func worse(a, b Estimate) Estimate {
+	if rank(b.Basis) > rank(a.Basis) || b.Basis == a.Basis && b.Beyond > a.Beyond {
+		return b
+	}
+	return a
+}
+
+func rank(b model.Basis) int {
+	return slices.Index([]model.Basis{model.Measured, model.Interpolated, model.Extrapolated}, b)
+}
+
+// predict asks the model for something of a cluster.
+func (a *asker) predict(c Cluster, q model.Query) (Estimate, error) {
+	q.Services, q.Endpoints = c.Services, c.Endpoints
+	p, err := a.subject.Predict(q)
+	if err != nil {
+		return Estimate{}, err
+	}
+	return Estimate{Median: p.Median, Low: p.Low, High: p.High, Basis: p.Basis, Beyond: p.Beyond}, nil
+}
+
+// state is a quantity of a promise that needs no simulation; ok is false where it was not measured.
+func (a *asker) state(name string, c Cluster) (e Estimate, ok bool) {
+	var err error
+	switch name {
+	case FirstPacketP99:
+		e, err = a.predict(c, model.Query{Quantity: model.FirstPacketP99})
+		if err != nil { // of an older calibration: the median packet, which is less
+			e, err = a.predict(c, model.Query{Quantity: model.FirstPacket})
+		}
+	case Memory:
+		e, err = a.memory(c)
+	case Start:
+		e, err = a.predict(c, model.Query{Kind: model.Full})
+	default:
+		return e, false
+	}
+	return e, err == nil
+}
+
+// memory is the peak of the proxier and of its largest tool: they are there at the same time. The bounds are those of both
+// added up, which is wider than need be.
+func (a *asker) memory(c Cluster) (Estimate, error) {
+	e, err := a.predict(c, model.Query{Quantity: model.PeakRSS})
+	if err != nil {
+		return e, err
+	}
+	tool, found := a.tool(c)
+	if !found {
+		return e, nil
+	}
+	basis := worse(e, tool)
+	return Estimate{Median: e.Median + tool.Median, Low: e.Low + tool.Low, High: e.High + tool.High, Basis: basis.Basis, Beyond: basis.Beyond}, nil
+}
+
+// tool is the memory of the largest tool, in the kind of sync that takes more.
+func (a *asker) tool(c Cluster) (largest Estimate, found bool) {
+	for _, kind := range []string{model.Full, model.Partial} {
+		if e, err := a.predict(c, model.Query{Quantity: model.ChildPeakRSS, Kind: kind}); err == nil && (!found || e.Median > largest.Median) {
+			largest, found = e, true
+		}
+	}
+	return largest, found
+}
+
+// Room above what is predicted: what the runtime's garbage collector and the page cache add differs from node to node, and
+// a proxier that is killed for a few pages writes everything anew, which needs more memory still.
+const (
+	memoryRoom = 1.25
+	memoryStep = 16 << 20 // B: limits are written in such steps
+)
+
+// memoryLimit is what to give a pod whose memory is predicted so; 0 if it was not measured.
+func memoryLimit(e Estimate) uint64 {
+	return uint64(math.Ceil(e.High*memoryRoom/memoryStep)) * memoryStep
+}
+
+// phases of a sync, where they were measured.
+func (a *asker) phases(c Cluster, kind string, changed int) map[model.Quantity]float64 {
+	out := map[model.Quantity]float64{}
+	for _, phase := range []model.Quantity{model.Plan, model.Encode, model.ToolUser, model.ToolSys, model.Rest} {
+		if e, err := a.predict(c, model.Query{Quantity: phase, Kind: kind, Changed: min(changed, c.Services)}); err == nil && e.Median > 0 {
+			out[phase] = e.Median
+		}
+	}
+	return out
+}
+
+// lacking are remarks on what the model does not know of a subject.
+func (a *asker) lacking() []string {
+	var out []string
+	s := a.subject
+	if !s.Has(model.FirstPacketP99, "") {
+		if s.Has(model.FirstPacket, "") {
+			out = append(out, "first packets: the calibration has no 99th percentile; the median packet at the last position stands for it, which is less")
+		} else {
+			out = append(out, "first packets were not measured: nothing is said of them")
+		}
+	}
+	if !s.Has(model.CPU, model.Partial) {
+		out = append(out, "CPU time was not measured: one CPU is taken to be busy during syncs")
+	}
+	if !s.Has(model.PeakRSS, "") {
+		out = append(out, "memory was not measured: nothing is said of it")
+	} else if a.model.Feed == bench.FeedInformers {
+		out = append(out, "memory is that of the lab's process, the simulated cluster included: too much")
+	}
+	return out
+}
+
+func (a *asker) remark(format string, args ...any) {
+	if r := fmt.Sprintf(format, args...); !slices.Contains(a.remarks, r) {
+		a.remarks = append(a.remarks, r)
+	}
+}

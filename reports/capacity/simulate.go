@@ -1,0 +1,233 @@
+package capacity
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"synclab/bench"
+	"synclab/proxier/backend"
+	"synclab/proxier/runner"
+	"synclab/reports/model"
+	"synclab/sim/twin"
+)
+
+// How much is simulated for one outlook: enough that the 99th percentile rests on 200 changes and 40 syncs, and not more,
+// since an answer takes hundreds of them. Nodes of one kind see the same events and differ by what their syncs happen to
+// take only, so few stand for thousands.
+const (
+	wantedChanges = 20_000
+	wantedSyncs   = 4_000 // on all nodes
+	mostChanges   = 300_000
+	mostSyncs     = 60_000
+	mostNodes     = 8
+	leastCycles   = 60
+	longest       = 100 * 24 * time.Hour
+	// causes that are rare but change much (rollouts, node losses) happen at least so often, if they make a share of all
+	// changes that a 99th percentile could see.
+	leastCauses, causesMatter = 10, 0.002
+)
+
+// simulated is what the twin says of a subject in one cluster with one policy.
+type simulated struct {
+	p50, p90, p99, slowest float64 // s
+	cpu, busy, syncs       float64 // CPUs, share of time, a second
+	together               float64 // changed Services in a partial sync, on average
+	changes                int64
+	nodes                  int
+}
+
+// settings of a subject's proxier with a policy. Of a program that the lab does not know, kube-proxy's.
+func settings(subject string, c Cluster, p Policy, cost *cost) twin.Settings {
+	large := float64(c.Services)*c.Endpoints > backend.LargeCluster
+	s := twin.KubeProxy(cost, large)
+	if strings.HasPrefix(subject, bench.Synclab+"/") {
+		s = twin.Synclab(cost, large)
+	}
+	s.Runner.Policy, s.Runner.MinInterval, s.Runner.Burst = p.Runner, p.MinSyncPeriod, p.Burst
+	s.Runner.MaxInterval = max(s.Runner.MaxInterval, p.MinSyncPeriod)
+	return s
+}
+
+// defaultPolicy is a subject's own, with the default of both for minSyncPeriod.
+func defaultPolicy(subject string) Policy {
+	if strings.HasPrefix(subject, bench.Synclab+"/") {
+		return Policy{Runner: runner.TokenBucket, MinSyncPeriod: time.Second}
+	}
+	return Policy{Runner: runner.CompletionToStart, MinSyncPeriod: time.Second}
+}
+
+// together is how many changed Services a sync takes most of the time: as many as change until the next one.
+func together(s *model.Subject, c Cluster, p Policy) (services int, cycle float64, err error) {
+	rate, all := c.rate(), float64(c.Services)
+	services = 1
+	for range 12 {
+		took, err := s.Predict(model.Query{Kind: model.Partial, Services: c.Services, Endpoints: c.Endpoints, Changed: services})
+		if err != nil {
+			return 0, 0, err
+		}
+		cycle = max(took.Median+p.MinSyncPeriod.Seconds(), 1e-4)
+		if p.Runner == runner.TokenBucket {
+			cycle = max(took.Median, p.MinSyncPeriod.Seconds(), 1e-4)
+		}
+		next := max(1, int(math.Round(all*-math.Expm1(-rate*cycle/all)))) // of changes that meet Services at random
+		if next == services {
+			break
+		}
+		services = next
+	}
+	return services, cycle, nil
+}
+
+// extent is how long which part of a simulation is, and of how many nodes.
+type extent struct {
+	nodes   int
+	counted time.Duration // in which changes count
+	warm    time.Duration // before: changes come already, but do not count
+}
+
+func extentOf(c Cluster, cycle float64, hourly bool, length time.Duration) extent {
+	rate := c.rate()
+	syncs := min(rate, 1/cycle) + 1.0/3600
+	e := extent{nodes: min(c.Nodes, mostNodes)}
+	counted := max(wantedChanges/rate, wantedSyncs/float64(e.nodes)/syncs, leastCycles*cycle)
+	if hourly {
+		counted = max(counted, 3600)
+	}
+	for _, causes := range []struct{ perSecond, changes float64 }{
+		{c.Churn.Rollouts / 3600, c.perRollout()}, {c.Churn.NodeLosses / 86400, 2 * float64(c.pods())},
+	} {
+		if len(c.Churn.Trace) == 0 && causes.perSecond*causes.changes > causesMatter*rate {
+			counted = max(counted, leastCauses/causes.perSecond)
+		}
+	}
+	if len(c.Churn.Trace) > 0 {
+		counted = max(counted, c.Churn.traceSpan().Seconds()/c.Churn.faster)
+	}
+	counted = min(counted, max(mostChanges/rate, leastCycles*cycle), longest.Seconds())
+	if length > 0 {
+		counted = length.Seconds()
+	}
+	for e.nodes > 1 && syncs*counted*float64(e.nodes) > mostSyncs {
+		e.nodes--
+	}
+	e.counted = time.Duration(counted * float64(time.Second))
+	e.warm = time.Duration(5 * cycle * float64(time.Second))
+	return e
+}
+
+// simulate a subject's proxier on the nodes of a cluster.
+func simulate(ctx context.Context, s *model.Subject, c Cluster, p Policy, which side, q *Question) (*simulated, error) {
+	changed, cycle, err := together(s, c, p)
+	if err != nil {
+		return nil, err
+	}
+	cost, err := costOf(s, c, changed, which)
+	if err != nil {
+		return nil, err
+	}
+	node := settings(s.Name, c, p, cost)
+	full := time.Duration(cost.Median(model.Full, 0) * cost.full * float64(time.Second))
+	if c.rate() == 0 {
+		return idle(node, cost, full), nil
+	}
+	e := extentOf(c, cycle, node.FullInterval > 0, q.Length)
+	lives := make([]life, e.nodes)
+	var classes []twin.Class
+	for i := range lives {
+		one := node
+		one.CPU = lives[i].count(cost)
+		one.Born = time.Duration((float64(i) + 0.5) / float64(e.nodes) * float64(node.FullInterval)) // full syncs of nodes do not come together
+		classes = append(classes, twin.Class{Name: s.Name, Nodes: 1, Settings: one})
+	}
+	from := node.FullInterval + 2*full + time.Second
+	span := twin.Span{Since: from + e.warm}
+	span.Length = span.Since + e.counted
+	span.Settle = 10*full + 20*time.Duration(cycle*float64(time.Second)) + time.Minute
+	source, err := c.events(q.Seed, from, span.Length-from)
+	if err != nil {
+		return nil, err
+	}
+	result, err := twin.RunFleet(ctx, classes, source, twin.FleetOptions{Span: span, Seed: q.Seed, Workers: 1,
+		Window: max(5*time.Minute, (span.Length+span.Settle)/100)})
+	if err != nil {
+		return nil, fmt.Errorf("%s with %d Services: %w", s.Name, c.Services, err)
+	}
+	return sum(result, lives, span.Length-from, q.Way), nil
+}
+
+// idle is a cluster in which nothing changes: all that there may be is the hourly full sync.
+func idle(node twin.Settings, cost *cost, full time.Duration) *simulated {
+	out := &simulated{nodes: 1}
+	if node.FullInterval > 0 {
+		every := node.FullInterval.Seconds()
+		out.cpu, out.busy, out.syncs = cost.cpu(twin.Full, 0, full).Seconds()/every, full.Seconds()/every, 1/every
+	}
+	return out
+}
+
+// life is what a node does once it has started.
+type life struct {
+	begun          bool
+	cpu, busy      time.Duration
+	syncs, partial int64
+	services       int64
+}
+
+// count takes a node's syncs down, but for the first: that one is what a start costs. A node's syncs come one by one.
+func (l *life) count(cost *cost) func(kind string, services, changes int, took time.Duration) time.Duration {
+	return func(kind string, services, changes int, took time.Duration) time.Duration {
+		used := cost.cpu(kind, services, took)
+		if !l.begun {
+			l.begun = true
+			return used
+		}
+		l.cpu, l.busy, l.syncs = l.cpu+used, l.busy+took, l.syncs+1
+		if kind == twin.Partial && services > 0 {
+			l.partial, l.services = l.partial+1, l.services+int64(services)
+		}
+		return used
+	}
+}
+
+func sum(r *twin.FleetResult, lives []life, counted, way time.Duration) *simulated {
+	out := &simulated{changes: r.Latency.Count, nodes: len(lives)}
+	var all life
+	for _, l := range lives {
+		all.cpu, all.busy, all.syncs = all.cpu+l.cpu, all.busy+l.busy, all.syncs+l.syncs
+		all.partial, all.services = all.partial+l.partial, all.services+l.services
+	}
+	lived := counted.Seconds() * float64(len(lives))
+	out.cpu, out.busy, out.syncs = all.cpu.Seconds()/lived, min(1, all.busy.Seconds()/lived), float64(all.syncs)/lived
+	if all.partial > 0 {
+		out.together = float64(all.services) / float64(all.partial)
+	}
+	before := way.Seconds()
+	out.p50, out.p90, out.p99 = before+quantile(&r.Latency, 0.5), before+quantile(&r.Latency, 0.9), before+quantile(&r.Latency, 0.99)
+	for i := range r.Nodes {
+		out.slowest = max(out.slowest, before+quantile(&r.Nodes[i].Latency, 0.99))
+	}
+	return out
+}
+
+// quantile of a histogram in seconds. Within a bin all are taken to be evenly spread, so that it moves smoothly with what
+// is simulated.
+func quantile(h *twin.Histogram, q float64) float64 {
+	rank := q * float64(h.Count)
+	for b := range h.Bins() {
+		if n := float64(b.Count); rank <= n {
+			return min(b.From.Seconds()+rank/n*(b.To-b.From).Seconds(), h.Max.Seconds())
+		} else {
+			rank -= n
+		}
+	}
+	return h.Max.Seconds()
+}
+
+// Supports says whether a subject has a policy. kube-proxy has only its own; the lab's proxier all.
+func supports(subject string, p runner.Policy) bool {
+	return strings.HasPrefix(subject, bench.Synclab+"/") && slices.Contains(runner.Policies(), p) || p == runner.CompletionToStart
+}
