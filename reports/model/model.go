@@ -39,6 +39,8 @@ type Subject struct {
 	// Noise is how single syncs of a kind scatter around their cell's median: logarithms, in order.
 	Noise  map[string][]float64 `json:"noise"`
 	Points []Point              `json:"points"`
+	// ToNode is the way of a change to the proxier; nil where no change met it at rest.
+	ToNode *Way `json:"to_node,omitempty"`
 
 	confidence float64
 }
@@ -83,11 +85,13 @@ func Fit(run bench.Run, records []bench.Record, o FitOptions) (*Model, error) {
 		})
 	}
 	wait.Wait()
+	ways := ToNode(run, records)
 	for i, s := range fitted {
 		if s == nil {
 			lacking = append(lacking, names[i])
 			continue
 		}
+		s.ToNode = ways[s.Name]
 		m.Subjects = append(m.Subjects, s)
 	}
 	if len(m.Subjects) == 0 {
