@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ type captureOptions struct {
 	anonymize bool
 	out       string
 	force     bool
+	length    time.Duration // of a trace; 0: a snapshot only
 }
 
 func newCapture(s streams) *cobra.Command {
@@ -39,14 +41,25 @@ a Service proxy reads of them to a file that 'synclab run -f' and 'synclab rules
 With --anonymize nothing of the cluster can be read from the file: names, zones,
 addresses and ranges are replaced by drawn ones, consistently, so that the rules
 made of it are as many and of the same shape. Kept are port numbers, and how
-long one after another objects were made. Nothing is kept that would lead back.`,
+long one after another objects were made. Nothing is kept that would lead back.
+
+With --for it goes on to watch them and writes a trace: what there was at first
+and every change, with the time at which it came. 'synclab plan --churn-from'
+plays it.`,
 		Example: `  synclab capture -o snapshot.yaml
   synclab capture --kubeconfig ~/.kube/config --context prod --anonymize -o snapshot.yaml
+  synclab capture --for 30m -o trace.jsonl         # and what changes for half an hour
   synclab run -f snapshot.yaml                     # a run with that cluster`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.out == "" {
 				return badUsage(cmd, "-o is missing: where to write to, or - for stdout")
+			}
+			switch given := cmd.Flags().Changed("for"); {
+			case given && o.length <= 0:
+				return badUsage(cmd, "--for %v: want more than 0", o.length)
+			case given && o.anonymize:
+				return badUsage(cmd, "--for and --anonymize exclude each other: changes are written as they come, by their names")
 			}
 			return runCapture(cmd.Context(), s, o)
 		},
@@ -57,10 +70,12 @@ long one after another objects were made. Nothing is kept that would lead back.`
 	flags.BoolVar(&o.anonymize, "anonymize", false, "replace names and addresses, irreversibly, and leave out all that rules do not depend on")
 	flags.StringVarP(&o.out, "output", "o", "", "`file` to write, or - for stdout")
 	flags.BoolVar(&o.force, "force", false, "replace the file")
+	flags.DurationVar(&o.length, "for", 0, "`time` to follow the cluster for: a trace, in lines of JSON, instead of a snapshot")
 	if err := errors.Join(cmd.MarkFlagFilename("kubeconfig"), cmd.MarkFlagFilename("output", "yaml", "yml")); err != nil {
 		panic(err)
 	}
 	complete(cmd, "context")
+	complete(cmd, "for")
 	return cmd
 }
 
@@ -76,6 +91,9 @@ func runCapture(ctx context.Context, s streams, o captureOptions) error {
 	client, err := newClient(cfg, "application/vnd.kubernetes.protobuf")
 	if err != nil {
 		return err
+	}
+	if o.length > 0 {
+		return recordTrace(ctx, s, client, cfg.Host, o.out, o.length)
 	}
 	objects, err := capture.Take(ctx, client, capture.TakeOptions{})
 	if err != nil {

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"synclab/sim"
+	"synclab/sim/live"
+)
+
+// recordTrace follows a cluster for some time and writes to out, as lines of JSON, what it has at first and every change
+// after that. It ends early, and well, when ctx does.
+func recordTrace(ctx context.Context, s streams, client kubernetes.Interface, host, out string, length time.Duration) error {
+	var summary live.Summary
+	var took time.Duration
+	write := func(w io.Writer) error {
+		encoder := live.NewEncoder(w)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var began time.Time
+		begun := false
+		follow := live.Options{
+			Snapshot: func(o *sim.Objects) error {
+				begun, began = true, time.Now()
+				time.AfterFunc(length, cancel)
+				fmt.Fprintf(s.err, "%d Services, %d EndpointSlices and %d Nodes of %s; following them for %v, or until Ctrl-C\n", len(o.Services), len(o.Slices), len(o.Nodes), host, length)
+				return encoder.Snapshot(o)
+			},
+			Change:  encoder.Change,
+			Trouble: func(err error) { fmt.Fprintln(s.err, "the cluster:", err) },
+		}
+		var err error
+		summary, err = live.Follow(ctx, client, follow)
+		if err == nil && !begun {
+			return errors.Join(errors.New("interrupted before all was listed"), ctx.Err())
+		}
+		took = time.Since(began)
+		return err
+	}
+	var err error
+	if out == "-" {
+		err = write(s.out)
+	} else {
+		err = writeFile(out, write)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.err, "%v:\n%s", took.Round(time.Second), &summary)
+	return nil
+}

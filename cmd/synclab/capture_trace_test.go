@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/clock"
+
+	"synclab/scenarios"
+	"synclab/sim"
+	"synclab/sim/front"
+)
+
+// watchedWriter calls seen once, when word has been written to it.
+type watchedWriter struct {
+	bytes.Buffer
+	word string
+	seen func()
+}
+
+func (w *watchedWriter) Write(b []byte) (int, error) {
+	n, err := w.Buffer.Write(b)
+	if w.seen != nil && bytes.Contains(b, []byte(w.word)) {
+		w.seen()
+		w.seen = nil
+	}
+	return n, err
+}
+
+// A trace has what there was, then what changed, and an interrupt ends it well.
+func TestCaptureTrace(t *testing.T) {
+	objects, err := sim.Generate(scenarios.Shape{Services: 12, Endpoints: scenarios.Endpoints{Count: 3}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := sim.NewCluster(clock.RealClock{})
+	t.Cleanup(cluster.Stop)
+	if err := cluster.Load(t.Context(), objects); err != nil {
+		t.Fatal(err)
+	}
+	f, err := front.New(cluster, front.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	text, err := front.Kubeconfig(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	changed := objects.Slices[0].DeepCopy()
+	changed.Endpoints = changed.Endpoints[1:]
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	out := &watchedWriter{word: `"Delete"`, seen: interrupt}
+	errs := &watchedWriter{word: "following them", seen: func() {
+		go func() { // the follower waits for this writer
+			for _, change := range []sim.Change{{Op: sim.Update, Object: changed}, {Op: sim.Delete, Object: objects.Services[1]}} {
+				if err := cluster.Apply(ctx, change); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}}
+	err = run(ctx, streams{strings.NewReader(""), out, errs}, []string{"capture", "--kubeconfig", kubeconfig, "--for", "1h", "-o", "-"})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs)
+	}
+	path := filepath.Join(t.TempDir(), "trace.jsonl")
+	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := readTrace(path)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs)
+	}
+	if n := len(recorded.snapshot.Services); n != 12 || recorded.slices != 1 || recorded.services != 1 {
+		t.Errorf("%d Services, then %s", n, recorded)
+	}
+	if !strings.Contains(errs.String(), "services: 12 at first, 1 changes") {
+		t.Errorf("it says %s", errs)
+	}
+}
+
+func TestCaptureTraceRefuses(t *testing.T) {
+	for _, args := range [][]string{{"--for", "0s"}, {"--for", "1m", "--anonymize"}} {
+		if status, _, stderr := invoke(t, append([]string{"capture", "-o", "-"}, args...)...); status != exitUsage || !strings.Contains(stderr, "--for") {
+			t.Errorf("%v: status %d, %s", args, status, stderr)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"synclab/reports"
+	"synclab/sim"
+	"synclab/sim/capture"
+	"synclab/sim/live"
+	"synclab/sim/twin"
+)
+
+// census is what a cost model asks of a cluster's objects.
+type census struct {
+	services int // that a Service proxy looks at
+	left     int // headless and external ones, which it does not
+	ports    int // of the Services: each is served by rules of its own
+	// endpoints of a port, the mean: the ready ones, of the family that has more.
+	endpoints float64
+	nodes     int
+	dual      bool // there are endpoints of both families
+}
+
+func (c census) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s Services", reports.Grouped(int64(c.services)))
+	if c.ports != c.services {
+		fmt.Fprintf(&text, " with %s ports, each of which counts as a Service here", reports.Grouped(int64(c.ports)))
+	}
+	fmt.Fprintf(&text, ", %s endpoints each, %s nodes", plainNumber(c.endpoints), reports.Grouped(int64(c.nodes)))
+	if c.left > 0 {
+		fmt.Fprintf(&text, "; %s headless or external Services left out", reports.Grouped(int64(c.left)))
+	}
+	if c.dual {
+		text.WriteString("; dual stack: the other family's rules cost as much again, and are not in the answer")
+	}
+	return text.String()
+}
+
+// proxied says whether a Service proxy looks at a Service.
+func proxied(s *corev1.Service) bool {
+	return s.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone
+}
+
+// censusOf takes the census. Nodes are those that are listed, or those that endpoints are on, whichever are more: dumps often
+// come without Nodes.
+func censusOf(o *sim.Objects) census {
+	var c census
+	ports := map[types.NamespacedName]int{}
+	for _, s := range o.Services {
+		if !proxied(s) {
+			c.left++
+			continue
+		}
+		c.services++
+		c.ports += len(s.Spec.Ports)
+		ports[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = len(s.Spec.Ports)
+	}
+	byFamily := map[discoveryv1.AddressType]int{}
+	on := map[string]bool{}
+	for _, slice := range o.Slices {
+		n := ports[serviceOfSlice(slice)]
+		for _, e := range slice.Endpoints {
+			if e.NodeName != nil {
+				on[*e.NodeName] = true
+			}
+			if e.Conditions.Ready == nil || *e.Conditions.Ready {
+				byFamily[slice.AddressType] += n
+			}
+		}
+	}
+	v4, v6 := byFamily[discoveryv1.AddressTypeIPv4], byFamily[discoveryv1.AddressTypeIPv6]
+	if c.ports > 0 {
+		c.endpoints = float64(max(v4, v6)) / float64(c.ports)
+	}
+	c.dual = v4 > 0 && v6 > 0
+	c.nodes = max(len(o.Nodes), len(on))
+	return c
+}
+
+func serviceOfSlice(s *discoveryv1.EndpointSlice) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
+}
+
+// changedBetween counts the EndpointSlices and Services that a Service proxy would have to write again: those that differ,
+// came or went. What only moved within a slice, and slices of Services that no proxy looks at, do not count.
+func changedBetween(before, now *sim.Objects) (endpointSlices, services int) {
+	looked := map[types.NamespacedName]bool{}
+	specs := map[types.NamespacedName]*corev1.Service{}
+	for _, s := range before.Services {
+		if name := (types.NamespacedName{Namespace: s.Namespace, Name: s.Name}); proxied(s) {
+			looked[name], specs[name] = true, s
+		}
+	}
+	for _, s := range now.Services {
+		name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+		if !proxied(s) {
+			continue
+		}
+		looked[name] = true
+		if old := specs[name]; old == nil || !sameService(old, s) {
+			services++
+		}
+		delete(specs, name)
+	}
+	services += len(specs) // gone, or not served any more
+
+	old := map[types.NamespacedName]*discoveryv1.EndpointSlice{}
+	for _, s := range before.Slices {
+		if looked[serviceOfSlice(s)] {
+			old[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = s
+		}
+	}
+	for _, s := range now.Slices {
+		if !looked[serviceOfSlice(s)] {
+			continue
+		}
+		name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+		if was := old[name]; was == nil || !sameSlice(was, s) {
+			endpointSlices++
+		}
+		delete(old, name)
+	}
+	return endpointSlices + len(old), services
+}
+
+func sameService(a, b *corev1.Service) bool {
+	a, b = capture.Strip(a).(*corev1.Service), capture.Strip(b).(*corev1.Service)
+	return equality.Semantic.DeepEqual(a.Spec, b.Spec) && equality.Semantic.DeepEqual(a.Status.LoadBalancer, b.Status.LoadBalancer)
+}
+
+func sameSlice(a, b *discoveryv1.EndpointSlice) bool {
+	return serviceOfSlice(a) == serviceOfSlice(b) && a.AddressType == b.AddressType &&
+		equality.Semantic.DeepEqual(a.Ports, b.Ports) && equality.Semantic.DeepEqual(byAddress(a), byAddress(b))
+}
+
+// byAddress are the endpoints of a slice with what a proxy reads of them, in an order of their own.
+func byAddress(s *discoveryv1.EndpointSlice) []discoveryv1.Endpoint {
+	endpoints := capture.Strip(s).(*discoveryv1.EndpointSlice).Endpoints
+	slices.SortFunc(endpoints, func(a, b discoveryv1.Endpoint) int {
+		return cmp.Compare(strings.Join(a.Addresses, ","), strings.Join(b.Addresses, ","))
+	})
+	return endpoints
+}
+
+// recordedChurn is a trace of a real cluster.
+type recordedChurn struct {
+	path             string
+	snapshot         *sim.Objects
+	events           []twin.Event
+	slices, services int // changes of these
+	length           time.Duration
+	cut              bool // the last line is not whole
+}
+
+func (r *recordedChurn) rate(n int) float64 { return float64(n) / r.length.Seconds() }
+
+func (r *recordedChurn) String() string {
+	text := fmt.Sprintf("from %s: %s changes of EndpointSlices and %s of Services in %v: %s a second, played again and again",
+		r.path, reports.Grouped(int64(r.slices)), reports.Grouped(int64(r.services)), r.length.Round(time.Millisecond), plainNumber(r.rate(len(r.events))))
+	if r.cut {
+		text += "; its last line is not whole and left out"
+	}
+	return text
+}
+
+// readTrace reads what `synclab capture --for` wrote. Changes that no Service proxy looks at are left out.
+func readTrace(path string) (*recordedChurn, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--churn-from: %w", err)
+	}
+	defer file.Close()
+	decoder := live.NewDecoder(bufio.NewReader(file))
+	r := &recordedChurn{path: path}
+	if r.snapshot, err = decoder.Snapshot(); err != nil {
+		return nil, fmt.Errorf("--churn-from %s: no recorded trace: %w", path, err)
+	}
+	looked := map[types.NamespacedName]bool{}
+	for _, s := range r.snapshot.Services {
+		looked[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = proxied(s)
+	}
+	var trace []sim.Change
+	for {
+		change, err := decoder.Next()
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			r.cut = true
+			break
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--churn-from %s: %w", path, err)
+		}
+		switch o := change.Object.(type) {
+		case *corev1.Service:
+			name := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+			was := looked[name]
+			looked[name] = proxied(o)
+			if was || looked[name] {
+				trace = append(trace, change.Change)
+			}
+		case *discoveryv1.EndpointSlice:
+			if looked[serviceOfSlice(o)] {
+				trace = append(trace, change.Change)
+			}
+		}
+	}
+	r.events, _ = twin.Recorded(trace)
+	for _, e := range r.events {
+		if e.Kind == twin.Services {
+			r.services++
+		} else {
+			r.slices++
+		}
+	}
+	if len(r.events) > 0 {
+		r.length = r.events[len(r.events)-1].Due
+	}
+	if len(r.events) < 2 || r.length <= 0 {
+		return nil, fmt.Errorf("--churn-from %s: %d changes in it: too few to say how often there are any", path, len(r.events))
+	}
+	return r, nil
+}
