@@ -118,7 +118,7 @@ func fitSubject(name string, points []Point, o FitOptions) *Subject {
 	for _, q := range []Quantity{Rules, Elements, PeakRSS, FirstPacket, FirstPacketP99} { // rules first: the others may grow with them
 		s.fit(q, "", o)
 	}
-	for _, kind := range []string{Full, Partial} {
+	for _, kind := range kinds {
 		for _, q := range append(slices.Clone(phases), Total, CPU, ChildPeakRSS) { // phases first: a whole may be their sum
 			s.fit(q, kind, o)
 		}
@@ -193,7 +193,7 @@ func plausible(q Quantity, kind string, f Form) bool {
 	case PeakRSS, ChildPeakRSS, Rules, Elements, FirstPacket, FirstPacketP99:
 		return f.State != "square" && f.State != "offset-power" && f.State != "bend"
 	case Total, CPU:
-		return kind != Full || f.State != "const"
+		return kind == Partial || f.State != "const"
 	}
 	return true
 }

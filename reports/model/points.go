@@ -40,9 +40,12 @@ var phases = []Quantity{Plan, Encode, ToolUser, ToolSys, Rest}
 
 // Kinds of syncs.
 const (
-	Full    = "full" // of everything, into empty tables
+	Full    = "full"   // of everything, into empty tables
+	Resync  = "resync" // of everything, over the rules that are there: after a restart, by time, after a failure
 	Partial = "partial"
 )
+
+var kinds = []string{Full, Resync, Partial}
 
 // Point is a quantity at one size: the median of N values, of two the smaller one.
 type Point struct {
@@ -157,17 +160,22 @@ type oneSync struct {
 	changed int
 }
 
-// syncs takes the syncs of a repetition: the first full one, which meets empty tables, and all partial ones.
+// syncs takes the syncs of a repetition: the first full one meets empty tables, later ones what was written before. After
+// a fault nobody knows what they meet.
 func (c *collector) syncs(p part) {
 	syncs := syncsOf(p.records)
 	attribute(p.records, syncs)
 	seen := false
+	faulted := slices.ContainsFunc(p.records, func(r bench.Record) bool { return r.Metric == bench.FaultBegun })
 	for _, s := range syncs {
 		k := key{kind: s.kind, services: p.services, endpoints: p.endpoints}
 		changed := 0.0
 		if s.kind == Full {
-			if seen {
+			switch {
+			case seen && faulted:
 				continue
+			case seen:
+				k.kind = Resync
 			}
 			seen = true
 		} else {
@@ -284,10 +292,19 @@ func attribute(records []bench.Record, syncs []*oneSync) {
 	}
 }
 
+// counts are by table and family.
+type counts map[[2]string]float64
+
+// first keeps the first count of each: later ones are of what changes made of the cluster, and of what a proxier left behind.
+func (c counts) first(r bench.Record) {
+	if _, ok := c[[2]string{r.Table, r.Family}]; !ok {
+		c[[2]string{r.Table, r.Family}] = r.Value
+	}
+}
+
 // states takes what a repetition tells of the state: memory, rules, the first packet.
 func (c *collector) states(p part) {
-	type place struct{ table, family string }
-	rules, kernel := map[place]float64{}, map[place]float64{}
+	rules, kernel := counts{}, counts{}
 	packets := map[int][]float64{}
 	at := key{services: p.services, endpoints: p.endpoints}
 	put := func(q Quantity, value float64) {
@@ -300,9 +317,9 @@ func (c *collector) states(p part) {
 		case r.Metric == bench.PeakRSS:
 			put(PeakRSS, r.Value)
 		case r.Metric == bench.Rules && r.Kind == Full:
-			rules[place{r.Table, r.Family}] = r.Value
+			rules.first(r)
 		case r.Metric == bench.RulesKernel:
-			kernel[place{r.Table, r.Family}] = r.Value
+			kernel.first(r)
 		case r.Metric == bench.FirstPacket && r.Position != nil && *r.Position > 0 && r.Target == "" && (r.Method == "" || r.Method == "sendto"):
 			packets[*r.Position] = append(packets[*r.Position], r.Value)
 		}
@@ -312,7 +329,7 @@ func (c *collector) states(p part) {
 	}
 	var counted, elements float64
 	for where, n := range rules {
-		if strings.HasSuffix(where.table, "elements") {
+		if strings.HasSuffix(where[0], "elements") {
 			elements += n
 		} else {
 			counted += n

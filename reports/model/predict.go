@@ -10,7 +10,7 @@ import (
 // Query is what is asked: a quantity of a kind of sync, at a size. The zero Quantity is Total.
 type Query struct {
 	Quantity  Quantity
-	Kind      string // Full or Partial; empty for what is of the state: PeakRSS, Rules, Elements, FirstPacket
+	Kind      string // Full, Resync or Partial; empty for what is of the state: PeakRSS, Rules, Elements, FirstPacket
 	Services  int
 	Endpoints float64 // per Service
 	Changed   int     // Services that the partial sync takes; 0: 1
@@ -113,6 +113,7 @@ func (s *Subject) Has(q Quantity, kind string) bool { return s.term(q, kind) != 
 // by several goroutines, each with its own rng.
 type Syncs struct {
 	full    float64 // s
+	resync  float64
 	partial []float64
 	beyond  func(changed int) float64 // for numbers of changed Services that partial does not hold
 	noise   map[string][]float64
@@ -128,7 +129,14 @@ func (s *Subject) Syncs(services int, endpoints float64) (*Syncs, error) {
 	if err != nil {
 		return nil, err
 	}
-	y.full = full.Median
+	y.full, y.resync = full.Median, full.Median
+	if s.Has(Total, Resync) {
+		again, err := s.Predict(Query{Kind: Resync, Services: services, Endpoints: endpoints})
+		if err != nil {
+			return nil, err
+		}
+		y.resync = again.Median
+	}
 	t := s.term(Total, Partial)
 	if t == nil {
 		return nil, fmt.Errorf("cost model of %s: no partial sync was measured", s.Name)
@@ -143,7 +151,7 @@ func (s *Subject) Syncs(services int, endpoints float64) (*Syncs, error) {
 	return y, nil
 }
 
-// Sync draws how long one sync takes that had changedServices to write: the model's median, and the scatter that single
+// Sync draws how long one sync of a kind takes that had changedServices to write: the model's median, and the scatter that single
 // syncs had in the calibration. How many changes there were of these Services does not matter to any law.
 func (y *Syncs) Sync(kind string, changedServices, changes int, rng *rand.Rand) time.Duration {
 	seconds := y.Median(kind, changedServices)
@@ -155,6 +163,8 @@ func (y *Syncs) Median(kind string, changedServices int) float64 {
 	switch {
 	case kind == Full:
 		return y.full
+	case kind == Resync:
+		return y.resync
 	case changedServices < len(y.partial):
 		return y.partial[max(changedServices, 0)]
 	}
@@ -166,6 +176,9 @@ const fewestNoise = 20
 
 func (y *Syncs) scatter(kind string, rng *rand.Rand) float64 {
 	values := y.noise[kind]
+	if kind == Resync && len(values) == 0 {
+		values = y.noise[Full]
+	}
 	switch {
 	case rng == nil || len(values) == 0:
 		return 1
