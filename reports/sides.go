@@ -49,6 +49,7 @@ type Figure struct {
 
 	repetitions []repetitionValue
 	stopped     bool // in some repetition
+	mixed       bool // of several machines
 }
 
 // repetitionValue is a figure of one repetition: the unit that ratios are computed from, since the values of one
