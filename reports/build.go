@@ -30,22 +30,18 @@ type Plot struct {
 	markup []byte // the SVG, for the page
 }
 
-// Build reads the run folders and writes every derived file into out (the first folder when empty): bench.txt,
+// Build reads the run folders and writes every derived file into out (OutFolder when empty): bench.txt,
 // summary.json, summary.md, the plots and index.html. Whatever was there of an earlier Build is replaced.
 func Build(dirs []string, out string, opts Options) (*Summary, error) {
 	if len(dirs) == 0 {
 		return nil, errors.New("no run folder to report on")
 	}
 	if out == "" {
-		out = dirs[0]
+		out = OutFolder(dirs)
 	}
-	var runs []*loadedRun
-	for _, dir := range dirs {
-		run, err := loadRun(dir)
-		if err != nil {
-			return nil, err
-		}
-		runs = append(runs, run)
+	runs, err := loadRuns(dirs)
+	if err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return nil, err
@@ -77,7 +73,14 @@ func Build(dirs []string, out string, opts Options) (*Summary, error) {
 
 // writeBench writes every raw sample of every run, one line each, for benchstat.
 func writeBench(b *bytes.Buffer, runs []*loadedRun) error {
+	var parts []*loadedRun // each of one machine
 	for _, l := range runs {
+		if l.shards == nil {
+			parts = append(parts, l)
+		}
+		parts = append(parts, l.shards...)
+	}
+	for _, l := range parts {
 		records := func(yield func(bench.Record, error) bool) {
 			for _, r := range l.records {
 				if !yield(r, nil) {

@@ -9,17 +9,29 @@ import (
 	"synclab/bench"
 )
 
-// loadedRun is one run folder in memory.
+// loadedRun is one run folder in memory, or the shards of one sweep.
 type loadedRun struct {
 	dir      string
 	run      bench.Run
 	records  []bench.Record
 	warnings []string
+
+	shards  []*loadedRun    // that it was merged from; nil: a run in one piece
+	missing []int           // shards of the sweep that are not there
+	mixed   map[cellID]bool // cells whose repetitions are of several machines
 }
 
-// loadRun reads a run folder. The last line of records.jsonl may be torn, as a machine that died leaves it: the reader
-// leaves it out, and the report says so.
+// loadRun reads a run folder, or a folder of shards as one run.
 func loadRun(dir string) (*loadedRun, error) {
+	if shards := ShardsIn(dir); len(shards) > 0 {
+		return loadShards(dir, shards)
+	}
+	return loadFolder(dir)
+}
+
+// loadFolder reads a run folder. The last line of records.jsonl may be torn, as a machine that died leaves it: the reader
+// leaves it out, and the report says so.
+func loadFolder(dir string) (*loadedRun, error) {
 	run, records, err := bench.ReadRun(dir)
 	if err != nil {
 		return nil, err

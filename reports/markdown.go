@@ -36,6 +36,9 @@ func (s *Summary) writeMarkdown(w io.Writer) error {
 	b.WriteString("\n<details><summary>Versions and how to repeat it</summary>\n\n")
 	for _, run := range s.Runs {
 		fmt.Fprintf(&b, "- `%s` (%s): `%s`, seed %d, %d repetitions, %s\n", run.Label, run.Status, run.Command, run.Seed, run.Reps, run.versionsText())
+		for _, host := range run.hostList() {
+			fmt.Fprintf(&b, "  - %s: %s\n", host[0], host[1])
+		}
 	}
 	b.WriteString("\n</details>\n")
 	_, err := io.WriteString(w, b.String())

@@ -172,6 +172,10 @@ func (r RunHead) VersionList() [][2]string {
 	if r.Machine.MemoryBytes > 0 {
 		memory = formatBytes(float64(r.Machine.MemoryBytes))
 	}
+	cpu := fmt.Sprintf("%s × %d", r.Machine.CPU, r.Machine.CPUs)
+	if r.Machine.CPUs == 0 {
+		cpu = "" // of several machines
+	}
 	privilege := "root"
 	if r.Machine.UserNamespace {
 		privilege = "user namespace"
@@ -182,13 +186,13 @@ func (r RunHead) VersionList() [][2]string {
 		{"synclab", r.Versions.Synclab}, {"Go", r.Versions.Go}, {"kernel", r.Versions.Kernel},
 		{"iptables (legacy)", r.Versions.IPTablesLegacy}, {"iptables (nft)", r.Versions.IPTablesNft}, {"nft", r.Versions.Nft},
 		{"kube-proxy", r.Versions.KubeProxy}, {"objects came", feedText(r.Feed)},
-		{"system", r.Machine.OS}, {"CPU", fmt.Sprintf("%s × %d", r.Machine.CPU, r.Machine.CPUs)}, {"memory", memory}, {"ran as", privilege},
+		{"system", r.Machine.OS}, {"CPU", cpu}, {"memory", memory}, {"ran as", privilege},
 	} {
 		if v[1] != "" {
 			out = append(out, v)
 		}
 	}
-	return out
+	return append(out, r.hostList()...)
 }
 
 func feedText(feed string) string {

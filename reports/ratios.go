@@ -19,6 +19,9 @@ import (
 // ran one after the other, so whatever slowed the machine then slowed both. Their ratio is one observation; the interval
 // is that of the median of these ratios by order statistics, without an assumption about their distribution, and widened
 // to hold the ratio itself. It takes 6 repetitions to have one at 95 %.
+//
+// Of a cell that several machines measured, the ratio is the median of those of the repetitions: each is of one machine,
+// which the figures are not.
 type Comparison struct {
 	Cell   Cell   `json:"cell"`
 	Metric string `json:"metric"` // name of a figure: "full_sync", "network_programming_latency_p99"
@@ -48,6 +51,13 @@ func compareFigures(a, b *Figure) (c Comparison, ok bool) {
 		return Comparison{}, false
 	}
 	c = Comparison{Metric: a.Name, Ratio: b.Value / a.Value, NA: len(a.repetitions), NB: len(b.repetitions)}
+	if a.mixed || b.mixed {
+		ratios := sameRepetitions(*a, *b)
+		if len(ratios) == 0 {
+			return Comparison{}, false
+		}
+		c.Ratio = median(ratios)
+	}
 	text := figureTextOf(a.Name)
 	switch {
 	case b.AtLeast:
@@ -123,19 +133,25 @@ func warningText(warnings []error) string {
 
 // pairedRatios divides repetition by repetition: of one run by their numbers, else in their order.
 func pairedRatios(a, b Figure) []float64 {
-	var out []float64
-	for _, one := range a.repetitions {
-		i := slices.IndexFunc(b.repetitions, func(r repetitionValue) bool { return r.repetition == one.repetition })
-		if i >= 0 && one.value > 0 && b.repetitions[i].value > 0 {
-			out = append(out, b.repetitions[i].value/one.value)
-		}
-	}
-	if len(out) > 0 {
+	out := sameRepetitions(a, b)
+	if len(out) > 0 || a.mixed || b.mixed {
 		return out
 	}
 	for i := range min(len(a.repetitions), len(b.repetitions)) {
 		if x, y := a.repetitions[i].value, b.repetitions[i].value; x > 0 && y > 0 {
 			out = append(out, y/x)
+		}
+	}
+	return out
+}
+
+// sameRepetitions divides what two figures have of the same repetitions of one run.
+func sameRepetitions(a, b Figure) []float64 {
+	var out []float64
+	for _, one := range a.repetitions {
+		i := slices.IndexFunc(b.repetitions, func(r repetitionValue) bool { return r.repetition == one.repetition })
+		if i >= 0 && one.value > 0 && b.repetitions[i].value > 0 {
+			out = append(out, b.repetitions[i].value/one.value)
 		}
 	}
 	return out
@@ -256,6 +272,13 @@ func cellComparisons(c *collection) []CellComparison {
 	var out []CellComparison
 	for _, cell := range c.cells {
 		sides := sidesOf(c, cell)
+		if c.mixes(cell) {
+			for _, side := range sides {
+				for i := range side.Figures {
+					side.Figures[i].mixed = true
+				}
+			}
+		}
 		if len(sides) < 2 || !slices.ContainsFunc(sides, func(s Side) bool { return len(s.Figures)+len(s.Exceeded) > 0 }) {
 			continue
 		}

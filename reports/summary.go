@@ -61,6 +61,10 @@ type RunHead struct {
 	Command  string         `json:"command"`
 	Versions bench.Versions `json:"versions"`
 	Machine  bench.Machine  `json:"machine"`
+	// Shards that the run was merged from. Machine and Versions are then what all of them have in common.
+	Shards []ShardHead `json:"shards,omitempty"`
+	// Missing says which shards are not there.
+	Missing string `json:"missing,omitempty"`
 }
 
 // Row is one line of the full tables: one group of values.
@@ -210,6 +214,7 @@ func runHeads(c *collection) []RunHead {
 			Label: c.labels[i], Dir: filepath.Base(l.dir), Status: r.Status, Reason: r.Reason, Started: r.Started,
 			Finished: r.Finished, Scenario: r.Scenario.Name, Description: strings.TrimSpace(r.Scenario.Description),
 			Subjects: r.Subjects, Feed: cmp.Or(r.Feed, bench.FeedInformers), Reps: r.Reps, Seed: r.Seed, Command: r.Command, Versions: r.Versions, Machine: r.Machine,
+			Shards: l.shardHeads(), Missing: l.missingText(),
 		})
 	}
 	return heads

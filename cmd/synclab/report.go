@@ -30,11 +30,15 @@ them: index.html, plots, summary.json, summary.md and bench.txt. Without an
 argument it takes the newest run in ` + runsFolder + `/. Several runs make one report that
 compares them; it goes into the first folder unless --out names another.
 
+Shards of a sweep, or the folder that they are in, are one run: what is missing
+is named, and what does not belong together is refused.
+
 With --bench it reads the output of Go benchmarks instead, and prints how each
 grows with its parameter services: exponents with R² and, of three results or
 more, their 95 % confidence intervals.`,
 		Example: `  synclab report
   synclab report runs/before runs/after --out runs/comparison
+  synclab report sweep/shard-*
   synclab report runs/sweep --full-sync 0.5 --first-packet 0.00001
   synclab report runs/before -o json
   go test -run '^$' -bench Sync -count 3 ./bench | synclab report --bench -`,
@@ -54,7 +58,7 @@ more, their 95 % confidence intervals.`,
 				dirs = []string{newest}
 			}
 			for _, dir := range dirs {
-				if _, err := os.Stat(filepath.Join(dir, "run.json")); err != nil {
+				if _, err := os.Stat(filepath.Join(dir, "run.json")); err != nil && len(reports.ShardsIn(dir)) == 0 {
 					return badUsage(cmd, "%s is not the folder of a run: %w", dir, err)
 				}
 			}
@@ -101,12 +105,17 @@ func benchGrowth(s streams, file string, format outputFormat) error {
 	return format.write(s.out, all, func(w io.Writer) error { return reports.WriteBenchGrowth(w, all) })
 }
 
-// newestRun finds the run folder in root whose run.json was written last.
+// newestRun finds the run folder in root whose run.json was written last; of a shard, that of its sweep.
 func newestRun(root string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(root, "*", "run.json"))
 	if err != nil {
 		return "", err
 	}
+	shards, err := filepath.Glob(filepath.Join(root, "*", "shard-*", "run.json"))
+	if err != nil {
+		return "", err
+	}
+	files = append(files, shards...)
 	newest, written := "", int64(-1)
 	for _, file := range files {
 		stat, err := os.Stat(file)
@@ -116,6 +125,9 @@ func newestRun(root string) (string, error) {
 		if at := stat.ModTime().UnixNano(); at > written {
 			newest, written = filepath.Dir(file), at
 		}
+	}
+	if sweep := filepath.Dir(newest); newest != "" && len(reports.ShardsIn(sweep)) > 0 {
+		newest = sweep
 	}
 	if newest == "" {
 		return "", fmt.Errorf("no run in %s/ yet: name a run folder, or make one with `synclab run`", root)
@@ -130,7 +142,12 @@ func report(s streams, dirs []string, out string, format outputFormat, options r
 		return err
 	}
 	if out == "" {
-		out = dirs[0]
+		out = reports.OutFolder(dirs)
+	}
+	for _, run := range summary.Runs {
+		if run.Missing != "" {
+			fmt.Fprintf(s.err, "%s: %s\n", run.Label, run.Missing)
+		}
 	}
 	return format.write(s.out, summary, func(w io.Writer) error {
 		if err := summary.Table(w); err != nil {
