@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"synclab/reports"
+	"synclab/reports/capacity"
+	"synclab/sim"
+	"synclab/sim/capture"
+)
+
+// planCluster are the flags that say what the cluster is today: numbers, or what they are derived from.
+type planCluster struct {
+	services  int
+	endpoints float64
+	nodes     int
+	churn     capacity.Churn
+	trace     string
+	earlier   []string
+	apart     time.Duration
+	manifests manifestFlags
+	cluster   clusterFlags
+}
+
+// Where nobody says.
+const (
+	defaultEndpoints = 10
+	defaultNodes     = 1000
+)
+
+func (f *planCluster) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.IntVar(&f.services, "services", 0, "`number` of Services today (default: those of -f, --kubeconfig or --churn-from)")
+	flags.Float64Var(&f.endpoints, "endpoints", 0, fmt.Sprintf("`number` of endpoints of each Service, the mean (default: as counted there, or %d)", defaultEndpoints))
+	flags.IntVar(&f.nodes, "nodes", 0, fmt.Sprintf("`number` of nodes (default: as counted there, or %d)", defaultNodes))
+	flags.Float64Var(&f.churn.Endpoints, "churn", 0, "`changes` of EndpointSlices a second, the mean: pods that come, go, and become ready")
+	flags.StringVar(&f.trace, "churn-from", "", "`file` with a recorded trace of a cluster ('synclab capture --for'): its changes are played again and again, its snapshot is counted")
+	flags.StringArrayVar(&f.earlier, "earlier", nil, "`file` with an earlier dump of the same cluster: what differs from -f or --kubeconfig changed in the time --apart (repeatable)")
+	flags.DurationVar(&f.apart, "apart", 0, "`time` between --earlier and the dump of today")
+	flags.Float64Var(&f.churn.Services, "service-churn", 0, "`changes` of Services themselves a second")
+	flags.Float64Var(&f.churn.Swing, "swing", 0, "how far --churn leaves its mean within a day, as a `share` of it: 0.5 is half as much again at the busiest time")
+	flags.Float64Var(&f.churn.Rollouts, "rollouts", 0, "`number` of rollouts an hour, each of all endpoints of a Service, in addition")
+	flags.Float64Var(&f.churn.NodeLosses, "node-losses", 0, "`number` of nodes a day that are lost with all their pods, in addition")
+	f.manifests.register(cmd)
+	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "`file` of a real cluster whose objects are listed once and counted, read-only")
+	flags.StringVar(&f.cluster.context, "context", "", "`context` of that file (default: its current one)")
+	if err := errors.Join(cmd.MarkFlagFilename("kubeconfig"), cmd.MarkFlagFilename("churn-from", "jsonl"), cmd.MarkFlagFilename("earlier", "yaml", "yml", "json")); err != nil {
+		panic(err)
+	}
+	for _, flag := range []string{"services", "endpoints", "nodes", "churn", "apart", "service-churn", "swing", "rollouts", "node-losses", "context"} {
+		complete(cmd, flag)
+	}
+}
+
+// check refuses what contradicts itself, before anything is read.
+func (f *planCluster) check(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	dump := len(f.manifests.paths) > 0
+	sources := 0
+	for _, flag := range []string{"churn", "churn-from", "earlier"} {
+		if given(flag) {
+			sources++
+		}
+	}
+	switch {
+	case dump && given("kubeconfig"):
+		return badUsage(cmd, "-f and --kubeconfig exclude each other")
+	case !given("services") && !dump && !given("kubeconfig") && !given("churn-from"):
+		return badUsage(cmd, "how large the cluster is today is missing: --services NUMBER, -f DUMP, --kubeconfig FILE or --churn-from TRACE")
+	case given("services") && f.services < 1:
+		return badUsage(cmd, "--services %d: want at least 1", f.services)
+	case given("endpoints") && !(f.endpoints >= 0 && f.endpoints < math.MaxInt32):
+		return badUsage(cmd, "--endpoints %v: want 0 or more", f.endpoints)
+	case given("nodes") && f.nodes < 1:
+		return badUsage(cmd, "--nodes %d: want at least 1", f.nodes)
+	case sources == 0:
+		return badUsage(cmd, "how often endpoints change is missing: --churn RATE (a second), --churn-from TRACE, or --earlier DUMP --apart TIME")
+	case sources > 1:
+		return badUsage(cmd, "--churn, --churn-from and --earlier exclude each other")
+	case given("earlier") && !dump && !given("kubeconfig"):
+		return badUsage(cmd, "--earlier is compared with the dump of today: name it with -f, or --kubeconfig")
+	case given("earlier") && f.apart <= 0:
+		return badUsage(cmd, "--apart is missing: how long before the dump of today --earlier was taken, e.g. 10m")
+	case given("apart") && !given("earlier"):
+		return badUsage(cmd, "--apart is for --earlier, which is not given")
+	}
+	for _, number := range []struct {
+		flag  string
+		value float64
+		most  float64
+	}{
+		{"churn", f.churn.Endpoints, 1e6}, {"service-churn", f.churn.Services, 1e6}, {"swing", f.churn.Swing, 1},
+		{"rollouts", f.churn.Rollouts, 1e6}, {"node-losses", f.churn.NodeLosses, 1e6},
+	} {
+		if !(number.value >= 0 && number.value <= number.most) {
+			return badUsage(cmd, "--%s %v: want 0 to %s", number.flag, number.value, plainNumber(number.most))
+		}
+		if number.flag != "churn" && given(number.flag) && given("churn-from") {
+			return badUsage(cmd, "--%s has no meaning with --churn-from: the trace has all that changes", number.flag)
+		}
+	}
+	return nil
+}
+
+// read derives the cluster. notes say what was derived from where; remarks of them belong to the answer, too.
+func (f *planCluster) read(ctx context.Context, cmd *cobra.Command, s streams) (c capacity.Cluster, notes []string, err error) {
+	if err := f.check(cmd); err != nil {
+		return c, nil, err
+	}
+	objects, from, err := f.objects(ctx, cmd, s)
+	if err != nil {
+		return c, nil, err
+	}
+	c.Churn = f.churn
+	if f.trace != "" {
+		recorded, err := readTrace(f.trace)
+		if err != nil {
+			return c, nil, badInput(err)
+		}
+		notes = append(notes, recorded.String())
+		c.Churn.Endpoints, c.Churn.Services, c.Churn.Trace = recorded.rate(recorded.slices), recorded.rate(recorded.services), recorded.events
+		if objects == nil {
+			objects, from = recorded.snapshot, f.trace
+		}
+	}
+	given := cmd.Flags().Changed
+	c.Endpoints, c.Nodes = defaultEndpoints, defaultNodes
+	if objects != nil {
+		counted := censusOf(objects)
+		if counted.ports == 0 && !given("services") {
+			return c, nil, badInput(fmt.Errorf("%s: no Service that a Service proxy looks at", from))
+		}
+		c.Services, c.Endpoints, c.Nodes = counted.ports, counted.endpoints, max(1, counted.nodes)
+		notes = append(notes, fmt.Sprintf("from %s: %s", from, counted))
+	}
+	if len(f.earlier) > 0 {
+		rates, note, err := f.since(s, objects, from)
+		if err != nil {
+			return c, nil, err
+		}
+		if !given("service-churn") {
+			c.Churn.Services = rates.Services
+		}
+		c.Churn.Endpoints = rates.Endpoints
+		notes = append(notes, note)
+	}
+	if given("services") {
+		c.Services = f.services
+	}
+	if given("endpoints") {
+		c.Endpoints = f.endpoints
+	}
+	if given("nodes") {
+		c.Nodes = f.nodes
+	}
+	return c, notes, nil
+}
+
+// objects are those of the dump or of the cluster, nil without either, and what to call it.
+func (f *planCluster) objects(ctx context.Context, cmd *cobra.Command, s streams) (*sim.Objects, string, error) {
+	if !cmd.Flags().Changed("kubeconfig") {
+		objects, err := f.manifests.read(s)
+		return objects, dumpName(f.manifests.paths), err
+	}
+	client, err := f.cluster.client()
+	if err != nil {
+		return nil, "", err
+	}
+	fmt.Fprintln(s.err, "listing the Services, EndpointSlices and Nodes of the cluster")
+	objects, err := capture.Take(ctx, client, capture.TakeOptions{})
+	return objects, "the cluster", err
+}
+
+// dumpName is what sentences call some files.
+func dumpName(paths []string) string {
+	var names []string
+	for _, path := range paths {
+		if path == "-" {
+			path = "stdin"
+		}
+		names = append(names, path)
+	}
+	return strings.Join(names, ", ")
+}
+
+// since says how often objects changed since the earlier dump, at least.
+func (f *planCluster) since(s streams, now *sim.Objects, from string) (rates capacity.Churn, note string, err error) {
+	before, err := sim.ReadObjects(f.earlier, s.in, sim.ReadOptions{})
+	if err != nil {
+		return rates, "", badInput(fmt.Errorf("--earlier: %w", err))
+	}
+	slices, services := changedBetween(before, now)
+	rates.Endpoints, rates.Services = float64(slices)/f.apart.Seconds(), float64(services)/f.apart.Seconds()
+	note = fmt.Sprintf("between %s and %s, %v apart: %s EndpointSlices and %s Services differ: %s changes a second at least (what changed twice, or back, is seen once, or not)",
+		dumpName(f.earlier), from, f.apart, reports.Grouped(int64(slices)), reports.Grouped(int64(services)), plainNumber(rates.Endpoints+rates.Services))
+	return rates, note, nil
+}

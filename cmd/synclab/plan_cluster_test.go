@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"synclab/reports/capacity"
+	"synclab/scenarios"
+	"synclab/sim"
+	"synclab/sim/live"
+)
+
+// plannedCluster is 40 Services of three endpoints on four nodes, and one that is headless.
+func plannedCluster(t *testing.T) *sim.Objects {
+	t.Helper()
+	objects, err := sim.Generate(scenarios.Shape{Services: 41, Endpoints: scenarios.Endpoints{Count: 3}, Nodes: 4}, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects.Services[0].Spec.ClusterIP = corev1.ClusterIPNone
+	objects.Services[0].Spec.ClusterIPs = []string{corev1.ClusterIPNone}
+	return objects
+}
+
+// dumped writes objects as a dump.
+func dumped(t *testing.T, o *sim.Objects) string {
+	t.Helper()
+	var text bytes.Buffer
+	if err := sim.WriteObjects(&text, o); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "dump.yaml")
+	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// readCluster reads the flags of a plan's cluster.
+func readCluster(t *testing.T, args ...string) (capacity.Cluster, []string, error) {
+	t.Helper()
+	var f planCluster
+	cmd := &cobra.Command{Use: "plan"}
+	f.register(cmd)
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	return f.read(t.Context(), cmd, streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
+}
+
+func TestClusterInNumbers(t *testing.T) {
+	c, notes, err := readCluster(t, "--services", "20000", "--endpoints", "20", "--churn", "50", "--rollouts", "3", "--swing", "0.5", "--node-losses", "2", "--service-churn", "0.1")
+	want := capacity.Churn{Endpoints: 50, Services: 0.1, Swing: 0.5, Rollouts: 3, NodeLosses: 2}
+	if err != nil || len(notes) > 0 || c.Services != 20000 || c.Endpoints != 20 || c.Nodes != defaultNodes || c.Churn.Endpoints != want.Endpoints ||
+		c.Churn.Services != want.Services || c.Churn.Swing != want.Swing || c.Churn.Rollouts != want.Rollouts || c.Churn.NodeLosses != want.NodeLosses {
+		t.Errorf("%+v, %q, %v", c, notes, err)
+	}
+	c, _, err = readCluster(t, "--services", "7", "--churn", "0")
+	if err != nil || c.Endpoints != defaultEndpoints || c.Churn.Endpoints != 0 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// A dump is counted; what flags say goes before it.
+func TestClusterOfADump(t *testing.T) {
+	path := dumped(t, plannedCluster(t))
+	c, notes, err := readCluster(t, "-f", path, "--churn", "2")
+	if err != nil || c.Services != 40 || c.Endpoints != 3 || c.Nodes != 4 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if want := "from " + path + ": 40 Services, 3 endpoints each, 4 nodes; 1 headless or external Services left out"; len(notes) != 1 || notes[0] != want {
+		t.Errorf("notes %q; want %s", notes, want)
+	}
+	c, _, err = readCluster(t, "-f", path, "--churn", "2", "--nodes", "30", "--endpoints", "8")
+	if err != nil || c.Services != 40 || c.Endpoints != 8 || c.Nodes != 30 {
+		t.Errorf("with flags: %+v, %v", c, err)
+	}
+}
+
+// A live cluster is listed, and counted as a dump of it would be.
+func TestClusterThatLives(t *testing.T) {
+	objects, kubeconfig := served(t, 30)
+	c, notes, err := readCluster(t, "--kubeconfig", kubeconfig, "--churn", "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := censusOf(objects)
+	if c.Services != want.ports || c.Endpoints != want.endpoints || c.Nodes != want.nodes || len(notes) != 1 || notes[0] != "from the cluster: "+want.String() {
+		t.Errorf("%+v, %q; want %+v", c, notes, want)
+	}
+}
+
+// Each port is served by rules of its own; what is not ready has none; of two families, one is counted; nodes are those that
+// endpoints are on.
+func TestCensus(t *testing.T) {
+	o := plannedCluster(t)
+	o.Nodes = nil
+	two := o.Services[1]
+	two.Spec.Ports = append(two.Spec.Ports, corev1.ServicePort{Name: "second", Port: 81})
+	not, slow := false, o.Slices[5]
+	slow.Endpoints[0].Conditions.Ready = &not
+	six := o.Slices[6].DeepCopy()
+	six.Name, six.AddressType, six.Endpoints = "six", discoveryv1.AddressTypeIPv6, six.Endpoints[:1]
+	o.Slices = append(o.Slices, six)
+	c := censusOf(o)
+	if c.services != 40 || c.ports != 41 || c.left != 1 || c.nodes != 4 || !c.dual || math.Abs(c.endpoints-float64(41*3-1)/41) > 1e-9 {
+		t.Errorf("%+v", c)
+	}
+	if text := c.String(); !strings.Contains(text, "40 Services with 41 ports, each of which counts as a Service here, 2.98 endpoints each, 4 nodes") || !strings.Contains(text, "dual stack") {
+		t.Error(text)
+	}
+}
+
+// What differs between two dumps is a lower bound of what changed.
+func TestChurnFromTwoDumps(t *testing.T) {
+	before, now := plannedCluster(t), plannedCluster(t)
+	services := map[string]int{}
+	for i, s := range before.Slices {
+		services[s.Labels[discoveryv1.LabelServiceName]] = i
+	}
+	slice := func(service int) *discoveryv1.EndpointSlice { return now.Slices[services[now.Services[service].Name]] }
+	slice(0).Endpoints = nil                                                                             // headless: nobody looks
+	slice(1).Endpoints = slice(1).Endpoints[1:]                                                          // one less
+	slice(2).Endpoints[0], slice(2).Endpoints[2] = slice(2).Endpoints[2], slice(2).Endpoints[0]          // only moved
+	slice(3).ResourceVersion, slice(3).Annotations = "99999", map[string]string{"example.com/seen": "x"} // nothing to a proxy
+	not := false
+	slice(4).Endpoints[1].Conditions.Ready = &not
+	now.Services[5].Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+	now.Services[6].Labels = map[string]string{"example.com/team": "b"} // nothing either
+	gone := services[now.Services[40].Name]
+	now.Services = now.Services[:40]
+	now.Slices = append(now.Slices[:gone:gone], now.Slices[gone+1:]...)
+	if slices, services := changedBetween(before, now); slices != 3 || services != 2 {
+		t.Fatalf("%d EndpointSlices, %d Services; want 3 and 2", slices, services)
+	}
+	old, new := dumped(t, before), dumped(t, now)
+	c, notes, err := readCluster(t, "-f", new, "--earlier", old, "--apart", "10s")
+	if err != nil || c.Churn.Endpoints != 0.3 || c.Churn.Services != 0.2 || c.Services != 39 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if len(notes) != 2 || !strings.Contains(notes[1], "10s apart: 3 EndpointSlices and 2 Services differ: 0.5 changes a second at least") {
+		t.Errorf("%q", notes)
+	}
+}
+
+// A trace has a rate, and a cluster, which is taken where no other is given.
+func TestChurnFromATrace(t *testing.T) {
+	objects := plannedCluster(t)
+	var text bytes.Buffer
+	encoder := live.NewEncoder(&text)
+	if err := encoder.Snapshot(objects); err != nil {
+		t.Fatal(err)
+	}
+	own := func(service int) *discoveryv1.EndpointSlice {
+		for _, s := range objects.Slices {
+			if s.Labels[discoveryv1.LabelServiceName] == objects.Services[service].Name {
+				return s
+			}
+		}
+		t.Fatal("no slice")
+		return nil
+	}
+	for i, change := range []sim.Change{
+		{Due: time.Second, Op: sim.Update, Object: own(1)}, {Due: 2 * time.Second, Op: sim.Update, Object: own(0)}, // the headless one
+		{Due: 3 * time.Second, Op: sim.Delete, Object: objects.Services[2]}, {Due: 3 * time.Second, Op: sim.Update, Object: objects.Nodes[0]},
+		{Due: 10 * time.Second, Op: sim.Update, Object: own(1)},
+	} {
+		if err := encoder.Change(live.Change{Change: change}); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	path := write("trace.jsonl", text.String())
+	c, notes, err := readCluster(t, "--churn-from", path)
+	if err != nil || c.Services != 40 || c.Endpoints != 3 || c.Nodes != 4 || len(c.Churn.Trace) != 3 || c.Churn.Endpoints != 0.2 || c.Churn.Services != 0.1 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if e := c.Churn.Trace; e[0].Service != e[2].Service || e[0].Service == e[1].Service || e[2].Due != 10*time.Second {
+		t.Errorf("events %+v", e)
+	}
+	if len(notes) != 2 || notes[0] != "from "+path+": 2 changes of EndpointSlices and 1 of Services in 10s: 0.3 a second, played again and again" {
+		t.Errorf("%q", notes)
+	}
+	c, _, err = readCluster(t, "--churn-from", path, "--services", "9", "--endpoints", "1", "--nodes", "2")
+	if err != nil || c.Services != 9 || c.Endpoints != 1 || c.Nodes != 2 || len(c.Churn.Trace) != 3 {
+		t.Errorf("with flags: %+v, %v", c, err)
+	}
+
+	whole := text.String()
+	cut := write("cut.jsonl", whole[:len(whole)-20])
+	if c, notes, err := readCluster(t, "--churn-from", cut); err != nil || len(c.Churn.Trace) != 2 || !strings.HasSuffix(notes[0], "; its last line is not whole and left out") {
+		t.Errorf("a trace that was cut: %+v, %q, %v", c, notes, err)
+	}
+	lines := strings.SplitAfter(whole, "\n")
+	few := write("few.jsonl", strings.Join(lines[:len(lines)-5], ""))
+	if _, _, err := readCluster(t, "--churn-from", few); err == nil || !strings.HasSuffix(err.Error(), "1 changes in it: too few to say how often there are any") {
+		t.Errorf("too few: %v", err)
+	}
+	if _, _, err := readCluster(t, "--churn-from", write("dump.yaml", "kind: List\n")); err == nil || !strings.Contains(err.Error(), "no recorded trace: live: line 1") {
+		t.Errorf("no trace: %v", err)
+	}
+}
+
+// What contradicts itself, or is missing, is refused by name.
+func TestClusterRefuses(t *testing.T) {
+	dump := dumped(t, plannedCluster(t))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--churn", "5"}, "how large the cluster is today is missing: --services NUMBER, -f DUMP, --kubeconfig FILE or --churn-from TRACE"},
+		{[]string{"--services", "5"}, "how often endpoints change is missing: --churn RATE (a second), --churn-from TRACE, or --earlier DUMP --apart TIME"},
+		{[]string{"--services", "0", "--churn", "5"}, "--services 0: want at least 1"},
+		{[]string{"--services", "5", "--churn", "-1"}, "--churn -1: want 0 to 1000000"},
+		{[]string{"--services", "5", "--churn", "NaN"}, "--churn NaN: want 0 to 1000000"},
+		{[]string{"--services", "5", "--churn", "1", "--swing", "2"}, "--swing 2: want 0 to 1"},
+		{[]string{"--services", "5", "--churn", "1", "--nodes", "0"}, "--nodes 0: want at least 1"},
+		{[]string{"--services", "5", "--churn", "1", "--endpoints", "-2"}, "--endpoints -2: want 0 or more"},
+		{[]string{"--services", "5", "--churn", "1", "--churn-from", "x"}, "--churn, --churn-from and --earlier exclude each other"},
+		{[]string{"--services", "5", "--churn-from", "x", "--rollouts", "1"}, "--rollouts has no meaning with --churn-from: the trace has all that changes"},
+		{[]string{"--services", "5", "--earlier", dump, "--apart", "1m"}, "--earlier is compared with the dump of today: name it with -f, or --kubeconfig"},
+		{[]string{"-f", dump, "--earlier", dump}, "--apart is missing: how long before the dump of today --earlier was taken, e.g. 10m"},
+		{[]string{"-f", dump, "--churn", "1", "--apart", "1m"}, "--apart is for --earlier, which is not given"},
+		{[]string{"-f", dump, "--kubeconfig", "x", "--churn", "1"}, "-f and --kubeconfig exclude each other"},
+	} {
+		if _, _, err := readCluster(t, c.args...); err == nil || err.Error() != c.want {
+			t.Errorf("%q: %v; want %s", c.args, err, c.want)
+		}
+	}
+	headless := plannedCluster(t)
+	headless.Services = headless.Services[:1]
+	headless.Slices = nil
+	if _, _, err := readCluster(t, "-f", dumped(t, headless), "--churn", "1"); err == nil || !strings.HasSuffix(err.Error(), "dump.yaml: no Service that a Service proxy looks at") {
+		t.Errorf("nothing to serve: %v", err)
+	}
+}

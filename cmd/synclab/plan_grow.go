@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"synclab/reports/capacity"
+)
+
+// grown are the parts of a cluster that grow, in the words of --grow.
+var grown = []string{"services", "endpoints", "nodes", "churn"}
+
+// parseGrowth reads the parts of --grow: services=2x, endpoints=+20%, nodes=5000. A number is what it grows to, from what
+// there is today.
+func parseGrowth(parts []string, today capacity.Cluster) (capacity.Growth, error) {
+	var g capacity.Growth
+	into := map[string]*float64{"services": &g.Services, "endpoints": &g.Endpoints, "nodes": &g.Nodes, "churn": &g.Churn}
+	from := map[string]float64{
+		"services": float64(today.Services), "endpoints": today.Endpoints, "nodes": float64(today.Nodes), "churn": today.Churn.Endpoints,
+	}
+	grows := false
+	for _, part := range parts {
+		fail := func(format string, args ...any) (capacity.Growth, error) {
+			return capacity.Growth{}, fmt.Errorf("--grow %s: %s", part, fmt.Sprintf(format, args...))
+		}
+		name, text, ok := strings.Cut(strings.TrimSpace(part), "=")
+		factor := into[name]
+		switch {
+		case !ok:
+			return fail("want what grows and how far, e.g. services=2x")
+		case factor == nil:
+			return fail("want one of %s", strings.Join(grown, ", "))
+		case *factor != 0:
+			return fail("%s stands there twice", name)
+		}
+		value, absolute, err := parseFactor(text)
+		if err == nil && absolute {
+			if from[name] <= 0 {
+				return fail("there are none today: nothing can be said of how they get there")
+			}
+			value /= from[name]
+		}
+		switch {
+		case err != nil:
+			return fail("%v", err)
+		case absolute && value < 1:
+			return fail("today it is %s already; want more", plainNumber(from[name]))
+		case value < 1:
+			return fail("a cluster that shrinks keeps what it holds today; want growth")
+		}
+		*factor = value
+		grows = grows || value > 1
+	}
+	if len(parts) > 0 && !grows {
+		return capacity.Growth{}, fmt.Errorf("--grow %s: nothing grows", strings.Join(parts, ","))
+	}
+	return g, nil
+}
+
+// parseFactor reads 2x, +20% or, absolute, 40000.
+func parseFactor(text string) (value float64, absolute bool, err error) {
+	text = strings.TrimSpace(text)
+	digits, kind := text, ""
+	for _, suffix := range []string{"x", "X", "×", "%"} {
+		if before, ok := strings.CutSuffix(text, suffix); ok {
+			digits, kind = before, suffix
+		}
+	}
+	value, err = strconv.ParseFloat(digits, 64)
+	signed := strings.HasPrefix(digits, "+") || strings.HasPrefix(digits, "-")
+	if err != nil || math.IsNaN(value) || math.IsInf(value, 0) || signed != (kind == "%") {
+		return 0, false, fmt.Errorf("want a factor such as 2x, a share such as +20%%, or a number that it grows to")
+	}
+	switch kind {
+	case "%":
+		return 1 + value/100, false, nil
+	case "":
+		return value, true, nil
+	}
+	return value, false, nil
+}
+
+// plainNumber is a number without an exponent and without digits that nobody needs.
+func plainNumber(v float64) string {
+	if v == math.Trunc(v) {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+// promiseFlags are what a cluster shall hold.
+type promiseFlags struct {
+	programming, firstPacket, start time.Duration
+	cpu, memory                     string
+}
+
+// promiseNames are the flags.
+var promiseNames = []string{"npl-p99", "first-packet-p99", "cpu", "memory", "start"}
+
+func (f *promiseFlags) register(cmd *cobra.Command) {
+	usual := capacity.Promise{}.WithDefaults()
+	flags := cmd.Flags()
+	flags.DurationVar(&f.programming, "npl-p99", usual.ProgrammingP99, "promise: longest 99th percentile of network programming latency, over all changes and nodes; a `time`, 0: not promised")
+	flags.DurationVar(&f.firstPacket, "first-packet-p99", usual.FirstPacketP99, "promise: the most that the first packet of a flow to the last Service pays for the rules; a `time`, 0: not promised")
+	flags.StringVar(&f.cpu, "cpu", plainNumber(usual.CPU), "promise: `CPUs` that proxier and tools use on average, e.g. 0.5 or 500m; 0: not promised")
+	flags.StringVar(&f.memory, "memory", resource.NewQuantity(int64(usual.Memory), resource.BinarySI).String(), "promise: peak `size` of the proxier and its largest tool together; 0: not promised")
+	flags.DurationVar(&f.start, "start", usual.Start, "promise: longest first sync of a proxier that starts on empty tables; a `time`, 0: not promised")
+	for _, flag := range promiseNames {
+		complete(cmd, flag)
+	}
+}
+
+// read gives what is promised; nothing where no flag was given, which is capacity's default.
+func (f *promiseFlags) read(cmd *cobra.Command) (p capacity.Promise, err error) {
+	for _, promised := range []struct {
+		flag string
+		time time.Duration
+	}{{"npl-p99", f.programming}, {"first-packet-p99", f.firstPacket}, {"start", f.start}} {
+		if promised.time < 0 {
+			return p, badUsage(cmd, "--%s %v: want more than 0, or 0 to promise nothing", promised.flag, promised.time)
+		}
+	}
+	cpu, err := resource.ParseQuantity(f.cpu)
+	if err != nil || cpu.Sign() < 0 {
+		return p, badUsage(cmd, "--cpu %q: want a number of CPUs such as 0.5 or 500m", f.cpu)
+	}
+	memory, err := resource.ParseQuantity(f.memory)
+	if err != nil || memory.Sign() < 0 {
+		return p, badUsage(cmd, "--memory %q: want a size such as 512Mi or 2Gi", f.memory)
+	}
+	p = capacity.Promise{
+		ProgrammingP99: f.programming, FirstPacketP99: f.firstPacket, CPU: cpu.AsApproximateFloat64(), Memory: uint64(memory.Value()), Start: f.start,
+	}
+	if p == (capacity.Promise{}) {
+		return p, badUsage(cmd, "nothing is promised: every cluster would do")
+	}
+	if !slices.ContainsFunc(promiseNames, cmd.Flags().Changed) {
+		return capacity.Promise{}, nil
+	}
+	return p, nil
+}
