@@ -83,38 +83,43 @@ func lastPacketValues(c *cellSamples, _ sameSource) map[repetition][]float64 {
 // isElements tells counts of set and map elements from those of rules: "nftables/elements".
 func isElements(table string) bool { return strings.HasSuffix(table, "elements") }
 
-// countValues is the total of the tables at the end of each repetition, of rules or of elements. A partial sync's count
-// may be of what it wrote: others are taken where there are any.
+// countValues is the total of the tables at the end of each repetition, of rules or of elements.
 func countValues(elements bool) func(*cellSamples, sameSource) map[repetition][]float64 {
-	type part struct {
-		repetition
-		table, family string
-	}
 	return func(c *cellSamples, source sameSource) map[repetition][]float64 {
 		metric := bench.Rules
 		if source.kernelRules && c.has(bench.RulesKernel) || elements && !c.hasElements(metric) || !c.has(metric) {
 			metric = bench.RulesKernel
 		}
-		last, whole := map[part]float64{}, map[part]bool{}
-		for _, r := range c.records {
-			if r.Metric != metric || r.Error != "" || isElements(r.Table) != elements {
-				continue
-			}
-			key := part{repetition{r.run, r.Rep}, r.Table, r.Family}
-			if r.Kind != "partial" || !whole[key] {
-				last[key] = r.Value
-				whole[key] = whole[key] || r.Kind != "partial"
-			}
-		}
-		out := map[repetition][]float64{}
-		for key, value := range last {
-			if out[key.repetition] == nil {
-				out[key.repetition] = []float64{0}
-			}
-			out[key.repetition][0] += value
-		}
-		return out
+		return c.lastCounts(metric, func(table string) bool { return isElements(table) == elements })
 	}
+}
+
+// lastCounts adds up the last counts of tables and families in each repetition. A partial sync's count may be of what it
+// wrote: others are taken where there are any.
+func (c *cellSamples) lastCounts(metric bench.Metric, want func(table string) bool) map[repetition][]float64 {
+	type part struct {
+		repetition
+		table, family string
+	}
+	last, whole := map[part]float64{}, map[part]bool{}
+	for _, r := range c.records {
+		if r.Metric != metric || r.Error != "" || !want(r.Table) {
+			continue
+		}
+		key := part{repetition{r.run, r.Rep}, r.Table, r.Family}
+		if r.Kind != "partial" || !whole[key] {
+			last[key] = r.Value
+			whole[key] = whole[key] || r.Kind != "partial"
+		}
+	}
+	out := map[repetition][]float64{}
+	for key, value := range last {
+		if out[key.repetition] == nil {
+			out[key.repetition] = []float64{0}
+		}
+		out[key.repetition][0] += value
+	}
+	return out
 }
 
 func (c *cellSamples) hasElements(metric bench.Metric) bool {

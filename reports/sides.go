@@ -157,21 +157,31 @@ func (s Side) notReached(name string) bool {
 	return ends && s.figure(name) == nil && len(s.Exceeded) > 0 && len(s.Exceeded) == s.Repetitions
 }
 
-// sidesOf are the sides of a cell, in the order of the series.
-func sidesOf(c *collection, cell Cell) []Side {
+// sourceOf is what all of several samples of one cell can be read from; those that are nil do not count.
+func sourceOf(all []*cellSamples) sameSource {
 	source := sameSource{fullRestores: true, kernelRules: true}
-	for _, one := range c.series {
-		samples := one.cells[cell.id()]
+	for _, samples := range all {
 		if samples == nil {
 			continue
 		}
-		if samples.has(bench.Restore) && len(one.kindOf(cell, bench.Restore, "full")) == 0 {
+		fullRestore := func(r taggedRecord) bool { return r.Metric == bench.Restore && r.Kind == "full" && r.Error == "" }
+		if samples.has(bench.Restore) && !slices.ContainsFunc(samples.records, fullRestore) {
 			source.fullRestores = false
 		}
 		if samples.has(bench.Rules) && !samples.has(bench.RulesKernel) {
 			source.kernelRules = false
 		}
 	}
+	return source
+}
+
+// sidesOf are the sides of a cell, in the order of the series.
+func sidesOf(c *collection, cell Cell) []Side {
+	var all []*cellSamples
+	for _, one := range c.series {
+		all = append(all, one.cells[cell.id()])
+	}
+	source := sourceOf(all)
 	var sides []Side
 	for _, one := range c.series {
 		samples := one.cells[cell.id()]

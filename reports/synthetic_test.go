@@ -31,6 +31,7 @@ type synthetic struct {
 	outside  bool // subjects are processes fed by the API front
 	targets  []scenarios.Target
 	stopAt   float64 // a cold start that takes longer is stopped, in seconds; 0 means none
+	noise    uint64  // another one is another run of the same
 }
 
 // syntheticSubject takes base × services^exponent for a full sync and perRule for each position a packet crosses.
@@ -77,7 +78,7 @@ func (y synthetic) write(t testing.TB, dir string) {
 	if err := os.WriteFile(filepath.Join(dir, "run.json"), head, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w := &syntheticWriter{y: y, random: rand.New(rand.NewPCG(7, 7))}
+	w := &syntheticWriter{y: y, random: rand.New(rand.NewPCG(7, 7+y.noise))}
 	encoder := json.NewEncoder(&w.out)
 	w.encode = func(r bench.Record) {
 		if err := encoder.Encode(r); err != nil {

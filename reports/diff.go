@@ -1,0 +1,286 @@
+package reports
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"synclab/scenarios"
+)
+
+// Diff says what two runs measured alike and what not. The repetition is the unit of every test and interval, since the
+// values of one repetition depend on one another. Unlike subjects of one run, which take turns, the repetitions of two
+// runs are not paired: the k-th of one has nothing to do with the k-th of the other.
+type Diff struct {
+	Before RunHead `json:"before"`
+	After  RunHead `json:"after"`
+	// Unlike is what the runs do not share; Warnings are what else the reader has to know of them.
+	Unlike   []Unlike `json:"unlike,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	Rows     []Delta  `json:"rows"`
+	// Absent are subjects in cells that only one of the runs has.
+	Absent []Absent `json:"absent,omitempty"`
+	// Tests is how many p-values there are, which the adjusted ones allow for, by Benjamini and Hochberg; Level is what an
+	// adjusted one must not exceed.
+	Tests      int     `json:"tests"`
+	Correction string  `json:"correction"`
+	Level      float64 `json:"level"`
+	// RepetitionsNeeded of each run would show any single figure to differ that had too few; 0: none had.
+	RepetitionsNeeded int `json:"repetitions_needed,omitempty"`
+}
+
+// Delta is one figure of one subject in one cell, before and after.
+type Delta struct {
+	Subject string  `json:"subject"`
+	Cell    Cell    `json:"cell"`
+	Figure  string  `json:"figure"`
+	Detail  string  `json:"detail,omitempty"` // which fault, or kind of packet
+	Unit    string  `json:"unit"`
+	Before  *Figure `json:"before,omitempty"`
+	After   *Figure `json:"after,omitempty"`
+	// Repetitions that have a value.
+	RepetitionsBefore int `json:"repetitions_before"`
+	RepetitionsAfter  int `json:"repetitions_after"`
+	// Ratio is After over Before, as shown; absent where there is nothing to divide by.
+	Ratio *float64 `json:"ratio,omitempty"`
+	// Low and High bound the ratio with 95 % confidence, by ranks of the repetitions; absent with fewer than 4 of each. They
+	// are of this figure alone.
+	Low  *float64 `json:"ratio_ci_low,omitempty"`
+	High *float64 `json:"ratio_ci_high,omitempty"`
+	// P is of a two-sided Mann-Whitney U test on the repetitions, Adjusted what it is among all of Tests. Absent: compared
+	// exactly, or not at all.
+	P        *float64 `json:"p,omitempty"`
+	Adjusted *float64 `json:"p_adjusted,omitempty"`
+	Exact    bool     `json:"exact,omitempty"`
+	Verdict  Verdict  `json:"verdict"`
+	// Threshold is the share that After may exceed Before by; absent where it may by any. Beyond: it does, which is shown
+	// for the threshold as for a difference.
+	Threshold *float64 `json:"threshold,omitempty"`
+	Beyond    bool     `json:"beyond_threshold,omitempty"`
+
+	of       diffFigure
+	va, vb   []float64 // of the repetitions
+	beyondP  *float64
+	endlessA bool // stopped in every repetition before, in what the figure counts; endlessB: after
+	endlessB bool
+}
+
+// Verdict on a Delta.
+type Verdict string
+
+// The verdicts. Slower is also more of anything that costs, Faster less.
+const (
+	Slower Verdict = "slower"
+	Faster Verdict = "faster"
+	Same   Verdict = "same" // no difference shown, and none that reaches the threshold is likely
+	// Unclear: no difference shown, but one as large as the threshold may hide in the noise.
+	Unclear    Verdict = "unclear"
+	TooFew     Verdict = "too-few"     // repetitions: no difference could have been shown
+	OnlyBefore Verdict = "only-before" // not measured after
+	OnlyAfter  Verdict = "only-after"
+)
+
+// Absent is a subject in a cell of one run only.
+type Absent struct {
+	Subject string  `json:"subject"`
+	Cell    Cell    `json:"cell"`
+	Verdict Verdict `json:"verdict"`
+}
+
+// DefaultThreshold is the share that a figure may exceed what it was before by, where nobody says otherwise.
+const DefaultThreshold = 0.10
+
+// DiffOptions say how much more of a figure may pass, as shares. A figure's own threshold counts, the options' before that
+// of the scenario of the run after; then what is for all figures, in the same order; then DefaultThreshold. A negative
+// share lets anything pass.
+type DiffOptions struct {
+	All     *float64
+	Figures map[string]float64
+}
+
+// ErrNothingInCommon is of runs that have no subject in the same cell.
+var ErrNothingInCommon = errors.New("have no subject in the same cell: nothing to compare")
+
+// IsDiffFigure says whether a threshold may be of a figure of this name.
+func IsDiffFigure(name string) bool {
+	return slices.Contains(scenarios.ThresholdFigures(), figureName(name))
+}
+
+// Compare reads the folders of two runs and sets one beside the other.
+func Compare(before, after string, o DiffOptions) (*Diff, error) {
+	for name := range o.Figures {
+		if !IsDiffFigure(name) {
+			return nil, fmt.Errorf("threshold of %q: no such figure; there are %s", name, strings.Join(scenarios.ThresholdFigures(), ", "))
+		}
+	}
+	var sides [2]*collection
+	for i, dir := range []string{before, after} {
+		run, err := loadRun(dir)
+		if err != nil {
+			return nil, err
+		}
+		sides[i] = collect([]*loadedRun{run})
+	}
+	d := &Diff{Before: runHeads(sides[0])[0], After: runHeads(sides[1])[0], Unlike: unlikes(sides[0].runs[0].run, sides[1].runs[0].run),
+		Correction: "Benjamini-Hochberg", Level: diffLevel}
+	d.warn(sides)
+	d.collect(sides)
+	if len(d.Rows) == 0 {
+		return nil, fmt.Errorf("%s (%s) and %s (%s) %w", before, cellsText(sides[0]), after, cellsText(sides[1]), ErrNothingInCommon)
+	}
+	o.apply(d, sides[1].runs[0].run.Scenario.Thresholds)
+	d.judge()
+	return d, nil
+}
+
+func cellsText(c *collection) string {
+	var names []string
+	for _, one := range c.series {
+		names = append(names, one.subject)
+	}
+	if len(names) == 0 {
+		return title(c)
+	}
+	return joinWords(names) + " in " + title(c)
+}
+
+// warn of what is wrong with a run.
+func (d *Diff) warn(sides [2]*collection) {
+	for i, when := range []string{"before", "after"} {
+		l := sides[i].runs[0]
+		if l.run.Status != "complete" {
+			text := "the run " + when + " is not complete: its status is " + cmp.Or(l.run.Status, "unknown")
+			if l.run.Reason != "" {
+				text += " (" + l.run.Reason + ")"
+			}
+			d.Warnings = append(d.Warnings, text)
+		}
+		for _, w := range l.warnings {
+			d.Warnings = append(d.Warnings, "the run "+when+": "+w)
+		}
+	}
+	if a, b := sides[0].runs[0], sides[1].runs[0]; a.run.ID == b.run.ID && a.run.Started.Equal(b.run.Started) {
+		d.Warnings = append(d.Warnings, "both are the same run: "+a.run.ID)
+	}
+	for i, when := range []string{"before", "after"} {
+		for _, note := range stopped(sides[i]) {
+			d.Warnings = append(d.Warnings, when+": "+note)
+		}
+	}
+}
+
+// collect makes the rows: of the subjects of each cell, in the order of the run before, and of the figures of each.
+func (d *Diff) collect(sides [2]*collection) {
+	var cells []Cell
+	for _, side := range sides {
+		cells = append(cells, side.cells...)
+	}
+	slices.SortStableFunc(cells, func(a, b Cell) int { return a.id().compare(b.id()) })
+	cells = slices.CompactFunc(cells, func(a, b Cell) bool { return a.id() == b.id() })
+	var subjects []string
+	for _, side := range sides {
+		for _, one := range side.series {
+			subjects = append(subjects, one.subject)
+		}
+	}
+	subjects = distinct(subjects)
+	for _, cell := range cells {
+		for _, subject := range subjects {
+			a, b := sides[0].samples(subject, cell), sides[1].samples(subject, cell)
+			switch {
+			case a != nil && b != nil:
+				d.Rows = append(d.Rows, deltas(subject, cell, a, b)...)
+			case a != nil:
+				d.Absent = append(d.Absent, Absent{subject, cell, OnlyBefore})
+			case b != nil:
+				d.Absent = append(d.Absent, Absent{subject, cell, OnlyAfter})
+			}
+		}
+	}
+}
+
+// samples of a subject in a cell; nil where there are none.
+func (c *collection) samples(subject string, cell Cell) *cellSamples {
+	i := slices.IndexFunc(c.series, func(s *series) bool { return s.subject == subject })
+	if i < 0 {
+		return nil
+	}
+	return c.series[i].cells[cell.id()]
+}
+
+// deltas are the figures of one subject in one cell, not judged yet.
+func deltas(subject string, cell Cell, a, b *cellSamples) []Delta {
+	var out []Delta
+	source := sourceOf([]*cellSamples{a, b})
+	exceededA, exceededB := a.exceeded(), b.exceeded()
+	for _, f := range diffFigures(a, b) {
+		before, after := f.figure(f.values(a, source), exceededA), f.figure(f.values(b, source), exceededB)
+		if before == nil && after == nil || f.quiet && before.zero() && after.zero() {
+			continue
+		}
+		row := Delta{Subject: subject, Cell: cell, Figure: f.name, Detail: f.detail, Unit: f.unit, Before: before, After: after, of: f}
+		if before != nil {
+			row.va = before.values()
+		}
+		if after != nil {
+			row.vb = after.values()
+		}
+		row.RepetitionsBefore, row.RepetitionsAfter = len(row.va), len(row.vb)
+		row.endlessA, row.endlessB = endless(f.name, row.va, exceededA), endless(f.name, row.vb, exceededB)
+		out = append(out, row)
+	}
+	return out
+}
+
+// endless says that what a figure counts was stopped in every repetition.
+func endless(name string, values []float64, exceeded []Exceeded) bool {
+	n := 0
+	for _, e := range exceeded {
+		if e.Figure == name {
+			n++
+		}
+	}
+	return n > 0 && n >= len(values)
+}
+
+// zero says that a figure was never anything else, or not measured.
+func (f *Figure) zero() bool {
+	return f == nil || !slices.ContainsFunc(f.values(), func(v float64) bool { return v != 0 })
+}
+
+// apply gives each row its threshold.
+func (o DiffOptions) apply(d *Diff, scenario map[string]float64) {
+	own := map[string]float64{}
+	for name, share := range scenario {
+		own[figureName(name)] = share
+	}
+	for name, share := range o.Figures {
+		own[figureName(name)] = share
+	}
+	all := DefaultThreshold
+	if share, ok := scenario[scenarios.ThresholdAll]; ok {
+		all = share
+	}
+	if o.All != nil {
+		all = *o.All
+	}
+	for i := range d.Rows {
+		share, ok := own[d.Rows[i].thresholdName()]
+		if !ok {
+			share = all
+		}
+		if share >= 0 {
+			d.Rows[i].Threshold = &share
+		}
+	}
+}
+
+// thresholdName is the figure whose threshold counts: all kinds of packets go by that of the last Service.
+func (r *Delta) thresholdName() string { return figureName(r.Figure) }
+
+// Beyond are the rows that exceed their thresholds.
+func (d *Diff) Beyond() []Delta {
+	return slices.DeleteFunc(slices.Clone(d.Rows), func(r Delta) bool { return !r.Beyond })
+}

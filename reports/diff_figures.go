@@ -1,0 +1,220 @@
+package reports
+
+import (
+	"slices"
+
+	"synclab/bench"
+)
+
+// What `synclab diff` compares: the figures of a comparison of subjects, and some that only two runs of one subject share.
+
+// diffFigure is a figure, of one fault or kind of packet where there are several.
+type diffFigure struct {
+	figureText
+	detail string
+	// counted: the same in every repetition unless something changed, so that it needs no statistics where it is.
+	counted bool
+	// never: one alone is one too many.
+	never bool
+	// quiet: nothing to show while it is 0.
+	quiet bool
+}
+
+// Names of the figures that only a diff has.
+const (
+	figurePacketFirst   = "first_packet_first"
+	figurePacketMiss    = "first_packet_miss"
+	figurePacketKind    = "first_packet" // to a kind of destination, or by another method
+	figureChains        = "chains"
+	figureFullBytes     = "full_sync_bytes"
+	figurePartialBytes  = "partial_sync_bytes"
+	figureKernelMemory  = "kernel_memory"
+	figureFlow50        = "flow_p50"
+	figureFlow99        = "flow_p99"
+	figureFlowsFailed   = "flows_failed"
+	figureFlowsMisroute = "flows_misrouted"
+	figureRepaired      = "fault_repaired"
+	figureSyncsFailed   = "syncs_failed"
+	figureViolations    = "violations"
+)
+
+// valuesBy reads a figure of each repetition.
+type valuesBy = func(*cellSamples, sameSource) map[repetition][]float64
+
+// diffFigures are those that two samples of one cell may have, in the order of the table.
+func diffFigures(both ...*cellSamples) []diffFigure {
+	var out []diffFigure
+	for _, text := range figureTexts {
+		f := diffFigure{figureText: text, counted: text.unit == "count"}
+		if text.name == figureTotalRSS && !slices.ContainsFunc(both, func(c *cellSamples) bool { return c.has(bench.ChildPeakRSS) }) {
+			continue // without tools it is the process's own
+		}
+		if text.name == figureFirstPacket {
+			out = append(out, duration(figurePacketFirst, "First packet, first", 50, firstPacketValues))
+			f.text = "First packet, last"
+			out = append(out, f, duration(figurePacketMiss, "First packet, miss", 50, missValues))
+			out = append(out, packetKinds(both)...)
+			continue
+		}
+		out = append(out, f)
+	}
+	size := func(name, text, unit string, values valuesBy) diffFigure {
+		return diffFigure{figureText: figureText{name: name, text: text, unit: unit, more: "more", less: "less", percent: 50, values: values}}
+	}
+	chains, fullBytes := size(figureChains, "Chains", "count", chainValues), size(figureFullBytes, "Bytes, full sync", "B", bytesOf("full"))
+	chains.counted, chains.less, fullBytes.counted = true, "fewer", true
+	failed, misroutes := size(figureFlowsFailed, "Flows failed", "count", flowsBy(flowFailed)), size(figureFlowsMisroute, "Flows misrouted", "count", flowsBy(flowMisrouted))
+	syncs, violations := size(figureSyncsFailed, "Syncs failed", "count", failedSyncs), size(figureViolations, "Violations", "count", violationValues)
+	misroutes.never, violations.never, syncs.quiet = true, true, true
+	out = append(out, chains, fullBytes, size(figurePartialBytes, "Bytes, partial sync", "B", bytesOf("partial")),
+		size(figureKernelMemory, "Kernel memory", "B", largestOf(bench.KernelMemory)),
+		duration(figureFlow50, "New flow p50", 50, answeredFlows), duration(figureFlow99, "New flow p99", 99, answeredFlows), failed, misroutes)
+	out = append(out, repairs(both)...)
+	return append(out, syncs, violations)
+}
+
+func duration(name, text string, percent float64, values valuesBy) diffFigure {
+	return diffFigure{figureText: figureText{name: name, text: text, unit: "s", more: "slower", less: "faster", percent: percent, values: values}}
+}
+
+// packetKinds are the first packets to kinds of destinations, and those measured as round trips.
+func packetKinds(both []*cellSamples) []diffFigure {
+	var out []diffFigure
+	for _, method := range []string{"", "handshake", "echo", "established"} {
+		var targets []string
+		for _, c := range both {
+			if method != "" && len(c.positions(method)) > 0 {
+				targets = append(targets, "")
+			}
+			targets = append(targets, c.targets(method)...)
+		}
+		for _, target := range distinct(targets) {
+			detail := target
+			switch {
+			case method != "" && target == "":
+				detail = method + ", last"
+			case method != "":
+				detail = method + ", " + target
+			}
+			f := duration(figurePacketKind, "First packet", 50, packetsTo(method, target))
+			f.detail = detail
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// packetsTo a kind of destination; to none: to the last position.
+func packetsTo(method, target string) valuesBy {
+	return func(c *cellSamples, _ sameSource) map[repetition][]float64 {
+		positions := c.positions(method)
+		return c.byRepetition(func(r *bench.Record) bool {
+			if r.Metric != bench.FirstPacket || r.Target != target || methodOf(r) != method {
+				return false
+			}
+			if target != "" {
+				return r.Position == nil || *r.Position != 0
+			}
+			return r.Position != nil && len(positions) > 0 && *r.Position == positions[len(positions)-1]
+		})
+	}
+}
+
+func firstPacketValues(c *cellSamples, _ sameSource) map[repetition][]float64 {
+	positions := c.positions("")
+	if len(positions) < 2 {
+		return nil
+	}
+	return c.packetsAt(positions[0])
+}
+
+func missValues(c *cellSamples, _ sameSource) map[repetition][]float64 { return c.packetsAt(-1) }
+
+func (c *cellSamples) packetsAt(position int) map[repetition][]float64 {
+	return c.byRepetition(func(r *bench.Record) bool {
+		return r.Metric == bench.FirstPacket && r.Target == "" && methodOf(r) == "" && r.Position != nil && *r.Position == position
+	})
+}
+
+func chainValues(c *cellSamples, _ sameSource) map[repetition][]float64 {
+	return c.lastCounts(bench.Chains, func(string) bool { return true })
+}
+
+func bytesOf(kind string) valuesBy {
+	return func(c *cellSamples, _ sameSource) map[repetition][]float64 {
+		return c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.RestoreBytes && r.Kind == kind })
+	}
+}
+
+// countIn counts records in each repetition that has any of another metric: there, none is 0.
+func (c *cellSamples) countIn(of bench.Metric, want func(*bench.Record) bool) map[repetition][]float64 {
+	out := map[repetition][]float64{}
+	for _, r := range c.records {
+		at := repetition{r.run, r.Rep}
+		if r.Metric == of && out[at] == nil {
+			out[at] = []float64{0}
+		}
+	}
+	for _, r := range c.records {
+		if at := (repetition{r.run, r.Rep}); want(r.Record) && out[at] != nil {
+			out[at][0]++
+		}
+	}
+	return out
+}
+
+func flowFailed(r *bench.Record) bool    { return r.Outcome != "" && r.Outcome != misrouted }
+func flowMisrouted(r *bench.Record) bool { return r.Outcome == misrouted }
+
+func flowsBy(outcome func(*bench.Record) bool) valuesBy {
+	return func(c *cellSamples, _ sameSource) map[repetition][]float64 {
+		return c.countIn(bench.Flow, func(r *bench.Record) bool { return r.Metric == bench.Flow && outcome(r) })
+	}
+}
+
+func answeredFlows(c *cellSamples, _ sameSource) map[repetition][]float64 {
+	return c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.Flow && r.Outcome == "" })
+}
+
+func violationValues(c *cellSamples, _ sameSource) map[repetition][]float64 {
+	return c.countIn(bench.Checked, func(r *bench.Record) bool { return r.Metric == bench.Violation })
+}
+
+// failedSyncs counts in every repetition.
+func failedSyncs(c *cellSamples, _ sameSource) map[repetition][]float64 {
+	out := map[repetition][]float64{}
+	for _, r := range c.records {
+		at := repetition{r.run, r.Rep}
+		if out[at] == nil {
+			out[at] = []float64{0}
+		}
+		if r.Metric == bench.SyncFailed {
+			out[at][0] += r.Value
+		}
+	}
+	return out
+}
+
+// repairs are how long each fault took to be repaired. One that never was counts with how long was waited for it: longer
+// than any that was.
+func repairs(both []*cellSamples) []diffFigure {
+	var names []string
+	for _, c := range both {
+		names = append(names, c.faultNames()...)
+	}
+	var out []diffFigure
+	for _, name := range distinct(names) {
+		f := duration(figureRepaired, "Repaired", 50, func(c *cellSamples, _ sameSource) map[repetition][]float64 {
+			values := map[repetition][]float64{}
+			for _, r := range c.records {
+				if r.Metric == bench.FaultRepaired && r.Fault == name {
+					values[repetition{r.run, r.Rep}] = append(values[repetition{r.run, r.Rep}], r.Value)
+				}
+			}
+			return values
+		})
+		f.detail = name
+		out = append(out, f)
+	}
+	return out
+}

@@ -1,0 +1,416 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"synclab/bench"
+	"synclab/scenarios"
+)
+
+// pair of runs that are alike but for what change does to the second one.
+func pair(t *testing.T, y synthetic, change func(*synthetic)) (before, after string) {
+	t.Helper()
+	root := t.TempDir()
+	before, after = filepath.Join(root, "before"), filepath.Join(root, "after")
+	y.id = "before"
+	y.write(t, before)
+	y.id, y.noise = "after", y.noise+1
+	y.subjects = slices.Clone(y.subjects)
+	change(&y)
+	y.write(t, after)
+	return before, after
+}
+
+// editRun changes the run.json of a folder.
+func editRun(t *testing.T, dir string, change func(*bench.Run)) {
+	t.Helper()
+	path := filepath.Join(dir, "run.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var run bench.Run
+	if err := json.Unmarshal(text, &run); err != nil {
+		t.Fatal(err)
+	}
+	change(&run)
+	if text, err = json.Marshal(run); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func compared(t *testing.T, before, after string, o DiffOptions) *Diff {
+	t.Helper()
+	d, err := Compare(before, after, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (d *Diff) row(t *testing.T, subject, figure string) Delta {
+	t.Helper()
+	i := slices.IndexFunc(d.Rows, func(r Delta) bool { return r.Subject == subject && r.Figure == figure })
+	if i < 0 {
+		t.Fatalf("no row of %s of %s", figure, subject)
+	}
+	return d.Rows[i]
+}
+
+func terminalDiff(t *testing.T, d *Diff) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := d.Table(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+var churning = synthetic{scenario: "steady-churn", subjects: []syntheticSubject{legacy, nft}, sizes: []int{1000}, reps: 8, churn: 60, probe: 40}
+
+// TestDiff: what is slower is found, with how much, and what is not is not called slower.
+func TestDiff(t *testing.T) {
+	before, after := pair(t, churning, func(y *synthetic) { y.subjects[0].base *= 1.4 })
+	d := compared(t, before, after, DiffOptions{})
+	full := d.row(t, legacy.name, figureFull)
+	if full.Verdict != Slower || !full.Beyond || full.Low == nil || *full.Low > 1.4 || *full.High < 1.4 || *full.Low < 1.3 || *full.P > 0.001 || *full.Adjusted < *full.P ||
+		full.RepetitionsBefore != 8 || full.RepetitionsAfter != 8 {
+		t.Errorf("full sync %+v", full)
+	}
+	for _, r := range d.Rows {
+		tells := r.Subject == legacy.name && slices.Contains([]string{figureFull, figureFullSys, figureRestore, figureNPL99}, r.Figure)
+		if !tells && (r.Verdict == Slower || r.Verdict == Faster || r.Beyond) {
+			t.Errorf("%s of %s is %s: %s", r.Figure, r.Subject, r.Verdict, r.ratioText())
+		}
+	}
+	if rules := d.row(t, nft.name, figureRules); !rules.Exact || rules.P != nil || rules.Verdict != Same || rules.Before.Value != 23020 {
+		t.Errorf("rules %+v", rules)
+	}
+	text := terminalDiff(t, d)
+	for _, want := range []string{"slower, beyond 10 %", "same", "exact", "8+8", legacy.name + " at 1,000 Services × 10: full sync from", "10 % more may pass", "Benjamini-Hochberg"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table does not say %q", want)
+		}
+	}
+	if strings.Contains(text, "warning") || strings.Contains(text, "too few") || len(d.Unlike) != 0 {
+		t.Errorf("it warns of runs that are alike:\n%s", text)
+	}
+
+	back := compared(t, after, before, DiffOptions{})
+	if full := back.row(t, legacy.name, figureFull); full.Verdict != Faster || full.Beyond || len(back.Beyond()) > 0 {
+		t.Errorf("the other way round %+v", full)
+	}
+	if _, err := json.Marshal(d); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDiffNoise: of runs that are alike, at most one pair in twenty or so shows any difference, however many figures.
+func TestDiffNoise(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	const pairs = 600
+	wrong, beyond := 0, 0
+	for range pairs {
+		d := noisyDiff(random, 20, 8, 8, 0.1, 1)
+		if slices.ContainsFunc(d.Rows, func(r Delta) bool { return r.Verdict == Slower || r.Verdict == Faster }) {
+			wrong++
+		}
+		beyond += len(d.Beyond())
+	}
+	if wrong > pairs*7/100 {
+		t.Errorf("%d of %d pairs of runs that are alike differ", wrong, pairs)
+	}
+	if beyond > 2 {
+		t.Errorf("%d figures are beyond 10 %%", beyond)
+	}
+	missed, loud := 0, 0
+	for range pairs {
+		d := noisyDiff(random, 20, 8, 8, 0.03, 1.3)
+		if r := d.Rows[0]; r.Verdict != Slower || !r.Beyond {
+			missed++
+		}
+		if d = noisyDiff(random, 20, 8, 8, 0.03, 1.1); d.Rows[0].Beyond {
+			loud++
+		}
+	}
+	if missed > 3 {
+		t.Errorf("a figure that is 1.3 times as slow is missed %d times in %d", missed, pairs)
+	}
+	if loud > pairs*6/100 {
+		t.Errorf("what is just at its threshold is beyond it %d times in %d", loud, pairs)
+	}
+}
+
+// noisyDiff has rows of log-normal noise, of which the first is so many times slower after.
+func noisyDiff(random *rand.Rand, rows, before, after int, noise, slower float64) *Diff {
+	d := &Diff{}
+	for i := range rows {
+		times := 1.0
+		if i == 0 {
+			times = slower
+		}
+		d.Rows = append(d.Rows, noisyRow(random, before, after, noise, times))
+	}
+	d.judge()
+	return d
+}
+
+func noisyRow(random *rand.Rand, before, after int, noise, times float64) Delta {
+	threshold := DefaultThreshold
+	r := Delta{Threshold: &threshold}
+	for range before {
+		r.va = append(r.va, math.Exp(noise*random.NormFloat64()))
+	}
+	for range after {
+		r.vb = append(r.vb, times*math.Exp(noise*random.NormFloat64()))
+	}
+	r.Before, r.After = &Figure{Value: median(r.va)}, &Figure{Value: median(r.vb)}
+	return r
+}
+
+// TestDiffTooFew: three repetitions show nothing, and as many as it says are needed do.
+func TestDiffTooFew(t *testing.T) {
+	y := churning
+	y.reps, y.churn, y.probe = 3, 0, 0
+	slower := func(y *synthetic) { y.subjects[0].base *= 3 }
+	before, after := pair(t, y, slower)
+	d := compared(t, before, after, DiffOptions{})
+	if full := d.row(t, legacy.name, figureFull); full.Verdict != TooFew || full.Beyond || full.Low != nil || math.Abs(*full.P-0.1) > 1e-9 {
+		t.Errorf("full sync of 3 repetitions %+v", full)
+	}
+	if rules := d.row(t, legacy.name, figureRules); rules.Verdict != Same || !rules.Exact {
+		t.Errorf("rules %+v", rules)
+	}
+	text := terminalDiff(t, d)
+	if d.RepetitionsNeeded < 5 || d.RepetitionsNeeded > 8 || !strings.Contains(text, "too few repetitions") || !strings.Contains(text, "Too few repetitions to tell") {
+		t.Errorf("it takes %d\n%s", d.RepetitionsNeeded, text)
+	}
+	y.reps = d.RepetitionsNeeded
+	before, after = pair(t, y, slower)
+	if d = compared(t, before, after, DiffOptions{}); d.row(t, legacy.name, figureFull).Verdict != Slower || d.RepetitionsNeeded != 0 {
+		t.Errorf("with %d repetitions each: %+v", y.reps, d.row(t, legacy.name, figureFull))
+	}
+	y.reps = 1
+	before, after = pair(t, y, slower)
+	if d = compared(t, before, after, DiffOptions{}); d.row(t, legacy.name, figureFull).Verdict != TooFew || d.row(t, legacy.name, figureRules).Verdict != Same {
+		t.Errorf("of one repetition: %+v", d.row(t, legacy.name, figureFull))
+	}
+}
+
+// TestDiffThresholds: a figure's own comes first, the flag's before the scenario's, then what is for all.
+func TestDiffThresholds(t *testing.T) {
+	share := func(v float64) *float64 { return &v }
+	before, after := pair(t, churning, func(y *synthetic) { y.subjects[0].base *= 1.4 })
+	of := func(o DiffOptions) (threshold float64, beyond bool) {
+		r := compared(t, before, after, o).row(t, legacy.name, figureFull)
+		if r.Verdict != Slower {
+			t.Fatalf("%+v", r)
+		}
+		if r.Threshold == nil {
+			return -1, r.Beyond
+		}
+		return *r.Threshold, r.Beyond
+	}
+	check := func(what string, o DiffOptions, want float64) {
+		t.Helper()
+		if threshold, beyond := of(o); threshold != want || beyond != (want >= 0 && want < 0.3) {
+			t.Errorf("%s: threshold %v, beyond %v", what, threshold, beyond)
+		}
+	}
+	check("default", DiffOptions{}, 0.1)
+	check("all", DiffOptions{All: share(0.5)}, 0.5)
+	check("of the figure", DiffOptions{All: share(0.5), Figures: map[string]float64{"full_sync": 0.05}}, 0.05)
+	check("off", DiffOptions{Figures: map[string]float64{"full_sync": -1}}, -1)
+	check("of another figure", DiffOptions{Figures: map[string]float64{"first_packet": 0.6}}, 0.1)
+	editRun(t, after, func(r *bench.Run) { r.Scenario.Thresholds = map[string]float64{"all": 0.7} })
+	check("the scenario's", DiffOptions{}, 0.7)
+	check("the flag's and the scenario's", DiffOptions{All: share(0.2)}, 0.2)
+	editRun(t, after, func(r *bench.Run) { r.Scenario.Thresholds = map[string]float64{"full_sync": 0.6} })
+	check("the scenario's of the figure", DiffOptions{All: share(0.2)}, 0.6)
+	if d := compared(t, before, after, DiffOptions{}); len(d.Unlike) > 0 {
+		t.Errorf("thresholds make scenarios unlike: %+v", d.Unlike)
+	}
+	if _, err := Compare(before, after, DiffOptions{Figures: map[string]float64{"ful_sync": 1}}); err == nil || !strings.Contains(err.Error(), "partial_sync") {
+		t.Errorf("an unknown figure: %v", err)
+	}
+}
+
+// TestDiffCounts: counts are compared exactly, each by its threshold.
+func TestDiffCounts(t *testing.T) {
+	y := churning
+	y.reps, y.churn = 1, 0
+	before, after := pair(t, y, func(*synthetic) {})
+	more := func(metric, from, to string) {
+		path := filepath.Join(after, "records.jsonl")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := strings.ReplaceAll(string(text), `"metric":"`+metric+`","value":`+from+`,`, `"metric":"`+metric+`","value":`+to+`,`)
+		if changed == string(text) {
+			t.Fatalf("no %s of %s", metric, from)
+		}
+		if err := os.WriteFile(path, []byte(changed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	more("rules_kernel", "23011", "23012")
+	more("restore_bytes", "1800000", "1200000")
+	d := compared(t, before, after, DiffOptions{})
+	if r := d.row(t, legacy.name, figureRules); r.Verdict != Slower || !r.Exact || r.Beyond || r.verdictText() != "more, within 10 %" {
+		t.Errorf("one rule more: %+v, %s", r, r.verdictText())
+	}
+	if r := d.row(t, legacy.name, figureFullBytes); r.Verdict != Faster || !r.Exact {
+		t.Errorf("fewer bytes: %+v", r)
+	}
+	if d = compared(t, before, after, DiffOptions{Figures: map[string]float64{"rules": 0}}); !d.row(t, legacy.name, figureRules).Beyond {
+		t.Error("one rule more is not more than none")
+	}
+}
+
+// TestDiffUnlike: what the runs do not share is said, and what only one has; nothing in common is an error.
+func TestDiffUnlike(t *testing.T) {
+	before, after := pair(t, churning, func(y *synthetic) { y.subjects = []syntheticSubject{legacy, proxyLegacy}; y.sizes = []int{1000, 2000} })
+	editRun(t, after, func(r *bench.Run) {
+		r.Versions.Kernel, r.Versions.Synclab, r.Machine.CPUs, r.Seed, r.Feed, r.Status = "6.1.0", "v0.2.0", 8, 9, bench.FeedAPI, "interrupted"
+		r.Scenario.Proxy.MinSyncPeriod = 5e9
+		r.Scenario.Steps = []scenarios.Step{{Churn: &scenarios.Churn{Rate: 3}}}
+	})
+	d := compared(t, before, after, DiffOptions{})
+	var what []string
+	for _, u := range d.Unlike {
+		what = append(what, u.What)
+		if u.Compared != (u.What == "synclab") {
+			t.Errorf("%+v", u)
+		}
+	}
+	for _, want := range []string{"kernel", "synclab", "CPUs", "seed", "feed", "proxy.minSyncPeriod", "steps.0.churn.rate"} {
+		if !slices.Contains(what, want) {
+			t.Errorf("%v are unlike: no %s", what, want)
+		}
+	}
+	text := terminalDiff(t, d)
+	for _, want := range []string{"warning: not alike: kernel: 6.18.0 → 6.1.0", "compared: synclab: v0.1.0 → v0.2.0", "warning: not alike: proxy.minSyncPeriod: none → 5s",
+		"warning: the run after is not complete: its status is interrupted", nft.name + " · 1,000 Services × 10 endpoints · steady-churn: only before",
+		proxyLegacy.name + " · 2,000 Services × 10 endpoints · steady-churn: only after"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table does not say %q:\n%s", want, text)
+		}
+	}
+	if len(d.Absent) != 4 {
+		t.Errorf("absent %+v", d.Absent)
+	}
+
+	before, after = pair(t, churning, func(y *synthetic) { y.sizes = []int{500} })
+	if _, err := Compare(before, after, DiffOptions{}); !errors.Is(err, ErrNothingInCommon) || !strings.Contains(err.Error(), "500 Services") {
+		t.Errorf("other sizes: %v", err)
+	}
+	if _, err := Compare(before, t.TempDir(), DiffOptions{}); err == nil {
+		t.Error("a folder without a run")
+	}
+	if d = compared(t, before, before, DiffOptions{}); len(d.Beyond()) > 0 || !strings.Contains(strings.Join(d.Warnings, " "), "the same run") {
+		t.Errorf("a run beside itself: %q", d.Warnings)
+	}
+}
+
+// TestDiffStopped: a subject that no longer gets there is beyond any threshold, with any number of repetitions.
+func TestDiffStopped(t *testing.T) {
+	y := synthetic{scenario: "cold-start", subjects: []syntheticSubject{proxyNft}, sizes: []int{2000}, reps: 2, outside: true}
+	before, after := pair(t, y, func(y *synthetic) { y.subjects[0].base *= 50; y.stopAt = 600 })
+	d := compared(t, before, after, DiffOptions{})
+	cold := d.row(t, proxyNft.name, figureCold)
+	if cold.Verdict != Slower || !cold.Beyond || cold.Low != nil || !strings.HasPrefix(cold.ratioText(), "> ") {
+		t.Errorf("cold start %+v, %s", cold, cold.ratioText())
+	}
+	if text := terminalDiff(t, d); !strings.Contains(text, "> 600 s") || !strings.Contains(text, "warning: after: "+proxyNft.name) {
+		t.Errorf("the table:\n%s", text)
+	}
+	if full := d.row(t, proxyNft.name, figureFull); full.Verdict != OnlyBefore {
+		t.Errorf("full sync %+v", full)
+	}
+	back := compared(t, after, before, DiffOptions{})
+	if cold := back.row(t, proxyNft.name, figureCold); cold.Verdict != Faster || cold.Beyond {
+		t.Errorf("the other way round %+v", cold)
+	}
+}
+
+// TestDiffPackets: kinds of packets, flows and faults have rows of their own.
+func TestDiffFlows(t *testing.T) {
+	position := 0
+	write := func(dir string, misroutes int, repaired float64, never bool) {
+		synthetic{id: dir, scenario: "x", sizes: []int{1}}.write(t, dir)
+		var lines strings.Builder
+		put := func(rep int, r bench.Record) {
+			r.Scenario, r.Subject, r.Services, r.Endpoints, r.Rep = "x", "a/b", 10, 1, rep
+			if err := json.NewEncoder(&lines).Encode(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for rep := range 6 {
+			put(rep, bench.Record{Metric: bench.FaultBegun, Fault: "2:fault flush nat", Unit: "s"})
+			gone := bench.Record{Metric: bench.FaultRepaired, Fault: "2:fault flush nat", Unit: "s", Value: repaired + float64(rep)/100}
+			if never {
+				gone.Error = "not in 45 s"
+			}
+			put(rep, gone)
+			put(rep, bench.Record{Metric: bench.FirstPacket, Target: "reject", Unit: "s", Value: 5e-6 + float64(rep)*1e-8})
+			put(rep, bench.Record{Metric: bench.FirstPacket, Target: "reject", Unit: "s", Value: 1, Position: &position})
+			put(rep, bench.Record{Metric: bench.Checked, Unit: "count", Value: 100})
+			for range 5 {
+				put(rep, bench.Record{Metric: bench.Flow, Unit: "s", Value: 0.001})
+			}
+			put(rep, bench.Record{Metric: bench.Flow, Unit: "s", Value: 1, Outcome: "timeout"})
+		}
+		for range misroutes {
+			put(3, bench.Record{Metric: bench.Flow, Unit: "s", Value: 0.001, Outcome: misrouted, Error: "by 10.0.0.9"})
+		}
+		if err := os.WriteFile(filepath.Join(dir, "records.jsonl"), []byte(lines.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, after := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	write(before, 0, 2, false)
+	write(after, 1, 45, true)
+	d := compared(t, before, after, DiffOptions{})
+	for figure, want := range map[string]Verdict{figureFlowsMisroute: Slower, figureFlowsFailed: Same, figureRepaired: Slower, figurePacketKind: Same, figureFlow50: Same, figureViolations: Same} {
+		if r := d.row(t, "a/b", figure); r.Verdict != want || r.Beyond != (want == Slower) {
+			t.Errorf("%s: %+v", r.Name(), r)
+		}
+	}
+	if r := d.row(t, "a/b", figurePacketKind); r.Name() != "First packet, reject" || r.Before.Value > 1e-5 {
+		t.Errorf("%s of %v", r.Name(), r.Before.Value)
+	}
+	if slices.ContainsFunc(d.Rows, func(r Delta) bool { return r.Figure == figureSyncsFailed }) {
+		t.Error("a row of failed syncs, and there were none")
+	}
+	back := compared(t, after, before, DiffOptions{})
+	if r := back.row(t, "a/b", figureFlowsMisroute); r.Verdict == Slower || r.Beyond {
+		t.Errorf("fewer misrouted flows: %+v", r)
+	}
+}
+
+// TestThresholdFigures: a scenario may name exactly the figures that a diff compares.
+func TestThresholdFigures(t *testing.T) {
+	faulty := &cellSamples{records: []taggedRecord{{Record: &bench.Record{Metric: bench.FaultBegun, Fault: "1:fault"}}, {Record: &bench.Record{Metric: bench.ChildPeakRSS}}}}
+	var names []string
+	for _, f := range diffFigures(faulty) {
+		names = append(names, f.name)
+	}
+	slices.Sort(names)
+	want := slices.Sorted(slices.Values(scenarios.ThresholdFigures()))
+	if !slices.Equal(names, want) {
+		t.Errorf("figures %q\nthresholds %q", names, want)
+	}
+}

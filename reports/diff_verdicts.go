@@ -1,0 +1,133 @@
+package reports
+
+import (
+	"math"
+	"slices"
+)
+
+// judge gives every row its verdict, all tests together.
+func (d *Diff) judge() {
+	var tested []*Delta
+	for i := range d.Rows {
+		r := &d.Rows[i]
+		r.divide()
+		switch {
+		case r.Before == nil:
+			r.Verdict = OnlyAfter
+		case r.After == nil:
+			r.Verdict = OnlyBefore
+		case r.beyondStatistics():
+		default:
+			tested = append(tested, r)
+		}
+	}
+	d.Tests = len(tested)
+	var p, beyond []float64
+	for _, r := range tested {
+		r.test()
+		p = append(p, *r.P)
+		if r.beyondP != nil {
+			beyond = append(beyond, *r.beyondP)
+		}
+	}
+	all, allBeyond := adjusted(p), adjusted(beyond)
+	next := 0
+	for i, r := range tested {
+		r.Adjusted = &all[i]
+		r.Verdict = r.verdict(found(p, i, leastP(len(r.va), len(r.vb))))
+		if r.Verdict == TooFew {
+			d.RepetitionsNeeded = max(d.RepetitionsNeeded, repetitionsNeeded(p, i))
+		}
+		if r.beyondP != nil {
+			r.Beyond = r.Verdict == Slower && allBeyond[next] <= diffLevel
+			next++
+		}
+	}
+}
+
+// divide sets the ratio and, where the repetitions allow one, its interval.
+func (r *Delta) divide() {
+	if r.Before == nil || r.After == nil || r.Before.Value <= 0 || r.After.Value <= 0 {
+		return
+	}
+	ratio := r.After.Value / r.Before.Value
+	r.Ratio = &ratio
+	if r.Before.stopped || r.After.stopped {
+		return
+	}
+	if low, high, ok := ratioInterval(r.va, r.vb); ok {
+		low, high = min(low, ratio), max(high, ratio)
+		r.Low, r.High = &low, &high
+	}
+}
+
+// beyondStatistics judges what needs none: counts that are the same in every repetition, what must not happen at all, and
+// subjects that always finish in one run and never in the other.
+func (r *Delta) beyondStatistics() bool {
+	a, b := r.Before, r.After
+	switch {
+	case r.of.never && a.zero() && !b.zero():
+		r.Verdict, r.Beyond = Slower, r.Threshold != nil
+	case r.of.counted && constant(r.va) && constant(r.vb):
+		r.Verdict = Same
+		if b.Value > a.Value {
+			r.Verdict, r.Beyond = Slower, r.Threshold != nil && b.Value > a.Value*(1+*r.Threshold)
+		} else if b.Value < a.Value {
+			r.Verdict = Faster
+		}
+	case r.endlessB && !a.stopped && b.Value > a.Value:
+		r.Verdict, r.Beyond = Slower, r.Threshold != nil && b.Value > a.Value*(1+*r.Threshold)
+		return true // a bound is not exact
+	case r.endlessA && !b.stopped && a.Value > b.Value:
+		r.Verdict = Faster
+		return true
+	case a.AtLeast && b.AtLeast:
+		r.Verdict = Unclear
+		return true
+	default:
+		return false
+	}
+	r.Exact = true
+	return true
+}
+
+func constant(values []float64) bool {
+	return !slices.ContainsFunc(values, func(v float64) bool { return v != values[0] })
+}
+
+// test for a difference, and for one beyond the threshold.
+func (r *Delta) test() {
+	p := rankP(r.va, r.vb)
+	r.P = &p
+	if r.Threshold == nil {
+		return
+	}
+	allowed := slices.Clone(r.va)
+	for i := range allowed {
+		allowed[i] *= 1 + *r.Threshold
+	}
+	beyond := 1.0
+	if above(allowed, r.vb) > 0 {
+		beyond = rankP(allowed, r.vb)
+	}
+	r.beyondP = &beyond
+}
+
+// verdict of a tested row. possible: so many repetitions could have shown a difference.
+func (r *Delta) verdict(possible bool) Verdict {
+	direction := above(r.va, r.vb)
+	switch up := r.After.Value - r.Before.Value; {
+	case *r.Adjusted <= diffLevel && direction > 0 && up >= 0 && !r.Before.stopped: // else it might have been as slow
+		return Slower
+	case *r.Adjusted <= diffLevel && direction < 0 && up <= 0 && !r.After.stopped:
+		return Faster
+	case constant(append(slices.Clone(r.va), r.vb...)) && len(r.va) > 1 && len(r.vb) > 1:
+		return Same
+	case r.Low != nil && r.Threshold != nil && math.Max(*r.High, 1 / *r.Low) <= 1+*r.Threshold:
+		return Same
+	case !possible:
+		return TooFew
+	default:
+		return Unclear
+	}
+}
