@@ -12,6 +12,8 @@ const (
 	beyondShare = 0.6
 	// alike: a simpler law that is so much worse, as a share and in relative error, is taken all the same.
 	alikeShare, alikeError = 0.10, 0.003
+	// alikeCount is alikeError of what is counted, without noise.
+	alikeCount = 1e-4
 	// alikePoints: of few points a score is uncertain itself, by a share that falls with the root of their number.
 	alikePoints = 0.6
 	// worst is the largest relative error that counts, on logarithms: one that is further off is simply wrong.
@@ -60,11 +62,20 @@ func choose(s *sample, tried []Form) []candidate {
 		s.judge(&c, all)
 		out = append(out, c)
 	}
+	if s.counts { // what fits all of them leaves nothing to be tried
+		if i := slices.IndexFunc(out, func(c candidate) bool { return c.form.params() < len(all) && s.typical(c) < alikeCount }); i >= 0 {
+			out[i].score, out[i].beyond, out[i].astray = 0, 0, nil
+			return append([]candidate{out[i]}, slices.Delete(out, i, i+1)...)
+		}
+	}
 	slices.SortStableFunc(out, func(a, b candidate) int { return cmp.Compare(a.score, b.score) })
 	best := 0
-	share := max(alikeShare, alikePoints/math.Sqrt(float64(len(all))))
+	share, slack := max(alikeShare, alikePoints/math.Sqrt(float64(len(all)))), alikeError
+	if s.counts {
+		slack = alikeCount
+	}
 	for i, c := range out {
-		near := c.score <= out[0].score*(1+share)+alikeError
+		near := c.score <= out[0].score*(1+share)+slack
 		if near && c.form.params() < out[best].form.params() {
 			best = i
 		}
@@ -86,6 +97,9 @@ func (s *sample) penalized(c candidate) float64 {
 	n := float64(len(s.y))
 	return n*math.Log(max(c.loss/n, 1e-7)) + float64(c.form.params())*math.Log(n)
 }
+
+// typical is the root of the mean squared error of a fit.
+func (s *sample) typical(c candidate) float64 { return math.Sqrt(2 * c.loss / float64(len(s.y))) }
 
 // fold is one trial: a fit to some sizes, asked for others.
 type fold struct {
@@ -143,7 +157,7 @@ func (s *sample) judge(c *candidate, all []int) {
 		return func(i int) float64 { return c.form.at(s.at[i], params) }
 	})
 	if len(s.folds(all)) == 0 { // one size only: how it fits
-		c.score = math.Sqrt(2 * c.loss / float64(len(s.y)))
+		c.score = s.typical(*c)
 	}
 }
 

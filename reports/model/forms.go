@@ -52,7 +52,8 @@ func (v size) of(variable string) float64 {
 
 // Form is a law of growth: a part of the state, and for partial syncs a part of the change.
 type Form struct {
-	// State: const (a), power (b·x^p), line (a + b·x), offset-power (a + b·x^p), square (a + b·x + d·x²),
+	// State: const (a), power (b·x^p), line (a + b·x), offset-power (a + b·x^p), root (the same, of slow growth), square
+	// (a + b·x + d·x²),
 	// bend (a + b·x + d·max(0, x−x0)), plane (a + b·s + d·n) or, of a whole sync, the sum of its phases.
 	State string `json:"state"`
 	// X is the size it grows with: s (Services), n (endpoints in all) or rules.
@@ -63,10 +64,12 @@ type Form struct {
 	Y string `json:"y,omitempty"`
 }
 
-// The bounds of what is no coefficient.
+// The bounds of what is no coefficient. Work that grows slower than what there is of it is a fixed part and a line: of
+// powers below these, only noise speaks. Packets in a tree of chains are what roots are for.
 const (
-	leastExponent, mostExponent             = 0.1, 3.5
-	leastChangeExponent, mostChangeExponent = 0.2, 1.5
+	leastExponent, mostExponent             = 0.8, 3.5
+	leastRoot, mostRoot                     = 0.1, 0.7
+	leastChangeExponent, mostChangeExponent = 0.5, 1.5
 )
 
 // free is a parameter that is no coefficient, with its bounds and where a search begins.
@@ -80,7 +83,9 @@ func (f Form) frees() []free {
 	var out []free
 	switch f.State {
 	case "power", "offset-power":
-		out = append(out, free{"p", leastExponent, mostExponent, []float64{0.5, 1, 1.5, 2, 2.6}})
+		out = append(out, free{"p", leastExponent, mostExponent, []float64{1, 1.5, 2, 2.6}})
+	case "root":
+		out = append(out, free{"p", leastRoot, mostRoot, []float64{0.2, 0.5}})
 	case "bend": // where, as a share of the largest size
 		out = append(out, free{"x0", 0.02, 0.7, []float64{0.1, 0.25, 0.5}})
 	}
@@ -98,7 +103,7 @@ func (f Form) names() []string {
 		out = []string{"a"}
 	case "power":
 		out = []string{"b"}
-	case "line", "offset-power":
+	case "line", "offset-power", "root":
 		out = []string{"a", "b"}
 	default:
 		out = []string{"a", "b", "d"}
@@ -123,7 +128,7 @@ func (f Form) terms(v size, frees []float64, out []float64) []float64 {
 		out = append(out, math.Pow(x, frees[0]))
 	case "line":
 		out = append(out, 1, x)
-	case "offset-power":
+	case "offset-power", "root":
 		out = append(out, 1, math.Pow(x, frees[0]))
 	case "square":
 		out = append(out, 1, x, x*x)
@@ -172,7 +177,7 @@ func (f Form) slopes(v size, coefficients, frees, out []float64) []float64 {
 	switch f.State {
 	case "power":
 		out = append(out, out[0]*math.Log(max(x, 1e-12)))
-	case "offset-power":
+	case "offset-power", "root":
 		out = append(out, out[1]*math.Log(max(x, 1e-12)))
 	case "bend":
 		slope := 0.0
@@ -193,7 +198,7 @@ func (f Form) coefficients() int {
 	switch f.State {
 	case "const", "power":
 		n = 1
-	case "line", "offset-power":
+	case "line", "offset-power", "root":
 		n = 2
 	}
 	if f.Change != "" {
@@ -212,7 +217,7 @@ func (f Form) String() string {
 		parts = []string{"b·" + f.X + "^p"}
 	case "line":
 		parts = []string{"a", "b·" + f.X}
-	case "offset-power":
+	case "offset-power", "root":
 		parts = []string{"a", "b·" + f.X + "^p"}
 	case "square":
 		parts = []string{"a", "b·" + f.X, "d·" + f.X + "²"}
@@ -246,7 +251,7 @@ func (f Form) readable(ref size, params []float64) map[string]float64 {
 			value /= math.Pow(ref.of(f.Y), out["q"])
 		case name == "g":
 			value /= ref.of(f.Y)
-		case name == "b" && (f.State == "power" || f.State == "offset-power"):
+		case name == "b" && (f.State == "power" || f.State == "offset-power" || f.State == "root"):
 			value /= math.Pow(ref.of(f.X), out["p"])
 		case f.State == "plane" && name == "b":
 			value /= ref.s
@@ -269,7 +274,7 @@ func (f Form) readable(ref size, params []float64) map[string]float64 {
 // those of the change where too few different changes were measured.
 func forms(variables, changes []string) []Form {
 	states := []Form{{State: "const"}}
-	for _, state := range []string{"power", "line", "offset-power", "square", "bend"} {
+	for _, state := range []string{"power", "line", "root", "offset-power", "square", "bend"} {
 		for _, x := range variables {
 			states = append(states, Form{State: state, X: x})
 		}

@@ -186,16 +186,21 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 	s.Terms = append(s.Terms, t)
 }
 
-// plausible leaves out laws that only noise can speak for: what is held in memory and crossed by a packet does not grow
-// faster than what there is of it, and a full sync of more takes longer.
+// plausible leaves out laws that only noise can speak for: what is held in memory does not grow faster than what there is of
+// it, a packet may cross ever slower memory but no more rules than there are, the slowest packets of a few hundred say
+// little at all, and a full sync of more takes longer.
 func plausible(q Quantity, kind string, f Form) bool {
 	switch q {
-	case PeakRSS, ChildPeakRSS, Rules, Elements, FirstPacket, FirstPacketP99:
-		return f.State != "square" && f.State != "offset-power" && f.State != "bend"
+	case FirstPacket:
+		return f.State != "bend" && f.State != "offset-power" && f.State != "power"
+	case FirstPacketP99:
+		return f.State == "const" || f.State == "line"
+	case PeakRSS, ChildPeakRSS, Rules, Elements:
+		return f.State == "const" || f.State == "line" || f.State == "plane" || f.State == "power" && q != PeakRSS
 	case Total, CPU:
-		return kind == Partial || f.State != "const"
+		return f.State != "root" && (kind == Partial || f.State != "const")
 	}
-	return true
+	return f.State != "root"
 }
 
 // sized completes a size by what the law of rules says.

@@ -35,6 +35,9 @@ const (
 	FirstPacketP99 Quantity = "first_packet_p99" // s: 99th percentile of the packets of a repetition there
 )
 
+// counted says that it is counted, exactly, and depends on the cluster alone.
+func (q Quantity) counted() bool { return q == Rules || q == Elements }
+
 // phases of a sync.
 var phases = []Quantity{Plan, Encode, ToolUser, ToolSys, Rest}
 

@@ -14,6 +14,7 @@ type sample struct {
 	weight []float64
 	count  []float64 // values that a point is of
 	ref    size      // the largest of each
+	counts bool      // without noise: a law fits or it does not
 }
 
 func (s *sample) error(i int, predicted float64) float64 {

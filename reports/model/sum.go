@@ -1,7 +1,7 @@
 package model
 
 import (
-	"fmt"
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -149,29 +149,39 @@ func (s *Subject) at(t *Term, v size, n float64) (value, deviation float64) {
 	return value, math.Sqrt(variance + t.Between*t.Between + t.Within*t.Within*math.Pi/2/max(1, n))
 }
 
-// sumFormula adds up the laws of phases: what is of one kind in several of them becomes one number.
+// leastSummand is the share of a sum, at the largest size of the fit, that its formula shows.
+const leastSummand = 0.04
+
+// sumFormula adds up the laws of phases, largest first: what is of one kind in several of them becomes one number, and what
+// is next to nothing is left out.
 func sumFormula(terms []*Term) string {
 	type summand struct {
-		rest  string
-		value float64
+		rest          string
+		value, weight float64
 	}
 	var all []summand
-	add := func(rest string, value float64) {
-		for i := range all {
-			if all[i].rest == rest {
-				all[i].value += value
-				return
-			}
-		}
-		all = append(all, summand{rest, value})
-	}
+	whole := 0.0
 	for _, t := range terms {
-		t.summands(add)
+		t.summands(func(rest string, value, weight float64) {
+			whole += weight
+			for i := range all {
+				if all[i].rest == rest {
+					all[i].value, all[i].weight = all[i].value+value, all[i].weight+weight
+					return
+				}
+			}
+			all = append(all, summand{rest, value, weight})
+		})
 	}
-	slices.SortStableFunc(all, func(a, b summand) int { return strings.Compare(a.rest, b.rest) })
+	slices.SortStableFunc(all, func(a, b summand) int { return cmp.Compare(b.weight, a.weight) })
 	var out []string
 	for _, one := range all {
-		out = append(out, fmt.Sprint(Amount(Total, one.value), one.rest))
+		if one.weight >= leastSummand*whole {
+			out = append(out, Amount(Total, one.value)+one.rest)
+		}
+	}
+	if len(out) < len(all) {
+		out = append(out, "…")
 	}
 	return strings.Join(out, " + ")
 }

@@ -72,7 +72,7 @@ const (
 	mostError  = 0.5  // of a point, as scatter counts it
 	mostDrift  = 0.4  // however bad the trials were: a factor 1.5 for each factor e beyond
 	leastTime  = 0.02 // scatter that machines have between cells, even if a fit is too good to show it
-	leastCount = 0.003
+	leastCount = 0.002
 	// negligible is the share of a sync that an error of a phase is not held against.
 	negligible = 0.02
 )
@@ -90,6 +90,7 @@ func newSample(points []Point, at []size, within float64, ref size) *sample {
 		s.weight, s.count = append(s.weight, 1/(1+own/(0.05*0.05))), append(s.count, float64(p.N))
 		s.ref = most(s.ref, at[i])
 	}
+	s.counts = len(points) > 0 && points[0].Quantity.counted()
 	if ref != (size{}) {
 		s.ref = ref
 	}
@@ -178,8 +179,7 @@ func (t *Term) scatter(s *sample, errs []float64, params int) {
 	n := float64(len(s.y))
 	variance := (squares*n/max(1, n-float64(params)) - own) / weights
 	floor := leastTime
-	switch t.Quantity {
-	case Rules, Elements:
+	if t.Quantity.counted() {
 		floor = leastCount
 	}
 	t.Between = max(floor, math.Sqrt(max(0, variance)))
@@ -187,7 +187,10 @@ func (t *Term) scatter(s *sample, errs []float64, params int) {
 
 // driftOf is how fast the trials beyond their fits went astray, beyond what scatter explains: for half of them.
 func (t *Term) driftOf(c candidate) float64 {
-	if len(c.astray) == 0 {
+	switch {
+	case t.Quantity.counted() && c.score == 0:
+		return 0
+	case len(c.astray) == 0:
 		return mostDrift / 2 // too few sizes: nobody knows
 	}
 	var rates []float64

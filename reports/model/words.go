@@ -15,22 +15,23 @@ func (t *Term) Formula() string {
 		return t.Written
 	}
 	var parts []string
-	t.summands(func(rest string, value float64) { parts = append(parts, t.Amount(value)+rest) })
+	t.summands(func(rest string, value, _ float64) { parts = append(parts, t.Amount(value)+rest) })
 	return strings.Join(parts, " + ")
 }
 
-// summands tells the parts of a law: what stands behind a coefficient, and its value. Those that are nothing are left out.
-func (t *Term) summands(tell func(rest string, value float64)) {
+// summands tells the parts of a law: what stands behind a coefficient, its value, and how much the part is at the largest
+// size of the fit. Those that are nothing are left out.
+func (t *Term) summands(tell func(rest string, value, weight float64)) {
 	c, x := t.Coefficients, t.Form.X
 	add := func(name, rest string) {
-		if c[name] > 0 && math.Exp(t.logOf(name)) > 1e-9*t.largest() {
-			tell(rest, c[name])
+		if weight := math.Exp(t.logOf(name)); c[name] > 0 && weight > 1e-9*t.largest() {
+			tell(rest, c[name], weight)
 		}
 	}
 	switch t.Form.State {
 	case "const":
 		add("a", "")
-	case "power", "offset-power":
+	case "power", "offset-power", "root":
 		add("a", "")
 		add("b", fmt.Sprintf("·%s^%.2f", x, c["p"]))
 	case "line":
