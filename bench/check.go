@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +16,6 @@ import (
 
 	"synclab/bench/invariants"
 	"synclab/bench/process"
-	"synclab/bench/traffic"
 	"synclab/proxier"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/walk"
@@ -29,17 +27,7 @@ type checking struct {
 	planted   *invariants.Sentinels
 	restarted *invariants.Restarted
 	left      *invariants.Leftover
-	// flows of the stream that were judged since the last check, and those of them that went astray.
-	flows, misrouted atomic.Int64
-}
-
-// flow counts what became of a new flow of the stream. One that failed may have met a fault that excuses it: who has the
-// records of both says so (bench/soak).
-func (c *checking) flow(outcome string) {
-	c.flows.Add(1)
-	if outcome == traffic.Misrouted {
-		c.misrouted.Add(1)
-	}
+	met       metFlows
 }
 
 // checks says whether the scenario has a check step: then sentinels are planted.
@@ -115,8 +103,7 @@ func (r *repetition) check(ctx context.Context, c *scenarios.Check, name string)
 			return err
 		}
 		r.checking.left, r.checking.restarted = left, nil
-		r.checking.flows.Store(0)
-		r.checking.misrouted.Store(0)
+		r.checking.met.forget()
 		r.recordResults(results)
 		return nil
 	}
@@ -168,9 +155,7 @@ func (r *repetition) inspect(ctx context.Context, names []string, settled error)
 			return nil, nil, err
 		}
 	}
-	if flows := r.checking.flows.Load(); flows > 0 {
-		e.Traffic = &invariants.Traffic{Flows: int(flows), Misrouted: int(r.checking.misrouted.Load())}
-	}
+	e.Traffic = r.checking.met.traffic()
 	results, err := invariants.Check(ctx, e, names)
 	if err != nil {
 		return nil, nil, err

@@ -208,16 +208,15 @@ const methodHeld = "held"
 // observed records what the ledger found.
 func (r *repetition) observed(o traffic.Observed) {
 	t := o.Target
-	if o.Finding == traffic.NewFlow {
-		r.checking.flow(o.Outcome)
-	}
+	step := r.flows.stepAt(o.At)
+	r.checking.met.met(&o, mayFail(r.Scenario.Steps, step, r.flows.stepAt(o.At.Add(o.Took))))
 	if o.Finding == traffic.HeldPacket && o.Outcome == traffic.Answered {
 		if r.flows.packets[o.Number]++; r.flows.packets[o.Number]%recordedPackets != 1 {
 			return
 		}
 	}
 	rec := Record{
-		At: o.At.Sub(r.started).Seconds(), Step: r.flows.stepAt(o.At), Unit: "s", Family: string(t.Family), Protocol: string(t.Protocol), Outcome: o.Outcome,
+		At: o.At.Sub(r.started).Seconds(), Step: step, Unit: "s", Family: string(t.Family), Protocol: string(t.Protocol), Outcome: o.Outcome,
 		Service: serviceText(t.Service), Target: t.Kind,
 	}
 	if o.Held && o.Finding == traffic.RemovedServed {

@@ -23,7 +23,7 @@
 //	I7   rules, nf_tables       nf_tables            rules, nf_tables       nf_tables              nf_tables
 //	I8   own chains             leftover elements    own chains²            -                      -
 //	I9   all: UDP flows in the conntrack table, and the sentinels'
-//	I10  shares, probabilities  shares               shares, probabilities  shares                 -
+//	I10  shares, probabilities  shares               shares, probabilities  shares                 flows of a stream
 //	I11  all that serve /healthz
 //	I12  gauges, failures       failures, pending    gauges, failures       failures, pending      what it has
 //	I13  content, UDP flows     content, UDP flows   content, UDP flows     UDP flows              -

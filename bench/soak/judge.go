@@ -97,15 +97,6 @@ func (o *Outcome) add(f Failure) {
 	o.Failures = append(o.Failures, f)
 }
 
-// losing are the kinds of faults while which a flow may fail, with the reason.
-var losing = map[string]string{
-	scenarios.FaultFlush:         "its Service is in no rule until the repair",
-	scenarios.FaultDelete:        "its Service may be in no rule until the repair",
-	scenarios.FaultConntrackFull: "the kernel drops what it cannot track",
-	scenarios.FaultRuleRefused:   "a Service whose rules are refused is left out, or as it was",
-	scenarios.FaultAddresses:     "connections through an address end with the address",
-}
-
 // Judge goes through the records of a run of a scenario. broke is why it ended early; nil: it did not.
 func Judge(s *scenarios.Scenario, records []bench.Record, broke error) Outcome {
 	o := Outcome{Totals: Totals{Scenarios: 1, Faults: map[string]int{}}}
@@ -189,7 +180,7 @@ func losses(s *scenarios.Scenario, records []bench.Record) []window {
 	}
 	var windows []window
 	for i, step := range s.Steps {
-		if step.Fault == nil || losing[step.Fault.Kind] == "" {
+		if step.Fault == nil || bench.LosesFlows(step.Fault.Kind) == "" {
 			continue
 		}
 		w := window{from: startOf(i, s, began), to: forever, full: step.Fault.Kind == scenarios.FaultConntrackFull}
@@ -217,15 +208,7 @@ func startOf(i int, s *scenarios.Scenario, began map[int]float64) float64 {
 
 // endOf is the end of the first settle step after fault i, and after what ends it if it holds.
 func endOf(i int, s *scenarios.Scenario, settled map[int]float64) (float64, bool) {
-	holds := s.Steps[i].Fault.Holds()
-	for j := i + 1; j < len(s.Steps); j++ {
-		switch step := s.Steps[j]; {
-		case step.Fault != nil && step.Fault.Kind == scenarios.FaultHeal:
-			holds = false
-		case step.Settle != nil && !holds:
-			at, ok := settled[j]
-			return at, ok
-		}
-	}
-	return 0, false
+	settle, ends := bench.LossEnds(s.Steps, i)
+	at, ok := settled[settle]
+	return at, ends && ok
 }

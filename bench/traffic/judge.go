@@ -28,7 +28,11 @@ func (l *Ledger) one(r *Result) {
 		l.packet(r, p, o, sent, end)
 		return
 	}
-	l.verdict(&o, p.between(sent, end))
+	states := p.between(sent, end)
+	if port := states[0].port; len(states) == 1 && port != nil && port.AffinitySeconds == 0 {
+		o.Among = states[0].endpoints(target.Kind == "")
+	}
+	l.verdict(&o, states)
 	if r.Outcome == Answered {
 		l.served(p, r.By, sent, end)
 	}

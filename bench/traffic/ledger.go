@@ -67,6 +67,9 @@ type Observed struct {
 	Took    time.Duration
 	Outcome string
 	By      netip.AddrPort // who answered, or was removed or added
+	// Among, of a new flow, are those that may answer with the same probability; nil where the Service changed meanwhile, or
+	// where a client stays with an endpoint.
+	Among []*tracker.Endpoint
 }
 
 // Ledger knows who may answer. Its methods may be called from any goroutine.

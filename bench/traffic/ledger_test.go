@@ -279,3 +279,23 @@ func TestChangedServicesAreFollowed(t *testing.T) {
 	s.ledger.Take(r)
 	s.tells("flow misrouted 10.128.0.9")
 }
+
+// Shares can be told only of flows that met one state of the Service.
+func TestAmong(t *testing.T) {
+	s := newStory(t, "1", "2")
+	var among []int
+	s.ledger.opts.Tell = func(o Observed) {
+		if o.Finding == NewFlow {
+			among = append(among, len(o.Among))
+		}
+	}
+	s.flow(1, 1.1, "1")
+	slice := s.becomes(2, "1", "2", "3")
+	s.flow(2.1, 2.2, "1")
+	s.visible(3, slice)
+	s.flow(4, 4.1, "3")
+	s.ledger.Finish()
+	if diff := cmp.Diff([]int{2, 0, 3}, among); diff != "" {
+		t.Errorf("endpoints that may have answered (-want +got):\n%s", diff)
+	}
+}
