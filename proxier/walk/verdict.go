@@ -77,6 +77,14 @@ type Crossed struct {
 	Dispatch int
 }
 
+// most is the most of each number.
+func (c *Crossed) most(d Crossed) {
+	c.Total, c.Dispatch = max(c.Total, d.Total), max(c.Dispatch, d.Dispatch)
+	for h := range c.ByHook {
+		c.ByHook[h] = max(c.ByHook[h], d.ByHook[h])
+	}
+}
+
 // Hook is a place where packets meet rules.
 type Hook uint8
 

@@ -180,7 +180,10 @@ func (w *Walker) run(s *state) error {
 		case ended, returned:
 			if s.depth > 0 {
 				s.depth--
-				s.at = s.stack[s.depth]
+				s.at, s.stack[s.depth] = s.stack[s.depth], position{}
+				if w.joins(s) {
+					return nil
+				}
 				continue
 			}
 			if w.rules.bases[s.hook][s.base].drop {
@@ -248,6 +251,28 @@ func (w *Walker) part(s *state, probability float64) *state {
 	return other
 }
 
+// joins says whether a packet that comes back from a chain has come to where another way of it waits, with nothing to tell
+// the two apart: then that one goes on for both. Ways part into the chain first, so it is the last one that waits, and n
+// lots in a row, each of which may lead back, are n ways and not 2^n. Crossed is the most of either.
+func (w *Walker) joins(s *state) bool {
+	n := len(w.work)
+	if n == 0 || w.tracing || w.work[n-1].at != s.at {
+		return false
+	}
+	other := &w.work[n-1]
+	merged := *other
+	merged.probability += s.probability
+	merged.inBase, merged.matched = max(other.inBase, s.inBase), s.matched
+	merged.crossed.most(s.crossed)
+	apart := *s
+	apart.probability, apart.inBase, apart.crossed = merged.probability, merged.inBase, merged.crossed
+	if apart != merged {
+		return false
+	}
+	*other = merged
+	return true
+}
+
 // end notes what became of a packet.
 func (w *Walker) end(s *state, kind Kind) {
 	o := Outcome{Kind: kind, Probability: s.probability}
@@ -258,14 +283,10 @@ func (w *Walker) end(s *state, kind Kind) {
 		}
 	}
 	w.ends = append(w.ends, end{outcome: o, remembered: s.remembered, matched: s.matched})
-	c := &w.verdict.Crossed
 	if !s.picked {
 		s.crossed.Dispatch = s.entryNAT
 	}
-	c.Total, c.Dispatch = max(c.Total, s.crossed.Total), max(c.Dispatch, s.crossed.Dispatch)
-	for h := range c.ByHook {
-		c.ByHook[h] = max(c.ByHook[h], s.crossed.ByHook[h])
-	}
+	w.verdict.Crossed.most(s.crossed)
 }
 
 // translate sets the destination, as DNAT does.
