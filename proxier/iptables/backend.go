@@ -91,6 +91,15 @@ func (b *Backend) Drift(ctx context.Context) (string, error) {
 	return b.loosened(want)
 }
 
+// Glance looks at chains that were not deleted because others referred to them, if there are any: who did may have
+// stopped between the sync that left them and the reading of its stamp.
+func (b *Backend) Glance() (string, error) {
+	if len(b.rules.stuck) == 0 {
+		return "", nil
+	}
+	return b.loosened(b.rules.Expected())
+}
+
 // Dispatch lists the cluster IPs in the order in which packets meet their rules, and the number of rules that a packet
 // for none of them crosses.
 func (b *Backend) Dispatch(ports []*plan.ServicePort) ([]backend.Frontend, int) {
