@@ -86,14 +86,14 @@ func (a *asker) outlook(scale float64, c Cluster, p Policy, bounds bool) (Outloo
 	if err != nil {
 		return o, err
 	}
-	simulated := func(of func(*simulated) float64) Estimate {
+	estimate := func(of func(*simulated) float64) Estimate {
 		e := rests
 		all := []float64{of(sides[low]), of(m), of(sides[high])} // a share of CPU may go down where syncs coalesce more
 		e.Low, e.Median, e.High = slices.Min(all), of(m), slices.Max(all)
 		return e
 	}
-	o.Promised[ProgrammingP99] = simulated(func(s *simulated) float64 { return s.p99 })
-	o.Promised[CPU] = simulated(func(s *simulated) float64 { return s.cpu })
+	o.Promised[ProgrammingP99] = estimate(func(s *simulated) float64 { return s.p99 })
+	o.Promised[CPU] = estimate(func(s *simulated) float64 { return s.cpu })
 	for _, name := range []string{FirstPacketP99, Memory, Start} {
 		if e, ok := a.state(name, c); ok {
 			o.Promised[name] = e

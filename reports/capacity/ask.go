@@ -1,0 +1,226 @@
+package capacity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"synclab/reports/model"
+)
+
+// stages that are told of, for each subject.
+const stages = 6
+
+// points of a curve, from the smallest to the largest cluster that is looked at.
+const points = 12
+
+// Ask answers a question from a model. told, if not nil, hears how far it is. The same model and question have the same
+// answer to the last bit, on any number of CPUs. When ctx ends, it ends with ctx's error.
+func Ask(ctx context.Context, m *model.Model, q Question, told func(done, of int, what string)) (*Answer, error) {
+	out := &Answer{Model: m, Run: m.Run}
+	if err := q.fill(m); err != nil {
+		return nil, fmt.Errorf("capacity: %w", err)
+	}
+	if out.Defaulted = len(q.Promise.Promised()) == 0; out.Defaulted {
+		q.Promise = q.Promise.WithDefaults()
+	}
+	out.Question = q
+	if _, grows := q.Growth.filled(); grows {
+		target := q.Today.At(q.Growth, 1)
+		out.Target = &target
+	}
+	askers, err := askersOf(ctx, m, &q)
+	if err != nil {
+		return nil, fmt.Errorf("capacity: %w", err)
+	}
+	if err := answerAll(askers, out, told); err != nil {
+		return nil, fmt.Errorf("capacity: %w", err)
+	}
+	for i := range out.Subjects[1:] {
+		out.Comparisons = append(out.Comparisons, compare(&out.Subjects[0], &out.Subjects[i+1], q.Promise))
+	}
+	out.Remarks = remarks(m, q, out)
+	out.Words = out.say()
+	return out, nil
+}
+
+// fill validates a question and completes it.
+func (q *Question) fill(m *model.Model) error {
+	for _, err := range []error{q.Today.validate(), q.Growth.validate(), q.Promise.validate()} {
+		if err != nil {
+			return err
+		}
+	}
+	if q.Policy != nil && (q.Policy.MinSyncPeriod < 0 || q.Policy.Burst < 0) {
+		return fmt.Errorf("policy: minSyncPeriod %v, burst %d: want 0 or more", q.Policy.MinSyncPeriod, q.Policy.Burst)
+	}
+	if q.Length < 0 || q.Way < 0 {
+		return fmt.Errorf("length %v, way to the node %v: want 0 or more", q.Length, q.Way)
+	}
+	q.Today.fill()
+	if len(q.Subjects) == 0 {
+		for _, s := range m.Subjects {
+			q.Subjects = append(q.Subjects, s.Name)
+		}
+	}
+	if len(q.Subjects) == 0 {
+		return errors.New("the model has no subject")
+	}
+	return nil
+}
+
+func askersOf(ctx context.Context, m *model.Model, q *Question) ([]*asker, error) {
+	var out []*asker
+	for _, name := range q.Subjects {
+		s, err := m.Subject(name)
+		if err != nil {
+			return nil, err
+		}
+		a := &asker{ctx: ctx, q: q, model: m, subject: s, policy: defaultPolicy(name), memo: map[situation]*simulated{}}
+		if q.Policy != nil {
+			p := *q.Policy
+			if !supports(name, p.Runner) {
+				p.Runner, p.Burst = a.policy.Runner, 0
+				if q.Policy.Runner != "" {
+					a.remark("it has no policy %s: %s is taken", q.Policy.Runner, p.Runner)
+				}
+			}
+			a.policy = p
+		}
+		a.remarks = append(a.remarks, a.lacking()...)
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// answerAll lets as many askers work at a time as there are CPUs: none sees anything of another.
+func answerAll(askers []*asker, out *Answer, told func(done, of int, what string)) error {
+	out.Subjects = make([]SubjectAnswer, len(askers))
+	errs := make([]error, len(askers))
+	var mu sync.Mutex
+	done := 0
+	var all sync.WaitGroup
+	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i, a := range askers {
+		a.told = func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			if told != nil {
+				told(done, stages*len(askers), a.subject.Name+": "+what)
+			}
+		}
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			out.Subjects[i], errs[i] = a.answer(out.Target != nil)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// answer is everything for one subject.
+func (a *asker) answer(grows bool) (SubjectAnswer, error) {
+	s := SubjectAnswer{Name: a.subject.Name}
+	err := a.fillIn(&s, grows)
+	s.Remarks = a.remarks
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	return s, nil
+}
+
+func (a *asker) fillIn(s *SubjectAnswer, grows bool) (err error) {
+	if s.Today, err = a.outlook(0, a.at(0), a.policy, true); err != nil {
+		return err
+	}
+	scale, here := 0.0, &s.Today
+	if grows {
+		target, err := a.outlook(1, a.at(1), a.policy, true)
+		if err != nil {
+			return err
+		}
+		s.Target, scale, here = &target, 1, &target
+	}
+	if e, ok := here.Promised[Memory]; ok {
+		s.MemoryLimit = memoryLimit(e)
+	}
+	a.told("today and target")
+	if s.Curve, err = a.curve(); err != nil {
+		return err
+	}
+	a.told("curve")
+	if s.Limits, err = a.limits(a.policy); err != nil {
+		return err
+	}
+	a.told("limits")
+	if s.Frontier, err = a.frontier(scale, a.at(scale)); err != nil {
+		return err
+	}
+	s.Recommended = recommend(s.Frontier, a.q.Promise)
+	a.told("settings")
+	best := s.Limits
+	if s.Recommended.Policy != a.policy {
+		if best, err = a.limits(s.Recommended.Policy); err != nil {
+			return err
+		}
+	}
+	s.Largest = largest(best)
+	a.told("largest cluster")
+	if len(best) > 0 {
+		if s.Sensitivity, err = a.sensitivity(s.Recommended.Policy, s.Largest); err != nil {
+			return err
+		}
+	}
+	a.told("sensitivity")
+	return nil
+}
+
+// curve are outlooks at all scales that are looked at, evenly on logarithms, today's and the target among them.
+func (a *asker) curve() ([]Outlook, error) {
+	r := a.reach()
+	from := max(r.low, -2*r.step)
+	_, grows := a.q.Growth.filled()
+	var scales []float64
+	for i := range points {
+		scale := from + (r.high-from)*float64(i)/(points-1)
+		for _, mark := range []float64{0, 1} {
+			if (mark == 0 || grows) && len(scales) > 0 && scales[len(scales)-1] < mark && mark < scale {
+				scales = append(scales, mark)
+			}
+		}
+		scales = append(scales, scale)
+	}
+	var out []Outlook
+	for _, scale := range scales {
+		o, err := a.outlook(scale, a.at(scale), a.policy, true)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+// remarks on the whole answer.
+func remarks(m *model.Model, q Question, a *Answer) []string {
+	out := []string{fmt.Sprintf("rests on calibration %s: kernel %s, %d CPUs", m.Run, m.Versions.Kernel, m.Machine.CPUs)}
+	if q.Way == 0 {
+		out = append(out, "latencies count from when a node's proxier is told of a change; what the control plane takes before is not in them")
+	}
+	if q.Today.rate() == 0 {
+		out = append(out, "nothing changes in this cluster: there is no latency to promise, and CPU is that of hourly full syncs at most")
+	}
+	for _, s := range a.Subjects {
+		for _, o := range []*Outlook{&s.Today, s.Target} {
+			if o != nil && o.FullSync.Beyond > mostBeyond {
+				out = append(out, fmt.Sprintf("%s: %d Services are %s times beyond what was measured: no number there is to be trusted",
+					s.Name, o.Cluster.Services, digits(o.FullSync.Beyond, model.Extrapolated)))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,135 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"synclab/reports/model"
+)
+
+// compare says when changing from one subject to another pays.
+func compare(from, to *SubjectAnswer, p Promise) Comparison {
+	c := Comparison{From: from.Name, To: to.Name}
+	a, b := from.Largest, to.Largest
+	if a.Services.Median > 0 && b.Services.Median > 0 {
+		c.Ratio = b.Services.Median / a.Services.Median
+		c.AtLeast, c.AtMost = b.Unbounded && !a.Unbounded, a.Unbounded && !b.Unbounded
+	}
+	for _, name := range p.Promised() {
+		if crossing, ok := cross(from.Curve, to.Curve, name); ok {
+			c.Crossings = append(c.Crossings, crossing)
+		}
+	}
+	c.Words = c.words(from, to, p)
+	return c
+}
+
+// sameness is how near two values are to be no reason for a change.
+const sameness = 1.02
+
+// cross finds where one curve of a promise goes below the other. Both are read between their points along straight lines
+// of logarithms.
+func cross(from, to []Outlook, name string) (Crossing, bool) {
+	x := Crossing{Promise: name}
+	var before, beforeAt float64
+	better, seen := 0, 0
+	for _, o := range to {
+		e, ok := o.Promised[name]
+		other, known := along(from, name, float64(o.Cluster.Services))
+		if !ok || !known || e.Median <= 0 || other <= 0 {
+			continue
+		}
+		d := math.Log(e.Median / other)
+		at := math.Log(float64(o.Cluster.Services))
+		if seen++; d < -math.Log(sameness) {
+			better++
+		}
+		if seen > 1 && x.Services == 0 && (d < 0) != (before < 0) && math.Max(math.Abs(d), math.Abs(before)) > math.Log(sameness) {
+			x.Services = math.Exp(beforeAt + (at-beforeAt)*before/(before-d))
+			x.Until, x.Basis = before < 0, e.Basis
+		}
+		before, beforeAt = d, at
+	}
+	x.Always, x.Never = better == seen, better == 0
+	if x.Always || x.Never {
+		x.Services, x.Until, x.Basis = 0, false, ""
+	}
+	return x, seen > 0 && (x.Always || x.Never || x.Services > 0)
+}
+
+// along reads a curve at a number of Services; known is false beyond its ends.
+func along(curve []Outlook, name string, services float64) (v float64, known bool) {
+	for i, o := range curve {
+		e, ok := o.Promised[name]
+		at := float64(o.Cluster.Services)
+		switch {
+		case !ok || e.Median <= 0:
+			return 0, false
+		case at == services:
+			return e.Median, true
+		case at > services && i > 0:
+			last := curve[i-1]
+			lastAt, lastValue := float64(last.Cluster.Services), last.Promised[name].Median
+			share := math.Log(services/lastAt) / math.Log(at/lastAt)
+			return lastValue * math.Pow(e.Median/lastValue, share), true
+		case at > services:
+			return 0, false
+		}
+	}
+	return 0, false
+}
+
+func (c Comparison) words(from, to *SubjectAnswer, p Promise) string {
+	var parts []string
+	switch {
+	case c.Ratio == 0 && to.Largest.Services.Median > 0:
+		parts = append(parts, fmt.Sprintf("%s holds all promises up to %s, %s at no size.", c.To, upTo(to.Largest), c.From))
+	case c.Ratio == 0:
+		parts = append(parts, fmt.Sprintf("%s does not hold all promises at any size either.", c.To))
+	case c.AtLeast || c.AtMost || math.Abs(math.Log(c.Ratio)) > 0.05:
+		bound := ""
+		if c.AtLeast {
+			bound = "at least "
+		} else if c.AtMost {
+			bound = "at most "
+		}
+		breaks := ""
+		if l := to.Largest; !l.Unbounded {
+			breaks = fmt.Sprintf("; the promise first to break is %s: %s", words[l.Promise].name, l.Why)
+		}
+		parts = append(parts, fmt.Sprintf("%s holds at %s%sx the size of %s%s.", c.To, bound, digits(c.Ratio, model.Extrapolated), c.From, breaks))
+	default:
+		parts = append(parts, fmt.Sprintf("%s holds as far as %s.", c.To, c.From))
+	}
+	var always, never []string
+	for _, x := range c.Crossings {
+		name := words[x.Promise].name
+		switch {
+		case x.Always:
+			always = append(always, name)
+		case x.Never:
+			never = append(never, name)
+		case x.Until:
+			parts = append(parts, fmt.Sprintf("Its %s is better below about %s Services.", name, digits(x.Services, model.Extrapolated)))
+		default:
+			parts = append(parts, fmt.Sprintf("Its %s is better from about %s Services on.", name, digits(x.Services, model.Extrapolated)))
+		}
+	}
+	if len(always) > 0 {
+		parts = append(parts, fmt.Sprintf("Better at all sizes: %s.", strings.Join(always, ", ")))
+	}
+	if len(never) > 0 {
+		parts = append(parts, fmt.Sprintf("At no size better: %s.", strings.Join(never, ", ")))
+	}
+	return strings.Join(parts, " ")
+}
+
+// upTo says how far a limit goes.
+func upTo(l Limit) string {
+	s := digits(l.Services.Median, l.Services.Basis) + " Services"
+	if l.Unbounded {
+		s += " and more (not looked further)"
+	}
+	return s
+}

@@ -1,0 +1,85 @@
+package capacity
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"synclab/proxier/runner"
+)
+
+// periods are the values of minSyncPeriod that are tried, beside the one in use.
+var periods = []time.Duration{
+	0, 100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+}
+
+// alike is how near the CPU of two settings is to count as the same: of these, the faster one is recommended.
+const alike = 1.05
+
+// noPeriod says why no space between syncs is not recommended.
+const noPeriod = "without space between syncs each change of a burst starts one, and nothing bounds the CPU that they use"
+
+// frontier is what policies cost and give in a cluster, by policy and minSyncPeriod.
+func (a *asker) frontier(scale float64, c Cluster) ([]Setting, error) {
+	tried := append([]time.Duration{a.policy.MinSyncPeriod}, periods...)
+	slices.Sort(tried)
+	tried = slices.Compact(tried)
+	var out []Setting
+	for _, policy := range runner.Policies() {
+		if !supports(a.subject.Name, policy) {
+			continue
+		}
+		for _, period := range tried {
+			p := Policy{Runner: policy, MinSyncPeriod: period}
+			if policy == a.policy.Runner {
+				p.Burst = a.policy.Burst
+			}
+			o, err := a.outlook(scale, c, p, true)
+			if err != nil {
+				return nil, err
+			}
+			s := Setting{Policy: p, Outlook: o, Holds: len(o.Holds) == len(a.q.Promise.Promised()), InUse: p == a.policy}
+			if period == 0 {
+				s.Discouraged = noPeriod
+			}
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// recommend is the setting with the least CPU of those that hold what depends on it, for sure if there is one, else at the
+// median, else the one with the lowest latency. Where no latency is promised there is nothing to trade CPU for, and what
+// is in use stays.
+func recommend(all []Setting, promise Promise) Setting {
+	inUse := slices.IndexFunc(all, func(s Setting) bool { return s.InUse })
+	if promise.ProgrammingP99 == 0 && inUse >= 0 {
+		return all[inUse]
+	}
+	candidates := slices.DeleteFunc(slices.Clone(all), func(s Setting) bool { return s.Discouraged != "" })
+	holding := func(of func(Estimate) float64) []Setting {
+		return slices.DeleteFunc(slices.Clone(candidates), func(s Setting) bool {
+			for _, name := range []string{ProgrammingP99, CPU} {
+				if bound := promise.Bound(name); bound > 0 && of(s.Outlook.Promised[name]) > bound {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	latency := func(x, y Setting) int {
+		return cmp.Or(cmp.Compare(x.Outlook.P99, y.Outlook.P99), cmp.Compare(x.Outlook.P50, y.Outlook.P50))
+	}
+	for _, of := range []func(Estimate) float64{func(e Estimate) float64 { return e.High }, func(e Estimate) float64 { return e.Median }} {
+		some := holding(of)
+		if len(some) == 0 {
+			continue
+		}
+		used := func(s Setting) float64 { return s.Outlook.Promised[CPU].Median }
+		least := used(slices.MinFunc(some, func(x, y Setting) int { return cmp.Compare(used(x), used(y)) }))
+		some = slices.DeleteFunc(some, func(s Setting) bool { return used(s) > alike*least })
+		return slices.MinFunc(some, latency)
+	}
+	return slices.MinFunc(candidates, latency)
+}

@@ -1,0 +1,231 @@
+package capacity
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"synclab/reports/model"
+)
+
+const (
+	// mostBeyond is how many times beyond the measured sizes a limit is looked for. Laws that were chosen from a few
+	// sizes say little beyond, and what a kernel does at ten times a size nobody has seen.
+	mostBeyond = 10
+	// mostServices: no cluster is larger, whatever was measured.
+	mostServices = 1 << 20
+	// fewestServices below today's that are looked at, if today's are too many.
+	fewestServices = 10
+	// exact is how near the bounds of a search are in the end, on logarithms.
+	exact = 0.01
+)
+
+// reach are the scales between which is looked, and what a step of a search is: twice as much of what grows most.
+type reach struct{ low, high, step, tolerance float64 }
+
+func (a *asker) reach() reach {
+	g, given := a.q.Growth.filled()
+	unit := math.Log(max(g.Services, g.Endpoints, g.Nodes, g.Churn))
+	r := reach{step: math.Ln2 / unit, tolerance: exact / unit}
+	within := func(scale float64) bool {
+		c := a.at(scale)
+		return c.Services <= mostServices && a.beyond(c) <= mostBeyond
+	}
+	for r.high < 40*r.step && within(r.high+r.step) {
+		r.high += r.step
+	}
+	if within(r.high) {
+		most := r.high + r.step
+		for most-r.high > r.tolerance {
+			if middle := (r.high + most) / 2; within(middle) {
+				r.high = middle
+			} else {
+				most = middle
+			}
+		}
+	}
+	if given {
+		r.high = max(r.high, 1)
+	}
+	for r.low > -20*r.step && float64(a.at(r.low-r.step).Services) >= fewestServices && a.at(r.low-r.step).Services < a.at(r.low).Services {
+		r.low -= r.step
+	}
+	if g.Services <= 1 {
+		r.low = -4 * r.step
+	}
+	return r
+}
+
+// beyond is how far a cluster is beyond what was measured of its syncs, in the direction of growth.
+func (a *asker) beyond(c Cluster) float64 {
+	most := 1.0
+	for _, q := range []model.Query{{Kind: model.Full}, {Kind: model.Partial}} {
+		if e, err := a.predict(c, q); err == nil {
+			most = max(most, e.Beyond)
+		}
+	}
+	return most
+}
+
+// value of a promise in a cluster; known is false where nothing was measured of it.
+func (a *asker) value(name string, c Cluster, p Policy, which side) (v float64, known bool, err error) {
+	switch name {
+	case ProgrammingP99, CPU:
+		s, err := a.simulate(c, p, which)
+		if err != nil {
+			return 0, false, err
+		}
+		if name == CPU {
+			return s.cpu, true, nil
+		}
+		return s.p99, true, nil
+	}
+	e, known := a.state(name, c)
+	return which.of(model.Prediction{Median: e.Median, Low: e.Low, High: e.High}), known, nil
+}
+
+// search finds the largest scale at which something holds, from a start on, in steps that double, and then by halves.
+// Where it does not grow steadily, that is the first break that the steps meet. found is false when it holds nowhere,
+// and unbounded says that it holds as far as was looked.
+func (r reach) search(start float64, holds func(scale float64) (bool, error)) (scale float64, found, unbounded bool, err error) {
+	start = max(r.low, min(r.high, start))
+	ok, err := holds(start)
+	if err != nil {
+		return 0, false, false, err
+	}
+	good, bad := start, start
+	for step := r.step; ; step *= 2 {
+		if ok && bad > good || !ok && good < bad {
+			break
+		}
+		next := min(r.high, start+step)
+		if !ok {
+			next = max(r.low, start-step)
+		}
+		if next == start || next == good && ok || next == bad && !ok {
+			return good, ok, ok, nil
+		}
+		now, err := holds(next)
+		if err != nil {
+			return 0, false, false, err
+		}
+		switch {
+		case now && ok:
+			good, bad = next, next
+		case now:
+			good = next
+		case ok:
+			bad = next
+		default:
+			good, bad = next, next
+		}
+	}
+	for bad-good > r.tolerance {
+		middle := (good + bad) / 2
+		ok, err := holds(middle)
+		if err != nil {
+			return 0, false, false, err
+		}
+		if ok {
+			good = middle
+		} else {
+			bad = middle
+		}
+	}
+	return good, true, false, nil
+}
+
+// limit of one promise with a policy. The bounds of its Services are where it breaks if syncs cost as much, or as
+// little, as the intervals of the model allow.
+func (a *asker) limit(name string, p Policy) (l Limit, known bool, err error) {
+	r := a.reach()
+	bound := a.q.Promise.Bound(name)
+	known = true
+	search := func(start float64, which side) (float64, bool, bool, error) {
+		return r.search(start, func(scale float64) (bool, error) {
+			v, there, err := a.value(name, a.at(scale), p, which)
+			known = known && there
+			return v <= bound, err
+		})
+	}
+	scale, found, unbounded, err := search(0, median)
+	if err != nil || !known {
+		return l, known, err
+	}
+	l = Limit{Promise: name, Scale: scale, Cluster: a.at(scale), Unbounded: unbounded, Never: !found || scale < 0}
+	l.Smaller = found && l.Never
+	services := func(scale float64, found bool) float64 {
+		if !found {
+			return 0
+		}
+		return float64(a.at(scale).Services)
+	}
+	least, foundLeast, _, err := search(scale, high)
+	if err != nil {
+		return l, known, err
+	}
+	most, foundMost, _, err := search(scale, low)
+	if err != nil {
+		return l, known, err
+	}
+	l.Services = Estimate{Median: services(scale, found), Low: services(least, foundLeast), High: services(most, foundMost)}
+	l.Services.Low, l.Services.High = min(l.Services.Low, l.Services.Median), max(l.Services.High, l.Services.Median)
+	if l.Value, _, err = a.value(name, l.Cluster, p, median); err != nil {
+		return l, known, err
+	}
+	basis, err := a.basis(name, l.Cluster, p)
+	if err != nil {
+		return l, known, err
+	}
+	l.Services.Basis, l.Services.Beyond = basis.Basis, basis.Beyond
+	l.Why, err = a.why(name, l.Cluster, p)
+	return l, known, err
+}
+
+// basis of a promise's value in a cluster.
+func (a *asker) basis(name string, c Cluster, p Policy) (Estimate, error) {
+	if name == ProgrammingP99 || name == CPU {
+		s, err := a.simulate(c, p, median)
+		if err != nil {
+			return Estimate{}, err
+		}
+		return a.rests(c, max(1, int(math.Round(s.together))))
+	}
+	e, _ := a.state(name, c)
+	return e, nil
+}
+
+// limits of all that is promised, with a policy, the first to break first.
+func (a *asker) limits(p Policy) ([]Limit, error) {
+	var all []Limit
+	for _, name := range a.q.Promise.Promised() {
+		l, known, err := a.limit(name, p)
+		if err != nil {
+			return nil, fmt.Errorf("limit of %s: %w", name, err)
+		}
+		if !known {
+			a.remark("%s is promised and was not measured: no limit is known of it", words[name].name)
+			continue
+		}
+		all = append(all, l)
+	}
+	slices.SortStableFunc(all, func(x, y Limit) int {
+		return cmp.Or(cmp.Compare(x.Services.Median, y.Services.Median), cmp.Compare(x.Scale, y.Scale))
+	})
+	return all, nil
+}
+
+// largest is the cluster at which all of the limits hold. Its bounds are the least of theirs.
+func largest(all []Limit) Limit {
+	if len(all) == 0 {
+		return Limit{}
+	}
+	l := all[0]
+	for _, other := range all[1:] {
+		l.Services.Low = min(l.Services.Low, other.Services.Low)
+		l.Services.High = min(l.Services.High, other.Services.High)
+	}
+	l.Services.High = max(l.Services.High, l.Services.Median)
+	return l
+}

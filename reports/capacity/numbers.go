@@ -1,0 +1,74 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"synclab/reports/model"
+)
+
+// significant digits of a number: of what is extrapolated, fewer are worth anything.
+func significant(b model.Basis) int {
+	if b == model.Extrapolated {
+		return 2
+	}
+	return 3
+}
+
+// rounded to so many significant digits.
+func rounded(v float64, places int) float64 {
+	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
+		return v
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(math.Abs(v)))-float64(places-1))
+	return math.Round(v/unit) * unit
+}
+
+// digits writes a number with as many digits as its basis is worth, and commas between thousands: "21,000", "0.34".
+func digits(v float64, b model.Basis) string {
+	places := significant(b)
+	v = rounded(v, places)
+	if v == 0 {
+		return "0"
+	}
+	decimals := max(0, places-1-int(math.Floor(math.Log10(math.Abs(v))+1e-9)))
+	s := fmt.Sprintf("%.*f", decimals, v)
+	whole, fraction, _ := strings.Cut(s, ".")
+	fraction = strings.TrimRight(fraction, "0")
+	var parts []string
+	for len(whole) > 3 {
+		parts = append([]string{whole[len(whole)-3:]}, parts...)
+		whole = whole[:len(whole)-3]
+	}
+	s = strings.Join(append([]string{whole}, parts...), ",")
+	if fraction != "" {
+		s += "." + fraction
+	}
+	return s
+}
+
+// amount writes what a promise is about with its unit: "1.2 s", "230 µs", "480 MiB", "0.31 CPUs".
+func amount(promise string, v float64, b model.Basis) string {
+	switch promise {
+	case CPU:
+		return digits(v, b) + " CPUs"
+	case Memory:
+		if v >= 1<<30 {
+			return digits(v/(1<<30), b) + " GiB"
+		}
+		return digits(v/(1<<20), b) + " MiB"
+	}
+	switch {
+	case v >= 120:
+		return digits(v/60, b) + " min"
+	case v >= 1:
+		return digits(v, b) + " s"
+	case v >= 1e-3:
+		return digits(v*1e3, b) + " ms"
+	}
+	return digits(v*1e6, b) + " µs"
+}
+
+// promised writes a promise's bound as it is: "5 s".
+func promised(p Promise, name string) string { return amount(name, p.Bound(name), model.Measured) }

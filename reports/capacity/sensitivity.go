@@ -1,0 +1,123 @@
+package capacity
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// moved is by what an input is multiplied.
+const movedLower, movedHigher = 0.5, 2
+
+// sensitivity moves each input and looks how far the largest cluster moves, from where it is now.
+func (a *asker) sensitivity(p Policy, base Limit) ([]Sensitivity, error) {
+	inputs := []struct {
+		name string
+		move func(c *Cluster, p *Policy, factor float64)
+	}{
+		{"churn", func(c *Cluster, _ *Policy, f float64) {
+			c.Churn.Endpoints *= f
+			c.Churn.Services *= f
+			c.Churn.Rollouts *= f
+			c.Churn.NodeLosses *= f
+			c.Churn.faster *= f
+		}},
+		{"endpoints", func(c *Cluster, _ *Policy, f float64) { c.Endpoints *= f }},
+		{"nodes", func(c *Cluster, _ *Policy, f float64) { c.Nodes = max(1, int(math.Round(float64(c.Nodes)*f))) }},
+		{"minSyncPeriod", func(_ *Cluster, p *Policy, f float64) {
+			p.MinSyncPeriod = time.Duration(float64(p.MinSyncPeriod) * f)
+		}},
+	}
+	var out []Sensitivity
+	for _, input := range inputs {
+		s := Sensitivity{Input: input.name, Lower: movedLower, Higher: movedHigher}
+		for _, to := range []struct {
+			factor float64
+			at     *float64
+		}{{movedLower, &s.AtLower}, {movedHigher, &s.AtHigher}} {
+			question, policy := *a.q, p
+			input.move(&question.Today, &policy, to.factor)
+			services, capped, err := a.with(&question).most(policy, base.Scale, median)
+			if err != nil {
+				return nil, err
+			}
+			*to.at, s.Capped = services, s.Capped || capped
+		}
+		out = append(out, s)
+	}
+	cost, err := a.costMoves(p, base)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, cost)
+	slices.SortStableFunc(out, func(x, y Sensitivity) int { return cmp.Compare(y.swing(), x.swing()) })
+	return out, nil
+}
+
+// costMoves is what the interval of the model's own costs moves; its factors are those of a partial sync there.
+func (a *asker) costMoves(p Policy, base Limit) (Sensitivity, error) {
+	s := Sensitivity{Input: "cost", Lower: 1, Higher: 1}
+	c := a.at(base.Scale)
+	changed, _, err := together(a.subject, c, p)
+	if err != nil {
+		return s, err
+	}
+	e, err := a.predict(c, queryPartial(changed))
+	if err != nil {
+		return s, err
+	}
+	if e.Median > 0 {
+		s.Lower, s.Higher = e.Low/e.Median, e.High/e.Median
+	}
+	var cappedLower, cappedHigher bool
+	if s.AtLower, cappedLower, err = a.most(p, base.Scale, low); err != nil {
+		return s, err
+	}
+	s.AtHigher, cappedHigher, err = a.most(p, base.Scale, high)
+	s.Capped = cappedLower || cappedHigher
+	return s, err
+}
+
+// swing is how far the answer moves, on logarithms.
+func (s Sensitivity) swing() float64 {
+	return math.Abs(math.Log(max(1, s.AtHigher) / max(1, s.AtLower)))
+}
+
+// with asks the same of another question, and remembers in the same place.
+func (a *asker) with(q *Question) *asker {
+	other := *a
+	other.q = q
+	return &other
+}
+
+// most is the largest number of Services at which all that is promised and known holds, looked for from a scale on.
+func (a *asker) most(p Policy, start float64, which side) (services float64, capped bool, err error) {
+	scale, found, unbounded, err := a.reach().search(start, func(scale float64) (bool, error) {
+		c := a.at(scale)
+		names := a.q.Promise.Promised()
+		slices.SortStableFunc(names, func(x, y string) int { return cmp.Compare(dear(x), dear(y)) })
+		for _, name := range names {
+			v, known, err := a.value(name, c, p, which)
+			if err != nil {
+				return false, err
+			}
+			if known && v > a.q.Promise.Bound(name) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil || !found {
+		return 0, false, err
+	}
+	return float64(a.at(scale).Services), unbounded, nil
+}
+
+// dear promises are those that take a simulation.
+func dear(name string) int {
+	if name == ProgrammingP99 || name == CPU {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,133 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"synclab/bench"
+	"synclab/reports/model"
+)
+
+func queryPartial(changed int) model.Query { return model.Query{Kind: model.Partial, Changed: changed} }
+
+// words of promises and of phases, as they are shown.
+var words = map[string]struct{ name, breaks string }{
+	ProgrammingP99: {"network programming latency (p99)", "the latency of changes"},
+	FirstPacketP99: {"first packet (p99)", "the first packet of a flow"},
+	CPU:            {"CPU", "the CPU"},
+	Memory:         {"memory", "the memory"},
+	Start:          {"start", "the first sync of a start"},
+}
+
+// phaseWords say what a phase is. Of kube-proxy, what it computes itself is in the rest.
+func phaseWords(subject string, phase model.Quantity) string {
+	switch phase {
+	case model.Plan:
+		return "working out what to write"
+	case model.Encode:
+		return "putting it into the backend's words"
+	case model.ToolUser:
+		switch {
+		case strings.Contains(subject, "iptables") && !strings.Contains(subject, "direct"):
+			return "iptables-restore itself (user time)"
+		case strings.HasPrefix(subject, bench.KubeProxy+"/"):
+			return "nft itself (user time)"
+		}
+		return "making messages for the kernel"
+	case model.ToolSys:
+		return "the kernel"
+	}
+	if strings.HasPrefix(subject, bench.Synclab+"/") {
+		return "starting tools and waiting for them"
+	}
+	return "the proxier itself"
+}
+
+// dominating phase of a sync, with its share; empty where phases were not measured.
+func (a *asker) dominating(c Cluster, kind string, changed int) string {
+	var all float64
+	var most model.Quantity
+	phases := a.phases(c, kind, changed)
+	for _, phase := range []model.Quantity{model.Plan, model.Encode, model.ToolUser, model.ToolSys, model.Rest} {
+		all += phases[phase]
+		if most == "" || phases[phase] > phases[most] {
+			most = phase
+		}
+	}
+	if all == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %.0f %% of that is %s", 100*phases[most]/all, phaseWords(a.subject.Name, most))
+}
+
+// waits is the share of a latency by which the wait for minSyncPeriod counts as what it is made of.
+const waits = 0.6
+
+// why a promise has its value in a cluster.
+func (a *asker) why(name string, c Cluster, p Policy) (string, error) {
+	switch name {
+	case ProgrammingP99:
+		return a.whyLatency(c, p)
+	case CPU:
+		s, err := a.simulate(c, p, median)
+		if err != nil {
+			return "", err
+		}
+		changed := max(1, int(math.Round(s.together)))
+		e, err := a.predict(c, queryPartial(changed))
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%s syncs a second of %s each%s", digits(s.syncs, e.Basis), amount(Start, e.Median, e.Basis), a.dominating(c, model.Partial, changed)), nil
+	case Start:
+		e, err := a.predict(c, model.Query{Kind: model.Full})
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("a full sync takes %s%s", amount(Start, e.Median, e.Basis), a.dominating(c, model.Full, 0)), nil
+	case Memory:
+		e, err := a.predict(c, model.Query{Quantity: model.PeakRSS})
+		if err != nil {
+			return "", err
+		}
+		tool, found := a.tool(c)
+		if !found {
+			return fmt.Sprintf("the proxier holds %s", amount(Memory, e.Median, e.Basis)), nil
+		}
+		return fmt.Sprintf("the proxier holds %s, its largest tool %s", amount(Memory, e.Median, e.Basis), amount(Memory, tool.Median, tool.Basis)), nil
+	}
+	if e, err := a.predict(c, model.Query{Quantity: model.Rules}); err == nil && !strings.Contains(a.subject.Name, "nftables") && !strings.Contains(a.subject.Name, "tree") {
+		return fmt.Sprintf("a packet to the last Service walks past the rules of all others, %s rules in all", digits(e.Median, e.Basis)), nil
+	}
+	return "what a packet pays does not depend on its Service's position; it is the fixed cost of the ruleset", nil
+}
+
+// whyLatency says which is most of it: the wait for minSyncPeriod, full syncs by time, or the syncs themselves.
+func (a *asker) whyLatency(c Cluster, p Policy) (string, error) {
+	s, err := a.simulate(c, p, median)
+	if err != nil {
+		return "", err
+	}
+	changed := max(1, int(math.Round(s.together)))
+	partial, err := a.predict(c, queryPartial(changed))
+	if err != nil {
+		return "", err
+	}
+	if full, err := a.predict(c, model.Query{Kind: model.Full}); err == nil && !a.large(c) && full.Median > 0.005*3600 && full.Median > 2*partial.Median {
+		return fmt.Sprintf("the hourly full sync of %s, during which changes wait", amount(Start, full.Median, full.Basis)), nil
+	}
+	if wait := p.MinSyncPeriod.Seconds(); wait > waits*s.p99 {
+		return fmt.Sprintf("the wait for minSyncPeriod (%v)", p.MinSyncPeriod), nil
+	}
+	phase := a.dominating(c, model.Partial, changed)
+	return fmt.Sprintf("a sync of %s changed Service%s takes %s, and a change waits for the one under way and for its own%s",
+		digits(float64(changed), partial.Basis), plural(changed), amount(Start, partial.Median, partial.Basis), phase), nil
+}
+
+func plural(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return "s"
+}
