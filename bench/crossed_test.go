@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"synclab/bench/netns"
 	"synclab/proxier/iptables"
+	"synclab/proxier/walk"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -193,4 +195,33 @@ func crossedIn(before, after counted, chain chainName) (crossed int, end string)
 		}
 	}
 	return crossed, ""
+}
+
+// A Service of many endpoints whose chains were not read yet has as many ways, and all of these chains are read next.
+func TestUnreadChainsEndWays(t *testing.T) {
+	const endpoints = 30
+	service := &readChain{policy: "-"}
+	n := &chainReader{there: map[chainName]bool{{"nat", "KUBE-SVC-A"}: true}, order: []chainName{{"nat", "OUTPUT"}, {"nat", "KUBE-SVC-A"}}}
+	n.chains = map[chainName]*readChain{
+		{"nat", "OUTPUT"}:     {policy: "ACCEPT", rules: []string{"-A OUTPUT -d 10.96.0.1/32 -p udp -m udp --dport 80 -j KUBE-SVC-A"}},
+		{"nat", "KUBE-SVC-A"}: service,
+	}
+	for i := range endpoints {
+		name := fmt.Sprintf("KUBE-SEP-%d", i)
+		n.there[chainName{"nat", name}] = true
+		service.rules = append(service.rules, fmt.Sprintf("-A KUBE-SVC-A -m statistic --mode random --probability %.10f -j %s", 1/float64(endpoints-i), name))
+	}
+	rules, err := walk.ParseIptables(corev1.IPv4Protocol, n.text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ways, err := walk.New(rules, walk.World{}).Ways(&walk.Packet{
+		Protocol: walk.UDP, Source: netip.MustParseAddrPort("192.0.2.1:40000"), Destination: netip.MustParseAddrPort("10.96.0.1:80"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next := n.entered(ways); len(ways) != endpoints || len(next) != endpoints {
+		t.Errorf("%d ways, and %d chains to read next, want %d", len(ways), len(next), endpoints)
+	}
 }
