@@ -1,0 +1,54 @@
+package reports
+
+import (
+	"fmt"
+	"strings"
+
+	"synclab/reports/capacity"
+)
+
+// markdown is the answer for a pull request, in one screen.
+func (r *capacityReport) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "## How far can this cluster grow?\n\n%s\n\n", r.subtitle())
+	for _, words := range r.Words {
+		fmt.Fprintf(&b, "- %s\n", words)
+	}
+	if len(r.Words) > 0 {
+		b.WriteString("\n")
+	}
+	markdownTable(&b, []string{"subject", "largest cluster, Services", "first to break", "today", "target", "minSyncPeriod", "latency p99 then", "CPUs then", "memory limit"}, 4, len(r.Subjects), func(i int) []string {
+		s := r.Subjects[i]
+		target := ""
+		if s.Target != nil {
+			target = oneLine(r.holdsCell(*s.Target))
+		}
+		return []string{s.Name, oneLine(limitCell(s.Largest)), firstBreak(s).Text, oneLine(r.holdsCell(s.Today)), target, periodText(s.Recommended.Policy.MinSyncPeriod) + " (" + policyText(s.Recommended.Policy) + ")",
+			oneLine(promisedCell(s.Recommended.Outlook, capacity.ProgrammingP99)), oneLine(promisedCell(s.Recommended.Outlook, capacity.CPU)), oneLine(r.memoryCell(s))}
+	})
+	b.WriteString("\n● measured, ◐ interpolated, ○ extrapolated (× beyond the largest measured size).\n")
+	if sentences := r.backendSentences(); len(sentences) > 0 {
+		b.WriteString("\n### When a change of backend pays\n\n")
+		for _, sentence := range sentences {
+			fmt.Fprintf(&b, "- %s\n", sentence)
+		}
+	}
+	if len(r.Remarks) > 0 {
+		b.WriteString("\n### To know before trusting a number\n\n")
+		for _, remark := range r.Remarks {
+			fmt.Fprintf(&b, "- %s\n", remark)
+		}
+	}
+	if r.Command != "" {
+		fmt.Fprintf(&b, "\n`%s`, seed %d, calibration %s\n", r.Command, r.Question.Seed, r.Run)
+	}
+	return b.String()
+}
+
+// oneLine is a cell of the page in a cell of Markdown.
+func oneLine(c pageCell) string {
+	if c.Sub == "" {
+		return c.Text
+	}
+	return c.Text + " (" + strings.ReplaceAll(c.Sub, "\n", ", ") + ")"
+}

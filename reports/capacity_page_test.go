@@ -1,0 +1,286 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/csv"
+	"html"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"synclab/reports/capacity"
+	"synclab/reports/model"
+)
+
+// buildCapacity writes the page of an answer and returns it. With SYNCLAB_SAMPLE_REPORTS it is written there, to be looked at.
+func buildCapacity(t *testing.T, a *capacity.Answer) (dir, page string) {
+	t.Helper()
+	dir = t.TempDir()
+	if sample := os.Getenv("SYNCLAB_SAMPLE_REPORTS"); sample != "" {
+		dir = filepath.Join(sample, t.Name())
+	}
+	if err := BuildCapacity(a, dir, Options{NoPNG: true}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, CapacityPage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, string(text)
+}
+
+func TestCapacityPageHasEverySection(t *testing.T) {
+	_, page := buildCapacity(t, lawfulAnswer())
+	for _, id := range []string{"answer", "frontier", "curves", "validation", "sensitivity", "growth", "backends", "limits", "raw"} {
+		if !strings.Contains(page, `<section id="`+id+`"`) {
+			t.Errorf("no section %q", id)
+		}
+	}
+	for section, figures := range map[string][]string{"frontier": {"capacity-frontier"}, "curves": {"capacity-programming_p99", "capacity-cpu", "capacity-memory", "capacity-first_packet", "capacity-start"},
+		"validation": {"capacity-predicted-syncs", "capacity-predicted-memory", "capacity-predicted-packets", "capacity-predicted-rules"}, "sensitivity": {"capacity-sensitivity"},
+		"growth": {"capacity-growth-rules", "capacity-growth-syncs"}} {
+		for _, name := range figures {
+			if !strings.Contains(page, `<figure id="`+name+`"`) {
+				t.Errorf("%s: no figure %s", section, name)
+			}
+		}
+	}
+	for _, text := range []string{"synclab plan --services 2000 --grow services=4x", "6.18.0", "AMD EPYC", "seed of the plan", "Memory breaks first."} {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page does not say %q", text)
+		}
+	}
+	if n, named := strings.Count(page, "<svg role=\"img\""), strings.Count(page, "<svg role=\"img\" aria-label=\""); n == 0 || n != named {
+		t.Errorf("%d figures, %d with a text for those who do not see them", n, named)
+	}
+}
+
+// Without validation, growth, promises that break or other subjects the page has less, and says why.
+func TestCapacityPageOfLittle(t *testing.T) {
+	a := lawfulAnswer()
+	a.Subjects, a.Model.Validation, a.Target, a.Command = a.Subjects[:1], nil, nil, ""
+	a.Subjects[0].Target, a.Subjects[0].Sensitivity, a.Subjects[0].Frontier = nil, nil, nil
+	_, page := buildCapacity(t, a)
+	if !strings.Contains(page, "--hold-out") {
+		t.Error("the page does not say how to get a validation")
+	}
+	for _, id := range []string{"backends", "sensitivity", "frontier"} {
+		if strings.Contains(page, `<section id="`+id+`"`) {
+			t.Errorf("section %q about nothing", id)
+		}
+	}
+	if strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
+		t.Error("a number that is none")
+	}
+}
+
+var externalResource = regexp.MustCompile(`(?i)(?:src|href|url|srcset|action)\s*(?:=\s*["']?|\()\s*["']?(?:https?:)?//[^"')\s>]*|@import|<script[^>]+src|<link`)
+
+func TestCapacityPageIsSelfContained(t *testing.T) {
+	_, page := buildCapacity(t, lawfulAnswer())
+	for _, found := range externalResource.FindAllString(page, -1) {
+		t.Errorf("external: %s", found)
+	}
+	for _, link := range regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if !strings.HasPrefix(link[1], "#") && !strings.HasPrefix(link[1], "data:text/csv") {
+			t.Errorf("a link out of the page: %.60s", link[1])
+		}
+	}
+}
+
+// Every estimate of the answer stands on the page with what it rests on.
+func TestCapacityPageShowsEachBasis(t *testing.T) {
+	a := lawfulAnswer()
+	r := newCapacityReport(a)
+	for _, table := range []pageTable{r.answerTable(), r.limitsTable(), r.frontierTable(-1), r.curveTable()} {
+		seen := 0
+		for _, row := range table.Rows {
+			for _, cell := range row {
+				for _, basis := range []model.Basis{model.Measured, model.Interpolated, model.Extrapolated} {
+					if strings.Contains(cell.Sub, string(basis)) {
+						seen++
+						if cell.Text != "none" && !strings.HasPrefix(cell.Text, basisMark(basis)) {
+							t.Errorf("%s: %q is %s, and not marked so", table.Title, cell.Text, basis)
+						}
+					}
+				}
+			}
+		}
+		if seen < len(table.Rows) {
+			t.Errorf("%q: %d bases in %d rows", table.Title, seen, len(table.Rows))
+		}
+	}
+	bases := map[model.Basis]int{}
+	for i, s := range a.Subjects {
+		for j, o := range s.Curve {
+			row := r.curveTable().Rows[i*len(s.Curve)+j]
+			for k, name := range []string{capacity.ProgrammingP99, capacity.CPU, capacity.Memory, capacity.FirstPacketP99, capacity.Start} {
+				e := o.Promised[name]
+				bases[e.Basis]++
+				if cell := row[5+k]; cell.Value != exact(e.Median) || !strings.HasSuffix(cell.Sub, basisText(e)) {
+					t.Errorf("%s at %d Services: %s is shown as %+v", s.Name, o.Cluster.Services, name, cell)
+				}
+			}
+		}
+	}
+	if len(bases) != 3 {
+		t.Errorf("the answer of the test has bases %v, want all three", bases)
+	}
+}
+
+func readCSV(t *testing.T, content []byte) []map[string]string {
+	t.Helper()
+	rows, err := csv.NewReader(bytes.NewReader(content)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []map[string]string
+	for _, row := range rows[1:] {
+		one := map[string]string{}
+		for i, name := range rows[0] {
+			one[name] = row[i]
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+func TestCapacityCSVAgreesWithTheAnswer(t *testing.T) {
+	a := lawfulAnswer()
+	dir, page := buildCapacity(t, a)
+	files := map[string][]byte{}
+	for _, name := range []string{"capacity.csv", "frontier.csv", "limits.csv"} {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = content
+		link := regexp.MustCompile(`href="data:text/csv;charset=utf-8;base64,([^"]*)" download="` + regexp.QuoteMeta(name) + `"`).FindStringSubmatch(page)
+		if link == nil {
+			t.Fatalf("the page does not carry %s", name)
+		}
+		carried, err := base64.StdEncoding.DecodeString(html.UnescapeString(link[1]))
+		if err != nil || !bytes.Equal(carried, content) {
+			t.Errorf("%s of the page is not the file (%v)", name, err)
+		}
+	}
+	curves := readCSV(t, files["capacity.csv"])
+	for _, s := range a.Subjects {
+		for _, o := range s.Curve {
+			found := 0
+			for _, row := range curves {
+				if e, ok := o.Promised[row["quantity"]]; ok && row["subject"] == s.Name && row["services"] == strconv.Itoa(o.Cluster.Services) {
+					found++
+					for column, want := range map[string]float64{"median": e.Median, "low": e.Low, "high": e.High, "beyond": e.Beyond} {
+						if got, err := strconv.ParseFloat(row[column], 64); err != nil || got != want {
+							t.Errorf("%s %s %s: %s is %q, want %v", s.Name, row["services"], row["quantity"], column, row[column], want)
+						}
+					}
+					if row["basis"] != string(e.Basis) {
+						t.Errorf("%s %s %s: basis %q, want %q", s.Name, row["services"], row["quantity"], row["basis"], e.Basis)
+					}
+				}
+			}
+			if found != len(o.Promised) {
+				t.Errorf("%s at %d Services: %d quantities, want %d", s.Name, o.Cluster.Services, found, len(o.Promised))
+			}
+		}
+	}
+	recommended, settings := map[string]string{}, 0
+	for _, row := range readCSV(t, files["frontier.csv"]) {
+		settings++
+		if row["recommended"] == "true" {
+			recommended[row["subject"]] += row["min_sync_period_s"]
+		}
+	}
+	limits := readCSV(t, files["limits.csv"])
+	for _, s := range a.Subjects {
+		settings -= len(s.Frontier)
+		if want := exact(s.Recommended.Policy.MinSyncPeriod.Seconds()); recommended[s.Name] != want {
+			t.Errorf("%s: recommended %q, want %s", s.Name, recommended[s.Name], want)
+		}
+		rows := 0
+		for _, row := range limits {
+			if row["subject"] == s.Name {
+				rows++
+				if row["policy"] == "recommended" && (row["services_median"] != exact(s.Largest.Services.Median) || row["promise"] != s.Largest.Promise) {
+					t.Errorf("%s: largest is %v", s.Name, row)
+				}
+			}
+		}
+		if rows != len(s.Limits)+1 {
+			t.Errorf("%s: %d limits, want %d", s.Name, rows, len(s.Limits)+1)
+		}
+	}
+	if settings != 0 {
+		t.Errorf("%d settings more than the answer has", settings)
+	}
+}
+
+// The page of an answer that was kept is the page of the answer, to the last byte.
+func TestCapacityPageAgain(t *testing.T) {
+	a := lawfulAnswer()
+	dir, first := buildCapacity(t, a)
+	_, second := buildCapacity(t, lawfulAnswer())
+	if first != second {
+		t.Error("the same answer made two pages")
+	}
+	kept := t.TempDir()
+	if HasAnswer(kept) {
+		t.Error("an answer in an empty folder")
+	}
+	if err := WriteAnswer(kept, a); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := LoadAnswer(kept)
+	if err != nil || !HasAnswer(kept) {
+		t.Fatal(err)
+	}
+	if _, third := buildCapacity(t, loaded); first != third {
+		t.Error("the answer that was kept makes another page")
+	}
+	summary, err := os.ReadFile(filepath.Join(dir, "capacity.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range a.Subjects {
+		if !strings.Contains(string(summary), "| "+s.Name+" |") {
+			t.Errorf("capacity.md has no row of %s", s.Name)
+		}
+	}
+}
+
+func TestLoadAnswerSaysWhatIsWrong(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string]string{"{": "plan.json", "{}": "without subjects"} {
+		if err := os.WriteFile(filepath.Join(dir, AnswerFile), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadAnswer(dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one that says %q", text, err, want)
+		}
+	}
+}
+
+// Two curves that cross once: the other subject is better from there on.
+func TestCrossover(t *testing.T) {
+	a := lawfulAnswer()
+	outlook := func(services int, cpu float64) capacity.Outlook {
+		return capacity.Outlook{Cluster: capacity.Cluster{Services: services, Endpoints: 10, Nodes: 1}, Promised: map[string]capacity.Estimate{
+			capacity.CPU: {Median: cpu, Low: cpu * 0.9, High: cpu * 1.1, Basis: model.Interpolated, Beyond: 1}}}
+	}
+	a.Subjects = a.Subjects[:2]
+	a.Subjects[0].Curve, a.Subjects[1].Curve = nil, nil
+	for _, services := range []int{100, 1000, 10000, 100000} {
+		a.Subjects[0].Curve = append(a.Subjects[0].Curve, outlook(services, float64(services)*1e-4)) // crosses the constant at 2,000
+		a.Subjects[1].Curve = append(a.Subjects[1].Curve, outlook(services, 0.2))
+	}
+	found := newCapacityReport(a).crossovers()
+	if len(found) != 1 || found[0].from < 1999 || found[0].from > 2001 || found[0].to != 0 || found[0].better || found[0].clear != 10000 {
+		t.Errorf("crossovers %+v, want one from 2,000 on, beyond doubt from 10,000", found)
+	}
+}

@@ -1,0 +1,363 @@
+package reports
+
+import (
+	"cmp"
+	"image/color"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"synclab/reports/capacity"
+	"synclab/reports/model"
+)
+
+// capacityFigures are the names of all figures of a section, so that those of an earlier page can be removed.
+var capacityFigures = map[string][]string{
+	"frontier":    {"capacity-frontier"},
+	"curves":      {"capacity-programming_p99", "capacity-cpu", "capacity-memory", "capacity-first_packet", "capacity-start"},
+	"validation":  {"capacity-predicted-syncs", "capacity-predicted-cpu", "capacity-predicted-memory", "capacity-predicted-packets", "capacity-predicted-rules"},
+	"sensitivity": {"capacity-sensitivity"},
+	"growth":      {"capacity-growth-rules", "capacity-growth-memory", "capacity-growth-first_packet", "capacity-growth-start", "capacity-growth-syncs"},
+}
+
+// curve is a quantity along the growth of the cluster, the smallest first.
+type curve []curvePoint
+
+type curvePoint struct {
+	x float64
+	capacity.Estimate
+}
+
+// estimateOf takes a quantity out of an outlook; false when it is not known.
+type estimateOf func(capacity.Outlook) (capacity.Estimate, bool)
+
+func estimateNamed(promise string) estimateOf {
+	return func(o capacity.Outlook) (capacity.Estimate, bool) {
+		e, ok := o.Promised[promise]
+		return e, ok && e.Median > 0
+	}
+}
+
+func (r *capacityReport) curve(subject int, of estimateOf) curve {
+	var out curve
+	for _, o := range r.Subjects[subject].Curve {
+		if e, ok := of(o); ok && r.axis.of(o.Cluster) > 0 {
+			out = append(out, curvePoint{r.axis.of(o.Cluster), e})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b curvePoint) int { return cmp.Compare(a.x, b.x) })
+	return slices.CompactFunc(out, func(a, b curvePoint) bool { return a.x == b.x })
+}
+
+// at is the curve between its points, where it is straight on logarithmic axes. What is beyond is as at the end.
+func (c curve) at(x float64) capacity.Estimate {
+	i, found := slices.BinarySearchFunc(c, x, func(p curvePoint, x float64) int { return cmp.Compare(p.x, x) })
+	switch {
+	case found || i == 0:
+		return c[i].Estimate
+	case i == len(c):
+		return c[i-1].Estimate
+	}
+	a, b := c[i-1], c[i]
+	share := math.Log(x/a.x) / math.Log(b.x/a.x)
+	between := func(y0, y1 float64) float64 {
+		if !(y0 > 0) || !(y1 > 0) {
+			return y0 + share*(y1-y0)
+		}
+		return y0 * math.Pow(y1/y0, share)
+	}
+	return capacity.Estimate{Median: between(a.Median, b.Median), Low: between(a.Low, b.Low), High: between(a.High, b.High),
+		Basis: worseBasis(a.Basis, b.Basis), Beyond: max(a.Beyond, b.Beyond)}
+}
+
+// extrapolatedDashes are those of lines beyond what was measured.
+var extrapolatedDashes = []vg.Length{4, 3.2}
+
+func basisLine(c color.NRGBA, extrapolated bool) draw.LineStyle {
+	if extrapolated {
+		return draw.LineStyle{Color: withAlpha(c, 0xc0), Width: 1.1, Dashes: extrapolatedDashes}
+	}
+	return draw.LineStyle{Color: c, Width: 1.7}
+}
+
+// draw adds the curve: solid as far as was measured, dashed and lighter beyond, its interval as a band, and a filled mark
+// where a value was measured at that very size.
+func (c curve) draw(p *plot.Plot, l look, band bool) {
+	points := func(of func(curvePoint) float64) plotter.XYs {
+		var out plotter.XYs
+		for _, one := range c {
+			if y := of(one); y > 0 {
+				out = append(out, plotter.XY{X: one.x, Y: y})
+			}
+		}
+		return out
+	}
+	if low, high := points(func(p curvePoint) float64 { return p.Low }), points(func(p curvePoint) float64 { return p.High }); band && len(low) == len(c) && len(high) == len(c) {
+		p.Add(paleBand{ribbon{low, high, l}})
+	}
+	median := points(func(p curvePoint) float64 { return p.Median })
+	for i := 0; i+1 < len(c); {
+		beyond := func(k int) bool {
+			return c[k].Basis == model.Extrapolated || c[k+1].Basis == model.Extrapolated
+		}
+		end := i + 1
+		for end+1 < len(c) && beyond(end) == beyond(i) {
+			end++
+		}
+		p.Add(&plotter.Line{XYs: median[i : end+1], LineStyle: basisLine(l.color, beyond(i))})
+		i = end
+	}
+	var measured plotter.XYs
+	for i, one := range c {
+		if one.Basis == model.Measured {
+			measured = append(measured, median[i])
+		}
+	}
+	if len(measured) > 0 {
+		p.Add(&plotter.Scatter{XYs: measured, GlyphStyle: draw.GlyphStyle{Color: l.color, Radius: 3.2, Shape: solid(l.shape)}})
+	}
+}
+
+// solid is a filled mark of the same form: hollow ones would look like something else than measured here.
+func solid(shape draw.GlyphDrawer) draw.GlyphDrawer {
+	if h, ok := shape.(hollow); ok {
+		shape = h.GlyphDrawer
+	}
+	switch shape.(type) {
+	case draw.TriangleGlyph:
+		return draw.PyramidGlyph{}
+	case draw.SquareGlyph:
+		return draw.BoxGlyph{}
+	case draw.RingGlyph:
+		return draw.CircleGlyph{}
+	}
+	return shape
+}
+
+// paleBand is a ribbon that does not widen the axes: an interval may reach far.
+type paleBand struct{ ribbon }
+
+// Plot implements plot.Plotter.
+func (b paleBand) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	var ring []vg.Point
+	for _, point := range b.low {
+		ring = append(ring, vg.Point{X: x(point.X), Y: y(point.Y)})
+	}
+	for _, point := range slices.Backward(b.high) {
+		ring = append(ring, vg.Point{X: x(point.X), Y: y(point.Y)})
+	}
+	c.FillPolygon(withAlpha(b.look.color, 0x1a), c.ClipPolygonXY(ring))
+}
+
+// DataRange implements plot.DataRanger.
+func (b paleBand) DataRange() (xmin, xmax, ymin, ymax float64) {
+	return math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
+}
+
+// promiseLook is the line of a promise.
+var promiseLook = draw.LineStyle{Color: ink, Width: 1.1, Dashes: []vg.Length{1.5, 2}}
+
+// explainBases are the entries that every figure with curves has.
+func (f *figure) explainBases(measured, promise bool) {
+	if measured {
+		f.explain("measured", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 3.2, Shape: draw.CircleGlyph{}}})
+	}
+	f.explain("interpolated", lineThumb{basisLine(grey, false)})
+	f.explain("extrapolated", lineThumb{basisLine(grey, true)})
+	if promise {
+		f.explain("promise", lineThumb{promiseLook}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 4, Shape: crossGlyph{}}})
+	}
+}
+
+// crossGlyph is a cross in a ring: here a curve meets its promise.
+type crossGlyph struct{}
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (crossGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	r := style.Radius
+	line := draw.LineStyle{Color: style.Color, Width: 1.2}
+	var path vg.Path
+	path.Move(vg.Point{X: at.X + r, Y: at.Y})
+	path.Arc(at, r, 0, 2*math.Pi)
+	path.Close()
+	c.SetColor(color.White)
+	c.Fill(path)
+	c.SetLineStyle(line)
+	c.Stroke(path)
+	d := r * 0.6
+	c.StrokeLine2(line, at.X-d, at.Y-d, at.X+d, at.Y+d)
+	c.StrokeLine2(line, at.X-d, at.Y+d, at.X+d, at.Y-d)
+}
+
+// growthPanel is one quantity of all subjects along the growth of the cluster.
+type growthPanel struct {
+	text, unit string
+	of         estimateOf
+	promise    string // whose bound is drawn; empty: none
+	// measured are single points of the calibration.
+	measured func(*model.Subject) []model.Point
+}
+
+// add draws the panel into f, and returns its labels; nil without any curve.
+func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLabels {
+	p := newPlot(r.axis.name+" (log scale)", g.text+" (log scale)")
+	ends, marks := &endLabels{}, &crossings{}
+	promised := bound(r.Question.Promise, g.promise)
+	low, high := math.Inf(1), 0.0
+	for i, s := range r.Subjects {
+		line := r.curve(i, g.of)
+		if len(line) == 0 {
+			continue
+		}
+		line.draw(p, r.looks[i], true)
+		for _, one := range line {
+			low, high = min(low, one.Median), max(high, one.Median)
+		}
+		last := line[len(line)-1]
+		ends.labels = append(ends.labels, endLabel{last.x, last.Median, s.Name, r.looks[i].color})
+		for _, l := range s.Limits {
+			if l.Promise == g.promise && promised > 0 && !l.Never && !l.Unbounded {
+				marks.at = append(marks.at, crossingMark{r.axis.of(l.Cluster), promised, r.looks[i].color})
+			}
+		}
+	}
+	if len(ends.labels) == 0 {
+		return nil
+	}
+	least, most := r.addMeasured(p, g)
+	low, high = min(low, least), max(high, most)
+	if promised > 0 {
+		p.Add(level{promised, promiseLook})
+		p.Add(marks)
+		low, high = min(low, promised), max(high, promised)
+		if high > promised*300 { // a loop that cannot keep up has no latency to speak of
+			high = promised * 300
+		}
+	}
+	p.Y.Min, p.Y.Max = low, max(high, low*2)
+	logAxis(&p.X, tickCount)
+	format := longSeconds
+	if g.unit != "s" {
+		format = func(v float64) string { return trimTick(Format(roundTick(v), g.unit)) }
+	}
+	logAxis(&p.Y, format)
+	if g.unit == "B" {
+		p.Y.Tick.Marker = plot.TickerFunc(logByteTicks)
+	}
+	for i, l := range ends.labels { // lines that leave at the top end there
+		ends.labels[i].y = max(min(l.y, p.Y.Max), p.Y.Min)
+	}
+	p.Add(ends)
+	f.add(p, height)
+	return ends
+}
+
+// addMeasured marks what was measured: in cells of about as many endpoints per Service as the curves have filled, in others
+// small and pale. It returns the range of their values.
+func (r *capacityReport) addMeasured(p *plot.Plot, g growthPanel) (low, high float64) {
+	low = math.Inf(1)
+	if g.measured == nil || r.axis.name != "Services" {
+		return low, high
+	}
+	for i, s := range r.Subjects {
+		known := r.measuredSubject(s.Name)
+		if known == nil {
+			continue
+		}
+		line := r.curve(i, g.of)
+		for _, point := range g.measured(known) {
+			if x := float64(point.Services); len(line) == 0 || x < line[0].x/1.5 || x > line[len(line)-1].x*1.5 || !(point.Value > 0) {
+				continue
+			}
+			style := draw.GlyphStyle{Color: r.looks[i].color, Radius: 3, Shape: solid(r.looks[i].shape)}
+			if !r.alike(s, point) {
+				style.Color, style.Radius = withAlpha(r.looks[i].color, 0x60), 1.7
+			}
+			p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: float64(point.Services), Y: point.Value}}, GlyphStyle: style})
+			low, high = min(low, point.Value), max(high, point.Value)
+		}
+	}
+	return low, high
+}
+
+// alike says that a measured cell had about as many endpoints per Service as the cluster has at that size.
+func (r *capacityReport) alike(s capacity.SubjectAnswer, p model.Point) bool {
+	nearest, gap := 0.0, math.Inf(1)
+	for _, o := range s.Curve {
+		if d := math.Abs(math.Log(float64(o.Cluster.Services) / float64(p.Services))); d < gap {
+			nearest, gap = o.Cluster.Endpoints, d
+		}
+	}
+	return p.Endpoints > nearest/1.25 && p.Endpoints < nearest*1.25
+}
+
+// logByteTicks are powers of two of bytes.
+func logByteTicks(low, high float64) []plot.Tick {
+	var all []plot.Tick
+	for v := math.Exp2(math.Ceil(math.Log2(low))); v <= high; v *= 2 {
+		all = append(all, plot.Tick{Value: v, Label: trimTick(Format(v, "B"))})
+	}
+	every := (len(all) + 6) / 7
+	for i := range all {
+		if i%max(every, 1) != 0 {
+			all[i].Label = ""
+		}
+	}
+	return all
+}
+
+// crossings are where curves meet the line of the promise, each with how far it holds.
+type crossings struct{ at []crossingMark }
+
+type crossingMark struct {
+	x, y  float64
+	color color.NRGBA
+}
+
+// Plot implements plot.Plotter.
+func (m *crossings) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	sorted := slices.Clone(m.at)
+	slices.SortFunc(sorted, func(a, b crossingMark) int { return cmp.Compare(a.x, b.x) })
+	style := sans(smallSize, true)
+	style.XAlign, style.YAlign = draw.XCenter, draw.YBottom
+	var taken []vg.Rectangle
+	for _, one := range sorted {
+		at := vg.Point{X: x(one.x), Y: y(one.y)}
+		if !c.Contains(at) {
+			continue
+		}
+		text := Grouped(int64(math.Round(one.x)))
+		half := style.Width(text)/2 + 2
+		middle := max(min(at.X, c.Max.X-half), c.Min.X+half)
+		box := vg.Rectangle{Min: vg.Point{X: middle - half, Y: at.Y + 7}, Max: vg.Point{X: middle + half, Y: at.Y + 17}}
+		for slices.ContainsFunc(taken, func(r vg.Rectangle) bool { return overlap(r, box) }) {
+			box.Min.Y, box.Max.Y = box.Min.Y+11, box.Max.Y+11
+		}
+		if box.Max.Y > c.Max.Y { // no room above: below
+			box.Min.Y, box.Max.Y = at.Y-18, at.Y-8
+			for slices.ContainsFunc(taken, func(r vg.Rectangle) bool { return overlap(r, box) }) {
+				box.Min.Y, box.Max.Y = box.Min.Y-11, box.Max.Y-11
+			}
+		}
+		taken = append(taken, box)
+		c.FillPolygon(color.NRGBA{0xff, 0xff, 0xff, 0xd8}, []vg.Point{box.Min, {X: box.Max.X, Y: box.Min.Y}, box.Max, {X: box.Min.X, Y: box.Max.Y}})
+		edge := box.Min.Y
+		if box.Max.Y < at.Y {
+			edge = box.Max.Y
+		}
+		c.StrokeLine2(draw.LineStyle{Color: withAlpha(one.color, 0x90), Width: 0.6}, at.X, at.Y, at.X, edge)
+		style.Color = darker(one.color)
+		c.FillText(style, vg.Point{X: middle, Y: box.Min.Y + 1}, text)
+		crossGlyph{}.DrawGlyph(&c, draw.GlyphStyle{Color: one.color, Radius: 4}, at)
+	}
+}
+
+func overlap(a, b vg.Rectangle) bool {
+	return a.Min.X < b.Max.X && b.Min.X < a.Max.X && a.Min.Y < b.Max.Y && b.Min.Y < a.Max.Y
+}

@@ -1,0 +1,183 @@
+package reports
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"synclab/reports/capacity"
+	"synclab/reports/model"
+)
+
+// frontierFigure draws what latency each subject gives for what CPU, by minSyncPeriod.
+func (r *capacityReport) frontierFigure() *figure {
+	f := &figure{name: "capacity-frontier", title: "Latency against CPU at " + r.frontierAt(),
+		caption: "One curve for each subject, one point for each minSyncPeriod that was tried; the ring is the recommended one. Further down is faster, further left is cheaper. " +
+			"CPU is that of the proxier and its tools on one node, on average. All latency is network programming latency, of all changes on all nodes."}
+	var all []*endLabels
+	promise := r.Question.Promise
+	for k, what := range []struct {
+		text     string
+		of       func(capacity.Outlook) float64
+		promised float64
+	}{{"99 of 100 changes within", func(o capacity.Outlook) float64 { return o.P99.Seconds() }, promise.ProgrammingP99.Seconds()},
+		{"half of all changes within", func(o capacity.Outlook) float64 { return o.P50.Seconds() }, 0}} {
+		p, ends, labels := newPlot("CPUs (log scale)", what.text+" (log scale)"), &endLabels{}, &pointLabels{}
+		low, high := math.Inf(1), 0.0
+		for i, s := range r.Subjects {
+			line, periods, best := frontierCurve(s, what.of)
+			if len(line) == 0 {
+				continue
+			}
+			line.draw(p, r.looks[i], false)
+			for j, one := range line {
+				low, high = min(low, one.Median), max(high, one.Median)
+				labels.at = append(labels.at, pointLabel{one.x, one.Median, periods[j], r.looks[i], j == best, one.Basis == model.Extrapolated})
+			}
+			last := slices.MaxFunc(line, func(a, b curvePoint) int { return cmp.Compare(a.x, b.x) })
+			ends.labels = append(ends.labels, endLabel{last.x, last.Median, s.Name, r.looks[i].color})
+		}
+		if len(ends.labels) == 0 {
+			continue
+		}
+		if what.promised > 0 {
+			low, high = min(low, what.promised), max(high, what.promised)
+		}
+		p.Y.Min, p.Y.Max = low/1.15, high*1.15
+		widen(&p.X)
+		logAxis(&p.X, tickCount)
+		logAxis(&p.Y, longSeconds)
+		if what.promised > 0 {
+			p.Add(level{what.promised, promiseLook})
+		}
+		if k == 0 && promise.CPU > 0 {
+			p.Add(upright{promise.CPU, promiseLook})
+			p.X.Max = max(p.X.Max, promise.CPU*1.1)
+		}
+		p.Add(labels, ends)
+		all = append(all, ends)
+		f.add(p, panelHeight-30*vg.Length(k))
+	}
+	if len(f.panels) == 0 {
+		return nil
+	}
+	alignEnds(all)
+	f.explain("interpolated", lineThumb{basisLine(grey, false)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 3, Shape: draw.CircleGlyph{}}})
+	f.explain("extrapolated", lineThumb{basisLine(grey, true)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 3, Shape: draw.RingGlyph{}}})
+	f.explain("recommended", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 6.5, Shape: hollow{draw.CircleGlyph{}}}})
+	f.explain("promise", lineThumb{promiseLook})
+	for _, panel := range f.panels[:len(f.panels)-1] {
+		panel.plot.X.Label.Text = ""
+	}
+	return f
+}
+
+// frontierAt says at which cluster the policies were tried.
+func (r *capacityReport) frontierAt() string { return plural(r.grown().Services, "Service") }
+
+// widen makes room for labels beside the first and last points of a logarithmic axis.
+func widen(a *plot.Axis) {
+	if a.Min > 0 && a.Max > 0 {
+		a.Min, a.Max = a.Min/1.2, a.Max*1.2
+	}
+}
+
+// frontierCurve is a subject's curve over CPU, in the order of minSyncPeriod, with each point's label; best is the
+// recommended one.
+func frontierCurve(s capacity.SubjectAnswer, of func(capacity.Outlook) float64) (line curve, periods []string, best int) {
+	best = -1
+	for _, setting := range s.Frontier {
+		cpu, ok := setting.Outlook.Promised[capacity.CPU]
+		if y := of(setting.Outlook); ok && cpu.Median > 0 && y > 0 {
+			if setting.Policy == s.Recommended.Policy {
+				best = len(line)
+			}
+			e := cpu // of the latency the outlook knows no other basis than that of its syncs
+			e.Median, e.Low, e.High = y, 0, 0
+			e.Basis = worseBasis(cpu.Basis, setting.Outlook.Promised[capacity.ProgrammingP99].Basis)
+			line, periods = append(line, curvePoint{cpu.Median, e}), append(periods, periodText(setting.Policy.MinSyncPeriod))
+		}
+	}
+	return line, periods, best
+}
+
+// upright is a vertical line across the plot.
+type upright struct {
+	x     float64
+	style draw.LineStyle
+}
+
+// Plot implements plot.Plotter.
+func (l upright) Plot(c draw.Canvas, p *plot.Plot) {
+	x, _ := p.Transforms(&c)
+	if at := x(l.x); c.ContainsX(at) {
+		c.StrokeLine2(l.style, at, c.Min.Y, at, c.Max.Y)
+	}
+}
+
+// pointLabels are marks with texts beside them, left out where there is no room; the recommended one is always there.
+type pointLabels struct{ at []pointLabel }
+
+type pointLabel struct {
+	x, y         float64
+	text         string
+	look         look
+	best, beyond bool
+}
+
+// Plot implements plot.Plotter.
+func (l *pointLabels) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	var taken []vg.Rectangle
+	square := func(at vg.Point, r vg.Length) vg.Rectangle {
+		return vg.Rectangle{Min: vg.Point{X: at.X - r, Y: at.Y - r}, Max: vg.Point{X: at.X + r, Y: at.Y + r}}
+	}
+	for _, one := range l.at {
+		at := vg.Point{X: x(one.x), Y: y(one.y)}
+		shape := solid(one.look.shape)
+		if one.beyond {
+			shape = hollow{one.look.shape}
+			if h, ok := one.look.shape.(hollow); ok {
+				shape = h
+			}
+		}
+		shape.DrawGlyph(&c, draw.GlyphStyle{Color: one.look.color, Radius: 3}, at)
+		taken = append(taken, square(at, 3))
+	}
+	sorted := slices.Clone(l.at)
+	slices.SortStableFunc(sorted, func(a, b pointLabel) int { return cmp.Compare(rank(b), rank(a)) })
+	for _, one := range sorted {
+		at := vg.Point{X: x(one.x), Y: y(one.y)}
+		style := sans(smallSize-1, one.best)
+		style.Color, style.YAlign = darker(one.look.color), draw.YCenter
+		if one.best {
+			hollow{draw.CircleGlyph{}}.DrawGlyph(&c, draw.GlyphStyle{Color: one.look.color, Radius: 6.5}, at)
+		}
+		width, away := style.Width(one.text), vg.Length(5)
+		if one.best {
+			away = 8.5
+		}
+		for i, corner := range []vg.Point{{X: at.X + away, Y: at.Y + 5}, {X: at.X - away - width, Y: at.Y - 5}, {X: at.X + away, Y: at.Y - 5},
+			{X: at.X - away - width, Y: at.Y + 5}, {X: at.X - width/2, Y: at.Y + away + 5}, {X: at.X - width/2, Y: at.Y - away - 5}} {
+			box := vg.Rectangle{Min: vg.Point{X: corner.X, Y: corner.Y - 4}, Max: vg.Point{X: corner.X + width, Y: corner.Y + 4}}
+			free := !slices.ContainsFunc(taken, func(r vg.Rectangle) bool { return overlap(r, box) }) && c.Contains(box.Min) && c.Contains(box.Max)
+			if free || one.best && i == 5 {
+				taken = append(taken, box)
+				c.FillText(style, vg.Point{X: corner.X, Y: corner.Y + 1}, one.text)
+				break
+			}
+		}
+	}
+}
+
+func rank(l pointLabel) int {
+	if l.best {
+		return 1
+	}
+	return 0
+}

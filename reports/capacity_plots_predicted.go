@@ -1,0 +1,89 @@
+package reports
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"synclab/reports/model"
+)
+
+// predictedGroup are the quantities of one figure of predicted against measured.
+type predictedGroup struct {
+	name, title, unit string
+	quantities        []model.Quantity
+}
+
+var predictedGroups = []predictedGroup{
+	{"capacity-predicted-syncs", "Whole syncs, predicted against measured", "s", []model.Quantity{model.Total}},
+	{"capacity-predicted-cpu", "CPU time of syncs, predicted against measured", "s", []model.Quantity{model.CPU}},
+	{"capacity-predicted-memory", "Memory, predicted against measured", "B", []model.Quantity{model.PeakRSS, model.ChildPeakRSS}},
+	{"capacity-predicted-packets", "First packets, predicted against measured", "s", []model.Quantity{model.FirstPacket}},
+	{"capacity-predicted-rules", "Rules and elements, predicted against measured", "count", []model.Quantity{model.Rules, model.Elements}},
+}
+
+// figure draws the cells that were held out; nil without any.
+func (g predictedGroup) figure(r *capacityReport) *figure {
+	f := &figure{name: g.name, title: g.title, caption: "Each mark is a cell that was held out of the fit, larger than any in it; its bar is the interval of the prediction. " +
+		"On the line, prediction and measurement agree; the band is ± 10 %."}
+	p := newPlot("measured (log scale)", "predicted (log scale)")
+	low, high := math.Inf(1), 0.0
+	missed := false
+	for i, s := range r.Subjects {
+		var marks plotter.XYs
+		var bars intervals
+		var outside plotter.XYs
+		for _, row := range r.Model.Validation.Rows {
+			if row.Subject != s.Name || row.Slight || !slices.Contains(g.quantities, row.Quantity) || !(row.Value > 0) || !(row.Predicted.Median > 0) {
+				continue
+			}
+			at := plotter.XY{X: row.Value, Y: row.Predicted.Median}
+			marks = append(marks, at)
+			if !row.Covered {
+				outside = append(outside, at)
+			}
+			bars = append(bars, sizePoint{at.X, Distribution{Median: at.Y, Low: &row.Predicted.Low, High: &row.Predicted.High}})
+			low, high = min(low, at.X, at.Y), max(high, at.X, at.Y)
+		}
+		if len(marks) == 0 {
+			continue
+		}
+		if len(outside) > 0 {
+			missed = true
+			p.Add(&plotter.Scatter{XYs: outside, GlyphStyle: draw.GlyphStyle{Color: ink, Radius: 5.5, Shape: hollow{draw.CircleGlyph{}}}})
+		}
+		f.explain(s.Name, addMedians(p, bars, r.looks[i].color, r.looks[i].shape))
+	}
+	if len(f.legend) == 0 {
+		return nil
+	}
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = low/1.2, high*1.2, low/1.2, high*1.2
+	format := func(v float64) string { return trimTick(Format(roundTick(v), g.unit)) }
+	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
+		logAxis(axis, format)
+		if g.unit == "B" {
+			axis.Tick.Marker = plot.TickerFunc(logByteTicks)
+		}
+	}
+	a, b := p.X.Min, p.X.Max
+	addLine(p, plotter.XYs{{X: a, Y: a}, {X: b, Y: b}}, grey)
+	p.Add(paleBand{ribbon{plotter.XYs{{X: a, Y: a * 0.9}, {X: b, Y: b * 0.9}}, plotter.XYs{{X: a, Y: a * 1.1}, {X: b, Y: b * 1.1}}, look{color: ink}}})
+	f.explain("agreement, ± 10 %", bandThumb{}, lineThumb{draw.LineStyle{Color: grey, Width: 1.3}})
+	if missed {
+		f.explain("outside its interval", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: ink, Radius: 5.5, Shape: hollow{draw.CircleGlyph{}}}})
+	}
+	f.add(p, panelHeight+30)
+	return f
+}
+
+// bandThumb is a band of the legend.
+type bandThumb struct{}
+
+// Thumbnail implements plot.Thumbnailer.
+func (bandThumb) Thumbnail(c *draw.Canvas) {
+	c.FillPolygon(withAlpha(ink, 0x1a), []vg.Point{c.Min, {X: c.Max.X, Y: c.Min.Y}, c.Max, {X: c.Min.X, Y: c.Max.Y}})
+}

@@ -1,0 +1,124 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"strconv"
+
+	"synclab/reports/capacity"
+)
+
+// csvFile is a table for machines.
+type csvFile struct {
+	name, text string
+	content    []byte
+}
+
+// csvFiles are the numbers of the page, unrounded: seconds, bytes, CPUs and counts.
+func (r *capacityReport) csvFiles() ([]csvFile, error) {
+	files := []struct {
+		name, text string
+		rows       [][]string
+	}{
+		{"capacity.csv", "every quantity of every subject at every size of the curves, with its interval and basis", r.curveRows()},
+		{"frontier.csv", "every setting that was tried", r.frontierRows()},
+		{"limits.csv", "how far each promise holds", r.limitRows()},
+	}
+	var out []csvFile
+	for _, f := range files {
+		var b bytes.Buffer
+		w := csv.NewWriter(&b)
+		if err := w.WriteAll(f.rows); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+		out = append(out, csvFile{f.name, f.text, b.Bytes()})
+	}
+	return out, nil
+}
+
+// estimateColumns are those that every estimate has.
+var estimateColumns = []string{"median", "low", "high", "basis", "beyond"}
+
+func estimateFields(e capacity.Estimate) []string {
+	return []string{exact(e.Median), exact(e.Low), exact(e.High), string(e.Basis), exact(e.Beyond)}
+}
+
+func (r *capacityReport) curveRows() [][]string {
+	rows := [][]string{append([]string{"subject", "scale", "services", "endpoints_per_service", "nodes", "endpoint_changes_per_s", "quantity", "unit"}, append(estimateColumns, "promised", "holds")...)}
+	for _, s := range r.Subjects {
+		for _, o := range s.Curve {
+			add := func(quantity, unit string, e capacity.Estimate, promised, holds string) {
+				row := []string{s.Name, exact(o.Scale), strconv.Itoa(o.Cluster.Services), exact(o.Cluster.Endpoints), strconv.Itoa(o.Cluster.Nodes), exact(o.Cluster.Churn.Endpoints), quantity, unit}
+				rows = append(rows, append(append(row, estimateFields(e)...), promised, holds))
+			}
+			for _, p := range promiseTexts {
+				if e, ok := o.Promised[p.name]; ok {
+					promised, holds := "", ""
+					if b := bound(r.Question.Promise, p.name); b > 0 {
+						promised, holds = exact(b), verdictOf(o, p.name)
+					}
+					add(p.name, p.unit, e, promised, holds)
+				}
+			}
+			add("rules", "count", o.Rules, "", "")
+			add("full_sync", "s", o.FullSync, "", "")
+			add("partial_sync", "s", o.PartialSync, "", "")
+		}
+	}
+	return rows
+}
+
+// verdictOf is "yes" (at the upper bound), "no" (at the median) or "perhaps".
+func verdictOf(o capacity.Outlook, name string) string {
+	for _, one := range o.Breaks {
+		if one == name {
+			return "no"
+		}
+	}
+	for _, one := range o.Holds {
+		if one == name {
+			return "yes"
+		}
+	}
+	return "perhaps"
+}
+
+func (r *capacityReport) frontierRows() [][]string {
+	header := []string{"subject", "services", "policy", "min_sync_period_s", "burst", "p50_s", "p90_s", "p99_s", "slowest_node_p99_s"}
+	for _, quantity := range []string{capacity.ProgrammingP99, capacity.CPU} {
+		for _, column := range estimateColumns {
+			header = append(header, quantity+"_"+column)
+		}
+	}
+	rows := [][]string{append(header, "syncs_per_s", "busy_share", "holds", "recommended")}
+	for _, s := range r.Subjects {
+		for _, one := range s.Frontier {
+			o := one.Outlook
+			row := []string{s.Name, strconv.Itoa(o.Cluster.Services), string(one.Policy.Runner), exact(one.Policy.MinSyncPeriod.Seconds()), strconv.Itoa(one.Policy.Burst),
+				exact(o.P50.Seconds()), exact(o.P90.Seconds()), exact(o.P99.Seconds()), exact(o.SlowestP99.Seconds())}
+			row = append(append(row, estimateFields(o.Promised[capacity.ProgrammingP99])...), estimateFields(o.Promised[capacity.CPU])...)
+			rows = append(rows, append(row, exact(o.SyncsPerSecond), exact(o.BusyShare), strconv.FormatBool(one.Holds), strconv.FormatBool(one.Policy == s.Recommended.Policy)))
+		}
+	}
+	return rows
+}
+
+func (r *capacityReport) limitRows() [][]string {
+	header := []string{"subject", "policy", "promise", "bound", "unit", "scale"}
+	for _, column := range estimateColumns {
+		header = append(header, "services_"+column)
+	}
+	rows := [][]string{append(header, "endpoints_per_service", "nodes", "endpoint_changes_per_s", "never", "unbounded", "why")}
+	for _, s := range r.Subjects {
+		add := func(policy string, l capacity.Limit) {
+			row := append([]string{s.Name, policy, l.Promise, exact(bound(r.Question.Promise, l.Promise)), promiseNamed(l.Promise).unit, exact(l.Scale)}, estimateFields(l.Services)...)
+			rows = append(rows, append(row, exact(l.Cluster.Endpoints), strconv.Itoa(l.Cluster.Nodes), exact(l.Cluster.Churn.Endpoints), strconv.FormatBool(l.Never), strconv.FormatBool(l.Unbounded), l.Why))
+		}
+		for _, l := range s.Limits {
+			add("in use", l)
+		}
+		add("recommended", s.Largest)
+	}
+	return rows
+}

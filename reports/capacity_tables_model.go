@@ -1,0 +1,87 @@
+package reports
+
+import (
+	"fmt"
+	"math"
+
+	"synclab/reports/model"
+)
+
+// quantityTexts name the quantities of the cost model.
+var quantityTexts = map[model.Quantity]string{
+	model.Total: "whole sync", model.Plan: "plan", model.Encode: "encode", model.ToolUser: "tool, user", model.ToolSys: "kernel", model.Rest: "rest",
+	model.CPU: "CPU time", model.PeakRSS: "memory, proxier", model.ChildPeakRSS: "memory, largest tool", model.Rules: "rules", model.Elements: "elements of sets and maps",
+	model.FirstPacket: "first packet",
+}
+
+func quantityText(q model.Quantity, kind string) string {
+	text := quantityTexts[q]
+	if text == "" {
+		text = string(q)
+	}
+	if kind != "" {
+		text += ", " + kind
+	}
+	return text
+}
+
+// modelCell names a subject of the calibration, with its swatch where the answer has it.
+func (r *capacityReport) modelCell(name string) pageCell {
+	for i, s := range r.Subjects {
+		if s.Name == name {
+			return r.subjectCell(i)
+		}
+	}
+	return pageCell{Text: name}
+}
+
+// validationTable sums up what became of predictions.
+func (r *capacityReport) validationTable() pageTable {
+	t := pageTable{Title: "Held out of the fit: errors and coverage", Note: "Points: cells that were held out. Error: median of |predicted / measured − 1|. Covered: share of points within their intervals. " +
+		"All of these predictions are extrapolated, by up to the factor in “beyond”.",
+		Columns: []pageColumn{{Name: "Subject"}, {Name: "Quantity"}, {Name: "Points", Numeric: true}, {Name: "Fitted up to", Numeric: true}, {Name: "Held out up to", Numeric: true}, {Name: "Beyond", Numeric: true},
+			{Name: "Median error", Numeric: true}, {Name: "Covered", Numeric: true}, {Name: "As aimed at"}}}
+	for _, m := range r.Model.Validation.Subjects {
+		met := pageCell{Text: "yes"}
+		switch {
+		case m.Error > 0.1 && m.Coverage < 0.85:
+			met = pageCell{Text: "no", Sub: "error and coverage", Loud: true}
+		case m.Error > 0.1:
+			met = pageCell{Text: "no", Sub: "error"}
+		case m.Coverage < 0.85:
+			met = pageCell{Text: "no", Sub: "coverage"}
+		}
+		t.Rows = append(t.Rows, []pageCell{r.modelCell(m.Subject), {Text: quantityText(m.Quantity, m.Kind)}, intCell(m.Points), intCell(m.FitUpTo), intCell(m.Largest),
+			{Text: fmt.Sprintf("○\u00a0×%.1f", m.Beyond), Value: exact(m.Beyond)}, {Text: fmt.Sprintf("%.1f %%", 100*m.Error), Value: exact(m.Error)},
+			{Text: fmt.Sprintf("%.0f %%", 100*m.Coverage), Value: exact(m.Coverage)}, met})
+	}
+	return t.dropEmpty()
+}
+
+// lawsTable are the fitted laws that the curves come of.
+func (r *capacityReport) lawsTable() pageTable {
+	t := pageTable{Title: "The fitted laws", Note: "s: Services, n: endpoints in all, c: changed Services, c·e: their endpoints. Errors are means over sizes that were left out of the fit, and over those beyond it; a law is as good as its sizes.",
+		Columns: []pageColumn{{Name: "Subject"}, {Name: "Quantity"}, {Name: "Law"}, {Name: "Points", Numeric: true}, {Name: "Fitted up to, Services", Numeric: true}, {Name: "Error at sizes left out", Numeric: true},
+			{Name: "Beyond the fit", Numeric: true}}}
+	for _, s := range r.Subjects {
+		known := r.measuredSubject(s.Name)
+		if known == nil {
+			continue
+		}
+		for i := range known.Terms {
+			term := &known.Terms[i]
+			switch term.Quantity {
+			case model.Total, model.CPU, model.PeakRSS, model.ChildPeakRSS, model.Rules, model.Elements, model.FirstPacket:
+			default:
+				continue
+			}
+			if term.Quantity == model.ChildPeakRSS && term.Kind != model.Full {
+				continue
+			}
+			t.Rows = append(t.Rows, []pageCell{r.modelCell(s.Name), {Text: quantityText(term.Quantity, term.Kind)}, {Text: term.Formula()}, intCell(term.Points),
+				intCell(int(math.Round(term.Largest.Services))), {Text: fmt.Sprintf("%.1f %%", 100*term.Score), Value: exact(term.Score)},
+				{Text: fmt.Sprintf("%.1f %%", 100*term.LargestOut), Value: exact(term.LargestOut)}})
+		}
+	}
+	return t.dropEmpty()
+}
