@@ -64,8 +64,9 @@ func choose(s *sample, tried []Form) []candidate {
 	}
 	if s.counts { // what fits all of them leaves nothing to be tried
 		if i := slices.IndexFunc(out, func(c candidate) bool { return c.form.params() < len(all) && s.typical(c) < alikeCount }); i >= 0 {
-			out[i].score, out[i].beyond, out[i].astray = 0, 0, nil
-			return append([]candidate{out[i]}, slices.Delete(out, i, i+1)...)
+			exact := out[i]
+			exact.score, exact.beyond, exact.astray = 0, 0, nil
+			return append([]candidate{exact}, slices.Delete(out, i, i+1)...)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b candidate) int { return cmp.Compare(a.score, b.score) })
