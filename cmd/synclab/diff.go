@@ -1,0 +1,149 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"synclab/reports"
+	"synclab/scenarios"
+)
+
+func newDiff(s streams) *cobra.Command {
+	var (
+		format     outputFormat
+		maxSlower  = shareFlag{reports.DefaultThreshold}
+		thresholds []string
+	)
+	cmd := &cobra.Command{
+		Use:   "diff RUN1 RUN2",
+		Short: "Say with statistics what got slower between two runs",
+		Long: `Diff sets the figures of two runs side by side: of every subject in every cell
+that both have, before (RUN1) and after (RUN2), with the ratio, its 95 % interval
+and the p-value of a rank test on the repetitions. What is not shown to differ is
+not called slower, and with too few repetitions it says so, and how many it takes:
+4 of each run at the least, more where there are many figures. At the top stands
+what the runs do not share: machine, kernel, tools, scenario, seed.
+
+A figure may exceed what it was before by its threshold: that of --threshold, or
+the scenario's own, else that of --max-slower or of "all" in the scenario. The
+exit status is
+
+  0  nothing is shown to exceed its threshold
+  1  something is: slower, or more rules, bytes, memory or CPU time
+  2  bad input, or runs with no subject in the same cell
+
+Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
+		Example: `  synclab diff runs/before runs/after
+  synclab diff runs/before runs/after --max-slower 5% --threshold peak_rss=20%
+  synclab diff runs/before runs/after --threshold rules=0% --threshold all=off
+  synclab diff runs/before runs/after -o json | jq '.rows[] | select(.verdict == "slower")'
+  synclab run steady-churn --reps 8 --out before   # in CI: with the old program,
+  synclab run steady-churn --reps 8 --out after    # with the new one, on the same machine;
+  synclab diff before after                        # fails the job with status 1
+  synclab report runs/before runs/after --out runs/comparison  # both on one page`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return badUsage(cmd, "wants two runs, the one before and the one after; got %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options := reports.DiffOptions{Figures: map[string]float64{}}
+			if cmd.Flags().Changed("max-slower") {
+				options.All = &maxSlower.share
+			}
+			for _, text := range thresholds {
+				if err := addThreshold(&options, text); err != nil {
+					return badUsage(cmd, "--threshold %s: %w", text, err)
+				}
+			}
+			return diff(s, args[0], args[1], format, options)
+		},
+	}
+	format.register(cmd)
+	flags := cmd.Flags()
+	flags.Var(&maxSlower, "max-slower", "how much `more` of any figure may pass that has no threshold of its own, such as 5%")
+	flags.StringArrayVar(&thresholds, "threshold", nil, "`FIGURE=SHARE`: how much more of one figure may pass, such as full_sync=5%, or off; may be repeated")
+	complete(cmd, "max-slower")
+	if err := cmd.RegisterFlagCompletionFunc("threshold", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var words []string
+		for _, figure := range append(scenarios.ThresholdFigures(), scenarios.ThresholdAll) {
+			words = append(words, figure+"=")
+		}
+		return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}); err != nil {
+		panic(err)
+	}
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	return cmd
+}
+
+// addThreshold reads "full_sync=5%".
+func addThreshold(o *reports.DiffOptions, text string) error {
+	figure, value, ok := strings.Cut(text, "=")
+	if !ok {
+		return fmt.Errorf("want FIGURE=SHARE, such as full_sync=5%%")
+	}
+	var f shareFlag
+	if err := f.Set(value); err != nil {
+		return err
+	}
+	if figure == scenarios.ThresholdAll {
+		o.All = &f.share
+		return nil
+	}
+	if !reports.IsDiffFigure(figure) {
+		return fmt.Errorf("no such figure; there are %s, and %s", strings.Join(scenarios.ThresholdFigures(), ", "), scenarios.ThresholdAll)
+	}
+	o.Figures[figure] = f.share
+	return nil
+}
+
+// shareFlag is a share on the command line: "5%", or "off", which lets anything pass and is -1.
+type shareFlag struct{ share float64 }
+
+func (f *shareFlag) String() string { return strconv.FormatFloat(100*f.share, 'g', -1, 64) + "%" }
+func (f *shareFlag) Type() string   { return "share" }
+
+// Set implements pflag.Value.
+func (f *shareFlag) Set(text string) error {
+	if text == "off" {
+		f.share = -1
+		return nil
+	}
+	number, ok := strings.CutSuffix(text, "%")
+	percent, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || !(percent >= 0 && percent <= 10_000) {
+		return fmt.Errorf("want a share such as 5%%, at most 10000%%, or off")
+	}
+	f.share = percent / 100
+	return nil
+}
+
+// diff prints what the runs share and fails when a threshold is exceeded.
+func diff(s streams, before, after string, format outputFormat, options reports.DiffOptions) error {
+	d, err := reports.Compare(before, after, options)
+	if err != nil {
+		return badInput(err)
+	}
+	if err := format.write(s.out, d, d.Table); err != nil {
+		return err
+	}
+	beyond := d.Beyond()
+	if len(beyond) == 0 {
+		return nil
+	}
+	var what []string
+	for _, row := range beyond[:min(3, len(beyond))] {
+		what = append(what, row.Sentence())
+	}
+	if n := len(beyond) - len(what); n > 0 {
+		what = append(what, fmt.Sprintf("and %d more", n))
+	}
+	return fmt.Errorf("beyond the threshold: %s", strings.Join(what, "\n  "))
+}
