@@ -48,6 +48,10 @@ type SubjectAnswer struct {
 	// Frontier are policies at the target (today without one), by minSyncPeriod; Recommended is one of them.
 	Frontier    []Setting `json:"frontier"`
 	Recommended Setting   `json:"recommended"`
+	// Furthest is how far the policy goes that goes furthest, whatever CPU it uses as long as the promise of that holds.
+	Furthest Furthest `json:"furthest"`
+	// Way of a change to the proxier: what was added to every latency.
+	Way time.Duration `json:"way"`
 	// MemoryLimit is what to give the pod, in bytes: the upper bound at the target, and room.
 	MemoryLimit uint64 `json:"memoryLimit"`
 	// Curve is how it goes with scale, for plots.
@@ -56,6 +60,15 @@ type SubjectAnswer struct {
 	Sensitivity []Sensitivity `json:"sensitivity"`
 	// Remarks on what the answer rests on, such as what was not measured.
 	Remarks []string `json:"remarks,omitempty"`
+}
+
+// Furthest is a policy and the largest number of Services at which all that is promised holds with it, at the median; 0:
+// at none.
+type Furthest struct {
+	Policy   Policy  `json:"policy"`
+	Services float64 `json:"services"`
+	// Unbounded: it holds as far as was looked.
+	Unbounded bool `json:"unbounded,omitempty"`
 }
 
 // Comparison says when changing from one subject to another pays.

@@ -124,7 +124,7 @@ func answerAll(askers []*asker, out *Answer, told func(done, of int, what string
 
 // answer is everything for one subject.
 func (a *asker) answer(grows bool) (SubjectAnswer, error) {
-	s := SubjectAnswer{Name: a.subject.Name}
+	s := SubjectAnswer{Name: a.subject.Name, Way: wayOf(a.subject, a.q)}
 	err := a.fillIn(&s, grows)
 	s.Remarks = a.remarks
 	if err != nil {
@@ -160,7 +160,10 @@ func (a *asker) fillIn(s *SubjectAnswer, grows bool) (err error) {
 	if s.Frontier, err = a.frontier(scale, a.at(scale)); err != nil {
 		return err
 	}
-	s.Recommended = recommend(s.Frontier, a.q.Promise)
+	if s.Furthest, err = a.furthest(s.Frontier); err != nil {
+		return err
+	}
+	s.Recommended = recommend(s.Frontier, s.Furthest, a.q.Promise)
 	a.told("settings")
 	best := s.Limits
 	if s.Recommended.Policy != a.policy {
@@ -209,7 +212,7 @@ func (a *asker) curve() ([]Outlook, error) {
 func remarks(m *model.Model, q Question, a *Answer) []string {
 	out := []string{fmt.Sprintf("rests on calibration %s: kernel %s, %d CPUs", m.Run, m.Versions.Kernel, m.Machine.CPUs)}
 	if q.Way == 0 {
-		out = append(out, "latencies count from when a node's proxier is told of a change; what the control plane takes before is not in them")
+		out = append(out, "latencies count from when a change reaches the API server, as far as the calibration measured the way from there; what the control plane takes before, and its load, is not in them")
 	}
 	if q.Today.rate() == 0 {
 		out = append(out, "nothing changes in this cluster: there is no latency to promise, and CPU is that of hourly full syncs at most")

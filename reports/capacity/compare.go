@@ -98,7 +98,7 @@ func (c Comparison) words(from, to *SubjectAnswer, p Promise) string {
 		if l := to.Largest; !l.Unbounded {
 			breaks = fmt.Sprintf("; the promise first to break is %s: %s", words[l.Promise].name, l.Why)
 		}
-		parts = append(parts, fmt.Sprintf("%s holds at %s%sx the size of %s%s.", c.To, bound, digits(c.Ratio, model.Extrapolated), c.From, breaks))
+		parts = append(parts, fmt.Sprintf("%s holds at %s%s times the size of %s%s.", c.To, bound, digits(c.Ratio, model.Extrapolated), c.From, breaks))
 	default:
 		parts = append(parts, fmt.Sprintf("%s holds as far as %s.", c.To, c.From))
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"synclab/reports/model"
-	"synclab/sim/twin"
 )
 
 // side says which of the model's costs is meant: its medians, or a bound of their intervals.
@@ -29,33 +28,34 @@ func (s side) of(p model.Prediction) float64 {
 	return p.Median
 }
 
-// cost is what syncs of a subject take in one cluster: the model's draws, times how far a side is from the median. It is
-// a twin.Cost. CPU time is by the law of it, as a share of what a sync takes.
+// cost is what syncs of a subject take in one cluster: the model's draws, times how far a side is from the median. CPU
+// time is by the law of it, as a share of what a sync takes.
 type cost struct {
 	*model.Syncs
-	full, partial       float64 // factors
-	fullCPU, partialCPU []float64
+	factors map[string]float64   // by kind of sync
+	shares  map[string][]float64 // CPUs, by kind: of syncs of 1, 2, 4 … Services
 }
 
-// Sync of a cost.
+// again is the kind of full syncs after the first one: over rules that are there, if that was measured apart.
+func again(s *model.Subject) string {
+	if s.Has(model.Total, model.Resync) {
+		return model.Resync
+	}
+	return model.Full
+}
+
+// Sync draws what one takes, by the model's kinds.
 func (c *cost) Sync(kind string, services, changes int, rng *rand.Rand) time.Duration {
 	took := c.Syncs.Sync(kind, services, changes, rng)
-	factor := c.full
-	if kind == twin.Partial {
-		factor = c.partial
+	if factor := c.factors[kind]; factor != 1 {
+		return time.Duration(float64(took) * factor)
 	}
-	if factor == 1 {
-		return took
-	}
-	return time.Duration(float64(took) * factor)
+	return took
 }
 
 // cpu is the CPU time of a sync that took so long.
 func (c *cost) cpu(kind string, services int, took time.Duration) time.Duration {
-	shares := c.fullCPU
-	if kind == twin.Partial {
-		shares = c.partialCPU
-	}
+	shares := c.shares[kind]
 	if len(shares) == 0 {
 		return took
 	}
@@ -65,33 +65,34 @@ func (c *cost) cpu(kind string, services int, took time.Duration) time.Duration 
 	return time.Duration(float64(took) * (shares[i] + (next-shares[i])*(at-float64(i))))
 }
 
-// cost of a subject in a cluster, whose syncs take together so many changed Services most of the time.
+// costOf a subject in a cluster, whose syncs take together so many changed Services most of the time.
 func costOf(s *model.Subject, c Cluster, together int, which side) (*cost, error) {
 	syncs, err := s.Syncs(c.Services, c.Endpoints)
 	if err != nil {
 		return nil, err
 	}
-	out := &cost{Syncs: syncs, full: 1, partial: 1}
-	if which != median {
-		for _, part := range []struct {
-			kind   string
-			factor *float64
-		}{{model.Full, &out.full}, {model.Partial, &out.partial}} {
-			p, err := s.Predict(model.Query{Kind: part.kind, Services: c.Services, Endpoints: c.Endpoints, Changed: together})
-			if err != nil {
-				return nil, err
-			}
-			if p.Median > 0 {
-				*part.factor = which.of(p) / p.Median
-			}
+	out := &cost{Syncs: syncs, factors: map[string]float64{}, shares: map[string][]float64{}}
+	for _, kind := range []string{model.Full, model.Resync, model.Partial} {
+		out.factors[kind] = 1
+		if !s.Has(model.Total, kind) {
+			continue
+		}
+		p, err := s.Predict(model.Query{Kind: kind, Services: c.Services, Endpoints: c.Endpoints, Changed: together})
+		if err != nil {
+			return nil, err
+		}
+		if which != median && p.Median > 0 {
+			out.factors[kind] = which.of(p) / p.Median
+		}
+		most := 0
+		if kind == model.Partial {
+			most = int(math.Ceil(math.Log2(float64(max(2, c.Services)))))
+		}
+		if out.shares[kind], err = cpuShares(s, c, kind, most); err != nil {
+			return nil, err
 		}
 	}
-	if out.fullCPU, err = cpuShares(s, c, model.Full, 0); err != nil {
-		return nil, err
-	}
-	most := int(math.Ceil(math.Log2(float64(max(2, c.Services)))))
-	out.partialCPU, err = cpuShares(s, c, model.Partial, most)
-	return out, err
+	return out, nil
 }
 
 // cpuShares are how many CPUs syncs of 1, 2, 4 … Services use, up to 2^most; none where it was not measured.

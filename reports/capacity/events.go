@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -29,7 +30,7 @@ func (c Cluster) perRollout() float64 {
 // rate of all events, a second.
 func (c Cluster) rate() float64 {
 	if len(c.Churn.Trace) > 0 {
-		return float64(len(c.Churn.Trace)) / c.Churn.traceSpan().Seconds() * c.Churn.faster
+		return float64(len(c.Churn.Trace)) / c.Churn.traceSpan().Seconds() * cmp.Or(c.Churn.faster, 1)
 	}
 	return c.Churn.Endpoints + c.Churn.Services + c.Churn.Rollouts/3600*c.perRollout() + c.Churn.NodeLosses/86400*2*float64(c.pods())
 }
@@ -105,7 +106,7 @@ type repeated struct {
 }
 
 func (c Cluster) repeated() *repeated {
-	r := &repeated{events: c.Churn.Trace, first: c.Churn.Trace[0].Due, span: c.Churn.traceSpan(), faster: c.Churn.faster}
+	r := &repeated{events: c.Churn.Trace, first: c.Churn.Trace[0].Due, span: c.Churn.traceSpan(), faster: cmp.Or(c.Churn.faster, 1)}
 	for _, e := range r.events {
 		r.shift = max(r.shift, e.Service+1)
 	}

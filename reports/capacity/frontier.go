@@ -50,9 +50,9 @@ func (a *asker) frontier(scale float64, c Cluster) ([]Setting, error) {
 }
 
 // recommend is the setting with the least CPU of those that hold what depends on it, for sure if there is one, else at the
-// median, else the one with the lowest latency. Where no latency is promised there is nothing to trade CPU for, and what
-// is in use stays.
-func recommend(all []Setting, promise Promise) Setting {
+// median, else the one that goes furthest, else the one with the lowest latency. Where no latency is promised there is
+// nothing to trade CPU for, and what is in use stays.
+func recommend(all []Setting, furthest Furthest, promise Promise) Setting {
 	inUse := slices.IndexFunc(all, func(s Setting) bool { return s.InUse })
 	if promise.ProgrammingP99 == 0 && inUse >= 0 {
 		return all[inUse]
@@ -81,5 +81,37 @@ func recommend(all []Setting, promise Promise) Setting {
 		some = slices.DeleteFunc(some, func(s Setting) bool { return used(s) > alike*least })
 		return slices.MinFunc(some, latency)
 	}
+	if i := slices.IndexFunc(candidates, func(s Setting) bool { return s.Policy == furthest.Policy }); i >= 0 && furthest.Services > 0 {
+		return candidates[i]
+	}
 	return slices.MinFunc(candidates, latency)
+}
+
+// furthest of the settings that are not discouraged; of those that go as far, that with the least CPU. What is in use is
+// only given up for something that goes further by more than chance.
+func (a *asker) furthest(all []Setting) (Furthest, error) {
+	var best Furthest
+	var used float64
+	inUse := slices.IndexFunc(all, func(s Setting) bool { return s.InUse })
+	order := slices.Clone(all)
+	order[0], order[inUse] = order[inUse], order[0]
+	start := 0.0
+	for i, s := range order {
+		if s.Discouraged != "" {
+			continue
+		}
+		scale, found, unbounded, err := a.holding(s.Policy, start, median)
+		if err != nil {
+			return best, err
+		}
+		f := Furthest{Policy: s.Policy, Unbounded: unbounded}
+		if found {
+			f.Services, start = float64(a.at(scale).Services), scale
+		}
+		cpu := s.Outlook.Promised[CPU].Median
+		if i == 0 || f.Services > best.Services*1.02 || f.Services >= best.Services && cpu < used {
+			best, used = f, cpu
+		}
+	}
+	return best, nil
 }

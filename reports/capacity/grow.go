@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -49,7 +50,7 @@ func (c Cluster) At(g Growth, scale float64) Cluster {
 	grown.Churn.Services *= services
 	grown.Churn.Rollouts *= services
 	grown.Churn.NodeLosses *= power(g.Nodes)
-	grown.Churn.faster *= pods
+	grown.Churn.faster = cmp.Or(c.Churn.faster, 1) * pods
 	return grown
 }
 
@@ -57,7 +58,7 @@ func (c *Cluster) fill() {
 	if c.Nodes == 0 {
 		c.Nodes = 1
 	}
-	c.Churn.faster = 1
+	c.Churn.faster = cmp.Or(c.Churn.faster, 1)
 }
 
 func (c Cluster) validate() error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"synclab/reports/model"
 )
@@ -72,3 +73,11 @@ func amount(promise string, v float64, b model.Basis) string {
 
 // promised writes a promise's bound as it is: "5 s".
 func promised(p Promise, name string) string { return amount(name, p.Bound(name), model.Measured) }
+
+// period writes a minSyncPeriod as it is.
+func period(d time.Duration) string {
+	if d == 0 {
+		return "0"
+	}
+	return amount(ProgrammingP99, d.Seconds(), model.Measured)
+}

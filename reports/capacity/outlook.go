@@ -130,7 +130,7 @@ func (a *asker) rests(c Cluster, together int) (Estimate, error) {
 		return e, err
 	}
 	if !a.large(c) {
-		full, err := a.predict(c, model.Query{Kind: model.Full})
+		full, err := a.predict(c, model.Query{Kind: again(a.subject)})
 		if err != nil {
 			return e, err
 		}

@@ -76,7 +76,8 @@ type Question struct {
 	Subjects []string `json:"subjects,omitempty"`
 	// Length of the time that is simulated for each outlook; 0: as long as the quantiles need.
 	Length time.Duration `json:"length,omitempty"`
-	// Way is how long a change takes until the proxier on a node is told of it; it is added to every latency.
+	// Way is how long a change takes until the proxier on a node is told of it; it is added to every latency. 0: what the
+	// calibration measured of it, where it did.
 	Way  time.Duration `json:"way,omitempty"`
 	Seed uint64        `json:"seed"`
 }

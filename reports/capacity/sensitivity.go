@@ -93,7 +93,16 @@ func (a *asker) with(q *Question) *asker {
 
 // most is the largest number of Services at which all that is promised and known holds, looked for from a scale on.
 func (a *asker) most(p Policy, start float64, which side) (services float64, capped bool, err error) {
-	scale, found, unbounded, err := a.reach().search(start, func(scale float64) (bool, error) {
+	scale, found, unbounded, err := a.holding(p, start, which)
+	if err != nil || !found {
+		return 0, false, err
+	}
+	return float64(a.at(scale).Services), unbounded, nil
+}
+
+// holding is the largest scale at which all that is promised and known holds.
+func (a *asker) holding(p Policy, start float64, which side) (scale float64, found, unbounded bool, err error) {
+	return a.reach().search(start, func(scale float64) (bool, error) {
 		c := a.at(scale)
 		names := a.q.Promise.Promised()
 		slices.SortStableFunc(names, func(x, y string) int { return cmp.Compare(dear(x), dear(y)) })
@@ -108,10 +117,6 @@ func (a *asker) most(p Policy, start float64, which side) (services float64, cap
 		}
 		return true, nil
 	})
-	if err != nil || !found {
-		return 0, false, err
-	}
-	return float64(a.at(scale).Services), unbounded, nil
 }
 
 // dear promises are those that take a simulation.

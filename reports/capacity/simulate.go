@@ -1,9 +1,11 @@
 package capacity
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -41,7 +43,7 @@ type simulated struct {
 }
 
 // settings of a subject's proxier with a policy. Of a program that the lab does not know, kube-proxy's.
-func settings(subject string, c Cluster, p Policy, cost *cost) twin.Settings {
+func settings(subject string, c Cluster, p Policy, cost twin.Cost) twin.Settings {
 	large := float64(c.Services)*c.Endpoints > backend.LargeCluster
 	s := twin.KubeProxy(cost, large)
 	if strings.HasPrefix(subject, bench.Synclab+"/") {
@@ -105,7 +107,7 @@ func extentOf(c Cluster, cycle float64, hourly bool, length time.Duration) exten
 		}
 	}
 	if len(c.Churn.Trace) > 0 {
-		counted = max(counted, c.Churn.traceSpan().Seconds()/c.Churn.faster)
+		counted = max(counted, c.Churn.traceSpan().Seconds()/cmp.Or(c.Churn.faster, 1))
 	}
 	counted = min(counted, max(mostChanges/rate, leastCycles*cycle), longest.Seconds())
 	if length > 0 {
@@ -130,16 +132,18 @@ func simulate(ctx context.Context, s *model.Subject, c Cluster, p Policy, which 
 		return nil, err
 	}
 	node := settings(s.Name, c, p, cost)
-	full := time.Duration(cost.Median(model.Full, 0) * cost.full * float64(time.Second))
+	// A start's full sync, and those by time.
+	full := time.Duration(cost.Median(model.Full, 0) * cost.factors[model.Full] * float64(time.Second))
 	if c.rate() == 0 {
-		return idle(node, cost, full), nil
+		return idle(node, cost, again(s)), nil
 	}
 	e := extentOf(c, cycle, node.FullInterval > 0, q.Length)
 	lives := make([]life, e.nodes)
 	var classes []twin.Class
 	for i := range lives {
 		one := node
-		one.CPU = lives[i].count(cost)
+		lives[i] = life{cost: cost, again: again(s)}
+		one.Cost, one.CPU = &lives[i], lives[i].count
 		one.Born = time.Duration((float64(i) + 0.5) / float64(e.nodes) * float64(node.FullInterval)) // full syncs of nodes do not come together
 		classes = append(classes, twin.Class{Name: s.Name, Nodes: 1, Settings: one})
 	}
@@ -156,61 +160,83 @@ func simulate(ctx context.Context, s *model.Subject, c Cluster, p Policy, which 
 	if err != nil {
 		return nil, fmt.Errorf("%s with %d Services: %w", s.Name, c.Services, err)
 	}
-	return sum(result, lives, span.Length-from, q.Way), nil
+	return sum(result, lives, span.Length-from, wayOf(s, q)), nil
 }
 
 // idle is a cluster in which nothing changes: all that there may be is the hourly full sync.
-func idle(node twin.Settings, cost *cost, full time.Duration) *simulated {
+func idle(node twin.Settings, cost *cost, kind string) *simulated {
 	out := &simulated{nodes: 1}
 	if node.FullInterval > 0 {
-		every := node.FullInterval.Seconds()
-		out.cpu, out.busy, out.syncs = cost.cpu(twin.Full, 0, full).Seconds()/every, full.Seconds()/every, 1/every
+		every, took := node.FullInterval.Seconds(), cost.Median(kind, 0)*cost.factors[kind]
+		out.cpu, out.busy, out.syncs = cost.cpu(kind, 0, seconds(took)).Seconds()/every, took/every, 1/every
 	}
 	return out
 }
 
-// life is what a node does once it has started.
+// life is the cost of one node's syncs, and what it does once it has started. The twin lets a node's syncs come one by
+// one, and asks of each what it takes before it asks for its CPU time.
 type life struct {
+	*cost
+	again          string // kind of full syncs after the first
 	begun          bool
-	cpu, busy      time.Duration
+	used, busy     time.Duration
 	syncs, partial int64
 	services       int64
 }
 
-// count takes a node's syncs down, but for the first: that one is what a start costs. A node's syncs come one by one.
-func (l *life) count(cost *cost) func(kind string, services, changes int, took time.Duration) time.Duration {
-	return func(kind string, services, changes int, took time.Duration) time.Duration {
-		used := cost.cpu(kind, services, took)
-		if !l.begun {
-			l.begun = true
-			return used
-		}
-		l.cpu, l.busy, l.syncs = l.cpu+used, l.busy+took, l.syncs+1
-		if kind == twin.Partial && services > 0 {
-			l.partial, l.services = l.partial+1, l.services+int64(services)
-		}
+func (l *life) kind(kind string) string {
+	if kind == twin.Full && l.begun {
+		return l.again
+	}
+	return kind
+}
+
+// Sync of the node: a twin.Cost of its own, since its first full sync meets empty tables and others do not.
+func (l *life) Sync(kind string, services, changes int, rng *rand.Rand) time.Duration {
+	return l.cost.Sync(l.kind(kind), services, changes, rng)
+}
+
+// count takes syncs down, but for the first: that one is what a start costs.
+func (l *life) count(kind string, services, changes int, took time.Duration) time.Duration {
+	used := l.cpu(l.kind(kind), services, took)
+	if !l.begun {
+		l.begun = true
 		return used
 	}
+	l.used, l.busy, l.syncs = l.used+used, l.busy+took, l.syncs+1
+	if kind == twin.Partial && services > 0 {
+		l.partial, l.services = l.partial+1, l.services+int64(services)
+	}
+	return used
 }
 
 func sum(r *twin.FleetResult, lives []life, counted, way time.Duration) *simulated {
 	out := &simulated{changes: r.Latency.Count, nodes: len(lives)}
 	var all life
 	for _, l := range lives {
-		all.cpu, all.busy, all.syncs = all.cpu+l.cpu, all.busy+l.busy, all.syncs+l.syncs
+		all.used, all.busy, all.syncs = all.used+l.used, all.busy+l.busy, all.syncs+l.syncs
 		all.partial, all.services = all.partial+l.partial, all.services+l.services
 	}
 	lived := counted.Seconds() * float64(len(lives))
-	out.cpu, out.busy, out.syncs = all.cpu.Seconds()/lived, min(1, all.busy.Seconds()/lived), float64(all.syncs)/lived
+	out.cpu, out.busy, out.syncs = all.used.Seconds()/lived, min(1, all.busy.Seconds()/lived), float64(all.syncs)/lived
 	if all.partial > 0 {
 		out.together = float64(all.services) / float64(all.partial)
 	}
-	before := way.Seconds()
-	out.p50, out.p90, out.p99 = before+quantile(&r.Latency, 0.5), before+quantile(&r.Latency, 0.9), before+quantile(&r.Latency, 0.99)
+	after := func(h *twin.Histogram, q float64) float64 { return max(0, way.Seconds()+quantile(h, q)) }
+	out.p50, out.p90, out.p99 = after(&r.Latency, 0.5), after(&r.Latency, 0.9), after(&r.Latency, 0.99)
 	for i := range r.Nodes {
-		out.slowest = max(out.slowest, before+quantile(&r.Nodes[i].Latency, 0.99))
+		out.slowest = max(out.slowest, after(&r.Nodes[i].Latency, 0.99))
 	}
 	return out
+}
+
+// wayOf a change to the proxier, as the question has it, or as the calibration measured it: the time from when it is due to
+// the proxier's handlers, less what a sync does when its rules are in the kernel already. So it may be below 0.
+func wayOf(s *model.Subject, q *Question) time.Duration {
+	if q.Way == 0 && s.ToNode != nil {
+		return seconds(s.ToNode.Median)
+	}
+	return q.Way
 }
 
 // quantile of a histogram in seconds. Within a bin all are taken to be evenly spread, so that it moves smoothly with what
@@ -227,7 +253,7 @@ func quantile(h *twin.Histogram, q float64) float64 {
 	return h.Max.Seconds()
 }
 
-// Supports says whether a subject has a policy. kube-proxy has only its own; the lab's proxier all.
+// supports says whether a subject has a policy. kube-proxy has only its own; the lab's proxier all.
 func supports(subject string, p runner.Policy) bool {
 	return strings.HasPrefix(subject, bench.Synclab+"/") && slices.Contains(runner.Policies(), p) || p == runner.CompletionToStart
 }

@@ -38,7 +38,11 @@ func phaseWords(subject string, phase model.Quantity) string {
 	case model.ToolSys:
 		return "the kernel"
 	}
-	if strings.HasPrefix(subject, bench.Synclab+"/") {
+	switch {
+	case !strings.HasPrefix(subject, bench.Synclab+"/"):
+	case strings.Contains(subject, "nftables") || strings.Contains(subject, "direct"):
+		return "the proxier's bookkeeping"
+	default:
 		return "starting tools and waiting for them"
 	}
 	return "the proxier itself"
@@ -97,10 +101,10 @@ func (a *asker) why(name string, c Cluster, p Policy) (string, error) {
 		}
 		return fmt.Sprintf("the proxier holds %s, its largest tool %s", amount(Memory, e.Median, e.Basis), amount(Memory, tool.Median, tool.Basis)), nil
 	}
-	if e, err := a.predict(c, model.Query{Quantity: model.Rules}); err == nil && !strings.Contains(a.subject.Name, "nftables") && !strings.Contains(a.subject.Name, "tree") {
-		return fmt.Sprintf("a packet to the last Service walks past the rules of all others, %s rules in all", digits(e.Median, e.Basis)), nil
+	if !strings.Contains(a.subject.Name, "nftables") && !strings.Contains(a.subject.Name, "tree") {
+		return fmt.Sprintf("a packet to the last Service walks past the rules of the %s others", digits(float64(c.Services), model.Measured)), nil
 	}
-	return "what a packet pays does not depend on its Service's position; it is the fixed cost of the ruleset", nil
+	return "what a packet pays hardly grows with the Services; it is the fixed cost of the ruleset", nil
 }
 
 // whyLatency says which is most of it: the wait for minSyncPeriod, full syncs by time, or the syncs themselves.
@@ -114,11 +118,11 @@ func (a *asker) whyLatency(c Cluster, p Policy) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if full, err := a.predict(c, model.Query{Kind: model.Full}); err == nil && !a.large(c) && full.Median > 0.005*3600 && full.Median > 2*partial.Median {
+	if full, err := a.predict(c, model.Query{Kind: again(a.subject)}); err == nil && !a.large(c) && full.Median > 0.005*3600 && full.Median > 2*partial.Median {
 		return fmt.Sprintf("the hourly full sync of %s, during which changes wait", amount(Start, full.Median, full.Basis)), nil
 	}
 	if wait := p.MinSyncPeriod.Seconds(); wait > waits*s.p99 {
-		return fmt.Sprintf("the wait for minSyncPeriod (%v)", p.MinSyncPeriod), nil
+		return fmt.Sprintf("the wait for minSyncPeriod (%s)", period(p.MinSyncPeriod)), nil
 	}
 	phase := a.dominating(c, model.Partial, changed)
 	return fmt.Sprintf("a sync of %s changed Service%s takes %s, and a change waits for the one under way and for its own%s",

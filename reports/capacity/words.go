@@ -82,7 +82,7 @@ func (s *SubjectAnswer) sayTarget(target Cluster, p Promise) string {
 	case len(broken) > 0:
 		return fmt.Sprintf("%s breaks %s%s.", at, strings.Join(broken, ", "), restsOn(farthest))
 	case len(unsure) > 0:
-		return fmt.Sprintf("%s holds what is promised, but not for sure %s%s.", at, strings.Join(unsure, ", "), restsOn(farthest))
+		return fmt.Sprintf("%s holds what is promised, but that is not sure of %s%s.", at, strings.Join(unsure, ", "), restsOn(farthest))
 	case len(kept) > 0:
 		return fmt.Sprintf("%s holds all that is promised: %s%s.", at, strings.Join(kept, ", "), restsOn(farthest))
 	}
@@ -133,17 +133,17 @@ func (s *SubjectAnswer) sayRecommended(p Promise) string {
 	latency, cpu := r.Outlook.Promised[ProgrammingP99], r.Outlook.Promised[CPU]
 	gives := fmt.Sprintf("changes arrive within %s at the 99th percentile, for %s", amount(ProgrammingP99, latency.Median, latency.Basis), amount(CPU, cpu.Median, cpu.Basis))
 	if r.InUse {
-		return fmt.Sprintf("Keep minSyncPeriod at %v (%s): %s.", r.Policy.MinSyncPeriod, r.Policy.Runner, gives)
+		return fmt.Sprintf("Keep minSyncPeriod at %s (%s): %s.", period(r.Policy.MinSyncPeriod), r.Policy.Runner, gives)
 	}
 	now := ""
 	for _, other := range s.Frontier {
 		if other.InUse {
 			l, c := other.Outlook.Promised[ProgrammingP99], other.Outlook.Promised[CPU]
-			now = fmt.Sprintf("; now, with %v (%s), it is %s for %s", other.Policy.MinSyncPeriod, other.Policy.Runner,
+			now = fmt.Sprintf("; now, with %s (%s), it is %s for %s", period(other.Policy.MinSyncPeriod), other.Policy.Runner,
 				amount(ProgrammingP99, l.Median, l.Basis), amount(CPU, c.Median, c.Basis))
 		}
 	}
-	return fmt.Sprintf("Set minSyncPeriod to %v (%s): %s%s.", r.Policy.MinSyncPeriod, r.Policy.Runner, gives, now)
+	return fmt.Sprintf("Set minSyncPeriod to %s (%s): %s%s.", period(r.Policy.MinSyncPeriod), r.Policy.Runner, gives, now)
 }
 
 // sayChange names the subject that goes furthest, if it is another one.
