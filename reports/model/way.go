@@ -66,8 +66,12 @@ func (p part) ways(interval time.Duration) []float64 {
 		if r.Metric != bench.NetworkProgrammingLatency {
 			continue
 		}
-		i, _ := slices.BinarySearchFunc(syncs, r.At-late, func(s *oneSync, at float64) int { return cmp.Compare(s.at, at) })
-		if i == len(syncs) {
+		// The last sync that had begun, or the one before, if it had just ended.
+		i, _ := slices.BinarySearchFunc(syncs, r.At, func(s *oneSync, at float64) int { return cmp.Compare(s.at-s.took(), at) })
+		if i--; i > 0 && r.At <= syncs[i-1].at+late {
+			i--
+		}
+		if i < 0 {
 			continue
 		}
 		if due := r.At - r.Value; firsts[i] == nil || due < firsts[i].due {

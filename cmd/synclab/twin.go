@@ -1,0 +1,159 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"synclab/bench"
+	"synclab/reports"
+	"synclab/reports/model"
+)
+
+func newTwin(s streams) *cobra.Command {
+	var (
+		format outputFormat
+		from   modelFlags
+		o      reports.AgreementOptions
+	)
+	cmd := &cobra.Command{
+		Use:   "twin [RUN]",
+		Short: "Hold the sync loop in virtual time against a run",
+		Long: `Twin takes the very changes of a run, at the moments when they were due, through
+the sync loop in virtual time, with each subject's settings, many times, and sets
+what it says of network programming latency beside what the run measured: once
+with what the run's own syncs took, so that only the loop is on trial, and once
+with the cost model of a calibration, which knows nothing of the run.
+
+Without an argument it takes the newest run in ` + runsFolder + `/. The page is ` + reports.AgreementPage + ` in the
+run's folder. A good run for it is the scenario agreement.`,
+		Example: `  synclab twin
+  synclab compare agreement --subjects kube-proxy/nftables,synclab/nftables --out runs/agreement
+  synclab twin runs/agreement
+  synclab twin runs/agreement --model runs/calibrate-20260101-120000 -o json`,
+		Args: argCount(0, 1, "a run"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.Seeds < 1 {
+				return badUsage(cmd, "--seeds %d: want at least 1", o.Seeds)
+			}
+			dir := ""
+			if len(args) == 1 {
+				dir = args[0]
+			} else {
+				newest, err := newestRun(runsFolder)
+				if err != nil {
+					return badInput(err)
+				}
+				dir = newest
+			}
+			if _, err := os.Stat(filepath.Join(dir, "run.json")); err != nil {
+				return badUsage(cmd, "%s is not the folder of a run: %w", dir, err)
+			}
+			return agree(s, dir, from, o, format)
+		},
+	}
+	format.register(cmd)
+	from.register(cmd)
+	flags := cmd.Flags()
+	flags.IntVar(&o.Seeds, "seeds", 50, "how often the twin lives through each repetition: a `number`")
+	flags.Uint64Var(&o.Seed, "seed", 1, "the first `seed`")
+	flags.BoolVar(&o.NoPNG, "no-png", false, "draw SVG only")
+	for _, flag := range []string{"seeds", "seed"} {
+		complete(cmd, flag)
+	}
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	return cmd
+}
+
+// agree compares, writes the page and prints the table.
+func agree(s streams, dir string, from modelFlags, o reports.AgreementOptions, format outputFormat) error {
+	var err error
+	var remarks []string
+	if o.Model, remarks, err = modelOfRun(dir, from); err != nil {
+		return err
+	}
+	for _, remark := range remarks {
+		fmt.Fprintln(s.err, "cost model:", remark)
+	}
+	a, err := reports.BuildAgreement(dir, o)
+	if err != nil {
+		return err
+	}
+	return format.write(s.out, a, func(w io.Writer) error {
+		if err := a.Table(w); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(w, "\npage: %s\n", filepath.Join(dir, reports.AgreementPage))
+		return err
+	})
+}
+
+// modelOfRun is the cost model that is to predict a run: the named one, or the newest that was made on the run's machine
+// with its versions. It need not have all of the run's subjects. nil: there is none, and a remark says so.
+func modelOfRun(dir string, from modelFlags) (*model.Model, []string, error) {
+	run, _, err := bench.ReadRun(dir)
+	if err != nil {
+		return nil, nil, badInput(err)
+	}
+	here := model.Here{Versions: run.Versions, Machine: run.Machine, Elsewhere: from.elsewhere}
+	if from.path != "" {
+		return loadFor(run, from.path, here)
+	}
+	path, err := newestModel(runsFolder, model.Here{Versions: run.Versions, Machine: run.Machine, Elsewhere: from.elsewhere, Subjects: run.Subjects})
+	if err != nil { // one that has some of them, perhaps
+		path, err = newestModel(runsFolder, here)
+	}
+	if err != nil {
+		return nil, []string{"none that fits the run; only its own sync times are compared. 'synclab calibrate' makes one"}, nil
+	}
+	m, remarks, err := loadFor(run, path, here)
+	return m, append([]string{path}, remarks...), err
+}
+
+// loadFor loads a model for the subjects of a run that it has.
+func loadFor(run bench.Run, path string, here model.Here) (*model.Model, []string, error) {
+	all := here
+	all.Elsewhere = true
+	m, _, err := model.Load(path, all)
+	if err != nil {
+		return nil, nil, badInput(err)
+	}
+	for _, name := range run.Subjects {
+		if _, err := m.Subject(name); err == nil {
+			here.Subjects = append(here.Subjects, name)
+		}
+	}
+	if len(here.Subjects) == 0 {
+		return nil, nil, badInput(fmt.Errorf("cost model %s: %w", path, errors.New("it has none of the run's subjects")))
+	}
+	m, remarks, err := model.Load(path, here)
+	if err != nil {
+		return nil, nil, badInput(err)
+	}
+	// One that was fitted before the way to the node was part of a model still has the records of it.
+	if lacking(m, here.Subjects) {
+		if filepath.Base(path) == model.File {
+			path = filepath.Dir(path)
+		}
+		if calibration, records, err := bench.ReadRun(path); err == nil {
+			ways := model.ToNode(calibration, records)
+			for _, s := range m.Subjects {
+				s.ToNode = cmp.Or(s.ToNode, ways[s.Name])
+			}
+		}
+	}
+	return m, remarks, nil
+}
+
+// lacking says that the way to the node of one of the subjects is not in the model.
+func lacking(m *model.Model, subjects []string) bool {
+	return slices.ContainsFunc(m.Subjects, func(s *model.Subject) bool { return s.ToNode == nil && slices.Contains(subjects, s.Name) })
+}
