@@ -40,8 +40,9 @@ func choose(s *sample, tried []Form) []candidate {
 	all := indices(len(s.y))
 	byState := map[Form]candidate{}
 	var order []Form
+	room := max(len(all)-1, min(len(all), 2)) // of two sizes, a line is known all the same
 	for _, f := range tried {
-		if f.params() > len(all)-1 && f.params() > 1 {
+		if f.params() > room {
 			continue
 		}
 		c := candidate{form: f}
@@ -62,8 +63,11 @@ func choose(s *sample, tried []Form) []candidate {
 		s.judge(&c, all)
 		out = append(out, c)
 	}
+	if len(out) == 0 {
+		return nil
+	}
 	if s.counts { // what fits all of them leaves nothing to be tried
-		if i := slices.IndexFunc(out, func(c candidate) bool { return c.form.params() < len(all) && s.typical(c) < alikeCount }); i >= 0 {
+		if i := slices.IndexFunc(out, func(c candidate) bool { return s.typical(c) < alikeCount }); i >= 0 {
 			exact := out[i]
 			exact.score, exact.beyond, exact.astray = 0, 0, nil
 			return append([]candidate{exact}, slices.Delete(out, i, i+1)...)

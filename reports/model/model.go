@@ -196,7 +196,7 @@ func plausible(q Quantity, kind string, f Form) bool {
 	case FirstPacketP99:
 		return f.State == "const" || f.State == "line"
 	case PeakRSS, ChildPeakRSS, Rules, Elements:
-		return f.State == "const" || f.State == "line" || f.State == "plane" || f.State == "power" && q != PeakRSS
+		return f.State == "const" || f.State == "line" || f.State == "plane"
 	case Total, CPU:
 		return f.State != "root" && (kind == Partial || f.State != "const")
 	}

@@ -120,6 +120,60 @@ func TestFitFindsLaws(t *testing.T) {
 	}
 }
 
+// Counts have no noise: the law that fits them all is found from few cells, and predicts without error.
+func TestFitOfCountsIsExact(t *testing.T) {
+	for _, cells := range [][][2]int{{{100, 10}, {400, 10}}, {{100, 10}, {400, 10}, {200, 30}, {400, 2}}, sizes} {
+		truth := laws["lines"]
+		var rules []bench.Record
+		for _, c := range cells {
+			services, endpoints := c[0], c[1]
+			r := bench.Record{Scenario: "calibrate", Subject: "kube-proxy/iptables-legacy", Services: services, Endpoints: float64(endpoints), Rep: 1, Unit: "count", Family: "IPv4"}
+			r.Metric, r.Table, r.Value = bench.RulesKernel, "nat", float64(9+2*services+3*services*endpoints)
+			later := r // what churn leaves behind is not of the state
+			later.At, later.Value = 9, r.Value+float64(services)
+			rules = append(rules, r, later)
+		}
+		s := fitOne(t, append(rules, synthetic{full: truth.full, partial: truth.partial, cells: cells, reps: 1}.records(1, "kube-proxy/iptables-legacy")...))
+		q := Query{Quantity: Rules, Services: 30000, Endpoints: 10}
+		p, err := s.Predict(q)
+		if want := float64(9 + 32*30000); err != nil || math.Abs(p.Median/want-1) > 1e-3 {
+			t.Errorf("of %d cells: %+v, %v; want %g (%s)", len(cells), p, err, want, s.term(Rules, "").Formula())
+		}
+	}
+}
+
+// The first full sync meets empty tables, later ones the rules that are there; after a fault nobody knows what.
+func TestResyncsAreApart(t *testing.T) {
+	truth := laws["lines"]
+	records := synthetic{full: truth.full, partial: truth.partial, cells: sizes[:5], reps: 2}.records(1, "synclab/nftables")
+	for _, c := range sizes[:5] {
+		for rep := 1; rep <= 2; rep++ {
+			records = append(records, bench.Record{At: 1e4, Scenario: "calibrate", Subject: "synclab/nftables", Services: c[0], Endpoints: float64(c[1]), Rep: rep, Sync: 99,
+				Kind: Full, Family: "IPv4", Step: "90:settle", Metric: bench.FullSync, Value: 3 * truth.full(float64(c[0]), float64(c[1]), 0), Unit: "s"})
+		}
+	}
+	s := fitOne(t, records)
+	full, err := s.Predict(Query{Kind: Full, Services: 8000, Endpoints: 10})
+	again, err2 := s.Predict(Query{Kind: Resync, Services: 8000, Endpoints: 10})
+	if err != nil || err2 != nil || math.Abs(again.Median/full.Median-3) > 0.1 {
+		t.Fatalf("%+v %v, %+v %v", full, err, again, err2)
+	}
+	syncs, err := s.Syncs(8000, 10)
+	if err != nil || syncs.Median(Resync, 0) != again.Median || syncs.Median(Full, 0) != full.Median {
+		t.Fatalf("%+v, %v", syncs, err)
+	}
+	for i := range records {
+		if records[i].Sync == 99 {
+			fault := records[i]
+			fault.Metric, fault.Kind, fault.Sync = bench.FaultBegun, "", 0
+			records = append(records, fault)
+		}
+	}
+	if fitOne(t, records).Has(Total, Resync) {
+		t.Error("full syncs after a fault count as over existing rules")
+	}
+}
+
 // Of laws that would do, the right family is taken: exponents and slopes are those that the records were made of.
 func TestFitChoosesTheForm(t *testing.T) {
 	straight := laws["lines"]
