@@ -33,9 +33,9 @@ func (r *capacityReport) markdown() string {
 			fmt.Fprintf(&b, "- %s\n", sentence)
 		}
 	}
-	if len(r.Remarks) > 0 {
+	if remarks := r.remarks(); len(remarks) > 0 {
 		b.WriteString("\n### To know before trusting a number\n\n")
-		for _, remark := range r.Remarks {
+		for _, remark := range remarks {
 			fmt.Fprintf(&b, "- %s\n", remark)
 		}
 	}

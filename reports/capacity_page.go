@@ -132,7 +132,7 @@ func (r *capacityReport) measuredSubject(name string) *model.Subject {
 }
 
 func (r *capacityReport) page() *capacityPage {
-	p := &capacityPage{Title: "How far can this cluster grow?", Subtitle: r.subtitle(), Remarks: r.Remarks, Bases: basisLooks,
+	p := &capacityPage{Title: "How far can this cluster grow?", Subtitle: r.subtitle(), Remarks: r.remarks(), Bases: basisLooks,
 		Answer: r.answerTable(), Asked: r.asked(), Raw: []pageTable{r.curveTable(), r.frontierTable(-1)}}
 	for _, words := range r.Words {
 		p.Words = append(p.Words, beforeUnit.ReplaceAllString(words, "$1\u00a0$2"))
@@ -144,6 +144,25 @@ func (r *capacityReport) page() *capacityPage {
 		}
 	}
 	return p
+}
+
+// remarks are those of the answer, and of its subjects: one that is of all of them is said once.
+func (r *capacityReport) remarks() []string {
+	out := slices.Clone(r.Remarks)
+	of := map[string][]string{}
+	var order []string
+	for _, s := range r.Subjects {
+		for _, remark := range s.Remarks {
+			if of[remark] == nil {
+				order = append(order, remark)
+			}
+			of[remark] = append(of[remark], s.Name)
+		}
+	}
+	for _, remark := range order {
+		out = append(out, joinWords(of[remark])+": "+remark)
+	}
+	return out
 }
 
 // subtitle says of which cluster, and on what the numbers rest.

@@ -39,7 +39,7 @@ func (r *capacityReport) growthFigures(prefix string, panels []growthPanel) []*f
 	for _, g := range panels {
 		name := cmp.Or(g.promise, strings.ReplaceAll(g.text, " ", "-"))
 		f := &figure{name: prefix + name, title: sentenceCase(g.text)}
-		promised := bound(r.Question.Promise, g.promise) > 0
+		promised := r.Question.Promise.Bound(g.promise) > 0
 		ends := g.add(r, f, panelHeight+10)
 		if ends == nil {
 			continue
@@ -100,7 +100,7 @@ func pointsOf(s *model.Subject, q model.Quantity, kind string) []model.Point {
 
 // drawnWithPromises are the quantities of the section of promises: what is promised, and what the loop does in any case.
 func (r *capacityReport) drawnWithPromises(name string) bool {
-	return bound(r.Question.Promise, name) > 0 || name == capacity.ProgrammingP99 || name == capacity.CPU
+	return r.Question.Promise.Bound(name) > 0 || name == capacity.ProgrammingP99 || name == capacity.CPU
 }
 
 func (r *capacityReport) curvesSection() *capacitySection {
@@ -244,11 +244,14 @@ func (r *capacityReport) syncsFigure(onlyPartial bool) *figure {
 }
 
 func (r *capacityReport) backendSection() *capacitySection {
-	if len(r.Subjects) < 2 {
+	if len(r.Comparisons) == 0 {
 		return nil
 	}
-	return &capacitySection{ID: "backends", Short: "Change of backend", Title: "When a change of backend pays", Break: true,
-		List: r.backendSentences(), Tables: []pageTable{r.crossoverTable()}}
+	s := &capacitySection{ID: "backends", Short: "Change of backend", Title: "When a change of backend pays", Break: true, Notes: r.backendSentences()}
+	if t := r.crossoverTable(); len(t.Rows) > 0 {
+		s.Tables = []pageTable{t}
+	}
+	return s
 }
 
 func (r *capacityReport) assumptionsSection() *capacitySection {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/csv"
 	"html"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -62,7 +63,7 @@ func TestCapacityPageHasEverySection(t *testing.T) {
 // Without validation, growth, promises that break or other subjects the page has less, and says why.
 func TestCapacityPageOfLittle(t *testing.T) {
 	a := lawfulAnswer()
-	a.Subjects, a.Model.Validation, a.Target, a.Command = a.Subjects[:1], nil, nil, ""
+	a.Subjects, a.Model.Validation, a.Target, a.Command, a.Comparisons = a.Subjects[:1], nil, nil, "", nil
 	a.Subjects[0].Target, a.Subjects[0].Sensitivity, a.Subjects[0].Frontier = nil, nil, nil
 	_, page := buildCapacity(t, a)
 	if !strings.Contains(page, "--hold-out") {
@@ -266,7 +267,7 @@ func TestLoadAnswerSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Two curves that cross once: the other subject is better from there on.
+// Of two curves that cross at 2,000 Services, where today is, the target is at 8,000.
 func TestCrossover(t *testing.T) {
 	a := lawfulAnswer()
 	outlook := func(services int, cpu float64) capacity.Outlook {
@@ -279,8 +280,12 @@ func TestCrossover(t *testing.T) {
 		a.Subjects[0].Curve = append(a.Subjects[0].Curve, outlook(services, float64(services)*1e-4)) // crosses the constant at 2,000
 		a.Subjects[1].Curve = append(a.Subjects[1].Curve, outlook(services, 0.2))
 	}
-	found := newCapacityReport(a).crossovers()
-	if len(found) != 1 || found[0].from < 1999 || found[0].from > 2001 || found[0].to != 0 || found[0].better || found[0].clear != 10000 {
-		t.Errorf("crossovers %+v, want one from 2,000 on, beyond doubt from 10,000", found)
+	a.Comparisons = []capacity.Comparison{{From: a.Subjects[0].Name, To: a.Subjects[1].Name, Crossings: []capacity.Crossing{{Promise: capacity.CPU, Services: 2000, Basis: model.Interpolated}}}}
+	found := newCapacityReport(a).crossings()
+	if len(found) != 1 || found[0].words() != "from 2,000 Services on" || found[0].clear != 10000 || found[0].clearAlways {
+		t.Fatalf("crossings %+v, want one from 2,000 on, beyond doubt from 10,000", found)
+	}
+	if c := found[0]; math.Abs(c.today-1) > 1e-9 || math.Abs(c.target-0.25) > 1e-9 {
+		t.Errorf("ratios %v today and %v at the target, want 1 and 0.25", c.today, c.target)
 	}
 }

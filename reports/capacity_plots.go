@@ -5,6 +5,7 @@ import (
 	"image/color"
 	"math"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -205,9 +206,13 @@ type growthPanel struct {
 
 // add draws the panel into f, and returns its labels; nil without any curve.
 func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLabels {
-	p := newPlot(r.axis.name+" (log scale)", g.text+" (log scale)")
+	label := g.text
+	if len(f.panels) == 0 && strings.EqualFold(f.title, g.text) {
+		label = map[string]string{"s": "time", "B": "bytes", "CPUs": "CPUs"}[g.unit] // the title says the rest
+	}
+	p := newPlot(r.axis.name+" (log scale)", strings.TrimSpace(label+" (log scale)"))
 	ends, marks := &endLabels{}, &crossings{}
-	promised := bound(r.Question.Promise, g.promise)
+	promised := r.Question.Promise.Bound(g.promise)
 	low, high := math.Inf(1), 0.0
 	for i, s := range r.Subjects {
 		line := r.curve(i, g.of)
@@ -243,7 +248,7 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 	logAxis(&p.X, tickCount)
 	format := longSeconds
 	if g.unit != "s" {
-		format = func(v float64) string { return trimTick(Format(roundTick(v), g.unit)) }
+		format = tickCount
 	}
 	logAxis(&p.Y, format)
 	if g.unit == "B" {

@@ -18,7 +18,7 @@ import (
 func (r *capacityReport) frontierFigure() *figure {
 	f := &figure{name: "capacity-frontier", title: "Latency against CPU at " + r.frontierAt(),
 		caption: "One curve for each subject, one point for each minSyncPeriod that was tried; the ring is the recommended one. Further down is faster, further left is cheaper. " +
-			"CPU is that of the proxier and its tools on one node, on average. All latency is network programming latency, of all changes on all nodes."}
+			"CPU is that of the proxier and its tools on one node, on average. All latency is network programming latency, of all changes on all nodes. Where a subject may be run by several policies, the curve is that of the recommended one; the tables below have all."}
 	var all []*endLabels
 	promise := r.Question.Promise
 	for k, what := range []struct {
@@ -87,13 +87,13 @@ func widen(a *plot.Axis) {
 	}
 }
 
-// frontierCurve is a subject's curve over CPU, in the order of minSyncPeriod, with each point's label; best is the
-// recommended one.
+// frontierCurve is a subject's curve over CPU with the recommended policy, in the order of minSyncPeriod, with each point's
+// label; best is the recommended one.
 func frontierCurve(s capacity.SubjectAnswer, of func(capacity.Outlook) float64) (line curve, periods []string, best int) {
 	best = -1
 	for _, setting := range s.Frontier {
 		cpu, ok := setting.Outlook.Promised[capacity.CPU]
-		if y := of(setting.Outlook); ok && cpu.Median > 0 && y > 0 {
+		if y := of(setting.Outlook); ok && cpu.Median > 0 && y > 0 && setting.Policy.Runner == s.Recommended.Policy.Runner {
 			if setting.Policy == s.Recommended.Policy {
 				best = len(line)
 			}

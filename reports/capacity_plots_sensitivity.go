@@ -13,7 +13,7 @@ import (
 
 // sensitivityFigure is a tornado for each subject: how far the largest cluster moves with each input.
 func (r *capacityReport) sensitivityFigure() *figure {
-	f := &figure{name: "capacity-sensitivity", title: "What moves the largest cluster",
+	f := &figure{name: "capacity-sensitivity", title: "What moves the largest cluster (Services, log scale)",
 		caption: "Each bar goes from the largest cluster with the lower input to that with the higher one; the upright line is the answer as asked. The longest bar is the input to know best."}
 	low, high := math.Inf(1), 0.0
 	for _, s := range r.Subjects {
@@ -28,8 +28,8 @@ func (r *capacityReport) sensitivityFigure() *figure {
 		if len(s.Sensitivity) == 0 {
 			continue
 		}
-		p := newPlot("Services of the largest cluster (log scale)", s.Name)
-		p.X.Min, p.X.Max = low/1.3, high*1.3
+		p := newPlot("", s.Name)
+		p.X.Min, p.X.Max = low/1.5, high*1.5
 		var names []plot.Tick
 		for k, one := range s.Sensitivity {
 			row := float64(len(s.Sensitivity) - 1 - k)
@@ -43,9 +43,6 @@ func (r *capacityReport) sensitivityFigure() *figure {
 		p.Y.Min, p.Y.Max = -0.6, float64(len(s.Sensitivity))-0.4
 		p.Y.Tick.Marker, p.Y.Tick.Length, p.Y.LineStyle.Width = plot.ConstantTicks(names), 0, 0
 		f.add(p, vg.Length(34+19*len(s.Sensitivity)))
-	}
-	for _, panel := range f.panels[:max(len(f.panels)-1, 0)] {
-		panel.plot.X.Label.Text = ""
 	}
 	f.explain("lower input", tornadoThumb{true})
 	f.explain("higher input", tornadoThumb{false})
@@ -94,7 +91,11 @@ func (b tornadoBar) Plot(c draw.Canvas, p *plot.Plot) {
 		return
 	}
 	style.XAlign = draw.XRight
-	c.FillText(style, vg.Point{X: left - 6, Y: at + 1}, texts[lower < higher])
+	from := left - 6
+	if from < c.Min.X+style.Width(texts[lower < higher]) { // no room: inside
+		style.XAlign, from = draw.XLeft, left+6
+	}
+	c.FillText(style, vg.Point{X: from, Y: at + 1}, texts[lower < higher])
 	style.XAlign = draw.XLeft
 	c.FillText(style, vg.Point{X: right + 6, Y: at + 1}, texts[lower >= higher])
 }

@@ -57,7 +57,7 @@ func (l lawful) outlook(c capacity.Cluster, scale float64, policy capacity.Polic
 	partial := l.partial(n)
 	rate := 1 / (policy.MinSyncPeriod.Seconds() + partial)
 	p99 := policy.MinSyncPeriod.Seconds() + 2*partial
-	o := capacity.Outlook{Scale: scale, Cluster: c, Policy: policy, P50: seconds(p99 / 2), P90: seconds(p99 * 0.9), P99: seconds(p99), SlowestP99: seconds(p99 * 1.1),
+	o := capacity.Outlook{Scale: scale, Cluster: c, Policy: policy, P50: inSeconds(p99 / 2), P90: inSeconds(p99 * 0.9), P99: inSeconds(p99), SlowestP99: inSeconds(p99 * 1.1),
 		SyncsPerSecond: rate, BusyShare: rate * partial, Rules: l.estimate(n, l.rules(n)), FullSync: l.estimate(n, l.full(n)), PartialSync: l.estimate(n, partial)}
 	loop := func(v float64) capacity.Estimate {
 		e := l.estimate(n, v)
@@ -69,7 +69,7 @@ func (l lawful) outlook(c capacity.Cluster, scale float64, policy capacity.Polic
 	o.Promised = map[string]capacity.Estimate{capacity.ProgrammingP99: loop(p99), capacity.CPU: loop(rate * partial * 1.1), capacity.Memory: l.estimate(n, l.memory(n)),
 		capacity.FirstPacketP99: l.estimate(n, l.packet(n)), capacity.Start: l.estimate(n, l.full(n))}
 	for _, p := range promiseTexts {
-		if b := bound(promise, p.name); b > 0 && o.Promised[p.name].High <= b {
+		if b := promise.Bound(p.name); b > 0 && o.Promised[p.name].High <= b {
 			o.Holds = append(o.Holds, p.name)
 		} else if b > 0 && o.Promised[p.name].Median > b {
 			o.Breaks = append(o.Breaks, p.name)
@@ -78,7 +78,7 @@ func (l lawful) outlook(c capacity.Cluster, scale float64, policy capacity.Polic
 	return o
 }
 
-func seconds(v float64) time.Duration { return time.Duration(v * float64(time.Second)) }
+func inSeconds(v float64) time.Duration { return time.Duration(v * float64(time.Second)) }
 
 // grownBy is a cluster at a scale of a growth of 4 in Services, 1.5 in nodes.
 func grownBy(c capacity.Cluster, scale float64) capacity.Cluster {
@@ -92,7 +92,7 @@ func grownBy(c capacity.Cluster, scale float64) capacity.Cluster {
 func (l lawful) limit(today capacity.Cluster, name string, policy capacity.Policy, promise capacity.Promise) capacity.Limit {
 	reach := func(of func(capacity.Estimate) float64) float64 {
 		for scale := 0.0; scale <= 4; scale += 0.01 {
-			if of(l.outlook(grownBy(today, scale), scale, policy, promise).Promised[name]) > bound(promise, name) {
+			if of(l.outlook(grownBy(today, scale), scale, policy, promise).Promised[name]) > promise.Bound(name) {
 				return scale
 			}
 		}
@@ -129,7 +129,7 @@ func (l lawful) answer(q capacity.Question) capacity.SubjectAnswer {
 		s.Curve = append(s.Curve, l.outlook(grownBy(today, scale), scale, l.policy, q.Promise))
 	}
 	for _, p := range promiseTexts {
-		if bound(q.Promise, p.name) > 0 {
+		if q.Promise.Bound(p.name) > 0 {
 			s.Limits = append(s.Limits, l.limit(today, p.name, l.policy, q.Promise))
 		}
 	}
@@ -195,6 +195,10 @@ func lawfulAnswer() *capacity.Answer {
 		Remarks: []string{"it is of kube-proxy v1.36.3"}, Words: []string{"synclab/nftables holds the promise further than was looked; kube-proxy/iptables-legacy up to 3,000 Services.", "Memory breaks first."}}
 	for _, l := range lawfulSubjects {
 		a.Subjects = append(a.Subjects, l.answer(q))
+		if l.name != a.Subjects[0].Name {
+			a.Comparisons = append(a.Comparisons, capacity.Comparison{From: a.Subjects[0].Name, To: l.name, Ratio: 2, Words: l.name + " goes twice as far as " + a.Subjects[0].Name + ".",
+				Crossings: []capacity.Crossing{{Promise: capacity.CPU, Always: true}, {Promise: capacity.Memory, Services: 9000, Basis: model.Extrapolated}}})
+		}
 	}
 	return a
 }

@@ -61,10 +61,15 @@ func (r *capacityReport) holdsCell(o capacity.Outlook) pageCell {
 func limitCell(l capacity.Limit) pageCell {
 	cell := pageCell{Text: farText(l), Value: exact(l.Services.Median)}
 	switch {
-	case l.Never:
+	case l.Promise == "":
+		return pageCell{Text: "–", Faint: true, Title: "nothing that is promised was measured"}
+	case l.Never && !l.Smaller:
 		cell.Loud, cell.Value = true, "0"
-		cell.Text, cell.Sub = "none", string(l.Services.Basis)
+		cell.Sub = subLines("at no size looked at", basisText(l.Services))
 		return cell
+	case l.Never:
+		cell.Loud = true
+		cell.Sub = subLines("fewer than today", intervalOf(l.Services, "count"), basisText(l.Services))
 	case l.Unbounded:
 		cell.Sub = subLines("as far as was looked", basisText(l.Services))
 	default:
@@ -139,10 +144,10 @@ func (r *capacityReport) limitsTable() pageTable {
 			if s.Target != nil {
 				target = promisedCell(*s.Target, l.Promise)
 			}
-			if l.Cluster.Services > 0 && !l.Never {
-				there = pageCell{Text: clusterText(l.Cluster)}
+			if l.Cluster.Services > 0 && (!l.Never || l.Smaller) {
+				there = pageCell{Text: strings.TrimPrefix(clusterText(l.Cluster), plural(l.Cluster.Services, "Service")+" ")}
 			}
-			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), {Text: promiseNamed(l.Promise).text}, {Text: r.boundText(l.Promise), Value: exact(bound(r.Question.Promise, l.Promise))},
+			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), {Text: promiseNamed(l.Promise).text}, {Text: r.boundText(l.Promise), Value: exact(r.Question.Promise.Bound(l.Promise))},
 				limitCell(l), there, promisedCell(s.Today, l.Promise), target, {Text: l.Why}})
 		}
 	}
@@ -163,8 +168,13 @@ func (r *capacityReport) frontierTable(only int) pageTable {
 		}
 		for _, one := range s.Frontier {
 			holds := r.holdsCell(one.Outlook)
-			if one.Policy == s.Recommended.Policy {
-				holds.Text += ", recommended"
+			for _, remark := range []struct {
+				is   bool
+				text string
+			}{{one.Policy == s.Recommended.Policy, "recommended"}, {one.InUse, "in use"}, {one.Discouraged != "", "not recommended: " + one.Discouraged}} {
+				if remark.is {
+					holds.Sub = subLines(holds.Sub, remark.text)
+				}
 			}
 			o := one.Outlook
 			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), {Text: periodText(one.Policy.MinSyncPeriod), Value: exact(one.Policy.MinSyncPeriod.Seconds())}, {Text: policyText(one.Policy)},
@@ -202,30 +212,45 @@ func (r *capacityReport) sensitivityTable() pageTable {
 	for i, s := range r.Subjects {
 		for _, one := range s.Sensitivity {
 			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), {Text: inputText(one.Input)}, limitCell(s.Largest), {Text: factorText(one.Lower), Value: exact(one.Lower)},
-				valueCell(math.Round(one.AtLower), "count"), {Text: factorText(one.Higher), Value: exact(one.Higher)}, valueCell(math.Round(one.AtHigher), "count")})
+				servicesCell(one.AtLower, one.Capped), {Text: factorText(one.Higher), Value: exact(one.Higher)}, servicesCell(one.AtHigher, one.Capped)})
 		}
 	}
 	return t.dropEmpty()
 }
 
+// servicesCell is a number of Services; a capped one may be as large as was looked.
+func servicesCell(v float64, capped bool) pageCell {
+	cell := valueCell(math.Round(v), "count")
+	if capped {
+		cell.Sub = "searched no further"
+	}
+	return cell
+}
+
 func (r *capacityReport) crossoverTable() pageTable {
-	use := r.Subjects[0].Name
-	t := pageTable{Title: "Each against " + use + ", which is in use", Note: "Along the growth as asked, with the policy in use. “Beyond doubt”: from where on the whole interval lies below that of " + use + ". × is its value over that of " + use + ": below 1 is better.",
-		Columns: []pageColumn{{Name: "Subject"}, {Name: "Quantity"}, {Name: "Better"}, {Name: "Beyond doubt"}, {Name: "× today", Numeric: true}, {Name: "× at target", Numeric: true}, {Name: "Basis"}}}
-	for _, c := range r.crossovers() {
-		doubt := pageCell{Text: "nowhere", Faint: true}
+	t := pageTable{Title: "Each against " + r.Subjects[0].Name + ", which is in use", Note: "Along the growth as asked, with the policy in use. “Beyond doubt”: from where on the whole interval lies below that of " + r.Subjects[0].Name + ". × is its value over that of " + r.Subjects[0].Name + ": below 1 is better.",
+		Columns: []pageColumn{{Name: "Subject"}, {Name: "Quantity"}, {Name: "Better"}, {Name: "Beyond doubt"}, {Name: "× today", Numeric: true}, {Name: "× at target", Numeric: true}, {Name: "The crossing is"}}}
+	times := func(v float64) pageCell {
+		if !(v > 0) {
+			return pageCell{Text: "–", Faint: true}
+		}
+		return pageCell{Text: fmt.Sprintf("%.3g", v), Value: exact(v)}
+	}
+	for _, c := range r.crossings() {
+		doubt, basis, target := pageCell{Text: "nowhere", Faint: true}, pageCell{}, pageCell{}
 		switch {
-		case c.clear > 0 && c.clear <= c.low:
+		case c.clearAlways:
 			doubt = pageCell{Text: "at every size looked at"}
 		case c.clear > 0:
 			doubt = pageCell{Text: "from " + Grouped(int64(math.Round(c.clear))) + " " + r.axis.name + " on", Value: exact(c.clear)}
 		}
-		target := pageCell{}
-		if r.Target != nil {
-			target = pageCell{Text: fmt.Sprintf("%.3g", c.target), Value: exact(c.target)}
+		if c.Basis != "" {
+			basis.Text = basisMark(c.Basis) + "\u00a0" + string(c.Basis)
 		}
-		t.Rows = append(t.Rows, []pageCell{r.subjectCell(c.other), {Text: c.promise.short}, {Text: c.words(r.axis.name)}, doubt, {Text: fmt.Sprintf("%.3g", c.today), Value: exact(c.today)}, target,
-			{Text: basisMark(c.basis) + "\u00a0" + string(c.basis)}})
+		if r.Target != nil {
+			target = times(c.target)
+		}
+		t.Rows = append(t.Rows, []pageCell{r.subjectCell(c.other), {Text: c.promise.short}, {Text: c.words()}, doubt, times(c.today), target, basis})
 	}
 	return t.dropEmpty()
 }

@@ -55,7 +55,7 @@ func (r *capacityReport) curveRows() [][]string {
 			for _, p := range promiseTexts {
 				if e, ok := o.Promised[p.name]; ok {
 					promised, holds := "", ""
-					if b := bound(r.Question.Promise, p.name); b > 0 {
+					if b := r.Question.Promise.Bound(p.name); b > 0 {
 						promised, holds = exact(b), verdictOf(o, p.name)
 					}
 					add(p.name, p.unit, e, promised, holds)
@@ -112,7 +112,7 @@ func (r *capacityReport) limitRows() [][]string {
 	rows := [][]string{append(header, "endpoints_per_service", "nodes", "endpoint_changes_per_s", "never", "unbounded", "why")}
 	for _, s := range r.Subjects {
 		add := func(policy string, l capacity.Limit) {
-			row := append([]string{s.Name, policy, l.Promise, exact(bound(r.Question.Promise, l.Promise)), promiseNamed(l.Promise).unit, exact(l.Scale)}, estimateFields(l.Services)...)
+			row := append([]string{s.Name, policy, l.Promise, exact(r.Question.Promise.Bound(l.Promise)), promiseNamed(l.Promise).unit, exact(l.Scale)}, estimateFields(l.Services)...)
 			rows = append(rows, append(row, exact(l.Cluster.Endpoints), strconv.Itoa(l.Cluster.Nodes), exact(l.Cluster.Churn.Endpoints), strconv.FormatBool(l.Never), strconv.FormatBool(l.Unbounded), l.Why))
 		}
 		for _, l := range s.Limits {

@@ -36,33 +36,16 @@ func promiseNamed(name string) promiseText {
 	return promiseText{name, name, name, ""}
 }
 
-// bound is what is promised, in the promise's unit; 0: not promised.
-func bound(p capacity.Promise, name string) float64 {
-	switch name {
-	case capacity.ProgrammingP99:
-		return p.ProgrammingP99.Seconds()
-	case capacity.CPU:
-		return p.CPU
-	case capacity.Memory:
-		return float64(p.Memory)
-	case capacity.FirstPacketP99:
-		return p.FirstPacketP99.Seconds()
-	case capacity.Start:
-		return p.Start.Seconds()
-	}
-	return 0
-}
-
 // boundText is "≤ 1 s".
 func (r *capacityReport) boundText(name string) string {
-	return "≤ " + trimTick(Format(bound(r.Question.Promise, name), promiseNamed(name).unit))
+	return "≤ " + trimTick(Format(r.Question.Promise.Bound(name), promiseNamed(name).unit))
 }
 
 // promised are the names of what is promised, in the order of the page.
 func (r *capacityReport) promised() []string {
 	var out []string
 	for _, p := range promiseTexts {
-		if bound(r.Question.Promise, p.name) > 0 {
+		if r.Question.Promise.Bound(p.name) > 0 {
 			out = append(out, p.name)
 		}
 	}
@@ -149,7 +132,13 @@ func (r *capacityReport) asked() [][2]string {
 	if len(promises) == 0 {
 		promises = []string{"nothing"}
 	}
+	if r.Defaulted {
+		promises = append(promises, "all of these are defaults, since no promise was given")
+	}
 	out = append(out, [2]string{"promised", strings.Join(promises, "; ")})
+	if q.Way > 0 {
+		out = append(out, [2]string{"way to the node", periodText(q.Way) + ", added to every latency"})
+	}
 	if q.Policy != nil {
 		out = append(out, [2]string{"policy in use", policyText(*q.Policy) + ", minSyncPeriod " + periodText(q.Policy.MinSyncPeriod)})
 	} else {
@@ -192,11 +181,13 @@ func axisOf(a *capacity.Answer) growthAxis {
 	return all[0]
 }
 
-// farText is how far a promise holds, without the interval: "12,300 Services".
+// farText is how far a promise holds, without the interval: "12,300", in Services.
 func farText(l capacity.Limit) string {
 	switch {
-	case l.Never:
-		return "not even today"
+	case l.Promise == "":
+		return "–"
+	case l.Never && !l.Smaller:
+		return "none"
 	case l.Unbounded:
 		return "≥ " + Grouped(int64(math.Round(l.Services.Median)))
 	default:
@@ -219,87 +210,73 @@ func intervalOf(e capacity.Estimate, unit string) string {
 	return low + " – " + high
 }
 
-// crossover says where another subject becomes better than the one in use in one quantity.
-type crossover struct {
+// comparedWith is a comparison with what the curves say beside it.
+type comparedWith struct {
+	capacity.Crossing
 	promise promiseText
 	other   int // index of the subject
-	// today and target are its value over that of the subject in use.
+	// today and target are its value over that of the subject in use; 0: not known.
 	today, target float64
-	// from is where on the axis it becomes better, to where it becomes worse; 0: nowhere between the ends of the curves.
-	from, to float64
-	// clear is from where on its whole interval is below that of the subject in use; 0: nowhere.
-	clear float64
-	basis model.Basis // at the crossing, else at the target
-	// within says how it is at the smaller end: better there.
-	better bool
-	low    float64 // ends of the curves
-	high   float64
+	// clear is from where on its whole interval is below that of the subject in use; 0: nowhere. clearAlways: everywhere.
+	clear       float64
+	clearAlways bool
 }
 
-// crossovers of all subjects against the first.
-func (r *capacityReport) crossovers() []crossover {
-	var out []crossover
-	for i := range r.Subjects[1:] {
-		for _, p := range promiseTexts {
-			if c, ok := r.crossoverOf(i+1, p); ok {
-				out = append(out, c)
-			}
+// crossings of all comparisons with the subject in use.
+func (r *capacityReport) crossings() []comparedWith {
+	var out []comparedWith
+	for _, c := range r.Comparisons {
+		use := slices.IndexFunc(r.Subjects, func(s capacity.SubjectAnswer) bool { return s.Name == c.From })
+		other := slices.IndexFunc(r.Subjects, func(s capacity.SubjectAnswer) bool { return s.Name == c.To })
+		if use < 0 || other < 0 {
+			continue
+		}
+		for _, x := range c.Crossings {
+			one := comparedWith{Crossing: x, promise: promiseNamed(x.Promise), other: other}
+			one.read(r.curve(use, estimateNamed(x.Promise)), r.curve(other, estimateNamed(x.Promise)), r.axis.of(r.Question.Today), r.axis.of(r.grown()))
+			out = append(out, one)
 		}
 	}
 	return out
 }
 
-func (r *capacityReport) crossoverOf(other int, p promiseText) (crossover, bool) {
-	use, its := r.curve(0, estimateNamed(p.name)), r.curve(other, estimateNamed(p.name))
-	if len(use) < 2 || len(its) < 2 {
-		return crossover{}, false
+// read sets what two curves say of each other where both are known.
+func (c *comparedWith) read(use, its curve, today, target float64) {
+	if len(use) == 0 || len(its) == 0 {
+		return
 	}
-	c := crossover{promise: p, other: other, low: max(use[0].x, its[0].x), high: min(use[len(use)-1].x, its[len(its)-1].x)}
-	var places []float64
-	for _, point := range slices.Concat(use, its) {
-		if point.x >= c.low && point.x <= c.high {
-			places = append(places, point.x)
+	low, high := max(use[0].x, its[0].x), min(use[len(use)-1].x, its[len(its)-1].x)
+	ratio := func(x float64) float64 {
+		if x < low/1.001 || x > high*1.001 {
+			return 0
 		}
+		return its.at(x).Median / use.at(x).Median
 	}
-	slices.Sort(places)
-	places = slices.Compact(places)
-	if len(places) < 2 {
-		return c, false
-	}
-	gap := func(x float64) float64 { return math.Log(its.at(x).Median / use.at(x).Median) }
-	for i, x := range places[1:] {
-		before, after := gap(places[i]), gap(x)
-		switch at := crossing(places[i], x, before, after); {
-		case before >= 0 && after < 0:
-			c.from, c.to = at, 0
-		case before < 0 && after >= 0:
-			c.to = at
+	c.today, c.target = ratio(today), ratio(target)
+	for _, point := range slices.Backward(its) {
+		if point.x < low || point.x > high {
+			continue
 		}
-	}
-	for _, x := range slices.Backward(places) {
-		if !(its.at(x).High < use.at(x).Low) {
+		if c.clearAlways = point.High < use.at(point.x).Low; !c.clearAlways {
 			break
 		}
-		c.clear = x
+		c.clear = point.x
 	}
-	c.better = gap(places[0]) < 0
-	today, target := r.axis.of(r.Question.Today), r.axis.of(r.grown())
-	c.today, c.target = math.Exp(gap(min(max(today, c.low), c.high))), math.Exp(gap(min(max(target, c.low), c.high)))
-	at := target
-	if c.from > 0 {
-		at = c.from
-	}
-	c.basis = worseBasis(use.at(at).Basis, its.at(at).Basis)
-	return c, true
 }
 
-// crossing is where a line between two places is 0, on a logarithmic axis.
-func crossing(x0, x1, y0, y1 float64) float64 {
-	if y0 == y1 {
-		return x0
+// words is "from 8,000 Services on".
+func (c comparedWith) words() string {
+	at := Grouped(int64(math.Round(c.Services))) + " Services"
+	switch {
+	case c.Always:
+		return "at every size looked at"
+	case c.Never:
+		return "at no size looked at"
+	case c.Until:
+		return "up to " + at
+	default:
+		return "from " + at + " on"
 	}
-	share := y0 / (y0 - y1)
-	return x0 * math.Pow(x1/x0, share)
 }
 
 // grown is the target, or the cluster of today.
@@ -310,60 +287,11 @@ func (r *capacityReport) grown() capacity.Cluster {
 	return r.Question.Today
 }
 
-// words is "from 8,000 Services on".
-func (c crossover) words(axis string) string {
-	at := func(x float64) string { return Grouped(int64(math.Round(x))) + " " + axis }
-	switch {
-	case c.from > 0 && c.to > 0:
-		return "from " + at(c.from) + " to " + at(c.to)
-	case c.from > 0:
-		return "from " + at(c.from) + " on"
-	case c.to > 0:
-		return "up to " + at(c.to)
-	case c.better:
-		return "at every size looked at"
-	default:
-		return "at no size looked at"
-	}
-}
-
 // backendSentences say whether and when to change.
 func (r *capacityReport) backendSentences() []string {
-	use := r.Subjects[0]
 	var out []string
-	for i, s := range r.Subjects[1:] {
-		words := fmt.Sprintf("%s instead of %s: ", s.Name, use.Name)
-		switch {
-		case use.Largest.Never && s.Largest.Never:
-			words += "neither holds the promise today"
-		case use.Largest.Never:
-			words += "pays at once, since the promise is broken today and would hold up to " + farText(s.Largest) + " Services"
-		case s.Largest.Never:
-			words += "does not pay, since the promise would be broken today"
-		case s.Largest.Unbounded && use.Largest.Unbounded:
-			words += "both hold the promise as far as was looked"
-		default:
-			words += fmt.Sprintf("the promise holds up to %s instead of %s Services", farText(s.Largest), farText(use.Largest))
-			switch {
-			case s.Largest.Services.Low > use.Largest.Services.High:
-				words += ", further beyond doubt"
-			case s.Largest.Services.High < use.Largest.Services.Low:
-				words += ", less far beyond doubt"
-			default:
-				words += ", but the intervals overlap"
-			}
-		}
-		words += " (" + string(worseBasis(use.Largest.Services.Basis, s.Largest.Services.Basis)) + ")"
-		var less []string
-		for _, c := range r.crossovers() {
-			if c.other == i+1 && (c.from > 0 || c.better) {
-				less = append(less, fmt.Sprintf("%s %s", c.promise.short, c.words(r.axis.name)))
-			}
-		}
-		if len(less) > 0 {
-			words += ". It is better in " + joinWords(less)
-		}
-		out = append(out, beforeUnit.ReplaceAllString(words+".", "$1\u00a0$2"))
+	for _, c := range r.Comparisons {
+		out = append(out, beforeUnit.ReplaceAllString(c.Words, "$1\u00a0$2"))
 	}
 	return out
 }
