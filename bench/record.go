@@ -37,7 +37,8 @@ type Record struct {
 	// SYN-ACK), "echo" (UDP) and "established" (a packet of a flow that is known already).
 	Method   string `json:"method,omitempty"`
 	Protocol string `json:"protocol,omitempty"` // TCP or UDP, of a flow
-	// Outcome of a flow: empty (answered by an endpoint that it may reach), refused, timeout, reset, or misrouted.
+	// Outcome of a flow: empty (answered by an endpoint that it may reach), refused, timeout, reset, or misrouted. Of an
+	// added_waits "not yet": by the end of what was observed there was no answer, so Value is the least that it was.
 	Outcome string `json:"outcome,omitempty"`
 	Service string `json:"service,omitempty"` // "namespace/name:port", of flows, endpoints and violations
 	// Fault that a record belongs to: the step's name and what was done, "5:fault flush nat".
@@ -105,7 +106,7 @@ const (
 	// RemovedServed is how long an endpoint that was removed still got new flows: due time of its removal → last answer from it.
 	// Of Method "held": how long a UDP flow that is held stayed with it: due time → first answer from another one.
 	RemovedServed Metric = "removed_served" // s
-	AddedWaits    Metric = "added_waits"    // s: due time of a new endpoint → the first answer from it, where the stream sends to its Service
+	AddedWaits    Metric = "added_waits"    // s: due time of a new endpoint → the first answer from it, where the stream sends to its Service; or Outcome
 	FaultBegun    Metric = "fault_begun"    // s: how long the fault holds, by plan; 0: done at once. At is its moment
 	FaultDetected Metric = "fault_detected" // s: fault → the subject's first sync or command that answers it
 	// FaultRepaired is until everything is in the kernel as it should be that the fault took away or could be in the way of:

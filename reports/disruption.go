@@ -43,6 +43,9 @@ type DisruptedStep struct {
 	RemovedServed *Distribution `json:"removed_served,omitempty"`
 	HeldLeft      *Distribution `json:"held_left,omitempty"`
 	AddedWaits    *Distribution `json:"added_waits,omitempty"`
+	// AddedNotYet are new endpoints that never answered while they were observed, AddedNotYetFor the longest that one was.
+	AddedNotYet    int     `json:"added_not_yet,omitempty"`
+	AddedNotYetFor float64 `json:"added_not_yet_for,omitempty"`
 	// Held are recorded packets of flows that were there before, of which only some of the answered ones are; Broken of
 	// them got no answer from their endpoint (TCP), and Removed still went to an endpoint that was gone (UDP).
 	HeldTCP        int `json:"held_tcp,omitempty"`
@@ -137,6 +140,10 @@ func disruptedSteps(c *cellSamples) []DisruptedStep {
 			}
 			into[owner] = append(into[owner], r.Value)
 		case bench.AddedWaits:
+			if r.Outcome != "" {
+				step.AddedNotYet, step.AddedNotYetFor = step.AddedNotYet+1, max(step.AddedNotYetFor, r.Value)
+				continue
+			}
 			waits[owner] = append(waits[owner], r.Value)
 		}
 	}

@@ -176,7 +176,7 @@ func (s *Summary) disruptedRow(d Disruption, step DisruptedStep) []pageCell {
 	}
 	return []pageCell{name, s.seriesCell(d.Series), intCell(step.Flows), distributionCell(step.Answered, medianValue, false), p99,
 		distributionCell(step.Answered, func(d Distribution) float64 { return d.Max }, false), added, failed, countCell(step.Misrouted, step.Flows, step.MisroutedAtMost),
-		longestCell(step.RemovedServed), longestCell(step.AddedWaits), longestCell(step.HeldLeft), ofCell(step.HeldTCPBroken, step.HeldTCP), ofCell(step.HeldUDPRemoved, step.HeldUDP)}
+		longestCell(step.RemovedServed), step.addedCell(), longestCell(step.HeldLeft), ofCell(step.HeldTCPBroken, step.HeldTCP), ofCell(step.HeldUDPRemoved, step.HeldUDP)}
 }
 
 // outcomes of flows that failed: "12 refused, 3 timeout".
@@ -198,6 +198,22 @@ func longestCell(d *Distribution) pageCell {
 	cell := valueCell(d.Median, "s")
 	cell.Sub = "max " + Format(d.Max, "s")
 	cell.Title += fmt.Sprintf(", n = %d", d.N)
+	return cell
+}
+
+// addedCell is how long new endpoints waited, and how many still did when nobody looked any more.
+func (d DisruptedStep) addedCell() pageCell {
+	cell := longestCell(d.AddedWaits)
+	if d.AddedNotYet == 0 {
+		return cell
+	}
+	text := fmt.Sprintf("%s not yet", Grouped(int64(d.AddedNotYet)))
+	cell.Title = strings.TrimPrefix(cell.Title+fmt.Sprintf(", %s by the end, after %s at most", text, Format(d.AddedNotYetFor, "s")), ", ")
+	if d.AddedWaits == nil {
+		cell.Text, cell.Faint = text, false
+	} else {
+		cell.Sub += ", " + text
+	}
 	return cell
 }
 

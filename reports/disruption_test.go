@@ -32,7 +32,9 @@ func TestDisruptedSteps(t *testing.T) {
 	}
 	c := cellOf(bench.FeedAPI, flow("3:traffic", 1, ""), flow("4:settle", 2, ""), flow("5:churn", 5, ""), flow("5:churn", 9, "timeout"), flow("6:settle", 3, misrouted),
 		flow("6:settle", 4, "refused"), held("TCP", ""), held("TCP", "reset"), held("UDP", misrouted), held("UDP", ""), held("UDP", "timeout"),
-		bench.Record{Rep: 1, Metric: bench.RemovedServed, Value: 0.5, Unit: "s", Step: "6:settle"})
+		bench.Record{Rep: 1, Metric: bench.RemovedServed, Value: 0.5, Unit: "s", Step: "6:settle"},
+		bench.Record{Rep: 1, Metric: bench.AddedWaits, Value: 0.25, Unit: "s", Step: "6:settle"},
+		bench.Record{Rep: 1, Metric: bench.AddedWaits, Value: 9, Unit: "s", Step: "6:settle", Outcome: "not yet"})
 	steps := disruptedSteps(c)
 	if len(steps) != 2 || !steps[0].Rest || steps[1].Rest {
 		t.Fatalf("steps %+v", steps)
@@ -46,6 +48,12 @@ func TestDisruptedSteps(t *testing.T) {
 	}
 	if churn.HeldTCP != 2 || churn.HeldTCPBroken != 1 || churn.HeldUDP != 3 || churn.HeldUDPRemoved != 1 || churn.HeldUDPLost != 1 {
 		t.Errorf("held %+v", churn)
+	}
+	if churn.AddedWaits.N != 1 || churn.AddedWaits.Max != 0.25 || churn.AddedNotYet != 1 || churn.AddedNotYetFor != 9 {
+		t.Errorf("new endpoints %+v, %d not yet after %v", churn.AddedWaits, churn.AddedNotYet, churn.AddedNotYetFor)
+	}
+	if cell := churn.addedCell(); !strings.Contains(cell.Sub, "1 not yet") || !strings.Contains(cell.Title, "9.00 s at most") {
+		t.Errorf("cell of new endpoints %+v", cell)
 	}
 	if want := 0.005 - 0.00199; churn.AddedP99 == nil || math.Abs(*churn.AddedP99-want) > 1e-9 || churn.RemovedServed.Max != 0.5 {
 		t.Errorf("added %v, want %v", *churn.AddedP99, want)

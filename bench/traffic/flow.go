@@ -45,6 +45,8 @@ const (
 	TimedOut  = "timeout"
 	Reset     = "reset" // RST, or the end, of a connection that was there
 	Misrouted = "misrouted"
+	// NotYet is of an AddedWaits: nothing was heard from the endpoint before it was removed again, or the stream ended.
+	NotYet = "not yet"
 )
 
 // Limits of flows. A TCP flow is given up before the kernel sends its SYN again, after a second.

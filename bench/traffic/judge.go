@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,7 @@ func (l *Ledger) one(r *Result) {
 	target := l.targets[r.Target]
 	p := l.ports[portKey{target.Family, target.Service}]
 	due, sent, end := l.opts.At(r.Due), l.opts.At(r.Sent), l.opts.At(r.End)
+	l.last = end
 	o := Observed{Finding: NewFlow, Target: target, At: due, Took: end.Sub(due), Outcome: r.Outcome, By: r.By}
 	if r.Held > 0 {
 		l.packet(r, p, o, sent, end)
@@ -76,9 +78,13 @@ func (l *Ledger) served(p *port, by netip.AddrPort, sent, end time.Time) {
 	if gone := p.removed[by]; gone != nil && sent.After(gone.due) && (gone.back.IsZero() || end.Before(gone.back)) && end.After(gone.last) {
 		gone.last = end
 	}
-	if due, waits := p.added[by]; waits && end.After(due) {
-		delete(p.added, by)
-		l.opts.Tell(Observed{Finding: AddedWaits, Target: p.target, At: due, Took: end.Sub(due), By: by})
+	list := p.added[by]
+	for i := len(list) - 1; i >= 0; i-- { // the last one that it can be the first answer to
+		if due, until := list[i].due, list[i].until; end.After(due) && (until.IsZero() || !end.After(until)) {
+			p.added[by] = slices.Delete(list, i, i+1)
+			l.opts.Tell(Observed{Finding: AddedWaits, Target: p.target, At: due, Took: end.Sub(due), By: by})
+			break
+		}
 	}
 }
 
@@ -89,6 +95,21 @@ func (l *Ledger) tellRemoved(p *port, addr netip.AddrPort) {
 	if gone != nil && !gone.last.IsZero() {
 		l.opts.Tell(Observed{Finding: RemovedServed, Target: p.target, At: gone.due, Took: gone.last.Sub(gone.due), By: addr})
 	}
+}
+
+// tellNotYet tells that a new endpoint never answered, while it was there or as long as there were flows, and forgets it.
+// How long that was depends on how often its Service was sent to as well: it is the least that the endpoint waited.
+func (l *Ledger) tellNotYet(p *port, addr netip.AddrPort) {
+	for _, a := range p.added[addr] {
+		until := a.until
+		if until.IsZero() {
+			until = l.last
+		}
+		if until.After(a.due) {
+			l.opts.Tell(Observed{Finding: AddedWaits, Target: p.target, At: a.due, Took: until.Sub(a.due), Outcome: NotYet, By: addr})
+		}
+	}
+	delete(p.added, addr)
 }
 
 // packet judges one packet of a held flow.

@@ -54,7 +54,7 @@ const (
 	NewFlow       Finding = iota // Took: due → end
 	HeldPacket                   // Took: sent → end
 	RemovedServed                // Took: removal due → last answer; of a held flow, → the first from elsewhere
-	AddedWaits                   // Took: addition due → first answer
+	AddedWaits                   // Took: addition due → first answer; NotYet: → when it could no longer come
 )
 
 // Observed is one value that a Ledger found.
@@ -84,6 +84,7 @@ type Ledger struct {
 	held    map[int]*heldState
 	// excused is how many flows went unanswered and might.
 	excused int
+	last    time.Time // the end of the last flow that was judged
 }
 
 type portKey struct {
@@ -260,7 +261,9 @@ func (l *Ledger) changed(p *port, next version) bool {
 	before, after := last.endpoints(true), next.endpoints(true)
 	for _, ep := range before {
 		if !contains(after, ep.Addr) {
-			delete(p.added, ep.Addr)
+			if list := p.added[ep.Addr]; len(list) > 0 {
+				list[len(list)-1].until = next.due
+			}
 			l.tellRemoved(p, ep.Addr)
 			p.removed[ep.Addr] = &removal{due: next.due}
 		}
@@ -270,7 +273,7 @@ func (l *Ledger) changed(p *port, next version) bool {
 			if gone := p.removed[ep.Addr]; gone != nil {
 				gone.back = next.due
 			}
-			p.added[ep.Addr] = next.due
+			p.added[ep.Addr] = append(p.added[ep.Addr], addition{due: next.due})
 		}
 	}
 	for i := len(p.versions) - 1; i >= 0 && !next.returns; i-- {
@@ -303,8 +306,8 @@ func (l *Ledger) Take(r Result) {
 	l.judge(r.End - int64(judgeAfter))
 }
 
-// Finish judges all that is left, tells of the endpoints that were removed, and says how many flows went unanswered
-// and might.
+// Finish judges all that is left, tells of the endpoints that were removed and of the new ones that never answered, and
+// says how many flows went unanswered and might.
 func (l *Ledger) Finish() (excused int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -315,15 +318,13 @@ func (l *Ledger) Finish() (excused int) {
 		for _, addr := range sortedAddrs(p.removed) {
 			l.tellRemoved(p, addr)
 		}
+		for _, addr := range sortedAddrs(p.added) {
+			l.tellNotYet(p, addr)
+		}
 	}
 	return l.excused
 }
 
-func sortedAddrs(m map[netip.AddrPort]*removal) []netip.AddrPort {
-	var addrs []netip.AddrPort
-	for addr := range m {
-		addrs = append(addrs, addr)
-	}
-	slices.SortFunc(addrs, netip.AddrPort.Compare)
-	return addrs
+func sortedAddrs[V any](m map[netip.AddrPort]V) []netip.AddrPort {
+	return slices.SortedFunc(maps.Keys(m), netip.AddrPort.Compare)
 }

@@ -155,7 +155,7 @@ func TestSightsComeLate(t *testing.T) {
 	change := s.becomes(1, "2")
 	s.flow(3, 3.1, "1")
 	s.visible(2, change)
-	s.tells("flow misrouted 10.128.0.1", "removed 10.128.0.1 2.1s after 1s")
+	s.tells("flow misrouted 10.128.0.1", "removed 10.128.0.1 2.1s after 1s", "added not yet 10.128.0.2 2.1s after 1s")
 }
 
 // Of several changes, the Sight of one ends what came before it, and nothing else.
@@ -169,7 +169,7 @@ func TestEarlierChangesAreVisibleWithLater(t *testing.T) {
 	s.flow(4, 4.1, "3")
 	s.flow(4, 4.1, "4")
 	s.tells("flow misrouted 10.128.0.2", "flow 10.128.0.3", "added 10.128.0.4 2.1s after 2s", "flow 10.128.0.4",
-		"removed 10.128.0.2 3.1s after 1s", "removed 10.128.0.3 2.1s after 2s")
+		"removed 10.128.0.2 3.1s after 1s", "removed 10.128.0.3 2.1s after 2s", "added not yet 10.128.0.3 1s after 1s")
 }
 
 // A state that returns is visible for sure only some time later: the kernel may still be on its way to what was between.
@@ -180,7 +180,7 @@ func TestStateReturns(t *testing.T) {
 	s.visible(1.1, back)
 	s.flow(1.5, 1.6, "2")
 	s.flow(11.2, 11.3, "2")
-	s.tells("flow 10.128.0.2", "flow misrouted 10.128.0.2", "removed 10.128.0.2 10.2s after 1.1s")
+	s.tells("flow 10.128.0.2", "flow misrouted 10.128.0.2", "removed 10.128.0.2 10.2s after 1.1s", "added not yet 10.128.0.2 100ms after 1s")
 }
 
 // A Service that grows and shrinks comes to the same states twice: a kernel on the way up looks as if it were on the way
@@ -227,7 +227,7 @@ func TestUnanswered(t *testing.T) {
 	s.visible(4.5, back)
 	s.flow(7, 7.1, Refused)
 	s.tells("flow timeout", "flow refused", "flow timeout", "flow misrouted 10.128.0.1",
-		"flow refused", "removed 10.128.0.1 1.6s after 1s")
+		"flow refused", "removed 10.128.0.1 1.6s after 1s", "added not yet 10.128.0.1 3.1s after 4s")
 }
 
 // A held UDP flow leaves an endpoint that was removed, and one that does not is found out.
@@ -277,7 +277,7 @@ func TestChangedServicesAreFollowed(t *testing.T) {
 	r := result(2, 2.1, "9")
 	r.Target = 1
 	s.ledger.Take(r)
-	s.tells("flow misrouted 10.128.0.9")
+	s.tells("flow misrouted 10.128.0.9", "added not yet 10.128.0.2 1.1s after 1s")
 }
 
 // Shares can be told only of flows that met one state of the Service.
@@ -298,4 +298,18 @@ func TestAmong(t *testing.T) {
 	if diff := cmp.Diff([]int{2, 0, 3}, among); diff != "" {
 		t.Errorf("endpoints that may have answered (-want +got):\n%s", diff)
 	}
+}
+
+// New endpoints that never answer are told of, with how long that was seen: until they were removed again, or until the
+// flows ended. An answer that is judged after its endpoint was removed is one nevertheless.
+func TestAddedNotYet(t *testing.T) {
+	s := newStory(t, "1")
+	s.visible(1.5, s.becomes(1, "1", "2", "3"))
+	s.flow(2, 2.1, "2")
+	s.visible(3.5, s.becomes(3, "1", "4")) // before the flow is judged
+	s.visible(4.5, s.becomes(4, "1", "3", "4"))
+	s.flow(5, 5.5, "3")
+	s.flow(8, 9, "1")
+	s.tells("added 10.128.0.2 1.1s after 1s", "flow 10.128.0.2", "added 10.128.0.3 1.5s after 4s", "flow 10.128.0.3", "flow 10.128.0.1",
+		"added not yet 10.128.0.3 2s after 1s", "added not yet 10.128.0.4 6s after 3s")
 }

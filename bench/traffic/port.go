@@ -17,15 +17,21 @@ type port struct {
 	target   *Target
 	versions []version
 	removed  map[netip.AddrPort]*removal
-	added    map[netip.AddrPort]time.Time // due time of those that have not answered yet
+	added    map[netip.AddrPort][]addition // those that have not answered yet
 }
 
 // newPort is one that the kernel is in sync with.
 func newPort(index int, t *Target, now *plan.ServicePort, at time.Time) *port {
 	return &port{
 		index: index, target: t, versions: []version{{port: now, due: at, made: at, visible: at}},
-		removed: map[netip.AddrPort]*removal{}, added: map[netip.AddrPort]time.Time{},
+		removed: map[netip.AddrPort]*removal{}, added: map[netip.AddrPort][]addition{},
 	}
+}
+
+// addition is an endpoint that was added. Flows are judged later than they end, so one that has been removed again may
+// still turn out to have answered.
+type addition struct {
+	due, until time.Time // until: when it was removed again; zero: never
 }
 
 // removal is an endpoint that was removed.
