@@ -27,6 +27,16 @@ OUT ?=
 #: MINUTES   of a soak                                 default: 10
 MINUTES ?=
 
+# make plan: the cluster of today is N Services of E endpoints.
+#: CHURN     plan: endpoint changes a second           default: 10
+CHURN ?=
+#: GROW      plan: what grows, as services=2x,nodes=+20%
+GROW ?=
+#: NODES     plan: nodes of the cluster                default: 1000
+NODES ?=
+#: BUDGET    plan, calibrate: time to calibrate in     default: 4m, 5m
+BUDGET ?=
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -94,6 +104,15 @@ disruption: deps build ## send flows to Services while rules change, with every 
 calibrate: deps build ## measure small clusters for BUDGET (5m) and fit what larger ones would cost; HOLDOUT=1 tries the fit
 	bin/synclab calibrate $(if $(BUDGET),--budget $(BUDGET)) $(if $(HOLDOUT),--hold-out) $(if $(N),--max-services $(N)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
+
+# What make began with, so that a plan knows how much of its ten minutes is left after installing and building.
+BEGAN := $(shell date +%s)
+
+.PHONY: plan
+plan: deps build ## how far a cluster of N Services can grow: answers from the newest calibration, or calibrates (ten minutes in all)
+	left=$$((600 - $$(date +%s) + $(BEGAN))); bin/synclab plan --services $(or $(N),5000) --endpoints $(or $(E),10) --churn $(or $(CHURN),10) \
+		$(if $(GROW),--grow $(GROW)) $(if $(NODES),--nodes $(NODES)) $(if $(SUBJECTS),--subjects $(SUBJECTS)) $(if $(BUDGET),--budget $(BUDGET)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) --within $$((left > 60 ? left : 60))s
 
 .PHONY: report
 report: build ## build the report of a run again (OUT, or the newest run)

@@ -124,7 +124,8 @@ user, and never touches the firewall of the machine.`,
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return badUsage(cmd, "%w", err) })
-	root.AddCommand(newRun(s), newCompare(s), newKubeProxy(s), newReport(s), newRules(s), newServe(s), newScenarios(s), newDoctor(s), newVersion(s), newWorker(s), newRulesWorker(s), newProxy(s), newCapture(s), newSoak(s), newCalibrate(s), newTwin(s))
+	root.AddCommand(newRun(s), newCompare(s), newKubeProxy(s), newReport(s), newDiff(s), newRules(s), newServe(s), newScenarios(s), newDoctor(s), newVersion(s), newWorker(s), newRulesWorker(s), newProxy(s), newCapture(s), newSoak(s), newCalibrate(s), newTwin(s))
+	root.AddCommand(newPlan(s))
 	return root
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"synclab/bench"
 	"synclab/bench/upstream"
+	"synclab/reports"
 	"synclab/reports/model"
 )
 
@@ -70,6 +71,9 @@ func (f *modelFlags) load(ctx context.Context, s streams, subjects []string) (m 
 	return m, path, nil
 }
 
+// errNoCalibration: there is none that answers here.
+var errNoCalibration = errors.New("no calibration")
+
 // newestModel is the folder in root of the newest calibration that answers here. If none does, but here.Elsewhere, it is
 // the newest of all that have the subjects.
 func newestModel(root string, here model.Here) (string, error) {
@@ -83,7 +87,7 @@ func newestModel(root string, here model.Here) (string, error) {
 	}
 	var all []found
 	for _, file := range files {
-		if stat, err := os.Stat(file); err == nil {
+		if stat, err := os.Stat(file); err == nil && !reports.HasAnswer(filepath.Dir(file)) { // a plan keeps a copy
 			all = append(all, found{filepath.Dir(file), stat.ModTime().UnixNano()})
 		}
 	}
@@ -111,7 +115,7 @@ func newestModel(root string, here model.Here) (string, error) {
 		command += " --subjects " + strings.Join(here.Subjects, ",")
 	}
 	if len(refused) > 0 {
-		return "", fmt.Errorf("no calibration in %s/ answers here: make one with `%s`, or name one with --model\n%w", root, command, errors.Join(refused...))
+		return "", fmt.Errorf("%w in %s/ answers here: make one with `%s`, or name one with --model\n%w", errNoCalibration, root, command, errors.Join(refused...))
 	}
-	return "", fmt.Errorf("no calibration in %s/ yet: make one with `%s`, or name one with --model", root, command)
+	return "", fmt.Errorf("%w in %s/ yet: make one with `%s`, or name one with --model", errNoCalibration, root, command)
 }

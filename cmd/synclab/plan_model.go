@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"synclab/bench"
+	"synclab/bench/upstream"
+	"synclab/reports/model"
+)
+
+// planModel are the flags that say what a plan rests on: a cost model that is there, or a calibration.
+type planModel struct {
+	model    modelFlags
+	subjects subjectFlags
+	today    string
+	budget   time.Duration
+	within   time.Duration
+}
+
+// What a plan may take.
+const (
+	// planningTime of --within is kept for the plan itself.
+	planningTime = 75 * time.Second
+	// shortestBudget makes a model of five subjects on two CPUs that is worth something.
+	shortestBudget = 75 * time.Second
+)
+
+func (f *planModel) register(cmd *cobra.Command) {
+	f.subjects.register(cmd, "those of the cost model")
+	f.model.register(cmd)
+	flags := cmd.Flags()
+	for _, flag := range []string{"max-time", "max-memory", "feed"} { // of a run, not of a plan
+		if err := flags.MarkHidden(flag); err != nil {
+			panic(err)
+		}
+	}
+	flags.StringVar(&f.today, "today", "", "the `subject` that is in use today (default: the first of --subjects)")
+	flags.DurationVar(&f.budget, "budget", 4*time.Minute, "`time` that a calibration may take, if there is no cost model yet; less where --within leaves less")
+	flags.DurationVar(&f.within, "within", 10*time.Minute, "`time` that all of it may take, building kube-proxy for a calibration included")
+	if err := cmd.RegisterFlagCompletionFunc("today", completeSubjects); err != nil {
+		panic(err)
+	}
+	complete(cmd, "budget")
+	complete(cmd, "within")
+}
+
+// check refuses what is wrong before anything starts. wanted are the subjects that have to be in the model, today's first;
+// none: all that it has.
+func (f *planModel) check(cmd *cobra.Command) (wanted []string, err error) {
+	var unused runOptions
+	if err := f.subjects.apply(cmd, &unused); err != nil {
+		return nil, err
+	}
+	switch {
+	case f.budget <= 0:
+		return nil, badUsage(cmd, "--budget %v: want more than 0", f.budget)
+	case f.within <= 0:
+		return nil, badUsage(cmd, "--within %v: want more than 0", f.within)
+	}
+	if f.today == "" {
+		return f.subjects.names, nil
+	}
+	today, err := bench.ParseSubject(f.today)
+	if err != nil {
+		return nil, badUsage(cmd, "--today: %w", err)
+	}
+	isToday := func(text string) bool {
+		subject, err := bench.ParseSubject(text)
+		return err == nil && subject.Name == today.Name
+	}
+	if len(f.subjects.names) > 0 && !slices.ContainsFunc(f.subjects.names, isToday) {
+		return nil, badUsage(cmd, "--today %s is not among --subjects", f.today)
+	}
+	return append([]string{f.today}, slices.DeleteFunc(slices.Clone(f.subjects.names), isToday)...), nil
+}
+
+// load gives the model, where it is, and the subjects to compare, today's first. Without one that answers here, it
+// calibrates now. began is when all of it did.
+func (f *planModel) load(ctx context.Context, s streams, wanted []string, began time.Time, seed uint64) (m *model.Model, dir string, subjects []string, err error) {
+	f.model.kubeProxy = f.subjects.kubeProxy.Version
+	if path := f.subjects.kubeProxy.Path; path != "" {
+		if _, f.model.kubeProxy, err = upstream.KubeProxy(ctx, f.subjects.kubeProxy); err != nil {
+			return nil, "", nil, badInput(fmt.Errorf("--kube-proxy %s: %w", path, err))
+		}
+	}
+	m, dir, err = f.model.load(ctx, s, wanted)
+	if errors.Is(err, errNoCalibration) {
+		_, reasons, _ := strings.Cut(err.Error(), "\n")
+		fmt.Fprintf(s.err, "no calibration in %s/ answers here: calibrating now\n", runsFolder)
+		if reasons != "" {
+			fmt.Fprintln(s.err, reasons)
+		}
+		if dir, err = f.calibrate(ctx, s, wanted, began, seed); err != nil {
+			return nil, "", nil, err
+		}
+		here := f.model
+		here.path = dir
+		m, dir, err = here.load(ctx, s, wanted)
+	}
+	if err != nil {
+		return nil, "", nil, err
+	}
+	for _, text := range wanted {
+		subject, err := bench.ParseSubject(text)
+		if err != nil {
+			return nil, "", nil, badInput(err)
+		}
+		subjects = append(subjects, subject.Name) // of exec:NAME=COMMAND, the model knows the name
+	}
+	if len(f.subjects.names) == 0 {
+		for _, of := range m.Subjects {
+			if !slices.Contains(subjects, of.Name) {
+				subjects = append(subjects, of.Name)
+			}
+		}
+	}
+	return m, dir, subjects, nil
+}
+
+// calibrate measures wanted subjects, or the usual ones, in what is left of the time, and says in which folder that is.
+func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, began time.Time, seed uint64) (string, error) {
+	chosen := len(f.subjects.names) > 0
+	if !chosen {
+		wanted = withUsual(wanted)
+	}
+	wanted, err := f.buildKubeProxy(ctx, s, wanted, chosen)
+	if err != nil {
+		return "", err
+	}
+	if len(wanted) == 0 {
+		return "", errors.New("there is nothing that could be calibrated here; `synclab doctor` says what is missing")
+	}
+	budget := calibrationTime(f.budget, f.within-time.Since(began))
+	if budget < f.budget {
+		fmt.Fprintf(s.err, "%v of --within are used: calibrating for %v instead of %v\n", time.Since(began).Round(time.Second), budget, f.budget)
+	}
+	o := bench.CalibrateOptions{Budget: budget, Seed: seed}
+	o.Run.Subjects, o.Run.KubeProxy, o.Run.Out = wanted, f.subjects.kubeProxy, newPlanFolder("calibrate")
+	if f.subjects.execConfig != "" {
+		text, err := os.ReadFile(f.subjects.execConfig)
+		if err != nil {
+			return "", badInput(fmt.Errorf("--exec-config: %w", err))
+		}
+		o.Run.ExecConfig = string(text)
+	}
+	dir := o.Run.Out
+	err = calibrate(ctx, streams{in: s.in, out: s.err, err: s.err}, o)
+	if ctx.Err() != nil {
+		if _, missing := os.Stat(filepath.Join(dir, model.File)); missing == nil {
+			fmt.Fprintf(s.err, "what was measured until then, and a model of it, is in %s: the same command answers from that; to measure again, remove it\n", dir)
+		} else {
+			fmt.Fprintf(s.err, "what was measured until then is too little for a model: the same command begins again (records in %s)\n", dir)
+		}
+		return "", ctx.Err()
+	}
+	return dir, err
+}
+
+// calibrationTime is how long a calibration may take when so much is left for all.
+func calibrationTime(budget, left time.Duration) time.Duration {
+	return max(min(budget, left-planningTime), min(budget, shortestBudget)).Round(time.Second)
+}
+
+// withUsual are the subjects of a calibration where none were chosen but, maybe, today's.
+func withUsual(today []string) []string {
+	all := slices.Clone(today)
+	for _, name := range calibrated {
+		if about, err := bench.ParseSubject(name); err == nil && about.Available() == nil && !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// buildKubeProxy makes sure that there is one, where one is wanted: that takes minutes, once, and what is left of the time is
+// the calibration's. Where it cannot be had, subjects that nobody chose are left out.
+func (f *planModel) buildKubeProxy(ctx context.Context, s streams, wanted []string, chosen bool) ([]string, error) {
+	isKubeProxy := func(text string) bool {
+		subject, err := bench.ParseSubject(text)
+		return err == nil && subject.Proxier == bench.KubeProxy
+	}
+	if !slices.ContainsFunc(wanted, isKubeProxy) {
+		return wanted, nil
+	}
+	o := f.subjects.kubeProxy
+	o.Progress = func(text string) { fmt.Fprintln(s.err, text) }
+	_, _, err := upstream.KubeProxy(ctx, o)
+	switch {
+	case err == nil:
+		return wanted, nil
+	case chosen || isKubeProxy(f.today) || ctx.Err() != nil:
+		return nil, err
+	}
+	fmt.Fprintf(s.err, "without kube-proxy: %v\n", err)
+	return slices.DeleteFunc(slices.Clone(wanted), isKubeProxy), nil
+}
+
+// newPlanFolder is a folder in runs/ that is not there yet.
+func newPlanFolder(kind string) string {
+	name := filepath.Join(runsFolder, kind+"-"+time.Now().Format("20060102-150405"))
+	folder := name
+	for n := 2; ; n++ {
+		if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
+			return folder
+		}
+		folder = fmt.Sprintf("%s-%d", name, n)
+	}
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"synclab/reports"
+	"synclab/reports/capacity"
+	"synclab/reports/model"
+)
+
+// promiseWords are what tables call the promises.
+var promiseWords = map[string]string{
+	capacity.ProgrammingP99: "npl p99", capacity.FirstPacketP99: "1st packet", capacity.CPU: "CPU", capacity.Memory: "memory", capacity.Start: "start",
+}
+
+// promiseValue is a value of a promised quantity with its unit.
+func promiseValue(name string, v float64) string {
+	switch name {
+	case capacity.CPU:
+		return plainNumber(v) + " CPUs"
+	case capacity.Memory:
+		return reports.Format(v, "B")
+	}
+	return reports.Format(v, "s")
+}
+
+// inUse is the answer for the subject that is in use today.
+func inUse(a *capacity.Answer) *capacity.SubjectAnswer {
+	for i := range a.Subjects {
+		if len(a.Question.Subjects) > 0 && a.Subjects[i].Name == a.Question.Subjects[0] {
+			return &a.Subjects[i]
+		}
+	}
+	return &a.Subjects[0]
+}
+
+// planTable has a row a subject: how far it holds as it is set and as it should be, what breaks first, and what to set.
+func planTable(a *capacity.Answer) [][]string {
+	rows := [][]string{{"subject", "holds up to", "basis", "first to break", "as set today", "minSyncPeriod", "memory limit"}}
+	for i := range a.Subjects {
+		one := &a.Subjects[i]
+		set := "-"
+		if len(one.Limits) > 0 {
+			set = limitText(one.Limits[0])
+		}
+		rows = append(rows, []string{
+			one.Name, limitText(one.Largest), basisText(one.Largest), firstToBreak(one.Largest), set, settingText(one.Recommended), reports.Format(float64(one.MemoryLimit), "B"),
+		})
+	}
+	return rows
+}
+
+// limitText is the number of Services up to which a promise holds, and between which bounds that lies.
+func limitText(l capacity.Limit) string {
+	switch {
+	case l.Never && l.Smaller && l.Services.Median > 0:
+		return "not today's; " + rounded(l.Services.Median)
+	case l.Never:
+		return "not today's"
+	case l.Unbounded:
+		return "> " + rounded(l.Services.Median)
+	}
+	return fmt.Sprintf("%s (%s … %s)", rounded(l.Services.Median), rounded(l.Services.Low), rounded(l.Services.High))
+}
+
+// rounded is a number of Services to three digits: more are not known.
+func rounded(v float64) string {
+	if v < 1000 {
+		return reports.Grouped(int64(math.Round(v)))
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(v))-2)
+	return reports.Grouped(int64(math.Round(v/unit) * unit))
+}
+
+// basisText says what a limit rests on, and how far beyond the measured sizes it is.
+func basisText(l capacity.Limit) string {
+	if l.Services.Basis == model.Extrapolated && l.Services.Beyond > 1 {
+		return fmt.Sprintf("%s %s×", l.Services.Basis, plainNumber(math.Round(l.Services.Beyond*10)/10))
+	}
+	return string(l.Services.Basis)
+}
+
+func firstToBreak(l capacity.Limit) string {
+	if l.Unbounded {
+		return "none found"
+	}
+	return promiseWords[l.Promise]
+}
+
+// whyLines say of each subject which part of its cost it is that breaks the promise.
+func whyLines(a *capacity.Answer) []string {
+	var lines []string
+	for i := range a.Subjects {
+		if l := a.Subjects[i].Largest; l.Why != "" && !l.Unbounded {
+			lines = append(lines, fmt.Sprintf("%s, %s: %s", a.Subjects[i].Name, promiseWords[l.Promise], l.Why))
+		}
+	}
+	return lines
+}
+
+// settingText is the recommended minSyncPeriod, and whether every promise holds with it.
+func settingText(s capacity.Setting) string {
+	text := s.Policy.MinSyncPeriod.String()
+	if !s.Holds {
+		text += " (not enough)"
+	}
+	return text
+}
+
+// What SIG-Scalability tests Kubernetes with. Beyond these the Service proxy is not the only thing to look at.
+// https://github.com/kubernetes/community/blob/main/sig-scalability/configs-and-limits/thresholds.md
+const (
+	testedServices  = 10_000
+	testedEndpoints = 250 // of a Service
+	testedNodes     = 5_000
+	testedPods      = 150_000
+)
+
+// beyondTested says where the largest cluster that was asked about is beyond what Kubernetes itself is tested with.
+func beyondTested(a *capacity.Answer) []string {
+	c := a.Question.Today
+	if a.Target != nil {
+		c = *a.Target
+	}
+	var remarks []string
+	add := func(is float64, tested int64, what string) {
+		if is > float64(tested) {
+			remarks = append(remarks, fmt.Sprintf("%s %s: Kubernetes is tested with %s (SIG-Scalability's thresholds); other parts of the cluster may be what limits it, and are not in this plan",
+				rounded(is), what, reports.Grouped(tested)))
+		}
+	}
+	add(float64(c.Services), testedServices, "Services")
+	add(c.Endpoints, testedEndpoints, "endpoints of a Service")
+	add(float64(c.Nodes), testedNodes, "nodes")
+	add(float64(c.Services)*c.Endpoints, testedPods, "endpoints, if each is a pod of its own")
+	return remarks
+}

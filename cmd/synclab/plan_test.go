@@ -1,0 +1,181 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"synclab/bench"
+	"synclab/reports"
+	"synclab/reports/capacity"
+	"synclab/reports/capacity/capacitytest"
+	"synclab/reports/model"
+)
+
+// calibratedHere leaves a model of known laws in the runs of a new working folder, as if it had been made on this machine.
+func calibratedHere(t *testing.T) (dir string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	m := *capacitytest.Model()
+	m.Versions, m.Machine = bench.DetectVersions(t.Context()), bench.DetectMachine()
+	dir = filepath.Join(runsFolder, "calibrate-1")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A plan finds the model, answers in words and in a table, and leaves a folder that has all of it.
+func TestPlan(t *testing.T) {
+	dir := calibratedHere(t)
+	args := []string{"plan", "--services", "2000", "--endpoints", "5", "--churn", "5", "--nodes", "50", "--grow", "services=2x",
+		"--subjects", "synclab/nftables,kube-proxy/iptables-legacy", "--today", "kube-proxy/iptables-legacy", "--npl-p99", "4s", "--length", "5m", "--no-png", "--out", "mine"}
+	status, stdout, stderr := invoke(t, args...)
+	if status != exitDone {
+		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
+	}
+	page := filepath.Join("mine", reports.CapacityPage)
+	for _, part := range []string{"subject ", "first to break", "memory limit", "\nkube-proxy/iptables-legacy  ", "\nsynclab/nftables  ", "\npage: " + page} {
+		if !strings.Contains(stdout, part) {
+			t.Errorf("stdout lacks %q:\n%s", part, stdout)
+		}
+	}
+	for _, part := range []string{"cost model: " + dir, "in use today: kube-proxy/iptables-legacy; compared: kube-proxy/iptables-legacy, synclab/nftables", "[1/"} {
+		if !strings.Contains(stderr, part) {
+			t.Errorf("stderr lacks %q:\n%s", part, stderr)
+		}
+	}
+	a, err := reports.LoadAnswer("mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := a.Question
+	if q.Today.Services != 2000 || q.Today.Endpoints != 5 || q.Today.Nodes != 50 || q.Today.Churn.Endpoints != 5 || q.Growth != (capacity.Growth{Services: 2}) ||
+		q.Promise.ProgrammingP99 != 4*time.Second || q.Promise.CPU != 0.5 || q.Subjects[0] != "kube-proxy/iptables-legacy" || a.Target.Services != 4000 || a.Model.Run == "" {
+		t.Errorf("the answer's question is %+v, its target %+v", q, a.Target)
+	}
+	if !strings.HasPrefix(stdout, a.Words[0]) {
+		t.Errorf("the words do not come first:\n%s", stdout)
+	}
+	if _, err := os.Stat(page); err != nil {
+		t.Error(err)
+	}
+
+	// The copy of the model in a plan's folder is no calibration.
+	if err := os.Rename("mine", filepath.Join(runsFolder, "plan-1")); err != nil {
+		t.Fatal(err)
+	}
+	here := model.Here{Versions: bench.DetectVersions(t.Context()), Machine: bench.DetectMachine()}
+	if newest, err := newestModel(runsFolder, here); err != nil || newest != dir {
+		t.Errorf("the newest model is in %s, %v", newest, err)
+	}
+}
+
+// As JSON it is the answer and nothing else; the numbers of a dump and how they came about are in it. A folder with a plan
+// is not written over.
+func TestPlanOfADump(t *testing.T) {
+	dir := calibratedHere(t)
+	dump := dumped(t, plannedCluster(t))
+	args := []string{"plan", "-f", dump, "--churn", "0.5", "--model", dir, "--subjects", "synclab/nftables", "--length", "5m", "--no-png", "-o", "json", "--out", "mine"}
+	status, stdout, stderr := invoke(t, args...)
+	if status != exitDone {
+		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
+	}
+	var a capacity.Answer
+	if err := json.Unmarshal([]byte(stdout), &a); err != nil {
+		t.Fatalf("%v\n%s", err, stdout)
+	}
+	note := "from " + dump + ": 40 Services, 3 endpoints each, 4 nodes; 1 headless or external Services left out"
+	if a.Question.Today.Services != 40 || a.Target != nil || !a.Defaulted || !slices.Contains(a.Remarks, note) || !strings.Contains(stderr, note) {
+		t.Errorf("%+v\n%s", a.Question, stderr)
+	}
+	if status, _, stderr := invoke(t, args...); status != exitUsage || !strings.Contains(stderr, "mine holds a plan; --force replaces it") {
+		t.Errorf("over a plan: status %d, %s", status, stderr)
+	}
+}
+
+// The check fails by the subject in use, where it breaks a promise by the median.
+func TestPlanCheck(t *testing.T) {
+	dir := calibratedHere(t)
+	args := []string{"plan", "--model", dir, "--services", "500", "--endpoints", "4", "--churn", "1", "--length", "5m", "--no-png", "--check", "--npl-p99", "0", "--cpu", "0", "--start", "0"}
+	status, _, stderr := invoke(t, append(args, "--subjects", "synclab/nftables,kube-proxy/nftables", "--memory", "4Gi")...)
+	if status != exitDone {
+		t.Errorf("held: status %d, %s", status, stderr)
+	}
+	status, stdout, stderr := invoke(t, append(args, "--subjects", "kube-proxy/nftables,synclab/nftables", "--memory", "8Mi")...)
+	if status != exitFailed || !strings.Contains(stderr, "synclab: kube-proxy/nftables, today: promises are broken: memory is ") || !strings.Contains(stdout, "page: ") {
+		t.Errorf("broken: status %d, %s\n%s", status, stderr, stdout)
+	}
+}
+
+// What a check says of promises that hold, are broken, and may be either.
+func TestCheckPromises(t *testing.T) {
+	a := &capacity.Answer{
+		Question: capacity.Question{Subjects: []string{"b"}, Promise: capacity.Promise{CPU: 1, Memory: 1, Start: 1}},
+		Subjects: []capacity.SubjectAnswer{{Name: "a"}, {Name: "b", Today: capacity.Outlook{Holds: []string{capacity.CPU, capacity.Start}}}},
+	}
+	var said strings.Builder
+	if err := checkPromises(&said, a); err != nil || said.String() != "b may not hold memory today: what it promises is within the interval of the estimate\n" {
+		t.Errorf("%v, %q", err, said.String())
+	}
+	a.Subjects[1].Target = &capacity.Outlook{
+		Holds: []string{capacity.Start}, Breaks: []string{capacity.CPU, capacity.Memory},
+		Promised: map[string]capacity.Estimate{capacity.CPU: {Median: 1.25}, capacity.Memory: {Median: 3 << 20}},
+	}
+	want := "b, in the cluster grown by --grow: promises are broken: CPU is 1.25 CPUs, memory is 3.00 MiB"
+	if err := checkPromises(&said, a); err == nil || err.Error() != want {
+		t.Errorf("%v; want %s", err, want)
+	}
+}
+
+// Mistakes are refused before anything is looked for or measured.
+func TestPlanRefuses(t *testing.T) {
+	t.Chdir(t.TempDir())
+	cluster := []string{"--services", "100", "--churn", "1"}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "how large the cluster is today is missing"},
+		{append([]string{"now"}, cluster...), `takes no argument, got "now"`},
+		{append([]string{"--grow", "services=2x,pods=3x"}, cluster...), "--grow pods=3x: want one of services, endpoints, nodes, churn"},
+		{append([]string{"--cpu", "half"}, cluster...), `--cpu "half": want a number of CPUs`},
+		{append([]string{"--min-sync-period", "-1s"}, cluster...), "--min-sync-period -1s: want 0 or more"},
+		{append([]string{"--policy", "never"}, cluster...), `--policy "never": want token-bucket or completion-to-start`},
+		{append([]string{"--subjects", "cilium"}, cluster...), `"cilium" is not known`},
+		{append([]string{"--today", "cilium"}, cluster...), `--today: subject "cilium" is not known`},
+		{append([]string{"--subjects", "synclab/nftables", "--today", "kube-proxy/nftables"}, cluster...), "--today kube-proxy/nftables is not among --subjects"},
+		{append([]string{"--budget", "0s"}, cluster...), "--budget 0s: want more than 0"},
+		{append([]string{"--within", "-1s"}, cluster...), "--within -1s: want more than 0"},
+		{append([]string{"--length", "0s"}, cluster...), "--length 0s: want more than 0"},
+		{append([]string{"--force"}, cluster...), "--force replaces the plan in --out, which is not given"},
+		{append([]string{"--model", "nowhere"}, cluster...), "cost model: open nowhere"},
+		{[]string{"-f", "none.yaml", "--churn", "1"}, "none.yaml"},
+	} {
+		status, stdout, stderr := invoke(t, append([]string{"plan"}, c.args...)...)
+		if status != exitUsage || stdout != "" || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: status %d, %s; want %s", c.args, status, stderr, c.want)
+		}
+	}
+}
+
+// What is left of the time is the calibration's, if it is worth something.
+func TestCalibrationTime(t *testing.T) {
+	for _, c := range []struct{ budget, left, want time.Duration }{
+		{4 * time.Minute, 9 * time.Minute, 4 * time.Minute},
+		{4 * time.Minute, 3 * time.Minute, 3*time.Minute - planningTime},
+		{4 * time.Minute, 10 * time.Second, shortestBudget},
+		{30 * time.Second, 10 * time.Second, 30 * time.Second},
+	} {
+		if got := calibrationTime(c.budget, c.left); got != c.want {
+			t.Errorf("budget %v, %v left: %v; want %v", c.budget, c.left, got, c.want)
+		}
+	}
+}
