@@ -41,6 +41,9 @@ func choose(s *sample, tried []Form) []candidate {
 	byState := map[Form]candidate{}
 	var order []Form
 	room := max(len(all)-1, min(len(all), 2)) // of two sizes, a line is known all the same
+	if s.counts {
+		room = len(all)
+	}
 	for _, f := range tried {
 		if f.params() > room {
 			continue
@@ -66,21 +69,18 @@ func choose(s *sample, tried []Form) []candidate {
 	if len(out) == 0 {
 		return nil
 	}
-	if s.counts { // what fits all of them leaves nothing to be tried
-		if i := slices.IndexFunc(out, func(c candidate) bool { return s.typical(c) < alikeCount }); i >= 0 {
-			exact := out[i]
-			exact.score, exact.beyond, exact.astray = 0, 0, nil
-			return append([]candidate{exact}, slices.Delete(out, i, i+1)...)
-		}
+	if s.counts { // nothing is to be tried: the simplest that fits nearly as well as any
+		least := slices.MinFunc(out, func(a, b candidate) int { return cmp.Compare(a.loss, b.loss) })
+		i := slices.IndexFunc(out, func(c candidate) bool { return s.typical(c) <= max(alikeCount, 1.5*s.typical(least)) })
+		fits := out[i]
+		fits.score, fits.beyond, fits.astray = s.typical(fits), s.typical(fits), nil
+		return []candidate{fits}
 	}
 	slices.SortStableFunc(out, func(a, b candidate) int { return cmp.Compare(a.score, b.score) })
 	best := 0
-	share, slack := max(alikeShare, alikePoints/math.Sqrt(float64(len(all)))), alikeError
-	if s.counts {
-		slack = alikeCount
-	}
+	share := max(alikeShare, alikePoints/math.Sqrt(float64(len(all))))
 	for i, c := range out {
-		near := c.score <= out[0].score*(1+share)+slack
+		near := c.score <= out[0].score*(1+share)+alikeError
 		if near && c.form.params() < out[best].form.params() {
 			best = i
 		}

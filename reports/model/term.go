@@ -181,6 +181,7 @@ func (t *Term) scatter(s *sample, errs []float64, params int) {
 	floor := leastTime
 	if t.Quantity.counted() {
 		floor = leastCount
+		t.Freedom = max(t.Freedom, 5) // counts are no noise
 	}
 	t.Between = max(floor, math.Sqrt(max(0, variance)))
 }
@@ -188,8 +189,8 @@ func (t *Term) scatter(s *sample, errs []float64, params int) {
 // driftOf is how fast the trials beyond their fits went astray, beyond what scatter explains: for half of them.
 func (t *Term) driftOf(c candidate) float64 {
 	switch {
-	case t.Quantity.counted() && c.score == 0:
-		return 0
+	case t.Quantity.counted():
+		return c.score
 	case len(c.astray) == 0:
 		return mostDrift / 2 // too few sizes: nobody knows
 	}
