@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -54,11 +55,13 @@ type AgreementCell struct {
 type Measured struct {
 	// P50, P90 and P99 are of network programming latency, all repetitions together, with the lowest and the highest of
 	// one repetition where there are several.
-	P50, P90, P99 Spread
-	// Syncs of a repetition, the mean.
-	Syncs float64
+	P50 Spread `json:"p50"`
+	P90 Spread `json:"p90"`
+	P99 Spread `json:"p99"`
+	// Syncs of a repetition from its first change on, the mean.
+	Syncs float64 `json:"syncs"`
 	// CPUShare is how many CPUs the subject and its tools kept busy; nil: not known.
-	CPUShare *float64 `json:",omitempty"`
+	CPUShare *float64 `json:"cpu_share,omitempty"`
 }
 
 // TwinSays is what the twin has for it.
@@ -66,10 +69,12 @@ type TwinSays struct {
 	// Cost is OwnCost or ModelCost.
 	Cost string `json:"cost"`
 	// ToNode is the way to the node that was added, in seconds.
-	ToNode        float64 `json:"to_node"`
-	P50, P90, P99 Predicted
-	Syncs         Spread
-	CPUShare      *float64 `json:",omitempty"`
+	ToNode   float64   `json:"to_node"`
+	P50      Predicted `json:"p50"`
+	P90      Predicted `json:"p90"`
+	P99      Predicted `json:"p99"`
+	Syncs    Spread    `json:"syncs"`
+	CPUShare *float64  `json:"cpu_share,omitempty"`
 	// Within: all three quantiles are.
 	Within bool `json:"within"`
 
@@ -84,8 +89,9 @@ const (
 
 // Spread is a value and between which it lies.
 type Spread struct {
-	Value     float64  `json:"value"`
-	Low, High *float64 `json:",omitempty"`
+	Value float64  `json:"value"`
+	Low   *float64 `json:"low,omitempty"`
+	High  *float64 `json:"high,omitempty"`
 }
 
 // Predicted is a median over seeds, with the 5th and 95th percentile.
@@ -163,18 +169,22 @@ func (a *Agreement) compare(l *loadedRun, o AgreementOptions) error {
 				continue
 			}
 			t := trial{options: o, scenario: played, run: l.run, own: ways[one.subject], agreement: a}
+			if t.about, err = bench.ParseSubject(one.subject); err != nil {
+				t.about = bench.Subject{Name: one.subject, Proxier: bench.Exec}
+			}
 			t.streams = streamsOf(samples, traces, family, t.remark)
 			if len(t.streams) == 0 {
 				continue
-			}
-			if t.about, err = bench.ParseSubject(one.subject); err != nil {
-				t.about = bench.Subject{Name: one.subject, Proxier: bench.Exec}
 			}
 			if err := t.hold(cell, one.look); err != nil {
 				return err
 			}
 		}
 	}
+	place := func(of AgreementCell) int {
+		return slices.IndexFunc(c.series, func(one *series) bool { return one.subject == of.Subject })
+	}
+	slices.SortStableFunc(a.Cells, func(x, y AgreementCell) int { return cmp.Compare(place(x), place(y)) })
 	if len(a.Cells) == 0 {
 		return errors.New("nothing to compare: no change was seen of a subject whose loop is known")
 	}

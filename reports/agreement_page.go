@@ -98,7 +98,7 @@ func (a *Agreement) pageTable() pageTable {
 func (s Spread) cell() pageCell {
 	c := valueCell(s.Value, "s")
 	if s.Low != nil {
-		c.Sub = Format(*s.Low, "s") + " … " + Format(*s.High, "s")
+		c.Sub = strings.ReplaceAll(Format(*s.Low, "s")+" … "+Format(*s.High, "s"), " ", "\u00a0")
 	}
 	return c
 }

@@ -83,7 +83,7 @@ const mostPanels = 6
 // distributions draw, for each subject, the share of changes that had arrived after a time: measured, and by the twin.
 func (a *Agreement) distributions() []*figure {
 	var out []*figure
-	var last string
+	sizes := slices.ContainsFunc(a.Cells, func(c AgreementCell) bool { return c.Cell.Services != a.Cells[0].Cell.Services })
 	for i := range a.Cells {
 		c := &a.Cells[i]
 		same := slices.IndexFunc(out, func(f *figure) bool { return f.name == "twin-"+fileName(c.Subject) })
@@ -99,11 +99,10 @@ func (a *Agreement) distributions() []*figure {
 			continue
 		}
 		label := c.Cell.Settings()
-		if label == "" || label == last && same >= 0 {
+		if sizes {
 			label = strings.TrimSpace(label + " " + Grouped(int64(c.Cell.Services)) + " Services")
 		}
-		last = c.Cell.Settings()
-		p := newPlot("network programming latency", "share of changes, "+strings.ReplaceAll(label, "proxy.", ""))
+		p := newPlot("network programming latency", strings.TrimSuffix("share of changes, "+strings.ReplaceAll(label, "proxy.", ""), ", "))
 		thumbs := c.drawDistributions(p)
 		if len(f.panels) == 0 {
 			names := []string{"measured", costTexts[OwnCost], costTexts[ModelCost]}

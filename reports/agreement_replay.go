@@ -137,7 +137,10 @@ func (s *stream) replay(set twin.Settings, about bench.Subject, way float64, cpu
 	set.Cost = cost
 	events := s.events
 	if len(s.before) > 0 {
-		set.Born = max(0, s.before[0].at-s.before[0].took)
+		// Changes come to the proxier by the way later than they are due. The twin's clock is slow by that instead: whatever
+		// is no change happens so much earlier.
+		slow := ofSeconds(way)
+		set.Born = max(0, s.before[0].at-s.before[0].took-slow)
 		if direct {
 			set.Born = max(0, set.Born-beforeDirect)
 			cost.before = slices.Clone(s.before)
@@ -145,9 +148,10 @@ func (s *stream) replay(set twin.Settings, about bench.Subject, way float64, cpu
 		}
 		var asked []twin.Event // for the syncs after the first, whoever did
 		for _, p := range s.before[1:] {
-			asked = append(asked, twin.Event{Due: max(set.Born, p.at-p.took), Service: math.MaxInt32})
+			asked = append(asked, twin.Event{Due: max(set.Born, p.at-p.took-slow), Service: math.MaxInt32})
 		}
 		events = append(asked, events...)
+		slices.SortStableFunc(events, func(a, b twin.Event) int { return cmp.Compare(a.Due, b.Due) })
 	}
 	first, last := s.events[0].Due, s.events[len(s.events)-1].Due
 	const settle = time.Hour
