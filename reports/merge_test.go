@@ -1,0 +1,230 @@
+package reports
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"synclab/bench"
+)
+
+// shardRun writes a run as n shards: unit k, in the order of the records, is of shard 1 + k mod n. change may alter each.
+func shardRun(t *testing.T, whole, sweep string, n int, change func(i int, run *bench.Run, records []bench.Record)) []string {
+	t.Helper()
+	run, records, err := bench.ReadRun(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type key struct{ services, rep int }
+	var units []key
+	parts := make([][]bench.Record, n)
+	shards := make([]bench.Shard, n)
+	for _, r := range records {
+		at := key{r.Services, r.Rep}
+		k := slices.Index(units, at)
+		if k < 0 {
+			k = len(units)
+			units = append(units, at)
+			shards[k%n].Units = append(shards[k%n].Units, bench.Unit{Number: k + 1, Services: r.Services, Params: r.Params, Rep: r.Rep, Subjects: run.Subjects})
+		}
+		parts[k%n] = append(parts[k%n], r)
+	}
+	var dirs []string
+	for i := range n {
+		own := run
+		own.Shard = &shards[i]
+		own.Shard.Shard, own.Shard.Of, own.Shard.Sweep, own.Shard.Total, own.Shard.Host = i+1, n, "00c0ffee", len(units), "node-a"
+		if change != nil {
+			change(i, &own, parts[i])
+		}
+		dir := filepath.Join(sweep, "shard-"+string(rune('1'+i))+"-of-"+string(rune('0'+n)))
+		writeRecords(t, dir, own, parts[i])
+		dirs = append(dirs, dir)
+	}
+	return dirs
+}
+
+func writeRecords(t *testing.T, dir string, run bench.Run, records []bench.Record) {
+	t.Helper()
+	head, err := json.Marshal(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines strings.Builder
+	encoder := json.NewEncoder(&lines)
+	for _, r := range records {
+		if err := encoder.Encode(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"run.json": string(head), "records.jsonl": lines.String()} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var divisible = synthetic{id: "whole", scenario: "size-sweep", subjects: []syntheticSubject{legacy, nft}, sizes: []int{100, 1000}, reps: 7, churn: 20, probe: 10, outside: true}
+
+// Shards of one machine, merged, say what one run says, to the last digit and in the same order.
+func TestMergeIsOneRun(t *testing.T) {
+	root := t.TempDir()
+	whole := filepath.Join(root, "whole")
+	want := divisible.build(t, whole, Options{NoPNG: true})
+	sweep := filepath.Join(root, "sweep")
+	dirs := shardRun(t, whole, sweep, 3, nil)
+	slices.Reverse(dirs)
+	merged, err := loadRuns(dirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := loadRun(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(one.records, merged[0].records); diff != "" || len(merged) != 1 {
+		t.Errorf("%d runs, records (-one run +merged):\n%.2000s", len(merged), diff)
+	}
+	got, err := Build([]string{sweep}, "", Options{NoPNG: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []struct {
+		name      string
+		want, got any
+	}{
+		{"rows", want.Rows, got.Rows}, {"key figures", want.KeyFigures, got.KeyFigures}, {"growth", want.Growth, got.Growth},
+		{"ratios", ratiosOf(want), ratiosOf(got)}, {"sentences", want.Sentences, got.Sentences}, {"warnings", want.Warnings, got.Warnings},
+	} {
+		if diff := cmp.Diff(part.want, part.got); diff != "" {
+			t.Errorf("%s (-one run +merged):\n%.2000s", part.name, diff)
+		}
+	}
+	if head := got.Runs[0]; head.Status != bench.StatusComplete || head.Missing != "" || len(head.Shards) != 3 || head.Label != "sweep" {
+		t.Errorf("head %+v", head)
+	}
+	if page := readPage(t, sweep); !strings.Contains(page, "machine node-a") || !strings.Contains(page, "(shards 1, 2, 3 of 3)") {
+		t.Error("the page does not name the machine of the shards")
+	}
+}
+
+func ratiosOf(s *Summary) (all []Comparison) {
+	for _, c := range s.Comparisons {
+		all = append(all, c.Ratios...)
+	}
+	return all
+}
+
+// Missing shards and those that broke off are named, wherever the report is read.
+func TestMergeNamesWhatIsMissing(t *testing.T) {
+	root := t.TempDir()
+	whole := filepath.Join(root, "whole")
+	divisible.write(t, whole)
+	dirs := shardRun(t, whole, filepath.Join(root, "sweep"), 5, func(i int, run *bench.Run, _ []bench.Record) {
+		if i == 3 {
+			run.Status = bench.StatusInterrupted
+		}
+	})
+	s, err := Build([]string{dirs[0], dirs[2], dirs[3]}, "", Options{NoPNG: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const missing = "shards 2, 5 of 5 are missing, 9 of 14 repetitions of cells are here"
+	if s.Runs[0].Missing != missing || !hasWarning(s, missing) || !hasWarning(s, "shard 4/5 is interrupted") {
+		t.Errorf("missing %q, warnings %q", s.Runs[0].Missing, s.Warnings)
+	}
+	if page := readPage(t, filepath.Join(root, "sweep")); !strings.Contains(page, missing) {
+		t.Error("the page does not name the missing shards")
+	}
+}
+
+// What does not belong together is refused, with the reason.
+func TestMergeRefuses(t *testing.T) {
+	root := t.TempDir()
+	whole := filepath.Join(root, "whole")
+	divisible.write(t, whole)
+	ours := shardRun(t, whole, filepath.Join(root, "ours"), 2, nil)
+	again := shardRun(t, whole, filepath.Join(root, "again"), 2, nil)
+	seeded := shardRun(t, whole, filepath.Join(root, "seeded"), 2, func(_ int, run *bench.Run, _ []bench.Record) { run.Shard.Sweep, run.Seed = "0ther", 8 })
+	thirds := shardRun(t, whole, filepath.Join(root, "thirds"), 3, nil)
+	for _, c := range []struct {
+		name string
+		dirs []string
+		want string
+	}{
+		{"twice", []string{ours[0], ours[1], again[1]}, "shard 2/2 is there twice: " + ours[1] + " and " + again[1]},
+		{"another sweep", []string{ours[0], seeded[1]}, "different sweeps (seeds 7 and 8)"},
+		{"other division", []string{ours[0], thirds[1]}, "divided differently: shard 1/2 and shard 2/3"},
+		{"no run", []string{root}, "not a run"},
+	} {
+		if _, err := Build(c.dirs, filepath.Join(root, "out"), Options{NoPNG: true}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", c.name, err, c.want)
+		}
+	}
+	// Two sweeps side by side are two runs.
+	s, err := Build([]string{filepath.Join(root, "ours"), filepath.Join(root, "again")}, filepath.Join(root, "out"), Options{NoPNG: true})
+	if err != nil || len(s.Runs) != 2 || s.Runs[0].Label != "ours" || s.Runs[1].Label != "again" {
+		t.Errorf("two sweeps: %v, %+v", err, s)
+	}
+}
+
+// On machines of different speed, medians mix them, which the report says, and ratios do not.
+func TestMergeOfTwoMachines(t *testing.T) {
+	root := t.TempDir()
+	whole := filepath.Join(root, "whole")
+	divisible.write(t, whole)
+	run, _, err := bench.ReadRun(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, others := []float64{1, 10, 10}, []float64{2, 5, 20} // of repetitions; medians say 0.5, repetitions 2, 0.5 and 2
+	var records []bench.Record
+	for rep := 1; rep <= 3; rep++ {
+		for i, subject := range run.Subjects {
+			r := bench.Record{Scenario: run.Scenario.Name, Subject: subject, Services: 100, Endpoints: 10, Rep: rep, Metric: bench.FullSync, Unit: "s", Sync: 1, Kind: "full"}
+			if r.Value = own[rep-1]; i == 1 {
+				r.Value = others[rep-1]
+			}
+			records = append(records, r)
+		}
+	}
+	writeRecords(t, whole, run, records)
+	sweep := filepath.Join(root, "sweep")
+	shardRun(t, whole, sweep, 3, func(i int, run *bench.Run, _ []bench.Record) {
+		if i > 0 {
+			run.Shard.Host, run.Machine.CPU, run.Versions.Kernel = "node-b", "Slow CPU", "6.12.0"
+		}
+	})
+	s, err := Build([]string{sweep}, "", Options{NoPNG: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !hasWarning(s, "measured on 2 machines of 2 kinds: medians of 1 cell mix them") {
+		t.Errorf("warnings %q", s.Warnings)
+	}
+	full := s.Comparisons[0].ratio(run.Subjects[1], run.Subjects[0], figureFull)
+	if full == nil || full.Ratio != 2 || full.Pairs != 3 {
+		t.Errorf("ratio %+v, want the repetitions' 2", full)
+	}
+	if head := s.Runs[0]; head.Machine.CPU != "" || head.Versions.Kernel != "" || head.Versions.Nft == "" {
+		t.Errorf("the run claims a machine that is not that of all shards: %+v, %+v", head.Machine, head.Versions)
+	}
+	page := readPage(t, sweep)
+	for _, want := range []string{"Example CPU @ 2.60GHz × 2", "Slow CPU × 2", "kernel 6.12.0", "(shards 2, 3 of 3)"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	lines, err := os.ReadFile(filepath.Join(sweep, "bench.txt"))
+	if err != nil || strings.Count(string(lines), "cpu: Slow CPU") != 2 || strings.Count(string(lines), "cpu: Example CPU") != 1 {
+		t.Errorf("bench.txt does not tell the machines apart: %v\n%s", err, lines)
+	}
+}
