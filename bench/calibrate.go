@@ -44,7 +44,7 @@ const (
 	calibrationRounds    = 6  // of the same cells, at most
 	singleChanges        = 3  // of a pass, one after the other, each waited for
 	calibrationPositions = 2  // of the probe: first and last
-	calibrationPackets   = 200
+	calibrationPackets   = 300
 )
 
 // bursts are changes that come at once: the first makes a sync of its own, the others wait for the next one together.
@@ -66,9 +66,9 @@ type calibrationCell struct {
 func (c calibrationCell) bulk() float64 { return float64(c.services) * (float64(c.endpoints) + 2) }
 
 // design lists cells by size index and endpoints: so that wherever it ends, what was measured has different sizes and
-// different numbers of endpoints.
+// different numbers of endpoints, and no one size alone tells what endpoints cost.
 var design = []struct{ size, endpoints int }{
-	{0, 10}, {2, 10}, {1, 10}, {3, 10}, {2, 2}, {4, 10}, {2, 30}, {4, 2}, {3, 2}, {1, 30}, {0, 2}, {3, 30}, {0, 30}, {1, 2}, {4, 30},
+	{0, 10}, {2, 10}, {1, 30}, {3, 10}, {2, 2}, {4, 10}, {2, 30}, {4, 2}, {1, 10}, {3, 2}, {3, 30}, {0, 2}, {0, 30}, {1, 2}, {4, 30},
 }
 
 // calibrationCells are those of a largest size, held-out ones apart.
@@ -133,6 +133,20 @@ func (l *lane) guess(c calibrationCell) time.Duration {
 	exponent = max(0.7, min(3, exponent+0.3)) // what grows faster shows late
 	return time.Duration(float64(l.took[last]) * math.Pow(factor, exponent))
 }
+
+// fitting is the next cell that there is time for, -1 without any. At first one pass may take a part of the subject's share
+// of the time only, so that slow subjects are measured often, at sizes that they take, rather than once at a large one.
+func (l *lane) fitting(share time.Duration) int {
+	for _, part := range []time.Duration{onePass, 1} {
+		if i := slices.IndexFunc(l.queue, func(cell calibrationCell) bool { return l.guess(cell) <= share/part }); i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// onePass of a cell shall take no more than one such part of the time that a subject has left.
+const onePass = 4
 
 // calibration is one that runs.
 type calibration struct {
@@ -243,11 +257,12 @@ func (l *lane) begin(round int) {
 	}
 }
 
-// calibrationScenario is what one pass does: a cluster comes into being, single changes, bursts of changes, and a probe.
+// calibrationScenario is what one pass does: a cluster comes into being, single changes, bursts of changes, a probe, and
+// another process of the subject, which finds the rules there and writes all of them again.
 func calibrationScenario(c calibrationCell, seed uint64, timeout time.Duration) scenarios.Scenario {
 	settle := func() scenarios.Step { return scenarios.Step{Settle: &scenarios.Settle{Timeout: timeout}} }
 	s := scenarios.Scenario{
-		Name: "calibrate", Description: "full syncs, single changes and bursts of changes at small sizes, for the cost model", Seed: seed,
+		Name: "calibrate", Description: "full syncs into empty tables and over existing rules, single changes and bursts of changes at small sizes, for the cost model", Seed: seed,
 		Shape: scenarios.Shape{Services: c.services, Endpoints: scenarios.Endpoints{Count: c.endpoints}, Protocols: map[string]float64{"UDP": 0.1}},
 		// One sync at a time: a burst's first change has one of its own, the rest waits for the next. No full sync comes
 		// in between.
@@ -262,7 +277,8 @@ func calibrationScenario(c calibrationCell, seed uint64, timeout time.Duration) 
 			s.Steps = append(s.Steps, scenarios.Step{Churn: &scenarios.Churn{Rate: 20000, Events: n}}, settle())
 		}
 	}
-	s.Steps = append(s.Steps, scenarios.Step{Probe: &scenarios.Probe{Kind: "traversal", Positions: calibrationPositions, Samples: calibrationPackets}})
+	s.Steps = append(s.Steps, scenarios.Step{Probe: &scenarios.Probe{Kind: "traversal", Positions: calibrationPositions, Samples: calibrationPackets}},
+		scenarios.Step{Restart: &scenarios.Restart{}}, settle())
 	s.Fill()
 	return s
 }
@@ -312,8 +328,7 @@ func (c *calibration) next() *lane {
 		slices.SortStableFunc(active, func(a, b *lane) int { return cmp.Compare(a.spent, b.spent) })
 		for _, l := range active {
 			l.queue = slices.DeleteFunc(l.queue, func(cell calibrationCell) bool { return cell.bulk() >= l.limit })
-			i := slices.IndexFunc(l.queue, func(cell calibrationCell) bool { return l.guess(cell) <= share })
-			if i >= 0 {
+			if i := l.fitting(share); i >= 0 {
 				cell := l.queue[i]
 				l.queue = slices.Insert(slices.Delete(l.queue, i, i+1), 0, cell)
 				return l

@@ -65,6 +65,22 @@ func TestCalibrationTurns(t *testing.T) {
 	}
 }
 
+// What would take most of a subject's time waits until the rest of the round is measured, and is measured then.
+func TestCalibrationLargeCellsWait(t *testing.T) {
+	small, large := calibrationCell{100, 10}, calibrationCell{1000, 10}
+	l := &lane{took: map[calibrationCell]time.Duration{small: time.Second, large: 40 * time.Second}, queue: []calibrationCell{large, small}}
+	if i := l.fitting(time.Minute); i != 1 {
+		t.Errorf("it begins with cell %d", i)
+	}
+	l.queue = l.queue[:1]
+	if i := l.fitting(time.Minute); i != 0 {
+		t.Errorf("when nothing else is left: %d", i)
+	}
+	if i := l.fitting(30 * time.Second); i != -1 {
+		t.Errorf("what there is no time for: %d", i)
+	}
+}
+
 // What takes quadratic time is not guessed to take linear time.
 func TestCalibrationGuess(t *testing.T) {
 	l := &lane{took: map[calibrationCell]time.Duration{{100, 10}: time.Second, {1000, 10}: 100 * time.Second}}

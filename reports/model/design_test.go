@@ -135,7 +135,7 @@ func (y phased) measure(rng *rand.Rand, services, endpoints, rep int, here float
 func (y phased) calibrated(rng *rand.Rand, largest int) []bench.Record {
 	var out []bench.Record
 	top := largest / 3
-	cells := [][3]int{{top / 16, 10, 2}, {top / 4, 10, 2}, {top / 8, 10, 2}, {top / 2, 10, 2}, {top / 4, 2, 2}, {top, 10, 2}, {top / 4, 30, 2}, {top, 2, 1}, {top / 2, 2, 1},
+	cells := [][3]int{{top / 16, 10, 2}, {top / 4, 10, 2}, {top / 8, 30, 2}, {top / 2, 10, 2}, {top / 4, 2, 2}, {top, 10, 2}, {top / 4, 30, 2}, {top, 2, 2}, {top / 8, 10, 1},
 		{largest / 2, 10, 2}, {largest, 10, 2}, {largest, 2, 1}, {largest * 2 / 3, 10, 1}, {largest / 2, 30, 1}}
 	for _, c := range cells {
 		here := math.Exp(0.015 * rng.NormFloat64())
