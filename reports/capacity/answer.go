@@ -45,6 +45,8 @@ type SubjectAnswer struct {
 	// them, with the recommended policy.
 	Limits  []Limit `json:"limits"`
 	Largest Limit   `json:"largest"`
+	// RecommendedLimits are the limits with the recommended policy, of which Largest is the least.
+	RecommendedLimits []Limit `json:"recommendedLimits,omitempty"`
 	// Frontier are policies at the target (today without one), by minSyncPeriod; Recommended is one of them.
 	Frontier    []Setting `json:"frontier"`
 	Recommended Setting   `json:"recommended"`

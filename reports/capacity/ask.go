@@ -171,7 +171,7 @@ func (a *asker) fillIn(s *SubjectAnswer, grows bool) (err error) {
 			return err
 		}
 	}
-	s.Largest = largest(best)
+	s.RecommendedLimits, s.Largest = best, largest(best)
 	a.told("largest cluster")
 	if len(best) > 0 {
 		if s.Sensitivity, err = a.sensitivity(s.Recommended.Policy, s.Largest); err != nil {

@@ -23,8 +23,11 @@ func (a *Answer) say() []string {
 		out = append(out, s)
 	}
 	out = append(out, used.sayRecommended(p))
+	if s := used.sayFurthest(); s != "" {
+		out = append(out, s)
+	}
 	if used.MemoryLimit > 0 {
-		out = append(out, fmt.Sprintf("Give its pod a memory limit of %s: the upper bound at that size and a quarter more.", amount(Memory, float64(used.MemoryLimit), model.Measured)))
+		out = append(out, fmt.Sprintf("Give its pod a memory limit of %s: the upper bound for %s, and a quarter more.", amount(Memory, float64(used.MemoryLimit), model.Measured), a.planned().size(model.Measured)))
 	}
 	if s := a.sayChange(); s != "" {
 		out = append(out, s)
@@ -40,6 +43,14 @@ func (a *Answer) say() []string {
 		out = append(out, "Nothing was promised, so these were taken: "+strings.Join(each, ", ")+".")
 	}
 	return out
+}
+
+// planned is the cluster that settings are for.
+func (a *Answer) planned() Cluster {
+	if a.Target != nil {
+		return *a.Target
+	}
+	return a.Question.Today
 }
 
 // size of a cluster in words.
@@ -118,7 +129,10 @@ func (s *SubjectAnswer) sayLargest(today Cluster, p Promise) string {
 
 // sayNext names the promise that breaks after the first one.
 func (s *SubjectAnswer) sayNext(p Promise) string {
-	for _, l := range s.Limits {
+	if s.Largest.Unbounded {
+		return ""
+	}
+	for _, l := range s.RecommendedLimits {
 		if l.Promise == s.Largest.Promise || l.Unbounded {
 			continue
 		}
@@ -131,6 +145,9 @@ func (s *SubjectAnswer) sayNext(p Promise) string {
 func (s *SubjectAnswer) sayRecommended(p Promise) string {
 	r := s.Recommended
 	latency, cpu := r.Outlook.Promised[ProgrammingP99], r.Outlook.Promised[CPU]
+	if s.holdsNowhere(p) {
+		return s.sayNowhere()
+	}
 	gives := fmt.Sprintf("changes arrive within %s at the 99th percentile, for %s", amount(ProgrammingP99, latency.Median, latency.Basis), amount(CPU, cpu.Median, cpu.Basis))
 	if r.InUse {
 		return fmt.Sprintf("Keep minSyncPeriod at %s (%s): %s.", period(r.Policy.MinSyncPeriod), r.Policy.Runner, gives)
@@ -144,6 +161,41 @@ func (s *SubjectAnswer) sayRecommended(p Promise) string {
 		}
 	}
 	return fmt.Sprintf("Set minSyncPeriod to %s (%s): %s%s.", period(r.Policy.MinSyncPeriod), r.Policy.Runner, gives, now)
+}
+
+// holdsNowhere: with no setting latency and CPU are as promised, at the median.
+func (s *SubjectAnswer) holdsNowhere(p Promise) bool {
+	for _, name := range []string{ProgrammingP99, CPU} {
+		if bound := p.Bound(name); bound > 0 && s.Recommended.Outlook.Promised[name].Median > bound {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *SubjectAnswer) sayNowhere() string {
+	r := s.Recommended
+	latency, cpu := r.Outlook.Promised[ProgrammingP99], r.Outlook.Promised[CPU]
+	where := fmt.Sprintf("At %s Services no minSyncPeriod keeps both latency and CPU as promised", digits(float64(r.Outlook.Cluster.Services), model.Measured))
+	if s.Furthest.Services == 0 {
+		return where + ", nor do all promises hold with any in a smaller cluster."
+	}
+	return fmt.Sprintf("%s; %s (%s) goes furthest, but there changes take %s at the 99th percentile, for %s.", where, period(r.Policy.MinSyncPeriod),
+		r.Policy.Runner, amount(ProgrammingP99, latency.Median, latency.Basis), amount(CPU, cpu.Median, cpu.Basis))
+}
+
+// sayFurthest names the setting that goes further than the recommended one, where it is worth a word.
+func (s *SubjectAnswer) sayFurthest() string {
+	f := s.Furthest
+	if f.Policy == s.Recommended.Policy || f.Services < 1.1*s.Largest.Services.Median {
+		return ""
+	}
+	more := ""
+	if f.Unbounded {
+		more = " and more"
+	}
+	return fmt.Sprintf("When it has grown so far, another setting goes further: with minSyncPeriod %s (%s) all promises hold up to about %s Services%s.",
+		period(f.Policy.MinSyncPeriod), f.Policy.Runner, digits(f.Services, model.Extrapolated), more)
 }
 
 // sayChange names the subject that goes furthest, if it is another one.
@@ -179,5 +231,5 @@ func (s *SubjectAnswer) saySensitivity() string {
 
 var inputWords = map[string]string{
 	"churn": "the churn", "endpoints": "the endpoints of each Service", "nodes": "the number of nodes",
-	"minSyncPeriod": "minSyncPeriod", "cost": "what a sync costs, which is known so far only",
+	"minSyncPeriod": "minSyncPeriod", "cost": "what a sync costs (within the interval of the model)",
 }

@@ -15,6 +15,7 @@ func Question() capacity.Question {
 		Today:   capacity.Cluster{Services: 3000, Endpoints: 10, Nodes: 500, Churn: capacity.Churn{Endpoints: 10}},
 		Growth:  capacity.Growth{Services: 2},
 		Promise: capacity.Promise{ProgrammingP99: 3 * time.Second, FirstPacketP99: 100 * time.Microsecond, CPU: 0.5, Memory: 512 << 20, Start: 30 * time.Second},
+		Length:  5 * time.Minute, // tests have no time for more
 		Seed:    1,
 	}
 }
