@@ -105,6 +105,16 @@ calibrate: deps build ## measure small clusters for BUDGET (5m) and fit what lar
 	bin/synclab calibrate $(if $(BUDGET),--budget $(BUDGET)) $(if $(HOLDOUT),--hold-out) $(if $(N),--max-services $(N)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
+AGREEMENT = $(or $(OUT),runs/agreement-$(BEGAN))
+AGREEING = $(or $(SUBJECTS),kube-proxy/iptables-legacy$(comma)kube-proxy/nftables$(comma)synclab/iptables-legacy$(comma)synclab/nftables)
+
+# The calibration goes into a folder beside that of the run.
+.PHONY: agreement
+agreement: deps build ## hold the twin against real runs of N Services (200), by a calibration made before them (a quarter of an hour)
+	bin/synclab calibrate --budget $(or $(BUDGET),3m) --max-services $$((4 * $(or $(N),200))) --subjects $(AGREEING) --out $(AGREEMENT)-calibration $(if $(SEED),--seed $(SEED))
+	bin/synclab compare agreement --services $(or $(N),200) --reps $(or $(REPS),1) --subjects $(AGREEING) --out $(AGREEMENT) $(if $(SEED),--seed $(SEED))
+	bin/synclab twin $(AGREEMENT) --model $(AGREEMENT)-calibration
+
 # What make began with, so that a plan knows how much of its ten minutes is left after installing and building.
 BEGAN := $(shell date +%s)
 

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"synclab/bench"
+	"synclab/reports"
+	"synclab/scenarios"
+)
+
+// recordedRun is the folder of a run of one subject, whose syncs take 40 ms each, one for each change.
+func recordedRun(t *testing.T) string {
+	t.Helper()
+	s := scenarios.Scenario{
+		Name: "recorded", Seed: 1, Shape: scenarios.Shape{Services: 10, Endpoints: scenarios.Endpoints{Count: 2}},
+		Proxy: scenarios.Proxy{MinSyncPeriod: 100 * time.Millisecond},
+		Steps: []scenarios.Step{{Create: &scenarios.Create{}}, {Settle: &scenarios.Settle{}}, {Churn: &scenarios.Churn{Rate: 1, Events: 10}}},
+	}
+	s.Fill()
+	dir := filepath.Join(t.TempDir(), "recorded")
+	w, err := bench.OpenRun(dir, bench.Run{ID: "recorded", Scenario: s, Subjects: []string{"kube-proxy/nftables"}, Reps: 1, Feed: bench.FeedAPI}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(metric bench.Metric, at, value float64, step string, sync int, kind string) {
+		r := bench.Record{Metric: metric, At: at, Value: value, Unit: "s", Step: step, Sync: sync, Kind: kind, Family: "IPv4", Rep: 1,
+			Scenario: s.Name, Subject: "kube-proxy/nftables", Services: 10, Endpoints: 2}
+		if err := w.Write(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(bench.FullSync, 1, 0.1, "2:settle", 1, "full")
+	put(bench.Played, 2, 10, "3:churn", 0, "")
+	for i := range 10 {
+		end := 2 + float64(i) + 0.045
+		put(bench.PartialSync, end, 0.04, "3:churn", i+2, "partial")
+		put(bench.ToolUser, end, 0.02, "3:churn", i+2, "partial")
+		put(bench.NetworkProgrammingLatency, end, 0.045, "3:churn", 0, "")
+	}
+	if err := w.Close(bench.StatusComplete, ""); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestTwin(t *testing.T) {
+	dir := recordedRun(t)
+	t.Chdir(t.TempDir()) // where no calibration is
+	status, stdout, stderr := invoke(t, "twin", dir, "--seeds", "2", "--no-png", "-o", "json")
+	if status != exitDone || !strings.Contains(stderr, "only its own sync times are compared") {
+		t.Fatalf("status %d, stderr %s", status, stderr)
+	}
+	var a reports.Agreement
+	if err := json.Unmarshal([]byte(stdout), &a); err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Cells) != 1 || a.Cells[0].Changes != 10 || len(a.Cells[0].Twins) != 1 || !a.Cells[0].Twins[0].Within || a.Cells[0].Twins[0].Syncs.Value != 10 {
+		t.Errorf("%+v", a)
+	}
+	if _, err := os.Stat(filepath.Join(dir, reports.AgreementPage)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTwinUsage(t *testing.T) {
+	empty, dir := t.TempDir(), recordedRun(t)
+	t.Chdir(empty)
+	for _, c := range []struct{ args, want string }{
+		{"twin " + empty, "is not the folder of a run"},
+		{"twin", "no run in runs/ yet"},
+		{"twin " + dir + " --seeds 0", "--seeds 0: want at least 1"},
+		{"twin " + dir + " --model " + empty, "cost model"},
+	} {
+		if status, _, stderr := invoke(t, strings.Fields(c.args)...); status != exitUsage || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: status %d, %s", c.args, status, stderr)
+		}
+	}
+}
