@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,6 +33,7 @@ const purposeFlows = 3
 type flows struct {
 	rooms   *netns.Pods      // nil: the scenario sends no flows
 	pods    *traffic.Process // nil: not needed yet
+	ports   map[uint16]bool  // that they answer on
 	clients []netip.Addr
 	ledger  atomic.Pointer[traffic.Ledger] // nil: no stream runs
 	packets map[int]int                    // of held flows, that were answered as ever
@@ -150,7 +152,7 @@ func (r *repetition) closePods() error {
 	err := r.endTraffic()
 	if r.flows.pods != nil {
 		err = errors.Join(err, r.flows.pods.Close())
-		r.flows.pods = nil
+		r.flows.pods, r.flows.ports = nil, nil
 	}
 	if r.flows.rooms != nil {
 		r.flows.rooms.Close()
@@ -184,6 +186,11 @@ func (r *repetition) expectFlows(op sim.Op, object runtime.Object, due time.Time
 	ledger := r.flows.ledger.Load()
 	if ledger == nil {
 		return
+	}
+	if slice, ok := object.(*discoveryv1.EndpointSlice); ok && op != sim.Delete {
+		if err := r.flows.pods.Listen(r.newPorts(slice)); err != nil { // before anybody is sent there
+			r.fail(err)
+		}
 	}
 	added, focus := ledger.Changed(op, object, due, r.clock.Now())
 	if err := r.flows.pods.Follow(added, focus); err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"synclab/bench/netns"
 	"synclab/bench/traffic"
@@ -101,28 +102,35 @@ func clientPods(o *sim.Objects, ranges []netip.Prefix, family corev1.IPFamily) (
 	return nil, fmt.Errorf("no %s addresses left for client pods in the node's pod range or in %v", family, ranges)
 }
 
-// startPods runs what answers for all pods, once.
+// startPods runs what answers for all pods, on every port that endpoints have.
 func (r *repetition) startPods(ctx context.Context) error {
+	ports := r.newPorts(r.world.Objects().Slices...)
 	if r.flows.pods != nil {
-		return nil
-	}
-	numbers := map[uint16]bool{}
-	for _, slice := range r.world.Objects().Slices {
-		for _, port := range slice.Ports {
-			if port.Port != nil && *port.Port > 0 {
-				numbers[uint16(*port.Port)] = true
-			}
-		}
-	}
-	var ports []traffic.Port
-	for number := range numbers {
-		for _, family := range r.families {
-			for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
-				ports = append(ports, traffic.Port{Family: family, Protocol: protocol, Number: number})
-			}
-		}
+		return r.flows.pods.Listen(ports)
 	}
 	var err error
 	r.flows.pods, err = traffic.Start(ctx, r.flows.rooms, ports)
 	return err
+}
+
+// newPorts are the ports of endpoints that nobody listens on so far. From then on they count as listened on.
+func (r *repetition) newPorts(endpoints ...*discoveryv1.EndpointSlice) []traffic.Port {
+	if r.flows.ports == nil {
+		r.flows.ports = map[uint16]bool{}
+	}
+	var ports []traffic.Port
+	for _, slice := range endpoints {
+		for _, port := range slice.Ports {
+			if port.Port == nil || *port.Port <= 0 || r.flows.ports[uint16(*port.Port)] {
+				continue
+			}
+			r.flows.ports[uint16(*port.Port)] = true
+			for _, family := range r.families {
+				for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+					ports = append(ports, traffic.Port{Family: family, Protocol: protocol, Number: uint16(*port.Port)})
+				}
+			}
+		}
+	}
+	return ports
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	"synclab/bench/netns"
 	"synclab/bench/traffic"
@@ -74,5 +76,21 @@ func TestFlowsAreSpread(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Pods answer on a port once it is known, and are told of it once.
+func TestPortsAreListenedOn(t *testing.T) {
+	r := &repetition{families: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}}
+	slice := &discoveryv1.EndpointSlice{Ports: []discoveryv1.EndpointPort{{Port: ptr.To[int32](80)}, {Port: ptr.To[int32](80)}, {}}}
+	if n := len(r.newPorts(slice)); n != 4 {
+		t.Errorf("%d ports of one number, want 4: two families, two protocols", n)
+	}
+	slice.Ports[0].Port = ptr.To[int32](81)
+	if ports := r.newPorts(slice); len(ports) != 4 || ports[0].Number != 81 {
+		t.Errorf("new ports %v, want those of 81", ports)
+	}
+	if ports := r.newPorts(slice); len(ports) != 0 {
+		t.Errorf("told again of %v", ports)
 	}
 }

@@ -47,16 +47,15 @@ func child(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	listens := make(chan error, 1)
-	go inNamespace(backendsFD, words, func() error {
-		r, err := newResponder(s.Ports)
-		listens <- err
-		if err != nil {
-			return err
-		}
-		return r.run()
-	})
-	if err := <-listens; err != nil {
+	pods, err := newResponder()
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer close(pods.ended)
+		inNamespace(backendsFD, words, pods.run)
+	}()
+	if err := pods.answerOn(s.Ports); err != nil {
 		return err
 	}
 	words.say(word{Ready: true})
@@ -78,6 +77,11 @@ func child(in io.Reader, out io.Writer) error {
 				words.say(word{Ended: true})
 				return err
 			})
+		case c.Listen != nil:
+			if err := pods.answerOn(c.Listen); err != nil {
+				return err
+			}
+			words.say(word{Listens: true})
 		case running == nil:
 		case c.End:
 			running.end()

@@ -85,12 +85,15 @@ type command struct {
 	Add   []Target `json:",omitempty"`
 	Focus []int    `json:",omitempty"`
 	End   bool     `json:",omitempty"`
+	// Listen are more ports to answer on; it is answered by Listens.
+	Listen []Port `json:",omitempty"`
 }
 
 // word is what the child says: one of its fields.
 type word struct {
-	Ready  bool    `json:",omitempty"` // the responder listens
-	Result *Result `json:",omitempty"`
-	Ended  bool    `json:",omitempty"` // of a stream: nothing of it is open any more
-	Failed string  `json:",omitempty"`
+	Ready   bool    `json:",omitempty"` // the responder listens
+	Listens bool    `json:",omitempty"` // and on more ports
+	Result  *Result `json:",omitempty"`
+	Ended   bool    `json:",omitempty"` // of a stream: nothing of it is open any more
+	Failed  string  `json:",omitempty"`
 }

@@ -127,7 +127,11 @@ func (l *Ledger) packet(r *Result, p *port, o Observed, sent, end time.Time) {
 	case o.Target.Protocol == corev1.ProtocolUDP:
 		// For a time, what was removed may answer; who is new may at once.
 		states := p.between(sent.Add(-l.opts.Grace), end)
-		l.verdict(&o, states)
+		kept := o.Outcome == Answered && o.By == h.by &&
+			slices.ContainsFunc(states, func(v version) bool { return v.keeps(o.By) })
+		if !kept {
+			l.verdict(&o, states)
+		}
 		l.left(h, p, o, states, end)
 	case !r.Opened:
 		l.verdict(&o, p.between(sent, end))
@@ -157,7 +161,7 @@ func (l *Ledger) left(h *heldState, p *port, o Observed, states []version, end t
 // removedAt is when the removal of an endpoint was due that is in no state since.
 func (p *port) removedAt(addr netip.AddrPort) (time.Time, bool) {
 	for i := len(p.versions) - 1; i >= 0; i-- {
-		if contains(p.versions[i].endpoints(true), addr) {
+		if p.versions[i].keeps(addr) {
 			if i+1 < len(p.versions) {
 				return p.versions[i+1].due, true
 			}

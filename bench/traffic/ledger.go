@@ -96,6 +96,12 @@ type portKey struct {
 type mirror struct {
 	tracker *tracker.Tracker
 	plan    *plan.Plan
+	serving map[tracker.ServicePortName][]netip.AddrPort // of UDP ports
+}
+
+// now is what the cluster says of a port.
+func (m *mirror) now(name tracker.ServicePortName) version {
+	return version{port: m.plan.Port(name), serving: m.serving[name]}
 }
 
 // heldState is what is known of a held flow.
@@ -109,6 +115,7 @@ func NewLedger(opts LedgerOptions) *Ledger {
 	l := &Ledger{opts: opts, mirrors: map[corev1.IPFamily]*mirror{}, ports: map[portKey]*port{}, held: map[int]*heldState{}}
 	for _, family := range opts.Families {
 		l.mirrors[family] = &mirror{
+			serving: map[tracker.ServicePortName][]netip.AddrPort{},
 			tracker: tracker.New(tracker.Options{Family: family, NodeName: opts.Node.Name}), plan: plan.New(opts.Node),
 		}
 	}
@@ -125,7 +132,7 @@ func NewLedger(opts LedgerOptions) *Ledger {
 		t := &opts.Targets[i]
 		l.targets = append(l.targets, t)
 		if key := (portKey{t.Family, t.Service}); l.ports[key] == nil {
-			l.ports[key] = newPort(i, t, l.mirrors[t.Family].plan.Port(t.Service), opts.Now)
+			l.ports[key] = newPort(i, t, l.mirrors[t.Family].now(t.Service), opts.Now)
 		}
 	}
 	return l
@@ -174,11 +181,30 @@ func (m *mirror) update() map[tracker.ServicePortName]*plan.ServicePort {
 			}
 			for _, port := range svc.Ports {
 				before[port.Name] = m.plan.Port(port.Name)
+				m.serve(port.Name, change.New)
 			}
 		}
 	}
 	m.plan.Update(changes.Services)
 	return before
+}
+
+// serve notes the endpoints that serve a UDP port.
+func (m *mirror) serve(name tracker.ServicePortName, svc *tracker.Service) {
+	if name.Protocol != corev1.ProtocolUDP {
+		return
+	}
+	delete(m.serving, name)
+	if svc == nil {
+		return
+	}
+	var serving []netip.AddrPort
+	for _, ep := range svc.EndpointsOf(name.PortKey) {
+		if ep.Serving {
+			serving = append(serving, ep.Addr)
+		}
+	}
+	m.serving[name] = serving
 }
 
 // moveNode plans everything anew for another zone of the node.
@@ -213,7 +239,8 @@ func (l *Ledger) Changed(op sim.Op, object runtime.Object, due, now time.Time) (
 			before = m.update()
 		}
 		for _, name := range sortedNames(before) {
-			next := version{port: m.plan.Port(name), due: due, made: now, by: object}
+			next := m.now(name)
+			next.due, next.made, next.by = due, now, object
 			last := version{port: before[name]}
 			key := portKey{family, name}
 			p := l.ports[key]
@@ -246,7 +273,7 @@ func (l *Ledger) follow(key portKey, before, next *plan.ServicePort) *port {
 	t := &Target{
 		Service: key.name, Family: key.family, Protocol: key.name.Protocol, Addr: netip.AddrPortFrom(about.ClusterIP, about.Port),
 	}
-	l.ports[key] = newPort(len(l.targets), t, before, l.opts.Now)
+	l.ports[key] = newPort(len(l.targets), t, version{port: before}, l.opts.Now)
 	l.targets = append(l.targets, t)
 	return l.ports[key]
 }
@@ -255,7 +282,10 @@ func (l *Ledger) follow(key portKey, before, next *plan.ServicePort) *port {
 func (l *Ledger) changed(p *port, next version) bool {
 	last := &p.versions[len(p.versions)-1]
 	if last.alike(&next) {
-		last.port = next.port
+		if !slices.Equal(last.serving, next.serving) { // no rule tells of it, so it is visible with what comes next
+			p.versions = append(p.versions, next)
+		}
+		p.versions[len(p.versions)-1].port = next.port
 		return false
 	}
 	before, after := last.endpoints(true), next.endpoints(true)

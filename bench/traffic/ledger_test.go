@@ -3,6 +3,7 @@ package traffic
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,7 +72,7 @@ func (s *story) tell(o Observed) {
 	s.found = append(s.found, text)
 }
 
-// slice has endpoints of the last byte; those with a "-" before them are not ready.
+// slice has endpoints of the last byte; those with a "-" before them are not ready, those with a "~" terminate and serve.
 func (s *story) slice(endpoints []string) *discoveryv1.EndpointSlice {
 	name, port, protocol := "", int32(8080), corev1.ProtocolUDP
 	slice := &discoveryv1.EndpointSlice{
@@ -79,13 +80,13 @@ func (s *story) slice(endpoints []string) *discoveryv1.EndpointSlice {
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
 	}
 	for _, text := range endpoints {
-		ready := text[0] != '-'
-		if !ready {
-			text = text[1:]
+		address := strings.TrimLeft(text, "-~")
+		ready, terminating := address == text, text[0] == '~'
+		conditions := discoveryv1.EndpointConditions{Ready: &ready}
+		if terminating {
+			conditions.Serving, conditions.Terminating = &terminating, &terminating
 		}
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-			Addresses: []string{"10.128.0." + text}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
-		})
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.128.0." + address}, Conditions: conditions})
 	}
 	s.last = slice
 	return slice
@@ -170,6 +171,25 @@ func TestEarlierChangesAreVisibleWithLater(t *testing.T) {
 	s.flow(4, 4.1, "4")
 	s.tells("flow misrouted 10.128.0.2", "flow 10.128.0.3", "added 10.128.0.4 2.1s after 2s", "flow 10.128.0.4",
 		"removed 10.128.0.2 3.1s after 1s", "removed 10.128.0.3 2.1s after 2s", "added not yet 10.128.0.3 1s after 1s")
+}
+
+// An endpoint that terminates keeps the held UDP flows that it has while it serves, and gets no others.
+func TestTerminatingKeepsFlows(t *testing.T) {
+	s := newStory(t, "~1")
+	s.packet(0.1, 0.2, "1")
+	change := s.becomes(1, "~1", "2")
+	s.visible(1.1, change)
+	s.packet(4, 4.1, "1")
+	s.flow(4, 4.1, "1")
+	s.becomes(5, "2") // no rule tells of it
+	s.packet(5.5, 5.6, "1")
+	next := s.becomes(6, "2", "3")
+	s.visible(6.1, next)
+	s.packet(8, 8.1, "1")
+	s.packet(9, 9.1, "2")
+	s.tells("packet 10.128.0.1", "packet 10.128.0.1", "flow misrouted 10.128.0.1", "packet 10.128.0.1", "packet misrouted 10.128.0.1",
+		"removed held 10.128.0.1 4.1s after 5s", "packet 10.128.0.2", "removed 10.128.0.1 3.1s after 1s", "added not yet 10.128.0.2 8.1s after 1s",
+		"added not yet 10.128.0.3 3.1s after 6s")
 }
 
 // A state that returns is visible for sure only some time later: the kernel may still be on its way to what was between.

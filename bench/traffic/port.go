@@ -21,9 +21,10 @@ type port struct {
 }
 
 // newPort is one that the kernel is in sync with.
-func newPort(index int, t *Target, now *plan.ServicePort, at time.Time) *port {
+func newPort(index int, t *Target, now version, at time.Time) *port {
+	now.due, now.made, now.visible = at, at, at
 	return &port{
-		index: index, target: t, versions: []version{{port: now, due: at, made: at, visible: at}},
+		index: index, target: t, versions: []version{now},
 		removed: map[netip.AddrPort]*removal{}, added: map[netip.AddrPort][]addition{},
 	}
 }
@@ -43,6 +44,7 @@ type removal struct {
 // version is what the cluster says of a port from a moment on.
 type version struct {
 	port      *plan.ServicePort // nil: there is none
+	serving   []netip.AddrPort  // UDP: all endpoints that serve; one that terminates keeps the flows it has
 	due, made time.Time
 	visible   time.Time      // zero: not yet
 	by        runtime.Object // the change; nil as soon as it is visible
@@ -68,6 +70,11 @@ func (v *version) alike(w *version) bool {
 	same := func(a, b *tracker.Endpoint) bool { return a.Addr == b.Addr }
 	return v.refuses() == w.refuses() && (v.port == nil) == (w.port == nil) &&
 		slices.EqualFunc(v.endpoints(true), w.endpoints(true), same) && slices.EqualFunc(v.endpoints(false), w.endpoints(false), same)
+}
+
+// keeps says whether an endpoint may go on with a flow that it has.
+func (v *version) keeps(addr netip.AddrPort) bool {
+	return contains(v.endpoints(true), addr) || slices.Contains(v.serving, addr)
 }
 
 func contains(list []*tracker.Endpoint, addr netip.AddrPort) bool {

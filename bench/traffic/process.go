@@ -15,7 +15,8 @@ import (
 	"synclab/bench/netns"
 )
 
-// Process is the pods' process, as its parent sees it. Begin, Follow, End and Close are called by one goroutine at a time.
+// Process is the pods' process, as its parent sees it. Begin, Follow, Listen, End and Close are called by one goroutine at a
+// time.
 type Process struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -23,6 +24,7 @@ type Process struct {
 	clock   monotonic
 	stderr  strings.Builder
 	done    chan struct{} // closed when it has ended and everything it said was taken
+	listens chan struct{} // it answers on what Listen asked for
 
 	mu      sync.Mutex
 	results func(Result)
@@ -51,7 +53,7 @@ func start(ctx context.Context, pods *netns.Pods, ports []Port) (*Process, error
 		return nil, err
 	}
 	defer backends.Close()
-	p := &Process{done: make(chan struct{}), ready: make(chan struct{})}
+	p := &Process{done: make(chan struct{}), ready: make(chan struct{}), listens: make(chan struct{}, 1)}
 	if p.clock, err = newMonotonic(); err != nil {
 		return nil, err
 	}
@@ -100,6 +102,8 @@ func (p *Process) listen(out io.Reader) {
 		switch {
 		case w.Ready:
 			close(p.ready)
+		case w.Listens:
+			p.listens <- struct{}{}
 		case w.Result != nil && results != nil:
 			results(*w.Result)
 		case w.Ended && ended != nil:
@@ -128,6 +132,22 @@ func (p *Process) Follow(add []Target, focus []int) error {
 		return p.broken(err)
 	}
 	return nil
+}
+
+// Listen makes the pods answer on more ports, and returns when they do.
+func (p *Process) Listen(ports []Port) error {
+	if len(ports) == 0 {
+		return nil
+	}
+	if err := p.encoder.Encode(command{Listen: ports}); err != nil {
+		return p.broken(err)
+	}
+	select {
+	case <-p.listens:
+		return nil
+	case <-p.done:
+		return p.broken(errors.New("they ended"))
+	}
 }
 
 // End stops the stream and returns when all of its results have been taken.

@@ -20,6 +20,13 @@ type responder struct {
 	active [maxDescriptor]uint16
 	turn   uint16
 
+	// asked are more ports to listen on, wake the eventfd that tells of them, and listens what became of that; ended is
+	// closed when nobody takes them any more.
+	asked   chan []Port
+	wake    int
+	listens chan error
+	ended   chan struct{}
+
 	name    unix.RawSockaddrInet6 // large enough for either family
 	control [8]uint64             // aligned as the kernel's headers are
 	packet  [64]byte
@@ -37,6 +44,7 @@ const (
 	datagram4
 	datagram6
 	connection
+	waker
 )
 
 // Connections that say nothing for sweepTurns sweeps are closed: their client's reset was lost.
@@ -45,19 +53,52 @@ const (
 	sweepTurns = 3
 )
 
-// newResponder listens on ports of every address, in the namespace of the calling thread.
-func newResponder(ports []Port) (*responder, error) {
-	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
+// newResponder makes one that listens on no port yet.
+func newResponder() (*responder, error) {
+	r := &responder{asked: make(chan []Port, 1), listens: make(chan error, 1), ended: make(chan struct{})}
+	var err error
+	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	r := &responder{epoll: epoll}
+	if r.wake, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("eventfd: %w", err)
+	}
+	return r, r.watch(r.wake, waker, 0)
+}
+
+// answerOn makes it listen on ports of every address, and returns when it does. It is called by one goroutine at a time.
+func (r *responder) answerOn(ports []Port) error {
+	r.asked <- ports
+	one := [8]byte{1} // in the machine's own order, anything but 0
+	if _, err := unix.Write(r.wake, one[:]); err != nil {
+		return fmt.Errorf("eventfd: %w", err)
+	}
+	select {
+	case err := <-r.listens:
+		return err
+	case <-r.ended:
+		return errors.New("nobody answers any more")
+	}
+}
+
+// listenMore takes the ports that it was asked for.
+func (r *responder) listenMore() {
+	var count [8]byte
+	_, _ = unix.Read(r.wake, count[:])
+	select {
+	case ports := <-r.asked:
+		r.listens <- r.listenAll(ports)
+	default:
+	}
+}
+
+func (r *responder) listenAll(ports []Port) error {
 	for _, port := range ports {
 		if err := r.listen(port); err != nil {
-			return nil, fmt.Errorf("listen on %s port %d of %s: %w", port.Protocol, port.Number, port.Family, err)
+			return fmt.Errorf("listen on %s port %d of %s: %w", port.Protocol, port.Number, port.Family, err)
 		}
 	}
-	return r, nil
+	return nil
 }
 
 func (r *responder) listen(p Port) error {
@@ -105,7 +146,7 @@ func (r *responder) watch(fd int, kind byte, port uint16) error {
 	return unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }
 
-// run answers until the process ends.
+// run answers until the process ends, in the namespace of the calling thread.
 func (r *responder) run() error {
 	var events [128]unix.EpollEvent
 	swept := time.Now()
@@ -123,6 +164,8 @@ func (r *responder) run() error {
 				r.datagrams(fd)
 			case connection:
 				r.questions(fd)
+			case waker:
+				r.listenMore()
 			}
 		}
 		if time.Since(swept) > sweepEvery {

@@ -107,6 +107,37 @@ func collect(t *testing.T, p *Process, s Stream, enough func([]Result) bool) []R
 	return all
 }
 
+// Pods answer on a port that is new as soon as they have been told of it, also while a stream runs.
+func TestPodsListenOnMorePorts(t *testing.T) {
+	p, clients := newPods(t)
+	s := Stream{Rate: 400, Clients: clients, Seed: 1, Targets: []Target{
+		to(v4, corev1.ProtocolTCP, "10.128.0.1:9090"), to(v4, corev1.ProtocolUDP, "10.128.0.1:9090"),
+	}}
+	told := false
+	all := collect(t, p, s, func(all []Result) bool {
+		if len(all) >= 20 && !told {
+			told = true
+			if err := p.Listen([]Port{{v4, corev1.ProtocolTCP, 9090}, {v4, corev1.ProtocolUDP, 9090}}); err != nil {
+				t.Fatal(err)
+			}
+			all[0].End = p.clock.now()
+		}
+		return told && len(all) >= 200
+	})
+	answered := 0
+	for _, r := range all[1:] {
+		switch {
+		case r.Outcome == Answered:
+			answered++
+		case r.Due > all[0].End:
+			t.Errorf("%v %s after the port was told of", s.Targets[r.Target].Protocol, r.Outcome)
+		}
+	}
+	if all[1].Outcome != Refused || answered < 100 {
+		t.Errorf("first %q, %d answered", all[1].Outcome, answered)
+	}
+}
+
 // Every pod of every range answers with who it is, over TCP and UDP, in both families, whatever it was called.
 func TestPodsAnswer(t *testing.T) {
 	p, clients := newPods(t)
