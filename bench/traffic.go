@@ -130,8 +130,9 @@ func (r *repetition) inSyncBefore(ctx context.Context) error {
 }
 
 // heldGrace is how much longer than a sync may be held back a held UDP flow may stay where a removed endpoint was: the
-// rules are visible before conntrack is cleaned.
-const heldGrace = time.Second
+// end of the sync, in which the flow is cleaned, comes after its rules, by a walk through the conntrack table. That takes
+// seconds where there are 100,000 flows and the CPU has other work; a flow that nobody cleans stays for as long as it sends.
+const heldGrace = 5 * time.Second
 
 // endTraffic ends the stream, if one runs, and records what is left to tell.
 func (r *repetition) endTraffic() error {
