@@ -153,7 +153,7 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 		return fmt.Errorf("%s: %w", out, err)
 	}
 	fmt.Fprintf(s.err, "cost model of %s; %v in all\n\n", dir, time.Since(began).Round(time.Second))
-	if err := f.show(s, answer, out); err != nil {
+	if err := showPlan(s, answer, out, f.format); err != nil {
 		return err
 	}
 	if f.check {
@@ -208,13 +208,28 @@ func (f *planFlags) folder(cmd *cobra.Command) (string, error) {
 	return f.out, nil
 }
 
-// show prints the answer: words, a table, and where the page is.
-func (f *planFlags) show(s streams, a *capacity.Answer, out string) error {
+// planReport makes the page of a plan again, from the answer that its folder keeps.
+func planReport(s streams, dir, out string, format outputFormat, options reports.Options) error {
+	a, err := reports.LoadAnswer(dir)
+	if err != nil {
+		return badInput(err)
+	}
+	if out == "" {
+		out = dir
+	}
+	if err := reports.BuildCapacity(a, out, options); err != nil {
+		return fmt.Errorf("%s: %w", out, err)
+	}
+	return showPlan(s, a, out, format)
+}
+
+// showPlan prints the answer: words, a table, and where the page is.
+func showPlan(s streams, a *capacity.Answer, out string, format outputFormat) error {
 	page := filepath.Join(out, reports.CapacityPage)
-	if f.format != "table" {
+	if format != "table" {
 		fmt.Fprintln(s.err, "page:", page)
 	}
-	return f.format.write(s.out, a, func(w io.Writer) error {
+	return format.write(s.out, a, func(w io.Writer) error {
 		for _, words := range a.Words {
 			fmt.Fprintln(w, words)
 		}

@@ -68,6 +68,18 @@ func TestPlan(t *testing.T) {
 		t.Error(err)
 	}
 
+	// Its page is made again of what it keeps.
+	if err := os.Remove(page); err != nil {
+		t.Fatal(err)
+	}
+	status, again, stderr := invoke(t, "report", "mine", "--no-png")
+	if status != exitDone || again != stdout {
+		t.Errorf("report: status %d, %s\n%s", status, stderr, again)
+	}
+	if _, err := os.Stat(page); err != nil {
+		t.Error(err)
+	}
+
 	// The copy of the model in a plan's folder is no calibration.
 	if err := os.Rename("mine", filepath.Join(runsFolder, "plan-1")); err != nil {
 		t.Fatal(err)

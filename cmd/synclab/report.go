@@ -28,7 +28,8 @@ func newReport(s streams) *cobra.Command {
 		Long: `Report reads the raw records of run folders and writes everything derived from
 them: index.html, plots, summary.json, summary.md and bench.txt. Without an
 argument it takes the newest run in ` + runsFolder + `/. Several runs make one report that
-compares them; it goes into the first folder unless --out names another.
+compares them; it goes into the first folder unless --out names another. Of a
+plan's folder it makes the plan's page.
 
 Shards of a sweep, or the folder that they are in, are one run: what is missing
 is named, and what does not belong together is refused.
@@ -41,6 +42,7 @@ more, their 95 % confidence intervals.`,
   synclab report sweep/shard-*
   synclab report runs/sweep --full-sync 0.5 --first-packet 0.00001
   synclab report runs/before -o json
+  synclab report runs/plan-1                       # the page of a plan
   go test -run '^$' -bench Sync -count 3 ./bench | synclab report --bench -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("bench") {
@@ -56,6 +58,9 @@ more, their 95 % confidence intervals.`,
 					return badInput(err)
 				}
 				dirs = []string{newest}
+			}
+			if _, err := os.Stat(filepath.Join(dirs[0], "run.json")); err != nil && len(dirs) == 1 && reports.HasAnswer(dirs[0]) {
+				return planReport(s, dirs[0], out, format, options)
 			}
 			for _, dir := range dirs {
 				if _, err := os.Stat(filepath.Join(dir, "run.json")); err != nil && len(reports.ShardsIn(dir)) == 0 {
