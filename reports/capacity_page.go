@@ -209,7 +209,7 @@ var basisLooks = []basisLook{
 		`<line x1="1" y1="6" x2="43" y2="6" stroke="currentColor" stroke-width="2"/><circle cx="22" cy="6" r="4.5" fill="currentColor"/>`},
 	{model.Interpolated, "◐", "interpolated", "solid line", "within the sizes of the calibration, by the fitted laws of growth.",
 		`<line x1="1" y1="6" x2="43" y2="6" stroke="currentColor" stroke-width="2"/>`},
-	{model.Extrapolated, "○", "extrapolated ×N", "dashed line", "N times beyond the largest size of the calibration. The further, the wider the interval, and the less is known of what comes in between.",
+	{model.Extrapolated, "○", "extrapolated ×N", "dashed line", "N times beyond the largest size of the calibration.",
 		`<line x1="1" y1="6" x2="43" y2="6" stroke="currentColor" stroke-width="1.5" stroke-dasharray="5 4" opacity=".75"/>`},
 }
 

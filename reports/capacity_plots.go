@@ -226,7 +226,7 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 		last := line[len(line)-1]
 		ends.labels = append(ends.labels, endLabel{last.x, last.Median, s.Name, r.looks[i].color})
 		for _, l := range s.Limits {
-			if l.Promise == g.promise && promised > 0 && !l.Never && !l.Unbounded {
+			if l.Promise == g.promise && promised > 0 && (!l.Never || l.Smaller) && !l.Unbounded {
 				marks.at = append(marks.at, crossingMark{r.axis.of(l.Cluster), promised, r.looks[i].color})
 			}
 		}

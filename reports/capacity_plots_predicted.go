@@ -22,7 +22,7 @@ var predictedGroups = []predictedGroup{
 	{"capacity-predicted-syncs", "Whole syncs, predicted against measured", "s", []model.Quantity{model.Total}},
 	{"capacity-predicted-cpu", "CPU time of syncs, predicted against measured", "s", []model.Quantity{model.CPU}},
 	{"capacity-predicted-memory", "Memory, predicted against measured", "B", []model.Quantity{model.PeakRSS, model.ChildPeakRSS}},
-	{"capacity-predicted-packets", "First packets, predicted against measured", "s", []model.Quantity{model.FirstPacket}},
+	{"capacity-predicted-packets", "First packets (median and p99), predicted against measured", "s", []model.Quantity{model.FirstPacket, model.FirstPacketP99}},
 	{"capacity-predicted-rules", "Rules and elements, predicted against measured", "count", []model.Quantity{model.Rules, model.Elements}},
 }
 

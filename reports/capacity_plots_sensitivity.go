@@ -14,7 +14,7 @@ import (
 // sensitivityFigure is a tornado for each subject: how far the largest cluster moves with each input.
 func (r *capacityReport) sensitivityFigure() *figure {
 	f := &figure{name: "capacity-sensitivity", title: "What moves the largest cluster (Services, log scale)",
-		caption: "Each bar goes from the largest cluster with the lower input to that with the higher one; the upright line is the answer as asked. The longest bar is the input to know best."}
+		caption: "Each bar spans the largest clusters with the lower input, with the higher one, and as asked, which is the upright line. The longest bar is the input to know best."}
 	low, high := math.Inf(1), 0.0
 	for _, s := range r.Subjects {
 		for _, one := range s.Sensitivity {
@@ -30,16 +30,16 @@ func (r *capacityReport) sensitivityFigure() *figure {
 		}
 		p := newPlot("", s.Name)
 		p.X.Min, p.X.Max = low/1.5, high*1.5
+		if at := s.Largest.Services.Median; at > 0 {
+			p.Add(upright{at, draw.LineStyle{Color: ink, Width: 1}})
+		}
 		var names []plot.Tick
 		for k, one := range s.Sensitivity {
 			row := float64(len(s.Sensitivity) - 1 - k)
 			names = append(names, plot.Tick{Value: row, Label: inputText(one.Input)})
-			p.Add(tornadoBar{row, one, r.looks[i].color})
+			p.Add(tornadoBar{row, s.Largest.Services.Median, one, r.looks[i].color})
 		}
 		logAxis(&p.X, tickCount)
-		if at := s.Largest.Services.Median; at > 0 {
-			p.Add(upright{at, draw.LineStyle{Color: ink, Width: 1}})
-		}
 		p.Y.Min, p.Y.Max = -0.6, float64(len(s.Sensitivity))-0.4
 		p.Y.Tick.Marker, p.Y.Tick.Length, p.Y.LineStyle.Width = plot.ConstantTicks(names), 0, 0
 		f.add(p, vg.Length(34+19*len(s.Sensitivity)))
@@ -69,6 +69,7 @@ func inputText(input string) string {
 // tornadoBar is one input: a hollow end for the lower factor, a filled one for the higher.
 type tornadoBar struct {
 	row   float64
+	asked float64 // the answer with no input moved
 	of    capacity.Sensitivity
 	color color.NRGBA
 }
@@ -77,27 +78,44 @@ type tornadoBar struct {
 func (b tornadoBar) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	clip := func(v float64) vg.Length { return max(min(x(v), c.Max.X), c.Min.X) }
-	lower, higher, at := clip(b.of.AtLower), clip(b.of.AtHigher), y(b.row)
-	left, right := min(lower, higher), max(lower, higher)
+	lower, higher, asked, at := clip(b.of.AtLower), clip(b.of.AtHigher), clip(b.asked), y(b.row)
+	left, right := min(lower, higher, asked), max(lower, higher, asked)
 	c.FillPolygon(withAlpha(b.color, 0x60), []vg.Point{{X: left, Y: at - 5}, {X: right, Y: at - 5}, {X: right, Y: at + 5}, {X: left, Y: at + 5}})
 	drawTornadoEnd(&c, b.color, vg.Point{X: lower, Y: at}, true)
 	drawTornadoEnd(&c, b.color, vg.Point{X: higher, Y: at}, false)
+	first, last := "× "+factorText(b.of.Lower), "× "+factorText(b.of.Higher)
+	if lower > higher {
+		first, last = last, first
+	}
+	switch {
+	case right-left < 3:
+		b.write(&c, right, at, "no difference", false)
+	case max(lower, higher)-min(lower, higher) < 12: // both to one side
+		b.write(&c, min(lower, higher), at, first+" and "+last, true)
+	default:
+		b.write(&c, min(lower, higher), at, first, true)
+		b.write(&c, max(lower, higher), at, last, false)
+	}
+}
+
+// write puts a text beside an end of the bar, on the left or the right; where there is no room, on the other side.
+func (b tornadoBar) write(c *draw.Canvas, end, at vg.Length, text string, left bool) {
 	style := sans(smallSize-1, false)
 	style.YAlign = draw.YCenter
-	texts := map[bool]string{true: "× " + factorText(b.of.Lower), false: "× " + factorText(b.of.Higher)}
-	if right-left < 3 {
-		style.XAlign = draw.XLeft
-		c.FillText(style, vg.Point{X: right + 6, Y: at + 1}, texts[true]+" to "+texts[false]+": no difference")
-		return
+	width := style.Width(text) + 6
+	if left && end-width < c.Min.X || !left && end+width > c.Max.X {
+		left = !left
 	}
-	style.XAlign = draw.XRight
-	from := left - 6
-	if from < c.Min.X+style.Width(texts[lower < higher]) { // no room: inside
-		style.XAlign, from = draw.XLeft, left+6
+	if style.XAlign = draw.XLeft; left {
+		style.XAlign, width = draw.XRight, -width
 	}
-	c.FillText(style, vg.Point{X: from, Y: at + 1}, texts[lower < higher])
-	style.XAlign = draw.XLeft
-	c.FillText(style, vg.Point{X: right + 6, Y: at + 1}, texts[lower >= higher])
+	from := end + 6
+	if left {
+		from = end - 6
+	}
+	box := []vg.Point{{X: from, Y: at - 4}, {X: end + width, Y: at - 4}, {X: end + width, Y: at + 4}, {X: from, Y: at + 4}}
+	c.FillPolygon(color.NRGBA{0xff, 0xff, 0xff, 0xa0}, box)
+	c.FillText(style, vg.Point{X: from, Y: at + 1}, text)
 }
 
 func drawTornadoEnd(c *draw.Canvas, ink color.NRGBA, at vg.Point, lower bool) {

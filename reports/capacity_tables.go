@@ -207,15 +207,24 @@ func rounded(e capacity.Estimate) capacity.Estimate {
 }
 
 func (r *capacityReport) sensitivityTable() pageTable {
-	t := pageTable{Note: "The largest cluster, with one input moved and everything else as asked. Basis: as that of the answer.", Columns: []pageColumn{{Name: "Subject"}, {Name: "Input"},
-		{Name: "As asked", Numeric: true}, {Name: "Input ×", Numeric: true}, {Name: "Services then", Numeric: true}, {Name: "Input ×", Numeric: true}, {Name: "Services then", Numeric: true}}}
+	t := pageTable{Note: "The largest cluster, with one input moved and everything else as asked. What it rests on is as for the answer above: " + r.largestBases() + ".", Columns: []pageColumn{{Name: "Subject"}, {Name: "Input"},
+		{Name: "Input ×", Numeric: true}, {Name: "Services then", Numeric: true}, {Name: "Input ×", Numeric: true}, {Name: "Services then", Numeric: true}}}
 	for i, s := range r.Subjects {
 		for _, one := range s.Sensitivity {
-			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), {Text: inputText(one.Input)}, limitCell(s.Largest), {Text: factorText(one.Lower), Value: exact(one.Lower)},
+			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), {Text: inputText(one.Input)}, {Text: factorText(one.Lower), Value: exact(one.Lower)},
 				servicesCell(one.AtLower, one.Capped), {Text: factorText(one.Higher), Value: exact(one.Higher)}, servicesCell(one.AtHigher, one.Capped)})
 		}
 	}
 	return t.dropEmpty()
+}
+
+// largestBases says what the largest clusters rest on: "6,870 extrapolated ×2.9 (kube-proxy/nftables)".
+func (r *capacityReport) largestBases() string {
+	var out []string
+	for _, s := range r.Subjects {
+		out = append(out, fmt.Sprintf("%s %s (%s)", farText(s.Largest), basisText(s.Largest.Services), s.Name))
+	}
+	return strings.Join(out, ", ")
 }
 
 // servicesCell is a number of Services; a capped one may be as large as was looked.

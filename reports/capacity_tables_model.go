@@ -3,6 +3,7 @@ package reports
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"synclab/reports/model"
 )
@@ -11,7 +12,7 @@ import (
 var quantityTexts = map[model.Quantity]string{
 	model.Total: "whole sync", model.Plan: "plan", model.Encode: "encode", model.ToolUser: "tool, user", model.ToolSys: "kernel", model.Rest: "rest",
 	model.CPU: "CPU time", model.PeakRSS: "memory, proxier", model.ChildPeakRSS: "memory, largest tool", model.Rules: "rules", model.Elements: "elements of sets and maps",
-	model.FirstPacket: "first packet",
+	model.FirstPacket: "first packet", model.FirstPacketP99: "first packet, p99",
 }
 
 func quantityText(q model.Quantity, kind string) string {
@@ -35,13 +36,19 @@ func (r *capacityReport) modelCell(name string) pageCell {
 	return pageCell{Text: name}
 }
 
-// validationTable sums up what became of predictions.
-func (r *capacityReport) validationTable() pageTable {
+// validationTable sums up what became of predictions, of the phases of syncs or of everything else.
+func (r *capacityReport) validationTable(phases bool) pageTable {
 	t := pageTable{Title: "Held out of the fit: errors and coverage", Note: "Points: cells that were held out. Error: median of |predicted / measured − 1|. Covered: share of points within their intervals. " +
 		"All of these predictions are extrapolated, by up to the factor in “beyond”.",
 		Columns: []pageColumn{{Name: "Subject"}, {Name: "Quantity"}, {Name: "Points", Numeric: true}, {Name: "Fitted up to", Numeric: true}, {Name: "Held out up to", Numeric: true}, {Name: "Beyond", Numeric: true},
 			{Name: "Median error", Numeric: true}, {Name: "Covered", Numeric: true}, {Name: "As aimed at"}}}
+	if phases {
+		t.Title = "The same for the phases of syncs"
+	}
 	for _, m := range r.Model.Validation.Subjects {
+		if phases != slices.Contains([]model.Quantity{model.Plan, model.Encode, model.ToolUser, model.ToolSys, model.Rest}, m.Quantity) {
+			continue
+		}
 		met := pageCell{Text: "yes"}
 		switch {
 		case m.Error > 0.1 && m.Coverage < 0.85:
@@ -71,7 +78,7 @@ func (r *capacityReport) lawsTable() pageTable {
 		for i := range known.Terms {
 			term := &known.Terms[i]
 			switch term.Quantity {
-			case model.Total, model.CPU, model.PeakRSS, model.ChildPeakRSS, model.Rules, model.Elements, model.FirstPacket:
+			case model.Total, model.CPU, model.PeakRSS, model.ChildPeakRSS, model.Rules, model.Elements, model.FirstPacket, model.FirstPacketP99:
 			default:
 				continue
 			}

@@ -22,7 +22,7 @@ var promiseTexts = []promiseText{
 	{capacity.ProgrammingP99, "network programming latency, 99 of 100 changes", "latency p99", "s"},
 	{capacity.CPU, "CPU of the proxier and its tools", "CPU", "CPUs"},
 	{capacity.Memory, "memory, proxier and largest tool at their peaks", "memory", "B"},
-	{capacity.FirstPacketP99, "first packet of a flow to the last Service", "first packet", "s"},
+	{capacity.FirstPacketP99, "first packet of a flow to the last Service, 99 of 100", "first packet", "s"},
 	{capacity.Start, "start: first sync into empty tables", "start", "s"},
 }
 
@@ -152,7 +152,7 @@ func (r *capacityReport) asked() [][2]string {
 }
 
 // factorText writes a factor: 2, 1.5, 0.25.
-func factorText(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }
+func factorText(v float64) string { return strconv.FormatFloat(v, 'g', 2, 64) }
 
 // growthAxis is what the curves are drawn against: Services, or where these do not grow, what does.
 type growthAxis struct {
