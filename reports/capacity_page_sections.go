@@ -91,7 +91,7 @@ var measuredOf = map[string]func(*model.Subject) []model.Point{
 		}
 		return pointsOf(s, model.FirstPacket, "") // of older calibrations: a remark says so
 	},
-	capacity.Start:          func(s *model.Subject) []model.Point { return pointsOf(s, model.Total, model.Full) },
+	capacity.Start: func(s *model.Subject) []model.Point { return pointsOf(s, model.Total, model.Full) },
 }
 
 func pointsOf(s *model.Subject, q model.Quantity, kind string) []model.Point {
