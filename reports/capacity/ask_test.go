@@ -1,0 +1,217 @@
+package capacity_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"synclab/reports/capacity"
+	"synclab/reports/capacity/capacitytest"
+	"synclab/reports/model"
+)
+
+// The answer has everything that it promises, and every number says what it rests on.
+func TestAnswerIsComplete(t *testing.T) {
+	a := capacitytest.Answer()
+	if len(a.Subjects) != 4 || a.Target == nil || a.Target.Services != 6000 || len(a.Comparisons) != 3 || a.Defaulted {
+		t.Fatalf("%d subjects, target %+v, %d comparisons", len(a.Subjects), a.Target, len(a.Comparisons))
+	}
+	if n := len(a.Words); n < 3 || n > 9 {
+		t.Errorf("%d sentences: %q", n, a.Words)
+	}
+	if all := strings.Join(a.Words, " "); !strings.Contains(all, "extrapolated to") || strings.Contains(all, "NaN") || strings.Contains(all, "%!") {
+		t.Errorf("words: %s", all)
+	}
+	for _, s := range a.Subjects {
+		if s.Target == nil || len(s.Limits) != 5 || len(s.Sensitivity) != 5 || len(s.Curve) < 12 || s.MemoryLimit%(16<<20) != 0 || s.MemoryLimit == 0 {
+			t.Errorf("%s: %d limits, %d inputs, %d points, limit %d", s.Name, len(s.Limits), len(s.Sensitivity), len(s.Curve), s.MemoryLimit)
+		}
+		for i := 1; i < len(s.Limits); i++ {
+			if s.Limits[i].Services.Median < s.Limits[i-1].Services.Median {
+				t.Errorf("%s: limits are not in their order: %+v", s.Name, s.Limits)
+			}
+		}
+		for i, o := range append([]capacity.Outlook{s.Today, *s.Target}, s.Curve...) {
+			for _, name := range capacity.PromiseNames() {
+				e, ok := o.Promised[name]
+				if !ok || e.Basis == "" || e.Low > e.Median || e.Median > e.High || e.Beyond < 1 {
+					t.Errorf("%s, outlook %d, %s: %+v", s.Name, i, name, e)
+				}
+			}
+			if i > 2 && o.Cluster.Services < s.Curve[i-3].Cluster.Services {
+				t.Errorf("%s: the curve goes back at %d Services", s.Name, o.Cluster.Services)
+			}
+		}
+		if s.Largest.Services.Median == 0 || s.Recommended.Policy.MinSyncPeriod == 0 || s.Furthest.Services < 0.95*s.Largest.Services.Median {
+			t.Errorf("%s: largest %+v, recommended %+v, furthest %+v", s.Name, s.Largest, s.Recommended.Policy, s.Furthest)
+		}
+	}
+	if _, err := json.Marshal(a); err != nil {
+		t.Error(err)
+	}
+}
+
+// The same question has the same answer, bit by bit, on one CPU and on several.
+func TestAnswerIsTheSame(t *testing.T) {
+	q := capacitytest.Question()
+	q.Subjects, q.Length = []string{nft, own}, time.Minute
+	ask := func(cpus int) []byte {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cpus))
+		var last int
+		a, err := capacity.Ask(t.Context(), capacitytest.Model(), q, func(done, of int, what string) {
+			if done != last+1 || done > of || what == "" {
+				t.Errorf("told %d of %d: %q, after %d", done, of, what, last)
+			}
+			last = done
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last != 12 {
+			t.Errorf("told of %d stages, want 6 of each subject", last)
+		}
+		b, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if !bytes.Equal(ask(1), ask(4)) {
+		t.Error("answers differ")
+	}
+}
+
+// Only what is promised has a limit; with nothing promised the defaults are.
+func TestPromises(t *testing.T) {
+	q := capacitytest.Question()
+	q.Subjects, q.Growth, q.Length = []string{legacy}, capacity.Growth{}, time.Minute
+	q.Promise = capacity.Promise{Memory: 300 << 20}
+	a, err := capacity.Ask(t.Context(), capacitytest.Model(), q, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := a.Subjects[0]
+	if len(s.Limits) != 1 || s.Largest.Promise != capacity.Memory || a.Target != nil || s.Target != nil || a.Defaulted {
+		t.Errorf("memory alone: %+v", s.Limits)
+	}
+	if s.Recommended.Policy != s.Today.Policy {
+		t.Errorf("without a promise of latency %+v is recommended, in use is %+v", s.Recommended.Policy, s.Today.Policy)
+	}
+	q.Promise = capacity.Promise{}
+	if a, err = capacity.Ask(t.Context(), capacitytest.Model(), q, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !a.Defaulted || len(a.Subjects[0].Limits) != 5 || a.Question.Promise != (capacity.Promise{}).WithDefaults() {
+		t.Errorf("nothing promised: %+v", a.Question.Promise)
+	}
+	if !strings.Contains(a.Words[len(a.Words)-1], "5 s") {
+		t.Errorf("the defaults are not named: %q", a.Words)
+	}
+}
+
+func TestBadQuestions(t *testing.T) {
+	good := capacitytest.Question()
+	for name, change := range map[string]func(q *capacity.Question){
+		"no subject so":  func(q *capacity.Question) { q.Subjects = []string{"nobody/nowhere"} },
+		"0 Services":     func(q *capacity.Question) { q.Today.Services = 0 },
+		"churn -1":       func(q *capacity.Question) { q.Today.Churn.Endpoints = -1 },
+		"nothing grows":  func(q *capacity.Question) { q.Growth = capacity.Growth{Services: 1} },
+		"growth of -2":   func(q *capacity.Question) { q.Growth = capacity.Growth{Services: -2} },
+		"promise -1":     func(q *capacity.Question) { q.Promise.CPU = -1 },
+		"length -1":      func(q *capacity.Question) { q.Length = -1 },
+		"minSyncPeriod ": func(q *capacity.Question) { q.Policy = &capacity.Policy{MinSyncPeriod: -1} },
+	} {
+		q := good
+		change(&q)
+		if _, err := capacity.Ask(t.Context(), capacitytest.Model(), q, nil); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// The cheapest setting that holds for sure is recommended; else at the median; else the one that goes furthest.
+func TestRecommend(t *testing.T) {
+	setting := func(seconds int, p99, high, cpu float64) capacity.Setting {
+		return capacity.Setting{Policy: capacity.Policy{MinSyncPeriod: time.Duration(seconds) * time.Second}, Outlook: capacity.Outlook{
+			P99: time.Duration(p99 * float64(time.Second)), Promised: map[string]capacity.Estimate{
+				capacity.ProgrammingP99: {Median: p99, High: high}, capacity.CPU: {Median: cpu, High: cpu}}}}
+	}
+	all := []capacity.Setting{setting(0, 0.5, 0.6, 0.05), setting(1, 1.5, 2, 0.4), setting(2, 2.5, 3, 0.2), setting(3, 3.5, 4.5, 0.195), setting(5, 5.5, 7, 0.1)}
+	all[0].Discouraged = "because"
+	all[1].InUse = true
+	furthest := capacity.Furthest{Policy: all[2].Policy, Services: 100}
+	for _, test := range []struct {
+		promise capacity.Promise
+		want    int
+	}{
+		{capacity.Promise{ProgrammingP99: 10 * time.Second}, 4},
+		{capacity.Promise{ProgrammingP99: 5 * time.Second}, 2}, // within 5 % of the cheapest, and faster
+		{capacity.Promise{ProgrammingP99: 3 * time.Second}, 2},
+		{capacity.Promise{ProgrammingP99: 1700 * time.Millisecond}, 1}, // at the median only
+		{capacity.Promise{ProgrammingP99: 1700 * time.Millisecond, CPU: 0.3}, 2},
+		{capacity.Promise{ProgrammingP99: time.Second}, 2}, // none: the furthest
+		{capacity.Promise{CPU: 0.15}, 1},                   // no latency promised: as it is
+	} {
+		if got := capacity.Recommend(all, furthest, test.promise); got.Policy != all[test.want].Policy {
+			t.Errorf("%+v: %v, want %v", test.promise, got.Policy.MinSyncPeriod, all[test.want].Policy.MinSyncPeriod)
+		}
+	}
+	if got := capacity.Recommend(all, capacity.Furthest{}, capacity.Promise{ProgrammingP99: time.Second}); got.Policy != all[1].Policy {
+		t.Errorf("nothing holds anywhere: %v, want the lowest latency", got.Policy.MinSyncPeriod)
+	}
+}
+
+func TestCrossings(t *testing.T) {
+	curve := func(f func(s float64) float64) (out []capacity.Outlook) {
+		for _, s := range []int{100, 1000, 10000, 100000} {
+			out = append(out, capacity.Outlook{Cluster: capacity.Cluster{Services: s}, Promised: map[string]capacity.Estimate{
+				capacity.Start: {Median: f(float64(s)), Basis: model.Interpolated}}})
+		}
+		return out
+	}
+	linear, flat := curve(func(s float64) float64 { return s / 1000 }), curve(func(float64) float64 { return 3 })
+	if x, ok := capacity.Cross(linear, flat, capacity.Start); !ok || x.Until || x.Services < 2990 || x.Services > 3010 {
+		t.Errorf("flat against linear: %+v, %v", x, ok)
+	}
+	if x, ok := capacity.Cross(flat, linear, capacity.Start); !ok || !x.Until || x.Services < 2990 || x.Services > 3010 {
+		t.Errorf("linear against flat: %+v, %v", x, ok)
+	}
+	if x, ok := capacity.Cross(flat, flat, capacity.Start); !ok || !x.Never {
+		t.Errorf("the same: %+v, %v", x, ok)
+	}
+	low := curve(func(float64) float64 { return 0.01 })
+	if x, ok := capacity.Cross(flat, low, capacity.Start); !ok || !x.Always {
+		t.Errorf("lower: %+v, %v", x, ok)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for _, test := range []struct {
+		v     float64
+		basis model.Basis
+		want  string
+	}{
+		{21345, model.Extrapolated, "21,000"}, {21345, model.Measured, "21,300"}, {999.6, model.Interpolated, "1,000"}, {0.3456, model.Extrapolated, "0.35"},
+		{1234567, model.Measured, "1,230,000"}, {1, model.Measured, "1"}, {10, model.Extrapolated, "10"}, {0, model.Measured, "0"}, {0.0995, model.Extrapolated, "0.1"},
+	} {
+		if got := capacity.Digits(test.v, test.basis); got != test.want {
+			t.Errorf("%g (%s): %s, want %s", test.v, test.basis, got, test.want)
+		}
+	}
+	for want, got := range map[string]string{
+		"1.25 s": capacity.Amount(capacity.Start, 1.25, model.Measured), "30 s": capacity.Amount(capacity.Start, 30, model.Measured),
+		"12 min": capacity.Amount(capacity.Start, 712, model.Extrapolated), "340 ms": capacity.Amount(capacity.ProgrammingP99, 0.34, model.Measured),
+		"33 µs": capacity.Amount(capacity.FirstPacketP99, 32.6e-6, model.Extrapolated), "512 MiB": capacity.Amount(capacity.Memory, 512<<20, model.Measured),
+		"0.31 CPUs": capacity.Amount(capacity.CPU, 0.31, model.Measured), "1.5 GiB": capacity.Amount(capacity.Memory, 1.5*(1<<30), model.Measured),
+	} {
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if got := capacity.MemoryLimit(capacity.Estimate{High: 100 << 20}); got != 128<<20 {
+		t.Errorf("memory limit %d, want 128 MiB: 125, rounded up to 16", got)
+	}
+}

@@ -1,0 +1,66 @@
+package capacity
+
+import (
+	"context"
+	"time"
+
+	"synclab/reports/model"
+	"synclab/sim/twin"
+)
+
+// Doors for tests, which are of another package since capacitytest imports this one.
+
+// Asker of one subject.
+func Asker(ctx context.Context, m *model.Model, q Question, subject string) (*asker, error) {
+	q.Subjects = []string{subject}
+	if err := q.fill(m); err != nil {
+		return nil, err
+	}
+	all, err := askersOf(ctx, m, &q)
+	if err != nil {
+		return nil, err
+	}
+	all[0].told = func(string) {}
+	return all[0], nil
+}
+
+func (a *asker) Limit(name string) (Limit, error) {
+	l, _, err := a.limit(name, a.policy)
+	return l, err
+}
+
+func (a *asker) Outlook(scale float64) (Outlook, error) {
+	return a.outlook(scale, a.at(scale), a.policy, true)
+}
+
+func (a *asker) Frontier() ([]Setting, error) { return a.frontier(0, a.at(0)) }
+
+func (a *asker) Sensitivity() ([]Sensitivity, error) {
+	scale, _, _, err := a.holding(a.policy, 0, median)
+	if err != nil {
+		return nil, err
+	}
+	return a.sensitivity(a.policy, Limit{Scale: scale})
+}
+
+func Recommend(all []Setting, furthest Furthest, p Promise) Setting {
+	return recommend(all, furthest, p)
+}
+
+func Search(low, high, start float64, holds func(float64) bool) (scale float64, found, unbounded bool) {
+	scale, found, unbounded, _ = reach{low, high, 1, exact}.search(start, func(s float64) (bool, error) { return holds(s), nil })
+	return scale, found, unbounded
+}
+
+func Cross(from, to []Outlook, name string) (Crossing, bool) { return cross(from, to, name) }
+
+func (c Cluster) Events(seed uint64, from, length time.Duration) (twin.Source, error) {
+	c.fill()
+	return c.events(seed, from, length)
+}
+
+func (c Cluster) Rate() float64 { return c.rate() }
+
+func Digits(v float64, b model.Basis) string                 { return digits(v, b) }
+func Amount(promise string, v float64, b model.Basis) string { return amount(promise, v, b) }
+func MemoryLimit(e Estimate) uint64                          { return memoryLimit(e) }

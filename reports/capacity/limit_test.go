@@ -1,0 +1,261 @@
+package capacity_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"synclab/proxier/runner"
+	"synclab/reports/capacity"
+	"synclab/reports/capacity/capacitytest"
+	"synclab/reports/model"
+)
+
+const legacy, nft, own = "kube-proxy/iptables-legacy", "kube-proxy/nftables", "synclab/iptables-legacy"
+
+func limitOf(t *testing.T, m *model.Model, q capacity.Question, subject, promise string) capacity.Limit {
+	t.Helper()
+	a, err := capacity.Asker(t.Context(), m, q, subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := a.Limit(promise)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func outlookOf(t *testing.T, q capacity.Question, subject string) capacity.Outlook {
+	t.Helper()
+	a, err := capacity.Asker(t.Context(), capacitytest.Model(), q, subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := a.Outlook(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// Syncs that take twice as long leave room for fewer Services, wherever time is promised; memory is as before.
+func TestTwiceTheCostIsASmallerCluster(t *testing.T) {
+	slower, err := capacitytest.Fit(map[string]capacitytest.Laws{legacy: capacitytest.Subjects()[legacy].Times(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := capacitytest.Question()
+	for _, name := range []string{capacity.ProgrammingP99, capacity.CPU, capacity.Start} {
+		before, after := limitOf(t, capacitytest.Model(), q, legacy, name), limitOf(t, slower, q, legacy, name)
+		if !(after.Services.Median < 0.8*before.Services.Median) || after.Services.Median == 0 {
+			t.Errorf("%s: %g Services at twice the cost, %g before", name, after.Services.Median, before.Services.Median)
+		}
+		for _, l := range []capacity.Limit{before, after} {
+			if l.Why == "" || !(l.Services.Low < l.Services.Median && l.Services.Median < l.Services.High) {
+				t.Errorf("%s: %+v", name, l)
+			}
+		}
+	}
+	if before, after := limitOf(t, capacitytest.Model(), q, legacy, capacity.Memory), limitOf(t, slower, q, legacy, capacity.Memory); before.Services.Median != after.Services.Median {
+		t.Errorf("memory: %g Services, was %g", after.Services.Median, before.Services.Median)
+	}
+}
+
+// What is promised holds at the limit and breaks a little beyond, by the very numbers of the outlook there.
+func TestLimitIsWhereItBreaks(t *testing.T) {
+	q := capacitytest.Question()
+	for _, name := range capacity.PromiseNames() {
+		a, err := capacity.Asker(t.Context(), capacitytest.Model(), q, legacy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := a.Limit(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for scale, holds := range map[float64]bool{l.Scale: true, l.Scale + 0.05: false} {
+			o, err := a.Outlook(scale)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v := o.Promised[name].Median; v <= q.Promise.Bound(name) != holds {
+				t.Errorf("%s at scale %g, %d Services: %g, promised %g", name, scale, o.Cluster.Services, v, q.Promise.Bound(name))
+			}
+		}
+	}
+}
+
+// A promise that is exactly what there is holds; one a little below does not, today already.
+func TestPromiseExactlyAtTheValue(t *testing.T) {
+	q := capacitytest.Question()
+	today := outlookOf(t, q, legacy)
+	for _, name := range []string{capacity.CPU} {
+		e := today.Promised[name]
+		q.Promise = capacity.Promise{CPU: e.High}
+		if o := outlookOf(t, q, legacy); len(o.Holds) != 1 || len(o.Breaks) != 0 {
+			t.Errorf("promised the upper bound: holds %v, breaks %v", o.Holds, o.Breaks)
+		}
+		q.Promise = capacity.Promise{CPU: math.Nextafter(e.High, 0)}
+		if o := outlookOf(t, q, legacy); len(o.Holds) != 0 || len(o.Breaks) != 0 {
+			t.Errorf("promised a little less: holds %v, breaks %v", o.Holds, o.Breaks)
+		}
+		q.Promise = capacity.Promise{CPU: math.Nextafter(e.Median, 0)}
+		if o := outlookOf(t, q, legacy); len(o.Breaks) != 1 {
+			t.Errorf("promised less than the median: breaks %v", o.Breaks)
+		}
+		l := limitOf(t, capacitytest.Model(), q, legacy, name)
+		if !l.Never || !l.Smaller || l.Services.Median > float64(q.Today.Services) || l.Services.Median < 0.95*float64(q.Today.Services) {
+			t.Errorf("promised less than the median: %+v", l)
+		}
+		q.Promise = capacity.Promise{CPU: e.Median}
+		if l := limitOf(t, capacitytest.Model(), q, legacy, name); l.Never || l.Scale < 0 || l.Scale > 0.05 {
+			t.Errorf("promised the median: %+v", l)
+		}
+	}
+}
+
+// What breaks at every size has no cluster; what holds as far as is looked says so, and how far that is.
+func TestNeverAndUnbounded(t *testing.T) {
+	q := capacitytest.Question()
+	q.Promise = capacity.Promise{Memory: 1 << 20, Start: 1000 * time.Hour}
+	if l := limitOf(t, capacitytest.Model(), q, legacy, capacity.Memory); !l.Never || l.Smaller || l.Services.Median != 0 {
+		t.Errorf("1 MiB: %+v", l)
+	}
+	l := limitOf(t, capacitytest.Model(), q, legacy, capacity.Start)
+	if !l.Unbounded || l.Never || l.Services.Basis != model.Extrapolated || math.Abs(l.Services.Beyond-10) > 0.2 || math.Abs(l.Services.Median-40000) > 500 {
+		t.Errorf("1000 h: %+v, want ten times the largest size measured", l)
+	}
+}
+
+// Searches find a threshold within their tolerance, from wherever they begin.
+func TestSearch(t *testing.T) {
+	for _, threshold := range []float64{-4.9, -3, -0.001, 0, 0.5, 2, 6.99} {
+		for _, start := range []float64{-5, -1, 0, 0.5, 3, 7} {
+			scale, found, unbounded := capacity.Search(-5, 7, start, func(s float64) bool { return s <= threshold })
+			if !found || unbounded || scale > threshold || threshold-scale > 0.0101 {
+				t.Errorf("threshold %g from %g: %g, found %v, unbounded %v", threshold, start, scale, found, unbounded)
+			}
+		}
+	}
+	for _, start := range []float64{-5, 0, 7, 100} {
+		if scale, found, unbounded := capacity.Search(-5, 7, start, func(float64) bool { return true }); !found || !unbounded || scale != 7 {
+			t.Errorf("always, from %g: %g, %v, %v", start, scale, found, unbounded)
+		}
+		if _, found, unbounded := capacity.Search(-5, 7, start, func(float64) bool { return false }); found || unbounded {
+			t.Errorf("never, from %g: found %v, unbounded %v", start, found, unbounded)
+		}
+	}
+}
+
+// More space between syncs costs less CPU and gives more latency, with each policy.
+func TestLongerPeriodCostsLessAndTakesLonger(t *testing.T) {
+	a, err := capacity.Asker(t.Context(), capacitytest.Model(), capacitytest.Question(), own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := a.Frontier()
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := map[runner.Policy]int{}
+	for i, s := range all {
+		policies[s.Policy.Runner]++
+		if i == 0 || all[i-1].Policy.Runner != s.Policy.Runner {
+			if s.Policy.MinSyncPeriod != 0 || s.Discouraged == "" {
+				t.Errorf("%+v: want a period of 0 first, discouraged", s.Policy)
+			}
+			continue
+		}
+		before, now := all[i-1].Outlook, s.Outlook
+		// Token buckets do nothing below the time of a sync: there settings are the same.
+		const chance = 1.01
+		if now.P50 < time.Duration(float64(before.P50)/chance) || now.Promised[capacity.CPU].Median > chance*before.Promised[capacity.CPU].Median {
+			t.Errorf("%v: p50 %v for %.4g CPUs; %v: %v for %.4g", all[i-1].Policy, before.P50, before.Promised[capacity.CPU].Median,
+				s.Policy, now.P50, now.Promised[capacity.CPU].Median)
+		}
+	}
+	if policies[runner.TokenBucket] != 9 || policies[runner.CompletionToStart] != 9 {
+		t.Errorf("policies tried: %v", policies)
+	}
+	first, last := all[0].Outlook, all[8].Outlook
+	if !(last.P99 > 5*first.P99 && last.Promised[capacity.CPU].Median < first.Promised[capacity.CPU].Median/5) {
+		t.Errorf("from %v for %v to %v for %v", first.P99, first.Promised[capacity.CPU], last.P99, last.Promised[capacity.CPU])
+	}
+}
+
+// More of what costs leaves room for less.
+func TestSensitivitySigns(t *testing.T) {
+	q := capacitytest.Question()
+	a, err := capacity.Asker(t.Context(), capacitytest.Model(), q, legacy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := a.Sensitivity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]capacity.Sensitivity{}
+	for _, s := range all {
+		seen[s.Input] = s
+	}
+	for _, input := range []string{"endpoints", "cost"} {
+		if s := seen[input]; !(s.AtLower > 1.05*s.AtHigher && s.Lower < 1 && s.Higher > 1) {
+			t.Errorf("%s: %+v", input, s)
+		}
+	}
+	if s := seen["nodes"]; s.AtLower != s.AtHigher {
+		t.Errorf("nodes without losses: %+v", s)
+	}
+	if s := seen["churn"]; s.AtHigher > s.AtLower {
+		t.Errorf("churn: %+v", s)
+	}
+	if len(seen) != 5 {
+		t.Errorf("inputs: %v", seen)
+	}
+}
+
+// A churn that no sync can keep up with is coalesced: latency is long, not endless.
+func TestSaturationIsFinite(t *testing.T) {
+	q := capacitytest.Question()
+	q.Today.Churn.Endpoints = 20000
+	o := outlookOf(t, q, nft)
+	if o.P99 < time.Second || o.P99 > time.Hour || o.BusyShare < 0.3 || o.Together < 1000 {
+		t.Errorf("p99 %v, busy %.2f, %d Services a sync", o.P99, o.BusyShare, o.Together)
+	}
+}
+
+// Where nothing changes there is no latency, and no CPU but of hourly full syncs in small clusters.
+func TestNothingChanges(t *testing.T) {
+	q := capacitytest.Question()
+	q.Today.Churn = capacity.Churn{}
+	if o := outlookOf(t, q, legacy); o.P99 != 0 || o.Promised[capacity.CPU].Median != 0 || o.SyncsPerSecond != 0 {
+		t.Errorf("large: %+v", o)
+	}
+	q.Today.Services = 90
+	if o := outlookOf(t, q, legacy); o.Promised[capacity.CPU].Median <= 0 || o.SyncsPerSecond != 1.0/3600 {
+		t.Errorf("small: %+v", o)
+	}
+}
+
+func TestWayIsAdded(t *testing.T) {
+	q := capacitytest.Question()
+	before := outlookOf(t, q, legacy)
+	q.Way = 250 * time.Millisecond
+	after := outlookOf(t, q, legacy)
+	if d := after.P50 - before.P50 - q.Way; d.Abs() > time.Microsecond {
+		t.Errorf("p50 %v with a way of %v, %v without", after.P50, q.Way, before.P50)
+	}
+}
+
+func TestEndedContextEndsTheAnswer(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	q := capacitytest.Question()
+	q.Subjects = []string{legacy}
+	_, err := capacity.Ask(ctx, capacitytest.Model(), q, func(done, of int, what string) { cancel() })
+	if ctx.Err() == nil || err == nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+}
