@@ -31,26 +31,35 @@ func unlikes(before, after bench.Run) []Unlike {
 			out = append(out, Unlike{what, cmp.Or(a, "none"), cmp.Or(b, "none"), compared})
 		}
 	}
-	for _, part := range runParts {
+	for _, part := range append(slices.Clone(runParts), runSeed, runFeed) {
 		if part.what != "memory" || apartBy(float64(before.Machine.MemoryBytes), float64(after.Machine.MemoryBytes), 0.02) {
 			add(part.what, part.of(before), part.of(after), part.compared)
 		}
 	}
-	add("seed", fmt.Sprint(before.Seed), fmt.Sprint(after.Seed), false)
-	add("feed", cmp.Or(before.Feed, bench.FeedInformers), cmp.Or(after.Feed, bench.FeedInformers), false)
 	add("scenario", before.Scenario.Name, after.Scenario.Name, false)
+	if before.Scenario.Name != after.Scenario.Name {
+		return out // nobody expects these to share their steps
+	}
 	return append(out, unlikeFields(before.Scenario, after.Scenario)...)
 }
 
 // apartBy says that two numbers differ by more than a share of the larger.
 func apartBy(a, b, share float64) bool { return max(a, b)-min(a, b) > share*max(a, b) }
 
-// runParts are what a number of a run depends on, beside what was run: first what one would call a run after.
-var runParts = []struct {
+// runPart is something that numbers of a run depend on.
+type runPart struct {
 	what     string
-	compared bool
+	compared bool // it is what one compares runs for
 	of       func(bench.Run) string
-}{
+}
+
+var (
+	runSeed = runPart{"seed", false, func(r bench.Run) string { return fmt.Sprint(r.Seed) }}
+	runFeed = runPart{"feed", false, func(r bench.Run) string { return cmp.Or(r.Feed, bench.FeedInformers) }}
+)
+
+// runParts are what a number of a run depends on, beside what was run: first what one would call a run after.
+var runParts = []runPart{
 	{"kernel", false, func(r bench.Run) string { return r.Versions.Kernel }},
 	{"synclab", true, func(r bench.Run) string { return r.Versions.Synclab }},
 	{"kube-proxy", true, func(r bench.Run) string { return r.Versions.KubeProxy }},

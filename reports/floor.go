@@ -16,6 +16,22 @@ type Floor struct {
 	Metric    string  `json:"metric"`    // full_sync_kernel or partial_sync_kernel
 	Value     float64 `json:"value"`     // seconds
 	Series    string  `json:"series"`    // who needed it
+
+	place string // kernel and processor that it holds for
+}
+
+// placeOf a run is its kernel and processor: one's time says nothing of another's.
+func placeOf(r bench.Run) string {
+	return fmt.Sprintf("%s on %s", r.Versions.Kernel, machineText(r.Machine))
+}
+
+// placesOf sides, in their order.
+func placesOf(sides []Side) []string {
+	var places []string
+	for _, side := range sides {
+		places = append(places, side.place)
+	}
+	return distinct(places)
 }
 
 // kernelInterface is what a subject's rules reach the kernel through; empty: not known.
@@ -38,15 +54,17 @@ func floorsOf(sides []Side) []Floor {
 	var floors []Floor
 	for _, metric := range []string{figureFullSys, figurePartialSys} {
 		for _, through := range []string{"legacy", "nf_tables"} {
-			least := Floor{Interface: through, Metric: metric}
-			for _, side := range sides {
-				f := side.figure(metric)
-				if kernelInterface(side.Subject) == through && f != nil && f.Value > 0 && !f.stopped && (least.Series == "" || f.Value < least.Value) {
-					least.Value, least.Series = f.Value, side.Series
+			for _, place := range placesOf(sides) {
+				least := Floor{Interface: through, Metric: metric, place: place}
+				for _, side := range sides {
+					f := side.figure(metric)
+					if side.place == place && kernelInterface(side.Subject) == through && f != nil && f.Value > 0 && !f.stopped && (least.Series == "" || f.Value < least.Value) {
+						least.Value, least.Series = f.Value, side.Series
+					}
 				}
-			}
-			if least.Series != "" {
-				floors = append(floors, least)
+				if least.Series != "" {
+					floors = append(floors, least)
+				}
 			}
 		}
 	}
@@ -56,7 +74,7 @@ func floorsOf(sides []Side) []Floor {
 // floor of a side's sync; nil: not known.
 func (c CellComparison) floor(side Side, sync string) *Floor {
 	i := slices.IndexFunc(c.Floors, func(f Floor) bool {
-		return f.Metric == kernelPart[sync] && f.Interface == kernelInterface(side.Subject)
+		return f.Metric == kernelPart[sync] && f.Interface == kernelInterface(side.Subject) && f.place == side.place
 	})
 	if i < 0 {
 		return nil
@@ -117,8 +135,10 @@ func (s *Summary) overviewTable() pageTable {
 			t.Rows = append(t.Rows, append([]pageCell{s.seriesCell(side.Series)}, append(slices.Clone(place), c.overviewCells(side)...)...))
 		}
 		for _, through := range []string{"legacy", "nf_tables"} {
-			if cells, ok := c.floorCells(through, len(t.Columns)-1-len(place)); ok {
-				t.Rows = append(t.Rows, append([]pageCell{{Text: "kernel floor, " + through, Faint: true}}, append(slices.Clone(place), cells...)...))
+			for _, on := range placesOf(c.Sides) {
+				if cells, ok := c.floorCells(through, on, len(t.Columns)-1-len(place)); ok {
+					t.Rows = append(t.Rows, append([]pageCell{{Text: "kernel floor, " + through, Title: on, Faint: true}}, append(slices.Clone(place), cells...)...))
+				}
 			}
 		}
 	}
@@ -156,11 +176,11 @@ func (c CellComparison) overviewCells(side Side) []pageCell {
 }
 
 // floorCells are those of a kernel interface's floors, under the columns of kernel time.
-func (c CellComparison) floorCells(through string, columns int) (cells []pageCell, ok bool) {
+func (c CellComparison) floorCells(through, place string, columns int) (cells []pageCell, ok bool) {
 	cells = make([]pageCell, columns)
 	for i, metric := range []string{figureFullSys, figurePartialSys} {
 		for _, f := range c.Floors {
-			if f.Interface == through && f.Metric == metric {
+			if f.Interface == through && f.place == place && f.Metric == metric {
 				cells[3*i+1] = valueCell(f.Value, "s")
 				cells[3*i+1].Sub = f.Series
 				ok = true

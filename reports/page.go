@@ -26,6 +26,7 @@ type page struct {
 	Subtitle  string
 	Key       pageTable
 	Capacity  pageTable
+	Heads     pageTable // of several runs
 	Aims      pageTable // Targets
 	Overview  pageTable
 	Sections  []pageSection // what packets pay, what syncs disturb, what faults cost
@@ -126,7 +127,7 @@ func (s *Summary) writePage(w io.Writer) error {
 			p.Sections = append(p.Sections, *section)
 		}
 	}
-	p.Aims, p.Overview = s.targetsTable(), s.overviewTable()
+	p.Aims, p.Overview, p.Heads = s.targetsTable(), s.overviewTable(), s.runsTable()
 	for _, one := range s.Plots {
 		p.Figures = append(p.Figures, pageFigure{one, inlineSVG(one)})
 	}

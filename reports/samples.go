@@ -2,7 +2,6 @@ package reports
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -220,20 +219,6 @@ func positionOrder(position int) int {
 		return 1 << 40
 	}
 	return position
-}
-
-// runLabels names the runs apart: their id, numbered when two share one.
-func runLabels(runs []*loadedRun) []string {
-	labels := make([]string, len(runs))
-	used := map[string]int{}
-	for i, run := range runs {
-		labels[i] = run.run.ID
-		used[labels[i]]++
-		if n := used[labels[i]]; n > 1 {
-			labels[i] = fmt.Sprintf("%s #%d", labels[i], n)
-		}
-	}
-	return labels
 }
 
 // overlapping says which subjects have the same cell in more than one run.

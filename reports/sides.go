@@ -33,6 +33,8 @@ type Side struct {
 	Exceeded []Exceeded `json:"exceeded,omitempty"`
 	// Repetitions of the cell, those that were stopped included.
 	Repetitions int `json:"repetitions"`
+
+	place string // kernel and processor, of its first record
 }
 
 // Figure is one number of a side with its confidence interval, in its unit (s, B or count).
@@ -188,7 +190,8 @@ func sidesOf(c *collection, cell Cell) []Side {
 		if samples == nil {
 			continue
 		}
-		side := Side{Series: one.name, Subject: one.subject, Exceeded: samples.exceeded(), Repetitions: samples.repetitionCount()}
+		side := Side{Series: one.name, Subject: one.subject, Exceeded: samples.exceeded(), Repetitions: samples.repetitionCount(),
+			place: placeOf(c.runs[samples.records[0].run].run)}
 		for _, text := range figureTexts {
 			if f := text.figure(text.values(samples, source), side.Exceeded); f != nil {
 				side.Figures = append(side.Figures, *f)

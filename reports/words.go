@@ -93,24 +93,26 @@ func ruleMismatches(c *collection) []string {
 	return out
 }
 
-// differentMachines warns when runs side by side are not of one machine and one set of tools.
+// maxNamed bounds what a sentence names of a longer list.
+const maxNamed = 6
+
+// differentMachines warns when runs side by side do not share what their numbers depend on.
 func differentMachines(c *collection) []string {
 	var out []string
 	first := c.runs[0].run
 	for i, l := range c.runs[1:] {
 		var what []string
-		if l.run.Machine != first.Machine {
-			what = append(what, "machine")
+		for _, u := range unlikes(first, l.run) {
+			cells := u.What == "scenario" || u.What == sizeField || strings.HasPrefix(u.What, "sweep.") // these say that
+			if !cells {
+				what = append(what, u.What)
+			}
 		}
-		if l.run.Versions != first.Versions {
-			what = append(what, "versions")
-		}
-		if cmp.Or(l.run.Feed, bench.FeedInformers) != cmp.Or(first.Feed, bench.FeedInformers) {
-			what = append(what, "way of the objects")
+		if left := len(what) - maxNamed; left > 0 {
+			what = append(what[:maxNamed], fmt.Sprintf("%d more", left))
 		}
 		if len(what) > 0 {
-			out = append(out, fmt.Sprintf("run %s was made with another %s than %s: compare with care",
-				c.labels[i+1], strings.Join(what, " and other "), c.labels[0]))
+			out = append(out, fmt.Sprintf("run %s does not share with %s: %s; compare with care", c.labels[i+1], c.labels[0], joinWords(what)))
 		}
 	}
 	return out

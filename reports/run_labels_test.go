@@ -1,0 +1,79 @@
+package reports
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"synclab/bench"
+)
+
+// Runs are called by what tells them apart, and by no more.
+func TestRunLabels(t *testing.T) {
+	run := func(id, kernel, synclab, cpu string, cpus int) bench.Run {
+		return bench.Run{ID: id, Seed: 1, Versions: bench.Versions{Kernel: kernel, Synclab: synclab, IPTablesNft: "iptables v1.8.9 (nf_tables)", IPTablesLegacy: "iptables v1.8.9 (legacy)"},
+			Machine: bench.Machine{CPU: cpu, CPUs: cpus}}
+	}
+	xeon := "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz"
+	tools := run("b", "6.1", "v1", xeon, 2)
+	tools.Versions.IPTablesNft = "iptables v1.8.10 (nf_tables)"
+	for _, c := range []struct {
+		name string
+		runs []bench.Run
+		want []string
+	}{
+		{"one", []bench.Run{run("a", "6.1", "v1", xeon, 2)}, []string{"a"}},
+		{"alike", []bench.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.1", "v1", xeon, 2)}, []string{"a", "b"}},
+		{"one id", []bench.Run{run("a", "6.1", "v1", xeon, 2), run("a", "6.1", "v1", xeon, 2)}, []string{"a", "a #2"}},
+		{"kernels", []bench.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.18", "v1", xeon, 4)}, []string{"Linux 6.1", "Linux 6.18"}},
+		{"versions", []bench.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.1", "v2", xeon, 2)}, []string{"synclab v1", "synclab v2"}},
+		{"machines", []bench.Run{run("a", "6.1", "v1", xeon, 32), run("b", "6.1", "v1", "AMD EPYC 7763 64-Core Processor", 2)}, []string{"32 × Intel Xeon Platinum 8375C", "2 × AMD EPYC 7763"}},
+		{"tools", []bench.Run{run("a", "6.1", "v1", xeon, 2), tools}, []string{"iptables v1.8.9", "iptables v1.8.9 and v1.8.10"}},
+		{"two parts", []bench.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.1", "v2", xeon, 2), run("c", "6.18", "v1", xeon, 2)},
+			[]string{"Linux 6.1, synclab v1", "Linux 6.1, synclab v2", "Linux 6.18, synclab v1"}},
+		{"some alike", []bench.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.1", "v1", xeon, 2), run("c", "6.18", "v1", xeon, 2)},
+			[]string{"Linux 6.1, a", "Linux 6.1, b", "Linux 6.18"}},
+	} {
+		var runs []*loadedRun
+		for _, r := range c.runs {
+			runs = append(runs, &loadedRun{run: r})
+		}
+		if got := runLabels(runs); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestRunsOfMachines: a page of several machines tells them apart, says what they do not share, and holds no sync of one
+// against the kernel time of the other.
+func TestRunsOfMachines(t *testing.T) {
+	before, after := pair(t, synthetic{scenario: "cold-start", subjects: []syntheticSubject{legacy}, sizes: []int{1000}, reps: 8}, func(y *synthetic) { y.subjects[0].base /= 2 })
+	editRun(t, after, func(r *bench.Run) { r.Versions.Kernel, r.Machine.CPUs = "6.1.0", 16 })
+	out := filepath.Join(t.TempDir(), "both")
+	s, err := Build([]string{before, after}, out, Options{NoPNG: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := []string{s.KeyFigures[0].Series, s.KeyFigures[1].Series}; !slices.Equal(got, []string{legacy.name + " · Linux 6.18.0", legacy.name + " · Linux 6.1.0"}) {
+		t.Errorf("series %q", got)
+	}
+	if !hasWarning(s, "run Linux 6.1.0 does not share with Linux 6.18.0: kernel and CPUs; compare with care") {
+		t.Errorf("warnings %q", s.Warnings)
+	}
+	c := s.Comparisons[0]
+	if len(c.Floors) != 2 || c.Floors[0].Value == c.Floors[1].Value {
+		t.Fatalf("floors %+v", c.Floors)
+	}
+	for i, side := range c.Sides {
+		if floor := c.floor(side, figureFull); floor == nil || floor.Series != c.Sides[i].Series {
+			t.Errorf("the floor of %s is %+v", side.Series, floor)
+		}
+	}
+	page := readPage(t, out)
+	for _, want := range []string{"The runs", "Linux 6.1.0", "Machine", "16 × Example"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
