@@ -138,14 +138,17 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 		return err
 	}
 	q.Subjects = subjects
+	lacking := thin(m, subjects, len(f.from.subjects.names) > 0)
+	for _, remark := range lacking {
+		fmt.Fprintln(s.err, "cost model:", remark)
+	}
 	fmt.Fprintf(s.err, "in use today: %s; compared: %s\n", subjects[0], strings.Join(subjects, ", "))
 	answer, err := capacity.Ask(ctx, m, q, func(done, of int, what string) { fmt.Fprintf(s.err, "[%d/%d] %s\n", done, of, what) })
 	if err != nil {
 		return errors.Join(ctx.Err(), err)
 	}
 	answer.Command = commandLine(os.Args)
-	answer.Remarks = append(answer.Remarks, notes...)
-	answer.Remarks = append(answer.Remarks, beyondTested(answer)...)
+	answer.Remarks = slices.Concat(answer.Remarks, lacking, notes, beyondTested(answer))
 	if err := reports.WriteAnswer(out, answer); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
 	}

@@ -126,6 +126,42 @@ func (f *planModel) load(ctx context.Context, s streams, wanted []string, began 
 	return m, dir, subjects, nil
 }
 
+// What a law should rest on, to be relied on without a remark.
+const (
+	fewestPoints = 4   // sizes, or numbers of changes
+	largestError = 0.3 // relative, at sizes that were left out of the fit
+)
+
+// thin are remarks on subjects that the model knows little of, or nothing though they are calibrated where nobody chooses.
+func thin(m *model.Model, subjects []string, chosen bool) []string {
+	var remarks []string
+	for _, s := range m.Subjects {
+		if !slices.Contains(subjects, s.Name) {
+			continue
+		}
+		for i := range s.Terms {
+			term := &s.Terms[i]
+			if term.Quantity != model.Total || term.Kind != model.Full && term.Kind != model.Partial {
+				continue
+			}
+			if term.Points < fewestPoints || term.Score > largestError {
+				remarks = append(remarks, fmt.Sprintf("little is known of %s: of %s syncs, %d sizes were measured, and those left out of the fit were missed by %.0f %%; calibrate longer, on a machine that is idle",
+					s.Name, term.Kind, term.Points, 100*term.Score))
+				break
+			}
+		}
+	}
+	if chosen {
+		return remarks
+	}
+	for _, name := range withUsual(nil) {
+		if !slices.Contains(subjects, name) {
+			remarks = append(remarks, fmt.Sprintf("%s is not in the cost model: 'synclab calibrate' measures it, if the budget is large enough", name))
+		}
+	}
+	return remarks
+}
+
 // calibrate measures wanted subjects, or the usual ones, in what is left of the time, and says in which folder that is.
 func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, began time.Time, seed uint64) (string, error) {
 	chosen := len(f.subjects.names) > 0

@@ -178,6 +178,21 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
+// Little known, and not known at all: both are said.
+func TestThinModels(t *testing.T) {
+	few := model.Term{Quantity: model.Total, Kind: model.Full, Points: 2, Score: 0.7}
+	enough := model.Term{Quantity: model.Total, Kind: model.Partial, Points: 9, Score: 0.1}
+	m := &model.Model{Subjects: []*model.Subject{{Name: "a", Terms: []model.Term{few}}, {Name: "b", Terms: []model.Term{enough}}, {Name: "c", Terms: []model.Term{few}}}}
+	want := []string{"little is known of a: of full syncs, 2 sizes were measured, and those left out of the fit were missed by 70 %; calibrate longer, on a machine that is idle"}
+	if got := thin(m, []string{"a", "b"}, true); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	got := thin(m, []string{"a", "b"}, false)
+	if !slices.Contains(got, "synclab/nftables is not in the cost model: 'synclab calibrate' measures it, if the budget is large enough") {
+		t.Errorf("%q", got)
+	}
+}
+
 // What is left of the time is the calibration's, if it is worth something.
 func TestCalibrationTime(t *testing.T) {
 	for _, c := range []struct{ budget, left, want time.Duration }{
