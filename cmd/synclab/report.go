@@ -67,7 +67,10 @@ more, their 95 % confidence intervals.`,
 					return badUsage(cmd, "%s is not the folder of a run: %w", dir, err)
 				}
 			}
-			return report(s, dirs, out, format, options)
+			if err := report(s, dirs, out, format, options); err != nil || len(dirs) > 1 || !reports.HasAnswer(dirs[0]) {
+				return err
+			}
+			return rebuildPlan(dirs[0], out, options) // the folder of a calibration may hold a plan from it, too
 		},
 	}
 	format.register(cmd)
@@ -120,7 +123,11 @@ func newestRun(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	files = append(files, shards...)
+	plans, err := filepath.Glob(filepath.Join(root, "*", reports.AnswerFile))
+	if err != nil {
+		return "", err
+	}
+	files = append(append(files, shards...), plans...)
 	newest, written := "", int64(-1)
 	for _, file := range files {
 		stat, err := os.Stat(file)
@@ -161,4 +168,16 @@ func report(s streams, dirs []string, out string, format outputFormat, options r
 		_, err := fmt.Fprintf(w, "\nreport: %s\n", filepath.Join(out, "index.html"))
 		return err
 	})
+}
+
+// rebuildPlan makes the page of a plan again, without a word.
+func rebuildPlan(dir, out string, options reports.Options) error {
+	a, err := reports.LoadAnswer(dir)
+	if err != nil {
+		return badInput(err)
+	}
+	if out == "" {
+		out = dir
+	}
+	return reports.BuildCapacity(a, out, options)
 }
