@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"synclab/scenarios"
+)
+
+const deployFolder = "../../deploy"
+
+// manifest decodes one file as strictly as an API server with field validation does.
+func manifest(t *testing.T, file string) runtime.Object {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployFolder, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(text, []byte("\n---\n")) {
+		t.Fatalf("%s: one object a file", file)
+	}
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	object, _, err := decoder.Decode(text, nil, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return object
+}
+
+// kustomization is what the folders use of that kind.
+type kustomization struct {
+	APIVersion string              `json:"apiVersion"`
+	Kind       string              `json:"kind"`
+	Namespace  string              `json:"namespace"`
+	Resources  []string            `json:"resources"`
+	Patches    []map[string]string `json:"patches"`
+	Images     []map[string]string `json:"images"`
+}
+
+// Every file that is applied decodes strictly, and none is forgotten.
+func TestManifestsDecode(t *testing.T) {
+	for _, folder := range []string{"sweep", "shared-volume"} {
+		text, err := os.ReadFile(filepath.Join(deployFolder, folder, "kustomization.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var k kustomization
+		if err := yaml.UnmarshalStrict(text, &k); err != nil {
+			t.Fatalf("%s: %v", folder, err)
+		}
+		applied := []string{"kustomization.yaml", "gather.yaml"} // the latter comes by itself, after the sweep
+		for _, file := range k.Resources {
+			if !strings.HasPrefix(file, "..") {
+				applied = append(applied, file)
+			}
+		}
+		for _, patch := range k.Patches {
+			applied = append(applied, patch["path"])
+		}
+		files, err := filepath.Glob(filepath.Join(deployFolder, folder, "*.yaml"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(err, files)
+		}
+		for _, file := range files {
+			if !slices.Contains(applied, filepath.Base(file)) {
+				t.Errorf("%s is not part of the kustomization", file)
+			}
+			if filepath.Base(file) != "kustomization.yaml" {
+				manifest(t, filepath.Join(folder, filepath.Base(file)))
+			}
+		}
+	}
+}
+
+// The Job measures exactly the shards that it counts, with arguments that this program takes.
+func TestSweepJobIsConsistent(t *testing.T) {
+	spec := manifest(t, "sweep/job.yaml").(*batchv1.Job).Spec
+	if spec.CompletionMode == nil || *spec.CompletionMode != batchv1.IndexedCompletion || spec.Completions == nil || spec.Parallelism == nil {
+		t.Fatalf("no Indexed Job: %+v", spec)
+	}
+	n := int(*spec.Completions)
+	if int(*spec.Parallelism) > n || spec.BackoffLimitPerIndex == nil || *spec.MaxFailedIndexes > *spec.Completions ||
+		spec.PodFailurePolicy != nil && (*spec.PodReplacementPolicy != batchv1.Failed || spec.Template.Spec.RestartPolicy != corev1.RestartPolicyNever) {
+		t.Errorf("fields of an Indexed Job that the API server refuses: %+v", spec)
+	}
+	args := spec.Template.Spec.InitContainers[0].Args
+	cmd, rest, err := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}).Find(args)
+	if err != nil || cmd.Name() != "compare" {
+		t.Fatalf("%v: command %v, %v", args, cmd.Name(), err)
+	}
+	// What the kubelet makes of $(JOB_COMPLETION_INDEX) in the last pod.
+	for i := range rest {
+		rest[i] = strings.ReplaceAll(rest[i], "$(JOB_COMPLETION_INDEX)", strconv.Itoa(n-1))
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := scenarios.Load(cmd.Flags().Arg(0), nil, scenarios.Sizes{}); err != nil {
+		t.Error(err)
+	}
+	value := func(name string) string { return cmd.Flags().Lookup(name).Value.String() }
+	if value("shards") != strconv.Itoa(n) || value("shard-index") != strconv.Itoa(n-1) || value("shard") != "" {
+		t.Errorf("%d completions, but --shards %s --shard-index %s", n, value("shards"), value("shard-index"))
+	}
+	subjects, err := cmd.Flags().GetStringSlice("subjects")
+	if err != nil || len(subjects) < 2 || checkSubjects(cmd, subjects) != nil {
+		t.Errorf("subjects %v, %v: they must be named, or nodes with other tools divide another sweep", subjects, err)
+	}
+}
+
+// Pods get no more than the lab needs.
+func TestPodsHaveFewRights(t *testing.T) {
+	job := manifest(t, "sweep/job.yaml").(*batchv1.Job).Spec.Template.Spec
+	patched := manifest(t, "shared-volume/job.patch.yaml").(*batchv1.Job).Spec.Template.Spec
+	gather := manifest(t, "shared-volume/gather.yaml").(*corev1.Pod).Spec
+	for name, pod := range map[string]corev1.PodSpec{"job": job, "gather": gather} {
+		if pod.HostNetwork || pod.HostPID || pod.HostIPC || pod.HostUsers == nil || *pod.HostUsers {
+			t.Errorf("%s: it is in a namespace of the node", name)
+		}
+		if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+			t.Errorf("%s: it gets a token", name)
+		}
+		if s := pod.SecurityContext; s == nil || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s: no seccomp profile", name)
+		}
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+			checkContainer(t, c)
+		}
+	}
+	for _, v := range slices.Concat(job.Volumes, patched.Volumes, gather.Volumes) {
+		if v.HostPath != nil || v.EmptyDir == nil && v.PersistentVolumeClaim == nil {
+			t.Errorf("volume %s: %+v", v.Name, v.VolumeSource)
+		}
+	}
+	shard := job.InitContainers[0]
+	if got := shard.SecurityContext.Capabilities.Add; !slices.Equal(got, []corev1.Capability{"SYS_ADMIN", "NET_ADMIN", "NET_RAW"}) {
+		t.Errorf("the shard's capabilities: %v", got)
+	}
+	cpu := shard.Resources.Limits[corev1.ResourceCPU]
+	if cpu.MilliValue()%1000 != 0 {
+		t.Errorf("%s CPUs: parts of one are shared with others", cpu.String())
+	}
+	rules := job.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if len(rules) != 1 || rules[0].TopologyKey != corev1.LabelHostname {
+		t.Errorf("several shards may share a node: %+v", rules)
+	}
+}
+
+func checkContainer(t *testing.T, c corev1.Container) {
+	t.Helper()
+	s := c.SecurityContext
+	switch {
+	case s == nil || s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}):
+		t.Errorf("container %s keeps capabilities", c.Name)
+	case s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem:
+		t.Errorf("container %s can write to its root", c.Name)
+	case s.Privileged != nil && *s.Privileged:
+		t.Errorf("container %s is privileged", c.Name)
+	case len(s.Capabilities.Add) == 0 && (s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation):
+		t.Errorf("container %s may gain rights", c.Name)
+	}
+	for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		request, limit := c.Resources.Requests[resource], c.Resources.Limits[resource]
+		if request.IsZero() || request.Cmp(limit) != 0 {
+			t.Errorf("container %s: %s request %s, limit %s; want the same", c.Name, resource, request.String(), limit.String())
+		}
+	}
+}
+
+// What doctor.yaml finds out is true of shards: the pod has their rights.
+func TestDoctorPodIsLikeAShard(t *testing.T) {
+	job := manifest(t, "sweep/job.yaml").(*batchv1.Job).Spec.Template.Spec
+	doctor := manifest(t, "doctor.yaml").(*corev1.Pod).Spec
+	if diff := cmp.Diff(job.InitContainers[0].SecurityContext, doctor.Containers[0].SecurityContext); diff != "" {
+		t.Errorf("containers (-shard +doctor):\n%s", diff)
+	}
+	if diff := cmp.Diff(job.SecurityContext, doctor.SecurityContext); diff != "" || !cmp.Equal(job.HostUsers, doctor.HostUsers) {
+		t.Errorf("pods (-shard +doctor):\n%s", diff)
+	}
+}
+
+// gather.sh takes each folder once, lets its pod end, tries again where a pod was lost meanwhile, and ends with the Job.
+func TestGather(t *testing.T) {
+	dir := t.TempDir()
+	// A cluster of two pods that have measured; the first call of tar in the second one breaks off.
+	const kubectl = `#!/bin/sh
+cd "$FAKE"
+shift 2
+case $1 in
+get)
+	case $2 in
+	pods) for p in a b; do [ -e $p/gathered ] || printf '%s ' $p; done ;;
+	job) [ ! -e a/gathered ] || [ ! -e b/gathered ] || echo Complete ;;
+	esac ;;
+exec)
+	case $6 in
+	tar)
+		if [ $2 = b ] && [ ! -e tried ]; then touch tried; echo lost >&2; exit 1; fi
+		tar -C $2 -cf - . ;;
+	touch) touch $2/gathered; echo $2 >>order ;;
+	esac ;;
+esac
+`
+	fake := filepath.Join(dir, "fake")
+	for pod, shard := range map[string]string{"a": "shard-1-of-2", "b": "shard-2-of-2"} {
+		folder := filepath.Join(fake, pod, shard)
+		if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "run.json"), []byte("{}"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "sweep")
+	gather := exec.CommandContext(t.Context(), "sh", filepath.Join(deployFolder, "gather.sh"), out)
+	gather.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "FAKE="+fake, "GATHER_EVERY=0")
+	said, err := gather.CombinedOutput()
+	if err != nil || !strings.Contains(string(said), "not gathered from b yet") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	for _, shard := range []string{"shard-1-of-2", "shard-2-of-2"} {
+		if _, err := os.Stat(filepath.Join(out, shard, "run.json")); err != nil {
+			t.Error(err)
+		}
+	}
+	if order, err := os.ReadFile(filepath.Join(fake, "order")); err != nil || string(order) != "a\nb\n" {
+		t.Errorf("let go: %q, %v; want each once", order, err)
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"synclab/bench"
+	"synclab/reports"
+)
+
+const tinySweep = `name: tiny
+description: two sizes, nothing but a cold start
+seed: 3
+shape:
+  services: 9
+  endpoints: {count: 2}
+sweep:
+  - field: shape.services
+    values: ["4", "9"]
+steps:
+  - create: {}
+  - settle:
+`
+
+// A sweep in three shards measures the same passes as in one piece, and its one report counts the same rules.
+func TestShardsAreTheSweep(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "tiny.yaml")
+	if err := os.WriteFile(file, []byte(tinySweep), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	subjects := "synclab/nftables"
+	if about, err := bench.ParseSubject("synclab/iptables-legacy"); err == nil && about.Available() == nil {
+		subjects += ",synclab/iptables-legacy"
+	}
+	whole, sweep := filepath.Join(dir, "whole"), filepath.Join(dir, "sweep")
+	args := func(more ...string) []string {
+		return append([]string{"run", file, "--subjects", subjects, "--reps", "2", "--set", "proxy.minSyncPeriod=50ms"}, more...)
+	}
+	must := func(args ...string) (stdout, stderr string) {
+		t.Helper()
+		status, stdout, stderr := invoke(t, args...)
+		if strings.Contains(stderr, "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
+			t.Skip(stderr)
+		}
+		if status != exitDone {
+			t.Fatalf("%v: status %d\n%s%s", args, status, stdout, stderr)
+		}
+		return stdout, stderr
+	}
+	must(args("--out", whole)...)
+	must(args("--out", sweep, "--shard", "1/3")...)
+	must(args("--out", sweep, "--shard-index", "2", "--shards", "3")...)
+	if _, stderr := must("report", "--no-png", sweep); !strings.Contains(stderr, "shard 2 of 3 is missing") {
+		t.Errorf("stderr does not name the missing shard: %s", stderr)
+	}
+	must(args("--out", sweep, "--shard", "2/3")...)
+	if stdout, _ := must(args("--out", sweep, "--shard", "3/3")...); !strings.Contains(stdout, "complete already") {
+		t.Errorf("a complete shard: %s", stdout)
+	}
+
+	_, records, err := bench.ReadRun(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts []bench.Record
+	for _, shard := range reports.ShardsIn(sweep) {
+		_, records, err := bench.ReadRun(shard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, records...)
+	}
+	want, got := measuredPasses(records), measuredPasses(parts)
+	if !slices.Equal(want, got) || len(want) != 4*len(strings.Split(subjects, ",")) {
+		t.Errorf("in one piece\n%s\nin shards\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
+	}
+	if want, got := ruleRows(t, whole), ruleRows(t, sweep); !slices.Equal(want, got) || len(want) == 0 {
+		t.Errorf("rules in one piece\n%s\nin shards\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
+	}
+}
+
+// measuredPasses are the cells, repetitions and subjects of records.
+func measuredPasses(records []bench.Record) []string {
+	var all []string
+	for _, r := range records {
+		all = append(all, fmt.Sprint(r.Params, " ", r.Rep, " ", r.Subject))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// ruleRows are the counts of a report, as many and as large as they are.
+func ruleRows(t *testing.T, dir string) []string {
+	t.Helper()
+	status, stdout, stderr := invoke(t, "report", "--no-png", "-o", "json", dir)
+	var summary reports.Summary
+	if err := json.Unmarshal([]byte(stdout), &summary); err != nil || status != exitDone {
+		t.Fatalf("report %s: status %d, %v\n%s", dir, status, err, stderr)
+	}
+	var rows []string
+	for _, row := range summary.Rows {
+		switch row.Metric {
+		case bench.RulesKernel, bench.RulesClosedForm:
+			rows = append(rows, fmt.Sprintf("%s %d %s %s: %d values, %v to %v", row.Series, row.Cell.Services, row.Metric, row.Table, row.N, row.Min, row.Max))
+		}
+	}
+	return rows
+}
+
+func TestShardFlags(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--shard", "4/3"}, `--shard "4/3": want i/n with i from 1 to n`},
+		{[]string{"--shard", "0/3"}, "want i/n"},
+		{[]string{"--shard", "3"}, "want i/n"},
+		{[]string{"--shard", "1/3", "--shards", "3"}, "takes no --shard-index and no --shards"},
+		{[]string{"--shard-index", "0"}, "of how many? --shards says it"},
+		{[]string{"--shard-index", "3", "--shards", "3"}, "want 0 to 2"},
+		{[]string{"--shards", "3"}, "which of them?"},
+		{[]string{"--shards", "0", "--dry-run"}, "want at least 1"},
+		{[]string{"--shard", "1/2", "--kubeconfig", "x"}, "--kubeconfig takes no shards"},
+	} {
+		status, stdout, stderr := invoke(t, append([]string{"run"}, c.args...)...)
+		if status != exitUsage || stdout != "" || !strings.Contains(stderr, c.want) {
+			t.Errorf("%v: status %d, %s%s; want %q", c.args, status, stdout, stderr, c.want)
+		}
+	}
+}
+
+// The list has every unit once, and runs nothing.
+func TestListOfShards(t *testing.T) {
+	status, stdout, stderr := invoke(t, "run", "size-sweep", "--reps", "3", "--shards", "4", "--dry-run", "--subjects", "synclab/nftables")
+	if status != exitDone || stderr != "" {
+		t.Fatalf("status %d\n%s", status, stderr)
+	}
+	for _, want := range []string{"1/4", "4/4", "services=5000", "18 units"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q:\n%s", want, stdout)
+		}
+	}
+	if n := strings.Count(stdout, "services="); n != 18 {
+		t.Errorf("%d units, want 6 sizes × 3 repetitions:\n%s", n, stdout)
+	}
+}

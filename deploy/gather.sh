@@ -1,0 +1,45 @@
+#!/bin/sh
+# Fetches the folder of every shard as soon as it is measured, and lets its pod end, until the Job has ended:
+#
+#   deploy/gather.sh FOLDER [NAMESPACE [JOB]]
+#
+# What a pod does while it measures is left alone: a pod whose phase is Running has measured and waits.
+set -eu
+
+out=${1:?usage: deploy/gather.sh FOLDER [NAMESPACE [JOB]]}
+namespace=${2:-synclab}
+job=${3:-synclab-sweep}
+
+in_namespace() { kubectl --namespace "$namespace" "$@"; }
+
+# A folder is unpacked only when all of it has come, and its pod ends only when it is unpacked.
+take() {
+	in_namespace exec "$1" --container hold -- tar -C /runs -cf - . >"$out/.$1.tar" &&
+		tar -C "$out" -xf "$out/.$1.tar" &&
+		in_namespace exec "$1" --container hold -- touch /runs/gathered &&
+		echo "gathered from $1"
+	taken=$?
+	rm -f "$out/.$1.tar"
+	return "$taken"
+}
+
+gather() {
+	for pod in $(in_namespace get pods --selector "batch.kubernetes.io/job-name=$job" \
+		--field-selector status.phase=Running --output 'jsonpath={.items[*].metadata.name}'); do
+		case " $done " in *" $pod "*) continue ;; esac # it is about to end
+		if take "$pod"; then done="$done $pod"; else echo "not gathered from $pod yet: trying again" >&2; fi
+	done
+}
+
+mkdir -p "$out"
+done=
+while :; do
+	ended=$(in_namespace get job "$job" --output 'jsonpath={.status.conditions[?(@.status=="True")].type}')
+	gather
+	case " $ended " in
+	*" Complete "*) break ;;
+	*" Failed "*) echo "some shards failed: kubectl --namespace $namespace describe job $job" >&2 && break ;;
+	esac
+	sleep "${GATHER_EVERY:-10}"
+done
+ls -d "$out"/shard-*
