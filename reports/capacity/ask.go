@@ -78,7 +78,7 @@ func askersOf(ctx context.Context, m *model.Model, q *Question) ([]*asker, error
 		if err != nil {
 			return nil, err
 		}
-		a := &asker{ctx: ctx, q: q, model: m, subject: s, policy: defaultPolicy(name), memo: map[situation]*simulated{}}
+		a := &asker{ctx: ctx, q: q, model: m, subject: s, policy: defaultPolicy(name), memo: map[situation]*simulated{}, ready: map[[2]float64]*prepared{}}
 		if q.Policy != nil {
 			p := *q.Policy
 			if !supports(name, p.Runner) {

@@ -90,15 +90,15 @@ func (c Comparison) words(from, to *SubjectAnswer, p Promise) string {
 	case c.AtLeast || c.AtMost || math.Abs(math.Log(c.Ratio)) > 0.05:
 		bound := ""
 		if c.AtLeast {
-			bound = "at least "
+			bound = " or more"
 		} else if c.AtMost {
-			bound = "at most "
+			bound = " or less"
 		}
 		breaks := ""
 		if l := to.Largest; !l.Unbounded {
 			breaks = fmt.Sprintf("; the promise first to break is %s: %s", words[l.Promise].name, l.Why)
 		}
-		parts = append(parts, fmt.Sprintf("%s holds at %s%s times the size of %s%s.", c.To, bound, digits(c.Ratio, model.Extrapolated), c.From, breaks))
+		parts = append(parts, fmt.Sprintf("%s holds at %s times the size of %s%s%s.", c.To, digits(c.Ratio, model.Extrapolated), c.From, bound, breaks))
 	default:
 		parts = append(parts, fmt.Sprintf("%s holds as far as %s.", c.To, c.From))
 	}

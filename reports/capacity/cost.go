@@ -65,15 +65,36 @@ func (c *cost) cpu(kind string, services int, took time.Duration) time.Duration 
 	return time.Duration(float64(took) * (shares[i] + (next-shares[i])*(at-float64(i))))
 }
 
-// costOf a subject in a cluster, whose syncs take together so many changed Services most of the time.
-func costOf(s *model.Subject, c Cluster, together int, which side) (*cost, error) {
+// prepared is what costs of one size have in common, whatever the policy and the side.
+type prepared struct {
+	syncs  *model.Syncs
+	shares map[string][]float64
+}
+
+func prepare(s *model.Subject, c Cluster) (*prepared, error) {
 	syncs, err := s.Syncs(c.Services, c.Endpoints)
 	if err != nil {
 		return nil, err
 	}
-	out := &cost{Syncs: syncs, factors: map[string]float64{}, shares: map[string][]float64{}}
-	for _, kind := range []string{model.Full, model.Resync, model.Partial} {
-		out.factors[kind] = 1
+	out := &prepared{syncs: syncs, shares: map[string][]float64{}}
+	for kind, most := range map[string]int{model.Full: 0, model.Resync: 0, model.Partial: int(math.Ceil(math.Log2(float64(max(2, c.Services)))))} {
+		if !s.Has(model.Total, kind) {
+			continue
+		}
+		if out.shares[kind], err = cpuShares(s, c, kind, most); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// costOf a subject in a cluster, whose syncs take together so many changed Services most of the time.
+func costOf(s *model.Subject, c Cluster, ready *prepared, together int, which side) (*cost, error) {
+	out := &cost{Syncs: ready.syncs, shares: ready.shares, factors: map[string]float64{model.Full: 1, model.Resync: 1, model.Partial: 1}}
+	if which == median {
+		return out, nil
+	}
+	for kind := range out.factors {
 		if !s.Has(model.Total, kind) {
 			continue
 		}
@@ -81,15 +102,8 @@ func costOf(s *model.Subject, c Cluster, together int, which side) (*cost, error
 		if err != nil {
 			return nil, err
 		}
-		if which != median && p.Median > 0 {
+		if p.Median > 0 {
 			out.factors[kind] = which.of(p) / p.Median
-		}
-		most := 0
-		if kind == model.Partial {
-			most = int(math.Ceil(math.Log2(float64(max(2, c.Services)))))
-		}
-		if out.shares[kind], err = cpuShares(s, c, kind, most); err != nil {
-			return nil, err
 		}
 	}
 	return out, nil

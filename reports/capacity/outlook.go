@@ -20,6 +20,7 @@ type asker struct {
 	subject *model.Subject
 	policy  Policy // in use
 	memo    map[situation]*simulated
+	ready   map[[2]float64]*prepared // by Services and endpoints of each
 	remarks []string
 	told    func(what string)
 }
@@ -54,7 +55,16 @@ func (a *asker) simulate(c Cluster, p Policy, which side) (*simulated, error) {
 	if known := a.memo[key]; known != nil {
 		return known, nil
 	}
-	s, err := simulate(a.ctx, a.subject, c, p, which, a.q)
+	size := [2]float64{float64(c.Services), c.Endpoints}
+	ready := a.ready[size]
+	if ready == nil {
+		var err error
+		if ready, err = prepare(a.subject, c); err != nil {
+			return nil, err
+		}
+		a.ready[size] = ready
+	}
+	s, err := simulate(a.ctx, a.subject, c, ready, p, which, a.q)
 	if err != nil {
 		return nil, err
 	}

@@ -122,12 +122,12 @@ func extentOf(c Cluster, cycle float64, hourly bool, length time.Duration) exten
 }
 
 // simulate a subject's proxier on the nodes of a cluster.
-func simulate(ctx context.Context, s *model.Subject, c Cluster, p Policy, which side, q *Question) (*simulated, error) {
+func simulate(ctx context.Context, s *model.Subject, c Cluster, ready *prepared, p Policy, which side, q *Question) (*simulated, error) {
 	changed, cycle, err := together(s, c, p)
 	if err != nil {
 		return nil, err
 	}
-	cost, err := costOf(s, c, changed, which)
+	cost, err := costOf(s, c, ready, changed, which)
 	if err != nil {
 		return nil, err
 	}
