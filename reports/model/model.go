@@ -188,7 +188,7 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 
 // plausible leaves out laws that only noise can speak for: what is held in memory does not grow faster than what there is of
 // it, a packet may cross ever slower memory but no more rules than there are, the slowest packets of a few hundred say
-// little at all, and a full sync of more takes longer.
+// little at all, proxiers do no work for each pair of Services, and a full sync of more takes longer.
 func plausible(q Quantity, kind string, f Form) bool {
 	switch q {
 	case FirstPacket:
@@ -197,6 +197,8 @@ func plausible(q Quantity, kind string, f Form) bool {
 		return f.State == "const" || f.State == "line"
 	case PeakRSS, ChildPeakRSS, Rules, Elements:
 		return f.State == "const" || f.State == "line" || f.State == "plane"
+	case Plan, Encode, Rest: // the proxier's own work: what is quadratic is the tools' and the kernel's
+		return f.State == "const" || f.State == "line" || f.State == "plane" || f.State == "power"
 	case Total, CPU:
 		return f.State != "root" && (kind == Partial || f.State != "const")
 	}

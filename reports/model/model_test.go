@@ -210,7 +210,7 @@ func TestIntervalsCover(t *testing.T) {
 		names = append(names, name)
 	}
 	rng := rand.New(rand.NewPCG(11, 11))
-	for draw := range 20 {
+	for draw := range 12 {
 		for _, name := range names {
 			truth := laws[name]
 			const between, noise, reps = 0.03, 0.05, 2

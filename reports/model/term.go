@@ -71,6 +71,7 @@ const (
 	mostRivals = 5    // others that it keeps
 	mostError  = 0.5  // of a point, as scatter counts it
 	mostDrift  = 0.4  // however bad the trials were: a factor 1.5 for each factor e beyond
+	leastDrift = 0.04 // caches end somewhere, even if the trials did not meet their ends
 	leastTime  = 0.02 // scatter that machines have between cells, even if a fit is too good to show it
 	leastCount = 0.002
 	// negligible is the share of a sync that an error of a phase is not held against.
@@ -199,7 +200,7 @@ func (t *Term) driftOf(c candidate) float64 {
 		excess := math.Sqrt(max(0, m.err*m.err-t.Between*t.Between-t.Within*t.Within))
 		rates = append(rates, excess/math.Log(m.factor))
 	}
-	return min(mostDrift, 1.4826*median(rates)) // half of a normal distribution is within 1/1.4826 deviations
+	return min(mostDrift, max(leastDrift, 1.4826*median(rates))) // half of a normal distribution is within 1/1.4826 deviations
 }
 
 // draw refits the law to points that might have been measured as well: the law's own values with its errors, shuffled.

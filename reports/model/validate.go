@@ -3,12 +3,10 @@ package model
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"synclab/bench"
 )
@@ -104,7 +102,7 @@ func (v *Validation) sum() {
 		}
 		rows[g] = append(rows[g], r)
 	}
-	rank := append([]Quantity{Total}, append(slices.Clone(phases), CPU, PeakRSS, ChildPeakRSS, Rules, Elements, FirstPacket)...)
+	rank := append([]Quantity{Total}, append(slices.Clone(phases), CPU, PeakRSS, ChildPeakRSS, Rules, Elements, FirstPacket, FirstPacketP99)...)
 	slices.SortStableFunc(order, func(a, b group) int {
 		return cmp.Or(strings.Compare(a.subject, b.subject), cmp.Compare(slices.Index(rank, a.quantity), slices.Index(rank, b.quantity)), strings.Compare(a.kind, b.kind))
 	})
@@ -140,52 +138,4 @@ func (v *Validation) Overall(subject string) (err, coverage float64, points int)
 		return 0, 0, 0
 	}
 	return median(errs), float64(covered) / float64(len(errs)), len(errs)
-}
-
-// WriteTable prints the means, aligned.
-func (v *Validation) WriteTable(w io.Writer) error {
-	fmt.Fprintf(w, "Fitted to small cells, held against large ones; intervals of %.0f %%:\n\n", 100*v.Confidence)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "subject\tquantity\tsync\tpoints\tfitted up to\theld out up to\tmedian error\tcovered")
-	for _, m := range v.Subjects {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%.1f %%\t%.0f %%\n", m.Subject, m.Quantity, m.Kind, m.Points, m.FitUpTo, m.Largest, 100*m.Error, 100*m.Coverage)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	err, coverage, points := v.Overall("")
-	_, failed := fmt.Fprintf(w, "\nwhole syncs: median absolute error %.1f %%, %.0f %% of %d points within their intervals\n", 100*err, 100*coverage, points)
-	return failed
-}
-
-// Enough precision of a calibration: the half interval, as a share, of whole syncs at so many times the largest size.
-const (
-	enoughHalf  = 0.25
-	enoughTimes = 2
-)
-
-// Confident says which subjects of a calibration need no more cells: their full and partial syncs are known, at twice the
-// largest size, to within a quarter.
-func Confident(records []bench.Record, o FitOptions) map[string]bool {
-	o.Quantities = []Quantity{Total}
-	m, err := Fit(bench.Run{}, records, o)
-	if err != nil {
-		return nil
-	}
-	out := map[string]bool{}
-	for _, s := range m.Subjects {
-		enough := true
-		for _, kind := range []string{Full, Partial} {
-			t := s.term(Total, kind)
-			if t == nil || t.Points < 4 {
-				enough = false
-				continue
-			}
-			q := Query{Quantity: Total, Kind: kind, Services: int(enoughTimes * t.Largest.Services), Endpoints: 10}
-			p, err := s.predict(q, s.confidence, valuesOfCell, false)
-			enough = enough && err == nil && p.High/p.Median-1 <= enoughHalf
-		}
-		out[s.Name] = enough
-	}
-	return out
 }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -19,6 +20,19 @@ type Way struct {
 	Low    float64 `json:"low"`    // s: 5th percentile of single changes
 	High   float64 `json:"high"`   // s: 95th percentile
 	N      int     `json:"n"`      // changes
+	// Values are those of single changes, in order, at most mostWays of them: what a simulation draws from.
+	Values []float64 `json:"values,omitempty"`
+}
+
+// mostWays is how many values are kept: enough for a 95th percentile.
+const mostWays = 200
+
+// Draw one way, in seconds.
+func (w *Way) Draw(rng *rand.Rand) float64 {
+	if w == nil || len(w.Values) == 0 {
+		return 0
+	}
+	return w.Values[rng.IntN(len(w.Values))]
 }
 
 // ToNode is the way of each subject of a run, in each of its cells as one.
@@ -34,7 +48,14 @@ func ToNode(run bench.Run, records []bench.Record) map[string]*Way {
 		}
 		slices.Sort(ways)
 		at := func(share float64) float64 { return stat.Quantile(share, stat.Empirical, ways, nil) }
-		out[subject] = &Way{Median: median(ways), Low: at(0.05), High: at(0.95), N: len(ways)}
+		out[subject] = &Way{Median: median(ways), Low: at(0.05), High: at(0.95), N: len(ways), Values: ways}
+		if n := len(ways); n > mostWays {
+			kept := make([]float64, mostWays)
+			for i := range kept {
+				kept[i] = ways[i*(n-1)/(mostWays-1)]
+			}
+			out[subject].Values = kept
+		}
 	}
 	return out
 }

@@ -1,0 +1,141 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// headline says that plans are made with a quantity of a kind of sync: the others explain it.
+func headline(q Quantity, kind string) bool {
+	switch q {
+	case Total, CPU, PeakRSS, Rules, Elements, FirstPacket:
+		return true
+	case ChildPeakRSS:
+		return kind == Full
+	}
+	return false
+}
+
+// bands of how far beyond the fit a point is, in sizes: up to each.
+var bands = []float64{1.5, 2.5, 4.5, math.Inf(1)}
+
+func band(beyond float64) string {
+	low := 1.0
+	for _, high := range bands {
+		if beyond <= high {
+			if math.IsInf(high, 1) {
+				return fmt.Sprintf("beyond %g times", low)
+			}
+			return fmt.Sprintf("%g to %g times", low, high)
+		}
+		low = high
+	}
+	return ""
+}
+
+// Sum is the median absolute error and the coverage of the rows that have something in common.
+type Sum struct {
+	Of       string  `json:"of"`
+	Points   int     `json:"points"`
+	Error    float64 `json:"median_absolute_error"`
+	Worst    float64 `json:"ninth_decile"` // nine of ten errors are no larger
+	Coverage float64 `json:"coverage"`
+}
+
+// Sums groups the rows by what of says of them, in the order in which they come; what it calls "" is left out.
+func (v *Validation) Sums(of func(Validated) string) []Sum {
+	errs, covered := map[string][]float64{}, map[string]int{}
+	var order []string
+	for _, r := range v.Rows {
+		name := of(r)
+		if name == "" {
+			continue
+		}
+		if errs[name] == nil {
+			order = append(order, name)
+		}
+		errs[name] = append(errs[name], math.Abs(r.Error))
+		if r.Covered {
+			covered[name]++
+		}
+	}
+	var out []Sum
+	for _, name := range order {
+		e := slices.Sorted(slices.Values(errs[name]))
+		n := len(e)
+		out = append(out, Sum{Of: name, Points: n, Error: median(e), Worst: e[min(n-1, n*9/10)], Coverage: float64(covered[name]) / float64(n)})
+	}
+	return out
+}
+
+// WriteTable prints what plans are made with, by quantity, by subject, and by how far beyond the fit; then phases.
+func (v *Validation) WriteTable(w io.Writer) error {
+	fmt.Fprintf(w, "Fitted to small cells, held against large ones; intervals of %.0f %%.\n", 100*v.Confidence)
+	heads := func(name func(Validated) string) func(Validated) string {
+		return func(r Validated) string {
+			if r.Slight || !headline(r.Quantity, r.Kind) {
+				return ""
+			}
+			return name(r)
+		}
+	}
+	for _, table := range []struct {
+		title, column string
+		of            func(Validated) string
+	}{
+		{"What plans are made with", "", heads(func(Validated) string { return "all" })},
+		{"By quantity", "quantity", heads(func(r Validated) string { return strings.TrimSpace(r.Kind + " " + string(r.Quantity)) })},
+		{"By subject", "subject", heads(func(r Validated) string { return r.Subject })},
+		{"By how far beyond the fit", "sizes", heads(func(r Validated) string { return band(r.Predicted.Beyond) })},
+		{"Whole syncs by how far beyond the fit", "sizes", func(r Validated) string {
+			if r.Quantity != Total {
+				return ""
+			}
+			return r.Kind + ", " + band(r.Predicted.Beyond)
+		}},
+	} {
+		sums := v.Sums(table.of)
+		if table.column == "sizes" {
+			slices.SortFunc(sums, func(a, b Sum) int { return cmp.Compare(a.Of, b.Of) })
+		}
+		if err := writeSums(w, table.title, table.column, sums); err != nil {
+			return err
+		}
+	}
+	if err := v.writeMeans(w, "By subject and quantity", func(m ValidatedMean) bool { return headline(m.Quantity, m.Kind) }); err != nil {
+		return err
+	}
+	if err := v.writeMeans(w, "What explains them: phases and tools, where they are not slight, and the slowest packets", func(m ValidatedMean) bool { return !headline(m.Quantity, m.Kind) }); err != nil {
+		return err
+	}
+	err, coverage, points := v.Overall("")
+	_, failed := fmt.Fprintf(w, "\nwhole syncs: median absolute error %.1f %%, %.0f %% of %d points within their intervals\n", 100*err, 100*coverage, points)
+	return failed
+}
+
+func writeSums(w io.Writer, title, column string, sums []Sum) error {
+	fmt.Fprintf(w, "\n%s:\n", title)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "%s\tpoints\tmedian error\tnine of ten below\tcovered\n", column)
+	for _, s := range sums {
+		fmt.Fprintf(t, "%s\t%d\t%.1f %%\t%.1f %%\t%.0f %%\n", s.Of, s.Points, 100*s.Error, 100*s.Worst, 100*s.Coverage)
+	}
+	return t.Flush()
+}
+
+func (v *Validation) writeMeans(w io.Writer, title string, wanted func(ValidatedMean) bool) error {
+	fmt.Fprintf(w, "\n%s:\n", title)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "subject\tquantity\tsync\tpoints\tfitted up to\theld out up to\tbeyond\tmedian error\tcovered")
+	for _, m := range v.Subjects {
+		if wanted(m) {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%.1fx\t%.1f %%\t%.0f %%\n", m.Subject, m.Quantity, m.Kind, m.Points, m.FitUpTo, m.Largest, m.Beyond, 100*m.Error, 100*m.Coverage)
+		}
+	}
+	return t.Flush()
+}
