@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
+	"synclab/bench/mirror"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
 	"synclab/sim"
@@ -77,7 +77,7 @@ type Ledger struct {
 	opts LedgerOptions
 
 	mu      sync.Mutex
-	mirrors map[corev1.IPFamily]*mirror
+	cluster *mirror.Mirror
 	targets []*Target
 	ports   map[portKey]*port // of targets
 	queue   []Result          // in order of their end
@@ -92,16 +92,24 @@ type portKey struct {
 	name   tracker.ServicePortName
 }
 
-// mirror is the cluster as one family's plan.
-type mirror struct {
-	tracker *tracker.Tracker
-	plan    *plan.Plan
-	serving map[tracker.ServicePortName][]netip.AddrPort // of UDP ports
+// now is what the cluster says of a port.
+func (l *Ledger) now(key portKey) version {
+	return version{port: l.cluster.Port(key.family, key.name), serving: l.serving(key)}
 }
 
-// now is what the cluster says of a port.
-func (m *mirror) now(name tracker.ServicePortName) version {
-	return version{port: m.plan.Port(name), serving: m.serving[name]}
+// serving are the endpoints that serve a UDP port.
+func (l *Ledger) serving(key portKey) []netip.AddrPort {
+	svc := l.cluster.Service(key.family, key.name.NamespacedName)
+	if svc == nil || key.name.Protocol != corev1.ProtocolUDP {
+		return nil
+	}
+	var serving []netip.AddrPort
+	for _, ep := range svc.EndpointsOf(key.name.PortKey) {
+		if ep.Serving {
+			serving = append(serving, ep.Addr)
+		}
+	}
+	return serving
 }
 
 // heldState is what is known of a held flow.
@@ -112,111 +120,16 @@ type heldState struct {
 
 // NewLedger makes a Ledger of a cluster that the kernel is in sync with.
 func NewLedger(opts LedgerOptions) *Ledger {
-	l := &Ledger{opts: opts, mirrors: map[corev1.IPFamily]*mirror{}, ports: map[portKey]*port{}, held: map[int]*heldState{}}
-	for _, family := range opts.Families {
-		l.mirrors[family] = &mirror{
-			serving: map[tracker.ServicePortName][]netip.AddrPort{},
-			tracker: tracker.New(tracker.Options{Family: family, NodeName: opts.Node.Name}), plan: plan.New(opts.Node),
-		}
-	}
-	for _, svc := range opts.Services {
-		l.take(sim.Add, svc, opts.Now)
-	}
-	for _, slice := range opts.Slices {
-		l.take(sim.Add, slice, opts.Now)
-	}
-	for _, m := range l.mirrors {
-		m.update()
-	}
+	l := &Ledger{opts: opts, cluster: mirror.New(opts.Node, opts.Families...), ports: map[portKey]*port{}, held: map[int]*heldState{}}
+	l.cluster.Load(opts.Services, opts.Slices, opts.Now)
 	for i := range opts.Targets {
 		t := &opts.Targets[i]
 		l.targets = append(l.targets, t)
 		if key := (portKey{t.Family, t.Service}); l.ports[key] == nil {
-			l.ports[key] = newPort(i, t, l.mirrors[t.Family].now(t.Service), opts.Now)
+			l.ports[key] = newPort(i, t, l.now(key), opts.Now)
 		}
 	}
 	return l
-}
-
-// owner is the Service that an object is, or belongs to.
-func owner(object runtime.Object) types.NamespacedName {
-	switch o := object.(type) {
-	case *corev1.Service:
-		return types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-	case *discoveryv1.EndpointSlice:
-		return types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}
-	}
-	return types.NamespacedName{}
-}
-
-// take gives a change of a Service or an EndpointSlice to the mirrors.
-func (l *Ledger) take(op sim.Op, object runtime.Object, now time.Time) {
-	for _, m := range l.mirrors {
-		switch o := object.(type) {
-		case *corev1.Service:
-			if op == sim.Delete {
-				m.tracker.DeleteService(o, now)
-			} else {
-				m.tracker.SetService(o, now)
-			}
-		case *discoveryv1.EndpointSlice:
-			if op == sim.Delete {
-				m.tracker.DeleteSlice(o, now)
-			} else {
-				m.tracker.SetSlice(o, now)
-			}
-		}
-	}
-}
-
-// update plans what was taken, and gives the ports concerned as they were.
-func (m *mirror) update() map[tracker.ServicePortName]*plan.ServicePort {
-	changes := m.tracker.Take()
-	m.tracker.Commit(changes)
-	before := map[tracker.ServicePortName]*plan.ServicePort{}
-	for _, change := range changes.Services {
-		for _, svc := range []*tracker.Service{change.Old, change.New} {
-			if svc == nil {
-				continue
-			}
-			for _, port := range svc.Ports {
-				before[port.Name] = m.plan.Port(port.Name)
-				m.serve(port.Name, change.New)
-			}
-		}
-	}
-	m.plan.Update(changes.Services)
-	return before
-}
-
-// serve notes the endpoints that serve a UDP port.
-func (m *mirror) serve(name tracker.ServicePortName, svc *tracker.Service) {
-	if name.Protocol != corev1.ProtocolUDP {
-		return
-	}
-	delete(m.serving, name)
-	if svc == nil {
-		return
-	}
-	var serving []netip.AddrPort
-	for _, ep := range svc.EndpointsOf(name.PortKey) {
-		if ep.Serving {
-			serving = append(serving, ep.Addr)
-		}
-	}
-	m.serving[name] = serving
-}
-
-// moveNode plans everything anew for another zone of the node.
-func (m *mirror) moveNode(node plan.Node) map[tracker.ServicePortName]*plan.ServicePort {
-	before := map[tracker.ServicePortName]*plan.ServicePort{}
-	for _, port := range m.plan.Ports() {
-		before[port.Name] = port
-	}
-	if !m.plan.SetNode(node) {
-		return nil
-	}
-	return before
 }
 
 // Changed takes a change of the cluster right before it is made. object tells it from others, and must not change. Service
@@ -225,43 +138,22 @@ func (m *mirror) moveNode(node plan.Node) map[tracker.ServicePortName]*plan.Serv
 func (l *Ledger) Changed(op sim.Op, object runtime.Object, due, now time.Time) (added []Target, focus []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	node, isNode := object.(*corev1.Node)
-	if isNode && (node.Name != l.opts.Node.Name || op == sim.Delete) {
-		return nil, nil
-	}
-	l.take(op, object, now)
-	for _, family := range l.opts.Families {
-		m := l.mirrors[family]
-		var before map[tracker.ServicePortName]*plan.ServicePort
-		if isNode {
-			before = m.moveNode(plan.Node{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone]})
-		} else {
-			before = m.update()
+	for _, c := range l.cluster.Changed(op, object, now) {
+		key := portKey{c.Family, c.Name}
+		next, last := l.now(key), version{port: c.Before}
+		next.due, next.made, next.by = due, now, object
+		p := l.ports[key]
+		if p == nil && !last.alike(&next) {
+			if p = l.follow(key, c.Before, c.After); p == nil {
+				continue
+			}
+			added = append(added, *p.target)
 		}
-		for _, name := range sortedNames(before) {
-			next := m.now(name)
-			next.due, next.made, next.by = due, now, object
-			last := version{port: before[name]}
-			key := portKey{family, name}
-			p := l.ports[key]
-			if p == nil && !last.alike(&next) {
-				if p = l.follow(key, before[name], next.port); p == nil {
-					continue
-				}
-				added = append(added, *p.target)
-			}
-			if p != nil && l.changed(p, next) {
-				focus = append(focus, p.index)
-			}
+		if p != nil && l.changed(p, next) {
+			focus = append(focus, p.index)
 		}
 	}
 	return added, focus
-}
-
-func sortedNames(ports map[tracker.ServicePortName]*plan.ServicePort) []tracker.ServicePortName {
-	names := slices.Collect(maps.Keys(ports))
-	slices.SortFunc(names, plan.CompareNames)
-	return names
 }
 
 // follow makes a port a target; nil for one that no flow can be sent to.
@@ -320,7 +212,7 @@ func (l *Ledger) changed(p *port, next version) bool {
 func (l *Ledger) Visible(object runtime.Object, family corev1.IPFamily, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	service := owner(object)
+	service := mirror.ServiceOf(object)
 	for key, p := range l.ports {
 		if key.family == family && (key.name.NamespacedName == service || service.Name == "") {
 			p.seen(object, at)

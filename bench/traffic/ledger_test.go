@@ -333,3 +333,19 @@ func TestAddedNotYet(t *testing.T) {
 	s.tells("added 10.128.0.2 1.1s after 1s", "flow 10.128.0.2", "added 10.128.0.3 1.5s after 4s", "flow 10.128.0.3", "flow 10.128.0.1",
 		"added not yet 10.128.0.3 2s after 1s", "added not yet 10.128.0.4 6s after 3s")
 }
+
+// An EndpointSlice that goes over to another Service takes its endpoints along.
+func TestSliceChangesHands(t *testing.T) {
+	s := newStory(t, "1")
+	slice := s.slice([]string{"1"})
+	slice.Labels[discoveryv1.LabelServiceName] = "other"
+	s.ledger.Changed(sim.Update, slice, second(1), second(1))
+	s.visible(1.5, s.becomes(1.2, "1")) // and back
+	s.ledger.Changed(sim.Update, slice, second(20), second(20))
+	after := s.slice([]string{"2"})
+	after.Name = "web-2"
+	s.ledger.Changed(sim.Add, after, second(20), second(20))
+	s.visible(21, after)
+	s.flow(22, 22.1, "1")
+	s.tells("flow misrouted 10.128.0.1", "removed 10.128.0.1 2.1s after 20s", "added not yet 10.128.0.1 18.8s after 1.2s", "added not yet 10.128.0.2 2.1s after 20s")
+}

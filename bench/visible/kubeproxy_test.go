@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
+	"synclab/bench/mirror"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/front"
@@ -177,17 +178,17 @@ func TestKubeProxyRandomClusters(t *testing.T) {
 }
 
 // relabelled remembers whose endpoints slices held first, or that they changed hands.
-type relabelled map[string]owner
+type relabelled map[string]mirror.Owner
 
 func (r relabelled) holds(o runtime.Object) bool {
 	s, ok := o.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return false
 	}
-	now := sliceOwner(s)
+	now := mirror.OwnerOf(s)
 	if first, known := r[s.Namespace+"/"+s.Name]; known && first != now {
-		now = owner{}
+		now = mirror.Owner{}
 	}
 	r[s.Namespace+"/"+s.Name] = now
-	return now == owner{}
+	return now == mirror.Owner{}
 }

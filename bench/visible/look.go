@@ -93,7 +93,7 @@ func (w *Watcher) step() {
 	}
 	// What a tool that ended committed has moved something, or was missed. Of two families' tools at the same time, one
 	// may have done this and the other that.
-	known := w.movedSinceTool && len(w.mirrors) == 1
+	known := w.movedSinceTool && len(w.opts.Families) == 1
 	missed := !tool.IsZero() && w.dialect.Misses() && !dispatch && !known
 	if missed && tool.After(w.lastMoved) {
 		w.lastMoved = tool

@@ -8,11 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"synclab/bench/mirror"
 	"synclab/proxier/plan"
 	"synclab/sim"
 )
@@ -77,8 +76,7 @@ type Watcher struct {
 	ended   chan struct{}
 
 	mu      sync.Mutex
-	mirrors []*mirror
-	slices  map[types.NamespacedName]*discoveryv1.EndpointSlice
+	cluster *mirror.Mirror
 	ports   map[portKey]*port
 	// pending ports in the order in which they became so; total of them since there were none.
 	pending []*port
@@ -113,7 +111,7 @@ func newWatcher(opts Options) (*Watcher, error) {
 	w := &Watcher{
 		opts: opts, dialect: opts.Reader,
 		kick: make(chan struct{}, 1), asked: make(chan func()), closing: make(chan struct{}), ended: make(chan struct{}),
-		slices: map[types.NamespacedName]*discoveryv1.EndpointSlice{}, ports: map[portKey]*port{},
+		cluster: mirror.New(opts.Node, opts.Families...), ports: map[portKey]*port{},
 		none: make(chan struct{}),
 	}
 	close(w.none)
@@ -122,11 +120,6 @@ func newWatcher(opts Options) (*Watcher, error) {
 		if w.dialect, err = NewDialect(opts.Dialect, opts.Families); err != nil {
 			return nil, err
 		}
-	}
-	for _, family := range opts.Families {
-		m := newMirror(family, opts.Node)
-		m.placed, _ = w.dialect.(placed)
-		w.mirrors = append(w.mirrors, m)
 	}
 	return w, nil
 }
@@ -146,30 +139,30 @@ func (w *Watcher) Changed(op sim.Op, object runtime.Object, due time.Time) (awai
 	now := w.opts.Clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	moved := w.movedSlice(op, object)
-	for _, m := range w.mirrors {
-		var c *change // made when the first port needs it
-		for name, to := range m.changed(op, object, moved, now) {
-			key := portKey{m.family, name}
-			p := w.ports[key]
-			if p == nil && to.empty() || p != nil && p.tail().equal(to) {
-				continue
-			}
-			if p == nil {
-				p = &port{portKey: key}
-				w.ports[key] = p
-			}
-			if c == nil {
-				c = &change{made: now, sight: Sight{Due: due, Family: m.family, Service: serviceOf(object), Op: op, Object: object}}
-			}
-			w.await(p, to, c)
+	places, _ := w.dialect.(placed)
+	changes := map[corev1.IPFamily]*change{} // made when the first port of a family needs one
+	for _, about := range w.cluster.Changed(op, object, now) {
+		if places != nil && about.After != nil {
+			places.place(about.Family, about.After)
 		}
-		awaited = awaited || c != nil
+		key, to := portKey{about.Family, about.Name}, wanted(about.After)
+		p := w.ports[key]
+		if p == nil && to.empty() || p != nil && p.tail().equal(to) {
+			continue
+		}
+		if p == nil {
+			p = &port{portKey: key}
+			w.ports[key] = p
+		}
+		if changes[about.Family] == nil {
+			changes[about.Family] = &change{made: now, sight: Sight{Due: due, Family: about.Family, Service: mirror.ServiceOf(object), Op: op, Object: object}}
+		}
+		w.await(p, to, changes[about.Family])
 	}
-	if awaited {
+	if len(changes) > 0 {
 		w.wake()
 	}
-	return awaited
+	return len(changes) > 0
 }
 
 // await puts a state into a port's queue.

@@ -1,0 +1,29 @@
+package visible
+
+import (
+	"slices"
+
+	"synclab/proxier/plan"
+	"synclab/proxier/tracker"
+)
+
+// want is what a port should dispatch to. A port that is not there, or has no endpoints, wants nothing.
+type want struct{ cluster, local []*tracker.Endpoint }
+
+// wanted is what a port should dispatch to as the plan has it; nil: there is none.
+func wanted(p *plan.ServicePort) want {
+	if p == nil {
+		return want{}
+	}
+	return want{p.Cluster, p.Local}
+}
+
+func (w want) empty() bool { return len(w.cluster) == 0 && len(w.local) == 0 }
+
+func (w want) equal(v want) bool {
+	return sameTexts(w.cluster, v.cluster) && sameTexts(w.local, v.local)
+}
+
+func sameTexts(a, b []*tracker.Endpoint) bool {
+	return slices.EqualFunc(a, b, func(x, y *tracker.Endpoint) bool { return x == y || x.Text == y.Text })
+}
