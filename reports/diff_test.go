@@ -346,7 +346,7 @@ func TestDiffStopped(t *testing.T) {
 	}
 }
 
-// TestDiffPackets: kinds of packets, flows and faults have rows of their own.
+// TestDiffFlows: kinds of packets, flows and faults have rows of their own.
 func TestDiffFlows(t *testing.T) {
 	position := 0
 	write := func(dir string, misroutes int, repaired float64, never bool) {
@@ -388,6 +388,9 @@ func TestDiffFlows(t *testing.T) {
 		if r := d.row(t, "a/b", figure); r.Verdict != want || r.Beyond != (want == Slower) {
 			t.Errorf("%s: %+v", r.Name(), r)
 		}
+	}
+	if r := d.row(t, "a/b", figureViolations); !r.Exact || r.P != nil {
+		t.Errorf("no violation, and again none, needs no test: %+v", r)
 	}
 	if r := d.row(t, "a/b", figurePacketKind); r.Name() != "First packet, reject" || r.Before.Value > 1e-5 {
 		t.Errorf("%s of %v", r.Name(), r.Before.Value)

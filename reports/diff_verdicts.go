@@ -68,6 +68,8 @@ func (r *Delta) beyondStatistics() bool {
 	switch {
 	case r.of.never && a.zero() && !b.zero():
 		r.Verdict, r.Beyond = Slower, r.Threshold != nil
+	case r.of.never && a.zero() && b.zero():
+		r.Verdict = Same
 	case r.of.counted && constant(r.va) && constant(r.vb):
 		r.Verdict = Same
 		if b.Value > a.Value {
