@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,10 +20,46 @@ import (
 	"synclab/scenarios"
 )
 
+// printed is what a stream of the program was given, by whichever of its goroutines.
+type printed struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// What several goroutines of the program print is there in full, and no race.
+func TestPrintedByMany(t *testing.T) {
+	const writers, lines = 8, 1000
+	var p printed
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			for range lines {
+				_, _ = p.Write([]byte("line\n"))
+			}
+		})
+	}
+	all.Wait()
+	if n := strings.Count(p.String(), "line\n"); n != writers*lines || len(p.String()) != n*len("line\n") {
+		t.Errorf("%d whole lines of %d", n, writers*lines)
+	}
+}
+
 // invoke runs the program with args and returns its exit status and what it printed.
 func invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
+	var out, errs printed
 	s := streams{strings.NewReader(""), &out, &errs}
 	err := run(t.Context(), s, args)
 	status = exitStatus(t.Context(), &errs, err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"io"
 	"os"
@@ -45,7 +44,7 @@ func startServe(t *testing.T, args ...string) serving {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
-	var errs bytes.Buffer
+	var errs printed
 	var status int
 	var done sync.WaitGroup
 	done.Go(func() {
