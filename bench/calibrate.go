@@ -123,15 +123,21 @@ func (l *lane) guess(c calibrationCell) time.Duration {
 	if factor <= 1 {
 		return l.took[last]
 	}
-	exponent := 0.7 // small passes are mostly waiting
-	if len(sizes) > 1 {
-		before := sizes[len(sizes)-2]
-		if last.bulk() > before.bulk() {
-			exponent = math.Log(l.took[last].Seconds()/l.took[before].Seconds()) / math.Log(last.bulk()/before.bulk())
+	// A pass has a part that does not grow. What does is guessed from cells that differ enough to tell; one hiccup of a small
+	// pass shall not make larger ones look endless.
+	fixed, exponent := l.took[last], 0.7
+	for _, known := range sizes {
+		fixed = min(fixed, l.took[known])
+	}
+	fixed = fixed * 3 / 4
+	for _, before := range slices.Backward(sizes) {
+		if apart := last.bulk() / before.bulk(); apart >= 3 {
+			exponent = math.Log(float64(l.took[last]-fixed)/float64(l.took[before]-fixed)) / math.Log(apart)
+			break
 		}
 	}
-	exponent = max(0.7, min(3, exponent+0.3)) // what grows faster shows late
-	return time.Duration(float64(l.took[last]) * math.Pow(factor, exponent))
+	exponent = max(0.7, min(2.5, exponent+0.3)) // what grows faster shows late
+	return fixed + time.Duration(float64(l.took[last]-fixed)*math.Pow(factor, exponent))
 }
 
 // fitting is the next cell that there is time for, -1 without any. At first one pass may take a part of the subject's share
@@ -143,6 +149,18 @@ func (l *lane) fitting(share time.Duration) int {
 		}
 	}
 	return -1
+}
+
+// again is the known cell that was measured least, of those that there is time for. ok is false where there is none, or all
+// were measured as often as is of use.
+func (l *lane) again(share time.Duration) (cell calibrationCell, ok bool) {
+	for _, c := range l.cells {
+		took, known := l.took[c]
+		if known && took <= share && c.bulk() < l.limit && l.reps[c] < calibrationRounds && (!ok || l.reps[c] < l.reps[cell]) {
+			cell, ok = c, true
+		}
+	}
+	return cell, ok
 }
 
 // onePass of a cell shall take no more than one such part of the time that a subject has left.
@@ -295,7 +313,10 @@ func (c *calibration) run(ctx context.Context) error {
 		exceeded, err := c.pass(ctx, l, cell)
 		took := time.Since(began)
 		l.spent += took
-		l.took[cell] = max(l.took[cell], took)
+		if before, ok := l.took[cell]; ok {
+			took = (before + took) / 2
+		}
+		l.took[cell] = took
 		if exceeded {
 			l.limit = min(l.limit, cell.bulk())
 		}
@@ -331,6 +352,10 @@ func (c *calibration) next() *lane {
 			if i := l.fitting(share); i >= 0 {
 				cell := l.queue[i]
 				l.queue = slices.Insert(slices.Delete(l.queue, i, i+1), 0, cell)
+				return l
+			}
+			if cell, ok := l.again(share); ok { // no time for what is left of the round: what is small once more
+				l.queue = []calibrationCell{cell}
 				return l
 			}
 			l.done = true // what is left of the time is the others'

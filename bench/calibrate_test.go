@@ -59,7 +59,13 @@ func TestCalibrationTurns(t *testing.T) {
 	if l := c.next(); l != two || !one.done {
 		t.Fatalf("what exceeded a budget is tried again: %+v", l)
 	}
-	two.queue = nil
+	one.done, one.spent, one.cells, one.reps = false, 0, []calibrationCell{small, large}, map[calibrationCell]int{}
+	one.queue = []calibrationCell{huge}
+	if l := c.next(); l != one || len(l.queue) != 1 || l.queue[0] != small {
+		t.Fatalf("time that is too short for what is left of a round is not used: %+v", l)
+	}
+	one.reps[small] = calibrationRounds
+	one.queue, two.queue = []calibrationCell{huge}, nil
 	if l := c.next(); l != nil {
 		t.Fatalf("%+v", l)
 	}
@@ -92,5 +98,10 @@ func TestCalibrationGuess(t *testing.T) {
 	}
 	if got := l.guess(calibrationCell{500, 10}); got > 100*time.Second {
 		t.Errorf("half the size of 100 s is guessed to take %v", got)
+	}
+	// One that met a hiccup, a little larger than the one before.
+	l.took = map[calibrationCell]time.Duration{{12, 10}: 3 * time.Second, {50, 2}: 7 * time.Second}
+	if got := l.guess(calibrationCell{100, 10}); got > 50*time.Second {
+		t.Errorf("six times the size of 7 s is guessed to take %v", got)
 	}
 }
