@@ -68,7 +68,7 @@ type Measured struct {
 type TwinSays struct {
 	// Cost is OwnCost or ModelCost.
 	Cost string `json:"cost"`
-	// ToNode is the way to the node that was added, in seconds.
+	// ToNode is the median of the ways to the node that were added, in seconds.
 	ToNode   float64   `json:"to_node"`
 	P50      Predicted `json:"p50"`
 	P90      Predicted `json:"p90"`
@@ -277,13 +277,12 @@ func (t *trial) hold(cell Cell, with look) error {
 	return nil
 }
 
-// way to the node, or none where it is not known.
-func (t *trial) way(w *model.Way) float64 {
+// way to the node, as it is known.
+func (t *trial) way(w *model.Way) *model.Way {
 	if w == nil {
 		t.remark("no change met it at rest, so that the way to the node is not known: none is added")
-		return 0
 	}
-	return w.Median
+	return w
 }
 
 // fromModel predicts by the cost model.
@@ -322,8 +321,11 @@ func (t *trial) fromModel(cell Cell, out *AgreementCell) (TwinSays, error) {
 }
 
 // say what the twin says, with each of the seeds.
-func (t *trial) say(name string, cost func(*stream) twin.Cost, way float64, cpu cpuTime, out *AgreementCell) (TwinSays, error) {
-	says := TwinSays{Cost: name, ToNode: way}
+func (t *trial) say(name string, cost func(*stream) twin.Cost, way *model.Way, cpu cpuTime, out *AgreementCell) (TwinSays, error) {
+	says := TwinSays{Cost: name}
+	if way != nil {
+		says.ToNode = way.Median
+	}
 	set, _ := settingsOf(t.about, t.scenario.Proxy, nil)
 	shares := []float64{50, 90, 99}
 	quantiles := make([][]float64, len(shares))

@@ -122,8 +122,8 @@ func (a *Agreement) method() []string {
 	out := []string{
 		"The changes are those of the run, due when they were due there; of which Service each was, the scenario's seed says. The twin is born with the syncs that " +
 			"the run had before its first change. From then on the proxier's own schedule and its coalescing decide, and a sync takes what is drawn for it.",
-		"Own sync times: each sync takes as long as one of the run's own syncs of that subject and cell which took about as many changes. What is off then is the loop, or chance.",
-		"The way to the node is added to each latency: what changes that met the proxier at rest took beyond their sync, as a median, in the run for its own sync " +
+		"Own sync times: each sync takes as long as one of the run's own syncs at about that time which took about as many changes. What is off then is the loop, or chance.",
+		"A way to the node is added to each latency: what one of the changes that met the proxier at rest took beyond its sync, in the run for its own sync " +
 			"times and in the calibration for the cost model. What a sync does after its last write is part of the next one's wait, and of no latency: the way is shorter by it.",
 	}
 	if a.Model != "" {
