@@ -127,13 +127,12 @@ func (r *capacityReport) curvesSection() *capacitySection {
 }
 
 func (r *capacityReport) validationSection() *capacitySection {
-	s := &capacitySection{ID: "validation", Short: "Predicted, measured", Title: "Predicted against measured", Break: true}
+	s := &capacitySection{ID: "validation", Short: "Predicted, measured", Title: "Predicted against measured"}
 	if r.Model == nil {
 		return nil
 	}
 	v := r.Model.Validation
 	if v == nil || len(v.Rows) == 0 {
-		s.Break = false
 		s.Notes = []string{"The calibration held no cells out, so nothing here says how well its predictions come true on this machine. " +
 			"A calibration with “synclab calibrate --hold-out” fits the small cells only and holds the large ones against what was predicted for them; plan from that one, and this section shows it."}
 		return s
@@ -154,7 +153,7 @@ func (r *capacityReport) validationSection() *capacitySection {
 }
 
 func (r *capacityReport) sensitivitySection() *capacitySection {
-	s := &capacitySection{ID: "sensitivity", Short: "Sensitivity", Title: "Which input moves the answer most", Break: true}
+	s := &capacitySection{ID: "sensitivity", Short: "Sensitivity", Title: "Which input moves the answer most"}
 	f, t := r.sensitivityFigure(), r.sensitivityTable()
 	if f == nil && len(t.Rows) == 0 {
 		return nil
@@ -256,7 +255,7 @@ func (r *capacityReport) backendSection() *capacitySection {
 	if len(r.Comparisons) == 0 {
 		return nil
 	}
-	s := &capacitySection{ID: "backends", Short: "Change of backend", Title: "When a change of backend pays", Break: true, Notes: r.backendSentences()}
+	s := &capacitySection{ID: "backends", Short: "Change of backend", Title: "When a change of backend pays", Notes: r.backendSentences()}
 	if t := r.crossoverTable(); len(t.Rows) > 0 {
 		s.Tables = []pageTable{t}
 	}
@@ -288,7 +287,7 @@ var assumptions = []string{
 	"The numbers are of one kind of machine: the kernel, the tools and the processor of the calibration. Another processor or kernel needs its own calibration, which takes minutes.",
 	"Services are those of the calibration: of one port and plain cluster IPs, one IP family. Other types, more ports and a second family cost more.",
 	"Beyond the largest measured size a law may end that no measured size can show: a cache that is too small, a limit of the kernel, a time-out. Intervals grow with the distance, but cannot know of it.",
-	"Network programming latency is counted from when the node's informers hear of a change. What the control plane and the network need until then comes on top, and so does the work of the API server, which sends every change to every node.",
+	"Network programming latency is counted from when a change reaches the API server, as far as the calibration measured the way from there, else from when the node's informers hear of it. What the control plane takes before comes on top, and so does the load of the API server, which sends every change to every node.",
 	"A change is visible at the end of its sync. Syncs that write in stages may show it sooner.",
 	"Syncs do not fail, unless the calibration's did; rules that others change on the node are not looked for.",
 	"The proxier has the CPUs it had in the calibration. Other work on the node makes syncs longer.",

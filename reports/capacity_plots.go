@@ -208,7 +208,7 @@ type growthPanel struct {
 func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLabels {
 	label := g.text
 	if len(f.panels) == 0 && strings.EqualFold(f.title, g.text) {
-		label = map[string]string{"s": "time", "B": "bytes", "CPUs": "CPUs"}[g.unit] // the title says the rest
+		label = map[string]string{"s": "time", "B": "bytes", "CPUs": "CPUs", "count": "rules in all tables"}[g.unit] // the title says the rest
 	}
 	p := newPlot(r.axis.name+" (log scale)", strings.TrimSpace(label+" (log scale)"))
 	ends, marks := &endLabels{}, &crossings{}

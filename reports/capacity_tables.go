@@ -208,11 +208,15 @@ func rounded(e capacity.Estimate) capacity.Estimate {
 
 func (r *capacityReport) sensitivityTable() pageTable {
 	t := pageTable{Note: "The largest cluster, with one input moved and everything else as asked. What it rests on is as for the answer above: " + r.largestBases() + ".", Columns: []pageColumn{{Name: "Subject"}, {Name: "Input"},
-		{Name: "Input ×", Numeric: true}, {Name: "Services then", Numeric: true}, {Name: "Input ×", Numeric: true}, {Name: "Services then", Numeric: true}}}
+		{Name: "Input ×", Numeric: true}, {Name: "Services then", Numeric: true}, {Name: "Input ×", Numeric: true}, {Name: "Services then", Numeric: true}, {Name: "Remark"}}}
 	for i, s := range r.Subjects {
 		for _, one := range s.Sensitivity {
+			note := pageCell{}
+			if one.Capped {
+				note.Text = "the search ended there: one of the two is more"
+			}
 			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), {Text: inputText(one.Input)}, {Text: factorText(one.Lower), Value: exact(one.Lower)},
-				servicesCell(one.AtLower, one.Capped), {Text: factorText(one.Higher), Value: exact(one.Higher)}, servicesCell(one.AtHigher, one.Capped)})
+				valueCell(math.Round(one.AtLower), "count"), {Text: factorText(one.Higher), Value: exact(one.Higher)}, valueCell(math.Round(one.AtHigher), "count"), note})
 		}
 	}
 	return t.dropEmpty()
@@ -225,15 +229,6 @@ func (r *capacityReport) largestBases() string {
 		out = append(out, fmt.Sprintf("%s %s (%s)", farText(s.Largest), basisText(s.Largest.Services), s.Name))
 	}
 	return strings.Join(out, ", ")
-}
-
-// servicesCell is a number of Services; a capped one may be as large as was looked.
-func servicesCell(v float64, capped bool) pageCell {
-	cell := valueCell(math.Round(v), "count")
-	if capped {
-		cell.Sub = "searched no further"
-	}
-	return cell
 }
 
 func (r *capacityReport) crossoverTable() pageTable {

@@ -67,7 +67,7 @@ func (r *capacityReport) validationTable(phases bool) pageTable {
 
 // lawsTable are the fitted laws that the curves come of.
 func (r *capacityReport) lawsTable() pageTable {
-	t := pageTable{Title: "The fitted laws", Note: "s: Services, n: endpoints in all, c: changed Services, c·e: their endpoints. Errors are means over sizes that were left out of the fit, and over those beyond it; a law is as good as its sizes.",
+	t := pageTable{Title: "The fitted laws", Note: "s: Services, n: endpoints in all, c: changed Services, c·e: their endpoints, rules: rules in the kernel. Errors are means over sizes that were left out of the fit, and over those beyond it; a law is as good as its sizes.",
 		Columns: []pageColumn{{Name: "Subject"}, {Name: "Quantity"}, {Name: "Law"}, {Name: "Points", Numeric: true}, {Name: "Fitted up to, Services", Numeric: true}, {Name: "Error at sizes left out", Numeric: true},
 			{Name: "Beyond the fit", Numeric: true}}}
 	for _, s := range r.Subjects {
