@@ -212,7 +212,9 @@ func TestDiffTooFew(t *testing.T) {
 // TestDiffThresholds: a figure's own comes first, the flag's before the scenario's, then what is for all.
 func TestDiffThresholds(t *testing.T) {
 	share := func(v float64) *float64 { return &v }
-	before, after := pair(t, churning, func(y *synthetic) { y.subjects[0].base *= 1.4 })
+	y := churning
+	y.churn, y.probe = 0, 0
+	before, after := pair(t, y, func(y *synthetic) { y.subjects[0].base *= 1.4 })
 	of := func(o DiffOptions) (threshold float64, beyond bool) {
 		r := compared(t, before, after, o).row(t, legacy.name, figureFull)
 		if r.Verdict != Slower {
@@ -282,7 +284,9 @@ func TestDiffCounts(t *testing.T) {
 
 // TestDiffUnlike: what the runs do not share is said, and what only one has; nothing in common is an error.
 func TestDiffUnlike(t *testing.T) {
-	before, after := pair(t, churning, func(y *synthetic) { y.subjects = []syntheticSubject{legacy, proxyLegacy}; y.sizes = []int{1000, 2000} })
+	y := churning
+	y.churn, y.probe = 0, 0
+	before, after := pair(t, y, func(y *synthetic) { y.subjects = []syntheticSubject{legacy, proxyLegacy}; y.sizes = []int{1000, 2000} })
 	editRun(t, after, func(r *bench.Run) {
 		r.Versions.Kernel, r.Versions.Synclab, r.Machine.CPUs, r.Seed, r.Feed, r.Status = "6.1.0", "v0.2.0", 8, 9, bench.FeedAPI, "interrupted"
 		r.Scenario.Proxy.MinSyncPeriod = 5e9
@@ -313,7 +317,7 @@ func TestDiffUnlike(t *testing.T) {
 		t.Errorf("absent %+v", d.Absent)
 	}
 
-	before, after = pair(t, churning, func(y *synthetic) { y.sizes = []int{500} })
+	before, after = pair(t, y, func(y *synthetic) { y.sizes = []int{500} })
 	if _, err := Compare(before, after, DiffOptions{}); !errors.Is(err, ErrNothingInCommon) || !strings.Contains(err.Error(), "500 Services") {
 		t.Errorf("other sizes: %v", err)
 	}
