@@ -1,7 +1,7 @@
 // Synclab drives a real Service proxier on a real kernel from a simulated cluster and measures it.
 //
 //  1. main.go turns signals into a context and errors into an exit status.
-//  2. Each subcommand is a file: run, compare, report, rules, serve, proxy, capture, scenarios, doctor, version. It reads
+//  2. Each subcommand is a file: run, compare, report, calibrate, plan, rules, serve, proxy, capture, scenarios and so on. It reads
 //     its flags into an options struct and calls one function of a room; decisions and measurements live there.
 //  3. inputs.go holds the flags that several subcommands share, output.go prints results as a table, JSON or YAML.
 //

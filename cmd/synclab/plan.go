@@ -240,8 +240,10 @@ func showPlan(s streams, a *capacity.Answer, out string, format outputFormat) er
 		if err := columns(w, planTable(a)...); err != nil {
 			return err
 		}
-		fmt.Fprintln(w, "\nWhat breaks first:")
-		for _, why := range whyLines(a) {
+		for i, why := range whyLines(a) {
+			if i == 0 {
+				fmt.Fprintln(w, "\nWhat breaks first:")
+			}
 			fmt.Fprintln(w, "-", why)
 		}
 		fmt.Fprintln(w, "\nTo bear in mind:")

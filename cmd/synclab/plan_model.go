@@ -128,7 +128,7 @@ func (f *planModel) load(ctx context.Context, s streams, wanted []string, began 
 
 // What a law should rest on, to be relied on without a remark.
 const (
-	fewestPoints = 4   // sizes, or numbers of changes
+	fewestPoints = 4   // sizes, and numbers of changed Services
 	largestError = 0.3 // relative, at sizes that were left out of the fit
 )
 
@@ -145,7 +145,7 @@ func thin(m *model.Model, subjects []string, chosen bool) []string {
 				continue
 			}
 			if term.Points < fewestPoints || term.Score > largestError {
-				remarks = append(remarks, fmt.Sprintf("little is known of %s: of %s syncs, %d sizes were measured, and those left out of the fit were missed by %.0f %%; calibrate longer, on a machine that is idle",
+				remarks = append(remarks, fmt.Sprintf("%s: what is said of its %s syncs rests on %d points, and missed sizes that were left out by %.0f %%: calibrate longer, on a machine that is idle",
 					s.Name, term.Kind, term.Points, 100*term.Score))
 				break
 			}

@@ -64,12 +64,12 @@ func limitText(l capacity.Limit) string {
 	return fmt.Sprintf("%s (%s … %s)", rounded(l.Services.Median), rounded(l.Services.Low), rounded(l.Services.High))
 }
 
-// rounded is a number of Services to three digits: more are not known.
+// rounded is a number of Services to two digits: more are not known.
 func rounded(v float64) string {
-	if v < 1000 {
+	if v < 100 {
 		return reports.Grouped(int64(math.Round(v)))
 	}
-	unit := math.Pow(10, math.Floor(math.Log10(v))-2)
+	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
 	return reports.Grouped(int64(math.Round(v/unit) * unit))
 }
 
@@ -102,8 +102,11 @@ func whyLines(a *capacity.Answer) []string {
 // settingText is the recommended minSyncPeriod, and whether every promise holds with it.
 func settingText(s capacity.Setting) string {
 	text := s.Policy.MinSyncPeriod.String()
-	if !s.Holds {
-		text += " (not enough)"
+	switch {
+	case len(s.Outlook.Breaks) > 0:
+		return text + " (not enough)"
+	case !s.Holds:
+		return text + " (not for sure)"
 	}
 	return text
 }

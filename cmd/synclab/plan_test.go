@@ -183,7 +183,7 @@ func TestThinModels(t *testing.T) {
 	few := model.Term{Quantity: model.Total, Kind: model.Full, Points: 2, Score: 0.7}
 	enough := model.Term{Quantity: model.Total, Kind: model.Partial, Points: 9, Score: 0.1}
 	m := &model.Model{Subjects: []*model.Subject{{Name: "a", Terms: []model.Term{few}}, {Name: "b", Terms: []model.Term{enough}}, {Name: "c", Terms: []model.Term{few}}}}
-	want := []string{"little is known of a: of full syncs, 2 sizes were measured, and those left out of the fit were missed by 70 %; calibrate longer, on a machine that is idle"}
+	want := []string{"a: what is said of its full syncs rests on 2 points, and missed sizes that were left out by 70 %: calibrate longer, on a machine that is idle"}
 	if got := thin(m, []string{"a", "b"}, true); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
