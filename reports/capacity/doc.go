@@ -6,16 +6,28 @@
 //
 //  1. A Question has a Cluster as it is today, what happens in it (Churn), how it grows (Growth), and what it shall hold
 //     (Promise).
-//  2. outlook.go answers for one subject, cluster and policy: quantities of the state (memory, rules, first packet, the
+//  2. grow.go says what the cluster is at a scale, events.go what happens in it, promise.go what is promised where nobody
+//     says; cost.go and simulate.go let the twin run a subject's proxier on its nodes, for as long as a 99th percentile needs.
+//     outlook.go answers for one subject, cluster and policy: quantities of the state (memory, rules, first packet, the
 //     sync of a start) from the model; latency of changes and CPU from the twin, which draws its syncs from the model.
+//     The 99th percentile of first packets is that of the packets of one repetition, at the last position, as the model
+//     has it; of calibrations that have none it is their median packet, with a remark. Memory is the peak of the proxier and
+//     that of its largest tool together, with the bounds of both added up. CPU time is by the model's law for each kind of
+//     sync, as a share of what the sync took.
 //  3. limit.go looks for the largest scale at which each promise holds, between bounds that come from the intervals of the
-//     model.
+//     model: the search is repeated with syncs that cost as much, or as little, as the intervals allow. It ends at ten times
+//     the largest size measured: a limit there is only "at least".
 //  4. frontier.go tries policies at one size: what each costs in CPU, and what latency it gives. The recommended one is
 //     the cheapest that holds the promise.
 //  5. sensitivity.go moves each input and looks how far the answer moves.
-//  6. words.go says it in plain words. reports draws the page.
+//  6. compare.go holds the subjects against one another; why.go says what a value is made of.
+//  7. words.go says it in plain words. reports draws the page.
 //
 // Every number has a Basis: measured, interpolated or extrapolated, and nothing is shown without it.
+//
+// All nodes are alike and see the same events, so a few are simulated for many; a slow node is another model. The scatter of
+// single syncs is the calibration's, as a factor: a hiccup of some milliseconds that hit short syncs there is a long one in
+// clusters where syncs are long, so that high quantiles far beyond the measured sizes lean to the high side.
 //
 // Not modelled: what sim/twin and reports/model do not model; the control plane, which has to send every change to every
 // node; conntrack, bandwidth and what pods themselves need.

@@ -25,12 +25,22 @@ const (
 type reach struct{ low, high, step, tolerance float64 }
 
 func (a *asker) reach() reach {
+	if a.reached == nil {
+		r := a.measureReach()
+		a.reached = &r
+	}
+	return *a.reached
+}
+
+func (a *asker) measureReach() reach {
 	g, given := a.q.Growth.filled()
 	unit := math.Log(max(g.Services, g.Endpoints, g.Nodes, g.Churn))
 	r := reach{step: math.Ln2 / unit, tolerance: exact / unit}
 	within := func(scale float64) bool {
 		c := a.at(scale)
-		return c.Services <= mostServices && a.beyond(c) <= mostBeyond
+		beyond := a.beyond(c)
+		below := a.beyond(a.at(scale+r.step)) < beyond // smaller than what was measured: growing leads towards it
+		return c.Services <= mostServices && (beyond <= mostBeyond || below)
 	}
 	for r.high < 40*r.step && within(r.high+r.step) {
 		r.high += r.step

@@ -21,6 +21,7 @@ type asker struct {
 	policy  Policy // in use
 	memo    map[situation]*simulated
 	ready   map[[2]float64]*prepared // by Services and endpoints of each
+	reached *reach
 	remarks []string
 	told    func(what string)
 }

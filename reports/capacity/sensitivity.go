@@ -87,7 +87,7 @@ func (s Sensitivity) swing() float64 {
 // with asks the same of another question, and remembers in the same place.
 func (a *asker) with(q *Question) *asker {
 	other := *a
-	other.q = q
+	other.q, other.reached = q, nil
 	return &other
 }
 

@@ -55,7 +55,7 @@ func (a *Answer) planned() Cluster {
 
 // size of a cluster in words.
 func (c Cluster) size(b model.Basis) string {
-	return fmt.Sprintf("%s Services with %s endpoints each", digits(float64(c.Services), b), digits(c.Endpoints, b))
+	return fmt.Sprintf("%s Service%s with %s endpoints each", digits(float64(c.Services), b), plural(c.Services), digits(c.Endpoints, b))
 }
 
 // rests says what a number rests on, where that has to be said.
