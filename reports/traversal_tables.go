@@ -159,8 +159,11 @@ func fitCells(fit *Fit) []pageCell {
 		none := pageCell{Text: "–", Faint: true}
 		return []pageCell{none, none, none}
 	}
-	return []pageCell{{Text: slopeText(fit.Slope), Value: exact(fit.Slope)}, {Text: intervalText(*fit, slopeText)},
-		{Text: strconv.FormatFloat(fit.R2, 'f', 3, 64), Value: exact(fit.R2)}}
+	square := pageCell{Text: strconv.FormatFloat(fit.R2, 'f', 3, 64), Value: exact(fit.R2)}
+	if fit.N < 3 { // a line meets any two points
+		square = pageCell{Text: "–", Faint: true}
+	}
+	return []pageCell{{Text: slopeText(fit.Slope), Value: exact(fit.Slope)}, {Text: intervalText(*fit, slopeText)}, square}
 }
 
 // slopeText writes seconds a rule in ns: slopes of flat dispatch are far below one.

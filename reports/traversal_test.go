@@ -171,3 +171,12 @@ func TestFewPackets(t *testing.T) {
 		}
 	}
 }
+
+// Two points lie on a line whatever they are: that is no sign of a good fit.
+func TestTwoPointsAreNoFit(t *testing.T) {
+	for n, want := range map[int]string{2: "–", 3: "1.000"} {
+		if cells := fitCells(&Fit{N: n, Slope: 1e-9, R2: 1}); cells[2].Text != want {
+			t.Errorf("R² of %d points: %q, want %q", n, cells[2].Text, want)
+		}
+	}
+}
