@@ -107,8 +107,10 @@ const (
 	// Of Method "held": how long a UDP flow that is held stayed with it: due time → first answer from another one.
 	RemovedServed Metric = "removed_served" // s
 	AddedWaits    Metric = "added_waits"    // s: due time of a new endpoint → the first answer from it, where the stream sends to its Service; or Outcome
-	FaultBegun    Metric = "fault_begun"    // s: how long the fault holds, by plan; 0: done at once. At is its moment
-	FaultDetected Metric = "fault_detected" // s: fault → the subject's first sync or command that answers it
+	// FlowsUnwatched is how many flows and packets nothing is known of: the stream itself had no CPU when they were to be given up.
+	FlowsUnwatched Metric = "flows_unwatched" // count
+	FaultBegun     Metric = "fault_begun"     // s: how long the fault holds, by plan; 0: done at once. At is its moment
+	FaultDetected  Metric = "fault_detected"  // s: fault → the subject's first sync or command that answers it
 	// FaultRepaired is until everything is in the kernel as it should be that the fault took away or could be in the way of:
 	// fault → then, where it took something away; its end → the changes made before are visible, where it shows only in these.
 	// Of dropped watches: how long the first change waited that came afterwards. Of what meets changes one by one (references,

@@ -141,7 +141,12 @@ func (r *repetition) endTraffic() error {
 		return nil
 	}
 	err := r.flows.pods.End()
-	if excused := ledger.Finish(); excused > 0 {
+	excused, unwatched := ledger.Finish()
+	r.recordAs(Record{Unit: "count"}, FlowsUnwatched, float64(unwatched))
+	if unwatched > 0 {
+		r.say.message(message{Note: fmt.Sprintf("of %d flows nothing is known: the machine gave no CPU to who watched them", unwatched)})
+	}
+	if excused > 0 {
 		r.say.message(message{Note: fmt.Sprintf("%d flows went unanswered, rightly: their Service had no endpoints, or might have had none", excused)})
 	}
 	r.flows.ledger.Store(nil)

@@ -59,6 +59,7 @@ var metricTexts = []metricText{
 	{bench.HeldFlow, groupFlows, "packet of a flow held"},
 	{bench.RemovedServed, groupFlows, "removed endpoint served for"},
 	{bench.AddedWaits, groupFlows, "new endpoint waits"},
+	{bench.FlowsUnwatched, groupFlows, "flows nobody watched"},
 	{bench.FaultBegun, groupFaults, "fault holds"},
 	{bench.FaultDetected, groupFaults, "fault detected after"},
 	{bench.FaultRepaired, groupFaults, "fault repaired after"},

@@ -45,6 +45,8 @@ const (
 	TimedOut  = "timeout"
 	Reset     = "reset" // RST, or the end, of a connection that was there
 	Misrouted = "misrouted"
+	// Unwatched is a flow that was to be given up when the stream itself had no CPU: nothing is known of it.
+	Unwatched = "unwatched"
 	// NotYet is of an AddedWaits: nothing was heard from the endpoint before it was removed again, or the stream ended.
 	NotYet = "not yet"
 )
@@ -56,6 +58,9 @@ const (
 	// heldTCPLimit leaves time for retransmissions.
 	heldTCPLimit = 2 * time.Second
 	heldPeriod   = 250 * time.Millisecond
+	// lateWatch is how much later than its limit a flow is given up at most: after that, who answers may have had no CPU
+	// either.
+	lateWatch = 250 * time.Millisecond
 )
 
 // Result is one new flow, or one packet of a held one. Times are CLOCK_MONOTONIC in ns.

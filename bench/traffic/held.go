@@ -102,7 +102,11 @@ func (s *stream) tickHeld(now int64) {
 			limit = int64(heldTCPLimit)
 		}
 		for len(h.unanswered) > 0 && h.unanswered[0].sent+limit <= now {
-			s.heldOver(h, 0, TimedOut, netip.AddrPort{})
+			outcome := TimedOut
+			if now > h.unanswered[0].sent+limit+int64(heldPeriod+lateWatch) {
+				outcome = Unwatched
+			}
+			s.heldOver(h, 0, outcome, netip.AddrPort{})
 			if protocol == corev1.ProtocolTCP {
 				s.drop(h)
 			}

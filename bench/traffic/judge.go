@@ -25,6 +25,10 @@ func (l *Ledger) one(r *Result) {
 	p := l.ports[portKey{target.Family, target.Service}]
 	due, sent, end := l.opts.At(r.Due), l.opts.At(r.Sent), l.opts.At(r.End)
 	l.last = end
+	if r.Outcome == Unwatched {
+		l.unwatched++
+		return
+	}
 	o := Observed{Finding: NewFlow, Target: target, At: due, Took: end.Sub(due), Outcome: r.Outcome, By: r.By}
 	if r.Held > 0 {
 		l.packet(r, p, o, sent, end)

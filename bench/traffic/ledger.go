@@ -82,9 +82,10 @@ type Ledger struct {
 	ports   map[portKey]*port // of targets
 	queue   []Result          // in order of their end
 	held    map[int]*heldState
-	// excused is how many flows went unanswered and might.
-	excused int
-	last    time.Time // the end of the last flow that was judged
+	// excused is how many flows went unanswered and might, unwatched of how many nothing is known.
+	excused, unwatched int
+
+	last time.Time // the end of the last flow that was judged
 }
 
 type portKey struct {
@@ -229,8 +230,8 @@ func (l *Ledger) Take(r Result) {
 }
 
 // Finish judges all that is left, tells of the endpoints that were removed and of the new ones that never answered, and
-// says how many flows went unanswered and might.
-func (l *Ledger) Finish() (excused int) {
+// says how many flows went unanswered and might, and of how many nothing is known.
+func (l *Ledger) Finish() (excused, unwatched int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n := len(l.queue); n > 0 {
@@ -244,7 +245,7 @@ func (l *Ledger) Finish() (excused int) {
 			l.tellNotYet(p, addr)
 		}
 	}
-	return l.excused
+	return l.excused, l.unwatched
 }
 
 func sortedAddrs[V any](m map[netip.AddrPort]V) []netip.AddrPort {

@@ -3,6 +3,7 @@ package traffic
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,34 @@ func TestEarlierChangesAreVisibleWithLater(t *testing.T) {
 	s.flow(4, 4.1, "4")
 	s.tells("flow misrouted 10.128.0.2", "flow 10.128.0.3", "added 10.128.0.4 2.1s after 2s", "flow 10.128.0.4",
 		"removed 10.128.0.2 3.1s after 1s", "removed 10.128.0.3 2.1s after 2s", "added not yet 10.128.0.3 1s after 1s")
+}
+
+// Of what nobody watched nothing is told but its number.
+func TestUnwatched(t *testing.T) {
+	s := newStory(t, "1")
+	s.flow(1, 4, Unwatched)
+	s.packet(1, 4, Unwatched)
+	s.flow(1, 4, TimedOut)
+	if _, unwatched := s.ledger.Finish(); unwatched != 2 {
+		t.Errorf("%d unwatched, want 2", unwatched)
+	}
+	s.tells("flow timeout")
+}
+
+// Flows that were to be given up long ago were not watched: whoever should have answered may have had no CPU either.
+func TestLateWatch(t *testing.T) {
+	var ended []string
+	s := &stream{open: map[int]*flow{}, tell: func(r Result) { ended = append(ended, r.Outcome) }}
+	give := func(limits ...time.Duration) {
+		for _, limit := range limits {
+			s.waiting[0] = append(s.waiting[0], &flow{fd: -1, limit: int64(limit)})
+		}
+	}
+	give(1*time.Second, 1900*time.Millisecond, 3*time.Second)
+	s.expire(int64(2 * time.Second))
+	if want := []string{Unwatched, TimedOut}; !slices.Equal(ended, want) || len(s.waiting[0]) != 1 {
+		t.Errorf("%q, and %d waiting, want %q and 1", ended, len(s.waiting[0]), want)
+	}
 }
 
 // An endpoint that terminates keeps the held UDP flows that it has while it serves, and gets no others.

@@ -285,8 +285,12 @@ func (s *stream) answer(f *flow) {
 func (s *stream) expire(now int64) {
 	for i, queue := range s.waiting {
 		for len(queue) > 0 && (queue[0].over || queue[0].limit <= now) {
-			if !queue[0].over {
-				s.finish(queue[0], TimedOut)
+			switch f := queue[0]; {
+			case f.over:
+			case now > f.limit+int64(lateWatch):
+				s.finish(f, Unwatched)
+			default:
+				s.finish(f, TimedOut)
 			}
 			queue[0] = nil
 			queue = queue[1:]
