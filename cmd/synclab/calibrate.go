@@ -82,15 +82,17 @@ func newCalibrate(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "calibrate",
 		Short: "Measure small clusters and fit what larger ones would cost",
-		Long: `Calibrate measures full syncs, single changes and bursts of changes in clusters of
-up to --max-services Services, with few and with many endpoints, the subjects in
-turn, until what they cost is known well enough or --budget is used. To the
-records it fits, for each subject, laws of what a sync costs and where the time
-goes, of memory, rules and first packets, and keeps them with the run as
+		Long: `Calibrate measures full syncs into empty tables and over existing rules, single
+changes and bursts of changes in clusters of up to --max-services Services, with
+few and with many endpoints, the subjects in turn, until what they cost is known
+well enough or --budget is used. To the records it fits, for each subject, laws of
+what a sync costs and where the time goes, of memory, rules and first packets, and
+keeps them with the run as
 ` + model.File + `: for this kernel, these tools and this processor.
 
 With --hold-out the laws are tried: fitted to the small cells only, they have to
-predict the large ones.
+predict the large ones. The errors are printed by quantity, by subject and by how
+far beyond the fit they are, and kept in ` + model.File + `.
 
 Ctrl-C keeps what was measured until then, and the model of it.`,
 		Example: `  synclab calibrate
