@@ -23,8 +23,8 @@ import (
 const (
 	wantedChanges = 20_000
 	wantedSyncs   = 4_000 // on all nodes
-	mostChanges   = 120_000
-	mostSyncs     = 30_000
+	mostChanges   = 60_000
+	mostSyncs     = 16_000
 	mostNodes     = 8
 	leastCycles   = 60
 	longest       = 100 * 24 * time.Hour
