@@ -26,8 +26,8 @@
 // Every number has a Basis: measured, interpolated or extrapolated, and nothing is shown without it.
 //
 // All nodes are alike and see the same events, so a few are simulated for many; a slow node is another model. The scatter of
-// single syncs is the calibration's, as a factor: a hiccup of some milliseconds that hit short syncs there is a long one in
-// clusters where syncs are long, so that high quantiles far beyond the measured sizes lean to the high side.
+// single syncs is the calibration's: in proportion to the sync up to half as long again, and what was beyond that for as many
+// seconds as it lasted there, however long the sync is (reports/model, noise.go).
 //
 // Not modelled: what sim/twin and reports/model do not model; the control plane, which has to send every change to every
 // node; conntrack, bandwidth and what pods themselves need.

@@ -21,7 +21,7 @@
 //     that fit nearly as well and say something else, and how fast predictions went astray beyond the sizes they were
 //     fitted to.
 //  7. predict.go answers: a median with an interval, and whether it was measured, interpolated or extrapolated. Syncs
-//     draws single syncs for a simulation.
+//     draws single syncs for a simulation, with the noise of the calibration's (noise.go).
 //  8. store.go keeps all of it, points included, in model.json, and refuses it on another machine.
 //  9. validate.go fits the small cells of a run only, and holds the large ones against what was predicted for them;
 //     validate_table.go sums that up by quantity, by subject and by how far beyond the fit. confident.go says when a

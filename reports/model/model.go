@@ -36,9 +36,11 @@ type Subject struct {
 	Name   string `json:"name"`
 	Layout string `json:"layout,omitempty"` // of the lab's own rules in iptables; empty: classic, or none
 	Terms  []Term `json:"terms"`
-	// Noise is how single syncs of a kind scatter around their cell's median: logarithms, in order.
-	Noise  map[string][]float64 `json:"noise"`
-	Points []Point              `json:"points"`
+	// Noise is how single syncs of a kind scatter around their cell's median: logarithms, in order. NoiseOf are these
+	// medians, in s, one for each; older models have none.
+	Noise   map[string][]float64 `json:"noise"`
+	NoiseOf map[string][]float64 `json:"noise_of,omitempty"`
+	Points  []Point              `json:"points"`
 	// ToNode is the way of a change to the proxier; nil where no change met it at rest.
 	ToNode *Way `json:"to_node,omitempty"`
 
@@ -102,7 +104,7 @@ func Fit(run bench.Run, records []bench.Record, o FitOptions) (*Model, error) {
 
 // fitSubject is nil when the subject was not measured at two sizes.
 func fitSubject(name string, points []Point, o FitOptions) *Subject {
-	s := &Subject{Name: name, Noise: map[string][]float64{}, confidence: o.Confidence}
+	s := &Subject{Name: name, Noise: map[string][]float64{}, NoiseOf: map[string][]float64{}, confidence: o.Confidence}
 	if about, err := bench.ParseSubject(name); err == nil {
 		s.Layout = string(about.Layout)
 	}
@@ -122,8 +124,8 @@ func fitSubject(name string, points []Point, o FitOptions) *Subject {
 		for _, q := range append(slices.Clone(phases), Total, CPU, ChildPeakRSS) { // phases first: a whole may be their sum
 			s.fit(q, kind, o)
 		}
-		if scattered := noise(s.points(Total, kind)); len(scattered) > 0 {
-			s.Noise[kind] = scattered
+		if scattered, of := noise(s.points(Total, kind)); len(scattered) > 0 {
+			s.Noise[kind], s.NoiseOf[kind] = scattered, of
 		}
 	}
 	return s
@@ -228,29 +230,6 @@ func (s *Subject) term(q Quantity, kind string) *Term {
 		}
 	}
 	return nil
-}
-
-// mostNoise is how many values of a kind are kept: enough for a 99th percentile.
-const mostNoise = 400
-
-// noise pools how single values scatter. The median that they scatter around is of the same values, which makes them look
-// nearer to it than they are: the factor mends that.
-func noise(points []Point) []float64 {
-	var all []float64
-	for _, p := range points {
-		for _, l := range p.logs {
-			all = append(all, l*math.Sqrt(float64(p.N)/float64(p.N-1)))
-		}
-	}
-	slices.Sort(all)
-	if len(all) <= mostNoise {
-		return all
-	}
-	kept := make([]float64, mostNoise)
-	for i := range kept {
-		kept[i] = all[i*(len(all)-1)/(mostNoise-1)]
-	}
-	return kept
 }
 
 // Subject finds one by name.

@@ -3,8 +3,6 @@ package model
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"time"
 )
 
 // Query is what is asked: a quantity of a kind of sync, at a size. The zero Quantity is Total.
@@ -117,6 +115,7 @@ type Syncs struct {
 	partial []float64
 	beyond  func(changed int) float64 // for numbers of changed Services that partial does not hold
 	noise   map[string][]float64
+	noiseOf map[string][]float64
 }
 
 // tabled is up to how many changed Services medians are computed ahead.
@@ -124,7 +123,7 @@ const tabled = 1024
 
 // Syncs prepares the draws for a cluster of services with endpoints each.
 func (s *Subject) Syncs(services int, endpoints float64) (*Syncs, error) {
-	y := &Syncs{noise: s.Noise, partial: make([]float64, tabled+1)}
+	y := &Syncs{noise: s.Noise, noiseOf: s.NoiseOf, partial: make([]float64, tabled+1)}
 	full, err := s.Predict(Query{Kind: Full, Services: services, Endpoints: endpoints})
 	if err != nil {
 		return nil, err
@@ -151,13 +150,6 @@ func (s *Subject) Syncs(services int, endpoints float64) (*Syncs, error) {
 	return y, nil
 }
 
-// Sync draws how long one sync of a kind takes that had changedServices to write: the model's median, and the scatter that single
-// syncs had in the calibration. How many changes there were of these Services does not matter to any law.
-func (y *Syncs) Sync(kind string, changedServices, changes int, rng *rand.Rand) time.Duration {
-	seconds := y.Median(kind, changedServices)
-	return time.Duration(seconds * y.scatter(kind, rng) * float64(time.Second))
-}
-
 // Median is what Sync scatters around, in seconds.
 func (y *Syncs) Median(kind string, changedServices int) float64 {
 	switch {
@@ -169,28 +161,4 @@ func (y *Syncs) Median(kind string, changedServices int) float64 {
 		return y.partial[max(changedServices, 0)]
 	}
 	return y.beyond(changedServices)
-}
-
-// fewest values of noise that are drawn from as they are. Fewer say how wide it is, but not how it is shaped.
-const fewestNoise = 20
-
-func (y *Syncs) scatter(kind string, rng *rand.Rand) float64 {
-	values := y.noise[kind]
-	if kind == Resync && len(values) == 0 {
-		values = y.noise[Full]
-	}
-	switch {
-	case rng == nil || len(values) == 0:
-		return 1
-	case len(values) < fewestNoise:
-		var squares float64
-		for _, v := range values {
-			squares += v * v
-		}
-		return math.Exp(rng.NormFloat64() * math.Sqrt(squares/float64(len(values))))
-	}
-	at := rng.Float64() * float64(len(values)-1)
-	i := int(at)
-	low, high := values[i], values[min(i+1, len(values)-1)]
-	return math.Exp(low + (high-low)*(at-float64(i)))
 }
