@@ -197,15 +197,15 @@ func (c *collector) sync(k key, s *oneSync, changed float64) {
 		k.quantity = q
 		c.add(k, value, whole, changed)
 	}
-	whole := s.values[bench.FullSync] + s.values[bench.PartialSync]
+	whole := s.took()
 	put(Total, whole, 0)
 	if rss, ok := s.values[bench.ChildPeakRSS]; ok {
 		put(ChildPeakRSS, rss, 0)
 	}
-	user, told := s.values[bench.ToolUser]
-	if !told {
+	if !s.told() {
 		return // which of several syncs the tools were of was not to be told
 	}
+	user := s.values[bench.ToolUser]
 	rest := whole - user - s.values[bench.ToolSys]
 	if plan, ok := s.values[bench.Plan]; ok {
 		put(Plan, plan, whole)
@@ -273,27 +273,47 @@ func syncsOf(records []bench.Record) []*oneSync {
 	return out
 }
 
-// attribute counts the changes that became visible by each sync of a subject that does not say how many it took: those
-// seen after the sync before, and no later than its own end.
+// attribute counts the changes that each sync wrote, of a subject that does not say how many it took. Where which tools were
+// of which sync was not to be told, neither is which changes were: these syncs keep none.
 func attribute(records []bench.Record, syncs []*oneSync) {
 	for _, r := range records {
 		if r.Metric == bench.Changes {
 			return
 		}
 	}
-	const late = 0.005 // s: a change may be seen so long after the tool that wrote it ended
+	anyTold := slices.ContainsFunc(syncs, (*oneSync).told)
 	for _, r := range records {
 		if r.Metric != bench.NetworkProgrammingLatency {
 			continue
 		}
-		for _, s := range syncs {
-			if s.at+late >= r.At {
-				s.changed++
-				break
-			}
+		if i := writer(syncs, r.At); i >= 0 && (syncs[i].told() || !anyTold) {
+			syncs[i].changed++
 		}
 	}
 }
+
+// late is how long after a sync's last write a change may be seen that it wrote, although the next one has begun.
+const late = 0.005 // s
+
+// writer is the sync that wrote what was seen at a moment: the first that ended no earlier, but for late, if it had begun
+// by then. Else it is the one before, however late that was seen. When a sync wrote is known from its tools; without them,
+// its end is when it was heard of, which may be later, and when it began is not known. -1: there is none.
+func writer(syncs []*oneSync, seen float64) int {
+	i := slices.IndexFunc(syncs, func(s *oneSync) bool { return s.at+late >= seen })
+	switch {
+	case i < 0:
+		return len(syncs) - 1
+	case i > 0 && syncs[i].told() && syncs[i].at-syncs[i].took() > seen:
+		return i - 1
+	}
+	return i
+}
+
+// told says whether it is known which tools were of a sync, and so when it wrote.
+func (s *oneSync) told() bool { _, ok := s.values[bench.ToolUser]; return ok }
+
+// took is the whole of a sync, in seconds.
+func (s *oneSync) took() float64 { return s.values[bench.FullSync] + s.values[bench.PartialSync] }
 
 // counts are by table and family.
 type counts map[[2]string]float64

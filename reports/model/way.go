@@ -70,13 +70,9 @@ func minSyncPeriod(run bench.Run, records []bench.Record) time.Duration {
 	return cmp.Or(run.Scenario.Proxy.MinSyncPeriod, time.Second)
 }
 
-const (
-	// late is how long after a sync's last write a change may be seen that it wrote.
-	late = 0.005 // s
-	// restSlack is how much longer than its runner asks for a proxier must have rested: what is known of its last sync
-	// is when it wrote, not when it ended.
-	restSlack = 0.01 // s, and a tenth of that sync
-)
+// restSlack is how much longer than its runner asks for a proxier must have rested: what is known of its last sync
+// is when it wrote, not when it ended.
+const restSlack = 0.01 // s, and a tenth of that sync
 
 // ways are those of the changes in a repetition that a sync of their own answered, at once.
 func (p part) ways(interval time.Duration) []float64 {
@@ -87,11 +83,7 @@ func (p part) ways(interval time.Duration) []float64 {
 		if r.Metric != bench.NetworkProgrammingLatency {
 			continue
 		}
-		// The last sync that had begun, or the one before, if it had just ended.
-		i, _ := slices.BinarySearchFunc(syncs, r.At, func(s *oneSync, at float64) int { return cmp.Compare(s.at-s.took(), at) })
-		if i--; i > 0 && r.At <= syncs[i-1].at+late {
-			i--
-		}
+		i := writer(syncs, r.At)
 		if i < 0 {
 			continue
 		}
@@ -101,7 +93,7 @@ func (p part) ways(interval time.Duration) []float64 {
 	}
 	var out []float64
 	for i, s := range syncs {
-		if _, told := s.values[bench.ToolUser]; i == 0 || firsts[i] == nil || !told {
+		if i == 0 || firsts[i] == nil || !s.told() {
 			continue // without its tools, when it wrote is not known either
 		}
 		before := syncs[i-1]
@@ -112,6 +104,3 @@ func (p part) ways(interval time.Duration) []float64 {
 	}
 	return out
 }
-
-// took is the whole of a sync, in seconds.
-func (s *oneSync) took() float64 { return s.values[bench.FullSync] + s.values[bench.PartialSync] }
