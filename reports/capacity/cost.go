@@ -109,7 +109,8 @@ func costOf(s *model.Subject, c Cluster, ready *prepared, together int, which si
 	return out, nil
 }
 
-// cpuShares are how many CPUs syncs of 1, 2, 4 … Services use, up to 2^most; none where it was not measured.
+// cpuShares are how many CPUs syncs of 1, 2, 4 … Services use, up to 2^most; none where it was not measured. Of more
+// Services than CPU time is known of, the share is that of the most: a law without these would have more changes cost nothing.
 func cpuShares(s *model.Subject, c Cluster, kind string, most int) ([]float64, error) {
 	if !s.Has(model.CPU, kind) {
 		return nil, nil
@@ -117,6 +118,9 @@ func cpuShares(s *model.Subject, c Cluster, kind string, most int) ([]float64, e
 	shares := make([]float64, most+1)
 	for i := range shares {
 		q := model.Query{Kind: kind, Services: c.Services, Endpoints: c.Endpoints, Changed: min(1<<i, c.Services)}
+		if kind == model.Partial {
+			q.Changed = min(q.Changed, max(1, s.MostChanged(model.CPU)))
+		}
 		total, err := s.Predict(q)
 		if err != nil {
 			return nil, err

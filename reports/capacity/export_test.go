@@ -64,3 +64,7 @@ func (c Cluster) Rate() float64 { return c.rate() }
 func Digits(v float64, b model.Basis) string                 { return digits(v, b) }
 func Amount(promise string, v float64, b model.Basis) string { return amount(promise, v, b) }
 func MemoryLimit(e Estimate) uint64                          { return memoryLimit(e) }
+
+func CPUShares(s *model.Subject, c Cluster, most int) ([]float64, error) {
+	return cpuShares(s, c, model.Partial, most)
+}

@@ -104,7 +104,12 @@ func (a *asker) outlook(scale float64, c Cluster, p Policy, bounds bool) (Outloo
 		return e
 	}
 	o.Promised[ProgrammingP99] = estimate(func(s *simulated) float64 { return s.p99 })
-	o.Promised[CPU] = estimate(func(s *simulated) float64 { return s.cpu })
+	cpu := estimate(func(s *simulated) float64 { return s.cpu })
+	if own, err := a.predict(c, model.Query{Quantity: model.CPU, Kind: model.Partial, Changed: min(o.Together, c.Services)}); err == nil {
+		from := worse(cpu, own)
+		cpu.Basis, cpu.Beyond = from.Basis, from.Beyond
+	}
+	o.Promised[CPU] = cpu
 	for _, name := range []string{FirstPacketP99, Memory, Start} {
 		if e, ok := a.state(name, c); ok {
 			o.Promised[name] = e
@@ -211,7 +216,7 @@ func (a *asker) memory(c Cluster) (Estimate, error) {
 
 // tool is the memory of the largest tool, in the kind of sync that takes more.
 func (a *asker) tool(c Cluster) (largest Estimate, found bool) {
-	for _, kind := range []string{model.Full, model.Partial} {
+	for _, kind := range []string{model.Full, model.Resync, model.Partial} {
 		if e, err := a.predict(c, model.Query{Quantity: model.ChildPeakRSS, Kind: kind}); err == nil && (!found || e.Median > largest.Median) {
 			largest, found = e, true
 		}

@@ -107,6 +107,15 @@ func (s *Subject) measured(q Query) *Point {
 // Has says whether there is a law of a quantity: subjects without tools have none of these, for instance.
 func (s *Subject) Has(q Quantity, kind string) bool { return s.term(q, kind) != nil }
 
+// MostChanged is how many changed Services the partial syncs had, at most, of which a quantity is known; 0 of none. Of CPU
+// time these are often fewer than of durations, since it is not told apart where several syncs answer one burst.
+func (s *Subject) MostChanged(q Quantity) int {
+	if t := s.term(q, Partial); t != nil {
+		return int(math.Round(t.Largest.Changed))
+	}
+	return 0
+}
+
 // Syncs are the syncs of a subject in a cluster of one size: what a simulation of it draws durations from. It may be used
 // by several goroutines, each with its own rng.
 type Syncs struct {

@@ -1,0 +1,54 @@
+package capacity_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"synclab/reports/capacity"
+	"synclab/reports/capacity/capacitytest"
+	"synclab/reports/model"
+)
+
+// Where CPU time is known of single changes only, syncs of many take their share of CPU, and not the CPU time of one; and
+// what is said of CPU rests on less than what is said of latency.
+func TestCPUOfMoreChangesThanItIsKnownOf(t *testing.T) {
+	whole, err := capacitytest.Model().Subject("synclab/nftables")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := *whole
+	s.Terms = slices.Clone(whole.Terms)
+	for i := range s.Terms {
+		if term := &s.Terms[i]; term.Quantity == model.CPU && term.Kind == model.Partial {
+			term.Form, term.Params, term.Draws, term.Rivals = model.Form{State: "const"}, []float64{math.Log(0.004)}, nil, nil
+			term.Largest.Changed, term.Largest.ChangedE = 1, term.Largest.Each
+		}
+	}
+	c := capacitytest.Question().Today
+	shares, err := capacity.CPUShares(&s, c, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, share := range shares {
+		if share != shares[0] || share == 0 {
+			t.Errorf("syncs of %d Services: %g CPUs, of one %g", 1<<i, share, shares[0])
+		}
+	}
+
+	q := capacitytest.Question()
+	q.Today.Churn.Endpoints = 40
+	m := *capacitytest.Model()
+	m.Subjects = []*model.Subject{&s}
+	a, err := capacity.Asker(t.Context(), &m, q, s.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := a.Outlook(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cpu, latency := o.Promised[capacity.CPU], o.Promised[capacity.ProgrammingP99]; cpu.Basis != model.Extrapolated || cpu.Beyond <= latency.Beyond {
+		t.Errorf("%d Services together: CPU is %s ×%g, latency %s ×%g", o.Together, cpu.Basis, cpu.Beyond, latency.Basis, latency.Beyond)
+	}
+}
