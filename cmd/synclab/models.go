@@ -62,6 +62,9 @@ func (f *modelFlags) load(ctx context.Context, s streams, subjects []string) (m 
 	if v := m.Versions.KubeProxy; v != "" && v != upstream.Pinned && f.kubeProxy == "" {
 		remarks = append(remarks, fmt.Sprintf("it is of kube-proxy %s; without --kube-proxy-version the lab runs %s", v, upstream.Pinned))
 	}
+	if m.Status != "" && m.Status != bench.StatusComplete {
+		remarks = append(remarks, fmt.Sprintf("its calibration is %s: what was measured until then is all that it rests on", m.Status))
+	}
 	for _, remark := range remarks {
 		fmt.Fprintln(s.err, "cost model:", remark)
 	}
@@ -74,8 +77,8 @@ func (f *modelFlags) load(ctx context.Context, s streams, subjects []string) (m 
 // errNoCalibration: there is none that answers here.
 var errNoCalibration = errors.New("no calibration")
 
-// newestModel is the folder in root of the newest calibration that answers here. If none does, but here.Elsewhere, it is
-// the newest of all that have the subjects.
+// newestModel is the folder in root of the newest calibration that answers here: of those that were not interrupted, if there
+// are any. If none answers, but here.Elsewhere, it is the newest of all that have the subjects.
 func newestModel(root string, here model.Here) (string, error) {
 	files, err := filepath.Glob(filepath.Join(root, "*", model.File))
 	if err != nil {
@@ -95,17 +98,24 @@ func newestModel(root string, here model.Here) (string, error) {
 	fits := here
 	fits.Elsewhere = false
 	var refused []error
-	elsewhere := ""
+	elsewhere, unfinished := "", ""
 	for _, f := range all {
-		_, _, err := model.Load(f.dir, fits)
-		if err == nil {
+		m, _, err := model.Load(f.dir, fits)
+		switch {
+		case err == nil && (m.Status == "" || m.Status == bench.StatusComplete):
 			return f.dir, nil
+		case err == nil:
+			unfinished = cmp.Or(unfinished, f.dir)
+			continue
 		}
 		var mismatch *model.MismatchError
 		if errors.As(err, &mismatch) && elsewhere == "" {
 			elsewhere = f.dir
 		}
 		refused = append(refused, err)
+	}
+	if unfinished != "" {
+		return unfinished, nil
 	}
 	if here.Elsewhere && elsewhere != "" {
 		return elsewhere, nil

@@ -17,9 +17,10 @@ import (
 func TestNewestModel(t *testing.T) {
 	root := t.TempDir()
 	here := model.Here{Versions: bench.Versions{Kernel: "6.18"}, Machine: bench.Machine{CPU: "EPYC", CPUs: 2}, Subjects: []string{"synclab/nftables"}}
+	status := ""
 	write := func(name, kernel, subject string, age time.Duration) {
 		t.Helper()
-		m := model.Model{Run: name, Confidence: 0.9, Versions: here.Versions, Machine: here.Machine, Subjects: []*model.Subject{{Name: subject}}}
+		m := model.Model{Run: name, Confidence: 0.9, Status: status, Versions: here.Versions, Machine: here.Machine, Subjects: []*model.Subject{{Name: subject}}}
 		m.Versions.Kernel = kernel
 		text, err := json.Marshal(m)
 		dir := filepath.Join(root, name)
@@ -31,6 +32,15 @@ func TestNewestModel(t *testing.T) {
 	if _, err := newestModel(root, here); err == nil || !strings.Contains(err.Error(), "synclab calibrate --subjects synclab/nftables") {
 		t.Fatalf("without any: %v", err)
 	}
+	status = bench.StatusInterrupted
+	write("interrupted", "6.18", "synclab/nftables", 0)
+	if dir, err := newestModel(root, here); err != nil || filepath.Base(dir) != "interrupted" {
+		t.Fatalf("an interrupted one rather than none: %s, %v", dir, err)
+	}
+	if err := os.RemoveAll(filepath.Join(root, "interrupted")); err != nil {
+		t.Fatal(err)
+	}
+	status = ""
 	write("elsewhere", "6.19", "synclab/nftables", time.Minute)
 	write("lacking", "6.18", "kube-proxy/nftables", 2*time.Minute)
 	if _, err := newestModel(root, here); err == nil || !strings.Contains(err.Error(), "kernel") || !strings.Contains(err.Error(), "not of subject") {
@@ -42,6 +52,9 @@ func TestNewestModel(t *testing.T) {
 		t.Fatalf("%s, %v", dir, err)
 	}
 	write("old", "6.18", "synclab/nftables", time.Hour)
+	status = bench.StatusInterrupted
+	write("interrupted", "6.18", "synclab/nftables", 0)
+	status = bench.StatusComplete
 	write("older", "6.18", "synclab/nftables", 2*time.Hour)
 	for _, h := range []model.Here{here, allowed} {
 		if dir, err := newestModel(root, h); err != nil || filepath.Base(dir) != "old" {

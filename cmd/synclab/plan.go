@@ -98,7 +98,8 @@ The cluster is given in numbers, or counted: in a dump (-f), in a live cluster
 counted. Changes are a rate (--churn), those of a trace (--churn-from), or what
 differs between two dumps (--earlier, --apart), which is a lower bound.
 
-The subject in use today is the first of --subjects, unless --today names it.
+The subject in use today is the first of --subjects, or else of the calibration's,
+unless --today names it; one that the cost model knows too little of is refused.
 The exit status is 2 for bad input, and with --check 1 for a broken promise.`,
 		Example: `  synclab plan --services 20000 --endpoints 20 --churn 50
   synclab plan --services 8000 --churn 20 --grow services=2x,churn=+50% --npl-p99 2s --cpu 250m

@@ -43,7 +43,7 @@ func (f *planModel) register(cmd *cobra.Command) {
 			panic(err)
 		}
 	}
-	flags.StringVar(&f.today, "today", "", "the `subject` that is in use today (default: the first of --subjects)")
+	flags.StringVar(&f.today, "today", "", "the `subject` that is in use today (default: the first of --subjects, or else of the calibration's)")
 	flags.DurationVar(&f.budget, "budget", 4*time.Minute, "`time` that a calibration may take, if there is no cost model yet; less where --within leaves less")
 	flags.DurationVar(&f.within, "within", 10*time.Minute, "`time` that all of it may take, building kube-proxy for a calibration included")
 	if err := cmd.RegisterFlagCompletionFunc("today", completeSubjects); err != nil {
@@ -104,26 +104,61 @@ func (f *planModel) load(ctx context.Context, s streams, wanted []string, began 
 		}
 		here := f.model
 		here.path = dir
-		m, dir, err = here.load(ctx, s, wanted)
+		m, dir, err = here.load(ctx, s, nil) // a subject that it could not measure is told of below
 	}
 	if err != nil {
 		return nil, "", nil, err
 	}
+	var needed []string
 	for _, text := range wanted {
 		subject, err := bench.ParseSubject(text)
 		if err != nil {
 			return nil, "", nil, badInput(err)
 		}
-		subjects = append(subjects, subject.Name) // of exec:NAME=COMMAND, the model knows the name
+		needed = append(needed, subject.Name) // of exec:NAME=COMMAND, the model knows the name
 	}
-	if len(f.subjects.names) == 0 {
-		for _, of := range m.Subjects {
-			if !slices.Contains(subjects, of.Name) {
-				subjects = append(subjects, of.Name)
-			}
+	subjects, remarks, err := answered(m, dir, needed, len(f.subjects.names) > 0)
+	for _, remark := range remarks {
+		fmt.Fprintln(s.err, "cost model:", remark)
+	}
+	return m, dir, subjects, err
+}
+
+// answered are the subjects to compare, today's first: those that are needed, and unless these were chosen all others that
+// the model can be asked about. A needed one that it cannot be asked about is bad input, since an answer about another subject
+// would be none. Where none is needed, the first that was to be calibrated is in use today, and needed.
+func answered(m *model.Model, dir string, needed []string, chosen bool) (subjects, remarks []string, err error) {
+	all := slices.Clone(m.Asked)
+	for _, s := range m.Subjects {
+		if !slices.Contains(all, s.Name) {
+			all = append(all, s.Name)
 		}
 	}
-	return m, dir, subjects, nil
+	if len(needed) == 0 {
+		needed = all[:1]
+	}
+	for _, name := range needed {
+		if lacking := m.Answers(name); lacking != nil {
+			which := "which was chosen"
+			if name == needed[0] {
+				which = "which is in use today"
+			}
+			return nil, nil, badInput(fmt.Errorf("the calibration in %s does not answer about %s, %s: %w; measure it with `synclab calibrate --subjects %s`, longer if that was too short (--budget), or name another with --today or --subjects",
+				dir, name, which, lacking, strings.Join(needed, ",")))
+		}
+	}
+	subjects = slices.Clone(needed)
+	for _, name := range all {
+		if chosen || slices.Contains(subjects, name) {
+			continue
+		}
+		if lacking := m.Answers(name); lacking != nil {
+			remarks = append(remarks, fmt.Sprintf("%s is left out: %v", name, lacking))
+			continue
+		}
+		subjects = append(subjects, name)
+	}
+	return subjects, remarks, nil
 }
 
 // What a law should rest on, to be relied on without a remark.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -190,6 +191,33 @@ func TestThinModels(t *testing.T) {
 	got := thin(m, []string{"a", "b"}, false)
 	if !slices.Contains(got, "synclab/nftables is not in the cost model: 'synclab calibrate' measures it, if the budget is large enough") {
 		t.Errorf("%q", got)
+	}
+}
+
+// A plan is of the subject that is in use, or there is none: not of another one that happens to have been measured.
+func TestAnsweredSubjects(t *testing.T) {
+	law := func(kind string, points int, smallest, score float64) model.Term {
+		return model.Term{Quantity: model.Total, Kind: kind, Points: points, Score: score, Smallest: model.Range{Services: smallest}, Largest: model.Range{Services: 4000}}
+	}
+	subject := func(name string, terms ...model.Term) *model.Subject { return &model.Subject{Name: name, Terms: terms} }
+	full := law(model.Full, 5, 250, 0.1)
+	m := &model.Model{Asked: []string{"gone", "whole", "other"}, Subjects: []*model.Subject{
+		subject("full only", full), subject("guessed", full, law(model.Partial, 9, 250, 0.7)), subject("one size", full, law(model.Partial, 9, 4000, 0.1)),
+		subject("other", full, law(model.Partial, 9, 250, 0.1)), subject("whole", full, law(model.Partial, 9, 250, 0.1)),
+	}}
+	for name, want := range map[string]string{"": "gone, which is in use today: it was not measured", "full only": "no law of its partial syncs",
+		"guessed": "misses sizes", "one size": "of one size only", "whole,gone": "gone, which was chosen"} {
+		needed := slices.DeleteFunc(strings.Split(name, ","), func(s string) bool { return s == "" })
+		if subjects, _, err := answered(m, "runs/c", needed, name != ""); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "synclab calibrate --subjects ") || exitStatus(t.Context(), io.Discard, err) != exitUsage {
+			t.Errorf("%q: %q, %v; want %s", name, subjects, err, want)
+		}
+	}
+	subjects, remarks, err := answered(m, "runs/c", []string{"whole"}, false)
+	if err != nil || !slices.Equal(subjects, []string{"whole", "other"}) || len(remarks) != 4 || !strings.HasPrefix(remarks[0], "gone is left out: ") {
+		t.Errorf("%q, %q, %v", subjects, remarks, err)
+	}
+	if subjects, _, err := answered(m, "runs/c", []string{"other"}, true); err != nil || !slices.Equal(subjects, []string{"other"}) {
+		t.Errorf("chosen: %q, %v", subjects, err)
 	}
 }
 

@@ -1,6 +1,12 @@
 package model
 
-import "synclab/bench"
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"synclab/bench"
+)
 
 // Enough precision of a calibration: the half interval, as a share, of whole syncs at so many times the largest size.
 const (
@@ -32,4 +38,33 @@ func Confident(records []bench.Record, o FitOptions) map[string]bool {
 		out[s.Name] = enough
 	}
 	return out
+}
+
+// Usable is nil when a subject's full and partial syncs have laws to answer from: of two sizes at least, and not as good as
+// guessed at sizes that were left out. Otherwise it says what is lacking.
+func (s *Subject) Usable() error {
+	for _, kind := range []string{Full, Partial} {
+		t := s.term(Total, kind)
+		switch {
+		case t == nil:
+			return fmt.Errorf("no law of its %s syncs", kind)
+		case t.Points < 2 || t.Largest.Services <= t.Smallest.Services:
+			return fmt.Errorf("its %s syncs are known of one size only", kind)
+		case math.IsNaN(t.Score) || t.Score >= worst:
+			return fmt.Errorf("the law of its %s syncs misses sizes that were left out by a factor of two", kind)
+		}
+	}
+	return nil
+}
+
+// Answers is nil when the model can be asked about a subject; otherwise it says what is lacking.
+func (m *Model) Answers(name string) error {
+	s, err := m.Subject(name)
+	if errors.Is(err, errNoSubject) {
+		return errors.New("it was not measured at two sizes")
+	}
+	if err != nil {
+		return err
+	}
+	return s.Usable()
 }

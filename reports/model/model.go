@@ -26,7 +26,11 @@ type Model struct {
 	Feed       string         `json:"feed"`
 	Versions   bench.Versions `json:"versions"`
 	Machine    bench.Machine  `json:"machine"`
-	Subjects   []*Subject     `json:"subjects"`
+	// Asked are the subjects that the run was to measure, and Status how it ended (bench.StatusComplete …). Older models
+	// have neither.
+	Asked    []string   `json:"asked,omitempty"`
+	Status   string     `json:"status,omitempty"`
+	Subjects []*Subject `json:"subjects"`
 	// Validation is what became of predictions from small cells for large ones, where there are any.
 	Validation *Validation `json:"validation,omitempty"`
 }
@@ -69,7 +73,8 @@ func (o *FitOptions) fill() {
 // Fit makes the model of a run. Subjects without enough cells are left out: with none left it fails.
 func Fit(run bench.Run, records []bench.Record, o FitOptions) (*Model, error) {
 	o.fill()
-	m := &Model{Run: run.ID, Made: run.Started, Seed: o.Seed, Confidence: o.Confidence, Feed: run.Feed, Versions: run.Versions, Machine: run.Machine}
+	m := &Model{Run: run.ID, Made: run.Started, Seed: o.Seed, Confidence: o.Confidence, Feed: run.Feed, Versions: run.Versions, Machine: run.Machine,
+		Asked: run.Subjects, Status: run.Status}
 	points := Points(records)
 	var names, lacking []string
 	for name := range points {
