@@ -301,6 +301,11 @@ func TestCPU(t *testing.T) {
 	if got := changeCPU(followed, sameSource{})[repetition{0, 1}]; len(got) != 1 || got[0] != 2 {
 		t.Errorf("CPU per change of a followed cluster %v, want 6 s over 3 changes", got)
 	}
+	undone := change("4:settle")
+	undone.Metric = bench.ChangeUndone
+	if got := changeCPU(cellOf(bench.FeedAPI, cpu("3:churn", 8), change("3:churn"), undone), sameSource{})[repetition{0, 1}]; len(got) != 1 || got[0] != 4 {
+		t.Errorf("CPU per change %v where one of two was undone, want 4 s", got)
+	}
 	if got := changeCPU(cellOf(bench.FeedAPI, cpu("3:churn", 8)), sameSource{}); len(got) != 0 {
 		t.Errorf("CPU per change without a change: %v", got)
 	}

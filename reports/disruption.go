@@ -17,6 +17,8 @@ type Disruption struct {
 	Series string          `json:"series"`
 	Cell   Cell            `json:"cell"`
 	Steps  []DisruptedStep `json:"steps"`
+	// Unwatched are flows, and packets of flows held, that nothing is known of: they are in no other number.
+	Unwatched int `json:"unwatched,omitempty"`
 }
 
 // DisruptedStep is the part of the stream that was due during one step and the settle and check steps behind it.
@@ -67,7 +69,13 @@ func disruptions(c *collection) []Disruption {
 			if samples == nil || !(samples.has(bench.Flow) || samples.has(bench.HeldFlow)) {
 				continue
 			}
-			out = append(out, Disruption{Series: s.name, Cell: cell, Steps: disruptedSteps(samples)})
+			d := Disruption{Series: s.name, Cell: cell, Steps: disruptedSteps(samples)}
+			for _, r := range samples.records {
+				if r.Metric == bench.FlowsUnwatched {
+					d.Unwatched += int(r.Value)
+				}
+			}
+			out = append(out, d)
 		}
 	}
 	return out

@@ -68,7 +68,8 @@ func (s *Summary) disruptionTotals(cell Cell) pageTable {
 	t := pageTable{Title: sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())) + ": all steps", Columns: []pageColumn{{Name: "Subject"}, {Name: "Flows", Numeric: true, Title: "new flows of the stream, those at rest left out"},
 		{Name: "Failed", Numeric: true, Title: "refused, reset or timed out"}, {Name: "Misrouted", Numeric: true}, {Name: "p50 at rest", Numeric: true}, {Name: "p99 at rest", Numeric: true},
 		{Name: "Most added to p99", Numeric: true, Title: "of one step, and which"}, {Name: "Held TCP broken", Numeric: true, Title: "packets of connections held that got no answer"},
-		{Name: "Held UDP on removed", Numeric: true, Title: "packets of UDP flows held that still went to an endpoint that was gone"}, {Name: "Held UDP lost", Numeric: true}}}
+		{Name: "Held UDP on removed", Numeric: true, Title: "packets of UDP flows held that still went to an endpoint that was gone"}, {Name: "Held UDP lost", Numeric: true},
+		{Name: "Unwatched", Numeric: true, Title: "flows, and packets of flows held, that nothing is known of, since the machine gave no CPU to who watched them; they are in no other column, and some may have failed"}}}
 	for _, d := range s.disruptionsOf(cell) {
 		total := d.during()
 		row := []pageCell{s.seriesCell(d.Series), intCell(total.Flows), countCell(total.Failed, total.Flows, total.FailedAtMost), countCell(total.Misrouted, total.Flows, total.MisroutedAtMost)}
@@ -81,9 +82,19 @@ func (s *Summary) disruptionTotals(cell Cell) pageTable {
 		if total.AddedP99 != nil {
 			most.Text, most.Sub = signedTime(*total.AddedP99), "step "+total.text()
 		}
-		t.Rows = append(t.Rows, append(row, most, ofCell(total.HeldTCPBroken, total.HeldTCP), ofCell(total.HeldUDPRemoved, total.HeldUDP), ofCell(total.HeldUDPLost, total.HeldUDP)))
+		t.Rows = append(t.Rows, append(row, most, ofCell(total.HeldTCPBroken, total.HeldTCP), ofCell(total.HeldUDPRemoved, total.HeldUDP), ofCell(total.HeldUDPLost, total.HeldUDP), unwatchedCell(d.Unwatched)))
 	}
 	return t.dropEmpty()
+}
+
+// unwatchedCell is loud: what is said of the other flows may not hold for these.
+func unwatchedCell(n int) pageCell {
+	if n == 0 {
+		return pageCell{Text: "–", Faint: true}
+	}
+	cell := intCell(n)
+	cell.Loud = true
+	return cell
 }
 
 // countCell is how many of n flows met something, loud when any did, with the bound of the share below.
@@ -278,9 +289,10 @@ func (s *Summary) disruptionAnswers() []string {
 		return nil
 	}
 	var clean, others []string
-	flows := 0
+	flows, unwatched := 0, 0
 	for _, d := range s.disruptionsOf(cells[0]) {
 		total := d.during()
+		unwatched += d.Unwatched
 		if total.Flows == 0 {
 			continue
 		}
@@ -312,6 +324,9 @@ func (s *Summary) disruptionAnswers() []string {
 	}
 	if len(others) > 0 {
 		out = append(out, "Flows failed or went astray while "+sizesText(cells[:1])+" changed, with "+strings.Join(others, "; ")+".")
+	}
+	if unwatched > 0 {
+		out = append(out, fmt.Sprintf("Of %s more, packets of flows held among them, nothing is known: the machine gave no CPU to who watched them.", plural(unwatched, "flow")))
 	}
 	return out
 }

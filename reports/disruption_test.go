@@ -87,6 +87,29 @@ func TestDisruptionOutputs(t *testing.T) {
 	}
 }
 
+// TestUnwatchedFlows: flows that nothing is known of are in no other number, and stand beside them.
+func TestUnwatchedFlows(t *testing.T) {
+	run := &loadedRun{run: bench.Run{ID: "x", Feed: bench.FeedAPI}}
+	for _, r := range []bench.Record{{Metric: bench.Flow, Step: "3:traffic"}, {Metric: bench.Flow, Step: "4:churn"},
+		{Metric: bench.FlowsUnwatched, Value: 7, Step: "5:traffic"}} {
+		r.Subject, r.Services, r.Rep, r.Protocol = "a/b", 10, 1, "TCP"
+		run.records = append(run.records, r)
+	}
+	c := collect([]*loadedRun{run})
+	s := &Summary{Disruptions: disruptions(c), collected: c}
+	if d := s.Disruptions[0]; d.Unwatched != 7 || d.during().Flows != 1 {
+		t.Errorf("%+v", d)
+	}
+	table := s.disruptionTotals(c.cells[0])
+	last := len(table.Columns) - 1
+	if table.Columns[last].Name != "Unwatched" || table.Rows[0][last].Text != "7" || !table.Rows[0][last].Loud {
+		t.Errorf("columns %+v, row %+v", table.Columns, table.Rows[0])
+	}
+	if text := strings.Join(s.disruptionAnswers(), "\n"); !strings.Contains(text, "Of 7 flows more") {
+		t.Errorf("sentences %s", text)
+	}
+}
+
 // Of 100,000 flows the picture stays small, and no flow that failed is thinned out.
 func TestManyFlows(t *testing.T) {
 	dir := t.TempDir()

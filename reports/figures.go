@@ -186,10 +186,14 @@ func (c *cellSamples) cpuOf(steps map[string]bool) map[repetition][]float64 {
 	return out
 }
 
+// changeCPU counts changes that were undone before they were written too: a subject that is late meets more of these, and
+// they are work for it all the same.
 func changeCPU(c *cellSamples, _ sameSource) map[repetition][]float64 {
 	_, steps := stepParts(c)
 	out := c.cpuOf(steps)
-	changes := c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.NetworkProgrammingLatency && steps[r.Step] })
+	changes := c.byRepetition(func(r *bench.Record) bool {
+		return (r.Metric == bench.NetworkProgrammingLatency || r.Metric == bench.ChangeUndone) && steps[r.Step]
+	})
 	for of, cpu := range out {
 		n := len(changes[of])
 		if n == 0 {
