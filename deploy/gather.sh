@@ -31,10 +31,12 @@ gather() {
 	done
 }
 
+in_namespace get job "$job" >/dev/null # there is none: kubectl says so
 mkdir -p "$out"
 done=
 while :; do
-	ended=$(in_namespace get job "$job" --output 'jsonpath={.status.conditions[?(@.status=="True")].type}')
+	# An API server that is away for a moment is asked again: a sweep takes hours.
+	ended=$(in_namespace get job "$job" --output 'jsonpath={.status.conditions[?(@.status=="True")].type}') || ended=
 	gather
 	case " $ended " in
 	*" Complete "*) break ;;

@@ -98,6 +98,9 @@ func TestSweepJobIsConsistent(t *testing.T) {
 		spec.PodFailurePolicy != nil && (*spec.PodReplacementPolicy != batchv1.Failed || spec.Template.Spec.RestartPolicy != corev1.RestartPolicyNever) {
 		t.Errorf("fields of an Indexed Job that the API server refuses: %+v", spec)
 	}
+	if spec.ActiveDeadlineSeconds == nil {
+		t.Error("a shard that hangs, or waits for nobody, holds its node for ever")
+	}
 	args := spec.Template.Spec.InitContainers[0].Args
 	cmd, rest, err := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}).Find(args)
 	if err != nil || cmd.Name() != "compare" {
