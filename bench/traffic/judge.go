@@ -35,7 +35,8 @@ func (l *Ledger) one(r *Result) {
 		return
 	}
 	states := p.between(sent, end)
-	if port := states[0].port; len(states) == 1 && port != nil && port.AffinitySeconds == 0 {
+	others := func(v version) bool { return !v.alike(&states[0]) } // a version may differ in who serves only
+	if port := states[0].port; port != nil && port.AffinitySeconds == 0 && !slices.ContainsFunc(states[1:], others) {
 		o.Among = states[0].endpoints(target.Kind == "")
 	}
 	l.verdict(&o, states)

@@ -343,8 +343,11 @@ func TestAmong(t *testing.T) {
 	s.flow(2.1, 2.2, "1")
 	s.visible(3, slice)
 	s.flow(4, 4.1, "3")
+	s.visible(5.5, s.becomes(5, "1", "2", "~3"))
+	s.becomes(6, "1", "2") // who serves changed, and no rule: nobody sees it
+	s.flow(7, 7.1, "2")
 	s.ledger.Finish()
-	if diff := cmp.Diff([]int{2, 0, 3}, among); diff != "" {
+	if diff := cmp.Diff([]int{2, 0, 3, 2}, among); diff != "" {
 		t.Errorf("endpoints that may have answered (-want +got):\n%s", diff)
 	}
 }
