@@ -25,6 +25,7 @@ type damage struct {
 	began time.Time
 	// lacks says what is not back yet; nil: the fault took nothing away, and shows in how changes arrive.
 	lacks func() (string, error)
+	asks  sync.Mutex // held while lacks answers, which remembers what it read: who follows and who waits both ask
 	// planted is what the shim calls the fault of a call; empty: none is planted.
 	planted string
 	left    int       // how many calls it has still to hit
@@ -218,6 +219,8 @@ func (d *damage) missing() (string, error) {
 	if d.lacks == nil {
 		return "", nil
 	}
+	d.asks.Lock()
+	defer d.asks.Unlock()
 	return d.lacks()
 }
 
