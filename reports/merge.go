@@ -291,6 +291,7 @@ func (m *loadedRun) judge() {
 	if len(reasons) > 0 {
 		m.run.Status, m.run.Reason = "partial", strings.Join(reasons, "; ")
 	}
+	m.warnOfPrograms()
 	if len(hosts) < 2 {
 		return
 	}
@@ -303,6 +304,27 @@ func (m *loadedRun) judge() {
 		mixed = fmt.Sprintf("medians of %s mix them, and so does what grows with the size", plural(len(m.mixed), "cell"))
 	}
 	m.warnings = append(m.warnings, text+": "+mixed+"; ratios between subjects are taken repetition by repetition, each within one machine")
+}
+
+// warnOfPrograms: tools and kernels may be several in a fleet, but what is measured should be the same everywhere.
+func (m *loadedRun) warnOfPrograms() {
+	for _, program := range []struct {
+		name string
+		of   func(bench.Versions) string
+	}{
+		{"synclab", func(v bench.Versions) string { return v.Synclab }},
+		{"kube-proxy", func(v bench.Versions) string { return v.KubeProxy }},
+	} {
+		var versions []string
+		for _, h := range m.shardHeads() {
+			if h.Units > 0 {
+				versions = append(versions, cmp.Or(program.of(h.Versions), "none"))
+			}
+		}
+		if versions = distinct(versions); len(versions) > 1 {
+			m.warnings = append(m.warnings, fmt.Sprintf("its shards are of several versions of %s: %s", program.name, joinWords(versions)))
+		}
+	}
 }
 
 // missingText names the shards that are not there: "shards 2, 5 of 40 are missing".

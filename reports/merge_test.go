@@ -132,6 +132,9 @@ func TestMergeNamesWhatIsMissing(t *testing.T) {
 		if i == 3 {
 			run.Status = bench.StatusInterrupted
 		}
+		if i == 2 {
+			run.Versions.Synclab = "another"
+		}
 	})
 	s, err := Build([]string{dirs[0], dirs[2], dirs[3]}, "", Options{NoPNG: true})
 	if err != nil {
@@ -140,6 +143,9 @@ func TestMergeNamesWhatIsMissing(t *testing.T) {
 	const missing = "shards 2, 5 of 5 are missing, 9 of 14 repetitions of cells are here"
 	if s.Runs[0].Missing != missing || !hasWarning(s, missing) || !hasWarning(s, "shard 4/5 is interrupted") {
 		t.Errorf("missing %q, warnings %q", s.Runs[0].Missing, s.Warnings)
+	}
+	if !hasWarning(s, "several versions of synclab: ") || hasWarning(s, "versions of kube-proxy") {
+		t.Errorf("one shard is of another synclab, warnings %q", s.Warnings)
 	}
 	if page := readPage(t, filepath.Join(root, "sweep")); !strings.Contains(page, missing) {
 		t.Error("the page does not name the missing shards")
