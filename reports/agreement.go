@@ -308,13 +308,14 @@ func (t *trial) fromModel(cell Cell, out *AgreementCell) (TwinSays, error) {
 	}
 	var cpu cpuTime
 	if subject.Has(model.CPU, twin.Partial) {
-		known := map[int]float64{}
+		known := map[model.Query]float64{}
 		cpu = func(kind twin.SyncKind, changed int) float64 {
-			if _, ok := known[changed]; !ok {
-				p, _ := subject.Predict(model.Query{Quantity: model.CPU, Kind: twin.Partial, Services: cell.Services, Endpoints: cell.Endpoints, Changed: min(changed, cell.Services)})
-				known[changed] = p.Median
+			q := model.Query{Quantity: model.CPU, Kind: kind, Services: cell.Services, Endpoints: cell.Endpoints, Changed: min(changed, cell.Services)}
+			if _, ok := known[q]; !ok {
+				p, _ := subject.Predict(q)
+				known[q] = p.Median
 			}
-			return known[changed]
+			return known[q]
 		}
 	}
 	return t.say(ModelCost, func(*stream) twin.Cost { return cost }, t.way(way), cpu, out)

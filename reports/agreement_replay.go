@@ -124,7 +124,7 @@ type cpuTime func(kind twin.SyncKind, changed int) float64
 type replayed struct {
 	latencies []float64 // s, of the changes that were seen in the run
 	syncs     int       // from the first change on, without those that found nothing to write
-	cpu       float64   // s
+	cpu       float64   // s, of syncs that began while the run measured it
 }
 
 // forWays is what generators of ways to the node are for: they share no numbers with the twin's.
@@ -200,7 +200,7 @@ func (s *stream) replay(set twin.Settings, about bench.Subject, way *model.Way, 
 				return
 			}
 			out.syncs++
-			if cpu != nil {
+			if cpu != nil && s.measuredCPU(y.Start+slow) {
 				out.cpu += cpu(y.Kind, y.Services)
 			}
 		},

@@ -29,10 +29,19 @@ type stream struct {
 	syncs []pastSync
 	// idle syncs are those of syncs that found nothing to write; their durations are not known.
 	idle int
-	// cpu time in windows of work, in seconds; 0: not known.
+	// cpu time in the steps that played changes, in seconds; window is how long these were. 0: not known.
 	cpu, window float64
+	played      []timeSpan
 	// strange changes are in the records, and not in what the scenario makes: each counts as a Service of its own.
 	strange int
+}
+
+// timeSpan is from a moment to another.
+type timeSpan struct{ from, to time.Duration }
+
+// measuredCPU says whether the CPU time of a moment was measured.
+func (s *stream) measuredCPU(at time.Duration) bool {
+	return slices.ContainsFunc(s.played, func(w timeSpan) bool { return at >= w.from && at < w.to })
 }
 
 // pastSync is one sync as it was recorded.
@@ -297,6 +306,7 @@ func (s *stream) takeCPU(records []bench.Record, begun map[string]float64) {
 		if from, ok := begun[r.Step]; ok {
 			s.cpu += r.Value
 			s.window += r.At - from
+			s.played = append(s.played, timeSpan{ofSeconds(from), ofSeconds(r.At)})
 		}
 	}
 }
