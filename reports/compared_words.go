@@ -237,7 +237,9 @@ func (s *Summary) method() []string {
 	if feeds[bench.FeedAPI] {
 		out = append(out, "Every subject is a process of its own, in a network namespace of its own. Objects reached it over HTTP from the lab's API front, "+
 			"the same events at the same due times. Cold start, network programming latency, restores, rules, CPU and memory are taken from outside, the "+
-			"same way for all; full and partial syncs are as each subject itself tells them, kube-proxy by its metrics, the lab's by a log of its syncs.")
+			"same way for all; full and partial syncs are as each subject itself tells them, kube-proxy by its metrics, the lab's by a log of its syncs. "+
+			"A change that was undone before it was written has no network programming latency, and counts as undone: who is late has more of these. Where only "+
+			"reading the tables shows a change, its moment is the end of the read.")
 		if cost := s.collected.pooled(bench.ShimCost); len(cost) > 0 {
 			out = append(out, fmt.Sprintf("A shim in front of iptables and nft takes their times; it adds %s to a call (median of %s).",
 				Format(median(cost), "s"), plural(len(cost), "value")))
