@@ -212,8 +212,13 @@ func (r *capacityReport) sensitivityTable() pageTable {
 	for i, s := range r.Subjects {
 		for _, one := range s.Sensitivity {
 			note := pageCell{}
-			if one.Capped {
-				note.Text = "the search ended there: one of the two is more"
+			switch {
+			case one.CappedLower && one.CappedHigher:
+				note.Text = "both searches ended there: it is at least so many"
+			case one.CappedLower:
+				note.Text = "× " + factorText(one.Lower) + ": the search ended there, it is at least so many"
+			case one.CappedHigher:
+				note.Text = "× " + factorText(one.Higher) + ": the search ended there, it is at least so many"
 			}
 			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), {Text: inputText(one.Input)}, {Text: factorText(one.Lower), Value: exact(one.Lower)},
 				valueCell(math.Round(one.AtLower), "count"), {Text: factorText(one.Higher), Value: exact(one.Higher)}, valueCell(math.Round(one.AtHigher), "count"), note})

@@ -69,6 +69,7 @@ type SubjectAnswer struct {
 type Furthest struct {
 	Policy   Policy  `json:"policy"`
 	Services float64 `json:"services"`
+	Scale    float64 `json:"scale"`
 	// Unbounded: it holds as far as was looked.
 	Unbounded bool `json:"unbounded,omitempty"`
 }
@@ -77,7 +78,8 @@ type Furthest struct {
 type Comparison struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Ratio of the largest clusters, in Services: above 1, To goes further. 0 where one of them is not known.
+	// Ratio of the largest clusters, in what grows (Services, if they do): above 1, To goes further. 0 where one of them is
+	// not known, or where neither search ended at a limit.
 	Ratio float64 `json:"ratio"`
 	// AtLeast and AtMost say that Ratio is only a bound: the search for one of the two ended before its limit.
 	AtLeast bool `json:"atLeast,omitempty"`
@@ -161,6 +163,7 @@ type Sensitivity struct {
 	// AtLower and AtHigher are the largest numbers of Services then.
 	AtLower  float64 `json:"atLower"`
 	AtHigher float64 `json:"atHigher"`
-	// Capped: one of them is only as far as was looked.
-	Capped bool `json:"capped,omitempty"`
+	// CappedLower and CappedHigher: AtLower or AtHigher is only as far as was looked.
+	CappedLower  bool `json:"cappedLower,omitempty"`
+	CappedHigher bool `json:"cappedHigher,omitempty"`
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"synclab/reports/model"
@@ -39,7 +40,7 @@ func Ask(ctx context.Context, m *model.Model, q Question, told func(done, of int
 		return nil, fmt.Errorf("capacity: %w", err)
 	}
 	for i := range out.Subjects[1:] {
-		out.Comparisons = append(out.Comparisons, compare(&out.Subjects[0], &out.Subjects[i+1], q.Promise))
+		out.Comparisons = append(out.Comparisons, compare(&out.Subjects[0], &out.Subjects[i+1], q))
 	}
 	out.Remarks = remarks(m, q, out)
 	out.Words = out.say()
@@ -164,6 +165,9 @@ func (a *asker) fillIn(s *SubjectAnswer, grows bool) (err error) {
 		return err
 	}
 	s.Recommended = recommend(s.Frontier, s.Furthest, a.q.Promise)
+	if here.Cluster.rate() == 0 { // nothing waits for a sync: there is nothing to choose by
+		s.Recommended = s.Frontier[slices.IndexFunc(s.Frontier, func(one Setting) bool { return one.InUse })]
+	}
 	a.told("settings")
 	best := s.Limits
 	if s.Recommended.Policy != a.policy {

@@ -9,11 +9,13 @@ import (
 )
 
 // compare says when changing from one subject to another pays.
-func compare(from, to *SubjectAnswer, p Promise) Comparison {
+func compare(from, to *SubjectAnswer, q Question) Comparison {
 	c := Comparison{From: from.Name, To: to.Name}
-	a, b := from.Largest, to.Largest
-	if a.Services.Median > 0 && b.Services.Median > 0 {
-		c.Ratio = b.Services.Median / a.Services.Median
+	a, b, p := from.Largest, to.Largest, q.Promise
+	own, _ := q.Growth.told(a.Cluster)
+	its, _ := q.Growth.told(b.Cluster)
+	if a.Services.Median > 0 && b.Services.Median > 0 && own > 0 && !(a.Unbounded && b.Unbounded) {
+		c.Ratio = its / own
 		c.AtLeast, c.AtMost = b.Unbounded && !a.Unbounded, a.Unbounded && !b.Unbounded
 	}
 	for _, name := range p.Promised() {
@@ -21,7 +23,7 @@ func compare(from, to *SubjectAnswer, p Promise) Comparison {
 			c.Crossings = append(c.Crossings, crossing)
 		}
 	}
-	c.Words = c.words(from, to, p)
+	c.Words = c.words(from, to, q.Growth)
 	return c
 }
 
@@ -80,13 +82,20 @@ func along(curve []Outlook, name string, services float64) (v float64, known boo
 	return 0, false
 }
 
-func (c Comparison) words(from, to *SubjectAnswer, p Promise) string {
+func (c Comparison) words(from, to *SubjectAnswer, g Growth) string {
 	var parts []string
+	a, b := from.Largest, to.Largest
 	switch {
-	case c.Ratio == 0 && to.Largest.Services.Median > 0:
-		parts = append(parts, fmt.Sprintf("%s holds all promises up to %s, %s at no size.", c.To, upTo(to.Largest), c.From))
+	case a.Promise == "" || b.Promise == "":
+		parts = append(parts, fmt.Sprintf("Of %s or of %s nothing that is promised is known.", c.To, c.From))
+	case a.Unbounded && b.Unbounded:
+		parts = append(parts, fmt.Sprintf("Of neither %s nor %s a limit was found: they hold up to %s, and to %s.", c.To, c.From, g.upTo(b), g.upTo(a)))
+	case a.Services.Median == 0 && b.Services.Median > 0:
+		parts = append(parts, fmt.Sprintf("%s holds all promises up to %s, %s at no size that was looked at.", c.To, g.upTo(b), c.From))
+	case b.Services.Median == 0 && a.Services.Median > 0:
+		parts = append(parts, fmt.Sprintf("%s holds all promises at no size that was looked at, %s up to %s.", c.To, c.From, g.upTo(a)))
 	case c.Ratio == 0:
-		parts = append(parts, fmt.Sprintf("%s does not hold all promises at any size either.", c.To))
+		parts = append(parts, fmt.Sprintf("%s does not hold all promises at any size that was looked at either.", c.To))
 	case c.AtLeast || c.AtMost || math.Abs(math.Log(c.Ratio)) > 0.05:
 		bound := ""
 		if c.AtLeast {
@@ -95,8 +104,8 @@ func (c Comparison) words(from, to *SubjectAnswer, p Promise) string {
 			bound = " or less"
 		}
 		breaks := ""
-		if l := to.Largest; !l.Unbounded {
-			breaks = fmt.Sprintf("; the promise first to break is %s: %s", words[l.Promise].name, l.Why)
+		if !b.Unbounded {
+			breaks = fmt.Sprintf("; the promise first to break is %s: %s", words[b.Promise].name, b.Why)
 		}
 		parts = append(parts, fmt.Sprintf("%s holds at %s times the size of %s%s%s.", c.To, digits(c.Ratio, model.Extrapolated), c.From, bound, breaks))
 	default:
@@ -126,8 +135,9 @@ func (c Comparison) words(from, to *SubjectAnswer, p Promise) string {
 }
 
 // upTo says how far a limit goes.
-func upTo(l Limit) string {
-	s := digits(l.Services.Median, l.Services.Basis) + " Services"
+func (g Growth) upTo(l Limit) string {
+	far, what := g.told(l.Cluster)
+	s := digits(far, l.Services.Basis) + " " + what
 	if l.Unbounded {
 		s += " and more (not looked further)"
 	}

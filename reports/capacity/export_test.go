@@ -68,3 +68,7 @@ func MemoryLimit(e Estimate) uint64                          { return memoryLimi
 func CPUShares(s *model.Subject, c Cluster, most int) ([]float64, error) {
 	return cpuShares(s, c, model.Partial, most)
 }
+
+func (a *Answer) Say() []string { return a.say() }
+
+func Compare(from, to *SubjectAnswer, q Question) Comparison { return compare(from, to, q) }

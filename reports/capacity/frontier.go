@@ -106,10 +106,11 @@ func (a *asker) furthest(all []Setting) (Furthest, error) {
 		}
 		f := Furthest{Policy: s.Policy, Unbounded: unbounded}
 		if found {
-			f.Services, start = float64(a.at(scale).Services), scale
+			f.Services, f.Scale, start = float64(a.at(scale).Services), scale, scale
 		}
 		cpu := s.Outlook.Promised[CPU].Median
-		if i == 0 || f.Services > best.Services*1.02 || f.Services >= best.Services && cpu < used {
+		further := found && (best.Services == 0 || scale > best.Scale+2*a.reach().tolerance)
+		if i == 0 || further || found && scale >= best.Scale && cpu < used {
 			best, used = f, cpu
 		}
 	}

@@ -21,6 +21,20 @@ func (g Growth) filled() (filled Growth, given bool) {
 	return g, given
 }
 
+// told is a cluster in what grows of it: Services, if they do.
+func (g Growth) told(c Cluster) (v float64, what string) {
+	g, _ = g.filled()
+	switch {
+	case g.Services > 1:
+		return float64(c.Services), "Services"
+	case g.Endpoints > 1:
+		return c.Endpoints, "endpoints of each Service"
+	case g.Nodes > 1:
+		return float64(c.Nodes), "nodes"
+	}
+	return c.rate(), "changes a second"
+}
+
 func (g Growth) validate() error {
 	for name, factor := range map[string]float64{"services": g.Services, "endpoints": g.Endpoints, "nodes": g.Nodes, "churn": g.Churn} {
 		if factor < 0 || math.IsInf(factor, 0) || math.IsNaN(factor) {

@@ -15,6 +15,9 @@ const (
 	mostBeyond = 10
 	// mostServices: no cluster is larger, whatever was measured.
 	mostServices = 1 << 20
+	// mostChurn is how many changes a second are looked at, or mostBeyond times today's where these are more: with growth of
+	// churn alone nothing else would end a search, and each change is simulated.
+	mostChurn = 1000
 	// fewestServices below today's that are looked at, if today's are too many.
 	fewestServices = 10
 	// exact is how near the bounds of a search are in the end, on logarithms.
@@ -36,8 +39,12 @@ func (a *asker) measureReach() reach {
 	g, given := a.q.Growth.filled()
 	unit := math.Log(max(g.Services, g.Endpoints, g.Nodes, g.Churn))
 	r := reach{step: math.Ln2 / unit, tolerance: exact / unit}
+	churn := max(mostChurn, mostBeyond*a.q.Today.rate())
 	within := func(scale float64) bool {
 		c := a.at(scale)
+		if c.rate() > churn {
+			return false
+		}
 		beyond := a.beyond(c)
 		below := a.beyond(a.at(scale+r.step)) < beyond // smaller than what was measured: growing leads towards it
 		return c.Services <= mostServices && (beyond <= mostBeyond || below)

@@ -11,7 +11,7 @@ import (
 const movedLower, movedHigher = 0.5, 2
 
 // sensitivity moves each input and looks how far the largest cluster moves, from where it is now.
-func (a *asker) sensitivity(p Policy, base Limit) ([]Sensitivity, error) {
+func (a *asker) sensitivity(p Policy, base Limit) (out []Sensitivity, err error) {
 	inputs := []struct {
 		name string
 		move func(c *Cluster, p *Policy, factor float64)
@@ -29,20 +29,18 @@ func (a *asker) sensitivity(p Policy, base Limit) ([]Sensitivity, error) {
 			p.MinSyncPeriod = time.Duration(float64(p.MinSyncPeriod) * f)
 		}},
 	}
-	var out []Sensitivity
 	for _, input := range inputs {
 		s := Sensitivity{Input: input.name, Lower: movedLower, Higher: movedHigher}
 		for _, to := range []struct {
 			factor float64
 			at     *float64
-		}{{movedLower, &s.AtLower}, {movedHigher, &s.AtHigher}} {
+			capped *bool
+		}{{movedLower, &s.AtLower, &s.CappedLower}, {movedHigher, &s.AtHigher, &s.CappedHigher}} {
 			question, policy := *a.q, p
 			input.move(&question.Today, &policy, to.factor)
-			services, capped, err := a.with(&question).most(policy, base.Scale, median)
-			if err != nil {
+			if *to.at, *to.capped, err = a.with(&question).most(policy, base.Scale, median); err != nil {
 				return nil, err
 			}
-			*to.at, s.Capped = services, s.Capped || capped
 		}
 		out = append(out, s)
 	}
@@ -70,12 +68,10 @@ func (a *asker) costMoves(p Policy, base Limit) (Sensitivity, error) {
 	if e.Median > 0 {
 		s.Lower, s.Higher = e.Low/e.Median, e.High/e.Median
 	}
-	var cappedLower, cappedHigher bool
-	if s.AtLower, cappedLower, err = a.most(p, base.Scale, low); err != nil {
+	if s.AtLower, s.CappedLower, err = a.most(p, base.Scale, low); err != nil {
 		return s, err
 	}
-	s.AtHigher, cappedHigher, err = a.most(p, base.Scale, high)
-	s.Capped = cappedLower || cappedHigher
+	s.AtHigher, s.CappedHigher, err = a.most(p, base.Scale, high)
 	return s, err
 }
 

@@ -16,14 +16,14 @@ func (a *Answer) say() []string {
 	p := a.Question.Promise
 	var out []string
 	if a.Target != nil {
-		out = append(out, used.sayTarget(*a.Target, p))
+		out = append(out, used.sayTarget(*a.Target, p)...)
 	}
-	out = append(out, used.sayLargest(a.Question.Today, p))
-	if s := used.sayNext(p); s != "" {
+	out = append(out, used.sayLargest(a.Question))
+	if s := used.sayNext(a.Question); s != "" {
 		out = append(out, s)
 	}
 	out = append(out, used.sayRecommended(p))
-	if s := used.sayFurthest(); s != "" {
+	if s := used.sayFurthest(a.Question); s != "" {
 		out = append(out, s)
 	}
 	if used.MemoryLimit > 0 {
@@ -69,35 +69,50 @@ func restsOn(e Estimate) string {
 	return fmt.Sprintf(" (extrapolated to %s times what was measured)", digits(e.Beyond, model.Extrapolated))
 }
 
-func (s *SubjectAnswer) sayTarget(target Cluster, p Promise) string {
-	var broken, unsure, kept []string
-	var farthest Estimate
+// mostFigures of broken promises are told in the first sentence; where more break, it only names them.
+const mostFigures = 1
+
+func (s *SubjectAnswer) sayTarget(target Cluster, p Promise) []string {
+	var broken, unsure, kept verdict
 	for _, name := range p.Promised() {
 		e, known := s.Target.Promised[name]
-		if !known {
-			continue
-		}
-		farthest = worse(e, farthest)
-		one := fmt.Sprintf("%s %s (promised %s)", words[name].name, between(name, e), promised(p, name))
+		figure := fmt.Sprintf("%s %s (promised %s)", words[name].name, between(name, e), promised(p, name))
 		switch {
+		case !known:
 		case e.Median > p.Bound(name):
-			broken = append(broken, one)
+			broken.add(name, figure, e)
 		case e.High > p.Bound(name):
-			unsure = append(unsure, one)
+			unsure.add(name, figure, e)
 		default:
-			kept = append(kept, one)
+			kept.add(name, figure, e)
 		}
 	}
 	at := fmt.Sprintf("At the target, %s, %s", target.size(model.Measured), s.Name)
 	switch {
-	case len(broken) > 0:
-		return fmt.Sprintf("%s breaks %s%s.", at, strings.Join(broken, ", "), restsOn(farthest))
-	case len(unsure) > 0:
-		return fmt.Sprintf("%s holds what is promised, but that is not sure of %s%s.", at, strings.Join(unsure, ", "), restsOn(farthest))
-	case len(kept) > 0:
-		return fmt.Sprintf("%s holds all that is promised: %s%s.", at, strings.Join(kept, ", "), restsOn(farthest))
+	case len(broken.figures) > mostFigures:
+		return []string{fmt.Sprintf("%s breaks %d promises: %s.", at, len(broken.figures), strings.Join(broken.names, ", ")),
+			fmt.Sprintf("In figures: %s%s.", strings.Join(broken.figures, ", "), restsOn(broken.farthest))}
+	case len(broken.figures) > 0:
+		return []string{fmt.Sprintf("%s breaks %s%s.", at, broken.figures[0], restsOn(broken.farthest))}
+	case len(unsure.figures) > 0:
+		return []string{fmt.Sprintf("%s holds what is promised, but that is not sure of %s%s.", at, strings.Join(unsure.figures, ", "), restsOn(unsure.farthest))}
+	case len(kept.figures) == len(p.Promised()):
+		return []string{fmt.Sprintf("%s holds all that is promised: %s%s.", at, strings.Join(kept.figures, ", "), restsOn(kept.farthest))}
+	case len(kept.figures) > 0:
+		return []string{fmt.Sprintf("%s holds what is known of what is promised: %s%s.", at, strings.Join(kept.figures, ", "), restsOn(kept.farthest))}
 	}
-	return at + ": nothing that is promised is known."
+	return []string{at + ": nothing that is promised is known."}
+}
+
+// verdict gathers promises that fare alike.
+type verdict struct {
+	names, figures []string
+	farthest       Estimate // the one that rests on least
+}
+
+func (v *verdict) add(name, figure string, e Estimate) {
+	v.names, v.figures = append(v.names, words[name].name), append(v.figures, figure)
+	v.farthest = worse(e, v.farthest)
 }
 
 // between writes an estimate with its bounds.
@@ -109,26 +124,36 @@ func between(name string, e Estimate) string {
 	return fmt.Sprintf("%s, between %s and %s", median, low, high)
 }
 
-func (s *SubjectAnswer) sayLargest(today Cluster, p Promise) string {
-	l := s.Largest
+func (s *SubjectAnswer) sayLargest(q Question) string {
+	l, p := s.Largest, q.Promise
+	who := s.Name
+	if !s.Recommended.InUse {
+		who += fmt.Sprintf(", with minSyncPeriod %s (%s),", period(s.Recommended.Policy.MinSyncPeriod), s.Recommended.Policy.Runner)
+	}
+	far, what := q.Growth.told(l.Cluster)
+	limit := digits(far, l.Services.Basis) + " " + what
 	switch {
 	case l.Promise == "":
 		return fmt.Sprintf("Of %s nothing that is promised is known: there is no limit to name.", s.Name)
+	case l.Unbounded && what != "Services":
+		return fmt.Sprintf("%s holds at least up to %s%s; it was not looked further, since that is as far as the model can be asked.", who, limit, restsOn(l.Services))
 	case l.Unbounded:
-		return fmt.Sprintf("%s holds at least up to %s%s; it was not looked further, since that is as far as the model can be asked.", s.Name, l.Cluster.size(l.Services.Basis), restsOn(l.Services))
+		return fmt.Sprintf("%s holds at least up to %s%s; it was not looked further, since that is as far as the model can be asked.", who, l.Cluster.size(l.Services.Basis), restsOn(l.Services))
 	case l.Never && !l.Smaller:
-		return fmt.Sprintf("%s breaks the promise of %s today, and in smaller clusters, too: %s.", s.Name, words[l.Promise].name, l.Why)
+		return fmt.Sprintf("%s breaks the promise of %s today, and in the smaller clusters that were looked at, too: %s.", who, words[l.Promise].name, l.Why)
 	case l.Never:
-		return fmt.Sprintf("%s breaks the promise of %s (%s) today already; it would hold up to %s Services%s. Why: %s.", s.Name, words[l.Promise].name,
-			promised(p, l.Promise), digits(l.Services.Median, l.Services.Basis), restsOn(l.Services), l.Why)
+		return fmt.Sprintf("%s breaks the promise of %s (%s) today already; it would hold up to %s%s. Why: %s.", who, words[l.Promise].name,
+			promised(p, l.Promise), limit, restsOn(l.Services), l.Why)
+	case what != "Services":
+		return fmt.Sprintf("%s can grow to about %s%s; then %s breaks %s first: %s.", who, limit, restsOn(l.Services), words[l.Promise].breaks, promised(p, l.Promise), l.Why)
 	}
-	return fmt.Sprintf("%s can grow to about %s Services (between %s and %s) with %s endpoints each%s; then %s breaks %s first: %s.", s.Name,
-		digits(l.Services.Median, l.Services.Basis), digits(l.Services.Low, model.Extrapolated), digits(l.Services.High, model.Extrapolated),
+	return fmt.Sprintf("%s can grow to about %s (between %s and %s) with %s endpoints each%s; then %s breaks %s first: %s.", who,
+		limit, digits(l.Services.Low, model.Extrapolated), digits(l.Services.High, model.Extrapolated),
 		digits(l.Cluster.Endpoints, l.Services.Basis), restsOn(l.Services), words[l.Promise].breaks, promised(p, l.Promise), l.Why)
 }
 
 // sayNext names the promise that breaks after the first one.
-func (s *SubjectAnswer) sayNext(p Promise) string {
+func (s *SubjectAnswer) sayNext(q Question) string {
 	if s.Largest.Unbounded {
 		return ""
 	}
@@ -136,8 +161,12 @@ func (s *SubjectAnswer) sayNext(p Promise) string {
 		if l.Promise == s.Largest.Promise || l.Unbounded {
 			continue
 		}
-		return fmt.Sprintf("The next to break is %s (%s), at about %s Services%s.", words[l.Promise].name, promised(p, l.Promise),
-			digits(l.Services.Median, l.Services.Basis), restsOn(l.Services))
+		if l.Services.Median == 0 {
+			return fmt.Sprintf("%s (%s) breaks in all of these, too.", words[l.Promise].name, promised(q.Promise, l.Promise))
+		}
+		far, what := q.Growth.told(l.Cluster)
+		return fmt.Sprintf("The next to break is %s (%s), at about %s %s%s.", words[l.Promise].name, promised(q.Promise, l.Promise),
+			digits(far, l.Services.Basis), what, restsOn(l.Services))
 	}
 	return ""
 }
@@ -146,9 +175,13 @@ func (s *SubjectAnswer) sayRecommended(p Promise) string {
 	r := s.Recommended
 	latency, cpu := r.Outlook.Promised[ProgrammingP99], r.Outlook.Promised[CPU]
 	if s.holdsNowhere(p) {
-		return s.sayNowhere()
+		return s.sayNowhere(p)
 	}
-	gives := fmt.Sprintf("changes arrive within %s at the 99th percentile, for %s", amount(ProgrammingP99, latency.Median, latency.Basis), amount(CPU, cpu.Median, cpu.Basis))
+	if r.Outlook.Changes == 0 {
+		return fmt.Sprintf("Nothing changes in this cluster, so there is no minSyncPeriod to choose: keep it at %s (%s).", period(r.Policy.MinSyncPeriod), r.Policy.Runner)
+	}
+	gives := fmt.Sprintf("changes arrive within %s at the 99th percentile, for %s%s", amount(ProgrammingP99, latency.Median, latency.Basis),
+		amount(CPU, cpu.Median, cpu.Basis), restsOn(worse(latency, cpu)))
 	if r.InUse {
 		return fmt.Sprintf("Keep minSyncPeriod at %s (%s): %s.", period(r.Policy.MinSyncPeriod), r.Policy.Runner, gives)
 	}
@@ -173,48 +206,75 @@ func (s *SubjectAnswer) holdsNowhere(p Promise) bool {
 	return false
 }
 
-func (s *SubjectAnswer) sayNowhere() string {
+func (s *SubjectAnswer) sayNowhere(p Promise) string {
 	r := s.Recommended
 	latency, cpu := r.Outlook.Promised[ProgrammingP99], r.Outlook.Promised[CPU]
-	where := fmt.Sprintf("At %s Services no minSyncPeriod keeps both latency and CPU as promised", digits(float64(r.Outlook.Cluster.Services), model.Measured))
+	kept := "latency as promised"
+	switch {
+	case p.ProgrammingP99 == 0:
+		kept = "CPU as promised"
+	case p.CPU > 0:
+		kept = "both latency and CPU as promised"
+	}
+	where := fmt.Sprintf("At %s Services no minSyncPeriod that was tried keeps %s", digits(float64(r.Outlook.Cluster.Services), model.Measured), kept)
 	if s.Furthest.Services == 0 {
-		return where + ", nor do all promises hold with any in a smaller cluster."
+		return where + ", nor do all promises hold with any of them in a smaller cluster that was looked at."
 	}
 	return fmt.Sprintf("%s; %s (%s) goes furthest, but there changes take %s at the 99th percentile, for %s.", where, period(r.Policy.MinSyncPeriod),
 		r.Policy.Runner, amount(ProgrammingP99, latency.Median, latency.Basis), amount(CPU, cpu.Median, cpu.Basis))
 }
 
 // sayFurthest names the setting that goes further than the recommended one, where it is worth a word.
-func (s *SubjectAnswer) sayFurthest() string {
+func (s *SubjectAnswer) sayFurthest(q Question) string {
 	f := s.Furthest
-	if f.Policy == s.Recommended.Policy || f.Services < 1.1*s.Largest.Services.Median {
+	far, what := q.Growth.told(q.Today.At(q.Growth, f.Scale))
+	if own, _ := q.Growth.told(s.Largest.Cluster); f.Services == 0 || f.Policy == s.Recommended.Policy || far < 1.1*own {
 		return ""
 	}
 	more := ""
 	if f.Unbounded {
 		more = " and more"
 	}
-	return fmt.Sprintf("When it has grown so far, another setting goes further: with minSyncPeriod %s (%s) all promises hold up to about %s Services%s.",
-		period(f.Policy.MinSyncPeriod), f.Policy.Runner, digits(f.Services, model.Extrapolated), more)
+	return fmt.Sprintf("When it has grown so far, another setting goes further: with minSyncPeriod %s (%s) all promises hold up to about %s %s%s.",
+		period(f.Policy.MinSyncPeriod), f.Policy.Runner, digits(far, model.Extrapolated), what, more)
 }
 
-// sayChange names the subject that goes furthest, if it is another one.
+// paying is how many times as far a subject has to go to be worth a change.
+const paying = 1.05
+
+// sayChange names the subject that goes furthest, if it is another one. How sure that is depends on the intervals.
 func (a *Answer) sayChange() string {
 	if len(a.Subjects) < 2 {
 		return ""
 	}
+	used := &a.Subjects[0]
+	if used.Largest.Unbounded {
+		return fmt.Sprintf("No reason to change was found: %s holds as far as was looked.", used.Name)
+	}
+	far := func(i int) float64 {
+		v, _ := a.Question.Growth.told(a.Subjects[i].Largest.Cluster)
+		if a.Subjects[i].Largest.Services.Median == 0 {
+			return 0
+		}
+		return v
+	}
 	best := 0
 	for i := range a.Subjects {
-		if a.Subjects[i].Largest.Services.Median > a.Subjects[best].Largest.Services.Median {
+		if far(i) > far(best) {
 			best = i
 		}
 	}
-	if best == 0 {
+	if far(best) <= paying*far(0) {
 		return fmt.Sprintf("None of the others (%d compared) holds further.", len(a.Subjects)-1)
+	}
+	pays := "Changing pays: "
+	_, what := a.Question.Growth.told(a.Question.Today)
+	if what == "Services" && a.Subjects[best].Largest.Services.Low <= used.Largest.Services.High { // only of these there are bounds
+		pays = "Changing may pay, but the intervals of the two overlap: "
 	}
 	for _, c := range a.Comparisons {
 		if c.To == a.Subjects[best].Name {
-			return "Changing pays: " + c.Words
+			return pays + c.Words
 		}
 	}
 	return ""
@@ -225,8 +285,14 @@ func (s *SubjectAnswer) saySensitivity() string {
 		return ""
 	}
 	m := s.Sensitivity[0]
-	return fmt.Sprintf("The answer depends most on %s: times %s it is about %s Services, times %s about %s.", inputWords[m.Input],
-		digits(m.Lower, model.Extrapolated), digits(m.AtLower, model.Extrapolated), digits(m.Higher, model.Extrapolated), digits(m.AtHigher, model.Extrapolated))
+	about := func(v float64, capped bool) string {
+		if capped {
+			return "at least " + digits(v, model.Extrapolated)
+		}
+		return "about " + digits(v, model.Extrapolated)
+	}
+	return fmt.Sprintf("The answer depends most on %s: times %s it is %s Services, times %s %s.", inputWords[m.Input],
+		digits(m.Lower, model.Extrapolated), about(m.AtLower, m.CappedLower), digits(m.Higher, model.Extrapolated), about(m.AtHigher, m.CappedHigher))
 }
 
 var inputWords = map[string]string{
