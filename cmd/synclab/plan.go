@@ -267,14 +267,21 @@ func checkPromises(w io.Writer, a *capacity.Answer) error {
 	if one.Target != nil {
 		at, where = *one.Target, "in the cluster grown by --grow"
 	}
-	var unsure []string
+	var unsure, unknown []string
 	for _, name := range a.Question.Promise.Promised() {
+		if _, known := at.Promised[name]; !known {
+			unknown = append(unknown, promiseWords[name])
+			continue
+		}
 		if !slices.Contains(at.Holds, name) && !slices.Contains(at.Breaks, name) {
 			unsure = append(unsure, promiseWords[name])
 		}
 	}
 	if len(unsure) > 0 {
 		fmt.Fprintf(w, "%s may not hold %s %s: what it promises is within the interval of the estimate\n", one.Name, strings.Join(unsure, ", "), where)
+	}
+	if len(unknown) > 0 {
+		fmt.Fprintf(w, "of %s the calibration has no %s: these promises were not checked\n", one.Name, strings.Join(unknown, ", "))
 	}
 	if len(at.Breaks) == 0 {
 		return nil

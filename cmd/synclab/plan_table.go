@@ -54,6 +54,8 @@ func planTable(a *capacity.Answer) [][]string {
 // limitText is the number of Services up to which a promise holds, and between which bounds that lies.
 func limitText(l capacity.Limit) string {
 	switch {
+	case l.Promise == "":
+		return "-"
 	case l.Never && l.Smaller && l.Services.Median > 0:
 		return "not today's; " + rounded(l.Services.Median)
 	case l.Never:
@@ -82,7 +84,10 @@ func basisText(l capacity.Limit) string {
 }
 
 func firstToBreak(l capacity.Limit) string {
-	if l.Unbounded {
+	switch {
+	case l.Promise == "":
+		return "-"
+	case l.Unbounded:
 		return "none found"
 	}
 	return promiseWords[l.Promise]

@@ -132,10 +132,16 @@ func TestPlanCheck(t *testing.T) {
 func TestCheckPromises(t *testing.T) {
 	a := &capacity.Answer{
 		Question: capacity.Question{Subjects: []string{"b"}, Promise: capacity.Promise{CPU: 1, Memory: 1, Start: 1}},
-		Subjects: []capacity.SubjectAnswer{{Name: "a"}, {Name: "b", Today: capacity.Outlook{Holds: []string{capacity.CPU, capacity.Start}}}},
+		Subjects: []capacity.SubjectAnswer{{Name: "a"}, {Name: "b", Today: capacity.Outlook{Holds: []string{capacity.CPU, capacity.Start},
+			Promised: map[string]capacity.Estimate{capacity.CPU: {}, capacity.Memory: {}, capacity.Start: {}}}}},
 	}
 	var said strings.Builder
 	if err := checkPromises(&said, a); err != nil || said.String() != "b may not hold memory today: what it promises is within the interval of the estimate\n" {
+		t.Errorf("%v, %q", err, said.String())
+	}
+	said.Reset()
+	delete(a.Subjects[1].Today.Promised, capacity.Memory)
+	if err := checkPromises(&said, a); err != nil || said.String() != "of b the calibration has no memory: these promises were not checked\n" {
 		t.Errorf("%v, %q", err, said.String())
 	}
 	a.Subjects[1].Target = &capacity.Outlook{
