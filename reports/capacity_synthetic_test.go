@@ -13,12 +13,12 @@ import (
 
 // lawful is a subject whose quantities follow laws of n, the endpoints in all.
 type lawful struct {
-	name                              string
-	full, partial, memory, packet     func(n float64) float64
-	rules                             func(n float64) float64
-	policy                            capacity.Policy
-	largest                           float64 // of the calibration, in endpoints
-	validationError, validationDamage float64
+	name                          string
+	full, partial, memory, packet func(n float64) float64
+	rules                         func(n float64) float64
+	policy                        capacity.Policy
+	largest                       float64 // of the calibration, in endpoints
+	validationError               float64
 }
 
 var completion = capacity.Policy{Runner: runner.CompletionToStart, MinSyncPeriod: time.Second}

@@ -162,6 +162,10 @@ func TestRecommend(t *testing.T) {
 	if got := capacity.Recommend(all, capacity.Furthest{}, capacity.Promise{ProgrammingP99: time.Second}); got.Policy != all[1].Policy {
 		t.Errorf("nothing holds anywhere: %v, want the lowest latency", got.Policy.MinSyncPeriod)
 	}
+	idle := []capacity.Setting{setting(1, 1, 1.2, 0.02), setting(5, 4.8, 4.9, 0.005)}
+	if got := capacity.Recommend(idle, furthest, capacity.Promise{ProgrammingP99: 5 * time.Second}); got.Policy != idle[0].Policy {
+		t.Errorf("%v: 0.015 CPUs are nothing to wait for", got.Policy.MinSyncPeriod)
+	}
 }
 
 func TestCrossings(t *testing.T) {

@@ -14,8 +14,12 @@ var periods = []time.Duration{
 	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
 }
 
-// alike is how near the CPU of two settings is to count as the same: of these, the faster one is recommended.
-const alike = 1.05
+// alike is how near the CPU of two settings is to count as the same, as a factor, and littleCPU, in CPUs, what nobody would
+// wait for: of settings that are as cheap, the faster one is recommended.
+const (
+	alike     = 1.05
+	littleCPU = 0.02
+)
 
 // noPeriod says why no space between syncs is not recommended.
 const noPeriod = "without space between syncs each change of a burst starts one, and nothing bounds the CPU that they use"
@@ -78,7 +82,7 @@ func recommend(all []Setting, furthest Furthest, promise Promise) Setting {
 		}
 		used := func(s Setting) float64 { return s.Outlook.Promised[CPU].Median }
 		least := used(slices.MinFunc(some, func(x, y Setting) int { return cmp.Compare(used(x), used(y)) }))
-		some = slices.DeleteFunc(some, func(s Setting) bool { return used(s) > alike*least })
+		some = slices.DeleteFunc(some, func(s Setting) bool { return used(s) > max(alike*least, least+littleCPU) })
 		return slices.MinFunc(some, latency)
 	}
 	if i := slices.IndexFunc(candidates, func(s Setting) bool { return s.Policy == furthest.Policy }); i >= 0 && furthest.Services > 0 {
