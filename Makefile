@@ -41,7 +41,7 @@ BUDGET ?=
 
 .PHONY: help
 help: ## list the targets and the variables
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables of scenario and compare (and OUT of report):"
 	@sed -n 's/^#: /  /p' $(MAKEFILE_LIST)
@@ -90,6 +90,10 @@ soak: deps build ## play random changes and faults with real packets for MINUTES
 traversal: deps build ## measure what a first packet pays, every proxier, at the sizes of the scenario traversal up to N
 	@echo "$(or $(REPS),3) repetitions of five cells up to $(or $(N),30000) Services: on two CPUs about 7 minutes each."
 	bin/synclab compare traversal --reps $(or $(REPS),3) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
+
+.PHONY: handshakes
+handshakes: deps build ## the same from a client pod through the node to another: handshakes and echoes of new flows (N=10000)
+	bin/synclab compare handshakes --reps $(or $(REPS),3) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
 .PHONY: faults
 faults: deps build ## every fault in turn for six subjects: detected after, repaired after, flows lost (half an hour at N=200)
