@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func TestDirectEqualsToolInScenarios(t *testing.T) {
 		}
 		t.Run(listed.Name, func(t *testing.T) {
 			var sets []string
-			if listed.Name == "sync-period" { // sweeps over longer ones than a trial has
+			if slices.ContainsFunc(listed.Sweep, func(a scenarios.Axis) bool { return a.Field == "proxy.minSyncPeriod" }) { // to longer ones than a trial has
 				sets = append(sets, "proxy.syncPeriod=30s")
 			}
 			tr := newTrial(t, listed.Name, 24, sets...)
