@@ -284,3 +284,30 @@ func TestGoodEvidence(t *testing.T) {
 		})
 	}
 }
+
+// What the kernel was thought to have may have turned out not to work in one family, and not in the other.
+func TestClosestByFamily(t *testing.T) {
+	e := good(t, subjects["classic"])
+	e.Families = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	with := e.Options.Machine
+	with.Accounting = true
+	without := with
+	without.Accounting = false
+	for family, machine := range map[corev1.IPFamily]proxier.Machine{corev1.IPv4Protocol: without, corev1.IPv6Protocol: with} {
+		x, err := e.render(t.Context(), machine, e.Objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Saved[family] = x.saved[family].Clone()
+	}
+	e.Options.Machine = with
+	x, err := e.closest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range e.Families {
+		if d := differences(x.saved[family], e.Saved[family]); len(d) > 0 {
+			t.Errorf("%s: %v", family, d)
+		}
+	}
+}

@@ -38,7 +38,8 @@ func (e *Evidence) expect(ctx context.Context) (*expected, error) {
 }
 
 // closest renders for the machine as it was examined. A match that the kernel said to have, and then refused, the proxier
-// does without (k/k#142068): of what it may have settled for, the closest to the kernel counts.
+// does without (k/k#142068), in the family where that happened: of what it may have settled for in each, the closest to the
+// kernel counts.
 func (e *Evidence) closest(ctx context.Context) (*expected, error) {
 	machines := []proxier.Machine{e.Options.Machine}
 	if e.Options.Machine.Accounting && e.Subject.iptables() {
@@ -52,18 +53,23 @@ func (e *Evidence) closest(ctx context.Context) (*expected, error) {
 		}
 	}
 	var best *expected
-	fewest := 0
+	fewest := map[corev1.IPFamily]int{}
 	for _, machine := range machines {
 		x, err := e.render(ctx, machine, e.Objects)
 		if err != nil {
 			return nil, err
 		}
+		if best == nil {
+			best = x
+		}
 		differing := 0
 		for family, saved := range e.Saved {
-			differing += len(differences(x.saved[family], saved))
-		}
-		if best == nil || differing < fewest {
-			best, fewest = x, differing
+			n := len(differences(x.saved[family], saved))
+			if known, ok := fewest[family]; !ok || n < known {
+				fewest[family] = n
+				best.saved[family], best.rules[family] = x.saved[family], x.rules[family]
+			}
+			differing += fewest[family]
 		}
 		if differing == 0 {
 			break
