@@ -56,7 +56,8 @@ func TestFlowsSurviveChanges(t *testing.T) {
 			case r.Metric == bench.FirstPacket:
 				methods[r.Method]++
 			}
-			if r.Subject == subject && r.Outcome != "" {
+			// Nobody may have sent to an endpoint that was there for a moment only.
+			if r.Subject == subject && r.Outcome != "" && r.Metric != bench.AddedWaits {
 				t.Errorf("%s: %+v", subject, r)
 			}
 		}
