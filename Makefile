@@ -34,7 +34,7 @@ CHURN ?=
 GROW ?=
 #: NODES     plan: nodes of the cluster                default: 1000
 NODES ?=
-#: BUDGET    plan, calibrate: time to calibrate in     default: 4m, 5m
+#: BUDGET    plan, calibrate: time to calibrate in     default: 8m, 5m
 BUDGET ?=
 
 .DEFAULT_GOAL := help

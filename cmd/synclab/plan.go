@@ -134,7 +134,7 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 	for _, note := range notes {
 		fmt.Fprintln(s.err, note)
 	}
-	m, dir, subjects, err := f.from.load(ctx, s, wanted, began, q.Today.At(q.Growth, 1).Services, f.seed)
+	m, dir, subjects, err := f.from.load(ctx, s, wanted, began, f.seed)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (f *planModel) register(cmd *cobra.Command) {
 		}
 	}
 	flags.StringVar(&f.today, "today", "", "the `subject` that is in use today (default: the first of --subjects, or else of the calibration's)")
-	flags.DurationVar(&f.budget, "budget", 4*time.Minute, "`time` that a calibration may take, if there is no cost model yet; less where --within leaves less")
+	flags.DurationVar(&f.budget, "budget", 8*time.Minute, "`time` that a calibration may take, if there is no cost model yet; less where --within leaves less")
 	flags.DurationVar(&f.within, "within", 10*time.Minute, "`time` that all of it may take, building kube-proxy for a calibration included")
 	if err := cmd.RegisterFlagCompletionFunc("today", completeSubjects); err != nil {
 		panic(err)
@@ -84,8 +84,8 @@ func (f *planModel) check(cmd *cobra.Command) (wanted []string, err error) {
 }
 
 // load gives the model, where it is, and the subjects to compare, today's first. Without one that answers here, it
-// calibrates now, for clusters of up to so many Services. began is when all of it did.
-func (f *planModel) load(ctx context.Context, s streams, wanted []string, began time.Time, largest int, seed uint64) (m *model.Model, dir string, subjects []string, err error) {
+// calibrates now. began is when all of it did.
+func (f *planModel) load(ctx context.Context, s streams, wanted []string, began time.Time, seed uint64) (m *model.Model, dir string, subjects []string, err error) {
 	f.model.kubeProxy = f.subjects.kubeProxy.Version
 	if path := f.subjects.kubeProxy.Path; path != "" {
 		if _, f.model.kubeProxy, err = upstream.KubeProxy(ctx, f.subjects.kubeProxy); err != nil {
@@ -99,7 +99,7 @@ func (f *planModel) load(ctx context.Context, s streams, wanted []string, began 
 		if reasons != "" {
 			fmt.Fprintln(s.err, reasons)
 		}
-		if dir, err = f.calibrate(ctx, s, wanted, began, largest, seed); err != nil {
+		if dir, err = f.calibrate(ctx, s, wanted, began, seed); err != nil {
 			return nil, "", nil, err
 		}
 		here := f.model
@@ -198,7 +198,7 @@ func thin(m *model.Model, subjects []string, chosen bool) []string {
 }
 
 // calibrate measures wanted subjects, or the usual ones, in what is left of the time, and says in which folder that is.
-func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, began time.Time, largest int, seed uint64) (string, error) {
+func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, began time.Time, seed uint64) (string, error) {
 	chosen := len(f.subjects.names) > 0
 	if !chosen {
 		wanted = withUsual(wanted)
@@ -214,7 +214,7 @@ func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, b
 	if budget < f.budget {
 		fmt.Fprintf(s.err, "%v of --within are used: calibrating for %v instead of %v\n", time.Since(began).Round(time.Second), budget, f.budget)
 	}
-	o := bench.CalibrateOptions{Budget: budget, Seed: seed, MaxServices: cellsFor(largest)}
+	o := bench.CalibrateOptions{Budget: budget, Seed: seed}
 	o.Run.Subjects, o.Run.KubeProxy, o.Run.Out = wanted, f.subjects.kubeProxy, newPlanFolder("calibrate")
 	if f.subjects.execConfig != "" {
 		text, err := os.ReadFile(f.subjects.execConfig)
@@ -235,16 +235,6 @@ func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, b
 	}
 	return dir, err
 }
-
-// The largest cells of a calibration for a plan: as few sizes beyond the measured ones as can be, and what a pass takes.
-const (
-	leastCell   = 4000
-	mostCell    = 8000
-	beyondCells = 4 // times
-)
-
-// cellsFor is how many Services the largest cell shall have when so many are asked about.
-func cellsFor(services int) int { return min(max(leastCell, services/beyondCells), mostCell) }
 
 // calibrationTime is how long a calibration may take when so much is left for all.
 func calibrationTime(budget, left time.Duration) time.Duration {

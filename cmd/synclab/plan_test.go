@@ -240,12 +240,3 @@ func TestCalibrationTime(t *testing.T) {
 		}
 	}
 }
-
-// A calibration for a large cluster has larger cells, within what a budget of minutes can hold.
-func TestCellsFor(t *testing.T) {
-	for services, want := range map[int]int{1: 4000, 16000: 4000, 20000: 5000, 40000: 8000, 100000: 8000} {
-		if got := cellsFor(services); got != want {
-			t.Errorf("%d Services: %d, want %d", services, got, want)
-		}
-	}
-}
