@@ -33,6 +33,9 @@ const (
 // mostReferences is how many chains are referred to: an ordinary user's iptables-nft-restore takes some 350 rules.
 const mostReferences = 256
 
+// referTries is how often is drawn anew which chains to refer to: the subject may delete one between the look and the restore.
+const referTries = 5
+
 // ackedAtOnce is how many rules a netlink batch of the lab's takes: each is answered, and all answers have to fit the
 // socket's buffer.
 const ackedAtOnce = 50
@@ -76,28 +79,34 @@ func (r *repetition) referIn(ctx context.Context, family corev1.IPFamily, lot *r
 	if r.about.Backend == proxier.Nftables {
 		return r.referNftables(family, lot)
 	}
-	tally, err := kernel.Tally(string(r.kernelVariant()), family, "nat")
-	if err != nil {
-		return 0, nil, err
-	}
 	var chains []string
-	for chain := range tally {
-		if perService(chain) {
-			chains = append(chains, chain)
+	for try := 1; ; try++ {
+		tally, err := kernel.Tally(string(r.kernelVariant()), family, "nat")
+		if err != nil {
+			return 0, nil, err
 		}
-	}
-	chains = someOf(chains, mostReferences, lot)
-	if len(chains) == 0 {
-		return 0, nil, nil
-	}
-	var payload bytes.Buffer
-	fmt.Fprintf(&payload, "*nat\n:%s - [0:0]\n", referringChain)
-	for _, chain := range chains {
-		fmt.Fprintf(&payload, "-A %s -j %s\n", referringChain, chain)
-	}
-	payload.WriteString("COMMIT\n")
-	if err := r.restoreForeign(ctx, family, &payload); err != nil {
-		return 0, nil, err
+		chains = nil
+		for chain := range tally {
+			if perService(chain) {
+				chains = append(chains, chain)
+			}
+		}
+		chains = someOf(chains, mostReferences, lot)
+		if len(chains) == 0 {
+			return 0, nil, nil
+		}
+		var payload bytes.Buffer
+		fmt.Fprintf(&payload, "*nat\n:%s - [0:0]\n", referringChain)
+		for _, chain := range chains {
+			fmt.Fprintf(&payload, "-A %s -j %s\n", referringChain, chain)
+		}
+		payload.WriteString("COMMIT\n")
+		if err = r.restoreForeign(ctx, family, &payload); err == nil {
+			break
+		}
+		if try == referTries { // else the subject may have deleted one of them since
+			return 0, nil, err
+		}
 	}
 	return len(chains), func() error {
 		ctx := context.Background()
