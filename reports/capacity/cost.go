@@ -71,7 +71,9 @@ type prepared struct {
 	shares map[string][]float64
 }
 
-func prepare(s *model.Subject, c Cluster) (*prepared, error) {
+// prepare them for a machine of so many CPUs, which no sync keeps more than busy: two laws that are both extrapolated may
+// say otherwise. 0: not known.
+func prepare(s *model.Subject, c Cluster, cpus int) (*prepared, error) {
 	syncs, err := s.Syncs(c.Services, c.Endpoints)
 	if err != nil {
 		return nil, err
@@ -83,6 +85,11 @@ func prepare(s *model.Subject, c Cluster) (*prepared, error) {
 		}
 		if out.shares[kind], err = cpuShares(s, c, kind, most); err != nil {
 			return nil, err
+		}
+		for i := range out.shares[kind] {
+			if cpus > 0 {
+				out.shares[kind][i] = min(out.shares[kind][i], float64(cpus))
+			}
 		}
 	}
 	return out, nil

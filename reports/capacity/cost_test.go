@@ -52,3 +52,27 @@ func TestCPUOfMoreChangesThanItIsKnownOf(t *testing.T) {
 		t.Errorf("%d Services together: CPU is %s ×%g, latency %s ×%g", o.Together, cpu.Basis, cpu.Beyond, latency.Basis, latency.Beyond)
 	}
 }
+
+// Two laws that are extrapolated may disagree: no sync keeps more CPUs busy than there are.
+func TestCPUsOfTheMachine(t *testing.T) {
+	whole, err := capacitytest.Model().Subject("synclab/nftables")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := *whole
+	s.Terms = slices.Clone(whole.Terms)
+	for i := range s.Terms {
+		if term := &s.Terms[i]; term.Quantity == model.CPU && term.Kind == model.Partial {
+			term.Form, term.Params, term.Draws, term.Rivals = model.Form{State: "const"}, []float64{math.Log(1000)}, nil, nil // s
+		}
+	}
+	for cpus, want := range map[int]bool{0: false, 2: true} {
+		shares, err := capacity.Prepared(&s, capacitytest.Question().Today, cpus)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most := slices.Max(shares[model.Partial]); (most <= 2) != want {
+			t.Errorf("a machine of %d CPUs (0: not known): a sync uses %g", cpus, most)
+		}
+	}
+}

@@ -72,3 +72,11 @@ func CPUShares(s *model.Subject, c Cluster, most int) ([]float64, error) {
 func (a *Answer) Say() []string { return a.say() }
 
 func Compare(from, to *SubjectAnswer, q Question) Comparison { return compare(from, to, q) }
+
+func Prepared(s *model.Subject, c Cluster, cpus int) (map[string][]float64, error) {
+	ready, err := prepare(s, c, cpus)
+	if err != nil {
+		return nil, err
+	}
+	return ready.shares, nil
+}

@@ -60,7 +60,7 @@ func (a *asker) simulate(c Cluster, p Policy, which side) (*simulated, error) {
 	ready := a.ready[size]
 	if ready == nil {
 		var err error
-		if ready, err = prepare(a.subject, c); err != nil {
+		if ready, err = prepare(a.subject, c, a.model.Machine.CPUs); err != nil {
 			return nil, err
 		}
 		a.ready[size] = ready
