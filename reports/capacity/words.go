@@ -286,12 +286,15 @@ func (s *SubjectAnswer) saySensitivity() string {
 	}
 	m := s.Sensitivity[0]
 	about := func(v float64, capped bool) string {
-		if capped {
-			return "at least " + digits(v, model.Extrapolated)
+		switch {
+		case capped:
+			return "at least " + digits(v, model.Extrapolated) + " Services"
+		case v < 1:
+			return "none that holds"
 		}
-		return "about " + digits(v, model.Extrapolated)
+		return "about " + digits(v, model.Extrapolated) + " Services"
 	}
-	return fmt.Sprintf("The answer depends most on %s: times %s it is %s Services, times %s %s.", inputWords[m.Input],
+	return fmt.Sprintf("The answer depends most on %s: times %s it is %s, times %s %s.", inputWords[m.Input],
 		digits(m.Lower, model.Extrapolated), about(m.AtLower, m.CappedLower), digits(m.Higher, model.Extrapolated), about(m.AtHigher, m.CappedHigher))
 }
 
