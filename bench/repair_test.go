@@ -220,3 +220,22 @@ func TestNothingFollowedAFault(t *testing.T) {
 		t.Errorf("%d repairs, %d open", n, len(s.open()))
 	}
 }
+
+// Only while rules are refused is what is visible not there to stay.
+func TestRefusing(t *testing.T) {
+	r := &repetition{}
+	other := &damage{kind: scenarios.FaultReference, repaired: make(chan struct{})}
+	refused := &damage{kind: scenarios.FaultRuleRefused, repaired: make(chan struct{})}
+	r.damages.all = []*damage{other}
+	if d := r.refusing(); d != nil {
+		t.Errorf("%s refuses no rules", d.kind)
+	}
+	r.damages.all = append(r.damages.all, refused)
+	if r.refusing() != refused {
+		t.Error("rules are refused, and nobody knows")
+	}
+	close(refused.repaired)
+	if r.refusing() != nil {
+		t.Error("it is over")
+	}
+}

@@ -204,11 +204,36 @@ func (r *repetition) expectFlows(op sim.Op, object runtime.Object, due time.Time
 	}
 }
 
-// sightedFlows tells the stream, if one runs, of a change that is visible in the kernel.
+// sightedFlows tells the stream, if one runs, of a change that is visible in the kernel. While rules are refused, whoever
+// looks for those to blame may write a Service and take it back to what it was: what is there after that is there to stay.
 func (r *repetition) sightedFlows(s visible.Sight) {
-	if ledger := r.flows.ledger.Load(); ledger != nil {
-		ledger.Visible(s.Object, s.Family, s.Read)
+	ledger := r.flows.ledger.Load()
+	if ledger == nil {
+		return
 	}
+	d := r.refusing()
+	if d == nil {
+		ledger.Visible(s.Object, s.Family, s.Read)
+		return
+	}
+	ctx := r.damages.context()
+	r.damages.wait.Go(func() {
+		select {
+		case <-d.repaired:
+			ledger.Visible(s.Object, s.Family, r.clock.Now())
+		case <-ctx.Done():
+		}
+	})
+}
+
+// refusing is a fault that has rules refused, and is not over; nil: there is none.
+func (r *repetition) refusing() *damage {
+	for _, d := range r.open() {
+		if d.kind == scenarios.FaultRuleRefused {
+			return d
+		}
+	}
+	return nil
 }
 
 var flowMetrics = map[traffic.Finding]Metric{
