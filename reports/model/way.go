@@ -79,7 +79,11 @@ func (p part) ways(interval time.Duration) []float64 {
 	syncs := syncsOf(p.records)
 	type first struct{ due, seen float64 }
 	firsts := make([]*first, len(syncs)) // of the changes that each wrote, the one that was due first
+	var turns []float64                  // of the runner, those that found nothing to write too
 	for _, r := range p.records {
+		if r.Metric == bench.Backlog {
+			turns = append(turns, r.At)
+		}
 		if r.Metric != bench.NetworkProgrammingLatency {
 			continue
 		}
@@ -99,6 +103,9 @@ func (p part) ways(interval time.Duration) []float64 {
 		before := syncs[i-1]
 		if firsts[i].due < before.at+interval.Seconds()+restSlack+before.took()/10 {
 			continue // it had to wait
+		}
+		if slices.ContainsFunc(turns, func(at float64) bool { return at < firsts[i].due && firsts[i].due < at+interval.Seconds()+restSlack }) {
+			continue // as after a turn that found nothing to write, and counts for the runner all the same
 		}
 		out = append(out, firsts[i].seen-firsts[i].due-s.took())
 	}
