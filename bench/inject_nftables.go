@@ -162,12 +162,13 @@ func (r *repetition) flushedNftables(ctx context.Context, f *scenarios.Fault, na
 	if err != nil {
 		return err
 	}
+	began := r.clock.Now() // before it is done: the subject may notice at once
 	for _, family := range r.families {
 		if err := r.flush(ctx, family, f.Table); err != nil {
 			return err
 		}
 	}
-	d, err := r.wound(ctx, f, name, &damage{lacks: r.watchedNftables(func(family corev1.IPFamily, now *metTable) (string, error) {
+	d, err := r.wound(ctx, f, name, &damage{began: began, lacks: r.watchedNftables(func(family corev1.IPFamily, now *metTable) (string, error) {
 		if n := len(lives[family].base); len(now.base) < n {
 			return fmt.Sprintf("%s: table %s has %d base chains, not %d", family, now.table.Name, len(now.base), n), nil
 		}
@@ -191,6 +192,7 @@ func (r *repetition) deletedNftables(ctx context.Context, f *scenarios.Fault, na
 	type back func(*metTable) (string, error)
 	backs := map[corev1.IPFamily]back{}
 	var what []string
+	began := r.clock.Now() // before it is done: the subject may notice at once
 	for _, family := range r.families {
 		var text string
 		var lacks back
@@ -208,7 +210,7 @@ func (r *repetition) deletedNftables(ctx context.Context, f *scenarios.Fault, na
 		backs[family] = lacks
 		what = append(what, text)
 	}
-	d, err := r.wound(ctx, f, name, &damage{lacks: r.watchedNftables(func(family corev1.IPFamily, now *metTable) (string, error) {
+	d, err := r.wound(ctx, f, name, &damage{began: began, lacks: r.watchedNftables(func(family corev1.IPFamily, now *metTable) (string, error) {
 		return backs[family](now)
 	})})
 	if err != nil {

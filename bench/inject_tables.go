@@ -165,12 +165,13 @@ func (r *repetition) flushed(ctx context.Context, f *scenarios.Fault, name strin
 		}
 		before[place] = keep
 	}
+	began := r.clock.Now() // before it is done: the subject may notice at once
 	for _, family := range r.families {
 		if err := r.flush(ctx, family, f.Table); err != nil {
 			return err
 		}
 	}
-	d, err := r.wound(ctx, f, name, &damage{lacks: r.watched(places, func(place tableOf, now map[string]int) (string, error) {
+	d, err := r.wound(ctx, f, name, &damage{began: began, lacks: r.watched(places, func(place tableOf, now map[string]int) (string, error) {
 		for chain, n := range before[place] {
 			if has, there := now[chain]; !there || has < n {
 				return fmt.Sprintf("%s: %s has %d rules", place, chain, has), nil
@@ -217,7 +218,7 @@ func (r *repetition) deleted(ctx context.Context, f *scenarios.Fault, name strin
 	if len(places) == 0 {
 		return nil
 	}
-	d, err := r.wound(ctx, f, name, &damage{lacks: r.watched(places, func(place tableOf, now map[string]int) (string, error) {
+	d, err := r.wound(ctx, f, name, &damage{began: before, lacks: r.watched(places, func(place tableOf, now map[string]int) (string, error) {
 		l := taken[place]
 		if !r.wanted(l, before) {
 			return "", nil
