@@ -143,17 +143,7 @@ func solid(shape draw.GlyphDrawer) draw.GlyphDrawer {
 type paleBand struct{ ribbon }
 
 // Plot implements plot.Plotter.
-func (b paleBand) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	var ring []vg.Point
-	for _, point := range b.low {
-		ring = append(ring, vg.Point{X: x(point.X), Y: y(point.Y)})
-	}
-	for _, point := range slices.Backward(b.high) {
-		ring = append(ring, vg.Point{X: x(point.X), Y: y(point.Y)})
-	}
-	c.FillPolygon(withAlpha(b.look.color, 0x1a), c.ClipPolygonXY(ring))
-}
+func (b paleBand) Plot(c draw.Canvas, p *plot.Plot) { b.fill(c, p, 0x1a) }
 
 // DataRange implements plot.DataRanger.
 func (b paleBand) DataRange() (xmin, xmax, ymin, ymax float64) {

@@ -128,7 +128,10 @@ type ribbon struct {
 }
 
 // Plot implements plot.Plotter.
-func (r ribbon) Plot(c draw.Canvas, p *plot.Plot) {
+func (r ribbon) Plot(c draw.Canvas, p *plot.Plot) { r.fill(c, p, 0x24) }
+
+// fill draws it with an opacity.
+func (r ribbon) fill(c draw.Canvas, p *plot.Plot, alpha uint8) {
 	x, y := p.Transforms(&c)
 	var ring []vg.Point
 	for _, point := range r.low {
@@ -137,7 +140,7 @@ func (r ribbon) Plot(c draw.Canvas, p *plot.Plot) {
 	for _, point := range slices.Backward(r.high) {
 		ring = append(ring, vg.Point{X: x(point.X), Y: y(point.Y)})
 	}
-	c.FillPolygon(withAlpha(r.look.color, 0x24), c.ClipPolygonXY(ring))
+	c.FillPolygon(withAlpha(r.look.color, alpha), c.ClipPolygonXY(ring))
 }
 
 // DataRange implements plot.DataRanger.
