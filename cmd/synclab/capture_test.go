@@ -24,7 +24,14 @@ func served(t *testing.T, services int) (objects *sim.Objects, kubeconfig string
 	if objects, err = sim.Generate(s.Shape, 3); err != nil {
 		t.Fatal(err)
 	}
-	cluster := sim.NewCluster(clock.RealClock{})
+	_, kubeconfig = clusterOf(t, objects)
+	return objects, kubeconfig
+}
+
+// clusterOf puts objects behind the API front, and says how to reach them.
+func clusterOf(t *testing.T, objects *sim.Objects) (cluster *sim.Cluster, kubeconfig string) {
+	t.Helper()
+	cluster = sim.NewCluster(clock.RealClock{})
 	t.Cleanup(cluster.Stop)
 	if err := cluster.Load(t.Context(), objects); err != nil {
 		t.Fatal(err)
@@ -43,7 +50,7 @@ func served(t *testing.T, services int) (objects *sim.Objects, kubeconfig string
 	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return objects, kubeconfig
+	return cluster, kubeconfig
 }
 
 // What is captured makes the same rules as the cluster itself; anonymized, others.

@@ -3,17 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"k8s.io/utils/clock"
-
 	"synclab/scenarios"
 	"synclab/sim"
-	"synclab/sim/front"
 )
 
 // watchedWriter calls seen once, when word has been written to it.
@@ -38,26 +34,7 @@ func TestCaptureTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := sim.NewCluster(clock.RealClock{})
-	t.Cleanup(cluster.Stop)
-	if err := cluster.Load(t.Context(), objects); err != nil {
-		t.Fatal(err)
-	}
-	f, err := front.New(cluster, front.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(f)
-	t.Cleanup(server.Close)
-	text, err := front.Kubeconfig(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-
+	cluster, kubeconfig := clusterOf(t, objects)
 	changed := objects.Slices[0].DeepCopy()
 	changed.Endpoints = changed.Endpoints[1:]
 	ctx, interrupt := context.WithCancel(t.Context())
