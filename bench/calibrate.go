@@ -47,8 +47,11 @@ const (
 	calibrationPackets   = 300
 )
 
-// bursts are changes that come at once: the first makes a sync of its own, the others wait for the next one together.
+// bursts are changes that come at once. Two single ones come before each, so far apart that the first has a sync of its
+// own: that of the second then takes all of the burst. A sync in whose middle a burst arrives measures that as well.
 var bursts = []int{8, 40, 150}
+
+const beforeBurst = 20 // single changes a second
 
 // burstWait is minSyncPeriod of a calibration: long enough for a burst to arrive, short enough not to hold up what
 // settles.
@@ -282,8 +285,7 @@ func calibrationScenario(c calibrationCell, seed uint64, timeout time.Duration) 
 	s := scenarios.Scenario{
 		Name: "calibrate", Description: "full syncs into empty tables and over existing rules, single changes and bursts of changes at small sizes, for the cost model", Seed: seed,
 		Shape: scenarios.Shape{Services: c.services, Endpoints: scenarios.Endpoints{Count: c.endpoints}, Protocols: map[string]float64{"UDP": 0.1}},
-		// One sync at a time: a burst's first change has one of its own, the rest waits for the next. No full sync comes
-		// in between.
+		// One sync at a time; no full sync comes in between.
 		Proxy: scenarios.Proxy{MinSyncPeriod: burstWait, SyncPeriod: time.Hour, Burst: 1},
 		Steps: []scenarios.Step{{Create: &scenarios.Create{}}, settle()},
 	}
@@ -292,7 +294,8 @@ func calibrationScenario(c calibrationCell, seed uint64, timeout time.Duration) 
 	}
 	for _, n := range bursts {
 		if n <= c.services/2 {
-			s.Steps = append(s.Steps, scenarios.Step{Churn: &scenarios.Churn{Rate: 20000, Events: n}}, settle())
+			s.Steps = append(s.Steps, scenarios.Step{Churn: &scenarios.Churn{Rate: beforeBurst, Events: 2}},
+				scenarios.Step{Churn: &scenarios.Churn{Rate: 20000, Events: n}}, settle())
 		}
 	}
 	s.Steps = append(s.Steps, scenarios.Step{Probe: &scenarios.Probe{Kind: "traversal", Positions: calibrationPositions, Samples: calibrationPackets}},

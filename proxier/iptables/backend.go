@@ -221,6 +221,9 @@ func (s *syncing) restore(ctx context.Context) error {
 	if err != nil {
 		s.rules.behind = true
 	}
+	if refusal(err) != nil {
+		d.keep()
+	}
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"synclab/proxier/backend"
 	"synclab/proxier/plan"
+	"synclab/proxier/tracker"
 )
 
 // chainText is one chain as it shall be.
@@ -384,6 +385,36 @@ func (d *difference) failed(p *Payload, live bool, err error) {
 				h.loose[name] = true // what it may have written may lead there
 			}
 		}
+	}
+}
+
+// keep takes note of the Service ports whose rules of nat are as wanted although something was refused afterwards. They
+// stay: to hold a port back would lead packets to endpoints again that were removed.
+func (d *difference) keep() {
+	r, h := d.rules, d.rules.held[NAT]
+	dispatched, waiting := true, map[tracker.ServicePortName]bool{}
+	for i := range d.write[NAT] {
+		switch t := &d.write[NAT][i]; {
+		case h.is(t.name, t.hash):
+		case t.port == nil:
+			dispatched = false
+		default:
+			waiting[t.port.Name] = true
+		}
+	}
+	for _, now := range d.covered {
+		name, old := now.port.Name, r.installed[now.port.Name]
+		if now == old || waiting[name] || !dispatched && !equalDispatch(NAT, now, old) {
+			continue
+		}
+		if old != nil {
+			for _, c := range old.chains {
+				if _, there := h.content[c.name]; there {
+					h.loose[c.name] = true
+				}
+			}
+		}
+		r.change(name, func() { r.installed[name] = now.over(old) })
 	}
 }
 

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"bytes"
+	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -25,7 +26,12 @@ type Rendered struct {
 	// whole ruleset in memory twice.
 	chains     []chainRef
 	chainRules int // in all of them
+	// filter is the state of the port whose lines of filter these are, where that is not port: the kernel took nat and
+	// refused filter. absent: it had none.
+	filter *plan.ServicePort
 }
+
+var absent = &plan.ServicePort{}
 
 // chainRef is a chain and the number of rules it holds.
 type chainRef struct {
@@ -39,6 +45,34 @@ func (r *Rendered) dispatched(d dispatch) []dispatchLine {
 		return nil
 	}
 	return r.dispatch[d]
+}
+
+// equalDispatch says whether two states of a Service port have the same lines in a table; nil has none.
+func equalDispatch(table Table, a, b *Rendered) bool {
+	for d := range dispatches {
+		if d.table() == table && !equalLines(a.dispatched(d), b.dispatched(d)) {
+			return false
+		}
+	}
+	return true
+}
+
+// over gives these rules of nat with past's of filter; past may be nil.
+func (r *Rendered) over(past *Rendered) *Rendered {
+	if equalDispatch(Filter, r, past) {
+		return r
+	}
+	mixed := *r
+	mixed.filter = absent
+	if past != nil {
+		mixed.filter = cmp.Or(past.filter, past.port)
+	}
+	for d := range dispatches {
+		if d.table() == Filter {
+			mixed.dispatch[d] = past.dispatched(d)
+		}
+	}
+	return &mixed
 }
 
 func equalLines(a, b []dispatchLine) bool {

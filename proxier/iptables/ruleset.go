@@ -19,7 +19,7 @@ type Ruleset struct {
 	layout   layout
 
 	wanted map[tracker.ServicePortName]*Rendered
-	// installed is the last of each Service port that the kernel took.
+	// installed is the last of each Service port that the kernel took, table by table.
 	installed map[tracker.ServicePortName]*Rendered
 	// dirty Service ports may differ from what is installed.
 	dirty map[tracker.ServicePortName]bool
@@ -138,12 +138,23 @@ func (r *Ruleset) Rerender(ports []*plan.ServicePort) {
 // their chains are written. Whatever the kernel holds of them is forgotten with every change of settings.
 func (r *Ruleset) rerenderInstalled() {
 	for name, old := range r.installed {
-		now := r.wanted[name]
-		if now == nil || now.port != old.port {
-			now = r.settings.render(old.port)
-		}
+		now := r.again(old)
 		r.change(name, func() { r.installed[name] = now })
 	}
+}
+
+func (r *Ruleset) again(old *Rendered) *Rendered {
+	now := r.wanted[old.port.Name]
+	if now == nil || now.port != old.port {
+		now = r.settings.render(old.port)
+	}
+	switch old.filter {
+	case nil:
+		return now
+	case absent:
+		return now.over(nil)
+	}
+	return now.over(r.settings.render(old.filter))
 }
 
 // Stick keeps a chain that cannot be deleted.
