@@ -28,6 +28,7 @@ type checking struct {
 	restarted *invariants.Restarted
 	left      *invariants.Leftover
 	met       metFlows
+	restores  restores
 }
 
 // checks says whether the scenario has a check step: then sentinels are planted.
@@ -35,12 +36,15 @@ func (r *repetition) checks() bool {
 	return slices.ContainsFunc(r.Scenario.Steps, func(s scenarios.Step) bool { return s.Check != nil })
 }
 
-// plantSentinels writes what the subject must leave alone, once, before the subject first starts.
+// plantSentinels writes what the subject must leave alone, and has its restores watched: once, before it first starts.
 func (r *repetition) plantSentinels(ctx context.Context) (err error) {
-	if r.checking.planted == nil && r.checks() {
-		r.checking.planted, err = invariants.Plant(ctx, r.variant, r.families, r.loaded)
+	if r.checking.planted != nil || !r.checks() {
+		return nil
 	}
-	return err
+	if r.checking.planted, err = invariants.Plant(ctx, r.variant, r.families, r.loaded); err != nil {
+		return err
+	}
+	return r.watchRestores()
 }
 
 // sentinelsLost plants the sentinels of a table anew, which the lab itself has flushed: nat, filter, mangle or all.
@@ -104,6 +108,7 @@ func (r *repetition) check(ctx context.Context, c *scenarios.Check, name string)
 		}
 		r.checking.left, r.checking.restarted = left, nil
 		r.checking.met.forget()
+		r.checking.restores.forget()
 		r.recordResults(results)
 		return nil
 	}
@@ -144,7 +149,7 @@ func (r *repetition) inspect(ctx context.Context, names []string, settled error)
 	}
 	e.Settled = settled
 	e.Planted, e.Restarted, e.LeftBefore = r.checking.planted, r.checking.restarted, r.checking.left
-	if err := r.askSubject(ctx, e); err != nil {
+	if err := errors.Join(r.askSubject(ctx, e), r.restoresSeen(e)); err != nil {
 		return nil, nil, err
 	}
 	for _, family := range r.families {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier/nftables"
 )
@@ -78,11 +79,11 @@ func TestBrokenEvidence(t *testing.T) {
 		{"a late answer", "I4", "nftables", func(_ *testing.T, e *Evidence) { e.Refused[0].Waited = 2 * time.Second }},
 
 		{"a table is a mixture", "I5", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.10/32") }},
-		{"a table is neither", "I5", "classic", func(t *testing.T, e *Evidence) {
-			half := e.Saved[ipv4].Clone()
-			e.drop(t, "nat", "-d 10.96.0.10/32")
-			empty := Saved{"nat": {}}
-			e.Restores = []FailedRestore{{Family: ipv4, Before: empty, Intended: half, After: Saved{"nat": e.Saved[ipv4]["nat"]}}}
+		{"a table is neither", "I5", "classic", func(t *testing.T, e *Evidence) { e.Restores = []FailedRestore{half(t, e)} }},
+		{"a table is neither", "I5", "kube-proxy", func(t *testing.T, e *Evidence) { e.Restores = []FailedRestore{half(t, e)} }},
+		{"a table is gone", "I5", "kube-proxy", func(t *testing.T, e *Evidence) {
+			now := e.Saved[ipv4]
+			e.Restores = []FailedRestore{{Family: ipv4, Before: now, Intended: now, After: Saved{"filter": now["filter"]}}}
 		}},
 
 		{"it never settles", "I6", "classic", func(_ *testing.T, e *Evidence) { e.Settled = errors.New("1 of 2 Service ports") }},
@@ -176,6 +177,14 @@ func TestBrokenEvidence(t *testing.T) {
 	}
 }
 
+// half is a restore into an empty table that failed, and left all but a rule.
+func half(t *testing.T, e *Evidence) FailedRestore {
+	intended := e.Saved[ipv4].Clone()
+	left := &Evidence{Saved: map[corev1.IPFamily]Saved{ipv4: intended.Clone()}}
+	left.drop(t, "nat", "-d 10.96.0.10/32")
+	return FailedRestore{Family: ipv4, Before: Saved{"nat": {}}, Intended: intended, After: Saved{"nat": left.Saved[ipv4]["nat"]}}
+}
+
 // take deletes an element.
 func take(elements map[string]string) {
 	delete(elements, slices.Min(slices.Collect(maps.Keys(elements))))
@@ -208,9 +217,20 @@ func TestToleratedEvidence(t *testing.T) {
 			c.Rules = append([]Rule{{Text: "-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP"}}, c.Rules...)
 		}},
 		{"a failed restore left a table as it was", "I5", "classic", func(t *testing.T, e *Evidence) {
-			now := e.Saved[ipv4].Clone()
+			intended := e.Saved[ipv4].Clone()
 			e.drop(t, "nat", "-d 10.96.0.10/32")
-			e.Restores = []FailedRestore{{Family: ipv4, Before: now, Intended: e.Saved[ipv4], After: now}}
+			e.Restores = []FailedRestore{{Family: ipv4, Before: e.Saved[ipv4], Intended: intended, After: e.Saved[ipv4]}}
+			e.Saved = map[corev1.IPFamily]Saved{ipv4: intended}
+		}},
+		{"a failed restore wrote one table, and not the next", "I5", "kube-proxy", func(t *testing.T, e *Evidence) {
+			before := e.Saved[ipv4].Clone()
+			after := Saved{"filter": {}, "nat": before["nat"]}
+			e.Restores = []FailedRestore{{Family: ipv4, Before: before, Intended: Saved{"filter": {}, "nat": {}}, After: after}}
+		}},
+		{"nobody knows what a failed restore intended", "I5", "kube-proxy", func(t *testing.T, e *Evidence) {
+			before := e.Saved[ipv4].Clone()
+			e.drop(t, "nat", "-d 10.96.0.10/32")
+			e.Restores = []FailedRestore{{Family: ipv4, Before: before, After: e.Saved[ipv4]}}
 		}},
 		{"what is left over of one sync", "I8", "nftables", func(_ *testing.T, e *Evidence) {
 			e.Nft[ipv4].Sets[endpointsSet][strings.Repeat("x", idLen)+"\x00\x00\x00\x00"] = "10.0.0.1:80"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -159,7 +160,12 @@ func (e *Evidence) rendered() bool {
 func (e *Evidence) walkable() bool { return e.Rules != nil }
 
 func (e *Evidence) whole() bool {
-	return len(e.Restores) > 0 || e.Saved != nil && e.Subject.Own && e.Subject.iptables()
+	return e.settledWhole() || slices.ContainsFunc(e.Restores, func(f FailedRestore) bool { return f.tells() })
+}
+
+// settledWhole says whether what has settled can be held against what a full sync makes, chain by chain.
+func (e *Evidence) settledWhole() bool {
+	return e.Saved != nil && e.Subject.Own && e.Subject.iptables()
 }
 
 func (e *Evidence) tidy() bool { return e.rendered() }

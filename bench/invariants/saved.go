@@ -146,6 +146,33 @@ func (s Saved) own() Saved {
 	return mine
 }
 
+// Reachable leaves out what is not the proxier's, and what no packet comes to: chains that are written before anything leads
+// to them, or not yet deleted.
+func (s Saved) Reachable() Saved {
+	reachable := Saved{}
+	for table, chains := range s.own() {
+		kept := map[string]*Chain{}
+		var keep func(name string)
+		keep = func(name string) {
+			c := chains[name]
+			if c == nil || kept[name] != nil {
+				return
+			}
+			kept[name] = c
+			for _, rule := range c.Rules {
+				keep(rule.target())
+			}
+		}
+		for name, c := range chains {
+			if c.Policy != "-" {
+				keep(name)
+			}
+		}
+		reachable[table] = kept
+	}
+	return reachable
+}
+
 // Clone is a copy that can be changed alone.
 func (s Saved) Clone() Saved {
 	c := Saved{}

@@ -8,27 +8,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// FailedRestore is what a restore that failed found, should have made, and left.
+// FailedRestore is what a restore that failed found, should have made, and left. Where Intended is not known (nil), only
+// tables that are as they were before tell anything.
 type FailedRestore struct {
 	Family                  corev1.IPFamily
 	Before, Intended, After Saved
 }
 
-// checkWhole: of a restore that failed, each table is as before or as intended, and not in between. Where no such moment
-// was looked at, tables that have settled must be whole: all of a table's chains are as wanted, or none are.
+// checkWhole: of a restore that failed, each table is as before or as intended, and not in between. Tables of the lab's own
+// proxier that have settled must be whole as well: all of a table's chains are as wanted, or none are.
 func checkWhole(ctx context.Context, e *Evidence, r *report) error {
-	for _, failed := range e.Restores {
-		for _, table := range slices.Sorted(maps.Keys(failed.After)) {
-			r.checked++
-			before := sameTable(failed.Before[table], failed.After[table])
-			intended := sameTable(failed.Intended[table], failed.After[table])
-			if before != "" && intended != "" {
-				r.violated("", "%s table %s after a failed restore is neither what it was (%s) nor what it should become (%s)",
-					failed.Family, table, before, intended)
-			}
-		}
+	for i := range e.Restores {
+		e.Restores[i].check(r)
 	}
-	if len(e.Restores) > 0 {
+	if !e.settledWhole() {
 		return nil
 	}
 	x, err := e.expect(ctx)
@@ -54,6 +47,37 @@ func checkWhole(ctx context.Context, e *Evidence, r *report) error {
 		}
 	}
 	return nil
+}
+
+// tables are the names of all that there were or are.
+func (f *FailedRestore) tables() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(f.Before)), maps.Keys(f.After))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// tells says whether it can be said of any table that it is as it should be, or is not.
+func (f *FailedRestore) tells() bool {
+	return slices.ContainsFunc(f.tables(), func(table string) bool {
+		return f.Intended != nil || sameTable(f.Before[table], f.After[table]) == ""
+	})
+}
+
+func (f *FailedRestore) check(r *report) {
+	for _, table := range f.tables() {
+		before := sameTable(f.Before[table], f.After[table])
+		if before != "" && f.Intended == nil {
+			continue
+		}
+		r.checked++
+		if before == "" {
+			continue
+		}
+		if intended := sameTable(f.Intended[table], f.After[table]); intended != "" {
+			r.violated("", "%s table %s after a failed restore is neither what it was (%s) nor what it should become (%s)",
+				f.Family, table, before, intended)
+		}
+	}
 }
 
 // sameTable describes the first difference of two contents of a table, whatever the counters; empty: none.
