@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"synclab/bench"
 	"synclab/bench/upstream"
+	"synclab/proxier/iptables"
 )
 
 // checkedScenario has everything in it that invariants speak of: Services of all types and protocols, some without
@@ -139,5 +141,78 @@ func TestCheckFindsAFlush(t *testing.T) {
 	}
 	if violated["I7"] > 0 {
 		t.Errorf("sentinels that the lab itself flushed count as lost: %v", violated)
+	}
+}
+
+// brokenRestore stands in front of the real tool. The first restore of the second proxier that calls it leaves out where
+// Services are found, and fails.
+const brokenRestore = `#!/bin/sh
+here=$(dirname "$0")
+case " $* " in *" --noflush "*) ;; *) exec %[1]s "$@" ;; esac
+cat >"$here/input.$$"
+proxier=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$PPID/status")
+grep -q "^-A KUBE-SEP-" "$here/input.$$" || exec %[1]s "$@" <"$here/input.$$"
+[ -e "$here/first" ] || echo "$proxier" >"$here/first"
+if [ "$(cat "$here/first")" = "$proxier" ] || [ -e "$here/broken" ]; then
+	exec %[1]s "$@" <"$here/input.$$"
+fi
+touch "$here/broken"
+grep -v "^-A KUBE-SERVICES " "$here/input.$$" | %[1]s "$@"
+echo "iptables-restore: it broke off" >&2
+exit 1
+`
+
+// A tool that leaves a table half written is found, though the proxier mends it: by what the table held before the restore
+// that failed, and after it. Where nothing makes restores fail, only tables that have settled are looked at.
+func TestCheckFindsABrokenRestore(t *testing.T) {
+	const tool, subject = "iptables-legacy-restore", "synclab/iptables-legacy"
+	subjects := available(t, subject)
+	if len(subjects) == 0 {
+		t.Skip("no iptables-legacy here")
+	}
+	path, err := iptables.FindBinary(tool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := `  - create: {}
+  - settle:
+  - restart:
+  - settle:
+  - check: {invariants: [I1, I5]}
+`
+	for _, c := range []struct {
+		what, steps      string
+		violated, looked bool
+	}{
+		{"restores fail", strings.Replace(steps, "  - restart:", "  - fault: restore-fails\n  - restart:", 1), true, true},
+		{"nobody expects that restores fail", steps, false, true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, tool), fmt.Appendf(nil, brokenRestore, path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+			records := runChecked(t, subjects, c.steps)
+			if _, err := os.Stat(filepath.Join(dir, "broken")); err != nil {
+				t.Fatalf("no restore was broken: %v", err)
+			}
+			violated := map[string]string{}
+			for _, r := range records {
+				if r.Metric == bench.Violation {
+					violated[r.Invariant] += r.Error + "\n"
+				}
+			}
+			if text := violated["I5"]; strings.Contains(text, "after a failed restore is neither what it was") != c.violated {
+				t.Errorf("I5: %q", text)
+			}
+			delete(violated, "I5")
+			if len(violated) > 0 {
+				t.Errorf("what the proxier mended is violated: %v", violated)
+			}
+			if checked(records, subject, "I5") != c.looked {
+				t.Errorf("I5 was looked at: %v", !c.looked)
+			}
+		})
 	}
 }
