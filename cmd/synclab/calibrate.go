@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -139,19 +137,6 @@ func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
 		return err
 	}
 	return errors.Join(err, writeModel(s, dir, o.HoldOut, fit))
-}
-
-// turnTaking lets several goroutines write, one at a time. It is no io.ReaderFrom, whatever w is.
-type turnTaking struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-// Write implements io.Writer.
-func (t *turnTaking) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.w.Write(b)
 }
 
 // writeModel fits what was measured and prints it.

@@ -22,14 +22,14 @@ import (
 
 // printed is what a stream of the program was given, by whichever of its goroutines.
 type printed struct {
-	mu   sync.Mutex
+	turnTaking
 	text strings.Builder
 }
 
-func (p *printed) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(b)
+func newPrinted() *printed {
+	p := &printed{}
+	p.w = &p.text
+	return p
 }
 
 func (p *printed) String() string {
@@ -41,7 +41,7 @@ func (p *printed) String() string {
 // What several goroutines of the program print is there in full, and no race.
 func TestPrintedByMany(t *testing.T) {
 	const writers, lines = 8, 1000
-	var p printed
+	p := newPrinted()
 	var all sync.WaitGroup
 	for range writers {
 		all.Go(func() {
@@ -59,10 +59,10 @@ func TestPrintedByMany(t *testing.T) {
 // invoke runs the program with args and returns its exit status and what it printed.
 func invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	var out, errs printed
-	s := streams{strings.NewReader(""), &out, &errs}
+	out, errs := newPrinted(), newPrinted()
+	s := streams{strings.NewReader(""), out, errs}
 	err := run(t.Context(), s, args)
-	status = exitStatus(t.Context(), &errs, err)
+	status = exitStatus(t.Context(), errs, err)
 	return status, out.String(), errs.String()
 }
 

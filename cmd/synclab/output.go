@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -68,6 +69,19 @@ func columns(w io.Writer, rows ...[]string) error {
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	return t.Flush()
+}
+
+// turnTaking lets several goroutines write, one at a time. It is no io.ReaderFrom, whatever w is.
+type turnTaking struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (t *turnTaking) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.w.Write(b)
 }
 
 // complete offers fixed words for a flag. It panics on a flag that cmd does not have: a slip in this package.

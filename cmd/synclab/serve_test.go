@@ -44,13 +44,13 @@ func startServe(t *testing.T, args ...string) serving {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
-	var errs printed
+	errs := newPrinted()
 	var status int
 	var done sync.WaitGroup
 	done.Go(func() {
-		s := streams{strings.NewReader(""), in, &errs}
+		s := streams{strings.NewReader(""), in, errs}
 		err := run(ctx, s, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...))
-		status = exitStatus(ctx, &errs, err)
+		status = exitStatus(ctx, errs, err)
 		in.Close()
 	})
 	end := func() (int, string) {
