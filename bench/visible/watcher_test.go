@@ -150,6 +150,15 @@ func (b *bed) saw(want ...string) {
 	b.sights = nil
 }
 
+// showing begins with Service a and its endpoint 1, which are due at 0 ms and visible at 1 ms.
+func (b *bed) showing() *bed {
+	b.t.Helper()
+	b.change(sim.Add, service("a"))
+	b.change(sim.Add, slice("a", "1"))
+	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	return b
+}
+
 func service(name string, families ...corev1.IPFamily) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}
@@ -212,10 +221,7 @@ func TestSuperseded(t *testing.T) {
 
 // Back to what is there before any sync: no commit will come, and none is needed.
 func TestBackToWhatWasShown(t *testing.T) {
-	b := newBed(t)
-	b.change(sim.Add, service("a"))
-	b.change(sim.Add, slice("a", "1"))
-	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	b := newBed(t).showing()
 	b.at(2).change(sim.Update, slice("a"))
 	b.at(3).saw()
 	b.change(sim.Update, slice("a", "1"))
@@ -248,10 +254,7 @@ func TestUndoneInOneOfTwoPorts(t *testing.T) {
 
 // Unless a sync did see it: then the kernel has neither the state before nor the one after.
 func TestBackToWhatWasShownAfterACommit(t *testing.T) {
-	b := newBed(t)
-	b.change(sim.Add, service("a"))
-	b.change(sim.Add, slice("a", "1"))
-	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	b := newBed(t).showing()
 	b.at(2).change(sim.Update, slice("a", "2"))
 	b.at(3).commit("IPv4 ns/a:http=2")
 	b.change(sim.Update, slice("a", "1"))
@@ -260,10 +263,7 @@ func TestBackToWhatWasShownAfterACommit(t *testing.T) {
 }
 
 func TestDeletedAndMadeAgain(t *testing.T) {
-	b := newBed(t)
-	b.change(sim.Add, service("a"))
-	b.change(sim.Add, slice("a", "1"))
-	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	b := newBed(t).showing()
 	b.at(2).change(sim.Delete, service("a"))
 	if b.change(sim.Delete, slice("a", "1")) {
 		t.Error("the slice of a Service that is gone was awaited")
@@ -363,9 +363,7 @@ func TestMovedDuringALook(t *testing.T) {
 func TestToolEnded(t *testing.T) {
 	b := newBed(t)
 	b.kernel.misses = true
-	b.change(sim.Add, service("a"))
-	b.change(sim.Add, slice("a", "1"))
-	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	b.showing()
 	b.ToolEnded(b.at(2).clock.Now()) // of the commit that was seen
 	b.saw()
 	b.at(3).change(sim.Update, slice("a", "2"))
@@ -383,9 +381,7 @@ func TestToolEnded(t *testing.T) {
 func TestVisibleOnlyByReading(t *testing.T) {
 	b := newBed(t)
 	b.kernel.misses = true
-	b.change(sim.Add, service("a"))
-	b.change(sim.Add, slice("a", "1"))
-	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	b.showing()
 	b.at(2).change(sim.Update, slice("a", "2"))
 	b.at(300).saw()
 	b.at(600)
@@ -400,9 +396,7 @@ func TestVisibleOnlyByReading(t *testing.T) {
 func TestToolEndedBeforeTheChange(t *testing.T) {
 	b := newBed(t)
 	b.kernel.misses = true
-	b.change(sim.Add, service("a"))
-	b.change(sim.Add, slice("a", "1"))
-	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	b.showing()
 	ended := b.at(2).clock.Now()
 	b.ToolEnded(ended) // of the commit that was seen
 	b.saw()
@@ -453,10 +447,7 @@ func TestPendingSince(t *testing.T) {
 }
 
 func TestRecheck(t *testing.T) {
-	b := newBed(t)
-	b.change(sim.Add, service("a"))
-	b.change(sim.Add, slice("a", "1"))
-	b.at(1).commit("IPv4 ns/a:http=1").saw("Add a IPv4 due 0 visible 1")
+	b := newBed(t).showing()
 	b.commit("IPv4 ns/a:http=").saw()
 	b.Recheck()
 	b.saw()
