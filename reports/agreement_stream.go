@@ -282,7 +282,8 @@ func (s *stream) takeSyncs(records []bench.Record, family corev1.IPFamily) {
 }
 
 // attribute counts the changes that each sync wrote, of a subject that does not tell: those seen since it began, and before
-// the next did. What is seen right after the end of the one before is of that one.
+// the next did. What is seen right after the end of the one before is of that one. Package model attributes otherwise: of
+// all families together, with nothing before the first change left out, and none to syncs of whose tools nothing is known.
 func (s *stream) attribute() {
 	const late = 5 * time.Millisecond
 	for due, latency := range s.seen {
