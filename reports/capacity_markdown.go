@@ -17,13 +17,13 @@ func (r *capacityReport) markdown() string {
 	if len(r.Words) > 0 {
 		b.WriteString("\n")
 	}
-	markdownTable(&b, []string{"subject", "largest cluster, Services", "first to break", "today", "target", "minSyncPeriod", "latency p99 then", "CPUs then", "memory limit"}, 4, len(r.Subjects), func(i int) []string {
+	markdownTable(&b, []string{"subject", "largest cluster, " + string(r.Unit), "first to break", "today", "target", "minSyncPeriod", "latency p99 then", "CPUs then", "memory limit"}, 4, len(r.Subjects), func(i int) []string {
 		s := r.Subjects[i]
 		target := ""
 		if s.Target != nil {
 			target = oneLine(r.holdsCell(*s.Target))
 		}
-		return []string{s.Name, oneLine(limitCell(s.Largest)), firstBreak(s).Text, oneLine(r.holdsCell(s.Today)), target, periodText(s.Recommended.Policy.MinSyncPeriod) + " (" + policyText(s.Recommended.Policy) + ")",
+		return []string{s.Name, oneLine(r.limitCell(s.Largest)), firstBreak(s).Text, oneLine(r.holdsCell(s.Today)), target, periodText(s.Recommended.Policy.MinSyncPeriod) + " (" + policyText(s.Recommended.Policy) + ")",
 			oneLine(promisedCell(s.Recommended.Outlook, capacity.ProgrammingP99)), oneLine(promisedCell(s.Recommended.Outlook, capacity.CPU)), oneLine(r.memoryCell(s))}
 	})
 	b.WriteString("\n● measured, ◐ interpolated, ○ extrapolated (× beyond the largest measured size).\n")

@@ -26,7 +26,6 @@ var capacityTemplate = template.Must(template.Must(pageTemplate.Clone()).New("ca
 type capacityReport struct {
 	*capacity.Answer
 	looks []look // of each subject
-	axis  growthAxis
 }
 
 // capacityPage is what the template shows.
@@ -98,7 +97,7 @@ func BuildCapacity(a *capacity.Answer, out string, opts Options) error {
 }
 
 func newCapacityReport(a *capacity.Answer) *capacityReport {
-	r := &capacityReport{Answer: a, axis: axisOf(a)}
+	r := &capacityReport{Answer: a}
 	var all []*series
 	for _, s := range a.Subjects {
 		all = append(all, &series{name: s.Name, subject: s.Name})

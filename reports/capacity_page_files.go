@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,6 +53,9 @@ func LoadAnswer(dir string) (*capacity.Answer, error) {
 	}
 	if len(a.Subjects) == 0 {
 		return nil, fmt.Errorf("%s: an answer without subjects", path)
+	}
+	if a.Unit != a.Question.Growth.Unit() { // it was not kept before limits were counted in it
+		return nil, fmt.Errorf("%s: another version of synclab made it, and counted limits otherwise; plan again: %s", path, cmp.Or(a.Command, "synclab plan"))
 	}
 	if a.Model, _, err = model.Load(dir, model.Here{Elsewhere: true}); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

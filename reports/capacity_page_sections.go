@@ -48,7 +48,9 @@ func (r *capacityReport) growthFigures(prefix string, panels []growthPanel) []*f
 		f.explainBases(g.measured != nil, promised)
 		f.caption = "The band is the interval."
 		if g.measured != nil {
-			f.caption += " Filled marks are measured cells; small pale ones had other numbers of endpoints per Service than the curve has there."
+			f.caption += " Filled marks are measured cells" + map[capacity.Unit]string{
+				capacity.InServices:  "; small pale ones had other numbers of endpoints per Service than the curve has there",
+				capacity.InEndpoints: "; small pale ones had other numbers of Services than the curve has there"}[r.Unit] + "."
 		} else {
 			f.caption += " No mark: this comes from the sync loop in virtual time, which draws its syncs from the cost model."
 		}
@@ -111,7 +113,7 @@ func (r *capacityReport) drawnWithPromises(name string) bool {
 
 func (r *capacityReport) curvesSection() *capacitySection {
 	s := &capacitySection{ID: "curves", Short: "How far", Title: "How far each promise holds", Break: true,
-		Notes: []string{fmt.Sprintf("Everything against %s, along the growth that was asked for: what else grows has grown with it. All with the policy in use today.", r.axis.name)}}
+		Notes: []string{fmt.Sprintf("Everything against %s, along the growth that was asked for: what else grows has grown with it. All with the policy in use today.", r.Unit)}}
 	panels := promisePanels()
 	var shown []growthPanel
 	for _, p := range promiseTexts {

@@ -208,7 +208,7 @@ func TestCapacityCSVAgreesWithTheAnswer(t *testing.T) {
 		for _, row := range limits {
 			if row["subject"] == s.Name {
 				rows++
-				if row["policy"] == "recommended" && (row["services_median"] != exact(s.Largest.Services.Median) || row["promise"] != s.Largest.Promise) {
+				if row["policy"] == "recommended" && (row["services_median"] != exact(s.Largest.Reach.Median) || row["promise"] != s.Largest.Promise) {
 					t.Errorf("%s: largest is %v", s.Name, row)
 				}
 			}
@@ -271,7 +271,7 @@ func TestLoadAnswerSaysWhatIsWrong(t *testing.T) {
 func TestCrossover(t *testing.T) {
 	a := lawfulAnswer()
 	outlook := func(services int, cpu float64) capacity.Outlook {
-		return capacity.Outlook{Cluster: capacity.Cluster{Services: services, Endpoints: 10, Nodes: 1}, Promised: map[string]capacity.Estimate{
+		return capacity.Outlook{Reach: float64(services), Cluster: capacity.Cluster{Services: services, Endpoints: 10, Nodes: 1}, Promised: map[string]capacity.Estimate{
 			capacity.CPU: {Median: cpu, Low: cpu * 0.9, High: cpu * 1.1, Basis: model.Interpolated, Beyond: 1}}}
 	}
 	a.Subjects = a.Subjects[:2]
@@ -280,9 +280,11 @@ func TestCrossover(t *testing.T) {
 		a.Subjects[0].Curve = append(a.Subjects[0].Curve, outlook(services, float64(services)*1e-4)) // crosses the constant at 2,000
 		a.Subjects[1].Curve = append(a.Subjects[1].Curve, outlook(services, 0.2))
 	}
-	a.Comparisons = []capacity.Comparison{{From: a.Subjects[0].Name, To: a.Subjects[1].Name, Crossings: []capacity.Crossing{{Promise: capacity.CPU, Services: 2000, Basis: model.Interpolated}}}}
-	found := newCapacityReport(a).crossings()
-	if len(found) != 1 || found[0].words() != "from 2,000 Services on" || found[0].clear != 10000 || found[0].clearAlways {
+	a.Comparisons = []capacity.Comparison{{From: a.Subjects[0].Name, To: a.Subjects[1].Name, Crossings: []capacity.Crossing{{Promise: capacity.CPU, Reach: 2000, Basis: model.Interpolated}}}}
+	a.Subjects[0].Today.Reach, a.Subjects[0].Target.Reach = 2000, 8000
+	r := newCapacityReport(a)
+	found := r.crossings()
+	if len(found) != 1 || r.crossingText(found[0]) != "from 2,000 Services on" || found[0].clear != 10000 || found[0].clearAlways {
 		t.Fatalf("crossings %+v, want one from 2,000 on, beyond doubt from 10,000", found)
 	}
 	if c := found[0]; math.Abs(c.today-1) > 1e-9 || math.Abs(c.target-0.25) > 1e-9 {

@@ -46,8 +46,8 @@ func estimateNamed(promise string) estimateOf {
 func (r *capacityReport) curve(subject int, of estimateOf) curve {
 	var out curve
 	for _, o := range r.Subjects[subject].Curve {
-		if e, ok := of(o); ok && r.axis.of(o.Cluster) > 0 {
-			out = append(out, curvePoint{r.axis.of(o.Cluster), e})
+		if e, ok := of(o); ok && o.Reach > 0 {
+			out = append(out, curvePoint{o.Reach, e})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b curvePoint) int { return cmp.Compare(a.x, b.x) })
@@ -200,7 +200,7 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 	if len(f.panels) == 0 && strings.EqualFold(f.title, g.text) {
 		label = map[string]string{"s": "time", "B": "bytes", "CPUs": "CPUs", "count": "rules in all tables"}[g.unit] // the title says the rest
 	}
-	p := newPlot(r.axis.name+" (log scale)", strings.TrimSpace(label+" (log scale)"))
+	p := newPlot(string(r.Unit)+" (log scale)", strings.TrimSpace(label+" (log scale)"))
 	ends, marks := &endLabels{}, &crossings{}
 	promised := r.Question.Promise.Bound(g.promise)
 	low, high := math.Inf(1), 0.0
@@ -217,7 +217,7 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 		ends.labels = append(ends.labels, endLabel{last.x, last.Median, s.Name, r.looks[i].color})
 		for _, l := range s.Limits {
 			if l.Promise == g.promise && promised > 0 && (!l.Never || l.Smaller) && !l.Unbounded {
-				marks.at = append(marks.at, crossingMark{r.axis.of(l.Cluster), promised, r.looks[i].color})
+				marks.at = append(marks.at, crossingMark{l.Reach.Median, promised, r.count(l.Reach.Median), r.looks[i].color})
 			}
 		}
 	}
@@ -252,11 +252,11 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 	return ends
 }
 
-// addMeasured marks what was measured: in cells of about as many endpoints per Service as the curves have filled, in others
-// small and pale. It returns the range of their values.
+// addMeasured marks what was measured where Services or endpoints grow: in cells of about as many of the other as the curves
+// have filled, in others small and pale. It returns the range of their values.
 func (r *capacityReport) addMeasured(p *plot.Plot, g growthPanel) (low, high float64) {
 	low = math.Inf(1)
-	if g.measured == nil || r.axis.name != "Services" {
+	if g.measured == nil || r.Unit != capacity.InServices && r.Unit != capacity.InEndpoints {
 		return low, high
 	}
 	for i, s := range r.Subjects {
@@ -266,29 +266,35 @@ func (r *capacityReport) addMeasured(p *plot.Plot, g growthPanel) (low, high flo
 		}
 		line := r.curve(i, g.of)
 		for _, point := range g.measured(known) {
-			if x := float64(point.Services); len(line) == 0 || x < line[0].x/1.5 || x > line[len(line)-1].x*1.5 || !(point.Value > 0) {
+			x := r.Unit.Of(capacity.Cluster{Services: point.Services, Endpoints: point.Endpoints})
+			if len(line) == 0 || x < line[0].x/1.5 || x > line[len(line)-1].x*1.5 || !(point.Value > 0) {
 				continue
 			}
 			style := draw.GlyphStyle{Color: r.looks[i].color, Radius: 3, Shape: solid(r.looks[i].shape)}
 			if !r.alike(s, point) {
 				style.Color, style.Radius = withAlpha(r.looks[i].color, 0x60), 1.7
 			}
-			p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: float64(point.Services), Y: point.Value}}, GlyphStyle: style})
+			p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: x, Y: point.Value}}, GlyphStyle: style})
 			low, high = min(low, point.Value), max(high, point.Value)
 		}
 	}
 	return low, high
 }
 
-// alike says that a measured cell had about as many endpoints per Service as the cluster has at that size.
+// alike says that a measured cell was about as the cluster is at that size, in what the curves are not drawn against.
 func (r *capacityReport) alike(s capacity.SubjectAnswer, p model.Point) bool {
+	cell := capacity.Cluster{Services: p.Services, Endpoints: p.Endpoints}
+	other := capacity.InEndpoints
+	if r.Unit == other {
+		other = capacity.InServices
+	}
 	nearest, gap := 0.0, math.Inf(1)
 	for _, o := range s.Curve {
-		if d := math.Abs(math.Log(float64(o.Cluster.Services) / float64(p.Services))); d < gap {
-			nearest, gap = o.Cluster.Endpoints, d
+		if d := math.Abs(math.Log(o.Reach / r.Unit.Of(cell))); d < gap {
+			nearest, gap = other.Of(o.Cluster), d
 		}
 	}
-	return p.Endpoints > nearest/1.25 && p.Endpoints < nearest*1.25
+	return other.Of(cell) > nearest/1.25 && other.Of(cell) < nearest*1.25
 }
 
 // logByteTicks are powers of two of bytes.
@@ -311,6 +317,7 @@ type crossings struct{ at []crossingMark }
 
 type crossingMark struct {
 	x, y  float64
+	text  string
 	color color.NRGBA
 }
 
@@ -327,8 +334,7 @@ func (m *crossings) Plot(c draw.Canvas, p *plot.Plot) {
 		if !c.Contains(at) {
 			continue
 		}
-		text := Grouped(int64(math.Round(one.x)))
-		half := style.Width(text)/2 + 2
+		half := style.Width(one.text)/2 + 2
 		middle := max(min(at.X, c.Max.X-half), c.Min.X+half)
 		box := vg.Rectangle{Min: vg.Point{X: middle - half, Y: at.Y + 7}, Max: vg.Point{X: middle + half, Y: at.Y + 17}}
 		for slices.ContainsFunc(taken, func(r vg.Rectangle) bool { return overlap(r, box) }) {
@@ -348,7 +354,7 @@ func (m *crossings) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		c.StrokeLine2(draw.LineStyle{Color: withAlpha(one.color, 0x90), Width: 0.6}, at.X, at.Y, at.X, edge)
 		style.Color = darker(one.color)
-		c.FillText(style, vg.Point{X: middle, Y: box.Min.Y + 1}, text)
+		c.FillText(style, vg.Point{X: middle, Y: box.Min.Y + 1}, one.text)
 		crossGlyph{}.DrawGlyph(&c, draw.GlyphStyle{Color: one.color, Radius: 4}, at)
 	}
 }

@@ -78,7 +78,7 @@ func (r *capacityReport) frontierFigure() *figure {
 }
 
 // frontierAt says at which cluster the policies were tried.
-func (r *capacityReport) frontierAt() string { return plural(r.grown().Services, "Service") }
+func (r *capacityReport) frontierAt() string { return r.reachText(r.grown()) }
 
 // widen makes room for labels beside the first and last points of a logarithmic axis.
 func widen(a *plot.Axis) {

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"fmt"
 	"image/color"
 	"math"
 
@@ -13,7 +14,7 @@ import (
 
 // sensitivityFigure is a tornado for each subject: how far the largest cluster moves with each input.
 func (r *capacityReport) sensitivityFigure() *figure {
-	f := &figure{name: "capacity-sensitivity", title: "What moves the largest cluster (Services, log scale)",
+	f := &figure{name: "capacity-sensitivity", title: fmt.Sprintf("What moves the largest cluster (%s, log scale)", r.Unit),
 		caption: "Each bar spans the largest clusters with the lower input, with the higher one, and as asked, which is the upright line. The longest bar is the input to know best."}
 	low, high := math.Inf(1), 0.0
 	for _, s := range r.Subjects {
@@ -30,14 +31,14 @@ func (r *capacityReport) sensitivityFigure() *figure {
 		}
 		p := newPlot("", s.Name)
 		p.X.Min, p.X.Max = low/1.5, high*1.5
-		if at := s.Largest.Services.Median; at > 0 {
+		if at := s.Largest.Reach.Median; at > 0 {
 			p.Add(upright{at, draw.LineStyle{Color: ink, Width: 1}})
 		}
 		var names []plot.Tick
 		for k, one := range s.Sensitivity {
 			row := float64(len(s.Sensitivity) - 1 - k)
 			names = append(names, plot.Tick{Value: row, Label: inputText(one.Input)})
-			p.Add(tornadoBar{row, s.Largest.Services.Median, one, r.looks[i].color})
+			p.Add(tornadoBar{row, s.Largest.Reach.Median, one, r.looks[i].color})
 		}
 		logAxis(&p.X, tickCount)
 		p.Y.Min, p.Y.Max = -0.6, float64(len(s.Sensitivity))-0.4

@@ -57,7 +57,7 @@ func (l lawful) outlook(c capacity.Cluster, scale float64, policy capacity.Polic
 	partial := l.partial(n)
 	rate := 1 / (policy.MinSyncPeriod.Seconds() + partial)
 	p99 := policy.MinSyncPeriod.Seconds() + 2*partial
-	o := capacity.Outlook{Scale: scale, Cluster: c, Policy: policy, P50: inSeconds(p99 / 2), P90: inSeconds(p99 * 0.9), P99: inSeconds(p99), SlowestP99: inSeconds(p99 * 1.1),
+	o := capacity.Outlook{Scale: scale, Reach: float64(c.Services), Cluster: c, Policy: policy, P50: inSeconds(p99 / 2), P90: inSeconds(p99 * 0.9), P99: inSeconds(p99), SlowestP99: inSeconds(p99 * 1.1),
 		SyncsPerSecond: rate, BusyShare: rate * partial, Rules: l.estimate(n, l.rules(n)), FullSync: l.estimate(n, l.full(n)), PartialSync: l.estimate(n, partial)}
 	loop := func(v float64) capacity.Estimate {
 		e := l.estimate(n, v)
@@ -114,7 +114,7 @@ func (l lawful) limit(today capacity.Cluster, name string, policy capacity.Polic
 	}
 	out.Cluster = grownBy(today, out.Scale)
 	at := l.outlook(out.Cluster, out.Scale, policy, promise).Promised[name]
-	out.Services = capacity.Estimate{Median: float64(out.Cluster.Services), Low: services(reach(func(e capacity.Estimate) float64 { return e.High }), 4),
+	out.Reach = capacity.Estimate{Median: float64(out.Cluster.Services), Low: services(reach(func(e capacity.Estimate) float64 { return e.High }), 4),
 		High: services(reach(func(e capacity.Estimate) float64 { return e.Low }), 4), Basis: at.Basis, Beyond: at.Beyond}
 	return out
 }
@@ -133,7 +133,7 @@ func (l lawful) answer(q capacity.Question) capacity.SubjectAnswer {
 			s.Limits = append(s.Limits, l.limit(today, p.name, l.policy, q.Promise))
 		}
 	}
-	slices.SortStableFunc(s.Limits, func(a, b capacity.Limit) int { return int(a.Services.Median - b.Services.Median) })
+	slices.SortStableFunc(s.Limits, func(a, b capacity.Limit) int { return int(a.Reach.Median - b.Reach.Median) })
 	for _, period := range []time.Duration{100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second} {
 		policy := l.policy
 		policy.MinSyncPeriod = period
@@ -146,7 +146,7 @@ func (l lawful) answer(q capacity.Question) capacity.SubjectAnswer {
 	}
 	s.Largest = s.Limits[0]
 	s.MemoryLimit = uint64(at.Promised[capacity.Memory].High * 1.2)
-	base := s.Largest.Services.Median
+	base := s.Largest.Reach.Median
 	s.Sensitivity = []capacity.Sensitivity{{Input: "endpoints", Lower: 0.5, Higher: 2, AtLower: base * 1.9, AtHigher: base / 1.95}, {Input: "cost", Lower: 0.8, Higher: 1.25, AtLower: base * 1.24, AtHigher: base / 1.24},
 		{Input: "churn", Lower: 0.5, Higher: 2, AtLower: base * 1.1, AtHigher: base * 0.9}, {Input: "nodes", Lower: 0.5, Higher: 2, AtLower: base, AtHigher: base}}
 	return s
@@ -191,13 +191,13 @@ func lawfulAnswer() *capacity.Answer {
 	q := capacity.Question{Today: capacity.Cluster{Services: 2000, Endpoints: 10, Nodes: 100, Churn: capacity.Churn{Endpoints: 20}}, Growth: capacity.Growth{Services: 4, Nodes: 1.5},
 		Promise: capacity.Promise{ProgrammingP99: 2 * time.Second, FirstPacketP99: 20 * time.Microsecond, CPU: 0.3, Memory: 512 * mebi, Start: 10 * time.Second}, Seed: 7}
 	target := grownBy(q.Today, 1)
-	a := &capacity.Answer{Question: q, Target: &target, Model: lawfulModel(), Run: "calibrate-1", Command: "synclab plan --services 2000 --grow services=4x",
+	a := &capacity.Answer{Question: q, Unit: capacity.InServices, Target: &target, Model: lawfulModel(), Run: "calibrate-1", Command: "synclab plan --services 2000 --grow services=4x",
 		Remarks: []string{"it is of kube-proxy v1.36.3"}, Words: []string{"synclab/nftables holds the promise further than was looked; kube-proxy/iptables-legacy up to 3,000 Services.", "Memory breaks first."}}
 	for _, l := range lawfulSubjects {
 		a.Subjects = append(a.Subjects, l.answer(q))
 		if l.name != a.Subjects[0].Name {
 			a.Comparisons = append(a.Comparisons, capacity.Comparison{From: a.Subjects[0].Name, To: l.name, Ratio: 2, Words: l.name + " goes twice as far as " + a.Subjects[0].Name + ".",
-				Crossings: []capacity.Crossing{{Promise: capacity.CPU, Always: true}, {Promise: capacity.Memory, Services: 9000, Basis: model.Extrapolated}}})
+				Crossings: []capacity.Crossing{{Promise: capacity.CPU, Always: true}, {Promise: capacity.Memory, Reach: 9000, Basis: model.Extrapolated}}})
 		}
 	}
 	return a

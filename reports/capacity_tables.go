@@ -58,32 +58,32 @@ func (r *capacityReport) holdsCell(o capacity.Outlook) pageCell {
 }
 
 // limitCell is how far a promise holds.
-func limitCell(l capacity.Limit) pageCell {
-	cell := pageCell{Text: farText(l), Value: exact(l.Services.Median)}
+func (r *capacityReport) limitCell(l capacity.Limit) pageCell {
+	cell := pageCell{Text: r.farText(l), Value: exact(l.Reach.Median)}
 	switch {
 	case l.Promise == "":
 		return pageCell{Text: "–", Faint: true, Title: "nothing that is promised was measured"}
 	case l.Never && !l.Smaller:
 		cell.Loud, cell.Value = true, "0"
-		cell.Sub = subLines("at no size looked at", basisText(l.Services))
+		cell.Sub = subLines("at no size looked at", basisText(l.Reach))
 		return cell
 	case l.Never:
 		cell.Loud = true
-		cell.Sub = subLines("fewer than today", intervalOf(l.Services, "count"), basisText(l.Services))
+		cell.Sub = subLines("fewer than today", r.interval(l.Reach), basisText(l.Reach))
 	case l.Unbounded:
-		cell.Sub = subLines("as far as was looked", basisText(l.Services))
+		cell.Sub = subLines("as far as was looked", basisText(l.Reach))
 	default:
-		cell.Sub = subLines(intervalOf(l.Services, "count"), basisText(l.Services))
+		cell.Sub = subLines(r.interval(l.Reach), basisText(l.Reach))
 	}
-	cell.Text = strings.TrimSpace(basisMark(l.Services.Basis) + "\u00a0" + cell.Text)
+	cell.Text = strings.TrimSpace(basisMark(l.Reach.Basis) + "\u00a0" + cell.Text)
 	return cell
 }
 
 // answerTable is the answer, subject by subject.
 func (r *capacityReport) answerTable() pageTable {
-	t := pageTable{Note: "Largest cluster: Services up to which every promise holds with the recommended setting, with its interval; the rest of the cluster has grown with them. " +
+	t := pageTable{Note: "Largest cluster: " + string(r.Unit) + " up to which every promise holds with the recommended setting, with its interval; the rest of the cluster has grown with them. " +
 		"“Perhaps”: the promise lies within the interval. Today and target are with the policy in use. The memory limit is the upper bound, and room.",
-		Columns: []pageColumn{{Name: "Subject"}, {Name: "Largest cluster, Services", Numeric: true}, {Name: "First promise to break"}, {Name: "Holds today"}, {Name: "Holds at target"},
+		Columns: []pageColumn{{Name: "Subject"}, {Name: "Largest cluster, " + string(r.Unit), Numeric: true}, {Name: "First promise to break"}, {Name: "Holds today"}, {Name: "Holds at target"},
 			{Name: "Recommended minSyncPeriod"}, {Name: "Latency p99 then", Numeric: true}, {Name: "CPUs then", Numeric: true}, {Name: "Memory limit", Numeric: true}}}
 	for i, s := range r.Subjects {
 		subject := r.subjectCell(i)
@@ -94,7 +94,7 @@ func (r *capacityReport) answerTable() pageTable {
 		if s.Target != nil {
 			target = r.holdsCell(*s.Target)
 		}
-		t.Rows = append(t.Rows, []pageCell{subject, limitCell(s.Largest), firstBreak(s), r.holdsCell(s.Today), target, recommendedCell(s.Recommended),
+		t.Rows = append(t.Rows, []pageCell{subject, r.limitCell(s.Largest), firstBreak(s), r.holdsCell(s.Today), target, recommendedCell(s.Recommended),
 			promisedCell(s.Recommended.Outlook, capacity.ProgrammingP99), promisedCell(s.Recommended.Outlook, capacity.CPU), r.memoryCell(s)})
 	}
 	return t.dropEmpty()
@@ -136,7 +136,7 @@ func (r *capacityReport) memoryCell(s capacity.SubjectAnswer) pageCell {
 func (r *capacityReport) limitsTable() pageTable {
 	t := pageTable{Title: "How far each promise holds, with the policy in use",
 		Note: "The first to break stands first. The largest cluster of the answer is with the recommended setting, and may be larger or smaller.",
-		Columns: []pageColumn{{Name: "Subject"}, {Name: "Promise"}, {Name: "Bound", Numeric: true}, {Name: "Holds up to, Services", Numeric: true}, {Name: "The cluster there"},
+		Columns: []pageColumn{{Name: "Subject"}, {Name: "Promise"}, {Name: "Bound", Numeric: true}, {Name: "Holds up to, " + string(r.Unit), Numeric: true}, {Name: "The cluster there"},
 			{Name: "Today", Numeric: true}, {Name: "Target", Numeric: true}, {Name: "What it is"}}}
 	for i, s := range r.Subjects {
 		for _, l := range s.Limits {
@@ -145,10 +145,13 @@ func (r *capacityReport) limitsTable() pageTable {
 				target = promisedCell(*s.Target, l.Promise)
 			}
 			if l.Cluster.Services > 0 && (!l.Never || l.Smaller) {
-				there = pageCell{Text: strings.TrimPrefix(clusterText(l.Cluster), plural(l.Cluster.Services, "Service")+" ")}
+				there = pageCell{Text: clusterText(l.Cluster)}
+				if r.Unit == capacity.InServices { // which stand beside it
+					there.Text = strings.TrimPrefix(there.Text, plural(l.Cluster.Services, "Service")+" ")
+				}
 			}
 			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), {Text: promiseNamed(l.Promise).text}, {Text: r.boundText(l.Promise), Value: exact(r.Question.Promise.Bound(l.Promise))},
-				limitCell(l), there, promisedCell(s.Today, l.Promise), target, {Text: l.Why}})
+				r.limitCell(l), there, promisedCell(s.Today, l.Promise), target, {Text: l.Why}})
 		}
 	}
 	return t.dropEmpty()
@@ -207,8 +210,9 @@ func rounded(e capacity.Estimate) capacity.Estimate {
 }
 
 func (r *capacityReport) sensitivityTable() pageTable {
+	then := sentenceCase(string(r.Unit)) + " then"
 	t := pageTable{Note: "The largest cluster, with one input moved and everything else as asked. What it rests on is as for the answer above: " + r.largestBases() + ".", Columns: []pageColumn{{Name: "Subject"}, {Name: "Input"},
-		{Name: "Input ×", Numeric: true}, {Name: "Services then", Numeric: true}, {Name: "Input ×", Numeric: true}, {Name: "Services then", Numeric: true}, {Name: "Remark"}}}
+		{Name: "Input ×", Numeric: true}, {Name: then, Numeric: true}, {Name: "Input ×", Numeric: true}, {Name: then, Numeric: true}, {Name: "Remark"}}}
 	for i, s := range r.Subjects {
 		for _, one := range s.Sensitivity {
 			note := pageCell{}
@@ -221,17 +225,22 @@ func (r *capacityReport) sensitivityTable() pageTable {
 				note.Text = "× " + factorText(one.Higher) + ": the search ended there, it is at least so many"
 			}
 			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), {Text: inputText(one.Input)}, {Text: factorText(one.Lower), Value: exact(one.Lower)},
-				valueCell(math.Round(one.AtLower), "count"), {Text: factorText(one.Higher), Value: exact(one.Higher)}, valueCell(math.Round(one.AtHigher), "count"), note})
+				r.reachCell(one.AtLower), {Text: factorText(one.Higher), Value: exact(one.Higher)}, r.reachCell(one.AtHigher), note})
 		}
 	}
 	return t.dropEmpty()
+}
+
+// reachCell is a reach, and 0 where there is none.
+func (r *capacityReport) reachCell(reach float64) pageCell {
+	return pageCell{Text: r.count(reach), Value: exact(reach), Title: exact(reach) + " " + string(r.Unit)}
 }
 
 // largestBases says what the largest clusters rest on: "6,870 extrapolated ×2.9 (kube-proxy/nftables)".
 func (r *capacityReport) largestBases() string {
 	var out []string
 	for _, s := range r.Subjects {
-		out = append(out, fmt.Sprintf("%s %s (%s)", farText(s.Largest), basisText(s.Largest.Services), s.Name))
+		out = append(out, fmt.Sprintf("%s %s (%s)", r.farText(s.Largest), basisText(s.Largest.Reach), s.Name))
 	}
 	return strings.Join(out, ", ")
 }
@@ -251,7 +260,7 @@ func (r *capacityReport) crossoverTable() pageTable {
 		case c.clearAlways:
 			doubt = pageCell{Text: "at every size looked at"}
 		case c.clear > 0:
-			doubt = pageCell{Text: "from " + Grouped(int64(math.Round(c.clear))) + " " + r.axis.name + " on", Value: exact(c.clear)}
+			doubt = pageCell{Text: "from " + r.count(c.clear) + " " + string(r.Unit) + " on", Value: exact(c.clear)}
 		}
 		if c.Basis != "" {
 			basis.Text = basisMark(c.Basis) + "\u00a0" + string(c.Basis)
@@ -259,7 +268,7 @@ func (r *capacityReport) crossoverTable() pageTable {
 		if r.Target != nil {
 			target = times(c.target)
 		}
-		t.Rows = append(t.Rows, []pageCell{r.subjectCell(c.other), {Text: c.promise.short}, {Text: c.words()}, doubt, times(c.today), target, basis})
+		t.Rows = append(t.Rows, []pageCell{r.subjectCell(c.other), {Text: c.promise.short}, {Text: r.crossingText(c)}, doubt, times(c.today), target, basis})
 	}
 	return t.dropEmpty()
 }

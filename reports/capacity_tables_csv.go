@@ -104,15 +104,20 @@ func (r *capacityReport) frontierRows() [][]string {
 	return rows
 }
 
+// reachColumns are how limits.csv names what grows, as the other columns do.
+var reachColumns = map[capacity.Unit]string{
+	capacity.InServices: "services_", capacity.InEndpoints: "endpoints_per_service_", capacity.InNodes: "nodes_", capacity.InChanges: "changes_per_s_",
+}
+
 func (r *capacityReport) limitRows() [][]string {
 	header := []string{"subject", "policy", "promise", "bound", "unit", "scale"}
 	for _, column := range estimateColumns {
-		header = append(header, "services_"+column)
+		header = append(header, reachColumns[r.Unit]+column)
 	}
 	rows := [][]string{append(header, "endpoints_per_service", "nodes", "endpoint_changes_per_s", "never", "unbounded", "why")}
 	for _, s := range r.Subjects {
 		add := func(policy string, l capacity.Limit) {
-			row := append([]string{s.Name, policy, l.Promise, exact(r.Question.Promise.Bound(l.Promise)), promiseNamed(l.Promise).unit, exact(l.Scale)}, estimateFields(l.Services)...)
+			row := append([]string{s.Name, policy, l.Promise, exact(r.Question.Promise.Bound(l.Promise)), promiseNamed(l.Promise).unit, exact(l.Scale)}, estimateFields(l.Reach)...)
 			rows = append(rows, append(row, exact(l.Cluster.Endpoints), strconv.Itoa(l.Cluster.Nodes), exact(l.Cluster.Churn.Endpoints), strconv.FormatBool(l.Never), strconv.FormatBool(l.Unbounded), l.Why))
 		}
 		for _, l := range s.Limits {

@@ -119,7 +119,7 @@ func (r *capacityReport) asked() [][2]string {
 			growth = append(growth, g.name+" × "+factorText(g.factor))
 		}
 	}
-	if len(growth) > 0 && q.Growth.Churn == 0 {
+	if max(q.Growth.Services, q.Growth.Endpoints) > 1 && q.Growth.Churn == 0 {
 		growth = append(growth, "churn with the number of endpoints")
 	}
 	if len(growth) > 0 {
@@ -154,45 +154,43 @@ func (r *capacityReport) asked() [][2]string {
 // factorText writes a factor: 2, 1.5, 0.25.
 func factorText(v float64) string { return strconv.FormatFloat(v, 'g', 2, 64) }
 
-// growthAxis is what the curves are drawn against: Services, or where these do not grow, what does.
-type growthAxis struct {
-	name string
-	of   func(capacity.Cluster) float64
+// count writes how far a cluster has grown: whole Services and nodes, of the others as many digits as are worth it.
+func (r *capacityReport) count(reach float64) string {
+	if r.Unit.Whole() {
+		return Grouped(int64(math.Round(reach)))
+	}
+	return trimTick(significant(reach))
 }
 
-func axisOf(a *capacity.Answer) growthAxis {
-	all := []growthAxis{
-		{"Services", func(c capacity.Cluster) float64 { return float64(c.Services) }},
-		{"endpoints in all", func(c capacity.Cluster) float64 { return float64(c.Services) * c.Endpoints }},
-		{"nodes", func(c capacity.Cluster) float64 { return float64(c.Nodes) }},
-		{"endpoint changes a second", func(c capacity.Cluster) float64 { return c.Churn.Endpoints }},
+// reachText is "5,000 nodes".
+func (r *capacityReport) reachText(reach float64) string {
+	text := r.count(reach) + " " + string(r.Unit)
+	if r.Unit.Whole() && reach == 1 {
+		return strings.TrimSuffix(text, "s")
 	}
-	for _, axis := range all {
-		low, high := math.Inf(1), 0.0
-		for _, s := range a.Subjects {
-			for _, o := range s.Curve {
-				low, high = min(low, axis.of(o.Cluster)), max(high, axis.of(o.Cluster))
-			}
-		}
-		if low > 0 && high > low*1.01 {
-			return axis
-		}
-	}
-	return all[0]
+	return text
 }
 
-// farText is how far a promise holds, without the interval: "12,300", in Services.
-func farText(l capacity.Limit) string {
+// farText is how far a promise holds, without the interval: "12,300".
+func (r *capacityReport) farText(l capacity.Limit) string {
 	switch {
 	case l.Promise == "":
 		return "–"
 	case l.Never && !l.Smaller:
 		return "none"
 	case l.Unbounded:
-		return "≥ " + Grouped(int64(math.Round(l.Services.Median)))
+		return "≥ " + r.count(l.Reach.Median)
 	default:
-		return Grouped(int64(math.Round(l.Services.Median)))
+		return r.count(l.Reach.Median)
 	}
+}
+
+// interval of a reach: "9,100 – 15,000", empty where there is none.
+func (r *capacityReport) interval(reach capacity.Estimate) string {
+	if !(reach.High > reach.Low) {
+		return ""
+	}
+	return r.count(reach.Low) + " – " + r.count(reach.High)
 }
 
 // intervalOf is "9,100 – 15,000", empty where there is none.
@@ -233,7 +231,7 @@ func (r *capacityReport) crossings() []comparedWith {
 		}
 		for _, x := range c.Crossings {
 			one := comparedWith{Crossing: x, promise: promiseNamed(x.Promise), other: other}
-			one.read(r.curve(use, estimateNamed(x.Promise)), r.curve(other, estimateNamed(x.Promise)), r.axis.of(r.Question.Today), r.axis.of(r.grown()))
+			one.read(r.curve(use, estimateNamed(x.Promise)), r.curve(other, estimateNamed(x.Promise)), r.Subjects[use].Today.Reach, r.grown())
 			out = append(out, one)
 		}
 	}
@@ -264,9 +262,9 @@ func (c *comparedWith) read(use, its curve, today, target float64) {
 	}
 }
 
-// words is "from 8,000 Services on".
-func (c comparedWith) words() string {
-	at := Grouped(int64(math.Round(c.Services))) + " Services"
+// crossingText is "from 8,000 Services on".
+func (r *capacityReport) crossingText(c comparedWith) string {
+	at := r.count(c.Reach) + " " + string(r.Unit)
 	switch {
 	case c.Always:
 		return "at every size looked at"
@@ -279,12 +277,13 @@ func (c comparedWith) words() string {
 	}
 }
 
-// grown is the target, or the cluster of today.
-func (r *capacityReport) grown() capacity.Cluster {
-	if r.Target != nil {
-		return *r.Target
+// grown is the reach of the target, or of the cluster of today.
+func (r *capacityReport) grown() float64 {
+	one := r.Subjects[0]
+	if one.Target != nil {
+		return one.Target.Reach
 	}
-	return r.Question.Today
+	return one.Today.Reach
 }
 
 // backendSentences say whether and when to change.

@@ -37,50 +37,68 @@ func inUse(a *capacity.Answer) *capacity.SubjectAnswer {
 
 // planTable has a row a subject: how far it holds as it is set and as it should be, what breaks first, and what to set.
 func planTable(a *capacity.Answer) [][]string {
-	rows := [][]string{{"subject", "holds up to", "basis", "first to break", "as set today", "minSyncPeriod", "memory limit"}}
+	upTo := "holds up to"
+	if a.Unit != capacity.InServices { // which go without saying
+		upTo += ", " + string(a.Unit)
+	}
+	rows := [][]string{{"subject", upTo, "basis", "first to break", "as set today", "minSyncPeriod", "memory limit"}}
 	for i := range a.Subjects {
 		one := &a.Subjects[i]
 		set := "-"
 		if len(one.Limits) > 0 {
-			set = limitText(one.Limits[0])
+			set = limitText(one.Limits[0], a.Unit)
 		}
 		rows = append(rows, []string{
-			one.Name, limitText(one.Largest), basisText(one.Largest), firstToBreak(one.Largest), set, settingText(one.Recommended), reports.Format(float64(one.MemoryLimit), "B"),
+			one.Name, limitText(one.Largest, a.Unit), basisText(one.Largest), firstToBreak(one.Largest), set, settingText(one.Recommended), reports.Format(float64(one.MemoryLimit), "B"),
 		})
 	}
 	return rows
 }
 
-// limitText is the number of Services up to which a promise holds, and between which bounds that lies.
-func limitText(l capacity.Limit) string {
+// limitText is how far a promise holds, and between which bounds that lies.
+func limitText(l capacity.Limit, unit capacity.Unit) string {
+	count := func(v float64) string {
+		if v < 100 && !unit.Whole() {
+			return plainNumber(rounded(v))
+		}
+		return roundedText(v)
+	}
 	switch {
 	case l.Promise == "":
 		return "-"
-	case l.Never && l.Smaller && l.Services.Median > 0:
-		return "not today's; " + rounded(l.Services.Median)
+	case l.Never && l.Smaller && l.Reach.Median > 0:
+		return "not today's; " + count(l.Reach.Median)
 	case l.Never:
 		return "not today's"
 	case l.Unbounded:
-		return "> " + rounded(l.Services.Median)
+		return "> " + count(l.Reach.Median)
 	}
-	return fmt.Sprintf("%s (%s … %s)", rounded(l.Services.Median), rounded(l.Services.Low), rounded(l.Services.High))
+	return fmt.Sprintf("%s (%s … %s)", count(l.Reach.Median), count(l.Reach.Low), count(l.Reach.High))
 }
 
-// rounded is a number of Services to two digits: more are not known.
-func rounded(v float64) string {
-	if v < 100 {
-		return reports.Grouped(int64(math.Round(v)))
+// rounded to two digits: more are not known.
+func rounded(v float64) float64 {
+	if v <= 0 {
+		return v
 	}
 	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
-	return reports.Grouped(int64(math.Round(v/unit) * unit))
+	return math.Round(v/unit) * unit
+}
+
+// roundedText is a number of whole things.
+func roundedText(v float64) string {
+	if v >= 100 {
+		v = rounded(v)
+	}
+	return reports.Grouped(int64(math.Round(v)))
 }
 
 // basisText says what a limit rests on, and how far beyond the measured sizes it is.
 func basisText(l capacity.Limit) string {
-	if l.Services.Basis == model.Extrapolated && l.Services.Beyond > 1 {
-		return fmt.Sprintf("%s %s×", l.Services.Basis, plainNumber(math.Round(l.Services.Beyond*10)/10))
+	if l.Reach.Basis == model.Extrapolated && l.Reach.Beyond > 1 {
+		return fmt.Sprintf("%s %s×", l.Reach.Basis, plainNumber(math.Round(l.Reach.Beyond*10)/10))
 	}
-	return string(l.Services.Basis)
+	return string(l.Reach.Basis)
 }
 
 func firstToBreak(l capacity.Limit) string {
@@ -135,7 +153,7 @@ func beyondTested(a *capacity.Answer) []string {
 	add := func(is float64, tested int64, what string) {
 		if is > float64(tested) {
 			remarks = append(remarks, fmt.Sprintf("%s %s: Kubernetes is tested with %s (SIG-Scalability's thresholds); other parts of the cluster may be what limits it, and are not in this plan",
-				rounded(is), what, reports.Grouped(tested)))
+				roundedText(is), what, reports.Grouped(tested)))
 		}
 	}
 	add(float64(c.Services), testedServices, "Services")

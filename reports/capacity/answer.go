@@ -20,6 +20,8 @@ type Answer struct {
 	Question Question `json:"question"`
 	// Target is the cluster grown by Question.Growth; nil without growth.
 	Target *Cluster `json:"target,omitempty"`
+	// Unit is what grows: every Reach is counted in it.
+	Unit Unit `json:"unit"`
 	// Model is what the numbers rest on: its run, machine and versions.
 	Model *model.Model `json:"-"`
 	Run   string       `json:"run"`
@@ -64,12 +66,11 @@ type SubjectAnswer struct {
 	Remarks []string `json:"remarks,omitempty"`
 }
 
-// Furthest is a policy and the largest number of Services at which all that is promised holds with it, at the median; 0:
-// at none.
+// Furthest is a policy and how far all that is promised holds with it, at the median; a Reach of 0: nowhere.
 type Furthest struct {
-	Policy   Policy  `json:"policy"`
-	Services float64 `json:"services"`
-	Scale    float64 `json:"scale"`
+	Policy Policy  `json:"policy"`
+	Reach  float64 `json:"reach"`
+	Scale  float64 `json:"scale"`
 	// Unbounded: it holds as far as was looked.
 	Unbounded bool `json:"unbounded,omitempty"`
 }
@@ -78,8 +79,8 @@ type Furthest struct {
 type Comparison struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Ratio of the largest clusters, in what grows (Services, if they do): above 1, To goes further. 0 where one of them is
-	// not known, or where neither search ended at a limit.
+	// Ratio of the largest clusters, in what grows: above 1, To goes further. 0 where one of them is not known, or where
+	// neither search ended at a limit.
 	Ratio float64 `json:"ratio"`
 	// AtLeast and AtMost say that Ratio is only a bound: the search for one of the two ended before its limit.
 	AtLeast bool `json:"atLeast,omitempty"`
@@ -90,21 +91,22 @@ type Comparison struct {
 	Words string `json:"words"`
 }
 
-// Crossing is from which number of Services on To is better than From in what is promised.
+// Crossing is from where on To is better than From in what is promised.
 type Crossing struct {
 	Promise string `json:"promise"`
-	// Services from which on To is better; with Always, it is at all sizes that were looked at, with Never at none. With
-	// Until it is the other way round: To is better below.
-	Services float64     `json:"services,omitempty"`
-	Always   bool        `json:"always,omitempty"`
-	Never    bool        `json:"never,omitempty"`
-	Until    bool        `json:"until,omitempty"`
-	Basis    model.Basis `json:"basis,omitempty"`
+	// Reach from which on To is better; with Always, it is at all sizes that were looked at, with Never at none. With Until
+	// it is the other way round: To is better below.
+	Reach  float64     `json:"reach,omitempty"`
+	Always bool        `json:"always,omitempty"`
+	Never  bool        `json:"never,omitempty"`
+	Until  bool        `json:"until,omitempty"`
+	Basis  model.Basis `json:"basis,omitempty"`
 }
 
 // Outlook is a subject in one cluster with one policy.
 type Outlook struct {
 	Scale   float64 `json:"scale"`
+	Reach   float64 `json:"reach"` // of the cluster
 	Cluster Cluster `json:"cluster"`
 	Policy  Policy  `json:"policy"`
 	// Promised are the quantities of the promises (all five, whether promised or not), by name.
@@ -131,13 +133,13 @@ type Outlook struct {
 type Limit struct {
 	Promise string  `json:"promise"`
 	Scale   float64 `json:"scale"`
-	// Services at the median, and between which bounds; endpoints, nodes and churn have grown with them.
-	Services Estimate `json:"services"`
-	Cluster  Cluster  `json:"cluster"`
-	// Never: it breaks today already. Unbounded: it holds as far as was looked (Services.Median).
+	// Reach at the median, and between which bounds; what else grows has grown with it, as in Cluster.
+	Reach   Estimate `json:"reach"`
+	Cluster Cluster  `json:"cluster"`
+	// Never: it breaks today already. Unbounded: it holds as far as was looked (Reach.Median).
 	Never     bool `json:"never,omitempty"`
 	Unbounded bool `json:"unbounded,omitempty"`
-	// Smaller: today's cluster breaks it (Never), and Services is the largest smaller one that holds; 0 if none does.
+	// Smaller: today's cluster breaks it (Never), and Reach is the largest smaller one that holds; 0 if none does.
 	Smaller bool `json:"smaller,omitempty"`
 	// Value is what is promised (s, CPUs, B), as in Outlook.Promised.
 	Value float64 `json:"value"`
@@ -160,7 +162,7 @@ type Sensitivity struct {
 	Input  string  `json:"input"`  // "churn", "endpoints", "minSyncPeriod", "nodes", "cost"
 	Lower  float64 `json:"lower"`  // factor of the input
 	Higher float64 `json:"higher"` // factor of the input
-	// AtLower and AtHigher are the largest numbers of Services then.
+	// AtLower and AtHigher are how far it reaches then; 0: all that is promised holds nowhere.
 	AtLower  float64 `json:"atLower"`
 	AtHigher float64 `json:"atHigher"`
 	// CappedLower and CappedHigher: AtLower or AtHigher is only as far as was looked.

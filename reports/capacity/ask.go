@@ -27,7 +27,7 @@ func Ask(ctx context.Context, m *model.Model, q Question, told func(done, of int
 	if out.Defaulted = len(q.Promise.Promised()) == 0; out.Defaulted {
 		q.Promise = q.Promise.WithDefaults()
 	}
-	out.Question = q
+	out.Question, out.Unit = q, q.Growth.Unit()
 	if _, grows := q.Growth.filled(); grows {
 		target := q.Today.At(q.Growth, 1)
 		out.Target = &target
@@ -49,7 +49,7 @@ func Ask(ctx context.Context, m *model.Model, q Question, told func(done, of int
 
 // fill validates a question and completes it.
 func (q *Question) fill(m *model.Model) error {
-	for _, err := range []error{q.Today.validate(), q.Growth.validate(), q.Promise.validate()} {
+	for _, err := range []error{q.Today.validate(), q.Growth.validate(q.Today), q.Promise.validate()} {
 		if err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (a *asker) fillIn(s *SubjectAnswer, grows bool) (err error) {
 
 // curve are outlooks at all scales that are looked at, evenly on logarithms, today's and the target among them.
 func (a *asker) curve() ([]Outlook, error) {
-	r := a.reach()
+	r := a.span()
 	from := max(r.low, -2*r.step)
 	_, grows := a.q.Growth.filled()
 	var scales []float64
@@ -224,8 +224,12 @@ func remarks(m *model.Model, q Question, a *Answer) []string {
 	for _, s := range a.Subjects {
 		for _, o := range []*Outlook{&s.Today, s.Target} {
 			if o != nil && o.FullSync.Beyond > mostBeyond {
-				out = append(out, fmt.Sprintf("%s: %d Services are %s times beyond what was measured: no number there is to be trusted",
-					s.Name, o.Cluster.Services, digits(o.FullSync.Beyond, model.Extrapolated)))
+				size := fmt.Sprintf("%d Services", o.Cluster.Services)
+				if a.Unit != InServices {
+					size = o.Cluster.size(model.Measured)
+				}
+				out = append(out, fmt.Sprintf("%s: %s are %s times beyond what was measured: no number there is to be trusted",
+					s.Name, size, digits(o.FullSync.Beyond, model.Extrapolated)))
 			}
 		}
 	}

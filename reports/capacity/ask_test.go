@@ -30,7 +30,7 @@ func TestAnswerIsComplete(t *testing.T) {
 			t.Errorf("%s: %d limits, %d inputs, %d points, limit %d", s.Name, len(s.Limits), len(s.Sensitivity), len(s.Curve), s.MemoryLimit)
 		}
 		for i := 1; i < len(s.Limits); i++ {
-			if s.Limits[i].Services.Median < s.Limits[i-1].Services.Median {
+			if s.Limits[i].Reach.Median < s.Limits[i-1].Reach.Median {
 				t.Errorf("%s: limits are not in their order: %+v", s.Name, s.Limits)
 			}
 		}
@@ -45,7 +45,7 @@ func TestAnswerIsComplete(t *testing.T) {
 				t.Errorf("%s: the curve goes back at %d Services", s.Name, o.Cluster.Services)
 			}
 		}
-		if s.Largest.Services.Median == 0 || s.Recommended.Policy.MinSyncPeriod == 0 || s.Furthest.Services < 0.95*s.Largest.Services.Median {
+		if s.Largest.Reach.Median == 0 || s.Recommended.Policy.MinSyncPeriod == 0 || s.Furthest.Reach < 0.95*s.Largest.Reach.Median {
 			t.Errorf("%s: largest %+v, recommended %+v, furthest %+v", s.Name, s.Largest, s.Recommended.Policy, s.Furthest)
 		}
 	}
@@ -119,6 +119,8 @@ func TestBadQuestions(t *testing.T) {
 		"0 Services":     func(q *capacity.Question) { q.Today.Services = 0 },
 		"churn -1":       func(q *capacity.Question) { q.Today.Churn.Endpoints = -1 },
 		"nothing grows":  func(q *capacity.Question) { q.Growth = capacity.Growth{Services: 1} },
+		"no churn grows": func(q *capacity.Question) { q.Growth, q.Today.Churn = capacity.Growth{Churn: 2}, capacity.Churn{} },
+		"nor endpoints":  func(q *capacity.Question) { q.Growth, q.Today.Endpoints = capacity.Growth{Endpoints: 2}, 0 },
 		"growth of -2":   func(q *capacity.Question) { q.Growth = capacity.Growth{Services: -2} },
 		"promise -1":     func(q *capacity.Question) { q.Promise.CPU = -1 },
 		"length -1":      func(q *capacity.Question) { q.Length = -1 },
@@ -142,7 +144,7 @@ func TestRecommend(t *testing.T) {
 	all := []capacity.Setting{setting(0, 0.5, 0.6, 0.05), setting(1, 1.5, 2, 0.4), setting(2, 2.5, 3, 0.2), setting(3, 3.5, 4.5, 0.195), setting(5, 5.5, 7, 0.1)}
 	all[0].Discouraged = "because"
 	all[1].InUse = true
-	furthest := capacity.Furthest{Policy: all[2].Policy, Services: 100}
+	furthest := capacity.Furthest{Policy: all[2].Policy, Reach: 100}
 	for _, test := range []struct {
 		promise capacity.Promise
 		want    int
@@ -171,16 +173,16 @@ func TestRecommend(t *testing.T) {
 func TestCrossings(t *testing.T) {
 	curve := func(f func(s float64) float64) (out []capacity.Outlook) {
 		for _, s := range []int{100, 1000, 10000, 100000} {
-			out = append(out, capacity.Outlook{Cluster: capacity.Cluster{Services: s}, Promised: map[string]capacity.Estimate{
+			out = append(out, capacity.Outlook{Reach: float64(s), Promised: map[string]capacity.Estimate{
 				capacity.Start: {Median: f(float64(s)), Basis: model.Interpolated}}})
 		}
 		return out
 	}
 	linear, flat := curve(func(s float64) float64 { return s / 1000 }), curve(func(float64) float64 { return 3 })
-	if x, ok := capacity.Cross(linear, flat, capacity.Start); !ok || x.Until || x.Services < 2990 || x.Services > 3010 {
+	if x, ok := capacity.Cross(linear, flat, capacity.Start); !ok || x.Until || x.Reach < 2990 || x.Reach > 3010 {
 		t.Errorf("flat against linear: %+v, %v", x, ok)
 	}
-	if x, ok := capacity.Cross(flat, linear, capacity.Start); !ok || !x.Until || x.Services < 2990 || x.Services > 3010 {
+	if x, ok := capacity.Cross(flat, linear, capacity.Start); !ok || !x.Until || x.Reach < 2990 || x.Reach > 3010 {
 		t.Errorf("linear against flat: %+v, %v", x, ok)
 	}
 	if x, ok := capacity.Cross(flat, flat, capacity.Start); !ok || !x.Never {

@@ -12,10 +12,8 @@ import (
 func compare(from, to *SubjectAnswer, q Question) Comparison {
 	c := Comparison{From: from.Name, To: to.Name}
 	a, b, p := from.Largest, to.Largest, q.Promise
-	own, _ := q.Growth.told(a.Cluster)
-	its, _ := q.Growth.told(b.Cluster)
-	if a.Services.Median > 0 && b.Services.Median > 0 && own > 0 && !(a.Unbounded && b.Unbounded) {
-		c.Ratio = its / own
+	if a.Reach.Median > 0 && b.Reach.Median > 0 && !(a.Unbounded && b.Unbounded) {
+		c.Ratio = b.Reach.Median / a.Reach.Median
 		c.AtLeast, c.AtMost = b.Unbounded && !a.Unbounded, a.Unbounded && !b.Unbounded
 	}
 	for _, name := range p.Promised() {
@@ -23,7 +21,7 @@ func compare(from, to *SubjectAnswer, q Question) Comparison {
 			c.Crossings = append(c.Crossings, crossing)
 		}
 	}
-	c.Words = c.words(from, to, q.Growth)
+	c.Words = c.words(from, to, q.Growth.Unit())
 	return c
 }
 
@@ -38,62 +36,62 @@ func cross(from, to []Outlook, name string) (Crossing, bool) {
 	better, seen := 0, 0
 	for _, o := range to {
 		e, ok := o.Promised[name]
-		other, known := along(from, name, float64(o.Cluster.Services))
+		other, known := along(from, name, o.Reach)
 		if !ok || !known || e.Median <= 0 || other <= 0 {
 			continue
 		}
 		d := math.Log(e.Median / other)
-		at := math.Log(float64(o.Cluster.Services))
+		at := math.Log(o.Reach)
 		if seen++; d < -math.Log(sameness) {
 			better++
 		}
-		if seen > 1 && x.Services == 0 && (d < 0) != (before < 0) && math.Max(math.Abs(d), math.Abs(before)) > math.Log(sameness) {
-			x.Services = math.Exp(beforeAt + (at-beforeAt)*before/(before-d))
+		if seen > 1 && x.Reach == 0 && (d < 0) != (before < 0) && math.Max(math.Abs(d), math.Abs(before)) > math.Log(sameness) {
+			x.Reach = math.Exp(beforeAt + (at-beforeAt)*before/(before-d))
 			x.Until, x.Basis = before < 0, e.Basis
 		}
 		before, beforeAt = d, at
 	}
 	x.Always, x.Never = better == seen, better == 0
 	if x.Always || x.Never {
-		x.Services, x.Until, x.Basis = 0, false, ""
+		x.Reach, x.Until, x.Basis = 0, false, ""
 	}
-	return x, seen > 0 && (x.Always || x.Never || x.Services > 0)
+	return x, seen > 0 && (x.Always || x.Never || x.Reach > 0)
 }
 
-// along reads a curve at a number of Services; known is false beyond its ends.
-func along(curve []Outlook, name string, services float64) (v float64, known bool) {
+// along reads a curve at a reach; known is false beyond its ends.
+func along(curve []Outlook, name string, reach float64) (v float64, known bool) {
 	for i, o := range curve {
 		e, ok := o.Promised[name]
-		at := float64(o.Cluster.Services)
+		at := o.Reach
 		switch {
 		case !ok || e.Median <= 0:
 			return 0, false
-		case at == services:
+		case at == reach:
 			return e.Median, true
-		case at > services && i > 0:
+		case at > reach && i > 0:
 			last := curve[i-1]
-			lastAt, lastValue := float64(last.Cluster.Services), last.Promised[name].Median
-			share := math.Log(services/lastAt) / math.Log(at/lastAt)
+			lastAt, lastValue := last.Reach, last.Promised[name].Median
+			share := math.Log(reach/lastAt) / math.Log(at/lastAt)
 			return lastValue * math.Pow(e.Median/lastValue, share), true
-		case at > services:
+		case at > reach:
 			return 0, false
 		}
 	}
 	return 0, false
 }
 
-func (c Comparison) words(from, to *SubjectAnswer, g Growth) string {
+func (c Comparison) words(from, to *SubjectAnswer, u Unit) string {
 	var parts []string
 	a, b := from.Largest, to.Largest
 	switch {
 	case a.Promise == "" || b.Promise == "":
 		parts = append(parts, fmt.Sprintf("Of %s or of %s nothing that is promised is known.", c.To, c.From))
 	case a.Unbounded && b.Unbounded:
-		parts = append(parts, fmt.Sprintf("Of neither %s nor %s a limit was found: they hold up to %s, and to %s.", c.To, c.From, g.upTo(b), g.upTo(a)))
-	case a.Services.Median == 0 && b.Services.Median > 0:
-		parts = append(parts, fmt.Sprintf("%s holds all promises up to %s, %s at no size that was looked at.", c.To, g.upTo(b), c.From))
-	case b.Services.Median == 0 && a.Services.Median > 0:
-		parts = append(parts, fmt.Sprintf("%s holds all promises at no size that was looked at, %s up to %s.", c.To, c.From, g.upTo(a)))
+		parts = append(parts, fmt.Sprintf("Of neither %s nor %s a limit was found: they hold up to %s, and to %s.", c.To, c.From, u.upTo(b), u.upTo(a)))
+	case a.Reach.Median == 0 && b.Reach.Median > 0:
+		parts = append(parts, fmt.Sprintf("%s holds all promises up to %s, %s at no size that was looked at.", c.To, u.upTo(b), c.From))
+	case b.Reach.Median == 0 && a.Reach.Median > 0:
+		parts = append(parts, fmt.Sprintf("%s holds all promises at no size that was looked at, %s up to %s.", c.To, c.From, u.upTo(a)))
 	case c.Ratio == 0:
 		parts = append(parts, fmt.Sprintf("%s does not hold all promises at any size that was looked at either.", c.To))
 	case c.AtLeast || c.AtMost || math.Abs(math.Log(c.Ratio)) > 0.05:
@@ -107,7 +105,11 @@ func (c Comparison) words(from, to *SubjectAnswer, g Growth) string {
 		if !b.Unbounded {
 			breaks = fmt.Sprintf("; the promise first to break is %s: %s", words[b.Promise].name, b.Why)
 		}
-		parts = append(parts, fmt.Sprintf("%s holds at %s times the size of %s%s%s.", c.To, digits(c.Ratio, model.Extrapolated), c.From, bound, breaks))
+		size := "the size of"
+		if u != InServices {
+			size = fmt.Sprintf("as many %s as", u)
+		}
+		parts = append(parts, fmt.Sprintf("%s holds at %s times %s %s%s%s.", c.To, digits(c.Ratio, model.Extrapolated), size, c.From, bound, breaks))
 	default:
 		parts = append(parts, fmt.Sprintf("%s holds as far as %s.", c.To, c.From))
 	}
@@ -120,9 +122,9 @@ func (c Comparison) words(from, to *SubjectAnswer, g Growth) string {
 		case x.Never:
 			never = append(never, name)
 		case x.Until:
-			parts = append(parts, fmt.Sprintf("Its %s is better below about %s Services.", name, digits(x.Services, model.Extrapolated)))
+			parts = append(parts, fmt.Sprintf("Its %s is better below about %s %s.", name, digits(x.Reach, model.Extrapolated), u))
 		default:
-			parts = append(parts, fmt.Sprintf("Its %s is better from about %s Services on.", name, digits(x.Services, model.Extrapolated)))
+			parts = append(parts, fmt.Sprintf("Its %s is better from about %s %s on.", name, digits(x.Reach, model.Extrapolated), u))
 		}
 	}
 	if len(always) > 0 {
@@ -135,9 +137,8 @@ func (c Comparison) words(from, to *SubjectAnswer, g Growth) string {
 }
 
 // upTo says how far a limit goes.
-func (g Growth) upTo(l Limit) string {
-	far, what := g.told(l.Cluster)
-	s := digits(far, l.Services.Basis) + " " + what
+func (u Unit) upTo(l Limit) string {
+	s := u.count(l.Reach.Median, l.Reach.Basis)
 	if l.Unbounded {
 		s += " and more (not looked further)"
 	}

@@ -48,7 +48,7 @@ func Recommend(all []Setting, furthest Furthest, p Promise) Setting {
 }
 
 func Search(low, high, start float64, holds func(float64) bool) (scale float64, found, unbounded bool) {
-	scale, found, unbounded, _ = reach{low, high, 1, exact}.search(start, func(s float64) (bool, error) { return holds(s), nil })
+	scale, found, unbounded, _ = span{low, high, 1, exact}.search(start, func(s float64) (bool, error) { return holds(s), nil })
 	return scale, found, unbounded
 }
 

@@ -85,7 +85,7 @@ func recommend(all []Setting, furthest Furthest, promise Promise) Setting {
 		some = slices.DeleteFunc(some, func(s Setting) bool { return used(s) > max(alike*least, least+littleCPU) })
 		return slices.MinFunc(some, latency)
 	}
-	if i := slices.IndexFunc(candidates, func(s Setting) bool { return s.Policy == furthest.Policy }); i >= 0 && furthest.Services > 0 {
+	if i := slices.IndexFunc(candidates, func(s Setting) bool { return s.Policy == furthest.Policy }); i >= 0 && furthest.Reach > 0 {
 		return candidates[i]
 	}
 	return slices.MinFunc(candidates, latency)
@@ -110,10 +110,10 @@ func (a *asker) furthest(all []Setting) (Furthest, error) {
 		}
 		f := Furthest{Policy: s.Policy, Unbounded: unbounded}
 		if found {
-			f.Services, f.Scale, start = float64(a.at(scale).Services), scale, scale
+			f.Reach, f.Scale, start = a.reached(a.at(scale)), scale, scale
 		}
 		cpu := s.Outlook.Promised[CPU].Median
-		further := found && (best.Services == 0 || scale > best.Scale+2*a.reach().tolerance)
+		further := found && (best.Reach == 0 || scale > best.Scale+2*a.span().tolerance)
 		if i == 0 || further || found && scale >= best.Scale && cpu < used {
 			best, used = f, cpu
 		}

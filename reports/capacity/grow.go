@@ -21,21 +21,49 @@ func (g Growth) filled() (filled Growth, given bool) {
 	return g, given
 }
 
-// told is a cluster in what grows of it: Services, if they do.
-func (g Growth) told(c Cluster) (v float64, what string) {
+// Unit is what of a cluster grows, in words: what is counted where it is said how far.
+type Unit string
+
+// The units of growth. Where several grow, the first of them is told.
+const (
+	InServices  Unit = "Services"
+	InEndpoints Unit = "endpoints of each Service"
+	InNodes     Unit = "nodes"
+	InChanges   Unit = "changes a second"
+)
+
+// Unit that the growth is told in.
+func (g Growth) Unit() Unit {
 	g, _ = g.filled()
 	switch {
 	case g.Services > 1:
-		return float64(c.Services), "Services"
+		return InServices
 	case g.Endpoints > 1:
-		return c.Endpoints, "endpoints of each Service"
+		return InEndpoints
 	case g.Nodes > 1:
-		return float64(c.Nodes), "nodes"
+		return InNodes
 	}
-	return c.rate(), "changes a second"
+	return InChanges
 }
 
-func (g Growth) validate() error {
+// Of is a cluster counted in the unit.
+func (u Unit) Of(c Cluster) float64 {
+	switch u {
+	case InServices:
+		return float64(c.Services)
+	case InEndpoints:
+		return c.Endpoints
+	case InNodes:
+		return float64(c.Nodes)
+	}
+	return c.rate()
+}
+
+// Whole says that there are no parts of one.
+func (u Unit) Whole() bool { return u == InServices || u == InNodes }
+
+// validate a growth of what there is today.
+func (g Growth) validate(today Cluster) error {
 	for name, factor := range map[string]float64{"services": g.Services, "endpoints": g.Endpoints, "nodes": g.Nodes, "churn": g.Churn} {
 		if factor < 0 || math.IsInf(factor, 0) || math.IsNaN(factor) {
 			return fmt.Errorf("growth of %s by %g: want a factor above 0", name, factor)
@@ -43,6 +71,9 @@ func (g Growth) validate() error {
 	}
 	if f, given := g.filled(); given && max(f.Services, f.Endpoints, f.Nodes, f.Churn) <= 1 {
 		return fmt.Errorf("growth %+v: nothing grows", g)
+	}
+	if u := g.Unit(); !u.Whole() && u.Of(today.At(g, 1)) <= u.Of(today) {
+		return fmt.Errorf("growth in %s from %g today: nothing grows", u, u.Of(today))
 	}
 	return nil
 }

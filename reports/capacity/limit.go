@@ -15,6 +15,8 @@ const (
 	mostBeyond = 10
 	// mostServices: no cluster is larger, whatever was measured.
 	mostServices = 1 << 20
+	// largestNodes are looked at where nodes grow, which nothing else would end: they were not measured, and cost little.
+	largestNodes = 100_000
 	// mostChurn is how many changes a second are looked at, or mostBeyond times today's where these are more: with growth of
 	// churn alone nothing else would end a search, and each change is simulated.
 	mostChurn = 1000
@@ -24,22 +26,26 @@ const (
 	exact = 0.01
 )
 
-// reach are the scales between which is looked, and what a step of a search is: twice as much of what grows most.
-type reach struct{ low, high, step, tolerance float64 }
+// span are the scales between which is looked, and what a step of a search is: twice as much of what grows most.
+type span struct{ low, high, step, tolerance float64 }
 
-func (a *asker) reach() reach {
-	if a.reached == nil {
-		r := a.measureReach()
-		a.reached = &r
+func (a *asker) span() span {
+	if a.looked == nil {
+		r := a.measureSpan()
+		a.looked = &r
 	}
-	return *a.reached
+	return *a.looked
 }
 
-func (a *asker) measureReach() reach {
+func (a *asker) measureSpan() span {
 	g, given := a.q.Growth.filled()
 	unit := math.Log(max(g.Services, g.Endpoints, g.Nodes, g.Churn))
-	r := reach{step: math.Ln2 / unit, tolerance: exact / unit}
+	r := span{step: math.Ln2 / unit, tolerance: exact / unit}
 	churn := max(mostChurn, mostBeyond*a.q.Today.rate())
+	nodes := math.MaxInt
+	if a.q.Growth.Unit() == InNodes {
+		nodes = max(largestNodes, a.q.Today.Nodes)
+	}
 	within := func(scale float64) bool {
 		c := a.at(scale)
 		if c.rate() > churn {
@@ -47,7 +53,7 @@ func (a *asker) measureReach() reach {
 		}
 		beyond := a.beyond(c)
 		below := a.beyond(a.at(scale+r.step)) < beyond // smaller than what was measured: growing leads towards it
-		return c.Services <= mostServices && (beyond <= mostBeyond || below)
+		return c.Services <= mostServices && c.Nodes <= nodes && (beyond <= mostBeyond || below)
 	}
 	for r.high < 40*r.step && within(r.high+r.step) {
 		r.high += r.step
@@ -105,7 +111,7 @@ func (a *asker) value(name string, c Cluster, p Policy, which side) (v float64, 
 // search finds the largest scale at which something holds, from a start on, in steps that double, and then by halves.
 // Where it does not grow steadily, that is the first break that the steps meet. found is false when it holds nowhere,
 // and unbounded says that it holds as far as was looked.
-func (r reach) search(start float64, holds func(scale float64) (bool, error)) (scale float64, found, unbounded bool, err error) {
+func (r span) search(start float64, holds func(scale float64) (bool, error)) (scale float64, found, unbounded bool, err error) {
 	start = max(r.low, min(r.high, start))
 	ok, err := holds(start)
 	if err != nil {
@@ -153,10 +159,10 @@ func (r reach) search(start float64, holds func(scale float64) (bool, error)) (s
 	return good, true, false, nil
 }
 
-// limit of one promise with a policy. The bounds of its Services are where it breaks if syncs cost as much, or as
+// limit of one promise with a policy. The bounds of its reach are where it breaks if syncs cost as much, or as
 // little, as the intervals of the model allow.
 func (a *asker) limit(name string, p Policy) (l Limit, known bool, err error) {
-	r := a.reach()
+	r := a.span()
 	bound := a.q.Promise.Bound(name)
 	known = true
 	search := func(start float64, which side) (float64, bool, bool, error) {
@@ -172,11 +178,11 @@ func (a *asker) limit(name string, p Policy) (l Limit, known bool, err error) {
 	}
 	l = Limit{Promise: name, Scale: scale, Cluster: a.at(scale), Unbounded: unbounded, Never: !found || scale < 0}
 	l.Smaller = found && l.Never
-	services := func(scale float64, found bool) float64 {
+	reach := func(scale float64, found bool) float64 {
 		if !found {
 			return 0
 		}
-		return float64(a.at(scale).Services)
+		return a.reached(a.at(scale))
 	}
 	least, foundLeast, _, err := search(scale, high)
 	if err != nil {
@@ -186,8 +192,8 @@ func (a *asker) limit(name string, p Policy) (l Limit, known bool, err error) {
 	if err != nil {
 		return l, known, err
 	}
-	l.Services = Estimate{Median: services(scale, found), Low: services(least, foundLeast), High: services(most, foundMost)}
-	l.Services.Low, l.Services.High = min(l.Services.Low, l.Services.Median), max(l.Services.High, l.Services.Median)
+	l.Reach = Estimate{Median: reach(scale, found), Low: reach(least, foundLeast), High: reach(most, foundMost)}
+	l.Reach.Low, l.Reach.High = min(l.Reach.Low, l.Reach.Median), max(l.Reach.High, l.Reach.Median)
 	if l.Value, _, err = a.value(name, l.Cluster, p, median); err != nil {
 		return l, known, err
 	}
@@ -195,7 +201,7 @@ func (a *asker) limit(name string, p Policy) (l Limit, known bool, err error) {
 	if err != nil {
 		return l, known, err
 	}
-	l.Services.Basis, l.Services.Beyond = basis.Basis, basis.Beyond
+	l.Reach.Basis, l.Reach.Beyond = basis.Basis, basis.Beyond
 	l.Why, err = a.why(name, l.Cluster, p)
 	return l, known, err
 }
@@ -228,7 +234,7 @@ func (a *asker) limits(p Policy) ([]Limit, error) {
 		all = append(all, l)
 	}
 	slices.SortStableFunc(all, func(x, y Limit) int {
-		return cmp.Or(cmp.Compare(x.Services.Median, y.Services.Median), cmp.Compare(x.Scale, y.Scale))
+		return cmp.Or(cmp.Compare(x.Reach.Median, y.Reach.Median), cmp.Compare(x.Scale, y.Scale))
 	})
 	return all, nil
 }
@@ -240,9 +246,9 @@ func largest(all []Limit) Limit {
 	}
 	l := all[0]
 	for _, other := range all[1:] {
-		l.Services.Low = min(l.Services.Low, other.Services.Low)
-		l.Services.High = min(l.Services.High, other.Services.High)
+		l.Reach.Low = min(l.Reach.Low, other.Reach.Low)
+		l.Reach.High = min(l.Reach.High, other.Reach.High)
 	}
-	l.Services.High = max(l.Services.High, l.Services.Median)
+	l.Reach.High = max(l.Reach.High, l.Reach.Median)
 	return l
 }

@@ -50,17 +50,17 @@ func TestTwiceTheCostIsASmallerCluster(t *testing.T) {
 	q := capacitytest.Question()
 	for _, name := range []string{capacity.ProgrammingP99, capacity.CPU, capacity.Start} {
 		before, after := limitOf(t, capacitytest.Model(), q, legacy, name), limitOf(t, slower, q, legacy, name)
-		if !(after.Services.Median < 0.8*before.Services.Median) || after.Services.Median == 0 {
-			t.Errorf("%s: %g Services at twice the cost, %g before", name, after.Services.Median, before.Services.Median)
+		if !(after.Reach.Median < 0.8*before.Reach.Median) || after.Reach.Median == 0 {
+			t.Errorf("%s: %g Services at twice the cost, %g before", name, after.Reach.Median, before.Reach.Median)
 		}
 		for _, l := range []capacity.Limit{before, after} {
-			if l.Why == "" || !(l.Services.Low < l.Services.Median && l.Services.Median < l.Services.High) {
+			if l.Why == "" || !(l.Reach.Low < l.Reach.Median && l.Reach.Median < l.Reach.High) {
 				t.Errorf("%s: %+v", name, l)
 			}
 		}
 	}
-	if before, after := limitOf(t, capacitytest.Model(), q, legacy, capacity.Memory), limitOf(t, slower, q, legacy, capacity.Memory); before.Services.Median != after.Services.Median {
-		t.Errorf("memory: %g Services, was %g", after.Services.Median, before.Services.Median)
+	if before, after := limitOf(t, capacitytest.Model(), q, legacy, capacity.Memory), limitOf(t, slower, q, legacy, capacity.Memory); before.Reach.Median != after.Reach.Median {
+		t.Errorf("memory: %g Services, was %g", after.Reach.Median, before.Reach.Median)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestPromiseExactlyAtTheValue(t *testing.T) {
 			t.Errorf("promised less than the median: breaks %v", o.Breaks)
 		}
 		l := limitOf(t, capacitytest.Model(), q, legacy, name)
-		if !l.Never || !l.Smaller || l.Services.Median > float64(q.Today.Services) || l.Services.Median < 0.95*float64(q.Today.Services) {
+		if !l.Never || !l.Smaller || l.Reach.Median > float64(q.Today.Services) || l.Reach.Median < 0.95*float64(q.Today.Services) {
 			t.Errorf("promised less than the median: %+v", l)
 		}
 		q.Promise = capacity.Promise{CPU: e.Median}
@@ -121,12 +121,64 @@ func TestPromiseExactlyAtTheValue(t *testing.T) {
 func TestNeverAndUnbounded(t *testing.T) {
 	q := capacitytest.Question()
 	q.Promise = capacity.Promise{Memory: 1 << 20, Start: 1000 * time.Hour}
-	if l := limitOf(t, capacitytest.Model(), q, legacy, capacity.Memory); !l.Never || l.Smaller || l.Services.Median != 0 {
+	if l := limitOf(t, capacitytest.Model(), q, legacy, capacity.Memory); !l.Never || l.Smaller || l.Reach.Median != 0 {
 		t.Errorf("1 MiB: %+v", l)
 	}
 	l := limitOf(t, capacitytest.Model(), q, legacy, capacity.Start)
-	if !l.Unbounded || l.Never || l.Services.Basis != model.Extrapolated || math.Abs(l.Services.Beyond-10) > 0.2 || math.Abs(l.Services.Median-40000) > 500 {
+	if !l.Unbounded || l.Never || l.Reach.Basis != model.Extrapolated || math.Abs(l.Reach.Beyond-10) > 0.2 || math.Abs(l.Reach.Median-40000) > 500 {
 		t.Errorf("1000 h: %+v, want ten times the largest size measured", l)
+	}
+}
+
+// A limit, its bounds, what inputs move it to and what a curve is drawn against are counted in what grows, and are not what
+// there is today.
+func TestLimitsCountWhatGrows(t *testing.T) {
+	for _, c := range []struct {
+		growth  capacity.Growth
+		promise capacity.Promise
+		name    string
+		unit    capacity.Unit
+		of      func(capacity.Cluster) float64
+		bounded bool
+	}{
+		{capacity.Growth{Services: 2}, capacity.Promise{Start: 30 * time.Second}, capacity.Start, capacity.InServices, func(c capacity.Cluster) float64 { return float64(c.Services) }, true},
+		{capacity.Growth{Endpoints: 2}, capacity.Promise{Start: 30 * time.Second}, capacity.Start, capacity.InEndpoints, func(c capacity.Cluster) float64 { return c.Endpoints }, true},
+		{capacity.Growth{Churn: 2}, capacity.Promise{CPU: 0.35}, capacity.CPU, capacity.InChanges, capacity.Cluster.Rate, true},
+		{capacity.Growth{Nodes: 2}, capacity.Promise{Start: 1000 * time.Hour}, capacity.Start, capacity.InNodes, func(c capacity.Cluster) float64 { return float64(c.Nodes) }, false},
+	} {
+		q := capacitytest.Question()
+		q.Growth, q.Promise, q.Subjects = c.growth, c.promise, []string{legacy}
+		answer, err := capacity.Ask(t.Context(), capacitytest.Model(), q, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, today := answer.Subjects[0], c.of(q.Today)
+		if answer.Unit != c.unit || c.growth.Unit() != c.unit || c.unit.Of(q.Today) != today {
+			t.Errorf("%+v: told in %q, want %q", c.growth, answer.Unit, c.unit)
+		}
+		l := s.Limits[0]
+		if l.Promise != c.name || l.Unbounded == c.bounded || l.Reach.Median != c.of(l.Cluster) || l.Reach.Median < 1.05*today || l.Reach.Low > l.Reach.Median || l.Reach.Median > l.Reach.High {
+			t.Errorf("%s: %+v, today is %g", c.unit, l, today)
+		}
+		if c.bounded && !(l.Reach.Low < 0.999*l.Reach.Median && l.Reach.High > 1.001*l.Reach.Median) {
+			t.Errorf("%s: bounds %+v", c.unit, l.Reach)
+		}
+		for i, o := range s.Curve {
+			if o.Reach != c.of(o.Cluster) || i > 0 && o.Reach <= s.Curve[i-1].Reach {
+				t.Errorf("%s: the curve is at %g, after %g", c.unit, o.Reach, s.Curve[max(0, i-1)].Reach)
+			}
+		}
+		if s.Furthest.Reach < 0.95*s.Largest.Reach.Median || s.Target.Reach != c.of(*answer.Target) || s.Today.Reach != today {
+			t.Errorf("%s: furthest %+v, target %g", c.unit, s.Furthest, s.Target.Reach)
+		}
+		for _, one := range s.Sensitivity {
+			if one.Input == "churn" && c.unit == capacity.InChanges {
+				t.Error("churn moves itself")
+			}
+			if moves := one.AtLower != one.AtHigher; one.Input == "cost" && moves != c.bounded {
+				t.Errorf("%s: %+v", c.unit, one)
+			}
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ type asker struct {
 	policy  Policy // in use
 	memo    map[situation]*simulated
 	ready   map[[2]float64]*prepared // by Services and endpoints of each
-	reached *reach
+	looked  *span
 	remarks []string
 	told    func(what string)
 }
@@ -75,9 +75,12 @@ func (a *asker) simulate(c Cluster, p Policy, which side) (*simulated, error) {
 
 func (a *asker) at(scale float64) Cluster { return a.q.Today.At(a.q.Growth, scale) }
 
+// reached is how far a cluster has grown, in what grows.
+func (a *asker) reached(c Cluster) float64 { return a.q.Growth.Unit().Of(c) }
+
 // outlook at a cluster, with the bounds of what is simulated if wanted; otherwise these are its medians.
 func (a *asker) outlook(scale float64, c Cluster, p Policy, bounds bool) (Outlook, error) {
-	o := Outlook{Scale: scale, Cluster: c, Policy: p, Promised: map[string]Estimate{}}
+	o := Outlook{Scale: scale, Reach: a.reached(c), Cluster: c, Policy: p, Promised: map[string]Estimate{}}
 	sides := [3]*simulated{}
 	for _, which := range []side{median, low, high} {
 		if sides[which] = sides[median]; which == median || bounds {

@@ -30,6 +30,9 @@ func (a *asker) sensitivity(p Policy, base Limit) (out []Sensitivity, err error)
 		}},
 	}
 	for _, input := range inputs {
+		if input.name == "churn" && a.q.Growth.Unit() == InChanges { // that is what the answer is counted in
+			continue
+		}
 		s := Sensitivity{Input: input.name, Lower: movedLower, Higher: movedHigher}
 		for _, to := range []struct {
 			factor float64
@@ -49,7 +52,8 @@ func (a *asker) sensitivity(p Policy, base Limit) (out []Sensitivity, err error)
 		return nil, err
 	}
 	out = append(out, cost)
-	slices.SortStableFunc(out, func(x, y Sensitivity) int { return cmp.Compare(y.swing(), x.swing()) })
+	unit := a.q.Growth.Unit()
+	slices.SortStableFunc(out, func(x, y Sensitivity) int { return cmp.Compare(y.swing(unit), x.swing(unit)) })
 	return out, nil
 }
 
@@ -75,30 +79,34 @@ func (a *asker) costMoves(p Policy, base Limit) (Sensitivity, error) {
 	return s, err
 }
 
-// swing is how far the answer moves, on logarithms.
-func (s Sensitivity) swing() float64 {
-	return math.Abs(math.Log(max(1, s.AtHigher) / max(1, s.AtLower)))
+// swing is how far the answer moves, on logarithms, which know no 0.
+func (s Sensitivity) swing(u Unit) float64 {
+	least := 0.01
+	if u.Whole() {
+		least = 1
+	}
+	return math.Abs(math.Log(max(least, s.AtHigher) / max(least, s.AtLower)))
 }
 
 // with asks the same of another question, and remembers in the same place.
 func (a *asker) with(q *Question) *asker {
 	other := *a
-	other.q, other.reached = q, nil
+	other.q, other.looked = q, nil
 	return &other
 }
 
-// most is the largest number of Services at which all that is promised and known holds, looked for from a scale on.
-func (a *asker) most(p Policy, start float64, which side) (services float64, capped bool, err error) {
+// most is how far all that is promised and known holds, looked for from a scale on; 0: nowhere.
+func (a *asker) most(p Policy, start float64, which side) (reach float64, capped bool, err error) {
 	scale, found, unbounded, err := a.holding(p, start, which)
 	if err != nil || !found {
 		return 0, false, err
 	}
-	return float64(a.at(scale).Services), unbounded, nil
+	return a.reached(a.at(scale)), unbounded, nil
 }
 
 // holding is the largest scale at which all that is promised and known holds.
 func (a *asker) holding(p Policy, start float64, which side) (scale float64, found, unbounded bool, err error) {
-	return a.reach().search(start, func(scale float64) (bool, error) {
+	return a.span().search(start, func(scale float64) (bool, error) {
 		c := a.at(scale)
 		names := a.q.Promise.Promised()
 		slices.SortStableFunc(names, func(x, y string) int { return cmp.Compare(dear(x), dear(y)) })

@@ -22,7 +22,7 @@ func (a *Answer) say() []string {
 	if s := used.sayNext(a.Question); s != "" {
 		out = append(out, s)
 	}
-	out = append(out, used.sayRecommended(p))
+	out = append(out, used.sayRecommended(a.Question))
 	if s := used.sayFurthest(a.Question); s != "" {
 		out = append(out, s)
 	}
@@ -32,7 +32,7 @@ func (a *Answer) say() []string {
 	if s := a.sayChange(); s != "" {
 		out = append(out, s)
 	}
-	if s := used.saySensitivity(); s != "" {
+	if s := used.saySensitivity(a.Question.Growth.Unit()); s != "" {
 		out = append(out, s)
 	}
 	if a.Defaulted {
@@ -52,6 +52,9 @@ func (a *Answer) planned() Cluster {
 	}
 	return a.Question.Today
 }
+
+// count writes a number in the unit.
+func (u Unit) count(v float64, b model.Basis) string { return digits(v, b) + " " + string(u) }
 
 // size of a cluster in words.
 func (c Cluster) size(b model.Basis) string {
@@ -130,26 +133,30 @@ func (s *SubjectAnswer) sayLargest(q Question) string {
 	if !s.Recommended.InUse {
 		who += fmt.Sprintf(", with minSyncPeriod %s (%s),", period(s.Recommended.Policy.MinSyncPeriod), s.Recommended.Policy.Runner)
 	}
-	far, what := q.Growth.told(l.Cluster)
-	limit := digits(far, l.Services.Basis) + " " + what
+	unit := q.Growth.Unit()
+	limit := unit.count(l.Reach.Median, l.Reach.Basis)
+	size, each, further := limit, "", "that is as far as the model can be asked"
+	switch unit {
+	case InServices:
+		size, each = l.Cluster.size(l.Reach.Basis), fmt.Sprintf(" with %s endpoints each", digits(l.Cluster.Endpoints, l.Reach.Basis))
+	case InNodes:
+		further = "what a proxier does hardly depends on how many other nodes there are"
+	case InChanges:
+		further = "every change is simulated"
+	}
 	switch {
 	case l.Promise == "":
 		return fmt.Sprintf("Of %s nothing that is promised is known: there is no limit to name.", s.Name)
-	case l.Unbounded && what != "Services":
-		return fmt.Sprintf("%s holds at least up to %s%s; it was not looked further, since that is as far as the model can be asked.", who, limit, restsOn(l.Services))
 	case l.Unbounded:
-		return fmt.Sprintf("%s holds at least up to %s%s; it was not looked further, since that is as far as the model can be asked.", who, l.Cluster.size(l.Services.Basis), restsOn(l.Services))
+		return fmt.Sprintf("%s holds at least up to %s%s; it was not looked further, since %s.", who, size, restsOn(l.Reach), further)
 	case l.Never && !l.Smaller:
 		return fmt.Sprintf("%s breaks the promise of %s today, and in the smaller clusters that were looked at, too: %s.", who, words[l.Promise].name, l.Why)
 	case l.Never:
 		return fmt.Sprintf("%s breaks the promise of %s (%s) today already; it would hold up to %s%s. Why: %s.", who, words[l.Promise].name,
-			promised(p, l.Promise), limit, restsOn(l.Services), l.Why)
-	case what != "Services":
-		return fmt.Sprintf("%s can grow to about %s%s; then %s breaks %s first: %s.", who, limit, restsOn(l.Services), words[l.Promise].breaks, promised(p, l.Promise), l.Why)
+			promised(p, l.Promise), limit, restsOn(l.Reach), l.Why)
 	}
-	return fmt.Sprintf("%s can grow to about %s (between %s and %s) with %s endpoints each%s; then %s breaks %s first: %s.", who,
-		limit, digits(l.Services.Low, model.Extrapolated), digits(l.Services.High, model.Extrapolated),
-		digits(l.Cluster.Endpoints, l.Services.Basis), restsOn(l.Services), words[l.Promise].breaks, promised(p, l.Promise), l.Why)
+	return fmt.Sprintf("%s can grow to about %s (between %s and %s)%s%s; then %s breaks %s first: %s.", who,
+		limit, digits(l.Reach.Low, model.Extrapolated), digits(l.Reach.High, model.Extrapolated), each, restsOn(l.Reach), words[l.Promise].breaks, promised(p, l.Promise), l.Why)
 }
 
 // sayNext names the promise that breaks after the first one.
@@ -161,21 +168,20 @@ func (s *SubjectAnswer) sayNext(q Question) string {
 		if l.Promise == s.Largest.Promise || l.Unbounded {
 			continue
 		}
-		if l.Services.Median == 0 {
+		if l.Reach.Median == 0 {
 			return fmt.Sprintf("%s (%s) breaks in all of these, too.", words[l.Promise].name, promised(q.Promise, l.Promise))
 		}
-		far, what := q.Growth.told(l.Cluster)
-		return fmt.Sprintf("The next to break is %s (%s), at about %s %s%s.", words[l.Promise].name, promised(q.Promise, l.Promise),
-			digits(far, l.Services.Basis), what, restsOn(l.Services))
+		return fmt.Sprintf("The next to break is %s (%s), at about %s%s.", words[l.Promise].name, promised(q.Promise, l.Promise),
+			q.Growth.Unit().count(l.Reach.Median, l.Reach.Basis), restsOn(l.Reach))
 	}
 	return ""
 }
 
-func (s *SubjectAnswer) sayRecommended(p Promise) string {
+func (s *SubjectAnswer) sayRecommended(q Question) string {
 	r := s.Recommended
 	latency, cpu := r.Outlook.Promised[ProgrammingP99], r.Outlook.Promised[CPU]
-	if s.holdsNowhere(p) {
-		return s.sayNowhere(p)
+	if s.holdsNowhere(q.Promise) {
+		return s.sayNowhere(q)
 	}
 	if r.Outlook.Changes == 0 {
 		return fmt.Sprintf("Nothing changes in this cluster, so there is no minSyncPeriod to choose: keep it at %s (%s).", period(r.Policy.MinSyncPeriod), r.Policy.Runner)
@@ -206,8 +212,8 @@ func (s *SubjectAnswer) holdsNowhere(p Promise) bool {
 	return false
 }
 
-func (s *SubjectAnswer) sayNowhere(p Promise) string {
-	r := s.Recommended
+func (s *SubjectAnswer) sayNowhere(q Question) string {
+	p, r := q.Promise, s.Recommended
 	latency, cpu := r.Outlook.Promised[ProgrammingP99], r.Outlook.Promised[CPU]
 	kept := "latency as promised"
 	switch {
@@ -216,8 +222,8 @@ func (s *SubjectAnswer) sayNowhere(p Promise) string {
 	case p.CPU > 0:
 		kept = "both latency and CPU as promised"
 	}
-	where := fmt.Sprintf("At %s Services no minSyncPeriod that was tried keeps %s", digits(float64(r.Outlook.Cluster.Services), model.Measured), kept)
-	if s.Furthest.Services == 0 {
+	where := fmt.Sprintf("At %s no minSyncPeriod that was tried keeps %s", q.Growth.Unit().count(r.Outlook.Reach, model.Measured), kept)
+	if s.Furthest.Reach == 0 {
 		return where + ", nor do all promises hold with any of them in a smaller cluster that was looked at."
 	}
 	return fmt.Sprintf("%s; %s (%s) goes furthest, but there changes take %s at the 99th percentile, for %s.", where, period(r.Policy.MinSyncPeriod),
@@ -227,16 +233,15 @@ func (s *SubjectAnswer) sayNowhere(p Promise) string {
 // sayFurthest names the setting that goes further than the recommended one, where it is worth a word.
 func (s *SubjectAnswer) sayFurthest(q Question) string {
 	f := s.Furthest
-	far, what := q.Growth.told(q.Today.At(q.Growth, f.Scale))
-	if own, _ := q.Growth.told(s.Largest.Cluster); f.Services == 0 || f.Policy == s.Recommended.Policy || far < 1.1*own {
+	if f.Reach == 0 || f.Policy == s.Recommended.Policy || f.Reach < 1.1*s.Largest.Reach.Median {
 		return ""
 	}
 	more := ""
 	if f.Unbounded {
 		more = " and more"
 	}
-	return fmt.Sprintf("When it has grown so far, another setting goes further: with minSyncPeriod %s (%s) all promises hold up to about %s %s%s.",
-		period(f.Policy.MinSyncPeriod), f.Policy.Runner, digits(far, model.Extrapolated), what, more)
+	return fmt.Sprintf("When it has grown so far, another setting goes further: with minSyncPeriod %s (%s) all promises hold up to about %s%s.",
+		period(f.Policy.MinSyncPeriod), f.Policy.Runner, q.Growth.Unit().count(f.Reach, model.Extrapolated), more)
 }
 
 // paying is how many times as far a subject has to go to be worth a change.
@@ -251,13 +256,7 @@ func (a *Answer) sayChange() string {
 	if used.Largest.Unbounded {
 		return fmt.Sprintf("No reason to change was found: %s holds as far as was looked.", used.Name)
 	}
-	far := func(i int) float64 {
-		v, _ := a.Question.Growth.told(a.Subjects[i].Largest.Cluster)
-		if a.Subjects[i].Largest.Services.Median == 0 {
-			return 0
-		}
-		return v
-	}
+	far := func(i int) float64 { return a.Subjects[i].Largest.Reach.Median }
 	best := 0
 	for i := range a.Subjects {
 		if far(i) > far(best) {
@@ -268,8 +267,7 @@ func (a *Answer) sayChange() string {
 		return fmt.Sprintf("None of the others (%d compared) holds further.", len(a.Subjects)-1)
 	}
 	pays := "Changing pays: "
-	_, what := a.Question.Growth.told(a.Question.Today)
-	if what == "Services" && a.Subjects[best].Largest.Services.Low <= used.Largest.Services.High { // only of these there are bounds
+	if a.Subjects[best].Largest.Reach.Low <= used.Largest.Reach.High {
 		pays = "Changing may pay, but the intervals of the two overlap: "
 	}
 	for _, c := range a.Comparisons {
@@ -280,19 +278,19 @@ func (a *Answer) sayChange() string {
 	return ""
 }
 
-func (s *SubjectAnswer) saySensitivity() string {
-	if len(s.Sensitivity) == 0 || s.Sensitivity[0].swing() < 0.02 {
+func (s *SubjectAnswer) saySensitivity(u Unit) string {
+	if len(s.Sensitivity) == 0 || s.Sensitivity[0].swing(u) < 0.02 {
 		return ""
 	}
 	m := s.Sensitivity[0]
 	about := func(v float64, capped bool) string {
 		switch {
 		case capped:
-			return "at least " + digits(v, model.Extrapolated) + " Services"
-		case v < 1:
+			return "at least " + u.count(v, model.Extrapolated)
+		case v == 0:
 			return "none that holds"
 		}
-		return "about " + digits(v, model.Extrapolated) + " Services"
+		return "about " + u.count(v, model.Extrapolated)
 	}
 	return fmt.Sprintf("The answer depends most on %s: times %s it is %s, times %s %s.", inputWords[m.Input],
 		digits(m.Lower, model.Extrapolated), about(m.AtLower, m.CappedLower), digits(m.Higher, model.Extrapolated), about(m.AtHigher, m.CappedHigher))

@@ -14,7 +14,7 @@ import (
 // at is a limit at so many Services.
 func at(services float64, change func(l *capacity.Limit)) capacity.Limit {
 	l := capacity.Limit{Promise: capacity.Memory, Why: "it holds much", Cluster: capacity.Cluster{Services: int(services), Endpoints: 10},
-		Services: capacity.Estimate{Median: services, Low: 0.9 * services, High: 1.1 * services, Basis: model.Interpolated, Beyond: 1}}
+		Reach: capacity.Estimate{Median: services, Low: 0.9 * services, High: 1.1 * services, Basis: model.Interpolated, Beyond: 1}}
 	if change != nil {
 		change(&l)
 	}
@@ -110,13 +110,31 @@ func TestGrowthOfChurnAlone(t *testing.T) {
 	if rate := l.Cluster.Rate(); !l.Unbounded || rate < 500 || rate > 1000 {
 		t.Errorf("looked up to %g changes a second: %+v", rate, l)
 	}
-	busy := func(rate float64) capacity.Limit {
-		return at(1500, func(l *capacity.Limit) { l.Cluster.Churn.Endpoints = rate })
-	}
-	a := capacity.Answer{Question: q, Subjects: []capacity.SubjectAnswer{{Name: "a", Largest: busy(40)}, {Name: "b", Largest: busy(120)}}}
-	a.Comparisons = []capacity.Comparison{capacity.Compare(&a.Subjects[0], &a.Subjects[1], q)}
-	words := strings.Join(a.Say(), "\n")
-	if !strings.Contains(words, "can grow to about 40 changes a second; then the memory breaks") || !strings.Contains(words, "Changing pays: b holds at 3 times the size of a") {
-		t.Error(words)
+}
+
+// What is said of a limit is counted in what grows, with its bounds; of Services, as ever, with their endpoints.
+func TestWordsCountWhatGrows(t *testing.T) {
+	for _, c := range []struct {
+		growth                   capacity.Growth
+		grows, change, unbounded string
+	}{
+		{capacity.Growth{Services: 2, Nodes: 10}, "can grow to about 40 Services (between 36 and 44) with 10 endpoints each; then the memory breaks",
+			"Changing pays: b holds at 3 times the size of a;", "holds at least up to 40 Services with 10 endpoints each; it was not looked further, since that is as far as the model can be asked."},
+		{capacity.Growth{Endpoints: 4}, "can grow to about 40 endpoints of each Service (between 36 and 44); then the memory breaks",
+			"Changing pays: b holds at 3 times as many endpoints of each Service as a;", "holds at least up to 40 endpoints of each Service; it was not looked further, since that is"},
+		{capacity.Growth{Nodes: 10}, "can grow to about 40 nodes (between 36 and 44); then the memory breaks",
+			"Changing pays: b holds at 3 times as many nodes as a;", "holds at least up to 40 nodes; it was not looked further, since what a proxier does"},
+		{capacity.Growth{Churn: 10}, "can grow to about 40 changes a second (between 36 and 44); then the memory breaks",
+			"Changing pays: b holds at 3 times as many changes a second as a;", "holds at least up to 40 changes a second; it was not looked further, since every change"},
+	} {
+		q := capacitytest.Question()
+		q.Growth = c.growth
+		a := capacity.Answer{Question: q, Subjects: []capacity.SubjectAnswer{{Name: "a", Largest: at(40, nil)}, {Name: "b", Largest: at(120, nil)}}}
+		a.Comparisons = []capacity.Comparison{capacity.Compare(&a.Subjects[0], &a.Subjects[1], q)}
+		words := strings.Join(a.Say(), "\n")
+		a.Subjects[0].Largest.Unbounded = true
+		if words += strings.Join(a.Say(), "\n"); !strings.Contains(words, c.grows) || !strings.Contains(words, c.change) || !strings.Contains(words, c.unbounded) {
+			t.Errorf("%+v: %s", c.growth, words)
+		}
 	}
 }
