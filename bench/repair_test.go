@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -221,21 +222,26 @@ func TestNothingFollowedAFault(t *testing.T) {
 	}
 }
 
-// Only while rules are refused is what is visible not there to stay.
-func TestRefusing(t *testing.T) {
+// Only while rules are gone, or may be, is what is visible not there to stay.
+func TestEmptied(t *testing.T) {
+	began := time.Unix(100, 0)
 	r := &repetition{}
-	other := &damage{kind: scenarios.FaultReference, repaired: make(chan struct{})}
-	refused := &damage{kind: scenarios.FaultRuleRefused, repaired: make(chan struct{})}
-	r.damages.all = []*damage{other}
-	if d := r.refusing(); d != nil {
-		t.Errorf("%s refuses no rules", d.kind)
-	}
-	r.damages.all = append(r.damages.all, refused)
-	if r.refusing() != refused {
-		t.Error("rules are refused, and nobody knows")
-	}
-	close(refused.repaired)
-	if r.refusing() != nil {
-		t.Error("it is over")
+	refused := &damage{kind: scenarios.FaultRuleRefused, began: began}
+	r.damages.all = []*damage{{kind: scenarios.FaultReference, began: began.Add(-time.Minute)}, refused}
+	for _, c := range []struct {
+		after   time.Duration
+		closed  bool
+		emptied bool
+	}{
+		{-time.Second, false, false},
+		{0, false, true},
+		{time.Hour, false, true},
+		{time.Second, true, true},
+		{3 * time.Second, true, false},
+	} {
+		refused.closed, refused.done = c.closed, began.Add(2*time.Second)
+		if got := r.emptied(began.Add(c.after)); got != c.emptied {
+			t.Errorf("%v after the fault began, over: %v: emptied %v", c.after, c.closed, got)
+		}
 	}
 }

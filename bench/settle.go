@@ -66,6 +66,7 @@ func (r *repetition) inSync(ctx, waiting context.Context) error {
 		stop(nil)
 		if err == nil {
 			r.settledFaults()
+			r.settledFlows()
 			return nil
 		}
 		switch {

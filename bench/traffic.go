@@ -40,6 +40,7 @@ type flows struct {
 
 	mu    sync.Mutex
 	steps []stepBegun
+	early []visible.Sight // see sightedFlows
 }
 
 // stepBegun is when a step began: flows are judged later than they end.
@@ -204,36 +205,49 @@ func (r *repetition) expectFlows(op sim.Op, object runtime.Object, due time.Time
 	}
 }
 
-// sightedFlows tells the stream, if one runs, of a change that is visible in the kernel. While rules are refused, whoever
-// looks for those to blame may write a Service and take it back to what it was: what is there after that is there to stay.
+// emptying are faults that take rules away, or have the subject take its own away while it looks for those to blame.
+var emptying = map[string]bool{scenarios.FaultFlush: true, scenarios.FaultDelete: true, scenarios.FaultRuleRefused: true}
+
+// sightedFlows tells the stream, if one runs, of a change that is visible in the kernel. Where rules are gone, nothing leads to
+// a removed endpoint, and what brings the rules back may be a sync that knew nothing of the change yet: such a sight is
+// told of when everything has settled.
 func (r *repetition) sightedFlows(s visible.Sight) {
 	ledger := r.flows.ledger.Load()
-	if ledger == nil {
-		return
-	}
-	d := r.refusing()
-	if d == nil {
+	switch {
+	case ledger == nil:
+	case r.emptied(s.Read):
+		r.flows.mu.Lock()
+		r.flows.early = append(r.flows.early, s)
+		r.flows.mu.Unlock()
+	default:
 		ledger.Visible(s.Object, s.Family, s.Read)
-		return
 	}
-	ctx := r.damages.context()
-	r.damages.wait.Go(func() {
-		select {
-		case <-d.repaired:
-			ledger.Visible(s.Object, s.Family, r.clock.Now())
-		case <-ctx.Done():
-		}
-	})
 }
 
-// refusing is a fault that has rules refused, and is not over; nil: there is none.
-func (r *repetition) refusing() *damage {
-	for _, d := range r.open() {
-		if d.kind == scenarios.FaultRuleRefused {
-			return d
+// settledFlows tells the stream of what was visible too early to count.
+func (r *repetition) settledFlows() {
+	r.flows.mu.Lock()
+	early := r.flows.early
+	r.flows.early = nil
+	r.flows.mu.Unlock()
+	if ledger := r.flows.ledger.Load(); ledger != nil {
+		now := r.clock.Now()
+		for _, s := range early {
+			ledger.Visible(s.Object, s.Family, now)
 		}
 	}
-	return nil
+}
+
+// emptied says whether rules may have been gone at a moment.
+func (r *repetition) emptied(at time.Time) bool {
+	r.damages.mu.Lock()
+	all := slices.Clone(r.damages.all)
+	r.damages.mu.Unlock()
+	return slices.ContainsFunc(all, func(d *damage) bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return emptying[d.kind] && !at.Before(d.began) && (!d.closed || !at.After(d.done))
+	})
 }
 
 var flowMetrics = map[traffic.Finding]Metric{
