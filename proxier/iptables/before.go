@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"synclab/proxier/backend"
 	"synclab/proxier/tracker"
 )
 
@@ -97,6 +98,61 @@ func readBefore(table Table, rules []string) *before {
 		}
 	}
 	return b
+}
+
+// found are the Service ports of which the tables hold all rules as they are wanted.
+func (r *Ruleset) found(tables Tables, req backend.Request) (map[tracker.ServicePortName]bool, error) {
+	past, chains := map[Table]*before{}, map[string][]string{}
+	for _, table := range []Table{NAT, Filter} {
+		rules, err := tables.Rules(table)
+		if err != nil {
+			return nil, fmt.Errorf("rules of an earlier proxier: %w", err)
+		}
+		past[table] = readBefore(table, rules)
+		for _, rule := range rules {
+			if words := strings.SplitN(rule, " ", 3); table == NAT && len(words) == 3 && words[0] == "-A" {
+				chains[words[1]] = append(chains[words[1]], rule)
+			}
+		}
+	}
+	found := map[tracker.ServicePortName]bool{}
+	for _, port := range req.Ports {
+		if wanted := r.wanted[port.Name]; wanted != nil {
+			found[port.Name] = r.leadsAs(wanted, past) && r.translatesAs(wanted, chains, req.Endpoints > backend.LargeCluster)
+		}
+	}
+	return found, nil
+}
+
+// leadsAs says whether each line of a Service port is among those of its destination.
+func (r *Ruleset) leadsAs(wanted *Rendered, past map[Table]*before) bool {
+	for d := range dispatches {
+		for _, l := range wanted.dispatch[d] {
+			text := r.settings.canonicalLine(l.text)
+			if !slices.Contains(past[d.table()].lines[l.destination], beforeLine{d, text, jumpTarget(text)}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// translatesAs says whether the chains of a Service port hold the wanted rules.
+func (r *Ruleset) translatesAs(wanted *Rendered, chains map[string][]string, large bool) bool {
+	same := true
+	n := r.settings.names(wanted)
+	r.settings.writeChains(&n, large, func(chain string, l *lines) {
+		rules := chains[chain]
+		for line := range strings.Lines(string(l.text)) {
+			if !same {
+				return
+			}
+			same = len(rules) > 0 && rules[0] == Canonical(strings.TrimSuffix(line, "\n"), r.settings.Family)
+			rules = rules[min(1, len(rules)):]
+		}
+		same = same && len(rules) == 0
+	})
+	return same
 }
 
 // destinationOf reads the destination that a dispatch line captures.

@@ -164,19 +164,18 @@ func (s *syncing) refuse(port tracker.ServicePortName, err error) {
 	s.refusals[port] = err
 }
 
-// bisect finds the Service ports for which the kernel refuses a table. First all are held back: if that is refused as
-// well, none of them is to blame.
+// bisect finds the Service ports for which the kernel refuses a table. First all suspects are held back: if that is
+// refused as well, none of them is to blame.
 func (s *syncing) bisect(ctx context.Context) error {
-	var suspects []tracker.ServicePortName
-	for _, port := range s.req.Ports {
-		if _, known := s.refusals[port.Name]; !known {
-			suspects = append(suspects, port.Name)
-		}
+	suspects, standing, err := s.suspects()
+	if err != nil {
+		return err
 	}
-	for _, name := range suspects {
-		s.rules.Refuse(name)
+	if err = s.withhold(ctx, suspects); refusal(err) != nil && len(standing) > 0 {
+		s.opts.Log("rules refused that the kernel holds already", "error", err)
+		suspects = append(suspects, standing...)
+		err = s.withhold(ctx, standing)
 	}
-	err := s.restore(ctx)
 	if refusal(err) != nil {
 		err = fmt.Errorf("refused without any Service too: %w", err)
 	}
@@ -190,6 +189,37 @@ func (s *syncing) bisect(ctx context.Context) error {
 		return err
 	}
 	return s.restore(ctx) // the last payload was refused, but its first table may have been taken
+}
+
+func (s *syncing) withhold(ctx context.Context, ports []tracker.ServicePortName) error {
+	for _, name := range ports {
+		s.rules.Refuse(name)
+	}
+	return s.restore(ctx)
+}
+
+// suspects are the Service ports that may be to blame. Those that the kernel took before as they are wanted now are standing:
+// whether this process wrote them or one before it, which is found in the tables. Holding them back would end their service.
+func (s *syncing) suspects() (suspects, standing []tracker.ServicePortName, err error) {
+	there := map[tracker.ServicePortName]bool{}
+	if s.rules.unread {
+		if there, err = s.rules.found(s.tables, s.req); err != nil {
+			return nil, nil, fmt.Errorf("looking for whose rules are refused: %w", err)
+		}
+	}
+	for _, port := range s.req.Ports {
+		name := port.Name
+		_, known := s.refusals[name]
+		wanted := s.rules.wanted[name]
+		switch {
+		case known:
+		case wanted != nil && wanted == s.rules.installed[name], there[name]:
+			standing = append(standing, name)
+		default:
+			suspects = append(suspects, name)
+		}
+	}
+	return suspects, standing, nil
 }
 
 // admit takes Service ports back in, halving those that the kernel refuses together.
