@@ -137,7 +137,7 @@ func (c *AgreementCell) drawDistributions(p *plot.Plot) (thumbs []plot.Thumbnail
 	}
 	linearAxis(&p.X, true, tickSeconds)
 	p.Y.Min, p.Y.Max = 0, 1
-	linearAxis(&p.Y, true, func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) })
+	linearAxis(&p.Y, true, tickShare)
 	return thumbs
 }
 

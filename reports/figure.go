@@ -297,7 +297,8 @@ func linearAxis(a *plot.Axis, from0 bool, format func(float64) string) {
 		step := roundStep((high - low) / 6)
 		var ticks []plot.Tick
 		for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-9; i++ {
-			ticks = append(ticks, plot.Tick{Value: i * step, Label: format(i * step)})
+			v := roundTick(i * step) // and of a range from 0, no zero with a sign
+			ticks = append(ticks, plot.Tick{Value: v, Label: format(v)})
 		}
 		return ticks
 	})
@@ -316,6 +317,7 @@ func roundStep(v float64) float64 {
 
 func tickSeconds(v float64) string { return trimTick(formatSeconds(roundTick(v))) }
 func tickCount(v float64) string   { return trimTick(Format(roundTick(v), "count")) }
+func tickShare(v float64) string   { return fmt.Sprintf("%.0f %%", 100*v) }
 
 // roundTick takes off the last bits of i × step.
 func roundTick(v float64) float64 {

@@ -1,0 +1,33 @@
+package reports
+
+import (
+	"slices"
+	"testing"
+
+	"gonum.org/v1/plot"
+)
+
+// Ticks of an axis stand at round values; zero has no sign.
+func TestAxisTicks(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		axis     func(*plot.Axis)
+		min, max float64
+		want     []string
+	}{
+		{"shares", func(a *plot.Axis) { linearAxis(a, true, tickShare) }, 0, 1, []string{"0 %", "20 %", "40 %", "60 %", "80 %", "100 %"}},
+		{"around zero", func(a *plot.Axis) { linearAxis(a, false, tickCount) }, -2.1, 2.1, []string{"-2", "-1", "0", "1", "2"}},
+		{"milliseconds", func(a *plot.Axis) { linearAxis(a, true, tickSeconds) }, 0, 0.0035, []string{"0 s", "1 ms", "2 ms", "3 ms"}},
+	} {
+		var a plot.Axis
+		a.Min, a.Max = test.min, test.max
+		test.axis(&a)
+		var got []string
+		for _, tick := range a.Tick.Marker.Ticks(a.Min, a.Max) {
+			got = append(got, tick.Label)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
