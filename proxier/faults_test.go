@@ -42,10 +42,14 @@ type faulty struct {
 type tapped struct {
 	iptables.Tables
 	payloads []string
+	restored func() // when set, called after each
 }
 
 func (t *tapped) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run, error) {
 	t.payloads = append(t.payloads, string(p.Text()))
+	if t.restored != nil {
+		defer t.restored()
+	}
 	return t.Tables.Restore(ctx, p)
 }
 

@@ -73,6 +73,32 @@ func TestRefusedRules(t *testing.T) {
 	}
 }
 
+// A proxier that starts finds rules that the kernel refuses: Services whose rules are there already are served by them while
+// it looks for the culprit.
+func TestRefusedAtStart(t *testing.T) {
+	for _, name := range []string{"wrong-hook", "loop"} { // refused by the kernel, which does not say which rule it is
+		t.Run(name, func(t *testing.T) {
+			eachVariant(t, func(t *testing.T, f *faulty) {
+				f.events(60)
+				f.udpService(1, "10.128.1.1", 5353, time.Time{})
+				f.mustSync()
+
+				f = f.successor()
+				f.prepare = filtered(`sed '` + refusedRules[name] + `' | "$0" "$@"`)
+				f.udpService(2, "10.128.1.2", bad, time.Time{})
+				f.tables.restored = func() {
+					if now := kernelSaved(t, f.variant, f.cluster.family); !strings.Contains(now, "10.128.1.1:5353") {
+						t.Error("a Service is left without rules while another's are refused")
+					}
+				}
+				f.mustSync()
+				f.refuses("made-2")
+				f.comparesWithout(2)
+			})
+		})
+	}
+}
+
 func (f *faulty) refuses(names ...string) {
 	f.t.Helper()
 	var got []string
