@@ -257,12 +257,59 @@ func TestCapacityPageAgain(t *testing.T) {
 
 func TestLoadAnswerSaysWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
-	for text, want := range map[string]string{"{": "plan.json", "{}": "without subjects"} {
+	for text, want := range map[string]string{"{": "plan.json", "{}": "without subjects",
+		`{"question": {"growth": {"nodes": 2}}, "command": "synclab plan --nodes 9", "subjects": [{"name": "a"}]}`: "another version of synclab made it, and counted limits otherwise; plan again: synclab plan --nodes 9"} {
 		if err := os.WriteFile(filepath.Join(dir, AnswerFile), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := LoadAnswer(dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one that says %q", text, err, want)
+		}
+	}
+}
+
+// Tables and figures say in their heads what is counted, which is what grows.
+func TestCapacityPageNamesWhatGrows(t *testing.T) {
+	for _, c := range []struct {
+		growth                    capacity.Growth
+		far, column, at, crossing string
+	}{
+		{capacity.Growth{Services: 4}, "24|18 – 29", "services_median", "24 Services", "from 9,000 Services on"},
+		{capacity.Growth{Endpoints: 4}, "24.3|18.2 – 28.6", "endpoints_per_service_median", "24.3 endpoints of each Service", "from 9,000 endpoints of each Service on"},
+		{capacity.Growth{Nodes: 10}, "24|18 – 29", "nodes_median", "24 nodes", "from 9,000 nodes on"},
+		{capacity.Growth{Churn: 10}, "24.3|18.2 – 28.6", "changes_per_s_median", "24.3 changes a second", "from 9,000 changes a second on"},
+	} {
+		a := lawfulAnswer()
+		a.Question.Growth, a.Unit = c.growth, c.growth.Unit()
+		for i := range a.Subjects {
+			s := &a.Subjects[i]
+			s.Target.Reach = 24.34
+			s.Largest.Unbounded, s.Largest.Never = false, false
+			s.Largest.Reach.Median, s.Largest.Reach.Low, s.Largest.Reach.High = 24.34, 18.2, 28.61
+		}
+		r, unit := newCapacityReport(a), string(a.Unit)
+		for what, said := range map[string]string{"answer": r.answerTable().Columns[1].Name, "limits": r.limitsTable().Columns[3].Name, "sensitivity": strings.ToLower(r.sensitivityTable().Columns[3].Name),
+			"tornado": r.sensitivityFigure().title, "curves": r.curvesSection().drawn[0].panels[0].plot.X.Label.Text, "note": r.answerTable().Note, "markdown": r.markdown()} {
+			if what == "sensitivity" {
+				unit = strings.ToLower(unit)
+			}
+			if !strings.Contains(said, unit) {
+				t.Errorf("%s: the head of the %s is %.300q", unit, what, said)
+			}
+			unit = string(a.Unit)
+		}
+		cell := r.answerTable().Rows[0][1]
+		if got := strings.TrimLeft(cell.Text, "●◐○\u00a0") + "|" + strings.Split(cell.Sub, "\n")[0]; got != c.far {
+			t.Errorf("%s: %s, want %s", unit, got, c.far)
+		}
+		if got := strings.Join(r.limitRows()[0], ","); !strings.Contains(got, ","+c.column+",") {
+			t.Errorf("%s: columns %s, want %s", unit, got, c.column)
+		}
+		if got := r.frontierAt(); got != c.at {
+			t.Errorf("settings tried at %s, want %s", got, c.at)
+		}
+		if got := r.crossingText(r.crossings()[1]); got != c.crossing {
+			t.Errorf("crossing %s, want %s", got, c.crossing)
 		}
 	}
 }

@@ -128,6 +128,33 @@ func TestPlanCheck(t *testing.T) {
 	}
 }
 
+// The table counts what grows, and names it in its head unless it is Services.
+func TestPlanTable(t *testing.T) {
+	reach := func(median, low, high float64) capacity.Limit {
+		return capacity.Limit{Promise: capacity.CPU, Reach: capacity.Estimate{Median: median, Low: low, High: high}}
+	}
+	unbounded, smaller := reach(1234, 0, 0), reach(0.123, 0, 0)
+	unbounded.Unbounded = true
+	smaller.Never, smaller.Smaller = true, true
+	for _, c := range []struct {
+		unit  capacity.Unit
+		limit capacity.Limit
+		want  string
+	}{
+		{capacity.InServices, reach(24.3, 18.2, 12345), "holds up to|24 (18 … 12,000)"},
+		{capacity.InNodes, reach(24, 0, 5678), "holds up to, nodes|24 (0 … 5,700)"},
+		{capacity.InEndpoints, reach(24.34, 7.25, 118.4), "holds up to, endpoints of each Service|24 (7.3 … 120)"},
+		{capacity.InChanges, reach(0.456, 0.0612, 1000), "holds up to, changes a second|0.46 (0.061 … 1,000)"},
+		{capacity.InChanges, unbounded, "holds up to, changes a second|> 1,200"},
+		{capacity.InChanges, smaller, "holds up to, changes a second|not today's; 0.12"},
+	} {
+		rows := planTable(&capacity.Answer{Unit: c.unit, Subjects: []capacity.SubjectAnswer{{Name: "a", Largest: c.limit, Limits: []capacity.Limit{c.limit}}}})
+		if got := rows[0][1] + "|" + rows[1][1]; got != c.want || rows[1][4] != rows[1][1] {
+			t.Errorf("%s, as set today %s; want %s", got, rows[1][4], c.want)
+		}
+	}
+}
+
 // What a check says of promises that hold, are broken, and may be either.
 func TestCheckPromises(t *testing.T) {
 	a := &capacity.Answer{

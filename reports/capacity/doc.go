@@ -6,7 +6,8 @@
 //
 //  1. A Question has a Cluster as it is today, what happens in it (Churn), how it grows (Growth), and what it shall hold
 //     (Promise).
-//  2. grow.go says what the cluster is at a scale, events.go what happens in it, promise.go what is promised where nobody
+//  2. grow.go says what the cluster is at a scale, and in what Unit it is told how far it has grown: Services, or, where these
+//     stay as many, what does grow. events.go says what happens in it, promise.go what is promised where nobody
 //     says; cost.go and simulate.go let the twin run a subject's proxier on its nodes, for as long as a 99th percentile needs.
 //     outlook.go answers for one subject, cluster and policy: quantities of the state (memory, rules, first packet, the
 //     sync of a start) from the model; latency of changes and CPU from the twin, which draws its syncs from the model.
