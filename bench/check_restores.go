@@ -14,16 +14,17 @@ import (
 )
 
 // What I5 asks of a restore that failed can be told only by what the tables held right before it and right after it. So
-// where restores may fail and a check asks for I5, the tables are read after every call that writes them, as the shim tells
-// of it. A reading counts if no other call wrote meanwhile, which the shim's records say afterwards.
+// where restores may fail and a check asks for I5, the tables are read after every call that writes them, as the shim
+// tells of it. A reading counts if no other call wrote meanwhile, which the shim's records say afterwards.
 
 // restoreFaults are the kinds of faults that make restores fail.
 var restoreFaults = []string{
 	scenarios.FaultRestoreFails, scenarios.FaultRestoreKilled, scenarios.FaultRuleRefused, scenarios.FaultLockHeld,
 }
 
-// longestReading is how long reading the tables of a family may take: longer ones would keep the subject from its work.
-const longestReading = 250 * time.Millisecond
+// longestReading is how long reading the tables of a family may take: a longer one would not end before the subject tries
+// again, and keep it from its work.
+const longestReading = time.Second
 
 // knownWithin is after what time a subject knows of a change, and begins no restore without it.
 const knownWithin = time.Second
@@ -54,7 +55,9 @@ type failedRestore struct {
 func (r *repetition) looksAtRestores() bool {
 	asked, fail := false, false
 	for _, step := range r.Scenario.Steps {
-		asked = asked || step.Check != nil && (len(step.Check.Invariants) == 0 || slices.Contains(step.Check.Invariants, "I5"))
+		if c := step.Check; c != nil {
+			asked = asked || len(c.Invariants) == 0 || slices.Contains(c.Invariants, "I5")
+		}
 		fail = fail || step.Fault != nil && slices.Contains(restoreFaults, step.Fault.Kind)
 	}
 	return asked && fail
@@ -86,7 +89,8 @@ func (r *repetition) watchRestores() error {
 			r.checking.restores.add(call, now, r.about.writes(call) && call.ExitCode != 0)
 			if took := now.to.Sub(now.from); took > longestReading {
 				slow = true
-				r.say.message(message{Note: fmt.Sprintf("I5 is not looked at in restores that fail from now on: reading the tables took %v", took)})
+				note := fmt.Sprintf("I5 is not looked at in restores that fail from now on: reading the tables took %v", took)
+				r.say.message(message{Note: note})
 			}
 		}
 	})
@@ -119,9 +123,11 @@ func (s *restores) forget() {
 }
 
 // evidence are the restores of which it is known for certain what the tables held before and after. Writes are all calls
-// that may have changed the tables. What a restore was to make of them is known where nothing has changed since: what they
-// hold now, settled; nil: they are not.
-func (s *restores) evidence(writes []shim.Call, settled map[corev1.IPFamily]invariants.Saved, unchangedSince time.Time) []invariants.FailedRestore {
+// that may have changed the tables. What a restore was to make of them is known where nothing has changed since: what
+// they hold now, settled; nil: they are not.
+func (s *restores) evidence(
+	writes []shim.Call, settled map[corev1.IPFamily]invariants.Saved, unchangedSince time.Time,
+) []invariants.FailedRestore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var sure []invariants.FailedRestore

@@ -22,7 +22,8 @@ func TestFailedRestoresAreEvidence(t *testing.T) {
 		return shim.Call{Tool: tool, PID: second, Start: at(second), End: at(second + 1)}
 	}
 	tables := func(rules ...string) invariants.Saved {
-		text := "*nat\n:PREROUTING ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-A - [0:0]\n-A PREROUTING -j KUBE-SERVICES\n" + strings.Join(rules, "\n") + "\nCOMMIT\n"
+		const chains = "*nat\n:PREROUTING ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-A - [0:0]\n"
+		text := chains + "-A PREROUTING -j KUBE-SERVICES\n" + strings.Join(rules, "\n") + "\nCOMMIT\n"
 		saved, err := invariants.ParseSaved(ipv4, []byte(text))
 		if err != nil {
 			t.Fatal(err)
@@ -52,8 +53,15 @@ func TestFailedRestoresAreEvidence(t *testing.T) {
 		{what: "nothing was written before things changed", after: none, settled: whole, unchanged: 20, restores: 1, checked: 1},
 		{what: "another wrote after it", after: half, others: []shim.Call{call("iptables-restore", 12)}, settled: whole},
 		{what: "another wrote before it", after: half, others: []shim.Call{call("iptables-restore", 7)}, settled: whole},
-		{what: "another wrote for the other family", after: half, others: []shim.Call{call("ip6tables-restore", 12)}, settled: whole, restores: 1, checked: 1, violated: true},
-		{what: "another wrote when the tables had been read", after: half, others: []shim.Call{call("iptables-restore", 3), call("iptables-restore", 15)}, settled: whole, restores: 1, checked: 1, violated: true},
+		{
+			what: "another wrote for the other family", after: half, others: []shim.Call{call("ip6tables-restore", 12)},
+			settled: whole, restores: 1, checked: 1, violated: true,
+		},
+		{
+			what: "another wrote when the tables had been read", after: half, settled: whole,
+			others:   []shim.Call{call("iptables-restore", 3), call("iptables-restore", 15)},
+			restores: 1, checked: 1, violated: true,
+		},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			var seen restores

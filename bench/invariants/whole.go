@@ -15,8 +15,8 @@ type FailedRestore struct {
 	Before, Intended, After Saved
 }
 
-// checkWhole: of a restore that failed, each table is as before or as intended, and not in between. Tables of the lab's own
-// proxier that have settled must be whole as well: all of a table's chains are as wanted, or none are.
+// checkWhole: of a restore that failed, each table is as before or as intended, and not in between. Tables of the lab's
+// own proxier that have settled must be whole as well: all of a table's chains are as wanted, or none are.
 func checkWhole(ctx context.Context, e *Evidence, r *report) error {
 	for i := range e.Restores {
 		e.Restores[i].check(r)

@@ -181,11 +181,11 @@ func TestCheckFindsABrokenRestore(t *testing.T) {
   - check: {invariants: [I1, I5]}
 `
 	for _, c := range []struct {
-		what, steps      string
-		violated, looked bool
+		what, steps string
+		violated    bool
 	}{
-		{"restores fail", strings.Replace(steps, "  - restart:", "  - fault: restore-fails\n  - restart:", 1), true, true},
-		{"nobody expects that restores fail", steps, false, true},
+		{"restores fail", strings.Replace(steps, "  - restart:", "  - fault: restore-fails\n  - restart:", 1), true},
+		{"nobody expects that restores fail", steps, false},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			dir := t.TempDir()
@@ -210,8 +210,8 @@ func TestCheckFindsABrokenRestore(t *testing.T) {
 			if len(violated) > 0 {
 				t.Errorf("what the proxier mended is violated: %v", violated)
 			}
-			if checked(records, subject, "I5") != c.looked {
-				t.Errorf("I5 was looked at: %v", !c.looked)
+			if !checked(records, subject, "I5") {
+				t.Error("I5 was not looked at in tables that have settled")
 			}
 		})
 	}
