@@ -286,7 +286,13 @@ func logTicks(low, high float64, format func(float64) string) []plot.Tick {
 }
 
 // linearAxis gives an axis about six round ticks and starts it at zero when from0 is set.
-func linearAxis(a *plot.Axis, from0 bool, format func(float64) string) {
+func linearAxis(a *plot.Axis, from0 bool, format func(float64) string) { roundAxis(a, from0, 0, format) }
+
+// countAxis is linearAxis from zero of what is counted: there is no tick between two whole numbers.
+func countAxis(a *plot.Axis) { roundAxis(a, true, 1, tickCount) }
+
+// roundAxis has ticks at least leastStep apart.
+func roundAxis(a *plot.Axis, from0 bool, leastStep float64, format func(float64) string) {
 	if from0 {
 		a.Min = 0
 	}
@@ -294,7 +300,7 @@ func linearAxis(a *plot.Axis, from0 bool, format func(float64) string) {
 		a.Max = a.Min + 1
 	}
 	a.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick {
-		step := roundStep((high - low) / 6)
+		step := max(leastStep, roundStep((high-low)/6))
 		var ticks []plot.Tick
 		for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-9; i++ {
 			v := roundTick(i * step) // and of a range from 0, no zero with a sign

@@ -17,6 +17,9 @@ func TestAxisTicks(t *testing.T) {
 	}{
 		{"shares", func(a *plot.Axis) { linearAxis(a, true, tickShare) }, 0, 1, []string{"0 %", "20 %", "40 %", "60 %", "80 %", "100 %"}},
 		{"around zero", func(a *plot.Axis) { linearAxis(a, false, tickCount) }, -2.1, 2.1, []string{"-2", "-1", "0", "1", "2"}},
+		{"one or none", countAxis, 0, 1.08, []string{"0", "1"}},
+		{"a few", countAxis, 0, 4.32, []string{"0", "1", "2", "3", "4"}},
+		{"thousands", countAxis, 0, 2100, []string{"0", "500", "1,000", "1,500", "2,000"}},
 		{"milliseconds", func(a *plot.Axis) { linearAxis(a, true, tickSeconds) }, 0, 0.0035, []string{"0 s", "1 ms", "2 ms", "3 ms"}},
 	} {
 		var a plot.Axis

@@ -255,7 +255,7 @@ func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
 		linearAxis(&p.X, false, tickSeconds)
 	}
 	linearAxis(&upper.Y, true, tickSeconds)
-	linearAxis(&lower.Y, true, tickCount)
+	countAxis(&lower.Y)
 	f.explain("change", dots)
 	f.explain("full sync", rectangle{color: withAlpha(c, bandFull)})
 	f.explain("partial sync", rectangle{color: withAlpha(c, bandPartial)})

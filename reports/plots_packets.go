@@ -60,9 +60,9 @@ func packetPositionFigure(s *Summary) *figure {
 	if drawn == 0 {
 		return nil
 	}
-	addEmptyLevel(f, p, lines)
+	addEmptyLevel(f, lines, p)
 	p.X.Min = 0
-	linearAxis(&p.X, true, tickCount)
+	countAxis(&p.X)
 	p.Y.Max *= 1.05
 	linearAxis(&p.Y, true, tickSeconds)
 	f.add(p, panelHeight)
@@ -81,8 +81,8 @@ func slopeError(fit Fit) string {
 	return " ± " + Format(half, "s")
 }
 
-// addEmptyLevel draws what a packet pays over an empty ruleset, median of the cells, as a dotted level.
-func addEmptyLevel(f *figure, p *plot.Plot, lines []Traversal) {
+// addEmptyLevel draws what a packet pays over an empty ruleset, median of the cells, as a dotted level on each panel.
+func addEmptyLevel(f *figure, lines []Traversal, panels ...*plot.Plot) {
 	var empty []float64
 	for _, t := range lines {
 		if t.Empty != nil {
@@ -93,8 +93,10 @@ func addEmptyLevel(f *figure, p *plot.Plot, lines []Traversal) {
 		return
 	}
 	look := level{median(empty), draw.LineStyle{Color: grey, Width: 1.2, Dashes: []vg.Length{1.5, 2.5}}}
-	p.Add(look)
-	p.Y.Min, p.Y.Max = min(p.Y.Min, look.y), max(p.Y.Max, look.y)
+	for _, p := range panels {
+		p.Add(look)
+		p.Y.Min, p.Y.Max = min(p.Y.Min, look.y), max(p.Y.Max, look.y)
+	}
 	f.explain("empty ruleset: "+Format(look.y, "s"), look)
 }
 
@@ -156,7 +158,7 @@ func packetSizeFigure(s *Summary, line sweepLine) *figure {
 	if len(f.legend) == 0 {
 		return nil
 	}
-	addEmptyLevel(f, p, s.Traversal)
+	addEmptyLevel(f, s.Traversal, p)
 	logAxis(&p.X, tickCount)
 	logAxis(&p.Y, tickSeconds)
 	f.add(p, panelHeight)

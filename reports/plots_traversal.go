@@ -77,13 +77,13 @@ func packetsByPosition(s *Summary) *figure {
 	if len(f.legend) > 0 {
 		f.caption += blogCaption
 	}
+	addEmptyLevel(f, slices.DeleteFunc(slices.Clone(s.Traversal), func(t Traversal) bool { return t.Cell.id() != cell.id() }), linear, p)
 	linear.X.Min, linear.X.Max = 0, last*1.05
-	linearAxis(&linear.X, true, tickCount)
+	countAxis(&linear.X)
 	linearAxis(&linear.Y, true, tickSeconds)
 	linear.Add(slopes)
-	addEmptyLevel(f, p, slices.DeleteFunc(slices.Clone(s.Traversal), func(t Traversal) bool { return t.Cell.id() != cell.id() }))
 	p.X.Min, p.X.Max = 0, last*1.05
-	linearAxis(&p.X, true, tickCount)
+	countAxis(&p.X)
 	logAxis(&p.Y, tickSeconds)
 	p.Add(ends)
 	alignEnds([]*endLabels{slopes, ends})
@@ -209,7 +209,7 @@ func flowsByPosition(s *Summary) *figure {
 		}
 		f.title = "New flows between namespaces, " + plural(cells[0].Services, "Service")
 		p.X.Min, p.X.Max = 0, last*1.05
-		linearAxis(&p.X, true, tickCount)
+		countAxis(&p.X)
 		logAxis(&p.Y, tickSeconds)
 		p.Add(ends)
 		all = append(all, ends)
