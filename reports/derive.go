@@ -156,6 +156,7 @@ type Phases struct {
 	OwnUntold bool    `json:"own_untold,omitempty"`
 	Rest      float64 `json:"rest"` // what the others do not explain: waiting, forking, bookkeeping
 	Total     float64 `json:"total"`
+	tool      string  // as toolOf says
 }
 
 // phases breaks the syncs of each series × cell × kind down. Each sync's rest is computed from its own phases.
@@ -169,7 +170,7 @@ func phases(c *collection) []Phases {
 			}
 			for _, kind := range []bench.Metric{bench.FullSync, bench.PartialSync} {
 				if p, ok := phasesOf(samples, kind); ok {
-					p.Series, p.Cell = s.name, cell
+					p.Series, p.Cell, p.tool = s.name, cell, toolOf(s.name)
 					out = append(out, p)
 				}
 			}

@@ -46,6 +46,10 @@ func phasesFigure(s *Summary) *figure {
 	if slices.ContainsFunc(bars, func(p Phases) bool { return p.OwnUntold }) {
 		f.caption += " Where a subject does not tell plan and encode they are in the rest."
 	}
+	if slices.ContainsFunc(bars, func(p Phases) bool { return !p.splitKnown() }) {
+		f.caption += fmt.Sprintf(" Where tools ran for less than %s in all, the kernel's clock is too coarse to tell user time from system time: only their sum is known.",
+			Format(enoughTicks*clockTick, "s"))
+	}
 	if c := s.largestComparison(); c != nil && len(s.collected.series) >= manySeries {
 		bars = slices.DeleteFunc(slices.Clone(bars), func(p Phases) bool { return p.Cell.id() != c.Cell.id() })
 		f.title = "Where the time of a sync goes at " + sizesText([]Cell{c.Cell})

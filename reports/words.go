@@ -277,35 +277,94 @@ func packetSentence(s *Summary, largest []KeyFigures) []string {
 	return []string{"The first packet of a new connection pays " + each(names, parts) + "."}
 }
 
+// phaseSentence says where the time of a full sync goes: all of it, the rest too.
 func phaseSentence(s *Summary, largest []KeyFigures) []string {
 	var names, parts []string
+	rest, untold := false, false
 	for _, k := range largest {
 		for _, p := range s.Phases {
 			if p.Kind != "full" || p.Series != k.Series || p.Cell.id() != k.Cell.id() || p.Total == 0 {
 				continue
 			}
-			percent := func(v float64) string { return fmt.Sprintf("%.0f %%", math.Min(100, 100*v/p.Total)) }
-			names = append(names, p.Series)
-			shares := []string{percent(p.ToolUser) + " goes to " + toolOf(p.Series), percent(p.ToolSys) + " to the kernel"}
-			if !p.OwnUntold {
-				shares = append(shares, percent(p.Plan+p.Encode)+" to the proxier itself")
-			}
-			if p.Jumps > p.Total/20 {
-				shares = append(shares, percent(p.Jumps)+" to checking its base chains and jumps")
-			}
-			parts = append(parts, joinWords(shares))
+			names, parts = append(names, p.Series), append(parts, p.shares())
+			rest, untold = rest || p.share(p.Rest) != "", untold || p.OwnUntold
 		}
 	}
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{"Of the time of a full sync " + each(names, parts) + "."}
+	text := "Of the time of a full sync " + each(names, parts)
+	switch {
+	case rest && untold:
+		text += "; the rest is a proxier's own work where it does not tell it, starting tools, waiting and bookkeeping"
+	case rest:
+		text += "; the rest is starting tools, waiting and bookkeeping"
+	}
+	return []string{text + "."}
 }
 
-// toolOf is the tool that a backend writes rules with.
+// shares says the parts of a sync: "70 % goes to iptables-restore, 22 % to the kernel and 8 % to the rest".
+func (p Phases) shares() string {
+	var out []string
+	add := func(seconds float64, to string) {
+		text := p.share(seconds)
+		switch {
+		case text == "":
+			return
+		case len(out) == 0:
+			text += " goes"
+		}
+		out = append(out, text+" to "+to)
+	}
+	switch {
+	case p.tool == "":
+		add(p.ToolSys, "the kernel")
+		add(p.ToolUser, "what its own thread does between system calls")
+	case p.splitKnown():
+		add(p.ToolUser, p.tool)
+		add(p.ToolSys, "the kernel")
+	default:
+		add(p.ToolUser+p.ToolSys, p.tool+" and the kernel together (too short for the kernel's clock to tell the two apart)")
+	}
+	if !p.OwnUntold {
+		add(p.Plan+p.Encode, "the proxier itself")
+	}
+	if p.Jumps > p.Total/20 {
+		add(p.Jumps, "checking its base chains and jumps")
+	}
+	add(p.Rest, "the rest")
+	return joinWords(out)
+}
+
+// share of a sync in whole percent; empty where it rounds to none.
+func (p Phases) share(seconds float64) string {
+	text := tickShare(math.Min(1, seconds/p.Total))
+	if text == "0 %" {
+		return ""
+	}
+	return text
+}
+
+// The kernel knows how long a process ran, but which part was its own it counts in ticks, of 4 ms at 250 Hz: of one that
+// saw few of them the two parts are a guess, and of one that saw a single tick all is of one kind.
+const (
+	clockTick   = 0.004 // s
+	enoughTicks = 5
+)
+
+// splitKnown says whether user and system time of the tools mean something apart.
+func (p Phases) splitKnown() bool {
+	return p.tool == "" || p.ToolUser+p.ToolSys >= enoughTicks*clockTick
+}
+
+// toolOf is the tool that a subject writes rules with; empty where it speaks to the kernel itself.
 func toolOf(series string) string {
-	if strings.Contains(series, "nftables") {
+	kubeProxy := strings.Contains(series, "kube-proxy")
+	switch {
+	case strings.Contains(series, "nftables") && kubeProxy:
 		return "nft"
+	case strings.Contains(series, "nftables"), strings.Contains(series, "-direct"):
+		return ""
 	}
 	return "iptables-restore"
 }
