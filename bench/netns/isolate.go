@@ -14,7 +14,8 @@ import (
 
 // Isolated runs a command in a new, empty network namespace of its own and waits for it: to try what a tool and the
 // kernel can do, without any rule surviving. prepare sets the command's input and output; it may be called twice.
-// What is true of Reexec's errors is true of these. The second result says whether it took a user namespace.
+// An exit status that is not 0 is an *exec.ExitError; when namespaces cannot be made, the error wraps ErrUnavailable.
+// The first result says whether it took a user namespace.
 func Isolated(ctx context.Context, prepare func(*exec.Cmd), name string, args ...string) (user bool, err error) {
 	private, err := newDir(os.TempDir())
 	if err != nil {

@@ -143,6 +143,10 @@ func TestExitCode(t *testing.T) {
 	if code := netns.ExitCode(err); code != 7 {
 		t.Errorf("exit code %d (%v), want 7", code, err)
 	}
+	var worker *netns.WorkerError
+	if !errors.As(err, &worker) || !worker.Exited() {
+		t.Errorf("%T (%v), want a worker that ended by itself", err, err)
+	}
 }
 
 func TestEnterRefuses(t *testing.T) {

@@ -32,9 +32,16 @@ const grace = 10 * time.Second
 // ErrUnavailable is wrapped by errors that mean: this machine, or this user, cannot make network namespaces.
 var ErrUnavailable = errors.New("network namespaces are not available")
 
+// WorkerError is a worker that failed. One that ended by itself (Exited) has told why on its standard error; any other
+// command that fails has told nobody.
+type WorkerError struct{ *exec.ExitError }
+
+// Unwrap gives the exit status.
+func (e *WorkerError) Unwrap() error { return e.ExitError }
+
 // Reexec runs this program with args as a worker in namespaces of its own and waits for it. The environment is the
 // parent's and env ("NAME=value"). When ctx ends, the worker gets SIGINT, and SIGKILL after 10 s. An exit status that
-// is not 0 is an *exec.ExitError; when namespaces cannot be made, the error wraps ErrUnavailable and says why.
+// is not 0 is a *WorkerError; when namespaces cannot be made, the error wraps ErrUnavailable and says why.
 //
 // The worker has a process group of its own: Ctrl-C reaches it once, from here, not also from the terminal.
 func Reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env []string, args ...string) error {
@@ -80,6 +87,10 @@ func Reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env 
 		if err == nil {
 			err = cmd.Wait()
 			hangUp()
+			var exit *exec.ExitError
+			if errors.As(err, &exit) {
+				return &WorkerError{exit}
+			}
 			return err
 		}
 		hangUp()

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"os/signal"
+	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -25,9 +23,8 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// After the first signal the run winds up. The second one shall kill: give it back its default meaning.
-	context.AfterFunc(ctx, stop)
+	ctx, windUp := context.WithCancel(context.Background())
+	go heedSignals(windUp)
 	err := run(ctx, streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
 	os.Exit(exitStatus(ctx, os.Stderr, err))
 }
@@ -72,15 +69,15 @@ func badUsage(cmd *cobra.Command, format string, args ...any) error {
 // exitStatus prints err, unless it was printed already, and returns the status to exit with.
 func exitStatus(ctx context.Context, stderr io.Writer, err error) int {
 	var usage *usageError
-	var worker *exec.ExitError
+	var worker *netns.WorkerError
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &worker):
-		if !worker.Exited() { // a worker that ends by itself prints its error itself
+		if !workerTold(err) {
 			fmt.Fprintf(stderr, "synclab: %s\n", strings.TrimSpace(err.Error()))
 		}
-		return netns.ExitCode(err)
+		return netns.ExitCode(worker)
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "synclab: interrupted")
 		return exitInterrupted
@@ -93,6 +90,19 @@ func exitStatus(ctx context.Context, stderr io.Writer, err error) int {
 		fmt.Fprintf(stderr, "Run '%s --help' for what it takes.\n", usage.command)
 	}
 	return exitUsage
+}
+
+// workerTold says whether err is nothing but workers that ended by themselves: each has printed its error itself.
+func workerTold(err error) bool {
+	switch e := err.(type) {
+	case *netns.WorkerError:
+		return e.Exited()
+	case interface{ Unwrap() error }:
+		return workerTold(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !workerTold(err) })
+	}
+	return false
 }
 
 func newRoot(s streams) *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"synclab/bench/netns"
 	"synclab/scenarios"
 )
 
@@ -268,27 +270,40 @@ func TestCompletion(t *testing.T) {
 func TestExitStatus(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
+	failed := func(script string) *exec.ExitError {
+		var exit *exec.ExitError
+		if err := exec.Command("sh", "-c", script).Run(); !errors.As(err, &exit) {
+			t.Fatalf("sh -c %q: %v", script, err)
+		}
+		return exit
+	}
+	worker := &netns.WorkerError{ExitError: failed("exit 3")}
 	for _, c := range []struct {
 		name string
 		ctx  context.Context
 		err  error
 		want int
+		said string // part of what is printed; empty: nothing is
 	}{
-		{"done", t.Context(), nil, exitDone},
-		{"done just before the signal", ended, nil, exitDone},
-		{"failed", t.Context(), errors.New("restore: exit status 4"), exitFailed},
-		{"usage", t.Context(), badInput(errors.New("x.yaml:1: name: missing")), exitUsage},
-		{"interrupted", ended, context.Canceled, exitInterrupted},
-		{"worker failed", t.Context(), exec.Command("sh", "-c", "exit 3").Run(), 3},
-		{"worker killed", t.Context(), exec.Command("sh", "-c", "kill -9 $$").Run(), 137},
+		{"done", t.Context(), nil, exitDone, ""},
+		{"done just before the signal", ended, nil, exitDone, ""},
+		{"failed", t.Context(), errors.New("restore: exit status 4"), exitFailed, "restore: exit status 4"},
+		{"usage", t.Context(), badInput(errors.New("x.yaml:1: name: missing")), exitUsage, "x.yaml:1: name: missing"},
+		{"interrupted", ended, context.Canceled, exitInterrupted, "interrupted"},
+		// A worker tells of its own failure, unless it was killed; nothing else does.
+		{"worker failed", t.Context(), worker, 3, ""},
+		{"worker failed in a run", t.Context(), errors.Join(fmt.Errorf("repetition 1: %w", worker)), 3, ""},
+		{"worker killed", t.Context(), &netns.WorkerError{ExitError: failed("kill -9 $$")}, 137, "signal: killed"},
+		{"worker failed since the disk is full", t.Context(), errors.Join(worker, errors.New("no space left")), 3, "no space left"},
+		{"tool failed", t.Context(), fmt.Errorf("go build: %w\n\tGOPROXY=off", failed("exit 3")), exitFailed, "GOPROXY=off"},
+		{"tool killed", t.Context(), fmt.Errorf("go build: %w", failed("kill -9 $$")), exitFailed, "go build: signal: killed"},
 	} {
 		var stderr bytes.Buffer
 		if got := exitStatus(c.ctx, &stderr, c.err); got != c.want {
 			t.Errorf("%s: exit status %d; want %d", c.name, got, c.want)
 		}
-		// The worker tells of its own failure, unless it was killed.
-		if silent := c.err == nil || c.name == "worker failed"; silent != (stderr.Len() == 0) {
-			t.Errorf("%s: it says %q", c.name, stderr.String())
+		if silent := c.said == ""; silent != (stderr.Len() == 0) || !strings.Contains(stderr.String(), c.said) {
+			t.Errorf("%s: it says %q; want %q", c.name, stderr.String(), c.said)
 		}
 	}
 }
