@@ -75,7 +75,20 @@ func FindBinary(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s: not found on PATH nor in %s; install the iptables package: %w", name, strings.Join(sbin, ", "), err)
+	return "", fmt.Errorf("%s: not found on PATH nor in %s; install the %s package: %w", name, strings.Join(sbin, ", "), Package(name), err)
+}
+
+// Package is the one that has a tool, as most distributions name it.
+func Package(tool string) string {
+	switch tool {
+	case "nft":
+		return "nftables"
+	case "ip":
+		return "iproute2"
+	case "conntrack":
+		return "conntrack"
+	}
+	return "iptables"
 }
 
 // NewRestorer finds the tool.
