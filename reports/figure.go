@@ -286,7 +286,9 @@ func logTicks(low, high float64, format func(float64) string) []plot.Tick {
 }
 
 // linearAxis gives an axis about six round ticks and starts it at zero when from0 is set.
-func linearAxis(a *plot.Axis, from0 bool, format func(float64) string) { roundAxis(a, from0, 0, format) }
+func linearAxis(a *plot.Axis, from0 bool, format func(float64) string) {
+	roundAxis(a, from0, 0, format)
+}
 
 // countAxis is linearAxis from zero of what is counted: there is no tick between two whole numbers.
 func countAxis(a *plot.Axis) { roundAxis(a, true, 1, tickCount) }
