@@ -355,7 +355,7 @@ func (m *crossings) Plot(c draw.Canvas, p *plot.Plot) {
 		c.StrokeLine2(draw.LineStyle{Color: withAlpha(one.color, 0x90), Width: 0.6}, at.X, at.Y, at.X, edge)
 		style.Color = darker(one.color)
 		c.FillText(style, vg.Point{X: middle, Y: box.Min.Y + 1}, one.text)
-		crossGlyph{}.DrawGlyph(&c, draw.GlyphStyle{Color: one.color, Radius: 4}, at)
+		c.DrawGlyph(draw.GlyphStyle{Color: one.color, Radius: 4, Shape: crossGlyph{}}, at)
 	}
 }
 

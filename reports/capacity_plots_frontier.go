@@ -130,7 +130,8 @@ type pointLabel struct {
 	best, beyond bool
 }
 
-// Plot implements plot.Plotter.
+// Plot implements plot.Plotter. Marks are drawn by the canvas, which sets the colour that a filled shape is filled with: the
+// shape itself does not.
 func (l *pointLabels) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	var taken []vg.Rectangle
@@ -146,7 +147,7 @@ func (l *pointLabels) Plot(c draw.Canvas, p *plot.Plot) {
 				shape = h
 			}
 		}
-		shape.DrawGlyph(&c, draw.GlyphStyle{Color: one.look.color, Radius: 3}, at)
+		c.DrawGlyph(draw.GlyphStyle{Color: one.look.color, Radius: 3, Shape: shape}, at)
 		taken = append(taken, square(at, 3))
 	}
 	sorted := slices.Clone(l.at)
@@ -156,7 +157,7 @@ func (l *pointLabels) Plot(c draw.Canvas, p *plot.Plot) {
 		style := sans(smallSize-1, one.best)
 		style.Color, style.YAlign = darker(one.look.color), draw.YCenter
 		if one.best {
-			hollow{draw.CircleGlyph{}}.DrawGlyph(&c, draw.GlyphStyle{Color: one.look.color, Radius: 6.5}, at)
+			c.DrawGlyph(draw.GlyphStyle{Color: one.look.color, Radius: 6.5, Shape: hollow{draw.CircleGlyph{}}}, at)
 		}
 		width, away := style.Width(one.text), vg.Length(5)
 		if one.best {

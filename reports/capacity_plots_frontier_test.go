@@ -1,0 +1,36 @@
+package reports
+
+import (
+	"image/color"
+	"testing"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/recorder"
+)
+
+// Each mark is filled with the colour of its own subject, whatever was drawn before it.
+func TestFrontierMarksHaveTheirOwnColour(t *testing.T) {
+	red, blue := color.NRGBA{0xd0, 0x10, 0x10, 0xff}, color.NRGBA{0x10, 0x10, 0xd0, 0xff}
+	for name, shape := range map[string]draw.GlyphDrawer{"triangle": draw.TriangleGlyph{}, "square": draw.SquareGlyph{}, "hollow triangle": hollow{draw.TriangleGlyph{}}} {
+		p := plot.New()
+		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 3, 0, 3
+		var drawn recorder.Canvas
+		(&pointLabels{at: []pointLabel{{x: 1, y: 1, look: look{color: red, shape: shape}}, {x: 2, y: 2, look: look{color: blue, shape: shape}}}}).
+			Plot(draw.NewCanvas(&drawn, 10*vg.Centimeter, 10*vg.Centimeter), p)
+		var current color.Color
+		var filled []color.Color
+		for _, action := range drawn.Actions {
+			switch action := action.(type) {
+			case *recorder.SetColor:
+				current = action.Color
+			case *recorder.Fill:
+				filled = append(filled, current)
+			}
+		}
+		if len(filled) != 2 || filled[0] != color.Color(red) || filled[1] != color.Color(blue) {
+			t.Errorf("%s: marks are filled with %v; want %v, %v", name, filled, red, blue)
+		}
+	}
+}
