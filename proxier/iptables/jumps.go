@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	goiptables "github.com/coreos/go-iptables/iptables"
@@ -123,10 +124,16 @@ func missingBase(p *Payload, table Table, family corev1.IPFamily, chains, rules 
 			line(":"+name, "- [0:0]")
 		}
 	}
-	for _, j := range BaseJumps(table) {
-		if !slices.Contains(rules, Canonical("-A "+j.From+" "+j.Rule, family)) {
-			line("-I", j.From, "1", j.Rule) // the last one ends up on top
+	base := BaseJumps(table)
+	for i, j := range base {
+		rule := Canonical("-A "+j.From+" "+j.Rule, family)
+		if slices.Contains(rules, rule) {
+			continue
 		}
+		from := slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return !strings.HasPrefix(r, "-A "+j.From+" ") })
+		at := j.place(base[i+1:], from, family)
+		line("-I", j.From, strconv.Itoa(at+1), j.Rule)
+		rules = slices.Concat(slices.Insert(from, at, rule), slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return strings.HasPrefix(r, "-A "+j.From+" ") }))
 	}
 	if lines > 0 {
 		p.own(Owner{Table: table})
@@ -135,6 +142,18 @@ func missingBase(p *Payload, table Table, family corev1.IPFamily, chains, rules 
 		p.add([]byte("COMMIT\n"), 1)
 		p.commits++
 	}
+}
+
+// place is how many rules of its chain a jump stands below: all down to the last of the jumps that belong above it. So the
+// verdict on a packet does not depend on which of them was gone and put back.
+func (j Jump) place(above []Jump, rules []string, family corev1.IPFamily) int {
+	at := 0
+	for _, other := range above {
+		if other.From == j.From {
+			at = max(at, 1+slices.Index(rules, Canonical("-A "+other.From+" "+other.Rule, family)))
+		}
+	}
+	return at
 }
 
 // jumpsTo are the chains of a table that built-in chains jump to, each once.

@@ -186,13 +186,15 @@ func (m *Model) EnsureJumps(context.Context) error {
 			chains[chainCanary] = nil
 		}
 	}
-	for _, j := range jumps {
-		chains := m.tables[j.table]
-		if _, there := chains[j.to]; !there {
-			chains[j.to] = nil
-		}
-		if rule := m.jumpRule(j); !slices.Contains(chains[j.from], rule) {
-			chains[j.from] = append([]string{rule}, chains[j.from]...)
+	for table, chains := range m.tables {
+		base := BaseJumps(table)
+		for i, j := range base {
+			if _, there := chains[j.To]; !there {
+				chains[j.To] = nil
+			}
+			if rule := Canonical("-A "+j.From+" "+j.Rule, m.family); !slices.Contains(chains[j.From], rule) {
+				chains[j.From] = slices.Insert(slices.Clone(chains[j.From]), j.place(base[i+1:], chains[j.From], m.family), rule)
+			}
 		}
 	}
 	return nil
