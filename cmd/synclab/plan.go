@@ -112,7 +112,29 @@ The exit status is 2 for bad input, and with --check 1 for a broken promise.`,
 		},
 	}
 	flags.register(cmd)
+	cmd.SetFlagErrorFunc(badValue)
 	return cmd
+}
+
+// badValue says what a flag wants instead of how Go failed to read it.
+func badValue(cmd *cobra.Command, err error) error {
+	given, rest, _ := strings.Cut(strings.TrimPrefix(err.Error(), "invalid argument "), ` for "`)
+	names, _, ok := strings.Cut(rest, `" flag: `)
+	name := ""
+	for _, long := range strings.Fields(names) {
+		name = strings.TrimPrefix(long, "--") // of "-o, --output", the last
+	}
+	flag := cmd.Flags().Lookup(name)
+	if !ok || flag == nil {
+		return badUsage(cmd, "%w", err)
+	}
+	want := map[string]string{
+		"int": "a whole number", "uint64": "a whole number of 0 or more", "float64": "a number", "duration": "a time such as 500ms, 10s or 5m", "bool": "true or false",
+	}[flag.Value.Type()]
+	if want == "" {
+		return badUsage(cmd, "%w", err)
+	}
+	return badUsage(cmd, "--%s %s: want %s", name, given, want)
 }
 
 // plan reads the question, answers it, and shows the answer.
@@ -193,6 +215,9 @@ func (f *planFlags) question(ctx context.Context, cmd *cobra.Command, s streams)
 		return q, nil, err
 	}
 	if q.Growth, err = parseGrowth(f.grow, q.Today); err != nil {
+		return q, nil, badUsage(cmd, "%w", err)
+	}
+	if err := q.Validate(); err != nil { // before anything is calibrated
 		return q, nil, badUsage(cmd, "%w", err)
 	}
 	return q, notes, nil

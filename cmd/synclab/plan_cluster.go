@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -74,10 +73,10 @@ func (f *planCluster) check(cmd *cobra.Command) error {
 		return badUsage(cmd, "-f and --kubeconfig exclude each other")
 	case !given("services") && !dump && !given("kubeconfig") && !given("churn-from"):
 		return badUsage(cmd, "how large the cluster is today is missing: --services NUMBER, -f DUMP, --kubeconfig FILE or --churn-from TRACE")
-	case given("services") && f.services < 1:
-		return badUsage(cmd, "--services %d: want at least 1", f.services)
-	case given("endpoints") && !(f.endpoints >= 0 && f.endpoints < math.MaxInt32):
-		return badUsage(cmd, "--endpoints %v: want 0 or more", f.endpoints)
+	case given("services") && (f.services < 1 || f.services > capacity.MostServices):
+		return badUsage(cmd, "--services %d: want 1 to %s", f.services, reports.Grouped(capacity.MostServices))
+	case given("endpoints") && !(f.endpoints >= 0 && f.endpoints <= capacity.MostEndpoints):
+		return badUsage(cmd, "--endpoints %s: want 0 to %s", plainNumber(f.endpoints), reports.Grouped(capacity.MostEndpoints))
 	case given("nodes") && f.nodes < 1:
 		return badUsage(cmd, "--nodes %d: want at least 1", f.nodes)
 	case sources == 0:

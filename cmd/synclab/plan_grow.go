@@ -117,6 +117,9 @@ func (f *promiseFlags) register(cmd *cobra.Command) {
 	}
 }
 
+// leastMemory is what can be meant by a promise of memory, in bytes: less has no program written in Go.
+const leastMemory = 4 << 20
+
 // read gives what is promised; nothing where no flag was given, which is capacity's default.
 func (f *promiseFlags) read(cmd *cobra.Command) (p capacity.Promise, err error) {
 	for _, promised := range []struct {
@@ -134,6 +137,12 @@ func (f *promiseFlags) read(cmd *cobra.Command) (p capacity.Promise, err error) 
 	memory, err := resource.ParseQuantity(f.memory)
 	if err != nil || memory.Sign() < 0 {
 		return p, badUsage(cmd, "--memory %q: want a size such as 512Mi or 2Gi", f.memory)
+	}
+	if _, bare := strconv.ParseFloat(f.memory, 64); memory.Sign() > 0 && memory.Value() < leastMemory {
+		if bare == nil {
+			return p, badUsage(cmd, "--memory %s: that many bytes hold no proxier; say %sMi", f.memory, f.memory)
+		}
+		return p, badUsage(cmd, "--memory %s: so little holds no proxier; want %dMi or more", f.memory, leastMemory>>20)
 	}
 	p = capacity.Promise{
 		ProgrammingP99: f.programming, FirstPacketP99: f.firstPacket, CPU: cpu.AsApproximateFloat64(), Memory: uint64(memory.Value()), Start: f.start,

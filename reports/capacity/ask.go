@@ -49,16 +49,8 @@ func Ask(ctx context.Context, m *model.Model, q Question, told func(done, of int
 
 // fill validates a question and completes it.
 func (q *Question) fill(m *model.Model) error {
-	for _, err := range []error{q.Today.validate(), q.Growth.validate(q.Today), q.Promise.validate()} {
-		if err != nil {
-			return err
-		}
-	}
-	if q.Policy != nil && (q.Policy.MinSyncPeriod < 0 || q.Policy.Burst < 0) {
-		return fmt.Errorf("policy: minSyncPeriod %v, burst %d: want 0 or more", q.Policy.MinSyncPeriod, q.Policy.Burst)
-	}
-	if q.Length < 0 || q.Way < 0 {
-		return fmt.Errorf("length %v, way to the node %v: want 0 or more", q.Length, q.Way)
+	if err := q.Validate(); err != nil {
+		return err
 	}
 	q.Today.fill()
 	if len(q.Subjects) == 0 {

@@ -221,3 +221,23 @@ func TestNumbers(t *testing.T) {
 		t.Errorf("memory limit %d, want 128 MiB: 125, rounded up to 16", got)
 	}
 }
+
+// What no cluster is like is refused by name, before anything is simulated; what it grows to as well.
+func TestTooLargeClustersAreRefused(t *testing.T) {
+	for want, change := range map[string]func(*capacity.Question){
+		"cluster of 100,000,000 Services: want at most 1,048,576":                   func(q *capacity.Question) { q.Today.Services = 99_999_999 },
+		"cluster with 100,000 endpoints per Service: want at most 5,000":            func(q *capacity.Question) { q.Today.Endpoints = 100_000 },
+		"cluster with 30,000,000 endpoints in all: want at most 10,000,000":         func(q *capacity.Question) { q.Today.Services = 3_000_000 / 3; q.Today.Endpoints = 30 },
+		"the target: cluster of 3,000,000 Services: want at most 1,048,576":         func(q *capacity.Question) { q.Growth.Services = 1000 },
+		"the target: cluster with 20,000 endpoints per Service: want at most 5,000": func(q *capacity.Question) { q.Growth = capacity.Growth{Endpoints: 2000} },
+	} {
+		q := capacitytest.Question()
+		change(&q)
+		if err := q.Validate(); err == nil || err.Error() != want {
+			t.Errorf("%v; want %s", err, want)
+		}
+		if _, err := capacity.Ask(t.Context(), capacitytest.Model(), q, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("asked: %v; want %s", err, want)
+		}
+	}
+}

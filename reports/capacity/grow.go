@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"synclab/reports/model"
 )
 
 // filled gives a Growth the factors that it leaves out. Where nothing grows, a unit of scale is twice as many Services.
@@ -113,6 +115,8 @@ func (c Cluster) validate() error {
 		return fmt.Errorf("cluster of %d Services: want at least 1", c.Services)
 	case bad(c.Endpoints):
 		return fmt.Errorf("cluster with %g endpoints per Service: want 0 or more", c.Endpoints)
+	case c.tooLarge() != nil:
+		return c.tooLarge()
 	case c.Nodes < 0:
 		return fmt.Errorf("cluster of %d nodes: want at least 1", c.Nodes)
 	case bad(c.Churn.Endpoints) || bad(c.Churn.Services) || bad(c.Churn.Rollouts) || bad(c.Churn.NodeLosses):
@@ -125,6 +129,20 @@ func (c Cluster) validate() error {
 		if c.Churn.Trace[i].Due < c.Churn.Trace[i-1].Due {
 			return fmt.Errorf("trace: event %d is due at %v, after one at %v", i, c.Churn.Trace[i].Due, c.Churn.Trace[i-1].Due)
 		}
+	}
+	return nil
+}
+
+// tooLarge says which bound a cluster is beyond, nil if none.
+func (c Cluster) tooLarge() error {
+	total := float64(c.Services) * c.Endpoints
+	switch {
+	case c.Services > MostServices:
+		return fmt.Errorf("cluster of %s Services: want at most %s", digits(float64(c.Services), model.Measured), grouped(MostServices))
+	case c.Endpoints > MostEndpoints:
+		return fmt.Errorf("cluster with %s endpoints per Service: want at most %s", digits(c.Endpoints, model.Measured), grouped(MostEndpoints))
+	case total > MostTotal:
+		return fmt.Errorf("cluster with %s endpoints in all: want at most %s", digits(total, model.Measured), grouped(MostTotal))
 	}
 	return nil
 }

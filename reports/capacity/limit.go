@@ -13,8 +13,6 @@ const (
 	// mostBeyond is how many times beyond the measured sizes a limit is looked for. Laws that were chosen from a few
 	// sizes say little beyond, and what a kernel does at ten times a size nobody has seen.
 	mostBeyond = 10
-	// mostServices: no cluster is larger, whatever was measured.
-	mostServices = 1 << 20
 	// largestNodes are looked at where nodes grow, which nothing else would end: they were not measured, and cost little.
 	largestNodes = 100_000
 	// mostChurn is how many changes a second are looked at, or mostBeyond times today's where these are more: with growth of
@@ -53,7 +51,7 @@ func (a *asker) measureSpan() span {
 		}
 		beyond := a.beyond(c)
 		below := a.beyond(a.at(scale+r.step)) < beyond // smaller than what was measured: growing leads towards it
-		return c.Services <= mostServices && c.Nodes <= nodes && (beyond <= mostBeyond || below)
+		return c.Services <= MostServices && c.Nodes <= nodes && (beyond <= mostBeyond || below)
 	}
 	for r.high < 40*r.step && within(r.high+r.step) {
 		r.high += r.step

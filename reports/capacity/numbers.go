@@ -34,20 +34,26 @@ func digits(v float64, b model.Basis) string {
 		return "0"
 	}
 	decimals := max(0, places-1-int(math.Floor(math.Log10(math.Abs(v))+1e-9)))
-	s := fmt.Sprintf("%.*f", decimals, v)
-	whole, fraction, _ := strings.Cut(s, ".")
-	fraction = strings.TrimRight(fraction, "0")
+	whole, fraction, _ := strings.Cut(fmt.Sprintf("%.*f", decimals, v), ".")
+	s := thousands(whole)
+	if fraction = strings.TrimRight(fraction, "0"); fraction != "" {
+		s += "." + fraction
+	}
+	return s
+}
+
+// thousands puts commas between them.
+func thousands(whole string) string {
 	var parts []string
 	for len(whole) > 3 {
 		parts = append([]string{whole[len(whole)-3:]}, parts...)
 		whole = whole[:len(whole)-3]
 	}
-	s = strings.Join(append([]string{whole}, parts...), ",")
-	if fraction != "" {
-		s += "." + fraction
-	}
-	return s
+	return strings.Join(append([]string{whole}, parts...), ",")
 }
+
+// grouped writes a whole number exactly.
+func grouped(n int) string { return thousands(fmt.Sprint(n)) }
 
 // amount writes what a promise is about with its unit: "1.2 s", "230 µs", "480 MiB", "0.31 CPUs".
 func amount(promise string, v float64, b model.Basis) string {

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"fmt"
 	"time"
 
 	"synclab/proxier/runner"
@@ -32,6 +33,38 @@ type Churn struct {
 
 	// faster is how many times as fast as it was recorded the trace happens.
 	faster float64
+}
+
+// No cluster is larger, whatever was measured: these are the limits of scenarios, and what laws say beyond is hours of one sync.
+const (
+	MostServices  = 1 << 20
+	MostEndpoints = 5_000      // of each Service
+	MostTotal     = 10_000_000 // endpoints in all
+)
+
+// Validate refuses what cannot be answered, whatever the model knows.
+func (q Question) Validate() error {
+	if err := q.Today.validate(); err != nil {
+		return err
+	}
+	if err := q.Growth.validate(q.Today); err != nil {
+		return err
+	}
+	if _, grows := q.Growth.filled(); grows {
+		if err := q.Today.At(q.Growth, 1).tooLarge(); err != nil {
+			return fmt.Errorf("the target: %w", err)
+		}
+	}
+	if err := q.Promise.validate(); err != nil {
+		return err
+	}
+	if q.Policy != nil && (q.Policy.MinSyncPeriod < 0 || q.Policy.Burst < 0) {
+		return fmt.Errorf("policy: minSyncPeriod %v, burst %d: want 0 or more", q.Policy.MinSyncPeriod, q.Policy.Burst)
+	}
+	if q.Length < 0 || q.Way < 0 {
+		return fmt.Errorf("length %v, way to the node %v: want 0 or more", q.Length, q.Way)
+	}
+	return nil
 }
 
 // Growth is by what factor each input is larger at scale 1; at scale 0 the cluster is as it is today, and scales between
