@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,28 +93,47 @@ func (f *planModel) load(ctx context.Context, s streams, wanted []string, began 
 			return nil, "", nil, badInput(fmt.Errorf("--kube-proxy %s: %w", path, err))
 		}
 	}
-	m, dir, err = f.model.load(ctx, s, wanted)
-	if errors.Is(err, errNoCalibration) {
-		_, reasons, _ := strings.Cut(err.Error(), "\n")
-		fmt.Fprintf(s.err, "no calibration in %s/ answers here: calibrating now\n", runsFolder)
-		if reasons != "" {
-			fmt.Fprintln(s.err, reasons)
-		}
-		if dir, err = f.calibrate(ctx, s, wanted, began, seed); err != nil {
-			return nil, "", nil, err
-		}
-		here := f.model
-		here.path = dir
-		m, dir, err = here.load(ctx, s, nil) // a subject that it could not measure is told of below
+	m, dir, subjects, err = f.found(ctx, s, wanted)
+	if !errors.Is(err, errNoCalibration) {
+		return m, dir, subjects, err
 	}
-	if err != nil {
+	_, reasons, _ := strings.Cut(err.Error(), "\n")
+	fmt.Fprintf(s.err, "no calibration in %s/ answers here: calibrating now\n", runsFolder)
+	if reasons != "" {
+		fmt.Fprintln(s.err, reasons)
+	}
+	if dir, err = f.calibrate(ctx, s, wanted, began, seed); err != nil {
 		return nil, "", nil, err
 	}
+	here := f.model
+	here.path = dir
+	if m, dir, err = here.load(ctx, s, nil); err != nil { // a subject that it could not measure is told of below
+		return nil, "", nil, err
+	}
+	subjects, err = f.compared(s, m, dir, wanted)
+	return m, dir, subjects, err
+}
+
+// found is what load gives where there is a model already. One of a calibration that was interrupted before it could answer
+// is passed over, unless it was named: to calibrate again is what it was waiting for.
+func (f *planModel) found(ctx context.Context, s streams, wanted []string) (m *model.Model, dir string, subjects []string, err error) {
+	if m, dir, err = f.model.load(ctx, s, wanted); err != nil {
+		return nil, "", nil, err
+	}
+	subjects, err = f.compared(s, m, dir, wanted)
+	if err != nil && f.model.path == "" && m.Status != "" && m.Status != bench.StatusComplete {
+		return nil, "", nil, fmt.Errorf("%w:\n%s is passed over, since it was interrupted: %w", errNoCalibration, dir, err)
+	}
+	return m, dir, subjects, err
+}
+
+// compared are the subjects that a model is asked about, today's first.
+func (f *planModel) compared(s streams, m *model.Model, dir string, wanted []string) ([]string, error) {
 	var needed []string
 	for _, text := range wanted {
 		subject, err := bench.ParseSubject(text)
 		if err != nil {
-			return nil, "", nil, badInput(err)
+			return nil, badInput(err)
 		}
 		needed = append(needed, subject.Name) // of exec:NAME=COMMAND, the model knows the name
 	}
@@ -121,7 +141,21 @@ func (f *planModel) load(ctx context.Context, s streams, wanted []string, began 
 	for _, remark := range remarks {
 		fmt.Fprintln(s.err, "cost model:", remark)
 	}
-	return m, dir, subjects, err
+	return subjects, err
+}
+
+// interrupted says what comes of a calibration that was ended before it was done, whose folder is dir: the same command finds
+// it, and answers from it if it can.
+func (f *planModel) interrupted(dir string, wanted []string) string {
+	again := fmt.Sprintf("what was measured until then is too little to answer from: the same command begins again (records in %s)", dir)
+	m, _, err := model.Load(dir, model.Here{Elsewhere: true})
+	if err != nil {
+		return again
+	}
+	if _, err := f.compared(streams{err: io.Discard}, m, dir, wanted); err != nil {
+		return again
+	}
+	return fmt.Sprintf("what was measured until then, and a model of it, is in %s: the same command answers from that; to measure again, remove it", dir)
 }
 
 // answered are the subjects to compare, today's first: those that are needed, and unless these were chosen all others that
@@ -199,7 +233,7 @@ func thin(m *model.Model, subjects []string, chosen bool) []string {
 
 // calibrate measures wanted subjects, or the usual ones, in what is left of the time, and says in which folder that is.
 func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, began time.Time, seed uint64) (string, error) {
-	chosen := len(f.subjects.names) > 0
+	chosen, asked := len(f.subjects.names) > 0, wanted
 	if !chosen {
 		wanted = withUsual(wanted)
 	}
@@ -226,11 +260,7 @@ func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, b
 	dir := o.Run.Out
 	err = calibrate(ctx, streams{in: s.in, out: s.err, err: s.err}, o)
 	if ctx.Err() != nil {
-		if _, missing := os.Stat(filepath.Join(dir, model.File)); missing == nil {
-			fmt.Fprintf(s.err, "what was measured until then, and a model of it, is in %s: the same command answers from that; to measure again, remove it\n", dir)
-		} else {
-			fmt.Fprintf(s.err, "what was measured until then is too little for a model: the same command begins again (records in %s)\n", dir)
-		}
+		fmt.Fprintln(s.err, f.interrupted(dir, asked))
 		return "", ctx.Err()
 	}
 	return dir, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -258,6 +259,54 @@ func TestAnsweredSubjects(t *testing.T) {
 	}
 	if subjects, _, err := answered(m, "runs/c", []string{"other"}, true); err != nil || !slices.Equal(subjects, []string{"other"}) {
 		t.Errorf("chosen: %q, %v", subjects, err)
+	}
+}
+
+// A calibration that was interrupted before it could answer is passed over, and nothing else was said of it when it ended;
+// one that was named, or is complete, is the end.
+func TestPlanPassesOverWhatWasInterrupted(t *testing.T) {
+	for _, c := range []struct {
+		status        string
+		guessed       bool
+		named, passed bool
+	}{
+		{status: bench.StatusInterrupted, guessed: true, passed: true},
+		{status: bench.StatusInterrupted, guessed: true, named: true},
+		{status: bench.StatusInterrupted},
+		{status: bench.StatusComplete, guessed: true},
+	} {
+		dir := calibratedHere(t)
+		m := *capacitytest.Model()
+		m.Versions, m.Machine, m.Status = bench.DetectVersions(t.Context()), bench.DetectMachine(), c.status
+		one := *m.Subjects[0]
+		one.Terms = slices.Clone(one.Terms)
+		for i := range one.Terms {
+			if c.guessed {
+				one.Terms[i].Score = 0.9
+			}
+		}
+		m.Subjects = append([]*model.Subject{&one}, m.Subjects[1:]...)
+		if err := m.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		var f planModel
+		if c.named {
+			f.model.path = dir
+		}
+		wanted := []string{one.Name}
+		_, _, subjects, err := f.found(t.Context(), streams{err: io.Discard}, wanted)
+		if passed := errors.Is(err, errNoCalibration); passed != c.passed || (err != nil) != c.guessed || err == nil && subjects[0] != one.Name {
+			t.Errorf("%+v: %q, %v", c, subjects, err)
+		} else if passed && strings.Count(err.Error(), "\n") != 1 {
+			t.Errorf("%+v: not said in one line: %v", c, err)
+		}
+		want := "the same command answers from that"
+		if c.guessed {
+			want = "the same command begins again"
+		}
+		if said := f.interrupted(dir, wanted); !strings.Contains(said, want) || !strings.Contains(said, dir) {
+			t.Errorf("%+v: %s; want %s", c, said, want)
+		}
 	}
 }
 
