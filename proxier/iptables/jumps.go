@@ -125,15 +125,11 @@ func missingBase(p *Payload, table Table, family corev1.IPFamily, chains, rules 
 		}
 	}
 	base := BaseJumps(table)
+	at := places(base, rules, family)
 	for i, j := range base {
-		rule := Canonical("-A "+j.From+" "+j.Rule, family)
-		if slices.Contains(rules, rule) {
-			continue
+		if at[i] < 0 {
+			line("-I", j.From, strconv.Itoa(Place(base, at, i)+1), j.Rule)
 		}
-		from := slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return !strings.HasPrefix(r, "-A "+j.From+" ") })
-		at := j.place(base[i+1:], from, family)
-		line("-I", j.From, strconv.Itoa(at+1), j.Rule)
-		rules = slices.Concat(slices.Insert(from, at, rule), slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return strings.HasPrefix(r, "-A "+j.From+" ") }))
 	}
 	if lines > 0 {
 		p.own(Owner{Table: table})
@@ -144,16 +140,33 @@ func missingBase(p *Payload, table Table, family corev1.IPFamily, chains, rules 
 	}
 }
 
-// place is how many rules of its chain a jump stands below: all down to the last of the jumps that belong above it. So the
-// verdict on a packet does not depend on which of them was gone and put back.
-func (j Jump) place(above []Jump, rules []string, family corev1.IPFamily) int {
-	at := 0
-	for _, other := range above {
-		if other.From == j.From {
-			at = max(at, 1+slices.Index(rules, Canonical("-A "+other.From+" "+other.Rule, family)))
-		}
+// places are how many rules of its chain each jump stands below; -1: it is not there.
+func places(jumps []Jump, rules []string, family corev1.IPFamily) []int {
+	at := make([]int, len(jumps))
+	for i, j := range jumps {
+		own := slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return !strings.HasPrefix(r, "-A "+j.From+" ") })
+		at[i] = slices.Index(own, Canonical("-A "+j.From+" "+j.Rule, family))
 	}
 	return at
+}
+
+// Place gives a jump that is not there a place, in at, which says of each how many rules of its chain it stands below: right
+// below those that belong above it. So the verdict on a packet does not depend on which was gone and put back. What stands
+// below it moves down.
+func Place(jumps []Jump, at []int, missing int) int {
+	place := 0
+	for i := missing + 1; i < len(jumps); i++ { // those put on top later
+		if jumps[i].From == jumps[missing].From {
+			place = max(place, at[i]+1)
+		}
+	}
+	for i := range at {
+		if jumps[i].From == jumps[missing].From && at[i] >= place {
+			at[i]++
+		}
+	}
+	at[missing] = place
+	return place
 }
 
 // jumpsTo are the chains of a table that built-in chains jump to, each once.

@@ -188,12 +188,14 @@ func (m *Model) EnsureJumps(context.Context) error {
 	}
 	for table, chains := range m.tables {
 		base := BaseJumps(table)
+		at := places(base, slices.Concat(slices.Collect(maps.Values(chains))...), m.family)
 		for i, j := range base {
 			if _, there := chains[j.To]; !there {
 				chains[j.To] = nil
 			}
-			if rule := Canonical("-A "+j.From+" "+j.Rule, m.family); !slices.Contains(chains[j.From], rule) {
-				chains[j.From] = slices.Insert(slices.Clone(chains[j.From]), j.place(base[i+1:], chains[j.From], m.family), rule)
+			if at[i] < 0 {
+				rule := Canonical("-A "+j.From+" "+j.Rule, m.family)
+				chains[j.From] = slices.Insert(slices.Clone(chains[j.From]), Place(base, at, i), rule)
 			}
 		}
 	}

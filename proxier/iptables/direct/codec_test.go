@@ -218,6 +218,7 @@ func TestStrictLines(t *testing.T) {
 		"*nat\n-X NONE\nCOMMIT\n":                                  "line 2: there is no chain",
 		"*nat\n-F OUTPUT\nCOMMIT\n":                                "line 2: \"-F OUTPUT\" is no line",
 		"*nat\n-I OUTPUT 2 -j ACCEPT\nCOMMIT\n":                    "line 2: \"-I OUTPUT 2",
+		"*nat\n-I OUTPUT 0 -j ACCEPT\nCOMMIT\n":                    "line 2: \"-I OUTPUT 0",
 		"*nat\n:A - [0:0]\n-A A -j B\nCOMMIT\n":                    "line 3: \"B\" is neither",
 		"*nat\n:A - [0:0]\n-A A -j OUTPUT\nCOMMIT\n":               "line 3: \"OUTPUT\" is neither",
 		"*nat\n:A - [0:0]\n:B - [0:0]\n-A A -j B\n-X B\nCOMMIT\n":  "line 5: a rule refers to chain B",

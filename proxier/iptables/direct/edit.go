@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"unsafe"
 )
 
@@ -27,7 +28,10 @@ type edit struct {
 	// are installed, or few: hence there is no such map of the installed ones.
 	declared map[string]uint32
 	removes  bool
-	recent   uint32 // number of the chain that was named last: payloads are sorted, mostly
+	// placed are the rules of chains in which the payload puts rules between others: those that are installed by their
+	// number, from 0, the payload's by their run's complement.
+	placed map[uint32][]int32
+	recent uint32 // number of the chain that was named last: payloads are sorted, mostly
 }
 
 // newEdit begins an edit of so many chain lines, if that is known: lists that grow leave their own size, and more, to
@@ -115,6 +119,7 @@ func (e *edit) declare(rest []byte) error {
 	}
 	c := &e.chains[number]
 	c.emptied, c.before, c.after = true, lines{}, lines{}
+	delete(e.placed, number)
 	e.declared[c.name], e.recent = number, number
 	return nil
 }
@@ -141,19 +146,52 @@ func (e *edit) add(line []byte, number int32) error {
 	return nil
 }
 
-// insert takes a rule in front of all others of its chain.
+// insert takes a rule in front of others of its chain.
 func (e *edit) insert(line []byte, number int32) error {
 	name, rest, _ := bytes.Cut(line[3:], []byte{' '})
-	if !bytes.HasPrefix(rest, []byte("1 ")) {
-		return fmt.Errorf("%q: rules are put first, or last", line)
+	place, _, _ := bytes.Cut(rest, []byte{' '})
+	at, err := strconv.Atoi(string(place))
+	if err != nil || at < 1 {
+		return fmt.Errorf("%q: want a place from 1 on", line)
 	}
 	c, err := e.any(name)
 	if err != nil {
 		return err
 	}
+	r := run{text: withNewline(line), skip: int32(3 + len(name) + 1 + len(place) + 1), first: number, count: 1}
+	if order, between := e.placed[c]; between || at > 1 {
+		return e.place(c, at, order, r)
+	}
 	l := &e.chains[c].before
-	e.runs = append(e.runs, run{text: withNewline(line), skip: int32(3 + len(name) + 3), first: number, count: 1, next: l.head})
+	r.next = l.head
+	e.runs = append(e.runs, r)
 	l.head = int32(len(e.runs))
+	return nil
+}
+
+// place takes a rule between others of its chain: of those that are installed, and those put in front of them before.
+func (e *edit) place(number uint32, at int, order []int32, r run) error {
+	c := &e.chains[number]
+	if c.emptied || c.after != (lines{}) || c.installed.entries == 0 {
+		return fmt.Errorf("%q: between rules of the payload, none can be put", r.text)
+	}
+	if order == nil {
+		for n := c.before.head; n > 0; n = e.runs[n-1].next {
+			order = append(order, ^(n - 1))
+		}
+		for i := range int32(c.rules()) {
+			order = append(order, i)
+		}
+		c.before = lines{}
+	}
+	if at > len(order)+1 {
+		return fmt.Errorf("%q: the chain has %d rules", r.text, len(order))
+	}
+	e.runs = append(e.runs, r)
+	if e.placed == nil {
+		e.placed = map[uint32][]int32{}
+	}
+	e.placed[number] = slices.Insert(order, at-1, ^int32(len(e.runs)-1))
 	return nil
 }
 
@@ -164,7 +202,7 @@ func (e *edit) remove(name []byte, number int32) error {
 		return fmt.Errorf("there is no chain %q to delete", name)
 	}
 	c := &e.chains[n]
-	if c.before != (lines{}) || c.after != (lines{}) || c.installed.entries > 2 && !c.emptied {
+	if _, between := e.placed[n]; between || c.before != (lines{}) || c.after != (lines{}) || c.installed.entries > 2 && !c.emptied {
 		return fmt.Errorf("chain %q has rules", name)
 	}
 	c.deleted, e.removes = number, true

@@ -35,6 +35,14 @@ type chain struct {
 
 func (c *chain) builtin() bool { return c.hook >= 0 }
 
+// rules of what is installed, without head and foot.
+func (c *chain) rules() uint32 {
+	if c.builtin() {
+		return c.installed.entries - 1
+	}
+	return c.installed.entries - 2
+}
+
 // installed is a table that was read, by chains.
 type installed struct {
 	*xtables.Table

@@ -86,7 +86,13 @@ func (t *Tables) eachBase(ctx context.Context, yield func(*xtables.Socket, iptab
 // base is what is missing of the chains and jumps around the proxier's rules in a table.
 type base struct {
 	chains []string
-	jumps  []iptables.Jump
+	jumps  []placed
+}
+
+// placed is a jump and how many rules of its chain it is to stand below.
+type placed struct {
+	iptables.Jump
+	at int
 }
 
 // payload makes them. A chain line would empty a chain that is there.
@@ -97,7 +103,7 @@ func (b *base) payload(table iptables.Table) []byte {
 		fmt.Fprintf(&text, ":%s - [0:0]\n", chain)
 	}
 	for _, j := range b.jumps {
-		fmt.Fprintf(&text, "-I %s 1 %s\n", j.From, j.Rule)
+		fmt.Fprintf(&text, "-I %s %d %s\n", j.From, j.at+1, j.Rule)
 	}
 	text.WriteString("COMMIT\n")
 	return text.Bytes()
@@ -110,14 +116,17 @@ func (t *Tables) missing(socket *xtables.Socket, table iptables.Table, in *insta
 	if err != nil {
 		return missing, err
 	}
-	for _, j := range iptables.BaseJumps(table) {
+	jumps := iptables.BaseJumps(table)
+	at := make([]int, len(jumps)) // where each stands in its chain; -1: nowhere
+	for i, j := range jumps {
 		wanted = append(wanted, j.To)
-		there, err := in.has(j, revisions)
-		if err != nil {
+		if at[i], err = in.place(j, revisions); err != nil {
 			return missing, fmt.Errorf("jump from %s to %s: %w", j.From, j.To, err)
 		}
-		if !there {
-			missing.jumps = append(missing.jumps, j)
+	}
+	for i, j := range jumps {
+		if at[i] < 0 {
+			missing.jumps = append(missing.jumps, placed{j, iptables.Place(jumps, at, i)})
 		}
 	}
 	for _, chain := range wanted {
@@ -128,40 +137,42 @@ func (t *Tables) missing(socket *xtables.Socket, table iptables.Table, in *insta
 	return missing, nil
 }
 
-// has looks for a jump: it encodes the rule as it would be in this table, and compares.
-func (in *installed) has(j iptables.Jump, revisions revisions) (bool, error) {
+// place is how many rules of its chain a jump stands below, -1 if it is not there: the rule is encoded as it would be in this
+// table, and compared.
+func (in *installed) place(j iptables.Jump, revisions revisions) (int, error) {
 	to, there := in.find(j.To)
 	if !there {
-		return false, nil
+		return -1, nil
 	}
 	b, err := newBlock(0)
 	if err != nil {
-		return false, err
+		return -1, err
 	}
 	defer b.close()
 	e := encoder{wire: in.Wire, revisions: revisions, block: b, number: func([]byte) (uint32, bool) { return to, true }}
 	if err := e.rule([]byte(j.Rule)); err != nil {
-		return false, err
+		return -1, err
 	}
 	for _, jump := range e.jumps {
 		b.put32(int(jump), in.chains[to].installed.start+uint32(in.Wire.HeadSize()))
 	}
 	i := slices.IndexFunc(in.chains[:in.builtins], func(c chain) bool { return c.name == j.From })
 	if i < 0 {
-		return false, fmt.Errorf("no built-in chain %s", j.From)
+		return -1, fmt.Errorf("no built-in chain %s", j.From)
 	}
 	c := &in.chains[i]
-	for at := c.installed.start; at < c.foot; {
+	number := 0
+	for at := c.installed.start; at < c.foot; number++ {
 		rule, err := in.Wire.EntryAt(in.Entries, int(at))
 		if err != nil {
-			return false, err
+			return -1, err
 		}
 		if in.Wire.Same(rule.Bytes, b.entries[:b.size]) {
-			return true, nil
+			return number, nil
 		}
 		at += uint32(len(rule.Bytes))
 	}
-	return false, nil
+	return -1, nil
 }
 
 // Rules are those of some chains of a table, or of all when none is named, each as iptables-save prints it; of matches

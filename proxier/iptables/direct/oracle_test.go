@@ -276,6 +276,16 @@ func TestEveryWord(t *testing.T) {
 	}
 }
 
+// Rules are put between those that are installed, and those put there before.
+func TestRulesBetween(t *testing.T) {
+	const first = "*nat\n:KUBE-A - [0:0]\n-A OUTPUT -j RETURN\n-A OUTPUT -j KUBE-A\n-A OUTPUT -j ACCEPT\n-A KUBE-A -j MARK --set-mark 1\n-A KUBE-A -j RETURN\nCOMMIT\n"
+	const second = "*nat\n:KUBE-B - [0:0]\n-I OUTPUT 1 -j KUBE-B\n-I OUTPUT 3 -j KUBE-A\n-I OUTPUT 1 -j KUBE-A\n-I OUTPUT 7 -j KUBE-B\n" +
+		"-I KUBE-A 2 -j KUBE-B\n-I KUBE-A 4 -j KUBE-B\n-A OUTPUT -j KUBE-A\nCOMMIT\n"
+	for _, family := range families {
+		t.Run(string(family), func(t *testing.T) { sameAsTool(t, family, "", first, second) })
+	}
+}
+
 // The match nfacct needs its object.
 func TestAccounting(t *testing.T) {
 	const payload = "*filter\n:KUBE-FORWARD - [0:0]\n" +

@@ -63,7 +63,7 @@ const releaseGap = 64 << 20
 func (s *splicer) write() error {
 	for _, number := range s.order() {
 		c := &s.chains[number]
-		if err := s.chain(c); err != nil {
+		if err := s.chain(c, s.placed[number]); err != nil {
 			return err
 		}
 		if s.ordered && c.installed.entries > 0 {
@@ -111,15 +111,15 @@ func (s *splicer) order() []uint32 {
 	return append(order, added...)
 }
 
-// chain writes one chain, if it is not deleted.
-func (s *splicer) chain(c *chain) error {
+// chain writes one chain, if it is not deleted. placed is as in edit.
+func (s *splicer) chain(c *chain, placed []int32) error {
 	c.to = uint32(s.block.size)
 	switch {
 	case c.deleted > 0:
 		return nil
 	case c.builtin():
 		s.info.HookEntry[c.hook] = c.to
-		if err := s.renew(c, c.installed.start, c.installed.first, c.installed.entries-1); err != nil {
+		if err := s.renew(c, placed, c.installed.start, c.installed.first); err != nil {
 			return err
 		}
 		s.info.Underflow[c.hook] = uint32(s.block.size) - (c.installed.end - c.foot)
@@ -141,21 +141,50 @@ func (s *splicer) chain(c *chain) error {
 	if err := s.copy(c, c.installed.start, first, c.installed.first, 1); err != nil {
 		return err
 	}
-	return s.renew(c, first, c.installed.first+1, c.installed.entries-2)
+	return s.renew(c, placed, first, c.installed.first+1)
 }
 
-// renew copies the rules of a chain that stays, and its foot, with the payload's lines around the rules.
-func (s *splicer) renew(c *chain, start, first, rules uint32) error {
+// renew copies the rules of a chain that stays, and its foot, with the payload's lines around the rules, or between them.
+func (s *splicer) renew(c *chain, placed []int32, start, first uint32) error {
 	if err := s.lines(c.before); err != nil {
 		return err
 	}
-	if err := s.copy(c, start, c.foot, first, rules); err != nil {
+	between := s.copy
+	if placed != nil {
+		between = func(c *chain, start, _, first, _ uint32) error { return s.interleave(c, placed, start, first) }
+	}
+	if err := between(c, start, c.foot, first, c.rules()); err != nil {
 		return err
 	}
 	if err := s.lines(c.after); err != nil {
 		return err
 	}
-	return s.copy(c, c.foot, c.installed.end, first+rules, 1)
+	return s.copy(c, c.foot, c.installed.end, first+c.rules(), 1)
+}
+
+// interleave writes the installed rules of a chain and the payload's between them.
+func (s *splicer) interleave(c *chain, placed []int32, start, first uint32) error {
+	starts := []uint32{start}
+	for start < c.foot {
+		rule, err := s.edit.Wire.EntryAt(s.Entries, int(start))
+		if err != nil {
+			return err
+		}
+		start += uint32(len(rule.Bytes))
+		starts = append(starts, start)
+	}
+	for _, rule := range placed {
+		var err error
+		if rule < 0 {
+			err = s.run(&s.runs[^rule])
+		} else {
+			err = s.copy(c, starts[rule], starts[rule+1], first+uint32(rule), 1)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // copy takes entries of a chain over, from one offset to another.
@@ -206,15 +235,21 @@ func (s *splicer) relocate(from, to uint32) error {
 // lines encodes lines of the payload.
 func (s *splicer) lines(l lines) error {
 	for n := l.head; n > 0; n = s.runs[n-1].next {
-		r := &s.runs[n-1]
-		rest := r.text
-		for i := range r.count {
-			end := bytes.IndexByte(rest, '\n')
-			if err := s.rule(rest[min(int(r.skip), end):end]); err != nil {
-				return &lineError{r.first + i, err}
-			}
-			rest = rest[end+1:]
+		if err := s.run(&s.runs[n-1]); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (s *splicer) run(r *run) error {
+	rest := r.text
+	for i := range r.count {
+		end := bytes.IndexByte(rest, '\n')
+		if err := s.rule(rest[min(int(r.skip), end):end]); err != nil {
+			return &lineError{r.first + i, err}
+		}
+		rest = rest[end+1:]
 	}
 	return nil
 }
