@@ -76,22 +76,59 @@ func ParseSubject(text string) (Subject, error) {
 	return Subject{}, fmt.Errorf("subject %q is not known; want one of %s, or exec:NAME=COMMAND…", text, strings.Join(known, ", "))
 }
 
-// Available says whether the machine has the tool that the subject writes rules with; nil: it has. The lab's own proxier
-// needs none for nftables: it speaks netlink.
-func (s Subject) Available() error {
-	tool := ""
+// tool is what the subject writes rules with; empty: none that the lab knows. The lab's own proxier needs none for
+// nftables: it speaks netlink.
+func (s Subject) tool() string {
 	switch {
 	case s.Variant != "":
-		tool = iptables.Binary(s.Variant, corev1.IPv4Protocol, "restore")
+		return iptables.Binary(s.Variant, corev1.IPv4Protocol, "restore")
 	case s.Backend == proxier.Nftables && s.Proxier != Synclab:
-		tool = "nft"
-	default:
+		return "nft"
+	}
+	return ""
+}
+
+// Available says whether the machine has the tool that the subject writes rules with; nil: it has.
+func (s Subject) Available() error {
+	tool := s.tool()
+	if tool == "" {
 		return nil
 	}
 	if _, err := iptables.FindBinary(tool); err != nil {
 		return fmt.Errorf("subject %s: %w", s.Name, err)
 	}
 	return nil
+}
+
+// WithTools are the names of subjects that this machine has the tools for, and of such as are not known: those are refused
+// later, by their names. lacking says in words which are left out and for want of what; empty: none.
+func WithTools(names []string) (there []string, lacking string) {
+	return withTools(names, func(tool string) bool {
+		_, err := iptables.FindBinary(tool)
+		return err == nil
+	})
+}
+
+func withTools(names []string, has func(tool string) bool) (there []string, lacking string) {
+	var tools []string
+	without := map[string][]string{} // by tool
+	for _, name := range names {
+		subject, err := ParseSubject(name)
+		tool := subject.tool()
+		if err != nil || tool == "" || has(tool) {
+			there = append(there, name)
+			continue
+		}
+		if without[tool] == nil {
+			tools = append(tools, tool)
+		}
+		without[tool] = append(without[tool], name)
+	}
+	var parts []string
+	for _, tool := range tools {
+		parts = append(parts, fmt.Sprintf("%s for want of %s (package %s)", strings.Join(without[tool], ", "), tool, iptables.Package(tool)))
+	}
+	return there, strings.Join(parts, "; ")
 }
 
 // DefaultSubjects are what a run measures where nobody chose: the lab's proxier with iptables, whose rules are
@@ -106,25 +143,23 @@ func DefaultSubjects() []string {
 	return nil // never: nftables is always there
 }
 
-// ComparedSubjects are what a comparison takes where nobody chose: all that this machine has the tools for.
+// ComparedSubjects are what a comparison takes where nobody chose, as far as this machine has the tools for them; see
+// WithTools.
 func ComparedSubjects() []string {
 	var names []string
 	for _, subject := range Subjects() {
-		if subject.Available() == nil {
-			names = append(names, subject.Name)
-		}
+		names = append(names, subject.Name)
 	}
 	return names
 }
 
-// TargetSubjects are the subjects that a scenario's targets name, as far as this machine has the tools for them.
+// TargetSubjects are the subjects that a scenario's targets name.
 func TargetSubjects(s *scenarios.Scenario) []string {
 	var names []string
 	for _, t := range s.Targets {
 		for _, name := range []string{t.Subject, t.Beside} {
-			subject, err := ParseSubject(name)
-			if name != "" && (err != nil || subject.Available() == nil) && !slices.Contains(names, name) {
-				names = append(names, name) // one that is not known is refused later, by its name
+			if name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
 			}
 		}
 	}

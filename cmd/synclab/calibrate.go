@@ -65,11 +65,7 @@ func (f *calibrateFlags) read(cmd *cobra.Command) (bench.CalibrateOptions, error
 	}
 	o := f.o
 	if o.Run.Subjects = run.subjects; len(o.Run.Subjects) == 0 {
-		for _, name := range calibrated {
-			if about, err := bench.ParseSubject(name); err == nil && about.Available() == nil {
-				o.Run.Subjects = append(o.Run.Subjects, name)
-			}
-		}
+		o.Run.Subjects = withTools(cmd, calibrated)
 	}
 	o.Run.Feed, o.Run.KubeProxy, o.Run.ExecConfig, o.Run.MaxMemory = run.feed, run.kubeProxy, run.execConfig, run.maxMemory
 	return o, nil
@@ -118,7 +114,10 @@ func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
 	o.Confident = func(records []bench.Record) map[string]bool { return model.Confident(records, fit) }
 	pass := 0
 	o.Told = func(p bench.Progress, left time.Duration) {
-		title := fmt.Sprintf("[%s left] %s %s rep %d", left.Round(time.Second), p.Subject, p.Cell, p.Rep)
+		title := fmt.Sprintf("[%s left]", left.Round(time.Second))
+		if p.Subject != "" {
+			title += fmt.Sprintf(" %s %s rep %d", p.Subject, p.Cell, p.Rep)
+		}
 		switch {
 		case p.Note != "":
 			fmt.Fprintf(s.err, "%s: %s\n", title, p.Note)

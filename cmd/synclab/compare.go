@@ -39,7 +39,7 @@ subjects that they name, and the report says which are met.
 			if err != nil {
 				return err
 			}
-			compared(&o)
+			compared(cmd, &o)
 			return execute(cmd.Context(), s, o)
 		},
 	}
@@ -49,13 +49,13 @@ subjects that they name, and the report says which are met.
 }
 
 // compared fills in what a comparison takes where nobody chose.
-func compared(o *runOptions) {
+func compared(cmd *cobra.Command, o *runOptions) {
 	switch {
 	case len(o.subjects) > 0:
 	case len(o.scenario.Targets) > 0:
-		o.subjects = bench.TargetSubjects(o.scenario)
+		o.subjects = withTools(cmd, bench.TargetSubjects(o.scenario))
 	default:
-		o.subjects = bench.ComparedSubjects()
+		o.subjects = withTools(cmd, bench.ComparedSubjects())
 	}
 	if o.feed == "" {
 		o.feed = bench.FeedAPI

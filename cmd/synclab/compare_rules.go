@@ -180,6 +180,9 @@ func clusterFamilies(o *sim.Objects) (families []corev1.IPFamily) {
 
 // rulesSubjects are the two sides.
 func rulesSubjects(cmd *cobra.Command, names []string) (first, second conform.Subject, err error) {
+	if err := checkSubjects(cmd, names); err != nil {
+		return first, second, err
+	}
 	switch len(names) {
 	case 0:
 		return conform.Subject{KubeProxy: true}, conform.Subject{}, nil

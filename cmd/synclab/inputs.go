@@ -192,8 +192,20 @@ func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
 	return nil
 }
 
+// withTools are those of the names that this machine has the tools for. What it leaves out is told in one line.
+func withTools(cmd *cobra.Command, names []string) []string {
+	there, lacking := bench.WithTools(names)
+	if lacking != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "left out:", lacking)
+	}
+	return there
+}
+
 // checkSubjects wants known subjects, each once: their records are told apart by the name.
 func checkSubjects(cmd *cobra.Command, list []string) error {
+	if len(list) == 0 && cmd.Flags().Changed("subjects") {
+		return badUsage(cmd, `--subjects "": want at least one, such as %s`, bench.Subjects()[0].Name)
+	}
 	var names []string
 	for _, text := range list {
 		subject, err := bench.ParseSubject(text)

@@ -2,13 +2,16 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"synclab/bench"
 	"synclab/bench/upstream"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -148,9 +151,22 @@ shards makes one report of them.`,
 			if err != nil {
 				return err
 			}
+			usualSubject(cmd, &o)
 			return execute(cmd.Context(), s, o)
 		},
 	}
 	flags.register(cmd, "synclab/iptables-legacy where there is one")
 	return cmd
+}
+
+// usualSubject fills in what a run measures where nobody chose, and says so where it is not what it is elsewhere.
+func usualSubject(cmd *cobra.Command, o *runOptions) {
+	if len(o.subjects) > 0 {
+		return
+	}
+	o.subjects = bench.DefaultSubjects()
+	usual := bench.Subjects()[0].Name
+	if _, lacking := bench.WithTools([]string{usual}); lacking != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "left out: %s; measured instead: %s\n", lacking, strings.Join(o.subjects, ", "))
+	}
 }

@@ -90,8 +90,13 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 	switch {
 	case cmd.Flags().Changed("feed"), cmd.Flags().Changed("max-time"):
 		return badUsage(cmd, "--feed and --max-time are for run: a soak feeds through the api, and its settle steps say how long")
-	case f.minutes <= 0 || f.duration <= 0 || f.seeds < 0 || f.services < 1 || f.tries < 1 || f.minimize < 0:
-		return badUsage(cmd, "--minutes, --duration, --services and --tries: want more than 0")
+	case f.seeds < 0:
+		return badUsage(cmd, "--seeds %d: want at least 1", f.seeds)
+	}
+	if !f.virtual {
+		if err := f.checkReal(cmd); err != nil {
+			return err
+		}
 	}
 	now := time.Now()
 	if !cmd.Flags().Changed("seed") {
@@ -105,7 +110,7 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 		return badUsage(cmd, "%w", err)
 	}
 	if len(o.subjects) == 0 {
-		o.subjects = ownSubjects()
+		o.subjects = withTools(cmd, ownSubjects())
 	}
 	if f.out == "" {
 		f.out = filepath.Join("runs", "soak-"+now.Format("20060102-150405"))
@@ -132,6 +137,25 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 	return err
 }
 
+// checkReal checks the flags of a soak that is not in virtual time.
+func (f *soakFlags) checkReal(cmd *cobra.Command) error {
+	switch {
+	case cmd.Flags().Changed("hours"):
+		return badUsage(cmd, "--hours goes with --virtual")
+	case !(f.minutes > 0): // nor is it NaN
+		return badUsage(cmd, "--minutes %g: want more than 0", f.minutes)
+	case f.duration <= 0:
+		return badUsage(cmd, "--duration %v: want more than 0", f.duration)
+	case f.services < 1:
+		return badUsage(cmd, "--services %d: want at least 1", f.services)
+	case f.tries < 1:
+		return badUsage(cmd, "--tries %d: want at least 1", f.tries)
+	case f.minimize < 0:
+		return badUsage(cmd, "--minimize %v: want 0, which does not, or more", f.minimize)
+	}
+	return nil
+}
+
 // runVirtual is a soak in virtual time: what says something of the kernel, of packets or of time has no meaning there.
 func (f *soakFlags) runVirtual(cmd *cobra.Command, s streams) error {
 	for _, name := range []string{"minutes", "subjects", "duration", "services", "without", "keep-going", "minimize", "tries", "out"} {
@@ -145,7 +169,7 @@ func (f *soakFlags) runVirtual(cmd *cobra.Command, s streams) error {
 	return runVirtualSoak(cmd.Context(), s.out, s.err, virtualOptions{hours: f.hours, seeds: f.seeds, seed: f.seed})
 }
 
-// ownSubjects are synclab's that this machine has the tools for.
+// ownSubjects are all of synclab's.
 func ownSubjects() []string {
 	var names []string
 	for _, name := range bench.ComparedSubjects() {

@@ -8,7 +8,16 @@ import (
 func TestSoakUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--without flsh", `"flsh"`},
-		{"--minutes 0", "--minutes"},
+		{"--minutes 0", "synclab: --minutes 0: want more than 0\n"},
+		{"--duration -1s", "synclab: --duration -1s: want more than 0\n"},
+		{"--services 0", "synclab: --services 0: want at least 1\n"},
+		{"--tries 0", "synclab: --tries 0: want at least 1\n"},
+		{"--minimize -1s", "synclab: --minimize -1s: want 0"},
+		{"--seeds -1", "synclab: --seeds -1: want at least 1\n"},
+		{"--virtual --seeds -1", "synclab: --seeds -1: want at least 1\n"},
+		{"--virtual --tries 0", "--tries has no meaning"},
+		{"--virtual --hours 0", "synclab: --hours 0: want more than 0\n"},
+		{"--hours 3", "--hours goes with --virtual"},
 		{"--feed informers", "--feed"},
 		{"--virtual --minutes 3", "--minutes has no meaning"},
 		{"--subjects cilium", `"cilium" is not known`},
