@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -182,6 +183,9 @@ func (o *ExecuteOptions) takeShard() (*Shard, error) {
 	if o.Out == "" {
 		o.Out = filepath.Join("runs", o.Scenario.Name+"-"+shard.Sweep[:8])
 	}
+	if err := shard.beside(o.Out, o.Force); err != nil {
+		return nil, err
+	}
 	o.Out = shard.folder(o.Out)
 	run, err := readRun(o.Out)
 	if err != nil || o.Force {
@@ -189,15 +193,73 @@ func (o *ExecuteOptions) takeShard() (*Shard, error) {
 	}
 	switch old := run.Shard; {
 	case old == nil:
-		return nil, fmt.Errorf("run folder %s: it holds a run that is no shard: choose another, or force to replace it", o.Out)
+		return nil, fmt.Errorf("run folder %s: it holds a run that is no shard: choose another, or replace it with --force", o.Out)
 	case old.Sweep != shard.Sweep || old.Shard != shard.Shard || old.Of != shard.Of:
-		return nil, fmt.Errorf("run folder %s: it holds shard %s of another sweep (%s, this one is %s): choose another, or force to replace it",
+		return nil, fmt.Errorf("run folder %s: it holds shard %s of another sweep (%s, this one is %s): choose another, or replace it with --force",
 			o.Out, old, old.Sweep, shard.Sweep)
 	case run.Status == StatusComplete:
 		return &shard, ErrShardComplete
 	}
 	o.Force = true
 	return &shard, nil
+}
+
+// beside says what keeps the shards that are in the sweep's folder already from making one sweep with s. Those of another
+// sweep may be replaced one after the other, with force; those of another division have other folders and would stay.
+func (s Shard) beside(sweep string, force bool) error {
+	runs, err := filepath.Glob(filepath.Join(escapeGlob(sweep), "shard-*", runFile))
+	if err != nil {
+		return err
+	}
+	for _, file := range runs {
+		dir := filepath.Dir(file)
+		run, err := readRun(dir)
+		switch old := run.Shard; {
+		case err != nil || old == nil || dir == s.folder(sweep):
+			// takeShard looks at the own folder; what is no shard is not ours to judge
+		case old.Of != s.Of:
+			return fmt.Errorf("folder %s: %s is of a division into %d shards, not %d, and no report could be made of both: choose another --out, or remove %s",
+				sweep, dir, old.Of, s.Of, filepath.Join(sweep, fmt.Sprintf("shard-*-of-%d", old.Of)))
+		case old.Sweep != s.Sweep && !force:
+			return fmt.Errorf("folder %s: %s is a shard of another sweep (%s, this one is %s): choose another --out, or replace all its shards with --force",
+				sweep, dir, old.Sweep, s.Sweep)
+		}
+	}
+	return nil
+}
+
+// OneDivision says what keeps the shards in folders from being parts of one sweep where they are divided differently, and
+// which of them to remove. What else may be wrong with them is no concern of it.
+func OneDivision(folders []string) error {
+	units := map[int]int{} // that are there, by the number of shards of a division
+	folded := map[int][]string{}
+	sweeps := map[string]bool{}
+	for _, dir := range folders {
+		run, err := readRun(dir)
+		if err != nil || run.Shard == nil {
+			continue
+		}
+		of := run.Shard.Of
+		sweeps[run.Shard.Sweep] = true
+		folded[of] = append(folded[of], dir)
+		if run.Status == StatusComplete {
+			units[of] += len(run.Shard.Units)
+		}
+	}
+	if len(folded) < 2 || len(sweeps) > 1 {
+		return nil
+	}
+	divisions := slices.Sorted(maps.Keys(folded))
+	kept := slices.MaxFunc(divisions, func(a, b int) int { return cmp.Compare(units[a], units[b]) })
+	var parts, remove []string
+	for _, of := range divisions {
+		parts = append(parts, fmt.Sprintf("%d of a division into %d", len(folded[of]), of))
+		if of != kept {
+			remove = append(remove, folded[of]...)
+		}
+	}
+	return fmt.Errorf("the shards of one sweep are divided differently, %s: keep one division; the one into %d has most of what was measured, so remove %s",
+		strings.Join(parts, ", "), kept, strings.Join(remove, " "))
 }
 
 func hostName() string {

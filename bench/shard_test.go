@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -162,5 +163,63 @@ func TestShardAgain(t *testing.T) {
 	}
 	if _, _, err := run(func(o *ExecuteOptions) { o.Shard = 3 }); err == nil || !strings.Contains(err.Error(), "want 1 to 2") {
 		t.Errorf("shard 3 of 2: %v", err)
+	}
+}
+
+// A shard is refused before anything is measured where no report could be made of it and of what is there.
+func TestShardBesideOthers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		there Shard
+		force bool
+		want  string // part of the error; empty: none
+	}{
+		{name: "the same sweep", there: Shard{Shard: 1, Of: 3, Sweep: "a"}},
+		{name: "divided differently", there: Shard{Shard: 1, Of: 2, Sweep: "a"}, want: "of a division into 2 shards, not 3"},
+		{name: "divided differently, force", there: Shard{Shard: 1, Of: 2, Sweep: "a"}, force: true, want: "shard-*-of-2"},
+		{name: "another sweep", there: Shard{Shard: 1, Of: 3, Sweep: "b"}, want: "is a shard of another sweep (b, this one is a)"},
+		{name: "another sweep, force", there: Shard{Shard: 1, Of: 3, Sweep: "b"}, force: true},
+		{name: "the own folder", there: Shard{Shard: 3, Of: 3, Sweep: "b"}}, // takeShard looks at it
+	} {
+		sweep := t.TempDir()
+		writeShard(t, sweep, c.there)
+		err := Shard{Shard: 3, Of: 3, Sweep: "a"}.beside(sweep, c.force)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v; want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// writeShard makes the folder of a shard that is complete.
+func writeShard(t *testing.T, sweep string, s Shard) string {
+	t.Helper()
+	dir := s.folder(sweep)
+	if err := errors.Join(os.MkdirAll(dir, 0o755), writeRun(dir, Run{Status: StatusComplete, Shard: &s})); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// What stands in the way of a report is named by its folders: those of the division of which less is there.
+func TestOneDivision(t *testing.T) {
+	sweep := t.TempDir()
+	shard := func(i, of, units int, name string) string {
+		return writeShard(t, sweep, Shard{Shard: i, Of: of, Sweep: name, Units: make([]Unit, units)})
+	}
+	first, second, third := shard(1, 2, 6, "a"), shard(2, 2, 5, "a"), shard(3, 3, 4, "a")
+	for _, c := range []struct {
+		name    string
+		folders []string
+		want    string
+	}{
+		{"one division", []string{first, second}, ""},
+		{"one shard too many", []string{first, second, third}, "into 2 has most of what was measured, so remove " + third},
+		{"no shards", []string{sweep, filepath.Join(sweep, "none")}, ""},
+		{"other sweeps, side by side", []string{first, shard(4, 5, 1, "b")}, ""},
+	} {
+		err := OneDivision(c.folders)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasSuffix(err.Error(), c.want)) {
+			t.Errorf("%s: %v; want %q", c.name, err, c.want)
+		}
 	}
 }

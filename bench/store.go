@@ -73,7 +73,7 @@ func openRun(dir string, run Run, force bool) (*RunWriter, error) {
 			return nil, errors.New("it is not empty, and not a run: choose another")
 		}
 		if !force {
-			return nil, errors.New("it already holds a run: choose another, or force to replace it")
+			return nil, errors.New("it already holds a run: choose another, or replace it with --force")
 		}
 	}
 	records, err := os.OpenFile(filepath.Join(dir, recordsFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)

@@ -6,9 +6,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"synclab/bench"
 	"synclab/reports"
 )
 
@@ -19,7 +22,7 @@ func newReport(s streams) *cobra.Command {
 	var (
 		format  outputFormat
 		out     string
-		bench   string
+		growth  string
 		options reports.Options
 	)
 	cmd := &cobra.Command{
@@ -49,7 +52,7 @@ more, their 95 % confidence intervals.`,
 				if len(args) > 0 || out != "" {
 					return badUsage(cmd, "--bench prints growth: it takes no run and no --out")
 				}
-				return benchGrowth(s, bench, format)
+				return benchGrowth(s, growth, format)
 			}
 			dirs := args
 			if len(dirs) == 0 {
@@ -76,7 +79,7 @@ more, their 95 % confidence intervals.`,
 	format.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "`folder` of the report (default: the first run's)")
-	flags.StringVar(&bench, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
+	flags.StringVar(&growth, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
 	flags.BoolVar(&options.NoPNG, "no-png", false, "draw SVG only")
 	flags.Float64Var(&options.Promise.FullSync, "full-sync", 0, "capacity: longest median full sync, in `seconds` (default 1)")
 	flags.Float64Var(&options.Promise.ProgrammingP99, "programming-p99", 0,
@@ -147,8 +150,21 @@ func newestRun(root string) (string, error) {
 	return newest, nil
 }
 
+// oneDivision refuses shards that are divided differently, below a folder or named one by one.
+func oneDivision(dirs []string) error {
+	for _, dir := range dirs {
+		if err := bench.OneDivision(reports.ShardsIn(dir)); err != nil {
+			return err
+		}
+	}
+	return bench.OneDivision(dirs)
+}
+
 // report builds the report and prints its summary and where the page is.
 func report(s streams, dirs []string, out string, format outputFormat, options reports.Options) error {
+	if err := oneDivision(dirs); err != nil {
+		return badInput(err)
+	}
 	summary, err := reports.Build(dirs, out, options)
 	if err != nil {
 		return err
@@ -161,12 +177,22 @@ func report(s streams, dirs []string, out string, format outputFormat, options r
 			fmt.Fprintf(s.err, "%s: %s\n", run.Label, run.Missing)
 		}
 	}
+	if !anySync(summary) {
+		fmt.Fprintf(s.err, "%s: no sync was measured until it ended, so there is no number to report\n", strings.Join(dirs, ", "))
+	}
 	return format.write(s.out, summary, func(w io.Writer) error {
 		if err := summary.Table(w); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(w, "\nreport: %s\n", filepath.Join(out, "index.html"))
 		return err
+	})
+}
+
+// anySync says whether a sync was measured: a run may end before the first one.
+func anySync(summary *reports.Summary) bool {
+	return slices.ContainsFunc(summary.Rows, func(r reports.Row) bool {
+		return r.Metric == bench.ColdStart || r.Metric == bench.FullSync || r.Metric == bench.PartialSync
 	})
 }
 
