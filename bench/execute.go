@@ -165,7 +165,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	status, reason := StatusComplete, ""
 	switch {
 	case ctx.Err() != nil:
-		status, reason, err = StatusInterrupted, "interrupted", ctx.Err()
+		status, err = StatusInterrupted, ctx.Err() // which needs no other reason
 	case err != nil:
 		status, reason = StatusFailed, err.Error()
 	}

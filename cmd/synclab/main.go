@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -133,10 +134,51 @@ user, and never touches the firewall of the machine.`,
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return badUsage(cmd, "%w", err) })
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newRun(s), newCompare(s), newKubeProxy(s), newReport(s), newDiff(s), newRules(s), newServe(s), newScenarios(s), newDoctor(s), newVersion(s), newWorker(s), newRulesWorker(s), newProxy(s), newCapture(s), newSoak(s), newCalibrate(s), newTwin(s))
 	root.AddCommand(newPlan(s))
+	addCompletion(root)
 	return root
+}
+
+// addCompletion adds cobra's command completion, which otherwise answers a shell that it does not know with its help.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	at := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == "completion" })
+	completion := root.Commands()[at]
+	var shells []string
+	for _, shell := range completion.Commands() {
+		shells = append(shells, shell.Name())
+		shell.Example = "  synclab completion " + shell.Name() + " > synclab-completion"
+	}
+	completion.Example = "  synclab completion bash > /etc/bash_completion.d/synclab"
+	completion.Args = cobra.ArbitraryArgs
+	completion.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return badUsage(cmd, "no completion for %q: want %s", args[0], orWords(shells))
+	}
+}
+
+// flagError is a flag's value that cannot be read, in words for people: those of package strconv are for programmers.
+func flagError(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	var number *strconv.NumError
+	want, cause := "", ""
+	if errors.As(err, &number) {
+		cause = number.Error()
+		want = map[string]string{"ParseInt": "a whole number", "ParseUint": "a whole number, 0 or more", "ParseFloat": "a number", "ParseBool": "true or false"}[number.Func]
+		if errors.Is(err, strconv.ErrRange) {
+			want += " that is not as large"
+		}
+	} else if at := strings.Index(text, ": time: "); at >= 0 { // package time has no type for its errors
+		cause, want = text[at+len(": "):], "a time with its unit, such as 90s or 5m"
+	}
+	if before, found := strings.CutSuffix(text, cause); found && want != "" {
+		return badUsage(cmd, "%swant %s", before, want)
+	}
+	return badUsage(cmd, "%w", err)
 }
 
 // unknownCommand is for a word that is no subcommand of cmd.

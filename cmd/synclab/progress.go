@@ -32,15 +32,18 @@ func newProgress(w io.Writer) *progress {
 }
 
 func (p *progress) show(at bench.Progress) {
-	title := fmt.Sprintf("[%d/%d] %s %s rep %d", at.Pass, at.Passes, at.Subject, at.Cell, at.Rep)
+	title := ""
+	if at.Passes > 0 { // else nothing is measured yet
+		title = fmt.Sprintf("[%d/%d] %s %s rep %d: ", at.Pass, at.Passes, at.Subject, at.Cell, at.Rep)
+	}
 	if at.Note != "" {
 		if p.bar != nil {
 			_ = p.bar.Clear() // the next step draws it again, below the note
 		}
-		fmt.Fprintf(p.w, "%s: %s\n", title, at.Note)
+		fmt.Fprintf(p.w, "%s%s\n", title, at.Note)
 		return
 	}
-	if stage := title + ": " + at.Stage; stage != p.stage {
+	if stage := title + at.Stage; stage != p.stage {
 		p.end()
 		p.stage, p.began, p.told = stage, time.Now(), time.Now()
 		if p.terminal {

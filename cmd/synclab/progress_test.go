@@ -29,3 +29,12 @@ func TestNoteKeepsTheStage(t *testing.T) {
 		t.Errorf("shown:\n%swant:\n%s", out.String(), want)
 	}
 }
+
+// What happens before the first repetition belongs to none.
+func TestNoteBeforeTheFirstPass(t *testing.T) {
+	var out bytes.Buffer
+	newProgress(&out).show(bench.Progress{Stage: "prepare", Note: "building kube-proxy v1.36.3"})
+	if want := "building kube-proxy v1.36.3\n"; out.String() != want {
+		t.Errorf("shown: %q, want %q", out.String(), want)
+	}
+}

@@ -19,6 +19,9 @@ func newScenarios(s streams) *cobra.Command {
 	var format outputFormat
 	list := func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
+			if slices.ContainsFunc(scenarios.List(), func(s *scenarios.Scenario) bool { return s.Name == args[0] }) {
+				return badUsage(cmd, "unknown command %q; did you mean scenarios describe %s?", args[0], args[0])
+			}
 			return unknownCommand(cmd, args[0])
 		}
 		return listScenarios(s.out, format)
