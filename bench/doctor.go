@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
+	"synclab/bench/upstream"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 )
@@ -45,6 +47,7 @@ func Examine(ctx context.Context) []Check {
 		checks = append(checks, examineVariant(ctx, variant))
 	}
 	checks = append(checks, examineDefault(ctx), examineNft(ctx))
+	checks = append(checks, examineGo(ctx), examineCache(), examineKubeProxy(ctx, upstream.Options{CachedOnly: true}))
 	if space.Status != Fail {
 		for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 			for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
@@ -62,13 +65,13 @@ func Examine(ctx context.Context) []Check {
 
 func examineNamespaces(ctx context.Context) (c Check, user bool) {
 	c = Check{Name: "namespaces", Status: OK, Detail: "as root"}
-	user, err := netns.Isolated(ctx, nil, "true")
+	user, err := netns.Available(ctx)
 	switch {
 	case errors.Is(err, netns.ErrUnavailable):
 		c.Status, c.Detail = Fail, err.Error()
 		c.Remedy = "run as root, or allow user namespaces as said"
 	case err != nil:
-		c.Status, c.Detail = Fail, fmt.Sprintf("could not run true(1) in a namespace: %v", err)
+		c.Status, c.Detail = Fail, fmt.Sprintf("could not be tried: %v", err)
 	case user:
 		c.Detail = "in a user namespace of its own"
 	}
@@ -103,6 +106,47 @@ func examineNft(ctx context.Context) Check {
 	c := Check{Name: "nft", Status: OK, Detail: toolVersion(ctx, "nft")}
 	if c.Detail == "" {
 		c.Status, c.Detail, c.Remedy = Absent, "not found: kube-proxy/nftables needs it, synclab/nftables does not", "install the nftables package"
+	}
+	return c
+}
+
+// examineGo looks for what kube-proxy is built with.
+func examineGo(ctx context.Context) Check {
+	c := Check{Name: "go", Status: OK, Detail: upstream.GoVersion(ctx)}
+	if c.Detail == "" {
+		c.Status, c.Detail = Absent, "not found: kube-proxy is built with it; synclab's subjects do not need it"
+		c.Remedy = "install Go (https://go.dev/dl), or name a kube-proxy that you have with --kube-proxy"
+	}
+	return c
+}
+
+// examineCache is about the folder that what is built is kept in.
+func examineCache() Check {
+	c := Check{Name: "cache folder", Status: OK}
+	cache, err := upstream.OpenCache("")
+	if err != nil {
+		c.Status, c.Detail, c.Remedy = Warn, err.Error(), "let XDG_CACHE_HOME name a folder that this user can write"
+		return c
+	}
+	c.Detail = cache.Path("") + " can be written"
+	if usual, err := os.UserCacheDir(); err != nil || filepath.Dir(filepath.Clean(cache.Path(""))) != usual {
+		c.Status, c.Detail = Warn, "the user's cannot be written; what is built goes to "+cache.Path("")
+		c.Remedy = "let XDG_CACHE_HOME name a folder that this user can write, or kube-proxy is built again when that one is gone"
+	}
+	return c
+}
+
+// examineKubeProxy says whether kube-proxy was built, without building it.
+func examineKubeProxy(ctx context.Context, o upstream.Options) Check {
+	c := Check{Name: "kube-proxy", Status: OK}
+	path, version, err := upstream.KubeProxy(ctx, o)
+	switch {
+	case errors.Is(err, upstream.ErrNotBuilt):
+		c.Status, c.Detail, c.Remedy = Absent, "not built yet: its first use does that, with Go and the network, in some minutes", "synclab kube-proxy builds it now"
+	case err != nil:
+		c.Status, c.Detail, c.Remedy = Warn, err.Error(), "remove that file, and synclab kube-proxy builds it again"
+	default:
+		c.Detail = version + ", " + path
 	}
 	return c
 }

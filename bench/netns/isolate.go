@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,18 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// Available says whether namespaces can be made here, and whether that takes a user namespace; where they cannot, the error
+// wraps ErrUnavailable. It needs no program: the kernel makes the namespaces before it looks for the one to run, and is
+// asked for one that is not there.
+func Available(ctx context.Context) (user bool, err error) {
+	user, err = Isolated(ctx, nil, "/nonexistent/program")
+	var missing *fs.PathError
+	if errors.As(err, &missing) && missing.Op == "fork/exec" && errors.Is(err, fs.ErrNotExist) {
+		return user, nil
+	}
+	return user, err
+}
 
 // Isolated runs a command in a new, empty network namespace of its own and waits for it: to try what a tool and the
 // kernel can do, without any rule surviving. prepare sets the command's input and output; it may be called twice.

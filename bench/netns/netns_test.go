@@ -138,6 +138,18 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
+// Whether namespaces can be made depends on no program; that nothing can be tried is not taken for an answer.
+func TestAvailable(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if _, err := netns.Available(t.Context()); err != nil {
+		t.Errorf("in a machine that runs these tests: %v", err)
+	}
+	t.Setenv("TMPDIR", "/nonexistent/folder")
+	if _, err := netns.Available(t.Context()); err == nil {
+		t.Error("no folder for the lab, and no error")
+	}
+}
+
 func TestExitCode(t *testing.T) {
 	err := netns.Reexec(t.Context(), nil, nil, nil, []string{envRole + "=status"})
 	if code := netns.ExitCode(err); code != 7 {

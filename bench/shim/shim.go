@@ -133,12 +133,12 @@ func (s *Shim) path(parts ...string) string {
 	return filepath.Join(append([]string{s.dir}, parts...)...)
 }
 
-// sbin are the folders that an ordinary user's PATH may lack.
-var sbin = []string{"/usr/local/sbin", "/usr/sbin", "/sbin"}
+// system are the folders that PATH may lack: those of sbin an ordinary user's, the others one that was made by hand.
+var system = []string{"/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"}
 
 // find looks a tool up on PATH and in the system's folders, but not among ours.
 func (s *Shim) find(name string) (string, error) {
-	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), sbin...) {
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), system...) {
 		path, err := filepath.Abs(filepath.Join(dir, name))
 		if err != nil || filepath.Dir(path) == s.Path() {
 			continue
@@ -147,7 +147,7 @@ func (s *Shim) find(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s: %w on PATH nor in %s", name, os.ErrNotExist, strings.Join(sbin, ", "))
+	return "", fmt.Errorf("%s: %w on PATH nor in %s", name, os.ErrNotExist, strings.Join(system, ", "))
 }
 
 // put stands the program in front of a tool. It is a hard link or a copy, not a symbolic link: the program knows by its

@@ -712,6 +712,10 @@ func TestCost(t *testing.T) {
 	if calls, _, err := s.Read(0); len(calls) != 0 || err != nil {
 		t.Errorf("its calls are among the others: %v, %v", calls, err)
 	}
+	t.Setenv("PATH", t.TempDir())
+	if costs, err := s.Cost(t.Context(), 1); err != nil || len(costs) != 1 {
+		t.Errorf("without true on PATH: %v, %v", costs, err)
+	}
 }
 
 // BenchmarkCall is what a call costs with and without the shim: of a command that does nothing, and of one that reads a

@@ -17,9 +17,10 @@ func newDoctor(s streams) *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what this machine can run and what it cannot, and why",
 		Long: `Doctor looks at what the lab needs: namespaces as root or as an ordinary user,
-the iptables variants and nft with their versions, the kernel's matches, and
-limits. It tries rules in namespaces of its own and changes nothing on the
-machine. Its exit status is 1 when no subject can run here.`,
+the iptables variants and nft with their versions, what building kube-proxy
+takes and whether that was done, the kernel's matches, and limits. It tries rules
+in namespaces of its own; on the machine it makes the cache folder and changes
+nothing else. Its exit status is 1 when no subject can run here.`,
 		Example: "  synclab doctor\n  synclab doctor -o json",
 		Args:    argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
