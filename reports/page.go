@@ -134,7 +134,7 @@ func (s *Summary) writePage(w io.Writer) error {
 	return pageTemplate.Execute(w, p)
 }
 
-var beforeUnit = regexp.MustCompile(`([0-9]|≤) (s|ms|µs|ns|%|[0-9])`)
+var beforeUnit = regexp.MustCompile(`([0-9]|≤) (s|ms|µs|ns|%|[KMG]iB|[0-9])`)
 
 var svgSize = regexp.MustCompile(`<svg width="[^"]*" height="[^"]*"`)
 
@@ -258,6 +258,22 @@ func (t pageTable) dropSame(name string) pageTable {
 		}
 	}
 	return t
+}
+
+// wrapping keeps numbers with their units, so that a cell may break between "11.5 ms" and "± 33 %" where room is scarce.
+func (t pageTable) wrapping() pageTable {
+	for _, row := range t.Rows {
+		for i, cell := range row {
+			row[i].Text, row[i].Sub = unparted(cell.Text), unparted(cell.Sub)
+		}
+	}
+	return t
+}
+
+// unparted puts spaces that do not break between a number and its unit, and behind its sign.
+func unparted(text string) string {
+	text = strings.ReplaceAll(beforeUnit.ReplaceAllString(text, "$1\u00a0$2"), "± ", "±\u00a0")
+	return strings.ReplaceAll(text, " *", "\u00a0*")
 }
 
 // dropEmpty leaves out columns that hold nothing, so that the table stays narrow.
