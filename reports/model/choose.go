@@ -20,6 +20,9 @@ const (
 	worst = 0.7
 )
 
+// astray says that every error that a score is the mean of was worst, but for rounding.
+func astray(score float64) bool { return score >= worst-1e-9 }
+
 // candidate is a law with how it did.
 type candidate struct {
 	form   Form

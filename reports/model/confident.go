@@ -50,7 +50,7 @@ func (s *Subject) Usable() error {
 			return fmt.Errorf("no law of its %s syncs", kind)
 		case t.Points < 2 || t.Largest.Services <= t.Smallest.Services:
 			return fmt.Errorf("its %s syncs are known of one size only", kind)
-		case math.IsNaN(t.Score) || t.Score >= worst:
+		case math.IsNaN(t.Score) || astray(t.Score):
 			return fmt.Errorf("the law of its %s syncs misses sizes that were left out by a factor of two", kind)
 		}
 	}

@@ -98,6 +98,15 @@ func Amount(q Quantity, v float64) string {
 	return fmt.Sprintf("%.3g ns", v*1e9)
 }
 
+// ErrorText writes a Score or LargestOut in percent. Errors count up to the one that simply is wrong: there the real one
+// is as large or larger.
+func ErrorText(err float64) string {
+	if astray(err) {
+		return fmt.Sprintf("≥ %.0f %%", 100*worst)
+	}
+	return fmt.Sprintf("%.1f %%", 100*err)
+}
+
 // WriteTable prints the laws of whole syncs, memory, rules and first packets of each subject, aligned.
 func (m *Model) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -108,7 +117,7 @@ func (m *Model) WriteTable(w io.Writer) error {
 			kind string
 		}{{Total, Full}, {Total, Partial}, {PeakRSS, ""}, {ChildPeakRSS, Full}, {Rules, ""}, {Elements, ""}, {FirstPacket, ""}} {
 			if term := s.term(what.q, what.kind); term != nil {
-				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.1f %%\t%.1f %%\n", s.Name, what.q, what.kind, term.Formula(), 100*term.Score, 100*term.LargestOut)
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, what.q, what.kind, term.Formula(), ErrorText(term.Score), ErrorText(term.LargestOut))
 			}
 		}
 	}
