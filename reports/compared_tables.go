@@ -22,7 +22,7 @@ func (s *Summary) pageComparisons() []pageComparison {
 	for i := range s.Comparisons {
 		c := &s.Comparisons[i]
 		one := pageComparison{Title: sizesText([]Cell{c.Cell}) + settingsTail(shortSettings(c.Cell.Settings())),
-			Values: s.sidesTable(c), Ratios: s.ratiosTable(c)}
+			Values: s.sidesTable(c).wrapping(), Ratios: s.ratiosTable(c).wrapping()}
 		if slices.ContainsFunc(s.Comparisons, func(o CellComparison) bool { return o.Cell.Scenario != c.Cell.Scenario }) {
 			one.Title = c.Cell.Scenario + ": " + one.Title
 		}
@@ -156,7 +156,8 @@ func (s *Summary) compared(b *strings.Builder) {
 	if strings.Contains(fmt.Sprint(sides.rows), "±") {
 		medians += " ± 95 % confidence"
 	}
-	b.WriteString("\n" + medians + "; npl: network programming latency; packet: first, at the last Service\n\n")
+	b.WriteString("\n" + medians + sides.legend("; npl: network programming latency", "npl p50", "npl p99") +
+		sides.legend("; packet: first, at the last Service", "packet") + "\n\n")
 	if ratios := s.terminalRatios(); len(ratios.header) > 1 {
 		ratios.write(b)
 		b.WriteString("\n")

@@ -49,7 +49,11 @@ func packetPositionFigure(s *Summary) *figure {
 		if t.N >= 2 {
 			ends := plotter.XYs{{X: points[0].x, Y: t.lineAt(points[0].x)}, {X: last, Y: t.lineAt(last)}}
 			thumbs = append(thumbs, addLine(p, ends, s.color(i)))
-			label += ": " + Format(t.Slope, "s") + slopeError(t.Fit) + " per rule"
+			cost := Format(t.Slope, "s") + slopeError(t.Fit) + " per rule"
+			if t.holdsZero() {
+				cost = "none shown"
+			}
+			label += ": " + cost
 		}
 		f.explain(label, thumbs...)
 		if miss := one.at(t.Cell, -1); len(miss) > 0 {

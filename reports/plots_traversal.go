@@ -58,7 +58,7 @@ func packetsByPosition(s *Summary) *figure {
 		i, _ := s.seriesNamed(cost.Series)
 		last = max(last, addPositions(linear, slopes, cost, s.look(i), false), addPositions(p, ends, cost, s.look(i), true))
 		if n := len(slopes.labels); n > 0 && cost.PerService != nil {
-			slopes.labels[n-1].text += "  " + slopeText(cost.PerService.Slope)
+			slopes.labels[n-1].text += "  " + costText(*cost.PerService, cost.Flat)
 		}
 	}
 	if len(ends.labels) == 0 {

@@ -119,5 +119,8 @@ func fitPower(x, y []float64) (Fit, bool) {
 // powerAt is the fitted power law's value at x.
 func (f Fit) powerAt(x float64) float64 { return math.Exp(f.Intercept + f.Slope*math.Log(x)) }
 
+// holdsZero says that the slope is not told from none: its interval holds 0.
+func (f Fit) holdsZero() bool { return f.SlopeLow != nil && *f.SlopeLow <= 0 && *f.SlopeHigh >= 0 }
+
 // lineAt is the fitted line's value at x.
 func (f Fit) lineAt(x float64) float64 { return f.Intercept + f.Slope*x }

@@ -63,7 +63,8 @@ func (s *Summary) keyFigures(b *strings.Builder) {
 	if shown = shown.dropEmpty(); len(shown.header) > 2 {
 		b.WriteString("\n")
 		shown.write(b)
-		b.WriteString("\nmedians ± 95 % confidence; npl: network programming latency; 1st packet: at the last Service\n")
+		b.WriteString("\nmedians ± 95 % confidence" + shown.legend("; npl: network programming latency", "npl p50", "npl p99") +
+			shown.legend("; 1st packet: at the last Service", "1st packet") + "\n")
 	}
 	if len(s.Comparisons) > 0 {
 		s.compared(b)
@@ -179,6 +180,14 @@ func (t textTable) dropEmpty() textTable {
 		}
 	}
 	return out
+}
+
+// legend is a text that explains columns; empty where the table has none of them.
+func (t textTable) legend(text string, columns ...string) string {
+	if slices.ContainsFunc(columns, func(name string) bool { return slices.Contains(t.header, name) }) {
+		return text
+	}
+	return ""
 }
 
 // widths of the columns.

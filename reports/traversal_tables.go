@@ -175,6 +175,17 @@ func slopeText(v float64) string {
 	return strings.Replace(text, "-", "−", 1) + " ns"
 }
 
+// costText is a slope where it is told from none: its interval holds no 0.
+func costText(fit Fit, flat *Flatness) string {
+	switch {
+	case !fit.holdsZero():
+		return slopeText(fit.Slope)
+	case flat != nil && flat.Verdict == "unknown":
+		return "none shown"
+	}
+	return "flat"
+}
+
 // packetGrowthTable has the medians at the last Service of each size.
 func (s *Summary) packetGrowthTable() pageTable {
 	var sizes []int
@@ -263,7 +274,7 @@ func (s *Summary) packetLines() (Cell, [][]string) {
 			rules = Format(*last.Rules, "count")
 		}
 		if fit := cmp.Or(p.PerRule, p.PerService); fit != nil {
-			per = slopeText(fit.Slope)
+			per = costText(*fit, p.Flat)
 		}
 		if p.Flat != nil {
 			verdict = p.Flat.Verdict

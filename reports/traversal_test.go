@@ -180,3 +180,46 @@ func TestTwoPointsAreNoFit(t *testing.T) {
 		}
 	}
 }
+
+// What is not told from none is no cost, and least of all a negative one.
+func TestCostText(t *testing.T) {
+	fit := func(low, slope, high float64) Fit {
+		return Fit{Slope: slope * 1e-9, SlopeLow: new(low * 1e-9), SlopeHigh: new(high * 1e-9)}
+	}
+	for _, test := range []struct {
+		fit  Fit
+		flat *Flatness
+		want string
+	}{
+		{fit(4.1, 5.28, 6), &Flatness{Verdict: "grows"}, "5.28 ns"},
+		{fit(-5, -2.07, 1), &Flatness{Verdict: "flat"}, "flat"},
+		{fit(-1, 0.4, 2), nil, "flat"},
+		{fit(-9, 3, 20), &Flatness{Verdict: "unknown"}, "none shown"},
+		{Fit{Slope: 3e-9}, nil, "3.00 ns"},
+	} {
+		if got := costText(test.fit, test.flat); got != test.want {
+			t.Errorf("%+v: %q, want %q", test.fit, got, test.want)
+		}
+	}
+}
+
+// The legend of the key figures explains the columns that are there.
+func TestLegendOfKeyFigures(t *testing.T) {
+	for _, test := range []struct {
+		figures KeyFigures
+		want    []bool // npl, first packet
+	}{
+		{KeyFigures{FullSync: &Distribution{Median: 1}}, []bool{false, false}},
+		{KeyFigures{FullSync: &Distribution{Median: 1}, Programming: &Distribution{Median: 1, P99: 2}}, []bool{true, false}},
+		{KeyFigures{FullSync: &Distribution{Median: 1}, FirstPacketLast: &Distribution{Median: 1e-6}}, []bool{false, true}},
+	} {
+		var b strings.Builder
+		test.figures.Series = "synclab/nftables"
+		(&Summary{KeyFigures: []KeyFigures{test.figures}, collected: &collection{}}).keyFigures(&b)
+		for i, text := range []string{"npl:", "1st packet:"} {
+			if strings.Contains(b.String(), text) != test.want[i] {
+				t.Errorf("%q: want %v in\n%s", text, test.want[i], b.String())
+			}
+		}
+	}
+}
