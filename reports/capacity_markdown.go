@@ -26,7 +26,7 @@ func (r *capacityReport) markdown() string {
 		return []string{s.Name, oneLine(r.limitCell(s.Largest)), firstBreak(s).Text, oneLine(r.holdsCell(s.Today)), target, periodText(s.Recommended.Policy.MinSyncPeriod) + " (" + policyText(s.Recommended.Policy) + ")",
 			oneLine(promisedCell(s.Recommended.Outlook, capacity.ProgrammingP99)), oneLine(promisedCell(s.Recommended.Outlook, capacity.CPU)), oneLine(r.memoryCell(s))}
 	})
-	b.WriteString("\n● measured, ◐ interpolated, ○ extrapolated (× beyond the largest measured size).\n")
+	b.WriteString("\n● measured, ◐ interpolated, ○ extrapolated (× beyond the largest measured size, or below the smallest).\n")
 	if sentences := r.backendSentences(); len(sentences) > 0 {
 		b.WriteString("\n### When a change of backend pays\n\n")
 		for _, sentence := range sentences {

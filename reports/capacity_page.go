@@ -208,7 +208,7 @@ var basisLooks = []basisLook{
 		`<line x1="1" y1="6" x2="43" y2="6" stroke="currentColor" stroke-width="2"/><circle cx="22" cy="6" r="4.5" fill="currentColor"/>`},
 	{model.Interpolated, "◐", "interpolated", "solid line", "within the sizes of the calibration, by the fitted laws of growth.",
 		`<line x1="1" y1="6" x2="43" y2="6" stroke="currentColor" stroke-width="2"/>`},
-	{model.Extrapolated, "○", "extrapolated ×N", "dashed line", "N times beyond the largest size of the calibration.",
+	{model.Extrapolated, "○", "extrapolated ×N", "dashed line", "N times beyond the largest size of the calibration, or below the smallest, or as many changed Services in one sync.",
 		`<line x1="1" y1="6" x2="43" y2="6" stroke="currentColor" stroke-width="1.5" stroke-dasharray="5 4" opacity=".75"/>`},
 }
 
@@ -224,8 +224,15 @@ func basisMark(b model.Basis) string {
 
 // basisText names what an estimate rests on: "extrapolated ×2.4".
 func basisText(e capacity.Estimate) string {
-	if e.Basis == model.Extrapolated && e.Beyond > 1 {
-		return string(e.Basis) + " ×" + strings.TrimSuffix(fmt.Sprintf("%.1f", e.Beyond), ".0")
+	if times := strings.TrimSuffix(fmt.Sprintf("%.1f", e.Beyond), ".0"); e.Basis == model.Extrapolated && e.Beyond > 1 && times != "1" {
+		text := string(e.Basis) + " ×" + times
+		switch {
+		case e.Below:
+			text += " below"
+		case e.Changed:
+			text += " changes of a sync"
+		}
+		return text
 	}
 	return string(e.Basis)
 }

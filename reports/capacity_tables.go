@@ -110,8 +110,11 @@ func firstBreak(s capacity.SubjectAnswer) pageCell {
 
 func recommendedCell(s capacity.Setting) pageCell {
 	cell := pageCell{Text: periodText(s.Policy.MinSyncPeriod), Value: exact(s.Policy.MinSyncPeriod.Seconds()), Sub: policyText(s.Policy)}
-	if !s.Holds {
+	switch {
+	case len(s.Outlook.Breaks) > 0:
 		cell.Sub += "\nholds not all of the promise"
+	case !s.Holds:
+		cell.Sub += "\nholds the promise, not for sure"
 	}
 	return cell
 }

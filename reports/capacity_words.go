@@ -162,6 +162,15 @@ func (r *capacityReport) count(reach float64) string {
 	return trimTick(significant(reach))
 }
 
+// limitCount writes how far a promise holds: to two digits, since more are not known.
+func (r *capacityReport) limitCount(reach float64) string {
+	if reach >= 100 {
+		unit := math.Pow(10, math.Floor(math.Log10(reach))-1)
+		reach = math.Round(reach/unit) * unit
+	}
+	return r.count(reach)
+}
+
 // reachText is "5,000 nodes".
 func (r *capacityReport) reachText(reach float64) string {
 	text := r.count(reach) + " " + string(r.Unit)
@@ -179,9 +188,9 @@ func (r *capacityReport) farText(l capacity.Limit) string {
 	case l.Never && !l.Smaller:
 		return "none"
 	case l.Unbounded:
-		return "≥ " + r.count(l.Reach.Median)
+		return "≥ " + r.limitCount(l.Reach.Median)
 	default:
-		return r.count(l.Reach.Median)
+		return r.limitCount(l.Reach.Median)
 	}
 }
 
@@ -190,7 +199,7 @@ func (r *capacityReport) interval(reach capacity.Estimate) string {
 	if !(reach.High > reach.Low) {
 		return ""
 	}
-	return r.count(reach.Low) + " – " + r.count(reach.High)
+	return r.limitCount(reach.Low) + " – " + r.limitCount(reach.High)
 }
 
 // intervalOf is "9,100 – 15,000", empty where there is none.

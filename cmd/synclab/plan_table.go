@@ -71,7 +71,7 @@ func limitText(l capacity.Limit, unit capacity.Unit) string {
 	case l.Never:
 		return "not today's"
 	case l.Unbounded:
-		return "> " + count(l.Reach.Median)
+		return "≥ " + count(l.Reach.Median)
 	}
 	return fmt.Sprintf("%s (%s … %s)", count(l.Reach.Median), count(l.Reach.Low), count(l.Reach.High))
 }
@@ -95,8 +95,15 @@ func roundedText(v float64) string {
 
 // basisText says what a limit rests on, and how far beyond the measured sizes it is.
 func basisText(l capacity.Limit) string {
-	if l.Reach.Basis == model.Extrapolated && l.Reach.Beyond > 1 {
-		return fmt.Sprintf("%s %s×", l.Reach.Basis, plainNumber(math.Round(l.Reach.Beyond*10)/10))
+	if times := math.Round(l.Reach.Beyond*10) / 10; l.Reach.Basis == model.Extrapolated && times > 1 {
+		text := fmt.Sprintf("%s %s×", l.Reach.Basis, plainNumber(times))
+		switch {
+		case l.Reach.Below:
+			text += " below"
+		case l.Reach.Changed:
+			text += " changes of a sync"
+		}
+		return text
 	}
 	return string(l.Reach.Basis)
 }

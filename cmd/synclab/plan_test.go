@@ -146,7 +146,7 @@ func TestPlanTable(t *testing.T) {
 		{capacity.InNodes, reach(24, 0, 5678), "holds up to, nodes|24 (0 … 5,700)"},
 		{capacity.InEndpoints, reach(24.34, 7.25, 118.4), "holds up to, endpoints of each Service|24 (7.3 … 120)"},
 		{capacity.InChanges, reach(0.456, 0.0612, 1000), "holds up to, changes a second|0.46 (0.061 … 1,000)"},
-		{capacity.InChanges, unbounded, "holds up to, changes a second|> 1,200"},
+		{capacity.InChanges, unbounded, "holds up to, changes a second|≥ 1,200"},
 		{capacity.InChanges, smaller, "holds up to, changes a second|not today's; 0.12"},
 	} {
 		rows := planTable(&capacity.Answer{Unit: c.unit, Subjects: []capacity.SubjectAnswer{{Name: "a", Largest: c.limit, Limits: []capacity.Limit{c.limit}}}})

@@ -44,7 +44,7 @@ type SubjectAnswer struct {
 	Today  Outlook  `json:"today"`
 	Target *Outlook `json:"target,omitempty"`
 	// Limits are how far each promise holds, with the policy in use, the first to break first; Largest is the least of
-	// them, with the recommended policy.
+	// them, with the recommended policy, which holds no less than the one in use.
 	Limits  []Limit `json:"limits"`
 	Largest Limit   `json:"largest"`
 	// RecommendedLimits are the limits with the recommended policy, of which Largest is the least.
@@ -139,6 +139,8 @@ type Limit struct {
 	// Never: it breaks today already. Unbounded: it holds as far as was looked (Reach.Median).
 	Never     bool `json:"never,omitempty"`
 	Unbounded bool `json:"unbounded,omitempty"`
+	// End is why it was not looked further, in words; empty: because of what was measured.
+	End string `json:"end,omitempty"`
 	// Smaller: today's cluster breaks it (Never), and Reach is the largest smaller one that holds; 0 if none does.
 	Smaller bool `json:"smaller,omitempty"`
 	// Value is what is promised (s, CPUs, B), as in Outlook.Promised.

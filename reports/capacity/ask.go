@@ -156,18 +156,11 @@ func (a *asker) fillIn(s *SubjectAnswer, grows bool) (err error) {
 	if s.Furthest, err = a.furthest(s.Frontier); err != nil {
 		return err
 	}
-	s.Recommended = recommend(s.Frontier, s.Furthest, a.q.Promise)
-	if here.Cluster.rate() == 0 { // nothing waits for a sync: there is nothing to choose by
-		s.Recommended = s.Frontier[slices.IndexFunc(s.Frontier, func(one Setting) bool { return one.InUse })]
-	}
 	a.told("settings")
-	best := s.Limits
-	if s.Recommended.Policy != a.policy {
-		if best, err = a.limits(s.Recommended.Policy); err != nil {
-			return err
-		}
+	if err = a.choose(s); err != nil {
+		return err
 	}
-	s.RecommendedLimits, s.Largest = best, largest(best)
+	best := s.RecommendedLimits
 	a.told("largest cluster")
 	if len(best) > 0 {
 		if s.Sensitivity, err = a.sensitivity(s.Recommended.Policy, s.Largest); err != nil {
@@ -175,6 +168,35 @@ func (a *asker) fillIn(s *SubjectAnswer, grows bool) (err error) {
 		}
 	}
 	a.told("sensitivity")
+	return nil
+}
+
+// mostChosen are the settings whose limits are looked at until what is in use stays: each takes many simulations.
+const mostChosen = 4
+
+// choose what to recommend of the frontier, and the limits with that. A setting that holds less than the one in use, at the
+// median or for sure, is none to change to, however cheap or fast it is at the size that is planned for. Where nothing holds
+// at that size, or what is in use is discouraged, that is no measure.
+func (a *asker) choose(s *SubjectAnswer) (err error) {
+	used := s.Frontier[slices.IndexFunc(s.Frontier, func(one Setting) bool { return one.InUse })]
+	now, left := largest(s.Limits), slices.Clone(s.Frontier)
+	for range mostChosen {
+		one := recommend(left, s.Furthest, a.q.Promise)
+		if one.InUse || one.Outlook.Cluster.rate() == 0 { // without changes nothing waits for a sync: there is nothing to choose by
+			break
+		}
+		limits, err := a.limits(one.Policy)
+		if err != nil {
+			return err
+		}
+		s.Recommended, s.RecommendedLimits, s.Largest = one, limits, largest(limits)
+		far := s.Largest.Reach
+		if used.Discouraged != "" || s.holdsNowhere(a.q.Promise) || far.Median >= now.Reach.Median && far.Low >= now.Reach.Low {
+			return nil
+		}
+		left = slices.DeleteFunc(left, func(other Setting) bool { return other.Policy == one.Policy })
+	}
+	s.Recommended, s.RecommendedLimits, s.Largest = used, s.Limits, now
 	return nil
 }
 
@@ -216,7 +238,12 @@ func remarks(m *model.Model, q Question, a *Answer) []string {
 	for _, s := range a.Subjects {
 		for _, o := range []*Outlook{&s.Today, s.Target} {
 			if o != nil && o.FullSync.Beyond > mostBeyond {
-				size := fmt.Sprintf("%d Services", o.Cluster.Services)
+				size := fmt.Sprintf("%d Service%s", o.Cluster.Services, plural(o.Cluster.Services))
+				if o.FullSync.Below {
+					out = append(out, fmt.Sprintf("%s: %s are %s times below the smallest size that was measured: what is said of it is at most what was measured there",
+						s.Name, o.Cluster.size(model.Measured), digits(o.FullSync.Beyond, model.Extrapolated)))
+					continue
+				}
 				if a.Unit != InServices {
 					size = o.Cluster.size(model.Measured)
 				}

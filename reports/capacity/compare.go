@@ -138,7 +138,7 @@ func (c Comparison) words(from, to *SubjectAnswer, u Unit) string {
 
 // upTo says how far a limit goes.
 func (u Unit) upTo(l Limit) string {
-	s := u.count(l.Reach.Median, l.Reach.Basis)
+	s := u.count(l.Reach.Median, model.Extrapolated)
 	if l.Unbounded {
 		s += " and more (not looked further)"
 	}

@@ -105,7 +105,7 @@ func costOf(s *model.Subject, c Cluster, ready *prepared, together int, which si
 		if !s.Has(model.Total, kind) {
 			continue
 		}
-		p, err := s.Predict(model.Query{Kind: kind, Services: c.Services, Endpoints: c.Endpoints, Changed: together})
+		p, err := predict(s, model.Query{Kind: kind, Services: c.Services, Endpoints: c.Endpoints, Changed: together})
 		if err != nil {
 			return nil, err
 		}

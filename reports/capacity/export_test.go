@@ -48,7 +48,7 @@ func Recommend(all []Setting, furthest Furthest, p Promise) Setting {
 }
 
 func Search(low, high, start float64, holds func(float64) bool) (scale float64, found, unbounded bool) {
-	scale, found, unbounded, _ = span{low, high, 1, exact}.search(start, func(s float64) (bool, error) { return holds(s), nil })
+	scale, found, unbounded, _ = span{low: low, high: high, step: 1, tolerance: exact}.search(start, func(s float64) (bool, error) { return holds(s), nil })
 	return scale, found, unbounded
 }
 
@@ -61,6 +61,7 @@ func (c Cluster) Events(seed uint64, from, length time.Duration) (twin.Source, e
 
 func (c Cluster) Rate() float64 { return c.rate() }
 
+func RestsOn(e Estimate) string                              { return restsOn(e) }
 func Digits(v float64, b model.Basis) string                 { return digits(v, b) }
 func Amount(promise string, v float64, b model.Basis) string { return amount(promise, v, b) }
 func MemoryLimit(e Estimate) uint64                          { return memoryLimit(e) }

@@ -62,6 +62,9 @@ func recommend(all []Setting, furthest Furthest, promise Promise) Setting {
 		return all[inUse]
 	}
 	candidates := slices.DeleteFunc(slices.Clone(all), func(s Setting) bool { return s.Discouraged != "" })
+	if len(candidates) == 0 {
+		return all[inUse]
+	}
 	holding := func(of func(Estimate) float64) []Setting {
 		return slices.DeleteFunc(slices.Clone(candidates), func(s Setting) bool {
 			for _, name := range []string{ProgrammingP99, CPU} {

@@ -25,7 +25,10 @@ const (
 )
 
 // span are the scales between which is looked, and what a step of a search is: twice as much of what grows most.
-type span struct{ low, high, step, tolerance float64 }
+type span struct {
+	low, high, step, tolerance float64
+	end                        string // why it is not looked further, if not for what was measured
+}
 
 func (a *asker) span() span {
 	if a.looked == nil {
@@ -64,6 +67,12 @@ func (a *asker) measureSpan() span {
 			} else {
 				most = middle
 			}
+		}
+		switch next := a.at(most); {
+		case next.rate() > churn:
+			r.end = fmt.Sprintf("by then %s objects change a second, and every change is simulated", digits(next.rate(), model.Extrapolated))
+		case next.Services > MostServices:
+			r.end = "no cluster is taken to be larger"
 		}
 	}
 	if given {
@@ -176,6 +185,9 @@ func (a *asker) limit(name string, p Policy) (l Limit, known bool, err error) {
 	}
 	l = Limit{Promise: name, Scale: scale, Cluster: a.at(scale), Unbounded: unbounded, Never: !found || scale < 0}
 	l.Smaller = found && l.Never
+	if l.Unbounded {
+		l.End = r.end
+	}
 	reach := func(scale float64, found bool) float64 {
 		if !found {
 			return 0
@@ -199,7 +211,7 @@ func (a *asker) limit(name string, p Policy) (l Limit, known bool, err error) {
 	if err != nil {
 		return l, known, err
 	}
-	l.Reach.Basis, l.Reach.Beyond = basis.Basis, basis.Beyond
+	l.Reach = l.Reach.resting(basis)
 	l.Why, err = a.why(name, l.Cluster, p)
 	return l, known, err
 }

@@ -109,8 +109,7 @@ func (a *asker) outlook(scale float64, c Cluster, p Policy, bounds bool) (Outloo
 	o.Promised[ProgrammingP99] = estimate(func(s *simulated) float64 { return s.p99 })
 	cpu := estimate(func(s *simulated) float64 { return s.cpu })
 	if own, err := a.predict(c, model.Query{Quantity: model.CPU, Kind: model.Partial, Changed: min(o.Together, c.Services)}); err == nil {
-		from := worse(cpu, own)
-		cpu.Basis, cpu.Beyond = from.Basis, from.Beyond
+		cpu = cpu.resting(worse(cpu, own))
 	}
 	o.Promised[CPU] = cpu
 	for _, name := range []string{FirstPacketP99, Memory, Start} {
@@ -155,7 +154,7 @@ func (a *asker) rests(c Cluster, together int) (Estimate, error) {
 		}
 		e = worse(e, full)
 	}
-	return Estimate{Basis: e.Basis, Beyond: e.Beyond}, nil
+	return Estimate{}.resting(e), nil
 }
 
 // large clusters have no full syncs by time.
@@ -176,11 +175,15 @@ func rank(b model.Basis) int {
 // predict asks the model for something of a cluster.
 func (a *asker) predict(c Cluster, q model.Query) (Estimate, error) {
 	q.Services, q.Endpoints = c.Services, c.Endpoints
-	p, err := a.subject.Predict(q)
+	p, err := predict(a.subject, q)
 	if err != nil {
 		return Estimate{}, err
 	}
-	return Estimate{Median: p.Median, Low: p.Low, High: p.High, Basis: p.Basis, Beyond: p.Beyond}, nil
+	e := Estimate{Median: p.Median, Low: p.Low, High: p.High, Basis: p.Basis, Beyond: p.Beyond}
+	if e.Basis == model.Extrapolated {
+		e.Below, e.Changed = furthest(a.subject, q)
+	}
+	return e, nil
 }
 
 // state is a quantity of a promise that needs no simulation; ok is false where it was not measured.
@@ -213,8 +216,8 @@ func (a *asker) memory(c Cluster) (Estimate, error) {
 	if !found {
 		return e, nil
 	}
-	basis := worse(e, tool)
-	return Estimate{Median: e.Median + tool.Median, Low: e.Low + tool.Low, High: e.High + tool.High, Basis: basis.Basis, Beyond: basis.Beyond}, nil
+	both := Estimate{Median: e.Median + tool.Median, Low: e.Low + tool.Low, High: e.High + tool.High}
+	return both.resting(worse(e, tool)), nil
 }
 
 // tool is the memory of the largest tool, in the kind of sync that takes more.

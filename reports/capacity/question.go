@@ -121,6 +121,9 @@ type Estimate struct {
 	Low    float64     `json:"low"`
 	High   float64     `json:"high"`
 	Basis  model.Basis `json:"basis"`
-	// Beyond is how many times the size is beyond what was measured; 1 within it.
-	Beyond float64 `json:"beyond"`
+	// Beyond is how many times the size is beyond what was measured; 1 within it. Below: that is below the smallest size, not
+	// above the largest. Changed: it is how many changed Services one sync takes together, not the size of the cluster.
+	Beyond  float64 `json:"beyond"`
+	Below   bool    `json:"below,omitempty"`
+	Changed bool    `json:"changed,omitempty"`
 }

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -19,6 +20,9 @@ func (a *Answer) say() []string {
 		out = append(out, used.sayTarget(*a.Target, p)...)
 	}
 	out = append(out, used.sayLargest(a.Question))
+	if s := used.sayUnsure(p); s != "" && a.Target == nil {
+		out = append(out, s)
+	}
 	if s := used.sayNext(a.Question); s != "" {
 		out = append(out, s)
 	}
@@ -66,10 +70,33 @@ func restsOn(e Estimate) string {
 	if e.Basis != model.Extrapolated {
 		return ""
 	}
+	times, trust := digits(e.Beyond, model.Extrapolated), ""
 	if e.Beyond > mostBeyond {
-		return fmt.Sprintf(" (extrapolated to %s times what was measured: not to be trusted)", digits(e.Beyond, model.Extrapolated))
+		trust = ": not to be trusted"
 	}
-	return fmt.Sprintf(" (extrapolated to %s times what was measured)", digits(e.Beyond, model.Extrapolated))
+	switch {
+	case times == "1":
+		return " (extrapolated, just beyond what was measured)"
+	case e.Below:
+		return fmt.Sprintf(" (extrapolated to %s times below the smallest size that was measured)", times)
+	case e.Changed:
+		return fmt.Sprintf(" (extrapolated to %s times as many changed Services in one sync as were measured%s)", times, trust)
+	}
+	return fmt.Sprintf(" (extrapolated to %s times what was measured%s)", times, trust)
+}
+
+// sayUnsure names what may not hold today already, though it does by the median.
+func (s *SubjectAnswer) sayUnsure(p Promise) string {
+	var unsure verdict
+	for _, name := range p.Promised() {
+		if e, known := s.Today.Promised[name]; known && e.Median <= p.Bound(name) && e.High > p.Bound(name) {
+			unsure.add(name, fmt.Sprintf("%s %s (promised %s)", words[name].name, between(name, e), promised(p, name)), e)
+		}
+	}
+	if len(unsure.figures) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Today that is not sure of %s%s.", strings.Join(unsure.figures, ", "), restsOn(unsure.farthest))
 }
 
 // mostFigures of broken promises are told in the first sentence; where more break, it only names them.
@@ -134,16 +161,17 @@ func (s *SubjectAnswer) sayLargest(q Question) string {
 		who += fmt.Sprintf(", with minSyncPeriod %s (%s),", period(s.Recommended.Policy.MinSyncPeriod), s.Recommended.Policy.Runner)
 	}
 	unit := q.Growth.Unit()
-	limit := unit.count(l.Reach.Median, l.Reach.Basis)
+	limit := unit.count(l.Reach.Median, model.Extrapolated) // of a limit no more digits are worth anything
 	size, each, further := limit, "", "that is as far as the model can be asked"
 	switch unit {
 	case InServices:
-		size, each = l.Cluster.size(l.Reach.Basis), fmt.Sprintf(" with %s endpoints each", digits(l.Cluster.Endpoints, l.Reach.Basis))
+		size, each = l.Cluster.size(model.Extrapolated), fmt.Sprintf(" with %s endpoints each", digits(l.Cluster.Endpoints, l.Reach.Basis))
 	case InNodes:
 		further = "what a proxier does hardly depends on how many other nodes there are"
 	case InChanges:
 		further = "every change is simulated"
 	}
+	further = cmp.Or(l.End, further)
 	switch {
 	case l.Promise == "":
 		return fmt.Sprintf("Of %s nothing that is promised is known: there is no limit to name.", s.Name)
@@ -172,7 +200,7 @@ func (s *SubjectAnswer) sayNext(q Question) string {
 			return fmt.Sprintf("%s (%s) breaks in all of these, too.", words[l.Promise].name, promised(q.Promise, l.Promise))
 		}
 		return fmt.Sprintf("The next to break is %s (%s), at about %s%s.", words[l.Promise].name, promised(q.Promise, l.Promise),
-			q.Growth.Unit().count(l.Reach.Median, l.Reach.Basis), restsOn(l.Reach))
+			q.Growth.Unit().count(l.Reach.Median, model.Extrapolated), restsOn(l.Reach))
 	}
 	return ""
 }
