@@ -46,7 +46,7 @@ func planTable(a *capacity.Answer) [][]string {
 		one := &a.Subjects[i]
 		set := "-"
 		if len(one.Limits) > 0 {
-			set = limitText(one.Limits[0], a.Unit)
+			set = limitText(capacity.Largest(one.Limits), a.Unit) // its bounds are those of all, as beside it
 		}
 		rows = append(rows, []string{
 			one.Name, limitText(one.Largest, a.Unit), basisText(one.Largest), firstToBreak(one.Largest), set, settingText(one.Recommended), reports.Format(float64(one.MemoryLimit), "B"),

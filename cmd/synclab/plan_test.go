@@ -154,6 +154,11 @@ func TestPlanTable(t *testing.T) {
 			t.Errorf("%s, as set today %s; want %s", got, rows[1][4], c.want)
 		}
 	}
+	// As it is set, it holds for sure only as far as the promise that is least sure.
+	rows := planTable(&capacity.Answer{Unit: capacity.InNodes, Subjects: []capacity.SubjectAnswer{{Name: "a", Limits: []capacity.Limit{reach(50, 40, 60), reach(55, 20, 90)}}}})
+	if rows[1][4] != "50 (20 … 60)" {
+		t.Errorf("as set today %s", rows[1][4])
+	}
 }
 
 // What a check says of promises that hold, are broken, and may be either.

@@ -179,7 +179,7 @@ const mostChosen = 4
 // at that size, or what is in use is discouraged, that is no measure.
 func (a *asker) choose(s *SubjectAnswer) (err error) {
 	used := s.Frontier[slices.IndexFunc(s.Frontier, func(one Setting) bool { return one.InUse })]
-	now, left := largest(s.Limits), slices.Clone(s.Frontier)
+	now, left := Largest(s.Limits), slices.Clone(s.Frontier)
 	for range mostChosen {
 		one := recommend(left, s.Furthest, a.q.Promise)
 		if one.InUse || one.Outlook.Cluster.rate() == 0 { // without changes nothing waits for a sync: there is nothing to choose by
@@ -189,7 +189,7 @@ func (a *asker) choose(s *SubjectAnswer) (err error) {
 		if err != nil {
 			return err
 		}
-		s.Recommended, s.RecommendedLimits, s.Largest = one, limits, largest(limits)
+		s.Recommended, s.RecommendedLimits, s.Largest = one, limits, Largest(limits)
 		far := s.Largest.Reach
 		if used.Discouraged != "" || s.holdsNowhere(a.q.Promise) || far.Median >= now.Reach.Median && far.Low >= now.Reach.Low {
 			return nil

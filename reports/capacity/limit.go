@@ -249,8 +249,8 @@ func (a *asker) limits(p Policy) ([]Limit, error) {
 	return all, nil
 }
 
-// largest is the cluster at which all of the limits hold. Its bounds are the least of theirs.
-func largest(all []Limit) Limit {
+// Largest is the cluster at which all of the limits hold. Its bounds are the least of theirs.
+func Largest(all []Limit) Limit {
 	if len(all) == 0 {
 		return Limit{}
 	}
