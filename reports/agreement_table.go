@@ -31,7 +31,7 @@ func (a *Agreement) Table(w io.Writer) error {
 			t.add(costTexts[s.Cost], s.P50.text(), s.P90.text(), s.P99.text(), plainCount(s.Syncs.Value), busyText(s.CPUShare), verdict)
 		}
 	}
-	t.writeWhole(&b)
+	t.write(&b)
 	fmt.Fprintf(&b, "\n%s\n", wrap(fmt.Sprintf("measured: of all repetitions; ± how far one of them lies from that, where there are several. Twin: median over seeds, "+
 		"± the 5th and 95th percentile; × of what was measured. Agrees: all three within %.0f %%.", 100*a.Within), tableWidth, ""))
 	for _, sentence := range a.sentences() {

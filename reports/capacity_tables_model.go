@@ -86,8 +86,8 @@ func (r *capacityReport) lawsTable() pageTable {
 				continue
 			}
 			t.Rows = append(t.Rows, []pageCell{r.modelCell(s.Name), {Text: quantityText(term.Quantity, term.Kind)}, {Text: term.Formula()}, intCell(term.Points),
-				intCell(int(math.Round(term.Largest.Services))), {Text: fmt.Sprintf("%.1f %%", 100*term.Score), Value: exact(term.Score)},
-				{Text: fmt.Sprintf("%.1f %%", 100*term.LargestOut), Value: exact(term.LargestOut)}})
+				intCell(int(math.Round(term.Largest.Services))), {Text: model.ErrorText(term.Score), Value: exact(term.Score)},
+				{Text: model.ErrorText(term.LargestOut), Value: exact(term.LargestOut)}})
 		}
 	}
 	return t.dropEmpty()

@@ -32,7 +32,7 @@ func (d *Diff) Table(w io.Writer) error {
 		table.add(r.cells()...)
 	}
 	b.WriteString("\n")
-	table.writeWhole(&b)
+	table.write(&b)
 	for _, a := range d.Absent {
 		fmt.Fprintf(&b, "%s: %s\n", Delta{Subject: a.Subject, Cell: a.Cell}.group(), strings.ReplaceAll(string(a.Verdict), "-", " "))
 	}

@@ -136,7 +136,7 @@ func WriteBenchGrowth(w io.Writer, all []BenchGrowth) error {
 			b.WriteString("\n")
 		}
 		fmt.Fprintf(&b, "Growth of %s with the number of Services\n\n", unit)
-		t.writeWhole(&b)
+		t.write(&b)
 	}
 	b.WriteString("\nmedians by size; the exponent is that of the number of Services: 0 is flat, 1 is linear\n")
 	_, err := io.WriteString(w, b.String())

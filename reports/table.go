@@ -10,9 +10,9 @@ import (
 )
 
 // tableWidth is what the terminal table fits into.
-const tableWidth = 100
+const tableWidth = 110
 
-// Table writes the key figures and where syncs spend their time, for a terminal of 100 columns.
+// Table writes the key figures and where syncs spend their time, for a terminal of 110 columns.
 func (s *Summary) Table(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", s.Title)
@@ -213,24 +213,11 @@ func (t textTable) fits() bool {
 	return total <= tableWidth
 }
 
-// write keeps within the width by shortening the first column.
+// write writes every name in full, however wide: cut in the middle, two subjects may look alike.
 func (t textTable) write(b *strings.Builder) {
 	widths := t.widths()
-	others := 0
-	for _, w := range widths[1:] {
-		others += w + 2
-	}
-	widths[0] = min(widths[0], max(8, tableWidth-others))
-	t.writeColumns(b, widths)
-}
-
-// writeWhole writes every name in full, however wide.
-func (t textTable) writeWhole(b *strings.Builder) { t.writeColumns(b, t.widths()) }
-
-func (t textTable) writeColumns(b *strings.Builder, widths []int) {
 	line := func(row []string) {
-		text := shorten(row[0], widths[0])
-		text += strings.Repeat(" ", widths[0]-runes(text))
+		text := row[0] + strings.Repeat(" ", widths[0]-runes(row[0]))
 		for i, cell := range row[1:] {
 			text += strings.Repeat(" ", 2+widths[i+1]-runes(cell)) + cell
 		}
