@@ -320,3 +320,25 @@ func TestLockHeld(t *testing.T) {
 		f.converged()
 	})
 }
+
+// A tool that runs when the proxier is to end finishes: killed between the exchange of a table and the giving back of its
+// counters, it would leave those of foreign rules at zero.
+func TestEndLetsToolFinish(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.events(20)
+		f.mustSync()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		calls := 0
+		f.prepare = filtered(`sleep 0.05; "$0" "$@"`) // still to do its work when ctx ends
+		f.started = func(*os.Process) { calls++; cancel() }
+		f.udpService(1, "10.128.1.1", 5353, time.Time{})
+		_ = f.sync(ctx) // it may have had more to do
+		if calls != 1 {
+			t.Errorf("%d tools were started, want one", calls)
+		}
+		if now := kernelSaved(t, f.variant, f.cluster.family); !strings.Contains(now, "10.128.1.1:5353") {
+			t.Error("the tool was killed")
+		}
+	})
+}

@@ -161,7 +161,7 @@ func (p *Process) State() *os.ProcessState {
 	return p.state
 }
 
-// Stop ends the process and its group: SIGTERM, after the grace or when ctx ends SIGKILL. It returns when the process
+// Stop ends the process: SIGTERM, and after the grace, or when ctx ends, SIGKILL to its group. It returns when the process
 // is gone. An error means that it had ended by itself before, or that it took the SIGKILL; Err tells only the first.
 func (p *Process) Stop(ctx context.Context) error {
 	if err := p.signal(unix.SIGTERM); err != nil {
@@ -194,7 +194,7 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// signal reaches the whole group: a tool that runs is part of the subject.
+// signal asks the process to end, as a kubelet does, or ends the whole group: a tool that runs is part of the subject.
 func (p *Process) signal(sig unix.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,6 +206,9 @@ func (p *Process) signal(sig unix.Signal) error {
 		return unix.ESRCH
 	}
 	p.stopping.Store(true)
+	if sig == unix.SIGTERM {
+		return unix.Kill(p.pid, sig)
+	}
 	return unix.Kill(-p.pid, sig)
 }
 

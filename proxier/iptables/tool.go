@@ -160,14 +160,25 @@ func (e *RestoreError) Refused() bool {
 // "line N: RULE_APPEND failed".
 var failedLine = regexp.MustCompile(`(?m)(?:occurred at line: |(?:^|: )line )(\d+)`)
 
-// Restore hands a payload to the kernel. It waits for the tool to end, also when ctx ends or the deadline passes: then
-// the tool is killed.
+// finishing is how long a tool may run on when ctx has ended.
+const finishing = 10 * time.Second
+
+// Restore hands a payload to the kernel. It waits for the tool to end: when ctx ends, for a while, and then the tool is
+// killed, as it is when the deadline passes.
 func (r *Restorer) Restore(ctx context.Context, p *Payload) (Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Deadline)
 	defer cancel()
 	seconds := int((r.opts.Wait + time.Second - 1) / time.Second)
 	cmd := exec.CommandContext(ctx, r.path, "-w", strconv.Itoa(seconds), "--noflush", "--counters")
-	cmd.WaitDelay = 10 * time.Second
+	// Between the exchange of a legacy table and the giving back of its counters, a tool that is killed leaves those of all
+	// rules at zero, foreign ones' too: a proxier that is to end lets it finish.
+	cmd.WaitDelay = finishing
+	cmd.Cancel = func() error {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return cmd.Process.Kill()
+		}
+		return os.ErrProcessDone
+	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	cmd.Env = os.Environ()
