@@ -63,7 +63,8 @@
 // batches: 1, 2, 3 and 5 are one COMMIT.
 //
 // A batch that fails is given up with the sync: nothing visible happened, its chains count as fresh and are written
-// again. A line that is refused is its owner's fault; tables before it were taken, nothing from there on.
+// again. A line that is refused is its owner's fault; tables before it were taken, nothing from there on. What was taken
+// stays while it is found out whose rules are refused, and so does what an earlier process wrote as it is wanted now.
 //
 // # What is not promised
 //
