@@ -22,9 +22,13 @@ type planned struct {
 	layout Layout
 }
 
-func newPlanned(t *testing.T, layout Layout) *planned {
+// newPlanned has so many Services of all kinds, each with endpoints of the given last octets.
+func newPlanned(t *testing.T, layout Layout, services int, octets ...int) *planned {
 	p := &planned{testPlan: newTestPlan(), t: t, m: NewModel(corev1.IPv4Protocol), layout: layout}
 	p.start()
+	for i := range services {
+		p.set(service(i, i%3), endpoints(i, octets...))
+	}
 	return p
 }
 
@@ -114,10 +118,7 @@ func eachLayout(t *testing.T, test func(*testing.T, Layout)) {
 func TestRefusedAfterNAT(t *testing.T) {
 	eachLayout(t, func(t *testing.T, layout Layout) {
 		const removed, added = "10.128.0.1:8080", "10.128.0.2:8080"
-		p := newPlanned(t, layout)
-		for i := range 8 {
-			p.set(service(i, i%3), endpoints(i, 1))
-		}
+		p := newPlanned(t, layout, 8, 1)
 		p.set(nil, endpoints(2)) // a load balancer's, which will have endpoints
 		p.sync(true)
 
@@ -153,10 +154,7 @@ func TestRefusedAfterNAT(t *testing.T) {
 // all the time, by the rules of the process before.
 func TestRefusedAtStart(t *testing.T) {
 	eachLayout(t, func(t *testing.T, layout Layout) {
-		p := newPlanned(t, layout)
-		for i := range 9 {
-			p.set(service(i, i%3), endpoints(i, 1, 2))
-		}
+		p := newPlanned(t, layout, 9, 1, 2)
 		p.set(nil, endpoints(6))
 		p.sync(true)
 		p.set(nil, endpoints(0, 3))
@@ -190,10 +188,7 @@ func TestRefusedAtStart(t *testing.T) {
 // The kernel refuses what it holds: it is found all the same.
 func TestRefusedStanding(t *testing.T) {
 	eachLayout(t, func(t *testing.T, layout Layout) {
-		p := newPlanned(t, layout)
-		for i := range 9 {
-			p.set(service(i, i%3), endpoints(i, 1, 2))
-		}
+		p := newPlanned(t, layout, 9, 1, 2)
 		p.sync(true)
 		p.start()
 		p.refusing("--to-destination 10.128.4.1:8080")

@@ -142,10 +142,17 @@ func missingBase(p *Payload, table Table, family corev1.IPFamily, chains, rules 
 
 // places are how many rules of its chain each jump stands below; -1: it is not there.
 func places(jumps []Jump, rules []string, family corev1.IPFamily) []int {
-	at := make([]int, len(jumps))
+	at, wanted := make([]int, len(jumps)), make([]string, len(jumps))
 	for i, j := range jumps {
-		own := slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return !strings.HasPrefix(r, "-A "+j.From+" ") })
-		at[i] = slices.Index(own, Canonical("-A "+j.From+" "+j.Rule, family))
+		at[i], wanted[i] = -1, Canonical("-A "+j.From+" "+j.Rule, family)
+	}
+	above := map[string]int{} // rules so far, by chain
+	for _, rule := range rules {
+		if i := slices.Index(wanted, rule); i >= 0 && at[i] < 0 {
+			at[i] = above[jumps[i].From]
+		}
+		from, _, _ := strings.Cut(strings.TrimPrefix(rule, "-A "), " ")
+		above[from]++
 	}
 	return at
 }

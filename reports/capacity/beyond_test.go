@@ -30,15 +30,7 @@ func TestBelowTheSmallestNothingIsLarger(t *testing.T) {
 	q := capacitytest.Question()
 	at := func(services int, endpoints float64) capacity.Outlook {
 		q.Today.Services, q.Today.Endpoints, q.Today.Nodes = services, endpoints, 2
-		a, err := capacity.Asker(t.Context(), drifting(), q, legacy)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o, err := a.Outlook(0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o
+		return outlookBy(t, drifting(), q, legacy)
 	}
 	tiny, smallest := at(2, 1.5), at(250, 8)
 	for _, name := range []string{capacity.Memory, capacity.Start, capacity.FirstPacketP99} {

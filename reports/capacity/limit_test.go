@@ -30,7 +30,12 @@ func limitOf(t *testing.T, m *model.Model, q capacity.Question, subject, promise
 
 func outlookOf(t *testing.T, q capacity.Question, subject string) capacity.Outlook {
 	t.Helper()
-	a, err := capacity.Asker(t.Context(), capacitytest.Model(), q, subject)
+	return outlookBy(t, capacitytest.Model(), q, subject)
+}
+
+func outlookBy(t *testing.T, m *model.Model, q capacity.Question, subject string) capacity.Outlook {
+	t.Helper()
+	a, err := capacity.Asker(t.Context(), m, q, subject)
 	if err != nil {
 		t.Fatal(err)
 	}
