@@ -179,13 +179,18 @@ func (s *stream) hear(h *heldFlow) {
 	}
 }
 
-// broken ends a connection, or a packet of a UDP flow, which goes on.
+// broken ends a connection, or the last packet of a UDP flow, which goes on: it is refused while it is being sent, or very
+// soon after, and what was sent before it and is unanswered got neither answer nor refusal.
 func (s *stream) broken(h *heldFlow, err error) {
 	tcp := s.Targets[h.target].Protocol == corev1.ProtocolTCP
 	if len(h.unanswered) == 0 {
 		h.unanswered = append(h.unanswered, question{h.asked, s.clock.now()})
 	}
-	s.heldOver(h, 0, refusal(err, tcp && h.opened), netip.AddrPort{})
+	i := 0
+	if !tcp {
+		i = len(h.unanswered) - 1
+	}
+	s.heldOver(h, i, refusal(err, tcp && h.opened), netip.AddrPort{})
 	if tcp {
 		s.drop(h)
 	}

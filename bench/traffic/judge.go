@@ -137,6 +137,10 @@ func (l *Ledger) packet(r *Result, p *port, o Observed, sent, end time.Time) {
 		if !kept {
 			l.verdict(&o, states)
 		}
+		// One packet may be under way when conntrack forgets the flow: its answer is not translated back.
+		if s := h.stay(sent); o.Outcome == TimedOut && s != nil && !s.cut && leaves(states, s.by) {
+			s.cut, o.Outcome = true, excusedOutcome
+		}
 		l.left(h, p, o, states, end)
 	case !r.Opened:
 		l.verdict(&o, p.between(sent, end))
@@ -144,9 +148,18 @@ func (l *Ledger) packet(r *Result, p *port, o Observed, sent, end time.Time) {
 		o.Outcome = Misrouted // in the middle of a connection
 	}
 	if r.Outcome == Answered {
+		if n := len(h.stays); n == 0 || h.stays[n-1].by != r.By {
+			h.stays = append(h.stays, stay{by: r.By, from: sent})
+		}
 		h.by = r.By
 	}
 	l.tell(o)
+}
+
+// leaves says whether an endpoint that keeps its flows in one of the states does not in another.
+func leaves(states []version, addr netip.AddrPort) bool {
+	keeps := func(v version) bool { return v.keeps(addr) }
+	return slices.ContainsFunc(states, keeps) && slices.ContainsFunc(states, func(v version) bool { return !keeps(v) })
 }
 
 // left tells when a held UDP flow has left an endpoint that was removed: with the first answer from another one, or,

@@ -115,8 +115,26 @@ func (l *Ledger) serving(key portKey) []netip.AddrPort {
 
 // heldState is what is known of a held flow.
 type heldState struct {
-	life int
+	life  int
+	by    netip.AddrPort
+	stays []stay // of a UDP flow, in their order
+}
+
+// stay is the time that a flow has one endpoint.
+type stay struct {
 	by   netip.AddrPort
+	from time.Time // when the first packet was sent that it answered
+	cut  bool      // a packet was lost when the flow was taken from it
+}
+
+// stay is the one that a packet fell into which was sent at a moment; nil: nobody had answered before.
+func (h *heldState) stay(sent time.Time) *stay {
+	for i := len(h.stays) - 1; i >= 0; i-- {
+		if s := &h.stays[i]; !s.from.After(sent) {
+			return s
+		}
+	}
+	return nil
 }
 
 // NewLedger makes a Ledger of a cluster that the kernel is in sync with.

@@ -293,6 +293,24 @@ func TestHeldFlowLeaves(t *testing.T) {
 		"packet misrouted 10.128.0.1")
 }
 
+// One packet of a held UDP flow may be lost when the flow is taken from an endpoint, whichever is told first: that, or who
+// answered the next. One more may not, nor one when nothing is taken from it.
+func TestHeldFlowIsCutOnce(t *testing.T) {
+	s := newStory(t, "1", "2", "3")
+	s.packet(0.5, 0.5, "1")
+	s.packet(0.75, 1.25, TimedOut)
+	s.visible(2.1, s.becomes(2, "2", "3"))
+	s.packet(2.5, 2.5, "2")
+	s.packet(2.25, 2.75, TimedOut)
+	s.packet(2.4, 2.9, TimedOut)
+	s.visible(3.1, s.becomes(3, "3"))
+	s.packet(3.25, 3.75, TimedOut)
+	s.packet(4, 4, "3")
+	s.packet(4.25, 4.75, TimedOut)
+	s.tells("packet 10.128.0.1", "packet timeout", "removed held 10.128.0.1 500ms after 2s", "packet 10.128.0.2", "packet timeout",
+		"removed held 10.128.0.2 1s after 3s", "packet 10.128.0.3", "packet timeout")
+}
+
 // Where no endpoint is left, being refused is to have left.
 func TestHeldFlowLeavesForNobody(t *testing.T) {
 	s := newStory(t, "1")

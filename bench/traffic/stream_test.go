@@ -235,6 +235,30 @@ func TestHeldFlowsStay(t *testing.T) {
 	}
 }
 
+// A refusal is of the packet that it answers, not of those before it that nobody answered.
+func TestHeldFlowIsRefusedLast(t *testing.T) {
+	p, clients := newPods(t)
+	rules(t, v4, "*filter\n-A FORWARD -d 10.96.0.1/32 -j DROP\nCOMMIT\n")
+	s := Stream{Rate: 20, Clients: clients, Seed: 1, Targets: []Target{to(v4, corev1.ProtocolUDP, "10.96.0.1:80")}, HeldUDP: []int{0}}
+	var refuses int64
+	refused := 0
+	for _, r := range collect(t, p, s, func(all []Result) bool {
+		last := all[len(all)-1]
+		switch {
+		case refuses == 0 && last.Held > 0: // by now others are unanswered
+			refuses = p.clock.now()
+			rules(t, v4, "*filter\n-D FORWARD 1\n-A FORWARD -d 10.96.0.1/32 -j REJECT\nCOMMIT\n")
+		case last.Held > 0 && last.Outcome == Refused:
+			refused++
+		}
+		return refused > 4
+	}) {
+		if r.Held > 0 && r.Outcome == Refused && r.Sent < refuses {
+			t.Errorf("refused %v after it was sent, when nothing refused: %+v", p.At(r.End).Sub(p.At(r.Sent)), r)
+		}
+	}
+}
+
 // Rules that lead to a pod which is no endpoint are found out by real packets.
 func TestWrongRulesAreFoundOut(t *testing.T) {
 	p, clients := newPods(t)
