@@ -285,6 +285,33 @@ func TestGoodEvidence(t *testing.T) {
 	}
 }
 
+// A flow is at an endpoint that rules lead to; a cluster may be ahead of them.
+func TestServingFollowsRules(t *testing.T) {
+	for name, subject := range subjects {
+		t.Run(name, func(t *testing.T) {
+			e := good(t, subject)
+			var at []string
+			for range 3 {
+				flows := e.Serving(ipv4, 5)
+				if len(flows) == 0 {
+					break
+				}
+				ep := flows[0].ReplySrc
+				at = append(at, ep.String())
+				for _, c := range e.Saved[ipv4]["nat"] {
+					c.Rules = slices.DeleteFunc(c.Rules, func(r Rule) bool { return strings.HasSuffix(r.Text, " "+ep.String()) })
+				}
+				if e.Nft != nil {
+					maps.DeleteFunc(e.Nft[ipv4].Sets[endpointsSet], func(_, value string) bool { return strings.Contains(value, string(ep.Addr().AsSlice())) })
+				}
+			}
+			if want := []string{"10.128.0.4:8080", "10.128.0.5:8080"}; !slices.Equal(at, want) {
+				t.Errorf("flows at %v, want %v", at, want)
+			}
+		})
+	}
+}
+
 // What the kernel was thought to have may have turned out not to work in one family, and not in the other.
 func TestClosestByFamily(t *testing.T) {
 	e := good(t, subjects["classic"])

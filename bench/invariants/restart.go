@@ -2,15 +2,18 @@ package invariants
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier/conntrack"
+	"synclab/proxier/tracker"
 	"synclab/sim"
 )
 
@@ -88,22 +91,50 @@ func (e *Evidence) sameAfterRestart(family corev1.IPFamily, x *expected, r *repo
 	}
 }
 
-// Serving gives a flow of each of some UDP Services, from nobody's address to an endpoint that serves it: for
-// Restarted.Flows.
+// Serving gives a flow of each of some UDP Services, from nobody's address to an endpoint that serves it and that the
+// kernel's rules lead to: for Restarted.Flows. Who does not know yet of an endpoint that is new may delete flows to it, and
+// there are none.
 func (e *Evidence) Serving(family corev1.IPFamily, most int) []conntrack.Flow {
 	var flows []conntrack.Flow
 	p := e.plan(family)
 	claims := claimed(p.Ports())
 	for _, port := range p.Ports() {
-		if port.Name.Protocol != corev1.ProtocolUDP || len(port.Cluster) == 0 || len(flows) == most ||
+		if port.Name.Protocol != corev1.ProtocolUDP || len(flows) == most ||
 			claims[claim{port.ClusterIP, port.Port, port.Name.Protocol}] > 1 {
 			continue
 		}
-		f := conntrack.Flow{Src: foreignClient(family, len(flows)), ReplySrc: port.Cluster[0].Addr}
+		i := slices.IndexFunc(port.Cluster, func(ep *tracker.Endpoint) bool { return e.leadTo(family, ep.Addr) })
+		if i < 0 {
+			continue
+		}
+		f := conntrack.Flow{Src: foreignClient(family, len(flows)), ReplySrc: port.Cluster[i].Addr}
 		f.Dst, f.ReplyDst = netip.AddrPortFrom(port.ClusterIP, port.Port), f.Src
 		flows = append(flows, f)
 	}
 	return flows
+}
+
+// leadTo says whether rules of the kernel lead to an endpoint. Where nobody has read them, they may.
+func (e *Evidence) leadTo(family corev1.IPFamily, ep netip.AddrPort) bool {
+	switch saved, nft := e.Saved[family], e.Nft[family]; {
+	case saved != nil:
+		target := " --to-destination " + ep.String()
+		for _, chain := range saved["nat"] {
+			if slices.ContainsFunc(chain.Rules, func(r Rule) bool { return strings.HasSuffix(r.Text, target) }) {
+				return true
+			}
+		}
+		return false
+	case nft != nil:
+		text := string(binary.BigEndian.AppendUint16(ep.Addr().AsSlice(), ep.Port()))
+		for _, value := range nft.Sets[endpointsSet] {
+			if strings.Contains(value, text) {
+				return true
+			}
+		}
+		return false
+	}
+	return true
 }
 
 // firstClient is the first port of clients that are nobody.
