@@ -117,7 +117,7 @@ func (l *Ledger) serving(key portKey) []netip.AddrPort {
 type heldState struct {
 	life  int
 	by    netip.AddrPort
-	stays []stay // of a UDP flow, in their order
+	stays []stay // in their order
 }
 
 // stay is the time that a flow has one endpoint.
