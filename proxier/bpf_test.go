@@ -11,6 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"synclab/proxier/iptables"
+	"synclab/sim/seeds"
 )
 
 // refuses makes a model refuse the first line that something stands in, or its COMMIT in place of it.
@@ -44,7 +45,7 @@ func TestMatchBPFRefused(t *testing.T) {
 	} {
 		for _, commit := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				cluster, model := newTreeCluster(seed(t), corev1.IPv4Protocol), iptables.NewModel(corev1.IPv4Protocol)
+				cluster, model := newTreeCluster(seeds.Of(t), corev1.IPv4Protocol), iptables.NewModel(corev1.IPv4Protocol)
 				machine := Machine{BPF: true, Accounting: true, RandomFully: true}
 				e := testEngine(t, cluster.family, model, func(o *Options) { o.Layout, o.Machine = iptables.Tree, machine })
 				for range 300 {

@@ -7,6 +7,7 @@ import (
 
 	"synclab/bench/netns"
 	"synclab/proxier/iptables"
+	"synclab/sim/seeds"
 )
 
 // What either family's proxier commits leaves the other's stamp alone; what anybody else does changes both.
@@ -20,7 +21,7 @@ func TestStampOfOwnCommits(t *testing.T) {
 		}
 		var clusters []*randomCluster
 		for _, family := range families {
-			clusters = append(clusters, newTreeCluster(seed(t), family))
+			clusters = append(clusters, newTreeCluster(seeds.Of(t), family))
 		}
 		var want []iptables.Stamp
 		sync := func(n int) {

@@ -14,6 +14,7 @@ import (
 	"synclab/bench/netns"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/direct"
+	"synclab/sim/seeds"
 )
 
 // foreignRules are somebody else's, in all the places where they may stand: with policies, in built-in chains around our
@@ -57,7 +58,7 @@ func TestDirectEqualsTool(t *testing.T) {
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 		for _, layout := range iptables.Layouts {
 			t.Run(string(family)+"/"+string(layout), func(t *testing.T) {
-				s := seed(t)
+				s := seeds.Of(t)
 				var saves [2][]string
 				for way, name := range []string{"tool", "direct"} {
 					t.Run(name, func(t *testing.T) {
@@ -146,7 +147,7 @@ func legacySaved(t *testing.T, family corev1.IPFamily) string {
 // served.
 func TestDirectRefuses(t *testing.T) {
 	netns.Fresh(t)
-	f := newFaulty(t, iptables.Legacy, true, newRandomCluster(seed(t), corev1.IPv4Protocol))
+	f := newFaulty(t, iptables.Legacy, true, newRandomCluster(seeds.Of(t), corev1.IPv4Protocol))
 	f.events(40)
 	f.udpService(1, "10.128.1.1", 5353, time.Time{})
 	f.udpService(2, "10.128.1.2", 5353, time.Time{})

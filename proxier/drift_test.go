@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/proxier/iptables"
+	"synclab/sim/seeds"
 )
 
 // foreigners are what somebody may do to our tables behind our back.
@@ -195,7 +196,7 @@ func TestRunMendsDrift(t *testing.T) {
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		t.Run(string(variant), func(t *testing.T) {
 			// The proxier's goroutines are in the namespace of the process, as is this one.
-			f := newFaulty(t, variant, false, newRandomCluster(seed(t), corev1.IPv4Protocol))
+			f := newFaulty(t, variant, false, newRandomCluster(seeds.Of(t), corev1.IPv4Protocol))
 			clear := func() {
 				for _, table := range []string{"nat", "filter", "mangle"} {
 					f.tool("-t", table, "-F")

@@ -22,6 +22,7 @@ import (
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/direct"
+	"synclab/sim/seeds"
 )
 
 // faulty is an engine on the kernel's tables whose restores a test can break.
@@ -59,7 +60,7 @@ func eachVariant(t *testing.T, test func(t *testing.T, f *faulty)) {
 		t.Run(string(variant), func(t *testing.T) {
 			netns.Fresh(t)
 			needsLargeRestores(t, variant)
-			test(t, newFaulty(t, variant, false, newRandomCluster(seed(t), corev1.IPv4Protocol)))
+			test(t, newFaulty(t, variant, false, newRandomCluster(seeds.Of(t), corev1.IPv4Protocol)))
 		})
 	}
 }
@@ -69,7 +70,7 @@ func eachWay(t *testing.T, test func(t *testing.T, f *faulty)) {
 	eachVariant(t, test)
 	t.Run("direct", func(t *testing.T) {
 		netns.Fresh(t)
-		test(t, newFaulty(t, iptables.Legacy, true, newRandomCluster(seed(t), corev1.IPv4Protocol)))
+		test(t, newFaulty(t, iptables.Legacy, true, newRandomCluster(seeds.Of(t), corev1.IPv4Protocol)))
 	})
 }
 

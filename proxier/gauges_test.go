@@ -12,6 +12,7 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/proxier/nftables"
+	"synclab/sim/seeds"
 )
 
 // gauge gives the one with these labels.
@@ -79,7 +80,7 @@ func (w subject) installed(t *testing.T, family corev1.IPFamily) map[backend.Tab
 // over the rules of an earlier proxier, in batches, and after a sync that failed half way.
 func TestGauges(t *testing.T) {
 	eachSubjectInKernel(t, func(t *testing.T, family corev1.IPFamily, w subject, start func(func(*Options)) *engine) {
-		c := newRandomCluster(seed(t), family)
+		c := newRandomCluster(seeds.Of(t), family)
 		var last Sync
 		next := func() *engine {
 			return start(func(o *Options) {

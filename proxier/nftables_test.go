@@ -12,6 +12,7 @@ import (
 	"synclab/bench/netns"
 	"synclab/proxier/config"
 	"synclab/proxier/nftables"
+	"synclab/sim/seeds"
 )
 
 // Backend nftables through the engine: the kernel holds what it should, and no sync but the first writes everything.
@@ -19,7 +20,7 @@ func TestNftablesBackend(t *testing.T) {
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 		t.Run(string(family), func(t *testing.T) {
 			netns.Fresh(t)
-			c := newRandomCluster(seed(t), family)
+			c := newRandomCluster(seeds.Of(t), family)
 			full := 0
 			e := testEngine(t, family, nil, func(o *Options) {
 				o.Backend = Nftables
@@ -78,7 +79,7 @@ func TestNftablesChainIsFlushed(t *testing.T) {
 		t.Skip("no nft command to meddle with")
 	}
 	netns.Fresh(t)
-	c := newRandomCluster(seed(t), corev1.IPv4Protocol)
+	c := newRandomCluster(seeds.Of(t), corev1.IPv4Protocol)
 	e := testEngine(t, corev1.IPv4Protocol, nil, func(o *Options) { o.Backend = Nftables })
 	sync := func() {
 		t.Helper()

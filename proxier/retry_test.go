@@ -18,6 +18,7 @@ import (
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 	"synclab/proxier/plan"
+	"synclab/sim/seeds"
 )
 
 var errKilled = errors.New("the tool was killed")
@@ -38,7 +39,7 @@ type runningModel struct {
 func runModel(t *testing.T, failures int) *runningModel {
 	t.Helper()
 	r := &runningModel{
-		model: iptables.NewModel(corev1.IPv4Protocol), cluster: newRandomCluster(seed(t), corev1.IPv4Protocol),
+		model: iptables.NewModel(corev1.IPv4Protocol), cluster: newRandomCluster(seeds.Of(t), corev1.IPv4Protocol),
 		flows: &conntrack.Memory{}, failures: failures,
 	}
 	r.model.Fail = func(*iptables.Payload) error {

@@ -17,6 +17,7 @@ import (
 	"synclab/bench/netns"
 	"synclab/proxier/iptables"
 	"synclab/proxier/walk"
+	"synclab/sim/seeds"
 )
 
 // transitions of each variant and layout are walked through, each with a crash at every one of its points.
@@ -133,7 +134,7 @@ func TestNoPacketInBetween(t *testing.T) {
 		for _, layout := range iptables.Layouts {
 			t.Run(fmt.Sprintf("%s/%s", variant, layout), func(t *testing.T) {
 				t.Parallel()
-				rng := rand.New(rand.NewPCG(seed(t), 3))
+				rng := rand.New(rand.NewPCG(seeds.Of(t), 3))
 				s := &staged{
 					t: t, cluster: newRandomCluster(rng.Uint64(), corev1.IPv4Protocol), model: iptables.NewModel(corev1.IPv4Protocol),
 					world: walk.World{Local: []netip.Addr{netip.MustParseAddr("172.18.0.2")}},
@@ -163,7 +164,7 @@ func TestRestartInBatches(t *testing.T) {
 		t.Run(string(layout), func(t *testing.T) {
 			netns.Fresh(t)
 			needsLargeRestores(t, iptables.Nft)
-			c := newRandomCluster(seed(t), corev1.IPv4Protocol)
+			c := newRandomCluster(seeds.Of(t), corev1.IPv4Protocol)
 			start := func() *engine {
 				host, err := iptables.NewHost(iptables.RestorerOptions{Variant: iptables.Nft, Family: c.family})
 				if err != nil {

@@ -19,23 +19,12 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/proxier/plan"
+	"synclab/sim/seeds"
 )
 
-var (
-	seedFlag   = flag.Uint64("seed", 0, "seed of the random clusters; 0: another one each time")
-	eventsFlag = flag.Int("events", 10000, "random events on the model of the tables")
-)
+var eventsFlag = flag.Int("events", 10000, "random events on the model of the tables")
 
 func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }
-
-func seed(t *testing.T) uint64 {
-	s := *seedFlag
-	if s == 0 {
-		s = rand.Uint64()
-	}
-	t.Logf("replay with -seed %d", s)
-	return s
-}
 
 // testEngine is a proxier's engine that is told events and syncs by hand.
 func testEngine(t testing.TB, family corev1.IPFamily, tables iptables.Tables, change func(*Options)) *engine {
@@ -84,7 +73,7 @@ func TestPartialEqualsFull(t *testing.T) {
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 		t.Run(string(family), func(t *testing.T) {
 			t.Parallel()
-			s := seed(t)
+			s := seeds.Of(t)
 			c := newRandomCluster(s, family)
 			faults := rand.New(rand.NewPCG(s, 2))
 			model := iptables.NewModel(family)
@@ -128,7 +117,7 @@ func TestKernelEqualsModel(t *testing.T) {
 			t.Run(string(variant)+"/"+string(family), func(t *testing.T) {
 				netns.Fresh(t)
 				needsLargeRestores(t, variant)
-				c := newRandomCluster(seed(t), family)
+				c := newRandomCluster(seeds.Of(t), family)
 				e := hostEngine(t, variant, family, nil)
 				for n := range 600 {
 					c.step(e)

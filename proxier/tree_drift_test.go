@@ -11,6 +11,7 @@ import (
 
 	"synclab/bench/netns"
 	"synclab/proxier/iptables"
+	"synclab/sim/seeds"
 )
 
 // What is done to the chains of a tree is found and mended, as with any other chain; those of an earlier proxier that no
@@ -20,7 +21,7 @@ func TestTreeDrift(t *testing.T) {
 		t.Run(string(variant), func(t *testing.T) {
 			netns.Fresh(t)
 			needsLargeRestores(t, variant)
-			c := newTreeCluster(seed(t), corev1.IPv4Protocol)
+			c := newTreeCluster(seeds.Of(t), corev1.IPv4Protocol)
 			e := testEngine(t, c.family, hostOf(t, variant), treeLayout)
 			for range 700 {
 				c.step(e)

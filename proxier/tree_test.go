@@ -19,6 +19,7 @@ import (
 	"synclab/bench/netns"
 	"synclab/proxier/iptables"
 	"synclab/proxier/walk"
+	"synclab/sim/seeds"
 )
 
 // Random clusters of layout tree have so many Services that its chains come and go.
@@ -55,7 +56,7 @@ func freshForm(t testing.TB, c *randomCluster, f form) string {
 func TestTreePartialEqualsFull(t *testing.T) {
 	for _, family := range families {
 		t.Run(string(family), func(t *testing.T) {
-			c := newTreeCluster(seed(t), family)
+			c := newTreeCluster(seeds.Of(t), family)
 			model := iptables.NewModel(family)
 			e := testEngine(t, family, model, treeLayout)
 			for n := range min(1600, *eventsFlag) {
@@ -90,7 +91,7 @@ func TestTreeInKernel(t *testing.T) {
 			t.Run(string(variant)+"/"+string(family), func(t *testing.T) {
 				netns.Fresh(t)
 				needsLargeRestores(t, variant)
-				c := newTreeCluster(seed(t), family)
+				c := newTreeCluster(seeds.Of(t), family)
 				host, err := iptables.NewHost(iptables.RestorerOptions{Variant: variant, Family: family})
 				if err != nil {
 					t.Skip(err)
@@ -277,7 +278,7 @@ func (c *randomCluster) node() netip.Addr {
 // settled is a cluster after many events.
 func settled(t *testing.T, family corev1.IPFamily) (*randomCluster, *verdicts) {
 	t.Helper()
-	c := newTreeCluster(seed(t), family)
+	c := newTreeCluster(seeds.Of(t), family)
 	e := testEngine(t, family, iptables.NewModel(family), nil)
 	for range 800 {
 		c.step(e)
@@ -391,7 +392,7 @@ func TestTreeTransitions(t *testing.T) {
 	for _, family := range families {
 		for _, batch := range []int{0, 40} {
 			t.Run(fmt.Sprintf("%s/batch=%d", family, batch), func(t *testing.T) {
-				c := newTreeCluster(seed(t), family)
+				c := newTreeCluster(seeds.Of(t), family)
 				model, restores := iptables.NewModel(family), 0
 				then := func() {}
 				e := testEngine(t, family, watched{model, func(*iptables.Payload) { restores++; then() }}, func(o *Options) {
@@ -442,7 +443,7 @@ var sharedChain = regexp.MustCompile(`(?m)^:(KUBE-TREE-\S+|KUBE-SERVICES|KUBE-NO
 
 // A changed EndpointSlice touches no tree, a new or removed Service few chains.
 func TestTreeTouchesLittle(t *testing.T) {
-	c := newTreeCluster(seed(t), corev1.IPv4Protocol)
+	c := newTreeCluster(seeds.Of(t), corev1.IPv4Protocol)
 	model := iptables.NewModel(c.family)
 	var chains []string
 	e := testEngine(t, c.family, watched{model, func(p *iptables.Payload) {

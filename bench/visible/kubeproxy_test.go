@@ -24,6 +24,7 @@ import (
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/front"
+	"synclab/sim/seeds"
 )
 
 // kubeProxy starts the kube-proxy on PATH in the goroutine's namespace, on the play's cluster.
@@ -110,8 +111,7 @@ oomScoreAdj: 0
 
 // What unmodified kube-proxy makes of random changes is seen in all of its modes, without a word from its tools.
 func TestKubeProxy(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	for _, x := range []struct{ mode, variant, dialect string }{
 		{"nftables", "", Nftables}, {"nftables", "", ""}, {"iptables", "nft", IptablesNft}, {"iptables", "legacy", IptablesLegacy},
 	} {
@@ -143,8 +143,7 @@ func TestKubeProxy(t *testing.T) {
 
 // The same for clusters that nobody would have.
 func TestKubeProxyRandomClusters(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	for i, x := range []struct{ mode, variant, dialect string }{
 		{"nftables", "", Nftables}, {"iptables", "nft", IptablesNft}, {"iptables", "legacy", IptablesLegacy},
 	} {

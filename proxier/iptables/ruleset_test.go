@@ -21,6 +21,7 @@ import (
 	"synclab/proxier/backend"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
+	"synclab/sim/seeds"
 )
 
 // testPlan is a Ruleset with the tracker and the plan before it.
@@ -259,8 +260,7 @@ func recount(p *testPlan) map[Table]Count {
 // What the Ruleset keeps from sync to sync is what it would find if it began anew: sums and dispatch chains, whatever
 // was added, changed, refused, taken back and committed.
 func TestDerivedState(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	p := newTestPlan()
 	created := map[int]*corev1.Service{}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/proxier/tracker"
+	"synclab/sim/seeds"
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -130,8 +131,7 @@ func TestNoLocalEndpoints(t *testing.T) {
 
 // After any changes, few or many at once, the plan is the one that would be made of the final state, in its order.
 func TestUpdateEqualsNew(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	node := here
 	p := New(node)

@@ -13,6 +13,7 @@ import (
 
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel/xtables"
+	"synclab/sim/seeds"
 )
 
 // oneRule is the entry of one rule in chain A, decoded again.
@@ -112,8 +113,7 @@ func randomRule(rng *rand.Rand, family corev1.IPFamily) string {
 
 // What is encoded comes back as iptables-save would print it.
 func TestDecodeEncoded(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for range 5000 {
 		for _, family := range families {

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
+
+	"synclab/sim/seeds"
 )
 
 // rules is a value of tests.
@@ -124,8 +126,7 @@ func fill(t testing.TB, s set, n int, rng *rand.Rand) (*Tree[*rules], []*rules) 
 
 func newRand(t testing.TB) *rand.Rand {
 	t.Helper()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
