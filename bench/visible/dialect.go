@@ -28,7 +28,11 @@ type Generation struct {
 }
 
 // State is where a Service port's own rules lead: endpoints as Dialect.Endpoint names them, sorted, each once.
-type State struct{ Cluster, Local []string }
+type State struct {
+	Cluster, Local []string
+	// Hidden are those of the two that cannot be seen, because other Services hold all addresses that would lead there.
+	Hidden struct{ Cluster, Local bool }
+}
 
 // Installed is how much a subject's own rules are, of one family.
 type Installed struct {
@@ -80,9 +84,10 @@ func NewDialect(name string, families []corev1.IPFamily) (Dialect, error) {
 	return nil, fmt.Errorf("dialect %q: want %s, %s, %s, %s, or none to find out", name, IptablesLegacy, IptablesNft, Nftables, SynclabNftables)
 }
 
-// placed is a dialect that has to be told where packets for a port come in, from any goroutine, as the plan has it.
+// placed is a dialect that has to be told where packets for ports come in, from any goroutine, as the plan has it.
 type placed interface {
-	place(family corev1.IPFamily, port *plan.ServicePort)
+	// place takes what became of a port; nil: it is gone.
+	place(family corev1.IPFamily, name tracker.ServicePortName, port *plan.ServicePort)
 }
 
 // found says whether a dialect's rules are there.
@@ -162,10 +167,10 @@ func (u *unknown) choose() error {
 	return nil
 }
 
-func (u *unknown) place(family corev1.IPFamily, port *plan.ServicePort) {
+func (u *unknown) place(family corev1.IPFamily, name tracker.ServicePortName, port *plan.ServicePort) {
 	for _, d := range u.tried {
 		if d, ok := d.(placed); ok {
-			d.place(family, port)
+			d.place(family, name, port)
 		}
 	}
 }

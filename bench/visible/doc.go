@@ -42,7 +42,8 @@
 //
 // Not modelled: how a port without endpoints refuses (a Service that was never dispatched is not awaited either, until
 // it has endpoints), addresses, NodePorts, masquerading and affinity: the endpoints alone say whether a change arrived.
-// A Service whose only address another one claims too may never be dispatched in nftables, where an address has one
-// owner, whoever wrote the table. The mirror of the cluster costs memory in this process, some 200
-// bytes an endpoint, and a look in variant legacy a copy of the table: read peak RSS with that in mind.
+// Where Services share an address, the oldest has it: what only such an address of a younger one would lead to is not
+// waited for in synclab-nftables; in kube-proxy's nftables it is, and may never come. The mirror of the cluster costs
+// memory in this process, some 200 bytes an endpoint, and a look in variant legacy a copy of the table: read peak RSS
+// with that in mind.
 package visible

@@ -40,7 +40,7 @@ func (l *chainLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (
 		return State{}, err
 	}
 	local, err := l.endpoints(family, port, chains.Local)
-	return State{cluster, local}, err
+	return State{Cluster: cluster, Local: local}, err
 }
 
 // endpoints are the chains of endpoints that a chain jumps to: with affinity, it jumps to each twice. A rule that sends

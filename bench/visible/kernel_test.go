@@ -2,15 +2,20 @@ package visible
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"synclab/bench/netns"
 	"synclab/proxier"
@@ -20,6 +25,7 @@ import (
 	"synclab/proxier/plan"
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/seeds"
 )
 
 // play is a cluster, a subject, and a Watcher that knows of it only what the kernel shows.
@@ -214,8 +220,7 @@ func newWorld(t *testing.T, seed uint64) *sim.World {
 
 // Every change with an effect becomes visible exactly once a family, whatever syncs coalesce.
 func TestRandomChurn(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	all := slices.Clone(ruleWriters)
 	for _, x := range ruleWriters { // what is not told is found out
 		x.name, x.dialect = x.name+"-unknown", ""
@@ -250,8 +255,7 @@ func TestRandomChurn(t *testing.T) {
 
 // The same for clusters that nobody would have, with what may happen to them.
 func TestRandomClusters(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	for i, x := range slices.Concat(ruleWriters, ruleWriters) {
 		t.Run(x.name, func(t *testing.T) {
 			cluster := sim.NewRandomCluster(sim.RandomOptions{Seed: seed + uint64(i)})
@@ -265,6 +269,40 @@ func TestRandomClusters(t *testing.T) {
 				}
 				p.sync()
 			}
+			p.check()
+		})
+	}
+}
+
+// Where an older Service holds an address, the younger one's endpoints are not waited for that only this address would
+// lead to; they are once the older one is gone.
+func TestSharedAddress(t *testing.T) {
+	for _, x := range ruleWriters {
+		t.Run(x.name, func(t *testing.T) {
+			objects := &sim.Objects{Nodes: []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "node-0"}}}}
+			for i, name := range []string{"older", "younger"} {
+				svc := service(name)
+				svc.CreationTimestamp = metav1.NewTime(epoch.Add(time.Duration(i) * time.Hour))
+				svc.Spec.ClusterIP = fmt.Sprintf("10.96.0.%d", i+1)
+				svc.Spec.ClusterIPs, svc.Spec.ExternalIPs = []string{svc.Spec.ClusterIP}, []string{"203.0.113.6"}
+				svc.Spec.Type, svc.Spec.ExternalTrafficPolicy = corev1.ServiceTypeClusterIP, corev1.ServiceExternalTrafficPolicyLocal
+				objects.Services = append(objects.Services, svc)
+				endpoints := slice(name, strconv.Itoa(10+i))
+				endpoints.Endpoints[0].NodeName = ptr.To("node-0")
+				objects.Slices = append(objects.Slices, endpoints)
+			}
+			p := newInProcess(newPlay(t, objects, x.dialect), x)
+			p.sync()
+			p.change(sim.Change{Op: sim.Delete, Object: objects.Services[0]})
+			p.Recheck()
+			soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if err := p.Wait(soon); err == nil || x.dialect == SynclabNftables && !strings.Contains(err.Error(), "ns/younger:http (TCP, IPv4): kernel has 0 of 1 local endpoints") {
+				t.Errorf("before the sync: %v", err)
+			}
+			p.sync()
+			p.Recheck()
+			p.wait()
 			p.check()
 		})
 	}

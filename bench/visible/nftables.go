@@ -77,7 +77,7 @@ func (l kubeLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (St
 		return State{}, err
 	}
 	local, err := l.endpoints(family, localPrefix+base)
-	return State{cluster, local}, err
+	return State{Cluster: cluster, Local: local}, err
 }
 
 // Dispatched: rules of a chain and what leads to it count as its uses. Since a chain is emptied when it leaves the

@@ -138,23 +138,24 @@ func (p *port) arrived(a *awaited, at, since time.Time) []*change {
 
 // matches says whether a port's rules are those of a state. dispatched is asked only if that decides.
 func (a *awaited) matches(saw State, name func(*tracker.Endpoint) string, dispatched func() (cluster, local bool, err error)) (bool, error) {
-	if len(a.cluster) > 0 && len(a.cluster) != len(saw.Cluster) || len(a.local) > 0 && len(a.local) != len(saw.Local) {
+	hasCluster, hasLocal := len(a.cluster) > 0 && !saw.Hidden.Cluster, len(a.local) > 0 && !saw.Hidden.Local
+	if hasCluster && len(a.cluster) != len(saw.Cluster) || hasLocal && len(a.local) != len(saw.Local) {
 		return false, nil
 	}
 	if a.names == nil && !a.empty() {
-		a.names = &State{namesOf(a.cluster, name), namesOf(a.local, name)}
+		a.names = &State{Cluster: namesOf(a.cluster, name), Local: namesOf(a.local, name)}
 	}
-	if len(a.cluster) > 0 && !slices.Equal(a.names.Cluster, saw.Cluster) || len(a.local) > 0 && !slices.Equal(a.names.Local, saw.Local) {
+	if hasCluster && !slices.Equal(a.names.Cluster, saw.Cluster) || hasLocal && !slices.Equal(a.names.Local, saw.Local) {
 		return false, nil
 	}
 	if len(saw.Cluster) == 0 && len(saw.Local) == 0 {
 		return true, nil
 	}
 	cluster, local, err := dispatched()
-	fits := func(wanted, seen int, dispatched bool) bool {
-		return wanted > 0 && dispatched || wanted == 0 && (seen == 0 || !dispatched)
+	fits := func(wanted, hidden bool, seen int, dispatched bool) bool {
+		return hidden || wanted && dispatched || !wanted && (seen == 0 || !dispatched)
 	}
-	return fits(len(a.cluster), len(saw.Cluster), cluster) && fits(len(a.local), len(saw.Local), local), err
+	return fits(hasCluster, saw.Hidden.Cluster, len(saw.Cluster), cluster) && fits(hasLocal, saw.Hidden.Local, len(saw.Local), local), err
 }
 
 func namesOf(endpoints []*tracker.Endpoint, name func(*tracker.Endpoint) string) []string {

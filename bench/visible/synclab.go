@@ -21,10 +21,12 @@ type ownNftables struct {
 
 	mu     sync.Mutex
 	places map[portKey][]place
+	claims map[place][]*plan.ServicePort // the oldest Service first
 }
 
-// place is where packets for a Service port come in; without an address, a NodePort.
+// place is where packets for a Service port come in; without an address, a NodePort of a family.
 type place struct {
+	family   corev1.IPFamily
 	protocol corev1.Protocol
 	addr     netip.AddrPort
 }
@@ -39,22 +41,87 @@ func newOwnNftables() (*ownNftables, error) {
 		k.Close()
 		return nil, err
 	}
-	return &ownNftables{kernel: k, reader: reader, places: map[portKey][]place{}}, nil
+	return &ownNftables{kernel: k, reader: reader, places: map[portKey][]place{}, claims: map[place][]*plan.ServicePort{}}, nil
 }
 
 // place takes note of a port's addresses. Those of a port that is gone stay: the kernel is to be seen without it.
-func (n *ownNftables) place(family corev1.IPFamily, port *plan.ServicePort) {
-	protocol := port.Name.Protocol
-	places := []place{{protocol, netip.AddrPortFrom(port.ClusterIP, port.Port)}}
-	for _, addr := range slices.Concat(port.ExternalIPs, port.LoadBalancerVIPs) {
-		places = append(places, place{protocol, netip.AddrPortFrom(addr, port.Port)})
-	}
-	if port.NodePort != 0 {
-		places = append(places, place{protocol, netip.AddrPortFrom(netip.Addr{}, port.NodePort)})
-	}
+func (n *ownNftables) place(family corev1.IPFamily, name tracker.ServicePortName, port *plan.ServicePort) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.places[portKey{family, port.Name}] = places
+	key := portKey{family, name}
+	for _, p := range n.places[key] {
+		n.claims[p] = slices.DeleteFunc(n.claims[p], func(c *plan.ServicePort) bool { return c.Name == name })
+		if len(n.claims[p]) == 0 {
+			delete(n.claims, p)
+		}
+	}
+	if port == nil {
+		return
+	}
+	n.places[key] = placesOf(family, port)
+	for _, p := range n.places[key] {
+		at, _ := slices.BinarySearchFunc(n.claims[p], port, plan.Compare)
+		n.claims[p] = slices.Insert(n.claims[p], at, port)
+	}
+}
+
+// placesOf are a port's addresses, each once, the cluster IP first.
+func placesOf(family corev1.IPFamily, port *plan.ServicePort) []place {
+	var places []place
+	add := func(addr netip.Addr, number uint16) {
+		if p := (place{family, port.Name.Protocol, netip.AddrPortFrom(addr, number)}); !slices.Contains(places, p) {
+			places = append(places, p)
+		}
+	}
+	add(port.ClusterIP, port.Port)
+	for _, addr := range slices.Concat(port.ExternalIPs, port.LoadBalancerVIPs) {
+		add(addr, port.Port)
+	}
+	if port.NodePort != 0 {
+		add(netip.Addr{}, port.NodePort)
+	}
+	return places
+}
+
+// hidden are the endpoints of a port that none of its places shows.
+func (n *ownNftables) hidden(key portKey) (hidden struct{ Cluster, Local bool }) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	hidden.Cluster, hidden.Local = true, true
+	for i, p := range n.places[key] {
+		at := slices.IndexFunc(n.claims[p], func(c *plan.ServicePort) bool { return c.Name == key.ServicePortName })
+		if at < 0 { // the port is gone: its endpoints are to be seen no more, anywhere
+			return struct{ Cluster, Local bool }{}
+		}
+		if slices.ContainsFunc(n.claims[p][:at], func(c *plan.ServicePort) bool { return holds(c, p) }) {
+			continue
+		}
+		cluster, local := shows(n.claims[p][at], i == 0)
+		hidden.Cluster, hidden.Local = hidden.Cluster && !cluster, hidden.Local && !local
+	}
+	return hidden
+}
+
+// shows says which endpoints packets for the cluster IP, or for another place, of a port may get to.
+func shows(port *plan.ServicePort, clusterIP bool) (cluster, local bool) {
+	if clusterIP {
+		return !port.InternalPolicyLocal, port.InternalPolicyLocal
+	}
+	return true, port.ExternalPolicyLocal
+}
+
+// holds says whether no packet for a place that a port claims gets to a younger Service's: not if the port is without
+// endpoints for it, if those it has are for some senders only, or if only some senders may use the load balancer.
+func holds(port *plan.ServicePort, p place) bool {
+	switch addr := p.addr.Addr(); {
+	case addr == port.ClusterIP:
+		return port.HasInternalEndpoints()
+	case !port.HasExternalEndpoints():
+		return false
+	case addr.IsValid() && !slices.Contains(port.ExternalIPs, addr):
+		return len(port.SourceRanges) == 0
+	}
+	return true
 }
 
 func (n *ownNftables) found(family corev1.IPFamily) (bool, error) {
@@ -104,11 +171,12 @@ func (l ownLook) Close() {}
 
 // Port is where packets for all addresses of the port get to.
 func (l ownLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error) {
+	key := portKey{family, port}
 	l.mu.Lock()
-	places := l.places[portKey{family, port}]
+	places := l.places[key]
 	l.mu.Unlock()
 	id := nftables.IDOf(port)
-	var s State
+	s := State{Hidden: l.hidden(key)}
 	for _, p := range places {
 		ways, err := l.reader.Frontend(family, p.protocol, p.addr)
 		if err != nil {

@@ -142,8 +142,8 @@ func (w *Watcher) Changed(op sim.Op, object runtime.Object, due time.Time) (awai
 	places, _ := w.dialect.(placed)
 	changes := map[corev1.IPFamily]*change{} // made when the first port of a family needs one
 	for _, about := range w.cluster.Changed(op, object, now) {
-		if places != nil && about.After != nil {
-			places.place(about.Family, about.After)
+		if places != nil {
+			places.place(about.Family, about.Name, about.After)
 		}
 		key, to := portKey{about.Family, about.Name}, wanted(about.After)
 		p := w.ports[key]
