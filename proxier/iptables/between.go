@@ -17,7 +17,9 @@ import (
 //
 //   - what it will hold, where nat had a line and has none in future: else what nat let go would pass;
 //   - what it held, where nat had no line and will have one: else what nat would capture in a moment were dropped;
-//   - both otherwise. (Where nat has lines before and after, and filter too, these drop what the line leaves over.)
+//   - both otherwise. Where nat has lines before and after, and filter too, these are for what the line leaves over. So
+//     what filter holds beside lines that leave nothing over (of another Service without endpoints, say, for the same
+//     destination) nobody meets, and it is not held between.
 
 // between is filter's state between the two states of nat.
 type between struct {
@@ -130,12 +132,11 @@ func (d *difference) mixture() (map[tracker.ServicePortName]*Rendered, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := mixer{difference: d, filter: filter, future: map[destination]bool{}}
-	for _, rendered := range d.covered {
-		for _, n := range []dispatch{natServices, natNodePorts} {
-			for _, l := range rendered.dispatch[n] {
-				m.future[l.destination] = true
-			}
+	m := mixer{difference: d, filter: filter, past: captures{}, future: captures{}}
+	for name := range d.rules.dirty {
+		m.future.add(d.rules.effective(name))
+		if !d.rules.unread {
+			m.past.add(d.rules.installed[name])
 		}
 	}
 	mixture := map[tracker.ServicePortName]*Rendered{}
@@ -180,8 +181,39 @@ func (d *difference) ghost(filter *before) *Rendered {
 type mixer struct {
 	*difference
 	filter *before
-	future map[destination]bool // that nat will have lines for
+	past   captures // not where rules were read back
+	future captures
 	err    error
+}
+
+// capture is what nat's lines for a destination do.
+type capture uint8
+
+const (
+	captureNone capture = iota // there are none
+	captureSome                // some packets come back from where they lead
+	captureAll
+)
+
+type captures map[destination]capture
+
+// add adds the lines of a Service port.
+func (c captures) add(r *Rendered) {
+	for _, n := range []dispatch{natServices, natNodePorts} {
+		for _, l := range r.dispatched(n) {
+			c[l.destination] = max(c[l.destination], r.captures(l.destination))
+		}
+	}
+}
+
+// captures says what the lines of nat do for one of their destinations.
+func (r *Rendered) captures(to destination) capture {
+	p := r.port
+	limited := len(p.SourceRanges) > 0 && slices.Contains(p.LoadBalancerVIPs, to.addr) && !slices.Contains(p.ExternalIPs, to.addr)
+	if to.addr == p.ClusterIP || p.HasExternalEndpoints() && !limited {
+		return captureAll
+	}
+	return captureSome
 }
 
 // found has those of the lines that a Service port wants that were read back.
@@ -213,14 +245,15 @@ func (m *mixer) mix(old, wanted *Rendered) *Rendered {
 	for _, n := range refusing {
 		var lines []dispatchLine
 		for _, l := range old.dispatched(n) {
-			if m.future[l.destination] || !m.captured(l.destination) {
+			past, future := m.captured(l.destination), m.future[l.destination]
+			if past == captureNone || past == captureSome && future != captureNone || containsLine(wanted.dispatched(n), l) {
 				lines = append(lines, l)
 			}
 		}
 		kept := lines
 		for _, l := range wanted.dispatched(n) {
-			there := slices.ContainsFunc(kept, func(k dispatchLine) bool { return equalLines([]dispatchLine{k}, []dispatchLine{l}) })
-			if !there && (!m.future[l.destination] || m.captured(l.destination)) {
+			past, future := m.captured(l.destination), m.future[l.destination]
+			if !containsLine(kept, l) && (future == captureNone || future == captureSome && past != captureNone) {
 				lines = append(lines, l)
 			}
 		}
@@ -233,20 +266,31 @@ func (m *mixer) mix(old, wanted *Rendered) *Rendered {
 	return now
 }
 
-// captured says whether nat had a line for a destination. Filter's lines often tell: nat has none where all is refused.
-func (m *mixer) captured(to destination) bool {
+func containsLine(lines []dispatchLine, l dispatchLine) bool {
+	return slices.ContainsFunc(lines, func(k dispatchLine) bool { return equalLines([]dispatchLine{k}, []dispatchLine{l}) })
+}
+
+// captured says what nat's lines for a destination did. Of lines that were read back it is not known whether they left
+// nothing over. Filter's often tell whether there are any: nat has none where all is refused.
+func (m *mixer) captured(to destination) capture {
+	if !m.rules.unread {
+		return m.past[to]
+	}
 	for _, l := range m.filter.lines[to] {
 		switch {
 		case l.target == "REJECT", l.dispatch == filterServices:
-			return false
+			return captureNone
 		case l.dispatch != filterNodePorts:
-			return true
+			return captureSome
 		}
 	}
 	nat, err := m.before(NAT)
 	if err != nil {
 		m.err = err
-		return false
+		return captureNone
 	}
-	return len(nat.lines[to]) > 0
+	if len(nat.lines[to]) > 0 {
+		return captureSome
+	}
+	return captureNone
 }

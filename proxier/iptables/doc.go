@@ -70,7 +70,9 @@
 //
 //   - A packet that is between two hooks at the moment of a COMMIT meets the old table and then the new one. That is a
 //     matter of microseconds for each packet, and the same for every tool.
-//   - Two Service ports that claim one address and port, and both change within one sync.
+//   - Service ports that claim one address and port, and change within one sync: whether a packet that nat leaves over
+//     before and after, by other rules, is dropped or rejected meanwhile, where one of them has no endpoints. After a
+//     restart that finds old rules, any of this.
 //   - Settings (masquerade mark, addresses for NodePorts) that change: each table has the old or the new ones, at most
 //     one COMMIT apart.
 //   - What somebody else leads to our chains.
