@@ -147,6 +147,10 @@ test: deps build ## run every test, those in network namespaces and beside kube-
 	@bin/synclab kube-proxy || echo "without it, the tests that need kube-proxy are skipped"
 	go test -count=1 ./...
 
+.PHONY: random
+random: deps ## the random tests with other seeds than make test's, from SEED (1000) on, for MINUTES
+	@sh scripts/random.sh $(or $(MINUTES),10) $(or $(SEED),1000)
+
 .PHONY: race
 race: deps ## the tests under the race detector (needs a C compiler)
 	go test -race -count=1 ./...
