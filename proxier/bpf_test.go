@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"synclab/bench/seeds"
 	"synclab/proxier/iptables"
-	"synclab/sim/seeds"
 )
 
 // refuses makes a model refuse the first line that something stands in, or its COMMIT in place of it.

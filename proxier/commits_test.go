@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
+	"synclab/bench/seeds"
 	"synclab/proxier/iptables"
-	"synclab/sim/seeds"
 )
 
 // What either family's proxier commits leaves the other's stamp alone; what anybody else does changes both.

@@ -12,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
+	"synclab/bench/seeds"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/direct"
-	"synclab/sim/seeds"
 )
 
 // foreignRules are somebody else's, in all the places where they may stand: with policies, in built-in chains around our

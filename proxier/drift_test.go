@@ -14,8 +14,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/bench/seeds"
 	"synclab/proxier/iptables"
-	"synclab/sim/seeds"
 )
 
 // foreigners are what somebody may do to our tables behind our back.

@@ -19,10 +19,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/netns"
+	"synclab/bench/seeds"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/direct"
-	"synclab/sim/seeds"
 )
 
 // faulty is an engine on the kernel's tables whose restores a test can break.

@@ -8,11 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/seeds"
 	"synclab/proxier/backend"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/proxier/nftables"
-	"synclab/sim/seeds"
 )
 
 // gauge gives the one with these labels.

@@ -10,9 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/netns"
+	"synclab/bench/seeds"
 	"synclab/proxier/config"
 	"synclab/proxier/nftables"
-	"synclab/sim/seeds"
 )
 
 // Backend nftables through the engine: the kernel holds what it should, and no sync but the first writes everything.

@@ -14,11 +14,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/seeds"
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 	"synclab/proxier/plan"
-	"synclab/sim/seeds"
 )
 
 var errKilled = errors.New("the tool was killed")

@@ -18,9 +18,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/netns"
+	"synclab/bench/seeds"
 	"synclab/proxier/iptables"
 	"synclab/proxier/walk"
-	"synclab/sim/seeds"
 )
 
 // transitions of each variant and layout are walked through, each with a crash at every one of its points.

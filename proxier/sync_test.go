@@ -15,11 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
+	"synclab/bench/seeds"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/proxier/plan"
-	"synclab/sim/seeds"
 )
 
 var eventsFlag = flag.Int("events", 10000, "random events on the model of the tables")

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
+	"synclab/bench/seeds"
 	"synclab/proxier/iptables"
-	"synclab/sim/seeds"
 )
 
 // What is done to the chains of a tree is found and mended, as with any other chain; those of an earlier proxier that no

@@ -17,9 +17,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/netns"
+	"synclab/bench/seeds"
 	"synclab/proxier/iptables"
 	"synclab/proxier/walk"
-	"synclab/sim/seeds"
 )
 
 // Random clusters of layout tree have so many Services that its chains come and go.

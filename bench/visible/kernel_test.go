@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/netns"
+	"synclab/bench/seeds"
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
@@ -25,7 +26,6 @@ import (
 	"synclab/proxier/plan"
 	"synclab/scenarios"
 	"synclab/sim"
-	"synclab/sim/seeds"
 )
 
 // play is a cluster, a subject, and a Watcher that knows of it only what the kernel shows.

@@ -21,10 +21,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"synclab/bench/mirror"
+	"synclab/bench/seeds"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/front"
-	"synclab/sim/seeds"
 )
 
 // kubeProxy starts the kube-proxy on PATH in the goroutine's namespace, on the play's cluster.

@@ -18,10 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/bench/seeds"
 	"synclab/proxier/backend"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
-	"synclab/sim/seeds"
 )
 
 // testPlan is a Ruleset with the tracker and the plan before it.

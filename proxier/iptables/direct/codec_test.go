@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/seeds"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel/xtables"
-	"synclab/sim/seeds"
 )
 
 // oneRule is the entry of one rule in chain A, decoded again.

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"synclab/sim/seeds"
+	"synclab/bench/seeds"
 )
 
 // rules is a value of tests.
