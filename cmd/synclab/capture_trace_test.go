@@ -12,18 +12,19 @@ import (
 	"synclab/sim"
 )
 
-// watchedWriter calls seen once, when word has been written to it.
+// watchedWriter calls, once each, what belongs to a word that has been written to it.
 type watchedWriter struct {
 	bytes.Buffer
-	word string
-	seen func()
+	seen map[string]func()
 }
 
 func (w *watchedWriter) Write(b []byte) (int, error) {
 	n, err := w.Buffer.Write(b)
-	if w.seen != nil && bytes.Contains(b, []byte(w.word)) {
-		w.seen()
-		w.seen = nil
+	for word, call := range w.seen {
+		if bytes.Contains(b, []byte(word)) {
+			delete(w.seen, word)
+			call()
+		}
 	}
 	return n, err
 }
@@ -39,15 +40,19 @@ func TestCaptureTrace(t *testing.T) {
 	changed.Endpoints = changed.Endpoints[1:]
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	out := &watchedWriter{word: `"Delete"`, seen: interrupt}
-	errs := &watchedWriter{word: "following them", seen: func() {
-		go func() { // the follower waits for this writer
-			for _, change := range []sim.Change{{Op: sim.Update, Object: changed}, {Op: sim.Delete, Object: objects.Services[1]}} {
-				if err := cluster.Apply(ctx, change); err != nil {
+	apply := func(change sim.Change) func() {
+		return func() {
+			go func() { // the follower waits for this writer
+				if err := cluster.Apply(context.WithoutCancel(ctx), change); err != nil {
 					t.Error(err)
 				}
-			}
-		}()
+			}()
+		}
+	}
+	// One after the other: Services and EndpointSlices come by watches of their own, in any order.
+	errs := &watchedWriter{seen: map[string]func(){"following them": apply(sim.Change{Op: sim.Update, Object: changed})}}
+	out := &watchedWriter{seen: map[string]func(){
+		`"Update"`: apply(sim.Change{Op: sim.Delete, Object: objects.Services[1]}), `"Delete"`: interrupt,
 	}}
 	err = run(ctx, streams{strings.NewReader(""), out, errs}, []string{"capture", "--kubeconfig", kubeconfig, "--for", "1h", "-o", "-"})
 	if err != nil {
