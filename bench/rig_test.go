@@ -166,6 +166,9 @@ func (voidTables) Rules(iptables.Table, ...string) ([]string, error) { return ni
 func (voidTables) Leads() (iptables.Leads, error) {
 	return iptables.NewModel(corev1.IPv4Protocol).Leads()
 }
-func (voidTables) Chains(iptables.Table) ([]string, error)                  { return nil, nil }
-func (voidTables) Stamp() (iptables.Stamp, error)                           { return iptables.Stamp{}, nil }
+func (voidTables) Chains(iptables.Table) ([]string, error) { return nil, nil }
+func (voidTables) Stamp() (iptables.Stamp, error)          { return iptables.Stamp{}, nil }
+func (voidTables) Others(map[iptables.Table]iptables.Count) (iptables.Stamp, error) {
+	return iptables.Stamp{}, nil
+}
 func (voidTables) Drift(context.Context, iptables.Expected) (string, error) { return "", nil }

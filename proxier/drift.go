@@ -4,11 +4,12 @@ import (
 	"context"
 	"slices"
 
+	"synclab/proxier/backend"
 	"synclab/proxier/kernel"
 )
 
-// deepEvery is how many checks in a row may trust an unchanged stamp: the legacy variant's is made of sizes only, and a
-// change between a sync and the reading of its stamp would else never show.
+// deepEvery is how many checks in a row may trust an unchanged stamp: the legacy variant's is made of sizes only, and what
+// somebody else replaced during a sync, rule for rule, would else never show.
 const deepEvery = 10
 
 // driftTries bounds how often one check begins again. Syncs may come in between: reading 110,000 chains takes 1.4 s.
@@ -62,6 +63,30 @@ func (e *engine) lagging() bool {
 	e.log("addresses for NodePorts changed", "from", inForce, "to", addrs)
 	e.demandFull("addresses")
 	return true
+}
+
+// balancing is a Backend that can tell what it did not write itself.
+type balancing interface {
+	// Others stays the same after a sync as before it, unless somebody else wrote meanwhile.
+	Others() (backend.Stamp, error)
+}
+
+// watchOthers has the next check read the tables if somebody else wrote since the last sync, even while this one was
+// under way: what its stamp was read after, no stamp tells.
+func (e *engine) watchOthers() {
+	b, ok := e.backend.(balancing)
+	if !ok {
+		return
+	}
+	others, err := b.Others()
+	if err != nil {
+		e.others = nil
+		return
+	}
+	if e.others != nil && others != *e.others {
+		e.suspect = true
+	}
+	e.others = &others
 }
 
 // glancing is a Backend whose Stamp leaves something out that is too much for each sync, and little for each check.

@@ -128,6 +128,39 @@ func TestDriftBeforePartial(t *testing.T) {
 	})
 }
 
+// So does one while the partial sync is under way, before or after the kernel took it.
+func TestDriftDuringPartial(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		t.Run(fmt.Sprintf("after=%t", after), func(t *testing.T) {
+			eachWay(t, func(t *testing.T, f *faulty) {
+				f.plain(3, 2)
+				f.mustSync()
+				chain := f.chain("KUBE-SVC-")
+				for n := range 2 { // in the second, nobody meddles
+					meddle := func() {
+						f.tool("-t", "nat", "-D", chain, "1")
+						f.tables.begun, f.tables.restored = nil, nil
+					}
+					if n == 0 && after {
+						f.tables.restored = meddle
+					} else if n == 0 {
+						f.tables.begun = meddle
+					}
+					f.plain(4+n, 2)
+					f.mustSync()
+					f.checks = 0 // not the one that looks whatever the stamp
+					f.checkDrift(f.t.Context())
+					if want := []string{"drift", ""}[n]; f.full != want || n == 1 && f.suspect {
+						t.Fatalf("sync %d: asked for %q, want %q (suspect: %t)", n, f.full, want, f.suspect)
+					}
+					f.mustSync()
+					f.converged()
+				}
+			})
+		})
+	}
+}
+
 // Rules of others in built-in chains are none of our business: they are no drift, and stay.
 func TestForeignRulesStay(t *testing.T) {
 	eachWay(t, func(t *testing.T, f *faulty) {

@@ -65,8 +65,9 @@ type engine struct {
 	moved bool
 	// settled: a sync succeeded. Until then the kernel may hold what an earlier proxier left.
 	settled bool
-	// suspect: a stamp had changed before a sync wrote over it.
+	// suspect: a stamp had changed before a sync wrote over it, or others while it did.
 	suspect bool
+	others  *backend.Stamp // of the last sync, if they are known
 	refused refusals
 	// owed are the trigger times of changes that are written, but after which stale flows could not be cleaned yet: the
 	// first mostOwed of them.
@@ -213,6 +214,7 @@ func (e *engine) succeed(ctx context.Context, s *Sync, changes tracker.Changes) 
 	if stamp, err := e.backend.Stamp(); err == nil {
 		e.stamp = stamp
 	}
+	e.watchOthers()
 	if e.flows == nil {
 		return nil
 	}

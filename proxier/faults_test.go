@@ -43,11 +43,15 @@ type faulty struct {
 type tapped struct {
 	iptables.Tables
 	payloads []string
-	restored func() // when set, called after each
+	begun    func() // when set, called before each
+	restored func() // and after it
 }
 
 func (t *tapped) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run, error) {
 	t.payloads = append(t.payloads, string(p.Text()))
+	if t.begun != nil {
+		t.begun()
+	}
 	if t.restored != nil {
 		defer t.restored()
 	}

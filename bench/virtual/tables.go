@@ -321,6 +321,13 @@ func (t *tables) Stamp() (iptables.Stamp, error) {
 	return t.model.Stamp()
 }
 
+// Others changes when somebody else wrote to a table, whatever was restored meanwhile.
+func (t *tables) Others(own map[iptables.Table]iptables.Count) (iptables.Stamp, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.model.Others(own)
+}
+
 // Drift compares the tables with what should be there. Asking for jumps takes the lock.
 func (t *tables) Drift(ctx context.Context, want iptables.Expected) (string, error) {
 	t.mu.Lock()

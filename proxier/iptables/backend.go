@@ -82,6 +82,9 @@ func (b *Backend) NeedsFull(endpoints int) string {
 // Stamp changes when a table may have changed.
 func (b *Backend) Stamp() (backend.Stamp, error) { return b.tables.Stamp() }
 
+// Others stays the same after a sync as before it, unless somebody else wrote meanwhile.
+func (b *Backend) Others() (backend.Stamp, error) { return b.tables.Others(b.rules.Total()) }
+
 // Drift compares the tables with what should be in them and describes the first difference; empty: none.
 func (b *Backend) Drift(ctx context.Context) (string, error) {
 	want := b.rules.Expected()

@@ -234,6 +234,18 @@ func (m *Model) Stamp() (Stamp, error) {
 	return Stamp{h.Sum64()}, nil
 }
 
+// Others counts rules, and chains twice, beside those of own, as Installed does.
+func (m *Model) Others(own map[Table]Count) (others Stamp, err error) {
+	for n, table := range []Table{NAT, Filter, Mangle} {
+		entries := 2 * (len(m.tables[table]) - own[table].Chains)
+		for _, rules := range m.tables[table] {
+			entries += len(rules)
+		}
+		others[n] = uint64(entries - own[table].Rules)
+	}
+	return others, nil
+}
+
 // Drift compares the tables with what should be there.
 func (m *Model) Drift(_ context.Context, want Expected) (string, error) {
 	for _, table := range []Table{Mangle, NAT, Filter} {

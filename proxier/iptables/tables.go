@@ -26,6 +26,8 @@ type Tables interface {
 	Leads() (Leads, error)
 	// Stamp changes when a table may have changed; comparing two costs next to nothing.
 	Stamp() (Stamp, error)
+	// Others changes when somebody else wrote to a table, whatever was restored meanwhile; own is what the proxier has there.
+	Others(own map[Table]Count) (Stamp, error)
 	// Drift compares the tables with what should be there and describes the first difference; empty: none.
 	Drift(ctx context.Context, want Expected) (string, error)
 }
@@ -191,6 +193,24 @@ func (i Installed) Stamp() (Stamp, error) {
 		}
 	}
 	return stamp, nil
+}
+
+// Others counts the entries of legacy tables beside own, which is what a proxier takes for its own in them: a rule is one
+// entry, and a chain two. As long as nobody else writes, its restores change both alike.
+func (i Installed) Others(own map[Table]Count) (others Stamp, err error) {
+	stamp, err := i.Stamp()
+	for n, table := range []Table{NAT, Filter, Mangle} {
+		others[n] = stamp[n]>>32 - uint64(own[table].Rules+2*own[table].Chains)
+	}
+	return others, err
+}
+
+// Others of the nft variant is the Stamp, which is the same whatever the Restorers commit.
+func (h *Host) Others(own map[Table]Count) (Stamp, error) {
+	if h.Variant == Nft {
+		return h.Stamp()
+	}
+	return h.Installed.Others(own)
 }
 
 // Stamp of the tables. Of the nft variant it is the namespace's generation less what the Restorers committed, so it stays
