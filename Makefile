@@ -18,7 +18,7 @@ E ?=
 SCENARIO ?=
 #: SUBJECTS  what is measured, separated by commas     default: synclab/iptables-legacy; compare: nearly all
 SUBJECTS ?=
-#: REPS      repetitions of each cell                  default: 3
+#: REPS      repetitions of each cell                  default: 3; compare: until ratios are within 5 %, for 20 minutes
 REPS ?=
 #: SEED      seed of the cluster and of its events     default: the scenario's own
 SEED ?=
@@ -105,7 +105,7 @@ disruption: deps build ## send flows to Services while rules change, with every 
 	bin/synclab compare disruption --reps $(or $(REPS),1) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
 .PHONY: calibrate
-calibrate: deps build ## measure small clusters for BUDGET (5m) and fit what larger ones would cost; HOLDOUT=1 tries the fit
+calibrate: deps build ## measure clusters for BUDGET (5m) and fit what larger ones would cost; HOLDOUT=1 tries the fit at five times its sizes
 	bin/synclab calibrate $(if $(BUDGET),--budget $(BUDGET)) $(if $(HOLDOUT),--hold-out) $(if $(N),--max-services $(N)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
@@ -132,6 +132,13 @@ plan: deps build ## how far a cluster of N Services can grow: answers from the n
 report: build ## build the report of a run again (OUT, or the newest run)
 	bin/synclab report $(OUT)
 
+# Published numbers need a commit and a quiet machine; see scripts/results and docs/results.yaml.
+.PHONY: results
+results: deps build ## measure what README and docs/ publish and write it there: all (hours) or PART=engine,…; LIST=1, RENDER=1; DOCS=COPY N=100 REPS=1 tries it
+	@bin/synclab kube-proxy
+	go run ./scripts/results $(if $(LIST),-list) $(if $(PART),-part $(PART)) $(if $(RENDER),-render) $(if $(FORCE),-force) \
+		$(if $(DOCS),-docs $(DOCS) -uncommitted $(if $(N),-n $(N)) $(if $(REPS),-reps $(REPS)))
+
 .PHONY: kube-proxy
 kube-proxy: build ## build the unmodified kube-proxy that the lab compares with (once, some minutes)
 	bin/synclab kube-proxy
@@ -145,15 +152,15 @@ regressions: deps build ## the scenarios of known hard bugs: ours has none of th
 .PHONY: test
 test: deps build ## run every test, those in network namespaces and beside kube-proxy included
 	@bin/synclab kube-proxy || echo "without it, the tests that need kube-proxy are skipped"
-	go test -count=1 ./...
+	go run ./scripts/gotest $(if $(SKIPS),-skips $(SKIPS)) -count=1 ./...
 
 .PHONY: random
-random: deps ## the random tests with other seeds than make test's, from SEED (1000) on, for MINUTES
-	@sh scripts/random.sh $(or $(MINUTES),10) $(or $(SEED),1000)
+random: deps ## the random tests with other seeds than those of make test, from SEED (1000) on, for MINUTES, each package at least once
+	go run ./scripts/random -minutes $(or $(MINUTES),10) -seed $(or $(SEED),1000)
 
 .PHONY: race
 race: deps ## the tests under the race detector (needs a C compiler)
-	go test -race -count=1 ./...
+	go test -race -count=1 -timeout 30m ./...
 
 .PHONY: bench
 bench: deps ## run the Go benchmarks; the output is for benchstat
@@ -163,7 +170,8 @@ bench: deps ## run the Go benchmarks; the output is for benchstat
 .PHONY: growth
 growth: deps build ## run the Go benchmarks of plan, encode and syncs, and print how they grow (REPS results each)
 	mkdir -p runs
-	go test -run '^$$' -bench '^Benchmark(Plan|Encode|FullSync|PartialSync)$$' -benchmem -count $(or $(REPS),3) -timeout 4h ./bench | tee runs/growth.txt
+	go test -run '^$$' -bench '^Benchmark(Plan|Encode)$$' -benchmem -count $(or $(REPS),3) -timeout 4h ./bench -sizes 1000,10000,50000 | tee runs/growth.txt
+	go test -run '^$$' -bench '^Benchmark(FullSync|PartialSync)$$' -benchmem -count $(or $(REPS),3) -timeout 4h ./bench -sizes 1000,10000 | tee -a runs/growth.txt
 	go test -run '^$$' -bench '^Benchmark(FullSync|PartialSync)$$/^backend=nftables$$' -benchmem -count $(or $(REPS),3) -timeout 4h ./bench -sizes 50000 | tee -a runs/growth.txt
 	bin/synclab report --bench runs/growth.txt
 

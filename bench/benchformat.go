@@ -59,7 +59,7 @@ func WriteBench(w io.Writer, run Run, records iter.Seq2[Record, error]) error {
 		if ops[record.Metric] == "" && parts[record.Metric] == "" && record.Error == "" {
 			continue
 		}
-		if record.Metric == NetworkProgrammingLatency { // one sync may bring many changes
+		if record.Metric == NetworkProgrammingLatency || record.Metric == ChangeSynced { // one sync may bring many changes
 			waiting = append(waiting, newSample(record))
 			continue
 		}

@@ -2,106 +2,141 @@ package bench
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 )
 
-// Wherever a calibration ends after a few passes, sizes and numbers of endpoints differ; what is held out is larger than
-// all of the fit.
+// What comes before any law has different sizes and different numbers of endpoints; what is held out is larger than all of
+// the fit, with other endpoints and another shape.
 func TestCalibrationDesign(t *testing.T) {
-	for _, largest := range []int{60, 1000, 4000, 12000} {
+	for _, largest := range []int{20, 60, 1000, 8000, 10000} {
 		for _, holdOut := range []bool{false, true} {
-			fit, held := calibrationCells(largest, holdOut)
-			top := 0
+			l := newLane("synclab/nftables", Subject{Name: "synclab/nftables"}, &CalibrateOptions{MaxServices: largest, HoldOut: holdOut})
 			sizes, each := map[int]bool{}, map[int]bool{}
-			for i, c := range fit {
-				top = max(top, c.services)
-				if i < 5 {
-					sizes[c.services], each[c.endpoints] = true, true
+			for _, c := range l.start {
+				sizes[c.Services], each[c.Endpoints] = true, true
+			}
+			if len(sizes) < 2 || len(each) < 3 {
+				t.Errorf("up to %d: the first cells are %v", largest, l.start)
+			}
+			for _, c := range l.candidates(CalibrationCell{Services: largest, Endpoints: 7}) {
+				if c.Services > l.top {
+					t.Errorf("up to %d, hold out %v: %v may be measured", largest, holdOut, c)
 				}
 			}
-			if len(sizes) < 2 || len(each) < 2 {
-				t.Errorf("up to %d: the first cells are %v", largest, fit[:min(5, len(fit))])
+			if holdOut == (len(l.held) == 0) {
+				t.Errorf("up to %d, hold out %v: %v", largest, holdOut, l.held)
 			}
-			if holdOut == (len(held) == 0) {
-				t.Errorf("up to %d, hold out %v: %v", largest, holdOut, held)
+			if holdOut && largest >= 100 && l.held[0].Services != 5*l.top {
+				t.Errorf("%v is held out of a fit of up to %d Services", l.held[0], l.top)
 			}
-			for _, c := range held {
-				if c.services <= top || c.services > largest {
-					t.Errorf("up to %d: %v is held out of a fit of up to %d", largest, c, top)
-				}
-			}
-			for _, c := range append(fit, held...) {
-				s := calibrationScenario(c, 1, time.Minute)
-				if err := s.Validate(); err != nil {
-					t.Errorf("%v: %v", c, err)
+			for _, c := range slices.Concat(l.start, l.held, l.candidates(CalibrationCell{})) {
+				for _, lean := range []bool{false, true} {
+					s := calibrationScenario(c, lean, 1, time.Minute)
+					if err := s.Validate(); err != nil {
+						t.Errorf("%v: %v", c, err)
+					}
 				}
 			}
 		}
 	}
 }
 
-// Lanes take turns by the time that they used; cells that are guessed to exceed their share wait, and end the lane when
-// nothing else is left; a larger cell than one that exceeded a budget is not tried.
+// aCalibration has lanes whose clock does not matter.
+func aCalibration(holdOut bool, judge func(string, []Record, CalibrationCell, []CalibrationCell) []Judgement, lanes ...*lane) *calibration {
+	o := &CalibrateOptions{HoldOut: holdOut, Judge: judge, Asked: CalibrationCell{Services: 8000, Endpoints: 10}}
+	o.Budget = time.Hour
+	c := newCalibration(o)
+	c.recorded, c.lanes = func() ([]Record, error) { return nil, nil }, lanes
+	return c
+}
+
+func aLane(name string, top int) *lane {
+	return newLane(name, Subject{Name: name}, &CalibrateOptions{MaxServices: top})
+}
+
+// Subjects take turns by the time that they used; one whose pass exceeded the budget is not asked for larger ones; one
+// without a cell that there is time for ends, and the others go on.
 func TestCalibrationTurns(t *testing.T) {
-	small, large, huge := calibrationCell{100, 10}, calibrationCell{1000, 10}, calibrationCell{100000, 10}
-	one := &lane{subject: "one", took: map[calibrationCell]time.Duration{small: time.Second}, limit: math.Inf(1), spent: time.Second, queue: []calibrationCell{huge, large}}
-	two := &lane{subject: "two", took: map[calibrationCell]time.Duration{}, limit: math.Inf(1), queue: []calibrationCell{small, large}}
-	c := &calibration{CalibrateOptions: &CalibrateOptions{}, deadline: time.Now().Add(time.Minute), lanes: []*lane{one, two}}
-	if l := c.next(); l != two || l.queue[0] != small {
-		t.Fatalf("%+v", l)
+	one, two := aLane("one", 8000), aLane("two", 8000)
+	one.start, two.start = nil, nil
+	one.passed(CalibrationCell{Services: 100, Endpoints: 10}, time.Second, false)
+	two.passed(CalibrationCell{Services: 100, Endpoints: 10}, 2*time.Second, false)
+	c := aCalibration(false, nil, one, two)
+	if l, cell, err := c.next(); err != nil || l != one || cell.Services != 8000 || cell.Endpoints != 50 {
+		t.Fatalf("%v %v: without laws, the largest cell comes next", cell, err)
 	}
-	two.spent = 2 * time.Second
-	if l := c.next(); l != one || l.queue[0] != large || len(l.queue) != 2 {
-		t.Fatalf("what is too long did not wait: %+v", l)
+	large := CalibrationCell{Services: 1000, Endpoints: 10}
+	one.passed(large, 3*time.Second, true)
+	for _, cell := range one.candidates(c.Asked) {
+		if cell.bulk() >= large.bulk() {
+			t.Errorf("%v is tried, though %v exceeded the budget", cell, large)
+		}
 	}
-	one.limit = large.bulk()
-	if l := c.next(); l != two || !one.done {
-		t.Fatalf("what exceeded a budget is tried again: %+v", l)
+	if l, _, err := c.next(); err != nil || l != two {
+		t.Fatalf("it is not the turn of who had less time: %v", err)
 	}
-	one.done, one.spent, one.cells, one.reps = false, 0, []calibrationCell{small, large}, map[calibrationCell]int{}
-	one.queue = []calibrationCell{huge}
-	if l := c.next(); l != one || len(l.queue) != 1 || l.queue[0] != small {
-		t.Fatalf("time that is too short for what is left of a round is not used: %+v", l)
-	}
-	one.reps[small] = calibrationRounds
-	one.queue, two.queue = []calibrationCell{huge}, nil
-	if l := c.next(); l != nil {
-		t.Fatalf("%+v", l)
+	two.limit = 0
+	if l, _, err := c.next(); err != nil || l != one || !two.done {
+		t.Fatalf("a subject without a cell does not end: %v", err)
 	}
 }
 
-// What would take most of a subject's time waits until the rest of the round is measured, and is measured then.
-func TestCalibrationLargeCellsWait(t *testing.T) {
-	small, large := calibrationCell{100, 10}, calibrationCell{1000, 10}
-	l := &lane{took: map[calibrationCell]time.Duration{small: time.Second, large: 40 * time.Second}, queue: []calibrationCell{large, small}}
-	if i := l.fitting(time.Minute); i != 1 {
-		t.Errorf("it begins with cell %d", i)
+// Of cells that there is time for, by the upper bound of what their syncs take, the one with the most to gain is next.
+func TestCalibrationChoosesByGainAndTime(t *testing.T) {
+	l := aLane("one", 8000)
+	l.passed(CalibrationCell{Services: 500, Endpoints: 10}, 4*time.Second, false)
+	cells := []CalibrationCell{{2000, 10, false}, {4000, 10, false}, {8000, 10, false}, {1000, 1, false}}
+	judged := []Judgement{
+		{Full: [2]time.Duration{3 * time.Second, 4 * time.Second}, Gain: 0.3},
+		{Full: [2]time.Duration{9 * time.Second, 20 * time.Second}, Gain: 0.9},
+		{Full: [2]time.Duration{30 * time.Second, 200 * time.Second}, Gain: 3},
+		{Full: [2]time.Duration{time.Second, time.Second}, Gain: 0.01},
 	}
-	l.queue = l.queue[:1]
-	if i := l.fitting(time.Minute); i != 0 {
-		t.Errorf("when nothing else is left: %d", i)
-	}
-	if i := l.fitting(30 * time.Second); i != -1 {
-		t.Errorf("what there is no time for: %d", i)
+	for _, c := range []struct {
+		share time.Duration
+		want  int
+	}{{time.Minute, 1}, {10 * time.Second, 0}, {10 * time.Minute, 2}, {time.Second, -1}} {
+		if got := l.best(cells, judged, c.share); got != c.want {
+			t.Errorf("with %v: cell %d, want %d", c.share, got, c.want)
+		}
 	}
 }
 
-// What takes quadratic time is not guessed to take linear time.
-func TestCalibrationGuess(t *testing.T) {
-	l := &lane{took: map[calibrationCell]time.Duration{{100, 10}: time.Second, {1000, 10}: 100 * time.Second}}
-	if got := l.guess(calibrationCell{2000, 10}); got < 400*time.Second || got > 600*time.Second {
-		t.Errorf("twice the size of 100 s is guessed to take %v", got)
+// A cell held out is measured when the median of what it takes fits, after the fit had its share of the time.
+func TestCalibrationHoldsOut(t *testing.T) {
+	l := newLane("one", Subject{Name: "one"}, &CalibrateOptions{MaxServices: 10000, HoldOut: true})
+	l.start = nil
+	l.passed(CalibrationCell{Services: 500, Endpoints: 10}, 4*time.Second, false)
+	c := aCalibration(true, nil, l)
+	if _, cell, err := c.next(); err != nil || cell.Services > l.top {
+		t.Fatalf("%v before the fit had its time: %v", cell, err)
 	}
-	if got := l.guess(calibrationCell{100, 10}); got != time.Second {
-		t.Errorf("what took a second is guessed to take %v", got)
+	l.spent = 50 * time.Minute
+	if _, cell, err := c.next(); err != nil || cell != (CalibrationCell{Services: 10000, Endpoints: 10}) || !l.lean(cell) {
+		t.Fatalf("%v comes first of those held out: %v", cell, err)
 	}
-	if got := l.guess(calibrationCell{500, 10}); got > 100*time.Second {
-		t.Errorf("half the size of 100 s is guessed to take %v", got)
+}
+
+// A pass that took quadratic time says that one twice as large takes no less than twice as long; one that was measured takes
+// what it took.
+func TestCalibrationExpects(t *testing.T) {
+	l := aLane("one", 8000)
+	small, large := CalibrationCell{Services: 100, Endpoints: 10}, CalibrationCell{Services: 1000, Endpoints: 10}
+	l.passed(small, time.Second, false)
+	l.passed(large, 100*time.Second, false)
+	if got := l.expect(CalibrationCell{Services: 2000, Endpoints: 10}, Judgement{}, true); got < 200*time.Second || got > 400*time.Second {
+		t.Errorf("twice the size of 100 s: %v", got)
 	}
-	// One that met a hiccup, a little larger than the one before.
-	l.took = map[calibrationCell]time.Duration{{12, 10}: 3 * time.Second, {50, 2}: 7 * time.Second}
-	if got := l.guess(calibrationCell{100, 10}); got > 50*time.Second {
-		t.Errorf("six times the size of 7 s is guessed to take %v", got)
+	if got := l.expect(small, Judgement{}, true); got != time.Second {
+		t.Errorf("what took a second: %v", got)
+	}
+	if got := l.expect(CalibrationCell{Services: 500, Endpoints: 10}, Judgement{}, true); got > 100*time.Second {
+		t.Errorf("half the size of 100 s: %v", got)
+	}
+	bent := Judgement{Full: [2]time.Duration{300 * time.Second, 600 * time.Second}}
+	if got := l.expect(CalibrationCell{Services: 2000, Endpoints: 10}, bent, true); got < 600*time.Second || math.IsInf(got.Seconds(), 0) {
+		t.Errorf("with a law that says 600 s: %v", got)
 	}
 }

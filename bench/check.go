@@ -160,7 +160,7 @@ func (r *repetition) inspect(ctx context.Context, names []string, settled error)
 			return nil, nil, err
 		}
 	}
-	e.Traffic = r.checking.met.traffic()
+	e.Traffic = r.checking.met.traffic(r.flows.ledger.Load() != nil)
 	results, err := invariants.Check(ctx, e, names)
 	if err != nil {
 		return nil, nil, err
@@ -173,7 +173,7 @@ func (r *repetition) inspect(ctx context.Context, names []string, settled error)
 func (r *repetition) evidence(ctx context.Context) (*invariants.Evidence, error) {
 	own := r.about.Proxier == Synclab
 	e := &invariants.Evidence{
-		Subject: invariants.Subject{Name: r.Subject, Own: own, Backend: r.about.Backend, Variant: r.variant, Layout: r.about.Layout},
+		Subject: invariants.Subject{Name: r.Subject, Own: own, Backend: r.about.Backend, Variant: r.variant, Layout: r.layout, Serves: r.Feed == FeedAPI && r.about.Proxier != Exec},
 		Seed:    r.Scenario.Seed, Families: r.families, Objects: r.world.Objects(), SyncPeriod: r.config.IPTables.SyncPeriod.Duration,
 		Flows: map[corev1.IPFamily][]conntrack.Flow{}, ForeignNft: map[corev1.IPFamily][]string{},
 	}

@@ -85,16 +85,18 @@ type shares struct {
 	reached map[netip.AddrPort]int
 }
 
-// met counts what became of a flow or of a packet of a held one. excused: a fault may have made it fail. A new flow that
-// failed is not counted as such: who has all records says what failed how (bench/soak).
+// met counts what became of a flow or of a packet of a held one. excused: a fault may have made it fail.
 func (f *metFlows) met(o *traffic.Observed, excused bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch o.Finding {
 	case traffic.NewFlow:
 		f.total.Flows++
-		if o.Outcome == traffic.Misrouted {
+		switch {
+		case o.Outcome == traffic.Misrouted:
 			f.total.Misrouted++
+		case o.Outcome != traffic.Answered && !excused:
+			f.total.Failed++
 		}
 		if o.Outcome == traffic.Answered && o.Target.Kind == "" && !excused {
 			f.share(o)
@@ -130,14 +132,15 @@ func (f *metFlows) share(o *traffic.Observed) {
 	}
 }
 
-// traffic is all of that for the checkers; nil: there were no flows.
-func (f *metFlows) traffic() *invariants.Traffic {
+// traffic is all of that for the checkers; nil: there were no flows, and no stream runs.
+func (f *metFlows) traffic(streaming bool) *invariants.Traffic {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.total.Flows == 0 && len(f.held) == 0 {
+	if f.total.Flows == 0 && len(f.held) == 0 && !streaming {
 		return nil
 	}
 	t := f.total
+	t.Streaming = streaming
 	t.Held, t.Reached = len(f.held), map[string]map[netip.AddrPort]int{}
 	for _, lost := range f.held {
 		if lost {

@@ -14,7 +14,7 @@ import (
 	"synclab/scenarios"
 )
 
-// What flows met reaches the checkers of I9 and I10: connections that ended, and shares that are not even.
+// What flows met reaches the checkers of I2, I9 and I10: flows that failed, connections that ended, and shares that are not even.
 func TestFlowsCountForInvariants(t *testing.T) {
 	s := newSlow(t)
 	s.flows.packets = map[int]int{}
@@ -35,6 +35,11 @@ func TestFlowsCountForInvariants(t *testing.T) {
 		s.observed(traffic.Observed{Finding: traffic.HeldPacket, Target: target, At: at(minute), Held: true, Number: number, Outcome: outcome})
 	}
 	flow(0.1, a, a) // of another state of the Service
+	fails := func(minute float64) {
+		s.observed(traffic.Observed{Target: target, At: at(minute), Outcome: traffic.TimedOut})
+	}
+	fails(0.3)
+	fails(1.4) // by the fault
 	for range 400 {
 		flow(0.2, a, a, b)
 		flow(1.5, b, a, b) // while a fault may send everybody there
@@ -46,11 +51,11 @@ func TestFlowsCountForInvariants(t *testing.T) {
 	packet(2.5, 2, traffic.TimedOut)
 	packet(3.5, 3, traffic.Answered)
 
-	met := s.checking.met.traffic()
-	if met == nil || met.Flows != 801 || met.Held != 3 || met.HeldLost != 1 {
+	met := s.checking.met.traffic(false)
+	if met == nil || met.Flows != 803 || met.Failed != 1 || met.Held != 3 || met.HeldLost != 1 {
 		t.Fatalf("%+v", met)
 	}
-	results, err := invariants.Check(t.Context(), &invariants.Evidence{Traffic: met}, []string{"I9", "I10"})
+	results, err := invariants.Check(t.Context(), &invariants.Evidence{Traffic: met}, []string{"I2", "I9", "I10"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,12 +65,15 @@ func TestFlowsCountForInvariants(t *testing.T) {
 			found[f.Invariant] += f.Service + ": " + f.Text
 		}
 	}
-	if !strings.Contains(found["I9"], "1 of 3 flows") || !strings.Contains(found["I10"], "ns/web") || !strings.Contains(found["I10"], "400 flows") {
+	if !strings.Contains(found["I2"], "1 of 803 flows") || !strings.Contains(found["I9"], "1 of 3 flows") || !strings.Contains(found["I10"], "ns/web") || !strings.Contains(found["I10"], "400 flows") {
 		t.Errorf("findings %v", found)
 	}
 	s.checking.met.forget()
-	if met := s.checking.met.traffic(); met != nil {
+	if met := s.checking.met.traffic(false); met != nil {
 		t.Errorf("after a check, from before it: %+v", met)
+	}
+	if met := s.checking.met.traffic(true); met == nil || !met.Streaming {
+		t.Errorf("while a stream runs: %+v", met)
 	}
 }
 

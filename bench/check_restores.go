@@ -70,7 +70,7 @@ func (r *repetition) watchRestores() error {
 		return nil
 	}
 	ctx := r.damages.context()
-	ended, err := r.shim.Calls(ctx)
+	ended, err := r.shim.Calls(ctx, r.fail)
 	if err != nil {
 		return err
 	}

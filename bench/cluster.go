@@ -63,8 +63,8 @@ const (
 func sinks(shape scenarios.Shape, o *sim.Objects, families []corev1.IPFamily) []netip.Prefix {
 	found := map[netip.Prefix]bool{}
 	add := func(text string) {
-		addr, err := netip.ParseAddr(text)
-		if err != nil || !slices.Contains(families, familyOf(addr)) {
+		addr, ok := sim.ParseAddr(text)
+		if !ok || !slices.Contains(families, familyOf(addr)) {
 			return
 		}
 		bits := sinkBits4

@@ -11,8 +11,8 @@
 //     of method flow.
 //  4. RunWriter appends each measured value to the run's folder as it comes; nothing is averaged here.
 //
-// Execute runs a scenario. Calibrate runs small cells of a design of its own, the subjects in turn, for as long as it may
-// (calibrate.go).
+// Execute runs a scenario. Calibrate runs cells of a design of its own, the subjects in turn, for as long as it may
+// (calibrate.go, calibrate_cells.go), and keeps how fast the machine was (pace.go).
 //
 // Examine, DetectVersions and DetectMachine say what the machine is and can do.
 //

@@ -41,7 +41,8 @@ type Check struct {
 // Examine finds out what this machine and this user can do, by doing it: rules are tried in empty namespaces that end
 // with the tool that tries them.
 func Examine(ctx context.Context) []Check {
-	space, user := examineNamespaces(ctx)
+	user, err := netns.Available(ctx)
+	space := examineNamespaces(user, err)
 	checks := []Check{{Name: "kernel", Status: OK, Detail: kernelRelease()}, space}
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		checks = append(checks, examineVariant(ctx, variant))
@@ -56,16 +57,24 @@ func Examine(ctx context.Context) []Check {
 		}
 		checks = append(checks, examineVeth(ctx))
 	}
-	checks = append(checks, examineSendLimit(), examineConntrack(), examineIPv6(), examineClock(), examineResources())
+	limit, err := kernel.SendLimit()
+	checks = append(checks, examineSendLimit(limit, err), examineConntrack(procConntrack), examineIPv6(procIPv6),
+		examineClock(clockCost()), examineResources(DetectMachine()))
 	if user {
-		checks = append(checks, examineJumps()...)
+		checks = append(checks, examineJumps(procJumps)...)
 	}
 	return checks
 }
 
-func examineNamespaces(ctx context.Context) (c Check, user bool) {
-	c = Check{Name: "namespaces", Status: OK, Detail: "as root"}
-	user, err := netns.Available(ctx)
+// What the kernel tells in files.
+const (
+	procConntrack = "/proc/sys/net/netfilter/nf_conntrack_max"
+	procIPv6      = "/proc/net/if_inet6"
+	procJumps     = "/proc/sys/net/netfilter/nf_tables_jumps_max_netns"
+)
+
+func examineNamespaces(user bool, err error) Check {
+	c := Check{Name: "namespaces", Status: OK, Detail: "as root"}
 	switch {
 	case errors.Is(err, netns.ErrUnavailable):
 		c.Status, c.Detail = Fail, err.Error()
@@ -75,7 +84,7 @@ func examineNamespaces(ctx context.Context) (c Check, user bool) {
 	case user:
 		c.Detail = "in a user namespace of its own"
 	}
-	return c, user
+	return c
 }
 
 // examineVariant looks for the tools of a variant and at what they say they are.
@@ -180,9 +189,9 @@ func tryTool(ctx context.Context, stdin, path string, args ...string) (string, e
 	return text, err
 }
 
-func examineConntrack() Check {
+func examineConntrack(file string) Check {
 	c := Check{Name: "conntrack", Status: OK}
-	limit, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_max")
+	limit, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.Status, c.Detail = Warn, "not loaded, or not visible here: DNAT needs it and loads it when it may"
@@ -195,23 +204,27 @@ func examineConntrack() Check {
 	return c
 }
 
-func examineIPv6() Check {
-	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
+func examineIPv6(file string) Check {
+	if _, err := os.Stat(file); err != nil {
 		return Check{Name: "IPv6", Status: Absent, Detail: "the kernel has none: scenarios with family IPv6 cannot run",
 			Remedy: "boot without ipv6.disable=1"}
 	}
 	return Check{Name: "IPv6", Status: OK, Detail: "there"}
 }
 
-// examineClock times the clock of the traversal probe: two readings are part of every sample.
-func examineClock() Check {
+// clockCost is what reading the clock of the traversal probe takes, in ns.
+func clockCost() int64 {
 	const readings = 10_000
-	const slow = 1000 // ns: as much as the rules that are to be measured
 	start := rawClock()
 	for range readings {
 		rawClock()
 	}
-	cost := (rawClock() - start) / readings
+	return (rawClock() - start) / readings
+}
+
+// examineClock judges the clock of the traversal probe by its cost: two readings are part of every sample.
+func examineClock(cost int64) Check {
+	const slow = 1000 // ns: as much as the rules that are to be measured
 	source, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 	c := Check{Name: "clock", Status: OK,
 		Detail: fmt.Sprintf("CLOCK_MONOTONIC_RAW takes %d ns to read (%s)", cost, strings.TrimSpace(string(source)))}
@@ -221,9 +234,8 @@ func examineClock() Check {
 	return c
 }
 
-func examineResources() Check {
+func examineResources(m Machine) Check {
 	const enough = 2 << 30
-	m := DetectMachine()
 	c := Check{Name: "machine", Status: OK, Detail: fmt.Sprintf("%d CPUs, %.1f GiB, %s", m.CPUs, float64(m.MemoryBytes)/(1<<30), m.CPU)}
 	if m.CPUs < 2 {
 		c.Status, c.Remedy = Warn, "with one CPU the simulated cluster and the proxier disturb each other: use two or more"
@@ -236,10 +248,9 @@ func examineResources() Check {
 
 // examineSendLimit is about the nft variant without CAP_NET_ADMIN in the machine's first user namespace; see
 // kernel.SendLimit.
-func examineSendLimit() Check {
+func examineSendLimit(limit int, err error) Check {
 	const rule = 600       // bytes, about
 	const need = 128 << 20 // 10,000 × 10 in one restore
-	limit, err := kernel.SendLimit()
 	c := Check{Name: "restore size", Status: OK, Detail: "iptables-nft-restore may be as large as it likes"}
 	switch {
 	case err != nil:
@@ -254,8 +265,8 @@ func examineSendLimit() Check {
 }
 
 // examineJumps is about kernels that limit the jumps of an nftables ruleset in the namespaces of ordinary users.
-func examineJumps() []Check {
-	b, err := os.ReadFile("/proc/sys/net/netfilter/nf_tables_jumps_max_netns")
+func examineJumps(file string) []Check {
+	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil
 	}

@@ -38,6 +38,8 @@ type ExecuteOptions struct {
 	Subjects []string
 	// Reps of every cell. Default 3.
 	Reps int
+	// Until, when set, decides how often cells are repeated, instead of Reps. Not for shards.
+	Until *Until
 	// Out is the run's folder. Empty: runs/<scenario>-<time>.
 	Out string
 	// Force replaces a run that is in Out.
@@ -99,22 +101,24 @@ type pass struct {
 // passes of a run: cell by cell, and in each the subjects take turns (A B A B …), so that what the machine does
 // meanwhile meets all of them. Subjects that targets name are measured where they do, others in every cell.
 func passes(cells []scenarios.Cell, subjects []string, reps int) []pass {
-	named := map[string]bool{}
-	for _, cell := range cells {
-		for _, name := range cell.Subjects {
-			named[name] = true
+	var all []pass
+	for number := range cells {
+		for rep := 1; rep <= reps; rep++ {
+			all = append(all, turn(cells, number, rep, subjects)...)
 		}
 	}
+	return all
+}
+
+// turn is one repetition of a cell: its subjects in turn.
+func turn(cells []scenarios.Cell, number, rep int, subjects []string) []pass {
+	cell := cells[number]
 	var all []pass
-	for number, cell := range cells {
-		for rep := 1; rep <= reps; rep++ {
-			for _, subject := range subjects {
-				elsewhere := named[subject] && !slices.Contains(cell.Subjects, subject)
-				if enough := rep > 1 && slices.Contains(cell.Once, subject); elsewhere || enough {
-					continue
-				}
-				all = append(all, pass{cell, subject, rep, number})
-			}
+	for _, subject := range subjects {
+		named := slices.ContainsFunc(cells, func(c scenarios.Cell) bool { return slices.Contains(c.Subjects, subject) })
+		elsewhere := named && !slices.Contains(cell.Subjects, subject)
+		if enough := rep > 1 && slices.Contains(cell.Once, subject); !elsewhere && !enough {
+			all = append(all, pass{cell, subject, rep, number})
 		}
 	}
 	return all
@@ -132,6 +136,9 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	}
 	all := passes(cells, o.Subjects, o.Reps)
 	var shard *Shard
+	if o.Shards != 0 && o.Until != nil {
+		return "", errors.New("shards need a number of repetitions: give Reps instead of Until")
+	}
 	if o.Shards != 0 {
 		// The shards beside it are not swept: on a shared volume, whether another machine holds a lock may not be known here.
 		if shard, err = o.takeShard(); errors.Is(err, ErrShardComplete) {
@@ -150,7 +157,10 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 		ID: filepath.Base(o.Out), Started: time.Now(), Command: o.Command, Scenario: *o.Scenario, Subjects: slices.Clone(o.Subjects),
 		Reps: o.Reps, Seed: o.Scenario.Seed, Versions: DetectVersions(ctx), Machine: DetectMachine(),
 	}
-	run.Feed, run.Shard = o.Feed, shard
+	run.Feed, run.Observed, run.Shard = o.Feed, ObservedKernel, shard
+	if o.Until != nil {
+		run.Reps, run.Precision = 0, o.Until.Precision
+	}
 	for i, subject := range o.parsed {
 		run.Subjects[i] = subject.Name
 	}
@@ -161,7 +171,11 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	err = o.runAll(ctx, w, all)
+	if o.Until == nil {
+		err = o.runAll(ctx, w, all)
+	} else {
+		err = o.runUntil(ctx, w, cells)
+	}
 	status, reason := StatusComplete, ""
 	switch {
 	case ctx.Err() != nil:
@@ -227,20 +241,27 @@ func newFolder(name string) string {
 }
 
 func (o *ExecuteOptions) runAll(ctx context.Context, w *RunWriter, all []pass) error {
-	stopped := map[string]bool{} // cells and subjects that exceeded a budget: more of it would cost as much again
+	return o.runPasses(ctx, w, all, map[string]bool{}, 0, len(all))
+}
+
+// runPasses runs some passes, after those that are done, of so many in all. stopped are cells and subjects that exceeded a
+// budget: more of it would cost as much again.
+func (o *ExecuteOptions) runPasses(ctx context.Context, w *RunWriter, all []pass, stopped map[string]bool, done, total int) error {
 	for i, p := range all {
-		if stopped[o.cellName(p.cell)+" "+p.subject] {
+		if stopped[o.passName(p)] {
 			continue
 		}
-		progress := Progress{Subject: p.subject, Cell: o.cellName(p.cell), Rep: p.rep, Reps: o.Reps, Pass: i + 1, Passes: len(all)}
+		progress := Progress{Subject: p.subject, Cell: o.cellName(p.cell), Rep: p.rep, Reps: o.Reps, Pass: done + i + 1, Passes: max(total, done+len(all))}
 		exceeded, err := o.runPass(ctx, w, p, progress)
-		stopped[o.cellName(p.cell)+" "+p.subject] = exceeded
+		stopped[o.passName(p)] = exceeded
 		if err != nil {
 			return fmt.Errorf("%s, %s, repetition %d: %w", p.subject, progress.Cell, p.rep, err)
 		}
 	}
 	return nil
 }
+
+func (o *ExecuteOptions) passName(p pass) string { return o.cellName(p.cell) + " " + p.subject }
 
 func (o *ExecuteOptions) cellName(c scenarios.Cell) string {
 	services := c.Scenario.Shape.Services

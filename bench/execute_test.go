@@ -153,8 +153,8 @@ var units = map[Metric]string{
 
 func TestExecute(t *testing.T) {
 	const services, events = 20, 10
-	tr := newTrial(t, "steady-churn", services, "shape.protocols.UDP=0.5", "steps.2.churn.rate=10",
-		"steps.2.churn.events="+strconv.Itoa(events), "steps.4.probe.samples=20", "steps.4.probe.positions=3")
+	tr := newTrial(t, "steady-churn", services, "shape.protocols.UDP=0.5", "steps.churn.rate=10",
+		"steps.churn.events="+strconv.Itoa(events), "steps.probe.samples=20", "steps.probe.positions=3")
 	stages := map[string]bool{}
 	tr.options.Progress = func(p Progress) { stages[p.Subject+" "+p.Stage] = true }
 	tr.mustExecute()
@@ -177,7 +177,7 @@ func TestExecute(t *testing.T) {
 		if n := len(tr.of(subject, NetworkProgrammingLatency)); n != events {
 			t.Errorf("%s: %d latencies of %d changes", subject, n, events)
 		}
-		for _, stage := range []string{"generate", "1:create", "2:settle", "3:churn", "4:settle", "5:probe"} {
+		for _, stage := range []string{"generate", "1:create", "2:settle", "3:react", "4:churn", "5:settle", "6:probe"} {
 			if !stages[subject+" "+stage] {
 				t.Errorf("%s: no progress of %s: %v", subject, stage, stages)
 			}
@@ -235,7 +235,7 @@ func TestExecuteMixedTypes(t *testing.T) {
 	if limit, err := kernel.SendLimit(); err != nil || limit > 0 {
 		t.Skipf("an iptables-nft-restore of this user may take only %d bytes of netlink messages (%v)", limit, err)
 	}
-	tr := newTrial(t, "mixed-types", 60, "steps.2.churn.rate=10", "steps.2.churn.events=10")
+	tr := newTrial(t, "mixed-types", 60, "steps.churn.rate=10", "steps.churn.events=10")
 	tr.mustExecute()
 	tr.agrees(false)
 	for _, subject := range tr.options.Subjects {
@@ -283,10 +283,10 @@ func TestExecuteManifests(t *testing.T) {
 // Ctrl-C in mid-churn: the run ends at once, says so, keeps what it measured, and leaves nothing behind.
 func TestExecuteInterrupted(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	tr := newTrial(t, "steady-churn", 20, "steps.2.churn.rate=20", "steps.2.churn.events=100000")
+	tr := newTrial(t, "steady-churn", 20, "steps.churn.rate=20", "steps.churn.events=100000")
 	ctx, cancel := context.WithCancel(t.Context())
 	tr.options.Progress = func(p Progress) {
-		if p.Stage == "3:churn" && p.Done > 5 {
+		if p.Stage == "4:churn" && p.Done > 5 {
 			cancel()
 		}
 	}
@@ -310,10 +310,10 @@ func TestExecuteInterrupted(t *testing.T) {
 // A worker that is killed ends the run with an error, and what it had told stays.
 func TestExecuteWorkerKilled(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	tr := newTrial(t, "steady-churn", 20, "steps.2.churn.rate=20", "steps.2.churn.events=100000")
+	tr := newTrial(t, "steady-churn", 20, "steps.churn.rate=20", "steps.churn.events=100000")
 	var once sync.Once
 	tr.options.Progress = func(p Progress) {
-		if p.Stage == "3:churn" && p.Done > 5 {
+		if p.Stage == "4:churn" && p.Done > 5 {
 			once.Do(func() {
 				for _, pid := range children() {
 					_ = unix.Kill(pid, unix.SIGKILL)

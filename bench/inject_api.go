@@ -64,7 +64,7 @@ func (a *apiFaults) serve(f *front.Front, l *front.Listener) { a.front, a.listen
 
 // breakAPI breaks how changes reach the subject; before there is anything that it could ask, from then on.
 func (r *repetition) breakAPI(ctx context.Context, f *scenarios.Fault, name string) error {
-	if r.Feed == FeedAPI && r.api.front == nil {
+	if r.tunnel == nil {
 		r.api.awaiting = append(r.api.awaiting, awaitingFault{f, name})
 		return nil
 	}

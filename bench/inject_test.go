@@ -284,6 +284,7 @@ func TestDamageIsToldOnce(t *testing.T) {
 	r.answered(answer{began: at(2), ended: at(3), planted: "fail", failed: true})
 	r.answered(answer{began: at(4), ended: at(5), planted: "fail", failed: true})
 	r.answered(answer{began: at(6), ended: at(7), writes: true})
+	d.arrived = at(7) // the changes before it are visible
 	r.settledFaults()
 	r.settledFaults()
 	if !d.ended.Equal(at(5)) {

@@ -4,18 +4,20 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 
 	vishnetns "github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"synclab/proxier"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
-	"synclab/proxier/runner"
 )
 
-// inProcess is the lab's own proxier, in this process, on the cluster's informers. It tells of its syncs itself.
+// inProcess is the lab's own proxier, in this process, on the cluster's informers. Durations of syncs are its own report;
+// when a change is visible is read from the kernel.
 type inProcess struct {
 	*repetition
 	proxier *proxier.Proxier
@@ -26,6 +28,16 @@ type inProcess struct {
 // startInProcess makes a proxier, waits until its handlers have everything, and lets it sync. Metric load is how long
 // they had to be waited for, and what it took before to make the cluster.
 func (r *repetition) startInProcess(ctx context.Context, made float64) (subject, error) {
+	if r.tunnel == nil {
+		if err := r.watchKernel(); err != nil {
+			return nil, err
+		}
+		if err := r.beginAPIFaults(ctx); err != nil {
+			return nil, err
+		}
+		r.expectAll(r.clock.Now())
+		r.tunnel.cold.began = r.clock.Now()
+	}
 	machine, err := proxier.ExamineMachine(r.about.Variant)
 	if err != nil {
 		return nil, err
@@ -36,10 +48,10 @@ func (r *repetition) startInProcess(ctx context.Context, made float64) (subject,
 		podCIDRs = objects.Nodes[0].Spec.PodCIDRs
 	}
 	p, err := proxier.New(proxier.Options{
-		Config: r.config, Backend: r.about.Backend, Variant: r.variant, Layout: r.about.Layout, Families: r.families, NodeName: nodeName(objects), NodeIPs: r.node, PodCIDRs: podCIDRs,
-		Addresses: r.addresses, Machine: machine, Policy: runner.Policy(r.Scenario.Proxy.Policy), Burst: r.Scenario.Proxy.Burst,
+		Config: r.config, Backend: r.about.Backend, Variant: r.variant, Layout: r.layout, Families: r.families, NodeName: nodeName(objects), NodeIPs: r.node, PodCIDRs: podCIDRs,
+		Addresses: r.addresses, Machine: machine, Policy: r.policy(), Burst: r.Scenario.Proxy.Burst,
 		LockFile: r.lab.LockFile, Clock: r.clock, OnSync: r.onSync, Conntrack: kernelConntrack, ServeHealthChecks: true, Sysctls: true,
-		Restorer: iptables.RestorerOptions{Prepare: r.faults.prepare, Started: r.faults.started},
+		Restorer: iptables.RestorerOptions{Prepare: r.faults.prepare, Started: r.toolStarted},
 	})
 	if err != nil {
 		return nil, err
@@ -71,61 +83,32 @@ func (r *repetition) addresses() ([]netip.Addr, error) {
 	return conntrack.NewKernel(vishnetns.None()).LocalAddrs(r.families...)
 }
 
+// toolStarted follows a tool to its end, by when it may have committed something.
+func (r *repetition) toolStarted(p *os.Process) {
+	r.faults.started(p)
+	go func() {
+		// It stays for the proxier to reap. One that is reaped already has ended.
+		for unix.Waitid(unix.P_PID, p.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+		}
+		r.tunnel.visible.ToolEnded(r.clock.Now())
+	}()
+}
+
 func (s *inProcess) stop() error { s.cancel(); return <-s.done }
 
-// inSync waits until its handlers have seen every change, nothing is pending and the kernel holds as many rules as the
-// last sync left: after a foreign flush the proxier is idle, and wrong, until it finds out.
+// inSync waits until every change is visible in the kernel, and its handlers have seen them and nothing is pending.
 func (s *inProcess) inSync(ctx context.Context) error {
 	services, slices := s.cluster.Version(&corev1.Service{}), s.cluster.Version(&discoveryv1.EndpointSlice{})
-	if err := s.proxier.WaitSeen(ctx, services, slices); err != nil {
-		return err
-	}
-	for {
-		if err := s.proxier.WaitIdle(ctx); err != nil {
+	return s.converged(ctx, func(ctx context.Context) error {
+		if err := s.proxier.WaitSeen(ctx, services, slices); err != nil {
 			return err
 		}
-		next := s.syncs.next()
-		var wrong string
-		err := s.aside(func() (err error) { wrong, err = s.lacking(); return err })
-		if wrong == "" || err != nil {
-			return err
-		}
-		select {
-		case <-next:
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", wrong, context.Cause(ctx))
-		}
-	}
+		return s.proxier.WaitIdle(ctx)
+	})
 }
 
-// lacking describes a table that does not hold what the last sync left in it; empty: none.
-func (s *inProcess) lacking() (string, error) {
-	for _, family := range s.families {
-		for table, want := range s.syncs.installed(family) {
-			chains, rules, err := s.own(family, table)
-			if err != nil {
-				return "", err
-			}
-			switch {
-			case s.about.Backend == proxier.Nftables: // whose elements come and go by themselves, with affinity
-				if chains < want.Chains {
-					return fmt.Sprintf("%s %s has %d chains, not %d", family, table, chains, want.Chains), nil
-				}
-			case rules != want.Rules:
-				return fmt.Sprintf("%s %s has %d rules of the proxier, not %d", family, table, rules, want.Rules), nil
-			}
-		}
-	}
-	return "", nil
-}
-
-func (s *inProcess) disturbed()   {} // lacking looks
+func (s *inProcess) disturbed()   { s.tunnel.visible.Recheck() }
 func (s *inProcess) count() error { return s.countTables() }
-
-func (s *inProcess) dispatch(family corev1.IPFamily) ([]iptables.Frontend, int, error) {
-	frontends, rules := s.proxier.Dispatch(family)
-	return frontends, rules, nil
-}
 
 func (s *inProcess) peakRSS() (uint64, error) {
 	rss, err := ReadPeakRSS()

@@ -14,7 +14,7 @@ const nftRuleBytes = 600
 // one batch, and the restore would fail again and again until the settle step gives up. The lab's own proxier sends the
 // chains of Services in batches that fit; in layout classic the dispatch rules have to go in one.
 func (r *repetition) fits() error {
-	if r.variant != iptables.Nft || r.about.Layout == iptables.Tree {
+	if r.variant != iptables.Nft || r.layout == iptables.Tree {
 		return nil
 	}
 	limit, err := kernel.SendLimit()

@@ -11,13 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"synclab/bench/process"
 	"synclab/bench/visible"
 	"synclab/proxier"
-	"synclab/proxier/plan"
 	"synclab/sim"
 	"synclab/sim/front"
 )
@@ -34,7 +32,7 @@ type outside struct {
 	mortal  atomic.Bool // a fault may end it, and it is started again
 }
 
-// tunnel is what stays when a subject is started again: the front, the shim, and who watches the kernel.
+// tunnel is what stays when a subject is started again: who watches the kernel, and of a process the front and the shim.
 type tunnel struct {
 	server  string // URL of the front
 	visible *visible.Watcher
@@ -44,7 +42,7 @@ type tunnel struct {
 
 // coldStart collects when the Services of the first state became visible.
 type coldStart struct {
-	began    time.Time // right before the start of the subject's process
+	began    time.Time // right before the start of the subject
 	mu       sync.Mutex
 	due      time.Time // by which the Sights of the first state are known
 	last     time.Time
@@ -93,7 +91,6 @@ func (r *repetition) startOutside(ctx context.Context) (subject, error) {
 
 // openTunnel starts the front and the shim, and begins to watch the kernel.
 func (r *repetition) openTunnel(ctx context.Context) error {
-	objects := r.world.Objects()
 	var ranges []string // of a cluster that is not generated: the usual ones
 	if r.Objects == nil {
 		ranges = r.Scenario.Shape.ServiceCIDRs
@@ -112,18 +109,10 @@ func (r *repetition) openTunnel(ctx context.Context) error {
 			r.fail(fmt.Errorf("API front: %w", err))
 		}
 	}()
-	t := &tunnel{server: "http://" + listener.Addr().String(), log: syncLog{told: make(chan struct{}, 1)}}
-	node := plan.Node{Name: nodeName(objects)}
-	if len(objects.Nodes) > 0 {
-		node.Zone = objects.Nodes[0].Labels[corev1.LabelTopologyZone]
-	}
-	t.visible, err = visible.New(visible.Options{
-		Clock: r.clock, Families: r.families, Node: node, Dialect: r.about.dialect(), Seen: r.sighted,
-	})
-	if err != nil {
+	if err := r.watchKernel(); err != nil {
 		return err
 	}
-	r.tunnel = t
+	r.tunnel.server = "http://" + listener.Addr().String()
 	if r.about.Proxier == Synclab {
 		if err := r.openSyncLog(ctx); err != nil {
 			return err
@@ -132,14 +121,31 @@ func (r *repetition) openTunnel(ctx context.Context) error {
 	return r.recordShimCost(ctx)
 }
 
-// recordShimCost measures what the shim adds to a call, in this namespace and now.
-func (r *repetition) recordShimCost(ctx context.Context) error {
-	const calls = 20
-	costs, err := r.shim.Cost(ctx, calls)
-	for _, cost := range costs {
-		r.recordAs(Record{Unit: "s"}, ShimCost, cost.Seconds())
+// watchKernel begins to watch what the subject writes.
+func (r *repetition) watchKernel() (err error) {
+	t := &tunnel{log: syncLog{told: make(chan struct{}, 1)}}
+	t.visible, err = visible.New(visible.Options{
+		Clock: r.clock, Families: r.families, Node: r.planNode(), Dialect: r.about.dialect(), Seen: r.sighted, Failed: r.fail,
+	})
+	if err == nil {
+		r.tunnel = t
 	}
 	return err
+}
+
+// recordShimCost measures what the shim adds to a call, in this namespace and now: of small payloads, and of such as
+// restores of thousands of Services have.
+func (r *repetition) recordShimCost(ctx context.Context) error {
+	for _, of := range []struct{ bytes, calls int }{{0, 10}, {1 << 20, 6}, {10 << 20, 4}} {
+		costs, err := r.shim.Cost(ctx, of.calls, of.bytes)
+		for _, cost := range costs {
+			r.recordAs(Record{Unit: "s", Bytes: of.bytes}, ShimCost, cost.Seconds())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dialect is how the subject writes rules; empty: to be found out.
@@ -194,10 +200,13 @@ func (r *repetition) sighted(s visible.Sight) {
 	if !first {
 		at := s.Visible.Sub(r.started).Seconds()
 		rec, metric := Record{At: at, Unit: "s", Family: string(s.Family)}, NetworkProgrammingLatency
-		if s.Undone {
+		switch since := s.Since; {
+		case s.Undone:
 			metric = ChangeUndone
-		} else if !s.Since.IsZero() {
-			rec.Within = s.Visible.Sub(s.Since).Seconds()
+		case r.reacting.Load():
+			metric, rec.Within = Reaction, s.Uncertainty().Seconds()
+		case !since.IsZero():
+			rec.Within = s.Visible.Sub(since).Seconds()
 		}
 		r.recordAs(rec, metric, s.Visible.Sub(s.Due).Seconds())
 	}
@@ -248,19 +257,21 @@ func (r *repetition) progress() error {
 	return fmt.Errorf("%d of %d Service ports as they should be", seen, total)
 }
 
-// inSync waits until every change is visible, the subject says that nothing is left to do, and no commit comes any more.
-func (s *outside) inSync(ctx context.Context) error {
-	if err := s.tunnel.visible.Wait(ctx); err != nil {
+func (s *outside) inSync(ctx context.Context) error { return s.converged(ctx, s.syncs.idle) }
+
+// converged waits until every change is visible, the subject says that nothing is left to do, and no commit comes any more.
+func (r *repetition) converged(ctx context.Context, idle func(context.Context) error) error {
+	if err := r.tunnel.visible.Wait(ctx); err != nil {
 		return err
 	}
-	s.settledCold()
-	if err := s.syncs.idle(ctx); err != nil {
+	r.settledCold()
+	if err := idle(ctx); err != nil {
 		return err
 	}
-	if err := s.tunnel.visible.Quiet(ctx, calm); err != nil {
+	if err := r.tunnel.visible.Quiet(ctx, calm); err != nil {
 		return err
 	}
-	return s.syncs.idle(ctx) // a sync that was held back may have begun
+	return idle(ctx) // a sync that was held back may have begun
 }
 
 // calm is how long no commit may come before a subject counts as settled.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -41,7 +42,8 @@ func (r *repetition) command() (path string, args, env []string, err error) {
 	if err != nil {
 		return "", nil, nil, err
 	}
-	env = append(os.Environ(), "PATH="+r.shim.Path()+":"+os.Getenv("PATH"),
+	env = slices.DeleteFunc(os.Environ(), func(set string) bool { return strings.HasPrefix(set, "GOMEMLIMIT=") })
+	env = append(env, fmt.Sprintf("GOGC=%d", r.about.GOGC), "PATH="+r.shim.Path()+":"+os.Getenv("PATH"),
 		"KUBECONFIG="+kubeconfigFile, "NODE_NAME="+cfg.HostnameOverride)
 	switch r.about.Proxier {
 	case KubeProxy:
@@ -61,7 +63,7 @@ func (r *repetition) command() (path string, args, env []string, err error) {
 func (r *repetition) ownCommand(configFile string, env []string) (string, []string, []string, error) {
 	args := append([]string{}, r.ProxyArgs...)
 	var families []string
-	for _, family := range r.families {
+	for _, family := range r.served {
 		families = append(families, string(family))
 	}
 	args = append(args, "--config="+configFile, "--backend="+string(r.about.Backend), "--families="+strings.Join(families, ","),
@@ -69,12 +71,10 @@ func (r *repetition) ownCommand(configFile string, env []string) (string, []stri
 	if r.variant != "" {
 		args = append(args, "--variant="+string(r.variant))
 	}
-	if r.about.Layout != "" {
-		args = append(args, "--layout="+string(r.about.Layout))
+	if r.layout != "" {
+		args = append(args, "--layout="+string(r.layout))
 	}
-	if policy := r.Scenario.Proxy.Policy; policy != "" {
-		args = append(args, "--policy="+policy)
-	}
+	args = append(args, "--policy="+string(r.policy()), fmt.Sprintf("--return-memory=%t", r.about.ReturnMemory))
 	if burst := r.Scenario.Proxy.Burst; burst > 0 {
 		args = append(args, fmt.Sprintf("--burst=%d", burst))
 	}

@@ -94,7 +94,7 @@ func (r *repetition) openSyncLog(ctx context.Context) error {
 			if !line.Stopped {
 				r.tunnel.log.add(line.Sync())
 				r.told(line.Sync())
-				r.tellSync(line.Finished)
+				r.tellSync(line.Written, line.Finished)
 			}
 		})
 		if err != nil && ctx.Err() == nil {
@@ -104,12 +104,16 @@ func (r *repetition) openSyncLog(ctx context.Context) error {
 	return nil
 }
 
-// tellSync tells of the end of a sync, of a subject whose tools would tell of it if it had some.
-func (r *repetition) tellSync(finished time.Time) {
-	if r.about.hasTools() {
+// tellSync tells when a sync had written its rules, of a subject whose tools would tell of it if it had some. A zero time:
+// it failed, and may have written a part until it finished.
+func (r *repetition) tellSync(written, finished time.Time) {
+	if r.about.hasTools() || r.tunnel == nil {
 		return
 	}
-	r.tunnel.visible.ToolEnded(finished)
+	if written.IsZero() {
+		written = finished
+	}
+	r.tunnel.visible.ToolEnded(written)
 	select {
 	case r.tunnel.log.told <- struct{}{}:
 	default:

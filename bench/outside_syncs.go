@@ -25,8 +25,10 @@ type outsideSyncs struct {
 	wanted chan struct{} // somebody waits for a reading
 
 	mu      sync.Mutex
-	calls   []shim.Call // of no sync yet
-	next    int64       // place in the shim's file
+	calls   []shim.Call     // of no sync yet
+	wrote   bool            // a call ever wrote rules
+	mixed   map[string]bool // families some of whose calls were taken with those of other syncs
+	next    int64           // place in the shim's file
 	synced  map[string]int
 	samples process.Samples // the last reading; nil: the subject has no metrics, or not yet
 	changed chan struct{}   // closed after each reading
@@ -34,61 +36,116 @@ type outsideSyncs struct {
 	begun, done int
 }
 
-// readInterval is how often metrics are read while there is something to learn from them.
-const readInterval = 100 * time.Millisecond
+// A sync ends soon after it has written. Its metrics are read firstRead after that, and, until they tell of it, after
+// pauses that double up to readInterval. A reading costs kube-proxy some 3 ms of CPU.
+const (
+	firstRead    = 5 * time.Millisecond
+	readInterval = 100 * time.Millisecond
+)
 
 // noMetricsAfter is how long after its start a subject that is not known may take to serve metrics, if it has any.
 const noMetricsAfter = 2 * time.Second
 
 func newOutsideSyncs(s *outside) *outsideSyncs {
-	return &outsideSyncs{outside: s, wanted: make(chan struct{}, 1), synced: map[string]int{}, changed: make(chan struct{})}
+	return &outsideSyncs{outside: s, wanted: make(chan struct{}, 1), synced: map[string]int{}, mixed: map[string]bool{}, changed: make(chan struct{})}
 }
 
 // run takes in calls and reads metrics until ctx ends.
 func (o *outsideSyncs) run(ctx context.Context) {
-	ended, err := o.shim.Calls(ctx)
+	ended, err := o.shim.Calls(ctx, o.fail)
 	if err != nil {
 		o.fail(err)
 		return
 	}
-	calls := make(chan struct{}, 1)
+	wrote := make(chan struct{}, 1)
 	go func() {
 		for call := range ended {
 			if call.Start.Before(o.began) {
 				continue // of the process before this one
 			}
 			o.tunnel.visible.ToolEnded(call.End)
-			select {
-			case calls <- struct{}{}:
-			default:
+			if o.about.writes(call) {
+				select {
+				case wrote <- struct{}{}:
+				default:
+				}
 			}
 		}
 	}()
+	var tick <-chan time.Time
+	if o.about.Proxier == Exec {
+		ticker := o.clock.NewTicker(readInterval)
+		defer ticker.Stop()
+		tick = ticker.C()
+	}
+	tool := false
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-calls:
-		case <-o.tunnel.log.told:
-		case <-o.wanted:
+		if !tool {
+			select {
+			case <-ctx.Done():
+				return
+			case <-wrote:
+				tool = true
+			case <-o.tunnel.log.told:
+			case <-o.wanted:
+			case <-tick:
+				if !o.silent() {
+					continue
+				}
+			}
 		}
-		for first := true; first || o.pending(); first = false {
-			o.reading(ctx)
-			if wait(ctx, readInterval) != nil {
+		var pause time.Duration
+		if tool {
+			pause = firstRead
+		}
+		for more := true; more; more = o.pending() {
+			// If the next sync has written, the one before it is over, and is read of before this one ends.
+			next, err := o.pause(ctx, pause, wrote)
+			if err != nil {
 				return
 			}
+			o.reading(ctx)
+			if next {
+				pause = 0
+			}
+			pause = min(max(2*pause, firstRead), readInterval)
+		}
+		var err error
+		if tool, err = o.pause(ctx, readInterval, wrote); err != nil { // who waits asks again at once
+			return
 		}
 	}
 }
 
-// written says whether rules were written by calls that belong to no sync yet. Calls that only read come between syncs
+// pause returns after a time, or when a tool has written.
+func (o *outsideSyncs) pause(ctx context.Context, d time.Duration, wrote <-chan struct{}) (tool bool, err error) {
+	timer := o.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-wrote:
+		return true, nil
+	case <-timer.C():
+		return false, nil
+	}
+}
+
+// silent says that only metrics tell of the subject's syncs: it has run no tool that writes.
+func (o *outsideSyncs) silent() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.about.Proxier == Exec && !o.wrote
+}
+
+// unread says whether rules were written by calls that belong to no sync yet. Calls that only read come between syncs
 // too: a proxier looks now and then whether its rules are still there.
-func (o *outsideSyncs) written() bool { return slices.ContainsFunc(o.calls, o.about.writes) }
+func (o *outsideSyncs) unread() bool { return slices.ContainsFunc(o.calls, o.about.writes) }
 
 func (o *outsideSyncs) pending() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.written()
+	return o.unread()
 }
 
 // reading reads the metrics once and records what has happened since the last time.
@@ -119,23 +176,25 @@ func (o *outsideSyncs) reading(ctx context.Context) {
 		o.recordOwn(own)
 		return
 	}
-	several := map[string]int{}
+	o.recordRead(syncs)
+}
+
+// recordRead records the syncs between two readings of the metrics.
+func (o *outsideSyncs) recordRead(syncs []process.Sync) {
+	byFamily := map[string][]process.Sync{}
 	for _, sync := range syncs {
-		several[sync.Family] += sync.Count
+		byFamily[sync.Family] = append(byFamily[sync.Family], sync)
 	}
-	for _, sync := range syncs {
-		if sync.Family != "" && !slices.Contains(o.families, corev1.IPFamily(sync.Family)) {
+	for _, family := range sortedKeys(byFamily) {
+		if family != "" && !slices.Contains(o.families, corev1.IPFamily(family)) {
 			// kube-proxy keeps both families wherever the kernel has both; the scenario's are what is measured.
-			o.takeCalls(func(c shim.Call) bool { return string(c.Family()) == sync.Family })
+			o.takeCalls(func(c shim.Call) bool { return string(c.Family()) == family })
 			continue
 		}
-		if several[sync.Family] > 1 {
-			o.recordSeveral(sync)
-			continue
-		}
-		for range sync.Count {
-			base := Record{Sync: o.repetition.syncs.number(corev1.IPFamily(sync.Family)), Kind: sync.Kind, Family: sync.Family}
-			o.recordSync(base, sync.Duration, o.clock.Now())
+		if of := byFamily[family]; len(of) == 1 && of[0].Count == 1 {
+			o.recordOne(of[0])
+		} else {
+			o.recordSeveral(of)
 		}
 	}
 }
@@ -148,8 +207,10 @@ func (o *outsideSyncs) readCalls() {
 	}
 	o.next = next
 	for _, call := range calls {
-		if !call.Start.Before(o.began) { // else of the process before this one
+		// Else of the process before this one, or of a family that the subject only cleans up: no sync of it will come.
+		if of := call.Family(); !call.Start.Before(o.began) && (of == "" || slices.Contains(o.families, of)) {
 			o.calls = append(o.calls, call)
+			o.wrote = o.wrote || o.about.writes(call)
 		}
 	}
 }
@@ -172,69 +233,128 @@ func (o *outsideSyncs) ofFamily(family string, ended time.Time) []shim.Call {
 	})
 }
 
-// recordSeveral records syncs of a family between two readings: which call was of which cannot be told.
-func (o *outsideSyncs) recordSeveral(sync process.Sync) {
-	metric := PartialSync
-	if sync.Kind == process.Full {
-		metric = FullSync
+// recordSeveral counts syncs of a family between two readings: how long each took, and which call was of which, cannot be
+// told.
+func (o *outsideSyncs) recordSeveral(syncs []process.Sync) {
+	base := Record{Family: syncs[0].Family, Unit: "count"}
+	if len(syncs) == 1 {
+		base.Kind = syncs[0].Kind
 	}
-	for i := range sync.Count {
-		base := Record{Sync: o.repetition.syncs.number(corev1.IPFamily(sync.Family)), Kind: sync.Kind, Family: sync.Family, Unit: "s"}
-		o.recordAs(base, metric, sync.Duration.Seconds())
-		if i == 0 {
-			base.Unit, base.Kind = "", "" // of none of them alone
-			o.recordCalls(base, o.ofFamily(sync.Family, o.clock.Now()))
-		}
+	n := 0
+	for _, sync := range syncs {
+		n += sync.Count
 	}
+	for range n {
+		base.Sync = o.repetition.syncs.number(corev1.IPFamily(base.Family))
+	}
+	failed := min(syncs[0].Failed, n)
+	for range failed {
+		o.recordFailed(base, "its metrics count a failure")
+	}
+	if n > failed {
+		o.recordAs(base, SyncsNotSeparable, float64(n-failed))
+	}
+	o.ofFamily(base.Family, o.clock.Now())
+	o.mixed[base.Family] = true
 }
 
-// recordSync records a sync and what the tools that ended until then cost.
-func (o *outsideSyncs) recordSync(base Record, took time.Duration, ended time.Time) {
-	calls := o.ofFamily(base.Family, ended)
-	// What ran before the sync began is no part of it. Its last write was near its end.
-	var last shim.Call
+// recordOne records the only sync of a family between two readings. Its duration is exact, whatever is known of its calls.
+func (o *outsideSyncs) recordOne(sync process.Sync) {
+	now := o.clock.Now()
+	base := Record{Sync: o.repetition.syncs.number(corev1.IPFamily(sync.Family)), Kind: sync.Kind, Family: sync.Family}
+	calls := o.ofFamily(sync.Family, now)
+	mixed := o.mixed[sync.Family] // its calls may have been taken with those of the syncs before
+	first, last := o.writes(calls)
+	o.mixed[sync.Family] = false
+	// Before its first sync, a subject may remove what others left.
+	if last.End.Sub(first.Start) > sync.Total && o.synced[sync.Family] > sync.Count {
+		// Some are of another sync, which may still be under way.
+		calls, last, mixed = nil, shim.Call{}, true
+		o.mixed[sync.Family] = true
+	}
+	wrote := !last.End.IsZero()
+	if wrote { // the metrics were read some time after the sync; its last write was near its end
+		base.At = last.End.Sub(o.started).Seconds()
+	}
+	counted, refused := sync.Failed > 0, wrote && last.ExitCode != 0
+	switch {
+	case !wrote && !mixed && o.wrote && !counted:
+		return // it wrote nothing
+	case wrote && counted != refused && o.about.Proxier == KubeProxy:
+		// Either the failure or the tool is of a sync that is still under way.
+		base.Unit = "count"
+		o.recordAs(base, SyncsNotSeparable, 1)
+		o.mixed[sync.Family] = true
+		return
+	case refused:
+		o.recordFailed(base, fmt.Sprintf("%s: exit status %d", last.Tool, last.ExitCode))
+	case counted:
+		o.recordFailed(base, "its metrics count a failure")
+	default:
+		o.recordTook(base, sync.Total)
+	}
+	o.recordCalls(base, during(calls, last, sync.Total))
+}
+
+// writes gives the first and the last of the calls that write rules.
+func (o *outsideSyncs) writes(calls []shim.Call) (first, last shim.Call) {
 	for _, c := range calls {
-		if o.about.writes(c) && c.End.After(last.End) {
+		if !o.about.writes(c) {
+			continue
+		}
+		if first.Start.IsZero() || c.Start.Before(first.Start) {
+			first = c
+		}
+		if c.End.After(last.End) {
 			last = c
 		}
 	}
-	calls = slices.DeleteFunc(calls, func(c shim.Call) bool { return c.Start.Before(last.End.Add(-took)) })
-	if base.At == 0 && !last.End.IsZero() { // the metrics were read some time after the sync
-		base.At = last.End.Sub(o.started).Seconds()
+	return first, last
+}
+
+// during leaves out what ran before a sync began, of which the last write is known.
+func during(calls []shim.Call, last shim.Call, took time.Duration) []shim.Call {
+	return slices.DeleteFunc(calls, func(c shim.Call) bool { return c.Start.Before(last.End.Add(-took)) })
+}
+
+func (o *outsideSyncs) recordFailed(base Record, why string) {
+	base.Unit, base.Error = "count", why
+	o.recordAs(base, SyncFailed, 1)
+}
+
+func (o *outsideSyncs) recordTook(base Record, took time.Duration) {
+	metric := PartialSync
+	if base.Kind == process.Full {
+		metric = FullSync
 	}
-	if last.ExitCode != 0 && o.about.Proxier != Synclab { // metrics count syncs that failed, too
-		failed := base
-		failed.Unit, failed.Error = "count", fmt.Sprintf("%s: exit status %d", last.Tool, last.ExitCode)
-		o.recordAs(failed, SyncFailed, 1)
-	} else {
-		seconds, metric := base, PartialSync
-		seconds.Unit = "s"
-		if base.Kind == process.Full {
-			metric = FullSync
-		}
-		o.recordAs(seconds, metric, took.Seconds())
-	}
-	o.recordCalls(base, calls)
+	base.Unit = "s"
+	o.recordAs(base, metric, took.Seconds())
 }
 
 // recordOwn records syncs that the lab's own proxier told of.
 func (o *outsideSyncs) recordOwn(syncs []proxier.Sync) {
 	for _, s := range syncs {
+		if !slices.Contains(o.families, s.Family) {
+			o.takeCalls(func(c shim.Call) bool { return string(c.Family()) == string(s.Family) })
+			continue
+		}
 		base := Record{
 			At: s.Finished.Sub(o.started).Seconds(), Sync: o.repetition.syncs.number(s.Family), Kind: string(s.Kind), Family: string(s.Family),
 		}
+		seconds := base
+		seconds.Unit = "s"
 		switch {
 		case s.Err == nil && len(s.Runs) > 0 && o.about.hasTools():
-			o.recordSync(base, s.Duration(), s.Finished)
+			calls := o.ofFamily(base.Family, s.Finished)
+			_, last := o.writes(calls)
+			o.recordTook(base, s.Duration())
+			o.recordCalls(base, during(calls, last, s.Duration()))
 		case s.Err == nil && len(s.Runs) > 0:
-			seconds := base
-			seconds.Unit = "s"
 			o.recordDuration(seconds, s)
 		case s.Err != nil:
 			o.recordCalls(base, o.ofFamily(base.Family, s.Finished))
 		}
-		base.Unit = "s"
-		o.recordPhases(base, s)
+		o.recordPhases(seconds, s)
 	}
 }
 
@@ -336,7 +456,7 @@ func (o *outsideSyncs) busy() string {
 		}
 		return "it serves no metrics at " + metricsURL
 	}
-	if o.written() {
+	if o.unread() {
 		return "a tool has written rules since its last sync"
 	}
 	for _, family := range o.families {

@@ -42,13 +42,13 @@ var kubeProxies = []string{"kube-proxy/iptables-legacy", "kube-proxy/iptables-nf
 
 // Everything that is measured from outside is there for each backend of kube-proxy, and every change is accounted for.
 func TestKubeProxyIsMeasured(t *testing.T) {
-	tr := newOutsideTrial(t, "steady-churn", kubeProxies, "steps.churn.events=5", "steps.churn.rate=5", "steps.probe.samples=20")
+	tr := newOutsideTrial(t, "steady-churn", kubeProxies, "steps.react.count=3", "steps.churn.events=5", "steps.churn.rate=5", "steps.probe.samples=20")
 	tr.mustExecute()
 	if tr.run.Feed != FeedAPI || !strings.HasPrefix(tr.run.Versions.KubeProxy, "v1.") {
 		t.Errorf("run.json: feed %q, kube-proxy %q", tr.run.Feed, tr.run.Versions.KubeProxy)
 	}
 	for _, subject := range kubeProxies {
-		for _, metric := range []Metric{ColdStart, FullSync, PartialSync, Restore, ToolUser, ToolSys, ToolCalls, RestoreBytes, ChildPeakRSS,
+		for _, metric := range []Metric{Reaction, ColdStart, FullSync, PartialSync, Restore, ToolUser, ToolSys, ToolCalls, RestoreBytes, ChildPeakRSS,
 			PeakRSS, SubjectCPU, ShimCost, RulesKernel, FirstPacket, NetworkProgrammingLatency} {
 			records := tr.of(subject, metric)
 			if len(records) == 0 {
@@ -60,8 +60,19 @@ func TestKubeProxyIsMeasured(t *testing.T) {
 				}
 			}
 		}
-		if played, seen := tr.of(subject, Played), tr.of(subject, NetworkProgrammingLatency); len(played) != 1 || len(seen) != int(played[0].Value) {
-			t.Errorf("%s: %d of the changes %v became visible", subject, len(seen), played)
+		made := map[bool]float64{} // changes that are not visible yet; true: isolated ones
+		for _, r := range tr.of(subject, Played) {
+			made[r.Step == "3:react"] += r.Value
+		}
+		made[false] -= float64(len(tr.of(subject, NetworkProgrammingLatency)))
+		for _, r := range tr.of(subject, Reaction) {
+			made[true]--
+			if r.Step != "3:react" || r.Within <= 0 || r.Within > r.Value {
+				t.Errorf("%s: %+v", subject, r)
+			}
+		}
+		if made[false] != 0 || made[true] != 0 {
+			t.Errorf("%s: changes that did not become visible: %v", subject, made)
 		}
 		wrote := map[float64]bool{} // when rules were written
 		for _, r := range tr.of(subject, Restore) {
@@ -138,5 +149,21 @@ func TestSubjectThatEnds(t *testing.T) {
 	err := tr.execute(context.Background())
 	if err == nil || !strings.Contains(err.Error(), "exec:broken ended by itself") || !strings.Contains(err.Error(), "No such file") {
 		t.Errorf("error: %v", err)
+	}
+}
+
+// All subjects serve the scenario's families and no other: kube-proxy writes nothing for IPv6 in a cluster of IPv4. Records carry
+// the name with its suffix, and isolated changes are all seen.
+func TestSameFamilies(t *testing.T) {
+	const subject = "kube-proxy/nftables+gogc50"
+	tr := newOutsideTrial(t, "cold-start", []string{subject}, "steps.react.count=2")
+	var rules string
+	tr.options.Dump = func(_, dumped string) { rules += dumped }
+	tr.mustExecute()
+	if len(tr.of(subject, Reaction)) != 2 || len(tr.of(subject, ColdStart)) != 1 {
+		t.Errorf("%d reactions, %d cold starts", len(tr.of(subject, Reaction)), len(tr.of(subject, ColdStart)))
+	}
+	if !strings.Contains(rules, "table ip kube-proxy") || strings.Contains(rules, "table ip6 kube-proxy") {
+		t.Errorf("rules of IPv6 beside those of IPv4, or none at all:\n%s", rules)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
+	"synclab/sim"
 )
 
 // What randomness is for: each has a stream of its own.
@@ -100,7 +101,7 @@ func (t *Target) record(family corev1.IPFamily) Record {
 // targets picks UDP Services at positions first to last in equal steps, as near as there are some, a miss, which is an
 // address that no rule names, for which a packet crosses the whole chain, and the kinds of destinations that are wanted.
 func (r *repetition) targets(family corev1.IPFamily, p *scenarios.Probe) ([]Target, error) {
-	frontends, rules, err := r.subject.dispatch(family)
+	frontends, rules, err := r.dispatch(family)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +176,7 @@ func (r *repetition) misses(family corev1.IPFamily, n int) []netip.AddrPort {
 	taken := map[netip.Addr]bool{}
 	for _, svc := range r.world.Objects().Services {
 		for _, ip := range append([]string{svc.Spec.ClusterIP}, svc.Spec.ClusterIPs...) {
-			if addr, err := netip.ParseAddr(ip); err == nil {
+			if addr, ok := sim.ParseAddr(ip); ok {
 				taken[addr] = true
 			}
 		}

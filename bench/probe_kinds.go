@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/bench/netns"
+	"synclab/sim"
 )
 
 // The kinds of destinations besides cluster IPs by position and the miss: the words of scenarios.Probe.Kinds. Only UDP
@@ -94,7 +95,7 @@ func (r *repetition) udpPorts(family corev1.IPFamily) []udpPort {
 // addressIn is the first address of a family.
 func addressIn(family corev1.IPFamily, texts []string) (netip.Addr, bool) {
 	for _, text := range texts {
-		if addr, err := netip.ParseAddr(text); err == nil && familyOf(addr) == family {
+		if addr, ok := sim.ParseAddr(text); ok && familyOf(addr) == family {
 			return addr, true
 		}
 	}
@@ -153,8 +154,8 @@ func (u *udpPort) ingress() netip.Addr {
 func (u *udpPort) sourceRanges() []netip.Prefix {
 	var ranges []netip.Prefix
 	for _, text := range u.svc.Spec.LoadBalancerSourceRanges {
-		if prefix, err := netip.ParsePrefix(text); err == nil && familyOf(prefix.Addr()) == u.family {
-			ranges = append(ranges, prefix.Masked())
+		if prefix, ok := sim.ParsePrefix(text); ok && familyOf(prefix.Addr()) == u.family {
+			ranges = append(ranges, prefix)
 		}
 	}
 	return ranges

@@ -45,8 +45,9 @@ type Record struct {
 	Fault     string `json:"fault,omitempty"`
 	Invariant string `json:"invariant,omitempty"` // of a violation: I1 to I13
 	Error     string `json:"error,omitempty"`     // of a sync that failed
-	// Within is of a latency whose end only reading tells (iptables-legacy, where no tool told of its end): Value is the most
-	// that it was, and it may have been so many seconds less.
+	Bytes     int    `json:"bytes,omitempty"`     // given to the tool, of a shim_cost
+	// Within is the uncertainty of a time that was read from the kernel: Value is the most that it was, and it may have been
+	// so many seconds less. A reaction has one, and a network programming latency whose end only reading tells.
 	Within float64 `json:"within,omitempty"`
 }
 
@@ -55,13 +56,17 @@ type Metric string
 
 // The metrics, with the unit of each.
 const (
-	Load        Metric = "load"         // s: generate and load the cluster, and until the proxier's handlers have everything
-	FullSync    Metric = "full_sync"    // s: one full sync, start to end
-	PartialSync Metric = "partial_sync" // s: one partial sync, start to end
+	Load Metric = "load" // s: generate and load the cluster, and until the proxier's handlers have everything
+	// FullSync and PartialSync are one sync, start to end, as the subject itself tells it. For all subjects alike, a sync
+	// counts if it wrote rules (a restore, a transaction, a socket option) and succeeded. Others have no duration.
+	// Health checks, metrics and the cleaning of stale flows are part of it, as kube-proxy counts.
+	FullSync    Metric = "full_sync"    // s
+	PartialSync Metric = "partial_sync" // s
 	Queue       Metric = "queue"        // s: first change of a sync reported → sync starts
 	Plan        Metric = "plan"         // s
 	Encode      Metric = "encode"       // s
 	Jumps       Metric = "jumps"        // s: base chains and jumps checked and made, in a full sync
+	Written     Metric = "written"      // s: start of a sync → the kernel has everything; the rest of the sync is post-sync work
 	Restore     Metric = "restore"      // s: wall time of what wrote the rules of one sync, added up: iptables-restore, nft, netlink transactions, socket options
 	Restores    Metric = "restores"     // count: how many of them one sync took
 	// RestoreRefused is one that failed within a sync that succeeded without it.
@@ -70,28 +75,37 @@ const (
 	// wall time of its system calls, and ToolUser what its thread computed beside them.
 	ToolUser Metric = "tool_user" // s: user time
 	ToolSys  Metric = "tool_sys"  // s: system time, the kernel's part
+	// ChangeSynced is one changed EndpointSlice: due in the cluster → rules of the sync that took it written, as a subject in the lab's own
+	// process tells it.
+	ChangeSynced Metric = "change_synced" // s
 	// NetworkProgrammingLatency is one change: due in the cluster → visible in the kernel.
 	NetworkProgrammingLatency Metric = "network_programming_latency" // s
-	FirstPacket               Metric = "first_packet"                // s: one sendto of a fresh flow
-	Rules                     Metric = "rules"                       // count, by table: installed after a sync, own rules
-	RulesKernel               Metric = "rules_kernel"                // count, by table: as the kernel counts, at a settle
-	RulesClosedForm           Metric = "rules_closed_form"           // count, by table: what the closed form says
-	Chains                    Metric = "chains"                      // count, by table
-	RestoreBytes              Metric = "restore_bytes"               // B: sent by one sync
-	PeakRSS                   Metric = "peak_rss"                    // B: of the subject's process; with FeedInformers that is the lab's, simulated cluster included
-	ChildPeakRSS              Metric = "child_peak_rss"              // B: the largest tool of one sync
-	KernelMemory              Metric = "kernel_memory"               // B: slab and vmalloc growth over the ruleset, where it can be read
-	Backlog                   Metric = "backlog"                     // count: changes reported and not yet installed, when a sync starts
-	Changes                   Metric = "changes"                     // count: changes one sync took
-	SyncFailed                Metric = "sync_failed"                 // count: 1 for each sync that failed
+	// Reaction is one isolated change, which nothing held back: due in the cluster → visible in the kernel. The subject had
+	// converged and idled for longer than minSyncPeriod.
+	Reaction        Metric = "reaction"          // s
+	FirstPacket     Metric = "first_packet"      // s: one sendto of a fresh flow
+	Rules           Metric = "rules"             // count, by table: installed after a sync, own rules
+	RulesKernel     Metric = "rules_kernel"      // count, by table: as the kernel counts, at a settle
+	RulesClosedForm Metric = "rules_closed_form" // count, by table: what the closed form says
+	Chains          Metric = "chains"            // count, by table
+	RestoreBytes    Metric = "restore_bytes"     // B: sent by one sync
+	PeakRSS         Metric = "peak_rss"          // B: of the subject's process; with FeedInformers that is the lab's, simulated cluster included
+	ChildPeakRSS    Metric = "child_peak_rss"    // B: the largest tool of one sync
+	KernelMemory    Metric = "kernel_memory"     // B: slab and vmalloc growth over the ruleset, where it can be read
+	Backlog         Metric = "backlog"           // count: changes reported and not yet installed, when a sync starts
+	Changes         Metric = "changes"           // count: changes one sync took
+	SyncFailed      Metric = "sync_failed"       // count: 1 for each sync that failed
+	// SyncsNotSeparable is how many syncs ended between two readings of a subject's metrics, which tell only of all of them
+	// together: no durations and tools of single ones are recorded. Its Kind is empty where there were several.
+	SyncsNotSeparable Metric = "syncs_not_separable" // count
 
 	// Of subjects that run as processes of their own (Run.Feed "api"), seen from outside.
 
-	ColdStart  Metric = "cold_start"  // s: the subject's process starts → every Service of the cluster is visible in the kernel
-	SubjectCPU Metric = "subject_cpu" // s: user and system time of the subject and its children, during one step
+	ColdStart  Metric = "cold_start"  // s: the subject starts, its process with FeedAPI → every Service of the cluster is visible in the kernel
+	SubjectCPU Metric = "subject_cpu" // s: user and system time of the subject and its children, during one step, without the shim's own
 	Played     Metric = "played"      // count: changes made by one step
 	ToolCalls  Metric = "tool_calls"  // count: iptables and nft commands of one sync
-	ShimCost   Metric = "shim_cost"   // s: what measuring adds to one call of a tool
+	ShimCost   Metric = "shim_cost"   // s: what measuring adds to one call of a tool that is given so many Bytes
 	// ChangeUndone is a change that another one took back before the kernel was seen with it: due → known to be so. It is no
 	// network programming latency, since nothing had to be written.
 	ChangeUndone Metric = "change_undone" // s
@@ -129,6 +143,9 @@ const (
 	FeedAPI       = "api"       // through the API front over HTTP; the subject is a process of its own
 )
 
+// ObservedKernel is Run.Observed of runs that are measured in the kernel.
+const ObservedKernel = "kernel"
+
 // Run is run.json: what was run, on what.
 type Run struct {
 	ID       string     `json:"id"`
@@ -140,12 +157,20 @@ type Run struct {
 	Command  string             `json:"command"` // the command line that makes this run again
 	Scenario scenarios.Scenario `json:"scenario"`
 	Subjects []string           `json:"subjects"`
-	Reps     int                `json:"reps"`
-	Seed     uint64             `json:"seed"`
+	Reps     int                `json:"reps"` // of the cell with the most, where Precision was asked for
+	// Precision is how near to its value the interval of a ratio had to come, as a share, before its cell was repeated no
+	// more; 0: a number of repetitions was asked for.
+	Precision float64 `json:"precision,omitempty"`
+	Seed      uint64  `json:"seed"`
 	// Feed is how objects reached the subjects: FeedInformers or FeedAPI. Empty: FeedInformers.
-	Feed     string   `json:"feed,omitempty"`
+	Feed string `json:"feed,omitempty"`
+	// Observed is ObservedKernel: changes are visible, and subjects in sync, when the kernel shows it. Runs with FeedInformers
+	// that lack it took the subject's word: their network_programming_latency is change_synced.
+	Observed string   `json:"observed,omitempty"`
 	Versions Versions `json:"versions"`
 	Machine  Machine  `json:"machine"`
+	// Pace of the machine before a calibration; nil of other runs.
+	Pace *Pace `json:"pace,omitempty"`
 	// Shard is which part of a sweep this run is; nil: all of it.
 	Shard *Shard `json:"shard,omitempty"`
 }

@@ -233,7 +233,7 @@ func (r *repetition) repair(d *damage, at time.Time) {
 	}
 	d.close(at)
 	took := at.Sub(d.from())
-	if r.tunnel != nil && d.meetsEach() {
+	if d.meetsEach() {
 		took = d.longest
 	}
 	r.recordAs(Record{At: at.Sub(r.started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, FaultRepaired, max(0, took.Seconds()))
@@ -349,13 +349,8 @@ func (r *repetition) settledFaults() {
 		d.mu.Lock()
 		at, ready := d.arrived, d.showsInChanges() && (!d.ended.IsZero() || d.meetsEach())
 		idle := d.planted != "" && !d.hit
-		if r.tunnel != nil {
-			idle = idle || d.meetsEach() && d.shown.IsZero() || d.kind == scenarios.FaultWatchDropped && d.tells.IsZero()
-		}
-		switch {
-		case r.tunnel == nil: // who watches no kernel knows of syncs
-			at = d.last
-		case d.meetsEach():
+		idle = idle || d.meetsEach() && d.shown.IsZero() || d.kind == scenarios.FaultWatchDropped && d.tells.IsZero()
+		if d.meetsEach() {
 			at = d.shown
 		}
 		if at.Before(d.from()) {

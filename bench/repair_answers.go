@@ -78,7 +78,7 @@ func (r *repetition) watchAnswers(ctx context.Context) error {
 	if !begin || r.shim == nil {
 		return nil
 	}
-	ended, err := r.shim.Calls(r.damages.context())
+	ended, err := r.shim.Calls(r.damages.context(), r.fail)
 	if err != nil {
 		return err
 	}
@@ -105,5 +105,9 @@ func changesOne(c shim.Call) bool {
 
 // told takes in a sync that the lab's own proxier told of.
 func (r *repetition) told(s proxier.Sync) {
-	r.answered(answer{began: s.Started, ended: s.Finished, sync: true, writes: len(s.Runs) > 0, failed: s.Err != nil})
+	ended := s.Written
+	if s.Err != nil {
+		ended = s.Finished
+	}
+	r.answered(answer{began: s.Started, ended: ended, sync: true, writes: len(s.Runs) > 0, failed: s.Err != nil})
 }

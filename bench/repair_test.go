@@ -58,6 +58,9 @@ func (k *slowKernel) Endpoint(_ tracker.ServicePortName, text string) string { r
 func (k *slowKernel) Installed(corev1.IPFamily) (visible.Installed, error) {
 	return visible.Installed{}, nil
 }
+func (k *slowKernel) Unrecognised(corev1.IPFamily, tracker.ServicePortName) (string, error) {
+	return "", nil
+}
 func (k *slowKernel) Close() {}
 
 // slow is a repetition whose subject writes what it is told to.

@@ -33,7 +33,9 @@ type repetition struct {
 	clock    clock.WithTicker
 	started  time.Time
 	variant  iptables.Variant
-	families []corev1.IPFamily
+	layout   iptables.Layout   // of the subject that runs or is started next; only steps read it
+	families []corev1.IPFamily // of the scenario: what is measured
+	served   []corev1.IPFamily // by every subject that is a process of its own
 	config   *v1alpha1.KubeProxyConfiguration
 	faults   faults
 	api      apiFaults
@@ -42,6 +44,8 @@ type repetition struct {
 	syncs    syncs
 
 	flows flows
+	// reacting: the step makes isolated changes.
+	reacting atomic.Bool
 
 	world   *sim.World
 	cluster *sim.Cluster
@@ -55,16 +59,19 @@ type repetition struct {
 	liveErr  error // why arriving was closed
 	followed bool  // the world is no longer what the cluster holds
 
-	subject subject // nil while none runs
-	about   Subject
+	subject subject    // nil while none runs
+	about   Subject    // never changes: goroutines read it
 	shim    *shim.Shim // in front of the tools of a subject that is a process of its own
 	tunnel  *tunnel    // around a subject that is a process of its own
 	work    work
 	spent   time.Duration // CPU time of subjects that were stopped
-	fail    context.CancelCauseFunc
-	step    atomic.Pointer[string]
-	memory  uint64 // kernel memory before any rule
-	peak    uint64 // the largest peak RSS before what was done aside
+	// shimSpent is the shim's own CPU time in the calls before place shimRead of its file.
+	shimSpent time.Duration
+	shimRead  int64
+	fail      context.CancelCauseFunc
+	step      atomic.Pointer[string]
+	memory    uint64 // kernel memory before any rule
+	peak      uint64 // the largest peak RSS before what was done aside
 }
 
 // perform does an assignment.
@@ -105,7 +112,7 @@ func (r *repetition) prepare(ctx context.Context) error {
 	if r.about, err = ParseSubject(r.Subject); err != nil {
 		return err
 	}
-	r.Subject, r.variant = r.about.Name, r.about.Variant
+	r.Subject, r.variant, r.layout = r.about.Name, r.about.Variant, r.about.Layout
 	for _, family := range r.Scenario.Shape.Families {
 		r.families = append(r.families, corev1.IPFamily(family))
 	}
@@ -113,6 +120,9 @@ func (r *repetition) prepare(ctx context.Context) error {
 		r.world = sim.WorldOf(r.Objects, r.Scenario.Seed)
 		r.families = familiesOf(r.Objects)
 	} else if r.world, err = sim.NewWorld(r.Scenario.Shape, r.Scenario.Seed); err != nil {
+		return err
+	}
+	if err := r.limitFamilies(); err != nil {
 		return err
 	}
 	if r.Feed == FeedAPI {
@@ -127,12 +137,27 @@ func (r *repetition) prepare(ctx context.Context) error {
 	return ResetPeakRSS()
 }
 
+// limitFamilies lets every subject serve the same IP families. kube-proxy serves all that the namespace has: IPv4 always, and
+// IPv6 unless it is disabled, which it is where the scenario has none of it.
+func (r *repetition) limitFamilies() error {
+	r.served = []corev1.IPFamily{corev1.IPv4Protocol}
+	if !slices.Contains(r.families, corev1.IPv6Protocol) {
+		err := r.lab.DisableIPv6()
+		if err == nil || !netns.HasIPv6() {
+			return err
+		}
+		r.say.message(message{Note: fmt.Sprintf("every subject serves IPv6, too: %v", err)})
+	}
+	r.served = append(r.served, corev1.IPv6Protocol)
+	return nil
+}
+
 // connect gives the node its addresses, and routes to wherever packets of the scenario may be sent.
 func (r *repetition) connect() error {
 	objects := r.world.Objects()
 	if len(objects.Nodes) > 0 {
 		for _, a := range objects.Nodes[0].Status.Addresses {
-			if addr, err := netip.ParseAddr(a.Address); err == nil && slices.Contains(r.families, familyOf(addr)) {
+			if addr, ok := sim.ParseAddr(a.Address); ok && slices.Contains(r.families, familyOf(addr)) {
 				r.node = append(r.node, addr)
 			}
 		}
@@ -158,7 +183,7 @@ func (r *repetition) steps(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("step %s: %w", name, err)
 		}
-		if step.Settle != nil || step.Probe != nil || i == len(r.Scenario.Steps)-1 {
+		if step.Settle != nil || step.React != nil || step.Probe != nil || i == len(r.Scenario.Steps)-1 {
 			r.endWork() // what follows a probe is no work of the probe's
 		}
 	}
@@ -190,21 +215,40 @@ func (r *repetition) endWork() {
 	r.work = work{}
 }
 
-// cpu is what the subjects that ran so far have used; 0 where that is not known apart from the lab's own.
+// cpu is what the subjects that ran so far have used, without what measuring their tools took; 0 where it is not known
+// apart from the lab's own.
 func (r *repetition) cpu() time.Duration {
+	total := r.spent
 	if s, ok := r.subject.(*outside); ok {
-		used, err := s.process.CPU()
-		if err == nil {
-			return r.spent + used
+		if used, err := s.process.CPU(); err == nil {
+			total += used
 		}
 	}
-	return r.spent
+	return max(0, total-r.shimTime())
+}
+
+// shimTime is the CPU time of the shim itself in all calls that have ended: it is a child of the subject's.
+func (r *repetition) shimTime() time.Duration {
+	if r.shim == nil {
+		return 0
+	}
+	calls, next, err := r.shim.Read(r.shimRead)
+	if err != nil {
+		r.fail(err)
+	}
+	r.shimRead = next
+	for _, call := range calls {
+		r.shimSpent += call.Own
+	}
+	return r.shimSpent
 }
 
 func (r *repetition) do(ctx context.Context, step *scenarios.Step, name string) error {
 	switch {
 	case step.Create != nil:
 		return r.create(ctx, *step.Create, name)
+	case step.React != nil:
+		return r.react(ctx, step.React, name)
 	case step.Churn != nil:
 		return r.play(ctx, name, func() (sim.Trace, error) { return r.world.Churn(*step.Churn) })
 	case step.Rollout != nil:

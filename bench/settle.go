@@ -20,24 +20,27 @@ import (
 // holds.
 func (r *repetition) settle(ctx context.Context, s *scenarios.Settle, name string) error {
 	r.say.stage(name, 0, 0)
-	waiting, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	if err := r.inSync(ctx, waiting); err != nil {
-		switch {
-		case ctx.Err() != nil || waiting.Err() == nil:
-			return err
-		case s.OrRestart:
-			r.giveUp(s.Timeout, err)
-			if err := r.restoreOrder(ctx, s.Timeout); err != nil {
-				return err
-			}
-		case r.Feed == FeedAPI: // one of several subjects, most often: the others go on
-			return r.tooLong(err)
-		default:
-			return fmt.Errorf("not in sync after %v; --set steps.%s.timeout=… gives it more time: %w", s.Timeout, stepIndex(name), err)
-		}
+	if err := r.converge(ctx, *s, name); err != nil {
+		return err
 	}
 	return r.subject.aside(r.subject.count)
+}
+
+// converge waits until the subject has nothing left to do and what faults broke is repaired.
+func (r *repetition) converge(ctx context.Context, s scenarios.Settle, name string) error {
+	waiting, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	err := r.inSync(ctx, waiting)
+	switch {
+	case err == nil, ctx.Err() != nil || waiting.Err() == nil:
+		return err
+	case s.OrRestart:
+		r.giveUp(s.Timeout, err)
+		return r.restoreOrder(ctx, s.Timeout)
+	case r.Feed == FeedAPI: // one of several subjects, most often: the others go on
+		return r.tooLong(err)
+	}
+	return fmt.Errorf("not in sync after %v; --set steps.%s.timeout=… gives it more time: %w", s.Timeout, stepPath(name), err)
 }
 
 // inSync waits, until waiting ends, for all that faults broke to be repaired, but for what holds beyond that, and for the
@@ -107,11 +110,12 @@ func (r *repetition) steady(look func() error) error {
 	}
 }
 
-// stepIndex of "2:settle" as --set counts: from 0.
-func stepIndex(name string) string {
+// stepPath of "2:settle" as --set has it: "1.settle".
+func stepPath(name string) string {
 	var n int
-	_, _ = fmt.Sscanf(name, "%d:", &n)
-	return fmt.Sprint(n-1) + ".settle"
+	var kind string
+	_, _ = fmt.Sscanf(name, "%d:%s", &n, &kind)
+	return fmt.Sprintf("%d.%s", n-1, kind)
 }
 
 // countTables records what the kernel holds of the proxier, and what the closed form says of it.
@@ -122,7 +126,7 @@ func (r *repetition) countTables() error {
 	}
 	forms, applies := closedForms(r.world.Objects(), r.families, r.config)
 	applies = applies && r.about.Proxier == Synclab && !r.followed // others may leave stale chains for a while
-	applies = applies && r.about.Layout != iptables.Tree           // which has more, and other, dispatch rules
+	applies = applies && r.layout != iptables.Tree                 // which has more, and other, dispatch rules
 	for _, family := range r.families {
 		for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
 			_, rules, err := r.own(family, table)

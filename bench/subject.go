@@ -1,15 +1,9 @@
 package bench
 
-import (
-	"context"
-
-	corev1 "k8s.io/api/core/v1"
-
-	"synclab/proxier/iptables"
-)
+import "context"
 
 // subject is what is measured, while it runs. inProcess is the lab's own proxier on the fake clientset's informers;
-// outside is any proxier as a process of its own, fed by the API front and measured from outside.
+// outside is any proxier as a process of its own, fed by the API front. Both are watched by the same observer of the kernel.
 type subject interface {
 	// stop ends it and leaves its rules in place.
 	stop() error
@@ -17,8 +11,6 @@ type subject interface {
 	inSync(ctx context.Context) error
 	// disturbed tells it that something broke what it had written: what is there says nothing any more.
 	disturbed()
-	// dispatch gives the cluster IPs by the position of their rules, and the number of positions.
-	dispatch(family corev1.IPFamily) (frontends []iptables.Frontend, rules int, err error)
 	// count records what the kernel holds of it.
 	count() error
 	// peakRSS of its process, in bytes.

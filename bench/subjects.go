@@ -14,8 +14,12 @@ import (
 
 // Subject is one thing that can be measured: a proxier and its backend.
 type Subject struct {
-	// Name as in records: "synclab/iptables-legacy", "kube-proxy/nftables", "exec:NAME".
+	// Name as in records: "synclab/iptables-legacy", "kube-proxy/nftables", "exec:NAME", with the suffixes of its settings:
+	// "synclab/nftables+tuned".
 	Name string
+	// Base is the Name without suffixes.
+	Base string
+	Settings
 	// Proxier is Synclab, KubeProxy or Exec.
 	Proxier string
 	// Backend is one of proxier's; empty when the lab does not know.
@@ -64,12 +68,13 @@ func ParseSubject(text string) (Subject, error) {
 		if name == "" || len(words) == 0 {
 			return Subject{}, fmt.Errorf("subject %q: want exec:NAME=COMMAND ARG…", text)
 		}
-		return Subject{Name: Exec + ":" + name, Proxier: Exec, Command: words}, nil
+		return Subject{Proxier: Exec, Command: words}.withSettings(Exec + ":" + name)
 	}
+	base, _, _ := strings.Cut(text, "+")
 	var known []string
 	for _, s := range Subjects() {
-		if s.Name == text {
-			return s, nil
+		if s.Name == base {
+			return s.withSettings(text)
 		}
 		known = append(known, s.Name)
 	}
@@ -167,12 +172,12 @@ func TargetSubjects(s *scenarios.Scenario) []string {
 }
 
 // feedFor is how objects reach subjects when nobody said it: through the API as soon as one of them is no part of this
-// program, so that all are fed, and measured, alike; and where a step needs to know when the kernel has a change.
+// program, or has settings of a process, so that all are fed, and measured, alike; and where a step needs to know when the kernel has a change.
 func feedFor(subjects []Subject, s *scenarios.Scenario) string {
 	if sendsFlows(s) || slices.ContainsFunc(s.Steps, func(step scenarios.Step) bool { return step.Check != nil }) {
 		return FeedAPI
 	}
-	if slices.ContainsFunc(subjects, func(s Subject) bool { return s.Proxier != Synclab }) {
+	if slices.ContainsFunc(subjects, func(s Subject) bool { return s.Proxier != Synclab || s.ofProcess() }) {
 		return FeedAPI
 	}
 	return FeedInformers

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 
@@ -13,12 +12,10 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// syncs remembers what the syncs of a repetition left, for those that wait.
+// syncs counts the syncs of a repetition.
 type syncs struct {
-	mu      sync.Mutex
-	seq     map[corev1.IPFamily]int // of a family's last sync
-	last    map[corev1.IPFamily]map[iptables.Table]iptables.Count
-	changed chan struct{} // closed at the next sync
+	mu  sync.Mutex
+	seq map[corev1.IPFamily]int // of a family's last sync
 }
 
 // number gives a sync its place among those of its family in the repetition: a proxier that is started again counts its
@@ -33,52 +30,20 @@ func (s *syncs) number(family corev1.IPFamily) int {
 	return s.seq[family]
 }
 
-// next is closed when another sync ends.
-func (s *syncs) next() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.changed == nil {
-		s.changed = make(chan struct{})
-	}
-	return s.changed
-}
-
-// installed is what the last successful sync of a family left.
-func (s *syncs) installed(family corev1.IPFamily) map[iptables.Table]iptables.Count {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.last[family])
-}
-
-func (s *syncs) took(sync proxier.Sync) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sync.Err == nil {
-		if s.last == nil {
-			s.last = map[corev1.IPFamily]map[iptables.Table]iptables.Count{}
-		}
-		s.last[sync.Family] = sync.Installed
-	}
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
-	}
-}
-
 // onSync turns one sync into records. It is called by the proxier, from the goroutine of the family that synced.
 func (r *repetition) onSync(s proxier.Sync) {
-	defer r.syncs.took(s)
 	if errors.Is(s.Err, context.Canceled) {
 		return // it was not the sync that failed: the proxier was stopped
 	}
 	r.told(s)
+	r.tellSync(s.Written, s.Finished)
 	seconds := Record{
 		At: s.Finished.Sub(r.started).Seconds(), Sync: r.syncs.number(s.Family), Kind: string(s.Kind), Family: string(s.Family), Unit: "s",
 	}
 	// Also when nothing differed: the sync before may have written the changes, and failed after that.
 	for _, due := range s.TriggerTimes {
-		if s.Err == nil {
-			r.recordAs(seconds, NetworkProgrammingLatency, s.Finished.Sub(due).Seconds())
+		if s.Err == nil && !r.reacting.Load() { // a reaction is seen from outside
+			r.recordAs(seconds, ChangeSynced, s.Written.Sub(due).Seconds())
 		}
 	}
 	if s.Err == nil && len(s.Runs) > 0 {
@@ -123,6 +88,7 @@ func (r *repetition) recordPhases(seconds Record, s proxier.Sync) {
 	if s.Jumps > 0 {
 		r.recordAs(seconds, Jumps, s.Jumps.Seconds())
 	}
+	r.recordAs(seconds, Written, s.Written.Sub(s.Started).Seconds())
 	r.recordAs(count, Changes, float64(s.Changes))
 	if r.about.Backend == proxier.Nftables {
 		return // where rules and elements count together: apart, they are counted by the kernel

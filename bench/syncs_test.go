@@ -63,18 +63,33 @@ func TestSyncsAreNumberedWithinTheRepetition(t *testing.T) {
 // A sync that wrote its rules and failed after that is repeated; then nothing differs, and the changes are visible.
 func TestLatencyOfASyncThatFailedAfterItWrote(t *testing.T) {
 	now := time.Unix(1000, 0)
-	changes := proxier.Sync{Kind: proxier.Partial, Finished: now, TriggerTimes: []time.Time{now.Add(-time.Second)}}
+	changes := proxier.Sync{Kind: proxier.Partial, Written: now, TriggerTimes: []time.Time{now.Add(-time.Second)}}
 	failed := changes
-	failed.Runs, failed.Err = make([]iptables.Run, 1), errors.New("stale UDP flows: no such table")
+	failed.Runs, failed.Err = make([]iptables.Run, 1), errors.New("iptables-restore: killed")
 	repeated := changes
-	repeated.Finished = now.Add(time.Second)
+	repeated.Written = now.Add(time.Second)
 	records := told(t, failed, repeated)
-	if got := sequence(records, NetworkProgrammingLatency); len(got) != 1 || got[0] != 2 {
+	if got := sequence(records, ChangeSynced); len(got) != 1 || got[0] != 2 {
 		t.Errorf("latencies in syncs %v, want one, in sync 2", got)
 	}
 	for _, r := range records {
-		if r.Metric == NetworkProgrammingLatency && r.Value != 2 {
+		if r.Metric == ChangeSynced && r.Value != 2 {
 			t.Errorf("latency %v s, want 2", r.Value)
+		}
+	}
+}
+
+// A sync lasts until its post-sync work is done; its changes are visible before, when the kernel has everything.
+func TestWrittenIsNotTheEndOfASync(t *testing.T) {
+	now := time.Unix(1000, 0)
+	records := told(t, proxier.Sync{
+		Kind: proxier.Partial, Started: now, Written: now.Add(3 * time.Second), Finished: now.Add(5 * time.Second),
+		Runs: make([]iptables.Run, 1), TriggerTimes: []time.Time{now.Add(-time.Second)},
+	})
+	for metric, want := range map[Metric]float64{PartialSync: 5, Written: 3, ChangeSynced: 4} {
+		i := slices.IndexFunc(records, func(r Record) bool { return r.Metric == metric })
+		if i < 0 || records[i].Value != want {
+			t.Errorf("%s is not %v s: %+v", metric, want, records)
 		}
 	}
 }

@@ -22,6 +22,9 @@ func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *Versions) (
 		if i := slices.IndexFunc(o.parsed, func(s Subject) bool { return s.Proxier != Synclab }); i >= 0 {
 			return fmt.Errorf("subject %s is a process of its own: it needs the feed %q", o.parsed[i].Name, FeedAPI)
 		}
+		if i := slices.IndexFunc(o.parsed, func(s Subject) bool { return s.ofProcess() }); i >= 0 {
+			return fmt.Errorf("subject %s has settings of a process of its own: it needs the feed %q", o.parsed[i].Name, FeedAPI)
+		}
 		if o.MaxMemory > 0 {
 			return fmt.Errorf("a bound of memory needs the feed %q: with %q all that is measured runs inside the lab's own process", FeedAPI, o.Feed)
 		}

@@ -76,7 +76,7 @@ func (r *repetition) traffic(ctx context.Context, t *scenarios.Traffic, name str
 	if t.Stop {
 		return r.endTraffic()
 	}
-	if r.tunnel == nil {
+	if r.Feed != FeedAPI {
 		return fmt.Errorf("who may answer a flow is known only with the feed %q", FeedAPI)
 	}
 	if r.followed {
@@ -174,7 +174,7 @@ func (r *repetition) changeLayout(layout string) {
 	case r.about.Proxier != Synclab || r.variant == "":
 		r.say.message(message{Note: fmt.Sprintf("layout %s: %s has no layouts", layout, r.Subject)})
 	default:
-		r.about.Layout = iptables.Layout(layout)
+		r.layout = iptables.Layout(layout)
 	}
 }
 
@@ -307,7 +307,7 @@ func (r *repetition) sampleTargets(t *scenarios.Traffic) ([]traffic.Target, erro
 	var targets []traffic.Target
 	for _, family := range r.families {
 		names := portsByAddress(objects.Services, family)
-		frontends, _, err := r.subject.dispatch(family)
+		frontends, _, err := r.dispatch(family)
 		if err != nil {
 			return nil, err
 		}
@@ -349,8 +349,8 @@ func portsByAddress(services []*corev1.Service, family corev1.IPFamily) map[addr
 	names := map[address]tracker.ServicePortName{}
 	for _, svc := range services {
 		for _, text := range svc.Spec.ClusterIPs {
-			addr, err := netip.ParseAddr(text)
-			if err != nil || familyOf(addr) != family {
+			addr, ok := sim.ParseAddr(text)
+			if !ok || familyOf(addr) != family {
 				continue
 			}
 			for i := range svc.Spec.Ports {
@@ -392,7 +392,7 @@ func (r *repetition) externalTargets(services []*corev1.Service, family corev1.I
 				nodePorts = append(nodePorts, target)
 			}
 			for _, text := range svc.Spec.ExternalIPs {
-				if addr, err := netip.ParseAddr(text); err == nil && familyOf(addr) == family && len(external) < n {
+				if addr, ok := sim.ParseAddr(text); ok && familyOf(addr) == family && len(external) < n {
 					target.Kind, target.Addr = "external-ip", netip.AddrPortFrom(addr, uint16(port.Port))
 					external = append(external, target)
 				}

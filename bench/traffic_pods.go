@@ -66,7 +66,7 @@ func clientPods(o *sim.Objects, ranges []netip.Prefix, family corev1.IPFamily) (
 	var from []netip.Prefix
 	if len(o.Nodes) > 0 {
 		for _, cidr := range o.Nodes[0].Spec.PodCIDRs {
-			if prefix, err := netip.ParsePrefix(cidr); err == nil {
+			if prefix, ok := sim.ParsePrefix(cidr); ok {
 				from = append(from, prefix)
 			}
 		}
@@ -75,7 +75,7 @@ func clientPods(o *sim.Objects, ranges []netip.Prefix, family corev1.IPFamily) (
 	for _, slice := range o.Slices {
 		for _, ep := range slice.Endpoints {
 			for _, text := range ep.Addresses {
-				if addr, err := netip.ParseAddr(text); err == nil {
+				if addr, ok := sim.ParseAddr(text); ok {
 					taken[addr] = true
 				}
 			}

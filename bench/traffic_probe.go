@@ -16,6 +16,7 @@ import (
 	"synclab/bench/netns"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
+	"synclab/sim"
 )
 
 // purposeFlowProbe is the stream of randomness of the order of a flow probe's flows.
@@ -72,7 +73,7 @@ type flowTarget struct {
 
 // flowTargets picks Services of each protocol at positions first to last in equal steps, and a pod.
 func (r *repetition) flowTargets(family corev1.IPFamily, positions int) ([]flowTarget, error) {
-	frontends, rules, err := r.subject.dispatch(family)
+	frontends, rules, err := r.dispatch(family)
 	if err != nil {
 		return nil, err
 	}
@@ -103,8 +104,8 @@ func (r *repetition) anyPod(family corev1.IPFamily) (netip.AddrPort, bool) {
 	for _, slice := range r.world.Objects().Slices {
 		for _, ep := range slice.Endpoints {
 			for _, port := range slice.Ports {
-				addr, err := netip.ParseAddr(ep.Addresses[0])
-				if err == nil && familyOf(addr) == family && port.Port != nil {
+				addr, ok := sim.ParseAddr(ep.Addresses[0])
+				if ok && familyOf(addr) == family && port.Port != nil {
 					return netip.AddrPortFrom(addr, uint16(*port.Port)), true
 				}
 			}

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"synclab/proxier/backend"
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/health"
@@ -155,33 +157,45 @@ func (a *aftercare) cleaned(e *engine, took time.Duration, pass conntrack.Pass) 
 	a.metrics[e.family].ConntrackCleaned(took, pass.Deleted)
 }
 
-// synced tells metrics and health how a sync went.
+// synced tells metrics, health and the servers of health check node ports how the write of a sync went.
 func (a *aftercare) synced(ctx context.Context, e *engine, s *Sync) {
 	m := a.metrics[e.family]
-	m.Synced(s.Kind == Full, s.Duration())
 	m.Pending(e.tracker.PendingEvents())
+	a.restores(e, s)
 	if s.Err != nil {
-		// A sync may fail before or after its restore as well: that is no failed restore.
-		if failed := (*iptables.RestoreError)(nil); errors.As(s.Err, &failed) {
-			m.RestoreFailed(s.Kind == Full)
-		}
 		if failed := (*nftables.TransactionError)(nil); errors.As(s.Err, &failed) {
 			m.TransactionFailed(failed.Cleanup)
 		}
 		a.health.Failed(e.family, s.Err)
 		return
 	}
-	m.LastSynced(s.Finished)
 	for table, total := range s.Installed {
-		m.Rules(string(table), total.Rules, s.Written[table].Rules)
+		m.Rules(string(table), total.Rules, s.Sent[table].Rules)
 	}
 	for _, due := range s.TriggerTimes {
-		m.Programmed(s.Finished.Sub(due))
+		m.Programmed(s.Written.Sub(due))
 	}
 	a.refused(e, s)
 	a.health.Updated(e.family)
+	m.LastSynced(e.clock.Now())
 	m.NoLocalEndpoints(e.plan.NoLocalEndpoints())
 	a.serve(ctx, e)
+}
+
+// restores counts a failed restore of a sync, once, as kube-proxy does: also where the sync wrote everything anew after
+// it, or isolated what was refused, and succeeded. A sync may fail without one.
+func (a *aftercare) restores(e *engine, s *Sync) {
+	failed := (*iptables.RestoreError)(nil)
+	refused := a.opts.Backend != Nftables && slices.ContainsFunc(s.Runs, func(r backend.Run) bool { return r.ExitCode != 0 })
+	if refused || errors.As(s.Err, &failed) {
+		a.metrics[e.family].RestoreFailed(e.began == Full)
+	}
+}
+
+// ended counts the duration of a sync that is over. As in kube-proxy it includes what synced and the cleaning of flows
+// took.
+func (a *aftercare) ended(e *engine, s *Sync) {
+	a.metrics[e.family].Synced(s.Kind == Full, s.Duration())
 }
 
 // refused tells of Service ports whose rules the kernel does not take. All else is in it, so the proxier is healthy; those
@@ -200,8 +214,8 @@ func (a *aftercare) refused(e *engine, s *Sync) {
 	}
 }
 
-// serve opens the health check node ports that are not open yet. Where, is looked at after every full sync, as for the
-// rules of NodePorts: if flows could not be cleaned after it, then after the next sync.
+// serve opens the health check node ports that are not open yet. Their addresses are read after every full sync, as
+// those of NodePorts are.
 func (a *aftercare) serve(ctx context.Context, e *engine) {
 	servers := a.servers[e.family]
 	if servers == nil {

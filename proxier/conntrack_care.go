@@ -1,20 +1,29 @@
 package proxier
 
 import (
+	"context"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"synclab/proxier/backend"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/plan"
+	"synclab/proxier/runner"
 	"synclab/proxier/tracker"
 )
 
 // flows tells the conntrack cleaner what the rules now promise the UDP flows of one family.
 type flows struct {
-	cleaner   *conntrack.Cleaner
+	cleaner *conntrack.Cleaner
+	// wait after the last failed retry, and when the next one is due; zero: the last cleaning succeeded.
+	wait    time.Duration
+	retryAt time.Time
+	failed  chan struct{} // holds one token once a retry is due
+
 	frontends map[tracker.ServicePortName][]conntrack.Frontend
 	// claims on each frontend, in plan order: several Services may have one external IP and port.
 	claims map[conntrack.Frontend][]claim
@@ -29,9 +38,75 @@ type claim struct {
 func newFlows(cleaner *conntrack.Cleaner) *flows {
 	return &flows{
 		cleaner:   cleaner,
+		failed:    make(chan struct{}, 1),
 		frontends: map[tracker.ServicePortName][]conntrack.Frontend{},
 		claims:    map[conntrack.Frontend][]claim{},
 	}
+}
+
+// cleanFlows deletes stale flows, if there may be any. A failure says nothing of the rules, which are in the kernel: it is
+// logged and retried, on its own or by the next sync that gives the cleaner more to do.
+func (e *engine) cleanFlows(ctx context.Context) {
+	f := e.flows
+	if f == nil || !f.cleaner.Pending() {
+		return
+	}
+	start, fresh := e.clock.Now(), f.cleaner.Fresh()
+	if !fresh && start.Before(f.retryAt) {
+		return
+	}
+	pass, err := f.cleaner.Clean(ctx)
+	now := e.clock.Now()
+	e.after.cleaned(e, now.Sub(start), pass)
+	switch {
+	case err == nil:
+		f.wait, f.retryAt = 0, time.Time{}
+	case ctx.Err() != nil: // the proxier ends
+	case !fresh || f.retryAt.IsZero():
+		if f.wait == 0 {
+			klog.ErrorS(err, "stale UDP flows remain until a retry succeeds", "family", e.family)
+		}
+		f.wait = min(max(runner.DefaultFirstRetry, 2*f.wait), e.opts.RetryInterval)
+		f.retryAt = now.Add(f.wait)
+		e.log("stale UDP flows remain", "error", err, "retryIn", f.wait)
+		select {
+		case f.failed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// retryFlows cleans again after each failure, until ctx ends.
+func (e *engine) retryFlows(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.flows.failed:
+		}
+		for {
+			wait := e.cleanAgain(ctx)
+			if wait <= 0 {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-e.clock.After(wait):
+			}
+		}
+	}
+}
+
+// cleanAgain cleans if a retry is due, and says how long to wait for the next one; 0: there is none.
+func (e *engine) cleanAgain(ctx context.Context) time.Duration {
+	e.syncing.Lock()
+	defer e.syncing.Unlock()
+	e.cleanFlows(ctx)
+	if ctx.Err() != nil || e.flows.retryAt.IsZero() {
+		return 0
+	}
+	return e.flows.retryAt.Sub(e.clock.Now())
 }
 
 // update tells of the frontends of changed Services, once all claims on them are known: what moves from one Service to

@@ -11,7 +11,8 @@
 //	    what is planned. Package iptables does in two layouts, through iptables-restore in either variant, in as many
 //	    restores as cost least, or itself (iptables/direct); package nftables has maps in a table of its own, over netlink.
 //	 4. apply: the kernel takes it, with every phase timed. What it refuses is isolated, and reported (refused.go).
-//	 5. aftercare: stale UDP flows are cleaned, health checks told, metrics counted.
+//	 5. post-sync work (aftercare.go): health checks told, metrics counted, stale UDP flows cleaned. It is part of a sync's
+//	    duration, as in kube-proxy. A cleaning that fails is retried, and fails no sync (conntrack_care.go).
 //
 // A sync that fails gives its changes back to the tracker, with their trigger times and the conntrack work that would
 // have followed, and is retried whoever asked for it. Once every sync period the tables are compared with what should

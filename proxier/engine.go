@@ -2,7 +2,6 @@ package proxier
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -40,9 +39,6 @@ type Backend interface {
 	Dispatch(ports []*plan.ServicePort) (frontends []backend.Frontend, rules int)
 }
 
-// mostOwed bounds the trigger times that are kept while flows cannot be cleaned: those that wait longest tell enough.
-const mostOwed = 10_000
-
 // engine syncs one IP family.
 type engine struct {
 	family  corev1.IPFamily
@@ -69,9 +65,8 @@ type engine struct {
 	suspect bool
 	others  *backend.Stamp // of the last sync, if they are known
 	refused refusals
-	// owed are the trigger times of changes that are written, but after which stale flows could not be cleaned yet: the
-	// first mostOwed of them.
-	owed []time.Time
+	// began is the kind that the last sync had when it began: the backend may make a full one of a partial one.
+	began Kind
 
 	mu   sync.Mutex
 	full string // why the next sync must be full; empty: it need not
@@ -164,6 +159,7 @@ func (e *engine) replan(s *Sync, changes tracker.Changes) {
 
 // apply brings the kernel to the plan.
 func (e *engine) apply(ctx context.Context, s *Sync) error {
+	e.began = s.Kind
 	result, err := e.backend.Sync(ctx, backend.Request{
 		Full: s.Kind == Full, Ports: e.plan.Ports(), Endpoints: e.plan.KnownEndpoints(), Inherit: e.flows != nil && !e.settled,
 	})
@@ -174,7 +170,7 @@ func (e *engine) apply(ctx context.Context, s *Sync) error {
 		s.Kind, s.Reason = Full, result.Reason
 	}
 	s.Encode, s.Jumps, s.Runs = result.Encode, result.Jumps, result.Runs
-	s.Installed, s.Written = result.Installed, result.Written
+	s.Installed, s.Sent = result.Installed, result.Sent
 	for port, cause := range result.Refused {
 		s.Refused = append(s.Refused, Refusal{port, cause})
 	}
@@ -182,28 +178,30 @@ func (e *engine) apply(ctx context.Context, s *Sync) error {
 	return err
 }
 
-// end takes note of how a sync went, and does what follows from new rules.
+// end takes note of how a sync went, and does what follows from new rules. The sync ends after that, as kube-proxy's
+// does, however it went.
 func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err error) error {
-	s.Finished = e.clock.Now()
-	s.TriggerTimes = slices.Concat(e.owed, changes.TriggerTimes)
+	s.Err, s.TriggerTimes = err, changes.TriggerTimes
 	if err != nil {
 		e.fail(s, changes)
-	} else if err = e.succeed(ctx, s, changes); err != nil {
-		e.owed = s.TriggerTimes[:min(len(s.TriggerTimes), mostOwed)]
 	} else {
-		e.owed = nil
+		s.Written = e.clock.Now()
+		e.succeed(s, changes)
 	}
-	s.Err = err
 	e.after.synced(ctx, e, s)
+	if err == nil {
+		e.cleanFlows(ctx)
+	}
+	s.Finished = e.clock.Now()
+	e.after.ended(e, s)
 	if e.opts.OnSync != nil {
 		e.opts.OnSync(*s)
 	}
 	return err
 }
 
-// succeed makes the changes the installed state and cleans flows that the new rules do not allow. Should that fail, the
-// sync is repeated: it will find nothing to write, and clean again.
-func (e *engine) succeed(ctx context.Context, s *Sync, changes tracker.Changes) error {
+// succeed makes the changes the installed state, and has the flows cleaned that the new rules do not allow.
+func (e *engine) succeed(s *Sync, changes tracker.Changes) {
 	e.settled = true
 	e.tracker.Commit(changes)
 	e.after.committed(e, changes)
@@ -216,23 +214,13 @@ func (e *engine) succeed(ctx context.Context, s *Sync, changes tracker.Changes) 
 	}
 	e.watchOthers()
 	if e.flows == nil {
-		return nil
+		return
 	}
 	e.flows.update(changes, e.plan)
 	if s.Kind == Full {
-		// What it repaired may have been missing for a while: flows that began meanwhile met no rule, and would never meet one.
+		// The rules it repaired may have been missing for a while: flows that began meanwhile met no rule, and never will.
 		e.flows.cleaner.Force()
 	}
-	if !e.flows.cleaner.Pending() {
-		return nil
-	}
-	start := e.clock.Now()
-	pass, err := e.flows.cleaner.Clean(ctx)
-	e.after.cleaned(e, e.clock.Since(start), pass)
-	if err != nil {
-		return fmt.Errorf("stale UDP flows: %w", err)
-	}
-	return nil
 }
 
 // fail gives everything back. A partial sync may be repeated as it is: each of its tables was taken or not, and writing

@@ -51,7 +51,9 @@ func (p *Proxier) newEngine(family corev1.IPFamily) (*engine, error) {
 	node := plan.Node{Name: p.opts.NodeName}
 	e := &engine{
 		family: family, opts: &p.opts, clock: p.opts.Clock, after: p.after, node: node,
-		tracker: tracker.New(tracker.Options{Family: family, NodeName: p.opts.NodeName, Since: p.opts.Clock.Now()}),
+		tracker: tracker.New(tracker.Options{
+			Family: family, NodeName: p.opts.NodeName, Since: p.opts.Clock.Now(), NoExternalIPs: !config.ExternalIPs(p.opts.Config),
+		}),
 		plan:    plan.New(node),
 		full:    "start",
 		syncing: newLock(),
@@ -132,6 +134,9 @@ func (p *Proxier) Run(ctx context.Context) error {
 		e.runner.Trigger()
 		go func() { done <- e.runner.Run(ctx) }()
 		checks.Go(func() { e.watchDrift(ctx) })
+		if e.flows != nil {
+			checks.Go(func() { e.retryFlows(ctx) })
+		}
 	}
 	var errs []error
 	for range p.engines {

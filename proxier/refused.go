@@ -36,7 +36,7 @@ func (r *refusals) note(s *Sync, shortest time.Duration) {
 	default:
 		return // those of before, which were not tried
 	}
-	r.due = s.Finished.Add(r.wait)
+	r.due = s.Written.Add(r.wait)
 }
 
 // retry says whether it is time to offer them again.

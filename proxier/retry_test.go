@@ -3,10 +3,8 @@ package proxier
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http/httptest"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,7 +29,7 @@ type runningModel struct {
 	*Proxier
 	model    *iptables.Model
 	cluster  *randomCluster
-	flows    *conntrack.Memory
+	flows    *countedFlows
 	failures int // to come
 	syncs    []Sync
 }
@@ -40,7 +38,7 @@ func runModel(t *testing.T, failures int) *runningModel {
 	t.Helper()
 	r := &runningModel{
 		model: iptables.NewModel(corev1.IPv4Protocol), cluster: newRandomCluster(seeds.Of(t), corev1.IPv4Protocol),
-		flows: &conntrack.Memory{}, failures: failures,
+		flows: &countedFlows{}, failures: failures,
 	}
 	r.model.Fail = func(*iptables.Payload) error {
 		if r.failures > 0 {
@@ -271,49 +269,76 @@ func TestLivezTellsOfFailingStart(t *testing.T) {
 	})
 }
 
-// The rules are written, but stale flows could not be cleaned: that is tried again, and the changes' trigger times are
-// reported once, by the sync that did all of it.
-func TestConntrackFailureIsRetried(t *testing.T) {
+// countedFlows counts the tries to clean a table.
+type countedFlows struct {
+	conntrack.Memory
+	tries int
+}
+
+func (c *countedFlows) DeleteUDP(ctx context.Context, family corev1.IPFamily, stale func(conntrack.Flow) bool) (conntrack.Pass, error) {
+	c.tries++
+	return c.Memory.DeleteUDP(ctx, family, stale)
+}
+
+// Stale flows that cannot be cleaned, as on a kernel without nf_conntrack_netlink, fail no sync and show in no health
+// check: the rules are in the kernel. Cleaning is retried by itself, and the flows go as soon as it works.
+func TestConntrackFailureFailsNoSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runModel(t, 0)
 		r.idle(t, 0)
 		e := r.engines[0]
 		f := &faulty{engine: e, t: t, cluster: r.cluster}
+		r.after.node(&corev1.Node{})
+		r.flows.Fail(errors.New("protocol not supported"))
 		due := time.Now().Add(time.Second)
-		f.udpService(1, "10.128.1.1", 5353, due)
-		r.flows.Fail(errors.New("no memory"))
+		frontend := f.udpService(1, "10.128.1.1", 5353, due)
+		r.flows.Add(flowTo(frontend+":53", "10.128.1.9:5353"))
+		before := r.flows.tries
 		e.trigger(true)
-		time.Sleep(3 * time.Second)
+		const dead = 10 * time.Minute
+		time.Sleep(dead)
 		synctest.Wait()
-		if len(r.syncs) == 0 || r.syncs[0].Err == nil {
-			t.Fatalf("syncs: %v; want a failure", r.syncs)
+		if len(r.syncs) == 0 || r.syncs[0].Err != nil {
+			t.Fatalf("syncs: %v, want one that succeeds", r.syncs)
 		}
-		r.flows.Fail(nil)
-		syncs := r.idle(t, len(r.syncs))
-		last := syncs[len(syncs)-1]
-		if len(last.TriggerTimes) != 1 || !last.TriggerTimes[0].Equal(due) {
-			t.Errorf("trigger times of the sync that succeeded: %v, want %v", last.TriggerTimes, due)
+		syncs := r.idle(t, 0)
+		if times := syncs[0].TriggerTimes; len(times) != 1 || !times[0].Equal(due) {
+			t.Errorf("trigger times %v, want %v", times, due)
 		}
-	})
-}
+		for _, path := range []string{"/healthz", "/livez"} {
+			w := httptest.NewRecorder()
+			if r.Handler().ServeHTTP(w, httptest.NewRequest("GET", path, nil)); w.Code != 200 {
+				t.Errorf("%s: %d, want 200: %s", path, w.Code, w.Body)
+			}
+		}
+		const least = int(dead / retryInterval)
+		if tries := r.flows.tries - before; tries < least || tries > least+10 {
+			t.Errorf("%d tries to clean in %v, want one each %v after the first ones", tries, dead, retryInterval)
+		}
 
-// However long flows cannot be cleaned, no more trigger times are kept than mostOwed, and those that wait longest.
-func TestOwedIsBounded(t *testing.T) {
-	flows := &conntrack.Memory{}
-	e := testEngine(t, corev1.IPv4Protocol, iptables.NewModel(corev1.IPv4Protocol), func(o *Options) {
-		o.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return flows, nil }
-	})
-	first := time.Unix(1, 0)
-	e.owed = slices.Repeat([]time.Time{first}, mostOwed-1)
-	f := &faulty{engine: e, t: t, cluster: newRandomCluster(1, corev1.IPv4Protocol)}
-	flows.Fail(errors.New("no memory"))
-	for i := range 3 {
-		f.udpService(1, fmt.Sprintf("10.128.1.%d", 1+i), 5353, e.clock.Now())
-		if err := e.sync(t.Context()); err == nil {
-			t.Fatal("flows could be cleaned")
+		// New work is tried at once, and moves no retry.
+		before = r.flows.tries
+		for i := range 5 {
+			f.udpService(2+i, "10.128.1.2", 5353, due)
+			e.trigger(true)
+			time.Sleep(retryInterval / 5)
 		}
-	}
-	if len(e.owed) != mostOwed || !e.owed[0].Equal(first) {
-		t.Errorf("%d trigger times, the first %v", len(e.owed), e.owed[0])
-	}
+		synctest.Wait()
+		if tries := r.flows.tries - before; tries != 5+1 {
+			t.Errorf("%d tries to clean during %v with five changes, want six", tries, retryInterval)
+		}
+		r.between(func() { r.syncs = nil })
+
+		r.flows.Fail(nil)
+		time.Sleep(retryInterval)
+		synctest.Wait()
+		if left := r.flows.Flows(); len(left) > 0 {
+			t.Errorf("stale flows remain: %v", left)
+		}
+		before = r.flows.tries
+		time.Sleep(dead)
+		if tries := r.flows.tries - before; tries != 0 || len(r.syncs) != 0 {
+			t.Errorf("%d tries to clean and %d syncs after flows were cleaned", tries, len(r.syncs))
+		}
+	})
 }

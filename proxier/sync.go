@@ -26,15 +26,17 @@ type Sync struct {
 	// Reason of a full sync: start, drift, addresses, refused, interval, topology, failure, size. Of a partial one: changes.
 	Reason string
 	// Queued is when the first of its changes reached the tracker; zero when it had none.
-	Queued            time.Time
-	Started, Finished time.Time
+	Queued time.Time
+	// Started to Finished is the whole sync, as kube-proxy counts it: health checks, metrics and stale UDP flows included.
+	// Written is when the kernel had everything; zero when the sync failed.
+	Started, Written, Finished time.Time
 	// Plan, Encode and Jumps are the phases of the proxier itself. Plan begins at Started: taking the changes from the
 	// tracker, which merges their slices, is part of it. Jumps includes the tools run for the base chains.
 	Plan, Encode, Jumps time.Duration
 	// Runs of iptables-restore: one, unless something had to be isolated.
 	Runs []backend.Run
-	// Installed is what the tables hold of the proxier, Written what of that the sync wrote; see backend.Result.
-	Installed, Written map[backend.Table]backend.Count
+	// Installed is what the tables hold of the proxier, Sent what of that the sync sent; see backend.Result.
+	Installed, Sent map[backend.Table]backend.Count
 	// Services and Endpoints known after it.
 	Services, Endpoints int
 	// Changes is the number of Services that differed; Events how many informer events made them; Pending what came

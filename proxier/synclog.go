@@ -26,16 +26,18 @@ type SyncRecord struct {
 	Kind   Kind            `json:"kind"`
 	Reason string          `json:"reason"`
 	// Queued is missing when the sync had no changes.
-	Queued   time.Time     `json:"queued,omitzero"`
-	Started  time.Time     `json:"started"`
+	Queued  time.Time `json:"queued,omitzero"`
+	Started time.Time `json:"started"`
+	// Written is when the kernel had everything; missing when the sync failed.
+	Written  time.Time     `json:"written,omitzero"`
 	Finished time.Time     `json:"finished"`
 	Plan     time.Duration `json:"plan_ns"`
 	Encode   time.Duration `json:"encode_ns"`
 	Jumps    time.Duration `json:"jumps_ns"`
 	Runs     []RunRecord   `json:"runs,omitempty"`
-	// Installed and Written are by table.
+	// Installed and Sent are by table.
 	Installed map[backend.Table]CountRecord `json:"installed,omitempty"`
-	Written   map[backend.Table]CountRecord `json:"written,omitempty"`
+	Sent      map[backend.Table]CountRecord `json:"sent,omitempty"`
 	Services  int                           `json:"services"`
 	Endpoints int                           `json:"endpoints"`
 	Changes   int                           `json:"changes"`
@@ -80,8 +82,8 @@ type RefusalRecord struct {
 func RecordOf(s Sync) SyncRecord {
 	r := SyncRecord{
 		Family: s.Family, Seq: s.Seq, Kind: s.Kind, Reason: s.Reason,
-		Queued: wallClock(s.Queued), Started: wallClock(s.Started), Finished: wallClock(s.Finished),
-		Plan: s.Plan, Encode: s.Encode, Jumps: s.Jumps, Installed: counts(s.Installed), Written: counts(s.Written),
+		Queued: wallClock(s.Queued), Started: wallClock(s.Started), Written: wallClock(s.Written), Finished: wallClock(s.Finished),
+		Plan: s.Plan, Encode: s.Encode, Jumps: s.Jumps, Installed: counts(s.Installed), Sent: counts(s.Sent),
 		Services: s.Services, Endpoints: s.Endpoints, Changes: s.Changes, Events: s.Events, Pending: s.Pending,
 	}
 	for _, run := range s.Runs {
@@ -105,11 +107,11 @@ func RecordOf(s Sync) SyncRecord {
 // Sync is what the record was made of, with errors that say the same. That of a stopped sync is context.Canceled.
 func (r SyncRecord) Sync() Sync {
 	s := Sync{
-		Family: r.Family, Seq: r.Seq, Kind: r.Kind, Reason: r.Reason, Queued: r.Queued, Started: r.Started, Finished: r.Finished,
+		Family: r.Family, Seq: r.Seq, Kind: r.Kind, Reason: r.Reason, Queued: r.Queued, Started: r.Started, Written: r.Written, Finished: r.Finished,
 		Plan: r.Plan, Encode: r.Encode, Jumps: r.Jumps, TriggerTimes: r.TriggerTimes,
 		Services: r.Services, Endpoints: r.Endpoints, Changes: r.Changes, Events: r.Events, Pending: r.Pending,
 	}
-	s.Installed, s.Written = tables(r.Installed), tables(r.Written)
+	s.Installed, s.Sent = tables(r.Installed), tables(r.Sent)
 	for _, run := range r.Runs {
 		s.Runs = append(s.Runs, backend.Run(run))
 	}

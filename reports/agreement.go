@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 	"synclab/reports/model"
 	"synclab/scenarios"
 	"synclab/sim/twin"
@@ -345,7 +346,7 @@ func (t *trial) say(name string, cost func(*stream) twin.Cost, way *model.Way, c
 			total, used, window = total+r.syncs, used+r.cpu, window+s.window
 		}
 		for i, share := range shares {
-			quantiles[i] = append(quantiles[i], percentile(latencies, share))
+			quantiles[i] = append(quantiles[i], estimate.Percentile(latencies, share))
 		}
 		syncs = append(syncs, float64(total)/float64(len(t.streams)))
 		if cpu != nil && window > 0 {
@@ -367,15 +368,15 @@ func (t *trial) say(name string, cost func(*stream) twin.Cost, way *model.Way, c
 	}
 	says.Syncs = overSeeds(syncs)
 	if len(busy) > 0 {
-		share := median(busy)
+		share := estimate.Median(busy)
 		says.CPUShare = &share
 	}
 	return says, nil
 }
 
 func overSeeds(values []float64) Spread {
-	low, high := percentile(values, 5), percentile(values, 95)
-	return Spread{Value: median(values), Low: &low, High: &high}
+	low, high := estimate.Percentile(values, 5), estimate.Percentile(values, 95)
+	return Spread{Value: estimate.Median(values), Low: &low, High: &high}
 }
 
 // asMeasured all repetitions of a cell, and every latency.
@@ -397,11 +398,11 @@ func asMeasured(streams []*stream) (m Measured, all []float64) {
 		to    *Spread
 		share float64
 	}{{&m.P50, 50}, {&m.P90, 90}, {&m.P99, 99}} {
-		q.to.Value = percentile(all, q.share)
+		q.to.Value = estimate.Percentile(all, q.share)
 		if len(each) > 1 {
 			var own []float64
 			for _, one := range each {
-				own = append(own, percentile(one, q.share))
+				own = append(own, estimate.Percentile(one, q.share))
 			}
 			low, high := slices.Min(own), slices.Max(own)
 			q.to.Low, q.to.High = &low, &high

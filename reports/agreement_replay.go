@@ -19,7 +19,7 @@ func settingsOf(about bench.Subject, p scenarios.Proxy, cost twin.Cost) (set twi
 	switch about.Proxier {
 	case bench.Synclab:
 		set = twin.Synclab(cost, false)
-		set.Runner.Policy, set.Runner.Burst = runner.Policy(p.Policy), p.Burst
+		set.Runner.Policy, set.Runner.Burst = cmp.Or(runner.Policy(p.Policy), about.Policy), p.Burst
 	case bench.KubeProxy:
 		set = twin.KubeProxy(cost, false)
 	default:

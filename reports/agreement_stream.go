@@ -55,6 +55,7 @@ type pastSync struct {
 // played is a step's trace with its place in the scenario.
 type played struct {
 	step    string
+	part    int // of a step that plays one trace after the other
 	changes sim.Trace
 }
 
@@ -75,6 +76,12 @@ func tracesOf(s *scenarios.Scenario) ([]played, error) {
 			if trace, err = world.Create(*step.Create); err == nil && first && step.Create.Rate == 0 {
 				trace = nil // it is there before the proxier
 			}
+		case step.React != nil:
+			var parts []sim.Trace
+			parts, err = world.React(*step.React)
+			for part, changes := range parts {
+				out = append(out, played{fmt.Sprintf("%d:%s", i+1, step.Kind()), part, changes})
+			}
 		case step.Churn != nil:
 			trace, err = world.Churn(*step.Churn)
 		case step.Rollout != nil:
@@ -91,7 +98,7 @@ func tracesOf(s *scenarios.Scenario) ([]played, error) {
 			return nil, err
 		}
 		if len(trace) > 0 {
-			out = append(out, played{fmt.Sprintf("%d:%s", i+1, step.Kind()), trace})
+			out = append(out, played{fmt.Sprintf("%d:%s", i+1, step.Kind()), 0, trace})
 		}
 	}
 	return out, nil
@@ -108,13 +115,13 @@ func streamOf(records []bench.Record, traces []played, family corev1.IPFamily) *
 		known        bool
 	}
 	var sights []sight
-	begun := map[string]float64{} // steps
+	begun := map[string][]float64{} // steps, and their parts
 	for _, r := range records {
 		switch {
-		case r.Metric == bench.NetworkProgrammingLatency && (r.Family == "" || r.Family == string(family)):
+		case (r.Metric == bench.NetworkProgrammingLatency || r.Metric == bench.Reaction) && (r.Family == "" || r.Family == string(family)):
 			sights = append(sights, sight{due: ofSeconds(r.At - r.Value), latency: ofSeconds(r.Value)})
 		case r.Metric == bench.Played:
-			begun[r.Step] = r.At
+			begun[r.Step] = append(begun[r.Step], r.At)
 		}
 	}
 	slices.SortStableFunc(sights, func(a, b sight) int { return cmp.Compare(a.due, b.due) })
@@ -131,7 +138,10 @@ func streamOf(records []bench.Record, traces []played, family corev1.IPFamily) *
 	}
 	for _, p := range traces {
 		trace := ofFamily(p.changes, family)
-		at, told := begun[p.step]
+		at, told := 0.0, p.part < len(begun[p.step])
+		if told {
+			at = begun[p.step][p.part]
+		}
 		start, matched := startOf(trace, dues, ofSeconds(at), told)
 		if !matched {
 			continue
@@ -299,15 +309,15 @@ func (s *stream) attribute() {
 }
 
 // takeCPU adds up what the subject used while it worked on changes, and how long that was.
-func (s *stream) takeCPU(records []bench.Record, begun map[string]float64) {
+func (s *stream) takeCPU(records []bench.Record, begun map[string][]float64) {
 	for _, r := range records {
 		if r.Metric != bench.SubjectCPU {
 			continue
 		}
 		if from, ok := begun[r.Step]; ok {
 			s.cpu += r.Value
-			s.window += r.At - from
-			s.played = append(s.played, timeSpan{ofSeconds(from), ofSeconds(r.At)})
+			s.window += r.At - from[0]
+			s.played = append(s.played, timeSpan{ofSeconds(from[0]), ofSeconds(r.At)})
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -70,8 +71,8 @@ func TestKnownStatistics(t *testing.T) {
 		for _, g := range s.Growth {
 			if g.Series == subject.name && g.Metric == bench.FullSync {
 				found++
-				if math.Abs(g.Slope-subject.exponent) > 0.05 || *g.SlopeLow > subject.exponent || *g.SlopeHigh < subject.exponent {
-					t.Errorf("%s: exponent %v (%v … %v), want %v", subject.name, g.Slope, *g.SlopeLow, *g.SlopeHigh, subject.exponent)
+				if math.Abs(g.Slope-subject.exponent) > 0.05 || g.SlopeLow != nil || *g.SlopeRangeLow > g.Slope || *g.SlopeRangeHigh < g.Slope || g.Bends {
+					t.Errorf("%s: exponent %v (%v … %v), want %v", subject.name, g.Slope, *g.SlopeRangeLow, *g.SlopeRangeHigh, subject.exponent)
 				}
 			}
 		}
@@ -95,8 +96,8 @@ func TestKnownStatistics(t *testing.T) {
 	if len(s.Phases) != 2*2*3 {
 		t.Errorf("%d phase bars, want subjects × kinds × sizes = 12", len(s.Phases))
 	}
-	want := map[string]string{clauseFull: "holds up to 1,000, breaks at 10,000", clauseNPL: "holds at all measured sizes, up to 10,000",
-		clausePacket: "holds up to 1,000, breaks at 10,000", clauseAll: "holds up to 1,000, breaks at 10,000"}
+	want := map[string]string{clauseFull: "observed: holds up to 1,000, breaks at 10,000", clauseNPL: "observed: holds at all measured sizes, up to 10,000",
+		clausePacket: "observed: holds up to 1,000, breaks at 10,000", clauseAll: "observed: holds up to 1,000, breaks at 10,000"}
 	for _, c := range s.Capacity {
 		if c.Series == legacy.name && c.Verdict != want[c.Clause] {
 			t.Errorf("%s: %s, want %s", c.Clause, c.Verdict, want[c.Clause])
@@ -135,9 +136,12 @@ func TestOutputsAgree(t *testing.T) {
 		lines[strings.Join(values, " ")]++
 	}
 	for _, r := range s.Rows {
-		want := []string{strconv.Itoa(r.Cell.Services), strconv.Itoa(r.N), exact(r.Median)}
+		want := []string{strconv.Itoa(r.Cell.Services), strconv.Itoa(r.N), strconv.Itoa(r.Repetitions), exact(r.Median)}
 		if r.Low != nil {
 			want = append(want, exact(*r.Low))
+		}
+		if r.RangeLow != nil {
+			want = append(want, exact(*r.RangeLow))
 		}
 		want = append(want, exact(r.P90), exact(r.P99), exact(r.Min), exact(r.Max))
 		key := strings.Join(want, " ")
@@ -149,7 +153,7 @@ func TestOutputsAgree(t *testing.T) {
 	compareBench(t, filepath.Join(dir, "bench.txt"), s)
 }
 
-// compareBench computes medians from bench.txt and looks them up in the summary.
+// compareBench looks up in the summary how many values bench.txt has, and their ends.
 func compareBench(t *testing.T, path string, s Summary) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -173,11 +177,12 @@ func compareBench(t *testing.T, path string, s Summary) {
 	}
 	compared := 0
 	for _, k := range s.KeyFigures {
-		for name, d := range map[string]*Distribution{"FullSync": k.FullSync, "PartialSync": k.PartialSync, "NetworkProgrammingLatency": k.Programming} {
+		for name, d := range map[string]*estimate.Distribution{"FullSync": k.FullSync, "PartialSync": k.PartialSync, "NetworkProgrammingLatency": k.Programming} {
 			key := name + "/scenario=size-sweep/subject=" + strings.ReplaceAll(k.Series, "/", "-") +
 				"/services=" + strconv.Itoa(k.Cell.Services) + "/endpoints=10"
-			if len(values[key]) != d.N || math.Abs(median(values[key])-d.Median) > 1e-9 {
-				t.Errorf("%s: %d lines, median %v; summary %d, %v", key, len(values[key]), median(append(values[key], 0)), d.N, d.Median)
+			all := values[key]
+			if len(all) != d.N || math.Abs(slices.Min(all)-d.Min) > 1e-9 || math.Abs(slices.Max(all)-d.Max) > 1e-9 || d.Median < d.Min || d.Median > d.Max {
+				t.Errorf("%s: %d lines, %v; summary %+v", key, len(all), all, d)
 			}
 			compared++
 		}

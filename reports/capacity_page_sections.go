@@ -96,15 +96,7 @@ var measuredOf = map[string]func(*model.Subject) []model.Point{
 	capacity.Start: func(s *model.Subject) []model.Point { return pointsOf(s, model.Total, model.Full) },
 }
 
-func pointsOf(s *model.Subject, q model.Quantity, kind string) []model.Point {
-	var out []model.Point
-	for _, p := range s.Points {
-		if p.Quantity == q && p.Kind == kind {
-			out = append(out, p)
-		}
-	}
-	return out
-}
+func pointsOf(s *model.Subject, q model.Quantity, kind string) []model.Point { return s.Shown(q, kind) }
 
 // drawnWithPromises are the quantities of the section of promises: what is promised, and what the loop does in any case.
 func (r *capacityReport) drawnWithPromises(name string) bool {

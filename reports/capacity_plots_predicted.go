@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"synclab/reports/estimate"
 	"synclab/reports/model"
 )
 
@@ -46,7 +47,7 @@ func (g predictedGroup) figure(r *capacityReport) *figure {
 			if !row.Covered {
 				outside = append(outside, at)
 			}
-			bars = append(bars, sizePoint{at.X, Distribution{Median: at.Y, Low: &row.Predicted.Low, High: &row.Predicted.High}})
+			bars = append(bars, sizePoint{at.X, estimate.Distribution{Median: at.Y, Low: &row.Predicted.Low, High: &row.Predicted.High}})
 			low, high = min(low, at.X, at.Y), max(high, at.X, at.Y)
 		}
 		if len(marks) == 0 {

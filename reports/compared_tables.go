@@ -42,7 +42,7 @@ func (s *Summary) pageComparisons() []pageComparison {
 func (s *Summary) sidesTable(c *CellComparison) pageTable {
 	t := pageTable{Columns: []pageColumn{{Name: "Subject"}}}
 	for _, text := range figureTexts {
-		column := pageColumn{Name: text.text, Numeric: true, Title: text.title}
+		column := pageColumn{Name: text.column(), Numeric: true, Title: text.title}
 		if text.name == figureRSS {
 			column.Title = s.rssOf()
 		}
@@ -60,17 +60,14 @@ func (s *Summary) sidesTable(c *CellComparison) pageTable {
 			cell := figureCell(side, text)
 			if r := c.ratio(side.Series, baseline, text.name); r != nil {
 				cell.Sub = r.Words
-				if r.Warning != "" && r.Differs {
-					cell.Sub += " *"
-				}
 			}
 			cells = append(cells, cell)
 		}
 		t.Rows = append(t.Rows, cells)
 	}
 	for _, r := range c.Ratios {
-		if r.Warning != "" && r.Low == nil && r.Differs {
-			t.Note = "* " + r.Warning + "."
+		if r.Observed {
+			t.Note = upperFirst(r.Warning) + "."
 			break
 		}
 	}
@@ -86,11 +83,14 @@ func figureCell(side Side, text figureText) pageCell {
 		return pageCell{Text: "–", Faint: true, Title: "not measured"}
 	}
 	cell := valueCell(f.Value, f.Unit)
-	cell.Text = f.text(true)
+	cell.Text = figureValue(f, true)
 	if f.Low != nil {
 		cell.Title += fmt.Sprintf(", 95 %% confidence %s … %s", Format(*f.Low, f.Unit), Format(*f.High, f.Unit))
 	}
-	cell.Title += fmt.Sprintf(", n = %d", f.N)
+	if f.RangeLow != nil {
+		cell.Title += fmt.Sprintf(", observed range %s … %s", Format(*f.RangeLow, f.Unit), Format(*f.RangeHigh, f.Unit))
+	}
+	cell.Title += fmt.Sprintf(", %s, n = %d", plural(f.Repetitions(), "repetition"), f.N)
 	return cell
 }
 
@@ -98,7 +98,7 @@ func figureCell(side Side, text figureText) pageCell {
 func (s *Summary) ratiosTable(c *CellComparison) pageTable {
 	t := pageTable{Columns: []pageColumn{{Name: "Subject"}}}
 	for _, text := range figureTexts {
-		t.Columns = append(t.Columns, pageColumn{Name: text.text, Numeric: true, Title: "ratio and its 95 % confidence interval; " + text.title})
+		t.Columns = append(t.Columns, pageColumn{Name: text.column(), Numeric: true, Title: "ratio and its 95 % confidence interval; " + text.title})
 	}
 	for _, pair := range c.pairs() {
 		subject := s.seriesCell(pair[0])
@@ -110,10 +110,7 @@ func (s *Summary) ratiosTable(c *CellComparison) pageTable {
 				cells = append(cells, pageCell{Text: "–", Faint: true})
 				continue
 			}
-			cell := pageCell{Text: r.Words, Value: exact(r.Ratio), Sub: r.intervalText(), Title: exact(r.Ratio) + ", p " + r.pText(), Faint: !r.Differs}
-			if r.Low == nil && r.Bound == "" && r.Words != "the same" {
-				cell.Sub = "no interval"
-			}
+			cell := pageCell{Text: r.Words, Value: exact(r.Ratio), Sub: r.intervalText(), Title: exact(r.Ratio) + ", p " + r.pText(), Faint: !r.apart()}
 			cells = append(cells, cell)
 		}
 		t.Rows = append(t.Rows, cells)
@@ -137,8 +134,8 @@ func (c *CellComparison) pairs() [][2]string {
 
 // terminalFigures are the columns of the terminal, terminalRatios those of its second table.
 var (
-	terminalFigures = []string{figureCold, figureFull, figurePartial, figureNPL50, figureNPL99, figureCPU, figureRSS, figureFirstPacket, figureRules}
-	terminalRatios  = []string{figureCold, figureFull, figurePartial, figureNPL99, figureCPU}
+	terminalFigures = []string{figureReaction, figureCold, figureNPL50, figureNPL99, figureFull, figurePartial, figureCPU, figureRSS, figureFirstPacket, figureRules}
+	terminalRatios  = []string{figureReaction, figureCold, figureNPL99, figureFull, figurePartial, figureCPU}
 )
 
 // compared writes the sides of each cell, and below them their ratios, for a terminal.
@@ -147,22 +144,24 @@ func (s *Summary) compared(b *strings.Builder) {
 	if !sides.fits() {
 		sides = s.terminalSides(terminalFigures, false)
 	}
-	if n := len(terminalFigures); !sides.fits() {
-		sides = s.terminalSides(terminalFigures[:n-1], false)
+	// What the page has too goes first.
+	names := terminalFigures
+	for _, dropped := range []string{figureRules, figureNPL50} {
+		if !sides.fits() {
+			names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == dropped })
+			sides = s.terminalSides(names, false)
+		}
 	}
 	b.WriteString("\n")
 	sides.write(b)
-	medians := "medians"
-	if strings.Contains(fmt.Sprint(sides.rows), "±") {
-		medians += " ± 95 % confidence"
-	}
-	b.WriteString("\n" + medians + sides.legend("; npl: network programming latency", "npl p50", "npl p99") +
-		sides.legend("; packet: first, at the last Service", "packet") + "\n\n")
+	b.WriteString("\n" + wrap(s.mediansText(sides.rows)+sides.legend("; react: reaction, an isolated change until it is in the kernel", "react")+sides.legend("; npl: network programming latency", "npl p50", "npl p99")+
+		sides.legend("; *: self-reported", "full*", "partial*")+
+		sides.legend("; packet: first, at the last Service", "packet"), tableWidth, "  ") + "\n\n")
 	if ratios := s.terminalRatios(); len(ratios.header) > 1 {
 		ratios.write(b)
 		b.WriteString("\n")
 	}
-	b.WriteString("~: no difference shown; ?: too few repetitions for a 95 % interval; the page has the intervals\n")
+	b.WriteString("~: no difference shown; ?: observed, in too few repetitions for a verdict; the page has the intervals\n")
 	s.terminalFloors(b)
 	for _, note := range stopped(s.collected) {
 		b.WriteString(wrap(note, tableWidth, "  ") + "\n")
@@ -179,7 +178,7 @@ func (s *Summary) terminalSides(names []string, spread bool) textTable {
 		for _, side := range c.Sides {
 			cells := []string{side.Series}
 			for _, name := range names {
-				text := strings.Replace(strings.Replace(side.figure(name).text(spread), "± ", "±", 1), " %", "%", 1)
+				text := narrow(figureValue(side.figure(name), spread))
 				if side.notReached(name) {
 					text = "stopped"
 				}
@@ -241,16 +240,18 @@ func (c *Comparison) short() string {
 	switch {
 	case c == nil || c.Words == "unknown":
 		return "–"
-	case !c.Differs:
+	case !c.apart():
 		return "~"
-	case c.Low == nil && c.Bound == "":
-		return c.Words + "?"
+	case c.Observed:
+		return strings.TrimPrefix(c.Words, "observed ") + "?"
 	}
 	return c.Words
 }
 
 // markdownFigures keep the table of a pull request readable; the page has the others.
-var markdownFigures = []string{figureCold, figureFull, figurePartial, figureNPL50, figureNPL99, figureCPU, figureRSS, figureFirstPacket, figureRules}
+var markdownFigures = []string{figureReaction, figureCold, figureNPL50, figureNPL99, figureFull, figurePartial, figureCPU, figureRSS, figureFirstPacket, figureRules}
+
+func upperFirst(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // lowerFirst leaves abbreviations as they are.
 func lowerFirst(text string) string {
@@ -268,7 +269,7 @@ func (s *Summary) markdownComparisons(w io.Writer) {
 		t := pageTable{Columns: []pageColumn{{Name: "subject"}, {Name: "beside"}}}
 		few := ""
 		for _, name := range markdownFigures {
-			t.Columns = append(t.Columns, pageColumn{Name: lowerFirst(figureTextOf(name).text)})
+			t.Columns = append(t.Columns, pageColumn{Name: lowerFirst(figureTextOf(name).column())})
 		}
 		for _, side := range c.Sides {
 			baseline := c.nearest(side)
@@ -277,7 +278,7 @@ func (s *Summary) markdownComparisons(w io.Writer) {
 				cell := pageCell{Text: figureCell(side, figureTextOf(name)).Text}
 				if r := c.ratio(side.Series, baseline, name); r != nil {
 					cell.Text += " (" + strings.TrimSuffix(r.Words+", "+r.intervalText(), ", ") + ")"
-					if r.Low == nil && r.Bound == "" {
+					if r.Observed {
 						few = r.Warning
 					}
 				}
@@ -298,7 +299,7 @@ func (s *Summary) markdownComparisons(w io.Writer) {
 			}
 			return texts
 		})
-		b.WriteString("\nMedians ± 95 % confidence; in brackets the ratio to the subject named under “beside”, with its 95 % interval")
+		b.WriteString("\n" + upperFirst(s.mediansText(t.Rows)) + "; in brackets the ratio to the subject named under “beside”, with its 95 % interval")
 		if few != "" {
 			b.WriteString(" (" + few + ")")
 		}

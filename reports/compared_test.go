@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // TestFiveSubjects: every subject has a row, every ratio is that of the figures, and each output says the same.
@@ -128,7 +129,7 @@ func TestStoppedSubject(t *testing.T) {
 	s := fiveSizes().build(t, t.TempDir(), Options{NoPNG: true})
 	c := s.largestComparison()
 	side := sideOf(t, *c, proxyNft.name)
-	if cold := side.figure(figureCold); cold == nil || !cold.AtLeast || cold.Value != 600 || cold.Low != nil || cold.text(true) != "> 600 s" {
+	if cold := side.figure(figureCold); cold == nil || !cold.AtLeast || cold.Value != 600 || cold.Low != nil || figureValue(cold, true) != "> 600 s" {
 		t.Errorf("cold start %+v", cold)
 	}
 	for _, name := range []string{figureFull, figurePartial, figureNPL99, figureCPU, figureColdCPU, figureFirstPacket} {
@@ -248,7 +249,7 @@ func TestTotalRSS(t *testing.T) {
 	}{{tools, []float64{300, 350}}, {none, []float64{100}}} {
 		f := figureTextOf(figureTotalRSS).figure(totalRSSValues(x.samples, sameSource{}), nil)
 		var got []float64
-		for _, v := range f.values() {
+		for _, v := range f.Values() {
 			got = append(got, v/(1<<20))
 		}
 		if !slices.Equal(got, x.want) {
@@ -265,7 +266,7 @@ func TestSomeRepetitionsStopped(t *testing.T) {
 	stop := func(rep int) bench.Record {
 		return bench.Record{Rep: rep, Metric: bench.Exceeded, Value: 60, Unit: "s", Error: "stopped"}
 	}
-	of := func(records ...bench.Record) *Figure {
+	of := func(records ...bench.Record) *estimate.Estimate {
 		samples := cellOf(bench.FeedAPI, records...)
 		text := figureTextOf(figureCold)
 		return text.figure(text.values(samples, sameSource{}), samples.exceeded())
@@ -291,19 +292,19 @@ func TestCPU(t *testing.T) {
 	}
 	samples := cellOf(bench.FeedAPI, cpu("1:create", 3), cpu("2:settle", 1), cpu("3:churn", 8), cpu("4:settle", 2), cpu("5:probe", 100), cpu("6:settle", 100),
 		cpu("10:rollout", 5), cpu("11:settle", 0), change("3:churn"), change("3:churn"), change("3:churn"), change("4:settle"), change("10:rollout"))
-	if got := coldCPU(samples, sameSource{})[repetition{0, 1}]; len(got) != 1 || got[0] != 4 {
+	if got := coldCPU(samples, sameSource{})[repetition{Rep: 1}]; len(got) != 1 || got[0] != 4 {
 		t.Errorf("CPU of the cold start %v, want create and the settle after it", got)
 	}
-	if got := changeCPU(samples, sameSource{})[repetition{0, 1}]; len(got) != 1 || got[0] != 3 {
+	if got := changeCPU(samples, sameSource{})[repetition{Rep: 1}]; len(got) != 1 || got[0] != 3 {
 		t.Errorf("CPU per change %v, want 15 s over 5 changes", got)
 	}
 	followed := cellOf(bench.FeedAPI, cpu("3:follow", 6), change("3:follow"), change("4:settle"), change("4:settle"))
-	if got := changeCPU(followed, sameSource{})[repetition{0, 1}]; len(got) != 1 || got[0] != 2 {
+	if got := changeCPU(followed, sameSource{})[repetition{Rep: 1}]; len(got) != 1 || got[0] != 2 {
 		t.Errorf("CPU per change of a followed cluster %v, want 6 s over 3 changes", got)
 	}
 	undone := change("4:settle")
 	undone.Metric = bench.ChangeUndone
-	if got := changeCPU(cellOf(bench.FeedAPI, cpu("3:churn", 8), change("3:churn"), undone), sameSource{})[repetition{0, 1}]; len(got) != 1 || got[0] != 4 {
+	if got := changeCPU(cellOf(bench.FeedAPI, cpu("3:churn", 8), change("3:churn"), undone), sameSource{})[repetition{Rep: 1}]; len(got) != 1 || got[0] != 4 {
 		t.Errorf("CPU per change %v where one of two was undone, want 4 s", got)
 	}
 	if got := changeCPU(cellOf(bench.FeedAPI, cpu("3:churn", 8)), sameSource{}); len(got) != 0 {
@@ -347,11 +348,11 @@ func TestMissingFigures(t *testing.T) {
 		t.Errorf("rules, without elements: %+v", r)
 	}
 	for _, table := range s.pageComparisons() {
-		if len(table.Values.Rows) != 5 || table.Values.Rows[4][2].Text != "–" {
+		if len(table.Values.Rows) != 5 || table.Values.Rows[4][5].Text != "–" {
 			t.Errorf("rows %d, %+v", len(table.Values.Rows), table.Values.Rows[4])
 		}
 	}
-	if text := strings.Join(s.Sentences, " "); !strings.Contains(text, "2 repetitions: no interval at 95 %") {
+	if text := strings.Join(s.Sentences, " "); !strings.Contains(text, "observed in 2 repetitions, too few for an interval at 95 %") {
 		t.Errorf("two repetitions, and no word of it: %s", text)
 	}
 	for _, p := range s.Phases {

@@ -3,14 +3,17 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
-// text of a figure for tables: "1.52 s ± 3 %", "> 600 s".
-func (f *Figure) text(spread bool) string {
+// figureValue is an estimate for tables: "1.52 s ± 3 %", "> 600 s".
+func figureValue(f *estimate.Estimate, spread bool) string {
 	switch {
 	case f == nil:
 		return "–"
@@ -18,19 +21,23 @@ func (f *Figure) text(spread bool) string {
 		return limitText(f.Value, f.Unit)
 	}
 	text := Format(f.Value, f.Unit)
-	if share, ok := f.spread(); ok && spread && f.Unit != "count" {
-		text += fmt.Sprintf(" ± %.0f %%", 100*share)
+	if share, ok := f.Spread(); ok && spread && f.Unit != "count" {
+		text += spreadText(share)
 	}
 	return text
 }
 
+// spreadText is the wider half of an interval as a share, rounded up: an interval is not made narrower by writing it.
+func spreadText(share float64) string { return fmt.Sprintf(" ± %.0f %%", math.Ceil(100*share-1e-9)) }
+
 // spokenFigures are those that sentences speak of, the leading ones first, with the verb of each.
 var spokenFigures = []struct{ name, verb, noun string }{
-	{figureFull, "did its full sync", "full sync"},
+	{figureReaction, "had an isolated change in the kernel", "reaction"},
 	{figureCold, "finished its cold start", "cold start"},
-	{figurePartial, "did its partial syncs", "partial sync"},
 	{figureNPL99, "had 99 of 100 changes in the kernel", "latency p99"},
 	{figureFirstPacket, "let the first packet through", "first packet"},
+	{figureFull, "reported its full sync", "self-reported full sync"},
+	{figurePartial, "reported its partial syncs", "self-reported partial sync"},
 	{figureCPU, "used", "CPU per change"},
 	{figureTotalRSS, "used", "peak memory with tools"},
 }
@@ -77,7 +84,7 @@ func (c *CellComparison) pairSentence(b, a string) string {
 		switch {
 		case ratio == nil || ratio.Words == "unknown":
 			continue
-		case !ratio.Differs:
+		case !ratio.apart():
 			same = append(same, spoken.noun)
 		case len(told) == 0:
 			object := ""
@@ -87,8 +94,8 @@ func (c *CellComparison) pairSentence(b, a string) string {
 			told = append(told, fmt.Sprintf("%s %s%s than %s (%s)", spoken.verb, ratio.spoken(), object, a, c.bracket(ratio)))
 		default:
 			text := spoken.noun + " " + ratio.spoken()
-			if ratio.Low != nil {
-				text += " (" + ratio.intervalText() + ")"
+			if interval := ratio.intervalText(); interval != "" {
+				text += " (" + interval + ")"
 			}
 			told = append(told, text)
 		}
@@ -123,34 +130,40 @@ func whyNoInterval(ratios []*Comparison) string {
 	if len(ratios) == 0 {
 		return ""
 	}
-	byPairs := func(a, b *Comparison) int { return a.Pairs - b.Pairs }
+	byPairs := func(a, b *Comparison) int { return a.repetitions() - b.repetitions() }
 	least, most := slices.MinFunc(ratios, byPairs), slices.MaxFunc(ratios, byPairs)
 	var others []string
 	for _, r := range ratios {
-		if r.Warning != tooFew(r.Pairs) {
+		if r.Warning != tooFew(r.repetitions()) {
 			others = append(others, r.Warning)
 		}
 	}
 	switch {
 	case len(others) > 0:
 		return strings.Join(distinct(others), "; ")
-	case least.Pairs == most.Pairs:
+	case least.repetitions() == most.repetitions():
 		return least.Warning
 	}
-	return fmt.Sprintf("%d to %s", least.Pairs, tooFew(most.Pairs))
+	return strings.Replace(most.Warning, "in ", fmt.Sprintf("in %d to ", least.repetitions()), 1)
 }
 
-func (c *Comparison) spoken() string { return strings.Replace(c.Words, "> ", "more than ", 1) }
+func (c *Comparison) spoken() string {
+	return strings.TrimPrefix(strings.Replace(c.Words, "> ", "more than ", 1), "observed ")
+}
 
 // bracket is the evidence of a ratio: "1.52 s against 47.1 s, 95 % CI 28–33×".
 func (c *CellComparison) bracket(r *Comparison) string {
 	value := func(series string) string {
 		i := slices.IndexFunc(c.Sides, func(s Side) bool { return s.Series == series })
-		return c.Sides[i].figure(r.Metric).text(false)
+		return figureValue(c.Sides[i].figure(r.Metric), false)
 	}
 	text := value(r.B) + " against " + value(r.A)
-	if r.Low != nil {
-		text += ", 95 % CI " + r.intervalText()
+	switch interval := r.intervalText(); {
+	case interval == "":
+	case r.Low != nil:
+		text += ", 95 % CI " + interval
+	default:
+		text += ", " + interval
 	}
 	return text
 }
@@ -226,24 +239,27 @@ func together(texts []string) string {
 // method says how the numbers of a comparison were taken.
 func (s *Summary) method() []string {
 	var out []string
-	feeds := map[string]bool{}
+	feeds, observed := map[string]bool{}, map[string]bool{}
 	var kubeProxies []string
 	for _, run := range s.Runs {
-		feeds[run.Feed] = true
+		feeds[cmp.Or(run.Feed, bench.FeedInformers)], observed[observedBy(run.Feed, run.Observed)] = true, true
 		if v := run.Versions.KubeProxy; v != "" {
 			kubeProxies = append(kubeProxies, v)
 		}
 	}
 	if feeds[bench.FeedAPI] {
 		out = append(out, "Every subject is a process of its own, in a network namespace of its own. Objects reached it over HTTP from the lab's API front, "+
-			"the same events at the same due times. Cold start, network programming latency, restores, rules, CPU and memory are taken from outside, the "+
-			"same way for all; full and partial syncs are as each subject itself tells them, kube-proxy by its metrics, the lab's by a log of its syncs. "+
+			"the same events at the same due times. Reaction, cold start, network programming latency, restores, rules, CPU and memory are taken from outside, the "+
+			"same way for all; full and partial syncs are self-reported, by kube-proxy in its metrics, by the lab's in a log of its syncs. "+
+			"A reaction is of one change that nothing held back: the subject had converged and then idled for longer than minSyncPeriod. "+
 			"A change that was undone before it was written has no network programming latency, and counts as undone: who is late has more of these. Where only "+
 			"reading the tables shows a change, its moment is the end of the read.")
-		if cost := s.collected.pooled(bench.ShimCost); len(cost) > 0 {
-			out = append(out, fmt.Sprintf("A shim in front of iptables and nft takes their times; it adds %s to a call (median of %s).",
-				Format(median(cost), "s"), plural(len(cost), "value")))
+		out = append(out, s.shimWords()...)
+		if lost := s.collected.pooled(bench.SyncsNotSeparable); len(lost) > 0 {
+			out = append(out, fmt.Sprintf("%s ended between two readings of their subject's metrics and could not be told apart: they are left out.",
+				plural(int(sum(lost)), "sync")))
 		}
+		out = append(out, "A full or partial sync counts if it wrote rules and did not fail, for all subjects alike.")
 	}
 	if len(s.collected.pooled(bench.ToolSys)) > 0 {
 		out = append(out, "Kernel time is, of iptables and nft, the system time of their processes. Many kernels count that in ticks of some milliseconds: user and "+
@@ -251,6 +267,11 @@ func (s *Summary) method() []string {
 	}
 	if feeds[bench.FeedInformers] {
 		out = append(out, "Objects reached the subjects through client-go informers in the lab's own process; peak RSS is that of the lab, the simulated cluster included.")
+	}
+	if len(observed) > 1 {
+		out = append(out, "Do not compare these runs' network programming latencies: in some the kernel tells when a change had arrived, in older ones the end of the subject's sync.")
+	} else if observed["syncs"] {
+		out = append(out, "Network programming latency ends with the subject's own sync: the run is from before the kernel told.")
 	}
 	if v := distinct(kubeProxies); len(v) > 0 {
 		out = append(out, "kube-proxy is "+joinWords(v)+", unmodified.")
@@ -261,18 +282,49 @@ func (s *Summary) method() []string {
 	return append(out,
 		"Baselines: a subject is set beside kube-proxy with the same backend where the cell has one (synclab/iptables-nft-tree beside kube-proxy/iptables-nft), and beside one baseline for "+
 			"all: kube-proxy/iptables-legacy, else the first kube-proxy, else the first subject.",
-		"A ratio is that of the two medians (or 99th percentiles) shown. Its 95 % interval comes from the repetitions: the k-th of one "+
-			"subject over the k-th of the other (subjects of one run take turns, so both met the same machine) is one observation, and the interval is that of the median of these by order statistics, widened to hold the ratio "+
-			"itself; no distribution is assumed. It takes 6 repetitions. With fewer, subjects are said to differ only where all repetitions of one lie above all of "+
-			"the other (fewer than 4: by more than either spreads, for which a single repetition counts with 1.25×). “No difference shown” is not “equal”: more repetitions may show one. p is of a two-sided Mann-Whitney U test on the repetitions.",
-		"± is the wider half of the 95 % confidence interval of a median over all values; those of one repetition influence one another, so it may be too narrow.")
+		"The repetition is the unit: a value is the median of the repetitions' medians (or 99th percentiles, or peaks), since the values of one repetition "+
+			"influence one another. Its 95 % interval is that of order statistics, which assumes no distribution and takes 6 repetitions; ± is its wider half, rounded up. With fewer "+
+			"repetitions the range of what was observed is shown, and no verdict is given.",
+		"A ratio is that of the two values shown. Subjects of one run take turns, so that their repetitions are paired: the k-th of one over the k-th of the other is one observation, and "+
+			"the interval is that of the median of these by order statistics, widened to hold the ratio itself. Subjects of two runs are never paired: there the interval is by ranks of all ratios between "+
+			"them (Hodges-Lehmann), from 4 repetitions of each. p belongs to the interval: of a sign test, or of a Mann-Whitney U test. “No difference shown” is not “equal”: more repetitions may show one. "+
+			"Each interval is for itself: of 20 ratios of subjects that are alike, one or so leaves 1 out; p_adjusted in summary.json allows for all of a cell (Benjamini-Hochberg).")
+}
+
+// shimWords say what measuring costs.
+func (s *Summary) shimWords() []string {
+	byBytes := map[int][]float64{}
+	for _, one := range s.collected.series {
+		for _, samples := range one.cells {
+			for _, r := range samples.records {
+				if r.Metric == bench.ShimCost {
+					byBytes[r.Bytes] = append(byBytes[r.Bytes], r.Value)
+				}
+			}
+		}
+	}
+	if len(byBytes) == 0 {
+		return nil
+	}
+	var parts []string
+	for _, size := range slices.Sorted(maps.Keys(byBytes)) {
+		part := Format(estimate.Median(byBytes[size]), "s")
+		if size > 0 {
+			part += " to one of " + Format(float64(size), "B")
+		} else {
+			part += " to a call"
+		}
+		parts = append(parts, part)
+	}
+	return []string{"A shim in front of iptables and nft takes their times; it adds " + joinWords(parts) +
+		" (medians). Its own CPU time is no part of the subject's."}
 }
 
 func (c *collection) pooled(metric bench.Metric) []float64 {
 	var out []float64
 	for _, one := range c.series {
 		for _, cell := range c.cells {
-			out = append(out, one.of(cell, metric)...)
+			out = append(out, one.of(cell, metric).Pooled()...)
 		}
 	}
 	return out

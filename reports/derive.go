@@ -1,10 +1,12 @@
 package reports
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // keyFigures is one line for each series and cell.
@@ -17,18 +19,16 @@ func keyFigures(c *collection) []KeyFigures {
 				continue
 			}
 			k := KeyFigures{Series: s.name, Cell: cell, Exceeded: samples.exceeded(),
+				Reaction:    described(s.of(cell, bench.Reaction)),
 				ColdStart:   described(s.of(cell, bench.ColdStart)),
 				FullSync:    described(s.of(cell, bench.FullSync)),
 				PartialSync: described(s.of(cell, bench.PartialSync)),
 				Programming: described(s.of(cell, bench.NetworkProgrammingLatency)),
 				SyncBusy:    medianOf(busyShares(samples)),
-				SyncsFailed: int(sum(s.of(cell, bench.SyncFailed))),
+				SyncsFailed: int(sum(s.of(cell, bench.SyncFailed).Pooled())),
 				Rules:       rulesTotal(samples),
 			}
-			if rss := s.of(cell, bench.PeakRSS); len(rss) > 0 {
-				largest := slices.Max(rss)
-				k.PeakRSS = &largest
-			}
+			k.PeakRSS = medianOf(largestOf(bench.PeakRSS)(samples, sameSource{}))
 			if p := s.positions(cell); len(p) > 0 {
 				k.FirstPacketFirst = described(s.at(cell, p[0]))
 				k.FirstPacketLast = described(s.at(cell, p[len(p)-1]))
@@ -40,19 +40,19 @@ func keyFigures(c *collection) []KeyFigures {
 	return out
 }
 
-func described(values []float64) *Distribution {
+func described(values estimate.Sample) *estimate.Distribution {
 	if len(values) == 0 {
 		return nil
 	}
-	d := describe(values)
+	d := estimate.Describe(values)
 	return &d
 }
 
-func medianOf(values []float64) *float64 {
+func medianOf(values estimate.Sample) *float64 {
 	if len(values) == 0 {
 		return nil
 	}
-	m := median(values)
+	m := values.Median()
 	return &m
 }
 
@@ -81,7 +81,7 @@ func rulesTotal(samples *cellSamples) *float64 {
 // any: a partial sync's may be of what it wrote.
 func (c *cellSamples) countTotal(metric bench.Metric, want func(table string) bool) (total float64, ok bool) {
 	type part struct{ table, family string }
-	full, others := map[part][]float64{}, map[part][]float64{}
+	full, others := map[part]estimate.Sample{}, map[part]estimate.Sample{}
 	for d, values := range c.groups {
 		if d.metric != metric || !want(d.table) {
 			continue
@@ -91,7 +91,10 @@ func (c *cellSamples) countTotal(metric bench.Metric, want func(table string) bo
 			into = others
 		}
 		key := part{d.table, d.family}
-		into[key] = append(into[key], values...)
+		if into[key] == nil {
+			into[key] = estimate.Sample{}
+		}
+		into[key].Add(values)
 	}
 	for key, values := range others {
 		if full[key] == nil {
@@ -99,7 +102,7 @@ func (c *cellSamples) countTotal(metric bench.Metric, want func(table string) bo
 		}
 	}
 	for _, values := range full {
-		total += median(values)
+		total += values.Median()
 	}
 	return total, len(full) > 0
 }
@@ -107,19 +110,17 @@ func (c *cellSamples) countTotal(metric bench.Metric, want func(table string) bo
 // busyShares is, for each repetition with a churn, the time spent in syncs as a share of the time from the first
 // change's due time to the last change's arrival in the kernel. Families sync one after the other in one process, so
 // their durations add up.
-func busyShares(samples *cellSamples) []float64 {
+func busyShares(samples *cellSamples) estimate.Sample {
 	type span struct{ from, to float64 }
 	spans := map[repetition]span{}
-	var order []repetition
 	for _, r := range samples.records {
 		if r.Metric != bench.NetworkProgrammingLatency {
 			continue
 		}
-		key := repetition{r.run, r.Rep}
+		key := repetition{Run: r.run, Rep: r.Rep}
 		s, ok := spans[key]
 		if !ok {
 			s = span{r.At - r.Value, r.At}
-			order = append(order, key)
 		}
 		spans[key] = span{min(s.from, r.At-r.Value), max(s.to, r.At)}
 	}
@@ -128,38 +129,42 @@ func busyShares(samples *cellSamples) []float64 {
 		if r.Metric != bench.FullSync && r.Metric != bench.PartialSync {
 			continue
 		}
-		key := repetition{r.run, r.Rep}
+		key := repetition{Run: r.run, Rep: r.Rep}
 		s := spans[key]
 		busy[key] += max(0, min(r.At, s.to)-max(r.At-r.Value, s.from))
 	}
-	var shares []float64
-	for _, key := range order {
-		if s := spans[key]; s.to > s.from {
-			shares = append(shares, min(1, busy[key]/(s.to-s.from)))
+	shares := estimate.Sample{}
+	for key, s := range spans {
+		if s.to > s.from {
+			shares[key] = []float64{min(1, busy[key]/(s.to-s.from))}
 		}
 	}
 	return shares
 }
 
-// Phases are the medians of the phases of one kind of sync, in seconds. Queue is not part of a sync.
+// Phases break the syncs of one kind down, in seconds: the parts and Rest add up to Total, the median sync. Each part is
+// its share of the time of a repetition's syncs, mean of the repetitions, so that shares add up to one. Queue is no part.
 type Phases struct {
 	Series   string  `json:"series"`
 	Cell     Cell    `json:"cell"`
 	Kind     string  `json:"kind"`
-	N        int     `json:"n"`
+	N        int     `json:"n"` // syncs
 	Plan     float64 `json:"plan,omitempty"`
 	Encode   float64 `json:"encode,omitempty"`
 	Jumps    float64 `json:"jumps,omitempty"` // base chains and jumps, in full syncs
 	ToolUser float64 `json:"tool_user"`
 	ToolSys  float64 `json:"tool_sys"`
 	// OwnUntold says that the subject tells neither plan nor encode: its own work is in Rest.
-	OwnUntold bool    `json:"own_untold,omitempty"`
-	Rest      float64 `json:"rest"` // what the others do not explain: waiting, forking, bookkeeping
-	Total     float64 `json:"total"`
-	tool      string  // as toolOf says
+	OwnUntold bool `json:"own_untold,omitempty"`
+	// PostSync is what follows once the kernel has everything: health checks, metrics, stale UDP flows. Where a subject does
+	// not tell it, it is in Rest.
+	PostSync float64 `json:"post_sync,omitempty"`
+	Rest     float64 `json:"rest"` // what the others do not explain: waiting, forking, bookkeeping
+	Total    float64 `json:"total"`
+	tool     string  // as toolOf says
 }
 
-// phases breaks the syncs of each series × cell × kind down. Each sync's rest is computed from its own phases.
+// phases breaks the syncs of each series × cell × kind down.
 func phases(c *collection) []Phases {
 	var out []Phases
 	for _, cell := range c.cells {
@@ -171,6 +176,8 @@ func phases(c *collection) []Phases {
 			for _, kind := range []bench.Metric{bench.FullSync, bench.PartialSync} {
 				if p, ok := phasesOf(samples, kind); ok {
 					p.Series, p.Cell, p.tool = s.name, cell, toolOf(s.name)
+					p.Total = s.of(cell, kind).Median() // as every other output has it
+					p.scale()
 					out = append(out, p)
 				}
 			}
@@ -179,45 +186,73 @@ func phases(c *collection) []Phases {
 	return out
 }
 
+// scale turns shares into seconds of the median sync.
+func (p *Phases) scale() {
+	for _, part := range []*float64{&p.Plan, &p.Encode, &p.Jumps, &p.ToolUser, &p.ToolSys, &p.PostSync, &p.Rest} {
+		*part *= p.Total
+	}
+}
+
+// phaseSums are the parts of a repetition's syncs, added up.
+type phaseSums struct {
+	parts             map[bench.Metric]float64
+	post, rest, whole float64
+}
+
+// phasesOf has shares for seconds.
 func phasesOf(samples *cellSamples, total bench.Metric) (Phases, bool) {
 	parts := []bench.Metric{bench.Plan, bench.Encode, bench.Jumps, bench.ToolUser, bench.ToolSys}
 	syncs := map[place]map[bench.Metric]float64{}
+	var order []place // sums come out the same each time
 	for _, r := range samples.records {
-		if r.Error != "" || (r.Metric != total && !slices.Contains(parts, r.Metric)) {
+		if r.Error != "" || (r.Metric != total && r.Metric != bench.Written && !slices.Contains(parts, r.Metric)) {
 			continue
 		}
 		at := place{run: r.run, rep: r.Rep, step: r.Step, sync: r.Sync, family: r.Family}
 		if syncs[at] == nil {
-			syncs[at] = map[bench.Metric]float64{}
+			syncs[at], order = map[bench.Metric]float64{}, append(order, at)
 		}
 		syncs[at][r.Metric] += r.Value
 	}
-	values := map[bench.Metric][]float64{}
-	var rest []float64
-	untold := true
-	for _, sync := range syncs {
+	sums := map[repetition]*phaseSums{}
+	p := Phases{Kind: strings.TrimSuffix(string(total), "_sync"), OwnUntold: true}
+	for _, at := range order {
+		sync := syncs[at]
 		whole, ok := sync[total]
 		if !ok || len(sync) < 2 {
 			continue // a sync of the other kind, or one without phases
 		}
 		_, plans := sync[bench.Plan]
 		_, encodes := sync[bench.Encode]
-		untold = untold && !plans && !encodes
+		p.OwnUntold = p.OwnUntold && !plans && !encodes
+		of := repetition{Run: at.run, Rep: at.rep}
+		if sums[of] == nil {
+			sums[of] = &phaseSums{parts: map[bench.Metric]float64{}}
+		}
 		left := whole
 		for _, part := range parts {
-			values[part] = append(values[part], sync[part])
+			sums[of].parts[part] += sync[part]
 			left -= sync[part]
 		}
-		values[total] = append(values[total], whole)
-		rest = append(rest, max(0, left))
+		after := 0.0
+		if written, told := sync[bench.Written]; told {
+			after = max(0, whole-written)
+		}
+		left -= after
+		sums[of].post += after
+		sums[of].rest += max(0, left)
+		sums[of].whole += max(whole, whole-left) // parts that run side by side take longer than the whole
+		p.N++
 	}
-	if len(rest) == 0 {
-		return Phases{}, false
+	for _, of := range slices.SortedFunc(maps.Keys(sums), estimate.Repetition.Compare) {
+		own := sums[of]
+		for part, to := range map[bench.Metric]*float64{bench.Plan: &p.Plan, bench.Encode: &p.Encode, bench.Jumps: &p.Jumps, bench.ToolUser: &p.ToolUser, bench.ToolSys: &p.ToolSys} {
+			*to += own.parts[part] / own.whole / float64(len(sums))
+		}
+		p.PostSync += own.post / own.whole / float64(len(sums))
+		p.Rest += own.rest / own.whole / float64(len(sums))
 	}
-	kind := strings.TrimSuffix(string(total), "_sync")
-	return Phases{Kind: kind, N: len(rest), Plan: median(values[bench.Plan]), Encode: median(values[bench.Encode]),
-		Jumps: median(values[bench.Jumps]), ToolUser: median(values[bench.ToolUser]), ToolSys: median(values[bench.ToolSys]),
-		OwnUntold: untold, Rest: median(rest), Total: median(values[total])}, true
+	return p, p.N > 0
 }
 
 // sweepLine is the cells of one scenario with the same settings, by size: what a line versus Services goes through.
@@ -250,24 +285,22 @@ func (l sweepLine) sizes() []int {
 	return distinct(sizes)
 }
 
-// growths fits the growth of sync and restore durations over the sizes. Each point is the median of one repetition at
-// one size, so that a size with many syncs weighs no more than one with few, and an outlier moves nothing.
+// growths fits the growth of sync and restore durations over the sizes, in each repetition.
 func growths(c *collection) []Growth {
 	var out []Growth
 	for _, line := range c.sweepLines() {
 		for _, what := range grown {
 			for _, s := range c.series {
-				var x, y []float64
+				var points []estimate.Point
 				var sizes []int
 				for _, cell := range line.cells {
-					for _, m := range s.repMedians(cell, what.metric, what.kind) {
-						x, y = append(x, float64(cell.Services)), append(y, m)
-						sizes = append(sizes, cell.Services)
+					if values := s.kindOf(cell, what.metric, what.kind); len(values) > 0 {
+						points, sizes = append(points, estimate.Point{X: float64(cell.Services), Y: values}), append(sizes, cell.Services)
 					}
 				}
-				if fit, ok := fitPower(x, y); ok {
+				if law, ok := estimate.FitPower(points); ok {
 					out = append(out, Growth{Series: s.name, Scenario: line.scenario, Settings: line.settings,
-						Metric: what.metric, Kind: what.kind, Sizes: distinct(sizes), Fit: fit})
+						Metric: what.metric, Kind: what.kind, Sizes: distinct(sizes), Power: law})
 				}
 			}
 		}
@@ -279,32 +312,7 @@ func growths(c *collection) []Growth {
 var grown = []struct {
 	metric bench.Metric
 	kind   string
-}{{bench.ColdStart, ""}, {bench.FullSync, ""}, {bench.PartialSync, ""}, {bench.Restore, "full"}, {bench.Restore, "partial"}}
-
-// repMedians is the median of a metric (of one kind of sync, when named) in each repetition of a cell.
-func (s *series) repMedians(cell Cell, metric bench.Metric, kind string) []float64 {
-	samples := s.cells[cell.id()]
-	if samples == nil {
-		return nil
-	}
-	values := map[repetition][]float64{}
-	var order []repetition
-	for _, r := range samples.records {
-		if r.Metric != metric || r.Error != "" || (kind != "" && r.Kind != kind) {
-			continue
-		}
-		key := repetition{r.run, r.Rep}
-		if values[key] == nil {
-			order = append(order, key)
-		}
-		values[key] = append(values[key], r.Value)
-	}
-	var medians []float64
-	for _, key := range order {
-		medians = append(medians, median(values[key]))
-	}
-	return medians
-}
+}{{bench.Reaction, ""}, {bench.ColdStart, ""}, {bench.FullSync, ""}, {bench.PartialSync, ""}, {bench.Restore, "full"}, {bench.Restore, "partial"}}
 
 // traversals fits first-packet cost against position. The points are the medians of the positions: single packets that
 // met an interrupt cost a hundred times the rest and would bend a line through raw samples.
@@ -312,22 +320,21 @@ func traversals(c *collection) []Traversal {
 	var out []Traversal
 	for _, cell := range c.cells {
 		for _, s := range c.series {
-			var x, y []float64
+			var points []estimate.Point
 			t := Traversal{Series: s.name, Cell: cell}
-			for _, position := range s.positions(cell) {
-				m := median(s.at(cell, position))
-				x, y = append(x, float64(position)), append(y, m)
-				if m > t.Worst {
+			note := func(position int, values estimate.Sample) {
+				if m := values.Median(); m > t.Worst {
 					t.Worst, t.WorstAt = m, position
 				}
 			}
-			if miss := s.at(cell, -1); len(miss) > 0 {
-				if m := median(miss); m > t.Worst {
-					t.Worst, t.WorstAt = m, -1
-				}
+			for _, position := range s.positions(cell) {
+				points = append(points, estimate.Point{X: float64(position), Y: s.at(cell, position)})
+				note(position, s.at(cell, position))
 			}
+			note(-1, s.at(cell, -1))
 			t.Empty = medianOf(s.at(cell, 0))
-			t.Fit, _ = fitLine(x, y)
+			t.Fit, _ = estimate.FitLine(points)
+			t.bound(s.at(cell, t.WorstAt), s.at(cell, 0))
 			if t.Worst > 0 {
 				out = append(out, t)
 			}
@@ -336,7 +343,25 @@ func traversals(c *collection) []Traversal {
 	return out
 }
 
-func (s *series) lastPosition(cell Cell) []float64 {
+// bound sets the interval of Net, from the worst position and the empty ruleset.
+func (t *Traversal) bound(worst, empty estimate.Sample) {
+	net := estimate.Sample{}
+	for _, v := range worst.ByRepetition(50) {
+		own, ok := empty[v.Repetition]
+		switch {
+		case t.Empty == nil:
+			net[v.Repetition] = []float64{v.Value}
+		case ok:
+			net[v.Repetition] = []float64{v.Value - estimate.Median(own)}
+		}
+	}
+	if e := estimate.Of("", "s", net, 50); e != nil && e.Low != nil {
+		low, high := min(*e.Low, t.Net()), max(*e.High, t.Net())
+		t.NetLow, t.NetHigh = &low, &high
+	}
+}
+
+func (s *series) lastPosition(cell Cell) estimate.Sample {
 	p := s.positions(cell)
 	if len(p) == 0 {
 		return nil

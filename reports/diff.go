@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"synclab/scenarios"
+
+	"synclab/reports/estimate"
 )
 
 // Diff says what two runs measured alike and what not. The repetition is the unit of every test and interval, since the
@@ -33,13 +35,13 @@ type Diff struct {
 
 // Delta is one figure of one subject in one cell, before and after.
 type Delta struct {
-	Subject string  `json:"subject"`
-	Cell    Cell    `json:"cell"`
-	Figure  string  `json:"figure"`
-	Detail  string  `json:"detail,omitempty"` // which fault, or kind of packet
-	Unit    string  `json:"unit"`
-	Before  *Figure `json:"before,omitempty"`
-	After   *Figure `json:"after,omitempty"`
+	Subject string             `json:"subject"`
+	Cell    Cell               `json:"cell"`
+	Figure  string             `json:"figure"`
+	Detail  string             `json:"detail,omitempty"` // which fault, or kind of packet
+	Unit    string             `json:"unit"`
+	Before  *estimate.Estimate `json:"before,omitempty"`
+	After   *estimate.Estimate `json:"after,omitempty"`
 	// Repetitions that have a value.
 	RepetitionsBefore int `json:"repetitions_before"`
 	RepetitionsAfter  int `json:"repetitions_after"`
@@ -124,7 +126,7 @@ func Compare(before, after string, o DiffOptions) (*Diff, error) {
 		sides[i] = collect([]*loadedRun{run})
 	}
 	d := &Diff{Before: runHeads(sides[0])[0], After: runHeads(sides[1])[0], Unlike: unlikes(sides[0].runs[0].run, sides[1].runs[0].run),
-		Correction: "Benjamini-Hochberg", Level: diffLevel}
+		Correction: "Benjamini-Hochberg", Level: estimate.Level}
 	d.warn(sides)
 	d.collect(sides)
 	if len(d.Rows) == 0 {
@@ -217,15 +219,15 @@ func deltas(subject string, cell Cell, a, b *cellSamples) []Delta {
 	exceededA, exceededB := a.exceeded(), b.exceeded()
 	for _, f := range diffFigures(a, b) {
 		before, after := f.figure(f.values(a, source), exceededA), f.figure(f.values(b, source), exceededB)
-		if before == nil && after == nil || f.quiet && before.zero() && after.zero() {
+		if before == nil && after == nil || f.quiet && zero(before) && zero(after) {
 			continue
 		}
 		row := Delta{Subject: subject, Cell: cell, Figure: f.name, Detail: f.detail, Unit: f.unit, Before: before, After: after, of: f}
 		if before != nil {
-			row.va = before.values()
+			row.va = before.Values()
 		}
 		if after != nil {
-			row.vb = after.values()
+			row.vb = after.Values()
 		}
 		row.RepetitionsBefore, row.RepetitionsAfter = len(row.va), len(row.vb)
 		row.endlessA, row.endlessB = endless(f.name, row.va, exceededA), endless(f.name, row.vb, exceededB)
@@ -246,8 +248,8 @@ func endless(name string, values []float64, exceeded []Exceeded) bool {
 }
 
 // zero says that a figure was never anything else, or not measured.
-func (f *Figure) zero() bool {
-	return f == nil || !slices.ContainsFunc(f.values(), func(v float64) bool { return v != 0 })
+func zero(f *estimate.Estimate) bool {
+	return f == nil || !slices.ContainsFunc(f.Values(), func(v float64) bool { return v != 0 })
 }
 
 // apply gives each row its threshold.

@@ -31,7 +31,7 @@ func unlikes(before, after bench.Run) []Unlike {
 			out = append(out, Unlike{what, cmp.Or(a, "none"), cmp.Or(b, "none"), compared})
 		}
 	}
-	for _, part := range append(slices.Clone(runParts), runSeed, runFeed) {
+	for _, part := range append(slices.Clone(runParts), runSeed, runFeed, runObserved) {
 		if part.what != "memory" || apartBy(float64(before.Machine.MemoryBytes), float64(after.Machine.MemoryBytes), 0.02) {
 			add(part.what, part.of(before), part.of(after), part.compared)
 		}
@@ -54,9 +54,18 @@ type runPart struct {
 }
 
 var (
-	runSeed = runPart{"seed", false, func(r bench.Run) string { return fmt.Sprint(r.Seed) }}
-	runFeed = runPart{"feed", false, func(r bench.Run) string { return cmp.Or(r.Feed, bench.FeedInformers) }}
+	runSeed     = runPart{"seed", false, func(r bench.Run) string { return fmt.Sprint(r.Seed) }}
+	runObserved = runPart{"observed", false, func(r bench.Run) string { return observedBy(r.Feed, r.Observed) }}
+	runFeed     = runPart{"feed", false, func(r bench.Run) string { return cmp.Or(r.Feed, bench.FeedInformers) }}
 )
+
+// observedBy says who told when a change had arrived: the kernel, or, in older runs with informers, the subject's syncs.
+func observedBy(feed, observed string) string {
+	if observed == "" && feed != bench.FeedAPI {
+		return "syncs"
+	}
+	return bench.ObservedKernel
+}
 
 // runParts are what a number of a run depends on, beside what was run: first what one would call a run after.
 var runParts = []runPart{

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // What `synclab diff` compares: the figures of a comparison of subjects, and some that only two runs of one subject share.
@@ -39,7 +40,7 @@ const (
 )
 
 // valuesBy reads a figure of each repetition.
-type valuesBy = func(*cellSamples, sameSource) map[repetition][]float64
+type valuesBy = func(*cellSamples, sameSource) estimate.Sample
 
 // diffFigures are those that two samples of one cell may have, in the order of the table.
 func diffFigures(both ...*cellSamples) []diffFigure {
@@ -106,7 +107,7 @@ func packetKinds(both []*cellSamples) []diffFigure {
 
 // packetsTo a kind of destination; to none: to the last position.
 func packetsTo(method, target string) valuesBy {
-	return func(c *cellSamples, _ sameSource) map[repetition][]float64 {
+	return func(c *cellSamples, _ sameSource) estimate.Sample {
 		positions := c.positions(method)
 		return c.byRepetition(func(r *bench.Record) bool {
 			if r.Metric != bench.FirstPacket || r.Target != target || methodOf(r) != method {
@@ -120,7 +121,7 @@ func packetsTo(method, target string) valuesBy {
 	}
 }
 
-func firstPacketValues(c *cellSamples, _ sameSource) map[repetition][]float64 {
+func firstPacketValues(c *cellSamples, _ sameSource) estimate.Sample {
 	positions := c.positions("")
 	if len(positions) < 2 {
 		return nil
@@ -128,35 +129,35 @@ func firstPacketValues(c *cellSamples, _ sameSource) map[repetition][]float64 {
 	return c.packetsAt(positions[0])
 }
 
-func missValues(c *cellSamples, _ sameSource) map[repetition][]float64 { return c.packetsAt(-1) }
+func missValues(c *cellSamples, _ sameSource) estimate.Sample { return c.packetsAt(-1) }
 
-func (c *cellSamples) packetsAt(position int) map[repetition][]float64 {
+func (c *cellSamples) packetsAt(position int) estimate.Sample {
 	return c.byRepetition(func(r *bench.Record) bool {
 		return r.Metric == bench.FirstPacket && r.Target == "" && methodOf(r) == "" && r.Position != nil && *r.Position == position
 	})
 }
 
-func chainValues(c *cellSamples, _ sameSource) map[repetition][]float64 {
+func chainValues(c *cellSamples, _ sameSource) estimate.Sample {
 	return c.lastCounts(bench.Chains, func(string) bool { return true })
 }
 
 func bytesOf(kind string) valuesBy {
-	return func(c *cellSamples, _ sameSource) map[repetition][]float64 {
+	return func(c *cellSamples, _ sameSource) estimate.Sample {
 		return c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.RestoreBytes && r.Kind == kind })
 	}
 }
 
 // countIn counts records in each repetition that has any of another metric: there, none is 0.
-func (c *cellSamples) countIn(of bench.Metric, want func(*bench.Record) bool) map[repetition][]float64 {
-	out := map[repetition][]float64{}
+func (c *cellSamples) countIn(of bench.Metric, want func(*bench.Record) bool) estimate.Sample {
+	out := estimate.Sample{}
 	for _, r := range c.records {
-		at := repetition{r.run, r.Rep}
+		at := repetition{Run: r.run, Rep: r.Rep}
 		if r.Metric == of && out[at] == nil {
 			out[at] = []float64{0}
 		}
 	}
 	for _, r := range c.records {
-		if at := (repetition{r.run, r.Rep}); want(r.Record) && out[at] != nil {
+		if at := (repetition{Run: r.run, Rep: r.Rep}); want(r.Record) && out[at] != nil {
 			out[at][0]++
 		}
 	}
@@ -167,24 +168,24 @@ func flowFailed(r *bench.Record) bool    { return r.Outcome != "" && r.Outcome !
 func flowMisrouted(r *bench.Record) bool { return r.Outcome == misrouted }
 
 func flowsBy(outcome func(*bench.Record) bool) valuesBy {
-	return func(c *cellSamples, _ sameSource) map[repetition][]float64 {
+	return func(c *cellSamples, _ sameSource) estimate.Sample {
 		return c.countIn(bench.Flow, func(r *bench.Record) bool { return r.Metric == bench.Flow && outcome(r) })
 	}
 }
 
-func answeredFlows(c *cellSamples, _ sameSource) map[repetition][]float64 {
+func answeredFlows(c *cellSamples, _ sameSource) estimate.Sample {
 	return c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.Flow && r.Outcome == "" })
 }
 
-func violationValues(c *cellSamples, _ sameSource) map[repetition][]float64 {
+func violationValues(c *cellSamples, _ sameSource) estimate.Sample {
 	return c.countIn(bench.Checked, func(r *bench.Record) bool { return r.Metric == bench.Violation })
 }
 
 // failedSyncs counts in every repetition.
-func failedSyncs(c *cellSamples, _ sameSource) map[repetition][]float64 {
-	out := map[repetition][]float64{}
+func failedSyncs(c *cellSamples, _ sameSource) estimate.Sample {
+	out := estimate.Sample{}
 	for _, r := range c.records {
-		at := repetition{r.run, r.Rep}
+		at := repetition{Run: r.run, Rep: r.Rep}
 		if out[at] == nil {
 			out[at] = []float64{0}
 		}
@@ -204,11 +205,11 @@ func repairs(both []*cellSamples) []diffFigure {
 	}
 	var out []diffFigure
 	for _, name := range distinct(names) {
-		f := duration(figureRepaired, "Repaired", 50, func(c *cellSamples, _ sameSource) map[repetition][]float64 {
-			values := map[repetition][]float64{}
+		f := duration(figureRepaired, "Repaired", 50, func(c *cellSamples, _ sameSource) estimate.Sample {
+			values := estimate.Sample{}
 			for _, r := range c.records {
 				if r.Metric == bench.FaultRepaired && r.Fault == name {
-					values[repetition{r.run, r.Rep}] = append(values[repetition{r.run, r.Rep}], r.Value)
+					values[repetition{Run: r.run, Rep: r.Rep}] = append(values[repetition{Run: r.run, Rep: r.Rep}], r.Value)
 				}
 			}
 			return values

@@ -87,7 +87,7 @@ func (r Delta) cells() []string {
 	case r.Adjusted != nil:
 		p = shortP(*r.Adjusted)
 	}
-	return []string{"  " + r.Name(), r.Before.text(false), r.After.text(false), r.ratioText(), p,
+	return []string{"  " + r.Name(), figureValue(r.Before, false), figureValue(r.After, false), r.ratioText(), p,
 		fmt.Sprintf("%d+%d", r.RepetitionsBefore, r.RepetitionsAfter), r.verdictText()}
 }
 
@@ -105,8 +105,8 @@ func (r Delta) ratioText() string {
 	}
 	text := fineRatio(*r.Ratio) + "×"
 	switch {
-	case r.Before.stopped != r.After.stopped:
-		text = map[bool]string{true: "> ", false: "< "}[r.After.stopped] + text
+	case r.Before.Stopped != r.After.Stopped:
+		text = map[bool]string{true: "> ", false: "< "}[r.After.Stopped] + text
 	case r.Low != nil && !r.Exact:
 		text += " (" + fineRatio(*r.Low) + "–" + fineRatio(*r.High) + ")"
 	}
@@ -188,7 +188,7 @@ func (d *Diff) Sentences() []string {
 // Sentence says one row: "synclab/nftables at 1,000 Services: full sync 1.31× (1.22–1.40), from 1.00 s to 1.31 s, …".
 func (r Delta) Sentence() string {
 	text := fmt.Sprintf("%s at %s: %s from %s to %s", r.Subject, strings.TrimSuffix(sizesText([]Cell{r.Cell})+settingsTail(shortSettings(r.Cell.Settings())), " endpoints"),
-		lowerFirst(r.Name()), r.Before.text(false), r.After.text(false))
+		lowerFirst(r.Name()), figureValue(r.Before, false), figureValue(r.After, false))
 	if r.Ratio != nil {
 		text += ", " + r.ratioText()
 	}
@@ -200,7 +200,7 @@ func (r Delta) Sentence() string {
 
 // method says how the verdicts came about.
 func (d *Diff) method() string {
-	return fmt.Sprintf("Medians (or 99th percentiles) of all values; n: repetitions with a value, before and after, which are what tests and intervals are of. "+
+	return fmt.Sprintf("Medians of the repetitions' medians (or 99th percentiles); n: repetitions with a value, before and after, which are what tests and intervals are of. "+
 		"Ratio: after over before, with its 95 %% interval by ranks (Hodges-Lehmann; from 4 repetitions on). p: Mann-Whitney U, two-sided, adjusted for %s "+
 		"(%s); at most %v is called a difference, and beyond a threshold only what is shown to exceed it by the same test. "+
 		"Counts that never vary within a run are compared exactly. “No difference shown” is not “same”: one as large as the threshold may hide in the noise. "+

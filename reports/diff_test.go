@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 	"synclab/scenarios"
 )
 
@@ -176,7 +177,7 @@ func noisyRow(random *rand.Rand, before, after int, noise, times float64) Delta 
 	for range after {
 		r.vb = append(r.vb, times*math.Exp(noise*random.NormFloat64()))
 	}
-	r.Before, r.After = &Figure{Value: median(r.va)}, &Figure{Value: median(r.vb)}
+	r.Before, r.After = estimate.Of("x", "s", estimate.Single(r.va...), 50), estimate.Of("x", "s", estimate.Single(r.vb...), 50)
 	return r
 }
 

@@ -3,6 +3,8 @@ package reports
 import (
 	"math"
 	"slices"
+
+	"synclab/reports/estimate"
 )
 
 // judge gives every row its verdict, all tests together.
@@ -30,34 +32,26 @@ func (d *Diff) judge() {
 			beyond = append(beyond, *r.beyondP)
 		}
 	}
-	all, allBeyond := adjusted(p), adjusted(beyond)
+	all, allBeyond := estimate.Adjust(p), estimate.Adjust(beyond)
 	next := 0
 	for i, r := range tested {
 		r.Adjusted = &all[i]
-		r.Verdict = r.verdict(found(p, i, leastP(len(r.va), len(r.vb))))
+		r.Verdict = r.verdict(estimate.Found(p, i, estimate.LeastP(len(r.va), len(r.vb))))
 		if r.Verdict == TooFew {
-			d.RepetitionsNeeded = max(d.RepetitionsNeeded, repetitionsNeeded(p, i))
+			d.RepetitionsNeeded = max(d.RepetitionsNeeded, estimate.RepetitionsNeeded(p, i))
 		}
 		if r.beyondP != nil {
-			r.Beyond = r.Verdict == Slower && allBeyond[next] <= diffLevel
+			r.Beyond = r.Verdict == Slower && allBeyond[next] <= estimate.Level
 			next++
 		}
 	}
 }
 
-// divide sets the ratio and, where the repetitions allow one, its interval.
+// divide sets the ratio and, where the repetitions allow one, its interval. Two runs are never paired.
 func (r *Delta) divide() {
-	if r.Before == nil || r.After == nil || r.Before.Value <= 0 || r.After.Value <= 0 {
-		return
-	}
-	ratio := r.After.Value / r.Before.Value
-	r.Ratio = &ratio
-	if r.Before.stopped || r.After.stopped {
-		return
-	}
-	if low, high, ok := ratioInterval(r.va, r.vb); ok {
-		low, high = min(low, ratio), max(high, ratio)
-		r.Low, r.High = &low, &high
+	ratio, ok := estimate.Compare(r.Before, r.After, estimate.Unpaired)
+	if ok {
+		r.Ratio, r.Low, r.High, r.P = &ratio.Value, ratio.Low, ratio.High, ratio.P
 	}
 }
 
@@ -66,9 +60,9 @@ func (r *Delta) divide() {
 func (r *Delta) beyondStatistics() bool {
 	a, b := r.Before, r.After
 	switch {
-	case r.of.never && a.zero() && !b.zero():
+	case r.of.never && zero(a) && !zero(b):
 		r.Verdict, r.Beyond = Slower, r.Threshold != nil
-	case r.of.never && a.zero() && b.zero():
+	case r.of.never && zero(a) && zero(b):
 		r.Verdict = Same
 	case r.of.counted && constant(r.va) && constant(r.vb):
 		r.Verdict = Same
@@ -77,10 +71,10 @@ func (r *Delta) beyondStatistics() bool {
 		} else if b.Value < a.Value {
 			r.Verdict = Faster
 		}
-	case r.endlessB && !a.stopped && b.Value > a.Value:
+	case r.endlessB && !a.Stopped && b.Value > a.Value:
 		r.Verdict, r.Beyond = Slower, r.Threshold != nil && b.Value > a.Value*(1+*r.Threshold)
 		return true // a bound is not exact
-	case r.endlessA && !b.stopped && a.Value > b.Value:
+	case r.endlessA && !b.Stopped && a.Value > b.Value:
 		r.Verdict = Faster
 		return true
 	case a.AtLeast && b.AtLeast:
@@ -89,7 +83,7 @@ func (r *Delta) beyondStatistics() bool {
 	default:
 		return false
 	}
-	r.Exact = true
+	r.Exact, r.P = true, nil
 	return true
 }
 
@@ -99,29 +93,23 @@ func constant(values []float64) bool {
 
 // test for a difference, and for one beyond the threshold.
 func (r *Delta) test() {
-	p := rankP(r.va, r.vb)
-	r.P = &p
-	if r.Threshold == nil {
-		return
+	if r.P == nil { // nothing to divide, or bounds: ranks can be compared all the same
+		p := estimate.RankP(r.va, r.vb)
+		r.P = &p
 	}
-	allowed := slices.Clone(r.va)
-	for i := range allowed {
-		allowed[i] *= 1 + *r.Threshold
+	if r.Threshold != nil {
+		p := estimate.BeyondP(r.va, r.vb, *r.Threshold)
+		r.beyondP = &p
 	}
-	beyond := 1.0
-	if above(allowed, r.vb) > 0 {
-		beyond = rankP(allowed, r.vb)
-	}
-	r.beyondP = &beyond
 }
 
 // verdict of a tested row. possible: so many repetitions could have shown a difference.
 func (r *Delta) verdict(possible bool) Verdict {
-	direction := above(r.va, r.vb)
+	direction := estimate.Above(r.va, r.vb)
 	switch up := r.After.Value - r.Before.Value; {
-	case *r.Adjusted <= diffLevel && direction > 0 && up >= 0 && !r.Before.stopped: // else it might have been as slow
+	case *r.Adjusted <= estimate.Level && direction > 0 && up >= 0 && !r.Before.Stopped: // else it might have been as slow
 		return Slower
-	case *r.Adjusted <= diffLevel && direction < 0 && up <= 0 && !r.After.stopped:
+	case *r.Adjusted <= estimate.Level && direction < 0 && up <= 0 && !r.After.Stopped:
 		return Faster
 	case constant(append(slices.Clone(r.va), r.vb...)) && len(r.va) > 1 && len(r.vb) > 1:
 		return Same

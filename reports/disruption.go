@@ -2,14 +2,12 @@ package reports
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
-	"gonum.org/v1/gonum/stat/distuv"
-
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // Disruption is what a stream of new flows, and flows that were held, met in one cell of one subject.
@@ -35,16 +33,16 @@ type DisruptedStep struct {
 	FailedAtMost    float64 `json:"failed_at_most"`
 	MisroutedAtMost float64 `json:"misrouted_at_most"`
 	// Answered is the latency of flows that were answered, due to answer.
-	Answered *Distribution `json:"answered,omitempty"`
-	// AddedP99 is the 99th percentile less that of the same stream at rest; its interval is that of the repetitions' own.
+	Answered *estimate.Distribution `json:"answered,omitempty"`
+	// AddedP99 is the 99th percentile less that of the same stream at rest: the median of the repetitions, with its interval.
 	AddedP99     *float64 `json:"added_p99,omitempty"`
 	AddedP99Low  *float64 `json:"added_p99_ci_low,omitempty"`
 	AddedP99High *float64 `json:"added_p99_ci_high,omitempty"`
 	// RemovedServed and AddedWaits are of endpoints, in seconds; HeldLeft is how long UDP flows held stayed with one that was
 	// removed.
-	RemovedServed *Distribution `json:"removed_served,omitempty"`
-	HeldLeft      *Distribution `json:"held_left,omitempty"`
-	AddedWaits    *Distribution `json:"added_waits,omitempty"`
+	RemovedServed *estimate.Distribution `json:"removed_served,omitempty"`
+	HeldLeft      *estimate.Distribution `json:"held_left,omitempty"`
+	AddedWaits    *estimate.Distribution `json:"added_waits,omitempty"`
 	// AddedNotYet are new endpoints that never answered while they were observed, AddedNotYetFor the longest that one was.
 	AddedNotYet    int     `json:"added_not_yet,omitempty"`
 	AddedNotYetFor float64 `json:"added_not_yet_for,omitempty"`
@@ -117,8 +115,8 @@ func disruptedSteps(c *cellSamples) []DisruptedStep {
 	owners := stepOwners(c)
 	steps := map[string]*DisruptedStep{}
 	faults := map[string]string{}
-	answered := map[string]map[repetition][]float64{}
-	removed, left, waits := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
+	answered := map[string]estimate.Sample{}
+	removed, left, waits := map[string]estimate.Sample{}, map[string]estimate.Sample{}, map[string]estimate.Sample{}
 	for _, r := range c.records {
 		owner := owners[r.Step]
 		if r.Metric == bench.FaultBegun {
@@ -129,14 +127,14 @@ func disruptedSteps(c *cellSamples) []DisruptedStep {
 		}
 		if steps[owner] == nil {
 			steps[owner] = &DisruptedStep{Step: owner, ByOutcome: map[string]int{}}
-			answered[owner] = map[repetition][]float64{}
+			answered[owner] = estimate.Sample{}
 		}
 		step := steps[owner]
 		switch r.Metric {
 		case bench.Flow:
 			step.flow(r.Outcome)
 			if r.Outcome == "" {
-				of := repetition{r.run, r.Rep}
+				of := repetition{Run: r.run, Rep: r.Rep}
 				answered[owner][of] = append(answered[owner][of], r.Value)
 			}
 		case bench.HeldFlow:
@@ -146,13 +144,13 @@ func disruptedSteps(c *cellSamples) []DisruptedStep {
 			if r.Method != "" {
 				into = left
 			}
-			into[owner] = append(into[owner], r.Value)
+			add(into, owner, r)
 		case bench.AddedWaits:
 			if r.Outcome != "" {
 				step.AddedNotYet, step.AddedNotYetFor = step.AddedNotYet+1, max(step.AddedNotYetFor, r.Value)
 				continue
 			}
-			waits[owner] = append(waits[owner], r.Value)
+			add(waits, owner, r)
 		}
 	}
 	var out []DisruptedStep
@@ -163,15 +161,24 @@ func disruptedSteps(c *cellSamples) []DisruptedStep {
 			rest, step.Rest = name, true
 		}
 		step.Fault = faults[name]
-		step.Answered = described(pooledValues(answered[name]))
+		step.Answered = described(answered[name])
 		step.RemovedServed, step.HeldLeft, step.AddedWaits = described(removed[name]), described(left[name]), described(waits[name])
-		step.FailedAtMost, step.MisroutedAtMost = shareAtMost(step.Failed, step.Flows), shareAtMost(step.Misrouted, step.Flows)
+		step.FailedAtMost, step.MisroutedAtMost = estimate.ShareAtMost(step.Failed, step.Flows), estimate.ShareAtMost(step.Misrouted, step.Flows)
 		if rest != "" && !step.Rest {
 			step.added(answered[name], answered[rest])
 		}
 		out = append(out, *step)
 	}
 	return out
+}
+
+// add a record's value to what is known of a step.
+func add(into map[string]estimate.Sample, step string, r taggedRecord) {
+	if into[step] == nil {
+		into[step] = estimate.Sample{}
+	}
+	of := repetition{Run: r.run, Rep: r.Rep}
+	into[step][of] = append(into[step][of], r.Value)
 }
 
 func ofStream(m bench.Metric) bool {
@@ -211,44 +218,16 @@ func (d *DisruptedStep) held(protocol, outcome string) {
 }
 
 // added sets the 99th percentile beside that at rest.
-func (d *DisruptedStep) added(here, rest map[repetition][]float64) {
-	if len(pooledValues(here)) == 0 || len(pooledValues(rest)) == 0 {
-		return
-	}
-	value := percentile(pooledValues(here), 99) - percentile(pooledValues(rest), 99)
-	d.AddedP99 = &value
-	var own []float64
-	for _, of := range sortedRepetitions(here) {
+func (d *DisruptedStep) added(here, rest estimate.Sample) {
+	own := estimate.Sample{}
+	for of, values := range here {
 		if len(rest[of]) > 0 {
-			own = append(own, percentile(here[of], 99)-percentile(rest[of], 99))
+			own[of] = []float64{estimate.Percentile(values, 99) - estimate.Percentile(rest[of], 99)}
 		}
 	}
-	if len(own) == 0 {
-		return
+	if added := estimate.Of("", "s", own, 50); added != nil {
+		d.AddedP99, d.AddedP99Low, d.AddedP99High = &added.Value, added.Low, added.High
 	}
-	if spread := describe(own); spread.Low != nil {
-		low, high := min(*spread.Low, value), max(*spread.High, value)
-		d.AddedP99Low, d.AddedP99High = &low, &high
-	}
-}
-
-func pooledValues(values map[repetition][]float64) []float64 {
-	var out []float64
-	for _, of := range sortedRepetitions(values) {
-		out = append(out, values[of]...)
-	}
-	return out
-}
-
-// shareAtMost is the upper bound of a share of which k of n were seen, one-sided with 95 % confidence (Clopper-Pearson).
-func shareAtMost(k, n int) float64 {
-	switch {
-	case n == 0 || k >= n:
-		return 1
-	case k == 0:
-		return 1 - math.Pow(1-confidence, 1/float64(n))
-	}
-	return distuv.Beta{Alpha: float64(k + 1), Beta: float64(n - k)}.Quantile(confidence)
 }
 
 // stepText is a step's name for people: "4 churn".
@@ -290,6 +269,6 @@ func (d Disruption) during() (total DisruptedStep) {
 	if worst != nil {
 		total.Step, total.Fault, total.AddedP99, total.Answered = worst.Step, worst.Fault, worst.AddedP99, worst.Answered
 	}
-	total.FailedAtMost, total.MisroutedAtMost = shareAtMost(total.Failed, total.Flows), shareAtMost(total.Misrouted, total.Flows)
+	total.FailedAtMost, total.MisroutedAtMost = estimate.ShareAtMost(total.Failed, total.Flows), estimate.ShareAtMost(total.Misrouted, total.Flows)
 	return total
 }

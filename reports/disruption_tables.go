@@ -3,8 +3,11 @@ package reports
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
+
+	"synclab/reports/estimate"
 )
 
 // disruptionSection is what the stream of flows met: over all steps, and step by step.
@@ -186,7 +189,7 @@ func (s *Summary) disruptedRow(d Disruption, step DisruptedStep) []pageCell {
 		failed.Sub = step.outcomes()
 	}
 	return []pageCell{name, s.seriesCell(d.Series), intCell(step.Flows), distributionCell(step.Answered, medianValue, false), p99,
-		distributionCell(step.Answered, func(d Distribution) float64 { return d.Max }, false), added, failed, countCell(step.Misrouted, step.Flows, step.MisroutedAtMost),
+		distributionCell(step.Answered, func(d estimate.Distribution) float64 { return d.Max }, false), added, failed, countCell(step.Misrouted, step.Flows, step.MisroutedAtMost),
 		longestCell(step.RemovedServed), step.addedCell(), longestCell(step.HeldLeft), ofCell(step.HeldTCPBroken, step.HeldTCP), ofCell(step.HeldUDPRemoved, step.HeldUDP)}
 }
 
@@ -202,7 +205,7 @@ func (d DisruptedStep) outcomes() string {
 }
 
 // longestCell is a median with the largest below.
-func longestCell(d *Distribution) pageCell {
+func longestCell(d *estimate.Distribution) pageCell {
 	if d == nil {
 		return pageCell{Text: "–", Faint: true}
 	}
@@ -236,9 +239,12 @@ func (s *Summary) disruptionLines() (Cell, [][]string) {
 	if len(cells) == 0 {
 		return Cell{}, nil
 	}
-	count := func(n, of int) string {
-		if of == 0 {
+	count := func(n, of int, atMost float64) string {
+		switch {
+		case of == 0:
 			return "–"
+		case n == 0:
+			return "0 (< " + shareText(atMost) + ")"
 		}
 		return Grouped(int64(n))
 	}
@@ -251,8 +257,8 @@ func (s *Summary) disruptionLines() (Cell, [][]string) {
 		if total.AddedP99 != nil {
 			added = signedTime(*total.AddedP99)
 		}
-		lines = append(lines, []string{d.Series, Grouped(int64(total.Flows)), count(total.Failed, total.Flows), count(total.Misrouted, total.Flows), rest, added,
-			count(total.HeldTCPBroken, total.HeldTCP), count(total.HeldUDPRemoved, total.HeldUDP)})
+		lines = append(lines, []string{d.Series, Grouped(int64(total.Flows)), count(total.Failed, total.Flows, total.FailedAtMost), count(total.Misrouted, total.Flows, total.MisroutedAtMost), rest, added,
+			count(total.HeldTCPBroken, total.HeldTCP, estimate.ShareAtMost(0, total.HeldTCP)), count(total.HeldUDPRemoved, total.HeldUDP, estimate.ShareAtMost(0, total.HeldUDP))})
 	}
 	return cells[0], lines
 }
@@ -268,7 +274,7 @@ func (s *Summary) terminalDisruption(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\nFlows while the cluster changed, at %s\n\n", sizesText([]Cell{cell}))
 	t.dropEmpty().write(b)
-	b.WriteString("\nadded p99: of the step that added most to the stream at rest\n")
+	b.WriteString("\n" + wrap("added p99: of the step that added most to the stream at rest; 0 (< x): none was seen, so the share is below x with 95 % confidence, if flows are independent", tableWidth, "  ") + "\n")
 }
 
 func (s *Summary) markdownDisruption(w io.Writer) {
@@ -289,7 +295,7 @@ func (s *Summary) disruptionAnswers() []string {
 		return nil
 	}
 	var clean, others []string
-	flows, unwatched := 0, 0
+	flows, least, unwatched := 0, math.MaxInt, 0
 	for _, d := range s.disruptionsOf(cells[0]) {
 		total := d.during()
 		unwatched += d.Unwatched
@@ -312,15 +318,15 @@ func (s *Summary) disruptionAnswers() []string {
 		}
 		if len(parts) == 0 {
 			clean = append(clean, d.Series+late)
-			flows += total.Flows
+			flows, least = flows+total.Flows, min(least, total.Flows)
 			continue
 		}
 		others = append(others, d.Series+": of "+plural(total.Flows, "new flow")+" "+joinWords(parts)+late)
 	}
 	var out []string
 	if len(clean) > 0 {
-		out = append(out, fmt.Sprintf("While %s changed, none of %s failed or was misrouted, and no flow held was broken, with %s.",
-			sizesText(cells[:1]), plural(flows, "new flow"), joinWords(clean)))
+		out = append(out, fmt.Sprintf("While %s changed, none of %s failed or was misrouted (each share is below %s with 95 %% confidence, if flows are independent), and no flow held was broken, with %s.",
+			sizesText(cells[:1]), plural(flows, "new flow"), shareText(estimate.ShareAtMost(0, least)), joinWords(clean)))
 	}
 	if len(others) > 0 {
 		out = append(out, "Flows failed or went astray while "+sizesText(cells[:1])+" changed, with "+strings.Join(others, "; ")+".")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 	"synclab/scenarios"
 )
 
@@ -16,7 +17,7 @@ func TestShareAtMost(t *testing.T) {
 		k, n int
 		want float64
 	}{{0, 0, 1}, {5, 5, 1}, {0, 300, 0.009936}, {1, 100, 0.046559}, {10, 1000, 0.016903}} {
-		if got := shareAtMost(test.k, test.n); math.Abs(got-test.want) > 2e-5 {
+		if got := estimate.ShareAtMost(test.k, test.n); math.Abs(got-test.want) > 2e-5 {
 			t.Errorf("%d of %d: at most %v, want %v", test.k, test.n, got, test.want)
 		}
 	}

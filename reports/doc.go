@@ -5,12 +5,12 @@
 //  1. load.go reads run.json and records.jsonl of each run folder.
 //  2. samples.go groups the records: series (what is one colour in a plot) × cell (one size and one set of swept values)
 //     × metric. Failed syncs are left out of durations and become warnings.
-//  3. statistics.go turns a group into a distribution (median with its confidence interval, percentiles) and groups of
-//     sizes or positions into fits.
+//  3. The package estimate turns a group into a distribution or an estimate (the median of the repetitions with its 95 %
+//     interval, or the range of what was observed) and groups of sizes or positions into fits. The repetition is the unit.
 //  4. sides.go and figures.go make the figures of each subject of a cell, ratios.go sets them beside their baselines:
-//     kube-proxy of the same backend, and one for all. The repetition is the unit of a ratio's interval, since
-//     repetitions of subjects run interleaved and the values of one repetition depend on one another. A subject that was
-//     stopped keeps its place with what it had used: its figures and ratios are bounds.
+//     kube-proxy of the same backend, and one for all. Subjects of one run are paired by repetition, those of two runs are
+//     not; diff.go compares two runs by the same engine. A subject that was stopped keeps its place with what it had used:
+//     its figures and ratios are bounds. precision.go says which ratios need more repetitions.
 //  5. traversal.go says what packets pay, disruption.go what a stream of flows met, faults.go what became of faults and
 //     invariants: each with its tables, sentences and figures beside it, which are empty where a run has no such records.
 //  6. summary.go collects rows, fits, comparisons and what held in one Summary. Every output is written from it:

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // FaultResult is what became of one fault, with one subject in one cell.
@@ -20,11 +21,11 @@ type FaultResult struct {
 	// Times is in how many repetitions it was done.
 	Times int `json:"times"`
 	// Detected is counted from the fault; what Repaired is counted from, bench.FaultRepaired says. Never is how often it was not repaired within Waited, in seconds.
-	Detected *Distribution `json:"detected,omitempty"`
-	Repaired *Distribution `json:"repaired,omitempty"`
-	Never    int           `json:"never,omitempty"`
-	Waited   float64       `json:"waited,omitempty"`
-	Why      string        `json:"why,omitempty"` // of the first that was not
+	Detected *estimate.Distribution `json:"detected,omitempty"`
+	Repaired *estimate.Distribution `json:"repaired,omitempty"`
+	Never    int                    `json:"never,omitempty"`
+	Waited   float64                `json:"waited,omitempty"`
+	Why      string                 `json:"why,omitempty"` // of the first that was not
 	// Flows are those of the stream between fault and repair, Failed and Misrouted of them what they say.
 	Flows     int `json:"flows"`
 	Failed    int `json:"failed"`
@@ -78,7 +79,7 @@ type faultSpan struct {
 func (c *cellSamples) faultResult(name string) FaultResult {
 	f := FaultResult{Fault: name}
 	var spans []faultSpan
-	var detected, repaired []float64
+	detected, repaired := estimate.Sample{}, estimate.Sample{}
 	for _, r := range c.records {
 		if r.Fault != name {
 			continue
@@ -87,10 +88,10 @@ func (c *cellSamples) faultResult(name string) FaultResult {
 		case bench.FaultBegun:
 			f.Times++
 			f.Holds = r.Value
-			spans = append(spans, faultSpan{repetition{r.run, r.Rep}, r.At, math.Inf(1)})
+			spans = append(spans, faultSpan{repetition{Run: r.run, Rep: r.Rep}, r.At, math.Inf(1)})
 		case bench.FaultDetected:
 			if r.Error == "" {
-				detected = append(detected, r.Value)
+				detected.Add(estimate.Sample{repetition{Run: r.run, Rep: r.Rep}: {r.Value}})
 			}
 		case bench.FaultRepaired:
 			if r.Error != "" {
@@ -98,7 +99,7 @@ func (c *cellSamples) faultResult(name string) FaultResult {
 				f.Waited, f.Why = max(f.Waited, r.Value), cmp.Or(f.Why, r.Error)
 				break
 			}
-			repaired = append(repaired, r.Value)
+			repaired.Add(estimate.Sample{repetition{Run: r.run, Rep: r.Rep}: {r.Value}})
 		}
 	}
 	f.Detected, f.Repaired = described(detected), described(repaired)
@@ -117,7 +118,7 @@ func (c *cellSamples) faultResult(name string) FaultResult {
 func (c *cellSamples) faultEnd(name string, span faultSpan) float64 {
 	end := math.Inf(1)
 	for _, r := range c.records {
-		if (repetition{r.run, r.Rep}) != span.of {
+		if (repetition{Run: r.run, Rep: r.Rep}) != span.of {
 			continue
 		}
 		switch {
@@ -133,7 +134,7 @@ func (c *cellSamples) faultEnd(name string, span faultSpan) float64 {
 // within says whether a flow was under way between a fault and its repair.
 func within(spans []faultSpan, r taggedRecord) bool {
 	return slices.ContainsFunc(spans, func(s faultSpan) bool {
-		return s.of == repetition{r.run, r.Rep} && flowEnd(r.Record) >= s.from && r.At <= s.to
+		return s.of == repetition{Run: r.run, Rep: r.Rep} && flowEnd(r.Record) >= s.from && r.At <= s.to
 	})
 }
 

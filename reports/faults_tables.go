@@ -3,8 +3,11 @@ package reports
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
+
+	"synclab/reports/estimate"
 )
 
 // faultSection is the faults in the order of the steps, the subjects side by side.
@@ -83,6 +86,7 @@ func (s *Summary) faultTable(cell Cell) pageTable {
 		all = append(all, allFaultsCell(s.faultTotals(cell, one)))
 	}
 	t.Rows = append(t.Rows, all)
+	t.Note = s.byTime()
 	return t.dropEmpty()
 }
 
@@ -98,9 +102,9 @@ func faultCell(f *FaultResult) pageCell {
 	}
 	switch {
 	case f.Never > 0 && f.Repaired == nil:
-		cell = pageCell{Text: "never", Sub: "(within " + trimTick(Format(f.Waited, "s")) + ")", Loud: true, Value: exact(f.Waited * 1e6)}
+		cell = pageCell{Text: f.notWithin(), Loud: true, Value: exact(f.Waited * 1e6)}
 	case f.Never > 0:
-		cell.Sub = fmt.Sprintf("never in %d of %d (within %s)", f.Never, f.Times, trimTick(Format(f.Waited, "s")))
+		cell.Sub = fmt.Sprintf("%d of %d %s", f.Never, f.Times, f.notWithin())
 	case f.Times > 1 && f.Repaired != nil && f.Repaired.Max > f.Repaired.Median:
 		cell.Sub = "max " + Format(f.Repaired.Max, "s")
 	}
@@ -161,16 +165,35 @@ func (f *FaultResult) lost() []string {
 	if f.Flows == 0 {
 		return nil
 	}
-	return []string{Grouped(int64(f.Failed)) + " failed of " + Grouped(int64(f.Flows)), Grouped(int64(f.Misrouted)) + " misrouted"}
+	return []string{f.seen(f.Failed) + " failed of " + Grouped(int64(f.Flows)), f.seen(f.Misrouted) + " misrouted"}
 }
 
-// faultShort is a fault in a narrow table: "1.2 s", "never", with failed and misrouted flows behind it where there are any.
+// seen is how many flows met something; none has the bound of its share.
+func (f *FaultResult) seen(n int) string {
+	if n == 0 {
+		return "0 (< " + shareText(estimate.ShareAtMost(0, f.Flows)) + ")"
+	}
+	return Grouped(int64(n))
+}
+
+// notWithin is what is known of a fault that was not repaired while it was waited for.
+func (f *FaultResult) notWithin() string { return "not within " + trimTick(Format(f.Waited, "s")) }
+
+// byTime says what would repair later what was not repaired while it was waited for, if that was a kube-proxy in iptables mode.
+func (s *Summary) byTime() string {
+	if !slices.ContainsFunc(s.Faults, func(f FaultResult) bool { return f.Never > 0 && strings.HasPrefix(f.Series, kubeProxy+"iptables") }) {
+		return ""
+	}
+	return "“Not within” is no “never”: kube-proxy in iptables mode makes a full sync once an hour, and none by time above 1,000 endpoints (k/k#138571)."
+}
+
+// faultShort is a fault in a narrow table: "1.2 s", "> 45 s", with failed and misrouted flows behind it where there are any.
 func faultShort(f *FaultResult) string {
 	switch {
 	case f == nil:
 		return "–"
 	case f.Never > 0:
-		return "never"
+		return limitText(f.Waited, "s")
 	case f.Repaired == nil:
 		return "?"
 	}
@@ -203,6 +226,9 @@ func (s *Summary) terminalFaults(b *strings.Builder) {
 		series = series[n:]
 	}
 	b.WriteString("\n" + wrap("−12: so many flows failed until it was repaired; !3: so many were misrouted; the time behind a fault is how long it holds", tableWidth, "  ") + "\n")
+	if note := s.byTime(); note != "" {
+		b.WriteString(wrap(note, tableWidth, "  ") + "\n")
+	}
 }
 
 func (s *Summary) faultRows(cell Cell, names, series []string) textTable {
@@ -239,16 +265,19 @@ func (s *Summary) markdownFaults(w io.Writer) {
 			if f != nil {
 				text = faultCell(f).Text
 				if f.Never > 0 {
-					text = fmt.Sprintf("never (within %s)", trimTick(Format(f.Waited, "s")))
+					text = f.notWithin()
 				}
 				if f.Flows > 0 {
-					text += fmt.Sprintf(", %s / %s of %s", Grouped(int64(f.Failed)), Grouped(int64(f.Misrouted)), Grouped(int64(f.Flows)))
+					text += fmt.Sprintf(", %s / %s of %s", f.seen(f.Failed), f.seen(f.Misrouted), Grouped(int64(f.Flows)))
 				}
 			}
 			row = append(row, text)
 		}
 		return row
 	})
+	if note := s.byTime(); note != "" {
+		b.WriteString("\n" + note + "\n")
+	}
 	fmt.Fprintln(w, b)
 }
 
@@ -260,7 +289,7 @@ func (s *Summary) faultAnswers() []string {
 	}
 	_, series := s.faultsOf(cells[0])
 	var all, others, lost, astray []string
-	flows := 0
+	flows, least := 0, math.MaxInt
 	for _, one := range series {
 		total := s.faultTotals(cells[0], one)
 		text := fmt.Sprintf("%s (%d", one, total.Times)
@@ -276,6 +305,9 @@ func (s *Summary) faultAnswers() []string {
 			all = append(all, text+")")
 		}
 		flows += total.Flows
+		if total.Flows > 0 {
+			least = min(least, total.Flows)
+		}
 		if total.Failed > 0 {
 			lost = append(lost, fmt.Sprintf("%s of %s with %s", Grouped(int64(total.Failed)), Grouped(int64(total.Flows)), one))
 		}
@@ -292,7 +324,8 @@ func (s *Summary) faultAnswers() []string {
 		out = append(out, "Not every fault"+where+" was repaired by "+joinWords(others)+".")
 	}
 	if flows > 0 {
-		text := "Until they were repaired, no flow failed"
+		text := fmt.Sprintf("Until they were repaired, none of %s failed (with each subject the share is below %s with 95 %% confidence, if flows are independent)",
+			plural(flows, "flow"), shareText(estimate.ShareAtMost(0, least)))
 		if len(lost) > 0 {
 			text = "Until they were repaired, flows failed: " + joinWords(lost)
 		}

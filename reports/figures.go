@@ -6,30 +6,31 @@ import (
 	"strings"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // How each figure of a side is read from the records of a cell, by repetition.
 
-func (c *cellSamples) byRepetition(want func(*bench.Record) bool) map[repetition][]float64 {
-	out := map[repetition][]float64{}
+func (c *cellSamples) byRepetition(want func(*bench.Record) bool) estimate.Sample {
+	out := estimate.Sample{}
 	for _, r := range c.records {
 		if r.Error == "" && want(r.Record) {
-			of := repetition{r.run, r.Rep}
+			of := repetition{Run: r.run, Rep: r.Rep}
 			out[of] = append(out[of], r.Value)
 		}
 	}
 	return out
 }
 
-func valuesOf(metric bench.Metric) func(*cellSamples, sameSource) map[repetition][]float64 {
-	return func(c *cellSamples, _ sameSource) map[repetition][]float64 {
+func valuesOf(metric bench.Metric) func(*cellSamples, sameSource) estimate.Sample {
+	return func(c *cellSamples, _ sameSource) estimate.Sample {
 		return c.byRepetition(func(r *bench.Record) bool { return r.Metric == metric })
 	}
 }
 
 // largestOf is the peak of a repetition.
-func largestOf(metric bench.Metric) func(*cellSamples, sameSource) map[repetition][]float64 {
-	return func(c *cellSamples, source sameSource) map[repetition][]float64 {
+func largestOf(metric bench.Metric) func(*cellSamples, sameSource) estimate.Sample {
+	return func(c *cellSamples, source sameSource) estimate.Sample {
 		out := valuesOf(metric)(c, source)
 		for of, values := range out {
 			out[of] = []float64{slices.Max(values)}
@@ -40,7 +41,7 @@ func largestOf(metric bench.Metric) func(*cellSamples, sameSource) map[repetitio
 
 // totalRSSValues add the peaks of the process and of its largest tool, of repetitions that know the former. One without
 // tools, such as a subject that speaks to the kernel itself, has no more than its own.
-func totalRSSValues(c *cellSamples, source sameSource) map[repetition][]float64 {
+func totalRSSValues(c *cellSamples, source sameSource) estimate.Sample {
 	out, children := largestOf(bench.PeakRSS)(c, source), largestOf(bench.ChildPeakRSS)(c, source)
 	for of, own := range out {
 		if child := children[of]; len(child) > 0 {
@@ -51,25 +52,25 @@ func totalRSSValues(c *cellSamples, source sameSource) map[repetition][]float64 
 }
 
 // kernelValues are the system times of syncs of one kind.
-func kernelValues(kind string) func(*cellSamples, sameSource) map[repetition][]float64 {
-	return func(c *cellSamples, _ sameSource) map[repetition][]float64 {
+func kernelValues(kind string) func(*cellSamples, sameSource) estimate.Sample {
+	return func(c *cellSamples, _ sameSource) estimate.Sample {
 		return c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.ToolSys && r.Kind == kind })
 	}
 }
 
-func restoresValues(c *cellSamples, source sameSource) map[repetition][]float64 {
+func restoresValues(c *cellSamples, source sameSource) estimate.Sample {
 	return c.byRepetition(func(r *bench.Record) bool {
 		return r.Metric == bench.Restores && (!source.fullRestores || r.Kind == "full")
 	})
 }
 
-func restoreValues(c *cellSamples, source sameSource) map[repetition][]float64 {
+func restoreValues(c *cellSamples, source sameSource) estimate.Sample {
 	return c.byRepetition(func(r *bench.Record) bool {
 		return r.Metric == bench.Restore && (!source.fullRestores || r.Kind == "full")
 	})
 }
 
-func lastPacketValues(c *cellSamples, _ sameSource) map[repetition][]float64 {
+func lastPacketValues(c *cellSamples, _ sameSource) estimate.Sample {
 	positions := c.positions("")
 	if len(positions) == 0 {
 		return nil
@@ -84,8 +85,8 @@ func lastPacketValues(c *cellSamples, _ sameSource) map[repetition][]float64 {
 func isElements(table string) bool { return strings.HasSuffix(table, "elements") }
 
 // countValues is the total of the tables at the end of each repetition, of rules or of elements.
-func countValues(elements bool) func(*cellSamples, sameSource) map[repetition][]float64 {
-	return func(c *cellSamples, source sameSource) map[repetition][]float64 {
+func countValues(elements bool) func(*cellSamples, sameSource) estimate.Sample {
+	return func(c *cellSamples, source sameSource) estimate.Sample {
 		metric := bench.Rules
 		if source.kernelRules && c.has(bench.RulesKernel) || elements && !c.hasElements(metric) || !c.has(metric) {
 			metric = bench.RulesKernel
@@ -96,7 +97,7 @@ func countValues(elements bool) func(*cellSamples, sameSource) map[repetition][]
 
 // lastCounts adds up the last counts of tables and families in each repetition. A partial sync's count may be of what it
 // wrote: others are taken where there are any.
-func (c *cellSamples) lastCounts(metric bench.Metric, want func(table string) bool) map[repetition][]float64 {
+func (c *cellSamples) lastCounts(metric bench.Metric, want func(table string) bool) estimate.Sample {
 	type part struct {
 		repetition
 		table, family string
@@ -106,13 +107,13 @@ func (c *cellSamples) lastCounts(metric bench.Metric, want func(table string) bo
 		if r.Metric != metric || r.Error != "" || !want(r.Table) {
 			continue
 		}
-		key := part{repetition{r.run, r.Rep}, r.Table, r.Family}
+		key := part{repetition{Run: r.run, Rep: r.Rep}, r.Table, r.Family}
 		if r.Kind != "partial" || !whole[key] {
 			last[key] = r.Value
 			whole[key] = whole[key] || r.Kind != "partial"
 		}
 	}
-	out := map[repetition][]float64{}
+	out := estimate.Sample{}
 	for key, value := range last {
 		if out[key.repetition] == nil {
 			out[key.repetition] = []float64{0}
@@ -156,7 +157,7 @@ func stepParts(c *cellSamples) (cold, changes map[string]bool) {
 				before = cold
 			}
 			created = true
-		case "churn", "rollout", "scale", "nodeLoss", "follow":
+		case "react", "churn", "rollout", "scale", "nodeLoss", "follow":
 			before = changes
 		case "settle": // the work of the step in front
 		default:
@@ -169,13 +170,13 @@ func stepParts(c *cellSamples) (cold, changes map[string]bool) {
 	return cold, changes
 }
 
-func coldCPU(c *cellSamples, _ sameSource) map[repetition][]float64 {
+func coldCPU(c *cellSamples, _ sameSource) estimate.Sample {
 	cold, _ := stepParts(c)
 	return c.cpuOf(cold)
 }
 
 // cpuOf adds up the CPU time of steps. Repetitions that were stopped are left out: they did not do all of it.
-func (c *cellSamples) cpuOf(steps map[string]bool) map[repetition][]float64 {
+func (c *cellSamples) cpuOf(steps map[string]bool) estimate.Sample {
 	out := c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.SubjectCPU && steps[r.Step] })
 	for of, values := range out {
 		out[of] = []float64{sum(values)}
@@ -188,11 +189,11 @@ func (c *cellSamples) cpuOf(steps map[string]bool) map[repetition][]float64 {
 
 // changeCPU counts changes that were undone before they were written too: a subject that is late meets more of these, and
 // they are work for it all the same.
-func changeCPU(c *cellSamples, _ sameSource) map[repetition][]float64 {
+func changeCPU(c *cellSamples, _ sameSource) estimate.Sample {
 	_, steps := stepParts(c)
 	out := c.cpuOf(steps)
 	changes := c.byRepetition(func(r *bench.Record) bool {
-		return (r.Metric == bench.NetworkProgrammingLatency || r.Metric == bench.ChangeUndone) && steps[r.Step]
+		return (r.Metric == bench.Reaction || r.Metric == bench.NetworkProgrammingLatency || r.Metric == bench.ChangeUndone) && steps[r.Step]
 	})
 	for of, cpu := range out {
 		n := len(changes[of])

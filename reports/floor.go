@@ -58,7 +58,7 @@ func floorsOf(sides []Side) []Floor {
 				least := Floor{Interface: through, Metric: metric, place: place}
 				for _, side := range sides {
 					f := side.figure(metric)
-					if side.place == place && kernelInterface(side.Subject) == through && f != nil && f.Value > 0 && !f.stopped && (least.Series == "" || f.Value < least.Value) {
+					if side.place == place && kernelInterface(side.Subject) == through && f != nil && f.Value > 0 && !f.Stopped && (least.Series == "" || f.Value < least.Value) {
 						least.Value, least.Series = f.Value, side.Series
 					}
 				}
@@ -154,7 +154,7 @@ func (c CellComparison) overviewCells(side Side) []pageCell {
 		if r := c.ratio(side.Series, baseline, name); r != nil {
 			cell.Sub = strings.TrimSuffix(r.Words+", "+r.intervalText(), ", ")
 			cell.Title += ", beside " + baseline + ": " + exact(r.Ratio)
-			if r.Warning != "" && r.Low == nil {
+			if r.Observed {
 				cell.Title += ", " + r.Warning
 			}
 		}
@@ -203,7 +203,7 @@ func (s *Summary) terminalFloors(b *strings.Builder) {
 		for _, side := range c.Sides {
 			cells := []string{side.Series}
 			for _, sync := range []string{figureFull, figurePartial} {
-				cells = append(cells, side.figure(sync).text(false), side.figure(kernelPart[sync]).text(false), c.timesFloor(side, sync))
+				cells = append(cells, figureValue(side.figure(sync), false), figureValue(side.figure(kernelPart[sync]), false), c.timesFloor(side, sync))
 			}
 			t.add(cells...)
 		}
@@ -246,6 +246,6 @@ func (s *Summary) markdownOverview(w io.Writer) {
 		}
 		return texts
 	})
-	b.WriteString("\nMedians ± 95 % confidence; in brackets the ratio to kube-proxy with the same tables and its 95 % interval, the share of kernel time in a sync, and who needed the floor: the least kernel time for the same Services.\n")
+	b.WriteString("\n" + upperFirst(s.mediansText(t.Rows)) + "; in brackets the ratio to kube-proxy with the same tables and its 95 % interval, the share of kernel time in a sync, and who needed the floor: the least kernel time for the same Services.\n")
 	fmt.Fprintln(w, b)
 }

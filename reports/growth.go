@@ -10,17 +10,19 @@ import (
 	"strings"
 
 	"golang.org/x/perf/benchfmt"
+
+	"synclab/reports/estimate"
 )
 
 // BenchGrowth says how one unit of one Go benchmark grows with its parameter services: value ∝ services^Slope, fitted
-// by least squares on the logarithms of all results. Units are those that benchfmt makes of them: sec/op of ns/op.
+// on the logarithms. Each -count is a repetition. Units are those that benchfmt makes of them: sec/op of ns/op.
 type BenchGrowth struct {
 	Benchmark string    `json:"benchmark"` // its name, with services=N
 	Unit      string    `json:"unit"`
 	Sizes     []int     `json:"sizes"`
 	Medians   []float64 `json:"medians"` // of the results at each size
 	// Fit is absent where fewer than two sizes have a value above zero.
-	*Fit
+	*estimate.Power
 }
 
 // benchUnits are what the table shows; the other units are in the JSON.
@@ -96,15 +98,14 @@ func (s *benchSeries) growth() BenchGrowth {
 		g.Sizes = append(g.Sizes, services)
 	}
 	slices.Sort(g.Sizes)
-	var x, y []float64
+	var points []estimate.Point
 	for _, services := range g.Sizes {
-		g.Medians = append(g.Medians, median(s.values[services]))
-		for _, v := range s.values[services] {
-			x, y = append(x, float64(services)), append(y, v)
-		}
+		results := estimate.Single(s.values[services]...)
+		g.Medians = append(g.Medians, results.Median())
+		points = append(points, estimate.Point{X: float64(services), Y: results})
 	}
-	if fit, ok := fitPower(x, y); ok {
-		g.Fit = &fit
+	if law, ok := estimate.FitPower(points); ok {
+		g.Power = &law
 	}
 	return g
 }
@@ -123,7 +124,7 @@ func WriteBenchGrowth(w io.Writer, all []BenchGrowth) error {
 	}
 	var b strings.Builder
 	for _, unit := range benchUnits {
-		t := textTable{header: append(slices.Clone(header), "exponent", "95 %", "R²")}
+		t := textTable{header: append(slices.Clone(header), "exponent", "95 %", "from size to size", "fits")}
 		for _, g := range all {
 			if g.Unit == unit {
 				t.add(g.cells(sizes)...)
@@ -152,11 +153,10 @@ func (g BenchGrowth) cells(sizes []int) []string {
 		}
 		cells = append(cells, text)
 	}
-	if g.Fit == nil {
-		return append(cells, "–", "–", "–")
+	if g.Power == nil {
+		return append(cells, "–", "–", "–", "–")
 	}
-	two := func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
-	return append(cells, two(g.Slope), intervalText(*g.Fit, two), strconv.FormatFloat(g.R2, 'f', 3, 64))
+	return append(cells, exponentText(g.Slope), intervalText(g.Fit, exponentText), localText(*g.Power), fitsText(*g.Power))
 }
 
 // formatBench writes a value of a benchmark's unit.

@@ -54,7 +54,7 @@ PASS
 	if g.Benchmark != "Plan/change=slice/services=N/endpoints=10" || g.Unit != "sec/op" || math.Abs(g.Slope-2) > 1e-9 || g.SlopeLow != nil || g.Medians[1] != 1e-4 {
 		t.Errorf("%+v", g)
 	}
-	if all[1].Fit != nil {
+	if all[1].Power != nil {
 		t.Errorf("an exponent of nothing: %+v", all[1])
 	}
 	for _, bad := range []string{"", "BenchmarkNone-2 1 1 ns/op\n", "BenchmarkX/services=10 1 1 ns/op\n"} {

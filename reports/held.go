@@ -1,8 +1,8 @@
 package reports
 
 import (
-	"fmt"
 	"slices"
+	"strings"
 )
 
 // Promise is what a cluster's owner promises its users, in seconds.
@@ -28,7 +28,8 @@ func (p Promise) withDefaults() Promise {
 	return p
 }
 
-// Capacity is the answer for one series and one clause of the promise, from measured sizes only.
+// Capacity is the answer for one series and one clause of the promise, from measured sizes only. A size keeps the promise
+// if all of its 95 % interval does, and breaks it if none does.
 type Capacity struct {
 	Series   string  `json:"series"`
 	Scenario string  `json:"scenario"`
@@ -39,6 +40,10 @@ type Capacity struct {
 	Holds int `json:"holds"`
 	// Breaks is the first measured size that does not; 0 when all hold.
 	Breaks int `json:"breaks"`
+	// Unclear are measured sizes behind Holds, and before Breaks, whose intervals hold the limit.
+	Unclear []int `json:"unclear,omitempty"`
+	// Observed: some size has no interval, so that the verdict goes by what was observed.
+	Observed bool `json:"observed,omitempty"`
 	// AtHolds and AtBreaks are the measured values there.
 	AtHolds  *float64 `json:"at_holds,omitempty"`
 	AtBreaks *float64 `json:"at_breaks,omitempty"`
@@ -57,9 +62,10 @@ const (
 
 // measuredSize is one size's value of a clause.
 type measuredSize struct {
-	services int
-	value    float64
-	stopped  bool // the subject was, before there was a value: it would be larger
+	services  int
+	value     float64
+	low, high *float64
+	stopped   bool // the subject was, before there was a value: it would be larger
 }
 
 // capacities judges every line of sizes.
@@ -89,14 +95,15 @@ func capacities(c *collection, s *Summary, promise Promise) []Capacity {
 // counts) count with the worse value.
 func (s *Summary) clauseValues(line sweepLine, series, clause string) []measuredSize {
 	worst := map[int]measuredSize{}
-	note := func(cell Cell, value float64) {
-		m := worst[cell.Services]
-		worst[cell.Services] = measuredSize{cell.Services, max(m.value, value), m.stopped}
+	note := func(cell Cell, value float64, low, high *float64) {
+		if m, ok := worst[cell.Services]; !ok || value > m.value {
+			worst[cell.Services] = measuredSize{cell.Services, value, low, high, m.stopped}
+		}
 	}
 	stop := func(k KeyFigures, figures ...string) {
 		for _, figure := range figures {
 			if used, ok := k.stoppedAt(figure); ok {
-				note(k.Cell, used)
+				note(k.Cell, used, nil, nil)
 				m := worst[k.Cell.Services]
 				m.stopped = true
 				worst[k.Cell.Services] = m
@@ -111,10 +118,10 @@ func (s *Summary) clauseValues(line sweepLine, series, clause string) []measured
 			continue
 		}
 		if clause == clauseFull && k.FullSync != nil {
-			note(k.Cell, k.FullSync.Median)
+			note(k.Cell, k.FullSync.Median, k.FullSync.Low, k.FullSync.High)
 		}
 		if clause == clauseNPL && k.Programming != nil {
-			note(k.Cell, k.Programming.P99)
+			note(k.Cell, k.Programming.P99, k.Programming.P99Low, k.Programming.P99High)
 		}
 		switch {
 		case clause == clauseFull && k.FullSync == nil:
@@ -127,7 +134,7 @@ func (s *Summary) clauseValues(line sweepLine, series, clause string) []measured
 	}
 	for _, t := range s.Traversal {
 		if clause == clausePacket && t.Series == series && inLine(t.Cell) {
-			note(t.Cell, t.Net())
+			note(t.Cell, t.Net(), t.NetLow, t.NetHigh)
 		}
 	}
 	var out []measuredSize
@@ -145,11 +152,21 @@ func judge(sizes []measuredSize, limit float64) Capacity {
 		c.Sizes = append(c.Sizes, m.services)
 	}
 	for _, m := range sizes {
-		if m.value > limit || m.stopped {
+		kept, broken := m.high != nil && *m.high <= limit, m.stopped || m.low != nil && *m.low > limit
+		if m.low == nil && !m.stopped {
+			c.Observed, kept, broken = true, m.value <= limit, m.value > limit
+		}
+		switch {
+		case broken:
 			c.Breaks, c.AtBreaks, c.Stopped = m.services, &m.value, m.stopped
+		case !kept:
+			c.Unclear = append(c.Unclear, m.services)
+		case len(c.Unclear) == 0:
+			c.Holds, c.AtHolds = m.services, &m.value
+		}
+		if broken {
 			break
 		}
-		c.Holds, c.AtHolds = m.services, &m.value
 	}
 	c.Verdict = verdict(c)
 	return c
@@ -160,22 +177,42 @@ func strictest(judged []Capacity) Capacity {
 	all := Capacity{Series: judged[0].Series, Scenario: judged[0].Scenario, Settings: judged[0].Settings, Clause: clauseAll,
 		Holds: judged[0].Holds, Sizes: judged[0].Sizes}
 	for _, c := range judged {
-		all.Holds = min(all.Holds, c.Holds)
+		all.Holds, all.Observed = min(all.Holds, c.Holds), all.Observed || c.Observed
+		all.Unclear = append(all.Unclear, c.Unclear...)
 		if c.Breaks != 0 && (all.Breaks == 0 || c.Breaks < all.Breaks) {
 			all.Breaks = c.Breaks
 		}
 	}
+	all.Unclear = slices.DeleteFunc(all.Unclear, func(n int) bool { return all.Breaks != 0 && n >= all.Breaks })
+	slices.Sort(all.Unclear)
+	all.Unclear = slices.Compact(all.Unclear)
 	all.Verdict = verdict(all)
 	return all
 }
 
 func verdict(c Capacity) string {
+	var parts []string
 	switch {
-	case c.Breaks == 0:
-		return "holds at all measured sizes, up to " + Grouped(int64(c.Holds))
-	case c.Holds == 0:
-		return "holds at none of the measured sizes, " + Grouped(int64(c.Breaks)) + " and up"
-	default:
-		return fmt.Sprintf("holds up to %s, breaks at %s", Grouped(int64(c.Holds)), Grouped(int64(c.Breaks)))
+	case c.Breaks == 0 && len(c.Unclear) == 0:
+		parts = append(parts, "holds at all measured sizes, up to "+Grouped(int64(c.Holds)))
+	case c.Holds == 0 && len(c.Unclear) == 0:
+		parts = append(parts, "holds at none of the measured sizes, "+Grouped(int64(c.Breaks))+" and up")
+	case c.Holds > 0:
+		parts = append(parts, "holds up to "+Grouped(int64(c.Holds)))
 	}
+	var unclear []string
+	for _, n := range c.Unclear {
+		unclear = append(unclear, Grouped(int64(n)))
+	}
+	if len(unclear) > 0 {
+		parts = append(parts, "unclear at "+joinWords(unclear))
+	}
+	if c.Breaks > 0 && (c.Holds > 0 || len(unclear) > 0) {
+		parts = append(parts, "breaks at "+Grouped(int64(c.Breaks)))
+	}
+	text := strings.Join(parts, ", ")
+	if c.Observed {
+		text = "observed: " + text
+	}
+	return text
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"synclab/reports/estimate"
 )
 
 // writeMarkdown writes the summary for a pull request: what changed hands, in one screen.
@@ -46,16 +48,16 @@ func (s *Summary) writeMarkdown(w io.Writer) error {
 }
 
 func (s *Summary) markdownKeyFigures(b *strings.Builder) {
-	markdownTable(b, []string{"subject", "services", "settings", "cold start", "full sync", "partial sync", "npl p50", "npl p99", "first packet, last", "rules"},
+	markdownTable(b, []string{"subject", "services", "settings", "reaction", "cold start", "full sync", "partial sync", "npl p50", "npl p99", "first packet, last", "rules"},
 		2, len(s.KeyFigures), func(i int) []string {
 			k := s.KeyFigures[i]
-			return []string{k.Series, Grouped(int64(k.Cell.Services)), k.Cell.Settings(), k.orStopped(figureCold, k.ColdStart, withSpread),
+			return []string{k.Series, Grouped(int64(k.Cell.Services)), k.Cell.Settings(), k.orStopped(figureReaction, k.Reaction, withSpread), k.orStopped(figureCold, k.ColdStart, withSpread),
 				k.orStopped(figureFull, k.FullSync, withSpread), withSpread(k.PartialSync),
-				shortTime(k.Programming, func(d Distribution) float64 { return d.Median }),
-				shortTime(k.Programming, func(d Distribution) float64 { return d.P99 }),
-				shortTime(k.FirstPacketLast, func(d Distribution) float64 { return d.Median }), countText(k.Rules)}
+				shortTime(k.Programming, func(d estimate.Distribution) float64 { return d.Median }),
+				shortTime(k.Programming, func(d estimate.Distribution) float64 { return d.P99 }),
+				shortTime(k.FirstPacketLast, func(d estimate.Distribution) float64 { return d.Median }), countText(k.Rules)}
 		})
-	b.WriteString("\nMedians ± 95 % confidence; npl: network programming latency.\n")
+	b.WriteString("\n" + upperFirst(s.mediansText("±")) + "; npl: network programming latency.\n")
 	if len(s.Comparisons) == 0 {
 		for _, note := range stopped(s.collected) {
 			b.WriteString("\n- " + note + "\n")

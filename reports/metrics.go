@@ -32,6 +32,7 @@ const (
 )
 
 var metricTexts = []metricText{
+	{bench.Reaction, groupSyncs, "reaction"},
 	{bench.ColdStart, groupSyncs, "cold start"},
 	{bench.FullSync, groupSyncs, "full sync"},
 	{bench.PartialSync, groupSyncs, "partial sync"},
@@ -40,6 +41,7 @@ var metricTexts = []metricText{
 	{bench.Plan, groupSyncs, "plan"},
 	{bench.Encode, groupSyncs, "encode"},
 	{bench.Jumps, groupSyncs, "jumps"},
+	{bench.Written, groupSyncs, "start of a sync until the kernel has everything"},
 	{bench.RestoreRefused, groupSyncs, "restores refused within a sync"},
 	{bench.ToolUser, groupSyncs, "user time of tools, or beside own system calls"},
 	{bench.ToolSys, groupSyncs, "kernel: system time of tools, or of own system calls"},
@@ -47,7 +49,9 @@ var metricTexts = []metricText{
 	{bench.SubjectCPU, groupSyncs, "CPU of the subject and its children, of one step"},
 	{bench.ToolCalls, groupSyncs, "iptables and nft commands of a sync"},
 	{bench.ShimCost, groupSyncs, "what measuring adds to a command"},
+	{bench.SyncsNotSeparable, groupSyncs, "syncs not told apart, of which no duration is known"},
 	{bench.NetworkProgrammingLatency, groupChanges, "network programming latency"},
+	{bench.ChangeSynced, groupChanges, "change in the cluster → end of its sync"},
 	{bench.ChangeUndone, groupChanges, "changes undone before they were written"},
 	{bench.Queue, groupChanges, "queue"},
 	{bench.Changes, groupChanges, "changes of a sync"},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 //go:embed page.html.tmpl
@@ -230,13 +231,13 @@ func optionalCell(v *float64, unit string) pageCell {
 	return valueCell(*v, unit)
 }
 
-func distributionCell(d *Distribution, of func(Distribution) float64, spread bool) pageCell {
+func distributionCell(d *estimate.Distribution, of func(estimate.Distribution) float64, spread bool) pageCell {
 	if d == nil {
 		return pageCell{Text: "–", Faint: true}
 	}
 	cell := valueCell(of(*d), "s")
-	if share, ok := d.spread(); ok && spread {
-		cell.Text += fmt.Sprintf(" ± %.0f %%", 100*share)
+	if share, ok := d.Spread(); ok && spread {
+		cell.Text += spreadText(share)
 	}
 	return cell
 }

@@ -6,15 +6,16 @@ import (
 	"strings"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
-func medianValue(d Distribution) float64 { return d.Median }
-func p99Value(d Distribution) float64    { return d.P99 }
+func medianValue(d estimate.Distribution) float64 { return d.Median }
+func p99Value(d estimate.Distribution) float64    { return d.P99 }
 
 func (s *Summary) keyTable() pageTable {
 	t := pageTable{Columns: []pageColumn{
 		{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Endpoints", Numeric: true, Title: "mean, per Service"}, {Name: "Settings"},
-		{Name: "Cold start", Numeric: true, Title: "the subject's process starts → every Service is visible; median ± 95 % confidence"},
+		{Name: "Reaction", Numeric: true, Title: "one isolated change, which nothing held back: due → visible in the kernel"}, {Name: "Cold start", Numeric: true, Title: "the subject's process starts → every Service is visible; median ± 95 % confidence"},
 		{Name: "Full sync", Numeric: true, Title: "median ± 95 % confidence"}, {Name: "Partial sync", Numeric: true, Title: "median ± 95 % confidence"},
 		{Name: "Latency p50", Numeric: true, Title: "network programming latency: due in the cluster → visible in the kernel"},
 		{Name: "Latency p99", Numeric: true, Title: "network programming latency, 99 of 100 changes"},
@@ -31,7 +32,7 @@ func (s *Summary) keyTable() pageTable {
 		t.Rows = append(t.Rows, []pageCell{
 			s.seriesCell(k.Series), intCell(k.Cell.Services), {Text: endpointsText(k.Cell.Endpoints), Value: exact(k.Cell.Endpoints)},
 			{Text: shortSettings(k.Cell.Settings()), Title: k.Cell.Settings()},
-			k.stoppedCell(figureCold, k.ColdStart), k.stoppedCell(figureFull, k.FullSync), distributionCell(k.PartialSync, medianValue, true),
+			k.stoppedCell(figureReaction, k.Reaction), k.stoppedCell(figureCold, k.ColdStart), k.stoppedCell(figureFull, k.FullSync), distributionCell(k.PartialSync, medianValue, true),
 			distributionCell(k.Programming, medianValue, false), distributionCell(k.Programming, p99Value, false),
 			distributionCell(k.FirstPacketFirst, medianValue, false), distributionCell(k.FirstPacketLast, medianValue, false),
 			distributionCell(k.FirstPacketMiss, medianValue, false), optionalCell(k.Rules, "count"), optionalCell(k.SyncBusy, "ratio"),
@@ -42,7 +43,7 @@ func (s *Summary) keyTable() pageTable {
 }
 
 // stoppedCell is a median, or what a stopped subject had used without one.
-func (k KeyFigures) stoppedCell(figure string, d *Distribution) pageCell {
+func (k KeyFigures) stoppedCell(figure string, d *estimate.Distribution) pageCell {
 	if used, ok := k.stoppedAt(figure); ok && d == nil {
 		return pageCell{Text: limitText(used, "s"), Value: exact(used)}
 	}
@@ -90,29 +91,31 @@ func (s *Summary) capacityTable() pageTable {
 
 func (s *Summary) fitTables() []pageTable {
 	growth := pageTable{Title: "Growth with the number of Services",
-		Note: "duration ∝ Services^exponent, least squares on the logarithms of the medians of each repetition at each size. 1 is linear.",
+		Note: "duration ∝ Services^exponent, by least squares on the logarithms of the medians at each size; 1 is linear. The interval is that of the " +
+			"exponents of the repetitions. “From size to size” are the exponents between neighbours. Where they differ so that the law misses a median by more than " +
+			"10 %, and every repetition there to the same side, no power law fits: then neither the exponent nor what it says of other sizes holds.",
 		Columns: []pageColumn{{Name: "Subject"}, {Name: "Settings"}, {Name: "Duration"}, {Name: "Exponent", Numeric: true}, {Name: "95 % confidence", Numeric: true},
-			{Name: "R²", Numeric: true}, {Name: "Points", Numeric: true}, {Name: "Sizes"}}}
+			{Name: "From size to size", Numeric: true}, {Name: "Fits"}, {Name: "Repetitions", Numeric: true}, {Name: "Sizes"}}}
 	for _, g := range s.Growth {
 		var sizes []string
 		for _, size := range g.Sizes {
 			sizes = append(sizes, Grouped(int64(size)))
 		}
 		growth.Rows = append(growth.Rows, []pageCell{s.seriesCell(g.Series), {Text: shortSettings(g.Settings)}, {Text: g.Label()},
-			{Text: strconv.FormatFloat(g.Slope, 'f', 2, 64), Value: exact(g.Slope)}, {Text: intervalText(g.Fit, func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) })},
-			{Text: strconv.FormatFloat(g.R2, 'f', 3, 64), Value: exact(g.R2)}, intCell(g.N), {Text: strings.Join(sizes, " ")}})
+			{Text: exponentText(g.Slope), Value: exact(g.Slope)}, {Text: intervalText(g.Fit, exponentText), Faint: g.SlopeLow == nil},
+			{Text: localText(g.Power)}, {Text: fitsText(g.Power), Loud: g.Bends}, intCell(g.Repetitions), {Text: strings.Join(sizes, " ")}})
 	}
 	packet := pageTable{Title: "First packet by dispatch position",
-		Note: "A straight line through the medians of the positions: what each position in front costs every new flow.",
+		Note: "A straight line through the medians of the positions: what each position in front costs every new flow. Its interval is that of the repetitions' lines.",
 		Columns: []pageColumn{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Settings"}, {Name: "Per position", Numeric: true}, {Name: "95 % confidence", Numeric: true},
-			{Name: "Intercept", Numeric: true}, {Name: "R²", Numeric: true}, {Name: "Empty ruleset", Numeric: true}, {Name: "Worst median", Numeric: true}, {Name: "at"}}}
+			{Name: "Intercept", Numeric: true}, {Name: "Empty ruleset", Numeric: true}, {Name: "Worst median", Numeric: true}, {Name: "at"}}}
 	for _, f := range s.Traversal {
 		if f.N < 2 {
 			continue
 		}
 		packet.Rows = append(packet.Rows, []pageCell{s.seriesCell(f.Series), intCell(f.Cell.Services), {Text: shortSettings(f.Cell.Settings())},
-			valueCell(f.Slope, "s"), {Text: intervalText(f.Fit, func(v float64) string { return Format(v, "s") })}, valueCell(f.Intercept, "s"),
-			{Text: strconv.FormatFloat(f.R2, 'f', 3, 64), Value: exact(f.R2)}, optionalCell(f.Empty, "s"), valueCell(f.Worst, "s"), {Text: positionText(f.WorstAt)}})
+			valueCell(f.Slope, "s"), {Text: intervalText(f.Fit, func(v float64) string { return Format(v, "s") }), Faint: f.SlopeLow == nil}, valueCell(f.Intercept, "s"),
+			optionalCell(f.Empty, "s"), valueCell(f.Worst, "s"), {Text: positionText(f.WorstAt)}})
 	}
 	var out []pageTable
 	for _, t := range []pageTable{growth, packet} {
@@ -123,11 +126,39 @@ func (s *Summary) fitTables() []pageTable {
 	return out
 }
 
-func intervalText(fit Fit, format func(float64) string) string {
-	if fit.SlopeLow == nil {
+func exponentText(v float64) string {
+	return strings.Replace(strconv.FormatFloat(v, 'f', 2, 64), "-0.00", "0.00", 1)
+}
+
+// localText are the exponents between neighbouring sizes: "1.02 1.35".
+func localText(law estimate.Power) string {
+	var out []string
+	for _, l := range law.Local {
+		out = append(out, exponentText(l.Exponent))
+	}
+	return strings.Join(out, " ")
+}
+
+// fitsText says where a power law does not fit: "off by +34 % at 1,600". Two sizes are always on one.
+func fitsText(law estimate.Power) string {
+	switch {
+	case law.Bends:
+		return fmt.Sprintf("no power law: %s at %s", signedPercent(law.Misfit), Grouped(int64(law.MisfitAt)))
+	case law.N < 3:
 		return "–"
 	}
-	return format(*fit.SlopeLow) + " … " + format(*fit.SlopeHigh)
+	return "yes"
+}
+
+// intervalText is the slope's interval, or the range of the repetitions.
+func intervalText(fit estimate.Fit, format func(float64) string) string {
+	switch {
+	case fit.SlopeLow != nil:
+		return format(*fit.SlopeLow) + " … " + format(*fit.SlopeHigh)
+	case fit.SlopeRangeLow != nil:
+		return "range " + format(*fit.SlopeRangeLow) + " … " + format(*fit.SlopeRangeHigh)
+	}
+	return "–"
 }
 
 // rowTables are the full tables, one a section.
@@ -135,7 +166,7 @@ func (s *Summary) rowTables() []pageTable {
 	var out []pageTable
 	for _, group := range []string{groupSyncs, groupChanges, groupPackets, groupFlows, groupFaults, groupSizes} {
 		t := pageTable{Title: group, Columns: []pageColumn{{Name: "Metric"}, {Name: "Subject"}, {Name: "Services", Numeric: true},
-			{Name: "Endpoints", Numeric: true, Title: "mean, per Service"}, {Name: "Scenario"}, {Name: "Settings"}, {Name: "n", Numeric: true},
+			{Name: "Endpoints", Numeric: true, Title: "mean, per Service"}, {Name: "Scenario"}, {Name: "Settings"}, {Name: "n", Numeric: true, Title: "values"}, {Name: "Repetitions", Numeric: true},
 			{Name: "Median", Numeric: true}, {Name: "95 % confidence", Numeric: true}, {Name: "p90", Numeric: true}, {Name: "p99", Numeric: true},
 			{Name: "Min", Numeric: true}, {Name: "Max", Numeric: true}}}
 		few := false
@@ -149,7 +180,7 @@ func (s *Summary) rowTables() []pageTable {
 			continue
 		}
 		if few {
-			t.Note = "Pale p99: fewer than 100 values, so it lies between the two largest."
+			t.Note = "Medians and percentiles are the medians of the repetitions' own. Pale p99: fewer than 100 values in a repetition, so it lies near the largest."
 		}
 		out = append(out, t.dropSame("Endpoints").dropEmpty())
 	}
@@ -157,12 +188,19 @@ func (s *Summary) rowTables() []pageTable {
 }
 
 func (s *Summary) rowCells(r Row) []pageCell {
-	interval := pageCell{Text: "–", Faint: true, Title: "fewer than 6 values"}
-	if r.Low != nil {
+	interval := pageCell{Text: "–", Faint: true, Title: "one repetition"}
+	switch {
+	case r.Low != nil:
 		interval = pageCell{Text: Format(*r.Low, r.Unit) + " … " + Format(*r.High, r.Unit), Value: exact(*r.Low)}
+	case r.RangeLow != nil:
+		interval = pageCell{Text: "range " + Format(*r.RangeLow, r.Unit) + " … " + Format(*r.RangeHigh, r.Unit), Value: exact(*r.RangeLow), Faint: true,
+			Title: fmt.Sprintf("the medians of %s; no interval with fewer than %d", plural(r.Repetitions, "repetition"), estimate.Enough)}
 	}
 	p99 := valueCell(r.P99, r.Unit)
 	p99.Faint = r.FewForP99
+	if r.P99Low != nil {
+		p99.Sub = Format(*r.P99Low, r.Unit) + " … " + Format(*r.P99High, r.Unit)
+	}
 	scenario := ""
 	for _, run := range s.Runs {
 		if run.Scenario != r.Cell.Scenario {
@@ -170,6 +208,6 @@ func (s *Summary) rowCells(r Row) []pageCell {
 		}
 	}
 	return []pageCell{{Text: r.Label()}, s.seriesCell(r.Series), intCell(r.Cell.Services), {Text: endpointsText(r.Cell.Endpoints), Value: exact(r.Cell.Endpoints)},
-		{Text: scenario}, {Text: shortSettings(r.Cell.Settings()), Title: r.Cell.Settings()}, {Text: Grouped(int64(r.N)), Value: fmt.Sprint(r.N)},
+		{Text: scenario}, {Text: shortSettings(r.Cell.Settings()), Title: r.Cell.Settings()}, {Text: Grouped(int64(r.N)), Value: fmt.Sprint(r.N)}, intCell(r.Repetitions),
 		valueCell(r.Median, r.Unit), interval, valueCell(r.P90, r.Unit), p99, valueCell(r.Min, r.Unit), valueCell(r.Max, r.Unit)}
 }

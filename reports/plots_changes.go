@@ -14,13 +14,15 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // ecdfLine is one curve of the distribution of network programming latency.
 type ecdfLine struct {
 	series int
 	cell   Cell
-	values []float64
+	values []float64 // sorted
+	sample estimate.Sample
 }
 
 // maxCurves bounds the curves of the distribution figure.
@@ -70,7 +72,7 @@ func programmingFigure(s *Summary) *figure {
 		}
 		label = strings.TrimSpace(label)
 		for _, percent := range []float64{50, 90, 99} {
-			v := percentile(curve.values, percent)
+			v := curve.sample.Quantile(percent)
 			marks.XYs = append(marks.XYs, plotter.XY{X: v, Y: percent})
 			label += fmt.Sprintf("%s p%.0f %s", map[bool]string{true: ":", false: ","}[percent == 50], percent, Format(v, "s"))
 		}
@@ -100,9 +102,8 @@ func programmingFigure(s *Summary) *figure {
 func programmingCurves(s *Summary) (curves []ecdfLine, all int) {
 	for _, cell := range s.collected.cells {
 		for i, one := range s.collected.series {
-			if values := one.of(cell, bench.NetworkProgrammingLatency); len(values) > 0 {
-				slices.Sort(values)
-				curves = append(curves, ecdfLine{i, cell, values})
+			if sample := one.of(cell, bench.NetworkProgrammingLatency); len(sample) > 0 {
+				curves = append(curves, ecdfLine{i, cell, slices.Sorted(slices.Values(sample.Pooled())), sample})
 			}
 		}
 	}

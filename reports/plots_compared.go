@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // comparedBars are the figures of the subjects as bars, one panel for each, at the largest compared size.
@@ -48,14 +49,14 @@ func comparedBars(s *Summary, name, title, caption string, figures []string) *fi
 func comparedDurations(s *Summary) *figure {
 	title := "Syncs"
 	if len(s.collected.pooled(bench.ColdStart)) > 0 {
-		title = "Cold start and syncs"
+		title = "Reaction, cold start and syncs"
 	}
 	caption := "Medians with 95 % confidence intervals."
 	if len(s.collected.pooled(bench.ToolSys)) > 0 {
 		caption += " The tall tick in the bar of a sync: of which the kernel's own time."
 	}
 	return comparedBars(s, "compared-durations", title, caption,
-		[]string{figureCold, figureFull, figurePartial})
+		[]string{figureReaction, figureCold, figureFull, figurePartial})
 }
 
 func comparedCost(s *Summary) *figure {
@@ -116,7 +117,7 @@ func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, log
 		j, _ := s.seriesNamed(side.Series)
 		one := bar{row: row, color: s.color(j), text: "–", value: p.X.Min}
 		if f := side.figure(text.name); f != nil && f.Value > 0 {
-			one.value, one.low, one.high, one.text, one.open = f.Value, f.Low, f.High, f.text(false), f.AtLeast
+			one.value, one.low, one.high, one.text, one.open = f.Value, f.Low, f.High, figureValue(f, false), f.AtLeast
 			if k := side.figure(kernelPart[text.name]); k != nil && k.Value > 0 {
 				one.kernel = &k.Value
 			}
@@ -287,8 +288,8 @@ func growthOf(s *Summary, p *plot.Plot, line sweepLine, i int, one *series, kind
 	for _, cell := range line.cells {
 		values := one.kindOf(cell, kind.metric, kind.kind)
 		if len(values) > 0 {
-			addRaw(p, float64(cell.Services), values, look.color)
-			points = append(points, sizePoint{float64(cell.Services), describe(values)})
+			addRaw(p, float64(cell.Services), values.Pooled(), look.color)
+			points = append(points, sizePoint{float64(cell.Services), estimate.Describe(values)})
 			continue
 		}
 		for _, k := range s.KeyFigures {
@@ -307,7 +308,7 @@ func growthOf(s *Summary, p *plot.Plot, line sweepLine, i int, one *series, kind
 		for _, g := range s.Growth {
 			if g.Series == one.name && g.Metric == kind.metric && g.Kind == kind.kind && g.Settings == line.settings && g.Scenario == line.scenario {
 				first := points[0].x
-				addLine(p, plotter.XYs{{X: first, Y: g.powerAt(first)}, {X: last.x, Y: g.powerAt(last.x)}}, look.color, look.dashes...)
+				addLine(p, plotter.XYs{{X: first, Y: g.At(first)}, {X: last.x, Y: g.At(last.x)}}, look.color, look.dashes...)
 				label += "  " + strconv.FormatFloat(g.Slope, 'f', 2, 64)
 			}
 		}

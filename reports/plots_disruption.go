@@ -99,8 +99,8 @@ const headroom = 0.16
 func firstStream(samples *cellSamples) (flows, syncs []taggedRecord, marks []stepMark) {
 	var of *repetition
 	for _, r := range samples.records {
-		if r.Metric == bench.Flow && (of == nil || r.run < of.run || r.run == of.run && r.Rep < of.rep) {
-			of = &repetition{r.run, r.Rep}
+		if r.Metric == bench.Flow && (of == nil || r.run < of.Run || r.run == of.Run && r.Rep < of.Rep) {
+			of = &repetition{Run: r.run, Rep: r.Rep}
 		}
 	}
 	if of == nil {
@@ -108,7 +108,7 @@ func firstStream(samples *cellSamples) (flows, syncs []taggedRecord, marks []ste
 	}
 	owners, begins, names := stepOwners(samples), map[string]float64{}, map[string]string{}
 	for _, r := range samples.records {
-		if (repetition{r.run, r.Rep}) != *of {
+		if (repetition{Run: r.run, Rep: r.Rep}) != *of {
 			continue
 		}
 		switch r.Metric {

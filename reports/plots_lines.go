@@ -2,13 +2,15 @@ package reports
 
 import (
 	"gonum.org/v1/plot/plotter"
+
+	"synclab/reports/estimate"
 )
 
 // sizeLine is one panel of many series versus Services: what it shows and how a series has it in a cell.
 type sizeLine struct {
 	text   string
 	format func(float64) string
-	of     func(*series, Cell) []float64
+	of     func(*series, Cell) estimate.Sample
 }
 
 // comparedLines draws medians of many series versus Services, each series named at the end of its line.
@@ -21,8 +23,8 @@ func comparedLines(s *Summary, line sweepLine, f *figure, panels []sizeLine) *fi
 			var points intervals
 			var xys plotter.XYs
 			for _, cell := range line.cells {
-				if values := panel.of(one, cell); len(values) > 0 && median(values) > 0 {
-					point := sizePoint{float64(cell.Services), describe(values)}
+				if values := panel.of(one, cell); len(values) > 0 && values.Median() > 0 {
+					point := sizePoint{float64(cell.Services), estimate.Describe(values)}
 					points = append(points, point)
 					xys = append(xys, plotter.XY{X: point.x, Y: point.Median})
 				}
@@ -57,17 +59,13 @@ func comparedLines(s *Summary, line sweepLine, f *figure, panels []sizeLine) *fi
 
 // comparedCounts are the rules of each subject, all tables, and below the elements of sets and maps where there are any.
 func comparedCounts(s *Summary, line sweepLine, f *figure) *figure {
-	count := func(elements bool) func(*series, Cell) []float64 {
-		return func(one *series, cell Cell) []float64 {
+	count := func(elements bool) func(*series, Cell) estimate.Sample {
+		return func(one *series, cell Cell) estimate.Sample {
 			samples := one.cells[cell.id()]
 			if samples == nil {
 				return nil
 			}
-			var values []float64
-			for _, of := range countValues(elements)(samples, sameSource{kernelRules: true}) {
-				values = append(values, of...)
-			}
-			return values
+			return countValues(elements)(samples, sameSource{kernelRules: true})
 		}
 	}
 	f.caption = "Rules in all tables, as the kernel counts them where that was done. Subjects with the same rules lie on one another."

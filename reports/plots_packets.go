@@ -8,6 +8,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"synclab/reports/estimate"
 )
 
 // sizeShapes tell the sizes of one series apart.
@@ -37,7 +39,7 @@ func packetPositionFigure(s *Summary) *figure {
 		shape := sizeShapes[indexOf(sizes, t.Cell.Services)%len(sizeShapes)]
 		var points intervals
 		for _, position := range one.positions(t.Cell) {
-			points = append(points, sizePoint{float64(position), describe(one.at(t.Cell, position))})
+			points = append(points, sizePoint{float64(position), estimate.Describe(one.at(t.Cell, position))})
 		}
 		if len(points) == 0 {
 			continue
@@ -47,17 +49,17 @@ func packetPositionFigure(s *Summary) *figure {
 		thumbs := []plot.Thumbnailer{addMedians(p, points, s.color(i), shape)}
 		label := fmt.Sprintf("%s, %s", t.Series, Grouped(int64(t.Cell.Services)))
 		if t.N >= 2 {
-			ends := plotter.XYs{{X: points[0].x, Y: t.lineAt(points[0].x)}, {X: last, Y: t.lineAt(last)}}
+			ends := plotter.XYs{{X: points[0].x, Y: t.At(points[0].x)}, {X: last, Y: t.At(last)}}
 			thumbs = append(thumbs, addLine(p, ends, s.color(i)))
 			cost := Format(t.Slope, "s") + slopeError(t.Fit) + " per rule"
-			if t.holdsZero() {
+			if t.HoldsZero() {
 				cost = "none shown"
 			}
 			label += ": " + cost
 		}
 		f.explain(label, thumbs...)
 		if miss := one.at(t.Cell, -1); len(miss) > 0 {
-			p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: last * 1.02, Y: median(miss)}},
+			p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: last * 1.02, Y: miss.Median()}},
 				GlyphStyle: draw.GlyphStyle{Color: s.color(i), Radius: 4, Shape: hollow{draw.SquareGlyph{}}}})
 		}
 	}
@@ -74,7 +76,7 @@ func packetPositionFigure(s *Summary) *figure {
 }
 
 // slopeError is the half width of the slope's interval, " ± 0.1 ns".
-func slopeError(fit Fit) string {
+func slopeError(fit estimate.Fit) string {
 	if fit.SlopeLow == nil {
 		return ""
 	}
@@ -96,7 +98,7 @@ func addEmptyLevel(f *figure, lines []Traversal, panels ...*plot.Plot) {
 	if len(empty) == 0 {
 		return
 	}
-	look := level{median(empty), draw.LineStyle{Color: grey, Width: 1.2, Dashes: []vg.Length{1.5, 2.5}}}
+	look := level{estimate.Median(empty), draw.LineStyle{Color: grey, Width: 1.2, Dashes: []vg.Length{1.5, 2.5}}}
 	for _, p := range panels {
 		p.Add(look)
 		p.Y.Min, p.Y.Max = min(p.Y.Min, look.y), max(p.Y.Max, look.y)
@@ -135,11 +137,11 @@ func packetSizeFigure(s *Summary, line sweepLine) *figure {
 		text   string
 		shape  draw.GlyphDrawer
 		dashes []vg.Length
-		values func(*series, Cell) []float64
+		values func(*series, Cell) estimate.Sample
 	}{
 		{"last Service", draw.CircleGlyph{}, nil, (*series).lastPosition},
 		{"middle", draw.TriangleGlyph{}, dashed, (*series).middlePosition},
-		{"miss", hollow{draw.SquareGlyph{}}, []vg.Length{1.5, 2.5}, func(s *series, c Cell) []float64 { return s.at(c, -1) }},
+		{"miss", hollow{draw.SquareGlyph{}}, []vg.Length{1.5, 2.5}, func(s *series, c Cell) estimate.Sample { return s.at(c, -1) }},
 	}
 	for i, one := range s.collected.series {
 		for _, spot := range spots {
@@ -147,7 +149,7 @@ func packetSizeFigure(s *Summary, line sweepLine) *figure {
 			var xys plotter.XYs
 			for _, cell := range line.cells {
 				if values := spot.values(one, cell); len(values) > 0 {
-					d := describe(values)
+					d := estimate.Describe(values)
 					points = append(points, sizePoint{float64(cell.Services), d})
 					xys = append(xys, plotter.XY{X: float64(cell.Services), Y: d.Median})
 				}
@@ -170,7 +172,7 @@ func packetSizeFigure(s *Summary, line sweepLine) *figure {
 }
 
 // middlePosition is the probed position nearest to half the last.
-func (s *series) middlePosition(cell Cell) []float64 {
+func (s *series) middlePosition(cell Cell) estimate.Sample {
 	positions := s.positions(cell)
 	if len(positions) < 3 {
 		return nil

@@ -54,10 +54,10 @@ func periodFigure(s *Summary) *figure {
 			period, _ := quantity(cell.Params[periodField])
 			periods = append(periods, period)
 			values := one.of(cell, bench.NetworkProgrammingLatency)
-			half = append(half, plotter.XY{X: period, Y: median(values)})
-			most = append(most, plotter.XY{X: period, Y: percentile(values, 99)})
+			half = append(half, plotter.XY{X: period, Y: values.Median()})
+			most = append(most, plotter.XY{X: period, Y: values.Quantile(99)})
 			if shares := busyShares(one.cells[cell.id()]); len(shares) > 0 {
-				busy = append(busy, plotter.XY{X: period, Y: 100 * median(shares)})
+				busy = append(busy, plotter.XY{X: period, Y: 100 * shares.Median()})
 			}
 		}
 		name := one.name

@@ -15,12 +15,13 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // sizePoint is the median of a group at one size, with its interval where there is one.
 type sizePoint struct {
 	x float64
-	Distribution
+	estimate.Distribution
 }
 
 // intervals implements plotter.XYer and plotter.YErrorer.
@@ -109,8 +110,8 @@ func growthFigure(s *Summary, line sweepLine, name, title string, what []duratio
 				if len(values) == 0 {
 					continue
 				}
-				addRaw(p, float64(cell.Services), values, s.color(i))
-				points = append(points, sizePoint{float64(cell.Services), describe(values)})
+				addRaw(p, float64(cell.Services), values.Pooled(), s.color(i))
+				points = append(points, sizePoint{float64(cell.Services), estimate.Describe(values)})
 			}
 			if len(points) == 0 {
 				continue
@@ -121,7 +122,7 @@ func growthFigure(s *Summary, line sweepLine, name, title string, what []duratio
 			for _, g := range s.Growth {
 				if g.Series == one.name && g.Metric == w.metric && g.Kind == w.kind && g.Settings == line.settings && g.Scenario == line.scenario {
 					first, last := points[0].x, points[len(points)-1].x
-					ends := plotter.XYs{{X: first, Y: g.powerAt(first)}, {X: last, Y: g.powerAt(last)}}
+					ends := plotter.XYs{{X: first, Y: g.At(first)}, {X: last, Y: g.At(last)}}
 					thumbs = append(thumbs, addLine(p, ends, s.color(i), w.dashes...))
 					label += ": exponent " + strconv.FormatFloat(g.Slope, 'f', 2, 64)
 				}
@@ -146,18 +147,12 @@ func settingsTail(settings string) string {
 }
 
 // kindOf is of, with only one kind of sync when kind is set.
-func (s *series) kindOf(cell Cell, metric bench.Metric, kind string) []float64 {
+func (s *series) kindOf(cell Cell, metric bench.Metric, kind string) estimate.Sample {
 	samples := s.cells[cell.id()]
 	if samples == nil {
 		return nil
 	}
-	var values []float64
-	for _, d := range samples.details() {
-		if d.metric == metric && (kind == "" || d.kind == kind) {
-			values = append(values, samples.groups[d]...)
-		}
-	}
-	return values
+	return samples.pick(func(d detail) bool { return d.metric == metric && (kind == "" || d.kind == kind) })
 }
 
 var dashed = []vg.Length{5, 3}

@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // phaseLook is the colour of a phase: other colours than those of the series.
@@ -27,6 +28,7 @@ var phaseLooks = []phaseLook{
 	{"jumps", color.NRGBA{0x44, 0xaa, 0x99, 0xff}, func(p Phases) float64 { return p.Jumps }},
 	{"tool or netlink, user time", color.NRGBA{0xdd, 0xaa, 0x33, 0xff}, func(p Phases) float64 { return p.ToolUser }},
 	{"kernel (system time)", color.NRGBA{0x88, 0x22, 0x55, 0xff}, func(p Phases) float64 { return p.ToolSys }},
+	{"post-sync work", color.NRGBA{0x11, 0x77, 0x33, 0xff}, func(p Phases) float64 { return p.PostSync }},
 	{"rest", color.NRGBA{0xc4, 0xc8, 0xcd, 0xff}, func(p Phases) float64 { return p.Rest }},
 }
 
@@ -41,7 +43,7 @@ func phasesFigure(s *Summary) *figure {
 		return nil
 	}
 	f := &figure{name: "phases", title: "Where the time of a sync goes (queue excluded)",
-		caption: "Medians of the phases as shares of a sync, its median duration at the right. Plan and encode are the proxier's " +
+		caption: "Phases as shares of the time of a repetition's syncs, mean of the repetitions; the median duration at the right. Plan and encode are the proxier's " +
 			"own; user time is that of the iptables tool, or of the thread that speaks to the kernel itself; system time is the kernel's."}
 	if slices.ContainsFunc(bars, func(p Phases) bool { return p.OwnUntold }) {
 		f.caption += " Where a subject does not tell plan and encode they are in the rest."
@@ -151,7 +153,7 @@ func durationsFigure(s *Summary) *figure {
 	type strip struct {
 		name   string
 		color  color.NRGBA
-		values []float64
+		values estimate.Sample
 	}
 	var strips []strip
 	kinds := []durationLine{{metric: bench.FullSync, text: "full sync"}, {metric: bench.PartialSync, text: "partial sync"},
@@ -177,10 +179,10 @@ func durationsFigure(s *Summary) *figure {
 	for i, one := range strips {
 		row := float64(len(strips) - 1 - i)
 		names = append(names, plot.Tick{Value: row, Label: one.name})
-		d := describe(one.values)
+		d := estimate.Describe(one.values)
 		p.X.Min, p.X.Max = min(p.X.Min, d.Min), max(p.X.Max, d.Max)
 		dots := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: withAlpha(one.color, 0x40), Radius: 2.2, Shape: draw.CircleGlyph{}}}
-		for j, v := range thin(one.values, 200) {
+		for j, v := range thin(one.values.Pooled(), 200) {
 			// Spread over the row's height by index, so that equal values do not hide one another.
 			dots.XYs = append(dots.XYs, plotter.XY{X: v, Y: row + 0.5*(math.Mod(float64(j)*0.618034, 1)-0.5)})
 		}
@@ -199,7 +201,7 @@ func durationsFigure(s *Summary) *figure {
 
 // medianMark is a tall tick at the median with its confidence interval through it.
 type medianMark struct {
-	d     Distribution
+	d     estimate.Distribution
 	row   float64
 	color color.Color
 }

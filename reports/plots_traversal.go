@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // manyPackets says that first packets are drawn with all subjects on one picture, each named at the end of its line.
@@ -156,7 +157,7 @@ func (r ribbon) DataRange() (xmin, xmax, ymin, ymax float64) {
 func packetsBySize(s *Summary, line sweepLine, f *figure) *figure {
 	f.caption = "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals. Where dispatch is a list of rules, the cost grows with the number of Services."
 	f = comparedLines(s, line, f, []sizeLine{{"first packet, last Service", tickSeconds, (*series).lastPosition},
-		{"first packet, address of no Service", tickSeconds, func(s *series, c Cell) []float64 { return s.at(c, -1) }}})
+		{"first packet, address of no Service", tickSeconds, func(s *series, c Cell) estimate.Sample { return s.at(c, -1) }}})
 	if f == nil || slices.Max(line.sizes()) < 5000 {
 		return f // the chart begins there
 	}
@@ -229,7 +230,7 @@ func flowsByPosition(s *Summary) *figure {
 func flowsBySize(s *Summary, line sweepLine) *figure {
 	var panels []sizeLine
 	for _, method := range methods[1:] {
-		panels = append(panels, sizeLine{flowTexts[method], tickSeconds, func(one *series, cell Cell) []float64 {
+		panels = append(panels, sizeLine{flowTexts[method], tickSeconds, func(one *series, cell Cell) estimate.Sample {
 			samples := one.cells[cell.id()]
 			positions := samples.positions(method)
 			if len(positions) == 0 {

@@ -1,27 +1,18 @@
 package reports
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/perf/benchmath"
-
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
-// Comparison is a ratio: one figure of side B over that of its baseline A.
-//
-// The ratio is that of the two figures as shown. Its interval comes from the repetitions: the k-th of A and the k-th of B
-// ran one after the other, so whatever slowed the machine then slowed both. Their ratio is one observation; the interval
-// is that of the median of these ratios by order statistics, without an assumption about their distribution, and widened
-// to hold the ratio itself. It takes 6 repetitions to have one at 95 %.
-//
-// Of a cell that several machines measured, the ratio is the median of those of the repetitions: each is of one machine,
-// which the figures are not.
+// Comparison is a ratio: one figure of side B over that of its baseline A, as estimate.Compare has it. Sides of one run take
+// turns, so their repetitions are paired; sides of two runs are not.
 type Comparison struct {
 	Cell   Cell   `json:"cell"`
 	Metric string `json:"metric"` // name of a figure: "full_sync", "network_programming_latency_p99"
@@ -32,129 +23,71 @@ type Comparison struct {
 	Ratio   float64  `json:"ratio"` // B over A
 	Low     *float64 `json:"ratio_ci_low,omitempty"`
 	High    *float64 `json:"ratio_ci_high,omitempty"`
+	// RangeLow and RangeHigh are the least and the largest ratio of repetitions, where there is no interval.
+	RangeLow  *float64 `json:"ratio_range_low,omitempty"`
+	RangeHigh *float64 `json:"ratio_range_high,omitempty"`
 	// Bound is "lower" when B was stopped (the real ratio is larger), "upper" when A was.
-	Bound string `json:"bound,omitempty"`
-	Pairs int    `json:"pairs"` // of repetitions
-	// P is the p-value of a two-sided Mann-Whitney U test on the repetitions.
-	P  *float64 `json:"p,omitempty"`
-	NA int      `json:"n_a"` // repetitions
-	NB int      `json:"n_b"`
-	// Differs: the interval leaves 1 out; without an interval: the repetitions are far apart.
-	Differs bool   `json:"differs"`
-	Words   string `json:"words"` // "2.3× faster", "no difference shown"
-	Warning string `json:"warning,omitempty"`
+	Bound  string `json:"bound,omitempty"`
+	Paired bool   `json:"paired"`
+	Pairs  int    `json:"pairs"` // of repetitions
+	// P belongs to the interval: of a sign test where Paired, else of a two-sided Mann-Whitney U test. Adjusted allows for all
+	// ratios of the cell.
+	P        *float64 `json:"p,omitempty"`
+	Adjusted *float64 `json:"p_adjusted,omitempty"`
+	NA       int      `json:"n_a"` // repetitions
+	NB       int      `json:"n_b"`
+	// Differs: the interval, or the bound, leaves 1 out. Observed: there is no interval, so that nothing is said of it.
+	Differs  bool   `json:"differs"`
+	Observed bool   `json:"observed,omitempty"`
+	Words    string `json:"words"` // "2.3× faster", "observed 2.3× faster", "no difference shown"
+	Warning  string `json:"warning,omitempty"`
 }
 
 // compareFigures sets b beside the baseline a. ok is false where there is nothing to divide.
-func compareFigures(a, b *Figure) (c Comparison, ok bool) {
-	if a == nil || b == nil || a.Value <= 0 || b.Value <= 0 || (a.AtLeast && b.AtLeast) {
+func compareFigures(a, b *estimate.Estimate) (c Comparison, ok bool) {
+	if a == nil || b == nil {
 		return Comparison{}, false
 	}
-	c = Comparison{Metric: a.Name, Ratio: b.Value / a.Value, NA: len(a.repetitions), NB: len(b.repetitions)}
-	if a.mixed || b.mixed {
-		ratios := sameRepetitions(*a, *b)
-		if len(ratios) == 0 {
-			return Comparison{}, false
-		}
-		c.Ratio = median(ratios)
+	r, ok := estimate.Compare(a, b, estimate.DesignOf(a, b))
+	if !ok {
+		return Comparison{}, false
 	}
-	text := figureTextOf(a.Name)
+	c = Comparison{Metric: a.Name, Ratio: r.Value, Low: r.Low, High: r.High, RangeLow: r.RangeLow, RangeHigh: r.RangeHigh, Bound: r.Bound,
+		Paired: r.Design == estimate.Paired, Pairs: r.Pairs, P: r.P, NA: r.NA, NB: r.NB, Differs: r.Differs()}
+	counted := a.Unit == "count" && a.Constant() && b.Constant()
 	switch {
-	case b.AtLeast:
-		c.Bound, c.Differs = "lower", c.Ratio > 1
-	case a.AtLeast:
-		c.Bound, c.Differs = "upper", c.Ratio < 1
+	case counted && r.Bound == "":
+		c.Differs = a.Value != b.Value
+	case r.Bound != "" || r.Low != nil:
+	case a.Stopped || b.Stopped:
+		c.Observed, c.Warning = true, "some repetitions were stopped: no interval"
 	default:
-		c.interval(*a, *b)
+		c.Observed, c.Warning = true, tooFew(c.repetitions())
 	}
-	c.Words = c.words(text)
+	c.Words = c.words(figureTextOf(a.Name))
 	return c, true
 }
 
-func (c *Comparison) interval(a, b Figure) {
-	ratios := pairedRatios(a, b)
-	c.Pairs = len(ratios)
-	if len(ratios) > 0 && !a.stopped && !b.stopped {
-		if d := describe(ratios); d.Low != nil {
-			low, high := min(*d.Low, c.Ratio), max(*d.High, c.Ratio)
-			c.Low, c.High = &low, &high
-		}
+// repetitions that the ratio rests on.
+func (c Comparison) repetitions() int {
+	if c.Paired {
+		return c.Pairs
 	}
-	va, vb := a.values(), b.values()
-	if len(va) > 0 && len(vb) > 0 {
-		test := benchmath.AssumeNothing.Compare(benchmath.NewSample(va, &benchmath.DefaultThresholds), benchmath.NewSample(vb, &benchmath.DefaultThresholds))
-		c.P = &test.P
-		c.Warning = warningText(test.Warnings)
-	}
-	switch {
-	case c.Low != nil:
-		c.Differs = *c.Low > 1 || *c.High < 1
-	case len(va) > 0 && len(vb) > 0:
-		c.Differs = farApart(va, vb)
-	}
-	switch {
-	case a.stopped || b.stopped:
-		c.Warning = "some repetitions were stopped: no interval"
-	case c.Low == nil:
-		c.Warning = tooFew(c.Pairs)
-	}
+	return min(c.NA, c.NB)
 }
 
-func tooFew(pairs int) string { return plural(pairs, "repetition") + ": no interval at 95 %" }
-
-// farApart is what stands in for an interval: every value of one group is larger than every one of the other. Fewer than
-// 4 and 4 values may be so by chance (p > 0.05): there, the gap must be wider than either group, too. A single value
-// does not tell how far it might have been off: that is taken to be aloneSpread.
-func farApart(a, b []float64) bool {
-	if slices.Min(a) > slices.Max(b) {
-		a, b = b, a
-	}
-	gap := slices.Min(b) / slices.Max(a)
-	if gap <= 1 {
-		return false
-	}
-	spread := func(values []float64) float64 {
-		if len(values) == 1 {
-			return aloneSpread
-		}
-		return slices.Max(values) / slices.Min(values)
-	}
-	return min(len(a), len(b)) >= 4 || gap > max(spread(a), spread(b))
+func tooFew(repetitions int) string {
+	return "observed in " + plural(repetitions, "repetition") + ", too few for an interval at 95 %"
 }
 
-const aloneSpread = 1.25
-
-func warningText(warnings []error) string {
-	if len(warnings) == 0 {
-		return ""
-	}
-	return errors.Join(warnings...).Error()
+// within says whether the interval keeps within a share of the ratio.
+func (c Comparison) within(share float64) bool {
+	return estimate.Ratio{Value: c.Ratio, Low: c.Low, High: c.High, Bound: c.Bound}.Precise(share)
 }
 
-// pairedRatios divides repetition by repetition: of one run by their numbers, else in their order.
-func pairedRatios(a, b Figure) []float64 {
-	out := sameRepetitions(a, b)
-	if len(out) > 0 || a.mixed || b.mixed {
-		return out
-	}
-	for i := range min(len(a.repetitions), len(b.repetitions)) {
-		if x, y := a.repetitions[i].value, b.repetitions[i].value; x > 0 && y > 0 {
-			out = append(out, y/x)
-		}
-	}
-	return out
-}
-
-// sameRepetitions divides what two figures have of the same repetitions of one run.
-func sameRepetitions(a, b Figure) []float64 {
-	var out []float64
-	for _, one := range a.repetitions {
-		i := slices.IndexFunc(b.repetitions, func(r repetitionValue) bool { return r.repetition == one.repetition })
-		if i >= 0 && one.value > 0 && b.repetitions[i].value > 0 {
-			out = append(out, b.repetitions[i].value/one.value)
-		}
-	}
-	return out
+// apart says that the ratio differs from 1, or that all repetitions that were observed do.
+func (c Comparison) apart() bool {
+	return c.Differs || c.Observed && c.Ratio != 1 && (c.RangeLow == nil || *c.RangeLow > 1 || *c.RangeHigh < 1)
 }
 
 // words says the ratio: "2.3× faster", "> 120× slower", "no difference shown".
@@ -164,14 +97,17 @@ func (c Comparison) words(t figureText) string {
 		return "unknown" // stopped before it had used as much as the other needed
 	case c.Ratio == 1 && !c.Differs && (c.Low == nil || *c.Low == *c.High):
 		return "the same"
-	case !c.Differs:
+	case !c.Differs && !c.Observed:
 		return "no difference shown"
 	}
 	word, ratio := t.more, c.Ratio
 	if ratio < 1 {
 		word, ratio = t.less, 1/ratio
 	}
-	if c.Bound == "" {
+	switch {
+	case c.Observed:
+		return "observed " + times(ratio) + "× " + word
+	case c.Bound == "":
 		return times(ratio) + "× " + word
 	}
 	digits := 10.0 // a bound is rounded down
@@ -183,13 +119,22 @@ func (c Comparison) words(t figureText) string {
 	return "> " + times(math.Floor(ratio*digits)/digits) + "× " + word
 }
 
-// intervalText is the interval in the direction of the words: "28–33×".
+// intervalText is the interval in the direction of the words, or the range that was observed: "28–33×", "range 28–33×".
 func (c Comparison) intervalText() string {
-	if c.Low == nil || *c.Low == *c.High && c.Ratio == 1 {
+	switch {
+	case c.Low != nil:
+		return c.between(*c.Low, *c.High)
+	case c.Observed && c.RangeLow != nil:
+		return "range " + c.between(*c.RangeLow, *c.RangeHigh)
+	}
+	return ""
+}
+
+func (c Comparison) between(low, high float64) string {
+	if low == high && c.Ratio == 1 {
 		return ""
 	}
-	low, high := *c.Low, *c.High
-	if c.Differs && c.Ratio < 1 {
+	if (c.Differs || c.Observed) && c.Ratio < 1 {
 		low, high = 1/high, 1/low
 	}
 	from, to := times(low), times(high)
@@ -228,13 +173,15 @@ func overallBaseline(sides []Side) int {
 	return max(0, slices.IndexFunc(sides, func(s Side) bool { return strings.HasPrefix(s.Subject, kubeProxy) }))
 }
 
-// kubeProxyLike names the kube-proxy with the tables that a subject of another proxier writes, whichever way and in
-// whichever layout; empty: not known.
+// kubeProxyLike names the kube-proxy, with default settings, that writes to the same tables as a subject, whichever way and
+// in whichever layout; empty: not known.
 func kubeProxyLike(subject string) string {
 	s, err := bench.ParseSubject(subject)
 	switch {
 	case err != nil:
 		return ""
+	case s.Proxier == bench.KubeProxy:
+		return s.Base
 	case s.Variant != "":
 		return kubeProxy + "iptables-" + string(s.Variant)
 	case s.Backend != "":
@@ -243,13 +190,10 @@ func kubeProxyLike(subject string) string {
 	return ""
 }
 
-// variantBaseline is kube-proxy with the backend of another proxier's side, of the same run where there are several.
+// variantBaseline is kube-proxy with a side's backend and default settings, of the same run where there are several.
 func variantBaseline(sides []Side, of Side) (int, bool) {
-	if strings.HasPrefix(of.Subject, kubeProxy) {
-		return 0, false
-	}
 	like := kubeProxyLike(of.Subject)
-	if like == "" {
+	if like == "" || like == of.Subject {
 		return 0, false
 	}
 	found := -1
@@ -275,7 +219,7 @@ func cellComparisons(c *collection) []CellComparison {
 		if c.mixes(cell) {
 			for _, side := range sides {
 				for i := range side.Figures {
-					side.Figures[i].mixed = true
+					side.Figures[i].Mixed = true
 				}
 			}
 		}
@@ -297,9 +241,24 @@ func cellComparisons(c *collection) []CellComparison {
 				one.add(sides[overall], side, []string{"overall"})
 			}
 		}
+		one.adjust()
 		out = append(out, one)
 	}
 	return out
+}
+
+// adjust the p-values for their number.
+func (c *CellComparison) adjust() {
+	var p []float64
+	var of []*Comparison
+	for i := range c.Ratios {
+		if r := &c.Ratios[i]; r.P != nil {
+			p, of = append(p, *r.P), append(of, r)
+		}
+	}
+	for i, adjusted := range estimate.Adjust(p) {
+		of[i].Adjusted = &adjusted
+	}
 }
 
 func (c *CellComparison) add(a, b Side, against []string) {

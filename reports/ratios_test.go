@@ -5,33 +5,33 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"synclab/reports/estimate"
 )
 
 // figureOf makes a full sync of the values of single repetitions.
-func figureOf(values ...float64) *Figure {
-	by := map[repetition][]float64{}
+func figureOf(values ...float64) *estimate.Estimate {
+	by := estimate.Sample{}
 	for i, v := range values {
-		by[repetition{0, i + 1}] = []float64{v}
+		by[repetition{Rep: i + 1}] = []float64{v}
 	}
 	return figureTextOf(figureFull).figure(by, nil)
 }
 
 func TestRatioWords(t *testing.T) {
-	six := func(v float64) *Figure { return figureOf(v, v*1.02, v*0.98, v*1.01, v*0.99, v*1.03) }
-	stoppedFigure := &Figure{Name: figureFull, Unit: "s", Value: 600, AtLeast: true}
+	six := func(v float64) *estimate.Estimate { return figureOf(v, v*1.02, v*0.98, v*1.01, v*0.99, v*1.03) }
+	stoppedFigure := &estimate.Estimate{Name: figureFull, Unit: "s", Value: 600, AtLeast: true}
 	for _, test := range []struct {
 		name    string
-		a, b    *Figure
+		a, b    *estimate.Estimate
 		words   string
 		warning string
 	}{
 		{"faster", six(46.5), six(1.5), "31× faster", ""},
 		{"slower", six(1), six(1.4), "1.4× slower", ""},
 		{"the interval holds 1", figureOf(1, 1.1, 0.9, 1.05, 0.95, 1), figureOf(1.05, 0.9, 1.1, 1, 0.96, 1.01), "no difference shown", ""},
-		{"three repetitions", figureOf(47, 46, 48), figureOf(1.5, 1.6, 1.4), "31× faster", "3 repetitions: no interval at 95 %"},
-		{"three that touch", figureOf(1, 2, 3), figureOf(2.5, 4, 5), "no difference shown", "3 repetitions: no interval at 95 %"},
-		{"two apart by less than they spread", figureOf(1, 1.2), figureOf(1.21, 1.4), "no difference shown", "2 repetitions: no interval at 95 %"},
-		{"one repetition", figureOf(10), figureOf(5), "2.0× faster", "1 repetition: no interval at 95 %"},
+		{"three repetitions", figureOf(47, 46, 48), figureOf(1.5, 1.6, 1.4), "observed 31× faster", "observed in 3 repetitions, too few for an interval at 95 %"},
+		{"one repetition", figureOf(10), figureOf(5), "observed 2.0× faster", "observed in 1 repetition, too few for an interval at 95 %"},
 		{"baseline stopped", stoppedFigure, figureOf(5, 5, 5), "> 120× faster", ""},
 		{"subject stopped", figureOf(5.01, 4.99, 5), stoppedFigure, "> 120× slower", ""},
 		{"stopped too early to tell", six(900), stoppedFigure, "unknown", ""},
@@ -41,12 +41,12 @@ func TestRatioWords(t *testing.T) {
 			t.Errorf("%s: %q %q, want %q %q", test.name, c.Words, c.Warning, test.words, test.warning)
 		}
 	}
-	for name, pair := range map[string][2]*Figure{"none": {six(1), nil}, "zero": {figureOf(0), six(1)}, "both stopped": {stoppedFigure, stoppedFigure}} {
+	for name, pair := range map[string][2]*estimate.Estimate{"none": {six(1), nil}, "zero": {figureOf(0), six(1)}, "both stopped": {stoppedFigure, stoppedFigure}} {
 		if c, ok := compareFigures(pair[0], pair[1]); ok {
 			t.Errorf("%s: a ratio %v", name, c.Ratio)
 		}
 	}
-	if c, _ := compareFigures(six(46.5), figureOf(1.5, 1.4, 1.6, 1.55, 1.45, 1.5)); !strings.Contains(c.intervalText(), "–") || *c.High > 0.05 || c.P == nil || *c.P > 0.01 {
+	if c, _ := compareFigures(six(46.5), figureOf(1.5, 1.4, 1.6, 1.55, 1.45, 1.5)); !strings.Contains(c.intervalText(), "–") || *c.High > 0.05 || c.P == nil || *c.P > 0.04 || !c.Paired {
 		t.Errorf("interval %s, %+v", c.intervalText(), c)
 	}
 }
@@ -77,19 +77,22 @@ func TestRatioCoverage(t *testing.T) {
 	}
 }
 
+// TestPairsOfRuns: repetitions of two runs are not paired, and those of one by their numbers.
 func TestPairsOfRuns(t *testing.T) {
-	a := figureOf(1, 2, 4)
-	b := figureOf(2, 4, 8)
-	for i := range b.repetitions {
-		b.repetitions[i].run = 1 // of another run: paired in order
+	a, b := figureOf(1, 2, 4, 1, 2, 4), figureOf(2, 4, 8, 2, 4, 8)
+	if c, _ := compareFigures(a, b); !c.Paired || c.Pairs != 6 || *c.Low != 2 || *c.High != 2 || !c.Differs {
+		t.Errorf("of one run: %+v", c)
 	}
-	if r := pairedRatios(*a, *b); len(r) != 3 || r[0] != 2 || r[2] != 2 {
-		t.Errorf("ratios %v", r)
+	for i := range b.ByRepetition {
+		b.ByRepetition[i].Run = 1
 	}
-	b = figureOf(2, 4, 8)
-	a.repetitions = append(a.repetitions[:1:1], a.repetitions[2]) // the second has none
-	if r := pairedRatios(*a, *b); len(r) != 2 || r[1] != 2 {
-		t.Errorf("ratios %v, want the first and the third", r)
+	if c, _ := compareFigures(a, b); c.Paired || c.Pairs != 0 || c.Differs || *c.Low > 1 || *c.High < 4 {
+		t.Errorf("of two runs: %+v", c)
+	}
+	b = figureOf(2, 4, 8, 2, 4, 8)
+	a.ByRepetition = append(a.ByRepetition[:1:1], a.ByRepetition[2:]...) // the second has none
+	if c, _ := compareFigures(a, b); c.Pairs != 5 || !c.Observed || *c.RangeLow != 2 {
+		t.Errorf("with one that is missing: %+v", c)
 	}
 }
 
@@ -152,27 +155,6 @@ func TestLimitText(t *testing.T) {
 	}{{600, "s", "> 600 s"}, {600.013, "s", "> 600 s"}, {2 << 30, "B", "> 2 GiB"}, {1234, "s", "> 1,234 s"}, {0.5, "s", "> 500 ms"}} {
 		if got := limitText(test.value, test.unit); got != test.want {
 			t.Errorf("%s, want %s", got, test.want)
-		}
-	}
-}
-
-// Few values are said to differ only by more than they spread; one alone shows no spread.
-func TestFarApart(t *testing.T) {
-	for _, x := range []struct {
-		a, b []float64
-		want bool
-	}{
-		{[]float64{1}, []float64{1.1}, false},
-		{[]float64{1}, []float64{1.3}, true},
-		{[]float64{10, 11}, []float64{1}, true},
-		{[]float64{1, 1.01}, []float64{1.2}, false},
-		{[]float64{1, 1.01}, []float64{1.2, 1.21}, true},
-		{[]float64{1, 2}, []float64{3, 5}, false},
-		{[]float64{1, 1.2, 1.1, 1.15}, []float64{1.21, 1.3, 1.3, 1.4}, true},
-		{[]float64{1, 1.2}, []float64{1.1, 1.3}, false},
-	} {
-		if farApart(x.a, x.b) != x.want || farApart(x.b, x.a) != x.want {
-			t.Errorf("%v and %v: far apart is not %t", x.a, x.b, x.want)
 		}
 	}
 }

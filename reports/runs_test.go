@@ -45,7 +45,7 @@ func TestRunsOfOneCell(t *testing.T) {
 		t.Fatalf("comparisons %+v", s.Comparisons)
 	}
 	if full := s.Comparisons[0].ratio(legacy.name+" · after", legacy.name+" · before", figureFull); full == nil || !full.Differs ||
-		full.Ratio < 0.45 || full.Ratio > 0.55 || full.Pairs != 8 || full.Low == nil {
+		full.Ratio < 0.45 || full.Ratio > 0.55 || full.Paired || full.Pairs != 0 || full.NB != 8 || full.Low == nil {
 		t.Errorf("comparison %+v", full)
 	}
 	if _, err := os.Stat(filepath.Join(dirs[0], "index.html")); err == nil {

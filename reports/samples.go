@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // Cell is one size of one scenario with one set of swept values.
@@ -83,7 +84,7 @@ type cellSamples struct {
 	cell      Cell
 	inProcess bool // objects reached the subject through informers, not through the API
 	records   []taggedRecord
-	groups    map[detail][]float64
+	groups    map[detail]estimate.Sample
 }
 
 // taggedRecord remembers which run a record is of.
@@ -140,7 +141,7 @@ func (s *series) add(cell Cell, record taggedRecord, dual bool) int {
 	id := cell.id()
 	samples := s.cells[id]
 	if samples == nil {
-		samples = &cellSamples{cell: cell, groups: map[detail][]float64{}}
+		samples = &cellSamples{cell: cell, groups: map[detail]estimate.Sample{}}
 		s.cells[id] = samples
 	}
 	samples.records = append(samples.records, record)
@@ -150,6 +151,9 @@ func (s *series) add(cell Cell, record taggedRecord, dual bool) int {
 		return 0 // how long a failed sync took to fail is no duration of a sync
 	}
 	d := detail{metric: record.Metric, kind: record.Kind, table: record.Table}
+	if record.Bytes > 0 {
+		d.table = Format(float64(record.Bytes), "B")
+	}
 	if record.Metric == bench.FullSync || record.Metric == bench.PartialSync {
 		d.kind = "" // the metric's name says it
 	}
@@ -163,7 +167,11 @@ func (s *series) add(cell Cell, record taggedRecord, dual bool) int {
 	if flow {
 		d.protocol, d.outcome = record.Protocol, record.Outcome
 	}
-	samples.groups[d] = append(samples.groups[d], record.Value)
+	if samples.groups[d] == nil {
+		samples.groups[d] = estimate.Sample{}
+	}
+	of := repetition{Run: record.run, Rep: record.Rep}
+	samples.groups[d][of] = append(samples.groups[d][of], record.Value)
 	if failed && record.Value > 0 {
 		return 1
 	}
@@ -171,18 +179,12 @@ func (s *series) add(cell Cell, record taggedRecord, dual bool) int {
 }
 
 // of returns the values of a metric in a cell, families pooled.
-func (s *series) of(cell Cell, metric bench.Metric) []float64 {
+func (s *series) of(cell Cell, metric bench.Metric) estimate.Sample {
 	samples := s.cells[cell.id()]
 	if samples == nil {
 		return nil
 	}
-	var values []float64
-	for _, d := range samples.details() {
-		if d.metric == metric {
-			values = append(values, samples.groups[d]...)
-		}
-	}
-	return values
+	return samples.pick(func(d detail) bool { return d.metric == metric })
 }
 
 // methodOf a first packet; sendto, which most are of, is the empty one.
@@ -194,7 +196,7 @@ func methodOf(r *bench.Record) string {
 }
 
 // at returns the first-packet values at a position of a cell, of system calls to a plain cluster IP.
-func (s *series) at(cell Cell, position int) []float64 {
+func (s *series) at(cell Cell, position int) estimate.Sample {
 	return s.cells[cell.id()].packets(bench.FirstPacket, "", position)
 }
 

@@ -1,13 +1,13 @@
 package reports
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // CellComparison sets the subjects of one cell side by side. Cells with one subject have none.
@@ -28,7 +28,7 @@ type Side struct {
 	Series  string `json:"series"`
 	Subject string `json:"subject"`
 	// Figures are in the order of figureNames; what was not measured is absent.
-	Figures []Figure `json:"figures"`
+	Figures []estimate.Estimate `json:"figures"`
 	// Exceeded has one entry for each repetition in which the subject was stopped.
 	Exceeded []Exceeded `json:"exceeded,omitempty"`
 	// Repetitions of the cell, those that were stopped included.
@@ -37,31 +37,8 @@ type Side struct {
 	place string // kernel and processor, of its first record
 }
 
-// Figure is one number of a side with its confidence interval, in its unit (s, B or count).
-type Figure struct {
-	Name  string  `json:"name"`
-	Unit  string  `json:"unit"`
-	Value float64 `json:"value"`
-	// Low and High bound the 95 % confidence interval: absent with fewer than 6 values, or when a repetition was stopped.
-	Low  *float64 `json:"ci_low,omitempty"`
-	High *float64 `json:"ci_high,omitempty"`
-	N    int      `json:"n"` // values
-	// AtLeast says that the subject was stopped before its real value was known: that is larger.
-	AtLeast bool `json:"at_least,omitempty"`
-
-	repetitions []repetitionValue
-	stopped     bool // in some repetition
-	mixed       bool // of several machines
-}
-
-// repetitionValue is a figure of one repetition: the unit that ratios are computed from, since the values of one
-// repetition depend on one another.
-type repetitionValue struct {
-	repetition
-	value float64
-}
-
-type repetition struct{ run, rep int }
+// repetition is the unit of every interval: the values of one depend on one another.
+type repetition = estimate.Repetition
 
 // Exceeded is a repetition that was stopped because a budget was exceeded.
 type Exceeded struct {
@@ -78,6 +55,7 @@ type Exceeded struct {
 
 // Names of the figures of a side, as in summary.json.
 const (
+	figureReaction    = "reaction"
 	figureCold        = "cold_start"
 	figureFull        = "full_sync"
 	figurePartial     = "partial_sync"
@@ -102,7 +80,7 @@ type figureText struct {
 	name, text, short, title, unit string
 	more, less                     string // than the baseline: "slower", "faster"
 	percent                        float64
-	values                         func(*cellSamples, sameSource) map[repetition][]float64
+	values                         func(*cellSamples, sameSource) estimate.Sample
 }
 
 // sameSource says what all sides of a cell can be read from, so that like is set beside like.
@@ -112,15 +90,16 @@ type sameSource struct {
 }
 
 var figureTexts = []figureText{
-	{figureCold, "Cold start", "cold", "the subject's process starts → every Service is visible in the kernel", "s", "slower", "faster", 50, valuesOf(bench.ColdStart)},
-	{figureFull, "Full sync", "full", "one full sync, as the subject itself tells", "s", "slower", "faster", 50, valuesOf(bench.FullSync)},
-	{figurePartial, "Partial sync", "partial", "one partial sync, as the subject itself tells", "s", "slower", "faster", 50, valuesOf(bench.PartialSync)},
+	{figureReaction, "Reaction", "react", "one isolated change, which nothing held back: due in the cluster → visible in the kernel, seen from outside", "s", "slower", "faster", 50, valuesOf(bench.Reaction)},
+	{figureCold, "Cold start", "cold", "the subject's process starts → every Service is visible in the kernel, seen from outside", "s", "slower", "faster", 50, valuesOf(bench.ColdStart)},
+	{figureNPL50, "Latency p50", "npl p50", "network programming latency: due in the cluster → visible in the kernel", "s", "slower", "faster", 50, valuesOf(bench.NetworkProgrammingLatency)},
+	{figureNPL99, "Latency p99", "npl p99", "network programming latency, 99 of 100 changes", "s", "slower", "faster", 99, valuesOf(bench.NetworkProgrammingLatency)},
+	{figureFull, "Full sync", "full*", "one full sync, as the subject itself reports it", "s", "slower", "faster", 50, valuesOf(bench.FullSync)},
+	{figurePartial, "Partial sync", "partial*", "one partial sync, as the subject itself reports it", "s", "slower", "faster", 50, valuesOf(bench.PartialSync)},
 	{figureFullSys, "Full sync, kernel", "kernel", "the kernel's own time of one full sync: system time of its tools (which many kernels count in ticks of some ms), or wall time of its own system calls", "s", "more", "less", 50, kernelValues("full")},
 	{figurePartialSys, "Partial sync, kernel", "kernel", "the kernel's own time of one partial sync: system time of its tools (which many kernels count in ticks of some ms), or wall time of its own system calls", "s", "more", "less", 50, kernelValues("partial")},
 	{figureRestore, "Writing rules", "restore", "wall time of what writes the rules of one sync: iptables-restore, nft, netlink, socket options; of full syncs, where all subjects tell them apart", "s", "slower", "faster", 50, restoreValues},
 	{figureRestores, "Restores", "restores", "restores or transactions of one sync; of full syncs, where all subjects tell them apart", "count", "more", "fewer", 50, restoresValues},
-	{figureNPL50, "Latency p50", "npl p50", "network programming latency: due in the cluster → visible in the kernel", "s", "slower", "faster", 50, valuesOf(bench.NetworkProgrammingLatency)},
-	{figureNPL99, "Latency p99", "npl p99", "network programming latency, 99 of 100 changes", "s", "slower", "faster", 99, valuesOf(bench.NetworkProgrammingLatency)},
 	{figureColdCPU, "CPU, cold start", "cpu cold", "user and system time of the subject and its children, from the first create to the end of the settle after it", "s", "more", "less", 50, coldCPU},
 	{figureCPU, "CPU per change", "cpu/chg", "user and system time of the subject and its children over the steps with changes and the settles after them, for each change", "s", "more", "less", 50, changeCPU},
 	{figureRSS, "Peak RSS", "rss", "of the subject's process", "B", "more", "less", 50, largestOf(bench.PeakRSS)},
@@ -129,6 +108,14 @@ var figureTexts = []figureText{
 	{figureFirstPacket, "First packet", "packet", "at the last Service of the dispatch", "s", "slower", "faster", 50, lastPacketValues},
 	{figureRules, "Rules", "rules", "all tables, counted by the kernel where that was done for all subjects", "count", "more", "fewer", 50, countValues(false)},
 	{figureElements, "Elements", "elements", "elements of sets and maps", "count", "more", "fewer", 50, countValues(true)},
+}
+
+// column is the figure's heading in a comparison: it says which of them no one but the subject knows.
+func (t figureText) column() string {
+	if t.name == figureFull || t.name == figurePartial {
+		return t.text + ", self-reported"
+	}
+	return t.text
 }
 
 // figureName is a figure's name for what a scenario's target calls it.
@@ -145,8 +132,8 @@ func figureTextOf(name string) figureText {
 }
 
 // figure of a side by name; nil when it was not measured.
-func (s Side) figure(name string) *Figure {
-	i := slices.IndexFunc(s.Figures, func(f Figure) bool { return f.Name == figureName(name) })
+func (s Side) figure(name string) *estimate.Estimate {
+	i := slices.IndexFunc(s.Figures, func(f estimate.Estimate) bool { return f.Name == figureName(name) })
 	if i < 0 {
 		return nil
 	}
@@ -155,7 +142,7 @@ func (s Side) figure(name string) *Figure {
 
 // notReached says that a figure is missing because the subject was stopped every time.
 func (s Side) notReached(name string) bool {
-	ends := name == figureCold || name == figureFull || name == figureNPL50 || name == figureNPL99
+	ends := name == figureReaction || name == figureCold || name == figureFull || name == figureNPL50 || name == figureNPL99
 	return ends && s.figure(name) == nil && len(s.Exceeded) > 0 && len(s.Exceeded) == s.Repetitions
 }
 
@@ -202,77 +189,43 @@ func sidesOf(c *collection, cell Cell) []Side {
 	return sides
 }
 
-// figure reduces the values of all repetitions. A repetition that was stopped counts with what it had used.
-func (t figureText) figure(values map[repetition][]float64, exceeded []Exceeded) *Figure {
-	f := Figure{Name: t.name, Unit: t.unit}
+// figure estimates from the values of all repetitions. A repetition that was stopped counts with what it had used.
+func (t figureText) figure(values estimate.Sample, exceeded []Exceeded) *estimate.Estimate {
 	stoppedAt := math.Inf(1)
 	for _, e := range exceeded {
 		own, have := values[e.of]
 		switch {
 		case t.name == e.Figure && t.name != figureNPL99:
+			if values == nil {
+				values = estimate.Sample{}
+			}
 			values[e.of] = []float64{slices.Max(append(own, e.Used))}
 			stoppedAt = min(stoppedAt, values[e.of][0])
 		case have && t.underestimatedWhenStopped():
 			stoppedAt = min(stoppedAt, slices.Min(own))
 		}
 	}
-	var all []float64
-	for _, of := range sortedRepetitions(values) {
-		all = append(all, values[of]...)
-		f.repetitions = append(f.repetitions, repetitionValue{of, percentile(values[of], t.percent)})
-	}
-	if len(all) == 0 {
+	f := estimate.Of(t.name, t.unit, values, t.percent)
+	if f == nil {
 		return nil
 	}
-	f.N, f.Value = len(all), percentile(all, t.percent)
-	f.AtLeast = f.Value >= stoppedAt
-	if f.stopped = !math.IsInf(stoppedAt, 1); f.stopped {
-		return &f
+	f.AtLeast, f.Stopped = f.Value >= stoppedAt, !math.IsInf(stoppedAt, 1)
+	same := t.unit == "count" && f.Constant() // counts that never differ need no interval
+	if f.Stopped || same {
+		f.Unbounded()
 	}
-	if t.percent == 50 {
-		d := describe(all)
-		f.Low, f.High = d.Low, d.High
-	} else if d := describe(f.values()); d.Low != nil { // of a percentile: from the repetitions' own
-		low, high := min(*d.Low, f.Value), max(*d.High, f.Value)
-		f.Low, f.High = &low, &high
-	}
-	if t.unit == "count" && f.Low != nil && *f.Low == *f.High {
-		f.Low, f.High = nil, nil // counts that never differ need no interval
-	}
-	return &f
+	return f
 }
 
 // underestimatedWhenStopped: changes that never arrived are missing, and memory was still growing.
 func (t figureText) underestimatedWhenStopped() bool {
-	return t.name == figureNPL50 || t.name == figureNPL99 || t.name == figureRSS || t.name == figureChildRSS || t.name == figureTotalRSS
-}
-
-func (f Figure) values() []float64 {
-	var out []float64
-	for _, r := range f.repetitions {
-		out = append(out, r.value)
-	}
-	return out
-}
-
-// spread as of a Distribution.
-func (f Figure) spread() (share float64, ok bool) {
-	return Distribution{Median: f.Value, Low: f.Low, High: f.High}.spread()
-}
-
-func sortedRepetitions(values map[repetition][]float64) []repetition {
-	out := make([]repetition, 0, len(values))
-	for of := range values {
-		out = append(out, of)
-	}
-	slices.SortFunc(out, func(a, b repetition) int { return cmp.Or(a.run-b.run, a.rep-b.rep) })
-	return out
+	return t.name == figureReaction || t.name == figureNPL50 || t.name == figureNPL99 || t.name == figureRSS || t.name == figureChildRSS || t.name == figureTotalRSS
 }
 
 func (c *cellSamples) repetitionCount() int {
 	seen := map[repetition]bool{}
 	for _, r := range c.records {
-		seen[repetition{r.run, r.Rep}] = true
+		seen[repetition{Run: r.run, Rep: r.Rep}] = true
 	}
 	return len(seen)
 }
@@ -284,14 +237,18 @@ func (c *cellSamples) exceeded() []Exceeded {
 	full := map[repetition]bool{}
 	var out []Exceeded
 	for _, r := range c.records {
-		of := repetition{r.run, r.Rep}
+		of := repetition{Run: r.run, Rep: r.Rep}
 		switch r.Metric {
 		case bench.ColdStart:
 			cold[of] = true
 		case bench.FullSync:
 			full[of] = full[of] || r.Error == ""
 		case bench.Exceeded:
-			out = append(out, Exceeded{Repetition: r.Rep, Used: r.Value, Unit: r.Unit, Reached: r.Error, of: of})
+			e := Exceeded{Repetition: r.Rep, Used: r.Value, Unit: r.Unit, Reached: r.Error, of: of}
+			if _, kind := stepOf(r.Step); kind == "react" {
+				e.Figure = figureReaction
+			}
+			out = append(out, e)
 		}
 	}
 	for i := range out {
@@ -305,11 +262,11 @@ func (c *cellSamples) exceeded() []Exceeded {
 			e.Figure = figureFull
 		case !c.inProcess && !cold[e.of]:
 			e.Figure = figureCold
-		default:
+		case e.Figure == "":
 			e.Figure = figureNPL99
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Exceeded) int { return cmp.Or(a.of.run-b.of.run, a.of.rep-b.of.rep) })
+	slices.SortStableFunc(out, func(a, b Exceeded) int { return a.of.Compare(b.of) })
 	return out
 }
 

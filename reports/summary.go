@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // Summary is everything derived from the raw files. All outputs are written from it. Times are in seconds.
@@ -55,6 +56,8 @@ type RunHead struct {
 	Description string     `json:"description,omitempty"`
 	Subjects    []string   `json:"subjects"`
 	// Feed is how objects reached the subjects: "informers" in the lab's process, "api" over HTTP.
+	// Observed as in bench.Run.
+	Observed string         `json:"observed,omitempty"`
 	Feed     string         `json:"feed"`
 	Reps     int            `json:"reps"`
 	Seed     uint64         `json:"seed"`
@@ -81,9 +84,7 @@ type Row struct {
 	Protocol string       `json:"protocol,omitempty"` // of a flow
 	Outcome  string       `json:"outcome,omitempty"`  // of a flow; absent: answered
 	Unit     string       `json:"unit"`               // s, B, count or ratio
-	Distribution
-	// FewForP99 says that the 99th percentile lies between the two largest values: fewer than 100 of them.
-	FewForP99 bool `json:"few_for_p99,omitempty"`
+	estimate.Distribution
 }
 
 // Label names the row's metric with what tells it apart, for people.
@@ -104,21 +105,23 @@ func (r Row) Label() string {
 type KeyFigures struct {
 	Series string `json:"series"`
 	Cell   Cell   `json:"cell"`
+	// Reaction is of isolated changes.
+	Reaction *estimate.Distribution `json:"reaction,omitempty"`
 	// ColdStart is from the start of the subject's process until every Service is visible.
-	ColdStart *Distribution `json:"cold_start,omitempty"`
+	ColdStart *estimate.Distribution `json:"cold_start,omitempty"`
 	// FullSync and PartialSync are medians with their confidence intervals.
-	FullSync    *Distribution `json:"full_sync,omitempty"`
-	PartialSync *Distribution `json:"partial_sync,omitempty"`
+	FullSync    *estimate.Distribution `json:"full_sync,omitempty"`
+	PartialSync *estimate.Distribution `json:"partial_sync,omitempty"`
 	// Programming is the network programming latency.
-	Programming *Distribution `json:"network_programming_latency,omitempty"`
+	Programming *estimate.Distribution `json:"network_programming_latency,omitempty"`
 	// FirstPacketFirst, FirstPacketLast and FirstPacketMiss are at the first and last Service and for an address of no
 	// Service, as measured: the empty ruleset's cost is in them.
-	FirstPacketFirst *Distribution `json:"first_packet_first,omitempty"`
-	FirstPacketLast  *Distribution `json:"first_packet_last,omitempty"`
-	FirstPacketMiss  *Distribution `json:"first_packet_miss,omitempty"`
+	FirstPacketFirst *estimate.Distribution `json:"first_packet_first,omitempty"`
+	FirstPacketLast  *estimate.Distribution `json:"first_packet_last,omitempty"`
+	FirstPacketMiss  *estimate.Distribution `json:"first_packet_miss,omitempty"`
 	// Rules is the sum of the tables' (and families') medians.
 	Rules   *float64 `json:"rules,omitempty"`
-	PeakRSS *float64 `json:"peak_rss,omitempty"`
+	PeakRSS *float64 `json:"peak_rss,omitempty"` // median of the repetitions' peaks
 	// SyncBusy is the share of the churn during which syncs ran, median of the repetitions.
 	SyncBusy    *float64 `json:"sync_busy,omitempty"`
 	SyncsFailed int      `json:"syncs_failed,omitempty"`
@@ -137,7 +140,7 @@ func (k KeyFigures) stoppedAt(figure string) (used float64, ok bool) {
 }
 
 // orStopped is a duration for a narrow table, or what the subject had used when it was stopped without one.
-func (k KeyFigures) orStopped(figure string, d *Distribution, text func(*Distribution) string) string {
+func (k KeyFigures) orStopped(figure string, d *estimate.Distribution, text func(*estimate.Distribution) string) string {
 	if used, ok := k.stoppedAt(figure); ok && d == nil {
 		return limitText(used, "s")
 	}
@@ -152,7 +155,7 @@ type Growth struct {
 	Metric   bench.Metric `json:"metric"`
 	Kind     string       `json:"kind,omitempty"` // of the sync a restore belongs to
 	Sizes    []int        `json:"sizes"`
-	Fit
+	estimate.Power
 }
 
 // Label names what grows, for people.
@@ -168,11 +171,14 @@ func (g Growth) Label() string {
 type Traversal struct {
 	Series string `json:"series"`
 	Cell   Cell   `json:"cell"`
-	Fit
+	estimate.Fit
 	// Empty is the median over an empty ruleset, when it was probed; Worst the largest median of a position or the miss.
 	Empty   *float64 `json:"empty,omitempty"`
 	Worst   float64  `json:"worst"`
 	WorstAt int      `json:"worst_at"` // -1 is the miss
+	// NetLow and NetHigh bound the 95 % interval of Net: each repetition less its own cost over an empty ruleset.
+	NetLow  *float64 `json:"net_ci_low,omitempty"`
+	NetHigh *float64 `json:"net_ci_high,omitempty"`
 }
 
 // Net is the worst position's cost with the empty ruleset's taken off, where that was measured.
@@ -213,7 +219,7 @@ func runHeads(c *collection) []RunHead {
 		heads = append(heads, RunHead{
 			Label: c.labels[i], Dir: filepath.Base(l.dir), Status: r.Status, Reason: r.Reason, Started: r.Started,
 			Finished: r.Finished, Scenario: r.Scenario.Name, Description: strings.TrimSpace(r.Scenario.Description),
-			Subjects: r.Subjects, Feed: cmp.Or(r.Feed, bench.FeedInformers), Reps: r.Reps, Seed: r.Seed, Command: r.Command, Versions: r.Versions, Machine: r.Machine,
+			Subjects: r.Subjects, Feed: cmp.Or(r.Feed, bench.FeedInformers), Observed: r.Observed, Reps: r.Reps, Seed: r.Seed, Command: r.Command, Versions: r.Versions, Machine: r.Machine,
 			Shards: l.shardHeads(), Missing: l.missingText(),
 		})
 	}
@@ -267,16 +273,15 @@ func rows(c *collection) []Row {
 			for _, d := range samples.details() {
 				row := Row{Series: s.name, Cell: cell, Metric: d.metric, Kind: d.kind, Table: d.table, Family: d.family,
 					Target: d.target, Method: d.method,
-					Protocol: d.protocol, Outcome: d.outcome, Unit: samples.unit(d.metric), Distribution: describe(samples.groups[d])}
+					Protocol: d.protocol, Outcome: d.outcome, Unit: samples.unit(d.metric), Distribution: estimate.Describe(samples.groups[d])}
 				if d.hasPos {
 					row.Position = &d.position
 				}
-				row.FewForP99 = row.N < 100 && row.Min != row.Max
 				out = append(out, row)
 			}
 			if busy := busyShares(samples); len(busy) > 0 {
 				out = append(out, Row{Series: s.name, Cell: cell, Metric: syncBusy, Unit: "ratio",
-					Distribution: describe(busy), FewForP99: len(busy) < 100})
+					Distribution: estimate.Describe(busy)})
 			}
 		}
 	}

@@ -38,6 +38,9 @@ func (w *syntheticWriter) fromOutside(s syntheticSubject) (stopped bool) {
 		w.put(w.y.stopAt, bench.PeakRSS, 9e7+3e4*n, "B", bench.Record{})
 		return true
 	}
+	for i := range 4 {
+		w.put(cold+float64(1+i), bench.Reaction, (0.004+s.partial*n)*(1+0.02*float64(i)+0.01*float64(w.cell.Rep)), "s", bench.Record{Step: "2:react"})
+	}
 	w.put(cold, bench.ColdStart, cold, "s", bench.Record{Step: "1:create"})
 	w.put(cold, bench.SubjectCPU, w.noisy(s, 0.8*cold), "s", bench.Record{Step: "1:create"})
 	w.put(cold+9, bench.SubjectCPU, float64(w.y.churn)*w.noisy(s, 2e-3+s.partial*n/20), "s", bench.Record{Step: "2:churn"})

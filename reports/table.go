@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"synclab/reports/estimate"
 )
 
 // tableWidth is what the terminal table fits into.
@@ -43,10 +45,10 @@ func (s *Summary) allCompared() bool {
 }
 
 func (s *Summary) keyFigures(b *strings.Builder) {
-	shown := textTable{header: []string{"subject", "services", "cold start", "full sync", "partial sync", "npl p50", "npl p99", "1st packet", "rules"}}
+	shown := textTable{header: []string{"subject", "services", "react", "cold", "full sync", "partial", "npl p50", "npl p99", "1st packet", "rules"}}
 	duration := withSpread
 	if slices.ContainsFunc(s.KeyFigures, func(k KeyFigures) bool { return k.ColdStart != nil || len(k.Exceeded) > 0 }) {
-		duration = func(d *Distribution) string { return shortTime(d, medianValue) } // else the table is too wide
+		duration = func(d *estimate.Distribution) string { return shortTime(d, medianValue) } // else the table is too wide
 	}
 	settings := ""
 	for _, k := range s.KeyFigures {
@@ -54,17 +56,17 @@ func (s *Summary) keyFigures(b *strings.Builder) {
 			settings = tail
 			shown.heading(tail)
 		}
-		shown.add(k.Series, Grouped(int64(k.Cell.Services)), k.orStopped(figureCold, k.ColdStart, duration),
+		shown.add(k.Series, Grouped(int64(k.Cell.Services)), k.orStopped(figureReaction, k.Reaction, duration), k.orStopped(figureCold, k.ColdStart, duration),
 			k.orStopped(figureFull, k.FullSync, duration), duration(k.PartialSync),
-			shortTime(k.Programming, func(d Distribution) float64 { return d.Median }),
-			shortTime(k.Programming, func(d Distribution) float64 { return d.P99 }),
-			shortTime(k.FirstPacketLast, func(d Distribution) float64 { return d.Median }), countText(k.Rules))
+			shortTime(k.Programming, func(d estimate.Distribution) float64 { return d.Median }),
+			shortTime(k.Programming, func(d estimate.Distribution) float64 { return d.P99 }),
+			shortTime(k.FirstPacketLast, func(d estimate.Distribution) float64 { return d.Median }), countText(k.Rules))
 	}
 	if shown = shown.dropEmpty(); len(shown.header) > 2 {
 		b.WriteString("\n")
 		shown.write(b)
-		b.WriteString("\nmedians ± 95 % confidence" + shown.legend("; npl: network programming latency", "npl p50", "npl p99") +
-			shown.legend("; 1st packet: at the last Service", "1st packet") + "\n")
+		b.WriteString("\n" + wrap(s.mediansText(shown.rows)+shown.legend("; react: reaction, an isolated change", "react")+shown.legend("; npl: network programming latency", "npl p50", "npl p99")+
+			shown.legend("; 1st packet: at the last Service", "1st packet"), tableWidth, "  ") + "\n")
 	}
 	if len(s.Comparisons) > 0 {
 		s.compared(b)
@@ -75,23 +77,50 @@ func (s *Summary) keyFigures(b *strings.Builder) {
 	}
 }
 
+// mediansText says what the values of a table are, and ± where it has any.
+func (s *Summary) mediansText(table ...any) string {
+	least, most := math.MaxInt, 0
+	for _, r := range s.Rows {
+		least, most = min(least, r.Repetitions), max(most, r.Repetitions)
+	}
+	text := "medians of the repetitions"
+	if most > 0 && most < estimate.Enough {
+		text = "medians of " + plural(most, "repetition") + ": observed, without intervals"
+	}
+	if strings.Contains(fmt.Sprint(table...), "±") {
+		text += " ± 95 % confidence"
+		if least < estimate.Enough {
+			text += ", from 6 repetitions"
+		}
+	}
+	return text
+}
+
 // phaseTable says where syncs spend their time; a dash is a phase that the subject does not tell.
 func (s *Summary) phaseTable(b *strings.Builder) {
 	shown := s.tablePhases()
 	if len(shown) == 0 {
 		return
 	}
-	times := textTable{header: []string{"subject", "services", "sync", "plan", "encode", "jumps", "tool user", "tool sys", "rest"}}
+	times := textTable{header: []string{"subject", "services", "sync", "plan", "encode", "jumps", "tool user", "tool sys", "post-sync", "rest"}}
+	postSync := slices.ContainsFunc(shown, func(p Phases) bool { return p.PostSync > 0 })
+	if !postSync { // records of old runs, and of subjects that do not tell it
+		times.header = slices.Delete(times.header, 8, 9)
+	}
 	settings := ""
 	for _, p := range shown {
 		if tail := p.Cell.Settings(); tail != settings {
 			settings = tail
 			times.heading(tail)
 		}
-		times.add(p.Series, Grouped(int64(p.Cell.Services)), p.Kind, orDash(p.Plan), orDash(p.Encode), orDash(p.Jumps),
-			orDash(p.ToolUser), orDash(p.ToolSys), Format(p.Rest, "s"))
+		row := []string{p.Series, Grouped(int64(p.Cell.Services)), p.Kind, orDash(p.Plan), orDash(p.Encode), orDash(p.Jumps),
+			orDash(p.ToolUser), orDash(p.ToolSys)}
+		if postSync {
+			row = append(row, orDash(p.PostSync))
+		}
+		times.add(append(row, Format(p.Rest, "s"))...)
 	}
-	b.WriteString("\nWhere a sync spends its time (medians)\n\n")
+	b.WriteString("\nWhere a sync spends its time (shares of the median sync)\n\n")
 	times.write(b)
 }
 
@@ -120,18 +149,23 @@ func orDash(seconds float64) string {
 }
 
 // withSpread is benchstat's "3.31 s ±2%", without the interval where there is none.
-func withSpread(d *Distribution) string {
+func withSpread(d *estimate.Distribution) string {
 	if d == nil {
 		return "–"
 	}
 	text := Format(d.Median, "s")
-	if share, ok := d.spread(); ok {
-		text += fmt.Sprintf(" ±%.0f%%", math.Ceil(100*share))
+	if share, ok := d.Spread(); ok {
+		text += narrow(spreadText(share))
 	}
 	return text
 }
 
-func shortTime(d *Distribution, of func(Distribution) float64) string {
+// narrow writes an interval for a terminal: " ±3%".
+func narrow(text string) string {
+	return strings.Replace(strings.Replace(text, "± ", "±", 1), " %", "%", 1)
+}
+
+func shortTime(d *estimate.Distribution, of func(estimate.Distribution) float64) string {
 	if d == nil {
 		return "–"
 	}

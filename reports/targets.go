@@ -3,11 +3,14 @@ package reports
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"synclab/scenarios"
+
+	"synclab/reports/estimate"
 )
 
 // TargetResult is what became of one of a scenario's targets.
@@ -27,8 +30,10 @@ type TargetResult struct {
 	Low     *float64 `json:"ci_low,omitempty"`
 	High    *float64 `json:"ci_high,omitempty"`
 	// Bound is "lower" when the one Beside was stopped: the real ratio is larger.
-	Bound   string `json:"bound,omitempty"`
-	Verdict string `json:"verdict"` // met, missed, not measured, or unknown: stopped too early to tell
+	Bound string `json:"bound,omitempty"`
+	// Verdict is met or missed where the interval says so, unclear where it holds the limit, observed where there is none, not
+	// measured, or unknown: stopped too early to tell.
+	Verdict string `json:"verdict"`
 }
 
 // The verdicts.
@@ -37,6 +42,8 @@ const (
 	verdictMissed      = "missed"
 	verdictNotMeasured = "not measured"
 	verdictUnknown     = "unknown"
+	verdictUnclear     = "unclear"
+	verdictObserved    = "observed"
 )
 
 // targetResults judge the targets of the runs' scenarios.
@@ -67,17 +74,19 @@ func targetResults(c *collection, s *Summary) []TargetResult {
 func (r *TargetResult) judgeFigure(s *Summary) {
 	own, other := s.figureOf(r.Scenario, r.Services, r.Subject, r.Figure), s.figureOf(r.Scenario, r.Services, r.Beside, r.Figure)
 	if own != nil {
-		r.Own, r.OwnRepetitions = &own.Value, len(own.repetitions)
+		r.Own, r.OwnRepetitions = &own.Value, own.Repetitions()
 	}
 	if other != nil {
-		r.Other, r.OtherRepetitions = &other.Value, len(other.repetitions)
+		r.Other, r.OtherRepetitions = &other.Value, other.Repetitions()
 	}
 	if r.AtMost > 0 {
 		if own != nil {
 			r.Reached, r.Low, r.High = &own.Value, own.Low, own.High
-			r.Verdict = verdictIf(own.Value <= r.AtMost.Seconds())
-			if own.AtLeast && r.Verdict == verdictMet {
+			r.Verdict = r.judge(r.AtMost.Seconds(), false)
+			if own.AtLeast && own.Value <= r.AtMost.Seconds() {
 				r.Verdict = verdictUnknown
+			} else if own.AtLeast {
+				r.Verdict = verdictMissed
 			}
 		}
 		return
@@ -87,47 +96,74 @@ func (r *TargetResult) judgeFigure(s *Summary) {
 		return
 	}
 	r.Reached, r.Low, r.High, r.Bound = &ratio.Ratio, ratio.Low, ratio.High, ratio.Bound
-	r.Verdict = verdictIf(ratio.Ratio >= r.Times)
-	if ratio.Bound == "lower" && ratio.Ratio < r.Times || ratio.Bound == "upper" && ratio.Ratio >= r.Times {
+	switch {
+	case ratio.Bound == "":
+		if r.Verdict = r.judge(r.Times, true); r.Unit == "count" && own.Constant() && other.Constant() {
+			r.Verdict = verdictIf(ratio.Ratio >= r.Times) // counted exactly
+		}
+	case ratio.Bound == "lower" == (ratio.Ratio >= r.Times):
+		r.Verdict = verdictIf(ratio.Bound == "lower")
+	default:
 		r.Verdict = verdictUnknown
 	}
 }
 
+// judge what was reached by its interval: a limit that lies within it is neither met nor missed. Without one, what was
+// observed is no verdict.
+func (r *TargetResult) judge(limit float64, atLeast bool) string {
+	switch {
+	case r.Low == nil:
+		return verdictObserved
+	case *r.Low >= limit && atLeast, *r.High <= limit && !atLeast:
+		return verdictMet
+	case *r.High < limit && atLeast, *r.Low > limit && !atLeast:
+		return verdictMissed
+	}
+	return verdictUnclear
+}
+
 // judgeExponent fits the growth between the two sizes, as growths does over all of them.
 func (r *TargetResult) judgeExponent(c *collection) {
-	var x, y []float64
+	var points []estimate.Point
+	from, to := math.Inf(1), math.Inf(-1)
 	for _, one := range c.series {
 		if one.subject != r.Subject {
 			continue
 		}
 		for _, cell := range c.cells {
 			if cell.Scenario == r.Scenario && cell.Services >= r.From && cell.Services <= r.Services {
-				for _, v := range figureValues(one.cells[cell.id()], r.Figure) {
-					x, y = append(x, float64(cell.Services)), append(y, v)
+				if values := figureValues(one.cells[cell.id()], r.Figure); len(values) > 0 {
+					x := float64(cell.Services)
+					points, from, to = append(points, estimate.Point{X: x, Y: values}), min(from, x), max(to, x)
 				}
 			}
 		}
 		break // of several runs the first
 	}
-	if len(x) == 0 || slices.Min(x) > float64(r.From) || slices.Max(x) < float64(r.Services) {
+	if from > float64(r.From) || to < float64(r.Services) {
 		return
 	}
-	if fit, ok := fitPower(x, y); ok {
-		r.Reached, r.Low, r.High = &fit.Slope, fit.SlopeLow, fit.SlopeHigh
-		r.Verdict = verdictIf(fit.Slope <= r.Exponent)
+	if law, ok := estimate.FitPower(points); ok {
+		r.Reached, r.Low, r.High = &law.Slope, law.SlopeLow, law.SlopeHigh
+		r.Verdict = r.judge(r.Exponent, false)
 	}
 }
 
 // figureValues are a figure's values by repetition; none where one of these was stopped, which makes them bounds.
-func figureValues(c *cellSamples, name string) []float64 {
+func figureValues(c *cellSamples, name string) estimate.Sample {
 	if c == nil {
 		return nil
 	}
 	text := figureTextOf(name)
-	if f := text.figure(text.values(c, sameSource{}), c.exceeded()); f != nil && !f.stopped {
-		return f.values()
+	f := text.figure(text.values(c, sameSource{}), c.exceeded())
+	if f == nil || f.Stopped {
+		return nil
 	}
-	return nil
+	out := estimate.Sample{}
+	for _, v := range f.ByRepetition {
+		out[v.Repetition] = []float64{v.Value}
+	}
+	return out
 }
 
 func verdictIf(met bool) string {
@@ -138,7 +174,7 @@ func verdictIf(met bool) string {
 }
 
 // figureOf a subject at a size; nil: not measured.
-func (s *Summary) figureOf(scenario string, services int, subject, name string) *Figure {
+func (s *Summary) figureOf(scenario string, services int, subject, name string) *estimate.Estimate {
 	for _, cell := range s.collected.cells {
 		if cell.Scenario != scenario || cell.Services != services {
 			continue

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"synclab/reports/estimate"
 	"synclab/scenarios"
 )
 
@@ -61,8 +62,8 @@ func TestTargets(t *testing.T) {
 // The floor is the least kernel time of one interface, whoever's it was, and never that of a subject that was stopped.
 func TestFloors(t *testing.T) {
 	side := func(subject string, full, kernel float64, stopped bool) Side {
-		return Side{Series: subject, Subject: subject, Figures: []Figure{
-			{Name: figureFull, Unit: "s", Value: full}, {Name: figureFullSys, Unit: "s", Value: kernel, stopped: stopped}}}
+		return Side{Series: subject, Subject: subject, Figures: []estimate.Estimate{
+			{Name: figureFull, Unit: "s", Value: full}, {Name: figureFullSys, Unit: "s", Value: kernel, Stopped: stopped}}}
 	}
 	sides := []Side{side("synclab/iptables-legacy", 8, 0.5, false), side("synclab/iptables-legacy-direct", 1, 0.25, false),
 		side("kube-proxy/iptables-nft", 40, 1, true), side("synclab/nftables", 3, 2, false), side("exec:mine", 1, 0.01, false)}
@@ -87,12 +88,14 @@ func TestFloors(t *testing.T) {
 
 // Ratios of different numbers of repetitions say once why they have no interval.
 func TestWhyNoInterval(t *testing.T) {
-	of := func(pairs int) *Comparison { return &Comparison{Pairs: pairs, Warning: tooFew(pairs)} }
+	of := func(pairs int) *Comparison {
+		return &Comparison{Paired: true, Pairs: pairs, Warning: tooFew(pairs)}
+	}
 	for want, ratios := range map[string][]*Comparison{
-		"":                                   nil,
-		"3 repetitions: no interval at 95 %": {of(3), of(3)},
-		"1 to 3 repetitions: no interval at 95 %": {of(3), of(1)},
-		"stopped": {of(3), {Pairs: 3, Warning: "stopped"}},
+		"": nil,
+		"observed in 3 repetitions, too few for an interval at 95 %":      {of(3), of(3)},
+		"observed in 1 to 3 repetitions, too few for an interval at 95 %": {of(3), of(1)},
+		"stopped": {of(3), {Paired: true, Pairs: 3, Warning: "stopped"}},
 	} {
 		if got := whyNoInterval(ratios); got != want {
 			t.Errorf("%q, want %q", got, want)

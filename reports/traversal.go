@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // PacketCost is what the first packets of one subject pay in one cell, by one method. Times are in seconds, and have in
@@ -21,9 +22,9 @@ type PacketCost struct {
 	Spots []PacketSpot `json:"spots"`
 	Empty *float64     `json:"empty,omitempty"`
 	// PerService is the line through the medians by dispatch position: what each Service in front costs.
-	PerService *Fit `json:"per_service,omitempty"`
+	PerService *estimate.Fit `json:"per_service,omitempty"`
 	// PerRule is the line through the same medians by rules crossed, where these were counted and their number varies.
-	PerRule *Fit `json:"per_rule,omitempty"`
+	PerRule *estimate.Fit `json:"per_rule,omitempty"`
 	// Flat says whether the position matters.
 	Flat *Flatness `json:"flatness,omitempty"`
 }
@@ -33,7 +34,7 @@ type PacketSpot struct {
 	Name     string `json:"name"` // first, middle, last, miss, position N, or a kind of destination
 	Position int    `json:"position,omitempty"`
 	Target   string `json:"target,omitempty"`
-	Distribution
+	estimate.Distribution
 	// Rules is how many rules the packet crosses, counted by the interpreter over the rules in the kernel.
 	Rules *float64 `json:"rules_crossed,omitempty"`
 	// Empty is what such a packet pays over an empty ruleset, where that is another packet than one to a cluster IP.
@@ -42,15 +43,15 @@ type PacketSpot struct {
 
 // PacketGrowth is how the cost at the last Service grows with the number of Services.
 type PacketGrowth struct {
-	Series   string    `json:"series"`
-	Scenario string    `json:"scenario"`
-	Settings string    `json:"settings,omitempty"`
-	Method   string    `json:"method"`
-	Sizes    []int     `json:"sizes"`
-	Medians  []float64 `json:"medians"` // at the last Service of each size
-	Times    float64   `json:"times"`   // the largest size's median over the smallest's
-	Fit                // by Services, through the medians of the repetitions
-	Flat     Flatness  `json:"flatness"`
+	Series       string    `json:"series"`
+	Scenario     string    `json:"scenario"`
+	Settings     string    `json:"settings,omitempty"`
+	Method       string    `json:"method"`
+	Sizes        []int     `json:"sizes"`
+	Medians      []float64 `json:"medians"` // at the last Service of each size
+	Times        float64   `json:"times"`   // the largest size's median over the smallest's
+	estimate.Fit           // by Services, through the medians of the repetitions
+	Flat         Flatness  `json:"flatness"`
 }
 
 // methods of first packets, in the order of the page. The empty one is written sendto.
@@ -59,7 +60,7 @@ var methods = []string{"", "handshake", "echo", "established"}
 func methodName(method string) string { return cmp.Or(method, "sendto") }
 
 // packets returns the values of a metric at a position, of one method; none without samples.
-func (c *cellSamples) packets(metric bench.Metric, method string, position int) []float64 {
+func (c *cellSamples) packets(metric bench.Metric, method string, position int) estimate.Sample {
 	if c == nil {
 		return nil
 	}
@@ -70,17 +71,18 @@ func (c *cellSamples) packets(metric bench.Metric, method string, position int) 
 
 // toTarget returns the values of a metric for a kind of destination, of one method: over the rules, or over none, as
 // position 0 of such a kind is.
-func (c *cellSamples) toTarget(metric bench.Metric, method, target string, empty bool) []float64 {
+func (c *cellSamples) toTarget(metric bench.Metric, method, target string, empty bool) estimate.Sample {
 	return c.pick(func(d detail) bool {
 		return d.metric == metric && d.target == target && d.method == method && (d.hasPos && d.position == 0) == empty
 	})
 }
 
-func (c *cellSamples) pick(want func(detail) bool) []float64 {
-	var values []float64
+// pick the values of several groups, added up by repetition.
+func (c *cellSamples) pick(want func(detail) bool) estimate.Sample {
+	values := estimate.Sample{}
 	for _, d := range c.details() {
 		if want(d) {
-			values = append(values, c.groups[d]...)
+			values.Add(c.groups[d])
 		}
 	}
 	return values
@@ -141,29 +143,31 @@ func packetCosts(c *collection) []PacketCost {
 func packetCost(c *cellSamples, method string) PacketCost {
 	p := PacketCost{Method: methodName(method), Empty: medianOf(c.packets(bench.FirstPacket, method, 0))}
 	positions := c.positions(method)
-	var at, crossed, cost []float64
+	var at, crossed []estimate.Point
+	var rules []float64
 	for _, position := range positions {
-		spot := PacketSpot{Name: spotName(positions, position), Position: position, Distribution: describe(c.packets(bench.FirstPacket, method, position)),
+		cost := c.packets(bench.FirstPacket, method, position)
+		spot := PacketSpot{Name: spotName(positions, position), Position: position, Distribution: estimate.Describe(cost),
 			Rules: medianOf(c.packets(bench.RulesCrossed, "", position))}
-		at, cost = append(at, float64(position)), append(cost, spot.Median)
+		at = append(at, estimate.Point{X: float64(position), Y: cost})
 		if spot.Rules != nil {
-			crossed = append(crossed, *spot.Rules)
+			crossed, rules = append(crossed, estimate.Point{X: *spot.Rules, Y: cost}), append(rules, *spot.Rules)
 		}
 		p.Spots = append(p.Spots, spot)
 	}
 	if miss := c.packets(bench.FirstPacket, method, -1); len(miss) > 0 {
-		p.Spots = append(p.Spots, PacketSpot{Name: "miss", Position: -1, Distribution: describe(miss), Rules: medianOf(c.packets(bench.RulesCrossed, "", -1))})
+		p.Spots = append(p.Spots, PacketSpot{Name: "miss", Position: -1, Distribution: estimate.Describe(miss), Rules: medianOf(c.packets(bench.RulesCrossed, "", -1))})
 	}
 	for _, target := range c.targets(method) {
-		p.Spots = append(p.Spots, PacketSpot{Name: target, Target: target, Distribution: describe(c.toTarget(bench.FirstPacket, method, target, false)),
+		p.Spots = append(p.Spots, PacketSpot{Name: target, Target: target, Distribution: estimate.Describe(c.toTarget(bench.FirstPacket, method, target, false)),
 			Rules: medianOf(c.toTarget(bench.RulesCrossed, "", target, false)), Empty: medianOf(c.toTarget(bench.FirstPacket, method, target, true))})
 	}
-	if fit, ok := fitLine(at, cost); ok {
-		flat := flatness(fit, at[0], at[len(at)-1])
+	if fit, ok := estimate.FitLine(at); ok {
+		flat := flatness(fit, at[0].X, at[len(at)-1].X)
 		p.PerService, p.Flat = &fit, &flat
 	}
-	if len(crossed) == len(cost) && varies(crossed) {
-		if fit, ok := fitLine(crossed, cost); ok {
+	if len(crossed) == len(at) && varies(rules) {
+		if fit, ok := estimate.FitLine(crossed); ok {
 			p.PerRule = &fit
 		}
 	}
@@ -211,7 +215,11 @@ type Flatness struct {
 	Growth float64  `json:"growth"`
 	Low    *float64 `json:"ci_low,omitempty"`
 	High   *float64 `json:"ci_high,omitempty"`
-	// Verdict is flat, grows, falls, or unknown: no growth shown, and yet a large one not excluded.
+	// RangeLow and RangeHigh are of the repetitions' lines, where there is no interval.
+	RangeLow  *float64 `json:"range_low,omitempty"`
+	RangeHigh *float64 `json:"range_high,omitempty"`
+	// Verdict is flat, grows, falls, observed (too few repetitions to say), or unknown: no growth shown, and yet a large one
+	// not excluded.
 	Verdict string `json:"verdict"`
 }
 
@@ -222,8 +230,8 @@ const (
 )
 
 // flatness judges a line over a range.
-func flatness(fit Fit, from, to float64) Flatness {
-	base := fit.lineAt(from)
+func flatness(fit estimate.Fit, from, to float64) Flatness {
+	base := fit.At(from)
 	if base <= 0 {
 		return Flatness{Verdict: "unknown"}
 	}
@@ -233,9 +241,13 @@ func flatness(fit Fit, from, to float64) Flatness {
 		low, high := share(*fit.SlopeLow), share(*fit.SlopeHigh)
 		f.Low, f.High = &low, &high
 	}
+	if fit.SlopeRangeLow != nil {
+		low, high := share(*fit.SlopeRangeLow), share(*fit.SlopeRangeHigh)
+		f.RangeLow, f.RangeHigh = &low, &high
+	}
 	switch {
 	case f.Low == nil:
-		f.Verdict = "unknown" // two points are always on a line
+		f.Verdict = verdictObserved
 	case *f.Low <= 0 && *f.High >= 0 && *f.High > flatPossible:
 		f.Verdict = "unknown"
 	case *f.Low <= 0 && *f.High >= 0, math.Abs(f.Growth) < flatGrowth:
@@ -255,8 +267,12 @@ func (f Flatness) words() string {
 		growth = times(1+f.Growth) + "×"
 	}
 	switch {
+	case f.Low == nil && f.RangeLow == nil:
+		return "observed " + growth
+	case f.Low == nil && f.Growth >= 1:
+		return fmt.Sprintf("observed %s (range %s … %s×)", growth, times(1+*f.RangeLow), times(1+*f.RangeHigh))
 	case f.Low == nil:
-		return growth + ", no interval"
+		return fmt.Sprintf("observed %s (range %s … %s)", growth, signedPercent(*f.RangeLow), signedPercent(*f.RangeHigh))
 	case f.Verdict == "grows" && f.Growth >= 1:
 		return fmt.Sprintf("grows %s (%s … %s×)", growth, times(1+*f.Low), times(1+*f.High))
 	case f.Verdict == "unknown":
@@ -289,7 +305,7 @@ func packetGrowths(c *collection) []PacketGrowth {
 		for _, method := range methods {
 			for _, s := range c.series {
 				g := PacketGrowth{Series: s.name, Scenario: line.scenario, Settings: line.settings, Method: methodName(method)}
-				var x, y []float64
+				var points []estimate.Point
 				for _, cell := range line.cells {
 					samples := s.cells[cell.id()]
 					positions := samples.positions(method)
@@ -298,20 +314,16 @@ func packetGrowths(c *collection) []PacketGrowth {
 					}
 					last := positions[len(positions)-1]
 					g.Sizes = append(g.Sizes, cell.Services)
-					g.Medians = append(g.Medians, median(samples.packets(bench.FirstPacket, method, last)))
-					values := samples.byRepetition(func(r *bench.Record) bool {
-						return r.Metric == bench.FirstPacket && r.Target == "" && methodOf(r) == method && r.Position != nil && *r.Position == last
-					})
-					for _, of := range sortedRepetitions(values) {
-						x, y = append(x, float64(cell.Services)), append(y, median(values[of]))
-					}
+					values := samples.packets(bench.FirstPacket, method, last)
+					g.Medians = append(g.Medians, values.Median())
+					points = append(points, estimate.Point{X: float64(cell.Services), Y: values})
 				}
-				fit, ok := fitLine(x, y)
+				fit, ok := estimate.FitLine(points)
 				if !ok {
 					continue
 				}
 				g.Fit, g.Times = fit, g.Medians[len(g.Medians)-1]/g.Medians[0]
-				g.Flat = flatness(fit, slices.Min(x), slices.Max(x))
+				g.Flat = flatness(fit, float64(slices.Min(g.Sizes)), float64(slices.Max(g.Sizes)))
 				out = append(out, g)
 			}
 		}

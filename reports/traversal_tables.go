@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"synclab/reports/estimate"
 )
 
 // blogSource is the published measurement that the figures show as reference.
@@ -132,11 +134,11 @@ func spotCell(spot *PacketSpot) pageCell {
 // perRuleTable has the fits of the largest cell.
 func (s *Summary) perRuleTable(cell Cell) pageTable {
 	t := pageTable{Title: "Per rule, and whether the position matters", Columns: []pageColumn{{Name: "Subject"},
-		{Name: "Per rule", Numeric: true, Title: "slope by rules crossed, where their number varies"}, {Name: "95 % confidence", Numeric: true}, {Name: "R²", Numeric: true},
-		{Name: "Per Service in front", Numeric: true, Title: "slope by dispatch position"}, {Name: "95 % confidence", Numeric: true}, {Name: "R²", Numeric: true},
+		{Name: "Per rule", Numeric: true, Title: "slope by rules crossed, where their number varies"}, {Name: "95 % confidence", Numeric: true},
+		{Name: "Per Service in front", Numeric: true, Title: "slope by dispatch position"}, {Name: "95 % confidence", Numeric: true},
 		{Name: "Intercept", Numeric: true, Title: "by dispatch position; the empty ruleset's cost is in it"}, {Name: "less empty", Numeric: true},
 		{Name: "From first to last Service", Title: "growth of the line, with the bounds of its slope's 95 % interval"}},
-		Note: "Straight lines by least squares through the medians of the positions. Flat: the slope's 95 % interval holds 0, or the line grows by less than 10 % from the first to the last."}
+		Note: "Straight lines by least squares through the medians of the positions. Flat: the slope's 95 % interval holds 0, or the line grows by less than 10 % from the first to the last. With fewer than six repetitions only what was observed is told, and the range of the repetitions."}
 	for _, p := range s.packetsOf(cell, "sendto") {
 		row := append([]pageCell{s.seriesCell(p.Series)}, fitCells(p.PerRule)...)
 		row = append(row, fitCells(p.PerService)...)
@@ -153,17 +155,13 @@ func (s *Summary) perRuleTable(cell Cell) pageTable {
 	return t.dropEmpty()
 }
 
-// fitCells are a slope, its interval and R².
-func fitCells(fit *Fit) []pageCell {
+// fitCells are a slope and its interval.
+func fitCells(fit *estimate.Fit) []pageCell {
 	if fit == nil {
 		none := pageCell{Text: "–", Faint: true}
-		return []pageCell{none, none, none}
+		return []pageCell{none, none}
 	}
-	square := pageCell{Text: strconv.FormatFloat(fit.R2, 'f', 3, 64), Value: exact(fit.R2)}
-	if fit.N < 3 { // a line meets any two points
-		square = pageCell{Text: "–", Faint: true}
-	}
-	return []pageCell{{Text: slopeText(fit.Slope), Value: exact(fit.Slope)}, {Text: intervalText(*fit, slopeText)}, square}
+	return []pageCell{{Text: slopeText(fit.Slope), Value: exact(fit.Slope)}, {Text: intervalText(*fit, slopeText), Faint: fit.SlopeLow == nil}}
 }
 
 // slopeText writes seconds a rule in ns: slopes of flat dispatch are far below one.
@@ -176,9 +174,9 @@ func slopeText(v float64) string {
 }
 
 // costText is a slope where it is told from none: its interval holds no 0.
-func costText(fit Fit, flat *Flatness) string {
+func costText(fit estimate.Fit, flat *Flatness) string {
 	switch {
-	case !fit.holdsZero():
+	case !fit.HoldsZero():
 		return slopeText(fit.Slope)
 	case flat != nil && flat.Verdict == "unknown":
 		return "none shown"
@@ -200,7 +198,7 @@ func (s *Summary) packetGrowthTable() pageTable {
 		t.Columns = append(t.Columns, pageColumn{Name: Grouped(int64(size)), Numeric: true})
 	}
 	t.Columns = append(t.Columns, pageColumn{Name: "largest / smallest", Numeric: true}, pageColumn{Name: "Per Service", Numeric: true},
-		pageColumn{Name: "95 % confidence", Numeric: true}, pageColumn{Name: "R²", Numeric: true}, pageColumn{Name: "Growth"})
+		pageColumn{Name: "95 % confidence", Numeric: true}, pageColumn{Name: "Growth"})
 	for _, g := range s.PacketGrowth {
 		method := g.Method
 		if method == "sendto" {
@@ -224,7 +222,7 @@ func (s *Summary) packetGrowthTable() pageTable {
 func (s *Summary) flowTable() pageTable {
 	t := pageTable{Title: "New flows between namespaces, and an established one as control", Columns: []pageColumn{{Name: "Subject"}, {Name: "Method"}, {Name: "Services", Numeric: true},
 		{Name: "first", Numeric: true}, {Name: "middle", Numeric: true}, {Name: "last", Numeric: true}, {Name: "last, p90", Numeric: true}, {Name: "last, p99", Numeric: true}, {Name: "miss", Numeric: true},
-		{Name: "Per Service in front", Numeric: true}, {Name: "95 % confidence", Numeric: true}, {Name: "R²", Numeric: true}, {Name: "From first to last Service"}},
+		{Name: "Per Service in front", Numeric: true}, {Name: "95 % confidence", Numeric: true}, {Name: "From first to last Service"}},
 		Note: "Round trips from a client pod through the node to a pod that answers, each in a namespace of its own: handshake is TCP, SYN to SYN-ACK; echo is UDP, there and back; established is a packet of a " +
 			"flow that is known already. Only its first packet crosses the rules, so established must not depend on the position."}
 	for _, method := range methods[1:] {
@@ -237,7 +235,7 @@ func (s *Summary) flowTable() pageTable {
 			for _, name := range []string{"first", "middle", "last"} {
 				row = append(row, spotValue(p.spot(name), medianValue))
 			}
-			row = append(row, spotValue(p.spot("last"), func(d Distribution) float64 { return d.P90 }), spotValue(p.spot("last"), p99Value), spotValue(p.spot("miss"), medianValue))
+			row = append(row, spotValue(p.spot("last"), func(d estimate.Distribution) float64 { return d.P90 }), spotValue(p.spot("last"), p99Value), spotValue(p.spot("miss"), medianValue))
 			row = append(row, fitCells(p.PerService)...)
 			flat := pageCell{Text: "–", Faint: true}
 			if p.Flat != nil {
@@ -249,7 +247,7 @@ func (s *Summary) flowTable() pageTable {
 	return t.dropEmpty()
 }
 
-func spotValue(spot *PacketSpot, of func(Distribution) float64) pageCell {
+func spotValue(spot *PacketSpot, of func(estimate.Distribution) float64) pageCell {
 	if spot == nil {
 		return pageCell{Text: "–", Faint: true}
 	}
@@ -286,7 +284,7 @@ func (s *Summary) packetLines() (Cell, [][]string) {
 
 var packetLineHeader = []string{"subject", "first", "last", "miss", "last p99", "rules", "per rule", "position"}
 
-func spotTime(spot *PacketSpot, of func(Distribution) float64) string {
+func spotTime(spot *PacketSpot, of func(estimate.Distribution) float64) string {
 	if spot == nil {
 		return "–"
 	}
@@ -342,9 +340,7 @@ func (s *Summary) packetAnswers() []string {
 		switch {
 		case p.Flat != nil && p.Flat.Verdict == "grows":
 			text += fmt.Sprintf(", %s %s", slopeText(fit.Slope), unit)
-			if fit.SlopeLow != nil {
-				text += fmt.Sprintf(" (95 %% %s)", intervalText(*fit, slopeText))
-			}
+			text += fmt.Sprintf(" (95 %% %s)", intervalText(*fit, slopeText))
 			grow = append(grow, text)
 		case p.Flat != nil:
 			others = append(others, text+" ("+p.Flat.words()+")")

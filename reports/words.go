@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"synclab/bench"
+	"synclab/reports/estimate"
 )
 
 // warnings collects what a reader must know before trusting a number.
@@ -35,16 +36,20 @@ func warnings(c *collection, s *Summary) []string {
 	out = append(out, differentMachines(c)...)
 	few := 0
 	for _, row := range s.Rows {
-		if row.Low == nil && row.Unit == "s" {
+		if row.Repetitions < estimate.Enough && row.Unit == "s" {
 			few++
 		}
 	}
 	if few > 0 {
-		out = append(out, fmt.Sprintf("%s of durations with fewer than 6 values have no 95 %% confidence interval; more repetitions (REPS) give one", plural(few, "group")))
+		out = append(out, fmt.Sprintf("%s of durations have fewer than %d repetitions: they show what was observed, without a 95 %% interval; --reps %[2]d gives one", plural(few, "group"), estimate.Enough))
 	}
 	for _, g := range s.Growth {
-		if len(g.Sizes) < 3 {
+		switch {
+		case len(g.Sizes) < 3:
 			out = append(out, fmt.Sprintf("growth of %s (%s) rests on 2 sizes only", g.Label(), g.Series))
+		case g.Bends:
+			out = append(out, fmt.Sprintf("growth of %s (%s) is no power law: %s at %s Services; from size to size its exponents are %s", g.Label(), g.Series,
+				signedPercent(g.Misfit), Grouped(int64(g.MisfitAt)), localText(g.Power)))
 		}
 	}
 	return out
@@ -266,8 +271,11 @@ func packetSentence(s *Summary, largest []KeyFigures) []string {
 		}
 		t := s.Traversal[i]
 		part := fmt.Sprintf("%s to the first Service and %s to the last", Format(k.FirstPacketFirst.Median, "s"), Format(k.FirstPacketLast.Median, "s"))
-		if t.SlopeLow != nil && *t.SlopeLow > 0 { // else the slope may as well be none
+		switch {
+		case t.SlopeLow != nil && *t.SlopeLow > 0: // else the slope may as well be none
 			part += ", " + Format(t.Slope, "s") + " for each Service in front"
+		case t.SlopeRangeLow != nil && *t.SlopeRangeLow > 0:
+			part += ", observed " + Format(t.Slope, "s") + " for each Service in front"
 		}
 		names, parts = append(names, k.Series), append(parts, part)
 	}
@@ -287,7 +295,7 @@ func phaseSentence(s *Summary, largest []KeyFigures) []string {
 				continue
 			}
 			names, parts = append(names, p.Series), append(parts, p.shares())
-			rest, untold = rest || p.share(p.Rest) != "", untold || p.OwnUntold
+			rest, untold = rest || p.Rest > p.Total/200, untold || p.OwnUntold
 		}
 	}
 	if len(parts) == 0 {
@@ -305,16 +313,12 @@ func phaseSentence(s *Summary, largest []KeyFigures) []string {
 
 // shares says the parts of a sync: "70 % goes to iptables-restore, 22 % to the kernel and 8 % to the rest".
 func (p Phases) shares() string {
-	var out []string
+	var parts []float64
+	var names []string
+	left := p.Total // what is named nowhere else
 	add := func(seconds float64, to string) {
-		text := p.share(seconds)
-		switch {
-		case text == "":
-			return
-		case len(out) == 0:
-			text += " goes"
-		}
-		out = append(out, text+" to "+to)
+		parts, names = append(parts, seconds/p.Total), append(names, to)
+		left -= seconds
 	}
 	switch {
 	case p.tool == "":
@@ -332,17 +336,36 @@ func (p Phases) shares() string {
 	if p.Jumps > p.Total/20 {
 		add(p.Jumps, "checking its base chains and jumps")
 	}
-	add(p.Rest, "the rest")
+	add(p.PostSync, "what follows once the kernel has everything")
+	add(left, "the rest")
+	var out []string
+	for i, percent := range wholePercents(parts) {
+		switch text := fmt.Sprintf("%d %%", percent); {
+		case percent == 0:
+		case len(out) == 0:
+			out = append(out, text+" goes to "+names[i])
+		default:
+			out = append(out, text+" to "+names[i])
+		}
+	}
 	return joinWords(out)
 }
 
-// share of a sync in whole percent; empty where it rounds to none.
-func (p Phases) share(seconds float64) string {
-	text := tickShare(math.Min(1, seconds/p.Total))
-	if text == "0 %" {
-		return ""
+// wholePercents rounds shares that add up to one to percents that add up to 100: those cut most are rounded up.
+func wholePercents(shares []float64) []int {
+	out := make([]int, len(shares))
+	order := make([]int, len(shares))
+	left := 100
+	for i, share := range shares {
+		out[i], order[i] = int(math.Floor(100*share+1e-9)), i
+		left -= out[i]
 	}
-	return text
+	cut := func(i int) float64 { return 100*shares[i] - float64(out[i]) }
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(cut(b), cut(a)) })
+	for _, i := range order[:max(0, min(left, len(order)))] {
+		out[i]++
+	}
+	return out
 }
 
 // The kernel knows how long a process ran, but which part was its own it counts in ticks, of 4 ms at 250 Hz: of one that
@@ -400,7 +423,13 @@ func growthSentence(s *Summary) []string {
 	var names, parts []string
 	for _, g := range s.Growth {
 		if g.Metric == bench.FullSync {
-			names, parts = append(names, g.Series), append(parts, fmt.Sprintf("%.1f times as long", math.Pow(2, g.Slope)))
+			part := fmt.Sprintf("%.1f times as long", math.Pow(2, g.Slope))
+			if g.Bends { // one number would be wrong everywhere
+				first, last := g.Local[0], g.Local[len(g.Local)-1]
+				part = fmt.Sprintf("%.1f times as long from %s to %s and %.1f times from %s to %s", math.Pow(2, first.Exponent), Grouped(int64(first.From)),
+					Grouped(int64(first.To)), math.Pow(2, last.Exponent), Grouped(int64(last.From)), Grouped(int64(last.To)))
+			}
+			names, parts = append(names, g.Series), append(parts, part)
 		}
 	}
 	if len(parts) == 0 {

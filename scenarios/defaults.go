@@ -26,6 +26,7 @@ const (
 	defaultPodCIDRv6     = "fd00:10:128::/64"
 
 	defaultPoints          = 5
+	defaultReactions       = 10
 	defaultChurnKind       = "endpoints"
 	defaultArrivals        = "uniform"
 	defaultRolloutServices = 1
@@ -169,6 +170,9 @@ func (e *Endpoints) setMean(count int) {
 // fill sets what was left out of a step to its default.
 func (st Step) fill() {
 	switch {
+	case st.React != nil:
+		or(&st.React.Count, defaultReactions)
+		or(&st.React.Timeout, defaultSettleTimeout)
 	case st.Churn != nil:
 		or(&st.Churn.Kind, defaultChurnKind)
 		or(&st.Churn.Arrivals, defaultArrivals)

@@ -204,6 +204,8 @@ func (s *Scenario) mostEndpoints() int64 {
 	most = int64(math.Ceil(float64(most) * (1 - s.Shape.WithoutEndpoint)))
 	for _, st := range s.Steps {
 		switch {
+		case st.React != nil: // each endpoint that is added follows one that was removed
+			most += int64(st.React.Count)
 		case st.Churn != nil && st.Churn.Kind == "readiness":
 		case st.Churn != nil && st.Churn.Kind == "endpoints":
 			most += int64(st.Churn.Events)

@@ -40,7 +40,7 @@ type rule struct {
 var (
 	oneWord = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	// subjectName leaves out quotes and line ends: tables show it. Empty is another field's matter.
-	subjectName  = regexp.MustCompile(`^([a-z0-9.:-]+/?[a-zA-Z0-9./:-]*)?$`)
+	subjectName  = regexp.MustCompile(`^([a-z0-9.:-]+/?[a-zA-Z0-9./:+-]*)?$`)
 	oneInvariant = regexp.MustCompile(`^I([1-9]|1[0-3])$`)
 	oneLine      = regexp.MustCompile(`^[^\r\n]*$`)
 	shortText    = regexp.MustCompile(`^[^\r\n]{0,64}$`)
@@ -107,7 +107,7 @@ var rules = map[string]rule{
 	"targets.N.subject":  {pattern: subjectName, why: "a subject is called proxier/backend"},
 	"targets.N.beside":   {pattern: subjectName, why: "a subject is called proxier/backend"},
 	"targets.N.services": count(1, MaxServices, "the default service network numbers about as many"),
-	"targets.N.figure":   {words: []string{"cold_start", "full_sync", "partial_sync", "peak_rss", "child_peak_rss", "total_peak_rss", "first_packet"}},
+	"targets.N.figure":   {words: []string{"reaction", "cold_start", "full_sync", "partial_sync", "peak_rss", "child_peak_rss", "total_peak_rss", "first_packet"}},
 	"targets.N.times":    {min: 0, max: 1e6, above: true, orUnset: true, why: "it is a ratio: 25 is 25 times less"},
 	"targets.N.once":     anything,
 	"targets.N.atMost":   between(time.Microsecond, MaxDuration, "it is how long something may take").unset(),
@@ -118,6 +118,8 @@ var rules = map[string]rule{
 
 	"steps.N.create.services":    count(0, MaxServices, "0 means all of the shape that do not exist yet"),
 	"steps.N.create.rate":        {min: 0, max: maxRate, why: "Services a second; 0 means as fast as possible"},
+	"steps.N.react.count":        count(1, 10_000, "each waits until the subject has idled"),
+	"steps.N.react.timeout":      between(time.Millisecond, MaxDuration, "it is a guard against waiting for ever"),
 	"steps.N.churn.rate":         {min: 0, max: maxRate, above: true, why: "changes a second; informers deliver no more"},
 	"steps.N.churn.events":       count(1, 10_000_000, "all changes of a step are planned ahead, in memory"),
 	"steps.N.churn.kind":         {words: []string{"endpoints", "readiness", "services", "mixed"}},

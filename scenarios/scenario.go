@@ -26,7 +26,7 @@ type Scenario struct {
 type Target struct {
 	Subject  string `yaml:"subject" json:"subject"`
 	Services int    `yaml:"services" json:"services"`
-	// Figure: cold_start, full_sync, partial_sync, peak_rss, child_peak_rss, total_peak_rss (of both), or first_packet: the
+	// Figure: reaction, cold_start, full_sync, partial_sync, peak_rss, child_peak_rss, total_peak_rss (of both), or first_packet: the
 	// median at the last Service.
 	Figure string `yaml:"figure" json:"figure"`
 	// Times: the figure of the subject Beside is at least so many times the Subject's.
@@ -84,7 +84,7 @@ type Endpoints struct {
 
 // Proxy overrides settings of the proxier under test. Zero values keep the defaults of its configuration.
 type Proxy struct {
-	Policy        string        `yaml:"policy,omitempty" json:"policy,omitempty"`               // token-bucket (default), completion-to-start
+	Policy        string        `yaml:"policy,omitempty" json:"policy,omitempty"`               // token-bucket, completion-to-start; default: each subject's own
 	Burst         int           `yaml:"burst,omitempty" json:"burst,omitempty"`                 // token bucket; default 2
 	MinSyncPeriod time.Duration `yaml:"minSyncPeriod,omitempty" json:"minSyncPeriod,omitempty"` // default 1s
 	SyncPeriod    time.Duration `yaml:"syncPeriod,omitempty" json:"syncPeriod,omitempty"`       // default 30s
@@ -110,6 +110,7 @@ type Axis struct {
 // any ("- settle:"), and probe and fault may be their kind alone ("- probe: traversal").
 type Step struct {
 	Create   *Create   `yaml:"create,omitempty" json:"create,omitempty"`
+	React    *React    `yaml:"react,omitempty" json:"react,omitempty"`
 	Churn    *Churn    `yaml:"churn,omitempty" json:"churn,omitempty"`
 	Rollout  *Rollout  `yaml:"rollout,omitempty" json:"rollout,omitempty"`
 	Scale    *Scale    `yaml:"scale,omitempty" json:"scale,omitempty"`
@@ -130,6 +131,14 @@ type Create struct {
 	Services int `yaml:"services,omitempty" json:"services,omitempty"`
 	// Rate is Services a second, open loop; 0 means as fast as the informers take them.
 	Rate float64 `yaml:"rate,omitempty" json:"rate,omitempty"`
+}
+
+// React makes isolated changes of one endpoint each, by turns removed and added. Each waits until the subject has converged
+// and then idled for minSyncPeriod and up to as long again, so that nothing holds it back: metric reaction.
+type React struct {
+	Count int `yaml:"count" json:"count"` // how many; default 10
+	// Timeout of the convergence before each change. Default 10m.
+	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout"`
 }
 
 // Churn is an open-loop stream of single changes at a rate: each has a due time, and latencies count from it.

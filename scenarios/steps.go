@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kind is the step's name in YAML: create, churn, rollout, scale, nodeLoss,
+// Kind is the step's name in YAML: create, react, churn, rollout, scale, nodeLoss,
 // restart, follow, fault, probe, traffic, check or settle. It is "" unless exactly one is set.
 func (st Step) Kind() string {
 	kind, v := "", reflect.ValueOf(st)
@@ -95,7 +95,7 @@ func (s *Scenario) checkSteps(ps *Problems) {
 				ps.add(join(at, "nodes"), fmt.Sprintf("%d lost Nodes in all leave none of shape.nodes, %d: want at most %d, as node-0 stays", lost, s.Shape.Nodes, s.Shape.Nodes-1))
 			}
 		case st.Churn != nil && st.Churn.Kind == "services":
-		case (st.Churn != nil || st.Scale != nil || st.Rollout != nil) && s.usable(created) == 0:
+		case (st.React != nil || st.Churn != nil || st.Scale != nil || st.Rollout != nil) && s.usable(created) == 0:
 			ps.add(at, "may find no Service with endpoints: want more Services, or smaller shares in shape.withoutEndpoint, Headless and ExternalName")
 		}
 	}

@@ -13,7 +13,7 @@ const ThresholdAll = "all"
 // thresholdFigures are the keys of thresholds beside ThresholdAll: what `synclab diff` compares. A test in reports holds
 // the two lists against each other.
 var thresholdFigures = []string{
-	"cold_start", "full_sync", "partial_sync", "full_sync_kernel", "partial_sync_kernel", "restore", "restores",
+	"reaction", "cold_start", "full_sync", "partial_sync", "full_sync_kernel", "partial_sync_kernel", "restore", "restores",
 	"network_programming_latency_p50", "network_programming_latency_p99", "cold_start_cpu", "cpu_per_change",
 	"peak_rss", "child_peak_rss", "total_peak_rss", "first_packet_first", "first_packet_last", "first_packet_miss",
 	"rules", "elements", "chains", "full_sync_bytes", "partial_sync_bytes", "kernel_memory",

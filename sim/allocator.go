@@ -91,13 +91,6 @@ func addressFamily(address netip.Addr) corev1.IPFamily {
 	return corev1.IPv6Protocol
 }
 
-// parseIP reads an address that can stand in a rule: no zone, no IPv4 address
-// in IPv6 clothes.
-func parseIP(text string) (netip.Addr, bool) {
-	address, err := netip.ParseAddr(text)
-	return address, err == nil && address.Zone() == "" && !address.Is4In6()
-}
-
 // PortRange is a range of port numbers, both ends included.
 type PortRange struct{ First, Last int32 }
 

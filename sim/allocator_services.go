@@ -60,7 +60,7 @@ func (a *serviceAllocator) reserve(service *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	owner, path := objectName("service", service), field.NewPath("spec")
 	for i, ip := range service.Spec.ClusterIPs {
-		address, ok := parseIP(ip)
+		address, ok := ParseAddr(ip)
 		if !ok {
 			continue // None
 		}
@@ -91,7 +91,7 @@ func (a *serviceAllocator) reserve(service *corev1.Service) field.ErrorList {
 	}
 	for _, ip := range asked {
 		// Load balancers may share an address: no conflict, but not given out either.
-		if address, ok := parseIP(ip); ok {
+		if address, ok := ParseAddr(ip); ok {
 			a.ingress[addressFamily(address)].book.reserve(address, owner)
 		}
 	}
@@ -183,8 +183,8 @@ func (a *serviceAllocator) allocateIngress(service *corev1.Service) *field.Error
 	add := func(ip string) {
 		status.Ingress = append(status.Ingress, corev1.LoadBalancerIngress{IP: ip, IPMode: ptr.To(corev1.LoadBalancerIPModeVIP)})
 	}
-	if asked := service.Spec.LoadBalancerIP; asked != "" {
-		add(asked)
+	if _, ok := ParseAddr(service.Spec.LoadBalancerIP); ok {
+		add(service.Spec.LoadBalancerIP)
 		return nil
 	}
 	for _, family := range service.Spec.IPFamilies {

@@ -55,6 +55,65 @@ func (w *World) Churn(step scenarios.Churn) (Trace, error) {
 	return w.finish(t), nil
 }
 
+// React plans isolated changes, a Trace each, all due at its start: by turns a ready endpoint of a Service is removed, and
+// a new one added to that Service. Services that keep endpoints are preferred.
+func (w *World) React(step scenarios.React) ([]Trace, error) {
+	traces := make([]Trace, 0, step.Count)
+	var short *workload // it lacks the endpoint that was removed
+	for i := range step.Count {
+		var t Trace
+		var err error
+		if short == nil {
+			short, err = w.removeEndpoint(&t)
+		} else {
+			err = w.addEndpoint(short, &t)
+			short = nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("react: change %d of %d: %w", i+1, step.Count, err)
+		}
+		traces = append(traces, w.finish(t))
+	}
+	return traces, nil
+}
+
+func (w *World) removeEndpoint(t *Trace) (*workload, error) {
+	ready := func(e *discoveryv1.Endpoint) bool { return holds(e.Conditions.Ready, true) }
+	withReady := func(least int) func(l *workload) bool {
+		return func(l *workload) bool {
+			n := 0
+			for i := 0; l.proxied() && i < l.size() && n < least; i++ {
+				if ready(l.endpoint(i)) {
+					n++
+				}
+			}
+			return n >= least
+		}
+	}
+	l := w.anyWorkload(withReady(2))
+	if l == nil {
+		l = w.anyWorkload(withReady(1))
+	}
+	if l == nil {
+		return nil, errNoService
+	}
+	i := w.random.IntN(l.size())
+	for !ready(l.endpoint(i)) {
+		i = (i + 1) % l.size()
+	}
+	t.addSlices(0, w.pack(l, edit{drop: map[string]bool{podKey(l.endpoint(i)): true}}))
+	return l, nil
+}
+
+func (w *World) addEndpoint(l *workload, t *Trace) error {
+	p, err := w.newPod(l, w.conditions.ready)
+	if err != nil {
+		return fmt.Errorf("service %s/%s: %w", l.service.Namespace, l.service.Name, err)
+	}
+	t.addSlices(0, w.pack(l, edit{add: []pod{p}}))
+	return nil
+}
+
 func mixedKind(u float64) string {
 	switch {
 	case u < mixedEndpoints:

@@ -59,3 +59,51 @@ func TestServicesAreReplacedByTheirLike(t *testing.T) {
 		t.Errorf("%d of %d Services are new", fresh, len(o.Services))
 	}
 }
+
+// TestReactChangesOneEndpoint: by turns a ready endpoint of a Service goes, and another comes to it.
+func TestReactChangesOneEndpoint(t *testing.T) {
+	ready := func(o *Objects) map[string]int { // by Service
+		n := map[string]int{}
+		for _, slice := range o.Slices {
+			for i := range slice.Endpoints {
+				if holds(slice.Endpoints[i].Conditions.Ready, true) {
+					n[slice.Namespace+"/"+slice.Labels["kubernetes.io/service-name"]]++
+				}
+			}
+		}
+		return n
+	}
+	shape := mixed(40)
+	shape.Endpoints = scenarios.Endpoints{Distribution: "uniform", Count: 3, Min: 0, Max: 6}
+	w := created(t, shape, 3)
+	before := ready(w.Objects())
+	if _, err := w.React(scenarios.React{Count: 1}); err != nil {
+		t.Fatal(err)
+	}
+	short := ""
+	after := ready(w.Objects())
+	for name, n := range before {
+		if after[name] == n-1 && short == "" {
+			short = name
+		} else if after[name] != n {
+			t.Errorf("%s has %d ready endpoints, had %d", name, after[name], n)
+		}
+	}
+	if short == "" || after[short] == 0 {
+		t.Fatalf("no Service with several endpoints lost one: %q has %d", short, after[short])
+	}
+	traces, err := w.React(scenarios.React{Count: 6})
+	if err != nil || len(traces) != 6 {
+		t.Fatalf("%d traces: %v", len(traces), err)
+	}
+	for _, trace := range traces {
+		for _, change := range trace {
+			if change.Due != 0 {
+				t.Errorf("a change is due at %v", change.Due)
+			}
+		}
+	}
+	if diff := cmp.Diff(after, ready(w.Objects())); diff != "" { // three pairs
+		t.Errorf("-before +after:\n%s", diff)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 
@@ -179,9 +180,12 @@ func (c *Cluster) write(op Op, object runtime.Object) error {
 	resource := resourceOf(object)
 	next := c.version + 1
 	m.SetResourceVersion(strconv.FormatInt(next, 10))
-	var err error
 	event := watch.Event{Object: object}
 	tracker := c.client.Tracker()
+	before, err := relabelled(tracker, resource, op, m)
+	if err != nil {
+		return err
+	}
 	switch op {
 	case Add:
 		event.Type = watch.Added
@@ -200,9 +204,27 @@ func (c *Cluster) write(op Op, object runtime.Object) error {
 	}
 	c.version = next
 	key := m.GetNamespace() + "/" + m.GetName()
-	c.journals[resource].append(entry{next, event, key, c.MarkOf(resource, key, next)})
+	c.journals[resource].append(entry{next, event, key, c.MarkOf(resource, key, next), before})
 	c.tell(Write{Version: next, Op: op, Object: object})
 	return nil
+}
+
+// relabelled gives the object that a write replaces or deletes, with the write's
+// version, if its labels differ; nil if they do not.
+func relabelled(tracker clienttesting.ObjectTracker, resource schema.GroupVersionResource, op Op, m metav1.Object) (runtime.Object, error) {
+	if op != Update && op != Delete {
+		return nil, nil
+	}
+	before, err := tracker.Get(resource, m.GetNamespace(), m.GetName())
+	if err != nil {
+		return nil, err
+	}
+	old := before.(metav1.Object)
+	if maps.Equal(old.GetLabels(), m.GetLabels()) {
+		return nil, nil
+	}
+	old.SetResourceVersion(m.GetResourceVersion())
+	return before, nil
 }
 
 // Version is the resourceVersion of the last write to the kind of an object: a

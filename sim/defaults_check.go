@@ -33,7 +33,7 @@ const (
 )
 
 // checkService lists what is wrong with a Service that has its defaults.
-func checkService(service *corev1.Service) field.ErrorList {
+func checkService(service *corev1.Service, l *legacy) field.ErrorList {
 	spec, path := &service.Spec, field.NewPath("spec")
 	errs := checkMeta(&service.ObjectMeta, validation.IsDNS1123Label)
 	errs = append(errs, oneOf(path.Child("type"), spec.Type, serviceTypes)...)
@@ -51,7 +51,7 @@ func checkService(service *corev1.Service) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("clusterIP"), spec.ClusterIP, "a Service reached from outside of the cluster cannot be headless"))
 	}
 	errs = append(errs, checkServicePorts(spec, path.Child("ports"))...)
-	errs = append(errs, checkServiceAddresses(service, path)...)
+	errs = append(errs, checkServiceAddresses(service, path, l)...)
 	errs = append(errs, checkServicePolicies(service, path)...)
 	return errs
 }
@@ -143,7 +143,7 @@ func checkTargetPort(path *field.Path, port intstr.IntOrString) field.ErrorList 
 	return errs
 }
 
-func checkServiceAddresses(service *corev1.Service, path *field.Path) field.ErrorList {
+func checkServiceAddresses(service *corev1.Service, path *field.Path, l *legacy) field.ErrorList {
 	var errs field.ErrorList
 	spec := &service.Spec
 	for i, family := range spec.IPFamilies {
@@ -164,7 +164,7 @@ func checkServiceAddresses(service *corev1.Service, path *field.Path) field.Erro
 			errs = append(errs, field.Invalid(at, ip, "must be the clusterIP, "+spec.ClusterIP))
 		case ip == corev1.ClusterIPNone && len(spec.ClusterIPs) == 1:
 		default:
-			bad := validation.IsValidIP(path.Child("clusterIP"), ip)
+			bad := l.checkIP(path.Child("clusterIP"), ip)
 			errs = append(errs, bad...)
 			if len(bad) == 0 && i < len(spec.IPFamilies) && familyOf(ip) != spec.IPFamilies[i] {
 				errs = append(errs, field.Invalid(at, ip, "is not of the family ipFamilies names, "+string(spec.IPFamilies[i])))
@@ -172,18 +172,18 @@ func checkServiceAddresses(service *corev1.Service, path *field.Path) field.Erro
 		}
 	}
 	for i, ip := range spec.ExternalIPs {
-		errs = append(errs, checkReachableIP(path.Child("externalIPs").Index(i), ip)...)
+		errs = append(errs, l.checkReachableIP(path.Child("externalIPs").Index(i), ip)...)
 	}
 	for i, cidr := range spec.LoadBalancerSourceRanges {
-		errs = append(errs, validation.IsValidCIDR(path.Child("loadBalancerSourceRanges").Index(i), strings.TrimSpace(cidr))...)
+		errs = append(errs, l.checkCIDR(path.Child("loadBalancerSourceRanges").Index(i), cidr)...)
 	}
 	if spec.LoadBalancerIP != "" { // deprecated, and still what many manifests say
-		errs = append(errs, validation.IsValidIP(path.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
+		errs = append(errs, l.checkUnread(path.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
 	}
 	ingresses := field.NewPath("status", "loadBalancer", "ingress")
 	for i, ingress := range service.Status.LoadBalancer.Ingress {
 		if ingress.IP != "" {
-			errs = append(errs, validation.IsValidIP(ingresses.Index(i).Child("ip"), ingress.IP)...)
+			errs = append(errs, l.checkIP(ingresses.Index(i).Child("ip"), ingress.IP)...)
 		}
 	}
 	return errs
@@ -239,25 +239,8 @@ func needsHealthCheck(spec *corev1.ServiceSpec) bool {
 		spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// checkReachableIP refuses what the API refuses for endpoints and externalIPs:
-// addresses that mean something only on the machine or the link they are on.
-func checkReachableIP(path *field.Path, text string) field.ErrorList {
-	errs := validation.IsValidIP(path, text)
-	if len(errs) > 0 {
-		return errs
-	}
-	ip, ok := parseIP(text)
-	if !ok {
-		return field.ErrorList{field.Invalid(path, text, "not an IP address")}
-	}
-	if ip.IsUnspecified() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() {
-		return field.ErrorList{field.Invalid(path, text, "may not be an unspecified, loopback or link-local address")}
-	}
-	return nil
-}
-
 // checkEndpointSlice lists what is wrong with an EndpointSlice that has its defaults.
-func checkEndpointSlice(slice *discoveryv1.EndpointSlice) field.ErrorList {
+func checkEndpointSlice(slice *discoveryv1.EndpointSlice, l *legacy) field.ErrorList {
 	errs := checkMeta(&slice.ObjectMeta, validation.IsDNS1123Subdomain)
 	errs = append(errs, oneOf(field.NewPath("addressType"), slice.AddressType, []discoveryv1.AddressType{
 		discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeFQDN,
@@ -282,12 +265,12 @@ func checkEndpointSlice(slice *discoveryv1.EndpointSlice) field.ErrorList {
 		return append(errs, field.TooMany(field.NewPath("endpoints"), len(slice.Endpoints), maxSliceEndpoints))
 	}
 	for i := range slice.Endpoints {
-		errs = append(errs, checkEndpoint(slice, &slice.Endpoints[i], field.NewPath("endpoints").Index(i))...)
+		errs = append(errs, checkEndpoint(slice, &slice.Endpoints[i], field.NewPath("endpoints").Index(i), l)...)
 	}
 	return errs
 }
 
-func checkEndpoint(slice *discoveryv1.EndpointSlice, endpoint *discoveryv1.Endpoint, path *field.Path) field.ErrorList {
+func checkEndpoint(slice *discoveryv1.EndpointSlice, endpoint *discoveryv1.Endpoint, path *field.Path, l *legacy) field.ErrorList {
 	var errs field.ErrorList
 	addresses := path.Child("addresses")
 	switch n := len(endpoint.Addresses); {
@@ -303,7 +286,7 @@ func checkEndpoint(slice *discoveryv1.EndpointSlice, endpoint *discoveryv1.Endpo
 			}
 			continue
 		}
-		bad := checkReachableIP(addresses.Index(i), address)
+		bad := l.checkReachableIP(addresses.Index(i), address)
 		errs = append(errs, bad...)
 		if len(bad) == 0 && string(familyOf(address)) != string(slice.AddressType) {
 			errs = append(errs, field.Invalid(addresses.Index(i), address, "is not of the addressType, "+string(slice.AddressType)))
@@ -318,15 +301,15 @@ func checkEndpoint(slice *discoveryv1.EndpointSlice, endpoint *discoveryv1.Endpo
 }
 
 // checkNode lists what is wrong with a Node.
-func checkNode(node *corev1.Node) field.ErrorList {
+func checkNode(node *corev1.Node, l *legacy) field.ErrorList {
 	errs := checkMeta(&node.ObjectMeta, validation.IsDNS1123Subdomain)
 	for i, address := range node.Status.Addresses {
 		if address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP {
-			errs = append(errs, checkReachableIP(field.NewPath("status", "addresses").Index(i).Child("address"), address.Address)...)
+			errs = append(errs, l.checkReachableIP(field.NewPath("status", "addresses").Index(i).Child("address"), address.Address)...)
 		}
 	}
 	for i, cidr := range node.Spec.PodCIDRs {
-		errs = append(errs, validation.IsValidCIDR(field.NewPath("spec", "podCIDRs").Index(i), cidr)...)
+		errs = append(errs, l.checkCIDR(field.NewPath("spec", "podCIDRs").Index(i), cidr)...)
 	}
 	return errs
 }

@@ -3,8 +3,9 @@
 // which a proxy sees them. The way of the data:
 //
 //  1. A scenario's shape and a seed become a World (NewWorld), or manifests and
-//     dumps do (ReadObjects, WorldOf).
-//  2. Steps (Create, Churn, Rollout, Scale, NodeLoss) plan what happens as a
+//     dumps do (ReadObjects, WorldOf). Objects of an API server may hold legacy
+//     spellings of addresses (see legacy.go); new manifests are checked strictly.
+//  2. Steps (Create, React, Churn, Rollout, Scale, NodeLoss) plan what happens as a
 //     Trace of Changes with due times, and move the World past them. Same seed,
 //     same bytes.
 //  3. A Cluster holds the objects in client-go's fake clientset: Load puts a

@@ -240,7 +240,7 @@ func (w *World) takeAll(pools map[corev1.IPFamily]*addressRange) ([]string, erro
 // release gives back what a Service had allocated.
 func (w *World) release(s *corev1.Service) {
 	giveAll := func(pools map[corev1.IPFamily]*addressRange, address string) {
-		if addr, err := netip.ParseAddr(address); err == nil && pools[addressFamily(addr)] != nil {
+		if addr, ok := ParseAddr(address); ok && pools[addressFamily(addr)] != nil {
 			pools[addressFamily(addr)].give(addr)
 		}
 	}

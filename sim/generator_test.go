@@ -93,7 +93,7 @@ func TestGeneratedObjectsAreValid(t *testing.T) {
 				if diff := cmp.Diff(s, defaulted); diff != "" {
 					t.Fatalf("%s lacks a default (-generated +defaulted):\n%s", s.Name, diff)
 				}
-				if errs := checkService(s); len(errs) > 0 {
+				if errs := checkService(s, nil); len(errs) > 0 {
 					t.Fatalf("%s: %v", s.Name, errs.ToAggregate())
 				}
 			}
@@ -103,7 +103,7 @@ func TestGeneratedObjectsAreValid(t *testing.T) {
 				if diff := cmp.Diff(s, defaulted); diff != "" {
 					t.Fatalf("%s lacks a default (-generated +defaulted):\n%s", s.Name, diff)
 				}
-				if errs := checkEndpointSlice(s); len(errs) > 0 {
+				if errs := checkEndpointSlice(s, nil); len(errs) > 0 {
 					t.Fatalf("%s: %v", s.Name, errs.ToAggregate())
 				}
 			}

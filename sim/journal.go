@@ -27,6 +27,30 @@ type entry struct {
 	event   watch.Event
 	key     string
 	mark    Mark
+	// before is set where labels changed: the object as it was, with the version
+	// of this event.
+	before runtime.Object
+}
+
+// of is what a watch shows of the entry, as the API server does: an object whose
+// labels cease to match is deleted, as it was seen last, and one whose labels
+// begin to match is added. A deleted object counts as it was.
+func (e *entry) of(matches func(runtime.Object) bool) (event watch.Event, shown bool) {
+	now := matches(e.event.Object)
+	if e.before == nil {
+		return e.event, now
+	}
+	event = e.event
+	was := matches(e.before)
+	switch {
+	case e.event.Type == watch.Deleted:
+		event.Object, now = e.before, was
+	case was && !now:
+		event = watch.Event{Type: watch.Deleted, Object: e.before}
+	case !was:
+		event.Type = watch.Added
+	}
+	return event, was || now
 }
 
 // Told is for the sequence of a watch.
@@ -193,14 +217,15 @@ func (r *reader) run() {
 
 // tell delivers an entry, twice if it is marked so.
 func (r *reader) tell(e entry) bool {
-	if !r.matches(e.event.Object) {
+	event, shown := e.of(r.matches)
+	if !shown {
 		return true
 	}
-	again := e.event
+	again := event
 	if again.Type == watch.Added {
 		again.Type = watch.Modified
 	}
-	return r.deliver(e.event) && (!e.mark.Twice || r.deliver(again))
+	return r.deliver(event) && (!e.mark.Twice || r.deliver(again))
 }
 
 func (r *reader) deliver(event watch.Event) bool {
@@ -282,9 +307,7 @@ func (r *reader) moveOn() {
 	}
 }
 
-// matches applies the namespace and the label selector of the watch. An object
-// whose labels cease to match is not reported as deleted: the simulation never
-// changes labels.
+// matches applies the namespace and the label selector of the watch.
 func (r *reader) matches(o runtime.Object) bool {
 	m, err := meta.Accessor(o)
 	if err != nil {

@@ -47,6 +47,9 @@ type ReadOptions struct {
 	MaxPods int
 	// Skipped, if set, is told of each object that has no effect on the result.
 	Skipped func(Skipped)
+	// Warned, if set, is told of each object of an API server with addresses
+	// that the server refuses in new objects.
+	Warned func(Warning)
 }
 
 // Skipped is an object of the input that a proxy does not care about, or that
@@ -60,6 +63,18 @@ type Skipped struct {
 
 func (s Skipped) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", s.File, s.Line, s.Object, s.Reason)
+}
+
+// Warning is what is doubtful about an object of the input that is used.
+type Warning struct {
+	File   string
+	Line   int
+	Object string // "service default/web"
+	Text   string
+}
+
+func (w Warning) String() string {
+	return fmt.Sprintf("%s:%d: %s: %s", w.File, w.Line, w.Object, w.Text)
 }
 
 // withDefaults also refuses what no cluster can be made of.
@@ -171,10 +186,12 @@ func (m *manifests) completeServices() {
 	for _, service := range m.services {
 		DefaultService(service)
 		DefaultFamilies(service, allocator.families)
-		if errs := checkService(service); len(errs) > 0 {
+		l := legacyOf(service)
+		if errs := checkService(service, l); len(errs) > 0 {
 			m.reject("service", service, errs...)
 			continue
 		}
+		m.warn("service", service, l)
 		m.reject("service", service, allocator.reserve(service)...)
 		sound = append(sound, service)
 	}

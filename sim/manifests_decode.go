@@ -190,12 +190,16 @@ func (m *manifests) keep(object metav1.Object) {
 		m.services = append(m.services, object)
 	case *discoveryv1.EndpointSlice:
 		DefaultEndpointSlice(object)
-		m.reject("endpointslice", object, checkEndpointSlice(object)...)
+		l := legacyOf(object)
+		m.reject("endpointslice", object, checkEndpointSlice(object, l)...)
+		m.warn("endpointslice", object, l)
 		m.slices = append(m.slices, object)
 	case *endpoints:
 		m.endpoints = append(m.endpoints, object)
 	case *corev1.Node:
-		m.reject("node", object, checkNode(object)...)
+		l := legacyOf(object)
+		m.reject("node", object, checkNode(object, l)...)
+		m.warn("node", object, l)
 		m.nodes = append(m.nodes, object)
 	case *corev1.Pod:
 		m.pods = append(m.pods, object)

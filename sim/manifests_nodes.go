@@ -91,7 +91,7 @@ func newPlacement(m *manifests) *placement {
 		p.byName[node.Name] = node
 		var prefixes []netip.Prefix
 		for _, cidr := range node.Spec.PodCIDRs {
-			if prefix, err := netip.ParsePrefix(cidr); err == nil {
+			if prefix, ok := ParsePrefix(cidr); ok {
 				prefixes = append(prefixes, prefix)
 			}
 		}
@@ -142,7 +142,7 @@ func (p *placement) pin(pod *corev1.Pod, pins map[corev1.IPFamily][]netip.Addr, 
 // observe keeps the addresses of a running pod from being given out again.
 func (p *placement) observe(pod *corev1.Pod) {
 	for _, ip := range pod.Status.PodIPs {
-		if address, ok := parseIP(ip.IP); ok {
+		if address, ok := ParseAddr(ip.IP); ok {
 			p.book.reserve(address, objectName("pod", pod))
 		}
 	}

@@ -180,13 +180,15 @@ func (m *manifests) countPods(workloads []*podMaker) {
 	for _, pod := range m.pods {
 		errs := checkMeta(&pod.ObjectMeta, validation.IsDNS1123Subdomain)
 		errs = append(errs, checkPodSpec(&pod.Spec, field.NewPath("spec"))...)
+		l := legacyOf(pod)
 		for i, ip := range pod.Status.PodIPs {
-			errs = append(errs, checkReachableIP(field.NewPath("status", "podIPs").Index(i).Child("ip"), ip.IP)...)
+			errs = append(errs, l.checkReachableIP(field.NewPath("status", "podIPs").Index(i).Child("ip"), ip.IP)...)
 		}
 		if pod.Status.PodIP != "" {
-			errs = append(errs, checkReachableIP(field.NewPath("status", "podIP"), pod.Status.PodIP)...)
+			errs = append(errs, l.checkReachableIP(field.NewPath("status", "podIP"), pod.Status.PodIP)...)
 		}
 		m.reject("pod", pod, errs...)
+		m.warn("pod", pod, l)
 	}
 }
 
@@ -321,8 +323,9 @@ func pinnedAddresses(meta *metav1.ObjectMeta, template map[string]string, pods i
 		if part = strings.TrimSpace(part); part == "" {
 			continue
 		}
-		address, ok := parseIP(part)
-		if bad := checkReachableIP(path, part); len(bad) > 0 || !ok {
+		address, ok := ParseAddr(part)
+		var strict *legacy
+		if bad := strict.checkReachableIP(path, part); len(bad) > 0 || !ok {
 			return nil, field.Invalid(path, part, PodIPs+": not an address that a pod can have")
 		}
 		family := addressFamily(address)

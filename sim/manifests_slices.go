@@ -52,15 +52,18 @@ func (m *manifests) deriveSlices() {
 			continue
 		}
 		covered[id] = true
+		l := legacyOf(e)
 		for _, slice := range mirrorEndpoints(e, names) {
-			errs := checkEndpointSlice(slice)
+			errs := checkEndpointSlice(slice, l)
 			if len(errs) > 0 {
 				// The slice's fields are not those of the object that somebody wrote.
 				m.problems = append(m.problems, m.found[e].fault(objectName("endpoints", e), "subsets", errs[0].Error()))
 				break
 			}
+			canonicalAddresses(slice)
 			m.slices = append(m.slices, slice)
 		}
+		m.warn("endpoints", e, l)
 	}
 	nodes := map[string]*corev1.Node{}
 	for _, node := range m.nodes {
@@ -156,7 +159,8 @@ func podEndpoint(service *corev1.Service, pod *corev1.Pod, node *corev1.Node, fa
 	}
 	for _, ip := range pod.Status.PodIPs {
 		if familyOf(ip.IP) == family {
-			endpoint.Addresses = append(endpoint.Addresses, ip.IP)
+			addr, _ := ParseAddr(ip.IP)
+			endpoint.Addresses = append(endpoint.Addresses, addr.String())
 		}
 	}
 	if pod.Spec.NodeName != "" {
@@ -270,8 +274,8 @@ func (p *packer) slices() []*discoveryv1.EndpointSlice {
 	for _, key := range slices.Sorted(maps.Keys(p.groups)) {
 		group := p.groups[key]
 		slices.SortStableFunc(group.endpoints, func(a, b discoveryv1.Endpoint) int {
-			left, _ := parseIP(a.Addresses[0])
-			right, _ := parseIP(b.Addresses[0])
+			left, _ := ParseAddr(a.Addresses[0])
+			right, _ := ParseAddr(b.Addresses[0])
 			return left.Compare(right)
 		})
 		for chunk := range slices.Chunk(group.endpoints, slicesCapacity) {

@@ -131,10 +131,10 @@ func (c *RandomCluster) clusterIP(family corev1.IPFamily) string {
 	for {
 		n := 1 + c.rng.IntN(200)
 		text := c.address(family, "10.96.0.", "fd00:10:96::", n)
-		addr, _ := parseIP(text)
+		addr, _ := ParseAddr(text)
 		taken := slices.ContainsFunc(c.objects.Services, func(s *corev1.Service) bool {
 			return slices.ContainsFunc(s.Spec.ClusterIPs, func(ip string) bool {
-				other, ok := parseIP(ip)
+				other, ok := ParseAddr(ip)
 				return ok && other == addr
 			})
 		})

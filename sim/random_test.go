@@ -48,13 +48,13 @@ func TestRandomClusterIsValid(t *testing.T) {
 	check := func(seed uint64, o *Objects) {
 		var errs field.ErrorList
 		for _, svc := range o.Services {
-			errs = append(errs, checkService(svc)...)
+			errs = append(errs, checkService(svc, nil)...)
 		}
 		for _, s := range o.Slices {
-			errs = append(errs, checkEndpointSlice(s)...)
+			errs = append(errs, checkEndpointSlice(s, nil)...)
 		}
 		for _, n := range o.Nodes {
-			errs = append(errs, checkNode(n)...)
+			errs = append(errs, checkNode(n, nil)...)
 		}
 		for _, err := range errs {
 			text, _ := err.BadValue.(string)

@@ -252,7 +252,7 @@ func (w *World) releaseLeaving() {
 			node = *e.NodeName
 		}
 		for _, a := range e.Addresses {
-			if addr, err := netip.ParseAddr(a); err == nil {
+			if addr, ok := ParseAddr(a); ok {
 				if pods := w.podIPs[addressFamily(addr)]; pods != nil {
 					pods.give(node, addr)
 				}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"net/netip"
 	"strconv"
 	"strings"
 
@@ -76,7 +75,7 @@ func familiesIn(o *Objects) []string {
 	used := map[corev1.IPFamily]bool{}
 	for _, s := range o.Services {
 		for _, a := range s.Spec.ClusterIPs {
-			if addr, err := netip.ParseAddr(a); err == nil {
+			if addr, ok := ParseAddr(a); ok {
 				used[addressFamily(addr)] = true
 			}
 		}
@@ -104,7 +103,7 @@ func (w *World) seen(o metav1.Object) {
 // reserve keeps the addresses and ports of a Service from being given again.
 func (w *World) reserve(s *corev1.Service) {
 	mark := func(ranges map[corev1.IPFamily]*addressRange, address string) {
-		if addr, err := netip.ParseAddr(address); err == nil && ranges[addressFamily(addr)] != nil {
+		if addr, ok := ParseAddr(address); ok && ranges[addressFamily(addr)] != nil {
 			ranges[addressFamily(addr)].reserve(addr)
 		}
 	}
@@ -125,7 +124,7 @@ func (w *World) reserve(s *corev1.Service) {
 
 func (w *World) reservePods(e *discoveryv1.Endpoint) {
 	for _, a := range e.Addresses {
-		if addr, err := netip.ParseAddr(a); err == nil && w.podIPs[addressFamily(addr)] != nil {
+		if addr, ok := ParseAddr(a); ok && w.podIPs[addressFamily(addr)] != nil {
 			w.podIPs[addressFamily(addr)].shared.reserve(addr)
 		}
 	}

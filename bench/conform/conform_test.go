@@ -2,11 +2,10 @@ package conform
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 
+	"synclab/bench/seeds"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
@@ -30,19 +29,6 @@ func compared(t *testing.T, q *Request) Event {
 	return last
 }
 
-func number(t *testing.T, name string, unset int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return unset
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
-}
-
 // variants that kube-proxy can work with here; at most one is a constraint.
 func variants(t *testing.T) (all []iptables.Variant, limit Constraint) {
 	t.Helper()
@@ -56,16 +42,16 @@ func variants(t *testing.T) (all []iptables.Variant, limit Constraint) {
 	return all, limit
 }
 
-// Random clusters over all settings. SYNCLAB_CONFORM_CLUSTERS and SYNCLAB_CONFORM_SEED choose others.
+// Random clusters over all settings; flags -seed and -seeds choose others.
 func TestRandomClustersConform(t *testing.T) {
-	clusters, seed := 300, number(t, "SYNCLAB_CONFORM_SEED", 1)
+	few := 300
 	if testing.Short() {
-		clusters = BatchClusters
+		few = BatchClusters
 	}
-	clusters = number(t, "SYNCLAB_CONFORM_CLUSTERS", clusters)
-	t.Logf("%d clusters from seed %d on", clusters, seed)
+	all := seeds.Several(t, few)
+	clusters := len(all)
 	_, limit := variants(t)
-	if e := compared(t, &Request{Clusters: clusters, Seed: uint64(seed), Limit: limit}); e.Clusters != clusters && !t.Failed() {
+	if e := compared(t, &Request{Clusters: clusters, Seed: all[0], Limit: limit}); e.Clusters != clusters && !t.Failed() {
 		t.Errorf("%d clusters compared, want %d", e.Clusters, clusters)
 	}
 }
@@ -100,7 +86,7 @@ func TestScenariosConform(t *testing.T) {
 // The manifests and dumps that the simulated cluster is tested with.
 func TestManifestsConform(t *testing.T) {
 	for _, path := range []string{
-		"everything.yaml", "nginx-demo.yaml", "ngx.yaml", "whoami-nodeport.yaml", "whoami.yaml", "../dumps/kubectl.json",
+		"everything.yaml", "nginx-demo.yaml", "ngx.yaml", "whoami-nodeport.yaml", "whoami.yaml", "../dumps/kubectl.json", "../dumps/legacy.yaml",
 	} {
 		t.Run(path, func(t *testing.T) {
 			o, err := sim.ReadObjects([]string{"../../sim/testdata/manifests/" + path}, nil, sim.ReadOptions{})

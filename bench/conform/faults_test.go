@@ -208,14 +208,17 @@ func flowsIn(t *testing.T, s *space) []string {
 	return all
 }
 
-// A UDP Service loses its last endpoint, and another one has a NodePort: kube-proxy leaves the flows of the first in
-// place, which lead nowhere (k/k#139628), and deletes a flow to another machine's port of the NodePort's number.
+// One UDP Service loses its last endpoint, one has a NodePort, and one is deleted: kube-proxy leaves the flows of the last in
+// place, which lead nowhere (k/k#141371), and deletes a flow to another machine's port of the NodePort's number. Up to 1.36
+// it left the flows of the first as well (k/k#139628).
 func TestStaleFlows(t *testing.T) {
 	t.Parallel()
 	o := &sim.Objects{
 		Nodes:    []*corev1.Node{plainNode()},
-		Services: []*corev1.Service{udpService("empty", "10.96.0.1", 0), udpService("moves", "10.96.0.2", 30053)},
-		Slices:   []*discoveryv1.EndpointSlice{udpSlice("e", "empty", "10.128.0.1"), udpSlice("m", "moves", "10.128.0.2")},
+		Services: []*corev1.Service{udpService("empty", "10.96.0.1", 0), udpService("moves", "10.96.0.2", 30053), udpService("goes", "10.96.0.3", 0)},
+		Slices: []*discoveryv1.EndpointSlice{
+			udpSlice("e", "empty", "10.128.0.1"), udpSlice("m", "moves", "10.128.0.2"), udpSlice("g", "goes", "10.128.0.4"),
+		},
 	}
 	k, f := watching(t, Setting{Variant: iptables.Legacy, Config: config.New()}, o)
 	in, err := startInstalled(t.Context(), Setting{Variant: iptables.Legacy, Config: config.New()}, o.Nodes[0], f)
@@ -229,19 +232,22 @@ func TestStaleFlows(t *testing.T) {
 	}
 	for _, s := range []*space{k.space, in.space} {
 		for _, entry := range []*netlink.ConntrackFlow{
-			flow("10.96.0.1", 53, "10.128.0.1", 53), flow("10.96.0.2", 53, "10.128.0.2", 53), flow("198.51.100.7", 30053, "198.51.100.7", 30053),
+			flow("10.96.0.1", 53, "10.128.0.1", 53), flow("10.96.0.2", 53, "10.128.0.2", 53), flow("10.96.0.3", 53, "10.128.0.4", 53),
+			flow("198.51.100.7", 30053, "198.51.100.7", 30053),
 		} {
 			if err := s.do(func() error { return netlink.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, entry) }); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := f.apply(t.Context(), update(udpSlice("e", "empty"), udpSlice("m", "moves", "10.128.0.3"))); err != nil {
+	trace := append(update(udpSlice("e", "empty"), udpSlice("m", "moves", "10.128.0.3")),
+		sim.Change{Op: sim.Delete, Object: o.Services[2]}, sim.Change{Op: sim.Delete, Object: o.Slices[2]})
+	if err := f.apply(t.Context(), trace); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, k, f)
 	until(t, "kube-proxy deletes the flow to the endpoint that went", func() bool { return !slices.Contains(flowsIn(t, k.space), "10.96.0.2:53") })
-	if got := fmt.Sprint(flowsIn(t, k.space)); got != "[10.96.0.1:53]" {
+	if got := fmt.Sprint(flowsIn(t, k.space)); got != "[10.96.0.3:53]" {
 		t.Errorf("kube-proxy left %s: is this a later version, in which the difference has gone?", got)
 	}
 	if _, err := in.rules(t.Context(), f, nil); err != nil {
@@ -253,7 +259,7 @@ func TestStaleFlows(t *testing.T) {
 }
 
 // A restore fails in which UDP endpoints change: once it is repeated, kube-proxy does not know any more that flows are to
-// be cleaned (k/k#112604). Ours: TestConntrackFailureIsRetried of package proxier, TestFailureLosesNothing of conntrack.
+// be cleaned (k/k#112604). Ours: TestConntrackFailureFailsNoSync of package proxier, TestFailureLosesNothing of conntrack.
 func TestKubeProxyForgetsFlowsOfAFailedSync(t *testing.T) {
 	t.Parallel()
 	fail := filepath.Join(t.TempDir(), "fail")

@@ -172,8 +172,8 @@ func nodeIPs(node *corev1.Node) []netip.Addr {
 		if a.Type != corev1.NodeInternalIP && a.Type != corev1.NodeExternalIP {
 			continue
 		}
-		addr, err := netip.ParseAddr(a.Address)
-		if err == nil && !slices.ContainsFunc(addrs, func(b netip.Addr) bool { return b.Is4() == addr.Is4() }) {
+		addr, ok := sim.ParseAddr(a.Address)
+		if ok && !slices.ContainsFunc(addrs, func(b netip.Addr) bool { return b.Is4() == addr.Is4() }) {
 			addrs = append(addrs, addr)
 		}
 	}

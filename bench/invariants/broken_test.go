@@ -15,12 +15,14 @@ import (
 	"synclab/proxier/nftables"
 )
 
-// Each checker notices what is broken.
-func TestBrokenEvidence(t *testing.T) {
-	for _, broken := range []struct {
-		what, invariant, subject string
-		change                   func(*testing.T, *Evidence)
-	}{
+// broken is a mutation that a checker must notice.
+type broken struct {
+	what, invariant, subject string
+	change                   func(*testing.T, *Evidence)
+}
+
+func mutations() []broken {
+	return []broken{
 		{"a rule is lost", "I1", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.10/32") }},
 		{"a jump is lost", "I1", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-A OUTPUT -m comment") }},
 		{"a jump is twice", "I1", "classic", func(_ *testing.T, e *Evidence) {
@@ -53,6 +55,8 @@ func TestBrokenEvidence(t *testing.T) {
 			e.nftRules(t, func(m *nftables.Model) { clear(m.Sets["frontends"].Elements) })
 		}},
 		{"flows of the stream fail", "I2", "classic", func(_ *testing.T, e *Evidence) { e.Traffic.Failed = 1 }},
+
+		{"flows of the stream are unknown", "I2", "nftables", func(_ *testing.T, e *Evidence) { e.Traffic = &Traffic{Streaming: true} }},
 
 		{"an endpoint is another Service's", "I3", "classic", func(t *testing.T, e *Evidence) {
 			e.replace(t, "nat", "10.128.0.2:8080", "10.128.0.4:8080")
@@ -152,6 +156,8 @@ func TestBrokenEvidence(t *testing.T) {
 
 		{"a gauge is wrong", "I12", "classic", func(_ *testing.T, e *Evidence) { e.gauge(rulesTotal, 1, "table", "nat", "ip_family", string(ipv4)) }},
 		{"failures are not counted", "I12", "tree", func(_ *testing.T, e *Evidence) { e.Injected[ipv4] = 3 }},
+		{"a gauge is not served", "I12", "classic", func(_ *testing.T, e *Evidence) { delete(e.Metrics, rulesTotal) }},
+		{"pending changes are not served", "I12", "kube-proxy", func(_ *testing.T, e *Evidence) { delete(e.Metrics, servicesPending) }},
 		{"changes are pending", "I12", "nftables", func(_ *testing.T, e *Evidence) { e.gauge(slicesPending, 1) }},
 
 		{"a restart loses a chain", "I13", "classic", func(_ *testing.T, e *Evidence) { delete(e.Saved[ipv4]["filter"], "KUBE-FORWARD") }},
@@ -162,7 +168,14 @@ func TestBrokenEvidence(t *testing.T) {
 		{"a restart cuts a flow", "I13", "classic", func(_ *testing.T, e *Evidence) {
 			e.Flows[ipv4] = slices.Delete(e.Flows[ipv4], 1, 2)
 		}},
-	} {
+	}
+}
+
+// Each checker notices what is broken, and each invariant is broken at least once.
+func TestBrokenEvidence(t *testing.T) {
+	tried := map[string]int{}
+	for _, broken := range mutations() {
+		tried[broken.invariant]++
 		t.Run(broken.invariant+" "+broken.subject+" "+broken.what, func(t *testing.T) {
 			e := good(t, subjects[broken.subject])
 			broken.change(t, e)
@@ -174,6 +187,61 @@ func TestBrokenEvidence(t *testing.T) {
 				t.Logf("%s %s", f.Service, f.Text)
 			}
 		})
+	}
+	for _, invariant := range All() {
+		if tried[invariant.Name] == 0 {
+			t.Errorf("no mutation breaks %s", invariant.Name)
+		}
+	}
+}
+
+// Where evidence is missing that was due, each invariant says that nothing was looked at.
+func TestMissingEvidence(t *testing.T) {
+	blind := map[string]func(*Evidence){
+		"I1":  func(e *Evidence) { e.Saved = nil },
+		"I2":  func(e *Evidence) { e.Rules, e.Traffic = nil, nil },
+		"I3":  func(e *Evidence) { e.Rules, e.Traffic = nil, nil },
+		"I4":  func(e *Evidence) { e.Rules = nil },
+		"I5":  func(e *Evidence) { e.Saved = nil },
+		"I6":  nil, // it is always looked at
+		"I7":  func(e *Evidence) { e.Planted = nil },
+		"I8":  func(e *Evidence) { e.Saved = nil },
+		"I9":  func(e *Evidence) { e.Flows, e.Traffic = nil, nil },
+		"I10": func(e *Evidence) { e.Rules, e.Traffic = nil, nil },
+		"I11": func(e *Evidence) { e.Health = 0 },
+		"I12": func(e *Evidence) { e.Metrics = nil },
+		"I13": func(e *Evidence) { e.Flows, e.Saved = nil, nil },
+	}
+	for _, invariant := range All() {
+		take, known := blind[invariant.Name]
+		if !known {
+			t.Errorf("%s: no evidence is taken from it", invariant.Name)
+		}
+		if take == nil {
+			continue
+		}
+		t.Run(invariant.Name, func(t *testing.T) {
+			e := good(t, subjects["classic"])
+			take(e)
+			if found := findings(t, e, invariant.Name)[invariant.Name]; len(found) != 1 || !strings.Contains(found[0].Text, "nothing was looked at") {
+				t.Errorf("found %+v", found)
+			}
+		})
+	}
+}
+
+// Of a subject that the lab does not know nothing is due, but flows of a stream count.
+func TestUnknownSubject(t *testing.T) {
+	e := good(t, subjects["classic"])
+	e.Subject, e.Saved, e.Rules, e.Health, e.Metrics, e.Restarted = Subject{Name: "exec:any"}, nil, nil, 0, nil, nil
+	e.Planted.Rules, e.Refused = nil, nil
+	if found := findings(t, e); len(found) > 0 {
+		t.Errorf("found %+v", found)
+	}
+	e.Traffic.Failed, e.Traffic.Misrouted = 1, 1
+	found := findings(t, e)
+	if len(found["I2"]) == 0 || len(found["I3"]) == 0 {
+		t.Errorf("found %+v", found)
 	}
 }
 

@@ -8,8 +8,9 @@
 //     subject says of itself in /healthz and /metrics, what real flows met.
 //  3. A fresh proxier renders the same objects into models of the tables (expected), and the plan says what each Service
 //     port is to do. Where a checker asks what rules do, the rule interpreter walks packets through the kernel's rules.
-//  4. Check runs the checkers, and gives for each how much was looked at, and Findings. All but step 1 and 2 is pure:
-//     tests hand the checkers broken evidence, and each must notice.
+//  4. Check runs the checkers, and gives for each how much was looked at, and Findings. Nothing looked at is a violation
+//     where the subject and the objects say that something was due (due.go). All but step 1 and 2 is pure: tests hand the
+//     checkers broken evidence, and each must notice.
 //
 // Which invariant is looked at, and how:
 //
@@ -24,7 +25,7 @@
 //	I8   own chains             leftover elements    own chains²            -                      -
 //	I9   all: UDP flows in the conntrack table, and the sentinels'
 //	I10  shares, probabilities  shares               shares, probabilities  shares                 flows of a stream
-//	I11  all that serve /healthz
+//	I11  all but exec:… must serve /healthz
 //	I12  gauges, failures       failures, pending    gauges, failures       failures, pending      what it has
 //	I13  content, UDP flows     content, UDP flows   content, UDP flows     UDP flows              -
 //

@@ -26,6 +26,8 @@ type Subject struct {
 	// Variant of iptables; empty for other backends.
 	Variant iptables.Variant
 	Layout  iptables.Layout
+	// Serves says that it runs as a process and is known to serve /healthz and /metrics.
+	Serves bool
 }
 
 // iptables says whether the rules can be read as iptables-save prints them.
@@ -67,7 +69,7 @@ type Evidence struct {
 	// Restarted is what there was before the subject was last started again.
 	Restarted *Restarted
 
-	// Health is the status of /healthz; 0: nobody serves it. Missing is how long something that is desired has been missing
+	// Health is the status of /healthz; 0: no answer. Missing is how long something that is desired has been missing
 	// from the kernel; 0: nothing is.
 	Health     int
 	Missing    time.Duration
@@ -77,7 +79,7 @@ type Evidence struct {
 	Syncs      uint64
 	LeftBefore *Leftover
 
-	Metrics process.Samples // nil: none are served
+	Metrics process.Samples // nil: no answer
 	// Injected counts restores of this process that were made to fail, by family.
 	Injected map[corev1.IPFamily]int
 
@@ -91,7 +93,8 @@ type Evidence struct {
 
 // Traffic is what became of the flows of a stream.
 type Traffic struct {
-	Flows             int // all of them
+	Streaming         bool // a stream runs: there must be flows
+	Flows             int  // all of them
 	Misrouted, Failed int
 	HeldLost          int // flows that were there before the changes, and ended
 	Held              int
@@ -131,24 +134,26 @@ type Invariant struct {
 	// applies says whether there is anything to look at.
 	applies func(*Evidence) bool
 	check   func(context.Context, *Evidence, *report) error
+	// due says what must be there to look at; empty: there may be nothing. A check of nothing is a violation then.
+	due func(*Evidence) string
 }
 
 // All are the invariants, in order.
 func All() []Invariant {
 	return []Invariant{
-		{"I1", "partial syncs leave what a full one would", (*Evidence).rendered, checkSame},
-		{"I2", "every frontend with usable endpoints leads to all of them", (*Evidence).walkable, checkReached},
-		{"I3", "no packet reaches another endpoint", (*Evidence).walkable, checkAstray},
-		{"I4", "no endpoints: rejected; none on this node: dropped", (*Evidence).walkable, checkRefused},
-		{"I5", "a failed restore leaves whole tables", (*Evidence).whole, checkWhole},
-		{"I6", "in sync without an event, once faults stopped", func(*Evidence) bool { return true }, checkAlive},
-		{"I7", "what others wrote is untouched", func(e *Evidence) bool { return e.Planted != nil }, checkForeign},
-		{"I8", "own chains that nothing needs are gone", (*Evidence).tidy, checkStale},
-		{"I9", "no UDP flow stays with an endpoint that does not serve, and no other flow is cut", func(e *Evidence) bool { return e.Flows != nil || e.Traffic != nil }, checkFlows},
-		{"I10", "endpoints of a Service get equal shares", func(e *Evidence) bool { return e.walkable() || e.Traffic != nil }, checkShares},
-		{"I11", "/healthz says whether something is missing", func(e *Evidence) bool { return e.Health != 0 }, checkHealth},
-		{"I12", "metrics say what is so", func(e *Evidence) bool { return e.Metrics != nil }, checkMetrics},
-		{"I13", "a restart changes nothing that need not change", func(e *Evidence) bool { return e.Restarted != nil }, checkRestart},
+		{"I1", "partial syncs leave what a full one would", (*Evidence).rendered, checkSame, dueRules},
+		{"I2", "every frontend with usable endpoints leads to all of them", (*Evidence).met, checkReached, duePackets},
+		{"I3", "no packet reaches another endpoint", (*Evidence).met, checkAstray, duePackets},
+		{"I4", "no endpoints: rejected; none on this node: dropped", (*Evidence).walkable, checkRefused, dueRefused},
+		{"I5", "a failed restore leaves whole tables", (*Evidence).whole, checkWhole, dueWhole},
+		{"I6", "in sync without an event, once faults stopped", always, checkAlive, dueAlways("the end of the settle step")},
+		{"I7", "what others wrote is untouched", func(e *Evidence) bool { return e.Planted != nil }, checkForeign, dueAlways("rules or objects of others, written before the start")},
+		{"I8", "own chains that nothing needs are gone", (*Evidence).tidy, checkStale, dueTidy},
+		{"I9", "no UDP flow stays with an endpoint that does not serve, and no other flow is cut", func(e *Evidence) bool { return e.Flows != nil || e.Traffic != nil }, checkFlows, dueAlways("flows of others in the conntrack table")},
+		{"I10", "endpoints of a Service get equal shares", (*Evidence).met, checkShares, dueShares},
+		{"I11", "/healthz says whether something is missing", func(e *Evidence) bool { return e.Health != 0 }, checkHealth, dueServed("an answer of /healthz")},
+		{"I12", "metrics say what is so", func(e *Evidence) bool { return e.Metrics != nil }, checkMetrics, dueServed("an answer of /metrics")},
+		{"I13", "a restart changes nothing that need not change", func(e *Evidence) bool { return e.Restarted != nil }, checkRestart, dueRestart},
 	}
 }
 
@@ -158,6 +163,11 @@ func (e *Evidence) rendered() bool {
 }
 
 func (e *Evidence) walkable() bool { return e.Rules != nil }
+
+// met says whether it is known what packets meet: by the rules, or by a stream's flows.
+func (e *Evidence) met() bool { return e.walkable() || e.Traffic != nil }
+
+func always(*Evidence) bool { return true }
 
 func (e *Evidence) whole() bool {
 	return e.settledWhole() || slices.ContainsFunc(e.Restores, func(f FailedRestore) bool { return f.tells() })
@@ -170,18 +180,26 @@ func (e *Evidence) settledWhole() bool {
 
 func (e *Evidence) tidy() bool { return e.rendered() }
 
-// Check looks at the named invariants, or at all, as far as they apply. An error says that one could not be looked at.
+// Check looks at the named invariants, or at all, as far as they apply. Where nothing was looked at and something was due,
+// that is a violation. An error says that one could not be looked at.
 func Check(ctx context.Context, e *Evidence, names []string) ([]Result, error) {
 	var results []Result
 	for _, invariant := range All() {
-		if !wanted(names, invariant.Name) || !invariant.applies(e) {
+		if !wanted(names, invariant.Name) {
 			continue
 		}
-		r := &report{invariant: invariant.Name}
-		if err := invariant.check(ctx, e, r); err != nil {
-			return results, fmt.Errorf("invariant %s: %w", invariant.Name, err)
+		r, applies := &report{invariant: invariant.Name}, invariant.applies(e)
+		if applies {
+			if err := invariant.check(ctx, e, r); err != nil {
+				return results, fmt.Errorf("invariant %s: %w", invariant.Name, err)
+			}
 		}
-		results = append(results, Result{Invariant: invariant.Name, Checked: r.checked, Findings: r.findings})
+		if what := invariant.due(e); r.checked == 0 && what != "" {
+			r.violated("", "nothing was looked at; due: %s", what)
+		}
+		if applies || len(r.findings) > 0 {
+			results = append(results, Result{Invariant: invariant.Name, Checked: r.checked, Findings: r.findings})
+		}
 	}
 	return results, nil
 }

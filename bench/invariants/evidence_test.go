@@ -79,6 +79,7 @@ func manifest() *sim.Objects {
 // good is evidence of a subject that does everything right.
 func good(t *testing.T, subject Subject) *Evidence {
 	t.Helper()
+	subject.Serves = true
 	o := manifest()
 	cfg := config.New()
 	cfg.ClusterCIDR = sim.RandomPods

@@ -23,7 +23,11 @@ const (
 // nothing is pending.
 func checkMetrics(_ context.Context, e *Evidence, r *report) error {
 	for _, name := range []string{servicesPending, slicesPending} {
-		if pending, told := e.Metrics.Value(name); told {
+		pending, told := e.Metrics.Value(name)
+		switch {
+		case !told && e.Subject.Serves:
+			r.violated("", "/metrics has no %s", name)
+		case told:
 			r.checked++
 			if pending != 0 && e.Settled == nil {
 				r.violated("", "%s is %v, and everything is in sync", name, pending)
@@ -61,6 +65,9 @@ func (e *Evidence) checkRulesGauges(family corev1.IPFamily, table string, r *rep
 	}
 	total, told := e.Metrics.Value(rulesTotal, "table", table, "ip_family", string(family))
 	if !told {
+		if e.Subject.Serves {
+			r.violated("", "%s: /metrics has no %s of table %s", family, rulesTotal, table)
+		}
 		return
 	}
 	r.checked++

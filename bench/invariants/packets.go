@@ -64,6 +64,9 @@ func (e *Evidence) world() (walk.World, error) {
 
 // walk asks both rulesets about the same packets, once.
 func (e *Evidence) walk(ctx context.Context) (*walked, error) {
+	if !e.walkable() {
+		return &walked{}, nil
+	}
 	if e.walked != nil {
 		return e.walked, nil
 	}
@@ -166,6 +169,9 @@ func checkReached(ctx context.Context, e *Evidence, r *report) error {
 	}
 	if t := e.Traffic; t != nil {
 		r.checked += t.Flows
+		if t.Streaming && t.Flows+t.Held == 0 {
+			r.violated("", "a stream of flows runs, and nothing is known of any")
+		}
 		if t.Failed > 0 {
 			r.violated("", "%d of %d flows of the stream got no answer", t.Failed, t.Flows)
 		}

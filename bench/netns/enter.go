@@ -27,6 +27,28 @@ type Lab struct {
 // Inside says whether this process was started by Reexec, or by a process that was.
 func Inside() bool { return os.Getenv(envParent) != "" }
 
+// HasIPv6 says whether the namespace of the calling thread has IPv6, as kube-proxy finds out.
+func HasIPv6() bool {
+	_, err := os.Stat("/proc/thread-self/net/if_inet6")
+	return err == nil && sysctl(disableIPv6) != "1"
+}
+
+const disableIPv6 = "net/ipv6/conf/all/disable_ipv6"
+
+// DisableIPv6 lets the lab's namespace be without IPv6.
+func (l *Lab) DisableIPv6() error {
+	if err := Guard(); err != nil {
+		return err
+	}
+	if !HasIPv6() {
+		return nil
+	}
+	if err := os.WriteFile("/proc/sys/"+disableIPv6, []byte("1"), 0); err != nil {
+		return fmt.Errorf("disable IPv6 in the lab's namespace: %w", err)
+	}
+	return nil
+}
+
 // Current identifies the network namespace of the calling thread.
 func Current() (string, error) {
 	// By path: netns.Get goes by process id, and /proc may be of another PID namespace.

@@ -223,6 +223,25 @@ func TestFresh(t *testing.T) {
 
 // Packets to Services and pods leave through the sink; the node's own addresses are local; there is no way anywhere
 // else.
+// A namespace without IPv6 is one that kube-proxy serves IPv4 alone in; the one around it keeps IPv6.
+func TestDisableIPv6(t *testing.T) {
+	if !netns.HasIPv6() {
+		t.Skip("no IPv6 here")
+	}
+	t.Run("inside", func(t *testing.T) {
+		netns.Fresh(t)
+		if err := (&netns.Lab{}).DisableIPv6(); err != nil {
+			t.Fatal(err)
+		}
+		if netns.HasIPv6() {
+			t.Error("IPv6 is still there")
+		}
+	})
+	if !netns.HasIPv6() {
+		t.Error("the namespace around it lost IPv6")
+	}
+}
+
 func TestConnect(t *testing.T) {
 	netns.Fresh(t)
 	lab := &netns.Lab{}

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -196,7 +197,8 @@ type Runner interface{ Run() int }
 // TestMain runs a test binary's tests inside a namespace: call os.Exit(netns.TestMain(m)) in TestMain. Outside, it
 // runs the binary again with the same arguments in a namespace; inside, it runs the tests. Where namespaces cannot be
 // made, no test of the package runs: the reason is printed, and the status is 0, or 1 when
-// SYNCLAB_REQUIRE_NAMESPACE is set.
+// SYNCLAB_REQUIRE_NAMESPACE is set. With -bench and without -run, benchmarks run alone: tests of these packages take
+// minutes.
 func TestMain(m Runner) int {
 	if Inside() {
 		lab, err := Enter()
@@ -212,7 +214,7 @@ func TestMain(m Runner) int {
 	// `go test` sends SIGQUIT to tests that hang, to see their goroutines: those are in the worker, which has its own
 	// deadline (-test.timeout) and prints them itself.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGQUIT)
-	err := Reexec(ctx, os.Stdin, os.Stdout, os.Stderr, nil, os.Args[1:]...)
+	err := Reexec(ctx, os.Stdin, os.Stdout, os.Stderr, nil, benchmarksAlone(os.Args[1:])...)
 	var exit *exec.ExitError
 	switch {
 	case errors.Is(err, ErrUnavailable):
@@ -226,4 +228,16 @@ func TestMain(m Runner) int {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 	}
 	return ExitCode(err)
+}
+
+// benchmarksAlone are the arguments of a test binary, with none of its tests where benchmarks were asked for and no test was.
+func benchmarksAlone(args []string) []string {
+	const bench, run = "-test.bench=", "-test.run="
+	asked := func(flag string) bool {
+		return slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, flag) && arg != flag })
+	}
+	if asked(bench) && !asked(run) {
+		return append([]string{run + "^$"}, args...)
+	}
+	return args
 }

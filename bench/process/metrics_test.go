@@ -29,7 +29,7 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Sync{{Kind: Full, Family: "IPv4", Count: 1, Duration: 1500 * time.Millisecond}}
+	want := []Sync{{Kind: Full, Family: "IPv4", Count: 1, Total: 1500 * time.Millisecond}}
 	if got := seen.Next(samples); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -83,28 +83,40 @@ func TestSyncs(t *testing.T) {
 	}{
 		{"kinds and families", []step{
 			{"", nil},
-			{full("IPv4", 1, 2) + total("IPv4", 1, 2), []Sync{{Full, "IPv4", 1, 2000 * ms}}},
+			{full("IPv4", 1, 2) + total("IPv4", 1, 2), []Sync{{Kind: Full, Family: "IPv4", Count: 1, Total: 2000 * ms}}},
 			{full("IPv4", 1, 2) + total("IPv4", 1, 2), nil},
-			{full("IPv4", 1, 2) + partial("IPv4", 3, 0.6) + total("IPv4", 4, 2.6), []Sync{{Partial, "IPv4", 3, 200 * ms}}},
+			{full("IPv4", 1, 2) + partial("IPv4", 3, 0.6) + total("IPv4", 4, 2.6), []Sync{{Kind: Partial, Family: "IPv4", Count: 3, Total: 600 * ms}}},
 			{full("IPv4", 2, 5) + partial("IPv4", 4, 0.7) + total("IPv4", 6, 5.7) + full("IPv6", 1, 1),
-				[]Sync{{Full, "IPv4", 1, 3000 * ms}, {Partial, "IPv4", 1, 100 * ms}, {Full, "IPv6", 1, 1000 * ms}}},
+				[]Sync{{Kind: Full, Family: "IPv4", Count: 1, Total: 3000 * ms}, {Kind: Partial, Family: "IPv4", Count: 1, Total: 100 * ms}, {Kind: Full, Family: "IPv6", Count: 1, Total: 1000 * ms}}},
 		}},
 		{"total alone", []step{
-			{total("IPv4", 2, 3), []Sync{{Either, "IPv4", 2, 1500 * ms}}},
-			{total("IPv4", 3, 4), []Sync{{Either, "IPv4", 1, 1000 * ms}}},
+			{total("IPv4", 2, 3), []Sync{{Kind: Either, Family: "IPv4", Count: 2, Total: 3000 * ms}}},
+			{total("IPv4", 3, 4), []Sync{{Kind: Either, Family: "IPv4", Count: 1, Total: 1000 * ms}}},
 		}},
 		{"kinds exposed and never used", []step{
-			{total("", 2, 3) + full("", 0, 0) + partial("", 0, 0), []Sync{{Either, "", 2, 1500 * ms}}},
+			{total("", 2, 3) + full("", 0, 0) + partial("", 0, 0), []Sync{{Kind: Either, Family: "", Count: 2, Total: 3000 * ms}}},
 		}},
 		{"restart, counters fall", []step{
-			{full("IPv4", 1, 2) + partial("IPv4", 5, 1), []Sync{{Full, "IPv4", 1, 2000 * ms}, {Partial, "IPv4", 5, 200 * ms}}},
-			{full("IPv4", 1, 3), []Sync{{Full, "IPv4", 1, 3000 * ms}}},
-			{full("IPv4", 1, 3) + partial("IPv4", 1, 0.1), []Sync{{Partial, "IPv4", 1, 100 * ms}}},
+			{full("IPv4", 1, 2) + partial("IPv4", 5, 1), []Sync{{Kind: Full, Family: "IPv4", Count: 1, Total: 2000 * ms}, {Kind: Partial, Family: "IPv4", Count: 5, Total: 1000 * ms}}},
+			{full("IPv4", 1, 3), []Sync{{Kind: Full, Family: "IPv4", Count: 1, Total: 3000 * ms}}},
+			{full("IPv4", 1, 3) + partial("IPv4", 1, 0.1), []Sync{{Kind: Partial, Family: "IPv4", Count: 1, Total: 100 * ms}}},
+		}},
+		{"failures", []step{
+			{full("IPv4", 1, 2) + failed(failedNftables, "IPv4", 1) + failed(failedNftables, "IPv6", 5),
+				[]Sync{{Kind: Full, Family: "IPv4", Count: 1, Total: 2000 * ms, Failed: 1}}},
+			{full("IPv4", 2, 4) + failed(failedNftables, "IPv4", 1), []Sync{{Kind: Full, Family: "IPv4", Count: 1, Total: 2000 * ms}}},
+			// A failure is counted some time before its sync is.
+			{full("IPv4", 2, 4) + failed(failedNftables, "IPv4", 2), nil},
+			{full("IPv4", 3, 6) + failed(failedNftables, "IPv4", 2), []Sync{{Kind: Full, Family: "IPv4", Count: 1, Total: 2000 * ms, Failed: 1}}},
+		}},
+		{"a failed partial restore counts in two", []step{
+			{partial("IPv4", 3, 3) + failed(failedIptables, "IPv4", 2) + failed(failedPartial, "IPv4", 2),
+				[]Sync{{Kind: Partial, Family: "IPv4", Count: 3, Total: 3000 * ms, Failed: 2}}},
 		}},
 		{"restart, counters as high as before", []step{
-			{begun(100) + full("IPv4", 1, 2), []Sync{{Full, "IPv4", 1, 2000 * ms}}},
+			{begun(100) + full("IPv4", 1, 2), []Sync{{Kind: Full, Family: "IPv4", Count: 1, Total: 2000 * ms}}},
 			{begun(100) + full("IPv4", 1, 2), nil},
-			{begun(200.5) + full("IPv4", 1, 3), []Sync{{Full, "IPv4", 1, 3000 * ms}}},
+			{begun(200.5) + full("IPv4", 1, 3), []Sync{{Kind: Full, Family: "IPv4", Count: 1, Total: 3000 * ms}}},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -128,6 +140,10 @@ func histogram(name, family string, n int, sum float64) string {
 		labels = fmt.Sprintf("{%s=%q}", familyLabel, family)
 	}
 	return fmt.Sprintf("# TYPE %[1]s histogram\n%[1]s_sum%[2]s %[4]g\n%[1]s_count%[2]s %[3]d\n", name, labels, n, sum)
+}
+
+func failed(name, family string, n int) string {
+	return fmt.Sprintf("# TYPE %[1]s counter\n%[1]s{%s=%q} %d\n", name, familyLabel, family, n)
 }
 
 // merge keeps one TYPE line a metric, as the format wants it, and the lines of a metric together.

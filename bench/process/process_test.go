@@ -297,13 +297,14 @@ func TestCPUOfChildren(t *testing.T) {
 
 func TestMemory(t *testing.T) {
 	const held = 64 << 20
+	const most = 5 * held // with the race detector's shadow of it
 	p, lines := start(t, self(t, "hold:64"))
 	next(t, lines)
 	peak, err := p.PeakRSS()
-	if err != nil || peak < held || peak > 2*held {
+	if err != nil || peak < held || peak > most {
 		t.Errorf("peak %d, %v; it holds %d", peak, err, held)
 	}
-	if now, err := p.Memory(); err != nil || now < held || now > 2*held {
+	if now, err := p.Memory(); err != nil || now < held || now > most {
 		t.Errorf("memory %d, %v; it holds %d", now, err, held)
 	}
 	if err := p.ResetPeak(); err != nil {

@@ -2,6 +2,7 @@ package process
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,8 +21,10 @@ type Sync struct {
 	Kind   string
 	Family string // IPv4 or IPv6; empty when the subject does not say
 	Count  int    // at least 1
-	// Duration of the sync; of Count > 1 syncs, their mean.
-	Duration time.Duration
+	// Total duration of the Count syncs.
+	Total time.Duration
+	// Failed is how many of the family's syncs failed between the readings, of either kind, as the failure counters say.
+	Failed int
 }
 
 // The metrics are histograms, of which only sum and count matter. The total holds the other two; subjects that tell
@@ -34,11 +37,19 @@ const (
 	familyLabel = "ip_family"
 )
 
+// Counters of syncs that failed. A partial sync with iptables that failed counts in both of iptables' own.
+const (
+	failedIptables = "kubeproxy_sync_proxy_rules_iptables_restore_failures_total"
+	failedPartial  = "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total"
+	failedNftables = "kubeproxy_sync_proxy_rules_nftables_sync_failures_total"
+)
+
 // Syncs turns consecutive readings of a subject's metrics into the syncs between them. The zero value has seen nothing:
 // its first Next tells of all syncs since the subject started.
 type Syncs struct {
 	started float64
 	seen    map[series]reading
+	failed  map[string]int // by family, as of the last reading with a sync of it
 }
 
 type series struct{ kind, family string }
@@ -58,8 +69,12 @@ func (s *Syncs) Next(samples Samples) []Sync {
 		again = again || now[place].count < before.count
 	}
 	if again {
-		s.seen = nil
+		s.seen, s.failed = nil, nil
 	}
+	if s.failed == nil {
+		s.failed = map[string]int{}
+	}
+	failures := map[string]int{}
 	var syncs []Sync
 	for place, after := range now {
 		before := s.seen[place]
@@ -67,9 +82,13 @@ func (s *Syncs) Next(samples Samples) []Sync {
 		if n == 0 {
 			continue
 		}
-		mean := (after.seconds - before.seconds) / float64(n)
-		syncs = append(syncs, Sync{Kind: place.kind, Family: place.family, Count: int(n), Duration: seconds(mean)})
+		failures[place.family] = failuresOf(samples, place.family)
+		syncs = append(syncs, Sync{
+			Kind: place.kind, Family: place.family, Count: int(n), Total: seconds(after.seconds - before.seconds),
+			Failed: failures[place.family] - s.failed[place.family],
+		})
 	}
+	maps.Copy(s.failed, failures)
 	slices.SortFunc(syncs, func(a, b Sync) int {
 		return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Kind, b.Kind))
 	})
@@ -80,6 +99,16 @@ func (s *Syncs) Next(samples Samples) []Sync {
 // seconds rounds to what the difference of two sums, floats that grow, can tell.
 func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second)).Round(time.Microsecond)
+}
+
+// failuresOf is how many syncs of a family failed so far.
+func failuresOf(samples Samples, family string) int {
+	var labels []string
+	if family != "" {
+		labels = []string{familyLabel, family}
+	}
+	of := func(name string) int { n, _ := samples.Value(name, labels...); return int(n) }
+	return max(of(failedIptables), of(failedPartial)) + of(failedNftables)
 }
 
 // read takes the kinds where the subject tells them, and the total where it does not.

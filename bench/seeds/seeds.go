@@ -1,5 +1,5 @@
-// Package seeds gives random tests their seed, by the flag -seed of the test binary. Without it the seed is 1, so that a
-// test suite tells of the code and not of luck; make random looks for seeds that fail.
+// Package seeds gives random tests their seeds, by the flags -seed and -seeds of the test binary. Without them a test has
+// seed 1, or some from 1 on, so that a failure comes from the code and not from luck; make random looks for seeds that fail.
 package seeds
 
 import (
@@ -8,7 +8,10 @@ import (
 	"testing"
 )
 
-var given = flag.Uint64("seed", 1, "the `seed` of random tests; 0: another one each time")
+var (
+	given   = flag.Uint64("seed", 1, "the first `seed` of random tests; 0: another one each time")
+	howMany = flag.Int("seeds", 0, "how many `seeds` a random test takes that takes several; 0: as many as it says")
+)
 
 // Of is the seed of a random test, which is logged with how to get it again.
 func Of(t testing.TB) uint64 {
@@ -19,4 +22,18 @@ func Of(t testing.TB) uint64 {
 	}
 	t.Logf("replay with -seed %d", seed)
 	return seed
+}
+
+// Several are the seeds of a random test that takes more than one: some, unless the flag says otherwise.
+func Several(t testing.TB, some int) []uint64 {
+	t.Helper()
+	if *howMany > 0 {
+		some = *howMany
+	}
+	seeds := make([]uint64, some)
+	first := Of(t)
+	for i := range seeds {
+		seeds[i] = first + uint64(i)
+	}
+	return seeds
 }

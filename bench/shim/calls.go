@@ -37,6 +37,8 @@ type Call struct {
 	// kernels split it by what they find at each tick (4 ms, say), which says little of a single short call.
 	User, System time.Duration `json:"-"`
 	PeakRSS      int64         `json:"peak_rss"` // bytes
+	// Own is the CPU time of the shim itself, but for the writing of its line: what the caller would not have spent.
+	Own time.Duration `json:"-"`
 	// PID is the shim's, as its caller sees it; Parent is the caller's.
 	PID    int `json:"pid"`
 	Parent int `json:"parent"`
@@ -82,12 +84,14 @@ func (c *Call) UnmarshalJSON(line []byte) error {
 		End      int64 `json:"end"`
 		UserUs   int64 `json:"user_us"`
 		SystemUs int64 `json:"system_us"`
+		ShimUs   int64 `json:"shim_us"`
 	}{plain: (*plain)(c)}
 	if err := json.Unmarshal(line, &raw); err != nil {
 		return err
 	}
 	c.Start, c.End = time.Unix(0, raw.Start), time.Unix(0, raw.End)
 	c.User, c.System = time.Duration(raw.UserUs)*time.Microsecond, time.Duration(raw.SystemUs)*time.Microsecond
+	c.Own = time.Duration(raw.ShimUs) * time.Microsecond
 	return nil
 }
 
@@ -119,8 +123,8 @@ func (s *Shim) Read(from int64) (calls []Call, next int64, err error) {
 }
 
 // Calls gives each call that ended since Install, and then each as it ends, until ctx ends; then those that ended
-// meanwhile, and the channel is closed. Someone has to receive. An error of reading ends it early.
-func (s *Shim) Calls(ctx context.Context) (<-chan Call, error) {
+// meanwhile, and the channel is closed. Someone has to receive. An error of reading ends it early and is given to fail.
+func (s *Shim) Calls(ctx context.Context, fail func(error)) (<-chan Call, error) {
 	// The watch comes before the first reading, so that no call falls between the two.
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -143,6 +147,9 @@ func (s *Shim) Calls(ctx context.Context) (<-chan Call, error) {
 			var some []Call
 			var err error
 			if some, next, err = s.Read(next); err != nil {
+				if !last || !errors.Is(err, os.ErrNotExist) { // at the end the folder may be gone
+					fail(err)
+				}
 				return
 			}
 			for _, call := range some {
@@ -153,6 +160,7 @@ func (s *Shim) Calls(ctx context.Context) (<-chan Call, error) {
 			}
 			if _, err := grown.Read(events); err != nil {
 				if !errors.Is(err, os.ErrClosed) {
+					fail(fmt.Errorf("shim: calls: inotify: %w", err))
 					return
 				}
 				last = true

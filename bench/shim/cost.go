@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -9,28 +10,37 @@ import (
 	"time"
 )
 
-// trivial does nothing: its calls are all cost.
-const trivial = "true"
+// The tool whose calls are measured reads its input and does nothing with it. Its name makes the shim pipe the input
+// through, as that of a restore.
+const (
+	costTool = "cost-restore"
+	reader   = "wc"
+)
 
-// Cost measures what the shim adds to a call on this machine: n pairs of calls of a command that does nothing, one
-// through a shim and one without, in turns. A sample is the difference of a pair and may be negative; it includes the
-// line that is written. The calls are not among those of s.
-func (s *Shim) Cost(ctx context.Context, n int) ([]time.Duration, error) {
+// Cost measures what the shim adds to a call on this machine: n pairs of calls of a command that only reads so many
+// bytes from a pipe, one through a shim and one without, in turns. A sample is the difference of a pair and may be
+// negative; it includes the line that is written. The calls are not among those of s.
+func (s *Shim) Cost(ctx context.Context, n, size int) ([]time.Duration, error) {
 	dir, err := os.MkdirTemp(s.dir, "cost-*")
 	if err != nil {
 		return nil, fmt.Errorf("shim: cost: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	measured, err := Install(ctx, Options{Dir: dir, Tools: []string{trivial}, Command: s.command})
+	measured, err := Install(ctx, Options{Dir: dir, Tools: []string{}, Command: s.command})
 	if err != nil {
 		return nil, err
 	}
-	direct, err := measured.find(trivial)
+	direct, err := measured.find(reader)
+	if err == nil {
+		err = measured.put(costTool, direct)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("shim: cost: %w", err)
 	}
+	payload := make([]byte, size)
 	run := func(path string) (time.Duration, error) {
-		cmd := exec.CommandContext(ctx, path)
+		cmd := exec.CommandContext(ctx, path, "-c")
+		cmd.Stdin = bytes.NewReader(payload)
 		start := time.Now()
 		err := cmd.Run()
 		return time.Since(start), err
@@ -41,7 +51,7 @@ func (s *Shim) Cost(ctx context.Context, n int) ([]time.Duration, error) {
 		if err != nil {
 			return costs, fmt.Errorf("shim: cost: %w", err)
 		}
-		with, err := run(filepath.Join(measured.Path(), trivial))
+		with, err := run(filepath.Join(measured.Path(), costTool))
 		if err != nil {
 			return costs, fmt.Errorf("shim: cost: %w", err)
 		}

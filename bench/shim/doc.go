@@ -6,10 +6,10 @@
 //     the tool ends. It appends one line to a file: Call.
 //  3. Calls gives those lines as they come.
 //  4. Fail and Kill plant faults that the next calls take, Refuse one that hits calls by what they are given.
-//  5. Cost says what the program adds to a call.
+//  5. Cost says what the program adds to a call that is given so many bytes.
 //
 // Start and end are read right before the tool's process is made and right after it is gone; what the program does
-// before and after is not in between. Resources are those that the kernel counts for the tool (wait4).
+// before and after is not in between. Resources are those that the kernel counts for the tool (wait4); the program's own CPU time is told apart (getrusage).
 //
 // The program does not start in the Go runtime, whose start takes longer than a tool's: see command/main.go. It is
 // there for Linux on amd64 and arm64.

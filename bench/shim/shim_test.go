@@ -470,7 +470,7 @@ func TestResources(t *testing.T) {
 func TestConcurrent(t *testing.T) {
 	s := install(t, "", map[string]string{"iptables-restore": "/bin/cat", "iptables": "exit 4"})
 	ctx, cancel := context.WithCancel(t.Context())
-	followed, err := s.Calls(ctx)
+	followed, err := s.Calls(ctx, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -705,16 +705,56 @@ func TestNotInstalledRight(t *testing.T) {
 
 func TestCost(t *testing.T) {
 	s := install(t, "", map[string]string{"nft": "exit 0"})
-	costs, err := s.Cost(t.Context(), 5)
-	if err != nil || len(costs) != 5 {
-		t.Fatal(costs, err)
+	for _, size := range []int{0, 3 << 20} {
+		if costs, err := s.Cost(t.Context(), 5, size); err != nil || len(costs) != 5 {
+			t.Fatal(costs, err)
+		}
 	}
 	if calls, _, err := s.Read(0); len(calls) != 0 || err != nil {
 		t.Errorf("its calls are among the others: %v, %v", calls, err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if costs, err := s.Cost(t.Context(), 1); err != nil || len(costs) != 1 {
-		t.Errorf("without true on PATH: %v, %v", costs, err)
+	if costs, err := s.Cost(t.Context(), 1, 0); err != nil || len(costs) != 1 {
+		t.Errorf("without wc on PATH: %v, %v", costs, err)
+	}
+}
+
+// The shim tells its own CPU time apart from the tool's, which it is no part of.
+func TestOwnTime(t *testing.T) {
+	s := install(t, "", map[string]string{"iptables-restore": "exec wc -c", "nft": "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"})
+	cmd := s.cmd("iptables-restore")
+	cmd.Stdin = bytes.NewReader(make([]byte, 64<<20))
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd("nft", "list").Run(); err != nil {
+		t.Fatal(err)
+	}
+	calls, _, err := s.Read(0)
+	if err != nil || len(calls) != 2 {
+		t.Fatal(calls, err)
+	}
+	piped, computes := calls[0], calls[1]
+	if piped.Own <= 0 || computes.Own <= 0 || computes.Own > (computes.User+computes.System)/2 {
+		t.Errorf("own time %v of a shim that piped 64 MiB, %v beside a tool that took %v", piped.Own, computes.Own, computes.User+computes.System)
+	}
+}
+
+// A line that cannot be read ends Calls with an error; no call goes missing silently.
+func TestCallsFail(t *testing.T) {
+	s := install(t, "", map[string]string{"nft": "exit 0"})
+	if err := os.WriteFile(s.path(callsFile), []byte("nonsense\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	calls, err := s.Calls(t.Context(), func(err error) { failed = err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range calls {
+	}
+	if failed == nil || !strings.Contains(failed.Error(), "nonsense") {
+		t.Errorf("error %v", failed)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // Pinned is the version that the lab measures against when nothing else is said: that of the module bench/kubernetes.
-const Pinned = "v1.36.3"
+const Pinned = "v1.37.2"
 
 // ErrNotBuilt is wrapped by the error of a command that CachedOnly forbids to build.
 var ErrNotBuilt = errors.New("not built yet")

@@ -2,7 +2,6 @@ package verdicts
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -12,24 +11,12 @@ import (
 
 	"synclab/bench/conform"
 	"synclab/bench/netns"
+	"synclab/bench/seeds"
 	"synclab/proxier"
 	"synclab/sim"
 )
 
-var (
-	clusters = flag.Int("clusters", 0, "how many random clusters to compare; 0: a few")
-	seed     = flag.Uint64("seed", 1, "the first cluster's; the others follow")
-)
-
 func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }
-
-// howMany clusters a test compares.
-func howMany(few int) int {
-	if *clusters > 0 {
-		return *clusters
-	}
-	return few
-}
 
 // tally counts what was compared, and tells now and then.
 type tally struct {
@@ -77,13 +64,11 @@ func (c *tally) compare(s *State, what string, packetSeed uint64, rulesets ...Ru
 // Layouts and backends do the same with every packet, made at once or by partial syncs.
 func TestKinds(t *testing.T) {
 	count := &tally{t: t}
-	n := howMany(12)
-	t.Logf("%d clusters from seed %d on", n, *seed)
-	for i := range n {
+	for _, seed := range seeds.Several(t, 12) {
 		if t.Failed() {
 			break
 		}
-		compareKinds(t, count, *seed+uint64(i))
+		compareKinds(t, count, seed)
 	}
 	t.Log(count)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/conform"
+	"synclab/bench/seeds"
 	"synclab/bench/upstream"
 	"synclab/proxier/config"
 	"synclab/sim"
@@ -55,15 +56,16 @@ func TestKubeProxy(t *testing.T) {
 				t.Skip("nft is not installed")
 			}
 			count := &tally{t: t, excused: map[string]int{}}
-			n := howMany(perKubeProxy)
-			t.Logf("%d clusters from seed %d on", n, *seed)
-			for first := 0; first < n && !t.Failed(); first += perKubeProxy {
-				setting := conform.DrawSetting(*seed+uint64(first), limit)
+			for some := range slices.Chunk(seeds.Several(t, perKubeProxy), perKubeProxy) {
+				if t.Failed() {
+					break
+				}
+				setting := conform.DrawSetting(some[0], limit)
 				if mode == config.ModeNFTables {
 					setting = forNftables(setting)
 				}
-				l := life{t: t, count: count, mode: mode, setting: setting, seed: *seed + uint64(first)}
-				l.through(command, min(perKubeProxy, n-first))
+				l := life{t: t, count: count, mode: mode, setting: setting, seed: some[0]}
+				l.through(command, len(some))
 			}
 			t.Log(count)
 		})

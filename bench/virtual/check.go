@@ -26,7 +26,12 @@ const (
 	healthy   = "I11: health tells whether what is wanted is installed"
 	metered   = "I12: metrics are what is there"
 	hourly    = "I6: everything is written anew now and then"
-	verdicts  = "I2/I3: packets get the old verdict or the new one"
+)
+
+// What else must not happen: the proxier ends by itself, or the lab cannot go on.
+const (
+	ended = "run"
+	lab   = "lab"
 )
 
 const (
@@ -59,7 +64,7 @@ func (k *soak) calm(a Action) {
 	}
 	wanted, err := k.wanted()
 	if err != nil {
-		k.broken("lab", err.Error())
+		k.broken(lab, err.Error())
 		return
 	}
 	for began := time.Now(); ; time.Sleep(lookEvery) {

@@ -202,7 +202,7 @@ func (k *soak) forgetClients() {
 	}
 	for family, flows := range k.flows {
 		if _, err := flows.DeleteUDP(context.Background(), family, func(conntrack.Flow) bool { return true }); err != nil {
-			k.broken("lab", fmt.Sprintf("flows: %v", err))
+			k.broken(lab, fmt.Sprintf("flows: %v", err))
 		}
 	}
 	k.clients = nil

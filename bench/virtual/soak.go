@@ -93,9 +93,9 @@ type soak struct {
 // player gives the Actions of a script one by one.
 type player func() (a Action, ok bool, err error)
 
-// play lets a script happen. It must be called in a synctest bubble of its own.
-func play(ctx context.Context, s Setting, first *sim.Objects, actions player) (Report, error) {
-	k := &soak{
+// newSoak has no proxier yet. It must be called in the synctest bubble that it lives in.
+func newSoak(s Setting, first *sim.Objects) *soak {
+	return &soak{
 		setting: s, began: time.Now(), cluster: sim.NewCluster(clock.RealClock{}), state: newState(first),
 		kernels: map[corev1.IPFamily]kernel{}, flows: map[corev1.IPFamily]*conntrack.Memory{},
 		report:  Report{Seed: s.Seed, Setting: s.String()},
@@ -103,6 +103,11 @@ func play(ctx context.Context, s Setting, first *sim.Objects, actions player) (R
 		failing: map[corev1.IPFamily]time.Time{}, lastFull: map[corev1.IPFamily]time.Time{},
 		refusals: map[corev1.IPFamily]int{},
 	}
+}
+
+// play lets a script happen. It must be called in a synctest bubble of its own.
+func play(ctx context.Context, s Setting, first *sim.Objects, actions player) (Report, error) {
+	k := newSoak(s, first)
 	defer k.cluster.Stop()
 	if err := k.prepare(ctx, first); err != nil {
 		return k.report, err
@@ -142,7 +147,7 @@ func (k *soak) prepare(ctx context.Context, first *sim.Objects) error {
 		return fmt.Errorf("seed %d: node %s is not there", k.setting.Seed, nodeName)
 	}
 	for _, text := range addressesOf(k.state.node) {
-		if addr, err := netip.ParseAddr(text); err == nil {
+		if addr, ok := sim.ParseAddr(text); ok {
 			k.addrs = append(k.addrs, addr)
 		}
 	}
@@ -197,9 +202,9 @@ func (k *soak) start() error {
 		cancel()
 		return err
 	}
-	ended := make(chan error, 1)
-	k.proxier, k.kill, k.ended = p, cancel, ended
-	go func() { ended <- p.Run(ctx) }()
+	done := make(chan error, 1)
+	k.proxier, k.kill, k.ended = p, cancel, done
+	go func() { done <- p.Run(ctx) }()
 	return nil
 }
 
@@ -210,7 +215,7 @@ func (k *soak) stop() {
 	}
 	k.kill()
 	if err := <-k.ended; err != nil {
-		k.broken("run", fmt.Sprintf("the proxier ended with an error: %v", err))
+		k.broken(ended, fmt.Sprintf("the proxier ended with an error: %v", err))
 	}
 	synctest.Wait()
 	k.kill = nil
@@ -230,7 +235,7 @@ func (k *soak) synced(s proxier.Sync) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	fmt.Fprintf(k.digests[s.Family], "%d %s %s %d %d %d %d %d %d %v %v %d %v\n", s.Seq, s.Kind, s.Reason, s.Started.UnixNano(), s.Finished.UnixNano(),
-		s.Changes, s.Events, s.Services, s.Endpoints, s.Installed, s.Written, len(s.Refused), s.Err)
+		s.Changes, s.Events, s.Services, s.Endpoints, s.Installed, s.Sent, len(s.Refused), s.Err)
 	k.syncs[s.Family] = s
 	k.refusals[s.Family] = len(s.Refused)
 	switch {
@@ -292,7 +297,7 @@ func (k *soak) change(a Action) {
 		k.healWatches()
 	}
 	if err := k.cluster.Apply(context.Background(), c); err != nil {
-		k.broken("lab", fmt.Sprintf("change of the cluster: %v", err))
+		k.broken(lab, fmt.Sprintf("change of the cluster: %v", err))
 	}
 	k.markClients()
 }
@@ -309,7 +314,7 @@ func (k *soak) fault(a Action) string {
 		}
 		k.healWatches() // the next one could not begin
 		if err := k.start(); err != nil {
-			k.broken("run", fmt.Sprintf("the proxier did not start again: %v", err))
+			k.broken(ended, fmt.Sprintf("the proxier did not start again: %v", err))
 		}
 		return "killed, and another one started"
 	case flowsFail:

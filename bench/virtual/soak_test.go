@@ -5,18 +5,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"synclab/bench/seeds"
 )
 
-var (
-	seedFlag  = flag.Uint64("seed", 1, "the first seed")
-	seedsFlag = flag.Uint64("seeds", 6, "how many seeds")
-	hoursFlag = flag.Float64("hours", 0.5, "how long each proxier lives, in virtual time")
-)
+var hoursFlag = flag.Float64("hours", 0.5, "how long each proxier lives, in virtual time")
 
 // The proxiers of some seeds live through faults and keep what they promise.
 func TestSoak(t *testing.T) {
 	length := time.Duration(*hoursFlag * float64(time.Hour))
-	for seed := *seedFlag; seed < *seedFlag+*seedsFlag; seed++ {
+	for _, seed := range seeds.Several(t, 6) {
 		began := time.Now()
 		r, err := Run(t, seed, length)
 		if err != nil {

@@ -2,6 +2,7 @@ package visible
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -25,22 +26,22 @@ import (
 // is pending, Look begins each look after a commit (in variant legacy it copies the table), Port is one look-up in it,
 // Shared what the first Dispatched of a look adds. Installing 10,000 Services takes up to half a minute, on an idle machine.
 func BenchmarkDialect(b *testing.B) {
-	for _, services := range []int{1000, 10000} {
-		for _, name := range []string{IptablesLegacy, IptablesNft, Nftables} {
-			b.Run(fmt.Sprintf("dialect=%s/services=%d/endpoints=10", name, services), func(b *testing.B) {
-				netns.Fresh(b)
-				objects := clusterOf(b, services)
-				install(b, name, objects)
-				d, err := NewDialect(name, bothFamilies[:1])
-				if err != nil {
-					b.Fatal(err)
-				}
-				defer d.Close()
-				benchmarkDialect(b, d, objects)
-			})
-		}
+	for _, name := range []string{IptablesLegacy, IptablesNft, Nftables} {
+		b.Run(fmt.Sprintf("dialect=%s/services=%d/endpoints=10", name, *servicesFlag), func(b *testing.B) {
+			netns.Fresh(b)
+			objects := clusterOf(b, *servicesFlag)
+			install(b, name, objects)
+			d, err := NewDialect(name, bothFamilies[:1])
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer d.Close()
+			benchmarkDialect(b, d, objects)
+		})
 	}
 }
+
+var servicesFlag = flag.Int("services", 1000, "Services of BenchmarkDialect")
 
 func benchmarkDialect(b *testing.B, d Dialect, objects *sim.Objects) {
 	measure(b, "Poll", func(int) error {

@@ -62,6 +62,9 @@ type Look interface {
 	Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error)
 	// Dispatched says whether packets get to these chains. It is asked only where that decides.
 	Dispatched(family corev1.IPFamily, port tracker.ServicePortName) (cluster, local bool, err error)
+	// Unrecognised describes a rule for the port that this reader cannot read, and where it stands; empty: there is none. It is
+	// asked only of ports that are late.
+	Unrecognised(family corev1.IPFamily, port tracker.ServicePortName) (string, error)
 	// Generation is the one that everything read so far belongs to, if it is what it was at the beginning.
 	Generation() (Generation, error)
 	Close()
@@ -214,5 +217,6 @@ func (nothing) Port(corev1.IPFamily, tracker.ServicePortName) (State, error) { r
 func (nothing) Dispatched(corev1.IPFamily, tracker.ServicePortName) (cluster, local bool, err error) {
 	return false, false, nil
 }
-func (n nothing) Generation() (Generation, error) { return n.unknown.last, nil }
-func (nothing) Close()                            {}
+func (nothing) Unrecognised(corev1.IPFamily, tracker.ServicePortName) (string, error) { return "", nil }
+func (n nothing) Generation() (Generation, error)                                     { return n.unknown.last, nil }
+func (nothing) Close()                                                                {}

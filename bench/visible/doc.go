@@ -6,9 +6,9 @@
 //     (Cluster) and of traffic that has to stay on the node (Local). A change that alters neither is not awaited.
 //  2. Each port has a queue of the states that it should come to. The state that the kernel shows ends the wait for it
 //     and for all before it: a state that was superseded before any sync saw it never shows by itself.
-//  3. While something is pending, a cheap number that moves with each commit is polled once a millisecond, and once it
-//     moved, the pending ports are looked up. A state is visible as of the moment when the number was seen to have
-//     moved, so Sights are late by a period at most. If it moved again during the looks, what is found from then on
+//  3. While something is pending, a cheap number that moves with each commit is polled, and once it moved, the pending
+//     ports are looked up. A state is visible as of the moment when the number was seen to have moved, so Sights are late
+//     by a period at most: a fiftieth of what the oldest change has waited, within some 70 µs and a millisecond. If it moved again during the looks, what is found from then on
 //     counts from the later moment. A moment before the change was made, or before a look that still missed it, cannot be
 //     the one: see step 5.
 //  4. Sights are told in one goroutine. Wait, Recheck and Quiet let steps of a scenario wait for the kernel; Installed
@@ -43,7 +43,11 @@
 // Not modelled: how a port without endpoints refuses (a Service that was never dispatched is not awaited either, until
 // it has endpoints), addresses, NodePorts, masquerading and affinity: the endpoints alone say whether a change arrived.
 // Where Services share an address, the oldest has it: what only such an address of a younger one would lead to is not
-// waited for in synclab-nftables; in kube-proxy's nftables it is, and may never come. The mirror of the cluster costs
+// waited for in synclab-nftables; in kube-proxy's nftables it is enough that the port's chains are there.
+// A rule that a reader does not know is told apart from one that is not there yet: when it stays for some seconds at a port
+// that is late, the Watcher fails with it (Unrecognised).
+//
+// The mirror of the cluster costs
 // memory in this process, some 200 bytes an endpoint, and a look in variant legacy a copy of the table: read peak RSS
 // with that in mind.
 package visible

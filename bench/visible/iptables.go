@@ -1,6 +1,7 @@
 package visible
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 // jumps reads where the rules of a chain of nat lead to.
 type jumps interface {
 	rules(family corev1.IPFamily, chain string) ([]kernel.Rule, error)
+	texts(family corev1.IPFamily, chain string) ([]string, error) // of these rules
 	generation() (Generation, error)
 	close()
 }
@@ -103,8 +105,52 @@ func (l *chainLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortN
 	return cluster, local, nil
 }
 
-// treePrefix begins the names of the chains in between, in layout tree.
-const treePrefix = "KUBE-TREE-"
+// Unrecognised looks at the rules of the port's chains. Where it has none, the shared chains may lead elsewhere.
+func (l *chainLook) Unrecognised(family corev1.IPFamily, port tracker.ServicePortName) (string, error) {
+	own, some := iptables.ChainsOf(port), false
+	for _, chain := range []string{own.Cluster, own.Local} {
+		text, rules, err := l.first(family, chain, func(rule kernel.Rule) bool {
+			return rule.Other || rule.Jump != "" && rule.Jump != markChain && !iptables.IsEndpointChain(rule.Jump)
+		})
+		if text != "" || err != nil {
+			return text, err
+		}
+		some = some || rules > 0
+	}
+	if some {
+		return "", nil
+	}
+	for _, chain := range iptables.DispatchChains {
+		text, _, err := l.first(family, chain, func(rule kernel.Rule) bool {
+			return rule.DNAT.IsValid() || rule.Jump != "" && !strings.HasPrefix(rule.Jump, ownPrefix)
+		})
+		if text != "" || err != nil {
+			return text, err
+		}
+	}
+	return "", nil
+}
+
+// first describes the first rule of a chain that is of a kind; rules is how many there are.
+func (l *chainLook) first(family corev1.IPFamily, chain string, is func(kernel.Rule) bool) (text string, rules int, err error) {
+	all, err := l.rules(family, chain)
+	at := slices.IndexFunc(all, is)
+	if err != nil || at < 0 {
+		return "", len(all), err
+	}
+	texts, err := l.texts(family, chain)
+	if err != nil || at >= len(texts) { // the chain has changed
+		return "", len(all), err
+	}
+	return fmt.Sprintf("table %s, chain %s: %s", iptables.NAT, chain, texts[at]), len(all), nil
+}
+
+const (
+	ownPrefix = "KUBE-" // of all chains
+	markChain = "KUBE-MARK-MASQ"
+	// treePrefix begins the names of the chains in between, in layout tree.
+	treePrefix = "KUBE-TREE-"
+)
 
 // shared are the chains that the shared ones lead to, through those of a tree if there is one, read once a generation.
 func (l *chainLook) shared(family corev1.IPFamily) (map[string]bool, error) {
@@ -145,7 +191,7 @@ func installedChains(variant string, family corev1.IPFamily) (Installed, error) 
 		}
 		in.Rules[string(table)] = 0
 		for chain, rules := range tally {
-			if strings.HasPrefix(chain, "KUBE-") {
+			if strings.HasPrefix(chain, ownPrefix) {
 				in.Rules[string(table)] += rules
 				in.Chains++
 			}
@@ -192,6 +238,10 @@ type nftJumps struct{ *nft }
 
 func (n nftJumps) rules(family corev1.IPFamily, chain string) ([]kernel.Rule, error) {
 	return n.kernel.Rules(family, string(iptables.NAT), chain)
+}
+
+func (n nftJumps) texts(family corev1.IPFamily, chain string) ([]string, error) {
+	return n.kernel.Texts(family, string(iptables.NAT), chain)
 }
 
 func (n nftJumps) generation() (Generation, error) { return n.Generation() }
@@ -271,6 +321,22 @@ type legacyJumps struct {
 }
 
 func (j *legacyJumps) rules(family corev1.IPFamily, chain string) ([]kernel.Rule, error) {
+	table, err := j.table(family)
+	if err != nil {
+		return nil, err
+	}
+	return table.Rules(chain), nil
+}
+
+func (j *legacyJumps) texts(family corev1.IPFamily, chain string) ([]string, error) {
+	table, err := j.table(family)
+	if err != nil {
+		return nil, err
+	}
+	return table.Texts(chain), nil
+}
+
+func (j *legacyJumps) table(family corev1.IPFamily) (*kernel.Jumps, error) {
 	if _, copied := j.tables[family]; !copied {
 		table, err := j.legacy.kernel.Jumps(family, string(iptables.NAT))
 		if err != nil {
@@ -281,7 +347,7 @@ func (j *legacyJumps) rules(family corev1.IPFamily, chain string) ([]kernel.Rule
 			return nil, err
 		}
 	}
-	return j.tables[family].Rules(chain), nil
+	return j.tables[family], nil
 }
 
 func (j *legacyJumps) generation() (Generation, error) { return j.at, nil }

@@ -168,9 +168,31 @@ func (p inProcess) sync() {
 	p.wait()
 }
 
+// readable checks that no rule of any port is unrecognised.
+func (p *play) readable() {
+	p.t.Helper()
+	err := p.do(func() {
+		look, err := p.dialect.Look()
+		if err != nil {
+			p.t.Error(err)
+			return
+		}
+		defer look.Close()
+		for key := range p.ports {
+			if rule, err := look.Unrecognised(key.family, key.ServicePortName); rule != "" || err != nil {
+				p.t.Errorf("%s %s: unrecognised %s, %v", key.family, key.ServicePortName, rule, err)
+			}
+		}
+	})
+	if err != nil {
+		p.t.Error(err)
+	}
+}
+
 // check takes the sights so far: each of a change that is awaited, once a family, and not before it was made.
 func (p *play) check() {
 	p.t.Helper()
+	p.readable()
 	for {
 		select {
 		case s := <-p.sights:

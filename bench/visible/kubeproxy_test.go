@@ -22,18 +22,22 @@ import (
 
 	"synclab/bench/mirror"
 	"synclab/bench/seeds"
+	"synclab/bench/upstream"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/front"
 )
 
-// kubeProxy starts the kube-proxy on PATH in the goroutine's namespace, on the play's cluster.
+// kubeProxy starts the pinned kube-proxy, which must have been built, in the goroutine's namespace, on the play's cluster.
 func (p *play) kubeProxy(mode, variant string) {
 	t := p.t
 	t.Helper()
-	binary, err := exec.LookPath("kube-proxy")
-	if err != nil {
-		t.Skip(err)
+	binary, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
+	switch {
+	case errors.Is(err, upstream.ErrNotBuilt) && os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") == "":
+		t.Skip("no kube-proxy here; 'make kube-proxy' builds it")
+	case err != nil:
+		t.Fatal(err)
 	}
 	api, err := front.New(p.cluster, front.Options{Clock: clock.RealClock{}})
 	if err != nil {
@@ -150,7 +154,7 @@ func TestKubeProxyRandomClusters(t *testing.T) {
 		t.Run(x.dialect, func(t *testing.T) {
 			cluster := sim.NewRandomCluster(sim.RandomOptions{Seed: seed + uint64(i)})
 			objects := cluster.Objects()
-			// Where namespace, name and port name are longer than 128 together, nft refuses the comment that kube-proxy
+			// Where namespace, name and port name are longer than 128 together, nft refuses the comment that kube-proxy up to 1.36
 			// makes of them, and with it every sync.
 			long := func(s *corev1.Service) bool { return x.mode == "nftables" && len(s.Namespace) == 63 }
 			objects.Services = slices.DeleteFunc(objects.Services, long)

@@ -4,8 +4,29 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"synclab/proxier/tracker"
 )
+
+// Of a change that has waited for some time, polls are apart by 1/finePart of it, but at least finePeriod, to which the kernel
+// adds its timer slack of 50 µs.
+const (
+	finePart   = 50
+	finePeriod = 20 * time.Microsecond
+)
+
+// timerPeriod is the shortest that Go's timers are exact enough for.
+const timerPeriod = time.Millisecond
+
+// closed is ready at any time.
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// nanosleep sleeps as exactly as the kernel does.
+func nanosleep(d time.Duration) {
+	t := unix.NsecToTimespec(d.Nanoseconds())
+	_ = unix.Nanosleep(&t, nil) // a signal may end it early
+}
 
 // idlePeriod is the period of polling when only Quiet waits.
 const idlePeriod = 10 * time.Millisecond
@@ -33,12 +54,15 @@ const (
 type watch struct {
 	generation Generation
 	polled     bool
+	lastPoll   time.Time
+	unmoved    time.Time // the poll before the one that saw something move
 	// movedSinceTool: what the tool that ends next committed has been seen to move already.
 	movedSinceTool bool
 	failed         *port // the one that a look over all found missing last
 	looked         time.Time
 	cost           time.Duration // of the last look
 	again          bool          // something moved during the last look
+	doubts
 }
 
 func (w *Watcher) run() {
@@ -47,10 +71,17 @@ func (w *Watcher) run() {
 	defer timer.Stop()
 	for {
 		w.step()
-		if period := w.period(); period > 0 {
+		period := w.period()
+		var soon <-chan struct{}
+		switch {
+		case w.sleep != nil && period > 0 && period < timerPeriod:
+			w.sleep(period)
+			soon = closed
+		case period > 0:
 			timer.Reset(period)
 		}
 		select {
+		case <-soon:
 		case <-timer.C():
 		case <-w.kick:
 		case ask := <-w.asked:
@@ -61,13 +92,15 @@ func (w *Watcher) run() {
 	}
 }
 
-// period until the next poll; 0: none before something happens.
+// period until the next poll; 0: none before something happens. A change is polled for all the more often the shorter it has
+// been pending: its Sight is late by a small part of what it waited.
 func (w *Watcher) period() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case len(w.pending) > 0:
-		return w.opts.Period
+		waited := w.opts.Clock.Since(w.pending[0].queue[0].asked)
+		return min(w.opts.Period, max(finePeriod, waited/finePart))
 	case w.quieters > 0:
 		return idlePeriod
 	}
@@ -89,8 +122,9 @@ func (w *Watcher) step() {
 	dispatch := w.again || !w.polled || generation.Dispatch != w.generation.Dispatch
 	w.generation, w.polled, w.again = generation, true, false
 	if moved {
-		w.lastMoved = now
+		w.lastMoved, w.unmoved = now, w.lastPoll
 	}
+	w.lastPoll = now
 	// What a tool that ended committed has moved something, or was missed. Of two families' tools at the same time, one
 	// may have done this and the other that.
 	known := w.movedSinceTool && len(w.opts.Families) == 1
@@ -103,6 +137,7 @@ func (w *Watcher) step() {
 	if pending == 0 {
 		return
 	}
+	defer w.doubt(now)
 	switch {
 	case dispatch, force:
 		w.look(now)
@@ -256,7 +291,7 @@ func (w *Watcher) credit(hits []hit, moment time.Time) {
 	w.forget()
 	w.mu.Unlock()
 	for _, c := range complete {
-		c.sight.Read = read
+		c.sight.Read, c.sight.Polled = read, w.unmoved
 		w.opts.Seen(c.sight)
 	}
 }

@@ -4,39 +4,49 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier/kernel"
 	"synclab/proxier/tracker"
 )
 
-// What kube-proxy writes in nftables mode (pkg/proxy/nftables/proxier.go of 1.36), a table kube-proxy a family:
+// What kube-proxy writes in nftables mode (pkg/proxy/nftables/proxier.go of 1.36 and 1.37), a table kube-proxy a family:
 //
 //   - chain service-<port> for traffic that may go anywhere and local-<port> for what stays on the node, where <port> is
 //     HASH-namespace/name/protocol/portname, and HASH 8 characters of what follows it (SHA-256, base32);
-//   - in them one rule that looks a random number up in an anonymous map of "address . port"; with affinity a rule an
-//     endpoint that goes to endpoint-HASH-…__address/port, and a map of these chains (colons in addresses as dots);
+//   - in them one rule that looks a random number up in an anonymous map of "address . port"; since 1.37 a single endpoint
+//     stands in the rule itself (k/k#140723); with affinity a rule an endpoint that goes to endpoint-HASH-…__address/port,
+//     and a map of these chains (colons in addresses as dots);
 //   - the maps service-ips and service-nodeports lead to these chains, also through external-<port>.
 //
-// A chain that is no longer used is emptied in the transaction that takes it out of the maps, and deleted later.
+// A chain that is no longer used is emptied in the transaction that takes it out of the maps, and deleted later. Where
+// two Services claim an address, both have chains, and each sync gives the address to either: kube-proxy takes Services
+// from a Go map.
 const (
 	proxyTable     = "kube-proxy"
 	servicesChain  = "services"
+	serviceIPs     = "service-ips"
 	clusterPrefix  = "service-"
 	localPrefix    = "local-"
+	externalPrefix = "external-"
 	endpointPrefix = "endpoint-"
 )
 
-type kubeNftables struct{ kernel *kernel.Nftables }
+type kubeNftables struct {
+	kernel *kernel.Nftables
+	*frontends
+}
 
 func newNftables() (*kubeNftables, error) {
 	k, err := kernel.OpenNftables()
-	return &kubeNftables{k}, err
+	return &kubeNftables{k, newFrontends()}, err
 }
 
 func (n *kubeNftables) found(family corev1.IPFamily) (bool, error) {
@@ -81,13 +91,15 @@ func (l kubeLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (St
 }
 
 // Dispatched: rules of a chain and what leads to it count as its uses. Since a chain is emptied when it leaves the
-// maps, one with endpoints that anything leads to is in use.
+// maps, one with endpoints that anything leads to is in use. Where other Services claim all addresses of a port, nothing
+// may lead to its chains: then it is enough that they are there.
 func (l kubeLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortName) (cluster, local bool, err error) {
 	base := portBase(port)
 	if cluster, err = l.used(family, clusterPrefix+base); err == nil {
 		local, err = l.used(family, localPrefix+base)
 	}
-	return cluster, local, err
+	sharedCluster, sharedLocal := l.contested(portKey{family, port})
+	return cluster || sharedCluster, local || sharedLocal, err
 }
 
 func (l kubeLook) used(family corev1.IPFamily, chain string) (bool, error) {
@@ -105,27 +117,97 @@ func (l kubeLook) endpoints(family corev1.IPFamily, chain string) ([]string, err
 		return nil, err
 	}
 	var texts []string
-	add := func(text string) {
-		if text != "" {
-			texts = append(texts, text)
-		}
-	}
 	for _, rule := range rules {
-		add(endpointOfChain(family, rule.Jump))
-		if rule.Map == "" {
-			continue
-		}
-		elements, err := l.kernel.Elements(family, proxyTable, rule.Map)
+		some, _, err := l.read(family, rule)
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range elements {
-			add(endpointOfChain(family, e.Jump))
-			add(endpointOfValue(family, e.Data))
-		}
+		texts = append(texts, some...)
 	}
 	slices.Sort(texts)
 	return slices.Compact(texts), nil
+}
+
+// read gives the endpoints that a rule leads to, and says whether that is all that it does with packets.
+func (l kubeLook) read(family corev1.IPFamily, rule kernel.Rule) (texts []string, all bool, err error) {
+	all = !rule.Other
+	add := func(text string) {
+		if all = all && text != ""; text != "" {
+			texts = append(texts, text)
+		}
+	}
+	if rule.Jump != "" {
+		add(endpointOfChain(family, rule.Jump))
+	}
+	if rule.DNAT.IsValid() {
+		add(rule.DNAT.String())
+	}
+	if rule.Map == "" {
+		return texts, all, nil
+	}
+	elements, err := l.kernel.Elements(family, proxyTable, rule.Map)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, e := range elements {
+		if e.Jump != "" {
+			add(endpointOfChain(family, e.Jump))
+		} else {
+			add(endpointOfValue(family, e.Data))
+		}
+	}
+	return texts, all && len(elements) > 0, nil
+}
+
+// Unrecognised looks at the rules of the port's chains. Where it has none, the map of addresses may lead elsewhere.
+func (l kubeLook) Unrecognised(family corev1.IPFamily, port tracker.ServicePortName) (string, error) {
+	base, chains := portBase(port), 0
+	for _, chain := range []string{clusterPrefix + base, localPrefix + base} {
+		rules, err := l.kernel.Rules(family, proxyTable, chain)
+		if err != nil {
+			return "", err
+		}
+		chains += min(len(rules), 1)
+		for i, rule := range rules {
+			_, all, err := l.read(family, rule)
+			if err != nil {
+				return "", err
+			}
+			if all {
+				continue
+			}
+			texts, err := l.kernel.Texts(family, proxyTable, chain)
+			if err != nil || i >= len(texts) { // the chain has changed
+				return "", err
+			}
+			return fmt.Sprintf("table %s, chain %s: %s", proxyTable, chain, texts[i]), nil
+		}
+	}
+	if chains > 0 {
+		return "", nil
+	}
+	for _, p := range l.of(portKey{family, port}) {
+		if !p.addr.Addr().IsValid() {
+			continue
+		}
+		e, there, err := l.kernel.Element(family, proxyTable, serviceIPs, p.key())
+		if err != nil {
+			return "", err
+		}
+		known := func(prefix string) bool { return strings.HasPrefix(e.Jump, prefix) }
+		if !there || slices.ContainsFunc([]string{clusterPrefix, localPrefix, externalPrefix}, known) {
+			continue
+		}
+		return fmt.Sprintf("table %s, map %s: %s %s goes to %s", proxyTable, serviceIPs, p.protocol, p.addr, e.Jump), nil
+	}
+	return "", nil
+}
+
+// key is that of the map service-ips: address, protocol and port, each from a multiple of 4 bytes on.
+func (p place) key() []byte {
+	numbers := map[corev1.Protocol]byte{corev1.ProtocolTCP: unix.IPPROTO_TCP, corev1.ProtocolUDP: unix.IPPROTO_UDP, corev1.ProtocolSCTP: unix.IPPROTO_SCTP}
+	key := append(p.addr.Addr().AsSlice(), numbers[p.protocol], 0, 0, 0)
+	return append(binary.BigEndian.AppendUint16(key, p.addr.Port()), 0, 0)
 }
 
 // portBase is the part that the names of a port's chains share.

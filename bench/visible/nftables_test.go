@@ -52,6 +52,9 @@ func TestKubeProxysNftables(t *testing.T) {
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 			t.Errorf("%s %s (-want +got), %v:\n%s", family, service, err, diff)
 		}
+		if rule, err := look.Unrecognised(family, shop(service)); rule != "" || err != nil {
+			t.Errorf("%s %s: unrecognised %s, %v", family, service, rule, err)
+		}
 		cluster, local, err := look.Dispatched(family, shop(service))
 		if err != nil || cluster != (dispatched && len(want.Cluster) > 0) || local != (dispatched && len(want.Local) > 0) {
 			t.Errorf("%s %s: dispatched %t, local %t, %v", family, service, cluster, local, err)
@@ -63,6 +66,8 @@ func TestKubeProxysNftables(t *testing.T) {
 	check(v4, "plain", State{Cluster: []string{"10.128.0.1:8080", "10.128.0.2:8080", "10.128.0.3:8080"}}, true)
 	check(v6, "plain", State{Cluster: []string{"[fd00:10:128::1]:8080", "[fd00:10:128::2]:8080", "[fd00:10:128::3]:8080"}}, true)
 	check(v4, "one", State{Cluster: []string{"10.128.0.4:8080"}}, true)
+	check(v4, "single", State{Cluster: []string{"10.128.0.9:8080"}}, true)
+	check(v6, "single", State{Cluster: []string{"[fd00:10:128::9]:8080"}}, true)
 	check(v4, "sticky", State{Cluster: []string{"10.128.0.5:8080", "10.128.0.6:8080"}}, true)
 	check(v6, "sticky", State{Cluster: []string{"[fd00:10:128::5]:8080", "[fd00:10:128::6]:8080"}}, true)
 	check(v4, "local", State{Cluster: []string{"10.128.0.7:8080", "10.128.0.8:8080"}, Local: []string{"10.128.0.7:8080"}}, true)
@@ -72,7 +77,7 @@ func TestKubeProxysNftables(t *testing.T) {
 	check(v4, "plain", State{Cluster: []string{"10.128.0.1:8080", "10.128.0.2:8080", "10.128.0.3:8080"}}, false)
 
 	in, err := d.Installed(v4)
-	if want := (Installed{Rules: map[string]int{"kube-proxy": 19}, Chains: 12, Elements: 14}); err != nil || !cmp.Equal(want, in) {
+	if want := (Installed{Rules: map[string]int{"kube-proxy": 20}, Chains: 13, Elements: 15}); err != nil || !cmp.Equal(want, in) {
 		t.Errorf("installed %+v, %v; want %+v", in, err, want)
 	}
 }

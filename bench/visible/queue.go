@@ -19,6 +19,8 @@ type Sight struct {
 	// Since the latest moment when the kernel was known not to have it: the beginning of the read before, or when the
 	// change was made.
 	Since time.Time
+	// Polled is when the number that moves with each commit was last seen before it moved: the commit came after it.
+	Polled time.Time
 	// Read is when the kernel had been read, at or after Visible: the latest moment from which packets meet the change. The two
 	// lie apart where the look took long, and where a table was replaced during it by one of the same size.
 	Read time.Time
@@ -30,6 +32,18 @@ type Sight struct {
 	Service types.NamespacedName // none: the Node's zone changed
 	Op      sim.Op               // what was done to the Service, to the EndpointSlice or to the Node
 	Object  runtime.Object       // the very one that Changed was told of
+}
+
+// Uncertainty is how much earlier than Visible the change may have been visible.
+func (s Sight) Uncertainty() time.Duration {
+	from := s.Since
+	if from.IsZero() {
+		from = s.Due
+		if s.Polled.After(from) {
+			from = s.Polled
+		}
+	}
+	return max(0, s.Visible.Sub(from))
 }
 
 // change is a change that is not visible everywhere yet.

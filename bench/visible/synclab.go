@@ -3,7 +3,6 @@ package visible
 import (
 	"net/netip"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -18,17 +17,7 @@ import (
 type ownNftables struct {
 	kernel *kernel.Nftables
 	reader *nftables.Reader
-
-	mu     sync.Mutex
-	places map[portKey][]place
-	claims map[place][]*plan.ServicePort // the oldest Service first
-}
-
-// place is where packets for a Service port come in; without an address, a NodePort of a family.
-type place struct {
-	family   corev1.IPFamily
-	protocol corev1.Protocol
-	addr     netip.AddrPort
+	*frontends
 }
 
 func newOwnNftables() (*ownNftables, error) {
@@ -41,46 +30,7 @@ func newOwnNftables() (*ownNftables, error) {
 		k.Close()
 		return nil, err
 	}
-	return &ownNftables{kernel: k, reader: reader, places: map[portKey][]place{}, claims: map[place][]*plan.ServicePort{}}, nil
-}
-
-// place takes note of a port's addresses. Those of a port that is gone stay: the kernel is to be seen without it.
-func (n *ownNftables) place(family corev1.IPFamily, name tracker.ServicePortName, port *plan.ServicePort) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	key := portKey{family, name}
-	for _, p := range n.places[key] {
-		n.claims[p] = slices.DeleteFunc(n.claims[p], func(c *plan.ServicePort) bool { return c.Name == name })
-		if len(n.claims[p]) == 0 {
-			delete(n.claims, p)
-		}
-	}
-	if port == nil {
-		return
-	}
-	n.places[key] = placesOf(family, port)
-	for _, p := range n.places[key] {
-		at, _ := slices.BinarySearchFunc(n.claims[p], port, plan.Compare)
-		n.claims[p] = slices.Insert(n.claims[p], at, port)
-	}
-}
-
-// placesOf are a port's addresses, each once, the cluster IP first.
-func placesOf(family corev1.IPFamily, port *plan.ServicePort) []place {
-	var places []place
-	add := func(addr netip.Addr, number uint16) {
-		if p := (place{family, port.Name.Protocol, netip.AddrPortFrom(addr, number)}); !slices.Contains(places, p) {
-			places = append(places, p)
-		}
-	}
-	add(port.ClusterIP, port.Port)
-	for _, addr := range slices.Concat(port.ExternalIPs, port.LoadBalancerVIPs) {
-		add(addr, port.Port)
-	}
-	if port.NodePort != 0 {
-		add(netip.Addr{}, port.NodePort)
-	}
-	return places
+	return &ownNftables{k, reader, newFrontends()}, nil
 }
 
 // hidden are the endpoints of a port that none of its places shows.
@@ -100,14 +50,6 @@ func (n *ownNftables) hidden(key portKey) (hidden struct{ Cluster, Local bool })
 		hidden.Cluster, hidden.Local = hidden.Cluster && !cluster, hidden.Local && !local
 	}
 	return hidden
-}
-
-// shows says which endpoints packets for the cluster IP, or for another place, of a port may get to.
-func shows(port *plan.ServicePort, clusterIP bool) (cluster, local bool) {
-	if clusterIP {
-		return !port.InternalPolicyLocal, port.InternalPolicyLocal
-	}
-	return true, port.ExternalPolicyLocal
 }
 
 // holds says whether no packet for a place that a port claims gets to a younger Service's: not if the port is without
@@ -172,12 +114,9 @@ func (l ownLook) Close() {}
 // Port is where packets for all addresses of the port get to.
 func (l ownLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error) {
 	key := portKey{family, port}
-	l.mu.Lock()
-	places := l.places[key]
-	l.mu.Unlock()
 	id := nftables.IDOf(port)
 	s := State{Hidden: l.hidden(key)}
-	for _, p := range places {
+	for _, p := range l.of(key) {
 		ways, err := l.reader.Frontend(family, p.protocol, p.addr)
 		if err != nil {
 			return State{}, err
@@ -207,3 +146,6 @@ func (l ownLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortName
 	s, err := l.Port(family, port)
 	return len(s.Cluster) > 0, len(s.Local) > 0, err
 }
+
+// Unrecognised: what this reads is written by the same source, and what does not fit together is an error of reading.
+func (ownLook) Unrecognised(corev1.IPFamily, tracker.ServicePortName) (string, error) { return "", nil }

@@ -18,7 +18,8 @@ import (
 const named = 3
 
 // Wait returns when nothing is pending and all Sights have been told; Seen may not call it. Its error, when ctx ends
-// first, names some of the ports that the kernel has not as they should be.
+// first, names some of the ports that the kernel has not as they should be; it is an *Unrecognised as soon as the kernel
+// has rules that cannot be read.
 func (w *Watcher) Wait(ctx context.Context) error {
 	for {
 		w.mu.Lock()
@@ -30,6 +31,8 @@ func (w *Watcher) Wait(ctx context.Context) error {
 		}
 		select {
 		case <-none:
+		case <-w.unreadable:
+			return w.unrecognised
 		case <-w.ended:
 			return ErrClosed
 		case <-ctx.Done():
@@ -108,6 +111,11 @@ func (w *Watcher) behind() error {
 			for _, p := range ports {
 				_, err := w.examine(look, p)
 				errs = append(errs, err)
+				if rule, err := look.Unrecognised(p.family, p.ServicePortName); rule != "" {
+					errs = append(errs, fmt.Errorf("unrecognised rule: %s", rule))
+				} else {
+					errs = append(errs, err)
+				}
 			}
 			look.Close()
 		} else {

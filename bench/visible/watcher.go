@@ -30,7 +30,10 @@ type Options struct {
 	Reader Dialect
 	// Seen is told of each Sight, from one goroutine, which it holds up.
 	Seen func(Sight)
-	// Period of polling while anything is pending. Default 1 ms: a GETGEN or GET_INFO costs about a microsecond.
+	// Failed is called at most once, from that goroutine: when rules stay that this package cannot read, see Unrecognised.
+	Failed func(error)
+	// Period of polling while anything is pending, at most: what came just now is polled for more often. Default 1 ms: a
+	// GETGEN or GET_INFO costs about a microsecond.
 	Period time.Duration
 }
 
@@ -46,6 +49,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Seen == nil {
 		o.Seen = func(Sight) {}
+	}
+	if o.Failed == nil {
+		o.Failed = func(error) {}
 	}
 	if o.Period == 0 {
 		o.Period = time.Millisecond
@@ -68,7 +74,8 @@ func (o *Options) validate() error {
 type Watcher struct {
 	opts    Options
 	dialect Dialect
-	watch   // of the goroutine that looks
+	watch                       // of the goroutine that looks
+	sleep   func(time.Duration) // for periods that are too short for timers; nil: the clock is not the real one
 
 	kick    chan struct{}
 	asked   chan func()
@@ -88,6 +95,9 @@ type Watcher struct {
 	quieters  int
 	lastMoved time.Time
 	err       error // of the last poll
+	// unreadable is closed once a rule has stayed that cannot be read: unrecognised.
+	unreadable   chan struct{}
+	unrecognised *Unrecognised
 }
 
 // ErrClosed is why a closed Watcher waits no more.
@@ -112,9 +122,12 @@ func newWatcher(opts Options) (*Watcher, error) {
 		opts: opts, dialect: opts.Reader,
 		kick: make(chan struct{}, 1), asked: make(chan func()), closing: make(chan struct{}), ended: make(chan struct{}),
 		cluster: mirror.New(opts.Node, opts.Families...), ports: map[portKey]*port{},
-		none: make(chan struct{}),
+		none: make(chan struct{}), unreadable: make(chan struct{}),
 	}
 	close(w.none)
+	if _, real := opts.Clock.(clock.RealClock); real {
+		w.sleep = nanosleep
+	}
 	if w.dialect == nil {
 		var err error
 		if w.dialect, err = NewDialect(opts.Dialect, opts.Families); err != nil {

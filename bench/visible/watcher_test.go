@@ -32,6 +32,7 @@ type fakeKernel struct {
 	detached   map[string]bool // nothing leads to their chains
 	looks      int             // ports read
 	onPort     func()          // during a look
+	unreadable map[string]string
 }
 
 func (k *fakeKernel) Generation() (Generation, error) { return k.generation, nil }
@@ -61,6 +62,10 @@ func (l fakeLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortNam
 	name := fakeName(family, port)
 	s := l.ports[name]
 	return !l.detached[name] && len(s.Cluster) > 0, !l.detached[name] && len(s.Local) > 0, nil
+}
+
+func (l fakeLook) Unrecognised(family corev1.IPFamily, port tracker.ServicePortName) (string, error) {
+	return l.unreadable[fakeName(family, port)], nil
 }
 
 // bed is a Watcher that looks when it is told to, on a fake kernel.
@@ -530,4 +535,38 @@ func TestGenerationBeforeItsRules(t *testing.T) {
 	b.write("IPv4 ns/a:http=1")
 	b.at(8).saw()
 	b.at(8 + int(blindPeriod/time.Millisecond)).saw("Add a IPv4 due 0 visible 5") // not as of 3
+}
+
+// A Sight says how much earlier its change may have been visible: since the poll before, the change's due time, or what a read
+// that missed it allows.
+func TestUncertainty(t *testing.T) {
+	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+	for _, c := range []struct {
+		sight Sight
+		want  int
+	}{
+		{Sight{Due: at(10), Visible: at(50), Polled: at(49)}, 1},
+		{Sight{Due: at(10), Visible: at(50), Polled: at(3)}, 40},
+		{Sight{Due: at(10), Visible: at(50), Polled: at(60)}, 0},
+		{Sight{Due: at(10), Visible: at(50), Polled: at(49), Since: at(30)}, 20},
+	} {
+		if got := c.sight.Uncertainty(); got != time.Duration(c.want)*time.Millisecond {
+			t.Errorf("%+v: %v, want %d ms", c.sight, got, c.want)
+		}
+	}
+}
+
+// What waits since just now is polled for more often than what has waited for long.
+func TestPeriodGrowsWithTheWait(t *testing.T) {
+	b := newBed(t)
+	b.change(sim.Add, service("svc"))
+	b.change(sim.Add, slice("svc", "1"))
+	for _, c := range []struct {
+		ms   int
+		want time.Duration
+	}{{0, finePeriod}, {10, 200 * time.Microsecond}, {40, 800 * time.Microsecond}, {5000, time.Millisecond}} {
+		if got := b.at(c.ms).period(); got != c.want {
+			t.Errorf("after %d ms: %v, want %v", c.ms, got, c.want)
+		}
+	}
 }

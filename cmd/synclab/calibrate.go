@@ -32,8 +32,8 @@ func (f *calibrateFlags) register(cmd *cobra.Command) {
 		}
 	}
 	flags.DurationVar(&f.o.Budget, "budget", 5*time.Minute, "`time` that it may take")
-	flags.IntVar(&f.o.MaxServices, "max-services", 0, "Services of the largest cell: a `number` (default: 4000; with --hold-out 12000)")
-	flags.BoolVar(&f.o.HoldOut, "hold-out", false, "fit to a third of --max-services, and hold larger cells against what is predicted for them")
+	flags.IntVar(&f.o.MaxServices, "max-services", 0, "Services of the largest cell: a `number` (default: 8000; with --hold-out 10000)")
+	flags.BoolVar(&f.o.HoldOut, "hold-out", false, "fit to a fifth of --max-services, and compare larger cells with their predictions")
 	flags.Uint64Var(&f.o.Seed, "seed", 1, "`seed` of the clusters, of their changes, and of the fit")
 	flags.StringVar(&f.o.Run.Out, "out", "", "`folder` of the run (default: a new one in runs/)")
 	flags.BoolVar(&f.o.Run.Force, "force", false, "replace the run that is in the folder --out")
@@ -58,8 +58,8 @@ func (f *calibrateFlags) read(cmd *cobra.Command) (bench.CalibrateOptions, error
 		return f.o, badUsage(cmd, "--budget %v: want more than 0", f.o.Budget)
 	case cmd.Flags().Changed("max-services") && f.o.MaxServices < 20:
 		return f.o, badUsage(cmd, "--max-services %d: want at least 20, or there are no two sizes", f.o.MaxServices)
-	case f.o.HoldOut && cmd.Flags().Changed("max-services") && f.o.MaxServices < 60:
-		return f.o, badUsage(cmd, "--max-services %d: want at least 60 with --hold-out, or there are no two sizes to fit", f.o.MaxServices)
+	case f.o.HoldOut && cmd.Flags().Changed("max-services") && f.o.MaxServices < 100:
+		return f.o, badUsage(cmd, "--max-services %d: want at least 100 with --hold-out, or there are no two sizes to fit", f.o.MaxServices)
 	case f.o.Run.Force && f.o.Run.Out == "":
 		return f.o, badUsage(cmd, "--force replaces the run in --out, which is not given")
 	}
@@ -77,21 +77,22 @@ func newCalibrate(s streams) *cobra.Command {
 		Use:   "calibrate",
 		Short: "Measure small clusters and fit what larger ones would cost",
 		Long: `Calibrate measures full syncs into empty tables and over existing rules, single
-changes and bursts of changes in clusters of up to --max-services Services, with
-few and with many endpoints, the subjects in turn, until what they cost is known
-well enough or --budget is used. To the records it fits, for each subject, laws of
-what a sync costs and where the time goes, of memory, rules and first packets, and
-keeps them with the run as
+changes and bursts of changes, the subjects in turn, until --budget is used. It
+begins with small clusters and climbs: the next one is always where the laws so
+far know least, up to --max-services and to what there is time for. To the records
+it fits, for each subject, laws of what a sync costs and where the time goes, of
+memory, rules and first packets, and keeps them with the run as
 ` + model.File + `: for this kernel, these tools and this processor.
 
-With --hold-out the laws are tried: fitted to the small cells only, they have to
-predict the large ones. The errors are printed by quantity, by subject and by how
-far beyond the fit they are, and kept in ` + model.File + `.
+With --hold-out the laws are tried: fitted to a fifth of --max-services, they have
+to predict larger clusters, with other endpoints and of another shape. The errors
+are printed by quantity, by subject and by how far beyond the fit they are, and
+kept in ` + model.File + `.
 
 Ctrl-C keeps what was measured until then, and the model of it.`,
 		Example: `  synclab calibrate
   synclab calibrate --subjects kube-proxy/nftables,synclab/nftables --budget 2m
-  synclab calibrate --hold-out --max-services 9000 --budget 15m`,
+  synclab calibrate --hold-out --max-services 10000 --budget 18m`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := flags.read(cmd)
@@ -111,7 +112,9 @@ func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
 	}
 	fit := model.FitOptions{Seed: o.Seed}
 	o.Run.Command, o.Run.WorkerArgs, o.Run.ProxyArgs, o.Run.Stderr = commandLine(os.Args), []string{"worker"}, []string{"proxy"}, s.err
-	o.Confident = func(records []bench.Record) map[string]bool { return model.Confident(records, fit) }
+	o.Judge = func(subject string, records []bench.Record, asked bench.CalibrationCell, cells []bench.CalibrationCell) []bench.Judgement {
+		return model.Judge(subject, records, fit, asked, cells)
+	}
 	pass := 0
 	o.Told = func(p bench.Progress, left time.Duration) {
 		title := fmt.Sprintf("[%s left]", left.Round(time.Second))

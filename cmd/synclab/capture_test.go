@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
 	"synclab/scenarios"
@@ -100,6 +101,41 @@ func TestCapture(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// Legacy spellings that an API server holds go into a capture and come out of it; anonymized, they restrict as much.
+func TestCaptureOfLegacyAddresses(t *testing.T) {
+	objects, err := sim.ReadObjects([]string{"-"}, strings.NewReader(legacySpelling.Replace(legacyService)), sim.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, kubeconfig := clusterOf(t, objects)
+	dir := t.TempDir()
+	rules := func(name, text string, flags ...string) string {
+		path := filepath.Join(dir, name)
+		if text != "" {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else if status, _, stderr := invoke(t, append([]string{"capture", "--kubeconfig", kubeconfig, "-o", path}, flags...)...); status != exitDone {
+			t.Fatal(stderr)
+		}
+		status, stdout, stderr := invoke(t, "rules", "-f", path)
+		if status != exitDone {
+			t.Fatal(stderr)
+		}
+		return stdout
+	}
+	want := rules("canonical.yaml", canonicalSpelling.Replace(legacyService))
+	if got := rules("plain.yaml", ""); got != want {
+		t.Errorf("the capture makes other rules than the cluster:\n%s", cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
+	}
+	hidden := rules("hidden.yaml", "", "--anonymize")
+	for _, part := range []string{"\n-A ", " -s ", "/28 ", "/16 ", "--to-destination "} {
+		if w, g := strings.Count(want, part), strings.Count(hidden, part); w != g || w == 0 {
+			t.Errorf("anonymized, %q stands %d times in the rules; want %d", part, g, w)
+		}
 	}
 }
 

@@ -17,15 +17,27 @@ turns, each in a namespace of its own, as processes fed by the same API front
 with the same changes, with the same settings, and all are measured from outside.
 
 kube-proxy is built from its Go module on first use, which takes some minutes and
-the network. A subject that does not get in sync in --max-time is stopped and
+the network. All subjects have kube-proxy's settings; suffixes of a name change them:
+  +bucket   runner policy token-bucket (synclab)
+  +gogcN    GOGC=N instead of 100 (any subject), such as +gogc50
+  +tuned    what 'synclab proxy' does by default: token-bucket, GOGC=50, memory
+            given back after the first full sync (synclab)
+A subject that does not get in sync in --max-time is stopped and
 shown with what it had reached.
+
+The repetitions go on until the 95 % interval of each ratio that is asked for (of
+the scenario's targets, of cold starts, reactions or else syncs) is within
+--precision, or --budget is used. An interval takes six repetitions; with fewer,
+as with --quick, the report says what was observed and gives no verdict.
 
 A scenario with targets, such as engine, is compared at the sizes and with the
 subjects that they name, and the report says which are met.
 ` + rulesHelp,
 		Example: `  synclab compare --services 1000
   synclab compare size-sweep --services 5000 --subjects synclab/iptables-nft,kube-proxy/iptables-nft
+  synclab compare --subjects synclab/nftables,synclab/nftables+tuned,kube-proxy/nftables+gogc50
   synclab compare --services 2000 --max-time 2m --max-memory 2Gi
+  synclab compare --precision 2% --budget 1h
   synclab compare --subjects 'kube-proxy/nftables,exec:mine=/usr/local/bin/my-proxy --kubeconfig={kubeconfig}'
   synclab compare engine --services 10000 --reps 6   # the lab's backends, at sizes up to N
   synclab compare size-sweep --reps 20 --shard 3/8 --out /mnt/sweep   # a part of it, on each of 8 machines
@@ -43,7 +55,7 @@ subjects that they name, and the report says which are met.
 			return execute(cmd.Context(), s, o)
 		},
 	}
-	flags.register(cmd, "all that this machine has the tools for")
+	flags.register(cmd, "all that this machine has the tools for", "5%")
 	rules.register(cmd)
 	return cmd
 }

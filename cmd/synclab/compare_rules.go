@@ -75,7 +75,7 @@ func (f *rulesFlags) register(cmd *cobra.Command) {
 func (f *rulesFlags) args(usual cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if f.rules {
-			for _, name := range []string{"reps", "out", "force", "feed", "max-time", "max-memory", "exec-config", "kubeconfig", "context", "dump-iptables"} {
+			for _, name := range []string{"reps", "precision", "budget", "quick", "out", "force", "feed", "max-time", "max-memory", "exec-config", "kubeconfig", "context", "dump-iptables"} {
 				if cmd.Flags().Changed(name) {
 					return badUsage(cmd, "--%s is for measuring: it has no meaning with --rules", name)
 				}

@@ -51,7 +51,7 @@ func requested(t *testing.T, args ...string) conform.Request {
 		q, err = rules.request(cmd, args, streams{strings.NewReader(""), io.Discard, io.Discard}, &shared)
 		return err
 	}}
-	shared.register(cmd, "")
+	shared.register(cmd, "", "")
 	rules.register(cmd)
 	cmd.SetArgs(args)
 	if err := cmd.Execute(); err != nil {

@@ -21,10 +21,18 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 		Progress: shown.show, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory,
 		Shard: o.shard, Shards: o.shards,
 	}
+	if o.precision > 0 {
+		options.Until = &bench.Until{Precision: o.precision, Budget: o.budget, Imprecise: func(dir string) ([]map[string]string, error) {
+			return imprecise(dir, o.precision)
+		}}
+	}
 	if o.maxTime > 0 {
 		for _, step := range o.scenario.Steps {
 			if step.Settle != nil {
 				step.Settle.Timeout = o.maxTime
+			}
+			if step.React != nil {
+				step.React.Timeout = o.maxTime
 			}
 		}
 	}
@@ -51,6 +59,16 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 		return err
 	}
 	return report(s, []string{dir}, "", outputFormat(formats[0]), reports.Options{})
+}
+
+// imprecise are the swept values of the cells of a run that need more repetitions.
+func imprecise(dir string, share float64) ([]map[string]string, error) {
+	cells, err := reports.Imprecise(dir, share)
+	var out []map[string]string
+	for _, cell := range cells {
+		out = append(out, cell.Params)
+	}
+	return out, err
 }
 
 // commandLine writes the arguments as one would type them.

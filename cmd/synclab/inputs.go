@@ -111,6 +111,7 @@ func (f *manifestFlags) read(s streams) (*sim.Objects, error) {
 	}
 	objects, err := sim.ReadObjects(f.paths, s.in, sim.ReadOptions{
 		Skipped: func(skipped sim.Skipped) { fmt.Fprintln(s.err, "left out:", skipped) },
+		Warned:  func(warning sim.Warning) { fmt.Fprintln(s.err, "warning:", warning) },
 	})
 	return objects, badInput(err)
 }
@@ -147,7 +148,7 @@ type subjectFlags struct {
 
 func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.names, "subjects", nil, "`list` of what to measure, separated by commas; exec:NAME=COMMAND… is any other proxier (default: "+usual+")")
+	flags.StringSliceVar(&f.names, "subjects", nil, "`list` of what to measure, separated by commas; exec:NAME=COMMAND… is any other proxier; suffixes change settings: "+suffixWords()+" (default: "+usual+")")
 	flags.StringVar(&f.feed, "feed", "", "how objects reach the subjects: `informers` in this process, or the api over HTTP, each subject being a process of its own (default: api as soon as one is not synclab's)")
 	flags.StringVar(&f.kubeProxy.Path, "kube-proxy", "", "`binary` to run as kube-proxy (default: built from its Go module, on first use)")
 	flags.StringVar(&f.kubeProxy.Version, "kube-proxy-version", "", "`version` of kube-proxy to build (default: "+upstream.Pinned+")")
@@ -220,13 +221,30 @@ func checkSubjects(cmd *cobra.Command, list []string) error {
 	return nil
 }
 
-// completeSubjects completes the last word of a list with commas by what is not in it yet.
+// suffixWords are the suffixes of subjects' names.
+func suffixWords() string {
+	var words []string
+	for _, suffix := range bench.Suffixes() {
+		words = append(words, suffix[0])
+	}
+	return strings.Join(words, ", ")
+}
+
+// completeSubjects completes the last word of a list with commas by what is not in it yet, and a + by a suffix.
 func completeSubjects(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	before := typed[:strings.LastIndexByte(typed, ',')+1]
 	var words []string
 	for _, subject := range bench.Subjects() {
 		if !slices.Contains(strings.Split(before, ","), subject.Name) {
 			words = append(words, before+subject.Name)
+		}
+	}
+	if base, _, ok := strings.Cut(typed[len(before):], "+"); ok {
+		words = nil
+		for _, suffix := range []string{"+bucket", "+gogc50", "+tuned"} {
+			if subject, err := bench.ParseSubject(base + suffix); err == nil {
+				words = append(words, before+subject.Name)
+			}
 		}
 	}
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

@@ -208,7 +208,7 @@ func TestScenariosList(t *testing.T) {
 
 // What describe -o yaml prints is a scenario file: run reads it back as the same scenario.
 func TestScenariosDescribe(t *testing.T) {
-	args := []string{"scenarios", "describe", "size-sweep", "--services", "2000", "--set", "steps.2.churn.rate=7", "-o"}
+	args := []string{"scenarios", "describe", "size-sweep", "--services", "2000", "--set", "steps.churn.rate=7", "-o"}
 	_, text, stderr := invoke(t, append(args, "yaml")...)
 	path := filepath.Join(t.TempDir(), "copy.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -218,8 +218,8 @@ func TestScenariosDescribe(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; describe said: %s%s", err, text, stderr)
 	}
-	if s.Shape.Services != 2000 || s.Steps[2].Churn.Rate != 7 {
-		t.Errorf("services %d, rate %v; want what the flags set", s.Shape.Services, s.Steps[2].Churn.Rate)
+	if s.Shape.Services != 2000 || s.Steps[3].Churn.Rate != 7 {
+		t.Errorf("services %d, rate %v; want what the flags set", s.Shape.Services, s.Steps[3].Churn.Rate)
 	}
 	_, asJSON, _ := invoke(t, append(args, "json")...)
 	var fromJSON, fromYAML any

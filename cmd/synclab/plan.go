@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"synclab/bench"
 	"synclab/proxier/runner"
 	"synclab/reports"
 	"synclab/reports/capacity"
@@ -156,7 +158,9 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 	for _, note := range notes {
 		fmt.Fprintln(s.err, note)
 	}
-	m, dir, subjects, err := f.from.load(ctx, s, wanted, began, f.seed)
+	asked := q.Today.At(q.Growth, 1)
+	f.from.asked = bench.CalibrationCell{Services: asked.Services, Endpoints: max(1, int(math.Round(asked.Endpoints)))}
+	m, dir, subjects, pace, err := f.from.load(ctx, s, wanted, began, f.seed)
 	if err != nil {
 		return err
 	}
@@ -171,6 +175,9 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 		return errors.Join(ctx.Err(), err)
 	}
 	answer.Command = commandLine(os.Args)
+	if pace != "" {
+		answer.Remarks = append(answer.Remarks, pace)
+	}
 	answer.Remarks = slices.Concat(answer.Remarks, lacking, notes, beyondTested(answer))
 	if err := reports.WriteAnswer(out, answer); err != nil {
 		return fmt.Errorf("%s: %w", out, err)

@@ -25,10 +25,13 @@ type planModel struct {
 	today    string
 	budget   time.Duration
 	within   time.Duration
+	asked    bench.CalibrationCell // what a calibration is to know most of
 }
 
 // What a plan may take.
 const (
+	// A calibration for a plan goes up to what is asked for, within these numbers of Services.
+	leastCalibrated, largestCalibrated = 4000, 16000
 	// planningTime of --within is kept for the plan itself.
 	planningTime = 75 * time.Second
 	// shortestBudget makes a model of five subjects on two CPUs that is worth something.
@@ -85,17 +88,20 @@ func (f *planModel) check(cmd *cobra.Command) (wanted []string, err error) {
 }
 
 // load gives the model, where it is, and the subjects to compare, today's first. Without one that answers here, it
-// calibrates now. began is when all of it did.
-func (f *planModel) load(ctx context.Context, s streams, wanted []string, began time.Time, seed uint64) (m *model.Model, dir string, subjects []string, err error) {
+// calibrates now. began is when all of it did. pace says how fast the machine is beside an earlier calibration.
+func (f *planModel) load(ctx context.Context, s streams, wanted []string, began time.Time, seed uint64) (m *model.Model, dir string, subjects []string, pace string, err error) {
 	f.model.kubeProxy = f.subjects.kubeProxy.Version
 	if path := f.subjects.kubeProxy.Path; path != "" {
 		if _, f.model.kubeProxy, err = upstream.KubeProxy(ctx, f.subjects.kubeProxy); err != nil {
-			return nil, "", nil, badInput(fmt.Errorf("--kube-proxy %s: %w", path, err))
+			return nil, "", nil, "", badInput(fmt.Errorf("--kube-proxy %s: %w", path, err))
 		}
 	}
 	m, dir, subjects, err = f.found(ctx, s, wanted)
+	if err == nil { // how fast this machine was then may not be how fast it is now
+		return m, dir, subjects, m.At(bench.MeasurePace(ctx)), nil
+	}
 	if !errors.Is(err, errNoCalibration) {
-		return m, dir, subjects, err
+		return nil, "", nil, "", err
 	}
 	_, reasons, _ := strings.Cut(err.Error(), "\n")
 	fmt.Fprintf(s.err, "no calibration in %s/ answers here: calibrating now\n", runsFolder)
@@ -103,15 +109,15 @@ func (f *planModel) load(ctx context.Context, s streams, wanted []string, began 
 		fmt.Fprintln(s.err, reasons)
 	}
 	if dir, err = f.calibrate(ctx, s, wanted, began, seed); err != nil {
-		return nil, "", nil, err
+		return nil, "", nil, "", err
 	}
 	here := f.model
 	here.path = dir
 	if m, dir, err = here.load(ctx, s, nil); err != nil { // a subject that it could not measure is told of below
-		return nil, "", nil, err
+		return nil, "", nil, "", err
 	}
 	subjects, err = f.compared(s, m, dir, wanted)
-	return m, dir, subjects, err
+	return m, dir, subjects, "", err
 }
 
 // found is what load gives where there is a model already. One of a calibration that was interrupted before it could answer
@@ -248,7 +254,7 @@ func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, b
 	if budget < f.budget {
 		fmt.Fprintf(s.err, "%v of --within are used: calibrating for %v instead of %v\n", time.Since(began).Round(time.Second), budget, f.budget)
 	}
-	o := bench.CalibrateOptions{Budget: budget, Seed: seed}
+	o := bench.CalibrateOptions{Budget: budget, Seed: seed, Asked: f.asked, MaxServices: min(largestCalibrated, max(leastCalibrated, f.asked.Services))}
 	o.Run.Subjects, o.Run.KubeProxy, o.Run.Out = wanted, f.subjects.kubeProxy, newPlanFolder("calibrate")
 	if f.subjects.execConfig != "" {
 		text, err := os.ReadFile(f.subjects.execConfig)

@@ -19,6 +19,7 @@ import (
 
 	"synclab/bench/netns"
 	"synclab/proxier"
+	"synclab/proxier/config"
 	"synclab/proxier/daemon"
 	"synclab/proxier/iptables"
 	"synclab/proxier/runner"
@@ -33,6 +34,7 @@ type proxyOptions struct {
 	layout     iptables.Layout
 	policy     runner.Policy
 	burst      int
+	keepMemory bool
 	families   []corev1.IPFamily
 	syncLog    string
 }
@@ -41,6 +43,7 @@ func newProxy(s streams) *cobra.Command {
 	var (
 		o            proxyOptions
 		file, policy string
+		returnMemory bool
 		rules        backendFlags
 		families     []string
 		policies     = []string{string(runner.TokenBucket), string(runner.CompletionToStart)}
@@ -81,6 +84,7 @@ is kube-proxy's, tree finds a Service by its address's prefixes.`,
 			if o.burst < 1 {
 				return badUsage(cmd, "--burst %d: want at least 1", o.burst)
 			}
+			o.keepMemory = !returnMemory
 			o.policy, o.families = runner.Policy(policy), nil
 			for i, family := range families {
 				if !slices.Contains(familyNames, family) || slices.Contains(families[:i], family) {
@@ -102,6 +106,7 @@ is kube-proxy's, tree finds a Service by its address's prefixes.`,
 	rules.register(cmd)
 	flags.StringVar(&policy, "policy", policies[0], "what paces syncs: "+strings.Join(policies, " or "))
 	flags.IntVar(&o.burst, "burst", runner.DefaultBurst, "`number` of syncs that may follow each other at once (token-bucket)")
+	flags.BoolVar(&returnMemory, "return-memory", true, "give memory back to the system after the first full sync")
 	flags.StringSliceVar(&families, "families", nil, "`list` of IP families (default: those that this machine has)")
 	flags.StringVar(&o.syncLog, "sync-log", "", "append a line of JSON for each sync to `file`; /dev/fd/N is an open file descriptor")
 	for _, name := range []string{"config", "kubeconfig"} {
@@ -124,7 +129,10 @@ func runProxy(ctx context.Context, o proxyOptions) error {
 	if err := verbosity(o.config); err != nil {
 		return err
 	}
-	options := daemon.Options{Proxier: proxier.Options{
+	for _, gate := range config.IgnoredGates(o.config) {
+		klog.InfoS("Feature gate has no effect on this proxier", "featureGate", gate)
+	}
+	options := daemon.Options{KeepMemory: o.keepMemory, Proxier: proxier.Options{
 		Config: o.config, Backend: o.backend, Variant: o.variant, Layout: o.layout, Families: o.families, Policy: o.policy, Burst: o.burst,
 		LockFile: lab.LockFile, ServeHealthChecks: true, Sysctls: true,
 	}}

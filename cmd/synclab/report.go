@@ -38,8 +38,8 @@ Shards of a sweep, or the folder that they are in, are one run: what is missing
 is named, and what does not belong together is refused.
 
 With --bench it reads the output of Go benchmarks instead, and prints how each
-grows with its parameter services: exponents with R² and, of three results or
-more, their 95 % confidence intervals.`,
+grows with its parameter services: exponents, those between neighbouring sizes,
+and of six results or more their 95 % intervals.`,
 		Example: `  synclab report
   synclab report runs/before runs/after --out runs/comparison
   synclab report sweep/shard-*

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -124,7 +123,7 @@ func render(ctx context.Context, s streams, o rulesOptions) error {
 	if i := slices.IndexFunc(o.objects.Nodes, func(n *corev1.Node) bool { return n.Name == o.node }); i >= 0 {
 		node = o.objects.Nodes[i]
 		for _, a := range node.Status.Addresses {
-			if addr, err := netip.ParseAddr(a.Address); err == nil {
+			if addr, ok := sim.ParseAddr(a.Address); ok {
 				options.NodeIPs = append(options.NodeIPs, addr)
 			}
 		}

@@ -92,3 +92,73 @@ func TestRulesOfAScenariosProxy(t *testing.T) {
 		t.Error("proxy.masqueradeAll changes no rule")
 	}
 }
+
+// legacyService is one that an API server may hold, as it spells it and as kube-proxy reads it.
+const legacyService = `apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: node-1, uid: 6b8a7c1e-0000-4000-8000-000000000001}
+  spec: {podCIDRs: ["NODE"]}
+  status: {addresses: [{type: InternalIP, address: 192.168.0.10}]}
+- apiVersion: v1
+  kind: Service
+  metadata: {name: web, namespace: default, uid: 6b8a7c1e-0000-4000-8000-000000000002}
+  spec:
+    type: LoadBalancer
+    clusterIP: 10.96.0.12
+    externalIPs: ["EXTERNAL"]
+    loadBalancerSourceRanges: ["RANGE", "MAPPED"]
+    ports: [{port: 80, nodePort: 30080}]
+  status: {loadBalancer: {ingress: [{ip: INGRESS}]}}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {name: web-1, namespace: default, uid: 6b8a7c1e-0000-4000-8000-000000000003, labels: {kubernetes.io/service-name: web}}
+  addressType: IPv4
+  endpoints: [{addresses: ["POD"]}]
+  ports: [{port: 8080, protocol: TCP, name: ""}]
+`
+
+var (
+	legacySpelling = strings.NewReplacer("NODE", "10.244.1.1/24", "EXTERNAL", "::ffff:10.1.2.3", "RANGE", " 1.2.3.4/28",
+		"MAPPED", "::ffff:10.2.0.0/112", "INGRESS", "203.0.113.009", "POD", "10.244.001.006")
+	canonicalSpelling = strings.NewReplacer("NODE", "10.244.1.0/24", "EXTERNAL", "10.1.2.3", "RANGE", "1.2.3.0/28",
+		"MAPPED", "10.2.0.0/16", "INGRESS", "203.0.113.9", "POD", "10.244.1.6")
+)
+
+// Legacy spellings of a dump make the rules that kube-proxy makes of them, with a warning for each object.
+func TestRulesOfLegacyAddresses(t *testing.T) {
+	dir := t.TempDir()
+	rules := func(name, text string) (stdout, stderr string) {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		status, stdout, stderr := invoke(t, "rules", "-f", path, "--layout", "classic")
+		if status != exitDone {
+			t.Fatalf("%s: status %d: %s", name, status, stderr)
+		}
+		return stdout, stderr
+	}
+	want, quiet := rules("canonical.yaml", canonicalSpelling.Replace(legacyService))
+	got, stderr := rules("legacy.yaml", legacySpelling.Replace(legacyService))
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("(-canonical +legacy):\n%s", diff)
+	}
+	for _, rule := range []string{
+		"-s 1.2.3.0/28 ", "-s 10.2.0.0/16 ", "-d 10.1.2.3/32 ", "-d 203.0.113.9/32 ", "--to-destination 10.244.1.6:8080",
+	} {
+		if !strings.Contains(got, rule) {
+			t.Errorf("no rule with %s in\n%s", rule, got)
+		}
+	}
+	if quiet != "" {
+		t.Errorf("warnings of canonical spellings: %s", quiet)
+	}
+	for _, object := range []string{"node node-1", "service default/web", "endpointslice default/web-1"} {
+		if strings.Count(stderr, object+": ") != 1 || strings.Count(stderr, "warning: ") != 3 {
+			t.Errorf("want one warning of %s:\n%s", object, stderr)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,8 +30,10 @@ type runOptions struct {
 	maxTime    time.Duration // 0: the scenario's
 	maxMemory  uint64        // bytes; 0: no bound
 	reps       int
-	out        string // empty: a new folder in runs/
-	force      bool   // replace the run that is in out
+	precision  float64       // a share; 0: reps says how often
+	budget     time.Duration // of the run, with precision
+	out        string        // empty: a new folder in runs/
+	force      bool          // replace the run that is in out
 	config     *v1alpha1.KubeProxyConfiguration
 	dump       bool // print the rules that were installed
 	shard      int  // from 1, of shards
@@ -46,11 +49,17 @@ type runFlags struct {
 	subjects  subjectFlags
 	cluster   clusterFlags
 	shards    shardFlags
+	precision string // as given: "5%"
+	quick     bool
 	o         runOptions
 }
 
-// register adds the flags; usual says which subjects there are where none are chosen.
-func (f *runFlags) register(cmd *cobra.Command, usual string) {
+// The usual budget of a run that repeats until it is precise: what three repetitions of ten subjects take.
+const usualBudget = 20 * time.Minute
+
+// register adds the flags; usual says which subjects there are where none are chosen, precision how precise ratios get where
+// neither that nor a number of repetitions is given: empty is three repetitions.
+func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	f.scenario.register(cmd)
 	f.manifests.register(cmd)
 	f.proxy.register(cmd)
@@ -60,14 +69,19 @@ func (f *runFlags) register(cmd *cobra.Command, usual string) {
 	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "`file` of a real cluster to take Services from and to follow, read-only (scenario: follow)")
 	flags.StringVar(&f.cluster.context, "context", "", "`context` of that file (default: its current one)")
 	complete(cmd, "context")
-	flags.IntVar(&f.o.reps, "reps", 3, "`number` of repetitions of each cell")
+	flags.IntVar(&f.o.reps, "reps", bench.LeastReps, "`number` of repetitions of each cell; switches --precision off")
+	flags.StringVar(&f.precision, "precision", precision, "repeat, subjects in turn, until the 95 % interval of each ratio asked for is within this `share` of it")
+	flags.DurationVar(&f.o.budget, "budget", usualBudget, "with --precision: `time` that the run may take; three repetitions are made in any case")
+	flags.BoolVar(&f.quick, "quick", false, "three repetitions: what is observed, without verdicts")
 	flags.StringVar(&f.o.out, "out", "", "`folder` of the run (default: a new one in runs/)")
 	flags.BoolVar(&f.o.force, "force", false, "replace the run that is in the folder --out")
 	flags.BoolVar(&f.o.dump, "dump-iptables", false, "print the rules that were installed, as iptables-save does")
 	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagFilename("kubeconfig")); err != nil {
 		panic(err)
 	}
-	complete(cmd, "reps")
+	for _, flag := range []string{"reps", "precision", "budget"} {
+		complete(cmd, flag)
+	}
 }
 
 // read checks the flags and reads the files that they name.
@@ -79,6 +93,9 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 		return o, badUsage(cmd, "--reps %d: want at least 1", f.o.reps)
 	}
 	if err := f.shards.apply(cmd, &f.o); err != nil {
+		return o, err
+	}
+	if err := f.repetitions(cmd); err != nil {
 		return o, err
 	}
 	if f.o.force && f.o.out == "" && f.o.shards == 0 {
@@ -115,6 +132,34 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 	return f.o, nil
 }
 
+// repetitions says how often cells are repeated: a number of times, or until they are precise.
+func (f *runFlags) repetitions(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	switch {
+	case f.quick && (given("reps") || given("precision")), given("reps") && given("precision"):
+		return badUsage(cmd, "--reps, --precision and --quick exclude one another")
+	case given("precision") && f.o.shards > 0:
+		return badUsage(cmd, "--precision is not for shards, which do not know of one another: give --reps")
+	case f.o.budget <= 0:
+		return badUsage(cmd, "--budget %v: want more than 0", f.o.budget)
+	case f.quick || given("reps") || f.o.shards > 0 || f.precision == "":
+		if given("budget") {
+			return badUsage(cmd, "--budget goes with --precision")
+		}
+		return nil
+	}
+	number, percent := strings.CutSuffix(f.precision, "%")
+	share, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent {
+		share /= 100
+	}
+	if err != nil || !(share > 0 && share < 1) {
+		return badUsage(cmd, "--precision %q: want a share such as 5%% or 0.05", f.precision)
+	}
+	f.o.precision = share
+	return nil
+}
+
 func newRun(s streams) *cobra.Command {
 	var flags runFlags
 	cmd := &cobra.Command{
@@ -138,7 +183,7 @@ shards makes one report of them.`,
 		Example: `  synclab run
   synclab run steady-churn --services 10000 --endpoints 10 --subjects synclab/iptables-legacy
   synclab run size-sweep --services 20000 --reps 5 --out runs/before
-  synclab run ./my-scenario.yaml --seed 7 --set steps.2.churn.rate=50
+  synclab run ./my-scenario.yaml --seed 7 --set steps.churn.rate=50
   synclab run --subjects kube-proxy/iptables-legacy --services 1000
   kubectl get svc,endpointslices -A -o yaml | synclab run -f -
   synclab run --kubeconfig ~/.kube/config --subjects kube-proxy/nftables
@@ -155,7 +200,7 @@ shards makes one report of them.`,
 			return execute(cmd.Context(), s, o)
 		},
 	}
-	flags.register(cmd, "synclab/iptables-legacy where there is one")
+	flags.register(cmd, "synclab/iptables-legacy where there is one", "")
 	return cmd
 }
 

@@ -62,7 +62,7 @@ what would be run, without running it. With -o yaml it prints the scenario with
 all defaults written out; run takes that file.`,
 		Example: `  synclab scenarios describe steady-churn
   synclab scenarios describe size-sweep --services 20000
-  synclab scenarios describe ./mine.yaml --set steps.2.churn.rate=50 -o yaml`,
+  synclab scenarios describe ./mine.yaml --set steps.churn.rate=50 -o yaml`,
 		Args: argCount(1, 1, "a scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen, err := scenario.load(cmd, args)

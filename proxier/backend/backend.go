@@ -58,9 +58,9 @@ type Result struct {
 	// Encode and Jumps are the backend's own phases: making what is sent, and the base chains with the tools run for them.
 	Encode, Jumps time.Duration
 	Runs          []Run
-	// Installed is what the tables hold of the proxier, Written what of that this sync wrote: what it wrote twice, or took
-	// back, does not count twice, or not at all. After a full sync they are the same.
-	Written, Installed map[Table]Count
+	// Installed is what the tables hold of the proxier, Sent what of that this sync sent to the kernel: what it sent twice,
+	// or took back, does not count twice, or not at all. After a full sync they are the same.
+	Sent, Installed map[Table]Count
 	// Inherited are the UDP frontends that the kernel led to endpoints before a full sync wrote anything, if it was asked.
 	Inherited []Inherited
 	// Refused Service ports: their rules are not as wanted, because the kernel or the tool refused them.

@@ -8,5 +8,5 @@
 //
 // Not modelled: feature gates (accepted and ignored: the proxier behaves as if each gate had its default), the Windows
 // settings, and the logging and client settings beyond their syntax (the lab has its own log and its own cluster).
-// The modes ipvs and nftables are known and refused.
+// The modes iptables and nftables are taken; ipvs and kernelspace are known and refused.
 package config

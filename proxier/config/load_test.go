@@ -162,9 +162,9 @@ func TestLoadErrors(t *testing.T) {
 			`c.yaml:3: oomScoreAdj: want a whole number (int32), got "99999999999"`},
 		{"no unit", header + "iptables:\n  syncPeriod: 30\n",
 			`c.yaml:4: iptables.syncPeriod: want a duration with a unit, such as 30s or 1m30s, got "30"`},
-		{"list element", header + "nodePortAddresses:\n- 10.0.0.0/8\n- primary\n- 10.0.0.1\n",
-			`c.yaml:5: nodePortAddresses[1]: "primary" has to stand alone` + "\n" +
-				`c.yaml:6: nodePortAddresses[2]: "10.0.0.1" is not a CIDR; want CIDRs, or "primary" alone`},
+		{"list element", header + "nodePortAddresses:\n- 10.0.0.0/8\n- primary\n- 10.0.0.1\n- primary\n",
+			`c.yaml:6: nodePortAddresses[2]: "10.0.0.1" is not a CIDR; want CIDRs, "primary", "localhost" or "all"` + "\n" +
+				`c.yaml:7: nodePortAddresses[3]: "primary" is there twice`},
 		{"value and default disagree", header + "iptables:\n  minSyncPeriod: 31s\n",
 			"c.yaml:4: iptables.minSyncPeriod: 31s is longer than iptables.syncPeriod, 30s"},
 		{"mode", header + "mode: ipvs\n", "c.yaml:3: mode: ipvs is not supported: this proxier runs iptables and nftables"},

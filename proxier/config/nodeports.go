@@ -24,6 +24,12 @@ type NodePorts struct {
 // The loopback addresses of IPv4.
 var loopbackIPv4 = netip.MustParsePrefix("127.0.0.0/8")
 
+// keywords of nodePortAddresses that stand for the same prefixes on every node.
+var keywords = map[string][]netip.Prefix{
+	localhost: {loopbackIPv4, netip.MustParsePrefix("::1/128")},
+	everyIP:   {netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+}
+
 // NodePortAddresses returns what nodePortAddresses and localhostNodePorts mean for one family. nodeIPs are the node's
 // primary addresses, which "primary" stands for.
 //
@@ -56,17 +62,21 @@ func NodePortAddresses(cfg *v1alpha1.KubeProxyConfiguration, family corev1.IPFam
 
 func nodePortPrefixes(addresses []string, nodeIPs []netip.Addr) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
-	if slices.Equal(addresses, []string{primary}) {
-		for _, ip := range nodeIPs {
-			ip = ip.Unmap()
-			// A loopback address stands in for a node address that is not known.
-			if ip.IsValid() && !ip.IsLoopback() {
-				prefixes = append(prefixes, netip.PrefixFrom(ip, ip.BitLen()))
-			}
-		}
-		return prefixes, nil
-	}
 	for i, address := range addresses {
+		if known := keywords[address]; known != nil {
+			prefixes = append(prefixes, known...)
+			continue
+		}
+		if address == primary {
+			for _, ip := range nodeIPs {
+				ip = ip.Unmap()
+				// A loopback address stands in for a node address that is not known.
+				if ip.IsValid() && !ip.IsLoopback() {
+					prefixes = append(prefixes, netip.PrefixFrom(ip, ip.BitLen()))
+				}
+			}
+			continue
+		}
 		prefix, err := parsePrefix(address)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", elementOf("nodePortAddresses", i), err)

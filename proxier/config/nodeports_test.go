@@ -47,6 +47,9 @@ func TestNodePortAddresses(t *testing.T) {
 		{"nothing matches", []string{"203.0.113.0/24"}, true, v4, nil, "all=false localhost=true route_localnet=false [] []"},
 		{"primary", []string{"primary"}, true, v4, addrs("192.0.2.10", "2001:db8::10"), "all=false localhost=true route_localnet=false [192.0.2.10] []"},
 		{"primary, IPv6", []string{"primary"}, true, v6, addrs("192.0.2.10", "2001:db8::10"), "all=false localhost=false route_localnet=false [2001:db8::10] []"},
+		{"primary and localhost", []string{"localhost", "primary"}, true, v4, addrs("192.0.2.10"), "all=false localhost=true route_localnet=true [127.0.0.1 192.0.2.10] []"},
+		{"localhost, IPv6", []string{"localhost"}, true, v6, addrs("2001:db8::10"), "all=false localhost=false route_localnet=false [] [::1]"},
+		{"all and a CIDR", []string{"192.0.2.0/24", "all"}, false, v4, nil, "all=true localhost=false route_localnet=false [10.0.0.5 192.0.2.10] [127.0.0.1]"},
 		{"primary not known", []string{"primary"}, true, v4, addrs("127.0.0.1"), "all=true localhost=true route_localnet=true [10.0.0.5 127.0.0.1 192.0.2.10] []"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,8 +12,12 @@ import (
 	utilnet "k8s.io/utils/net"
 )
 
-// primary, alone in nodePortAddresses, stands for the node's own addresses as its Node object has them.
-const primary = "primary"
+// Keywords of nodePortAddresses. primary stands for the node's own addresses as its Node object has them.
+const (
+	primary   = "primary"
+	localhost = "localhost"
+	everyIP   = "all"
+)
 
 // Validate returns every problem of a configuration that went through Default, as *FieldError each, joined; nil when
 // there is none. A mode that this proxier does not run is a problem like any other.
@@ -150,15 +154,17 @@ func validateInterface(p *problems, field, name string, mode v1alpha1.LocalMode)
 }
 
 func validateNodePortAddresses(p *problems, addresses []string) {
-	if slices.Equal(addresses, []string{primary}) {
-		return
-	}
 	for i, address := range addresses {
 		field := elementOf("nodePortAddresses", i)
-		if address == primary {
-			p.add(field, "%q has to stand alone", primary)
-		} else if _, err := parsePrefix(address); err != nil {
-			p.add(field, "%q is not a CIDR; want CIDRs, or %q alone", address, primary)
+		switch address {
+		case primary, localhost, everyIP:
+			if slices.Contains(addresses[:i], address) {
+				p.add(field, "%q is there twice", address)
+			}
+			continue
+		}
+		if _, err := parsePrefix(address); err != nil {
+			p.add(field, "%q is not a CIDR; want CIDRs, %q, %q or %q", address, primary, localhost, everyIP)
 		}
 	}
 }

@@ -67,8 +67,11 @@ func TestValidate(t *testing.T) {
 			c.DetectLocalMode, c.DetectLocal.BridgeInterface = LocalModeBridgeInterface, "cbr0"
 		}, ""},
 		{"primary", func(c *v1alpha1.KubeProxyConfiguration) { c.NodePortAddresses = []string{"primary"} }, ""},
-		{"primary and more", func(c *v1alpha1.KubeProxyConfiguration) { c.NodePortAddresses = []string{"primary", "10.0.0.0/8"} },
-			`nodePortAddresses[0]: "primary" has to stand alone`},
+		{"primary and more", func(c *v1alpha1.KubeProxyConfiguration) {
+			c.NodePortAddresses = []string{"primary", "10.0.0.0/8", "localhost", "all"}
+		}, ""},
+		{"primary twice", func(c *v1alpha1.KubeProxyConfiguration) { c.NodePortAddresses = []string{"primary", "all", "primary"} },
+			`nodePortAddresses[2]: "primary" is there twice`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := New()

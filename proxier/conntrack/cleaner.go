@@ -44,8 +44,9 @@ type Cleaner struct {
 	serving map[Frontend]Endpoints
 	// former holds, for frontends that changed since the last successful
 	// Clean or were recalled, all endpoints they led to meanwhile.
-	former  map[Frontend]Endpoints
-	pending bool
+	former map[Frontend]Endpoints
+	// pending: the next Clean looks at the table. fresh: it has more to look for than the last one that failed had.
+	pending, fresh bool
 	// nodePorts is how many of serving are nodePorts.
 	nodePorts int
 }
@@ -64,6 +65,7 @@ func NewCleaner(opts Options) (*Cleaner, error) {
 		serving: map[Frontend]Endpoints{},
 		former:  map[Frontend]Endpoints{},
 		pending: true,
+		fresh:   true,
 	}, nil
 }
 
@@ -82,7 +84,7 @@ func (c *Cleaner) Set(f Frontend, serving Endpoints) {
 	if known && len(old) == 0 && len(serving) == 0 {
 		return
 	}
-	c.pending = true
+	c.Force()
 	c.remember(f, old)
 }
 
@@ -96,7 +98,7 @@ func (c *Cleaner) Remove(f Frontend) {
 	if f.IsNodePort() {
 		c.nodePorts--
 	}
-	c.pending = true
+	c.Force()
 	c.remember(f, old)
 }
 
@@ -108,15 +110,18 @@ func (c *Cleaner) Recall(f Frontend, led Endpoints) {
 	if len(led) == 0 {
 		return
 	}
-	c.pending = true
+	c.Force()
 	c.remember(f, led)
 }
 
 // Force makes the next Clean look at the table whether or not anything changed.
-func (c *Cleaner) Force() { c.pending = true }
+func (c *Cleaner) Force() { c.pending, c.fresh = true, true }
 
 // Pending reports whether the next Clean looks at the table.
 func (c *Cleaner) Pending() bool { return c.pending }
+
+// Fresh reports whether the next Clean has something to look for that no Clean has looked for yet.
+func (c *Cleaner) Fresh() bool { return c.fresh }
 
 // Clean deletes the stale flows, if something changed since the last success.
 // Call it when the rules are in the kernel, not before: an entry deleted
@@ -126,6 +131,7 @@ func (c *Cleaner) Clean(ctx context.Context) (Pass, error) {
 	if !c.pending {
 		return Pass{}, nil
 	}
+	c.fresh = false
 	want := Expectation{Serving: c.serving, Gone: c.former}
 	local, localErr := c.local()
 	if localErr != nil {

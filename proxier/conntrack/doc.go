@@ -24,11 +24,12 @@
 // and for tests. Sysctls and Apply set the conntrack limits and timeouts that
 // kube-proxy sets at its start.
 //
-// What it does differently from kube-proxy 1.36, and why:
+// What it does differently from kube-proxy 1.37, and why:
 //
 //   - A Service that lost its last endpoint, or was deleted, is cleaned.
-//     kube-proxy skips Services without endpoints and never looks at deleted
-//     ones, so their flows go on into the void (a report tells of 13 hours).
+//     kube-proxy skips NodePorts of Services without endpoints (up to 1.36 all
+//     of such a Service) and never looks at deleted Services, so their flows go
+//     on into the void (a report tells of 13 hours).
 //   - An entry to the number of a nodePort is stale only if its destination is
 //     an address of this node. kube-proxy compares the port alone and so
 //     resets flows that merely use the same port number elsewhere.

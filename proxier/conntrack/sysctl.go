@@ -60,7 +60,7 @@ func Sysctls(l Limits) []Sysctl {
 	var list []Sysctl
 	if size := l.tableSize(); size > 0 {
 		list = append(list,
-			Sysctl{Path: filepath.Join(netfilterDir, "nf_conntrack_max"), Value: size, Machine: true},
+			Sysctl{Path: filepath.Join(netfilterDir, "nf_conntrack_max"), Value: size, AtLeast: true, Machine: true},
 			Sysctl{Path: hashsizePath, Value: size / bucketShare, AtLeast: true, Machine: true})
 	}
 	if l.TCPBeLiberal {

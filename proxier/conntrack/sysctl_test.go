@@ -33,7 +33,7 @@ func TestSysctls(t *testing.T) {
 		TCPEstablished: 24 * time.Hour, TCPCloseWait: time.Hour, TCPBeLiberal: true, UDPStream: 3 * time.Minute,
 	})
 	want := []Sysctl{
-		{Path: "proc/sys/net/netfilter/nf_conntrack_max", Value: 262144, Machine: true},
+		{Path: "proc/sys/net/netfilter/nf_conntrack_max", Value: 262144, AtLeast: true, Machine: true},
 		{Path: "sys/module/nf_conntrack/parameters/hashsize", Value: 65536, AtLeast: true, Machine: true},
 		{Path: "proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal", Value: 1},
 		{Path: "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established", Value: 86400},

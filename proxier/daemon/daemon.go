@@ -31,6 +31,8 @@ type Options struct {
 	Proxier proxier.Options
 	// SyncLog takes a line for each sync, see proxier.SyncLog; nil: none. If it cannot be written any more, Run ends.
 	SyncLog io.Writer
+	// KeepMemory: what only the first full sync needed is not given back to the system.
+	KeepMemory bool
 	// NodeWait is how long to wait for the Node to have addresses. Default 30 s, as kube-proxy.
 	NodeWait time.Duration
 	// PodCIDRWait is how much longer to wait for its podCIDRs, where detect-local mode NodeCIDR needs them. Default 5 min, as
@@ -46,6 +48,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Proxier.Clock == nil {
 		o.Proxier.Clock = clock.RealClock{}
+	}
+	if len(o.Proxier.Families) == 0 {
+		o.Proxier.Families = []corev1.IPFamily{corev1.IPv4Protocol} // the default there, which Addresses needs here
 	}
 	if o.NodeWait == 0 {
 		o.NodeWait = 30 * time.Second
@@ -96,7 +101,10 @@ func (o *Options) run(ctx context.Context, fail context.CancelCauseFunc) error {
 		return err
 	}
 	o.Proxier.NodeIPs, o.Proxier.PodCIDRs = found.ips, found.podCIDRs
-	o.Proxier.OnSync = afterFirst()
+	o.Proxier.OnSync = func(proxier.Sync) {}
+	if !o.KeepMemory {
+		o.Proxier.OnSync = afterFirst()
+	}
 	if o.SyncLog != nil {
 		log, first := proxier.NewSyncLog(o.SyncLog), o.Proxier.OnSync
 		o.Proxier.OnSync = func(s proxier.Sync) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -307,5 +308,20 @@ func TestBrokenLog(t *testing.T) {
 	})
 	if !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("Run returned %v; want %v", err, io.ErrClosedPipe)
+	}
+}
+
+// Without families the addresses are those of the default family: nodePortAddresses are chosen among them.
+func TestAddressesByDefault(t *testing.T) {
+	o := Options{}
+	o.setDefaults()
+	addresses, err := o.Proxier.Addresses()
+	if err != nil || !slices.Contains(addresses, netip.MustParseAddr("127.0.0.1")) {
+		t.Errorf("%v, %v", addresses, err)
+	}
+	for _, a := range addresses {
+		if !a.Is4() {
+			t.Errorf("%s", a)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"synclab/proxier/config"
 	"synclab/proxier/tracker"
 )
 
@@ -31,7 +32,9 @@ const (
 // What they store of Services and EndpointSlices are digests, a small part of the objects. The objects themselves are
 // never there all at once: client-go streams the first list (WatchList) and digests each as it comes.
 func (o *Options) informers() informers.SharedInformerFactory {
-	digester := tracker.Digester{NodeName: o.Proxier.NodeName, Families: o.Proxier.Families}
+	digester := tracker.Digester{
+		NodeName: o.Proxier.NodeName, Families: o.Proxier.Families, NoExternalIPs: !config.ExternalIPs(o.Proxier.Config),
+	}
 	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, o.Proxier.Config.ConfigSyncPeriod.Duration,
 		informers.WithTransform(digester.Transform))
 	node := fields.OneTermEqualSelector(metav1.ObjectNameField, o.Proxier.NodeName).String()

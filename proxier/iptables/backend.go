@@ -114,7 +114,7 @@ func (b *Backend) Sync(ctx context.Context, req backend.Request) (backend.Result
 	s := &syncing{Backend: b, req: req, result: backend.Result{Full: req.Full}}
 	b.rules.begin()
 	err := s.run(ctx)
-	s.result.Installed, s.result.Written = b.rules.Total(), b.rules.written
+	s.result.Installed, s.result.Sent = b.rules.Total(), b.rules.written
 	s.result.Refused = b.refusals
 	return s.result, err
 }

@@ -5,7 +5,7 @@
 //
 //  1. Render (render.go) makes the rules of one planned Service port: its chains, and its lines in the dispatch.
 //  2. A layout (layout.go) decides which dispatch chains there are and which lines stand in each. Classic is, rule for
-//     rule, what kube-proxy 1.36 installs; only the order of Services is ours (see plan). Tree finds a Service over
+//     rule, what kube-proxy 1.37 installs; only the order of Services is ours (see plan). Tree finds a Service over
 //     chains on prefixes of addresses, and is flat where the kernel has match bpf (below).
 //  3. A Ruleset keeps what is wanted and what is installed; its difference is the chains whose text is another than what
 //     the kernel is known to hold, compared by hash, and the chains that are to go.

@@ -65,7 +65,7 @@ COMMIT
 			const udp = unix.IPPROTO_UDP
 			sameLeads(t, []Lead{
 				{jump, one, udp, 53}, {jump, netip.Addr{}, udp, 53}, {Rule: jump, Protocol: udp}, {Rule: jump, Protocol: udp},
-				{Rule: jump, Protocol: udp}, {Rule: jump, Addr: one}, {Rule: jump, Addr: one, Protocol: unix.IPPROTO_TCP}, {Addr: one},
+				{Rule: jump, Protocol: udp}, {Rule: jump, Addr: one}, {Rule: jump, Addr: one, Protocol: unix.IPPROTO_TCP}, {Rule: Rule{Other: true}, Addr: one},
 			}, readLeads(t, x.variant, x.family, "nat", "A"))
 			sameLeads(t, []Lead{{Rule: Rule{DNAT: to}, Protocol: udp}}, readLeads(t, x.variant, x.family, "nat", "KUBE-SEP-X"))
 			if got := readLeads(t, x.variant, x.family, "nat", "NONE"); got != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path"
 	"slices"
@@ -159,41 +160,55 @@ func (j *Jumps) index() error {
 	})
 }
 
-// Rules are those of a user-defined chain that jump, or say where packets are sent, in order. Those of KUBE-SEP-…
-// chains are not to be had.
+// Rules are those of a user-defined chain that decide where packets go, in order. Those of KUBE-SEP-… chains are not
+// to be had.
 func (j *Jumps) Rules(chain string) []Rule {
-	if j == nil {
-		return nil
-	}
-	at, ok := j.chains[chain]
-	if !ok {
-		return nil
-	}
 	var rules []Rule
-	for at < len(j.table.Entries) {
-		e, err := j.table.Wire.EntryAt(j.table.Entries, at)
-		if err != nil || e.Head() != nil {
-			return rules // the next chain's head, or the table's end; index walked past all of them
-		}
-		at += len(e.Bytes)
+	j.each(chain, func(e xtables.Entry) {
 		// A rule without a target goes on with the next entry.
-		if rule := j.rule(e); rule != (Rule{}) && !(e.IsVerdict() && e.Verdict() == at) {
+		if rule := j.rule(e); rule != (Rule{}) && !(e.IsVerdict() && e.Verdict() == e.At+len(e.Bytes)) {
 			rules = append(rules, rule)
 		}
-	}
+	})
 	return rules
 }
 
-// rule is empty for an entry that neither jumps nor translates.
+// each calls yield with the rules of a user-defined chain. The entry behind them, which returns, is none.
+func (j *Jumps) each(chain string, yield func(e xtables.Entry)) {
+	if j == nil {
+		return
+	}
+	at, ok := j.chains[chain]
+	if !ok {
+		return
+	}
+	var last xtables.Entry
+	for at < len(j.table.Entries) {
+		e, err := j.table.Wire.EntryAt(j.table.Entries, at)
+		if err != nil || e.Head() != nil {
+			return // the next chain's head, or the table's end; index walked past all of them
+		}
+		if len(last.Bytes) > 0 {
+			yield(last)
+		}
+		last = e
+		at += len(e.Bytes)
+	}
+}
+
+// rule is empty for an entry that decides nothing.
 func (j *Jumps) rule(e xtables.Entry) Rule {
 	if e.IsVerdict() {
-		return Rule{Jump: j.chainAt(e.Verdict())}
+		to := j.chainAt(e.Verdict())
+		return Rule{Jump: to, Other: to == ""}
 	}
-	if string(e.TargetName()) != targetDNAT {
-		return Rule{}
+	name := string(e.TargetName())
+	if name != targetDNAT {
+		return Rule{Other: otherTarget(name, netip.AddrPort{})}
 	}
 	revision := uint32(e.Target[2+xtables.ExtensionName])
-	return Rule{DNAT: dnatOf(revision, e.Target[xtables.Header:], j.table.Wire.Addr)}
+	dnat := dnatOf(revision, e.Target[xtables.Header:], j.table.Wire.Addr)
+	return Rule{DNAT: dnat, Other: otherTarget(name, dnat)}
 }
 
 // chainAt names the chain whose first entry is at an offset; empty when it is none: verdicts that are no jumps are

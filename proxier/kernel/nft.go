@@ -63,7 +63,11 @@ func (s *socket) eachChain(family corev1.IPFamily, table string, yield func(Chai
 	}
 	for _, c := range chains {
 		rules := 0
-		if err := s.dumpRules(family, table, c.Name, func() { rules++ }); err != nil {
+		err := s.dumpRules(family, table, c.Name, func() { rules++ })
+		if absent(err) {
+			err = cutOff(err)
+		}
+		if err != nil {
 			return fmt.Errorf("chain %s: %w", c.Name, err)
 		}
 		yield(c, rules)
@@ -93,7 +97,7 @@ func withNetlink(family corev1.IPFamily, read func(*socket) error) error {
 		err = read(s)
 		s.close()
 		switch {
-		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+		case s.read == 0 && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)):
 			return nil
 		case !errors.Is(err, errChanged) || try == tries:
 			return err
@@ -158,6 +162,8 @@ type socket struct {
 	seq uint32
 	buf []byte
 	out []byte
+	// read counts the messages that dumps gave.
+	read int
 }
 
 func openSocket() (*socket, error) {
@@ -191,6 +197,7 @@ func (s *socket) dump(kind uint16, protocol byte, filter []byte, yield func(attr
 			return fmt.Errorf("netlink: %w", err)
 		}
 		done, err := s.messages(s.buf[:n], &changed, func(attrs []byte) error {
+			s.read++
 			if failed == nil {
 				failed = yield(attrs)
 			}

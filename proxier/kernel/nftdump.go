@@ -11,14 +11,22 @@ import (
 
 // Dump calls yield with everything that a table holds, in the messages that would make it: chains, sets, elements, then
 // the rules, chain by chain. kind is NFT_MSG_NEWCHAIN and so on; attrs are valid during the call. A table that is not
-// there holds nothing. All is of one generation: a ruleset that changes meanwhile is an error, see Changed.
+// there holds nothing. All is of one generation: a ruleset that changes during the dump, or a table that is deleted
+// during it, is an error, see Changed.
 func (n *Nftables) Dump(family corev1.IPFamily, table string, yield func(kind uint16, attrs []byte) error) error {
 	if n.s == nil {
 		return nil
 	}
-	err := n.s.dumpTable(family, table, yield)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
-		return nil
+	read := false
+	err := n.s.dumpTable(family, table, func(kind uint16, attrs []byte) error {
+		read = true
+		return yield(kind, attrs)
+	})
+	if absent(err) {
+		if !read {
+			return nil
+		}
+		err = cutOff(err)
 	}
 	if err != nil {
 		return fmt.Errorf("%s table %s: %w", family, table, err)

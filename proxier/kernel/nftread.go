@@ -132,7 +132,7 @@ func (n *Nftables) Tally(family corev1.IPFamily, table string) (NftTally, error)
 				}
 			})
 		})
-		if errors.Is(err, unix.ENOENT) {
+		if errors.Is(err, unix.ENOENT) && t == (NftTally{}) {
 			return nil
 		}
 		t.Sets = len(sets)
@@ -148,22 +148,35 @@ func (n *Nftables) Tally(family corev1.IPFamily, table string) (NftTally, error)
 }
 
 // ask calls a question again when the ruleset changed meanwhile. What is not there, or a kernel that knows no nf_tables,
-// is no error: then there is nothing.
+// is no error: then there is nothing. An answer that ends that way after its beginning is cut off: the object was deleted.
 func (n *Nftables) ask(question func() error) error {
 	if n.s == nil {
 		return nil
 	}
 	const tries = 10
 	for try := 1; ; try++ {
+		n.s.read = 0
 		err := question()
+		if absent(err) {
+			if n.s.read == 0 {
+				return nil
+			}
+			err = cutOff(err)
+		}
 		switch {
-		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
-			return nil
 		case !errors.Is(err, errChanged) || try == tries:
 			return err
 		}
 	}
 }
+
+// absent errors say that there is no such object, or no nf_tables in the kernel.
+func absent(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)
+}
+
+// cutOff is such an error after a part of the answer was read.
+func cutOff(err error) error { return fmt.Errorf("cut off: %w: %w", errChanged, err) }
 
 // one sends a request for a single object and calls yield with its attributes.
 func (s *socket) one(kind uint16, protocol byte, filter []byte, yield func(attrs []byte) error) error {

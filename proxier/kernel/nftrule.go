@@ -38,6 +38,8 @@ func (r *ruleReader) expression(expression []byte) error {
 		return r.target(body)
 	case "nat":
 		return r.nat(body)
+	case "reject", "redir", "masq", "tproxy", "dup", "fwd", "queue", "synproxy":
+		r.rule.Other = true
 	}
 	return nil
 }
@@ -76,6 +78,9 @@ func (r *ruleReader) immediate(body []byte) error {
 	}
 	if err != nil {
 		return err
+	}
+	if register == unix.NFT_REG_VERDICT && jump == "" {
+		r.rule.Other = true
 	}
 	return inside(data, unix.NFTA_DATA_VALUE, func(value []byte) error {
 		if r.registers == nil {
@@ -120,6 +125,7 @@ func (r *ruleReader) target(body []byte) error {
 	if string(name) == targetDNAT {
 		r.rule.DNAT = dnatOf(revision, data, r.addrSize)
 	}
+	r.rule.Other = otherTarget(string(name), r.rule.DNAT)
 	return err
 }
 
@@ -127,8 +133,12 @@ func (r *ruleReader) target(body []byte) error {
 func (r *ruleReader) nat(body []byte) error {
 	values := map[uint16]uint32{}
 	err := eachAttr(body, func(kind uint16, value []byte) { values[kind] = number(value) })
-	if err != nil || values[unix.NFTA_NAT_TYPE] != unix.NFT_NAT_DNAT {
+	if err != nil {
 		return err
+	}
+	if values[unix.NFTA_NAT_TYPE] != unix.NFT_NAT_DNAT {
+		r.rule.Other = true
+		return nil
 	}
 	least := func(kind, most uint16) []byte {
 		if last, given := values[most]; given && last != values[kind] {
@@ -138,6 +148,7 @@ func (r *ruleReader) nat(body []byte) error {
 	}
 	addr := least(unix.NFTA_NAT_REG_ADDR_MIN, unix.NFTA_NAT_REG_ADDR_MAX)
 	r.rule.DNAT = addrPort(addr, least(unix.NFTA_NAT_REG_PROTO_MIN, unix.NFTA_NAT_REG_PROTO_MAX))
+	r.rule.Other = !r.rule.DNAT.IsValid() && r.rule.Map == ""
 	return nil
 }
 

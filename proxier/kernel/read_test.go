@@ -114,7 +114,7 @@ func TestDNAT(t *testing.T) {
 				t.Errorf("WEB (-want +got):\n%s", diff)
 			}
 			for _, rule := range readRules(t, x, "OTHER") {
-				if rule != (Rule{}) {
+				if rule != (Rule{Other: true}) {
 					t.Errorf("OTHER: %+v", rule)
 				}
 			}
@@ -225,6 +225,7 @@ func TestNftables(t *testing.T) {
 	set known { type ipv4_addr; elements = { 10.0.0.1 }; }
 	map ips { type ipv4_addr . inet_service : verdict; elements = { 10.96.0.1 . 80 : goto web, 10.96.0.2 . 443 : goto a }; }
 	chain own { meta l4proto tcp dnat to 10.0.0.3:8080; dnat to 10.0.0.4; snat to 10.0.0.5; }
+	chain marks { ip saddr @known counter meta mark set 0x4000; counter drop; reject; }
 	chain services { ip saddr @known jump a; ip daddr . th dport vmap @ips; }
 	chain out { type nat hook output priority -100; jump services; }
 }`)
@@ -246,8 +247,20 @@ func TestNftables(t *testing.T) {
 		t.Fatalf("rules of web: %+v, %v", rules, err)
 	}
 	own, err := n.Rules(v4, "lab", "own")
-	if err != nil || len(own) != 3 || own[0].DNAT.String() != "10.0.0.3:8080" || own[1] != (Rule{}) || own[2] != (Rule{}) {
+	if err != nil || len(own) != 3 || own[0].DNAT.String() != "10.0.0.3:8080" || own[1] != (Rule{Other: true}) || own[2] != own[1] {
 		t.Errorf("rules of own: %+v, %v", own, err)
+	}
+	marks, err := n.Rules(v4, "lab", "marks")
+	if other := (Rule{Other: true}); err != nil || len(marks) != 3 || marks[0] != (Rule{}) || marks[1] != other || marks[2] != other {
+		t.Errorf("rules of marks: %+v, %v", marks, err)
+	}
+	for chain, want := range map[string][]string{
+		"own": {"meta l4proto == 0x06 0x0a000003 0x1f90 dnat", "0x0a000004 dnat", "0x0a000005 snat"}, "a": {"counter", "accept"},
+		"services": {"network header 12+4 lookup @known jump a", "network header 16+4 transport header 2+2 lookup @ips"}, "none": nil,
+	} {
+		if texts, err := n.Texts(v4, "lab", chain); err != nil || !slices.Equal(texts, want) {
+			t.Errorf("texts of %s: %q, %v; want %q", chain, texts, err, want)
+		}
 	}
 	byData := func(list []NftElement) []string {
 		var texts []string
@@ -279,7 +292,7 @@ func TestNftables(t *testing.T) {
 		t.Errorf("uses of a: %d, %t, %v", uses, there, err)
 	}
 	tally, err := n.Tally(v4, "lab")
-	if want := (NftTally{Rules: 9, Chains: 5, Sets: 3, Elements: 5}); tally != want || err != nil {
+	if want := (NftTally{Rules: 12, Chains: 6, Sets: 3, Elements: 5}); tally != want || err != nil {
 		t.Errorf("tally %+v, %v; want %+v", tally, err, want)
 	}
 	if tally, err := n.Tally(v4, "none"); tally != (NftTally{}) || err != nil {

@@ -10,6 +10,9 @@ type Rule struct {
 	Jump string         // the chain that it jumps or goes to; empty: none
 	DNAT netip.AddrPort // where its packets are sent, one address and port; zero: it does not say, or more than one
 	Map  string         // in nf_tables, the map, anonymous ones included, that it looks a value or a verdict up in; empty: none
+	// Other: it decides where packets go by something that the fields above do not hold, such as a verdict without a chain,
+	// or a translation to a range. A mark, a counter or a comment decides nothing.
+	Other bool
 }
 
 // The target DNAT of both variants carries one of these, in the host's order but for addresses and ports:
@@ -21,6 +24,17 @@ const (
 	dnatAddress = 1 << 0 // NF_NAT_RANGE_MAP_IPS
 	dnatPort    = 1 << 1 // NF_NAT_RANGE_PROTO_SPECIFIED
 )
+
+// otherTarget says whether a target of xtables decides where packets go, in another way than DNAT to one address and port.
+func otherTarget(name string, dnat netip.AddrPort) bool {
+	switch name {
+	case targetDNAT:
+		return !dnat.IsValid()
+	case "MARK", "CONNMARK", "LOG", "NFLOG", "TRACE":
+		return false
+	}
+	return true
+}
 
 // dnatOf reads where a target DNAT sends packets of an address size in bytes; zero when that is no single address and port.
 func dnatOf(revision uint32, body []byte, size int) netip.AddrPort {

@@ -22,6 +22,9 @@
 //     label are kept, the value is the sum over the families.
 //   - sync_proxy_rules_refused_ports counts what kube-proxy cannot know: it has
 //     no way to leave out a rule that the kernel refuses.
+//   - A restore that the kernel refused counts once a sync in the iptables
+//     failure counters, as in kube-proxy, also where the same sync wrote
+//     everything after it, or isolated a Service port, and succeeded.
 //   - The failure counters of backend nftables are there with every backend.
 //     sync_proxy_rules_nftables_sync_failures_total counts syncs that failed at
 //     a transaction: a partial one that a full sync made good at once is none.

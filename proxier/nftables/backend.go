@@ -135,7 +135,7 @@ func (b *Backend) Sync(ctx context.Context, req backend.Request) (result backend
 	for _, run := range result.Runs {
 		result.Encode -= run.Wall
 	}
-	result.Written = map[backend.Table]backend.Count{Table: s.written}
+	result.Sent = map[backend.Table]backend.Count{Table: s.written}
 	if b.rules != nil {
 		result.Installed = map[backend.Table]backend.Count{Table: b.rules.Total()}
 		for name, cause := range b.rules.refused {
@@ -270,22 +270,32 @@ func (s *syncing) full(suspects []*plan.ServicePort) error {
 	if err != nil {
 		return err
 	}
+	suspects = s.withRefused(suspects)
+	clear(s.refusals)
+	clear(s.pardoned)
+	if err := s.examineAlone(settings, suspects); err != nil {
+		return err
+	}
+	err = s.replace(settings, s.accepted())
+	if suspicious(err) {
+		_, others, failed := s.tables()
+		if failed != nil {
+			return failed
+		}
+		if err = s.isolate(settings, s.accepted(), err, len(others) == 0); err == nil {
+			err = s.replace(settings, s.accepted())
+		}
+	}
+	return err
+}
+
+// replace loads a new table and lets it take over. When loading fails, nothing has changed.
+func (s *syncing) replace(settings backend.Settings, ports []*plan.ServicePort) error {
 	target, others, err := s.tables()
 	if err != nil {
 		return err
 	}
-	suspects = s.withRefused(suspects)
-	clear(s.refusals)
-	clear(s.pardoned)
-	if err := s.examineIn(target, settings, suspects); err != nil {
-		return err
-	}
-	rules, enc, err := s.load(target, settings, s.accepted())
-	if suspicious(err) {
-		if err = s.isolate(target, settings, s.accepted(), err); err == nil {
-			rules, enc, err = s.load(target, settings, s.accepted())
-		}
-	}
+	rules, enc, err := s.load(target, NewRuleset(settings), ports)
 	if err != nil {
 		return err
 	}
@@ -347,8 +357,8 @@ func (s *syncing) remove(name string) error {
 }
 
 // load fills a new table. When that fails, nothing of it stays.
-func (s *syncing) load(target string, settings backend.Settings, ports []*plan.ServicePort) (*Ruleset, *encoder, error) {
-	rules, e := NewRuleset(settings), newEncoder(s.opts.Family, target, s.send)
+func (s *syncing) load(target string, rules *Ruleset, ports []*plan.ServicePort) (*Ruleset, *encoder, error) {
+	e := newEncoder(s.opts.Family, target, s.send)
 	e.limit = s.socket.split()
 	err := rules.Load(e, ports)
 	if err != nil {

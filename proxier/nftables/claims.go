@@ -185,32 +185,36 @@ func (s *slot) ways(p place) (ways []way) {
 		ways[0].class = s.class // perhaps another Service port, but by the same rules
 		return ways
 	}
-	fits := ways[:0]
-	for _, w := range ways {
-		if variant := s.variant(w.list, fits); variant < mostVariants {
-			w.class |= variant
-			fits = append(fits, w)
-		}
-	}
-	return fits
+	s.setVariants(ways)
+	return ways
 }
 
-// variant of a class for a Service port: the one installed, or else one that leads to none. A packet that was told a
-// class before must not find another Service port by it, whose sources are limited perhaps.
-func (s *slot) variant(l list, taken []way) Class {
-	for v := range Class(mostVariants) {
-		if slices.Contains(s.lists, list{l.class | v, l.id}) && !slices.ContainsFunc(taken, func(w way) bool { return w.class == l.class|v }) {
-			return v
-		}
+// setVariants gives each way a class of its own: the one installed for its Service port, or else one that leads to none.
+// A packet that was told a class before must not find another Service port by it, whose sources are limited perhaps.
+func (s *slot) setVariants(ways []way) {
+	if len(ways) == 1 && len(s.lists) == 0 {
+		return
 	}
-	for v := range Class(mostVariants) {
-		used := slices.ContainsFunc(s.lists, func(o list) bool { return o.class == l.class|v }) ||
-			slices.ContainsFunc(taken, func(w way) bool { return w.class == l.class|v })
-		if !used {
-			return v
-		}
+	used, installed := make(map[Class]bool, len(s.lists)), make(map[list][]Class, len(s.lists))
+	for _, l := range s.lists {
+		used[l.class] = true
+		of := list{l.class.base(), l.id}
+		installed[of] = append(installed[of], l.class)
 	}
-	return mostVariants
+	next := map[Class]Class{} // the first variant of a class that may be free
+	for i := range ways {
+		w := &ways[i]
+		if classes := installed[w.list]; len(classes) > 0 {
+			w.class, installed[w.list] = classes[0], classes[1:]
+			continue
+		}
+		base := w.class
+		for used[base|next[base]] {
+			next[base]++
+		}
+		w.class = base | next[base]
+		next[base]++
+	}
 }
 
 // decide gives the class of a frontend: that of the only way, or of a chain of its own. No way: class 0.

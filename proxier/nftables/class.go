@@ -37,17 +37,21 @@ func (k kind) policyLocal() bool { return k == kindLocal || k == kindNodePortLoc
 // The bits of a Class, from the highest: kind, endpoints, endpoints of the node, affinity seconds, variant. Of kindOwn,
 // all but the kind are a hash of the frontend.
 const (
-	countBits   = 20
+	countBits   = 18
+	localBits   = 16
 	timeoutBits = 17
-	variantBits = 4
+	variantBits = 10
 
 	localShift = variantBits + timeoutBits
-	countShift = localShift + countBits
+	countShift = localShift + localBits
 	kindShift  = countShift + countBits
 
 	mostCount    = 1<<countBits - 1
+	mostLocal    = 1<<localBits - 1
 	mostTimeout  = 1<<timeoutBits - 1
 	mostVariants = 1 << variantBits
+	// mostClaims of one frontend have variants of their own, beside as many that packets were told of before.
+	mostClaims = mostVariants / 2
 )
 
 // Class says which chain handles the packets of a frontend. Frontends of ordinary Services with equally many endpoints
@@ -74,7 +78,7 @@ func (c Class) own() bool { return c.kind() == kindOwn }
 func (c Class) Count() int { return int(c>>countShift) & mostCount }
 
 // local is the number of endpoints of this node, where the class tells these apart.
-func (c Class) local() int { return int(c>>localShift) & mostCount }
+func (c Class) local() int { return int(c>>localShift) & mostLocal }
 
 // seconds of affinity; 0: none.
 func (c Class) seconds() int { return int(c>>variantBits) & mostTimeout }
@@ -157,7 +161,7 @@ func (c Class) neighbours(yield func(Class)) {
 			yield(newClass(c.kind(), n, 0, c.seconds()))
 			continue
 		}
-		for m := max(0, c.local()-1); m <= min(n, c.local()+1); m++ {
+		for m := max(0, c.local()-1); m <= min(n, c.local()+1, mostLocal); m++ {
 			yield(newClass(c.kind(), n, m, c.seconds()))
 		}
 	}

@@ -64,7 +64,7 @@
 //   - A chain that is new is empty for packets that entered before the commit. So it is made, with its element in
 //     classes, in a transaction before the one whose elements lead to it (Ruleset.Partial).
 //   - What a packet was told remains true: lists is asked with the class, so that a class of before finds the Service
-//     port of before. Where several Services claim a frontend, variants of classes keep them apart (slot.variant). Only
+//     port of before. Where several Services claim a frontend, variants of classes keep them apart (slot.setVariants). Only
 //     where nothing but the Service port behind a class changed does it find the new one, with all its endpoints.
 //   - A number that was drawn finds an endpoint. When a Service port has fewer endpoints, the slots beyond the new
 //     end stay filled, with the endpoints that were there. Slots below it hold one of before or of now.
@@ -105,6 +105,8 @@
 //
 // An ID has 64 bits: should two Service ports have the same, the second is refused with an error, until it changes or
 // everything is written anew after the first one is gone.
+//
+// A frontend that very many Service ports share (mostClaims) is refused to the next one, in the same way.
 //
 // Counters of nfacct (Settings.Accounting) have no counterpart.
 //

@@ -26,42 +26,106 @@ func suspicious(err error) bool {
 	return true
 }
 
-// mostIsolations bounds how many Service ports one sync looks for.
-const mostIsolations = 8
+// firstTrials is how many tables are tried before Service ports that are known to be taken get their rules, where there
+// are none yet; then twice as many, and so on.
+const firstTrials = 64
 
-// isolate finds those of some Service ports that the kernel refuses, each by halving, and notes them. Without any Service
-// port the table must be taken: else none of them is to blame. No table is left.
-func (s *syncing) isolate(target string, settings backend.Settings, ports []*plan.ServicePort, cause error) error {
-	if err := s.try(target, settings, nil); err != nil {
-		return fmt.Errorf("refused without any Service too: %w", err)
-	}
-	for range mostIsolations {
-		good, bad := 0, len(ports) // the first good ports are taken, the first bad ones are not
-		for bad-good > 1 {
-			middle := (good + bad) / 2
-			switch err := s.try(target, settings, ports[:middle]); {
-			case err == nil:
-				good = middle
-			case suspicious(err):
-				bad, cause = middle, err
-			default:
-				return err
-			}
-		}
-		culprit := ports[good].Name
-		s.opts.Log("rules refused, Service port left out", "port", culprit.String(), "protocol", culprit.Protocol, "error", cause)
-		s.refusals[culprit] = cause
-		ports = append(append([]*plan.ServicePort(nil), ports[:good]...), ports[good+1:]...)
-		if cause = s.try(target, settings, ports); !suspicious(cause) {
-			return cause
-		}
-	}
-	return cause
+// isolation finds those of some Service ports that the kernel refuses, by halving. A part that is taken is done, so n
+// Service ports of which k are refused take no more than about 2k(log2(n/k)+2) tables, most of them small.
+type isolation struct {
+	*syncing
+	settings backend.Settings
+	// taken are known to be: each part alone, or, with together, all of them in one table.
+	taken    []*plan.ServicePort
+	parts    int
+	together bool
+	// meanwhile, when set, is called for what is taken, after so many trials as due.
+	meanwhile  func() error
+	tried, due int
 }
 
-// try loads a table of some Service ports, and takes it away again.
-func (s *syncing) try(target string, settings backend.Settings, ports []*plan.ServicePort) error {
-	if _, _, err := s.load(target, settings, ports); err != nil {
+// isolate notes those of some Service ports that the kernel refuses. Without any Service port the table must be taken:
+// else none of them is to blame. No table of a trial is left.
+func (s *syncing) isolate(settings backend.Settings, ports []*plan.ServicePort, cause error, empty bool) error {
+	if err := s.try(settings, nil); err != nil {
+		return fmt.Errorf("refused without any Service too: %w", err)
+	}
+	i := &isolation{syncing: s, settings: settings, due: firstTrials}
+	if empty {
+		i.meanwhile = func() error {
+			if err := s.replace(settings, i.taken); !suspicious(err) {
+				return err
+			}
+			return nil // refused together only: see below
+		}
+	}
+	if err := i.divide(ports, cause); err != nil {
+		return err
+	}
+	if i.parts < 2 {
+		return nil
+	}
+	ports = slices.DeleteFunc(slices.Clone(ports), func(p *plan.ServicePort) bool { return s.refusals[p.Name] != nil })
+	if cause = s.try(settings, ports); !suspicious(cause) {
+		return cause
+	}
+	// Some are taken alone, and refused together with others.
+	together := &isolation{syncing: s, settings: settings, together: true}
+	return together.divide(ports, cause)
+}
+
+// divide finds the culprits among Service ports that are refused.
+func (i *isolation) divide(ports []*plan.ServicePort, cause error) error {
+	if len(ports) == 1 {
+		culprit := ports[0].Name
+		i.opts.Log("rules refused, Service port left out", "port", culprit.String(), "protocol", culprit.Protocol, "error", cause)
+		i.refusals[culprit] = cause
+		return nil
+	}
+	first, second := ports[:len(ports)/2], ports[len(ports)/2:]
+	refused, err := i.offer(first)
+	if err == nil && !refused && len(second) > 1 {
+		return i.divide(second, cause) // one of them, or more
+	}
+	if err == nil {
+		_, err = i.offer(second)
+	}
+	return err
+}
+
+// offer tries Service ports, and divides them when they are refused.
+func (i *isolation) offer(ports []*plan.ServicePort) (refused bool, err error) {
+	if i.tried == i.due && i.meanwhile != nil {
+		i.due *= 2
+		if err := i.meanwhile(); err != nil {
+			return false, err
+		}
+	}
+	i.tried++
+	tried := ports
+	if i.together {
+		tried = slices.Concat(i.taken, ports)
+	}
+	err = i.try(i.settings, tried)
+	if suspicious(err) {
+		return true, i.divide(ports, err)
+	}
+	if err == nil {
+		i.taken = append(i.taken, ports...)
+		i.parts++
+	}
+	return false, err
+}
+
+// try loads a table of some Service ports that no packet meets, and takes it away again.
+func (s *syncing) try(settings backend.Settings, ports []*plan.ServicePort) error {
+	target, _, err := s.tables()
+	if err != nil {
+		return err
+	}
+	rules := NewRuleset(settings)
+	rules.bare = true
+	if _, _, err := s.load(target, rules, ports); err != nil {
 		return err
 	}
 	return s.remove(target)
@@ -80,10 +144,7 @@ func (s *syncing) examine() error {
 	if len(ports) == 0 {
 		return nil
 	}
-	target, _, err := s.tables()
-	if err == nil {
-		err = s.examineIn(target, s.settings, ports)
-	}
+	err := s.examineAlone(s.settings, ports)
 	for _, port := range ports {
 		if s.refusals[port.Name] != nil {
 			delete(s.rules.dirty, port.Name)
@@ -108,14 +169,14 @@ func (s *syncing) withRefused(suspects []*plan.ServicePort) []*plan.ServicePort 
 	return suspects
 }
 
-// examineIn notes those of the suspects that the kernel refuses, in a table that no packet meets.
-func (s *syncing) examineIn(target string, settings backend.Settings, suspects []*plan.ServicePort) error {
+// examineAlone notes those of the suspects that the kernel refuses, in a table that no packet meets.
+func (s *syncing) examineAlone(settings backend.Settings, suspects []*plan.ServicePort) error {
 	if len(suspects) == 0 {
 		return nil
 	}
-	err := s.try(target, settings, suspects)
+	err := s.try(settings, suspects)
 	if suspicious(err) {
-		err = s.isolate(target, settings, suspects, err)
+		err = s.isolate(settings, suspects, err, false)
 	}
 	return err
 }

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +17,7 @@ import (
 	"synclab/bench/netns"
 	"synclab/proxier/backend"
 	"synclab/proxier/plan"
+	"synclab/proxier/tracker"
 )
 
 // Conditions of the machine are no Service port's fault.
@@ -212,5 +216,92 @@ func TestOwnNamespace(t *testing.T) {
 		t.Error(err)
 	}
 	mustSync(t, b, true, []*plan.ServicePort{clusterPort(1, 4)})
+	noDrift(t, b)
+}
+
+// Any number of refused Service ports is found, with a number of tables that is bounded by theirs. Where there are no
+// rules yet, the others get theirs meanwhile. The next sync finds the same, and a partial one goes on.
+func TestManyRefused(t *testing.T) {
+	for _, x := range []struct{ refused, of int }{{17, 3000}, {40, 3000}, {500, 2500}} {
+		t.Run(fmt.Sprintf("%d of %d", x.refused, x.of), func(t *testing.T) {
+			var ports []*plan.ServicePort
+			bad := map[tracker.ServicePortName]bool{}
+			marked := endpoint(100_000_000)
+			rng := rand.New(rand.NewPCG(1, uint64(x.refused)))
+			chosen := rng.Perm(x.of)[:x.refused]
+			for i := range x.of {
+				p := clusterPort(i, 2)
+				if slices.Contains(chosen, i) {
+					p.Cluster = []*tracker.Endpoint{marked}
+					bad[p.Name] = true
+				}
+				ports = append(ports, p)
+			}
+			b := onKernel(t, plainSettings)
+			b.opts.Log = func(string, ...any) {}
+			c := &counted{t: t, bad: appendTarget(nil, marked.Addr)}
+			meanwhile, installed := 0, 0 // tables that packets met before the last one, and Services in the first of them
+			b.fault = func(batch []byte) error {
+				if b.rules != nil && meanwhile == 0 {
+					meanwhile, installed = 1, len(b.rules.entries)
+				}
+				return c.fault(batch)
+			}
+			result := mustSync(t, b, true, ports)
+			check := func(what string, result backend.Result, most int) {
+				t.Helper()
+				if len(result.Refused) != x.refused || c.tables > most {
+					t.Errorf("%s: %d refused, %d tables made, of at most %d", what, len(result.Refused), c.tables, most)
+				}
+				for name := range result.Refused {
+					if !bad[name] {
+						t.Errorf("%s: %s is refused", what, name)
+					}
+				}
+				if len(b.rules.entries) != x.of-x.refused {
+					t.Errorf("%s: %d Service ports are installed", what, len(b.rules.entries))
+				}
+				noDrift(t, b)
+			}
+			k := float64(x.refused)
+			bound := int(2*k*(math.Log2(float64(x.of)/k)+2)) + 20
+			check("first sync", result, bound)
+			t.Logf("%d tables, bound %d, %d Service ports meanwhile", c.tables, bound, installed)
+			if meanwhile == 0 || installed < 50 {
+				t.Errorf("%d Service ports get rules meanwhile", installed)
+			}
+			c.tables = 0
+			check("again", mustSync(t, b, true, ports), 2*x.refused+20)
+
+			c.tables = 0
+			ports[chosen[0]] = clusterPort(chosen[0], 2)
+			delete(bad, ports[chosen[0]].Name)
+			x.refused--
+			b.Update(plan.Delta{Changed: []*plan.ServicePort{ports[chosen[0]]}})
+			check("partial", mustSync(t, b, false, ports), 1)
+		})
+	}
+}
+
+// Service ports that are refused only together with others are found, too.
+func TestRefusedTogether(t *testing.T) {
+	var ports []*plan.ServicePort
+	for i := range 200 {
+		ports = append(ports, clusterPort(i, 1))
+	}
+	b := onKernel(t, plainSettings)
+	pairs := [][2]int{{3, 150}, {20, 21}, {60, 199}}
+	b.fault = func(batch []byte) error {
+		has := func(i int) bool { return bytes.Contains(batch, appendTarget(nil, ports[i].Cluster[0].Addr)) }
+		for _, p := range pairs {
+			if has(p[0]) && has(p[1]) {
+				return &RefusedError{Message: "new elements of set", Errno: unix.EINVAL}
+			}
+		}
+		return nil
+	}
+	if result := mustSync(t, b, true, ports); len(result.Refused) != len(pairs) {
+		t.Errorf("refused: %v", result.Refused)
+	}
 	noDrift(t, b)
 }

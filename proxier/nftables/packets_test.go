@@ -30,7 +30,10 @@ type node struct {
 
 const endpointPort, servicePort, nodePort = 8080, 80, 30080
 
-func newNode(t *testing.T, family corev1.IPFamily) *node {
+func newNode(t *testing.T, family corev1.IPFamily) *node { return newNodeOf(t, family, 2, 3) }
+
+// newNodeOf makes a node of so many addresses and endpoints.
+func newNodeOf(t *testing.T, family corev1.IPFamily, addresses, endpoints int) *node {
 	n := &node{cluster: newCluster(1, family), t: t, source: 20000}
 	n.b = onKernel(t, backend.Settings{Family: family, MasqueradeBit: 14, DropInvalid: true, NodeIP: n.mustAddr(netNode, 1)})
 	services, err := n.mustAddr(netServices, 0).Prefix(24)
@@ -41,14 +44,17 @@ func newNode(t *testing.T, family corev1.IPFamily) *node {
 		t.Fatal(err)
 	}
 	// A packet needs a route before it is translated.
-	topology := netns.Topology{Node: []netip.Addr{n.mustAddr(netNode, 1), n.mustAddr(netNode, 2)}, Sink: []netip.Prefix{services}}
-	for i := 1; i <= 3; i++ {
+	topology := netns.Topology{Sink: []netip.Prefix{services}}
+	for i := 1; i <= addresses; i++ {
+		topology.Node = append(topology.Node, n.mustAddr(netNode, i))
+	}
+	for i := 1; i <= endpoints; i++ {
 		topology.Node = append(topology.Node, n.pod(i))
 	}
 	if err := (&netns.Lab{}).Connect(topology); err != nil {
 		t.Fatal(err)
 	}
-	for i := 1; i <= 3; i++ {
+	for i := 1; i <= endpoints; i++ {
 		n.serve(n.pod(i))
 	}
 	return n

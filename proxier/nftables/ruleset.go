@@ -49,6 +49,7 @@ type Ruleset struct {
 	rewrite []chainRules
 	// loading: the table is new, so nothing of it is replaced. Service ports that were not filled yet wait.
 	loading  bool
+	bare     bool // a table for a trial, without chains that may soon be needed
 	unfilled []tracker.ServicePortName
 }
 
@@ -177,7 +178,9 @@ func (r *Ruleset) Load(w writer, ports []*plan.ServicePort) error {
 		r.change(port.Name, port)
 	}
 	r.settle()
-	r.prepare()
+	if !r.bare {
+		r.prepare()
+	}
 	// Chains come before elements: the kernel walks through a whole map, looking for loops, when a chain first uses it.
 	for i := range r.ahead {
 		r.create(w, &r.ahead[i])
@@ -301,10 +304,34 @@ func (r *Ruleset) check(name tracker.ServicePortName, id ID, port *plan.ServiceP
 	if n := max(len(port.Cluster), len(port.Local)); n > mostCount {
 		return proto, fmt.Errorf("%d endpoints, more than %d", n, mostCount)
 	}
+	if n := len(port.Local); n > mostLocal {
+		return proto, fmt.Errorf("%d endpoints on the node, more than %d", n, mostLocal)
+	}
 	if port.AffinitySeconds > mostTimeout {
 		return proto, fmt.Errorf("affinity of %d s, longer than %d s", port.AffinitySeconds, mostTimeout)
 	}
-	return proto, nil
+	return proto, r.checkClaims(id, port, proto)
+}
+
+// checkClaims refuses a Service port for which a frontend has no room among the others that share it.
+func (r *Ruleset) checkClaims(id ID, port *plan.ServicePort, proto byte) (err error) {
+	own := 1 + len(port.ExternalIPs) + len(port.LoadBalancerVIPs) // at most
+	eachClaim(port, proto, func(p place, _ role, _ int) {
+		s := r.places[p]
+		if p.set != setFrontends && p.set != setNodePorts || s == nil || len(s.claims)+own <= mostClaims {
+			return
+		}
+		others := 0
+		for i := range s.claims {
+			if s.claims[i].of.id != id {
+				others++
+			}
+		}
+		if others+own > mostClaims {
+			err = fmt.Errorf("port %d at %s is shared %d times, no more than %d are possible", p.port, p.addr, others, mostClaims)
+		}
+	})
+	return err
 }
 
 // create writes a chain that nothing leads to yet, and how it is found.

@@ -17,6 +17,8 @@ type Digester struct {
 	NodeName string // endpoints of this node are local
 	// Families that Services are translated for; none: IPv4 and IPv6. An EndpointSlice has one of its own.
 	Families []corev1.IPFamily
+	// NoExternalIPs leaves the external IPs of Services out.
+	NoExternalIPs bool
 }
 
 // Transform is a cache.TransformFunc: Services and EndpointSlices become digests, all else stays as it is. A digest is
@@ -62,6 +64,9 @@ func (d Digester) Service(svc *corev1.Service) *ServiceDigest {
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 		if len(d.Families) == 0 || slices.Contains(d.Families, family) {
 			digest.specs[indexOf(family)] = translateService(svc, digest.NamespacedName, family)
+			if d.NoExternalIPs {
+				digest.specs[indexOf(family)].closeExternalIPs()
+			}
 		}
 	}
 	return digest

@@ -23,7 +23,12 @@ type Events struct {
 	// Retaken: a Take handed it out before and a sync failed on it. Who planned it then must hear of it again, also
 	// when it is back to what is installed.
 	Retaken bool
+	// dropped: Drop was called, so triggers that are given back count no more either.
+	dropped bool
 }
+
+// Drop forgets the trigger times so far.
+func (e *Events) Drop() { e.Triggers, e.dropped = e.Triggers[:0], true }
 
 // Mark makes a key dirty, at now if it is not already, and gives its entry: the caller counts the event there.
 func (p *Pending[K]) Mark(key K, now time.Time) *Events {
@@ -62,6 +67,9 @@ func (p *Pending[K]) GiveBack(taken map[K]*Events) {
 		if later := p.dirty[key]; later != nil {
 			e.Services += later.Services
 			e.Slices += later.Slices
+			if later.dropped {
+				e.Drop()
+			}
 			e.Triggers = append(e.Triggers, later.Triggers...)
 		}
 		p.put(key, e)

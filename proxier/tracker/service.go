@@ -134,6 +134,16 @@ func translateService(svc *corev1.Service, name types.NamespacedName, family cor
 	return s
 }
 
+// closeExternalIPs takes the external IPs from all ports.
+func (s *spec) closeExternalIPs() {
+	if s == nil {
+		return
+	}
+	for _, port := range s.ports {
+		port.ExternalIPs = nil
+	}
+}
+
 func comparePorts(a, b PortKey) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(string(a.Protocol), string(b.Protocol)))
 }

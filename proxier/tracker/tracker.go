@@ -64,6 +64,8 @@ type Options struct {
 	NodeName string // endpoints of this node are local
 	// Since drops trigger times before it: changes older than the proxier say nothing of its latency.
 	Since time.Time
+	// NoExternalIPs leaves the external IPs of Services out.
+	NoExternalIPs bool
 }
 
 // Tracker holds the wanted state as the informers tell it, and what is installed. See the package comment.
@@ -87,7 +89,7 @@ type state struct {
 func New(opts Options) *Tracker {
 	return &Tracker{
 		opts:     opts,
-		digest:   Digester{NodeName: opts.NodeName, Families: []corev1.IPFamily{opts.Family}},
+		digest:   Digester{NodeName: opts.NodeName, Families: []corev1.IPFamily{opts.Family}, NoExternalIPs: opts.NoExternalIPs},
 		services: map[types.NamespacedName]*state{},
 	}
 }
@@ -171,8 +173,11 @@ func (t *Tracker) DropSlice(s *SliceDigest, now time.Time) bool {
 	known := t.state(name)
 	if i, found := known.find(s); found {
 		known.slices = slices.Delete(known.slices, i, i+1)
-		// The annotation of a deleted slice tells of an earlier change, not of the deletion: no trigger time.
-		t.pending.Mark(name, now).Slices++
+		// The annotation of a deleted slice tells of an earlier change, not of the deletion: no trigger time. What the slice
+		// brought since the last sync is never written, so that those of the Service so far go, too, as in kube-proxy.
+		d := t.pending.Mark(name, now)
+		d.Slices++
+		d.Drop()
 	}
 	t.settle(name, known)
 	return t.pending.Len() > 0

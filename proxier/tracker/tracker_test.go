@@ -89,8 +89,8 @@ func TestCoalescing(t *testing.T) {
 	if diff := cmp.Diff([]string{"10.0.0.1:8080", "10.0.0.2:8080"}, texts(c.Services[0].New)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]time.Time{at(1), at(2), at(3)}, c.TriggerTimes); diff != "" {
-		t.Error(diff)
+	if len(c.TriggerTimes) != 0 { // as kube-proxy forgets them when a slice of the Service goes
+		t.Errorf("trigger times %v, want none", c.TriggerTimes)
 	}
 	if tr.Commit(c); tr.Pending() != 0 {
 		t.Error("pending after Commit")
@@ -317,4 +317,51 @@ func permutations(list []int) [][]int {
 		}
 	}
 	return all
+}
+
+// A slice that came and went between two syncs was never programmed: its trigger times are no samples, as in kube-proxy,
+// also when a sync failed in between. What comes after the deletion counts.
+func TestTriggersOfDeletedSlices(t *testing.T) {
+	slice := func(name string, seconds int) *discoveryv1.EndpointSlice {
+		return testSlice(name, at(seconds), fmt.Sprintf("10.0.0.%d", seconds))
+	}
+	for _, failed := range []bool{false, true} {
+		tr := newTracker()
+		tr.SetSlice(slice("a", 10), at(10))
+		tr.SetSlice(slice("a", 11), at(11))
+		if failed {
+			tr.GiveBack(tr.Take())
+			changes := tr.Take() // and once more, with the deletion in mid-sync
+			tr.DeleteSlice(slice("a", 11), at(12))
+			tr.GiveBack(changes)
+		} else {
+			tr.DeleteSlice(slice("a", 11), at(12))
+		}
+		if c := tr.Take(); len(c.TriggerTimes) != 0 || c.SliceEvents != 3 {
+			t.Errorf("after a failed sync %v: trigger times %v of %d events, want none of 3", failed, c.TriggerTimes, c.SliceEvents)
+		} else {
+			tr.GiveBack(c)
+		}
+		tr.SetSlice(slice("b", 20), at(20))
+		if c := tr.Take(); len(c.TriggerTimes) != 1 || !c.TriggerTimes[0].Equal(at(20)) {
+			t.Errorf("after a failed sync %v, of a slice that stays: %v", failed, c.TriggerTimes)
+		}
+	}
+}
+
+// Where external IPs are switched off, as by kube-proxy's feature gate, Services have none, also from digests.
+func TestNoExternalIPs(t *testing.T) {
+	svc := testService(func(svc *corev1.Service) { svc.Spec.ExternalIPs = []string{"192.0.2.1"} })
+	for _, off := range []bool{false, true} {
+		tr := New(Options{Family: corev1.IPv4Protocol, NoExternalIPs: off})
+		tr.SetService(svc, at(1))
+		digested := New(Options{Family: corev1.IPv4Protocol})
+		digested.PutService(Digester{NoExternalIPs: off}.Service(svc), at(1))
+		for _, tracker := range []*Tracker{tr, digested} {
+			port := tracker.Take().Services[0].New.Ports[0]
+			if got := len(port.ExternalIPs) == 0; got != off {
+				t.Errorf("off %v: external IPs %v", off, port.ExternalIPs)
+			}
+		}
+	}
 }

@@ -56,8 +56,8 @@ func settings(subject string, c Cluster, p Policy, cost twin.Cost) twin.Settings
 
 // defaultPolicy is a subject's own, with the default of both for minSyncPeriod.
 func defaultPolicy(subject string) Policy {
-	if strings.HasPrefix(subject, bench.Synclab+"/") {
-		return Policy{Runner: runner.TokenBucket, MinSyncPeriod: time.Second}
+	if about, err := bench.ParseSubject(subject); err == nil {
+		return Policy{Runner: about.Policy, MinSyncPeriod: time.Second}
 	}
 	return Policy{Runner: runner.CompletionToStart, MinSyncPeriod: time.Second}
 }

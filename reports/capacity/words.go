@@ -16,6 +16,9 @@ func (a *Answer) say() []string {
 	used := &a.Subjects[0]
 	p := a.Question.Promise
 	var out []string
+	if s := used.sayBeyond(a); s != "" {
+		out = append(out, s)
+	}
 	if a.Target != nil {
 		out = append(out, used.sayTarget(*a.Target, p)...)
 	}
@@ -47,6 +50,36 @@ func (a *Answer) say() []string {
 		out = append(out, "Nothing was promised, so these were taken: "+strings.Join(each, ", ")+".")
 	}
 	return out
+}
+
+// What is known: up to the first it counts as measured, and up to the second predictions were tried on cells held out.
+const knownBeyond, triedBeyond = 1.1, 5
+
+// sayBeyond says, before anything else, that the limit or the target lies where nothing was measured.
+func (s *SubjectAnswer) sayBeyond(a *Answer) string {
+	what, e := "The limit", s.Largest.Reach
+	if s.Largest.Promise == "" {
+		e = Estimate{}
+	}
+	if s.Target != nil {
+		for _, name := range a.Question.Promise.Promised() {
+			if at, known := s.Target.Promised[name]; known && worse(at, e) == at && at.Basis == model.Extrapolated {
+				what, e = "The target", at
+			}
+		}
+	}
+	if e.Basis != model.Extrapolated || e.Beyond <= knownBeyond || e.Below {
+		return ""
+	}
+	of := "what was measured"
+	if e.Changed {
+		of = "as many changed Services in one sync as were measured"
+	}
+	further := ""
+	if e.Beyond > triedBeyond {
+		further = fmt.Sprintf(", further than predictions were tried (%d times)", triedBeyond)
+	}
+	return fmt.Sprintf("%s lies beyond what is known: it is extrapolated to %s times %s%s.", what, digits(e.Beyond, model.Extrapolated), of, further)
 }
 
 // planned is the cluster that settings are for.

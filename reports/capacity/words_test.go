@@ -67,7 +67,33 @@ func TestChangeIsOnlyWorthWhatIsKnown(t *testing.T) {
 	}
 }
 
-// Where several promises break, the first sentence names them, and the next has the figures.
+// A limit or a target beyond what was measured is called so before anything else; one that was measured is not.
+func TestFirstSentenceSaysWhatIsNotKnown(t *testing.T) {
+	say := func(e capacity.Estimate) string {
+		l := at(1000, func(l *capacity.Limit) { l.Reach = e })
+		a := capacity.Answer{Question: capacitytest.Question(), Subjects: []capacity.SubjectAnswer{{Name: "a", Largest: l}}}
+		return a.Say()[0]
+	}
+	e := capacity.Estimate{Median: 1000, Low: 900, High: 1100, Basis: model.Extrapolated, Beyond: 3.4}
+	if got := say(e); got != "The limit lies beyond what is known: it is extrapolated to 3.4 times what was measured." {
+		t.Error(got)
+	}
+	e.Beyond = 7
+	if got := say(e); !strings.HasSuffix(got, "to 7 times what was measured, further than predictions were tried (5 times).") {
+		t.Error(got)
+	}
+	e.Changed = true
+	if got := say(e); !strings.Contains(got, "as many changed Services in one sync as were measured") {
+		t.Error(got)
+	}
+	for _, known := range []capacity.Estimate{{Median: 1000, Basis: model.Interpolated, Beyond: 1}, {Median: 1000, Basis: model.Extrapolated, Beyond: 3, Below: true}} {
+		if got := say(known); strings.Contains(got, "beyond what is known") {
+			t.Errorf("%+v: %s", known, got)
+		}
+	}
+}
+
+// Where several promises break, a sentence names them, and the next has the figures.
 func TestFirstSentenceIsShort(t *testing.T) {
 	q := capacitytest.Question()
 	q.Promise = capacity.Promise{ProgrammingP99: time.Second, CPU: 0.5, Memory: 100 << 20}
@@ -76,8 +102,8 @@ func TestFirstSentenceIsShort(t *testing.T) {
 	target := capacity.Outlook{Promised: map[string]capacity.Estimate{capacity.ProgrammingP99: far, capacity.CPU: far, capacity.Memory: small}}
 	a := capacity.Answer{Question: q, Target: &q.Today, Subjects: []capacity.SubjectAnswer{{Name: "a", Target: &target, Largest: at(100, nil)}}}
 	words := a.Say()
-	if !strings.HasSuffix(words[0], "a breaks 2 promises: network programming latency (p99), CPU.") || !strings.Contains(words[1], "2 s, between 1.5 s and 4 s (promised 1 s)") ||
-		!strings.Contains(words[1], "extrapolated to 3 times") {
+	if !strings.Contains(words[0], "The target lies beyond what is known: it is extrapolated to 3 times") ||
+		!strings.HasSuffix(words[1], "a breaks 2 promises: network programming latency (p99), CPU.") || !strings.Contains(words[2], "2 s, between 1.5 s and 4 s (promised 1 s)") {
 		t.Errorf("%q", words)
 	}
 	delete(target.Promised, capacity.ProgrammingP99)

@@ -14,6 +14,7 @@ type size struct {
 	c     float64 // changed Services of a partial sync
 	ce    float64 // endpoints of changed Services
 	e     float64 // endpoints per Service
+	x     float64 // rules that a packet crosses
 }
 
 // per divides by the largest values of a fit, so that coefficients are of one magnitude.
@@ -24,12 +25,12 @@ func (v size) per(ref size) size {
 		}
 		return a / b
 	}
-	return size{divide(v.s, ref.s), divide(v.n, ref.n), divide(v.rules, ref.rules), divide(v.c, ref.c), divide(v.ce, ref.ce), divide(v.e, ref.e)}
+	return size{divide(v.s, ref.s), divide(v.n, ref.n), divide(v.rules, ref.rules), divide(v.c, ref.c), divide(v.ce, ref.ce), divide(v.e, ref.e), divide(v.x, ref.x)}
 }
 
 // times undoes per.
 func (v size) times(ref size) size {
-	return size{v.s * ref.s, v.n * ref.n, v.rules * ref.rules, v.c * ref.c, v.ce * ref.ce, v.e * ref.e}
+	return size{v.s * ref.s, v.n * ref.n, v.rules * ref.rules, v.c * ref.c, v.ce * ref.ce, v.e * ref.e, v.x * ref.x}
 }
 
 func (v size) of(variable string) float64 {
@@ -46,6 +47,8 @@ func (v size) of(variable string) float64 {
 		return v.ce
 	case "e":
 		return v.e
+	case "crossed":
+		return v.x
 	}
 	return 0
 }
@@ -53,10 +56,11 @@ func (v size) of(variable string) float64 {
 // Form is a law of growth: a part of the state, and for partial syncs a part of the change.
 type Form struct {
 	// State: const (a), power (b·x^p), line (a + b·x), offset-power (a + b·x^p), root (the same, of slow growth), square
-	// (a + b·x + d·x²),
-	// bend (a + b·x + d·max(0, x−x0)), plane (a + b·s + d·n) or, of a whole sync, the sum of its phases.
+	// (a + b·x + d·x²), quadratic (a + b·x²),
+	// bend (a + b·x + d·max(0, x−x0)), plane (a + b·s + d·n), plane-square (a + b·n + d·s²), plane-power (a + b·n + d·s^p) or,
+	// of a whole sync, the sum of its phases.
 	State string `json:"state"`
-	// X is the size it grows with: s (Services), n (endpoints in all) or rules.
+	// X is the size it grows with: s (Services), n (endpoints in all), rules, or crossed (rules that a packet crosses).
 	X string `json:"x,omitempty"`
 	// Change: nothing, line (g·y) or power (g·y^q).
 	Change string `json:"change,omitempty"`
@@ -67,7 +71,7 @@ type Form struct {
 // The bounds of what is no coefficient. Work that grows slower than what there is of it is a fixed part and a line: of
 // powers below these, only noise speaks. Packets in a tree of chains are what roots are for.
 const (
-	leastExponent, mostExponent             = 0.8, 3.5
+	leastExponent, mostExponent             = 0.8, 2.7
 	leastRoot, mostRoot                     = 0.1, 0.7
 	leastChangeExponent, mostChangeExponent = 0.5, 1.5
 )
@@ -84,6 +88,8 @@ func (f Form) frees() []free {
 	switch f.State {
 	case "power", "offset-power":
 		out = append(out, free{"p", leastExponent, mostExponent, []float64{1, 1.5, 2, 2.6}})
+	case "plane-power":
+		out = append(out, free{"p", 1.2, mostExponent, []float64{1.5, 2, 2.6}})
 	case "root":
 		out = append(out, free{"p", leastRoot, mostRoot, []float64{0.2, 0.5}})
 	case "bend": // where, as a share of the largest size
@@ -103,7 +109,7 @@ func (f Form) names() []string {
 		out = []string{"a"}
 	case "power":
 		out = []string{"b"}
-	case "line", "offset-power", "root":
+	case "line", "offset-power", "root", "quadratic":
 		out = []string{"a", "b"}
 	default:
 		out = []string{"a", "b", "d"}
@@ -136,6 +142,12 @@ func (f Form) terms(v size, frees []float64, out []float64) []float64 {
 		out = append(out, 1, x, max(0, x-frees[0]))
 	case "plane":
 		out = append(out, 1, v.s, v.n)
+	case "quadratic":
+		out = append(out, 1, x*x)
+	case "plane-square":
+		out = append(out, 1, v.n, v.s*v.s)
+	case "plane-power":
+		out = append(out, 1, v.n, math.Pow(v.s, frees[0]))
 	}
 	switch f.Change {
 	case "line":
@@ -179,6 +191,8 @@ func (f Form) slopes(v size, coefficients, frees, out []float64) []float64 {
 		out = append(out, out[0]*math.Log(max(x, 1e-12)))
 	case "offset-power", "root":
 		out = append(out, out[1]*math.Log(max(x, 1e-12)))
+	case "plane-power":
+		out = append(out, out[2]*math.Log(max(v.s, 1e-12)))
 	case "bend":
 		slope := 0.0
 		if x > frees[0] {
@@ -198,7 +212,7 @@ func (f Form) coefficients() int {
 	switch f.State {
 	case "const", "power":
 		n = 1
-	case "line", "offset-power", "root":
+	case "line", "offset-power", "root", "quadratic":
 		n = 2
 	}
 	if f.Change != "" {
@@ -225,6 +239,12 @@ func (f Form) String() string {
 		parts = []string{"a", "b·" + f.X, fmt.Sprintf("d·max(0, %s−x0)", f.X)}
 	case "plane":
 		parts = []string{"a", "b·s", "d·n"}
+	case "quadratic":
+		parts = []string{"a", "b·" + f.X + "²"}
+	case "plane-square":
+		parts = []string{"a", "b·n", "d·s²"}
+	case "plane-power":
+		parts = []string{"a", "b·n", "d·s^p"}
 	}
 	switch f.Change {
 	case "line":
@@ -257,6 +277,14 @@ func (f Form) readable(ref size, params []float64) map[string]float64 {
 			value /= ref.s
 		case f.State == "plane" && name == "d":
 			value /= ref.n
+		case f.State == "quadratic" && name == "b":
+			value /= ref.of(f.X) * ref.of(f.X)
+		case (f.State == "plane-square" || f.State == "plane-power") && name == "b":
+			value /= ref.n
+		case f.State == "plane-square" && name == "d":
+			value /= ref.s * ref.s
+		case f.State == "plane-power" && name == "d":
+			value /= math.Pow(ref.s, out["p"])
 		case name == "d" && f.State == "square":
 			value /= ref.of(f.X) * ref.of(f.X)
 		case name == "b" || name == "d":
@@ -274,12 +302,12 @@ func (f Form) readable(ref size, params []float64) map[string]float64 {
 // those of the change where too few different changes were measured.
 func forms(variables, changes []string) []Form {
 	states := []Form{{State: "const"}}
-	for _, state := range []string{"power", "line", "root", "offset-power", "square", "bend"} {
+	for _, state := range []string{"power", "line", "root", "quadratic", "offset-power", "square", "bend"} {
 		for _, x := range variables {
 			states = append(states, Form{State: state, X: x})
 		}
 	}
-	states = append(states, Form{State: "plane"})
+	states = append(states, Form{State: "plane"}, Form{State: "plane-square"}, Form{State: "plane-power"})
 	out := states
 	for _, y := range changes {
 		for _, change := range []string{"line", "power"} {

@@ -31,6 +31,9 @@ type Model struct {
 	Asked    []string   `json:"asked,omitempty"`
 	Status   string     `json:"status,omitempty"`
 	Subjects []*Subject `json:"subjects"`
+	// Pace of the machine before the calibration, and Today what At made of another; nil: not known.
+	Pace  *bench.Pace `json:"pace,omitempty"`
+	Today *Today      `json:"today,omitempty"`
 	// Validation is what became of predictions from small cells for large ones, where there are any.
 	Validation *Validation `json:"validation,omitempty"`
 }
@@ -49,6 +52,7 @@ type Subject struct {
 	ToNode *Way `json:"to_node,omitempty"`
 
 	confidence float64
+	today      *Today
 }
 
 // FitOptions of a model. The zero value has defaults.
@@ -74,7 +78,7 @@ func (o *FitOptions) fill() {
 func Fit(run bench.Run, records []bench.Record, o FitOptions) (*Model, error) {
 	o.fill()
 	m := &Model{Run: run.ID, Made: run.Started, Seed: o.Seed, Confidence: o.Confidence, Feed: run.Feed, Versions: run.Versions, Machine: run.Machine,
-		Asked: run.Subjects, Status: run.Status}
+		Asked: run.Subjects, Status: run.Status, Pace: run.Pace}
 	points := Points(records)
 	var names, lacking []string
 	for name := range points {
@@ -122,7 +126,7 @@ func fitSubject(name string, points []Point, o FitOptions) *Subject {
 	if len(distinct(full, func(p Point) float64 { return float64(p.Services) })) < 2 {
 		return nil
 	}
-	for _, q := range []Quantity{Rules, Elements, PeakRSS, FirstPacket, FirstPacketP99} { // rules first: the others may grow with them
+	for _, q := range []Quantity{Rules, Elements, Crossed, PeakRSS, FirstPacket, FirstPacketP99} { // rules first: the others may grow with them
 		s.fit(q, "", o)
 	}
 	for _, kind := range kinds {
@@ -160,7 +164,15 @@ func distinct(points []Point, of func(Point) float64) []float64 {
 // fit adds the term of a quantity, if there are points of it.
 func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 	points := s.points(q, kind)
-	wanted := len(o.Quantities) == 0 || q == Rules || slices.Contains(o.Quantities, q) || slices.Contains(o.Quantities, Total) && slices.Contains(phases, q)
+	wanted := len(o.Quantities) == 0 || q == Rules || q == Crossed || slices.Contains(o.Quantities, q) || slices.Contains(o.Quantities, Total) && slices.Contains(phases, q)
+	if q.ofPackets() && !s.crossing() {
+		points = lastPositions(points)
+	}
+	if q.counted() { // shapes have other counts, exactly
+		if plain := slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return p.Shape != "" }); len(plain) > 1 {
+			points = plain
+		}
+	}
 	if len(points) == 0 || !wanted {
 		return
 	}
@@ -173,6 +185,9 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 			variables = append(variables, "rules")
 		}
 	}
+	if q.ofPackets() && s.crossing() {
+		variables = []string{"crossed"}
+	}
 	var changes []string
 	if c := distinct(points, func(p Point) float64 { return p.Changed }); len(c) > 1 && c[0] > 0 && c[len(c)-1]/c[0] >= 3 {
 		if changes = []string{"c"}; len(each) > 1 {
@@ -180,7 +195,12 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 		}
 	}
 	tried := forms(variables, changes)
-	tried = slices.DeleteFunc(tried, func(f Form) bool { return f.State == "plane" && len(each) < 2 || !plausible(q, kind, f) })
+	if q.ofPackets() && !s.crossing() && s.term(Crossed, "") != nil {
+		tried = []Form{{State: "const"}} // as many rules in any cluster
+	}
+	tried = slices.DeleteFunc(tried, func(f Form) bool {
+		return strings.HasPrefix(f.State, "plane") && (len(each) < 2 || variables[0] == "crossed") || !plausible(q, kind, f, s.crossing())
+	})
 	hash := fnv.New64a()
 	fmt.Fprint(hash, s.Name, "/", q, "/", kind)
 	t, fitted, ok := fitTerm(points, at, tried, rand.New(rand.NewPCG(o.Seed, hash.Sum64())))
@@ -196,13 +216,16 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 // plausible leaves out laws that only noise can speak for: what is held in memory does not grow faster than what there is of
 // it, a packet may cross ever slower memory but no more rules than there are, the slowest packets of a few hundred say
 // little at all, proxiers do no work for each pair of Services, and a full sync of more takes longer.
-func plausible(q Quantity, kind string, f Form) bool {
+func plausible(q Quantity, kind string, f Form, crossing bool) bool {
 	switch q {
 	case FirstPacket:
-		return f.State != "bend" && f.State != "offset-power" && f.State != "power"
+		if crossing { // a fixed part, and a cost of each rule
+			return f.State == "line"
+		}
+		return f.State == "const" || f.State == "line" || f.State == "root" || f.State == "plane" || f.State == "square"
 	case FirstPacketP99:
-		return f.State == "const" || f.State == "line"
-	case PeakRSS, ChildPeakRSS, Rules, Elements:
+		return f.State == "const" && !crossing || f.State == "line"
+	case PeakRSS, ChildPeakRSS, Rules, Elements, Crossed:
 		return f.State == "const" || f.State == "line" || f.State == "plane"
 	case Plan, Encode, Rest: // the proxier's own work: what is quadratic is the tools' and the kernel's
 		return f.State == "const" || f.State == "line" || f.State == "plane" || f.State == "power"
@@ -212,10 +235,46 @@ func plausible(q Quantity, kind string, f Form) bool {
 	return f.State != "root"
 }
 
+// crossing says that packets cross more rules in larger clusters, and how many: what they cost then follows from that.
+func (s *Subject) crossing() bool {
+	points := s.points(Crossed, "")
+	if len(points) < 2 || s.term(Crossed, "") == nil {
+		return false
+	}
+	values := distinct(points, func(p Point) float64 { return p.Value })
+	return values[len(values)-1] >= manyCrossed && values[len(values)-1] > 1.5*values[0]
+}
+
+// manyCrossed are rules enough for their cost to show beside that of a system call.
+const manyCrossed = 50
+
+// lastPositions leaves of the points of a cell that where a packet crosses most.
+func lastPositions(points []Point) (out []Point) {
+	for _, p := range points { // in order of what is crossed
+		if n := len(out); n > 0 && out[n-1].Services == p.Services && out[n-1].Endpoints == p.Endpoints && out[n-1].Shape == p.Shape {
+			out[n-1] = p
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// Shown are the points of a quantity of a kind of sync; of first packets those at the last position.
+func (s *Subject) Shown(q Quantity, kind string) []Point {
+	if q.ofPackets() {
+		return lastPositions(s.points(q, kind))
+	}
+	return s.points(q, kind)
+}
+
 // sized completes a size by what the law of rules says.
 func (s *Subject) sized(v size) size {
 	if t := s.term(Rules, ""); t != nil {
 		v.rules = t.Form.at(v.per(t.Largest.size()), t.Params)
+	}
+	if t := s.term(Crossed, ""); t != nil && v.x == 0 {
+		v.x = t.Form.at(v.per(t.Largest.size()), t.Params)
 	}
 	return v
 }

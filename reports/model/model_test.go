@@ -409,7 +409,7 @@ func TestLoadRefuses(t *testing.T) {
 // Held-out cells are larger than any of the fit, and each is accounted for.
 func TestValidate(t *testing.T) {
 	truth := laws["plane"]
-	records := synthetic{full: truth.full, partial: truth.partial, cells: append([][2]int{{6000, 10}, {12000, 10}}, sizes...), reps: 3, between: 0.02, noise: 0.04}.records(2, "kube-proxy/nftables")
+	records := synthetic{full: truth.full, partial: truth.partial, cells: append([][2]int{{10000, 10}, {20000, 10}}, sizes...), reps: 3, between: 0.02, noise: 0.04}.records(2, "kube-proxy/nftables")
 	v, err := Validate(bench.Run{}, records, 0, FitOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func noise(points []Point) (logs, of []float64) {
 	var all []scattered
 	for _, p := range points {
 		for _, l := range p.logs {
-			all = append(all, scattered{widened(l, p.N), p.Value})
+			all = append(all, scattered{widened(l, len(p.logs)), p.Value})
 		}
 	}
 	slices.SortFunc(all, func(a, b scattered) int { return cmp.Or(cmp.Compare(a.log, b.log), cmp.Compare(a.of, b.of)) })

@@ -31,12 +31,16 @@ const (
 	ChildPeakRSS   Quantity = "child_peak_rss"   // B: of its largest tool, in one sync
 	Rules          Quantity = "rules"            // count, as the kernel counts where it was asked
 	Elements       Quantity = "elements"         // count: elements of sets and maps
+	Crossed        Quantity = "crossed"          // count: rules that the first packet at the last position crosses
 	FirstPacket    Quantity = "first_packet"     // s: at the last position
 	FirstPacketP99 Quantity = "first_packet_p99" // s: 99th percentile of the packets of a repetition there
 )
 
 // counted says that it is counted, exactly, and depends on the cluster alone.
-func (q Quantity) counted() bool { return q == Rules || q == Elements }
+func (q Quantity) counted() bool { return q == Rules || q == Elements || q == Crossed }
+
+// ofPackets says that it grows with the rules that a packet crosses.
+func (q Quantity) ofPackets() bool { return q == FirstPacket || q == FirstPacketP99 }
 
 // phases of a sync.
 var phases = []Quantity{Plan, Encode, ToolUser, ToolSys, Rest}
@@ -50,23 +54,27 @@ const (
 
 var kinds = []string{Full, Resync, Partial}
 
-// Point is a quantity at one size: the median of N values, of two the smaller one.
+// Point is a quantity in one cell: the median of the medians of its N repetitions, of two the smaller one.
 type Point struct {
 	Quantity  Quantity `json:"quantity"`
 	Kind      string   `json:"kind,omitempty"` // of sync; empty: of the state
 	Services  int      `json:"services"`
 	Endpoints float64  `json:"endpoints"`         // per Service
 	Changed   float64  `json:"changed,omitempty"` // Services that a partial sync changed
-	N         int      `json:"n"`
-	Value     float64  `json:"value"`
+	// Shape of the cell; empty: every Service has the same number of endpoints.
+	Shape string `json:"shape,omitempty"`
+	// Crossed are the rules that a packet crosses on its way; 0: not known, or no packet.
+	Crossed float64 `json:"crossed,omitempty"`
+	N       int     `json:"n"` // repetitions
+	Value   float64 `json:"value"`
 	// Whole is the sync's whole duration there, which an error of a phase is small or large beside.
 	Whole float64 `json:"whole,omitempty"`
-	// logs are the logarithms of the values over their median: how they scatter.
-	logs []float64
+	// logs are the logarithms of single values over their median, and ofReps those of the repetitions' medians.
+	logs, ofReps []float64
 }
 
 func (p Point) size() size {
-	return size{s: float64(p.Services), n: float64(p.Services) * p.Endpoints, c: p.Changed, ce: p.Changed * p.Endpoints, e: p.Endpoints}
+	return size{s: float64(p.Services), n: float64(p.Services) * p.Endpoints, c: p.Changed, ce: p.Changed * p.Endpoints, e: p.Endpoints, x: p.Crossed}
 }
 
 // Points are the points of each subject of a run's records.
@@ -75,9 +83,10 @@ func Points(records []bench.Record) map[string][]Point {
 	for _, part := range parts(records) {
 		c := collected[part.subject]
 		if c == nil {
-			c = &collector{values: map[key][]float64{}, wholes: map[key][]float64{}}
+			c = &collector{values: map[key][][]float64{}, wholes: map[key][]float64{}, last: map[key]int{}}
 			collected[part.subject] = c
 		}
+		c.part++
 		c.syncs(part)
 		c.states(part)
 	}
@@ -93,6 +102,7 @@ type part struct {
 	subject   string
 	services  int
 	endpoints float64
+	shape     string
 	records   []bench.Record
 }
 
@@ -115,7 +125,7 @@ func parts(records []bench.Record) []part {
 		if !ok {
 			i = len(out)
 			index[key] = i
-			out = append(out, part{subject: r.Subject, services: r.Services, endpoints: r.Endpoints})
+			out = append(out, part{subject: r.Subject, services: r.Services, endpoints: r.Endpoints, shape: r.Params["shape.endpoints.distribution"]})
 		}
 		out[i].records = append(out[i].records, r)
 	}
@@ -129,6 +139,8 @@ type key struct {
 	services  int
 	endpoints float64
 	changed   int // numbers above 4 that are near each other share a point: see near
+	shape     string
+	crossed   int
 }
 
 // near gives numbers of changed Services that differ by little the same place: up to 4 each has its own, beyond, ten a
@@ -140,16 +152,23 @@ func near(changed int) int {
 	return int(math.Round(math.Pow(10, math.Round(10*math.Log10(float64(changed)))/10)))
 }
 
-// collector gathers values by key.
+// collector gathers values by key and, within it, by repetition.
 type collector struct {
-	values, wholes, changes map[key][]float64
+	values          map[key][][]float64
+	wholes, changes map[key][]float64
+	part            int
+	last            map[key]int // part of the last of values
 }
 
 func (c *collector) add(k key, value, whole, changed float64) {
 	if c.changes == nil {
 		c.changes = map[key][]float64{}
 	}
-	c.values[k] = append(c.values[k], value)
+	if n := len(c.values[k]); n > 0 && c.last[k] == c.part {
+		c.values[k][n-1] = append(c.values[k][n-1], value)
+	} else {
+		c.values[k], c.last[k] = append(c.values[k], []float64{value}), c.part
+	}
 	c.wholes[k] = append(c.wholes[k], whole)
 	c.changes[k] = append(c.changes[k], changed)
 }
@@ -171,7 +190,7 @@ func (c *collector) syncs(p part) {
 	seen := false
 	faulted := slices.ContainsFunc(p.records, func(r bench.Record) bool { return r.Metric == bench.FaultBegun })
 	for _, s := range syncs {
-		k := key{kind: s.kind, services: p.services, endpoints: p.endpoints}
+		k := key{kind: s.kind, services: p.services, endpoints: p.endpoints, shape: p.shape}
 		changed := 0.0
 		if s.kind == Full {
 			switch {
@@ -328,8 +347,8 @@ func (c counts) first(r bench.Record) {
 // states takes what a repetition tells of the state: memory, rules, the first packet.
 func (c *collector) states(p part) {
 	rules, kernel := counts{}, counts{}
-	packets := map[int][]float64{}
-	at := key{services: p.services, endpoints: p.endpoints}
+	packets, crossed := map[int][]float64{}, map[int]float64{}
+	at := key{services: p.services, endpoints: p.endpoints, shape: p.shape}
 	put := func(q Quantity, value float64) {
 		at.quantity = q
 		c.add(at, value, 0, 0)
@@ -345,6 +364,8 @@ func (c *collector) states(p part) {
 			kernel.first(r)
 		case r.Metric == bench.FirstPacket && r.Position != nil && *r.Position > 0 && r.Target == "" && (r.Method == "" || r.Method == "sendto"):
 			packets[*r.Position] = append(packets[*r.Position], r.Value)
+		case r.Metric == bench.RulesCrossed && r.Position != nil && *r.Position > 0 && r.Target == "":
+			crossed[*r.Position] = r.Value
 		}
 	}
 	if len(kernel) > 0 {
@@ -366,28 +387,41 @@ func (c *collector) states(p part) {
 	}
 	if len(packets) > 0 {
 		last := slices.Max(slices.Collect(maps.Keys(packets)))
-		put(FirstPacket, median(packets[last]))
-		put(FirstPacketP99, stat.Quantile(0.99, stat.Empirical, slices.Sorted(slices.Values(packets[last])), nil))
+		if crossed[last] > 0 {
+			put(Crossed, crossed[last])
+		}
+		for position, values := range packets {
+			if at.crossed = int(crossed[position]); position != last && at.crossed == 0 {
+				continue
+			}
+			put(FirstPacket, median(values))
+			put(FirstPacketP99, stat.Quantile(0.99, stat.Empirical, slices.Sorted(slices.Values(values)), nil))
+		}
 	}
 }
 
 // points are the collected values, in a stable order.
 func (c *collector) points() []Point {
 	var out []Point
-	for k, values := range c.values {
-		p := Point{Quantity: k.quantity, Kind: k.kind, Services: k.services, Endpoints: k.endpoints, N: len(values),
-			Value: typical(values), Whole: typical(c.wholes[k]), Changed: median(c.changes[k])}
-		switch k.quantity {
-		case ToolUser, ToolSys, Rest: // kernels count in ticks: a median of few is none or one whole tick
-			p.Value = center(values)
-		}
-		if p.Value > 0 {
-			for _, v := range values {
-				if v > 0 && len(values) > 1 {
-					p.logs = append(p.logs, math.Log(v/p.Value))
-				}
+	for k, reps := range c.values {
+		p := Point{Quantity: k.quantity, Kind: k.kind, Services: k.services, Endpoints: k.endpoints, Shape: k.shape, Crossed: float64(k.crossed), N: len(reps),
+			Whole: typical(c.wholes[k]), Changed: median(c.changes[k])}
+		var medians []float64
+		for _, values := range reps {
+			switch k.quantity {
+			case ToolUser, ToolSys, Rest: // kernels count in ticks: a median of few is none or one whole tick
+				medians = append(medians, center(values))
+			default:
+				medians = append(medians, typical(values))
 			}
 		}
+		switch k.quantity {
+		case ToolUser, ToolSys, Rest:
+			p.Value = center(slices.Concat(reps...))
+		default:
+			p.Value = typical(medians)
+		}
+		p.logs, p.ofReps = logsOver(slices.Concat(reps...), p.Value), logsOver(medians, p.Value)
 		out = append(out, p)
 	}
 	slices.SortFunc(out, comparePoints)
@@ -396,7 +430,18 @@ func (c *collector) points() []Point {
 
 func comparePoints(a, b Point) int {
 	return cmp.Or(strings.Compare(string(a.Quantity), string(b.Quantity)), strings.Compare(a.Kind, b.Kind),
-		cmp.Compare(a.Services, b.Services), cmp.Compare(a.Endpoints, b.Endpoints), cmp.Compare(a.Changed, b.Changed))
+		cmp.Compare(a.Services, b.Services), cmp.Compare(a.Endpoints, b.Endpoints), strings.Compare(a.Shape, b.Shape),
+		cmp.Compare(a.Changed, b.Changed), cmp.Compare(a.Crossed, b.Crossed))
+}
+
+// logsOver are the logarithms of positive values over their median; none of a single value.
+func logsOver(values []float64, median float64) (out []float64) {
+	for _, v := range values {
+		if v > 0 && median > 0 && len(values) > 1 {
+			out = append(out, math.Log(v/median))
+		}
+	}
+	return out
 }
 
 // typical is the median of measured values. Of two it is the smaller one: what delays a sync comes from outside of it.

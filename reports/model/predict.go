@@ -87,21 +87,24 @@ func (s *Subject) predict(q Query, confidence, n float64, known bool) (Predictio
 		p.Basis, p.Beyond, p.Median = Measured, 1, point.Value
 		deviation = math.Sqrt(own*own*math.Pi/2*(1/float64(point.N)+1/n) + leastCount*leastCount)
 	}
-	half := t.quantile(confidence) * deviation
+	var paced float64
+	p.Median, paced = s.paced(q.Quantity, p.Median)
+	half := t.quantile(confidence) * math.Hypot(deviation, math.Sqrt(paced))
 	p.Low, p.High = p.Median*math.Exp(-half), p.Median*math.Exp(half)
 	return p, nil
 }
 
-// measured is the point at a query's size, nil where there is none.
+// measured is the point at a query's size, of first packets that of the last position; nil where there is none.
 func (s *Subject) measured(q Query) *Point {
+	var found *Point
 	for i := range s.Points {
 		p := &s.Points[i]
-		if p.Quantity == q.Quantity && p.Kind == q.Kind && p.Services == q.Services && p.Endpoints == q.Endpoints &&
-			math.Abs(p.Changed-float64(q.Changed)) < 0.5 {
-			return p
+		if p.Quantity == q.Quantity && p.Kind == q.Kind && p.Services == q.Services && p.Endpoints == q.Endpoints && p.Shape == "" &&
+			math.Abs(p.Changed-float64(q.Changed)) < 0.5 && (found == nil || p.Crossed > found.Crossed) {
+			found = p
 		}
 	}
-	return nil
+	return found
 }
 
 // Has says whether there is a law of a quantity: subjects without tools have none of these, for instance.
@@ -151,7 +154,8 @@ func (s *Subject) Syncs(services int, endpoints float64) (*Syncs, error) {
 	}
 	y.beyond = func(changed int) float64 {
 		q := Query{Services: services, Endpoints: endpoints, Changed: min(changed, services)}
-		return s.value(t, s.sized(q.size()))
+		value, _ := s.paced(Total, s.value(t, s.sized(q.size())))
+		return value
 	}
 	for c := range y.partial {
 		y.partial[c] = y.beyond(max(c, 1))

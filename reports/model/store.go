@@ -75,7 +75,7 @@ func Load(path string, here Here) (m *Model, remarks []string, err error) {
 		return nil, nil, fmt.Errorf("cost model %s: %w", path, errors.New("it has no subjects, or no confidence"))
 	}
 	for _, s := range m.Subjects {
-		s.confidence = m.Confidence
+		s.confidence, s.today = m.Confidence, m.Today
 	}
 	if len(here.Subjects) == 0 {
 		for _, s := range m.Subjects {

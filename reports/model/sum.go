@@ -115,16 +115,30 @@ func judgeSum(whole *sample, parts []*sample, terms []*Term) candidate {
 
 // value is the median that a term's law says of a size.
 func (s *Subject) value(t *Term, v size) float64 {
-	if len(t.Parts) == 0 {
-		return t.Form.at(v.per(t.Largest.size()), t.Params)
-	}
 	total := 0.0
+	if len(t.Parts) == 0 {
+		total = t.Form.at(v.per(t.Largest.size()), t.Params)
+	}
 	for _, q := range t.Parts {
 		if part := s.term(q, t.Kind); part != nil {
 			total += s.value(part, v)
 		}
 	}
-	return total
+	return t.averaged(v, total)
+}
+
+// averaged is the mean, on logarithms, of what a law and its rivals say. Within the fit they agree; beyond it, none of those
+// that fit as well is the right one for sure, and the mean errs less than any.
+func (t *Term) averaged(v size, value float64) float64 {
+	if value <= 0 || t.Quantity.counted() {
+		return value
+	}
+	u, weights, logs := v.per(t.Largest.size()), 1.0, 0.0
+	for _, r := range t.Rivals {
+		l := math.Log(max(r.Form.at(u, r.Params), value*1e-3) / value)
+		weights, logs = weights+r.Weight, logs+r.Weight*max(-farthest, min(farthest, l))
+	}
+	return value * math.Exp(logs/weights)
 }
 
 // at is what the law says, and the standard deviation of its logarithm for the median of n values there.

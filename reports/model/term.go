@@ -31,6 +31,11 @@ type Term struct {
 	Freedom float64 `json:"freedom"` // degrees of it
 	// Drift is the standard deviation that is added for each factor e beyond the largest size.
 	Drift float64 `json:"drift"`
+	// Exponents are the local ones, between neighbouring sizes with as many endpoints each. Where they rise, Bend is by how much
+	// for each factor e, and Top the largest cell that they speak of.
+	Exponents []Exponent `json:"exponents,omitempty"`
+	Bend      float64    `json:"bend,omitempty"`
+	Top       float64    `json:"top,omitempty"` // Services
 	// Params are the law's parameters at sizes divided by Largest: logarithms of the coefficients, then the others. Draws
 	// are what they might as well be, and Rivals other laws that do nearly as well.
 	Params []float64   `json:"params,omitempty"`
@@ -49,11 +54,21 @@ type Range struct {
 	Changed  float64 `json:"changed,omitempty"`
 	ChangedE float64 `json:"changed_endpoints,omitempty"`
 	Each     float64 `json:"endpoints_each,omitempty"` // endpoints per Service
+	Crossed  float64 `json:"crossed,omitempty"`
 }
 
-func (r Range) size() size { return size{r.Services, r.Total, r.Rules, r.Changed, r.ChangedE, r.Each} }
+func (r Range) size() size {
+	return size{r.Services, r.Total, r.Rules, r.Changed, r.ChangedE, r.Each, r.Crossed}
+}
 
-func rangeOf(v size) Range { return Range{v.s, v.n, v.rules, v.c, v.ce, v.e} }
+func rangeOf(v size) Range { return Range{v.s, v.n, v.rules, v.c, v.ce, v.e, v.x} }
+
+// Exponent is how a quantity grows between two numbers of Services: as their power P.
+type Exponent struct {
+	From int     `json:"from"`
+	To   int     `json:"to"`
+	P    float64 `json:"p"`
+}
 
 // Rival is another law. Weight is how much it counts beside the chosen one, which counts 1.
 type Rival struct {
@@ -67,8 +82,8 @@ type Rival struct {
 // What a term is made of.
 const (
 	drawn      = 60   // draws of its parameters
-	farthest   = 1.5  // that a draw or a rival counts as away from the law, on logarithms
-	mostRivals = 5    // others that it keeps
+	farthest   = 2.5  // that a draw or a rival counts as away from the law, on logarithms
+	mostRivals = 8    // others that it keeps
 	mostError  = 0.5  // of a point, as scatter counts it
 	mostDrift  = 0.4  // however bad the trials were: a factor 1.5 for each factor e beyond
 	leastDrift = 0.04 // caches end somewhere, even if the trials did not meet their ends
@@ -127,11 +142,8 @@ func fitTerm(points []Point, at []size, tried []Form, rng *rand.Rand) (t Term, s
 	}
 	t.scatter(s, errs, c.form.params())
 	t.Drift = t.driftOf(c)
-	for _, r := range candidates[1:min(len(candidates), 1+mostRivals)] {
-		if weight := rivalWeight(r.score, c.score); weight > leastWeight {
-			t.Rivals = append(t.Rivals, Rival{Form: r.form, Law: r.form.String(), Score: r.score, Weight: weight, Params: r.params})
-		}
-	}
+	t.Rivals = s.rivals(candidates)
+	t.bends(points)
 	t.draw(s, rng)
 	return t, s, true
 }
@@ -144,18 +156,18 @@ func rivalWeight(score, chosen float64) float64 {
 const leastWeight = 0.05
 
 func most(a, b size) size {
-	return size{max(a.s, b.s), max(a.n, b.n), max(a.rules, b.rules), max(a.c, b.c), max(a.ce, b.ce), max(a.e, b.e)}
+	return size{max(a.s, b.s), max(a.n, b.n), max(a.rules, b.rules), max(a.c, b.c), max(a.ce, b.ce), max(a.e, b.e), max(a.x, b.x)}
 }
 
 func least(a, b size) size {
-	return size{min(a.s, b.s), min(a.n, b.n), min(a.rules, b.rules), min(a.c, b.c), min(a.ce, b.ce), min(a.e, b.e)}
+	return size{min(a.s, b.s), min(a.n, b.n), min(a.rules, b.rules), min(a.c, b.c), min(a.ce, b.ce), min(a.e, b.e), min(a.x, b.x)}
 }
 
-// within is how single values scatter around their point, robustly: 0 where each was measured once.
+// within is how repetitions scatter around their point, robustly: 0 where each cell was measured once.
 func within(points []Point) float64 {
 	var all []float64
 	for _, p := range points {
-		for _, l := range p.logs {
+		for _, l := range p.ofReps {
 			all = append(all, math.Abs(l)*math.Sqrt(float64(p.N)/float64(p.N-1)))
 		}
 	}
@@ -287,9 +299,10 @@ func (t *Term) uncertain(v size, value float64) float64 {
 	}
 	weights, apart := 1.0, 0.0
 	for _, r := range t.Rivals {
-		weights, apart = weights+r.Weight, apart+r.Weight*math.Abs(differs(r.Form, r.Params))
+		d := differs(r.Form, r.Params)
+		weights, apart = weights+r.Weight, apart+r.Weight*d*d
 	}
-	return variance + apart/weights*apart/weights
+	return variance + apart/weights + t.bent(v, value)
 }
 
 // drifted is the variance that going beyond the sizes of the fit adds.
@@ -301,7 +314,11 @@ func (t *Term) drifted(v size) float64 {
 // beyond is how many times a size is larger than any of the fit, or smaller; at most 1 within it.
 func (t *Term) beyond(v size) float64 {
 	factor := 1.0
-	for _, variable := range []string{"s", "n", "e", "c"} {
+	variables := []string{"s", "n", "e", "c"}
+	if t.Form.X == "crossed" { // a packet knows of nothing else
+		variables = []string{"crossed"}
+	}
+	for _, variable := range variables {
 		x, high, low := v.of(variable), t.Largest.size().of(variable), t.Smallest.size().of(variable)
 		if x > 0 && high > 0 {
 			factor = max(factor, x/high)

@@ -44,10 +44,10 @@ type ValidatedMean struct {
 	Largest  int      `json:"largest"`               // and of the largest that was held out
 }
 
-// Validate fits the smaller cells of each subject, of up to a share of its largest one (0: a third), and predicts the others.
+// Validate fits the smaller cells of each subject, of up to a share of its largest one (0: a fifth), and predicts the others.
 func Validate(run bench.Run, records []bench.Record, share float64, o FitOptions) (*Validation, error) {
 	o.fill()
-	share = cmp.Or(share, 1.0/3)
+	share = cmp.Or(share, 1.0/5)
 	v := &Validation{Confidence: o.Confidence}
 	points := Points(records)
 	var lacking error
@@ -70,7 +70,7 @@ func Validate(run bench.Run, records []bench.Record, share float64, o FitOptions
 
 // predict holds the points of a subject that are larger than its fit against what it says of them.
 func (v *Validation) predict(s *Subject, all []Point, o FitOptions) {
-	for _, p := range all {
+	for _, p := range slices.Concat(lastPositions(of(all, FirstPacket)), lastPositions(of(all, FirstPacketP99)), others(all)) {
 		if p.Services <= o.MostServices || p.Value <= 0 {
 			continue
 		}
@@ -82,6 +82,14 @@ func (v *Validation) predict(s *Subject, all []Point, o FitOptions) {
 		v.Rows = append(v.Rows, Validated{Subject: s.Name, Point: p, FitUpTo: o.MostServices, Predicted: predicted, Error: predicted.Median/p.Value - 1,
 			Covered: predicted.Low <= p.Value && p.Value <= predicted.High, Slight: p.Whole > 0 && p.Value < 2*negligible*p.Whole})
 	}
+}
+
+func of(points []Point, q Quantity) []Point {
+	return slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return p.Quantity != q })
+}
+
+func others(points []Point) []Point {
+	return slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return p.Quantity.ofPackets() })
 }
 
 func (v *Validation) sum() {

@@ -49,6 +49,17 @@ func (t *Term) summands(tell func(rest string, value, weight float64)) {
 		add("a", "")
 		add("b", "·s")
 		add("d", "·n")
+	case "quadratic":
+		add("a", "")
+		add("b", "·"+x+"²")
+	case "plane-square":
+		add("a", "")
+		add("b", "·n")
+		add("d", "·s²")
+	case "plane-power":
+		add("a", "")
+		add("b", "·n")
+		add("d", fmt.Sprintf("·s^%.2f", c["p"]))
 	}
 	switch t.Form.Change {
 	case "line":
@@ -124,6 +135,6 @@ func (m *Model) WriteTable(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(w, "\ns: Services, n: endpoints in all, c: changed Services, c·e: their endpoints")
+	_, err := fmt.Fprintln(w, "\ns: Services, n: endpoints in all, c: changed Services, c·e: their endpoints, crossed: rules that a packet crosses")
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"synclab/bench/seeds"
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
@@ -175,7 +176,7 @@ func agreements(t *testing.T) map[string]struct {
 	}
 	const services = 60
 	p := Population{Services: services}
-	seed := *seedFlag
+	seed := seeds.Of(t)
 	cost := Linear{Full: 1700 * time.Millisecond, Partial: 43 * time.Millisecond, PerService: 11 * time.Millisecond, Spread: 0.2}
 	with := func(change func(*Settings)) Settings {
 		s := Synclab(cost, false)
@@ -242,11 +243,11 @@ func TestTwinIsTheProxier(t *testing.T) {
 			compareSyncs(t, want, got)
 			for due, latency := range wantLatencies {
 				if latencies[due] != latency {
-					t.Errorf("seed %d: a change due at %v had a latency of %v, in the twin %v", *seedFlag, due, latency, latencies[due])
+					t.Errorf("a change due at %v had a latency of %v, in the twin %v", due, latency, latencies[due])
 				}
 			}
 			if len(latencies) != len(wantLatencies) || len(latencies)+int(r.Waiting) != len(trace) {
-				t.Errorf("seed %d: %d changes, latencies of %d, in the twin of %d, where %d wait", *seedFlag, len(trace), len(wantLatencies), len(latencies), r.Waiting)
+				t.Errorf("%d changes, latencies of %d, in the twin of %d, where %d wait", len(trace), len(wantLatencies), len(latencies), r.Waiting)
 			}
 			t.Logf("%d changes, %d syncs (%d full, %d failed), p50 %v, p99 %v", len(trace), len(got), r.FullSyncs, r.Failed,
 				r.Latency.Quantile(0.5), r.Latency.Quantile(0.99))
@@ -267,10 +268,10 @@ func compareSyncs(t *testing.T, want, got []Sync) {
 			listed = !w.Failed
 		}
 		if w != g {
-			t.Fatalf("seed %d: sync %d is %+v, in the twin %+v", *seedFlag, i+1, w, g)
+			t.Fatalf("sync %d is %+v, in the twin %+v", i+1, w, g)
 		}
 	}
 	if len(want) != len(got) {
-		t.Fatalf("seed %d: %d syncs, in the twin %d", *seedFlag, len(want), len(got))
+		t.Fatalf("%d syncs, in the twin %d", len(want), len(got))
 	}
 }

@@ -12,13 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"synclab/bench/seeds"
 	"synclab/proxier/runner"
 )
 
-var (
-	seedFlag = flag.Uint64("seed", 1, "the first seed of random scenarios")
-	longFlag = flag.Bool("long", false, "run TestFleetDay: 5,000 nodes, 24 hours")
-)
+var longFlag = flag.Bool("long", false, "run TestFleetDay: 5,000 nodes, 24 hours")
 
 // randomCost has kinds, sizes and noise, some of it near to nothing and some longer than anything else.
 func randomCost(rng *rand.Rand) Cost {
@@ -77,7 +75,7 @@ func randomSource(t testing.TB, seed uint64) Source {
 // Every node of a fleet does exactly what the loop of one node does: the same syncs at the same times, and the same of
 // everything that is counted.
 func TestFleetIsManyLoops(t *testing.T) {
-	for seed := *seedFlag; seed < *seedFlag+30; seed++ {
+	for _, seed := range seeds.Several(t, 30) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		span := Span{Length: time.Duration(3+rng.IntN(20)) * time.Minute, Settle: time.Duration(rng.IntN(2)) * 3 * time.Minute}
 		span.Since = time.Duration(rng.IntN(2)) * time.Minute
@@ -152,15 +150,16 @@ func brief(r *Result) string {
 // The same seed gives the same result to the last bit, whatever the number of workers and CPUs, and windows do not
 // change what nodes do.
 func TestSameSeedSameFleet(t *testing.T) {
+	seed := seeds.Of(t)
 	run := func(workers, procs int, window time.Duration) *FleetResult {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		rng := rand.New(rand.NewPCG(*seedFlag, 3))
+		rng := rand.New(rand.NewPCG(seed, 3))
 		classes := []Class{
 			{Name: "a", Nodes: 40, Settings: randomSettings(rng), Phase: time.Minute, Noise: 0.2},
 			{Name: "b", Nodes: 30, Settings: randomSettings(rng), Noise: 0.1},
 		}
-		r, err := RunFleet(t.Context(), classes, randomSource(t, *seedFlag), FleetOptions{
-			Span: Span{Length: 20 * time.Minute}, Seed: *seedFlag, Workers: workers, Window: window,
+		r, err := RunFleet(t.Context(), classes, randomSource(t, seed), FleetOptions{
+			Span: Span{Length: 20 * time.Minute}, Seed: seed, Workers: workers, Window: window,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -170,12 +169,12 @@ func TestSameSeedSameFleet(t *testing.T) {
 	first := run(1, 1, 0)
 	for _, other := range [][2]int{{1, 1}, {2, 2}, {7, 1}, {3, 4}} {
 		if !reflect.DeepEqual(first, run(other[0], other[1], 0)) {
-			t.Errorf("seed %d: another result with %d workers on %d CPUs", *seedFlag, other[0], other[1])
+			t.Errorf("seed %d: another result with %d workers on %d CPUs", seed, other[0], other[1])
 		}
 	}
 	finer := run(2, 2, 7*time.Second)
 	if !reflect.DeepEqual(first.Nodes, finer.Nodes) || !reflect.DeepEqual(first.Latency, finer.Latency) {
-		t.Errorf("seed %d: another result with smaller windows", *seedFlag)
+		t.Errorf("seed %d: another result with smaller windows", seed)
 	}
 	if slices.Equal(first.Windows, finer.Windows) {
 		t.Error("windows of 5 minutes and of 7 seconds are the same")

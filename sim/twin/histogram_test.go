@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"synclab/bench/seeds"
 )
 
 // Every duration is in a bin that it fits, and bins follow each other without a gap.
@@ -23,7 +25,8 @@ func TestBins(t *testing.T) {
 
 // Quantiles are within 1 % of the exact ones.
 func TestQuantiles(t *testing.T) {
-	rng := rand.New(rand.NewPCG(*seedFlag, 1))
+	seed := seeds.Of(t)
+	rng := rand.New(rand.NewPCG(seed, 1))
 	var all, first, second Histogram
 	var exact []time.Duration
 	for i := range 20_000 {
@@ -40,7 +43,7 @@ func TestQuantiles(t *testing.T) {
 	for _, q := range []float64{0, 0.001, 0.1, 0.5, 0.9, 0.99, 0.999, 1} {
 		want := exact[max(0, int(math.Ceil(q*float64(len(exact))))-1)]
 		if got := all.Quantile(q); math.Abs(float64(got-want)) > 0.01*float64(want)+1 {
-			t.Errorf("seed %d: quantile %g is %v, want %v", *seedFlag, q, got, want)
+			t.Errorf("seed %d: quantile %g is %v, want %v", seed, q, got, want)
 		}
 	}
 	first.Merge(&second)

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/seeds"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -178,7 +179,7 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 
 // A trace of the simulated cluster is events of its Services.
 func TestRecorded(t *testing.T) {
-	w, err := sim.NewWorld(scenarios.Shape{Services: 20}, *seedFlag)
+	w, err := sim.NewWorld(scenarios.Shape{Services: 20}, seeds.Of(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,11 +4,13 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"synclab/bench/seeds"
 )
 
 // What the timeline says of any interval is what counting says, also after older events were dropped.
 func TestTimelineCounts(t *testing.T) {
-	for seed := *seedFlag; seed < *seedFlag+20; seed++ {
+	for _, seed := range seeds.Several(t, 20) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		length := time.Duration(1+rng.IntN(40)) * time.Minute
 		var all []Event // those that are there

@@ -46,6 +46,9 @@ func report() {
 	number(",\"user_us\":", micros(call.used.Utime))
 	number(",\"system_us\":", micros(call.used.Stime))
 	number(",\"peak_rss\":", call.used.Maxrss<<10)
+	var own syscall.Rusage
+	sys(syscall.SYS_GETRUSAGE, 0 /* RUSAGE_SELF */, ptr(&own), 0)
+	number(",\"shim_us\":", micros(own.Utime)+micros(own.Stime))
 	number(",\"pid\":", int64(call.self))
 	number(",\"parent\":", int64(sys(syscall.SYS_GETPPID, 0, 0, 0)))
 	if headSize > 0 {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel/xtables"
@@ -108,11 +109,21 @@ func (t *Tables) handOverEdited(socket *xtables.Socket, old *xtables.Table, kept
 	if err != nil {
 		return 0, false, err
 	}
-	if err := made.commit(socket); err != nil {
+	counters, err := made.commit(socket)
+	if err != nil {
 		if refusal(err) {
 			err = &lineError{s.number, err}
 		}
 		return 0, false, err
+	}
+	defer func() { _ = unix.Munmap(counters) }()
+	if t.replaced != nil {
+		t.replaced()
+	}
+	if err := made.restoreCounters(socket, counters); err != nil {
+		// The rules are in the kernel. Most likely somebody else replaced them since, so the copy is not to be trusted.
+		klog.InfoS("counters of kept rules begin anew", "table", unix.ByteSliceToString(made.info.Name[:]), "family", t.opts.Family, "error", err)
+		return made.block.size, false, nil
 	}
 	if !made.block.borrowed {
 		return made.block.size, false, nil
@@ -129,18 +140,18 @@ func refusal(err error) bool {
 	return slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
 }
 
-// commit hands the table over, and gives the counters of what was kept back to it.
-func (s *splicer) commit(socket *xtables.Socket) error {
+// commit hands the table over, and gives the counters of the old one. The caller unmaps them.
+func (s *splicer) commit(socket *xtables.Socket) ([]byte, error) {
 	counters, err := unix.Mmap(-1, 0, int(s.Info.NumEntries)*xtables.CounterSize,
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
-		return fmt.Errorf("room for %d counters: %w", s.Info.NumEntries, err)
+		return nil, fmt.Errorf("room for %d counters: %w", s.Info.NumEntries, err)
 	}
-	defer func() { _ = unix.Munmap(counters) }()
 	if err := socket.Replace(s.info, s.block.whole(), counters); err != nil {
-		return err
+		_ = unix.Munmap(counters)
+		return nil, err
 	}
-	return s.restoreCounters(socket, counters)
+	return counters, nil
 }
 
 // restoreCounters adds to the kept rules what they had counted at the moment of the replacement.

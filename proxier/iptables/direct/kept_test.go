@@ -2,6 +2,7 @@ package direct
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,51 @@ func TestKeptCopy(t *testing.T) {
 			addr, _ := c.endpoint(5*c.endpoints + 7)
 			if now := saved(t, family, "-t", "nat"); !strings.Contains(now, "-s "+addr+"/") {
 				t.Errorf("what another proxier wrote is gone:\n%s", now)
+			}
+		})
+	}
+}
+
+// Somebody who takes no lock replaces a table between our replacement and what gives the kept rules their counters, which
+// the kernel then refuses. No line of the payload is to blame: the rules were taken, and what the other wrote stays.
+func TestCountersRefused(t *testing.T) {
+	for _, family := range families {
+		t.Run(string(family), func(t *testing.T) {
+			enter(t, family)
+			c := &cluster{family, 3}
+			mine := open(t, family)
+			other, err := New(iptables.RestorerOptions{Family: family, LockFile: filepath.Join(t.TempDir(), "lock")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			give := func(tables *Tables, text string) {
+				t.Helper()
+				if _, err := tables.give(context.Background(), scriptOf(text)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mustRun(t, family, "", "", "-t", "nat", "-N", "FOREIGN")
+			mustRun(t, family, "restore", "*nat\n[7:700] -A FOREIGN -m mark --mark 1\nCOMMIT\n", "-w", "--noflush", "--counters")
+			give(mine, c.payload(9, upTo(9), 0))
+			if now := saved(t, family, "-c", "-t", "nat"); !strings.Contains(now, "[7:700] -A FOREIGN") {
+				t.Fatalf("the counters of a kept rule are gone:\n%s", now)
+			}
+			meanwhile := 0
+			mine.replaced = func() {
+				meanwhile++
+				give(other, "*nat\n:OTHER - [0:0]\n-A OTHER -m mark --mark 2\nCOMMIT\n")
+			}
+			give(mine, c.payload(9, []int{4}, 1))
+			mine.replaced = nil
+			give(mine, c.payload(9, []int{5}, 1))
+			now := saved(t, family, "-t", "nat")
+			for _, endpoint := range []int{4*c.endpoints + 1, 5*c.endpoints + 1} {
+				if addr, _ := c.endpoint(endpoint); !strings.Contains(now, "-s "+addr+"/") {
+					t.Errorf("%s is missing:\n%s", addr, now)
+				}
+			}
+			if meanwhile != 1 || !strings.Contains(now, "-A OTHER -m mark --mark 0x2") {
+				t.Errorf("what the other wrote, %d times, is gone:\n%s", meanwhile, now)
 			}
 		})
 	}

@@ -21,6 +21,8 @@ type Tables struct {
 	iptables.Installed
 
 	kept *keeper
+	// replaced is called between a replacement and what gives its kept rules their counters: for tests.
+	replaced func()
 
 	mu        sync.Mutex
 	revisions *revisions

@@ -1,4 +1,4 @@
-package reports
+package estimate
 
 import (
 	"math"
@@ -33,15 +33,15 @@ func TestRatioInterval(t *testing.T) {
 	for _, n := range []int{4, 6, 9} {
 		covered, agreed := 0, 0
 		for range trials {
-			r := noisyRow(random, n, n, 0.2, 1.5)
-			low, high, ok := ratioInterval(r.va, r.vb)
+			a, b := values(noisy(random, n, 1, 1, 0.2, 0).ByRepetition(50)), values(noisy(random, n, 1, 1.5, 0.2, 0).ByRepetition(50))
+			low, high, ok := ratioInterval(a, b)
 			if !ok {
 				t.Fatal("no interval")
 			}
 			if low <= 1.5 && 1.5 <= high {
 				covered++
 			}
-			if (rankP(r.va, r.vb) <= 0.05) == (low > 1 || high < 1) {
+			if (RankP(a, b) <= 0.05) == (low > 1 || high < 1) {
 				agreed++
 			}
 		}
@@ -65,22 +65,22 @@ func TestRankP(t *testing.T) {
 		{[]float64{7, 7}, []float64{7, 7}, 1},
 		{[]float64{1}, []float64{2}, 1},
 	} {
-		if got := rankP(c.a, c.b); math.Abs(got-c.want) > 1e-12 {
+		if got := RankP(c.a, c.b); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%v and %v: p = %v, want %v", c.a, c.b, got, c.want)
 		}
-		if got := rankP(c.b, c.a); math.Abs(got-c.want) > 1e-12 {
+		if got := RankP(c.b, c.a); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%v and %v: p = %v, want %v", c.b, c.a, got, c.want)
 		}
 	}
-	if got := leastP(6, 6); math.Abs(got-2.0/924) > 1e-12 {
+	if got := LeastP(6, 6); math.Abs(got-2.0/924) > 1e-12 {
 		t.Errorf("the least p of 6 and 6 is %v", got)
 	}
 }
 
-// TestAdjusted by the example of Benjamini and Hochberg (1995): of 15 p-values four stand at 5 %.
-func TestAdjusted(t *testing.T) {
+// TestAdjust by the example of Benjamini and Hochberg (1995): of 15 p-values four stand at 5 %.
+func TestAdjust(t *testing.T) {
 	p := []float64{0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.000}
-	got := adjusted(p)
+	got := Adjust(p)
 	stand := 0
 	for i, v := range got {
 		if v <= 0.05 {
@@ -93,7 +93,7 @@ func TestAdjusted(t *testing.T) {
 	if stand != 4 || math.Abs(got[3]-0.0095*15/4) > 1e-12 {
 		t.Errorf("%d stand; the fourth is %v", stand, got[3])
 	}
-	if !found(p, 14, 0.0001) || found(p, 14, 0.9) {
+	if !Found(p, 14, 0.0001) || Found(p, 14, 0.9) {
 		t.Error("another p-value in the place of the last")
 	}
 }

@@ -10,20 +10,21 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/proxier/tracker"
+	"synclab/sim"
 )
 
 // dispatch reads from the kernel in which order the rules of Services stand: not every proxier has an order of its own.
 // Where Services are found by a map, or by a tree, their place among the frontends stands for the position, and should not matter.
-func (s *outside) dispatch(family corev1.IPFamily) (frontends []iptables.Frontend, rules int, err error) {
-	all := s.frontends(family)
-	if s.variant == "" || s.about.Layout == iptables.Tree {
+func (r *repetition) dispatch(family corev1.IPFamily) (frontends []iptables.Frontend, rules int, err error) {
+	all := r.frontends(family)
+	if r.variant == "" || r.layout == iptables.Tree {
 		for i := range all {
 			all[i].Position = i + 1
 			frontends = append(frontends, all[i].Frontend)
 		}
 		return frontends, len(all), nil
 	}
-	chains, err := s.dispatchedChains(family)
+	chains, err := r.dispatchedChains(family)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -46,8 +47,8 @@ type frontend struct {
 }
 
 // frontends are those of all Services that have endpoints to send to.
-func (s *outside) frontends(family corev1.IPFamily) []frontend {
-	objects := s.world.Objects()
+func (r *repetition) frontends(family corev1.IPFamily) []frontend {
+	objects := r.world.Objects()
 	served := map[types.NamespacedName]bool{}
 	for _, slice := range objects.Slices {
 		for _, endpoint := range slice.Endpoints {
@@ -60,13 +61,13 @@ func (s *outside) frontends(family corev1.IPFamily) []frontend {
 	for _, svc := range objects.Services {
 		name := types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
 		i := slices.IndexFunc(svc.Spec.ClusterIPs, func(ip string) bool {
-			addr, err := netip.ParseAddr(ip)
-			return err == nil && familyOf(addr) == family
+			addr, ok := sim.ParseAddr(ip)
+			return ok && familyOf(addr) == family
 		})
 		if i < 0 || !served[name] {
 			continue
 		}
-		addr := netip.MustParseAddr(svc.Spec.ClusterIPs[i])
+		addr, _ := sim.ParseAddr(svc.Spec.ClusterIPs[i])
 		for _, port := range svc.Spec.Ports {
 			at := iptables.Frontend{Protocol: port.Protocol, Addr: netip.AddrPortFrom(addr, uint16(port.Port))}
 			key := tracker.ServicePortName{NamespacedName: name, PortKey: tracker.PortKey{Name: port.Name, Protocol: port.Protocol}}
@@ -77,8 +78,8 @@ func (s *outside) frontends(family corev1.IPFamily) []frontend {
 }
 
 // dispatchedChains are those that the rules of KUBE-SERVICES lead to, in order.
-func (s *outside) dispatchedChains(family corev1.IPFamily) ([]string, error) {
-	rules, err := s.dispatchRules(family)
+func (r *repetition) dispatchedChains(family corev1.IPFamily) ([]string, error) {
+	rules, err := r.dispatchRules(family)
 	var chains []string
 	for _, rule := range rules {
 		if rule.Jump != "" {
@@ -88,9 +89,9 @@ func (s *outside) dispatchedChains(family corev1.IPFamily) ([]string, error) {
 	return chains, err
 }
 
-func (s *outside) dispatchRules(family corev1.IPFamily) ([]kernel.Rule, error) {
+func (r *repetition) dispatchRules(family corev1.IPFamily) ([]kernel.Rule, error) {
 	dispatch := iptables.DispatchChains[0]
-	if s.variant == iptables.Legacy {
+	if r.variant == iptables.Legacy {
 		tables, err := kernel.OpenLegacy()
 		if err != nil {
 			return nil, err

@@ -1,18 +1,16 @@
-package reports
+package estimate
 
 import (
 	"math"
 	"slices"
 
 	"github.com/aclements/go-moremath/stats"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// diffLevel is how often one figure or more of two runs that are alike may be said to differ.
-const diffLevel = 0.05
-
-// rankP is the p-value of a two-sided Mann-Whitney U test: exact up to 50 values in a group (25 where some are equal), by
+// RankP is the p-value of a two-sided Mann-Whitney U test: exact up to 50 values in a group (25 where some are equal), by
 // normal approximation above. It is 1 where all values are equal.
-func rankP(a, b []float64) float64 {
+func RankP(a, b []float64) float64 {
 	test, err := stats.MannWhitneyUTest(a, b, stats.LocationDiffers)
 	if err != nil {
 		return 1
@@ -20,8 +18,8 @@ func rankP(a, b []float64) float64 {
 	return min(1, test.P) // doubling a discrete tail may exceed 1
 }
 
-// leastP is the smallest p-value that so many values can give: every one of a group above every one of the other.
-func leastP(na, nb int) float64 {
+// LeastP is the smallest p-value of RankP that so many values can give: all of a group above all of the other.
+func LeastP(na, nb int) float64 {
 	if na == 0 || nb == 0 {
 		return 1
 	}
@@ -29,8 +27,26 @@ func leastP(na, nb int) float64 {
 	return min(1, 2*math.Exp(log(na)+log(nb)-log(na+nb)))
 }
 
-// above says which group tends to be larger: positive when it is b.
-func above(a, b []float64) int {
+// signP is the p-value of a two-sided sign test: whether as many ratios are above 1 as below. It belongs to the interval
+// of MedianInterval.
+func signP(ratios []float64) float64 {
+	above, below := 0, 0
+	for _, r := range ratios {
+		switch {
+		case r > 1:
+			above++
+		case r < 1:
+			below++
+		}
+	}
+	if above+below == 0 {
+		return 1
+	}
+	return min(1, 2*distuv.Binomial{N: float64(above + below), P: 0.5}.CDF(float64(min(above, below))))
+}
+
+// Above says which group tends to be larger: positive when it is b.
+func Above(a, b []float64) int {
 	n := 0
 	for _, x := range a {
 		for _, y := range b {
@@ -68,7 +84,6 @@ func ratioInterval(a, b []float64) (low, high float64, ok bool) {
 // ratiosOutside is the rank of the interval's ends among the sorted ratios, from either side and from 1; 0: there is no
 // interval. A U below the rank has to be less likely than half of what the interval may miss.
 func ratiosOutside(na, nb int) int {
-	const tail = (1 - confidence) / 2
 	if na > stats.MannWhitneyExactLimit || nb > stats.MannWhitneyExactLimit {
 		n, m := float64(na), float64(nb)
 		return max(0, int(n*m/2-1.96*math.Sqrt(n*m*(n+m+1)/12)))
@@ -83,48 +98,4 @@ func ratiosOutside(na, nb int) int {
 		}
 	}
 	return low
-}
-
-// adjusted are p-values that allow for their number, by Benjamini and Hochberg: of the figures whose adjusted p-value is
-// at most some level, that share at most is there by chance; and where nothing differs at all, the level is how often
-// anything is said to. It holds for figures that depend on one another positively, as those of one proxier do.
-func adjusted(p []float64) []float64 {
-	order := make([]int, len(p))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		switch {
-		case p[i] < p[j]:
-			return -1
-		case p[i] > p[j]:
-			return 1
-		}
-		return 0
-	})
-	out := make([]float64, len(p))
-	least := 1.0
-	for rank := len(order); rank > 0; rank-- {
-		i := order[rank-1]
-		least = min(least, p[i]*float64(len(p))/float64(rank))
-		out[i] = least
-	}
-	return out
-}
-
-// found says whether the i-th of several p-values would be below the level, adjusted, if it were another one.
-func found(p []float64, i int, other float64) bool {
-	changed := slices.Clone(p)
-	changed[i] = other
-	return adjusted(changed)[i] <= diffLevel
-}
-
-// repetitionsNeeded is how many repetitions of each run would show the i-th to differ, if all of one were above all of
-// the other and the others stayed as they are.
-func repetitionsNeeded(p []float64, i int) int {
-	n := 4
-	for !found(p, i, leastP(n, n)) {
-		n++
-	}
-	return n
 }

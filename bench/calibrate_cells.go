@@ -1,0 +1,256 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+	"synclab/scenarios"
+)
+
+// What a calibration measures.
+const (
+	defaultBudget        = 5 * time.Minute
+	largestServices      = 8000
+	heldServices         = 10000 // largest cell of a hold-out
+	holdOutFactor        = 5     // times that the largest cell held out is larger than the fit's
+	fitShare             = 0.4   // of a subject's time, with HoldOut: the rest is for the cells held out
+	smallestCalibration  = 10    // Services
+	usualEndpoints       = 10
+	calibrationRounds    = 4 // of the same cell, at most
+	singleChanges        = 3 // of a pass, one after the other, each waited for
+	calibrationPositions = 5 // of the probe: first to last
+	calibrationPackets   = 200
+)
+
+// bursts are changes that come at once. Two single ones come before each, so far apart that the first has a sync of its
+// own: that of the second then takes all of the burst. A sync in whose middle a burst arrives measures that as well.
+var bursts = []int{8, 40, 150}
+
+const (
+	beforeBurst = 20 // single changes a second
+	leanBurst   = 40 // the only one of a lean pass
+)
+
+// burstWait is minSyncPeriod of a calibration: long enough for a burst to arrive, short enough not to hold up what
+// settles.
+const burstWait = 250 * time.Millisecond
+
+// superlinear is the largest cell of subjects whose full sync grows so fast that larger ones would take all the time.
+const superlinear = 1000
+
+// CalibrationCell is one cluster of a calibration. Endpoints are of each Service; where Skewed, their mean by Zipf's law.
+type CalibrationCell struct {
+	Services, Endpoints int
+	Skewed              bool
+}
+
+// Judgement is what is expected of a cell.
+type Judgement struct {
+	// Full and Partial are how long one such sync takes: the median and the upper bound. 0: not known.
+	Full, Partial [2]time.Duration
+	// Gain is how much less uncertain the asked-for cluster is once the cell is measured.
+	Gain float64
+}
+
+func (c CalibrationCell) String() string {
+	if c.Skewed {
+		return fmt.Sprintf("%d Services of %d endpoints in the mean (Zipf)", c.Services, c.Endpoints)
+	}
+	return fmt.Sprintf("%d Services of %d endpoints", c.Services, c.Endpoints)
+}
+
+func (c CalibrationCell) params() map[string]string {
+	out := map[string]string{"shape.services": strconv.Itoa(c.Services), "shape.endpoints.count": strconv.Itoa(c.Endpoints)}
+	if c.Skewed {
+		out["shape.endpoints.distribution"] = "zipf"
+	}
+	return out
+}
+
+// bulk is what most costs grow with, roughly.
+func (c CalibrationCell) bulk() float64 { return float64(c.Services) * (float64(c.Endpoints) + 2) }
+
+// ladder are the numbers of Services up to a largest one, each twice the one before.
+func ladder(top int) (sizes []int) {
+	for size := top; size >= smallestCalibration && len(sizes) < 7; size /= 2 {
+		sizes = append(sizes, size)
+	}
+	slices.Reverse(sizes)
+	return sizes
+}
+
+// startCells are measured before laws can choose: two sizes and three numbers of endpoints.
+func startCells(top int) (out []CalibrationCell) {
+	sizes := ladder(top)
+	at := func(below int) int { return sizes[max(0, len(sizes)-1-below)] }
+	second := at(2)
+	if len(sizes) < 4 {
+		second = at(0)
+	}
+	for _, c := range []CalibrationCell{{at(4), usualEndpoints, false}, {second, usualEndpoints, false}, {at(3), 50, false}, {at(2), 1, false}} {
+		if !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// heldCells are those that a fit up to a fifth of top is tried on.
+func heldCells(top int) []CalibrationCell {
+	return []CalibrationCell{{top, usualEndpoints, false}, {top, usualEndpoints, true}, {top / 2, 30, false}, {top, 2, false}}
+}
+
+// lane is one subject's calibration.
+type lane struct {
+	subject, name string
+	top           int               // Services of its largest cell but for those held out
+	start, held   []CalibrationCell // what is left of these
+	holding       bool
+	reps          map[CalibrationCell]int
+	spent         time.Duration
+	took          map[CalibrationCell]time.Duration // the last pass of each
+	limit         float64                           // bulk that exceeded a budget
+	done          bool
+}
+
+func newLane(text string, about Subject, o *CalibrateOptions) *lane {
+	largest := o.MaxServices
+	if about.Proxier == KubeProxy && about.Backend == proxier.Iptables && about.Variant == iptables.Nft {
+		largest = min(largest, superlinear)
+	}
+	l := &lane{subject: text, name: about.Name, top: largest, reps: map[CalibrationCell]int{}, took: map[CalibrationCell]time.Duration{}, limit: math.Inf(1)}
+	if o.HoldOut {
+		l.top = max(2*smallestCalibration, largest/holdOutFactor)
+		l.held = heldCells(largest)
+	}
+	l.start = startCells(l.top)
+	return l
+}
+
+// passed keeps how long a pass took. One that was ended for its time says of larger ones that there is no time for them.
+func (l *lane) passed(cell CalibrationCell, took time.Duration, exceeded bool) {
+	l.spent += took
+	l.took[cell] = took
+	l.reps[cell]++
+	if exceeded {
+		l.limit = min(l.limit, cell.bulk())
+	}
+}
+
+// candidates are all cells that may come next: the ladder with three numbers of endpoints and with a skewed one, the asked
+// cluster if it is no larger, and what was measured once more.
+func (l *lane) candidates(asked CalibrationCell) (out []CalibrationCell) {
+	add := func(c CalibrationCell) {
+		if c.bulk() < l.limit && l.reps[c] < calibrationRounds && !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	if asked.Services > 0 && asked.Services <= l.top {
+		add(asked)
+	}
+	for _, size := range ladder(l.top) {
+		for _, c := range []CalibrationCell{{size, usualEndpoints, false}, {size, 1, false}, {size, 50, false}, {size, usualEndpoints, true}} {
+			add(c)
+		}
+	}
+	return out
+}
+
+// best is the candidate with the most to gain for its time, of those that share is enough for; -1: none. Time counts by its
+// root only: of two cells, the larger one shows how a law goes on.
+func (l *lane) best(cells []CalibrationCell, judged []Judgement, share time.Duration) int {
+	best, most := -1, 0.0
+	for i, cell := range cells {
+		expected := l.expect(cell, judged[i], true)
+		if worth := judged[i].Gain / math.Sqrt(max(1, expected.Seconds())); expected <= share && worth > most {
+			best, most = i, worth
+		}
+	}
+	return best
+}
+
+// longPass is how long a pass may take that measures everything. Longer ones are lean: without a restart and with one burst.
+const longPass = 12 * time.Second
+
+func (l *lane) lean(c CalibrationCell) bool {
+	return l.holding || l.reps[c] > 0 && l.took[c] > longPass || l.grown(c) > longPass
+}
+
+// expect is how long a pass of a cell takes: as grown says, or what its syncs are expected to take if that is longer.
+func (l *lane) expect(c CalibrationCell, j Judgement, upper bool) time.Duration {
+	which := 0
+	if upper {
+		which = 1
+	}
+	syncs := j.Full[which] + (singleChanges+3)*j.Partial[which]
+	if took, ok := l.took[c]; ok {
+		return took
+	}
+	known, took := l.nearest(c)
+	if took == 0 {
+		return syncs
+	}
+	if syncs == 0 {
+		return l.grown(c)
+	}
+	// What is not syncs: objects are made, fed and waited for, and packets sent.
+	return time.Duration(float64(took)/2*math.Max(1, math.Sqrt(c.bulk()/known.bulk()))) + syncs
+}
+
+// grown is what a pass takes by those before it, if it grows faster than they show.
+func (l *lane) grown(c CalibrationCell) time.Duration {
+	known, took := l.nearest(c)
+	if took == 0 {
+		return 0
+	}
+	return time.Duration(float64(took) * math.Pow(math.Max(1, c.bulk()/known.bulk()), 1.2))
+}
+
+// nearest is the measured cell of most bulk that has no more than a cell, else that of least.
+func (l *lane) nearest(c CalibrationCell) (known CalibrationCell, took time.Duration) {
+	for cell, t := range l.took {
+		switch {
+		case took == 0, cell.bulk() <= c.bulk() && (cell.bulk() > known.bulk() || known.bulk() > c.bulk()),
+			known.bulk() > c.bulk() && cell.bulk() < known.bulk():
+			known, took = cell, t
+		}
+	}
+	return known, took
+}
+
+// calibrationScenario is what one pass does: a cluster comes into being, single changes, bursts of changes, a probe, and
+// another process of the subject, which finds the rules there and writes all of them again. A lean one does no more than
+// large cells are needed for.
+func calibrationScenario(c CalibrationCell, lean bool, seed uint64, timeout time.Duration) scenarios.Scenario {
+	settle := func() scenarios.Step { return scenarios.Step{Settle: &scenarios.Settle{Timeout: timeout}} }
+	s := scenarios.Scenario{
+		Name: "calibrate", Description: "full syncs into empty tables and over existing rules, single changes and bursts of changes, for the cost model", Seed: seed,
+		Shape: scenarios.Shape{Services: c.Services, Endpoints: scenarios.Endpoints{Count: c.Endpoints}, Protocols: map[string]float64{"UDP": 0.1}},
+		// One sync at a time; no full sync comes in between.
+		Proxy: scenarios.Proxy{MinSyncPeriod: burstWait, SyncPeriod: time.Hour, Burst: 1},
+		Steps: []scenarios.Step{{Create: &scenarios.Create{}}, settle()},
+	}
+	if c.Skewed {
+		s.Shape.Endpoints.Distribution = "zipf"
+	}
+	for range singleChanges {
+		s.Steps = append(s.Steps, scenarios.Step{Churn: &scenarios.Churn{Rate: 1, Events: 1}}, settle())
+	}
+	for _, n := range bursts {
+		if n <= c.Services/2 && (!lean || n == leanBurst) {
+			s.Steps = append(s.Steps, scenarios.Step{Churn: &scenarios.Churn{Rate: beforeBurst, Events: 2}},
+				scenarios.Step{Churn: &scenarios.Churn{Rate: 20000, Events: n}}, settle())
+		}
+	}
+	s.Steps = append(s.Steps, scenarios.Step{Probe: &scenarios.Probe{Kind: "traversal", Positions: calibrationPositions, Samples: calibrationPackets}})
+	if !lean {
+		s.Steps = append(s.Steps, scenarios.Step{Restart: &scenarios.Restart{}}, settle())
+	}
+	s.Fill()
+	return s
+}

@@ -1,0 +1,32 @@
+package bench
+
+import (
+	"context"
+	"time"
+)
+
+// Climb runs a calibration on a clock of its own: run makes the records of a pass and says how long it takes.
+func Climb(ctx context.Context, o CalibrateOptions, subjects []string, run func(subject string, cell CalibrationCell, rep int) ([]Record, time.Duration)) ([]Record, error) {
+	o.fill()
+	c := newCalibration(&o)
+	at := c.now()
+	c.now, c.deadline = func() time.Time { return at }, at.Add(o.Budget)
+	var all []Record
+	c.recorded = func() ([]Record, error) { return append([]Record(nil), all...), nil }
+	c.measure = func(_ context.Context, l *lane, cell CalibrationCell) (bool, error) {
+		records, took := run(l.name, cell, l.reps[cell]+1)
+		left := c.deadline.Sub(at)
+		if took > left {
+			at = c.deadline
+			return true, nil
+		}
+		at = at.Add(took)
+		all = append(all, records...)
+		return false, nil
+	}
+	for _, name := range subjects {
+		c.lanes = append(c.lanes, newLane(name, Subject{Name: name}, &o))
+	}
+	err := c.run(ctx)
+	return all, err
+}

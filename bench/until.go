@@ -1,0 +1,77 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"synclab/scenarios"
+)
+
+// Until says when cells have been repeated often enough.
+type Until struct {
+	// Imprecise reads the run's folder, and returns the swept values (Cell.Params) of the cells that need more repetitions.
+	// It is asked after each round from LeastReps on.
+	Imprecise func(dir string) ([]map[string]string, error)
+	// Precision that Imprecise judges by, for run.json: a share.
+	Precision float64
+	// Budget is the time that the run may take. Once all cells have LeastReps, no repetition of a cell begins that would not
+	// end within it, if it takes as long as the one before.
+	Budget time.Duration
+}
+
+// LeastReps is how often every cell is repeated, however long that takes: as often as where nothing is asked for.
+const LeastReps = 3
+
+// runUntil repeats the cells in turn, and in each the subjects, until all are precise or the budget is used.
+func (o *ExecuteOptions) runUntil(ctx context.Context, w *RunWriter, cells []scenarios.Cell) error {
+	began := time.Now()
+	took := make([]time.Duration, len(cells)) // by the last repetition of each
+	stopped := map[string]bool{}
+	var pending []int
+	for number := range cells {
+		pending = append(pending, number)
+	}
+	done := 0
+	for rep := 1; len(pending) > 0; rep++ {
+		var left []int // cells of this round that time allows
+		for _, number := range pending {
+			if rep > LeastReps && time.Since(began)+took[number] > o.Until.Budget {
+				o.Progress(Progress{Note: fmt.Sprintf("%s: %d repetitions; another would not end within the budget of %v", o.cellName(cells[number]), rep-1, o.Until.Budget)})
+				continue
+			}
+			all := slices.DeleteFunc(turn(cells, number, rep, o.Subjects), func(p pass) bool { return stopped[o.passName(p)] })
+			if len(all) == 0 {
+				continue
+			}
+			start := time.Now()
+			if err := o.runPasses(ctx, w, all, stopped, done, done+len(all)); err != nil {
+				return err
+			}
+			took[number], done, left = time.Since(start), done+len(all), append(left, number)
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if err := w.Update(func(run *Run) { run.Reps = rep }); err != nil {
+			return err
+		}
+		pending = left
+		if rep < LeastReps {
+			continue
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		imprecise, err := o.Until.Imprecise(w.Dir())
+		if err != nil {
+			return fmt.Errorf("precision after %d repetitions: %w", rep, err)
+		}
+		pending = slices.DeleteFunc(pending, func(number int) bool {
+			return !slices.ContainsFunc(imprecise, func(params map[string]string) bool { return maps.Equal(params, cells[number].Params) })
+		})
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"synclab/bench/invariants"
+)
+
+// mutation says which test breaks what a check looks at, and sees the check fail.
+type mutation struct{ check, dir, test string }
+
+// mutations are those of every check in the lab. A check that comes in groups is listed by group; what is in a group is
+// enumerated below, from the code.
+var mutations = []mutation{
+	{"violation", "bench/soak", "TestJudge"},
+	{"misrouted", "bench/soak", "TestJudge"},
+	{"lost", "bench/soak", "TestJudge"},
+	{"unsettled", "bench/soak", "TestJudgeOfASubjectThatDoesNotSettle"},
+	{"broken", "bench/soak", "TestJudge"},
+
+	{"invariants, on evidence", "bench/invariants", "TestBrokenEvidence"},
+	{"invariants, where evidence is missing", "bench/invariants", "TestMissingEvidence"},
+	{"invariants, of a subject that is not known", "bench/invariants", "TestUnknownSubject"},
+	{"invariants, in the kernel", "bench/invariants", "TestKernelIsFoundBroken"},
+	{"invariants, flows of a stream", "bench", "TestFlowsCountForInvariants"},
+	{"invariants, in a run: a flush", "cmd/synclab", "TestCheckFindsAFlush"},
+	{"invariants, in a run: a broken restore", "cmd/synclab", "TestCheckFindsABrokenRestore"},
+	{"conform: every rule counts", "bench/conform", "TestDiffSeesEveryRule"},
+	{"conform: order counts where it matters", "bench/conform", "TestDiffAndOrder"},
+	{"conform: differences that no entry predicts", "bench/conform", "TestEntriesExplainNothingElse"},
+	{"conform: text that is not understood", "bench/conform", "TestParseRefusesWhatItDoesNotKnow"},
+	{"verdicts: a rule taken away shows", "bench/verdicts", "TestPopulationMeetsRules"},
+	{"ledger: flows that go astray", "bench/traffic", "TestOldAndNew"},
+	{"ledger: flows without an answer", "bench/traffic", "TestUnanswered"},
+	{"ledger: held flows that are cut", "bench/traffic", "TestHeldFlowIsCutOnce"},
+	{"ledger: endpoints that come late", "bench/traffic", "TestAddedNotYet"},
+	{"ledger, in the kernel", "bench/traffic", "TestWrongRulesAreFoundOut"},
+	{"visible: every reader, where rules are flushed", "bench/visible", "TestRandomChurn"},
+	{"visible: what is missing", "bench/visible", "TestErrorsSayWhatIsMissing"},
+	{"visible: how long it has been missing", "bench/visible", "TestMissingSinceTheOldestChange"},
+	{"virtual: every promise", "bench/virtual", "TestBrokenPromises"},
+	{"doctor: every check", "bench", "TestExamineBroken"},
+	{"doctor: go and kube-proxy", "bench", "TestExamineKubeProxy"},
+	{"doctor: cache folder", "bench", "TestExamineCache"},
+	{"drift: whatever others do to tables", "proxier", "TestDrift"},
+	{"drift: layout tree", "proxier", "TestTreeDrift"},
+	{"drift: large clusters", "proxier", "TestDriftInLargeCluster"},
+	{"diff: the exit status", "cmd/synclab", "TestDiffStatus"},
+	{"targets: every verdict", "reports", "TestTargets"},
+	{"twin: agreement", "reports", "TestTwinOfACostModel"},
+	{"random tests: packages without any", "scripts/random", "TestNoRandomTests"},
+	{"skips: one that is not allowed", "scripts/gotest", "TestReader"},
+	{"closed form: rules that the kernel does not have", "reports", "TestRuleMismatch"},
+}
+
+// Every mutation's test is there, and every check that the code names has one.
+func TestEveryCheckHasAMutation(t *testing.T) {
+	tests := map[string][]string{}
+	checks := map[string]bool{}
+	for _, m := range mutations {
+		if tests[m.dir] == nil {
+			tests[m.dir] = testsIn(t, m.dir)
+		}
+		if !slices.Contains(tests[m.dir], m.test) {
+			t.Errorf("%s: %s has no %s", m.check, m.dir, m.test)
+		}
+		if checks[m.check] {
+			t.Errorf("%s is listed twice", m.check)
+		}
+		checks[m.check] = true
+	}
+	for _, kind := range failureKinds(t) {
+		if !checks[kind] {
+			t.Errorf("no mutation for soak's kind of failure %q", kind)
+		}
+	}
+	t.Logf("%d mutations, and %d invariants in two of them", len(mutations), len(invariants.All()))
+}
+
+// parsed are the files of a folder of the module.
+func parsed(t *testing.T, pattern string) []*ast.File {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join("../..", pattern))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%s: %v, %v", pattern, names, err)
+	}
+	var files []*ast.File
+	for _, name := range names {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
+func testsIn(t *testing.T, dir string) []string {
+	t.Helper()
+	var tests []string
+	for _, file := range parsed(t, dir+"/*_test.go") {
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "Test") {
+				tests = append(tests, f.Name.Name)
+			}
+		}
+	}
+	return tests
+}
+
+// failureKinds are the constants of bench/soak/judge.go.
+func failureKinds(t *testing.T) []string {
+	t.Helper()
+	var kinds []string
+	for _, decl := range parsed(t, "bench/soak/judge.go")[0].Decls {
+		group, ok := decl.(*ast.GenDecl)
+		if !ok || group.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range group.Specs {
+			for _, value := range spec.(*ast.ValueSpec).Values {
+				if lit, ok := value.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+					kind, err := strconv.Unquote(lit.Value)
+					if err != nil {
+						t.Fatal(err)
+					}
+					kinds = append(kinds, kind)
+				}
+			}
+		}
+	}
+	if len(kinds) < 5 {
+		t.Fatalf("kinds %q", kinds)
+	}
+	return kinds
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// TestResultsCommands parses the commands that 'make results' runs and those that documents say their numbers are of.
+func TestResultsCommands(t *testing.T) {
+	text, err := os.ReadFile("../../docs/results.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Parts []struct{ Commands []string }
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	placeholder := regexp.MustCompile(`\{[A-Za-z]+:?([0-9]*)\}`)
+	for _, part := range file.Parts {
+		for _, command := range part.Commands {
+			commands = append(commands, placeholder.ReplaceAllString(command, "${1}"))
+		}
+	}
+	documents, err := os.ReadDir("../../docs/sample")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{"../../README.md"}
+	for _, d := range documents {
+		if strings.HasSuffix(d.Name(), ".md") {
+			paths = append(paths, "../../docs/sample/"+d.Name())
+		}
+	}
+	published := 0
+	quoted := regexp.MustCompile("`synclab ([^`]+)`")
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(string(text), "\n") {
+			if !strings.HasPrefix(line, "Measured ") {
+				continue
+			}
+			published++
+			found := quoted.FindAllStringSubmatch(line, -1)
+			if len(found) == 0 {
+				t.Errorf("%s: no command in %q", path, line)
+			}
+			for _, match := range found {
+				commands = append(commands, match[1])
+			}
+		}
+	}
+	if published == 0 {
+		t.Error("no document says when its numbers were measured")
+	}
+	for _, command := range commands {
+		if err := parses(command); err != nil {
+			t.Errorf("synclab %s: %v", command, err)
+		}
+	}
+	for _, command := range []string{"gone", "run --gone", "run --reps many"} {
+		if parses(command) == nil {
+			t.Errorf("synclab %s: want an error", command)
+		}
+	}
+}
+
+// parses says what is wrong with a command line; nil: nothing.
+func parses(command string) error {
+	root := newRoot(streams{strings.NewReader(""), io.Discard, io.Discard})
+	cmd, args, err := root.Find(strings.Fields(command))
+	if err != nil {
+		return err
+	}
+	if cmd == root {
+		return errors.New("no such command")
+	}
+	return cmd.ParseFlags(args)
+}

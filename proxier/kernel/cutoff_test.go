@@ -1,0 +1,177 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/netns"
+)
+
+// answering is a netlink socket whose other end is not the kernel: answer gives the messages for each request, which come
+// with one read. The last one ends the dump with an error number, 0 for none.
+func answering(t *testing.T, answer func(kind uint16) (messages [][]byte, errno unix.Errno)) *Nftables {
+	t.Helper()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		request := make([]byte, 4096)
+		for {
+			n, err := unix.Read(ends[1], request)
+			if n == 0 || err != nil {
+				return
+			}
+			seq := binary.NativeEndian.Uint32(request[8:])
+			kind := binary.NativeEndian.Uint16(request[4:]) & 0xff
+			messages, errno := answer(kind)
+			var reply []byte
+			for _, attrs := range messages {
+				reply = append(reply, message(kind, seq, append(make([]byte, nfgenSize), attrs...))...)
+			}
+			reply = append(reply, message(unix.NLMSG_DONE, seq, binary.NativeEndian.AppendUint32(nil, uint32(-int32(errno))))...)
+			if _, err := unix.Write(ends[1], reply); err != nil {
+				return
+			}
+		}
+	}()
+	n := &Nftables{&socket{fd: ends[0], buf: make([]byte, receiveBuffer)}}
+	t.Cleanup(func() { n.Close(); <-done; unix.Close(ends[1]) })
+	return n
+}
+
+func message(kind uint16, seq uint32, body []byte) []byte {
+	b := binary.NativeEndian.AppendUint32(nil, uint32(headerSize+len(body)))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = binary.NativeEndian.AppendUint16(b, 0)
+	b = binary.NativeEndian.AppendUint32(b, seq)
+	b = binary.NativeEndian.AppendUint32(b, 0)
+	b = append(b, body...)
+	return append(b, make([]byte, align(len(b))-len(b))...)
+}
+
+// ENOENT says that there is none only before anything was read: later it is an answer that was cut off, as by a table that
+// is deleted meanwhile. A question is repeated then, as often as for a ruleset that changes.
+func TestCutOff(t *testing.T) {
+	const family, table = corev1.IPv4Protocol, "some"
+	element := attr(unix.NFTA_SET_ELEM_LIST_ELEMENTS|unix.NLA_F_NESTED, attr(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED,
+		attr(unix.NFTA_SET_ELEM_KEY|unix.NLA_F_NESTED, attr(unix.NFTA_DATA_VALUE, []byte{1, 2, 3, 4}))))
+	chain := stringAttr(stringAttr(nil, unix.NFTA_CHAIN_TABLE, table), unix.NFTA_CHAIN_NAME, "a")
+	set := stringAttr(stringAttr(nil, unix.NFTA_SET_TABLE, table), unix.NFTA_SET_NAME, "s")
+	generation := attr(unix.NFTA_GEN_ID, []byte{0, 0, 0, 7})
+	// cut says which dump ends with ENOENT after its messages; the first times ones do.
+	answers := func(cut uint16, times int) func(uint16) ([][]byte, unix.Errno) {
+		return func(kind uint16) ([][]byte, unix.Errno) {
+			errno := unix.Errno(0)
+			if kind == cut && times > 0 {
+				times--
+				errno = unix.ENOENT
+			}
+			return map[uint16][][]byte{
+				unix.NFT_MSG_GETGEN: {generation}, unix.NFT_MSG_GETCHAIN: {chain}, unix.NFT_MSG_GETSET: {set},
+				unix.NFT_MSG_GETRULE: {nil}, unix.NFT_MSG_GETSETELEM: {element, element},
+			}[kind], errno
+		}
+	}
+	for _, x := range []struct {
+		name string
+		cut  uint16
+		ask  func(*Nftables) (n int, err error)
+		want int
+	}{
+		{"Tally, sets", unix.NFT_MSG_GETSET, tallied, 5},
+		{"Tally, elements", unix.NFT_MSG_GETSETELEM, tallied, 5},
+		{"Tally, rules", unix.NFT_MSG_GETRULE, tallied, 5},
+		{"Elements", unix.NFT_MSG_GETSETELEM, func(n *Nftables) (int, error) {
+			elements, err := n.Elements(family, table, "s")
+			return len(elements), err
+		}, 2},
+		{"Sizes", unix.NFT_MSG_GETSETELEM, func(n *Nftables) (int, error) {
+			sizes, err := n.Sizes(family, table)
+			if len(sizes) != 1 {
+				return 0, err
+			}
+			return sizes[0].Elements, err
+		}, 2},
+		{"RulesByChain", unix.NFT_MSG_GETRULE, func(n *Nftables) (int, error) {
+			tally, err := n.RulesByChain(family, table)
+			return tally["a"], err
+		}, 1},
+		{"Rules", unix.NFT_MSG_GETRULE, func(n *Nftables) (int, error) {
+			rules, err := n.Rules(family, table, "a")
+			return len(rules), err
+		}, 1},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			if got, err := x.ask(answering(t, answers(x.cut, 1000))); !Changed(err) {
+				t.Errorf("always cut off: %d, %v", got, err)
+			}
+			if got, err := x.ask(answering(t, answers(x.cut, 1))); got != x.want || err != nil {
+				t.Errorf("cut off once: %d, not %d, %v", got, x.want, err)
+			}
+		})
+	}
+	t.Run("none", func(t *testing.T) {
+		n := answering(t, func(kind uint16) ([][]byte, unix.Errno) {
+			switch kind {
+			case unix.NFT_MSG_GETGEN:
+				return [][]byte{generation}, 0
+			case unix.NFT_MSG_GETCHAIN: // of another table
+				return [][]byte{stringAttr(stringAttr(nil, unix.NFTA_CHAIN_TABLE, "other"), unix.NFTA_CHAIN_NAME, "a")}, 0
+			}
+			return nil, unix.ENOENT
+		})
+		if got, err := n.Tally(family, table); got != (NftTally{}) || err != nil {
+			t.Errorf("Tally: %v, %v", got, err)
+		}
+		if err := n.Dump(family, table, func(uint16, []byte) error { return errors.New("called") }); err != nil {
+			t.Errorf("Dump: %v", err)
+		}
+	})
+}
+
+func tallied(n *Nftables) (int, error) {
+	got, err := n.Tally(corev1.IPv4Protocol, "some")
+	return got.Rules + got.Chains + got.Sets + got.Elements, err
+}
+
+// A table that is deleted while it is dumped is no dump of a smaller table.
+func TestDumpOfDeleted(t *testing.T) {
+	nft, err := exec.LookPath("nft")
+	if err != nil {
+		t.Skip(err)
+	}
+	netns.Fresh(t)
+	run := func(args ...string) {
+		if out, err := exec.Command(nft, args...).CombinedOutput(); err != nil {
+			t.Fatalf("nft %v: %v: %s", args, err, out)
+		}
+	}
+	for _, at := range []uint16{unix.NFT_MSG_NEWCHAIN, unix.NFT_MSG_NEWSET, unix.NFT_MSG_NEWSETELEM, unix.NFT_MSG_NEWRULE} {
+		run("add table ip some; add chain ip some a; add chain ip some b; add rule ip some a accept; add rule ip some b accept;" +
+			" add set ip some s { type ipv4_addr; }; add set ip some t { type ipv4_addr; }; add element ip some s { 10.0.0.1 }; add element ip some t { 10.0.0.1 }")
+		n, err := OpenNftables()
+		if err != nil {
+			t.Fatal(err)
+		}
+		deleted := false
+		err = n.Dump(corev1.IPv4Protocol, "some", func(kind uint16, _ []byte) error {
+			if kind == at && !deleted {
+				deleted = true
+				run("delete table ip some")
+			}
+			return nil
+		})
+		n.Close()
+		if !deleted || !Changed(err) {
+			t.Errorf("deleted at message %d (%t): %v", at, deleted, err)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/kernel/xtables"
+)
+
+// Texts describe the rules of one chain, one a line of text, for messages: expressions in the kernel's words.
+func (n *Nftables) Texts(family corev1.IPFamily, table, chain string) (texts []string, err error) {
+	filter := stringAttr(nil, unix.NFTA_RULE_TABLE, table)
+	filter = stringAttr(filter, unix.NFTA_RULE_CHAIN, chain)
+	err = n.ask(func() error {
+		texts = texts[:0]
+		return n.s.dump(unix.NFT_MSG_GETRULE, nfProtocols[family], filter, func(attrs []byte) error {
+			var words []string
+			err := inside(attrs, unix.NFTA_RULE_EXPRESSIONS, func(list []byte) error {
+				return inside(list, unix.NFTA_LIST_ELEM, func(expression []byte) error {
+					name, body, err := expressionOf(expression)
+					if err == nil {
+						words = append(words, expressionText(string(name), body))
+					}
+					return err
+				})
+			})
+			texts = append(texts, strings.Join(words, " "))
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rules of %s table %s chain %s: %w", family, table, chain, err)
+	}
+	return texts, nil
+}
+
+// Numbers of the kernel's that have a name in a rule's text (linux/netfilter/nf_tables.h); others stay numbers.
+var (
+	metaKeys     = map[uint32]string{unix.NFT_META_MARK: "mark", unix.NFT_META_L4PROTO: "l4proto", unix.NFT_META_IIFNAME: "iifname", unix.NFT_META_OIFNAME: "oifname"}
+	payloadBases = map[uint32]string{unix.NFT_PAYLOAD_LL_HEADER: "link", unix.NFT_PAYLOAD_NETWORK_HEADER: "network", unix.NFT_PAYLOAD_TRANSPORT_HEADER: "transport"}
+	comparisons  = map[uint32]string{unix.NFT_CMP_EQ: "==", unix.NFT_CMP_NEQ: "!=", unix.NFT_CMP_LT: "<", unix.NFT_CMP_LTE: "<=", unix.NFT_CMP_GT: ">", unix.NFT_CMP_GTE: ">="}
+	verdicts     = map[int32]string{0: "drop", 1: "accept", unix.NFT_BREAK: "break", unix.NFT_JUMP: "jump", unix.NFT_GOTO: "goto", unix.NFT_RETURN: "return"}
+	natTypes     = map[uint32]string{unix.NFT_NAT_SNAT: "snat", unix.NFT_NAT_DNAT: "dnat"}
+)
+
+func named[K comparable](names map[K]string, number K) string {
+	if name, ok := names[number]; ok {
+		return name
+	}
+	return fmt.Sprint(number)
+}
+
+// expressionText is an expression and what it is about.
+func expressionText(name string, body []byte) string {
+	values, numbers := map[uint16][]byte{}, map[uint16]uint32{}
+	if err := eachAttr(body, func(kind uint16, value []byte) { values[kind], numbers[kind] = value, number(value) }); err != nil {
+		return name
+	}
+	switch name {
+	case "meta":
+		return "meta " + named(metaKeys, numbers[unix.NFTA_META_KEY])
+	case "payload":
+		return fmt.Sprintf("%s header %d+%d", named(payloadBases, numbers[unix.NFTA_PAYLOAD_BASE]), numbers[unix.NFTA_PAYLOAD_OFFSET], numbers[unix.NFTA_PAYLOAD_LEN])
+	case "cmp":
+		return named(comparisons, numbers[unix.NFTA_CMP_OP]) + " " + dataText(values[unix.NFTA_CMP_DATA])
+	case "immediate":
+		return dataText(values[unix.NFTA_IMMEDIATE_DATA])
+	case "lookup":
+		return "lookup @" + string(cString(values[unix.NFTA_LOOKUP_SET]))
+	case "nat":
+		return named(natTypes, numbers[unix.NFTA_NAT_TYPE])
+	case "target", "match": // the attributes of both are numbered alike
+		return name + " " + string(cString(values[unix.NFTA_TARGET_NAME]))
+	}
+	return name
+}
+
+// dataText is a value, or a verdict.
+func dataText(data []byte) (text string) {
+	_ = eachAttr(data, func(kind uint16, value []byte) {
+		switch kind {
+		case unix.NFTA_DATA_VALUE:
+			text = fmt.Sprintf("%#x", value)
+		case unix.NFTA_DATA_VERDICT:
+			_ = eachAttr(value, func(kind uint16, value []byte) {
+				switch {
+				case kind == unix.NFTA_VERDICT_CODE && len(value) == 4:
+					text = named(verdicts, int32(binary.BigEndian.Uint32(value)))
+				case kind == unix.NFTA_VERDICT_CHAIN:
+					text += " " + string(cString(value))
+				}
+			})
+		}
+	})
+	return text
+}
+
+// Texts describe the rules that Rules gives, for messages.
+func (j *Jumps) Texts(chain string) (texts []string) {
+	j.each(chain, func(e xtables.Entry) {
+		rule := j.rule(e)
+		if rule == (Rule{}) || e.IsVerdict() && e.Verdict() == e.At+len(e.Bytes) {
+			return
+		}
+		var words []string
+		entry := e.Bytes[:len(e.Bytes)-len(e.Target)]
+		for matches := entry[j.table.Wire.Entry:]; len(matches) >= xtables.Header; {
+			size := int(binary.NativeEndian.Uint16(matches))
+			if size < xtables.Header || size > len(matches) {
+				break
+			}
+			words = append(words, "-m "+string(xtables.CString(matches[2:2+xtables.ExtensionName])))
+			matches = matches[size:]
+		}
+		switch name := string(e.TargetName()); {
+		case rule.DNAT.IsValid():
+			words = append(words, "-j DNAT --to-destination "+rule.DNAT.String())
+		case rule.Jump != "":
+			words = append(words, "-j "+rule.Jump)
+		case e.IsVerdict():
+			words = append(words, fmt.Sprintf("verdict %d", e.Verdict()))
+		default:
+			words = append(words, "-j "+name)
+		}
+		texts = append(texts, strings.Join(words, " "))
+	})
+	return texts
+}

@@ -1,0 +1,191 @@
+package reports
+
+import (
+	"encoding/json"
+	"html"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"synclab/reports/estimate"
+)
+
+// fixed builds the report of fixed records: three subjects, seven repetitions that differ more than the values within
+// one, and phases that take longer than their sync.
+func fixed(t *testing.T) (s *Summary, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	s, err := Build([]string{filepath.Join("testdata", "repetitions")}, dir, Options{NoPNG: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, dir
+}
+
+// TestOneFigureEverywhere: each figure and each ratio is the same in the terminal, summary.md, the page, summary.json, the
+// sentences and the pictures.
+func TestOneFigureEverywhere(t *testing.T) {
+	s, dir := fixed(t)
+	terminal, markdown := outputs(t, dir, s)
+	page := strings.ReplaceAll(html.UnescapeString(readPage(t, dir)), "\u00a0", " ")
+	var read Summary
+	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	c := &s.Comparisons[0]
+	for i, side := range c.Sides {
+		for _, name := range terminalFigures {
+			f := side.figure(name)
+			if f == nil {
+				continue
+			}
+			full := figureValue(f, true)
+			if !strings.Contains(page, ">"+full) || !strings.Contains(markdown, full) {
+				t.Errorf("%s of %s: %q is not on the page or in summary.md", name, side.Series, full)
+			}
+			if !strings.Contains(terminal, figureValue(f, false)) {
+				t.Errorf("%s of %s: %q is not on the terminal", name, side.Series, figureValue(f, false))
+			}
+			again := read.Comparisons[0].Sides[i].figure(name)
+			if again.Value != f.Value || (again.Low == nil) != (f.Low == nil) || f.Low != nil && (*again.Low != *f.Low || *again.High != *f.High) || again.Repetitions() != 7 {
+				t.Errorf("%s of %s: %+v in summary.json, %+v", name, side.Series, again, f)
+			}
+		}
+		k := s.KeyFigures[i]
+		for name, d := range map[string]*estimate.Distribution{figureCold: k.ColdStart, figureFull: k.FullSync, figurePartial: k.PartialSync, figureNPL50: k.Programming, figureFirstPacket: k.FirstPacketLast} {
+			if f := side.figure(name); d.Median != f.Value || *d.Low != *f.Low || *d.High != *f.High {
+				t.Errorf("%s of %s: %+v and %+v", name, side.Series, d, f)
+			}
+		}
+		if f := side.figure(figureNPL99); k.Programming.P99 != f.Value || *k.PeakRSS != side.figure(figureRSS).Value || *k.Rules != side.figure(figureRules).Value {
+			t.Errorf("%s: p99 %v and %v, peak %v and %v", side.Series, k.Programming.P99, f.Value, *k.PeakRSS, side.figure(figureRSS).Value)
+		}
+	}
+	sentences := strings.Join(s.Sentences, " ")
+	for _, r := range c.Ratios {
+		i := slices.IndexFunc(read.Comparisons[0].Ratios, func(o Comparison) bool { return o.A == r.A && o.B == r.B && o.Metric == r.Metric })
+		if again := read.Comparisons[0].Ratios[i]; again.Ratio != r.Ratio || again.Words != r.Words || !r.Paired || r.Pairs != 7 {
+			t.Errorf("%s: %+v in summary.json, %+v", r.Metric, again, r)
+		}
+		if interval := r.intervalText(); !strings.Contains(page, r.Words) || interval != "" && !strings.Contains(page, interval) {
+			t.Errorf("%s of %s beside %s: %q %q is not on the page", r.Metric, r.B, r.A, r.Words, interval)
+		}
+		if r.Metric == figureCold && r.B == legacy.name && !strings.Contains(sentences, c.bracket(&r)) {
+			t.Errorf("the sentences do not say %q: %s", c.bracket(&r), sentences)
+		}
+	}
+	for _, side := range c.Sides {
+		for _, name := range []string{figureCold, figureFull, figurePartial} {
+			if want := figureValue(side.figure(name), false); !strings.Contains(string(plotNamed(t, s, "compared-durations").markup), want) {
+				t.Errorf("the bars do not say %q", want)
+			}
+		}
+	}
+}
+
+var percents = regexp.MustCompile(`(\d+) %`)
+
+// TestSharesAddUp: parts add up to the whole, in seconds and in the percents of a sentence.
+func TestSharesAddUp(t *testing.T) {
+	s, _ := fixed(t)
+	if len(s.Phases) != 6 {
+		t.Fatalf("%d phases", len(s.Phases))
+	}
+	for i, p := range s.Phases {
+		sum := p.Plan + p.Encode + p.Jumps + p.ToolUser + p.ToolSys + p.PostSync + p.Rest
+		if sum < p.Total*(1-1e-9) || sum > p.Total*(1+1e-9) {
+			t.Errorf("%s, %s: parts of %v add up to %v", p.Series, p.Kind, p.Total, sum)
+		}
+		name := figureFull
+		if p.Kind == "partial" {
+			name = figurePartial
+		}
+		if f := s.Comparisons[0].Sides[i/2].figure(name); f.Value != p.Total {
+			t.Errorf("%s, %s: %v is not the sync's %v", p.Series, p.Kind, p.Total, f.Value)
+		}
+		total := 0
+		for _, m := range percents.FindAllStringSubmatch(p.shares(), -1) {
+			n, _ := strconv.Atoi(m[1])
+			total += n
+		}
+		if total != 100 {
+			t.Errorf("%q adds up to %d %%", p.shares(), total)
+		}
+	}
+}
+
+// TestFixedVerdicts: a limit within the interval is unclear; with fewer repetitions nothing but what was observed is said.
+func TestFixedVerdicts(t *testing.T) {
+	s, dir := fixed(t)
+	for i, want := range []string{verdictMet, verdictUnclear} {
+		if r := s.Targets[i]; r.Verdict != want || r.Low == nil {
+			t.Errorf("target %d: %s, want %s: %s", i, r.Verdict, want, r.reached(true))
+		}
+	}
+	terminal, markdown := outputs(t, dir, s)
+	golden(t, "repetitions.golden", []byte(terminal))
+	golden(t, "repetitions.md.golden", []byte(markdown))
+
+	few := t.TempDir()
+	run := filepath.Join(few, "run")
+	if err := os.CopyFS(run, os.DirFS(filepath.Join("testdata", "repetitions"))); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(run, "records.jsonl")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for _, line := range strings.SplitAfter(string(text), "\n") {
+		if m := regexp.MustCompile(`"rep": (\d)`).FindStringSubmatch(line); m != nil && m[1] <= "3" {
+			kept = append(kept, line)
+		}
+	}
+	if err := os.WriteFile(path, []byte(strings.Join(kept, "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Build([]string{run}, few, Options{NoPNG: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range s.Targets {
+		if r.Verdict != verdictObserved || r.Low != nil {
+			t.Errorf("a verdict on three repetitions: %+v", r)
+		}
+	}
+	for _, r := range s.Comparisons[0].Ratios {
+		if r.Metric != figureRules && (!r.Observed || r.Differs || r.Low != nil || r.RangeLow == nil || !strings.HasPrefix(r.Words, "observed ")) {
+			t.Errorf("a verdict on three repetitions: %+v", r)
+		}
+	}
+	terminal, _ = outputs(t, few, s)
+	if strings.Contains(terminal, "±") || !strings.Contains(terminal, "medians of 3 repetitions: observed") || !strings.Contains(strings.Join(s.Sentences, " "), "observed in 3 repetitions") {
+		t.Errorf("three repetitions:\n%s\n%s", terminal, s.Sentences)
+	}
+}
+
+// TestImprecise: a cell is repeated until the ratios that are asked for are precise enough.
+func TestImprecise(t *testing.T) {
+	dir := filepath.Join("testdata", "repetitions")
+	for share, want := range map[float64]int{0.5: 0, 0.001: 1} {
+		cells, err := Imprecise(dir, share)
+		if err != nil || len(cells) != want {
+			t.Errorf("within %v: %v, %v", share, cells, err)
+		}
+	}
+	y := churning
+	y.reps, y.churn, y.probe = 5, 20, 0
+	few := t.TempDir()
+	y.write(t, few)
+	if cells, err := Imprecise(few, 0.9); err != nil || len(cells) != 1 {
+		t.Errorf("five repetitions: %v, %v", cells, err)
+	}
+}

@@ -1,0 +1,101 @@
+package estimate
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestPaired: what slows both subjects of a repetition does not hide their ratio; two runs have no such repetitions.
+func TestPaired(t *testing.T) {
+	const trials = 3000
+	random := rand.New(rand.NewPCG(1, 2))
+	covered := map[Design]int{}
+	narrower := 0
+	for range trials {
+		a, b := Sample{}, Sample{}
+		for rep := range 8 {
+			machine := math.Exp(0.2 * random.NormFloat64())
+			of := Repetition{Rep: rep + 1}
+			a[of] = []float64{machine * math.Exp(0.02*random.NormFloat64())}
+			b[of] = []float64{1.5 * machine * math.Exp(0.02*random.NormFloat64())}
+		}
+		x, y := Of("x", "s", a, 50), Of("x", "s", b, 50)
+		var widths []float64
+		for _, d := range []Design{Paired, Unpaired} {
+			r, ok := Compare(x, y, d)
+			if !ok || r.Low == nil || *r.Low > r.Value || *r.High < r.Value {
+				t.Fatalf("%+v", r)
+			}
+			if *r.Low <= 1.5 && 1.5 <= *r.High {
+				covered[d]++
+			}
+			widths = append(widths, *r.High / *r.Low)
+		}
+		if widths[0] < widths[1] {
+			narrower++
+		}
+	}
+	if covered[Paired] < trials*95/100 || covered[Unpaired] < trials*95/100 || narrower < trials*95/100 {
+		t.Errorf("of %d: paired %d, unpaired %d hold the ratio, paired is narrower in %d", trials, covered[Paired], covered[Unpaired], narrower)
+	}
+}
+
+// TestDesign: repetitions of two runs are not paired, though they have the same numbers.
+func TestDesign(t *testing.T) {
+	a := Of("x", "s", Single(1, 2, 3, 4, 5, 6), 50)
+	s := Sample{}
+	for i := range 6 {
+		s[Repetition{Run: 1, Rep: i + 1}] = []float64{2 * float64(i+1)}
+	}
+	b := Of("x", "s", s, 50)
+	if DesignOf(a, b) != Unpaired || DesignOf(a, a) != Paired {
+		t.Error("what is paired")
+	}
+	paired, _ := Compare(a, Of("x", "s", Single(2, 4, 6, 8, 10, 12), 50), Paired)
+	unpaired, _ := Compare(a, b, Unpaired)
+	if *paired.Low != 2 || *paired.High != 2 || !paired.Differs() || *unpaired.Low > 1 || unpaired.Differs() || unpaired.Pairs != 0 || paired.Pairs != 6 {
+		t.Errorf("paired %+v, unpaired %+v", paired, unpaired)
+	}
+	if math.Abs(*paired.P-2.0/64) > 1e-12 {
+		t.Errorf("p = %v", *paired.P)
+	}
+	if !paired.Precise(0.05) || unpaired.Precise(0.05) {
+		t.Error("what is precise")
+	}
+}
+
+func TestCompareBounds(t *testing.T) {
+	a, b := Of("x", "s", Single(1, 1, 1), 50), Of("x", "s", Single(5, 5, 5), 50)
+	if r, ok := Compare(a, b, Paired); !ok || r.Low != nil || r.Differs() || *r.RangeLow != 5 || *r.RangeHigh != 5 || r.Precise(1) {
+		t.Errorf("few: %+v", r)
+	}
+	b.AtLeast, b.Stopped = true, true
+	if r, _ := Compare(a, b, Paired); r.Bound != "lower" || !r.Differs() || r.P != nil {
+		t.Errorf("stopped: %+v", r)
+	}
+	if r, _ := Compare(b, a, Paired); r.Bound != "upper" || !r.Differs() {
+		t.Errorf("beside one that was stopped: %+v", r)
+	}
+	a.AtLeast = true
+	if _, ok := Compare(a, b, Paired); ok {
+		t.Error("two bounds have no ratio")
+	}
+	a.AtLeast, b.AtLeast, b.Stopped, a.Mixed = false, false, false, true
+	if _, ok := Compare(a, b, Unpaired); ok {
+		t.Error("several machines have no ratio but by repetition")
+	}
+	if _, ok := Compare(nil, b, Paired); ok {
+		t.Error("a ratio to nothing")
+	}
+}
+
+func TestBeyondP(t *testing.T) {
+	a, b := []float64{1, 1.01, 1.02, 1.03}, []float64{1.05, 1.06, 1.07, 1.08}
+	if p := BeyondP(a, b, 0); p > 0.03 {
+		t.Errorf("p = %v", p)
+	}
+	if p := BeyondP(a, b, 0.1); p != 1 {
+		t.Errorf("p = %v", p)
+	}
+}

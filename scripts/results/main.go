@@ -1,0 +1,133 @@
+// Command results measures what README.md and docs/ publish, and writes it into them. docs/results.yaml lists the parts.
+//
+//  1. measure: the commands of a part run one after the other; their records, pages and terminal output go to
+//     runs/results/PART. A part that was measured with the same code is not measured again.
+//  2. render: each output of a part is cut from these files and put between its markers in a document, with date,
+//     commit, machine, kernel, versions and the commands. A picture is copied.
+//
+// It computes no number: what it writes stands in a report or on the terminal.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "results:", err)
+		os.Exit(1)
+	}
+}
+
+// options are what the command line says.
+type options struct {
+	list, render, force, uncommitted bool
+	parts                            string
+	docs, program                    string
+	values                           values
+}
+
+func run(ctx context.Context, args []string) error {
+	var o options
+	flags := flag.NewFlagSet("results", flag.ContinueOnError)
+	flags.BoolVar(&o.list, "list", false, "list the parts and how long they take, and stop")
+	flags.StringVar(&o.parts, "part", "", "parts to do, separated by commas (default: all)")
+	flags.BoolVar(&o.render, "render", false, "write the documents from what was measured before; measure nothing")
+	flags.BoolVar(&o.force, "force", false, "measure a part again although the code is the same")
+	flags.BoolVar(&o.uncommitted, "uncommitted", false, "measure although the source has uncommitted changes; needs -docs")
+	flags.StringVar(&o.docs, "docs", ".", "folder with README.md and docs/ to write")
+	flags.StringVar(&o.program, "program", "bin/synclab", "the synclab to run")
+	flags.StringVar(&o.values.services, "n", "", "Services instead of the part's own number; needs -docs")
+	flags.StringVar(&o.values.reps, "reps", "", "repetitions instead of the part's own number; needs -docs")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("argument %q: want flags only", flags.Arg(0))
+	}
+	published := filepath.Clean(o.docs) == "."
+	if published && (o.values != values{} || o.uncommitted) {
+		return errors.New("-n, -reps and -uncommitted are for trying out: name a copy of README.md and docs/ with -docs")
+	}
+	parts, err := readParts("docs/results.yaml")
+	if err != nil {
+		return err
+	}
+	if parts, err = choose(parts, o.parts); err != nil {
+		return err
+	}
+	if o.list {
+		for _, p := range parts {
+			fmt.Printf("%-12s about %3d minutes  %s\n", p.Name, p.Minutes, p.About)
+		}
+		return nil
+	}
+	folder := filepath.Join("runs", "results")
+	if !published {
+		folder = filepath.Join(o.docs, "runs")
+	}
+	var failed []error
+	for _, p := range parts {
+		m := measurement{part: p, dir: filepath.Join(folder, p.Name), values: o.values, program: o.program}
+		if err := o.do(ctx, m); err != nil {
+			failed = append(failed, fmt.Errorf("part %s: %w", p.Name, err))
+		}
+		if ctx.Err() != nil {
+			break // what was measured stays; the next call goes on from there
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// do measures one part, unless that was done or is not wanted, and renders it.
+func (o *options) do(ctx context.Context, m measurement) error {
+	if !o.render {
+		code, err := sourceCommit(o.uncommitted)
+		if err != nil {
+			return err
+		}
+		if o.force || m.measured() != code {
+			fmt.Printf("== %s: %s, about %d minutes\n", m.part.Name, m.part.About, m.part.Minutes)
+			if err := m.measure(ctx, code); err != nil {
+				return err
+			}
+		}
+	}
+	for _, output := range m.part.Outputs {
+		if err := m.render(output, o.docs); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("== %s: rendered\n", m.part.Name)
+	return nil
+}
+
+// choose takes the parts with the given names, in the order of the file; all if there are none.
+func choose(parts []part, names string) ([]part, error) {
+	if names == "" {
+		return parts, nil
+	}
+	wanted := strings.Split(names, ",")
+	var chosen []part
+	for _, p := range parts {
+		if i := slices.Index(wanted, p.Name); i >= 0 {
+			chosen = append(chosen, p)
+			wanted = slices.Delete(wanted, i, i+1)
+		}
+	}
+	if len(wanted) > 0 {
+		return nil, fmt.Errorf("part %q is not in docs/results.yaml; -list lists them", wanted[0])
+	}
+	return chosen, nil
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"synclab/bench"
+)
+
+// render writes one output into the documents below docs.
+func (m *measurement) render(o output, docs string) error {
+	text, err := os.ReadFile(filepath.Join(m.dir, o.From))
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(docs, o.File)
+	if o.picture() {
+		return os.WriteFile(path, text, 0o644)
+	}
+	content, err := o.cut(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(m.dir, o.From), err)
+	}
+	run, _, err := bench.ReadRun(filepath.Join(m.dir, o.Run))
+	if err != nil {
+		return err
+	}
+	var commands []string
+	for _, command := range m.part.Commands {
+		commands = append(commands, "`synclab "+withoutFolder(m.values.expand(command, "runs/results/"+m.part.Name))+"`")
+	}
+	content = strings.TrimSpace(content) + "\n\n" + provenance(m.part.Name, run, commands)
+	document, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		document = fmt.Appendf(nil, "# %s%s\n\n<!-- results:%[3]s -->\n<!-- /results:%[3]s -->\n", strings.ToUpper(m.part.About[:1]), m.part.About[1:], o.Block)
+	} else if err != nil {
+		return err
+	}
+	replaced, err := replaceBlock(string(document), o.Block, content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return os.WriteFile(path, []byte(replaced), 0o644)
+}
+
+// cut takes what an output wants of a file.
+func (o *output) cut(text string) (string, error) {
+	switch {
+	case o.Section != "":
+		lines := strings.Split(text, "\n")
+		start := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") && strings.Contains(line, o.Section) })
+		if start < 0 {
+			return "", fmt.Errorf("no heading with %q", o.Section)
+		}
+		lines = lines[start+1:]
+		if end := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") || strings.HasPrefix(line, "<details>") }); end >= 0 {
+			lines = lines[:end]
+		}
+		text = strings.Join(lines, "\n")
+	case o.Lines != "":
+		start := regexp.MustCompile(`(?m)` + o.Lines).FindStringIndex(text)
+		if start == nil {
+			return "", fmt.Errorf("no line matches %q", o.Lines)
+		}
+		text, _, _ = strings.Cut(text[start[0]:], "\n\n")
+		return "```text\n" + strings.TrimRight(text, "\n") + "\n```", nil
+	}
+	return o.narrow(text)
+}
+
+// narrow leaves out rows and columns of tables.
+func (o *output) narrow(text string) (string, error) {
+	if o.Rows == "" && len(o.Columns) == 0 {
+		return text, nil
+	}
+	rows := regexp.MustCompile(o.Rows)
+	var out []string
+	var columns []int // of the table at hand
+	kept, inTable := 0, 0
+	for _, line := range strings.Split(text, "\n") {
+		if !strings.HasPrefix(line, "|") {
+			out, inTable = append(out, line), 0
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		inTable++
+		switch inTable {
+		case 1:
+			columns = columns[:0]
+			for _, name := range o.Columns {
+				i := slices.Index(cells, name)
+				if i < 0 {
+					return "", fmt.Errorf("table has no column %q, but %q", name, cells)
+				}
+				columns = append(columns, i)
+			}
+		case 2: // the line below the header
+		default:
+			if !rows.MatchString(line) {
+				continue
+			}
+			kept++
+		}
+		if len(o.Columns) > 0 {
+			var chosen []string
+			for _, i := range columns {
+				chosen = append(chosen, cells[i])
+			}
+			cells = chosen
+		}
+		out = append(out, "| "+strings.Join(cells, " | ")+" |")
+	}
+	if kept == 0 {
+		return "", fmt.Errorf("no row matches %q", o.Rows)
+	}
+	return strings.Join(out, "\n"), nil
+}
+
+// folderFlags say where a run goes, which is not part of what it measures.
+var folderFlags = regexp.MustCompile(` --(out \S+|force)`)
+
+func withoutFolder(command string) string { return folderFlags.ReplaceAllString(command, "") }
+
+// provenance says when, on what and with what something was measured.
+func provenance(part string, run bench.Run, commands []string) string {
+	v, m := run.Versions, run.Machine
+	versions := []string{"Linux " + v.Kernel}
+	for _, version := range []string{v.IPTablesLegacy, v.IPTablesNft, v.Nft} {
+		if version != "" {
+			versions = append(versions, version)
+		}
+	}
+	if v.KubeProxy != "" {
+		versions = append(versions, "kube-proxy "+v.KubeProxy)
+	}
+	return fmt.Sprintf("Measured %s at commit %s, part %s of `make results`: %s, %d CPUs, %.1f GiB; %s, %s; seed %d: %s.",
+		run.Started.UTC().Format("2006-01-02"), v.Synclab, part, m.CPU, m.CPUs, float64(m.MemoryBytes)/(1<<30),
+		strings.Join(versions, ", "), v.Go, run.Seed, strings.Join(commands, ", "))
+}
+
+// replaceBlock puts content between the markers of a block.
+func replaceBlock(document, block, content string) (string, error) {
+	begin, end := "<!-- results:"+block+" -->\n", "<!-- /results:"+block+" -->"
+	before, rest, ok := strings.Cut(document, begin)
+	if !ok {
+		return "", fmt.Errorf("no marker %s", strings.TrimSpace(begin))
+	}
+	_, after, ok := strings.Cut(rest, end)
+	if !ok {
+		return "", fmt.Errorf("no marker %s", end)
+	}
+	return before + begin + content + "\n" + end + after, nil
+}
