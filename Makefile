@@ -67,7 +67,7 @@ scenario: deps build ## run a scenario and write its report
 	bin/synclab run $(RUN)
 
 .PHONY: compare
-compare: deps build ## run a scenario with every proxier, kube-proxy too, and compare them
+compare: deps build ## run a scenario with synclab and kube-proxy in every mode, and compare them
 	bin/synclab compare $(RUN)
 
 # Six repetitions are the fewest that ratios have a 95 % interval of.

@@ -148,12 +148,14 @@ func DefaultSubjects() []string {
 	return nil // never: nftables is always there
 }
 
-// ComparedSubjects are what a comparison takes where nobody chose, as far as this machine has the tools for them; see
-// WithTools.
+// ComparedSubjects are what a comparison takes where nobody chose, as far as this machine has the tools for them (see
+// WithTools): every mode of kube-proxy beside the lab's own proxier in the same mode and layout.
 func ComparedSubjects() []string {
 	var names []string
 	for _, subject := range Subjects() {
-		names = append(names, subject.Name)
+		if subject.Layout == "" && subject.Backend != proxier.Direct {
+			names = append(names, subject.Name)
+		}
 	}
 	return names
 }

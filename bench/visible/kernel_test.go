@@ -228,9 +228,9 @@ var mixed = scenarios.Shape{
 	WithoutEndpoint: 0.1, NotReady: 0.1, Terminating: 0.1, TopologyHints: 0.3,
 }
 
-func newWorld(t *testing.T, seed uint64) *sim.World {
+func newWorld(t *testing.T, shape scenarios.Shape, seed uint64) *sim.World {
 	t.Helper()
-	world, err := sim.NewWorld(mixed, seed)
+	world, err := sim.NewWorld(shape, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestRandomChurn(t *testing.T) {
 	for _, x := range all {
 		t.Run(x.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			world := newWorld(t, seed)
+			world := newWorld(t, mixed, seed)
 			p := newInProcess(newPlay(t, world.Objects(), x.dialect), x)
 			p.sync()
 			p.check()

@@ -23,6 +23,7 @@ import (
 	"synclab/bench/mirror"
 	"synclab/bench/seeds"
 	"synclab/bench/upstream"
+	"synclab/proxier/kernel"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/front"
@@ -121,7 +122,13 @@ func TestKubeProxy(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("mode=%s/variant=%s/dialect=%s", x.mode, x.variant, x.dialect), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			world := newWorld(t, seed)
+			shape := mixed
+			if limit, err := kernel.SendLimit(); err != nil {
+				t.Fatal(err)
+			} else if x.variant == "nft" && limit > 0 {
+				shape.Services = 10 // what an ordinary user's iptables-nft-restore can send at once
+			}
+			world := newWorld(t, shape, seed)
 			p := newPlay(t, world.Objects(), x.dialect)
 			p.kubeProxy(x.mode, x.variant)
 			p.wait()

@@ -11,7 +11,7 @@ func newCompare(s streams) *cobra.Command {
 	var rules rulesFlags
 	cmd := &cobra.Command{
 		Use:   "compare [SCENARIO | FILE.yaml]",
-		Short: "Run a scenario with every proxier and compare them",
+		Short: "Run a scenario with synclab and kube-proxy in every mode and compare them",
 		Long: `Compare is a run with all subjects, kube-proxy among them, unmodified. They take
 turns, each in a namespace of its own, as processes fed by the same API front
 with the same changes, with the same settings, and all are measured from outside.
@@ -55,7 +55,7 @@ subjects that they name, and the report says which are met.
 			return execute(cmd.Context(), s, o)
 		},
 	}
-	flags.register(cmd, "all that this machine has the tools for", "5%")
+	flags.register(cmd, "every mode of kube-proxy and of synclab that this machine has the tools for", "5%")
 	rules.register(cmd)
 	return cmd
 }

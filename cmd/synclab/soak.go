@@ -172,9 +172,9 @@ func (f *soakFlags) runVirtual(cmd *cobra.Command, s streams) error {
 // ownSubjects are all of synclab's.
 func ownSubjects() []string {
 	var names []string
-	for _, name := range bench.ComparedSubjects() {
-		if subject, err := bench.ParseSubject(name); err == nil && subject.Proxier == bench.Synclab {
-			names = append(names, name)
+	for _, subject := range bench.Subjects() {
+		if subject.Proxier == bench.Synclab {
+			names = append(names, subject.Name)
 		}
 	}
 	return names

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -18,10 +17,6 @@ import (
 // replaceTries bounds how often a table is read anew: because somebody who takes no lock replaced it meanwhile, or
 // because the new one needs more room.
 const replaceTries = 10
-
-// largeText of a table, in bytes, makes one that is so large, in memory that Go's collector does not see, that Go gives
-// the system back what it keeps in reserve: half as much again as is in use.
-const largeText = 8 << 20
 
 // handOver puts all tables of a script in place, one after the other, and gives the bytes of those that are. An error
 // that is a *lineError is the payload's fault.
@@ -92,12 +87,9 @@ func (t *Tables) handOverEdited(socket *xtables.Socket, old *xtables.Table, kept
 		return 0, false, err
 	}
 	in.kept = kept
-	e, whole := newEdit(in, s.chains), s.size()
+	e := newEdit(in, s.chains)
 	if err := s.into(e); err != nil {
 		return 0, false, err
-	}
-	if whole-s.size() > largeText {
-		go debug.FreeOSMemory()
 	}
 	if len(e.runs) == 0 && len(e.declared) == 0 && !e.removes {
 		return 0, kept, nil
