@@ -161,11 +161,8 @@ func (a *aftercare) cleaned(e *engine, took time.Duration, pass conntrack.Pass) 
 func (a *aftercare) synced(ctx context.Context, e *engine, s *Sync) {
 	m := a.metrics[e.family]
 	m.Pending(e.tracker.PendingEvents())
-	a.restores(e, s)
+	a.writes(e, s)
 	if s.Err != nil {
-		if failed := (*nftables.TransactionError)(nil); errors.As(s.Err, &failed) {
-			m.TransactionFailed(failed.Cleanup)
-		}
 		a.health.Failed(e.family, s.Err)
 		return
 	}
@@ -182,12 +179,19 @@ func (a *aftercare) synced(ctx context.Context, e *engine, s *Sync) {
 	a.serve(ctx, e)
 }
 
-// restores counts a failed restore of a sync, once, as kube-proxy does: also where the sync wrote everything anew after
-// it, or isolated what was refused, and succeeded. A sync may fail without one.
-func (a *aftercare) restores(e *engine, s *Sync) {
+// writes counts a failed restore or transaction of a sync, once, as kube-proxy does: also where the sync wrote everything
+// anew after it, or isolated what was refused, and succeeded. A sync may fail without one.
+func (a *aftercare) writes(e *engine, s *Sync) {
+	refused := slices.ContainsFunc(s.Runs, func(r backend.Run) bool { return r.ExitCode != 0 })
+	if a.opts.Backend == Nftables {
+		failed := (*nftables.TransactionError)(nil)
+		if errors.As(s.Err, &failed) || refused {
+			a.metrics[e.family].TransactionFailed(failed != nil && failed.Cleanup)
+		}
+		return
+	}
 	failed := (*iptables.RestoreError)(nil)
-	refused := a.opts.Backend != Nftables && slices.ContainsFunc(s.Runs, func(r backend.Run) bool { return r.ExitCode != 0 })
-	if refused || errors.As(s.Err, &failed) {
+	if errors.As(s.Err, &failed) || refused {
 		a.metrics[e.family].RestoreFailed(e.began == Full)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/proxier/backend"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 	"synclab/proxier/nftables"
@@ -93,13 +94,16 @@ func TestMetricsOfFailedTransactions(t *testing.T) {
 	})
 	for _, c := range []struct {
 		err             error
+		exit            int // of one of the sync's runs
 		failed, cleanup int
 	}{
-		{errors.New("addresses of the node"), 0, 0},
-		{fmt.Errorf("sync: %w", &nftables.TransactionError{Err: errors.New("no memory")}), 1, 0},
-		{&nftables.TransactionError{Err: errors.New("busy"), Cleanup: true}, 1, 1},
+		{errors.New("addresses of the node"), 0, 0, 0},
+		{fmt.Errorf("sync: %w", &nftables.TransactionError{Err: errors.New("no memory")}), 1, 1, 0},
+		{&nftables.TransactionError{Err: errors.New("busy"), Cleanup: true}, 1, 1, 1},
+		{nil, 1, 2, 1}, // refused, and healed within the sync
+		{nil, 0, 2, 1},
 	} {
-		e.after.synced(t.Context(), e, &Sync{Kind: Full, Err: c.err})
+		e.after.synced(t.Context(), e, &Sync{Kind: Full, Err: c.err, Runs: []backend.Run{{ExitCode: c.exit}, {}}})
 		for name, want := range map[string]int{
 			"sync_proxy_rules_nftables_sync_failures_total": c.failed, "sync_proxy_rules_nftables_cleanup_failures_total": c.cleanup,
 			"sync_proxy_rules_iptables_restore_failures_total": 0,
