@@ -4,8 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"synclab/bench"
 	"synclab/proxier"
@@ -23,6 +26,7 @@ func TestMain(m *testing.M) {
 func runScenario(t *testing.T, args ...string) (bench.Run, []bench.Record) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "run")
+	defer time.AfterFunc(5*time.Minute, stacksOfWorkers).Stop()
 	status, stdout, stderr := invoke(t, append(args, "--out", out, "--reps", "1")...)
 	if strings.Contains(stderr, "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
 		t.Skip(stderr)
@@ -35,6 +39,22 @@ func runScenario(t *testing.T, args ...string) (bench.Run, []bench.Record) {
 		t.Fatal(err)
 	}
 	return run, records
+}
+
+// stacksOfWorkers ends this process's workers, which print what their goroutines wait for.
+func stacksOfWorkers() {
+	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range processes {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			continue
+		}
+		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
+		_, rest, _ := strings.Cut(string(stat), ") ") // state, parent
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
+			_ = syscall.Kill(pid, syscall.SIGQUIT)
+		}
+	}
 }
 
 func count(records []bench.Record, subject string, metric bench.Metric) int {
