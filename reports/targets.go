@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -8,9 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"synclab/scenarios"
-
 	"synclab/reports/estimate"
+	"synclab/scenarios"
 )
 
 // TargetResult is what became of one of a scenario's targets.
@@ -46,14 +46,21 @@ const (
 	verdictObserved    = "observed"
 )
 
-// targetResults judge the targets of the runs' scenarios.
+// targetResults judge the targets of the runs' scenarios, but for those of subjects that nobody asked to measure.
 func targetResults(c *collection, s *Summary) []TargetResult {
 	var out []TargetResult
 	seen := map[string]bool{}
+	asked := map[string]bool{} // by scenario and subject
+	for _, l := range c.runs {
+		for _, subject := range l.run.Subjects {
+			asked[l.run.Scenario.Name+" "+subject] = true
+		}
+	}
 	for _, l := range c.runs {
 		for _, target := range l.run.Scenario.Targets {
 			key := l.run.Scenario.Name + fmt.Sprint(target)
-			if seen[key] {
+			beside := cmp.Or(target.Beside, target.Subject)
+			if seen[key] || !asked[l.run.Scenario.Name+" "+target.Subject] || !asked[l.run.Scenario.Name+" "+beside] {
 				continue
 			}
 			seen[key] = true

@@ -27,7 +27,15 @@ func TestResultsCommands(t *testing.T) {
 	placeholder := regexp.MustCompile(`\{[A-Za-z]+:?([0-9]*)\}`)
 	for _, part := range file.Parts {
 		for _, command := range part.Commands {
-			commands = append(commands, placeholder.ReplaceAllString(command, "${1}"))
+			command = placeholder.ReplaceAllString(command, "${1}")
+			commands = append(commands, command)
+			args := strings.Fields(command)
+			if args[0] != "run" && args[0] != "compare" {
+				continue
+			}
+			if status, _, stderr := invoke(t, append(args, "--dry-run")...); status != exitDone {
+				t.Errorf("synclab %s: status %d: %s", command, status, stderr)
+			}
 		}
 	}
 	documents, err := os.ReadDir("../../docs/sample")

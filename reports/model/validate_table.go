@@ -110,12 +110,41 @@ func (v *Validation) WriteTable(w io.Writer) error {
 	if err := v.writeMeans(w, "By subject and quantity", func(m ValidatedMean) bool { return headline(m.Quantity, m.Kind) }); err != nil {
 		return err
 	}
+	if err := v.writeFurthest(w); err != nil {
+		return err
+	}
 	if err := v.writeMeans(w, "What explains them: phases and tools, where they are not slight, and the slowest packets", func(m ValidatedMean) bool { return !headline(m.Quantity, m.Kind) }); err != nil {
 		return err
 	}
 	err, coverage, points := v.Overall("")
 	_, failed := fmt.Fprintf(w, "\nwhole syncs: median absolute error %.1f %%, %.0f %% of %d points within their intervals\n", 100*err, 100*coverage, points)
 	return failed
+}
+
+// writeFurthest prints what plans are made with at the sizes furthest beyond each subject's fit, one by one.
+func (v *Validation) writeFurthest(w io.Writer) error {
+	largest := map[string]int{} // by subject
+	for _, r := range v.Rows {
+		largest[r.Subject] = max(largest[r.Subject], r.Services)
+	}
+	fmt.Fprint(w, "\nOne by one, furthest beyond the fit:\n")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "subject\tservices\tendpoints\tshape\tquantity\tsync\tchanged\tpredicted\tinterval\tmeasured\terror\tcovered")
+	for _, r := range v.Rows {
+		if r.Services < largest[r.Subject] || r.Slight || !headline(r.Quantity, r.Kind) {
+			continue
+		}
+		changed, covered := "", "no"
+		if r.Changed > 0 {
+			changed = fmt.Sprintf("%.0f", r.Changed)
+		}
+		if r.Covered {
+			covered = "yes"
+		}
+		fmt.Fprintf(t, "%s\t%d\t%.3g\t%s\t%s\t%s\t%s\t%s\t%s … %s\t%s\t%+.0f %%\t%s\n", r.Subject, r.Services, r.Endpoints, cmp.Or(r.Shape, "even"), r.Quantity, r.Kind, changed,
+			Amount(r.Quantity, r.Predicted.Median), Amount(r.Quantity, r.Predicted.Low), Amount(r.Quantity, r.Predicted.High), Amount(r.Quantity, r.Value), 100*r.Error, covered)
+	}
+	return t.Flush()
 }
 
 func writeSums(w io.Writer, title, column string, sums []Sum) error {

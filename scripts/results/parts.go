@@ -34,6 +34,8 @@ type output struct {
 	Section string `json:"section"`
 	// Lines is a regular expression of plain text: lines are taken from the first match to the next empty line.
 	Lines string `json:"lines"`
+	// Until is where these lines end instead: before its first match after theirs.
+	Until string `json:"until"`
 	// Rows is a regular expression: rows of tables that do not match it are left out.
 	Rows string `json:"rows"`
 	// Columns of tables that are taken, by header, in this order. Empty: all.
@@ -83,7 +85,7 @@ func (o *output) check(blocks map[string]bool) error {
 		return fmt.Errorf("want section or lines, not both")
 	}
 	blocks[place] = true
-	for _, pattern := range []string{o.Lines, o.Rows} {
+	for _, pattern := range []string{o.Lines, o.Until, o.Rows} {
 		if _, err := regexp.Compile(pattern); err != nil {
 			return err
 		}

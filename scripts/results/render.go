@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -68,7 +69,11 @@ func (o *output) cut(text string) (string, error) {
 		if start == nil {
 			return "", fmt.Errorf("no line matches %q", o.Lines)
 		}
-		text, _, _ = strings.Cut(text[start[0]:], "\n\n")
+		text = text[start[0]:]
+		until := regexp.MustCompile("(?m)" + cmp.Or(o.Until, "^$"))
+		if end := until.FindStringIndex(text); end != nil {
+			text = text[:end[0]]
+		}
 		return "```text\n" + strings.TrimRight(text, "\n") + "\n```", nil
 	}
 	return o.narrow(text)
