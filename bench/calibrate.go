@@ -73,8 +73,8 @@ func Calibrate(ctx context.Context, o CalibrateOptions) (dir string, err error) 
 	if err := o.Run.fill(); err != nil {
 		return "", err
 	}
-	if _, err := SweepRuns(filepath.Dir(o.Run.Out)); err != nil {
-		return "", fmt.Errorf("runs that were killed: %w", err)
+	if err := o.Run.sweep(); err != nil {
+		return "", err
 	}
 	run := Run{
 		ID: filepath.Base(o.Run.Out), Started: time.Now(), Command: o.Run.Command, Scenario: base, Reps: calibrationRounds,

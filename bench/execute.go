@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -150,8 +151,8 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 		for _, u := range shard.Units {
 			all = append(all, u.passes...)
 		}
-	} else if _, err := SweepRuns(filepath.Dir(o.Out)); err != nil {
-		return "", fmt.Errorf("runs that were killed: %w", err)
+	} else if err := o.sweep(); err != nil {
+		return "", err
 	}
 	run := Run{
 		ID: filepath.Base(o.Out), Started: time.Now(), Command: o.Command, Scenario: *o.Scenario, Subjects: slices.Clone(o.Subjects),
@@ -227,6 +228,17 @@ func oneAtATime(show func(Progress)) func(Progress) {
 		defer mu.Unlock()
 		show(p)
 	}
+}
+
+// sweep marks this user's killed runs, where runs are by default: folders beside any other --out are nobody's business.
+func (o *ExecuteOptions) sweep() error {
+	if filepath.Dir(o.Out) != "runs" {
+		return nil
+	}
+	if _, err := SweepRuns("runs"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("runs that were killed: %w", err)
+	}
+	return nil
 }
 
 // newFolder is name, or name-2 and so on: two runs may start within a second.

@@ -341,3 +341,7 @@ func guessStep(step scenarios.Step, full, partial time.Duration, endpoints int64
 	}
 	return partial + time.Second // nodeLoss, settle
 }
+
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}

@@ -11,11 +11,13 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"synclab/bench/outfile"
 )
 
 // The files of a run's folder that are written while it runs; bench.txt follows at its end.
@@ -76,7 +78,7 @@ func openRun(dir string, run Run, force bool) (*RunWriter, error) {
 			return nil, errors.New("it already holds a run: choose another, or replace it with --force")
 		}
 	}
-	records, err := os.OpenFile(filepath.Join(dir, recordsFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	records, err := outfile.Append(filepath.Join(dir, recordsFile), 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -120,11 +122,7 @@ func writeRun(dir string, run Run) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", runFile, err)
 	}
-	draft := filepath.Join(dir, "."+runFile)
-	if err := os.WriteFile(draft, append(b, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(draft, filepath.Join(dir, runFile))
+	return outfile.Write(filepath.Join(dir, runFile), append(b, '\n'), 0o644)
 }
 
 // Dir is the run's folder.
@@ -196,11 +194,7 @@ func (w *RunWriter) Close(status, reason string) error {
 }
 
 func writeBenchFile(dir string, run Run) error {
-	f, err := os.Create(filepath.Join(dir, benchFile))
-	if err != nil {
-		return err
-	}
-	return errors.Join(WriteBench(f, run, Records(dir)), f.Close())
+	return outfile.WriteWith(filepath.Join(dir, benchFile), 0o644, func(w io.Writer) error { return WriteBench(w, run, Records(dir)) })
 }
 
 // ReadRun reads a run's folder: run.json and all records. Errors name file and line.
@@ -222,7 +216,7 @@ func ReadRun(dir string) (Run, []Record, error) {
 func readRun(dir string) (Run, error) {
 	var run Run
 	path := filepath.Join(dir, runFile)
-	b, err := os.ReadFile(path)
+	b, err := outfile.Read(path)
 	if err != nil {
 		return run, fmt.Errorf("not a run: %w", err)
 	}
@@ -246,7 +240,7 @@ func readRun(dir string) (Run, error) {
 func Records(dir string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		path := filepath.Join(dir, recordsFile)
-		f, err := os.Open(path)
+		f, err := outfile.Open(path)
 		if err != nil {
 			yield(Record{}, err)
 			return
@@ -282,15 +276,22 @@ func Records(dir string) iter.Seq2[Record, error] {
 }
 
 // SweepRuns marks the runs under root that were killed as interrupted, and returns their folders. Every record that
-// they wrote stays.
+// they wrote stays. Only this user's runs are looked at, in folders that nobody else may write to; whatever lies in others
+// stays as it is, and is no error.
 func SweepRuns(root string) ([]string, error) {
-	found, err := filepath.Glob(filepath.Join(escapeGlob(root), "*", runFile))
+	if !private(root) {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(root)
 	if err != nil {
 		return nil, err
 	}
 	var swept []string
-	for _, path := range found {
-		dir := filepath.Dir(path)
+	for _, entry := range entries {
+		dir := filepath.Join(root, entry.Name())
+		if !private(dir) {
+			continue
+		}
 		interrupted, err := sweepRun(dir)
 		if err != nil {
 			return swept, fmt.Errorf("sweep run %s: %w", dir, err)
@@ -302,8 +303,13 @@ func SweepRuns(root string) ([]string, error) {
 	return swept, nil
 }
 
-func escapeGlob(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+// private says whether a path is a folder of this user, no link to one, that no other user may write to.
+func private(path string) bool {
+	stat, err := os.Lstat(path)
+	if err != nil || !stat.IsDir() || stat.Mode().Perm()&0o022 != 0 {
+		return false
+	}
+	return int(stat.Sys().(*syscall.Stat_t).Uid) == os.Geteuid()
 }
 
 func sweepRun(dir string) (interrupted bool, err error) {
@@ -311,12 +317,9 @@ func sweepRun(dir string) (interrupted bool, err error) {
 	if err != nil || run.Status != StatusRunning {
 		return false, nil // not ours to judge
 	}
-	records, err := os.OpenFile(filepath.Join(dir, recordsFile), os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return false, nil
-	}
+	records, err := outfile.Open(filepath.Join(dir, recordsFile))
 	if err != nil {
-		return false, err
+		return false, nil // not a run's
 	}
 	defer records.Close()
 	if unix.Flock(int(records.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/perf/benchfmt"
+	"golang.org/x/sys/unix"
 )
 
 func testRun() Run {
@@ -94,6 +95,48 @@ func TestInterruptedRunKeepsItsRecords(t *testing.T) {
 	if err != nil || run.Status != StatusInterrupted || len(records) != len(testRecords()) {
 		t.Errorf("ReadRun: status %q, %d records, %v; want interrupted and all %d",
 			run.Status, len(records), err, len(testRecords()))
+	}
+}
+
+// What lies beside a run is a stranger's: it is not waited for, not written to, and no reason to fail.
+func TestSweepRunsLeavesStrangersAlone(t *testing.T) {
+	root := t.TempDir()
+	victim := filepath.Join(root, "victim")
+	killed := func(name string) string { // a run that was killed, with links where it writes
+		dir := filepath.Join(root, name)
+		w, err := OpenRun(dir, testRun(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.records.Close()
+		if err := errors.Join(os.Symlink(victim, filepath.Join(dir, benchFile)), os.Symlink(victim, filepath.Join(dir, "."+runFile))); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	own, anybodys, linked := killed("own"), killed("anybodys"), killed("linked")
+	fifo, device := filepath.Join(root, "fifo"), filepath.Join(root, "device")
+	if err := errors.Join(os.WriteFile(victim, []byte("secret"), 0o600), os.Chmod(anybodys, 0o777),
+		os.Rename(linked, filepath.Join(t.TempDir(), "elsewhere")), os.Symlink(anybodys, linked),
+		os.Mkdir(fifo, 0o755), unix.Mkfifo(filepath.Join(fifo, runFile), 0o666),
+		os.Mkdir(device, 0o755), os.Symlink("/dev/zero", filepath.Join(device, runFile))); err != nil {
+		t.Fatal(err)
+	}
+	swept, err := SweepRuns(root)
+	if err != nil || len(swept) != 1 || swept[0] != own {
+		t.Errorf("swept %q, %v; want %s", swept, err, own)
+	}
+	if text, err := os.ReadFile(victim); err != nil || string(text) != "secret" {
+		t.Errorf("the file that links lead to: %q, %v", text, err)
+	}
+	if run, err := readRun(anybodys); err != nil || run.Status != StatusRunning {
+		t.Errorf("a folder that anybody may write to: %s, %v", run.Status, err)
+	}
+	if err := os.Chmod(root, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if swept, err := SweepRuns(root); err != nil || len(swept) != 0 {
+		t.Errorf("below a folder that anybody may write to: %q, %v", swept, err)
 	}
 }
 

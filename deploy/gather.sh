@@ -12,15 +12,35 @@ job=${3:-synclab-sweep}
 
 in_namespace() { kubectl --namespace "$namespace" "$@"; }
 
-# A folder is unpacked only when all of it has come, and its pod ends only when it is unpacked.
+# What a pod sends is a stranger's: it ran other people's proxies. Files and folders are unpacked where nothing else lies, and
+# a shard's folder then replaces what was gathered of it before. The pod ends only after that.
 take() {
-	in_namespace exec "$1" --container hold -- tar -C /runs -cf - . >"$out/.$1.tar" &&
-		tar -C "$out" -xf "$out/.$1.tar" &&
+	fresh=$(mktemp -d "$out/.gather.XXXXXX") &&
+		mkdir "$fresh/runs" &&
+		in_namespace exec "$1" --container hold -- tar -C /runs -cf - . >"$fresh/tar" &&
+		only_files "$1" "$fresh/tar" &&
+		tar -C "$fresh/runs" --no-same-owner --no-same-permissions -xf "$fresh/tar" &&
+		put "$fresh/runs" &&
 		in_namespace exec "$1" --container hold -- touch /runs/gathered &&
 		echo "gathered from $1"
 	taken=$?
-	rm -f "$out/.$1.tar"
+	rm -rf "$fresh"
 	return "$taken"
+}
+
+only_files() {
+	list=$(tar -tvf "$2") || return
+	if other=$(printf '%s\n' "$list" | grep -v '^[-d]'); then
+		printf '%s: refused: in what it sends are links or devices:\n%s\n' "$1" "$other" >&2
+		return 1
+	fi
+}
+
+put() {
+	for shard in "$1"/shard-*; do
+		[ -d "$shard" ] || continue # no match is the pattern itself
+		rm -rf "$out/${shard##*/}" && mv "$shard" "$out/" || return
+	done
 }
 
 gather() {

@@ -7,6 +7,8 @@ import (
 	"html/template"
 	"path/filepath"
 	"strings"
+
+	"synclab/bench/outfile"
 )
 
 // AgreementPage is the page of an Agreement, in its run's folder.
@@ -54,7 +56,7 @@ func (a *Agreement) write(out string, o AgreementOptions) error {
 	if err := agreementTemplate.Execute(&b, p); err != nil {
 		return fmt.Errorf("%s: %w", AgreementPage, err)
 	}
-	return replaceFile(filepath.Join(out, AgreementPage), b.Bytes())
+	return outfile.Write(filepath.Join(out, AgreementPage), b.Bytes(), 0o644)
 }
 
 // sentence begins and ends a description as one.

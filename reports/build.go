@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"synclab/bench"
+	"synclab/bench/outfile"
 )
 
 // Options of Build.
@@ -64,7 +65,7 @@ func Build(dirs []string, out string, opts Options) (*Summary, error) {
 		if err := output.write(&b); err != nil {
 			return nil, fmt.Errorf("%s: %w", output.name, err)
 		}
-		if err := replaceFile(filepath.Join(out, output.name), b.Bytes()); err != nil {
+		if err := outfile.Write(filepath.Join(out, output.name), b.Bytes(), 0o644); err != nil {
 			return nil, err
 		}
 	}
@@ -100,13 +101,4 @@ func (s *Summary) writeJSON(b *bytes.Buffer) error {
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(s)
-}
-
-// replaceFile writes beside the file and renames, so that a reader never sees half a report.
-func replaceFile(path string, content []byte) error {
-	next := path + ".new"
-	if err := os.WriteFile(next, content, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"synclab/bench/outfile"
 	"synclab/reports/capacity"
 	"synclab/reports/model"
 )
@@ -82,7 +83,7 @@ func BuildCapacity(a *capacity.Answer, out string, opts Options) error {
 	for _, f := range files {
 		page.Downloads = append(page.Downloads, download{f.name, f.text,
 			template.URL("data:text/csv;charset=utf-8;base64," + base64.StdEncoding.EncodeToString(f.content))}) //nolint:gosec // written by this package
-		if err := replaceFile(filepath.Join(out, f.name), f.content); err != nil {
+		if err := outfile.Write(filepath.Join(out, f.name), f.content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -90,10 +91,10 @@ func BuildCapacity(a *capacity.Answer, out string, opts Options) error {
 	if err := capacityTemplate.Execute(&b, page); err != nil {
 		return fmt.Errorf("%s: %w", CapacityPage, err)
 	}
-	if err := replaceFile(filepath.Join(out, CapacityPage), b.Bytes()); err != nil {
+	if err := outfile.Write(filepath.Join(out, CapacityPage), b.Bytes(), 0o644); err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(out, "capacity.md"), []byte(r.markdown()))
+	return outfile.Write(filepath.Join(out, "capacity.md"), []byte(r.markdown()), 0o644)
 }
 
 func newCapacityReport(a *capacity.Answer) *capacityReport {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"synclab/bench/outfile"
 	"synclab/reports/capacity"
 	"synclab/reports/model"
 )
@@ -37,7 +38,7 @@ func WriteAnswer(dir string, a *capacity.Answer) error {
 			return err
 		}
 	}
-	return replaceFile(filepath.Join(dir, AnswerFile), append(text, '\n'))
+	return outfile.Write(filepath.Join(dir, AnswerFile), append(text, '\n'), 0o644)
 }
 
 // LoadAnswer reads what WriteAnswer kept. The model may be of any machine: it answers nothing anew.

@@ -16,6 +16,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"synclab/bench/outfile"
 )
 
 // Sizes of a figure. It is drawn for a card about 680 CSS pixels wide and must stay readable at half of that.
@@ -225,7 +227,7 @@ func (f *figure) save(out string, opts Options) (Plot, error) {
 	// A machine without the Liberation fonts takes one of the same widths.
 	one.markup = bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"),
 		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
-	if err := replaceFile(filepath.Join(out, one.SVG), one.markup); err != nil {
+	if err := outfile.Write(filepath.Join(out, one.SVG), one.markup, 0o644); err != nil {
 		return one, err
 	}
 	if opts.NoPNG {
@@ -238,7 +240,7 @@ func (f *figure) save(out string, opts Options) (Plot, error) {
 	if _, err := (vgimg.PngCanvas{Canvas: raster}).WriteTo(&b); err != nil {
 		return one, fmt.Errorf("%s: %w", one.PNG, err)
 	}
-	return one, replaceFile(filepath.Join(out, one.PNG), b.Bytes())
+	return one, outfile.Write(filepath.Join(out, one.PNG), b.Bytes(), 0o644)
 }
 
 // logAxis makes an axis logarithmic with ticks at 1, 2 and 5, fewer when it spans many decades.

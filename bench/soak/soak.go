@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"synclab/bench/outfile"
 	"synclab/scenarios"
 )
 
@@ -262,5 +263,5 @@ func writeScenario(file string, s *scenarios.Scenario) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, text, 0o644))
+	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), outfile.Write(file, text, 0o644))
 }

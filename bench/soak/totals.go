@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"synclab/bench"
+	"synclab/bench/outfile"
 	"synclab/scenarios"
 )
 
@@ -170,9 +170,5 @@ func (m Summary) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	draft := filepath.Join(dir, ".summary.json") // renamed, so that nobody reads half of it
-	if err := os.WriteFile(draft, append(text, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(draft, filepath.Join(dir, "summary.json"))
+	return outfile.Write(filepath.Join(dir, "summary.json"), append(text, '\n'), 0o644)
 }

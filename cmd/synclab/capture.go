@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,12 +9,12 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"synclab/bench/outfile"
 	"synclab/sim"
 	"synclab/sim/capture"
 )
@@ -66,6 +65,7 @@ plays it.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.cluster.kubeconfig, "kubeconfig", "", "`file` that says where the cluster is (default: $KUBECONFIG, or ~/.kube/config)")
+	o.cluster.registerExec(flags)
 	flags.StringVar(&o.cluster.context, "context", "", "`name` of the kubeconfig's context (default: its current one)")
 	flags.BoolVar(&o.anonymize, "anonymize", false, "replace names and addresses, irreversibly, and leave out all that rules do not depend on")
 	flags.StringVarP(&o.out, "output", "o", "", "`file` to write, or - for stdout")
@@ -113,7 +113,7 @@ func runCapture(ctx context.Context, s streams, o captureOptions) error {
 	if o.out == "-" {
 		err = write(s.out)
 	} else {
-		err = writeFile(o.out, write)
+		err = outfile.WriteWith(o.out, 0o600, write)
 	}
 	if err != nil {
 		return err
@@ -131,21 +131,4 @@ func tellRanges(w io.Writer, what string, ranges []netip.Prefix) {
 	for _, r := range ranges {
 		fmt.Fprintln(w, what, r)
 	}
-}
-
-// writeFile leaves a whole file, or the old one.
-func writeFile(path string, write func(io.Writer) error) error {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	buffer := bufio.NewWriterSize(file, 1<<16)
-	err = errors.Join(write(buffer), buffer.Flush(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
-	}
-	return err
 }

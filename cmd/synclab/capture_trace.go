@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"synclab/bench/outfile"
 	"synclab/sim"
 	"synclab/sim/live"
 )
@@ -46,7 +47,7 @@ func recordTrace(ctx context.Context, s streams, client kubernetes.Interface, ho
 	if out == "-" {
 		err = write(s.out)
 	} else {
-		err = writeFile(out, write)
+		err = outfile.WriteWith(out, 0o600, write)
 	}
 	if err != nil {
 		return err

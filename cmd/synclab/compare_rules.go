@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"synclab/bench"
 	"synclab/bench/conform"
+	"synclab/bench/outfile"
 	"synclab/bench/upstream"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
@@ -75,7 +75,7 @@ func (f *rulesFlags) register(cmd *cobra.Command) {
 func (f *rulesFlags) args(usual cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if f.rules {
-			for _, name := range []string{"reps", "precision", "budget", "quick", "out", "force", "feed", "max-time", "max-memory", "exec-config", "kubeconfig", "context", "dump-iptables"} {
+			for _, name := range []string{"reps", "precision", "budget", "quick", "out", "force", "feed", "max-time", "max-memory", "exec-config", "kubeconfig", "context", "allow-exec-plugins", "dump-iptables"} {
 				if cmd.Flags().Changed(name) {
 					return badUsage(cmd, "--%s is for measuring: it has no meaning with --rules", name)
 				}
@@ -269,10 +269,10 @@ func (f *rulesFlags) tell(s streams, failure *conform.Failure, n int, binary str
 		file = strings.TrimSuffix(file, ".yaml") + "-" + strconv.Itoa(n) + ".yaml"
 	}
 	shorter := "smaller: synclab compare --rules -f " + file
-	err := os.WriteFile(file, []byte(failure.After), 0o644)
+	err := outfile.Write(file, []byte(failure.After), 0o644)
 	if failure.Before != "" {
 		before := strings.TrimSuffix(file, ".yaml") + "-before.yaml"
-		err = errors.Join(err, os.WriteFile(before, []byte(failure.Before), 0o644))
+		err = errors.Join(err, outfile.Write(before, []byte(failure.Before), 0o644))
 		shorter = "smaller: synclab compare --rules -f " + before + " --then " + file
 	}
 	if err != nil {

@@ -245,3 +245,44 @@ esac
 		t.Errorf("let go: %q, %v; want each once", order, err)
 	}
 }
+
+// A pod that sends a link is refused, and nothing of it is unpacked.
+func TestGatherRefusesLinks(t *testing.T) {
+	dir := t.TempDir()
+	const kubectl = `#!/bin/sh
+cd "$FAKE"
+shift 2
+case $1 in
+get)
+	case $2 in
+	pods) printf a ;;
+	job) [ ! -e asked ] || echo Complete; touch asked ;;
+	esac ;;
+exec)
+	case $6 in
+	tar) tar -C a -cf - . ;;
+	touch) touch let-go ;;
+	esac ;;
+esac
+`
+	fake, victim := filepath.Join(dir, "fake"), filepath.Join(dir, "victim")
+	shard := filepath.Join(fake, "a", "shard-1-of-1")
+	if err := errors.Join(os.MkdirAll(shard, 0o755), os.WriteFile(filepath.Join(shard, "run.json"), []byte("{}"), 0o644),
+		os.Symlink(victim, filepath.Join(shard, "index.html.new")), os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "sweep")
+	gather := exec.CommandContext(t.Context(), "sh", filepath.Join(deployFolder, "gather.sh"), out)
+	gather.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "FAKE="+fake, "GATHER_EVERY=0")
+	said, _ := gather.CombinedOutput()
+	if !strings.Contains(string(said), "a: refused") || !strings.Contains(string(said), "index.html.new -> "+victim) {
+		t.Errorf("said\n%s", said)
+	}
+	entries, err := os.ReadDir(out)
+	if err != nil || len(entries) != 0 {
+		t.Errorf("unpacked %v, %v", entries, err)
+	}
+	if _, err := os.Stat(filepath.Join(fake, "let-go")); err == nil {
+		t.Error("the pod was let go")
+	}
+}

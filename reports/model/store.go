@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"synclab/bench"
+	"synclab/bench/outfile"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 )
@@ -30,11 +31,10 @@ func (m *Model) Write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("cost model: %w", err)
 	}
-	draft := filepath.Join(dir, "."+File)
-	if err := os.WriteFile(draft, append(b, '\n'), 0o644); err != nil {
+	if err := outfile.Write(filepath.Join(dir, File), append(b, '\n'), 0o644); err != nil {
 		return fmt.Errorf("cost model: %w", err)
 	}
-	return os.Rename(draft, filepath.Join(dir, File))
+	return nil
 }
 
 // Here is where a model shall be used, and for what.
@@ -63,7 +63,7 @@ func Load(path string, here Here) (m *Model, remarks []string, err error) {
 	if at, err := os.Stat(path); err == nil && at.IsDir() {
 		path = filepath.Join(path, File)
 	}
-	b, err := os.ReadFile(path)
+	b, err := outfile.Read(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cost model: %w", err)
 	}

@@ -1,0 +1,99 @@
+package outfile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Nothing of what a stranger may put in a file's place is written to.
+func TestWriteFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "index.html")
+	for name, plant := range map[string]func() error{
+		"symlink":   func() error { return os.Symlink(victim, path) },
+		"hard link": func() error { return os.Link(victim, path) },
+		"FIFO":      func() error { return unix.Mkfifo(path, 0o666) },
+		"nothing":   func() error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := errors.Join(os.WriteFile(victim, []byte("secret"), 0o600), plant()); err != nil {
+				t.Fatal(err)
+			}
+			defer os.Remove(path)
+			if err := Write(path, []byte("page"), 0o640); err != nil {
+				t.Fatal(err)
+			}
+			stat, err := os.Lstat(path)
+			if err != nil || stat.Mode() != 0o640 {
+				t.Errorf("mode %v, %v", stat.Mode(), err)
+			}
+			if got, err := os.ReadFile(path); string(got) != "page" || err != nil {
+				t.Errorf("wrote %q, %v", got, err)
+			}
+			if got, err := os.ReadFile(victim); string(got) != "secret" || err != nil {
+				t.Errorf("the file that was linked to: %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// A write that fails leaves the old file and no other.
+func TestFailedWrite(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("failed")
+	err := WriteWith(path, 0o600, func(w io.Writer) error {
+		_, err := w.Write(make([]byte, 1<<20))
+		return errors.Join(err, failed)
+	})
+	entries, readErr := os.ReadDir(dir)
+	got, _ := os.ReadFile(path)
+	if !errors.Is(err, failed) || readErr != nil || len(entries) != 1 || string(got) != "old" {
+		t.Errorf("%v; %d files, %q", err, len(entries), got)
+	}
+}
+
+// What is no regular file is refused at once.
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(os.WriteFile(at("file"), []byte("text"), 0o600), unix.Mkfifo(at("fifo"), 0o600), os.Symlink(at("file"), at("symlink")),
+		os.WriteFile(at("twice"), nil, 0o600), os.Link(at("twice"), at("hardlink")), os.Mkdir(at("folder"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name         string
+		read, append bool
+	}{
+		{"file", true, true}, {"new", false, true}, {"fifo", false, false}, {"symlink", true, false}, {"hardlink", true, false}, {"folder", false, false},
+	} {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if f, err := Open(at(c.name)); (err == nil) != c.read {
+				t.Errorf("open %s: %v", c.name, err)
+			} else if err == nil {
+				f.Close()
+			}
+			if f, err := Append(at(c.name), 0o600); (err == nil) != c.append {
+				t.Errorf("append to %s: %v", c.name, err)
+			} else if err == nil {
+				f.Close()
+			}
+		}()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: still waiting", c.name)
+		}
+	}
+}
