@@ -40,7 +40,7 @@ func Command(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("shim: %w", err)
 	}
-	path, err := cache.Get(ctx, "shim-"+fingerprint(), func(path string) error { return build(ctx, path) })
+	path, err := cache.Get(ctx, "shim-"+fingerprint(), "", func(path string) error { return build(ctx, path) })
 	if err != nil {
 		return "", fmt.Errorf("shim: %w", err)
 	}

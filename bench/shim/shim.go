@@ -139,8 +139,8 @@ var system = []string{"/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin
 // find looks a tool up on PATH and in the system's folders, but not among ours.
 func (s *Shim) find(name string) (string, error) {
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), system...) {
-		path, err := filepath.Abs(filepath.Join(dir, name))
-		if err != nil || filepath.Dir(path) == s.Path() {
+		path := filepath.Join(dir, name)
+		if !filepath.IsAbs(dir) || filepath.Dir(path) == s.Path() { // "", ".": whatever the working directory holds
 			continue
 		}
 		if stat, err := os.Stat(path); err == nil && stat.Mode().IsRegular() && stat.Mode()&0o111 != 0 {

@@ -2,7 +2,10 @@ package upstream
 
 import (
 	"context"
+	"crypto/sha256"
+	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,12 +36,16 @@ func (b *builder) say(format string, args ...any) {
 func (b *builder) build(ctx context.Context, path string) error {
 	start := time.Now()
 	b.say("building %s %s with %s: some minutes and 3 GB of disk, once", b.command, b.version, b.goVersion)
-	dir, changes, err := b.module(ctx)
+	dir, err := privateFolder(b.cache.dir)
 	if err != nil {
 		return fmt.Errorf("build %s: %w", b.version, err)
 	}
+	defer os.RemoveAll(dir)
+	if err := b.module(ctx, dir); err != nil {
+		return fmt.Errorf("build %s: %w", b.version, err)
+	}
 	args := []string{"build", "-v", "-trimpath", "-buildvcs=false"}
-	if changes {
+	if b.version != Pinned {
 		args = append(args, "-mod=mod")
 	}
 	const version = "k8s.io/component-base/version"
@@ -68,70 +75,60 @@ func (b *builder) counter() func(string) {
 	}
 }
 
-// module gives the folder to build in, and whether go.mod there is still to be completed.
-func (b *builder) module(ctx context.Context) (dir string, changes bool, err error) {
+//go:embed kubernetes.mod
+var pinnedMod []byte
+
+//go:embed kubernetes.sum
+var pinnedSum []byte
+
+// origin says what a command is built from: for the pinned version the digest of its module, which names the digests of
+// all others; else the version, whose digest Go's checksum database has.
+func (b *builder) origin() string {
+	if b.version != Pinned {
+		return kubernetes + "@" + b.version
+	}
+	digest := sha256.New()
+	digest.Write(pinnedMod)
+	digest.Write(pinnedSum)
+	return fmt.Sprintf("sha256:%x", digest.Sum(nil))
+}
+
+// module makes dir the module to build in. For versions that are not pinned its replace lines are those of
+// k8s.io/kubernetes, turned from the staging folders to the published modules; so are the lines that decide how Go behaves.
+func (b *builder) module(ctx context.Context, dir string) error {
 	if b.version == Pinned {
-		if dir := pinned(); dir != "" {
-			return dir, false, nil
-		}
+		return errors.Join(writeIn(dir, "go.mod", pinnedMod), writeIn(dir, "go.sum", pinnedSum))
 	}
-	dir, err = b.generate(ctx)
-	return dir, true, err
-}
-
-// folder is the module of the pinned version, in the repository.
-var folder = filepath.Join("bench", "kubernetes")
-
-// pinned finds the folder from the working directory or the executable upwards: bin/synclab lies in the repository.
-func pinned() string {
-	var starts []string
-	if dir, err := os.Getwd(); err == nil {
-		starts = append(starts, dir)
-	}
-	if exe, err := os.Executable(); err == nil {
-		starts = append(starts, filepath.Dir(exe))
-	}
-	for _, dir := range starts {
-		for {
-			candidate := filepath.Join(dir, folder)
-			text, err := os.ReadFile(filepath.Join(candidate, "go.mod"))
-			if err == nil && strings.Contains(string(text), kubernetes+" "+Pinned) {
-				return candidate
-			}
-			parent := filepath.Dir(dir)
-			if parent == dir {
-				break
-			}
-			dir = parent
-		}
-	}
-	return ""
-}
-
-// generate makes a module for any version in the cache. Its replace lines are those of k8s.io/kubernetes, turned from
-// the staging folders to the published modules; so are the lines that decide how Go behaves.
-func (b *builder) generate(ctx context.Context) (string, error) {
-	out, err := Go(ctx, os.TempDir(), []string{"GOFLAGS=-mod=mod"}, nil, "mod", "download", "-json", kubernetes+"@"+b.version)
+	out, err := Go(ctx, dir, []string{"GOFLAGS=-mod=mod"}, nil, "mod", "download", "-json", kubernetes+"@"+b.version)
 	var module struct{ GoMod, Error string }
 	if jsonErr := json.Unmarshal(out, &module); jsonErr == nil && module.Error != "" {
-		return "", fmt.Errorf("%s%s", module.Error, advice(module.Error))
+		return fmt.Errorf("%s%s", module.Error, advice(module.Error))
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
-	out, err = Go(ctx, os.TempDir(), nil, nil, "mod", "edit", "-json", module.GoMod)
+	out, err = Go(ctx, dir, nil, nil, "mod", "edit", "-json", module.GoMod)
 	if err != nil {
-		return "", err
+		return err
 	}
 	text, err := b.goMod(out)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", module.GoMod, err)
+		return fmt.Errorf("%s: %w", module.GoMod, err)
 	}
-	dir := b.cache.Path("module-" + b.command + "-" + b.version)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	return writeIn(dir, "go.mod", []byte(text))
+}
+
+// privateFolder makes a folder that only this user may read, and a module in it: go looks for one in every folder above.
+func privateFolder(parent string) (string, error) {
+	dir, err := os.MkdirTemp(parent, ".synclab-go-*")
+	if err != nil {
 		return "", err
 	}
-	return dir, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o644)
+	return dir, writeIn(dir, "go.mod", []byte("module synclab/private\n"))
+}
+
+func writeIn(dir, name string, text []byte) error {
+	return os.WriteFile(filepath.Join(dir, name), text, 0o600)
 }
 
 // goMod writes a go.mod from what `go mod edit -json` says of k8s.io/kubernetes's own.

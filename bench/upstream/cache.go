@@ -2,8 +2,11 @@ package upstream
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"synclab/bench/outfile"
 )
 
 // Cache is a folder of commands that were built.
@@ -56,11 +61,12 @@ func writable(dir string) error {
 // Path is where a file of that name is or would be.
 func (c Cache) Path(name string) string { return filepath.Join(c.dir, name) }
 
-// Get gives the path of a file, and has it made if it is not there. build writes it to the path that it gets; only when
-// it succeeds the file gets its name. Who asks for a file that another process is building waits for it.
-func (c Cache) Get(ctx context.Context, name string, build func(path string) error) (string, error) {
+// Get gives the path of a file, and has it made if it is not there as it was made, or was made from something else.
+// build writes it to the path that it gets; only when it succeeds the file gets its name. Who asks for a file that another
+// process is building waits for it.
+func (c Cache) Get(ctx context.Context, name, origin string, build func(path string) error) (string, error) {
 	path := c.Path(name)
-	if exists(path) {
+	if c.intact(name, origin) {
 		return path, nil
 	}
 	unlock, err := c.lock(ctx, name)
@@ -68,7 +74,7 @@ func (c Cache) Get(ctx context.Context, name string, build func(path string) err
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	defer unlock()
-	if exists(path) { // another built it meanwhile
+	if c.intact(name, origin) { // another built it meanwhile
 		return path, nil
 	}
 	building := c.Path("." + name + ".building") // what a killed build left is overwritten
@@ -79,12 +85,50 @@ func (c Cache) Get(ctx context.Context, name string, build func(path string) err
 	if err := build(building); err != nil {
 		return "", err
 	}
-	return path, os.Rename(building, path)
+	digest, err := digestOf(building)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(made{Origin: origin, Digest: digest})
+	if err != nil {
+		return "", err
+	}
+	return path, errors.Join(outfile.Write(path+madeSuffix, append(text, '\n'), 0o644), os.Rename(building, path))
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+// made says how a file in the cache came about; it lies beside the file.
+type made struct {
+	Origin string `json:"origin"`
+	Digest string `json:"digest"` // of the file
+}
+
+const madeSuffix = ".made.json"
+
+// intact says whether a file is there, was made from origin, and is what was made.
+func (c Cache) intact(name, origin string) bool {
+	text, err := outfile.Read(c.Path(name) + madeSuffix)
+	if err != nil {
+		return false
+	}
+	var m made
+	if json.Unmarshal(text, &m) != nil || m.Origin != origin {
+		return false
+	}
+	digest, err := digestOf(c.Path(name))
+	return err == nil && digest == m.Digest
+}
+
+func digestOf(path string) (string, error) {
+	f, err := outfile.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	digest := sha256.New()
+	if _, err := io.Copy(digest, f); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return fmt.Sprintf("sha256:%x", digest.Sum(nil)), nil
 }
 
 // lock holds a file's lock; it ends with the process, whatever ends that.

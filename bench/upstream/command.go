@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Pinned is the version that the lab measures against when nothing else is said: that of the module bench/kubernetes.
+// Pinned is the version that the lab measures against when nothing else is said: that of kubernetes.mod.
 const Pinned = "v1.37.2"
 
 // ErrNotBuilt is wrapped by the error of a command that CachedOnly forbids to build.
@@ -88,10 +88,11 @@ func find(ctx context.Context, name string, opts Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	b := builder{Options: opts, cache: cache, command: name, version: version, minor: parts[1], staging: "v0." + parts[1] + "." + parts[2]}
 	goVersion := GoVersion(ctx)
 	if goVersion == "" || opts.CachedOnly {
 		// Who cannot build takes what another Go built.
-		if path := newest(cache.Path(fmt.Sprintf("%s-%s-go*-%s", name, version, runtime.GOARCH))); path != "" {
+		if path := cache.newest(fmt.Sprintf("%s-%s-go*-%s", name, version, runtime.GOARCH), b.origin()); path != "" {
 			return path, nil
 		}
 		if opts.CachedOnly {
@@ -99,17 +100,15 @@ func find(ctx context.Context, name string, opts Options) (string, error) {
 		}
 		return "", fmt.Errorf("%s: %w, or name a binary that you have", version, ErrNoGo)
 	}
+	b.goVersion = goVersion
 	file := fmt.Sprintf("%s-%s-%s-%s", name, version, goVersion, runtime.GOARCH)
-	b := builder{
-		Options: opts, cache: cache, command: name, version: version, goVersion: goVersion, minor: parts[1],
-		staging: "v0." + parts[1] + "." + parts[2],
-	}
-	return cache.Get(ctx, file, func(path string) error { return b.build(ctx, path) })
+	return cache.Get(ctx, file, b.origin(), func(path string) error { return b.build(ctx, path) })
 }
 
-// newest file that fits a pattern; empty when there is none.
-func newest(pattern string) string {
-	paths, err := filepath.Glob(pattern)
+// newest file that fits a pattern and is intact; empty when there is none.
+func (c Cache) newest(pattern, origin string) string {
+	paths, err := filepath.Glob(c.Path(pattern))
+	paths = slices.DeleteFunc(paths, func(path string) bool { return !c.intact(filepath.Base(path), origin) })
 	if err != nil || len(paths) == 0 {
 		return ""
 	}

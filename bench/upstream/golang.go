@@ -39,7 +39,12 @@ func Go(ctx context.Context, dir string, env []string, onLine func(string), args
 
 // GoVersion is that of the go command, such as go1.26.8; empty without one.
 func GoVersion(ctx context.Context) string {
-	out, err := Go(ctx, "", nil, nil, "env", "GOVERSION")
+	dir, err := privateFolder("")
+	if err != nil {
+		return ""
+	}
+	defer os.RemoveAll(dir)
+	out, err := Go(ctx, dir, nil, nil, "env", "GOVERSION")
 	if err != nil {
 		return ""
 	}

@@ -1,10 +1,12 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -27,6 +29,7 @@ func fakeGo(t *testing.T, fails string) (account func() []string) {
 		"mod edit") cat %[1]q; exit;;
 		esac
 		echo "$(pwd): $*" >> %[2]q
+		cp go.mod %[2]q.mod
 		fails=%[3]q
 		if [ -n "$fails" ]; then echo "$fails" >&2; exit 1; fi
 		echo "go: downloading example.com/module v1.0.0" >&2
@@ -61,6 +64,16 @@ func fakeGo(t *testing.T, fails string) (account func() []string) {
 	}
 }
 
+// goModOf is where fakeGo keeps the go.mod of its last build.
+func goModOf(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(filepath.Dir(path), "log.mod")
+}
+
 func TestBuildsThePinnedVersionOnce(t *testing.T) {
 	account := fakeGo(t, "")
 	cache := t.TempDir()
@@ -71,7 +84,7 @@ func TestBuildsThePinnedVersionOnce(t *testing.T) {
 		t.Fatalf("%s, %s, %v", path, version, err)
 	}
 	calls := account()
-	if len(calls) != 1 || !strings.Contains(calls[0], "/bench/kubernetes: build") || !strings.HasSuffix(calls[0], " k8s.io/kubernetes/cmd/kube-proxy") ||
+	if len(calls) != 1 || !strings.HasPrefix(calls[0], cache+"/.synclab-go-") || !strings.HasSuffix(calls[0], " k8s.io/kubernetes/cmd/kube-proxy") ||
 		strings.Contains(calls[0], "-mod=mod") {
 		t.Errorf("go was called: %q", calls)
 	}
@@ -96,8 +109,7 @@ func TestBuildsAnotherVersion(t *testing.T) {
 	if len(calls) != 2 || calls[0] != "mod download -json k8s.io/kubernetes@v1.34.2" || !strings.Contains(calls[1], "-mod=mod") {
 		t.Fatalf("go was called: %q", calls)
 	}
-	dir, _, _ := strings.Cut(calls[1], ":")
-	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	text, err := os.ReadFile(goModOf(t))
 	const want = `module synclab/kube-proxy
 
 go 1.24.0
@@ -139,9 +151,9 @@ func TestWaitingForAnotherBuildEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = cache.Get(t.Context(), "thing", func(string) error {
+	_, err = cache.Get(t.Context(), "thing", "", func(string) error {
 		cancel()
-		_, err := cache.Get(ctx, "thing", func(string) error { t.Error("built by two"); return nil })
+		_, err := cache.Get(ctx, "thing", "", func(string) error { t.Error("built by two"); return nil })
 		return err
 	})
 	if !errors.Is(err, context.Canceled) {
@@ -174,8 +186,11 @@ func TestWithoutGo(t *testing.T) {
 	if !errors.Is(err, ErrNoGo) || !strings.Contains(err.Error(), "install") {
 		t.Errorf("got %v", err)
 	}
-	path := filepath.Join(cache, fmt.Sprintf("kube-proxy-%s-go1.20-%s", Pinned, runtime.GOARCH))
-	if err := os.WriteFile(path, []byte("#!/bin/sh\necho Kubernetes "+Pinned+"\n"), 0o755); err != nil {
+	name := fmt.Sprintf("kube-proxy-%s-go1.20-%s", Pinned, runtime.GOARCH)
+	path, err := Cache{cache}.Get(t.Context(), name, (&builder{version: Pinned}).origin(), func(path string) error {
+		return os.WriteFile(path, []byte("#!/bin/sh\necho Kubernetes "+Pinned+"\n"), 0o755)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if got, _, err := KubeProxy(t.Context(), Options{Cache: cache}); err != nil || got != path {
@@ -239,10 +254,61 @@ func TestDefaultCache(t *testing.T) {
 	}
 }
 
-// TestPinnedModule holds constant and module together, and finds the module from below.
+// TestPinnedModule holds constant and module together.
 func TestPinnedModule(t *testing.T) {
-	if dir := pinned(); filepath.Base(dir) != "kubernetes" {
-		t.Errorf("bench/kubernetes, of version %s, is not found from here: %q", Pinned, dir)
+	if !bytes.Contains(pinnedMod, []byte("\t"+kubernetes+" "+Pinned+" ")) || !bytes.Contains(pinnedSum, []byte("\n"+kubernetes+" "+Pinned+" h1:")) {
+		t.Errorf("kubernetes.mod or kubernetes.sum is not of version %s", Pinned)
+	}
+}
+
+// What is built does not depend on the working directory, whoever wrote what lies there.
+func TestWorkingDirectoryDecidesNothing(t *testing.T) {
+	dir := t.TempDir()
+	planted := filepath.Join(dir, "bench", "kubernetes")
+	mod := "module planted\n\nrequire (\n\t" + kubernetes + " " + Pinned + "\n)\n\nreplace " + kubernetes + " => ./evil\n"
+	if err := errors.Join(os.MkdirAll(planted, 0o755), os.WriteFile(filepath.Join(planted, "go.mod"), []byte(mod), 0o644), os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	account := fakeGo(t, "")
+	if _, _, err := KubeProxy(t.Context(), Options{Cache: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(goModOf(t)); err != nil || !bytes.Equal(got, pinnedMod) {
+		t.Errorf("%v; built from another go.mod:\n%s", err, got)
+	}
+	for _, call := range account() {
+		if strings.HasPrefix(call, dir) {
+			t.Errorf("go worked in %s: %s", dir, call)
+		}
+	}
+}
+
+// A binary that is not as it was built, or was built from something else, is built anew.
+func TestCacheIsChecked(t *testing.T) {
+	account := fakeGo(t, "")
+	cache := t.TempDir()
+	path, _, err := KubeProxy(t.Context(), Options{Cache: cache})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func() error{
+		"another binary": func() error {
+			return os.WriteFile(path, []byte("#!/bin/sh\n: planted\necho Kubernetes "+Pinned+"\n"), 0o755)
+		},
+		"another origin": func() error { return os.WriteFile(path+madeSuffix, []byte(`{"origin":"sha256:0"}`), 0o644) },
+		"no origin":      func() error { return os.Remove(path + madeSuffix) },
+	} {
+		before := len(account())
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := KubeProxy(t.Context(), Options{Cache: cache, CachedOnly: true}); !errors.Is(err, ErrNotBuilt) {
+			t.Errorf("%s: taken as built: %v", name, err)
+		}
+		if _, _, err := KubeProxy(t.Context(), Options{Cache: cache}); err != nil || len(account()) != before+1 {
+			t.Errorf("%s: %v, go %q", name, err, account()[before:])
+		}
 	}
 }
 

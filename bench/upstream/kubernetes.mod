@@ -1,7 +1,8 @@
 // Kubernetes itself, unmodified: the kube-proxy the lab measures against, and what its tests talk to.
 // A module of its own, so that the main go.mod stays small. The replace lines are those of k8s.io/kubernetes,
-// turned from its staging folders to the published modules of the same version.
-module synclab/bench/kubernetes
+// turned from its staging folders to the published modules of the same version. To take another version, work on a copy of
+// this file and kubernetes.sum that are called go.mod and go.sum.
+module synclab/kubernetes
 
 go 1.26.0
 
