@@ -222,7 +222,7 @@ func (f *following) serveAPI(t *testing.T) *kubernetes.Clientset {
 			t.Error(err)
 		}
 	})
-	data, err := front.Kubeconfig("http://" + listener.Addr().String())
+	data, err := front.Kubeconfig("http://"+listener.Addr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ const (
 // command is how the subject's process is started: one configuration, from which all subjects of a run get the same
 // settings, a kubeconfig that leads to the front, and PATH with the shim first.
 func (r *repetition) command() (path string, args, env []string, err error) {
-	kubeconfig, err := front.Kubeconfig(r.tunnel.server)
+	kubeconfig, err := front.Kubeconfig(r.tunnel.server, nil)
 	if err != nil {
 		return "", nil, nil, err
 	}

@@ -73,7 +73,7 @@ func (k *kubeProxy) start(ctx context.Context, command, dir string, s Setting, n
 		return errors.Join(err, listener.Close())
 	}
 	go func() { _ = k.front.Serve(serving, listener) }() // kube-proxy says it when the front is gone
-	kubeconfig, err := front.Kubeconfig("http://" + listener.Addr().String())
+	kubeconfig, err := front.Kubeconfig("http://"+listener.Addr().String(), nil)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (p *play) kubeProxy(mode, variant string) {
 		}
 		return path
 	}
-	kubeconfig, err := front.Kubeconfig("http://" + listener.Addr().String())
+	kubeconfig, err := front.Kubeconfig("http://"+listener.Addr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func clusterOf(t *testing.T, objects *sim.Objects) (cluster *sim.Cluster, kubeco
 	}
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
-	text, err := front.Kubeconfig(server.URL)
+	text, err := front.Kubeconfig(server.URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

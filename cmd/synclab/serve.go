@@ -12,13 +12,14 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
+	"synclab/bench/outfile"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/front"
 )
 
 // defaultListen is where `synclab serve` listens.
-const defaultListen = "127.0.0.1:8001"
+const defaultListen = "127.0.0.1:0"
 
 // serveOptions are what `synclab serve` was asked for, read and checked.
 type serveOptions struct {
@@ -46,11 +47,12 @@ EndpointSlices, Nodes, Namespaces and ServiceCIDRs, in JSON and protobuf. Client
 may write Events, and nothing else. Point kubectl, kube-proxy or a controller of
 your own at the kubeconfig that it prints.
 
-There is no authentication: it listens on this machine only, unless told otherwise.`,
+That file has a token, which every request has to bear, and a certificate; both are
+new each time. It listens on this machine only, unless told otherwise.`,
 		Example: `  synclab serve --services 10000 --endpoints 10
   synclab serve mixed-types --churn 100 --kubeconfig-out lab.kubeconfig
   kubectl get svc,endpointslices -A -o yaml | synclab serve -f -
-  synclab serve --listen 127.0.0.1:0 --verbose`,
+  synclab serve --listen 127.0.0.1:8001 --verbose`,
 		Args: argCount(0, 1, "a scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkListen(cmd, o.listen, anywhere); err != nil {
@@ -76,7 +78,7 @@ There is no authentication: it listens on this machine only, unless told otherwi
 	manifests.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.listen, "listen", defaultListen, "`address:port` to listen on; port 0 takes any that is free")
-	flags.BoolVar(&anywhere, "i-know-it-has-no-auth", false, "allow --listen on an address that other machines reach")
+	flags.BoolVar(&anywhere, "anywhere", false, "allow --listen on an address that other machines reach")
 	flags.StringVar(&o.kubeconfig, "kubeconfig-out", "", "`file` to write the kubeconfig to (default: a temporary one, removed at the end)")
 	flags.Float64Var(&o.churn, "churn", 0, "changes a second, of the `rate`, until Ctrl-C; their kind is that of the scenario's churn")
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "print a line for each request; for a watch, when it ends")
@@ -94,7 +96,7 @@ func checkListen(cmd *cobra.Command, listen string, anywhere bool) error {
 	}
 	addr, err := netip.ParseAddr(host)
 	if local := host == "localhost" || err == nil && addr.IsLoopback(); !local && !anywhere {
-		return badUsage(cmd, "--listen %s: other machines may reach it, and the API has no authentication; use a loopback address, or say --i-know-it-has-no-auth", listen)
+		return badUsage(cmd, "--listen %s: other machines may reach it; use a loopback address, or say --anywhere", listen)
 	}
 	return nil
 }
@@ -117,7 +119,15 @@ func serve(ctx context.Context, s streams, o serveOptions) error {
 	if err := cluster.Load(ctx, objects); err != nil {
 		return err
 	}
-	options := front.Options{ServiceCIDRs: o.scenario.Shape.ServiceCIDRs}
+	host, _, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	credentials, err := front.NewCredentials(host, "localhost")
+	if err != nil {
+		return err
+	}
+	options := front.Options{ServiceCIDRs: o.scenario.Shape.ServiceCIDRs, Token: credentials.Token, MaxWatches: 1000}
 	if o.objects != nil {
 		options.ServiceCIDRs = nil
 	}
@@ -129,16 +139,16 @@ func serve(ctx context.Context, s streams, o serveOptions) error {
 		return err
 	}
 	defer f.Close()
-	path, remove, err := o.writeKubeconfig("http://" + listener.Addr().String())
+	path, remove, err := o.writeKubeconfig("https://"+listener.Addr().String(), credentials)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	fmt.Fprintf(s.err, "%d Services, %d EndpointSlices and %d Nodes at http://%s until Ctrl-C\n",
+	fmt.Fprintf(s.err, "%d Services, %d EndpointSlices and %d Nodes at https://%s until Ctrl-C\n",
 		len(objects.Services), len(objects.Slices), len(objects.Nodes), listener.Addr())
 	fmt.Fprintf(s.err, "try:  kubectl --kubeconfig %s get svc -A\n", path)
 	fmt.Fprintln(s.out, path)
-	return o.run(ctx, s, f, listener, cluster, world)
+	return o.run(ctx, s, f, credentials.Secure(listener), cluster, world)
 }
 
 // run serves and churns until ctx ends, or one of the two fails.
@@ -223,13 +233,13 @@ func (o *serveOptions) keepChanging(ctx context.Context, cluster *sim.Cluster, w
 }
 
 // writeKubeconfig returns the file and what removes it, if it is a temporary one.
-func (o *serveOptions) writeKubeconfig(server string) (string, func(), error) {
-	data, err := front.Kubeconfig(server)
+func (o *serveOptions) writeKubeconfig(server string, credentials *front.Credentials) (string, func(), error) {
+	data, err := front.Kubeconfig(server, credentials)
 	if err != nil {
 		return "", nil, err
 	}
 	if o.kubeconfig != "" {
-		return o.kubeconfig, func() {}, os.WriteFile(o.kubeconfig, data, 0o600)
+		return o.kubeconfig, func() {}, outfile.Write(o.kubeconfig, data, 0o600)
 	}
 	file, err := os.CreateTemp("", "synclab-*.kubeconfig")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 func TestServeRefusesOtherAddresses(t *testing.T) {
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:8001", "example.com:8001"} {
 		status, stdout, stderr := invoke(t, "serve", "--listen", listen)
-		if status != exitUsage || !strings.Contains(stderr, "--i-know-it-has-no-auth") || stdout != "" {
+		if status != exitUsage || !strings.Contains(stderr, "--anywhere") || stdout != "" {
 			t.Errorf("--listen %s: status %d, %q", listen, status, stderr)
 		}
 	}
@@ -27,7 +27,7 @@ func TestServeRefusesOtherAddresses(t *testing.T) {
 			t.Errorf("%q: status %d, %q", args, status, stderr)
 		}
 	}
-	if status, _, stderr := invoke(t, "serve", "--listen", "192.0.2.1:0", "--i-know-it-has-no-auth"); status != exitFailed || !strings.Contains(stderr, "192.0.2.1") {
+	if status, _, stderr := invoke(t, "serve", "--listen", "192.0.2.1:0", "--anywhere"); status != exitFailed || !strings.Contains(stderr, "192.0.2.1") {
 		t.Errorf("an address of another machine: status %d, %q", status, stderr)
 	}
 }
@@ -86,7 +86,7 @@ func TestServe(t *testing.T) {
 	if status != exitInterrupted {
 		t.Errorf("exit status %d, want %d", status, exitInterrupted)
 	}
-	for _, want := range []string{"600 Services, 600 EndpointSlices and 100 Nodes at http://127.0.0.1:", "kubectl --kubeconfig " + s.kubeconfig + " get svc -A\n", "GET /api/v1/services 200 "} {
+	for _, want := range []string{"600 Services, 600 EndpointSlices and 100 Nodes at https://127.0.0.1:", "kubectl --kubeconfig " + s.kubeconfig + " get svc -A\n", "GET /api/v1/services 200 "} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("stderr has no %q:\n%s", want, stderr)
 		}

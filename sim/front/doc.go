@@ -26,7 +26,7 @@
 // both API groups, and read; the last ones are kept. Everything else is
 // read-only.
 //
-// Differences to a real API server: there is no authentication; a version to
+// Differences to a real API server: a token is all the authentication there is; a version to
 // come is refused at once (the API server waits up to 3 s for it); watches end
 // only when somebody ends them (there, after half an hour or more); a list's
 // items carry kind and apiVersion in JSON. Not modelled: other resources (Pods

@@ -26,8 +26,12 @@ type Options struct {
 	// History is how many past events of each resource are kept for watches that
 	// are behind or start from an older version; 16384 if 0.
 	History int
-	// KeepEvents is how many Events that clients wrote are kept; 1000 if 0.
+	// KeepEvents is how many Events that clients wrote are kept; 1000 if 0. Each has 16 KiB at most.
 	KeepEvents int
+	// Token that every request must bear; empty: none. With it, requests must name the host by its address.
+	Token string
+	// MaxWatches bounds how many are open at a time; 0: no bound.
+	MaxWatches int
 	// ServiceCIDRs are the ranges of the ServiceCIDR "kubernetes": by default
 	// those of the simulated clusters, 10.96.0.0/12 and fd00:10:96::/108, for the
 	// families that the Services have.
@@ -76,7 +80,8 @@ type Front struct {
 	clock   clock.WithTicker
 	unwatch func() // stops observing the cluster
 
-	paused atomic.Bool
+	paused  atomic.Bool
+	watches atomic.Int64 // open
 
 	mu     sync.Mutex
 	stores map[*resource]*store
@@ -95,7 +100,11 @@ func New(cluster *sim.Cluster, o Options) (*Front, error) {
 	o.setDefaults()
 	f := &Front{options: o, clock: o.Clock, stores: map[*resource]*store{}}
 	for _, r := range resources {
-		f.stores[r] = newStore(r, o.History)
+		history := o.History
+		if r.writable { // what clients send must not fill the memory
+			history = min(history, o.KeepEvents)
+		}
+		f.stores[r] = newStore(r, history)
 	}
 	f.ended, f.end = context.WithCancelCause(context.Background())
 	f.OnChange(f.wake)
@@ -249,6 +258,7 @@ func (f *Front) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           f,
 		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       3 * time.Minute,
 		// Requests end with the server: watches too.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}

@@ -69,7 +69,7 @@ func labOf(t testing.TB, objects *sim.Objects, o Options) *lab {
 // config is what clients read from the front's kubeconfig.
 func (l *lab) config(t testing.TB, contentType string) *rest.Config {
 	t.Helper()
-	data, err := Kubeconfig(l.url)
+	data, err := Kubeconfig(l.url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,12 +6,17 @@ import (
 )
 
 // Kubeconfig is the file that points clients at a front: server is its URL, such
-// as http://127.0.0.1:8001. Nobody needs to say who they are.
-func Kubeconfig(server string) ([]byte, error) {
+// as http://127.0.0.1:8001, and credentials what it asks for; nil: nothing.
+func Kubeconfig(server string, credentials *Credentials) ([]byte, error) {
 	const name = "synclab"
 	c := clientcmdapi.NewConfig()
 	c.Clusters[name] = &clientcmdapi.Cluster{Server: server}
 	c.Contexts[name] = &clientcmdapi.Context{Cluster: name}
+	if credentials != nil {
+		c.Clusters[name].CertificateAuthorityData = credentials.CA
+		c.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: credentials.Token} // sent by clients over TLS only
+		c.Contexts[name].AuthInfo = name
+	}
 	c.CurrentContext = name
 	return clientcmd.Write(*c)
 }

@@ -27,7 +27,7 @@ func (l *lab) kubectl(t *testing.T) func(args ...string) *exec.Cmd {
 	if err != nil {
 		t.Skip("kubectl is not on PATH")
 	}
-	data, err := Kubeconfig(l.url)
+	data, err := Kubeconfig(l.url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,6 +60,9 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 // answer finds out what is asked for. Its error is for the client, and nothing
 // has been written then.
 func (f *Front) answer(w http.ResponseWriter, r *http.Request) error {
+	if err := f.guard(r); err != nil {
+		return err
+	}
 	if f.paused.Load() {
 		return apierrors.NewServiceUnavailable("the API front is paused")
 	}
@@ -97,6 +100,9 @@ func (f *Front) version(w http.ResponseWriter) error {
 	return nil
 }
 
+// answerTimeout is how long a client may take to read a whole list.
+const answerTimeout = 2 * time.Minute
+
 // answerResource answers below /api/VERSION and /apis/GROUP/VERSION.
 func (f *Front) answerResource(w http.ResponseWriter, r *http.Request, path []string) error {
 	gv := groupVersionOf(path)
@@ -127,9 +133,18 @@ func (f *Front) answerResource(w http.ResponseWriter, r *http.Request, path []st
 	if err != nil {
 		return err
 	}
-	switch {
-	case s.options.Watch:
+	if s.options.Watch {
+		leave, err := f.enterWatch()
+		if err != nil {
+			return err
+		}
+		defer leave()
 		return f.watch(w, r, s)
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(answerTimeout))
+	defer func() { _ = control.SetWriteDeadline(time.Time{}) }() // the connection lives on
+	switch {
 	case name != "":
 		if of.namespaced && namespace == "" {
 			return errNotFound()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -18,8 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// bodyLimit is the size in bytes of the largest Event that is taken.
-const bodyLimit = 1 << 20
+const (
+	bodyLimit   = 16 << 10         // bytes of the largest Event that is taken; real ones have 1 KiB
+	bodyTimeout = 10 * time.Second // for it to arrive
+)
 
 // sink keeps the Events that clients write, the oldest first, under the Front's
 // lock. They show in both API groups; what the groups name differently is
@@ -50,7 +53,13 @@ func (f *Front) receive(w http.ResponseWriter, r *http.Request, of *resource, na
 	if !ok {
 		return errNotAcceptable()
 	}
+	if err := checkMediaType(of, name, r); err != nil {
+		return err
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
+	_ = control.SetReadDeadline(time.Time{})
 	if err != nil {
 		return apierrors.NewRequestEntityTooLargeError(err.Error())
 	}

@@ -1,0 +1,56 @@
+package front
+
+import (
+	"crypto/subtle"
+	"fmt"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// guard refuses who does not know the token. It refuses names of hosts as well: a web page whose name was made to lead
+// here would have its browser send that name.
+func (f *Front) guard(r *http.Request) error {
+	if f.options.Token == "" {
+		return nil
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && host != "localhost" {
+		return apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf("host %q: want an address or localhost", r.Host))
+	}
+	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+f.options.Token)) != 1 {
+		return apierrors.NewUnauthorized("the bearer token is in the kubeconfig that synclab serve wrote")
+	}
+	return nil
+}
+
+// enterWatch counts a watch that begins; leave has to be called at its end.
+func (f *Front) enterWatch() (leave func(), err error) {
+	if n := f.watches.Add(1); f.options.MaxWatches > 0 && n > int64(f.options.MaxWatches) {
+		f.watches.Add(-1)
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d watches are open", f.options.MaxWatches), 1)
+	}
+	return func() { f.watches.Add(-1) }, nil
+}
+
+// checkMediaType looks at what a body is said to be: a browser sends neither without asking first.
+func checkMediaType(of *resource, name string, r *http.Request) error {
+	if r.Method != http.MethodPost && r.Method != http.MethodPut { // a patch's says how to patch, and is looked at there
+		return nil
+	}
+	got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err == nil && (got == runtime.ContentTypeJSON || got == runtime.ContentTypeProtobuf) {
+		return nil
+	}
+	return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, strings.ToLower(r.Method), of.GroupResource(), name,
+		fmt.Sprintf("want %s or %s", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf), 0, true)
+}
