@@ -107,7 +107,7 @@ Ctrl-C keeps what was measured until then, and the model of it.`,
 }
 
 func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
-	if _, ok := s.err.(*os.File); !ok { // workers write to it, too
+	if descriptor(s.err) < 0 { // workers write to it, too
 		s.err = &turnTaking{w: s.err}
 	}
 	fit := model.FitOptions{Seed: o.Seed}

@@ -26,8 +26,9 @@ const (
 func main() {
 	ctx, windUp := context.WithCancel(context.Background())
 	go heedSignals(windUp)
-	err := run(ctx, streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
-	os.Exit(exitStatus(ctx, os.Stderr, err))
+	s := streams{os.Stdin, &printable{w: os.Stdout}, &printable{w: os.Stderr}}
+	err := run(ctx, s, os.Args[1:])
+	os.Exit(exitStatus(ctx, s.err, err))
 }
 
 // streams are what a command reads and writes. Results go to out; progress and remarks go to err.

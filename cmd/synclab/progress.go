@@ -27,8 +27,18 @@ type progress struct {
 const lineEvery = 10 * time.Second
 
 func newProgress(w io.Writer) *progress {
-	f, ok := w.(*os.File)
-	return &progress{w: w, terminal: ok && term.IsTerminal(int(f.Fd()))}
+	return &progress{w: w, terminal: term.IsTerminal(descriptor(w))}
+}
+
+// descriptor of the file that a stream goes to; -1: to none.
+func descriptor(w io.Writer) int {
+	if p, ok := w.(*printable); ok {
+		w = p.w
+	}
+	if f, ok := w.(*os.File); ok {
+		return int(f.Fd())
+	}
+	return -1
 }
 
 func (p *progress) show(at bench.Progress) {
@@ -79,9 +89,12 @@ func newBar(w io.Writer, title string, total int) *progressbar.ProgressBar {
 	if total == 0 {
 		total = -1 // a spinner
 	}
+	if p, ok := w.(*printable); ok {
+		w = p.w // a bar steers the terminal
+	}
 	options := []progressbar.Option{
 		progressbar.OptionSetWriter(w),
-		progressbar.OptionSetDescription(title),
+		progressbar.OptionSetDescription(printableText(title)),
 		progressbar.OptionSetPredictTime(true),
 		progressbar.OptionSetElapsedTime(true),
 		progressbar.OptionSpinnerType(14),

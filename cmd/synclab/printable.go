@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+// printable is a writer for people: names in manifests, scenarios and records may hold what steers a terminal, and that is
+// written out, as in JSON: \u001b. Several goroutines may write.
+type printable struct {
+	w io.Writer
+
+	mu   sync.Mutex
+	rest []byte // the beginning of a character
+}
+
+func (p *printable) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text, out := append(p.rest, b...), make([]byte, 0, len(b))
+	for len(text) > 0 && utf8.FullRune(text) {
+		r, size := utf8.DecodeRune(text)
+		out = appendPrintable(out, r, text[:size])
+		text = text[size:]
+	}
+	p.rest = slices.Clone(text)
+	if _, err := p.w.Write(out); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+func appendPrintable(out []byte, r rune, encoded []byte) []byte {
+	switch {
+	case r == utf8.RuneError && len(encoded) == 1:
+		return fmt.Appendf(out, `\x%02x`, encoded[0])
+	case r == '\n', r == '\t', unicode.IsGraphic(r):
+		return append(out, encoded...)
+	case r > 0xffff:
+		return fmt.Appendf(out, `\U%08x`, r)
+	}
+	return fmt.Appendf(out, `\u%04x`, r)
+}
+
+// printableText is the same for a text.
+func printableText(text string) string {
+	var out strings.Builder
+	_, _ = (&printable{w: &out}).Write([]byte(text))
+	return out.String()
+}
