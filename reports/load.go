@@ -2,6 +2,7 @@ package reports
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -38,6 +39,11 @@ func loadFolder(dir string) (*loadedRun, error) {
 	}
 	if run.ID == "" {
 		run.ID = filepath.Base(dir)
+	}
+	for _, target := range run.Scenario.Targets {
+		if !knownFigure(target.Figure) {
+			return nil, fmt.Errorf("%s: a target of the figure %q, which this version does not know", filepath.Join(dir, "run.json"), target.Figure)
+		}
 	}
 	l := &loadedRun{dir: dir, run: run, records: records}
 	torn, err := endsTorn(filepath.Join(dir, "records.jsonl"))

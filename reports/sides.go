@@ -126,6 +126,10 @@ func figureName(word string) string {
 	return word
 }
 
+func knownFigure(name string) bool {
+	return slices.ContainsFunc(figureTexts, func(t figureText) bool { return t.name == figureName(name) })
+}
+
 func figureTextOf(name string) figureText {
 	i := slices.IndexFunc(figureTexts, func(t figureText) bool { return t.name == figureName(name) })
 	return figureTexts[i]

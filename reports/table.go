@@ -251,14 +251,19 @@ func (t textTable) fits() bool {
 func (t textTable) write(b *strings.Builder) {
 	widths := t.widths()
 	line := func(row []string) {
-		text := row[0] + strings.Repeat(" ", widths[0]-runes(row[0]))
+		text := row[0] + strings.Repeat(" ", max(0, widths[0]-runes(row[0])))
 		for i, cell := range row[1:] {
-			text += strings.Repeat(" ", 2+widths[i+1]-runes(cell)) + cell
+			text += strings.Repeat(" ", max(0, 2+widths[i+1]-runes(cell))) + cell
 		}
 		b.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
-	line(t.header)
+	if len(t.header) > 0 { // else nothing in it is known
+		line(t.header)
+	}
 	for _, row := range t.rows {
+		if len(row) == 0 {
+			continue
+		}
 		if t.isHeading(row) {
 			b.WriteString(shorten(row[0], tableWidth) + "\n")
 			continue
