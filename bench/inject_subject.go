@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -135,26 +136,22 @@ func limitGroup(pid int, bytes int64) (end func() error, err error) {
 	_, own, _ := strings.Cut(string(text), "0::")
 	own, _, _ = strings.Cut(own, "\n")
 	parent := filepath.Join(groups, own)
-	group := filepath.Join(parent, fmt.Sprintf("synclab-%d", os.Getpid()))
-	write := func(dir, file, value string) error {
-		return os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644)
-	}
-	_ = write(parent, "cgroup.subtree_control", "+memory") // it may be there already
-	if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	group, err := newGroup(parent)
+	if err != nil {
 		return nil, err
 	}
 	leave := func() error {
 		members, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
 		for _, member := range strings.Fields(string(members)) {
-			_ = write(parent, "cgroup.procs", member)
+			_ = writeGroup(parent, "cgroup.procs", member)
 		}
-		return os.Remove(group)
+		return removeGroup(group)
 	}
-	if err := write(group, "memory.max", strconv.FormatInt(bytes, 10)); err != nil {
+	if err := writeGroup(group, "memory.max", strconv.FormatInt(bytes, 10)); err != nil {
 		return nil, errors.Join(err, leave())
 	}
-	_ = write(group, "memory.swap.max", "0") // there is none, where there is no such file
-	if err := write(group, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+	_ = writeGroup(group, "memory.swap.max", "0") // there is none, where there is no such file
+	if err := writeGroup(group, "cgroup.procs", strconv.Itoa(pid)); err != nil {
 		return nil, errors.Join(err, leave())
 	}
 	return func() error {
@@ -167,6 +164,53 @@ func limitGroup(pid int, bytes int64) (end func() error, err error) {
 			time.Sleep(pause)
 		}
 	}, nil
+}
+
+func writeGroup(dir, file, value string) error {
+	return os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644)
+}
+
+// Names of control groups begin so; those of the second kind had their parent account for memory, which ends with them.
+const (
+	groupPrefix      = "synclab-"
+	groupAddedPrefix = groupPrefix + "memory-"
+	// groupAge: a group without processes that is younger may be of a run that is about to put one there.
+	groupAge = time.Minute
+)
+
+// newGroup makes a control group of its own, after it removed what runs that were killed have left.
+func newGroup(parent string) (string, error) {
+	left, _ := filepath.Glob(filepath.Join(parent, groupPrefix+"*"))
+	for _, dir := range left {
+		if stat, err := os.Stat(dir); err == nil && stat.IsDir() && time.Since(stat.ModTime()) > groupAge {
+			_ = removeGroup(dir) // not possible as long as there are processes in it
+		}
+	}
+	prefix := groupPrefix
+	accounted, err := os.ReadFile(filepath.Join(parent, "cgroup.subtree_control"))
+	if err != nil {
+		return "", err
+	}
+	if !slices.Contains(strings.Fields(string(accounted)), "memory") {
+		prefix = groupAddedPrefix
+		if err := writeGroup(parent, "cgroup.subtree_control", "+memory"); err != nil {
+			return "", err
+		}
+	}
+	return os.MkdirTemp(parent, prefix)
+}
+
+// removeGroup removes a group without processes, and what its parent did for it unless another group is there.
+func removeGroup(group string) error {
+	if err := os.Remove(group); err != nil {
+		return err
+	}
+	parent := filepath.Dir(group)
+	entries, err := os.ReadDir(parent)
+	if err != nil || !strings.HasPrefix(filepath.Base(group), groupAddedPrefix) || slices.ContainsFunc(entries, fs.DirEntry.IsDir) {
+		return err
+	}
+	return writeGroup(parent, "cgroup.subtree_control", "-memory")
 }
 
 // moreAddresses gives the node one more address in each family, the last in its own network of 256.

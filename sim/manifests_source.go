@@ -72,9 +72,9 @@ func openInputs(paths []string, stdin io.Reader) ([]inputFile, error) {
 		if stdin == nil || slices.Index(paths, "-") < i {
 			return nil, errors.New("read objects: stdin (-) can be read once, and only where there is one")
 		}
-		text, err := io.ReadAll(stdin)
+		text, err := readAll(stdin, "stdin")
 		if err != nil {
-			return nil, fmt.Errorf("read objects: stdin: %w", err)
+			return nil, fmt.Errorf("read objects: %w", err)
 		}
 		files = append(files, inputFile{"stdin", text})
 	}
@@ -94,13 +94,31 @@ func openPath(path string) ([]inputFile, error) {
 	}
 	var files []inputFile
 	for _, name := range names {
-		text, err := os.ReadFile(name)
+		f, err := os.Open(name)
 		if err != nil {
+			return nil, err
+		}
+		text, err := readAll(f, name)
+		if err := errors.Join(err, f.Close()); err != nil {
 			return nil, err
 		}
 		files = append(files, inputFile{name, text})
 	}
 	return files, nil
+}
+
+// largestInput is the size in bytes of the largest file that is read: 200,000 Services of 10 endpoints, as JSON.
+var largestInput int64 = 1 << 30
+
+func readAll(r io.Reader, name string) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, largestInput+1))
+	if err == nil && int64(len(text)) > largestInput {
+		err = fmt.Errorf("larger than %d MiB: divide it", largestInput>>20)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return text, nil
 }
 
 func manifestsIn(directory string) ([]string, error) {
@@ -111,9 +129,17 @@ func manifestsIn(directory string) ([]string, error) {
 		}
 		switch filepath.Ext(path) {
 		case ".yaml", ".yml", ".json":
-			if !entry.IsDir() {
-				names = append(names, path)
+			if entry.IsDir() {
+				return nil
 			}
+			stat, err := os.Stat(path) // of what a link leads to
+			if err != nil {
+				return err
+			}
+			if !stat.Mode().IsRegular() {
+				return fmt.Errorf("%s: not a regular file", path)
+			}
+			names = append(names, path)
 		}
 		return nil
 	})

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -15,6 +16,12 @@ import (
 type clusterFlags struct {
 	kubeconfig string // empty: $KUBECONFIG, then ~/.kube/config
 	context    string // empty: the file's current one
+	// allowExec lets root run what the kubeconfig names as a credential plugin.
+	allowExec bool
+}
+
+func (f *clusterFlags) registerExec(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.allowExec, "allow-exec-plugins", false, "as root too, run the program that the kubeconfig names for credentials")
 }
 
 // restConfig reads the kubeconfig. The error is the user's to mend.
@@ -37,6 +44,9 @@ func (f clusterFlags) restConfig() (*rest.Config, error) {
 		return nil, badInput(fmt.Errorf("kubeconfig: %s names no cluster", where))
 	case err != nil:
 		return nil, badInput(fmt.Errorf("kubeconfig: %w", err))
+	}
+	if cfg.ExecProvider != nil && os.Geteuid() == 0 && !f.allowExec {
+		return nil, badInput(fmt.Errorf("kubeconfig: it would run %q as root for credentials: allow that with --allow-exec-plugins, or run synclab as another user", cfg.ExecProvider.Command))
 	}
 	return cfg, nil
 }

@@ -49,6 +49,7 @@ func (f *planCluster) register(cmd *cobra.Command) {
 	flags.Float64Var(&f.churn.NodeLosses, "node-losses", 0, "`number` of nodes a day that are lost with all their pods, in addition")
 	f.manifests.register(cmd)
 	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "`file` of a real cluster whose objects are listed once and counted, read-only")
+	f.cluster.registerExec(flags)
 	flags.StringVar(&f.cluster.context, "context", "", "`context` of that file (default: its current one)")
 	if err := errors.Join(cmd.MarkFlagFilename("kubeconfig"), cmd.MarkFlagFilename("churn-from", "jsonl"), cmd.MarkFlagFilename("earlier", "yaml", "yml", "json")); err != nil {
 		panic(err)

@@ -28,7 +28,7 @@ import (
 // proxyOptions are what `synclab proxy` was asked for.
 type proxyOptions struct {
 	config     *v1alpha1.KubeProxyConfiguration
-	kubeconfig string
+	cluster    clusterFlags
 	backend    proxier.BackendKind
 	variant    iptables.Variant
 	layout     iptables.Layout
@@ -102,7 +102,8 @@ is kube-proxy's, tree finds a Service by its address's prefixes.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&file, "config", "", "`file` with the KubeProxyConfiguration, v1alpha1 (default: kube-proxy's defaults)")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that says where the API server is (default: the configuration's, or $KUBECONFIG)")
+	flags.StringVar(&o.cluster.kubeconfig, "kubeconfig", "", "`file` that says where the API server is (default: the configuration's, or $KUBECONFIG)")
+	o.cluster.registerExec(flags)
 	rules.register(cmd)
 	flags.StringVar(&policy, "policy", policies[0], "what paces syncs: "+strings.Join(policies, " or "))
 	flags.IntVar(&o.burst, "burst", runner.DefaultBurst, "`number` of syncs that may follow each other at once (token-bucket)")
@@ -143,7 +144,7 @@ func runProxy(ctx context.Context, o proxyOptions) error {
 		return err
 	}
 	connection := o.config.ClientConnection
-	cluster := clusterFlags{kubeconfig: o.kubeconfig}
+	cluster := o.cluster
 	if cluster.kubeconfig == "" {
 		cluster.kubeconfig = connection.Kubeconfig
 	}

@@ -67,6 +67,7 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	f.shards.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "`file` of a real cluster to take Services from and to follow, read-only (scenario: follow)")
+	f.cluster.registerExec(flags)
 	flags.StringVar(&f.cluster.context, "context", "", "`context` of that file (default: its current one)")
 	complete(cmd, "context")
 	flags.IntVar(&f.o.reps, "reps", bench.LeastReps, "`number` of repetitions of each cell; switches --precision off")
