@@ -87,7 +87,7 @@ func TestCalibrationTurns(t *testing.T) {
 func TestCalibrationChoosesByGainAndTime(t *testing.T) {
 	l := aLane("one", 8000)
 	l.passed(CalibrationCell{Services: 500, Endpoints: 10}, 4*time.Second, false)
-	cells := []CalibrationCell{{2000, 10, false}, {4000, 10, false}, {8000, 10, false}, {1000, 1, false}}
+	cells := []CalibrationCell{{2000, 10, false}, {4000, 10, false}, {8000, 10, false}, {1000, 2, false}}
 	judged := []Judgement{
 		{Full: [2]time.Duration{3 * time.Second, 4 * time.Second}, Gain: 0.3},
 		{Full: [2]time.Duration{9 * time.Second, 20 * time.Second}, Gain: 0.9},
