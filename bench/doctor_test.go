@@ -22,7 +22,10 @@ func TestExamineKubeProxy(t *testing.T) {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\necho Kubernetes "+upstream.Pinned+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if c := examineKubeProxy(t.Context(), o); c.Status != OK || !strings.Contains(c.Detail, upstream.Pinned) || !strings.Contains(c.Detail, path) {
+	if c := examineKubeProxy(t.Context(), o); c.Status != Absent {
+		t.Errorf("a binary of which nobody knows what it was built from: %+v", c)
+	}
+	if c := examineKubeProxy(t.Context(), upstream.Options{Path: path}); c.Status != OK || !strings.Contains(c.Detail, upstream.Pinned) || !strings.Contains(c.Detail, path) {
 		t.Errorf("built: %+v", c)
 	}
 	t.Setenv("PATH", t.TempDir())
