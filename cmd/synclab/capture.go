@@ -39,8 +39,11 @@ a Service proxy reads of them to a file that 'synclab run -f' and 'synclab rules
 
 With --anonymize nothing of the cluster can be read from the file: names, zones,
 addresses and ranges are replaced by drawn ones, consistently, so that the rules
-made of it are as many and of the same shape. Kept are port numbers, and how
-long one after another objects were made. Nothing is kept that would lead back.
+made of it are as many and of the same shape; NodePorts and times, too. Nothing is
+kept that would lead back. Kept are the ports of Services and endpoints, how many
+there are of everything and what belongs together, and in which order objects were
+made: who knows the cluster may recognize it by that, and see that two captures are
+of one cluster.
 
 With --for it goes on to watch them and writes a trace: what there was at first
 and every change, with the time at which it came. 'synclab plan --churn-from'

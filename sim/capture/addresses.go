@@ -36,8 +36,8 @@ type numbering struct {
 
 func newNumbering(bits int, rng *rand.Rand) *numbering {
 	n := &numbering{bits: bits, rng: rng, noted: map[netip.Prefix]bool{}, assigned: map[netip.Prefix]netip.Prefix{}}
-	special := []string{"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"}
-	var unused []string
+	special := []string{"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32"}
+	unused := []string{"240.0.0.0/4"} // class E: some clusters have their pods there
 	n.groups, n.leastBits = []int{16, 24}, 8
 	if bits == 128 {
 		special = []string{"::/128", "::1/128", "ff00::/8"}

@@ -26,15 +26,15 @@ type Anonymized struct {
 // wellKnownPorts are names of ports that are in every cluster. All others are replaced.
 var wellKnownPorts = map[string]bool{"": true, "http": true, "https": true, "grpc": true, "dns": true, "dns-tcp": true, "metrics": true}
 
-// epoch is when the oldest object of an anonymized cluster was made.
+// epoch is when the oldest object of an anonymized cluster was made; the next one followed a second later.
 var epoch = time.Date(2020, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // Anonymize returns a copy of the objects with other names and addresses, and without everything that rules do not
 // depend on. What was one name, address, range or zone is one again, and what lay within what still does.
 //
-// Kept are: numbers of Services, ports, endpoints, nodes and zones and how they belong together; port numbers, types,
-// policies, affinity, conditions, hints; lengths of source ranges; in which order, and how long one after another, objects
-// were made and endpoints changed.
+// Kept are: numbers of Services, ports, endpoints, nodes and zones and how they belong together; the ports of Services and
+// endpoints, types, policies, affinity, conditions, hints; lengths of source ranges; in which order objects were made and
+// endpoints changed. Who knows the cluster may recognize it by these, and see that two captures are of one cluster.
 //
 // The replacements are drawn with a key of 32 bytes from random, which should be crypto/rand.Reader: with the key gone,
 // nothing leads back.
@@ -68,9 +68,10 @@ type anonymizer struct {
 	// serviceOf is the Service of a slice, both as namespace/name.
 	serviceOf map[string]string
 	v4, v6    *numbering
-	// oldest and shift: of times.
-	oldest time.Time
-	shift  time.Duration
+	// times by UnixNano.
+	times map[int64]time.Time
+	// nodePorts are those of Services, and the ports of their health checks.
+	nodePorts map[int32]int32
 	// clusterIPs and endpoints are addresses, noted apart for their ranges.
 	clusterIPs, endpoints []netip.Prefix
 }
@@ -98,6 +99,7 @@ func newAnonymizer(random io.Reader) (*anonymizer, error) {
 	rng := rand.New(rand.NewChaCha8(key))
 	return &anonymizer{
 		rng: rng, names: map[category]map[string]string{}, uids: map[types.UID]types.UID{}, serviceOf: map[string]string{},
+		times: map[int64]time.Time{}, nodePorts: map[int32]int32{},
 		v4: newNumbering(32, rng), v6: newNumbering(128, rng),
 	}, nil
 }
@@ -120,9 +122,10 @@ func (a *anonymizer) draw(o *sim.Objects) error {
 		a.uids[uid] = types.UID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x",
 			a.rng.Uint32(), a.rng.Uint32()>>16, a.rng.Uint32()>>20, a.rng.Uint32()>>20, a.rng.Uint64()>>16))
 	}
-	if !a.oldest.IsZero() {
-		a.shift = epoch.Sub(a.oldest)
+	for i, at := range slices.Sorted(maps.Keys(a.times)) {
+		a.times[at] = epoch.Add(time.Duration(i) * time.Second)
 	}
+	a.drawNodePorts()
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 		numbers := a.numbers(family)
 		numbers.noteCover(inFamily(a.clusterIPs, family))
@@ -250,15 +253,37 @@ func (a *anonymizer) uid(uid types.UID) types.UID {
 	return a.uids[uid]
 }
 
-// time shifts a time; zero stays.
+// time replaces a time by one that tells only what came before what; zero stays.
 func (a *anonymizer) time(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
 	}
-	if !a.drawn && (a.oldest.IsZero() || t.Before(a.oldest)) {
-		a.oldest = t
+	if !a.drawn {
+		a.times[t.UnixNano()] = t
 	}
-	return t.Add(a.shift).UTC()
+	return a.times[t.UnixNano()]
+}
+
+// nodePort replaces a port that is open on nodes; 0 stays.
+func (a *anonymizer) nodePort(port int32) int32 {
+	if port == 0 {
+		return 0
+	}
+	if !a.drawn {
+		a.nodePorts[port] = port
+	}
+	return a.nodePorts[port]
+}
+
+func (a *anonymizer) drawNodePorts() {
+	first, last := 30000, 32767
+	if len(a.nodePorts) > last-first+1 {
+		first, last = 1024, 65535
+	}
+	drawn := a.rng.Perm(last - first + 1)
+	for i, port := range slices.Sorted(maps.Keys(a.nodePorts)) {
+		a.nodePorts[port] = int32(first + drawn[i%len(drawn)])
+	}
 }
 
 // address replaces an address. What is none is dropped: no proxy reads it.

@@ -10,10 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"synclab/proxier"
@@ -325,6 +327,9 @@ func structure(saved string, translate func(netip.Prefix) netip.Prefix) map[stri
 			}
 			words := strings.Fields(rule)
 			for i := range words {
+				if i > 0 && words[i-1] == "--dport" && (chain == "KUBE-NODEPORTS" || strings.Contains(rule, "--dst-type LOCAL")) {
+					words[i] = "replaced"
+				}
 				words[i] = translated(words[i], translate)
 			}
 			rules[table+" "+chain] = append(rules[table+" "+chain], strings.Join(words, " "))
@@ -399,5 +404,61 @@ func TestReadBack(t *testing.T) {
 				t.Errorf("%s: Services are in %v, but one has %s", name, a.Services, p.Addr())
 			}
 		}
+	}
+}
+
+// Numbers that tell one cluster from another are drawn anew: addresses of class E, ports on nodes, and distances of times.
+func TestTellingNumbers(t *testing.T) {
+	made := time.Date(2024, 5, 17, 11, 22, 33, 0, time.UTC)
+	service := func(name, ip string, nodePort, check int32, after time.Duration) *corev1.Service {
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(made.Add(after))},
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIP: ip, ClusterIPs: []string{ip}, HealthCheckNodePort: check,
+				Ports: []corev1.ServicePort{{Port: 80, NodePort: nodePort}, {Port: 81, NodePort: 31999}}},
+		}
+	}
+	trigger := made.Add(123456789 * time.Nanosecond)
+	o := &sim.Objects{
+		Services: []*corev1.Service{
+			service("c", "10.96.0.3", 31003, 31777, 73*time.Hour), service("a", "10.96.0.1", 31001, 0, 0), service("b", "10.96.0.2", 31002, 0, 97*time.Second),
+		},
+		Slices: []*discoveryv1.EndpointSlice{{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "a-1", CreationTimestamp: metav1.NewTime(made.Add(time.Hour)), Labels: map[string]string{discoveryv1.LabelServiceName: "a"},
+				Annotations: map[string]string{corev1.EndpointsLastChangeTriggerTime: trigger.Format(time.RFC3339Nano)},
+			},
+			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"240.17.3.4"}}, {Addresses: []string{"251.9.8.7"}}},
+		}},
+	}
+	a, err := Anonymize(o, key(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := written(t, a.Objects)
+	for _, secret := range []string{"31001", "31002", "31003", "31999", "31777", "240.", "251.", "2024", "11:22:33", "123456789"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("%s survives in\n%s", secret, text)
+		}
+	}
+	ports := map[int32]int{}
+	var order []time.Time
+	for _, s := range a.Objects.Services {
+		for _, p := range s.Spec.Ports {
+			ports[p.NodePort]++
+		}
+		order = append(order, s.CreationTimestamp.Time)
+		if s.Spec.HealthCheckNodePort != 0 {
+			ports[s.Spec.HealthCheckNodePort] += 10
+		}
+	}
+	if counts := slices.Sorted(maps.Values(ports)); !slices.Equal(counts, []int{1, 1, 1, 3, 10}) {
+		t.Errorf("ports on nodes %v: one is not one again", ports)
+	}
+	slices.SortFunc(order, time.Time.Compare)
+	slice := a.Objects.Slices[0]
+	changed, err := time.Parse(time.RFC3339Nano, slice.Annotations[corev1.EndpointsLastChangeTriggerTime])
+	want := []time.Time{epoch, epoch.Add(2 * time.Second), epoch.Add(4 * time.Second)} // a, trigger, b, slice, c
+	if err != nil || !slices.Equal(order, want) || !changed.Equal(epoch.Add(time.Second)) || !slice.CreationTimestamp.Time.Equal(epoch.Add(3*time.Second)) {
+		t.Errorf("times of Services %v, changed %v, %v, slice %v", order, changed, err, slice.CreationTimestamp)
 	}
 }

@@ -76,12 +76,12 @@ func (a *anonymizer) service(s *corev1.Service) *corev1.Service {
 	from, to := &s.Spec, &c.Spec
 	to.Type, to.SessionAffinity, to.SessionAffinityConfig = from.Type, from.SessionAffinity, from.SessionAffinityConfig
 	to.ExternalTrafficPolicy, to.InternalTrafficPolicy = from.ExternalTrafficPolicy, from.InternalTrafficPolicy
-	to.HealthCheckNodePort, to.TrafficDistribution = from.HealthCheckNodePort, from.TrafficDistribution
+	to.HealthCheckNodePort, to.TrafficDistribution = a.nodePort(from.HealthCheckNodePort), from.TrafficDistribution
 	to.IPFamilies, to.IPFamilyPolicy = from.IPFamilies, from.IPFamilyPolicy
 	to.AllocateLoadBalancerNodePorts = from.AllocateLoadBalancerNodePorts
 	for _, p := range from.Ports {
 		to.Ports = append(to.Ports, corev1.ServicePort{
-			Name: a.name(portNames, p.Name), Protocol: p.Protocol, Port: p.Port, NodePort: p.NodePort,
+			Name: a.name(portNames, p.Name), Protocol: p.Protocol, Port: p.Port, NodePort: a.nodePort(p.NodePort),
 		})
 	}
 	to.ClusterIP = from.ClusterIP
