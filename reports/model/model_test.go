@@ -311,7 +311,7 @@ func TestSyncsAreDrawn(t *testing.T) {
 	}
 }
 
-func smallModel(t *testing.T) (*Model, Here) {
+func smallModel(t testing.TB) (*Model, Here) {
 	t.Helper()
 	truth := laws["lines"]
 	run := bench.Run{ID: "r", Feed: bench.FeedAPI, Versions: bench.Versions{Synclab: "a", Kernel: "6.18", IPTablesLegacy: "1.8.9", KubeProxy: "v1.36.3", Nft: "1.0.6"},

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"synclab/bench"
@@ -71,7 +72,7 @@ func Load(path string, here Here) (m *Model, remarks []string, err error) {
 	if err := json.Unmarshal(b, m); err != nil {
 		return nil, nil, fmt.Errorf("cost model %s: %w", path, err)
 	}
-	if len(m.Subjects) == 0 || m.Confidence <= 0 || m.Confidence >= 1 {
+	if len(m.Subjects) == 0 || slices.Contains(m.Subjects, nil) || m.Confidence <= 0 || m.Confidence >= 1 {
 		return nil, nil, fmt.Errorf("cost model %s: %w", path, errors.New("it has no subjects, or no confidence"))
 	}
 	for _, s := range m.Subjects {
