@@ -39,10 +39,7 @@ var mutations = []struct {
 	}},
 	{"a change is not programmed", inSync, proxier.Iptables, func(k *soak) {
 		k.halt()
-		for key := range k.state.services {
-			delete(k.state.services, key)
-			break
-		}
+		clear(k.state.services)
 		k.calm(Action{})
 	}},
 	{"another's rule goes", untouched, proxier.Iptables, func(k *soak) {
