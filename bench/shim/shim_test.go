@@ -374,7 +374,7 @@ func TestSignals(t *testing.T) {
 			if signal.Ignored(sig) {
 				t.Skip("ignored by whoever started the tests (nohup?), and a shell cannot undo that")
 			}
-			s := install(t, "", map[string]string{"nft": "trap 'kill $!; echo got it; exit 7' TERM INT HUP; sleep 1000 >&2 & echo ready; wait"})
+			s := install(t, "", map[string]string{"nft": "trap 'kill -9 $!; echo got it; exit 7' TERM INT HUP; sleep 1000 >&2 & echo ready; wait"})
 			cmd, lines := begin(t, s, "nft")
 			_ = cmd.Process.Signal(sig)
 			if rest, err := io.ReadAll(lines); err != nil || string(rest) != "got it\n" {
