@@ -23,7 +23,7 @@ func TestExamineKubeProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := examineKubeProxy(t.Context(), o); c.Status != Absent {
-		t.Errorf("a binary of which nobody knows what it was built from: %+v", c)
+		t.Errorf("a binary without a record of what it was built from: %+v", c)
 	}
 	if c := examineKubeProxy(t.Context(), upstream.Options{Path: path}); c.Status != OK || !strings.Contains(c.Detail, upstream.Pinned) || !strings.Contains(c.Detail, path) {
 		t.Errorf("built: %+v", c)

@@ -230,7 +230,7 @@ func oneAtATime(show func(Progress)) func(Progress) {
 	}
 }
 
-// sweep marks this user's killed runs, where runs are by default: folders beside any other --out are nobody's business.
+// sweep marks this user's killed runs, in the default folder of runs only. What lies beside another --out is not touched.
 func (o *ExecuteOptions) sweep() error {
 	if filepath.Dir(o.Out) != "runs" {
 		return nil

@@ -197,7 +197,11 @@ func newGroup(parent string) (string, error) {
 			return "", err
 		}
 	}
-	return os.MkdirTemp(parent, prefix)
+	group, err := os.MkdirTemp(parent, prefix)
+	if err != nil && prefix == groupAddedPrefix {
+		_ = writeGroup(parent, "cgroup.subtree_control", "-memory")
+	}
+	return group, err
 }
 
 // removeGroup removes a group without processes, and what its parent did for it unless another group is there.

@@ -1,8 +1,8 @@
-// Package outfile writes and opens the lab's files in folders where a stranger may have put something in their place.
+// Package outfile writes and opens the lab's files in folders where other users may have put links or FIFOs.
 //
-//  1. What is written goes to a file of a name that nobody can foresee, in the same folder, and takes the place of the
-//     old one in one step. A link in that place is replaced, never followed.
-//  2. What is opened has to be a regular file: nobody waits for a FIFO or a device.
+//  1. Write creates a temporary file with a random name in the same folder and renames it. A link at the target path is
+//     replaced, never followed.
+//  2. Open and Append take regular files only. A FIFO or a device is an error at once.
 //
 // Not covered: the folder itself and those above it. Who may rename them decides where files go.
 package outfile
@@ -64,8 +64,8 @@ func draft(path string, mode fs.FileMode) (*os.File, error) {
 	return nil, err
 }
 
-// Append opens a file to write at its end, and makes it if need be. A link is refused, and so is a file that has another
-// name as well: it may be somebody else's.
+// Append opens a file to write at its end, and makes it if need be. A link is refused, and so is a file with
+// several hard links, which another user may have made.
 func Append(path string, mode fs.FileMode) (*os.File, error) {
 	return open(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, mode)
 }

@@ -124,7 +124,10 @@ func privateFolder(parent string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return dir, writeIn(dir, "go.mod", []byte("module synclab/private\n"))
+	if err := writeIn(dir, "go.mod", []byte("module synclab/private\n")); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
 }
 
 func writeIn(dir, name string, text []byte) error {

@@ -197,6 +197,19 @@ func TestDoctorPodIsLikeAShard(t *testing.T) {
 	}
 }
 
+// gather runs gather.sh in dir with a kubectl that answers from dir/fake, and returns the folder that it gathers into.
+func gather(t *testing.T, dir, kubectl string) (out, said string, err error) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out = filepath.Join(dir, "sweep")
+	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(deployFolder, "gather.sh"), out)
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "FAKE="+filepath.Join(dir, "fake"), "GATHER_EVERY=0")
+	text, err := cmd.CombinedOutput()
+	return out, string(text), err
+}
+
 // gather.sh takes each folder once, lets its pod end, tries again where a pod was lost meanwhile, and ends with the Job.
 func TestGather(t *testing.T) {
 	dir := t.TempDir()
@@ -226,14 +239,8 @@ esac
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	out := filepath.Join(dir, "sweep")
-	gather := exec.CommandContext(t.Context(), "sh", filepath.Join(deployFolder, "gather.sh"), out)
-	gather.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "FAKE="+fake, "GATHER_EVERY=0")
-	said, err := gather.CombinedOutput()
-	if err != nil || !strings.Contains(string(said), "not gathered from b yet") {
+	out, said, err := gather(t, dir, kubectl)
+	if err != nil || !strings.Contains(said, "not gathered from b yet") {
 		t.Errorf("%v\n%s", err, said)
 	}
 	for _, shard := range []string{"shard-1-of-2", "shard-2-of-2"} {
@@ -268,14 +275,11 @@ esac
 	fake, victim := filepath.Join(dir, "fake"), filepath.Join(dir, "victim")
 	shard := filepath.Join(fake, "a", "shard-1-of-1")
 	if err := errors.Join(os.MkdirAll(shard, 0o755), os.WriteFile(filepath.Join(shard, "run.json"), []byte("{}"), 0o644),
-		os.Symlink(victim, filepath.Join(shard, "index.html.new")), os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o755)); err != nil {
+		os.Symlink(victim, filepath.Join(shard, "index.html.new"))); err != nil {
 		t.Fatal(err)
 	}
-	out := filepath.Join(dir, "sweep")
-	gather := exec.CommandContext(t.Context(), "sh", filepath.Join(deployFolder, "gather.sh"), out)
-	gather.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "FAKE="+fake, "GATHER_EVERY=0")
-	said, _ := gather.CombinedOutput()
-	if !strings.Contains(string(said), "a: refused") || !strings.Contains(string(said), "index.html.new -> "+victim) {
+	out, said, _ := gather(t, dir, kubectl) // it fails, as there is no shard in the end
+	if !strings.Contains(said, "a: refused") || !strings.Contains(said, "index.html.new -> "+victim) {
 		t.Errorf("said\n%s", said)
 	}
 	entries, err := os.ReadDir(out)
