@@ -72,6 +72,15 @@ func (h head) object() string {
 // readFile reads every object of a file.
 func (m *manifests) readFile(file inputFile) {
 	for _, d := range splitDocuments(file) {
+		if m.readList(d) {
+			continue
+		}
+		if len(d.text) > largestDocument {
+			m.problems = append(m.problems, (&fragment{document: &document{file: d.file, above: d.above}}).fault("", "",
+				fmt.Sprintf("a document of more than %d MiB that cannot be read item by item: "+
+					"write a list in block style as kubectl does, or as JSON, or as several documents", largestDocument>>20)))
+			continue
+		}
 		text, err := yaml.YAMLToJSONStrict(d.text)
 		if err != nil {
 			m.problems = append(m.problems, d.syntaxFault(err))
@@ -119,10 +128,7 @@ func (m *manifests) readObject(at *fragment, expected schema.GroupVersionKind) {
 		return
 	}
 	if isList(h.Kind) {
-		item := version.WithKind(strings.TrimSuffix(h.Kind, "List"))
-		if item.Kind == "" {
-			item = schema.GroupVersionKind{} // kind: List, whose items may be anything
-		}
+		item := itemKind(h.Kind, version)
 		for i, text := range h.Items {
 			path := strings.TrimPrefix(fmt.Sprintf("%s.items[%d]", at.path, i), ".")
 			m.readObject(&fragment{document: at.document, path: path, json: text}, item)
@@ -140,6 +146,15 @@ func (m *manifests) readObject(at *fragment, expected schema.GroupVersionKind) {
 	default:
 		m.decode(at, h, kind)
 	}
+}
+
+// itemKind is what the items of a list are; empty for kind List, whose items may be anything.
+func itemKind(kind string, version schema.GroupVersion) schema.GroupVersionKind {
+	item := version.WithKind(strings.TrimSuffix(kind, "List"))
+	if item.Kind == "" {
+		return schema.GroupVersionKind{}
+	}
+	return item
 }
 
 func servedVersion(kind schema.GroupVersionKind) string {
@@ -181,6 +196,7 @@ func (m *manifests) decode(at *fragment, h head, kind schema.GroupVersionKind) {
 		return
 	}
 	m.names[name], m.found[object] = at, at
+	at.json = nil // decoded; only where it stands is asked for from now on
 	m.keep(object)
 }
 

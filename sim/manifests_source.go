@@ -60,9 +60,10 @@ func openInputs(paths []string, stdin io.Reader) ([]inputFile, error) {
 		return nil, errors.New("no file, directory or - (stdin) to read objects from")
 	}
 	var files []inputFile
+	left := largestInput
 	for i, path := range paths {
 		if path != "-" {
-			found, err := openPath(path)
+			found, err := openPath(path, &left)
 			if err != nil {
 				return nil, fmt.Errorf("read objects: %w", err)
 			}
@@ -72,7 +73,7 @@ func openInputs(paths []string, stdin io.Reader) ([]inputFile, error) {
 		if stdin == nil || slices.Index(paths, "-") < i {
 			return nil, errors.New("read objects: stdin (-) can be read once, and only where there is one")
 		}
-		text, err := readAll(stdin, "stdin")
+		text, err := readAll(stdin, "stdin", &left)
 		if err != nil {
 			return nil, fmt.Errorf("read objects: %w", err)
 		}
@@ -81,7 +82,7 @@ func openInputs(paths []string, stdin io.Reader) ([]inputFile, error) {
 	return files, nil
 }
 
-func openPath(path string) ([]inputFile, error) {
+func openPath(path string, left *int64) ([]inputFile, error) {
 	stat, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -98,7 +99,7 @@ func openPath(path string) ([]inputFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		text, err := readAll(f, name)
+		text, err := readAll(f, name, left)
 		if err := errors.Join(err, f.Close()); err != nil {
 			return nil, err
 		}
@@ -107,18 +108,32 @@ func openPath(path string) ([]inputFile, error) {
 	return files, nil
 }
 
-// largestInput is the size in bytes of the largest file that is read: 200,000 Services of 10 endpoints, as JSON.
+// largestInput is the size in bytes of the largest input that is read, all files together: 200,000 Services of 10
+// endpoints, as JSON.
 var largestInput int64 = 1 << 30
 
-func readAll(r io.Reader, name string) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, largestInput+1))
-	if err == nil && int64(len(text)) > largestInput {
-		err = fmt.Errorf("larger than %d MiB: divide it", largestInput>>20)
+// readAll reads a file and takes its size off what is left to read.
+func readAll(r io.Reader, name string, left *int64) ([]byte, error) {
+	var text bytes.Buffer
+	if f, isFile := r.(*os.File); isFile {
+		if stat, err := f.Stat(); err == nil && stat.Mode().IsRegular() {
+			if stat.Size() > *left {
+				return nil, tooLarge(name)
+			}
+			text.Grow(int(stat.Size()) + bytes.MinRead)
+		}
 	}
-	if err != nil {
+	if _, err := text.ReadFrom(io.LimitReader(r, *left+1)); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return text, nil
+	if *left -= int64(text.Len()); *left < 0 {
+		return nil, tooLarge(name)
+	}
+	return text.Bytes(), nil
+}
+
+func tooLarge(name string) error {
+	return fmt.Errorf("%s: more than %d MiB of input: leave out what is neither Service, EndpointSlice nor Node", name, largestInput>>20)
 }
 
 func manifestsIn(directory string) ([]string, error) {
@@ -164,18 +179,17 @@ type document struct {
 func splitDocuments(file inputFile) []*document {
 	var documents []*document
 	text := bytes.TrimPrefix(file.text, []byte("\ufeff")) // a byte order mark
-	current, line := &document{file: file.name}, 0
+	begin, offset, above, line := 0, 0, 0, 0
 	flush := func() {
-		documents = append(documents, splitJSON(current)...)
+		documents = append(documents, splitJSON(&document{file: file.name, above: above, text: text[begin:offset:offset]})...)
 	}
 	for row := range bytes.Lines(text) {
 		if rest, isMark := documentMark(row); isMark {
 			flush()
 			// What stands behind "--- " belongs to the document.
-			current = &document{file: file.name, above: line, text: append([]byte(nil), rest...)}
-		} else {
-			current.text = append(current.text, row...)
+			begin, above = offset+len(row)-len(rest), line
 		}
+		offset += len(row)
 		line++
 	}
 	flush()
@@ -201,23 +215,40 @@ func splitJSON(d *document) []*document {
 	var documents []*document
 	rest := *d
 	for {
-		if trimmed := bytes.TrimSpace(rest.text); len(trimmed) == 0 || trimmed[0] != '{' {
+		end := jsonEnd(rest.text)
+		if end < 0 || !json.Valid(rest.text[:end]) {
 			break
 		}
-		decoder := json.NewDecoder(bytes.NewReader(rest.text))
-		var raw json.RawMessage
-		if decoder.Decode(&raw) != nil {
-			break
-		}
-		end := int(decoder.InputOffset())
-		documents = append(documents, &document{file: d.file, above: rest.above, text: rest.text[:end]})
-		rest.above += bytes.Count(rest.text[:end], []byte("\n"))
-		rest.text = rest.text[end:]
+		documents = append(documents, rest.part(0, end))
+		rest = *rest.part(end, len(rest.text))
 	}
 	if hasContent(rest.text) {
-		documents = append(documents, &document{file: d.file, above: rest.above, text: rest.text})
+		documents = append(documents, &rest)
 	}
 	return documents
+}
+
+// jsonEnd is where the JSON object at the start of a text ends; -1 if there is none.
+func jsonEnd(text []byte) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{':
+			depth++
+		case c == '}':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case depth == 0 && !bytes.ContainsRune([]byte(" \t\r\n"), rune(c)):
+			return -1
+		}
+	}
+	return -1
 }
 
 // hasContent is false for blank lines, comments and directives.

@@ -41,10 +41,17 @@ func TestReadObjectsRefusesWhatIsNoFile(t *testing.T) {
 
 	defer func(before int64) { largestInput = before }(largestInput)
 	largestInput = 1 << 20
-	if _, err := ReadObjects([]string{"/dev/zero"}, nil, ReadOptions{}); err == nil || !strings.Contains(err.Error(), "/dev/zero: larger than 1 MiB") {
+	if _, err := ReadObjects([]string{"/dev/zero"}, nil, ReadOptions{}); err == nil || !strings.Contains(err.Error(), "/dev/zero: more than 1 MiB") {
 		t.Errorf("/dev/zero: %v", err)
 	}
-	if _, err := ReadObjects([]string{"-"}, strings.NewReader(strings.Repeat(" ", 1<<20+1)), ReadOptions{}); err == nil || !strings.Contains(err.Error(), "stdin: larger") {
+	if _, err := ReadObjects([]string{"-"}, strings.NewReader(strings.Repeat(" ", 1<<20+1)), ReadOptions{}); err == nil || !strings.Contains(err.Error(), "stdin: more than 1 MiB") {
 		t.Errorf("stdin: %v", err)
+	}
+	large := filepath.Join(t.TempDir(), "large.json")
+	if err := errors.Join(os.WriteFile(large, text, 0o600), os.Truncate(large, 1<<20+1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadObjects([]string{large}, nil, ReadOptions{}); err == nil || !strings.Contains(err.Error(), "large.json: more than 1 MiB") {
+		t.Errorf("large file: %v", err)
 	}
 }
