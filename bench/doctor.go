@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
@@ -49,6 +50,7 @@ func Examine(ctx context.Context) []Check {
 	}
 	checks = append(checks, examineDefault(ctx), examineNft(ctx))
 	checks = append(checks, examineGo(ctx), examineCache(), examineKubeProxy(ctx, upstream.Options{CachedOnly: true}))
+	checks = append(checks, examineTemporary(os.TempDir()), examineOutput("."))
 	if space.Status != Fail {
 		for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 			for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
@@ -139,8 +141,45 @@ func examineCache() Check {
 	}
 	c.Detail = cache.Path("") + " can be written"
 	if usual, err := os.UserCacheDir(); err != nil || filepath.Dir(filepath.Clean(cache.Path(""))) != usual {
-		c.Status, c.Detail = Warn, "the user's cannot be written; what is built goes to "+cache.Path("")
+		c.Status, c.Detail = Warn, "the user's cannot be used; what is built goes to "+cache.Path("")
 		c.Remedy = "let XDG_CACHE_HOME name a folder that this user can write, or kube-proxy is built again when that one is gone"
+	}
+	return c
+}
+
+// examineTemporary is about the folder that labs live in.
+func examineTemporary(dir string) Check {
+	c := examineFolder("temporary folder", dir, 256<<20, "let TMPDIR name another folder")
+	if err := upstream.MayRun(dir); err != nil && c.Status != Fail {
+		c.Status, c.Detail, c.Remedy = Fail, err.Error(), "let TMPDIR name another folder"
+	}
+	return c
+}
+
+// examineOutput is about the folder that runs are written to.
+func examineOutput(dir string) Check {
+	return examineFolder("folder of runs", dir, 256<<20, "make room, or let --out name another folder")
+}
+
+// examineFolder looks at whether a folder can be written and has so many bytes left.
+func examineFolder(name, dir string, enough uint64, remedy string) Check {
+	c := Check{Name: name, Status: OK}
+	path, err := filepath.Abs(dir)
+	if err == nil {
+		err = unix.Access(path, unix.W_OK)
+	}
+	var stat unix.Statfs_t
+	if err == nil {
+		err = unix.Statfs(path, &stat)
+	}
+	if err != nil {
+		c.Status, c.Detail, c.Remedy = Fail, fmt.Sprintf("%s: %v", dir, err), remedy
+		return c
+	}
+	free := stat.Bavail * uint64(stat.Bsize)
+	c.Detail = fmt.Sprintf("%s: %d MiB left", path, free>>20)
+	if free < enough {
+		c.Status, c.Remedy = Warn, remedy
 	}
 	return c
 }

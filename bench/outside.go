@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"synclab/bench/netns"
 	"synclab/bench/process"
 	"synclab/bench/visible"
 	"synclab/proxier"
@@ -79,7 +80,9 @@ func (r *repetition) startOutside(ctx context.Context) (subject, error) {
 		r.tunnel.cold.began = s.began
 	}
 	log := filepath.Join(r.lab.Dir, "subject.log")
-	if s.process, err = process.Start(ctx, process.Options{Path: path, Args: args, Env: env, LogFile: log, Name: r.about.Name}); err != nil {
+	if s.process, err = process.Start(ctx, process.Options{
+		Path: path, Args: args, Env: env, LogFile: log, Name: r.about.Name, Confine: netns.Confine,
+	}); err != nil {
 		cancel()
 		return nil, err
 	}

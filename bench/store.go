@@ -25,7 +25,11 @@ const (
 	runFile     = "run.json"
 	recordsFile = "records.jsonl"
 	benchFile   = "bench.txt"
+	reserveFile = ".reserve" // room on the disk for the end of the run, given back before it is written
 )
+
+// reserved is the size of the reserve in bytes: run.json and bench.txt of a small run.
+const reserved = 256 << 10
 
 // The states of a run, as in Run.Status.
 const (
@@ -90,12 +94,19 @@ func openRun(dir string, run Run, force bool) (*RunWriter, error) {
 	if w.run.Status == "" {
 		w.run.Status = StatusRunning
 	}
-	if err := errors.Join(records.Truncate(0), removeOld(dir, entries), writeRun(dir, w.run)); err != nil {
+	if err := errors.Join(records.Truncate(0), removeOld(dir, entries), writeRun(dir, w.run), reserve(dir)); err != nil {
 		records.Close()
 		return nil, err
 	}
 	return w, nil
 }
+
+func reserve(dir string) error {
+	return outfile.Write(filepath.Join(dir, reserveFile), make([]byte, reserved), 0o644)
+}
+
+// release gives the reserve back; a run that was copied has none.
+func release(dir string) { _ = os.Remove(filepath.Join(dir, reserveFile)) }
 
 func isRun(dir string) bool {
 	_, err := readRun(dir)
@@ -169,7 +180,8 @@ func (w *RunWriter) flush() error {
 	if len(w.buf) == 0 || w.failed != nil {
 		return w.failed
 	}
-	_, w.failed = w.records.Write(w.buf)
+	_, err := w.records.Write(w.buf)
+	w.failed = outfile.Full(w.records.Name(), err)
 	w.buf = w.buf[:0]
 	return w.failed
 }
@@ -182,9 +194,11 @@ func (w *RunWriter) Update(change func(*Run)) error {
 	return writeRun(w.dir, w.run)
 }
 
-// Close ends the run: the last records, bench.txt, and run.json with its final status and the reason for it.
+// Close ends the run: the last records, bench.txt, and run.json with its final status and the reason for it. On a full disk
+// there is room for run.json still.
 func (w *RunWriter) Close(status, reason string) error {
 	finished := time.Now().UTC()
+	release(w.dir)
 	w.mu.Lock()
 	w.run.Finished, w.run.Status, w.run.Reason = &finished, status, reason
 	flushed := w.flush()
@@ -326,5 +340,6 @@ func sweepRun(dir string) (interrupted bool, err error) {
 		return false, nil // still running
 	}
 	run.Status, run.Reason = StatusInterrupted, "the lab was killed"
+	release(dir)
 	return true, errors.Join(writeBenchFile(dir, run), writeRun(dir, run))
 }

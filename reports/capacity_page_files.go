@@ -44,7 +44,7 @@ func WriteAnswer(dir string, a *capacity.Answer) error {
 // LoadAnswer reads what WriteAnswer kept. The model may be of any machine: it answers nothing anew.
 func LoadAnswer(dir string) (*capacity.Answer, error) {
 	path := filepath.Join(dir, AnswerFile)
-	text, err := os.ReadFile(path)
+	text, err := outfile.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}

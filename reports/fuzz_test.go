@@ -2,11 +2,14 @@ package reports
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"synclab/reports/model"
 )
 
 // FuzzBuild reads runs that anybody may have written: an error, or a report.
@@ -41,6 +44,63 @@ func FuzzBuild(f *testing.F) {
 		page, err := os.ReadFile(filepath.Join(dir, "index.html"))
 		if err != nil || strings.Contains(string(page), "<script>alert") {
 			t.Errorf("page: %v", err)
+		}
+	})
+}
+
+// FuzzLoadAnswer reads answers of plans that anybody may have written: an error, or a page.
+func FuzzLoadAnswer(f *testing.F) {
+	kept := f.TempDir()
+	if err := WriteAnswer(kept, lawfulAnswer()); err != nil {
+		f.Fatal(err)
+	}
+	answer, err := os.ReadFile(filepath.Join(kept, AnswerFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	cost, err := os.ReadFile(filepath.Join(kept, model.File))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(answer)
+	f.Add([]byte(`{"unit":"services","subjects":[{"name":"a"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		dir := t.TempDir()
+		for name, text := range map[string][]byte{AnswerFile: text, model.File: cost} {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if a, err := LoadAnswer(dir); err == nil {
+			_ = BuildCapacity(a, dir, Options{NoPNG: true})
+		}
+	})
+}
+
+// FuzzRemoveEarlier reads summaries that anybody may have written: what is no figure stays.
+func FuzzRemoveEarlier(f *testing.F) {
+	f.Add([]byte(`{"plots":[{"svg":"a.svg","png":"a.png"}]}`))
+	f.Add([]byte(`{"plots":[{"svg":"records.jsonl","png":"../kept/a.svg"},{"svg":".."},{"png":"/kept"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		dir := t.TempDir()
+		out, kept := filepath.Join(dir, "out"), filepath.Join(dir, "kept")
+		if err := errors.Join(os.Mkdir(out, 0o700), os.Mkdir(kept, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		stay := []string{filepath.Join(kept, "a.svg"), filepath.Join(out, "records.jsonl"), filepath.Join(out, "run.json")}
+		for _, path := range append([]string{filepath.Join(out, "a.svg")}, stay...) {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(out, "summary.json"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = removeEarlier(out)
+		for _, path := range stay {
+			if _, err := os.Stat(path); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"synclab/bench"
+	"synclab/bench/outfile"
 )
 
 // loadedRun is one run folder in memory, or the shards of one sweep.
@@ -58,7 +58,7 @@ func loadFolder(dir string) (*loadedRun, error) {
 
 // endsTorn says whether a file ends in the middle of a line.
 func endsTorn(path string) (bool, error) {
-	f, err := os.Open(path)
+	f, err := outfile.Open(path)
 	if err != nil {
 		return false, err
 	}

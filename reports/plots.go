@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"synclab/bench/outfile"
 )
 
 // figures are those that have points, in the order of the page.
@@ -70,7 +72,7 @@ func (s *Summary) draw(out string, opts Options) error {
 
 // removeEarlier removes the figures that the folder's summary.json names. Without one there is nothing of ours.
 func removeEarlier(out string) error {
-	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
+	text, err := outfile.Read(filepath.Join(out, "summary.json"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -85,8 +87,8 @@ func removeEarlier(out string) error {
 	}
 	for _, p := range earlier.Plots {
 		for _, name := range []string{p.SVG, p.PNG} {
-			if name == "" || name != filepath.Base(name) {
-				continue
+			if ext := filepath.Ext(name); name != filepath.Base(name) || ext != ".svg" && ext != ".png" {
+				continue // no figure: whoever wrote the file may have named anything
 			}
 			if err := os.Remove(filepath.Join(out, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err

@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 		worker()
 	case "interrupted":
 		interrupted()
+	case "confined":
+		reach()
 	case "status":
 		os.Exit(7)
 	default:

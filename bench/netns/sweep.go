@@ -33,14 +33,24 @@ type dir struct {
 func newDir(root string) (*dir, error) {
 	draft, err := os.MkdirTemp(root, draftPrefix)
 	if err != nil {
-		return nil, err
+		return nil, elsewhere(err)
 	}
 	d, err := claim(draft)
 	if err != nil {
 		os.RemoveAll(draft)
-		return nil, err
+		return nil, elsewhere(err)
 	}
 	return d, nil
+}
+
+// elsewhere says what to do where the temporary folder is full or takes nothing.
+func elsewhere(err error) error {
+	for _, cause := range []error{unix.ENOSPC, unix.EDQUOT, unix.EACCES, unix.EROFS, unix.ENOENT} {
+		if errors.Is(err, cause) {
+			return fmt.Errorf("%w: let TMPDIR name another folder", err)
+		}
+	}
+	return err
 }
 
 func claim(draft string) (*dir, error) {

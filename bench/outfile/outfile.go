@@ -10,6 +10,7 @@ package outfile
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -36,7 +37,7 @@ func Write(path string, content []byte, mode fs.FileMode) error {
 func WriteWith(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	f, err := draft(path, mode)
 	if err != nil {
-		return err
+		return Full(path, err)
 	}
 	buffer := bufio.NewWriterSize(f, 64<<10)
 	err = errors.Join(write(buffer), buffer.Flush(), f.Close())
@@ -45,6 +46,14 @@ func WriteWith(path string, mode fs.FileMode, write func(io.Writer) error) error
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
+	}
+	return Full(path, err)
+}
+
+// Full says what to do where err is that of a full disk; other errors stay as they are.
+func Full(path string, err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return fmt.Errorf("%w: make room in %s, or write to a folder on another disk", err, filepath.Dir(path))
 	}
 	return err
 }

@@ -33,6 +33,9 @@ type Options struct {
 	LogFile string
 	// Name is what errors call it. Default: the base name of Path.
 	Name string
+	// Confine, if set, is called on the thread that starts the command and has no other use: what it takes from the thread,
+	// the command never has.
+	Confine func() error
 	// Grace is how long it may take to end after SIGTERM. Default 10 s.
 	Grace time.Duration
 }
@@ -88,10 +91,15 @@ func Start(ctx context.Context, opts Options) (*Process, error) {
 }
 
 // run is the process's life. The parent-death signal is sent when the thread that forked ends, so the goroutine keeps
-// its thread all that time.
+// its thread all that time; a thread that was confined ends with it.
 func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	if p.opts.Confine == nil {
+		defer runtime.UnlockOSThread()
+	} else if err := p.opts.Confine(); err != nil {
+		started <- err
+		return
+	}
 	if err := cmd.Start(); err != nil {
 		started <- err
 		return

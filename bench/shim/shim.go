@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/upstream"
 )
 
 // Options say where the shim is installed, and in front of what.
@@ -82,6 +84,9 @@ func Install(ctx context.Context, opts Options) (*Shim, error) {
 		if err := os.MkdirAll(s.path(folder), 0o755); err != nil {
 			return nil, fmt.Errorf("shim: %w", err)
 		}
+	}
+	if err := upstream.MayRun(dir); err != nil {
+		return nil, fmt.Errorf("shim: %w: let TMPDIR name another folder", err)
 	}
 	for _, name := range opts.Tools {
 		path, err := s.find(real(name, opts.Variant))

@@ -55,6 +55,18 @@ func writable(dir string) error {
 	if err := unix.Access(dir, unix.W_OK); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
+	return MayRun(dir)
+}
+
+// MayRun is an error where programs may not be run from a folder.
+func MayRun(dir string) error {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
+		return &fs.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	if stat.Flags&unix.ST_NOEXEC != 0 {
+		return fmt.Errorf("%s: its file system is mounted noexec, and programs are run from there", dir)
+	}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -23,7 +24,7 @@ func Go(ctx context.Context, dir string, env []string, onLine func(string), args
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = dir
 	// A workspace around the folder would change what is built.
-	cmd.Env = append(append(os.Environ(), "GOWORK=off"), env...)
+	cmd.Env = slices.Concat(homeless(), os.Environ(), []string{"GOWORK=off"}, env)
 	var out bytes.Buffer
 	stderr := lines{onLine: onLine}
 	cmd.Stdout, cmd.Stderr = &out, &stderr
@@ -35,6 +36,18 @@ func Go(ctx context.Context, dir string, env []string, onLine func(string), args
 		return out.Bytes(), fmt.Errorf("go %s: %w%s%s", args[0], err, indented(said), advice(said))
 	}
 	return out.Bytes(), nil
+}
+
+// homeless are go's folders for who has no HOME, where they usually are.
+func homeless() []string {
+	if os.Getenv("HOME") != "" {
+		return nil
+	}
+	cache, err := OpenCache("")
+	if err != nil {
+		return nil
+	}
+	return []string{"GOCACHE=" + cache.Path("go-build"), "GOPATH=" + cache.Path("go")}
 }
 
 // GoVersion is that of the go command, such as go1.26.8; empty without one.

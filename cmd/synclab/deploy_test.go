@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,6 +163,42 @@ func TestPodsHaveFewRights(t *testing.T) {
 	rules := job.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	if len(rules) != 1 || rules[0].TopologyKey != corev1.LabelHostname {
 		t.Errorf("several shards may share a node: %+v", rules)
+	}
+}
+
+// What an image is made of and which one runs is said: base images by digest, no tag that moves.
+func TestImagesArePinned(t *testing.T) {
+	built, err := os.ReadFile(filepath.Join(deployFolder, "Containerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(string(built), -1)
+	if len(base) != 2 {
+		t.Errorf("base images %v, want two", base)
+	}
+	for _, image := range base {
+		if !regexp.MustCompile(`@sha256:[0-9a-f]{64}$`).MatchString(image[1]) {
+			t.Errorf("base image %s has no digest", image[1])
+		}
+	}
+	if !strings.Contains(string(built), "dpkg-query --show >") {
+		t.Error("the image does not record its packages")
+	}
+	err = filepath.WalkDir(deployFolder, func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) != ".yaml" || err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, image := range regexp.MustCompile(`(?m)(?:image|newTag): *(\S+)`).FindAllStringSubmatch(string(text), -1) {
+			isTag := strings.HasPrefix(image[0], "newTag")
+			if strings.Contains(image[1], "latest") || !isTag && image[1] != "synclab" && !strings.Contains(image[1], ":") {
+				t.Errorf("%s: %s: a tag that moves", path, image[0])
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

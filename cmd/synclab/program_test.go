@@ -16,11 +16,14 @@ import (
 
 // A run starts this program again, as a worker and as a proxier: then the test binary is the program.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{"worker", "proxy", "rules-worker"}, os.Args[1]) {
+	if os.Getenv(envProgram) != "" || len(os.Args) > 1 && slices.Contains([]string{"worker", "proxy", "rules-worker"}, os.Args[1]) {
 		main()
 	}
 	os.Exit(m.Run())
 }
+
+// envProgram makes the test binary the program, whatever its arguments are.
+const envProgram = "SYNCLAB_TEST_PROGRAM"
 
 // runScenario runs a small scenario and reads what it wrote.
 func runScenario(t *testing.T, args ...string) (bench.Run, []bench.Record) {

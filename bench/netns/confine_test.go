@@ -1,0 +1,99 @@
+package netns_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"synclab/bench/netns"
+)
+
+// machines are files through which real root changes the machine; own is the namespace's.
+var (
+	machines = []string{"/proc/sys/vm/swappiness", "/proc/sys/kernel/panic", "/proc/sysrq-trigger", "/sys/kernel", "/sys/fs/cgroup"}
+	own      = "/proc/sys/net/ipv4/ip_forward"
+)
+
+// reach says what this process can do to the machine. It changes nothing: it asks whether it may.
+func reach() {
+	for _, path := range append([]string{own}, machines...) {
+		if unix.Access(path, unix.W_OK) == nil {
+			fmt.Println("writes", path)
+		}
+	}
+	// Asks for a mount and gives no file system to it.
+	if err := unix.Mount("none", "/", "no-such-filesystem", 0, ""); err != unix.EPERM {
+		fmt.Println("mounts", err)
+	}
+	for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
+		if held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, capability, 0, 0, 0); err == nil && held == 1 {
+			fmt.Println("holds", capability)
+		}
+	}
+}
+
+func TestConfine(t *testing.T) {
+	started := func(confine func() error) string {
+		t.Helper()
+		var out []byte
+		var err error
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			if err = confine(); err != nil {
+				return
+			}
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = append(os.Environ(), envRole+"=confined")
+			out, err = cmd.CombinedOutput()
+		}()
+		<-done
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	free, confined := started(func() error { return nil }), started(netns.Confine)
+	if netns.InUserNamespace() {
+		if free != confined {
+			t.Errorf("in a user namespace, where the kernel keeps the machine: %q, confined %q", free, confined)
+		}
+		return
+	}
+	for _, path := range machines {
+		line := "writes " + path + "\n"
+		if !strings.Contains(free, line) && strings.HasPrefix(path, "/proc/sys/") {
+			t.Errorf("%s: not even root writes it: it shows nothing", path)
+		}
+		if strings.Contains(confined, line) {
+			t.Errorf("a confined process can write %s", path)
+		}
+	}
+	if !strings.Contains(confined, "writes "+own+"\n") {
+		t.Errorf("a confined process cannot write %s, which is its namespace's own", own)
+	}
+	for _, capability := range []int{unix.CAP_SYS_ADMIN, unix.CAP_SYS_MODULE, unix.CAP_SYS_PTRACE, unix.CAP_MKNOD, unix.CAP_SYS_RAWIO} {
+		line := fmt.Sprintf("holds %d\n", capability)
+		if !strings.Contains(free, line) || strings.Contains(confined, line) {
+			t.Errorf("capability %d: free %t, confined %t", capability, strings.Contains(free, line), strings.Contains(confined, line))
+		}
+	}
+	for _, capability := range []int{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW} {
+		if !strings.Contains(confined, fmt.Sprintf("holds %d\n", capability)) {
+			t.Errorf("a confined process lacks capability %d", capability)
+		}
+	}
+	if strings.Contains(confined, "mounts") {
+		t.Error("a confined process can mount")
+	}
+	// The thread went with its goroutine: the rest of this process is as free as before.
+	if again := started(func() error { return nil }); again != free {
+		t.Errorf("afterwards others are confined too: %q", again)
+	}
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"synclab/bench"
+)
+
+// hostMark stands in the environment of every process that a test of the host starts.
+const hostMark = "SYNCLAB_TEST_HOST_MARK"
+
+// restless are sysctls whose values change by themselves, or by whatever else runs.
+var restless = regexp.MustCompile(`^(kernel/random/|kernel/ns_last_pid|kernel/pty/nr|kernel/perf_|kernel/sched_domain|` +
+	`fs/(dentry-state|file-nr|inode-|aio-nr|quota/)|net/netfilter/nf_conntrack_count|vm/stat_refresh)`)
+
+// hostState is what a run could leave changed on the machine: sysctls, cgroups, mounts, links, addresses, routes, rules,
+// temporary files, and processes with the mark.
+func hostState(t *testing.T, temporary, mark string) map[string]string {
+	t.Helper()
+	state := map[string]string{}
+	visit := func(root string, take func(name, path string, entry fs.DirEntry)) {
+		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil {
+				take(strings.TrimPrefix(path, root+"/"), path, entry)
+			}
+			return nil // what this user may not read, it may not write either
+		})
+	}
+	visit("/proc/sys", func(name, path string, entry fs.DirEntry) {
+		if info, err := entry.Info(); err != nil || entry.IsDir() || info.Mode().Perm()&0o444 == 0 || restless.MatchString(name) {
+			return
+		}
+		if text, err := os.ReadFile(path); err == nil {
+			state["sysctl "+name] = string(text)
+		}
+	})
+	visit("/sys/fs/cgroup", func(name, path string, entry fs.DirEntry) {
+		switch {
+		case entry.IsDir():
+			state["cgroup "+name] = ""
+		case entry.Name() == "cgroup.subtree_control":
+			text, _ := os.ReadFile(path)
+			state["cgroup "+name] = string(text)
+		}
+	})
+	visit(temporary, func(name, _ string, _ fs.DirEntry) { state["temporary "+name] = "" })
+	for what, file := range map[string]string{"mounts": "/proc/self/mountinfo", "table": "/proc/net/ip_tables_names", "table of IPv6": "/proc/net/ip6_tables_names"} {
+		text, _ := os.ReadFile(file)
+		for line := range strings.Lines(string(text)) {
+			state[what+" "+line] = ""
+		}
+	}
+	if nft, err := exec.LookPath("nft"); err == nil {
+		rules, _ := exec.Command(nft, "list", "ruleset").Output()
+		state["nft rules"] = string(rules)
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		addresses, _ := netlink.AddrList(link, netlink.FAMILY_ALL)
+		routes, _ := netlink.RouteList(link, netlink.FAMILY_ALL)
+		state["link "+link.Attrs().Name] = fmt.Sprint(link.Type(), link.Attrs().Flags, link.Attrs().MTU, addresses, routes)
+	}
+	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range environments {
+		if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte(hostMark+"="+mark)) {
+			command, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+			state["process "+filepath.Base(filepath.Dir(path))] = string(command)
+		}
+	}
+	return state
+}
+
+// unlike are the keys whose values differ.
+func unlike(a, b map[string]string) []string {
+	var keys []string
+	for key := range maps.Keys(a) {
+		if other, there := b[key]; !there || other != a[key] {
+			keys = append(keys, key)
+		}
+	}
+	for key := range b {
+		if _, there := a[key]; !there {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// A run, also one that is killed, leaves the host as it was. SYNCLAB_TEST_HOST=whole takes every subject, every fault and a
+// longer soak.
+func TestRunLeavesTheHost(t *testing.T) {
+	whole := os.Getenv("SYNCLAB_TEST_HOST") == "whole"
+	temporary, out, mark := t.TempDir(), t.TempDir(), fmt.Sprint(os.Getpid(), "-", time.Now().UnixNano())
+	program := func(args ...string) *exec.Cmd {
+		cmd := exec.Command(os.Args[0], args...)
+		cmd.Env = append(os.Environ(), envProgram+"=1", "TMPDIR="+temporary, hostMark+"="+mark)
+		return cmd
+	}
+	subjects, soaked, scenarios := "synclab/nftables,synclab/iptables-legacy-direct", "synclab/nftables", "1"
+	if whole {
+		subjects, soaked, scenarios = everySubject(), everySubject(), "10"
+	}
+	runs := [][]string{
+		{"compare", "cold-start", "--services", "10", "--reps", "1", "--subjects", subjects, "--out", filepath.Join(out, "compare")},
+		{"soak", "--seeds", scenarios, "--duration", "5s", "--services", "30", "--subjects", soaked, "--minimize", "0s", "--out", filepath.Join(out, "soak")},
+	}
+	if whole {
+		runs = append(runs, []string{"run", "faults", "--services", "50", "--reps", "1", "--feed", "api",
+			"--subjects", "synclab/iptables-legacy,kube-proxy/nftables", "--out", filepath.Join(out, "faults")})
+	}
+
+	before := hostState(t, temporary, mark)
+	if len(before) < 100 {
+		t.Fatalf("only %d things of this host were found", len(before))
+	}
+	t.Logf("%d things of this host are compared", len(before))
+	check := func(after string) {
+		t.Helper()
+		// What others on this machine do at the same time passes.
+		left := unlike(before, hostState(t, temporary, mark))
+		for deadline := time.Now().Add(2 * time.Minute); len(left) > 0 && time.Now().Before(deadline); {
+			time.Sleep(time.Second)
+			now := unlike(before, hostState(t, temporary, mark))
+			left = slices.DeleteFunc(left, func(key string) bool { return !slices.Contains(now, key) })
+		}
+		for _, key := range left {
+			t.Errorf("after %s: %s differs from before", after, key)
+		}
+	}
+	for _, args := range runs {
+		text, err := program(args...).CombinedOutput()
+		if strings.Contains(string(text), "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
+			t.Skip(string(text))
+		}
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, text)
+		}
+		check(args[0])
+	}
+
+	// Killed in the middle, it leaves a folder, which the next run removes.
+	cmd := program("run", "steady-churn", "--services", "10", "--reps", "20", "--feed", "api", "--subjects", "synclab/nftables", "--out", filepath.Join(out, "killed"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lab := func() bool {
+		folders, _ := filepath.Glob(filepath.Join(temporary, "synclab-lab-*", "subject.log"))
+		return len(folders) > 0
+	}
+	for deadline := time.Now().Add(time.Minute); !lab() && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !lab() {
+		t.Error("the run that is to be killed has not begun")
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if !lab() {
+		t.Error("the killed run left nothing: this shows nothing")
+	}
+	text, err := program("run", "cold-start", "--services", "10", "--reps", "1", "--subjects", "synclab/nftables", "--out", filepath.Join(out, "next")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("the run after it: %v\n%s", err, text)
+	}
+	check("kill -9 and the next run")
+}
+
+// everySubject are the subjects that this machine has.
+func everySubject() string {
+	var names []string
+	for _, subject := range bench.Subjects() {
+		if subject.Available() == nil {
+			names = append(names, subject.Name)
+		}
+	}
+	return strings.Join(names, ",")
+}
