@@ -123,8 +123,12 @@ func examineNft(ctx context.Context) Check {
 
 // examineGo looks for what kube-proxy is built with.
 func examineGo(ctx context.Context) Check {
-	c := Check{Name: "go", Status: OK, Detail: upstream.GoVersion(ctx)}
-	if c.Detail == "" {
+	version, err := upstream.GoVersion(ctx)
+	c := Check{Name: "go", Status: OK, Detail: version}
+	switch {
+	case err != nil && !errors.Is(err, upstream.ErrNoGo):
+		c.Status, c.Detail, c.Remedy = Warn, err.Error(), "kube-proxy is built with Go, which does not work here as it is"
+	case err != nil:
 		c.Status, c.Detail = Absent, "not found: kube-proxy is built with it; synclab's subjects do not need it"
 		c.Remedy = "install Go (https://go.dev/dl), or name a kube-proxy that you have with --kube-proxy"
 	}

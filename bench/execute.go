@@ -230,10 +230,15 @@ func oneAtATime(show func(Progress)) func(Progress) {
 	}
 }
 
-// sweep marks this user's killed runs, in the default folder of runs only. What lies beside another --out is not touched.
+// sweep removes the control groups of killed runs, and marks this user's killed runs in the default folder of runs. What
+// lies beside another --out is not touched.
 func (o *ExecuteOptions) sweep() error {
-	if filepath.Dir(o.Out) != "runs" {
-		return nil
+	if parent, err := ownGroup(); err == nil {
+		sweepGroups(parent)
+	}
+	runs, err := filepath.Abs("runs")
+	if out, outErr := filepath.Abs(o.Out); err != nil || outErr != nil || filepath.Dir(out) != runs {
+		return errors.Join(err, outErr)
 	}
 	if _, err := SweepRuns("runs"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("runs that were killed: %w", err)

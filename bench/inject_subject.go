@@ -119,23 +119,31 @@ func limitData(pid int, bytes int64) (end func() error, err error) {
 // groups is where version 2 of control groups is mounted.
 const groups = "/sys/fs/cgroup"
 
-// limitGroup puts a process into a control group of its own below this process's. Most containers do not let it, and a
-// group that has processes itself may have none below that is accounted for.
-func limitGroup(pid int, bytes int64) (end func() error, err error) {
+// ownGroup is the control group of this process, which can account for memory.
+func ownGroup() (string, error) {
 	controllers, err := os.ReadFile(filepath.Join(groups, "cgroup.controllers"))
 	if err != nil {
-		return nil, fmt.Errorf("no cgroup of version 2: %w", err)
+		return "", fmt.Errorf("no cgroup of version 2: %w", err)
 	}
 	if !strings.Contains(string(controllers), "memory") {
-		return nil, errors.New("cgroups do not account for memory")
+		return "", errors.New("cgroups do not account for memory")
 	}
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	_, own, _ := strings.Cut(string(text), "0::")
 	own, _, _ = strings.Cut(own, "\n")
-	parent := filepath.Join(groups, own)
+	return filepath.Join(groups, own), nil
+}
+
+// limitGroup puts a process into a control group of its own below this process's. Most containers do not let it, and a
+// group that has processes itself may have none below that is accounted for.
+func limitGroup(pid int, bytes int64) (end func() error, err error) {
+	parent, err := ownGroup()
+	if err != nil {
+		return nil, err
+	}
 	group, err := newGroup(parent)
 	if err != nil {
 		return nil, err
@@ -180,13 +188,11 @@ const (
 
 // newGroup makes a control group of its own, after it removed what runs that were killed have left.
 func newGroup(parent string) (string, error) {
-	left, _ := filepath.Glob(filepath.Join(parent, groupPrefix+"*"))
-	for _, dir := range left {
-		if stat, err := os.Stat(dir); err == nil && stat.IsDir() && time.Since(stat.ModTime()) > groupAge {
-			_ = removeGroup(dir) // not possible as long as there are processes in it
-		}
-	}
+	sweepGroups(parent)
 	prefix := groupPrefix
+	if others, _ := filepath.Glob(filepath.Join(parent, groupAddedPrefix+"*")); len(others) > 0 {
+		prefix = groupAddedPrefix // the last of them to end restores the parent
+	}
 	accounted, err := os.ReadFile(filepath.Join(parent, "cgroup.subtree_control"))
 	if err != nil {
 		return "", err
@@ -204,6 +210,16 @@ func newGroup(parent string) (string, error) {
 	return group, err
 }
 
+// sweepGroups removes the groups of killed runs.
+func sweepGroups(parent string) {
+	left, _ := filepath.Glob(filepath.Join(parent, groupPrefix+"*"))
+	for _, dir := range left {
+		if stat, err := os.Stat(dir); err == nil && stat.IsDir() && time.Since(stat.ModTime()) > groupAge {
+			_ = removeGroup(dir) // fails as long as there are processes in it
+		}
+	}
+}
+
 // removeGroup removes a group without processes, and what its parent did for it unless another group is there.
 func removeGroup(group string) error {
 	if err := os.Remove(group); err != nil {
@@ -211,10 +227,25 @@ func removeGroup(group string) error {
 	}
 	parent := filepath.Dir(group)
 	entries, err := os.ReadDir(parent)
-	if err != nil || !strings.HasPrefix(filepath.Base(group), groupAddedPrefix) || slices.ContainsFunc(entries, fs.DirEntry.IsDir) {
+	if err != nil || !strings.HasPrefix(filepath.Base(group), groupAddedPrefix) || slices.ContainsFunc(entries, func(entry fs.DirEntry) bool {
+		return entry.IsDir() && needsMemory(filepath.Join(parent, entry.Name()))
+	}) {
 		return err
 	}
 	return writeGroup(parent, "cgroup.subtree_control", "-memory")
+}
+
+// needsMemory is true for the lab's own groups and for those that have a bound of memory.
+func needsMemory(group string) bool {
+	if strings.HasPrefix(filepath.Base(group), groupPrefix) {
+		return true
+	}
+	for _, file := range []string{"memory.max", "memory.high"} {
+		if bound, err := os.ReadFile(filepath.Join(group, file)); err == nil && strings.TrimSpace(string(bound)) != "max" {
+			return true
+		}
+	}
+	return false
 }
 
 // moreAddresses gives the node one more address in each family, the last in its own network of 256.

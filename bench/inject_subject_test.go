@@ -28,7 +28,7 @@ func TestGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said("+memory") // no "-memory" for the killed one: another group is there
+	said("+memory")
 	if _, err := os.Stat(killed); err == nil {
 		t.Error("what a killed run left is still there")
 	}
@@ -39,11 +39,20 @@ func TestGroups(t *testing.T) {
 	if _, err := os.Stat(first); err != nil {
 		t.Errorf("the group of a run that is going on: %v", err)
 	}
-	if err := errors.Join(os.Remove(strangers), removeGroup(second)); err != nil {
+	if err := removeGroup(first); err != nil { // the one that had the parent account for memory ends first
 		t.Fatal(err)
 	}
 	said("+memory")
-	if err := removeGroup(first); err != nil {
+	bound := filepath.Join(strangers, "memory.max")
+	if err := errors.Join(os.WriteFile(bound, []byte("1000\n"), 0o600), removeGroup(second)); err != nil {
+		t.Fatal(err)
+	}
+	said("+memory") // somebody else needs it
+	third, err := newGroup(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(bound, []byte("max\n"), 0o600), removeGroup(third)); err != nil {
 		t.Fatal(err)
 	}
 	said("-memory")

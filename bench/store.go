@@ -25,10 +25,10 @@ const (
 	runFile     = "run.json"
 	recordsFile = "records.jsonl"
 	benchFile   = "bench.txt"
-	reserveFile = ".reserve" // room on the disk for the end of the run, given back before it is written
+	reserveFile = ".reserve" // keeps disk space free for the final run.json
 )
 
-// reserved is the size of the reserve in bytes: run.json and bench.txt of a small run.
+// reserved is the size of the reserve in bytes.
 const reserved = 256 << 10
 
 // The states of a run, as in Run.Status.
@@ -94,7 +94,7 @@ func openRun(dir string, run Run, force bool) (*RunWriter, error) {
 	if w.run.Status == "" {
 		w.run.Status = StatusRunning
 	}
-	if err := errors.Join(records.Truncate(0), removeOld(dir, entries), writeRun(dir, w.run), reserve(dir)); err != nil {
+	if err := errors.Join(records.Truncate(0), removeOld(dir, entries), reserve(dir), writeRun(dir, w.run)); err != nil {
 		records.Close()
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func reserve(dir string) error {
 	return outfile.Write(filepath.Join(dir, reserveFile), make([]byte, reserved), 0o644)
 }
 
-// release gives the reserve back; a run that was copied has none.
+// release deletes the reserve. A copied run may have none.
 func release(dir string) { _ = os.Remove(filepath.Join(dir, reserveFile)) }
 
 func isRun(dir string) bool {
@@ -194,17 +194,18 @@ func (w *RunWriter) Update(change func(*Run)) error {
 	return writeRun(w.dir, w.run)
 }
 
-// Close ends the run: the last records, bench.txt, and run.json with its final status and the reason for it. On a full disk
-// there is room for run.json still.
+// Close ends the run: the last records, bench.txt, and run.json with its final status and the reason for it. The
+// reserve leaves space for run.json on a full disk.
 func (w *RunWriter) Close(status, reason string) error {
 	finished := time.Now().UTC()
-	release(w.dir)
 	w.mu.Lock()
 	w.run.Finished, w.run.Status, w.run.Reason = &finished, status, reason
 	flushed := w.flush()
 	run := w.run
 	w.mu.Unlock()
-	return errors.Join(flushed, writeBenchFile(w.dir, run), writeRun(w.dir, run), w.records.Close())
+	benched := writeBenchFile(w.dir, run)
+	release(w.dir)
+	return errors.Join(flushed, benched, writeRun(w.dir, run), w.records.Close())
 }
 
 func writeBenchFile(dir string, run Run) error {
@@ -249,6 +250,9 @@ func readRun(dir string) (Run, error) {
 	return run, nil
 }
 
+// recordLimit is the length of a record in bytes, at most.
+const recordLimit = 4 << 20
+
 // Records reads a run's records as they were written. A last line that was cut off, by a machine that died, is left
 // out; any other line that is not a record ends the sequence with an error that names it.
 func Records(dir string) iter.Seq2[Record, error] {
@@ -260,9 +264,12 @@ func Records(dir string) iter.Seq2[Record, error] {
 			return
 		}
 		defer f.Close()
-		lines := bufio.NewReaderSize(f, 1<<20)
+		lines := bufio.NewReaderSize(f, recordLimit)
 		for n := 1; ; n++ {
-			line, err := lines.ReadBytes('\n')
+			line, err := lines.ReadSlice('\n')
+			if errors.Is(err, bufio.ErrBufferFull) {
+				err = fmt.Errorf("a line of more than %d MiB", recordLimit>>20)
+			}
 			torn := errors.Is(err, io.EOF)
 			if err != nil && !torn {
 				yield(Record{}, fmt.Errorf("%s:%d: %w", path, n, err))

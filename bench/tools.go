@@ -3,10 +3,14 @@ package bench
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/shim"
 	"synclab/bench/upstream"
+	"synclab/proxier/iptables"
 )
 
 // tools are the programs that a run needs beside this one, found or built before any namespace is entered: in there is
@@ -14,6 +18,19 @@ import (
 type tools struct {
 	KubeProxy string // path; empty when no subject needs it
 	Shim      string // path; empty with FeedInformers
+}
+
+// loadModules lets iptables-legacy load its kernel modules, which a confined subject may not do. Errors show when the subject
+// calls the tool.
+func (o *ExecuteOptions) loadModules(ctx context.Context) {
+	if os.Geteuid() != 0 || !slices.ContainsFunc(o.parsed, func(s Subject) bool { return s.Variant == iptables.Legacy }) {
+		return
+	}
+	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
+		if path, err := iptables.FindBinary(iptables.Binary(iptables.Legacy, family, "")); err == nil {
+			_, _ = tryTool(ctx, "", path, "-t", "nat", "-S")
+		}
+	}
 }
 
 // prepareTools finds or builds what the subjects need.
@@ -30,6 +47,7 @@ func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *Versions) (
 		}
 		return nil
 	}
+	o.loadModules(ctx)
 	note := func(text string) { o.Progress(Progress{Stage: "prepare", Note: text}) }
 	if slices.ContainsFunc(o.parsed, func(s Subject) bool { return s.Proxier == KubeProxy }) {
 		build := o.KubeProxy

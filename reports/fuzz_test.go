@@ -48,6 +48,33 @@ func FuzzBuild(f *testing.F) {
 	})
 }
 
+// FuzzLoadShards reads folders of shards that anybody may have written: an error, or one run.
+func FuzzLoadShards(f *testing.F) {
+	run, err := os.ReadFile("testdata/repetitions/run.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	shard := func(text string) []byte {
+		return bytes.Replace(run, []byte("{"), []byte(`{"shard":`+text+`,`), 1)
+	}
+	f.Add(shard(`{"shard":1,"of":2,"sweep":"a"}`), shard(`{"shard":2,"of":2,"sweep":"a"}`))
+	f.Add(run, shard(`{"shard":2,"of":2,"sweep":"a"}`))
+	f.Add(shard(`{"shard":1,"of":2000000000,"sweep":"a"}`), shard(`{"shard":2,"of":2000000000,"sweep":"a"}`))
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		dir := t.TempDir()
+		for name, text := range map[string][]byte{"shard-1-of-2": first, "shard-2-of-2": second} {
+			folder := filepath.Join(dir, name)
+			if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "run.json"), text, 0o600),
+				os.WriteFile(filepath.Join(folder, "records.jsonl"), nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if l, err := loadRun(dir); err == nil && len(l.missing) > maxShards {
+			t.Errorf("%d shards are missing", len(l.missing))
+		}
+	})
+}
+
 // FuzzLoadAnswer reads answers of plans that anybody may have written: an error, or a page.
 func FuzzLoadAnswer(f *testing.F) {
 	kept := f.TempDir()

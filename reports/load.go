@@ -32,6 +32,9 @@ func loadRun(dir string) (*loadedRun, error) {
 
 // loadFolder reads a run folder. The last line of records.jsonl may be torn, as a machine that died leaves it: the reader
 // leaves it out, and the report says so.
+// maxShards of a sweep. It bounds the list of missing ones.
+const maxShards = 10_000
+
 func loadFolder(dir string) (*loadedRun, error) {
 	run, records, err := bench.ReadRun(dir)
 	if err != nil {
@@ -39,6 +42,9 @@ func loadFolder(dir string) (*loadedRun, error) {
 	}
 	if run.ID == "" {
 		run.ID = filepath.Base(dir)
+	}
+	if s := run.Shard; s != nil && (s.Shard < 1 || s.Of < s.Shard || s.Of > maxShards) {
+		return nil, fmt.Errorf("%s: shard %d of %d: want 1 to %d", filepath.Join(dir, "run.json"), s.Shard, s.Of, maxShards)
 	}
 	for _, target := range run.Scenario.Targets {
 		if !knownFigure(target.Figure) {

@@ -82,6 +82,9 @@ func loadShards(dir string, shards []string) (*loadedRun, error) {
 		if err != nil {
 			return nil, err
 		}
+		if l.run.Shard == nil {
+			return nil, fmt.Errorf("%s: its name says shard, its run.json does not", folder)
+		}
 		all = append(all, l)
 	}
 	merged, err := mergeShards(all, filepath.Base(dir))

@@ -88,7 +88,7 @@ func removeEarlier(out string) error {
 	for _, p := range earlier.Plots {
 		for _, name := range []string{p.SVG, p.PNG} {
 			if ext := filepath.Ext(name); name != filepath.Base(name) || ext != ".svg" && ext != ".png" {
-				continue // no figure: whoever wrote the file may have named anything
+				continue // not a figure: summary.json is untrusted
 			}
 			if err := os.Remove(filepath.Join(out, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err

@@ -219,6 +219,9 @@ func (m *manifests) skip(at *fragment, object, reason string) {
 // maxFaults bounds a report: past a score of faults the cause is one and the same.
 const maxFaults = 20
 
+// manyFaults end the reading: an input of nothing but faults would take memory for each.
+const manyFaults = 1000
+
 func (m *manifests) faults() error {
 	if len(m.problems) > maxFaults {
 		more := len(m.problems) - maxFaults

@@ -71,7 +71,10 @@ func (h head) object() string {
 
 // readFile reads every object of a file.
 func (m *manifests) readFile(file inputFile) {
-	for _, d := range splitDocuments(file) {
+	for d := range splitDocuments(file) {
+		if len(m.problems) > manyFaults {
+			return
+		}
 		if m.readList(d) {
 			continue
 		}

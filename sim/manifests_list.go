@@ -9,12 +9,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// largestDocument is the size in bytes of the largest text that is parsed at once: parsing YAML takes up to 70 times a
+// largestDocument is the size in bytes of the largest text that is parsed at once. Parsing YAML takes up to 70 times the
 // text's size in memory. A list is parsed item by item.
-var largestDocument = 32 << 20
+var largestDocument = 4 << 20
 
-// cutList divides a document that is a list, so that its items can be parsed one by one: what stands around them, and the
-// items. What it cannot divide is none or has to be parsed as a whole.
+// mostItems of a list: 200,000 Services of 10 endpoints have some 500,000 objects.
+const mostItems = 2_000_000
+
+// onlyItem is the path of an object in a YAML sequence that has no other.
+const onlyItem = "[0]"
+
+// cutList divides a list into its items, to be parsed one by one, and the text around them. It returns no items if the
+// document is not a list or can only be parsed as a whole.
 func (d *document) cutList() (around []byte, items []*fragment) {
 	if trimmed := bytes.TrimSpace(d.text); len(trimmed) > 0 && trimmed[0] == '{' {
 		return d.cutJSON()
@@ -50,7 +56,7 @@ func (d *document) cutJSON() (around []byte, items []*fragment) {
 		first := int(decoder.InputOffset())
 		line, counted := d.above, 0
 		for decoder.More() {
-			if decoder.Decode(&value) != nil {
+			if decoder.Decode(&value) != nil || len(items) == mostItems {
 				return nil, nil
 			}
 			end := int(decoder.InputOffset())
@@ -68,15 +74,15 @@ func (d *document) cutJSON() (around []byte, items []*fragment) {
 	return around, items
 }
 
-// cutYAML divides a list in block style, as kubectl writes it: a row "items:", and rows that begin with "-" below it, all
-// at one column. What an item's text holds is indented further, so that such a row can be nothing else; but for a quoted
-// text that goes on at the first column, whose pieces are not YAML.
+// cutYAML divides a list in block style, as kubectl writes it: a row "items:", then rows that begin with "-", all at one
+// column. The text inside an item is indented further, so such a row always begins an item. The one exception is a quoted
+// text that continues at the first column; its pieces are not valid YAML, and parseItems fails.
 func (d *document) cutYAML() (around []byte, items []*fragment) {
 	const before, first, within, after = 0, 1, 2, 3
 	state, column := before, 0
 	offset, begin, line, beginLine := 0, 0, d.above, 0
 	flush := func(end int) {
-		items = append(items, &fragment{path: "[0]", document: &document{file: d.file, above: beginLine, text: d.text[begin:end]}})
+		items = append(items, &fragment{path: onlyItem, document: &document{file: d.file, above: beginLine, text: d.text[begin:end]}})
 	}
 	for row := range bytes.Lines(d.text) {
 		content := bytes.TrimLeft(row, " ")
@@ -113,10 +119,14 @@ func (d *document) cutYAML() (around []byte, items []*fragment) {
 	if state == within {
 		flush(offset)
 	}
+	if len(items) > mostItems {
+		return nil, nil
+	}
 	return around, items
 }
 
-// parseItems makes JSON of the items; false if a piece is not YAML, as where an item refers to an anchor of another.
+// parseItems converts the items to JSON. It returns false if an item is not valid YAML on its own, for example because it
+// refers to another item's anchor.
 func parseItems(items []*fragment) bool {
 	for _, item := range items {
 		if len(item.document.text) > largestDocument {
@@ -134,7 +144,7 @@ func parseItems(items []*fragment) bool {
 	return true
 }
 
-// readList reads a list item by item; false if the document is none, or cannot be divided.
+// readList reads a list item by item. It returns false if the document is not a list or cannot be divided.
 func (m *manifests) readList(d *document) bool {
 	around, items := d.cutList()
 	if len(items) == 0 || len(around) > largestDocument || !parseItems(items) {
@@ -154,6 +164,9 @@ func (m *manifests) readList(d *document) bool {
 	}
 	kind := itemKind(list.Kind, version)
 	for _, item := range items {
+		if len(m.problems) > manyFaults {
+			break
+		}
 		m.readObject(item, kind)
 	}
 	return true

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -95,12 +97,8 @@ func openPath(path string, left *int64) ([]inputFile, error) {
 	}
 	var files []inputFile
 	for _, name := range names {
-		f, err := os.Open(name)
+		text, err := readFile(name, stat.IsDir(), left)
 		if err != nil {
-			return nil, err
-		}
-		text, err := readAll(f, name, left)
-		if err := errors.Join(err, f.Close()); err != nil {
 			return nil, err
 		}
 		files = append(files, inputFile{name, text})
@@ -108,11 +106,32 @@ func openPath(path string, left *int64) ([]inputFile, error) {
 	return files, nil
 }
 
+// readFile reads a file. One of a folder must be regular: it is opened without waiting for a writer.
+func readFile(name string, regular bool, left *int64) ([]byte, error) {
+	flags := os.O_RDONLY
+	if regular {
+		flags |= unix.O_NONBLOCK
+	}
+	f, err := os.OpenFile(name, flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	stat, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if regular && !stat.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", name)
+	}
+	return readAll(f, name, left)
+}
+
 // largestInput is the size in bytes of the largest input that is read, all files together: 200,000 Services of 10
 // endpoints, as JSON.
 var largestInput int64 = 1 << 30
 
-// readAll reads a file and takes its size off what is left to read.
+// readAll reads a file and subtracts its size from left, the bytes that may still be read.
 func readAll(r io.Reader, name string, left *int64) ([]byte, error) {
 	var text bytes.Buffer
 	if f, isFile := r.(*os.File); isFile {
@@ -147,13 +166,6 @@ func manifestsIn(directory string) ([]string, error) {
 			if entry.IsDir() {
 				return nil
 			}
-			stat, err := os.Stat(path) // of what a link leads to
-			if err != nil {
-				return err
-			}
-			if !stat.Mode().IsRegular() {
-				return fmt.Errorf("%s: not a regular file", path)
-			}
 			names = append(names, path)
 		}
 		return nil
@@ -170,22 +182,27 @@ type document struct {
 	text []byte
 	// above is how many lines of the file stand before the text.
 	above int
-	// tree is the document with line numbers, parsed when the first one is asked for.
+	// tree is a document of several objects with line numbers, parsed when the first one is asked for.
 	tree *yaml.Node
 }
 
 // splitDocuments cuts a file at its "---" and "..." lines, and JSON texts that
 // follow one another at their ends. Documents without content are left out.
-func splitDocuments(file inputFile) []*document {
-	var documents []*document
+func splitDocuments(file inputFile) iter.Seq[*document] {
+	return func(yield func(*document) bool) { eachDocument(file, yield) }
+}
+
+func eachDocument(file inputFile, yield func(*document) bool) {
 	text := bytes.TrimPrefix(file.text, []byte("\ufeff")) // a byte order mark
 	begin, offset, above, line := 0, 0, 0, 0
-	flush := func() {
-		documents = append(documents, splitJSON(&document{file: file.name, above: above, text: text[begin:offset:offset]})...)
+	flush := func() bool {
+		return splitJSON(&document{file: file.name, above: above, text: text[begin:offset:offset]}, yield)
 	}
 	for row := range bytes.Lines(text) {
 		if rest, isMark := documentMark(row); isMark {
-			flush()
+			if !flush() {
+				return
+			}
 			// What stands behind "--- " belongs to the document.
 			begin, above = offset+len(row)-len(rest), line
 		}
@@ -193,7 +210,6 @@ func splitDocuments(file inputFile) []*document {
 		line++
 	}
 	flush()
-	return documents
 }
 
 func documentMark(row []byte) (rest []byte, isMark bool) {
@@ -208,24 +224,25 @@ func documentMark(row []byte) (rest []byte, isMark bool) {
 
 // splitJSON cuts a document that is several JSON texts. What is not JSON is
 // left to the YAML parser, which reads most of it and complains of the rest.
-func splitJSON(d *document) []*document {
+func splitJSON(d *document, yield func(*document) bool) bool {
 	if !hasContent(d.text) {
-		return nil
+		return true
 	}
-	var documents []*document
 	rest := *d
 	for {
 		end := jsonEnd(rest.text)
 		if end < 0 || !json.Valid(rest.text[:end]) {
 			break
 		}
-		documents = append(documents, rest.part(0, end))
+		if !yield(rest.part(0, end)) {
+			return false
+		}
 		rest = *rest.part(end, len(rest.text))
 	}
 	if hasContent(rest.text) {
-		documents = append(documents, &rest)
+		return yield(&rest)
 	}
-	return documents
+	return true
 }
 
 // jsonEnd is where the JSON object at the start of a text ends; -1 if there is none.
@@ -277,13 +294,20 @@ func (f *fragment) fault(object, path, text string) *InputError {
 // path that is there: a missing field is reported at what should hold it.
 func (f *fragment) line(path string) int {
 	d := f.document
-	if d.tree == nil {
-		d.tree = &yaml.Node{}
-		if err := yaml.Unmarshal(d.text, d.tree); err != nil || len(d.tree.Content) == 0 {
-			d.tree = &yaml.Node{Content: []*yaml.Node{{Line: d.firstLine()}}}
+	if path == "" && f.isWhole() {
+		return d.above + d.firstLine()
+	}
+	tree := d.tree
+	if tree == nil {
+		tree = &yaml.Node{}
+		if err := yaml.Unmarshal(d.text, tree); err != nil || len(tree.Content) == 0 {
+			tree = &yaml.Node{Content: []*yaml.Node{{Line: d.firstLine()}}}
+		}
+		if !f.isWhole() {
+			d.tree = tree // for the other items
 		}
 	}
-	node := d.tree.Content[0]
+	node := tree.Content[0]
 	line := node.Line
 	for _, step := range pathSteps(f.path + "." + path) {
 		next, at := child(node, step)
@@ -294,6 +318,9 @@ func (f *fragment) line(path string) int {
 	}
 	return d.above + line
 }
+
+// isWhole is true for an object that has its document for itself.
+func (f *fragment) isWhole() bool { return f.path == "" || f.path == onlyItem }
 
 func (d *document) firstLine() int {
 	line := 1

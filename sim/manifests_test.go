@@ -291,7 +291,7 @@ func TestWriteObjectsRoundTrip(t *testing.T) {
 func TestSplitDocumentsLines(t *testing.T) {
 	text := "\ufeff# c\n---\na: 1\n--- # next\n\nb: 2\n...\n---\n# none\n---\n{\"c\":\n 3}\n{\"d\": 4}\n"
 	var got []string
-	for _, d := range splitDocuments(inputFile{name: "f", text: []byte(text)}) {
+	for d := range splitDocuments(inputFile{name: "f", text: []byte(text)}) {
 		got = append(got, fmt.Sprintf("%d %s", d.above+d.firstLine(), strings.Fields(strings.ReplaceAll(string(d.text), "# next", ""))[0]))
 	}
 	if want := []string{"3 a:", "6 b:", `11 {"c":`, `13 {"d":`}; !slices.Equal(want, got) {

@@ -7,30 +7,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// globals are the files through which root changes what is the machine's, not the namespace's; container runtimes keep the
-// same ones from their containers.
+// globals are files of the whole machine, not of one namespace. Container runtimes make the same files read-only.
 var globals = []string{"/sys", "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"}
 
-// ownSysctls are the network namespace's own.
+// ownSysctls belong to the network namespace.
 const ownSysctls = "/proc/sys/net"
 
-// keptCapabilities are what a proxier may need: rules, sockets, eBPF programs, its own processes and files. Not among them:
-// mounts, kernel modules, devices, the clock, tracing of other processes.
+// keptCapabilities are for rules, sockets, eBPF maps, files and child processes. Dropped are those for mounts, kernel
+// modules, raw I/O, the clock, ptrace and perf events.
 var keptCapabilities = map[uintptr]bool{
 	unix.CAP_NET_ADMIN: true, unix.CAP_NET_RAW: true, unix.CAP_NET_BIND_SERVICE: true, unix.CAP_NET_BROADCAST: true,
-	unix.CAP_BPF: true, unix.CAP_PERFMON: true,
+	unix.CAP_BPF:   true,
 	unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_DAC_READ_SEARCH: true, unix.CAP_FOWNER: true, unix.CAP_FSETID: true,
 	unix.CAP_SETUID: true, unix.CAP_SETGID: true, unix.CAP_SETPCAP: true, unix.CAP_SETFCAP: true, unix.CAP_KILL: true,
 	unix.CAP_IPC_LOCK: true, unix.CAP_IPC_OWNER: true, unix.CAP_SYS_NICE: true, unix.CAP_SYS_RESOURCE: true,
 }
 
-// Confine takes from the calling thread, and so from what it starts, the ways to change the machine: it makes what is
-// global of /sys and /proc read-only in a mount namespace of its own, and drops capabilities that no proxier needs. There
-// is no way back: the goroutine must be locked to the thread and end with it. In a user namespace the kernel itself
-// refuses all that, and nothing is done.
+// Confine protects the machine from the calling thread and its future children. In a new mount namespace it makes globals
+// read-only; then it drops all capabilities but keptCapabilities. This cannot be undone: lock the goroutine to the thread,
+// and never unlock it. In a user namespace Confine does nothing, since the kernel itself refuses these changes.
 //
-// Before Linux 5.12, which cannot change mounts one by one, only the capabilities go. What a container's runtime does not
-// let its root do, it keeps from the machine itself.
+// Before Linux 5.12 (mount_setattr) it only drops capabilities. A mount that a container's runtime forbids is left out.
 func Confine() error {
 	if err := Guard(); err != nil {
 		return err
@@ -38,31 +35,77 @@ func Confine() error {
 	if InUserNamespace() {
 		return nil
 	}
-	refused := func(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }
-	if err := readOnly(); err != nil && !refused(err) && !errors.Is(err, unix.ENOSYS) {
+	if err := readOnly(); err != nil && !forbidden(err) {
 		return fmt.Errorf("confine: %w", err)
 	}
-	for capability := uintptr(0); ; capability++ {
+	if err := dropCapabilities(); err != nil {
+		return fmt.Errorf("confine: %w", err)
+	}
+	return nil
+}
+
+// forbidden is true for what the kernel lacks or a container's runtime does not allow. EINVAL: the root of a chroot is no
+// mount.
+func forbidden(err error) bool {
+	for _, cause := range []error{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EINVAL} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	return false
+}
+
+// dropCapabilities takes the capabilities from the thread, and makes sure that no program gets them back.
+func dropCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData // of 32 capabilities each
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return fmt.Errorf("capabilities: %w", err)
+	}
+	final := false
+	for capability := uintptr(0); capability < 64; capability++ {
 		if keptCapabilities[capability] {
 			continue
 		}
+		set, bit := &sets[capability/32], uint32(1)<<(capability%32)
+		set.Permitted &^= bit
+		set.Effective &^= bit
+		set.Inheritable &^= bit
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
-		if refused(err) || errors.Is(err, unix.EINVAL) { // EINVAL: past the last one that this kernel has
-			return nil
+		if err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EINVAL) { // EINVAL: not in this kernel
+			return fmt.Errorf("drop capability %d: %w", capability, err)
 		}
-		if err != nil {
-			return fmt.Errorf("confine: drop capability %d: %w", capability, err)
+		final = final || errors.Is(err, unix.EPERM)
+	}
+	if final {
+		// Without CAP_SETPCAP the bounding set stays. Then no program may gain what the thread does not have.
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("no new privileges: %w", err)
 		}
 	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("ambient capabilities: %w", err)
+	}
+	if err := unix.Capset(&header, &sets[0]); err != nil {
+		return fmt.Errorf("capabilities: %w", err)
+	}
+	return nil
 }
 
-func readOnly() error {
+func readOnly() (err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("mount namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
 	}
+	defer func() {
+		// The recursive change below makes the namespace's own sysctls read-only, too.
+		clear := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
+		if e := unix.MountSetattr(unix.AT_FDCWD, ownSysctls, 0, &clear); e != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", ownSysctls, e))
+		}
+	}()
 	for _, path := range append([]string{ownSysctls}, globals...) {
 		err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, "")
 		if errors.Is(err, unix.ENOENT) {
@@ -74,11 +117,6 @@ func readOnly() error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-	}
-	// What lies below it was bound before, and is writable again.
-	err := unix.MountSetattr(unix.AT_FDCWD, ownSysctls, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
-	if err != nil {
-		return fmt.Errorf("%s: %w", ownSysctls, err)
 	}
 	return nil
 }

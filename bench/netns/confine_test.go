@@ -92,6 +92,23 @@ func TestConfine(t *testing.T) {
 	if strings.Contains(confined, "mounts") {
 		t.Error("a confined process can mount")
 	}
+	// In a container root may lack CAP_SETPCAP. Then the bounding set stays, and programs gain nothing from it.
+	lacking := started(func() error {
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var sets [2]unix.CapUserData
+		if err := unix.Capget(&header, &sets[0]); err != nil {
+			return err
+		}
+		sets[0].Effective &^= 1 << unix.CAP_SETPCAP
+		sets[0].Permitted &^= 1 << unix.CAP_SETPCAP
+		if err := unix.Capset(&header, &sets[0]); err != nil {
+			return err
+		}
+		return netns.Confine()
+	})
+	if strings.Contains(lacking, "mounts") || strings.Contains(lacking, "writes "+machines[0]) || !strings.Contains(lacking, "writes "+own) {
+		t.Errorf("confined without CAP_SETPCAP: %q", lacking)
+	}
 	// The thread went with its goroutine: the rest of this process is as free as before.
 	if again := started(func() error { return nil }); again != free {
 		t.Errorf("afterwards others are confined too: %q", again)

@@ -43,7 +43,7 @@ func newDir(root string) (*dir, error) {
 	return d, nil
 }
 
-// elsewhere says what to do where the temporary folder is full or takes nothing.
+// elsewhere adds what to do if the temporary folder is full or not writable.
 func elsewhere(err error) error {
 	for _, cause := range []error{unix.ENOSPC, unix.EDQUOT, unix.EACCES, unix.EROFS, unix.ENOENT} {
 		if errors.Is(err, cause) {

@@ -1,7 +1,7 @@
 // Package outfile writes and opens the lab's files in folders where other users may have put links or FIFOs.
 //
 //  1. Write creates a temporary file with a random name in the same folder and renames it. A link at the target path is
-//     replaced, never followed.
+//     replaced, never followed. Below /dev and /proc it writes to what is there.
 //  2. Open and Append take regular files only. A FIFO or a device is an error at once.
 //
 // Not covered: the folder itself and those above it. Who may rename them decides where files go.
@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,6 +36,13 @@ func Write(path string, content []byte, mode fs.FileMode) error {
 
 // WriteWith is Write for content that is made piece by piece. When write fails, what is at path stays.
 func WriteWith(path string, mode fs.FileMode, write func(io.Writer) error) error {
+	if isDevice(path) {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(f), f.Close())
+	}
 	f, err := draft(path, mode)
 	if err != nil {
 		return Full(path, err)
@@ -50,12 +58,18 @@ func WriteWith(path string, mode fs.FileMode, write func(io.Writer) error) error
 	return Full(path, err)
 }
 
-// Full says what to do where err is that of a full disk; other errors stay as they are.
+// Full adds to the error of a full disk what to do. It returns other errors unchanged.
 func Full(path string, err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fmt.Errorf("%w: make room in %s, or write to a folder on another disk", err, filepath.Dir(path))
 	}
 	return err
+}
+
+// isDevice is true for /dev/stdout, /dev/null, /dev/fd/3 and the like, which are written to and not replaced.
+func isDevice(path string) bool {
+	path, err := filepath.Abs(path)
+	return err == nil && (strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/proc/"))
 }
 
 // draft makes a new file beside path.
@@ -82,14 +96,21 @@ func Append(path string, mode fs.FileMode) (*os.File, error) {
 // Open opens a file for reading.
 func Open(path string) (*os.File, error) { return open(path, os.O_RDONLY, 0) }
 
-// Read reads a file.
+// readLimit is the size in bytes of the largest file that Read takes.
+const readLimit = 64 << 20
+
+// Read reads a file of at most 64 MiB.
 func Read(path string) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(f)
+	text, err := io.ReadAll(io.LimitReader(f, readLimit+1))
+	if err == nil && len(text) > readLimit {
+		err = fmt.Errorf("%s: larger than %d MiB", path, readLimit>>20)
+	}
+	return text, err
 }
 
 func open(path string, flags int, mode fs.FileMode) (*os.File, error) {

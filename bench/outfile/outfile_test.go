@@ -2,6 +2,7 @@ package outfile
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -95,5 +96,31 @@ func TestOpenRefuses(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatalf("%s: still waiting", c.name)
 		}
+	}
+}
+
+// What the shell opened is written to: /dev/fd/3, /dev/stdout.
+func TestWriteToADescriptor(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := Write(fmt.Sprintf("/dev/fd/%d", f.Fd()), []byte("text"), 0o600); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(f.Name()); string(text) != "text" || err != nil {
+		t.Errorf("wrote %q, %v", text, err)
+	}
+}
+
+// What would fill the memory is refused.
+func TestReadIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, readLimit+1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path); err == nil {
+		t.Error("read a file that is too large")
 	}
 }

@@ -33,8 +33,7 @@ type Options struct {
 	LogFile string
 	// Name is what errors call it. Default: the base name of Path.
 	Name string
-	// Confine, if set, is called on the thread that starts the command and has no other use: what it takes from the thread,
-	// the command never has.
+	// Confine, if set, runs on the thread that then starts the command. The thread has no other use and is never reused.
 	Confine func() error
 	// Grace is how long it may take to end after SIGTERM. Default 10 s.
 	Grace time.Duration
@@ -91,7 +90,7 @@ func Start(ctx context.Context, opts Options) (*Process, error) {
 }
 
 // run is the process's life. The parent-death signal is sent when the thread that forked ends, so the goroutine keeps
-// its thread all that time; a thread that was confined ends with it.
+// its thread all that time. A confined thread ends with the goroutine.
 func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	if p.opts.Confine == nil {

@@ -792,3 +792,24 @@ func BenchmarkCall(b *testing.B) {
 		}
 	}
 }
+
+// Tools are not taken from the working directory, whatever PATH says.
+func TestRelativePathEntries(t *testing.T) {
+	const name = "synclab-test-tool"
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := &Shim{dir: t.TempDir()}
+	for _, path := range []string{".", "", ":", "./", ".:" + t.TempDir()} {
+		t.Setenv("PATH", path)
+		if found, err := s.find(name); err == nil {
+			t.Errorf("PATH %q: found %s", path, found)
+		}
+	}
+	t.Setenv("PATH", ".:"+dir)
+	if found, err := s.find(name); err != nil || found != filepath.Join(dir, name) {
+		t.Errorf("PATH with the folder itself: %q, %v", found, err)
+	}
+}

@@ -52,20 +52,23 @@ func writable(dir string) error {
 	if owner := stat.Sys().(*syscall.Stat_t).Uid; !stat.IsDir() || int(owner) != os.Geteuid() {
 		return fmt.Errorf("%s: not a folder of user %d", dir, os.Geteuid())
 	}
+	if stat.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s: other users may write there: chmod go-w", dir)
+	}
 	if err := unix.Access(dir, unix.W_OK); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
 	return MayRun(dir)
 }
 
-// MayRun is an error where programs may not be run from a folder.
+// MayRun returns an error if the folder's file system is mounted noexec.
 func MayRun(dir string) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {
 		return &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	if stat.Flags&unix.ST_NOEXEC != 0 {
-		return fmt.Errorf("%s: its file system is mounted noexec, and programs are run from there", dir)
+		return fmt.Errorf("%s: its file system is mounted noexec, but the lab runs programs from there", dir)
 	}
 	return nil
 }

@@ -89,8 +89,8 @@ func find(ctx context.Context, name string, opts Options) (string, error) {
 		return "", err
 	}
 	b := builder{Options: opts, cache: cache, command: name, version: version, minor: parts[1], staging: "v0." + parts[1] + "." + parts[2]}
-	goVersion := GoVersion(ctx)
-	if goVersion == "" || opts.CachedOnly {
+	goVersion, err := GoVersion(ctx)
+	if err != nil || opts.CachedOnly {
 		// Who cannot build takes what another Go built.
 		if path := cache.newest(fmt.Sprintf("%s-%s-go*-%s", name, version, runtime.GOARCH), b.origin()); path != "" {
 			return path, nil
@@ -98,7 +98,7 @@ func find(ctx context.Context, name string, opts Options) (string, error) {
 		if opts.CachedOnly {
 			return "", fmt.Errorf("%s: %w", version, ErrNotBuilt)
 		}
-		return "", fmt.Errorf("%s: %w, or name a binary that you have", version, ErrNoGo)
+		return "", fmt.Errorf("%s: %w; or name a binary that you have", version, err)
 	}
 	b.goVersion = goVersion
 	file := fmt.Sprintf("%s-%s-%s-%s", name, version, goVersion, runtime.GOARCH)

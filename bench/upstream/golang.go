@@ -38,7 +38,7 @@ func Go(ctx context.Context, dir string, env []string, onLine func(string), args
 	return out.Bytes(), nil
 }
 
-// homeless are go's folders for who has no HOME, where they usually are.
+// homeless are folders for go's caches if HOME, where they usually are, is not set.
 func homeless() []string {
 	if os.Getenv("HOME") != "" {
 		return nil
@@ -50,18 +50,15 @@ func homeless() []string {
 	return []string{"GOCACHE=" + cache.Path("go-build"), "GOPATH=" + cache.Path("go")}
 }
 
-// GoVersion is that of the go command, such as go1.26.8; empty without one.
-func GoVersion(ctx context.Context) string {
+// GoVersion is that of the go command, such as go1.26.8.
+func GoVersion(ctx context.Context) (string, error) {
 	dir, err := privateFolder("")
 	if err != nil {
-		return ""
+		return "", err
 	}
 	defer os.RemoveAll(dir)
 	out, err := Go(ctx, dir, nil, nil, "env", "GOVERSION")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), err
 }
 
 func indented(text string) string {

@@ -114,7 +114,7 @@ func runCapture(ctx context.Context, s streams, o captureOptions) error {
 	}
 	write := func(w io.Writer) error { return sim.WriteObjects(w, objects) }
 	if o.out == "-" {
-		err = write(s.out)
+		err = write(verbatim(s.out))
 	} else {
 		err = outfile.WriteWith(o.out, 0o600, write)
 	}

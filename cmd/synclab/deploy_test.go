@@ -258,7 +258,7 @@ shift 2
 case $1 in
 get)
 	case $2 in
-	pods) for p in a b; do [ -e $p/gathered ] || printf '%s ' $p; done ;;
+	pods) for p in a=0 b=1; do [ -e ${p%=*}/gathered ] || printf '%s ' $p; done ;;
 	job) [ ! -e a/gathered ] || [ ! -e b/gathered ] || echo Complete ;;
 	esac ;;
 exec)
@@ -291,16 +291,14 @@ esac
 	}
 }
 
-// A pod that sends a link is refused, and nothing of it is unpacked.
-func TestGatherRefusesLinks(t *testing.T) {
-	dir := t.TempDir()
-	const kubectl = `#!/bin/sh
+// onePod is a kubectl of a cluster with one pod, a, which sends its folder.
+const onePod = `#!/bin/sh
 cd "$FAKE"
 shift 2
 case $1 in
 get)
 	case $2 in
-	pods) printf a ;;
+	pods) printf a=0 ;;
 	job) [ ! -e asked ] || echo Complete; touch asked ;;
 	esac ;;
 exec)
@@ -310,13 +308,17 @@ exec)
 	esac ;;
 esac
 `
+
+// A pod that sends a link is refused, and nothing of it is unpacked.
+func TestGatherRefusesLinks(t *testing.T) {
+	dir := t.TempDir()
 	fake, victim := filepath.Join(dir, "fake"), filepath.Join(dir, "victim")
 	shard := filepath.Join(fake, "a", "shard-1-of-1")
 	if err := errors.Join(os.MkdirAll(shard, 0o755), os.WriteFile(filepath.Join(shard, "run.json"), []byte("{}"), 0o644),
 		os.Symlink(victim, filepath.Join(shard, "index.html.new"))); err != nil {
 		t.Fatal(err)
 	}
-	out, said, _ := gather(t, dir, kubectl) // it fails, as there is no shard in the end
+	out, said, _ := gather(t, dir, onePod) // it fails, as there is no shard in the end
 	if !strings.Contains(said, "a: refused") || !strings.Contains(said, "index.html.new -> "+victim) {
 		t.Errorf("said\n%s", said)
 	}
@@ -326,5 +328,37 @@ esac
 	}
 	if _, err := os.Stat(filepath.Join(fake, "let-go")); err == nil {
 		t.Error("the pod was let go")
+	}
+}
+
+// A pod may send so much and no more, also as a sparse file; shards of other pods are not taken from it.
+func TestGatherBounds(t *testing.T) {
+	t.Setenv("GATHER_LIMIT", "1")
+	for about, size := range map[string]int64{"small": 1 << 10, "sparse": 3 << 20} {
+		dir := t.TempDir()
+		fake := filepath.Join(dir, "fake")
+		own, other := filepath.Join(fake, "a", "shard-1-of-2"), filepath.Join(fake, "a", "shard-2-of-2")
+		records := filepath.Join(own, "records.jsonl")
+		if err := errors.Join(os.MkdirAll(own, 0o755), os.MkdirAll(other, 0o755), os.WriteFile(records, nil, 0o644), os.Truncate(records, size)); err != nil {
+			t.Fatal(err)
+		}
+		kubectl := onePod
+		if about == "sparse" {
+			kubectl = strings.Replace(kubectl, "tar -C a", "tar --sparse -C a", 1)
+		}
+		out, said, _ := gather(t, dir, kubectl)
+		entries, err := os.ReadDir(out)
+		var names []string
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		switch {
+		case err != nil:
+			t.Error(err)
+		case about == "small" && !slices.Equal(names, []string{"shard-1-of-2"}):
+			t.Errorf("of a pod with the index 0: %v\n%s", names, said)
+		case about == "sparse" && (len(names) > 0 || !strings.Contains(said, "a: refused: its files are larger than 1 MiB")):
+			t.Errorf("of a pod that sends too much: %v\n%s", names, said)
+		}
 	}
 }

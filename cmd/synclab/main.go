@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,11 +25,18 @@ const (
 )
 
 func main() {
+	_ = os.Setenv("PATH", absolute(os.Getenv("PATH")))
 	ctx, windUp := context.WithCancel(context.Background())
 	go heedSignals(windUp)
 	s := streams{os.Stdin, &printable{w: os.Stdout}, &printable{w: os.Stderr}}
 	err := run(ctx, s, os.Args[1:])
 	os.Exit(exitStatus(ctx, s.err, err))
+}
+
+// absolute leaves out the relative entries of a PATH: the working directory does not decide which tools run.
+func absolute(path string) string {
+	kept := slices.DeleteFunc(filepath.SplitList(path), func(dir string) bool { return !filepath.IsAbs(dir) })
+	return strings.Join(kept, string(filepath.ListSeparator))
 }
 
 // streams are what a command reads and writes. Results go to out; progress and remarks go to err.

@@ -3,11 +3,15 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
 // printable is a writer for people: names in manifests, scenarios and records may hold what steers a terminal, and that is
@@ -42,9 +46,22 @@ func appendPrintable(out []byte, r rune, encoded []byte) []byte {
 	case r == '\n', r == '\t', unicode.IsGraphic(r):
 		return append(out, encoded...)
 	case r > 0xffff:
-		return fmt.Appendf(out, `\U%08x`, r)
+		high, low := utf16.EncodeRune(r)
+		return fmt.Appendf(out, `\u%04x\u%04x`, high, low)
 	}
 	return fmt.Appendf(out, `\u%04x`, r)
+}
+
+// verbatim is the writer behind s where what is written is data for another program, not for a terminal.
+func verbatim(w io.Writer) io.Writer {
+	p, isPrintable := w.(*printable)
+	if !isPrintable {
+		return w
+	}
+	if f, isFile := p.w.(*os.File); isFile && !term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return w
 }
 
 // printableText is the same for a text.

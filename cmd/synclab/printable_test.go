@@ -15,7 +15,7 @@ func TestPrintable(t *testing.T) {
 		"\u009b31m":                     `\u009b31m`,
 		"\u202eesrever\u2066":           `\u202eesrever\u2066`,
 		"\x9b31m\xff":                   `\x9b31m\xff`,
-		"\U000e0001":                    `\U000e0001`,
+		"\U000e0001":                    `\udb40\udc01`,
 	} {
 		for _, piece := range []int{1, 2, 3, len(text)} {
 			var out strings.Builder

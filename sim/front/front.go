@@ -258,6 +258,7 @@ func (f *Front) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           f,
 		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    64 << 10,
 		IdleTimeout:       3 * time.Minute,
 		// Requests end with the server: watches too.
 		BaseContext: func(net.Listener) context.Context { return ctx },

@@ -166,6 +166,10 @@ func TestEventsTakeLittleMemory(t *testing.T) {
 			t.Fatalf("post %d: %s", i, a.Status)
 		}
 	}
+	more := strings.NewReader(fmt.Sprintf(`{"metadata":{"annotations":{"more":"%s"}}}`, note))
+	if a := l.ask(t, "PATCH", fmt.Sprintf("/api/v1/namespaces/one/events/e%d", posts-1), more, "Content-Type", "application/strategic-merge-patch+json"); a.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("a patch that makes an Event too large: %s", a.Status)
+	}
 	// In both groups, as object and encoded, those that are kept and those that watches may still ask for.
 	if grown, most := heap()-before, int64(8*1000*bodyLimit); grown > most {
 		t.Errorf("%d posts take %d MiB, want at most %d", posts, grown>>20, most>>20)

@@ -61,6 +61,8 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 // has been written then.
 func (f *Front) answer(w http.ResponseWriter, r *http.Request) error {
 	if err := f.guard(r); err != nil {
+		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // for what the client still sends
 		return err
 	}
 	if f.paused.Load() {

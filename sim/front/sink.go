@@ -59,10 +59,11 @@ func (f *Front) receive(w http.ResponseWriter, r *http.Request, of *resource, na
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
-	_ = control.SetReadDeadline(time.Time{})
-	if err != nil {
+	if err != nil { // the deadline stays: the server reads what is left of the body
+		w.Header().Set("Connection", "close")
 		return apierrors.NewRequestEntityTooLargeError(err.Error())
 	}
+	_ = control.SetReadDeadline(time.Time{})
 	code := http.StatusOK
 	var written runtime.Object
 	switch {
@@ -158,6 +159,9 @@ func (f *Front) patch(of *resource, namespace, name string, data []byte, how typ
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
+	if len(next) > bodyLimit {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the patched Event has %d bytes", len(next)))
+	}
 	object := of.empty()
 	if err := json.Unmarshal(next, object); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -191,7 +195,10 @@ func (f *Front) keepAs(of *resource, before *item, object runtime.Object) (runti
 func (f *Front) keep(of *resource, object runtime.Object) runtime.Object {
 	f.sink.version++
 	version := f.sink.version + 1 // of load
-	object.(metav1.Object).SetResourceVersion(strconv.FormatInt(version, 10))
+	m := object.(metav1.Object)
+	m.SetResourceVersion(strconv.FormatInt(version, 10))
+	m.SetManagedFields(nil) // lists of small objects take many times their text in memory
+	m.SetOwnerReferences(nil)
 	both := map[*resource]runtime.Object{of: object}
 	switch o := object.(type) {
 	case *corev1.Event:
@@ -199,7 +206,7 @@ func (f *Front) keep(of *resource, object runtime.Object) runtime.Object {
 	case *eventsv1.Event:
 		both[coreEvents] = coreEvent(o)
 	}
-	key := keyOf(object.(metav1.Object))
+	key := keyOf(m)
 	if _, found := f.stores[of].find(key); !found {
 		f.sink.keys = append(f.sink.keys, key)
 	}
