@@ -111,8 +111,16 @@ func collect(runs []*loadedRun) *collection {
 	cells := map[cellID]Cell{}
 	for i, run := range runs {
 		dual := families(run.records) > 1
+		alignedPosition := alignPositions(run.records)
 		for k := range run.records {
 			record := &run.records[k]
+			if record.Metric == bench.FirstPacket && record.Position != nil {
+				if position := alignedPosition(record); position != *record.Position {
+					moved := *record
+					moved.Position = &position
+					record = &moved
+				}
+			}
 			name := record.Subject
 			if split[record.Subject] {
 				name += " · " + c.labels[i]

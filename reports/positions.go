@@ -1,0 +1,74 @@
+package reports
+
+import (
+	"slices"
+
+	"synclab/bench"
+)
+
+// probe is what one repetition sends first packets to: Services at some positions of the dispatch.
+type probe struct {
+	subject, method, family string
+	cell                    cellID
+}
+
+func probeOf(r *bench.Record) probe {
+	return probe{r.Subject, methodOf(r), r.Family, Cell{r.Scenario, r.Services, r.Endpoints, r.Params}.id()}
+}
+
+// alignPositions returns the position under which a first packet is compared with those of other repetitions. kube-proxy
+// writes its dispatch rules in another order at each start, so that the last probed Service is at position 995 in one
+// repetition and at 989 in the next: the k-th positions of all repetitions belong together. Each set of them has the
+// position of its median. Repetitions with different numbers of positions are left as they are.
+func alignPositions(records []bench.Record) func(*bench.Record) int {
+	probed := map[probe]map[int][]int{} // positions by repetition
+	for i := range records {
+		r := &records[i]
+		if r.Metric != bench.FirstPacket || r.Position == nil || *r.Position <= 0 {
+			continue
+		}
+		p := probeOf(r)
+		if probed[p] == nil {
+			probed[p] = map[int][]int{}
+		}
+		if at, found := slices.BinarySearch(probed[p][r.Rep], *r.Position); !found {
+			probed[p][r.Rep] = slices.Insert(probed[p][r.Rep], at, *r.Position)
+		}
+	}
+	aligned := map[probe][]int{}
+	for p, byRep := range probed {
+		if middle, ok := middlePositions(byRep); ok {
+			aligned[p] = middle
+		}
+	}
+	return func(r *bench.Record) int {
+		p := probeOf(r)
+		if at, found := slices.BinarySearch(probed[p][r.Rep], *r.Position); found && aligned[p] != nil {
+			return aligned[p][at]
+		}
+		return *r.Position
+	}
+}
+
+// middlePositions gives the median of the k-th positions of all repetitions, for each k. It fails where repetitions differ
+// in number, or where two medians are the same.
+func middlePositions(byRep map[int][]int) ([]int, bool) {
+	var columns [][]int
+	for _, own := range byRep {
+		if columns == nil {
+			columns = make([][]int, len(own))
+		}
+		if len(own) != len(columns) {
+			return nil, false
+		}
+		for k, position := range own {
+			columns[k] = append(columns[k], position)
+		}
+	}
+	var middle []int
+	for _, column := range columns {
+		slices.Sort(column)
+		middle = append(middle, column[len(column)/2])
+	}
+	return middle, len(slices.Compact(slices.Clone(middle))) == len(columns)
+}
