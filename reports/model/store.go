@@ -76,6 +76,11 @@ func Load(path string, here Here) (m *Model, remarks []string, err error) {
 		return nil, nil, fmt.Errorf("cost model %s: %w", path, errors.New("it has no subjects, or no confidence"))
 	}
 	for _, s := range m.Subjects {
+		for i := range s.Terms {
+			if !s.Terms[i].complete() {
+				return nil, nil, fmt.Errorf("cost model %s: %s: the law of %s has other parameters than its form: calibrate again", path, s.Name, s.Terms[i].Quantity)
+			}
+		}
 		s.confidence, s.today = m.Confidence, m.Today
 	}
 	if len(here.Subjects) == 0 {
@@ -91,6 +96,22 @@ func Load(path string, here Here) (m *Model, remarks []string, err error) {
 		return nil, nil, &MismatchError{Path: path, Differs: differs}
 	}
 	return m, append(differs, remarks...), nil
+}
+
+// complete is true if each list of parameters has as many as its form.
+func (t *Term) complete() bool {
+	fits := func(f Form, params []float64) bool { return len(params) == f.params() }
+	for _, draw := range t.Draws {
+		if !fits(t.Form, draw) {
+			return false
+		}
+	}
+	for _, r := range t.Rivals {
+		if !fits(r.Form, r.Params) {
+			return false
+		}
+	}
+	return t.Form.State == "sum" || fits(t.Form, t.Params)
 }
 
 func (m *Model) differs(here Here) (differs, remarks []string, err error) {
