@@ -127,7 +127,7 @@ func examineGo(ctx context.Context) Check {
 	c := Check{Name: "go", Status: OK, Detail: version}
 	switch {
 	case err != nil && !errors.Is(err, upstream.ErrNoGo):
-		c.Status, c.Detail, c.Remedy = Warn, err.Error(), "kube-proxy is built with Go, which does not work here as it is"
+		c.Status, c.Detail, c.Remedy = Warn, err.Error(), "let TMPDIR name a folder that this user can write, and try: go env GOVERSION"
 	case err != nil:
 		c.Status, c.Detail = Absent, "not found: kube-proxy is built with it; synclab's subjects do not need it"
 		c.Remedy = "install Go (https://go.dev/dl), or name a kube-proxy that you have with --kube-proxy"
@@ -153,20 +153,22 @@ func examineCache() Check {
 
 // examineTemporary is about the folder that labs live in.
 func examineTemporary(dir string) Check {
-	c := examineFolder("temporary folder", dir, 256<<20, "let TMPDIR name another folder")
+	const remedy = "let TMPDIR name another folder"
+	c := examineFolder("temporary folder", dir, remedy)
 	if err := upstream.MayRun(dir); err != nil && c.Status != Fail {
-		c.Status, c.Detail, c.Remedy = Fail, err.Error(), "let TMPDIR name another folder"
+		c.Status, c.Detail, c.Remedy = Fail, err.Error(), remedy
 	}
 	return c
 }
 
 // examineOutput is about the folder that runs are written to.
 func examineOutput(dir string) Check {
-	return examineFolder("folder of runs", dir, 256<<20, "make room, or let --out name another folder")
+	return examineFolder("folder of runs", dir, "make room, or let --out name another folder")
 }
 
-// examineFolder looks at whether a folder can be written and has so many bytes left.
-func examineFolder(name, dir string, enough uint64, remedy string) Check {
+// examineFolder checks that a folder can be written and has 256 MiB left.
+func examineFolder(name, dir, remedy string) Check {
+	const enough = 256 << 20
 	c := Check{Name: name, Status: OK}
 	path, err := filepath.Abs(dir)
 	if err == nil {

@@ -197,14 +197,15 @@ func newGroup(parent string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !slices.Contains(strings.Fields(string(accounted)), "memory") {
+	added := !slices.Contains(strings.Fields(string(accounted)), "memory")
+	if added {
 		prefix = groupAddedPrefix
 		if err := writeGroup(parent, "cgroup.subtree_control", "+memory"); err != nil {
 			return "", err
 		}
 	}
 	group, err := os.MkdirTemp(parent, prefix)
-	if err != nil && prefix == groupAddedPrefix {
+	if err != nil && added {
 		_ = writeGroup(parent, "cgroup.subtree_control", "-memory")
 	}
 	return group, err

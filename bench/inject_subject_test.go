@@ -47,7 +47,7 @@ func TestGroups(t *testing.T) {
 	if err := errors.Join(os.WriteFile(bound, []byte("1000\n"), 0o600), removeGroup(second)); err != nil {
 		t.Fatal(err)
 	}
-	said("+memory") // somebody else needs it
+	said("+memory") // another group has a bound
 	third, err := newGroup(parent)
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,10 @@ put() { # folder, completion index
 		[ -d "$shard" ] || continue # no match is the pattern itself
 		old="$1/old"
 		if [ -e "$out/${shard##*/}" ]; then mv "$out/${shard##*/}" "$old" || return; fi
-		mv "$shard" "$out/" || return
+		if ! mv "$shard" "$out/"; then
+			[ ! -e "$old" ] || mv "$old" "$out/${shard##*/}"
+			return 1
+		fi
 	done
 }
 

@@ -1,7 +1,7 @@
 // Package outfile writes and opens the lab's files in folders where other users may have put links or FIFOs.
 //
 //  1. Write creates a temporary file with a random name in the same folder and renames it. A link at the target path is
-//     replaced, never followed. Below /dev and /proc it writes to what is there.
+//     replaced, never followed. It writes to devices and descriptors in /dev and /proc instead of replacing them.
 //  2. Open and Append take regular files only. A FIFO or a device is an error at once.
 //
 // Not covered: the folder itself and those above it. Who may rename them decides where files go.
@@ -66,10 +66,18 @@ func Full(path string, err error) error {
 	return err
 }
 
-// isDevice is true for /dev/stdout, /dev/null, /dev/fd/3 and the like, which are written to and not replaced.
+// isDevice is true for /dev/stdout, /dev/null, /dev/fd/3 and the like, which are written to and not replaced. Files in
+// /dev/shm are files like others.
 func isDevice(path string) bool {
 	path, err := filepath.Abs(path)
-	return err == nil && (strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/proc/"))
+	switch {
+	case err != nil:
+		return false
+	case path == "/dev/stdout", path == "/dev/stderr", strings.HasPrefix(path, "/dev/fd/"), strings.HasPrefix(path, "/proc/"):
+		return true
+	}
+	stat, err := os.Lstat(path)
+	return err == nil && strings.HasPrefix(path, "/dev/") && stat.Mode()&os.ModeDevice != 0
 }
 
 // draft makes a new file beside path.

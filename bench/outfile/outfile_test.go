@@ -114,6 +114,26 @@ func TestWriteToADescriptor(t *testing.T) {
 	}
 }
 
+// Files in /dev/shm are made and replaced as elsewhere.
+func TestWriteToSharedMemory(t *testing.T) {
+	dir, err := os.MkdirTemp("/dev/shm", "synclab-test-")
+	if errors.Is(err, os.ErrNotExist) {
+		dir = t.TempDir() // a machine without it
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "file")
+	for _, content := range []string{"new", "replaced"} {
+		if err := Write(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(path); string(text) != content || err != nil {
+			t.Errorf("wrote %q, %v; want %q", text, err, content)
+		}
+	}
+}
+
 // What would fill the memory is refused.
 func TestReadIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")

@@ -334,3 +334,12 @@ func TestNewestRun(t *testing.T) {
 		t.Errorf("newest run = %s, %v; want b", got, err)
 	}
 }
+
+// Entries of PATH that depend on the working directory are left out.
+func TestAbsolutePath(t *testing.T) {
+	for path, want := range map[string]string{"/bin:/usr/bin": "/bin:/usr/bin", ".:/bin::tools:/usr/bin:": "/bin:/usr/bin", ".": "", "": ""} {
+		if got := absolute(path); got != want {
+			t.Errorf("%q: %q, want %q", path, got, want)
+		}
+	}
+}

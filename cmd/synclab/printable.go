@@ -52,7 +52,7 @@ func appendPrintable(out []byte, r rune, encoded []byte) []byte {
 	return fmt.Appendf(out, `\u%04x`, r)
 }
 
-// verbatim is the writer behind s where what is written is data for another program, not for a terminal.
+// verbatim returns the writer behind w if that is not a terminal: data for another program must stay as it is.
 func verbatim(w io.Writer) io.Writer {
 	p, isPrintable := w.(*printable)
 	if !isPrintable {
