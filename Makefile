@@ -7,7 +7,7 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 # Pinned, so that the same commit gives the same findings.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# Every run says which source it was made with. Without git, or in somebody else's checkout, it cannot.
+# Every run records the commit of its source. Without git, or in another user's checkout, there is none.
 COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null)
 
 #: N         Services                                  default: the scenario's own
@@ -54,7 +54,7 @@ deps: ## install iptables and nftables if they are missing and this user may
 
 .PHONY: build
 build: ## build bin/synclab
-	go build -ldflags "-X synclab/bench.Commit=$(COMMIT)" -o bin/synclab ./cmd/synclab
+	go build -ldflags "-X synclab/bench/machine.Commit=$(COMMIT)" -o bin/synclab ./cmd/synclab
 
 comma := ,
 
@@ -72,31 +72,33 @@ compare: deps build ## run a scenario with synclab and kube-proxy in every mode,
 
 # Six repetitions are the fewest that ratios have a 95 % interval of.
 .PHONY: engine
-engine: deps build ## compare the lab's backends with kube-proxy at the sizes of the scenario engine's targets, up to N
-	@echo "$(or $(REPS),6) repetitions of six cells up to $(or $(N),50000) Services: on two CPUs about 6 minutes each, and 12 for one of 5,000"
+engine: deps build ## compare synclab's backends with kube-proxy at the sizes of scenario engine's targets, up to N
+	@echo "$(or $(REPS),6) repetitions of five cells up to $(or $(N),50000) Services: on two CPUs about 4 minutes each, and 4 more for one of 5,000"
 	@echo "Services with kube-proxy/iptables-nft, which is done once. N=1000 tries it out; REPS=3 is half the time, without intervals."
 	bin/synclab compare engine --reps $(or $(REPS),6) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
 .PHONY: virtual
-virtual: build ## a thousand hours of a proxier's life with faults, in virtual time, on tables in memory
-	bin/synclab soak --virtual --seed $(or $(SEED),1) --seeds $(or $(SEEDS),42) --hours $(or $(HOURS),24)
+virtual: ## run proxiers for a thousand hours of virtual time, with faults, on tables in memory: SEED, SEEDS, HOURS
+	go test -c -o bin/virtual.test ./bench/virtual
+	seq $(or $(SEED),1) $$(($(or $(SEED),1) + $(or $(SEEDS),42) - 1)) | GOMAXPROCS=1 xargs -P $$(nproc) -I{} \
+		bin/virtual.test -test.v -test.timeout 0 -test.run '^TestSoak$$' -seed {} -seeds 1 -hours $(or $(HOURS),24)
 
 .PHONY: soak
-soak: deps build ## play random changes and faults with real packets for MINUTES, and look for what must never happen
+soak: deps build ## play random changes and faults with real packets for MINUTES, and check the invariants
 	bin/synclab soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(SUBJECTS),--subjects $(SUBJECTS)) $(if $(OUT),--out $(OUT))
 
-# A subject that is not in sync within the scenario's ten minutes is stopped, and stays in the tables as such.
+# A subject that does not converge within the scenario's ten minutes is stopped; the tables say so.
 .PHONY: traversal
-traversal: deps build ## measure what a first packet pays, every proxier, at the sizes of the scenario traversal up to N
+traversal: deps build ## measure the cost of first packets, every proxier, at the sizes of scenario traversal up to N
 	@echo "$(or $(REPS),3) repetitions of five cells up to $(or $(N),30000) Services: on two CPUs about 7 minutes each."
 	bin/synclab compare traversal --reps $(or $(REPS),3) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
 .PHONY: handshakes
-handshakes: deps build ## the same from a client pod through the node to another: handshakes and echoes of new flows (N=10000)
+handshakes: deps build ## measure handshakes and echoes of new flows from a client pod through the node to another (N=10000)
 	bin/synclab compare handshakes --reps $(or $(REPS),3) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
 .PHONY: faults
-faults: deps build ## every fault in turn for six subjects: detected after, repaired after, flows lost (half an hour at N=200)
+faults: deps build ## inject every fault in turn, six subjects: time to detect and to repair, flows lost (half an hour at N=200)
 	bin/synclab compare faults --reps $(or $(REPS),1) $(if $(N),--services $(N)) $(if $(E),--endpoints $(E)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) \
 		--subjects $(or $(SUBJECTS),synclab/iptables-legacy$(comma)synclab/iptables-nft-tree$(comma)synclab/nftables$(comma)kube-proxy/iptables-legacy$(comma)kube-proxy/iptables-nft$(comma)kube-proxy/nftables)
 
@@ -105,7 +107,7 @@ disruption: deps build ## send flows to Services while rules change, with every 
 	bin/synclab compare disruption --reps $(or $(REPS),1) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
 .PHONY: calibrate
-calibrate: deps build ## measure clusters for BUDGET (5m) and fit what larger ones would cost; HOLDOUT=1 tries the fit at five times its sizes
+calibrate: deps build ## measure clusters for BUDGET (5m) and fit cost models; HOLDOUT=1 checks the fit at five times its sizes
 	bin/synclab calibrate $(if $(BUDGET),--budget $(BUDGET)) $(if $(HOLDOUT),--hold-out) $(if $(N),--max-services $(N)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
@@ -114,7 +116,7 @@ AGREEING = $(or $(SUBJECTS),kube-proxy/iptables-legacy$(comma)kube-proxy/nftable
 
 # The calibration goes into a folder beside that of the run.
 .PHONY: agreement
-agreement: deps build ## hold the twin against real runs of N Services (200), by a calibration made before them (a quarter of an hour)
+agreement: deps build ## compare the simulated sync loop with real runs of N Services (200), after a calibration (a quarter of an hour)
 	bin/synclab calibrate --budget $(or $(BUDGET),3m) --max-services $$((4 * $(or $(N),200))) --subjects $(AGREEING) --out $(AGREEMENT)-calibration $(if $(SEED),--seed $(SEED))
 	bin/synclab compare agreement --services $(or $(N),200) --reps $(or $(REPS),1) --subjects $(AGREEING) --out $(AGREEMENT) $(if $(SEED),--seed $(SEED))
 	bin/synclab twin $(AGREEMENT) --model $(AGREEMENT)-calibration
@@ -123,7 +125,7 @@ agreement: deps build ## hold the twin against real runs of N Services (200), by
 BEGAN := $(shell date +%s)
 
 .PHONY: plan
-plan: deps build ## how far a cluster of N Services can grow: answers from the newest calibration, or calibrates (ten minutes in all)
+plan: deps build ## find how far a cluster of N Services can grow, from the newest calibration or a new one (ten minutes in all)
 	left=$$((600 - $$(date +%s) + $(BEGAN))); bin/synclab plan --services $(or $(N),5000) --endpoints $(or $(E),10) --churn $(or $(CHURN),10) \
 		$(if $(GROW),--grow $(GROW)) $(if $(NODES),--nodes $(NODES)) $(if $(SUBJECTS),--subjects $(SUBJECTS)) $(if $(BUDGET),--budget $(BUDGET)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) --within $$((left > 60 ? left : 60))s
@@ -134,7 +136,7 @@ report: build ## build the report of a run again (OUT, or the newest run)
 
 # Published numbers need a commit and a quiet machine; see scripts/results and docs/results.yaml.
 .PHONY: results
-results: deps build ## measure what README and docs/ publish and write it there: all (hours) or PART=engine,…; LIST=1, RENDER=1; DOCS=COPY N=100 REPS=1 tries it
+results: deps build ## measure what README and docs/ publish, and write it there: all (hours) or PART=engine,…; LIST=1, RENDER=1; DOCS=COPY N=100 REPS=1 tries it
 	@bin/synclab kube-proxy
 	go run ./scripts/results $(if $(LIST),-list) $(if $(PART),-part $(PART)) $(if $(RENDER),-render) $(if $(FORCE),-force) \
 		$(if $(DOCS),-docs $(DOCS) -uncommitted $(if $(N),-n $(N)) $(if $(REPS),-reps $(REPS)))
@@ -144,22 +146,22 @@ kube-proxy: build ## build the unmodified kube-proxy that the lab compares with 
 	bin/synclab kube-proxy
 
 .PHONY: regressions
-regressions: deps build ## the scenarios of known hard bugs: ours has none of them, kube-proxy shows those that it has
+regressions: deps build ## run scenarios of known kube-proxy bugs: synclab has none of them, kube-proxy those of its version
 	@bin/synclab kube-proxy || echo "without it, kube-proxy's side is skipped"
 	SYNCLAB_ALL_REGRESSIONS=1 go test -count=1 -v -run '^TestRegressions' ./cmd/synclab
 
 # Uncached: the results depend on the kernel and on the tools, which go test does not know of.
 .PHONY: test
-test: deps build ## run every test, those in network namespaces and beside kube-proxy included
+test: deps build ## run all tests, also those in network namespaces and with kube-proxy
 	@bin/synclab kube-proxy || echo "without it, the tests that need kube-proxy are skipped"
 	go run ./scripts/gotest $(if $(SKIPS),-skips $(SKIPS)) -count=1 ./...
 
 .PHONY: random
-random: deps ## the random tests with other seeds than those of make test, from SEED (1000) on, for MINUTES, each package at least once
+random: deps ## run the random tests with other seeds than make test, from SEED (1000) on, for MINUTES, each package at least once
 	go run ./scripts/random -minutes $(or $(MINUTES),10) -seed $(or $(SEED),1000)
 
 .PHONY: race
-race: deps ## the tests under the race detector (needs a C compiler)
+race: deps ## run the tests under the race detector (needs a C compiler)
 	go test -race -count=1 -timeout 30m ./...
 
 .PHONY: bench
@@ -176,11 +178,12 @@ growth: deps build ## run the Go benchmarks of plan, encode and syncs, and print
 	bin/synclab report --bench runs/growth.txt
 
 .PHONY: lint
-lint: ## gofmt, go vet and staticcheck
+lint: ## gofmt, go vet, staticcheck, and words that make texts hard to read
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
 		echo "gofmt -w has work to do in:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	go run $(STATICCHECK) ./...
+	go run ./scripts/words
 
 .PHONY: clean
 clean: ## remove bin/ (runs/ stays: it holds measurements)

@@ -14,6 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
+	"synclab/bench/probe"
+	"synclab/bench/rig"
+	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
@@ -23,12 +26,7 @@ import (
 var sizesFlag = flag.String("sizes", "", "numbers of Services to benchmark, separated by commas, for every benchmark and backend; "+
 	"empty: 1000, and 10000 where no kernel takes part, which is some three minutes")
 
-const (
-	benchSeed      = 1
-	benchEndpoints = 10
-)
-
-// benchSizes are those of the -sizes flag, or else the given ones.
+// benchSizes returns the sizes of the -sizes flag, or else the defaults.
 func benchSizes(b *testing.B, defaults ...int) []int {
 	b.Helper()
 	if *sizesFlag == "" {
@@ -46,18 +44,18 @@ func benchSizes(b *testing.B, defaults ...int) []int {
 }
 
 // eachBackend runs a benchmark for every backend of the lab's own proxier.
-func eachBackend(b *testing.B, f func(b *testing.B, about Subject, services int)) {
-	for _, about := range Subjects() {
-		if about.Proxier != Synclab {
+func eachBackend(b *testing.B, f func(b *testing.B, about subject.Spec, services int)) {
+	for _, about := range subject.Subjects() {
+		if about.Proxier != subject.Synclab {
 			continue
 		}
 		for _, n := range benchSizes(b, 1000) {
-			b.Run(fmt.Sprintf("%s/services=%d/endpoints=%d", backendName(about), n, benchEndpoints), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/services=%d/endpoints=%d", backendName(about), n, rig.Endpoints), func(b *testing.B) {
 				if err := about.Available(); err != nil {
 					b.Skip(err)
 				}
 				if limit, err := kernel.SendLimit(); about.Variant == iptables.Nft && (err != nil || limit > 0) {
-					b.Skipf("an iptables-nft-restore of this user takes %d bytes only (%v)", limit, err)
+					b.Skipf("an iptables-nft-restore of this user is limited to %d bytes (%v)", limit, err)
 				}
 				f(b, about, n)
 			})
@@ -65,27 +63,27 @@ func eachBackend(b *testing.B, f func(b *testing.B, about Subject, services int)
 	}
 }
 
-// backendName is the part of a benchmark's name that says which backend it is of.
-func backendName(about Subject) string {
-	return "backend=" + strings.TrimPrefix(about.Name, Synclab+"/")
+// backendName names the backend in a benchmark's name.
+func backendName(about subject.Spec) string {
+	return "backend=" + strings.TrimPrefix(about.Name, subject.Synclab+"/")
 }
 
-// BenchmarkFullSync is the first sync of a proxier that knows the whole cluster, in a namespace without any rule.
+// BenchmarkFullSync measures the first sync of a proxier that knows the whole cluster, in a namespace without rules.
 func BenchmarkFullSync(b *testing.B) {
-	eachBackend(b, func(b *testing.B, about Subject, services int) {
-		world := benchWorld(b, scenarios.Shape{Services: services})
+	eachBackend(b, func(b *testing.B, about subject.Spec, services int) {
+		world := rig.World(b, scenarios.Shape{Services: services})
 		var sum phases
 		b.ReportAllocs()
 		for b.Loop() {
 			b.StopTimer()
 			lab := &scope{TB: b}
 			netns.Fresh(lab)
-			r := newRig(lab, world, about, nil)
-			runtime.GC() // the cluster's garbage is not the sync's
+			r := rig.New(lab, world, about, nil)
+			runtime.GC() // collect the cluster's garbage before the sync
 			b.StartTimer()
-			r.sync(lab)
+			r.Sync(lab)
 			b.StopTimer()
-			sum.add(r.last)
+			sum.add(r.Last)
 			lab.close()
 			b.StartTimer()
 		}
@@ -93,22 +91,22 @@ func BenchmarkFullSync(b *testing.B) {
 	})
 }
 
-// BenchmarkPartialSync is the sync that follows one changed EndpointSlice.
+// BenchmarkPartialSync measures the sync after one changed EndpointSlice.
 func BenchmarkPartialSync(b *testing.B) {
-	eachBackend(b, func(b *testing.B, about Subject, services int) {
+	eachBackend(b, func(b *testing.B, about subject.Spec, services int) {
 		netns.Fresh(b)
-		benchPartial(b, newRig(b, benchWorld(b, scenarios.Shape{Services: services}), about, nil), "endpoints")
+		benchPartial(b, rig.New(b, rig.World(b, scenarios.Shape{Services: services}), about, nil), "endpoints")
 	})
 }
 
-// BenchmarkPlan is from an API object to the plan, without any backend: an event is digested, taken by the tracker and
-// planned. A changed slice costs the same in any cluster, a Service that comes or goes moves what comes after it in the
-// plan's order. "zone" is the node's own, which every Service is planned again for, and "all" the whole cluster.
+// BenchmarkPlan measures from an API object to the plan, without a backend: the event's digest, the tracker and the
+// planner. A changed slice costs the same in any cluster. An added or deleted Service moves all later ones in the plan's
+// order. "zone" changes the node's own zone, so every Service is planned again; "all" plans the whole cluster.
 func BenchmarkPlan(b *testing.B) {
 	for _, change := range []string{"slice", "service", "zone", "all"} {
 		for _, n := range benchSizes(b, 1000, 10_000) {
-			b.Run(fmt.Sprintf("change=%s/services=%d/endpoints=%d", change, n, benchEndpoints), func(b *testing.B) {
-				p := newPlanner(benchWorld(b, scenarios.Shape{Services: n}))
+			b.Run(fmt.Sprintf("change=%s/services=%d/endpoints=%d", change, n, rig.Endpoints), func(b *testing.B) {
+				p := newPlanner(rig.World(b, scenarios.Shape{Services: n}))
 				step := map[string]func(int){"slice": p.changeSlice, "service": p.changeService, "zone": p.changeZone, "all": p.loadAgain}[change]
 				runtime.GC()
 				b.ReportAllocs()
@@ -120,19 +118,18 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkEncode is a sync without any kernel: what plan and encode of iptables cost. After a changed EndpointSlice
-// that should not depend on the number of Services. After a Service that came or went layout classic has its dispatch
-// chain to write anew, layout tree a few chains. "all" is a full sync, without the tables of a former one. Both variants of
-// iptables are given the same.
+// BenchmarkEncode measures plan and encode of iptables, without a kernel, for either variant. After a changed
+// EndpointSlice, the cost should not depend on the number of Services. After an added or deleted Service, layout classic
+// rewrites its dispatch chain, and layout tree a few chains. "all" is a full sync without earlier tables.
 func BenchmarkEncode(b *testing.B) {
-	for _, about := range Subjects() {
-		if about.Proxier != Synclab || about.Backend != proxier.Iptables || about.Variant != iptables.Legacy {
+	for _, about := range subject.Subjects() {
+		if about.Proxier != subject.Synclab || about.Backend != proxier.Iptables || about.Variant != iptables.Legacy {
 			continue
 		}
 		for _, change := range []string{"slice", "service", "all"} {
 			for _, n := range benchSizes(b, 1000, 10_000) {
-				b.Run(fmt.Sprintf("%s/change=%s/services=%d/endpoints=%d", backendName(about), change, n, benchEndpoints), func(b *testing.B) {
-					r := newRig(b, benchWorld(b, scenarios.Shape{Services: n}), about, &voidTables{})
+				b.Run(fmt.Sprintf("%s/change=%s/services=%d/endpoints=%d", backendName(about), change, n, rig.Endpoints), func(b *testing.B) {
+					r := rig.New(b, rig.World(b, scenarios.Shape{Services: n}), about, &voidTables{})
 					switch change {
 					case "slice":
 						benchPartial(b, r, "endpoints")
@@ -147,16 +144,16 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// BenchmarkLoad is from nothing to "handlers have everything": load a cluster, start the informers and wait for the
-// proxier's handlers.
+// BenchmarkLoad measures the time to load a cluster, start the informers, and wait until the proxier's handlers have all
+// objects.
 func BenchmarkLoad(b *testing.B) {
 	for _, n := range benchSizes(b, 1000, 10_000) {
-		b.Run(fmt.Sprintf("services=%d/endpoints=%d", n, benchEndpoints), func(b *testing.B) {
-			world := benchWorld(b, scenarios.Shape{Services: n})
+		b.Run(fmt.Sprintf("services=%d/endpoints=%d", n, rig.Endpoints), func(b *testing.B) {
+			world := rig.World(b, scenarios.Shape{Services: n})
 			b.ReportAllocs()
 			for b.Loop() {
 				lab := &scope{TB: b}
-				newRig(lab, world, Subjects()[0], &voidTables{})
+				rig.New(lab, world, subject.Subjects()[0], &voidTables{})
 				b.StopTimer()
 				lab.close()
 				b.StartTimer()
@@ -165,30 +162,30 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// packetsPerOp is how many packets one operation of BenchmarkTraversal sends to each of its targets.
+// packetsPerOp is the number of packets per target in one operation of BenchmarkTraversal.
 const packetsPerOp = 100
 
-// BenchmarkTraversal is what the first packet of a flow pays: medians at the first, middle and last dispatch rule and
-// for a miss, and, as ns-per-rule, what each rule between the first and the last adds. An operation is packetsPerOp
-// packets to each of the four, so its ns/op means nothing but how long the measurement takes.
+// BenchmarkTraversal measures the first packet of a flow: medians at the first, middle and last dispatch rule and for a
+// miss. ns-per-rule is the cost per rule between the first and the last. An operation is packetsPerOp packets to each of
+// the four targets, so ns/op is only the duration of the measurement.
 func BenchmarkTraversal(b *testing.B) {
-	eachBackend(b, func(b *testing.B, about Subject, services int) {
-		network(b)
-		udp := scenarios.Shape{Services: services, Protocols: map[string]float64{"UDP": 1}} // what the probe sends
-		r := newRig(b, benchWorld(b, udp), about, nil)
-		r.sync(b)
-		frontends, rules := r.proxier.Dispatch(corev1.IPv4Protocol)
+	eachBackend(b, func(b *testing.B, about subject.Spec, services int) {
+		rig.Network(b)
+		udp := scenarios.Shape{Services: services, Protocols: map[string]float64{"UDP": 1}} // the probe sends UDP
+		r := rig.New(b, rig.World(b, udp), about, nil)
+		r.Sync(b)
+		frontends, rules := r.Proxier.Dispatch(corev1.IPv4Protocol)
 		first, middle, last := frontends[0], frontends[len(frontends)/2], frontends[len(frontends)-1]
-		options := TraversalOptions{
-			Targets: []Target{
+		options := probe.TraversalOptions{
+			Targets: []probe.Target{
 				{Position: first.Position, Addr: first.Addr}, {Position: middle.Position, Addr: middle.Addr},
-				{Position: last.Position, Addr: last.Addr}, {Position: -1, Addr: missedAddr(r.world)},
+				{Position: last.Position, Addr: last.Addr}, {Position: -1, Addr: missedAddr(r.World)},
 			},
-			Samples: packetsPerOp, Rand: rand.New(rand.NewPCG(benchSeed, 0)),
+			Samples: packetsPerOp, Rand: rand.New(rand.NewPCG(rig.Seed, 0)),
 		}
 		took := map[int][]float64{}
 		for b.Loop() {
-			err := MeasureTraversal(b.Context(), options, func(target *Target, d time.Duration) {
+			err := probe.MeasureTraversal(b.Context(), options, func(target *probe.Target, d time.Duration) {
 				took[target.Position] = append(took[target.Position], float64(d.Nanoseconds()))
 			})
 			if err != nil {
@@ -205,32 +202,32 @@ func BenchmarkTraversal(b *testing.B) {
 	})
 }
 
-// benchPartial times syncs that each follow one change of a kind that sim.World.Churn knows. The first sync, a full one, comes before.
-func benchPartial(b *testing.B, r *rig, kind string) {
-	r.sync(b)
+// benchPartial measures syncs that each follow one change, of a kind of world.World.Churn. A full sync comes first.
+func benchPartial(b *testing.B, r *rig.Rig, kind string) {
+	r.Sync(b)
 	var sum phases
 	runtime.GC()
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
-		r.change(b, kind)
+		r.Change(b, kind)
 		b.StartTimer()
-		r.sync(b)
-		if r.last.Kind != proxier.Partial {
-			b.Fatalf("sync %d was a %s one: %s", r.last.Seq, r.last.Kind, r.last.Reason)
+		r.Sync(b)
+		if r.Last.Kind != proxier.Partial {
+			b.Fatalf("sync %d was a %s one: %s", r.Last.Seq, r.Last.Kind, r.Last.Reason)
 		}
-		sum.add(r.last)
+		sum.add(r.Last)
 	}
 	sum.report(b)
 }
 
-func benchRepeatedFull(b *testing.B, r *rig) {
+func benchRepeatedFull(b *testing.B, r *rig.Rig) {
 	var sum phases
 	b.ReportAllocs()
 	for b.Loop() {
-		r.proxier.ForceSync("benchmark")
-		r.sync(b)
-		sum.add(r.last)
+		r.Proxier.ForceSync("benchmark")
+		r.Sync(b)
+		sum.add(r.Last)
 	}
 	sum.report(b)
 	b.SetBytes(int64(sum.bytes / sum.syncs))

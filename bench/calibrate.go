@@ -12,40 +12,42 @@ import (
 	"strings"
 	"time"
 
+	"synclab/bench/machine"
+	"synclab/bench/raw"
 	"synclab/scenarios"
 )
 
-// CalibrateOptions say what to calibrate. Run needs WorkerArgs and ProxyArgs; its Scenario and Reps are not used.
+// CalibrateOptions describe a calibration. Run needs WorkerArgs and ProxyArgs; its Scenario and Reps are not used.
 type CalibrateOptions struct {
 	Run ExecuteOptions
-	// Budget is how long all of it may take. Default 5 minutes.
+	// Budget limits the time of the whole calibration. Default 5 minutes.
 	Budget time.Duration
-	// MaxServices is the largest cell. Default 8000; with HoldOut 10000.
+	// MaxServices is the size of the largest cell. Default 8000; with HoldOut 10000.
 	MaxServices int
-	// HoldOut fits to a fifth of MaxServices only, and measures cells beyond that to compare with their predictions.
+	// HoldOut fits to a fifth of MaxServices only. It measures larger cells to compare them with their predictions.
 	HoldOut bool
-	// Asked is the cluster that the model is for. Default 10,000 Services with 10 endpoints; with HoldOut MaxServices.
+	// Asked is the cluster to predict. Default 10,000 Services with 10 endpoints; with HoldOut MaxServices.
 	Asked CalibrationCell
 	// Seed of the clusters and their changes. Default 1.
 	Seed uint64
-	// Judge says what a subject's records let expect of cells; nil: the largest cell that there is time for comes next.
-	Judge func(subject string, records []Record, asked CalibrationCell, cells []CalibrationCell) []Judgement
-	// Told is called with how far it is and how much of the budget is left.
+	// Judge predicts cells from a subject's records; nil: the largest cell that there is time for comes next.
+	Judge func(subject string, records []raw.Record, asked CalibrationCell, cells []CalibrationCell) []Judgement
+	// Told reports the progress, and how much of the budget is left.
 	Told func(p Progress, left time.Duration)
 }
 
-// calibration is one that runs.
+// calibration is a running calibration.
 type calibration struct {
 	*CalibrateOptions
-	w        *RunWriter
+	w        *raw.RunWriter
 	deadline time.Time
 	lanes    []*lane
 	passes   int
 
-	// Tests have a clock and passes of their own.
+	// Tests set another clock and other passes.
 	now      func() time.Time
 	measure  func(ctx context.Context, l *lane, cell CalibrationCell) (exceeded bool, err error)
-	recorded func() ([]Record, error)
+	recorded func() ([]raw.Record, error)
 }
 
 func newCalibration(o *CalibrateOptions) *calibration {
@@ -54,18 +56,18 @@ func newCalibration(o *CalibrateOptions) *calibration {
 	return c
 }
 
-// written are the records so far.
-func (c *calibration) written() ([]Record, error) {
+// written returns the records so far.
+func (c *calibration) written() ([]raw.Record, error) {
 	if err := c.w.Flush(); err != nil {
 		return nil, err
 	}
-	_, records, err := ReadRun(c.w.Dir())
+	_, records, err := raw.ReadRun(c.w.Dir())
 	return records, err
 }
 
-// Calibrate measures a few small cells of each subject, then the cells from which its laws have most to learn, the subjects
-// in turn, until the budget is used, and keeps it as an ordinary run. It returns the folder, also with an error: what was measured until then
-// is in it.
+// Calibrate measures a few small cells of each subject. Then it measures the cells from which the cost model learns
+// most, the subjects in turn, until the budget is used. The result is an ordinary run. Calibrate returns its folder,
+// also with an error: the folder has what was measured until then.
 func Calibrate(ctx context.Context, o CalibrateOptions) (dir string, err error) {
 	o.fill()
 	base := calibrationScenario(CalibrationCell{Services: o.MaxServices, Endpoints: 10}, false, o.Seed, o.Budget)
@@ -76,9 +78,9 @@ func Calibrate(ctx context.Context, o CalibrateOptions) (dir string, err error) 
 	if err := o.Run.sweep(); err != nil {
 		return "", err
 	}
-	run := Run{
+	run := raw.Run{
 		ID: filepath.Base(o.Run.Out), Started: time.Now(), Command: o.Run.Command, Scenario: base, Reps: calibrationRounds,
-		Seed: o.Seed, Feed: o.Run.Feed, Versions: DetectVersions(ctx), Machine: DetectMachine(),
+		Seed: o.Seed, Feed: o.Run.Feed, Versions: machine.DetectVersions(ctx), Machine: machine.DetectMachine(),
 	}
 	c := newCalibration(&o)
 	for i, subject := range o.Run.parsed {
@@ -88,19 +90,19 @@ func Calibrate(ctx context.Context, o CalibrateOptions) (dir string, err error) 
 	if err := o.Run.prepareTools(ctx, &run.Versions); err != nil {
 		return "", err
 	}
-	c.deadline = time.Now().Add(o.Budget) // building kube-proxy is no part of it
-	pace := MeasurePace(ctx)
+	c.deadline = time.Now().Add(o.Budget) // the budget does not include the build of kube-proxy
+	pace := machine.MeasurePace(ctx)
 	run.Pace = &pace
-	if c.w, err = OpenRun(o.Run.Out, run, o.Run.Force); err != nil {
+	if c.w, err = raw.OpenRun(o.Run.Out, run, o.Run.Force); err != nil {
 		return "", err
 	}
 	err = c.run(ctx)
-	status, reason := StatusComplete, ""
+	status, reason := raw.StatusComplete, ""
 	switch {
 	case ctx.Err() != nil:
-		status, reason, err = StatusInterrupted, "interrupted", ctx.Err()
+		status, reason, err = raw.StatusInterrupted, "interrupted", ctx.Err()
 	case err != nil:
-		status, reason = StatusFailed, err.Error()
+		status, reason = raw.StatusFailed, err.Error()
 	}
 	return c.w.Dir(), errors.Join(err, c.w.Close(status, reason))
 }
@@ -120,8 +122,8 @@ func (o *CalibrateOptions) fill() {
 			o.Asked.Services = o.MaxServices
 		}
 	}
-	// A process of its own, fed by the API, has memory of its own, and all subjects are measured alike.
-	o.Run.Feed = cmp.Or(o.Run.Feed, FeedAPI)
+	// With the feed "api" each subject is a separate process, and the memory of all subjects is measured alike.
+	o.Run.Feed = cmp.Or(o.Run.Feed, raw.FeedAPI)
 	if o.Run.Out == "" {
 		o.Run.Out = newFolder(filepath.Join("runs", "calibrate-"+time.Now().Format("20060102-150405")))
 	}
@@ -145,8 +147,8 @@ func (c *calibration) run(ctx context.Context) error {
 	}
 }
 
-// next is the subject that had the least time so far, and the cell that it measures next; nil when no subject has a cell that
-// there is time for.
+// next returns the subject with the least time so far, and the cell that it measures next. It returns nil when there is
+// no time for any cell of any subject.
 func (c *calibration) next() (*lane, CalibrationCell, error) {
 	for {
 		var active []*lane
@@ -176,7 +178,7 @@ func (c *calibration) next() (*lane, CalibrationCell, error) {
 	}
 }
 
-// choose is the subject's next cell. ok is false when there is none that share is enough for.
+// choose returns the subject's next cell. ok is false when no cell fits into share.
 func (c *calibration) choose(l *lane, share time.Duration) (cell CalibrationCell, ok bool, err error) {
 	if l.holding {
 		for len(l.held) > 0 {
@@ -211,7 +213,7 @@ func (c *calibration) choose(l *lane, share time.Duration) (cell CalibrationCell
 	return cells[i], true, nil
 }
 
-// judge asks Judge about cells, with the subject's records so far.
+// judge calls Judge for cells, with the subject's records so far.
 func (c *calibration) judge(l *lane, cells []CalibrationCell) ([]Judgement, error) {
 	out := make([]Judgement, len(cells))
 	for i, cell := range cells {
@@ -224,7 +226,7 @@ func (c *calibration) judge(l *lane, cells []CalibrationCell) ([]Judgement, erro
 	if err != nil {
 		return nil, err
 	}
-	records = slices.DeleteFunc(records, func(r Record) bool { return r.Subject != l.name })
+	records = slices.DeleteFunc(records, func(r raw.Record) bool { return r.Subject != l.name })
 	if judged := c.Judge(l.name, records, c.Asked, cells); len(judged) == len(cells) {
 		return judged, nil
 	}
@@ -239,13 +241,13 @@ func (c *calibration) pass(ctx context.Context, l *lane, cell CalibrationCell) (
 		return false, err
 	}
 	c.passes++
-	p := pass{subject: l.subject, rep: rep, cell: scenarios.Cell{Scenario: s, Params: cell.params()}}
+	p := slot{subject: l.subject, rep: rep, cell: scenarios.Cell{Scenario: s, Params: cell.params()}}
 	progress := Progress{Subject: l.subject, Cell: c.Run.cellName(p.cell), Rep: rep, Reps: calibrationRounds, Pass: c.passes}
 	c.Run.Progress = oneAtATime(func(p Progress) { c.Told(p, max(0, time.Until(c.deadline))) })
-	return c.Run.runPass(ctx, c.w, p, progress)
+	return c.Run.runSlot(ctx, c.w, p, progress)
 }
 
-// LoadAverage is how many threads wanted to run in the last minute, the mean; 0 where that is not known.
+// LoadAverage returns the mean number of runnable threads in the last minute, 0 where it is unknown.
 func LoadAverage() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

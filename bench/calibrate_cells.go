@@ -7,57 +7,61 @@ import (
 	"strconv"
 	"time"
 
+	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 )
 
-// What a calibration measures.
+// Limits and sizes of a calibration.
 const (
 	defaultBudget       = 5 * time.Minute
 	largestServices     = 8000
 	heldServices        = 10000 // largest cell of a hold-out
-	holdOutFactor       = 5     // times that the largest cell held out is larger than the fit's
-	fitShare            = 0.4   // of a subject's time, with HoldOut: the rest is for the cells held out
+	holdOutFactor       = 5     // largest held-out cell / largest fitted cell
+	fitShare            = 0.4   // of a subject's time, with HoldOut; the rest is for the held-out cells
 	smallestCalibration = 10    // Services
 	usualEndpoints      = 10
-	// fewEndpoints: with one alone, kube-proxy's nftables mode writes no chain for a Service, and a full sync costs a
-	// fraction. Laws are of Services that have a choice; for the others they say too much.
+	// fewEndpoints is not 1: for a Service with one endpoint, kube-proxy's nftables mode writes no chain, and a full
+	// sync costs a fraction. The cost model is for Services with several endpoints. It overestimates others.
 	fewEndpoints         = 2
 	manyEndpoints        = 50
-	calibrationRounds    = 4 // of the same cell, at most
-	singleChanges        = 3 // of a pass, one after the other, each waited for
+	calibrationRounds    = 4 // of one cell, at most
+	singleChanges        = 3 // per pass; each waits until the one before is visible
 	calibrationPositions = 5 // of the probe: first to last
 	calibrationPackets   = 200
 )
 
-// bursts are changes that come at once. Two single ones come before each, so far apart that the first has a sync of its
-// own: that of the second then takes all of the burst. A sync in whose middle a burst arrives measures that as well.
+// bursts are numbers of changes that come at once. Two single changes come before each burst, far enough apart that the
+// first has a separate sync. The sync of the second change then includes the whole burst. A burst that arrives in the
+// middle of a sync would measure that sync too.
 var bursts = []int{8, 40, 150}
 
 const (
 	beforeBurst = 20 // single changes a second
-	leanBurst   = 40 // the only one of a lean pass
+	leanBurst   = 40 // the only burst of a lean pass
 )
 
-// burstWait is minSyncPeriod of a calibration: long enough for a burst to arrive, short enough not to hold up what
-// settles.
+// burstWait is minSyncPeriod of a calibration: long enough for a burst to arrive, short enough not to delay settle
+// steps.
 const burstWait = 250 * time.Millisecond
 
-// superlinear is the largest cell of subjects whose full sync grows so fast that larger ones would take all the time.
+// superlinear is the largest cell, in Services, of subjects whose full sync grows so fast that larger cells would take
+// all the time.
 const superlinear = 1000
 
-// CalibrationCell is one cluster of a calibration. Endpoints are of each Service; where Skewed, their mean by Zipf's law.
+// CalibrationCell is one cluster of a calibration. Endpoints is per Service; where Skewed, the mean of a Zipf
+// distribution.
 type CalibrationCell struct {
 	Services, Endpoints int
 	Skewed              bool
 }
 
-// Judgement is what is expected of a cell.
+// Judgement is what the cost model expects of a cell.
 type Judgement struct {
-	// Full and Partial are how long one such sync takes: the median and the upper bound. 0: not known.
+	// Full and Partial are the durations of one such sync: the median and the upper bound. 0: unknown.
 	Full, Partial [2]time.Duration
-	// Gain is how much less uncertain the asked-for cluster is once the cell is measured.
+	// Gain is how much a measurement of the cell reduces the uncertainty about the asked cluster.
 	Gain float64
 }
 
@@ -76,10 +80,10 @@ func (c CalibrationCell) params() map[string]string {
 	return out
 }
 
-// bulk is what most costs grow with, roughly.
+// bulk approximates the size that most costs are proportional to.
 func (c CalibrationCell) bulk() float64 { return float64(c.Services) * (float64(c.Endpoints) + 2) }
 
-// ladder are the numbers of Services up to a largest one, each twice the one before.
+// ladder returns the numbers of Services up to top, each twice the one before.
 func ladder(top int) (sizes []int) {
 	for size := top; size >= smallestCalibration && len(sizes) < 7; size /= 2 {
 		sizes = append(sizes, size)
@@ -88,7 +92,7 @@ func ladder(top int) (sizes []int) {
 	return sizes
 }
 
-// startCells are measured before laws can choose: two sizes and three numbers of endpoints.
+// startCells returns the cells to measure before the cost model can choose: two sizes and three numbers of endpoints.
 func startCells(top int) (out []CalibrationCell) {
 	sizes := ladder(top)
 	at := func(below int) int { return sizes[max(0, len(sizes)-1-below)] }
@@ -104,7 +108,7 @@ func startCells(top int) (out []CalibrationCell) {
 	return out
 }
 
-// heldCells are those that a fit up to a fifth of top is tried on.
+// heldCells returns the cells beyond the fit, which goes up to a fifth of top.
 func heldCells(top int) []CalibrationCell {
 	return []CalibrationCell{{top, usualEndpoints, false}, {top, usualEndpoints, true}, {top / 2, 30, false}, {top, 5, false}}
 }
@@ -112,19 +116,19 @@ func heldCells(top int) []CalibrationCell {
 // lane is one subject's calibration.
 type lane struct {
 	subject, name string
-	top           int               // Services of its largest cell but for those held out
-	start, held   []CalibrationCell // what is left of these
+	top           int               // Services of its largest cell, without the held-out cells
+	start, held   []CalibrationCell // remaining cells
 	holding       bool
 	reps          map[CalibrationCell]int
 	spent         time.Duration
-	took          map[CalibrationCell]time.Duration // the last pass of each
-	limit         float64                           // bulk that exceeded a budget
+	took          map[CalibrationCell]time.Duration // duration of the last pass of each cell
+	limit         float64                           // smallest bulk that exceeded a budget
 	done          bool
 }
 
-func newLane(text string, about Subject, o *CalibrateOptions) *lane {
+func newLane(text string, about subject.Spec, o *CalibrateOptions) *lane {
 	largest := o.MaxServices
-	if about.Proxier == KubeProxy && about.Backend == proxier.Iptables && about.Variant == iptables.Nft {
+	if about.Proxier == subject.KubeProxy && about.Backend == proxier.Iptables && about.Variant == iptables.Nft {
 		largest = min(largest, superlinear)
 	}
 	l := &lane{subject: text, name: about.Name, top: largest, reps: map[CalibrationCell]int{}, took: map[CalibrationCell]time.Duration{}, limit: math.Inf(1)}
@@ -136,7 +140,7 @@ func newLane(text string, about Subject, o *CalibrateOptions) *lane {
 	return l
 }
 
-// passed keeps how long a pass took. One that was ended for its time says of larger ones that there is no time for them.
+// passed keeps the duration of a pass. If the pass exceeded its time, larger cells have no time either.
 func (l *lane) passed(cell CalibrationCell, took time.Duration, exceeded bool) {
 	l.spent += took
 	l.took[cell] = took
@@ -146,8 +150,8 @@ func (l *lane) passed(cell CalibrationCell, took time.Duration, exceeded bool) {
 	}
 }
 
-// candidates are all cells that may come next: the ladder with three numbers of endpoints and with a skewed one, the asked
-// cluster if it is no larger, and what was measured once more.
+// candidates returns all cells that may come next: the ladder with three numbers of endpoints and with a skewed one, and
+// the asked cluster if it is no larger. Measured cells may come again.
 func (l *lane) candidates(asked CalibrationCell) (out []CalibrationCell) {
 	add := func(c CalibrationCell) {
 		if c.bulk() < l.limit && l.reps[c] < calibrationRounds && !slices.Contains(out, c) {
@@ -165,8 +169,8 @@ func (l *lane) candidates(asked CalibrationCell) (out []CalibrationCell) {
 	return out
 }
 
-// best is the candidate with the most to gain for its time, of those that share is enough for; -1: none. Time counts by its
-// root only: of two cells, the larger one shows how a law goes on.
+// best returns the index of the candidate with the most gain for its time, among those that fit into share; -1: none.
+// Time counts by its square root: of two cells, the larger one shows more of how costs grow.
 func (l *lane) best(cells []CalibrationCell, judged []Judgement, share time.Duration) int {
 	best, most := -1, 0.0
 	for i, cell := range cells {
@@ -178,14 +182,15 @@ func (l *lane) best(cells []CalibrationCell, judged []Judgement, share time.Dura
 	return best
 }
 
-// longPass is how long a pass may take that measures everything. Longer ones are lean: without a restart and with one burst.
+// longPass limits the duration of a pass that measures everything. A longer pass is lean: no restart, and one burst.
 const longPass = 12 * time.Second
 
 func (l *lane) lean(c CalibrationCell) bool {
 	return l.holding || l.reps[c] > 0 && l.took[c] > longPass || l.grown(c) > longPass
 }
 
-// expect is how long a pass of a cell takes: as grown says, or what its syncs are expected to take if that is longer.
+// expect returns the expected duration of a pass: what grown returns, or the expected duration of its syncs if that is
+// longer.
 func (l *lane) expect(c CalibrationCell, j Judgement, upper bool) time.Duration {
 	which := 0
 	if upper {
@@ -202,11 +207,11 @@ func (l *lane) expect(c CalibrationCell, j Judgement, upper bool) time.Duration 
 	if syncs == 0 {
 		return l.grown(c)
 	}
-	// What is not syncs: objects are made, fed and waited for, and packets sent.
+	// The rest of a pass: objects are made, delivered and waited for, and packets are sent.
 	return time.Duration(float64(took)/2*math.Max(1, math.Sqrt(c.bulk()/known.bulk()))) + syncs
 }
 
-// grown is what a pass takes by those before it, if it grows faster than they show.
+// grown extrapolates the duration of a pass from earlier passes, with more than linear growth.
 func (l *lane) grown(c CalibrationCell) time.Duration {
 	known, took := l.nearest(c)
 	if took == 0 {
@@ -215,7 +220,7 @@ func (l *lane) grown(c CalibrationCell) time.Duration {
 	return time.Duration(float64(took) * math.Pow(math.Max(1, c.bulk()/known.bulk()), 1.2))
 }
 
-// nearest is the measured cell of most bulk that has no more than a cell, else that of least.
+// nearest returns the largest measured cell with no more bulk than c, else the smallest measured cell.
 func (l *lane) nearest(c CalibrationCell) (known CalibrationCell, took time.Duration) {
 	for cell, t := range l.took {
 		switch {
@@ -227,15 +232,15 @@ func (l *lane) nearest(c CalibrationCell) (known CalibrationCell, took time.Dura
 	return known, took
 }
 
-// calibrationScenario is what one pass does: a cluster comes into being, single changes, bursts of changes, a probe, and
-// another process of the subject, which finds the rules there and writes all of them again. A lean one does no more than
-// large cells are needed for.
+// calibrationScenario returns the scenario of one pass: a cluster is created, then come single changes, bursts of
+// changes, a probe and a restart. The restarted subject finds its rules and writes all of them again. A lean pass has
+// only what large cells are needed for.
 func calibrationScenario(c CalibrationCell, lean bool, seed uint64, timeout time.Duration) scenarios.Scenario {
 	settle := func() scenarios.Step { return scenarios.Step{Settle: &scenarios.Settle{Timeout: timeout}} }
 	s := scenarios.Scenario{
 		Name: "calibrate", Description: "full syncs into empty tables and over existing rules, single changes and bursts of changes, for the cost model", Seed: seed,
 		Shape: scenarios.Shape{Services: c.Services, Endpoints: scenarios.Endpoints{Count: c.Endpoints}, Protocols: map[string]float64{"UDP": 0.1}},
-		// One sync at a time; no full sync comes in between.
+		// One sync at a time, and no full sync in between.
 		Proxy: scenarios.Proxy{MinSyncPeriod: burstWait, SyncPeriod: time.Hour, Burst: 1},
 		Steps: []scenarios.Step{{Create: &scenarios.Create{}}, settle()},
 	}

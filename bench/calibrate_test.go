@@ -3,16 +3,18 @@ package bench
 import (
 	"math"
 	"slices"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"testing"
 	"time"
 )
 
-// What comes before any law has different sizes and different numbers of endpoints; what is held out is larger than all of
-// the fit, with other endpoints and another shape.
+// The first cells have different sizes and different numbers of endpoints. Held-out cells are larger than all fitted
+// ones, with other endpoints and another shape.
 func TestCalibrationDesign(t *testing.T) {
 	for _, largest := range []int{20, 60, 1000, 8000, 10000} {
 		for _, holdOut := range []bool{false, true} {
-			l := newLane("synclab/nftables", Subject{Name: "synclab/nftables"}, &CalibrateOptions{MaxServices: largest, HoldOut: holdOut})
+			l := newLane("synclab/nftables", subject.Spec{Name: "synclab/nftables"}, &CalibrateOptions{MaxServices: largest, HoldOut: holdOut})
 			sizes, each := map[int]bool{}, map[int]bool{}
 			for _, c := range l.start {
 				sizes[c.Services], each[c.Endpoints] = true, true
@@ -43,21 +45,21 @@ func TestCalibrationDesign(t *testing.T) {
 	}
 }
 
-// aCalibration has lanes whose clock does not matter.
-func aCalibration(holdOut bool, judge func(string, []Record, CalibrationCell, []CalibrationCell) []Judgement, lanes ...*lane) *calibration {
+// aCalibration makes a calibration of lanes. Its clock does not matter.
+func aCalibration(holdOut bool, judge func(string, []raw.Record, CalibrationCell, []CalibrationCell) []Judgement, lanes ...*lane) *calibration {
 	o := &CalibrateOptions{HoldOut: holdOut, Judge: judge, Asked: CalibrationCell{Services: 8000, Endpoints: 10}}
 	o.Budget = time.Hour
 	c := newCalibration(o)
-	c.recorded, c.lanes = func() ([]Record, error) { return nil, nil }, lanes
+	c.recorded, c.lanes = func() ([]raw.Record, error) { return nil, nil }, lanes
 	return c
 }
 
 func aLane(name string, top int) *lane {
-	return newLane(name, Subject{Name: name}, &CalibrateOptions{MaxServices: top})
+	return newLane(name, subject.Spec{Name: name}, &CalibrateOptions{MaxServices: top})
 }
 
-// Subjects take turns by the time that they used; one whose pass exceeded the budget is not asked for larger ones; one
-// without a cell that there is time for ends, and the others go on.
+// Subjects take turns by their time so far. After a pass that exceeded the budget, a subject gets no larger cells. A
+// subject without a feasible cell ends, and the others continue.
 func TestCalibrationTurns(t *testing.T) {
 	one, two := aLane("one", 8000), aLane("two", 8000)
 	one.start, two.start = nil, nil
@@ -75,7 +77,7 @@ func TestCalibrationTurns(t *testing.T) {
 		}
 	}
 	if l, _, err := c.next(); err != nil || l != two {
-		t.Fatalf("it is not the turn of who had less time: %v", err)
+		t.Fatalf("the subject with less time is not next: %v", err)
 	}
 	two.limit = 0
 	if l, _, err := c.next(); err != nil || l != one || !two.done {
@@ -83,7 +85,7 @@ func TestCalibrationTurns(t *testing.T) {
 	}
 }
 
-// Of cells that there is time for, by the upper bound of what their syncs take, the one with the most to gain is next.
+// Among the cells that fit into the time, by the upper bound of their syncs, the one with the most gain is next.
 func TestCalibrationChoosesByGainAndTime(t *testing.T) {
 	l := aLane("one", 8000)
 	l.passed(CalibrationCell{Services: 500, Endpoints: 10}, 4*time.Second, false)
@@ -104,9 +106,9 @@ func TestCalibrationChoosesByGainAndTime(t *testing.T) {
 	}
 }
 
-// A cell held out is measured when the median of what it takes fits, after the fit had its share of the time.
+// A held-out cell is measured if its median time fits, after the fit had its share of the time.
 func TestCalibrationHoldsOut(t *testing.T) {
-	l := newLane("one", Subject{Name: "one"}, &CalibrateOptions{MaxServices: 10000, HoldOut: true})
+	l := newLane("one", subject.Spec{Name: "one"}, &CalibrateOptions{MaxServices: 10000, HoldOut: true})
 	l.start = nil
 	l.passed(CalibrationCell{Services: 500, Endpoints: 10}, 4*time.Second, false)
 	c := aCalibration(true, nil, l)
@@ -119,8 +121,8 @@ func TestCalibrationHoldsOut(t *testing.T) {
 	}
 }
 
-// A pass that took quadratic time says that one twice as large takes no less than twice as long; one that was measured takes
-// what it took.
+// After a pass of quadratic time, one of twice the size is expected to take at least twice as long. A measured cell is
+// expected to take the measured time.
 func TestCalibrationExpects(t *testing.T) {
 	l := aLane("one", 8000)
 	small, large := CalibrationCell{Services: 100, Endpoints: 10}, CalibrationCell{Services: 1000, Endpoints: 10}
@@ -130,13 +132,13 @@ func TestCalibrationExpects(t *testing.T) {
 		t.Errorf("twice the size of 100 s: %v", got)
 	}
 	if got := l.expect(small, Judgement{}, true); got != time.Second {
-		t.Errorf("what took a second: %v", got)
+		t.Errorf("a measured cell of 1 s: %v", got)
 	}
 	if got := l.expect(CalibrationCell{Services: 500, Endpoints: 10}, Judgement{}, true); got > 100*time.Second {
 		t.Errorf("half the size of 100 s: %v", got)
 	}
 	bent := Judgement{Full: [2]time.Duration{300 * time.Second, 600 * time.Second}}
 	if got := l.expect(CalibrationCell{Services: 2000, Endpoints: 10}, bent, true); got < 600*time.Second || math.IsInf(got.Seconds(), 0) {
-		t.Errorf("with a law that says 600 s: %v", got)
+		t.Errorf("with a model that predicts 600 s: %v", got)
 	}
 }

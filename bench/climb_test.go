@@ -9,17 +9,18 @@ import (
 	"time"
 
 	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/model"
 )
 
-// costing is a subject whose syncs take what laws say, in seconds.
+// costing is a subject whose syncs take the time of a formula, in seconds.
 type costing struct {
 	name          string
 	full, partial func(s, n float64) float64
 }
 
-// pass makes the records of one pass and how long it took: its syncs, and what there is besides.
-func (y costing) pass(rng *rand.Rand, cell bench.CalibrationCell, rep int) (out []bench.Record, took time.Duration) {
+// pass makes the records of one pass, and its duration: its syncs, and the rest.
+func (y costing) pass(rng *rand.Rand, cell bench.CalibrationCell, rep int) (out []raw.Record, took time.Duration) {
 	s, n := float64(cell.Services), float64(cell.Services*cell.Endpoints)
 	here, at := math.Exp(0.03*rng.NormFloat64()), 0.0
 	shape := map[string]string{}
@@ -27,24 +28,24 @@ func (y costing) pass(rng *rand.Rand, cell bench.CalibrationCell, rep int) (out 
 		shape["shape.endpoints.distribution"] = "zipf"
 	}
 	for i, changed := range []int{0, 1, 1, 1, 40} {
-		metric, kind, value := bench.PartialSync, model.Partial, y.partial(s, n)+1e-4*float64(changed)
+		metric, kind, value := raw.PartialSync, model.Partial, y.partial(s, n)+1e-4*float64(changed)
 		if i == 0 {
-			metric, kind, value = bench.FullSync, model.Full, y.full(s, n)
+			metric, kind, value = raw.FullSync, model.Full, y.full(s, n)
 		}
 		value *= here * math.Exp(0.04*rng.NormFloat64())
 		at += value + 0.3
-		r := bench.Record{At: at, Scenario: "calibrate", Subject: y.name, Services: cell.Services, Endpoints: float64(cell.Endpoints), Params: shape, Rep: rep,
+		r := raw.Record{At: at, Scenario: "calibrate", Subject: y.name, Services: cell.Services, Endpoints: float64(cell.Endpoints), Params: shape, Rep: rep,
 			Sync: i + 1, Kind: kind, Family: "IPv4", Step: fmt.Sprintf("%d:settle", i), Metric: metric, Unit: "s", Value: value}
 		out = append(out, r)
 		if changed > 0 {
-			r.Metric, r.Unit, r.Value = bench.Changes, "count", float64(changed)
+			r.Metric, r.Unit, r.Value = raw.Changes, "count", float64(changed)
 			out = append(out, r)
 		}
 	}
 	return out, time.Duration((at + 1 + 2e-5*n) * float64(time.Second))
 }
 
-// climbing are subjects of which one is soon slow, and bends.
+// climbing are two subjects: the costs of one have a bend and are soon slow.
 var climbing = []costing{
 	{"kube-proxy/nftables", func(s, n float64) float64 { return 0.05 + 1e-4*s + 1e-5*n + 40*math.Pow(s/1e4, 2.4) },
 		func(s, n float64) float64 { return 0.03 + 5e-5*s + 3*math.Pow(s/1e4, 2) }},
@@ -53,10 +54,10 @@ var climbing = []costing{
 	{"synclab/nftables", func(s, n float64) float64 { return 0.002 + 4e-6*n }, func(_, _ float64) float64 { return 2e-4 }},
 }
 
-// A calibration of four minutes climbs to where a bend shows, keeps its time, and knows 10,000 x 10 within its intervals:
-// what was asked for.
+// A calibration of four minutes climbs to where a bend shows, keeps its budget, and predicts 10,000 × 10, the asked
+// cluster, within its intervals.
 func TestClimb(t *testing.T) {
-	judge := func(subject string, records []bench.Record, asked bench.CalibrationCell, cells []bench.CalibrationCell) []bench.Judgement {
+	judge := func(subject string, records []raw.Record, asked bench.CalibrationCell, cells []bench.CalibrationCell) []bench.Judgement {
 		return model.Judge(subject, records, model.FitOptions{Seed: 1}, asked, cells)
 	}
 	covered, points := 0, 0
@@ -68,7 +69,7 @@ func TestClimb(t *testing.T) {
 		for _, y := range climbing {
 			names = append(names, y.name)
 		}
-		records, err := bench.Climb(t.Context(), bench.CalibrateOptions{Budget: 4 * time.Minute, Seed: 1, Judge: judge}, names, func(subject string, cell bench.CalibrationCell, rep int) ([]bench.Record, time.Duration) {
+		records, err := bench.Climb(t.Context(), bench.CalibrateOptions{Budget: 4 * time.Minute, Seed: 1, Judge: judge}, names, func(subject string, cell bench.CalibrationCell, rep int) ([]raw.Record, time.Duration) {
 			i := slices.IndexFunc(climbing, func(y costing) bool { return y.name == subject })
 			records, took := climbing[i].pass(rng, cell, rep)
 			spent, largest[subject] = spent+took, max(largest[subject], cell.Services)
@@ -80,7 +81,7 @@ func TestClimb(t *testing.T) {
 		if spent > 5*time.Minute || spent < 2*time.Minute {
 			t.Errorf("seed %d: it took %v of 4m", seed, spent)
 		}
-		m, err := model.Fit(bench.Run{}, records, model.FitOptions{Seed: seed + 1})
+		m, err := model.Fit(raw.Run{}, records, model.FitOptions{Seed: seed + 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +105,7 @@ func TestClimb(t *testing.T) {
 					}
 					is := truth(float64(size[0]), float64(size[0]*size[1]))
 					if kind == model.Partial {
-						is += 1e-4 // of its one change
+						is += 1e-4 // for its one change
 					}
 					points++
 					errs = append(errs, math.Abs(p.Median/is-1))

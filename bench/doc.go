@@ -1,21 +1,16 @@
-// Package bench drives subjects in namespaces of its own and writes down what it measures.
+// Package bench runs subjects (proxies under test) in network namespaces and records what it measures.
 //
-//  1. The program runs itself again in a network namespace (bench/netns), so that no rule reaches the machine.
-//  2. A repetition drives a simulated cluster and a subject through a scenario's steps. With the feed "informers" the
-//     subject is the lab's own proxier in this process (inprocess.go). With the feed "api" it is a process (outside*.go,
-//     bench/process) that watches the API front (sim/front), runs its tools through a shim (bench/shim) and is measured
-//     by what the kernel (bench/visible), the shim and its metrics show. kube-proxy comes from bench/upstream.
-//  3. Probes ask what a packet pays (MeasureTraversal) and what the kernel holds (proxier/kernel, ReadKernelMemory);
-//     faults break something on purpose (inject*.go), and it is told when each was noticed and repaired (repair.go).
-//     Pods as namespaces send flows through the node and answer them (bench/traffic), for steps traffic and for probes
-//     of method flow.
-//  4. RunWriter appends each measured value to the run's folder as it comes; nothing is averaged here.
+//  1. Execute runs a scenario: each cell several times, the subjects in turn. Calibrate chooses its own cells within a
+//     time budget.
+//  2. For each repetition, the program runs itself again in a network namespace (bench/netns). No rule reaches the
+//     machine's own namespace. The parent sends the worker its pass.Assignment; Work executes it.
+//  3. newRepetition makes the parts of a repetition and connects them by events (bench/pass). Its method do says which
+//     part executes a step.
+//  4. bench/host runs the subject. bench/fault breaks something, bench/flow sends flows, bench/probe measures packets,
+//     bench/check checks invariants.
+//  5. The worker sends each measured value to the parent, which appends it to the run's folder: one record a line,
+//     nothing averaged (bench/raw).
 //
-// Execute runs a scenario. Calibrate runs cells of a design of its own, the subjects in turn, for as long as it may
-// (calibrate.go, calibrate_cells.go), and keeps how fast the machine was (pace.go).
-//
-// Examine, DetectVersions and DetectMachine say what the machine is and can do.
-//
-// A run's folder holds run.json (Run), records.jsonl (one Record a line) and bench.txt (the same samples in the Go
-// benchmark format); what else is in it is derived, by reports.
+// A run's folder has run.json (raw.Run), records.jsonl (one raw.Record a line) and bench.txt (the same samples in the Go
+// benchmark format). Package reports derives all other files.
 package bench

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,20 +21,26 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"synclab/bench/fault"
+	"synclab/bench/flow"
+	"synclab/bench/machine"
 	"synclab/bench/netns"
+	"synclab/bench/pass"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/live"
 )
 
-// ExecuteOptions say what to run. Scenario and WorkerArgs are required.
+// ExecuteOptions describe a run. Scenario and WorkerArgs are required.
 type ExecuteOptions struct {
 	Scenario *scenarios.Scenario
 	// Objects, when set, are the cluster, instead of one of the scenario's shape.
 	Objects *sim.Objects
-	// Live, when set, is a cluster to follow, read-only: each repetition begins with its objects as they are then, and
-	// steps "follow" make the changes that it makes.
+	// Live, when set, is a cluster to follow, read-only. Each repetition starts with the cluster's objects at that time.
+	// Steps "follow" apply the changes of the cluster.
 	Live kubernetes.Interface
 	// Subjects to measure. Empty: DefaultSubjects.
 	Subjects []string
@@ -43,66 +50,67 @@ type ExecuteOptions struct {
 	Until *Until
 	// Out is the run's folder. Empty: runs/<scenario>-<time>.
 	Out string
-	// Force replaces a run that is in Out.
+	// Force replaces a run in Out.
 	Force bool
-	// Shard of Shards, from 1, is the part of the run to do; Shards 0: all of it. Then Out is the folder of all shards, each
-	// with one of its own in it, by default runs/<scenario>-<digest of the sweep>. See Shard.
+	// Shard of Shards, from 1, is the part of the run to do; Shards 0: the whole run. With shards, Out is their common
+	// folder, by default runs/<scenario>-<digest of the sweep>. Each shard has a separate folder in it. See Shard.
 	Shard, Shards int
-	// Feed is how objects reach the subjects, FeedInformers or FeedAPI. Empty: FeedAPI if a subject is no part of this
+	// Feed is how objects reach the subjects: FeedInformers or FeedAPI. Empty: FeedAPI if a subject is not part of this
 	// program, else FeedInformers.
 	Feed string
 	// KubeProxy is what to run as kube-proxy; zero: the pinned version, built on first use.
 	KubeProxy upstream.Options
-	// ExecConfig is the template of what {config} stands for in the command of exec subjects; see execConfig. Empty: the
+	// ExecConfig is the template for {config} in the command of exec subjects; see execConfig. Empty: the
 	// KubeProxyConfiguration.
 	ExecConfig string
-	// MaxMemory is how many bytes a subject and its children may hold before it is stopped, with FeedAPI. 0: no bound.
+	// MaxMemory is the limit, in bytes, of a subject and its children, with FeedAPI. Beyond it the subject is stopped.
+	// 0: no limit.
 	MaxMemory uint64
-	// ProxyConfig of the proxier; nil: kube-proxy's defaults. What the scenario says of the proxier goes before it.
+	// ProxyConfig configures the proxier; nil: kube-proxy's defaults. The scenario's proxy settings override it.
 	ProxyConfig *v1alpha1.KubeProxyConfiguration
-	// Dump, when set, gets the rules that were installed at the end of the first repetition of each cell.
+	// Dump, when set, gets the rules at the end of the first repetition of each cell.
 	Dump func(subject, rules string)
-	// Command is the line that would do this run again.
+	// Command is the command line that repeats this run.
 	Command string
 	// WorkerArgs make this program a worker that calls Work.
 	WorkerArgs []string
 	// ProxyArgs make this program the lab's proxier as a process, as `synclab proxy` does. Required for FeedAPI.
 	ProxyArgs []string
-	// Progress is told how far the run is; nil: nobody is. Calls come from several goroutines, one at a time.
+	// Progress reports the progress of the run. May be nil. Calls come from several goroutines, one at a time.
 	Progress func(Progress)
 	// Stderr of the workers. Default: this process's.
 	Stderr io.Writer
 
-	parsed []Subject // of Subjects
-	tools  tools
+	parsed []subject.Spec // of Subjects
+	tools  pass.Tools
 }
 
-// Progress is how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
 	Subject string
 	Cell    string // "services=1000", with the swept values
 	Rep     int    // of Reps
 	Reps    int
-	// Passes of all: repetitions of cells and subjects.
+	// Pass of Passes: each is one repetition of one cell with one subject.
 	Pass, Passes int
 	Stage        string // load, create, churn, settle, …
-	Done, Total  int    // of the stage; Total 0: not known
-	// Note is a remark worth a line of its own, such as a failed sync.
+	Done, Total  int    // of the stage; Total 0: unknown
+	// Note is a remark for a separate line, such as a failed sync.
 	Note string
 }
 
 // pass is one repetition of one cell with one subject.
-type pass struct {
+type slot struct {
 	cell    scenarios.Cell
-	subject string // as it was given
+	subject string // as in Subjects
 	rep     int
 	number  int // of the cell, from 0
 }
 
-// passes of a run: cell by cell, and in each the subjects take turns (A B A B …), so that what the machine does
-// meanwhile meets all of them. Subjects that targets name are measured where they do, others in every cell.
-func passes(cells []scenarios.Cell, subjects []string, reps int) []pass {
-	var all []pass
+// passes returns the passes of a run, cell by cell. In each cell the subjects take turns (A B A B …), so that noise of
+// the machine affects all of them. Subjects named by targets are measured only in those cells, others in every cell.
+func slots(cells []scenarios.Cell, subjects []string, reps int) []slot {
+	var all []slot
 	for number := range cells {
 		for rep := 1; rep <= reps; rep++ {
 			all = append(all, turn(cells, number, rep, subjects)...)
@@ -111,22 +119,23 @@ func passes(cells []scenarios.Cell, subjects []string, reps int) []pass {
 	return all
 }
 
-// turn is one repetition of a cell: its subjects in turn.
-func turn(cells []scenarios.Cell, number, rep int, subjects []string) []pass {
+// turn returns one repetition of a cell: its subjects in turn.
+func turn(cells []scenarios.Cell, number, rep int, subjects []string) []slot {
 	cell := cells[number]
-	var all []pass
+	var all []slot
 	for _, subject := range subjects {
 		named := slices.ContainsFunc(cells, func(c scenarios.Cell) bool { return slices.Contains(c.Subjects, subject) })
 		elsewhere := named && !slices.Contains(cell.Subjects, subject)
 		if enough := rep > 1 && slices.Contains(cell.Once, subject); !elsewhere && !enough {
-			all = append(all, pass{cell, subject, rep, number})
+			all = append(all, slot{cell, subject, rep, number})
 		}
 	}
 	return all
 }
 
-// Execute runs a scenario: each repetition in a worker process with namespaces of its own, its records appended to the
-// run's folder as they come. It returns the folder, also with an error: what was measured until then is in it.
+// Execute runs a scenario. Each repetition has a worker process with its own namespaces. Records are appended to the
+// run's folder as they come. Execute returns the folder, also with an error: the folder has what was measured until
+// then.
 func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	if err := o.fill(); err != nil {
 		return "", err
@@ -135,30 +144,31 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	all := passes(cells, o.Subjects, o.Reps)
-	var shard *Shard
+	all := slots(cells, o.Subjects, o.Reps)
+	var shard *raw.Shard
 	if o.Shards != 0 && o.Until != nil {
 		return "", errors.New("shards need a number of repetitions: give Reps instead of Until")
 	}
 	if o.Shards != 0 {
-		// The shards beside it are not swept: on a shared volume, whether another machine holds a lock may not be known here.
+		// Other shards are not swept: on a shared volume, this machine may not see another machine's lock.
 		if shard, err = o.takeShard(); errors.Is(err, ErrShardComplete) {
 			return o.Out, fmt.Errorf("%s: %w", o.Out, err)
 		} else if err != nil {
 			return "", err
 		}
 		all = nil
+		_, byUnit := o.units(cells)
 		for _, u := range shard.Units {
-			all = append(all, u.passes...)
+			all = append(all, byUnit[u.Number]...)
 		}
 	} else if err := o.sweep(); err != nil {
 		return "", err
 	}
-	run := Run{
+	run := raw.Run{
 		ID: filepath.Base(o.Out), Started: time.Now(), Command: o.Command, Scenario: *o.Scenario, Subjects: slices.Clone(o.Subjects),
-		Reps: o.Reps, Seed: o.Scenario.Seed, Versions: DetectVersions(ctx), Machine: DetectMachine(),
+		Reps: o.Reps, Seed: o.Scenario.Seed, Versions: machine.DetectVersions(ctx), Machine: machine.DetectMachine(),
 	}
-	run.Feed, run.Observed, run.Shard = o.Feed, ObservedKernel, shard
+	run.Feed, run.Observed, run.Shard = o.Feed, raw.ObservedKernel, shard
 	if o.Until != nil {
 		run.Reps, run.Precision = 0, o.Until.Precision
 	}
@@ -168,7 +178,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	if err := o.prepareTools(ctx, &run.Versions); err != nil {
 		return "", err
 	}
-	w, err := OpenRun(o.Out, run, o.Force)
+	w, err := raw.OpenRun(o.Out, run, o.Force)
 	if err != nil {
 		return "", err
 	}
@@ -177,22 +187,22 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	} else {
 		err = o.runUntil(ctx, w, cells)
 	}
-	status, reason := StatusComplete, ""
+	status, reason := raw.StatusComplete, ""
 	switch {
 	case ctx.Err() != nil:
-		status, err = StatusInterrupted, ctx.Err() // which needs no other reason
+		status, err = raw.StatusInterrupted, ctx.Err() // the status says enough
 	case err != nil:
-		status, reason = StatusFailed, err.Error()
+		status, reason = raw.StatusFailed, err.Error()
 	}
 	return w.Dir(), errors.Join(err, w.Close(status, reason))
 }
 
 func (o *ExecuteOptions) fill() error {
 	if len(o.Subjects) == 0 {
-		o.Subjects = DefaultSubjects()
+		o.Subjects = subject.DefaultSubjects()
 	}
 	for _, text := range o.Subjects {
-		subject, err := ParseSubject(text)
+		subject, err := subject.ParseSubject(text)
 		if err != nil {
 			return err
 		}
@@ -220,7 +230,20 @@ func (o *ExecuteOptions) fill() error {
 	return nil
 }
 
-// oneAtATime: a cluster that is followed has remarks of its own while a worker tells how far it is.
+// feedFor returns the default feed. It is the API if one subject is not part of this program or has settings of a
+// process, so that all subjects are fed and measured alike. It is also the API if a step must know when the kernel has a
+// change.
+func feedFor(subjects []subject.Spec, s *scenarios.Scenario) string {
+	if flow.SendsFlows(s) || slices.ContainsFunc(s.Steps, func(step scenarios.Step) bool { return step.Check != nil }) {
+		return raw.FeedAPI
+	}
+	if slices.ContainsFunc(subjects, func(s subject.Spec) bool { return s.Proxier != subject.Synclab || s.OfProcess() }) {
+		return raw.FeedAPI
+	}
+	return raw.FeedInformers
+}
+
+// oneAtATime serializes calls of show: a followed cluster reports remarks while a worker reports progress.
 func oneAtATime(show func(Progress)) func(Progress) {
 	var mu sync.Mutex
 	return func(p Progress) {
@@ -230,23 +253,23 @@ func oneAtATime(show func(Progress)) func(Progress) {
 	}
 }
 
-// sweep removes the control groups of killed runs, and marks this user's killed runs in the default folder of runs. What
-// lies beside another --out is not touched.
+// sweep removes the control groups of killed runs. In the default folder of runs, it marks this user's killed runs. It
+// changes nothing beside another --out.
 func (o *ExecuteOptions) sweep() error {
-	if parent, err := ownGroup(); err == nil {
-		sweepGroups(parent)
+	if parent, err := fault.OwnGroup(); err == nil {
+		fault.SweepGroups(parent)
 	}
 	runs, err := filepath.Abs("runs")
 	if out, outErr := filepath.Abs(o.Out); err != nil || outErr != nil || filepath.Dir(out) != runs {
 		return errors.Join(err, outErr)
 	}
-	if _, err := SweepRuns("runs"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("runs that were killed: %w", err)
+	if _, err := raw.SweepRuns("runs"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("mark killed runs: %w", err)
 	}
 	return nil
 }
 
-// newFolder is name, or name-2 and so on: two runs may start within a second.
+// newFolder returns name, or name-2 and so on, since two runs may start within a second.
 func newFolder(name string) string {
 	folder := name
 	for n := 2; ; n++ {
@@ -257,20 +280,20 @@ func newFolder(name string) string {
 	}
 }
 
-func (o *ExecuteOptions) runAll(ctx context.Context, w *RunWriter, all []pass) error {
-	return o.runPasses(ctx, w, all, map[string]bool{}, 0, len(all))
+func (o *ExecuteOptions) runAll(ctx context.Context, w *raw.RunWriter, all []slot) error {
+	return o.runSlots(ctx, w, all, map[string]bool{}, 0, len(all))
 }
 
-// runPasses runs some passes, after those that are done, of so many in all. stopped are cells and subjects that exceeded a
-// budget: more of it would cost as much again.
-func (o *ExecuteOptions) runPasses(ctx context.Context, w *RunWriter, all []pass, stopped map[string]bool, done, total int) error {
+// runPasses runs passes; done of total ran before. stopped has the cells and subjects that exceeded a budget: another
+// repetition would exceed it too.
+func (o *ExecuteOptions) runSlots(ctx context.Context, w *raw.RunWriter, all []slot, stopped map[string]bool, done, total int) error {
 	for i, p := range all {
-		if stopped[o.passName(p)] {
+		if stopped[o.slotName(p)] {
 			continue
 		}
 		progress := Progress{Subject: p.subject, Cell: o.cellName(p.cell), Rep: p.rep, Reps: o.Reps, Pass: done + i + 1, Passes: max(total, done+len(all))}
-		exceeded, err := o.runPass(ctx, w, p, progress)
-		stopped[o.passName(p)] = exceeded
+		exceeded, err := o.runSlot(ctx, w, p, progress)
+		stopped[o.slotName(p)] = exceeded
 		if err != nil {
 			return fmt.Errorf("%s, %s, repetition %d: %w", p.subject, progress.Cell, p.rep, err)
 		}
@@ -278,7 +301,7 @@ func (o *ExecuteOptions) runPasses(ctx context.Context, w *RunWriter, all []pass
 	return nil
 }
 
-func (o *ExecuteOptions) passName(p pass) string { return o.cellName(p.cell) + " " + p.subject }
+func (o *ExecuteOptions) slotName(p slot) string { return o.cellName(p.cell) + " " + p.subject }
 
 func (o *ExecuteOptions) cellName(c scenarios.Cell) string {
 	services := c.Scenario.Shape.Services
@@ -289,7 +312,7 @@ func (o *ExecuteOptions) cellName(c scenarios.Cell) string {
 	if o.Live != nil {
 		parts = []string{"live"}
 	}
-	for _, axis := range sortedKeys(c.Params) {
+	for _, axis := range slices.Sorted(maps.Keys(c.Params)) {
 		if axis != "shape.services" {
 			parts = append(parts, axis+"="+c.Params[axis])
 		}
@@ -297,9 +320,9 @@ func (o *ExecuteOptions) cellName(c scenarios.Cell) string {
 	return strings.Join(parts, " ")
 }
 
-// runPass starts a worker and takes in what it says.
-func (o *ExecuteOptions) runPass(ctx context.Context, w *RunWriter, p pass, progress Progress) (exceeded bool, err error) {
-	assignment := Assignment{
+// runPass starts a worker and reads its messages.
+func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, progress Progress) (exceeded bool, err error) {
+	assignment := pass.Assignment{
 		Scenario: p.cell.Scenario, Params: p.cell.Params, Subject: p.subject, Rep: p.rep,
 		Objects: o.Objects, ProxyConfig: o.ProxyConfig, Dump: o.Dump != nil && p.rep == 1,
 		Feed: o.Feed, Tools: o.tools, ExecConfig: o.ExecConfig, MaxMemory: o.MaxMemory, ProxyArgs: o.ProxyArgs,
@@ -315,7 +338,7 @@ func (o *ExecuteOptions) runPass(ctx context.Context, w *RunWriter, p pass, prog
 	var end ending
 	go func() {
 		err := o.take(out, w, progress, &end)
-		_ = out.CloseWithError(err) // a worker whose words are not understood must not wait for ever
+		_ = out.CloseWithError(err) // a worker must not block when its messages cannot be read
 		taken <- err
 	}()
 	err = netns.Reexec(ctx, stdin, in, o.Stderr, nil, o.WorkerArgs...)
@@ -327,7 +350,7 @@ func (o *ExecuteOptions) runPass(ctx context.Context, w *RunWriter, p pass, prog
 	return end.exceeded, errors.Join(killed(err), takeErr)
 }
 
-// killed makes the error of a worker that did not end by itself, and so could not say why, say what there is to say.
+// killed adds the likely reason to the error of a worker that a signal ended before it could report one.
 func killed(err error) error {
 	var ended *exec.ExitError
 	switch {
@@ -339,17 +362,17 @@ func killed(err error) error {
 	return fmt.Errorf("the worker was killed (%w)", err)
 }
 
-// ending is what a worker said of how it ended.
+// ending is what a worker reported when it ended.
 type ending struct {
 	failure  string
 	exceeded bool // the subject exceeded a budget and was stopped
 }
 
 // take reads the worker's messages until it ends.
-func (o *ExecuteOptions) take(r io.Reader, w *RunWriter, progress Progress, end *ending) error {
+func (o *ExecuteOptions) take(r io.Reader, w *raw.RunWriter, progress Progress, end *ending) error {
 	decoder := json.NewDecoder(r)
 	for {
-		var m message
+		var m pass.Message
 		if err := decoder.Decode(&m); err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 				return nil
@@ -358,7 +381,7 @@ func (o *ExecuteOptions) take(r io.Reader, w *RunWriter, progress Progress, end 
 		}
 		switch {
 		case m.Record != nil:
-			end.exceeded = end.exceeded || m.Record.Metric == Exceeded
+			end.exceeded = end.exceeded || m.Record.Metric == raw.Exceeded
 			if err := w.Write(*m.Record); err != nil {
 				return err
 			}
@@ -371,7 +394,7 @@ func (o *ExecuteOptions) take(r io.Reader, w *RunWriter, progress Progress, end 
 		case m.Rules != "":
 			o.Dump(progress.Subject, m.Rules)
 		case m.UserNamespace:
-			if err := w.Update(func(run *Run) { run.Machine.UserNamespace = true }); err != nil {
+			if err := w.Update(func(run *raw.Run) { run.Machine.UserNamespace = true }); err != nil {
 				return err
 			}
 		case m.Failure != "":
@@ -380,45 +403,14 @@ func (o *ExecuteOptions) take(r io.Reader, w *RunWriter, progress Progress, end 
 	}
 }
 
-// Assignment is what a worker is told to do.
-type Assignment struct {
-	Scenario    scenarios.Scenario
-	Params      map[string]string
-	Subject     string
-	Rep         int
-	Objects     *sim.Objects
-	ProxyConfig *v1alpha1.KubeProxyConfiguration
-	Dump        bool
-	Feed        string
-	Tools       tools
-	ExecConfig  string
-	MaxMemory   uint64
-	ProxyArgs   []string
-	Command     string // that makes the run again
-	// Live: the Objects, and what happens to them, follow on stdin.
-	Live bool
-}
-
-// message is one thing a worker says, as a JSON line.
-type message struct {
-	Record      *Record `json:",omitempty"`
-	Stage       string  `json:",omitempty"`
-	Done, Total int     `json:",omitempty"`
-	Note        string  `json:",omitempty"`
-	Rules       string  `json:",omitempty"`
-	Failure     string  `json:",omitempty"`
-	// UserNamespace: the worker is root only in a user namespace of its own.
-	UserNamespace bool `json:",omitempty"`
-}
-
-// Work is a worker's whole life: it enters its namespace, reads its assignment and does it.
+// Work runs a worker: it enters its namespace, reads its assignment and executes it.
 func Work(ctx context.Context, in io.Reader, out io.Writer) error {
-	runtime.LockOSThread() // the process ends with this; nothing else must inherit the thread
+	runtime.LockOSThread() // until the process ends: no other goroutine may inherit the thread
 	lab, err := netns.Enter()
 	if err != nil {
 		return err
 	}
-	var a Assignment
+	var a pass.Assignment
 	words := json.NewDecoder(in)
 	if err := words.Decode(&a); err != nil {
 		return fmt.Errorf("assignment: %w", err)
@@ -430,13 +422,13 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 			return fmt.Errorf("snapshot: %w", err)
 		}
 	}
-	say := newSpeaker(out)
+	say := pass.NewMessageWriter(out)
 	if lab.User {
-		say.message(message{UserNamespace: true})
+		say.Send(pass.Message{UserNamespace: true})
 	}
 	err = perform(ctx, lab, a, changes, say)
 	if err != nil && ctx.Err() == nil {
-		say.message(message{Failure: err.Error()})
+		say.Send(pass.Message{Failure: err.Error()})
 	}
-	return errors.Join(say.err(), lab.Close()) // the parent tells of the failure, or of the interruption
+	return errors.Join(say.Err(), lab.Close()) // the parent reports the failure or the interruption
 }

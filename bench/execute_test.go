@@ -14,23 +14,25 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
-	"synclab/sim"
+	"synclab/sim/manifests"
 )
 
 // quick makes scenarios of the library end in seconds.
 var quick = []string{"proxy.minSyncPeriod=100ms", "proxy.syncPeriod=1s"}
 
-// trial is a run of a scenario, small, once with each of the subjects.
+// trial is a small run of a scenario, once with each subject.
 type trial struct {
 	t       *testing.T
 	options ExecuteOptions
 	stderr  bytes.Buffer
-	run     Run
-	records []Record
+	run     raw.Run
+	records []raw.Record
 }
 
 func newTrial(t *testing.T, scenario string, services int, sets ...string) *trial {
@@ -43,9 +45,9 @@ func newTrial(t *testing.T, scenario string, services int, sets ...string) *tria
 	tr.options = ExecuteOptions{
 		Scenario: s, Reps: 1, Out: filepath.Join(t.TempDir(), "run"), WorkerArgs: workerArgs, Stderr: &tr.stderr,
 	}
-	for _, subject := range Subjects() {
-		if subject.Proxier == Synclab && subject.Available() == nil {
-			tr.options.Subjects = append(tr.options.Subjects, subject.Name)
+	for _, about := range subject.Subjects() {
+		if about.Proxier == subject.Synclab && about.Available() == nil {
+			tr.options.Subjects = append(tr.options.Subjects, about.Name)
 		}
 	}
 	if len(tr.options.Subjects) == 0 {
@@ -61,7 +63,7 @@ func (tr *trial) execute(ctx context.Context) error {
 		tr.t.Fatalf("Execute = %q, %v; want folder %s\n%s", dir, err, tr.options.Out, tr.stderr.String())
 	}
 	var readErr error
-	if tr.run, tr.records, readErr = ReadRun(dir); readErr != nil {
+	if tr.run, tr.records, readErr = raw.ReadRun(dir); readErr != nil {
 		tr.t.Fatal(readErr)
 	}
 	return err
@@ -72,14 +74,14 @@ func (tr *trial) mustExecute() {
 	if err := tr.execute(tr.t.Context()); err != nil {
 		tr.t.Fatalf("%v\n%s", err, tr.stderr.String())
 	}
-	if tr.run.Status != StatusComplete {
-		tr.t.Errorf("status %s, want %s", tr.run.Status, StatusComplete)
+	if tr.run.Status != raw.StatusComplete {
+		tr.t.Errorf("status %s, want %s", tr.run.Status, raw.StatusComplete)
 	}
 }
 
-// of gives the values of a metric with a subject.
-func (tr *trial) of(subject string, metric Metric) []Record {
-	var found []Record
+// of returns the values of a metric for a subject.
+func (tr *trial) of(subject string, metric raw.Metric) []raw.Record {
+	var found []raw.Record
 	for _, r := range tr.records {
 		if r.Subject == subject && r.Metric == metric {
 			found = append(found, r)
@@ -88,37 +90,37 @@ func (tr *trial) of(subject string, metric Metric) []Record {
 	return found
 }
 
-func (tr *trial) about(subject string) Subject {
+func (tr *trial) about(name string) subject.Spec {
 	tr.t.Helper()
-	about, err := ParseSubject(subject)
+	about, err := subject.ParseSubject(name)
 	if err != nil {
 		tr.t.Fatal(err)
 	}
 	return about
 }
 
-// lacks says whether a subject has nothing to tell of a metric: no child, no table of iptables, no closed form.
-func (s Subject) lacks(metric Metric) bool {
+// lacks reports whether a subject has no values of a metric: no child process, no iptables table, no closed form.
+func lacks(s subject.Spec, metric raw.Metric) bool {
 	switch metric {
-	case ChildPeakRSS:
-		return !s.hasTools()
-	case RulesClosedForm:
+	case raw.ChildPeakRSS:
+		return !s.HasTools()
+	case raw.RulesExpected:
 		return s.Layout == iptables.Tree || s.Backend == proxier.Nftables
-	case Rules, Chains, Jumps:
+	case raw.Rules, raw.Chains, raw.Jumps:
 		return s.Backend == proxier.Nftables
 	}
 	return false
 }
 
-// agrees says that after each settle step the kernel holds as many rules as the proxier says, and the closed form where
-// it applies.
+// agrees checks after each settle step that the kernel has as many rules as the proxier reports, and as the closed form
+// where it applies.
 func (tr *trial) agrees(closedForm bool) {
 	tr.t.Helper()
 	for _, subject := range tr.options.Subjects {
 		about := tr.about(subject)
-		if about.Backend == proxier.Nftables { // rules and elements of one form for all
-			if len(tr.of(subject, RulesKernel)) == 0 || len(tr.of(subject, Rules)) > 0 {
-				tr.t.Errorf("%s: rules are not those that the kernel counts", subject)
+		if about.Backend == proxier.Nftables { // no closed form for rules and elements
+			if len(tr.of(subject, raw.RulesKernel)) == 0 || len(tr.of(subject, raw.Rules)) > 0 {
+				tr.t.Errorf("%s: the rules are not counted in the kernel", subject)
 			}
 			continue
 		}
@@ -128,27 +130,27 @@ func (tr *trial) agrees(closedForm bool) {
 			place := r.Family + " " + r.Table
 			switch {
 			case r.Subject != subject:
-			case r.Metric == Rules:
+			case r.Metric == raw.Rules:
 				last[place] = r.Value
-			case r.Metric == RulesKernel || r.Metric == RulesClosedForm:
+			case r.Metric == raw.RulesKernel || r.Metric == raw.RulesExpected:
 				if r.Value != last[place] || r.Value == 0 {
 					tr.t.Errorf("%s, %s, %s: %s is %v, rules %v", subject, r.Step, place, r.Metric, r.Value, last[place])
 				}
 				compared++
 			}
 		}
-		if forms := len(tr.of(subject, RulesClosedForm)); compared == 0 || forms > 0 != (closedForm && about.Layout != iptables.Tree) {
+		if forms := len(tr.of(subject, raw.RulesExpected)); compared == 0 || forms > 0 != (closedForm && about.Layout != iptables.Tree) {
 			tr.t.Errorf("%s: %d comparisons, %d closed forms", subject, compared, forms)
 		}
 	}
 }
 
 // units of the metrics that every run of steady-churn has.
-var units = map[Metric]string{
-	Load: "s", FullSync: "s", PartialSync: "s", Queue: "s", Plan: "s", Encode: "s", Jumps: "s", Restore: "s", ToolUser: "s",
-	ToolSys: "s", NetworkProgrammingLatency: "s", FirstPacket: "s", Rules: "count", RulesKernel: "count",
-	RulesClosedForm: "count", Chains: "count", Changes: "count", Backlog: "count", RestoreBytes: "B", PeakRSS: "B",
-	ChildPeakRSS: "B",
+var units = map[raw.Metric]string{
+	raw.Load: "s", raw.FullSync: "s", raw.PartialSync: "s", raw.Queue: "s", raw.Plan: "s", raw.Encode: "s", raw.Jumps: "s", raw.Restore: "s", raw.ToolUser: "s",
+	raw.ToolSys: "s", raw.NetworkProgrammingLatency: "s", raw.FirstPacket: "s", raw.Rules: "count", raw.RulesKernel: "count",
+	raw.RulesExpected: "count", raw.Chains: "count", raw.Changes: "count", raw.Backlog: "count", raw.RestoreBytes: "B", raw.PeakRSS: "B",
+	raw.ChildPeakRSS: "B",
 }
 
 func TestExecute(t *testing.T) {
@@ -162,19 +164,19 @@ func TestExecute(t *testing.T) {
 	for _, subject := range tr.options.Subjects {
 		for metric, unit := range units {
 			records := tr.of(subject, metric)
-			if len(records) == 0 != tr.about(subject).lacks(metric) {
+			if len(records) == 0 != lacks(tr.about(subject), metric) {
 				t.Errorf("%s: %d %s", subject, len(records), metric)
 			}
 			for _, r := range records {
-				if r.Unit != unit || r.Value < 0 || r.Services != services || r.Endpoints != 3 || r.Rep != 1 || r.Step == "" && metric != Load {
+				if r.Unit != unit || r.Value < 0 || r.Services != services || r.Endpoints != 3 || r.Rep != 1 || r.Step == "" && metric != raw.Load {
 					t.Errorf("%s: %+v; want unit %s", subject, r, unit)
 				}
 			}
 		}
-		if failed := tr.of(subject, SyncFailed); len(failed) > 0 {
+		if failed := tr.of(subject, raw.SyncFailed); len(failed) > 0 {
 			t.Errorf("%s: %+v", subject, failed)
 		}
-		if n := len(tr.of(subject, NetworkProgrammingLatency)); n != events {
+		if n := len(tr.of(subject, raw.NetworkProgrammingLatency)); n != events {
 			t.Errorf("%s: %d latencies of %d changes", subject, n, events)
 		}
 		for _, stage := range []string{"generate", "1:create", "2:settle", "3:react", "4:churn", "5:settle", "6:probe"} {
@@ -185,7 +187,7 @@ func TestExecute(t *testing.T) {
 	}
 }
 
-// Restores are killed, fail, and find the lock held: nothing is lost.
+// Restores are killed, fail, and find the lock taken: no change is lost.
 func TestExecuteFlakyRestore(t *testing.T) {
 	const events = 8
 	sets := []string{}
@@ -197,7 +199,7 @@ func TestExecuteFlakyRestore(t *testing.T) {
 	tr.agrees(true)
 	for _, subject := range tr.options.Subjects {
 		failed := map[string]int{}
-		for _, r := range tr.of(subject, SyncFailed) {
+		for _, r := range tr.of(subject, raw.SyncFailed) {
 			if r.Error == "" {
 				t.Errorf("%s: a failed sync without its cause: %+v", subject, r)
 			}
@@ -207,25 +209,25 @@ func TestExecuteFlakyRestore(t *testing.T) {
 			}
 		}
 		about, least := tr.about(subject), 5 // 2 killed, 3 failed
-		if !about.hasTools() {
+		if !about.HasTools() {
 			least = 0
 		}
-		if n := len(tr.of(subject, SyncFailed)); n < least || (failed["lock"] > 0) != (about.Variant == iptables.Legacy) {
+		if n := len(tr.of(subject, raw.SyncFailed)); n < least || (failed["lock"] > 0) != (about.Variant == iptables.Legacy) {
 			t.Errorf("%s: %d failed syncs, want %d at least and, with the legacy variant, some without the lock: %v", subject, n, least, failed)
 		}
-		if n := len(tr.of(subject, NetworkProgrammingLatency)); n != 3*events {
+		if n := len(tr.of(subject, raw.NetworkProgrammingLatency)); n != 3*events {
 			t.Errorf("%s: %d latencies of %d changes", subject, n, 3*events)
 		}
 	}
 }
 
-// The nat table is flushed by somebody: it is all back by the next settle.
+// Another program flushes table nat: all rules are back at the next settle step.
 func TestExecuteDrift(t *testing.T) {
 	tr := newTrial(t, "drift", 20)
 	tr.mustExecute()
 	tr.agrees(true)
 	for _, subject := range tr.options.Subjects {
-		if n := len(tr.of(subject, FullSync)); n != 2 {
+		if n := len(tr.of(subject, raw.FullSync)); n != 2 {
 			t.Errorf("%s: %d full syncs, want the first and the repair", subject, n)
 		}
 	}
@@ -240,7 +242,7 @@ func TestExecuteMixedTypes(t *testing.T) {
 	tr.agrees(false)
 	for _, subject := range tr.options.Subjects {
 		families := map[string]bool{}
-		for _, r := range tr.of(subject, RulesKernel) {
+		for _, r := range tr.of(subject, raw.RulesKernel) {
 			families[r.Family] = true
 		}
 		if len(families) != 2 {
@@ -249,12 +251,12 @@ func TestExecuteMixedTypes(t *testing.T) {
 	}
 }
 
-// Objects from manifests take the place of the scenario's shape, and what was installed can be shown.
+// Objects from manifests replace the scenario's shape, and the installed rules can be printed.
 func TestExecuteManifests(t *testing.T) {
-	const manifests = "../sim/testdata/manifests/"
-	objects, err := sim.ReadObjects([]string{
-		manifests + "ngx.yaml", manifests + "nginx-demo.yaml", manifests + "whoami.yaml", manifests + "everything.yaml",
-	}, nil, sim.ReadOptions{})
+	const folder = "../sim/manifests/testdata/manifests/"
+	objects, err := manifests.ReadObjects([]string{
+		folder + "ngx.yaml", folder + "nginx-demo.yaml", folder + "whoami.yaml", folder + "everything.yaml",
+	}, nil, manifests.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,14 +267,14 @@ func TestExecuteManifests(t *testing.T) {
 	tr.mustExecute()
 	tr.agrees(false)
 	for _, subject := range tr.options.Subjects {
-		want := ":KUBE-SVC-DQYKF4NVSQPF2JO7 " // of default/ngx-svc
+		want := ":KUBE-SVC-DQYKF4NVSQPF2JO7 " // chain of default/ngx-svc
 		if tr.about(subject).Backend == proxier.Nftables {
 			want = "map frontends {"
 		}
 		if !strings.Contains(dumps[subject], want) {
 			t.Errorf("%s installed:\n%s", subject, dumps[subject])
 		}
-		for _, r := range tr.of(subject, Rules) {
+		for _, r := range tr.of(subject, raw.Rules) {
 			if r.Services != len(objects.Services) {
 				t.Errorf("%s: %d Services, want %d", subject, r.Services, len(objects.Services))
 			}
@@ -280,7 +282,7 @@ func TestExecuteManifests(t *testing.T) {
 	}
 }
 
-// Ctrl-C in mid-churn: the run ends at once, says so, keeps what it measured, and leaves nothing behind.
+// Ctrl-C during churn: the run ends at once, reports it, keeps its records, and leaves nothing behind.
 func TestExecuteInterrupted(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	tr := newTrial(t, "steady-churn", 20, "steps.churn.rate=20", "steps.churn.events=100000")
@@ -293,21 +295,21 @@ func TestExecuteInterrupted(t *testing.T) {
 	if err := tr.execute(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Execute = %v, want %v", err, context.Canceled)
 	}
-	if tr.run.Status != StatusInterrupted || tr.run.Finished == nil {
+	if tr.run.Status != raw.StatusInterrupted || tr.run.Finished == nil {
 		t.Errorf("run.json says %s, finished %v", tr.run.Status, tr.run.Finished)
 	}
-	if subject := tr.options.Subjects[0]; len(tr.of(subject, FullSync)) == 0 || len(tr.of(subject, RulesKernel)) == 0 {
+	if subject := tr.options.Subjects[0]; len(tr.of(subject, raw.FullSync)) == 0 || len(tr.of(subject, raw.RulesKernel)) == 0 {
 		t.Errorf("%d records, and none of the first sync", len(tr.records))
 	}
 	for _, r := range tr.records {
-		if r.Metric == SyncFailed {
+		if r.Metric == raw.SyncFailed {
 			t.Errorf("being stopped is recorded as a failure: %+v", r)
 		}
 	}
 	leavesNothing(t)
 }
 
-// A worker that is killed ends the run with an error, and what it had told stays.
+// A killed worker ends the run with an error. Its records stay.
 func TestExecuteWorkerKilled(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	tr := newTrial(t, "steady-churn", 20, "steps.churn.rate=20", "steps.churn.events=100000")
@@ -322,15 +324,15 @@ func TestExecuteWorkerKilled(t *testing.T) {
 		}
 	}
 	if err := tr.execute(t.Context()); err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("Execute = %v; want it to say that the worker was killed", err)
+		t.Errorf("Execute = %v; want an error about the killed worker", err)
 	}
-	if tr.run.Status != StatusFailed || len(tr.of(tr.options.Subjects[0], FullSync)) == 0 {
+	if tr.run.Status != raw.StatusFailed || len(tr.of(tr.options.Subjects[0], raw.FullSync)) == 0 {
 		t.Errorf("run.json says %s, with %d records", tr.run.Status, len(tr.records))
 	}
 	leavesNothing(t)
 }
 
-// A step that does not end in time ends the run, with the step, the reason and the remedy in the error.
+// A step that exceeds its time ends the run. The error has the step, the reason and the remedy.
 func TestExecuteFails(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	tr := newTrial(t, "cold-start", 200, "steps.1.settle.timeout=5ms")
@@ -343,13 +345,13 @@ func TestExecuteFails(t *testing.T) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}
 	}
-	if tr.run.Status != StatusFailed || !strings.Contains(tr.run.Reason, "2:settle") {
+	if tr.run.Status != raw.StatusFailed || !strings.Contains(tr.run.Reason, "2:settle") {
 		t.Errorf("run.json says %s: %s", tr.run.Status, tr.run.Reason)
 	}
 	leavesNothing(t)
 }
 
-// leavesNothing looks for processes, namespaces and files of workers.
+// leavesNothing checks that no processes, namespaces and files of workers are left.
 func leavesNothing(t *testing.T) {
 	t.Helper()
 	left, err := os.ReadDir(os.TempDir())
@@ -368,15 +370,15 @@ func leavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The only way for a namespace to outlive its processes.
+	// Only a mount could keep a namespace without processes.
 	if strings.Contains(string(mounts), " - nsfs ") {
 		t.Errorf("a namespace is mounted:\n%s", mounts)
 	}
 }
 
-// children are the processes that this one started.
+// children returns the processes that this process started.
 func children() []int {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // an error would be the pattern's
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the only error is a bad pattern
 	var pids []int
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
@@ -391,7 +393,8 @@ func children() []int {
 	return pids
 }
 
-// Targets say which subjects are measured where, and which once; a subject of the user's own goes everywhere.
+// Targets choose which subjects are measured in which cells, and which only once. Other subjects are measured in all
+// cells.
 func TestPassesOfTargets(t *testing.T) {
 	cell := func(n int, once []string, subjects ...string) scenarios.Cell {
 		c := scenarios.Cell{Subjects: subjects, Once: once}
@@ -399,11 +402,29 @@ func TestPassesOfTargets(t *testing.T) {
 		return c
 	}
 	var got []string
-	for _, p := range passes([]scenarios.Cell{cell(1, nil, "a", "b"), cell(2, []string{"b"}, "b", "c")}, []string{"a", "b", "c", "mine"}, 2) {
+	for _, p := range slots([]scenarios.Cell{cell(1, nil, "a", "b"), cell(2, []string{"b"}, "b", "c")}, []string{"a", "b", "c", "mine"}, 2) {
 		got = append(got, fmt.Sprint(p.cell.Scenario.Shape.Services, p.subject, p.rep))
 	}
 	want := "1a1 1b1 1mine1 1a2 1b2 1mine2 2b1 2c1 2mine1 2c2 2mine2"
 	if strings.ReplaceAll(strings.Join(got, ","), " ", "") != strings.ReplaceAll(want, " ", ",") {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// The worker's user namespace is recorded, not that of the process that writes run.json.
+func TestRunSaysWhetherTheWorkerHadAUserNamespace(t *testing.T) {
+	w, err := raw.OpenRun(t.TempDir(), raw.Run{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var end ending
+	if err := new(ExecuteOptions).take(strings.NewReader(`{"UserNamespace":true}`), w, Progress{}, &end); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(raw.StatusComplete, ""); err != nil {
+		t.Fatal(err)
+	}
+	if run, _, err := raw.ReadRun(w.Dir()); err != nil || !run.Machine.UserNamespace {
+		t.Errorf("run.json says %+v (%v)", run.Machine, err)
 	}
 }

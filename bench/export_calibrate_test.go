@@ -2,17 +2,19 @@ package bench
 
 import (
 	"context"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"time"
 )
 
-// Climb runs a calibration on a clock of its own: run makes the records of a pass and says how long it takes.
-func Climb(ctx context.Context, o CalibrateOptions, subjects []string, run func(subject string, cell CalibrationCell, rep int) ([]Record, time.Duration)) ([]Record, error) {
+// Climb runs a calibration with a fake clock. run makes the records of a pass and returns its duration.
+func Climb(ctx context.Context, o CalibrateOptions, subjects []string, run func(subject string, cell CalibrationCell, rep int) ([]raw.Record, time.Duration)) ([]raw.Record, error) {
 	o.fill()
 	c := newCalibration(&o)
 	at := c.now()
 	c.now, c.deadline = func() time.Time { return at }, at.Add(o.Budget)
-	var all []Record
-	c.recorded = func() ([]Record, error) { return append([]Record(nil), all...), nil }
+	var all []raw.Record
+	c.recorded = func() ([]raw.Record, error) { return append([]raw.Record(nil), all...), nil }
 	c.measure = func(_ context.Context, l *lane, cell CalibrationCell) (bool, error) {
 		records, took := run(l.name, cell, l.reps[cell]+1)
 		left := c.deadline.Sub(at)
@@ -25,7 +27,7 @@ func Climb(ctx context.Context, o CalibrateOptions, subjects []string, run func(
 		return false, nil
 	}
 	for _, name := range subjects {
-		c.lanes = append(c.lanes, newLane(name, Subject{Name: name}, &o))
+		c.lanes = append(c.lanes, newLane(name, subject.Spec{Name: name}, &o))
 	}
 	err := c.run(ctx)
 	return all, err

@@ -10,13 +10,15 @@ import (
 	"syscall"
 	"time"
 
+	"synclab/bench/pass"
+	"synclab/bench/raw"
 	"synclab/scenarios"
 	"synclab/sim/live"
 )
 
-// tell gives a worker its assignment and, with a live cluster, all that happens there from now on. The worker has no
-// network: this process follows the cluster for it. told ends that and says what went wrong.
-func (o *ExecuteOptions) tell(ctx context.Context, a Assignment) (stdin *os.File, told func() error, err error) {
+// tell sends a worker its assignment and then, with a live cluster, all changes of that cluster. The worker has no
+// network: this process follows the cluster for it. told ends that and returns the error.
+func (o *ExecuteOptions) tell(ctx context.Context, a pass.Assignment) (stdin *os.File, told func() error, err error) {
 	spec, err := json.Marshal(a)
 	if err != nil {
 		return nil, nil, err
@@ -34,7 +36,7 @@ func (o *ExecuteOptions) tell(ctx context.Context, a Assignment) (stdin *os.File
 			err = o.follow(ctx, words)
 		}
 		if errors.Is(err, syscall.EPIPE) {
-			err = nil // the worker has ended, and says why itself
+			err = nil // the worker has ended, and reports the reason itself
 		}
 		done <- err
 	}()
@@ -46,28 +48,28 @@ func (o *ExecuteOptions) follow(ctx context.Context, w io.Writer) error {
 	encoder := live.NewEncoder(w)
 	summary, err := live.Follow(ctx, o.Live, live.Options{
 		Snapshot: encoder.Snapshot, Change: encoder.Change,
-		Trouble: func(err error) { o.Progress(Progress{Stage: "follow", Note: "the cluster: " + err.Error()}) },
+		Trouble: func(err error) { o.Progress(Progress{Stage: "follow", Note: "follow the cluster: " + err.Error()}) },
 	})
 	if summary.Lost() {
-		o.Progress(Progress{Stage: "follow", Note: "changes of the cluster were lost on the way:\n" + summary.String()})
+		o.Progress(Progress{Stage: "follow", Note: "some changes of the cluster were missed:\n" + summary.String()})
 	}
 	return err
 }
 
-// followStep makes the changes that the followed cluster makes, as they come. A change that came before the step began
-// is due when it begins.
+// followStep applies the followed cluster's changes as they come. A change that came before the step is due when the
+// step begins.
 func (r *repetition) followStep(ctx context.Context, f *scenarios.Follow, name string) error {
 	if r.live == nil {
-		return errors.New("there is no cluster to follow: name one with --kubeconfig")
+		return errors.New("step follow has no cluster: name one with --kubeconfig")
 	}
-	start := r.clock.Now()
+	start := r.Clock.Now()
 	ctx, cancel := context.WithDeadline(ctx, start.Add(f.For))
 	defer cancel()
-	r.followed = true
+	r.Followed = true
 	made := 0
-	defer func() { r.recordAs(Record{Unit: "count"}, Played, float64(made)) }()
+	defer func() { r.RecordAs(raw.Record{Unit: "count"}, raw.ChangesApplied, float64(made)) }()
 	for {
-		r.say.stage(name, int(r.clock.Since(start)/time.Second), int(f.For/time.Second))
+		r.Messages.Stage(name, int(r.Clock.Since(start)/time.Second), int(f.For/time.Second))
 		select {
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
@@ -76,14 +78,14 @@ func (r *repetition) followStep(ctx context.Context, f *scenarios.Follow, name s
 			return context.Cause(ctx)
 		case next, ok := <-r.arriving:
 			if !ok {
-				return fmt.Errorf("the cluster is not followed any more: %w", r.liveErr)
+				return fmt.Errorf("following the cluster ended: %w", r.liveErr)
 			}
 			due := next.At
 			if due.Before(start) {
 				due = start
 			}
-			r.expect(next.Op, next.Object, due)
-			if err := r.cluster.Apply(ctx, next.Change); err != nil && ctx.Err() == nil {
+			r.Events.Change(next.Op, next.Object, due)
+			if err := r.Cluster.Apply(ctx, next.Change); err != nil && ctx.Err() == nil {
 				return err
 			}
 			made++
@@ -91,8 +93,8 @@ func (r *repetition) followStep(ctx context.Context, f *scenarios.Follow, name s
 	}
 }
 
-// ahead is how many changes of a live cluster may wait for the step that makes them, through a long cold start say,
-// before the server has to wait, and ends the watches if that lasts.
+// ahead is how many changes of a live cluster may wait for a follow step, for instance during a long cold start. Beyond
+// it the API server has to wait, and ends the watches if that lasts.
 const ahead = 1 << 16
 
 // readChanges reads the live cluster's changes as they come.

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(netns.TestMain(m))
 }
 
-// worker is what the command does that the lab starts for each repetition.
+// worker is the body of the command that the lab starts for each repetition.
 func worker() int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()

@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/bench/upstream"
 )
 
-// kubeProxy is an unmodified kube-proxy that is there already: a test cannot fetch one into its namespace.
+// kubeProxy returns an unmodified kube-proxy that is built already: a test cannot fetch one inside its namespace.
 func kubeProxy(t *testing.T) string {
 	t.Helper()
 	path, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
@@ -25,13 +27,13 @@ func kubeProxy(t *testing.T) string {
 	return path
 }
 
-// newOutsideTrial is a trial with subjects that are processes of their own.
+// newOutsideTrial is a trial with subjects that are separate processes.
 func newOutsideTrial(t *testing.T, scenario string, subjects []string, sets ...string) *trial {
 	t.Helper()
 	tr := newTrial(t, scenario, 10, sets...)
 	tr.options.Subjects, tr.options.KubeProxy.Path = subjects, kubeProxy(t)
 	for _, name := range subjects {
-		if subject, err := ParseSubject(name); err != nil || subject.Available() != nil {
+		if subject, err := subject.ParseSubject(name); err != nil || subject.Available() != nil {
 			t.Skipf("%v %v", err, subject.Available())
 		}
 	}
@@ -40,34 +42,34 @@ func newOutsideTrial(t *testing.T, scenario string, subjects []string, sets ...s
 
 var kubeProxies = []string{"kube-proxy/iptables-legacy", "kube-proxy/iptables-nft", "kube-proxy/nftables"}
 
-// Everything that is measured from outside is there for each backend of kube-proxy, and every change is accounted for.
+// All outside metrics are recorded for each backend of kube-proxy, and every change is accounted for.
 func TestKubeProxyIsMeasured(t *testing.T) {
 	tr := newOutsideTrial(t, "steady-churn", kubeProxies, "steps.react.count=3", "steps.churn.events=5", "steps.churn.rate=5", "steps.probe.samples=20")
 	tr.mustExecute()
-	if tr.run.Feed != FeedAPI || !strings.HasPrefix(tr.run.Versions.KubeProxy, "v1.") {
+	if tr.run.Feed != raw.FeedAPI || !strings.HasPrefix(tr.run.Versions.KubeProxy, "v1.") {
 		t.Errorf("run.json: feed %q, kube-proxy %q", tr.run.Feed, tr.run.Versions.KubeProxy)
 	}
 	for _, subject := range kubeProxies {
-		for _, metric := range []Metric{Reaction, ColdStart, FullSync, PartialSync, Restore, ToolUser, ToolSys, ToolCalls, RestoreBytes, ChildPeakRSS,
-			PeakRSS, SubjectCPU, ShimCost, RulesKernel, FirstPacket, NetworkProgrammingLatency} {
+		for _, metric := range []raw.Metric{raw.Reaction, raw.ColdStart, raw.FullSync, raw.PartialSync, raw.Restore, raw.ToolUser, raw.ToolSys, raw.ToolCalls, raw.RestoreBytes, raw.ChildPeakRSS,
+			raw.PeakRSS, raw.SubjectCPU, raw.ShimCost, raw.RulesKernel, raw.FirstPacket, raw.NetworkProgrammingLatency} {
 			records := tr.of(subject, metric)
 			if len(records) == 0 {
 				t.Errorf("%s: no %s", subject, metric)
 			}
 			for _, r := range records {
-				if r.Value <= 0 && metric != ToolUser && metric != ToolSys && metric != ShimCost {
+				if r.Value <= 0 && metric != raw.ToolUser && metric != raw.ToolSys && metric != raw.ShimCost {
 					t.Errorf("%s: %s is %v", subject, metric, r.Value)
 				}
 			}
 		}
-		made := map[bool]float64{} // changes that are not visible yet; true: isolated ones
-		for _, r := range tr.of(subject, Played) {
+		made := map[bool]float64{} // changes that are not visible yet; true: isolated changes
+		for _, r := range tr.of(subject, raw.ChangesApplied) {
 			made[r.Step == "3:react"] += r.Value
 		}
-		made[false] -= float64(len(tr.of(subject, NetworkProgrammingLatency)))
-		for _, r := range tr.of(subject, Reaction) {
+		made[false] -= float64(len(tr.of(subject, raw.NetworkProgrammingLatency)))
+		for _, r := range tr.of(subject, raw.Reaction) {
 			made[true]--
-			if r.Step != "3:react" || r.Within <= 0 || r.Within > r.Value {
+			if r.Step != "3:react" || r.Uncertainty <= 0 || r.Uncertainty > r.Value {
 				t.Errorf("%s: %+v", subject, r)
 			}
 		}
@@ -75,32 +77,32 @@ func TestKubeProxyIsMeasured(t *testing.T) {
 			t.Errorf("%s: changes that did not become visible: %v", subject, made)
 		}
 		wrote := map[float64]bool{} // when rules were written
-		for _, r := range tr.of(subject, Restore) {
+		for _, r := range tr.of(subject, raw.Restore) {
 			wrote[r.At] = true
 		}
-		if full := tr.of(subject, FullSync)[0]; !wrote[full.At] { // and not when its metrics were read
+		if full := tr.of(subject, raw.FullSync)[0]; !wrote[full.At] { // not the time when its metrics were read
 			t.Errorf("%s: the full sync is at %v, writes are at %v", subject, full.At, wrote)
 		}
-		if cold := tr.of(subject, ColdStart); len(cold) != 1 {
+		if cold := tr.of(subject, raw.ColdStart); len(cold) != 1 {
 			t.Errorf("%s: %d cold starts", subject, len(cold))
 		}
 	}
 }
 
-// A subject that is started again, or whose restores fail, gets in sync again, and the run says so.
+// A subject that is restarted, or whose restores fail, converges again, and the run records it.
 func TestKubeProxyAfterRestartAndFailures(t *testing.T) {
 	for _, scenario := range []string{"restart", "flaky-restore"} {
 		t.Run(scenario, func(t *testing.T) {
 			tr := newOutsideTrial(t, scenario, kubeProxies[:1])
 			tr.mustExecute()
-			if len(tr.of(kubeProxies[0], Exceeded)) > 0 {
-				t.Errorf("it was stopped: %+v", tr.of(kubeProxies[0], Exceeded))
+			if len(tr.of(kubeProxies[0], raw.Exceeded)) > 0 {
+				t.Errorf("it was stopped: %+v", tr.of(kubeProxies[0], raw.Exceeded))
 			}
 		})
 	}
 }
 
-// Any command can be a subject; what it has no metrics for is measured all the same.
+// Any command can be a subject. It is measured even without metrics.
 func TestExecSubject(t *testing.T) {
 	binary := kubeProxy(t)
 	subject := "exec:mine=" + binary + " --config={config} --hostname-override={node}"
@@ -110,13 +112,13 @@ func TestExecSubject(t *testing.T) {
 	if got := tr.run.Subjects; len(got) != 1 || got[0] != "exec:mine" {
 		t.Errorf("run.json has subjects %v", got)
 	}
-	if len(tr.of("exec:mine", ColdStart)) != 1 || len(tr.of("exec:mine", Restore)) == 0 {
+	if len(tr.of("exec:mine", raw.ColdStart)) != 1 || len(tr.of("exec:mine", raw.Restore)) == 0 {
 		t.Errorf("records: %+v", tr.records)
 	}
 }
 
-// A subject that exceeds a budget is a result: it is recorded with how far it came, the others go on, and it is not
-// tried again.
+// A subject that exceeds a budget is a result: its progress is recorded, the others continue, and it is not measured
+// again.
 func TestExceededBudgets(t *testing.T) {
 	for name, change := range map[string]func(*trial){
 		"time": func(tr *trial) {
@@ -134,7 +136,7 @@ func TestExceededBudgets(t *testing.T) {
 			change(tr)
 			tr.mustExecute()
 			for _, subject := range kubeProxies[:2] {
-				records := tr.of(subject, Exceeded)
+				records := tr.of(subject, raw.Exceeded)
 				if len(records) != 1 || records[0].Value <= 0 || !strings.Contains(records[0].Error, " of 10 Service ports") {
 					t.Errorf("%s: exceeded %+v", subject, records)
 				}
@@ -143,25 +145,25 @@ func TestExceededBudgets(t *testing.T) {
 	}
 }
 
-// A command that ends by itself ends the run with what it said.
+// A command that exits by itself ends the run with its error.
 func TestSubjectThatEnds(t *testing.T) {
 	tr := newOutsideTrial(t, "cold-start", []string{"exec:broken=ls /no/such/folder"})
 	err := tr.execute(context.Background())
-	if err == nil || !strings.Contains(err.Error(), "exec:broken ended by itself") || !strings.Contains(err.Error(), "No such file") {
+	if err == nil || !strings.Contains(err.Error(), "exec:broken exited unexpectedly") || !strings.Contains(err.Error(), "No such file") {
 		t.Errorf("error: %v", err)
 	}
 }
 
-// All subjects serve the scenario's families and no other: kube-proxy writes nothing for IPv6 in a cluster of IPv4. Records carry
-// the name with its suffix, and isolated changes are all seen.
+// All subjects serve exactly the scenario's families: kube-proxy writes no IPv6 rules in an IPv4 cluster. Records have
+// the subject's name with its suffix, and all isolated changes are seen.
 func TestSameFamilies(t *testing.T) {
 	const subject = "kube-proxy/nftables+gogc50"
 	tr := newOutsideTrial(t, "cold-start", []string{subject}, "steps.react.count=2")
 	var rules string
 	tr.options.Dump = func(_, dumped string) { rules += dumped }
 	tr.mustExecute()
-	if len(tr.of(subject, Reaction)) != 2 || len(tr.of(subject, ColdStart)) != 1 {
-		t.Errorf("%d reactions, %d cold starts", len(tr.of(subject, Reaction)), len(tr.of(subject, ColdStart)))
+	if len(tr.of(subject, raw.Reaction)) != 2 || len(tr.of(subject, raw.ColdStart)) != 1 {
+		t.Errorf("%d reactions, %d cold starts", len(tr.of(subject, raw.Reaction)), len(tr.of(subject, raw.ColdStart)))
 	}
 	if !strings.Contains(rules, "table ip kube-proxy") || strings.Contains(rules, "table ip6 kube-proxy") {
 		t.Errorf("rules of IPv6 beside those of IPv4, or none at all:\n%s", rules)

@@ -7,12 +7,14 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/bench/pass"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
 	"synclab/sim"
+	"synclab/sim/world"
 )
 
-// planner is the way from API objects to a plan, without informers and backends.
+// planner makes a plan from API objects, without informers and backends.
 type planner struct {
 	objects *sim.Objects
 	tracker *tracker.Tracker
@@ -20,15 +22,15 @@ type planner struct {
 	now     time.Time
 }
 
-func newPlanner(world *sim.World) *planner {
+func newPlanner(world *world.World) *planner {
 	p := &planner{objects: world.Objects()}
 	p.loadAgain(0)
 	return p
 }
 
-// loadAgain makes tracker and plan of all objects.
+// loadAgain makes tracker and plan from all objects.
 func (p *planner) loadAgain(int) {
-	node := nodeName(p.objects)
+	node := pass.NodeName(p.objects)
 	p.tracker = tracker.New(tracker.Options{Family: corev1.IPv4Protocol, NodeName: node})
 	p.plan = plan.New(plan.Node{Name: node})
 	for _, svc := range p.objects.Services {
@@ -46,7 +48,7 @@ func (p *planner) update() {
 	p.tracker.Commit(changes)
 }
 
-// changeSlice makes an endpoint ready, or unready.
+// changeSlice toggles the readiness of an endpoint.
 func (p *planner) changeSlice(i int) {
 	slice := *p.objects.Slices[i%len(p.objects.Slices)]
 	slice.Endpoints = append([]discoveryv1.Endpoint{}, slice.Endpoints...)
@@ -55,7 +57,7 @@ func (p *planner) changeSlice(i int) {
 	p.update()
 }
 
-// changeService deletes a Service and makes it again.
+// changeService deletes a Service and creates it again.
 func (p *planner) changeService(i int) {
 	svc := p.objects.Services[i/2%len(p.objects.Services)]
 	if i%2 == 0 {
@@ -67,5 +69,5 @@ func (p *planner) changeService(i int) {
 }
 
 func (p *planner) changeZone(i int) {
-	p.plan.SetNode(plan.Node{Name: nodeName(p.objects), Zone: []string{"zone-a", "zone-b"}[i%2]})
+	p.plan.SetNode(plan.Node{Name: pass.NodeName(p.objects), Zone: []string{"zone-a", "zone-b"}[i%2]})
 }

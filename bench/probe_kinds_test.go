@@ -1,28 +1,28 @@
 package bench
 
 import (
-	"net/netip"
-	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
+	"synclab/bench/probe"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 )
 
-// A probe of every kind of destination: each has its samples, as many packets stand for it before any rule, and the
-// rules that it crosses are counted, by every subject, in both families.
+// A probe of every kind of destination, by every subject, in both families. Each kind has its samples, as many packets
+// before any rule, and a count of the crossed rules.
 func TestTraversalOfKinds(t *testing.T) {
 	const samples = 12
 	tr := newTrial(t, "traversal", 100, "shape.families=[IPv4,IPv6]", "steps.2.probe.positions=3", "steps.2.probe.samples=12")
-	tr.options.Scenario.Targets = nil // every subject at the one size
+	tr.options.Scenario.Targets = nil // measure every subject at the one size
 	tr.options.Scenario.Shape.Endpoints.Count = 1
 	tr.mustExecute()
 	for _, subject := range tr.options.Subjects {
 		crossed := map[place]int{}
-		for _, r := range tr.of(subject, RulesCrossed) {
+		for _, r := range tr.of(subject, raw.RulesEvaluated) {
 			crossed[placeOf(r)] += int(r.Value)
 		}
-		sent, before := map[place]int{}, map[string]int{} // of each place; by kind, of the empty ruleset
-		for _, r := range tr.of(subject, FirstPacket) {
+		sent, before := map[place]int{}, map[string]int{} // by place; by kind, in the empty ruleset
+		for _, r := range tr.of(subject, raw.FirstPacket) {
 			if r.Position != nil && *r.Position == 0 {
 				before[r.Family+r.Target]++
 				continue
@@ -30,7 +30,7 @@ func TestTraversalOfKinds(t *testing.T) {
 			sent[placeOf(r)]++
 		}
 		for _, family := range []string{"IPv4", "IPv6"} {
-			for _, kind := range append([]string{""}, allKinds...) {
+			for _, kind := range append([]string{""}, probe.AllKinds...) {
 				n := samples
 				if kind == "" {
 					n *= 4 // three positions and a miss
@@ -49,19 +49,19 @@ func TestTraversalOfKinds(t *testing.T) {
 				t.Errorf("%s, %+v: %d packets that cross %d rules, want %d that cross some", subject, at, n, crossed[at], samples)
 			}
 		}
-		if len(sent) != 2*(4+len(allKinds)) {
-			t.Errorf("%s: %d destinations, want 4 positions and %d kinds in 2 families", subject, len(sent), len(allKinds))
+		if len(sent) != 2*(4+len(probe.AllKinds)) {
+			t.Errorf("%s: %d destinations, want 4 positions and %d kinds in 2 families", subject, len(sent), len(probe.AllKinds))
 		}
 	}
 }
 
-// place is what a first packet was sent to.
+// place is the destination of a first packet.
 type place struct {
 	family, kind string
 	position     int
 }
 
-func placeOf(r Record) place {
+func placeOf(r raw.Record) place {
 	at := place{family: r.Family, kind: r.Target}
 	if r.Position != nil {
 		at.position = *r.Position
@@ -69,11 +69,11 @@ func placeOf(r Record) place {
 	return at
 }
 
-// checkCrossed: layout classic has a rule more for each position, and a kind that comes late crosses more than the first
-// Service; layout tree and nftables do not depend on the position so.
-func checkCrossed(t *testing.T, subject, family string, crossed map[place]int) {
+// checkCrossed: in layout classic, each position adds a rule, and a late kind crosses more rules than the first Service.
+// Layout tree and nftables do not depend on the position.
+func checkCrossed(t *testing.T, name, family string, crossed map[place]int) {
 	t.Helper()
-	about, err := ParseSubject(subject)
+	about, err := subject.ParseSubject(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,66 +88,12 @@ func checkCrossed(t *testing.T, subject, family string, crossed map[place]int) {
 	switch {
 	case about.Variant != "" && about.Layout == "":
 		if added != last-first || miss < last {
-			t.Errorf("%s, %s: the packet to position %d crosses %d rules more than that to %d, and a miss %d", subject, family, last, added, first, miss)
+			t.Errorf("%s, %s: the packet to position %d crosses %d rules more than that to %d, and a miss %d", name, family, last, added, first, miss)
 		}
 	case miss > 60 || added > 40:
-		t.Errorf("%s, %s: position %d crosses %d rules more than %d, and a miss %d: that depends on how many there are", subject, family, last, added, first, miss)
+		t.Errorf("%s, %s: position %d crosses %d rules more than %d, and a miss %d: that depends on how many there are", name, family, last, added, first, miss)
 	}
-	if crossed[place{family, kindAffinityAgain, 0}] == crossed[place{family, kindAffinityFirst, 0}] && about.Backend != "nftables" {
-		t.Errorf("%s, %s: a client that is remembered crosses as many rules as one that is not", subject, family)
-	}
-}
-
-// Clients of a range are another one for each packet until none is left.
-func TestClients(t *testing.T) {
-	within := netip.MustParsePrefix("192.0.2.0/30")
-	fresh := &clients{addr: within.Addr(), fresh: true, within: within}
-	same := &clients{addr: within.Addr(), within: within}
-	var nobody *clients
-	for i, want := range []string{"192.0.2.0", "192.0.2.1", "192.0.2.2", "192.0.2.3"} {
-		for c, want := range map[*clients]netip.Addr{fresh: netip.MustParseAddr(want), same: within.Addr(), nobody: {}} {
-			if got, err := c.take(); err != nil || got != want {
-				t.Errorf("packet %d comes from %v, %v; want %v", i, got, err, want)
-			}
-		}
-	}
-	if got, err := fresh.take(); err == nil {
-		t.Errorf("after the last of %v comes %v", within, got)
-	}
-}
-
-// Of each kind the Service is taken that the dispatch finds last, and kinds without one are named. A client of a load
-// balancer is one that its source ranges allow.
-func TestKindTargets(t *testing.T) {
-	r := probed(t, Subjects()[len(Subjects())-1], shapeOfKinds)
-	ports := r.udpPorts(corev1.IPv4Protocol)
-	at := map[netip.AddrPort]int{}
-	for i, port := range ports {
-		at[port.cluster] = i + 1
-	}
-	targets, lacking, err := r.kindTargets(corev1.IPv4Protocol, allKinds, at)
-	if err != nil || len(lacking) > 0 {
-		t.Fatalf("lacking %v, %v", lacking, err)
-	}
-	for _, target := range targets {
-		chosen := ports[target.Position-1]
-		for _, later := range ports[target.Position:] {
-			if _, ok := later.address(target.Kind, r.node[0]); ok {
-				t.Errorf("%s: %s comes later than %s", target.Kind, later.svc.Name, chosen.svc.Name)
-			}
-		}
-		if target.Kind == kindLoadBalancer && !slices.ContainsFunc(chosen.sourceRanges(), func(p netip.Prefix) bool { return p.Contains(target.From.addr) }) {
-			t.Errorf("%s sends from %s, which %v does not allow", target.Kind, target.From.addr, chosen.sourceRanges())
-		}
-		if (chosen.endpoints == 0) != (target.Kind == kindReject) {
-			t.Errorf("%s has %d endpoints", target.Kind, chosen.endpoints)
-		}
-	}
-	none := shapeOfKinds
-	none.Types, none.Affinity, none.ExternalIPs = nil, 0, 0
-	r = probed(t, r.about, none)
-	targets, lacking, err = r.kindTargets(corev1.IPv4Protocol, allKinds, nil)
-	if err != nil || len(targets) != 1 || targets[0].Kind != kindReject || !slices.Equal(lacking, allKinds[1:]) {
-		t.Errorf("targets %v, lacking %v, %v; want only %s", targets, lacking, err, kindReject)
+	if crossed[place{family, probe.KindAffinityAgain, 0}] == crossed[place{family, probe.KindAffinityFirst, 0}] && about.Backend != "nftables" {
+		t.Errorf("%s, %s: a client with an affinity entry crosses as many rules as one without", name, family)
 	}
 }

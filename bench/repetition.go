@@ -4,179 +4,173 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net/netip"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/kube-proxy/config/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
+	"synclab/bench/check"
+	"synclab/bench/fault"
+	"synclab/bench/flow"
+	"synclab/bench/host"
+	"synclab/bench/machine"
 	"synclab/bench/netns"
+	"synclab/bench/pass"
+	"synclab/bench/probe"
+	"synclab/bench/raw"
 	"synclab/bench/shim"
+	"synclab/bench/subject"
+	"synclab/bench/visible"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/api"
 	"synclab/sim/live"
+	"synclab/sim/world"
 )
 
-// repetition is one measured pass of a cell, inside the worker's namespace.
+// repetition is one measured pass of a cell, inside the worker's namespace. It executes the steps. Its parts do the rest.
 type repetition struct {
-	Assignment
-	lab      *netns.Lab
-	say      *speaker
-	clock    clock.WithTicker
-	started  time.Time
-	variant  iptables.Variant
-	layout   iptables.Layout   // of the subject that runs or is started next; only steps read it
-	families []corev1.IPFamily // of the scenario: what is measured
-	served   []corev1.IPFamily // by every subject that is a process of its own
-	config   *v1alpha1.KubeProxyConfiguration
-	faults   faults
-	api      apiFaults
-	checking checking
-	damages  damages
-	syncs    syncs
+	*pass.Env
+	host   *host.Host
+	faults *fault.Faults
+	flows  *flow.Flows
+	checks *check.Checks
+	probes *probe.Probes
 
-	flows flows
-	// reacting: the step makes isolated changes.
-	reacting atomic.Bool
-
-	world   *sim.World
-	cluster *sim.Cluster
-	loaded  *sim.Objects // what was there when the subject started first
-	node    []netip.Addr
-
-	strangers map[corev1.IPFamily]*clients // clients that no Service has seen, of a probe
-
-	live     *live.Decoder // the followed cluster's changes; nil: there is none
+	live     *live.Decoder // the followed cluster's changes; nil without one
 	arriving chan live.Change
-	liveErr  error // why arriving was closed
-	followed bool  // the world is no longer what the cluster holds
-
-	subject subject    // nil while none runs
-	about   Subject    // never changes: goroutines read it
-	shim    *shim.Shim // in front of the tools of a subject that is a process of its own
-	tunnel  *tunnel    // around a subject that is a process of its own
-	work    work
-	spent   time.Duration // CPU time of subjects that were stopped
-	// shimSpent is the shim's own CPU time in the calls before place shimRead of its file.
-	shimSpent time.Duration
-	shimRead  int64
-	fail      context.CancelCauseFunc
-	step      atomic.Pointer[string]
-	memory    uint64 // kernel memory before any rule
-	peak      uint64 // the largest peak RSS before what was done aside
+	liveErr  error // the error that closed arriving
 }
 
-// perform does an assignment.
-func perform(ctx context.Context, lab *netns.Lab, a Assignment, changes *live.Decoder, say *speaker) error {
-	r := &repetition{Assignment: a, lab: lab, live: changes, say: say, clock: clock.RealClock{}}
-	r.started = r.clock.Now()
+// newRepetition makes a repetition and connects its parts.
+func newRepetition(e *pass.Env) *repetition {
+	r := &repetition{Env: e}
+	r.host = &host.Host{Env: e}
+	r.faults = &fault.Faults{Env: e, Host: r.host, Play: r.play}
+	r.flows = &flow.Flows{Env: e, Host: r.host, Faults: r.faults}
+	r.checks = &check.Checks{Env: e, Host: r.host, Faults: r.faults, Flows: r.flows, InSync: r.inSync}
+	r.probes = &probe.Probes{Env: e, Host: r.host, Flows: r.flows}
+	r.host.PrepareTool, r.host.ToolStarted = r.faults.Tools.Prepare, r.faults.Tools.Started
+	r.faults.TableEmptied, r.faults.Report = r.checks.TableEmptied, r.RecordResults
+	r.flows.Met = r.checks.Count
+	// The order of listeners matters: flows and faults hear of a change before the kernel's watcher awaits it.
+	e.Events = pass.Events{
+		Changing:   []func(sim.Op, runtime.Object, time.Time){r.faults.Changing, r.flows.Changing, r.host.Changing},
+		Awaited:    []func(){r.faults.Awaited},
+		Visible:    []func(visible.VisibleChange){r.flows.Visible, r.faults.Visible, r.host.Visible},
+		Synced:     []func(proxier.Sync){r.faults.Synced},
+		Stepping:   []func(string, time.Time){r.flows.Stepping},
+		Starting:   []func(context.Context) error{r.checks.Starting},
+		Opened:     []func(context.Context) error{r.faults.Opened},
+		Restarting: []func(context.Context){r.checks.Restarting},
+	}
+	return r
+}
+
+// perform executes an assignment.
+func perform(ctx context.Context, lab *netns.Lab, a pass.Assignment, changes *live.Decoder, say *pass.MessageWriter) error {
+	r := newRepetition(&pass.Env{Assignment: a, Lab: lab, Messages: say, Clock: clock.RealClock{}})
+	r.live, r.Started = changes, r.Clock.Now()
 	if changes != nil {
 		r.readChanges()
 	}
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
-	ctx, r.fail = context.WithCancelCause(ctx)
-	defer r.fail(nil)
-	err := errors.Join(r.steps(ctx), r.closePods())
+	ctx, r.Fail = context.WithCancelCause(ctx)
+	defer r.Fail(nil)
+	err := errors.Join(r.steps(ctx), r.flows.Close())
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
 	exceeded := false
-	err, exceeded = r.exceeded(err)
+	err, exceeded = r.host.Exceeded(err)
 	if err == nil {
-		r.peakMemory()
+		r.host.PeakMemory()
 	}
-	err = errors.Join(err, r.endFaults(ctx), r.stop())
+	err = errors.Join(err, r.faults.End(ctx), r.host.Stop())
 	if err == nil && !exceeded {
 		err = r.dump(ctx)
 	}
-	if r.tunnel != nil {
-		r.tunnel.visible.Close()
+	if r.host.Harness != nil {
+		r.host.Harness.Visible.Close()
 	}
-	r.cluster.Stop()
+	r.Cluster.Stop()
 	return err
 }
 
-// prepare makes the cluster's objects and the node's network; no proxier yet.
+// prepare makes the cluster's objects and configuration, without a proxier.
 func (r *repetition) prepare(ctx context.Context) error {
 	var err error
-	if r.about, err = ParseSubject(r.Subject); err != nil {
+	if r.About, err = subject.ParseSubject(r.Subject); err != nil {
 		return err
 	}
-	r.Subject, r.variant, r.layout = r.about.Name, r.about.Variant, r.about.Layout
+	r.Subject, r.Variant, r.Layout = r.About.Name, r.About.Variant, r.About.Layout
 	for _, family := range r.Scenario.Shape.Families {
-		r.families = append(r.families, corev1.IPFamily(family))
+		r.Families = append(r.Families, corev1.IPFamily(family))
 	}
 	if r.Objects != nil {
-		r.world = sim.WorldOf(r.Objects, r.Scenario.Seed)
-		r.families = familiesOf(r.Objects)
-	} else if r.world, err = sim.NewWorld(r.Scenario.Shape, r.Scenario.Seed); err != nil {
+		r.World = world.WorldOf(r.Objects, r.Scenario.Seed)
+		r.Families = pass.FamiliesOf(r.Objects)
+	} else if r.World, err = world.NewWorld(r.Scenario.Shape, r.Scenario.Seed); err != nil {
 		return err
 	}
 	if err := r.limitFamilies(); err != nil {
 		return err
 	}
-	if r.Feed == FeedAPI {
-		r.shim, err = shim.Install(ctx, shim.Options{Dir: filepath.Join(r.lab.Dir, "shim"), Command: r.Tools.Shim, Variant: string(r.variant), Families: r.families})
+	if r.Feed == raw.FeedAPI {
+		r.Shim, err = shim.Install(ctx, shim.Options{Dir: filepath.Join(r.Lab.Dir, "shim"), Command: r.Tools.Shim, Variant: string(r.Variant), Families: r.Families})
 		if err != nil {
 			return err
 		}
 	}
-	r.cluster = sim.NewCluster(r.clock)
-	r.config = ProxyConfig(r.ProxyConfig, &r.Scenario, r.Objects == nil)
-	r.say.stage("generate", 0, 0)
-	return ResetPeakRSS()
+	r.Cluster = api.NewCluster(r.Clock)
+	r.Config = subject.ProxyConfig(r.ProxyConfig, &r.Scenario, r.Objects == nil)
+	r.Messages.Stage("generate", 0, 0)
+	return machine.ResetPeakRSS()
 }
 
-// limitFamilies lets every subject serve the same IP families. kube-proxy serves all that the namespace has: IPv4 always, and
-// IPv6 unless it is disabled, which it is where the scenario has none of it.
+// limitFamilies makes every subject serve the same IP families. kube-proxy serves all that the namespace has: IPv4
+// always, and IPv6 unless it is disabled. It is disabled if the scenario has no IPv6.
 func (r *repetition) limitFamilies() error {
-	r.served = []corev1.IPFamily{corev1.IPv4Protocol}
-	if !slices.Contains(r.families, corev1.IPv6Protocol) {
-		err := r.lab.DisableIPv6()
+	r.Served = []corev1.IPFamily{corev1.IPv4Protocol}
+	if !slices.Contains(r.Families, corev1.IPv6Protocol) {
+		err := r.Lab.DisableIPv6()
 		if err == nil || !netns.HasIPv6() {
 			return err
 		}
-		r.say.message(message{Note: fmt.Sprintf("every subject serves IPv6, too: %v", err)})
+		r.Messages.Send(pass.Message{Note: fmt.Sprintf("every subject also serves IPv6, since it cannot be disabled: %v", err)})
 	}
-	r.served = append(r.served, corev1.IPv6Protocol)
+	r.Served = append(r.Served, corev1.IPv6Protocol)
 	return nil
 }
 
-// connect gives the node its addresses, and routes to wherever packets of the scenario may be sent.
+// connect gives the node its addresses, and routes to all destinations of the scenario's packets.
 func (r *repetition) connect() error {
-	objects := r.world.Objects()
-	if len(objects.Nodes) > 0 {
-		for _, a := range objects.Nodes[0].Status.Addresses {
-			if addr, ok := sim.ParseAddr(a.Address); ok && slices.Contains(r.families, familyOf(addr)) {
-				r.node = append(r.node, addr)
-			}
-		}
+	r.FindNode()
+	sink := pass.Sinks(r.Scenario.Shape, r.World.Objects(), r.Families)
+	if flow.SendsFlows(&r.Scenario) {
+		return r.flows.ConnectPods(r.World.Objects(), sink)
 	}
-	sink := sinks(r.Scenario.Shape, objects, r.families)
-	if sendsFlows(&r.Scenario) {
-		return r.connectPods(objects, sink)
-	}
-	return r.lab.Connect(netns.Topology{Node: r.node, Sink: sink})
+	return r.Lab.Connect(netns.Topology{Node: r.Node, Sink: sink})
 }
 
 func (r *repetition) steps(ctx context.Context) error {
 	for i := range r.Scenario.Steps {
 		step := &r.Scenario.Steps[i]
 		name := fmt.Sprintf("%d:%s", i+1, step.Kind())
-		r.step.Store(&name)
-		r.flows.stepBegins(name, r.clock.Now())
-		r.beginWork(step, name)
-		err := r.revive(ctx)
+		r.Step.Store(&name)
+		for _, listen := range r.Events.Stepping {
+			listen(name, r.Clock.Now())
+		}
+		r.host.BeginWork(step, name)
+		err := r.host.Revive(ctx)
 		if err == nil {
 			err = r.do(ctx, step, name)
 		}
@@ -184,63 +178,10 @@ func (r *repetition) steps(ctx context.Context) error {
 			return fmt.Errorf("step %s: %w", name, err)
 		}
 		if step.Settle != nil || step.React != nil || step.Probe != nil || i == len(r.Scenario.Steps)-1 {
-			r.endWork() // what follows a probe is no work of the probe's
+			r.host.EndWork() // a probe's work ends with the probe
 		}
 	}
 	return nil
-}
-
-// work is the time from a step that makes changes to the end of the settle step that waits for it, or of a probe.
-type work struct {
-	step  string
-	fault bool // the step is one: changes that follow it are what the subject works on
-	began time.Time
-	cpu   time.Duration // of the subject, until then
-}
-
-func (r *repetition) beginWork(step *scenarios.Step, name string) {
-	switch {
-	case r.work.step == "":
-		r.work = work{step: name, fault: step.Fault != nil, began: r.clock.Now(), cpu: r.cpu()}
-	case r.work.fault && step.Settle == nil:
-		r.work.step, r.work.fault = name, step.Fault != nil
-	}
-}
-
-// endWork records the CPU time that the subject spent on a step and what followed from it.
-func (r *repetition) endWork() {
-	if now := r.cpu(); r.work.step != "" && now > r.work.cpu {
-		r.recordAs(Record{Unit: "s", Step: r.work.step}, SubjectCPU, (now - r.work.cpu).Seconds())
-	}
-	r.work = work{}
-}
-
-// cpu is what the subjects that ran so far have used, without what measuring their tools took; 0 where it is not known
-// apart from the lab's own.
-func (r *repetition) cpu() time.Duration {
-	total := r.spent
-	if s, ok := r.subject.(*outside); ok {
-		if used, err := s.process.CPU(); err == nil {
-			total += used
-		}
-	}
-	return max(0, total-r.shimTime())
-}
-
-// shimTime is the CPU time of the shim itself in all calls that have ended: it is a child of the subject's.
-func (r *repetition) shimTime() time.Duration {
-	if r.shim == nil {
-		return 0
-	}
-	calls, next, err := r.shim.Read(r.shimRead)
-	if err != nil {
-		r.fail(err)
-	}
-	r.shimRead = next
-	for _, call := range calls {
-		r.shimSpent += call.Own
-	}
-	return r.shimSpent
 }
 
 func (r *repetition) do(ctx context.Context, step *scenarios.Step, name string) error {
@@ -250,46 +191,46 @@ func (r *repetition) do(ctx context.Context, step *scenarios.Step, name string) 
 	case step.React != nil:
 		return r.react(ctx, step.React, name)
 	case step.Churn != nil:
-		return r.play(ctx, name, func() (sim.Trace, error) { return r.world.Churn(*step.Churn) })
+		return r.play(ctx, name, func() (sim.Trace, error) { return r.World.Churn(*step.Churn) })
 	case step.Rollout != nil:
-		return r.play(ctx, name, func() (sim.Trace, error) { return r.world.Rollout(*step.Rollout) })
+		return r.play(ctx, name, func() (sim.Trace, error) { return r.World.Rollout(*step.Rollout) })
 	case step.Scale != nil:
-		return r.play(ctx, name, func() (sim.Trace, error) { return r.world.Scale(*step.Scale) })
+		return r.play(ctx, name, func() (sim.Trace, error) { return r.World.Scale(*step.Scale) })
 	case step.NodeLoss != nil:
-		return r.play(ctx, name, func() (sim.Trace, error) { return r.world.NodeLoss(*step.NodeLoss) })
+		return r.play(ctx, name, func() (sim.Trace, error) { return r.World.NodeLoss(*step.NodeLoss) })
 	case step.Follow != nil:
 		return r.followStep(ctx, step.Follow, name)
 	case step.Restart != nil:
-		r.changeLayout(step.Restart.Layout)
-		return r.restart(ctx, name)
+		r.ChangeLayout(step.Restart.Layout)
+		return r.host.Restart(ctx, name)
 	case step.Fault != nil:
-		return r.fault(ctx, step.Fault, name)
+		return r.faults.Inject(ctx, step.Fault, name)
 	case step.Probe != nil:
-		return r.traverse(ctx, step.Probe, name)
+		return r.probes.Traverse(ctx, step.Probe, name)
 	case step.Traffic != nil:
-		return r.traffic(ctx, step.Traffic, name)
+		return r.flows.Traffic(ctx, step.Traffic, name)
 	case step.Check != nil:
-		return r.check(ctx, step.Check, name)
+		return r.checks.Check(ctx, step.Check, name)
 	case step.Settle != nil:
 		return r.settle(ctx, step.Settle, name)
 	}
 	return errors.New("nothing to do")
 }
 
-// create brings Services into being. The first one, unless it has a rate, is there before the proxier starts.
+// create adds Services. Those of the first create step without a rate exist before the proxier starts.
 func (r *repetition) create(ctx context.Context, c scenarios.Create, name string) error {
-	r.say.stage(name, 0, 0)
-	begin := r.clock.Now()
+	r.Messages.Stage(name, 0, 0)
+	begin := r.Clock.Now()
 	var trace sim.Trace
 	if r.Objects == nil {
 		var err error
-		if trace, err = r.world.Create(c); err != nil {
+		if trace, err = r.World.Create(c); err != nil {
 			return err
 		}
 	}
-	generated := r.clock.Since(begin)
-	if r.subject != nil {
-		return r.cluster.Play(ctx, trace, r.playOptions(name))
+	generated := r.Clock.Since(begin)
+	if r.host.Subject != nil {
+		return r.Cluster.Play(ctx, trace, r.playOptions(name))
 	}
 	if err := r.fits(); err != nil {
 		return err
@@ -297,46 +238,43 @@ func (r *repetition) create(ctx context.Context, c scenarios.Create, name string
 	if err := r.connect(); err != nil {
 		return err
 	}
-	begin = r.clock.Now()
-	objects := r.world.Objects()
+	begin = r.Clock.Now()
+	objects := r.World.Objects()
 	if c.Rate > 0 {
 		objects = &sim.Objects{Nodes: objects.Nodes}
 	}
-	r.loaded = objects
-	if err := r.cluster.Load(ctx, objects); err != nil {
+	r.Loaded = objects
+	if err := r.Cluster.Load(ctx, objects); err != nil {
 		return err
 	}
-	loaded := r.clock.Since(begin)
-	if err := r.baseline(ctx); err != nil {
+	loaded := r.Clock.Since(begin)
+	if err := r.probes.Baseline(ctx); err != nil {
 		return err
 	}
-	if err := r.start(ctx, (generated + loaded).Seconds()); err != nil {
+	if err := r.host.Start(ctx, (generated + loaded).Seconds()); err != nil {
 		return err
 	}
 	if c.Rate > 0 {
 		r.ready(ctx)
-		r.work.began, r.work.cpu = r.clock.Now(), r.cpu()
-		return r.cluster.Play(ctx, trace, r.playOptions(name))
+		r.host.Work.Began, r.host.Work.CPU = r.Clock.Now(), r.host.CPU()
+		return r.Cluster.Play(ctx, trace, r.playOptions(name))
 	}
 	return nil
 }
 
-// upTime is how long a subject may take to come up before changes come all the same.
-const upTime = 30 * time.Second
-
-// ready waits until the subject has come up, which is no part of the latency of changes that follow. One that cannot,
-// because a fault is in its way, meets the changes as it is.
+// ready waits until the subject has come up: that is no part of the latency of later changes. If a fault prevents it,
+// the changes begin anyway.
 func (r *repetition) ready(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, upTime)
+	ctx, cancel := context.WithTimeout(ctx, pass.UpTime)
 	defer cancel()
-	_ = r.subject.inSync(ctx)
+	_ = r.host.Subject.InSync(ctx)
 }
 
-func (r *repetition) playOptions(name string) sim.PlayOptions {
-	return sim.PlayOptions{
-		Start:    r.clock.Now(),
-		Progress: func(done, total int) { r.say.stage(name, done, total) },
-		Before:   func(ch sim.Change, due time.Time) { r.expect(ch.Op, ch.Object, due) },
+func (r *repetition) playOptions(name string) api.PlayOptions {
+	return api.PlayOptions{
+		Start:    r.Clock.Now(),
+		Progress: func(done, total int) { r.Messages.Stage(name, done, total) },
+		Before:   func(ch sim.Change, due time.Time) { r.Events.Change(ch.Op, ch.Object, due) },
 	}
 }
 
@@ -345,18 +283,9 @@ func (r *repetition) play(ctx context.Context, name string, plan func() (sim.Tra
 	if err != nil {
 		return err
 	}
-	r.say.stage(name, 0, len(trace))
-	r.recordAs(Record{Unit: "count"}, Played, float64(len(trace)))
-	return r.cluster.Play(ctx, trace, r.playOptions(name))
-}
-
-func (r *repetition) peakMemory() {
-	if r.subject == nil {
-		return
-	}
-	if rss, err := r.subject.peakRSS(); err == nil {
-		r.recordAs(Record{Unit: "B"}, PeakRSS, float64(rss))
-	}
+	r.Messages.Stage(name, 0, len(trace))
+	r.RecordAs(raw.Record{Unit: "count"}, raw.ChangesApplied, float64(len(trace)))
+	return r.Cluster.Play(ctx, trace, r.playOptions(name))
 }
 
 func (r *repetition) dump(ctx context.Context) error {
@@ -376,57 +305,32 @@ func (r *repetition) dump(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		r.say.message(message{Rules: string(out)})
+		r.Messages.Send(pass.Message{Rules: string(out)})
 	}
 	return nil
 }
 
-// dumpCommands are those that print the subject's rules.
+// dumpCommands returns the commands that print the subject's rules.
 func (r *repetition) dumpCommands() (commands [][]string, err error) {
 	switch {
-	case r.about.Backend == proxier.Nftables && r.about.Proxier == Synclab:
-		for _, family := range r.families {
-			tables, _, err := r.ownNftables(family)
+	case r.About.Backend == proxier.Nftables && r.About.Proxier == subject.Synclab:
+		for _, family := range r.Families {
+			tables, _, err := r.OwnNftables(family)
 			if err != nil {
 				return nil, err
 			}
 			for _, table := range tables {
-				commands = append(commands, []string{"nft", "list", "table", nftProtocol(family), table.Name})
+				commands = append(commands, []string{"nft", "list", "table", fault.NftProtocol(family), table.Name})
 			}
 		}
-	case r.about.Backend == proxier.Nftables:
+	case r.About.Backend == proxier.Nftables:
 		commands = [][]string{{"nft", "list", "ruleset"}}
-	case r.variant == "":
-		return nil, fmt.Errorf("--dump-iptables: how %s writes rules is not known", r.Subject)
+	case r.Variant == "":
+		return nil, fmt.Errorf("--dump-iptables: no command is known that prints the rules of %s", r.Subject)
 	default:
-		for _, family := range r.families {
-			commands = append(commands, []string{iptables.Binary(r.variant, family, "save")})
+		for _, family := range r.Families {
+			commands = append(commands, []string{iptables.Binary(r.Variant, family, "save")})
 		}
 	}
 	return commands, nil
-}
-
-func (r *repetition) random(purpose uint64) *rand.Rand {
-	return rand.New(rand.NewPCG(r.Scenario.Seed, purpose<<32|uint64(r.Rep)))
-}
-
-// record completes a record with what all of the repetition share, and sends it.
-func (r *repetition) record(rec Record) {
-	rec.Scenario, rec.Subject, rec.Params, rec.Rep = r.Scenario.Name, r.Subject, r.Params, r.Rep
-	rec.Services, rec.Endpoints = r.Scenario.Shape.Services, r.Scenario.Shape.Endpoints.Mean()
-	if r.Objects != nil {
-		rec.Services, rec.Endpoints = sizeOf(r.Objects)
-	}
-	if rec.At == 0 {
-		rec.At = r.clock.Since(r.started).Seconds()
-	}
-	if step := r.step.Load(); step != nil && rec.Step == "" {
-		rec.Step = *step
-	}
-	r.say.message(message{Record: &rec})
-}
-
-func (r *repetition) recordAs(rec Record, metric Metric, value float64) {
-	rec.Metric, rec.Value = metric, value
-	r.record(rec)
 }

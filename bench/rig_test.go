@@ -7,17 +7,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/utils/clock"
 
 	"synclab/proxier"
-	"synclab/proxier/config"
 	"synclab/proxier/iptables"
-	"synclab/scenarios"
-	"synclab/sim"
+	"synclab/sim/world"
 )
 
-// scope is a test's or benchmark's TB whose clean-up comes earlier: with close.
+// scope is a TB of a test or benchmark whose clean-up runs in close.
 type scope struct {
 	testing.TB
 	cleanups []func()
@@ -32,88 +28,8 @@ func (s *scope) close() {
 	s.cleanups = nil
 }
 
-// benchWorld is a cluster of a shape, with benchEndpoints for every Service.
-func benchWorld(tb testing.TB, shape scenarios.Shape) *sim.World {
-	tb.Helper()
-	shape.Endpoints.Count = benchEndpoints
-	world, err := sim.NewWorld(shape, benchSeed)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if _, err := world.Create(scenarios.Create{}); err != nil {
-		tb.Fatal(err)
-	}
-	return world
-}
-
-// rig is a proxier whose handlers have everything of a world, and that syncs when it is told to.
-type rig struct {
-	world   *sim.World
-	cluster *sim.Cluster
-	proxier *proxier.Proxier
-	trace   sim.Trace // changes of the world that the cluster has not seen yet
-	last    proxier.Sync
-}
-
-// newRig makes a subject's proxier. It works on the tables of the namespace that the goroutine is in, or on the given ones.
-func newRig(tb testing.TB, world *sim.World, about Subject, tables iptables.Tables) *rig {
-	tb.Helper()
-	r := &rig{world: world, cluster: sim.NewCluster(clock.RealClock{})}
-	tb.Cleanup(r.cluster.Stop)
-	objects := world.Objects()
-	opts := proxier.Options{
-		Config: config.New(), Backend: about.Backend, Variant: about.Variant, Layout: about.Layout, NodeName: nodeName(objects),
-		Machine: proxier.Machine{RandomFully: true}, OnSync: func(s proxier.Sync) { r.last = s },
-	}
-	opts.Config.ClusterCIDR = "10.128.0.0/9" // the pods'
-	if tables != nil {
-		opts.Tables = func(corev1.IPFamily) (iptables.Tables, error) { return tables, nil }
-	}
-	var err error
-	if r.proxier, err = proxier.New(opts); err != nil {
-		tb.Fatal(err)
-	}
-	if err := r.cluster.Load(tb.Context(), objects); err != nil {
-		tb.Fatal(err)
-	}
-	if err := r.proxier.Watch(tb.Context(), r.cluster.Informers()); err != nil {
-		tb.Fatal(err)
-	}
-	return r
-}
-
-// sync syncs in the calling goroutine, and so in its namespace.
-func (r *rig) sync(tb testing.TB) {
-	if err := r.proxier.SyncNow(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// plannedAhead is how many changes a rig plans at once.
-const plannedAhead = 100
-
-// change makes what is due together next, and waits until the proxier's handlers know. kind as in scenarios.Churn.
-func (r *rig) change(tb testing.TB, kind string) {
-	if len(r.trace) == 0 {
-		trace, err := r.world.Churn(scenarios.Churn{Rate: 1, Events: plannedAhead, Kind: kind})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		r.trace = trace
-	}
-	for due := r.trace[0].Due; len(r.trace) > 0 && r.trace[0].Due == due; r.trace = r.trace[1:] {
-		if err := r.cluster.Apply(tb.Context(), r.trace[0]); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	services, slices := r.cluster.Version(&corev1.Service{}), r.cluster.Version(&discoveryv1.EndpointSlice{})
-	if err := r.proxier.WaitSeen(tb.Context(), services, slices); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// missedAddr is an address in the Services' range that none of them has: the range's last one.
-func missedAddr(world *sim.World) netip.AddrPort {
+// missedAddr returns an address in the Services' range that no Service has: the last one.
+func missedAddr(world *world.World) netip.AddrPort {
 	prefix := netip.MustParsePrefix("10.96.0.0/12")
 	addr := netip.MustParseAddr("10.111.255.254")
 	for _, svc := range world.Objects().Services {
@@ -124,7 +40,7 @@ func missedAddr(world *sim.World) netip.AddrPort {
 	return netip.AddrPortFrom(addr, 80)
 }
 
-// phases are the sums of what syncs report.
+// phases are the sums of the syncs' reported phases.
 type phases struct {
 	syncs, bytes, rules        int
 	plan, encode, user, system time.Duration
@@ -139,7 +55,7 @@ func (p *phases) add(s proxier.Sync) {
 		p.system += run.System
 		p.bytes += run.Bytes
 	}
-	p.rules = 0 // of the last one: what is installed then
+	p.rules = 0 // installed after the last sync
 	for _, count := range s.Installed {
 		p.rules += count.Rules
 	}
@@ -155,7 +71,7 @@ func (p *phases) report(b *testing.B) {
 	b.ReportMetric(float64(p.rules), "rules")
 }
 
-// voidTables takes every payload and forgets it.
+// voidTables accepts every payload and discards it.
 type voidTables struct{}
 
 func (voidTables) Restore(_ context.Context, p *iptables.Payload) (iptables.Run, error) {

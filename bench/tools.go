@@ -8,48 +8,44 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/machine"
+	"synclab/bench/raw"
 	"synclab/bench/shim"
+	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/proxier/iptables"
 )
 
-// tools are the programs that a run needs beside this one, found or built before any namespace is entered: in there is
-// no network, and HOME may be another.
-type tools struct {
-	KubeProxy string // path; empty when no subject needs it
-	Shim      string // path; empty with FeedInformers
-}
-
-// loadModules lets iptables-legacy load its kernel modules, which a confined subject may not do. Errors show when the subject
-// calls the tool.
+// loadModules makes iptables-legacy load its kernel modules, since a confined subject must not. Errors show when the
+// subject calls the tool.
 func (o *ExecuteOptions) loadModules(ctx context.Context) {
-	if os.Geteuid() != 0 || !slices.ContainsFunc(o.parsed, func(s Subject) bool { return s.Variant == iptables.Legacy }) {
+	if os.Geteuid() != 0 || !slices.ContainsFunc(o.parsed, func(s subject.Spec) bool { return s.Variant == iptables.Legacy }) {
 		return
 	}
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 		if path, err := iptables.FindBinary(iptables.Binary(iptables.Legacy, family, "")); err == nil {
-			_, _ = tryTool(ctx, "", path, "-t", "nat", "-S")
+			_, _ = machine.TryTool(ctx, "", path, "-t", "nat", "-S")
 		}
 	}
 }
 
-// prepareTools finds or builds what the subjects need.
-func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *Versions) (err error) {
-	if o.Feed != FeedAPI {
-		if i := slices.IndexFunc(o.parsed, func(s Subject) bool { return s.Proxier != Synclab }); i >= 0 {
-			return fmt.Errorf("subject %s is a process of its own: it needs the feed %q", o.parsed[i].Name, FeedAPI)
+// prepareTools finds or builds the tools that the subjects need.
+func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *raw.Versions) (err error) {
+	if o.Feed != raw.FeedAPI {
+		if i := slices.IndexFunc(o.parsed, func(s subject.Spec) bool { return s.Proxier != subject.Synclab }); i >= 0 {
+			return fmt.Errorf("subject %s is a separate process: use --feed %s", o.parsed[i].Name, raw.FeedAPI)
 		}
-		if i := slices.IndexFunc(o.parsed, func(s Subject) bool { return s.ofProcess() }); i >= 0 {
-			return fmt.Errorf("subject %s has settings of a process of its own: it needs the feed %q", o.parsed[i].Name, FeedAPI)
+		if i := slices.IndexFunc(o.parsed, func(s subject.Spec) bool { return s.OfProcess() }); i >= 0 {
+			return fmt.Errorf("subject %s has settings of a process: use --feed %s", o.parsed[i].Name, raw.FeedAPI)
 		}
 		if o.MaxMemory > 0 {
-			return fmt.Errorf("a bound of memory needs the feed %q: with %q all that is measured runs inside the lab's own process", FeedAPI, o.Feed)
+			return fmt.Errorf("--max-memory needs --feed %s: with --feed %s everything measured runs inside the lab's own process", raw.FeedAPI, o.Feed)
 		}
 		return nil
 	}
 	o.loadModules(ctx)
 	note := func(text string) { o.Progress(Progress{Stage: "prepare", Note: text}) }
-	if slices.ContainsFunc(o.parsed, func(s Subject) bool { return s.Proxier == KubeProxy }) {
+	if slices.ContainsFunc(o.parsed, func(s subject.Spec) bool { return s.Proxier == subject.KubeProxy }) {
 		build := o.KubeProxy
 		build.Progress = note
 		if o.tools.KubeProxy, versions.KubeProxy, err = upstream.KubeProxy(ctx, build); err != nil {

@@ -7,28 +7,29 @@ import (
 	"slices"
 	"time"
 
+	"synclab/bench/raw"
 	"synclab/scenarios"
 )
 
-// Until says when cells have been repeated often enough.
+// Until decides when cells have been repeated often enough.
 type Until struct {
-	// Imprecise reads the run's folder, and returns the swept values (Cell.Params) of the cells that need more repetitions.
-	// It is asked after each round from LeastReps on.
+	// Imprecise reads the run's folder, and returns the swept values (Cell.Params) of the cells that need more
+	// repetitions. It is called after each round from LeastReps on.
 	Imprecise func(dir string) ([]map[string]string, error)
-	// Precision that Imprecise judges by, for run.json: a share.
+	// Precision is the share that Imprecise judges by, for run.json.
 	Precision float64
-	// Budget is the time that the run may take. Once all cells have LeastReps, no repetition of a cell begins that would not
-	// end within it, if it takes as long as the one before.
+	// Budget is the time for the run. Once all cells have LeastReps, a repetition of a cell begins only if it would end
+	// within the budget when it takes as long as the previous one.
 	Budget time.Duration
 }
 
-// LeastReps is how often every cell is repeated, however long that takes: as often as where nothing is asked for.
+// LeastReps is how often every cell is repeated regardless of the budget: as often as by default.
 const LeastReps = 3
 
 // runUntil repeats the cells in turn, and in each the subjects, until all are precise or the budget is used.
-func (o *ExecuteOptions) runUntil(ctx context.Context, w *RunWriter, cells []scenarios.Cell) error {
+func (o *ExecuteOptions) runUntil(ctx context.Context, w *raw.RunWriter, cells []scenarios.Cell) error {
 	began := time.Now()
-	took := make([]time.Duration, len(cells)) // by the last repetition of each
+	took := make([]time.Duration, len(cells)) // by the last repetition of each cell
 	stopped := map[string]bool{}
 	var pending []int
 	for number := range cells {
@@ -42,12 +43,12 @@ func (o *ExecuteOptions) runUntil(ctx context.Context, w *RunWriter, cells []sce
 				o.Progress(Progress{Note: fmt.Sprintf("%s: %d repetitions; another would not end within the budget of %v", o.cellName(cells[number]), rep-1, o.Until.Budget)})
 				continue
 			}
-			all := slices.DeleteFunc(turn(cells, number, rep, o.Subjects), func(p pass) bool { return stopped[o.passName(p)] })
+			all := slices.DeleteFunc(turn(cells, number, rep, o.Subjects), func(p slot) bool { return stopped[o.slotName(p)] })
 			if len(all) == 0 {
 				continue
 			}
 			start := time.Now()
-			if err := o.runPasses(ctx, w, all, stopped, done, done+len(all)); err != nil {
+			if err := o.runSlots(ctx, w, all, stopped, done, done+len(all)); err != nil {
 				return err
 			}
 			took[number], done, left = time.Since(start), done+len(all), append(left, number)
@@ -55,7 +56,7 @@ func (o *ExecuteOptions) runUntil(ctx context.Context, w *RunWriter, cells []sce
 		if len(left) == 0 {
 			return nil
 		}
-		if err := w.Update(func(run *Run) { run.Reps = rep }); err != nil {
+		if err := w.Update(func(run *raw.Run) { run.Reps = rep }); err != nil {
 			return err
 		}
 		pending = left

@@ -3,11 +3,12 @@ package bench
 import (
 	"errors"
 	"strings"
+	"synclab/bench/raw"
 	"testing"
 	"time"
 )
 
-// until runs a scenario until asked says that it is precise, and returns how many repetitions each subject had.
+// until runs a scenario until imprecise returns false, and returns the number of repetitions of each subject.
 func until(t *testing.T, budget time.Duration, imprecise func(asked int) bool) (tr *trial, reps int) {
 	t.Helper()
 	tr = newTrial(t, "cold-start", 5)
@@ -15,7 +16,7 @@ func until(t *testing.T, budget time.Duration, imprecise func(asked int) bool) (
 	asked := 0
 	tr.options.Until = &Until{Precision: 0.05, Budget: budget, Imprecise: func(dir string) ([]map[string]string, error) {
 		asked++
-		if _, records, err := ReadRun(dir); err != nil || len(records) == 0 {
+		if _, records, err := raw.ReadRun(dir); err != nil || len(records) == 0 {
 			t.Errorf("asked for precision without records: %v", err)
 		}
 		if imprecise(asked) {
@@ -34,7 +35,7 @@ func until(t *testing.T, budget time.Duration, imprecise func(asked int) bool) (
 	return tr, len(seen)
 }
 
-// TestUntilPrecise: cells are repeated until they are precise, and not beyond the budget.
+// TestUntilPrecise repeats cells until they are precise, and not beyond the budget.
 func TestUntilPrecise(t *testing.T) {
 	if _, reps := until(t, time.Hour, func(asked int) bool { return asked < 3 }); reps != LeastReps+2 {
 		t.Errorf("%d repetitions, want %d", reps, LeastReps+2)

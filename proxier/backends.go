@@ -9,26 +9,23 @@ import (
 
 	"synclab/proxier/backend"
 	"synclab/proxier/iptables"
-	"synclab/proxier/iptables/direct"
 	"synclab/proxier/kernel"
 	"synclab/proxier/nftables"
 )
 
-// BackendKind is what writes a proxier's rules.
+// BackendKind selects the backend that writes a proxier's rules.
 type BackendKind string
 
 // The backends.
 const (
-	// Iptables hands rules to iptables-restore.
+	// Iptables passes rules to iptables-restore.
 	Iptables BackendKind = "iptables"
-	// Direct hands the kernel's own tables to the kernel, legacy variant only.
-	Direct BackendKind = "iptables-direct"
-	// Nftables speaks nf_tables over netlink.
+	// Nftables writes nf_tables over netlink.
 	Nftables BackendKind = "nftables"
 )
 
-// backends are those there are; newBackend makes them.
-var backends = []BackendKind{Iptables, Direct, Nftables}
+// backends lists the kinds that newBackend can make.
+var backends = []BackendKind{Iptables, Nftables}
 
 // newBackend makes the backend of a family.
 func (o *Options) newBackend(family corev1.IPFamily, opts backend.Options) (Backend, error) {
@@ -48,21 +45,18 @@ func (o *Options) newBackend(family corev1.IPFamily, opts backend.Options) (Back
 	return iptables.New(restorer)
 }
 
-// newTables makes what backends Iptables and Direct write to.
+// newTables makes the tables that backend Iptables writes.
 func (o *Options) newTables(family corev1.IPFamily) (iptables.Tables, error) {
 	if o.Tables != nil {
 		return o.Tables(family)
 	}
 	opts := o.Restorer
 	opts.Variant, opts.Family, opts.LockFile, opts.Clock = o.Variant, family, o.LockFile, o.Clock
-	if o.Backend == Direct {
-		return direct.New(opts)
-	}
 	return iptables.NewHost(opts)
 }
 
-// ownSection makes the fields that the backends share say what the section of the backend says. From here on the
-// configuration's section for iptables is the backend's.
+// ownSection copies the settings of config section nftables into section iptables, on a copy of the configuration. From
+// then on, section iptables holds the settings of the backend in use.
 func (o *Options) ownSection() {
 	if o.Backend != Nftables {
 		return
@@ -84,9 +78,6 @@ func (o *Options) validateBackend() error {
 	}
 	if o.Variant != iptables.Legacy && o.Variant != iptables.Nft {
 		errs = append(errs, fmt.Errorf("variant %q: want legacy or nft", o.Variant))
-	}
-	if o.Backend == Direct && o.Variant != iptables.Legacy {
-		errs = append(errs, fmt.Errorf("backend %s: variant %s has no tables of that kind", Direct, o.Variant))
 	}
 	return errors.Join(errs...)
 }

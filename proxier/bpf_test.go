@@ -14,7 +14,8 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// refuses makes a model refuse the first line that something stands in, or its COMMIT in place of it.
+// refuses makes a model refuse the first line that contains one of the parts. With commit, it refuses the table's
+// COMMIT instead.
 func refuses(commit bool, parts ...string) func(p *iptables.Payload) error {
 	return func(p *iptables.Payload) error {
 		n, hit := 0, false
@@ -31,8 +32,8 @@ func refuses(commit bool, parts ...string) func(p *iptables.Payload) error {
 	}
 }
 
-// Where match bpf turns out to be missing, endpoints have chains, from the first sync on and in every one after it.
-// Packet counts are not blamed for it, nor for them the match.
+// If match bpf is missing, endpoints have chains from the first sync on. Packet counts are not blamed for a missing
+// match bpf, nor the match for missing packet counts.
 func TestMatchBPFRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused         []string
@@ -85,8 +86,8 @@ func TestMatchBPFRefused(t *testing.T) {
 	}
 }
 
-// A Service port whose table is refused is found, and match bpf, which was doubted first, is used again by the next full
-// sync, and not doubted a second time.
+// A Service port whose rules are refused is found. Match bpf, which was suspected first, is used again by the next full
+// sync and is not suspected a second time.
 func TestMatchBPFInnocent(t *testing.T) {
 	model := iptables.NewModel(corev1.IPv4Protocol)
 	e := testEngine(t, corev1.IPv4Protocol, model, treeLayout)
@@ -110,14 +111,14 @@ func TestMatchBPFInnocent(t *testing.T) {
 			t.Errorf("refused %v, want one", e.refused.ports)
 		}
 		if s := e.backend.Settings(); full == 1 && (!s.BPF || doubted > 0) {
-			t.Errorf("bpf %v; %d payloads without", s.BPF, doubted)
+			t.Errorf("bpf %v; %d payloads without match bpf, want none", s.BPF, doubted)
 		}
 		doubted = 0
 		e.demandFull("test")
 	}
 }
 
-// What refused match bpf may have been something else that has gone: an hour later it is tried again.
+// The cause of a refused match bpf may go away: an hour later the match is tried again.
 func TestMatchBPFIsTriedAgain(t *testing.T) {
 	now := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	model := iptables.NewModel(corev1.IPv4Protocol)

@@ -15,12 +15,12 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// The numbers of chains and rules that layouts need, as formulas of nothing but the sizes: S Services of one
-// port with E ready endpoints each, used from every node. D is 1 when pods can be told from other senders (a cluster
-// CIDR), R the number of source ranges, of which none holds the node.
+// These formulas compute the number of chains and rules of a layout from the sizes alone. There are S Services of one
+// port with E ready endpoints each, used from every node. D is 1 if pods can be distinguished from other senders (a
+// cluster CIDR). R is the number of source ranges, none of which contains the node.
 
-// shared is what is there without any Service: in nat the masquerade (3), the mark (1) and the jump to the NodePorts
-// (1); in filter KUBE-FORWARD (3: INVALID, marked, established) and KUBE-FIREWALL (1).
+// shared counts the chains and rules without any Service. nat has the masquerade (3), the mark (1) and the jump to the
+// NodePorts (1). filter has KUBE-FORWARD (3: INVALID, marked, established) and KUBE-FIREWALL (1).
 func shared() (nat, filter iptables.Count) {
 	return iptables.Count{Chains: 4, Rules: 3 + 1 + 1}, iptables.Count{Chains: 6, Rules: 3 + 1}
 }
@@ -43,15 +43,15 @@ func loadBalancerForm(S, E, D, R int) map[iptables.Table]iptables.Count {
 		filter.Rules += 3 * S // REJECT for cluster IP, load balancer IP, node port
 	} else {
 		nat.Chains += S * (2 + F + E)          // SVC, EXT; FW; SEP
-		nat.Rules += S * (3 + D + E + 2 + 2*E) // three ways in; masquerade; choices; EXT: masquerade, jump; SEP
-		nat.Rules += S * F * (R + 1)           // the ranges, and a comment on the rest
-		filter.Rules += S * F                  // what the ranges left
+		nat.Rules += S * (3 + D + E + 2 + 2*E) // three dispatch rules; masquerade; choices; EXT: masquerade, jump; SEP
+		nat.Rules += S * F * (R + 1)           // the ranges, and a rule that is only a comment
+		filter.Rules += S * F                  // drops packets from outside the ranges
 	}
 	return map[iptables.Table]iptables.Count{iptables.NAT: nat, iptables.Filter: filter}
 }
 
-// Layout tree, flat: no chains of endpoints, and for what an endpoint sends to itself one rule in nat and one in filter
-// instead of one for each endpoint. Each chain of the tree has one rule that leads to it: branches are their numbers.
+// flat is layout tree with match bpf. Endpoints have no chains. Hairpin packets take one rule in nat and one in filter,
+// instead of one per endpoint. One rule jumps to each tree chain; branches counts the tree chains by table.
 func flat(form map[iptables.Table]iptables.Count, S, E int, branches map[iptables.Table]int) map[iptables.Table]iptables.Count {
 	nat, filter := form[iptables.NAT], form[iptables.Filter]
 	nat.Chains += branches[iptables.NAT] - S*E
@@ -95,7 +95,7 @@ func TestClosedForms(t *testing.T) {
 	}
 }
 
-// render gives the chains and rules of the proxier by table, as it reports them, and the tables.
+// render returns the proxier's chains and rules by table, as the proxier reports them, and the text of the tables.
 func render(t *testing.T, layout iptables.Layout, kind corev1.ServiceType, services, endpoints, clusterCIDR, ranges int) (reported map[iptables.Table]iptables.Count, text string) {
 	t.Helper()
 	opts := Options{Layout: layout, Machine: Machine{BPF: true}, Config: config.New(), OnSync: func(s Sync) { reported = s.Installed }}
@@ -134,7 +134,7 @@ func render(t *testing.T, layout iptables.Layout, kind corev1.ServiceType, servi
 	return reported, saved(t, models[0])
 }
 
-// countBranches counts the chains of trees, by table.
+// countBranches counts the tree chains by table.
 func countBranches(text string) map[iptables.Table]int {
 	counts := map[iptables.Table]int{}
 	table := iptables.Table("")

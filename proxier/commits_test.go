@@ -10,7 +10,7 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// What either family's proxier commits leaves the other's stamp alone; what anybody else does changes both.
+// A commit of one family's proxier leaves the other family's stamp unchanged. A commit of another process changes both.
 func TestStampOfOwnCommits(t *testing.T) {
 	netns.Fresh(t)
 	needsLargeRestores(t, iptables.Nft)
@@ -72,7 +72,7 @@ func TestStampOfOwnCommits(t *testing.T) {
 		differs("after full syncs", false)
 		f := &faulty{t: t, variant: iptables.Nft, cluster: newRandomCluster(1, corev1.IPv4Protocol)}
 		f.tool("-t", "nat", "-N", "OTHERS")
-		differs("after somebody else's commit", true)
+		differs("after another process's commit", true)
 		f.tool("-t", "nat", "-X", "OTHERS")
 	}
 }

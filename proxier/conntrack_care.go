@@ -16,20 +16,22 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// flows tells the conntrack cleaner what the rules now promise the UDP flows of one family.
+// flows is the conntrack cleanup of one family. It passes to the cleaner where the rules now send UDP flows.
 type flows struct {
 	cleaner *conntrack.Cleaner
-	// wait after the last failed retry, and when the next one is due; zero: the last cleaning succeeded.
+	// wait is the wait after the last failed retry, and retryAt when the next one runs; zero: the last cleanup
+	// succeeded.
 	wait    time.Duration
 	retryAt time.Time
-	failed  chan struct{} // holds one token once a retry is due
+	failed  chan struct{} // has one token when a retry is pending
 
 	frontends map[tracker.ServicePortName][]conntrack.Frontend
-	// claims on each frontend, in plan order: several Services may have one external IP and port.
+	// claims lists the Service ports of each frontend, in plan order: several Services may share an external IP and
+	// port.
 	claims map[conntrack.Frontend][]claim
 }
 
-// claim is what one Service port would do with the flows of a frontend.
+// claim is one Service port of a frontend, with the endpoints that may keep its flows.
 type claim struct {
 	port    *plan.ServicePort
 	serving conntrack.Endpoints
@@ -44,8 +46,8 @@ func newFlows(cleaner *conntrack.Cleaner) *flows {
 	}
 }
 
-// cleanFlows deletes stale flows, if there may be any. A failure says nothing of the rules, which are in the kernel: it is
-// logged and retried, on its own or by the next sync that gives the cleaner more to do.
+// cleanFlows deletes stale flows if there may be any. A failure does not affect the rules, which are in the kernel. It
+// is logged, and retried by retryFlows or by the next sync that brings new work.
 func (e *engine) cleanFlows(ctx context.Context) {
 	f := e.flows
 	if f == nil || !f.cleaner.Pending() {
@@ -64,11 +66,11 @@ func (e *engine) cleanFlows(ctx context.Context) {
 	case ctx.Err() != nil: // the proxier ends
 	case !fresh || f.retryAt.IsZero():
 		if f.wait == 0 {
-			klog.ErrorS(err, "stale UDP flows remain until a retry succeeds", "family", e.family)
+			klog.ErrorS(err, "cannot delete stale UDP conntrack entries, will retry", "family", e.family)
 		}
 		f.wait = min(max(runner.DefaultFirstRetry, 2*f.wait), e.opts.RetryInterval)
 		f.retryAt = now.Add(f.wait)
-		e.log("stale UDP flows remain", "error", err, "retryIn", f.wait)
+		e.log("cannot delete stale UDP conntrack entries", "error", err, "retryIn", f.wait)
 		select {
 		case f.failed <- struct{}{}:
 		default:
@@ -76,7 +78,7 @@ func (e *engine) cleanFlows(ctx context.Context) {
 	}
 }
 
-// retryFlows cleans again after each failure, until ctx ends.
+// retryFlows retries the cleanup after each failure, until ctx ends.
 func (e *engine) retryFlows(ctx context.Context) {
 	for {
 		select {
@@ -98,7 +100,7 @@ func (e *engine) retryFlows(ctx context.Context) {
 	}
 }
 
-// cleanAgain cleans if a retry is due, and says how long to wait for the next one; 0: there is none.
+// cleanAgain runs the cleanup if a retry is due and returns the wait before the next retry; 0: no retry is pending.
 func (e *engine) cleanAgain(ctx context.Context) time.Duration {
 	e.syncing.Lock()
 	defer e.syncing.Unlock()
@@ -109,8 +111,8 @@ func (e *engine) cleanAgain(ctx context.Context) time.Duration {
 	return e.flows.retryAt.Sub(e.clock.Now())
 }
 
-// update tells of the frontends of changed Services, once all claims on them are known: what moves from one Service to
-// another is neither gone nor new.
+// update passes the frontends of changed Services to the cleaner. It first collects all claims on them, because a
+// frontend that moves from one Service to another is neither gone nor new.
 func (f *flows) update(changes tracker.Changes, p *plan.Plan) {
 	touched := map[conntrack.Frontend]bool{}
 	for _, change := range changes.Services {
@@ -141,8 +143,8 @@ func (f *flows) update(changes tracker.Changes, p *plan.Plan) {
 	}
 }
 
-// recall takes note of what a sync that failed may have led flows to: all of it, some, or nothing. The changes come
-// again, but perhaps with others, and then nobody else remembers.
+// recall records the flows that a failed sync may have redirected: all, some or none. The tracker hands the changes out
+// again, but perhaps merged with newer ones, so this record must keep the old endpoints.
 func (f *flows) recall(changes tracker.Changes, p *plan.Plan) {
 	for _, change := range changes.Services {
 		for name := range udpPorts(change) {
@@ -158,7 +160,7 @@ func (f *flows) recall(changes tracker.Changes, p *plan.Plan) {
 	}
 }
 
-// inherit takes note of what an earlier proxier's rules led flows to.
+// inherit records where the rules of an earlier proxier sent flows.
 func (f *flows) inherit(inherited []backend.Inherited) {
 	for _, i := range inherited {
 		frontend := conntrack.Frontend{Addr: i.Frontend.Addr(), Port: i.Frontend.Port()}
@@ -166,7 +168,7 @@ func (f *flows) inherit(inherited []backend.Inherited) {
 	}
 }
 
-// udpPorts names the UDP ports that a Service has or had.
+// udpPorts returns the names of the UDP ports that a Service has or had.
 func udpPorts(change tracker.Change) map[tracker.ServicePortName]bool {
 	names := map[tracker.ServicePortName]bool{}
 	for _, svc := range []*tracker.Service{change.Old, change.New} {
@@ -199,7 +201,7 @@ func (f *flows) disclaim(frontend conntrack.Frontend, name tracker.ServicePortNa
 
 func inPlanOrder(a, b claim) int { return plan.Compare(a.port, b.port) }
 
-// winner is the claim whose rule packets meet first: a Service port without endpoints has no rule in nat.
+// winner is the claim whose rule packets meet first. A Service port without endpoints has no rule in nat.
 func winner(claims []claim) claim {
 	for _, c := range claims {
 		if c.port.HasEndpoints {
@@ -222,8 +224,8 @@ func frontendsOf(port *plan.ServicePort) []conntrack.Frontend {
 	return frontends
 }
 
-// servingOf are the endpoints that may keep their flows: traffic policies and topology do not matter, and one that
-// terminates keeps its flows while it serves.
+// servingOf returns the endpoints that may keep their flows. Traffic policies and topology do not matter. A terminating
+// endpoint keeps its flows while it serves.
 func servingOf(endpoints []*tracker.Endpoint) conntrack.Endpoints {
 	var addrs []netip.AddrPort
 	for _, ep := range endpoints {

@@ -25,7 +25,8 @@ func flowTo(frontend, endpoint string) conntrack.Flow {
 	}
 }
 
-// An endpoint more leaves every flow where it may be: the conntrack table is not read for it. One less does not.
+// An added endpoint leaves every flow valid, so the conntrack table is not read. A removed endpoint requires reading
+// it.
 func TestAddedEndpointReadsNoFlows(t *testing.T) {
 	flows := &conntrack.Memory{}
 	e := testEngine(t, corev1.IPv4Protocol, iptables.NewModel(corev1.IPv4Protocol), func(o *Options) {
@@ -59,13 +60,13 @@ func TestAddedEndpointReadsNoFlows(t *testing.T) {
 		{[]string{"10.128.0.2"}, true},
 	} {
 		if got := pending(step.addresses...); got != step.want {
-			t.Errorf("endpoints %v: flows looked at: %v, want %v", step.addresses, got, step.want)
+			t.Errorf("endpoints %v: conntrack table read: %v, want %v", step.addresses, got, step.want)
 		}
 	}
 }
 
-// Flows of an address that two Services claim belong where the rules send packets: to the oldest, whatever came last,
-// and to the other when that one is gone or has no endpoints.
+// Flows of an address that two Services claim belong to the older Service, as its rule comes first, whatever the order
+// of events. They belong to the younger Service when the older one is gone or has no endpoints.
 func TestFlowsOfSharedFrontend(t *testing.T) {
 	const frontend, oldEndpoint, youngEndpoint = "192.0.2.1:80", "10.128.0.1:8080", "10.128.0.2:8080"
 	flows := &conntrack.Memory{}

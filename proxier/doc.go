@@ -1,26 +1,27 @@
-// Package proxier is a Service proxier: it keeps the kernel's rules as the Services and EndpointSlices of a cluster want
-// them.
+// Package proxier is a Service proxier: it makes the kernel's rules match the Services and EndpointSlices of a cluster.
 //
-// The way of the data, for each IP family on its own:
+// The way of the data, separately for each IP family:
 //
-//		tracker → plan → encode → apply        (runner decides when)
+//	tracker → plan → encode → apply        (runner decides when)
 //
-//	 1. tracker: informer events become previous→current pairs per Service; no-op changes vanish.
-//	 2. plan: the touched Service ports are decided again: which endpoints, what if there are none.
-//	 3. encode: the backend (Backend in engine.go, made in backends.go) writes the difference between what is installed and
-//	    what is planned. Package iptables does in two layouts, through iptables-restore in either variant, in as many
-//	    restores as cost least, or itself (iptables/direct); package nftables has maps in a table of its own, over netlink.
-//	 4. apply: the kernel takes it, with every phase timed. What it refuses is isolated, and reported (refused.go).
-//	 5. post-sync work (aftercare.go): health checks told, metrics counted, stale UDP flows cleaned. It is part of a sync's
-//	    duration, as in kube-proxy. A cleaning that fails is retried, and fails no sync (conntrack_care.go).
+// In steps:
 //
-// A sync that fails gives its changes back to the tracker, with their trigger times and the conntrack work that would
-// have followed, and is retried whoever asked for it. Once every sync period the tables are compared with what should
-// be in them (drift.go), in clusters of any size, if anybody else may have changed them.
+//  1. tracker: informer events become previous→current pairs per Service. Changes without effect are dropped.
+//  2. plan: the changed Service ports are decided again: which endpoints take the traffic, and what happens without any.
+//  3. encode: the backend (Backend in engine.go, made in backends.go) writes the difference between installed and
+//     desired rules. Package iptables has two layouts. It runs iptables-restore in either variant, and splits a sync
+//     into the cheapest number of restores. Package nftables writes maps in a separate table over netlink.
+//  4. apply: the kernel takes the rules, and each phase is timed. Refused rules are isolated and reported (refused.go).
+//  5. post-sync work (postSync.go): update health checks, count metrics, delete stale UDP flows. As in kube-proxy, it
+//     is part of a sync's duration. A failed cleanup is retried and fails no sync (conntrack_care.go).
 //
-// What rules may use of the kernel and of iptables is found out at the start (machine.go), and done without should it
-// turn out not to work.
+// A failed sync returns its changes to the tracker, with their trigger times and their pending conntrack cleanup. Every
+// failed sync is retried, whatever requested it.
 //
-// Nothing in here knows the clock, randomness, a metrics registry or a cluster but through what is passed in, so many
-// simulated nodes may run in one process.
+// Once every sync period, the proxier compares the tables with the desired rules, if another process may have changed
+// them (drift.go). It does so in clusters of any size. See docs/design/drift-check.md.
+//
+// Kernel and iptables features are detected at start (machine.go). A feature that turns out not to work is not used.
+//
+// Clock, randomness, metrics registry and cluster are injected, so many simulated nodes can run in one process.
 package proxier

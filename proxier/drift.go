@@ -8,15 +8,15 @@ import (
 	"synclab/proxier/kernel"
 )
 
-// deepEvery is how many checks in a row may trust an unchanged stamp: the legacy variant's is made of sizes only, and what
-// somebody else replaced during a sync, rule for rule, would else never show.
+// deepEvery: every tenth drift check reads the tables even if the stamp is unchanged. The legacy variant's stamp
+// contains only sizes. It cannot show that another process replaced rules one for one during a sync.
 const deepEvery = 10
 
-// driftTries bounds how often one check begins again. Syncs may come in between: reading 110,000 chains takes 1.4 s.
+// driftTries bounds how often one check starts again. Syncs may run in between: reading 110,000 chains takes 1.4 s.
 const driftTries = 10
 
-// watchDrift compares the tables with what should be in them, once every sync period, until ctx ends. kube-proxy looks
-// at one empty chain in mangle, and so never notices a flushed nat table (k/k#129128).
+// watchDrift compares the tables with the desired rules once every sync period, until ctx ends. kube-proxy checks only
+// one empty chain in mangle, and so never notices a flushed nat table (k/k#129128). See docs/design/drift-check.md.
 func (e *engine) watchDrift(ctx context.Context) {
 	ticker := e.clock.NewTicker(e.opts.Config.IPTables.SyncPeriod.Duration)
 	defer ticker.Stop()
@@ -30,16 +30,16 @@ func (e *engine) watchDrift(ctx context.Context) {
 	}
 }
 
-// check asks for a full sync when the tables are not, or may not be, as they should.
+// check requests a full sync when the tables differ, or may differ, from the desired rules.
 func (e *engine) check(ctx context.Context) {
 	if e.lagging() {
-		return // everything is going to be written
+		return // the full sync writes everything
 	}
 	e.checkDrift(ctx)
 }
 
-// lagging asks for a full sync when what is wanted is known not to be what is installed: Service ports were refused,
-// which may be otherwise by now (refusals), or the addresses that take NodePorts are others, of which no event tells.
+// lagging requests a full sync when the installed rules are known to be out of date. Either Service ports were refused
+// and it is time to retry (refusals), or the addresses that take NodePorts changed. No event reports an address change.
 func (e *engine) lagging() bool {
 	e.syncing.Lock()
 	defer e.syncing.Unlock()
@@ -52,10 +52,10 @@ func (e *engine) lagging() bool {
 	}
 	addrs, err := e.nodePortAddresses()
 	if err != nil {
-		e.log("check of addresses", "error", err)
+		e.log("drift check: cannot read the node's addresses", "error", err)
 		return false
 	}
-	// nil is all addresses, none is none.
+	// nil means all addresses; an empty list means none.
 	inForce := e.backend.Settings().NodePortAddresses
 	if (addrs == nil) == (inForce == nil) && slices.Equal(addrs, inForce) {
 		return false
@@ -65,14 +65,14 @@ func (e *engine) lagging() bool {
 	return true
 }
 
-// balancing is a Backend that can tell what it did not write itself.
+// balancing is a Backend that can separate external writes from its commits.
 type balancing interface {
-	// Others stays the same after a sync as before it, unless somebody else wrote meanwhile.
-	Others() (backend.Stamp, error)
+	// Others returns a fingerprint of external writes. The backend's syncs do not change it.
+	Others() (backend.Fingerprint, error)
 }
 
-// watchOthers has the next check read the tables if somebody else wrote since the last sync, even while this one was
-// under way: what its stamp was read after, no stamp tells.
+// watchOthers makes the next check read the tables if another process wrote since the last sync. That includes writes
+// during this sync: the new stamp was read after them and does not show them.
 func (e *engine) watchOthers() {
 	b, ok := e.backend.(balancing)
 	if !ok {
@@ -89,14 +89,14 @@ func (e *engine) watchOthers() {
 	e.others = &others
 }
 
-// glancing is a Backend whose Stamp leaves something out that is too much for each sync, and little for each check.
+// glancing is a Backend whose Stamp omits state that is too expensive to read at each sync, but cheap for each check.
 type glancing interface {
-	// Glance describes the first difference that it finds; empty: none.
+	// Glance describes the first difference that it finds; empty: there is none.
 	Glance() (string, error)
 }
 
-// checkDrift asks for a full sync when somebody meddled. A check that fails says nothing: a lock that is held is not a
-// table that was flushed (k/k#83402).
+// checkDrift requests a full sync on external writes. A check that fails proves nothing: a held lock is not a flushed
+// table (k/k#83402).
 func (e *engine) checkDrift(ctx context.Context) {
 	for range driftTries {
 		if !e.compare(ctx) {
@@ -105,16 +105,16 @@ func (e *engine) checkDrift(ctx context.Context) {
 	}
 }
 
-// compare is one try of a check, and says whether another one may tell more: somebody else changed tables meanwhile.
+// compare is one attempt of a check. It reports whether another attempt may succeed, because a table changed meanwhile.
 func (e *engine) compare(ctx context.Context) (again bool) {
-	e.syncing.Lock() // a sync must not change the tables between the question and the comparison
+	e.syncing.Lock() // no sync may change the tables between stamp and comparison
 	defer e.syncing.Unlock()
 	if e.lastFull.IsZero() || e.backend.Dirty() {
-		return false // the first sync, or the retry of a failed one, has to come first
+		return false // the first sync, or the retry of a failed one, must run first
 	}
 	stamp, err := e.backend.Stamp()
 	if err != nil {
-		e.log("drift check", "error", err)
+		e.log("drift check: cannot read the stamp of the tables", "error", err)
 		return false
 	}
 	e.checks++
@@ -130,11 +130,11 @@ func (e *engine) compare(ctx context.Context) (again bool) {
 	}
 	switch {
 	case kernel.Changed(err):
-		e.log("drift check", "error", err)
+		e.log("drift check: the tables changed while they were read", "error", err)
 		e.suspect = true
 		return true
 	case err != nil:
-		e.log("drift check", "error", err)
+		e.log("drift check: cannot compare the tables", "error", err)
 	case found != "":
 		e.log("drift found", "what", found)
 		e.after.drifted(e, found)

@@ -18,7 +18,7 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// foreigners are what somebody may do to our tables behind our back.
+// foreigners are external writes to the proxier's tables.
 var foreigners = map[string]func(*faulty){
 	"nat flushed":            func(f *faulty) { f.tool("-t", "nat", "-F"); f.tool("-t", "nat", "-X") },
 	"nat rules flushed":      func(f *faulty) { f.tool("-t", "nat", "-F") },
@@ -45,7 +45,7 @@ func deleteEmptyChain(f *faulty) {
 	f.tool("-X", "KUBE-PROXY-FIREWALL")
 }
 
-// chain is the first of the Service chains with rules whose name begins so.
+// chain returns the first Service chain with rules whose name begins with prefix.
 func (f *faulty) chain(prefix string) string {
 	f.t.Helper()
 	var found []string
@@ -60,7 +60,7 @@ func (f *faulty) chain(prefix string) string {
 	return slices.Min(found)
 }
 
-// plain adds Services without firewalls, and with so many endpoints each.
+// plain adds Services without firewalls, with the given number of endpoints each.
 func (f *faulty) plain(services, endpoints int) {
 	for i := 1; i <= services; i++ {
 		f.udpService(i, "10.128.1.1", 5353, time.Time{})
@@ -77,17 +77,17 @@ func (f *faulty) plain(services, endpoints int) {
 	}
 }
 
-// Whatever is done to our tables is found by the next check, and mended by the next sync.
+// The next check finds every external write to the proxier's tables, and the next sync repairs it.
 func TestDrift(t *testing.T) {
-	for name, meddle := range foreigners {
+	for name, externalWrite := range foreigners {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
-			eachWay(t, func(t *testing.T, f *faulty) {
+			eachVariant(t, func(t *testing.T, f *faulty) {
 				f.plain(3, 2)
 				f.mustSync()
-				meddle(f)
+				externalWrite(f)
 				if f.checkDrift(f.t.Context()); f.full != "drift" {
 					found, err := f.backend.Drift(f.t.Context())
-					t.Fatalf("asked for %q; want drift (thorough: %q, %v)", f.full, found, err)
+					t.Fatalf("requested a full sync for %q, want drift (thorough check: %q, %v)", f.full, found, err)
 				}
 				f.mustSync()
 				f.converged()
@@ -96,15 +96,15 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// In a large cluster, where nothing is written anew by time alone, drift is found all the same.
+// Drift is also found in a large cluster, where no full sync runs by time alone.
 func TestDriftInLargeCluster(t *testing.T) {
-	eachWay(t, func(t *testing.T, f *faulty) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
 		f.plain(6, 200)
 		f.mustSync()
 		for _, name := range []string{"nat flushed", "an endpoint's chain", "filter flushed"} {
 			foreigners[name](f)
 			if f.checkDrift(f.t.Context()); f.full != "drift" {
-				t.Fatalf("%s: asked for %q", name, f.full)
+				t.Fatalf("%s: requested a full sync for %q, want drift", name, f.full)
 			}
 			f.mustSync()
 			f.converged()
@@ -112,46 +112,47 @@ func TestDriftInLargeCluster(t *testing.T) {
 	})
 }
 
-// A flush just before a partial sync hides behind the stamp that this one leaves; it is found all the same.
+// A partial sync just after a flush leaves a stamp that does not show the flush. The check finds the flush all the
+// same.
 func TestDriftBeforePartial(t *testing.T) {
-	eachWay(t, func(t *testing.T, f *faulty) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
 		f.plain(3, 2)
 		f.mustSync()
 		f.tool("-t", "nat", "-F", f.chain("KUBE-SVC-"))
 		f.plain(4, 2)
 		f.mustSync()
 		if f.checkDrift(f.t.Context()); f.full != "drift" {
-			t.Fatalf("asked for %q", f.full)
+			t.Fatalf("requested a full sync for %q, want drift", f.full)
 		}
 		f.mustSync()
 		f.converged()
 	})
 }
 
-// So does one while the partial sync is under way, before or after the kernel took it.
+// The check also finds a flush during the partial sync, before or after the kernel took the rules.
 func TestDriftDuringPartial(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprintf("after=%t", after), func(t *testing.T) {
-			eachWay(t, func(t *testing.T, f *faulty) {
+			eachVariant(t, func(t *testing.T, f *faulty) {
 				f.plain(3, 2)
 				f.mustSync()
 				chain := f.chain("KUBE-SVC-")
-				for n := range 2 { // in the second, nobody meddles
-					meddle := func() {
+				for n := range 2 { // the second round has no external write
+					externalWrite := func() {
 						f.tool("-t", "nat", "-D", chain, "1")
 						f.tables.begun, f.tables.restored = nil, nil
 					}
 					if n == 0 && after {
-						f.tables.restored = meddle
+						f.tables.restored = externalWrite
 					} else if n == 0 {
-						f.tables.begun = meddle
+						f.tables.begun = externalWrite
 					}
 					f.plain(4+n, 2)
 					f.mustSync()
-					f.checks = 0 // not the one that looks whatever the stamp
+					f.checks = 0 // not the check that reads the tables whatever the stamp
 					f.checkDrift(f.t.Context())
 					if want := []string{"drift", ""}[n]; f.full != want || n == 1 && f.suspect {
-						t.Fatalf("sync %d: asked for %q, want %q (suspect: %t)", n, f.full, want, f.suspect)
+						t.Fatalf("sync %d: requested a full sync for %q, want %q (suspect: %t)", n, f.full, want, f.suspect)
 					}
 					f.mustSync()
 					f.converged()
@@ -161,9 +162,9 @@ func TestDriftDuringPartial(t *testing.T) {
 	}
 }
 
-// Rules of others in built-in chains are none of our business: they are no drift, and stay.
+// Foreign rules in built-in chains are no drift, and the proxier leaves them in place.
 func TestForeignRulesStay(t *testing.T) {
-	eachWay(t, func(t *testing.T, f *faulty) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
 		f.tool("-t", "nat", "-A", "POSTROUTING", "-s", "172.17.0.0/16", "-j", "MASQUERADE")
 		f.plain(3, 2)
 		f.mustSync()
@@ -175,15 +176,15 @@ func TestForeignRulesStay(t *testing.T) {
 		f.demandFull("test")
 		f.mustSync()
 		if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(kernelSaved(t, f.variant, f.cluster.family), "\n")); diff != "" {
-			t.Errorf("a full sync touched what is not the proxier's (-before +after):\n%s", diff)
+			t.Errorf("a full sync changed foreign rules (-before +after):\n%s", diff)
 		}
 	})
 }
 
-// A proxier that starts with its predecessor's rules in place leaves them as they are, and nothing is missing meanwhile:
-// it is one payload, each table of which the kernel takes in one step, and that deletes no chain.
+// A proxier that starts over its predecessor's rules leaves them as they are, and no rule is missing meanwhile. Its
+// sync is one payload that deletes no chain, and the kernel takes each table in one step.
 func TestRestart(t *testing.T) {
-	eachWay(t, func(t *testing.T, f *faulty) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
 		f.events(60)
 		f.mustSync()
 		before := kernelSaved(t, f.variant, f.cluster.family)
@@ -203,15 +204,15 @@ func TestRestart(t *testing.T) {
 		}
 		for _, once := range []string{"*nat\n", "*filter\n", "COMMIT\n*nat\n"} {
 			if strings.Count(next.tables.payloads[0], once) != 1 {
-				t.Errorf("%q is not in it exactly once", once)
+				t.Errorf("the payload does not contain %q exactly once", once)
 			}
 		}
 	})
 }
 
-// A predecessor that was killed left chains of Services that are gone meanwhile: they go at the start.
+// A killed predecessor left chains of Services that are now gone. The next proxier deletes them at its start.
 func TestStaleChainsOfPredecessor(t *testing.T) {
-	eachWay(t, func(t *testing.T, f *faulty) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
 		f.plain(5, 3)
 		f.events(60)
 		f.mustSync()
@@ -224,12 +225,12 @@ func TestStaleChainsOfPredecessor(t *testing.T) {
 	})
 }
 
-// A whole proxier, running: a flush is noticed within a sync period and mended without any event.
+// A running proxier notices a flush within a sync period and repairs it without any event.
 func TestRunMendsDrift(t *testing.T) {
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		t.Run(string(variant), func(t *testing.T) {
 			// The proxier's goroutines are in the namespace of the process, as is this one.
-			f := newFaulty(t, variant, false, newRandomCluster(seeds.Of(t), corev1.IPv4Protocol))
+			f := newFaulty(t, variant, newRandomCluster(seeds.Of(t), corev1.IPv4Protocol))
 			clear := func() {
 				for _, table := range []string{"nat", "filter", "mangle"} {
 					f.tool("-t", table, "-F")
@@ -263,7 +264,7 @@ func TestRunMendsDrift(t *testing.T) {
 	}
 }
 
-// running is a proxier of the same tables, with everything of the cluster, that runs until the test ends.
+// running is a proxier on the same tables with all objects of the cluster. It runs until the test ends.
 func (f *faulty) running(onSync func(Sync)) *Proxier {
 	f.t.Helper()
 	opts := *f.opts
@@ -289,9 +290,9 @@ func (f *faulty) running(onSync func(Sync)) *Proxier {
 	return p
 }
 
-// A check that is broken off runs no tool any more, and says nothing.
+// A cancelled check starts no further tool and reports nothing.
 func TestDriftCheckEndsWithContext(t *testing.T) {
-	eachWay(t, func(t *testing.T, f *faulty) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
 		f.plain(1, 1)
 		f.mustSync()
 		foreigners["a jump deleted"](f)
@@ -304,7 +305,7 @@ func TestDriftCheckEndsWithContext(t *testing.T) {
 			t.Errorf("jumps: %v; want it canceled", err)
 		}
 		if f.checkDrift(ctx); f.full != "" {
-			t.Errorf("asked for %q", f.full)
+			t.Errorf("requested a full sync for %q, want none", f.full)
 		}
 	})
 }

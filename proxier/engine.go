@@ -17,25 +17,27 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Backend keeps the kernel's rules as a plan wants them. It is used by one goroutine at a time.
+// Backend writes the desired state to the kernel. Only one goroutine uses it at a time.
 type Backend interface {
-	// Update takes note of what the plan changed. It may be told the same change again.
+	// Update records what the plan changed. The same change may be passed more than once.
 	Update(delta plan.Delta)
-	// Dirty says whether a sync may have anything to write.
+	// Dirty reports whether a sync may have anything to write.
 	Dirty() bool
-	// NeedsFull says why a partial sync will not do for so many endpoints in the cluster; empty: it will.
+	// NeedsFull returns why a cluster with that many endpoints needs a full sync; empty: a partial sync is enough.
 	NeedsFull(endpoints int) string
-	// Sync brings the kernel to the plan. What it does not take of a Service port is reported, and is no error; after
-	// an error nothing is lost, and the next sync will find what is missing. The result tells of failed syncs too.
+	// Sync writes the desired state to the kernel. A refused Service port is reported in the result and is no error.
+	// After an error nothing is lost: the next sync finds what is missing. The result describes failed syncs too.
 	Sync(ctx context.Context, req backend.Request) (backend.Result, error)
-	// Settings in force.
+	// Settings returns the settings in force.
 	Settings() backend.Settings
-	// Stamp changes when somebody may have changed what the kernel holds; comparing two costs next to nothing.
-	Stamp() (backend.Stamp, error)
-	// Drift compares the kernel with what should be in it and describes the first difference; empty: none.
+	// Stamp returns a fingerprint of the kernel's rules. It changes when the rules may have changed. Comparing two
+	// stamps costs almost nothing.
+	Stamp() (backend.Fingerprint, error)
+	// Drift compares the kernel's rules with the desired rules and describes the first difference; empty: there is
+	// none.
 	Drift(ctx context.Context) (string, error)
-	// Dispatch lists the cluster IPs that lead to endpoints in the order in which packets meet them, and the number of
-	// rules for Services that a packet for none of them crosses.
+	// Dispatch lists the cluster IPs with endpoints in the order in which packets meet their rules. rules is the number
+	// of Service rules that a packet for no Service crosses.
 	Dispatch(ports []*plan.ServicePort) (frontends []backend.Frontend, rules int)
 }
 
@@ -48,24 +50,24 @@ type engine struct {
 	plan    *plan.Plan
 	backend Backend
 	runner  *runner.Runner
-	after   *aftercare
+	after   *postSync
 	flows   *flows
 
-	// syncing keeps syncs and drift checks apart; it guards all below down to mu.
+	// syncing serializes syncs and drift checks. It guards all fields from here down to mu.
 	syncing  lock
 	seq      int
 	lastFull time.Time
-	stamp    backend.Stamp
+	stamp    backend.Fingerprint
 	checks   int
-	// moved: since a full sync it was not looked at where health check node ports are.
+	// moved: a full sync has run since the addresses for health check node ports were last read.
 	moved bool
-	// settled: a sync succeeded. Until then the kernel may hold what an earlier proxier left.
+	// settled: a sync has succeeded. Before that, the kernel may hold the rules of an earlier proxier.
 	settled bool
-	// suspect: a stamp had changed before a sync wrote over it, or others while it did.
+	// suspect: the stamp had changed before a sync overwrote it, or another process wrote during a sync.
 	suspect bool
-	others  *backend.Stamp // of the last sync, if they are known
+	others  *backend.Fingerprint // external writes as of the last sync; nil: unknown
 	refused refusals
-	// began is the kind that the last sync had when it began: the backend may make a full one of a partial one.
+	// began is the kind of the last sync at its start: the backend may turn a partial sync into a full one.
 	began Kind
 
 	mu   sync.Mutex
@@ -77,7 +79,7 @@ func (e *engine) log(message string, keysAndValues ...any) {
 	klog.V(2).InfoS(message, append([]any{"family", e.family}, keysAndValues...)...)
 }
 
-// demandFull makes the next sync a full one and asks for it. The first reason is kept.
+// demandFull requests a full sync. The first reason is kept.
 func (e *engine) demandFull(reason string) {
 	e.mu.Lock()
 	if e.full == "" {
@@ -98,7 +100,7 @@ func (e *engine) setNode(node plan.Node) {
 	}
 }
 
-// trigger asks for a sync because something changed.
+// trigger requests a sync if changes are pending.
 func (e *engine) trigger(pending bool) {
 	if pending {
 		e.after.queued(e)
@@ -106,7 +108,7 @@ func (e *engine) trigger(pending bool) {
 	}
 }
 
-// sync is one sync: take changes, plan, let the backend encode and apply, and what follows from it.
+// sync runs one sync: take changes, plan, let the backend encode and apply, do the post-sync work.
 func (e *engine) sync(ctx context.Context) error {
 	e.syncing.Lock()
 	defer e.syncing.Unlock()
@@ -130,7 +132,7 @@ func (e *engine) begin(started time.Time, changes tracker.Changes) *Sync {
 	}
 }
 
-// replan brings the plan and what the backend knows of it up to date, and decides on the kind of the sync.
+// replan updates the plan, passes the delta to the backend and decides the kind of the sync.
 func (e *engine) replan(s *Sync, changes tracker.Changes) {
 	e.mu.Lock()
 	node, reason := e.node, e.full
@@ -157,7 +159,7 @@ func (e *engine) replan(s *Sync, changes tracker.Changes) {
 	s.Plan = e.clock.Since(s.Started)
 }
 
-// apply brings the kernel to the plan.
+// apply writes the desired state to the kernel.
 func (e *engine) apply(ctx context.Context, s *Sync) error {
 	e.began = s.Kind
 	result, err := e.backend.Sync(ctx, backend.Request{
@@ -178,8 +180,8 @@ func (e *engine) apply(ctx context.Context, s *Sync) error {
 	return err
 }
 
-// end takes note of how a sync went, and does what follows from new rules. The sync ends after that, as kube-proxy's
-// does, however it went.
+// end records the result of a sync and does the post-sync work. As in kube-proxy, that work is part of every sync,
+// successful or failed.
 func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err error) error {
 	s.Err, s.TriggerTimes = err, changes.TriggerTimes
 	if err != nil {
@@ -200,7 +202,8 @@ func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err 
 	return err
 }
 
-// succeed makes the changes the installed state, and has the flows cleaned that the new rules do not allow.
+// succeed makes the changes the installed state. It also queues the cleanup of UDP flows that the new rules do not
+// allow.
 func (e *engine) succeed(s *Sync, changes tracker.Changes) {
 	e.settled = true
 	e.tracker.Commit(changes)
@@ -218,15 +221,16 @@ func (e *engine) succeed(s *Sync, changes tracker.Changes) {
 	}
 	e.flows.update(changes, e.plan)
 	if s.Kind == Full {
-		// The rules it repaired may have been missing for a while: flows that began meanwhile met no rule, and never will.
+		// Rules may have been missing before this sync. Flows that began then bypass the rules until their entries are
+		// deleted.
 		e.flows.cleaner.Force()
 	}
 }
 
-// fail gives everything back. A partial sync may be repeated as it is: each of its tables was taken or not, and writing
-// the same once more is harmless. A full one stays a full one.
+// fail returns everything to the tracker. A partial sync may be repeated as it is: the kernel took each table or did
+// not, and writing a table again is harmless. A full sync stays a full one.
 func (e *engine) fail(s *Sync, changes tracker.Changes) {
-	e.tracker.GiveBack(changes)
+	e.tracker.Requeue(changes)
 	if e.flows != nil {
 		e.flows.recall(changes, e.plan)
 	}

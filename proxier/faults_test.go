@@ -22,7 +22,6 @@ import (
 	"synclab/bench/seeds"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
-	"synclab/proxier/iptables/direct"
 )
 
 // faulty is an engine on the kernel's tables whose restores a test can break.
@@ -30,7 +29,6 @@ type faulty struct {
 	*engine
 	t       *testing.T
 	variant iptables.Variant
-	direct  bool // no tool runs
 	tables  *tapped
 	cluster *randomCluster
 	flows   *conntrack.Memory
@@ -39,12 +37,12 @@ type faulty struct {
 	last    Sync
 }
 
-// tapped shows the payloads on their way.
+// tapped records the payloads.
 type tapped struct {
 	iptables.Tables
 	payloads []string
-	begun    func() // when set, called before each
-	restored func() // and after it
+	begun    func() // if set, called before each restore
+	restored func() // if set, called after each restore
 }
 
 func (t *tapped) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run, error) {
@@ -58,30 +56,21 @@ func (t *tapped) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run
 	return t.Tables.Restore(ctx, p)
 }
 
-// eachVariant runs a test for both variants, through the tools, each in a namespace of its own.
+// eachVariant runs a test for both variants, through the tools, each in a separate namespace.
 func eachVariant(t *testing.T, test func(t *testing.T, f *faulty)) {
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		t.Run(string(variant), func(t *testing.T) {
 			netns.Fresh(t)
 			needsLargeRestores(t, variant)
-			test(t, newFaulty(t, variant, false, newRandomCluster(seeds.Of(t), corev1.IPv4Protocol)))
+			test(t, newFaulty(t, variant, newRandomCluster(seeds.Of(t), corev1.IPv4Protocol)))
 		})
 	}
 }
 
-// eachWay runs a test for both variants, and for tables that are handed to the kernel without a tool.
-func eachWay(t *testing.T, test func(t *testing.T, f *faulty)) {
-	eachVariant(t, test)
-	t.Run("direct", func(t *testing.T) {
-		netns.Fresh(t)
-		test(t, newFaulty(t, iptables.Legacy, true, newRandomCluster(seeds.Of(t), corev1.IPv4Protocol)))
-	})
-}
-
-func newFaulty(t *testing.T, variant iptables.Variant, direct bool, c *randomCluster) *faulty {
+func newFaulty(t *testing.T, variant iptables.Variant, c *randomCluster) *faulty {
 	t.Helper()
-	f := &faulty{t: t, variant: variant, direct: direct, cluster: c, flows: &conntrack.Memory{}}
-	tables, err := newTables(direct, iptables.RestorerOptions{
+	f := &faulty{t: t, variant: variant, cluster: c, flows: &conntrack.Memory{}}
+	tables, err := iptables.NewHost(iptables.RestorerOptions{
 		Variant: variant, Family: c.family, Wait: time.Second,
 		Prepare: func(cmd *exec.Cmd) {
 			if f.prepare != nil {
@@ -106,16 +95,9 @@ func newFaulty(t *testing.T, variant iptables.Variant, direct bool, c *randomClu
 	return f
 }
 
-func newTables(straight bool, opts iptables.RestorerOptions) (iptables.Tables, error) {
-	if straight {
-		return direct.New(opts)
-	}
-	return iptables.NewHost(opts)
-}
-
-// successor is a proxier that starts with the rules of another in place.
+// successor is a proxier that starts over the rules of another one.
 func (f *faulty) successor() *faulty {
-	next := newFaulty(f.t, f.variant, f.direct, f.cluster)
+	next := newFaulty(f.t, f.variant, f.cluster)
 	f.cluster.tell(next.engine)
 	return next
 }
@@ -145,23 +127,23 @@ func (f *faulty) mustFail() error {
 	return err
 }
 
-// converged says that the kernel holds what a fresh start would write, and that the proxier agrees.
+// converged checks that the kernel has the rules that a fresh start would write, and that the proxier finds no drift.
 func (f *faulty) converged() {
 	f.t.Helper()
 	compareWithKernel(f.t, f.variant, f.cluster)
 	f.quiet()
 }
 
-// quiet says that a thorough check finds no drift.
+// quiet checks that a thorough check finds no drift.
 func (f *faulty) quiet() {
 	f.t.Helper()
 	if f.drifts() != "" {
 		found, err := f.backend.Drift(f.t.Context())
-		f.t.Fatalf("drift where nobody meddled: %q, %v", found, err)
+		f.t.Fatalf("drift without an external write: %q, %v", found, err)
 	}
 }
 
-// drifts makes a thorough check and gives the reason of the full sync that it asks for; empty: none.
+// drifts makes a thorough check and returns the reason of the full sync that it requests; empty: none.
 func (f *faulty) drifts() string {
 	f.t.Helper()
 	if f.backend.Dirty() {
@@ -172,7 +154,7 @@ func (f *faulty) drifts() string {
 	return f.full
 }
 
-// tool runs the variant's iptables as anybody might.
+// tool runs the variant's iptables as another process would.
 func (f *faulty) tool(args ...string) {
 	f.t.Helper()
 	path, err := iptables.FindBinary(iptables.Binary(f.variant, f.cluster.family, ""))
@@ -192,7 +174,7 @@ func filtered(script string) func(*exec.Cmd) {
 	}
 }
 
-// udpService has one port, and one endpoint at addr:port, due at some time.
+// udpService adds a Service with one port and one endpoint at addr:port. due is the trigger time.
 func (f *faulty) udpService(i int, addr string, port int32, due time.Time) (clusterIP string) {
 	name := fmt.Sprintf("made-%d", i)
 	svc := &corev1.Service{
@@ -225,7 +207,7 @@ func (f *faulty) remove(i int) {
 	delete(f.cluster.slices, [2]int{100 + i, 0})
 }
 
-// Ways in which a restore ends without having been refused.
+// brokenRestores are failures of a restore that are no refusals.
 var brokenRestores = map[string]func(*faulty){
 	"killed at once": func(f *faulty) { f.started = func(p *os.Process) { _ = p.Kill() } },
 	"killed between two tables": func(f *faulty) {
@@ -235,8 +217,8 @@ var brokenRestores = map[string]func(*faulty){
 	"failing":               func(f *faulty) { f.prepare = func(cmd *exec.Cmd) { cmd.Path = "/bin/false" } },
 }
 
-// A restore that was broken off, at the first sync or at a partial one, once or more often, costs nothing but time: the
-// changes come again, their trigger times are reported by the sync that installs them, and so are flows cleaned.
+// An interrupted restore costs only time, at a full or a partial sync, once or more often. The sync that succeeds
+// installs the changes, reports their trigger times and cleans their flows.
 func TestBrokenRestore(t *testing.T) {
 	for name, broken := range brokenRestores {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
@@ -250,17 +232,17 @@ func TestBrokenRestore(t *testing.T) {
 					return netip.MustParseAddr(f.udpService(1, fmt.Sprintf("10.128.1.%d", changes), 5353, due[len(due)-1]))
 				}
 				for _, kind := range []Kind{Full, Partial} {
-					f.flows.Add(conntrack.Flow{ // to an endpoint that is no more
+					f.flows.Add(conntrack.Flow{ // to an endpoint that is gone
 						Src: netip.MustParseAddrPort("10.128.9.9:4000"), Dst: netip.AddrPortFrom(change(), 53),
 						ReplySrc: netip.MustParseAddrPort("10.128.1.99:5353"), ReplyDst: netip.MustParseAddrPort("10.128.9.9:4000"),
 					})
 					broken(f)
 					for range 2 {
 						f.mustFail()
-						change() // the world goes on
+						change() // further changes arrive
 					}
 					if len(f.flows.Flows()) != 1 {
-						t.Errorf("%s: flows were cleaned for rules that may not be there", kind)
+						t.Errorf("%s: flows were cleaned before the rules were in the kernel", kind)
 					}
 					f.prepare, f.started = nil, nil
 					f.mustSync()
@@ -281,7 +263,7 @@ func TestBrokenRestore(t *testing.T) {
 	}
 }
 
-// holdLock takes the xtables lock, as another iptables does that takes its time.
+// holdLock takes the xtables lock, like a slow iptables of another process.
 func holdLock(t *testing.T) (release func()) {
 	t.Helper()
 	lock, err := os.OpenFile(os.Getenv("XTABLES_LOCKFILE"), os.O_CREATE|os.O_RDONLY, 0o600)
@@ -295,10 +277,10 @@ func holdLock(t *testing.T) (release func()) {
 	return func() { lock.Close() }
 }
 
-// While somebody holds the lock, syncs fail and say so, and a drift check does not mistake the lock for drift. The nft
-// variant takes no lock.
+// While another process holds the lock, syncs fail with that cause, and a drift check does not take the lock for drift.
+// The nft variant takes no lock.
 func TestLockHeld(t *testing.T) {
-	eachWay(t, func(t *testing.T, f *faulty) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
 		f.events(40)
 		f.mustSync()
 		release := holdLock(t)
@@ -326,8 +308,8 @@ func TestLockHeld(t *testing.T) {
 	})
 }
 
-// A tool that runs when the proxier is to end finishes: killed between the exchange of a table and the giving back of its
-// counters, it would leave those of foreign rules at zero.
+// A running tool finishes when the proxier ends. Killed after it exchanged a table and before it restored the counters,
+// it would leave the counters of foreign rules at zero.
 func TestEndLetsToolFinish(t *testing.T) {
 	eachVariant(t, func(t *testing.T, f *faulty) {
 		f.events(20)
@@ -335,10 +317,10 @@ func TestEndLetsToolFinish(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		calls := 0
-		f.prepare = filtered(`sleep 0.05; "$0" "$@"`) // still to do its work when ctx ends
+		f.prepare = filtered(`sleep 0.05; "$0" "$@"`) // its work begins after ctx has ended
 		f.started = func(*os.Process) { calls++; cancel() }
 		f.udpService(1, "10.128.1.1", 5353, time.Time{})
-		_ = f.sync(ctx) // it may have had more to do
+		_ = f.sync(ctx) // it may fail, with more work left
 		if calls != 1 {
 			t.Errorf("%d tools were started, want one", calls)
 		}

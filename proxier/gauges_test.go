@@ -15,7 +15,7 @@ import (
 	"synclab/proxier/nftables"
 )
 
-// gauge gives the one with these labels.
+// gauge returns the value of the gauge with these labels.
 func gauge(t *testing.T, registry *prometheus.Registry, name string, labels map[string]string) int {
 	t.Helper()
 	families, err := registry.Gather()
@@ -37,7 +37,8 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string, labels map[
 	return 0
 }
 
-// installed counts the rules of the proxier in the kernel by table, of backend nftables with the elements that it wrote.
+// installed counts the proxier's rules in the kernel by table. For backend nftables it adds the elements that the
+// backend wrote.
 func (w subject) installed(t *testing.T, family corev1.IPFamily) map[backend.Table]int {
 	t.Helper()
 	if w.backend == Nftables {
@@ -76,8 +77,8 @@ func (w subject) installed(t *testing.T, family corev1.IPFamily) map[backend.Tab
 	return rules
 }
 
-// The gauges say what the tables hold after every sync, and after full ones that all of it was written: on an empty kernel,
-// over the rules of an earlier proxier, in batches, and after a sync that failed half way.
+// After every sync the gauges equal the rules in the tables; after a full sync all of them count as written. This holds
+// on an empty kernel, over the rules of an earlier proxier, in batches, and after a sync that failed half way.
 func TestGauges(t *testing.T) {
 	eachSubjectInKernel(t, func(t *testing.T, family corev1.IPFamily, w subject, start func(func(*Options)) *engine) {
 		c := newRandomCluster(seeds.Of(t), family)
@@ -97,11 +98,11 @@ func TestGauges(t *testing.T) {
 			for table, rules := range there {
 				labels := map[string]string{"table": string(table), "ip_family": string(family)}
 				if told := gauge(t, e.opts.Registry, "sync_proxy_rules_iptables_total", labels); told != rules {
-					t.Errorf("%s: %d rules told of in %s, %d there", when, told, table, rules)
+					t.Errorf("%s: %d rules reported in %s, %d in the kernel", when, told, table, rules)
 				}
 				written := gauge(t, e.opts.Registry, "sync_proxy_rules_iptables_last", labels)
 				if written > rules || last.Kind == Full && written != rules {
-					t.Errorf("%s, %s: %d rules told to be written in %s, %d there", when, last.Kind, written, table, rules)
+					t.Errorf("%s, %s: %d rules reported as written in %s, %d in the kernel", when, last.Kind, written, table, rules)
 				}
 			}
 		}

@@ -21,7 +21,7 @@ import (
 	"synclab/proxier/nftables"
 )
 
-// subject is one of the ways in which a proxier writes rules: a backend with its variant and layout.
+// subject is a proxy under test: a backend with its variant and layout.
 type subject struct {
 	backend BackendKind
 	variant iptables.Variant
@@ -33,26 +33,25 @@ func (w subject) String() string {
 	return strings.TrimRight(fmt.Sprintf("%s-%s-%s-%s", w.backend, w.variant, w.layout, map[bool]string{true: "flat"}[w.bpf]), "-")
 }
 
-// subjects are all of them.
+// subjects lists all combinations.
 var subjects = []subject{
 	{Iptables, iptables.Legacy, iptables.Classic, false},
 	{Iptables, iptables.Legacy, iptables.Tree, true},
 	{Iptables, iptables.Nft, iptables.Classic, false},
 	{Iptables, iptables.Nft, iptables.Tree, false},
 	{Iptables, iptables.Nft, iptables.Tree, true},
-	{Direct, iptables.Legacy, iptables.Classic, false},
-	{Direct, iptables.Legacy, iptables.Tree, true},
 	{backend: Nftables},
 }
 
-// apply makes a subject's options but for its tables.
+// apply sets a subject's options, except its tables.
 func (w subject) apply(o *Options) {
 	if o.Backend, o.Tables = w.backend, nil; w.backend != Nftables {
 		o.Variant, o.Layout, o.Machine.BPF = w.variant, w.layout, w.bpf
 	}
 }
 
-// eachSubjectInKernel runs a test for all subjects and both families, each in a namespace of its own. start makes a proxier there.
+// eachSubjectInKernel runs a test for all subjects and both families, each in a separate namespace. start makes a
+// proxier there.
 func eachSubjectInKernel(t *testing.T, test func(t *testing.T, family corev1.IPFamily, w subject, start func(func(*Options)) *engine)) {
 	for _, w := range subjects {
 		for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
@@ -72,12 +71,9 @@ func eachSubjectInKernel(t *testing.T, test func(t *testing.T, family corev1.IPF
 	}
 }
 
-// eachSubjectInMemory does so on models; start makes a proxier that finds what the one before left.
+// eachSubjectInMemory runs a test on models. start makes a proxier that finds the rules of the one before.
 func eachSubjectInMemory(t *testing.T, test func(t *testing.T, family corev1.IPFamily, w subject, start func(func(*Options)) *engine)) {
 	for _, w := range subjects {
-		if w.backend == Direct {
-			continue // its model is that of Iptables
-		}
 		for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 			t.Run(w.String()+"/"+string(family), func(t *testing.T) {
 				tables, table := iptables.NewModel(family), nftables.NewModel(family)
@@ -102,7 +98,7 @@ type heritage struct {
 	start  func(func(*Options)) *engine
 }
 
-// addr spells an address of the family: "svc.1" and so on.
+// addr returns an address of the family by name: "svc.1" and so on.
 func (h *heritage) addr(name string) string {
 	network, host, _ := strings.Cut(name, ".")
 	v4 := map[string]string{"svc": "10.96.0.", "pod": "10.128.0.", "ext": "192.0.2.", "node": "172.18.0.", "other": "10.7.7."}[network] + host
@@ -112,7 +108,7 @@ func (h *heritage) addr(name string) string {
 	return map[string]string{"svc": "fd00:96::", "pod": "fd00:128::", "ext": "2001:db8::", "node": "fd00:18::", "other": "fd00:7::"}[network] + host
 }
 
-// flow goes from a client to a place, such as "svc.1:53", and is answered by another.
+// flow parses a flow such as "svc.1:53>pod.1:53": a client sends to the first address, and the second one answers.
 func (h *heritage) flow(way string) conntrack.Flow {
 	to, by, _ := strings.Cut(way, ">")
 	parse := func(place string) netip.AddrPort {
@@ -127,7 +123,7 @@ func (h *heritage) flow(way string) conntrack.Flow {
 	return conntrack.Flow{Src: client, Dst: parse(to), ReplySrc: parse(by), ReplyDst: client}
 }
 
-// engine of a new proxier.
+// engine makes the engine of a new proxier.
 func (h *heritage) engine() *engine {
 	return h.start(func(o *Options) {
 		o.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return h.flows, nil }
@@ -160,7 +156,7 @@ func (h *heritage) sync(e *engine) {
 	}
 }
 
-// cleans says which of some flows a sync removes.
+// cleans checks which of the given flows a sync deletes.
 func (h *heritage) cleans(e *engine, gone, stay []string) {
 	h.t.Helper()
 	for _, way := range slices.Concat(gone, stay) {
@@ -180,8 +176,8 @@ func (h *heritage) cleans(e *engine, gone, stay []string) {
 	}
 }
 
-// Services and addresses that went while no proxier ran: the next one finds them in the rules, and their flows go. What
-// others redirect, stays.
+// Services and addresses are deleted while no proxier runs. The next proxier finds them in the rules and deletes their
+// flows. Flows that other rules redirect stay.
 func inheritsFrontends(t *testing.T, family corev1.IPFamily, _ subject, start func(func(*Options)) *engine) {
 	h := &heritage{t: t, family: family, flows: &conntrack.Memory{}, start: start}
 	stays := func(e *engine) {
@@ -218,16 +214,16 @@ func inheritsFrontends(t *testing.T, family corev1.IPFamily, _ subject, start fu
 	}
 	stay := []string{
 		"svc.1:53>pod.1:53", "node.2:30001>pod.101:53", "svc.4:53>pod.104:53", "svc.12:53>pod.12:53",
-		"svc.2:53>other.7:53", "node.2:30002>other.7:53", "ext.2:53>ext.2:53", // another's redirection, and none
-		"node.3:30002>pod.2:53", // not of this node
-		"svc.5:53>pod.5:53",     // UDP to what was TCP's
-		"svc.2:54>pod.2:53",     // a port that was none
+		"svc.2:53>other.7:53", "node.2:30002>other.7:53", "ext.2:53>ext.2:53", // redirected by other rules, or not at all
+		"node.3:30002>pod.2:53", // not an address of this node
+		"svc.5:53>pod.5:53",     // UDP to a TCP frontend
+		"svc.2:54>pod.2:53",     // no port of the Service
 	}
 	h.cleans(e, []string{
 		"svc.2:53>pod.2:53", "svc.2:53>pod.102:53", "ext.2:53>pod.102:53", "ext.3:53>pod.2:53", "node.2:30002>pod.2:53",
 		"ext.4:53>pod.4:53", "svc.6:53>pod.106:53", "node.2:30006>pod.6:53", "svc.4:53>pod.9:53",
 	}, stay)
-	// Whoever was there before is forgotten then.
+	// After that sync the cleaner has forgotten the previous rules.
 	e.flows.cleaner.Force()
 	h.cleans(e, nil, []string{"svc.2:53>pod.2:53", "ext.4:53>pod.4:53"})
 }
@@ -235,7 +231,7 @@ func inheritsFrontends(t *testing.T, family corev1.IPFamily, _ subject, start fu
 func TestInheritedFrontends(t *testing.T)         { eachSubjectInMemory(t, inheritsFrontends) }
 func TestInheritedFrontendsInKernel(t *testing.T) { eachSubjectInKernel(t, inheritsFrontends) }
 
-// failing fails after its work, as long as fail says so.
+// failing is a Backend whose Sync does its work and then fails, while fail is set.
 type failing struct {
 	Backend
 	fail bool
@@ -251,8 +247,8 @@ func (f *failing) Sync(ctx context.Context, req backend.Request) (backend.Result
 	return result, err
 }
 
-// What a failed sync wrote, or may have written, is cleaned as well when it is gone before a sync succeeds; so is what was
-// there before a first sync that failed.
+// Frontends that a failed sync wrote, or may have written, are cleaned even if they are gone before a sync succeeds. So
+// are frontends that existed before a first sync that failed.
 func forgetsNoFailedSync(t *testing.T, family corev1.IPFamily, _ subject, start func(func(*Options)) *engine) {
 	h := &heritage{t: t, family: family, flows: &conntrack.Memory{}, start: start}
 	var b *failing

@@ -1,7 +1,7 @@
 package proxier
 
-// lock is a mutex for what lasts: in virtual time (testing/synctest) whoever waits for a sync.Mutex keeps the clock from
-// moving on, and a sync that takes time would never end.
+// lock is a mutex for long critical sections. In virtual time (testing/synctest), a goroutine that waits for a
+// sync.Mutex stops the clock, so a sync that takes time would never end.
 type lock chan struct{}
 
 func newLock() lock { return make(lock, 1) }

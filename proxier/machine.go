@@ -17,17 +17,17 @@ import (
 	"synclab/proxier/kernel"
 )
 
-// Machine is what the rules may use of iptables and of the kernel.
+// Machine lists the features of iptables and of the kernel that rules may use.
 type Machine struct {
-	// RandomFully: MASQUERADE takes --random-fully (iptables 1.6.2).
+	// RandomFully: MASQUERADE supports --random-fully (iptables 1.6.2).
 	RandomFully bool
-	// Liberal: conntrack lets packets outside the window pass (nf_conntrack_tcp_be_liberal), so that nothing needs to
-	// drop what it finds invalid.
+	// Liberal: conntrack accepts packets outside the TCP window (nf_conntrack_tcp_be_liberal). No rule then has to drop
+	// INVALID packets.
 	Liberal bool
-	// Accounting: the kernel has nfacct objects, and ours exist. Should the match be missing after all, the first
-	// refused payload switches it off (k/k#142068).
+	// Accounting: the kernel has nfacct objects, and the proxier's objects exist. If the match is missing, the first
+	// refused payload switches Accounting off (k/k#142068).
 	Accounting bool
-	// BPF: the kernel has the match bpf. Should the tool lack it, the first refused payload switches it off.
+	// BPF: the kernel has the match bpf. If the tool lacks it, the first refused payload switches BPF off.
 	BPF bool
 }
 
@@ -35,15 +35,15 @@ func (m Machine) apply(s *backend.Settings) {
 	s.RandomFully, s.DropInvalid, s.Accounting, s.BPF = m.RandomFully, !m.Liberal, m.Accounting, m.BPF
 }
 
-// liberalSysctl is per network namespace; the file is not there before conntrack is.
+// liberalSysctl belongs to the network namespace. The file exists only after conntrack is loaded.
 const liberalSysctl = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"
 
-// routeLocalnetSysctl lets packets with loopback addresses leave lo, which NodePorts on 127.0.0.1 need.
+// routeLocalnetSysctl lets packets with loopback addresses leave lo. NodePorts on 127.0.0.1 need that.
 const routeLocalnetSysctl = "/proc/sys/net/ipv4/conf/all/route_localnet"
 
-// ExamineMachine asks iptables and the kernel of the namespace that the calling thread is in, and makes the nfacct
-// objects there. Without a variant, for backend nftables, no tool is asked: nf_tables masquerades with random ports
-// wherever it is.
+// ExamineMachine detects the features of iptables and of the kernel, and makes the nfacct objects. It works in the
+// network namespace of the calling thread. Backend nftables has no variant, and no tool runs for it: nf_tables always
+// masquerades with random ports.
 func ExamineMachine(variant iptables.Variant) (Machine, error) {
 	liberal, _ := os.ReadFile(liberalSysctl)
 	if variant == "" {
@@ -63,13 +63,13 @@ func ExamineMachine(variant iptables.Variant) (Machine, error) {
 	}, nil
 }
 
-// prepareNode makes the kernel's settings that the configuration asks for.
+// prepareNode writes the sysctls that the configuration asks for.
 func (p *Proxier) prepareNode() error {
 	if !p.opts.Sysctls {
 		return nil
 	}
 	if _, err := conntrack.Apply(conntrack.Sysctls(limits(p.opts.Config.Conntrack)), conntrack.ApplyOptions{}); err != nil {
-		return fmt.Errorf("conntrack settings: %w", err)
+		return fmt.Errorf("write conntrack sysctls: %w", err)
 	}
 	if !slices.Contains(p.opts.Families, corev1.IPv4Protocol) {
 		return nil
@@ -79,7 +79,7 @@ func (p *Proxier) prepareNode() error {
 		return err
 	}
 	if err := os.WriteFile(routeLocalnetSysctl, []byte("1\n"), 0); err != nil {
-		return fmt.Errorf("node ports on loopback: %w", err)
+		return fmt.Errorf("enable route_localnet for NodePorts on loopback: %w", err)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// total of a counter over its labels, or of a histogram's observations.
+// total sums a counter over its labels, or counts a histogram's observations.
 func total(t *testing.T, registry *prometheus.Registry, name string) (sum int) {
 	t.Helper()
 	families, err := registry.Gather()
@@ -34,7 +34,7 @@ func total(t *testing.T, registry *prometheus.Registry, name string) (sum int) {
 	return sum
 }
 
-// Only a failed restore counts as one: a cleaning of flows that fails does not.
+// Only a failed restore counts as a restore failure; a failed conntrack cleanup does not.
 func TestMetricsOfFailedSyncs(t *testing.T) {
 	flows, model := &conntrack.Memory{}, iptables.NewModel(corev1.IPv4Protocol)
 	e := testEngine(t, corev1.IPv4Protocol, model, func(o *Options) {
@@ -73,7 +73,7 @@ func TestMetricsOfFailedSyncs(t *testing.T) {
 	sync(true)
 	count("rules written, flows not cleaned", map[string]int{restores: 1, changes: 1, deleted: 0, cleaned: 1})
 	flows.Fail(nil)
-	e.demandFull("forced") // which begins no retry before its time
+	e.demandFull("forced") // does not start the retry of the cleanup early
 	sync(true)
 	count("flows cleaned", map[string]int{restores: 1, changes: 1, deleted: 1, cleaned: 2})
 	sync(true)
@@ -88,8 +88,8 @@ func (s slowFlows) DeleteUDP(context.Context, corev1.IPFamily, func(conntrack.Fl
 	return conntrack.Pass{}, nil
 }
 
-// The duration of a sync ends where kube-proxy's does: after health, metrics and stale flows. Changes are visible
-// before, when the kernel has everything.
+// As in kube-proxy, a sync ends after health, metrics and the cleanup of stale flows. Changes are visible earlier: when
+// the kernel has all rules.
 func TestDurationOfASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const restore, clean = 3 * time.Second, 5 * time.Second
@@ -140,8 +140,8 @@ func observed(t *testing.T, registry *prometheus.Registry, name string) (sum tim
 	return sum
 }
 
-// A refused restore counts once, as in kube-proxy, also where the same sync writes everything after it, or isolates a
-// Service port. One of a partial sync counts as partial, too.
+// As in kube-proxy, a refused restore counts once, even if the same sync then writes everything or isolates a Service
+// port. A refused restore of a partial sync also counts as partial.
 func TestMetricsOfRefusedRestores(t *testing.T) {
 	model := iptables.NewModel(corev1.IPv4Protocol)
 	e := testEngine(t, corev1.IPv4Protocol, model, nil)

@@ -15,7 +15,7 @@ import (
 	"synclab/proxier/nftables"
 )
 
-// Backend nftables through the engine: the kernel holds what it should, and no sync but the first writes everything.
+// Backend nftables in the engine: the kernel has the desired rules, and only the first sync writes everything.
 func TestNftablesBackend(t *testing.T) {
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 		t.Run(string(family), func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestNftablesBackend(t *testing.T) {
 					t.Fatalf("event %d: %s, %v", n, found, err)
 				}
 				if e.suspect {
-					t.Fatalf("event %d: the proxier's own commits look like somebody else's", n)
+					t.Fatalf("event %d: the proxier's commits were taken for external writes", n)
 				}
 			}
 			if full != 1 {
@@ -52,7 +52,7 @@ func TestNftablesBackend(t *testing.T) {
 	}
 }
 
-// The backend has a section of its own in the configuration.
+// The configuration has a separate section for the backend.
 func TestNftablesSection(t *testing.T) {
 	cfg := config.New()
 	cfg.IPTables.MasqueradeBit, cfg.NFTables.MasqueradeBit = ptr.To[int32](1), ptr.To[int32](2)
@@ -71,12 +71,12 @@ func TestNftablesSection(t *testing.T) {
 	}
 }
 
-// What somebody does to a chain that packets come to from another one is found by the next check, and by no sync before,
-// whatever else was committed meanwhile.
+// The next check finds an external write to a chain that packets reach by a jump. No earlier sync finds it, whatever
+// else was committed meanwhile.
 func TestNftablesChainIsFlushed(t *testing.T) {
 	path, err := exec.LookPath("nft")
 	if err != nil {
-		t.Skip("no nft command to meddle with")
+		t.Skip("no nft command for external writes")
 	}
 	netns.Fresh(t)
 	c := newRandomCluster(seeds.Of(t), corev1.IPv4Protocol)
@@ -103,12 +103,12 @@ func TestNftablesChainIsFlushed(t *testing.T) {
 	}
 	defer reader.Close()
 	for _, again := range []bool{false, true} {
-		run("add", "table", "ip", "somebody-else")
+		run("add", "table", "ip", "other-program")
 		e.checkDrift(t.Context())
 		if e.full != "" || e.suspect {
-			t.Fatalf("what somebody else has of their own asks for %q, suspect: %v", e.full, e.suspect)
+			t.Fatalf("a foreign table caused the request of a full sync for %q, suspect: %v", e.full, e.suspect)
 		}
-		table, err := reader.Table(corev1.IPv4Protocol) // each full sync makes another one
+		table, err := reader.Table(corev1.IPv4Protocol) // each full sync makes a new table
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,12 +117,12 @@ func TestNftablesChainIsFlushed(t *testing.T) {
 			sync()
 		}
 		if e.checkDrift(t.Context()); e.full != "drift" {
-			t.Fatalf("asked for %q; want drift (after a sync: %v)", e.full, again)
+			t.Fatalf("requested a full sync for %q, want drift (after a sync: %v)", e.full, again)
 		}
 		sync()
-		run("delete", "table", "ip", "somebody-else")
+		run("delete", "table", "ip", "other-program")
 		if e.checkDrift(t.Context()); e.full != "" {
-			t.Fatalf("asked for %q after it was mended", e.full)
+			t.Fatalf("requested a full sync for %q after the repair", e.full)
 		}
 	}
 }

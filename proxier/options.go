@@ -19,51 +19,54 @@ import (
 	"synclab/proxier/runner"
 )
 
-// Options of a Proxier. Zero values mean what the fields say.
+// Options configures a Proxier. Each field describes its zero value.
 type Options struct {
-	// Config as kube-proxy takes it. nil: all defaults.
+	// Config is kube-proxy's configuration. nil: all defaults.
 	Config *v1alpha1.KubeProxyConfiguration
 	// Backend writes the rules. Default Iptables.
 	Backend BackendKind
 	// Variant of iptables, of backend Iptables. Default legacy.
 	Variant iptables.Variant
-	// Layout of the iptables rules, of backends Iptables and Direct. Default classic.
+	// Layout of the iptables rules, of backend Iptables. Default classic.
 	Layout iptables.Layout
-	// Batch is how many names of chains, those they jump to included, one of several iptables-nft-restores of a sync
-	// takes. 0: as measured, see package iptables.
+	// Batch bounds the chain names, jump targets included, in one iptables-nft-restore of a sync that is split. 0: the
+	// measured default, see package iptables.
 	Batch int
 	// Families to serve. Default IPv4.
 	Families []corev1.IPFamily
-	// NodeName says which endpoints are local. Default "node-0".
+	// NodeName is the node's name; endpoints on this node are local. Default "node-0".
 	NodeName string
-	// NodeIPs are the node's main addresses, at most one a family. A bindAddress that is one address comes before them.
+	// NodeIPs are the node's main addresses, at most one per family. A bindAddress that is one address precedes them.
 	NodeIPs []netip.Addr
-	// Addresses gives all addresses of the node, for NodePort addresses; asked at every full sync and once a sync period. nil: NodeIPs.
+	// Addresses returns all addresses of the node, for NodePorts. It is called at every full sync and once per sync
+	// period. nil: NodeIPs.
 	Addresses func() ([]netip.Addr, error)
-	// PodCIDRs of the Node, for detect-local mode NodeCIDR.
+	// PodCIDRs are the Node's pod CIDRs, for detect-local mode NodeCIDR.
 	PodCIDRs []string
-	// Machine is what iptables and the kernel can do. Examine fills it; the zero value is a modest machine.
+	// Machine lists the features of iptables and of the kernel. ExamineMachine fills it; the zero value has none of
+	// them.
 	Machine Machine
-	// Conntrack gives the table whose stale UDP flows are cleaned, by family. nil: flows are left alone.
+	// Conntrack returns a family's conntrack table, for the cleanup of stale UDP flows. nil: no cleanup.
 	Conntrack func(corev1.IPFamily) (conntrack.Table, error)
-	// Policy and Burst of the runner. Default token bucket, 2.
+	// Policy and Burst configure the runner. Default: token bucket, 2.
 	Policy runner.Policy
 	Burst  int
-	// RetryInterval is the longest time between two tries of a failing sync. Default: the configuration's syncPeriod.
+	// RetryInterval is the longest time between two attempts of a failing sync. Default: the configuration's
+	// syncPeriod.
 	RetryInterval time.Duration
-	// LockFile is the xtables lock; empty: the environment's.
+	// LockFile is the path of the xtables lock; empty: the environment's.
 	LockFile string
-	// Clock; default the real one.
+	// Clock; nil: the real clock.
 	Clock clock.WithTicker
-	// Registry takes the metrics, under kube-proxy's names; one a Proxier. nil: one of its own.
+	// Registry takes the metrics, under kube-proxy's names. Each Proxier needs a separate one. nil: a new registry.
 	Registry *prometheus.Registry
 	// ServeHealthChecks opens the health check node ports of Services, in the namespace of the thread that syncs.
 	ServeHealthChecks bool
-	// Sysctls makes the settings that the configuration asks for, as far as a namespace has them of its own.
+	// Sysctls writes the sysctls that the configuration asks for, if they belong to the network namespace.
 	Sysctls bool
-	// OnSync is called after every sync, failed ones too, from the goroutine that syncs.
+	// OnSync is called after every sync, successful or failed, from the goroutine that syncs.
 	OnSync func(Sync)
-	// Restorer adds to how iptables-restore is run: faults, deadline.
+	// Restorer sets how iptables-restore runs: faults, deadline.
 	Restorer iptables.RestorerOptions
 	// Tables replaces the kernel's iptables tables, by family. nil: the kernel's.
 	Tables func(corev1.IPFamily) (iptables.Tables, error)
@@ -71,8 +74,8 @@ type Options struct {
 	Model func(corev1.IPFamily) *nftables.Model
 }
 
-// fullSyncInterval is how often everything is written anew although nothing asked for it, as in kube-proxy; not in
-// large clusters, where that disrupts more than it mends (k/k#137085): there the check for drift has to do.
+// fullSyncInterval is how often a full sync runs without a cause, as in kube-proxy. Large clusters have none, because
+// there it disrupts more than it repairs (k/k#137085); the drift check has to be enough.
 const fullSyncInterval = time.Hour
 
 func (o *Options) setDefaults() {
@@ -114,7 +117,7 @@ func (o *Options) setDefaults() {
 	o.Machine.Liberal = o.Machine.Liberal || o.Config.Conntrack.TCPBeLiberal
 }
 
-// bindAddress takes the configuration's bindAddress for the node's main address of its family, as kube-proxy does.
+// bindAddress makes the configuration's bindAddress the node's main address of its family, as kube-proxy does.
 func (o *Options) bindAddress() {
 	bind, err := netip.ParseAddr(o.Config.BindAddress)
 	if err != nil || bind.IsUnspecified() {
@@ -141,7 +144,7 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// nodeIP of a family; kube-proxy's last resort is the loopback address.
+// nodeIP returns the node's main address of a family, or the loopback address as in kube-proxy.
 func (o *Options) nodeIP(family corev1.IPFamily) netip.Addr {
 	i := slices.IndexFunc(o.NodeIPs, func(a netip.Addr) bool { return a.Is4() == (family == corev1.IPv4Protocol) })
 	switch {

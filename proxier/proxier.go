@@ -16,16 +16,16 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Proxier serves one node: one engine an IP family, each with its own tables and its own pace.
+// Proxier serves one node. It has one engine per IP family; each engine has separate tables and a separate runner.
 type Proxier struct {
 	opts    Options
 	engines []*engine
-	after   *aftercare
-	// services and slices are how far their handlers are.
+	after   *postSync
+	// services and slices record how far the event handlers are in the two watch streams.
 	services, slices *seen
 }
 
-// New makes a Proxier; it touches no table before Run.
+// New makes a Proxier. It touches no table before Run.
 func New(opts Options) (*Proxier, error) {
 	opts.setDefaults()
 	if err := opts.validate(); err != nil {
@@ -77,7 +77,7 @@ func (p *Proxier) newEngine(family corev1.IPFamily) (*engine, error) {
 	return e, err
 }
 
-// settings are read anew at every full sync: addresses come and go, and so may a sysctl.
+// settings returns the backend's settings. Each full sync reads them again, because addresses and sysctls may change.
 func (e *engine) settings() (backend.Settings, error) {
 	cfg := e.opts.Config
 	local, err := config.DetectLocal(cfg, e.family, e.opts.PodCIDRs)
@@ -93,7 +93,7 @@ func (e *engine) settings() (backend.Settings, error) {
 		Local:         local,
 		MasqueradeBit: int(*cfg.IPTables.MasqueradeBit),
 		MasqueradeAll: cfg.IPTables.MasqueradeAll,
-		// Where no address of loopback takes NodePorts, nothing need guard them.
+		// Only NodePorts on loopback addresses need the rule that guards loopback.
 		LocalhostNodePorts: nodePorts.RouteLocalnet(),
 		NodeIP:             e.opts.nodeIP(e.family),
 	}
@@ -102,7 +102,7 @@ func (e *engine) settings() (backend.Settings, error) {
 	return s, err
 }
 
-// nodePortAddresses are the node's addresses that take NodePorts, as of now; nil: all.
+// nodePortAddresses returns the node's current addresses that take NodePorts; nil means all addresses.
 func (e *engine) nodePortAddresses() ([]netip.Addr, error) {
 	nodePorts, err := config.NodePortAddresses(e.opts.Config, e.family, e.opts.NodeIPs)
 	if err != nil || nodePorts.MatchAll {
@@ -110,16 +110,16 @@ func (e *engine) nodePortAddresses() ([]netip.Addr, error) {
 	}
 	addrs, err := e.opts.Addresses()
 	if err != nil {
-		return nil, fmt.Errorf("addresses of the node: %w", err)
+		return nil, fmt.Errorf("read the node's addresses: %w", err)
 	}
 	selected, _ := nodePorts.Select(addrs)
 	if selected == nil {
-		selected = []netip.Addr{} // none of them; nil would mean all
+		selected = []netip.Addr{} // no address; nil would mean all
 	}
 	return selected, nil
 }
 
-// Run syncs until ctx ends, beginning with a full sync. When it returns, nothing of it runs any more.
+// Run syncs until ctx ends, beginning with a full sync. When Run returns, all its goroutines have ended.
 func (p *Proxier) Run(ctx context.Context) error {
 	if err := p.prepareNode(); err != nil {
 		return err
@@ -157,14 +157,15 @@ func (p *Proxier) WaitIdle(ctx context.Context) error {
 	return nil
 }
 
-// ForceSync asks for a full sync of every family.
+// ForceSync requests a full sync of every family.
 func (p *Proxier) ForceSync(reason string) {
 	for _, e := range p.engines {
 		e.demandFull(reason)
 	}
 }
 
-// SyncNow syncs every family in the calling goroutine, past the runner: for benchmarks and tests that time one sync.
+// SyncNow syncs every family in the calling goroutine and bypasses the runner. Benchmarks and tests use it to time one
+// sync.
 func (p *Proxier) SyncNow(ctx context.Context) error {
 	var errs []error
 	for _, e := range p.engines {

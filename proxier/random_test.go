@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// randomCluster makes random events over the whole surface of Services and EndpointSlices that a proxier reads.
+// randomCluster makes random events that vary every field of Services and EndpointSlices that a proxier reads.
 type randomCluster struct {
 	rng      *rand.Rand
 	family   corev1.IPFamily
@@ -43,7 +43,7 @@ func (c *randomCluster) addr(v4, v6 string, n int) string {
 	return fmt.Sprintf("%s%d", v4, n)
 }
 
-// step makes one event and tells it to the engine.
+// step makes one event and passes it to the engine.
 func (c *randomCluster) step(e *engine) {
 	now := e.clock.Now()
 	i := c.rng.IntN(c.size)
@@ -67,7 +67,7 @@ func (c *randomCluster) step(e *engine) {
 	e.tracker.SetSlice(c.slices[key], now)
 }
 
-// tell gives all that exists to a fresh engine.
+// tell passes all existing objects to a fresh engine.
 func (c *randomCluster) tell(e *engine) {
 	for _, svc := range c.services {
 		e.tracker.SetService(svc, e.clock.Now())

@@ -13,7 +13,7 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// Chains are read with the same rules, one by one or with all of the table.
+// Reading chains one by one returns the same rules as reading them with the whole table.
 func TestReadWhole(t *testing.T) {
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		t.Run(string(variant), func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestReadWhole(t *testing.T) {
 					want = append(want, rules...)
 				}
 				got, err := tables.Rules(iptables.NAT, names[:n]...)
-				slices.Sort(got) // a table is printed in an order of its own
+				slices.Sort(got) // the tool prints a table in a different order
 				slices.Sort(want)
 				if err != nil || !slices.Equal(got, want) {
 					t.Errorf("%d chains: %q, %v; want %q", n, got, err, want)

@@ -6,17 +6,16 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// refusals are the Service ports whose rules the kernel did not take, and when to offer them again although nothing
-// changed: whatever is in the way may go, a module be loaded or memory be free, and no event tells of it. That takes a
-// full sync, so each try in vain doubles the wait, up to fullSyncInterval. A Service port that changes, and any full
-// sync, is a try as well.
+// refusals are the Service ports whose rules the kernel refused, and when to retry them without a change. The cause may
+// go away without an event: a module is loaded, or memory is free. Each retry is a full sync, so each failed retry
+// doubles the wait, up to fullSyncInterval. A change of the Service port and every full sync retry it as well.
 type refusals struct {
 	ports map[tracker.ServicePortName]bool
 	wait  time.Duration
 	due   time.Time
 }
 
-// note takes down what a sync was refused; shortest is the first wait.
+// note records what a sync was refused; shortest is the first wait.
 func (r *refusals) note(s *Sync, shortest time.Duration) {
 	known := r.ports
 	r.ports = nil
@@ -34,10 +33,10 @@ func (r *refusals) note(s *Sync, shortest time.Duration) {
 	case s.Kind == Full:
 		r.wait = min(2*r.wait, fullSyncInterval)
 	default:
-		return // those of before, which were not tried
+		return // known refusals, which this sync did not retry
 	}
 	r.due = s.Written.Add(r.wait)
 }
 
-// retry says whether it is time to offer them again.
+// retry reports whether the next retry is due.
 func (r *refusals) retry(now time.Time) bool { return len(r.ports) > 0 && !now.Before(r.due) }

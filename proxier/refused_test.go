@@ -14,10 +14,10 @@ import (
 	"synclab/proxier/kernel"
 )
 
-// bad is the endpoint port that a test's restores cannot take.
+// bad is the endpoint port whose rules the test's restores refuse.
 const bad = 6666
 
-// Rules that somebody refuses: the tool while it reads, or the kernel when the table is committed.
+// refusedRules make a rule that is refused: by the tool while it reads, or by the kernel when the table is committed.
 var refusedRules = map[string]string{
 	"unknown-match": `/:6666$/s/ -j DNAT/ -m nosuchmatch&/`,
 	"wrong-hook":    `/:6666$/s/ -j DNAT .*/ -j MASQUERADE/`,
@@ -25,8 +25,8 @@ var refusedRules = map[string]string{
 	"loop":          `s/^-A \(KUBE-SEP-[A-Z0-9]*\) .*:6666$/-A \1 -j \1/`,
 }
 
-// The Service port whose rules are refused is named and left out, everybody else is served, and it is back as soon as
-// it changes to something that is taken.
+// A Service port whose rules are refused is reported and left out; all others are served. It is installed again as soon
+// as it changes to rules that are accepted.
 func TestRefusedRules(t *testing.T) {
 	for name, change := range refusedRules {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestRefusedRules(t *testing.T) {
 				f.refuses("made-2", "made-3")
 				f.comparesWithout(2, 3)
 
-				// What was installed before stays, as long as nothing better can be had.
+				// The previous rules stay while the new ones are refused.
 				f.remove(3)
 				f.udpService(2, "10.128.1.2", 5353, time.Time{})
 				f.mustSync()
@@ -52,15 +52,15 @@ func TestRefusedRules(t *testing.T) {
 				f.refuses("made-2")
 				f.quiet()
 				if now := kernelSaved(t, f.variant, f.cluster.family); now != before {
-					t.Errorf("refused, but the rules are others now:\n%s\nbefore:\n%s", now, before)
+					t.Errorf("the new rules were refused, but the tables changed to:\n%s\nbefore:\n%s", now, before)
 				}
 
-				// Others are served meanwhile.
+				// Other Services are served meanwhile.
 				f.udpService(4, "10.128.1.5", 5353, time.Time{})
 				f.mustSync()
 				f.refuses("made-2")
 				if now := kernelSaved(t, f.variant, f.cluster.family); !strings.Contains(now, "10.128.1.5:5353") {
-					t.Error("a Service is held back by another that is refused")
+					t.Error("a Service was not written because another one is refused")
 				}
 				f.quiet()
 
@@ -73,10 +73,10 @@ func TestRefusedRules(t *testing.T) {
 	}
 }
 
-// A proxier that starts finds rules that the kernel refuses: Services whose rules are there already are served by them while
-// it looks for the culprit.
+// A starting proxier has rules that the kernel refuses. While it isolates them, Services with installed rules are
+// served.
 func TestRefusedAtStart(t *testing.T) {
-	for _, name := range []string{"wrong-hook", "loop"} { // refused by the kernel, which does not say which rule it is
+	for _, name := range []string{"wrong-hook", "loop"} { // refused by the kernel, without a report of the rule
 		t.Run(name, func(t *testing.T) {
 			eachVariant(t, func(t *testing.T, f *faulty) {
 				f.events(60)
@@ -88,7 +88,7 @@ func TestRefusedAtStart(t *testing.T) {
 				f.udpService(2, "10.128.1.2", bad, time.Time{})
 				f.tables.restored = func() {
 					if now := kernelSaved(t, f.variant, f.cluster.family); !strings.Contains(now, "10.128.1.1:5353") {
-						t.Error("a Service is left without rules while another's are refused")
+						t.Error("a Service lost its rules while those of another one are refused")
 					}
 				}
 				f.mustSync()
@@ -114,7 +114,7 @@ func (f *faulty) refuses(names ...string) {
 	}
 }
 
-// comparesWithout says that the kernel holds what a fresh start without some made Services would write.
+// comparesWithout checks that the kernel has the rules of a fresh start without some of the made Services.
 func (f *faulty) comparesWithout(made ...int) {
 	f.t.Helper()
 	without := &randomCluster{family: f.cluster.family, services: map[int]*corev1.Service{}, slices: f.cluster.slices}
@@ -146,9 +146,10 @@ func TestManyRefused(t *testing.T) {
 	})
 }
 
-// A partial payload is refused because the chains it refers to are gone: everything is written, nobody blamed.
+// A partial payload is refused because chains that it jumps to are gone. The sync writes everything and blames no
+// Service port.
 func TestPartialOnMissingChains(t *testing.T) {
-	eachWay(t, func(t *testing.T, f *faulty) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
 		f.udpService(1, "10.128.1.1", 5353, time.Time{})
 		f.events(40)
 		f.mustSync()
@@ -164,9 +165,9 @@ func TestPartialOnMissingChains(t *testing.T) {
 	})
 }
 
-// Somebody else's rule refers to one of our chains: that chain cannot be deleted, all else goes on.
+// A foreign rule jumps to one of the proxier's chains. That chain cannot be deleted; everything else is written.
 func TestForeignReference(t *testing.T) {
-	eachWay(t, func(t *testing.T, f *faulty) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
 		f.udpService(1, "10.128.1.1", 5353, time.Time{})
 		f.events(20)
 		f.mustSync()
@@ -194,7 +195,7 @@ func TestForeignReference(t *testing.T) {
 			sync()
 			now := kernelSaved(t, f.variant, f.cluster.family)
 			if !strings.Contains(now, ":"+own+" ") || strings.Contains(now, "-A "+own) {
-				t.Errorf("the chain that is referred to should be there, empty:\n%s", now)
+				t.Errorf("the referenced chain should exist and be empty:\n%s", now)
 			}
 		}
 		f.tool("-t", "nat", "-F", "FOREIGN")
@@ -205,9 +206,9 @@ func TestForeignReference(t *testing.T) {
 	})
 }
 
-// Somebody else's rules refer to more chains than a sync tries one by one.
+// Foreign rules jump to more chains than a sync tries one by one.
 func TestManyForeignReferences(t *testing.T) {
-	eachWay(t, func(t *testing.T, f *faulty) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
 		const services = 16
 		f.plain(services, 4)
 		f.mustSync()
@@ -224,7 +225,7 @@ func TestManyForeignReferences(t *testing.T) {
 			}
 		}
 		if len(referred) <= 64 {
-			t.Fatalf("%d chains are referred to", len(referred))
+			t.Fatalf("%d chains are referenced, want more than 64", len(referred))
 		}
 		for i := range services {
 			f.remove(i + 1)
@@ -234,31 +235,31 @@ func TestManyForeignReferences(t *testing.T) {
 		now := kernelSaved(t, f.variant, f.cluster.family)
 		for _, c := range referred {
 			if !strings.Contains(now, ":"+c+" ") || strings.Contains(now, "-A "+c+" ") {
-				t.Fatalf("chain %s should be there, empty:\n%s", c, now)
+				t.Fatalf("chain %s should exist and be empty:\n%s", c, now)
 			}
 		}
 		f.quiet()
 		f.tool("-t", "nat", "-F", "FOREIGN")
 		f.tool("-t", "nat", "-X", "FOREIGN")
-		// Whoever referred to them may be gone before the stamp of the sync that left them is read.
+		// The foreign rules may be gone before the proxier reads the stamp of the sync that kept the chains.
 		if f.stamp, err = f.backend.Stamp(); err != nil {
 			t.Fatal(err)
 		}
-		if f.checkDrift(t.Context()); f.full != "drift" { // they can go now
-			t.Fatalf("asked for %q", f.full)
+		if f.checkDrift(t.Context()); f.full != "drift" { // the chains can be deleted now
+			t.Fatalf("requested a full sync for %q, want drift", f.full)
 		}
 		f.mustSync()
 		f.converged()
 	})
 }
 
-// Packet counts are the first to go when a payload is refused (the nfacct match may be missing, k/k#142068): nobody else
-// is blamed for them, and they are not blamed for others.
+// Packet counts are switched off first when a payload is refused (the nfacct match may be missing, k/k#142068). No
+// Service port is blamed for packet counts, and packet counts are not blamed for a Service port.
 func TestPacketCountsRefused(t *testing.T) {
-	eachWay(t, func(t *testing.T, f *faulty) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
 		f.opts.Machine.Accounting, f.opts.Machine.Liberal = true, false
 		f.udpService(1, "10.128.1.1", 5353, time.Time{})
-		f.mustSync() // the kernel knows no such counter: nobody made it
+		f.mustSync() // the kernel has no such counter: it was never made
 		f.refuses()
 		if f.backend.Settings().Accounting || len(f.last.Runs) != 2 {
 			t.Errorf("%d restores, packet counts: %v", len(f.last.Runs), f.backend.Settings().Accounting)
@@ -266,13 +267,10 @@ func TestPacketCountsRefused(t *testing.T) {
 		f.demandFull("test")
 		f.mustSync()
 		if len(f.last.Runs) != 1 {
-			t.Errorf("%d restores: what did not work was tried again", len(f.last.Runs))
+			t.Errorf("%d restores: the refused packet counts were tried again", len(f.last.Runs))
 		}
 		f.converged()
 
-		if f.direct {
-			return // below, the tool's input is changed
-		}
 		if err := kernel.EnsureAccounts(iptables.AccountInvalid, iptables.AccountLocalNodePorts); err != nil {
 			t.Skip(err)
 		}
@@ -292,7 +290,7 @@ func TestPacketCountsRefused(t *testing.T) {
 	})
 }
 
-// What the tools say when they, or the kernel, did not like the payload, and when they did not get to it.
+// Output of the tools when they or the kernel refused the payload, and when they failed before reading it.
 func TestRefused(t *testing.T) {
 	const append4 = "iptables-nft-restore v1.8.9 (nf_tables): \nline 6: RULE_APPEND failed (%s): rule in chain OUTPUT"
 	for _, c := range []struct {

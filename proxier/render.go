@@ -10,7 +10,7 @@ import (
 	"synclab/proxier/plan"
 )
 
-// Render gives the tables that a proxier would make for some objects, one set of tables a family, without a kernel.
+// Render returns the tables that a proxier would write for the given objects, one set per family, without a kernel.
 func Render(ctx context.Context, opts Options, services []*corev1.Service, slices []*discoveryv1.EndpointSlice, node *corev1.Node) ([]*iptables.Model, error) {
 	var models []*iptables.Model
 	opts.Tables = func(family corev1.IPFamily) (iptables.Tables, error) {

@@ -13,8 +13,8 @@ import (
 	"synclab/proxier/config"
 )
 
-// Loopback is guarded, and what reaches NodePorts there is counted, only where NodePorts answer there: with addresses
-// for NodePorts of which none is a loopback address, kube-proxy lets both be.
+// The rule that guards loopback, and the counter of NodePort packets there, exist only if NodePorts answer on loopback.
+// If no NodePort address is a loopback address, kube-proxy omits both.
 func TestLoopbackGuardFollowsNodePortAddresses(t *testing.T) {
 	svc := plainService("svc", "10.96.0.1", 0)
 	svc.Spec.Type, svc.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30000
@@ -39,15 +39,15 @@ func TestLoopbackGuardFollowsNodePortAddresses(t *testing.T) {
 			}
 			for _, rule := range []string{"block incoming localnet connections", "localhost_nps_accepted_pkts"} {
 				if strings.Contains(text.String(), rule) != c.guarded {
-					t.Errorf("%s: want it there: %t", rule, c.guarded)
+					t.Errorf("%s: want it in the rules: %t", rule, c.guarded)
 				}
 			}
 		})
 	}
 }
 
-// A source range that holds the node's address lets the node use the load balancer itself. Which address that is, the
-// configuration may say.
+// A source range that contains the node's address lets the node use the load balancer. The configuration may set that
+// address.
 func TestBindAddressIsTheNodes(t *testing.T) {
 	svc := plainService("svc", "10.96.0.1", 0)
 	svc.Spec.Type = corev1.ServiceTypeLoadBalancer

@@ -21,16 +21,16 @@ import (
 
 var errKilled = errors.New("the tool was killed")
 
-// retryInterval of the proxiers here: well below the hour after which anything would be written anyway.
+// retryInterval is well below fullSyncInterval, the hour after which a full sync runs anyway.
 const retryInterval = 10 * time.Second
 
-// runningModel is a proxier that runs, in virtual time, on tables in memory whose restores fail as often as it is told.
+// runningModel is a proxier that runs in virtual time on tables in memory. Its next restores fail, failures times.
 type runningModel struct {
 	*Proxier
 	model    *iptables.Model
 	cluster  *randomCluster
 	flows    *countedFlows
-	failures int // to come
+	failures int // number of restores that will fail
 	syncs    []Sync
 }
 
@@ -74,14 +74,14 @@ func runModel(t *testing.T, failures int) *runningModel {
 	return r
 }
 
-// between does something while no sync and no check runs.
+// between calls do while no sync and no check runs.
 func (r *runningModel) between(do func()) {
 	r.engines[0].syncing.Lock()
 	defer r.engines[0].syncing.Unlock()
 	do()
 }
 
-// idle waits for the end of all retries and says how it went.
+// idle waits for the end of all retries, checks the syncs and returns them.
 func (r *runningModel) idle(t *testing.T, failed int) []Sync {
 	t.Helper()
 	if err := r.WaitIdle(t.Context()); err != nil {
@@ -107,7 +107,7 @@ func (r *runningModel) idle(t *testing.T, failed int) []Sync {
 	return syncs
 }
 
-// Whoever asked for a sync that fails, it is retried without any event, until it succeeds.
+// A failed sync is retried without any event until it succeeds, whatever requested it.
 func TestEveryFailureIsRetried(t *testing.T) {
 	asks := map[string]func(r *runningModel, e *engine){
 		"drift": func(r *runningModel, _ *engine) { r.between(func() { r.model.Flush(iptables.NAT) }) },
@@ -133,7 +133,8 @@ func TestEveryFailureIsRetried(t *testing.T) {
 				}
 				r.between(func() { r.failures = failed })
 				ask(r, r.engines[0])
-				// Drift shows within a sync period; all else begins at once, and nothing else happens in that time.
+				// Drift is found within a sync period. All other causes start a sync at once. Nothing else happens in
+				// that time.
 				time.Sleep(r.opts.Config.IPTables.SyncPeriod.Duration)
 				synctest.Wait()
 				if syncs := r.idle(t, failed); syncs[failed].Reason != reason {
@@ -144,8 +145,8 @@ func TestEveryFailureIsRetried(t *testing.T) {
 	}
 }
 
-// A Service port that is refused is tried again, each time after twice the time of before, and told of; everybody else
-// is served and the proxier healthy.
+// A refused Service port is reported, and retried after a wait that doubles each time. All others are served, and the
+// proxier is healthy.
 func TestRefusedIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runModel(t, 0)
@@ -155,7 +156,7 @@ func TestRefusedIsRetried(t *testing.T) {
 			w := httptest.NewRecorder()
 			r.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/livez", nil))
 			if w.Code != 200 || strings.Contains(w.Body.String(), `"refused":["ns/made-1:dns UDP: `) != told {
-				t.Errorf("/livez: %d, told of it %v, want 200 and %v: %s", w.Code, !told, told, w.Body)
+				t.Errorf("/livez: %d, refusal reported: %v, want 200 and %v: %s", w.Code, !told, told, w.Body)
 			}
 		}
 		e, works, period := r.engines[0], r.model.Fail, r.opts.Config.IPTables.SyncPeriod.Duration
@@ -173,7 +174,7 @@ func TestRefusedIsRetried(t *testing.T) {
 		livez(false)
 		f.udpService(1, "10.128.1.1", bad, time.Time{})
 		e.trigger(true)
-		const tries = 5 // after 1, 2, 4, 8 and 16 periods, and each time a check may have just been
+		const tries = 5 // after 1, 2, 4, 8 and 16 periods; each may be one period late
 		time.Sleep(1<<tries*period + tries*period)
 		synctest.Wait()
 		livez(true)
@@ -192,7 +193,7 @@ func TestRefusedIsRetried(t *testing.T) {
 		if retries != tries {
 			t.Errorf("%d retries, want %d", retries, tries)
 		}
-		// Another one is refused: that is news.
+		// A second Service port is refused: the wait starts again.
 		f.udpService(2, "10.128.1.2", bad, time.Time{})
 		e.trigger(true)
 		time.Sleep(2*period + time.Second)
@@ -209,7 +210,7 @@ func TestRefusedIsRetried(t *testing.T) {
 	})
 }
 
-// Addresses come and go without an event: those that take NodePorts are looked at once a sync period.
+// Addresses change without an event. The proxier reads those that take NodePorts once every sync period.
 func TestAddressesChange(t *testing.T) {
 	addrs := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")}
 	model := iptables.NewModel(corev1.IPv4Protocol)
@@ -221,7 +222,7 @@ func TestAddressesChange(t *testing.T) {
 		addrs []string
 		want  string
 	}{
-		{[]string{"192.0.2.1"}, ""}, // one that takes no NodePorts is gone
+		{[]string{"192.0.2.1"}, ""}, // an address that takes no NodePorts is gone
 		{[]string{"192.0.2.2", "192.0.2.1"}, "addresses"},
 		{[]string{"192.0.2.1", "192.0.2.2"}, ""},
 		{nil, "addresses"},
@@ -235,12 +236,12 @@ func TestAddressesChange(t *testing.T) {
 			addrs = append(addrs, netip.MustParseAddr(a))
 		}
 		if e.check(t.Context()); e.full != step.want {
-			t.Errorf("addresses %v: asked for %q, want %q", addrs, e.full, step.want)
+			t.Errorf("addresses %v: requested a full sync for %q, want %q", addrs, e.full, step.want)
 		}
 	}
 }
 
-// A first sync that keeps failing shows in /livez, and one that succeeds ends that.
+// A first sync that keeps failing shows in /livez until a sync succeeds.
 func TestLivezTellsOfFailingStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 1000
@@ -269,7 +270,7 @@ func TestLivezTellsOfFailingStart(t *testing.T) {
 	})
 }
 
-// countedFlows counts the tries to clean a table.
+// countedFlows counts the attempts to clean a table.
 type countedFlows struct {
 	conntrack.Memory
 	tries int
@@ -280,8 +281,8 @@ func (c *countedFlows) DeleteUDP(ctx context.Context, family corev1.IPFamily, st
 	return c.Memory.DeleteUDP(ctx, family, stale)
 }
 
-// Stale flows that cannot be cleaned, as on a kernel without nf_conntrack_netlink, fail no sync and show in no health
-// check: the rules are in the kernel. Cleaning is retried by itself, and the flows go as soon as it works.
+// A failing conntrack cleanup, as on a kernel without nf_conntrack_netlink, fails no sync and no health check: the
+// rules are in the kernel. The cleanup is retried without events, and deletes the flows as soon as it works.
 func TestConntrackFailureFailsNoSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runModel(t, 0)
@@ -316,7 +317,7 @@ func TestConntrackFailureFailsNoSync(t *testing.T) {
 			t.Errorf("%d tries to clean in %v, want one each %v after the first ones", tries, dead, retryInterval)
 		}
 
-		// New work is tried at once, and moves no retry.
+		// New work is tried at once and does not move the retry.
 		before = r.flows.tries
 		for i := range 5 {
 			f.udpService(2+i, "10.128.1.2", 5353, due)

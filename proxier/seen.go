@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// seen is how far the handlers are in the stream of one kind's changes, by resourceVersion.
+// seen records how far the handlers are in one kind's stream of changes, by resourceVersion.
 type seen struct {
 	mu      sync.Mutex
 	version int64
@@ -15,14 +15,14 @@ type seen struct {
 
 func newSeen() *seen { return &seen{changed: make(chan struct{})} }
 
-// object notes an object that a handler was called with. Versions that are no numbers say nothing.
+// object notes an object that a handler received. It ignores versions that are not numbers.
 func (s *seen) object(obj any) {
 	if versioned, ok := obj.(interface{ GetResourceVersion() string }); ok {
 		s.reached(versioned.GetResourceVersion())
 	}
 }
 
-// reached notes that everything up to a resourceVersion has been seen.
+// reached notes that the handlers have seen everything up to a resourceVersion.
 func (s *seen) reached(resourceVersion string) {
 	version, err := strconv.ParseInt(resourceVersion, 10, 64)
 	if err != nil {
@@ -53,8 +53,8 @@ func (s *seen) wait(ctx context.Context, version int64) error {
 	}
 }
 
-// WaitSeen returns when the handlers have been called for the given resourceVersions of Services and EndpointSlices: a
-// change that was made before is then in the tracker, and WaitIdle waits for it too.
+// WaitSeen returns when the handlers have seen the given resourceVersions of Services and EndpointSlices. Earlier
+// changes are then in the tracker, and WaitIdle waits for them too.
 func (p *Proxier) WaitSeen(ctx context.Context, services, slices int64) error {
 	if err := p.services.wait(ctx, services); err != nil {
 		return err

@@ -23,21 +23,22 @@ import (
 	"synclab/proxier/walk"
 )
 
-// transitions of each variant and layout are walked through, each with a crash at every one of its points.
+// transitionsFlag is the number of random transitions of each variant and layout. Each is repeated with a crash in each
+// of its states.
 var transitionsFlag = flag.Int("transitions", 8, "random transitions whose every state is walked through, of each variant and layout")
 
-// staged is a proxier on a model whose every intermediate state is looked at.
+// staged is a proxier on a model. The test evaluates every intermediate state of the tables.
 type staged struct {
 	t       *testing.T
 	cluster *randomCluster
 	model   *iptables.Model
 	engine  *engine
 	options func(*Options)
-	world   walk.World
+	world   walk.NodeAddresses
 	walked  map[string][]walk.Verdict // by the text of the tables, for the packets of one transition
 }
 
-// verdicts of all packets on a state of the tables.
+// verdicts returns the outcomes of all packets on one state of the tables.
 func (s *staged) verdicts(m *iptables.Model, packets []walk.Packet) []walk.Verdict {
 	s.t.Helper()
 	var text bytes.Buffer
@@ -63,8 +64,8 @@ func (s *staged) verdicts(m *iptables.Model, packets []walk.Packet) []walk.Verdi
 	return verdicts
 }
 
-// watched syncs and gives every state of the tables on the way, and the last. after: so many tables are written, then
-// the restore is killed; negative: it is not.
+// watched runs a sync and returns every intermediate state of the tables and the last one. The restore is killed after
+// that many tables are written; negative: it is not killed.
 func (s *staged) watched(e *engine, m *iptables.Model, after int) (states []*iptables.Model) {
 	s.t.Helper()
 	m.Committed = func() error {
@@ -82,7 +83,7 @@ func (s *staged) watched(e *engine, m *iptables.Model, after int) (states []*ipt
 	return append(states, m.Clone())
 }
 
-// allowed says that each packet meets, in each state, what it met before or what it will meet.
+// allowed checks that each packet has, in each state, the outcome from before or from after the sync.
 func (s *staged) allowed(what string, states []*iptables.Model, packets []walk.Packet, old, now []walk.Verdict) {
 	s.t.Helper()
 	for n, m := range states {
@@ -97,7 +98,8 @@ func (s *staged) allowed(what string, states []*iptables.Model, packets []walk.P
 	}
 }
 
-// transition changes the cluster, syncs, looks at every state, and at what a new proxier does that finds it.
+// transition changes the cluster, syncs and checks every state. It also checks the sync of a new proxier that finds the
+// state.
 func (s *staged) transition(n int, rng *rand.Rand) {
 	start := s.model.Clone()
 	frontends := walk.PlannedFrontends(s.engine.plan.Ports())
@@ -110,9 +112,9 @@ func (s *staged) transition(n int, rng *rand.Rand) {
 	}
 	states := s.watched(s.engine, s.model, killed)
 	frontends = append(frontends, walk.PlannedFrontends(s.engine.plan.Ports())...)
-	population := walk.Population{Frontends: frontends, World: s.world, Least: 1, Seed: rng.Uint64()}
+	population := walk.PacketSet{Frontends: frontends, World: s.world, Least: 1, Seed: rng.Uint64()}
 	packets := population.Packets(s.cluster.family == corev1.IPv4Protocol)
-	if killed >= 0 { // the same proxier goes on, without any change
+	if killed >= 0 { // the same proxier continues without further changes
 		states = append(states, s.watched(s.engine, s.model, -1)...)
 	}
 	s.walked = map[string][]walk.Verdict{}
@@ -130,8 +132,8 @@ func (s *staged) transition(n int, rng *rand.Rand) {
 	}
 }
 
-// No packet meets rules that are neither those before a sync nor those after it, whichever table was written last, and
-// wherever a proxier was killed and another one went on.
+// Every packet meets the rules from before a sync or those from after it, whichever table was written last. That
+// includes a proxier that was killed at any point and replaced by another one.
 func TestNoPacketInBetween(t *testing.T) {
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		for _, layout := range iptables.Layouts {
@@ -140,7 +142,7 @@ func TestNoPacketInBetween(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seeds.Of(t), 3))
 				s := &staged{
 					t: t, cluster: newRandomCluster(rng.Uint64(), corev1.IPv4Protocol), model: iptables.NewModel(corev1.IPv4Protocol),
-					world: walk.World{Local: []netip.Addr{netip.MustParseAddr("172.18.0.2")}},
+					world: walk.NodeAddresses{Local: []netip.Addr{netip.MustParseAddr("172.18.0.2")}},
 				}
 				s.cluster.sole = true
 				s.options = func(o *Options) {
@@ -160,8 +162,8 @@ func TestNoPacketInBetween(t *testing.T) {
 	}
 }
 
-// Over the rules of a proxier that was killed, a new one goes on in batches too, and leaves what it would have made
-// alone, in the kernel as on the model.
+// A new proxier over the rules of a killed one also writes in batches. It leaves the same tables as a proxier that
+// starts on empty tables, in the kernel as on the model.
 func TestRestartInBatches(t *testing.T) {
 	for _, layout := range iptables.Layouts {
 		t.Run(string(layout), func(t *testing.T) {
@@ -211,8 +213,8 @@ func TestRestartInBatches(t *testing.T) {
 	}
 }
 
-// Two Services that share an external address come from any two states to any other two in one sync: no packet meets
-// anything in between.
+// Two Services that share an external address change from any two states to any other two in one sync. No packet meets
+// a transition state.
 func TestSharedAddressTransitions(t *testing.T) {
 	address := netip.MustParseAddr("192.0.2.10")
 	states := []string{"absent", "empty", "elsewhere", "here", "limited"}
@@ -222,7 +224,7 @@ func TestSharedAddressTransitions(t *testing.T) {
 				t.Parallel()
 				s := &staged{
 					t: t, cluster: newRandomCluster(1, corev1.IPv4Protocol), model: iptables.NewModel(corev1.IPv4Protocol),
-					world: walk.World{Local: []netip.Addr{netip.MustParseAddr("172.18.0.2")}},
+					world: walk.NodeAddresses{Local: []netip.Addr{netip.MustParseAddr("172.18.0.2")}},
 				}
 				s.engine = testEngine(t, corev1.IPv4Protocol, s.model, func(o *Options) {
 					o.Variant, o.Layout, o.NodeIPs, o.Batch = variant, layout, s.world.Local, 1
@@ -267,8 +269,8 @@ func TestSharedAddressTransitions(t *testing.T) {
 	}
 }
 
-// confused: nat leaves some packets to filter before and after, not the same, and one Service rejects while another
-// drops. Package iptables does not promise which of the two happens to them for a moment.
+// confused: before and after the sync, nat leaves different packets to filter, and one Service rejects while the other
+// drops. For such packets, package iptables does not define which of the two happens in a transition state.
 func confused(from, to [2]string) bool {
 	leavesOver := func(pair [2]string) bool {
 		return !slices.Contains(pair[:], "here") && (slices.Contains(pair[:], "limited") || slices.Contains(pair[:], "elsewhere"))
@@ -276,7 +278,7 @@ func confused(from, to [2]string) bool {
 	return leavesOver(from) && leavesOver(to) && slices.Contains(slices.Concat(from[:], to[:]), "empty")
 }
 
-// share brings a Service that claims an address into a state.
+// share puts a Service that claims an address into a state.
 func (s *staged) share(i int, state string, address netip.Addr) {
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("svc-%d", i), CreationTimestamp: metav1.Unix(int64(1000+i), 0)},

@@ -26,7 +26,7 @@ var eventsFlag = flag.Int("events", 10000, "random events on the model of the ta
 
 func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }
 
-// testEngine is a proxier's engine that is told events and syncs by hand.
+// testEngine is a proxier's engine. The test passes events to it and calls its syncs.
 func testEngine(t testing.TB, family corev1.IPFamily, tables iptables.Tables, change func(*Options)) *engine {
 	t.Helper()
 	opts := Options{
@@ -56,7 +56,7 @@ func saved(t testing.TB, m *iptables.Model) string {
 	return b.String()
 }
 
-// fresh is what a full sync of the same objects on empty tables leaves.
+// fresh returns the tables after a full sync of the same objects on empty tables.
 func fresh(t testing.TB, c *randomCluster) string {
 	t.Helper()
 	model := iptables.NewModel(c.family)
@@ -68,7 +68,7 @@ func fresh(t testing.TB, c *randomCluster) string {
 	return saved(t, model)
 }
 
-// After any events, some of them in syncs that failed, the tables hold what a fresh start would write.
+// After any events, some of them in failed syncs, the tables are those that a fresh start would write.
 func TestPartialEqualsFull(t *testing.T) {
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 		t.Run(string(family), func(t *testing.T) {
@@ -104,13 +104,13 @@ func TestPartialEqualsFull(t *testing.T) {
 				}
 			}
 			if kinds[Partial] < *eventsFlag/4 || kinds[Full] == 0 {
-				t.Errorf("syncs by kind: %v; the partial ones are the point", kinds)
+				t.Errorf("syncs by kind: %v; want mostly partial ones", kinds)
 			}
 		})
 	}
 }
 
-// The kernel ends up with what the model says, in both variants and families, to the letter of iptables-save.
+// The kernel's tables equal the model's, in both variants and families, to the letter of iptables-save.
 func TestKernelEqualsModel(t *testing.T) {
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
@@ -135,7 +135,7 @@ func TestKernelEqualsModel(t *testing.T) {
 	}
 }
 
-// needsLargeRestores skips where the kernel bounds a restore to a few hundred rules.
+// needsLargeRestores skips a test where the kernel limits a restore to a few hundred rules.
 func needsLargeRestores(t *testing.T, variant iptables.Variant) {
 	t.Helper()
 	limit, err := kernel.SendLimit()
@@ -143,7 +143,7 @@ func needsLargeRestores(t *testing.T, variant iptables.Variant) {
 		t.Fatal(err)
 	}
 	if variant == iptables.Nft && limit > 0 {
-		t.Skipf("an iptables-nft-restore of this user may take only %d bytes of netlink messages", limit)
+		t.Skipf("the kernel limits an iptables-nft-restore of this user to %d bytes of netlink messages", limit)
 	}
 }
 
@@ -158,7 +158,7 @@ func hostEngine(t testing.TB, variant iptables.Variant, family corev1.IPFamily, 
 		t.Skip(err)
 	}
 	return testEngine(t, family, host, func(o *Options) {
-		o.Variant, o.Batch = variant, 50 // most syncs of these tests are staged then
+		o.Variant, o.Batch = variant, 50 // so that most syncs of these tests are staged
 	})
 }
 

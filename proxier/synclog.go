@@ -18,24 +18,24 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// SyncRecord is one line of a sync log: a Sync as another process reads it. Errors are text there, and times are those
-// of the wall clock. Durations are in nanoseconds.
+// SyncRecord is one line of a sync log: a Sync in a form that another process can read. Errors are text. Times are
+// wall-clock times. Durations are in nanoseconds.
 type SyncRecord struct {
 	Family corev1.IPFamily `json:"family"`
 	Seq    int             `json:"seq"` // from 1, within the family and the process
 	Kind   Kind            `json:"kind"`
 	Reason string          `json:"reason"`
-	// Queued is missing when the sync had no changes.
+	// Queued is absent when the sync had no changes.
 	Queued  time.Time `json:"queued,omitzero"`
 	Started time.Time `json:"started"`
-	// Written is when the kernel had everything; missing when the sync failed.
+	// Written is when the kernel had all rules; absent when the sync failed.
 	Written  time.Time     `json:"written,omitzero"`
 	Finished time.Time     `json:"finished"`
 	Plan     time.Duration `json:"plan_ns"`
 	Encode   time.Duration `json:"encode_ns"`
 	Jumps    time.Duration `json:"jumps_ns"`
 	Runs     []RunRecord   `json:"runs,omitempty"`
-	// Installed and Sent are by table.
+	// Installed and Sent are counts by table.
 	Installed map[backend.Table]CountRecord `json:"installed,omitempty"`
 	Sent      map[backend.Table]CountRecord `json:"sent,omitempty"`
 	Services  int                           `json:"services"`
@@ -43,16 +43,16 @@ type SyncRecord struct {
 	Changes   int                           `json:"changes"`
 	Events    int                           `json:"events"`
 	Pending   int                           `json:"pending"`
-	// TriggerTimes of the changes that became visible with this sync.
+	// TriggerTimes are the trigger times of the changes that became visible with this sync.
 	TriggerTimes []time.Time     `json:"triggerTimes,omitempty"`
 	Refused      []RefusalRecord `json:"refused,omitempty"`
 	// Error is why the sync failed; empty when it did not.
 	Error string `json:"error,omitempty"`
-	// Stopped says that it failed because the proxier was told to end.
+	// Stopped: the sync failed because the proxier was stopped.
 	Stopped bool `json:"stopped,omitempty"`
 }
 
-// RunRecord is one tool that ran, as in backend.Run.
+// RunRecord is one run of a tool, as in backend.Run.
 type RunRecord struct {
 	Tool     string        `json:"tool"`
 	Wall     time.Duration `json:"wall_ns"`
@@ -63,7 +63,7 @@ type RunRecord struct {
 	ExitCode int           `json:"exitCode"`
 }
 
-// CountRecord is how much of the proxier a table holds, or got.
+// CountRecord is the number of the proxier's chains and rules in a table, or sent to it.
 type CountRecord struct {
 	Chains int `json:"chains"`
 	Rules  int `json:"rules"`
@@ -78,7 +78,7 @@ type RefusalRecord struct {
 	Error     string          `json:"error"`
 }
 
-// RecordOf is a sync as a line of the log.
+// RecordOf converts a sync into a line of the log.
 func RecordOf(s Sync) SyncRecord {
 	r := SyncRecord{
 		Family: s.Family, Seq: s.Seq, Kind: s.Kind, Reason: s.Reason,
@@ -104,7 +104,7 @@ func RecordOf(s Sync) SyncRecord {
 	return r
 }
 
-// Sync is what the record was made of, with errors that say the same. That of a stopped sync is context.Canceled.
+// Sync converts the record back. Errors keep only their text, and the error of a stopped sync is context.Canceled.
 func (r SyncRecord) Sync() Sync {
 	s := Sync{
 		Family: r.Family, Seq: r.Seq, Kind: r.Kind, Reason: r.Reason, Queued: r.Queued, Started: r.Started, Written: r.Written, Finished: r.Finished,
@@ -128,7 +128,7 @@ func (r SyncRecord) Sync() Sync {
 	return s
 }
 
-// recordedError is an error of another process, of which only the text is left and whether it was the end of that process.
+// recordedError is an error of another process: its text, and whether that process was stopped.
 type recordedError struct {
 	text    string
 	stopped bool
@@ -137,7 +137,7 @@ type recordedError struct {
 func (e *recordedError) Error() string        { return e.text }
 func (e *recordedError) Is(target error) bool { return e.stopped && target == context.Canceled }
 
-// wallClock drops the monotonic reading, which means nothing in another process.
+// wallClock drops the monotonic reading, which has no meaning in another process.
 func wallClock(t time.Time) time.Time { return t.Round(0) }
 
 func counts(in map[backend.Table]backend.Count) map[backend.Table]CountRecord {
@@ -162,14 +162,15 @@ func tables(in map[backend.Table]CountRecord) map[backend.Table]backend.Count {
 	return out
 }
 
-// SyncLog writes a line of JSON for each sync, in one write each, so that several processes may append to one file and
-// a reader at the other end of a pipe has whole lines. It may be used by several goroutines.
+// SyncLog writes one line of JSON per sync, each in a single write. Several processes may append to one file, and the
+// reader of a pipe sees whole lines. It is safe for concurrent use.
 type SyncLog struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-// NewSyncLog writes to w. The sync waits for the write: a pipe that nobody reads holds the proxier up once it is full.
+// NewSyncLog returns a log that writes to w. The sync waits for the write: a full pipe without a reader blocks the
+// proxier.
 func NewSyncLog(w io.Writer) *SyncLog { return &SyncLog{w: w} }
 
 // Append writes one line.
@@ -186,8 +187,8 @@ func (l *SyncLog) Append(s Sync) error {
 	return nil
 }
 
-// ReadSyncLog gives the records of a log, in their order, as they come. An error is the last it gives. A last line
-// without an end, which a killed writer leaves, is io.ErrUnexpectedEOF.
+// ReadSyncLog yields the records of a log in order, as they arrive. An error ends the sequence. A last line without a
+// newline, left by a killed writer, yields io.ErrUnexpectedEOF.
 func ReadSyncLog(r io.Reader) iter.Seq2[SyncRecord, error] {
 	return func(yield func(SyncRecord, error) bool) {
 		lines := bufio.NewReaderSize(r, 1<<16)

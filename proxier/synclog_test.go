@@ -42,8 +42,8 @@ func sampleSync() Sync {
 	}
 }
 
-// A sync comes back from the log as it went in, errors by their text. Every field of the sample is set, so that one
-// that is forgotten in the log, or in the sample, is found.
+// A sync read back from the log equals the one written; errors are compared by text. Every field of the sample is set,
+// so that the test finds a field that the log or the sample omits.
 func TestSyncLogRoundTrip(t *testing.T) {
 	full := sampleSync()
 	for i := range reflect.TypeOf(full).NumField() {
@@ -68,11 +68,11 @@ func TestSyncLogRoundTrip(t *testing.T) {
 	}
 	sameText := cmp.Comparer(func(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 	if diff := cmp.Diff(syncs, got, sameText); diff != "" {
-		t.Errorf("what comes back differs:\n%s", diff)
+		t.Errorf("syncs read back differ (-written +read):\n%s", diff)
 	}
 }
 
-// Whoever reads must be able to tell a failure from the end of the proxier.
+// A reader of the log must be able to distinguish a failure from the end of the proxier.
 func TestSyncLogStopped(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -87,7 +87,7 @@ func TestSyncLogStopped(t *testing.T) {
 	}
 }
 
-// A killed proxier leaves half a line: all before it counts.
+// A killed proxier leaves half a line. All lines before it are read.
 func TestSyncLogTorn(t *testing.T) {
 	var log bytes.Buffer
 	writer := NewSyncLog(&log)

@@ -20,8 +20,8 @@ import (
 	"synclab/proxier/walk"
 )
 
-// The kernel's counters tell the way of a packet through the tree. The rules in front of those that counted it are as
-// many as the rule interpreter says that it crosses.
+// The kernel's counters show a packet's path through the tree. The packet crosses as many rules as the ruleset
+// evaluator reports.
 func TestTreeCounters(t *testing.T) {
 	const services = 600
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
@@ -41,7 +41,7 @@ func TestTreeCounters(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			walker := walk.New(rules, walk.World{})
+			walker := walk.New(rules, walk.NodeAddresses{})
 			for i := 0; i < services; i += 120 {
 				packet := walk.Packet{Protocol: walk.UDP, Source: netip.MustParseAddrPort("127.0.0.1:40000"), Destination: vips[i]}
 				verdict, err := walker.Walk(&packet)
@@ -52,7 +52,7 @@ func TestTreeCounters(t *testing.T) {
 				send(t, vips[i])
 				crossed, chains := way(before, counters(t, save(t, variant, "-c")))
 				if crossed != verdict.Crossed.Dispatch || chains < 4 {
-					t.Errorf("%s crosses %d rules in %d chains, %d by the interpreter", vips[i], crossed, chains, verdict.Crossed.Dispatch)
+					t.Errorf("%s crosses %d rules in %d chains, %d by the evaluator", vips[i], crossed, chains, verdict.Crossed.Dispatch)
 				}
 			}
 		})
@@ -68,7 +68,7 @@ func hostOf(t *testing.T, variant iptables.Variant) iptables.Tables {
 	return host
 }
 
-// everywhere gives the namespace a way to all addresses: packets end on loopback.
+// everywhere routes all addresses of the namespace to loopback.
 func everywhere(t *testing.T) {
 	t.Helper()
 	lo, err := netlink.LinkByName("lo")
@@ -81,7 +81,7 @@ func everywhere(t *testing.T) {
 	}
 }
 
-// udpService tells of a Service with one endpoint, and gives its address.
+// udpService adds a Service with one endpoint and returns the Service's address.
 func udpService(e *engine, i int) netip.AddrPort {
 	name, addr := fmt.Sprintf("svc-%d", i), fmt.Sprintf("10.96.%d.%d", i*7%256, i/256)
 	e.tracker.SetService(&corev1.Service{
@@ -142,8 +142,8 @@ func counters(t *testing.T, text []byte) (all []counted) {
 	return all
 }
 
-// way of the packet between two looks at the counters: how many rules it crossed on the way from OUTPUT to the chain of
-// a Service, and in how many chains.
+// way returns the path of the packet between two readings of the counters, from OUTPUT to the chain of a Service: how
+// many rules it crossed, and in how many chains.
 func way(before, after []counted) (crossed, chains int) {
 	place, chain := 0, ""
 	for i, rule := range after {
@@ -158,8 +158,7 @@ func way(before, after []counted) (crossed, chains int) {
 	return crossed, chains
 }
 
-// The longest way there can be, through a tree of prefix.MaxDepth chains to a Service with a firewall, is one that the
-// kernel takes.
+// The kernel accepts the longest possible path: a tree of prefix.MaxDepth chains, then a Service with a firewall.
 func TestDeepestWay(t *testing.T) {
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		t.Run(string(variant), func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// What is done to the chains of a tree is found and mended, as with any other chain; those of an earlier proxier that no
-// Service needs any more go.
+// External writes to the chains of a tree are found and repaired, as for any other chain. The proxier deletes tree
+// chains of an earlier proxier that no Service needs.
 func TestTreeDrift(t *testing.T) {
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		t.Run(string(variant), func(t *testing.T) {
@@ -31,25 +31,25 @@ func TestTreeDrift(t *testing.T) {
 			}
 			chains := treeChains(t, variant)
 			if len(chains) < 10 {
-				t.Fatalf("%d chains prove little", len(chains))
+				t.Fatalf("%d chains are too few for this test", len(chains))
 			}
 			for what, args := range map[string][]string{
 				"emptied":  {"-t", "nat", "-F", chains[c.rng.IntN(len(chains))]},
 				"one less": {"-t", "nat", "-D", chains[c.rng.IntN(len(chains))], "1"},
 				"one more": {"-t", "nat", "-A", chains[c.rng.IntN(len(chains))], "-j", "RETURN"},
-				"nobody's": {"-t", "nat", "-N", "KUBE-TREE-S7F000000-08-0"},
+				"foreign":  {"-t", "nat", "-N", "KUBE-TREE-S7F000000-08-0"},
 				"filter's": {"-t", "filter", "-N", "KUBE-TREE-E7F000000-08-0"},
 			} {
 				tool(t, variant, args...)
 				if e.checkDrift(t.Context()); e.full != "drift" {
 					found, err := e.backend.Drift(t.Context())
-					t.Fatalf("%s: asked for %q; want drift (thorough: %q, %v)", what, e.full, found, err)
+					t.Fatalf("%s: requested a full sync for %q, want drift (thorough check: %q, %v)", what, e.full, found, err)
 				}
 				if err := e.sync(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(freshLayout(t, c, iptables.Tree), kernelSaved(t, variant, c.family)); diff != "" {
-					t.Fatalf("%s (-fresh +mended):\n%s", what, diff)
+					t.Fatalf("%s (-fresh +repaired):\n%s", what, diff)
 				}
 			}
 			for i := range c.size / 2 {
@@ -67,7 +67,7 @@ func TestTreeDrift(t *testing.T) {
 	}
 }
 
-// treeChains are those in nat, sorted.
+// treeChains returns the tree chains in nat, sorted.
 func treeChains(t *testing.T, variant iptables.Variant) (chains []string) {
 	t.Helper()
 	for line := range strings.Lines(string(save(t, variant))) {
@@ -79,7 +79,7 @@ func treeChains(t *testing.T, variant iptables.Variant) (chains []string) {
 	return chains
 }
 
-// tool runs the variant's iptables as anybody might.
+// tool runs the variant's iptables as another process would.
 func tool(t *testing.T, variant iptables.Variant, args ...string) {
 	t.Helper()
 	binary, err := iptables.FindBinary(iptables.Binary(variant, corev1.IPv4Protocol, ""))

@@ -22,7 +22,7 @@ import (
 	"synclab/proxier/walk"
 )
 
-// Random clusters of layout tree have so many Services that its chains come and go.
+// treeServices is the number of Services in random clusters of layout tree: enough for tree chains to come and go.
 const treeServices = 120
 
 var families = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
@@ -35,7 +35,7 @@ func newTreeCluster(seed uint64, family corev1.IPFamily) *randomCluster {
 
 func treeLayout(o *Options) { o.Layout = iptables.Tree }
 
-// freshLayout is what a full sync of the same objects on empty tables leaves.
+// freshLayout returns the tables after a full sync of the same objects on empty tables.
 func freshLayout(t testing.TB, c *randomCluster, layout iptables.Layout) string {
 	t.Helper()
 	return freshForm(t, c, form{layout, true})
@@ -52,7 +52,7 @@ func freshForm(t testing.TB, c *randomCluster, f form) string {
 	return saved(t, model)
 }
 
-// After any events, some of them in syncs that failed, the trees are what a fresh start would write.
+// After any events, some of them in failed syncs, the trees are those that a fresh start would write.
 func TestTreePartialEqualsFull(t *testing.T) {
 	for _, family := range families {
 		t.Run(string(family), func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestTreePartialEqualsFull(t *testing.T) {
 	}
 }
 
-// The kernel ends up with what the model says, in both variants and families, after a start and after changes.
+// The kernel's tables equal the model's, in both variants and families, after a start and after changes.
 func TestTreeInKernel(t *testing.T) {
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		for _, family := range families {
@@ -120,7 +120,8 @@ func TestTreeInKernel(t *testing.T) {
 	}
 }
 
-// overlaps makes some external IPs the node's own, with ports that are NodePorts of others.
+// overlaps adds the node's address as an external IP to some Services. Their ports get the numbers of other Services'
+// NodePorts.
 func (c *randomCluster) overlaps(e *engine, node netip.Addr) {
 	for i, svc := range c.services {
 		if !c.chance(0.3) {
@@ -136,8 +137,8 @@ func (c *randomCluster) overlaps(e *engine, node netip.Addr) {
 	}
 }
 
-// clash adds two Services that claim one port of the node: one as a NodePort without endpoints, which rejects, the other
-// as an external IP without local ones, which drops. The older one decides.
+// clash adds two Services that claim one port of the node. A NodePort without endpoints rejects. An external IP without
+// local endpoints drops. The older Service decides.
 func (c *randomCluster) clash(e *engine, i int, node netip.Addr, rejectingAge, droppingAge int64) {
 	rejecting, dropping := c.service(i), c.service(i+1)
 	for n, svc := range []*corev1.Service{rejecting, dropping} {
@@ -156,7 +157,7 @@ func (c *randomCluster) clash(e *engine, i int, node netip.Addr, rejectingAge, d
 	c.tell(e)
 }
 
-// crowd adds Services that share one address, each with another port and protocol.
+// crowd adds Services that share one address, each with a different port and protocol.
 func (c *randomCluster) crowd(e *engine, first, services int) {
 	for i := first; i < first+services; i++ {
 		svc, slice := c.service(i), c.slice([2]int{i, 0})
@@ -170,7 +171,8 @@ func (c *randomCluster) crowd(e *engine, first, services int) {
 	c.tell(e)
 }
 
-// packets to everything that a Service has, and beside it, from everywhere.
+// packets returns packets from all kinds of senders to every frontend of a Service, and to neighbouring addresses and
+// ports.
 func (c *randomCluster) packets(node netip.Addr) []walk.Packet {
 	addr := func(v4, v6 string, n int) netip.Addr { return netip.MustParseAddr(c.addr(v4, v6, n)) }
 	var packets []walk.Packet
@@ -218,12 +220,12 @@ func (c *randomCluster) packets(node netip.Addr) []walk.Packet {
 }
 
 type verdicts struct {
-	world   walk.World
+	world   walk.NodeAddresses
 	packets []walk.Packet
 }
 
-// of walks all packets over the rules of a node that forwards everything, and over those of one that forwards only what
-// KUBE-FORWARD accepts.
+// of evaluates all packets on a node that forwards everything, and on a node that forwards only what KUBE-FORWARD
+// accepts.
 func (v *verdicts) of(t *testing.T, family corev1.IPFamily, text string) []walk.Verdict {
 	t.Helper()
 	filter := strings.Index(text, "*filter")
@@ -247,10 +249,10 @@ func (v *verdicts) of(t *testing.T, family corev1.IPFamily, text string) []walk.
 	return all
 }
 
-// packet is that of a verdict.
+// packet returns the packet of a verdict.
 func (v *verdicts) packet(i int) *walk.Packet { return &v.packets[i%len(v.packets)] }
 
-// hairpins counts the packets that an endpoint may send to itself, masqueraded.
+// hairpins counts the packets that may go back, masqueraded, to the endpoint that sent them.
 func (v *verdicts) hairpins(all []walk.Verdict) (count int) {
 	for i := range all {
 		if slices.ContainsFunc(all[i].Outcomes, func(o walk.Outcome) bool {
@@ -275,7 +277,7 @@ func (c *randomCluster) node() netip.Addr {
 	return netip.MustParseAddr(c.addr("172.18.0.", "fd00:18:0:1::", 2))
 }
 
-// settled is a cluster after many events.
+// settled returns a cluster after many events, with packets for it.
 func settled(t *testing.T, family corev1.IPFamily) (*randomCluster, *verdicts) {
 	t.Helper()
 	c := newTreeCluster(seeds.Of(t), family)
@@ -287,10 +289,10 @@ func settled(t *testing.T, family corev1.IPFamily) (*randomCluster, *verdicts) {
 	c.clash(e, c.size, c.node(), 1, 2)
 	c.clash(e, c.size+2, c.node(), 2, 1)
 	c.crowd(e, c.size+4, 60)
-	return c, &verdicts{walk.World{Local: []netip.Addr{c.node()}}, c.packets(c.node())}
+	return c, &verdicts{walk.NodeAddresses{Local: []netip.Addr{c.node()}}, c.packets(c.node())}
 }
 
-// Every packet meets the same fate in both layouts.
+// Every packet has the same outcome in both layouts.
 func TestTreeEqualsClassic(t *testing.T) {
 	for _, family := range families {
 		for range 4 {
@@ -305,7 +307,7 @@ func TestTreeEqualsClassic(t *testing.T) {
 					}
 				}
 				if len(v.packets) < 1000 || len(kinds) < 3 || v.hairpins(classic) < 100 {
-					t.Errorf("%d packets with ends of %d kinds, %d from an endpoint to itself, prove little", len(v.packets), len(kinds), v.hairpins(classic))
+					t.Errorf("%d packets, %d kinds of outcome, %d hairpin packets: too few for this test", len(v.packets), len(kinds), v.hairpins(classic))
 				}
 			})
 		}
@@ -341,7 +343,7 @@ func (f form) apply(o *Options) { o.Layout, o.Machine.BPF = f.Layout, f.bpf }
 
 var classicForm, flatForm, chainsForm = form{iptables.Classic, true}, form{iptables.Tree, true}, form{iptables.Tree, false}
 
-// A proxier takes over from one with another layout, and no packet sees it.
+// A proxier takes over from one with another layout, and no packet has another outcome meanwhile.
 func TestConversion(t *testing.T) {
 	for _, family := range families {
 		for _, way := range [][2]form{
@@ -351,7 +353,7 @@ func TestConversion(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s to %s", family, way[0], way[1]), func(t *testing.T) {
 				t.Parallel()
 				c, v := settled(t, family)
-				v.packets = v.packets[:len(v.packets)/3] // of Services in any order
+				v.packets = v.packets[:len(v.packets)/3] // the packets are in random order of Services
 				model := iptables.NewModel(family)
 				before := testEngine(t, family, model, way[0].apply)
 				c.tell(before)
@@ -380,14 +382,15 @@ func TestConversion(t *testing.T) {
 					t.Errorf("drift: %s, %v", drift, err)
 				}
 				if restores < 5 && way[0] != way[1] {
-					t.Errorf("%d restores prove little", restores)
+					t.Errorf("%d restores are too few for this test", restores)
 				}
 			})
 		}
 	}
 }
 
-// Trees change, in one restore or many, and after every one of these a packet meets what it met before or will meet.
+// Trees change in one restore or in many. After each restore, a packet has its outcome from before or from after the
+// sync.
 func TestTreeTransitions(t *testing.T) {
 	for _, family := range families {
 		for _, batch := range []int{0, 40} {
@@ -413,7 +416,7 @@ func TestTreeTransitions(t *testing.T) {
 				}
 				restores = 0
 				for round := range 9 {
-					v := &verdicts{world: walk.World{Local: []netip.Addr{c.node()}}, packets: c.packets(c.node())}
+					v := &verdicts{world: walk.NodeAddresses{Local: []netip.Addr{c.node()}}, packets: c.packets(c.node())}
 					for range 1 << round {
 						c.step(e)
 					}
@@ -441,7 +444,7 @@ func TestTreeTransitions(t *testing.T) {
 
 var sharedChain = regexp.MustCompile(`(?m)^:(KUBE-TREE-\S+|KUBE-SERVICES|KUBE-NODEPORTS|KUBE-EXTERNAL-SERVICES|KUBE-PROXY-FIREWALL) `)
 
-// A changed EndpointSlice touches no tree, a new or removed Service few chains.
+// A changed EndpointSlice rewrites no tree chain. A new or removed Service rewrites few.
 func TestTreeTouchesLittle(t *testing.T) {
 	c := newTreeCluster(seeds.Of(t), corev1.IPv4Protocol)
 	model := iptables.NewModel(c.family)

@@ -14,8 +14,9 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Watch registers the proxier's handlers with the informers, starts these and waits until every handler has seen what
-// there is. Only then may Run write rules: a sync that knows half the cluster would remove the other half (k/k#126532).
+// Watch registers the proxier's handlers with the informers, starts the informers and waits until every handler has
+// seen the first list. Run may write rules only after that: a sync that knows half the cluster would remove the other
+// half's rules (k/k#126532).
 func (p *Proxier) Watch(ctx context.Context, factory informers.SharedInformerFactory) error {
 	watched := []struct {
 		what     string
@@ -30,15 +31,15 @@ func (p *Proxier) Watch(ctx context.Context, factory informers.SharedInformerFac
 	for _, w := range watched {
 		registration, err := w.informer.AddEventHandler(w.handler)
 		if err != nil {
-			return fmt.Errorf("watching %s: %w", w.what, err)
+			return fmt.Errorf("watch %s: %w", w.what, err)
 		}
 		synced = append(synced, registration.HasSyncedChecker())
 	}
 	factory.Start(ctx.Done())
 	if !cache.WaitFor(ctx, "", synced...) {
-		return fmt.Errorf("waiting for the informers: %w", context.Cause(ctx))
+		return fmt.Errorf("wait for the informers: %w", context.Cause(ctx))
 	}
-	// The list is as new as its version says, also when the last change before it was a deletion.
+	// The handlers have seen the list up to its version, even if the last change before it was a deletion.
 	p.services.reached(watched[0].informer.LastSyncResourceVersion())
 	p.slices.reached(watched[1].informer.LastSyncResourceVersion())
 	return nil
@@ -72,7 +73,8 @@ func (p *Proxier) sliceHandler() cache.ResourceEventHandler {
 	}, gone)
 }
 
-// digest gives what the trackers take of an object; informers may store digests (tracker.Digester) or whole objects.
+// digest converts an object into its digest for the trackers. Informers may store digests (tracker.Digester) or
+// objects.
 func (p *Proxier) digest(obj any) any {
 	digest, _ := tracker.Digester{NodeName: p.opts.NodeName, Families: p.opts.Families}.Transform(obj) // never fails
 	return digest
@@ -95,8 +97,8 @@ func (p *Proxier) nodeHandler() cache.ResourceEventHandler {
 	})
 }
 
-// handler calls set for what is added (old is nil) or updated and gone for what is deleted, tombstones of a missed
-// deletion included.
+// handler calls set for an added object (old is nil) or an updated one, and gone for a deleted one. Tombstones of
+// missed deletions count as deletions.
 func handler(s *seen, set func(old, obj any), gone func(any)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { set(nil, obj); s.object(obj) },
@@ -111,7 +113,7 @@ func handler(s *seen, set func(old, obj any), gone func(any)) cache.ResourceEven
 	}
 }
 
-// moved says whether an EndpointSlice went over to another Service, or to none: its labels may be changed.
+// moved reports whether a change of labels moved an EndpointSlice to another Service, or to none.
 func moved(old, obj any) bool {
 	switch before := old.(type) {
 	case *tracker.SliceDigest:

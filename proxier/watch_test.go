@@ -37,7 +37,7 @@ func plainSlice(service string, addresses ...string) *discoveryv1.EndpointSlice 
 	return slice
 }
 
-// eachStored runs a test with informers that store whole objects, and with some that store digests.
+// eachStored runs a test with informers that store whole objects, and with informers that store digests.
 func eachStored(t *testing.T, test func(t *testing.T, stored func(any) any)) {
 	t.Run("objects", func(t *testing.T) { test(t, func(obj any) any { return obj }) })
 	t.Run("digests", func(t *testing.T) {
@@ -51,7 +51,7 @@ func eachStored(t *testing.T, test func(t *testing.T, stored func(any) any)) {
 	})
 }
 
-// A watch that broke may have missed deletions: the informer then hands out tombstones with the last state it knew.
+// A broken watch may have missed deletions. The informer then delivers tombstones with the last known state.
 func TestTombstones(t *testing.T) {
 	eachStored(t, func(t *testing.T, stored func(any) any) {
 		p, rules := watching(t)
@@ -70,14 +70,14 @@ func TestTombstones(t *testing.T) {
 		if after := rules(); strings.Contains(after, "ns/svc") {
 			t.Error("the Service's tombstone left rules in place")
 		}
-		// Nothing to learn from these, and nothing to die of.
+		// These carry no object. The handlers must ignore them.
 		services.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/svc"})
 		slices.OnDelete("nonsense")
 		rules()
 	})
 }
 
-// An EndpointSlice whose label changes goes over to another Service: the old one loses its endpoints.
+// An EndpointSlice whose label changes moves to another Service: the old Service loses its endpoints.
 func TestMovedSlice(t *testing.T) {
 	eachStored(t, func(t *testing.T, stored func(any) any) {
 		p, rules := watching(t)
@@ -100,7 +100,7 @@ func TestMovedSlice(t *testing.T) {
 	})
 }
 
-// watching is a proxier over a model, and a function that syncs and shows the model's rules.
+// watching returns a proxier on a model, and a function that syncs and returns the model's rules.
 func watching(t *testing.T) (*Proxier, func() string) {
 	t.Helper()
 	model := iptables.NewModel(corev1.IPv4Protocol)
@@ -117,7 +117,7 @@ func watching(t *testing.T) (*Proxier, func() string) {
 	}
 }
 
-// An informer that lists again tells of objects that did not change: no sync follows.
+// A relist delivers objects that did not change: no sync follows.
 func TestResyncIsNoChange(t *testing.T) {
 	syncs := 0
 	p, err := New(Options{
@@ -143,8 +143,8 @@ func TestResyncIsNoChange(t *testing.T) {
 	}
 }
 
-// Two Services claim one external address and port: the older one's rule comes first, whatever the names, and again
-// when events made them in another order or the older was touched last.
+// Two Services claim one external address and port. The older one's rule comes first, whatever the names, the order of
+// the events, or the Service that changed last.
 func TestOldestServiceWins(t *testing.T) {
 	young, old := plainService("a", "10.96.0.1", 200), plainService("z", "10.96.0.2", 100)
 	for _, svc := range []*corev1.Service{young, old} {
@@ -179,7 +179,7 @@ func TestOldestServiceWins(t *testing.T) {
 	}
 }
 
-// Addresses with leading zeros, as old objects hold them, reach the rules as what they mean.
+// Addresses with leading zeros, as in old objects, appear in the rules in canonical form.
 func TestLeadingZeros(t *testing.T) {
 	svc := plainService("svc", "010.096.000.001", 0)
 	svc.Spec.Type = corev1.ServiceTypeLoadBalancer
@@ -203,7 +203,7 @@ func TestLeadingZeros(t *testing.T) {
 	}
 }
 
-// A slice whose label names another Service takes its endpoints along.
+// A slice whose label changes to another Service moves its endpoints there.
 func TestSliceMovesToAnotherService(t *testing.T) {
 	model := iptables.NewModel(corev1.IPv4Protocol)
 	p, err := New(Options{Tables: func(corev1.IPFamily) (iptables.Tables, error) { return model, nil }})
@@ -229,7 +229,7 @@ func TestSliceMovesToAnotherService(t *testing.T) {
 	}
 }
 
-// A slice that becomes one of a headless Service takes its endpoints away, and brings them back when it is not any more.
+// A slice that becomes headless removes its endpoints, and brings them back when it is no longer headless.
 func TestSliceTurnsHeadless(t *testing.T) {
 	model := iptables.NewModel(corev1.IPv4Protocol)
 	p, err := New(Options{Tables: func(corev1.IPFamily) (iptables.Tables, error) { return model, nil }})

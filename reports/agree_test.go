@@ -14,8 +14,8 @@ import (
 	"synclab/reports/estimate"
 )
 
-// fixed builds the report of fixed records: three subjects, seven repetitions that differ more than the values within
-// one, and phases that take longer than their sync.
+// fixed builds the report of fixed records: three subjects and seven repetitions. Repetitions differ more than the
+// values within one, and phases take longer than their sync.
 func fixed(t *testing.T) (s *Summary, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -26,8 +26,8 @@ func fixed(t *testing.T) (s *Summary, dir string) {
 	return s, dir
 }
 
-// TestOneFigureEverywhere: each figure and each ratio is the same in the terminal, summary.md, the page, summary.json, the
-// sentences and the pictures.
+// TestOneFigureEverywhere: each figure and each ratio is the same in the terminal, summary.md, the page, summary.json,
+// the sentences and the plots.
 func TestOneFigureEverywhere(t *testing.T) {
 	s, dir := fixed(t)
 	terminal, markdown := outputs(t, dir, s)
@@ -76,16 +76,16 @@ func TestOneFigureEverywhere(t *testing.T) {
 			t.Errorf("%s: %+v in summary.json, %+v", r.Metric, again, r)
 		}
 		if interval := r.intervalText(); !strings.Contains(page, r.Words) || interval != "" && !strings.Contains(page, interval) {
-			t.Errorf("%s of %s beside %s: %q %q is not on the page", r.Metric, r.B, r.A, r.Words, interval)
+			t.Errorf("%s of %s versus %s: %q %q is not on the page", r.Metric, r.B, r.A, r.Words, interval)
 		}
 		if r.Metric == figureCold && r.B == legacy.name && !strings.Contains(sentences, c.bracket(&r)) {
-			t.Errorf("the sentences do not say %q: %s", c.bracket(&r), sentences)
+			t.Errorf("the sentences lack %q: %s", c.bracket(&r), sentences)
 		}
 	}
 	for _, side := range c.Sides {
 		for _, name := range []string{figureCold, figureFull, figurePartial} {
 			if want := figureValue(side.figure(name), false); !strings.Contains(string(plotNamed(t, s, "compared-durations").markup), want) {
-				t.Errorf("the bars do not say %q", want)
+				t.Errorf("the bars lack %q", want)
 			}
 		}
 	}
@@ -93,7 +93,7 @@ func TestOneFigureEverywhere(t *testing.T) {
 
 var percents = regexp.MustCompile(`(\d+) %`)
 
-// TestSharesAddUp: parts add up to the whole, in seconds and in the percents of a sentence.
+// TestSharesAddUp: the parts add up to the whole, in seconds and in the percents of a sentence.
 func TestSharesAddUp(t *testing.T) {
 	s, _ := fixed(t)
 	if len(s.Phases) != 6 {
@@ -122,7 +122,8 @@ func TestSharesAddUp(t *testing.T) {
 	}
 }
 
-// TestFixedVerdicts: a limit within the interval is unclear; with fewer repetitions nothing but what was observed is said.
+// TestFixedVerdicts: a limit within the interval is unclear. With fewer repetitions, only the observed range is
+// reported.
 func TestFixedVerdicts(t *testing.T) {
 	s, dir := fixed(t)
 	for i, want := range []string{verdictMet, verdictUnclear} {
@@ -172,7 +173,7 @@ func TestFixedVerdicts(t *testing.T) {
 	}
 }
 
-// TestImprecise: a cell is repeated until the ratios that are asked for are precise enough.
+// TestImprecise: a cell needs more repetitions until the requested ratios are precise.
 func TestImprecise(t *testing.T) {
 	dir := filepath.Join("testdata", "repetitions")
 	for share, want := range map[float64]int{0.5: 0, 0.001: 1} {

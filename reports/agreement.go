@@ -10,85 +10,82 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/reports/estimate"
 	"synclab/reports/model"
 	"synclab/scenarios"
 	"synclab/sim/twin"
 )
 
-// Agreement says how near the twin comes to a run: the very changes of the run, at the moments when they were due, taken
+// Agreement compares the simulator with a run. The simulator takes the run's own changes, at the times when they were due,
 // through the sync loop in virtual time with each subject's settings.
 //
-//  1. agreement_stream.go finds the changes in the records, and which Service each was of in what the scenario's seed makes.
-//  2. agreement_replay.go plays them to the twin, many times, each with another seed of what syncs take: once drawn from
-//     the run's own syncs, so that only the loop is on trial, and once from a cost model.
-//  3. Here measured and predicted quantiles are set side by side. agreement_page.go draws them.
+//  1. agreement_stream.go reads the changes from the records, and finds their Services in the scenario, made from its seed.
+//  2. agreement_replay.go simulates these changes with many seeds of the sync durations: once with durations of the run's
+//     own syncs, which tests only the loop, and once with durations from a cost model.
+//  3. This file compares measured with predicted quantiles; agreement_table.go prints them.
 type Agreement struct {
 	Run string `json:"run"`
-	// Model is the run that the cost model was fitted to; empty: there was none.
+	// Model is the run that the cost model was fitted to; empty: no model.
 	Model  string          `json:"model,omitempty"`
 	Seeds  int             `json:"seeds"`
 	Seed   uint64          `json:"seed"`
-	Within float64         `json:"within"` // the share that a prediction may be off
+	Within float64         `json:"within"` // the allowed relative error of a prediction
 	Cells  []AgreementCell `json:"cells"`
-	// Remarks are what a reader has to know of the comparison.
+	// Remarks are facts that affect the meaning of the comparison.
 	Remarks []string `json:"remarks,omitempty"`
-
-	head  RunHead
-	plots []Plot
 }
 
 // AgreementCell is one subject in one cell.
 type AgreementCell struct {
-	Subject  string     `json:"subject"`
-	Cell     Cell       `json:"cell"`
-	Reps     int        `json:"reps"`
-	Changes  int        `json:"changes"` // that were seen, of all repetitions
-	Measured Measured   `json:"measured"`
-	Twins    []TwinSays `json:"twins"`
+	Subject  string      `json:"subject"`
+	Cell     Cell        `json:"cell"`
+	Reps     int         `json:"reps"`
+	Changes  int         `json:"changes"` // visible changes of all repetitions
+	Measured Measured    `json:"measured"`
+	Twins    []Simulated `json:"simulations"`
 
-	look     look
 	measured []float64
 }
 
-// Measured is what the run has.
+// Measured has the measured values of the run.
 type Measured struct {
-	// P50, P90 and P99 are of network programming latency, all repetitions together, with the lowest and the highest of
-	// one repetition where there are several.
+	// P50, P90 and P99 are of network programming latency, over all repetitions together. With several repetitions,
+	// Low and High are the lowest and the highest value of a repetition.
 	P50 Spread `json:"p50"`
 	P90 Spread `json:"p90"`
 	P99 Spread `json:"p99"`
-	// Syncs of a repetition from its first change on, the mean.
+	// Syncs is the mean number of syncs of a repetition from its first change on.
 	Syncs float64 `json:"syncs"`
-	// CPUShare is how many CPUs the subject and its tools kept busy; nil: not known.
+	// CPUShare is how many CPUs the subject and its tools kept busy; nil: unknown.
 	CPUShare *float64 `json:"cpu_share,omitempty"`
 }
 
-// TwinSays is what the twin has for it.
-type TwinSays struct {
+// Simulated has the simulator's predictions.
+type Simulated struct {
 	// Cost is OwnCost or ModelCost.
 	Cost string `json:"cost"`
-	// ToNode is the median of the ways to the node that were added, in seconds.
+	// ToNode is the median watch delay that was added, in seconds.
 	ToNode   float64   `json:"to_node"`
 	P50      Predicted `json:"p50"`
 	P90      Predicted `json:"p90"`
 	P99      Predicted `json:"p99"`
 	Syncs    Spread    `json:"syncs"`
 	CPUShare *float64  `json:"cpu_share,omitempty"`
-	// Within: all three quantiles are.
+	// Within: all three quantiles are within the allowed error.
 	Within bool `json:"within"`
 
 	latencies []float64
 }
 
-// What the twin's syncs take.
+// Sources of the simulator's sync durations.
 const (
-	OwnCost   = "own"   // drawn from the run's own syncs
-	ModelCost = "model" // drawn from the cost model
+	OwnCost   = "own"   // from the run's own syncs
+	ModelCost = "model" // from the cost model
 )
 
-// Spread is a value and between which it lies.
+// Spread is a value with its bounds.
 type Spread struct {
 	Value float64  `json:"value"`
 	Low   *float64 `json:"low,omitempty"`
@@ -98,22 +95,21 @@ type Spread struct {
 // Predicted is a median over seeds, with the 5th and 95th percentile.
 type Predicted struct {
 	Spread
-	Ratio  float64 `json:"ratio"` // to what was measured
+	Ratio  float64 `json:"ratio"` // to the measured value
 	Within bool    `json:"within"`
 }
 
 // AgreementOptions of BuildAgreement.
 type AgreementOptions struct {
-	Model *model.Model // nil: the run's own syncs alone
+	Model *model.Model // nil: only the run's own syncs
 	Seeds int          // default 50
-	Seed  uint64       // the first; default 1
-	NoPNG bool
+	Seed  uint64       // first seed; default 1
 }
 
-// agreeWithin is the share that the twin may be off.
+// agreeWithin is the allowed relative error of the simulator.
 const agreeWithin = 0.15
 
-// BuildAgreement compares a run with the twin, and writes twin.html and its plots into the run's folder.
+// BuildAgreement compares the run in a folder with the simulator.
 func BuildAgreement(dir string, o AgreementOptions) (*Agreement, error) {
 	if o.Seeds == 0 {
 		o.Seeds = 50
@@ -130,10 +126,9 @@ func BuildAgreement(dir string, o AgreementOptions) (*Agreement, error) {
 		a.Model = o.Model.Run
 	}
 	if err := a.compare(loaded, o); err != nil {
-		return nil, fmt.Errorf("twin of run %s: %w", a.Run, err)
+		return nil, fmt.Errorf("simulate run %s: %w", a.Run, err)
 	}
-	a.head = runHeads(collect([]*loadedRun{loaded}))[0]
-	return a, a.write(dir, o)
+	return a, nil
 }
 
 func (a *Agreement) remark(format string, args ...any) {
@@ -142,7 +137,7 @@ func (a *Agreement) remark(format string, args ...any) {
 	}
 }
 
-// compare every subject in every cell.
+// compare compares every subject in every cell.
 func (a *Agreement) compare(l *loadedRun, o AgreementOptions) error {
 	c := collect([]*loadedRun{l})
 	cells, err := l.run.Scenario.Cells()
@@ -158,11 +153,11 @@ func (a *Agreement) compare(l *loadedRun, o AgreementOptions) error {
 		}
 		family := corev1.IPFamily(played.Shape.Families[0])
 		if len(played.Shape.Families) > 1 {
-			a.remark("the engines of two families share a node; the twin is of the one for %s", family)
+			a.remark("the engines of two families share a node; the simulator runs only that for %s", family)
 		}
 		traces, err := tracesOf(played)
 		if err != nil {
-			a.remark("every change counts as one of another Service: %v", err)
+			a.remark("each change counts as a change of a separate Service: %v", err)
 		}
 		for _, one := range c.series {
 			samples := one.cells[cell.id()]
@@ -170,14 +165,14 @@ func (a *Agreement) compare(l *loadedRun, o AgreementOptions) error {
 				continue
 			}
 			t := trial{options: o, scenario: played, run: l.run, own: ways[one.subject], agreement: a}
-			if t.about, err = bench.ParseSubject(one.subject); err != nil {
-				t.about = bench.Subject{Name: one.subject, Proxier: bench.Exec}
+			if t.about, err = subject.ParseSubject(one.subject); err != nil {
+				t.about = subject.Spec{Name: one.subject, Proxier: subject.Exec}
 			}
 			t.streams = streamsOf(samples, traces, family, t.remark)
 			if len(t.streams) == 0 {
 				continue
 			}
-			if err := t.hold(cell, one.look); err != nil {
+			if err := t.hold(cell); err != nil {
 				return err
 			}
 		}
@@ -187,12 +182,12 @@ func (a *Agreement) compare(l *loadedRun, o AgreementOptions) error {
 	}
 	slices.SortStableFunc(a.Cells, func(x, y AgreementCell) int { return cmp.Compare(place(x), place(y)) })
 	if len(a.Cells) == 0 {
-		return errors.New("nothing to compare: no change was seen of a subject whose loop is known")
+		return errors.New("nothing to compare: no visible change of a subject with a known sync loop")
 	}
 	return nil
 }
 
-// scenarioOf is the scenario of a cell of the records; nil: none.
+// scenarioOf returns the scenario of a cell of the records, or nil.
 func scenarioOf(cells []scenarios.Cell, cell Cell) *scenarios.Scenario {
 	for i := range cells {
 		if maps.Equal(cells[i].Params, cell.Params) && (cells[i].Scenario.Shape.Services == cell.Services || len(cells) == 1) {
@@ -202,9 +197,9 @@ func scenarioOf(cells []scenarios.Cell, cell Cell) *scenarios.Scenario {
 	return nil
 }
 
-// streamsOf are those of the repetitions that came to their end.
+// streamsOf returns the streams of the repetitions that were not stopped.
 func streamsOf(samples *cellSamples, traces []played, family corev1.IPFamily, remark func(string, ...any)) []*stream {
-	reps := map[int][]bench.Record{}
+	reps := map[int][]raw.Record{}
 	for _, r := range samples.records {
 		reps[r.Rep] = append(reps[r.Rep], *r.Record)
 	}
@@ -213,13 +208,13 @@ func streamsOf(samples *cellSamples, traces []played, family corev1.IPFamily, re
 		failed := 0
 		stopped := false
 		for _, r := range reps[rep] {
-			stopped = stopped || r.Metric == bench.Exceeded
-			if r.Metric == bench.SyncFailed {
+			stopped = stopped || r.Metric == raw.Exceeded
+			if r.Metric == raw.SyncFailed {
 				failed++
 			}
 		}
 		if stopped {
-			remark("it was stopped in repetition %d, which is left out", rep)
+			remark("repetition %d was stopped and is left out", rep)
 			continue
 		}
 		s := streamOf(reps[rep], traces, family)
@@ -227,10 +222,10 @@ func streamsOf(samples *cellSamples, traces []played, family corev1.IPFamily, re
 			continue
 		}
 		if failed > 0 {
-			remark("%d syncs failed in repetition %d; none fails in the twin", failed, rep)
+			remark("%d syncs failed in repetition %d; no sync fails in the simulator", failed, rep)
 		}
 		if s.strange > 0 && len(traces) > 0 {
-			remark("%d changes of repetition %d are not among those that the scenario makes", s.strange, rep)
+			remark("%d changes of repetition %d are not in the scenario", s.strange, rep)
 		}
 		out = append(out, s)
 	}
@@ -241,9 +236,9 @@ func streamsOf(samples *cellSamples, traces []played, family corev1.IPFamily, re
 type trial struct {
 	options   AgreementOptions
 	scenario  *scenarios.Scenario
-	run       bench.Run
-	about     bench.Subject
-	own       *model.Way
+	run       raw.Run
+	about     subject.Spec
+	own       *model.WatchDelay
 	streams   []*stream
 	agreement *Agreement
 }
@@ -252,13 +247,13 @@ func (t *trial) remark(format string, args ...any) {
 	t.agreement.remark("%s, %s", t.about.Name, fmt.Sprintf(format, args...))
 }
 
-// hold measured and predicted side by side.
-func (t *trial) hold(cell Cell, with look) error {
+// hold compares measured with predicted values.
+func (t *trial) hold(cell Cell) error {
 	if _, known := settingsOf(t.about, t.scenario.Proxy, nil); !known {
-		t.remark("its loop is not known")
+		t.remark("its sync loop is unknown")
 		return nil
 	}
-	out := AgreementCell{Subject: t.about.Name, Cell: cell, Reps: len(t.streams), look: with}
+	out := AgreementCell{Subject: t.about.Name, Cell: cell, Reps: len(t.streams)}
 	out.Measured, out.measured = asMeasured(t.streams)
 	out.Changes = len(out.measured)
 	own, err := t.say(OwnCost, func(s *stream) twin.Cost { return newOwnCost(s, t.about) }, t.way(t.own), nil, &out)
@@ -278,33 +273,33 @@ func (t *trial) hold(cell Cell, with look) error {
 	return nil
 }
 
-// way to the node, as it is known.
-func (t *trial) way(w *model.Way) *model.Way {
+// way returns the watch delay, with a remark if it is unknown.
+func (t *trial) way(w *model.WatchDelay) *model.WatchDelay {
 	if w == nil {
-		t.remark("no change met it at rest, so that the way to the node is not known: none is added")
+		t.remark("no change reached it while it was idle: the watch delay is unknown, and none is added")
 	}
 	return w
 }
 
-// fromModel predicts by the cost model.
-func (t *trial) fromModel(cell Cell, out *AgreementCell) (TwinSays, error) {
+// fromModel predicts with the cost model.
+func (t *trial) fromModel(cell Cell, out *AgreementCell) (Simulated, error) {
 	subject, err := t.options.Model.Subject(t.about.Name)
 	if err != nil {
-		return TwinSays{}, err
+		return Simulated{}, err
 	}
 	cost, err := subject.Syncs(cell.Services, cell.Endpoints)
 	if err != nil {
-		return TwinSays{}, err
+		return Simulated{}, err
 	}
 	way := subject.ToNode
 	feeds := [2]string{t.run.Feed, t.options.Model.Feed}
 	for i := range feeds {
 		if feeds[i] == "" {
-			feeds[i] = bench.FeedInformers
+			feeds[i] = raw.FeedInformers
 		}
 	}
 	if feeds[0] != feeds[1] {
-		t.remark("objects came to it %s, and in the calibration %s: the way to the node is the run's own", feedText(feeds[0]), feedText(feeds[1]))
+		t.remark("objects came %s in the run, and %s in the calibration: the run's own watch delay is used", feedText(feeds[0]), feedText(feeds[1]))
 		way = t.own
 	}
 	var cpu cpuTime
@@ -322,9 +317,9 @@ func (t *trial) fromModel(cell Cell, out *AgreementCell) (TwinSays, error) {
 	return t.say(ModelCost, func(*stream) twin.Cost { return cost }, t.way(way), cpu, out)
 }
 
-// say what the twin says, with each of the seeds.
-func (t *trial) say(name string, cost func(*stream) twin.Cost, way *model.Way, cpu cpuTime, out *AgreementCell) (TwinSays, error) {
-	says := TwinSays{Cost: name}
+// say runs the simulator with each seed.
+func (t *trial) say(name string, cost func(*stream) twin.Cost, way *model.WatchDelay, cpu cpuTime, out *AgreementCell) (Simulated, error) {
+	says := Simulated{Cost: name}
 	if way != nil {
 		says.ToNode = way.Median
 	}
@@ -379,7 +374,7 @@ func overSeeds(values []float64) Spread {
 	return Spread{Value: estimate.Median(values), Low: &low, High: &high}
 }
 
-// asMeasured all repetitions of a cell, and every latency.
+// asMeasured returns the measured values of all repetitions of a cell, and all latencies.
 func asMeasured(streams []*stream) (m Measured, all []float64) {
 	var each [][]float64
 	var cpu, window float64
@@ -415,7 +410,7 @@ func asMeasured(streams []*stream) (m Measured, all []float64) {
 	return m, all
 }
 
-// title of a subject in a cell.
+// title names a subject in a cell.
 func (c AgreementCell) title() string {
 	parts := []string{c.Subject, Grouped(int64(c.Cell.Services)) + " Services"}
 	if settings := c.Cell.Settings(); settings != "" {

@@ -7,50 +7,51 @@ import (
 	"slices"
 	"time"
 
-	"synclab/bench"
+	"synclab/bench/subject"
 	"synclab/proxier/runner"
 	"synclab/reports/model"
 	"synclab/scenarios"
 	"synclab/sim/twin"
 )
 
-// settingsOf a subject's node in a cell; false for proxiers whose loop nobody knows.
-func settingsOf(about bench.Subject, p scenarios.Proxy, cost twin.Cost) (set twin.Settings, known bool) {
+// settingsOf returns the simulator's settings of a subject in a cell; false for proxiers with an unknown sync loop.
+func settingsOf(about subject.Spec, p scenarios.Proxy, cost twin.Cost) (set twin.Settings, known bool) {
 	switch about.Proxier {
-	case bench.Synclab:
+	case subject.Synclab:
 		set = twin.Synclab(cost, false)
 		set.Runner.Policy, set.Runner.Burst = cmp.Or(runner.Policy(p.Policy), about.Policy), p.Burst
-	case bench.KubeProxy:
+	case subject.KubeProxy:
 		set = twin.KubeProxy(cost, false)
 	default:
 		return set, false
 	}
 	set.Runner.MinInterval = cmp.Or(p.MinSyncPeriod, set.Runner.MinInterval)
 	set.Runner.RetryInterval = max(cmp.Or(p.SyncPeriod, set.Runner.RetryInterval), set.Runner.MinInterval)
-	if about.Proxier == bench.KubeProxy {
+	if about.Proxier == subject.KubeProxy {
 		set.Runner.FirstRetry = set.Runner.RetryInterval
 	}
 	return set, true
 }
 
-// ownCost draws from what a repetition's own syncs took at about the same time: an oracle, which leaves nothing of an error
-// to the cost model. It is of one replay, as it is told how time passes.
+// ownCost returns durations of the repetition's own syncs at about the same time, so that the cost has no model error.
+// One replay uses it, since OnSync sets now.
 type ownCost struct {
 	partial, full []pastSync
-	// byServices: the syncs say how many Services they took. Otherwise changes were counted.
+	// byServices: changed counts the Services of a sync. Otherwise it counts changes.
 	byServices bool
 	now        time.Duration // the end of the last sync
 }
 
-// A sync is drawn from those of the run at about that time: a machine has slower and faster times. Of the run's next sync
-// and some around it, it is one of the alike, which took about as many changes.
+// A sync's duration comes from a sync of the run at about the same time, since machines have slower and faster times.
+// The candidates are the run's next sync, and around syncs on either side. The alike candidates with the most similar
+// changed remain.
 const (
 	around = 2
 	alike  = 3
 )
 
-func newOwnCost(s *stream, about bench.Subject) *ownCost {
-	c := &ownCost{byServices: about.Proxier == bench.Synclab}
+func newOwnCost(s *stream, about subject.Spec) *ownCost {
+	c := &ownCost{byServices: about.Proxier == subject.Synclab}
 	for _, p := range slices.Concat(s.before, s.syncs) {
 		if p.kind == twin.Full {
 			c.full = append(c.full, p)
@@ -80,7 +81,7 @@ func (c *ownCost) Sync(kind twin.SyncKind, services, changes int, rng *rand.Rand
 	return pool[rng.IntN(len(pool))].took
 }
 
-// like are the syncs to draw the next one from.
+// like returns the syncs to choose the next duration from.
 func (c *ownCost) like(changed int) []pastSync {
 	n := len(c.partial)
 	middle := max(0, min(slices.IndexFunc(c.partial, func(p pastSync) bool { return p.at > c.now }), n-1))
@@ -93,13 +94,13 @@ func (c *ownCost) like(changed int) []pastSync {
 	return pool[:min(alike, len(pool))]
 }
 
-// beginning is a Cost that gives the syncs before the first change what they took, and what found nothing to write
-// nothing. It is of one replay.
+// beginning is a Cost for one replay. Syncs before the first change take their recorded durations. Syncs with nothing
+// to write take no time if idle is set.
 type beginning struct {
 	twin.Cost
 	before []pastSync
 	next   int
-	// idle: a sync of changes that lead no packet elsewhere ends at once. kube-proxy's does all its work for it.
+	// idle: a sync of changes without effect on packets ends at once. kube-proxy does a whole sync for such changes.
 	idle bool
 }
 
@@ -117,30 +118,32 @@ func (c *beginning) Sync(kind twin.SyncKind, services, changes int, rng *rand.Ra
 	return c.Cost.Sync(kind, services, changes, rng)
 }
 
-// cpuTime is the CPU time of a sync; nil: not known.
+// cpuTime is the CPU time of a sync; nil: unknown.
 type cpuTime func(kind twin.SyncKind, changed int) float64
 
-// replayed is what the twin says of a stream.
+// replayed is the simulator's result for a stream.
 type replayed struct {
-	latencies []float64 // s, of the changes that were seen in the run
-	syncs     int       // from the first change on, without those that found nothing to write
-	cpu       float64   // s, of syncs that began while the run measured it
+	latencies []float64 // s, of the changes that were visible in the run
+	syncs     int       // from the first change on, without syncs that had nothing to write
+	cpu       float64   // s, of syncs that started while the run measured CPU time
 }
 
-// forWays is what generators of ways to the node are for: they share no numbers with the twin's.
+// forWays seeds the generators of watch delays, so that they share no numbers with the simulator's generator.
 const forWays = 0x77617973
 
-// beforeDirect is how long before kube-proxy's first sync its runner ran, in vain, as its informers were not there yet: they
-// look every 100 ms. That first sync is not the runner's, so that the wait for the next one counts from the run in vain.
+// beforeDirect is the time from a run of kube-proxy's runner without effect to kube-proxy's first sync. At that run its
+// informers, which it polls every 100 ms, were not synced yet. The runner did not start the first sync, so the next
+// wait counts from the earlier run.
 const beforeDirect = 100 * time.Millisecond
 
-// heldUp is how near changes are due that take the same way: what holds up one holds up the next.
+// heldUp is the maximum distance of changes that share a watch delay: the cause of one delay also delays the next
+// change.
 const heldUp = 50 * time.Millisecond
 
-// arrivals are a stream's events as they come to the proxier, sorted: each as much later, or earlier, than it is due as its
-// way is longer than the median. None overtakes another. For those that were seen, due has when each was due, by when it
-// arrives.
-func (s *stream) arrivals(way *model.Way, rng *rand.Rand) (events []twin.Event, due map[time.Duration]time.Duration) {
+// arrivals returns a stream's events with their arrival times at the proxier, sorted: due time plus the difference of
+// their watch delay from the median. No event overtakes another. due maps arrival times of visible events to due
+// times.
+func (s *stream) arrivals(way *model.WatchDelay, rng *rand.Rand) (events []twin.Event, due map[time.Duration]time.Duration) {
 	events, due = slices.Clone(s.events), map[time.Duration]time.Duration{}
 	var drawn, last time.Duration
 	for i := range events {
@@ -149,7 +152,7 @@ func (s *stream) arrivals(way *model.Way, rng *rand.Rand) (events []twin.Event, 
 		if way != nil && (i == 0 || was > s.events[i-1].Due+heldUp) {
 			drawn = ofSeconds(way.Draw(rng) - way.Median)
 		}
-		e.Due = max(was+drawn, last+1) // due together they would not be told apart
+		e.Due = max(was+drawn, last+1) // equal times would not be distinguishable
 		last = e.Due
 		if _, seen := s.seen[was]; seen {
 			due[e.Due] = was
@@ -158,18 +161,18 @@ func (s *stream) arrivals(way *model.Way, rng *rand.Rand) (events []twin.Event, 
 	return events, due
 }
 
-// replay takes a stream through the twin, born with the syncs that there were before the first change. To each latency
-// comes a way to the node; nil: none is known.
-func (s *stream) replay(set twin.Settings, about bench.Subject, way *model.Way, cpu cpuTime) (replayed, error) {
+// replay runs a stream through the simulator, starting with the syncs before the first change. It adds a watch delay
+// to each latency; nil: unknown.
+func (s *stream) replay(set twin.Settings, about subject.Spec, way *model.WatchDelay, cpu cpuTime) (replayed, error) {
 	var out replayed
-	idle, direct := about.Proxier == bench.Synclab, about.Proxier == bench.KubeProxy
+	idle, direct := about.Proxier == subject.Synclab, about.Proxier == subject.KubeProxy
 	own, _ := set.Cost.(*ownCost)
 	rng := rand.New(rand.NewPCG(set.Seed, forWays))
 	cost := &beginning{Cost: set.Cost, before: s.before, idle: idle}
 	set.Cost = cost
 	events, dues := s.arrivals(way, rng)
-	// Changes come to the proxier by the way later than they are due. The twin's clock is slow by that instead: whatever is
-	// no change happens so much earlier, and a latency is so much longer.
+	// The watch delay shifts all changes. Instead of the changes, the simulator shifts everything else by the median
+	// delay: it happens earlier, and latencies are longer by the same amount.
 	slow := time.Duration(0)
 	if way != nil {
 		slow = ofSeconds(way.Median)
@@ -181,7 +184,7 @@ func (s *stream) replay(set twin.Settings, about bench.Subject, way *model.Way, 
 			cost.before = slices.Clone(s.before)
 			cost.before[0].took = 0
 		}
-		var asked []twin.Event // for the syncs after the first, whoever did
+		var asked []twin.Event // requests for the syncs after the first, from any cause
 		for _, p := range s.before[1:] {
 			asked = append(asked, twin.Event{Due: max(set.Born, p.at-p.took-slow), Service: math.MaxInt32})
 		}

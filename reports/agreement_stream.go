@@ -10,36 +10,37 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/twin"
+	"synclab/sim/world"
 )
 
-// stream is what one repetition of a subject in a cell lived through, as it was recorded.
+// stream has the changes and syncs of a subject in one repetition of a cell, from the records.
 type stream struct {
-	// events for the twin, sorted, no two due together. Those of weight 0 changed no endpoint that a packet could reach:
-	// a proxier may sync for them, and nobody waits to see them.
+	// events for the simulator, sorted, no two with the same due time. An event of weight 0 changed no endpoint that a
+	// packet could reach. A proxier may sync for it, but no latency is measured.
 	events []twin.Event
-	// seen is the latency of each event that was waited for, by its due time.
+	// seen is the measured latency of each event, by its due time.
 	seen map[time.Duration]time.Duration
-	// before are the syncs that began before the first change.
+	// before are the syncs that started before the first change.
 	before []pastSync
-	// syncs are those from then on.
+	// syncs are the later syncs.
 	syncs []pastSync
-	// idle syncs are those of syncs that found nothing to write; their durations are not known.
+	// idle counts later syncs that had nothing to write; their durations are unknown.
 	idle int
-	// cpu time in the steps that played changes, in seconds; window is how long these were. 0: not known.
+	// cpu is the CPU time of the steps with changes, in seconds; window is the duration of these steps. 0: unknown.
 	cpu, window float64
 	played      []timeSpan
-	// strange changes are in the records, and not in what the scenario makes: each counts as a Service of its own.
+	// strange changes are in the records but not in the scenario. Each counts as a separate Service.
 	strange int
 }
 
-// timeSpan is from a moment to another.
+// timeSpan is the time from a moment to another.
 type timeSpan struct{ from, to time.Duration }
 
-// measuredCPU says whether the CPU time of a moment was measured.
+// measuredCPU reports whether the run measured the CPU time at a moment.
 func (s *stream) measuredCPU(at time.Duration) bool {
 	return slices.ContainsFunc(s.played, func(w timeSpan) bool { return at >= w.from && at < w.to })
 }
@@ -47,22 +48,22 @@ func (s *stream) measuredCPU(at time.Duration) bool {
 // pastSync is one sync as it was recorded.
 type pastSync struct {
 	kind    twin.SyncKind
-	at      time.Duration // its end, or when its last write ended
+	at      time.Duration // its end, or the end of its last write
 	took    time.Duration
-	changed int // Services, or changes, that it took; 0: not known
+	changed int // Services, or changes, that it processed; 0: unknown
 }
 
 // played is a step's trace with its place in the scenario.
 type played struct {
 	step    string
-	part    int // of a step that plays one trace after the other
+	part    int // of a step with several traces in sequence
 	changes sim.Trace
 }
 
-// tracesOf are the changes of a cell's steps, as its seed makes them again. With some steps nobody can say: then there is
-// an error.
+// tracesOf makes the changes of a cell's steps again, from the scenario's seed. It fails for steps whose changes
+// depend on more than the scenario.
 func tracesOf(s *scenarios.Scenario) ([]played, error) {
-	world, err := sim.NewWorld(s.Shape, s.Seed)
+	world, err := world.NewWorld(s.Shape, s.Seed)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func tracesOf(s *scenarios.Scenario) ([]played, error) {
 		case step.Create != nil:
 			first := len(world.Objects().Services) == 0
 			if trace, err = world.Create(*step.Create); err == nil && first && step.Create.Rate == 0 {
-				trace = nil // it is there before the proxier
+				trace = nil // created before the proxier starts
 			}
 		case step.React != nil:
 			var parts []sim.Trace
@@ -92,7 +93,7 @@ func tracesOf(s *scenarios.Scenario) ([]played, error) {
 			trace, err = world.NodeLoss(*step.NodeLoss)
 		case step.Settle != nil, step.Probe != nil:
 		default:
-			err = fmt.Errorf("a step %s: what it changes is not in the scenario", step.Kind())
+			err = fmt.Errorf("step %s: its changes are not in the scenario", step.Kind())
 		}
 		if err != nil {
 			return nil, err
@@ -104,23 +105,24 @@ func tracesOf(s *scenarios.Scenario) ([]played, error) {
 	return out, nil
 }
 
-// dueExact is how exact a due time can be had from a record: its At less its Value, two floats.
+// dueExact is the precision of a due time from a record: At minus Value, two floats.
 const dueExact = 2 * time.Microsecond
 
-// streamOf puts a repetition's records and what the scenario plays together. Without traces every change is a Service of its own.
-func streamOf(records []bench.Record, traces []played, family corev1.IPFamily) *stream {
+// streamOf combines a repetition's records with the scenario's changes. Without traces each change is a separate
+// Service.
+func streamOf(records []raw.Record, traces []played, family corev1.IPFamily) *stream {
 	s := &stream{seen: map[time.Duration]time.Duration{}}
 	type sight struct {
 		due, latency time.Duration
 		known        bool
 	}
 	var sights []sight
-	begun := map[string][]float64{} // steps, and their parts
+	begun := map[string][]float64{} // start times of steps and their parts
 	for _, r := range records {
 		switch {
-		case (r.Metric == bench.NetworkProgrammingLatency || r.Metric == bench.Reaction) && (r.Family == "" || r.Family == string(family)):
+		case (r.Metric == raw.NetworkProgrammingLatency || r.Metric == raw.Reaction) && (r.Family == "" || r.Family == string(family)):
 			sights = append(sights, sight{due: ofSeconds(r.At - r.Value), latency: ofSeconds(r.Value)})
-		case r.Metric == bench.Played:
+		case r.Metric == raw.ChangesApplied:
 			begun[r.Step] = append(begun[r.Step], r.At)
 		}
 	}
@@ -170,7 +172,7 @@ func streamOf(records []bench.Record, traces []played, family corev1.IPFamily) *
 			s.add(twin.Event{Due: one.due, Service: number(fmt.Sprint("strange ", i)), Weight: 1}, one.latency)
 		}
 	}
-	for i := range s.events { // whoever is told a due time shall know which event it is
+	for i := range s.events { // each due time must identify one event
 		e := &s.events[i]
 		for _, taken := s.seen[e.Due]; taken && e.Weight == 0; _, taken = s.seen[e.Due] {
 			e.Due++
@@ -182,7 +184,7 @@ func streamOf(records []bench.Record, traces []played, family corev1.IPFamily) *
 	return s
 }
 
-// add an event that was waited for, at a moment that no other has.
+// add adds an event with a measured latency, at a due time that no other event has.
 func (s *stream) add(e twin.Event, latency time.Duration) {
 	for _, taken := s.seen[e.Due]; taken; _, taken = s.seen[e.Due] {
 		e.Due++
@@ -193,7 +195,7 @@ func (s *stream) add(e twin.Event, latency time.Duration) {
 
 func ofSeconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
-// ofFamily leaves out the slices of other families, which a proxier's other engine sees.
+// ofFamily omits the slices of other families, which a proxier's other engine processes.
 func ofFamily(t sim.Trace, family corev1.IPFamily) sim.Trace {
 	return slices.DeleteFunc(slices.Clone(t), func(c sim.Change) bool {
 		slice, ok := c.Object.(*discoveryv1.EndpointSlice)
@@ -201,8 +203,8 @@ func ofFamily(t sim.Trace, family corev1.IPFamily) sim.Trace {
 	})
 }
 
-// startOf finds when a trace began to be played: where most of its changes meet one that was seen. Not much later than the
-// run says, if it does.
+// startOf finds the start of a trace: the time at which most of its changes match a measured due time. If the run
+// recorded the start, the result is at most a second later.
 func startOf(t sim.Trace, dues []time.Duration, told time.Duration, isTold bool) (start time.Duration, found bool) {
 	const tries, latest = 8, time.Second
 	best := 0
@@ -223,7 +225,7 @@ func startOf(t sim.Trace, dues []time.Duration, told time.Duration, isTold bool)
 	return start, best > 0
 }
 
-// meetings counts the changes that were seen, were the trace begun at a start.
+// meetings counts the changes that match a measured due time, for a trace with the given start.
 func meetings(t sim.Trace, dues []time.Duration, start time.Duration) int {
 	n, i := 0, 0
 	for _, c := range t {
@@ -238,8 +240,8 @@ func meetings(t sim.Trace, dues []time.Duration, start time.Duration) int {
 	return n
 }
 
-// takeSyncs takes the syncs of the records: those before the first change, and the others.
-func (s *stream) takeSyncs(records []bench.Record, family corev1.IPFamily) {
+// takeSyncs reads the syncs from the records and divides them at the first change.
+func (s *stream) takeSyncs(records []raw.Record, family corev1.IPFamily) {
 	type id struct {
 		step string
 		sync int
@@ -254,16 +256,16 @@ func (s *stream) takeSyncs(records []bench.Record, family corev1.IPFamily) {
 		}
 		key := id{r.Step, r.Sync}
 		switch r.Metric {
-		case bench.FullSync, bench.PartialSync:
+		case raw.FullSync, raw.PartialSync:
 			kind := twin.Partial
-			if r.Metric == bench.FullSync {
+			if r.Metric == raw.FullSync {
 				kind = twin.Full
 			}
 			wrote[key] = true
 			all, ids = append(all, pastSync{kind: kind, at: ofSeconds(r.At), took: ofSeconds(r.Value)}), append(ids, key)
-		case bench.Changes:
+		case raw.Changes:
 			changed[key] = int(r.Value)
-		case bench.Backlog:
+		case raw.Backlog:
 			turns = append(turns, key)
 		}
 	}
@@ -291,9 +293,10 @@ func (s *stream) takeSyncs(records []bench.Record, family corev1.IPFamily) {
 	}
 }
 
-// attribute counts the changes that each sync wrote, of a subject that does not tell: those seen since it began, and before
-// the next did. What is seen right after the end of the one before is of that one. Package model attributes otherwise: of
-// all families together, with nothing before the first change left out, and none to syncs of whose tools nothing is known.
+// attribute counts the changes of each sync, for a subject that does not report them. A change belongs to the last
+// sync that started before it became visible, or to the sync before that if that one had just ended. Package model
+// attributes differently: over all families together, also to syncs before the first change, and never to syncs whose
+// tools are unknown.
 func (s *stream) attribute() {
 	const late = 5 * time.Millisecond
 	for due, latency := range s.seen {
@@ -308,10 +311,10 @@ func (s *stream) attribute() {
 	}
 }
 
-// takeCPU adds up what the subject used while it worked on changes, and how long that was.
-func (s *stream) takeCPU(records []bench.Record, begun map[string][]float64) {
+// takeCPU adds up the CPU time that the subject used while changes were made, and the duration.
+func (s *stream) takeCPU(records []raw.Record, begun map[string][]float64) {
 	for _, r := range records {
-		if r.Metric != bench.SubjectCPU {
+		if r.Metric != raw.SubjectCPU {
 			continue
 		}
 		if from, ok := begun[r.Step]; ok {

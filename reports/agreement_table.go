@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// costTexts are whose syncs the twin's take as long as.
-var costTexts = map[string]string{OwnCost: "twin, own sync times", ModelCost: "twin, cost model"}
+// costTexts describe the source of the simulator's sync durations.
+var costTexts = map[string]string{OwnCost: "simulator, own sync times", ModelCost: "simulator, cost model"}
 
-// Table writes measured and predicted side by side, for a terminal.
+// Table writes measured and predicted values for a terminal.
 func (a *Agreement) Table(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "The twin beside run %s: network programming latency, %d seeds from %d", a.Run, a.Seeds, a.Seed)
+	fmt.Fprintf(&b, "The simulator compared with run %s: network programming latency, %d seeds from %d", a.Run, a.Seeds, a.Seed)
 	if a.Model != "" {
 		fmt.Fprintf(&b, ", cost model of %s", a.Model)
 	}
@@ -32,8 +32,8 @@ func (a *Agreement) Table(w io.Writer) error {
 		}
 	}
 	t.write(&b)
-	fmt.Fprintf(&b, "\n%s\n", wrap(fmt.Sprintf("measured: of all repetitions; ± how far one of them lies from that, where there are several. Twin: median over seeds, "+
-		"± the 5th and 95th percentile; × of what was measured. Agrees: all three within %.0f %%.", 100*a.Within), tableWidth, ""))
+	fmt.Fprintf(&b, "\n%s\n", wrap(fmt.Sprintf("measured: all repetitions together; ± the largest deviation of a repetition, if there are several. Simulator: median over seeds, "+
+		"± the 5th and 95th percentile; × the ratio to the measured value. Agrees: all three within %.0f %%.", 100*a.Within), tableWidth, ""))
 	for _, sentence := range a.sentences() {
 		b.WriteString("\n" + wrap(sentence, tableWidth, "  ") + "\n")
 	}
@@ -47,7 +47,7 @@ func (a *Agreement) Table(w io.Writer) error {
 	return err
 }
 
-// text of a spread: "523 ms ±3%", and what comes behind.
+// text formats a spread, "523 ms ±3%", and a text behind it.
 func (s Spread) text(behind string) string {
 	text := Format(s.Value, "s")
 	if s.Low != nil && s.Value > 0 {
@@ -67,7 +67,7 @@ func busyText(share *float64) string {
 	return fmt.Sprintf("%.0f %%", 100**share)
 }
 
-// sentences say how many predictions held.
+// sentences state how many predictions are within the allowed error.
 func (a *Agreement) sentences() []string {
 	var out []string
 	for _, cost := range []string{OwnCost, ModelCost} {
@@ -93,7 +93,7 @@ func (a *Agreement) sentences() []string {
 		if all == 0 {
 			continue
 		}
-		what := "With the run's own sync times, which leaves the loop alone on trial,"
+		what := "With the run's own sync times, which tests the sync loop alone,"
 		if cost == ModelCost {
 			what = "With the cost model of " + a.Model + ", fitted without this run,"
 		}

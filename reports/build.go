@@ -8,19 +8,19 @@ import (
 	"os"
 	"path/filepath"
 
-	"synclab/bench"
 	"synclab/bench/outfile"
+	"synclab/bench/raw"
 )
 
 // Options of Build.
 type Options struct {
-	// Promise is what the capacity section judges by. Zero fields take the defaults.
-	Promise Promise
-	// NoPNG leaves the PNG of each plot out: SVG only, which is what the page uses.
+	// SLOs has the SLOs that the capacity section checks. Zero fields take the defaults.
+	SLOs SLOs
+	// NoPNG leaves out the PNG of each plot. The page uses only the SVG.
 	NoPNG bool
 }
 
-// Plot is one figure of the report.
+// Plot describes one plot of the report.
 type Plot struct {
 	Name    string `json:"name"`
 	Title   string `json:"title"`
@@ -31,8 +31,8 @@ type Plot struct {
 	markup []byte // the SVG, for the page
 }
 
-// Build reads the run folders and writes every derived file into out (OutFolder when empty): bench.txt,
-// summary.json, summary.md, the plots and index.html. Whatever was there of an earlier Build is replaced.
+// Build reads the run folders and writes every derived file into out (OutFolder when empty): bench.txt, summary.json,
+// summary.md, the plots and index.html. It replaces the files of an earlier Build.
 func Build(dirs []string, out string, opts Options) (*Summary, error) {
 	if len(dirs) == 0 {
 		return nil, errors.New("no run folder to report on")
@@ -47,7 +47,7 @@ func Build(dirs []string, out string, opts Options) (*Summary, error) {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return nil, err
 	}
-	s := summarize(runs, opts.Promise.withDefaults())
+	s := summarize(runs, opts.SLOs.withDefaults())
 	if err := s.draw(out, opts); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func Build(dirs []string, out string, opts Options) (*Summary, error) {
 
 // writeBench writes every raw sample of every run, one line each, for benchstat.
 func writeBench(b *bytes.Buffer, runs []*loadedRun) error {
-	var parts []*loadedRun // each of one machine
+	var parts []*loadedRun // each was measured on one machine
 	for _, l := range runs {
 		if l.shards == nil {
 			parts = append(parts, l)
@@ -82,14 +82,14 @@ func writeBench(b *bytes.Buffer, runs []*loadedRun) error {
 		parts = append(parts, l.shards...)
 	}
 	for _, l := range parts {
-		records := func(yield func(bench.Record, error) bool) {
+		records := func(yield func(raw.Record, error) bool) {
 			for _, r := range l.records {
 				if !yield(r, nil) {
 					return
 				}
 			}
 		}
-		if err := bench.WriteBench(b, l.run, records); err != nil {
+		if err := raw.WriteBench(b, l.run, records); err != nil {
 			return err
 		}
 	}

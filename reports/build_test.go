@@ -16,13 +16,13 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestSample writes sample reports into the folder SYNCLAB_SAMPLE_REPORTS, to be looked at.
+// TestSample writes sample reports into the folder SYNCLAB_SAMPLE_REPORTS, for inspection.
 func TestSample(t *testing.T) {
 	dir := os.Getenv("SYNCLAB_SAMPLE_REPORTS")
 	if dir == "" {
@@ -63,13 +63,13 @@ func (y synthetic) build(t *testing.T, dir string, opts Options) *Summary {
 var sweep = synthetic{id: "sweep", scenario: "size-sweep", subjects: []syntheticSubject{legacy, nft}, sizes: []int{100, 1000, 10000},
 	reps: 3, churn: 60, probe: 60}
 
-// TestKnownStatistics recovers what the synthetic run was made with.
+// TestKnownStatistics recovers the parameters of the synthetic run.
 func TestKnownStatistics(t *testing.T) {
 	s := sweep.build(t, t.TempDir(), Options{NoPNG: true})
 	for _, subject := range sweep.subjects {
 		found := 0
 		for _, g := range s.Growth {
-			if g.Series == subject.name && g.Metric == bench.FullSync {
+			if g.Series == subject.name && g.Metric == raw.FullSync {
 				found++
 				if math.Abs(g.Slope-subject.exponent) > 0.05 || g.SlopeLow != nil || *g.SlopeRangeLow > g.Slope || *g.SlopeRangeHigh < g.Slope || g.Bends {
 					t.Errorf("%s: exponent %v (%v … %v), want %v", subject.name, g.Slope, *g.SlopeRangeLow, *g.SlopeRangeHigh, subject.exponent)
@@ -96,8 +96,8 @@ func TestKnownStatistics(t *testing.T) {
 	if len(s.Phases) != 2*2*3 {
 		t.Errorf("%d phase bars, want subjects × kinds × sizes = 12", len(s.Phases))
 	}
-	want := map[string]string{clauseFull: "observed: holds up to 1,000, breaks at 10,000", clauseNPL: "observed: holds at all measured sizes, up to 10,000",
-		clausePacket: "observed: holds up to 1,000, breaks at 10,000", clauseAll: "observed: holds up to 1,000, breaks at 10,000"}
+	want := map[string]string{clauseFull: "observed: met up to 1,000, violated at 10,000", clauseNPL: "observed: met at all measured sizes, up to 10,000",
+		clausePacket: "observed: met up to 1,000, violated at 10,000", clauseAll: "observed: met up to 1,000, violated at 10,000"}
 	for _, c := range s.Capacity {
 		if c.Series == legacy.name && c.Verdict != want[c.Clause] {
 			t.Errorf("%s: %s, want %s", c.Clause, c.Verdict, want[c.Clause])
@@ -127,7 +127,7 @@ func TestOutputsAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, numbers, _ := strings.Cut(string(page), `<section id="numbers">`)
-	lines := map[string]int{} // of the page: the exact values of each row
+	lines := map[string]int{} // lines of the page, by the exact values of each row
 	for _, line := range strings.Split(numbers, "\n") {
 		var values []string
 		for _, m := range rowMedians.FindAllStringSubmatch(line, -1) {
@@ -153,7 +153,7 @@ func TestOutputsAgree(t *testing.T) {
 	compareBench(t, filepath.Join(dir, "bench.txt"), s)
 }
 
-// compareBench looks up in the summary how many values bench.txt has, and their ends.
+// compareBench checks the number of values in bench.txt, and their extremes, with the summary.
 func compareBench(t *testing.T, path string, s Summary) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -192,7 +192,7 @@ func compareBench(t *testing.T, path string, s Summary) {
 	}
 }
 
-// TestFiles: every figure that is referenced is there, none else, and the page needs nothing from outside.
+// TestFiles: every referenced plot exists, no other does, and the page needs nothing from outside.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	s := sweep.build(t, dir, Options{})
@@ -223,7 +223,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%d plots inline, want %d", n, len(want))
 	}
 
-	// The same folder with one size only: figures versus Services go away.
+	// The same folder with one size only: plots versus Services are removed.
 	one := sweep
 	one.sizes, one.probe = []int{1000}, 0
 	one.build(t, dir, Options{NoPNG: true})

@@ -7,7 +7,7 @@ import (
 	"synclab/reports/capacity"
 )
 
-// markdown is the answer for a pull request, in one screen.
+// markdown is the answer for a pull request, at most one screen.
 func (r *capacityReport) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## How far can this cluster grow?\n\n%s\n\n", r.subtitle())
@@ -17,7 +17,7 @@ func (r *capacityReport) markdown() string {
 	if len(r.Words) > 0 {
 		b.WriteString("\n")
 	}
-	markdownTable(&b, []string{"subject", "largest cluster, " + string(r.Unit), "first to break", "today", "target", "minSyncPeriod", "latency p99 then", "CPUs then", "memory limit"}, 4, len(r.Subjects), func(i int) []string {
+	markdownTable(&b, []string{"subject", "largest cluster, " + string(r.Unit), "SLO violated first", "SLOs met today", "SLOs met at target", "recommended minSyncPeriod", "latency p99 with it", "CPUs with it", "memory limit"}, 4, len(r.Subjects), func(i int) []string {
 		s := r.Subjects[i]
 		target := ""
 		if s.Target != nil {
@@ -26,7 +26,7 @@ func (r *capacityReport) markdown() string {
 		return []string{s.Name, oneLine(r.limitCell(s.Largest)), firstBreak(s).Text, oneLine(r.holdsCell(s.Today)), target, periodText(s.Recommended.Policy.MinSyncPeriod) + " (" + policyText(s.Recommended.Policy) + ")",
 			oneLine(promisedCell(s.Recommended.Outlook, capacity.ProgrammingP99)), oneLine(promisedCell(s.Recommended.Outlook, capacity.CPU)), oneLine(r.memoryCell(s))}
 	})
-	b.WriteString("\n● measured, ◐ interpolated, ○ extrapolated (× beyond the largest measured size, or below the smallest).\n")
+	b.WriteString("\n● measured, ◐ interpolated, ○ extrapolated (× the largest measured size, or below the smallest).\n")
 	if sentences := r.backendSentences(); len(sentences) > 0 {
 		b.WriteString("\n### When a change of backend pays\n\n")
 		for _, sentence := range sentences {
@@ -34,7 +34,7 @@ func (r *capacityReport) markdown() string {
 		}
 	}
 	if remarks := r.remarks(); len(remarks) > 0 {
-		b.WriteString("\n### To know before trusting a number\n\n")
+		b.WriteString("\n### Caveats\n\n")
 		for _, remark := range remarks {
 			fmt.Fprintf(&b, "- %s\n", remark)
 		}
@@ -45,7 +45,7 @@ func (r *capacityReport) markdown() string {
 	return b.String()
 }
 
-// oneLine is a cell of the page in a cell of Markdown.
+// oneLine writes a cell of the page as a cell of Markdown.
 func oneLine(c pageCell) string {
 	if c.Sub == "" {
 		return c.Text

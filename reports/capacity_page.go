@@ -23,13 +23,13 @@ var capacityPageText string
 // capacityTemplate shares tables, style and script with the page of a run.
 var capacityTemplate = template.Must(template.Must(pageTemplate.Clone()).New("capacity").Parse(capacityPageText))
 
-// capacityReport is an answer, and how it is drawn.
+// capacityReport is an answer, and the looks of its subjects.
 type capacityReport struct {
 	*capacity.Answer
 	looks []look // of each subject
 }
 
-// capacityPage is what the template shows.
+// capacityPage is the data of the template.
 type capacityPage struct {
 	Title, Subtitle string
 	Words, Remarks  []string
@@ -43,7 +43,7 @@ type capacityPage struct {
 
 type capacitySection struct {
 	ID, Short, Title string
-	Break            bool // on a new sheet, when printed
+	Break            bool // on a new sheet in print
 	Notes            []string
 	Figures          []pageFigure
 	Tables, Folded   []pageTable
@@ -54,17 +54,17 @@ type capacitySection struct {
 	drawn []*figure
 }
 
-// download is a file that the page carries in itself.
+// download is a file embedded in the page.
 type download struct {
 	Name, Text string
 	URL        template.URL
 }
 
-// BuildCapacity writes the page of an answer into a folder: capacity.html, which needs nothing beside it; capacity.md; the
-// numbers as capacity.csv, frontier.csv and limits.csv; and the figures. Same answer, same bytes.
+// BuildCapacity writes the report of an answer into a folder: capacity.html, which is self-contained; capacity.md;
+// capacity.csv, frontier.csv and limits.csv; and the plots. The same answer makes the same bytes.
 func BuildCapacity(a *capacity.Answer, out string, opts Options) error {
 	if len(a.Subjects) == 0 {
-		return errors.New("capacity page: an answer without subjects")
+		return errors.New("capacity page: the answer has no subjects")
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (r *capacityReport) subjectCell(i int) pageCell {
 	return pageCell{Text: r.Subjects[i].Name, Color: r.swatch(i)}
 }
 
-// measuredSubject is what the model knows of a subject; nil where it is not at hand.
+// measuredSubject returns the model of a subject; nil if there is none.
 func (r *capacityReport) measuredSubject(name string) *model.Subject {
 	if r.Model == nil {
 		return nil
@@ -146,7 +146,7 @@ func (r *capacityReport) page() *capacityPage {
 	return p
 }
 
-// remarks are those of the answer, and of its subjects: one that is of all of them is said once.
+// remarks are those of the answer and of its subjects. A remark on several subjects appears once.
 func (r *capacityReport) remarks() []string {
 	out := slices.Clone(r.Remarks)
 	of := map[string][]string{}
@@ -165,7 +165,7 @@ func (r *capacityReport) remarks() []string {
 	return out
 }
 
-// subtitle says of which cluster, and on what the numbers rest.
+// subtitle describes the cluster of today and the target.
 func (r *capacityReport) subtitle() string {
 	text := "Today: " + clusterText(r.Question.Today) + "."
 	if r.Target != nil {
@@ -174,7 +174,7 @@ func (r *capacityReport) subtitle() string {
 	return beforeUnit.ReplaceAllString(text, "$1\u00a0$2")
 }
 
-// draw makes the section's figures, and removes those of an earlier page that this one has not.
+// draw draws the section's plots, and removes those of an earlier page that this page lacks.
 func (s *capacitySection) draw(out string, opts Options) error {
 	for _, f := range s.drawn {
 		one, err := f.save(out, opts)
@@ -205,15 +205,15 @@ type basisLook struct {
 }
 
 var basisLooks = []basisLook{
-	{model.Measured, "●", "measured", "filled mark", "at this very size, in the calibration.",
+	{model.Measured, "●", "measured", "filled mark", "at exactly this size, in the calibration.",
 		`<line x1="1" y1="6" x2="43" y2="6" stroke="currentColor" stroke-width="2"/><circle cx="22" cy="6" r="4.5" fill="currentColor"/>`},
-	{model.Interpolated, "◐", "interpolated", "solid line", "within the sizes of the calibration, by the fitted laws of growth.",
+	{model.Interpolated, "◐", "interpolated", "solid line", "within the sizes of the calibration, by the fitted cost model.",
 		`<line x1="1" y1="6" x2="43" y2="6" stroke="currentColor" stroke-width="2"/>`},
-	{model.Extrapolated, "○", "extrapolated ×N", "dashed line", "N times beyond the largest size of the calibration, or below the smallest, or as many changed Services in one sync.",
+	{model.Extrapolated, "○", "extrapolated ×N", "dashed line", "N times the largest size of the calibration, or a fraction 1/N of the smallest, or N times the changed Services of one sync.",
 		`<line x1="1" y1="6" x2="43" y2="6" stroke="currentColor" stroke-width="1.5" stroke-dasharray="5 4" opacity=".75"/>`},
 }
 
-// basisMark is the sign of a basis; an estimate without one has none.
+// basisMark is the sign of a basis; empty for an estimate without one.
 func basisMark(b model.Basis) string {
 	for _, look := range basisLooks {
 		if look.Basis == b {
@@ -223,7 +223,7 @@ func basisMark(b model.Basis) string {
 	return ""
 }
 
-// basisText names what an estimate rests on: "extrapolated ×2.4".
+// basisText names the basis of an estimate: "extrapolated ×2.4".
 func basisText(e capacity.Estimate) string {
 	if times := strings.TrimSuffix(fmt.Sprintf("%.1f", e.Beyond), ".0"); e.Basis == model.Extrapolated && e.Beyond > 1 && times != "1" {
 		text := string(e.Basis) + " ×" + times
@@ -231,7 +231,7 @@ func basisText(e capacity.Estimate) string {
 		case e.Below:
 			text += " below"
 		case e.Changed:
-			text += " changes of a sync"
+			text += " in changes per sync"
 		}
 		return text
 	}

@@ -15,16 +15,16 @@ import (
 
 // The files of a plan's folder.
 const (
-	// AnswerFile is an answer, without its model, which is in model.File beside it.
+	// AnswerFile is an answer without its model, which is in model.File in the same folder.
 	AnswerFile = "plan.json"
-	// CapacityPage is what BuildCapacity writes for people.
+	// CapacityPage is the page of BuildCapacity.
 	CapacityPage = "capacity.html"
 )
 
-// WriteAnswer keeps an answer in a folder, and the model it rests on beside it, so that BuildCapacity can be done again.
+// WriteAnswer stores an answer and its model in a folder, so that BuildCapacity can be repeated.
 func WriteAnswer(dir string, a *capacity.Answer) error {
 	if a.Model == nil {
-		return errors.New("plan: the answer has no cost model to keep beside it")
+		return errors.New("plan: the answer has no cost model to store")
 	}
 	text, err := json.MarshalIndent(a, "", "  ")
 	if err != nil {
@@ -34,14 +34,14 @@ func WriteAnswer(dir string, a *capacity.Answer) error {
 		return err
 	}
 	if kept, _, err := model.Load(dir, model.Here{Elsewhere: true}); err != nil || kept.Run != a.Model.Run || !kept.Made.Equal(a.Model.Made) {
-		if err := a.Model.Write(dir); err != nil { // in the calibration's own folder it is there already
+		if err := a.Model.Write(dir); err != nil { // the calibration's own folder has it already
 			return err
 		}
 	}
 	return outfile.Write(filepath.Join(dir, AnswerFile), append(text, '\n'), 0o644)
 }
 
-// LoadAnswer reads what WriteAnswer kept. The model may be of any machine: it answers nothing anew.
+// LoadAnswer reads an answer from WriteAnswer. The model may be of any machine, since it makes no new predictions.
 func LoadAnswer(dir string) (*capacity.Answer, error) {
 	path := filepath.Join(dir, AnswerFile)
 	text, err := outfile.Read(path)
@@ -55,8 +55,8 @@ func LoadAnswer(dir string) (*capacity.Answer, error) {
 	if len(a.Subjects) == 0 {
 		return nil, fmt.Errorf("%s: an answer without subjects", path)
 	}
-	if a.Unit != a.Question.Growth.Unit() { // it was not kept before limits were counted in it
-		return nil, fmt.Errorf("%s: another version of synclab made it, and counted limits otherwise; plan again: %s", path, cmp.Or(a.Command, "synclab plan"))
+	if a.Unit != a.Question.Growth.Unit() { // older versions stored no unit of limits
+		return nil, fmt.Errorf("%s: made by another version of synclab, which counted limits differently; plan again: %s", path, cmp.Or(a.Command, "synclab plan"))
 	}
 	if a.Model, _, err = model.Load(dir, model.Here{Elsewhere: true}); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -64,7 +64,7 @@ func LoadAnswer(dir string) (*capacity.Answer, error) {
 	return a, nil
 }
 
-// HasAnswer says whether a folder holds an answer.
+// HasAnswer reports whether a folder has an answer.
 func HasAnswer(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, AnswerFile))
 	return err == nil

@@ -13,12 +13,12 @@ import (
 	"synclab/reports/model"
 )
 
-// The sections of the capacity page, in its order. Each is nil where there is nothing to show.
+// The sections of the capacity page, in its order. Each is nil without content.
 
 func (r *capacityReport) frontierSection() *capacitySection {
-	s := &capacitySection{ID: "frontier", Short: "Frontier", Title: "What a setting costs, and what it gives", Break: true,
-		Notes: []string{"A short minSyncPeriod makes changes visible sooner and costs CPU; a long one lets changes gather and saves it. " +
-			"Each curve is what one subject offers at " + r.frontierAt() + "; settings off its lower left edge are worse in both."}}
+	s := &capacitySection{ID: "frontier", Short: "Frontier", Title: "Latency and CPU by setting", Break: true,
+		Notes: []string{"A short minSyncPeriod makes changes visible sooner and costs CPU. A long one combines changes and saves CPU. " +
+			"Each curve shows the settings of one subject at " + r.frontierAt() + ". For a setting off the lower left edge, another setting is better in both."}}
 	if f := r.frontierFigure(); f != nil {
 		s.drawn = append(s.drawn, f)
 	}
@@ -33,13 +33,13 @@ func (r *capacityReport) frontierSection() *capacitySection {
 	return s
 }
 
-// growthFigures draws panels as figures of their own.
+// growthFigures draws each panel as a separate plot.
 func (r *capacityReport) growthFigures(prefix string, panels []growthPanel) []*figure {
 	var out []*figure
 	for _, g := range panels {
 		name := cmp.Or(g.promise, strings.ReplaceAll(g.text, " ", "-"))
 		f := &figure{name: prefix + name, title: sentenceCase(g.text)}
-		promised := r.Question.Promise.Bound(g.promise) > 0
+		promised := r.Question.SLOs.Bound(g.promise) > 0
 		ends := g.add(r, f, panelHeight+10)
 		if ends == nil {
 			continue
@@ -49,20 +49,20 @@ func (r *capacityReport) growthFigures(prefix string, panels []growthPanel) []*f
 		f.caption = "The band is the interval."
 		if g.measured != nil {
 			f.caption += " Filled marks are measured cells" + map[capacity.Unit]string{
-				capacity.InServices:  "; small pale ones had other numbers of endpoints per Service than the curve has there",
-				capacity.InEndpoints: "; small pale ones had other numbers of Services than the curve has there"}[r.Unit] + "."
+				capacity.InServices:  "; small pale ones have other numbers of endpoints per Service than the curve",
+				capacity.InEndpoints: "; small pale ones have other numbers of Services than the curve"}[r.Unit] + "."
 		} else {
-			f.caption += " No mark: this comes from the sync loop in virtual time, which draws its syncs from the cost model."
+			f.caption += " There are no marks: the values come from the sync loop in virtual time, with sync durations from the cost model."
 		}
 		if promised {
-			f.caption += " The dotted line is the promise, with how far each subject holds it."
+			f.caption += " The dotted line is the SLO, with the largest size at which each subject meets it."
 		}
 		out = append(out, f)
 	}
 	return out
 }
 
-// promisePanels are the quantities of promises.
+// promisePanels are the panels of the SLOs' quantities.
 func promisePanels() map[string]growthPanel {
 	out := map[string]growthPanel{}
 	for _, p := range promiseTexts {
@@ -71,8 +71,8 @@ func promisePanels() map[string]growthPanel {
 	return out
 }
 
-// measuredOf are the points of a calibration that a promise's quantity was measured in. Latency and CPU over time have
-// none: they come of the loop.
+// measuredOf returns the measured points of an SLO's quantity in a calibration. Latency and CPU over time have none:
+// they come from the simulated sync loop.
 var measuredOf = map[string]func(*model.Subject) []model.Point{
 	capacity.Memory: func(s *model.Subject) []model.Point {
 		peaks := pointsOf(s, model.PeakRSS, "")
@@ -91,21 +91,21 @@ var measuredOf = map[string]func(*model.Subject) []model.Point{
 		if points := pointsOf(s, model.FirstPacketP99, ""); len(points) > 0 {
 			return points
 		}
-		return pointsOf(s, model.FirstPacket, "") // of older calibrations: a remark says so
+		return pointsOf(s, model.FirstPacket, "") // of older calibrations, with a remark
 	},
 	capacity.Start: func(s *model.Subject) []model.Point { return pointsOf(s, model.Total, model.Full) },
 }
 
 func pointsOf(s *model.Subject, q model.Quantity, kind string) []model.Point { return s.Shown(q, kind) }
 
-// drawnWithPromises are the quantities of the section of promises: what is promised, and what the loop does in any case.
+// drawnWithPromises reports whether the SLO section draws a quantity: those with an SLO, latency and CPU.
 func (r *capacityReport) drawnWithPromises(name string) bool {
-	return r.Question.Promise.Bound(name) > 0 || name == capacity.ProgrammingP99 || name == capacity.CPU
+	return r.Question.SLOs.Bound(name) > 0 || name == capacity.ProgrammingP99 || name == capacity.CPU
 }
 
 func (r *capacityReport) curvesSection() *capacitySection {
-	s := &capacitySection{ID: "curves", Short: "How far", Title: "How far each promise holds", Break: true,
-		Notes: []string{fmt.Sprintf("Everything against %s, along the growth that was asked for: what else grows has grown with it. All with the policy in use today.", r.Unit)}}
+	s := &capacitySection{ID: "curves", Short: "How far", Title: "Largest cluster for each SLO", Break: true,
+		Notes: []string{fmt.Sprintf("All quantities versus %s, along the given growth of the whole cluster, with the policy in use today.", r.Unit)}}
 	panels := promisePanels()
 	var shown []growthPanel
 	for _, p := range promiseTexts {
@@ -121,18 +121,18 @@ func (r *capacityReport) curvesSection() *capacitySection {
 }
 
 func (r *capacityReport) validationSection() *capacitySection {
-	s := &capacitySection{ID: "validation", Short: "Predicted, measured", Title: "Predicted against measured"}
+	s := &capacitySection{ID: "validation", Short: "Predicted, measured", Title: "Predicted versus measured"}
 	if r.Model == nil {
 		return nil
 	}
 	v := r.Model.Validation
 	if v == nil || len(v.Rows) == 0 {
-		s.Notes = []string{"The calibration held no cells out, so nothing here says how well its predictions come true on this machine. " +
-			"A calibration with “synclab calibrate --hold-out” fits the small cells only and holds the large ones against what was predicted for them; plan from that one, and this section shows it."}
+		s.Notes = []string{"The calibration held no cells out, so the accuracy of its predictions on this machine is unknown. " +
+			"“synclab calibrate --hold-out” fits only the small cells and compares the large ones with their predictions. This section shows that comparison for plans from such a calibration."}
 		return s
 	}
 	failed, coverage, points := v.Overall("")
-	s.Notes = []string{fmt.Sprintf("To try the method, the laws were fitted to the small cells only and had to predict the large ones. Whole syncs: median absolute error %.1f %%, and %.0f %% of %d points within their intervals of %.0f %%. Aimed at: an error of 10 %% or less, and 85 %% or more within. The numbers of this page come from a fit to all cells.",
+	s.Notes = []string{fmt.Sprintf("As a test, the cost model was fitted to the small cells only and predicted the large ones. Whole syncs: median absolute error %.1f %%, and %.0f %% of %d points within their intervals of %.0f %%. Targets: an error of at most 10 %%, and at least 85 %% within. The numbers of this page use a fit to all cells.",
 		100*failed, 100*coverage, points, 100*v.Confidence)}
 	for _, g := range predictedGroups {
 		if f := g.figure(r); f != nil {
@@ -147,7 +147,7 @@ func (r *capacityReport) validationSection() *capacitySection {
 }
 
 func (r *capacityReport) sensitivitySection() *capacitySection {
-	s := &capacitySection{ID: "sensitivity", Short: "Sensitivity", Title: "Which input moves the answer most"}
+	s := &capacitySection{ID: "sensitivity", Short: "Sensitivity", Title: "Sensitivity to inputs"}
 	f, t := r.sensitivityFigure(), r.sensitivityTable()
 	if f == nil && len(t.Rows) == 0 {
 		return nil
@@ -180,7 +180,7 @@ func (r *capacityReport) sensitivitySentences() []string {
 	var parts []string
 	for _, input := range order {
 		if input == "" {
-			parts = append(parts, "nothing that was tried moves it for "+joinWords(byInput[input]))
+			parts = append(parts, "none of the tested inputs for "+joinWords(byInput[input]))
 			continue
 		}
 		parts = append(parts, inputText(input)+" for "+joinWords(byInput[input]))
@@ -188,12 +188,12 @@ func (r *capacityReport) sensitivitySentences() []string {
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{"What moves the largest cluster most: " + strings.Join(parts, "; ") + "."}
+	return []string{"Strongest influence on the largest cluster: " + strings.Join(parts, "; ") + "."}
 }
 
 func (r *capacityReport) growthSection() *capacitySection {
 	s := &capacitySection{ID: "growth", Short: "Growth", Title: "Rules, memory, packets and syncs as the cluster grows", Break: true}
-	panels := []growthPanel{{text: "rules", unit: "count", of: func(o capacity.Outlook) (capacity.Estimate, bool) { return o.Rules, o.Rules.Median > 0 },
+	panels := []growthPanel{{text: "rules", unit: "count", of: func(o capacity.Evaluation) (capacity.Estimate, bool) { return o.Rules, o.Rules.Median > 0 },
 		measured: func(s *model.Subject) []model.Point { return pointsOf(s, model.Rules, "") }}}
 	var above []string
 	for _, name := range []string{capacity.Memory, capacity.FirstPacketP99, capacity.Start} {
@@ -208,25 +208,25 @@ func (r *capacityReport) growthSection() *capacitySection {
 		s.drawn = append(s.drawn, f)
 	}
 	if len(above) > 0 {
-		s.Notes = append(s.Notes, sentenceCase(joinWords(above))+": see the curves of the promises above.")
+		s.Notes = append(s.Notes, sentenceCase(joinWords(above))+": see the curves of the SLOs above.")
 	}
 	s.Tables = []pageTable{r.lawsTable()}
 	return s
 }
 
-// syncsFigure draws what syncs take; full ones are left out where start, which is one, has a figure of its own.
+// syncsFigure draws durations of syncs. It omits full syncs if start, which is a full sync, has its own plot.
 func (r *capacityReport) syncsFigure(onlyPartial bool) *figure {
-	f := &figure{name: "capacity-growth-syncs", title: "How long a sync takes",
-		caption: "A full sync into empty tables, and a partial sync of one changed Service. The band is the interval; filled marks are measured cells, small pale ones had other numbers of endpoints per Service."}
+	f := &figure{name: "capacity-growth-syncs", title: "Durations of syncs",
+		caption: "A full sync into empty tables, and a partial sync of one changed Service. The band is the interval. Filled marks are measured cells; small pale ones have other numbers of endpoints per Service."}
 	panels := []growthPanel{
-		{text: "full sync", unit: "s", of: func(o capacity.Outlook) (capacity.Estimate, bool) { return o.FullSync, o.FullSync.Median > 0 }, measured: measuredOf[capacity.Start]},
-		{text: "partial sync", unit: "s", of: func(o capacity.Outlook) (capacity.Estimate, bool) { return o.PartialSync, o.PartialSync.Median > 0 },
+		{text: "full sync", unit: "s", of: func(o capacity.Evaluation) (capacity.Estimate, bool) { return o.FullSync, o.FullSync.Median > 0 }, measured: measuredOf[capacity.Start]},
+		{text: "partial sync", unit: "s", of: func(o capacity.Evaluation) (capacity.Estimate, bool) { return o.PartialSync, o.PartialSync.Median > 0 },
 			measured: func(s *model.Subject) []model.Point {
 				return slices.DeleteFunc(pointsOf(s, model.Total, model.Partial), func(p model.Point) bool { return p.Changed > 1.5 })
 			}}}
 	if onlyPartial {
 		panels = panels[1:]
-		f.title, f.caption = "How long a partial sync takes", strings.Replace(f.caption, "A full sync into empty tables, and a", "A", 1)
+		f.title, f.caption = "Durations of partial syncs", strings.Replace(f.caption, "A full sync into empty tables, and a", "A", 1)
 	}
 	var all []*endLabels
 	for _, g := range panels {
@@ -276,21 +276,21 @@ func (r *capacityReport) assumptionsSection() *capacitySection {
 	return s
 }
 
-// assumptions are what reports/model, sim/twin and reports/capacity do not model, for readers of the page.
+// assumptions are the limits of reports/model, sim/twin and reports/capacity, for readers of the page.
 var assumptions = []string{
-	"The numbers are of one kind of machine: the kernel, the tools and the processor of the calibration. Another processor or kernel needs its own calibration, which takes minutes.",
-	"Services are those of the calibration: of one port and plain cluster IPs, one IP family. Other types, more ports and a second family cost more.",
-	"Beyond the largest measured size a law may end that no measured size can show: a cache that is too small, a limit of the kernel, a time-out. Intervals grow with the distance, but cannot know of it.",
-	"Network programming latency is counted from when a change reaches the API server, as far as the calibration measured the way from there, else from when the node's informers hear of it. What the control plane takes before comes on top, and so does the load of the API server, which sends every change to every node.",
+	"The numbers are for one kind of machine: the kernel, the tools and the processor of the calibration. Another processor or kernel needs its own calibration, which takes minutes.",
+	"Services are as in the calibration: one port, plain cluster IPs, one IP family. Other types, more ports and a second family cost more.",
+	"Beyond the largest measured size, another cost model may apply: because of a small cache, a kernel limit or a time-out. Intervals grow with the distance, but do not include such effects.",
+	"Network programming latency starts when a change reaches the API server if the calibration measured the watch delay, else when the node's informers receive the change. Earlier delays in the control plane are not included. Neither is the load of the API server, which sends every change to every node.",
 	"A change is visible at the end of its sync. Syncs that write in stages may show it sooner.",
-	"Syncs do not fail, unless the calibration's did; rules that others change on the node are not looked for.",
-	"The proxier has the CPUs it had in the calibration. Other work on the node makes syncs longer.",
-	"Nodes are alike, and none slows another down.",
-	"Conntrack, bandwidth, and what pods themselves need are not part of it. A first packet's cost is what the rules take of it, not a round trip.",
-	"An interval holds what single cells scatter, what other laws that fit nearly as well would say, and how far predictions went astray beyond the sizes they were fitted to. Whether a promise holds “for sure” is judged at its upper end.",
+	"Syncs do not fail, unless the calibration's did. No other program changes rules on the node.",
+	"The proxier has the same CPUs as in the calibration. Other work on the node makes syncs longer.",
+	"All nodes are equal, and none slows another down.",
+	"Conntrack, bandwidth, and the resources of pods are not included. A first packet's cost is the cost of the rules, not a round trip.",
+	"An interval includes the scatter of single cells, the predictions of alternative models that fit nearly as well, and the errors of predictions beyond the fitted sizes. An SLO is met “for sure” if the upper end of the interval meets it.",
 }
 
-// sentenceCase makes the first letter large, if that is no name.
+// sentenceCase makes the first letter upper case.
 func sentenceCase(text string) string {
 	if text == "" {
 		return text

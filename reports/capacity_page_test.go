@@ -17,7 +17,8 @@ import (
 	"synclab/reports/model"
 )
 
-// buildCapacity writes the page of an answer and returns it. With SYNCLAB_SAMPLE_REPORTS it is written there, to be looked at.
+// buildCapacity writes the page of an answer and returns it. With SYNCLAB_SAMPLE_REPORTS, it writes there, for
+// inspection.
 func buildCapacity(t *testing.T, a *capacity.Answer) (dir, page string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -50,32 +51,32 @@ func TestCapacityPageHasEverySection(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"synclab plan --services 2000 --grow services=4x", "6.18.0", "AMD EPYC", "seed of the plan", "Memory breaks first."} {
+	for _, text := range []string{"synclab plan --services 2000 --grow services=4x", "6.18.0", "AMD EPYC", "seed of the plan", "The SLO for memory is violated first."} {
 		if !strings.Contains(page, text) {
-			t.Errorf("the page does not say %q", text)
+			t.Errorf("the page lacks %q", text)
 		}
 	}
 	if n, named := strings.Count(page, "<svg role=\"img\""), strings.Count(page, "<svg role=\"img\" aria-label=\""); n == 0 || n != named {
-		t.Errorf("%d figures, %d with a text for those who do not see them", n, named)
+		t.Errorf("%d plots, %d with a text for screen readers", n, named)
 	}
 }
 
-// Without validation, growth, promises that break or other subjects the page has less, and says why.
+// Without validation, growth, violated SLOs or other subjects, the page is shorter and states the reasons.
 func TestCapacityPageOfLittle(t *testing.T) {
 	a := lawfulAnswer()
 	a.Subjects, a.Model.Validation, a.Target, a.Command, a.Comparisons = a.Subjects[:1], nil, nil, "", nil
 	a.Subjects[0].Target, a.Subjects[0].Sensitivity, a.Subjects[0].Frontier = nil, nil, nil
 	_, page := buildCapacity(t, a)
 	if !strings.Contains(page, "--hold-out") {
-		t.Error("the page does not say how to get a validation")
+		t.Error("the page does not explain how to get a validation")
 	}
 	for _, id := range []string{"backends", "sensitivity", "frontier"} {
 		if strings.Contains(page, `<section id="`+id+`"`) {
-			t.Errorf("section %q about nothing", id)
+			t.Errorf("section %q without content", id)
 		}
 	}
 	if strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
-		t.Error("a number that is none")
+		t.Error("the page has NaN or Inf")
 	}
 }
 
@@ -93,7 +94,7 @@ func TestCapacityPageIsSelfContained(t *testing.T) {
 	}
 }
 
-// Every estimate of the answer stands on the page with what it rests on.
+// Every estimate of the answer is on the page with its basis.
 func TestCapacityPageShowsEachBasis(t *testing.T) {
 	a := lawfulAnswer()
 	r := newCapacityReport(a)
@@ -105,7 +106,7 @@ func TestCapacityPageShowsEachBasis(t *testing.T) {
 					if strings.Contains(cell.Sub, string(basis)) {
 						seen++
 						if cell.Text != "none" && !strings.HasPrefix(cell.Text, basisMark(basis)) {
-							t.Errorf("%s: %q is %s, and not marked so", table.Title, cell.Text, basis)
+							t.Errorf("%s: %q is %s, without the mark", table.Title, cell.Text, basis)
 						}
 					}
 				}
@@ -120,7 +121,7 @@ func TestCapacityPageShowsEachBasis(t *testing.T) {
 		for j, o := range s.Curve {
 			row := r.curveTable().Rows[i*len(s.Curve)+j]
 			for k, name := range []string{capacity.ProgrammingP99, capacity.CPU, capacity.Memory, capacity.FirstPacketP99, capacity.Start} {
-				e := o.Promised[name]
+				e := o.Quantities[name]
 				bases[e.Basis]++
 				if cell := row[5+k]; cell.Value != exact(e.Median) || !strings.HasSuffix(cell.Sub, basisText(e)) {
 					t.Errorf("%s at %d Services: %s is shown as %+v", s.Name, o.Cluster.Services, name, cell)
@@ -162,7 +163,7 @@ func TestCapacityCSVAgreesWithTheAnswer(t *testing.T) {
 		files[name] = content
 		link := regexp.MustCompile(`href="data:text/csv;charset=utf-8;base64,([^"]*)" download="` + regexp.QuoteMeta(name) + `"`).FindStringSubmatch(page)
 		if link == nil {
-			t.Fatalf("the page does not carry %s", name)
+			t.Fatalf("the page does not embed %s", name)
 		}
 		carried, err := base64.StdEncoding.DecodeString(html.UnescapeString(link[1]))
 		if err != nil || !bytes.Equal(carried, content) {
@@ -174,7 +175,7 @@ func TestCapacityCSVAgreesWithTheAnswer(t *testing.T) {
 		for _, o := range s.Curve {
 			found := 0
 			for _, row := range curves {
-				if e, ok := o.Promised[row["quantity"]]; ok && row["subject"] == s.Name && row["services"] == strconv.Itoa(o.Cluster.Services) {
+				if e, ok := o.Quantities[row["quantity"]]; ok && row["subject"] == s.Name && row["services"] == strconv.Itoa(o.Cluster.Services) {
 					found++
 					for column, want := range map[string]float64{"median": e.Median, "low": e.Low, "high": e.High, "beyond": e.Beyond} {
 						if got, err := strconv.ParseFloat(row[column], 64); err != nil || got != want {
@@ -186,8 +187,8 @@ func TestCapacityCSVAgreesWithTheAnswer(t *testing.T) {
 					}
 				}
 			}
-			if found != len(o.Promised) {
-				t.Errorf("%s at %d Services: %d quantities, want %d", s.Name, o.Cluster.Services, found, len(o.Promised))
+			if found != len(o.Quantities) {
+				t.Errorf("%s at %d Services: %d quantities, want %d", s.Name, o.Cluster.Services, found, len(o.Quantities))
 			}
 		}
 	}
@@ -208,7 +209,7 @@ func TestCapacityCSVAgreesWithTheAnswer(t *testing.T) {
 		for _, row := range limits {
 			if row["subject"] == s.Name {
 				rows++
-				if row["policy"] == "recommended" && (row["services_median"] != exact(s.Largest.Reach.Median) || row["promise"] != s.Largest.Promise) {
+				if row["policy"] == "recommended" && (row["services_median"] != exact(s.Largest.Reach.Median) || row["slo"] != s.Largest.SLO) {
 					t.Errorf("%s: largest is %v", s.Name, row)
 				}
 			}
@@ -218,11 +219,11 @@ func TestCapacityCSVAgreesWithTheAnswer(t *testing.T) {
 		}
 	}
 	if settings != 0 {
-		t.Errorf("%d settings more than the answer has", settings)
+		t.Errorf("%d more settings than in the answer", settings)
 	}
 }
 
-// The page of an answer that was kept is the page of the answer, to the last byte.
+// A stored answer makes the same page as the answer itself, to the last byte.
 func TestCapacityPageAgain(t *testing.T) {
 	a := lawfulAnswer()
 	dir, first := buildCapacity(t, a)
@@ -242,7 +243,7 @@ func TestCapacityPageAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, third := buildCapacity(t, loaded); first != third {
-		t.Error("the answer that was kept makes another page")
+		t.Error("the stored answer makes another page")
 	}
 	summary, err := os.ReadFile(filepath.Join(dir, "capacity.md"))
 	if err != nil {
@@ -258,17 +259,17 @@ func TestCapacityPageAgain(t *testing.T) {
 func TestLoadAnswerSaysWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]string{"{": "plan.json", "{}": "without subjects",
-		`{"question": {"growth": {"nodes": 2}}, "command": "synclab plan --nodes 9", "subjects": [{"name": "a"}]}`: "another version of synclab made it, and counted limits otherwise; plan again: synclab plan --nodes 9"} {
+		`{"question": {"growth": {"nodes": 2}}, "command": "synclab plan --nodes 9", "subjects": [{"name": "a"}]}`: "made by another version of synclab, which counted limits differently; plan again: synclab plan --nodes 9"} {
 		if err := os.WriteFile(filepath.Join(dir, AnswerFile), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := LoadAnswer(dir); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want one that says %q", text, err, want)
+			t.Errorf("%s: error %v, want %q in it", text, err, want)
 		}
 	}
 }
 
-// Tables and figures say in their heads what is counted, which is what grows.
+// Tables and plots name the unit of growth in their heads.
 func TestCapacityPageNamesWhatGrows(t *testing.T) {
 	for _, c := range []struct {
 		growth                    capacity.Growth
@@ -306,7 +307,7 @@ func TestCapacityPageNamesWhatGrows(t *testing.T) {
 			t.Errorf("%s: columns %s, want %s", unit, got, c.column)
 		}
 		if got := r.frontierAt(); got != c.at {
-			t.Errorf("settings tried at %s, want %s", got, c.at)
+			t.Errorf("settings evaluated at %s, want %s", got, c.at)
 		}
 		if got := r.crossingText(r.crossings()[1]); got != c.crossing {
 			t.Errorf("crossing %s, want %s", got, c.crossing)
@@ -314,11 +315,11 @@ func TestCapacityPageNamesWhatGrows(t *testing.T) {
 	}
 }
 
-// Of two curves that cross at 2,000 Services, where today is, the target is at 8,000.
+// The two curves cross at 2,000 Services, today's size. The target is at 8,000.
 func TestCrossover(t *testing.T) {
 	a := lawfulAnswer()
-	outlook := func(services int, cpu float64) capacity.Outlook {
-		return capacity.Outlook{Reach: float64(services), Cluster: capacity.Cluster{Services: services, Endpoints: 10, Nodes: 1}, Promised: map[string]capacity.Estimate{
+	outlook := func(services int, cpu float64) capacity.Evaluation {
+		return capacity.Evaluation{Reach: float64(services), Cluster: capacity.Cluster{Services: services, Endpoints: 10, Nodes: 1}, Quantities: map[string]capacity.Estimate{
 			capacity.CPU: {Median: cpu, Low: cpu * 0.9, High: cpu * 1.1, Basis: model.Interpolated, Beyond: 1}}}
 	}
 	a.Subjects = a.Subjects[:2]
@@ -327,7 +328,7 @@ func TestCrossover(t *testing.T) {
 		a.Subjects[0].Curve = append(a.Subjects[0].Curve, outlook(services, float64(services)*1e-4)) // crosses the constant at 2,000
 		a.Subjects[1].Curve = append(a.Subjects[1].Curve, outlook(services, 0.2))
 	}
-	a.Comparisons = []capacity.Comparison{{From: a.Subjects[0].Name, To: a.Subjects[1].Name, Crossings: []capacity.Crossing{{Promise: capacity.CPU, Reach: 2000, Basis: model.Interpolated}}}}
+	a.Comparisons = []capacity.Comparison{{From: a.Subjects[0].Name, To: a.Subjects[1].Name, Crossings: []capacity.Crossing{{SLO: capacity.CPU, Reach: 2000, Basis: model.Interpolated}}}}
 	a.Subjects[0].Today.Reach, a.Subjects[0].Target.Reach = 2000, 8000
 	r := newCapacityReport(a)
 	found := r.crossings()

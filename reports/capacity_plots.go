@@ -16,7 +16,7 @@ import (
 	"synclab/reports/model"
 )
 
-// capacityFigures are the names of all figures of a section, so that those of an earlier page can be removed.
+// capacityFigures are the names of all plots of a section, so that those of an earlier page can be removed.
 var capacityFigures = map[string][]string{
 	"frontier":    {"capacity-frontier"},
 	"curves":      {"capacity-programming_p99", "capacity-cpu", "capacity-memory", "capacity-first_packet", "capacity-start"},
@@ -25,7 +25,7 @@ var capacityFigures = map[string][]string{
 	"growth":      {"capacity-growth-rules", "capacity-growth-memory", "capacity-growth-first_packet", "capacity-growth-start", "capacity-growth-syncs"},
 }
 
-// curve is a quantity along the growth of the cluster, the smallest first.
+// curve is a quantity along the growth of the cluster, smallest size first.
 type curve []curvePoint
 
 type curvePoint struct {
@@ -33,12 +33,12 @@ type curvePoint struct {
 	capacity.Estimate
 }
 
-// estimateOf takes a quantity out of an outlook; false when it is not known.
-type estimateOf func(capacity.Outlook) (capacity.Estimate, bool)
+// estimateOf reads a quantity of an outlook; false if it is unknown.
+type estimateOf func(capacity.Evaluation) (capacity.Estimate, bool)
 
 func estimateNamed(promise string) estimateOf {
-	return func(o capacity.Outlook) (capacity.Estimate, bool) {
-		e, ok := o.Promised[promise]
+	return func(o capacity.Evaluation) (capacity.Estimate, bool) {
+		e, ok := o.Quantities[promise]
 		return e, ok && e.Median > 0
 	}
 }
@@ -54,7 +54,7 @@ func (r *capacityReport) curve(subject int, of estimateOf) curve {
 	return slices.CompactFunc(out, func(a, b curvePoint) bool { return a.x == b.x })
 }
 
-// at is the curve between its points, where it is straight on logarithmic axes. What is beyond is as at the end.
+// at interpolates the curve linearly on logarithmic axes. Outside its range, it returns the end point.
 func (c curve) at(x float64) capacity.Estimate {
 	i, found := slices.BinarySearchFunc(c, x, func(p curvePoint, x float64) int { return cmp.Compare(p.x, x) })
 	switch {
@@ -75,7 +75,7 @@ func (c curve) at(x float64) capacity.Estimate {
 		Basis: worseBasis(a.Basis, b.Basis), Beyond: max(a.Beyond, b.Beyond)}
 }
 
-// extrapolatedDashes are those of lines beyond what was measured.
+// extrapolatedDashes are the dashes of extrapolated lines.
 var extrapolatedDashes = []vg.Length{4, 3.2}
 
 func basisLine(c color.NRGBA, extrapolated bool) draw.LineStyle {
@@ -85,8 +85,8 @@ func basisLine(c color.NRGBA, extrapolated bool) draw.LineStyle {
 	return draw.LineStyle{Color: c, Width: 1.7}
 }
 
-// draw adds the curve: solid as far as was measured, dashed and lighter beyond, its interval as a band, and a filled mark
-// where a value was measured at that very size.
+// draw adds the curve: solid within the measured range, dashed and lighter beyond. Its interval is a band, and a
+// filled mark shows a value that was measured at exactly that size.
 func (c curve) draw(p *plot.Plot, l look, band bool) {
 	points := func(of func(curvePoint) float64) plotter.XYs {
 		var out plotter.XYs
@@ -123,7 +123,7 @@ func (c curve) draw(p *plot.Plot, l look, band bool) {
 	}
 }
 
-// solid is a filled mark of the same form: hollow ones would look like something else than measured here.
+// solid returns the filled form of a mark, since a hollow mark would not look measured here.
 func solid(shape draw.GlyphDrawer) draw.GlyphDrawer {
 	if h, ok := shape.(hollow); ok {
 		shape = h.GlyphDrawer
@@ -139,7 +139,7 @@ func solid(shape draw.GlyphDrawer) draw.GlyphDrawer {
 	return shape
 }
 
-// paleBand is a ribbon that does not widen the axes: an interval may reach far.
+// paleBand is a ribbon that does not widen the axes, since an interval may be large.
 type paleBand struct{ ribbon }
 
 // Plot implements plot.Plotter.
@@ -150,10 +150,10 @@ func (b paleBand) DataRange() (xmin, xmax, ymin, ymax float64) {
 	return math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 }
 
-// promiseLook is the line of a promise.
+// promiseLook is the line of an SLO.
 var promiseLook = draw.LineStyle{Color: ink, Width: 1.1, Dashes: []vg.Length{1.5, 2}}
 
-// explainBases are the entries that every figure with curves has.
+// explainBases adds the legend entries of every plot with curves.
 func (f *figure) explainBases(measured, promise bool) {
 	if measured {
 		f.explain("measured", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 3.2, Shape: draw.CircleGlyph{}}})
@@ -161,11 +161,11 @@ func (f *figure) explainBases(measured, promise bool) {
 	f.explain("interpolated", lineThumb{basisLine(grey, false)})
 	f.explain("extrapolated", lineThumb{basisLine(grey, true)})
 	if promise {
-		f.explain("promise", lineThumb{promiseLook}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 4, Shape: crossGlyph{}}})
+		f.explain("SLO", lineThumb{promiseLook}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 4, Shape: crossGlyph{}}})
 	}
 }
 
-// crossGlyph is a cross in a ring: here a curve meets its promise.
+// crossGlyph is a cross in a ring, where a curve meets its SLO.
 type crossGlyph struct{}
 
 // DrawGlyph implements draw.GlyphDrawer.
@@ -189,20 +189,20 @@ func (crossGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) 
 type growthPanel struct {
 	text, unit string
 	of         estimateOf
-	promise    string // whose bound is drawn; empty: none
-	// measured are single points of the calibration.
+	promise    string // SLO whose bound is drawn; empty: none
+	// measured returns single points of the calibration.
 	measured func(*model.Subject) []model.Point
 }
 
-// add draws the panel into f, and returns its labels; nil without any curve.
+// add draws the panel into f and returns its labels; nil without any curve.
 func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLabels {
 	label := g.text
 	if len(f.panels) == 0 && strings.EqualFold(f.title, g.text) {
-		label = map[string]string{"s": "time", "B": "bytes", "CPUs": "CPUs", "count": "rules in all tables"}[g.unit] // the title says the rest
+		label = map[string]string{"s": "time", "B": "bytes", "CPUs": "CPUs", "count": "rules in all tables"}[g.unit] // the title has the rest
 	}
 	p := newPlot(string(r.Unit)+" (log scale)", strings.TrimSpace(label+" (log scale)"))
 	ends, marks := &endLabels{}, &crossings{}
-	promised := r.Question.Promise.Bound(g.promise)
+	promised := r.Question.SLOs.Bound(g.promise)
 	low, high := math.Inf(1), 0.0
 	for i, s := range r.Subjects {
 		line := r.curve(i, g.of)
@@ -216,7 +216,7 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 		last := line[len(line)-1]
 		ends.labels = append(ends.labels, endLabel{last.x, last.Median, s.Name, r.looks[i].color})
 		for _, l := range s.Limits {
-			if l.Promise == g.promise && promised > 0 && (!l.Never || l.Smaller) && !l.Unbounded {
+			if l.SLO == g.promise && promised > 0 && (!l.Never || l.Smaller) && !l.Unbounded {
 				marks.at = append(marks.at, crossingMark{l.Reach.Median, promised, r.count(l.Reach.Median), r.looks[i].color})
 			}
 		}
@@ -230,7 +230,7 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 		p.Add(level{promised, promiseLook})
 		p.Add(marks)
 		low, high = min(low, promised), max(high, promised)
-		if high > promised*300 { // a loop that cannot keep up has no latency to speak of
+		if high > promised*300 { // a loop that cannot keep up has an unbounded latency
 			high = promised * 300
 		}
 	}
@@ -244,7 +244,7 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 	if g.unit == "B" {
 		p.Y.Tick.Marker = plot.TickerFunc(logByteTicks)
 	}
-	for i, l := range ends.labels { // lines that leave at the top end there
+	for i, l := range ends.labels { // lines beyond the top end there
 		ends.labels[i].y = max(min(l.y, p.Y.Max), p.Y.Min)
 	}
 	p.Add(ends)
@@ -252,8 +252,8 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 	return ends
 }
 
-// addMeasured marks what was measured where Services or endpoints grow: in cells of about as many of the other as the curves
-// have filled, in others small and pale. It returns the range of their values.
+// addMeasured marks measured values if Services or endpoints grow. Marks are filled if the cell's other size is near
+// that of the curves, else small and pale. It returns the range of the values.
 func (r *capacityReport) addMeasured(p *plot.Plot, g growthPanel) (low, high float64) {
 	low = math.Inf(1)
 	if g.measured == nil || r.Unit != capacity.InServices && r.Unit != capacity.InEndpoints {
@@ -281,7 +281,8 @@ func (r *capacityReport) addMeasured(p *plot.Plot, g growthPanel) (low, high flo
 	return low, high
 }
 
-// alike says that a measured cell was about as the cluster is at that size, in what the curves are not drawn against.
+// alike reports whether a measured cell was similar to the cluster of that size, in the unit that the curves do not
+// use.
 func (r *capacityReport) alike(s capacity.SubjectAnswer, p model.Point) bool {
 	cell := capacity.Cluster{Services: p.Services, Endpoints: p.Endpoints}
 	other := capacity.InEndpoints
@@ -312,7 +313,7 @@ func logByteTicks(low, high float64) []plot.Tick {
 	return all
 }
 
-// crossings are where curves meet the line of the promise, each with how far it holds.
+// crossings are the points where curves meet the line of the SLO, each with its size.
 type crossings struct{ at []crossingMark }
 
 type crossingMark struct {

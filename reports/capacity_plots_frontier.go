@@ -14,19 +14,19 @@ import (
 	"synclab/reports/model"
 )
 
-// frontierFigure draws what latency each subject gives for what CPU, by minSyncPeriod.
+// frontierFigure draws each subject's latency versus CPU, by minSyncPeriod.
 func (r *capacityReport) frontierFigure() *figure {
-	f := &figure{name: "capacity-frontier", title: "Latency against CPU at " + r.frontierAt(),
-		caption: "One curve for each subject, one point for each minSyncPeriod that was tried; the ring is the recommended one. Further down is faster, further left is cheaper. " +
-			"CPU is that of the proxier and its tools on one node, on average. All latency is network programming latency, of all changes on all nodes. Where a subject may be run by several policies, the curve is that of the recommended one; the tables below have all."}
+	f := &figure{name: "capacity-frontier", title: "Latency versus CPU at " + r.frontierAt(),
+		caption: "One curve for each subject, one point for each evaluated minSyncPeriod; the ring is the recommended one. Lower is faster, further left is cheaper. " +
+			"CPU is the average of the proxier and its tools on one node. Latency is network programming latency, of all changes on all nodes. For a subject with several policies, the curve is that of the recommended one; the tables below have all."}
 	var all []*endLabels
-	promise := r.Question.Promise
+	promise := r.Question.SLOs
 	for k, what := range []struct {
 		text     string
-		of       func(capacity.Outlook) float64
+		of       func(capacity.Evaluation) float64
 		promised float64
-	}{{"99 of 100 changes within", func(o capacity.Outlook) float64 { return o.P99.Seconds() }, promise.ProgrammingP99.Seconds()},
-		{"half of all changes within", func(o capacity.Outlook) float64 { return o.P50.Seconds() }, 0}} {
+	}{{"99 of 100 changes within", func(o capacity.Evaluation) float64 { return o.P99.Seconds() }, promise.ProgrammingP99.Seconds()},
+		{"half of all changes within", func(o capacity.Evaluation) float64 { return o.P50.Seconds() }, 0}} {
 		p, ends, labels := newPlot("CPUs (log scale)", what.text+" (log scale)"), &endLabels{}, &pointLabels{}
 		low, high := math.Inf(1), 0.0
 		for i, s := range r.Subjects {
@@ -70,36 +70,36 @@ func (r *capacityReport) frontierFigure() *figure {
 	f.explain("interpolated", lineThumb{basisLine(grey, false)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 3, Shape: draw.CircleGlyph{}}})
 	f.explain("extrapolated", lineThumb{basisLine(grey, true)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 3, Shape: draw.RingGlyph{}}})
 	f.explain("recommended", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 6.5, Shape: hollow{draw.CircleGlyph{}}}})
-	f.explain("promise", lineThumb{promiseLook})
+	f.explain("SLO", lineThumb{promiseLook})
 	for _, panel := range f.panels[:len(f.panels)-1] {
 		panel.plot.X.Label.Text = ""
 	}
 	return f
 }
 
-// frontierAt says at which cluster the policies were tried.
+// frontierAt is the cluster at which the settings were evaluated.
 func (r *capacityReport) frontierAt() string { return r.reachText(r.grown()) }
 
-// widen makes room for labels beside the first and last points of a logarithmic axis.
+// widen makes room for labels at the first and last points of a logarithmic axis.
 func widen(a *plot.Axis) {
 	if a.Min > 0 && a.Max > 0 {
 		a.Min, a.Max = a.Min/1.2, a.Max*1.2
 	}
 }
 
-// frontierCurve is a subject's curve over CPU with the recommended policy, in the order of minSyncPeriod, with each point's
-// label; best is the recommended one.
-func frontierCurve(s capacity.SubjectAnswer, of func(capacity.Outlook) float64) (line curve, periods []string, best int) {
+// frontierCurve is a subject's curve over CPU with the recommended policy, in the order of minSyncPeriod. periods are
+// the points' labels; best is the index of the recommended one.
+func frontierCurve(s capacity.SubjectAnswer, of func(capacity.Evaluation) float64) (line curve, periods []string, best int) {
 	best = -1
 	for _, setting := range s.Frontier {
-		cpu, ok := setting.Outlook.Promised[capacity.CPU]
+		cpu, ok := setting.Outlook.Quantities[capacity.CPU]
 		if y := of(setting.Outlook); ok && cpu.Median > 0 && y > 0 && setting.Policy.Runner == s.Recommended.Policy.Runner {
 			if setting.Policy == s.Recommended.Policy {
 				best = len(line)
 			}
-			e := cpu // of the latency the outlook knows no other basis than that of its syncs
+			e := cpu // the latency has the same basis as its syncs
 			e.Median, e.Low, e.High = y, 0, 0
-			e.Basis = worseBasis(cpu.Basis, setting.Outlook.Promised[capacity.ProgrammingP99].Basis)
+			e.Basis = worseBasis(cpu.Basis, setting.Outlook.Quantities[capacity.ProgrammingP99].Basis)
 			line, periods = append(line, curvePoint{cpu.Median, e}), append(periods, periodText(setting.Policy.MinSyncPeriod))
 		}
 	}
@@ -120,7 +120,7 @@ func (l upright) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// pointLabels are marks with texts beside them, left out where there is no room; the recommended one is always there.
+// pointLabels are marks with texts next to them. Texts without room are omitted, except for the recommended setting.
 type pointLabels struct{ at []pointLabel }
 
 type pointLabel struct {
@@ -130,8 +130,7 @@ type pointLabel struct {
 	best, beyond bool
 }
 
-// Plot implements plot.Plotter. Marks are drawn by the canvas, which sets the colour that a filled shape is filled with: the
-// shape itself does not.
+// Plot implements plot.Plotter. The canvas draws the marks, since it sets the fill colour. The shape itself does not.
 func (l *pointLabels) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	var taken []vg.Rectangle

@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/recorder"
 )
 
-// Each mark is filled with the colour of its own subject, whatever was drawn before it.
+// Each mark has its subject's fill colour, independent of earlier marks.
 func TestFrontierMarksHaveTheirOwnColour(t *testing.T) {
 	red, blue := color.NRGBA{0xd0, 0x10, 0x10, 0xff}, color.NRGBA{0x10, 0x10, 0xd0, 0xff}
 	for name, shape := range map[string]draw.GlyphDrawer{"triangle": draw.TriangleGlyph{}, "square": draw.SquareGlyph{}, "hollow triangle": hollow{draw.TriangleGlyph{}}} {

@@ -13,24 +13,24 @@ import (
 	"synclab/reports/model"
 )
 
-// predictedGroup are the quantities of one figure of predicted against measured.
+// predictedGroup are the quantities of one plot of predicted versus measured values.
 type predictedGroup struct {
 	name, title, unit string
 	quantities        []model.Quantity
 }
 
 var predictedGroups = []predictedGroup{
-	{"capacity-predicted-syncs", "Whole syncs, predicted against measured", "s", []model.Quantity{model.Total}},
-	{"capacity-predicted-cpu", "CPU time of syncs, predicted against measured", "s", []model.Quantity{model.CPU}},
-	{"capacity-predicted-memory", "Memory, predicted against measured", "B", []model.Quantity{model.PeakRSS, model.ChildPeakRSS}},
-	{"capacity-predicted-packets", "First packets (median and p99), predicted against measured", "s", []model.Quantity{model.FirstPacket, model.FirstPacketP99}},
-	{"capacity-predicted-rules", "Rules and elements, predicted against measured", "count", []model.Quantity{model.Rules, model.Elements}},
+	{"capacity-predicted-syncs", "Whole syncs, predicted versus measured", "s", []model.Quantity{model.Total}},
+	{"capacity-predicted-cpu", "CPU time of syncs, predicted versus measured", "s", []model.Quantity{model.CPU}},
+	{"capacity-predicted-memory", "Memory, predicted versus measured", "B", []model.Quantity{model.PeakRSS, model.ChildPeakRSS}},
+	{"capacity-predicted-packets", "First packets (median and p99), predicted versus measured", "s", []model.Quantity{model.FirstPacket, model.FirstPacketP99}},
+	{"capacity-predicted-rules", "Rules and elements, predicted versus measured", "count", []model.Quantity{model.Rules, model.Elements}},
 }
 
-// figure draws the cells that were held out; nil without any.
+// figure draws the held-out cells; nil without any.
 func (g predictedGroup) figure(r *capacityReport) *figure {
-	f := &figure{name: g.name, title: g.title, caption: "Each mark is a cell that was held out of the fit, larger than any in it; its bar is the interval of the prediction. " +
-		"On the line, prediction and measurement agree; the band is ± 10 %."}
+	f := &figure{name: g.name, title: g.title, caption: "Each mark is a cell that was held out of the fit, larger than all fitted cells. Its bar is the interval of the prediction. " +
+		"On the line, prediction and measurement are equal; the band is ± 10 %."}
 	p := newPlot("measured (log scale)", "predicted (log scale)")
 	low, high := math.Inf(1), 0.0
 	missed := false
@@ -81,7 +81,7 @@ func (g predictedGroup) figure(r *capacityReport) *figure {
 	return f
 }
 
-// bandThumb is a band of the legend.
+// bandThumb is the legend mark of a band.
 type bandThumb struct{}
 
 // Thumbnail implements plot.Thumbnailer.

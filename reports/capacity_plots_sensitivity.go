@@ -12,10 +12,10 @@ import (
 	"synclab/reports/capacity"
 )
 
-// sensitivityFigure is a tornado for each subject: how far the largest cluster moves with each input.
+// sensitivityFigure is a tornado plot for each subject: how much the largest cluster changes with each input.
 func (r *capacityReport) sensitivityFigure() *figure {
-	f := &figure{name: "capacity-sensitivity", title: fmt.Sprintf("What moves the largest cluster (%s, log scale)", r.Unit),
-		caption: "Each bar spans the largest clusters with the lower input, with the higher one, and as asked, which is the upright line. The longest bar is the input to know best."}
+	f := &figure{name: "capacity-sensitivity", title: fmt.Sprintf("Sensitivity of the largest cluster (%s, log scale)", r.Unit),
+		caption: "Each bar spans the largest clusters with the lower input, with the higher input, and as in the question (the vertical line). The input with the longest bar matters most."}
 	low, high := math.Inf(1), 0.0
 	for _, s := range r.Subjects {
 		for _, one := range s.Sensitivity {
@@ -47,11 +47,11 @@ func (r *capacityReport) sensitivityFigure() *figure {
 	}
 	f.explain("lower input", tornadoThumb{true})
 	f.explain("higher input", tornadoThumb{false})
-	f.explain("as asked", uprightThumb{})
+	f.explain("as in the question", uprightThumb{})
 	return f
 }
 
-// positive takes out what a logarithm cannot show.
+// positive returns v, or infinity if v has no logarithm.
 func positive(v float64) float64 {
 	if v > 0 {
 		return v
@@ -67,10 +67,10 @@ func inputText(input string) string {
 	return input
 }
 
-// tornadoBar is one input: a hollow end for the lower factor, a filled one for the higher.
+// tornadoBar is one input: a hollow end for the lower factor, a filled end for the higher.
 type tornadoBar struct {
 	row   float64
-	asked float64 // the answer with no input moved
+	asked float64 // the answer with no input changed
 	of    capacity.Sensitivity
 	color color.NRGBA
 }
@@ -91,7 +91,7 @@ func (b tornadoBar) Plot(c draw.Canvas, p *plot.Plot) {
 	switch {
 	case right-left < 3:
 		b.write(&c, right, at, "no difference", false)
-	case max(lower, higher)-min(lower, higher) < 12: // both to one side
+	case max(lower, higher)-min(lower, higher) < 12: // both on one side
 		b.write(&c, min(lower, higher), at, first+" and "+last, true)
 	default:
 		b.write(&c, min(lower, higher), at, first, true)
@@ -99,7 +99,7 @@ func (b tornadoBar) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// write puts a text beside an end of the bar, on the left or the right; where there is no room, on the other side.
+// write puts a text at the left or right of a bar's end, or on the other side if there is no room.
 func (b tornadoBar) write(c *draw.Canvas, end, at vg.Length, text string, left bool) {
 	style := sans(smallSize-1, false)
 	style.YAlign = draw.YCenter

@@ -9,7 +9,7 @@ import (
 	"synclab/reports/capacity"
 )
 
-// csvFile is a table for machines.
+// csvFile is a CSV table.
 type csvFile struct {
 	name, text string
 	content    []byte
@@ -22,8 +22,8 @@ func (r *capacityReport) csvFiles() ([]csvFile, error) {
 		rows       [][]string
 	}{
 		{"capacity.csv", "every quantity of every subject at every size of the curves, with its interval and basis", r.curveRows()},
-		{"frontier.csv", "every setting that was tried", r.frontierRows()},
-		{"limits.csv", "how far each promise holds", r.limitRows()},
+		{"frontier.csv", "every evaluated setting", r.frontierRows()},
+		{"limits.csv", "the largest cluster for each SLO", r.limitRows()},
 	}
 	var out []csvFile
 	for _, f := range files {
@@ -37,7 +37,7 @@ func (r *capacityReport) csvFiles() ([]csvFile, error) {
 	return out, nil
 }
 
-// estimateColumns are those that every estimate has.
+// estimateColumns are the columns of every estimate.
 var estimateColumns = []string{"median", "low", "high", "basis", "beyond"}
 
 func estimateFields(e capacity.Estimate) []string {
@@ -45,7 +45,7 @@ func estimateFields(e capacity.Estimate) []string {
 }
 
 func (r *capacityReport) curveRows() [][]string {
-	rows := [][]string{append([]string{"subject", "scale", "services", "endpoints_per_service", "nodes", "endpoint_changes_per_s", "quantity", "unit"}, append(estimateColumns, "promised", "holds")...)}
+	rows := [][]string{append([]string{"subject", "scale", "services", "endpoints_per_service", "nodes", "endpoint_changes_per_s", "quantity", "unit"}, append(estimateColumns, "slo", "met")...)}
 	for _, s := range r.Subjects {
 		for _, o := range s.Curve {
 			add := func(quantity, unit string, e capacity.Estimate, promised, holds string) {
@@ -53,9 +53,9 @@ func (r *capacityReport) curveRows() [][]string {
 				rows = append(rows, append(append(row, estimateFields(e)...), promised, holds))
 			}
 			for _, p := range promiseTexts {
-				if e, ok := o.Promised[p.name]; ok {
+				if e, ok := o.Quantities[p.name]; ok {
 					promised, holds := "", ""
-					if b := r.Question.Promise.Bound(p.name); b > 0 {
+					if b := r.Question.SLOs.Bound(p.name); b > 0 {
 						promised, holds = exact(b), verdictOf(o, p.name)
 					}
 					add(p.name, p.unit, e, promised, holds)
@@ -69,14 +69,14 @@ func (r *capacityReport) curveRows() [][]string {
 	return rows
 }
 
-// verdictOf is "yes" (at the upper bound), "no" (at the median) or "perhaps".
-func verdictOf(o capacity.Outlook, name string) string {
-	for _, one := range o.Breaks {
+// verdictOf is "yes" (within the limit at the upper bound), "no" (above it at the median) or "perhaps".
+func verdictOf(o capacity.Evaluation, name string) string {
+	for _, one := range o.Violated {
 		if one == name {
 			return "no"
 		}
 	}
-	for _, one := range o.Holds {
+	for _, one := range o.Met {
 		if one == name {
 			return "yes"
 		}
@@ -91,33 +91,33 @@ func (r *capacityReport) frontierRows() [][]string {
 			header = append(header, quantity+"_"+column)
 		}
 	}
-	rows := [][]string{append(header, "syncs_per_s", "busy_share", "holds", "recommended")}
+	rows := [][]string{append(header, "syncs_per_s", "busy_share", "met", "recommended")}
 	for _, s := range r.Subjects {
 		for _, one := range s.Frontier {
 			o := one.Outlook
 			row := []string{s.Name, strconv.Itoa(o.Cluster.Services), string(one.Policy.Runner), exact(one.Policy.MinSyncPeriod.Seconds()), strconv.Itoa(one.Policy.Burst),
 				exact(o.P50.Seconds()), exact(o.P90.Seconds()), exact(o.P99.Seconds()), exact(o.SlowestP99.Seconds())}
-			row = append(append(row, estimateFields(o.Promised[capacity.ProgrammingP99])...), estimateFields(o.Promised[capacity.CPU])...)
-			rows = append(rows, append(row, exact(o.SyncsPerSecond), exact(o.BusyShare), strconv.FormatBool(one.Holds), strconv.FormatBool(one.Policy == s.Recommended.Policy)))
+			row = append(append(row, estimateFields(o.Quantities[capacity.ProgrammingP99])...), estimateFields(o.Quantities[capacity.CPU])...)
+			rows = append(rows, append(row, exact(o.SyncsPerSecond), exact(o.BusyShare), strconv.FormatBool(one.Met), strconv.FormatBool(one.Policy == s.Recommended.Policy)))
 		}
 	}
 	return rows
 }
 
-// reachColumns are how limits.csv names what grows, as the other columns do.
+// reachColumns are the prefixes of the size columns of limits.csv, named like the other columns.
 var reachColumns = map[capacity.Unit]string{
 	capacity.InServices: "services_", capacity.InEndpoints: "endpoints_per_service_", capacity.InNodes: "nodes_", capacity.InChanges: "changes_per_s_",
 }
 
 func (r *capacityReport) limitRows() [][]string {
-	header := []string{"subject", "policy", "promise", "bound", "unit", "scale"}
+	header := []string{"subject", "policy", "slo", "bound", "unit", "scale"}
 	for _, column := range estimateColumns {
 		header = append(header, reachColumns[r.Unit]+column)
 	}
 	rows := [][]string{append(header, "endpoints_per_service", "nodes", "endpoint_changes_per_s", "never", "unbounded", "why")}
 	for _, s := range r.Subjects {
 		add := func(policy string, l capacity.Limit) {
-			row := append([]string{s.Name, policy, l.Promise, exact(r.Question.Promise.Bound(l.Promise)), promiseNamed(l.Promise).unit, exact(l.Scale)}, estimateFields(l.Reach)...)
+			row := append([]string{s.Name, policy, l.SLO, exact(r.Question.SLOs.Bound(l.SLO)), promiseNamed(l.SLO).unit, exact(l.Scale)}, estimateFields(l.Reach)...)
 			rows = append(rows, append(row, exact(l.Cluster.Endpoints), strconv.Itoa(l.Cluster.Nodes), exact(l.Cluster.Churn.Endpoints), strconv.FormatBool(l.Never), strconv.FormatBool(l.Unbounded), l.Why))
 		}
 		for _, l := range s.Limits {

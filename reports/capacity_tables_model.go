@@ -26,7 +26,7 @@ func quantityText(q model.Quantity, kind string) string {
 	return text
 }
 
-// modelCell names a subject of the calibration, with its swatch where the answer has it.
+// modelCell names a subject of the calibration, with its swatch if the answer has it.
 func (r *capacityReport) modelCell(name string) pageCell {
 	for i, s := range r.Subjects {
 		if s.Name == name {
@@ -36,12 +36,12 @@ func (r *capacityReport) modelCell(name string) pageCell {
 	return pageCell{Text: name}
 }
 
-// validationTable sums up what became of predictions, of the phases of syncs or of everything else.
+// validationTable sums up the errors of predictions, of the phases of syncs or of all other quantities.
 func (r *capacityReport) validationTable(phases bool) pageTable {
-	t := pageTable{Title: "Held out of the fit: errors and coverage", Note: "Points: cells that were held out. Error: median of |predicted / measured − 1|. Covered: share of points within their intervals. " +
-		"All of these predictions are extrapolated, by up to the factor in “beyond”.",
+	t := pageTable{Title: "Cells held out of the fit: errors and coverage", Note: "Points: cells that were held out. Error: median of |predicted / measured − 1|. Covered: share of points within their intervals. " +
+		"All of these predictions are extrapolated, by up to the factor in “Beyond”.",
 		Columns: []pageColumn{{Name: "Subject"}, {Name: "Quantity"}, {Name: "Points", Numeric: true}, {Name: "Fitted up to", Numeric: true}, {Name: "Held out up to", Numeric: true}, {Name: "Beyond", Numeric: true},
-			{Name: "Median error", Numeric: true}, {Name: "Covered", Numeric: true}, {Name: "As aimed at"}}}
+			{Name: "Median error", Numeric: true}, {Name: "Covered", Numeric: true}, {Name: "Accuracy target met"}}}
 	if phases {
 		t.Title = "The same for the phases of syncs"
 	}
@@ -65,10 +65,10 @@ func (r *capacityReport) validationTable(phases bool) pageTable {
 	return t.dropEmpty()
 }
 
-// lawsTable are the fitted laws that the curves come of.
+// lawsTable shows the fitted formulas of the curves.
 func (r *capacityReport) lawsTable() pageTable {
-	t := pageTable{Title: "The fitted laws", Note: "s: Services, n: endpoints in all, c: changed Services, c·e: their endpoints, rules: rules in the kernel. Errors are means over sizes that were left out of the fit, and over those beyond it; a law is as good as its sizes.",
-		Columns: []pageColumn{{Name: "Subject"}, {Name: "Quantity"}, {Name: "Law"}, {Name: "Points", Numeric: true}, {Name: "Fitted up to, Services", Numeric: true}, {Name: "Error at sizes left out", Numeric: true},
+	t := pageTable{Title: "The fitted cost model", Note: "s: Services, n: endpoints in all, c: changed Services, c·e: their endpoints, rules: rules in the kernel. Errors are means over sizes that were left out of the fit, and over sizes beyond the fit. Their reliability depends on the number of sizes.",
+		Columns: []pageColumn{{Name: "Subject"}, {Name: "Quantity"}, {Name: "Formula"}, {Name: "Points", Numeric: true}, {Name: "Fitted up to, Services", Numeric: true}, {Name: "Error at sizes left out", Numeric: true},
 			{Name: "Beyond the fit", Numeric: true}}}
 	for _, s := range r.Subjects {
 		known := r.measuredSubject(s.Name)

@@ -12,21 +12,21 @@ import (
 	"synclab/reports/model"
 )
 
-// promiseText is a promise, or what would be one, for people.
+// promiseText is the display text of an SLO's quantity.
 type promiseText struct {
 	name, text, short, unit string
 }
 
-// promiseTexts in the order of the page.
+// promiseTexts are in the order of the page.
 var promiseTexts = []promiseText{
-	{capacity.ProgrammingP99, "network programming latency, 99 of 100 changes", "latency p99", "s"},
+	{capacity.ProgrammingP99, "network programming latency of 99 of 100 changes", "latency p99", "s"},
 	{capacity.CPU, "CPU of the proxier and its tools", "CPU", "CPUs"},
-	{capacity.Memory, "memory, proxier and largest tool at their peaks", "memory", "B"},
+	{capacity.Memory, "peak memory of the proxier and its largest tool", "memory", "B"},
 	{capacity.FirstPacketP99, "first packet of a flow to the last Service, 99 of 100", "first packet", "s"},
 	{capacity.Start, "start: first sync into empty tables", "start", "s"},
 }
 
-// promiseNamed falls back on the name itself.
+// promiseNamed returns the texts of an SLO; an unknown name is its own text.
 func promiseNamed(name string) promiseText {
 	for _, p := range promiseTexts {
 		if p.name == name {
@@ -38,14 +38,14 @@ func promiseNamed(name string) promiseText {
 
 // boundText is "≤ 1 s".
 func (r *capacityReport) boundText(name string) string {
-	return "≤ " + trimTick(Format(r.Question.Promise.Bound(name), promiseNamed(name).unit))
+	return "≤ " + trimTick(Format(r.Question.SLOs.Bound(name), promiseNamed(name).unit))
 }
 
-// promised are the names of what is promised, in the order of the page.
+// promised are the names of the given SLOs, in the order of the page.
 func (r *capacityReport) promised() []string {
 	var out []string
 	for _, p := range promiseTexts {
-		if r.Question.Promise.Bound(p.name) > 0 {
+		if r.Question.SLOs.Bound(p.name) > 0 {
 			out = append(out, p.name)
 		}
 	}
@@ -87,7 +87,7 @@ func churnText(c capacity.Churn) string {
 	add(c.Rollouts, "rollouts/h")
 	add(c.NodeLosses, "node losses/day")
 	if c.Swing > 0 {
-		parts = append(parts, fmt.Sprintf("swinging by %.0f %% within a day", 100*c.Swing))
+		parts = append(parts, fmt.Sprintf("varying by %.0f %% within a day", 100*c.Swing))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -103,7 +103,7 @@ func policyText(p capacity.Policy) string {
 	return text
 }
 
-// asked is the question, for a list of terms.
+// asked is the question, as a list of terms.
 func (r *capacityReport) asked() [][2]string {
 	q := r.Question
 	out := [][2]string{{"today", clusterText(q.Today)}}
@@ -130,14 +130,14 @@ func (r *capacityReport) asked() [][2]string {
 		promises = append(promises, promiseNamed(name).text+" "+r.boundText(name))
 	}
 	if len(promises) == 0 {
-		promises = []string{"nothing"}
+		promises = []string{"none"}
 	}
 	if r.Defaulted {
-		promises = append(promises, "all of these are defaults, since no promise was given")
+		promises = append(promises, "all of these are defaults, since no SLO was given")
 	}
-	out = append(out, [2]string{"promised", strings.Join(promises, "; ")})
-	if q.Way > 0 {
-		out = append(out, [2]string{"way to the node", periodText(q.Way) + ", added to every latency"})
+	out = append(out, [2]string{"SLOs", strings.Join(promises, "; ")})
+	if q.WatchDelay > 0 {
+		out = append(out, [2]string{"watch delay", periodText(q.WatchDelay) + ", added to every latency"})
 	}
 	if q.Policy != nil {
 		out = append(out, [2]string{"policy in use", policyText(*q.Policy) + ", minSyncPeriod " + periodText(q.Policy.MinSyncPeriod)})
@@ -151,10 +151,10 @@ func (r *capacityReport) asked() [][2]string {
 	return out
 }
 
-// factorText writes a factor: 2, 1.5, 0.25.
+// factorText formats a factor: 2, 1.5, 0.25.
 func factorText(v float64) string { return strconv.FormatFloat(v, 'g', 2, 64) }
 
-// count writes how far a cluster has grown: whole Services and nodes, of the others as many digits as are worth it.
+// count formats the size of a cluster: whole Services and nodes; other units with the significant digits.
 func (r *capacityReport) count(reach float64) string {
 	if r.Unit.Whole() {
 		return Grouped(int64(math.Round(reach)))
@@ -162,7 +162,7 @@ func (r *capacityReport) count(reach float64) string {
 	return trimTick(significant(reach))
 }
 
-// limitCount writes how far a promise holds: to two digits, since more are not known.
+// limitCount formats the largest size that meets an SLO, with two significant digits.
 func (r *capacityReport) limitCount(reach float64) string {
 	if reach >= 100 {
 		unit := math.Pow(10, math.Floor(math.Log10(reach))-1)
@@ -180,10 +180,10 @@ func (r *capacityReport) reachText(reach float64) string {
 	return text
 }
 
-// farText is how far a promise holds, without the interval: "12,300".
+// farText is the largest size that meets an SLO, without the interval: "12,300".
 func (r *capacityReport) farText(l capacity.Limit) string {
 	switch {
-	case l.Promise == "":
+	case l.SLO == "":
 		return "–"
 	case l.Never && !l.Smaller:
 		return "none"
@@ -194,7 +194,7 @@ func (r *capacityReport) farText(l capacity.Limit) string {
 	}
 }
 
-// interval of a reach: "9,100 – 15,000", empty where there is none.
+// interval formats the interval of a size: "9,100 – 15,000"; empty if there is none.
 func (r *capacityReport) interval(reach capacity.Estimate) string {
 	if !(reach.High > reach.Low) {
 		return ""
@@ -202,7 +202,7 @@ func (r *capacityReport) interval(reach capacity.Estimate) string {
 	return r.limitCount(reach.Low) + " – " + r.limitCount(reach.High)
 }
 
-// intervalOf is "9,100 – 15,000", empty where there is none.
+// intervalOf is "9,100 – 15,000"; empty if there is none.
 func intervalOf(e capacity.Estimate, unit string) string {
 	if !(e.High > e.Low) {
 		return ""
@@ -217,19 +217,20 @@ func intervalOf(e capacity.Estimate, unit string) string {
 	return low + " – " + high
 }
 
-// comparedWith is a comparison with what the curves say beside it.
+// comparedWith is a comparison with the values of both curves.
 type comparedWith struct {
 	capacity.Crossing
 	promise promiseText
 	other   int // index of the subject
-	// today and target are its value over that of the subject in use; 0: not known.
+	// today and target are its value divided by that of the subject in use; 0: unknown.
 	today, target float64
-	// clear is from where on its whole interval is below that of the subject in use; 0: nowhere. clearAlways: everywhere.
+	// clear is the size from which its whole interval is below that of the subject in use; 0: none. clearAlways: at
+	// all sizes.
 	clear       float64
 	clearAlways bool
 }
 
-// crossings of all comparisons with the subject in use.
+// crossings lists all comparisons with the subject in use.
 func (r *capacityReport) crossings() []comparedWith {
 	var out []comparedWith
 	for _, c := range r.Comparisons {
@@ -239,15 +240,15 @@ func (r *capacityReport) crossings() []comparedWith {
 			continue
 		}
 		for _, x := range c.Crossings {
-			one := comparedWith{Crossing: x, promise: promiseNamed(x.Promise), other: other}
-			one.read(r.curve(use, estimateNamed(x.Promise)), r.curve(other, estimateNamed(x.Promise)), r.Subjects[use].Today.Reach, r.grown())
+			one := comparedWith{Crossing: x, promise: promiseNamed(x.SLO), other: other}
+			one.read(r.curve(use, estimateNamed(x.SLO)), r.curve(other, estimateNamed(x.SLO)), r.Subjects[use].Today.Reach, r.grown())
 			out = append(out, one)
 		}
 	}
 	return out
 }
 
-// read sets what two curves say of each other where both are known.
+// read sets the ratios and clear from two curves, where both are known.
 func (c *comparedWith) read(use, its curve, today, target float64) {
 	if len(use) == 0 || len(its) == 0 {
 		return
@@ -276,9 +277,9 @@ func (r *capacityReport) crossingText(c comparedWith) string {
 	at := r.count(c.Reach) + " " + string(r.Unit)
 	switch {
 	case c.Always:
-		return "at every size looked at"
+		return "at every evaluated size"
 	case c.Never:
-		return "at no size looked at"
+		return "at no evaluated size"
 	case c.Until:
 		return "up to " + at
 	default:
@@ -286,7 +287,7 @@ func (r *capacityReport) crossingText(c comparedWith) string {
 	}
 }
 
-// grown is the reach of the target, or of the cluster of today.
+// grown is the size of the target, or of today's cluster.
 func (r *capacityReport) grown() float64 {
 	one := r.Subjects[0]
 	if one.Target != nil {
@@ -295,7 +296,7 @@ func (r *capacityReport) grown() float64 {
 	return one.Today.Reach
 }
 
-// backendSentences say whether and when to change.
+// backendSentences state whether and when to change the backend.
 func (r *capacityReport) backendSentences() []string {
 	var out []string
 	for _, c := range r.Comparisons {
@@ -304,7 +305,7 @@ func (r *capacityReport) backendSentences() []string {
 	return out
 }
 
-// worseBasis is the one that says less.
+// worseBasis returns the less certain of two bases.
 func worseBasis(a, b model.Basis) model.Basis {
 	order := []model.Basis{model.Measured, model.Interpolated, model.Extrapolated}
 	if slices.Index(order, a) >= slices.Index(order, b) {

@@ -15,7 +15,7 @@ type pageComparison struct {
 	Notes  []string
 }
 
-// pageComparisons are the cells' comparisons, that of the largest size first.
+// pageComparisons returns the comparisons of the cells, the largest size first.
 func (s *Summary) pageComparisons() []pageComparison {
 	largest := s.largestComparison()
 	var out []pageComparison
@@ -38,7 +38,7 @@ func (s *Summary) pageComparisons() []pageComparison {
 	return out
 }
 
-// sidesTable has the figures, each with its ratio to the nearest baseline below.
+// sidesTable has the figures, and below each its ratio to the nearest baseline.
 func (s *Summary) sidesTable(c *CellComparison) pageTable {
 	t := pageTable{Columns: []pageColumn{{Name: "Subject"}}}
 	for _, text := range figureTexts {
@@ -53,7 +53,7 @@ func (s *Summary) sidesTable(c *CellComparison) pageTable {
 		subject := s.seriesCell(side.Series)
 		subject.Sub = "baseline"
 		if baseline != "" {
-			subject.Sub = "beside " + baseline
+			subject.Sub = "baseline: " + baseline
 		}
 		cells := []pageCell{subject}
 		for _, text := range figureTexts {
@@ -78,7 +78,7 @@ func figureCell(side Side, text figureText) pageCell {
 	f := side.figure(text.name)
 	if f == nil {
 		if side.notReached(text.name) {
-			return pageCell{Text: "not reached", Faint: true, Title: "stopped before"}
+			return pageCell{Text: "not reached", Faint: true, Title: "the subject was stopped before this figure was complete"}
 		}
 		return pageCell{Text: "–", Faint: true, Title: "not measured"}
 	}
@@ -102,7 +102,7 @@ func (s *Summary) ratiosTable(c *CellComparison) pageTable {
 	}
 	for _, pair := range c.pairs() {
 		subject := s.seriesCell(pair[0])
-		subject.Sub = "beside " + pair[1]
+		subject.Sub = "baseline: " + pair[1]
 		cells := []pageCell{subject}
 		for _, text := range figureTexts {
 			r := c.ratio(pair[0], pair[1], text.name)
@@ -118,7 +118,7 @@ func (s *Summary) ratiosTable(c *CellComparison) pageTable {
 	return t.dropEmpty()
 }
 
-// pairs are side and baseline of all ratios, those to kube-proxy of the same backend first.
+// pairs lists the side and the baseline of each ratio. Ratios to kube-proxy on the same backend come first.
 func (c *CellComparison) pairs() [][2]string {
 	var variant, overall [][2]string
 	for _, r := range c.Ratios {
@@ -132,19 +132,19 @@ func (c *CellComparison) pairs() [][2]string {
 	return distinct(append(variant, overall...))
 }
 
-// terminalFigures are the columns of the terminal, terminalRatios those of its second table.
+// terminalFigures are the columns of the terminal's first table, terminalRatios those of its second.
 var (
 	terminalFigures = []string{figureReaction, figureCold, figureNPL50, figureNPL99, figureFull, figurePartial, figureCPU, figureRSS, figureFirstPacket, figureRules}
 	terminalRatios  = []string{figureReaction, figureCold, figureNPL99, figureFull, figurePartial, figureCPU}
 )
 
-// compared writes the sides of each cell, and below them their ratios, for a terminal.
+// compared writes the sides of each cell and then their ratios, for a terminal.
 func (s *Summary) compared(b *strings.Builder) {
 	sides := s.terminalSides(terminalFigures, true)
 	if !sides.fits() {
 		sides = s.terminalSides(terminalFigures, false)
 	}
-	// What the page has too goes first.
+	// A table that is too wide loses these columns first. The page has them too.
 	names := terminalFigures
 	for _, dropped := range []string{figureRules, figureNPL50} {
 		if !sides.fits() {
@@ -154,9 +154,9 @@ func (s *Summary) compared(b *strings.Builder) {
 	}
 	b.WriteString("\n")
 	sides.write(b)
-	b.WriteString("\n" + wrap(s.mediansText(sides.rows)+sides.legend("; react: reaction, an isolated change until it is in the kernel", "react")+sides.legend("; npl: network programming latency", "npl p50", "npl p99")+
+	b.WriteString("\n" + wrap(s.mediansText(sides.rows)+sides.legend("; react: reaction, from an isolated change until it is visible in the kernel", "react")+sides.legend("; npl: network programming latency", "npl p50", "npl p99")+
 		sides.legend("; *: self-reported", "full*", "partial*")+
-		sides.legend("; packet: first, at the last Service", "packet"), tableWidth, "  ") + "\n\n")
+		sides.legend("; packet: first packet to the last Service", "packet"), tableWidth, "  ") + "\n\n")
 	if ratios := s.terminalRatios(); len(ratios.header) > 1 {
 		ratios.write(b)
 		b.WriteString("\n")
@@ -203,7 +203,7 @@ func (s *Summary) terminalRatios() textTable {
 		for _, pair := range c.pairs() {
 			if pair[1] != beside {
 				beside = pair[1]
-				t.heading(heading + "beside " + beside)
+				t.heading(heading + "baseline: " + beside)
 			}
 			cells := []string{pair[0]}
 			for _, name := range terminalRatios {
@@ -215,7 +215,8 @@ func (s *Summary) terminalRatios() textTable {
 	return t.dropEmpty()
 }
 
-// cellHeading tells a cell from the others: nothing where there is one, no size where all share it.
+// cellHeading distinguishes a cell from the others. It is empty for a single cell. It omits a size that all cells
+// share.
 func (s *Summary) cellHeading(cell Cell) string {
 	settings := shortSettings(cell.Settings())
 	if slices.ContainsFunc(s.collected.cells, func(c Cell) bool { return c.Services != cell.Services || c.Endpoints != cell.Endpoints }) {
@@ -248,7 +249,7 @@ func (c *Comparison) short() string {
 	return c.Words
 }
 
-// markdownFigures keep the table of a pull request readable; the page has the others.
+// markdownFigures are few enough for the table of a pull request. The page has the others.
 var markdownFigures = []string{figureReaction, figureCold, figureNPL50, figureNPL99, figureFull, figurePartial, figureCPU, figureRSS, figureFirstPacket, figureRules}
 
 func upperFirst(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
@@ -261,12 +262,12 @@ func lowerFirst(text string) string {
 	return strings.ToLower(text[:1]) + text[1:]
 }
 
-// markdownComparisons writes one table for each cell, ratios in brackets.
+// markdownComparisons writes one table for each cell, with ratios in brackets.
 func (s *Summary) markdownComparisons(w io.Writer) {
 	for i := range s.Comparisons {
 		c := &s.Comparisons[i]
 		fmt.Fprintf(w, "### %s%s\n\n", sizesText([]Cell{c.Cell}), settingsTail(shortSettings(c.Cell.Settings())))
-		t := pageTable{Columns: []pageColumn{{Name: "subject"}, {Name: "beside"}}}
+		t := pageTable{Columns: []pageColumn{{Name: "subject"}, {Name: "baseline"}}}
 		few := ""
 		for _, name := range markdownFigures {
 			t.Columns = append(t.Columns, pageColumn{Name: lowerFirst(figureTextOf(name).column())})
@@ -299,7 +300,7 @@ func (s *Summary) markdownComparisons(w io.Writer) {
 			}
 			return texts
 		})
-		b.WriteString("\n" + upperFirst(s.mediansText(t.Rows)) + "; in brackets the ratio to the subject named under “beside”, with its 95 % interval")
+		b.WriteString("\n" + upperFirst(s.mediansText(t.Rows)) + "; in brackets the ratio to the baseline, with its 95 % interval")
 		if few != "" {
 			b.WriteString(" (" + few + ")")
 		}

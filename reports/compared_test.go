@@ -12,11 +12,11 @@ import (
 
 	"gonum.org/v1/plot/vg"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// TestFiveSubjects: every subject has a row, every ratio is that of the figures, and each output says the same.
+// TestFiveSubjects: every subject has a row, every ratio is that of the figures, and all outputs agree.
 func TestFiveSubjects(t *testing.T) {
 	dir := t.TempDir()
 	y := fiveSizes()
@@ -39,10 +39,10 @@ func TestFiveSubjects(t *testing.T) {
 		}
 		pair := c.ratio(nft.name, proxyNft.name, figureFull)
 		if c.Cell.Services < 8000 && (pair == nil || pair.Against[0] != "variant" || !pair.Differs || pair.Low == nil) {
-			t.Errorf("%d Services: synclab beside kube-proxy of its backend: %+v", c.Cell.Services, pair)
+			t.Errorf("%d Services: synclab versus kube-proxy on its backend: %+v", c.Cell.Services, pair)
 		}
 		if both := c.ratio(legacy.name, proxyLegacy.name, figureFull); both == nil || len(both.Against) != 2 {
-			t.Errorf("the baseline of the variant that is the overall one, too: %+v", both)
+			t.Errorf("the baseline of the variant is also the overall one: %+v", both)
 		}
 	}
 	outputsName(t, dir, s)
@@ -59,7 +59,7 @@ func sideOf(t *testing.T, c CellComparison, series string) Side {
 	return Side{}
 }
 
-// outputs are what the terminal and summary.md say; no line is wider than a terminal.
+// outputs returns the terminal's table and summary.md. No line is wider than a terminal.
 func outputs(t *testing.T, dir string, s *Summary) (terminal, markdown string) {
 	t.Helper()
 	var table bytes.Buffer
@@ -78,7 +78,7 @@ func outputs(t *testing.T, dir string, s *Summary) (terminal, markdown string) {
 	return table.String(), string(text)
 }
 
-// outputsName looks for what a reader must find in the page, the markdown, the terminal and the JSON.
+// outputsName checks the essential content of the page, the markdown, the terminal and the JSON.
 func outputsName(t *testing.T, dir string, s *Summary) {
 	t.Helper()
 	terminal, markdown := outputs(t, dir, s)
@@ -88,27 +88,27 @@ func outputsName(t *testing.T, dir string, s *Summary) {
 	for name, text := range map[string]string{"page": page, "summary.md": markdown, "terminal": terminal} {
 		for _, want := range []string{"> 600 s", ratio.Words, "stopped after 10m0s:", largest.ratio(proxyNftables.name, proxyLegacy.name, figurePartial).Words} {
 			if !strings.Contains(strings.ReplaceAll(text, "\n  ", " "), want) {
-				t.Errorf("%s does not say %q", name, want)
+				t.Errorf("%s lacks %q", name, want)
 			}
 		}
 		for _, subject := range five.subjects {
 			if !strings.Contains(text, subject.name) {
-				t.Errorf("%s does not name %s", name, subject.name)
+				t.Errorf("%s lacks %s", name, subject.name)
 			}
 		}
 	}
-	// The comparison stands first, before plots and all numbers; the method names feed, shim and versions.
+	// The comparison is first, before plots and all numbers. The method names feed, shim and versions.
 	before := 0
 	for _, part := range []string{`id="summary"`, `id="compared"`, `id="plots"`, `id="numbers"`, `id="method"`} {
 		at := strings.Index(page, part)
 		if at <= before {
-			t.Errorf("the page has no %s behind the parts before it", part)
+			t.Errorf("the page has no %s after the parts before it", part)
 		}
 		before = max(before, at)
 	}
 	for _, want := range []string{"over HTTP", "A shim in front of iptables and nft", "kube-proxy is v1.36.3"} {
 		if !strings.Contains(page[strings.Index(page, `id="method"`):], want) {
-			t.Errorf("the method does not say %q", want)
+			t.Errorf("the method lacks %q", want)
 		}
 	}
 	var read Summary
@@ -124,7 +124,7 @@ func outputsName(t *testing.T, dir string, s *Summary) {
 	}
 }
 
-// TestStoppedSubject: the subject keeps its row, its figure is a bound, and nothing is made up for the rest.
+// TestStoppedSubject: the subject keeps its row, its figure is a bound, and no other value is made up.
 func TestStoppedSubject(t *testing.T) {
 	s := fiveSizes().build(t, t.TempDir(), Options{NoPNG: true})
 	c := s.largestComparison()
@@ -134,7 +134,7 @@ func TestStoppedSubject(t *testing.T) {
 	}
 	for _, name := range []string{figureFull, figurePartial, figureNPL99, figureCPU, figureColdCPU, figureFirstPacket} {
 		if f := side.figure(name); f != nil {
-			t.Errorf("%s of a subject that never came so far: %+v", name, f)
+			t.Errorf("%s of a subject that was stopped before: %+v", name, f)
 		}
 	}
 	if !side.notReached(figureFull) || len(side.Exceeded) != 6 || side.Exceeded[0].Figure != figureCold {
@@ -148,42 +148,42 @@ func TestStoppedSubject(t *testing.T) {
 		t.Errorf("ratio %+v", slower)
 	}
 	for _, k := range s.Capacity {
-		if k.Series == proxyNft.name && k.Clause == clauseNPL && (k.Holds != 2000 || k.Breaks != 8000 || !k.Stopped) {
-			t.Errorf("a size at which the subject was stopped does not count as held: %+v", k)
+		if k.Series == proxyNft.name && k.Clause == clauseNPL && (k.MetUpTo != 2000 || k.ViolatedAt != 8000 || !k.Stopped) {
+			t.Errorf("a size at which the subject was stopped counts as met: %+v", k)
 		}
 	}
 	if !strings.Contains(strings.Join(s.Sentences, "\n"), "Services visible, in all 6 repetitions.") {
 		t.Errorf("sentences %q", s.Sentences)
 	}
 	svg := string(plotNamed(t, s, "sync-vs-services").markup)
-	if !strings.Contains(svg, "stopped there: the real value is larger") {
+	if !strings.Contains(svg, "stopped at this size: the real value is larger") {
 		t.Error("the plot over sizes does not mark where the subject was stopped")
 	}
 	if bars := string(plotNamed(t, s, "compared-durations").markup); !strings.Contains(bars, "&gt; 600 s") || !strings.Contains(bars, "stopped before") {
-		t.Error("the bars do not say that the subject was stopped")
+		t.Error("the bars do not show that the subject was stopped")
 	}
 	for _, name := range []string{"sync-vs-services", "compared-durations", "compared-cost", "programming-latency"} {
 		for _, subject := range five.subjects {
 			if !strings.Contains(string(plotNamed(t, s, name).markup), subject.name) {
-				t.Errorf("%s does not name %s", name, subject.name)
+				t.Errorf("%s lacks %s", name, subject.name)
 			}
 		}
 	}
 }
 
-// TestStoppedAlone: a subject without company is shown as stopped, too.
+// TestStoppedAlone: a single subject is also shown as stopped.
 func TestStoppedAlone(t *testing.T) {
 	dir := t.TempDir()
 	y := fiveSizes()
 	y.subjects = []syntheticSubject{proxyNft}
 	s := y.build(t, dir, Options{NoPNG: true})
 	if len(s.Comparisons) != 0 {
-		t.Errorf("a comparison of one: %+v", s.Comparisons)
+		t.Errorf("a comparison of a single subject: %+v", s.Comparisons)
 	}
 	terminal, markdown := outputs(t, dir, s)
 	for name, text := range map[string]string{"page": strings.ReplaceAll(readPage(t, dir), "&gt;", ">"), "summary.md": markdown, "terminal": terminal} {
 		if !strings.Contains(text, "> 600 s") || !strings.Contains(text, "stopped after 10m0s:") {
-			t.Errorf("%s does not say that the subject was stopped:\n%.600s", name, text)
+			t.Errorf("%s does not show that the subject was stopped:\n%.600s", name, text)
 		}
 	}
 }
@@ -200,8 +200,8 @@ func plotNamed(t *testing.T, s *Summary, name string) Plot {
 }
 
 // cellOf makes the records of one subject in one cell.
-func cellOf(feed string, records ...bench.Record) *cellSamples {
-	run := &loadedRun{run: bench.Run{ID: "x", Feed: feed}, records: records}
+func cellOf(feed string, records ...raw.Record) *cellSamples {
+	run := &loadedRun{run: raw.Run{ID: "x", Feed: feed}, records: records}
 	for i := range run.records {
 		run.records[i].Subject, run.records[i].Services = "a/b", 10
 	}
@@ -210,23 +210,23 @@ func cellOf(feed string, records ...bench.Record) *cellSamples {
 }
 
 func TestExceededConcerns(t *testing.T) {
-	exceeded := bench.Record{Rep: 1, Metric: bench.Exceeded, Value: 60, Unit: "s", Error: "stopped", Step: "3:churn"}
+	exceeded := raw.Record{Rep: 1, Metric: raw.Exceeded, Value: 60, Unit: "s", Error: "stopped", Step: "3:churn"}
 	memory := exceeded
 	memory.Unit, memory.Value = "B", 2<<30
-	cold := bench.Record{Rep: 1, Metric: bench.ColdStart, Value: 2, Unit: "s"}
-	full := bench.Record{Rep: 1, Metric: bench.FullSync, Value: 2, Unit: "s"}
-	failed := bench.Record{Rep: 1, Metric: bench.FullSync, Value: 2, Unit: "s", Error: "no"}
+	cold := raw.Record{Rep: 1, Metric: raw.ColdStart, Value: 2, Unit: "s"}
+	full := raw.Record{Rep: 1, Metric: raw.FullSync, Value: 2, Unit: "s"}
+	failed := raw.Record{Rep: 1, Metric: raw.FullSync, Value: 2, Unit: "s", Error: "no"}
 	for _, test := range []struct {
 		name    string
 		samples *cellSamples
 		figure  string
 	}{
-		{"before its cold start", cellOf(bench.FeedAPI, exceeded), figureCold},
-		{"after its first full sync, before all is visible", cellOf(bench.FeedAPI, full, exceeded), figureCold},
-		{"among changes", cellOf(bench.FeedAPI, cold, exceeded), figureNPL99},
-		{"in process, before a full sync", cellOf(bench.FeedInformers, failed, exceeded), figureFull},
+		{"before its cold start", cellOf(raw.FeedAPI, exceeded), figureCold},
+		{"after its first full sync, before all is visible", cellOf(raw.FeedAPI, full, exceeded), figureCold},
+		{"among changes", cellOf(raw.FeedAPI, cold, exceeded), figureNPL99},
+		{"in process, before a full sync", cellOf(raw.FeedInformers, failed, exceeded), figureFull},
 		{"in process, among changes", cellOf("", full, exceeded), figureNPL99},
-		{"for its memory", cellOf(bench.FeedAPI, cold, memory), figureTotalRSS},
+		{"for its memory", cellOf(raw.FeedAPI, cold, memory), figureTotalRSS},
 	} {
 		e := test.samples.exceeded()
 		if len(e) != 1 || e[0].Figure != test.figure || e[0].Reached != "stopped" {
@@ -235,14 +235,15 @@ func TestExceededConcerns(t *testing.T) {
 	}
 }
 
-// The memory of a subject and of its tools is added up in each repetition; one without tools has only its own.
+// In each repetition, the memory of a subject and of its largest tool are added up. Without tools, the subject's own
+// counts.
 func TestTotalRSS(t *testing.T) {
-	of := func(rep int, metric bench.Metric, mib float64) bench.Record {
-		return bench.Record{Rep: rep, Metric: metric, Value: mib * (1 << 20), Unit: "B"}
+	of := func(rep int, metric raw.Metric, mib float64) raw.Record {
+		return raw.Record{Rep: rep, Metric: metric, Value: mib * (1 << 20), Unit: "B"}
 	}
-	tools := cellOf(bench.FeedAPI, of(1, bench.ChildPeakRSS, 5), of(1, bench.ChildPeakRSS, 200), of(1, bench.ChildPeakRSS, 7), of(1, bench.PeakRSS, 100),
-		of(2, bench.ChildPeakRSS, 300), of(2, bench.PeakRSS, 50), of(3, bench.ChildPeakRSS, 9))
-	none := cellOf(bench.FeedAPI, of(1, bench.PeakRSS, 100))
+	tools := cellOf(raw.FeedAPI, of(1, raw.ChildPeakRSS, 5), of(1, raw.ChildPeakRSS, 200), of(1, raw.ChildPeakRSS, 7), of(1, raw.PeakRSS, 100),
+		of(2, raw.ChildPeakRSS, 300), of(2, raw.PeakRSS, 50), of(3, raw.ChildPeakRSS, 9))
+	none := cellOf(raw.FeedAPI, of(1, raw.PeakRSS, 100))
 	for _, x := range []struct {
 		samples *cellSamples
 		want    []float64
@@ -253,21 +254,21 @@ func TestTotalRSS(t *testing.T) {
 			got = append(got, v/(1<<20))
 		}
 		if !slices.Equal(got, x.want) {
-			t.Errorf("%v MiB, not %v", got, x.want)
+			t.Errorf("%v MiB, want %v", got, x.want)
 		}
 	}
 }
 
-// TestSomeRepetitionsStopped: the median is a bound once it reaches into the stopped ones.
+// TestSomeRepetitionsStopped: the median is a bound once it depends on a stopped repetition.
 func TestSomeRepetitionsStopped(t *testing.T) {
-	cold := func(rep int, v float64) bench.Record {
-		return bench.Record{Rep: rep, Metric: bench.ColdStart, Value: v, Unit: "s"}
+	cold := func(rep int, v float64) raw.Record {
+		return raw.Record{Rep: rep, Metric: raw.ColdStart, Value: v, Unit: "s"}
 	}
-	stop := func(rep int) bench.Record {
-		return bench.Record{Rep: rep, Metric: bench.Exceeded, Value: 60, Unit: "s", Error: "stopped"}
+	stop := func(rep int) raw.Record {
+		return raw.Record{Rep: rep, Metric: raw.Exceeded, Value: 60, Unit: "s", Error: "stopped"}
 	}
-	of := func(records ...bench.Record) *estimate.Estimate {
-		samples := cellOf(bench.FeedAPI, records...)
+	of := func(records ...raw.Record) *estimate.Estimate {
+		samples := cellOf(raw.FeedAPI, records...)
 		text := figureTextOf(figureCold)
 		return text.figure(text.values(samples, sameSource{}), samples.exceeded())
 	}
@@ -279,18 +280,18 @@ func TestSomeRepetitionsStopped(t *testing.T) {
 	}
 	a, b := of(cold(1, 50), cold(2, 55), stop(3)), of(cold(1, 5), cold(2, 5), cold(3, 5))
 	if c, _ := compareFigures(a, b); c.Low != nil || !strings.Contains(c.Warning, "stopped") {
-		t.Errorf("an interval although a repetition is not known: %+v", c)
+		t.Errorf("an interval although a repetition was stopped: %+v", c)
 	}
 }
 
 func TestCPU(t *testing.T) {
-	cpu := func(step string, v float64) bench.Record {
-		return bench.Record{Rep: 1, Metric: bench.SubjectCPU, Value: v, Unit: "s", Step: step}
+	cpu := func(step string, v float64) raw.Record {
+		return raw.Record{Rep: 1, Metric: raw.SubjectCPU, Value: v, Unit: "s", Step: step}
 	}
-	change := func(step string) bench.Record {
-		return bench.Record{Rep: 1, Metric: bench.NetworkProgrammingLatency, Value: 1, Unit: "s", Step: step}
+	change := func(step string) raw.Record {
+		return raw.Record{Rep: 1, Metric: raw.NetworkProgrammingLatency, Value: 1, Unit: "s", Step: step}
 	}
-	samples := cellOf(bench.FeedAPI, cpu("1:create", 3), cpu("2:settle", 1), cpu("3:churn", 8), cpu("4:settle", 2), cpu("5:probe", 100), cpu("6:settle", 100),
+	samples := cellOf(raw.FeedAPI, cpu("1:create", 3), cpu("2:settle", 1), cpu("3:churn", 8), cpu("4:settle", 2), cpu("5:probe", 100), cpu("6:settle", 100),
 		cpu("10:rollout", 5), cpu("11:settle", 0), change("3:churn"), change("3:churn"), change("3:churn"), change("4:settle"), change("10:rollout"))
 	if got := coldCPU(samples, sameSource{})[repetition{Rep: 1}]; len(got) != 1 || got[0] != 4 {
 		t.Errorf("CPU of the cold start %v, want create and the settle after it", got)
@@ -298,21 +299,21 @@ func TestCPU(t *testing.T) {
 	if got := changeCPU(samples, sameSource{})[repetition{Rep: 1}]; len(got) != 1 || got[0] != 3 {
 		t.Errorf("CPU per change %v, want 15 s over 5 changes", got)
 	}
-	followed := cellOf(bench.FeedAPI, cpu("3:follow", 6), change("3:follow"), change("4:settle"), change("4:settle"))
+	followed := cellOf(raw.FeedAPI, cpu("3:follow", 6), change("3:follow"), change("4:settle"), change("4:settle"))
 	if got := changeCPU(followed, sameSource{})[repetition{Rep: 1}]; len(got) != 1 || got[0] != 2 {
 		t.Errorf("CPU per change of a followed cluster %v, want 6 s over 3 changes", got)
 	}
 	undone := change("4:settle")
-	undone.Metric = bench.ChangeUndone
-	if got := changeCPU(cellOf(bench.FeedAPI, cpu("3:churn", 8), change("3:churn"), undone), sameSource{})[repetition{Rep: 1}]; len(got) != 1 || got[0] != 4 {
-		t.Errorf("CPU per change %v where one of two was undone, want 4 s", got)
+	undone.Metric = raw.ChangeReverted
+	if got := changeCPU(cellOf(raw.FeedAPI, cpu("3:churn", 8), change("3:churn"), undone), sameSource{})[repetition{Rep: 1}]; len(got) != 1 || got[0] != 4 {
+		t.Errorf("CPU per change %v, want 4 s: one of two changes was reverted", got)
 	}
-	if got := changeCPU(cellOf(bench.FeedAPI, cpu("3:churn", 8)), sameSource{}); len(got) != 0 {
+	if got := changeCPU(cellOf(raw.FeedAPI, cpu("3:churn", 8)), sameSource{}); len(got) != 0 {
 		t.Errorf("CPU per change without a change: %v", got)
 	}
 }
 
-// TestMissingFigures: what a subject does not tell is a dash, and its row stays.
+// TestMissingFigures: a figure that a subject does not report is a dash, and the subject's row stays.
 func TestMissingFigures(t *testing.T) {
 	dir := t.TempDir()
 	y := five
@@ -323,7 +324,7 @@ func TestMissingFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kept []string // kube-proxy/nftables tells of no syncs
+	var kept []string // kube-proxy/nftables reports no syncs
 	for _, line := range strings.SplitAfter(string(text), "\n") {
 		if !strings.Contains(line, proxyNftables.name) || !strings.Contains(line, "_sync\"") {
 			kept = append(kept, line)
@@ -342,7 +343,7 @@ func TestMissingFigures(t *testing.T) {
 		t.Errorf("figures %+v", side.Figures)
 	}
 	if c.ratio(proxyNftables.name, proxyLegacy.name, figureFull) != nil {
-		t.Error("a ratio of what was not measured")
+		t.Error("a ratio of a figure that was not measured")
 	}
 	if r := c.ratio(proxyNftables.name, proxyLegacy.name, figureRules); r == nil || r.Ratio >= 1 {
 		t.Errorf("rules, without elements: %+v", r)
@@ -353,7 +354,7 @@ func TestMissingFigures(t *testing.T) {
 		}
 	}
 	if text := strings.Join(s.Sentences, " "); !strings.Contains(text, "observed in 2 repetitions, too few for an interval at 95 %") {
-		t.Errorf("two repetitions, and no word of it: %s", text)
+		t.Errorf("no remark about two repetitions: %s", text)
 	}
 	for _, p := range s.Phases {
 		if told := strings.HasPrefix(p.Series, "synclab/"); p.OwnUntold == told {
@@ -373,7 +374,7 @@ func TestComparedTableGolden(t *testing.T) {
 	golden(t, "compared.golden", b.Bytes())
 }
 
-// TestLooks: a subject has its own colour on every page, and no two series of a page share one while there are enough.
+// TestLooks: a subject has the same colour on every page. Series of a page share no colour while there are enough.
 func TestLooks(t *testing.T) {
 	subjects := func(names ...string) []*series {
 		var out []*series
@@ -385,7 +386,7 @@ func TestLooks(t *testing.T) {
 	}
 	alone, among := subjects(nft.name), subjects(legacy.name, "exec:other", proxyNft.name, nft.name, nft.name)
 	if alone[0].look.color != among[3].look.color {
-		t.Error("a subject changes its colour with its company")
+		t.Error("a subject's colour depends on the other subjects")
 	}
 	for i, a := range among {
 		for _, b := range among[:i] {
@@ -404,6 +405,6 @@ func TestApart(t *testing.T) {
 		}
 	}
 	if got[3] != 60 {
-		t.Errorf("a label that stands alone moved: %v", got)
+		t.Errorf("a label without neighbours moved: %v", got)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
@@ -27,25 +27,25 @@ func figureValue(f *estimate.Estimate, spread bool) string {
 	return text
 }
 
-// spreadText is the wider half of an interval as a share, rounded up: an interval is not made narrower by writing it.
+// spreadText is the wider half of an interval as a share, rounded up so that the interval does not look narrower.
 func spreadText(share float64) string { return fmt.Sprintf(" ± %.0f %%", math.Ceil(100*share-1e-9)) }
 
-// spokenFigures are those that sentences speak of, the leading ones first, with the verb of each.
+// spokenFigures are the figures named in sentences, the most important first, each with its verb.
 var spokenFigures = []struct{ name, verb, noun string }{
-	{figureReaction, "had an isolated change in the kernel", "reaction"},
+	{figureReaction, "made an isolated change visible", "reaction"},
 	{figureCold, "finished its cold start", "cold start"},
-	{figureNPL99, "had 99 of 100 changes in the kernel", "latency p99"},
-	{figureFirstPacket, "let the first packet through", "first packet"},
-	{figureFull, "reported its full sync", "self-reported full sync"},
-	{figurePartial, "reported its partial syncs", "self-reported partial sync"},
+	{figureNPL99, "made 99 of 100 changes visible", "latency p99"},
+	{figureFirstPacket, "passed the first packet", "first packet"},
+	{figureFull, "completed a full sync (self-reported)", "self-reported full sync"},
+	{figurePartial, "completed a partial sync (self-reported)", "self-reported partial sync"},
 	{figureCPU, "used", "CPU per change"},
 	{figureTotalRSS, "used", "peak memory with tools"},
 }
 
-// maxSpokenPairs bounds the sentences about pairs; the tables have the rest.
+// maxSpokenPairs bounds the number of sentences about pairs. The tables have all pairs.
 const maxSpokenPairs = 7
 
-// comparisonSentences say, at the largest compared size, what each subject does faster and slower than its baseline.
+// comparisonSentences compares each subject with its baseline, at the largest compared size.
 func comparisonSentences(s *Summary) []string {
 	c := s.largestComparison()
 	if c == nil {
@@ -55,7 +55,7 @@ func comparisonSentences(s *Summary) []string {
 	others := slices.ContainsFunc(c.Sides, func(side Side) bool { return !strings.HasPrefix(side.Subject, kubeProxy) })
 	for _, side := range c.Sides {
 		if others && strings.HasPrefix(side.Subject, kubeProxy) {
-			continue // what is set beside kube-proxy is spoken of
+			continue // sentences cover the subjects that are compared with kube-proxy
 		}
 		baseline := c.nearest(side)
 		if text := c.pairSentence(side.Series, baseline); text != "" && baseline != "" {
@@ -65,7 +65,7 @@ func comparisonSentences(s *Summary) []string {
 	return out[:min(maxSpokenPairs, len(out))]
 }
 
-// largestComparison is the one of the most Services; of several settings the first.
+// largestComparison returns the comparison with the most Services; of several settings the first.
 func (s *Summary) largestComparison() *CellComparison {
 	var largest *CellComparison
 	for i, c := range s.Comparisons {
@@ -125,7 +125,8 @@ func (c *CellComparison) pairSentence(b, a string) string {
 	return text + "."
 }
 
-// whyNoInterval says once what several ratios lack: a subject may have been measured less often than another.
+// whyNoInterval gives one reason for several ratios without an interval. Subjects may have different numbers of
+// repetitions.
 func whyNoInterval(ratios []*Comparison) string {
 	if len(ratios) == 0 {
 		return ""
@@ -151,7 +152,7 @@ func (c *Comparison) spoken() string {
 	return strings.TrimPrefix(strings.Replace(c.Words, "> ", "more than ", 1), "observed ")
 }
 
-// bracket is the evidence of a ratio: "1.52 s against 47.1 s, 95 % CI 28–33×".
+// bracket is the evidence for a ratio: "1.52 s against 47.1 s, 95 % CI 28–33×".
 func (c *CellComparison) bracket(r *Comparison) string {
 	value := func(series string) string {
 		i := slices.IndexFunc(c.Sides, func(s Side) bool { return s.Series == series })
@@ -168,7 +169,7 @@ func (c *CellComparison) bracket(r *Comparison) string {
 	return text
 }
 
-// stopped says, for each series and cell, which subjects exceeded a budget and how far they had come.
+// stopped returns a line for each series and cell that exceeded a budget, with how far the subject had come.
 func stopped(c *collection) []string {
 	var out []string
 	for _, cell := range c.cells {
@@ -181,8 +182,8 @@ func stopped(c *collection) []string {
 	return out
 }
 
-// stoppedNotes is one line for the repetitions of a cell that were stopped: "… stopped after 10m0s: 4,120, 4,133 and
-// 4,098 of 10,000 Services visible". Empty when none was.
+// stoppedNotes is one line for the stopped repetitions of a cell: "… stopped after 10m0s: 4,120, 4,133 and 4,098 of
+// 10,000 Services visible". It is empty if none was stopped.
 func stoppedNotes(series string, cell Cell, exceeded []Exceeded, repetitions int) []string {
 	if len(exceeded) == 0 {
 		return nil
@@ -204,7 +205,7 @@ func stoppedNotes(series string, cell Cell, exceeded []Exceeded, repetitions int
 	return []string{note}
 }
 
-// together says several texts as one: words that all begin or end with are said once.
+// together joins several texts, with their common first and last words only once.
 func together(texts []string) string {
 	first := strings.Fields(texts[0])
 	head, tail := len(first), len(first)
@@ -236,42 +237,42 @@ func together(texts []string) string {
 		func(s string) bool { return s == "" }), " ")
 }
 
-// method says how the numbers of a comparison were taken.
+// method describes how the numbers of a comparison were measured.
 func (s *Summary) method() []string {
 	var out []string
 	feeds, observed := map[string]bool{}, map[string]bool{}
 	var kubeProxies []string
 	for _, run := range s.Runs {
-		feeds[cmp.Or(run.Feed, bench.FeedInformers)], observed[observedBy(run.Feed, run.Observed)] = true, true
+		feeds[cmp.Or(run.Feed, raw.FeedInformers)], observed[observedBy(run.Feed, run.Observed)] = true, true
 		if v := run.Versions.KubeProxy; v != "" {
 			kubeProxies = append(kubeProxies, v)
 		}
 	}
-	if feeds[bench.FeedAPI] {
-		out = append(out, "Every subject is a process of its own, in a network namespace of its own. Objects reached it over HTTP from the lab's API front, "+
-			"the same events at the same due times. Reaction, cold start, network programming latency, restores, rules, CPU and memory are taken from outside, the "+
-			"same way for all; full and partial syncs are self-reported, by kube-proxy in its metrics, by the lab's in a log of its syncs. "+
-			"A reaction is of one change that nothing held back: the subject had converged and then idled for longer than minSyncPeriod. "+
-			"A change that was undone before it was written has no network programming latency, and counts as undone: who is late has more of these. Where only "+
-			"reading the tables shows a change, its moment is the end of the read.")
+	if feeds[raw.FeedAPI] {
+		out = append(out, "Every subject is a separate process in a separate network namespace. It gets its objects over HTTP from the lab's fake API server, "+
+			"with the same events at the same due times. Reaction, cold start, network programming latency, restores, rules, CPU and memory are measured from outside, in the "+
+			"same way for all subjects. Full and partial syncs are self-reported: by kube-proxy in its metrics, by Synclab's proxier in a log of its syncs. "+
+			"A reaction is the latency of one change to an idle subject: it had converged, and then idled for longer than minSyncPeriod. "+
+			"A change that was reverted before it was written has no network programming latency. It counts as reverted, and slow subjects have more reverted changes. "+
+			"If only a read of the tables shows a change, the change counts as visible at the end of the read.")
 		out = append(out, s.shimWords()...)
-		if lost := s.collected.pooled(bench.SyncsNotSeparable); len(lost) > 0 {
-			out = append(out, fmt.Sprintf("%s ended between two readings of their subject's metrics and could not be told apart: they are left out.",
+		if lost := s.collected.pooled(raw.SyncsNotSeparable); len(lost) > 0 {
+			out = append(out, fmt.Sprintf("%s ended between two reads of the subject's metrics and cannot be separated. They have no durations.",
 				plural(int(sum(lost)), "sync")))
 		}
-		out = append(out, "A full or partial sync counts if it wrote rules and did not fail, for all subjects alike.")
+		out = append(out, "For all subjects, a full or partial sync counts if it wrote rules and did not fail.")
 	}
-	if len(s.collected.pooled(bench.ToolSys)) > 0 {
-		out = append(out, "Kernel time is, of iptables and nft, the system time of their processes. Many kernels count that in ticks of some milliseconds: user and "+
-			"system time of a run shorter than some 10 ms are coarse, often 0, and only a median over many says something. Subjects without tools give the wall time of their system calls.")
+	if len(s.collected.pooled(raw.ToolSys)) > 0 {
+		out = append(out, "The kernel time of iptables and nft is the system time of their processes. Many kernels count it in ticks of some milliseconds. User and "+
+			"system time of a run shorter than some 10 ms are then coarse, and often 0: only a median over many runs is meaningful. For subjects without tools, kernel time is the wall time of their system calls.")
 	}
-	if feeds[bench.FeedInformers] {
-		out = append(out, "Objects reached the subjects through client-go informers in the lab's own process; peak RSS is that of the lab, the simulated cluster included.")
+	if feeds[raw.FeedInformers] {
+		out = append(out, "Objects reached the subjects through client-go informers in the lab's process. Peak RSS is that of this process, including the simulated cluster.")
 	}
 	if len(observed) > 1 {
-		out = append(out, "Do not compare these runs' network programming latencies: in some the kernel tells when a change had arrived, in older ones the end of the subject's sync.")
+		out = append(out, "Do not compare the network programming latencies of these runs. In some runs, the latency ends when the kernel has the change; in older runs, when the subject's sync ends.")
 	} else if observed["syncs"] {
-		out = append(out, "Network programming latency ends with the subject's own sync: the run is from before the kernel told.")
+		out = append(out, "In this older run, network programming latency ends when the subject's sync ends, not when the kernel has the change.")
 	}
 	if v := distinct(kubeProxies); len(v) > 0 {
 		out = append(out, "kube-proxy is "+joinWords(v)+", unmodified.")
@@ -280,24 +281,24 @@ func (s *Summary) method() []string {
 		return out
 	}
 	return append(out,
-		"Baselines: a subject is set beside kube-proxy with the same backend where the cell has one (synclab/iptables-nft-tree beside kube-proxy/iptables-nft), and beside one baseline for "+
-			"all: kube-proxy/iptables-legacy, else the first kube-proxy, else the first subject.",
-		"The repetition is the unit: a value is the median of the repetitions' medians (or 99th percentiles, or peaks), since the values of one repetition "+
-			"influence one another. Its 95 % interval is that of order statistics, which assumes no distribution and takes 6 repetitions; ± is its wider half, rounded up. With fewer "+
-			"repetitions the range of what was observed is shown, and no verdict is given.",
-		"A ratio is that of the two values shown. Subjects of one run take turns, so that their repetitions are paired: the k-th of one over the k-th of the other is one observation, and "+
-			"the interval is that of the median of these by order statistics, widened to hold the ratio itself. Subjects of two runs are never paired: there the interval is by ranks of all ratios between "+
-			"them (Hodges-Lehmann), from 4 repetitions of each. p belongs to the interval: of a sign test, or of a Mann-Whitney U test. “No difference shown” is not “equal”: more repetitions may show one. "+
-			"Each interval is for itself: of 20 ratios of subjects that are alike, one or so leaves 1 out; p_adjusted in summary.json allows for all of a cell (Benjamini-Hochberg).")
+		"Baselines: a subject is compared with kube-proxy on the same backend, if the cell has it (synclab/iptables-nft-tree with kube-proxy/iptables-nft). It is also compared with one baseline for "+
+			"all subjects: kube-proxy/iptables-legacy, else the first kube-proxy, else the first subject.",
+		"The repetition is the statistical unit, since the values of one repetition depend on one another. A value is the median of the repetitions' medians "+
+			"(or 99th percentiles, or peaks). Its 95 % interval comes from order statistics, which assume no distribution and need 6 repetitions; ± is its wider half, rounded up. With fewer "+
+			"repetitions the report shows the observed range and gives no verdict.",
+		"A ratio divides the two values shown. Subjects of one run take turns, so their repetitions are paired: the k-th of one subject over the k-th of the other is one observation. "+
+			"The interval is that of the median observation by order statistics, widened to contain the ratio itself. Subjects of two runs are never paired: their interval is by ranks of all ratios between "+
+			"them (Hodges-Lehmann), from 4 repetitions of each. p belongs to the interval: it is from a sign test (paired), or from a Mann-Whitney U test. “No difference shown” is not “equal”: more repetitions may show a difference. "+
+			"No interval is corrected for the number of ratios: of 20 ratios of equal subjects, about one interval excludes 1. p_adjusted in summary.json corrects for all ratios of a cell (Benjamini-Hochberg).")
 }
 
-// shimWords say what measuring costs.
+// shimWords describes the cost of measuring with the shim.
 func (s *Summary) shimWords() []string {
 	byBytes := map[int][]float64{}
 	for _, one := range s.collected.series {
 		for _, samples := range one.cells {
 			for _, r := range samples.records {
-				if r.Metric == bench.ShimCost {
+				if r.Metric == raw.ShimCost {
 					byBytes[r.Bytes] = append(byBytes[r.Bytes], r.Value)
 				}
 			}
@@ -310,17 +311,17 @@ func (s *Summary) shimWords() []string {
 	for _, size := range slices.Sorted(maps.Keys(byBytes)) {
 		part := Format(estimate.Median(byBytes[size]), "s")
 		if size > 0 {
-			part += " to one of " + Format(float64(size), "B")
+			part += " to a call with " + Format(float64(size), "B")
 		} else {
 			part += " to a call"
 		}
 		parts = append(parts, part)
 	}
-	return []string{"A shim in front of iptables and nft takes their times; it adds " + joinWords(parts) +
-		" (medians). Its own CPU time is no part of the subject's."}
+	return []string{"A shim in front of iptables and nft measures their times. The shim adds " + joinWords(parts) +
+		" (medians). The subject's CPU time excludes the shim's."}
 }
 
-func (c *collection) pooled(metric bench.Metric) []float64 {
+func (c *collection) pooled(metric raw.Metric) []float64 {
 	var out []float64
 	for _, one := range c.series {
 		for _, cell := range c.cells {

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// keyFigures is one line for each series and cell.
+// keyFigures returns one line for each series and cell.
 func keyFigures(c *collection) []KeyFigures {
 	var out []KeyFigures
 	for _, cell := range c.cells {
@@ -19,16 +19,16 @@ func keyFigures(c *collection) []KeyFigures {
 				continue
 			}
 			k := KeyFigures{Series: s.name, Cell: cell, Exceeded: samples.exceeded(),
-				Reaction:    described(s.of(cell, bench.Reaction)),
-				ColdStart:   described(s.of(cell, bench.ColdStart)),
-				FullSync:    described(s.of(cell, bench.FullSync)),
-				PartialSync: described(s.of(cell, bench.PartialSync)),
-				Programming: described(s.of(cell, bench.NetworkProgrammingLatency)),
+				Reaction:    described(s.of(cell, raw.Reaction)),
+				ColdStart:   described(s.of(cell, raw.ColdStart)),
+				FullSync:    described(s.of(cell, raw.FullSync)),
+				PartialSync: described(s.of(cell, raw.PartialSync)),
+				Programming: described(s.of(cell, raw.NetworkProgrammingLatency)),
 				SyncBusy:    medianOf(busyShares(samples)),
-				SyncsFailed: int(sum(s.of(cell, bench.SyncFailed).Pooled())),
+				SyncsFailed: int(sum(s.of(cell, raw.SyncFailed).Pooled())),
 				Rules:       rulesTotal(samples),
 			}
-			k.PeakRSS = medianOf(largestOf(bench.PeakRSS)(samples, sameSource{}))
+			k.PeakRSS = medianOf(largestOf(raw.PeakRSS)(samples, sameSource{}))
 			if p := s.positions(cell); len(p) > 0 {
 				k.FirstPacketFirst = described(s.at(cell, p[0]))
 				k.FirstPacketLast = described(s.at(cell, p[len(p)-1]))
@@ -67,9 +67,9 @@ func sum(values []float64) float64 {
 // rulesTotal adds up the medians of all tables and families.
 func rulesTotal(samples *cellSamples) *float64 {
 	rules := func(table string) bool { return !isElements(table) }
-	total, ok := samples.countTotal(bench.Rules, rules)
+	total, ok := samples.countTotal(raw.Rules, rules)
 	if !ok {
-		total, ok = samples.countTotal(bench.RulesKernel, rules)
+		total, ok = samples.countTotal(raw.RulesKernel, rules)
 	}
 	if !ok {
 		return nil
@@ -77,9 +77,9 @@ func rulesTotal(samples *cellSamples) *float64 {
 	return &total
 }
 
-// countTotal adds up the medians of a count over tables and families. Counts after full syncs are taken where there are
-// any: a partial sync's may be of what it wrote.
-func (c *cellSamples) countTotal(metric bench.Metric, want func(table string) bool) (total float64, ok bool) {
+// countTotal adds up the medians of a count over tables and families. It prefers counts after full syncs: after a
+// partial sync, a count may cover only the tables that this sync wrote.
+func (c *cellSamples) countTotal(metric raw.Metric, want func(table string) bool) (total float64, ok bool) {
 	type part struct{ table, family string }
 	full, others := map[part]estimate.Sample{}, map[part]estimate.Sample{}
 	for d, values := range c.groups {
@@ -107,14 +107,14 @@ func (c *cellSamples) countTotal(metric bench.Metric, want func(table string) bo
 	return total, len(full) > 0
 }
 
-// busyShares is, for each repetition with a churn, the time spent in syncs as a share of the time from the first
-// change's due time to the last change's arrival in the kernel. Families sync one after the other in one process, so
-// their durations add up.
+// busyShares returns one value for each repetition with churn: sync time divided by the time from the first change's
+// due time until the last change is visible. Families sync one after the other in one process, so their durations add
+// up.
 func busyShares(samples *cellSamples) estimate.Sample {
 	type span struct{ from, to float64 }
 	spans := map[repetition]span{}
 	for _, r := range samples.records {
-		if r.Metric != bench.NetworkProgrammingLatency {
+		if r.Metric != raw.NetworkProgrammingLatency {
 			continue
 		}
 		key := repetition{Run: r.run, Rep: r.Rep}
@@ -126,7 +126,7 @@ func busyShares(samples *cellSamples) estimate.Sample {
 	}
 	busy := map[repetition]float64{}
 	for _, r := range samples.records {
-		if r.Metric != bench.FullSync && r.Metric != bench.PartialSync {
+		if r.Metric != raw.FullSync && r.Metric != raw.PartialSync {
 			continue
 		}
 		key := repetition{Run: r.run, Rep: r.Rep}
@@ -142,8 +142,8 @@ func busyShares(samples *cellSamples) estimate.Sample {
 	return shares
 }
 
-// Phases break the syncs of one kind down, in seconds: the parts and Rest add up to Total, the median sync. Each part is
-// its share of the time of a repetition's syncs, mean of the repetitions, so that shares add up to one. Queue is no part.
+// Phases divides the syncs of one kind into parts, in seconds. The parts and Rest add up to Total, the median sync.
+// Each part is its share of a repetition's sync time, averaged over the repetitions. Queue is not a part.
 type Phases struct {
 	Series   string  `json:"series"`
 	Cell     Cell    `json:"cell"`
@@ -154,17 +154,17 @@ type Phases struct {
 	Jumps    float64 `json:"jumps,omitempty"` // base chains and jumps, in full syncs
 	ToolUser float64 `json:"tool_user"`
 	ToolSys  float64 `json:"tool_sys"`
-	// OwnUntold says that the subject tells neither plan nor encode: its own work is in Rest.
-	OwnUntold bool `json:"own_untold,omitempty"`
-	// PostSync is what follows once the kernel has everything: health checks, metrics, stale UDP flows. Where a subject does
-	// not tell it, it is in Rest.
+	// OwnUntold is true if the subject reports neither plan nor encode. Its own work is then in Rest.
+	OwnUntold bool `json:"own_unreported,omitempty"`
+	// PostSync is the work after the last write: health checks, metrics, stale UDP flows. It is in Rest for a subject
+	// that does not report it.
 	PostSync float64 `json:"post_sync,omitempty"`
-	Rest     float64 `json:"rest"` // what the others do not explain: waiting, forking, bookkeeping
+	Rest     float64 `json:"rest"` // waiting, forking, bookkeeping: the time that no other part explains
 	Total    float64 `json:"total"`
-	tool     string  // as toolOf says
+	tool     string  // from toolOf
 }
 
-// phases breaks the syncs of each series × cell × kind down.
+// phases computes the Phases of each series, cell and kind of sync.
 func phases(c *collection) []Phases {
 	var out []Phases
 	for _, cell := range c.cells {
@@ -173,10 +173,10 @@ func phases(c *collection) []Phases {
 			if samples == nil {
 				continue
 			}
-			for _, kind := range []bench.Metric{bench.FullSync, bench.PartialSync} {
+			for _, kind := range []raw.Metric{raw.FullSync, raw.PartialSync} {
 				if p, ok := phasesOf(samples, kind); ok {
 					p.Series, p.Cell, p.tool = s.name, cell, toolOf(s.name)
-					p.Total = s.of(cell, kind).Median() // as every other output has it
+					p.Total = s.of(cell, kind).Median() // the same median as in every other output
 					p.scale()
 					out = append(out, p)
 				}
@@ -193,24 +193,24 @@ func (p *Phases) scale() {
 	}
 }
 
-// phaseSums are the parts of a repetition's syncs, added up.
+// phaseSums adds up the parts of a repetition's syncs.
 type phaseSums struct {
-	parts             map[bench.Metric]float64
+	parts             map[raw.Metric]float64
 	post, rest, whole float64
 }
 
-// phasesOf has shares for seconds.
-func phasesOf(samples *cellSamples, total bench.Metric) (Phases, bool) {
-	parts := []bench.Metric{bench.Plan, bench.Encode, bench.Jumps, bench.ToolUser, bench.ToolSys}
-	syncs := map[place]map[bench.Metric]float64{}
-	var order []place // sums come out the same each time
+// phasesOf returns Phases with shares instead of seconds.
+func phasesOf(samples *cellSamples, total raw.Metric) (Phases, bool) {
+	parts := []raw.Metric{raw.Plan, raw.Encode, raw.Jumps, raw.ToolUser, raw.ToolSys}
+	syncs := map[place]map[raw.Metric]float64{}
+	var order []place // fixed order: sums of floats are then the same each time
 	for _, r := range samples.records {
-		if r.Error != "" || (r.Metric != total && r.Metric != bench.Written && !slices.Contains(parts, r.Metric)) {
+		if r.Error != "" || (r.Metric != total && r.Metric != raw.Written && !slices.Contains(parts, r.Metric)) {
 			continue
 		}
 		at := place{run: r.run, rep: r.Rep, step: r.Step, sync: r.Sync, family: r.Family}
 		if syncs[at] == nil {
-			syncs[at], order = map[bench.Metric]float64{}, append(order, at)
+			syncs[at], order = map[raw.Metric]float64{}, append(order, at)
 		}
 		syncs[at][r.Metric] += r.Value
 	}
@@ -222,12 +222,12 @@ func phasesOf(samples *cellSamples, total bench.Metric) (Phases, bool) {
 		if !ok || len(sync) < 2 {
 			continue // a sync of the other kind, or one without phases
 		}
-		_, plans := sync[bench.Plan]
-		_, encodes := sync[bench.Encode]
+		_, plans := sync[raw.Plan]
+		_, encodes := sync[raw.Encode]
 		p.OwnUntold = p.OwnUntold && !plans && !encodes
 		of := repetition{Run: at.run, Rep: at.rep}
 		if sums[of] == nil {
-			sums[of] = &phaseSums{parts: map[bench.Metric]float64{}}
+			sums[of] = &phaseSums{parts: map[raw.Metric]float64{}}
 		}
 		left := whole
 		for _, part := range parts {
@@ -235,18 +235,18 @@ func phasesOf(samples *cellSamples, total bench.Metric) (Phases, bool) {
 			left -= sync[part]
 		}
 		after := 0.0
-		if written, told := sync[bench.Written]; told {
+		if written, told := sync[raw.Written]; told {
 			after = max(0, whole-written)
 		}
 		left -= after
 		sums[of].post += after
 		sums[of].rest += max(0, left)
-		sums[of].whole += max(whole, whole-left) // parts that run side by side take longer than the whole
+		sums[of].whole += max(whole, whole-left) // parallel parts take longer than the whole
 		p.N++
 	}
 	for _, of := range slices.SortedFunc(maps.Keys(sums), estimate.Repetition.Compare) {
 		own := sums[of]
-		for part, to := range map[bench.Metric]*float64{bench.Plan: &p.Plan, bench.Encode: &p.Encode, bench.Jumps: &p.Jumps, bench.ToolUser: &p.ToolUser, bench.ToolSys: &p.ToolSys} {
+		for part, to := range map[raw.Metric]*float64{raw.Plan: &p.Plan, raw.Encode: &p.Encode, raw.Jumps: &p.Jumps, raw.ToolUser: &p.ToolUser, raw.ToolSys: &p.ToolSys} {
 			*to += own.parts[part] / own.whole / float64(len(sums))
 		}
 		p.PostSync += own.post / own.whole / float64(len(sums))
@@ -255,13 +255,13 @@ func phasesOf(samples *cellSamples, total bench.Metric) (Phases, bool) {
 	return p, p.N > 0
 }
 
-// sweepLine is the cells of one scenario with the same settings, by size: what a line versus Services goes through.
+// sweepLine holds the cells of one scenario with the same settings, by size: one line in a plot versus Services.
 type sweepLine struct {
 	scenario, settings string
 	cells              []Cell
 }
 
-// sweepLines groups cells; only lines with two sizes or more are returned.
+// sweepLines groups the cells. It returns only lines with at least two sizes.
 func (c *collection) sweepLines() []sweepLine {
 	var lines []sweepLine
 	for _, cell := range c.cells {
@@ -285,7 +285,7 @@ func (l sweepLine) sizes() []int {
 	return distinct(sizes)
 }
 
-// growths fits the growth of sync and restore durations over the sizes, in each repetition.
+// growths fits the growth of sync and restore durations with size, in each repetition.
 func growths(c *collection) []Growth {
 	var out []Growth
 	for _, line := range c.sweepLines() {
@@ -308,14 +308,14 @@ func growths(c *collection) []Growth {
 	return out
 }
 
-// grown are the durations whose growth is fitted. A full sync's restore is another thing than a partial sync's.
+// grown lists the durations whose growth is fitted. Restores of full and of partial syncs are fitted separately.
 var grown = []struct {
-	metric bench.Metric
+	metric raw.Metric
 	kind   string
-}{{bench.Reaction, ""}, {bench.ColdStart, ""}, {bench.FullSync, ""}, {bench.PartialSync, ""}, {bench.Restore, "full"}, {bench.Restore, "partial"}}
+}{{raw.Reaction, ""}, {raw.ColdStart, ""}, {raw.FullSync, ""}, {raw.PartialSync, ""}, {raw.Restore, "full"}, {raw.Restore, "partial"}}
 
-// traversals fits first-packet cost against position. The points are the medians of the positions: single packets that
-// met an interrupt cost a hundred times the rest and would bend a line through raw samples.
+// traversals fits first-packet cost against position. The points are medians by position. A packet during an interrupt
+// costs a hundred times as much, and would bend a line through raw samples.
 func traversals(c *collection) []Traversal {
 	var out []Traversal
 	for _, cell := range c.cells {
@@ -343,7 +343,7 @@ func traversals(c *collection) []Traversal {
 	return out
 }
 
-// bound sets the interval of Net, from the worst position and the empty ruleset.
+// bound sets the interval of Net: cost at the worst position minus cost in the empty ruleset.
 func (t *Traversal) bound(worst, empty estimate.Sample) {
 	net := estimate.Sample{}
 	for _, v := range worst.ByRepetition(50) {

@@ -12,28 +12,28 @@ import (
 	"synclab/reports/estimate"
 )
 
-// Diff says what two runs measured alike and what not. The repetition is the unit of every test and interval, since the
-// values of one repetition depend on one another. Unlike subjects of one run, which take turns, the repetitions of two
-// runs are not paired: the k-th of one has nothing to do with the k-th of the other.
+// Diff compares two runs. The repetition is the unit of every test and interval, since the values of one repetition
+// depend on one another. Subjects of one run take turns and are paired. Two runs are not: the k-th repetition of one
+// has no relation to the k-th of the other.
 type Diff struct {
 	Before RunHead `json:"before"`
 	After  RunHead `json:"after"`
-	// Unlike is what the runs do not share; Warnings are what else the reader has to know of them.
+	// Unlike lists the differences between the runs' conditions. Warnings lists all other caveats about the runs.
 	Unlike   []Unlike `json:"unlike,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 	Rows     []Delta  `json:"rows"`
-	// Absent are subjects in cells that only one of the runs has.
+	// Absent lists subjects in cells that only one of the runs has.
 	Absent []Absent `json:"absent,omitempty"`
-	// Tests is how many p-values there are, which the adjusted ones allow for, by Benjamini and Hochberg; Level is what an
-	// adjusted one must not exceed.
+	// Tests is the number of p-values. The adjusted p-values are corrected for it (Benjamini-Hochberg). An adjusted
+	// p-value above Level shows no difference.
 	Tests      int     `json:"tests"`
 	Correction string  `json:"correction"`
 	Level      float64 `json:"level"`
-	// RepetitionsNeeded of each run would show any single figure to differ that had too few; 0: none had.
+	// RepetitionsNeeded of each run would suffice for a verdict on any figure that had too few; 0: none had too few.
 	RepetitionsNeeded int `json:"repetitions_needed,omitempty"`
 }
 
-// Delta is one figure of one subject in one cell, before and after.
+// Delta is one figure of one subject in one cell, in the runs before and after.
 type Delta struct {
 	Subject string             `json:"subject"`
 	Cell    Cell               `json:"cell"`
@@ -42,79 +42,79 @@ type Delta struct {
 	Unit    string             `json:"unit"`
 	Before  *estimate.Estimate `json:"before,omitempty"`
 	After   *estimate.Estimate `json:"after,omitempty"`
-	// Repetitions that have a value.
+	// RepetitionsBefore and RepetitionsAfter count the repetitions that have a value.
 	RepetitionsBefore int `json:"repetitions_before"`
 	RepetitionsAfter  int `json:"repetitions_after"`
-	// Ratio is After over Before, as shown; absent where there is nothing to divide by.
+	// Ratio is After divided by Before, as shown; nil if there is nothing to divide by.
 	Ratio *float64 `json:"ratio,omitempty"`
-	// Low and High bound the ratio with 95 % confidence, by ranks of the repetitions; absent with fewer than 4 of each. They
-	// are of this figure alone.
+	// Low and High bound the ratio with 95 % confidence, by ranks of the repetitions; nil with fewer than 4 of each.
+	// They are not corrected for the other figures.
 	Low  *float64 `json:"ratio_ci_low,omitempty"`
 	High *float64 `json:"ratio_ci_high,omitempty"`
-	// P is of a two-sided Mann-Whitney U test on the repetitions, Adjusted what it is among all of Tests. Absent: compared
-	// exactly, or not at all.
+	// P is from a two-sided Mann-Whitney U test on the repetitions. Adjusted is corrected for all Tests. Both are nil
+	// if the figure was compared exactly, or not at all.
 	P        *float64 `json:"p,omitempty"`
 	Adjusted *float64 `json:"p_adjusted,omitempty"`
 	Exact    bool     `json:"exact,omitempty"`
 	Verdict  Verdict  `json:"verdict"`
-	// Threshold is the share that After may exceed Before by; absent where it may by any. Beyond: it does, which is shown
-	// for the threshold as for a difference.
+	// Threshold is the share by which After may exceed Before; nil: no limit. Beyond: After exceeds it, by the same
+	// test as for a difference.
 	Threshold *float64 `json:"threshold,omitempty"`
 	Beyond    bool     `json:"beyond_threshold,omitempty"`
 
 	of       diffFigure
-	va, vb   []float64 // of the repetitions
+	va, vb   []float64 // by repetition
 	beyondP  *float64
-	endlessA bool // stopped in every repetition before, in what the figure counts; endlessB: after
+	endlessA bool // stopped in every repetition of the run before, while this figure was measured; endlessB: after
 	endlessB bool
 }
 
 // Verdict on a Delta.
 type Verdict string
 
-// The verdicts. Slower is also more of anything that costs, Faster less.
+// The verdicts. Slower also means more of any other cost, Faster less.
 const (
 	Slower Verdict = "slower"
 	Faster Verdict = "faster"
-	Same   Verdict = "same" // no difference shown, and none that reaches the threshold is likely
-	// Unclear: no difference shown, but one as large as the threshold may hide in the noise.
+	Same   Verdict = "same" // no difference shown, and a difference as large as the threshold is unlikely
+	// Unclear: no difference shown, but noise may hide a difference as large as the threshold.
 	Unclear    Verdict = "unclear"
-	TooFew     Verdict = "too-few"     // repetitions: no difference could have been shown
+	TooFew     Verdict = "too-few"     // of repetitions: no difference could be shown
 	OnlyBefore Verdict = "only-before" // not measured after
 	OnlyAfter  Verdict = "only-after"
 )
 
-// Absent is a subject in a cell of one run only.
+// Absent is a subject in a cell of only one run.
 type Absent struct {
 	Subject string  `json:"subject"`
 	Cell    Cell    `json:"cell"`
 	Verdict Verdict `json:"verdict"`
 }
 
-// DefaultThreshold is the share that a figure may exceed what it was before by, where nobody says otherwise.
+// DefaultThreshold is the share by which a figure may grow without other settings.
 const DefaultThreshold = 0.10
 
-// DiffOptions say how much more of a figure may pass, as shares. A figure's own threshold counts, the options' before that
-// of the scenario of the run after; then what is for all figures, in the same order; then DefaultThreshold. A negative
-// share lets anything pass.
+// DiffOptions are thresholds: the shares by which figures may grow. A figure's own threshold comes first, from the
+// options or else from the scenario of the run after. Then follow the thresholds for all figures, in the same order,
+// and DefaultThreshold. A negative share means no limit.
 type DiffOptions struct {
 	All     *float64
 	Figures map[string]float64
 }
 
-// ErrNothingInCommon is of runs that have no subject in the same cell.
+// ErrNothingInCommon: the runs have no subject in the same cell.
 var ErrNothingInCommon = errors.New("have no subject in the same cell: nothing to compare")
 
-// IsDiffFigure says whether a threshold may be of a figure of this name.
+// IsDiffFigure reports whether there is a figure of this name for a threshold.
 func IsDiffFigure(name string) bool {
 	return slices.Contains(scenarios.ThresholdFigures(), figureName(name))
 }
 
-// Compare reads the folders of two runs and sets one beside the other.
+// Compare reads and compares the folders of two runs.
 func Compare(before, after string, o DiffOptions) (*Diff, error) {
 	for name := range o.Figures {
 		if !IsDiffFigure(name) {
-			return nil, fmt.Errorf("threshold of %q: no such figure; there are %s", name, strings.Join(scenarios.ThresholdFigures(), ", "))
+			return nil, fmt.Errorf("threshold for unknown figure %q: use one of %s", name, strings.Join(scenarios.ThresholdFigures(), ", "))
 		}
 	}
 	var sides [2]*collection
@@ -148,7 +148,7 @@ func cellsText(c *collection) string {
 	return joinWords(names) + " in " + title(c)
 }
 
-// warn of what is wrong with a run.
+// warn adds warnings about the runs.
 func (d *Diff) warn(sides [2]*collection) {
 	for i, when := range []string{"before", "after"} {
 		l := sides[i].runs[0]
@@ -173,7 +173,7 @@ func (d *Diff) warn(sides [2]*collection) {
 	}
 }
 
-// collect makes the rows: of the subjects of each cell, in the order of the run before, and of the figures of each.
+// collect makes the rows: for the subjects of each cell, in the order of the run before, one for each figure.
 func (d *Diff) collect(sides [2]*collection) {
 	var cells []Cell
 	for _, side := range sides {
@@ -203,7 +203,7 @@ func (d *Diff) collect(sides [2]*collection) {
 	}
 }
 
-// samples of a subject in a cell; nil where there are none.
+// samples returns a subject's samples in a cell, or nil.
 func (c *collection) samples(subject string, cell Cell) *cellSamples {
 	i := slices.IndexFunc(c.series, func(s *series) bool { return s.subject == subject })
 	if i < 0 {
@@ -212,7 +212,7 @@ func (c *collection) samples(subject string, cell Cell) *cellSamples {
 	return c.series[i].cells[cell.id()]
 }
 
-// deltas are the figures of one subject in one cell, not judged yet.
+// deltas returns the figures of one subject in one cell, without verdicts.
 func deltas(subject string, cell Cell, a, b *cellSamples) []Delta {
 	var out []Delta
 	source := sourceOf([]*cellSamples{a, b})
@@ -236,7 +236,7 @@ func deltas(subject string, cell Cell, a, b *cellSamples) []Delta {
 	return out
 }
 
-// endless says that what a figure counts was stopped in every repetition.
+// endless reports whether the subject was stopped in every repetition, while this figure was measured.
 func endless(name string, values []float64, exceeded []Exceeded) bool {
 	n := 0
 	for _, e := range exceeded {
@@ -247,12 +247,12 @@ func endless(name string, values []float64, exceeded []Exceeded) bool {
 	return n > 0 && n >= len(values)
 }
 
-// zero says that a figure was never anything else, or not measured.
+// zero reports whether a figure was always zero or not measured.
 func zero(f *estimate.Estimate) bool {
 	return f == nil || !slices.ContainsFunc(f.Values(), func(v float64) bool { return v != 0 })
 }
 
-// apply gives each row its threshold.
+// apply sets the threshold of each row.
 func (o DiffOptions) apply(d *Diff, scenario map[string]float64) {
 	own := map[string]float64{}
 	for name, share := range scenario {
@@ -279,10 +279,10 @@ func (o DiffOptions) apply(d *Diff, scenario map[string]float64) {
 	}
 }
 
-// thresholdName is the figure whose threshold counts: all kinds of packets go by that of the last Service.
+// thresholdName is the figure with the row's threshold: all kinds of packets use that of the last Service.
 func (r *Delta) thresholdName() string { return figureName(r.Figure) }
 
-// Beyond are the rows that exceed their thresholds.
+// Beyond returns the rows that exceed their thresholds.
 func (d *Diff) Beyond() []Delta {
 	return slices.DeleteFunc(slices.Clone(d.Rows), func(r Delta) bool { return !r.Beyond })
 }

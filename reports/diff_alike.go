@@ -9,22 +9,22 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/scenarios"
 )
 
-// Unlike is something that two runs do not share, beside what they measured.
+// Unlike is a difference between the conditions of two runs.
 type Unlike struct {
 	What   string `json:"what"`
 	Before string `json:"before"`
 	After  string `json:"after"`
-	// Compared says that it is what one compares runs for, a version of a proxier; else a difference between the runs may
-	// come from it.
+	// Compared is true for the usual reason to compare runs: the version of a proxier. Any other difference may
+	// explain different results.
 	Compared bool `json:"compared,omitempty"`
 }
 
-// unlikes of two runs: versions and machine, then the scenario.
-func unlikes(before, after bench.Run) []Unlike {
+// unlikes lists the differences of two runs: versions and machine, then the scenario.
+func unlikes(before, after raw.Run) []Unlike {
 	var out []Unlike
 	add := func(what, a, b string, compared bool) {
 		if a != b {
@@ -38,49 +38,50 @@ func unlikes(before, after bench.Run) []Unlike {
 	}
 	add("scenario", before.Scenario.Name, after.Scenario.Name, false)
 	if before.Scenario.Name != after.Scenario.Name {
-		return out // nobody expects these to share their steps
+		return out // different scenarios have different steps
 	}
 	return append(out, unlikeFields(before.Scenario, after.Scenario)...)
 }
 
-// apartBy says that two numbers differ by more than a share of the larger.
+// apartBy reports whether two numbers differ by more than a share of the larger.
 func apartBy(a, b, share float64) bool { return max(a, b)-min(a, b) > share*max(a, b) }
 
-// runPart is something that numbers of a run depend on.
+// runPart is a property that a run's numbers depend on.
 type runPart struct {
 	what     string
-	compared bool // it is what one compares runs for
-	of       func(bench.Run) string
+	compared bool // the usual reason to compare runs
+	of       func(raw.Run) string
 }
 
 var (
-	runSeed     = runPart{"seed", false, func(r bench.Run) string { return fmt.Sprint(r.Seed) }}
-	runObserved = runPart{"observed", false, func(r bench.Run) string { return observedBy(r.Feed, r.Observed) }}
-	runFeed     = runPart{"feed", false, func(r bench.Run) string { return cmp.Or(r.Feed, bench.FeedInformers) }}
+	runSeed     = runPart{"seed", false, func(r raw.Run) string { return fmt.Sprint(r.Seed) }}
+	runObserved = runPart{"observed", false, func(r raw.Run) string { return observedBy(r.Feed, r.Observed) }}
+	runFeed     = runPart{"feed", false, func(r raw.Run) string { return cmp.Or(r.Feed, raw.FeedInformers) }}
 )
 
-// observedBy says who told when a change had arrived: the kernel, or, in older runs with informers, the subject's syncs.
+// observedBy is the source of the time when a change was visible: the kernel or, in older runs with informers, the
+// subject's syncs.
 func observedBy(feed, observed string) string {
-	if observed == "" && feed != bench.FeedAPI {
+	if observed == "" && feed != raw.FeedAPI {
 		return "syncs"
 	}
-	return bench.ObservedKernel
+	return raw.ObservedKernel
 }
 
-// runParts are what a number of a run depends on, beside what was run: first what one would call a run after.
+// runParts are the conditions that a run's numbers depend on. Those that best name a run come first.
 var runParts = []runPart{
-	{"kernel", false, func(r bench.Run) string { return r.Versions.Kernel }},
-	{"synclab", true, func(r bench.Run) string { return r.Versions.Synclab }},
-	{"kube-proxy", true, func(r bench.Run) string { return r.Versions.KubeProxy }},
-	{"iptables-legacy", false, func(r bench.Run) string { return plainVersion(r.Versions.IPTablesLegacy) }},
-	{"iptables-nft", false, func(r bench.Run) string { return plainVersion(r.Versions.IPTablesNft) }},
-	{"nft", false, func(r bench.Run) string { return plainVersion(r.Versions.Nft) }},
-	{"CPU", false, func(r bench.Run) string { return r.Machine.CPU }},
-	{"CPUs", false, func(r bench.Run) string { return numberOf(float64(r.Machine.CPUs), "count") }},
-	{"memory", false, func(r bench.Run) string { return numberOf(float64(r.Machine.MemoryBytes), "B") }},
-	{"OS", false, func(r bench.Run) string { return r.Machine.OS }},
-	{"Go", false, func(r bench.Run) string { return r.Versions.Go }},
-	{"user", false, func(r bench.Run) string {
+	{"kernel", false, func(r raw.Run) string { return r.Versions.Kernel }},
+	{"synclab", true, func(r raw.Run) string { return r.Versions.Synclab }},
+	{"kube-proxy", true, func(r raw.Run) string { return r.Versions.KubeProxy }},
+	{"iptables-legacy", false, func(r raw.Run) string { return plainVersion(r.Versions.IPTablesLegacy) }},
+	{"iptables-nft", false, func(r raw.Run) string { return plainVersion(r.Versions.IPTablesNft) }},
+	{"nft", false, func(r raw.Run) string { return plainVersion(r.Versions.Nft) }},
+	{"CPU", false, func(r raw.Run) string { return r.Machine.CPU }},
+	{"CPUs", false, func(r raw.Run) string { return numberOf(float64(r.Machine.CPUs), "count") }},
+	{"memory", false, func(r raw.Run) string { return numberOf(float64(r.Machine.MemoryBytes), "B") }},
+	{"OS", false, func(r raw.Run) string { return r.Machine.OS }},
+	{"Go", false, func(r raw.Run) string { return r.Versions.Go }},
+	{"user", false, func(r raw.Run) string {
 		if r.Machine.UserNamespace {
 			return "ordinary"
 		}
@@ -95,7 +96,7 @@ func numberOf(v float64, unit string) string {
 	return Format(v, unit)
 }
 
-// plainVersion takes the version out of what a tool says of itself: "iptables v1.8.9 (legacy)".
+// plainVersion extracts the version from a tool's output, such as "iptables v1.8.9 (legacy)".
 func plainVersion(text string) string {
 	words := strings.Fields(text)
 	i := slices.IndexFunc(words, func(w string) bool { return len(w) > 1 && w[0] == 'v' && w[1] >= '0' && w[1] <= '9' })
@@ -105,10 +106,10 @@ func plainVersion(text string) string {
 	return words[i]
 }
 
-// unspokenFields of a scenario change nothing that is measured, or are spoken of elsewhere.
+// unspokenFields of a scenario change no measured value, or are reported elsewhere.
 var unspokenFields = []string{"name", "description", "labels", "seed", "thresholds", "targets"}
 
-// unlikeFields are the fields in which two scenarios differ, by the paths that --set takes.
+// unlikeFields are the fields in which two scenarios differ, as the paths of --set.
 func unlikeFields(before, after scenarios.Scenario) []Unlike {
 	a, b := scenarioFields(before), scenarioFields(after)
 	var out []Unlike
@@ -133,7 +134,7 @@ func naturalPaths(a, b string) int {
 	return len(x) - len(y)
 }
 
-// scenarioFields are a scenario's values by path, through its own YAML: durations come with their units.
+// scenarioFields are a scenario's values by path, from its YAML: durations have units.
 func scenarioFields(s scenarios.Scenario) map[string]string {
 	out := map[string]string{}
 	text, err := s.YAML()

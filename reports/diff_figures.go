@@ -3,25 +3,25 @@ package reports
 import (
 	"slices"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// What `synclab diff` compares: the figures of a comparison of subjects, and some that only two runs of one subject share.
+// `synclab diff` compares the figures of a comparison of subjects, and further figures of two runs of one subject.
 
-// diffFigure is a figure, of one fault or kind of packet where there are several.
+// diffFigure is a figure. If a cell has several faults or kinds of packets, it belongs to one of them.
 type diffFigure struct {
 	figureText
 	detail string
-	// counted: the same in every repetition unless something changed, so that it needs no statistics where it is.
+	// counted: a count that is equal in all repetitions needs no statistics.
 	counted bool
-	// never: one alone is one too many.
+	// never: a single occurrence is too many.
 	never bool
-	// quiet: nothing to show while it is 0.
+	// quiet: not shown while it is 0.
 	quiet bool
 }
 
-// Names of the figures that only a diff has.
+// Names of figures that only a diff has.
 const (
 	figurePacketFirst   = "first_packet_first"
 	figurePacketMiss    = "first_packet_miss"
@@ -39,16 +39,16 @@ const (
 	figureViolations    = "violations"
 )
 
-// valuesBy reads a figure of each repetition.
+// valuesBy reads a figure's values by repetition.
 type valuesBy = func(*cellSamples, sameSource) estimate.Sample
 
-// diffFigures are those that two samples of one cell may have, in the order of the table.
+// diffFigures lists the possible figures of two samples of one cell, in the order of the table.
 func diffFigures(both ...*cellSamples) []diffFigure {
 	var out []diffFigure
 	for _, text := range figureTexts {
 		f := diffFigure{figureText: text, counted: text.unit == "count"}
-		if text.name == figureTotalRSS && !slices.ContainsFunc(both, func(c *cellSamples) bool { return c.has(bench.ChildPeakRSS) }) {
-			continue // without tools it is the process's own
+		if text.name == figureTotalRSS && !slices.ContainsFunc(both, func(c *cellSamples) bool { return c.has(raw.ChildPeakRSS) }) {
+			continue // without tools, this figure equals the peak of the process
 		}
 		if text.name == figureFirstPacket {
 			out = append(out, duration(figurePacketFirst, "First packet, first", 50, firstPacketValues))
@@ -68,7 +68,7 @@ func diffFigures(both ...*cellSamples) []diffFigure {
 	syncs, violations := size(figureSyncsFailed, "Syncs failed", "count", failedSyncs), size(figureViolations, "Violations", "count", violationValues)
 	misroutes.never, violations.never, syncs.quiet = true, true, true
 	out = append(out, chains, fullBytes, size(figurePartialBytes, "Bytes, partial sync", "B", bytesOf("partial")),
-		size(figureKernelMemory, "Kernel memory", "B", largestOf(bench.KernelMemory)),
+		size(figureKernelMemory, "Kernel memory", "B", largestOf(raw.KernelMemory)),
 		duration(figureFlow50, "New flow p50", 50, answeredFlows), duration(figureFlow99, "New flow p99", 99, answeredFlows), failed, misroutes)
 	out = append(out, repairs(both)...)
 	return append(out, syncs, violations)
@@ -78,7 +78,7 @@ func duration(name, text string, percent float64, values valuesBy) diffFigure {
 	return diffFigure{figureText: figureText{name: name, text: text, unit: "s", more: "slower", less: "faster", percent: percent, values: values}}
 }
 
-// packetKinds are the first packets to kinds of destinations, and those measured as round trips.
+// packetKinds are the first packets to each kind of destination, and the round trips.
 func packetKinds(both []*cellSamples) []diffFigure {
 	var out []diffFigure
 	for _, method := range []string{"", "handshake", "echo", "established"} {
@@ -105,12 +105,12 @@ func packetKinds(both []*cellSamples) []diffFigure {
 	return out
 }
 
-// packetsTo a kind of destination; to none: to the last position.
+// packetsTo returns first packets to a kind of destination; if target is empty, to the last position.
 func packetsTo(method, target string) valuesBy {
 	return func(c *cellSamples, _ sameSource) estimate.Sample {
 		positions := c.positions(method)
-		return c.byRepetition(func(r *bench.Record) bool {
-			if r.Metric != bench.FirstPacket || r.Target != target || methodOf(r) != method {
+		return c.byRepetition(func(r *raw.Record) bool {
+			if r.Metric != raw.FirstPacket || r.Target != target || methodOf(r) != method {
 				return false
 			}
 			if target != "" {
@@ -132,23 +132,23 @@ func firstPacketValues(c *cellSamples, _ sameSource) estimate.Sample {
 func missValues(c *cellSamples, _ sameSource) estimate.Sample { return c.packetsAt(-1) }
 
 func (c *cellSamples) packetsAt(position int) estimate.Sample {
-	return c.byRepetition(func(r *bench.Record) bool {
-		return r.Metric == bench.FirstPacket && r.Target == "" && methodOf(r) == "" && r.Position != nil && *r.Position == position
+	return c.byRepetition(func(r *raw.Record) bool {
+		return r.Metric == raw.FirstPacket && r.Target == "" && methodOf(r) == "" && r.Position != nil && *r.Position == position
 	})
 }
 
 func chainValues(c *cellSamples, _ sameSource) estimate.Sample {
-	return c.lastCounts(bench.Chains, func(string) bool { return true })
+	return c.lastCounts(raw.Chains, func(string) bool { return true })
 }
 
 func bytesOf(kind string) valuesBy {
 	return func(c *cellSamples, _ sameSource) estimate.Sample {
-		return c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.RestoreBytes && r.Kind == kind })
+		return c.byRepetition(func(r *raw.Record) bool { return r.Metric == raw.RestoreBytes && r.Kind == kind })
 	}
 }
 
-// countIn counts records in each repetition that has any of another metric: there, none is 0.
-func (c *cellSamples) countIn(of bench.Metric, want func(*bench.Record) bool) estimate.Sample {
+// countIn counts records. A repetition with any record of the metric "of" has at least the value 0.
+func (c *cellSamples) countIn(of raw.Metric, want func(*raw.Record) bool) estimate.Sample {
 	out := estimate.Sample{}
 	for _, r := range c.records {
 		at := repetition{Run: r.run, Rep: r.Rep}
@@ -164,24 +164,24 @@ func (c *cellSamples) countIn(of bench.Metric, want func(*bench.Record) bool) es
 	return out
 }
 
-func flowFailed(r *bench.Record) bool    { return r.Outcome != "" && r.Outcome != misrouted }
-func flowMisrouted(r *bench.Record) bool { return r.Outcome == misrouted }
+func flowFailed(r *raw.Record) bool    { return r.Outcome != "" && r.Outcome != misrouted }
+func flowMisrouted(r *raw.Record) bool { return r.Outcome == misrouted }
 
-func flowsBy(outcome func(*bench.Record) bool) valuesBy {
+func flowsBy(outcome func(*raw.Record) bool) valuesBy {
 	return func(c *cellSamples, _ sameSource) estimate.Sample {
-		return c.countIn(bench.Flow, func(r *bench.Record) bool { return r.Metric == bench.Flow && outcome(r) })
+		return c.countIn(raw.Flow, func(r *raw.Record) bool { return r.Metric == raw.Flow && outcome(r) })
 	}
 }
 
 func answeredFlows(c *cellSamples, _ sameSource) estimate.Sample {
-	return c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.Flow && r.Outcome == "" })
+	return c.byRepetition(func(r *raw.Record) bool { return r.Metric == raw.Flow && r.Outcome == "" })
 }
 
 func violationValues(c *cellSamples, _ sameSource) estimate.Sample {
-	return c.countIn(bench.Checked, func(r *bench.Record) bool { return r.Metric == bench.Violation })
+	return c.countIn(raw.InvariantChecks, func(r *raw.Record) bool { return r.Metric == raw.Violation })
 }
 
-// failedSyncs counts in every repetition.
+// failedSyncs counts failed syncs in every repetition.
 func failedSyncs(c *cellSamples, _ sameSource) estimate.Sample {
 	out := estimate.Sample{}
 	for _, r := range c.records {
@@ -189,15 +189,15 @@ func failedSyncs(c *cellSamples, _ sameSource) estimate.Sample {
 		if out[at] == nil {
 			out[at] = []float64{0}
 		}
-		if r.Metric == bench.SyncFailed {
+		if r.Metric == raw.SyncFailed {
 			out[at][0] += r.Value
 		}
 	}
 	return out
 }
 
-// repairs are how long each fault took to be repaired. One that never was counts with how long was waited for it: longer
-// than any that was.
+// repairs are the times to recover from each fault. Without a recovery, the value is the waiting time of the check,
+// which is longer than any recovery.
 func repairs(both []*cellSamples) []diffFigure {
 	var names []string
 	for _, c := range both {
@@ -205,10 +205,10 @@ func repairs(both []*cellSamples) []diffFigure {
 	}
 	var out []diffFigure
 	for _, name := range distinct(names) {
-		f := duration(figureRepaired, "Repaired", 50, func(c *cellSamples, _ sameSource) estimate.Sample {
+		f := duration(figureRepaired, "Time to recover", 50, func(c *cellSamples, _ sameSource) estimate.Sample {
 			values := estimate.Sample{}
 			for _, r := range c.records {
-				if r.Metric == bench.FaultRepaired && r.Fault == name {
+				if r.Metric == raw.FaultRepaired && r.Fault == name {
 					values[repetition{Run: r.run, Rep: r.Rep}] = append(values[repetition{Run: r.run, Rep: r.Rep}], r.Value)
 				}
 			}

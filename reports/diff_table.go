@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// maxUnlike bounds the fields of two scenarios that the table lists; the JSON has them all.
+// maxUnlike bounds the listed differences of two scenarios. The JSON has all.
 const maxUnlike = 12
 
-// Table writes the whole of it for people: what the runs do not share, one line a figure, what it comes to.
+// Table writes the whole comparison: the different conditions, one line for each figure, and the result.
 func (d *Diff) Table(w io.Writer) error {
 	var b strings.Builder
 	for _, one := range []struct {
@@ -45,33 +45,33 @@ func (d *Diff) Table(w io.Writer) error {
 	return err
 }
 
-// remarks say why the runs may differ for other reasons than what is compared.
+// remarks lists the conditions that differ between the runs, and the warnings.
 func (d *Diff) remarks(b *strings.Builder) {
 	shown, left := d.Unlike, 0
 	if len(shown) > maxUnlike {
 		shown, left = shown[:maxUnlike], len(shown)-maxUnlike
 	}
 	for _, u := range shown {
-		word := "warning: not alike: "
+		word := "warning: different "
 		if u.Compared {
 			word = "compared: "
 		}
 		b.WriteString(wrap(word+u.What+": "+u.Before+" → "+u.After, tableWidth, "  ") + "\n")
 	}
 	if left > 0 {
-		fmt.Fprintf(b, "warning: not alike: %s more; -o json has them\n", plural(left, "field"))
+		fmt.Fprintf(b, "warning: %s more differ; use -o json for all\n", plural(left, "field"))
 	}
 	for _, warning := range d.Warnings {
 		b.WriteString(wrap("warning: "+warning, tableWidth, "  ") + "\n")
 	}
 }
 
-// group is what the rows of one subject in one cell stand under.
+// group is the heading above the rows of one subject in one cell.
 func (r Delta) group() string {
 	return r.Subject + " · " + sizesText([]Cell{r.Cell}) + settingsTail(shortSettings(r.Cell.Settings())) + " · " + r.Cell.Scenario
 }
 
-// Name of the figure, for people.
+// Name is the figure's display name.
 func (r Delta) Name() string {
 	if r.Detail != "" {
 		return r.of.text + ", " + r.Detail
@@ -113,7 +113,7 @@ func (r Delta) ratioText() string {
 	return text
 }
 
-// fineRatio keeps two decimals where a threshold of some percent needs them.
+// fineRatio keeps two decimals, which a threshold of some percent needs.
 func fineRatio(v float64) string {
 	switch {
 	case v >= 9.995:
@@ -144,7 +144,7 @@ func (r Delta) verdictText() string {
 	case r.Beyond:
 		text += ", beyond " + percentText(*r.Threshold)
 	case r.Threshold != nil && r.Ratio != nil && *r.Ratio > 1+*r.Threshold:
-		text += ", not surely by " + percentText(*r.Threshold)
+		text += ", not shown to exceed " + percentText(*r.Threshold)
 	case r.Threshold != nil:
 		text += ", within " + percentText(*r.Threshold)
 	}
@@ -153,7 +153,8 @@ func (r Delta) verdictText() string {
 
 func percentText(share float64) string { return strconv.FormatFloat(100*share, 'g', 4, 64) + " %" }
 
-// Sentences say what it comes to: what is beyond its threshold, how many of each verdict, and what would tell more.
+// Sentences state the result: the rows beyond their thresholds, the number of each verdict, and the repetitions
+// needed.
 func (d *Diff) Sentences() []string {
 	var out []string
 	for _, r := range d.Beyond() {
@@ -168,7 +169,7 @@ func (d *Diff) Sentences() []string {
 		verdict Verdict
 		text    string
 	}{{Slower, "slower or more"}, {Faster, "faster or less"}, {Same, "the same"}, {Unclear, "without a difference shown"},
-		{TooFew, "with too few repetitions to tell"}, {OnlyBefore, "only before"}, {OnlyAfter, "only after"}} {
+		{TooFew, "with too few repetitions"}, {OnlyBefore, "only before"}, {OnlyAfter, "only after"}} {
 		if n := counts[v.verdict]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s", Grouped(int64(n)), v.text))
 		}
@@ -179,13 +180,14 @@ func (d *Diff) Sentences() []string {
 	}
 	out = append(out, text+".")
 	if d.RepetitionsNeeded > 0 {
-		out = append(out, fmt.Sprintf("Too few repetitions to tell: among so many figures it takes %d of each run (--reps %d) to show any one of them to differ.",
+		out = append(out, fmt.Sprintf("Too few repetitions: with so many figures, a verdict on one of them needs %d repetitions of each run (--reps %d).",
 			d.RepetitionsNeeded, d.RepetitionsNeeded))
 	}
 	return out
 }
 
-// Sentence says one row: "synclab/nftables at 1,000 Services: full sync 1.31× (1.22–1.40), from 1.00 s to 1.31 s, …".
+// Sentence describes one row: "synclab/nftables at 1,000 Services: full sync 1.31× (1.22–1.40), from 1.00 s to 1.31 s,
+// …".
 func (r Delta) Sentence() string {
 	text := fmt.Sprintf("%s at %s: %s from %s to %s", r.Subject, strings.TrimSuffix(sizesText([]Cell{r.Cell})+settingsTail(shortSettings(r.Cell.Settings())), " endpoints"),
 		lowerFirst(r.Name()), figureValue(r.Before, false), figureValue(r.After, false))
@@ -193,16 +195,16 @@ func (r Delta) Sentence() string {
 		text += ", " + r.ratioText()
 	}
 	if r.Threshold != nil {
-		text += "; " + percentText(*r.Threshold) + " more may pass"
+		text += "; " + percentText(*r.Threshold) + " more is allowed"
 	}
 	return text
 }
 
-// method says how the verdicts came about.
+// method explains the verdicts.
 func (d *Diff) method() string {
-	return fmt.Sprintf("Medians of the repetitions' medians (or 99th percentiles); n: repetitions with a value, before and after, which are what tests and intervals are of. "+
+	return fmt.Sprintf("Medians of the repetitions' medians (or 99th percentiles); n: repetitions with a value, before and after, the unit of tests and intervals. "+
 		"Ratio: after over before, with its 95 %% interval by ranks (Hodges-Lehmann; from 4 repetitions on). p: Mann-Whitney U, two-sided, adjusted for %s "+
-		"(%s); at most %v is called a difference, and beyond a threshold only what is shown to exceed it by the same test. "+
-		"Counts that never vary within a run are compared exactly. “No difference shown” is not “same”: one as large as the threshold may hide in the noise. "+
-		"What slowed the machine during one of the runs looks like a difference, too.", plural(d.Tests, "test"), d.Correction, d.Level)
+		"(%s); at most %v is a difference. A row is beyond its threshold if the same test shows that it exceeds it. "+
+		"Counts that never vary within a run are compared exactly. “No difference shown” is not “same”: noise may hide a difference as large as the threshold. "+
+		"A slower machine during one of the runs looks like a difference, too.", plural(d.Tests, "test"), d.Correction, d.Level)
 }

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 	"synclab/scenarios"
 )
 
-// pair of runs that are alike but for what change does to the second one.
+// pair writes two runs that are equal except for noise and for change, which alters the second one.
 func pair(t *testing.T, y synthetic, change func(*synthetic)) (before, after string) {
 	t.Helper()
 	root := t.TempDir()
@@ -32,14 +32,14 @@ func pair(t *testing.T, y synthetic, change func(*synthetic)) (before, after str
 }
 
 // editRun changes the run.json of a folder.
-func editRun(t *testing.T, dir string, change func(*bench.Run)) {
+func editRun(t *testing.T, dir string, change func(*raw.Run)) {
 	t.Helper()
 	path := filepath.Join(dir, "run.json")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var run bench.Run
+	var run raw.Run
 	if err := json.Unmarshal(text, &run); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func terminalDiff(t *testing.T, d *Diff) string {
 
 var churning = synthetic{scenario: "steady-churn", subjects: []syntheticSubject{legacy, nft}, sizes: []int{1000}, reps: 8, churn: 60, probe: 40}
 
-// TestDiff: what is slower is found, with how much, and what is not is not called slower.
+// TestDiff: a slower figure is found, with its ratio, and no other figure is called slower.
 func TestDiff(t *testing.T) {
 	before, after := pair(t, churning, func(y *synthetic) { y.subjects[0].base *= 1.4 })
 	d := compared(t, before, after, DiffOptions{})
@@ -100,25 +100,25 @@ func TestDiff(t *testing.T) {
 		t.Errorf("rules %+v", rules)
 	}
 	text := terminalDiff(t, d)
-	for _, want := range []string{"slower, beyond 10 %", "same", "exact", "8+8", legacy.name + " at 1,000 Services × 10: full sync from", "10 % more may pass", "Benjamini-Hochberg"} {
+	for _, want := range []string{"slower, beyond 10 %", "same", "exact", "8+8", legacy.name + " at 1,000 Services × 10: full sync from", "10 % more is allowed", "Benjamini-Hochberg"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the table does not say %q", want)
+			t.Errorf("the table lacks %q", want)
 		}
 	}
 	if strings.Contains(text, "warning") || strings.Contains(text, "too few") || len(d.Unlike) != 0 {
-		t.Errorf("it warns of runs that are alike:\n%s", text)
+		t.Errorf("warnings about equal runs:\n%s", text)
 	}
 
 	back := compared(t, after, before, DiffOptions{})
 	if full := back.row(t, legacy.name, figureFull); full.Verdict != Faster || full.Beyond || len(back.Beyond()) > 0 {
-		t.Errorf("the other way round %+v", full)
+		t.Errorf("in the other direction: %+v", full)
 	}
 	if _, err := json.Marshal(d); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestDiffNoise: of runs that are alike, at most one pair in twenty or so shows any difference, however many figures.
+// TestDiffNoise: of pairs of equal runs, about one in twenty shows any difference, for any number of figures.
 func TestDiffNoise(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const pairs = 600
@@ -131,7 +131,7 @@ func TestDiffNoise(t *testing.T) {
 		beyond += len(d.Beyond())
 	}
 	if wrong > pairs*7/100 {
-		t.Errorf("%d of %d pairs of runs that are alike differ", wrong, pairs)
+		t.Errorf("%d of %d pairs of equal runs differ", wrong, pairs)
 	}
 	if beyond > 2 {
 		t.Errorf("%d figures are beyond 10 %%", beyond)
@@ -147,14 +147,14 @@ func TestDiffNoise(t *testing.T) {
 		}
 	}
 	if missed > 3 {
-		t.Errorf("a figure that is 1.3 times as slow is missed %d times in %d", missed, pairs)
+		t.Errorf("a figure that is 1.3 times slower is missed %d times in %d", missed, pairs)
 	}
 	if loud > pairs*6/100 {
-		t.Errorf("what is just at its threshold is beyond it %d times in %d", loud, pairs)
+		t.Errorf("a figure at its threshold is reported beyond it %d times in %d", loud, pairs)
 	}
 }
 
-// noisyDiff has rows of log-normal noise, of which the first is so many times slower after.
+// noisyDiff has rows of log-normal noise. The first row is slower after by the given factor.
 func noisyDiff(random *rand.Rand, rows, before, after int, noise, slower float64) *Diff {
 	d := &Diff{}
 	for i := range rows {
@@ -181,7 +181,7 @@ func noisyRow(random *rand.Rand, before, after int, noise, times float64) Delta 
 	return r
 }
 
-// TestDiffTooFew: three repetitions show nothing, and as many as it says are needed do.
+// TestDiffTooFew: three repetitions show no difference. As many as RepetitionsNeeded show one.
 func TestDiffTooFew(t *testing.T) {
 	y := churning
 	y.reps, y.churn, y.probe = 3, 0, 0
@@ -195,8 +195,8 @@ func TestDiffTooFew(t *testing.T) {
 		t.Errorf("rules %+v", rules)
 	}
 	text := terminalDiff(t, d)
-	if d.RepetitionsNeeded < 5 || d.RepetitionsNeeded > 8 || !strings.Contains(text, "too few repetitions") || !strings.Contains(text, "Too few repetitions to tell") {
-		t.Errorf("it takes %d\n%s", d.RepetitionsNeeded, text)
+	if d.RepetitionsNeeded < 5 || d.RepetitionsNeeded > 8 || !strings.Contains(text, "too few repetitions") || !strings.Contains(text, "Too few repetitions: with") {
+		t.Errorf("repetitions needed: %d\n%s", d.RepetitionsNeeded, text)
 	}
 	y.reps = d.RepetitionsNeeded
 	before, after = pair(t, y, slower)
@@ -210,7 +210,7 @@ func TestDiffTooFew(t *testing.T) {
 	}
 }
 
-// TestDiffThresholds: a figure's own comes first, the flag's before the scenario's, then what is for all.
+// TestDiffThresholds: a figure's own threshold comes first, then that for all figures; flags come before the scenario.
 func TestDiffThresholds(t *testing.T) {
 	share := func(v float64) *float64 { return &v }
 	y := churning
@@ -237,20 +237,20 @@ func TestDiffThresholds(t *testing.T) {
 	check("of the figure", DiffOptions{All: share(0.5), Figures: map[string]float64{"full_sync": 0.05}}, 0.05)
 	check("off", DiffOptions{Figures: map[string]float64{"full_sync": -1}}, -1)
 	check("of another figure", DiffOptions{Figures: map[string]float64{"first_packet": 0.6}}, 0.1)
-	editRun(t, after, func(r *bench.Run) { r.Scenario.Thresholds = map[string]float64{"all": 0.7} })
+	editRun(t, after, func(r *raw.Run) { r.Scenario.Thresholds = map[string]float64{"all": 0.7} })
 	check("the scenario's", DiffOptions{}, 0.7)
 	check("the flag's and the scenario's", DiffOptions{All: share(0.2)}, 0.2)
-	editRun(t, after, func(r *bench.Run) { r.Scenario.Thresholds = map[string]float64{"full_sync": 0.6} })
+	editRun(t, after, func(r *raw.Run) { r.Scenario.Thresholds = map[string]float64{"full_sync": 0.6} })
 	check("the scenario's of the figure", DiffOptions{All: share(0.2)}, 0.6)
 	if d := compared(t, before, after, DiffOptions{}); len(d.Unlike) > 0 {
-		t.Errorf("thresholds make scenarios unlike: %+v", d.Unlike)
+		t.Errorf("different thresholds are listed as different scenarios: %+v", d.Unlike)
 	}
 	if _, err := Compare(before, after, DiffOptions{Figures: map[string]float64{"ful_sync": 1}}); err == nil || !strings.Contains(err.Error(), "partial_sync") {
-		t.Errorf("an unknown figure: %v", err)
+		t.Errorf("an unknown figure: error %v", err)
 	}
 }
 
-// TestDiffCounts: counts are compared exactly, each by its threshold.
+// TestDiffCounts: counts are compared exactly, each with its threshold.
 func TestDiffCounts(t *testing.T) {
 	y := churning
 	y.reps, y.churn = 1, 0
@@ -279,17 +279,18 @@ func TestDiffCounts(t *testing.T) {
 		t.Errorf("fewer bytes: %+v", r)
 	}
 	if d = compared(t, before, after, DiffOptions{Figures: map[string]float64{"rules": 0}}); !d.row(t, legacy.name, figureRules).Beyond {
-		t.Error("one rule more is not more than none")
+		t.Error("one rule more does not exceed a threshold of 0")
 	}
 }
 
-// TestDiffUnlike: what the runs do not share is said, and what only one has; nothing in common is an error.
+// TestDiffUnlike: the output lists the runs' differences and the cells of only one run. Runs without a common cell are
+// an error.
 func TestDiffUnlike(t *testing.T) {
 	y := churning
 	y.churn, y.probe = 0, 0
 	before, after := pair(t, y, func(y *synthetic) { y.subjects = []syntheticSubject{legacy, proxyLegacy}; y.sizes = []int{1000, 2000} })
-	editRun(t, after, func(r *bench.Run) {
-		r.Versions.Kernel, r.Versions.Synclab, r.Machine.CPUs, r.Seed, r.Feed, r.Status = "6.1.0", "v0.2.0", 8, 9, bench.FeedAPI, "interrupted"
+	editRun(t, after, func(r *raw.Run) {
+		r.Versions.Kernel, r.Versions.Synclab, r.Machine.CPUs, r.Seed, r.Feed, r.Status = "6.1.0", "v0.2.0", 8, 9, raw.FeedAPI, "interrupted"
 		r.Scenario.Proxy.MinSyncPeriod = 5e9
 		r.Scenario.Steps = []scenarios.Step{{Churn: &scenarios.Churn{Rate: 3}}}
 	})
@@ -303,15 +304,15 @@ func TestDiffUnlike(t *testing.T) {
 	}
 	for _, want := range []string{"kernel", "synclab", "CPUs", "seed", "feed", "proxy.minSyncPeriod", "steps.0.churn.rate"} {
 		if !slices.Contains(what, want) {
-			t.Errorf("%v are unlike: no %s", what, want)
+			t.Errorf("differences %v lack %s", what, want)
 		}
 	}
 	text := terminalDiff(t, d)
-	for _, want := range []string{"warning: not alike: kernel: 6.18.0 → 6.1.0", "compared: synclab: v0.1.0 → v0.2.0", "warning: not alike: proxy.minSyncPeriod: none → 5s",
+	for _, want := range []string{"warning: different kernel: 6.18.0 → 6.1.0", "compared: synclab: v0.1.0 → v0.2.0", "warning: different proxy.minSyncPeriod: none → 5s",
 		"warning: the run after is not complete: its status is interrupted", nft.name + " · 1,000 Services × 10 endpoints · steady-churn: only before",
 		proxyLegacy.name + " · 2,000 Services × 10 endpoints · steady-churn: only after"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the table does not say %q:\n%s", want, text)
+			t.Errorf("the table lacks %q:\n%s", want, text)
 		}
 	}
 	if len(d.Absent) != 4 {
@@ -323,14 +324,14 @@ func TestDiffUnlike(t *testing.T) {
 		t.Errorf("other sizes: %v", err)
 	}
 	if _, err := Compare(before, t.TempDir(), DiffOptions{}); err == nil {
-		t.Error("a folder without a run")
+		t.Error("no error for a folder without a run")
 	}
 	if d = compared(t, before, before, DiffOptions{}); len(d.Beyond()) > 0 || !strings.Contains(strings.Join(d.Warnings, " "), "the same run") {
-		t.Errorf("a run beside itself: %q", d.Warnings)
+		t.Errorf("a run compared with itself: warnings %q", d.Warnings)
 	}
 }
 
-// TestDiffStopped: a subject that no longer gets there is beyond any threshold, with any number of repetitions.
+// TestDiffStopped: a subject that no longer finishes is beyond any threshold, with any number of repetitions.
 func TestDiffStopped(t *testing.T) {
 	y := synthetic{scenario: "cold-start", subjects: []syntheticSubject{proxyNft}, sizes: []int{2000}, reps: 2, outside: true}
 	before, after := pair(t, y, func(y *synthetic) { y.subjects[0].base *= 50; y.stopAt = 600 })
@@ -347,39 +348,39 @@ func TestDiffStopped(t *testing.T) {
 	}
 	back := compared(t, after, before, DiffOptions{})
 	if cold := back.row(t, proxyNft.name, figureCold); cold.Verdict != Faster || cold.Beyond {
-		t.Errorf("the other way round %+v", cold)
+		t.Errorf("in the other direction: %+v", cold)
 	}
 }
 
-// TestDiffFlows: kinds of packets, flows and faults have rows of their own.
+// TestDiffFlows: each kind of packets, flows and faults has its own row.
 func TestDiffFlows(t *testing.T) {
 	position := 0
 	write := func(dir string, misroutes int, repaired float64, never bool) {
 		synthetic{id: dir, scenario: "x", sizes: []int{1}}.write(t, dir)
 		var lines strings.Builder
-		put := func(rep int, r bench.Record) {
+		put := func(rep int, r raw.Record) {
 			r.Scenario, r.Subject, r.Services, r.Endpoints, r.Rep = "x", "a/b", 10, 1, rep
 			if err := json.NewEncoder(&lines).Encode(r); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for rep := range 6 {
-			put(rep, bench.Record{Metric: bench.FaultBegun, Fault: "2:fault flush nat", Unit: "s"})
-			gone := bench.Record{Metric: bench.FaultRepaired, Fault: "2:fault flush nat", Unit: "s", Value: repaired + float64(rep)/100}
+			put(rep, raw.Record{Metric: raw.FaultDuration, Fault: "2:fault flush nat", Unit: "s"})
+			gone := raw.Record{Metric: raw.FaultRepaired, Fault: "2:fault flush nat", Unit: "s", Value: repaired + float64(rep)/100}
 			if never {
 				gone.Error = "not in 45 s"
 			}
 			put(rep, gone)
-			put(rep, bench.Record{Metric: bench.FirstPacket, Target: "reject", Unit: "s", Value: 5e-6 + float64(rep)*1e-8})
-			put(rep, bench.Record{Metric: bench.FirstPacket, Target: "reject", Unit: "s", Value: 1, Position: &position})
-			put(rep, bench.Record{Metric: bench.Checked, Unit: "count", Value: 100})
+			put(rep, raw.Record{Metric: raw.FirstPacket, Target: "reject", Unit: "s", Value: 5e-6 + float64(rep)*1e-8})
+			put(rep, raw.Record{Metric: raw.FirstPacket, Target: "reject", Unit: "s", Value: 1, Position: &position})
+			put(rep, raw.Record{Metric: raw.InvariantChecks, Unit: "count", Value: 100})
 			for range 5 {
-				put(rep, bench.Record{Metric: bench.Flow, Unit: "s", Value: 0.001})
+				put(rep, raw.Record{Metric: raw.Flow, Unit: "s", Value: 0.001})
 			}
-			put(rep, bench.Record{Metric: bench.Flow, Unit: "s", Value: 1, Outcome: "timeout"})
+			put(rep, raw.Record{Metric: raw.Flow, Unit: "s", Value: 1, Outcome: "timeout"})
 		}
 		for range misroutes {
-			put(3, bench.Record{Metric: bench.Flow, Unit: "s", Value: 0.001, Outcome: misrouted, Error: "by 10.0.0.9"})
+			put(3, raw.Record{Metric: raw.Flow, Unit: "s", Value: 0.001, Outcome: misrouted, Error: "by 10.0.0.9"})
 		}
 		if err := os.WriteFile(filepath.Join(dir, "records.jsonl"), []byte(lines.String()), 0o644); err != nil {
 			t.Fatal(err)
@@ -395,13 +396,13 @@ func TestDiffFlows(t *testing.T) {
 		}
 	}
 	if r := d.row(t, "a/b", figureViolations); !r.Exact || r.P != nil {
-		t.Errorf("no violation, and again none, needs no test: %+v", r)
+		t.Errorf("no violations before and after need no test: %+v", r)
 	}
 	if r := d.row(t, "a/b", figurePacketKind); r.Name() != "First packet, reject" || r.Before.Value > 1e-5 {
 		t.Errorf("%s of %v", r.Name(), r.Before.Value)
 	}
 	if slices.ContainsFunc(d.Rows, func(r Delta) bool { return r.Figure == figureSyncsFailed }) {
-		t.Error("a row of failed syncs, and there were none")
+		t.Error("a row of failed syncs, although none failed")
 	}
 	back := compared(t, after, before, DiffOptions{})
 	if r := back.row(t, "a/b", figureFlowsMisroute); r.Verdict == Slower || r.Beyond {
@@ -409,9 +410,9 @@ func TestDiffFlows(t *testing.T) {
 	}
 }
 
-// TestThresholdFigures: a scenario may name exactly the figures that a diff compares.
+// TestThresholdFigures: the figures of scenario thresholds are exactly those of a diff.
 func TestThresholdFigures(t *testing.T) {
-	faulty := &cellSamples{records: []taggedRecord{{Record: &bench.Record{Metric: bench.FaultBegun, Fault: "1:fault"}}, {Record: &bench.Record{Metric: bench.ChildPeakRSS}}}}
+	faulty := &cellSamples{records: []taggedRecord{{Record: &raw.Record{Metric: raw.FaultDuration, Fault: "1:fault"}}, {Record: &raw.Record{Metric: raw.ChildPeakRSS}}}}
 	var names []string
 	for _, f := range diffFigures(faulty) {
 		names = append(names, f.name)

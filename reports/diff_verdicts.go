@@ -7,7 +7,7 @@ import (
 	"synclab/reports/estimate"
 )
 
-// judge gives every row its verdict, all tests together.
+// judge gives every row its verdict, after all tests.
 func (d *Diff) judge() {
 	var tested []*Delta
 	for i := range d.Rows {
@@ -47,7 +47,7 @@ func (d *Diff) judge() {
 	}
 }
 
-// divide sets the ratio and, where the repetitions allow one, its interval. Two runs are never paired.
+// divide sets the ratio and, with enough repetitions, its interval. Two runs are never paired.
 func (r *Delta) divide() {
 	ratio, ok := estimate.Compare(r.Before, r.After, estimate.Unpaired)
 	if ok {
@@ -55,8 +55,8 @@ func (r *Delta) divide() {
 	}
 }
 
-// beyondStatistics judges what needs none: counts that are the same in every repetition, what must not happen at all, and
-// subjects that always finish in one run and never in the other.
+// beyondStatistics judges rows that need no test: counts that are equal in all repetitions, events that must never
+// happen, and subjects that always finish in one run and never in the other.
 func (r *Delta) beyondStatistics() bool {
 	a, b := r.Before, r.After
 	switch {
@@ -91,9 +91,9 @@ func constant(values []float64) bool {
 	return !slices.ContainsFunc(values, func(v float64) bool { return v != values[0] })
 }
 
-// test for a difference, and for one beyond the threshold.
+// test computes the p-values of a difference, and of a difference beyond the threshold.
 func (r *Delta) test() {
-	if r.P == nil { // nothing to divide, or bounds: ranks can be compared all the same
+	if r.P == nil { // no ratio, or bounds: ranks can still be compared
 		p := estimate.RankP(r.va, r.vb)
 		r.P = &p
 	}
@@ -103,11 +103,11 @@ func (r *Delta) test() {
 	}
 }
 
-// verdict of a tested row. possible: so many repetitions could have shown a difference.
+// verdict returns the verdict of a tested row. possible: the repetitions suffice to show a difference.
 func (r *Delta) verdict(possible bool) Verdict {
 	direction := estimate.Above(r.va, r.vb)
 	switch up := r.After.Value - r.Before.Value; {
-	case *r.Adjusted <= estimate.Level && direction > 0 && up >= 0 && !r.Before.Stopped: // else it might have been as slow
+	case *r.Adjusted <= estimate.Level && direction > 0 && up >= 0 && !r.Before.Stopped: // the stopped subject may have been as slow
 		return Slower
 	case *r.Adjusted <= estimate.Level && direction < 0 && up <= 0 && !r.After.Stopped:
 		return Faster

@@ -6,56 +6,58 @@ import (
 	"strconv"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// Disruption is what a stream of new flows, and flows that were held, met in one cell of one subject.
+// Disruption has the outcomes of new and of long-lived flows, for one subject in one cell.
 type Disruption struct {
 	Series string          `json:"series"`
 	Cell   Cell            `json:"cell"`
 	Steps  []DisruptedStep `json:"steps"`
-	// Unwatched are flows, and packets of flows held, that nothing is known of: they are in no other number.
-	Unwatched int `json:"unwatched,omitempty"`
+	// Unwatched are flows, and packets of long-lived flows, that were not observed. No other number counts them.
+	Unwatched int `json:"unobserved,omitempty"`
 }
 
-// DisruptedStep is the part of the stream that was due during one step and the settle and check steps behind it.
+// DisruptedStep is the part of the stream that was due during one step, or during the settle and check steps after it.
 type DisruptedStep struct {
 	Step  string `json:"step"`            // "4:churn"
-	Fault string `json:"fault,omitempty"` // what was done, where the step is a fault
-	// Rest says that nothing happened but the stream itself.
+	Fault string `json:"fault,omitempty"` // the fault, if the step is one
+	// Rest marks the part of the stream before anything changed.
 	Rest      bool           `json:"rest,omitempty"`
 	Flows     int            `json:"flows"`
 	Failed    int            `json:"failed"` // refused, reset or timed out
 	Misrouted int            `json:"misrouted"`
-	ByOutcome map[string]int `json:"by_outcome,omitempty"` // of those that were not answered by an endpoint that they may reach
+	ByOutcome map[string]int `json:"by_outcome,omitempty"` // of flows without an answer from a permitted endpoint
 	// FailedAtMost and MisroutedAtMost bound the shares, one-sided with 95 % confidence, if flows fail independently.
 	FailedAtMost    float64 `json:"failed_at_most"`
 	MisroutedAtMost float64 `json:"misrouted_at_most"`
-	// Answered is the latency of flows that were answered, due to answer.
+	// Answered is the latency of answered flows, from the due time to the answer.
 	Answered *estimate.Distribution `json:"answered,omitempty"`
-	// AddedP99 is the 99th percentile less that of the same stream at rest: the median of the repetitions, with its interval.
+	// AddedP99 is the 99th percentile minus the 99th percentile of the same stream at rest. It is the median of the
+	// repetitions, with its interval.
 	AddedP99     *float64 `json:"added_p99,omitempty"`
 	AddedP99Low  *float64 `json:"added_p99_ci_low,omitempty"`
 	AddedP99High *float64 `json:"added_p99_ci_high,omitempty"`
-	// RemovedServed and AddedWaits are of endpoints, in seconds; HeldLeft is how long UDP flows held stayed with one that was
-	// removed.
-	RemovedServed *estimate.Distribution `json:"removed_served,omitempty"`
-	HeldLeft      *estimate.Distribution `json:"held_left,omitempty"`
-	AddedWaits    *estimate.Distribution `json:"added_waits,omitempty"`
-	// AddedNotYet are new endpoints that never answered while they were observed, AddedNotYetFor the longest that one was.
+	// RemovedEndpointServing and NewEndpointDelay are times of endpoints, in seconds. LongLivedLeft is the time that
+	// long-lived UDP flows stayed with a removed endpoint, in seconds.
+	RemovedEndpointServing *estimate.Distribution `json:"removed_endpoint_serving,omitempty"`
+	LongLivedLeft          *estimate.Distribution `json:"long_lived_left,omitempty"`
+	NewEndpointDelay       *estimate.Distribution `json:"new_endpoint_delay,omitempty"`
+	// AddedNotYet counts new endpoints that never answered while observed. AddedNotYetFor is the longest time for which
+	// such an endpoint was observed.
 	AddedNotYet    int     `json:"added_not_yet,omitempty"`
 	AddedNotYetFor float64 `json:"added_not_yet_for,omitempty"`
-	// Held are recorded packets of flows that were there before, of which only some of the answered ones are; Broken of
-	// them got no answer from their endpoint (TCP), and Removed still went to an endpoint that was gone (UDP).
-	HeldTCP        int `json:"held_tcp,omitempty"`
-	HeldTCPBroken  int `json:"held_tcp_broken,omitempty"`
-	HeldUDP        int `json:"held_udp,omitempty"`
-	HeldUDPRemoved int `json:"held_udp_on_removed,omitempty"`
-	HeldUDPLost    int `json:"held_udp_lost,omitempty"`
+	// The LongLived fields count recorded packets of long-lived flows; only some of the answered packets are recorded.
+	// Broken packets got no answer from their endpoint (TCP). Removed packets still went to a removed endpoint (UDP).
+	LongLivedTCP        int `json:"long_lived_tcp,omitempty"`
+	LongLivedTCPBroken  int `json:"long_lived_tcp_broken,omitempty"`
+	LongLivedUDP        int `json:"long_lived_udp,omitempty"`
+	LongLivedUDPRemoved int `json:"long_lived_udp_on_removed,omitempty"`
+	LongLivedUDPLost    int `json:"long_lived_udp_lost,omitempty"`
 }
 
-// misrouted is the outcome of a flow that somebody answered who may not.
+// misrouted is the outcome of a flow that was answered by an endpoint outside the permitted set.
 const misrouted = "misrouted"
 
 // disruptions has one entry for each series and cell with a stream.
@@ -64,12 +66,12 @@ func disruptions(c *collection) []Disruption {
 	for _, cell := range c.cells {
 		for _, s := range c.series {
 			samples := s.cells[cell.id()]
-			if samples == nil || !(samples.has(bench.Flow) || samples.has(bench.HeldFlow)) {
+			if samples == nil || !(samples.has(raw.Flow) || samples.has(raw.LongLivedFlow)) {
 				continue
 			}
 			d := Disruption{Series: s.name, Cell: cell, Steps: disruptedSteps(samples)}
 			for _, r := range samples.records {
-				if r.Metric == bench.FlowsUnwatched {
+				if r.Metric == raw.FlowsUnobserved {
 					d.Unwatched += int(r.Value)
 				}
 			}
@@ -79,7 +81,7 @@ func disruptions(c *collection) []Disruption {
 	return out
 }
 
-// stepOwners says to which step's work each step belongs: settles and checks to the step in front.
+// stepOwners maps each step to the step that did the work. Settles and checks belong to the step before them.
 func stepOwners(c *cellSamples) map[string]string {
 	names := map[string]bool{}
 	for _, r := range c.records {
@@ -119,7 +121,7 @@ func disruptedSteps(c *cellSamples) []DisruptedStep {
 	removed, left, waits := map[string]estimate.Sample{}, map[string]estimate.Sample{}, map[string]estimate.Sample{}
 	for _, r := range c.records {
 		owner := owners[r.Step]
-		if r.Metric == bench.FaultBegun {
+		if r.Metric == raw.FaultDuration {
 			faults[owner] = r.Fault
 		}
 		if !ofStream(r.Metric) {
@@ -131,21 +133,21 @@ func disruptedSteps(c *cellSamples) []DisruptedStep {
 		}
 		step := steps[owner]
 		switch r.Metric {
-		case bench.Flow:
+		case raw.Flow:
 			step.flow(r.Outcome)
 			if r.Outcome == "" {
 				of := repetition{Run: r.run, Rep: r.Rep}
 				answered[owner][of] = append(answered[owner][of], r.Value)
 			}
-		case bench.HeldFlow:
+		case raw.LongLivedFlow:
 			step.held(r.Protocol, r.Outcome)
-		case bench.RemovedServed:
+		case raw.RemovedEndpointServing:
 			into := removed
 			if r.Method != "" {
 				into = left
 			}
 			add(into, owner, r)
-		case bench.AddedWaits:
+		case raw.NewEndpointDelay:
 			if r.Outcome != "" {
 				step.AddedNotYet, step.AddedNotYetFor = step.AddedNotYet+1, max(step.AddedNotYetFor, r.Value)
 				continue
@@ -162,7 +164,7 @@ func disruptedSteps(c *cellSamples) []DisruptedStep {
 		}
 		step.Fault = faults[name]
 		step.Answered = described(answered[name])
-		step.RemovedServed, step.HeldLeft, step.AddedWaits = described(removed[name]), described(left[name]), described(waits[name])
+		step.RemovedEndpointServing, step.LongLivedLeft, step.NewEndpointDelay = described(removed[name]), described(left[name]), described(waits[name])
 		step.FailedAtMost, step.MisroutedAtMost = estimate.ShareAtMost(step.Failed, step.Flows), estimate.ShareAtMost(step.Misrouted, step.Flows)
 		if rest != "" && !step.Rest {
 			step.added(answered[name], answered[rest])
@@ -172,7 +174,7 @@ func disruptedSteps(c *cellSamples) []DisruptedStep {
 	return out
 }
 
-// add a record's value to what is known of a step.
+// add adds a record's value to the sample of a step.
 func add(into map[string]estimate.Sample, step string, r taggedRecord) {
 	if into[step] == nil {
 		into[step] = estimate.Sample{}
@@ -181,8 +183,8 @@ func add(into map[string]estimate.Sample, step string, r taggedRecord) {
 	into[step][of] = append(into[step][of], r.Value)
 }
 
-func ofStream(m bench.Metric) bool {
-	return m == bench.Flow || m == bench.HeldFlow || m == bench.RemovedServed || m == bench.AddedWaits
+func ofStream(m raw.Metric) bool {
+	return m == raw.Flow || m == raw.LongLivedFlow || m == raw.RemovedEndpointServing || m == raw.NewEndpointDelay
 }
 
 func (d *DisruptedStep) flow(outcome string) {
@@ -201,23 +203,23 @@ func (d *DisruptedStep) flow(outcome string) {
 func (d *DisruptedStep) held(protocol, outcome string) {
 	switch {
 	case protocol == "UDP":
-		d.HeldUDP++
+		d.LongLivedUDP++
 		switch outcome {
 		case "":
 		case misrouted:
-			d.HeldUDPRemoved++
+			d.LongLivedUDPRemoved++
 		default:
-			d.HeldUDPLost++
+			d.LongLivedUDPLost++
 		}
 	default:
-		d.HeldTCP++
+		d.LongLivedTCP++
 		if outcome != "" {
-			d.HeldTCPBroken++
+			d.LongLivedTCPBroken++
 		}
 	}
 }
 
-// added sets the 99th percentile beside that at rest.
+// added sets AddedP99 and its interval.
 func (d *DisruptedStep) added(here, rest estimate.Sample) {
 	own := estimate.Sample{}
 	for of, values := range here {
@@ -230,7 +232,7 @@ func (d *DisruptedStep) added(here, rest estimate.Sample) {
 	}
 }
 
-// stepText is a step's name for people: "4 churn".
+// stepText is a step's display name: "4 churn".
 func stepText(name string) string {
 	index, kind := stepOf(name)
 	if index == 0 {
@@ -239,7 +241,7 @@ func stepText(name string) string {
 	return strconv.Itoa(index) + " " + kind
 }
 
-// text is the step's name for people: "4 churn", or of a fault what was done.
+// text is the step's display name: "4 churn", or the fault's display name.
 func (d DisruptedStep) text() string {
 	if d.Fault != "" {
 		return faultText(d.Fault)
@@ -247,7 +249,7 @@ func (d DisruptedStep) text() string {
 	return stepText(d.Step)
 }
 
-// during adds up the steps behind the first that is at rest.
+// during adds up all steps except the stream at rest.
 func (d Disruption) during() (total DisruptedStep) {
 	var worst *DisruptedStep
 	for i, step := range d.Steps {
@@ -257,11 +259,11 @@ func (d Disruption) during() (total DisruptedStep) {
 		total.Flows += step.Flows
 		total.Failed += step.Failed
 		total.Misrouted += step.Misrouted
-		total.HeldTCP += step.HeldTCP
-		total.HeldTCPBroken += step.HeldTCPBroken
-		total.HeldUDP += step.HeldUDP
-		total.HeldUDPRemoved += step.HeldUDPRemoved
-		total.HeldUDPLost += step.HeldUDPLost
+		total.LongLivedTCP += step.LongLivedTCP
+		total.LongLivedTCPBroken += step.LongLivedTCPBroken
+		total.LongLivedUDP += step.LongLivedUDP
+		total.LongLivedUDPRemoved += step.LongLivedUDPRemoved
+		total.LongLivedUDPLost += step.LongLivedUDPLost
 		if step.AddedP99 != nil && (worst == nil || *step.AddedP99 > *worst.AddedP99) {
 			worst = &d.Steps[i]
 		}

@@ -10,13 +10,13 @@ import (
 	"synclab/reports/estimate"
 )
 
-// disruptionSection is what the stream of flows met: over all steps, and step by step.
+// disruptionSection shows the outcomes of flows: over all steps, and step by step.
 func (s *Summary) disruptionSection() *pageSection {
 	if len(s.Disruptions) == 0 {
 		return nil
 	}
-	section := &pageSection{ID: "disruption", Title: "What a sync disturbs", Notes: []string{"An open-loop stream of new flows beside the steps. Latency is from the moment a flow was due until it was answered. " +
-		"Failed is refused, reset or timed out; misrouted was answered by an endpoint outside the old and the new set of its Service. At rest is the first part of the stream, before anything changes."}}
+	section := &pageSection{ID: "disruption", Title: "Flows during changes", Notes: []string{"An open-loop stream of new flows runs during the steps. Latency is from the time when a flow was due until its answer. " +
+		"Failed flows were refused, reset or timed out. Misrouted flows were answered by an endpoint outside the old and the new set of their Service. “At rest” is the first part of the stream, before any change."}}
 	for i, cell := range s.disruptedCells() {
 		all, steps := s.disruptionTotals(cell), s.disruptionSteps(cell)
 		if i == 0 {
@@ -33,7 +33,7 @@ func (s *Summary) disruptionSection() *pageSection {
 	return section
 }
 
-// manyRows is from how many rows on a table is folded away.
+// manyRows is the number of rows above which a table is folded.
 const manyRows = 70
 
 // disruptedCells are the cells with a stream, the largest first.
@@ -58,7 +58,7 @@ func (s *Summary) disruptionsOf(cell Cell) []Disruption {
 	return out
 }
 
-// rest is the part of the stream before anything changed; nil when there was none.
+// rest returns the part of the stream before any change, or nil.
 func (d Disruption) rest() *DisruptedStep {
 	i := slices.IndexFunc(d.Steps, func(s DisruptedStep) bool { return s.Rest })
 	if i < 0 {
@@ -68,11 +68,11 @@ func (d Disruption) rest() *DisruptedStep {
 }
 
 func (s *Summary) disruptionTotals(cell Cell) pageTable {
-	t := pageTable{Title: sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())) + ": all steps", Columns: []pageColumn{{Name: "Subject"}, {Name: "Flows", Numeric: true, Title: "new flows of the stream, those at rest left out"},
+	t := pageTable{Title: sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())) + ": all steps", Columns: []pageColumn{{Name: "Subject"}, {Name: "Flows", Numeric: true, Title: "new flows of the stream, without the flows at rest"},
 		{Name: "Failed", Numeric: true, Title: "refused, reset or timed out"}, {Name: "Misrouted", Numeric: true}, {Name: "p50 at rest", Numeric: true}, {Name: "p99 at rest", Numeric: true},
-		{Name: "Most added to p99", Numeric: true, Title: "of one step, and which"}, {Name: "Held TCP broken", Numeric: true, Title: "packets of connections held that got no answer"},
-		{Name: "Held UDP on removed", Numeric: true, Title: "packets of UDP flows held that still went to an endpoint that was gone"}, {Name: "Held UDP lost", Numeric: true},
-		{Name: "Unwatched", Numeric: true, Title: "flows, and packets of flows held, that nothing is known of, since the machine gave no CPU to who watched them; they are in no other column, and some may have failed"}}}
+		{Name: "Most added to p99", Numeric: true, Title: "the step that added most to the 99th percentile"}, {Name: "Long-lived TCP broken", Numeric: true, Title: "packets of long-lived connections without an answer"},
+		{Name: "Long-lived UDP on removed", Numeric: true, Title: "packets of long-lived UDP flows that still went to a removed endpoint"}, {Name: "Long-lived UDP lost", Numeric: true},
+		{Name: "Unobserved", Numeric: true, Title: "flows, and packets of long-lived flows, that were not observed because their observer had no CPU; no other column counts them, and some may have failed"}}}
 	for _, d := range s.disruptionsOf(cell) {
 		total := d.during()
 		row := []pageCell{s.seriesCell(d.Series), intCell(total.Flows), countCell(total.Failed, total.Flows, total.FailedAtMost), countCell(total.Misrouted, total.Flows, total.MisroutedAtMost)}
@@ -85,12 +85,12 @@ func (s *Summary) disruptionTotals(cell Cell) pageTable {
 		if total.AddedP99 != nil {
 			most.Text, most.Sub = signedTime(*total.AddedP99), "step "+total.text()
 		}
-		t.Rows = append(t.Rows, append(row, most, ofCell(total.HeldTCPBroken, total.HeldTCP), ofCell(total.HeldUDPRemoved, total.HeldUDP), ofCell(total.HeldUDPLost, total.HeldUDP), unwatchedCell(d.Unwatched)))
+		t.Rows = append(t.Rows, append(row, most, ofCell(total.LongLivedTCPBroken, total.LongLivedTCP), ofCell(total.LongLivedUDPRemoved, total.LongLivedUDP), ofCell(total.LongLivedUDPLost, total.LongLivedUDP), unwatchedCell(d.Unwatched)))
 	}
 	return t.dropEmpty()
 }
 
-// unwatchedCell is loud: what is said of the other flows may not hold for these.
+// unwatchedCell shows unobserved flows. It is loud, since these flows may have failed.
 func unwatchedCell(n int) pageCell {
 	if n == 0 {
 		return pageCell{Text: "–", Faint: true}
@@ -100,7 +100,8 @@ func unwatchedCell(n int) pageCell {
 	return cell
 }
 
-// countCell is how many of n flows met something, loud when any did, with the bound of the share below.
+// countCell shows how many of n flows had an outcome, and below that the share or its bound. Any such flow makes it
+// loud.
 func countCell(k, n int, atMost float64) pageCell {
 	if n == 0 {
 		return pageCell{Text: "–", Faint: true}
@@ -116,15 +117,15 @@ func countCell(k, n int, atMost float64) pageCell {
 	return cell
 }
 
-// ofCell is how many packets of flows held met something; a dash where none was recorded.
+// ofCell shows how many packets of long-lived flows had an outcome; a dash if none was recorded.
 func ofCell(k, n int) pageCell {
 	if n == 0 {
 		return pageCell{Text: "–", Faint: true}
 	}
-	return pageCell{Text: Grouped(int64(k)), Value: fmt.Sprint(k), Loud: k > 0, Title: "beside " + plural(n, "recorded packet") + ", of those answered only some"}
+	return pageCell{Text: Grouped(int64(k)), Value: fmt.Sprint(k), Loud: k > 0, Title: "of " + plural(n, "recorded packet") + "; only some of the answered packets are recorded"}
 }
 
-// shareText writes a share in percent with two digits: "0.012 %".
+// shareText formats a share in percent with two digits: "0.012 %".
 func shareText(share float64) string {
 	percent := 100 * share
 	switch {
@@ -136,7 +137,7 @@ func shareText(share float64) string {
 	return fmt.Sprintf("%.2g\u00a0%%", percent)
 }
 
-// signedTime writes a difference of two times with its sign.
+// signedTime formats a difference of two times with its sign.
 func signedTime(seconds float64) string {
 	if seconds < 0 {
 		return "−" + Format(-seconds, "s")
@@ -147,10 +148,10 @@ func signedTime(seconds float64) string {
 // disruptionSteps has a row for each step and subject.
 func (s *Summary) disruptionSteps(cell Cell) pageTable {
 	t := pageTable{Title: sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())) + ": step by step", Columns: []pageColumn{{Name: "Step"}, {Name: "Subject"}, {Name: "Flows", Numeric: true},
-		{Name: "p50", Numeric: true, Title: "of answered flows"}, {Name: "p99", Numeric: true}, {Name: "Max", Numeric: true}, {Name: "Added to p99", Numeric: true, Title: "less the 99th percentile of the same stream at rest"},
+		{Name: "p50", Numeric: true, Title: "of answered flows"}, {Name: "p99", Numeric: true}, {Name: "Max", Numeric: true}, {Name: "Added to p99", Numeric: true, Title: "minus the 99th percentile of the same stream at rest"},
 		{Name: "Failed", Numeric: true}, {Name: "Misrouted", Numeric: true}, {Name: "Removed endpoint served for", Numeric: true, Title: "median, and the longest: removal due → last answer"},
-		{Name: "New endpoint waits", Numeric: true, Title: "median, and the longest: due → first answer"}, {Name: "Held UDP left it after", Numeric: true, Title: "flows held: removal due → answered by another; median, and the longest"}, {Name: "Held TCP broken", Numeric: true}, {Name: "Held UDP on removed", Numeric: true}},
-		Note: "Each step with the settle and check steps behind it. A pale p99 is of fewer than 100 flows."}
+		{Name: "New endpoint delay", Numeric: true, Title: "median, and the longest: due → first answer"}, {Name: "Long-lived UDP stayed with removed for", Numeric: true, Title: "long-lived flows: removal due → first answer of another endpoint; median, and the longest"}, {Name: "Long-lived TCP broken", Numeric: true}, {Name: "Long-lived UDP on removed", Numeric: true}},
+		Note: "Each step includes the settle and check steps after it. A pale p99 is from fewer than 100 flows."}
 	all := s.disruptionsOf(cell)
 	names := map[string]bool{}
 	for _, d := range all {
@@ -190,10 +191,10 @@ func (s *Summary) disruptedRow(d Disruption, step DisruptedStep) []pageCell {
 	}
 	return []pageCell{name, s.seriesCell(d.Series), intCell(step.Flows), distributionCell(step.Answered, medianValue, false), p99,
 		distributionCell(step.Answered, func(d estimate.Distribution) float64 { return d.Max }, false), added, failed, countCell(step.Misrouted, step.Flows, step.MisroutedAtMost),
-		longestCell(step.RemovedServed), step.addedCell(), longestCell(step.HeldLeft), ofCell(step.HeldTCPBroken, step.HeldTCP), ofCell(step.HeldUDPRemoved, step.HeldUDP)}
+		longestCell(step.RemovedEndpointServing), step.addedCell(), longestCell(step.LongLivedLeft), ofCell(step.LongLivedTCPBroken, step.LongLivedTCP), ofCell(step.LongLivedUDPRemoved, step.LongLivedUDP)}
 }
 
-// outcomes of flows that failed: "12 refused, 3 timeout".
+// outcomes lists the outcomes of failed flows: "12 refused, 3 timeout".
 func (d DisruptedStep) outcomes() string {
 	var parts []string
 	for _, outcome := range []string{"refused", "reset", "timeout"} {
@@ -204,7 +205,7 @@ func (d DisruptedStep) outcomes() string {
 	return strings.Join(parts, ", ")
 }
 
-// longestCell is a median with the largest below.
+// longestCell shows a median, and the largest value below it.
 func longestCell(d *estimate.Distribution) pageCell {
 	if d == nil {
 		return pageCell{Text: "–", Faint: true}
@@ -215,15 +216,15 @@ func longestCell(d *estimate.Distribution) pageCell {
 	return cell
 }
 
-// addedCell is how long new endpoints waited, and how many still did when nobody looked any more.
+// addedCell shows the delays of new endpoints, and how many endpoints had not answered when the observation ended.
 func (d DisruptedStep) addedCell() pageCell {
-	cell := longestCell(d.AddedWaits)
+	cell := longestCell(d.NewEndpointDelay)
 	if d.AddedNotYet == 0 {
 		return cell
 	}
 	text := fmt.Sprintf("%s not yet", Grouped(int64(d.AddedNotYet)))
 	cell.Title = strings.TrimPrefix(cell.Title+fmt.Sprintf(", %s by the end, after %s at most", text, Format(d.AddedNotYetFor, "s")), ", ")
-	if d.AddedWaits == nil {
+	if d.NewEndpointDelay == nil {
 		cell.Text, cell.Faint = text, false
 	} else {
 		cell.Sub += ", " + text
@@ -258,7 +259,7 @@ func (s *Summary) disruptionLines() (Cell, [][]string) {
 			added = signedTime(*total.AddedP99)
 		}
 		lines = append(lines, []string{d.Series, Grouped(int64(total.Flows)), count(total.Failed, total.Flows, total.FailedAtMost), count(total.Misrouted, total.Flows, total.MisroutedAtMost), rest, added,
-			count(total.HeldTCPBroken, total.HeldTCP, estimate.ShareAtMost(0, total.HeldTCP)), count(total.HeldUDPRemoved, total.HeldUDP, estimate.ShareAtMost(0, total.HeldUDP))})
+			count(total.LongLivedTCPBroken, total.LongLivedTCP, estimate.ShareAtMost(0, total.LongLivedTCP)), count(total.LongLivedUDPRemoved, total.LongLivedUDP, estimate.ShareAtMost(0, total.LongLivedUDP))})
 	}
 	return cells[0], lines
 }
@@ -274,7 +275,7 @@ func (s *Summary) terminalDisruption(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\nFlows while the cluster changed, at %s\n\n", sizesText([]Cell{cell}))
 	t.dropEmpty().write(b)
-	b.WriteString("\n" + wrap("added p99: of the step that added most to the stream at rest; 0 (< x): none was seen, so the share is below x with 95 % confidence, if flows are independent", tableWidth, "  ") + "\n")
+	b.WriteString("\n" + wrap("added p99: compared with the stream at rest, in the step that added most; 0 (< x): none observed, so the share is below x with 95 % confidence, if flows are independent", tableWidth, "  ") + "\n")
 }
 
 func (s *Summary) markdownDisruption(w io.Writer) {
@@ -288,10 +289,10 @@ func (s *Summary) markdownDisruption(w io.Writer) {
 	fmt.Fprintln(w, b)
 }
 
-// disruptionAnswers say what flows met, by subject at the largest size.
+// disruptionAnswers states the outcomes of flows, by subject at the largest size.
 func (s *Summary) disruptionAnswers() []string {
 	cells := s.disruptedCells()
-	if len(cells) == 0 || len(s.Faults) > 0 { // the faults say what flows met
+	if len(cells) == 0 || len(s.Faults) > 0 { // the fault answers cover flows
 		return nil
 	}
 	var clean, others []string
@@ -306,8 +307,8 @@ func (s *Summary) disruptionAnswers() []string {
 		for _, one := range []struct {
 			n    int
 			text string
-		}{{total.Failed, "%s failed"}, {total.Misrouted, "%s were misrouted"}, {total.HeldTCPBroken, "%s packets of TCP connections held were lost"},
-			{total.HeldUDPRemoved, "%s packets of UDP flows held still went to removed endpoints"}} {
+		}{{total.Failed, "%s failed"}, {total.Misrouted, "%s were misrouted"}, {total.LongLivedTCPBroken, "%s packets of long-lived TCP connections were lost"},
+			{total.LongLivedUDPRemoved, "%s packets of long-lived UDP flows still went to removed endpoints"}} {
 			if one.n > 0 {
 				parts = append(parts, fmt.Sprintf(one.text, Grouped(int64(one.n))))
 			}
@@ -325,14 +326,14 @@ func (s *Summary) disruptionAnswers() []string {
 	}
 	var out []string
 	if len(clean) > 0 {
-		out = append(out, fmt.Sprintf("While %s changed, none of %s failed or was misrouted (each share is below %s with 95 %% confidence, if flows are independent), and no flow held was broken, with %s.",
+		out = append(out, fmt.Sprintf("While %s changed, none of %s failed or was misrouted (each share is below %s with 95 %% confidence, if flows are independent), and no long-lived flow broke, with %s.",
 			sizesText(cells[:1]), plural(flows, "new flow"), shareText(estimate.ShareAtMost(0, least)), joinWords(clean)))
 	}
 	if len(others) > 0 {
-		out = append(out, "Flows failed or went astray while "+sizesText(cells[:1])+" changed, with "+strings.Join(others, "; ")+".")
+		out = append(out, "Flows failed or were misrouted while "+sizesText(cells[:1])+" changed, with "+strings.Join(others, "; ")+".")
 	}
 	if unwatched > 0 {
-		out = append(out, fmt.Sprintf("Of %s more, packets of flows held among them, nothing is known: the machine gave no CPU to who watched them.", plural(unwatched, "flow")))
+		out = append(out, fmt.Sprintf("Not observed: %s more, including packets of long-lived flows. Their observer had no CPU.", plural(unwatched, "flow")))
 	}
 	return out
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 	"synclab/scenarios"
 )
@@ -23,19 +23,19 @@ func TestShareAtMost(t *testing.T) {
 	}
 }
 
-// TestDisruptedSteps: every flow counts once, with the step that did the work, and rest is the stream's own step.
+// TestDisruptedSteps: every flow counts once, in the step that did the work. The stream's own step is at rest.
 func TestDisruptedSteps(t *testing.T) {
-	flow := func(step string, ms float64, outcome string) bench.Record {
-		return bench.Record{Rep: 1, Metric: bench.Flow, Value: ms / 1e3, Unit: "s", Step: step, Protocol: "TCP", Outcome: outcome}
+	flow := func(step string, ms float64, outcome string) raw.Record {
+		return raw.Record{Rep: 1, Metric: raw.Flow, Value: ms / 1e3, Unit: "s", Step: step, Protocol: "TCP", Outcome: outcome}
 	}
-	held := func(protocol, outcome string) bench.Record {
-		return bench.Record{Rep: 1, Metric: bench.HeldFlow, Value: 1e-3, Unit: "s", Step: "5:churn", Protocol: protocol, Outcome: outcome}
+	held := func(protocol, outcome string) raw.Record {
+		return raw.Record{Rep: 1, Metric: raw.LongLivedFlow, Value: 1e-3, Unit: "s", Step: "5:churn", Protocol: protocol, Outcome: outcome}
 	}
-	c := cellOf(bench.FeedAPI, flow("3:traffic", 1, ""), flow("4:settle", 2, ""), flow("5:churn", 5, ""), flow("5:churn", 9, "timeout"), flow("6:settle", 3, misrouted),
+	c := cellOf(raw.FeedAPI, flow("3:traffic", 1, ""), flow("4:settle", 2, ""), flow("5:churn", 5, ""), flow("5:churn", 9, "timeout"), flow("6:settle", 3, misrouted),
 		flow("6:settle", 4, "refused"), held("TCP", ""), held("TCP", "reset"), held("UDP", misrouted), held("UDP", ""), held("UDP", "timeout"),
-		bench.Record{Rep: 1, Metric: bench.RemovedServed, Value: 0.5, Unit: "s", Step: "6:settle"},
-		bench.Record{Rep: 1, Metric: bench.AddedWaits, Value: 0.25, Unit: "s", Step: "6:settle"},
-		bench.Record{Rep: 1, Metric: bench.AddedWaits, Value: 9, Unit: "s", Step: "6:settle", Outcome: "not yet"})
+		raw.Record{Rep: 1, Metric: raw.RemovedEndpointServing, Value: 0.5, Unit: "s", Step: "6:settle"},
+		raw.Record{Rep: 1, Metric: raw.NewEndpointDelay, Value: 0.25, Unit: "s", Step: "6:settle"},
+		raw.Record{Rep: 1, Metric: raw.NewEndpointDelay, Value: 9, Unit: "s", Step: "6:settle", Outcome: "not yet"})
 	steps := disruptedSteps(c)
 	if len(steps) != 2 || !steps[0].Rest || steps[1].Rest {
 		t.Fatalf("steps %+v", steps)
@@ -47,16 +47,16 @@ func TestDisruptedSteps(t *testing.T) {
 	if churn.Step != "5:churn" || churn.Flows != 4 || churn.Failed != 2 || churn.Misrouted != 1 || churn.Answered.N != 1 || churn.ByOutcome["timeout"] != 1 || churn.ByOutcome["refused"] != 1 {
 		t.Errorf("churn %+v", churn)
 	}
-	if churn.HeldTCP != 2 || churn.HeldTCPBroken != 1 || churn.HeldUDP != 3 || churn.HeldUDPRemoved != 1 || churn.HeldUDPLost != 1 {
-		t.Errorf("held %+v", churn)
+	if churn.LongLivedTCP != 2 || churn.LongLivedTCPBroken != 1 || churn.LongLivedUDP != 3 || churn.LongLivedUDPRemoved != 1 || churn.LongLivedUDPLost != 1 {
+		t.Errorf("long-lived flows %+v", churn)
 	}
-	if churn.AddedWaits.N != 1 || churn.AddedWaits.Max != 0.25 || churn.AddedNotYet != 1 || churn.AddedNotYetFor != 9 {
-		t.Errorf("new endpoints %+v, %d not yet after %v", churn.AddedWaits, churn.AddedNotYet, churn.AddedNotYetFor)
+	if churn.NewEndpointDelay.N != 1 || churn.NewEndpointDelay.Max != 0.25 || churn.AddedNotYet != 1 || churn.AddedNotYetFor != 9 {
+		t.Errorf("new endpoints %+v, %d not yet after %v", churn.NewEndpointDelay, churn.AddedNotYet, churn.AddedNotYetFor)
 	}
 	if cell := churn.addedCell(); !strings.Contains(cell.Sub, "1 not yet") || !strings.Contains(cell.Title, "9.00 s at most") {
 		t.Errorf("cell of new endpoints %+v", cell)
 	}
-	if want := 0.005 - 0.00199; churn.AddedP99 == nil || math.Abs(*churn.AddedP99-want) > 1e-9 || churn.RemovedServed.Max != 0.5 {
+	if want := 0.005 - 0.00199; churn.AddedP99 == nil || math.Abs(*churn.AddedP99-want) > 1e-9 || churn.RemovedEndpointServing.Max != 0.5 {
 		t.Errorf("added %v, want %v", *churn.AddedP99, want)
 	}
 }
@@ -68,7 +68,7 @@ func TestDisruptionOutputs(t *testing.T) {
 	page := readPage(t, dir)
 	for name, text := range map[string]string{"page": page, "terminal": terminal, "summary.md": markdown} {
 		if !strings.Contains(text, "misrouted") && !strings.Contains(text, "Misrouted") {
-			t.Errorf("%s says nothing of misrouted flows", name)
+			t.Errorf("%s does not mention misrouted flows", name)
 		}
 	}
 	for i, d := range s.Disruptions {
@@ -77,7 +77,7 @@ func TestDisruptionOutputs(t *testing.T) {
 			t.Errorf("%s: %+v", d.Series, total)
 		}
 		if total.AddedP99 == nil || *total.AddedP99 <= 0 {
-			t.Errorf("%s: a sync that makes flows slower adds nothing: %v", d.Series, total.AddedP99)
+			t.Errorf("%s: a sync that delays flows adds no latency: %v", d.Series, total.AddedP99)
 		}
 	}
 	if text := strings.Join(s.Sentences, "\n"); !strings.Contains(text, "none of") || !strings.Contains(text, "were misrouted") {
@@ -88,11 +88,11 @@ func TestDisruptionOutputs(t *testing.T) {
 	}
 }
 
-// TestUnwatchedFlows: flows that nothing is known of are in no other number, and stand beside them.
+// TestUnwatchedFlows: flows that were not observed are counted separately, and in no other number.
 func TestUnwatchedFlows(t *testing.T) {
-	run := &loadedRun{run: bench.Run{ID: "x", Feed: bench.FeedAPI}}
-	for _, r := range []bench.Record{{Metric: bench.Flow, Step: "3:traffic"}, {Metric: bench.Flow, Step: "4:churn"},
-		{Metric: bench.FlowsUnwatched, Value: 7, Step: "5:traffic"}} {
+	run := &loadedRun{run: raw.Run{ID: "x", Feed: raw.FeedAPI}}
+	for _, r := range []raw.Record{{Metric: raw.Flow, Step: "3:traffic"}, {Metric: raw.Flow, Step: "4:churn"},
+		{Metric: raw.FlowsUnobserved, Value: 7, Step: "5:traffic"}} {
 		r.Subject, r.Services, r.Rep, r.Protocol = "a/b", 10, 1, "TCP"
 		run.records = append(run.records, r)
 	}
@@ -103,15 +103,15 @@ func TestUnwatchedFlows(t *testing.T) {
 	}
 	table := s.disruptionTotals(c.cells[0])
 	last := len(table.Columns) - 1
-	if table.Columns[last].Name != "Unwatched" || table.Rows[0][last].Text != "7" || !table.Rows[0][last].Loud {
+	if table.Columns[last].Name != "Unobserved" || table.Rows[0][last].Text != "7" || !table.Rows[0][last].Loud {
 		t.Errorf("columns %+v, row %+v", table.Columns, table.Rows[0])
 	}
-	if text := strings.Join(s.disruptionAnswers(), "\n"); !strings.Contains(text, "Of 7 flows more") {
+	if text := strings.Join(s.disruptionAnswers(), "\n"); !strings.Contains(text, "Not observed: 7 flows more") {
 		t.Errorf("sentences %s", text)
 	}
 }
 
-// Of 100,000 flows the picture stays small, and no flow that failed is thinned out.
+// With 100,000 flows, the plot's file stays small, and every failed flow is drawn.
 func TestManyFlows(t *testing.T) {
 	dir := t.TempDir()
 	s := streamRun(streamModels[:1], 5000, 1, 1250, 9).build(t, dir, Options{})
@@ -134,7 +134,7 @@ func TestManyFlows(t *testing.T) {
 		drawn += len(dotsOf(flows, look))
 	}
 	if drawn != d.Failed+d.Misrouted {
-		t.Errorf("%d dots of %d flows that failed", drawn, d.Failed+d.Misrouted)
+		t.Errorf("%d dots for %d failed flows", drawn, d.Failed+d.Misrouted)
 	}
 }
 
@@ -149,11 +149,11 @@ func terminalOf(write func(*strings.Builder)) string {
 	return b.String()
 }
 
-// An outcome that is not known here is a failure, and is drawn.
+// An unknown outcome counts as a failure, and is drawn.
 func TestOtherOutcome(t *testing.T) {
 	y := recorded{scenario: scenarios.Scenario{Name: "x"}, reps: 1}
 	for i, outcome := range []string{"", "", "unreachable"} {
-		y.records = append(y.records, bench.Record{Subject: "a/b", Services: 10, Rep: 1, At: float64(i) + 1, Metric: bench.Flow, Value: 1e-3, Unit: "s", Step: "2:traffic", Outcome: outcome})
+		y.records = append(y.records, raw.Record{Subject: "a/b", Services: 10, Rep: 1, At: float64(i) + 1, Metric: raw.Flow, Value: 1e-3, Unit: "s", Step: "2:traffic", Outcome: outcome})
 	}
 	s := y.build(t, t.TempDir(), Options{NoPNG: true})
 	if step := s.Disruptions[0].Steps[0]; step.Failed != 1 || !strings.Contains(string(plotNamed(t, s, "flows-a-b").markup), "other: 1") {

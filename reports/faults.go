@@ -7,26 +7,27 @@ import (
 	"strconv"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// FaultResult is what became of one fault, with one subject in one cell.
+// FaultResult is the result of one fault, with one subject in one cell.
 type FaultResult struct {
 	Series string `json:"series"`
 	Cell   Cell   `json:"cell"`
-	// Fault is the step and what was done, "5:fault flush nat"; Holds is how long it holds by plan, 0: done at once.
-	Fault string  `json:"fault"`
-	Holds float64 `json:"holds,omitempty"`
-	// Times is in how many repetitions it was done.
+	// Fault is the step and its fault, "5:fault flush nat". Holds is the planned duration in seconds; 0: instant.
+	Fault    string  `json:"fault"`
+	Duration float64 `json:"duration,omitempty"`
+	// Times is the number of repetitions with the fault.
 	Times int `json:"times"`
-	// Detected is counted from the fault; what Repaired is counted from, bench.FaultRepaired says. Never is how often it was not repaired within Waited, in seconds.
-	Detected *estimate.Distribution `json:"detected,omitempty"`
-	Repaired *estimate.Distribution `json:"repaired,omitempty"`
-	Never    int                    `json:"never,omitempty"`
-	Waited   float64                `json:"waited,omitempty"`
-	Why      string                 `json:"why,omitempty"` // of the first that was not
-	// Flows are those of the stream between fault and repair, Failed and Misrouted of them what they say.
+	// Detected counts from the fault. raw.FaultRepaired defines the start of Repaired. Never counts repetitions
+	// without a recovery within Waited, in seconds.
+	Detected  *estimate.Distribution `json:"detected,omitempty"`
+	Recovered *estimate.Distribution `json:"recovered,omitempty"`
+	Never     int                    `json:"never,omitempty"`
+	Waited    float64                `json:"waited,omitempty"`
+	Why       string                 `json:"why,omitempty"` // the first recovery that failed
+	// Flows counts the flows of the stream between fault and recovery. Failed and Misrouted are parts of it.
 	Flows     int `json:"flows"`
 	Failed    int `json:"failed"`
 	Misrouted int `json:"misrouted"`
@@ -59,18 +60,18 @@ func faultResults(c *collection) []FaultResult {
 	return out
 }
 
-// faultNames are the faults of a cell that have a beginning.
+// faultNames lists the faults that started in a cell.
 func (c *cellSamples) faultNames() []string {
 	var out []string
 	for _, r := range c.records {
-		if r.Metric == bench.FaultBegun && !slices.Contains(out, r.Fault) {
+		if r.Metric == raw.FaultDuration && !slices.Contains(out, r.Fault) {
 			out = append(out, r.Fault)
 		}
 	}
 	return out
 }
 
-// faultSpan is a fault of one repetition, from its moment until it was repaired, or was given up, or the next began.
+// faultSpan is a fault of one repetition, until the recovery, the end of the wait, or the start of the next fault.
 type faultSpan struct {
 	of       repetition
 	from, to float64
@@ -85,15 +86,15 @@ func (c *cellSamples) faultResult(name string) FaultResult {
 			continue
 		}
 		switch r.Metric {
-		case bench.FaultBegun:
+		case raw.FaultDuration:
 			f.Times++
-			f.Holds = r.Value
+			f.Duration = r.Value
 			spans = append(spans, faultSpan{repetition{Run: r.run, Rep: r.Rep}, r.At, math.Inf(1)})
-		case bench.FaultDetected:
+		case raw.FaultDetected:
 			if r.Error == "" {
 				detected.Add(estimate.Sample{repetition{Run: r.run, Rep: r.Rep}: {r.Value}})
 			}
-		case bench.FaultRepaired:
+		case raw.FaultRepaired:
 			if r.Error != "" {
 				f.Never++
 				f.Waited, f.Why = max(f.Waited, r.Value), cmp.Or(f.Why, r.Error)
@@ -102,19 +103,20 @@ func (c *cellSamples) faultResult(name string) FaultResult {
 			repaired.Add(estimate.Sample{repetition{Run: r.run, Rep: r.Rep}: {r.Value}})
 		}
 	}
-	f.Detected, f.Repaired = described(detected), described(repaired)
+	f.Detected, f.Recovered = described(detected), described(repaired)
 	for i := range spans {
 		spans[i].to = c.faultEnd(name, spans[i])
 	}
 	for _, r := range c.records {
-		if r.Metric == bench.Flow && within(spans, r) {
+		if r.Metric == raw.Flow && within(spans, r) {
 			f.count(r.Outcome)
 		}
 	}
 	return f
 }
 
-// faultEnd is when a fault was repaired; of one that never was, when it was given up.
+// faultEnd is the time of the recovery from a fault. Without a recovery, it is the end of the wait or the start of the
+// next fault.
 func (c *cellSamples) faultEnd(name string, span faultSpan) float64 {
 	end := math.Inf(1)
 	for _, r := range c.records {
@@ -122,24 +124,24 @@ func (c *cellSamples) faultEnd(name string, span faultSpan) float64 {
 			continue
 		}
 		switch {
-		case r.Metric == bench.FaultRepaired && r.Fault == name:
+		case r.Metric == raw.FaultRepaired && r.Fault == name:
 			return r.At // its value may count from the fault's end
-		case r.Metric == bench.FaultBegun && r.At > span.from:
+		case r.Metric == raw.FaultDuration && r.At > span.from:
 			end = min(end, r.At)
 		}
 	}
 	return end
 }
 
-// within says whether a flow was under way between a fault and its repair.
+// within reports whether a flow was open between a fault and the recovery.
 func within(spans []faultSpan, r taggedRecord) bool {
 	return slices.ContainsFunc(spans, func(s faultSpan) bool {
 		return s.of == repetition{Run: r.run, Rep: r.Rep} && flowEnd(r.Record) >= s.from && r.At <= s.to
 	})
 }
 
-// flowEnd is when a flow was answered, or had failed: its record is as of when it was due.
-func flowEnd(r *bench.Record) float64 { return r.At + r.Value }
+// flowEnd is the time when a flow was answered or failed. The time of its record is the due time.
+func flowEnd(r *raw.Record) float64 { return r.At + r.Value }
 
 func (f *FaultResult) count(outcome string) {
 	f.Flows++
@@ -152,7 +154,7 @@ func (f *FaultResult) count(outcome string) {
 	}
 }
 
-// faultText is a fault for people: "5 flush nat".
+// faultText is a fault's display name: "5 flush nat".
 func faultText(name string) string {
 	index, what := stepOf(name)
 	what = strings.TrimSpace(strings.TrimPrefix(what, "fault"))
@@ -162,31 +164,31 @@ func faultText(name string) string {
 	return strconv.Itoa(index) + " " + what
 }
 
-// InvariantResult is what was looked at for one invariant, with one subject over all cells.
+// InvariantResult counts the checks of one invariant, with one subject over all cells.
 type InvariantResult struct {
 	Series     string `json:"series"`
 	Invariant  string `json:"invariant"`
-	Checked    int    `json:"checked"`
+	Checked    int    `json:"invariant_checks"`
 	Violations int    `json:"violations"`
-	// First says what was wrong first, and how to see it again.
+	// First describes the first violation, and how to repeat it.
 	First string `json:"first,omitempty"`
 }
 
-// invariantTexts say the invariants in a few words.
+// invariantTexts has a short text for each invariant.
 var invariantTexts = map[string]string{
-	"I1":  "after anything, the rules equal those of a full sync of a fresh proxier",
-	"I2":  "no black hole: where an endpoint is ready, a new flow reaches one",
+	"I1":  "after any event, the rules equal the rules of a full sync by a new proxier",
+	"I2":  "no black hole: if an endpoint is ready, a new flow reaches one",
 	"I3":  "no wrong delivery: only endpoints of the old or the new set",
 	"I4":  "no endpoints: refused at once, or dropped where that is the policy",
-	"I5":  "a failed restore leaves each table as it was or as it should be",
-	"I6":  "once faults end, in sync again by itself",
+	"I5":  "a failed restore leaves each table in its old or its desired state",
+	"I6":  "once faults end, the subject converges by itself",
 	"I7":  "foreign rules and chains stay untouched",
-	"I8":  "own stale chains go, and nothing leaks",
-	"I9":  "TCP connections survive; UDP flows leave endpoints that are gone",
+	"I8":  "own stale chains are removed, and nothing leaks",
+	"I9":  "TCP connections survive; UDP flows leave removed endpoints",
 	"I10": "endpoints get equal shares",
-	"I11": "healthz says so while the rules are not what they should be",
-	"I12": "metrics say what is",
-	"I13": "a restart makes no gap and no needless change",
+	"I11": "healthz fails while the rules are wrong",
+	"I12": "metrics match the actual state",
+	"I13": "a restart causes no gap and no needless change",
 }
 
 // invariantResults has one entry for each invariant and series, by number.
@@ -200,14 +202,14 @@ func invariantResults(c *collection) []InvariantResult {
 				continue
 			}
 			for _, r := range samples.records {
-				if r.Metric != bench.Checked && r.Metric != bench.Violation {
+				if r.Metric != raw.InvariantChecks && r.Metric != raw.Violation {
 					continue
 				}
 				if found[r.Invariant] == nil {
 					found[r.Invariant] = &InvariantResult{Series: s.name, Invariant: r.Invariant}
 				}
 				one := found[r.Invariant]
-				if r.Metric == bench.Checked {
+				if r.Metric == raw.InvariantChecks {
 					one.Checked += int(r.Value)
 					continue
 				}

@@ -10,13 +10,13 @@ import (
 	"synclab/reports/estimate"
 )
 
-// faultSection is the faults in the order of the steps, the subjects side by side.
+// faultSection shows the faults in the order of the steps, with a column for each subject.
 func (s *Summary) faultSection() *pageSection {
 	if len(s.Faults) == 0 {
 		return nil
 	}
-	section := &pageSection{ID: "faults", Title: "What a fault costs", Notes: []string{"Repaired after: from the fault until what it took away was back; of a fault that takes nothing away, from its end until the changes made before it were visible; of watches that were dropped, and of what meets single changes (references, events repeated or swapped), how long one of them waited at most. " +
-		"Below: seen after (the subject's first sync or command that answers it), and the flows of the stream that failed or were misrouted from the fault until it was repaired. A dash: the subject cannot have such a fault, or nothing was measured."}}
+	section := &pageSection{ID: "faults", Title: "Faults", Notes: []string{"The first line of a cell is the time to recover. It starts at the fault and ends when the kernel has everything again that the fault removed. For a fault that removes nothing, it starts at the end of the fault and ends when all earlier changes are visible. For dropped watches, and for faults that delay single changes (references, events duplicated or reordered), it is the longest delay of one change. " +
+		"Below is the time to detect: from the fault until the subject's first sync or command that answers it. The last lines count the flows that failed or were misrouted between fault and recovery. A dash: the fault does not apply to the subject, or nothing was measured."}}
 	for i, cell := range s.faultCells() {
 		t := s.faultTable(cell)
 		if i == 0 {
@@ -40,7 +40,7 @@ func (s *Summary) faultCells() []Cell {
 	return out
 }
 
-// faultsOf a cell: their names in order, and the series that had any, in the order of the collection.
+// faultsOf returns a cell's fault names in order, and the series with any fault, in the order of the collection.
 func (s *Summary) faultsOf(cell Cell) (names, series []string) {
 	for _, f := range s.Faults {
 		if f.Cell.id() == cell.id() {
@@ -74,8 +74,8 @@ func (s *Summary) faultTable(cell Cell) pageTable {
 		row := []pageCell{}
 		for _, one := range series {
 			f := s.faultOf(cell, name, one)
-			if f != nil && f.Holds > 0 {
-				first.Sub = "holds " + holdText(f.Holds)
+			if f != nil && f.Duration > 0 {
+				first.Sub = "active for " + holdText(f.Duration)
 			}
 			row = append(row, faultCell(f))
 		}
@@ -90,30 +90,30 @@ func (s *Summary) faultTable(cell Cell) pageTable {
 	return t.dropEmpty()
 }
 
-// faultCell is one fault with one subject: repaired after, and below it what it cost.
+// faultCell shows one fault with one subject: the time to recover, and below it detection and flows.
 func faultCell(f *FaultResult) pageCell {
 	if f == nil {
 		return pageCell{Text: "–", Faint: true}
 	}
-	cell := pageCell{Text: "not known", Faint: true, Loud: f.Never > 0 || f.Misrouted > 0}
-	if f.Repaired != nil {
-		cell = valueCell(f.Repaired.Median, "s")
+	cell := pageCell{Text: "unknown", Faint: true, Loud: f.Never > 0 || f.Misrouted > 0}
+	if f.Recovered != nil {
+		cell = valueCell(f.Recovered.Median, "s")
 		cell.Loud = f.Never > 0 || f.Misrouted > 0
 	}
 	switch {
-	case f.Never > 0 && f.Repaired == nil:
+	case f.Never > 0 && f.Recovered == nil:
 		cell = pageCell{Text: f.notWithin(), Loud: true, Value: exact(f.Waited * 1e6)}
 	case f.Never > 0:
 		cell.Sub = fmt.Sprintf("%d of %d %s", f.Never, f.Times, f.notWithin())
-	case f.Times > 1 && f.Repaired != nil && f.Repaired.Max > f.Repaired.Median:
-		cell.Sub = "max " + Format(f.Repaired.Max, "s")
+	case f.Times > 1 && f.Recovered != nil && f.Recovered.Max > f.Recovered.Median:
+		cell.Sub = "max " + Format(f.Recovered.Max, "s")
 	}
 	var parts []string
 	if cell.Sub != "" {
 		parts = append(parts, cell.Sub)
 	}
 	if f.Detected != nil {
-		parts = append(parts, "seen "+Format(f.Detected.Median, "s"))
+		parts = append(parts, "detected after "+Format(f.Detected.Median, "s"))
 	}
 	cell.Sub = fewLines(append(parts, f.lost()...))
 	cell.Title = strings.TrimPrefix(strings.Join([]string{cell.Title, plural(f.Times, "time"), f.Why}, ", "), ", ")
@@ -121,13 +121,13 @@ func faultCell(f *FaultResult) pageCell {
 	return cell
 }
 
-// holdText is how long a fault holds: "6 s", "1h".
+// holdText formats a fault's duration: "6 s", "1h".
 func holdText(seconds float64) string {
 	text := trimTick(Format(seconds, "s"))
 	return strings.TrimSuffix(strings.TrimSuffix(text, "0s"), "h0m") + map[bool]string{true: "h"}[strings.HasSuffix(text, "h0m0s")]
 }
 
-// faultTotals adds up a subject's faults: how many there were and never were repaired, and what flows met.
+// faultTotals adds up a subject's faults: their number, the faults without a recovery, and the outcomes of flows.
 func (s *Summary) faultTotals(cell Cell, series string) (total FaultResult) {
 	for _, f := range s.Faults {
 		if f.Cell.id() != cell.id() || f.Series != series {
@@ -138,29 +138,29 @@ func (s *Summary) faultTotals(cell Cell, series string) (total FaultResult) {
 		total.Flows += f.Flows
 		total.Failed += f.Failed
 		total.Misrouted += f.Misrouted
-		if f.Repaired != nil && (total.Repaired == nil || f.Repaired.Max > total.Repaired.Max) {
-			total.Repaired, total.Fault = f.Repaired, f.Fault
+		if f.Recovered != nil && (total.Recovered == nil || f.Recovered.Max > total.Recovered.Max) {
+			total.Recovered, total.Fault = f.Recovered, f.Fault
 		}
 	}
 	return total
 }
 
 func allFaultsCell(total FaultResult) pageCell {
-	cell := pageCell{Text: fmt.Sprintf("%d of %d repaired", total.Times-total.Never, total.Times), Loud: total.Never > 0 || total.Misrouted > 0}
+	cell := pageCell{Text: fmt.Sprintf("%d of %d recovered", total.Times-total.Never, total.Times), Loud: total.Never > 0 || total.Misrouted > 0}
 	var parts []string
-	if total.Repaired != nil {
-		parts = append(parts, "slowest "+Format(total.Repaired.Max, "s"))
+	if total.Recovered != nil {
+		parts = append(parts, "slowest "+Format(total.Recovered.Max, "s"))
 	}
 	cell.Sub = fewLines(append(parts, total.lost()...))
 	return cell
 }
 
-// fewLines are small lines below a cell's text, which do not break before a unit.
+// fewLines joins small lines below a cell's text, without line breaks before units.
 func fewLines(parts []string) string {
 	return beforeUnit.ReplaceAllString(strings.Join(parts, "\n"), "$1\u00a0$2")
 }
 
-// lost says what flows met; nothing without a stream.
+// lost states the outcomes of flows, or nothing without a stream.
 func (f *FaultResult) lost() []string {
 	if f.Flows == 0 {
 		return nil
@@ -168,7 +168,7 @@ func (f *FaultResult) lost() []string {
 	return []string{f.seen(f.Failed) + " failed of " + Grouped(int64(f.Flows)), f.seen(f.Misrouted) + " misrouted"}
 }
 
-// seen is how many flows met something; none has the bound of its share.
+// seen is the number of flows with an outcome. A zero comes with the bound of the share.
 func (f *FaultResult) seen(n int) string {
 	if n == 0 {
 		return "0 (< " + shareText(estimate.ShareAtMost(0, f.Flows)) + ")"
@@ -176,28 +176,28 @@ func (f *FaultResult) seen(n int) string {
 	return Grouped(int64(n))
 }
 
-// notWithin is what is known of a fault that was not repaired while it was waited for.
+// notWithin is the text for a fault without a recovery. It has the waiting time of the check.
 func (f *FaultResult) notWithin() string { return "not within " + trimTick(Format(f.Waited, "s")) }
 
-// byTime says what would repair later what was not repaired while it was waited for, if that was a kube-proxy in iptables mode.
+// byTime explains when kube-proxy in iptables mode recovers later, if it did not recover within the wait.
 func (s *Summary) byTime() string {
 	if !slices.ContainsFunc(s.Faults, func(f FaultResult) bool { return f.Never > 0 && strings.HasPrefix(f.Series, kubeProxy+"iptables") }) {
 		return ""
 	}
-	return "“Not within” is no “never”: kube-proxy in iptables mode makes a full sync once an hour, and none by time above 1,000 endpoints (k/k#138571)."
+	return "“Not within” does not mean “never”: kube-proxy in iptables mode makes a full sync once an hour. Above 1,000 endpoints, it makes no periodic full sync (k/k#138571)."
 }
 
-// faultShort is a fault in a narrow table: "1.2 s", "> 45 s", with failed and misrouted flows behind it where there are any.
+// faultShort is a fault in a narrow table: "1.2 s" or "> 45 s", with the failed and misrouted flows, if any.
 func faultShort(f *FaultResult) string {
 	switch {
 	case f == nil:
 		return "–"
 	case f.Never > 0:
 		return limitText(f.Waited, "s")
-	case f.Repaired == nil:
+	case f.Recovered == nil:
 		return "?"
 	}
-	text := Format(f.Repaired.Median, "s")
+	text := Format(f.Recovered.Median, "s")
 	if f.Failed > 0 {
 		text += " −" + Grouped(int64(f.Failed))
 	}
@@ -207,14 +207,14 @@ func faultShort(f *FaultResult) string {
 	return text
 }
 
-// terminalFaults writes the faults for a terminal: as many subjects of a proxier side by side as fit, the others below.
+// terminalFaults writes the faults for a terminal. Each table has as many subjects of a proxier as fit.
 func (s *Summary) terminalFaults(b *strings.Builder) {
 	cells := s.faultCells()
 	if len(cells) == 0 {
 		return
 	}
 	names, series := s.faultsOf(cells[0])
-	fmt.Fprintf(b, "\nFaults at %s: repaired after, flows lost\n", sizesText(cells[:1]))
+	fmt.Fprintf(b, "\nFaults at %s: time to recover, failed and misrouted flows\n", sizesText(cells[:1]))
 	for len(series) > 0 {
 		proxier, _, _ := strings.Cut(series[0], "/")
 		n := 1
@@ -225,7 +225,7 @@ func (s *Summary) terminalFaults(b *strings.Builder) {
 		s.faultRows(cells[0], names, series[:n]).write(b)
 		series = series[n:]
 	}
-	b.WriteString("\n" + wrap("−12: so many flows failed until it was repaired; !3: so many were misrouted; the time behind a fault is how long it holds", tableWidth, "  ") + "\n")
+	b.WriteString("\n" + wrap("−12: 12 flows failed before the recovery; !3: 3 flows were misrouted; the time after a fault's name is the fault's duration", tableWidth, "  ") + "\n")
 	if note := s.byTime(); note != "" {
 		b.WriteString(wrap(note, tableWidth, "  ") + "\n")
 	}
@@ -239,8 +239,8 @@ func (s *Summary) faultRows(cell Cell, names, series []string) textTable {
 	for _, name := range names {
 		row := []string{faultText(name)}
 		for _, one := range series {
-			if f := s.faultOf(cell, name, one); f != nil && f.Holds > 0 && row[0] == faultText(name) {
-				row[0] += ", " + holdText(f.Holds)
+			if f := s.faultOf(cell, name, one); f != nil && f.Duration > 0 && row[0] == faultText(name) {
+				row[0] += ", " + holdText(f.Duration)
 			}
 			row = append(row, faultShort(s.faultOf(cell, name, one)))
 		}
@@ -256,7 +256,7 @@ func (s *Summary) markdownFaults(w io.Writer) {
 	}
 	names, series := s.faultsOf(cells[0])
 	b := &strings.Builder{}
-	fmt.Fprintf(b, "### Faults at %s: repaired after, flows failed / misrouted\n\n", sizesText(cells[:1]))
+	fmt.Fprintf(b, "### Faults at %s: time to recover, failed / misrouted flows\n\n", sizesText(cells[:1]))
 	markdownTable(b, append([]string{"fault"}, series...), -1, len(names), func(i int) []string {
 		row := []string{faultText(names[i])}
 		for _, one := range series {
@@ -281,7 +281,7 @@ func (s *Summary) markdownFaults(w io.Writer) {
 	fmt.Fprintln(w, b)
 }
 
-// faultAnswers say who repaired all faults and who did not, and what flows met until then.
+// faultAnswers states which subjects recovered from all faults, which did not, and the outcomes of flows until then.
 func (s *Summary) faultAnswers() []string {
 	cells := s.faultCells()
 	if len(cells) == 0 {
@@ -292,12 +292,12 @@ func (s *Summary) faultAnswers() []string {
 	flows, least := 0, math.MaxInt
 	for _, one := range series {
 		total := s.faultTotals(cells[0], one)
-		text := fmt.Sprintf("%s (%d", one, total.Times)
+		text := fmt.Sprintf("%s (%d of %[2]d", one, total.Times)
 		if total.Never > 0 {
 			text = fmt.Sprintf("%s (%d of %d", one, total.Times-total.Never, total.Times)
 		}
-		if total.Repaired != nil {
-			text += ", the slowest after " + Format(total.Repaired.Max, "s")
+		if total.Recovered != nil {
+			text += ", the slowest after " + Format(total.Recovered.Max, "s")
 		}
 		if total.Never > 0 {
 			others = append(others, text+")")
@@ -318,19 +318,19 @@ func (s *Summary) faultAnswers() []string {
 	where := " at " + sizesText(cells[:1])
 	var out []string
 	if len(all) > 0 {
-		out = append(out, "Every fault"+where+" was repaired by "+joinWords(all)+".")
+		out = append(out, joinWords(all)+" recovered from every fault"+where+".")
 	}
 	if len(others) > 0 {
-		out = append(out, "Not every fault"+where+" was repaired by "+joinWords(others)+".")
+		out = append(out, joinWords(others)+" did not recover from every fault"+where+".")
 	}
 	if flows > 0 {
-		text := fmt.Sprintf("Until they were repaired, none of %s failed (with each subject the share is below %s with 95 %% confidence, if flows are independent)",
+		text := fmt.Sprintf("Until the recoveries, none of %s failed (with each subject the share is below %s with 95 %% confidence, if flows are independent)",
 			plural(flows, "flow"), shareText(estimate.ShareAtMost(0, least)))
 		if len(lost) > 0 {
-			text = "Until they were repaired, flows failed: " + joinWords(lost)
+			text = "Until the recoveries, flows failed: " + joinWords(lost)
 		}
 		if len(astray) > 0 {
-			text += "; misrouted were " + joinWords(astray)
+			text += "; flows were misrouted: " + joinWords(astray)
 		} else {
 			text += "; none of " + plural(flows, "flow") + " was misrouted"
 		}
@@ -339,12 +339,12 @@ func (s *Summary) faultAnswers() []string {
 	return out
 }
 
-// invariantSection is what was looked at for each invariant, and what was violated.
+// invariantSection shows the checks and the violations of each invariant.
 func (s *Summary) invariantSection() *pageSection {
 	if len(s.Invariants) == 0 {
 		return nil
 	}
-	section := &pageSection{ID: "invariants", Title: "Invariants", Notes: []string{"How often each was violated, and how much was looked at for it. A dash: it was not looked at."}}
+	section := &pageSection{ID: "invariants", Title: "Invariants", Notes: []string{"A cell has the number of violations and of checks. A dash: not checked."}}
 	numbers, series := s.invariantNames()
 	t := pageTable{Columns: []pageColumn{{Name: "Invariant"}}}
 	for _, one := range series {
@@ -389,7 +389,7 @@ func (s *Summary) invariantOf(number, series string) *InvariantResult {
 	return &s.Invariants[i]
 }
 
-// invariantTotals are, for each subject, how much was looked at and what was violated.
+// invariantTotals returns a subject's checks and violations.
 func (s *Summary) invariantTotals(series string) (checked, violations int, of []string) {
 	for _, r := range s.Invariants {
 		if r.Series != series {
@@ -419,10 +419,10 @@ func (s *Summary) invariantAnswers() []string {
 	}
 	var out []string
 	if len(others) > 0 {
-		out = append(out, "Of the invariants "+strings.Join(others, "; ")+".")
+		out = append(out, "Invariants: "+strings.Join(others, "; ")+".")
 	}
 	if len(clean) > 0 {
-		out = append(out, fmt.Sprintf("No invariant was violated by %s (%s looked at).", joinWords(clean), plural(looked, "thing")))
+		out = append(out, fmt.Sprintf("No invariant was violated by %s (%s).", joinWords(clean), plural(looked, "check")))
 	}
 	return out
 }
@@ -433,7 +433,7 @@ func (s *Summary) terminalInvariants(b *strings.Builder) {
 		return
 	}
 	b.WriteString("\nInvariants\n\n")
-	t := textTable{header: []string{"subject", "looked at", "violations", "of"}}
+	t := textTable{header: []string{"subject", "checks", "violations", "violated"}}
 	for _, one := range series {
 		checked, violations, of := s.invariantTotals(one)
 		t.add(one, Grouped(int64(checked)), Grouped(int64(violations)), strings.Join(of, " "))
@@ -453,7 +453,7 @@ func (s *Summary) markdownInvariants(w io.Writer) {
 	}
 	b := &strings.Builder{}
 	b.WriteString("### Invariants\n\n")
-	markdownTable(b, []string{"subject", "looked at", "violations", "of"}, -1, len(series), func(i int) []string {
+	markdownTable(b, []string{"subject", "checks", "violations", "violated"}, -1, len(series), func(i int) []string {
 		checked, violations, of := s.invariantTotals(series[i])
 		return []string{series[i], Grouped(int64(checked)), Grouped(int64(violations)), strings.Join(of, " ")}
 	})

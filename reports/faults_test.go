@@ -4,32 +4,32 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// TestFaultWindow: flows count from the fault to its repair, those under way at both ends too, others not.
+// TestFaultWindow: all flows that are open between a fault and the recovery count.
 func TestFaultWindow(t *testing.T) {
-	flow := func(due, took float64, outcome string) bench.Record {
-		return bench.Record{Rep: 1, At: due, Metric: bench.Flow, Value: took, Unit: "s", Outcome: outcome}
+	flow := func(due, took float64, outcome string) raw.Record {
+		return raw.Record{Rep: 1, At: due, Metric: raw.Flow, Value: took, Unit: "s", Outcome: outcome}
 	}
-	of := func(metric bench.Metric, at, value float64, text string) bench.Record {
-		return bench.Record{Rep: 1, At: at, Metric: metric, Value: value, Unit: "s", Fault: "5:fault flush nat", Error: text}
+	of := func(metric raw.Metric, at, value float64, text string) raw.Record {
+		return raw.Record{Rep: 1, At: at, Metric: metric, Value: value, Unit: "s", Fault: "5:fault flush nat", Error: text}
 	}
-	c := cellOf(bench.FeedAPI, of(bench.FaultBegun, 10, 0, ""), of(bench.FaultDetected, 11, 1, ""), of(bench.FaultRepaired, 13, 3, ""),
+	c := cellOf(raw.FeedAPI, of(raw.FaultDuration, 10, 0, ""), of(raw.FaultDetected, 11, 1, ""), of(raw.FaultRepaired, 13, 3, ""),
 		flow(8, 1, "timeout"), flow(9.5, 1, "timeout"), flow(12, 0.1, misrouted), flow(12.9, 0.5, ""), flow(13.1, 1, "refused"))
 	f := c.faultResult("5:fault flush nat")
-	if f.Flows != 3 || f.Failed != 1 || f.Misrouted != 1 || f.Repaired.Median != 3 || f.Detected.Median != 1 || f.Never != 0 {
+	if f.Flows != 3 || f.Failed != 1 || f.Misrouted != 1 || f.Recovered.Median != 3 || f.Detected.Median != 1 || f.Never != 0 {
 		t.Errorf("%+v", f)
 	}
-	never := cellOf(bench.FeedAPI, of(bench.FaultBegun, 10, 6, ""), of(bench.FaultRepaired, 55, 45, "not repaired within 45s"), flow(54, 1, "timeout"), flow(56, 1, "timeout"))
+	never := cellOf(raw.FeedAPI, of(raw.FaultDuration, 10, 6, ""), of(raw.FaultRepaired, 55, 45, "not repaired within 45s"), flow(54, 1, "timeout"), flow(56, 1, "timeout"))
 	f = never.faultResult("5:fault flush nat")
-	if f.Never != 1 || f.Repaired != nil || f.Failed != 1 || f.Holds != 6 || faultCell(&f).Text != "not within 45 s" || !faultCell(&f).Loud {
+	if f.Never != 1 || f.Recovered != nil || f.Failed != 1 || f.Duration != 6 || faultCell(&f).Text != "not within 45 s" || !faultCell(&f).Loud {
 		t.Errorf("%+v: %+v", f, faultCell(&f))
 	}
-	open := cellOf(bench.FeedAPI, of(bench.FaultBegun, 10, 0, ""), flow(11, 1, "timeout"),
-		bench.Record{Rep: 1, At: 20, Metric: bench.FaultBegun, Unit: "s", Fault: "7:fault killed"}, flow(21, 1, "timeout"))
-	if f = open.faultResult("5:fault flush nat"); f.Failed != 1 || faultCell(&f).Text != "not known" {
-		t.Errorf("a fault whose repair is not known ends where the next begins: %+v", f)
+	open := cellOf(raw.FeedAPI, of(raw.FaultDuration, 10, 0, ""), flow(11, 1, "timeout"),
+		raw.Record{Rep: 1, At: 20, Metric: raw.FaultDuration, Unit: "s", Fault: "7:fault killed"}, flow(21, 1, "timeout"))
+	if f = open.faultResult("5:fault flush nat"); f.Failed != 1 || faultCell(&f).Text != "unknown" {
+		t.Errorf("a fault without a repair record ends when the next fault starts: %+v", f)
 	}
 }
 
@@ -59,17 +59,17 @@ func TestFaultOutputs(t *testing.T) {
 		t.Fatalf("%v, %v", names, series)
 	}
 	if f := s.faultOf(s.faultCells()[0], "4:fault restore-killed", "synclab/nftables"); f != nil {
-		t.Errorf("a fault that the subject cannot have: %+v", f)
+		t.Errorf("a fault that does not apply to the subject: %+v", f)
 	}
-	for _, want := range []string{`id="faults"`, `id="invariants"`, "not within 45 s", "k/k#138571", "holds 6 s", "no wrong delivery", "3 violations", "synclab run faults --services 1000 --subjects kube-proxy/iptables-legacy --seed 7"} {
+	for _, want := range []string{`id="faults"`, `id="invariants"`, "not within 45 s", "k/k#138571", "active for 6 s", "no wrong delivery", "3 violations", "synclab run faults --services 1000 --subjects kube-proxy/iptables-legacy --seed 7"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 	for name, text := range map[string]string{"terminal": terminal, "summary.md": markdown} {
 		for _, want := range []string{"4 restore-killed", "52 addresses", "45 s", "k/k#138571", "I3"} {
 			if !strings.Contains(text, want) {
-				t.Errorf("%s does not say %q", name, want)
+				t.Errorf("%s lacks %q", name, want)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func TestFaultOutputs(t *testing.T) {
 	if s.Invariants[0].Invariant != "I1" || s.Invariants[len(s.Invariants)-1].Invariant != "I13" {
 		t.Errorf("invariants not by number: %s … %s", s.Invariants[0].Invariant, s.Invariants[len(s.Invariants)-1].Invariant)
 	}
-	if text := strings.Join(s.Sentences, "\n"); !strings.Contains(text, "synclab/nftables (22, the slowest after 800 ms)") || !strings.Contains(text, "kube-proxy/iptables-nft (0 of 25)") || !strings.Contains(text, "violated I3 and I9") {
+	if text := strings.Join(s.Sentences, "\n"); !strings.Contains(text, "synclab/nftables (22 of 22, the slowest after 800 ms)") || !strings.Contains(text, "kube-proxy/iptables-nft (0 of 25)") || !strings.Contains(text, "violated I3 and I9") {
 		t.Errorf("sentences %s", text)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"synclab/bench/outfile"
 )
 
-// Sizes of a figure. It is drawn for a card about 680 CSS pixels wide and must stay readable at half of that.
+// Sizes of a plot. It is drawn for a card about 680 CSS pixels wide and must stay readable at half of that.
 const (
 	figureWidth  = 510 * vg.Inch / 72
 	panelHeight  = 270 * vg.Inch / 72
@@ -42,8 +42,8 @@ func withAlpha(c color.NRGBA, alpha uint8) color.NRGBA {
 	return c
 }
 
-// figure is a title, a legend under it and panels below one another. The legend stands outside the panels, so that it
-// never covers a point.
+// figure is a plot: a title, a legend below it, and panels below one another. The legend is outside the panels, so
+// that it never covers a point.
 type figure struct {
 	name, title, caption string
 	legend               []legendEntry
@@ -55,7 +55,7 @@ type legendEntry struct {
 	thumbs []plot.Thumbnailer
 }
 
-// panel is one plot. The label of its vertical axis stands above it, level: easier to read than a turned one.
+// panel is one set of axes. The label of its vertical axis is horizontal and above it, which is easier to read.
 type panel struct {
 	plot   *plot.Plot
 	above  string
@@ -83,7 +83,7 @@ func sans(size vg.Length, bold bool) text.Style {
 	return text.Style{Color: ink, Font: font.From(face, size), Handler: plot.DefaultTextHandler}
 }
 
-// newPlot is an empty panel in the style of the report.
+// newPlot returns an empty panel in the style of the report.
 func newPlot(xLabel, yLabel string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -119,7 +119,7 @@ func (grid) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 	}
 	if p.Y.Tick.Length == 0 {
-		return // rows with names, not a scale
+		return // rows with names, no scale
 	}
 	for _, tick := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
 		if at := y(tick.Value); !tick.IsMinor() && c.ContainsY(at) {
@@ -165,7 +165,7 @@ func (f *figure) height() vg.Length {
 	return h
 }
 
-// drawOn draws the figure, panels aligned at their left axes.
+// drawOn draws the figure, with the left axes of all panels aligned.
 func (f *figure) drawOn(c draw.Canvas) {
 	c.SetColor(color.White)
 	c.Fill(c.Path())
@@ -224,7 +224,7 @@ func (f *figure) save(out string, opts Options) (Plot, error) {
 	if _, err := vector.WriteTo(&b); err != nil {
 		return one, fmt.Errorf("%s: %w", one.SVG, err)
 	}
-	// A machine without the Liberation fonts takes one of the same widths.
+	// A machine without the Liberation fonts uses fonts of the same widths.
 	one.markup = bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"),
 		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
 	if err := outfile.Write(filepath.Join(out, one.SVG), one.markup, 0o644); err != nil {
@@ -243,7 +243,7 @@ func (f *figure) save(out string, opts Options) (Plot, error) {
 	return one, outfile.Write(filepath.Join(out, one.PNG), b.Bytes(), 0o644)
 }
 
-// logAxis makes an axis logarithmic with ticks at 1, 2 and 5, fewer when it spans many decades.
+// logAxis makes an axis logarithmic with ticks at 1, 2 and 5, fewer if it spans many decades.
 func logAxis(a *plot.Axis, format func(float64) string) {
 	a.Scale = clampedLog{}
 	a.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick { return logTicks(low, high, format) })
@@ -256,7 +256,7 @@ func logAxis(a *plot.Axis, format func(float64) string) {
 	a.Min, a.Max = a.Min/1.15, a.Max*1.15
 }
 
-// clampedLog puts what has no logarithm at the low end; plot.LogScale panics there.
+// clampedLog puts values without a logarithm at the low end, where plot.LogScale panics.
 type clampedLog struct{}
 
 // Normalize implements plot.Normalizer.
@@ -287,12 +287,12 @@ func logTicks(low, high float64, format func(float64) string) []plot.Tick {
 	return ticks
 }
 
-// linearAxis gives an axis about six round ticks and starts it at zero when from0 is set.
+// linearAxis gives an axis about six round ticks. If from0 is set, the axis starts at zero.
 func linearAxis(a *plot.Axis, from0 bool, format func(float64) string) {
 	roundAxis(a, from0, 0, format)
 }
 
-// countAxis is linearAxis from zero of what is counted: there is no tick between two whole numbers.
+// countAxis is a linear axis for counts: it starts at zero, and no ticks are between whole numbers.
 func countAxis(a *plot.Axis) { roundAxis(a, true, 1, tickCount) }
 
 // roundAxis has ticks at least leastStep apart.
@@ -307,14 +307,14 @@ func roundAxis(a *plot.Axis, from0 bool, leastStep float64, format func(float64)
 		step := max(leastStep, roundStep((high-low)/6))
 		var ticks []plot.Tick
 		for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-9; i++ {
-			v := roundTick(i * step) // and of a range from 0, no zero with a sign
+			v := roundTick(i * step) // no zero with a sign in a range from 0
 			ticks = append(ticks, plot.Tick{Value: v, Label: format(v)})
 		}
 		return ticks
 	})
 }
 
-// roundStep is the next of 1, 2, 5 × 10^k at or above v.
+// roundStep is the smallest of 1, 2, 5 × 10^k at or above v.
 func roundStep(v float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, digit := range []float64{1, 2, 5, 10} {
@@ -329,7 +329,7 @@ func tickSeconds(v float64) string { return trimTick(formatSeconds(roundTick(v))
 func tickCount(v float64) string   { return trimTick(Format(roundTick(v), "count")) }
 func tickShare(v float64) string   { return fmt.Sprintf("%.0f %%", 100*v) }
 
-// roundTick takes off the last bits of i × step.
+// roundTick removes the rounding error of i × step.
 func roundTick(v float64) float64 {
 	if v == 0 {
 		return 0

@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// Ticks of an axis stand at round values; zero has no sign.
+// Axis ticks are at round values, and zero has no sign.
 func TestAxisTicks(t *testing.T) {
 	for _, test := range []struct {
 		name     string

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// How each figure of a side is read from the records of a cell, by repetition.
+// The functions below read the figures of a side from the records of a cell, by repetition.
 
-func (c *cellSamples) byRepetition(want func(*bench.Record) bool) estimate.Sample {
+func (c *cellSamples) byRepetition(want func(*raw.Record) bool) estimate.Sample {
 	out := estimate.Sample{}
 	for _, r := range c.records {
 		if r.Error == "" && want(r.Record) {
@@ -22,14 +22,14 @@ func (c *cellSamples) byRepetition(want func(*bench.Record) bool) estimate.Sampl
 	return out
 }
 
-func valuesOf(metric bench.Metric) func(*cellSamples, sameSource) estimate.Sample {
+func valuesOf(metric raw.Metric) func(*cellSamples, sameSource) estimate.Sample {
 	return func(c *cellSamples, _ sameSource) estimate.Sample {
-		return c.byRepetition(func(r *bench.Record) bool { return r.Metric == metric })
+		return c.byRepetition(func(r *raw.Record) bool { return r.Metric == metric })
 	}
 }
 
-// largestOf is the peak of a repetition.
-func largestOf(metric bench.Metric) func(*cellSamples, sameSource) estimate.Sample {
+// largestOf returns the peak of each repetition.
+func largestOf(metric raw.Metric) func(*cellSamples, sameSource) estimate.Sample {
 	return func(c *cellSamples, source sameSource) estimate.Sample {
 		out := valuesOf(metric)(c, source)
 		for of, values := range out {
@@ -39,10 +39,10 @@ func largestOf(metric bench.Metric) func(*cellSamples, sameSource) estimate.Samp
 	}
 }
 
-// totalRSSValues add the peaks of the process and of its largest tool, of repetitions that know the former. One without
-// tools, such as a subject that speaks to the kernel itself, has no more than its own.
+// totalRSSValues adds the peak of the largest tool to the peak of the process, in repetitions that have the latter. A
+// subject that starts no tool, such as one that uses netlink, has only the peak of its process.
 func totalRSSValues(c *cellSamples, source sameSource) estimate.Sample {
-	out, children := largestOf(bench.PeakRSS)(c, source), largestOf(bench.ChildPeakRSS)(c, source)
+	out, children := largestOf(raw.PeakRSS)(c, source), largestOf(raw.ChildPeakRSS)(c, source)
 	for of, own := range out {
 		if child := children[of]; len(child) > 0 {
 			out[of] = []float64{own[0] + child[0]}
@@ -51,22 +51,22 @@ func totalRSSValues(c *cellSamples, source sameSource) estimate.Sample {
 	return out
 }
 
-// kernelValues are the system times of syncs of one kind.
+// kernelValues are the system times of the syncs of one kind.
 func kernelValues(kind string) func(*cellSamples, sameSource) estimate.Sample {
 	return func(c *cellSamples, _ sameSource) estimate.Sample {
-		return c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.ToolSys && r.Kind == kind })
+		return c.byRepetition(func(r *raw.Record) bool { return r.Metric == raw.ToolSys && r.Kind == kind })
 	}
 }
 
 func restoresValues(c *cellSamples, source sameSource) estimate.Sample {
-	return c.byRepetition(func(r *bench.Record) bool {
-		return r.Metric == bench.Restores && (!source.fullRestores || r.Kind == "full")
+	return c.byRepetition(func(r *raw.Record) bool {
+		return r.Metric == raw.Restores && (!source.fullRestores || r.Kind == "full")
 	})
 }
 
 func restoreValues(c *cellSamples, source sameSource) estimate.Sample {
-	return c.byRepetition(func(r *bench.Record) bool {
-		return r.Metric == bench.Restore && (!source.fullRestores || r.Kind == "full")
+	return c.byRepetition(func(r *raw.Record) bool {
+		return r.Metric == raw.Restore && (!source.fullRestores || r.Kind == "full")
 	})
 }
 
@@ -76,28 +76,28 @@ func lastPacketValues(c *cellSamples, _ sameSource) estimate.Sample {
 		return nil
 	}
 	last := positions[len(positions)-1]
-	return c.byRepetition(func(r *bench.Record) bool {
-		return r.Metric == bench.FirstPacket && r.Target == "" && methodOf(r) == "" && r.Position != nil && *r.Position == last
+	return c.byRepetition(func(r *raw.Record) bool {
+		return r.Metric == raw.FirstPacket && r.Target == "" && methodOf(r) == "" && r.Position != nil && *r.Position == last
 	})
 }
 
-// isElements tells counts of set and map elements from those of rules: "nftables/elements".
+// isElements reports whether a count is of set and map elements ("nftables/elements"), not of rules.
 func isElements(table string) bool { return strings.HasSuffix(table, "elements") }
 
-// countValues is the total of the tables at the end of each repetition, of rules or of elements.
+// countValues is the total over the tables at the end of each repetition, of rules or of elements.
 func countValues(elements bool) func(*cellSamples, sameSource) estimate.Sample {
 	return func(c *cellSamples, source sameSource) estimate.Sample {
-		metric := bench.Rules
-		if source.kernelRules && c.has(bench.RulesKernel) || elements && !c.hasElements(metric) || !c.has(metric) {
-			metric = bench.RulesKernel
+		metric := raw.Rules
+		if source.kernelRules && c.has(raw.RulesKernel) || elements && !c.hasElements(metric) || !c.has(metric) {
+			metric = raw.RulesKernel
 		}
 		return c.lastCounts(metric, func(table string) bool { return isElements(table) == elements })
 	}
 }
 
-// lastCounts adds up the last counts of tables and families in each repetition. A partial sync's count may be of what it
-// wrote: others are taken where there are any.
-func (c *cellSamples) lastCounts(metric bench.Metric, want func(table string) bool) estimate.Sample {
+// lastCounts adds up the last counts of tables and families in each repetition. It prefers counts that do not follow a
+// partial sync: after one, a count may cover only the tables that this sync wrote.
+func (c *cellSamples) lastCounts(metric raw.Metric, want func(table string) bool) estimate.Sample {
 	type part struct {
 		repetition
 		table, family string
@@ -123,12 +123,12 @@ func (c *cellSamples) lastCounts(metric bench.Metric, want func(table string) bo
 	return out
 }
 
-func (c *cellSamples) hasElements(metric bench.Metric) bool {
+func (c *cellSamples) hasElements(metric raw.Metric) bool {
 	return slices.ContainsFunc(c.records, func(r taggedRecord) bool { return r.Metric == metric && isElements(r.Table) })
 }
 
-// stepParts says to which of the sums a step belongs: the first create and the settle after it are the cold start; steps
-// that change the cluster, and the settles after them, are the changes. Whatever else, a probe or a restart, is neither.
+// stepParts assigns steps to sums. The first create and the settle after it are the cold start. Steps that change the
+// cluster, and the settles after them, are the changes. Other steps, such as a probe or a restart, are neither.
 func stepParts(c *cellSamples) (cold, changes map[string]bool) {
 	names := map[string]bool{}
 	for _, r := range c.records {
@@ -146,7 +146,7 @@ func stepParts(c *cellSamples) (cold, changes map[string]bool) {
 		return cmp.Or(i-j, strings.Compare(a, b))
 	})
 	cold, changes = map[string]bool{}, map[string]bool{}
-	var before map[string]bool // what the step in front belongs to
+	var before map[string]bool // the set of the step before
 	created := false
 	for _, name := range steps {
 		_, kind := stepOf(name)
@@ -159,7 +159,7 @@ func stepParts(c *cellSamples) (cold, changes map[string]bool) {
 			created = true
 		case "react", "churn", "rollout", "scale", "nodeLoss", "follow":
 			before = changes
-		case "settle": // the work of the step in front
+		case "settle": // part of the step before
 		default:
 			before = nil
 		}
@@ -175,9 +175,9 @@ func coldCPU(c *cellSamples, _ sameSource) estimate.Sample {
 	return c.cpuOf(cold)
 }
 
-// cpuOf adds up the CPU time of steps. Repetitions that were stopped are left out: they did not do all of it.
+// cpuOf adds up the CPU time of steps. It omits stopped repetitions, which did only a part of the work.
 func (c *cellSamples) cpuOf(steps map[string]bool) estimate.Sample {
-	out := c.byRepetition(func(r *bench.Record) bool { return r.Metric == bench.SubjectCPU && steps[r.Step] })
+	out := c.byRepetition(func(r *raw.Record) bool { return r.Metric == raw.SubjectCPU && steps[r.Step] })
 	for of, values := range out {
 		out[of] = []float64{sum(values)}
 	}
@@ -187,13 +187,13 @@ func (c *cellSamples) cpuOf(steps map[string]bool) estimate.Sample {
 	return out
 }
 
-// changeCPU counts changes that were undone before they were written too: a subject that is late meets more of these, and
-// they are work for it all the same.
+// changeCPU also counts changes that were reverted before they were written. A slow subject meets more of them, and
+// they cost CPU time as well.
 func changeCPU(c *cellSamples, _ sameSource) estimate.Sample {
 	_, steps := stepParts(c)
 	out := c.cpuOf(steps)
-	changes := c.byRepetition(func(r *bench.Record) bool {
-		return (r.Metric == bench.Reaction || r.Metric == bench.NetworkProgrammingLatency || r.Metric == bench.ChangeUndone) && steps[r.Step]
+	changes := c.byRepetition(func(r *raw.Record) bool {
+		return (r.Metric == raw.Reaction || r.Metric == raw.NetworkProgrammingLatency || r.Metric == raw.ChangeReverted) && steps[r.Step]
 	})
 	for of, cpu := range out {
 		n := len(changes[of])

@@ -6,26 +6,27 @@ import (
 	"slices"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 )
 
-// Floor is the least time that the kernel itself needed for one sync of a cell, of all subjects that write through one
-// of its interfaces: what is left of a sync if everything else costs nothing.
+// Floor is the kernel floor of a cell: the least kernel time of a sync by any subject on one kernel interface. A sync
+// would take this time if all work outside the kernel took none.
 type Floor struct {
 	Interface string  `json:"interface"` // legacy: whole tables by a socket option; nf_tables: netlink, also of iptables-nft
 	Metric    string  `json:"metric"`    // full_sync_kernel or partial_sync_kernel
 	Value     float64 `json:"value"`     // seconds
-	Series    string  `json:"series"`    // who needed it
+	Series    string  `json:"series"`    // the series with the least kernel time
 
-	place string // kernel and processor that it holds for
+	place string // the kernel and the processor that the value is valid for
 }
 
-// placeOf a run is its kernel and processor: one's time says nothing of another's.
-func placeOf(r bench.Run) string {
+// placeOf returns a run's kernel and processor. Times on different ones are not comparable.
+func placeOf(r raw.Run) string {
 	return fmt.Sprintf("%s on %s", r.Versions.Kernel, machineText(r.Machine))
 }
 
-// placesOf sides, in their order.
+// placesOf returns the places of sides, in their order.
 func placesOf(sides []Side) []string {
 	var places []string
 	for _, side := range sides {
@@ -34,9 +35,9 @@ func placesOf(sides []Side) []string {
 	return distinct(places)
 }
 
-// kernelInterface is what a subject's rules reach the kernel through; empty: not known.
-func kernelInterface(subject string) string {
-	s, err := bench.ParseSubject(subject)
+// kernelInterface is the kernel interface that a subject writes rules to; empty if unknown.
+func kernelInterface(name string) string {
+	s, err := subject.ParseSubject(name)
 	switch {
 	case err != nil || s.Backend == "":
 		return ""
@@ -46,10 +47,10 @@ func kernelInterface(subject string) string {
 	return "nf_tables"
 }
 
-// kernelPart names the figure of the kernel's time in a sync, by the figure of the sync.
+// kernelPart maps a sync's figure to the figure of its kernel time.
 var kernelPart = map[string]string{figureFull: figureFullSys, figurePartial: figurePartialSys}
 
-// floorsOf are the floors of a cell's sides.
+// floorsOf returns the kernel floors of a cell's sides.
 func floorsOf(sides []Side) []Floor {
 	var floors []Floor
 	for _, metric := range []string{figureFullSys, figurePartialSys} {
@@ -71,7 +72,7 @@ func floorsOf(sides []Side) []Floor {
 	return floors
 }
 
-// floor of a side's sync; nil: not known.
+// floor returns the kernel floor of a side's sync; nil if unknown.
 func (c CellComparison) floor(side Side, sync string) *Floor {
 	i := slices.IndexFunc(c.Floors, func(f Floor) bool {
 		return f.Metric == kernelPart[sync] && f.Interface == kernelInterface(side.Subject) && f.place == side.place
@@ -82,7 +83,7 @@ func (c CellComparison) floor(side Side, sync string) *Floor {
 	return &c.Floors[i]
 }
 
-// aboveFloor is how many times the floor a side's sync takes; ok is false where one of them is not known.
+// aboveFloor is a side's sync divided by the kernel floor. ok is false if either is unknown.
 func (c CellComparison) aboveFloor(side Side, sync string) (times float64, ok bool) {
 	floor, whole := c.floor(side, sync), side.figure(sync)
 	if floor == nil || whole == nil || whole.AtLeast {
@@ -91,7 +92,7 @@ func (c CellComparison) aboveFloor(side Side, sync string) (times float64, ok bo
 	return whole.Value / floor.Value, true
 }
 
-// everyCell is all cells, those with a single subject too, where anything is compared at all.
+// everyCell returns all cells, including those with a single subject, if the summary has any comparison.
 func (s *Summary) everyCell() []CellComparison {
 	if len(s.Comparisons) == 0 {
 		return nil
@@ -117,13 +118,13 @@ func (c CellComparison) timesFloor(side Side, sync string) string {
 	return "–"
 }
 
-// overviewTable has syncs and memory of all cells on one page: ratios with intervals, the kernel's part, and the floor.
+// overviewTable has the syncs and memory of all cells: ratios with intervals, kernel time, and the kernel floor.
 func (s *Summary) overviewTable() pageTable {
 	t := pageTable{Columns: []pageColumn{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Endpoints", Numeric: true, Title: "mean, per Service"}, {Name: "Settings"}}}
 	for _, sync := range []string{figureFull, figurePartial} {
 		t.Columns = append(t.Columns, pageColumn{Name: figureTextOf(sync).text, Numeric: true, Title: figureTextOf(sync).title},
 			pageColumn{Name: "of which kernel", Numeric: true, Title: figureTextOf(kernelPart[sync]).title},
-			pageColumn{Name: "× floor", Numeric: true, Title: "the sync beside the least kernel time that any subject of the same kernel interface needed in this cell"})
+			pageColumn{Name: "× kernel floor", Numeric: true, Title: "the sync divided by the kernel floor: the least kernel time of any subject on the same kernel interface in this cell"})
 	}
 	for _, name := range []string{figureRSS, figureTotalRSS} {
 		t.Columns = append(t.Columns, pageColumn{Name: figureTextOf(name).text, Numeric: true, Title: figureTextOf(name).title})
@@ -145,7 +146,7 @@ func (s *Summary) overviewTable() pageTable {
 	return t.dropSame("Endpoints").dropEmpty()
 }
 
-// overviewCells are those of one side.
+// overviewCells returns the cells of one side.
 func (c CellComparison) overviewCells(side Side) []pageCell {
 	var cells []pageCell
 	baseline := c.nearest(side)
@@ -153,7 +154,7 @@ func (c CellComparison) overviewCells(side Side) []pageCell {
 		cell := figureCell(side, figureTextOf(name))
 		if r := c.ratio(side.Series, baseline, name); r != nil {
 			cell.Sub = strings.TrimSuffix(r.Words+", "+r.intervalText(), ", ")
-			cell.Title += ", beside " + baseline + ": " + exact(r.Ratio)
+			cell.Title += ", ratio to " + baseline + ": " + exact(r.Ratio)
 			if r.Observed {
 				cell.Title += ", " + r.Warning
 			}
@@ -175,7 +176,7 @@ func (c CellComparison) overviewCells(side Side) []pageCell {
 	return append(cells, ratio(figureRSS), ratio(figureTotalRSS))
 }
 
-// floorCells are those of a kernel interface's floors, under the columns of kernel time.
+// floorCells returns the kernel floors of a kernel interface, in the columns of kernel time.
 func (c CellComparison) floorCells(through, place string, columns int) (cells []pageCell, ok bool) {
 	cells = make([]pageCell, columns)
 	for i, metric := range []string{figureFullSys, figurePartialSys} {
@@ -190,9 +191,9 @@ func (c CellComparison) floorCells(through, place string, columns int) (cells []
 	return cells, ok
 }
 
-// terminalFloors is the kernel's part of each side's syncs, for a terminal.
+// terminalFloors shows the kernel time of each side's syncs, for a terminal.
 func (s *Summary) terminalFloors(b *strings.Builder) {
-	t := textTable{header: []string{"of which kernel", "full", "kernel", "× floor", "partial", "kernel", "× floor"}}
+	t := textTable{header: []string{"of which kernel", "full", "kernel", "× kernel floor", "partial", "kernel", "× kernel floor"}}
 	for _, c := range s.everyCell() {
 		if len(c.Floors) == 0 {
 			continue
@@ -212,7 +213,7 @@ func (s *Summary) terminalFloors(b *strings.Builder) {
 			if f.Metric == figurePartialSys {
 				sync = "partial"
 			}
-			t.heading(fmt.Sprintf("  floor of a %s sync, %s: %s, %s", sync, f.Interface, Format(f.Value, "s"), f.Series))
+			t.heading(fmt.Sprintf("  kernel floor of a %s sync, %s: %s, %s", sync, f.Interface, Format(f.Value, "s"), f.Series))
 		}
 	}
 	if len(t.rows) == 0 {
@@ -220,10 +221,10 @@ func (s *Summary) terminalFloors(b *strings.Builder) {
 	}
 	b.WriteString("\n")
 	t.dropEmpty().write(b)
-	b.WriteString(wrap("× floor: the sync beside the least kernel time that any subject of the same kernel interface needed for the same Services.", tableWidth, "  ") + "\n")
+	b.WriteString(wrap("× kernel floor: the sync divided by the kernel floor, which is the least kernel time of any subject on the same kernel interface for the same Services.", tableWidth, "  ") + "\n")
 }
 
-// markdownOverview is the table of all sizes for a pull request, where there are several.
+// markdownOverview is the table of all sizes for a pull request, if there are several.
 func (s *Summary) markdownOverview(w io.Writer) {
 	t := s.overviewTable()
 	if len(s.collected.cells) < 2 || len(t.Rows) == 0 {
@@ -246,6 +247,6 @@ func (s *Summary) markdownOverview(w io.Writer) {
 		}
 		return texts
 	})
-	b.WriteString("\n" + upperFirst(s.mediansText(t.Rows)) + "; in brackets the ratio to kube-proxy with the same tables and its 95 % interval, the share of kernel time in a sync, and who needed the floor: the least kernel time for the same Services.\n")
+	b.WriteString("\n" + upperFirst(s.mediansText(t.Rows)) + "; in brackets the ratio to the baseline with its 95 % interval, the share of kernel time in a sync, and the subject with the kernel floor: the least kernel time for the same Services.\n")
 	fmt.Fprintln(w, b)
 }

@@ -12,7 +12,7 @@ import (
 	"synclab/reports/model"
 )
 
-// FuzzBuild reads runs that anybody may have written: an error, or a report.
+// FuzzBuild reads untrusted runs. Build returns an error or writes a report.
 func FuzzBuild(f *testing.F) {
 	run, err := os.ReadFile("testdata/repetitions/run.json")
 	if err != nil {
@@ -48,7 +48,7 @@ func FuzzBuild(f *testing.F) {
 	})
 }
 
-// FuzzLoadShards reads folders of shards that anybody may have written: an error, or one run.
+// FuzzLoadShards reads untrusted folders of shards. The result is an error or one run.
 func FuzzLoadShards(f *testing.F) {
 	run, err := os.ReadFile("testdata/repetitions/run.json")
 	if err != nil {
@@ -75,7 +75,7 @@ func FuzzLoadShards(f *testing.F) {
 	})
 }
 
-// FuzzLoadAnswer reads answers of plans that anybody may have written: an error, or a page.
+// FuzzLoadAnswer reads untrusted answers of plans. The result is an error or a page.
 func FuzzLoadAnswer(f *testing.F) {
 	kept := f.TempDir()
 	if err := WriteAnswer(kept, lawfulAnswer()); err != nil {
@@ -104,7 +104,7 @@ func FuzzLoadAnswer(f *testing.F) {
 	})
 }
 
-// FuzzRemoveEarlier reads summaries that anybody may have written: what is no figure stays.
+// FuzzRemoveEarlier reads untrusted summaries. Only plots are removed.
 func FuzzRemoveEarlier(f *testing.F) {
 	f.Add([]byte(`{"plots":[{"svg":"a.svg","png":"a.png"}]}`))
 	f.Add([]byte(`{"plots":[{"svg":"records.jsonl","png":"../kept/a.svg"},{"svg":".."},{"png":"/kept"}]}`))

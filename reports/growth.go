@@ -14,30 +14,30 @@ import (
 	"synclab/reports/estimate"
 )
 
-// BenchGrowth says how one unit of one Go benchmark grows with its parameter services: value ∝ services^Slope, fitted
-// on the logarithms. Each -count is a repetition. Units are those that benchfmt makes of them: sec/op of ns/op.
+// BenchGrowth is the growth of one unit of one Go benchmark with its parameter services: value ∝ services^Slope,
+// fitted on logarithms. Each -count is a repetition. Units are from benchfmt: sec/op instead of ns/op.
 type BenchGrowth struct {
 	Benchmark string    `json:"benchmark"` // its name, with services=N
 	Unit      string    `json:"unit"`
 	Sizes     []int     `json:"sizes"`
 	Medians   []float64 `json:"medians"` // of the results at each size
-	// Fit is absent where fewer than two sizes have a value above zero.
+	// Power is nil if fewer than two sizes have a value above zero.
 	*estimate.Power
 }
 
-// benchUnits are what the table shows; the other units are in the JSON.
+// benchUnits are the units in the table. The JSON has all units.
 var benchUnits = []string{"sec/op", "B/op", "allocs/op"}
 
 var servicesParameter = regexp.MustCompile(`/services=([0-9]+)(/|$)`)
 
-// benchSeries are the results of one benchmark in one unit, by size.
+// benchSeries holds the results of one benchmark in one unit, by size.
 type benchSeries struct {
 	name, unit string
 	values     map[int][]float64
 }
 
-// ReadBenchGrowth reads the output of go test -bench. Benchmarks without a parameter services, or of one size only, are
-// left out; it is an error when none is left.
+// ReadBenchGrowth reads the output of go test -bench. It skips benchmarks without a parameter services, or with a
+// single size. It fails if no benchmark is left.
 func ReadBenchGrowth(r io.Reader, file string) ([]BenchGrowth, error) {
 	var all []*benchSeries
 	found := map[[2]string]*benchSeries{}
@@ -45,7 +45,7 @@ func ReadBenchGrowth(r io.Reader, file string) ([]BenchGrowth, error) {
 	for reader.Scan() {
 		result, ok := reader.Result().(*benchfmt.Result)
 		if !ok {
-			continue // what go test prints besides
+			continue // other output of go test
 		}
 		name, services, ok := withoutServices(result.Name)
 		if !ok {
@@ -70,12 +70,12 @@ func ReadBenchGrowth(r io.Reader, file string) ([]BenchGrowth, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s: %w", file, errors.New("no benchmark with a parameter services=N of two sizes or more"))
+		return nil, fmt.Errorf("%s: %w", file, errors.New("no benchmark with a parameter services=N at two sizes or more"))
 	}
 	return out, nil
 }
 
-// withoutServices takes the size out of a benchmark's name, and the number of CPUs, which all have in common.
+// withoutServices removes the size and the common number of CPUs from a benchmark's name.
 func withoutServices(name benchfmt.Name) (rest string, services int, ok bool) {
 	base, parts := name.Parts()
 	full := string(base)
@@ -159,7 +159,7 @@ func (g BenchGrowth) cells(sizes []int) []string {
 	return append(cells, exponentText(g.Slope), intervalText(g.Fit, exponentText), localText(*g.Power), fitsText(*g.Power))
 }
 
-// formatBench writes a value of a benchmark's unit.
+// formatBench formats a value in a benchmark's unit.
 func formatBench(v float64, unit string) string {
 	switch unit {
 	case "sec/op":

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What go test prints becomes growth exponents, rewritten with -update.
+// The output of go test -bench becomes growth exponents; -update rewrites the golden file.
 func TestBenchGrowthGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/bench.txt")
 	if err != nil {
@@ -37,7 +37,7 @@ func TestBenchGrowthGolden(t *testing.T) {
 	}
 }
 
-// A power law is found exactly; one size is no growth, and zeros have no logarithm.
+// A power law is found exactly. One size has no growth, and zeros have no logarithm.
 func TestBenchGrowth(t *testing.T) {
 	const text = `goos: linux
 BenchmarkPlan/change=slice/services=1000/endpoints=10-2   	100	 1000 ns/op	 0 B/op	 0 allocs/op
@@ -55,7 +55,7 @@ PASS
 		t.Errorf("%+v", g)
 	}
 	if all[1].Power != nil {
-		t.Errorf("an exponent of nothing: %+v", all[1])
+		t.Errorf("an exponent without values: %+v", all[1])
 	}
 	for _, bad := range []string{"", "BenchmarkNone-2 1 1 ns/op\n", "BenchmarkX/services=10 1 1 ns/op\n"} {
 		if _, err := ReadBenchGrowth(strings.NewReader(bad), "x"); err == nil {

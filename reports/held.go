@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Promise is what a cluster's owner promises its users, in seconds.
-type Promise struct {
-	// FullSync is the longest median of a full sync. Default 1 s.
+// SLOs has the SLOs of a cluster, in seconds.
+type SLOs struct {
+	// FullSync bounds the median of a full sync. Default 1 s.
 	FullSync float64 `json:"full_sync"`
-	// ProgrammingP99 is the longest 99th percentile of network programming latency. Default 5 s.
+	// ProgrammingP99 bounds the 99th percentile of network programming latency. Default 5 s.
 	ProgrammingP99 float64 `json:"network_programming_latency_p99"`
-	// FirstPacket is the largest median at the slowest position, the empty ruleset's cost taken off. Default 20 µs.
+	// FirstPacket bounds the median cost at the slowest position, minus the cost in an empty ruleset. Default 20 µs.
 	FirstPacket float64 `json:"first_packet"`
 }
 
-func (p Promise) withDefaults() Promise {
+func (p SLOs) withDefaults() SLOs {
 	if p.FullSync == 0 {
 		p.FullSync = 1
 	}
@@ -28,26 +28,26 @@ func (p Promise) withDefaults() Promise {
 	return p
 }
 
-// Capacity is the answer for one series and one clause of the promise, from measured sizes only. A size keeps the promise
-// if all of its 95 % interval does, and breaks it if none does.
+// Capacity is the result for one series and one SLO (clause), from measured sizes only. A size meets the SLO if its
+// whole 95 % interval is within the limit, and violates the SLO if the whole interval is above.
 type Capacity struct {
 	Series   string  `json:"series"`
 	Scenario string  `json:"scenario"`
 	Settings string  `json:"settings,omitempty"`
 	Clause   string  `json:"clause"` // "full sync", "network programming latency p99", "first packet", or "all"
 	Limit    float64 `json:"limit,omitempty"`
-	// Holds is the largest measured size below which every measured size keeps the promise; 0 when none does.
-	Holds int `json:"holds"`
-	// Breaks is the first measured size that does not; 0 when all hold.
-	Breaks int `json:"breaks"`
-	// Unclear are measured sizes behind Holds, and before Breaks, whose intervals hold the limit.
+	// Holds is the largest size up to which every measured size meets the SLO; 0: none.
+	MetUpTo int `json:"met_up_to"`
+	// Breaks is the first measured size that violates the SLO; 0: none.
+	ViolatedAt int `json:"violated_at"`
+	// Unclear are measured sizes above Holds and below Breaks whose intervals contain the limit.
 	Unclear []int `json:"unclear,omitempty"`
-	// Observed: some size has no interval, so that the verdict goes by what was observed.
+	// Observed: some size has no interval, so the verdict uses the observed values.
 	Observed bool `json:"observed,omitempty"`
-	// AtHolds and AtBreaks are the measured values there.
-	AtHolds  *float64 `json:"at_holds,omitempty"`
-	AtBreaks *float64 `json:"at_breaks,omitempty"`
-	// Stopped says that the subject was stopped at Breaks: AtBreaks is what it had used.
+	// AtHolds and AtBreaks are the measured values at these sizes.
+	ValueAtMet      *float64 `json:"value_at_met,omitempty"`
+	ValueAtViolated *float64 `json:"value_at_violated,omitempty"`
+	// Stopped: the subject was stopped at Breaks, and AtBreaks is the time that it had used.
 	Stopped bool   `json:"stopped,omitempty"`
 	Sizes   []int  `json:"sizes"` // measured
 	Verdict string `json:"verdict"`
@@ -65,11 +65,11 @@ type measuredSize struct {
 	services  int
 	value     float64
 	low, high *float64
-	stopped   bool // the subject was, before there was a value: it would be larger
+	stopped   bool // the subject was stopped without a value, which would be larger
 }
 
-// capacities judges every line of sizes.
-func capacities(c *collection, s *Summary, promise Promise) []Capacity {
+// capacities judges each line of sizes.
+func capacities(c *collection, s *Summary, promise SLOs) []Capacity {
 	var out []Capacity
 	for _, line := range c.sweepLines() {
 		for _, one := range c.series {
@@ -91,8 +91,8 @@ func capacities(c *collection, s *Summary, promise Promise) []Capacity {
 	return out
 }
 
-// clauseValues are the measured values of a clause by size, smallest size first. Two cells of one size (other endpoint
-// counts) count with the worse value.
+// clauseValues are the measured values of a clause, smallest size first. If two cells have one size (with different
+// endpoint counts), the worse value counts.
 func (s *Summary) clauseValues(line sweepLine, series, clause string) []measuredSize {
 	worst := map[int]measuredSize{}
 	note := func(cell Cell, value float64, low, high *float64) {
@@ -125,7 +125,7 @@ func (s *Summary) clauseValues(line sweepLine, series, clause string) []measured
 		}
 		switch {
 		case clause == clauseFull && k.FullSync == nil:
-			stop(k, figureFull, figureCold) // of a cold start that did not end, the full sync is the greater part
+			stop(k, figureFull, figureCold) // the full sync is the larger part of an unfinished cold start
 		case clause == clauseNPL && k.Programming == nil:
 			stop(k, figureFull, figureCold, figureNPL99)
 		case clause == clauseNPL:
@@ -145,7 +145,7 @@ func (s *Summary) clauseValues(line sweepLine, series, clause string) []measured
 	return out
 }
 
-// judge walks up the sizes until the limit breaks. A larger size that happens to hold again does not count.
+// judge goes up the sizes until one violates the limit. A larger size that meets the limit again does not count.
 func judge(sizes []measuredSize, limit float64) Capacity {
 	c := Capacity{Limit: limit}
 	for _, m := range sizes {
@@ -158,11 +158,11 @@ func judge(sizes []measuredSize, limit float64) Capacity {
 		}
 		switch {
 		case broken:
-			c.Breaks, c.AtBreaks, c.Stopped = m.services, &m.value, m.stopped
+			c.ViolatedAt, c.ValueAtViolated, c.Stopped = m.services, &m.value, m.stopped
 		case !kept:
 			c.Unclear = append(c.Unclear, m.services)
 		case len(c.Unclear) == 0:
-			c.Holds, c.AtHolds = m.services, &m.value
+			c.MetUpTo, c.ValueAtMet = m.services, &m.value
 		}
 		if broken {
 			break
@@ -172,18 +172,18 @@ func judge(sizes []measuredSize, limit float64) Capacity {
 	return c
 }
 
-// strictest is the strictest of the clauses.
+// strictest combines all clauses: each size is as bad as its worst clause.
 func strictest(judged []Capacity) Capacity {
 	all := Capacity{Series: judged[0].Series, Scenario: judged[0].Scenario, Settings: judged[0].Settings, Clause: clauseAll,
-		Holds: judged[0].Holds, Sizes: judged[0].Sizes}
+		MetUpTo: judged[0].MetUpTo, Sizes: judged[0].Sizes}
 	for _, c := range judged {
-		all.Holds, all.Observed = min(all.Holds, c.Holds), all.Observed || c.Observed
+		all.MetUpTo, all.Observed = min(all.MetUpTo, c.MetUpTo), all.Observed || c.Observed
 		all.Unclear = append(all.Unclear, c.Unclear...)
-		if c.Breaks != 0 && (all.Breaks == 0 || c.Breaks < all.Breaks) {
-			all.Breaks = c.Breaks
+		if c.ViolatedAt != 0 && (all.ViolatedAt == 0 || c.ViolatedAt < all.ViolatedAt) {
+			all.ViolatedAt = c.ViolatedAt
 		}
 	}
-	all.Unclear = slices.DeleteFunc(all.Unclear, func(n int) bool { return all.Breaks != 0 && n >= all.Breaks })
+	all.Unclear = slices.DeleteFunc(all.Unclear, func(n int) bool { return all.ViolatedAt != 0 && n >= all.ViolatedAt })
 	slices.Sort(all.Unclear)
 	all.Unclear = slices.Compact(all.Unclear)
 	all.Verdict = verdict(all)
@@ -193,12 +193,12 @@ func strictest(judged []Capacity) Capacity {
 func verdict(c Capacity) string {
 	var parts []string
 	switch {
-	case c.Breaks == 0 && len(c.Unclear) == 0:
-		parts = append(parts, "holds at all measured sizes, up to "+Grouped(int64(c.Holds)))
-	case c.Holds == 0 && len(c.Unclear) == 0:
-		parts = append(parts, "holds at none of the measured sizes, "+Grouped(int64(c.Breaks))+" and up")
-	case c.Holds > 0:
-		parts = append(parts, "holds up to "+Grouped(int64(c.Holds)))
+	case c.ViolatedAt == 0 && len(c.Unclear) == 0:
+		parts = append(parts, "met at all measured sizes, up to "+Grouped(int64(c.MetUpTo)))
+	case c.MetUpTo == 0 && len(c.Unclear) == 0:
+		parts = append(parts, "met at none of the measured sizes, "+Grouped(int64(c.ViolatedAt))+" and up")
+	case c.MetUpTo > 0:
+		parts = append(parts, "met up to "+Grouped(int64(c.MetUpTo)))
 	}
 	var unclear []string
 	for _, n := range c.Unclear {
@@ -207,8 +207,8 @@ func verdict(c Capacity) string {
 	if len(unclear) > 0 {
 		parts = append(parts, "unclear at "+joinWords(unclear))
 	}
-	if c.Breaks > 0 && (c.Holds > 0 || len(unclear) > 0) {
-		parts = append(parts, "breaks at "+Grouped(int64(c.Breaks)))
+	if c.ViolatedAt > 0 && (c.MetUpTo > 0 || len(unclear) > 0) {
+		parts = append(parts, "violated at "+Grouped(int64(c.ViolatedAt)))
 	}
 	text := strings.Join(parts, ", ")
 	if c.Observed {

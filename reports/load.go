@@ -6,20 +6,20 @@ import (
 	"io"
 	"path/filepath"
 
-	"synclab/bench"
 	"synclab/bench/outfile"
+	"synclab/bench/raw"
 )
 
 // loadedRun is one run folder in memory, or the shards of one sweep.
 type loadedRun struct {
 	dir      string
-	run      bench.Run
-	records  []bench.Record
+	run      raw.Run
+	records  []raw.Record
 	warnings []string
 
-	shards  []*loadedRun    // that it was merged from; nil: a run in one piece
-	missing []int           // shards of the sweep that are not there
-	mixed   map[cellID]bool // cells whose repetitions are of several machines
+	shards  []*loadedRun    // the shards that it was merged from; nil: a run in one piece
+	missing []int           // numbers of shards of the sweep without a folder
+	mixed   map[cellID]bool // cells with repetitions from several machines
 }
 
 // loadRun reads a run folder, or a folder of shards as one run.
@@ -30,13 +30,13 @@ func loadRun(dir string) (*loadedRun, error) {
 	return loadFolder(dir)
 }
 
-// loadFolder reads a run folder. The last line of records.jsonl may be torn, as a machine that died leaves it: the reader
-// leaves it out, and the report says so.
-// maxShards of a sweep. It bounds the list of missing ones.
+// maxShards is the largest number of shards in a sweep. It bounds the list of missing shards.
 const maxShards = 10_000
 
+// loadFolder reads a run folder. A crashed machine may leave the last line of records.jsonl incomplete: the reader
+// skips that line, and the report warns.
 func loadFolder(dir string) (*loadedRun, error) {
-	run, records, err := bench.ReadRun(dir)
+	run, records, err := raw.ReadRun(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func loadFolder(dir string) (*loadedRun, error) {
 	}
 	for _, target := range run.Scenario.Targets {
 		if !knownFigure(target.Figure) {
-			return nil, fmt.Errorf("%s: a target of the figure %q, which this version does not know", filepath.Join(dir, "run.json"), target.Figure)
+			return nil, fmt.Errorf("%s: target of unknown figure %q: use a newer synclab or change the scenario", filepath.Join(dir, "run.json"), target.Figure)
 		}
 	}
 	l := &loadedRun{dir: dir, run: run, records: records}
@@ -57,12 +57,12 @@ func loadFolder(dir string) (*loadedRun, error) {
 		return nil, err
 	}
 	if torn {
-		l.warnings = append(l.warnings, "the last line of records.jsonl is torn")
+		l.warnings = append(l.warnings, "the last line of records.jsonl is incomplete and was skipped")
 	}
 	return l, nil
 }
 
-// endsTorn says whether a file ends in the middle of a line.
+// endsTorn reports whether a file ends in the middle of a line.
 func endsTorn(path string) (bool, error) {
 	f, err := outfile.Open(path)
 	if err != nil {

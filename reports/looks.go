@@ -9,16 +9,16 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// look is how a series is drawn in every figure: told apart by colour, by shape and by dashes, so that no reader depends
-// on one of them.
+// look is the style of a series in every plot. Series differ in colour, shape and dashes, so that any one of these
+// suffices to distinguish them.
 type look struct {
 	color  color.NRGBA
 	shape  draw.GlyphDrawer
 	dashes []vg.Length
 }
 
-// subjectLooks are fixed, so that a subject looks the same on every page. Okabe-Ito colours; subjects of one backend
-// share a hue, with kube-proxy the paler, hollow and dashed one. Layouts have marks and dashes of their own.
+// subjectLooks are fixed, so that a subject looks the same on every page. Colours are from Okabe-Ito. Subjects of one
+// backend share a hue, and kube-proxy is paler, hollow and dashed. Each layout has its own marks and dashes.
 var subjectLooks = map[string]look{
 	"synclab/iptables-legacy":    {color.NRGBA{0x00, 0x72, 0xb2, 0xff}, draw.CircleGlyph{}, nil},
 	"kube-proxy/iptables-legacy": {color.NRGBA{0x56, 0xb4, 0xe9, 0xff}, hollow{draw.CircleGlyph{}}, dashed},
@@ -26,20 +26,18 @@ var subjectLooks = map[string]look{
 	"kube-proxy/iptables-nft":    {color.NRGBA{0xe6, 0x9f, 0x00, 0xff}, hollow{draw.TriangleGlyph{}}, dashed},
 	"synclab/nftables":           {color.NRGBA{0x00, 0x9e, 0x73, 0xff}, draw.BoxGlyph{}, nil},
 
-	"synclab/iptables-legacy-tree":        {color.NRGBA{0x00, 0x40, 0x5f, 0xff}, diamond{}, []vg.Length{2, 2}},
-	"synclab/iptables-legacy-direct":      {color.NRGBA{0x9a, 0x6a, 0xe6, 0xff}, draw.RingGlyph{}, []vg.Length{8, 3}},
-	"synclab/iptables-legacy-direct-tree": {color.NRGBA{0x54, 0x0d, 0x8c, 0xff}, hollow{diamond{}}, []vg.Length{2, 2}},
-	"synclab/iptables-nft-tree":           {color.NRGBA{0xa3, 0x00, 0x1f, 0xff}, draw.TriangleGlyph{}, []vg.Length{2, 2}},
-	"kube-proxy/nftables":                 {color.NRGBA{0xcc, 0x79, 0xa7, 0xff}, hollow{draw.SquareGlyph{}}, dashed},
+	"synclab/iptables-legacy-tree": {color.NRGBA{0x00, 0x40, 0x5f, 0xff}, diamond{}, []vg.Length{2, 2}},
+	"synclab/iptables-nft-tree":    {color.NRGBA{0xa3, 0x00, 0x1f, 0xff}, draw.TriangleGlyph{}, []vg.Length{2, 2}},
+	"kube-proxy/nftables":          {color.NRGBA{0xcc, 0x79, 0xa7, 0xff}, hollow{draw.SquareGlyph{}}, dashed},
 }
 
-// otherLooks are for what has none of its own: other proxiers, and further runs of one subject.
+// otherLooks are for subjects without a look: other proxiers, and further runs of one subject.
 var otherLooks = []look{
 	{color.NRGBA{0x33, 0x22, 0x88, 0xff}, draw.CrossGlyph{}, []vg.Length{2, 2.5}},
 	{color.NRGBA{0x6b, 0x72, 0x7b, 0xff}, draw.PlusGlyph{}, []vg.Length{8, 3, 2, 3}},
 }
 
-// giveLooks gives every series its subject's look while that is free, then one that is unused.
+// giveLooks gives every series its subject's look if that is free, else an unused one.
 func giveLooks(all []*series) {
 	used := map[color.NRGBA]bool{}
 	var later []*series
@@ -52,10 +50,10 @@ func giveLooks(all []*series) {
 	}
 	free := slices.Clone(otherLooks)
 	for _, name := range []string{"synclab/iptables-legacy", "synclab/iptables-nft", "synclab/nftables",
-		"synclab/iptables-legacy-tree", "synclab/iptables-nft-tree", "synclab/iptables-legacy-direct", "synclab/iptables-legacy-direct-tree", "kube-proxy/nftables", "kube-proxy/iptables-nft", "kube-proxy/iptables-legacy"} {
+		"synclab/iptables-legacy-tree", "synclab/iptables-nft-tree", "kube-proxy/nftables", "kube-proxy/iptables-nft", "kube-proxy/iptables-legacy"} {
 		free = append(free, subjectLooks[name])
 	}
-	// Runs of known subjects take strong colours before the two set aside for proxiers of others.
+	// Runs of known subjects take strong colours before the two reserved for other proxiers.
 	if len(later) > 0 && !slices.ContainsFunc(later, func(s *series) bool { return strings.HasPrefix(s.subject, "exec:") }) {
 		free = append(free[len(otherLooks):], otherLooks...)
 	}
@@ -69,7 +67,7 @@ func giveLooks(all []*series) {
 	}
 }
 
-// diamond is a square that stands on a corner, filled.
+// diamond is a filled square that stands on a corner.
 type diamond struct{}
 
 // DrawGlyph implements draw.GlyphDrawer.
@@ -78,7 +76,7 @@ func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	c.FillPolygon(style.Color, []vg.Point{{X: at.X + r, Y: at.Y}, {X: at.X, Y: at.Y + r}, {X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y - r}})
 }
 
-// color of the i-th series.
+// color returns the colour of the i-th series.
 func (s *Summary) color(i int) color.NRGBA {
 	if all := s.collected.series; i < len(all) {
 		return all[i].look.color

@@ -8,12 +8,15 @@ import (
 	"synclab/reports/estimate"
 )
 
-// writeMarkdown writes the summary for a pull request: what changed hands, in one screen.
+// writeMarkdown writes the summary for a pull request, at most one screen.
 func (s *Summary) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n%s\n\n", s.Title, strings.Join(s.Sentences, " "))
 	s.markdownTargets(&b)
 	s.markdownPackets(&b)
+	if flows := s.flowTable(); len(flows.Rows) > 0 {
+		flows.markdown(&b)
+	}
 	s.markdownDisruption(&b)
 	s.markdownFaults(&b)
 	s.markdownInvariants(&b)
@@ -23,10 +26,10 @@ func (s *Summary) writeMarkdown(w io.Writer) error {
 		s.markdownKeyFigures(&b)
 	}
 	if len(s.Capacity) > 0 {
-		b.WriteString("\n### What held, from measured sizes\n\n")
-		markdownTable(&b, []string{"subject", "settings", "promise", "verdict"}, -1, len(s.Capacity), func(i int) []string {
+		b.WriteString("\n### SLOs at measured sizes\n\n")
+		markdownTable(&b, []string{"subject", "settings", "SLO", "verdict"}, -1, len(s.Capacity), func(i int) []string {
 			c := s.Capacity[i]
-			return []string{c.Series, c.Settings, c.promiseText(), c.Verdict}
+			return []string{c.Series, c.Settings, c.sloText(), c.Verdict}
 		})
 	}
 	if len(s.Warnings) > 0 {
@@ -65,7 +68,7 @@ func (s *Summary) markdownKeyFigures(b *strings.Builder) {
 	}
 }
 
-// markdownTable writes rows; the column optional is left out when it is empty in all of them.
+// markdownTable writes rows. It omits the column optional if that is empty in all rows.
 func markdownTable(b *strings.Builder, header []string, optional, n int, row func(int) []string) {
 	rows := make([][]string, n)
 	keep := optional < 0
@@ -92,15 +95,35 @@ func markdownTable(b *strings.Builder, header []string, optional, n int, row fun
 	}
 }
 
-// promiseText is "full sync ≤ 1.00 s".
-func (c Capacity) promiseText() string {
+// markdown writes a table of the page.
+func (t pageTable) markdown(b *strings.Builder) {
+	fmt.Fprintf(b, "### %s\n\n", t.Title)
+	var header []string
+	for _, c := range t.Columns {
+		header = append(header, lowerFirst(c.Name))
+	}
+	markdownTable(b, header, -1, len(t.Rows), func(i int) []string {
+		var cells []string
+		for _, cell := range t.Rows[i] {
+			cells = append(cells, strings.TrimSpace(cell.Text+" "+cell.Sub))
+		}
+		return cells
+	})
+	if t.Note != "" {
+		fmt.Fprintf(b, "\n%s\n", t.Note)
+	}
+	b.WriteString("\n")
+}
+
+// promiseText is the text of an SLO: "full sync ≤ 1 s".
+func (c Capacity) sloText() string {
 	if c.Clause == clauseAll {
-		return "all of them"
+		return "all SLOs"
 	}
 	return c.Clause + " ≤ " + trimTick(Format(c.Limit, "s"))
 }
 
-// versionsText is one line with what a number depends on.
+// versionsText is one line with the versions and the CPU.
 func (r RunHead) versionsText() string {
 	var parts []string
 	for _, v := range [][2]string{{"synclab", r.Versions.Synclab}, {"kernel", r.Versions.Kernel}, {"", r.Versions.IPTablesLegacy},

@@ -12,25 +12,25 @@ import (
 	"strconv"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// A sweep that was divided among machines comes back as one run: its records are those of the shards, in the order in
-// which one run would have written them. A repetition of a cell is of one shard, and so of one machine.
+// A sweep divided among machines becomes one run again. It has the records of all shards, in the order in which one run
+// would have written them. Each repetition of a cell is in one shard, and so on one machine.
 
-// ShardHead is what a reader needs to know of one shard of a run.
+// ShardHead describes one shard of a run for the report.
 type ShardHead struct {
-	Shard    int            `json:"shard"`
-	Of       int            `json:"of"`
-	Dir      string         `json:"dir"` // the folder's name
-	Status   string         `json:"status"`
-	Units    int            `json:"units"` // repetitions of cells
-	Host     string         `json:"host"`
-	Versions bench.Versions `json:"versions"`
-	Machine  bench.Machine  `json:"machine"`
+	Shard    int          `json:"shard"`
+	Of       int          `json:"of"`
+	Dir      string       `json:"dir"` // the folder's name
+	Status   string       `json:"status"`
+	Units    int          `json:"units"` // repetitions of cells
+	Host     string       `json:"host"`
+	Versions raw.Versions `json:"versions"`
+	Machine  raw.Machine  `json:"machine"`
 }
 
-// machine says in one line what the shard ran on, without its name.
+// machine describes the shard's machine in one line, without its name.
 func (h ShardHead) machine() string {
 	parts := []string{fmt.Sprintf("%s × %d", h.Machine.CPU, h.Machine.CPUs)}
 	if h.Machine.MemoryBytes > 0 {
@@ -44,8 +44,8 @@ func (h ShardHead) machine() string {
 	return strings.Join(parts, ", ")
 }
 
-// loadRuns reads what folders name: runs, folders of shards, and shards. Shards that are named themselves, wherever they
-// lie, are of one run; a folder of shards is a run of its own, so that two sweeps can stand side by side.
+// loadRuns reads run folders, folders of shards, and single shards. All shards that are named one by one belong to one
+// run, in any folder. A folder of shards is a separate run, so that two sweeps can be compared.
 func loadRuns(dirs []string) ([]*loadedRun, error) {
 	var runs []*loadedRun
 	var shards []*loadedRun
@@ -83,7 +83,7 @@ func loadShards(dir string, shards []string) (*loadedRun, error) {
 			return nil, err
 		}
 		if l.run.Shard == nil {
-			return nil, fmt.Errorf("%s: its name says shard, its run.json does not", folder)
+			return nil, fmt.Errorf("%s: the folder has the name of a shard, but its run.json describes no shard", folder)
 		}
 		all = append(all, l)
 	}
@@ -95,7 +95,7 @@ func loadShards(dir string, shards []string) (*loadedRun, error) {
 	return merged, nil
 }
 
-// ShardsIn are the folders of shards in a folder that is no run itself, in order; none: it holds no sweep.
+// ShardsIn lists the shard folders in a folder that is not a run itself, in order. A folder without any is not a sweep.
 func ShardsIn(dir string) []string {
 	if _, err := os.Stat(filepath.Join(dir, "run.json")); !errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -114,8 +114,8 @@ func ShardsIn(dir string) []string {
 	return found
 }
 
-// OutFolder is where the report of some folders goes when nobody says: the first one, or, of shards, the folder that
-// they have in common.
+// OutFolder is the default folder for the report on some folders: the first of them, or the common parent folder of
+// shards.
 func OutFolder(dirs []string) string {
 	parents := map[string]bool{}
 	for _, dir := range dirs {
@@ -130,7 +130,7 @@ func OutFolder(dirs []string) string {
 	return dirs[0]
 }
 
-// sweepName of shards that were named one by one.
+// sweepName is the name of a sweep whose shards were named one by one.
 func sweepName(shards []*loadedRun) string {
 	first := shards[0]
 	if parent := filepath.Base(filepath.Dir(filepath.Clean(first.dir))); parent != "." && parent != string(filepath.Separator) {
@@ -158,10 +158,10 @@ func mergeShards(shards []*loadedRun, name string) (*loadedRun, error) {
 	return m, nil
 }
 
-// take adds what one shard has.
+// take adds the records and properties of one shard.
 func (m *loadedRun) take(l *loadedRun, hosts map[cellID]string) {
 	shard := l.run.Shard
-	l.run.ID = m.run.ID // in bench.txt, what one run would be called
+	l.run.ID = m.run.ID // bench.txt has the name that one run would have
 	m.records = append(m.records, l.records...)
 	for _, w := range l.warnings {
 		m.warnings = append(m.warnings, "shard "+shard.String()+": "+w)
@@ -180,15 +180,15 @@ func (m *loadedRun) take(l *loadedRun, hosts map[cellID]string) {
 		m.run.Finished = l.run.Finished
 	}
 	if l.run.Machine != m.run.Machine {
-		m.run.Machine = bench.Machine{} // of none; the shards say it
+		m.run.Machine = raw.Machine{} // no common machine; each shard names its own
 	}
 	if l.run.Versions != m.run.Versions {
 		m.run.Versions = sameVersions(m.run.Versions, l.run.Versions)
 	}
 }
 
-// sameVersions keeps what two machines have in common.
-func sameVersions(a, b bench.Versions) bench.Versions {
+// sameVersions keeps the versions that two machines have in common.
+func sameVersions(a, b raw.Versions) raw.Versions {
 	for _, v := range []struct {
 		own   *string
 		other string
@@ -204,7 +204,7 @@ func sameVersions(a, b bench.Versions) bench.Versions {
 }
 
 // inOrder compares records by their units.
-func (m *loadedRun) inOrder() func(a, b bench.Record) int {
+func (m *loadedRun) inOrder() func(a, b raw.Record) int {
 	numbers := map[string]int{}
 	key := func(services, rep int, params map[string]string) string {
 		parts := []string{strconv.Itoa(services), strconv.Itoa(rep)}
@@ -218,11 +218,11 @@ func (m *loadedRun) inOrder() func(a, b bench.Record) int {
 			numbers[key(u.Services, u.Rep, u.Params)] = u.Number
 		}
 	}
-	number := func(r bench.Record) int { return numbers[key(r.Services, r.Rep, r.Params)] }
-	return func(a, b bench.Record) int { return number(a) - number(b) }
+	number := func(r raw.Record) int { return numbers[key(r.Services, r.Rep, r.Params)] }
+	return func(a, b raw.Record) int { return number(a) - number(b) }
 }
 
-// oneSweep says what keeps shards from being parts of one sweep.
+// oneSweep returns an error if the shards are not parts of one sweep.
 func oneSweep(shards []*loadedRun) error {
 	first := shards[0].run
 	units := map[int]*loadedRun{}
@@ -230,16 +230,16 @@ func oneSweep(shards []*loadedRun) error {
 		own := l.run.Shard
 		switch {
 		case own.Sweep != first.Shard.Sweep:
-			return fmt.Errorf("%s and %s are shards of different sweeps (%s): name the folders of the sweeps to set them side by side",
+			return fmt.Errorf("%s and %s are shards of different sweeps (%s): to compare the sweeps, name their folders",
 				shards[0].dir, l.dir, difference(first, l.run))
 		case own.Of != first.Shard.Of:
-			return fmt.Errorf("%s and %s are of one sweep, divided differently: shard %s and shard %s", shards[0].dir, l.dir, first.Shard, own)
+			return fmt.Errorf("%s and %s divide one sweep differently: shard %s and shard %s", shards[0].dir, l.dir, first.Shard, own)
 		case i > 0 && own.Shard == shards[i-1].run.Shard.Shard:
-			return fmt.Errorf("shard %s is there twice: %s and %s", own, shards[i-1].dir, l.dir)
+			return fmt.Errorf("shard %s exists twice: %s and %s", own, shards[i-1].dir, l.dir)
 		}
 		for _, u := range own.Units {
 			if other := units[u.Number]; other != nil {
-				return fmt.Errorf("%s and %s both hold unit %d, repetition %d at %s Services", other.dir, l.dir, u.Number, u.Rep, Grouped(int64(u.Services)))
+				return fmt.Errorf("%s and %s both have unit %d, repetition %d at %s Services", other.dir, l.dir, u.Number, u.Rep, Grouped(int64(u.Services)))
 			}
 			units[u.Number] = l
 		}
@@ -247,8 +247,8 @@ func oneSweep(shards []*loadedRun) error {
 	return nil
 }
 
-// difference says what two sweeps differ in, as far as run.json tells.
-func difference(a, b bench.Run) string {
+// difference describes how two sweeps differ, as far as run.json shows.
+func difference(a, b raw.Run) string {
 	switch {
 	case a.Scenario.Name != b.Scenario.Name:
 		return "scenarios " + a.Scenario.Name + " and " + b.Scenario.Name
@@ -274,17 +274,17 @@ func missingShards(shards []*loadedRun) []int {
 	return missing
 }
 
-// judge gives the run the status that its shards leave it, and says on how many machines it was measured.
+// judge sets the run's status from its shards and warns if several machines measured it.
 func (m *loadedRun) judge() {
 	var reasons []string
 	if len(m.missing) > 0 {
 		reasons = append(reasons, m.missingText())
 	}
-	m.run.Status, m.run.Reason = bench.StatusComplete, ""
+	m.run.Status, m.run.Reason = raw.StatusComplete, ""
 	hosts := map[string]bool{}
 	kinds := map[string]bool{}
 	for _, h := range m.shardHeads() {
-		if h.Status != bench.StatusComplete {
+		if h.Status != raw.StatusComplete {
 			reasons = append(reasons, fmt.Sprintf("shard %d/%d is %s", h.Shard, h.Of, cmp.Or(h.Status, "of unknown status")))
 		}
 		if h.Units > 0 {
@@ -302,21 +302,21 @@ func (m *loadedRun) judge() {
 	if len(kinds) > 1 {
 		text += fmt.Sprintf(" of %d kinds", len(kinds))
 	}
-	mixed := "what grows with the size mixes them"
+	mixed := "growth over sizes mixes the machines"
 	if len(m.mixed) > 0 {
-		mixed = fmt.Sprintf("medians of %s mix them, and so does what grows with the size", plural(len(m.mixed), "cell"))
+		mixed = fmt.Sprintf("medians of %s mix the machines, and so does growth over sizes", plural(len(m.mixed), "cell"))
 	}
 	m.warnings = append(m.warnings, text+": "+mixed+"; ratios between subjects are taken repetition by repetition, each within one machine")
 }
 
-// warnOfPrograms: tools and kernels may be several in a fleet, but what is measured should be the same everywhere.
+// warnOfPrograms warns of several versions of the measured programs. Tools and kernels may differ in a fleet.
 func (m *loadedRun) warnOfPrograms() {
 	for _, program := range []struct {
 		name string
-		of   func(bench.Versions) string
+		of   func(raw.Versions) string
 	}{
-		{"synclab", func(v bench.Versions) string { return v.Synclab }},
-		{"kube-proxy", func(v bench.Versions) string { return v.KubeProxy }},
+		{"synclab", func(v raw.Versions) string { return v.Synclab }},
+		{"kube-proxy", func(v raw.Versions) string { return v.KubeProxy }},
 	} {
 		var versions []string
 		for _, h := range m.shardHeads() {
@@ -325,12 +325,12 @@ func (m *loadedRun) warnOfPrograms() {
 			}
 		}
 		if versions = distinct(versions); len(versions) > 1 {
-			m.warnings = append(m.warnings, fmt.Sprintf("its shards are of several versions of %s: %s", program.name, joinWords(versions)))
+			m.warnings = append(m.warnings, fmt.Sprintf("its shards measured several versions of %s: %s", program.name, joinWords(versions)))
 		}
 	}
 }
 
-// missingText names the shards that are not there: "shards 2, 5 of 40 are missing".
+// missingText names the missing shards: "shards 2, 5 of 40 are missing".
 func (m *loadedRun) missingText() string {
 	if len(m.missing) == 0 {
 		return ""
@@ -347,7 +347,7 @@ func (m *loadedRun) missingText() string {
 	if len(names) > 1 {
 		word, is = "shards", "are"
 	}
-	return fmt.Sprintf("%s %s of %d %s missing, %d of %d repetitions of cells are here", word, strings.Join(names, ", "), of.Of, is, have, of.Total)
+	return fmt.Sprintf("%s %s of %d %s missing, %d of %d repetitions of cells are present", word, strings.Join(names, ", "), of.Of, is, have, of.Total)
 }
 
 func (m *loadedRun) shardHeads() []ShardHead {
@@ -360,7 +360,7 @@ func (m *loadedRun) shardHeads() []ShardHead {
 	return heads
 }
 
-// hostList is name and kind of each machine that shards ran on, with the shards that did.
+// hostList is the name and kind of each machine that measured shards, with the numbers of those shards.
 func (r RunHead) hostList() [][2]string {
 	type place struct{ host, machine string }
 	shards := map[place][]string{}
@@ -379,7 +379,7 @@ func (r RunHead) hostList() [][2]string {
 	return out
 }
 
-// mixes says that a cell's repetitions were measured on several machines.
+// mixes reports whether several machines measured a cell's repetitions.
 func (c *collection) mixes(cell Cell) bool {
 	return slices.ContainsFunc(c.runs, func(l *loadedRun) bool { return l.mixed[cell.id()] })
 }

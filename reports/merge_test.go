@@ -10,27 +10,28 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// shardRun writes a run as n shards: unit k, in the order of the records, is of shard 1 + k mod n. change may alter each.
-func shardRun(t *testing.T, whole, sweep string, n int, change func(i int, run *bench.Run, records []bench.Record)) []string {
+// shardRun divides a run into n shards: unit k, in the order of the records, is in shard 1 + k mod n. change may alter
+// each.
+func shardRun(t *testing.T, whole, sweep string, n int, change func(i int, run *raw.Run, records []raw.Record)) []string {
 	t.Helper()
-	run, records, err := bench.ReadRun(whole)
+	run, records, err := raw.ReadRun(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
 	type key struct{ services, rep int }
 	var units []key
-	parts := make([][]bench.Record, n)
-	shards := make([]bench.Shard, n)
+	parts := make([][]raw.Record, n)
+	shards := make([]raw.Shard, n)
 	for _, r := range records {
 		at := key{r.Services, r.Rep}
 		k := slices.Index(units, at)
 		if k < 0 {
 			k = len(units)
 			units = append(units, at)
-			shards[k%n].Units = append(shards[k%n].Units, bench.Unit{Number: k + 1, Services: r.Services, Params: r.Params, Rep: r.Rep, Subjects: run.Subjects})
+			shards[k%n].Units = append(shards[k%n].Units, raw.Unit{Number: k + 1, Services: r.Services, Params: r.Params, Rep: r.Rep, Subjects: run.Subjects})
 		}
 		parts[k%n] = append(parts[k%n], r)
 	}
@@ -49,7 +50,7 @@ func shardRun(t *testing.T, whole, sweep string, n int, change func(i int, run *
 	return dirs
 }
 
-func writeRecords(t *testing.T, dir string, run bench.Run, records []bench.Record) {
+func writeRecords(t *testing.T, dir string, run raw.Run, records []raw.Record) {
 	t.Helper()
 	head, err := json.Marshal(run)
 	if err != nil {
@@ -74,7 +75,7 @@ func writeRecords(t *testing.T, dir string, run bench.Run, records []bench.Recor
 
 var divisible = synthetic{id: "whole", scenario: "size-sweep", subjects: []syntheticSubject{legacy, nft}, sizes: []int{100, 1000}, reps: 7, churn: 20, probe: 10, outside: true}
 
-// Shards of one machine, merged, say what one run says, to the last digit and in the same order.
+// Merged shards of one machine have the results of one run, to the last digit and in the same order.
 func TestMergeIsOneRun(t *testing.T) {
 	root := t.TempDir()
 	whole := filepath.Join(root, "whole")
@@ -108,7 +109,7 @@ func TestMergeIsOneRun(t *testing.T) {
 			t.Errorf("%s (-one run +merged):\n%.2000s", part.name, diff)
 		}
 	}
-	if head := got.Runs[0]; head.Status != bench.StatusComplete || head.Missing != "" || len(head.Shards) != 3 || head.Label != "sweep" {
+	if head := got.Runs[0]; head.Status != raw.StatusComplete || head.Missing != "" || len(head.Shards) != 3 || head.Label != "sweep" {
 		t.Errorf("head %+v", head)
 	}
 	if page := readPage(t, sweep); !strings.Contains(page, "machine node-a") || !strings.Contains(page, "(shards 1, 2, 3 of 3)") {
@@ -123,14 +124,14 @@ func ratiosOf(s *Summary) (all []Comparison) {
 	return all
 }
 
-// Missing shards and those that broke off are named, wherever the report is read.
+// Every output names missing and interrupted shards.
 func TestMergeNamesWhatIsMissing(t *testing.T) {
 	root := t.TempDir()
 	whole := filepath.Join(root, "whole")
 	divisible.write(t, whole)
-	dirs := shardRun(t, whole, filepath.Join(root, "sweep"), 5, func(i int, run *bench.Run, _ []bench.Record) {
+	dirs := shardRun(t, whole, filepath.Join(root, "sweep"), 5, func(i int, run *raw.Run, _ []raw.Record) {
 		if i == 3 {
-			run.Status = bench.StatusInterrupted
+			run.Status = raw.StatusInterrupted
 		}
 		if i == 2 {
 			run.Versions.Synclab = "another"
@@ -140,11 +141,11 @@ func TestMergeNamesWhatIsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const missing = "shards 2, 5 of 5 are missing, 9 of 14 repetitions of cells are here"
+	const missing = "shards 2, 5 of 5 are missing, 9 of 14 repetitions of cells are present"
 	if s.Runs[0].Missing != missing || !hasWarning(s, missing) || !hasWarning(s, "shard 4/5 is interrupted") {
 		t.Errorf("missing %q, warnings %q", s.Runs[0].Missing, s.Warnings)
 	}
-	if !hasWarning(s, "several versions of synclab: ") || hasWarning(s, "versions of kube-proxy") {
+	if !hasWarning(s, "measured several versions of synclab: ") || hasWarning(s, "versions of kube-proxy") {
 		t.Errorf("one shard is of another synclab, warnings %q", s.Warnings)
 	}
 	if page := readPage(t, filepath.Join(root, "sweep")); !strings.Contains(page, missing) {
@@ -152,50 +153,50 @@ func TestMergeNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// What does not belong together is refused, with the reason.
+// Folders that are no parts of one sweep are refused, with the reason.
 func TestMergeRefuses(t *testing.T) {
 	root := t.TempDir()
 	whole := filepath.Join(root, "whole")
 	divisible.write(t, whole)
 	ours := shardRun(t, whole, filepath.Join(root, "ours"), 2, nil)
 	again := shardRun(t, whole, filepath.Join(root, "again"), 2, nil)
-	seeded := shardRun(t, whole, filepath.Join(root, "seeded"), 2, func(_ int, run *bench.Run, _ []bench.Record) { run.Shard.Sweep, run.Seed = "0ther", 8 })
+	seeded := shardRun(t, whole, filepath.Join(root, "seeded"), 2, func(_ int, run *raw.Run, _ []raw.Record) { run.Shard.Sweep, run.Seed = "0ther", 8 })
 	thirds := shardRun(t, whole, filepath.Join(root, "thirds"), 3, nil)
 	for _, c := range []struct {
 		name string
 		dirs []string
 		want string
 	}{
-		{"twice", []string{ours[0], ours[1], again[1]}, "shard 2/2 is there twice: " + ours[1] + " and " + again[1]},
+		{"twice", []string{ours[0], ours[1], again[1]}, "shard 2/2 exists twice: " + ours[1] + " and " + again[1]},
 		{"another sweep", []string{ours[0], seeded[1]}, "different sweeps (seeds 7 and 8)"},
-		{"other division", []string{ours[0], thirds[1]}, "divided differently: shard 1/2 and shard 2/3"},
+		{"other division", []string{ours[0], thirds[1]}, "divide one sweep differently: shard 1/2 and shard 2/3"},
 		{"no run", []string{root}, "not a run"},
 	} {
 		if _, err := Build(c.dirs, filepath.Join(root, "out"), Options{NoPNG: true}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", c.name, err, c.want)
 		}
 	}
-	// Two sweeps side by side are two runs.
+	// Two sweeps are two runs.
 	s, err := Build([]string{filepath.Join(root, "ours"), filepath.Join(root, "again")}, filepath.Join(root, "out"), Options{NoPNG: true})
 	if err != nil || len(s.Runs) != 2 || s.Runs[0].Label != "ours" || s.Runs[1].Label != "again" {
 		t.Errorf("two sweeps: %v, %+v", err, s)
 	}
 }
 
-// On machines of different speed, medians mix them, which the report says, and ratios do not.
+// Medians mix machines of different speed, and the report warns. Ratios do not mix them.
 func TestMergeOfTwoMachines(t *testing.T) {
 	root := t.TempDir()
 	whole := filepath.Join(root, "whole")
 	divisible.write(t, whole)
-	run, _, err := bench.ReadRun(whole)
+	run, _, err := raw.ReadRun(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, others := []float64{1, 10, 10}, []float64{2, 5, 20} // of repetitions; medians say 0.5, repetitions 2, 0.5 and 2
-	var records []bench.Record
+	own, others := []float64{1, 10, 10}, []float64{2, 5, 20} // by repetition; the ratio of medians is 0.5, the ratios of the repetitions are 2, 0.5 and 2
+	var records []raw.Record
 	for rep := 1; rep <= 3; rep++ {
 		for i, subject := range run.Subjects {
-			r := bench.Record{Scenario: run.Scenario.Name, Subject: subject, Services: 100, Endpoints: 10, Rep: rep, Metric: bench.FullSync, Unit: "s", Sync: 1, Kind: "full"}
+			r := raw.Record{Scenario: run.Scenario.Name, Subject: subject, Services: 100, Endpoints: 10, Rep: rep, Metric: raw.FullSync, Unit: "s", Sync: 1, Kind: "full"}
 			if r.Value = own[rep-1]; i == 1 {
 				r.Value = others[rep-1]
 			}
@@ -204,7 +205,7 @@ func TestMergeOfTwoMachines(t *testing.T) {
 	}
 	writeRecords(t, whole, run, records)
 	sweep := filepath.Join(root, "sweep")
-	shardRun(t, whole, sweep, 3, func(i int, run *bench.Run, _ []bench.Record) {
+	shardRun(t, whole, sweep, 3, func(i int, run *raw.Run, _ []raw.Record) {
 		if i > 0 {
 			run.Shard.Host, run.Machine.CPU, run.Versions.Kernel = "node-b", "Slow CPU", "6.12.0"
 		}
@@ -213,7 +214,7 @@ func TestMergeOfTwoMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !hasWarning(s, "measured on 2 machines of 2 kinds: medians of 1 cell mix them") {
+	if !hasWarning(s, "measured on 2 machines of 2 kinds: medians of 1 cell mix the machines") {
 		t.Errorf("warnings %q", s.Warnings)
 	}
 	full := s.Comparisons[0].ratio(run.Subjects[1], run.Subjects[0], figureFull)
@@ -221,7 +222,7 @@ func TestMergeOfTwoMachines(t *testing.T) {
 		t.Errorf("ratio %+v, want the repetitions' 2", full)
 	}
 	if head := s.Runs[0]; head.Machine.CPU != "" || head.Versions.Kernel != "" || head.Versions.Nft == "" {
-		t.Errorf("the run claims a machine that is not that of all shards: %+v, %+v", head.Machine, head.Versions)
+		t.Errorf("the run has a machine that not all shards share: %+v, %+v", head.Machine, head.Versions)
 	}
 	page := readPage(t, sweep)
 	for _, want := range []string{"Example CPU @ 2.60GHz × 2", "Slow CPU × 2", "kernel 6.12.0", "(shards 2, 3 of 3)"} {
@@ -231,6 +232,6 @@ func TestMergeOfTwoMachines(t *testing.T) {
 	}
 	lines, err := os.ReadFile(filepath.Join(sweep, "bench.txt"))
 	if err != nil || strings.Count(string(lines), "cpu: Slow CPU") != 2 || strings.Count(string(lines), "cpu: Example CPU") != 1 {
-		t.Errorf("bench.txt does not tell the machines apart: %v\n%s", err, lines)
+		t.Errorf("bench.txt does not distinguish the machines: %v\n%s", err, lines)
 	}
 }

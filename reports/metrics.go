@@ -9,15 +9,15 @@ import (
 	"strings"
 	"time"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// syncBusy is derived: the share of a churn during which syncs ran, one value per repetition.
-const syncBusy bench.Metric = "sync_busy"
+// syncBusy is a derived metric: the share of churn during which syncs ran, one value per repetition.
+const syncBusy raw.Metric = "sync_busy"
 
-// metricText says what people read for a metric, in the order in which tables show them.
+// metricText is the display text of a metric. Tables show metrics in the order of metricTexts.
 type metricText struct {
-	metric bench.Metric
+	metric raw.Metric
 	group  string // section of the page's tables
 	text   string
 }
@@ -32,56 +32,57 @@ const (
 )
 
 var metricTexts = []metricText{
-	{bench.Reaction, groupSyncs, "reaction"},
-	{bench.ColdStart, groupSyncs, "cold start"},
-	{bench.FullSync, groupSyncs, "full sync"},
-	{bench.PartialSync, groupSyncs, "partial sync"},
-	{bench.Restore, groupSyncs, "writing the rules of a sync"},
-	{bench.Restores, groupSyncs, "restores or transactions of a sync"},
-	{bench.Plan, groupSyncs, "plan"},
-	{bench.Encode, groupSyncs, "encode"},
-	{bench.Jumps, groupSyncs, "jumps"},
-	{bench.Written, groupSyncs, "start of a sync until the kernel has everything"},
-	{bench.RestoreRefused, groupSyncs, "restores refused within a sync"},
-	{bench.ToolUser, groupSyncs, "user time of tools, or beside own system calls"},
-	{bench.ToolSys, groupSyncs, "kernel: system time of tools, or of own system calls"},
-	{bench.Load, groupSyncs, "load"},
-	{bench.SubjectCPU, groupSyncs, "CPU of the subject and its children, of one step"},
-	{bench.ToolCalls, groupSyncs, "iptables and nft commands of a sync"},
-	{bench.ShimCost, groupSyncs, "what measuring adds to a command"},
-	{bench.SyncsNotSeparable, groupSyncs, "syncs not told apart, of which no duration is known"},
-	{bench.NetworkProgrammingLatency, groupChanges, "network programming latency"},
-	{bench.ChangeSynced, groupChanges, "change in the cluster → end of its sync"},
-	{bench.ChangeUndone, groupChanges, "changes undone before they were written"},
-	{bench.Queue, groupChanges, "queue"},
-	{bench.Changes, groupChanges, "changes of a sync"},
-	{bench.Backlog, groupChanges, "backlog at sync start"},
+	{raw.Reaction, groupSyncs, "reaction"},
+	{raw.ColdStart, groupSyncs, "cold start"},
+	{raw.FullSync, groupSyncs, "full sync"},
+	{raw.PartialSync, groupSyncs, "partial sync"},
+	{raw.Restore, groupSyncs, "writing the rules of a sync"},
+	{raw.Restores, groupSyncs, "restores or transactions of a sync"},
+	{raw.Plan, groupSyncs, "plan"},
+	{raw.Encode, groupSyncs, "encode"},
+	{raw.Jumps, groupSyncs, "jumps"},
+	{raw.Written, groupSyncs, "from the start of a sync until the kernel has everything"},
+	{raw.RestoreRefused, groupSyncs, "restores refused within a sync"},
+	{raw.ToolUser, groupSyncs, "user time of tools, or between own system calls"},
+	{raw.ToolSys, groupSyncs, "kernel: system time of tools, or of own system calls"},
+	{raw.Load, groupSyncs, "load"},
+	{raw.SubjectCPU, groupSyncs, "CPU time of the subject and its children in one step"},
+	{raw.ToolCalls, groupSyncs, "iptables and nft commands of a sync"},
+	{raw.ShimCost, groupSyncs, "time that the shim adds to a command"},
+	{raw.SyncsNotSeparable, groupSyncs, "syncs without durations: they cannot be separated"},
+	{raw.NetworkProgrammingLatency, groupChanges, "network programming latency"},
+	{raw.ChangeSynced, groupChanges, "change in the cluster → end of its sync"},
+	{raw.ChangeReverted, groupChanges, "changes reverted before they were written"},
+	{raw.Queue, groupChanges, "queue"},
+	{raw.Changes, groupChanges, "changes of a sync"},
+	{raw.Backlog, groupChanges, "backlog at sync start"},
 	{syncBusy, groupChanges, "share of churn spent in syncs"},
-	{bench.FirstPacket, groupPackets, "first packet"},
-	{bench.RulesCrossed, groupPackets, "rules crossed by a first packet"},
-	{bench.Flow, groupFlows, "new flow"},
-	{bench.HeldFlow, groupFlows, "packet of a flow held"},
-	{bench.RemovedServed, groupFlows, "removed endpoint served for"},
-	{bench.AddedWaits, groupFlows, "new endpoint waits"},
-	{bench.FlowsUnwatched, groupFlows, "flows nobody watched"},
-	{bench.FaultBegun, groupFaults, "fault holds"},
-	{bench.FaultDetected, groupFaults, "fault detected after"},
-	{bench.FaultRepaired, groupFaults, "fault repaired after"},
-	{bench.Checked, groupFaults, "looked at for invariants"},
-	{bench.Violation, groupFaults, "violations"},
-	{bench.Rules, groupSizes, "rules installed"},
-	{bench.RulesKernel, groupSizes, "rules, counted by the kernel"},
-	{bench.RulesClosedForm, groupSizes, "rules, closed form"},
-	{bench.Chains, groupSizes, "chains"},
-	{bench.RestoreBytes, groupSizes, "restore bytes"},
-	{bench.PeakRSS, groupSizes, "peak RSS"},
-	{bench.ChildPeakRSS, groupSizes, "peak RSS of the tool"},
-	{bench.KernelMemory, groupSizes, "kernel memory of the ruleset"},
-	{bench.SyncFailed, groupSyncs, "failed syncs"},
+	{raw.FirstPacket, groupPackets, "first packet"},
+	{raw.RulesEvaluated, groupPackets, "rules evaluated for a first packet"},
+	{raw.Flow, groupFlows, "new flow"},
+	{raw.LongLivedFlow, groupFlows, "packet of a long-lived flow"},
+	{raw.RemovedEndpointServing, groupFlows, "serving time of a removed endpoint"},
+	{raw.NewEndpointDelay, groupFlows, "delay of a new endpoint"},
+	{raw.FlowsUnobserved, groupFlows, "unobserved flows"},
+	{raw.FlowsMachine, groupFlows, "flows that failed together with a control flow"},
+	{raw.FaultDuration, groupFaults, "duration of a fault"},
+	{raw.FaultDetected, groupFaults, "time to detect a fault"},
+	{raw.FaultRepaired, groupFaults, "time to recover from a fault"},
+	{raw.InvariantChecks, groupFaults, "invariant checks"},
+	{raw.Violation, groupFaults, "violations"},
+	{raw.Rules, groupSizes, "rules installed"},
+	{raw.RulesKernel, groupSizes, "rules, counted by the kernel"},
+	{raw.RulesExpected, groupSizes, "rules, expected"},
+	{raw.Chains, groupSizes, "chains"},
+	{raw.RestoreBytes, groupSizes, "restore bytes"},
+	{raw.PeakRSS, groupSizes, "peak RSS"},
+	{raw.ChildPeakRSS, groupSizes, "peak RSS of the tool"},
+	{raw.KernelMemory, groupSizes, "kernel memory of the ruleset"},
+	{raw.SyncFailed, groupSyncs, "failed syncs"},
 }
 
-// metricOrder sorts known metrics as above and unknown ones behind them.
-func metricOrder(m bench.Metric) int {
+// metricOrder sorts known metrics in the order of metricTexts, and unknown metrics after them.
+func metricOrder(m raw.Metric) int {
 	for i, t := range metricTexts {
 		if t.metric == m {
 			return i
@@ -90,15 +91,15 @@ func metricOrder(m bench.Metric) int {
 	return len(metricTexts)
 }
 
-// textOf a metric; one this package does not know keeps its name and goes to the last section.
-func textOf(m bench.Metric) metricText {
+// textOf returns the display text of a metric. An unknown metric keeps its name and is in the last section.
+func textOf(m raw.Metric) metricText {
 	if i := metricOrder(m); i < len(metricTexts) {
 		return metricTexts[i]
 	}
 	return metricText{m, groupSizes, strings.ReplaceAll(string(m), "_", " ")}
 }
 
-// Format writes a value of a unit (s, B, count, ratio) with three significant digits, for people.
+// Format writes a value of a unit (s, B, count, ratio) with three significant digits.
 func Format(value float64, unit string) string {
 	if math.IsNaN(value) {
 		return "–"
@@ -147,7 +148,7 @@ func formatBytes(b float64) string {
 	return significant(b) + " " + units[i]
 }
 
-// significant keeps three digits, and all digits before the point.
+// significant keeps three digits, and all digits before the decimal point.
 func significant(v float64) string {
 	abs := math.Abs(v)
 	switch {
@@ -164,7 +165,7 @@ func significant(v float64) string {
 	}
 }
 
-// Grouped writes an integer with its thousands apart: 12,345.
+// Grouped writes an integer with thousands separators: 12,345.
 func Grouped(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	sign := ""
@@ -182,7 +183,7 @@ func endpointsText(e float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(e, 'f', 1, 64), ".0")
 }
 
-// positionText names a probed position.
+// positionText is the display name of a probed position.
 func positionText(position int) string {
 	switch position {
 	case -1:
@@ -194,7 +195,7 @@ func positionText(position int) string {
 	}
 }
 
-// naturalCompare orders settings ("a=1s b=x") by their values: 500ms before 1s before 10s, 9 before 10.
+// naturalCompare orders settings ("a=1s b=x") by value: 500ms before 1s before 10s, 9 before 10.
 func naturalCompare(a, b string) int {
 	fa, fb := strings.Fields(a), strings.Fields(b)
 	for i := range min(len(fa), len(fb)) {
@@ -247,7 +248,7 @@ func plural(n int, word string) string {
 	return fmt.Sprintf("%s %ss", Grouped(int64(n)), word)
 }
 
-// distinct values in order of their first appearance.
+// distinct returns the different values in order of first appearance.
 func distinct[T comparable](values []T) []T {
 	var out []T
 	for _, v := range values {

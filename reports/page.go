@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
@@ -21,27 +21,27 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// page is what the template shows.
+// page is the data of the template.
 type page struct {
 	*Summary
 	Subtitle  string
 	Key       pageTable
 	Capacity  pageTable
-	Heads     pageTable // of several runs
+	Heads     pageTable // the runs, if there are several
 	Aims      pageTable // Targets
 	Overview  pageTable
-	Sections  []pageSection // what packets pay, what syncs disturb, what faults cost
+	Sections  []pageSection // first packets, flows during changes, faults
 	Compared  []pageComparison
 	Fits      []pageTable
 	Tables    []pageTable
 	Figures   []pageFigure
 	Promised  string
 	Others    []otherFigure
-	Spoken    []string // the sentences, with numbers and units that do not part at a line's end
+	Spoken    []string // the sentences, with no line break between numbers and units
 	Interrupt bool     // a run is not complete
 }
 
-// pageTable is any table of the page: the text people read and the value a click on the header sorts by.
+// pageTable is any table of the page. A cell has the displayed text and the value that a click on the header sorts by.
 type pageTable struct {
 	Title   string
 	Note    string
@@ -53,7 +53,7 @@ type pageColumn struct {
 	Name    string
 	Numeric bool
 	Title   string
-	Color   template.CSS // swatch of a series, where columns are subjects
+	Color   template.CSS // swatch of a series, if columns are subjects
 }
 
 type pageCell struct {
@@ -62,12 +62,12 @@ type pageCell struct {
 	Value string       // full precision; empty: sort by text
 	Color template.CSS // swatch of the series, in front
 	Faint bool
-	Loud  bool // what should not be
-	Right bool // as its column
+	Loud  bool // a result that should not occur
+	Right bool // aligned like its column
 	Title string
 }
 
-// Class is the cell's style.
+// Class returns the cell's CSS classes.
 func (c pageCell) Class() string {
 	var out []string
 	for name, set := range map[string]bool{"faint": c.Faint, "loud": c.Loud, "num": c.Right} {
@@ -79,7 +79,7 @@ func (c pageCell) Class() string {
 	return strings.Join(out, " ")
 }
 
-// pageSection is a part of the page that only runs with such records have.
+// pageSection is a part of the page for runs with certain records.
 type pageSection struct {
 	ID, Title string
 	Notes     []string
@@ -88,7 +88,7 @@ type pageSection struct {
 	Texts     []pageNote
 }
 
-// pageNote is a line of a command or a program, below a remark.
+// pageNote is a remark, and below it a command or an output.
 type pageNote struct{ Remark, Text string }
 
 type pageFigure struct {
@@ -96,7 +96,7 @@ type pageFigure struct {
 	Markup template.HTML
 }
 
-// otherFigure is a published measurement: orientation, not comparison, since machines differ.
+// otherFigure is a published measurement. It is for orientation, not for comparison, since machines differ.
 type otherFigure struct{ What, Figure, Source string }
 
 var others = []otherFigure{
@@ -111,9 +111,9 @@ var others = []otherFigure{
 func (s *Summary) writePage(w io.Writer) error {
 	p := page{Summary: s, Subtitle: s.subtitle(), Key: s.keyTable(), Capacity: s.capacityTable(), Compared: s.pageComparisons(),
 		Fits: s.fitTables(), Tables: s.rowTables(), Others: others}
-	p.Promised = fmt.Sprintf("full sync ≤ %s (median), network programming latency ≤ %s (99 of 100 changes), first packet ≤ %s "+
-		"(median at the slowest position, the empty ruleset's cost taken off)", trimTick(Format(s.Promise.FullSync, "s")),
-		trimTick(Format(s.Promise.ProgrammingP99, "s")), trimTick(Format(s.Promise.FirstPacket, "s")))
+	p.Promised = fmt.Sprintf("full sync ≤ %s (median), network programming latency p99 ≤ %s, first packet ≤ %s "+
+		"(median at the slowest position, minus the cost in an empty ruleset)", trimTick(Format(s.SLOs.FullSync, "s")),
+		trimTick(Format(s.SLOs.ProgrammingP99, "s")), trimTick(Format(s.SLOs.FirstPacket, "s")))
 	for _, sentence := range s.Sentences {
 		p.Spoken = append(p.Spoken, beforeUnit.ReplaceAllString(sentence, "$1\u00a0$2"))
 	}
@@ -121,7 +121,7 @@ func (s *Summary) writePage(w io.Writer) error {
 		p.Interrupt = p.Interrupt || run.Status != "complete"
 	}
 	if s.allCompared() {
-		p.Key = pageTable{} // the comparisons have it all
+		p.Key = pageTable{} // the comparisons have all key figures
 	}
 	for _, section := range []*pageSection{s.packetSection(), s.faultSection(), s.disruptionSection(), s.invariantSection()} {
 		if section != nil {
@@ -139,7 +139,7 @@ var beforeUnit = regexp.MustCompile(`([0-9]|≤) (s|ms|µs|ns|%|[KMG]iB|[0-9])`)
 
 var svgSize = regexp.MustCompile(`<svg width="[^"]*" height="[^"]*"`)
 
-// inlineSVG takes the XML head off and lets the page decide the width. vgsvg escapes all texts.
+// inlineSVG removes the XML head and lets the page set the width. vgsvg escapes all texts.
 func inlineSVG(p Plot) template.HTML {
 	markup := p.markup
 	if i := bytes.Index(markup, []byte("<svg")); i >= 0 {
@@ -149,7 +149,7 @@ func inlineSVG(p Plot) template.HTML {
 	return template.HTML(svgSize.ReplaceAllLiteral(markup, []byte(open))) //nolint:gosec // drawn by this package
 }
 
-// subtitle is scenario's description and when it was measured.
+// subtitle has the descriptions of the scenarios.
 func (s *Summary) subtitle() string {
 	var parts []string
 	for _, run := range s.Runs {
@@ -158,7 +158,7 @@ func (s *Summary) subtitle() string {
 	return strings.Join(distinct(parts), " ")
 }
 
-// Measured is when the run was made, for people.
+// Measured is the time of the run.
 func (r RunHead) Measured() string {
 	text := r.Started.Format("2006-01-02 15:04 MST")
 	if r.Finished != nil {
@@ -167,7 +167,7 @@ func (r RunHead) Measured() string {
 	return text
 }
 
-// VersionList is name and version of everything a number depends on.
+// VersionList has the names and versions of everything that the numbers depend on.
 func (r RunHead) VersionList() [][2]string {
 	var out [][2]string
 	memory := ""
@@ -176,7 +176,7 @@ func (r RunHead) VersionList() [][2]string {
 	}
 	cpu := fmt.Sprintf("%s × %d", r.Machine.CPU, r.Machine.CPUs)
 	if r.Machine.CPUs == 0 {
-		cpu = "" // of several machines
+		cpu = "" // several machines
 	}
 	privilege := "root"
 	if r.Machine.UserNamespace {
@@ -187,7 +187,7 @@ func (r RunHead) VersionList() [][2]string {
 		{"subjects", strings.Join(r.Subjects, ", ")}, {"status", r.Status}, {"measured", r.Measured()},
 		{"synclab", r.Versions.Synclab}, {"Go", r.Versions.Go}, {"kernel", r.Versions.Kernel},
 		{"iptables (legacy)", r.Versions.IPTablesLegacy}, {"iptables (nft)", r.Versions.IPTablesNft}, {"nft", r.Versions.Nft},
-		{"kube-proxy", r.Versions.KubeProxy}, {"objects came", feedText(r.Feed)},
+		{"kube-proxy", r.Versions.KubeProxy}, {"objects", feedText(r.Feed)},
 		{"system", r.Machine.OS}, {"CPU", cpu}, {"memory", memory}, {"ran as", privilege},
 	} {
 		if v[1] != "" {
@@ -198,8 +198,8 @@ func (r RunHead) VersionList() [][2]string {
 }
 
 func feedText(feed string) string {
-	if feed == bench.FeedAPI {
-		return "from the API front, over HTTP"
+	if feed == raw.FeedAPI {
+		return "from the fake API server, over HTTP"
 	}
 	return "through informers, in process"
 }
@@ -209,7 +209,7 @@ func (s *Summary) swatch(i int) template.CSS {
 	return template.CSS(fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B))
 }
 
-// exact writes a value so that it reads back the same.
+// exact formats a value so that parsing returns the same value.
 func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 func (s *Summary) seriesCell(name string) pageCell {
@@ -242,7 +242,7 @@ func distributionCell(d *estimate.Distribution, of func(estimate.Distribution) f
 	return cell
 }
 
-// dropSame empties a column that says the same in every row; the page's title says it already.
+// dropSame empties a column with the same text in every row. The page's title has that text already.
 func (t pageTable) dropSame(name string) pageTable {
 	for i, column := range t.Columns {
 		if column.Name != name {
@@ -261,7 +261,7 @@ func (t pageTable) dropSame(name string) pageTable {
 	return t
 }
 
-// wrapping keeps numbers with their units, so that a cell may break between "11.5 ms" and "± 33 %" where room is scarce.
+// wrapping allows line breaks in narrow cells, such as between "11.5 ms" and "± 33 %", but not before a unit.
 func (t pageTable) wrapping() pageTable {
 	for _, row := range t.Rows {
 		for i, cell := range row {
@@ -271,13 +271,13 @@ func (t pageTable) wrapping() pageTable {
 	return t
 }
 
-// unparted puts spaces that do not break between a number and its unit, and behind its sign.
+// unparted puts non-breaking spaces between a number and its unit, and after its sign.
 func unparted(text string) string {
 	text = strings.ReplaceAll(beforeUnit.ReplaceAllString(text, "$1\u00a0$2"), "± ", "±\u00a0")
 	return strings.ReplaceAll(text, " *", "\u00a0*")
 }
 
-// dropEmpty leaves out columns that hold nothing, so that the table stays narrow.
+// dropEmpty removes columns without values, so that the table stays narrow.
 func (t pageTable) dropEmpty() pageTable {
 	out := pageTable{Title: t.Title, Note: t.Note, Rows: make([][]pageCell, len(t.Rows))}
 	for i, column := range t.Columns {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
@@ -15,10 +15,10 @@ func p99Value(d estimate.Distribution) float64    { return d.P99 }
 func (s *Summary) keyTable() pageTable {
 	t := pageTable{Columns: []pageColumn{
 		{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Endpoints", Numeric: true, Title: "mean, per Service"}, {Name: "Settings"},
-		{Name: "Reaction", Numeric: true, Title: "one isolated change, which nothing held back: due → visible in the kernel"}, {Name: "Cold start", Numeric: true, Title: "the subject's process starts → every Service is visible; median ± 95 % confidence"},
+		{Name: "Reaction", Numeric: true, Title: "one isolated change, made while the subject was idle: due → visible in the kernel"}, {Name: "Cold start", Numeric: true, Title: "the subject's process starts → every Service is visible; median ± 95 % confidence"},
 		{Name: "Full sync", Numeric: true, Title: "median ± 95 % confidence"}, {Name: "Partial sync", Numeric: true, Title: "median ± 95 % confidence"},
 		{Name: "Latency p50", Numeric: true, Title: "network programming latency: due in the cluster → visible in the kernel"},
-		{Name: "Latency p99", Numeric: true, Title: "network programming latency, 99 of 100 changes"},
+		{Name: "Latency p99", Numeric: true, Title: "network programming latency of 99 of 100 changes"},
 		{Name: "First packet, first", Numeric: true, Title: "median at the first Service of the dispatch"},
 		{Name: "last", Numeric: true, Title: "median at the last Service"}, {Name: "miss", Numeric: true, Title: "median for an address of no Service"},
 		{Name: "Rules", Numeric: true, Title: "all tables"}, {Name: "Busy", Numeric: true, Title: "share of the churn spent in syncs"},
@@ -42,7 +42,7 @@ func (s *Summary) keyTable() pageTable {
 	return t.dropSame("Endpoints").dropEmpty()
 }
 
-// stoppedCell is a median, or what a stopped subject had used without one.
+// stoppedCell is a median. For a stopped subject without a median, it is the lower bound.
 func (k KeyFigures) stoppedCell(figure string, d *estimate.Distribution) pageCell {
 	if used, ok := k.stoppedAt(figure); ok && d == nil {
 		return pageCell{Text: limitText(used, "s"), Value: exact(used)}
@@ -50,19 +50,19 @@ func (k KeyFigures) stoppedCell(figure string, d *estimate.Distribution) pageCel
 	return distributionCell(d, medianValue, true)
 }
 
-// rssOf says whose peak RSS is meant.
+// rssOf names the process of the peak RSS.
 func (s *Summary) rssOf() string {
 	for _, run := range s.Runs {
-		if run.Feed != bench.FeedAPI {
-			return "of the lab: simulated cluster and proxier"
+		if run.Feed != raw.FeedAPI {
+			return "of the lab's process: simulated cluster and proxier"
 		}
 	}
 	return "of the subject's process"
 }
 
 func (s *Summary) capacityTable() pageTable {
-	t := pageTable{Columns: []pageColumn{{Name: "Subject"}, {Name: "Scenario"}, {Name: "Settings"}, {Name: "Promise"}, {Name: "Holds up to", Numeric: true},
-		{Name: "measured there", Numeric: true}, {Name: "Breaks at", Numeric: true}, {Name: "measured there", Numeric: true}, {Name: "Verdict"}}}
+	t := pageTable{Columns: []pageColumn{{Name: "Subject"}, {Name: "Scenario"}, {Name: "Settings"}, {Name: "SLO"}, {Name: "Met up to", Numeric: true, Title: "the largest number of Services up to which every measured size meets the SLO"},
+		{Name: "value at this size", Numeric: true}, {Name: "Violated at", Numeric: true, Title: "the first measured size that violates the SLO"}, {Name: "value at this size", Numeric: true}, {Name: "Verdict"}}}
 	scenarios := map[string]bool{}
 	for _, c := range s.Capacity {
 		scenarios[c.Scenario] = true
@@ -73,18 +73,18 @@ func (s *Summary) capacityTable() pageTable {
 			scenario = c.Scenario
 		}
 		holds, breaks := pageCell{Text: "none", Value: "0"}, pageCell{Text: "–", Faint: true}
-		if c.Holds > 0 {
-			holds = intCell(c.Holds)
+		if c.MetUpTo > 0 {
+			holds = intCell(c.MetUpTo)
 		}
-		if c.Breaks > 0 {
-			breaks = intCell(c.Breaks)
+		if c.ViolatedAt > 0 {
+			breaks = intCell(c.ViolatedAt)
 		}
-		atBreaks := optionalCell(c.AtBreaks, "s")
+		atBreaks := optionalCell(c.ValueAtViolated, "s")
 		if c.Stopped {
-			atBreaks.Text = limitText(*c.AtBreaks, "s")
+			atBreaks.Text = limitText(*c.ValueAtViolated, "s")
 		}
-		t.Rows = append(t.Rows, []pageCell{s.seriesCell(c.Series), {Text: scenario}, {Text: shortSettings(c.Settings)}, {Text: c.promiseText()},
-			holds, optionalCell(c.AtHolds, "s"), breaks, atBreaks, {Text: c.Verdict}})
+		t.Rows = append(t.Rows, []pageCell{s.seriesCell(c.Series), {Text: scenario}, {Text: shortSettings(c.Settings)}, {Text: c.sloText()},
+			holds, optionalCell(c.ValueAtMet, "s"), breaks, atBreaks, {Text: c.Verdict}})
 	}
 	return t.dropEmpty()
 }
@@ -92,8 +92,8 @@ func (s *Summary) capacityTable() pageTable {
 func (s *Summary) fitTables() []pageTable {
 	growth := pageTable{Title: "Growth with the number of Services",
 		Note: "duration ∝ Services^exponent, by least squares on the logarithms of the medians at each size; 1 is linear. The interval is that of the " +
-			"exponents of the repetitions. “From size to size” are the exponents between neighbours. Where they differ so that the law misses a median by more than " +
-			"10 %, and every repetition there to the same side, no power law fits: then neither the exponent nor what it says of other sizes holds.",
+			"exponents of the repetitions. “From size to size” has the exponents between neighbouring sizes. A power law does not fit if it misses a median by more than " +
+			"10 %, and misses all repetitions of that size in the same direction. Then the exponent is invalid, also for other sizes.",
 		Columns: []pageColumn{{Name: "Subject"}, {Name: "Settings"}, {Name: "Duration"}, {Name: "Exponent", Numeric: true}, {Name: "95 % confidence", Numeric: true},
 			{Name: "From size to size", Numeric: true}, {Name: "Fits"}, {Name: "Repetitions", Numeric: true}, {Name: "Sizes"}}}
 	for _, g := range s.Growth {
@@ -106,7 +106,7 @@ func (s *Summary) fitTables() []pageTable {
 			{Text: localText(g.Power)}, {Text: fitsText(g.Power), Loud: g.Bends}, intCell(g.Repetitions), {Text: strings.Join(sizes, " ")}})
 	}
 	packet := pageTable{Title: "First packet by dispatch position",
-		Note: "A straight line through the medians of the positions: what each position in front costs every new flow. Its interval is that of the repetitions' lines.",
+		Note: "A straight line through the medians of the positions. The slope is the cost of each position in front, for every new flow. Its interval is from the lines of the repetitions.",
 		Columns: []pageColumn{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Settings"}, {Name: "Per position", Numeric: true}, {Name: "95 % confidence", Numeric: true},
 			{Name: "Intercept", Numeric: true}, {Name: "Empty ruleset", Numeric: true}, {Name: "Worst median", Numeric: true}, {Name: "at"}}}
 	for _, f := range s.Traversal {
@@ -130,7 +130,7 @@ func exponentText(v float64) string {
 	return strings.Replace(strconv.FormatFloat(v, 'f', 2, 64), "-0.00", "0.00", 1)
 }
 
-// localText are the exponents between neighbouring sizes: "1.02 1.35".
+// localText lists the exponents between neighbouring sizes: "1.02 1.35".
 func localText(law estimate.Power) string {
 	var out []string
 	for _, l := range law.Local {
@@ -139,7 +139,7 @@ func localText(law estimate.Power) string {
 	return strings.Join(out, " ")
 }
 
-// fitsText says where a power law does not fit: "off by +34 % at 1,600". Two sizes are always on one.
+// fitsText states where a power law does not fit: "no power law: +34 % at 1,600". Two sizes always fit.
 func fitsText(law estimate.Power) string {
 	switch {
 	case law.Bends:
@@ -161,7 +161,7 @@ func intervalText(fit estimate.Fit, format func(float64) string) string {
 	return "–"
 }
 
-// rowTables are the full tables, one a section.
+// rowTables are the full tables, one for each section.
 func (s *Summary) rowTables() []pageTable {
 	var out []pageTable
 	for _, group := range []string{groupSyncs, groupChanges, groupPackets, groupFlows, groupFaults, groupSizes} {
@@ -180,7 +180,7 @@ func (s *Summary) rowTables() []pageTable {
 			continue
 		}
 		if few {
-			t.Note = "Medians and percentiles are the medians of the repetitions' own. Pale p99: fewer than 100 values in a repetition, so it lies near the largest."
+			t.Note = "Medians and percentiles are medians over the repetitions. A pale p99 has fewer than 100 values in a repetition, so it lies near the largest value."
 		}
 		out = append(out, t.dropSame("Endpoints").dropEmpty())
 	}
@@ -194,7 +194,7 @@ func (s *Summary) rowCells(r Row) []pageCell {
 		interval = pageCell{Text: Format(*r.Low, r.Unit) + " … " + Format(*r.High, r.Unit), Value: exact(*r.Low)}
 	case r.RangeLow != nil:
 		interval = pageCell{Text: "range " + Format(*r.RangeLow, r.Unit) + " … " + Format(*r.RangeHigh, r.Unit), Value: exact(*r.RangeLow), Faint: true,
-			Title: fmt.Sprintf("the medians of %s; no interval with fewer than %d", plural(r.Repetitions, "repetition"), estimate.Enough)}
+			Title: fmt.Sprintf("range of the medians of %s; no interval with fewer than %d", plural(r.Repetitions, "repetition"), estimate.Enough)}
 	}
 	p99 := valueCell(r.P99, r.Unit)
 	p99.Faint = r.FewForP99

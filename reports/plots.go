@@ -10,7 +10,7 @@ import (
 	"synclab/bench/outfile"
 )
 
-// figures are those that have points, in the order of the page.
+// figures returns the plots that have points, in the order of the page.
 func (s *Summary) figures() []*figure {
 	lines := s.collected.sweepLines()
 	var out []*figure
@@ -33,12 +33,12 @@ func (s *Summary) figures() []*figure {
 	single(comparedDurations(s))
 	single(comparedCost(s))
 	if len(s.Comparisons) > 0 {
-		single(programmingFigure(s)) // all subjects on one picture: part of the comparison
+		single(programmingFigure(s)) // all subjects in one plot: part of the comparison
 	}
 	single(periodFigure(s))
 	perLine(syncGrowthFigure)
 	perLine(restoreGrowthFigure)
-	if len(lines) == 0 && len(s.collected.series) < manySeries { // of many, the bars say it
+	if len(lines) == 0 && len(s.collected.series) < manySeries { // with many series, the bars show the durations
 		single(durationsFigure(s))
 	}
 	single(phasesFigure(s))
@@ -54,7 +54,7 @@ func (s *Summary) figures() []*figure {
 	return out
 }
 
-// draw writes every figure and removes those of an earlier build, which may have had points where this one has none.
+// draw writes every plot, and removes the plots of an earlier build first.
 func (s *Summary) draw(out string, opts Options) error {
 	if err := removeEarlier(out); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s *Summary) draw(out string, opts Options) error {
 	return nil
 }
 
-// removeEarlier removes the figures that the folder's summary.json names. Without one there is nothing of ours.
+// removeEarlier removes the plots that the folder's summary.json names. Without that file, it removes nothing.
 func removeEarlier(out string) error {
 	text, err := outfile.Read(filepath.Join(out, "summary.json"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -83,12 +83,12 @@ func removeEarlier(out string) error {
 		Plots []Plot `json:"plots"`
 	}
 	if json.Unmarshal(text, &earlier) != nil {
-		return nil // not ours, or torn: nothing to go by
+		return nil // another program's file, or incomplete: no names
 	}
 	for _, p := range earlier.Plots {
 		for _, name := range []string{p.SVG, p.PNG} {
 			if ext := filepath.Ext(name); name != filepath.Base(name) || ext != ".svg" && ext != ".png" {
-				continue // not a figure: summary.json is untrusted
+				continue // not a plot: summary.json is untrusted
 			}
 			if err := os.Remove(filepath.Join(out, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err

@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
@@ -25,7 +25,7 @@ type ecdfLine struct {
 	sample estimate.Sample
 }
 
-// maxCurves bounds the curves of the distribution figure.
+// maxCurves bounds the curves of the distribution plot.
 const maxCurves = 10
 
 var curveDashes = [][]vg.Length{nil, {6, 3}, {2, 2.5}, {8, 3, 2, 3}, {4, 2}, {1, 3}}
@@ -37,7 +37,7 @@ func programmingFigure(s *Summary) *figure {
 		return nil
 	}
 	f := &figure{name: "programming-latency", title: "Network programming latency",
-		caption: "Share of changes that were in the kernel within a time, counted from when each change was due. The dots mark 50, 90 and 99 of 100 changes."}
+		caption: "Share of changes that were visible in the kernel within a time, counted from each change's due time. The dots mark 50, 90 and 99 of 100 changes."}
 	if len(curves) < all {
 		f.caption += fmt.Sprintf(" %d of %d cells are drawn.", len(curves), all)
 	}
@@ -80,7 +80,7 @@ func programmingFigure(s *Summary) *figure {
 		p.Add(line, marks)
 		f.explain(label, line)
 	}
-	for _, name := range stoppedIn(s, cell, bench.NetworkProgrammingLatency) {
+	for _, name := range stoppedIn(s, cell, raw.NetworkProgrammingLatency) {
 		i, _ := s.seriesNamed(name)
 		f.explain(name+": stopped before a change was due", stoppedMark{color: s.color(i)})
 	}
@@ -97,12 +97,12 @@ func programmingFigure(s *Summary) *figure {
 	return f
 }
 
-// programmingCurves picks the curves: every cell while they are few, else the largest size of each series and settings,
-// and of those the first.
+// programmingCurves selects the curves: all cells while they are few, else the largest size of each series and
+// settings, evenly picked if still too many.
 func programmingCurves(s *Summary) (curves []ecdfLine, all int) {
 	for _, cell := range s.collected.cells {
 		for i, one := range s.collected.series {
-			if sample := one.of(cell, bench.NetworkProgrammingLatency); len(sample) > 0 {
+			if sample := one.of(cell, raw.NetworkProgrammingLatency); len(sample) > 0 {
 				curves = append(curves, ecdfLine{i, cell, slices.Sorted(slices.Values(sample.Pooled())), sample})
 			}
 		}
@@ -124,7 +124,7 @@ func programmingCurves(s *Summary) (curves []ecdfLine, all int) {
 	return curves, all
 }
 
-// cellLabel is the size, unless all cells share it, and the settings of a cell in a short form.
+// cellLabel is a cell's short name: its size, unless all cells share it, and its settings.
 func (s *Summary) cellLabel(cell Cell, short func(string) string) string {
 	one := !slices.ContainsFunc(s.collected.cells, func(c Cell) bool { return c.Services != cell.Services })
 	tail := short(cell.Settings())
@@ -134,7 +134,7 @@ func (s *Summary) cellLabel(cell Cell, short func(string) string) string {
 	return strings.TrimSpace(Grouped(int64(cell.Services)) + " " + tail)
 }
 
-// shortSettings takes the paths off the fields: "minSyncPeriod=1s policy=token-bucket".
+// shortSettings removes the paths of the fields: "minSyncPeriod=1s policy=token-bucket".
 func shortSettings(settings string) string {
 	words := strings.Fields(settings)
 	for i, w := range words {
@@ -144,7 +144,7 @@ func shortSettings(settings string) string {
 	return strings.Join(words, " ")
 }
 
-// shortSeries takes the proxier's name off a subject: "iptables-legacy".
+// shortSeries removes the proxier's name from a subject: "iptables-legacy".
 func shortSeries(name string) string {
 	_, backend, ok := strings.Cut(name, "/")
 	if !ok || strings.Contains(backend, " · ") {
@@ -153,7 +153,7 @@ func shortSeries(name string) string {
 	return backend
 }
 
-// shortName is shortSeries, where all series are of one proxier.
+// shortName is shortSeries if all series have the same proxier.
 func (s *Summary) shortName(name string) string {
 	proxier, _, _ := strings.Cut(name, "/")
 	for _, other := range s.collected.series {
@@ -164,7 +164,7 @@ func (s *Summary) shortName(name string) string {
 	return shortSeries(name)
 }
 
-// settingValues leaves the values only: "1s token-bucket".
+// settingValues keeps only the values: "1s token-bucket".
 func settingValues(settings string) string {
 	words := strings.Fields(settings)
 	for i, w := range words {
@@ -180,14 +180,14 @@ func fileName(name string) string {
 	return strings.Trim(notInFileNames.ReplaceAllString(name, "-"), "-")
 }
 
-// timelineFigures draws, for each series, the first repetition of its largest cell with a churn.
+// timelineFigures draws, for each series, the first repetition of its largest cell with churn.
 func timelineFigures(s *Summary) []*figure {
 	var figures []*figure
 	for i, one := range s.collected.series {
 		var best *cellSamples
 		for _, cell := range s.collected.cells {
 			samples := one.cells[cell.id()]
-			if samples != nil && samples.has(bench.NetworkProgrammingLatency) && (best == nil || cell.Services > best.cell.Services) {
+			if samples != nil && samples.has(raw.NetworkProgrammingLatency) && (best == nil || cell.Services > best.cell.Services) {
 				best = samples
 			}
 		}
@@ -198,20 +198,20 @@ func timelineFigures(s *Summary) []*figure {
 	return figures
 }
 
-func (c *cellSamples) has(metric bench.Metric) bool {
+func (c *cellSamples) has(metric raw.Metric) bool {
 	return slices.ContainsFunc(c.records, func(r taggedRecord) bool { return r.Metric == metric })
 }
 
-// passage is one change on its way: due in the cluster, visible in the kernel. Seconds since the repetition began.
+// passage is the time of one change: due in the cluster, visible in the kernel. Seconds since the repetition began.
 type passage struct{ due, visible float64 }
 
-// timelineFigure has the latency of each change above and the changes under way below, with the syncs as bands.
+// timelineFigure has the latency of each change above and the pending changes below, with the syncs as bands.
 func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
 	one := s.collected.series[index]
 	f := &figure{name: "timeline-" + fileName(one.name),
 		title: fmt.Sprintf("Timeline of a churn: %s, %s", s.shortName(one.name), plural(samples.cell.Services, "Service")),
-		caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a change at the time it was due, at the height of its latency; bands are syncs (dark: full, " +
-			"pale: partial); below, changes that are due and not yet in the kernel, each due change a tick at the foot."}
+		caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
+			"pale: partial). Below are the changes that are due and not yet visible in the kernel, with a tick for each due time."}
 	first := samples.records[0]
 	var passages []passage
 	var syncs []taggedRecord
@@ -220,9 +220,9 @@ func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
 			continue
 		}
 		switch r.Metric {
-		case bench.NetworkProgrammingLatency:
+		case raw.NetworkProgrammingLatency:
 			passages = append(passages, passage{r.At - r.Value, r.At})
-		case bench.FullSync, bench.PartialSync:
+		case raw.FullSync, raw.PartialSync:
 			syncs = append(syncs, r)
 		}
 	}
@@ -233,7 +233,7 @@ func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
 	}
 	pad := (to - from) * 0.01
 	c := s.color(index)
-	upper, lower := newPlot("", "latency of a change"), newPlot("time since the repetition began", "changes under way")
+	upper, lower := newPlot("", "latency of a change"), newPlot("time since the repetition began", "pending changes")
 	for _, p := range []*plot.Plot{upper, lower} {
 		p.X.Min, p.X.Max = from-pad, to+pad
 		p.Y.Min = 0
@@ -260,13 +260,13 @@ func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
 	f.explain("change", dots)
 	f.explain("full sync", rectangle{color: withAlpha(c, bandFull)})
 	f.explain("partial sync", rectangle{color: withAlpha(c, bandPartial)})
-	f.explain("due and not yet in the kernel", backlog)
+	f.explain("due and not yet visible in the kernel", backlog)
 	f.add(upper, 200)
 	f.add(lower, 150)
 	return f
 }
 
-// underWay steps up at each due time and down when a change is visible.
+// underWay steps up at each due time and down when a change becomes visible.
 func underWay(passages []passage) plotter.XYs {
 	type edge struct {
 		at   float64
@@ -290,7 +290,7 @@ func underWay(passages []passage) plotter.XYs {
 	return points
 }
 
-// thinDots keeps the tenth of the dots with the largest y and evenly picked others, n in all.
+// thinDots keeps n dots: the tenth of n with the largest y, and evenly picked others.
 func thinDots(dots plotter.XYs, n int) plotter.XYs {
 	if len(dots) <= n {
 		return dots
@@ -316,21 +316,21 @@ type bands struct {
 	color color.NRGBA
 }
 
-// narrowestBand is the share of the axis that a band has at least: syncs may take some µs.
+// narrowestBand bounds the width of a band from below: at least 1/400 of the axis, since a sync may take some µs.
 const narrowestBand = 400
 
 // Plot implements plot.Plotter.
 func (b bands) Plot(c draw.Canvas, p *plot.Plot) {
 	for _, r := range b.syncs {
 		alpha := uint8(bandPartial)
-		if r.Metric == bench.FullSync {
+		if r.Metric == raw.FullSync {
 			alpha = bandFull
 		}
 		rectangle{min(r.At-r.Value, r.At-(p.X.Max-p.X.Min)/narrowestBand), r.At, p.Y.Min, p.Y.Max, withAlpha(b.color, alpha)}.Plot(c, p)
 	}
 }
 
-// ticksAtFoot are short lines at the foot of the plot.
+// ticksAtFoot are short lines at the bottom of the plot.
 type ticksAtFoot struct{ at []float64 }
 
 // Plot implements plot.Plotter.

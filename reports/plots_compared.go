@@ -10,11 +10,11 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// comparedBars are the figures of the subjects as bars, one panel for each, at the largest compared size.
+// comparedBars draws the subjects' figures as bars, one panel for each figure, at the largest compared size.
 func comparedBars(s *Summary, name, title, caption string, figures []string) *figure {
 	c := s.largestComparison()
 	if c == nil {
@@ -38,22 +38,22 @@ func comparedBars(s *Summary, name, title, caption string, figures []string) *fi
 		return nil
 	}
 	if stopped {
-		f.caption += " An open bar with an arrow: the subject was stopped there."
+		f.caption += " An open bar with an arrow: the subject was stopped at this value."
 	}
 	if logarithmic {
-		f.caption += " Where a scale is logarithmic, compare the ends of the bars, not their lengths."
+		f.caption += " On a logarithmic scale, compare the ends of the bars, not their lengths."
 	}
 	return f
 }
 
 func comparedDurations(s *Summary) *figure {
 	title := "Syncs"
-	if len(s.collected.pooled(bench.ColdStart)) > 0 {
+	if len(s.collected.pooled(raw.ColdStart)) > 0 {
 		title = "Reaction, cold start and syncs"
 	}
 	caption := "Medians with 95 % confidence intervals."
-	if len(s.collected.pooled(bench.ToolSys)) > 0 {
-		caption += " The tall tick in the bar of a sync: of which the kernel's own time."
+	if len(s.collected.pooled(raw.ToolSys)) > 0 {
+		caption += " The tall tick in the bar of a sync is the kernel time."
 	}
 	return comparedBars(s, "compared-durations", title, caption,
 		[]string{figureReaction, figureCold, figureFull, figurePartial})
@@ -61,7 +61,7 @@ func comparedDurations(s *Summary) *figure {
 
 func comparedCost(s *Summary) *figure {
 	title, caption := "Memory", "Medians with 95 % confidence intervals: peak memory of the process and of its largest tool."
-	if len(s.collected.pooled(bench.SubjectCPU)) > 0 {
+	if len(s.collected.pooled(raw.SubjectCPU)) > 0 {
 		title = "CPU and memory"
 		caption = "Medians with 95 % confidence intervals: CPU time of the subject and its tools, peak memory of its process and of its largest tool."
 	}
@@ -69,7 +69,7 @@ func comparedCost(s *Summary) *figure {
 		[]string{figureCPU, figureColdCPU, figureRSS, figureChildRSS})
 }
 
-// barPanel has one row for each side; nil when fewer than two have the figure. Subjects without it keep their row.
+// barPanel has one row for each side. It returns nil if fewer than two sides have the figure.
 func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, logarithmic bool) {
 	low, high, most := math.Inf(1), 0.0, 0.0
 	have := 0
@@ -133,7 +133,7 @@ func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, log
 	return p, logarithmic
 }
 
-// longSeconds keeps seconds above ten minutes, where "16m40s" is no round number to read an axis by.
+// longSeconds keeps seconds above ten minutes, where "16m40s" would be a bad axis label.
 func longSeconds(v float64) string {
 	if v = roundTick(v); v >= 600 {
 		return Grouped(int64(v)) + " s"
@@ -141,7 +141,7 @@ func longSeconds(v float64) string {
 	return tickSeconds(v)
 }
 
-// byteAxis starts at zero and has ticks that are round in the unit that they are written in.
+// byteAxis starts at zero and has ticks that are round numbers in their unit.
 func byteAxis(a *plot.Axis) {
 	a.Tick.Marker = plot.TickerFunc(func(_, high float64) []plot.Tick {
 		unit := 1.0
@@ -157,11 +157,11 @@ func byteAxis(a *plot.Axis) {
 	})
 }
 
-// bar is one row from the axis to a value, its interval over it and its text behind it.
+// bar is one row: a bar from the axis to a value, with its interval and then its text.
 type bar struct {
 	row, value float64
 	low, high  *float64
-	kernel     *float64 // how much of it is the kernel's
+	kernel     *float64 // the kernel's part of the value
 	text       string
 	color      color.NRGBA
 	open       bool
@@ -183,7 +183,7 @@ func (b bar) Plot(c draw.Canvas, p *plot.Plot) {
 		rectangle{p.X.Min, b.value, b.row - 0.32, b.row + 0.32, b.color}.Plot(c, p)
 	}
 	if b.kernel != nil {
-		// In white, so that it is seen on dark bars, too.
+		// In white, to be visible on dark bars, too.
 		for _, mark := range []draw.LineStyle{{Color: color.White, Width: 3.2}, {Color: ink, Width: 1.6}} {
 			c.StrokeLine2(mark, x(*b.kernel), y(b.row-0.32), x(*b.kernel), y(b.row+0.32))
 		}
@@ -204,7 +204,7 @@ func (b bar) Plot(c draw.Canvas, p *plot.Plot) {
 
 const arrowLength = vg.Length(13)
 
-// arrow points from a place into a direction, a unit vector: the real value lies there.
+// arrow points from a place in a direction, given as a unit vector, towards the real value.
 func arrow(c *draw.Canvas, ink color.Color, from, way vg.Point) {
 	line := draw.LineStyle{Color: ink, Width: 1.4}
 	tip := vg.Point{X: from.X + way.X*arrowLength, Y: from.Y + way.Y*arrowLength}
@@ -214,8 +214,8 @@ func arrow(c *draw.Canvas, ink color.Color, from, way vg.Point) {
 	}
 }
 
-// manySeries is from how many series on a figure has one panel for each kind of duration, with the series named at the
-// ends of their lines: colours for series and shapes for kinds in one panel would be too many.
+// manySeries is the number of series from which a plot has one panel for each kind of duration, and names at the ends
+// of the lines. One panel with a colour for each series and a shape for each kind would be too full.
 const manySeries = 3
 
 // stoppedMark is an open diamond where a subject was stopped, with an arrow upwards.
@@ -272,15 +272,15 @@ func comparedGrowth(s *Summary, line sweepLine, name, title string, kinds []dura
 	}
 	alignEnds(all)
 	for _, one := range f.panels[:len(f.panels)-1] {
-		one.plot.X.Label.Text = "" // the lowest panel's says it for all
+		one.plot.X.Label.Text = "" // the lowest panel has the label for all
 	}
 	if marked {
-		f.explain("stopped there: the real value is larger", stoppedMark{color: grey})
+		f.explain("stopped at this size: the real value is larger", stoppedMark{color: grey})
 	}
 	return f
 }
 
-// growthOf draws one series of one kind; end is nil when there is nothing to draw.
+// growthOf draws one series of one kind; end is nil without points.
 func growthOf(s *Summary, p *plot.Plot, line sweepLine, i int, one *series, kind durationLine) (end *endLabel, stopped bool) {
 	var points intervals
 	var marks []stoppedMark
@@ -324,8 +324,8 @@ func growthOf(s *Summary, p *plot.Plot, line sweepLine, i int, one *series, kind
 	return end, len(marks) > 0
 }
 
-// stoppedIn lists the series that have no value of a metric in a cell because they were stopped.
-func stoppedIn(s *Summary, cell Cell, metric bench.Metric) []string {
+// stoppedIn lists the series without a value of a metric in a cell because they were stopped.
+func stoppedIn(s *Summary, cell Cell, metric raw.Metric) []string {
 	var out []string
 	for _, k := range s.KeyFigures {
 		if k.Cell.id() != cell.id() || len(k.Exceeded) == 0 {

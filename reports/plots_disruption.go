@@ -11,10 +11,10 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// outcomeLook is how the dots of an outcome are drawn: what was answered faint, the rest loud and larger.
+// outcomeLook is how the dots of an outcome are drawn: answered flows faint and small, the others bright and large.
 type outcomeLook struct {
 	outcome, text string
 	color         color.NRGBA
@@ -30,10 +30,10 @@ var outcomeLooks = []outcomeLook{
 	{misrouted, "misrouted", color.NRGBA{0xd0, 0x00, 0x00, 0xff}, 6, true},
 }
 
-// otherOutcome is for a word that is not known here.
+// otherOutcome is for an unknown outcome.
 var otherOutcome = outcomeLook{"", "other", color.NRGBA{0x80, 0x00, 0x80, 0xff}, 2.6, false}
 
-// maxAnswered bounds the dots of answered flows in one picture; the others are all drawn.
+// maxAnswered bounds the dots of answered flows in one plot. All other flows are drawn.
 const maxAnswered = 2500
 
 // disruptionFigures draws, for each series, the first repetition of its largest cell with a stream.
@@ -59,7 +59,7 @@ func disruptionFigure(s *Summary, index int, samples *cellSamples) *figure {
 		return nil
 	}
 	f := &figure{name: "flows-" + fileName(one.name), title: fmt.Sprintf("Flows while the cluster changes: %s, %s", one.name, plural(samples.cell.Services, "Service")),
-		caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a new flow at the time it was due, at the height of its latency, or of the time until it failed; bands are syncs (dark: full, pale: partial)."}
+		caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a new flow at its due time, at the height of its latency or of its time until failure. Bands are syncs (dark: full, pale: partial)."}
 	p := newPlot("time since the repetition began", "flow latency (log scale)")
 	from, to, low, high := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, r := range flows {
@@ -75,7 +75,7 @@ func disruptionFigure(s *Summary, index int, samples *cellSamples) *figure {
 		if look == outcomeLooks[0] {
 			dots = thinDots(dots, maxAnswered)
 			if len(dots) < n {
-				f.caption += fmt.Sprintf(" Of %s answered flows %s are drawn, the slowest among them, and of the others all.", Grouped(int64(n)), Grouped(int64(len(dots))))
+				f.caption += fmt.Sprintf(" Of %s answered flows, %s are drawn, including the slowest; all flows with other outcomes are drawn.", Grouped(int64(n)), Grouped(int64(len(dots))))
 			}
 		}
 		p.Add(specks{dots, look})
@@ -87,19 +87,19 @@ func disruptionFigure(s *Summary, index int, samples *cellSamples) *figure {
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = from-pad, to+pad, low, high
 	linearAxis(&p.X, false, tickSeconds)
 	logAxis(&p.Y, tickSeconds)
-	p.Y.Max = p.Y.Min * math.Pow(p.Y.Max/p.Y.Min, 1/(1-headroom)) // for the names of the steps
+	p.Y.Max = p.Y.Min * math.Pow(p.Y.Max/p.Y.Min, 1/(1-headroom)) // room for the names of the steps
 	f.add(p, panelHeight-20)
 	return f
 }
 
-// headroom is the part of the picture's height that the names of the steps have.
+// headroom is the part of the plot's height for the names of the steps.
 const headroom = 0.16
 
-// firstStream is what the first repetition with a stream has: flows, syncs, and where its steps begin.
+// firstStream returns the flows, the syncs and the starts of steps of the first repetition with a stream.
 func firstStream(samples *cellSamples) (flows, syncs []taggedRecord, marks []stepMark) {
 	var of *repetition
 	for _, r := range samples.records {
-		if r.Metric == bench.Flow && (of == nil || r.run < of.Run || r.run == of.Run && r.Rep < of.Rep) {
+		if r.Metric == raw.Flow && (of == nil || r.run < of.Run || r.run == of.Run && r.Rep < of.Rep) {
 			of = &repetition{Run: r.run, Rep: r.Rep}
 		}
 	}
@@ -112,15 +112,15 @@ func firstStream(samples *cellSamples) (flows, syncs []taggedRecord, marks []ste
 			continue
 		}
 		switch r.Metric {
-		case bench.Flow:
+		case raw.Flow:
 			flows = append(flows, r)
 			owner := owners[r.Step]
 			if due, ok := begins[owner]; !ok || r.At < due {
 				begins[owner] = r.At
 			}
-		case bench.FullSync, bench.PartialSync:
+		case raw.FullSync, raw.PartialSync:
 			syncs = append(syncs, r)
-		case bench.FaultBegun:
+		case raw.FaultDuration:
 			names[owners[r.Step]] = faultText(r.Fault)
 		}
 	}
@@ -134,7 +134,7 @@ func firstStream(samples *cellSamples) (flows, syncs []taggedRecord, marks []ste
 	return flows, syncs, marks
 }
 
-// dotsOf are the flows of an outcome; those of no known one go to the last look.
+// dotsOf returns the flows of an outcome. Flows with an unknown outcome belong to otherOutcome.
 func dotsOf(flows []taggedRecord, look outcomeLook) plotter.XYs {
 	var dots plotter.XYs
 	for _, r := range flows {
@@ -146,7 +146,7 @@ func dotsOf(flows []taggedRecord, look outcomeLook) plotter.XYs {
 	return dots
 }
 
-// specks are dots in one path, so that thousands stay a small file. Of dots that would lie on one another one is drawn.
+// specks are dots in one path, so that the file stays small with thousands. Of overlapping dots, one is drawn.
 type specks struct {
 	dots plotter.XYs
 	look outcomeLook
@@ -205,14 +205,14 @@ func (s specks) Thumbnail(c *draw.Canvas) {
 	s.draw(c, path)
 }
 
-// stepMark is where a step begins.
+// stepMark is where a step starts.
 type stepMark struct {
 	at   float64
 	name string
 }
 
-// stepMarks are lines through the picture with the names of the steps at the top, in two rows, those left out that find no
-// room.
+// stepMarks are lines through the plot with the names of the steps at the top, in two rows. Names without room are
+// omitted.
 type stepMarks struct{ marks []stepMark }
 
 // Plot implements plot.Plotter.

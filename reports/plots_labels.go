@@ -17,10 +17,10 @@ type endLabel struct {
 	color color.NRGBA
 }
 
-// endLabels stand in the right margin, moved apart where they would overlap, each tied to its line's end.
+// endLabels are in the right margin, each connected to its line's end. They are moved apart if they would overlap.
 type endLabels struct {
 	labels []endLabel
-	width  vg.Length // of the longest label, or of that of another panel, so that panels end alike
+	width  vg.Length // of the longest label of all panels, so that all panels have the same width
 }
 
 const (
@@ -67,12 +67,12 @@ func (l *endLabels) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// apart moves ascending places at least step apart and keeps them between low and high, each as near as can be to where
-// it wants to be: groups that touch stand around their middle.
+// apart moves ascending places until they are at least step apart, and keeps them between low and high. Each stays as
+// near as possible to its desired place. Groups that touch are centred on their mean.
 func apart(wanted []vg.Length, step, low, high vg.Length) []vg.Length {
 	type group struct {
 		n   int
-		sum vg.Length // of wanted, each less its offset in the group
+		sum vg.Length // of wanted, each minus its offset in the group
 	}
 	start := func(g group) vg.Length {
 		size := step * vg.Length(g.n-1)
@@ -99,7 +99,7 @@ func apart(wanted []vg.Length, step, low, high vg.Length) []vg.Length {
 	return out
 }
 
-// darker is a colour in which small text can be read on white.
+// darker returns a colour in which small text is readable on white.
 func darker(c color.NRGBA) color.NRGBA {
 	scale := func(v uint8) uint8 { return uint8(int(v) * 7 / 10) }
 	return color.NRGBA{scale(c.R), scale(c.G), scale(c.B), 0xff}

@@ -6,14 +6,14 @@ import (
 	"synclab/reports/estimate"
 )
 
-// sizeLine is one panel of many series versus Services: what it shows and how a series has it in a cell.
+// sizeLine is one panel of many series versus Services: its label, its format, and a series' values in a cell.
 type sizeLine struct {
 	text   string
 	format func(float64) string
 	of     func(*series, Cell) estimate.Sample
 }
 
-// comparedLines draws medians of many series versus Services, each series named at the end of its line.
+// comparedLines draws medians of many series versus Services, with each series' name at the end of its line.
 func comparedLines(s *Summary, line sweepLine, f *figure, panels []sizeLine) *figure {
 	var all []*endLabels
 	for _, panel := range panels {
@@ -57,7 +57,7 @@ func comparedLines(s *Summary, line sweepLine, f *figure, panels []sizeLine) *fi
 	return f
 }
 
-// comparedCounts are the rules of each subject, all tables, and below the elements of sets and maps where there are any.
+// comparedCounts draws each subject's rules in all tables and, if there are any, the elements of sets and maps below.
 func comparedCounts(s *Summary, line sweepLine, f *figure) *figure {
 	count := func(elements bool) func(*series, Cell) estimate.Sample {
 		return func(one *series, cell Cell) estimate.Sample {
@@ -68,6 +68,6 @@ func comparedCounts(s *Summary, line sweepLine, f *figure) *figure {
 			return countValues(elements)(samples, sameSource{kernelRules: true})
 		}
 	}
-	f.caption = "Rules in all tables, as the kernel counts them where that was done. Subjects with the same rules lie on one another."
+	f.caption = "Rules in all tables, counted by the kernel where such counts exist. Lines of subjects with the same rules overlap."
 	return comparedLines(s, line, f, []sizeLine{{"rules", tickCount, count(false)}, {"elements of sets and maps", tickCount, count(true)}})
 }

@@ -12,10 +12,10 @@ import (
 	"synclab/reports/estimate"
 )
 
-// sizeShapes tell the sizes of one series apart.
+// sizeShapes distinguish the sizes of one series.
 var sizeShapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.TriangleGlyph{}, draw.SquareGlyph{}, draw.PyramidGlyph{}, draw.BoxGlyph{}, draw.CrossGlyph{}}
 
-// maxPacketLines bounds the lines of the by-position figure: the largest sizes of each series.
+// maxPacketLines bounds the lines of the plot by position: the last ones, with the largest sizes.
 const maxPacketLines = 8
 
 // packetPositionFigure draws the medians by dispatch position with the fitted line.
@@ -24,8 +24,8 @@ func packetPositionFigure(s *Summary) *figure {
 		return packetsByPosition(s)
 	}
 	f := &figure{name: "first-packet-by-position", title: "First-packet cost by dispatch position",
-		caption: "What one sendto of a new flow costs at the first … last Service (median, 95 % confidence interval) and for an " +
-			"address of no Service (hollow, at the right end); the slope of the line is what each rule in front costs every new flow."}
+		caption: "The cost of one sendto of a new flow at the first … last Service (median, 95 % confidence interval) and for an " +
+			"address of no Service (hollow, at the right end); the slope of the line is the cost of each rule in front, for every new flow."}
 	p := newPlot("dispatch position of the Service", "first packet, median")
 	lines := s.Traversal[max(0, len(s.Traversal)-maxPacketLines):]
 	sizes := []int{}
@@ -75,19 +75,19 @@ func packetPositionFigure(s *Summary) *figure {
 	return f
 }
 
-// slopeError is the half width of the slope's interval, " ± 0.1 ns".
+// slopeError is half the width of the slope's interval, " ± 0.1 ns".
 func slopeError(fit estimate.Fit) string {
 	if fit.SlopeLow == nil {
 		return ""
 	}
 	half := (*fit.SlopeHigh - *fit.SlopeLow) / 2
 	if half < 1e-11 {
-		return " ± 0.01 ns" // finer than the clock: round up
+		return " ± 0.01 ns" // finer than the clock: rounded up
 	}
 	return " ± " + Format(half, "s")
 }
 
-// addEmptyLevel draws what a packet pays over an empty ruleset, median of the cells, as a dotted level on each panel.
+// addEmptyLevel draws the cost in an empty ruleset, median of the cells, as a dotted level on each panel.
 func addEmptyLevel(f *figure, lines []Traversal, panels ...*plot.Plot) {
 	var empty []float64
 	for _, t := range lines {
@@ -128,7 +128,7 @@ func (l level) Thumbnail(c *draw.Canvas) {
 // packetSizeFigure draws the last and the middle position and the miss versus Services.
 func packetSizeFigure(s *Summary, line sweepLine) *figure {
 	f := &figure{name: "first-packet-vs-services", title: "First-packet cost versus Services" + settingsTail(line.settings),
-		caption: "Medians with 95 % confidence intervals. Where dispatch is a list of rules, the last Service and the miss grow with the number of Services."}
+		caption: "Medians with 95 % confidence intervals. If dispatch is a list of rules, the costs of the last Service and of the miss grow with the number of Services."}
 	if s.manyPackets() {
 		return packetsBySize(s, line, f)
 	}

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
 // The swept fields of a sync-period scenario.
@@ -25,7 +25,7 @@ type periodLine struct {
 	cells  []Cell
 }
 
-// periodFigure draws what minSyncPeriod buys and costs: latency above, time spent in syncs below, at the largest size.
+// periodFigure draws the effect of minSyncPeriod at the largest size: latency above, time spent in syncs below.
 func periodFigure(s *Summary) *figure {
 	lines := periodLines(s)
 	if len(lines) == 0 {
@@ -33,7 +33,7 @@ func periodFigure(s *Summary) *figure {
 	}
 	f := &figure{name: "sync-period", title: "Latency and work versus minSyncPeriod",
 		caption: "Above: median and 99th percentile of network programming latency; below: the share of the churn spent in syncs. " +
-			"A good setting is one where latency has stopped falling to the left and work has not started to climb."}
+			"A good setting is a long period with nearly the latency of shorter periods."}
 	upper, lower := newPlot("", "programming latency"), newPlot("minSyncPeriod", "share spent in syncs")
 	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.TriangleGlyph{}, draw.SquareGlyph{}}
 	policies := map[string]bool{}
@@ -45,7 +45,7 @@ func periodFigure(s *Summary) *figure {
 	for _, l := range lines {
 		c := s.color(l.series)
 		if len(s.collected.series) == 1 {
-			c = s.color(slices.Index(order, l.policy)) // the policies are what is compared
+			c = s.color(slices.Index(order, l.policy)) // the plot compares the policies
 		}
 		shape := shapes[slices.Index(order, l.policy)%len(shapes)]
 		one := s.collected.series[l.series]
@@ -53,7 +53,7 @@ func periodFigure(s *Summary) *figure {
 		for _, cell := range l.cells {
 			period, _ := quantity(cell.Params[periodField])
 			periods = append(periods, period)
-			values := one.of(cell, bench.NetworkProgrammingLatency)
+			values := one.of(cell, raw.NetworkProgrammingLatency)
 			half = append(half, plotter.XY{X: period, Y: values.Median()})
 			most = append(most, plotter.XY{X: period, Y: values.Quantile(99)})
 			if shares := busyShares(one.cells[cell.id()]); len(shares) > 0 {
@@ -98,7 +98,7 @@ func periodFigure(s *Summary) *figure {
 	return f
 }
 
-// periodLines groups the cells of the largest size by series and policy; lines with two periods or more are returned.
+// periodLines groups the cells of the largest size by series and policy. It returns lines with at least two periods.
 func periodLines(s *Summary) []periodLine {
 	largest := 0
 	for _, cell := range s.collected.cells {
@@ -110,7 +110,7 @@ func periodLines(s *Summary) []periodLine {
 	for i, one := range s.collected.series {
 		for _, cell := range s.collected.cells {
 			_, ok := quantity(cell.Params[periodField])
-			if !ok || cell.Services != largest || len(one.of(cell, bench.NetworkProgrammingLatency)) == 0 {
+			if !ok || cell.Services != largest || len(one.of(cell, raw.NetworkProgrammingLatency)) == 0 {
 				continue
 			}
 			policy := cell.Params[policyField]

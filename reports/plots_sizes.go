@@ -14,11 +14,11 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// sizePoint is the median of a group at one size, with its interval where there is one.
+// sizePoint is the median of a group at one size, with its interval if there is one.
 type sizePoint struct {
 	x float64
 	estimate.Distribution
@@ -36,7 +36,7 @@ func (v intervals) YError(i int) (float64, float64) {
 	return v[i].Median - *v[i].Low, *v[i].High - v[i].Median
 }
 
-// addMedians draws points with error bars and returns the point's look for the legend.
+// addMedians draws points with error bars and returns their legend mark.
 func addMedians(p *plot.Plot, points intervals, c color.Color, shape draw.GlyphDrawer) plot.Thumbnailer {
 	dots := &plotter.Scatter{XYs: make(plotter.XYs, len(points)), GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3.2, Shape: shape}}
 	for i, v := range points {
@@ -51,14 +51,14 @@ func addMedians(p *plot.Plot, points intervals, c color.Color, shape draw.GlyphD
 	return dots
 }
 
-// addLine draws a line through points and returns its look for the legend.
+// addLine draws a line through points and returns its legend mark.
 func addLine(p *plot.Plot, points plotter.XYs, c color.Color, dashes ...vg.Length) plot.Thumbnailer {
 	line := &plotter.Line{XYs: points, LineStyle: draw.LineStyle{Color: c, Width: 1.3, Dashes: dashes}}
 	p.Add(line)
 	return line
 }
 
-// addRaw draws single values as small pale dots, at most 60 of them a size.
+// addRaw draws single values as small pale dots, at most 60 at each size.
 func addRaw(p *plot.Plot, x float64, values []float64, c color.NRGBA) {
 	values = thin(values, 60)
 	dots := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: withAlpha(c, 0x48), Radius: 1.6, Shape: draw.CircleGlyph{}}}
@@ -72,7 +72,7 @@ func addRaw(p *plot.Plot, x float64, values []float64, c color.NRGBA) {
 	}
 }
 
-// thin keeps at most n values, evenly picked from the sorted ones, the smallest and largest included.
+// thin keeps at most n values, evenly picked from the sorted ones, including the smallest and the largest.
 func thin(values []float64, n int) []float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	if len(sorted) <= n {
@@ -87,7 +87,7 @@ func thin(values []float64, n int) []float64 {
 
 // durationLine is one line of durations versus Services.
 type durationLine struct {
-	metric bench.Metric
+	metric raw.Metric
 	kind   string
 	text   string
 	shape  draw.GlyphDrawer
@@ -146,8 +146,8 @@ func settingsTail(settings string) string {
 	return " (" + settings + ")"
 }
 
-// kindOf is of, with only one kind of sync when kind is set.
-func (s *series) kindOf(cell Cell, metric bench.Metric, kind string) estimate.Sample {
+// kindOf is like of, limited to one kind of sync if kind is set.
+func (s *series) kindOf(cell Cell, metric raw.Metric, kind string) estimate.Sample {
 	samples := s.cells[cell.id()]
 	if samples == nil {
 		return nil
@@ -158,10 +158,10 @@ func (s *series) kindOf(cell Cell, metric bench.Metric, kind string) estimate.Sa
 var dashed = []vg.Length{5, 3}
 
 func syncGrowthFigure(s *Summary, line sweepLine) *figure {
-	kinds := []durationLine{{bench.FullSync, "", "full", draw.CircleGlyph{}, nil}, {bench.PartialSync, "", "partial", draw.TriangleGlyph{}, dashed}}
+	kinds := []durationLine{{raw.FullSync, "", "full", draw.CircleGlyph{}, nil}, {raw.PartialSync, "", "partial", draw.TriangleGlyph{}, dashed}}
 	many := len(s.collected.series) >= manySeries
 	if many {
-		kinds = []durationLine{{metric: bench.ColdStart, text: "cold start"}, {metric: bench.FullSync, text: "full sync"}, {metric: bench.PartialSync, text: "partial sync"}}
+		kinds = []durationLine{{metric: raw.ColdStart, text: "cold start"}, {metric: raw.FullSync, text: "full sync"}, {metric: raw.PartialSync, text: "partial sync"}}
 	}
 	f := growthFigure(s, line, "sync-vs-services", "Full and partial sync versus Services", kinds)
 	if f != nil {
@@ -169,33 +169,33 @@ func syncGrowthFigure(s *Summary, line sweepLine) *figure {
 			"1 means that twice the Services take twice as long, 2 four times."
 		if many {
 			f.title = "Cold start and syncs versus Services" + settingsTail(line.settings)
-			f.caption += " The number behind a name is its exponent."
+			f.caption += " The number after a name is its exponent."
 		}
 	}
 	return f
 }
 
 func restoreGrowthFigure(s *Summary, line sweepLine) *figure {
-	kinds := []durationLine{{bench.Restore, "full", "full", draw.CircleGlyph{}, nil}, {bench.Restore, "partial", "partial", draw.TriangleGlyph{}, dashed}}
+	kinds := []durationLine{{raw.Restore, "full", "full", draw.CircleGlyph{}, nil}, {raw.Restore, "partial", "partial", draw.TriangleGlyph{}, dashed}}
 	if len(s.collected.series) >= manySeries {
 		kinds[0].text, kinds[1].text = "restore of a full sync", "restore of a partial sync"
 		if !restoresHaveKinds(s.collected, line) {
-			kinds = []durationLine{{metric: bench.Restore, text: "restore"}}
+			kinds = []durationLine{{metric: raw.Restore, text: "restore"}}
 		}
 	}
 	f := growthFigure(s, line, "restore-vs-services", "Restore latency versus Services", kinds)
 	if f != nil {
-		f.caption = "Wall time of one iptables-restore (or nft), fork to exit: the part of a sync that the tool and the kernel account for."
+		f.caption = "Wall time of one iptables-restore (or nft), from fork to exit. It is the part of a sync that the tool and the kernel take."
 	}
 	return f
 }
 
-// restoresHaveKinds says whether every restore is known to be of a full or of a partial sync.
+// restoresHaveKinds reports whether the kind of sync is known for every restore.
 func restoresHaveKinds(c *collection, line sweepLine) bool {
 	for _, one := range c.series {
 		for _, cell := range line.cells {
 			if samples := one.cells[cell.id()]; samples != nil && slices.ContainsFunc(samples.records, func(r taggedRecord) bool {
-				return r.Metric == bench.Restore && r.Kind == ""
+				return r.Metric == raw.Restore && r.Kind == ""
 			}) {
 				return false
 			}
@@ -204,10 +204,10 @@ func restoresHaveKinds(c *collection, line sweepLine) bool {
 	return true
 }
 
-// rulesFigure draws installed rules and the closed form versus Services, by table.
+// rulesFigure draws installed and expected rules versus Services, by table. A closed form predicts the expected rules.
 func rulesFigure(s *Summary, line sweepLine) *figure {
 	f := &figure{name: "rules-vs-services", title: "Rules versus Services" + settingsTail(line.settings),
-		caption: "Rules installed by table; the lines are the closed form. A point off its line is a rule too many or too few."}
+		caption: "Rules installed by table; the lines are the expected numbers, from a closed form. A point off its line means too many or too few rules."}
 	if len(s.collected.series) >= manySeries {
 		return comparedCounts(s, line, f)
 	}
@@ -218,16 +218,16 @@ func rulesFigure(s *Summary, line sweepLine) *figure {
 		for _, table := range one.tables(line.cells) {
 			installed, form := plotter.XYs{}, plotter.XYs{}
 			for _, cell := range line.cells {
-				if v := one.tableMedian(cell, bench.Rules, table); v > 0 {
+				if v := one.tableMedian(cell, raw.Rules, table); v > 0 {
 					installed = append(installed, plotter.XY{X: float64(cell.Services), Y: v})
 				}
-				if v := one.tableMedian(cell, bench.RulesClosedForm, table); v > 0 {
+				if v := one.tableMedian(cell, raw.RulesExpected, table); v > 0 {
 					form = append(form, plotter.XY{X: float64(cell.Services), Y: v})
 				}
 			}
 			if len(form) > 1 && !forms[fmt.Sprint(form)] {
-				forms[fmt.Sprint(form)] = true // the subjects of one layout share it: one line
-				f.explain(table+" closed form", addLine(p, form, grey, dashed...))
+				forms[fmt.Sprint(form)] = true // subjects of one layout share it: one line
+				f.explain(table+" expected", addLine(p, form, grey, dashed...))
 			}
 			if len(installed) == 0 {
 				continue
@@ -236,7 +236,7 @@ func rulesFigure(s *Summary, line sweepLine) *figure {
 			if !ok {
 				shape = draw.SquareGlyph{}
 			}
-			// Rings of growing size, since subjects of one layout lie on one another.
+			// Rings of growing size, since points of subjects with one layout overlap.
 			dots := &plotter.Scatter{XYs: installed, GlyphStyle: draw.GlyphStyle{Color: s.color(i), Radius: 3 + 1.8*vg.Length(i), Shape: hollow{shape}}}
 			p.Add(dots)
 			f.explain(one.name+" "+table, dots)
@@ -251,7 +251,7 @@ func rulesFigure(s *Summary, line sweepLine) *figure {
 	return f
 }
 
-// hollow draws circles as rings and leaves other shapes, so that points on one another stay visible.
+// hollow draws outlines, so that overlapping points stay visible.
 type hollow struct{ draw.GlyphDrawer }
 
 // DrawGlyph implements draw.GlyphDrawer.
@@ -288,13 +288,13 @@ func outline(c *draw.Canvas, style draw.GlyphStyle, at vg.Point, corners int, tu
 	c.Stroke(path)
 }
 
-// tables are those that rules were counted in, nat and filter in front.
+// tables lists the tables with counted rules, nat and filter first.
 func (s *series) tables(cells []Cell) []string {
 	var out []string
 	for _, cell := range cells {
 		if samples := s.cells[cell.id()]; samples != nil {
 			for _, d := range samples.details() {
-				if d.metric == bench.Rules || d.metric == bench.RulesClosedForm {
+				if d.metric == raw.Rules || d.metric == raw.RulesExpected {
 					out = append(out, d.table)
 				}
 			}
@@ -309,7 +309,7 @@ func (s *series) tables(cells []Cell) []string {
 }
 
 // tableMedian is the median count of a table in a cell, families added up.
-func (s *series) tableMedian(cell Cell, metric bench.Metric, table string) float64 {
+func (s *series) tableMedian(cell Cell, metric raw.Metric, table string) float64 {
 	samples := s.cells[cell.id()]
 	if samples == nil {
 		return 0

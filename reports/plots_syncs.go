@@ -11,11 +11,11 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// phaseLook is the colour of a phase: other colours than those of the series.
+// phaseLook is the colour of a phase. The series have other colours.
 type phaseLook struct {
 	text  string
 	color color.NRGBA
@@ -32,24 +32,24 @@ var phaseLooks = []phaseLook{
 	{"rest", color.NRGBA{0xc4, 0xc8, 0xcd, 0xff}, func(p Phases) float64 { return p.Rest }},
 }
 
-// maxBars keeps the phase figure on one screen; the tables have the rest.
+// maxBars keeps the phase plot on one screen. The tables have all phases.
 const maxBars = 24
 
-// phasesFigure draws each sync kind as one bar of shares, with its duration at the end: shares, since the durations of
-// sizes and kinds span decades and the small ones would vanish.
+// phasesFigure draws each kind of sync as one bar of shares, with its duration at the end. It draws shares because
+// durations of different sizes and kinds span decades.
 func phasesFigure(s *Summary) *figure {
 	bars := s.Phases
 	if len(bars) == 0 {
 		return nil
 	}
 	f := &figure{name: "phases", title: "Where the time of a sync goes (queue excluded)",
-		caption: "Phases as shares of the time of a repetition's syncs, mean of the repetitions; the median duration at the right. Plan and encode are the proxier's " +
-			"own; user time is that of the iptables tool, or of the thread that speaks to the kernel itself; system time is the kernel's."}
+		caption: "Phases as shares of the time of a repetition's syncs, mean of the repetitions. The median duration is at the right. Plan and encode are the proxier's " +
+			"own work. User time is that of the iptables tool, or of the thread that uses netlink. System time is the kernel's."}
 	if slices.ContainsFunc(bars, func(p Phases) bool { return p.OwnUntold }) {
-		f.caption += " Where a subject does not tell plan and encode they are in the rest."
+		f.caption += " For subjects that do not report plan and encode, both are in the rest."
 	}
 	if slices.ContainsFunc(bars, func(p Phases) bool { return !p.splitKnown() }) {
-		f.caption += fmt.Sprintf(" Where tools ran for less than %s in all, the kernel's clock is too coarse to tell user time from system time: only their sum is known.",
+		f.caption += fmt.Sprintf(" Where tools ran for less than %s in total, the kernel's clock is too coarse to separate user time from system time: only their sum is known.",
 			Format(enoughTicks*clockTick, "s"))
 	}
 	if c := s.largestComparison(); c != nil && len(s.collected.series) >= manySeries {
@@ -96,7 +96,7 @@ func phasesFigure(s *Summary) *figure {
 	return f
 }
 
-// barName says what a bar is of, leaving out what all bars share.
+// barName names a bar, without the parts that all bars share.
 func barName(s *Summary, p Phases) string {
 	name := p.Kind
 	if len(s.collected.series) > 1 {
@@ -108,7 +108,7 @@ func barName(s *Summary, p Phases) string {
 	return shorten(name, 46)
 }
 
-// rectangle is filled, in the coordinates of the plot.
+// rectangle is a filled rectangle, in the coordinates of the plot.
 type rectangle struct {
 	left, right, bottom, top float64
 	color                    color.Color
@@ -129,7 +129,7 @@ func (r rectangle) Thumbnail(c *draw.Canvas) {
 	c.FillPolygon(r.color, []vg.Point{{X: c.Min.X + 4, Y: c.Min.Y}, {X: c.Max.X, Y: c.Min.Y}, {X: c.Max.X, Y: c.Max.Y}, {X: c.Min.X + 4, Y: c.Max.Y}})
 }
 
-// textAt writes a small text beside a point.
+// textAt writes a small text next to a point.
 type textAt struct {
 	x, y  float64
 	text  string
@@ -144,11 +144,11 @@ func (t textAt) Plot(c draw.Canvas, p *plot.Plot) {
 	c.FillText(style, vg.Point{X: x(t.x), Y: y(t.y) + 1}, t.text)
 }
 
-// durationsFigure draws the syncs of runs of one size: one row for each kind and series, every sync a pale dot, the
-// median a mark with its interval.
+// durationsFigure draws the syncs of runs of one size: one row for each kind and series, with every sync a pale dot,
+// and a mark at the median with its interval.
 func durationsFigure(s *Summary) *figure {
-	f := &figure{name: "sync-durations", title: "How long syncs take",
-		caption: "Every sync is a pale dot; the mark is the median, its bar the 95 % confidence interval."}
+	f := &figure{name: "sync-durations", title: "Durations of syncs",
+		caption: "Every sync is a pale dot. The mark is the median, its bar the 95 % confidence interval."}
 	p := newPlot("duration (log scale)", "")
 	type strip struct {
 		name   string
@@ -156,8 +156,8 @@ func durationsFigure(s *Summary) *figure {
 		values estimate.Sample
 	}
 	var strips []strip
-	kinds := []durationLine{{metric: bench.FullSync, text: "full sync"}, {metric: bench.PartialSync, text: "partial sync"},
-		{metric: bench.Restore, kind: "full", text: "restore, full"}, {metric: bench.Restore, kind: "partial", text: "restore, partial"}}
+	kinds := []durationLine{{metric: raw.FullSync, text: "full sync"}, {metric: raw.PartialSync, text: "partial sync"},
+		{metric: raw.Restore, kind: "full", text: "restore, full"}, {metric: raw.Restore, kind: "partial", text: "restore, partial"}}
 	for _, cell := range s.collected.cells {
 		for _, kind := range kinds {
 			for i, one := range s.collected.series {
@@ -199,7 +199,7 @@ func durationsFigure(s *Summary) *figure {
 	return f
 }
 
-// medianMark is a tall tick at the median with its confidence interval through it.
+// medianMark is a tall tick at the median with its confidence interval.
 type medianMark struct {
 	d     estimate.Distribution
 	row   float64

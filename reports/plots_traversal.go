@@ -10,11 +10,12 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// manyPackets says that first packets are drawn with all subjects on one picture, each named at the end of its line.
+// manyPackets reports whether first packets of all subjects are drawn in one plot, with names at the ends of the
+// lines.
 func (s *Summary) manyPackets() bool {
 	return len(s.collected.series) >= manySeries || s.probedDeeply()
 }
@@ -32,7 +33,7 @@ var blogLines = []blogLine{
 	{"nftables", "p99", plotter.XYs{{X: 5000, Y: 37e-6}, {X: 10000, Y: 37e-6}, {X: 30000, Y: 37e-6}}},
 }
 
-const blogCaption = " Grey, for orientation only: the chart of the " + blogSource + ", read from it within ± 4 µs: a round trip, on another machine."
+const blogCaption = " Grey lines, for orientation only, are the chart of the " + blogSource + ", read from it within ± 4 µs: round trips, on another machine."
 
 var blogColor = withAlpha(grey, 0xa0)
 
@@ -50,8 +51,8 @@ func packetsByPosition(s *Summary) *figure {
 	}
 	cell := cells[0]
 	f := &figure{name: "first-packet-by-position", title: "First packet by dispatch position, " + plural(cell.Services, "Service"),
-		caption: "What one sendto of a new flow costs at the first … last Service: medians, and the address of no Service (square, at the right end). " +
-			"Above on a linear scale, with what each Service in front costs; below on a logarithmic one, pale up to the 90th percentile."}
+		caption: "The cost of one sendto of a new flow at the first … last Service: medians. A square at the right end is an address of no Service. " +
+			"The upper scale is linear, and labels have the cost of each Service in front. The lower scale is logarithmic, with a pale band up to the 90th percentile."}
 	linear, p := newPlot("", "first packet"), newPlot("dispatch position of the Service", "first packet (log scale)")
 	slopes, ends := &endLabels{}, &endLabels{}
 	last := 0.0
@@ -93,8 +94,8 @@ func packetsByPosition(s *Summary) *figure {
 	return f
 }
 
-// addPositions draws one subject's medians by position, with a band up to the 90th percentile if that is wanted; it returns
-// the last position, 0 when there is none.
+// addPositions draws one subject's medians by position, with a band up to the 90th percentile if band is set. It
+// returns the last position, or 0.
 func addPositions(p *plot.Plot, ends *endLabels, cost PacketCost, look look, band bool) float64 {
 	var points intervals
 	var middle, high plotter.XYs
@@ -131,7 +132,7 @@ type ribbon struct {
 // Plot implements plot.Plotter.
 func (r ribbon) Plot(c draw.Canvas, p *plot.Plot) { r.fill(c, p, 0x24) }
 
-// fill draws it with an opacity.
+// fill draws the ribbon with an opacity.
 func (r ribbon) fill(c draw.Canvas, p *plot.Plot, alpha uint8) {
 	x, y := p.Transforms(&c)
 	var ring []vg.Point
@@ -155,18 +156,18 @@ func (r ribbon) DataRange() (xmin, xmax, ymin, ymax float64) {
 
 // packetsBySize draws the last Service and the miss versus Services, with the published chart behind them.
 func packetsBySize(s *Summary, line sweepLine, f *figure) *figure {
-	f.caption = "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals. Where dispatch is a list of rules, the cost grows with the number of Services."
+	f.caption = "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals. If dispatch is a list of rules, the cost grows with the number of Services."
 	f = comparedLines(s, line, f, []sizeLine{{"first packet, last Service", tickSeconds, (*series).lastPosition},
 		{"first packet, address of no Service", tickSeconds, func(s *series, c Cell) estimate.Sample { return s.at(c, -1) }}})
 	if f == nil || slices.Max(line.sizes()) < 5000 {
-		return f // the chart begins there
+		return f // the chart starts at 5,000
 	}
 	upper := f.panels[0].plot
 	for _, blog := range blogLines {
 		drawn := &plotter.Line{XYs: blog.points, LineStyle: blog.style()}
 		low, high, least, most := plotter.XYRange(drawn.XYs)
 		x, y := upper.X, upper.Y
-		upper.Add(drawn) // which moves the axes, as if they were linear
+		upper.Add(drawn) // Add extends the axes as if they were linear
 		upper.X, upper.Y = x, y
 		upper.X.Min, upper.X.Max = min(x.Min, low/1.15), max(x.Max, high*1.15)
 		upper.Y.Min, upper.Y.Max = min(y.Min, least/1.15), max(y.Max, most*1.15)
@@ -179,7 +180,7 @@ func packetsBySize(s *Summary, line sweepLine, f *figure) *figure {
 	return f
 }
 
-// lineThumb is a line of the legend.
+// lineThumb is the legend mark of a line.
 type lineThumb struct{ style draw.LineStyle }
 
 // Thumbnail implements plot.Thumbnailer.
@@ -187,12 +188,12 @@ func (l lineThumb) Thumbnail(c *draw.Canvas) {
 	c.StrokeLine2(l.style, c.Min.X, c.Center().Y, c.Max.X, c.Center().Y)
 }
 
-// flowTexts name the methods between namespaces for panels.
+// flowTexts are the panel labels of the methods between namespaces.
 var flowTexts = map[string]string{"handshake": "TCP handshake", "echo": "UDP echo", "established": "established flow, the control"}
 
 // flowsByPosition draws the methods between namespaces at the largest size, one panel each.
 func flowsByPosition(s *Summary) *figure {
-	f := &figure{name: "flows-by-position", caption: "Round trips from a client pod through the node to a pod that answers, each in a namespace of its own: medians, pale up to the 90th percentile. " +
+	f := &figure{name: "flows-by-position", caption: "Round trips from a client pod through the node to a server pod, each in a separate namespace: medians, with a pale band up to the 90th percentile. " +
 		"Only the first packet of a flow crosses the rules: the established flow must not depend on the position."}
 	var all []*endLabels
 	for _, method := range methods[1:] {
@@ -236,7 +237,7 @@ func flowsBySize(s *Summary, line sweepLine) *figure {
 			if len(positions) == 0 {
 				return nil
 			}
-			return samples.packets(bench.FirstPacket, method, positions[len(positions)-1])
+			return samples.packets(raw.FirstPacket, method, positions[len(positions)-1])
 		}})
 	}
 	f := &figure{name: "flows-vs-services", title: "New flows between namespaces versus Services" + settingsTail(line.settings),

@@ -3,28 +3,28 @@ package reports
 import (
 	"slices"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// probe is what one repetition sends first packets to: Services at some positions of the dispatch.
+// probe identifies a set of first packets in one repetition: to Services at some positions of the dispatch.
 type probe struct {
 	subject, method, family string
 	cell                    cellID
 }
 
-func probeOf(r *bench.Record) probe {
+func probeOf(r *raw.Record) probe {
 	return probe{r.Subject, methodOf(r), r.Family, Cell{r.Scenario, r.Services, r.Endpoints, r.Params}.id()}
 }
 
-// alignPositions returns the position under which a first packet is compared with those of other repetitions. kube-proxy
-// writes its dispatch rules in another order at each start, so that the last probed Service is at position 995 in one
-// repetition and at 989 in the next: the k-th positions of all repetitions belong together. Each set of them has the
-// position of its median. Repetitions with different numbers of positions are left as they are.
-func alignPositions(records []bench.Record) func(*bench.Record) int {
+// alignPositions maps the position of a first packet to a position that all repetitions share. kube-proxy writes its
+// dispatch rules in another order at each start: the last probed Service is at position 995 in one repetition and at
+// 989 in the next. So the k-th positions of all repetitions belong together, at their median position. Repetitions with
+// different numbers of positions stay unchanged.
+func alignPositions(records []raw.Record) func(*raw.Record) int {
 	probed := map[probe]map[int][]int{} // positions by repetition
 	for i := range records {
 		r := &records[i]
-		if r.Metric != bench.FirstPacket || r.Position == nil || *r.Position <= 0 {
+		if r.Metric != raw.FirstPacket || r.Position == nil || *r.Position <= 0 {
 			continue
 		}
 		p := probeOf(r)
@@ -41,7 +41,7 @@ func alignPositions(records []bench.Record) func(*bench.Record) int {
 			aligned[p] = middle
 		}
 	}
-	return func(r *bench.Record) int {
+	return func(r *raw.Record) int {
 		p := probeOf(r)
 		if at, found := slices.BinarySearch(probed[p][r.Rep], *r.Position); found && aligned[p] != nil {
 			return aligned[p][at]
@@ -50,8 +50,8 @@ func alignPositions(records []bench.Record) func(*bench.Record) int {
 	}
 }
 
-// middlePositions gives the median of the k-th positions of all repetitions, for each k. It fails where repetitions differ
-// in number, or where two medians are the same.
+// middlePositions returns for each k the median of the k-th positions of all repetitions. It returns false if
+// repetitions have different numbers of positions, or if two medians are equal.
 func middlePositions(byRep map[int][]int) ([]int, bool) {
 	var columns [][]int
 	for _, own := range byRep {

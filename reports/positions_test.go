@@ -3,25 +3,25 @@ package reports
 import (
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// The last positions of repetitions are compared, wherever kube-proxy put its rules.
+// The last positions of all repetitions are compared, at any place of kube-proxy's rules.
 func TestAlignPositions(t *testing.T) {
-	packets := func(rep int, positions ...int) []bench.Record {
-		var out []bench.Record
+	packets := func(rep int, positions ...int) []raw.Record {
+		var out []raw.Record
 		for _, position := range append([]int{0, -1}, positions...) {
 			for i := range 3 {
-				out = append(out, bench.Record{
-					Scenario: "s", Subject: "kube-proxy/iptables-legacy", Services: 100, Rep: rep, Metric: bench.FirstPacket, Unit: "s",
+				out = append(out, raw.Record{
+					Scenario: "s", Subject: "kube-proxy/iptables-legacy", Services: 100, Rep: rep, Metric: raw.FirstPacket, Unit: "s",
 					Value: float64(10*position+i) / 1e9, Position: &position,
 				})
 			}
 		}
 		return out
 	}
-	last := func(records ...[]bench.Record) (estimate.Sample, []int) {
+	last := func(records ...[]raw.Record) (estimate.Sample, []int) {
 		l := &loadedRun{}
 		for _, r := range records {
 			l.records = append(l.records, r...)
@@ -33,11 +33,11 @@ func TestAlignPositions(t *testing.T) {
 	if len(sample) != 3 || len(positions) != 3 || positions[0] != 2 || positions[1] != 50 || positions[2] != 97 {
 		t.Errorf("last positions of %d repetitions, positions %v", len(sample), positions)
 	}
-	// Other numbers of positions do not belong together.
+	// Repetitions with different numbers of positions stay separate.
 	if sample, _ := last(packets(1, 2, 50, 97), packets(2, 1, 99)); len(sample) != 1 {
 		t.Errorf("last positions of %d repetitions", len(sample))
 	}
 	if sample, positions := last(packets(1, 2, 50), packets(2, 2, 50)); len(sample) != 2 || positions[1] != 50 {
-		t.Errorf("positions that are the same: %v, %d repetitions", positions, len(sample))
+		t.Errorf("equal positions: %v, %d repetitions", positions, len(sample))
 	}
 }

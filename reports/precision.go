@@ -6,9 +6,9 @@ import (
 	"synclab/reports/estimate"
 )
 
-// Imprecise are the cells of a run that need more repetitions: those with a ratio that the scenario asks for, whose interval
-// does not keep within a share of it. Asked for are the ratios of its targets, and of each subject's headline figures to
-// its nearest baseline. Of a cell with one subject it is the figures themselves.
+// Imprecise returns the cells of a run that need more repetitions: cells with a requested ratio whose interval is wider
+// than share of the ratio. The ratios of the scenario's targets are requested, and those of each subject's headline
+// figures to its nearest baseline. In a cell with one subject, the figures themselves count.
 func Imprecise(dir string, share float64) ([]Cell, error) {
 	run, err := loadRun(dir)
 	if err != nil {
@@ -32,8 +32,8 @@ func Imprecise(dir string, share float64) ([]Cell, error) {
 	return out, nil
 }
 
-// headlineFigures are what ratios are mostly read of: what is seen from outside, where that was measured, else what
-// subjects tell of themselves and the latency of changes.
+// headlineFigures are the figures that most readers compare: the figures measured from outside, if they exist.
+// Otherwise they are the latency of changes and the sync durations that subjects report.
 func headlineFigures(sides []Side) []string {
 	measured := func(name string) bool {
 		return slices.ContainsFunc(sides, func(s Side) bool { return s.figure(name) != nil })
@@ -47,7 +47,7 @@ func headlineFigures(sides []Side) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !measured(name) })
 }
 
-// precise says whether the ratios of the headline figures are. What one of the two does not have has no ratio.
+// precise reports whether the ratios of all headline figures are precise. A figure that one side lacks has no ratio.
 func (c CellComparison) precise(share float64) bool {
 	for _, side := range c.Sides {
 		baseline := c.nearest(side)
@@ -60,7 +60,7 @@ func (c CellComparison) precise(share float64) bool {
 	return true
 }
 
-// targetsPrecise says whether what the scenario's targets need of a cell is.
+// targetsPrecise reports whether the figures of the scenario's targets in a cell are precise.
 func targetsPrecise(run *loadedRun, c CellComparison, share float64) bool {
 	for _, t := range run.run.Scenario.Targets {
 		i := slices.IndexFunc(c.Sides, func(s Side) bool { return s.Subject == t.Subject })
@@ -73,7 +73,7 @@ func targetsPrecise(run *loadedRun, c CellComparison, share float64) bool {
 		case own == nil:
 		case j >= 0:
 			if r, ok := compareFigures(c.Sides[j].figure(t.Figure), own); ok && !r.within(share) && !t.Once {
-				return false // what is measured once never gets an interval
+				return false // a figure that is measured once never gets an interval
 			}
 		case t.AtMost > 0 && !precise(own, share):
 			return false
@@ -93,7 +93,8 @@ func sidesPrecise(sides []Side, share float64) bool {
 	return true
 }
 
-// precise says whether an estimate's interval keeps within a share of it; a bound does, since more repetitions do not help.
+// precise reports whether an estimate's interval is within a share of it. A bound counts as precise: more repetitions
+// do not improve it.
 func precise(f *estimate.Estimate, share float64) bool {
 	spread, ok := f.Spread()
 	return f.Stopped || ok && spread <= share

@@ -7,43 +7,43 @@ import (
 	"strconv"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/subject"
 	"synclab/reports/estimate"
 )
 
-// Comparison is a ratio: one figure of side B over that of its baseline A, as estimate.Compare has it. Sides of one run take
-// turns, so their repetitions are paired; sides of two runs are not.
+// Comparison is a ratio: one figure of side B divided by that of its baseline A, from estimate.Compare. Sides of one
+// run take turns, so their repetitions are paired. Sides of two runs are not paired.
 type Comparison struct {
 	Cell   Cell   `json:"cell"`
 	Metric string `json:"metric"` // name of a figure: "full_sync", "network_programming_latency_p99"
 	A      string `json:"a"`      // the baseline
 	B      string `json:"b"`
-	// Against says what A is: "variant" (kube-proxy of the same backend), "overall" (the cell's baseline), or both.
+	// Against is the role of A: "variant" (kube-proxy on the same backend), "overall" (the cell's baseline), or both.
 	Against []string `json:"against"`
 	Ratio   float64  `json:"ratio"` // B over A
 	Low     *float64 `json:"ratio_ci_low,omitempty"`
 	High    *float64 `json:"ratio_ci_high,omitempty"`
-	// RangeLow and RangeHigh are the least and the largest ratio of repetitions, where there is no interval.
+	// RangeLow and RangeHigh are the smallest and the largest ratio of repetitions, if there is no interval.
 	RangeLow  *float64 `json:"ratio_range_low,omitempty"`
 	RangeHigh *float64 `json:"ratio_range_high,omitempty"`
-	// Bound is "lower" when B was stopped (the real ratio is larger), "upper" when A was.
+	// Bound is "lower" if B was stopped (the real ratio is larger), "upper" if A was stopped.
 	Bound  string `json:"bound,omitempty"`
 	Paired bool   `json:"paired"`
 	Pairs  int    `json:"pairs"` // of repetitions
-	// P belongs to the interval: of a sign test where Paired, else of a two-sided Mann-Whitney U test. Adjusted allows for all
-	// ratios of the cell.
+	// P belongs to the interval: from a sign test if Paired, else from a two-sided Mann-Whitney U test. Adjusted is
+	// corrected for all ratios of the cell.
 	P        *float64 `json:"p,omitempty"`
 	Adjusted *float64 `json:"p_adjusted,omitempty"`
 	NA       int      `json:"n_a"` // repetitions
 	NB       int      `json:"n_b"`
-	// Differs: the interval, or the bound, leaves 1 out. Observed: there is no interval, so that nothing is said of it.
+	// Differs: the interval, or the bound, excludes 1. Observed: there is no interval, and so no verdict.
 	Differs  bool   `json:"differs"`
 	Observed bool   `json:"observed,omitempty"`
 	Words    string `json:"words"` // "2.3× faster", "observed 2.3× faster", "no difference shown"
 	Warning  string `json:"warning,omitempty"`
 }
 
-// compareFigures sets b beside the baseline a. ok is false where there is nothing to divide.
+// compareFigures divides b by the baseline a. ok is false if there is nothing to divide.
 func compareFigures(a, b *estimate.Estimate) (c Comparison, ok bool) {
 	if a == nil || b == nil {
 		return Comparison{}, false
@@ -68,7 +68,7 @@ func compareFigures(a, b *estimate.Estimate) (c Comparison, ok bool) {
 	return c, true
 }
 
-// repetitions that the ratio rests on.
+// repetitions returns how many repetitions the ratio is based on.
 func (c Comparison) repetitions() int {
 	if c.Paired {
 		return c.Pairs
@@ -80,21 +80,21 @@ func tooFew(repetitions int) string {
 	return "observed in " + plural(repetitions, "repetition") + ", too few for an interval at 95 %"
 }
 
-// within says whether the interval keeps within a share of the ratio.
+// within reports whether the interval is within a share of the ratio.
 func (c Comparison) within(share float64) bool {
 	return estimate.Ratio{Value: c.Ratio, Low: c.Low, High: c.High, Bound: c.Bound}.Precise(share)
 }
 
-// apart says that the ratio differs from 1, or that all repetitions that were observed do.
+// apart reports whether the ratio differs from 1, or whether all observed repetitions differ in the same direction.
 func (c Comparison) apart() bool {
 	return c.Differs || c.Observed && c.Ratio != 1 && (c.RangeLow == nil || *c.RangeLow > 1 || *c.RangeHigh < 1)
 }
 
-// words says the ratio: "2.3× faster", "> 120× slower", "no difference shown".
+// words formats the ratio: "2.3× faster", "> 120× slower", "no difference shown".
 func (c Comparison) words(t figureText) string {
 	switch {
 	case c.Bound != "" && !c.Differs:
-		return "unknown" // stopped before it had used as much as the other needed
+		return "unknown" // stopped before it had used as much as the other side
 	case c.Ratio == 1 && !c.Differs && (c.Low == nil || *c.Low == *c.High):
 		return "the same"
 	case !c.Differs && !c.Observed:
@@ -119,7 +119,7 @@ func (c Comparison) words(t figureText) string {
 	return "> " + times(math.Floor(ratio*digits)/digits) + "× " + word
 }
 
-// intervalText is the interval in the direction of the words, or the range that was observed: "28–33×", "range 28–33×".
+// intervalText is the interval in the direction of the words, or the observed range: "28–33×", "range 28–33×".
 func (c Comparison) intervalText() string {
 	switch {
 	case c.Low != nil:
@@ -147,7 +147,7 @@ func (c Comparison) between(low, high float64) string {
 	return from + "–" + to + "×"
 }
 
-// times writes a ratio with two significant digits, three near 1.
+// times formats a ratio with two significant digits, three near 1.
 func times(v float64) string {
 	switch {
 	case v >= 9.95:
@@ -173,14 +173,14 @@ func overallBaseline(sides []Side) int {
 	return max(0, slices.IndexFunc(sides, func(s Side) bool { return strings.HasPrefix(s.Subject, kubeProxy) }))
 }
 
-// kubeProxyLike names the kube-proxy, with default settings, that writes to the same tables as a subject, whichever way and
-// in whichever layout; empty: not known.
-func kubeProxyLike(subject string) string {
-	s, err := bench.ParseSubject(subject)
+// kubeProxyLike returns the kube-proxy with default settings that writes to the same tables as a subject, with any
+// method and layout. It is empty if unknown.
+func kubeProxyLike(name string) string {
+	s, err := subject.ParseSubject(name)
 	switch {
 	case err != nil:
 		return ""
-	case s.Proxier == bench.KubeProxy:
+	case s.Proxier == subject.KubeProxy:
 		return s.Base
 	case s.Variant != "":
 		return kubeProxy + "iptables-" + string(s.Variant)
@@ -190,7 +190,7 @@ func kubeProxyLike(subject string) string {
 	return ""
 }
 
-// variantBaseline is kube-proxy with a side's backend and default settings, of the same run where there are several.
+// variantBaseline is kube-proxy with a side's backend and default settings, preferably of the same run.
 func variantBaseline(sides []Side, of Side) (int, bool) {
 	like := kubeProxyLike(of.Subject)
 	if like == "" || like == of.Subject {
@@ -211,7 +211,7 @@ func variantBaseline(sides []Side, of Side) (int, bool) {
 	return found, found >= 0
 }
 
-// cellComparisons sets the sides of every cell with two or more beside their baselines.
+// cellComparisons compares the sides of every cell with their baselines, if it has at least two.
 func cellComparisons(c *collection) []CellComparison {
 	var out []CellComparison
 	for _, cell := range c.cells {
@@ -247,7 +247,7 @@ func cellComparisons(c *collection) []CellComparison {
 	return out
 }
 
-// adjust the p-values for their number.
+// adjust corrects the p-values for their number.
 func (c *CellComparison) adjust() {
 	var p []float64
 	var of []*Comparison
@@ -270,8 +270,8 @@ func (c *CellComparison) add(a, b Side, against []string) {
 	}
 }
 
-// nearest is the baseline that a side is first set beside: kube-proxy of its own backend, else the cell's. Empty for the
-// cell's baseline itself.
+// nearest is the first baseline of a side: kube-proxy on the same backend, else the cell's baseline. It is empty for
+// the cell's baseline itself.
 func (c CellComparison) nearest(side Side) string {
 	if i, ok := variantBaseline(c.Sides, side); ok {
 		return c.Sides[i].Series
@@ -282,7 +282,7 @@ func (c CellComparison) nearest(side Side) string {
 	return c.Baseline
 }
 
-// ratio of a side to a baseline; nil where there is none.
+// ratio returns the ratio of a side to a baseline, or nil.
 func (c CellComparison) ratio(b, a, metric string) *Comparison {
 	i := slices.IndexFunc(c.Ratios, func(r Comparison) bool { return r.A == a && r.B == b && r.Metric == metric })
 	if i < 0 {
@@ -302,7 +302,7 @@ func (c Comparison) pText() string {
 	return fmt.Sprintf("%s (n = %d, %d)", text, c.NA, c.NB)
 }
 
-// limitText is what a stopped subject's figure is larger than: "> 600 s".
+// limitText is the lower bound of a stopped subject's figure: "> 600 s".
 func limitText(v float64, unit string) string {
 	if unit == "s" && v >= 1 {
 		return "> " + trimTick(significant(v)+" s")

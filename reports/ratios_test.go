@@ -9,7 +9,7 @@ import (
 	"synclab/reports/estimate"
 )
 
-// figureOf makes a full sync of the values of single repetitions.
+// figureOf makes a full sync figure from one value for each repetition.
 func figureOf(values ...float64) *estimate.Estimate {
 	by := estimate.Sample{}
 	for i, v := range values {
@@ -29,7 +29,7 @@ func TestRatioWords(t *testing.T) {
 	}{
 		{"faster", six(46.5), six(1.5), "31× faster", ""},
 		{"slower", six(1), six(1.4), "1.4× slower", ""},
-		{"the interval holds 1", figureOf(1, 1.1, 0.9, 1.05, 0.95, 1), figureOf(1.05, 0.9, 1.1, 1, 0.96, 1.01), "no difference shown", ""},
+		{"the interval contains 1", figureOf(1, 1.1, 0.9, 1.05, 0.95, 1), figureOf(1.05, 0.9, 1.1, 1, 0.96, 1.01), "no difference shown", ""},
 		{"three repetitions", figureOf(47, 46, 48), figureOf(1.5, 1.6, 1.4), "observed 31× faster", "observed in 3 repetitions, too few for an interval at 95 %"},
 		{"one repetition", figureOf(10), figureOf(5), "observed 2.0× faster", "observed in 1 repetition, too few for an interval at 95 %"},
 		{"baseline stopped", stoppedFigure, figureOf(5, 5, 5), "> 120× faster", ""},
@@ -51,8 +51,8 @@ func TestRatioWords(t *testing.T) {
 	}
 }
 
-// TestRatioCoverage: a machine that slows down and speeds up slows both subjects of a pair. The interval of the ratio
-// must hold the true one 95 times in 100, and the pairs must make it narrow although the values spread widely.
+// TestRatioCoverage: a machine that slows down and speeds up affects both subjects of a pair. The interval must
+// contain the true ratio 95 times in 100. Pairs must make it narrow although the values spread widely.
 func TestRatioCoverage(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 12))
 	held, narrow := 0, 0
@@ -64,7 +64,7 @@ func TestRatioCoverage(t *testing.T) {
 			b = append(b, 3*weather*math.Exp(0.02*random.NormFloat64()))
 		}
 		c, _ := compareFigures(figureOf(a...), figureOf(b...))
-		// The interval is widened to hold the ratio of the medians; what it says of the truth is in its nearer bound.
+		// The interval is widened to contain the ratio of the medians. Its nearer bound tests the coverage.
 		if *c.Low <= 3 && 3 <= *c.High {
 			held++
 		}
@@ -73,11 +73,11 @@ func TestRatioCoverage(t *testing.T) {
 		}
 	}
 	if held < 465 || narrow < 400 {
-		t.Errorf("the interval held the ratio %d times and was narrow %d times in 500", held, narrow)
+		t.Errorf("of 500 intervals, %d contain the ratio and %d are narrow", held, narrow)
 	}
 }
 
-// TestPairsOfRuns: repetitions of two runs are not paired, and those of one by their numbers.
+// TestPairsOfRuns: repetitions of one run are paired by their numbers, those of two runs are not.
 func TestPairsOfRuns(t *testing.T) {
 	a, b := figureOf(1, 2, 4, 1, 2, 4), figureOf(2, 4, 8, 2, 4, 8)
 	if c, _ := compareFigures(a, b); !c.Paired || c.Pairs != 6 || *c.Low != 2 || *c.High != 2 || !c.Differs {
@@ -90,9 +90,9 @@ func TestPairsOfRuns(t *testing.T) {
 		t.Errorf("of two runs: %+v", c)
 	}
 	b = figureOf(2, 4, 8, 2, 4, 8)
-	a.ByRepetition = append(a.ByRepetition[:1:1], a.ByRepetition[2:]...) // the second has none
+	a.ByRepetition = append(a.ByRepetition[:1:1], a.ByRepetition[2:]...) // repetition 2 is missing
 	if c, _ := compareFigures(a, b); c.Pairs != 5 || !c.Observed || *c.RangeLow != 2 {
-		t.Errorf("with one that is missing: %+v", c)
+		t.Errorf("with a missing repetition: %+v", c)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestBaselines(t *testing.T) {
 			[]string{"kube-proxy/iptables-nft", "kube-proxy/iptables-legacy", "", "kube-proxy/iptables-legacy"}},
 		{side("synclab/iptables-nft", "exec:mine", "kube-proxy/nftables"), "kube-proxy/nftables", []string{"kube-proxy/nftables", "kube-proxy/nftables", ""}},
 		{side("synclab/iptables-nft", "synclab/nftables"), "synclab/iptables-nft", []string{"", "synclab/iptables-nft"}},
-		{side("synclab/iptables-nft-tree", "synclab/iptables-legacy-direct", "synclab/nftables", "kube-proxy/nftables", "kube-proxy/iptables-legacy", "kube-proxy/iptables-nft"),
+		{side("synclab/iptables-nft-tree", "synclab/iptables-legacy-tree", "synclab/nftables", "kube-proxy/nftables", "kube-proxy/iptables-legacy", "kube-proxy/iptables-nft"),
 			"kube-proxy/iptables-legacy", []string{"kube-proxy/iptables-nft", "kube-proxy/iptables-legacy", "kube-proxy/nftables",
 				"kube-proxy/iptables-legacy", "", "kube-proxy/iptables-legacy"}},
 		{side("exec:nftables", "kube-proxy/nftables"), "kube-proxy/nftables", []string{"kube-proxy/nftables", ""}},
@@ -126,7 +126,7 @@ func TestBaselines(t *testing.T) {
 		}
 		for i, side := range test.sides {
 			if got := c.nearest(side); got != test.nearest[i] {
-				t.Errorf("%s beside %q, want %q", side.Series, got, test.nearest[i])
+				t.Errorf("%s: baseline %q, want %q", side.Series, got, test.nearest[i])
 			}
 		}
 	}

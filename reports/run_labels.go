@@ -3,23 +3,22 @@ package reports
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// labelParts are what runs are called by where it tells them apart, the most telling first.
-var labelParts = []func(bench.Run) string{
-	func(r bench.Run) string { return named("Linux ", r.Versions.Kernel) },
-	func(r bench.Run) string { return named("synclab ", r.Versions.Synclab) },
-	func(r bench.Run) string { return named("kube-proxy ", r.Versions.KubeProxy) },
-	func(r bench.Run) string { return named("iptables ", toolVersion(r.Versions)) },
-	func(r bench.Run) string { return named("nft ", plainVersion(r.Versions.Nft)) },
-	func(r bench.Run) string { return machineText(r.Machine) },
-	func(r bench.Run) string { return r.Machine.OS },
-	func(r bench.Run) string { return named("seed ", fmt.Sprint(r.Seed)) },
+// labelParts are the possible parts of run labels, the best first. Labels use only parts that differ between runs.
+var labelParts = []func(raw.Run) string{
+	func(r raw.Run) string { return named("Linux ", r.Versions.Kernel) },
+	func(r raw.Run) string { return named("synclab ", r.Versions.Synclab) },
+	func(r raw.Run) string { return named("kube-proxy ", r.Versions.KubeProxy) },
+	func(r raw.Run) string { return named("iptables ", toolVersion(r.Versions)) },
+	func(r raw.Run) string { return named("nft ", plainVersion(r.Versions.Nft)) },
+	func(r raw.Run) string { return machineText(r.Machine) },
+	func(r raw.Run) string { return r.Machine.OS },
+	func(r raw.Run) string { return named("seed ", fmt.Sprint(r.Seed)) },
 }
 
 func named(what, value string) string {
@@ -29,7 +28,7 @@ func named(what, value string) string {
 	return what + value
 }
 
-func toolVersion(v bench.Versions) string {
+func toolVersion(v raw.Versions) string {
 	legacy, nft := plainVersion(v.IPTablesLegacy), plainVersion(v.IPTablesNft)
 	switch {
 	case legacy == "" || nft == legacy:
@@ -40,20 +39,16 @@ func toolVersion(v bench.Versions) string {
 	return legacy + " and " + nft
 }
 
-// cpuNoise is what a processor's name has beside the name.
-var cpuNoise = regexp.MustCompile(`\((R|TM|r|tm)\)|\b\d+-Core\b|\b(CPU|Processor)\b|@.*`)
-
-// machineText is a machine in a few words: "32 × Intel Xeon Platinum 8375C".
-func machineText(m bench.Machine) string {
-	cpu := strings.Join(strings.Fields(cpuNoise.ReplaceAllString(m.CPU, "")), " ")
-	if m.CPUs == 0 || cpu == "" {
-		return cpu
+// machineText names a machine by its CPUs: "32 × AMD EPYC 7763 64-Core Processor".
+func machineText(m raw.Machine) string {
+	if m.CPUs == 0 || m.CPU == "" {
+		return m.CPU
 	}
-	return fmt.Sprintf("%d × %s", m.CPUs, cpu)
+	return fmt.Sprintf("%d × %s", m.CPUs, m.CPU)
 }
 
-// runLabels names the runs apart, and each as shortly: by kernel, version or machine where these differ, else by their
-// id, numbered when two share one.
+// runLabels gives each run a short unique label: kernel, version or machine if these differ, else the run's id.
+// Runs with the same label are numbered.
 func runLabels(runs []*loadedRun) []string {
 	labels := make([]string, len(runs))
 	apart := 1
@@ -90,13 +85,13 @@ func runLabels(runs []*loadedRun) []string {
 	return labels
 }
 
-// runsTable says, of several runs, what each label stands for: what they do not share, and where they are. Empty with one.
+// runsTable explains the labels of several runs: their differences and folders. It is empty for one run.
 func (s *Summary) runsTable() pageTable {
 	runs := s.collected.runs
 	if len(runs) < 2 {
 		return pageTable{}
 	}
-	t := pageTable{Title: "The runs", Note: "What they do not share; the rest is at the foot of the page.",
+	t := pageTable{Title: "The runs", Note: "This table has only the differences between the runs. The end of the page has all their properties.",
 		Columns: []pageColumn{{Name: "Run"}, {Name: "Folder"}, {Name: "Measured"}, {Name: "Repetitions", Numeric: true}}}
 	for _, head := range s.Runs {
 		t.Rows = append(t.Rows, []pageCell{{Text: head.Label}, {Text: head.Dir}, {Text: head.Started.Format("2006-01-02 15:04")}, intCell(head.Reps)})
@@ -104,9 +99,9 @@ func (s *Summary) runsTable() pageTable {
 	for _, part := range append(slices.Clone(runParts), runSeed, runFeed) {
 		switch part.what {
 		case "CPU":
-			part = runPart{what: "machine", of: func(r bench.Run) string { return machineText(r.Machine) }}
+			part = runPart{what: "machine", of: func(r raw.Run) string { return machineText(r.Machine) }}
 		case "CPUs":
-			continue // the machine's
+			continue // part of machine
 		}
 		var values []string
 		for _, run := range runs {

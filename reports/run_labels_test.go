@@ -6,33 +6,33 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// Runs are called by what tells them apart, and by no more.
+// A run's label has only the parts that distinguish the run.
 func TestRunLabels(t *testing.T) {
-	run := func(id, kernel, synclab, cpu string, cpus int) bench.Run {
-		return bench.Run{ID: id, Seed: 1, Versions: bench.Versions{Kernel: kernel, Synclab: synclab, IPTablesNft: "iptables v1.8.9 (nf_tables)", IPTablesLegacy: "iptables v1.8.9 (legacy)"},
-			Machine: bench.Machine{CPU: cpu, CPUs: cpus}}
+	run := func(id, kernel, synclab, cpu string, cpus int) raw.Run {
+		return raw.Run{ID: id, Seed: 1, Versions: raw.Versions{Kernel: kernel, Synclab: synclab, IPTablesNft: "iptables v1.8.9 (nf_tables)", IPTablesLegacy: "iptables v1.8.9 (legacy)"},
+			Machine: raw.Machine{CPU: cpu, CPUs: cpus}}
 	}
 	xeon := "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz"
 	tools := run("b", "6.1", "v1", xeon, 2)
 	tools.Versions.IPTablesNft = "iptables v1.8.10 (nf_tables)"
 	for _, c := range []struct {
 		name string
-		runs []bench.Run
+		runs []raw.Run
 		want []string
 	}{
-		{"one", []bench.Run{run("a", "6.1", "v1", xeon, 2)}, []string{"a"}},
-		{"alike", []bench.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.1", "v1", xeon, 2)}, []string{"a", "b"}},
-		{"one id", []bench.Run{run("a", "6.1", "v1", xeon, 2), run("a", "6.1", "v1", xeon, 2)}, []string{"a", "a #2"}},
-		{"kernels", []bench.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.18", "v1", xeon, 4)}, []string{"Linux 6.1", "Linux 6.18"}},
-		{"versions", []bench.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.1", "v2", xeon, 2)}, []string{"synclab v1", "synclab v2"}},
-		{"machines", []bench.Run{run("a", "6.1", "v1", xeon, 32), run("b", "6.1", "v1", "AMD EPYC 7763 64-Core Processor", 2)}, []string{"32 × Intel Xeon Platinum 8375C", "2 × AMD EPYC 7763"}},
-		{"tools", []bench.Run{run("a", "6.1", "v1", xeon, 2), tools}, []string{"iptables v1.8.9", "iptables v1.8.9 and v1.8.10"}},
-		{"two parts", []bench.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.1", "v2", xeon, 2), run("c", "6.18", "v1", xeon, 2)},
+		{"one", []raw.Run{run("a", "6.1", "v1", xeon, 2)}, []string{"a"}},
+		{"alike", []raw.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.1", "v1", xeon, 2)}, []string{"a", "b"}},
+		{"one id", []raw.Run{run("a", "6.1", "v1", xeon, 2), run("a", "6.1", "v1", xeon, 2)}, []string{"a", "a #2"}},
+		{"kernels", []raw.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.18", "v1", xeon, 4)}, []string{"Linux 6.1", "Linux 6.18"}},
+		{"versions", []raw.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.1", "v2", xeon, 2)}, []string{"synclab v1", "synclab v2"}},
+		{"machines", []raw.Run{run("a", "6.1", "v1", xeon, 32), run("b", "6.1", "v1", "AMD EPYC 7763 64-Core Processor", 2)}, []string{"32 × " + xeon, "2 × AMD EPYC 7763 64-Core Processor"}},
+		{"tools", []raw.Run{run("a", "6.1", "v1", xeon, 2), tools}, []string{"iptables v1.8.9", "iptables v1.8.9 and v1.8.10"}},
+		{"two parts", []raw.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.1", "v2", xeon, 2), run("c", "6.18", "v1", xeon, 2)},
 			[]string{"Linux 6.1, synclab v1", "Linux 6.1, synclab v2", "Linux 6.18, synclab v1"}},
-		{"some alike", []bench.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.1", "v1", xeon, 2), run("c", "6.18", "v1", xeon, 2)},
+		{"some alike", []raw.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.1", "v1", xeon, 2), run("c", "6.18", "v1", xeon, 2)},
 			[]string{"Linux 6.1, a", "Linux 6.1, b", "Linux 6.18"}},
 	} {
 		var runs []*loadedRun
@@ -45,11 +45,11 @@ func TestRunLabels(t *testing.T) {
 	}
 }
 
-// TestRunsOfMachines: a page of several machines tells them apart, says what they do not share, and holds no sync of one
-// against the kernel time of the other.
+// TestRunsOfMachines: a page of several machines distinguishes them and lists their differences. It never divides a
+// sync of one by the kernel time of the other.
 func TestRunsOfMachines(t *testing.T) {
 	before, after := pair(t, synthetic{scenario: "cold-start", subjects: []syntheticSubject{legacy}, sizes: []int{1000}, reps: 8}, func(y *synthetic) { y.subjects[0].base /= 2 })
-	editRun(t, after, func(r *bench.Run) { r.Versions.Kernel, r.Machine.CPUs = "6.1.0", 16 })
+	editRun(t, after, func(r *raw.Run) { r.Versions.Kernel, r.Machine.CPUs = "6.1.0", 16 })
 	out := filepath.Join(t.TempDir(), "both")
 	s, err := Build([]string{before, after}, out, Options{NoPNG: true})
 	if err != nil {
@@ -58,7 +58,7 @@ func TestRunsOfMachines(t *testing.T) {
 	if got := []string{s.KeyFigures[0].Series, s.KeyFigures[1].Series}; !slices.Equal(got, []string{legacy.name + " · Linux 6.18.0", legacy.name + " · Linux 6.1.0"}) {
 		t.Errorf("series %q", got)
 	}
-	if !hasWarning(s, "run Linux 6.1.0 does not share with Linux 6.18.0: kernel and CPUs; compare with care") {
+	if !hasWarning(s, "run Linux 6.1.0 differs from Linux 6.18.0 in kernel and CPUs: compare with care") {
 		t.Errorf("warnings %q", s.Warnings)
 	}
 	c := s.Comparisons[0]
@@ -67,13 +67,13 @@ func TestRunsOfMachines(t *testing.T) {
 	}
 	for i, side := range c.Sides {
 		if floor := c.floor(side, figureFull); floor == nil || floor.Series != c.Sides[i].Series {
-			t.Errorf("the floor of %s is %+v", side.Series, floor)
+			t.Errorf("the kernel floor of %s is %+v", side.Series, floor)
 		}
 	}
 	page := readPage(t, out)
 	for _, want := range []string{"The runs", "Linux 6.1.0", "Machine", "16 × Example"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
 func readPage(t *testing.T, dir string) string {
@@ -23,7 +23,7 @@ func hasWarning(s *Summary, text string) bool {
 	return strings.Contains(strings.Join(s.Warnings, "\n"), text)
 }
 
-// TestRunsOfOneCell: two runs of the same cell are two series, compared with one another.
+// TestRunsOfOneCell: two runs of the same cell are two series that are compared with one another.
 func TestRunsOfOneCell(t *testing.T) {
 	root := t.TempDir()
 	faster := legacy
@@ -63,7 +63,7 @@ func TestRunsOfOneCell(t *testing.T) {
 		}
 	}
 	if page := readPage(t, out); strings.Count(page, "<pre>") != 2 {
-		t.Error("the page does not say how to repeat both runs")
+		t.Error("the page has no commands that repeat both runs")
 	}
 }
 
@@ -104,7 +104,7 @@ func TestTornLastLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !hasWarning(s, "torn") || !hasWarning(s, "interrupted") {
+	if !hasWarning(s, "is incomplete and was skipped") || !hasWarning(s, "interrupted") {
 		t.Errorf("warnings %q", s.Warnings)
 	}
 	if s.KeyFigures[0].FullSync.N != 2 {
@@ -120,7 +120,7 @@ func TestTornLastLine(t *testing.T) {
 	}
 }
 
-// TestFailedSyncs are counted and their durations left out.
+// TestFailedSyncs: failed syncs are counted, and their durations left out.
 func TestFailedSyncs(t *testing.T) {
 	y := synthetic{id: "failing", scenario: "steady-churn", subjects: []syntheticSubject{legacy}, sizes: []int{500}, reps: 2, churn: 40, failed: 2}
 	s := y.build(t, t.TempDir(), Options{NoPNG: true})
@@ -130,25 +130,25 @@ func TestFailedSyncs(t *testing.T) {
 	}
 }
 
-// TestSparse: whatever is missing, a report comes out.
+// TestSparse: Build writes a report whatever is missing.
 func TestSparse(t *testing.T) {
 	position := 5
-	one := func(change func(*bench.Record)) bench.Record {
-		r := bench.Record{Scenario: "x", Subject: "a/b", Services: 10, Endpoints: 1, Rep: 1, Value: 1, Unit: "s", At: 2}
+	one := func(change func(*raw.Record)) raw.Record {
+		r := raw.Record{Scenario: "x", Subject: "a/b", Services: 10, Endpoints: 1, Rep: 1, Value: 1, Unit: "s", At: 2}
 		change(&r)
 		return r
 	}
-	for name, records := range map[string][]bench.Record{
+	for name, records := range map[string][]raw.Record{
 		"none":           nil,
-		"one change":     {one(func(r *bench.Record) { r.Metric = bench.NetworkProgrammingLatency })},
-		"instant change": {one(func(r *bench.Record) { r.Metric, r.Value = bench.NetworkProgrammingLatency, 0 })},
-		"one packet":     {one(func(r *bench.Record) { r.Metric, r.Position = bench.FirstPacket, &position })},
-		"no position":    {one(func(r *bench.Record) { r.Metric = bench.FirstPacket })},
-		"zero sync":      {one(func(r *bench.Record) { r.Metric, r.Value, r.Sync = bench.FullSync, 0, 1 })},
-		"only failures":  {one(func(r *bench.Record) { r.Metric, r.Error = bench.FullSync, "no" }), one(func(r *bench.Record) { r.Metric, r.Unit = bench.SyncFailed, "count" })},
-		"unknown metric": {one(func(r *bench.Record) { r.Metric, r.Unit = "jitter", "furlongs" })},
-		"no services":    {one(func(r *bench.Record) { r.Metric, r.Services = bench.FullSync, 0 }), one(func(r *bench.Record) { r.Metric = bench.FullSync })},
-		"hostile names":  {one(func(r *bench.Record) { r.Metric, r.Scenario, r.Subject = bench.FullSync, "<script>", "<b>/&" })},
+		"one change":     {one(func(r *raw.Record) { r.Metric = raw.NetworkProgrammingLatency })},
+		"instant change": {one(func(r *raw.Record) { r.Metric, r.Value = raw.NetworkProgrammingLatency, 0 })},
+		"one packet":     {one(func(r *raw.Record) { r.Metric, r.Position = raw.FirstPacket, &position })},
+		"no position":    {one(func(r *raw.Record) { r.Metric = raw.FirstPacket })},
+		"zero sync":      {one(func(r *raw.Record) { r.Metric, r.Value, r.Sync = raw.FullSync, 0, 1 })},
+		"only failures":  {one(func(r *raw.Record) { r.Metric, r.Error = raw.FullSync, "no" }), one(func(r *raw.Record) { r.Metric, r.Unit = raw.SyncFailed, "count" })},
+		"unknown metric": {one(func(r *raw.Record) { r.Metric, r.Unit = "jitter", "furlongs" })},
+		"no services":    {one(func(r *raw.Record) { r.Metric, r.Services = raw.FullSync, 0 }), one(func(r *raw.Record) { r.Metric = raw.FullSync })},
+		"hostile names":  {one(func(r *raw.Record) { r.Metric, r.Scenario, r.Subject = raw.FullSync, "<script>", "<b>/&" })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -167,21 +167,21 @@ func TestSparse(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(s.Sentences) == 0 && name == "none" {
-				t.Error("nothing is said of nothing")
+				t.Error("no sentence for a run without records")
 			}
 			if page := readPage(t, dir); strings.Contains(page, "<b>/") || strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
-				t.Error("the page holds a raw name or a number that is none")
+				t.Error("the page has an unescaped name, NaN or Inf")
 			}
 		})
 	}
 }
 
-// TestRuleMismatch: a kernel that holds other rules than the closed form says is a warning.
+// TestRuleMismatch: a warning appears if the kernel's rule count differs from the expected number.
 func TestRuleMismatch(t *testing.T) {
 	dir := t.TempDir()
 	y := synthetic{id: "rules", scenario: "cold-start", subjects: []syntheticSubject{legacy}, sizes: []int{500}, reps: 2}
 	s := y.build(t, dir, Options{NoPNG: true})
-	if hasWarning(s, "closed form") {
+	if hasWarning(s, "expected numbers") {
 		t.Errorf("warnings %q", s.Warnings)
 	}
 	path := filepath.Join(dir, "records.jsonl")
@@ -191,7 +191,7 @@ func TestRuleMismatch(t *testing.T) {
 	}
 	wrong := strings.Replace(string(text), `"metric":"rules_kernel","value":11511`, `"metric":"rules_kernel","value":11510`, 1)
 	if wrong == string(text) {
-		t.Fatal("the synthetic run holds no such count")
+		t.Fatal("the synthetic run has no such count")
 	}
 	if err := os.WriteFile(path, []byte(wrong), 0o644); err != nil {
 		t.Fatal(err)
@@ -199,14 +199,14 @@ func TestRuleMismatch(t *testing.T) {
 	if s, err = Build([]string{dir}, "", Options{NoPNG: true}); err != nil {
 		t.Fatal(err)
 	}
-	if !hasWarning(s, "1 of 4 rule counts differ from the closed form (table nat: the kernel has 11,510, the closed form says 11,511)") {
+	if !hasWarning(s, "1 of 4 rule counts differ from the expected numbers (table nat: the kernel has 11,510, expected are 11,511)") {
 		t.Errorf("warnings %q", s.Warnings)
 	}
 }
 
 func TestBuildOfNothing(t *testing.T) {
 	if _, err := Build(nil, "", Options{}); err == nil {
-		t.Error("a report of no run")
+		t.Error("Build without a run returned no error")
 	}
 	dir := t.TempDir()
 	if _, err := Build([]string{dir}, "", Options{}); err == nil || !strings.Contains(err.Error(), dir) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
@@ -18,10 +18,11 @@ type Cell struct {
 	Params    map[string]string `json:"params,omitempty"`
 }
 
-// sizeField is the swept field that Services already says.
+// sizeField is the swept field whose value Services already has.
 const sizeField = "shape.services"
 
-// Settings is the cell's swept values in one line, size left out: "proxy.minSyncPeriod=1s proxy.policy=token-bucket".
+// Settings is the cell's swept values in one line, without the size: "proxy.minSyncPeriod=1s
+// proxy.policy=token-bucket".
 func (c Cell) Settings() string {
 	var parts []string
 	for _, field := range slices.Sorted(maps.Keys(c.Params)) {
@@ -32,7 +33,7 @@ func (c Cell) Settings() string {
 	return strings.Join(parts, " ")
 }
 
-// cellID is a Cell that can be compared.
+// cellID is a comparable Cell.
 type cellID struct {
 	scenario  string
 	services  int
@@ -47,9 +48,9 @@ func (c cellID) compare(d cellID) int {
 		cmp.Compare(c.services, d.services), cmp.Compare(c.endpoints, d.endpoints))
 }
 
-// detail tells groups of one metric in one cell apart.
+// detail is the key of a group of values of one metric in one cell.
 type detail struct {
-	metric   bench.Metric
+	metric   raw.Metric
 	kind     string
 	table    string
 	family   string // only in runs with two families
@@ -58,11 +59,11 @@ type detail struct {
 	target   string // of a first packet: the kind of destination; empty: a plain cluster IP
 	method   string // of a first packet: empty is sendto
 	protocol string // of a flow
-	outcome  string // of a flow: empty when it was answered
+	outcome  string // of a flow: empty if it was answered
 }
 
-// place is where a sync happened: what the phases of one sync share. The step is part of it, since a restarted proxier
-// counts its syncs from 1 again.
+// place identifies one sync, the key of its phases. It includes the step, since a restarted proxier counts its syncs
+// from 1 again.
 type place struct {
 	run    int
 	rep    int
@@ -71,7 +72,7 @@ type place struct {
 	family string
 }
 
-// series is what gets one colour: a subject, or a subject of one run where several runs hold the same cells.
+// series has one colour in plots. It is a subject, or a subject of one run if several runs have the same cells.
 type series struct {
 	name    string
 	subject string
@@ -87,9 +88,9 @@ type cellSamples struct {
 	groups    map[detail]estimate.Sample
 }
 
-// taggedRecord remembers which run a record is of.
+// taggedRecord is a record with the index of its run.
 type taggedRecord struct {
-	*bench.Record
+	*raw.Record
 	run int
 }
 
@@ -102,8 +103,8 @@ type collection struct {
 	failed map[string]int
 }
 
-// collect groups the records of runs. Runs whose cells do not overlap for a subject are one series (the same subject at
-// other sizes); where they overlap each run is a series of its own, named by the run.
+// collect groups the records of runs. Runs whose cells do not overlap for a subject are one series: the same subject
+// at other sizes. Where cells overlap, each run is a separate series, named by the run.
 func collect(runs []*loadedRun) *collection {
 	c := &collection{runs: runs, labels: runLabels(runs), failed: map[string]int{}}
 	split := overlapping(runs)
@@ -114,7 +115,7 @@ func collect(runs []*loadedRun) *collection {
 		alignedPosition := alignPositions(run.records)
 		for k := range run.records {
 			record := &run.records[k]
-			if record.Metric == bench.FirstPacket && record.Position != nil {
+			if record.Metric == raw.FirstPacket && record.Position != nil {
 				if position := alignedPosition(record); position != *record.Position {
 					moved := *record
 					moved.Position = &position
@@ -134,7 +135,7 @@ func collect(runs []*loadedRun) *collection {
 			cell := Cell{record.Scenario, record.Services, record.Endpoints, record.Params}
 			cells[cell.id()] = cell
 			c.failed[name] += s.add(cell, taggedRecord{record, i}, dual)
-			s.cells[cell.id()].inProcess = run.run.Feed != bench.FeedAPI
+			s.cells[cell.id()].inProcess = run.run.Feed != raw.FeedAPI
 		}
 	}
 	giveLooks(c.series)
@@ -144,7 +145,7 @@ func collect(runs []*loadedRun) *collection {
 	return c
 }
 
-// add files one record; it returns 1 when the record says that a sync failed.
+// add files one record. It returns 1 if the record reports a failed sync.
 func (s *series) add(cell Cell, record taggedRecord, dual bool) int {
 	id := cell.id()
 	samples := s.cells[id]
@@ -153,17 +154,17 @@ func (s *series) add(cell Cell, record taggedRecord, dual bool) int {
 		s.cells[id] = samples
 	}
 	samples.records = append(samples.records, record)
-	failed := record.Metric == bench.SyncFailed
-	flow := record.Metric == bench.Flow || record.Metric == bench.HeldFlow // its error says who answered
+	failed := record.Metric == raw.SyncFailed
+	flow := record.Metric == raw.Flow || record.Metric == raw.LongLivedFlow // its error names the server that answered
 	if record.Error != "" && !failed && !flow {
-		return 0 // how long a failed sync took to fail is no duration of a sync
+		return 0 // the time until a sync failed is not a sync duration
 	}
 	d := detail{metric: record.Metric, kind: record.Kind, table: record.Table}
 	if record.Bytes > 0 {
 		d.table = Format(float64(record.Bytes), "B")
 	}
-	if record.Metric == bench.FullSync || record.Metric == bench.PartialSync {
-		d.kind = "" // the metric's name says it
+	if record.Metric == raw.FullSync || record.Metric == raw.PartialSync {
+		d.kind = "" // the metric's name has the kind
 	}
 	if dual {
 		d.family = record.Family
@@ -187,7 +188,7 @@ func (s *series) add(cell Cell, record taggedRecord, dual bool) int {
 }
 
 // of returns the values of a metric in a cell, families pooled.
-func (s *series) of(cell Cell, metric bench.Metric) estimate.Sample {
+func (s *series) of(cell Cell, metric raw.Metric) estimate.Sample {
 	samples := s.cells[cell.id()]
 	if samples == nil {
 		return nil
@@ -195,20 +196,20 @@ func (s *series) of(cell Cell, metric bench.Metric) estimate.Sample {
 	return samples.pick(func(d detail) bool { return d.metric == metric })
 }
 
-// methodOf a first packet; sendto, which most are of, is the empty one.
-func methodOf(r *bench.Record) string {
+// methodOf returns the method of a first packet; sendto, the most frequent one, is the empty string.
+func methodOf(r *raw.Record) string {
 	if r.Method == "sendto" {
 		return ""
 	}
 	return r.Method
 }
 
-// at returns the first-packet values at a position of a cell, of system calls to a plain cluster IP.
+// at returns the first-packet values at a position of a cell: system calls to a plain cluster IP.
 func (s *series) at(cell Cell, position int) estimate.Sample {
-	return s.cells[cell.id()].packets(bench.FirstPacket, "", position)
+	return s.cells[cell.id()].packets(raw.FirstPacket, "", position)
 }
 
-// positions are the dispatch positions probed in a cell, the miss and the empty ruleset left out, in order.
+// positions are the dispatch positions probed in a cell, in order, without the miss and the empty ruleset.
 func (s *series) positions(cell Cell) []int {
 	return s.cells[cell.id()].positions("")
 }
@@ -223,7 +224,7 @@ func (c *cellSamples) details() []detail {
 	})
 }
 
-// positionOrder puts the miss behind the last position.
+// positionOrder sorts the miss after the last position.
 func positionOrder(position int) int {
 	if position < 0 {
 		return 1 << 40
@@ -231,7 +232,7 @@ func positionOrder(position int) int {
 	return position
 }
 
-// overlapping says which subjects have the same cell in more than one run.
+// overlapping returns the subjects that have the same cell in more than one run.
 func overlapping(runs []*loadedRun) map[string]bool {
 	type subjectCell struct {
 		subject string
@@ -252,7 +253,7 @@ func overlapping(runs []*loadedRun) map[string]bool {
 	return split
 }
 
-func families(records []bench.Record) int {
+func families(records []raw.Record) int {
 	seen := map[string]bool{}
 	for _, r := range records {
 		if r.Family != "" {

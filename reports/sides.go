@@ -6,49 +6,49 @@ import (
 	"strconv"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// CellComparison sets the subjects of one cell side by side. Cells with one subject have none.
+// CellComparison compares the subjects of one cell. A cell with one subject has none.
 type CellComparison struct {
 	Cell Cell `json:"cell"`
-	// Baseline is the side that every other is set beside: kube-proxy/iptables-legacy, else the first kube-proxy, else
-	// the first side. A side of another proxier is set beside kube-proxy with the same backend as well.
+	// Baseline is the side that all others are compared with: kube-proxy/iptables-legacy, else the first kube-proxy,
+	// else the first side. A side of another proxier is also compared with kube-proxy on the same backend.
 	Baseline string `json:"baseline"`
 	Sides    []Side `json:"sides"`
 	// Ratios are of each side to its baselines.
 	Ratios []Comparison `json:"ratios"`
-	// Floors are the least kernel times of the cell's syncs.
-	Floors []Floor `json:"floors,omitempty"`
+	// Floors are the kernel floors of the cell's syncs.
+	Floors []Floor `json:"kernel_floors,omitempty"`
 }
 
 // Side is one subject's line in the comparison of a cell.
 type Side struct {
 	Series  string `json:"series"`
 	Subject string `json:"subject"`
-	// Figures are in the order of figureNames; what was not measured is absent.
+	// Figures are in the order of figureNames. A figure that was not measured is absent.
 	Figures []estimate.Estimate `json:"figures"`
 	// Exceeded has one entry for each repetition in which the subject was stopped.
 	Exceeded []Exceeded `json:"exceeded,omitempty"`
-	// Repetitions of the cell, those that were stopped included.
+	// Repetitions of the cell, including stopped ones.
 	Repetitions int `json:"repetitions"`
 
 	place string // kernel and processor, of its first record
 }
 
-// repetition is the unit of every interval: the values of one depend on one another.
+// repetition is the unit of every interval: the values within one repetition depend on one another.
 type repetition = estimate.Repetition
 
 // Exceeded is a repetition that was stopped because a budget was exceeded.
 type Exceeded struct {
 	Repetition int     `json:"repetition"`
-	Used       float64 `json:"used"` // what it had used, in Unit
+	Used       float64 `json:"used"` // what the subject had used, in Unit
 	Unit       string  `json:"unit"` // s, B, or count (rules)
-	// Figure is the one concerned, by name; its value is at least Used, unless it is a latency of changes.
+	// Figure is the name of the figure concerned. Its value is at least Used, unless it is a latency of changes.
 	Figure string `json:"figure"`
-	// Reached says what was exceeded and how far the subject had come.
-	Reached string `json:"reached"`
+	// Reached names the exceeded budget and how far the subject had come.
+	Reached string `json:"result"`
 
 	of repetition
 }
@@ -75,42 +75,42 @@ const (
 	figureElements    = "elements"
 )
 
-// figureText says how people read a figure, and how it comes out of a cell's records.
+// figureText is the display text of a figure, and how it is computed from a cell's records.
 type figureText struct {
 	name, text, short, title, unit string
-	more, less                     string // than the baseline: "slower", "faster"
+	more, less                     string // compared with the baseline: "slower", "faster"
 	percent                        float64
 	values                         func(*cellSamples, sameSource) estimate.Sample
 }
 
-// sameSource says what all sides of a cell can be read from, so that like is set beside like.
+// sameSource is the source that all sides of a cell have, so that the same quantities are compared.
 type sameSource struct {
 	fullRestores bool // every side knows which restores were of full syncs
 	kernelRules  bool // the kernel counted every side's rules
 }
 
 var figureTexts = []figureText{
-	{figureReaction, "Reaction", "react", "one isolated change, which nothing held back: due in the cluster → visible in the kernel, seen from outside", "s", "slower", "faster", 50, valuesOf(bench.Reaction)},
-	{figureCold, "Cold start", "cold", "the subject's process starts → every Service is visible in the kernel, seen from outside", "s", "slower", "faster", 50, valuesOf(bench.ColdStart)},
-	{figureNPL50, "Latency p50", "npl p50", "network programming latency: due in the cluster → visible in the kernel", "s", "slower", "faster", 50, valuesOf(bench.NetworkProgrammingLatency)},
-	{figureNPL99, "Latency p99", "npl p99", "network programming latency, 99 of 100 changes", "s", "slower", "faster", 99, valuesOf(bench.NetworkProgrammingLatency)},
-	{figureFull, "Full sync", "full*", "one full sync, as the subject itself reports it", "s", "slower", "faster", 50, valuesOf(bench.FullSync)},
-	{figurePartial, "Partial sync", "partial*", "one partial sync, as the subject itself reports it", "s", "slower", "faster", 50, valuesOf(bench.PartialSync)},
-	{figureFullSys, "Full sync, kernel", "kernel", "the kernel's own time of one full sync: system time of its tools (which many kernels count in ticks of some ms), or wall time of its own system calls", "s", "more", "less", 50, kernelValues("full")},
-	{figurePartialSys, "Partial sync, kernel", "kernel", "the kernel's own time of one partial sync: system time of its tools (which many kernels count in ticks of some ms), or wall time of its own system calls", "s", "more", "less", 50, kernelValues("partial")},
-	{figureRestore, "Writing rules", "restore", "wall time of what writes the rules of one sync: iptables-restore, nft, netlink, socket options; of full syncs, where all subjects tell them apart", "s", "slower", "faster", 50, restoreValues},
-	{figureRestores, "Restores", "restores", "restores or transactions of one sync; of full syncs, where all subjects tell them apart", "count", "more", "fewer", 50, restoresValues},
+	{figureReaction, "Reaction", "react", "one isolated change, made while the subject was idle: due in the cluster → visible in the kernel, measured from outside", "s", "slower", "faster", 50, valuesOf(raw.Reaction)},
+	{figureCold, "Cold start", "cold", "the subject's process starts → every Service is visible in the kernel, measured from outside", "s", "slower", "faster", 50, valuesOf(raw.ColdStart)},
+	{figureNPL50, "Latency p50", "npl p50", "network programming latency: due in the cluster → visible in the kernel", "s", "slower", "faster", 50, valuesOf(raw.NetworkProgrammingLatency)},
+	{figureNPL99, "Latency p99", "npl p99", "network programming latency of 99 of 100 changes", "s", "slower", "faster", 99, valuesOf(raw.NetworkProgrammingLatency)},
+	{figureFull, "Full sync", "full*", "one full sync, as the subject itself reports it", "s", "slower", "faster", 50, valuesOf(raw.FullSync)},
+	{figurePartial, "Partial sync", "partial*", "one partial sync, as the subject itself reports it", "s", "slower", "faster", 50, valuesOf(raw.PartialSync)},
+	{figureFullSys, "Full sync, kernel", "kernel", "kernel time of one full sync: system time of the subject's tools (which many kernels count in ticks of some ms), or wall time of the subject's own system calls", "s", "more", "less", 50, kernelValues("full")},
+	{figurePartialSys, "Partial sync, kernel", "kernel", "kernel time of one partial sync: system time of the subject's tools (which many kernels count in ticks of some ms), or wall time of the subject's own system calls", "s", "more", "less", 50, kernelValues("partial")},
+	{figureRestore, "Writing rules", "restore", "wall time of writing the rules of one sync with iptables-restore, nft or netlink; of full syncs only, where all subjects report the kind", "s", "slower", "faster", 50, restoreValues},
+	{figureRestores, "Restores", "restores", "restores or transactions of one sync; of full syncs only, where all subjects report the kind", "count", "more", "fewer", 50, restoresValues},
 	{figureColdCPU, "CPU, cold start", "cpu cold", "user and system time of the subject and its children, from the first create to the end of the settle after it", "s", "more", "less", 50, coldCPU},
 	{figureCPU, "CPU per change", "cpu/chg", "user and system time of the subject and its children over the steps with changes and the settles after them, for each change", "s", "more", "less", 50, changeCPU},
-	{figureRSS, "Peak RSS", "rss", "of the subject's process", "B", "more", "less", 50, largestOf(bench.PeakRSS)},
-	{figureChildRSS, "Peak RSS, child", "child rss", "of the largest tool that the subject started", "B", "more", "less", 50, largestOf(bench.ChildPeakRSS)},
-	{figureTotalRSS, "Peak RSS, both", "rss+child", "the peaks of the subject's process and of the largest tool that it started, if any, added up", "B", "more", "less", 50, totalRSSValues},
+	{figureRSS, "Peak RSS", "rss", "of the subject's process", "B", "more", "less", 50, largestOf(raw.PeakRSS)},
+	{figureChildRSS, "Peak RSS, child", "child rss", "of the largest tool that the subject started", "B", "more", "less", 50, largestOf(raw.ChildPeakRSS)},
+	{figureTotalRSS, "Peak RSS, both", "rss+child", "sum of the peaks of the subject's process and of the largest tool that it started, if any", "B", "more", "less", 50, totalRSSValues},
 	{figureFirstPacket, "First packet", "packet", "at the last Service of the dispatch", "s", "slower", "faster", 50, lastPacketValues},
-	{figureRules, "Rules", "rules", "all tables, counted by the kernel where that was done for all subjects", "count", "more", "fewer", 50, countValues(false)},
+	{figureRules, "Rules", "rules", "all tables; counted by the kernel if all subjects have such counts", "count", "more", "fewer", 50, countValues(false)},
 	{figureElements, "Elements", "elements", "elements of sets and maps", "count", "more", "fewer", 50, countValues(true)},
 }
 
-// column is the figure's heading in a comparison: it says which of them no one but the subject knows.
+// column is the figure's heading in a comparison. It marks the figures that only the subject reports.
 func (t figureText) column() string {
 	if t.name == figureFull || t.name == figurePartial {
 		return t.text + ", self-reported"
@@ -118,7 +118,7 @@ func (t figureText) column() string {
 	return t.text
 }
 
-// figureName is a figure's name for what a scenario's target calls it.
+// figureName returns the figure for the name in a scenario's target.
 func figureName(word string) string {
 	if word == "first_packet" {
 		return figureFirstPacket
@@ -135,7 +135,7 @@ func figureTextOf(name string) figureText {
 	return figureTexts[i]
 }
 
-// figure of a side by name; nil when it was not measured.
+// figure returns a figure by name; nil if it was not measured.
 func (s Side) figure(name string) *estimate.Estimate {
 	i := slices.IndexFunc(s.Figures, func(f estimate.Estimate) bool { return f.Name == figureName(name) })
 	if i < 0 {
@@ -144,31 +144,31 @@ func (s Side) figure(name string) *estimate.Estimate {
 	return &s.Figures[i]
 }
 
-// notReached says that a figure is missing because the subject was stopped every time.
+// notReached reports whether a figure is missing because the subject was stopped in every repetition.
 func (s Side) notReached(name string) bool {
 	ends := name == figureReaction || name == figureCold || name == figureFull || name == figureNPL50 || name == figureNPL99
 	return ends && s.figure(name) == nil && len(s.Exceeded) > 0 && len(s.Exceeded) == s.Repetitions
 }
 
-// sourceOf is what all of several samples of one cell can be read from; those that are nil do not count.
+// sourceOf is the common source of several samples of one cell. It ignores nil samples.
 func sourceOf(all []*cellSamples) sameSource {
 	source := sameSource{fullRestores: true, kernelRules: true}
 	for _, samples := range all {
 		if samples == nil {
 			continue
 		}
-		fullRestore := func(r taggedRecord) bool { return r.Metric == bench.Restore && r.Kind == "full" && r.Error == "" }
-		if samples.has(bench.Restore) && !slices.ContainsFunc(samples.records, fullRestore) {
+		fullRestore := func(r taggedRecord) bool { return r.Metric == raw.Restore && r.Kind == "full" && r.Error == "" }
+		if samples.has(raw.Restore) && !slices.ContainsFunc(samples.records, fullRestore) {
 			source.fullRestores = false
 		}
-		if samples.has(bench.Rules) && !samples.has(bench.RulesKernel) {
+		if samples.has(raw.Rules) && !samples.has(raw.RulesKernel) {
 			source.kernelRules = false
 		}
 	}
 	return source
 }
 
-// sidesOf are the sides of a cell, in the order of the series.
+// sidesOf returns the sides of a cell, in the order of the series.
 func sidesOf(c *collection, cell Cell) []Side {
 	var all []*cellSamples
 	for _, one := range c.series {
@@ -193,7 +193,8 @@ func sidesOf(c *collection, cell Cell) []Side {
 	return sides
 }
 
-// figure estimates from the values of all repetitions. A repetition that was stopped counts with what it had used.
+// figure makes an estimate from the values of all repetitions. The value of a stopped repetition is what its subject
+// had used.
 func (t figureText) figure(values estimate.Sample, exceeded []Exceeded) *estimate.Estimate {
 	stoppedAt := math.Inf(1)
 	for _, e := range exceeded {
@@ -214,14 +215,14 @@ func (t figureText) figure(values estimate.Sample, exceeded []Exceeded) *estimat
 		return nil
 	}
 	f.AtLeast, f.Stopped = f.Value >= stoppedAt, !math.IsInf(stoppedAt, 1)
-	same := t.unit == "count" && f.Constant() // counts that never differ need no interval
+	same := t.unit == "count" && f.Constant() // equal counts need no interval
 	if f.Stopped || same {
 		f.Unbounded()
 	}
 	return f
 }
 
-// underestimatedWhenStopped: changes that never arrived are missing, and memory was still growing.
+// underestimatedWhenStopped: changes that did not become visible are missing, and memory was still growing.
 func (t figureText) underestimatedWhenStopped() bool {
 	return t.name == figureReaction || t.name == figureNPL50 || t.name == figureNPL99 || t.name == figureRSS || t.name == figureChildRSS || t.name == figureTotalRSS
 }
@@ -234,8 +235,8 @@ func (c *cellSamples) repetitionCount() int {
 	return len(seen)
 }
 
-// exceeded are the repetitions that were stopped, each with the figure that it concerns: memory; else what the subject
-// had not finished, the cold start (in process: the full sync) or the changes.
+// exceeded returns the stopped repetitions, each with the figure that it concerns: memory, or the unfinished work. The
+// unfinished work is the cold start (in process: the full sync) or the changes.
 func (c *cellSamples) exceeded() []Exceeded {
 	cold := map[repetition]bool{}
 	full := map[repetition]bool{}
@@ -243,11 +244,11 @@ func (c *cellSamples) exceeded() []Exceeded {
 	for _, r := range c.records {
 		of := repetition{Run: r.run, Rep: r.Rep}
 		switch r.Metric {
-		case bench.ColdStart:
+		case raw.ColdStart:
 			cold[of] = true
-		case bench.FullSync:
+		case raw.FullSync:
 			full[of] = full[of] || r.Error == ""
-		case bench.Exceeded:
+		case raw.Exceeded:
 			e := Exceeded{Repetition: r.Rep, Used: r.Value, Unit: r.Unit, Reached: r.Error, of: of}
 			if _, kind := stepOf(r.Step); kind == "react" {
 				e.Figure = figureReaction
@@ -259,9 +260,9 @@ func (c *cellSamples) exceeded() []Exceeded {
 		e := &out[i]
 		switch {
 		case e.Unit == "B":
-			e.Figure = figureTotalRSS // the budget is of the process and all that it started
+			e.Figure = figureTotalRSS // the budget covers the process and all its children
 		case e.Unit == "count":
-			e.Figure = "" // rules that the user may not write: a bound of no figure
+			e.Figure = "" // a limit on rules bounds no figure
 		case c.inProcess && !full[e.of]:
 			e.Figure = figureFull
 		case !c.inProcess && !cold[e.of]:
@@ -274,7 +275,7 @@ func (c *cellSamples) exceeded() []Exceeded {
 	return out
 }
 
-// stepOf reads "2:churn": the index and the kind of a step.
+// stepOf parses "2:churn" into the index and the kind of a step.
 func stepOf(name string) (index int, kind string) {
 	number, kind, _ := strings.Cut(name, ":")
 	index, _ = strconv.Atoi(number)

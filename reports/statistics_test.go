@@ -13,7 +13,7 @@ func TestJudge(t *testing.T) {
 		}
 		return out
 	}
-	within := func(half float64, values ...float64) []measuredSize { // of their intervals
+	within := func(half float64, values ...float64) []measuredSize { // half of the interval's width
 		out := observed(values...)
 		for i := range out {
 			low, high := out[i].value-half, out[i].value+half
@@ -27,30 +27,30 @@ func TestJudge(t *testing.T) {
 		holds, breaks int
 		verdict       string
 	}{
-		{"breaks on the way", within(0.05, 0.2, 0.9, 1.1, 4), 2000, 3000, "holds up to 2,000, breaks at 3,000"},
-		{"exactly the limit holds", within(0, 1), 1000, 0, "holds at all measured sizes, up to 1,000"},
-		{"all", within(0.1, 0.1, 0.2), 2000, 0, "holds at all measured sizes, up to 2,000"},
-		{"none", within(0.1, 1.5, 2), 0, 1000, "holds at none of the measured sizes, 1,000 and up"},
-		{"a lucky larger size does not count", within(0.1, 0.5, 2, 0.5), 1000, 2000, "holds up to 1,000, breaks at 2,000"},
-		{"the limit lies within an interval", within(0.2, 0.5, 0.9, 1.1, 2), 1000, 4000, "holds up to 1,000, unclear at 2,000 and 3,000, breaks at 4,000"},
+		{"violated at the third size", within(0.05, 0.2, 0.9, 1.1, 4), 2000, 3000, "met up to 2,000, violated at 3,000"},
+		{"exactly the limit is met", within(0, 1), 1000, 0, "met at all measured sizes, up to 1,000"},
+		{"all", within(0.1, 0.1, 0.2), 2000, 0, "met at all measured sizes, up to 2,000"},
+		{"none", within(0.1, 1.5, 2), 0, 1000, "met at none of the measured sizes, 1,000 and up"},
+		{"a lucky larger size does not count", within(0.1, 0.5, 2, 0.5), 1000, 2000, "met up to 1,000, violated at 2,000"},
+		{"the limit lies within an interval", within(0.2, 0.5, 0.9, 1.1, 2), 1000, 4000, "met up to 1,000, unclear at 2,000 and 3,000, violated at 4,000"},
 		{"nothing is clear", within(1, 0.9), 0, 0, "unclear at 1,000"},
-		{"too few repetitions", observed(0.2, 1.1), 1000, 2000, "observed: holds up to 1,000, breaks at 2,000"},
+		{"too few repetitions", observed(0.2, 1.1), 1000, 2000, "observed: met up to 1,000, violated at 2,000"},
 	} {
-		if c := judge(test.sizes, 1); c.Holds != test.holds || c.Breaks != test.breaks || c.Verdict != test.verdict {
+		if c := judge(test.sizes, 1); c.MetUpTo != test.holds || c.ViolatedAt != test.breaks || c.Verdict != test.verdict {
 			t.Errorf("%s: %+v", test.name, c)
 		}
 	}
 }
 
-// TestJudgeStopped: where the subject was stopped the promise is broken, even if what it had used is within the limit.
+// TestJudgeStopped: a stopped subject violates the SLO, even if the time that it had used is within the limit.
 func TestJudgeStopped(t *testing.T) {
 	c := judge([]measuredSize{{services: 1000, value: 0.2}, {services: 2000, value: 0.5, stopped: true}}, 1)
-	if c.Holds != 1000 || c.Breaks != 2000 || !c.Stopped || *c.AtBreaks != 0.5 {
+	if c.MetUpTo != 1000 || c.ViolatedAt != 2000 || !c.Stopped || *c.ValueAtViolated != 0.5 {
 		t.Errorf("%+v", c)
 	}
 }
 
-// TestWholePercents: parts of a whole add up to it.
+// TestWholePercents: the percents of all parts add up to 100.
 func TestWholePercents(t *testing.T) {
 	for _, shares := range [][]float64{{0.726, 0.156, 0.118}, {1.0 / 3, 1.0 / 3, 1.0 / 3}, {0.5, 0.25, 0.1, 0.15}, {1}, {0.996, 0.004}} {
 		total := 0

@@ -7,16 +7,16 @@ import (
 	"strings"
 	"time"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// Summary is everything derived from the raw files. All outputs are written from it. Times are in seconds.
+// Summary is everything derived from the raw files. Every output is written from it. Times are in seconds.
 type Summary struct {
 	Title string `json:"title"`
-	// Sentences say the result in plain words.
+	// Sentences state the result in words.
 	Sentences []string `json:"summary"`
-	// Method says how the numbers were taken.
+	// Method describes how the numbers were measured.
 	Method     []string     `json:"method,omitempty"`
 	Runs       []RunHead    `json:"runs"`
 	Warnings   []string     `json:"warnings,omitempty"`
@@ -24,19 +24,20 @@ type Summary struct {
 	Phases     []Phases     `json:"phases,omitempty"`
 	Growth     []Growth     `json:"growth,omitempty"`
 	Traversal  []Traversal  `json:"traversal,omitempty"`
-	// Packets are what first packets pay, by subject, cell and method; PacketGrowth is how that grows with the Services.
+	// Packets are the costs of first packets, by subject, cell and method. PacketGrowth is their growth with the
+	// Services.
 	Packets      []PacketCost   `json:"packets,omitempty"`
 	PacketGrowth []PacketGrowth `json:"packet_growth,omitempty"`
-	// Disruptions are what a stream of flows met while the cluster changed, Faults what became of each fault, and
-	// Invariants what was looked at and violated.
+	// Disruptions are the outcomes of flows while the cluster changed. Faults are the results of the faults.
+	// Invariants are the checks and the violations.
 	Disruptions []Disruption      `json:"disruptions,omitempty"`
 	Faults      []FaultResult     `json:"faults,omitempty"`
 	Invariants  []InvariantResult `json:"invariants,omitempty"`
-	// Comparisons set the subjects of each cell side by side, where there are several.
+	// Comparisons compare the subjects of each cell that has several.
 	Comparisons []CellComparison `json:"comparisons,omitempty"`
-	// Targets are those of the scenarios, and what became of them.
+	// Targets are the scenarios' targets with their verdicts.
 	Targets  []TargetResult `json:"targets,omitempty"`
-	Promise  Promise        `json:"promise"`
+	SLOs     SLOs           `json:"slos"`
 	Capacity []Capacity     `json:"capacity,omitempty"`
 	Rows     []Row          `json:"rows"`
 	Plots    []Plot         `json:"plots,omitempty"`
@@ -44,7 +45,7 @@ type Summary struct {
 	collected *collection
 }
 
-// RunHead is what a reader needs to know of a run, and to make it again.
+// RunHead describes a run for the reader, with all that is needed to repeat it.
 type RunHead struct {
 	Label       string     `json:"label"`
 	Dir         string     `json:"dir"` // the folder's name
@@ -55,39 +56,39 @@ type RunHead struct {
 	Scenario    string     `json:"scenario"`
 	Description string     `json:"description,omitempty"`
 	Subjects    []string   `json:"subjects"`
-	// Feed is how objects reached the subjects: "informers" in the lab's process, "api" over HTTP.
-	// Observed as in bench.Run.
-	Observed string         `json:"observed,omitempty"`
-	Feed     string         `json:"feed"`
-	Reps     int            `json:"reps"`
-	Seed     uint64         `json:"seed"`
-	Command  string         `json:"command"`
-	Versions bench.Versions `json:"versions"`
-	Machine  bench.Machine  `json:"machine"`
-	// Shards that the run was merged from. Machine and Versions are then what all of them have in common.
+	// Observed is as in raw.Run. Feed is how objects reached the subjects: "informers" in the lab's process, "api"
+	// over HTTP.
+	Observed string       `json:"observed,omitempty"`
+	Feed     string       `json:"feed"`
+	Reps     int          `json:"reps"`
+	Seed     uint64       `json:"seed"`
+	Command  string       `json:"command"`
+	Versions raw.Versions `json:"versions"`
+	Machine  raw.Machine  `json:"machine"`
+	// Shards are the shards of a merged run. Machine and Versions then have only the values that all shards share.
 	Shards []ShardHead `json:"shards,omitempty"`
-	// Missing says which shards are not there.
+	// Missing names the missing shards.
 	Missing string `json:"missing,omitempty"`
 }
 
 // Row is one line of the full tables: one group of values.
 type Row struct {
-	Series   string       `json:"series"`
-	Cell     Cell         `json:"cell"`
-	Metric   bench.Metric `json:"metric"`
-	Kind     string       `json:"kind,omitempty"`
-	Table    string       `json:"table,omitempty"`
-	Family   string       `json:"family,omitempty"`
-	Position *int         `json:"position,omitempty"`
-	Target   string       `json:"target,omitempty"`   // kind of destination of a first packet
-	Method   string       `json:"method,omitempty"`   // of a first packet; absent: sendto
-	Protocol string       `json:"protocol,omitempty"` // of a flow
-	Outcome  string       `json:"outcome,omitempty"`  // of a flow; absent: answered
-	Unit     string       `json:"unit"`               // s, B, count or ratio
+	Series   string     `json:"series"`
+	Cell     Cell       `json:"cell"`
+	Metric   raw.Metric `json:"metric"`
+	Kind     string     `json:"kind,omitempty"`
+	Table    string     `json:"table,omitempty"`
+	Family   string     `json:"family,omitempty"`
+	Position *int       `json:"position,omitempty"`
+	Target   string     `json:"target,omitempty"`   // kind of destination of a first packet
+	Method   string     `json:"method,omitempty"`   // of a first packet; absent: sendto
+	Protocol string     `json:"protocol,omitempty"` // of a flow
+	Outcome  string     `json:"outcome,omitempty"`  // of a flow; absent: answered
+	Unit     string     `json:"unit"`               // s, B, count or ratio
 	estimate.Distribution
 }
 
-// Label names the row's metric with what tells it apart, for people.
+// Label names the row's metric and everything that distinguishes its group.
 func (r Row) Label() string {
 	words := []string{textOf(r.Metric).text}
 	if r.Position != nil && (r.Target == "" || *r.Position == 0) {
@@ -105,7 +106,7 @@ func (r Row) Label() string {
 type KeyFigures struct {
 	Series string `json:"series"`
 	Cell   Cell   `json:"cell"`
-	// Reaction is of isolated changes.
+	// Reaction is the latency of isolated changes.
 	Reaction *estimate.Distribution `json:"reaction,omitempty"`
 	// ColdStart is from the start of the subject's process until every Service is visible.
 	ColdStart *estimate.Distribution `json:"cold_start,omitempty"`
@@ -114,22 +115,22 @@ type KeyFigures struct {
 	PartialSync *estimate.Distribution `json:"partial_sync,omitempty"`
 	// Programming is the network programming latency.
 	Programming *estimate.Distribution `json:"network_programming_latency,omitempty"`
-	// FirstPacketFirst, FirstPacketLast and FirstPacketMiss are at the first and last Service and for an address of no
-	// Service, as measured: the empty ruleset's cost is in them.
+	// FirstPacketFirst, FirstPacketLast and FirstPacketMiss are the costs at the first Service, at the last, and for
+	// an address of no Service. As measured, they include the cost in an empty ruleset.
 	FirstPacketFirst *estimate.Distribution `json:"first_packet_first,omitempty"`
 	FirstPacketLast  *estimate.Distribution `json:"first_packet_last,omitempty"`
 	FirstPacketMiss  *estimate.Distribution `json:"first_packet_miss,omitempty"`
-	// Rules is the sum of the tables' (and families') medians.
+	// Rules is the sum of the medians of all tables and families.
 	Rules   *float64 `json:"rules,omitempty"`
 	PeakRSS *float64 `json:"peak_rss,omitempty"` // median of the repetitions' peaks
 	// SyncBusy is the share of the churn during which syncs ran, median of the repetitions.
 	SyncBusy    *float64 `json:"sync_busy,omitempty"`
 	SyncsFailed int      `json:"syncs_failed,omitempty"`
-	// Exceeded has the repetitions in which the subject was stopped.
+	// Exceeded lists the repetitions in which the subject was stopped.
 	Exceeded []Exceeded `json:"exceeded,omitempty"`
 }
 
-// stoppedAt is the most that a stopped subject had used of what a figure counts.
+// stoppedAt is the maximum that a stopped subject had used, in the figure's unit.
 func (k KeyFigures) stoppedAt(figure string) (used float64, ok bool) {
 	for _, e := range k.Exceeded {
 		if e.Figure == figure {
@@ -139,7 +140,8 @@ func (k KeyFigures) stoppedAt(figure string) (used float64, ok bool) {
 	return used, ok
 }
 
-// orStopped is a duration for a narrow table, or what the subject had used when it was stopped without one.
+// orStopped formats a duration for a narrow table. For a stopped subject without a duration, it formats the lower
+// bound.
 func (k KeyFigures) orStopped(figure string, d *estimate.Distribution, text func(*estimate.Distribution) string) string {
 	if used, ok := k.stoppedAt(figure); ok && d == nil {
 		return limitText(used, "s")
@@ -147,18 +149,18 @@ func (k KeyFigures) orStopped(figure string, d *estimate.Distribution, text func
 	return text(d)
 }
 
-// Growth says how a duration grows with the number of Services: y ∝ Services^Slope.
+// Growth is the growth of a duration with the number of Services: y ∝ Services^Slope.
 type Growth struct {
-	Series   string       `json:"series"`
-	Scenario string       `json:"scenario"`
-	Settings string       `json:"settings,omitempty"`
-	Metric   bench.Metric `json:"metric"`
-	Kind     string       `json:"kind,omitempty"` // of the sync a restore belongs to
-	Sizes    []int        `json:"sizes"`
+	Series   string     `json:"series"`
+	Scenario string     `json:"scenario"`
+	Settings string     `json:"settings,omitempty"`
+	Metric   raw.Metric `json:"metric"`
+	Kind     string     `json:"kind,omitempty"` // of the sync a restore belongs to
+	Sizes    []int      `json:"sizes"`
 	estimate.Power
 }
 
-// Label names what grows, for people.
+// Label names the duration that grows.
 func (g Growth) Label() string {
 	if g.Kind != "" {
 		return "restore of a " + g.Kind + " sync"
@@ -166,22 +168,23 @@ func (g Growth) Label() string {
 	return textOf(g.Metric).text
 }
 
-// Traversal is the line through the first-packet medians by position of one cell. Slope is seconds per dispatch
-// position (one rule in the classic layout), Intercept the cost before the first.
+// Traversal is a line fitted to the first-packet medians by position in one cell. Slope is in seconds per dispatch
+// position (one rule in the classic layout). Intercept is the cost before the first position.
 type Traversal struct {
 	Series string `json:"series"`
 	Cell   Cell   `json:"cell"`
 	estimate.Fit
-	// Empty is the median over an empty ruleset, when it was probed; Worst the largest median of a position or the miss.
+	// Empty is the median in an empty ruleset, if that was probed. Worst is the largest median of a position or the
+	// miss.
 	Empty   *float64 `json:"empty,omitempty"`
 	Worst   float64  `json:"worst"`
 	WorstAt int      `json:"worst_at"` // -1 is the miss
-	// NetLow and NetHigh bound the 95 % interval of Net: each repetition less its own cost over an empty ruleset.
+	// NetLow and NetHigh bound the 95 % interval of Net: each repetition minus its own cost in an empty ruleset.
 	NetLow  *float64 `json:"net_ci_low,omitempty"`
 	NetHigh *float64 `json:"net_ci_high,omitempty"`
 }
 
-// Net is the worst position's cost with the empty ruleset's taken off, where that was measured.
+// Net is the worst position's cost minus the empty ruleset's, if that was measured.
 func (t Traversal) Net() float64 {
 	if t.Empty == nil {
 		return t.Worst
@@ -189,10 +192,10 @@ func (t Traversal) Net() float64 {
 	return t.Worst - *t.Empty
 }
 
-// summarize derives everything but the plots.
-func summarize(runs []*loadedRun, promise Promise) *Summary {
+// summarize derives everything except the plots.
+func summarize(runs []*loadedRun, promise SLOs) *Summary {
 	c := collect(runs)
-	s := &Summary{collected: c, Promise: promise, Runs: runHeads(c), Rows: rows(c)}
+	s := &Summary{collected: c, SLOs: promise, Runs: runHeads(c), Rows: rows(c)}
 	s.Title = title(c)
 	s.KeyFigures = keyFigures(c)
 	s.Phases = phases(c)
@@ -219,7 +222,7 @@ func runHeads(c *collection) []RunHead {
 		heads = append(heads, RunHead{
 			Label: c.labels[i], Dir: filepath.Base(l.dir), Status: r.Status, Reason: r.Reason, Started: r.Started,
 			Finished: r.Finished, Scenario: r.Scenario.Name, Description: strings.TrimSpace(r.Scenario.Description),
-			Subjects: r.Subjects, Feed: cmp.Or(r.Feed, bench.FeedInformers), Observed: r.Observed, Reps: r.Reps, Seed: r.Seed, Command: r.Command, Versions: r.Versions, Machine: r.Machine,
+			Subjects: r.Subjects, Feed: cmp.Or(r.Feed, raw.FeedInformers), Observed: r.Observed, Reps: r.Reps, Seed: r.Seed, Command: r.Command, Versions: r.Versions, Machine: r.Machine,
 			Shards: l.shardHeads(), Missing: l.missingText(),
 		})
 	}
@@ -242,7 +245,7 @@ func title(c *collection) string {
 	return text + ": " + sizesText(c.cells)
 }
 
-// sizesText says the cells' sizes: "100 … 10,000 Services × 10 endpoints".
+// sizesText is the range of the cells' sizes: "100 … 10,000 Services × 10 endpoints".
 func sizesText(cells []Cell) string {
 	services, endpoints := cells[0].Services, cells[0].Endpoints
 	most, mostEndpoints := services, endpoints
@@ -301,8 +304,8 @@ func rowPosition(r Row) int {
 	return positionOrder(*r.Position)
 }
 
-// unit of a metric's records.
-func (c *cellSamples) unit(m bench.Metric) string {
+// unit returns the unit of a metric's records.
+func (c *cellSamples) unit(m raw.Metric) string {
 	for _, r := range c.records {
 		if r.Metric == m {
 			return r.Unit

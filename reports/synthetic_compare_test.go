@@ -4,17 +4,17 @@ import (
 	"fmt"
 	"math"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// Subjects of a comparison over the API front. The figures are made up, only their order is that of proxiers.
+// Subjects of a comparison over the fake API server. The figures are invented; only their order is realistic.
 var (
 	proxyLegacy   = syntheticSubject{"kube-proxy/iptables-legacy", 2.4e-4, 1.2, 1.4e-4, 3e-9, 0.04}
 	proxyNft      = syntheticSubject{"kube-proxy/iptables-nft", 4e-6, 2.1, 3.1e-5, 6e-9, 0.05}
 	proxyNftables = syntheticSubject{"kube-proxy/nftables", 1e-4, 1.3, 8e-4, 1e-11, 0.04}
 )
 
-// five subjects, of which one is stopped at the largest size in every repetition.
+// five is a run of five subjects, one of which is stopped at the largest size in every repetition.
 var five = synthetic{id: "compare", scenario: "steady-churn", subjects: []syntheticSubject{legacy, nft, proxyLegacy, proxyNft, proxyNftables},
 	sizes: []int{2000}, reps: 8, churn: 120, probe: 40, outside: true}
 
@@ -25,25 +25,25 @@ func fiveSizes() synthetic {
 	return y
 }
 
-// fromOutside writes what a subject that is a process of its own is measured by. It says whether the subject was stopped.
+// fromOutside writes the measurements of a subject in a separate process. It reports whether the subject was stopped.
 func (w *syntheticWriter) fromOutside(s syntheticSubject) (stopped bool) {
 	n := float64(w.cell.Services)
 	cold := 0.4 + w.noisy(s, s.base*math.Pow(n, s.exponent)*1.1)
 	for range 5 {
-		w.put(0.2, bench.ShimCost, 4e-4*math.Exp(0.2*w.random.NormFloat64()), "s", bench.Record{Step: "1:create"})
+		w.put(0.2, raw.ShimCost, 4e-4*math.Exp(0.2*w.random.NormFloat64()), "s", raw.Record{Step: "1:create"})
 	}
 	if w.y.stopAt > 0 && cold > w.y.stopAt {
-		w.put(w.y.stopAt, bench.Exceeded, w.y.stopAt, "s", bench.Record{Step: "1:create",
+		w.put(w.y.stopAt, raw.Exceeded, w.y.stopAt, "s", raw.Record{Step: "1:create",
 			Error: fmt.Sprintf("stopped after 10m0s: %s of %s Services visible", Grouped(int64(n*w.y.stopAt/cold)), Grouped(int64(n)))})
-		w.put(w.y.stopAt, bench.PeakRSS, 9e7+3e4*n, "B", bench.Record{})
+		w.put(w.y.stopAt, raw.PeakRSS, 9e7+3e4*n, "B", raw.Record{})
 		return true
 	}
 	for i := range 4 {
-		w.put(cold+float64(1+i), bench.Reaction, (0.004+s.partial*n)*(1+0.02*float64(i)+0.01*float64(w.cell.Rep)), "s", bench.Record{Step: "2:react"})
+		w.put(cold+float64(1+i), raw.Reaction, (0.004+s.partial*n)*(1+0.02*float64(i)+0.01*float64(w.cell.Rep)), "s", raw.Record{Step: "2:react"})
 	}
-	w.put(cold, bench.ColdStart, cold, "s", bench.Record{Step: "1:create"})
-	w.put(cold, bench.SubjectCPU, w.noisy(s, 0.8*cold), "s", bench.Record{Step: "1:create"})
-	w.put(cold+9, bench.SubjectCPU, float64(w.y.churn)*w.noisy(s, 2e-3+s.partial*n/20), "s", bench.Record{Step: "2:churn"})
-	w.put(cold+9, bench.ToolCalls, 2, "count", bench.Record{Step: "2:churn"})
+	w.put(cold, raw.ColdStart, cold, "s", raw.Record{Step: "1:create"})
+	w.put(cold, raw.SubjectCPU, w.noisy(s, 0.8*cold), "s", raw.Record{Step: "1:create"})
+	w.put(cold+9, raw.SubjectCPU, float64(w.y.churn)*w.noisy(s, 2e-3+s.partial*n/20), "s", raw.Record{Step: "2:churn"})
+	w.put(cold+9, raw.ToolCalls, 2, "count", raw.Record{Step: "2:churn"})
 	return false
 }

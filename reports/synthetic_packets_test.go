@@ -11,26 +11,26 @@ import (
 	"testing"
 	"time"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/scenarios"
 )
 
-// recorded is a run folder of records that are made up one by one.
+// recorded is a run folder with given records.
 type recorded struct {
 	scenario scenarios.Scenario
 	reps     int
-	records  []bench.Record
+	records  []raw.Record
 }
 
-// write makes the run folder; the subjects are those of the records.
+// write writes the run folder. The subjects are those of the records.
 func (y recorded) write(t testing.TB, dir string) {
 	t.Helper()
 	started := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	finished := started.Add(20 * time.Minute)
-	run := bench.Run{ID: y.scenario.Name, Started: started, Finished: &finished, Status: "complete", Reps: y.reps, Seed: 7, Feed: bench.FeedAPI,
+	run := raw.Run{ID: y.scenario.Name, Started: started, Finished: &finished, Status: "complete", Reps: y.reps, Seed: 7, Feed: raw.FeedAPI,
 		Command: "synclab compare " + y.scenario.Name + " --seed 7", Scenario: y.scenario,
-		Versions: bench.Versions{Synclab: "v0.1.0", Go: "go1.26.8", Kernel: "6.18.0", IPTablesLegacy: "1.8.9", KubeProxy: "v1.36.3"},
-		Machine:  bench.Machine{OS: "Debian GNU/Linux 12", CPU: "Example CPU @ 2.60GHz", CPUs: 2, MemoryBytes: 8 << 30}}
+		Versions: raw.Versions{Synclab: "v0.1.0", Go: "go1.26.8", Kernel: "6.18.0", IPTablesLegacy: "1.8.9", KubeProxy: "v1.36.3"},
+		Machine:  raw.Machine{OS: "Debian GNU/Linux 12", CPU: "Example CPU @ 2.60GHz", CPUs: 2, MemoryBytes: 8 << 30}}
 	for _, r := range y.records {
 		if !slices.Contains(run.Subjects, r.Subject) {
 			run.Subjects = append(run.Subjects, r.Subject)
@@ -73,7 +73,7 @@ func (y recorded) build(t testing.TB, dir string, opts Options) *Summary {
 	return s
 }
 
-// packetModel is what a packet pays with a subject: a first rule, and perRule for each rule that it crosses.
+// packetModel is the cost of a packet with a subject: a first rule, and perRule for each rule that it crosses.
 type packetModel struct {
 	subject string
 	first   float64
@@ -90,8 +90,6 @@ var packetModels = []packetModel{
 	{"kube-proxy/nftables", 4e-6, 0, flatly},
 	{"synclab/iptables-legacy", 2.9e-6, 5.2e-9, listed},
 	{"synclab/iptables-legacy-tree", 3.1e-6, 0, flatly},
-	{"synclab/iptables-legacy-direct", 2.95e-6, 5.25e-9, listed},
-	{"synclab/iptables-legacy-direct-tree", 3.15e-6, 0, flatly},
 	{"synclab/iptables-nft", 3.3e-6, 9e-9, listed},
 	{"synclab/iptables-nft-tree", 3.6e-6, 0, flatly},
 	{"synclab/nftables", 3.5e-6, 0, flatly},
@@ -99,7 +97,7 @@ var packetModels = []packetModel{
 
 // traversalRun is a run of all subjects: positions, miss, kinds of destinations, and flows between namespaces.
 func traversalRun(models []packetModel, sizes []int, reps, samples int) recorded {
-	y := recorded{scenario: scenarios.Scenario{Name: "traversal", Description: "What a packet pays, by position and kind of destination."}, reps: reps}
+	y := recorded{scenario: scenarios.Scenario{Name: "traversal", Description: "The cost of a first packet, by position and kind of destination."}, reps: reps}
 	random := rand.New(rand.NewPCG(3, 5))
 	for _, n := range sizes {
 		for rep := 1; rep <= reps; rep++ {
@@ -111,9 +109,9 @@ func traversalRun(models []packetModel, sizes []int, reps, samples int) recorded
 	return y
 }
 
-// packets are those of one repetition.
+// packets adds the packets of one repetition.
 func (y *recorded) packets(random *rand.Rand, m packetModel, n, rep, samples int) {
-	put := func(metric bench.Metric, value float64, unit string, of bench.Record) {
+	put := func(metric raw.Metric, value float64, unit string, of raw.Record) {
 		of.Subject, of.Services, of.Rep, of.Metric, of.Value, of.Unit, of.At = m.subject, n, rep, metric, value, unit, 30
 		y.records = append(y.records, of)
 	}
@@ -136,7 +134,7 @@ func (y *recorded) packets(random *rand.Rand, m packetModel, n, rep, samples int
 			for _, method := range methods[1:] {
 				cost := map[string]float64{"handshake": 60e-6 + m.first + m.perRule*rules, "echo": 40e-6 + m.first + m.perRule*rules, "established": 25e-6}[method]
 				for range samples / 4 {
-					put(bench.FirstPacket, noisy(cost), "s", bench.Record{Position: &position, Method: method, Step: "4:probe"})
+					put(raw.FirstPacket, noisy(cost), "s", raw.Record{Position: &position, Method: method, Step: "4:probe"})
 				}
 			}
 		}
@@ -144,28 +142,29 @@ func (y *recorded) packets(random *rand.Rand, m packetModel, n, rep, samples int
 		if position == 0 {
 			cost = 1.8e-6
 		} else {
-			put(bench.RulesCrossed, rules, "count", bench.Record{Position: &position, Step: "3:probe"})
+			put(raw.RulesEvaluated, rules, "count", raw.Record{Position: &position, Step: "3:probe"})
 		}
 		for range samples {
-			put(bench.FirstPacket, noisy(cost), "s", bench.Record{Position: &position, Method: "sendto", Step: "3:probe"})
+			put(raw.FirstPacket, noisy(cost), "s", raw.Record{Position: &position, Method: "sendto", Step: "3:probe"})
 		}
 	}
 	for i, target := range []string{"reject", "node-port", "external-ip", "load-balancer", "affinity-first", "affinity-again"} {
 		zero, rules := 0, m.rules(n)+float64(i)
-		put(bench.RulesCrossed, rules, "count", bench.Record{Target: target, Step: "3:probe"})
+		put(raw.RulesEvaluated, rules, "count", raw.Record{Target: target, Step: "3:probe"})
 		for range samples {
-			put(bench.FirstPacket, noisy(1.9e-6), "s", bench.Record{Position: &zero, Target: target, Step: "3:probe"})
-			put(bench.FirstPacket, noisy(m.first+m.perRule*rules+float64(i)*1e-7), "s", bench.Record{Target: target, Step: "3:probe"})
+			put(raw.FirstPacket, noisy(1.9e-6), "s", raw.Record{Position: &zero, Target: target, Step: "3:probe"})
+			put(raw.FirstPacket, noisy(m.first+m.perRule*rules+float64(i)*1e-7), "s", raw.Record{Target: target, Step: "3:probe"})
 		}
 	}
 }
 
-// streamModel is how a subject serves a stream: how long a full sync takes, and how many flows fail and go astray in one.
+// streamModel describes a subject under a stream: the duration of a full sync, and the shares of failed and misrouted
+// flows.
 type streamModel struct {
 	subject           string
 	full              float64
 	failing, straying float64 // share of the flows due during a full sync
-	repaired          float64 // how long a fault takes; 0 means for ever
+	repaired          float64 // time to recover from a fault; 0 means never
 }
 
 var streamModels = []streamModel{
@@ -174,7 +173,6 @@ var streamModels = []streamModel{
 	{"kube-proxy/nftables", 2, 0.01, 0, 28},
 	{"synclab/iptables-legacy", 0.5, 0, 0, 1.1},
 	{"synclab/iptables-legacy-tree", 0.5, 0, 0, 1.2},
-	{"synclab/iptables-legacy-direct", 0.1, 0, 0, 0.9},
 	{"synclab/iptables-nft", 0.9, 0, 0, 1.4},
 	{"synclab/iptables-nft-tree", 0.9, 0, 0, 1.5},
 	{"synclab/nftables", 0.2, 0, 0, 0.8},
@@ -182,13 +180,13 @@ var streamModels = []streamModel{
 
 var streamSteps = []string{"3:traffic", "4:settle", "5:churn", "6:settle", "7:rollout", "8:settle", "9:restart", "10:settle", "11:traffic"}
 
-// streamRun is a stream of new flows beside steps that change the cluster, each stepSeconds long.
+// streamRun is a stream of new flows during steps that change the cluster, each stepSeconds long.
 func streamRun(models []streamModel, n, reps int, rate, stepSeconds float64) recorded {
 	y := recorded{scenario: scenarios.Scenario{Name: "disruption", Description: "A stream of new flows while the cluster changes."}, reps: reps}
 	random := rand.New(rand.NewPCG(11, 13))
 	for rep := 1; rep <= reps; rep++ {
 		for _, m := range models {
-			w := streamWriter{y: &y, random: random, of: bench.Record{Subject: m.subject, Services: n, Rep: rep}}
+			w := streamWriter{y: &y, random: random, of: raw.Record{Subject: m.subject, Services: n, Rep: rep}}
 			at := 10.0
 			for _, step := range streamSteps {
 				w.step(m, step, at, stepSeconds, rate)
@@ -202,28 +200,28 @@ func streamRun(models []streamModel, n, reps int, rate, stepSeconds float64) rec
 type streamWriter struct {
 	y      *recorded
 	random *rand.Rand
-	of     bench.Record
+	of     raw.Record
 }
 
-func (w *streamWriter) put(at float64, metric bench.Metric, value float64, unit string, more bench.Record) {
+func (w *streamWriter) put(at float64, metric raw.Metric, value float64, unit string, more raw.Record) {
 	more.Subject, more.Services, more.Rep = w.of.Subject, w.of.Services, w.of.Rep
 	more.At, more.Metric, more.Value, more.Unit = at, metric, value, unit
 	w.y.records = append(w.y.records, more)
 }
 
-// step writes one step: a full sync in its middle, unless the stream is at rest, and partial ones around it.
+// step writes one step: a full sync in its middle, unless the stream is at rest, and partial syncs around it.
 func (w *streamWriter) step(m streamModel, name string, at, seconds, rate float64) {
 	_, kind := stepOf(name)
 	busy := kind != "traffic" && kind != "settle"
 	begin, end := math.Inf(1), math.Inf(-1)
 	if busy {
 		begin, end = at+seconds/3, at+seconds/3+m.full
-		w.put(end, bench.FullSync, m.full, "s", bench.Record{Step: name, Kind: "full", Sync: 1})
+		w.put(end, raw.FullSync, m.full, "s", raw.Record{Step: name, Kind: "full", Sync: 1})
 		for i := range 3 {
-			w.put(at+seconds/3*float64(i)+0.2, bench.PartialSync, 0.1, "s", bench.Record{Step: name, Kind: "partial", Sync: 2 + i})
+			w.put(at+seconds/3*float64(i)+0.2, raw.PartialSync, 0.1, "s", raw.Record{Step: name, Kind: "partial", Sync: 2 + i})
 		}
-		w.put(at+1, bench.RemovedServed, 0.3+m.full*w.random.Float64(), "s", bench.Record{Step: name, Service: "ns/a:http"})
-		w.put(at+1, bench.AddedWaits, 0.2+m.full*w.random.Float64(), "s", bench.Record{Step: name, Service: "ns/a:http"})
+		w.put(at+1, raw.RemovedEndpointServing, 0.3+m.full*w.random.Float64(), "s", raw.Record{Step: name, Service: "ns/a:http"})
+		w.put(at+1, raw.NewEndpointDelay, 0.2+m.full*w.random.Float64(), "s", raw.Record{Step: name, Service: "ns/a:http"})
 	}
 	for i := range int(rate * seconds) {
 		due := at + float64(i)/rate
@@ -238,42 +236,43 @@ func (w *streamWriter) step(m streamModel, name string, at, seconds, rate float6
 			}
 		}
 		protocol := []string{"TCP", "UDP"}[i%2]
-		w.put(due, bench.Flow, value, "s", bench.Record{Step: name, Protocol: protocol, Outcome: outcome, Service: "ns/a:http"})
+		w.put(due, raw.Flow, value, "s", raw.Record{Step: name, Protocol: protocol, Outcome: outcome, Service: "ns/a:http"})
 		if i%50 == 0 {
 			held := ""
 			if outcome == misrouted && protocol == "UDP" {
 				held = misrouted
 			}
-			w.put(due, bench.HeldFlow, 1e-4, "s", bench.Record{Step: name, Protocol: protocol, Outcome: held, Service: "ns/a:http"})
+			w.put(due, raw.LongLivedFlow, 1e-4, "s", raw.Record{Step: name, Protocol: protocol, Outcome: held, Service: "ns/a:http"})
 		}
 	}
 }
 
 var faultNames = []string{"restore-killed", "restore-fails", "rule-refused", "lock-held", "writer", "flush nat", "flush filter", "flush mangle", "flush all", "delete jump nat",
-	"delete chain nat", "delete rule nat", "reference", "watch-dropped", "watch-stalled", "relist", "events-repeated", "events-swapped", "slices-first", "api-down", "killed",
+	"delete chain nat", "delete rule nat", "reference", "watch-dropped", "watch-stalled", "relist", "events-duplicated", "events-reordered", "slices-first", "api-down", "killed",
 	"memory-limit", "conntrack-full", "clock-step", "addresses"}
 
-// faultRun has one fault after the other under a stream, each watched for 45 s at most, and checks of invariants behind.
+// faultRun has one fault after the other under a stream, each observed for at most 45 s, and then checks of
+// invariants.
 func faultRun(models []streamModel, n, reps int, rate float64) recorded {
 	y := recorded{scenario: scenarios.Scenario{Name: "faults", Description: "One fault after the other, under a stream of new flows."}, reps: reps}
 	random := rand.New(rand.NewPCG(17, 19))
 	for rep := 1; rep <= reps; rep++ {
 		for _, m := range models {
-			w := streamWriter{y: &y, random: random, of: bench.Record{Subject: m.subject, Services: n, Rep: rep}}
+			w := streamWriter{y: &y, random: random, of: raw.Record{Subject: m.subject, Services: n, Rep: rep}}
 			w.step(m, "3:traffic", 5, 10, rate)
 			at := 20.0
 			for i, name := range faultNames {
 				if m.subject == "synclab/nftables" && i < 3 {
-					continue // no tool that could be hit
+					continue // no tool that the fault could hit
 				}
 				at = w.fault(m, fmt.Sprintf("%d:fault", 4+2*i), name, at, rate)
 			}
 			for i := 1; i <= 13; i++ {
 				number := fmt.Sprintf("I%d", i)
-				w.put(at, bench.Checked, float64(100*i), "count", bench.Record{Step: "60:check", Invariant: number})
+				w.put(at, raw.InvariantChecks, float64(100*i), "count", raw.Record{Step: "60:check", Invariant: number})
 				if m.straying > 0 && (i == 3 || i == 9) {
 					for range i {
-						w.put(at, bench.Violation, 1, "count", bench.Record{Step: "60:check", Invariant: number, Service: "ns/a:http",
+						w.put(at, raw.Violation, 1, "count", raw.Record{Step: "60:check", Invariant: number, Service: "ns/a:http",
 							Error: "service ns/a:http: 10.0.0.7:80 answered, allowed were 10.0.0.1:80 and 10.0.0.2:80; to see it again: synclab run faults --services 1000 --subjects " + m.subject + " --seed 7"})
 					}
 				}
@@ -283,23 +282,23 @@ func faultRun(models []streamModel, n, reps int, rate float64) recorded {
 	return y
 }
 
-// fault writes one fault and what follows; it returns when the next may begin.
+// fault writes one fault and its effects. It returns when the next fault may start.
 func (w *streamWriter) fault(m streamModel, step, name string, at, rate float64) float64 {
-	of := bench.Record{Step: step, Fault: step + " " + name}
+	of := raw.Record{Step: step, Fault: step + " " + name}
 	holds := 0.0
 	if name == "lock-held" || name == "api-down" || name == "conntrack-full" {
 		holds = 6
 	}
-	w.put(at, bench.FaultBegun, holds, "s", of)
+	w.put(at, raw.FaultDuration, holds, "s", of)
 	repaired, end := m.repaired, at+m.repaired
 	if repaired == 0 || repaired == 28 && name == "flush all" {
 		failed := of
 		failed.Error = "not repaired within 45s"
 		repaired, end = 45, at+45
-		w.put(end, bench.FaultRepaired, 45, "s", failed)
+		w.put(end, raw.FaultRepaired, 45, "s", failed)
 	} else {
-		w.put(at+repaired/3, bench.FaultDetected, repaired/3, "s", of)
-		w.put(end, bench.FaultRepaired, repaired, "s", of)
+		w.put(at+repaired/3, raw.FaultDetected, repaired/3, "s", of)
+		w.put(end, raw.FaultRepaired, repaired, "s", of)
 	}
 	for i := range int((repaired + 2) * rate) {
 		due := at - 1 + float64(i)/rate
@@ -307,7 +306,7 @@ func (w *streamWriter) fault(m streamModel, step, name string, at, rate float64)
 		if due > at && due < end && (name == "flush nat" || name == "flush all") {
 			value, outcome = 1, "timeout"
 		}
-		w.put(due, bench.Flow, value, "s", bench.Record{Step: step, Protocol: "TCP", Outcome: outcome, Service: "ns/a:http"})
+		w.put(due, raw.Flow, value, "s", raw.Record{Step: step, Protocol: "TCP", Outcome: outcome, Service: "ns/a:http"})
 	}
 	return end + 3
 }

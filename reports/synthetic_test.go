@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/scenarios"
 )
 
-// synthetic is a run whose statistics are known.
+// synthetic is a run with known statistics.
 type synthetic struct {
 	id       string
 	scenario string
@@ -28,13 +28,13 @@ type synthetic struct {
 	probe    int      // samples a position; 0 means none
 	status   string
 	failed   int  // failed syncs of each repetition
-	outside  bool // subjects are processes fed by the API front
+	outside  bool // subjects are processes fed by the fake API server
 	targets  []scenarios.Target
 	stopAt   float64 // a cold start that takes longer is stopped, in seconds; 0 means none
-	noise    uint64  // another one is another run of the same
+	noise    uint64  // another seed of the noise makes another run of the same
 }
 
-// syntheticSubject takes base × services^exponent for a full sync and perRule for each position a packet crosses.
+// syntheticSubject takes base × services^exponent for a full sync and perRule for each position that a packet crosses.
 type syntheticSubject struct {
 	name     string
 	base     float64
@@ -49,18 +49,18 @@ var (
 	nft    = syntheticSubject{"synclab/iptables-nft", 2e-6, 1.9, 3e-5, 6e-9, 0.05}
 )
 
-// write makes the run folder.
+// write writes the run folder.
 func (y synthetic) write(t testing.TB, dir string) {
 	t.Helper()
 	started := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	finished := started.Add(14 * time.Minute)
-	run := bench.Run{ID: y.id, Started: started, Finished: &finished, Status: y.status, Reps: y.reps, Seed: 7,
+	run := raw.Run{ID: y.id, Started: started, Finished: &finished, Status: y.status, Reps: y.reps, Seed: 7,
 		Command:  "synclab run " + y.scenario + " --services " + strconv.Itoa(y.sizes[len(y.sizes)-1]) + " --reps " + strconv.Itoa(y.reps) + " --seed 7",
 		Scenario: scenarios.Scenario{Name: y.scenario, Description: "N Services loaded, one cold full sync, then an open-loop stream of single EndpointSlice changes.", Seed: 7, Targets: y.targets},
-		Versions: bench.Versions{Synclab: "v0.1.0", Go: "go1.26.8", Kernel: "6.18.0", IPTablesLegacy: "1.8.9", IPTablesNft: "1.8.9", Nft: "1.0.6"},
-		Machine:  bench.Machine{OS: "Debian GNU/Linux 12", CPU: "Example CPU @ 2.60GHz", CPUs: 2, MemoryBytes: 8 << 30}}
+		Versions: raw.Versions{Synclab: "v0.1.0", Go: "go1.26.8", Kernel: "6.18.0", IPTablesLegacy: "1.8.9", IPTablesNft: "1.8.9", Nft: "1.0.6"},
+		Machine:  raw.Machine{OS: "Debian GNU/Linux 12", CPU: "Example CPU @ 2.60GHz", CPUs: 2, MemoryBytes: 8 << 30}}
 	if y.outside {
-		run.Feed, run.Versions.KubeProxy = bench.FeedAPI, "v1.36.3"
+		run.Feed, run.Versions.KubeProxy = raw.FeedAPI, "v1.36.3"
 	}
 	for _, s := range y.subjects {
 		run.Subjects = append(run.Subjects, s.name)
@@ -80,7 +80,7 @@ func (y synthetic) write(t testing.TB, dir string) {
 	}
 	w := &syntheticWriter{y: y, random: rand.New(rand.NewPCG(7, 7+y.noise))}
 	encoder := json.NewEncoder(&w.out)
-	w.encode = func(r bench.Record) {
+	w.encode = func(r raw.Record) {
 		if err := encoder.Encode(r); err != nil {
 			t.Fatal(err)
 		}
@@ -95,13 +95,13 @@ type syntheticWriter struct {
 	y      synthetic
 	random *rand.Rand
 	out    bytes.Buffer
-	encode func(bench.Record)
-	cell   bench.Record // what all records of the repetition share
+	encode func(raw.Record)
+	cell   raw.Record // common to all records of the repetition
 	sync   int
 }
 
 // put writes one value, times in whole nanoseconds.
-func (w *syntheticWriter) put(at float64, metric bench.Metric, value float64, unit string, more bench.Record) {
+func (w *syntheticWriter) put(at float64, metric raw.Metric, value float64, unit string, more raw.Record) {
 	r := w.cell
 	if unit == "s" {
 		value = math.Round(value*1e9) / 1e9
@@ -116,7 +116,7 @@ func (w *syntheticWriter) all() {
 		for _, services := range w.y.sizes {
 			for rep := 1; rep <= w.y.reps; rep++ {
 				for _, subject := range w.y.subjects {
-					w.cell = bench.Record{Scenario: w.y.scenario, Subject: subject.name, Services: services, Endpoints: 10, Rep: rep}
+					w.cell = raw.Record{Scenario: w.y.scenario, Subject: subject.name, Services: services, Endpoints: 10, Rep: rep}
 					w.repetition(subject)
 				}
 			}
@@ -136,7 +136,7 @@ func (w *syntheticWriter) all() {
 			}
 			for _, params := range settings {
 				for rep := 1; rep <= w.y.reps; rep++ {
-					w.cell = bench.Record{Scenario: w.y.scenario, Subject: subject.name, Services: services, Endpoints: 10, Params: params, Rep: rep}
+					w.cell = raw.Record{Scenario: w.y.scenario, Subject: subject.name, Services: services, Endpoints: 10, Params: params, Rep: rep}
 					w.repetition(subject)
 				}
 			}
@@ -144,7 +144,7 @@ func (w *syntheticWriter) all() {
 	}
 }
 
-// noisy spreads a value by the subject's noise, log-normally.
+// noisy multiplies a value by log-normal noise of the subject.
 func (w *syntheticWriter) noisy(s syntheticSubject, v float64) float64 {
 	return v * math.Exp(s.noise*w.random.NormFloat64())
 }
@@ -155,29 +155,29 @@ func (w *syntheticWriter) repetition(s syntheticSubject) {
 	if w.y.outside && w.fromOutside(s) {
 		return
 	}
-	w.put(0.5, bench.Load, 1.5e-4*n, "s", bench.Record{Step: "1:create"})
+	w.put(0.5, raw.Load, 1.5e-4*n, "s", raw.Record{Step: "1:create"})
 	at := 0.5 + w.oneSync(s, 0.5, "full")
 	for i := range w.y.failed {
 		w.sync++
-		w.put(at+float64(i), bench.PartialSync, 9, "s", bench.Record{Kind: "partial", Sync: w.sync, Error: "iptables-restore: killed"})
-		w.put(at+float64(i), bench.SyncFailed, 1, "count", bench.Record{Kind: "partial", Sync: w.sync, Error: "iptables-restore: killed"})
+		w.put(at+float64(i), raw.PartialSync, 9, "s", raw.Record{Kind: "partial", Sync: w.sync, Error: "iptables-restore: killed"})
+		w.put(at+float64(i), raw.SyncFailed, 1, "count", raw.Record{Kind: "partial", Sync: w.sync, Error: "iptables-restore: killed"})
 	}
 	if w.y.churn > 0 {
 		w.churn(s, at+0.5)
 	}
 	if s.name == proxyNftables.name {
-		w.put(at+60, bench.RulesKernel, 30+4*n, "count", bench.Record{Table: "nftables", Step: "3:settle"})
-		w.put(at+60, bench.RulesKernel, 2*n, "count", bench.Record{Table: "nftables/elements", Step: "3:settle"})
+		w.put(at+60, raw.RulesKernel, 30+4*n, "count", raw.Record{Table: "nftables", Step: "3:settle"})
+		w.put(at+60, raw.RulesKernel, 2*n, "count", raw.Record{Table: "nftables/elements", Step: "3:settle"})
 	}
 	for _, table := range []string{"nat", "filter"} {
 		if s.name == proxyNftables.name {
 			break
 		}
-		for _, metric := range []bench.Metric{bench.RulesKernel, bench.RulesClosedForm} {
-			w.put(at+60, metric, closedForm(table, w.cell.Services), "count", bench.Record{Table: table, Step: "3:settle"})
+		for _, metric := range []raw.Metric{raw.RulesKernel, raw.RulesExpected} {
+			w.put(at+60, metric, closedForm(table, w.cell.Services), "count", raw.Record{Table: table, Step: "3:settle"})
 		}
 	}
-	w.put(at+60, bench.PeakRSS, 6e7+2.2e4*n, "B", bench.Record{})
+	w.put(at+60, raw.PeakRSS, 6e7+2.2e4*n, "B", raw.Record{})
 	if w.y.probe > 0 {
 		w.traversal(s)
 	}
@@ -190,39 +190,39 @@ func closedForm(table string, services int) float64 {
 	return float64(11 + services*(2+10*2+1))
 }
 
-// oneSync writes all values of a sync that starts at a time, and returns its duration.
+// oneSync writes all values of a sync that starts at a given time, and returns the sync's duration.
 func (w *syntheticWriter) oneSync(s syntheticSubject, start float64, kind string) float64 {
 	w.sync++
 	n := float64(w.cell.Services)
-	d, metric := w.noisy(s, s.base*math.Pow(n, s.exponent)), bench.FullSync
+	d, metric := w.noisy(s, s.base*math.Pow(n, s.exponent)), raw.FullSync
 	if kind == "partial" {
-		d, metric = w.noisy(s, 0.02+s.partial*n), bench.PartialSync
+		d, metric = w.noisy(s, 0.02+s.partial*n), raw.PartialSync
 	}
-	of := bench.Record{Kind: kind, Sync: w.sync, Step: "2:churn"}
+	of := raw.Record{Kind: kind, Sync: w.sync, Step: "2:churn"}
 	w.put(start+d, metric, d, "s", of)
 	for _, part := range []struct {
-		metric bench.Metric
+		metric raw.Metric
 		share  float64
-	}{{bench.Plan, 0.08}, {bench.Encode, 0.12}, {bench.ToolUser, 0.55}, {bench.ToolSys, 0.18}, {bench.Restore, 0.76}} {
-		if own := part.metric == bench.Plan || part.metric == bench.Encode; own && strings.HasPrefix(s.name, kubeProxy) {
-			continue // kube-proxy tells nothing of these
+	}{{raw.Plan, 0.08}, {raw.Encode, 0.12}, {raw.ToolUser, 0.55}, {raw.ToolSys, 0.18}, {raw.Restore, 0.76}} {
+		if own := part.metric == raw.Plan || part.metric == raw.Encode; own && strings.HasPrefix(s.name, kubeProxy) {
+			continue // kube-proxy does not report these
 		}
 		w.put(start+d, part.metric, d*part.share, "s", of)
 	}
-	w.put(start, bench.Queue, 0.2, "s", of)
-	w.put(start, bench.Backlog, 4, "count", of)
-	w.put(start+d, bench.RestoreBytes, 1800*n, "B", of)
-	w.put(start+d, bench.ChildPeakRSS, 2.3e4*n, "B", of)
+	w.put(start, raw.Queue, 0.2, "s", of)
+	w.put(start, raw.Backlog, 4, "count", of)
+	w.put(start+d, raw.RestoreBytes, 1800*n, "B", of)
+	w.put(start+d, raw.ChildPeakRSS, 2.3e4*n, "B", of)
 	for _, table := range []string{"nat", "filter"} {
 		if w.y.outside {
-			break // only the kernel is asked
+			break // only the kernel's counts exist
 		}
-		w.put(start+d, bench.Rules, closedForm(table, w.cell.Services), "count", bench.Record{Kind: kind, Sync: w.sync, Table: table, Step: of.Step})
+		w.put(start+d, raw.Rules, closedForm(table, w.cell.Services), "count", raw.Record{Kind: kind, Sync: w.sync, Table: table, Step: of.Step})
 	}
 	return d
 }
 
-// churn plays changes due 20 a second against syncs that start a period apart at the earliest.
+// churn makes changes that are due 20 a second. Syncs start at least one period apart.
 func (w *syntheticWriter) churn(s syntheticSubject, start float64) {
 	period := 1.0
 	if text := w.cell.Params[periodField]; text != "" {
@@ -244,13 +244,14 @@ func (w *syntheticWriter) churn(s syntheticSubject, start float64) {
 			next = max(begin+period, end)
 		}
 		for done < w.y.churn && start+float64(done)/20 <= begin {
-			w.put(end, bench.NetworkProgrammingLatency, end-(start+float64(done)/20), "s", bench.Record{Kind: kind, Sync: w.sync, Step: "2:churn"})
+			w.put(end, raw.NetworkProgrammingLatency, end-(start+float64(done)/20), "s", raw.Record{Kind: kind, Sync: w.sync, Step: "2:churn"})
 			done++
 		}
 	}
 }
 
-// traversal costs 3 µs before the first rule and perRule for each position crossed; one packet in fifty meets an interrupt.
+// traversal costs 3 µs before the first rule and perRule for each position crossed. One packet in fifty meets an
+// interrupt.
 func (w *syntheticWriter) traversal(s syntheticSubject) {
 	cost := func(crossed float64) float64 {
 		v := 3e-6 + s.perRule*crossed + 1e-7*math.Abs(w.random.NormFloat64())
@@ -269,7 +270,7 @@ func (w *syntheticWriter) traversal(s syntheticSubject) {
 			position, crossed = -1, float64(n)
 		}
 		for range w.y.probe {
-			w.put(70, bench.FirstPacket, cost(crossed), "s", bench.Record{Position: &position, Step: "4:probe"})
+			w.put(70, raw.FirstPacket, cost(crossed), "s", raw.Record{Position: &position, Step: "4:probe"})
 		}
 	}
 }

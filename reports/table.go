@@ -11,7 +11,7 @@ import (
 	"synclab/reports/estimate"
 )
 
-// tableWidth is what the terminal table fits into.
+// tableWidth is the width of the terminal table in columns.
 const tableWidth = 110
 
 // Table writes the key figures and where syncs spend their time, for a terminal of 110 columns.
@@ -39,7 +39,7 @@ func (s *Summary) Table(w io.Writer) error {
 	return err
 }
 
-// allCompared says that the comparisons have every cell, so that key figures would only repeat them.
+// allCompared reports whether every cell has a comparison, so that key figures would only repeat them.
 func (s *Summary) allCompared() bool {
 	return len(s.Comparisons) > 0 && len(s.Comparisons) == len(s.collected.cells)
 }
@@ -48,7 +48,7 @@ func (s *Summary) keyFigures(b *strings.Builder) {
 	shown := textTable{header: []string{"subject", "services", "react", "cold", "full sync", "partial", "npl p50", "npl p99", "1st packet", "rules"}}
 	duration := withSpread
 	if slices.ContainsFunc(s.KeyFigures, func(k KeyFigures) bool { return k.ColdStart != nil || len(k.Exceeded) > 0 }) {
-		duration = func(d *estimate.Distribution) string { return shortTime(d, medianValue) } // else the table is too wide
+		duration = func(d *estimate.Distribution) string { return shortTime(d, medianValue) } // the table is too wide with intervals
 	}
 	settings := ""
 	for _, k := range s.KeyFigures {
@@ -65,8 +65,8 @@ func (s *Summary) keyFigures(b *strings.Builder) {
 	if shown = shown.dropEmpty(); len(shown.header) > 2 {
 		b.WriteString("\n")
 		shown.write(b)
-		b.WriteString("\n" + wrap(s.mediansText(shown.rows)+shown.legend("; react: reaction, an isolated change", "react")+shown.legend("; npl: network programming latency", "npl p50", "npl p99")+
-			shown.legend("; 1st packet: at the last Service", "1st packet"), tableWidth, "  ") + "\n")
+		b.WriteString("\n" + wrap(s.mediansText(shown.rows)+shown.legend("; react: reaction, from an isolated change until it is visible in the kernel", "react")+shown.legend("; npl: network programming latency", "npl p50", "npl p99")+
+			shown.legend("; 1st packet: first packet to the last Service", "1st packet"), tableWidth, "  ") + "\n")
 	}
 	if len(s.Comparisons) > 0 {
 		s.compared(b)
@@ -77,7 +77,7 @@ func (s *Summary) keyFigures(b *strings.Builder) {
 	}
 }
 
-// mediansText says what the values of a table are, and ± where it has any.
+// mediansText describes the values of a table, and ± where it occurs.
 func (s *Summary) mediansText(table ...any) string {
 	least, most := math.MaxInt, 0
 	for _, r := range s.Rows {
@@ -96,7 +96,7 @@ func (s *Summary) mediansText(table ...any) string {
 	return text
 }
 
-// phaseTable says where syncs spend their time; a dash is a phase that the subject does not tell.
+// phaseTable shows where syncs spend their time. A dash is a phase that the subject does not report.
 func (s *Summary) phaseTable(b *strings.Builder) {
 	shown := s.tablePhases()
 	if len(shown) == 0 {
@@ -104,7 +104,7 @@ func (s *Summary) phaseTable(b *strings.Builder) {
 	}
 	times := textTable{header: []string{"subject", "services", "sync", "plan", "encode", "jumps", "tool user", "tool sys", "post-sync", "rest"}}
 	postSync := slices.ContainsFunc(shown, func(p Phases) bool { return p.PostSync > 0 })
-	if !postSync { // records of old runs, and of subjects that do not tell it
+	if !postSync { // old runs, and subjects that do not report post-sync work
 		times.header = slices.Delete(times.header, 8, 9)
 	}
 	settings := ""
@@ -124,7 +124,7 @@ func (s *Summary) phaseTable(b *strings.Builder) {
 	times.write(b)
 }
 
-// tablePhases are all phases while they are few, else those of each series' largest cell.
+// tablePhases returns all phases if they are few, else the phases of each series' largest cell.
 func (s *Summary) tablePhases() []Phases {
 	if len(s.Phases) <= 12 {
 		return s.Phases
@@ -140,7 +140,7 @@ func (s *Summary) tablePhases() []Phases {
 	return out
 }
 
-// orDash writes a duration, or a dash for a phase that did not happen.
+// orDash formats a duration. A phase that did not happen is a dash.
 func orDash(seconds float64) string {
 	if seconds == 0 {
 		return "–"
@@ -148,7 +148,7 @@ func orDash(seconds float64) string {
 	return Format(seconds, "s")
 }
 
-// withSpread is benchstat's "3.31 s ±2%", without the interval where there is none.
+// withSpread formats like benchstat, "3.31 s ±2%", and without the interval if there is none.
 func withSpread(d *estimate.Distribution) string {
 	if d == nil {
 		return "–"
@@ -160,7 +160,7 @@ func withSpread(d *estimate.Distribution) string {
 	return text
 }
 
-// narrow writes an interval for a terminal: " ±3%".
+// narrow shortens an interval for a terminal: " ±3%".
 func narrow(text string) string {
 	return strings.Replace(strings.Replace(text, "± ", "±", 1), " %", "%", 1)
 }
@@ -179,7 +179,7 @@ func countText(v *float64) string {
 	return Format(*v, "count")
 }
 
-// textTable aligns its first column left and the others right. Headings are lines of their own.
+// textTable aligns its first column left and the others right. A heading is a row with a single cell.
 type textTable struct {
 	header []string
 	rows   [][]string
@@ -190,7 +190,7 @@ func (t *textTable) heading(text string)      { t.rows = append(t.rows, []string
 func runes(text string) int                   { return utf8.RuneCountInString(text) }
 func (t textTable) isHeading(r []string) bool { return len(r) == 1 }
 
-// dropEmpty leaves out columns that hold nothing.
+// dropEmpty removes columns without values.
 func (t textTable) dropEmpty() textTable {
 	out := textTable{rows: make([][]string, len(t.rows))}
 	for i, name := range t.header {
@@ -216,7 +216,7 @@ func (t textTable) dropEmpty() textTable {
 	return out
 }
 
-// legend is a text that explains columns; empty where the table has none of them.
+// legend returns a text that explains columns, or nothing if the table has none of them.
 func (t textTable) legend(text string, columns ...string) string {
 	if slices.ContainsFunc(columns, func(name string) bool { return slices.Contains(t.header, name) }) {
 		return text
@@ -224,7 +224,7 @@ func (t textTable) legend(text string, columns ...string) string {
 	return ""
 }
 
-// widths of the columns.
+// widths returns the widths of the columns.
 func (t textTable) widths() []int {
 	widths := make([]int, len(t.header))
 	for _, row := range append([][]string{t.header}, t.rows...) {
@@ -238,7 +238,7 @@ func (t textTable) widths() []int {
 	return widths
 }
 
-// fits says whether the table keeps within the width as it is.
+// fits reports whether the table fits into tableWidth.
 func (t textTable) fits() bool {
 	total := -2
 	for _, w := range t.widths() {
@@ -247,7 +247,7 @@ func (t textTable) fits() bool {
 	return total <= tableWidth
 }
 
-// write writes every name in full, however wide: cut in the middle, two subjects may look alike.
+// write writes every name in full, however wide: two names cut in the middle may look alike.
 func (t textTable) write(b *strings.Builder) {
 	widths := t.widths()
 	line := func(row []string) {
@@ -257,7 +257,7 @@ func (t textTable) write(b *strings.Builder) {
 		}
 		b.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
-	if len(t.header) > 0 { // else nothing in it is known
+	if len(t.header) > 0 { // otherwise no column has a value
 		line(t.header)
 	}
 	for _, row := range t.rows {
@@ -282,7 +282,7 @@ func shorten(text string, width int) string {
 	return string(r[:head]) + "…" + string(r[len(r)-(width-1-head):])
 }
 
-// wrap breaks a text at spaces; lines after the first are indented.
+// wrap breaks a text at spaces. Lines after the first are indented.
 func wrap(text string, width int, indent string) string {
 	var b strings.Builder
 	used := 0

@@ -13,26 +13,26 @@ import (
 	"synclab/scenarios"
 )
 
-// TargetResult is what became of one of a scenario's targets.
+// TargetResult is the result of one of a scenario's targets.
 type TargetResult struct {
 	Scenario string `json:"scenario"`
 	scenarios.Target
-	// Own and Other are the figures of the Subject and of the one Beside, in Unit; absent: not measured.
+	// Own is the figure of the Subject, and Other the figure of its baseline, in Unit; absent if not measured.
 	Own   *float64 `json:"own,omitempty"`
 	Other *float64 `json:"other,omitempty"`
 	Unit  string   `json:"unit"`
-	// How many repetitions these two are the medians of.
+	// OwnRepetitions and OtherRepetitions are the numbers of repetitions behind these medians.
 	OwnRepetitions   int `json:"own_repetitions,omitempty"`
 	OtherRepetitions int `json:"other_repetitions,omitempty"`
-	// Reached is the ratio, the duration in seconds or the exponent, whichever the target is about, with its 95 %
-	// confidence interval where there is one.
-	Reached *float64 `json:"reached,omitempty"`
+	// Reached is the ratio, the duration in seconds or the exponent, depending on the target, with its 95 % confidence
+	// interval if there is one.
+	Reached *float64 `json:"result,omitempty"`
 	Low     *float64 `json:"ci_low,omitempty"`
 	High    *float64 `json:"ci_high,omitempty"`
-	// Bound is "lower" when the one Beside was stopped: the real ratio is larger.
+	// Bound is "lower" if the baseline was stopped: the real ratio is larger.
 	Bound string `json:"bound,omitempty"`
-	// Verdict is met or missed where the interval says so, unclear where it holds the limit, observed where there is none, not
-	// measured, or unknown: stopped too early to tell.
+	// Verdict is met or missed by the interval, unclear if the interval contains the limit, observed without an
+	// interval, not measured, or unknown if the subject was stopped too early.
 	Verdict string `json:"verdict"`
 }
 
@@ -46,7 +46,7 @@ const (
 	verdictObserved    = "observed"
 )
 
-// targetResults judge the targets of the runs' scenarios, but for those of subjects that nobody asked to measure.
+// targetResults judges the targets of the runs' scenarios, except those with subjects that were not selected.
 func targetResults(c *collection, s *Summary) []TargetResult {
 	var out []TargetResult
 	seen := map[string]bool{}
@@ -115,8 +115,8 @@ func (r *TargetResult) judgeFigure(s *Summary) {
 	}
 }
 
-// judge what was reached by its interval: a limit that lies within it is neither met nor missed. Without one, what was
-// observed is no verdict.
+// judge compares the interval with the limit: a limit inside the interval is neither met nor missed. Without an
+// interval the verdict is observed.
 func (r *TargetResult) judge(limit float64, atLeast bool) string {
 	switch {
 	case r.Low == nil:
@@ -129,7 +129,7 @@ func (r *TargetResult) judge(limit float64, atLeast bool) string {
 	return verdictUnclear
 }
 
-// judgeExponent fits the growth between the two sizes, as growths does over all of them.
+// judgeExponent fits the growth between the two sizes, as growths does over all sizes.
 func (r *TargetResult) judgeExponent(c *collection) {
 	var points []estimate.Point
 	from, to := math.Inf(1), math.Inf(-1)
@@ -145,7 +145,7 @@ func (r *TargetResult) judgeExponent(c *collection) {
 				}
 			}
 		}
-		break // of several runs the first
+		break // the first of several runs
 	}
 	if from > float64(r.From) || to < float64(r.Services) {
 		return
@@ -156,7 +156,8 @@ func (r *TargetResult) judgeExponent(c *collection) {
 	}
 }
 
-// figureValues are a figure's values by repetition; none where one of these was stopped, which makes them bounds.
+// figureValues are a figure's values by repetition. It is nil if a repetition was stopped, since values are then
+// bounds.
 func figureValues(c *cellSamples, name string) estimate.Sample {
 	if c == nil {
 		return nil
@@ -180,7 +181,7 @@ func verdictIf(met bool) string {
 	return verdictMissed
 }
 
-// figureOf a subject at a size; nil: not measured.
+// figureOf returns a subject's figure at a size; nil if not measured.
 func (s *Summary) figureOf(scenario string, services int, subject, name string) *estimate.Estimate {
 	for _, cell := range s.collected.cells {
 		if cell.Scenario != scenario || cell.Services != services {
@@ -195,7 +196,7 @@ func (s *Summary) figureOf(scenario string, services int, subject, name string) 
 	return nil
 }
 
-// wanted and reached say a target for people: "≥ 25×", "31× (28–33×)".
+// wanted is the target's text, "≥ 25×". reached is the text of the result, "31× (28 … 33×)".
 func (r TargetResult) wanted() string {
 	switch {
 	case r.Times > 0:
@@ -236,11 +237,11 @@ func (r TargetResult) valueText(v *float64) string {
 	return Format(*v, r.Unit)
 }
 
-// targetsTable is that of the page.
+// targetsTable is the page's table of targets.
 func (s *Summary) targetsTable() pageTable {
-	t := pageTable{Columns: []pageColumn{{Name: "Subject"}, {Name: "Figure"}, {Name: "Services", Numeric: true}, {Name: "Beside"},
-		{Name: "there", Numeric: true, Title: "the figure of the subject beside"}, {Name: "here", Numeric: true, Title: "the subject's figure"},
-		{Name: "Wanted", Numeric: true}, {Name: "Reached", Numeric: true, Title: "with the 95 % confidence interval, where there are repetitions enough"}, {Name: "Verdict"}}}
+	t := pageTable{Columns: []pageColumn{{Name: "Subject"}, {Name: "Figure"}, {Name: "Services", Numeric: true}, {Name: "Baseline"},
+		{Name: "Baseline's figure", Numeric: true}, {Name: "Subject's figure", Numeric: true},
+		{Name: "Target", Numeric: true}, {Name: "Result", Numeric: true, Title: "with the 95 % confidence interval, if there are enough repetitions"}, {Name: "Verdict"}}}
 	for _, r := range s.Targets {
 		t.Rows = append(t.Rows, []pageCell{s.subjectCell(r.Subject), {Text: figureTextOf(r.Figure).text}, intCell(r.Services), {Text: r.Beside},
 			measuredCell(r.valueText(r.Other), r.OtherRepetitions), measuredCell(r.valueText(r.Own), r.OwnRepetitions), {Text: r.wanted()}, {Text: r.reached(true)}, {Text: r.Verdict, Faint: r.Verdict == verdictNotMeasured}})
@@ -248,7 +249,7 @@ func (s *Summary) targetsTable() pageTable {
 	return t.dropEmpty()
 }
 
-// measuredCell says below a figure how many repetitions it is of: some subjects are measured only once.
+// measuredCell adds the number of repetitions below a figure: some subjects are measured only once.
 func measuredCell(text string, repetitions int) pageCell {
 	cell := pageCell{Text: text}
 	if repetitions > 0 {
@@ -257,7 +258,7 @@ func measuredCell(text string, repetitions int) pageCell {
 	return cell
 }
 
-// subjectCell has the swatch of the subject's first series, if it was measured.
+// subjectCell has the color of the subject's first series, if it was measured.
 func (s *Summary) subjectCell(subject string) pageCell {
 	if i := slices.IndexFunc(s.collected.series, func(o *series) bool { return o.subject == subject }); i >= 0 {
 		return pageCell{Text: subject, Color: s.swatch(i)}
@@ -270,14 +271,14 @@ func (s *Summary) terminalTargets(b *strings.Builder) {
 	if len(s.Targets) == 0 {
 		return
 	}
-	t := textTable{header: []string{"target", "figure", "services", "there", "here", "wanted", "reached", ""}}
+	t := textTable{header: []string{"subject", "figure", "services", "baseline", "measured", "target", "result", ""}}
 	for _, r := range s.Targets {
 		t.add(r.Subject, lowerFirst(figureTextOf(r.Figure).text), Grouped(int64(r.Services)), r.valueText(r.Other), r.valueText(r.Own),
 			strings.Replace(r.wanted(), " at most", "", 1), r.reached(false), r.Verdict)
 	}
 	b.WriteString("\n")
 	t.dropEmpty().write(b)
-	b.WriteString("\nthere: whom the target is beside; n^x: grows with this power of the number of Services\n")
+	b.WriteString("\nbaseline: its figure; measured: the subject's figure; n^x: grows with this power of the number of Services\n")
 }
 
 // markdownTargets writes the targets for a pull request.
@@ -287,7 +288,7 @@ func (s *Summary) markdownTargets(w io.Writer) {
 	}
 	b := &strings.Builder{}
 	b.WriteString("### Targets\n\n")
-	markdownTable(b, []string{"subject", "figure", "services", "beside", "there", "here", "wanted", "reached", "verdict"}, -1, len(s.Targets), func(i int) []string {
+	markdownTable(b, []string{"subject", "figure", "services", "baseline", "baseline's figure", "subject's figure", "target", "result", "verdict"}, -1, len(s.Targets), func(i int) []string {
 		r := s.Targets[i]
 		return []string{r.Subject, lowerFirst(figureTextOf(r.Figure).text), Grouped(int64(r.Services)), r.Beside, r.valueText(r.Other), r.valueText(r.Own),
 			r.wanted(), r.reached(true), r.Verdict}

@@ -10,8 +10,8 @@ import (
 	"synclab/scenarios"
 )
 
-// Each kind of target is judged by the figures of its cell; what was not measured is no failure, and a subject that was
-// stopped gives bounds.
+// Each kind of target is judged by the figures of its cell. A figure that was not measured is no failure. A stopped
+// subject has bounds.
 func TestTargets(t *testing.T) {
 	y := fiveSizes() // synclab grows with powers of 1.2 (legacy) and 1.9 (nft); kube-proxy/iptables-nft is stopped at 8,000
 	y.targets = []scenarios.Target{
@@ -22,7 +22,7 @@ func TestTargets(t *testing.T) {
 		{Figure: "full_sync", Services: 8000, Subject: legacy.name, From: 500, Exponent: 1.5},
 		{Figure: "full_sync", Services: 8000, Subject: nft.name, From: 500, Exponent: 1.5},
 		{Figure: "full_sync", Services: 9000, Subject: legacy.name, From: 500, Exponent: 1.5},
-		{Figure: "full_sync", Services: 2000, Subject: "synclab/nftables", AtMost: time.Hour}, // nobody asked to measure it
+		{Figure: "full_sync", Services: 2000, Subject: "synclab/nftables", AtMost: time.Hour}, // this subject was not selected
 		{Figure: "cold_start", Services: 8000, Subject: legacy.name, Beside: proxyNft.name, Times: 2},
 		{Figure: "cold_start", Services: 8000, Subject: legacy.name, Beside: proxyNft.name, Times: 1e6},
 		{Figure: "cold_start", Services: 8000, Subject: proxyNft.name, AtMost: 24 * time.Hour},
@@ -53,19 +53,19 @@ func TestTargets(t *testing.T) {
 				part = s.Targets[2].wanted()
 			}
 			if !strings.Contains(text, part) {
-				t.Errorf("%s does not say %q", name, part)
+				t.Errorf("%s lacks %q", name, part)
 			}
 		}
 	}
 }
 
-// The floor is the least kernel time of one interface, whoever's it was, and never that of a subject that was stopped.
+// The kernel floor is the least kernel time of any subject on one interface, stopped subjects excluded.
 func TestFloors(t *testing.T) {
 	side := func(subject string, full, kernel float64, stopped bool) Side {
 		return Side{Series: subject, Subject: subject, Figures: []estimate.Estimate{
 			{Name: figureFull, Unit: "s", Value: full}, {Name: figureFullSys, Unit: "s", Value: kernel, Stopped: stopped}}}
 	}
-	sides := []Side{side("synclab/iptables-legacy", 8, 0.5, false), side("synclab/iptables-legacy-direct", 1, 0.25, false),
+	sides := []Side{side("synclab/iptables-legacy", 8, 0.5, false), side("synclab/iptables-legacy-tree", 1, 0.25, false),
 		side("kube-proxy/iptables-nft", 40, 1, true), side("synclab/nftables", 3, 2, false), side("exec:mine", 1, 0.01, false)}
 	c := CellComparison{Sides: sides, Floors: floorsOf(sides)}
 	if len(c.Floors) != 2 {
@@ -73,20 +73,20 @@ func TestFloors(t *testing.T) {
 	}
 	for i, want := range []string{"32×", "4.0×", "20×", "1.5×", "–"} {
 		if got := c.timesFloor(sides[i], figureFull); got != want {
-			t.Errorf("%s is %s above its floor, want %s", sides[i].Series, got, want)
+			t.Errorf("%s is %s above its kernel floor, want %s", sides[i].Series, got, want)
 		}
 	}
-	// What took less than a tick is no floor.
+	// A kernel time of 0, less than a tick, is not a kernel floor.
 	unknown := []Side{side("synclab/iptables-legacy", 8, 0, false), side("kube-proxy/iptables-legacy", 9, 3, false)}
 	if floors := floorsOf(unknown); len(floors) != 1 || floors[0].Value != 3 {
 		t.Errorf("floors %+v", floors)
 	}
-	if c.floor(sides[0], figureFull).Series != "synclab/iptables-legacy-direct" || c.floor(sides[0], figurePartial) != nil {
+	if c.floor(sides[0], figureFull).Series != "synclab/iptables-legacy-tree" || c.floor(sides[0], figurePartial) != nil {
 		t.Errorf("floors %+v", c.Floors)
 	}
 }
 
-// Ratios of different numbers of repetitions say once why they have no interval.
+// For ratios with different numbers of repetitions, one text explains the missing intervals.
 func TestWhyNoInterval(t *testing.T) {
 	of := func(pairs int) *Comparison {
 		return &Comparison{Paired: true, Pairs: pairs, Warning: tooFew(pairs)}

@@ -7,25 +7,25 @@ import (
 	"math"
 	"slices"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// PacketCost is what the first packets of one subject pay in one cell, by one method. Times are in seconds, and have in
-// them what any packet pays: the cost over an empty ruleset is Empty.
+// PacketCost is the cost of first packets for one subject in one cell, by one method. Times are in seconds and include
+// the cost of any packet: Empty is the cost in an empty ruleset.
 type PacketCost struct {
 	Series string `json:"series"`
 	Cell   Cell   `json:"cell"`
-	// Method is sendto (one system call), or, of flows between namespaces, handshake, echo or established.
+	// Method is sendto (one system call) or, for flows between namespaces, handshake, echo or established.
 	Method string `json:"method"`
 	// Spots are the positions in order, then the miss, then the kinds of destinations.
 	Spots []PacketSpot `json:"spots"`
 	Empty *float64     `json:"empty,omitempty"`
-	// PerService is the line through the medians by dispatch position: what each Service in front costs.
+	// PerService is the line through the medians by dispatch position: the cost of each Service in front.
 	PerService *estimate.Fit `json:"per_service,omitempty"`
-	// PerRule is the line through the same medians by rules crossed, where these were counted and their number varies.
+	// PerRule is the line through the same medians by rules crossed, if these were counted and vary.
 	PerRule *estimate.Fit `json:"per_rule,omitempty"`
-	// Flat says whether the position matters.
+	// Flat is the verdict on whether the position matters.
 	Flat *Flatness `json:"flatness,omitempty"`
 }
 
@@ -35,13 +35,13 @@ type PacketSpot struct {
 	Position int    `json:"position,omitempty"`
 	Target   string `json:"target,omitempty"`
 	estimate.Distribution
-	// Rules is how many rules the packet crosses, counted by the interpreter over the rules in the kernel.
-	Rules *float64 `json:"rules_crossed,omitempty"`
-	// Empty is what such a packet pays over an empty ruleset, where that is another packet than one to a cluster IP.
+	// Rules is the number of rules that the packet crosses, counted by the ruleset evaluator over the kernel's rules.
+	Rules *float64 `json:"rules_evaluated,omitempty"`
+	// Empty is the cost of such a packet in an empty ruleset, if it differs from a packet to a cluster IP.
 	Empty *float64 `json:"empty,omitempty"`
 }
 
-// PacketGrowth is how the cost at the last Service grows with the number of Services.
+// PacketGrowth is the growth of the cost at the last Service with the number of Services.
 type PacketGrowth struct {
 	Series       string    `json:"series"`
 	Scenario     string    `json:"scenario"`
@@ -49,18 +49,18 @@ type PacketGrowth struct {
 	Method       string    `json:"method"`
 	Sizes        []int     `json:"sizes"`
 	Medians      []float64 `json:"medians"` // at the last Service of each size
-	Times        float64   `json:"times"`   // the largest size's median over the smallest's
+	Times        float64   `json:"times"`   // the largest size's median divided by the smallest's
 	estimate.Fit           // by Services, through the medians of the repetitions
 	Flat         Flatness  `json:"flatness"`
 }
 
-// methods of first packets, in the order of the page. The empty one is written sendto.
+// methods of first packets, in the order of the page. The empty string is sendto.
 var methods = []string{"", "handshake", "echo", "established"}
 
 func methodName(method string) string { return cmp.Or(method, "sendto") }
 
-// packets returns the values of a metric at a position, of one method; none without samples.
-func (c *cellSamples) packets(metric bench.Metric, method string, position int) estimate.Sample {
+// packets returns the values of a metric at a position, by one method; nil without samples.
+func (c *cellSamples) packets(metric raw.Metric, method string, position int) estimate.Sample {
 	if c == nil {
 		return nil
 	}
@@ -69,15 +69,15 @@ func (c *cellSamples) packets(metric bench.Metric, method string, position int) 
 	})
 }
 
-// toTarget returns the values of a metric for a kind of destination, of one method: over the rules, or over none, as
-// position 0 of such a kind is.
-func (c *cellSamples) toTarget(metric bench.Metric, method, target string, empty bool) estimate.Sample {
+// toTarget returns the values of a metric for a kind of destination, by one method. empty selects the packets in an
+// empty ruleset, which have position 0.
+func (c *cellSamples) toTarget(metric raw.Metric, method, target string, empty bool) estimate.Sample {
 	return c.pick(func(d detail) bool {
 		return d.metric == metric && d.target == target && d.method == method && (d.hasPos && d.position == 0) == empty
 	})
 }
 
-// pick the values of several groups, added up by repetition.
+// pick returns the values of several groups, added up by repetition.
 func (c *cellSamples) pick(want func(detail) bool) estimate.Sample {
 	values := estimate.Sample{}
 	for _, d := range c.details() {
@@ -88,14 +88,14 @@ func (c *cellSamples) pick(want func(detail) bool) estimate.Sample {
 	return values
 }
 
-// positions are those probed by one method, the miss and the empty ruleset left out, in order.
+// positions are the positions probed by one method, in order, without the miss and the empty ruleset.
 func (c *cellSamples) positions(method string) []int {
 	if c == nil {
 		return nil
 	}
 	seen := map[int]bool{}
 	for d := range c.groups {
-		if d.metric == bench.FirstPacket && d.target == "" && d.method == method && d.hasPos && d.position > 0 {
+		if d.metric == raw.FirstPacket && d.target == "" && d.method == method && d.hasPos && d.position > 0 {
 			seen[d.position] = true
 		}
 	}
@@ -106,7 +106,7 @@ func (c *cellSamples) positions(method string) []int {
 func (c *cellSamples) targets(method string) []string {
 	seen := map[string]bool{}
 	for d := range c.groups {
-		if d.metric == bench.FirstPacket && d.target != "" && d.method == method && !(d.hasPos && d.position == 0) {
+		if d.metric == raw.FirstPacket && d.target != "" && d.method == method && !(d.hasPos && d.position == 0) {
 			seen[d.target] = true
 		}
 	}
@@ -141,26 +141,26 @@ func packetCosts(c *collection) []PacketCost {
 }
 
 func packetCost(c *cellSamples, method string) PacketCost {
-	p := PacketCost{Method: methodName(method), Empty: medianOf(c.packets(bench.FirstPacket, method, 0))}
+	p := PacketCost{Method: methodName(method), Empty: medianOf(c.packets(raw.FirstPacket, method, 0))}
 	positions := c.positions(method)
 	var at, crossed []estimate.Point
 	var rules []float64
 	for _, position := range positions {
-		cost := c.packets(bench.FirstPacket, method, position)
+		cost := c.packets(raw.FirstPacket, method, position)
 		spot := PacketSpot{Name: spotName(positions, position), Position: position, Distribution: estimate.Describe(cost),
-			Rules: medianOf(c.packets(bench.RulesCrossed, "", position))}
+			Rules: medianOf(c.packets(raw.RulesEvaluated, "", position))}
 		at = append(at, estimate.Point{X: float64(position), Y: cost})
 		if spot.Rules != nil {
 			crossed, rules = append(crossed, estimate.Point{X: *spot.Rules, Y: cost}), append(rules, *spot.Rules)
 		}
 		p.Spots = append(p.Spots, spot)
 	}
-	if miss := c.packets(bench.FirstPacket, method, -1); len(miss) > 0 {
-		p.Spots = append(p.Spots, PacketSpot{Name: "miss", Position: -1, Distribution: estimate.Describe(miss), Rules: medianOf(c.packets(bench.RulesCrossed, "", -1))})
+	if miss := c.packets(raw.FirstPacket, method, -1); len(miss) > 0 {
+		p.Spots = append(p.Spots, PacketSpot{Name: "miss", Position: -1, Distribution: estimate.Describe(miss), Rules: medianOf(c.packets(raw.RulesEvaluated, "", -1))})
 	}
 	for _, target := range c.targets(method) {
-		p.Spots = append(p.Spots, PacketSpot{Name: target, Target: target, Distribution: estimate.Describe(c.toTarget(bench.FirstPacket, method, target, false)),
-			Rules: medianOf(c.toTarget(bench.RulesCrossed, "", target, false)), Empty: medianOf(c.toTarget(bench.FirstPacket, method, target, true))})
+		p.Spots = append(p.Spots, PacketSpot{Name: target, Target: target, Distribution: estimate.Describe(c.toTarget(raw.FirstPacket, method, target, false)),
+			Rules: medianOf(c.toTarget(raw.RulesEvaluated, "", target, false)), Empty: medianOf(c.toTarget(raw.FirstPacket, method, target, true))})
 	}
 	if fit, ok := estimate.FitLine(at); ok {
 		flat := flatness(fit, at[0].X, at[len(at)-1].X)
@@ -174,7 +174,7 @@ func packetCost(c *cellSamples, method string) PacketCost {
 	return p
 }
 
-// varies says whether rules crossed differ enough that a line through them means something: twofold, and by ten rules.
+// varies reports whether the rules crossed differ enough for a line: by a factor of two, and by ten rules.
 func varies(crossed []float64) bool {
 	if len(crossed) < 3 {
 		return false
@@ -183,7 +183,7 @@ func varies(crossed []float64) bool {
 	return most >= 2*least && most-least >= 10
 }
 
-// spotName names the first and last position, and of three or more the one nearest to half the last.
+// spotName names the first and last position and, of three or more, the one nearest to half the last.
 func spotName(positions []int, position int) string {
 	last := positions[len(positions)-1]
 	switch {
@@ -199,7 +199,7 @@ func spotName(positions []int, position int) string {
 	return positionText(position)
 }
 
-// spot by name; nil when it was not probed.
+// spot returns a spot by name; nil if not probed.
 func (p PacketCost) spot(name string) *PacketSpot {
 	i := slices.IndexFunc(p.Spots, func(s PacketSpot) bool { return s.Name == name })
 	if i < 0 {
@@ -208,25 +208,25 @@ func (p PacketCost) spot(name string) *PacketSpot {
 	return &p.Spots[i]
 }
 
-// Flatness says whether a cost depends on something, by the line through its medians.
+// Flatness is a verdict on whether a cost depends on something, from the line through its medians.
 type Flatness struct {
-	// Growth is that of the line over the whole range, as a share of its value where the range begins. Low and High are
-	// the same for the bounds of the slope's 95 % interval; absent without one.
+	// Growth is the line's growth over the whole range, as a share of its value at the start. Low and High use the
+	// bounds of the slope's 95 % interval; nil without one.
 	Growth float64  `json:"growth"`
 	Low    *float64 `json:"ci_low,omitempty"`
 	High   *float64 `json:"ci_high,omitempty"`
-	// RangeLow and RangeHigh are of the repetitions' lines, where there is no interval.
+	// RangeLow and RangeHigh are from the repetitions' lines, if there is no interval.
 	RangeLow  *float64 `json:"range_low,omitempty"`
 	RangeHigh *float64 `json:"range_high,omitempty"`
-	// Verdict is flat, grows, falls, observed (too few repetitions to say), or unknown: no growth shown, and yet a large one
-	// not excluded.
+	// Verdict is flat, grows, falls, observed (too few repetitions), or unknown: no growth shown, but a large one is
+	// possible.
 	Verdict string `json:"verdict"`
 }
 
 // The limits of the flatness test: growth over the whole range.
 const (
-	flatGrowth   = 0.10 // less is flat, even where it is certain
-	flatPossible = 0.25 // more than this must not be possible where none is shown
+	flatGrowth   = 0.10 // less is flat, even if the growth is certain
+	flatPossible = 0.25 // without a shown growth, the interval must exclude more than this
 )
 
 // flatness judges a line over a range.
@@ -260,7 +260,7 @@ func flatness(fit estimate.Fit, from, to float64) Flatness {
 	return f
 }
 
-// words say the verdict with its numbers: "flat: +1.2 % (−0.4 … +2.8 %)".
+// words states the verdict with its numbers: "flat: +1.2 % (−0.4 … +2.8 %)".
 func (f Flatness) words() string {
 	growth := signedPercent(f.Growth)
 	if f.Growth >= 1 {
@@ -276,12 +276,12 @@ func (f Flatness) words() string {
 	case f.Verdict == "grows" && f.Growth >= 1:
 		return fmt.Sprintf("grows %s (%s … %s×)", growth, times(1+*f.Low), times(1+*f.High))
 	case f.Verdict == "unknown":
-		return fmt.Sprintf("no growth shown, yet up to %s possible", signedPercent(*f.High))
+		return fmt.Sprintf("no growth shown, but up to %s is possible", signedPercent(*f.High))
 	}
 	return fmt.Sprintf("%s: %s (%s … %s)", f.Verdict, growth, signedPercent(*f.Low), signedPercent(*f.High))
 }
 
-// signedPercent writes a share with its sign: "+1.2 %".
+// signedPercent formats a share with its sign: "+1.2 %".
 func signedPercent(share float64) string {
 	percent := 100 * share
 	digits := 0
@@ -314,7 +314,7 @@ func packetGrowths(c *collection) []PacketGrowth {
 					}
 					last := positions[len(positions)-1]
 					g.Sizes = append(g.Sizes, cell.Services)
-					values := samples.packets(bench.FirstPacket, method, last)
+					values := samples.packets(raw.FirstPacket, method, last)
 					g.Medians = append(g.Medians, values.Median())
 					points = append(points, estimate.Point{X: float64(cell.Services), Y: values})
 				}
@@ -331,7 +331,8 @@ func packetGrowths(c *collection) []PacketGrowth {
 	return out
 }
 
-// probedDeeply says that packets were what the run is about: rules counted, other destinations, or flows between namespaces.
+// probedDeeply reports whether the run is about packets: rules counted, other destinations, or flows between
+// namespaces.
 func (s *Summary) probedDeeply() bool {
 	return slices.ContainsFunc(s.Packets, func(p PacketCost) bool {
 		return p.Method != "sendto" || slices.ContainsFunc(p.Spots, func(spot PacketSpot) bool { return spot.Rules != nil || spot.Target != "" })
@@ -350,7 +351,7 @@ func (s *Summary) packetCells(method string) []Cell {
 	return out
 }
 
-// packetsOf a cell by one method, in the order of the series.
+// packetsOf returns a cell's costs by one method, in the order of the series.
 func (s *Summary) packetsOf(cell Cell, method string) []PacketCost {
 	var out []PacketCost
 	for _, p := range s.Packets {

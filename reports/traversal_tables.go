@@ -11,18 +11,18 @@ import (
 	"synclab/reports/estimate"
 )
 
-// blogSource is the published measurement that the figures show as reference.
+// blogSource is the published measurement that plots show as a reference.
 const blogSource = "Kubernetes blog, “NFTables mode for kube-proxy”, 2025-02-28"
 
-// packetSection is what first packets pay: the system call, its fits, its growth, and flows between namespaces.
+// packetSection shows the costs of first packets: the system call, its fits, its growth, and flows between namespaces.
 func (s *Summary) packetSection() *pageSection {
 	if len(s.Packets) == 0 {
 		return nil
 	}
-	section := &pageSection{ID: "packets", Title: "What a packet pays"}
+	section := &pageSection{ID: "packets", Title: "Cost of first packets"}
 	if cells := s.packetCells("sendto"); len(cells) > 0 {
-		section.Notes = append(section.Notes, "The duration of one sendto of a new flow, which crosses the rules inside the system call: medians, below them the 90th and the 99th "+
-			"percentile and how many rules the packet crosses. The cost over an empty ruleset is in every figure but the last row.")
+		section.Notes = append(section.Notes, "The duration of one sendto of a new flow, which crosses the rules inside the system call. Cells have the median, then the 90th and the 99th "+
+			"percentile and the number of rules that the packet crosses. Every number except the last row includes the cost in an empty ruleset.")
 		for i, cell := range cells {
 			spots := s.spotTable(cell)
 			if i == 0 {
@@ -41,7 +41,7 @@ func (s *Summary) packetSection() *pageSection {
 	return section
 }
 
-// breakable breaks a subject's name behind its proxier in a narrow column; it breaks at hyphens by itself.
+// breakable allows a line break after the proxier's name in a narrow column. Browsers break at hyphens anyway.
 func breakable(series string) string { return strings.Replace(series, "/", "/\n", 1) }
 
 func (s *Summary) seriesColumn(name string) pageColumn {
@@ -53,7 +53,7 @@ func (s *Summary) seriesColumn(name string) pageColumn {
 func (s *Summary) spotTable(cell Cell) pageTable {
 	costs := s.packetsOf(cell, "sendto")
 	t := pageTable{Title: sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())), Columns: []pageColumn{{Name: "First packet to"}}}
-	empty, net := []pageCell{{Text: "empty ruleset"}}, []pageCell{{Text: "last, less the empty ruleset"}}
+	empty, net := []pageCell{{Text: "empty ruleset"}}, []pageCell{{Text: "last, minus the empty ruleset"}}
 	for _, p := range costs {
 		t.Columns = append(t.Columns, s.seriesColumn(p.Series))
 		empty = append(empty, optionalCell(p.Empty, "s"))
@@ -75,7 +75,7 @@ func (s *Summary) spotTable(cell Cell) pageTable {
 	return t.dropEmpty()
 }
 
-// spotNames are those of the table: positions between first, middle and last are left to the plot.
+// spotNames are the table's rows. Positions between first, middle and last are only in the plot.
 func spotNames(costs []PacketCost) []string {
 	names := []string{"first", "middle", "last", "miss"}
 	for _, p := range costs {
@@ -123,7 +123,7 @@ func spotCell(spot *PacketSpot) pageCell {
 		cell.Title += ", " + positionText(spot.Position)
 	}
 	if spot.Empty != nil {
-		cell.Title += ", over an empty ruleset " + Format(*spot.Empty, "s")
+		cell.Title += ", in an empty ruleset " + Format(*spot.Empty, "s")
 	}
 	if spot.Low != nil {
 		cell.Title += fmt.Sprintf(", 95 %% confidence %s … %s", Format(*spot.Low, "s"), Format(*spot.High, "s"))
@@ -134,11 +134,11 @@ func spotCell(spot *PacketSpot) pageCell {
 // perRuleTable has the fits of the largest cell.
 func (s *Summary) perRuleTable(cell Cell) pageTable {
 	t := pageTable{Title: "Per rule, and whether the position matters", Columns: []pageColumn{{Name: "Subject"},
-		{Name: "Per rule", Numeric: true, Title: "slope by rules crossed, where their number varies"}, {Name: "95 % confidence", Numeric: true},
+		{Name: "Per rule", Numeric: true, Title: "slope by rules crossed, if their number varies"}, {Name: "95 % confidence", Numeric: true},
 		{Name: "Per Service in front", Numeric: true, Title: "slope by dispatch position"}, {Name: "95 % confidence", Numeric: true},
-		{Name: "Intercept", Numeric: true, Title: "by dispatch position; the empty ruleset's cost is in it"}, {Name: "less empty", Numeric: true},
+		{Name: "Intercept", Numeric: true, Title: "by dispatch position; includes the cost in an empty ruleset"}, {Name: "minus empty", Numeric: true},
 		{Name: "From first to last Service", Title: "growth of the line, with the bounds of its slope's 95 % interval"}},
-		Note: "Straight lines by least squares through the medians of the positions. Flat: the slope's 95 % interval holds 0, or the line grows by less than 10 % from the first to the last. With fewer than six repetitions only what was observed is told, and the range of the repetitions."}
+		Note: "Straight lines by least squares through the medians of the positions. Flat: the slope's 95 % interval contains 0, or the line grows by less than 10 % from the first to the last. With fewer than six repetitions, only the observed values and their range are shown."}
 	for _, p := range s.packetsOf(cell, "sendto") {
 		row := append([]pageCell{s.seriesCell(p.Series)}, fitCells(p.PerRule)...)
 		row = append(row, fitCells(p.PerService)...)
@@ -155,7 +155,7 @@ func (s *Summary) perRuleTable(cell Cell) pageTable {
 	return t.dropEmpty()
 }
 
-// fitCells are a slope and its interval.
+// fitCells shows a slope and its interval.
 func fitCells(fit *estimate.Fit) []pageCell {
 	if fit == nil {
 		none := pageCell{Text: "–", Faint: true}
@@ -164,7 +164,7 @@ func fitCells(fit *estimate.Fit) []pageCell {
 	return []pageCell{{Text: slopeText(fit.Slope), Value: exact(fit.Slope)}, {Text: intervalText(*fit, slopeText), Faint: fit.SlopeLow == nil}}
 }
 
-// slopeText writes seconds a rule in ns: slopes of flat dispatch are far below one.
+// slopeText formats seconds per rule in ns. Slopes of flat dispatch are far below one ns.
 func slopeText(v float64) string {
 	text := strconv.FormatFloat(v*1e9, 'f', 2, 64)
 	if strings.Trim(text, "-0.") == "" {
@@ -173,7 +173,7 @@ func slopeText(v float64) string {
 	return strings.Replace(text, "-", "−", 1) + " ns"
 }
 
-// costText is a slope where it is told from none: its interval holds no 0.
+// costText is a slope if its interval excludes 0.
 func costText(fit estimate.Fit, flat *Flatness) string {
 	switch {
 	case !fit.HoldsZero():
@@ -193,7 +193,7 @@ func (s *Summary) packetGrowthTable() pageTable {
 	slices.Sort(sizes)
 	sizes = slices.Compact(sizes)
 	t := pageTable{Title: "The last Service, by number of Services", Columns: []pageColumn{{Name: "Subject"}, {Name: "Method"}, {Name: "Settings"}},
-		Note: "Medians. “Per Service” is the slope through the medians of the repetitions; growth is the line's over the measured sizes."}
+		Note: "Medians. “Per Service” is the slope through the medians of the repetitions. “Growth” is the growth of this line over the measured sizes."}
 	for _, size := range sizes {
 		t.Columns = append(t.Columns, pageColumn{Name: Grouped(int64(size)), Numeric: true})
 	}
@@ -223,8 +223,8 @@ func (s *Summary) flowTable() pageTable {
 	t := pageTable{Title: "New flows between namespaces, and an established one as control", Columns: []pageColumn{{Name: "Subject"}, {Name: "Method"}, {Name: "Services", Numeric: true},
 		{Name: "first", Numeric: true}, {Name: "middle", Numeric: true}, {Name: "last", Numeric: true}, {Name: "last, p90", Numeric: true}, {Name: "last, p99", Numeric: true}, {Name: "miss", Numeric: true},
 		{Name: "Per Service in front", Numeric: true}, {Name: "95 % confidence", Numeric: true}, {Name: "From first to last Service"}},
-		Note: "Round trips from a client pod through the node to a pod that answers, each in a namespace of its own: handshake is TCP, SYN to SYN-ACK; echo is UDP, there and back; established is a packet of a " +
-			"flow that is known already. Only its first packet crosses the rules, so established must not depend on the position."}
+		Note: "Round trips from a client pod through the node to a server pod, each in a separate namespace. Handshake is TCP, from SYN to SYN-ACK. Echo is a UDP packet and its answer. Established is a packet of a " +
+			"flow with a conntrack entry. Only a flow's first packet crosses the rules, so established must not depend on the position."}
 	for _, method := range methods[1:] {
 		cells := s.packetCells(method)
 		if len(cells) == 0 {
@@ -300,9 +300,9 @@ func (s *Summary) terminalPackets(b *strings.Builder) {
 	for _, line := range lines {
 		t.add(line...)
 	}
-	fmt.Fprintf(b, "\nWhat a first packet pays, at %s (medians)\n\n", sizesText([]Cell{cell}))
+	fmt.Fprintf(b, "\nCost of a first packet at %s (medians)\n\n", sizesText([]Cell{cell}))
 	t.dropEmpty().write(b)
-	b.WriteString("\nrules: crossed on the way to the last Service; position: whether the cost grows with it\n")
+	b.WriteString("\nrules: number that a packet to the last Service crosses; position: whether the cost grows with the position\n")
 }
 
 func (s *Summary) markdownPackets(w io.Writer) {
@@ -311,7 +311,7 @@ func (s *Summary) markdownPackets(w io.Writer) {
 		return
 	}
 	b := &strings.Builder{}
-	fmt.Fprintf(b, "### What a first packet pays, at %s\n\n", sizesText([]Cell{cell}))
+	fmt.Fprintf(b, "### Cost of a first packet at %s\n\n", sizesText([]Cell{cell}))
 	markdownTable(b, append(slices.Clone(packetLineHeader[:7]), "from first to last"), -1, len(lines), func(i int) []string {
 		line := slices.Clone(lines[i])
 		if p := s.packetsOf(cell, "sendto")[i]; p.Flat != nil {
@@ -322,7 +322,7 @@ func (s *Summary) markdownPackets(w io.Writer) {
 	fmt.Fprintln(w, b)
 }
 
-// packetAnswers say what a packet to the last Service pays: subjects whose cost grows first, then the flat ones.
+// packetAnswers states the cost of a packet to the last Service: first the subjects whose cost grows, then the others.
 func (s *Summary) packetAnswers() []string {
 	cells := s.packetCells("sendto")
 	if len(cells) == 0 || !s.probedDeeply() {
@@ -351,14 +351,14 @@ func (s *Summary) packetAnswers() []string {
 	where := "the last of " + plural(cells[0].Services, "Service")
 	var out []string
 	if len(grow) > 0 {
-		out = append(out, "A packet to "+where+" pays "+strings.Join(grow, "; ")+".")
+		out = append(out, "A packet to "+where+" costs "+strings.Join(grow, "; ")+".")
 	}
 	if len(others) > 0 {
-		head := "A packet to " + where + " pays "
+		head := "A packet to " + where + " costs "
 		if len(grow) > 0 {
-			head = "To the same Service it pays "
+			head = "A packet to the same Service costs "
 		}
-		out = append(out, head+strings.Join(others, "; ")+"; the bracket is the growth from the first Service to the last.")
+		out = append(out, head+strings.Join(others, "; ")+". The growth from the first Service to the last is in brackets.")
 	}
 	return out
 }

@@ -6,17 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 	"synclab/scenarios"
 )
 
-// someModels are a list, a tree and kube-proxy's list: what the fits must tell apart.
+// someModels are kube-proxy's list of rules, another list, and a tree, which the fits must distinguish.
 func someModels() []packetModel {
 	return []packetModel{packetModels[0], packetModels[3], packetModels[4]}
 }
 
-// TestPacketFits recovers what the run was made with.
+// TestPacketFits recovers the parameters of the run.
 func TestPacketFits(t *testing.T) {
 	s := traversalRun(someModels(), []int{1000, 5000}, 6, 60).build(t, t.TempDir(), Options{NoPNG: true})
 	if want := 3 * 2 * 4; len(s.Packets) != want {
@@ -53,12 +53,12 @@ func TestPacketFits(t *testing.T) {
 		t.Errorf("empty %v", legacy.Empty)
 	}
 	if reject := legacy.spot("reject"); reject == nil || reject.Empty == nil || reject.N != 360 || math.Abs(*reject.Empty-1.9e-6) > 1e-7 {
-		t.Errorf("a kind of destination has its own empty ruleset: %+v", reject)
+		t.Errorf("a kind of destination lacks its own empty ruleset: %+v", reject)
 	}
 	if g := s.PacketGrowth[0]; g.Series != legacy.Series || g.Method != "sendto" || g.Flat.Verdict != "grows" || math.Abs(g.Slope/5.3e-9-1) > 0.05 {
 		t.Errorf("growth %+v", g)
 	}
-	if text := s.Sentences[0]; !strings.Contains(text, "A packet to the last of 5,000 Services pays") || !strings.Contains(text, "5.30 ns a rule (95 % 5.") {
+	if text := s.Sentences[0]; !strings.Contains(text, "A packet to the last of 5,000 Services costs") || !strings.Contains(text, "5.30 ns a rule (95 % 5.") {
 		t.Errorf("the first sentence: %s", text)
 	}
 	if text := s.Sentences[1]; !strings.Contains(text, "in synclab/iptables-legacy-tree (flat: ") {
@@ -66,7 +66,7 @@ func TestPacketFits(t *testing.T) {
 	}
 }
 
-// The figure of the last Service, and with it targets, knows nothing of other methods and kinds of destinations.
+// The figure of the last Service, and so each target, excludes other methods and kinds of destinations.
 func TestFirstPacketTarget(t *testing.T) {
 	y := traversalRun(someModels(), []int{1000, 5000}, 6, 20)
 	y.scenario.Targets = []scenarios.Target{
@@ -102,7 +102,7 @@ func TestFlatness(t *testing.T) {
 		{bounds(0.5, 0.1), "grows", "grows: +50 % (+40 % … +60 %)"},
 		{bounds(4, 0.5), "grows", "grows 5.0× (4.5 … 5.5×)"},
 		{bounds(-0.3, 0.1), "falls", "falls: −30 % (−40 % … −20 %)"},
-		{bounds(0.1, 0.4), "unknown", "no growth shown, yet up to +50 % possible"},
+		{bounds(0.1, 0.4), "unknown", "no growth shown, but up to +50 % is possible"},
 		{estimate.Fit{N: 2, Slope: 3, Intercept: 1}, "observed", "observed 4.0×"},
 		{bounds(1, 0.1), "grows", "grows 2.0× (1.9 … 2.1×)"},
 	} {
@@ -113,7 +113,7 @@ func TestFlatness(t *testing.T) {
 	}
 }
 
-// TestPacketOutputs: the section, the figures and the lines of the terminal are there, and only with such records.
+// TestPacketOutputs: the section, the plots and the terminal's lines exist, and only with such records.
 func TestPacketOutputs(t *testing.T) {
 	dir := t.TempDir()
 	s := traversalRun(packetModels, []int{1000, 5000}, 1, 30).build(t, dir, Options{NoPNG: true})
@@ -121,7 +121,7 @@ func TestPacketOutputs(t *testing.T) {
 	page := readPage(t, dir)
 	for _, want := range []string{`id="packets"`, "no endpoints (reject)", "load balancer, source ranges", "Per rule, and whether the position matters", "empty ruleset", "5,007"} {
 		if !strings.Contains(strings.ReplaceAll(page, "\u00a0", " "), want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 	for name, text := range map[string]string{"terminal": terminal, "summary.md": markdown} {
@@ -133,7 +133,7 @@ func TestPacketOutputs(t *testing.T) {
 		svg := string(plotNamed(t, s, name).markup)
 		for _, m := range packetModels {
 			if !strings.Contains(svg, m.subject) {
-				t.Errorf("%s does not name %s", name, m.subject)
+				t.Errorf("%s lacks %s", name, m.subject)
 			}
 		}
 	}
@@ -158,13 +158,13 @@ func TestPacketsGolden(t *testing.T) {
 	golden(t, "packets.golden", b.Bytes())
 }
 
-// A run of one method only, or of single positions, is drawn and told as far as it goes.
+// A run of one method only, or of single positions, still has a report.
 func TestFewPackets(t *testing.T) {
 	one := 1
-	for name, records := range map[string][]bench.Record{
-		"one position": {{Subject: "a/b", Services: 10, Rep: 1, Metric: bench.FirstPacket, Value: 3e-6, Unit: "s", Position: &one}},
-		"one flow":     {{Subject: "a/b", Services: 10, Rep: 1, Metric: bench.FirstPacket, Value: 3e-6, Unit: "s", Position: &one, Method: "echo"}},
-		"one kind":     {{Subject: "a/b", Services: 10, Rep: 1, Metric: bench.FirstPacket, Value: 3e-6, Unit: "s", Target: "reject"}},
+	for name, records := range map[string][]raw.Record{
+		"one position": {{Subject: "a/b", Services: 10, Rep: 1, Metric: raw.FirstPacket, Value: 3e-6, Unit: "s", Position: &one}},
+		"one flow":     {{Subject: "a/b", Services: 10, Rep: 1, Metric: raw.FirstPacket, Value: 3e-6, Unit: "s", Position: &one, Method: "echo"}},
+		"one kind":     {{Subject: "a/b", Services: 10, Rep: 1, Metric: raw.FirstPacket, Value: 3e-6, Unit: "s", Target: "reject"}},
 	} {
 		y := recorded{scenario: scenarios.Scenario{Name: "x"}, reps: 1, records: records}
 		if s := y.build(t, t.TempDir(), Options{NoPNG: true}); len(s.Packets) != 1 {
@@ -173,7 +173,7 @@ func TestFewPackets(t *testing.T) {
 	}
 }
 
-// What is not told from none is no cost, and least of all a negative one.
+// A slope whose interval contains 0 is no cost, and never a negative one.
 func TestCostText(t *testing.T) {
 	fit := func(low, slope, high float64) estimate.Fit {
 		return estimate.Fit{Slope: slope * 1e-9, SlopeLow: new(low * 1e-9), SlopeHigh: new(high * 1e-9)}
@@ -195,7 +195,7 @@ func TestCostText(t *testing.T) {
 	}
 }
 
-// The legend of the key figures explains the columns that are there.
+// The legend of the key figures explains only columns that exist.
 func TestLegendOfKeyFigures(t *testing.T) {
 	for _, test := range []struct {
 		figures KeyFigures

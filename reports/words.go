@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/estimate"
 )
 
-// warnings collects what a reader must know before trusting a number.
+// warnings collects the caveats of the report.
 func warnings(c *collection, s *Summary) []string {
 	var out []string
 	for i, l := range c.runs {
@@ -21,7 +21,7 @@ func warnings(c *collection, s *Summary) []string {
 			if l.run.Reason != "" {
 				text += " (" + l.run.Reason + ")"
 			}
-			out = append(out, text+"; the numbers are of what was measured until then")
+			out = append(out, text+"; the report covers the records until then")
 		}
 		for _, w := range l.warnings {
 			out = append(out, where+w)
@@ -41,21 +41,21 @@ func warnings(c *collection, s *Summary) []string {
 		}
 	}
 	if few > 0 {
-		out = append(out, fmt.Sprintf("%s of durations have fewer than %d repetitions: they show what was observed, without a 95 %% interval; --reps %[2]d gives one", plural(few, "group"), estimate.Enough))
+		out = append(out, fmt.Sprintf("%s of durations have fewer than %d repetitions: they show the observed range, without a 95 %% interval; for intervals, use --reps %[2]d", plural(few, "group"), estimate.Enough))
 	}
 	for _, g := range s.Growth {
 		switch {
 		case len(g.Sizes) < 3:
-			out = append(out, fmt.Sprintf("growth of %s (%s) rests on 2 sizes only", g.Label(), g.Series))
+			out = append(out, fmt.Sprintf("growth of %s (%s) is fitted to 2 sizes only", g.Label(), g.Series))
 		case g.Bends:
-			out = append(out, fmt.Sprintf("growth of %s (%s) is no power law: %s at %s Services; from size to size its exponents are %s", g.Label(), g.Series,
+			out = append(out, fmt.Sprintf("growth of %s (%s) does not follow a power law: the fit is off by %s at %s Services; the exponents between sizes are %s", g.Label(), g.Series,
 				signedPercent(g.Misfit), Grouped(int64(g.MisfitAt)), localText(g.Power)))
 		}
 	}
 	return out
 }
 
-// ruleMismatches compares the counts of each settle: what the kernel holds against the closed form.
+// ruleMismatches compares, after each settle, the kernel's rule counts with the expected numbers.
 func ruleMismatches(c *collection) []string {
 	type count struct {
 		place
@@ -70,13 +70,13 @@ func ruleMismatches(c *collection) []string {
 			}
 			kernel := map[count]float64{}
 			differ, compared, example := 0, 0, ""
-			for _, pass := range []bench.Metric{bench.RulesKernel, bench.RulesClosedForm} {
+			for _, pass := range []raw.Metric{raw.RulesKernel, raw.RulesExpected} {
 				for _, r := range samples.records {
 					if r.Metric != pass {
 						continue
 					}
 					key := count{place{run: r.run, rep: r.Rep, step: r.Step, family: r.Family}, r.Table}
-					if pass == bench.RulesKernel {
+					if pass == raw.RulesKernel {
 						kernel[key] = r.Value
 						continue
 					}
@@ -84,13 +84,13 @@ func ruleMismatches(c *collection) []string {
 						compared++
 						if have != r.Value {
 							differ++
-							example = fmt.Sprintf("table %s: the kernel has %s, the closed form says %s", r.Table, Format(have, "count"), Format(r.Value, "count"))
+							example = fmt.Sprintf("table %s: the kernel has %s, expected are %s", r.Table, Format(have, "count"), Format(r.Value, "count"))
 						}
 					}
 				}
 			}
 			if differ > 0 {
-				out = append(out, fmt.Sprintf("%s at %s Services: %d of %d rule counts differ from the closed form (%s)",
+				out = append(out, fmt.Sprintf("%s at %s Services: %d of %d rule counts differ from the expected numbers (%s)",
 					s.name, Grouped(int64(cell.Services)), differ, compared, example))
 			}
 		}
@@ -98,17 +98,17 @@ func ruleMismatches(c *collection) []string {
 	return out
 }
 
-// maxNamed bounds what a sentence names of a longer list.
+// maxNamed bounds how many items of a list a sentence names.
 const maxNamed = 6
 
-// differentMachines warns when runs side by side do not share what their numbers depend on.
+// differentMachines warns if compared runs differ in a condition that their numbers depend on.
 func differentMachines(c *collection) []string {
 	var out []string
 	first := c.runs[0].run
 	for i, l := range c.runs[1:] {
 		var what []string
 		for _, u := range unlikes(first, l.run) {
-			cells := u.What == "scenario" || u.What == sizeField || strings.HasPrefix(u.What, "sweep.") // these say that
+			cells := u.What == "scenario" || u.What == sizeField || strings.HasPrefix(u.What, "sweep.") // the cells show these
 			if !cells {
 				what = append(what, u.What)
 			}
@@ -117,16 +117,16 @@ func differentMachines(c *collection) []string {
 			what = append(what[:maxNamed], fmt.Sprintf("%d more", left))
 		}
 		if len(what) > 0 {
-			out = append(out, fmt.Sprintf("run %s does not share with %s: %s; compare with care", c.labels[i+1], c.labels[0], joinWords(what)))
+			out = append(out, fmt.Sprintf("run %s differs from %s in %s: compare with care", c.labels[i+1], c.labels[0], joinWords(what)))
 		}
 	}
 	return out
 }
 
-// sentences say the result in plain words, about the largest cell of each series: ratios first where subjects are compared.
+// sentences states the result for the largest cell of each series: ratios first where subjects are compared.
 func sentences(s *Summary) []string {
 	if len(s.KeyFigures) == 0 {
-		return []string{"Nothing was measured: there are no records to report on."}
+		return []string{"Nothing was measured: the runs have no records."}
 	}
 	answers := s.answers()
 	largest := largestFigures(s.KeyFigures)
@@ -139,7 +139,7 @@ func sentences(s *Summary) []string {
 		syncSentence(largest), programmingSentence(largest), packetSentence(s, largest), phaseSentence(s, largest),
 		periodSentence(s), growthSentence(s), capacitySentence(s),
 	}
-	if len(compared) > 0 { // the ratios say of durations, latencies and packets what there is to say
+	if len(compared) > 0 { // the ratios cover durations, latencies and packets
 		lists = append([][]string{compared[:min(6, len(compared))]}, phaseOfFew(s, largest), periodSentence(s), growthSentence(s), capacitySentence(s))
 	}
 	var out []string
@@ -157,12 +157,12 @@ func sentences(s *Summary) []string {
 	return append(answers, out...)
 }
 
-// answers are what the run was about, where it is about packets, flows, faults or invariants.
+// answers are the main results of runs about packets, flows, faults or invariants.
 func (s *Summary) answers() []string {
 	return slices.Concat(s.packetAnswers(), s.disruptionAnswers(), s.faultAnswers(), s.invariantAnswers())
 }
 
-// largestFigures is, for each series, the line of its largest cell (the first of several settings).
+// largestFigures returns, for each series, the line of its largest cell (the first of several settings).
 func largestFigures(all []KeyFigures) []KeyFigures {
 	var out []KeyFigures
 	for _, k := range all {
@@ -177,7 +177,7 @@ func largestFigures(all []KeyFigures) []KeyFigures {
 	return out
 }
 
-// shortNames is a copy whose series lose the proxier's name when they share it, for sentences to be shorter.
+// shortNames returns a copy. If all series share the proxier's name, the copy's names omit it, for shorter sentences.
 func (s *Summary) shortNames(largest []KeyFigures) *Summary {
 	prefixes := map[string]bool{}
 	for _, k := range largest {
@@ -208,7 +208,8 @@ func (s *Summary) shortNames(largest []KeyFigures) *Summary {
 	return &short
 }
 
-// each joins what is said of several series, named; of a single one the name is left out, the first sentence has it.
+// each joins the parts of several series with their names. A single part has no name, since the first sentence names
+// the series.
 func each(names, parts []string) string {
 	if len(parts) == 1 {
 		return parts[0]
@@ -261,7 +262,7 @@ func programmingSentence(largest []KeyFigures) []string {
 
 func packetSentence(s *Summary, largest []KeyFigures) []string {
 	if s.probedDeeply() {
-		return nil // the answers have it
+		return nil // the packet answers state the cost
 	}
 	var names, parts []string
 	for _, k := range largest {
@@ -272,7 +273,7 @@ func packetSentence(s *Summary, largest []KeyFigures) []string {
 		t := s.Traversal[i]
 		part := fmt.Sprintf("%s to the first Service and %s to the last", Format(k.FirstPacketFirst.Median, "s"), Format(k.FirstPacketLast.Median, "s"))
 		switch {
-		case t.SlopeLow != nil && *t.SlopeLow > 0: // else the slope may as well be none
+		case t.SlopeLow != nil && *t.SlopeLow > 0: // otherwise the slope may be zero
 			part += ", " + Format(t.Slope, "s") + " for each Service in front"
 		case t.SlopeRangeLow != nil && *t.SlopeRangeLow > 0:
 			part += ", observed " + Format(t.Slope, "s") + " for each Service in front"
@@ -282,10 +283,10 @@ func packetSentence(s *Summary, largest []KeyFigures) []string {
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{"The first packet of a new connection pays " + each(names, parts) + "."}
+	return []string{"The first packet of a new connection costs " + each(names, parts) + "."}
 }
 
-// phaseSentence says where the time of a full sync goes: all of it, the rest too.
+// phaseSentence states how the time of a full sync divides into all its parts.
 func phaseSentence(s *Summary, largest []KeyFigures) []string {
 	var names, parts []string
 	rest, untold := false, false
@@ -304,18 +305,18 @@ func phaseSentence(s *Summary, largest []KeyFigures) []string {
 	text := "Of the time of a full sync " + each(names, parts)
 	switch {
 	case rest && untold:
-		text += "; the rest is a proxier's own work where it does not tell it, starting tools, waiting and bookkeeping"
+		text += "; the rest is the proxier's own work where it reports none, starting tools, waiting and bookkeeping"
 	case rest:
 		text += "; the rest is starting tools, waiting and bookkeeping"
 	}
 	return []string{text + "."}
 }
 
-// shares says the parts of a sync: "70 % goes to iptables-restore, 22 % to the kernel and 8 % to the rest".
+// shares lists the parts of a sync: "70 % goes to iptables-restore, 22 % to the kernel and 8 % to the rest".
 func (p Phases) shares() string {
 	var parts []float64
 	var names []string
-	left := p.Total // what is named nowhere else
+	left := p.Total // the time that no other part has
 	add := func(seconds float64, to string) {
 		parts, names = append(parts, seconds/p.Total), append(names, to)
 		left -= seconds
@@ -323,12 +324,12 @@ func (p Phases) shares() string {
 	switch {
 	case p.tool == "":
 		add(p.ToolSys, "the kernel")
-		add(p.ToolUser, "what its own thread does between system calls")
+		add(p.ToolUser, "its own thread between system calls")
 	case p.splitKnown():
 		add(p.ToolUser, p.tool)
 		add(p.ToolSys, "the kernel")
 	default:
-		add(p.ToolUser+p.ToolSys, p.tool+" and the kernel together (too short for the kernel's clock to tell the two apart)")
+		add(p.ToolUser+p.ToolSys, p.tool+" and the kernel together (too short for the kernel's clock to separate them)")
 	}
 	if !p.OwnUntold {
 		add(p.Plan+p.Encode, "the proxier itself")
@@ -336,7 +337,7 @@ func (p Phases) shares() string {
 	if p.Jumps > p.Total/20 {
 		add(p.Jumps, "checking its base chains and jumps")
 	}
-	add(p.PostSync, "what follows once the kernel has everything")
+	add(p.PostSync, "post-sync work")
 	add(left, "the rest")
 	var out []string
 	for i, percent := range wholePercents(parts) {
@@ -351,7 +352,7 @@ func (p Phases) shares() string {
 	return joinWords(out)
 }
 
-// wholePercents rounds shares that add up to one to percents that add up to 100: those cut most are rounded up.
+// wholePercents rounds shares that add up to one to percents that add up to 100. The most truncated are rounded up.
 func wholePercents(shares []float64) []int {
 	out := make([]int, len(shares))
 	order := make([]int, len(shares))
@@ -368,31 +369,31 @@ func wholePercents(shares []float64) []int {
 	return out
 }
 
-// The kernel knows how long a process ran, but which part was its own it counts in ticks, of 4 ms at 250 Hz: of one that
-// saw few of them the two parts are a guess, and of one that saw a single tick all is of one kind.
+// The kernel measures exactly how long a process ran. It divides user from system time by ticks, of 4 ms at 250 Hz.
+// With few ticks the division is a guess, and with a single tick all time is of one kind.
 const (
 	clockTick   = 0.004 // s
 	enoughTicks = 5
 )
 
-// splitKnown says whether user and system time of the tools mean something apart.
+// splitKnown reports whether the user and system time of the tools are separately meaningful.
 func (p Phases) splitKnown() bool {
 	return p.tool == "" || p.ToolUser+p.ToolSys >= enoughTicks*clockTick
 }
 
-// toolOf is the tool that a subject writes rules with; empty where it speaks to the kernel itself.
+// toolOf returns the tool that a subject writes rules with; empty if it uses netlink.
 func toolOf(series string) string {
 	kubeProxy := strings.Contains(series, "kube-proxy")
 	switch {
 	case strings.Contains(series, "nftables") && kubeProxy:
 		return "nft"
-	case strings.Contains(series, "nftables"), strings.Contains(series, "-direct"):
+	case strings.Contains(series, "nftables"):
 		return ""
 	}
 	return "iptables-restore"
 }
 
-// phaseOfFew says the phases while the sentence stays short.
+// phaseOfFew returns the phases while the sentence stays short.
 func phaseOfFew(s *Summary, largest []KeyFigures) []string {
 	if len(largest) > 2 {
 		return nil
@@ -400,7 +401,7 @@ func phaseOfFew(s *Summary, largest []KeyFigures) []string {
 	return phaseSentence(s, largest)
 }
 
-// periodSentence names the settings of a sync-period sweep with the lowest 99th percentile, and what it costs.
+// periodSentence names the settings with the lowest p99 in a sync-period sweep, and the share of time spent in syncs.
 func periodSentence(s *Summary) []string {
 	if len(periodLines(s)) == 0 {
 		return nil
@@ -411,7 +412,7 @@ func periodSentence(s *Summary) []string {
 			best = &s.KeyFigures[i]
 		}
 	}
-	text := fmt.Sprintf("Of the settings tried, %s brought 99 of 100 changes into the kernel soonest, within %s",
+	text := fmt.Sprintf("Of the measured settings, %s has the lowest latency: 99 of 100 changes were visible within %s",
 		strings.ReplaceAll(shortSettings(best.Cell.Settings()), " ", " with "), Format(best.Programming.P99, "s"))
 	if best.SyncBusy != nil {
 		text += fmt.Sprintf("; syncs then ran %.0f %% of the time", 100**best.SyncBusy)
@@ -422,9 +423,9 @@ func periodSentence(s *Summary) []string {
 func growthSentence(s *Summary) []string {
 	var names, parts []string
 	for _, g := range s.Growth {
-		if g.Metric == bench.FullSync {
+		if g.Metric == raw.FullSync {
 			part := fmt.Sprintf("%.1f times as long", math.Pow(2, g.Slope))
-			if g.Bends { // one number would be wrong everywhere
+			if g.Bends { // one number would be wrong at every size
 				first, last := g.Local[0], g.Local[len(g.Local)-1]
 				part = fmt.Sprintf("%.1f times as long from %s to %s and %.1f times from %s to %s", math.Pow(2, first.Exponent), Grouped(int64(first.From)),
 					Grouped(int64(first.To)), math.Pow(2, last.Exponent), Grouped(int64(last.From)), Grouped(int64(last.To)))
@@ -445,13 +446,13 @@ func capacitySentence(s *Summary) []string {
 			return o.Clause == clauseAll && o.Series == c.Series && o.Settings == c.Settings && o.Scenario == c.Scenario
 		})
 		if c.Clause == clauseAll || single {
-			parts = append(parts, c.Series+" "+c.Verdict)
+			parts = append(parts, c.Series+": "+c.Verdict)
 		}
 	}
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("The promise (full sync ≤ %s, 99 of 100 changes ≤ %s, first packet ≤ %s): %s.",
-		trimTick(Format(s.Promise.FullSync, "s")), trimTick(Format(s.Promise.ProgrammingP99, "s")),
-		trimTick(Format(s.Promise.FirstPacket, "s")), strings.Join(parts, "; "))}
+	return []string{fmt.Sprintf("SLOs (full sync ≤ %s, network programming latency p99 ≤ %s, first packet ≤ %s): %s.",
+		trimTick(Format(s.SLOs.FullSync, "s")), trimTick(Format(s.SLOs.ProgrammingP99, "s")),
+		trimTick(Format(s.SLOs.FirstPacket, "s")), strings.Join(parts, "; "))}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The defaults, all in one place. Those of Proxy are not here: its zero values
-// keep what the proxier's own configuration says.
+// The defaults, all in one place. Proxy has none here: its zero values keep the defaults of the proxier's own
+// configuration.
 const (
 	defaultNamespaces   = 10
 	defaultNodes        = 100
@@ -17,7 +17,7 @@ const (
 	defaultDistribution = "fixed"
 	// defaultSkew gives a few large Services and a long tail of small ones.
 	defaultSkew = 1.5
-	// defaultZipfSpread is the largest Service of a Zipf shape, in means.
+	// defaultZipfSpread is the largest Service of a Zipf shape, as a multiple of the mean.
 	defaultZipfSpread = 100
 
 	defaultServiceCIDRv4 = "10.96.0.0/12"
@@ -30,8 +30,8 @@ const (
 	defaultChurnKind       = "endpoints"
 	defaultArrivals        = "uniform"
 	defaultRolloutServices = 1
-	// defaultSurge and defaultRolloutInterval: a Deployment's own maxSurge is a
-	// quarter, and pods take about a second to become ready.
+	// defaultSurge is a Deployment's default maxSurge, a quarter. defaultRolloutInterval is about the time that a pod
+	// takes to become ready.
 	defaultSurge           = 0.25
 	defaultRolloutInterval = time.Second
 	defaultScaleRate       = 100
@@ -42,7 +42,7 @@ const (
 	defaultMemoryLimit     = 64 << 20
 	defaultFlowRate        = 200
 	defaultFlowServices    = 50
-	defaultFlowsHeld       = 20
+	defaultLongLived       = 20
 	// defaultPositions: the first, the nine deciles between, the last.
 	defaultPositions     = 11
 	defaultSamples       = 500
@@ -57,7 +57,7 @@ func or[T comparable](field *T, value T) {
 	}
 }
 
-// Fill sets what was left out to its default.
+// Fill sets unset fields to their defaults.
 func (s *Scenario) Fill() {
 	s.Shape.Fill()
 	for i := range s.Sweep {
@@ -70,11 +70,11 @@ func (s *Scenario) Fill() {
 	}
 }
 
-// Fill sets what was left out of a shape to its default.
+// Fill sets unset fields of a shape to their defaults.
 func (s *Shape) Fill() {
 	or(&s.Namespaces, defaultNamespaces)
 	or(&s.Nodes, defaultNodes)
-	// A cluster of two nodes has no three zones.
+	// A cluster of two nodes cannot have three zones.
 	or(&s.Zones, max(1, min(defaultZones, s.Nodes)))
 	or(&s.Ports, defaultPorts)
 	s.Endpoints.fill()
@@ -104,7 +104,7 @@ func (e *Endpoints) fill() {
 	}
 }
 
-// zipfMax is the default of the largest Service.
+// zipfMax returns the default size of the largest Service.
 func (e *Endpoints) zipfMax() int {
 	if e.Count > MaxEndpoints/defaultZipfSpread {
 		return MaxEndpoints
@@ -112,7 +112,7 @@ func (e *Endpoints) zipfMax() int {
 	return e.Count * defaultZipfSpread
 }
 
-// forFamilies picks the network of each family, in the families' order.
+// forFamilies returns the network of each family, in the families' order.
 func (s *Shape) forFamilies(v4, v6 string) []string {
 	var cidrs []string
 	for _, f := range s.Families {
@@ -126,8 +126,7 @@ func (s *Shape) forFamilies(v4, v6 string) []string {
 	return cidrs
 }
 
-// forgetDerived takes back the defaults that follow from other fields, so that
-// they may follow again when a sweep changes those.
+// forgetDerived unsets fields that hold derived defaults. When a sweep changes their inputs, Fill derives them again.
 func (s *Shape) forgetDerived() {
 	if slices.Equal(s.ServiceCIDRs, s.forFamilies(defaultServiceCIDRv4, defaultServiceCIDRv6)) {
 		s.ServiceCIDRs = nil
@@ -153,7 +152,7 @@ func (s *Shape) forgetDerived() {
 	}
 }
 
-// setMean makes count the mean of the distribution, and keeps its form.
+// setMean makes count the mean of the distribution, and scales its limits.
 func (e *Endpoints) setMean(count int) {
 	old := e.Mean()
 	scale := func(n int) int { return int(math.Round(float64(n) * float64(count) / old)) }
@@ -167,7 +166,7 @@ func (e *Endpoints) setMean(count int) {
 	e.Count = count
 }
 
-// fill sets what was left out of a step to its default.
+// fill sets unset fields of a step to their defaults.
 func (st Step) fill() {
 	switch {
 	case st.React != nil:
@@ -195,7 +194,7 @@ func (st Step) fill() {
 	case st.Traffic != nil && !st.Traffic.Stop:
 		or(&st.Traffic.Rate, defaultFlowRate)
 		or(&st.Traffic.Services, defaultFlowServices)
-		or(&st.Traffic.Held, defaultFlowsHeld)
+		or(&st.Traffic.LongLived, defaultLongLived)
 	case st.Settle != nil:
 		or(&st.Settle.Timeout, defaultSettleTimeout)
 	}

@@ -6,48 +6,48 @@ import (
 	"time"
 )
 
-// Kinds of faults. What holds, holds during the steps after it, for Fault.For or until it has hit Fault.Times; FaultHeal ends
-// all that still hold. What is chosen, such as which rule is deleted, is drawn by lot from the scenario's seed.
+// Kinds of faults. A fault that lasts is active during the steps after it: for Fault.For, or until Fault.Times hits.
+// FaultClear clears all active faults. Random choices, such as the deleted rule, are drawn from the scenario's seed.
 //
-// There is no fault of the clock. A time namespace shifts CLOCK_MONOTONIC and CLOCK_BOOTTIME of processes that start in it,
-// by a constant, which no process can notice; CLOCK_REALTIME is the machine's, for all its namespaces alike; and a library
-// in front of a program's own (LD_PRELOAD) is not there for programs without libc. Steps of the clock belong where time is
-// passed in.
+// There is no fault of the clock. A time namespace shifts CLOCK_MONOTONIC and CLOCK_BOOTTIME by a constant, for
+// processes that start in it, and no process can notice that. CLOCK_REALTIME is the machine's, the same in all
+// namespaces. LD_PRELOAD has no effect on programs without libc. Steps of the clock belong in tests of code with an
+// injected clock.
 const (
-	// Of restores, and nft transactions of a tool. Subjects without tools have none.
-	FaultRestoreKilled = "restore-killed" // the next Times are killed as soon as they run
-	FaultRestoreFails  = "restore-fails"  // the next Times fail before they read anything
-	FaultRuleRefused   = "rule-refused"   // For: each that names the endpoint that is added next, or has Text in it, fails, as a whole
+	// Faults of restores, and of a tool's nft transactions. Subjects without tools have none.
+	FaultRestoreKilled = "restore-killed" // the next Times restores are killed as soon as they run
+	FaultRestoreFails  = "restore-fails"  // the next Times restores fail before they read anything
+	FaultRuleRefused   = "rule-refused"   // For: each restore that contains the endpoint added next, or Text, fails as a whole
 
-	// Of what others do to the same tables.
-	FaultLockHeld  = "lock-held" // For: another holds the xtables lock
-	FaultWriter    = "writer"    // For: another writes rules of its own all the time, as a CNI or a kubelet does
-	FaultFlush     = "flush"     // Table is emptied
-	FaultDelete    = "delete"    // an Object of the subject's in Table is deleted
-	FaultReference = "reference" // foreign rules refer to the chains that the subject's Services have now, and stay
+	// Faults of other processes that use the same tables.
+	FaultLockHeld  = "lock-held" // For: another process holds the xtables lock
+	FaultWriter    = "writer"    // For: another process keeps writing its own rules, as a CNI or a kubelet does
+	FaultFlush     = "flush"     // Table is flushed
+	FaultDelete    = "delete"    // one Object of the subject in Table is deleted
+	FaultReference = "reference" // foreign rules refer to the chains of the subject's present Services, and stay
 
-	// Of the API.
-	FaultWatchDropped   = "watch-dropped"   // all watches end, once
-	FaultWatchStalled   = "watch-stalled"   // For: watches stay open and say nothing
-	FaultRelist         = "relist"          // all watches end, and what they missed is forgotten: 410 Gone
-	FaultEventsRepeated = "events-repeated" // the next Times changes are told twice
-	FaultEventsSwapped  = "events-swapped"  // the next Times changes change places with the one after them, if of another object
-	FaultSlicesFirst    = "slices-first"    // For: EndpointSlices are told before the Services they belong to
-	FaultAPIDown        = "api-down"        // For: nobody listens
+	// Faults of the API.
+	FaultWatchDropped     = "watch-dropped"     // all watches end, once
+	FaultWatchStalled     = "watch-stalled"     // For: watches stay open and deliver nothing
+	FaultRelist           = "relist"            // all watches end, and the server forgets the events they missed: 410 Gone
+	FaultEventsDuplicated = "events-duplicated" // the next Times changes are delivered twice
+	FaultEventsReordered  = "events-reordered"  // the next Times changes swap with the one after them, if of another object
+	FaultSlicesFirst      = "slices-first"      // For: EndpointSlices are delivered before their Services
+	FaultAPIDown          = "api-down"          // For: nothing listens
 
-	// Of the subject and its machine.
-	FaultKilled = "killed" // the subject is killed within the next second, and started again
-	// FaultMemoryLimit, For: the subject and its children may hold Bytes together, where cgroups can be made, else each of
-	// them as much of its own. A subject that dies of it is started again without.
+	// Faults of the subject and its machine.
+	FaultKilled = "killed" // the subject is killed within the next second, and restarted
+	// FaultMemoryLimit limits, during For, the memory of the subject and its children: to Bytes together where cgroups
+	// can be made, else to Bytes each. A subject that dies of the limit is restarted without it.
 	FaultMemoryLimit   = "memory-limit"
-	FaultConntrackFull = "conntrack-full" // For: the namespace's connections fill the table, or there are Flows of nobody's
+	FaultConntrackFull = "conntrack-full" // For: the namespace's connections fill the table, or Flows unrelated ones are added
 	FaultAddresses     = "addresses"      // the node gains an address, and after For loses it again
 
-	// FaultHeal ends what still holds.
-	FaultHeal = "heal"
+	// FaultClear clears all active faults.
+	FaultClear = "clear"
 )
 
-// faultForm is what a kind of fault takes, and whether there have to be rules before it.
+// faultForm lists the fields that a kind of fault takes, and whether rules must exist before it.
 type faultForm struct {
 	kind                               string
 	table, object, times, holds, bytes bool
@@ -67,15 +67,15 @@ var faultForms = []faultForm{
 	{kind: FaultWatchDropped, rules: true},
 	{kind: FaultWatchStalled, holds: true, rules: true},
 	{kind: FaultRelist, rules: true},
-	{kind: FaultEventsRepeated, times: true},
-	{kind: FaultEventsSwapped, times: true},
+	{kind: FaultEventsDuplicated, times: true},
+	{kind: FaultEventsReordered, times: true},
 	{kind: FaultSlicesFirst, holds: true},
 	{kind: FaultAPIDown, holds: true},
 	{kind: FaultKilled, rules: true},
 	{kind: FaultMemoryLimit, holds: true, bytes: true, rules: true},
 	{kind: FaultConntrackFull, holds: true, flows: true, rules: true},
 	{kind: FaultAddresses, holds: true, rules: true},
-	{kind: FaultHeal},
+	{kind: FaultClear},
 }
 
 func faultKinds() []string {
@@ -86,7 +86,7 @@ func faultKinds() []string {
 	return kinds
 }
 
-// kindsThat lists the kinds that take something: "a, b and c".
+// kindsThat lists the kinds that take a field: "a, b and c".
 func kindsThat(take func(faultForm) bool) string {
 	var kinds []string
 	for _, form := range faultForms {
@@ -101,7 +101,7 @@ func kindsThat(take func(faultForm) bool) string {
 	return strings.Join(kinds[:last], ", ") + " and " + kinds[last]
 }
 
-// form of a fault's kind; the zero form when there is no such kind.
+// form returns the form of the fault's kind, or the zero form for an unknown kind.
 func (f *Fault) form() faultForm {
 	i := slices.IndexFunc(faultForms, func(form faultForm) bool { return form.kind == f.Kind })
 	if i < 0 {
@@ -110,7 +110,7 @@ func (f *Fault) form() faultForm {
 	return faultForms[i]
 }
 
-// Holds says whether a fault lasts for a time that it says.
+// Holds reports whether the fault is active for a duration (For).
 func (f *Fault) Holds() bool { return f.form().holds }
 
 // defaultHold outlasts the 5 s that kube-proxy lets iptables wait for the lock.
@@ -135,12 +135,12 @@ func (f *Fault) fill() {
 	}
 }
 
-// check refuses settings that this kind of fault does not have. A fault may come before the first create if it needs no
-// rules: a cold start under a held lock is a question.
+// check reports settings that this kind of fault does not take. A fault that needs no rules may come before the first
+// create: a cold start under a held lock is a valid scenario.
 func (f *Fault) check(at string, created int, ps *Problems) {
 	form := f.form()
 	if form.kind == "" {
-		return // refused as a word
+		return // the rule of the field refuses it
 	}
 	for _, extra := range []struct {
 		field string

@@ -50,8 +50,7 @@ func fieldNamed(t reflect.Type, name string) (field, bool) {
 	return fields[i], true
 }
 
-// required are the fields that have no sensible default. That others are
-// missing is not a problem; that these are, is said by name.
+// required lists the fields that have no sensible default. Only these must be set; a missing one is reported by name.
 var required = map[reflect.Type][]string{
 	scenarioType:              {"name", "shape", "steps"},
 	reflect.TypeFor[Shape]():  {"services"},
@@ -63,8 +62,7 @@ var required = map[reflect.Type][]string{
 	reflect.TypeFor[Probe]():  {"kind"},
 }
 
-// shorthand are the structs that may be written as their kind alone:
-// "probe: traversal".
+// shorthand lists the structs that may be written as their kind alone: "probe: traversal".
 var shorthand = map[reflect.Type]string{
 	reflect.TypeFor[Probe](): "kind",
 	reflect.TypeFor[Fault](): "kind",
@@ -92,8 +90,7 @@ var allPaths = sync.OnceValue(func() []string {
 	return paths
 })
 
-// unknownField is the sentence for a field that t does not have. The second
-// result is the field that was meant, if one comes close.
+// unknownField returns the message for a field that t does not have, and the closest field, if one comes close.
 func unknownField(t reflect.Type, name string) (text, meant string) {
 	names := namesOf(t)
 	text = "unknown field"
@@ -108,8 +105,7 @@ func unknownField(t reflect.Type, name string) (text, meant string) {
 	return text + " Allowed here: " + strings.Join(names, ", "), meant
 }
 
-// pathsTo lists up to three paths that end with name, for somebody who knows
-// the field but not its place.
+// pathsTo lists up to three paths that end with name, as a hint for a field in the wrong place.
 func pathsTo(name string) []string {
 	var found []string
 	for _, p := range allPaths() {
@@ -120,8 +116,8 @@ func pathsTo(name string) []string {
 	return found
 }
 
-// visit calls see for each single value below v, depth first, in the order of
-// declaration, with its path. Keys of maps come sorted.
+// visit calls see with the path of each single value below v, depth first, in declaration order. Keys of maps come
+// sorted.
 func visit(v reflect.Value, path string, see func(path string, v reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -8,14 +8,13 @@ import (
 	"slices"
 )
 
-// The networks of the simulated cluster that a shape does not choose, IPv4
-// first. Its service and pod networks may not overlap them.
+// The networks of the simulated cluster that a shape does not choose, IPv4 first. Its service and pod networks must
+// not overlap them.
 var (
-	// NodeNetworks number the Nodes.
+	// NodeNetworks hold the addresses of Nodes.
 	NodeNetworks = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("fd00:192:168::/64")}
-	// LoadBalancerNetworks number the load balancers' addresses, and
-	// ExternalIPNetworks the externalIPs. 198.18.0.0/15 is set aside for
-	// benchmarks (RFC 2544), 2001:db8::/32 for documentation (RFC 3849).
+	// LoadBalancerNetworks hold the addresses of load balancers, ExternalIPNetworks the externalIPs. 198.18.0.0/15 is
+	// set aside for benchmarks (RFC 2544), 2001:db8::/32 for documentation (RFC 3849).
 	LoadBalancerNetworks = []netip.Prefix{netip.MustParsePrefix("198.18.0.0/16"), netip.MustParsePrefix("2001:db8:18::/64")}
 	ExternalIPNetworks   = []netip.Prefix{netip.MustParsePrefix("198.19.0.0/16"), netip.MustParsePrefix("2001:db8:19::/64")}
 )
@@ -58,8 +57,8 @@ func familyOf(p netip.Prefix) string {
 	return "IPv6"
 }
 
-// checkNetworks parses the service and the pod networks and wants one of each
-// family, apart from each other and from those already taken.
+// checkNetworks parses the service and pod networks. It reports a family without one of each, and networks that
+// overlap each other or a taken one.
 func (s *Shape) checkNetworks(ps *Problems) (service, pod familyNetworks) {
 	service = s.parseNetworks("shape.serviceCIDRs", s.ServiceCIDRs, ps)
 	pod = s.parseNetworks("shape.podCIDRs", s.PodCIDRs, ps)
@@ -125,7 +124,7 @@ func anyBelow(ps Problems, path string) bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return covers([]string{path}, p.Path) })
 }
 
-// checkFit wants room for all that exists at the worst moment.
+// checkFit checks that all objects fit at the moment when most of them exist.
 func (s *Scenario) checkFit(service, pod familyNetworks, ps *Problems) {
 	s.Shape.checkServiceAddresses(service, ps)
 	s.Shape.checkNodePorts(ps)
@@ -144,8 +143,8 @@ func (s *Scenario) checkFit(service, pod familyNetworks, ps *Problems) {
 	}
 }
 
-// chosenClusterIPs are kept free at the start of a service network, for Services
-// that choose their address (DNS has the tenth by custom).
+// chosenClusterIPs is the number of addresses kept free at the start of a service network. They are for Services that
+// choose their address: DNS has the tenth by custom.
 const chosenClusterIPs = 10
 
 func (s *Shape) checkServiceAddresses(service familyNetworks, ps *Problems) {
@@ -183,33 +182,31 @@ func (s *Shape) checkNodePorts(ps *Problems) {
 	}
 }
 
-// atMost is a share of n, rounded up. The product is first rounded to what
-// floating point may be trusted with, so that 0.1 × 30 is 3.
+// atMost returns a share of n, rounded up. It rounds to six decimals first, so that 0.1 × 30 is 3 in floating point.
 func atMost(n int, share float64) int64 {
 	return int64(math.Ceil(math.Round(float64(n)*share*1e6) / 1e6))
 }
 
-// mostEndpoints bounds the number of endpoints from above, at any moment, if no
-// address is used twice: changed endpoints take new addresses before the old
-// ones are free.
+// mostEndpoints bounds the number of endpoints at any moment from above, if no address is used twice. Changed
+// endpoints take new addresses before the old ones are free.
 func (s *Scenario) mostEndpoints() int64 {
 	perService := int64(s.Shape.Endpoints.Count)
 	most := int64(s.Shape.Services) * perService
 	switch e := s.Shape.Endpoints; e.Distribution {
 	case "uniform":
 		most = int64(s.Shape.Services) * int64(e.Max)
-	case "zipf": // the mean is only the mean: allow for a quarter more, and the largest twice
+	case "zipf": // sizes are random: allow a quarter more, and the largest Service twice
 		most += most/4 + 2*int64(e.Max)
 	}
 	most = int64(math.Ceil(float64(most) * (1 - s.Shape.WithoutEndpoint)))
 	for _, st := range s.Steps {
 		switch {
-		case st.React != nil: // each endpoint that is added follows one that was removed
+		case st.React != nil: // each added endpoint follows a removed one
 			most += int64(st.React.Count)
 		case st.Churn != nil && st.Churn.Kind == "readiness":
 		case st.Churn != nil && st.Churn.Kind == "endpoints":
 			most += int64(st.Churn.Events)
-		case st.Churn != nil: // freed addresses serve again, after all others
+		case st.Churn != nil: // freed addresses are used again, after all others
 			most += min(int64(st.Churn.Events), int64(s.Shape.Services)) * perService
 		case st.Rollout != nil: // at worst all new ones are up before an old one goes
 			most += min(int64(st.Rollout.Services), int64(s.Shape.Services)) * perService
@@ -220,21 +217,19 @@ func (s *Scenario) mostEndpoints() int64 {
 	return most
 }
 
-// podAddresses is the room for pods. The network is cut into a power of two of
-// equal parts, one a Node, as a cluster's controller does; one part in fifty is
-// kept free, as Nodes do not fill evenly.
+// podAddresses returns the room for pods. Like a cluster's controller, it divides the network into a power of two of
+// equal parts, one a Node. One part in fifty stays free, as Nodes do not fill evenly.
 func podAddresses(p netip.Prefix, nodes int) int64 {
 	width := bits.Len(uint(nodes - 1))
 	if p.Bits()+width > p.Addr().BitLen()-4 {
-		return usableAddresses(p) // too small to cut: pods are numbered straight through
+		return usableAddresses(p) // too small to divide: pods are numbered straight through
 	}
 	part := usableAddresses(netip.PrefixFrom(p.Addr(), p.Bits()+width))
 	room := min(part, math.MaxInt64/2/int64(nodes)) * int64(nodes)
 	return room - room/50
 }
 
-// usableAddresses leaves .0 and .255 of each 256 out, which people read as a
-// network's own address and its broadcast.
+// usableAddresses excludes .0 and .255 of each 256 addresses, as they look like network and broadcast addresses.
 func usableAddresses(p netip.Prefix) int64 {
 	size := int64(1) << min(p.Addr().BitLen()-p.Bits(), 60)
 	usable := size / 256 * 254

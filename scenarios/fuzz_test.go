@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzLoad: whatever the file and the override say, the loader gives a scenario
-// that survives its own YAML, or Problems that each say something.
+// FuzzLoad: for any file and override, the loader returns a scenario that survives its own YAML, or Problems that each
+// have a text.
 func FuzzLoad(f *testing.F) {
 	for _, name := range libraryNames() {
 		text, err := Text(name)

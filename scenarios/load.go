@@ -29,9 +29,8 @@ type Sizes struct {
 	Seed      *uint64 // seed
 }
 
-// Load reads the scenario that ref names (a name in the library, or the path
-// of a .yaml file), applies the overrides ("a.b=c") in their order, then the
-// sizes, sets what was left out, and validates. An error lists all Problems.
+// Load reads the scenario that ref names: a name in the library, or the path of a .yaml file. It applies the overrides
+// ("a.b=c") in their order, then the sizes, sets defaults, and validates. An error lists all Problems.
 func Load(ref string, sets []string, n Sizes) (*Scenario, error) {
 	text, err := read(ref)
 	if err != nil {
@@ -59,7 +58,7 @@ func load(name string, text []byte, sets []string, n Sizes) (*Scenario, error) {
 
 	found := s.checkValues()
 	if len(problems) == 0 && len(found) == 0 {
-		// What fields say about each other is only of use when each is sound.
+		// Checks across fields are of use only when each field is valid.
 		found = s.checkWhole()
 	}
 	for _, p := range found {
@@ -75,7 +74,7 @@ func load(name string, text []byte, sets []string, n Sizes) (*Scenario, error) {
 	return s, nil
 }
 
-// sort puts the overrides' problems first, then the file's by line.
+// sort puts problems of overrides first, then problems of the file by line.
 func (t *tree) sort(problems Problems) {
 	line := func(p Problem) int {
 		n, _ := strconv.Atoi(strings.TrimPrefix(p.Where, t.name+":"))
@@ -92,8 +91,8 @@ func (t *tree) scenario() (*Scenario, *decoder) {
 	return s, d
 }
 
-// explicitZeros finds the values that were written as zero and that a default
-// has replaced since: who writes 0 does not mean 10.
+// explicitZeros reports values that were written as zero and that a default has replaced: a written 0 does not mean
+// 10.
 func (d *decoder) explicitZeros() Problems {
 	var problems Problems
 	for _, g := range d.given {
@@ -108,8 +107,8 @@ func (d *decoder) explicitZeros() Problems {
 	return problems
 }
 
-// apply puts the sizes into the scenario. An axis that sets the same field to
-// values of its own would win over them in silence, so that is a problem.
+// apply puts the sizes into the scenario. A sweep axis with its own values for the same field would silently override
+// the size, so that is a problem.
 func (n Sizes) apply(s *Scenario, d *decoder) Problems {
 	var problems Problems
 	mend := func(path, origin string) {
@@ -118,7 +117,7 @@ func (n Sizes) apply(s *Scenario, d *decoder) Problems {
 			if a.Field == path && (len(a.Values) > 0 || a.To != 0) {
 				problems = append(problems, Problem{
 					Where: origin, Path: path,
-					Text: fmt.Sprintf("has no effect: sweep.%d sets the field to values of its own", i),
+					Text: fmt.Sprintf("has no effect: sweep.%d sets this field", i),
 				})
 			}
 		}
@@ -138,7 +137,7 @@ func (n Sizes) apply(s *Scenario, d *decoder) Problems {
 	return problems
 }
 
-// read gives the text of a scenario of the library, or of a file.
+// read returns the text of a library scenario or of a file.
 func read(ref string) ([]byte, error) {
 	if !isFile(ref) {
 		text, err := library.ReadFile("library/" + ref + ".yaml")
@@ -160,14 +159,14 @@ func read(ref string) ([]byte, error) {
 	return text, nil
 }
 
-// isFile tells paths from names: names have neither slashes nor dots.
+// isFile distinguishes paths from names: names have neither slashes nor dots.
 func isFile(ref string) bool { return strings.ContainsAny(ref, `/\.`) }
 
-// libraryNames lists the library in the order of the names.
+// libraryNames lists the library, sorted by name.
 func libraryNames() []string {
 	files, err := fs.Glob(library, "library/*.yaml")
 	if err != nil {
-		panic(err) // only a malformed pattern fails, and it is a constant
+		panic(err) // only a malformed pattern fails, and this one is constant
 	}
 	names := make([]string, len(files))
 	for i, f := range files {
@@ -176,25 +175,24 @@ func libraryNames() []string {
 	return names
 }
 
-// List is the embedded library, sorted by name.
+// List returns the embedded library, sorted by name.
 func List() []*Scenario {
 	names := libraryNames()
 	list := make([]*Scenario, len(names))
 	for i, name := range names {
 		s, err := Load(name, nil, Sizes{})
 		if err != nil {
-			panic(fmt.Sprintf("library: %v", err)) // a defect of the build, which the tests find
+			panic(fmt.Sprintf("library: %v", err)) // a defect of the build, caught by the tests
 		}
 		list[i] = s
 	}
 	return list
 }
 
-// Text is the source of a scenario of the library, with its comments.
+// Text returns the source of a library scenario, with its comments.
 func Text(name string) ([]byte, error) { return read(name) }
 
-// YAML is the scenario with all defaults written out. Load reads it back as
-// the same scenario.
+// YAML returns the scenario with all defaults written out. Load reads it back as the same scenario.
 func (s *Scenario) YAML() ([]byte, error) {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)

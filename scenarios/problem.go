@@ -7,8 +7,7 @@ import (
 
 // Problem is one thing that is wrong with a scenario.
 type Problem struct {
-	// Where is "file:line", or the override that brought the value in; empty
-	// when the scenario was not read from anywhere.
+	// Where is "file:line", or the override that set the value. It is empty when the scenario was not read from text.
 	Where string
 	// Path is the field, e.g. "steps.2.churn.rate"; empty for the whole file.
 	Path string
@@ -26,8 +25,7 @@ func (p Problem) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// Problems is everything that is wrong with a scenario: an error of one line a
-// problem.
+// Problems is everything that is wrong with a scenario: an error with one line a problem.
 type Problems []Problem
 
 func (ps Problems) Error() string {
@@ -38,7 +36,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// err is nil when there are none: a nil Problems in an error would not be.
+// err returns nil when there are no problems: an error that holds a nil Problems would not be nil.
 func (ps Problems) err() error {
 	if len(ps) == 0 {
 		return nil
@@ -50,8 +48,7 @@ func (ps *Problems) add(path, text string) {
 	*ps = append(*ps, Problem{Path: path, Text: text})
 }
 
-// nearest is the one of names that somebody who wrote name most likely meant,
-// or "" when none comes close.
+// nearest returns the one of names that name most likely misspells, or "" when none comes close.
 func nearest(name string, names []string) string {
 	best, bestDistance := "", max(2, len(name)/3)+1
 	for _, n := range names {
@@ -65,8 +62,8 @@ func nearest(name string, names []string) string {
 	return best
 }
 
-// editDistance counts the bytes to insert, delete or replace to make b of a.
-// Long names are cut: what differs from every field by so much is no typo.
+// editDistance counts the bytes to insert, delete or replace to turn a into b. Long names are cut: a name that differs
+// so much from every field is no typo.
 func editDistance(a, b string) int {
 	const enough = 64
 	a, b = a[:min(len(a), enough)], b[:min(len(b), enough)]
@@ -89,7 +86,7 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// isOneOf is the sentence for a word that is none of the allowed ones.
+// isOneOf returns the message for a word that is not allowed.
 func isOneOf(word string, allowed []string) string {
 	text := quote(word) + " is none of: " + strings.Join(allowed, ", ")
 	if n := nearest(word, allowed); n != "" {
@@ -98,7 +95,7 @@ func isOneOf(word string, allowed []string) string {
 	return text
 }
 
-// quote puts what somebody wrote between quotes, cut to a readable length.
+// quote puts a written value between quotes, cut to a readable length.
 func quote(s string) string {
 	const readable = 60
 	if len(s) > readable {

@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// RandomOptions bound what Random draws.
+// RandomOptions limit what Random draws.
 type RandomOptions struct {
-	// Duration bounds the open-loop time of all steps together. Default 1m. Settling comes on top of it.
+	// Duration bounds the open-loop time of all steps together. Default 1m. Time to converge is extra.
 	Duration time.Duration
-	// Services is the most that a shape has. Default 300.
+	// Services is the maximum of a shape. Default 300.
 	Services int
-	// Without names step kinds and fault kinds that are left out: "traffic", "restart", FaultMemoryLimit.
+	// Without names step kinds and fault kinds to leave out: "traffic", "restart", FaultMemoryLimit.
 	Without []string
 }
 
-// The smallest shape still has Services of every kind, and some to send to whatever the shares are.
+// The smallest shape still has Services of every kind, and some that can take traffic, whatever the shares are.
 const (
 	leastServices       = 20
 	defaultRandomMost   = 300
 	defaultRandomLength = time.Minute
-	// randomSettle bounds every settle step: it is where a subject that never gets in sync shows.
+	// randomSettle bounds every settle step: a subject that never converges shows there.
 	randomSettle = 2 * time.Minute
 )
 
-// Random is the scenario that a seed stands for: a shape, settings of the proxier, and rounds. In the first half of a round
-// changes and faults come together, and what must never happen must not happen then (safety); then faults are healed, and
-// the subject has to reach what it should (liveness): settle, check. The stream of flows runs from the first round on.
+// Random returns the scenario of a seed: a shape, settings of the proxier, and rounds. First, changes and faults come
+// together, and invariants must hold (safety). Then faults are cleared, and the subject must converge (liveness):
+// settle, check. The stream of flows runs from the first round on.
 //
-// Same seed and options, same scenario; it is valid, and its YAML is a file that Load takes.
+// Same seed and options, same scenario. The scenario is valid, and Load reads its YAML.
 func Random(seed uint64, o RandomOptions) (*Scenario, error) {
 	if err := checkWithout(o.Without); err != nil {
 		return nil, err
@@ -55,28 +55,28 @@ func Random(seed uint64, o RandomOptions) (*Scenario, error) {
 	return d.s, nil
 }
 
-// drawing is a random scenario while it is made.
+// drawing is a random scenario under construction.
 type drawing struct {
 	*rand.Rand
 	options RandomOptions
 	s       *Scenario
 	spent   time.Duration // open-loop time of the steps so far
-	lost    int           // nodes
-	later   int           // Services that are still to be created
+	lost    int           // lost nodes
+	later   int           // Services still to be created
 }
 
 func (d *drawing) chance(p float64) bool { return d.Float64() < p }
 
-// between is a whole number from low to high, both included.
+// between returns a whole number from low to high, both included.
 func (d *drawing) between(low, high int) int { return low + d.IntN(max(high-low, 0)+1) }
 
-// span is a duration from low to high in steps of 50 ms.
+// span returns a duration from low to high in steps of 50 ms.
 func (d *drawing) span(low, high time.Duration) time.Duration {
 	const grain = 50 * time.Millisecond
 	return low + time.Duration(d.between(0, int((high-low)/grain)))*grain
 }
 
-// share is 0 with a chance of a third, and else up to most, in hundredths.
+// share returns 0 with probability 1/3, else a share up to most, in hundredths.
 func (d *drawing) share(most float64) float64 {
 	if d.chance(1. / 3) {
 		return 0
@@ -90,7 +90,7 @@ func (d *drawing) without(kind string) bool { return slices.Contains(d.options.W
 
 func (d *drawing) shape() {
 	sh := &d.s.Shape
-	// Most of the mistakes that there are need few Services, and a round of few takes less time.
+	// Most bugs show with few Services, and a round with few Services takes less time.
 	sh.Services = d.between(leastServices, max(leastServices, d.options.Services))
 	if d.chance(0.5) {
 		sh.Services = d.between(leastServices, max(leastServices, d.options.Services/4))
@@ -116,7 +116,7 @@ func (d *drawing) shape() {
 	sh.TopologyHints = d.share(0.5)
 }
 
-// shares by name; those that are 0 are not said.
+// shares maps names to shares. present drops those that are 0.
 type shares map[string]float64
 
 func (s shares) present() map[string]float64 {
@@ -134,7 +134,7 @@ func (s shares) present() map[string]float64 {
 func (d *drawing) proxy() {
 	p := &d.s.Proxy
 	p.MinSyncPeriod = d.span(50*time.Millisecond, time.Second)
-	// The bound on how long a repair takes that nothing announces.
+	// SyncPeriod bounds the time to repair damage that no event reports.
 	p.SyncPeriod = d.span(2*time.Second, 10*time.Second)
 	if p.Policy = pick(d, "", "token-bucket", "completion-to-start"); p.Policy == "token-bucket" {
 		p.Burst = d.between(1, 5)
@@ -173,7 +173,7 @@ func (d *drawing) steps() {
 	d.add(Step{Create: first})
 	d.add(Step{Settle: &Settle{Timeout: randomSettle}})
 	if !d.without("traffic") {
-		d.add(Step{Traffic: &Traffic{Rate: float64(d.between(20, 200)), Services: d.between(5, 50), Held: d.between(1, 20)}})
+		d.add(Step{Traffic: &Traffic{Rate: float64(d.between(20, 200)), Services: d.between(5, 50), LongLived: d.between(1, 20), Control: true}})
 	}
 	for d.spent < d.options.Duration {
 		if !d.round() {
@@ -186,7 +186,7 @@ func (d *drawing) steps() {
 	d.settleAndCheck()
 }
 
-// coldFault is one that a subject meets when it starts for the first time.
+// coldFault adds a fault that is active when the subject starts for the first time.
 func (d *drawing) coldFault() {
 	kinds := slices.DeleteFunc([]string{FaultRestoreKilled, FaultRestoreFails, FaultLockHeld}, d.without)
 	if len(kinds) > 0 {
@@ -203,11 +203,11 @@ func (d *drawing) settleAndCheck() {
 	}
 }
 
-// round is 1 to 4 changes and faults, then heal, settle and check. It is false when nothing fits any more.
+// round adds 1 to 4 changes and faults, then heal, settle and check. It returns false when nothing more fits.
 func (d *drawing) round() bool {
 	faults := d.drawFaults(pick(d, 0, 1, 1, 1, 2, 2))
 	changes := d.between(1, 2)
-	// The last one is a change: what holds would not hold during anything otherwise.
+	// The last step is a change: otherwise an active fault could act on nothing.
 	order := slices.Concat(slices.Repeat([]bool{true}, len(faults)), slices.Repeat([]bool{false}, changes-1))
 	d.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	before := len(d.s.Steps)
@@ -222,14 +222,14 @@ func (d *drawing) round() bool {
 	if len(d.s.Steps) == before {
 		return false
 	}
-	if !d.without(FaultHeal) && slices.ContainsFunc(d.s.Steps[before:], func(s Step) bool { return s.Fault != nil }) {
-		d.add(Step{Fault: &Fault{Kind: FaultHeal}})
+	if !d.without(FaultClear) && slices.ContainsFunc(d.s.Steps[before:], func(s Step) bool { return s.Fault != nil }) {
+		d.add(Step{Fault: &Fault{Kind: FaultClear}})
 	}
 	d.settleAndCheck()
 	return true
 }
 
-// change adds a step that changes the cluster or the subject, of some time between low and high.
+// change adds a step that changes the cluster or the subject, and takes between low and high.
 func (d *drawing) change(low, high time.Duration) {
 	took := d.span(low, max(low, high))
 	if d.later > 0 && d.chance(0.5) {
@@ -239,7 +239,7 @@ func (d *drawing) change(low, high time.Duration) {
 	}
 	kinds := slices.DeleteFunc([]string{"churn", "churn", "churn", "churn", "rollout", "scale", "nodeLoss", "restart"}, d.without)
 	if len(kinds) == 0 {
-		kinds = []string{"churn"} // a round without any change would not be one
+		kinds = []string{"churn"} // a round needs a change
 	}
 	switch pick(d, kinds...) {
 	case "rollout":
@@ -249,7 +249,7 @@ func (d *drawing) change(low, high time.Duration) {
 		if d.chance(0.3) {
 			to = 0 // a Service loses its last endpoint, and later gets one again
 		}
-		// Bounded by the largest there may be: which number the first Service has is the world's matter.
+		// Bounded by the maximum of to: only the World knows how many endpoints the first Service has.
 		d.add(Step{Scale: &Scale{To: to, Rate: rate(60, took)}})
 		d.spent += took
 	case "nodeLoss":
@@ -279,14 +279,14 @@ func (d *drawing) churn(took time.Duration) {
 
 func (d *drawing) rollout(took time.Duration) {
 	surge := pick(d, 0.25, 0.5, 1)
-	// One wave more than waves: the old endpoints go after the last.
+	// One interval more than waves: the old endpoints go after the last wave.
 	interval := (took / time.Duration(1/surge+1)).Truncate(50 * time.Millisecond)
 	services := min(d.between(1, 4), d.s.usable(d.s.Shape.Services-d.later))
 	d.add(Step{Rollout: &Rollout{Services: max(1, services), Surge: surge, Interval: max(interval, 100*time.Millisecond)}})
 	d.spent += took
 }
 
-// rate that makes n things in a time, in tenths and never 0.
+// rate returns the rate of n events in a duration, in tenths and never 0.
 func rate(n int, in time.Duration) float64 {
 	return max(0.1, math.Round(float64(n)/in.Seconds()*10)/10)
 }

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// ofTheWatch are the faults of which one at a time says all: the API cannot be down and stalled.
+// ofTheWatch are faults of which a round needs only one: the API cannot be down and stalled.
 var ofTheWatch = []string{FaultWatchDropped, FaultWatchStalled, FaultRelist, FaultSlicesFirst, FaultAPIDown}
 
 // drawFaults draws n faults of a round, of different kinds that do not exclude each other.
 func (d *drawing) drawFaults(n int) []*Fault {
 	var kinds []string
 	for _, kind := range faultKinds() {
-		if kind != FaultHeal && !d.without(kind) && !d.without("fault") {
+		if kind != FaultClear && !d.without(kind) && !d.without("fault") {
 			kinds = append(kinds, kind)
 		}
 	}
@@ -30,12 +30,12 @@ func (d *drawing) drawFaults(n int) []*Fault {
 	return faults
 }
 
-// excludes says whether two kinds of faults in one round would be no more than one of them.
+// excludes reports whether faults of kinds a and b in one round would act as only one of them.
 func excludes(a, b string) bool {
 	return a == b || (slices.Contains(ofTheWatch, a) && slices.Contains(ofTheWatch, b))
 }
 
-// drawFault draws what a fault of a kind takes.
+// drawFault draws the fields of a fault of one kind.
 func (d *drawing) drawFault(kind string) *Fault {
 	f := &Fault{Kind: kind}
 	form := f.form()
@@ -55,17 +55,17 @@ func (d *drawing) drawFault(kind string) *Fault {
 		}
 	}
 	if form.bytes {
-		f.Bytes = int64(d.between(3, 8)) << 24 // 48 MiB, of which a proxier of few Services may die, to 128 MiB
+		f.Bytes = int64(d.between(3, 8)) << 24 // 48 MiB, which may kill a proxier of few Services, to 128 MiB
 	}
 	return f
 }
 
-// checkWithout wants words that Random knows: one that is misspelt would leave nothing out, in silence.
+// checkWithout refuses words that Random does not know: a misspelt word would silently leave nothing out.
 func checkWithout(words []string) error {
 	known := slices.Concat([]string{"churn", "rollout", "scale", "nodeLoss", "restart", "fault", "traffic", "check"}, faultKinds())
 	for _, word := range words {
 		if !slices.Contains(known, word) {
-			return fmt.Errorf("to leave out %s, which is no kind of step or fault that is drawn: want some of %s", quote(word), strings.Join(known, ", "))
+			return fmt.Errorf("cannot leave out %s: no such kind of step or fault; want some of %s", quote(word), strings.Join(known, ", "))
 		}
 	}
 	return nil

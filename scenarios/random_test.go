@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// drawn are the scenarios of the first seeds.
+// drawn returns the scenarios of the first seeds.
 func drawn(t *testing.T, seeds int, o RandomOptions) []*Scenario {
 	t.Helper()
 	all := make([]*Scenario, seeds)
@@ -38,18 +38,18 @@ func TestRandomIsValidAndReadsBack(t *testing.T) {
 	}
 }
 
-// All that may happen does happen, in some seed or other, and ends as it should.
+// Everything that Random can draw occurs for some seed, and ends as it should.
 func TestRandomHasEverything(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range drawn(t, 300, RandomOptions{}) {
-		open := false // a fault that is not healed yet
+		open := false // a fault that is not cleared yet
 		for i, step := range s.Steps {
 			seen[step.Kind()] = true
 			switch {
 			case step.Fault != nil:
 				seen[step.Fault.Kind] = true
 				seen[step.Fault.Kind+" "+step.Fault.Table+" "+step.Fault.Object] = true
-				open = step.Fault.Kind != FaultHeal && i > 0
+				open = step.Fault.Kind != FaultClear && i > 0
 			case step.Churn != nil:
 				seen[step.Churn.Kind] = true
 			case step.Check != nil && open:
@@ -75,7 +75,7 @@ func TestRandomHasEverything(t *testing.T) {
 		"endpoints", "readiness", "services", "mixed", "flush mangle ", "flush all ", "delete nat jump", "delete filter chain", "delete nat rule",
 	})
 	for _, word := range want {
-		if !seen[word] && word != "follow" && word != "probe" && word != "react" { // of a real cluster; for measuring
+		if !seen[word] && word != "follow" && word != "probe" && word != "react" { // need a real cluster; for measuring
 			t.Errorf("no seed has %s", word)
 		}
 	}
@@ -89,7 +89,7 @@ func TestRandomKeepsItsBounds(t *testing.T) {
 		}
 		var total time.Duration
 		for i, took := range s.Durations() {
-			if s.Steps[i].Fault == nil { // faults hold beside other steps
+			if s.Steps[i].Fault == nil { // faults are active during other steps
 				total += took
 			}
 			kind := s.Steps[i].Kind()

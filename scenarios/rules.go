@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Limits that other rooms and several rules share.
+// Limits that other packages and several rules share.
 const (
-	// MaxServices is about what the default service network, a /12, can number.
+	// MaxServices is about the number of addresses in the default service network, a /12.
 	MaxServices = 1_000_000
 	// MaxEndpoints is one endpoint of a Service on each node of the largest
 	// cluster that Kubernetes supports.
@@ -21,13 +21,13 @@ const (
 	MaxTotalEndpoints = 10_000_000
 	// MaxDuration is the longest that a scenario's open-loop steps may take.
 	MaxDuration = 24 * time.Hour
-	// maxCells bounds a sweep: each cell is a run of its own.
+	// maxCells bounds a sweep: each cell is a separate run.
 	maxCells = 1_000
 	maxSteps = 1_000
 	maxRate  = 100_000
 )
 
-// rule is what a single value may be, whatever the others are.
+// rule limits a single value, whatever the other values are.
 type rule struct {
 	words    []string // one of these, if any
 	pattern  *regexp.Regexp
@@ -39,7 +39,7 @@ type rule struct {
 
 var (
 	oneWord = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-	// subjectName leaves out quotes and line ends: tables show it. Empty is another field's matter.
+	// subjectName excludes quotes and line ends, as tables show it. An empty name is checked elsewhere.
 	subjectName  = regexp.MustCompile(`^([a-z0-9.:-]+/?[a-zA-Z0-9./:+-]*)?$`)
 	oneInvariant = regexp.MustCompile(`^I([1-9]|1[0-3])$`)
 	oneLine      = regexp.MustCompile(`^[^\r\n]*$`)
@@ -93,7 +93,7 @@ var rules = map[string]rule{
 	"proxy.policy":              {words: []string{"", "token-bucket", "completion-to-start"}},
 	"proxy.burst":               count(1, 1_000, "a bucket that never empties limits nothing").unset(),
 	"proxy.minSyncPeriod":       between(time.Millisecond, time.Hour, "below, nothing is held back; above, nothing is synced").unset(),
-	"proxy.syncPeriod":          between(10*time.Millisecond, 24*time.Hour, "it is also the time between two looks for drift, and before a retry").unset(),
+	"proxy.syncPeriod":          between(10*time.Millisecond, 24*time.Hour, "it is also the time between two drift checks, and before a retry").unset(),
 	"proxy.masqueradeAll":       anything,
 	"proxy.nodePortAddresses.N": anything, // validate.go
 	"proxy.localhostNodePorts":  anything,
@@ -102,57 +102,58 @@ var rules = map[string]rule{
 	"sweep.N.values.N": anything,
 	"sweep.N.from":     count(1, MaxTotalEndpoints, "a geometric series begins above 0").unset(),
 	"sweep.N.to":       count(1, MaxTotalEndpoints, "a geometric series begins above 0").unset(),
-	"sweep.N.points":   count(2, 100, "each point is a run of its own").unset(),
+	"sweep.N.points":   count(2, 100, "each point is a separate run").unset(),
 
 	"targets.N.subject":  {pattern: subjectName, why: "a subject is called proxier/backend"},
-	"targets.N.beside":   {pattern: subjectName, why: "a subject is called proxier/backend"},
+	"targets.N.baseline": {pattern: subjectName, why: "a subject is called proxier/backend"},
 	"targets.N.services": count(1, MaxServices, "the default service network numbers about as many"),
 	"targets.N.figure":   {words: []string{"reaction", "cold_start", "full_sync", "partial_sync", "peak_rss", "child_peak_rss", "total_peak_rss", "first_packet"}},
-	"targets.N.times":    {min: 0, max: 1e6, above: true, orUnset: true, why: "it is a ratio: 25 is 25 times less"},
+	"targets.N.minRatio": {min: 0, max: 1e6, above: true, orUnset: true, why: "it is a ratio: 25 is 25 times less"},
 	"targets.N.once":     anything,
 	"targets.N.atMost":   between(time.Microsecond, MaxDuration, "it is how long something may take").unset(),
 	"targets.N.exponent": {min: -10, max: 10, orUnset: true, why: "1 is linear growth"},
 	"targets.N.from":     count(1, MaxServices, "the smaller size of two").unset(),
 
-	"thresholds.*": {min: 0, max: 100, why: "it is a share of what was before: 0.1 lets 10 % more pass"},
+	"thresholds.*": {min: 0, max: 100, why: "it is a share of the value before: 0.1 allows 10 % more"},
 
-	"steps.N.create.services":    count(0, MaxServices, "0 means all of the shape that do not exist yet"),
-	"steps.N.create.rate":        {min: 0, max: maxRate, why: "Services a second; 0 means as fast as possible"},
-	"steps.N.react.count":        count(1, 10_000, "each waits until the subject has idled"),
-	"steps.N.react.timeout":      between(time.Millisecond, MaxDuration, "it is a guard against waiting for ever"),
-	"steps.N.churn.rate":         {min: 0, max: maxRate, above: true, why: "changes a second; informers deliver no more"},
-	"steps.N.churn.events":       count(1, 10_000_000, "all changes of a step are planned ahead, in memory"),
-	"steps.N.churn.kind":         {words: []string{"endpoints", "readiness", "services", "mixed"}},
-	"steps.N.churn.arrivals":     {words: []string{"uniform", "poisson"}},
-	"steps.N.rollout.services":   count(1, MaxServices, "how many Services roll at the same time"),
-	"steps.N.rollout.surge":      {min: 0, max: 1, above: true, why: "it is the share of endpoints replaced at once"},
-	"steps.N.rollout.interval":   between(time.Millisecond, time.Hour, "the time between two waves"),
-	"steps.N.scale.to":           count(0, MaxEndpoints, "the most is one on each node of the largest supported cluster"),
-	"steps.N.scale.rate":         {min: 0, max: maxRate, above: true, why: "endpoints a second; informers deliver no more"},
-	"steps.N.nodeLoss.nodes":     count(1, 14_999, "node-0, where the proxier runs, stays"),
-	"steps.N.follow.for":         between(time.Second, MaxDuration, "the open-loop steps of a scenario may take a day"),
-	"steps.N.fault.kind":         {words: faultKinds()},
-	"steps.N.fault.table":        {words: []string{"", "nat", "filter", "mangle", "all"}},
-	"steps.N.fault.object":       {words: []string{"", "jump", "chain", "rule"}},
-	"steps.N.fault.times":        count(1, 1_000, "how many restores or events").unset(),
-	"steps.N.fault.for":          between(time.Millisecond, time.Hour, "how long the fault holds").unset(),
-	"steps.N.fault.bytes":        count(1<<20, 1<<40, "what a proxier and its tools may hold").unset(),
-	"steps.N.fault.flows":        count(1, 500_000, "each takes some 320 bytes of kernel memory").unset(),
-	"steps.N.fault.text":         {pattern: shortText, why: "it is part of one line of a restore, of 64 characters at most"},
-	"steps.N.probe.kind":         {words: []string{"traversal"}},
-	"steps.N.probe.positions":    count(2, 1_000, "the first and the last at least"),
-	"steps.N.probe.samples":      count(1, 100_000, "each sample is a flow of its own, and conntrack tables are bounded"),
-	"steps.N.probe.method":       {words: []string{"sendto", "flow"}},
-	"steps.N.probe.kinds.N":      {words: []string{"reject", "node-port", "external-ip", "load-balancer", "affinity-first", "affinity-again"}},
-	"steps.N.traffic.rate":       {min: 0, max: 10_000, above: true, orUnset: true, why: "new flows a second; more would measure the machine"},
-	"steps.N.traffic.services":   count(1, 10_000, "how many Services are sent to").unset(),
-	"steps.N.traffic.held":       count(0, 1_000, "each is a connection that stays"),
-	"steps.N.traffic.stop":       anything,
-	"steps.N.traffic.for":        between(time.Millisecond, time.Hour, "flows at rest, before the next step").unset(),
-	"steps.N.restart.layout":     {words: []string{"", "classic", "tree"}},
-	"steps.N.check.invariants.N": {pattern: oneInvariant, why: "the invariants are I1 to I13"},
-	"steps.N.settle.timeout":     between(time.Millisecond, MaxDuration, "it is a guard against waiting for ever"),
-	"steps.N.settle.orRestart":   anything,
+	"steps.N.create.services":         count(0, MaxServices, "0 means all of the shape that do not exist yet"),
+	"steps.N.create.rate":             {min: 0, max: maxRate, why: "Services a second; 0 means as fast as possible"},
+	"steps.N.react.count":             count(1, 10_000, "each waits until the subject has idled"),
+	"steps.N.react.timeout":           between(time.Millisecond, MaxDuration, "it is a guard against waiting for ever"),
+	"steps.N.churn.rate":              {min: 0, max: maxRate, above: true, why: "changes a second; informers deliver no more"},
+	"steps.N.churn.events":            count(1, 10_000_000, "all changes of a step are planned ahead, in memory"),
+	"steps.N.churn.kind":              {words: []string{"endpoints", "readiness", "services", "mixed"}},
+	"steps.N.churn.arrivals":          {words: []string{"uniform", "poisson"}},
+	"steps.N.rollout.services":        count(1, MaxServices, "how many Services roll at the same time"),
+	"steps.N.rollout.surge":           {min: 0, max: 1, above: true, why: "it is the share of endpoints replaced at once"},
+	"steps.N.rollout.interval":        between(time.Millisecond, time.Hour, "the time between two waves"),
+	"steps.N.scale.to":                count(0, MaxEndpoints, "the most is one on each node of the largest supported cluster"),
+	"steps.N.scale.rate":              {min: 0, max: maxRate, above: true, why: "endpoints a second; informers deliver no more"},
+	"steps.N.nodeLoss.nodes":          count(1, 14_999, "node-0, where the proxier runs, stays"),
+	"steps.N.follow.for":              between(time.Second, MaxDuration, "the open-loop steps of a scenario may take a day"),
+	"steps.N.fault.kind":              {words: faultKinds()},
+	"steps.N.fault.table":             {words: []string{"", "nat", "filter", "mangle", "all"}},
+	"steps.N.fault.object":            {words: []string{"", "jump", "chain", "rule"}},
+	"steps.N.fault.times":             count(1, 1_000, "how many restores or events").unset(),
+	"steps.N.fault.for":               between(time.Millisecond, time.Hour, "how long the fault is active").unset(),
+	"steps.N.fault.bytes":             count(1<<20, 1<<40, "the memory of a proxier and its tools").unset(),
+	"steps.N.fault.flows":             count(1, 500_000, "each takes some 320 bytes of kernel memory").unset(),
+	"steps.N.fault.text":              {pattern: shortText, why: "it is part of one line of a restore, of 64 characters at most"},
+	"steps.N.probe.kind":              {words: []string{"traversal"}},
+	"steps.N.probe.positions":         count(2, 1_000, "the first and the last at least"),
+	"steps.N.probe.samples":           count(1, 100_000, "each sample is a separate flow, and conntrack tables are bounded"),
+	"steps.N.probe.method":            {words: []string{"sendto", "flow"}},
+	"steps.N.probe.kinds.N":           {words: []string{"reject", "node-port", "external-ip", "load-balancer", "affinity-first", "affinity-again"}},
+	"steps.N.traffic.rate":            {min: 0, max: 10_000, above: true, orUnset: true, why: "new flows a second; more would measure the machine"},
+	"steps.N.traffic.services":        count(1, 10_000, "how many Services get traffic").unset(),
+	"steps.N.traffic.longLived":       count(0, 1_000, "each is a long-lived connection"),
+	"steps.N.traffic.control":         anything,
+	"steps.N.traffic.stop":            anything,
+	"steps.N.traffic.for":             between(time.Millisecond, time.Hour, "how long flows run before the next step").unset(),
+	"steps.N.restart.layout":          {words: []string{"", "classic", "tree"}},
+	"steps.N.check.invariants.N":      {pattern: oneInvariant, why: "the invariants are I1 to I13"},
+	"steps.N.settle.timeout":          between(time.Millisecond, MaxDuration, "it is a guard against waiting for ever"),
+	"steps.N.settle.restartOnTimeout": anything,
 }
 
 // mapKeys are the keys of the maps.
@@ -177,7 +178,7 @@ func ruleOf(path string) (rule, bool) {
 	return r, ok
 }
 
-// check is "" when the value keeps the rule, and else says what is wrong.
+// check returns "" when the value obeys the rule, else what is wrong.
 func (r rule) check(v reflect.Value) string {
 	switch {
 	case v.Kind() == reflect.String && r.words != nil:
@@ -211,7 +212,7 @@ func (r rule) check(v reflect.Value) string {
 	return fmt.Sprintf("%s is not allowed: %s (%s)", show(n, v.Type()), r.span(v.Type()), r.why)
 }
 
-// span is "1 to 100", or "above 0, to 1".
+// span returns "1 to 100", or "above 0, to 1".
 func (r rule) span(t reflect.Type) string {
 	if r.above {
 		return fmt.Sprintf("above %s, to %s", show(r.min, t), show(r.max, t))

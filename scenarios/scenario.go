@@ -7,41 +7,42 @@ type Scenario struct {
 	Name        string   `yaml:"name" json:"name"`
 	Description string   `yaml:"description" json:"description"`
 	Labels      []string `yaml:"labels,omitempty" json:"labels,omitempty"`
-	// Seed makes the cluster and every event of it: same seed, same bytes.
+	// Seed determines the cluster and all its events: same seed, same bytes.
 	Seed  uint64 `yaml:"seed" json:"seed"`
 	Shape Shape  `yaml:"shape" json:"shape"`
 	Proxy Proxy  `yaml:"proxy,omitempty" json:"proxy"`
 	// Sweep makes one cell of each combination of the axes' values.
 	Sweep []Axis `yaml:"sweep,omitempty" json:"sweep,omitempty"`
-	// Targets are what subjects are expected to reach. They make one cell of each size that they name, up to the shape's
-	// own, with the subjects that they name there; so there is no sweep beside them.
+	// Targets are results that subjects are expected to reach. They make one cell of each size that they name, up to
+	// the shape's own, with the subjects that they name there. A scenario with targets has no sweep.
 	Targets []Target `yaml:"targets,omitempty" json:"targets,omitempty"`
-	// Thresholds are what `synclab diff` lets pass of a figure, by its name (thresholds.go) or of "all" others, as shares of
-	// what it was before: {full_sync: 0.05, all: 0.2} is 5 % more of a full sync and 20 % more of anything else.
+	// Thresholds are the increases of figures that `synclab diff` accepts, as shares of the value before. Keys are the
+	// figures' names (thresholds.go), or "all" for the others: {full_sync: 0.05, all: 0.2} accepts 5 % more of a full
+	// sync and 20 % more of anything else.
 	Thresholds map[string]float64 `yaml:"thresholds,omitempty" json:"thresholds,omitempty"`
 	Steps      []Step             `yaml:"steps" json:"steps"`
 }
 
-// Target is an expectation: of a figure of a subject at a size. It says exactly one of Times, AtMost and Exponent.
+// Target is an expected value of a figure of a subject at a size. It sets exactly one of Times, AtMost and Exponent.
 type Target struct {
 	Subject  string `yaml:"subject" json:"subject"`
 	Services int    `yaml:"services" json:"services"`
-	// Figure: reaction, cold_start, full_sync, partial_sync, peak_rss, child_peak_rss, total_peak_rss (of both), or first_packet: the
-	// median at the last Service.
+	// Figure: reaction, cold_start, full_sync, partial_sync, peak_rss, child_peak_rss, total_peak_rss (of both), or
+	// first_packet: the median at the last Service.
 	Figure string `yaml:"figure" json:"figure"`
-	// Times: the figure of the subject Beside is at least so many times the Subject's.
-	Times  float64 `yaml:"times,omitempty" json:"times,omitempty"`
-	Beside string  `yaml:"beside,omitempty" json:"beside,omitempty"`
-	// Once: one repetition of Beside is enough, since it takes that long.
+	// Times is a minimum ratio: the figure of the subject Beside is at least Times that of Subject.
+	Times  float64 `yaml:"minRatio,omitempty" json:"minRatio,omitempty"`
+	Beside string  `yaml:"baseline,omitempty" json:"baseline,omitempty"`
+	// Once: one repetition of Beside is enough, because it takes so long.
 	Once bool `yaml:"once,omitempty" json:"once,omitempty"`
-	// AtMost is the longest that it may take.
+	// AtMost is the longest duration allowed.
 	AtMost time.Duration `yaml:"atMost,omitempty" json:"atMost,omitempty"`
-	// Exponent: between the sizes From and Services the figure grows at most with this power of the size.
+	// Exponent: from size From to size Services, the figure grows at most with this power of the size.
 	Exponent float64 `yaml:"exponent,omitempty" json:"exponent,omitempty"`
 	From     int     `yaml:"from,omitempty" json:"from,omitempty"`
 }
 
-// Shape says what the simulated cluster looks like. Fractions are 0..1.
+// Shape describes the simulated cluster. Fractions are 0..1.
 type Shape struct {
 	Services   int       `yaml:"services" json:"services"`
 	Namespaces int       `yaml:"namespaces,omitempty" json:"namespaces"` // default 10
@@ -50,9 +51,9 @@ type Shape struct {
 	Endpoints  Endpoints `yaml:"endpoints,omitempty" json:"endpoints"`
 	// Ports is the number of ports of each Service and protocol. Default 1.
 	Ports int `yaml:"ports,omitempty" json:"ports"`
-	// Types are the shares of Service types, by type name; what is left to 1 is ClusterIP.
+	// Types are the shares of Service types, by type name. The rest is ClusterIP.
 	Types map[string]float64 `yaml:"types,omitempty" json:"types,omitempty"` // NodePort, LoadBalancer, Headless, ExternalName
-	// Protocols are the shares of protocols; what is left to 1 is TCP.
+	// Protocols are the shares of protocols. The rest is TCP.
 	Protocols map[string]float64 `yaml:"protocols,omitempty" json:"protocols,omitempty"` // UDP, SCTP
 	// Families: [IPv4] (default), [IPv6] or [IPv4, IPv6] for dual stack.
 	Families []string `yaml:"families,omitempty" json:"families"`
@@ -95,9 +96,9 @@ type Proxy struct {
 	LocalhostNodePorts *bool `yaml:"localhostNodePorts,omitempty" json:"localhostNodePorts,omitempty"`
 }
 
-// Axis is one swept field: either its values, or a geometric series of Points values From … To, rounded to two digits
-// between the ends. To defaults to the field's own value in the scenario, so that N sets the upper end; where N is
-// below From, N is the only value. Points defaults to 5.
+// Axis is one swept field: either its values, or a geometric series of Points values From … To. Values between the
+// ends are rounded to two digits. To defaults to the field's value in the scenario, so that N sets the upper end; if N
+// is below From, N is the only value. Points defaults to 5.
 type Axis struct {
 	Field  string   `yaml:"field" json:"field"` // a path as --set takes it, e.g. shape.services
 	Values []string `yaml:"values,omitempty" json:"values,omitempty"`
@@ -106,8 +107,8 @@ type Axis struct {
 	Points int      `yaml:"points,omitempty" json:"points,omitempty"`
 }
 
-// Step is one step: exactly one of its fields is set. In YAML, a step whose fields all have defaults may stand without
-// any ("- settle:"), and probe and fault may be their kind alone ("- probe: traversal").
+// Step is one step: exactly one of its fields is set. In YAML, a step whose fields all have defaults may be empty
+// ("- settle:"), and probe and fault may be their kind alone ("- probe: traversal").
 type Step struct {
 	Create   *Create   `yaml:"create,omitempty" json:"create,omitempty"`
 	React    *React    `yaml:"react,omitempty" json:"react,omitempty"`
@@ -124,17 +125,18 @@ type Step struct {
 	Settle   *Settle   `yaml:"settle,omitempty" json:"settle,omitempty"`
 }
 
-// Create brings Services and their EndpointSlices into being. The first Create of a scenario, unless it has a rate,
-// comes before the proxier starts, so that its first sync is one cold full sync of everything.
+// Create creates Services and their EndpointSlices. The first Create of a scenario comes before the proxier starts,
+// unless it has a rate. The first sync is then one cold full sync of everything.
 type Create struct {
-	// Services is how many; 0 means all of the shape that do not exist yet.
+	// Services is the number to create; 0 means all of the shape that do not exist yet.
 	Services int `yaml:"services,omitempty" json:"services,omitempty"`
 	// Rate is Services a second, open loop; 0 means as fast as the informers take them.
 	Rate float64 `yaml:"rate,omitempty" json:"rate,omitempty"`
 }
 
-// React makes isolated changes of one endpoint each, by turns removed and added. Each waits until the subject has converged
-// and then idled for minSyncPeriod and up to as long again, so that nothing holds it back: metric reaction.
+// React makes isolated changes of one endpoint each, removed and added in turn. Before each change the subject
+// converges, then idles for minSyncPeriod and up to as long again, so that no rate limit delays the sync: metric
+// reaction.
 type React struct {
 	Count int `yaml:"count" json:"count"` // how many; default 10
 	// Timeout of the convergence before each change. Default 10m.
@@ -153,7 +155,7 @@ type Churn struct {
 }
 
 // Rollout replaces all endpoints of some Services, as a Deployment's rolling update does: surge endpoints come up
-// ready, old ones terminate (serving) and then go.
+// ready, old ones terminate (serving) and are then removed.
 type Rollout struct {
 	Services int           `yaml:"services" json:"services"`           // how many, at the same time; default 1
 	Surge    float64       `yaml:"surge,omitempty" json:"surge"`       // share of endpoints replaced at once; default 0.25
@@ -171,13 +173,13 @@ type NodeLoss struct {
 	Nodes int `yaml:"nodes" json:"nodes"` // default 1; never node-0
 }
 
-// Restart stops the proxier and starts another with the rules left in place.
+// Restart stops the proxier and starts another over the rules that the first one left.
 type Restart struct {
-	// Layout that the other one writes, of subjects that have layouts: classic or tree. Default: as before.
+	// Layout of the new proxier, for subjects that have layouts: classic or tree. Default: unchanged.
 	Layout string `yaml:"layout,omitempty" json:"layout,omitempty"`
 }
 
-// Follow makes the changes that happen meanwhile in the cluster that the run was pointed at (synclab run --kubeconfig).
+// Follow applies the changes that happen meanwhile in the followed cluster (synclab run --kubeconfig).
 type Follow struct {
 	For time.Duration `yaml:"for,omitempty" json:"for"` // default 1m
 }
@@ -187,58 +189,64 @@ type Fault struct {
 	Kind string `yaml:"kind" json:"kind"`
 	// Table for flush and delete: nat, filter, mangle or all. Default nat.
 	Table string `yaml:"table,omitempty" json:"table,omitempty"`
-	// Object for delete: jump (of a base chain, to the proxier's), chain (what is in it: a chain that others refer to cannot
-	// go) or rule; in a table of nftables they are a base chain, a chain, and an element of a set or map. Default jump.
+	// Object for delete: jump (from a base chain to the proxier's), chain (its rules: a chain with references cannot
+	// be deleted) or rule. In a table of nftables: a base chain, a chain, and an element of a set or map. Default
+	// jump.
 	Object string `yaml:"object,omitempty" json:"object,omitempty"`
-	// Times: how many restores fail or are killed, how many events are repeated or swapped. Default 1.
+	// Times is the number of restores that fail or are killed, or of events that are repeated or swapped. Default 1.
 	Times int `yaml:"times,omitempty" json:"times,omitempty"`
-	// For: how long the fault holds, of kinds that hold. Default 6s, which outlasts kube-proxy's wait for the lock.
+	// For is how long the fault is active, for kinds that last. Default 6s, which outlasts kube-proxy's wait for the
+	// lock.
 	For time.Duration `yaml:"for,omitempty" json:"for,omitempty"`
-	// Bytes that the subject and its children may hold, of memory-limit.
+	// Bytes is the memory limit of the subject and its children, for memory-limit.
 	Bytes int64 `yaml:"bytes,omitempty" json:"bytes,omitempty"`
-	// Text for rule-refused: what is refused wherever it stands, as -m nfacct is by a kernel without that match. Default: the
-	// address of the endpoint that is added next.
+	// Text for rule-refused: a restore with this text fails, as -m nfacct does on a kernel without that match.
+	// Default: the address of the endpoint that is added next.
 	Text string `yaml:"text,omitempty" json:"text,omitempty"`
-	// Flows for conntrack-full: how many there are, with room left beside them. Default: as many as fit, so that new flows are
-	// dropped.
+	// Flows for conntrack-full: the number of connections to add, with room left in the table. Default: as many as
+	// fit, so that new flows are dropped.
 	Flows int `yaml:"flows,omitempty" json:"flows,omitempty"`
 }
 
-// Probe measures what a packet pays.
+// Probe measures what the rules cost a packet.
 type Probe struct {
 	Kind      string `yaml:"kind" json:"kind"`                     // traversal
 	Positions int    `yaml:"positions,omitempty" json:"positions"` // dispatch positions first … last; default 11 (first, deciles, last); a miss is added
 	Samples   int    `yaml:"samples,omitempty" json:"samples"`     // packets a position; default 500
-	// Method: sendto (default) is the duration of one system call of a fresh flow, in the node's namespace; flow is the round
-	// trip of a new flow of a client pod through the node to a pod that answers, each in a namespace of its own.
+	// Method: sendto (default) is the duration of one system call of a fresh flow, in the node's namespace. flow is
+	// the round trip of a new flow from a client pod through the node to a server pod, each in a separate namespace.
 	Method string `yaml:"method,omitempty" json:"method"`
-	// Kinds of destinations beside the positions and the miss: reject, node-port, external-ip, load-balancer (with source
-	// ranges), affinity-first, affinity-again. Those that the cluster has no Service for are left out, with a remark.
+	// Kinds of destinations besides the positions and the miss: reject, node-port, external-ip, load-balancer (with
+	// source ranges), affinity-first, affinity-again. A kind without a Service in the cluster is left out, with a
+	// remark.
 	Kinds []string `yaml:"kinds,omitempty" json:"kinds,omitempty"`
 }
 
-// Traffic is an open-loop stream of new flows, TCP and UDP, from a client pod to a sample of Services, beside the steps
-// that follow. It ends with a Traffic step that stops it, or with the repetition.
+// Traffic is an open-loop stream of new flows, TCP and UDP, from a client pod to a sample of Services, during the
+// steps that follow. It ends with a Traffic step that stops it, or with the repetition.
 type Traffic struct {
 	Rate     float64 `yaml:"rate,omitempty" json:"rate"`         // new flows a second; default 200
 	Services int     `yaml:"services,omitempty" json:"services"` // the sample, spread over all positions; default 50
-	// Held is how many TCP connections and how many UDP flows of one source port are kept from the start to the end. Default 20.
-	Held int  `yaml:"held,omitempty" json:"held"`
-	Stop bool `yaml:"stop,omitempty" json:"stop,omitempty"` // stop the stream that runs
-	// For is how long the step lasts before the next one begins: how flows fare at rest. Default 0: no time at all.
+	// LongLived is the number of long-lived TCP connections, and of long-lived UDP flows of one source port. Default 20.
+	LongLived int `yaml:"longLived,omitempty" json:"longLived"`
+	// Control sends a control flow with each new flow, straight to an endpoint, past the rules. A flow that times out
+	// together with a control flow is not counted as lost: the machine is the cause. It doubles the packets.
+	Control bool `yaml:"control,omitempty" json:"control,omitempty"`
+	Stop    bool `yaml:"stop,omitempty" json:"stop,omitempty"` // stop the stream that runs
+	// For is how long the step lasts before the next one begins, to observe flows at rest. Default 0: no time at all.
 	For time.Duration `yaml:"for,omitempty" json:"for,omitempty"`
 }
 
-// Check looks whether the invariants hold that bench/invariants lists, after everything settled.
+// Check checks the invariants that bench/invariants lists, after the subject has converged.
 type Check struct {
 	// Invariants by number, I1 to I13. Empty: all that apply.
 	Invariants []string `yaml:"invariants,omitempty" json:"invariants,omitempty"`
 }
 
-// Settle waits until the proxier has nothing left to do, and what faults broke is repaired.
+// Settle waits until the proxier has converged and has repaired the damage of faults.
 type Settle struct {
 	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout"` // default 10m
-	// OrRestart goes on after the timeout: what is not repaired then counts as such, faults that hold end, and the subject is
-	// started again on an empty ruleset. Else the timeout ends the repetition.
-	OrRestart bool `yaml:"orRestart,omitempty" json:"orRestart,omitempty"`
+	// RestartOnTimeout: after the timeout, damage that remains counts as not repaired, active faults are cleared, and the
+	// subject is restarted on an empty ruleset. Else the timeout ends the repetition.
+	RestartOnTimeout bool `yaml:"restartOnTimeout,omitempty" json:"restartOnTimeout,omitempty"`
 }

@@ -120,8 +120,7 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// Every single value of a scenario has a rule, and every rule a value: a new
-// field cannot stay unchecked.
+// Every single value of a scenario has a rule, and every rule a value, so that no new field stays unchecked.
 func TestRulesAreComplete(t *testing.T) {
 	known := map[string]bool{}
 	for _, path := range allPaths() {
@@ -138,7 +137,7 @@ func TestRulesAreComplete(t *testing.T) {
 	}
 	for path := range rules {
 		if !known[path] {
-			t.Errorf("the rule of %s is nobody's", path)
+			t.Errorf("the rule of %s has no field", path)
 		}
 	}
 }
@@ -192,7 +191,7 @@ func TestDurations(t *testing.T) {
 	}{
 		{Step{Create: &Create{Services: 10}}, 0},
 		{Step{Create: &Create{Rate: 50, Services: 25}}, 500 * time.Millisecond},
-		{Step{Create: &Create{Rate: 13}}, 5 * time.Second}, // the 65 that are left
+		{Step{Create: &Create{Rate: 13}}, 5 * time.Second}, // the remaining 65
 		{Step{Churn: &Churn{Rate: 2, Events: 30}}, 15 * time.Second},
 		{Step{Rollout: &Rollout{Services: 5, Surge: 0.25, Interval: 2 * time.Second}}, 8 * time.Second},
 		{Step{Rollout: &Rollout{Services: 5, Surge: 0.01, Interval: time.Second}}, 10 * time.Second},

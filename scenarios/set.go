@@ -16,9 +16,9 @@ import (
 
 // tree is a scenario as YAML nodes, before it is decoded.
 type tree struct {
-	name string // of the file, or of the library's scenario
+	name string // of the file, or of the library scenario
 	root *yaml.Node
-	// origins holds what brought a node in, of those that are not in the file.
+	// origins maps each node that is not in the file to the override that added it.
 	origins map[*yaml.Node]string
 }
 
@@ -36,7 +36,7 @@ func parse(name string, text []byte) (*tree, error) {
 		return Problems{{Where: where, Text: text}}
 	}
 	if len(text) > maxBytes {
-		return nil, fail("", fmt.Sprintf("%s bytes are no scenario: want at most %s", thousands(len(text)), thousands(maxBytes)))
+		return nil, fail("", fmt.Sprintf("%s bytes are too many for a scenario: want at most %s", thousands(len(text)), thousands(maxBytes)))
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
@@ -56,7 +56,7 @@ func parse(name string, text []byte) (*tree, error) {
 	return &tree{name: name, root: document.Content[0], origins: map[*yaml.Node]string{}}, nil
 }
 
-// place is where a node was written: "file:line", or the override.
+// place returns where a node was written: "file:line", or the override.
 func (t *tree) place(n *yaml.Node) string {
 	if origin, ok := t.origins[n]; ok {
 		return origin
@@ -67,7 +67,7 @@ func (t *tree) place(n *yaml.Node) string {
 	return fmt.Sprintf("%s:%d", t.name, max(n.Line, 1))
 }
 
-// mark notes that n and all below it came with an override.
+// mark records that an override added n and all nodes below it.
 func (t *tree) mark(n *yaml.Node, origin string) {
 	t.origins[n] = origin
 	for _, c := range n.Content {
@@ -85,8 +85,7 @@ func (t *tree) override(assignment string) *Problem {
 	return t.set(path, value, origin)
 }
 
-// set puts a value in the place of what the path names. The path is checked
-// against the types here, the value later, with all others.
+// set replaces the value at a path. It checks the path against the types; the value is checked later, with all others.
 func (t *tree) set(path, value, origin string) *Problem {
 	n, typ, undo, p := t.find(path, origin)
 	if p != nil {
@@ -99,9 +98,8 @@ func (t *tree) set(path, value, origin string) *Problem {
 	return nil
 }
 
-// find walks to what the path names, and makes the mappings on the way to it.
-// undo takes those back, so that a failed override leaves nothing half made to
-// be reported again.
+// find returns the node at a path, and creates missing mappings on the way to it. undo removes those mappings, so that
+// a failed override leaves nothing incomplete that would be reported again.
 func (t *tree) find(path, origin string) (n *yaml.Node, typ reflect.Type, undo func(), p *Problem) {
 	n, typ = t.root, scenarioType
 	at := ""
@@ -159,7 +157,7 @@ func (t *tree) find(path, origin string) (n *yaml.Node, typ reflect.Type, undo f
 	return n, typ, undo, nil
 }
 
-// openMapping makes a mapping of what stands for one: nothing, or a kind alone.
+// openMapping makes a mapping of its short forms: nothing, or a kind alone.
 func (t *tree) openMapping(n *yaml.Node, typ reflect.Type, origin string) {
 	switch key, ok := shorthand[typ]; {
 	case typ.Kind() != reflect.Struct && typ.Kind() != reflect.Map:
@@ -172,7 +170,7 @@ func (t *tree) openMapping(n *yaml.Node, typ reflect.Type, origin string) {
 	}
 }
 
-// child finds the value of a key in a mapping, or makes it.
+// child returns the value of a key in a mapping, and adds the key if it is missing.
 func (t *tree) child(n *yaml.Node, key, origin string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
@@ -188,7 +186,7 @@ func (t *tree) child(n *yaml.Node, key, origin string) *yaml.Node {
 	return v
 }
 
-// otherKind refuses to give a step a second kind: the path counted wrongly.
+// otherKind refuses a second kind for a step: the path has the wrong index.
 func otherKind(n *yaml.Node, typ reflect.Type, kind string) string {
 	if typ != stepType || n.Kind != yaml.MappingNode || len(n.Content) == 0 || n.Content[0].Value == kind {
 		return ""
@@ -197,8 +195,7 @@ func otherKind(n *yaml.Node, typ reflect.Type, kind string) string {
 		n.Content[0].Value, kind, kind)
 }
 
-// indexOf is the place in a list that an element of a path names: a number
-// from 0, or the kind of a step that only one has.
+// indexOf returns the index in a list that a path element names: a number from 0, or a step kind that occurs once.
 func indexOf(n *yaml.Node, typ reflect.Type, element string) (int, string) {
 	length := 0
 	if n.Kind == yaml.SequenceNode {
@@ -240,8 +237,7 @@ func stepOfKind(n *yaml.Node, kind string) (int, string) {
 	return 0, fmt.Sprintf("has several %s steps: say which of %s", kind, strings.Join(at, ", "))
 }
 
-// replace puts the value in the place of n. Text stays as it is written; all
-// else is YAML: 5000, 1s, [IPv4, IPv6].
+// replace puts the value in the place of n. Text is taken as written; all else is YAML: 5000, 1s, [IPv4, IPv6].
 func (t *tree) replace(n *yaml.Node, typ reflect.Type, value, origin string) string {
 	replacement := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
 	if typ.Kind() != reflect.String {

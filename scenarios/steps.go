@@ -23,13 +23,12 @@ func (st Step) Kind() string {
 	return kind
 }
 
-// Durations are how long the open loop of each step takes by itself, from its
-// first to its last due change; 0 for steps that take as long as the subject
-// does. Rollouts are estimated: of Services of the mean size.
+// Durations returns how long the open loop of each step takes by itself, from its first to its last due change. It is
+// 0 for steps whose length depends on the subject. Rollouts are estimated for Services of the mean size.
 func (s *Scenario) Durations() []time.Duration {
 	durations := make([]time.Duration, len(s.Steps))
 	created := 0
-	largest := float64(s.Shape.Endpoints.Count) // of the Service that scale works on
+	largest := float64(s.Shape.Endpoints.Count) // of the Service that scale changes
 	for i, st := range s.Steps {
 		seconds := 0.0
 		switch {
@@ -45,7 +44,7 @@ func (s *Scenario) Durations() []time.Duration {
 		case st.Churn != nil:
 			seconds = float64(st.Churn.Events) / st.Churn.Rate
 		case st.Rollout != nil:
-			// A quarter at once makes four waves, but none is smaller than one endpoint.
+			// A surge of a quarter makes four waves, but no wave is smaller than one endpoint.
 			waves := min(math.Ceil(1/st.Rollout.Surge), math.Ceil(s.Shape.Endpoints.Mean()))
 			seconds = waves * st.Rollout.Interval.Seconds()
 		case st.Scale != nil:
@@ -64,8 +63,7 @@ func (s *Scenario) Durations() []time.Duration {
 	return durations
 }
 
-// checkSteps walks through the steps as the cluster would, and refuses those
-// that find nothing to work on.
+// checkSteps goes through the steps in order, and refuses those that find nothing to work on.
 func (s *Scenario) checkSteps(ps *Problems) {
 	created, total := 0, time.Duration(0)
 	lost, traffic := 0, false
@@ -89,7 +87,7 @@ func (s *Scenario) checkSteps(ps *Problems) {
 		case st.Traffic != nil:
 			traffic = s.checkTraffic(st.Traffic, at, traffic, ps)
 		case st.Rollout != nil && st.Rollout.Services > s.usable(created):
-			ps.add(join(at, "services"), fmt.Sprintf("%s Services with endpoints may not be there: want at most %s", thousands(st.Rollout.Services), thousands(s.usable(created))))
+			ps.add(join(at, "services"), fmt.Sprintf("%s Services with endpoints may not exist: want at most %s", thousands(st.Rollout.Services), thousands(s.usable(created))))
 		case st.NodeLoss != nil:
 			if lost += st.NodeLoss.Nodes; lost >= s.Shape.Nodes {
 				ps.add(join(at, "nodes"), fmt.Sprintf("%d lost Nodes in all leave none of shape.nodes, %d: want at most %d, as node-0 stays", lost, s.Shape.Nodes, s.Shape.Nodes-1))
@@ -107,13 +105,13 @@ func (s *Scenario) checkSteps(ps *Problems) {
 	}
 }
 
-// checkTraffic says whether a stream runs after a step.
+// checkTraffic returns whether a stream runs after the step.
 func (s *Scenario) checkTraffic(t *Traffic, at string, runs bool, ps *Problems) bool {
 	switch {
 	case t.Stop && !runs:
-		ps.add(at, "stops a stream, and none runs")
-	case t.Stop && (t.Rate != 0 || t.Services != 0 || t.Held != 0 || t.For != 0):
-		ps.add(at, "stops a stream: rate, services, held and for have no effect")
+		ps.add(at, "stops a stream, but none runs")
+	case t.Stop && (t.Rate != 0 || t.Services != 0 || t.LongLived != 0 || t.For != 0):
+		ps.add(at, "stops a stream: rate, services, longLived and for have no effect")
 	case !t.Stop && runs:
 		ps.add(at, "begins a second stream: stop the first one before")
 	case !t.Stop && s.usable(s.Shape.Services) == 0:
@@ -137,8 +135,8 @@ func (s *Scenario) checkCreate(c *Create, at string, created int, ps *Problems) 
 	return created + c.Services
 }
 
-// usable is how many of the created Services have endpoints that a proxy
-// serves, at least: shares are met but for a few.
+// usable returns how many of the created Services, at least, have endpoints that a proxy serves. Random shares may
+// miss by a few Services.
 func (s *Scenario) usable(created int) int {
 	share := (1 - s.Shape.WithoutEndpoint) * (1 - s.Shape.Types["ExternalName"] - s.Shape.Types["Headless"])
 	if e := s.Shape.Endpoints; e.Distribution == "uniform" && e.Min == 0 {

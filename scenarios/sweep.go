@@ -12,11 +12,11 @@ import (
 
 // Cell is one combination of a sweep's values.
 type Cell struct {
-	// Scenario has the values set, and no sweep.
+	// Scenario has the cell's values set, and no sweep.
 	Scenario Scenario
-	// Params are the values by the axes' fields, as written; nil without a sweep.
+	// Params maps the axes' fields to the cell's values, as written; nil without a sweep.
 	Params map[string]string
-	// Subjects are those that targets name; nil: whichever are asked for. One repetition of those Once is enough.
+	// Subjects are those that targets name; nil means the requested ones. Those in Once need one repetition only.
 	Subjects, Once []string
 }
 
@@ -42,7 +42,7 @@ func (s *Scenario) Cells() ([]Cell, error) {
 			return nil, Problems{{Path: fmt.Sprintf("sweep.%d", i), Text: err.Error()}}
 		}
 		if total *= len(axes[i]); total > maxCells {
-			return nil, Problems{{Path: "sweep", Text: fmt.Sprintf("makes more than %s cells, each a run of its own", thousands(maxCells))}}
+			return nil, Problems{{Path: "sweep", Text: fmt.Sprintf("makes more than %s cells, each a separate run", thousands(maxCells))}}
 		}
 	}
 	base.Shape.forgetDerived()
@@ -66,8 +66,7 @@ func (s *Scenario) Cells() ([]Cell, error) {
 	return cells, nil
 }
 
-// cellProblems are the distinct problems of a sweep's cells, each with the
-// first cell that had it: one bad value is in many cells.
+// cellProblems are the distinct problems of a sweep's cells, each with its first cell: one bad value is in many cells.
 type cellProblems []cellProblem
 
 type cellProblem struct {
@@ -105,7 +104,7 @@ func (f cellProblems) problems() Problems {
 	return ps
 }
 
-// cell sets one combination of values.
+// cell returns the scenario with one combination of values.
 func (s *Scenario) cell(axes []Axis, values []string) (Cell, Problems) {
 	text, err := s.YAML()
 	if err != nil {
@@ -122,7 +121,7 @@ func (s *Scenario) cell(axes []Axis, values []string) (Cell, Problems) {
 	var mean int
 	for i, a := range axes {
 		if a.Field == "shape.endpoints.count" {
-			// It moves the whole distribution, as Sizes do.
+			// This value scales the whole distribution, as Sizes do.
 			if mean, err = strconv.Atoi(values[i]); err != nil || mean < 1 {
 				return Cell{}, Problems{{Path: a.Field, Text: quote(values[i]) + " is not allowed: want " + expected(a.Field, reflect.TypeFor[int]())}}
 			}
@@ -163,7 +162,7 @@ func (s *Scenario) clone() (*Scenario, error) {
 	return c, d.problems.err()
 }
 
-// checkSweep wants every axis and every cell to be sound.
+// checkSweep checks every axis and every cell.
 func (s *Scenario) checkSweep(ps *Problems) {
 	if len(s.Sweep) == 0 {
 		return
@@ -187,7 +186,7 @@ func (s *Scenario) checkSweep(ps *Problems) {
 	}
 }
 
-// check says what is wrong with an axis by itself, or "".
+// check returns what is wrong with the axis by itself, or "".
 func (a Axis) check() string {
 	series := a.From != 0 || a.To != 0 || a.Points != 0
 	switch root, _, _ := strings.Cut(a.Field, "."); {
@@ -208,7 +207,7 @@ func (a Axis) check() string {
 	return ""
 }
 
-// valuesOf are the values of an axis in s.
+// valuesOf returns the values of an axis in s.
 func (s *Scenario) valuesOf(a Axis) ([]string, error) {
 	if text := a.check(); text != "" {
 		return nil, errors.New(text)
@@ -233,7 +232,7 @@ func (s *Scenario) valuesOf(a Axis) ([]string, error) {
 	return values, nil
 }
 
-// number is the whole number that stands at a path.
+// number returns the whole number at a path.
 func (s *Scenario) number(path string) (int, error) {
 	text, err := s.YAML()
 	if err != nil {
@@ -253,10 +252,8 @@ func (s *Scenario) number(path string) (int, error) {
 	return strconv.Atoi(n.Value)
 }
 
-// geometric is a series of about n numbers from low to high, in equal ratios.
-// Between the exact ends they are rounded to two digits, which people can read;
-// numbers that rounding makes equal come once. Where high is below low, high
-// is the only one.
+// geometric returns about n numbers from low to high, in equal ratios. Between the exact ends they are rounded to two
+// digits, for readability, and duplicates are dropped. If high is below low, high is the only number.
 func geometric(low, high, n int) []int {
 	if high <= low || n < 2 {
 		return []int{high}

@@ -88,8 +88,7 @@ func TestCells(t *testing.T) {
 		shape, e := c.Scenario.Shape, c.Scenario.Shape.Endpoints
 		got = append(got, fmt.Sprintf("%v %v %d %d..%d %g", shape.Families, shape.PodCIDRs, e.Count, e.Min, e.Max, c.Scenario.Steps[1].Churn.Rate))
 	}
-	// The last axis is the fastest; default networks follow the families, and
-	// the distribution its mean.
+	// The last axis is the fastest. Default networks follow the families, and the distribution follows its mean.
 	want := []string{
 		"[IPv4] [10.128.0.0/9] 4 2..6 1",
 		"[IPv4] [10.128.0.0/9] 4 2..6 2.5",

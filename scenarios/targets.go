@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// checkTargets holds what a target says against itself and the sweep.
+// checkTargets checks each target by itself and against the sweep.
 func (s *Scenario) checkTargets(ps *Problems) {
 	if len(s.Targets) > 0 && len(s.Sweep) > 0 {
-		ps.add("sweep", "has no place beside targets: the sizes that these name are the cells")
+		ps.add("sweep", "cannot be combined with targets: their sizes are the cells")
 	}
 	for i, t := range s.Targets {
 		at := fmt.Sprintf("targets.%d", i)
@@ -21,21 +21,21 @@ func (s *Scenario) checkTargets(ps *Problems) {
 		}
 		switch {
 		case kinds != 1:
-			ps.add(at, "wants exactly one of times, atMost and exponent")
+			ps.add(at, "needs exactly one of minRatio, atMost and exponent")
 		case (t.Times != 0) != (t.Beside != ""):
-			ps.add(at, "wants times and beside together")
+			ps.add(at, "needs minRatio and baseline together")
 		case t.Once && t.Beside == "":
-			ps.add(join(at, "once"), "is about the subject beside, and there is none")
+			ps.add(join(at, "once"), "needs a subject in baseline")
 		case (t.Exponent != 0) != (t.From != 0) || t.From >= t.Services:
-			ps.add(at, "wants exponent and from together, and from below services")
+			ps.add(at, "needs exponent and from together, and from below services")
 		case t.Subject == "":
 			ps.add(join(at, "subject"), "is empty")
 		}
 	}
 }
 
-// targetCells are one cell of each size that targets name, in the order of the sizes. Where the shape is smaller than
-// all of them, it is the only cell, with every subject.
+// targetCells returns one cell for each size that targets name, in the order of the sizes. If the shape is smaller
+// than all of them, it is the only cell, with every subject.
 func (s *Scenario) targetCells() ([]Cell, error) {
 	var sizes []int
 	for _, t := range s.Targets {
@@ -87,7 +87,7 @@ func (s *Scenario) targetCells() ([]Cell, error) {
 	return cells, nil
 }
 
-// String says a target in one line.
+// String describes a target in one line.
 func (t Target) String() string {
 	text := fmt.Sprintf("%s of %s at %s Services", strings.ReplaceAll(t.Figure, "_", " "), t.Subject, thousands(t.Services))
 	switch {

@@ -10,15 +10,15 @@ const aiming = `
 name: x
 shape: {services: 300}
 targets:
-  - {figure: full_sync, services: 100, subject: a/x, beside: b/x, times: 2}
-  - {figure: full_sync, services: 300, subject: a/x, beside: b/x, times: 3, once: true}
+  - {figure: full_sync, services: 100, subject: a/x, baseline: b/x, minRatio: 2}
+  - {figure: full_sync, services: 300, subject: a/x, baseline: b/x, minRatio: 3, once: true}
   - {figure: partial_sync, services: 300, subject: c/x, from: 200, exponent: 1}
   - {figure: partial_sync, services: 900, subject: a/x, atMost: 10ms}
 steps:
   - create:
 `
 
-// Each size has the subjects that are asked for there, up to the shape's own size.
+// Each size has the subjects of its targets, up to the shape's own size.
 func TestTargetsMakeCells(t *testing.T) {
 	type cell struct {
 		services       int
@@ -50,15 +50,15 @@ func TestTargetsMakeCells(t *testing.T) {
 
 func TestBadTargets(t *testing.T) {
 	for target, want := range map[string]string{
-		"{figure: full_sync, services: 100, subject: a/x}":                                                   "targets.0: wants exactly one of times, atMost and exponent",
-		"{figure: full_sync, services: 100, subject: a/x, times: 2, atMost: 1s, beside: b/x}":                "exactly one of",
-		"{figure: full_sync, services: 100, subject: a/x, times: 2}":                                         "wants times and beside together",
-		"{figure: full_sync, services: 100, subject: a/x, atMost: 1s, once: true}":                           "there is none",
+		"{figure: full_sync, services: 100, subject: a/x}":                                                   "targets.0: needs exactly one of minRatio, atMost and exponent",
+		"{figure: full_sync, services: 100, subject: a/x, minRatio: 2, atMost: 1s, baseline: b/x}":           "exactly one of",
+		"{figure: full_sync, services: 100, subject: a/x, minRatio: 2}":                                      "needs minRatio and baseline together",
+		"{figure: full_sync, services: 100, subject: a/x, atMost: 1s, once: true}":                           "needs a subject in baseline",
 		"{figure: full_sync, services: 100, subject: a/x, from: 100, exponent: 1}":                           "from below services",
 		"{figure: npl, services: 100, subject: a/x, atMost: 1s}":                                             "targets.0.figure",
 		"{figure: full_sync, services: 100, subject: \"a b\", atMost: 1s}":                                   "a subject is called proxier/backend",
 		"{figure: full_sync, services: 100, atMost: 1s}":                                                     "subject",
-		"{figure: full_sync, services: 1, subject: a/x, atMost: 1s}\nsweep: [{field: seed, values: [1, 2]}]": "no place beside targets",
+		"{figure: full_sync, services: 1, subject: a/x, atMost: 1s}\nsweep: [{field: seed, values: [1, 2]}]": "cannot be combined with targets",
 	} {
 		text := "name: x\nshape: {services: 300}\ntargets:\n  - " + target + "\nsteps:\n  - create:\n"
 		if _, err := load("x", []byte(text), nil, Sizes{}); err == nil || !strings.Contains(err.Error(), want) {
@@ -67,7 +67,7 @@ func TestBadTargets(t *testing.T) {
 	}
 }
 
-// The scenario traversal measures every subject at every size, but where kube-proxy would take too long to set it up.
+// The scenario traversal measures every subject at every size, unless kube-proxy's setup would take too long.
 func TestTraversalCells(t *testing.T) {
 	s, err := Load("traversal", nil, Sizes{})
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// ThresholdAll is the key of the threshold of every figure that has none of its own.
+// ThresholdAll is the key of the threshold for all figures that are not named.
 const ThresholdAll = "all"
 
-// thresholdFigures are the keys of thresholds beside ThresholdAll: what `synclab diff` compares. A test in reports holds
-// the two lists against each other.
+// thresholdFigures are the keys of thresholds besides ThresholdAll: what `synclab diff` compares. A test in reports
+// compares the two lists.
 var thresholdFigures = []string{
 	"reaction", "cold_start", "full_sync", "partial_sync", "full_sync_kernel", "partial_sync_kernel", "restore", "restores",
 	"network_programming_latency_p50", "network_programming_latency_p99", "cold_start_cpu", "cpu_per_change",
@@ -20,10 +20,10 @@ var thresholdFigures = []string{
 	"flow_p50", "flow_p99", "flows_failed", "flows_misrouted", "fault_repaired", "syncs_failed", "violations",
 }
 
-// ThresholdFigures are the figures that a threshold may be of.
+// ThresholdFigures lists the figures that can have a threshold.
 func ThresholdFigures() []string { return slices.Clone(thresholdFigures) }
 
-// ThresholdLines are the thresholds in words, sorted, that of all others last.
+// ThresholdLines describes the thresholds in words, sorted, with ThresholdAll last.
 func (s *Scenario) ThresholdLines() []string {
 	var lines []string
 	for _, figure := range slices.Sorted(maps.Keys(s.Thresholds)) {

@@ -33,7 +33,7 @@ func TestBadThresholds(t *testing.T) {
 		"{fullsync: 0.1}":   "thresholds.fullsync",
 		"{full_sync: -0.1}": "thresholds.full_sync",
 		"{full_sync: 5%}":   "thresholds.full_sync",
-		"{full_sync: 400}":  "0.1 lets 10 % more pass",
+		"{full_sync: 400}":  "0.1 allows 10 % more",
 		"0.1":               "want a mapping",
 	} {
 		if _, err := load("x", []byte(withThresholds(text)), nil, Sizes{}); err == nil || !strings.Contains(err.Error(), want) {

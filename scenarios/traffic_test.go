@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A stream lasts no time by itself, or as long as its step says.
+// A stream takes no time by itself, or as long as its step says.
 func TestTrafficLasts(t *testing.T) {
 	s, err := load("x", []byte("name: x\nshape: {services: 7}\nsteps:\n  - create: {}\n  - traffic: {for: 10s}\n  - restart: {layout: tree}\n  - traffic: {stop: true}\n  - traffic: {}\n"), nil, Sizes{})
 	if err != nil {
@@ -16,7 +16,7 @@ func TestTrafficLasts(t *testing.T) {
 	if got := s.Durations(); !slices.Equal(got, want) {
 		t.Errorf("durations %v, want %v", got, want)
 	}
-	if got := *s.Steps[1].Traffic; got != (Traffic{Rate: 200, Services: 50, Held: 20, For: 10 * time.Second}) {
+	if got := *s.Steps[1].Traffic; got != (Traffic{Rate: 200, Services: 50, LongLived: 20, For: 10 * time.Second}) {
 		t.Errorf("traffic %+v", got)
 	}
 	if got := *s.Steps[3].Traffic; got != (Traffic{Stop: true}) {

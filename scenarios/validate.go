@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Validate refuses what cannot work, before anything starts. The error is of
-// type Problems and holds all that was found.
+// Validate refuses settings that cannot work, before anything starts. The error is of type Problems and holds all of
+// them.
 //
-// Defaults must be in place (Fill): Load does both.
+// Defaults must be set (Fill): Load does both.
 func (s *Scenario) Validate() error {
 	problems := s.checkValues()
 	if len(problems) == 0 {
@@ -21,7 +21,7 @@ func (s *Scenario) Validate() error {
 	return problems.err()
 }
 
-// checkValues holds each single value against its rule.
+// checkValues checks each single value against its rule.
 func (s *Scenario) checkValues() Problems {
 	var ps Problems
 	for _, name := range []struct {
@@ -42,7 +42,7 @@ func (s *Scenario) checkValues() Problems {
 				return
 			}
 		}
-		r, _ := ruleOf(path) // a test sees to it that each has one
+		r, _ := ruleOf(path) // a test checks that each path has one
 		if text := r.check(v); text != "" {
 			ps.add(path, text)
 		}
@@ -58,8 +58,7 @@ func (s *Scenario) checkValues() Problems {
 	return ps
 }
 
-// checkWhole holds the values against each other. It expects that each is
-// sound.
+// checkWhole checks the values against each other. Each single value must be valid.
 func (s *Scenario) checkWhole() Problems {
 	var ps Problems
 	s.Shape.check(&ps)
@@ -90,7 +89,7 @@ func (s *Shape) check(ps *Problems) {
 		{"shape", map[string]float64{"notReady": s.NotReady, "terminating": s.Terminating}, "ready"},
 	} {
 		if sum := sumOf(group.shares); sum > 1 {
-			ps.add(group.path, fmt.Sprintf("the shares%s add up to %g: want at most 1, what is left is %s",
+			ps.add(group.path, fmt.Sprintf("the shares%s add up to %g: want at most 1, the rest is %s",
 				shareNames(group.path), sum, group.rest))
 		}
 	}
@@ -159,7 +158,7 @@ func (p *Proxy) check(ps *Problems) {
 	}
 	if slices.Contains(p.NodePortAddresses, "primary") {
 		if len(p.NodePortAddresses) > 1 {
-			ps.add("proxy.nodePortAddresses", "primary excludes networks beside it")
+			ps.add("proxy.nodePortAddresses", "primary cannot be combined with networks")
 		}
 		return
 	}

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes sure that the tools the lab drives are there: iptables-restore, in any variant, and nft.
-# As root it installs what is missing through the system's package manager. Otherwise it says, in one line, what to
-# install; it never asks for more rights than it was given. Installing touches no firewall rule.
+# Checks that the tools for the lab exist: iptables-restore, in any variant, and nft. As root it installs missing tools
+# with the system's package manager. Otherwise it prints, in one line, what to install; it never asks for more rights.
+# The installation changes no firewall rule.
 set -eu
 
-# The PATH of an ordinary user often lacks the folders these tools are in.
+# The PATH of an ordinary user often lacks the folders of these tools.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
 has() { command -v "$1" >/dev/null 2>&1; }
@@ -15,7 +15,7 @@ has nft || missing="$missing nftables"
 missing=${missing# }
 [ -n "$missing" ] || exit 0
 
-# Prints the command that installs "$@" here; fails when no package manager is known.
+# Prints the command that installs "$@" here; fails if no package manager is known.
 install_command() {
 	if has apt-get; then
 		echo "apt-get install -y $*"
@@ -33,7 +33,7 @@ install_command() {
 	fi
 }
 
-# Without iptables nothing runs. Without nft only what needs nft is left out.
+# Without iptables nothing runs. Without nft only the subjects that need it are omitted.
 give_up() {
 	echo "synclab needs $missing: $1" >&2
 	case $missing in *iptables*) exit 1 ;; esac

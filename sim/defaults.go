@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"net/netip"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -8,17 +10,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What an API server fills in. Objects from files and from the fake clientset
-// never met one, and a proxier may rely on these fields: a nil
-// SessionAffinityConfig or a nil EndpointPort.Protocol makes kube-proxy panic,
-// an empty protocol makes a rule that iptables refuses.
+// Defaults of the API server. Objects from files and from the fake clientset never passed one, but a proxier may rely
+// on these fields. A nil SessionAffinityConfig or a nil EndpointPort.Protocol makes kube-proxy panic; an empty
+// protocol makes a rule that iptables refuses.
 
 // affinityTimeout is the API's default for ClientIP affinity, in seconds (3 h).
 const affinityTimeout = corev1.DefaultClientIPServiceAffinitySeconds
 
-// DefaultService fills in what the API server's static defaulting fills in. It
-// allocates nothing, and does not touch the IP families: those depend on the
-// cluster, see DefaultFamilies.
+// DefaultService fills in the API server's static defaults. It allocates nothing, and does not touch the IP families:
+// those depend on the cluster, see DefaultFamilies.
 func DefaultService(service *corev1.Service) {
 	spec := &service.Spec
 	if spec.Type == "" {
@@ -30,12 +30,12 @@ func DefaultService(service *corev1.Service) {
 		if port.Protocol == "" {
 			port.Protocol = corev1.ProtocolTCP
 		}
-		// Both "not given" and an empty string mean: the port itself.
+		// Both an unset value and an empty string mean the port itself.
 		if port.TargetPort == intstr.FromInt32(0) || port.TargetPort == intstr.FromString("") {
 			port.TargetPort = intstr.FromInt32(port.Port)
 		}
 	}
-	if spec.ExternalTrafficPolicy == "" && externallyReachable(service) {
+	if spec.ExternalTrafficPolicy == "" && ExternallyReachable(service) {
 		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
 	}
 	if spec.InternalTrafficPolicy == nil && spec.Type != corev1.ServiceTypeExternalName {
@@ -70,9 +70,9 @@ func defaultAffinity(spec *corev1.ServiceSpec) {
 	}
 }
 
-// externallyReachable tells the Services that have an externalTrafficPolicy:
-// a client outside of the cluster can reach them through a proxy.
-func externallyReachable(service *corev1.Service) bool {
+// externallyReachable reports whether a Service has an externalTrafficPolicy: clients outside of the cluster can reach
+// it through a proxy.
+func ExternallyReachable(service *corev1.Service) bool {
 	switch service.Spec.Type {
 	case corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
 		return true
@@ -82,9 +82,9 @@ func externallyReachable(service *corev1.Service) bool {
 	return false
 }
 
-// DefaultFamilies fills in clusterIP(s) from one another, ipFamilyPolicy and
-// ipFamilies. cluster holds the families that the cluster has, the preferred
-// one first. Nothing is refused here: checkService does that afterwards.
+// DefaultFamilies derives clusterIP and clusterIPs from each other, and fills in ipFamilyPolicy and ipFamilies.
+// cluster holds the families of the cluster, the preferred one first. It refuses nothing: checkService does that
+// later.
 func DefaultFamilies(service *corev1.Service, cluster []corev1.IPFamily) {
 	spec := &service.Spec
 	if spec.Type == corev1.ServiceTypeExternalName || len(cluster) == 0 {
@@ -101,7 +101,7 @@ func DefaultFamilies(service *corev1.Service, cluster []corev1.IPFamily) {
 	}
 	for i, ip := range spec.ClusterIPs {
 		if i >= len(spec.IPFamilies) && ip != corev1.ClusterIPNone {
-			spec.IPFamilies = append(spec.IPFamilies, familyOf(ip))
+			spec.IPFamilies = append(spec.IPFamilies, FamilyOf(ip))
 		}
 	}
 	if len(spec.IPFamilies) == 0 {
@@ -110,8 +110,8 @@ func DefaultFamilies(service *corev1.Service, cluster []corev1.IPFamily) {
 	if *spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack || len(spec.IPFamilies) > 1 {
 		return
 	}
-	// A headless Service without selector names both families even where the
-	// cluster has one: its endpoints come from elsewhere.
+	// A headless Service without selector names both families even in a single-stack cluster: its endpoints come from
+	// elsewhere.
 	second := corev1.IPv6Protocol
 	if spec.IPFamilies[0] == corev1.IPv6Protocol {
 		second = corev1.IPv4Protocol
@@ -121,9 +121,8 @@ func DefaultFamilies(service *corev1.Service, cluster []corev1.IPFamily) {
 	}
 }
 
-// impliedPolicy is the ipFamilyPolicy of a Service that names none: two
-// addresses or two families say dual stack, as does a headless Service whose
-// endpoints nobody selects.
+// impliedPolicy returns the ipFamilyPolicy of a Service that names none. Two addresses or two families mean dual
+// stack, as does a headless Service without a selector.
 func impliedPolicy(spec *corev1.ServiceSpec) corev1.IPFamilyPolicy {
 	if len(spec.ClusterIPs) > 1 || len(spec.IPFamilies) > 1 {
 		return corev1.IPFamilyPolicyRequireDualStack
@@ -138,16 +137,15 @@ func headlessWithoutSelector(spec *corev1.ServiceSpec) bool {
 	return spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
 }
 
-func familyOf(ip string) corev1.IPFamily {
+func FamilyOf(ip string) corev1.IPFamily {
 	if utilnet.IsIPv6String(ip) {
 		return corev1.IPv6Protocol
 	}
 	return corev1.IPv4Protocol
 }
 
-// DefaultEndpointSlice fills in the port names and protocols. Conditions stay
-// nil where they are nil, as the API server leaves them: the reader of a slice
-// has to take nil as ready, as serving like ready, and as not terminating.
+// DefaultEndpointSlice fills in port names and protocols. Nil conditions stay nil, as the API server leaves them. A
+// reader of a slice must take nil as ready, as serving if ready, and as not terminating.
 func DefaultEndpointSlice(slice *discoveryv1.EndpointSlice) {
 	for i := range slice.Ports {
 		port := &slice.Ports[i]
@@ -158,4 +156,11 @@ func DefaultEndpointSlice(slice *discoveryv1.EndpointSlice) {
 			port.Protocol = ptr.To(corev1.ProtocolTCP)
 		}
 	}
+}
+
+func AddressFamily(address netip.Addr) corev1.IPFamily {
+	if address.Is4() {
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
 }

@@ -12,17 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What an API server would refuse and what would break a proxier: an address
-// or a port that no rule can hold, and names that make two things one. It is
-// not the whole of the API's validation.
+// Checks for what an API server would refuse and what would break a proxier: addresses and ports that no rule can
+// contain, and names that are not unique. This is not the whole validation of the API.
 
 var (
-	protocols    = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+	Protocols    = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 	serviceTypes = []corev1.ServiceType{
 		corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort,
 		corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName,
 	}
-	ipFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 )
 
 // Limits of the API server.
@@ -33,10 +32,10 @@ const (
 )
 
 // checkService lists what is wrong with a Service that has its defaults.
-func checkService(service *corev1.Service, l *legacy) field.ErrorList {
+func CheckService(service *corev1.Service, l *Legacy) field.ErrorList {
 	spec, path := &service.Spec, field.NewPath("spec")
-	errs := checkMeta(&service.ObjectMeta, validation.IsDNS1123Label)
-	errs = append(errs, oneOf(path.Child("type"), spec.Type, serviceTypes)...)
+	errs := CheckMeta(&service.ObjectMeta, validation.IsDNS1123Label)
+	errs = append(errs, OneOf(path.Child("type"), spec.Type, serviceTypes)...)
 	if spec.Type == corev1.ServiceTypeExternalName {
 		for _, text := range validation.IsDNS1123Subdomain(strings.TrimSuffix(spec.ExternalName, ".")) {
 			errs = append(errs, field.Invalid(path.Child("externalName"), spec.ExternalName, text))
@@ -47,7 +46,7 @@ func checkService(service *corev1.Service, l *legacy) field.ErrorList {
 	} else if len(spec.Ports) == 0 && spec.ClusterIP != corev1.ClusterIPNone {
 		errs = append(errs, field.Required(path.Child("ports"), "only a headless or ExternalName Service may have none"))
 	}
-	if spec.ClusterIP == corev1.ClusterIPNone && externallyReachable(service) {
+	if spec.ClusterIP == corev1.ClusterIPNone && ExternallyReachable(service) {
 		errs = append(errs, field.Invalid(path.Child("clusterIP"), spec.ClusterIP, "a Service reached from outside of the cluster cannot be headless"))
 	}
 	errs = append(errs, checkServicePorts(spec, path.Child("ports"))...)
@@ -56,11 +55,11 @@ func checkService(service *corev1.Service, l *legacy) field.ErrorList {
 	return errs
 }
 
-func checkMeta(meta *metav1.ObjectMeta, name func(string) []string) field.ErrorList {
+func CheckMeta(meta *metav1.ObjectMeta, name func(string) []string) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("metadata")
 	if meta.Name == "" {
-		return append(errs, field.Required(path.Child("name"), "synclab makes no names up"))
+		return append(errs, field.Required(path.Child("name"), "synclab does not generate names"))
 	}
 	for _, text := range name(meta.Name) {
 		errs = append(errs, field.Invalid(path.Child("name"), meta.Name, text))
@@ -73,14 +72,14 @@ func checkMeta(meta *metav1.ObjectMeta, name func(string) []string) field.ErrorL
 	return errs
 }
 
-func oneOf[T ~string](path *field.Path, value T, allowed []T) field.ErrorList {
+func OneOf[T ~string](path *field.Path, value T, allowed []T) field.ErrorList {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
 	return field.ErrorList{field.NotSupported(path, value, allowed)}
 }
 
-func checkPortNumber(path *field.Path, port int32) field.ErrorList {
+func CheckPortNumber(path *field.Path, port int32) field.ErrorList {
 	var errs field.ErrorList
 	for _, text := range validation.IsValidPortNum(int(port)) {
 		errs = append(errs, field.Invalid(path, port, text))
@@ -108,8 +107,8 @@ func checkServicePorts(spec *corev1.ServiceSpec, path *field.Path) field.ErrorLi
 			}
 		}
 		names[port.Name] = true
-		errs = append(errs, checkPortNumber(at.Child("port"), port.Port)...)
-		errs = append(errs, oneOf(at.Child("protocol"), port.Protocol, protocols)...)
+		errs = append(errs, CheckPortNumber(at.Child("port"), port.Port)...)
+		errs = append(errs, OneOf(at.Child("protocol"), port.Protocol, Protocols)...)
 		errs = append(errs, checkTargetPort(at.Child("targetPort"), port.TargetPort)...)
 		if own := (number{port.Port, port.Protocol}); numbers[own] {
 			errs = append(errs, field.Duplicate(at.Child("port"), port.Port))
@@ -119,7 +118,7 @@ func checkServicePorts(spec *corev1.ServiceSpec, path *field.Path) field.ErrorLi
 		if port.NodePort == 0 {
 			continue
 		}
-		errs = append(errs, checkPortNumber(at.Child("nodePort"), port.NodePort)...)
+		errs = append(errs, CheckPortNumber(at.Child("nodePort"), port.NodePort)...)
 		if spec.Type != corev1.ServiceTypeNodePort && spec.Type != corev1.ServiceTypeLoadBalancer {
 			errs = append(errs, field.Forbidden(at.Child("nodePort"), "only a NodePort or LoadBalancer Service may have one"))
 		}
@@ -134,7 +133,7 @@ func checkServicePorts(spec *corev1.ServiceSpec, path *field.Path) field.ErrorLi
 
 func checkTargetPort(path *field.Path, port intstr.IntOrString) field.ErrorList {
 	if port.Type == intstr.Int {
-		return checkPortNumber(path, port.IntVal)
+		return CheckPortNumber(path, port.IntVal)
 	}
 	var errs field.ErrorList
 	for _, text := range validation.IsValidPortName(port.StrVal) {
@@ -143,11 +142,11 @@ func checkTargetPort(path *field.Path, port intstr.IntOrString) field.ErrorList 
 	return errs
 }
 
-func checkServiceAddresses(service *corev1.Service, path *field.Path, l *legacy) field.ErrorList {
+func checkServiceAddresses(service *corev1.Service, path *field.Path, l *Legacy) field.ErrorList {
 	var errs field.ErrorList
 	spec := &service.Spec
 	for i, family := range spec.IPFamilies {
-		errs = append(errs, oneOf(path.Child("ipFamilies").Index(i), family, ipFamilies)...)
+		errs = append(errs, OneOf(path.Child("ipFamilies").Index(i), family, IPFamilies)...)
 	}
 	if len(spec.IPFamilies) > 2 {
 		errs = append(errs, field.TooMany(path.Child("ipFamilies"), len(spec.IPFamilies), 2))
@@ -166,18 +165,18 @@ func checkServiceAddresses(service *corev1.Service, path *field.Path, l *legacy)
 		default:
 			bad := l.checkIP(path.Child("clusterIP"), ip)
 			errs = append(errs, bad...)
-			if len(bad) == 0 && i < len(spec.IPFamilies) && familyOf(ip) != spec.IPFamilies[i] {
-				errs = append(errs, field.Invalid(at, ip, "is not of the family ipFamilies names, "+string(spec.IPFamilies[i])))
+			if len(bad) == 0 && i < len(spec.IPFamilies) && FamilyOf(ip) != spec.IPFamilies[i] {
+				errs = append(errs, field.Invalid(at, ip, "is not of the family in ipFamilies, "+string(spec.IPFamilies[i])))
 			}
 		}
 	}
 	for i, ip := range spec.ExternalIPs {
-		errs = append(errs, l.checkReachableIP(path.Child("externalIPs").Index(i), ip)...)
+		errs = append(errs, l.CheckReachableIP(path.Child("externalIPs").Index(i), ip)...)
 	}
 	for i, cidr := range spec.LoadBalancerSourceRanges {
 		errs = append(errs, l.checkCIDR(path.Child("loadBalancerSourceRanges").Index(i), cidr)...)
 	}
-	if spec.LoadBalancerIP != "" { // deprecated, and still what many manifests say
+	if spec.LoadBalancerIP != "" { // deprecated, but many manifests still set it
 		errs = append(errs, l.checkUnread(path.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
 	}
 	ingresses := field.NewPath("status", "loadBalancer", "ingress")
@@ -193,14 +192,14 @@ func checkServicePolicies(service *corev1.Service, path *field.Path) field.Error
 	var errs field.ErrorList
 	spec := &service.Spec
 	if policy := spec.IPFamilyPolicy; policy != nil {
-		errs = append(errs, oneOf(path.Child("ipFamilyPolicy"), *policy, []corev1.IPFamilyPolicy{
+		errs = append(errs, OneOf(path.Child("ipFamilyPolicy"), *policy, []corev1.IPFamilyPolicy{
 			corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack,
 		})...)
 		if *policy == corev1.IPFamilyPolicySingleStack && (len(spec.IPFamilies) > 1 || len(spec.ClusterIPs) > 1) {
 			errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), *policy, "the Service names two families or two clusterIPs"))
 		}
 	}
-	errs = append(errs, oneOf(path.Child("sessionAffinity"), spec.SessionAffinity,
+	errs = append(errs, OneOf(path.Child("sessionAffinity"), spec.SessionAffinity,
 		[]corev1.ServiceAffinity{corev1.ServiceAffinityNone, corev1.ServiceAffinityClientIP})...)
 	if config := spec.SessionAffinityConfig; config != nil && config.ClientIP != nil && config.ClientIP.TimeoutSeconds != nil {
 		seconds := *config.ClientIP.TimeoutSeconds
@@ -210,39 +209,39 @@ func checkServicePolicies(service *corev1.Service, path *field.Path) field.Error
 		}
 	}
 	if policy := spec.InternalTrafficPolicy; policy != nil {
-		errs = append(errs, oneOf(path.Child("internalTrafficPolicy"), *policy, []corev1.ServiceInternalTrafficPolicy{
+		errs = append(errs, OneOf(path.Child("internalTrafficPolicy"), *policy, []corev1.ServiceInternalTrafficPolicy{
 			corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal,
 		})...)
 	}
 	if policy := spec.ExternalTrafficPolicy; policy != "" {
-		errs = append(errs, oneOf(path.Child("externalTrafficPolicy"), policy, []corev1.ServiceExternalTrafficPolicy{
+		errs = append(errs, OneOf(path.Child("externalTrafficPolicy"), policy, []corev1.ServiceExternalTrafficPolicy{
 			corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal,
 		})...)
-		if !externallyReachable(service) {
+		if !ExternallyReachable(service) {
 			errs = append(errs, field.Forbidden(path.Child("externalTrafficPolicy"), "nothing outside of the cluster reaches this Service"))
 		}
 	}
 	if spec.HealthCheckNodePort != 0 {
 		at := path.Child("healthCheckNodePort")
-		errs = append(errs, checkPortNumber(at, spec.HealthCheckNodePort)...)
-		if !needsHealthCheck(spec) {
+		errs = append(errs, CheckPortNumber(at, spec.HealthCheckNodePort)...)
+		if !NeedsHealthCheck(spec) {
 			errs = append(errs, field.Forbidden(at, "only a LoadBalancer Service with externalTrafficPolicy Local may have one"))
 		}
 	}
 	return errs
 }
 
-// needsHealthCheck tells the Services whose nodes answer a load balancer's
-// question: have you got an endpoint of your own?
-func needsHealthCheck(spec *corev1.ServiceSpec) bool {
+// needsHealthCheck reports whether nodes answer a load balancer's health check for this Service: has the node a local
+// endpoint?
+func NeedsHealthCheck(spec *corev1.ServiceSpec) bool {
 	return spec.Type == corev1.ServiceTypeLoadBalancer &&
 		spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
 // checkEndpointSlice lists what is wrong with an EndpointSlice that has its defaults.
-func checkEndpointSlice(slice *discoveryv1.EndpointSlice, l *legacy) field.ErrorList {
-	errs := checkMeta(&slice.ObjectMeta, validation.IsDNS1123Subdomain)
-	errs = append(errs, oneOf(field.NewPath("addressType"), slice.AddressType, []discoveryv1.AddressType{
+func CheckEndpointSlice(slice *discoveryv1.EndpointSlice, l *Legacy) field.ErrorList {
+	errs := CheckMeta(&slice.ObjectMeta, validation.IsDNS1123Subdomain)
+	errs = append(errs, OneOf(field.NewPath("addressType"), slice.AddressType, []discoveryv1.AddressType{
 		discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeFQDN,
 	})...)
 	names := map[string]bool{}
@@ -256,9 +255,9 @@ func checkEndpointSlice(slice *discoveryv1.EndpointSlice, l *legacy) field.Error
 			}
 		}
 		names[*port.Name] = true
-		errs = append(errs, oneOf(at.Child("protocol"), *port.Protocol, protocols)...)
+		errs = append(errs, OneOf(at.Child("protocol"), *port.Protocol, Protocols)...)
 		if port.Port != nil { // nil means every port
-			errs = append(errs, checkPortNumber(at.Child("port"), *port.Port)...)
+			errs = append(errs, CheckPortNumber(at.Child("port"), *port.Port)...)
 		}
 	}
 	if len(slice.Endpoints) > maxSliceEndpoints {
@@ -270,12 +269,12 @@ func checkEndpointSlice(slice *discoveryv1.EndpointSlice, l *legacy) field.Error
 	return errs
 }
 
-func checkEndpoint(slice *discoveryv1.EndpointSlice, endpoint *discoveryv1.Endpoint, path *field.Path, l *legacy) field.ErrorList {
+func checkEndpoint(slice *discoveryv1.EndpointSlice, endpoint *discoveryv1.Endpoint, path *field.Path, l *Legacy) field.ErrorList {
 	var errs field.ErrorList
 	addresses := path.Child("addresses")
 	switch n := len(endpoint.Addresses); {
 	case n == 0:
-		errs = append(errs, field.Required(addresses, "an endpoint has an address"))
+		errs = append(errs, field.Required(addresses, "an endpoint needs an address"))
 	case n > maxEndpointAddresses:
 		errs = append(errs, field.TooMany(addresses, n, maxEndpointAddresses))
 	}
@@ -286,9 +285,9 @@ func checkEndpoint(slice *discoveryv1.EndpointSlice, endpoint *discoveryv1.Endpo
 			}
 			continue
 		}
-		bad := l.checkReachableIP(addresses.Index(i), address)
+		bad := l.CheckReachableIP(addresses.Index(i), address)
 		errs = append(errs, bad...)
-		if len(bad) == 0 && string(familyOf(address)) != string(slice.AddressType) {
+		if len(bad) == 0 && string(FamilyOf(address)) != string(slice.AddressType) {
 			errs = append(errs, field.Invalid(addresses.Index(i), address, "is not of the addressType, "+string(slice.AddressType)))
 		}
 	}
@@ -301,11 +300,11 @@ func checkEndpoint(slice *discoveryv1.EndpointSlice, endpoint *discoveryv1.Endpo
 }
 
 // checkNode lists what is wrong with a Node.
-func checkNode(node *corev1.Node, l *legacy) field.ErrorList {
-	errs := checkMeta(&node.ObjectMeta, validation.IsDNS1123Subdomain)
+func CheckNode(node *corev1.Node, l *Legacy) field.ErrorList {
+	errs := CheckMeta(&node.ObjectMeta, validation.IsDNS1123Subdomain)
 	for i, address := range node.Status.Addresses {
 		if address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP {
-			errs = append(errs, l.checkReachableIP(field.NewPath("status", "addresses").Index(i).Child("address"), address.Address)...)
+			errs = append(errs, l.CheckReachableIP(field.NewPath("status", "addresses").Index(i).Child("address"), address.Address)...)
 		}
 	}
 	for i, cidr := range node.Spec.PodCIDRs {

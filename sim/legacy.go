@@ -6,16 +6,15 @@ import (
 	"strconv"
 	"strings"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilnet "k8s.io/utils/net"
 )
 
-// Addresses and ranges in spellings that the API server took before its feature StrictIPCIDRValidation, and keeps in
-// the objects that have them (KEP-4858): leading zeros, which are decimal, IPv4 addresses spelled as IPv6 ones, ranges
-// with bits beyond their prefix, IPv6 that is not canonical. Proxies read them.
+// Legacy spellings of addresses and ranges (KEP-4858). The API server took them before its feature
+// StrictIPCIDRValidation, and keeps them in objects that have them: leading zeros, which are decimal, IPv4 addresses
+// spelled as IPv6 ones, ranges with bits beyond their prefix, IPv6 that is not canonical. Proxies read them.
 
 // ParseAddr reads an address as kube-proxy does.
 func ParseAddr(text string) (netip.Addr, bool) {
@@ -41,27 +40,27 @@ func ParsePrefix(text string) (netip.Prefix, bool) {
 	return prefix, prefix.IsValid()
 }
 
-// fromServer tells an API server's object by what the server sets.
+// fromServer reports whether an object has fields that only an API server sets.
 func fromServer(object metav1.Object) bool {
 	created := object.GetCreationTimestamp()
 	return object.GetUID() != "" || object.GetResourceVersion() != "" || !created.IsZero()
 }
 
-// legacy are the addresses of one object that an API server refuses in new objects. A nil legacy refuses them.
-type legacy struct{ notes []string }
+// legacy collects the addresses of one object that an API server refuses in new objects. A nil legacy refuses them.
+type Legacy struct{ Notes []string }
 
-func legacyOf(object metav1.Object) *legacy {
+func LegacyOf(object metav1.Object) *Legacy {
 	if fromServer(object) {
-		return &legacy{}
+		return &Legacy{}
 	}
 	return nil
 }
 
-func (l *legacy) note(path *field.Path, text, read string) {
-	l.notes = append(l.notes, fmt.Sprintf("%s %s is %s", path, strconv.Quote(text), read))
+func (l *Legacy) note(path *field.Path, text, read string) {
+	l.Notes = append(l.Notes, fmt.Sprintf("%s %s is %s", path, strconv.Quote(text), read))
 }
 
-func (l *legacy) checkIP(path *field.Path, text string) field.ErrorList {
+func (l *Legacy) checkIP(path *field.Path, text string) field.ErrorList {
 	errs := validation.IsValidIP(path, text)
 	addr, ok := ParseAddr(text)
 	if len(errs) == 0 || l == nil || !ok {
@@ -71,9 +70,9 @@ func (l *legacy) checkIP(path *field.Path, text string) field.ErrorList {
 	return nil
 }
 
-// checkReachableIP refuses what the API refuses for endpoints and externalIPs:
-// addresses that mean something only on the machine or the link they are on.
-func (l *legacy) checkReachableIP(path *field.Path, text string) field.ErrorList {
+// checkReachableIP refuses what the API refuses for endpoints and externalIPs: addresses with a meaning only on their
+// own machine or link.
+func (l *Legacy) CheckReachableIP(path *field.Path, text string) field.ErrorList {
 	if errs := l.checkIP(path, text); len(errs) > 0 {
 		return errs
 	}
@@ -87,7 +86,7 @@ func (l *legacy) checkReachableIP(path *field.Path, text string) field.ErrorList
 	return nil
 }
 
-func (l *legacy) checkCIDR(path *field.Path, text string) field.ErrorList {
+func (l *Legacy) checkCIDR(path *field.Path, text string) field.ErrorList {
 	errs := validation.IsValidCIDR(path, strings.TrimSpace(text))
 	prefix, ok := ParsePrefix(text)
 	if len(errs) == 0 || l == nil || !ok {
@@ -97,39 +96,12 @@ func (l *legacy) checkCIDR(path *field.Path, text string) field.ErrorList {
 	return nil
 }
 
-// checkUnread is for an address that the API server does not check and no proxy reads.
-func (l *legacy) checkUnread(path *field.Path, text string) field.ErrorList {
+// checkUnread checks an address that the API server does not check and no proxy reads.
+func (l *Legacy) checkUnread(path *field.Path, text string) field.ErrorList {
 	if errs := l.checkIP(path, text); len(errs) > 0 && l == nil {
 		return errs
 	} else if len(errs) > 0 {
 		l.note(path, text, "no address: ignored")
 	}
 	return nil
-}
-
-// warn tells of an object's legacy addresses, if any.
-func (m *manifests) warn(kind string, object metav1.Object, l *legacy) {
-	if m.opts.Warned == nil || l == nil || len(l.notes) == 0 {
-		return
-	}
-	text := l.notes[0]
-	if more := len(l.notes) - 1; more > 0 {
-		text += fmt.Sprintf(" (and %d more)", more)
-	}
-	at := m.found[object]
-	m.opts.Warned(Warning{
-		File: at.document.file, Line: at.line(""), Object: objectName(kind, object),
-		Text: text,
-	})
-}
-
-// canonicalAddresses respells the addresses of a slice that is made here: it is a new object.
-func canonicalAddresses(slice *discoveryv1.EndpointSlice) {
-	for i := range slice.Endpoints {
-		for j, text := range slice.Endpoints[i].Addresses {
-			if addr, ok := ParseAddr(text); ok {
-				slice.Endpoints[i].Addresses[j] = addr.String()
-			}
-		}
-	}
 }

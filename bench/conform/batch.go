@@ -14,15 +14,16 @@ import (
 
 // Subject is one side of a comparison.
 type Subject struct {
-	// KubeProxy: an unmodified kube-proxy; otherwise our proxier.
+	// KubeProxy selects an unmodified kube-proxy; otherwise the subject is Synclab's proxier.
 	KubeProxy bool
-	// Variant of iptables; empty: the setting's.
+	// Variant of iptables; empty means the setting's variant.
 	Variant iptables.Variant
-	// Real: our proxier with real tables and partial syncs. Otherwise its rules are rendered, always by a full sync.
+	// Real runs Synclab's proxier with real tables and partial syncs. Otherwise its rules are rendered, always by a
+	// full sync.
 	Real bool
 }
 
-// String is the subject's name: "kube-proxy/iptables-nft", or without the variant where it is the setting's.
+// String returns the subject's name, such as "kube-proxy/iptables-nft". It omits the variant if Variant is empty.
 func (s Subject) String() string {
 	name := "synclab"
 	if s.KubeProxy {
@@ -34,57 +35,58 @@ func (s Subject) String() string {
 	return name
 }
 
-// Batch is a cluster's life in one setting, that both subjects see from its beginning to its end.
+// Batch is a sequence of cluster states in one setting. Both subjects see it from its first state to its last.
 type Batch struct {
-	// Name says which it is, Replay how to do it again.
+	// Name identifies the batch; Replay is the command that runs it again.
 	Name, Replay string
 	Setting      Setting
-	// Node that the proxiers run on; empty: the first.
+	// Node is the name of the node that the proxiers run on; empty means the first node.
 	Node string
-	// Real lets our proxier run with real tables and partial syncs.
+	// Real runs Synclab's proxier with real tables and partial syncs.
 	Real bool
-	// Next gives what happens next, false at the end. The first step holds objects, the node among them.
+	// Next returns the next step, or false after the last step. The first step has Objects, with the node among them.
 	Next func() (Step, bool, error)
 
-	begun int // clusters since the last report
+	begun int // clusters started since the last report
 }
 
-// Step of a batch.
+// Step is one change of the cluster in a batch.
 type Step struct {
 	What string
-	// Objects are all that shall be there; nil: Trace says what changes.
+	// Objects is the desired state of the whole cluster. If it is nil, Trace lists the changes.
 	Objects *sim.Objects
 	Trace   sim.Trace
 }
 
-// Finding is what differs at one point of a batch.
+// Finding lists the differences in one state of a batch.
 type Finding struct {
-	// What state of the batch it was.
+	// What names the state.
 	What        string
 	Differences []Difference
-	// Before and After are the cluster's states around the changes after which it was seen; Before is nil at first.
+	// Before and After are the cluster's states around the changes that led to the difference. Before is nil in the
+	// first state.
 	Before, After *sim.Objects
 }
 
-// Unexplained are the differences that no entry predicts.
+// Unexplained returns the differences that no entry predicts.
 func (f *Finding) Unexplained() []Difference {
 	return slices.DeleteFunc(slices.Clone(f.Differences), func(d Difference) bool { return d.Entry != "" })
 }
 
-// Comparison is how batches are run.
+// Comparison runs batches.
 type Comparison struct {
-	// First and Second subject; a diff goes from the first to the second.
+	// First and Second are the subjects; a diff goes from the first to the second.
 	First, Second Subject
-	// KubeProxy is the command.
+	// KubeProxy is the path of the kube-proxy command.
 	KubeProxy string
-	// State, when set, is called after each state compared, with nil when nothing differs.
+	// State, if set, is called after each compared state. f is nil if nothing differs.
 	State func(b *Batch, f *Finding)
 }
 
-// side is a subject at work.
+// side is a running subject.
 type side interface {
-	// rules gives what the subject makes of all that has happened. A proxier shows by the chains of the signal that it
-	// has seen it.
+	// rules returns the subject's rules after all changes so far. A real proxier has seen all changes when it has
+	// written the chains named in signal.
 	rules(ctx context.Context, f *feed, signal map[corev1.IPFamily]string) (map[corev1.IPFamily]Grouped, error)
 	stop()
 }
@@ -108,13 +110,13 @@ func saveBoth(s *space, variant iptables.Variant) (map[corev1.IPFamily]Grouped, 
 	return all, nil
 }
 
-// run is a batch under way.
+// run is the state of one running batch.
 type run struct {
 	*Comparison
 	batch    *Batch
 	feed     *feed
 	sides    [2]side
-	rendered *rendered // ours, to predict with
+	rendered *rendered // by Synclab's proxier, for predictions
 }
 
 // Run compares the subjects at each state of a batch.
@@ -165,7 +167,7 @@ func (r *run) start(ctx context.Context) error {
 	nodes := r.feed.objects().Nodes
 	i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return r.batch.Node == "" || n.Name == r.batch.Node })
 	if i < 0 {
-		return fmt.Errorf("node %q is not there", r.batch.Node)
+		return fmt.Errorf("node %q is not in the cluster", r.batch.Node)
 	}
 	probe, err := newSpace(nil)
 	if err != nil {
@@ -218,15 +220,16 @@ func (r *run) stop() {
 	}
 }
 
-// A node's zone reaches a proxier through a watch that the signal says nothing of: what differs is looked at again, after
-// one more sync, before it counts. Differences that entries predict are looked at twice only: waiting changes none.
+// A node's zone reaches a proxier through a watch that the signal does not cover. A difference therefore counts only if
+// later syncs still show it. Differences that entries predict are checked only twice, because no later sync changes
+// them.
 const (
 	tries          = 12
 	explainedTries = 2
 	between        = 150 * time.Millisecond
 )
 
-// compare gives what differs in the state that the feed is in.
+// compare returns the differences in the feed's current state.
 func (r *run) compare(ctx context.Context) (found []Difference, err error) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -248,7 +251,7 @@ func (r *run) compare(ctx context.Context) (found []Difference, err error) {
 	return found, nil
 }
 
-// differences lets the subjects sync, and gives what differs then.
+// differences lets the subjects sync, and returns the differences between their rules.
 func (r *run) differences(ctx context.Context) ([]Difference, error) {
 	signal, err := r.feed.raise(ctx)
 	if err != nil {
@@ -265,7 +268,7 @@ func (r *run) differences(ctx context.Context) ([]Difference, error) {
 		found = append(found, Diff(family, rules[0][family], rules[1][family])...)
 	}
 	if r.First.KubeProxy == r.Second.KubeProxy {
-		return found, nil // the entries are about kube-proxy and ours
+		return found, nil // the entries predict kube-proxy against Synclab's proxier only
 	}
 	theirs := rules[0]
 	if r.Second.KubeProxy {

@@ -9,10 +9,11 @@ import (
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
-	"synclab/sim"
+	"synclab/sim/manifests"
+	"synclab/sim/random"
 )
 
-// compared runs a request and fails for each difference that nothing explains.
+// compared runs a request and fails for each unexplained difference.
 func compared(t *testing.T, q *Request) Event {
 	t.Helper()
 	q.First.KubeProxy, q.KubeProxy, q.Workers = true, kubeProxyCommand(t), 2
@@ -29,7 +30,7 @@ func compared(t *testing.T, q *Request) Event {
 	return last
 }
 
-// variants that kube-proxy can work with here; at most one is a constraint.
+// variants returns the variants that kube-proxy works with here. If there is only one, limit requires it.
 func variants(t *testing.T) (all []iptables.Variant, limit Constraint) {
 	t.Helper()
 	all, err := Variants()
@@ -42,7 +43,7 @@ func variants(t *testing.T) (all []iptables.Variant, limit Constraint) {
 	return all, limit
 }
 
-// Random clusters over all settings; flags -seed and -seeds choose others.
+// Random clusters over all settings; flags -seed and -seeds choose other clusters.
 func TestRandomClustersConform(t *testing.T) {
 	few := 300
 	if testing.Short() {
@@ -56,7 +57,7 @@ func TestRandomClustersConform(t *testing.T) {
 	}
 }
 
-// The cluster of every scenario of the library, small, and what its steps do to it.
+// The cluster of every scenario of the library, at a small size, with the changes of its steps.
 func TestScenariosConform(t *testing.T) {
 	var q Request
 	all, _ := variants(t)
@@ -83,13 +84,13 @@ func TestScenariosConform(t *testing.T) {
 	}
 }
 
-// The manifests and dumps that the simulated cluster is tested with.
+// The manifests and dumps of sim's tests.
 func TestManifestsConform(t *testing.T) {
 	for _, path := range []string{
 		"everything.yaml", "nginx-demo.yaml", "ngx.yaml", "whoami-nodeport.yaml", "whoami.yaml", "../dumps/kubectl.json", "../dumps/legacy.yaml",
 	} {
 		t.Run(path, func(t *testing.T) {
-			o, err := sim.ReadObjects([]string{"../../sim/testdata/manifests/" + path}, nil, sim.ReadOptions{})
+			o, err := manifests.ReadObjects([]string{"../../sim/manifests/testdata/manifests/" + path}, nil, manifests.ReadOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +101,7 @@ func TestManifestsConform(t *testing.T) {
 	}
 }
 
-// Same seed, same batch: its settings and all that happens.
+// The same seed gives the same batch: the same settings and the same steps.
 func TestRandomBatchIsDeterministic(t *testing.T) {
 	told := func(seed uint64) string {
 		b := RandomBatch(seed, 2, Constraint{})
@@ -135,7 +136,7 @@ func TestRandomBatchIsDeterministic(t *testing.T) {
 	}
 	for _, word := range []string{
 		"iptables-legacy", "iptables-nft", "[IPv4]", "[IPv6]", "[IPv4 IPv6]", "[IPv6 IPv4]", "detect NodeCIDR", "detect BridgeInterface",
-		"detect InterfaceNamePrefix", "detect nothing", "detect ClusterCIDR " + sim.RandomPods, "masqueradeAll", "tcpBeLiberal",
+		"detect InterfaceNamePrefix", "detect nothing", "detect ClusterCIDR " + random.RandomPods, "masqueradeAll", "tcpBeLiberal",
 		"no localhostNodePorts", "nodePortAddresses primary",
 	} {
 		if !seen[word] {

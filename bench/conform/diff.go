@@ -10,14 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Difference is what two sides have not in common for one Service of one family.
+// Difference is the difference between two sides for one Service of one family.
 type Difference struct {
 	Family corev1.IPFamily
 	// Service is "ns/name"; empty for the rules that all Services share.
 	Service string
-	// Lines are a diff with a headline for each chain: "-" is what the first side has, "+" what the second has.
+	// Lines are a diff with a headline for each chain. "-" marks rules of the first side, "+" rules of the second side.
 	Lines []string
-	// Entry of the list of known differences that explains it; empty: nothing does.
+	// Entry is the entry of the list of known differences that explains this one; empty if none does.
 	Entry string
 }
 
@@ -75,7 +75,7 @@ func diffService(first, second map[place][]string) []string {
 	return lines
 }
 
-// diffLines is a diff by longest common subsequence. Chains are short.
+// diffLines returns a diff by longest common subsequence. Chains are short, so quadratic memory is fine.
 func diffLines(a, b []string) []string {
 	common := make([][]int, len(a)+1) // [i][j]: length of the longest common subsequence of a[i:] and b[j:]
 	for i := range common {

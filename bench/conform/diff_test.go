@@ -13,15 +13,15 @@ import (
 
 	"synclab/proxier"
 	"synclab/proxier/config"
-	"synclab/sim"
+	"synclab/sim/random"
 )
 
 // rulesOf renders a random cluster, as the lines of iptables-save.
 func rulesOf(t *testing.T, seed uint64) []string {
 	t.Helper()
-	o := sim.NewRandomCluster(sim.RandomOptions{Seed: seed, Families: both[:1]}).Objects()
+	o := random.New(random.Options{Seed: seed, Families: both[:1]}).Objects()
 	s := Setting{Variant: "legacy", Config: config.New()}
-	s.Config.ClusterCIDR = sim.RandomPods
+	s.Config.ClusterCIDR = random.RandomPods
 	models, err := proxier.Render(context.Background(), s.Options(o.Nodes[0], proxier.Machine{Accounting: true}), o.Services, o.Slices, o.Nodes[0])
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func diffOf(t *testing.T, a, b []string) []Difference {
 	return Diff(both[0], g[0], g[1])
 }
 
-// Whatever is done to one rule that packets can reach, the comparison sees: lost, twice, or another.
+// The comparison finds every edit of one reachable rule: removed, duplicated, or changed.
 func TestDiffSeesEveryRule(t *testing.T) {
 	for seed := range uint64(2) {
 		rules := rulesOf(t, seed)
@@ -76,7 +76,8 @@ func TestDiffSeesEveryRule(t *testing.T) {
 	}
 }
 
-// Between Service ports the order in shared chains does not count; within one, and in every other chain, it does.
+// Order between Service ports in shared chains does not count. Order within a Service port and in all other chains
+// does.
 func TestDiffAndOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	swapped, shuffled := 0, 0
@@ -107,11 +108,11 @@ func TestDiffAndOrder(t *testing.T) {
 		}
 	}
 	if swapped < 20 || shuffled < 20 {
-		t.Errorf("%d swaps that matter and %d that do not: too few to tell", swapped, shuffled)
+		t.Errorf("%d swaps that matter and %d that do not: too few for a test", swapped, shuffled)
 	}
 }
 
-// What no hook leads to, counters and policies do not count.
+// Unreachable chains, counters and policies do not count.
 func TestDiffLeavesOutWhatNoPacketReaches(t *testing.T) {
 	rules := rulesOf(t, 3)
 	var other []string

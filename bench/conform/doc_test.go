@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The page of known differences names every entry, and no test that is not there.
+// The page of known differences names every entry, and only tests that exist.
 func TestDifferencesPage(t *testing.T) {
 	const root = "../.."
 	text, err := os.ReadFile(root + "/docs/differences.md")
@@ -38,7 +38,7 @@ func TestDifferencesPage(t *testing.T) {
 	}
 	for _, name := range names {
 		if !strings.Contains(tests.String(), "func "+name[1]+"(t *testing.T)") {
-			t.Errorf("%s is named, and nowhere", name[1])
+			t.Errorf("the page names %s, which does not exist", name[1])
 		}
 	}
 }

@@ -12,28 +12,29 @@ import (
 	"synclab/sim"
 )
 
-// The entries of docs/differences.md that show in rules. An entry is no filter: it predicts what kube-proxy makes of the
-// objects, and explains a difference only where the prediction holds rule for rule.
+// The entries of docs/differences.md that are visible in rules. An entry is no filter: it predicts the rules that
+// kube-proxy writes for the objects. It explains a difference only if the prediction is right rule for rule.
 const (
-	// EntryMoved: a slice whose kubernetes.io/service-name label changes stays with the Service it was of.
+	// EntryMoved: if a slice's kubernetes.io/service-name label changes, kube-proxy keeps the slice for its old Service
+	// too.
 	EntryMoved = "moved-slice"
-	// EntryTwice: of one address in several slices of a Service, the last in an order of chance counts.
+	// EntryTwice: if several slices of a Service have one address, the last slice in a random order counts.
 	EntryTwice = "address-twice"
-	// EntryLarge: rules of endpoints written before a cluster grew beyond 1,000 endpoints, or shrank below, keep or lack
-	// their comments until something else rewrites them.
+	// EntryLarge: endpoint rules have comments only in clusters of at most 1,000 endpoints. When a cluster crosses that
+	// size, kube-proxy keeps the old endpoint rules until another change rewrites them.
 	EntryLarge = "large-cluster"
-	// EntryZone: the node's zone, told once at the start, came before kube-proxy listened, and is not known.
+	// EntryZone: kube-proxy received its node's zone before its handlers were registered, and does not know the zone.
 	EntryZone = "lost-zone"
 )
 
-// largeCluster is how many endpoints a cluster has at most whose rules of endpoints have comments.
+// largeCluster is the largest number of endpoints with which endpoint rules have comments.
 const largeCluster = 1000
 
-// Entries of the list of known differences.
+// Entries returns the names of all entries.
 func Entries() []string { return []string{EntryMoved, EntryTwice, EntryLarge, EntryZone} }
 
-// tell keeps the slices as kube-proxy's cache has them: by the Service that their label names at the time of an event. An
-// event that names another Service, or none, changes nothing of what the first one was told.
+// tell updates the slices as kube-proxy's cache stores them: by the Service named in the label at the time of an event.
+// An event with another Service or no Service leaves the old Service's slices unchanged.
 func (f *feed) tell(op sim.Op, old, slice *discoveryv1.EndpointSlice) {
 	switch {
 	case op == sim.Delete && watched(slice):
@@ -41,12 +42,12 @@ func (f *feed) tell(op sim.Op, old, slice *discoveryv1.EndpointSlice) {
 	case op == sim.Delete:
 	case watched(slice):
 		f.toldOf(slice)[slice.Name] = slice
-	case old != nil && watched(old): // out of the watch's selector: it says deleted, and shows what was there before
+	case old != nil && watched(old): // the slice left the watch's selector: the event is a deletion with the old object
 		delete(f.toldOf(old), old.Name)
 	}
 }
 
-// watched says whether a slice is in the selector of kube-proxy's watch.
+// watched reports whether a slice matches the selector of kube-proxy's watch.
 func watched(s *discoveryv1.EndpointSlice) bool {
 	_, headless := s.Labels[corev1.IsHeadlessService]
 	return !headless
@@ -54,9 +55,9 @@ func watched(s *discoveryv1.EndpointSlice) bool {
 
 func (f *feed) toldOf(s *discoveryv1.EndpointSlice) map[string]*discoveryv1.EndpointSlice {
 	if s.Labels[discoveryv1.LabelServiceName] == "" {
-		return map[string]*discoveryv1.EndpointSlice{} // nobody's: kube-proxy does not look at it
+		return map[string]*discoveryv1.EndpointSlice{} // no Service: kube-proxy ignores the slice
 	}
-	// Each family's proxier has a cache of its own, and does not look at slices of the other.
+	// Each family's proxier has a separate cache and ignores slices of the other family.
 	k := key{string(s.AddressType), s.Namespace, s.Labels[discoveryv1.LabelServiceName]}
 	if f.told[k] == nil {
 		f.told[k] = map[string]*discoveryv1.EndpointSlice{}
@@ -64,7 +65,7 @@ func (f *feed) toldOf(s *discoveryv1.EndpointSlice) map[string]*discoveryv1.Endp
 	return f.told[k]
 }
 
-// explain looks for the entry of a difference. theirs is what kube-proxy has; ours renders.
+// explain returns the entry that predicts a difference, or "". theirs are kube-proxy's rules; ours renders predictions.
 func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered, f *feed) (string, error) {
 	if d.Service == "" {
 		return "", nil
@@ -96,7 +97,7 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 		}
 	}
 	if f.zoneChanged {
-		return "", nil // that would have told kube-proxy
+		return "", nil // a change of the zone would have notified kube-proxy
 	}
 	nodes = WithoutZones(nodes)
 	if yes, err := holds(told); yes || err != nil {
@@ -105,7 +106,7 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 	return "", nil
 }
 
-// WithoutZones gives the nodes as one sees them who knows no zone.
+// WithoutZones returns copies of the nodes without their zone labels.
 func WithoutZones(nodes []*corev1.Node) []*corev1.Node {
 	var without []*corev1.Node
 	for _, n := range nodes {
@@ -116,7 +117,7 @@ func WithoutZones(nodes []*corev1.Node) []*corev1.Node {
 	return without
 }
 
-// bare leaves out the comments that rules of endpoints have only in clusters that are not large.
+// bare removes the comments of endpoint rules, which only clusters that are not large have.
 func bare(rules map[place][]string) map[place][]string {
 	without := map[place][]string{}
 	for at, list := range rules {
@@ -131,11 +132,11 @@ func bare(rules map[place][]string) map[place][]string {
 	return without
 }
 
-// mostSlices bounds the orders that are tried: 5! of them.
+// mostSlices bounds the number of orders that are tried: 5!.
 const mostSlices = 5
 
-// Orders gives the slices with those of one Service, "namespace/name", and family in every order. Ours takes slices by
-// name.
+// Orders yields the slices in every order of the slices of one Service ("namespace/name") and family. It renames these
+// slices, because Synclab's proxier processes slices by name.
 func Orders(all []*discoveryv1.EndpointSlice, family corev1.IPFamily, service string) func(yield func([]*discoveryv1.EndpointSlice) bool) {
 	var own, others []*discoveryv1.EndpointSlice
 	for _, s := range all {
@@ -161,7 +162,7 @@ func Orders(all []*discoveryv1.EndpointSlice, family corev1.IPFamily, service st
 	}
 }
 
-// permute calls f with every order of a list, until it returns false.
+// permute calls f with every order of a list, until f returns false.
 func permute[T any](list []T, f func([]T) bool) bool {
 	var rec func(done int) bool
 	rec = func(done int) bool {

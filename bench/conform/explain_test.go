@@ -15,7 +15,8 @@ import (
 	"synclab/sim"
 )
 
-// Each test here shows one entry of docs/differences.md: kube-proxy's behaviour, ours, and that the entry predicts it.
+// Each test here shows one entry of docs/differences.md: kube-proxy's behaviour, Synclab's behaviour, and that the
+// entry predicts the difference.
 
 func plainNode() *corev1.Node {
 	return &corev1.Node{
@@ -47,7 +48,7 @@ func plainSlice(name, service string, addresses ...string) *discoveryv1.Endpoint
 	return s
 }
 
-// steady runs steps against kube-proxy and our proxier with real tables, and gives what was found at each.
+// steady runs steps against kube-proxy and Synclab's proxier with real tables, and returns the finding of each step.
 func steady(t *testing.T, steps ...Step) []*Finding {
 	t.Helper()
 	return lively(t, func(found []*Finding) (Step, bool) {
@@ -58,7 +59,7 @@ func steady(t *testing.T, steps ...Step) []*Finding {
 	})
 }
 
-// lively asks next for each step, with what was found until then.
+// lively calls next for each step, with the findings so far.
 func lively(t *testing.T, next func(found []*Finding) (Step, bool)) []*Finding {
 	t.Helper()
 	var found []*Finding
@@ -77,7 +78,7 @@ func lively(t *testing.T, next func(found []*Finding) (Step, bool)) []*Finding {
 	return found
 }
 
-// only wants one difference, of one Service, that an entry explains.
+// only requires exactly one difference, of the given Service and explained by the given entry.
 func only(t *testing.T, f *Finding, service, entry string) string {
 	t.Helper()
 	if f == nil {
@@ -97,7 +98,7 @@ func update(objects ...*discoveryv1.EndpointSlice) sim.Trace {
 	return t
 }
 
-// A slice goes from Service a to b: kube-proxy sends clients of both there, and of a for ever.
+// A slice moves from Service a to b. kube-proxy then sends clients of both Services to it, and clients of a for ever.
 func TestMovedSliceStaysInKubeProxy(t *testing.T) {
 	t.Parallel()
 	before := &sim.Objects{
@@ -108,7 +109,7 @@ func TestMovedSliceStaysInKubeProxy(t *testing.T) {
 	found := steady(t, Step{What: "before", Objects: before}, Step{What: "moved", Trace: update(moved)},
 		Step{What: "gone", Trace: sim.Trace{{Op: sim.Delete, Object: moved}}})
 	if found[0] != nil {
-		t.Fatalf("they differ from the start: %s", found[0])
+		t.Fatalf("the proxiers differ in the first state: %s", found[0])
 	}
 	for _, f := range found[1:] {
 		text := only(t, f, "ns/a", EntryMoved)
@@ -120,7 +121,8 @@ func TestMovedSliceStaysInKubeProxy(t *testing.T) {
 	}
 }
 
-// One address, ready in one slice and not in another: kube-proxy draws lots whenever the Service's slices change.
+// One address is ready in one slice and not ready in another. kube-proxy chooses at random when the Service's slices
+// change.
 func TestAddressTwiceIsDrawnByKubeProxy(t *testing.T) {
 	t.Parallel()
 	ready, not := plainSlice("a-ready", "a", "10.128.0.1"), plainSlice("b-not", "a", "10.128.0.1")
@@ -128,7 +130,7 @@ func TestAddressTwiceIsDrawnByKubeProxy(t *testing.T) {
 	first := Step{What: "at first", Objects: &sim.Objects{
 		Nodes: []*corev1.Node{plainNode()}, Services: []*corev1.Service{plainService("a", "10.96.0.1")}, Slices: []*discoveryv1.EndpointSlice{ready, not},
 	}}
-	const draws = 150 // Go begins small maps at one of eight places: that all draws are alike happens once in 10^8
+	const draws = 150 // Go starts small maps at one of eight places: all draws agree with probability 1 in 10^8
 	same, differ := 0, 0
 	found := lively(t, func(found []*Finding) (Step, bool) {
 		n := len(found)
@@ -150,17 +152,17 @@ func TestAddressTwiceIsDrawnByKubeProxy(t *testing.T) {
 		}
 		text := only(t, f, "ns/a", EntryTwice)
 		if !strings.Contains(text, "- -A") || strings.Contains(text, "+ -A KUBE-SEP") {
-			t.Errorf("ours has the endpoint, that the later slice says is not ready:\n%s", text)
+			t.Errorf("Synclab's proxier has the endpoint, though the later slice says that it is not ready:\n%s", text)
 		}
 	}
 	t.Logf("%d draws alike, %d not", same, differ)
 	if same == 0 || differ == 0 {
-		t.Error("that is no lot")
+		t.Error("all draws gave the same result; want a random one")
 	}
 }
 
-// A cluster grows beyond 1,000 endpoints: kube-proxy rewrites the rules of endpoints without comments only where
-// something changes; ours rewrites all, so that the tables are as after a start.
+// A cluster grows beyond 1,000 endpoints. kube-proxy removes the comments of endpoint rules only where something else
+// changes. Synclab's proxier rewrites all endpoint rules, so the tables are as after a start.
 func TestLargeClusterIsMixedInKubeProxy(t *testing.T) {
 	t.Parallel()
 	addresses := func(net, n int) (all []string) {
@@ -176,7 +178,7 @@ func TestLargeClusterIsMixedInKubeProxy(t *testing.T) {
 	many := plainSlice("t", "b", addresses(129, largeCluster)...)
 	found := steady(t, Step{What: "few", Objects: few}, Step{What: "many", Trace: sim.Trace{{Op: sim.Add, Object: many}}})
 	if found[0] != nil {
-		t.Fatalf("they differ from the start: %s", found[0])
+		t.Fatalf("the proxiers differ in the first state: %s", found[0])
 	}
 	text := only(t, found[1], "ns/a", EntryLarge)
 	if !strings.Contains(text, `- -A KUBE-SEP`) || !strings.Contains(text, `--comment "ns/a"`) {
@@ -184,7 +186,7 @@ func TestLargeClusterIsMixedInKubeProxy(t *testing.T) {
 	}
 }
 
-// twoZones is a Service with an endpoint for clients of node-0's zone, and one for another.
+// twoZones returns a Service with one endpoint for clients in node-0's zone and one for clients in another zone.
 func twoZones() *sim.Objects {
 	o := &sim.Objects{Nodes: []*corev1.Node{plainNode()}, Services: []*corev1.Service{plainService("a", "10.96.0.1")}}
 	o.Nodes[0].Labels = map[string]string{corev1.LabelTopologyZone: "zone-a"}
@@ -196,8 +198,8 @@ func twoZones() *sim.Objects {
 	return o
 }
 
-// A kube-proxy that lost its node's zone ignores the hints of that zone: the entry predicts it, as long as the zone was not
-// changed, and hides nothing else.
+// A kube-proxy that lost its node's zone ignores the hints of that zone. The entry predicts this as long as the zone
+// has not changed, and hides no other difference.
 func TestLostZoneIsPredicted(t *testing.T) {
 	o := twoZones()
 	f := newFeed()
@@ -232,7 +234,7 @@ func TestLostZoneIsPredicted(t *testing.T) {
 	}
 }
 
-// An entry explains what it predicts, and nothing besides.
+// An entry explains only what it predicts.
 func TestEntriesExplainNothingElse(t *testing.T) {
 	o := &sim.Objects{
 		Nodes: []*corev1.Node{plainNode()}, Services: []*corev1.Service{plainService("a", "10.96.0.1")},
@@ -252,7 +254,7 @@ func TestEntriesExplainNothingElse(t *testing.T) {
 	for service, rules := range all[both[0]] {
 		theirs[service] = map[place][]string{}
 		for at, list := range rules {
-			if !strings.HasPrefix(at.chain, "KUBE-SEP-") { // no chain of an endpoint
+			if !strings.HasPrefix(at.chain, "KUBE-SEP-") { // omit the endpoints' chains
 				theirs[service][at] = list
 			}
 		}

@@ -22,10 +22,10 @@ import (
 	"synclab/sim"
 )
 
-// What the rules after settle do not show: faults, and flows. Each test shows what kube-proxy does; where ours is not in
-// the same test, docs/differences.md names the one that has it.
+// Faults and flows: the rules of a converged proxier do not show them. Each test shows kube-proxy's behaviour. If
+// Synclab's behaviour is not in the same test, docs/differences.md names the test that has it.
 
-// watching is kube-proxy on a feed, once it has everything.
+// watching starts kube-proxy on a feed with the given objects.
 func watching(t *testing.T, s Setting, o *sim.Objects) (*kubeProxy, *feed) {
 	t.Helper()
 	f := newFeed()
@@ -52,7 +52,7 @@ func settle(t *testing.T, k *kubeProxy, f *feed) {
 	}
 }
 
-// until asks again and again, as nothing tells.
+// until polls holds until it returns true, because no event reports the condition.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(lookEvery)
@@ -76,8 +76,8 @@ func oneService() *sim.Objects {
 	}
 }
 
-// scripts puts shell scripts in the place of IPv4 tools, "" being iptables. They find the real one in $tool, and are not
-// asked for versions.
+// scripts replaces IPv4 tools by shell scripts; "" is iptables. A script finds the real tool in $tool. Calls with
+// --version go to the real tool.
 func scripts(byTool map[string]string) func(bin string) error {
 	return func(bin string) error {
 		for tool, script := range byTool {
@@ -98,15 +98,16 @@ func scripts(byTool map[string]string) func(bin string) error {
 	}
 }
 
-// Somebody flushes nat. kube-proxy looks at a chain in mangle only, and later syncs write what changed: the jumps and the
-// Service's chains stay empty. Ours: TestDrift, TestDriftBeforePartial, TestRunMendsDrift of package proxier.
+// Another process flushes nat. kube-proxy checks only a chain in mangle, and later syncs write only changed chains. The
+// jumps and the Service's chains stay empty. Synclab: TestDrift, TestDriftBeforePartial, TestRunMendsDrift of package
+// proxier.
 func TestKubeProxyLeavesAFlushedTable(t *testing.T) {
 	t.Parallel()
 	k, f := watching(t, Setting{Variant: iptables.Legacy, Config: config.New()}, oneService())
 	settle(t, k, f)
 	before, err := k.save(both[0])
 	if err != nil || len(before["ns/a"]) == 0 {
-		t.Fatalf("the Service is not there: %v", err)
+		t.Fatalf("the Service has no rules: %v", err)
 	}
 	path, err := iptables.FindBinary(iptables.Binary(iptables.Legacy, both[0], ""))
 	if err != nil {
@@ -115,19 +116,19 @@ func TestKubeProxyLeavesAFlushedTable(t *testing.T) {
 	if err := k.space.do(exec.Command(path, "-t", "nat", "-F").Run); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, k, f) // a sync after the flush: the signal's chains are there
+	settle(t, k, f) // a sync after the flush: the signal's chains exist again
 	after, err := k.save(both[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	for at := range after["ns/a"] {
 		if at.table == "nat" {
-			t.Errorf("kube-proxy mended %s %s: is this a later version, in which the difference has gone?", at.table, at.chain)
+			t.Errorf("kube-proxy repaired %s %s: is this a later version, in which the difference has gone?", at.table, at.chain)
 		}
 	}
 }
 
-// The first restore fails. kube-proxy does not try again before something changes, and says it is healthy. Ours:
+// The first restore fails. kube-proxy does not retry before another change, but reports that it is healthy. Synclab:
 // TestEveryFailureIsRetried of package proxier, TestHealthFollowsTheKernel of package health.
 func TestKubeProxyDoesNotRepeatItsFirstSync(t *testing.T) {
 	t.Parallel()
@@ -143,7 +144,7 @@ func TestKubeProxyDoesNotRepeatItsFirstSync(t *testing.T) {
 		text, _ := os.ReadFile(log)
 		return strings.Fields(string(text))
 	}
-	until(t, "five looks at the canary, a sync period apart, after the failed restore", func() bool {
+	until(t, "five checks of the canary, a sync period apart, after the failed restore", func() bool {
 		all := calls()
 		i := slices.Index(all, "restore")
 		return i >= 0 && strings.Count(strings.Join(all[i:], " "), "canary") >= 5
@@ -157,9 +158,9 @@ func TestKubeProxyDoesNotRepeatItsFirstSync(t *testing.T) {
 	if restores != 1 {
 		t.Errorf("%d restores within five sync periods: is this a later version, in which the difference has gone?", restores)
 	}
-	settle(t, k, f) // any event, and it goes on
+	settle(t, k, f) // any event makes it sync again
 	if rules, err := k.save(both[0]); err != nil || len(rules["ns/a"]) == 0 {
-		t.Errorf("the Service is not there: %v", err)
+		t.Errorf("the Service has no rules: %v", err)
 	}
 }
 
@@ -180,7 +181,7 @@ func udpSlice(name, service string, addresses ...string) *discoveryv1.EndpointSl
 	return s
 }
 
-// flow makes an entry of conntrack: from a client to one address and port, answered from another.
+// flow returns a conntrack entry: from a client to one address and port, answered from another.
 func flow(to string, port uint16, from string, replyPort uint16) *netlink.ConntrackFlow {
 	client := net.ParseIP("192.0.2.99").To4()
 	f := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, TimeOut: 600}
@@ -189,7 +190,7 @@ func flow(to string, port uint16, from string, replyPort uint16) *netlink.Conntr
 	return f
 }
 
-// flows of a namespace, by where they go.
+// flowsIn lists the UDP flows of a namespace by destination.
 func flowsIn(t *testing.T, s *space) []string {
 	t.Helper()
 	var all []string
@@ -208,9 +209,9 @@ func flowsIn(t *testing.T, s *space) []string {
 	return all
 }
 
-// One UDP Service loses its last endpoint, one has a NodePort, and one is deleted: kube-proxy leaves the flows of the last in
-// place, which lead nowhere (k/k#141371), and deletes a flow to another machine's port of the NodePort's number. Up to 1.36
-// it left the flows of the first as well (k/k#139628).
+// Service empty loses its last endpoint, moves has a NodePort, goes is deleted. kube-proxy leaves goes' flow, which
+// leads nowhere (k/k#141371), and deletes a flow to the NodePort's number on another machine. Up to 1.36 it also left
+// empty's flow (k/k#139628).
 func TestStaleFlows(t *testing.T) {
 	t.Parallel()
 	o := &sim.Objects{
@@ -240,13 +241,17 @@ func TestStaleFlows(t *testing.T) {
 			}
 		}
 	}
-	trace := append(update(udpSlice("e", "empty"), udpSlice("m", "moves", "10.128.0.3")),
-		sim.Change{Op: sim.Delete, Object: o.Services[2]}, sim.Change{Op: sim.Delete, Object: o.Slices[2]})
-	if err := f.apply(t.Context(), trace); err != nil {
-		t.Fatal(err)
+	// The Service goes first: seen without its slice, it would be one that has lost its last endpoint.
+	for _, trace := range [][]sim.Change{
+		append(update(udpSlice("e", "empty"), udpSlice("m", "moves", "10.128.0.3")), sim.Change{Op: sim.Delete, Object: o.Services[2]}),
+		{{Op: sim.Delete, Object: o.Slices[2]}},
+	} {
+		if err := f.apply(t.Context(), trace); err != nil {
+			t.Fatal(err)
+		}
+		settle(t, k, f)
 	}
-	settle(t, k, f)
-	until(t, "kube-proxy deletes the flow to the endpoint that went", func() bool { return !slices.Contains(flowsIn(t, k.space), "10.96.0.2:53") })
+	until(t, "kube-proxy deletes the flow to the removed endpoint", func() bool { return !slices.Contains(flowsIn(t, k.space), "10.96.0.2:53") })
 	if got := fmt.Sprint(flowsIn(t, k.space)); got != "[10.96.0.3:53]" {
 		t.Errorf("kube-proxy left %s: is this a later version, in which the difference has gone?", got)
 	}
@@ -254,12 +259,12 @@ func TestStaleFlows(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(flowsIn(t, in.space)); got != "[198.51.100.7:30053]" {
-		t.Errorf("ours left %s", got)
+		t.Errorf("Synclab's proxier left %s", got)
 	}
 }
 
-// A restore fails in which UDP endpoints change: once it is repeated, kube-proxy does not know any more that flows are to
-// be cleaned (k/k#112604). Ours: TestConntrackFailureFailsNoSync of package proxier, TestFailureLosesNothing of conntrack.
+// UDP endpoints change, and the restore fails. When kube-proxy repeats the sync, it has forgotten which flows to delete
+// (k/k#112604). Synclab: TestConntrackFailureFailsNoSync of package proxier, TestFailureLosesNothing of conntrack.
 func TestKubeProxyForgetsFlowsOfAFailedSync(t *testing.T) {
 	t.Parallel()
 	fail := filepath.Join(t.TempDir(), "fail")
@@ -291,15 +296,15 @@ func TestKubeProxyForgetsFlowsOfAFailedSync(t *testing.T) {
 			there, err := k.has(both[0], chain)
 			return err == nil && there
 		})
-		settle(t, k, f) // what follows from the sync before is done once another one is written
+		settle(t, k, f) // the conntrack cleanup of a sync is done once the next sync is written
 		if left := len(flowsIn(t, k.space)) > 0; left != c.left {
 			t.Errorf("the sync failed at first: %t; the flow is left: %t", c.fails, left)
 		}
 	}
 }
 
-// A restore that refuses the rules of one Service refuses all, and kube-proxy tries no other: Services that come later
-// get none. Ours: TestRefusedRules, TestManyRefused of package proxier.
+// A restore that rejects the rules of one Service rejects all rules, and kube-proxy does not try without that Service.
+// Later Services get no rules. Synclab: TestRefusedRules, TestManyRefused of package proxier.
 func TestKubeProxyLetsOneServiceStopAll(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "refused")
@@ -331,8 +336,8 @@ func TestKubeProxyLetsOneServiceStopAll(t *testing.T) {
 	}
 }
 
-// Two Services claim one address and port: which one gets the packets, kube-proxy draws anew at every sync (k/k#69599).
-// Ours: the older one, TestOldestServiceWins of package proxier.
+// Two Services have the same address and port. At every sync, kube-proxy chooses at random which Service gets the
+// packets (k/k#69599). Synclab chooses the older Service: TestOldestServiceWins of package proxier.
 func TestKubeProxyDrawsTheOrderOfServices(t *testing.T) {
 	t.Parallel()
 	o := oneService()
@@ -360,7 +365,7 @@ func TestKubeProxyDrawsTheOrderOfServices(t *testing.T) {
 		}
 		first := "a"
 		if a, b := strings.Index(string(out), "ns/a external IP"), strings.Index(string(out), "ns/b external IP"); a < 0 || b < 0 {
-			t.Fatalf("a rule is not there:\n%s", out)
+			t.Fatalf("a rule is missing:\n%s", out)
 		} else if b < a {
 			first = "b"
 		}
@@ -368,14 +373,14 @@ func TestKubeProxyDrawsTheOrderOfServices(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("who came first: %v", seen)
+	t.Logf("first Service: %v", seen)
 	if len(seen) != 2 {
 		t.Errorf("the same %d times: is this a later version, in which the difference has gone?", draws)
 	}
 }
 
-// kube-proxy misses what it is told of its node at the start where that comes before it listens, which one CPU for all of
-// its threads makes likely: it knows no zone then, and sends traffic to all of them.
+// kube-proxy loses its node's first event if the event comes before its handler is registered. One CPU for all its
+// threads makes that likely. kube-proxy then knows no zone, and sends traffic to all zones.
 func TestKubeProxyMayLoseItsZone(t *testing.T) {
 	t.Parallel()
 	taskset, err := exec.LookPath("taskset")
@@ -387,7 +392,7 @@ func TestKubeProxyMayLoseItsZone(t *testing.T) {
 	if err := os.WriteFile(one, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	const starts = 60 // one in ten loses it
+	const starts = 60 // about one start in ten loses the zone
 	for n := range starts {
 		var found *Finding
 		c := Comparison{First: Subject{KubeProxy: true}, Second: Subject{Real: true}, KubeProxy: one, State: func(_ *Batch, f *Finding) { found = f }}

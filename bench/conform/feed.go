@@ -19,12 +19,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/sim"
+	"synclab/sim/api"
 )
 
-// both families, in the order in which everything here has them.
+// both lists the families in the order that this package always uses.
 var both = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 
-// key names an object.
+// key identifies an object.
 type key struct{ kind, namespace, name string }
 
 func keyOf(o runtime.Object) key {
@@ -35,27 +36,27 @@ func keyOf(o runtime.Object) key {
 	return key{fmt.Sprintf("%T", o), m.GetNamespace(), m.GetName()}
 }
 
-// feed is the cluster that all sides watch, and what there is in it.
+// feed is the cluster that both sides watch, with its current objects.
 type feed struct {
-	cluster *sim.Cluster
+	cluster *api.Cluster
 	current map[key]runtime.Object
-	// told is what a proxier believes that never lets go of a slice which changed its Service: see entry moved.
+	// told are the slices of a proxier that never removes a slice whose Service label changed: see EntryMoved.
 	told   map[key]map[string]*discoveryv1.EndpointSlice
 	signal int
-	large  bool // there were more than largeCluster endpoints at some time
-	// watched is the node that the proxiers run on; zoneChanged: it got another zone since they started.
+	large  bool // there have been more than largeCluster endpoints
+	// watched is the node that the proxiers run on. zoneChanged: the node's zone has changed since they started.
 	watched     string
 	zoneChanged bool
 }
 
 func newFeed() *feed {
 	return &feed{
-		cluster: sim.NewCluster(clock.RealClock{}), current: map[key]runtime.Object{},
+		cluster: api.NewCluster(clock.RealClock{}), current: map[key]runtime.Object{},
 		told: map[key]map[string]*discoveryv1.EndpointSlice{},
 	}
 }
 
-// apply lets changes happen.
+// apply applies changes to the cluster.
 func (f *feed) apply(ctx context.Context, t sim.Trace) error {
 	for _, change := range t {
 		if err := f.cluster.Apply(ctx, change); err != nil {
@@ -90,7 +91,7 @@ func (f *feed) note(change sim.Change) {
 	}
 }
 
-// objects there are, the signal included.
+// objects returns the current objects, with the signal's objects.
 func (f *feed) objects() *sim.Objects {
 	o := &sim.Objects{}
 	keys := slices.SortedFunc(maps.Keys(f.current), func(a, b key) int { return compareKeys(a, b) })
@@ -111,8 +112,8 @@ func compareKeys(a, b key) int {
 	return slices.Compare([]string{a.kind, a.namespace, a.name}, []string{b.kind, b.namespace, b.name})
 }
 
-// traceTo is what must happen to come from what there is to some objects: Nodes first, then what goes, then what comes
-// or changes. Another object of the same name is not a change of the first.
+// traceTo returns the changes from the current objects to o: nodes, then deletions, then additions and updates. An
+// object with the same name but another UID is deleted and added, not updated.
 func (f *feed) traceTo(o *sim.Objects) sim.Trace {
 	var t, gone sim.Trace
 	wanted := map[key]bool{}
@@ -147,8 +148,8 @@ func (f *feed) traceTo(o *sim.Objects) sim.Trace {
 	return slices.Insert(t, nodes, gone...)
 }
 
-// another says whether b is not the object a in a later state: it was made anew. A slice cannot change its addressType.
-// Nodes stay: a proxier does not outlive its own.
+// another reports whether b is a new object with a's name, not a later state of a. A slice cannot change its
+// addressType. A Node is never new, because a proxier does not outlive its node.
 func another(a, b runtime.Object) bool {
 	switch a := a.(type) {
 	case *discoveryv1.EndpointSlice:
@@ -170,20 +171,20 @@ func alike(a, b runtime.Object) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// The signal is a Service by which one sees how far a proxier is. Both of its watches are ordered: once there is a chain
-// whose name takes the newest port name, from the Service, and the newest address, from the slice, all that happened
-// before has arrived too.
+// The signal is a Service that shows how far a proxier has synced. Events of both watches (Service and EndpointSlice)
+// arrive in order. The name of a signal chain depends on the newest port name (Service) and the newest address (slice).
+// Once that chain exists, all earlier changes have arrived too.
 const (
 	signalNamespace = "synclab"
 	signalName      = "signal"
 )
 
-var signalIPs = map[corev1.IPFamily][2]string{ // of the Service, and before the number of the endpoint
+var signalIPs = map[corev1.IPFamily][2]string{ // the Service's address, and the prefix of its endpoint's address
 	corev1.IPv4Protocol: {"10.255.255.1", "10.254."},
 	corev1.IPv6Protocol: {"fd00:255::1", "fd00:254::"},
 }
 
-// raise changes the signal, and gives the chain to wait for in each family.
+// raise changes the signal, and returns the chain to wait for in each family.
 func (f *feed) raise(ctx context.Context) (map[corev1.IPFamily]string, error) {
 	f.signal++
 	port := fmt.Sprintf("s%d", f.signal)
@@ -220,7 +221,7 @@ func (f *feed) raise(ctx context.Context) (map[corev1.IPFamily]string, error) {
 	return chains, f.apply(ctx, t)
 }
 
-// endpointChain is the name that kube-proxy gives to an endpoint's chain: 80 bits of SHA-256 in base32.
+// endpointChain returns kube-proxy's name for an endpoint's chain: 80 bits of SHA-256 in base32.
 func endpointChain(port, protocol string, endpoint netip.AddrPort) string {
 	sum := sha256.Sum256([]byte(port + protocol + endpoint.String()))
 	return "KUBE-SEP-" + base32.StdEncoding.EncodeToString(sum[:10])

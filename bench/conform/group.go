@@ -6,19 +6,20 @@ import (
 	"strings"
 )
 
-// place is where rules of one Service port stand.
+// place is a chain, or the part of a shared chain that has the rules of one Service port.
 type place struct {
 	table, chain string
-	// port is "ns/name:port protocol" where a chain holds rules of many Services; empty in a chain of one.
+	// port is "ns/name:port protocol" in a chain with rules of many Services; empty in a chain of one Service.
 	port string
 }
 
-// Grouped are the rules of one family by Service ("ns/name"), or "" for what all share. Within a place, the order is that
-// of the tables: it decides which rule a packet meets first. Between Service ports in a shared chain it decides nothing,
-// but where two claim one address; kube-proxy draws lots there at every sync.
+// Grouped maps each Service ("ns/name") of one family to its rules; "" is the key of rules that all Services share.
+// Within a place, rules keep the order of the table, because it decides which rule a packet meets first. Between
+// Service ports in a shared chain, order matters only if two ports have the same address; kube-proxy's order there is
+// random.
 type Grouped map[string]map[place][]string
 
-// dispatch says whether a chain holds rules of all Services.
+// dispatch reports whether a chain is shared by all Services.
 func dispatch(chain string) bool {
 	switch chain {
 	case "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL":
@@ -27,10 +28,10 @@ func dispatch(chain string) bool {
 	return false
 }
 
-// afterServices marks rules that stand behind those of all Services, as the jump to the NodePorts must.
+// afterServices marks rules after the rules of all Services, such as the jump to the NodePorts.
 const afterServices = "(last)"
 
-// Group sorts reachable rules by Service.
+// Group groups reachable rules by Service.
 func Group(tables Tables) Grouped {
 	g := Grouped{}
 	for _, table := range slices.Sorted(maps.Keys(tables)) {
@@ -52,7 +53,7 @@ func Group(tables Tables) Grouped {
 				}
 				g.add(serviceOf(port), place{table, chain, port}, rule)
 			}
-			// With NodePort addresses there is one for each, in any order.
+			// With nodePortAddresses there is one rule for each address, in any order.
 			g.add("", place{table, chain, afterServices}, slices.Sorted(slices.Values(rules[last:]))...)
 		}
 	}
@@ -66,7 +67,7 @@ func (g Grouped) add(service string, at place, rules ...string) {
 	g[service][at] = append(g[service][at], rules...)
 }
 
-// portOf is the Service port ("ns/name:port") that a rule's comment begins with; empty for other rules.
+// portOf returns the Service port ("ns/name:port") at the start of a rule's comment; empty for other rules.
 func portOf(rule string) string {
 	word, _, _ := strings.Cut(commentOf(rule), " ")
 	if strings.Contains(word, "/") {
@@ -81,15 +82,15 @@ func protocolOf(rule string) string {
 	return " " + protocol
 }
 
-// serviceOf a Service port: without the port.
+// serviceOf returns the Service of a Service port.
 func serviceOf(port string) string {
 	service, _, _ := strings.Cut(port, ":")
 	service, _, _ = strings.Cut(service, " ")
 	return service
 }
 
-// ownersOf finds which Service port each chain is of: that of the rule in a shared chain which leads there, by however
-// many steps.
+// ownersOf maps each chain to its Service port. A rule of a shared chain names the port, and jumps to the chain
+// directly or through other chains.
 func ownersOf(chains map[string][]string) map[string]string {
 	owners := map[string]string{}
 	var claim func(chain, owner string)
@@ -115,7 +116,7 @@ func ownersOf(chains map[string][]string) map[string]string {
 	return owners
 }
 
-// own says whether a chain is of one Service port.
+// own reports whether a chain belongs to one Service port.
 func own(chain string) bool {
 	for _, prefix := range []string{"KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"} {
 		if strings.HasPrefix(chain, prefix) {

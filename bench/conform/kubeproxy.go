@@ -19,7 +19,7 @@ import (
 	"synclab/sim/front"
 )
 
-// kubeProxy is an unmodified kube-proxy in a namespace of its own, and the API front that it watches.
+// kubeProxy is an unmodified kube-proxy in a separate network namespace, with the fake API server that it watches.
 type kubeProxy struct {
 	space   *space
 	variant iptables.Variant
@@ -27,10 +27,10 @@ type kubeProxy struct {
 	exited  chan struct{}
 	log     string
 	front   *front.Front
-	hangUp  context.CancelFunc // ends the front's server
+	hangUp  context.CancelFunc // stops the fake API server
 }
 
-// startKubeProxy runs the command in a namespace with the node's addresses, on the cluster of the feed.
+// startKubeProxy runs the command in a namespace with the node's addresses, on the feed's cluster.
 func startKubeProxy(ctx context.Context, command string, s Setting, node *corev1.Node, f *feed) (*kubeProxy, error) {
 	sp, err := newSpace(nodeIPs(node))
 	if err != nil {
@@ -72,7 +72,7 @@ func (k *kubeProxy) start(ctx context.Context, command, dir string, s Setting, n
 	if k.front, err = front.New(f.cluster, front.Options{}); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	go func() { _ = k.front.Serve(serving, listener) }() // kube-proxy says it when the front is gone
+	go func() { _ = k.front.Serve(serving, listener) }() // kube-proxy's log shows if this server fails
 	kubeconfig, err := front.Kubeconfig("http://"+listener.Addr().String(), nil)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (k *kubeProxy) start(ctx context.Context, command, dir string, s Setting, n
 	k.cmd = exec.Command(command, "--config", filepath.Join(dir, "config"), "-v", "2")
 	k.cmd.Stdout, k.cmd.Stderr = log, log
 	k.cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "XTABLES_LOCKFILE="+filepath.Join(dir, "lock"))
-	k.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with the namespace's thread
+	k.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when the namespace's thread ends
 	if err := k.space.do(k.cmd.Start); err != nil {
 		return err
 	}
@@ -100,8 +100,8 @@ func (k *kubeProxy) start(ctx context.Context, command, dir string, s Setting, n
 	return nil
 }
 
-// linkTools makes a folder in which iptables is the variant wanted. Both variants' binaries go by the name they are
-// called by, and know the plain ones.
+// linkTools fills a folder in which the plain name iptables is the given variant. The binaries of both variants choose
+// their function by the name they are called by, and know the plain names.
 func linkTools(dir string, variant iptables.Variant) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -121,18 +121,18 @@ func linkTools(dir string, variant iptables.Variant) error {
 	return nil
 }
 
-// The kernel tells nobody of a change in legacy tables, so one has to look.
+// The kernel sends no notification of a change in legacy tables, so await polls.
 const (
 	lookEvery   = 3 * time.Millisecond
 	lookTimeout = time.Minute
 )
 
-// await returns when nat holds a chain in each family.
+// await returns when nat has the given chain in each family.
 func (k *kubeProxy) await(ctx context.Context, chains map[corev1.IPFamily]string) error {
 	return k.awaitEach(ctx, func(family corev1.IPFamily) (bool, error) { return k.has(family, chains[family]) })
 }
 
-// awaitEach looks until there is what shall be, in each family.
+// awaitEach polls until has returns true for each family.
 func (k *kubeProxy) awaitEach(ctx context.Context, has func(corev1.IPFamily) (bool, error)) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -149,9 +149,9 @@ func (k *kubeProxy) awaitEach(ctx context.Context, has func(corev1.IPFamily) (bo
 			select {
 			case <-tick.C:
 			case <-timeout:
-				return fmt.Errorf("kube-proxy has not synced %s within %s; it says:\n%s", family, lookTimeout, k.tail())
+				return fmt.Errorf("kube-proxy has not synced %s within %s; its log ends with:\n%s", family, lookTimeout, k.tail())
 			case <-k.exited:
-				return fmt.Errorf("kube-proxy has ended: %s\n%s", k.cmd.ProcessState, k.tail())
+				return fmt.Errorf("kube-proxy exited: %s\n%s", k.cmd.ProcessState, k.tail())
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
@@ -176,7 +176,7 @@ func (k *kubeProxy) save(family corev1.IPFamily) (Grouped, error) {
 	return saveIn(k.space, k.variant, family)
 }
 
-// saveIn reads the rules that a namespace has.
+// saveIn reads the rules of a namespace.
 func saveIn(s *space, variant iptables.Variant, family corev1.IPFamily) (Grouped, error) {
 	out, err := savedIn(s, variant, family)
 	if err != nil {
@@ -189,7 +189,7 @@ func saveIn(s *space, variant iptables.Variant, family corev1.IPFamily) (Grouped
 	return Group(tables.Reachable()), nil
 }
 
-// savedIn is what iptables-save prints in a namespace.
+// savedIn returns the output of iptables-save in a namespace.
 func savedIn(s *space, variant iptables.Variant, family corev1.IPFamily) (out []byte, err error) {
 	name := iptables.Binary(variant, family, "save")
 	path, err := iptables.FindBinary(name)
@@ -205,7 +205,7 @@ func savedIn(s *space, variant iptables.Variant, family corev1.IPFamily) (out []
 	return out, nil
 }
 
-// tail is the end of the log.
+// tail returns the end of kube-proxy's log.
 func (k *kubeProxy) tail() string {
 	text, err := os.ReadFile(k.log)
 	if err != nil {
@@ -224,7 +224,7 @@ func (k *kubeProxy) stop() {
 		k.hangUp()
 	}
 	if k.front != nil {
-		k.front.Close() // the feed's cluster goes on, with another kube-proxy
+		k.front.Close() // the feed's cluster stays, for another kube-proxy
 	}
 	k.space.close()
 	_ = os.RemoveAll(filepath.Dir(k.log))

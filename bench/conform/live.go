@@ -16,14 +16,14 @@ import (
 	"synclab/sim"
 )
 
-// Live is an unmodified kube-proxy at work on a cluster, for who wants to see more of it than how its rules differ.
+// Live is an unmodified kube-proxy on a simulated cluster, for callers that need more than differences of rules.
 type Live struct {
 	feed  *feed
 	proxy *kubeProxy
 	mode  string
 }
 
-// StartLive starts kube-proxy on what there is, in the mode of the setting's configuration; node names its node.
+// StartLive starts kube-proxy on the objects, in the mode of the setting's configuration. node is the name of its node.
 func StartLive(ctx context.Context, command string, s Setting, node string, o *sim.Objects) (*Live, error) {
 	l := &Live{feed: newFeed(), mode: string(s.Config.Mode)}
 	if err := l.feed.apply(ctx, l.feed.traceTo(o)); err != nil {
@@ -33,9 +33,9 @@ func StartLive(ctx context.Context, command string, s Setting, node string, o *s
 	i := slices.IndexFunc(o.Nodes, func(n *corev1.Node) bool { return n.Name == node })
 	if i < 0 {
 		l.feed.cluster.Stop()
-		return nil, fmt.Errorf("node %q is not there", node)
+		return nil, fmt.Errorf("node %q is not in the cluster", node)
 	}
-	l.feed.watched = node // from now on
+	l.feed.watched = node // the feed records zone changes from here on
 	var err error
 	if l.proxy, err = startKubeProxy(ctx, command, s, o.Nodes[i], l.feed); err != nil {
 		l.feed.cluster.Stop()
@@ -44,21 +44,21 @@ func StartLive(ctx context.Context, command string, s Setting, node string, o *s
 	return l, nil
 }
 
-// Become lets what must happen happen, so that there are these objects.
+// Become applies the changes that turn the current objects into o.
 func (l *Live) Become(ctx context.Context, o *sim.Objects) error {
 	return l.feed.apply(ctx, l.feed.traceTo(o))
 }
 
-// Objects there are, those of the signal (Sync) included.
+// Objects returns the current objects, with the objects of the signal (see Sync).
 func (l *Live) Objects() *sim.Objects { return l.feed.objects() }
 
-// Told are the slices as kube-proxy's cache has them: see EntryMoved.
+// Told returns the slices as kube-proxy's cache stores them: see EntryMoved.
 func (l *Live) Told() []*discoveryv1.EndpointSlice { return sortedSlices(l.feed.told) }
 
-// ZoneChanged says whether the zone of kube-proxy's node has changed since it started: see EntryZone.
+// ZoneChanged reports whether the zone of kube-proxy's node has changed since the start: see EntryZone.
 func (l *Live) ZoneChanged() bool { return l.feed.zoneChanged }
 
-// Sync returns when kube-proxy has written everything that has happened.
+// Sync returns when kube-proxy has written all changes so far.
 func (l *Live) Sync(ctx context.Context) error {
 	signal, err := l.feed.raise(ctx)
 	if err != nil {
@@ -73,22 +73,22 @@ func (l *Live) Sync(ctx context.Context) error {
 // Do runs f on a thread in kube-proxy's network namespace.
 func (l *Live) Do(f func() error) error { return l.proxy.space.do(f) }
 
-// Saved is what iptables-save prints of kube-proxy's rules.
+// Saved returns the output of iptables-save for kube-proxy's rules.
 func (l *Live) Saved(family corev1.IPFamily) ([]byte, error) {
 	return savedIn(l.proxy.space, l.proxy.variant, family)
 }
 
-// Machine says what rules may use, in kube-proxy's namespace.
+// Machine returns the kernel and tool features in kube-proxy's namespace.
 func (l *Live) Machine() (proxier.Machine, error) { return machineOf(l.proxy.space, l.proxy.variant) }
 
-// Stop ends kube-proxy, and the cluster that it watches.
+// Stop stops kube-proxy and the cluster that it watches.
 func (l *Live) Stop() {
 	l.proxy.stop()
 	l.feed.cluster.Stop()
 }
 
-// awaitNftables returns when the table of mode nftables holds the chain of the signal's newest port, in each family: it
-// does when both the Service and the slice have come.
+// awaitNftables returns when the table of mode nftables has the chain of the signal's newest port, in each family.
+// kube-proxy writes that chain when both the Service and the slice have arrived.
 func (k *kubeProxy) awaitNftables(ctx context.Context, signal int) error {
 	port := fmt.Sprintf("-%s/%s/tcp/s%d", signalNamespace, signalName, signal)
 	return k.awaitEach(ctx, func(family corev1.IPFamily) (there bool, err error) {

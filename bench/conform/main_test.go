@@ -11,7 +11,8 @@ import (
 	"synclab/bench/upstream"
 )
 
-// The environment by which the part of a test outside of the namespace tells the part inside which kube-proxy to take.
+// envKubeProxy is the environment variable that passes the path of kube-proxy to the part of a test inside the
+// namespace.
 const envKubeProxy = "SYNCLAB_TEST_KUBE_PROXY"
 
 func TestMain(m *testing.M) {
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(netns.TestMain(m))
 }
 
-// findKubeProxy takes the one on PATH, or the pinned one that was built before. Where one is required, it is built.
+// findKubeProxy returns the kube-proxy on PATH, or the pinned one from the cache. If one is required, it builds it.
 func findKubeProxy() (string, error) {
 	if path, err := exec.LookPath("kube-proxy"); err == nil {
 		return path, nil
@@ -38,7 +39,8 @@ func findKubeProxy() (string, error) {
 
 func required() bool { return os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") != "" }
 
-// kubeProxyCommand is the kube-proxy to compare with. Without one the test is skipped, or fails where one is required.
+// kubeProxyCommand returns the kube-proxy to compare with. Without one the test is skipped, or fails if one is
+// required.
 func kubeProxyCommand(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv(envKubeProxy)

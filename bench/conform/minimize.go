@@ -12,8 +12,8 @@ import (
 	"synclab/sim"
 )
 
-// Minimize looks for a smaller pair of states after which fails still says yes. before may be nil, and comes back as nil
-// where what was there before does not matter. budget bounds how often fails is asked.
+// Minimize returns a smaller pair of states for which fails still returns true. before may be nil. The returned before
+// is nil if the state before does not matter. budget bounds the number of calls of fails.
 func Minimize(ctx context.Context, before, after *sim.Objects, budget int, fails func(ctx context.Context, before, after *sim.Objects) (bool, error)) (*sim.Objects, *sim.Objects, error) {
 	m := &minimizer{before: withoutSignal(before), after: withoutSignal(after), budget: budget, fails: fails}
 	if m.before != nil {
@@ -40,7 +40,7 @@ type minimizer struct {
 	fails         func(ctx context.Context, before, after *sim.Objects) (bool, error)
 }
 
-// try keeps a smaller pair if it fails too.
+// try keeps a smaller pair if fails returns true for it.
 func (m *minimizer) try(ctx context.Context, before, after *sim.Objects) error {
 	if m.budget <= 0 {
 		return nil
@@ -54,7 +54,7 @@ func (m *minimizer) try(ctx context.Context, before, after *sim.Objects) error {
 	return err
 }
 
-// edited makes a copy of both states, with f applied to each.
+// edited copies both states and applies f to each copy.
 func (m *minimizer) edited(f func(*sim.Objects)) (before, after *sim.Objects) {
 	edit := func(o *sim.Objects) *sim.Objects {
 		if o == nil {
@@ -68,7 +68,7 @@ func (m *minimizer) edited(f func(*sim.Objects)) (before, after *sim.Objects) {
 	return edit(m.before), edit(m.after)
 }
 
-// dropServices leaves out half of the Services, a quarter, and so on down to each alone.
+// dropServices tries to remove half of the Services, then a quarter, and so on down to single Services.
 func (m *minimizer) dropServices(ctx context.Context) error {
 	return m.halve(ctx, func() []key {
 		return keysOf(m.before, m.after, func(o *sim.Objects) []*corev1.Service { return o.Services })
@@ -127,7 +127,7 @@ func (m *minimizer) halve(ctx context.Context, all func() []key, drop func(*sim.
 	return nil
 }
 
-// dropEndpoints leaves out one endpoint after the other.
+// dropEndpoints tries to remove one endpoint after the other.
 func (m *minimizer) dropEndpoints(ctx context.Context) error {
 	for _, k := range keysOf(m.before, m.after, func(o *sim.Objects) []*discoveryv1.EndpointSlice { return o.Slices }) {
 		for i := mostEndpoints(m, k) - 1; i >= 0; i-- {
@@ -178,7 +178,7 @@ func editService(o *sim.Objects, k key, f func(*corev1.Service)) {
 	}
 }
 
-// plainAddresses writes addresses as RFC 5952 does: files with older forms are refused.
+// plainAddresses writes addresses in the form of RFC 5952, because sim.ReadObjects rejects older forms.
 func plainAddresses(s *corev1.Service) {
 	for i := range s.Spec.ClusterIPs {
 		s.Spec.ClusterIPs[i] = plainAddress(s.Spec.ClusterIPs[i])
@@ -204,7 +204,7 @@ func plainAddress(text string) string {
 	return text
 }
 
-// plainer are edits that make a Service say less.
+// plainer are edits that simplify a Service.
 var plainer = []func(*corev1.Service){
 	plainAddresses,
 	func(s *corev1.Service) { s.Spec.ExternalIPs = nil },
@@ -232,7 +232,7 @@ var plainer = []func(*corev1.Service){
 	func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[:min(1, len(s.Spec.Ports))] },
 }
 
-// plainerSlices are edits that make a slice say less.
+// plainerSlices are edits that simplify a slice.
 var plainerSlices = []func(*discoveryv1.EndpointSlice){
 	func(s *discoveryv1.EndpointSlice) {
 		for i := range s.Endpoints {
@@ -279,7 +279,7 @@ func (m *minimizer) dropFields(ctx context.Context) error {
 	return nil
 }
 
-// tryOther tries a pair that may be the same as before the edit: then there is nothing to try.
+// tryOther tries a pair, unless the edit changed nothing.
 func (m *minimizer) tryOther(ctx context.Context, before, after *sim.Objects) error {
 	if sameObjects(m.before, before) && sameObjects(m.after, after) {
 		return nil

@@ -9,9 +9,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"synclab/sim"
+	"synclab/sim/random"
 )
 
-// hasTerminatingNodePort is a difference that takes a Service with a NodePort and an endpoint that terminates.
+// hasTerminatingNodePort stands in for a difference: it needs a Service with a NodePort and a terminating endpoint.
 func hasTerminatingNodePort(o *sim.Objects) bool {
 	return slices.ContainsFunc(o.Services, func(s *corev1.Service) bool {
 		return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }) &&
@@ -26,7 +27,7 @@ func hasTerminatingNodePort(o *sim.Objects) bool {
 
 func TestMinimize(t *testing.T) {
 	for seed := range uint64(20) {
-		c := sim.NewRandomCluster(sim.RandomOptions{Seed: seed})
+		c := random.New(random.Options{Seed: seed})
 		before := c.Objects()
 		c.Next()
 		after := c.Objects()
@@ -42,26 +43,26 @@ func TestMinimize(t *testing.T) {
 			t.Fatal(err)
 		}
 		if small != nil {
-			t.Errorf("seed %d: what was there before is kept, and does not matter", seed)
+			t.Errorf("seed %d: Minimize kept the state before, which does not matter", seed)
 		}
 		if !hasTerminatingNodePort(smaller) {
-			t.Fatalf("seed %d: what is left does not differ", seed)
+			t.Fatalf("seed %d: the smaller state does not differ", seed)
 		}
 		if len(smaller.Services) != 1 || len(smaller.Slices) != 1 || len(smaller.Slices[0].Endpoints) != 1 {
 			t.Errorf("seed %d, %d tries: %d Services, %d slices", seed, tried, len(smaller.Services), len(smaller.Slices))
 		}
 		if svc := smaller.Services[0]; len(svc.Spec.ExternalIPs)+len(svc.Status.LoadBalancer.Ingress)+len(svc.Spec.LoadBalancerSourceRanges) > 0 || len(svc.Spec.Ports) != 1 {
-			t.Errorf("seed %d: fields that do not matter are left: %+v", seed, svc.Spec)
+			t.Errorf("seed %d: Minimize kept fields that do not matter: %+v", seed, svc.Spec)
 		}
 		if !hasTerminatingNodePort(after) || len(before.Nodes) == 0 {
-			t.Errorf("seed %d: the objects that were given are not as they were", seed)
+			t.Errorf("seed %d: Minimize changed its input objects", seed)
 		}
 	}
 }
 
-// A budget is kept.
+// Minimize stops when its budget is used up.
 func TestMinimizeKeepsItsBudget(t *testing.T) {
-	o := sim.NewRandomCluster(sim.RandomOptions{Seed: 1}).Objects()
+	o := random.New(random.Options{Seed: 1}).Objects()
 	tried := 0
 	if _, _, err := Minimize(t.Context(), nil, o, 7, func(context.Context, *sim.Objects, *sim.Objects) (bool, error) {
 		tried++

@@ -16,7 +16,8 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// Options of our proxier for a setting, on a node: the same families, addresses and configuration as kube-proxy gets.
+// Options returns the options of Synclab's proxier for a setting and a node: the families, addresses and configuration
+// that kube-proxy gets too.
 func (s Setting) Options(node *corev1.Node, machine proxier.Machine) proxier.Options {
 	ips := nodeIPs(node)
 	loopback := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
@@ -27,18 +28,18 @@ func (s Setting) Options(node *corev1.Node, machine proxier.Machine) proxier.Opt
 	}
 }
 
-// rendered is our proxier without a kernel: a full sync of what there is, into a model of the tables.
+// rendered is Synclab's proxier without a kernel: a full sync of the current objects into a model of the tables.
 type rendered struct {
 	setting Setting
 	node    string
 	machine proxier.Machine
 }
 
-// renderObjects gives the rules for some objects, by family.
+// renderObjects returns the rules for the given objects, by family.
 func (r *rendered) renderObjects(ctx context.Context, services []*corev1.Service, eps []*discoveryv1.EndpointSlice, nodes []*corev1.Node) (map[corev1.IPFamily]Grouped, error) {
 	i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == r.node })
 	if i < 0 {
-		return nil, fmt.Errorf("node %s is not there", r.node)
+		return nil, fmt.Errorf("node %s is not in the cluster", r.node)
 	}
 	models, err := proxier.Render(ctx, r.setting.Options(nodes[i], r.machine), services, eps, nodes[i])
 	if err != nil {
@@ -66,7 +67,7 @@ func (r *rendered) rules(ctx context.Context, f *feed, _ map[corev1.IPFamily]str
 
 func (r *rendered) stop() {}
 
-// installed is our proxier in a namespace of its own, with partial syncs, as it watches the cluster through informers.
+// installed is Synclab's proxier in a separate namespace, with partial syncs. It watches the cluster through informers.
 type installed struct {
 	space   *space
 	variant iptables.Variant
@@ -87,7 +88,7 @@ func startInstalled(ctx context.Context, s Setting, node *corev1.Node, f *feed) 
 			return err
 		}
 		o := s.Options(node, machine)
-		o.Addresses = func() ([]netip.Addr, error) { // in the thread that syncs
+		o.Addresses = func() ([]netip.Addr, error) { // runs on the thread that syncs
 			return conntrack.NewKernel(netns.None()).LocalAddrs(both...)
 		}
 		o.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return conntrack.NewKernel(netns.None()), nil }
@@ -120,7 +121,7 @@ func (in *installed) stop() {
 	in.space.close()
 }
 
-// machineOf asks what the rules may use, in a namespace.
+// machineOf detects the kernel and tool features in a namespace.
 func machineOf(s *space, variant iptables.Variant) (machine proxier.Machine, err error) {
 	err = s.do(func() (err error) {
 		machine, err = proxier.ExamineMachine(variant)
@@ -129,7 +130,7 @@ func machineOf(s *space, variant iptables.Variant) (machine proxier.Machine, err
 	return machine, err
 }
 
-// sortedSlices are told as a feed keeps them.
+// sortedSlices returns the slices of a feed's told map, sorted.
 func sortedSlices(told map[key]map[string]*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	var all []*discoveryv1.EndpointSlice
 	for _, byName := range told {

@@ -3,20 +3,22 @@ package conform
 import (
 	"fmt"
 
-	"synclab/sim"
+	"synclab/sim/random"
 )
 
-// How a random batch is made up.
+// The shape of a random batch.
 const (
-	// BatchClusters is how many clusters a batch holds, one after the other, in one setting and with one kube-proxy.
+	// BatchClusters is the number of clusters in a batch. They follow one another in one setting and with one
+	// kube-proxy.
 	BatchClusters = 25
-	// steps is how often something happens to each cluster.
+	// steps is the number of changes to each cluster.
 	steps = 3
-	// realEvery: in every such batch our proxier runs with real tables too, instead of rendering them.
+	// realEvery is the interval of batches in which Synclab's proxier runs with real tables too, instead of rendering
+	// them.
 	realEvery = 8
 )
 
-// RandomBatch is the batch that a seed stands for: a setting, and clusters that follow one another.
+// RandomBatch returns the batch of a seed: a setting, and clusters that follow one another.
 func RandomBatch(seed uint64, clusters int, limit Constraint) *Batch {
 	s := DrawSetting(seed, limit)
 	b := &Batch{Name: fmt.Sprintf("seed %d (%s)", seed, s), Setting: s, Node: "node-0", Real: seed%realEvery == 0}
@@ -28,7 +30,7 @@ func RandomBatch(seed uint64, clusters int, limit Constraint) *Batch {
 		b.Replay += " --family " + string(limit.Family)
 	}
 	n, step := -1, steps
-	var cluster *sim.RandomCluster
+	var cluster *random.Cluster
 	b.Next = func() (Step, bool, error) {
 		if step++; step <= steps {
 			return Step{What: fmt.Sprintf("cluster %d, step %d", n, step), Trace: cluster.Next()}, true, nil
@@ -36,8 +38,8 @@ func RandomBatch(seed uint64, clusters int, limit Constraint) *Batch {
 		if n, step = n+1, 0; n == clusters {
 			return Step{}, false, nil
 		}
-		// Far from the seeds of other batches, which are often the next numbers.
-		cluster = sim.NewRandomCluster(sim.RandomOptions{Seed: seed*1_000_003 + uint64(n), Families: s.Families})
+		// The seeds of other batches are often the next numbers: keep far from them.
+		cluster = random.New(random.Options{Seed: seed*1_000_003 + uint64(n), Families: s.Families})
 		return Step{What: fmt.Sprintf("cluster %d", n), Objects: cluster.Objects()}, true, nil
 	}
 	return b

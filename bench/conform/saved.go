@@ -12,10 +12,10 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// Tables are the rules of one family: table, chain, rules as iptables.Canonical spells them, without counters.
+// Tables are the rules of one family, by table and chain. Rules are spelled as by iptables.Canonical, without counters.
 type Tables map[string]map[string][]string
 
-// Parse reads what iptables-save prints, of either variant, or Model.Save.
+// Parse reads the output of iptables-save (either variant) or Model.Save.
 func Parse(saved string, family corev1.IPFamily) (Tables, error) {
 	tables := Tables{}
 	table := ""
@@ -36,12 +36,12 @@ func Parse(saved string, family corev1.IPFamily) (Tables, error) {
 			chain, _, _ := strings.Cut(text[1:], " ")
 			tables[table][chain] = tables[table][chain][:0:0]
 		default:
-			if strings.HasPrefix(text, "[") { // counters, with -c
+			if strings.HasPrefix(text, "[") { // counters, from option -c
 				_, text, _ = strings.Cut(text, "] ")
 			}
 			words := strings.Fields(text)
 			if len(words) < 2 || words[0] != "-A" {
-				return nil, fmt.Errorf("line %d: %q is no rule", line, text)
+				return nil, fmt.Errorf("line %d: %q is not a rule of iptables-save", line, text)
 			}
 			tables[table][words[1]] = append(tables[table][words[1]], iptables.Canonical(text, family))
 		}
@@ -49,21 +49,21 @@ func Parse(saved string, family corev1.IPFamily) (Tables, error) {
 	return tables, scanner.Err()
 }
 
-// targetOf a rule: the chain or extension it jumps to; empty when it has none.
+// targetOf returns the chain or extension that a rule jumps to; empty if there is none.
 func targetOf(rule string) string {
 	_, after, _ := strings.Cut(rule, " -j ")
 	target, _, _ := strings.Cut(after, " ")
 	return target
 }
 
-// commentOf a rule; empty when it has none.
+// commentOf returns the comment of a rule; empty if there is none.
 func commentOf(rule string) string {
 	_, after, _ := strings.Cut(rule, ` --comment "`)
 	comment, _, _ := strings.Cut(after, `"`)
 	return comment
 }
 
-// builtin says whether packets enter a chain from a hook.
+// builtin reports whether packets enter a chain from a hook.
 func builtin(chain string) bool {
 	switch chain {
 	case "PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING":
@@ -72,8 +72,8 @@ func builtin(chain string) bool {
 	return false
 }
 
-// Reachable leaves out the chains that no packet can reach from a hook. kube-proxy leaves such chains for a while: what
-// they hold says when it cleans up, not what it does with packets.
+// Reachable removes the chains that no packet can reach from a hook. kube-proxy keeps such chains until it cleans up.
+// Their rules do not change what happens to packets.
 func (t Tables) Reachable() Tables {
 	found := Tables{}
 	for table, chains := range t {

@@ -11,15 +11,16 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/world"
 )
 
-// parts is how many times the rules are compared while the changes of one scenario step happen.
+// parts is the number of comparisons during the changes of one scenario step.
 const parts = 3
 
-// ScenarioBatch is the life of a scenario's cluster, compared before and during each step. Time, probes, faults and
-// restarts are left out. cfg is the configuration that a run of the scenario would have.
+// ScenarioBatch returns the batch of a scenario's cluster, compared before and during each step. It omits time, probes,
+// faults and restarts. cfg is the configuration of a run of the scenario.
 func ScenarioBatch(s *scenarios.Scenario, cfg *v1alpha1.KubeProxyConfiguration, variant iptables.Variant) (*Batch, error) {
-	world, err := sim.NewWorld(s.Shape, s.Seed)
+	world, err := world.NewWorld(s.Shape, s.Seed)
 	if err != nil {
 		return nil, fmt.Errorf("scenario %s: %w", s.Name, err)
 	}
@@ -48,8 +49,8 @@ func ScenarioBatch(s *scenarios.Scenario, cfg *v1alpha1.KubeProxyConfiguration, 
 	return b, nil
 }
 
-// happens gives what a scenario's step does to a world.
-func happens(w *sim.World, step scenarios.Step) (sim.Trace, error) {
+// happens applies a scenario's step to a world, and returns the changes.
+func happens(w *world.World, step scenarios.Step) (sim.Trace, error) {
 	switch {
 	case step.Create != nil:
 		return w.Create(*step.Create)
@@ -65,7 +66,7 @@ func happens(w *sim.World, step scenarios.Step) (sim.Trace, error) {
 	return nil, nil
 }
 
-// following gives the steps of a batch: the first, and then the changes of each trace in parts.
+// following returns the steps of a batch: first, and then the changes of each trace in parts.
 func following(first Step, next func(i int) (what string, t sim.Trace, more bool, err error)) func() (Step, bool, error) {
 	pending := []Step{first}
 	i := 0
@@ -89,13 +90,14 @@ func following(first Step, next func(i int) (what string, t sim.Trace, more bool
 	}
 }
 
-// The events that objects of files see after their first state was compared.
+// The churn of objects from files, after their first state was compared.
 const (
 	churnEvents = 15
 	churnSeed   = 1
 )
 
-// ObjectsBatch compares some objects, and what comes of them with a little churn. With then, that state comes instead.
+// ObjectsBatch returns a batch of the objects o, followed by a little churn. If then is set, it follows instead of
+// churn.
 func ObjectsBatch(name string, o, then *sim.Objects, s Setting) *Batch {
 	b := &Batch{Name: fmt.Sprintf("%s (%s)", name, s), Setting: s, Replay: "synclab compare --rules -f " + name + " --variant " + string(s.Variant)}
 	if then != nil {
@@ -110,22 +112,22 @@ func ObjectsBatch(name string, o, then *sim.Objects, s Setting) *Batch {
 		}
 		return b
 	}
-	kinds := []string{"readiness", "endpoints"} // of the churn; Services may be so few that they must stay
-	var world *sim.World
+	kinds := []string{"readiness", "endpoints"} // kinds of churn; no "services" churn, because there may be few Services
+	var w *world.World
 	b.Next = following(Step{What: "at first", Objects: o}, func(i int) (string, sim.Trace, bool, error) {
 		if i == len(kinds) || !haveEndpoints(o) {
 			return "", nil, false, nil
 		}
-		if world == nil {
-			world = sim.WorldOf(o, churnSeed)
+		if w == nil {
+			w = world.WorldOf(o, churnSeed)
 		}
-		t, err := world.Churn(scenarios.Churn{Rate: 1, Events: churnEvents, Kind: kinds[i]})
+		t, err := w.Churn(scenarios.Churn{Rate: 1, Events: churnEvents, Kind: kinds[i]})
 		return "churn of " + kinds[i], t, true, err
 	})
 	return b
 }
 
-// haveEndpoints says whether there is anything to churn.
+// haveEndpoints reports whether there are endpoints to churn.
 func haveEndpoints(o *sim.Objects) bool {
 	served := map[key]bool{}
 	for _, svc := range o.Services {

@@ -17,32 +17,33 @@ import (
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/sim"
+	"synclab/sim/random"
 )
 
-// Setting is everything but the cluster that shapes the rules.
+// Setting has all inputs of the rules except the cluster.
 type Setting struct {
 	Variant iptables.Variant
-	// Families of the cluster, the preferred one first. Both proxiers always write both families' tables.
+	// Families of the cluster, the preferred family first. Both proxiers always write the tables of both families.
 	Families []corev1.IPFamily
 	Config   *v1alpha1.KubeProxyConfiguration
 
-	// tools may change the folder of tools that kube-proxy finds first on its PATH: for tests of faults.
+	// tools, if set, may change the folder of tools that is first on kube-proxy's PATH. Only tests of faults set it.
 	tools func(dir string) error
 }
 
-// Constraint limits which settings are drawn.
+// Constraint limits the settings that DrawSetting returns.
 type Constraint struct {
 	Variant iptables.Variant // empty: either
 	Family  corev1.IPFamily  // empty: any of IPv4, IPv6, both
-	// Config, when set, is used as it is instead of a drawn one.
+	// Config, if set, replaces the random configuration.
 	Config *v1alpha1.KubeProxyConfiguration
 }
 
-// The configurations that settings are drawn from.
+// The values that DrawSetting chooses from.
 var (
 	detectLocals = []func(*v1alpha1.KubeProxyConfiguration){
-		func(c *v1alpha1.KubeProxyConfiguration) { c.ClusterCIDR = sim.RandomPods },
-		func(c *v1alpha1.KubeProxyConfiguration) { c.ClusterCIDR, _, _ = strings.Cut(sim.RandomPods, ",") },
+		func(c *v1alpha1.KubeProxyConfiguration) { c.ClusterCIDR = random.RandomPods },
+		func(c *v1alpha1.KubeProxyConfiguration) { c.ClusterCIDR, _, _ = strings.Cut(random.RandomPods, ",") },
 		func(c *v1alpha1.KubeProxyConfiguration) { c.DetectLocalMode = config.LocalModeNodeCIDR },
 		func(c *v1alpha1.KubeProxyConfiguration) {
 			c.DetectLocalMode, c.DetectLocal.BridgeInterface = config.LocalModeBridgeInterface, "cbr0"
@@ -50,19 +51,19 @@ var (
 		func(c *v1alpha1.KubeProxyConfiguration) {
 			c.DetectLocalMode, c.DetectLocal.InterfaceNamePrefix = config.LocalModeInterfaceNamePrefix, "veth"
 		},
-		func(*v1alpha1.KubeProxyConfiguration) {}, // no clusterCIDR: nothing is detected
+		func(*v1alpha1.KubeProxyConfiguration) {}, // no clusterCIDR: local traffic is not detected
 	}
 	nodePortAddresses = [][]string{
 		nil, nil, {"primary"}, {"192.0.2.0/24"}, {"fd00:192::/32"}, {"127.0.0.0/8", "192.0.2.0/24"}, {"10.0.0.0/8"}, {"127.0.0.0/8"},
 		{"192.0.2.0/24", "fd00:192::/32", "127.0.0.1/32", "::1/128"}, {"0.0.0.0/0"}, {"::/0", "192.0.2.10/32"}, {"::1/128"},
 	}
-	bindAddresses   = []string{sim.RandomNode4, sim.RandomNode6, "192.0.2.11", "fd00:192:0:2::11", "::"}
+	bindAddresses   = []string{random.RandomNode4, random.RandomNode6, "192.0.2.11", "fd00:192:0:2::11", "::"}
 	clusterFamilies = [][]corev1.IPFamily{
 		{corev1.IPv4Protocol}, {corev1.IPv6Protocol}, {corev1.IPv4Protocol, corev1.IPv6Protocol}, {corev1.IPv6Protocol, corev1.IPv4Protocol},
 	}
 )
 
-// DrawSetting gives the setting that a seed stands for.
+// DrawSetting returns the setting of a seed.
 func DrawSetting(seed uint64, limit Constraint) Setting {
 	rng := rand.New(rand.NewPCG(seed, 0xc0f))
 	cfg := config.New()
@@ -95,8 +96,8 @@ func DrawSetting(seed uint64, limit Constraint) Setting {
 	return s
 }
 
-// withinReason takes back what kube-proxy refuses to start with: the bindAddress decides which family is primary, and with
-// detect-local mode NodeCIDR the node needs pods of that family.
+// withinReason resets a bindAddress with which kube-proxy does not start. The bindAddress decides which family is
+// primary. In detect-local mode NodeCIDR, the node needs a pod CIDR of the primary family.
 func (s Setting) withinReason() {
 	bind, err := netip.ParseAddr(s.Config.BindAddress)
 	if err != nil || s.Config.DetectLocalMode != config.LocalModeNodeCIDR {
@@ -111,7 +112,7 @@ func (s Setting) withinReason() {
 	}
 }
 
-// String names what differs from kube-proxy's defaults.
+// String names the fields that differ from kube-proxy's defaults.
 func (s Setting) String() string {
 	c := s.Config
 	words := []string{"iptables-" + string(s.Variant), fmt.Sprint(s.Families)}
@@ -144,7 +145,8 @@ func (s Setting) String() string {
 	return strings.Join(words, "; ")
 }
 
-// kubeProxyConfig is the file that kube-proxy gets: the setting, and what it takes to run in a namespace and quickly.
+// kubeProxyConfig returns kube-proxy's configuration file: the setting, adapted to run in a namespace and to sync
+// quickly.
 func (s Setting) kubeProxyConfig(node, kubeconfig string) ([]byte, error) {
 	c := s.Config.DeepCopy()
 	c.TypeMeta = metav1.TypeMeta{APIVersion: "kubeproxy.config.k8s.io/v1alpha1", Kind: "KubeProxyConfiguration"}
@@ -153,9 +155,9 @@ func (s Setting) kubeProxyConfig(node, kubeconfig string) ([]byte, error) {
 	}
 	c.HostnameOverride, c.ClientConnection.Kubeconfig = node, kubeconfig
 	c.HealthzBindAddress, c.MetricsBindAddress = "127.0.0.1:10256", "127.0.0.1:10249"
-	// The size of the conntrack table is the machine's: a namespace cannot set it.
+	// The size of the conntrack table belongs to the machine: a namespace cannot set it.
 	c.Conntrack.MaxPerCore, c.Conntrack.Min = ptr.To[int32](0), ptr.To[int32](0)
-	// A sync at once (0 would mean the default, 1 s), and another soon after one that failed.
+	// Sync at once (0 would mean the default, 1 s), and retry soon after a failed sync.
 	c.IPTables.MinSyncPeriod.Duration, c.IPTables.SyncPeriod.Duration = time.Millisecond, 2*time.Second
 	// Mode nftables has the same settings under other names.
 	c.NFTables = v1alpha1.KubeProxyNFTablesConfiguration{
@@ -165,7 +167,7 @@ func (s Setting) kubeProxyConfig(node, kubeconfig string) ([]byte, error) {
 	return yaml.Marshal(c)
 }
 
-// nodeIPs are the addresses of a node object.
+// nodeIPs returns the addresses of a node object, at most one a family.
 func nodeIPs(node *corev1.Node) []netip.Addr {
 	var addrs []netip.Addr
 	for _, a := range node.Status.Addresses {

@@ -11,19 +11,19 @@ import (
 	"synclab/bench/netns"
 )
 
-// space is a network namespace of its own, with a thread in it. What the thread starts, is in it too.
+// space is a separate network namespace with a locked thread in it. Processes that the thread starts are in it too.
 type space struct {
 	calls chan func()
 	ended chan struct{}
 }
 
-// newSpace makes a namespace that has lo and the node's addresses.
+// newSpace makes a namespace with lo and the node's addresses.
 func newSpace(node []netip.Addr) (*space, error) {
 	s := &space{calls: make(chan func()), ended: make(chan struct{})}
 	ready := make(chan error)
 	go func() {
 		defer close(s.ended)
-		runtime.LockOSThread() // for good: the thread ends with the goroutine, and the namespace with it
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and the namespace with the thread
 		err := enterNew(node)
 		ready <- err
 		if err != nil {
@@ -40,7 +40,7 @@ func newSpace(node []netip.Addr) (*space, error) {
 }
 
 func enterNew(node []netip.Addr) error {
-	if err := netns.Guard(); err != nil { // a namespace below one of the machine's own is not what labs are for
+	if err := netns.Guard(); err != nil { // refuses to run inside one of the machine's own namespaces
 		return err
 	}
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -63,7 +63,7 @@ func (s *space) do(f func() error) error {
 	return <-result
 }
 
-// close ends the thread; the kernel ends what it started (see process.SysProcAttr.Pdeathsig).
+// close ends the thread. The kernel then kills the processes that it started (see syscall.SysProcAttr.Pdeathsig).
 func (s *space) close() {
 	close(s.calls)
 	<-s.ended

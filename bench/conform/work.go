@@ -18,26 +18,27 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/manifests"
 )
 
-// Request is what shall be compared. Random clusters, scenarios and objects may stand together.
+// Request says what to compare. It may combine random clusters, scenarios and objects.
 type Request struct {
 	KubeProxy     string // the command
 	First, Second Subject
-	Workers       int // batches at a time; default 1
+	Workers       int // batches in parallel; default 1
 
-	// Clusters is how many random clusters, from Seed on.
+	// Clusters is the number of random clusters; Seed is the seed of the first batch.
 	Clusters int
 	Seed     uint64
 	Limit    Constraint
 
 	Scenarios []ScenarioRequest
-	// Objects are of files, Then what comes after them, if that is given.
+	// Objects come from files. Then, if set, is the state after them.
 	Objects, Then *sim.Objects
 	Name          string // of the files
 	Setting       Setting
 
-	// Minimize is how many tries may be spent on making a difference smaller; 0: none.
+	// Minimize is the number of tries to make a difference smaller; 0 means none.
 	Minimize int
 }
 
@@ -48,26 +49,26 @@ type ScenarioRequest struct {
 	Variant  iptables.Variant
 }
 
-// Event tells how a comparison goes.
+// Event reports the progress of a comparison.
 type Event struct {
-	// Clusters and States compared so far, and how many States there will be, where that is known.
+	// Clusters and States count what has been compared so far. Total is the expected number of States; 0 if unknown.
 	Clusters, States, Total int
-	// Entries: how many differences each known one explained so far.
+	// Entries counts, for each known difference, how many differences it has explained so far.
 	Entries map[string]int
-	// Failure, when there is one.
+	// Failure is set if this state failed.
 	Failure *Failure `json:",omitempty"`
 }
 
-// Failure is a difference that nothing explains, or a batch that could not be compared.
+// Failure is a difference that no entry explains, or a batch that could not be compared.
 type Failure struct {
 	Batch, What, Replay string
-	// Text is the diff, or what went wrong.
+	// Text is the diff or the error.
 	Text string
-	// Before and After are YAML of a smaller pair of states that differs too, when that was asked for.
+	// Before and After are YAML of a smaller pair of states that differs too. They are empty if Minimize is 0.
 	Before, After string
 }
 
-// batches of a request.
+// batches returns the batches of a request and the number of their states; 0 if the number is unknown.
 func (q *Request) batches() (all []*Batch, total int, err error) {
 	for first := 0; first < q.Clusters; first += BatchClusters {
 		n := min(BatchClusters, q.Clusters-first)
@@ -95,7 +96,7 @@ type worker struct {
 	tell  func(Event)
 }
 
-// Run compares everything in the namespace that this process is in. tell is called after each state.
+// Run compares all batches in this process's namespace. It calls tell after each state.
 func (q *Request) Run(ctx context.Context, tell func(Event)) error {
 	batches, total, err := q.batches()
 	if err != nil {
@@ -122,7 +123,7 @@ func (q *Request) Run(ctx context.Context, tell func(Event)) error {
 	return context.Cause(ctx)
 }
 
-// run compares one batch. What cannot be compared is a failure too, and does not stop the others.
+// run compares one batch. A batch that cannot be compared is a failure too, and does not stop the other batches.
 func (w *worker) run(ctx context.Context, b *Batch) {
 	failed := false
 	c := Comparison{First: w.First, Second: w.Second, KubeProxy: w.KubeProxy}
@@ -132,7 +133,7 @@ func (w *worker) run(ctx context.Context, b *Batch) {
 	c.State = func(b *Batch, f *Finding) {
 		var failure *Failure
 		if f != nil && len(f.Unexplained()) > 0 && !failed {
-			failed = true // the rest of the batch differs for the same reason, or is looked at when that one is gone
+			failed = true // later states usually differ for the same reason; the next run shows the others
 			failure = w.failure(ctx, c, b, f)
 		}
 		w.note(b, f, failure)
@@ -196,13 +197,13 @@ func yamlOf(o *sim.Objects) string {
 		return ""
 	}
 	var b bytes.Buffer
-	if err := sim.WriteObjects(&b, o); err != nil {
+	if err := manifests.WriteObjects(&b, o); err != nil {
 		return err.Error()
 	}
 	return b.String()
 }
 
-// String is the diff of what nothing explains, by Service.
+// String returns the diff of all unexplained differences, by Service.
 func (f *Finding) String() string {
 	var texts []string
 	for _, d := range f.Unexplained() {
@@ -211,7 +212,7 @@ func (f *Finding) String() string {
 	return strings.Join(texts, "\n")
 }
 
-// Work is what a worker does: it reads a Request, compares, and writes Events, one a line.
+// Work runs in the child process: it reads a Request, compares, and writes one Event a line.
 func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	lab, err := netns.Enter()
 	if err != nil {
@@ -223,10 +224,10 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 		return fmt.Errorf("request: %w", err)
 	}
 	lines := json.NewEncoder(out)
-	return q.Run(ctx, func(e Event) { _ = lines.Encode(e) }) // nobody listens: the parent has gone
+	return q.Run(ctx, func(e Event) { _ = lines.Encode(e) }) // a write fails only if the parent has exited
 }
 
-// Execute compares in a namespace of its own: it starts this program once more, with args, which shall call Work.
+// Execute compares in a separate namespace: it starts this program again with args. These args must make it call Work.
 func (q *Request) Execute(ctx context.Context, stderr io.Writer, args []string, tell func(Event)) error {
 	request, err := json.Marshal(q)
 	if err != nil {
@@ -251,9 +252,9 @@ func (q *Request) Execute(ctx context.Context, stderr io.Writer, args []string, 
 	return err
 }
 
-// Variants of iptables that this machine has the tools of, and in which kube-proxy can work: in the namespaces of an
-// ordinary user the kernel takes no large batch of iptables-nft-restore ("Message too long"), and kube-proxy has no
-// smaller ones.
+// Variants returns the iptables variants that this machine has tools for and kube-proxy works with. In an ordinary
+// user's namespace the kernel rejects large batches of iptables-nft-restore ("Message too long"), and kube-proxy cannot
+// send smaller ones.
 func Variants() ([]iptables.Variant, error) {
 	var found []iptables.Variant
 	var errs []error

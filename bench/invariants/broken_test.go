@@ -15,7 +15,7 @@ import (
 	"synclab/proxier/nftables"
 )
 
-// broken is a mutation that a checker must notice.
+// broken is a mutation that a checker must find.
 type broken struct {
 	what, invariant, subject string
 	change                   func(*testing.T, *Evidence)
@@ -36,7 +36,7 @@ func mutations() []broken {
 		{"a chain is lost", "I1", "tree", func(_ *testing.T, e *Evidence) { delete(e.Saved[ipv4]["mangle"], "KUBE-PROXY-CANARY") }},
 		{"a rule of kube-proxy's is lost", "I1", "kube-proxy", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.10/32") }},
 		{"an element is lost", "I1", "nftables", func(_ *testing.T, e *Evidence) { take(e.Nft[ipv4].Sets["frontends"]) }},
-		{"an element is nobody's", "I1", "nftables", func(_ *testing.T, e *Evidence) { e.Nft[ipv4].Sets["firewall"]["abc"] = "" }},
+		{"an unexpected element", "I1", "nftables", func(_ *testing.T, e *Evidence) { e.Nft[ipv4].Sets["firewall"]["abc"] = "" }},
 		{"an endpoint is another", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets[endpointsSet]) }},
 		{"a frontend is another Service's", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets[listsSet]) }},
 		{"a class is another", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets["frontends"]) }},
@@ -62,11 +62,11 @@ func mutations() []broken {
 			e.replace(t, "nat", "10.128.0.2:8080", "10.128.0.4:8080")
 			e.recompile(t)
 		}},
-		{"an endpoint is nobody's", "I3", "kube-proxy", func(t *testing.T, e *Evidence) {
+		{"an unknown endpoint", "I3", "kube-proxy", func(t *testing.T, e *Evidence) {
 			e.replace(t, "nat", "10.128.0.2:8080", "10.128.0.99:8080")
 			e.recompile(t)
 		}},
-		{"an element is nobody's endpoint", "I3", "nftables", func(t *testing.T, e *Evidence) {
+		{"an element with an unknown endpoint", "I3", "nftables", func(t *testing.T, e *Evidence) {
 			e.nftRules(t, func(m *nftables.Model) {
 				for key, el := range m.Sets[endpointsSet].Elements {
 					el.Value = slices.Clone(el.Value)
@@ -99,10 +99,10 @@ func mutations() []broken {
 		{"a policy is another", "I7", "classic", func(_ *testing.T, e *Evidence) { e.Saved[ipv4]["filter"]["FORWARD"].Policy = "DROP" }},
 		{"a foreign table of nf_tables is lost", "I7", "nftables", func(_ *testing.T, e *Evidence) { clear(e.ForeignNft) }},
 
-		{"a chain is nobody's", "I8", "classic", func(_ *testing.T, e *Evidence) {
+		{"an unexpected chain", "I8", "classic", func(_ *testing.T, e *Evidence) {
 			e.Saved[ipv4]["nat"]["KUBE-SEP-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-", Rules: []Rule{{Text: "-A KUBE-SEP-AAAAAAAAAAAAAAAA -j RETURN"}}}
 		}},
-		{"an empty chain is nobody's", "I8", "kube-proxy", func(_ *testing.T, e *Evidence) {
+		{"an unexpected empty chain", "I8", "kube-proxy", func(_ *testing.T, e *Evidence) {
 			e.Saved[ipv4]["nat"]["KUBE-SVC-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-"}
 		}},
 		{"nothing leads to a chain", "I8", "tree", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-A POSTROUTING -m comment") }},
@@ -129,7 +129,7 @@ func mutations() []broken {
 			e.Flows[ipv4] = append(e.Flows[ipv4], flow("10.128.0.9:5003", "10.96.0.99:80", "10.128.0.77:8080"))
 		}},
 		{"another's flow is cut", "I9", "kube-proxy", func(_ *testing.T, e *Evidence) { e.Flows[ipv4] = e.Flows[ipv4][1:] }},
-		{"held flows end", "I9", "classic", func(_ *testing.T, e *Evidence) { e.Traffic.HeldLost = 1 }},
+		{"long-lived flows end", "I9", "classic", func(_ *testing.T, e *Evidence) { e.Traffic.LongLivedLost = 1 }},
 
 		{"shares differ", "I10", "classic", func(t *testing.T, e *Evidence) {
 			e.replace(t, "nat", "--probability 0.5", "--probability 0.6")
@@ -171,7 +171,7 @@ func mutations() []broken {
 	}
 }
 
-// Each checker notices what is broken, and each invariant is broken at least once.
+// Each checker finds its mutations, and each invariant has at least one mutation.
 func TestBrokenEvidence(t *testing.T) {
 	tried := map[string]int{}
 	for _, broken := range mutations() {
@@ -181,7 +181,7 @@ func TestBrokenEvidence(t *testing.T) {
 			broken.change(t, e)
 			found := findings(t, e, broken.invariant)
 			if len(found[broken.invariant]) == 0 {
-				t.Error("nobody noticed")
+				t.Error("the checker did not find the mutation")
 			}
 			for _, f := range found[broken.invariant] {
 				t.Logf("%s %s", f.Service, f.Text)
@@ -195,7 +195,7 @@ func TestBrokenEvidence(t *testing.T) {
 	}
 }
 
-// Where evidence is missing that was due, each invariant says that nothing was looked at.
+// If required evidence is missing, each invariant reports that no evidence was checked.
 func TestMissingEvidence(t *testing.T) {
 	blind := map[string]func(*Evidence){
 		"I1":  func(e *Evidence) { e.Saved = nil },
@@ -203,7 +203,7 @@ func TestMissingEvidence(t *testing.T) {
 		"I3":  func(e *Evidence) { e.Rules, e.Traffic = nil, nil },
 		"I4":  func(e *Evidence) { e.Rules = nil },
 		"I5":  func(e *Evidence) { e.Saved = nil },
-		"I6":  nil, // it is always looked at
+		"I6":  nil, // it needs no evidence that could be missing
 		"I7":  func(e *Evidence) { e.Planted = nil },
 		"I8":  func(e *Evidence) { e.Saved = nil },
 		"I9":  func(e *Evidence) { e.Flows, e.Traffic = nil, nil },
@@ -215,7 +215,7 @@ func TestMissingEvidence(t *testing.T) {
 	for _, invariant := range All() {
 		take, known := blind[invariant.Name]
 		if !known {
-			t.Errorf("%s: no evidence is taken from it", invariant.Name)
+			t.Errorf("%s: the test does not know how to remove its evidence", invariant.Name)
 		}
 		if take == nil {
 			continue
@@ -223,14 +223,14 @@ func TestMissingEvidence(t *testing.T) {
 		t.Run(invariant.Name, func(t *testing.T) {
 			e := good(t, subjects["classic"])
 			take(e)
-			if found := findings(t, e, invariant.Name)[invariant.Name]; len(found) != 1 || !strings.Contains(found[0].Text, "nothing was looked at") {
+			if found := findings(t, e, invariant.Name)[invariant.Name]; len(found) != 1 || !strings.Contains(found[0].Text, "no evidence was checked") {
 				t.Errorf("found %+v", found)
 			}
 		})
 	}
 }
 
-// Of a subject that the lab does not know nothing is due, but flows of a stream count.
+// An unknown subject requires no evidence, but the flows of a stream count.
 func TestUnknownSubject(t *testing.T) {
 	e := good(t, subjects["classic"])
 	e.Subject, e.Saved, e.Rules, e.Health, e.Metrics, e.Restarted = Subject{Name: "exec:any"}, nil, nil, 0, nil, nil
@@ -245,7 +245,7 @@ func TestUnknownSubject(t *testing.T) {
 	}
 }
 
-// half is a restore into an empty table that failed, and left all but a rule.
+// half is a failed restore into an empty table that left all rules except one.
 func half(t *testing.T, e *Evidence) FailedRestore {
 	intended := e.Saved[ipv4].Clone()
 	left := &Evidence{Saved: map[corev1.IPFamily]Saved{ipv4: intended.Clone()}}
@@ -266,7 +266,7 @@ func spoil(elements map[string]string) {
 	elements[key] = string(value)
 }
 
-// What is no violation.
+// Evidence that is no violation.
 func TestToleratedEvidence(t *testing.T) {
 	for _, tolerated := range []struct {
 		what, invariant, subject string
@@ -295,7 +295,7 @@ func TestToleratedEvidence(t *testing.T) {
 			after := Saved{"filter": {}, "nat": before["nat"]}
 			e.Restores = []FailedRestore{{Family: ipv4, Before: before, Intended: Saved{"filter": {}, "nat": {}}, After: after}}
 		}},
-		{"nobody knows what a failed restore intended", "I5", "kube-proxy", func(t *testing.T, e *Evidence) {
+		{"the intent of a failed restore is unknown", "I5", "kube-proxy", func(t *testing.T, e *Evidence) {
 			before := e.Saved[ipv4].Clone()
 			e.drop(t, "nat", "-d 10.96.0.10/32")
 			e.Restores = []FailedRestore{{Family: ipv4, Before: before, After: e.Saved[ipv4]}}

@@ -11,9 +11,9 @@ import (
 	"synclab/sim"
 )
 
-// checkConform compares kube-proxy's rules in mode iptables with those of layout classic, as package conform does: by
-// Service, as far as packets can reach them, whatever the order of Services. What an entry of docs/differences.md
-// predicts, rule for rule, is no violation.
+// checkConform compares kube-proxy's rules in mode iptables with layout classic, as package conform does: by Service,
+// only reachable rules, in any order of Services. A difference that an entry of docs/differences.md predicts rule for
+// rule is no violation.
 func (e *Evidence) checkConform(ctx context.Context, family corev1.IPFamily, x *expected, r *report) error {
 	theirs, err := grouped(e.Saved[family], family)
 	if err != nil {
@@ -29,7 +29,7 @@ func (e *Evidence) checkConform(ctx context.Context, family corev1.IPFamily, x *
 			return err
 		}
 		if entry == "" {
-			r.violated(d.Service, "%s: kube-proxy's rules (-) are not those of a full sync (+): %s", family, strings.Join(changed(d.Lines), " | "))
+			r.violated(d.Service, "%s: kube-proxy's rules (-) differ from a full sync (+): %s", family, strings.Join(changed(d.Lines), " | "))
 		}
 	}
 	return nil
@@ -43,16 +43,17 @@ func grouped(s Saved, family corev1.IPFamily) (conform.Grouped, error) {
 	return conform.Group(tables.Reachable()), nil
 }
 
-// mostLines of a difference are shown.
+// mostLines is the number of lines shown of a difference.
 const mostLines = 6
 
-// changed are the lines of a difference that are not on both sides.
+// changed returns the lines of a difference that are not on both sides.
 func changed(lines []string) []string {
 	lines = slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return strings.HasPrefix(l, "  ") })
 	return lines[:min(mostLines, len(lines))]
 }
 
-// explain names the entry that predicts a difference: what kube-proxy is said to believe, rendered, gives its rules.
+// explain returns the entry that predicts a difference. It renders the objects as kube-proxy sees them according to
+// each entry; if that gives kube-proxy's rules, the entry explains them.
 func (e *Evidence) explain(ctx context.Context, d *conform.Difference, theirs conform.Grouped) (string, error) {
 	if d.Service == "" {
 		return "", nil
@@ -83,7 +84,7 @@ func (e *Evidence) explain(ctx context.Context, d *conform.Difference, theirs co
 	return "", nil
 }
 
-// onlyComments says whether two sides differ in nothing but the comments on rules of endpoints.
+// onlyComments reports whether two sides differ only in the comments of endpoint rules.
 func onlyComments(lines []string) bool {
 	var removed, added []string
 	for _, line := range lines {

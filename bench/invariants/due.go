@@ -9,17 +9,17 @@ import (
 	"synclab/proxier/plan"
 )
 
-// What must be there to look at, of each invariant, follows from the subject and the objects alone: evidence that was not
-// gathered must not pass for evidence that all is well.
+// The subject and the objects alone decide what evidence each invariant needs. Otherwise missing evidence would pass as
+// a successful check.
 
-// known says whether the lab knows how the subject writes its rules.
+// known reports whether Synclab can read the subject's rules.
 func (s *Subject) known() bool { return s.Backend != "" }
 
 func dueAlways(what string) func(*Evidence) string {
 	return func(*Evidence) string { return what }
 }
 
-// dueServed is due of subjects that are known to serve it.
+// dueServed requires evidence only from subjects that are known to serve it.
 func dueServed(what string) func(*Evidence) string {
 	return func(e *Evidence) string {
 		if e.Subject.Serves {
@@ -29,7 +29,7 @@ func dueServed(what string) func(*Evidence) string {
 	}
 }
 
-// dueRules are those that can be rendered: of kube-proxy's mode nftables they cannot.
+// dueRules requires the rules of subjects that can be rendered, which kube-proxy's mode nftables cannot.
 func dueRules(e *Evidence) string {
 	if e.Subject.iptables() || e.Subject.nftables() && e.Subject.Own {
 		return "rules of the subject in the kernel"
@@ -56,26 +56,26 @@ func dueWhole(e *Evidence) string {
 
 func duePackets(e *Evidence) string {
 	if e.Subject.known() && e.somePort(func(*plan.ServicePort) bool { return true }) {
-		return "packets to Services, of which there are some"
+		return "packets to the Services"
 	}
 	return ""
 }
 
 func dueRefused(e *Evidence) string {
 	if e.Subject.known() && e.somePort(func(p *plan.ServicePort) bool { return !p.HasEndpoints }) {
-		return "packets to Service ports without endpoints, of which there are some"
+		return "packets to the Service ports without endpoints"
 	}
 	return ""
 }
 
 func dueShares(e *Evidence) string {
 	if e.Subject.known() && e.somePort(func(p *plan.ServicePort) bool { return len(p.Cluster) > 0 && !p.InternalPolicyLocal }) {
-		return "shares of endpoints, of which there are some"
+		return "shares of the endpoints"
 	}
 	return ""
 }
 
-// dueRestart: UDP flows were planted before a restart, and since then nothing changed.
+// dueRestart requires evidence if UDP flows were planted before a restart, and no object has changed since then.
 func dueRestart(e *Evidence) string {
 	if e.Restarted == nil || e.Restarted.Objects != Digest(e.Objects) {
 		return ""
@@ -88,7 +88,7 @@ func dueRestart(e *Evidence) string {
 	return ""
 }
 
-// somePort says whether there is such a Service port whose addresses no other wants.
+// somePort reports whether a Service port matches such and has a cluster IP and port that no other Service port has.
 func (e *Evidence) somePort(such func(*plan.ServicePort) bool) bool {
 	for _, family := range e.Families {
 		ports := e.plan(family).Ports()

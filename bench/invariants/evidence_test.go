@@ -25,24 +25,25 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/nftables"
 	"synclab/sim"
+	"synclab/sim/random"
 )
 
 const ipv4 = corev1.IPv4Protocol
 
-// The subjects that rules can be rendered for.
+// The subjects with rules that can be rendered.
 var subjects = map[string]Subject{
 	"classic":    {Name: "classic", Own: true, Backend: proxier.Iptables, Variant: iptables.Legacy, Layout: iptables.Classic},
-	"tree":       {Name: "tree", Own: true, Backend: proxier.Direct, Variant: iptables.Legacy, Layout: iptables.Tree},
+	"tree":       {Name: "tree", Own: true, Backend: proxier.Iptables, Variant: iptables.Legacy, Layout: iptables.Tree},
 	"nftables":   {Name: "nftables", Own: true, Backend: proxier.Nftables},
 	"kube-proxy": {Name: "kube-proxy", Backend: proxier.Iptables, Variant: iptables.Legacy},
 }
 
-// manifest is a small cluster: a Service with three endpoints, one UDP Service with a NodePort, one without endpoints, and
-// one whose traffic must stay on a node that has none.
+// manifest returns a small cluster with four Services: web has three endpoints, and dns is a UDP Service with a
+// NodePort. none has no endpoints. local has a local traffic policy and no endpoint on this node.
 func manifest() *sim.Objects {
 	o := &sim.Objects{Nodes: []*corev1.Node{{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-0"},
-		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: sim.RandomNode4}}},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: random.RandomNode4}}},
 	}}}
 	add := func(name, ip string, protocol corev1.Protocol, edit func(*corev1.Service), endpoints ...string) {
 		svc := &corev1.Service{
@@ -76,14 +77,14 @@ func manifest() *sim.Objects {
 	return o
 }
 
-// good is evidence of a subject that does everything right.
+// good returns evidence of a subject without violations.
 func good(t *testing.T, subject Subject) *Evidence {
 	t.Helper()
 	subject.Serves = true
 	o := manifest()
 	cfg := config.New()
-	cfg.ClusterCIDR = sim.RandomPods
-	node := netip.MustParseAddr(sim.RandomNode4)
+	cfg.ClusterCIDR = random.RandomPods
+	node := netip.MustParseAddr(random.RandomNode4)
 	e := &Evidence{
 		Subject: subject, Seed: 1, Families: []corev1.IPFamily{ipv4}, Objects: o, SyncPeriod: time.Second, Syncs: 10,
 		Options: proxier.Options{
@@ -109,7 +110,7 @@ func good(t *testing.T, subject Subject) *Evidence {
 	return e
 }
 
-// plant puts the sentinels in.
+// plant adds the sentinels.
 func plant(s Saved, planted *Sentinels) Saved {
 	for table := range foreignHooks {
 		rules := foreignRules(ipv4, table)
@@ -141,12 +142,12 @@ func (e *Evidence) plantTestFlows() {
 	} else {
 		e.Restarted.Saved = map[corev1.IPFamily]Saved{ipv4: e.Saved[ipv4].Clone()}
 	}
-	e.Traffic = &Traffic{Flows: 1000, Held: 5, Reached: map[string]map[netip.AddrPort]int{
+	e.Traffic = &Traffic{Flows: 1000, LongLived: 5, Reached: map[string]map[netip.AddrPort]int{
 		"ns/web:p": {netip.MustParseAddrPort("10.128.0.1:8080"): 330, netip.MustParseAddrPort("10.128.0.2:8080"): 340, netip.MustParseAddrPort("10.128.0.3:8080"): 330},
 	}}
 }
 
-// gauges are those that are right.
+// gauges sets the correct values.
 func (e *Evidence) gauges() {
 	for _, table := range []string{"nat", "filter"} {
 		rules := 0
@@ -179,7 +180,7 @@ func (e *Evidence) gauge(name string, value float64, labels ...string) {
 	}), m)
 }
 
-// recompile makes the rules that packets meet those of what was changed.
+// recompile rebuilds the evaluator's rules from the changed tables.
 func (e *Evidence) recompile(t *testing.T) {
 	t.Helper()
 	var err error
@@ -188,7 +189,7 @@ func (e *Evidence) recompile(t *testing.T) {
 	}
 }
 
-// drop takes a rule away that holds a text.
+// drop deletes a rule that contains a text.
 func (e *Evidence) drop(t *testing.T, table, text string) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(e.Saved[ipv4][table])) {
@@ -201,7 +202,7 @@ func (e *Evidence) drop(t *testing.T, table, text string) {
 	t.Fatalf("table %s has no rule with %q", table, text)
 }
 
-// replace changes a text in all rules of a table.
+// replace replaces a text in all rules of a table.
 func (e *Evidence) replace(t *testing.T, table, old, by string) {
 	t.Helper()
 	n := 0
@@ -218,7 +219,7 @@ func (e *Evidence) replace(t *testing.T, table, old, by string) {
 	}
 }
 
-// nftRules are the rules of a model, changed.
+// nftRules changes a model, and takes its rules as evidence.
 func (e *Evidence) nftRules(t *testing.T, change func(*nftables.Model)) {
 	t.Helper()
 	opts := e.Options
@@ -257,7 +258,7 @@ func findings(t *testing.T, e *Evidence, names ...string) map[string][]Finding {
 	return found
 }
 
-// All is well: nothing is found, and everything that applies was looked at.
+// Correct evidence has no findings, and everything that applies is checked.
 func TestGoodEvidence(t *testing.T) {
 	for name, subject := range subjects {
 		t.Run(name, func(t *testing.T) {
@@ -274,19 +275,19 @@ func TestGoodEvidence(t *testing.T) {
 				want-- // I5
 			}
 			if len(results) != want {
-				t.Errorf("%d invariants were looked at, want %d", len(results), want)
+				t.Errorf("%d invariants were checked, want %d", len(results), want)
 			}
 			for _, r := range results {
-				t.Logf("%s: %d looked at", r.Invariant, r.Checked)
+				t.Logf("%s: %d checks", r.Invariant, r.Checked)
 				if r.Checked == 0 {
-					t.Errorf("%s: nothing was looked at", r.Invariant)
+					t.Errorf("%s: no evidence was checked", r.Invariant)
 				}
 			}
 		})
 	}
 }
 
-// A flow is at an endpoint that rules lead to; a cluster may be ahead of them.
+// A flow goes to an endpoint to which rules DNAT; the cluster may be ahead of the rules.
 func TestServingFollowsRules(t *testing.T) {
 	for name, subject := range subjects {
 		t.Run(name, func(t *testing.T) {
@@ -313,7 +314,7 @@ func TestServingFollowsRules(t *testing.T) {
 	}
 }
 
-// What the kernel was thought to have may have turned out not to work in one family, and not in the other.
+// A detected kernel feature may not work in one family, and work in the other.
 func TestClosestByFamily(t *testing.T) {
 	e := good(t, subjects["classic"])
 	e.Families = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}

@@ -18,14 +18,14 @@ import (
 	"synclab/sim"
 )
 
-// expected is what a fresh full sync of the same objects would install.
+// expected is the result of a fresh full sync of the same objects.
 type expected struct {
 	saved map[corev1.IPFamily]Saved
 	nft   map[corev1.IPFamily]*NftTable
 	rules map[corev1.IPFamily]*walk.Rules
 }
 
-// expect renders the objects, once.
+// expect renders the objects once, and caches the result.
 func (e *Evidence) expect(ctx context.Context) (*expected, error) {
 	if e.expected == nil {
 		x, err := e.closest(ctx)
@@ -37,9 +37,9 @@ func (e *Evidence) expect(ctx context.Context) (*expected, error) {
 	return e.expected, nil
 }
 
-// closest renders for the machine as it was examined. A match that the kernel said to have, and then refused, the proxier
-// does without (k/k#142068), in the family where that happened: of what it may have settled for in each, the closest to the
-// kernel counts.
+// closest renders for the detected machine and for machines without some features. The proxier stops using a match that
+// the kernel rejects in spite of detection (k/k#142068), separately in each family. For each family, the rendered rules
+// closest to the kernel's count.
 func (e *Evidence) closest(ctx context.Context) (*expected, error) {
 	machines := []proxier.Machine{e.Options.Machine}
 	if e.Options.Machine.Accounting && e.Subject.iptables() {
@@ -78,20 +78,17 @@ func (e *Evidence) closest(ctx context.Context) (*expected, error) {
 	return best, nil
 }
 
-// render makes the rules of some objects. kube-proxy's modes are compared with layout classic.
+// render returns the rules for the objects. kube-proxy's modes are compared with layout classic.
 func (e *Evidence) render(ctx context.Context, machine proxier.Machine, o *sim.Objects) (*expected, error) {
 	opts := e.Options
 	opts.Machine, opts.Families = machine, e.Families
 	opts.Backend, opts.Variant, opts.Layout = e.Subject.Backend, e.Subject.Variant, e.Subject.Layout
-	switch {
-	case !e.Subject.Own:
+	if !e.Subject.Own {
 		opts.Backend, opts.Layout = proxier.Iptables, iptables.Classic
-		if e.Subject.nftables() { // which never answers on loopback
+		if e.Subject.nftables() { // kube-proxy's mode nftables never answers on loopback
 			opts.Config = opts.Config.DeepCopy()
 			opts.Config.IPTables.LocalhostNodePorts = ptr.To(false)
 		}
-	case e.Subject.Backend == proxier.Direct:
-		opts.Backend = proxier.Iptables // the same tables by other means
 	}
 	node := nodeOf(o, opts.NodeName)
 	x := &expected{saved: map[corev1.IPFamily]Saved{}, nft: map[corev1.IPFamily]*NftTable{}, rules: map[corev1.IPFamily]*walk.Rules{}}
@@ -135,7 +132,7 @@ func (x *expected) renderNftables(ctx context.Context, opts proxier.Options, o *
 	return nil
 }
 
-// nodeOf is the object of a node; nil: there is none.
+// nodeOf returns the object of a node, or nil.
 func nodeOf(o *sim.Objects, name string) *corev1.Node {
 	i := slices.IndexFunc(o.Nodes, func(n *corev1.Node) bool { return n.Name == name })
 	if i < 0 {
@@ -144,7 +141,7 @@ func nodeOf(o *sim.Objects, name string) *corev1.Node {
 	return o.Nodes[i]
 }
 
-// plan decides for the objects, once a family.
+// plan returns the desired state of the objects, computed once a family.
 func (e *Evidence) plan(family corev1.IPFamily) *plan.Plan {
 	if e.plans == nil {
 		e.plans = map[corev1.IPFamily]*plan.Plan{}
@@ -156,7 +153,7 @@ func (e *Evidence) plan(family corev1.IPFamily) *plan.Plan {
 }
 
 func planOf(family corev1.IPFamily, node string, o *sim.Objects) *plan.Plan {
-	now := time.Unix(0, 0) // of no matter: nothing waits
+	now := time.Unix(0, 0) // any time will do: nothing waits
 	t := tracker.New(tracker.Options{Family: family, NodeName: node})
 	for _, svc := range o.Services {
 		t.SetService(svc, now)

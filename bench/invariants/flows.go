@@ -13,8 +13,8 @@ import (
 	"synclab/proxier/plan"
 )
 
-// checkFlows: no UDP flow to a Service is at an endpoint that does not serve it, none to a Service that is gone is at any,
-// and the sentinels are there.
+// checkFlows: no UDP flow to a Service goes to an endpoint that does not serve it. No redirected flow goes to an
+// address that belongs to no Service. The sentinels' flows are still there.
 func checkFlows(_ context.Context, e *Evidence, r *report) error {
 	for _, family := range e.Families {
 		want, err := e.expectation(family)
@@ -31,22 +31,22 @@ func checkFlows(_ context.Context, e *Evidence, r *report) error {
 			switch {
 			case slices.ContainsFunc(planted, func(p conntrack.Flow) bool { return sameFlow(p, f) }):
 			case known && want.Stale(f):
-				r.violated(service, "%s: UDP flow %v -> %v is still at %v, which does not serve it", family, f.Src, f.Dst, f.ReplySrc)
+				r.violated(service, "%s: UDP flow %v -> %v still goes to %v, which does not serve it", family, f.Src, f.Dst, f.ReplySrc)
 			case !known && f.Redirected():
-				r.violated("", "%s: UDP flow %v -> %v is still at %v, and no Service has that address any more", family, f.Src, f.Dst, f.ReplySrc)
+				r.violated("", "%s: UDP flow %v -> %v still goes to %v, and no Service has that address any more", family, f.Src, f.Dst, f.ReplySrc)
 			}
 		}
 		for _, p := range planted {
 			r.checked++
 			if !slices.ContainsFunc(e.Flows[family], func(f conntrack.Flow) bool { return sameFlow(p, f) }) {
-				r.violated("", "%s: UDP flow %v -> %v, which is no Service's, was deleted", family, p.Src, p.Dst)
+				r.violated("", "%s: UDP flow %v -> %v, which belongs to no Service, was deleted", family, p.Src, p.Dst)
 			}
 		}
 	}
 	if t := e.Traffic; t != nil {
-		r.checked += t.Held
-		if t.HeldLost > 0 {
-			r.violated("", "%d of %d flows that were there before ended", t.HeldLost, t.Held)
+		r.checked += t.LongLived
+		if t.LongLivedLost > 0 {
+			r.violated("", "%d of %d long-lived flows ended", t.LongLivedLost, t.LongLived)
 		}
 	}
 	return nil
@@ -54,13 +54,13 @@ func checkFlows(_ context.Context, e *Evidence, r *report) error {
 
 func sameFlow(a, b conntrack.Flow) bool { return a.Src == b.Src && a.Dst == b.Dst }
 
-// serving is what UDP flows may keep.
+// serving describes the UDP flows that may stay.
 type serving struct {
 	conntrack.Expectation
 	owners map[conntrack.Frontend]string
 }
 
-// owner names the Service port that a flow is to.
+// owner returns the Service port that a flow goes to.
 func (s *serving) owner(f conntrack.Flow) (service string, known bool) {
 	if service, known = s.owners[conntrack.Frontend{Addr: f.Dst.Addr(), Port: f.Dst.Port()}]; known {
 		return service, true
@@ -69,7 +69,7 @@ func (s *serving) owner(f conntrack.Flow) (service string, known bool) {
 	return service, known && s.Local(f.Dst.Addr())
 }
 
-// expectation says where UDP flows may be, by the objects.
+// expectation returns where UDP flows may go, according to the objects.
 func (e *Evidence) expectation(family corev1.IPFamily) (*serving, error) {
 	local, err := e.nodePortAddresses(family)
 	if err != nil {
@@ -91,7 +91,7 @@ func (e *Evidence) expectation(family corev1.IPFamily) (*serving, error) {
 			}
 		}
 		for _, f := range frontendsOf(port) {
-			// Of several claims, whose comes first is the rules' to say.
+			// Several Service ports may have the same frontend. The order of the rules decides between them.
 			s.Serving[f] = conntrack.NewEndpoints(append(slices.Clone(addrs), s.Serving[f]...)...)
 			s.owners[f] = serviceOf(port)
 		}
@@ -110,7 +110,7 @@ func frontendsOf(port *plan.ServicePort) []conntrack.Frontend {
 	return frontends
 }
 
-// nodePortAddresses says which addresses take NodePorts.
+// nodePortAddresses returns a function that reports whether an address accepts NodePorts.
 func (e *Evidence) nodePortAddresses(family corev1.IPFamily) (func(netip.Addr) bool, error) {
 	cfg := e.Options.Config
 	ports, err := config.NodePortAddresses(cfg, family, e.Options.NodeIPs)

@@ -13,21 +13,22 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// foreignChain is the sentinels' own, in each table.
+// foreignChain is the sentinels' chain in each table.
 const foreignChain = "SYNCLAB-FOREIGN"
 
-// Sentinels are what a foreign hand wrote before the subject started, and what must still be there.
+// Sentinels are rules, tables and flows that Synclab writes before the subject starts. The subject must not change
+// them.
 type Sentinels struct {
-	// Rules by family and table, in the order in which they stand within a chain. Packets never match them.
+	// Rules by family and table, in their order within a chain. Packets never match them.
 	Rules map[corev1.IPFamily]map[string][]Rule
-	// Nft are the names of what stands in a foreign table of nf_tables, by family.
+	// Nft names the objects of the foreign table of nf_tables, by family.
 	Nft map[corev1.IPFamily][]string
-	// Flows are UDP entries of nobody's Service.
+	// Flows are UDP entries that belong to no Service.
 	Flows map[corev1.IPFamily][]conntrack.Flow
 }
 
-// The sentinels' rules speak of two addresses that nobody has: of the range for benchmarks (RFC 2544), and of the one for
-// documentation (RFC 3849).
+// The sentinels' rules match two addresses that no host has: from the range for benchmarks (RFC 2544), and from the
+// range for documentation (RFC 3849).
 var (
 	foreignFrom = map[corev1.IPFamily]string{corev1.IPv4Protocol: "198.18.0.251", corev1.IPv6Protocol: "2001:db8:5ab::251"}
 	foreignTo   = map[corev1.IPFamily]string{corev1.IPv4Protocol: "198.18.0.252", corev1.IPv6Protocol: "2001:db8:5ab::252"}
@@ -40,7 +41,7 @@ var foreignHooks = map[string][]string{
 	"mangle": {"PREROUTING", "FORWARD"},
 }
 
-// foreignRules are those of one family and table, with counters that differ from rule to rule.
+// foreignRules returns the rules for one family and table. Counters differ from rule to rule.
 func foreignRules(family corev1.IPFamily, table string) []Rule {
 	var rules []Rule
 	add := func(chain, what, target string) {
@@ -59,7 +60,7 @@ func foreignRules(family corev1.IPFamily, table string) []Rule {
 	return rules
 }
 
-// payload is what iptables-restore --noflush --counters takes to plant the rules of one family and table.
+// payload returns the input of iptables-restore --noflush --counters that plants the rules of one family and table.
 func payload(table string, rules []Rule) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%s\n:%s - [0:0]\n", table, foreignChain)
@@ -70,8 +71,8 @@ func payload(table string, rules []Rule) string {
 	return b.String()
 }
 
-// checkForeign: foreign chains and rules are there, in their order, with their counters, policies are what they were, and
-// so is the foreign table of nf_tables.
+// checkForeign: foreign chains, rules and the foreign table of nf_tables are still there. Order, counters and policies
+// are unchanged.
 func checkForeign(_ context.Context, e *Evidence, r *report) error {
 	for _, family := range e.Families {
 		for _, table := range slices.Sorted(maps.Keys(e.Planted.Rules[family])) {
@@ -80,7 +81,7 @@ func checkForeign(_ context.Context, e *Evidence, r *report) error {
 		for _, name := range e.Planted.Nft[family] {
 			r.checked++
 			if !slices.Contains(e.ForeignNft[family], name) {
-				r.violated("", "%s: foreign %s of nf_tables is gone, or another", family, name)
+				r.violated("", "%s: foreign %s of nf_tables was deleted or changed", family, name)
 			}
 		}
 	}
@@ -88,21 +89,21 @@ func checkForeign(_ context.Context, e *Evidence, r *report) error {
 }
 
 func foreignTable(family corev1.IPFamily, table string, planted []Rule, chains map[string]*Chain, r *report) {
-	last := map[string]int{} // chain: place of the sentinel before
+	last := map[string]int{} // chain: position of the previous sentinel
 	for _, want := range planted {
 		r.checked++
 		chain := strings.Fields(want.Text)[1]
 		if chains[chain] == nil {
-			r.violated("", "%s table %s: chain %s with a foreign rule is gone", family, table, chain)
+			r.violated("", "%s table %s: chain %s with a foreign rule was deleted", family, table, chain)
 			continue
 		}
 		at := slices.IndexFunc(chains[chain].Rules, func(have Rule) bool { return have.Text == want.Text })
 		switch {
 		case at < 0:
-			r.violated("", "%s table %s: foreign rule %q is gone", family, table, want.Text)
+			r.violated("", "%s table %s: foreign rule %q was deleted", family, table, want.Text)
 			continue
 		case at < last[chain]:
-			r.violated("", "%s table %s: foreign rule %q came before another, and comes after it now", family, table, want.Text)
+			r.violated("", "%s table %s: foreign rule %q was moved behind another rule", family, table, want.Text)
 		}
 		last[chain] = at
 		if have := chains[chain].Rules[at]; have.Packets != want.Packets || have.Bytes != want.Bytes {

@@ -6,27 +6,28 @@ import (
 	"time"
 )
 
-// checkAlive: once faults stopped, the subject gets in sync by itself.
+// checkAlive: the subject converges without an event once faults have stopped.
 func checkAlive(_ context.Context, e *Evidence, r *report) error {
 	r.checked++
 	if e.Settled != nil {
-		r.violated("", "not in sync, although nothing changed any more: %v", e.Settled)
+		r.violated("", "not converged, although the cluster no longer changes: %v", e.Settled)
 	}
 	return nil
 }
 
-// unhealthyAfter is how many sync periods something may be missing before /healthz has to say so.
+// unhealthyAfter is the number of sync periods after which /healthz must report that something is missing.
 const unhealthyAfter = 2
 
-// checkHealth: /healthz says 200 when everything is in sync, and something else once something has been missing for long.
+// checkHealth: /healthz returns 200 if the subject has converged, and another status if something has been missing for
+// long.
 func checkHealth(_ context.Context, e *Evidence, r *report) error {
 	r.checked++
 	late := e.Missing > unhealthyAfter*e.SyncPeriod
 	switch healthy := e.Health == http.StatusOK; {
 	case e.Missing == 0 && e.Settled == nil && !healthy:
-		r.violated("", "/healthz says %d, and everything is in sync", e.Health)
+		r.violated("", "/healthz returns %d, although the subject has converged", e.Health)
 	case late && healthy:
-		r.violated("", "/healthz says %d, and something has been missing for %v, with a sync period of %v",
+		r.violated("", "/healthz returns %d, although rules have been missing for %v (sync period %v)",
 			e.Health, e.Missing.Round(time.Millisecond), e.SyncPeriod)
 	}
 	return nil

@@ -20,17 +20,18 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/proxier/walk"
-	"synclab/sim"
+	"synclab/sim/api"
+	"synclab/sim/random"
 )
 
 var bothFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 
-// play is a proxier at work on a random cluster, in a namespace of its own.
+// play runs a proxier on a random cluster, in a separate namespace.
 type play struct {
 	t       *testing.T
 	subject Subject
-	random  *sim.RandomCluster
-	cluster *sim.Cluster
+	random  *random.Cluster
+	cluster *api.Cluster
 	proxier *proxier.Proxier
 	options proxier.Options
 	planted *Sentinels
@@ -46,9 +47,9 @@ func newPlay(t *testing.T, subject Subject, seed uint64) *play {
 			t.Skip(err)
 		}
 	}
-	p := &play{t: t, subject: subject, cluster: sim.NewCluster(clock.RealClock{})}
+	p := &play{t: t, subject: subject, cluster: api.NewCluster(clock.RealClock{})}
 	t.Cleanup(p.cluster.Stop)
-	p.random = sim.NewRandomCluster(sim.RandomOptions{Seed: seed, Families: bothFamilies, Services: 15})
+	p.random = random.New(random.Options{Seed: seed, Families: bothFamilies, Services: 15})
 	objects := p.random.Objects()
 	p.must(p.cluster.Load(t.Context(), objects))
 	var err error
@@ -58,8 +59,8 @@ func newPlay(t *testing.T, subject Subject, seed uint64) *play {
 	machine, err := proxier.ExamineMachine(subject.Variant)
 	p.must(err)
 	cfg := config.New()
-	cfg.ClusterCIDR = sim.RandomPods
-	ips := []netip.Addr{netip.MustParseAddr(sim.RandomNode4), netip.MustParseAddr(sim.RandomNode6)}
+	cfg.ClusterCIDR = random.RandomPods
+	ips := []netip.Addr{netip.MustParseAddr(random.RandomNode4), netip.MustParseAddr(random.RandomNode6)}
 	p.options = proxier.Options{
 		Config: cfg, Backend: subject.Backend, Variant: subject.Variant, Layout: subject.Layout, Families: bothFamilies,
 		NodeName: "node-0", NodeIPs: ips, PodCIDRs: objects.Nodes[0].Spec.PodCIDRs, Machine: machine,
@@ -76,7 +77,7 @@ func (p *play) must(err error) {
 	}
 }
 
-// start begins with the cluster as it is, and the tables as they are.
+// start starts a proxier with the current cluster and the current tables.
 func (p *play) start() {
 	p.t.Helper()
 	opts := p.options
@@ -102,7 +103,7 @@ func (p *play) next() {
 	p.sync()
 }
 
-// evidence of this moment.
+// evidence gathers the current evidence.
 func (p *play) evidence() *Evidence {
 	p.t.Helper()
 	e := &Evidence{
@@ -137,7 +138,7 @@ func (p *play) evidence() *Evidence {
 	return e
 }
 
-// holds says that nothing is violated now.
+// holds fails the test if an invariant is violated now.
 func (p *play) holds(when string) *Evidence {
 	p.t.Helper()
 	e := p.evidence()
@@ -161,8 +162,8 @@ var inKernel = []Subject{
 	{Name: "nftables", Own: true, Backend: proxier.Nftables},
 }
 
-// After partial syncs and a restart everything holds, with real tables; then somebody deletes something, nobody looks,
-// and the checkers find it.
+// After partial syncs and a restart, no invariant is violated with real tables. Then another process deletes something
+// while no check runs, and the checkers find it.
 func TestKernelIsFoundBroken(t *testing.T) {
 	const seed, changes, between = 5, 12, 6
 	for _, subject := range inKernel {
@@ -189,18 +190,18 @@ func TestKernelIsFoundBroken(t *testing.T) {
 			if found := findings(t, e); len(found) > 0 {
 				t.Errorf("after a restart: %+v", found)
 			}
-			found := findings(t, p.meddle())
+			found := findings(t, p.externalWrite())
 			for _, invariant := range []string{"I1", "I2"} {
 				if len(found[invariant]) == 0 {
-					t.Errorf("%s does not find that somebody meddled: %+v", invariant, found)
+					t.Errorf("%s does not find the external deletion: %+v", invariant, found)
 				}
 			}
 		})
 	}
 }
 
-// meddle deletes the rules of a chain, or the elements of a map, that packets for a Service meet.
-func (p *play) meddle() *Evidence {
+// externalWrite deletes a rule or an element of a map that packets for a Service traverse.
+func (p *play) externalWrite() *Evidence {
 	p.t.Helper()
 	if p.subject.iptables() {
 		path, err := iptables.FindBinary(iptables.Binary(p.subject.Variant, ipv4, ""))
@@ -208,7 +209,7 @@ func (p *play) meddle() *Evidence {
 		chains, err := kernel.Tally(string(p.subject.Variant), ipv4, "nat")
 		p.must(err)
 		if chains["KUBE-SERVICES"] < 2 {
-			p.t.Fatalf("another seed is needed, this one leaves nothing to delete: %v", chains)
+			p.t.Fatalf("this seed leaves nothing to delete, choose another: %v", chains)
 		}
 		args := []string{"-t", "nat", "-D", "KUBE-SERVICES", "1"}
 		if p.subject.Variant == iptables.Legacy {
@@ -223,7 +224,7 @@ func (p *play) meddle() *Evidence {
 	return p.evidence()
 }
 
-// dropElement deletes the first frontend of the lab's table.
+// dropElement deletes the first frontend of Synclab's table.
 func dropElement(family corev1.IPFamily) error {
 	table, err := ReadNft(family)
 	if err != nil {

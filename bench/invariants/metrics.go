@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The metrics that are held against what is so. The gauge of what the last sync wrote is not among them: one that goes in
-// several steps writes a rule more than once.
+// The metrics that are compared with the kernel. The gauge of rules written by the last sync is not among them: a sync
+// in several steps writes some rules more than once.
 const (
 	rulesTotal      = "kubeproxy_sync_proxy_rules_iptables_total"
 	restoreFailures = "kubeproxy_sync_proxy_rules_iptables_restore_failures_total"
@@ -19,8 +19,8 @@ const (
 	slicesPending   = "kubeproxy_sync_proxy_rules_endpoint_changes_pending"
 )
 
-// checkMetrics: the gauges of rules count those in the kernel, every restore that was made to fail was counted, and
-// nothing is pending.
+// checkMetrics: the gauges of rules match the kernel. Every restore that a fault made fail was counted. No changes are
+// pending.
 func checkMetrics(_ context.Context, e *Evidence, r *report) error {
 	for _, name := range []string{servicesPending, slicesPending} {
 		pending, told := e.Metrics.Value(name)
@@ -30,7 +30,7 @@ func checkMetrics(_ context.Context, e *Evidence, r *report) error {
 		case told:
 			r.checked++
 			if pending != 0 && e.Settled == nil {
-				r.violated("", "%s is %v, and everything is in sync", name, pending)
+				r.violated("", "%s is %v, although the subject has converged", name, pending)
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func checkMetrics(_ context.Context, e *Evidence, r *report) error {
 		counted, _ := e.Metrics.Value(failures, "ip_family", string(family))
 		r.checked++
 		if int(counted) < e.Injected[family] {
-			r.violated("", "%s: %s is %v, after %d restores that were made to fail", family, failures, counted, e.Injected[family])
+			r.violated("", "%s: %s is %v after %d injected restore failures", family, failures, counted, e.Injected[family])
 		}
 	}
 	if !e.Subject.iptables() || e.Saved == nil {
@@ -72,6 +72,6 @@ func (e *Evidence) checkRulesGauges(family corev1.IPFamily, table string, r *rep
 	}
 	r.checked++
 	if int(total) != rules {
-		r.violated("", "%s: %s of table %s is %v, and the kernel has %d rules of the subject there", family, rulesTotal, table, total, rules)
+		r.violated("", "%s: %s of table %s is %v, but the kernel has %d rules of the subject in this table", family, rulesTotal, table, total, rules)
 	}
 }

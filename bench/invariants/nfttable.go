@@ -10,20 +10,21 @@ import (
 	"synclab/proxier/nftables"
 )
 
-// NftTable is what the lab's own table of nf_tables holds: elements by their bytes, and how many rules a chain has. What
-// the bytes mean is written in the doc of package proxier/nftables.
+// NftTable is the content of Synclab's table of nf_tables: the elements as bytes, and the number of rules of each
+// chain. The doc of package proxier/nftables describes the bytes.
 type NftTable struct {
 	Name string
-	// Beside are tables of the proxier that packets do not meet.
+	// Beside are the proxier's tables that packets do not traverse.
 	Beside []string
-	Sets   map[string]map[string]string // set, key: value, or the name of the chain that a verdict leads to
+	Sets   map[string]map[string]string // set, key: value, or the name of the chain that a verdict jumps to
 	Rules  map[string]int               // by chain
 }
 
-// The sets whose elements a packet finds by itself: what a full sync would put there, and nothing else.
+// entrySets are the sets that packets look up first. They must have exactly the elements that a full sync writes.
 var entrySets = []string{"frontends", "nodeports", "refused-services", "refused-external", "refused-nodeports", "firewall", "health-checks", "members"}
 
-// The sets that a packet gets to through another one: they may hold what is left over of the sync before.
+// The sets that packets look up with the result of another set. They may still have deferred deletes of the previous
+// sync.
 const (
 	listsSet     = "lists"
 	endpointsSet = "endpoints"
@@ -34,10 +35,10 @@ const (
 
 var readSets = append([]string{listsSet, endpointsSet, hairpinSet, classesSet, refusalsSet}, entrySets...)
 
-// nftTables are the names that the lab's own table may have.
+// nftTables are the possible names of Synclab's table.
 var nftTables = [...]string{"synclab", "synclab-2"}
 
-// ReadNft reads the table that packets meet, in the namespace of this thread. There being none is a table without a name.
+// ReadNft reads the table that packets traverse, in this thread's namespace. Without such a table, Name is empty.
 func ReadNft(family corev1.IPFamily) (*NftTable, error) {
 	reader, err := nftables.OpenReader()
 	if err != nil {
@@ -83,7 +84,7 @@ func ReadNft(family corev1.IPFamily) (*NftTable, error) {
 	return t, err
 }
 
-// nftOfModel reads a model of the table.
+// nftOfModel converts a model of the table.
 func nftOfModel(m *nftables.Model) *NftTable {
 	t := &NftTable{Name: m.Name, Sets: map[string]map[string]string{}, Rules: map[string]int{}}
 	for name, chain := range m.Chains {
@@ -105,7 +106,7 @@ func nftOfModel(m *nftables.Model) *NftTable {
 	return t
 }
 
-// Clone is a copy that can be changed alone.
+// Clone returns a deep copy.
 func (t *NftTable) Clone() *NftTable {
 	c := *t
 	c.Sets, c.Rules = map[string]map[string]string{}, map[string]int{}
@@ -121,17 +122,17 @@ func (t *NftTable) Clone() *NftTable {
 	return &c
 }
 
-// How classes, IDs and slots of endpoints are spelled.
+// The encoding of classes, IDs and slots of endpoints.
 const (
-	wordLen     = 4 // also of the blank word in front of a value
+	wordLen     = 4 // also the length of the blank word before a value
 	idLen       = 8
-	variantMask = 0xf // of a class that several claims share: which of them came first decides
+	variantMask = 0xf // of a class that several frontends share: depends on which came first
 	kindShift   = 61
-	kindOwn     = 7 // of a class that is one frontend's own: the rest is a hash
+	kindOwn     = 7 // of a class with a single frontend: the rest is a hash
 	localSlots  = 1 << 30
 )
 
-// class of a value that leads to one.
+// class returns the class that a value refers to.
 func class(value string) uint64 {
 	if len(value) < wordLen+idLen {
 		return 0
@@ -139,7 +140,7 @@ func class(value string) uint64 {
 	return binary.BigEndian.Uint64([]byte(value[wordLen:]))
 }
 
-// bare is a class without what depends on the order of events.
+// bare clears the bits of a class that depend on the order of events.
 func bare(class uint64) uint64 {
 	if class>>kindShift == kindOwn {
 		return class
@@ -147,7 +148,7 @@ func bare(class uint64) uint64 {
 	return class &^ variantMask
 }
 
-// slots are the endpoints of each Service port, by ID and list, as a set by number.
+// slots returns the endpoints of each Service port by ID and list; each list maps slot numbers to endpoints.
 func (t *NftTable) slots() map[string]map[uint32]string {
 	found := map[string]map[uint32]string{}
 	for key, target := range t.Sets[endpointsSet] {
@@ -166,8 +167,8 @@ func (t *NftTable) slots() map[string]map[uint32]string {
 	return found
 }
 
-// spell makes a key readable.
+// spell formats a key as hex.
 func spell(key string) string { return fmt.Sprintf("%x", key) }
 
-// classKey is a class as part of a key.
+// classKey encodes a class as part of a key.
 func classKey(class uint64) string { return string(binary.BigEndian.AppendUint64(nil, class)) }

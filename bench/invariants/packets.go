@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// mostPackets that are walked through both rulesets of a family.
+	// mostPackets is the most packets that are sent through both rulesets of a family.
 	mostPackets = 20_000
-	// mostFrontends that packets aim at; where there are more, lots are drawn.
+	// mostFrontends is the most frontends that get packets; from more, they are chosen at random (seeded).
 	mostFrontends = 2_000
-	// strayPackets aim at addresses of one Service and the port of another.
+	// strayPackets is the number of packets to the address of one Service and the port of another.
 	strayPackets = 300
 )
 
-// walked are the packets on which the kernel's rules and those of a full sync were asked.
+// walked has the results of packets sent through the kernel's rules and through the rules of a full sync.
 type walked struct {
 	packets int
 	differ  []disagreement
@@ -34,7 +34,7 @@ type disagreement struct {
 	want, have walk.Verdict
 }
 
-// service that a packet was made for.
+// service returns the Service that a packet was made for.
 func (d *disagreement) service() string {
 	name, _, _ := strings.Cut(d.packet.What, " ")
 	if !strings.Contains(name, "/") {
@@ -47,9 +47,9 @@ func (d *disagreement) String() string {
 	return fmt.Sprintf("%s: %s, not %s", &d.packet, d.have, d.want)
 }
 
-// world is what the node's addresses are: its main ones first.
-func (e *Evidence) world() (walk.World, error) {
-	w := walk.World{Local: slices.Clone(e.Options.NodeIPs)}
+// world returns the node's addresses, the main ones first.
+func (e *Evidence) world() (walk.NodeAddresses, error) {
+	w := walk.NodeAddresses{Local: slices.Clone(e.Options.NodeIPs)}
 	if e.Options.Addresses == nil {
 		return w, nil
 	}
@@ -62,7 +62,7 @@ func (e *Evidence) world() (walk.World, error) {
 	return w, err
 }
 
-// walk asks both rulesets about the same packets, once.
+// walk sends the same packets through both rulesets, once.
 func (e *Evidence) walk(ctx context.Context) (*walked, error) {
 	if !e.walkable() {
 		return &walked{}, nil
@@ -103,8 +103,8 @@ func (e *Evidence) walk(ctx context.Context) (*walked, error) {
 	return w, nil
 }
 
-// packets of a population, some of those that aim at each frontend, and strays.
-func (e *Evidence) packets(family corev1.IPFamily, world walk.World) []walk.Packet {
+// packets returns packets to each frontend, and stray packets.
+func (e *Evidence) packets(family corev1.IPFamily, world walk.NodeAddresses) []walk.Packet {
 	rng := rand.New(rand.NewPCG(e.Seed, 0x1a57))
 	frontends := walk.ObjectFrontends(family, e.Objects.Services, e.Objects.Slices)
 	ipv4 := family == corev1.IPv4Protocol
@@ -112,22 +112,22 @@ func (e *Evidence) packets(family corev1.IPFamily, world walk.World) []walk.Pack
 	frontends = frontends[:min(mostFrontends, len(frontends))]
 	var packets []walk.Packet
 	for i := range frontends {
-		one := walk.Population{Frontends: frontends[i : i+1], World: world, Seed: e.Seed + uint64(i), Least: 1}
+		one := walk.PacketSet{Frontends: frontends[i : i+1], World: world, Seed: e.Seed + uint64(i), Least: 1}
 		all := one.Packets(ipv4)
 		share := max(1, (mostPackets-strayPackets)/len(frontends))
-		if rest := all[1:]; len(all) > share { // the first is a client's to the first address
+		if rest := all[1:]; len(all) > share { // the first packet goes from a client to the first address
 			rng.Shuffle(len(rest), func(a, b int) { rest[a], rest[b] = rest[b], rest[a] })
 			all = all[:share]
 		}
 		packets = append(packets, all...)
 	}
 	const few = 10
-	mixed := walk.Population{Frontends: frontends[:min(few, len(frontends))], World: world, Seed: e.Seed, Least: len(packets) + strayPackets}
+	mixed := walk.PacketSet{Frontends: frontends[:min(few, len(frontends))], World: world, Seed: e.Seed, Least: len(packets) + strayPackets}
 	all := mixed.Packets(ipv4)
 	return append(packets, all[max(0, len(all)-strayPackets):]...)
 }
 
-// endpoints that a verdict may lead to.
+// endpoints returns the endpoints that a verdict may select.
 func endpoints(v walk.Verdict) []netip.AddrPort {
 	var to []netip.AddrPort
 	for _, o := range v.Outcomes {
@@ -138,8 +138,8 @@ func endpoints(v walk.Verdict) []netip.AddrPort {
 	return to
 }
 
-// fair says whether a disagreement counts. kube-proxy's mode nftables does otherwise with what leads to no endpoint, and
-// at NodePorts of other addresses than the node's main one; docs/differences.md has the list.
+// fair reports whether a disagreement counts. kube-proxy's mode nftables differs for packets without an endpoint, and
+// at NodePorts on addresses other than the node's main address. See docs/differences.md.
 func (e *Evidence) fair(d *disagreement) bool {
 	if e.Subject.Own || !e.Subject.nftables() {
 		return true
@@ -149,7 +149,7 @@ func (e *Evidence) fair(d *disagreement) bool {
 	return err == nil && (!world.IsLocal(to) || slices.Contains(e.Options.NodeIPs, to))
 }
 
-// checkReached: what should lead to endpoints leads to all of them, and nowhere else.
+// checkReached: packets reach every endpoint that they should reach, and no packet is lost.
 func checkReached(ctx context.Context, e *Evidence, r *report) error {
 	w, err := e.walk(ctx)
 	if err != nil {
@@ -160,17 +160,17 @@ func checkReached(ctx context.Context, e *Evidence, r *report) error {
 		d := &w.differ[i]
 		want, have := endpoints(d.want), endpoints(d.have)
 		lost := slices.ContainsFunc(want, func(to netip.AddrPort) bool { return !slices.Contains(have, to) })
-		// Some of it goes nowhere.
+		// Some packets reach no endpoint.
 		refused := len(want) > 0 && slices.ContainsFunc(d.have.Outcomes, func(o walk.Outcome) bool { return !o.To.IsValid() })
-		exact := e.Subject.Own && !astray(d) // of ours, every verdict is known exactly
+		exact := e.Subject.Own && !astray(d) // for Synclab's proxier, the exact verdict is known
 		if (lost || refused || exact) && e.fair(d) {
 			r.violated(d.service(), "%s: %s", d.family, d)
 		}
 	}
 	if t := e.Traffic; t != nil {
 		r.checked += t.Flows
-		if t.Streaming && t.Flows+t.Held == 0 {
-			r.violated("", "a stream of flows runs, and nothing is known of any")
+		if t.Streaming && t.Flows+t.LongLived == 0 {
+			r.violated("", "a traffic stream runs, but it reported no flows")
 		}
 		if t.Failed > 0 {
 			r.violated("", "%d of %d flows of the stream got no answer", t.Failed, t.Flows)
@@ -179,13 +179,13 @@ func checkReached(ctx context.Context, e *Evidence, r *report) error {
 	return nil
 }
 
-// astray says whether a packet may reach an endpoint that it must not.
+// astray reports whether a packet may reach an endpoint that it must not reach.
 func astray(d *disagreement) bool {
 	want := endpoints(d.want)
 	return slices.ContainsFunc(endpoints(d.have), func(to netip.AddrPort) bool { return !slices.Contains(want, to) })
 }
 
-// checkAstray: nothing reaches an endpoint that it must not.
+// checkAstray: no packet reaches an endpoint that it must not reach.
 func checkAstray(ctx context.Context, e *Evidence, r *report) error {
 	w, err := e.walk(ctx)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"synclab/sim"
 )
 
-// Plant writes the sentinels into the namespace of this thread: rules by the tools of a variant, if the subject has one,
-// a table of nf_tables where there are any, and flows. objects are those that there are already.
+// Plant writes the sentinels into this thread's namespace: rules, flows, and a table of nf_tables if the kernel has it.
+// Rules need a variant, whose tools write them. objects are the cluster's current objects.
 func Plant(ctx context.Context, variant iptables.Variant, families []corev1.IPFamily, objects *sim.Objects) (*Sentinels, error) {
 	if err := netns.Guard(); err != nil {
 		return nil, fmt.Errorf("sentinels: %w", err)
@@ -50,7 +50,7 @@ func Plant(ctx context.Context, variant iptables.Variant, families []corev1.IPFa
 	return s, nil
 }
 
-// PlantTable writes the rules of one family and table, anew after somebody flushed it.
+// PlantTable writes the rules of one family and table. It is called again after a fault flushed the table.
 func (s *Sentinels) PlantTable(ctx context.Context, variant iptables.Variant, family corev1.IPFamily, table string) error {
 	if err := netns.Guard(); err != nil {
 		return fmt.Errorf("sentinels: %w", err)
@@ -72,7 +72,7 @@ func (s *Sentinels) PlantTable(ctx context.Context, variant iptables.Variant, fa
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("sentinels: %s table %s: %s: %w: %s", family, table, path, err, strings.TrimSpace(string(out)))
 	}
-	// ip6tables-nft-restore 1.8.9 takes counters and forgets them: what is there now is what must stay.
+	// ip6tables-nft-restore 1.8.9 accepts counters and ignores them: the counters read back are the expected ones.
 	saved, err := Save(ctx, variant, family, "-t", table)
 	if err != nil {
 		return fmt.Errorf("sentinels: %w", err)
@@ -88,7 +88,7 @@ func (s *Sentinels) PlantTable(ctx context.Context, variant iptables.Variant, fa
 	return nil
 }
 
-// foreignTableName is the sentinels' table of nf_tables, foreignSet and foreignBase what is in it.
+// foreignTableName is the sentinels' table of nf_tables. foreignSet and foreignBase are its set and its base chain.
 const (
 	foreignTableName = "foreign"
 	foreignSet       = "ports"
@@ -102,7 +102,8 @@ func nftFamily(family corev1.IPFamily) nftables.TableFamily {
 	return nftables.TableFamilyIPv4
 }
 
-// plantNft makes a table with a base chain, a set and a rule that counts. A kernel without nf_tables has none to touch.
+// plantNft makes a table with a base chain, a set and a rule that counts. On a kernel without nf_tables it does
+// nothing.
 func (s *Sentinels) plantNft(family corev1.IPFamily) error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -134,10 +135,10 @@ func (s *Sentinels) plantNft(family corev1.IPFamily) error {
 
 const (
 	unforeseenPriority = -7
-	noProtocol         = 253 // for experiments (RFC 3692): nobody sends it
+	noProtocol         = 253 // reserved for experiments (RFC 3692), so no host sends it
 )
 
-// ForeignNft lists what there is of the sentinels' table, each in words that any change of it changes.
+// ForeignNft lists the objects of the sentinels' table. Any change of an object changes its text.
 func ForeignNft(family corev1.IPFamily) ([]string, error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -182,11 +183,11 @@ func ForeignNft(family corev1.IPFamily) ([]string, error) {
 	return found, nil
 }
 
-// How long the sentinels' flows live: longer than any run.
+// flowSeconds is the timeout of the sentinels' flows: longer than any run.
 const flowSeconds = 24 * 60 * 60
 
-// plantFlows makes a flow between two addresses of nobody's, and one to a machine outside whose port is the NodePort of a
-// UDP Service: only the number is the same (docs/differences.md, foreign-flows).
+// plantFlows makes a flow between two addresses of no host. It makes another flow to an outside host, with the port
+// number of a UDP Service's NodePort (docs/differences.md, foreign-flows).
 func (s *Sentinels) plantFlows(family corev1.IPFamily, objects *sim.Objects) error {
 	ports := []uint16{5353}
 	for _, svc := range objects.Services {
@@ -210,11 +211,10 @@ func (s *Sentinels) plantFlows(family corev1.IPFamily, objects *sim.Objects) err
 	return nil
 }
 
-// Of include/uapi/linux/netfilter/nf_conntrack_common.h. The kernel gives up entries that are not assured when it needs
-// room for others.
+// From include/uapi/linux/netfilter/nf_conntrack_common.h. A full conntrack table drops entries that are not assured.
 const seenReply, assured, confirmed = 1 << 1, 1 << 2, 1 << 3
 
-// PlantFlow makes an UDP entry of the conntrack table, with any endpoint as the source of replies.
+// PlantFlow makes a UDP entry of the conntrack table. The source of replies may be any endpoint.
 func PlantFlow(family corev1.IPFamily, f conntrack.Flow) error {
 	protocol := unix.AF_INET
 	if family == corev1.IPv6Protocol {
@@ -232,7 +232,7 @@ func PlantFlow(family corev1.IPFamily, f conntrack.Flow) error {
 	return nil
 }
 
-// tupleOf is one direction of an entry.
+// tupleOf encodes one direction of an entry.
 func tupleOf(kind int, from, to netip.AddrPort) *nl.RtAttr {
 	source, destination := nl.CTA_IP_V4_SRC, nl.CTA_IP_V4_DST
 	if from.Addr().Is6() {
@@ -249,7 +249,7 @@ func tupleOf(kind int, from, to netip.AddrPort) *nl.RtAttr {
 	return tuple
 }
 
-// Flows lists the UDP entries of the conntrack table, in the namespace of this thread.
+// Flows returns the UDP entries of the conntrack table in this thread's namespace.
 func Flows(ctx context.Context, family corev1.IPFamily) ([]conntrack.Flow, error) {
 	flows := []conntrack.Flow{}
 	_, err := conntrack.NewKernel(vishnetns.None()).DeleteUDP(ctx, family, func(f conntrack.Flow) bool {
@@ -259,8 +259,8 @@ func Flows(ctx context.Context, family corev1.IPFamily) ([]conntrack.Flow, error
 	return flows, err
 }
 
-// Save reads the tables of iptables with their counters, by the variant's own tool, or one of them by "-t" and its name. A
-// tool that finds no tables prints nothing.
+// Save reads the tables of iptables with their counters, with the variant's tool. Arguments "-t" and a name select one
+// table. If there are no tables, the tool prints nothing.
 func Save(ctx context.Context, variant iptables.Variant, family corev1.IPFamily, args ...string) (Saved, error) {
 	path, err := iptables.FindBinary(iptables.Binary(variant, family, "save"))
 	if err != nil {

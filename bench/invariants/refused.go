@@ -13,20 +13,20 @@ import (
 	"synclab/proxier/walk"
 )
 
-// Refused is a packet that was really sent to a Service port without endpoints, from the node.
+// Refused is the result of a real packet from the node to a Service port without endpoints.
 type Refused struct {
 	Service string
 	To      netip.AddrPort
-	// Err is what the socket said: ECONNREFUSED, once the ICMP answer is there.
+	// Err is the socket's error: ECONNREFUSED after an ICMP answer.
 	Err    error
 	Waited time.Duration
 }
 
-// refusedPromptly is how long an ICMP answer of the node itself may take: it comes within the system call.
+// refusedPromptly bounds the time of an ICMP answer from the node itself, which arrives within the system call.
 const refusedPromptly = time.Second
 
-// checkRefused: a Service port without endpoints is rejected, and one that has some, but none where its traffic must
-// stay, drops what comes.
+// checkRefused: packets to a Service port without endpoints are rejected. Packets are dropped if the port has
+// endpoints, but none that its traffic policy allows.
 func checkRefused(ctx context.Context, e *Evidence, r *report) error {
 	world, err := e.world()
 	if err != nil {
@@ -66,8 +66,8 @@ type refusedPacket struct {
 	want    walk.Kind
 }
 
-// refusedPackets are of machines outside, to every address of Service ports that have no endpoint for them.
-func (e *Evidence) refusedPackets(family corev1.IPFamily, world walk.World) []refusedPacket {
+// refusedPackets returns packets from outside hosts to every address of Service ports without an endpoint for them.
+func (e *Evidence) refusedPackets(family corev1.IPFamily, world walk.NodeAddresses) []refusedPacket {
 	ports := e.plan(family).Ports()
 	claims := claimed(ports)
 	outside := walk.DefaultSources(world, family == corev1.IPv4Protocol)[3]
@@ -75,7 +75,7 @@ func (e *Evidence) refusedPackets(family corev1.IPFamily, world walk.World) []re
 	for _, p := range ports {
 		add := func(what string, addr netip.Addr, port uint16, want walk.Kind) {
 			if claims[claim{addr, port, p.Name.Protocol}] > 1 {
-				return // another Service's rules may come first
+				return // another Service port's rules may come first
 			}
 			to := netip.AddrPortFrom(addr, port)
 			all = append(all, refusedPacket{service: serviceOf(p), want: want, Packet: walk.Packet{
@@ -100,7 +100,7 @@ func (e *Evidence) refusedPackets(family corev1.IPFamily, world walk.World) []re
 			add("external IP", addr, p.Port, kind)
 		}
 		for _, addr := range p.LoadBalancerVIPs {
-			if len(p.SourceRanges) == 0 { // else who is outside of them need not be told
+			if len(p.SourceRanges) == 0 { // a load balancer may drop packets from outside its source ranges
 				add("load balancer", addr, p.Port, kind)
 			}
 		}
@@ -113,17 +113,17 @@ func (e *Evidence) refusedPackets(family corev1.IPFamily, world walk.World) []re
 	return all
 }
 
-// clientPort is none that rules ask for.
+// clientPort is a port that no rule matches.
 const clientPort = 45678
 
-// claim is an address and port that a Service port wants; without an address, a NodePort.
+// claim is a frontend of a Service port: address and port; without an address, a NodePort.
 type claim struct {
 	addr     netip.Addr
 	port     uint16
 	protocol corev1.Protocol
 }
 
-// claimed counts who wants each.
+// claimed counts the Service ports of each frontend.
 func claimed(ports []*plan.ServicePort) map[claim]int {
 	counts := map[claim]int{}
 	for _, p := range ports {
@@ -147,7 +147,7 @@ func protocolOf(p corev1.Protocol) walk.Protocol {
 	return walk.TCP
 }
 
-// Refusing gives a UDP Service port that has no endpoints at all, and its cluster IP; false: there is none.
+// Refusing returns a UDP Service port without any endpoint, and its cluster IP; false if there is none.
 func (e *Evidence) Refusing(family corev1.IPFamily) (service string, to netip.AddrPort, ok bool) {
 	for _, p := range e.plan(family).Ports() {
 		if p.Name.Protocol == corev1.ProtocolUDP && !p.HasEndpoints {
@@ -157,5 +157,5 @@ func (e *Evidence) Refusing(family corev1.IPFamily) (service string, to netip.Ad
 	return "", netip.AddrPort{}, false
 }
 
-// serviceOf names a Service port in records.
+// serviceOf returns the name of a Service port in records.
 func serviceOf(port *plan.ServicePort) string { return port.Name.String() }

@@ -17,16 +17,16 @@ import (
 	"synclab/sim"
 )
 
-// Restarted is what there was right before the subject was started again.
+// Restarted is the state right before the subject was restarted.
 type Restarted struct {
-	Objects uint64 // Digest of them
+	Objects uint64 // Digest of the objects
 	Saved   map[corev1.IPFamily]Saved
 	Nft     map[corev1.IPFamily]*NftTable
-	// Flows were planted as flows of Services, each at an endpoint that serves it.
+	// Flows were planted as flows of Services, each to an endpoint that serves it.
 	Flows map[corev1.IPFamily][]conntrack.Flow
 }
 
-// Digest of objects: the same as long as nothing changes.
+// Digest of objects: equal as long as no object changes.
 func Digest(o *sim.Objects) uint64 {
 	h := fnv.New64a()
 	for _, svc := range o.Services {
@@ -38,8 +38,8 @@ func Digest(o *sim.Objects) uint64 {
 	return h.Sum64()
 }
 
-// checkRestart: where the objects are those of before, and the kernel was as wanted then, it holds the same now; UDP flows
-// go on.
+// checkRestart: if the objects are unchanged and the kernel's state was correct before the restart, it is the same
+// after the restart. UDP flows stay.
 func checkRestart(ctx context.Context, e *Evidence, r *report) error {
 	if e.Restarted.Objects != Digest(e.Objects) {
 		return nil
@@ -61,7 +61,7 @@ func checkRestart(ctx context.Context, e *Evidence, r *report) error {
 			r.checked++
 			if !slices.ContainsFunc(e.Flows[family], func(f conntrack.Flow) bool { return sameFlow(f, before) }) {
 				service, _ := want.owner(before)
-				r.violated(service, "%s: UDP flow %v -> %v at %v, which serves it, was deleted by a restart", family, before.Src, before.Dst, before.ReplySrc)
+				r.violated(service, "%s: a restart deleted UDP flow %v -> %v to %v, which serves it", family, before.Src, before.Dst, before.ReplySrc)
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func checkRestart(ctx context.Context, e *Evidence, r *report) error {
 func (e *Evidence) sameAfterRestart(family corev1.IPFamily, x *expected, r *report) {
 	if before := e.Restarted.Nft[family]; before != nil && e.Nft[family] != nil {
 		if len(differencesNft(x.nft[family], before)) > 0 {
-			return // it had something to mend
+			return // the restart had something to repair
 		}
 		r.checked++
 		for _, text := range differencesNft(x.nft[family], e.Nft[family]) {
@@ -91,9 +91,9 @@ func (e *Evidence) sameAfterRestart(family corev1.IPFamily, x *expected, r *repo
 	}
 }
 
-// Serving gives a flow of each of some UDP Services, from nobody's address to an endpoint that serves it and that the
-// kernel's rules lead to: for Restarted.Flows. Who does not know yet of an endpoint that is new may delete flows to it, and
-// there are none.
+// Serving returns one flow for each of some UDP Services, for Restarted.Flows. Each flow goes from an address of no
+// host to a serving endpoint to which the kernel's rules DNAT. A proxy that does not know a new endpoint yet may delete
+// flows to it, so there are none to such endpoints.
 func (e *Evidence) Serving(family corev1.IPFamily, most int) []conntrack.Flow {
 	var flows []conntrack.Flow
 	p := e.plan(family)
@@ -114,7 +114,7 @@ func (e *Evidence) Serving(family corev1.IPFamily, most int) []conntrack.Flow {
 	return flows
 }
 
-// leadTo says whether rules of the kernel lead to an endpoint. Where nobody has read them, they may.
+// leadTo reports whether rules in the kernel DNAT to an endpoint. It returns true if the rules were not read.
 func (e *Evidence) leadTo(family corev1.IPFamily, ep netip.AddrPort) bool {
 	switch saved, nft := e.Saved[family], e.Nft[family]; {
 	case saved != nil:
@@ -137,7 +137,7 @@ func (e *Evidence) leadTo(family corev1.IPFamily, ep netip.AddrPort) bool {
 	return true
 }
 
-// firstClient is the first port of clients that are nobody.
+// firstClient is the first port of clients that do not exist.
 const firstClient = 41007
 
 func foreignClient(family corev1.IPFamily, i int) netip.AddrPort {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// checkSame holds what is in the kernel against what a fresh full sync would put there.
+// checkSame compares the kernel's rules with a fresh full sync.
 func checkSame(ctx context.Context, e *Evidence, r *report) error {
 	x, err := e.expect(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func checkSame(ctx context.Context, e *Evidence, r *report) error {
 	return nil
 }
 
-// size counts rules.
+// size returns the number of rules.
 func (s Saved) size() int {
 	n := 0
 	for _, chains := range s {
@@ -47,7 +47,7 @@ func (s Saved) size() int {
 	return n
 }
 
-// size counts rules and elements.
+// size returns the number of rules and elements.
 func (t *NftTable) size() int {
 	n := 0
 	for _, rules := range t.Rules {
@@ -59,7 +59,7 @@ func (t *NftTable) size() int {
 	return n
 }
 
-// difference is a chain that is not as wanted.
+// difference is a chain that differs from the desired one.
 type difference struct {
 	Table, Chain string
 	Text         string
@@ -69,8 +69,8 @@ func (d difference) String() string {
 	return fmt.Sprintf("table %s chain %s %s", d.Table, d.Chain, d.Text)
 }
 
-// differences compares the chains that are wanted with those that are there. In chains that others write to, too, the
-// wanted rules must be there in their order, each once. Chains that are there besides are no matter of this.
+// differences compares the desired chains with the kernel's. Chains that other programs write to must have each desired
+// rule once, in order. Other chains of the kernel are ignored.
 func differences(want, have Saved) []difference {
 	var found []difference
 	for _, table := range slices.Sorted(maps.Keys(want)) {
@@ -79,7 +79,7 @@ func differences(want, have Saved) []difference {
 			c := have[table][name]
 			if c == nil {
 				if ownChain(name) || len(wanted) > 0 { // a table that was never used has no chain
-					found = append(found, difference{table, name, "is not there"})
+					found = append(found, difference{table, name, "is missing"})
 				}
 				continue
 			}
@@ -87,7 +87,7 @@ func differences(want, have Saved) []difference {
 			if shared(name) {
 				there = slices.DeleteFunc(there, func(rule string) bool { return !slices.Contains(wanted, rule) })
 			}
-			if shared(name) && !ownChain(name) { // jumps: each proxier puts its own in front
+			if shared(name) && !ownChain(name) { // jumps: each proxier inserts its own jumps first
 				slices.Sort(wanted)
 				slices.Sort(there)
 			}
@@ -99,14 +99,14 @@ func differences(want, have Saved) []difference {
 	return found
 }
 
-// diffRules describes the first difference of two lists of rules; empty: none.
+// diffRules describes the first difference between two lists of rules; empty if there is none.
 func diffRules(want, have []string) string {
 	for i := range max(len(want), len(have)) {
 		switch {
 		case i >= len(have):
-			return fmt.Sprintf("has %d rules, not %d: it lacks %q", len(have), len(want), want[i])
+			return fmt.Sprintf("has %d rules, not %d: missing %q", len(have), len(want), want[i])
 		case i >= len(want):
-			return fmt.Sprintf("has %d rules, not %d: there is %q too", len(have), len(want), have[i])
+			return fmt.Sprintf("has %d rules, not %d: unexpected %q", len(have), len(want), have[i])
 		case want[i] != have[i]:
 			return fmt.Sprintf("has %q as rule %d, not %q", have[i], i+1, want[i])
 		}
@@ -114,15 +114,15 @@ func diffRules(want, have []string) string {
 	return ""
 }
 
-// differencesNft compares tables of the lab's own backend nftables.
+// differencesNft compares tables of Synclab's backend nftables.
 func differencesNft(want, have *NftTable) []string {
 	if have.Name == "" {
-		return []string{"there is no table that packets meet"}
+		return []string{"packets traverse no table of Synclab"}
 	}
 	var found []string
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	for _, other := range have.Beside {
-		add("table %s is there too", other)
+		add("unexpected table %s", other)
 	}
 	for _, set := range entrySets {
 		for _, key := range union(want.Sets[set], have.Sets[set]) {
@@ -130,22 +130,22 @@ func differencesNft(want, have *NftTable) []string {
 			there, inHave := have.Sets[set][key]
 			switch {
 			case !inHave:
-				add("set %s lacks %s", set, spell(key))
+				add("set %s: missing element %s", set, spell(key))
 			case !inWant:
-				add("set %s has %s, which nothing wants", set, spell(key))
+				add("set %s: unexpected element %s", set, spell(key))
 			case want.means(set, wanted) != have.means(set, there):
-				add("set %s: %s leads to %s, not %s", set, spell(key), have.means(set, there), want.means(set, wanted))
+				add("set %s: %s maps to %s, not %s", set, spell(key), have.means(set, there), want.means(set, wanted))
 			}
 		}
 	}
 	found = append(found, differingLists(want, have)...)
 	for _, key := range slices.Sorted(maps.Keys(want.Sets[hairpinSet])) {
 		if _, there := have.Sets[hairpinSet][key]; !there {
-			add("set %s lacks %s", hairpinSet, spell(key))
+			add("set %s: missing element %s", hairpinSet, spell(key))
 		}
 	}
 	for _, chain := range slices.Sorted(maps.Keys(want.Rules)) {
-		if isClass(chain) { // those that are not used may be there or not
+		if isClass(chain) { // unused class chains may exist or not
 			continue
 		}
 		if rules, there := have.Rules[chain]; !there || rules != want.Rules[chain] {
@@ -155,7 +155,7 @@ func differencesNft(want, have *NftTable) []string {
 	return found
 }
 
-// means is what the value of an entry says, whatever numbers stand for it.
+// means returns the meaning of an entry's value, independent of assigned numbers.
 func (t *NftTable) means(set, value string) string {
 	switch {
 	case set == "frontends" || set == "nodeports":
@@ -166,7 +166,7 @@ func (t *NftTable) means(set, value string) string {
 	return spell(value)
 }
 
-// isClass says whether a chain is of a class: fixed ones are named by what they do.
+// isClass reports whether a chain belongs to a class. Fixed chains are named after their purpose.
 func isClass(chain string) bool {
 	for _, kind := range []string{"cluster-", "external-", "nodeport-", "frontend-"} {
 		if strings.HasPrefix(chain, kind) {
@@ -176,7 +176,7 @@ func isClass(chain string) bool {
 	return false
 }
 
-// differingLists compares where frontends lead: to the same Service port, with the same endpoints.
+// differingLists compares the Service port and the endpoints of each frontend.
 func differingLists(want, have *NftTable) []string {
 	var found []string
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
@@ -184,7 +184,7 @@ func differingLists(want, have *NftTable) []string {
 		for _, key := range slices.Sorted(maps.Keys(want.Sets[set])) {
 			mine, theirs := class(want.Sets[set][key]), class(have.Sets[set][key])
 			if theirs == 0 || mine>>kindShift == kindOwn {
-				continue // missing, or found in a chain, whose ways packets tell
+				continue // missing, or resolved in a chain, which the packet checks cover
 			}
 			at := key
 			if set == "nodeports" {
@@ -193,7 +193,7 @@ func differingLists(want, have *NftTable) []string {
 			wanted := want.Sets[listsSet][at+classKey(mine)]
 			there, ok := have.Sets[listsSet][at+classKey(theirs)]
 			if !ok || wanted != there {
-				add("set %s: frontend %s leads to Service port %s, not %s", listsSet, spell(key), spell(there), spell(wanted))
+				add("set %s: frontend %s maps to Service port %s, not %s", listsSet, spell(key), spell(there), spell(wanted))
 			}
 			if chain := have.Sets[classesSet][classKey(theirs)]; have.Rules[chain] == 0 {
 				add("class %x of frontend %s has no chain with rules", theirs, spell(key))
@@ -216,7 +216,7 @@ func differingLists(want, have *NftTable) []string {
 	return found
 }
 
-// anyAddress is the unspecified address, which stands for a NodePort's in lists: as long as addresses are there.
+// anyAddress returns the unspecified address, which stands for a NodePort in lists. It has the length of the addresses.
 func anyAddress(t *NftTable) string {
 	const protoAndPort = 2 * wordLen
 	for key := range t.Sets[listsSet] {

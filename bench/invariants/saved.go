@@ -14,23 +14,23 @@ import (
 	"synclab/proxier/walk"
 )
 
-// Saved are the tables of one family: table, chain.
+// Saved are the chains of one family by table and chain name.
 type Saved map[string]map[string]*Chain
 
-// Chain of a table.
+// Chain is a chain of a table.
 type Chain struct {
-	Policy string // of a chain that packets enter from a hook, else "-"
+	Policy string // policy of a base chain, else "-"
 	Rules  []Rule
 }
 
-// Rule of a Chain.
+// Rule is a rule of a Chain.
 type Rule struct {
-	// Text as iptables.Canonical spells it, with the chain's name.
+	// Text is spelled as by iptables.Canonical, with the chain's name.
 	Text           string
 	Packets, Bytes uint64
 }
 
-// ParseSaved reads what iptables-save prints, with counters or without.
+// ParseSaved parses the output of iptables-save, with or without counters.
 func ParseSaved(family corev1.IPFamily, text []byte) (Saved, error) {
 	s := Saved{}
 	var table map[string]*Chain
@@ -50,13 +50,13 @@ func ParseSaved(family corev1.IPFamily, text []byte) (Saved, error) {
 		case line[0] == ':':
 			words := strings.Fields(line[1:])
 			if len(words) < 2 {
-				return nil, fmt.Errorf("iptables-save: line %d: %q is no chain", n, line)
+				return nil, fmt.Errorf("iptables-save: line %d: %q is not a chain", n, line)
 			}
 			table[words[0]] = &Chain{Policy: words[1]}
 		default:
 			rule, chain, err := parseRule(family, line)
 			if err != nil || table[chain] == nil {
-				return nil, fmt.Errorf("iptables-save: line %d: %q is no rule of a chain that is there", n, line)
+				return nil, fmt.Errorf("iptables-save: line %d: %q is not a rule of a declared chain", n, line)
 			}
 			table[chain].Rules = append(table[chain].Rules, rule)
 		}
@@ -73,13 +73,13 @@ func parseRule(family corev1.IPFamily, line string) (rule Rule, chain string, er
 	}
 	words := strings.Fields(line)
 	if len(words) < 2 || words[0] != "-A" {
-		return rule, "", fmt.Errorf("%q is no rule", line)
+		return rule, "", fmt.Errorf("%q is not a rule", line)
 	}
 	rule.Text = iptables.Canonical(line, family)
 	return rule, words[1], nil
 }
 
-// fromModel reads a model of the tables.
+// fromModel converts a model of the tables.
 func fromModel(m *iptables.Model) (Saved, error) {
 	var text bytes.Buffer
 	if err := m.Save(&text); err != nil {
@@ -88,22 +88,22 @@ func fromModel(m *iptables.Model) (Saved, error) {
 	return ParseSaved(m.Family(), text.Bytes())
 }
 
-// ownPrefix begins the names of chains of every proxier that writes kube-proxy's.
+// ownPrefix is the prefix of kube-proxy's chain names. All proxiers with kube-proxy's rules use it.
 const ownPrefix = "KUBE-"
 
-// notTheirs are chains of that prefix which the kubelet makes, or made.
+// notTheirs are chains with that prefix that the kubelet makes, or made in older versions.
 var notTheirs = []string{"KUBE-KUBELET-CANARY", "KUBE-MARK-DROP"}
 
-// ownChain says whether a chain is a proxier's.
+// ownChain reports whether a chain belongs to the proxier.
 func ownChain(name string) bool {
 	return strings.HasPrefix(name, ownPrefix) && !slices.Contains(notTheirs, name)
 }
 
-// shared says whether others write rules into a chain, too: those that packets enter from a hook, and the one that the
-// kubelet has a rule in.
+// shared reports whether other programs also write rules into a chain: base chains, and KUBE-FIREWALL, which has a rule
+// of the kubelet.
 func shared(name string) bool { return !ownChain(name) || name == "KUBE-FIREWALL" }
 
-// target is the chain or verdict that a rule leads to.
+// target returns the chain or verdict that a rule jumps to.
 func (r Rule) target() string {
 	for _, flag := range []string{" -j ", " -g "} {
 		if _, after, found := strings.Cut(r.Text, flag); found {
@@ -114,7 +114,7 @@ func (r Rule) target() string {
 	return ""
 }
 
-// texts are the rules of a chain.
+// texts returns the rules' texts.
 func (c *Chain) texts() []string {
 	texts := make([]string, len(c.Rules))
 	for i, r := range c.Rules {
@@ -123,7 +123,7 @@ func (c *Chain) texts() []string {
 	return texts
 }
 
-// own leaves out what is not the proxier's: chains of others, and rules of shared chains that lead to none of its own.
+// own keeps only what belongs to the proxier: its chains, and the rules of base chains that jump to them.
 func (s Saved) own() Saved {
 	mine := Saved{}
 	for table, chains := range s {
@@ -146,8 +146,8 @@ func (s Saved) own() Saved {
 	return mine
 }
 
-// Reachable leaves out what is not the proxier's, and what no packet comes to: chains that are written before anything leads
-// to them, or not yet deleted.
+// Reachable keeps only the proxier's chains that a packet can reach. It drops chains that were written before a jump to
+// them, or that are not deleted yet.
 func (s Saved) Reachable() Saved {
 	reachable := Saved{}
 	for table, chains := range s.own() {
@@ -173,7 +173,7 @@ func (s Saved) Reachable() Saved {
 	return reachable
 }
 
-// Clone is a copy that can be changed alone.
+// Clone returns a deep copy.
 func (s Saved) Clone() Saved {
 	c := Saved{}
 	for table, chains := range s {
@@ -185,7 +185,7 @@ func (s Saved) Clone() Saved {
 	return c
 }
 
-// text is what iptables-save would print.
+// text returns the tables in the format of iptables-save.
 func (s Saved) text() []byte {
 	var b bytes.Buffer
 	for _, table := range slices.Sorted(maps.Keys(s)) {
@@ -204,7 +204,7 @@ func (s Saved) text() []byte {
 	return b.Bytes()
 }
 
-// Compile makes the proxier's own rules walkable.
+// Compile prepares the proxier's own rules for the ruleset evaluator.
 func (s Saved) Compile(family corev1.IPFamily) (*walk.Rules, error) {
 	return walk.ParseIptables(family, s.own().text())
 }

@@ -15,12 +15,12 @@ import (
 	"synclab/proxier/walk"
 )
 
-// shareError is how far a share times the number of endpoints may be from 1, for each endpoint: probabilities are written
-// with ten decimals, and those of later rules build on those of earlier ones.
+// shareError bounds, per endpoint, the error of a share times the number of endpoints. Probabilities are written with
+// ten decimals, and the share of a later rule depends on the rules before it.
 const shareError = 1e-6
 
-// checkShares: each endpoint of a Service port gets the same share of new flows, and the probabilities that say so rise
-// from rule to rule.
+// checkShares: each endpoint of a Service port gets the same share of new flows. The probabilities rise from rule to
+// rule.
 func checkShares(ctx context.Context, e *Evidence, r *report) error {
 	for _, family := range e.Families {
 		if err := e.shares(ctx, family, r); err != nil {
@@ -42,7 +42,7 @@ func checkShares(ctx context.Context, e *Evidence, r *report) error {
 	return nil
 }
 
-// shares walks one packet to each Service port's cluster IP.
+// shares sends one packet to each Service port's cluster IP through the rules.
 func (e *Evidence) shares(ctx context.Context, family corev1.IPFamily, r *report) error {
 	if !e.walkable() {
 		return nil
@@ -78,7 +78,7 @@ func (e *Evidence) shares(ctx context.Context, family corev1.IPFamily, r *report
 		r.checked++
 		n := float64(len(endpoints))
 		if len(v.Outcomes) != len(endpoints) {
-			r.violated(serviceOf(p), "%s: packets to %v may end in %d ways, not at one of %d endpoints", family, p.ClusterIP, len(v.Outcomes), len(endpoints))
+			r.violated(serviceOf(p), "%s: packets to %v have %d possible outcomes, not %d endpoints", family, p.ClusterIP, len(v.Outcomes), len(endpoints))
 			continue
 		}
 		for _, o := range v.Outcomes {
@@ -90,7 +90,7 @@ func (e *Evidence) shares(ctx context.Context, family corev1.IPFamily, r *report
 	return nil
 }
 
-// rising: of rules that draw lots one after the other, each takes a greater part of what is left.
+// rising: in a chain of random matches, each rule takes a larger part of the remaining flows.
 func rising(family corev1.IPFamily, table, name string, c *Chain, r *report) {
 	last := 0.0
 	for _, rule := range c.Rules {
@@ -108,13 +108,13 @@ func rising(family corev1.IPFamily, table, name string, c *Chain, r *report) {
 }
 
 const (
-	// leastExpected flows of an endpoint, for chi-square to be close to its distribution.
+	// leastExpected is the fewest expected flows of an endpoint for which chi-square is close to its distribution.
 	leastExpected = 5
-	// mostDeviations of the standard normal distribution: once in some 10^9 looks, by chance.
+	// mostDeviations bounds the standard normal deviation: exceeded by chance in about 1 of 10^9 checks.
 	mostDeviations = 6
 )
 
-// even tests by chi-square whether real flows were shared evenly.
+// even tests with chi-square whether real flows were shared evenly.
 func even(service string, reached map[netip.AddrPort]int, r *report) {
 	total := 0
 	for _, n := range reached {
@@ -128,7 +128,7 @@ func even(service string, reached map[netip.AddrPort]int, r *report) {
 	for _, n := range reached {
 		sum += (float64(n) - expected) * (float64(n) - expected) / expected
 	}
-	// Wilson and Hilferty: the cube root of chi-square by its degrees of freedom is about normal.
+	// Wilson and Hilferty: the cube root of chi-square divided by its degrees of freedom is about normal.
 	spread := 2 / (9 * float64(len(reached)-1))
 	deviations := (math.Cbrt(sum/float64(len(reached)-1)) - (1 - spread)) / math.Sqrt(spread)
 	if deviations > mostDeviations {

@@ -10,8 +10,8 @@ import (
 	"synclab/proxier/backend"
 )
 
-// checkStale: no chain of the subject's is there that a fresh full sync would not make, and none that nothing leads to but
-// those that nothing leads to then, either. A chain that a foreign rule refers to cannot be deleted: it may stay, empty.
+// checkStale: the subject has no chain that a fresh full sync would not write. Chains without a jump to them are
+// allowed only if a full sync leaves them so. A chain with a foreign jump to it cannot be deleted: it may stay, empty.
 func checkStale(ctx context.Context, e *Evidence, r *report) error {
 	x, err := e.expect(ctx)
 	if err != nil {
@@ -23,7 +23,7 @@ func checkStale(ctx context.Context, e *Evidence, r *report) error {
 			continue
 		}
 		if !e.Subject.Own && e.plan(family).KnownEndpoints() > backend.LargeCluster {
-			continue // kube-proxy cleans up once a sync period there, and only when something changes
+			continue // there kube-proxy cleans up once a sync period, and only if something changes
 		}
 		staleChains(family, x.saved[family], e.Saved[family], r)
 	}
@@ -42,22 +42,22 @@ func staleChains(family corev1.IPFamily, want, have Saved, r *report) {
 			switch {
 			case !wanted && len(c.Rules) == 0 && led[name] == byOthers:
 			case !wanted:
-				r.violated("", "%s table %s: chain %s with %d rules is nobody's any more", family, table, name, len(c.Rules))
+				r.violated("", "%s table %s: unexpected chain %s with %d rules", family, table, name, len(c.Rules))
 			case led[name] == byNone && wouldLead[name] != byNone:
-				r.violated("", "%s table %s: nothing leads to chain %s", family, table, name)
+				r.violated("", "%s table %s: no rule jumps to chain %s", family, table, name)
 			}
 		}
 	}
 }
 
-// Who leads to a chain.
+// The owners of jumps to a chain.
 const (
 	byNone = iota
 	byOthers
 	byOwn
 )
 
-// leads says of each chain of a table whether a rule leads to it, and whose.
+// leads returns, for each chain of a table, the owner of the jumps to it.
 func leads(chains map[string]*Chain) map[string]int {
 	by := map[string]int{}
 	for name, c := range chains {
@@ -74,17 +74,17 @@ func leads(chains map[string]*Chain) map[string]int {
 	return by
 }
 
-// Leftover are elements of the lab's own table that nothing leads to, after a number of syncs. The sync after removes
-// them, so that packets on their way find what they were told of (package proxier/nftables).
+// Leftover are unreachable elements of Synclab's table after a number of syncs. The next sync deletes them, so that
+// packets in flight still find the elements they refer to (package proxier/nftables).
 type Leftover struct {
 	Syncs uint64
 	Keys  map[string]bool
 }
 
-// leftoverSyncs is how many syncs after a check what was left over at it must be gone.
+// leftoverSyncs is the number of syncs after which deferred deletes must be done.
 const leftoverSyncs = 2
 
-// Left is what is left over now.
+// Left returns the current deferred deletes.
 func (e *Evidence) Left(ctx context.Context) (*Leftover, error) {
 	x, err := e.expect(ctx)
 	if err != nil || !e.Subject.Own || !e.Subject.nftables() {
@@ -99,8 +99,8 @@ func (e *Evidence) Left(ctx context.Context) (*Leftover, error) {
 	return left, nil
 }
 
-// leftovers of a table: IDs of Service ports that have endpoints and should not, addresses of nobody, lists of frontends
-// that are none any more. Chains of classes that are not used may stay, up to a number.
+// leftovers returns the table's deferred deletes: endpoints of Service ports without endpoints, hairpin elements of
+// removed addresses, and lists of removed frontends. Chains of unused classes may stay, up to a number.
 func leftovers(want, have *NftTable) []string {
 	var found []string
 	wanted := want.slots()
@@ -134,11 +134,11 @@ func (e *Evidence) staleNft(family corev1.IPFamily, want, have *NftTable, r *rep
 	for _, left := range leftovers(want, have) {
 		r.checked++
 		if before := e.LeftBefore; before != nil && before.Keys[string(family)+" "+left] && e.Syncs >= before.Syncs+leftoverSyncs {
-			r.violated("", "%s: %s was left over %d syncs ago, and still is there", family, left, e.Syncs-before.Syncs)
+			r.violated("", "%s: %s has been unused for %d syncs, but was not deleted", family, left, e.Syncs-before.Syncs)
 		}
 	}
 	r.checked += have.size()
 	for _, name := range have.Beside {
-		r.violated("", "%s: table %s is there besides %s", family, name, have.Name)
+		r.violated("", "%s: unexpected table %s besides %s", family, name, have.Name)
 	}
 }

@@ -8,15 +8,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// FailedRestore is what a restore that failed found, should have made, and left. Where Intended is not known (nil), only
-// tables that are as they were before tell anything.
+// FailedRestore has the tables before a failed restore, the intended tables, and the tables after it. If Intended is
+// not known (nil), the restore proves something only for tables that did not change.
 type FailedRestore struct {
 	Family                  corev1.IPFamily
 	Before, Intended, After Saved
 }
 
-// checkWhole: of a restore that failed, each table is as before or as intended, and not in between. Tables of the lab's
-// own proxier that have settled must be whole as well: all of a table's chains are as wanted, or none are.
+// checkWhole: after a failed restore, each table is as before or as intended, and not in between. Converged tables of
+// Synclab's proxier must be whole too: either all chains of a table are correct, or none are.
 func checkWhole(ctx context.Context, e *Evidence, r *report) error {
 	for i := range e.Restores {
 		e.Restores[i].check(r)
@@ -42,21 +42,21 @@ func checkWhole(ctx context.Context, e *Evidence, r *report) error {
 				}
 			}
 			if n := differing[table]; n > 0 && n < own {
-				r.violated("", "%s table %s is a mixture: %d of %d chains are not as wanted", family, table, n, own)
+				r.violated("", "%s table %s is a mixture: %d of %d chains differ from a full sync", family, table, n, own)
 			}
 		}
 	}
 	return nil
 }
 
-// tables are the names of all that there were or are.
+// tables returns the names of all tables before or after the restore.
 func (f *FailedRestore) tables() []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(f.Before)), maps.Keys(f.After))
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// tells says whether it can be said of any table that it is as it should be, or is not.
+// tells reports whether the restore proves something for any table.
 func (f *FailedRestore) tells() bool {
 	return slices.ContainsFunc(f.tables(), func(table string) bool {
 		return f.Intended != nil || sameTable(f.Before[table], f.After[table]) == ""
@@ -80,7 +80,7 @@ func (f *FailedRestore) check(r *report) {
 	}
 }
 
-// sameTable describes the first difference of two contents of a table, whatever the counters; empty: none.
+// sameTable describes the first difference between two contents of a table, ignoring counters; empty if there is none.
 func sameTable(a, b map[string]*Chain) string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 	slices.Sort(names)

@@ -1,10 +1,10 @@
-// Package mirror knows what each Service port of the simulated cluster should do, as changes are made to it: who watches
-// the kernel (bench/visible) and who judges flows (bench/traffic) hold against it what they see.
+// Package mirror computes the desired state of each Service port of the simulated cluster, as changes are made to it.
+// bench/visible compares the kernel with this state. bench/traffic compares the outcomes of flows with it.
 //
-//  1. Changed is told of each change of a Service, an EndpointSlice or the Node.
-//  2. The project's own tracker and plan, which are pure, make Service ports of it, one plan for each family.
-//  3. It gives the ports that the change is about, as they were and as they are.
+//  1. Changed receives each change of a Service, an EndpointSlice or the Node.
+//  2. Synclab's tracker and plan, which are pure, turn the objects into Service ports, with one plan for each family.
+//  3. Changed returns the affected ports, before and after the change.
 //
-// Not modelled: what subjects see late, or never. A mirror is as exact as the lab's own tracker and plan, so it cannot find
-// out what these get wrong: invariants I1 to I4 hold the kernel against kube-proxy's rules and against packets instead.
+// Not modelled: what subjects see late, or never. A mirror is as exact as Synclab's tracker and plan, so it cannot find
+// their errors. Invariants I1 to I4 cover these: they compare the kernel with kube-proxy's rules, and with packets.
 package mirror

@@ -15,28 +15,29 @@ import (
 	"synclab/sim"
 )
 
-// Mirror is the cluster as plans of some families. It is not for several goroutines at once.
+// Mirror has the plans of a cluster, one for each family. It is not safe for concurrent use.
 type Mirror struct {
 	node     string
 	families []*family
 	slices   map[types.NamespacedName]*discoveryv1.EndpointSlice
 }
 
-// family is the plan of one.
+// family has the tracker and the plan of one family.
 type family struct {
 	name    corev1.IPFamily
 	tracker *tracker.Tracker
 	plan    *plan.Plan
 }
 
-// Port is a Service port that a change is about. Before and After are nil where there is none; they never change.
+// Port is a Service port that a change affects. Before or After is nil if the port does not exist then. The ports that
+// they point to never change.
 type Port struct {
 	Family        corev1.IPFamily
 	Name          tracker.ServicePortName
 	Before, After *plan.ServicePort
 }
 
-// New makes a mirror of an empty cluster, as a node of it sees it.
+// New returns a mirror of an empty cluster, as seen from a node.
 func New(node plan.Node, families ...corev1.IPFamily) *Mirror {
 	m := &Mirror{node: node.Name, slices: map[types.NamespacedName]*discoveryv1.EndpointSlice{}}
 	for _, name := range families {
@@ -47,7 +48,7 @@ func New(node plan.Node, families ...corev1.IPFamily) *Mirror {
 	return m
 }
 
-// of gives the plan of one of the families.
+// of returns the plan of a family.
 func (m *Mirror) of(name corev1.IPFamily) *plan.Plan {
 	for _, f := range m.families {
 		if f.name == name {
@@ -57,17 +58,17 @@ func (m *Mirror) of(name corev1.IPFamily) *plan.Plan {
 	return nil
 }
 
-// Port is a Service port as it is now; nil: there is none.
+// Port returns the current state of a Service port; nil if there is none.
 func (m *Mirror) Port(family corev1.IPFamily, name tracker.ServicePortName) *plan.ServicePort {
 	return m.of(family).Port(name)
 }
 
-// Service is a Service with all its endpoints as it is now; nil: there is none.
+// Service returns the current state of a Service with all its endpoints; nil if there is none.
 func (m *Mirror) Service(family corev1.IPFamily, name types.NamespacedName) *tracker.Service {
 	return m.of(family).Services()[name]
 }
 
-// Load takes a cluster that is there already.
+// Load adds the objects of an existing cluster.
 func (m *Mirror) Load(services []*corev1.Service, endpoints []*discoveryv1.EndpointSlice, now time.Time) {
 	for _, slice := range endpoints {
 		m.takenFrom(sim.Add, slice)
@@ -83,8 +84,9 @@ func (m *Mirror) Load(services []*corev1.Service, endpoints []*discoveryv1.Endpo
 	}
 }
 
-// Changed takes a change, and gives the ports that it is about, of each family by name: those of the Service, or all where
-// the Node has moved to another zone. Some of them may be as before. object must not change any more.
+// Changed applies a change and returns the affected ports of each family, sorted by name. These are the Service's
+// ports, or all ports if the Node has moved to another zone. Some of them may be unchanged. The caller must not modify
+// object.
 func (m *Mirror) Changed(op sim.Op, object runtime.Object, now time.Time) []Port {
 	if node, ok := object.(*corev1.Node); ok {
 		if node.Name != m.node || op == sim.Delete {
@@ -108,7 +110,7 @@ func (m *Mirror) Changed(op sim.Op, object runtime.Object, now time.Time) []Port
 	return all
 }
 
-// take gives a change to the tracker.
+// take passes a change to the tracker.
 func (f *family) take(op sim.Op, object runtime.Object, now time.Time) {
 	switch o := object.(type) {
 	case *corev1.Service:
@@ -126,7 +128,7 @@ func (f *family) take(op sim.Op, object runtime.Object, now time.Time) {
 	}
 }
 
-// update plans what was taken.
+// update plans the pending changes.
 func (f *family) update() []Port {
 	if f.tracker.Pending() == 0 {
 		return nil
@@ -148,7 +150,7 @@ func (f *family) update() []Port {
 	return f.since(before)
 }
 
-// moved plans everything anew for another zone of the node.
+// moved plans all ports again after the node moved to another zone.
 func (f *family) moved(node plan.Node) []Port {
 	before := map[tracker.ServicePortName]*plan.ServicePort{}
 	for _, port := range f.plan.Ports() {
@@ -160,7 +162,7 @@ func (f *family) moved(node plan.Node) []Port {
 	return f.since(before)
 }
 
-// since are ports as they were and are, in the order of their names.
+// since returns the ports before and after a change, sorted by name.
 func (f *family) since(before map[tracker.ServicePortName]*plan.ServicePort) []Port {
 	ports := make([]Port, 0, len(before))
 	for _, name := range slices.SortedFunc(maps.Keys(before), plan.CompareNames) {
@@ -169,7 +171,8 @@ func (f *family) since(before map[tracker.ServicePortName]*plan.ServicePort) []P
 	return ports
 }
 
-// takenFrom gives a slice as it was, if it held another Service's endpoints then: that has to lose them.
+// takenFrom returns the old version of a slice that now belongs to another Service, so that the old Service loses its
+// endpoints.
 func (m *Mirror) takenFrom(op sim.Op, object runtime.Object) *discoveryv1.EndpointSlice {
 	slice, ok := object.(*discoveryv1.EndpointSlice)
 	if !ok {
@@ -188,20 +191,20 @@ func (m *Mirror) takenFrom(op sim.Op, object runtime.Object) *discoveryv1.Endpoi
 	return old
 }
 
-// Owner is what decides whose endpoints an EndpointSlice holds.
+// Owner identifies the Service of an EndpointSlice.
 type Owner struct {
 	service  string
 	headless bool
 	family   discoveryv1.AddressType
 }
 
-// OwnerOf an EndpointSlice.
+// OwnerOf returns the owner of an EndpointSlice.
 func OwnerOf(s *discoveryv1.EndpointSlice) Owner {
 	_, headless := s.Labels[tracker.LabelHeadless]
 	return Owner{s.Labels[discoveryv1.LabelServiceName], headless, s.AddressType}
 }
 
-// ServiceOf names the Service that an object is, or belongs to; none for a Node.
+// ServiceOf returns the name of the Service that an object is, or belongs to; empty for a Node.
 func ServiceOf(object runtime.Object) types.NamespacedName {
 	switch o := object.(type) {
 	case *corev1.Service:

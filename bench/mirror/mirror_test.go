@@ -23,7 +23,7 @@ func service(name string) *corev1.Service {
 	return s
 }
 
-// slice has endpoints in zones.
+// slice returns a slice with one endpoint in each zone.
 func slice(name, service string, zones ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
@@ -45,7 +45,7 @@ func endpoints(p *plan.ServicePort) int {
 	return len(p.Cluster)
 }
 
-// Each change tells of the ports that it is about, as they were and are, by family and name; -1: there is none.
+// Each change returns the affected ports before and after it, by family and name. -1 means that there is no port.
 func TestChanged(t *testing.T) {
 	m := New(plan.Node{Name: "node-0"}, corev1.IPv4Protocol, corev1.IPv6Protocol)
 	at := time.Unix(1, 0)
@@ -62,7 +62,7 @@ func TestChanged(t *testing.T) {
 		{sim.Update, slice("s", "a", "east", "west"), []string{"IPv4 ns/a 1 2"}},
 		{sim.Update, other, nil},
 		{sim.Update, node, []string{"IPv4 ns/a 2 1", "IPv4 ns/b 0 0", "IPv6 ns/a 0 0", "IPv6 ns/b 0 0"}},
-		{sim.Update, slice("s", "b", "east", "west"), []string{"IPv4 ns/a 1 0", "IPv4 ns/b 0 1"}}, // it changes hands
+		{sim.Update, slice("s", "b", "east", "west"), []string{"IPv4 ns/a 1 0", "IPv4 ns/b 0 1"}}, // moves to b
 		{sim.Delete, service("b"), []string{"IPv4 ns/b 1 -1", "IPv6 ns/b 0 -1"}},
 		{sim.Add, service("b"), []string{"IPv4 ns/b -1 1", "IPv6 ns/b -1 0"}},
 		{sim.Delete, slice("s", "b"), []string{"IPv4 ns/b 1 0"}},
@@ -71,7 +71,7 @@ func TestChanged(t *testing.T) {
 		for _, p := range m.Changed(c.op, c.object, at) {
 			got = append(got, fmt.Sprintf("%s %s %d %d", p.Family, p.Name.NamespacedName, endpoints(p.Before), endpoints(p.After)))
 			if now := m.Port(p.Family, p.Name); now != p.After {
-				t.Errorf("change %d: port %v is another one afterwards", i, p.Name)
+				t.Errorf("change %d: port %v differs from the returned one", i, p.Name)
 			}
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// globals are files of the whole machine, not of one namespace. Container runtimes make the same files read-only.
+// globals are files that affect the whole machine, not one namespace. Container runtimes make the same files read-only.
 var globals = []string{"/sys", "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"}
 
 // ownSysctls belong to the network namespace.
 const ownSysctls = "/proc/sys/net"
 
-// keptCapabilities are for rules, sockets, eBPF maps, files and child processes. Dropped are those for mounts, kernel
-// modules, raw I/O, the clock, ptrace and perf events.
+// keptCapabilities allow rules, sockets, eBPF maps, files and child processes. The dropped ones allow mounts, kernel
+// modules, raw I/O, setting the clock, ptrace and perf events.
 var keptCapabilities = map[uintptr]bool{
 	unix.CAP_NET_ADMIN: true, unix.CAP_NET_RAW: true, unix.CAP_NET_BIND_SERVICE: true, unix.CAP_NET_BROADCAST: true,
 	unix.CAP_BPF:   true,
@@ -23,11 +23,12 @@ var keptCapabilities = map[uintptr]bool{
 	unix.CAP_IPC_LOCK: true, unix.CAP_IPC_OWNER: true, unix.CAP_SYS_NICE: true, unix.CAP_SYS_RESOURCE: true,
 }
 
-// Confine protects the machine from the calling thread and its future children. In a new mount namespace it makes globals
-// read-only; then it drops all capabilities but keptCapabilities. This cannot be undone: lock the goroutine to the thread,
-// and never unlock it. In a user namespace Confine does nothing, since the kernel itself refuses these changes.
+// Confine protects the machine from the calling thread and its future children. In a new mount namespace it makes
+// globals read-only. Then it drops all capabilities except keptCapabilities. This cannot be undone: lock the goroutine
+// to the thread, and never unlock it. In a user namespace Confine does nothing, because the kernel refuses these
+// changes anyway.
 //
-// Before Linux 5.12 (mount_setattr) it only drops capabilities. A mount that a container's runtime forbids is left out.
+// Before Linux 5.12 (mount_setattr), Confine only drops capabilities. It skips mounts that a container runtime forbids.
 func Confine() error {
 	if err := Guard(); err != nil {
 		return err
@@ -44,8 +45,8 @@ func Confine() error {
 	return nil
 }
 
-// forbidden is true for what the kernel lacks or a container's runtime does not allow. EINVAL: the root of a chroot is no
-// mount.
+// forbidden reports whether the kernel lacks a feature, or a container runtime forbids it. EINVAL: the root of a chroot
+// is no mount.
 func forbidden(err error) bool {
 	for _, cause := range []error{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EINVAL} {
 		if errors.Is(err, cause) {
@@ -55,10 +56,10 @@ func forbidden(err error) bool {
 	return false
 }
 
-// dropCapabilities takes the capabilities from the thread, and makes sure that no program gets them back.
+// dropCapabilities drops the thread's capabilities, and prevents that an executed program regains them.
 func dropCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var sets [2]unix.CapUserData // of 32 capabilities each
+	var sets [2]unix.CapUserData // 32 capabilities each
 	if err := unix.Capget(&header, &sets[0]); err != nil {
 		return fmt.Errorf("capabilities: %w", err)
 	}
@@ -72,13 +73,13 @@ func dropCapabilities() error {
 		set.Effective &^= bit
 		set.Inheritable &^= bit
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
-		if err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EINVAL) { // EINVAL: not in this kernel
+		if err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EINVAL) { // EINVAL: this kernel does not have it
 			return fmt.Errorf("drop capability %d: %w", capability, err)
 		}
 		final = final || errors.Is(err, unix.EPERM)
 	}
 	if final {
-		// Without CAP_SETPCAP the bounding set stays. Then no program may gain what the thread does not have.
+		// Without CAP_SETPCAP the bounding set stays. no_new_privs then prevents that programs gain capabilities.
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return fmt.Errorf("no new privileges: %w", err)
 		}
@@ -100,7 +101,7 @@ func readOnly() (err error) {
 		return fmt.Errorf("private mounts: %w", err)
 	}
 	defer func() {
-		// The recursive change below makes the namespace's own sysctls read-only, too.
+		// The recursive change below makes the namespace's own sysctls read-only too.
 		clear := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
 		if e := unix.MountSetattr(unix.AT_FDCWD, ownSysctls, 0, &clear); e != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", ownSysctls, e))
@@ -109,7 +110,7 @@ func readOnly() (err error) {
 	for _, path := range append([]string{ownSysctls}, globals...) {
 		err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, "")
 		if errors.Is(err, unix.ENOENT) {
-			continue // not in this kernel
+			continue // this kernel does not have it
 		}
 		if err == nil && path != ownSysctls {
 			err = unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})

@@ -13,20 +13,20 @@ import (
 	"synclab/bench/netns"
 )
 
-// machines are files through which real root changes the machine; own is the namespace's.
+// machines are files through which real root can change the machine; own belongs to the namespace.
 var (
 	machines = []string{"/proc/sys/vm/swappiness", "/proc/sys/kernel/panic", "/proc/sysrq-trigger", "/sys/kernel", "/sys/fs/cgroup"}
 	own      = "/proc/sys/net/ipv4/ip_forward"
 )
 
-// reach says what this process can do to the machine. It changes nothing: it asks whether it may.
+// reach prints what this process could do to the machine. It changes nothing: it only tests permissions.
 func reach() {
 	for _, path := range append([]string{own}, machines...) {
 		if unix.Access(path, unix.W_OK) == nil {
 			fmt.Println("writes", path)
 		}
 	}
-	// Asks for a mount and gives no file system to it.
+	// Requests a mount without a valid file system.
 	if err := unix.Mount("none", "/", "no-such-filesystem", 0, ""); err != unix.EPERM {
 		fmt.Println("mounts", err)
 	}
@@ -45,7 +45,7 @@ func TestConfine(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 			if err = confine(); err != nil {
 				return
 			}
@@ -62,21 +62,21 @@ func TestConfine(t *testing.T) {
 	free, confined := started(func() error { return nil }), started(netns.Confine)
 	if netns.InUserNamespace() {
 		if free != confined {
-			t.Errorf("in a user namespace, where the kernel keeps the machine: %q, confined %q", free, confined)
+			t.Errorf("in a user namespace, where the kernel protects the machine: %q, confined %q", free, confined)
 		}
 		return
 	}
 	for _, path := range machines {
 		line := "writes " + path + "\n"
 		if !strings.Contains(free, line) && strings.HasPrefix(path, "/proc/sys/") {
-			t.Errorf("%s: not even root writes it: it shows nothing", path)
+			t.Errorf("%s: root cannot write it, so it proves nothing", path)
 		}
 		if strings.Contains(confined, line) {
 			t.Errorf("a confined process can write %s", path)
 		}
 	}
 	if !strings.Contains(confined, "writes "+own+"\n") {
-		t.Errorf("a confined process cannot write %s, which is its namespace's own", own)
+		t.Errorf("a confined process cannot write %s, which belongs to its namespace", own)
 	}
 	for _, capability := range []int{unix.CAP_SYS_ADMIN, unix.CAP_SYS_MODULE, unix.CAP_SYS_PTRACE, unix.CAP_MKNOD, unix.CAP_SYS_RAWIO} {
 		line := fmt.Sprintf("holds %d\n", capability)
@@ -92,7 +92,8 @@ func TestConfine(t *testing.T) {
 	if strings.Contains(confined, "mounts") {
 		t.Error("a confined process can mount")
 	}
-	// In a container root may lack CAP_SETPCAP. Then the bounding set stays, and programs gain nothing from it.
+	// In a container, root may lack CAP_SETPCAP. Then the bounding set stays, and no_new_privs has no effect on this
+	// test.
 	lacking := started(func() error {
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var sets [2]unix.CapUserData
@@ -109,8 +110,8 @@ func TestConfine(t *testing.T) {
 	if strings.Contains(lacking, "mounts") || strings.Contains(lacking, "writes "+machines[0]) || !strings.Contains(lacking, "writes "+own) {
 		t.Errorf("confined without CAP_SETPCAP: %q", lacking)
 	}
-	// The thread went with its goroutine: the rest of this process is as free as before.
+	// The confined thread has ended with its goroutine: the rest of this process is not confined.
 	if again := started(func() error { return nil }); again != free {
-		t.Errorf("afterwards others are confined too: %q", again)
+		t.Errorf("other threads are confined afterwards: %q", again)
 	}
 }

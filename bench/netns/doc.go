@@ -1,22 +1,22 @@
-// Package netns runs this program again as a worker in a network namespace that it made itself, so that nothing the
-// lab does to rules, routes or addresses can reach the machine or its network.
+// Package netns runs this program again as a worker in a new network namespace. Nothing that Synclab does to rules,
+// routes or addresses can then reach the machine or its network.
 //
-// The way in:
+// How a worker starts:
 //
-//  1. Reexec sweeps what killed labs left, makes a private directory with a lock file for the xtables tools, and starts
-//     /proc/self/exe in a new network, mount and PID namespace (and a new user namespace when it may not otherwise).
-//  2. The worker calls Enter first. Enter refuses the namespace its parent was in, and any namespace with a link or a
-//     default route; it brings lo up.
-//  3. Topology gives the namespace a node's addresses, and routes for services and pods that end in a device without
-//     a far side. Where packets shall be answered, ConnectPods makes two more namespaces instead: one of pods that send,
-//     and one that is all other pods; the node routes between them.
+//  1. Reexec removes what killed runs left behind. It makes a private directory with a lock file for the xtables tools.
+//     It starts /proc/self/exe in a new network, mount and PID namespace, and in a new user namespace if necessary.
+//  2. The worker first calls Enter. Enter brings lo up. It refuses the parent's namespace, and any namespace with
+//     another interface or a default route.
+//  3. Connect gives the namespace a node's addresses, and routes for Services and pods that end in a device without a
+//     receiver. If packets need answers, ConnectPods makes two more namespaces: one for client pods, and one for all
+//     other pods. The node routes between them.
 //
-// The way out: the worker ends with its parent, whatever ends the parent (parent-death signal, and a pipe whose end the
-// worker watches), the kernel ends the worker's children with it (PID namespace), and namespaces without a process are
-// gone. The directory is held by a lock (flock) that also ends with the parent; the next Sweep removes it.
+// How a worker ends: it exits with its parent, however the parent ends. It gets a parent-death signal, and watches a
+// pipe from the parent. The kernel then kills the worker's children (PID namespace), and namespaces without a process
+// are gone. A lock (flock), which also ends with the parent, protects the directory; the next Sweep removes it.
 //
 // TestMain and Fresh do the same for tests: a test binary enters a namespace by itself.
 //
-// Not modelled: more than one node, links out. The package imports nothing else of synclab, so that tests of any
-// room may use it.
+// Not modelled: more than one node, links out. The package imports no other package of synclab, so that tests of any
+// layer may use it. See docs/design/namespaces.md.
 package netns

@@ -14,20 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lab is the namespace this process may work in.
+// Lab is the namespace that this process works in.
 type Lab struct {
-	// Dir is the lab's private directory; it goes with the lab.
+	// Dir is the private directory; it is removed at the end.
 	Dir string
-	// LockFile is the lab's own xtables lock, as in the environment's XTABLES_LOCKFILE.
+	// LockFile is the private xtables lock, as in the environment's XTABLES_LOCKFILE.
 	LockFile string
-	// User is true when the lab has a user namespace of its own: root inside, an ordinary user outside.
+	// User reports whether there is a separate user namespace: root inside, an ordinary user outside.
 	User bool
 }
 
-// Inside says whether this process was started by Reexec, or by a process that was.
+// Inside reports whether Reexec started this process or one of its ancestors.
 func Inside() bool { return os.Getenv(envParent) != "" }
 
-// HasIPv6 says whether the namespace of the calling thread has IPv6, as kube-proxy finds out.
+// HasIPv6 reports whether the calling thread's namespace has IPv6. It uses kube-proxy's test.
 func HasIPv6() bool {
 	_, err := os.Stat("/proc/thread-self/net/if_inet6")
 	return err == nil && sysctl(disableIPv6) != "1"
@@ -35,7 +35,7 @@ func HasIPv6() bool {
 
 const disableIPv6 = "net/ipv6/conf/all/disable_ipv6"
 
-// DisableIPv6 lets the lab's namespace be without IPv6.
+// DisableIPv6 turns IPv6 off in the current namespace.
 func (l *Lab) DisableIPv6() error {
 	if err := Guard(); err != nil {
 		return err
@@ -44,14 +44,14 @@ func (l *Lab) DisableIPv6() error {
 		return nil
 	}
 	if err := os.WriteFile("/proc/sys/"+disableIPv6, []byte("1"), 0); err != nil {
-		return fmt.Errorf("disable IPv6 in the lab's namespace: %w", err)
+		return fmt.Errorf("disable IPv6 in the namespace: %w", err)
 	}
 	return nil
 }
 
-// Current identifies the network namespace of the calling thread.
+// Current returns the identity of the calling thread's network namespace.
 func Current() (string, error) {
-	// By path: netns.Get goes by process id, and /proc may be of another PID namespace.
+	// By path: netns.Get uses the process id, and /proc may belong to another PID namespace.
 	ns, err := kernelns.GetFromPath("/proc/thread-self/ns/net")
 	if err != nil {
 		return "", fmt.Errorf("network namespace of this thread: %w", err)
@@ -60,26 +60,25 @@ func Current() (string, error) {
 	return ns.UniqueId(), nil
 }
 
-// Guard returns an error unless the calling thread is in a network namespace other than the one the lab was started in.
-// Whatever changes rules, flows or links asks first.
+// Guard returns an error unless the calling thread is in another network namespace than the one Synclab was started in.
+// Call it before any change of rules, flows or links.
 func Guard() error {
 	parent := os.Getenv(envParent)
 	if parent == "" {
-		return errors.New("refusing to work: this process was not started in a namespace made by the lab")
+		return errors.New("refusing to work: this process was not started in a namespace made by Synclab")
 	}
 	here, err := Current()
 	if err != nil {
 		return err
 	}
 	if here == parent {
-		return fmt.Errorf("refusing to work in the network namespace the lab was started in (%s)", here)
+		return fmt.Errorf("refusing to work in the network namespace that Synclab was started in (%s)", here)
 	}
 	return nil
 }
 
-// Enter is what a worker does first: it makes sure that this is a namespace made for it, and brings lo up. It refuses,
-// and changes nothing, in the namespace the parent was in and in any namespace with a way out. A child of a worker
-// may call it too.
+// Enter must be a worker's first call. It checks that the namespace was made for this worker, and brings lo up. It
+// refuses, without changes, the parent's namespace and any namespace with a link out. A worker's child may call it too.
 func Enter() (*Lab, error) {
 	here, err := Current()
 	if err != nil {
@@ -101,7 +100,7 @@ func Enter() (*Lab, error) {
 	ownProc()
 	if err := loopbackUp(); err != nil {
 		if errors.Is(err, unix.EPERM) && lab.User {
-			// Ubuntu lets the clone pass and takes the capabilities away.
+			// Ubuntu allows the clone, but removes the capabilities.
 			return nil, unavailable(true, err)
 		}
 		return nil, err
@@ -112,17 +111,17 @@ func Enter() (*Lab, error) {
 	return lab, nil
 }
 
-// Close is for symmetry with Enter: namespace and directory go with the process and its parent.
+// Close does nothing: namespace and directory are removed when the process and its parent end.
 func (l *Lab) Close() error { return nil }
 
-// fallback are the devices that the kernel puts into every namespace when a tunnel module is loaded
-// (net.core.fb_tunnels_only_for_init_net). They are down and lead nowhere.
+// fallback are the devices that the kernel adds to every namespace when a tunnel module is loaded
+// (net.core.fb_tunnels_only_for_init_net). They are down and have no peer.
 var fallback = map[string]bool{
 	"ipip": true, "sit": true, "ip6tnl": true, "gre": true, "gretap": true, "erspan": true,
 	"ip6gre": true, "ip6gretap": true, "ip6erspan": true, "vti": true, "vti6": true,
 }
 
-// noWayOut refuses a namespace with an interface other than lo, or with a default route.
+// noWayOut returns an error if the namespace has an interface other than lo, or a default route.
 func noWayOut() error {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -133,12 +132,12 @@ func noWayOut() error {
 		if attrs.RawFlags&unix.IFF_LOOPBACK != 0 || fallback[link.Type()] && attrs.RawFlags&unix.IFF_UP == 0 {
 			continue
 		}
-		return fmt.Errorf("it has an interface that the lab did not make: %s (%s)", attrs.Name, link.Type())
+		return fmt.Errorf("it has an interface that Synclab did not make: %s (%s)", attrs.Name, link.Type())
 	}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := netlink.RouteList(nil, family)
 		if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
-			continue // no IPv6 in this kernel
+			continue // this kernel has no IPv6
 		}
 		if err != nil {
 			return fmt.Errorf("list routes: %w", err)
@@ -159,8 +158,8 @@ func mask(r netlink.Route) (ones, bits int) {
 	return r.Dst.Mask.Size()
 }
 
-// followParent ends this process when the parent's end of the lifeline closes: also when the parent-death signal
-// was lost.
+// followParent exits this process when the parent's end of the lifeline closes. This works even if the parent-death
+// signal was lost.
 func followParent() error {
 	fd, err := strconv.Atoi(os.Getenv(envLifeline))
 	if err != nil {
@@ -178,18 +177,18 @@ func followParent() error {
 	return nil
 }
 
-// ownProc mounts a /proc that shows this PID namespace, in this mount namespace only. Where it may not (a container
-// that masks parts of /proc), the old one stays: /proc/self and /proc/thread-self work in it all the same.
+// ownProc mounts a /proc of this PID namespace, in this mount namespace only. If the mount fails (a container masks
+// parts of /proc), the old /proc stays; /proc/self and /proc/thread-self still work there.
 func ownProc() {
-	// Without this, the mount would spread to the machine's own mount namespace.
+	// Otherwise the mount would propagate to the machine's mount namespace.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return
 	}
 	_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
-// InUserNamespace says whether this process is in a user namespace other than the machine's first, which maps all ids
-// to themselves.
+// InUserNamespace reports whether this process is outside the machine's initial user namespace, which maps all ids to
+// themselves.
 func InUserNamespace() bool {
 	b, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
@@ -197,7 +196,7 @@ func InUserNamespace() bool {
 	}
 	var inside, outside, size uint64
 	if _, err := fmt.Sscan(string(b), &inside, &outside, &size); err != nil {
-		return true // no map at all
+		return true // no id map
 	}
 	return size != 1<<32-1
 }
@@ -220,12 +219,12 @@ type TB interface {
 	Cleanup(func())
 }
 
-// Fresh moves the calling goroutine, locked to its thread, into one more network namespace with nothing in it but lo,
-// until the test ends. Children started by this goroutine are in it; other goroutines are not.
+// Fresh moves the calling goroutine, locked to its thread, into another new network namespace until the test ends. The
+// namespace has only lo. Children started by this goroutine are in it; other goroutines are not.
 func Fresh(t TB) {
 	t.Helper()
 	if !Inside() {
-		t.Fatalf("netns.Fresh outside a lab: the package needs TestMain with netns.TestMain")
+		t.Fatalf("netns.Fresh outside a namespace made by Synclab: call netns.TestMain in the package's TestMain")
 	}
 	runtime.LockOSThread()
 	before, err := kernelns.GetFromPath("/proc/thread-self/ns/net")
@@ -234,7 +233,7 @@ func Fresh(t TB) {
 	}
 	t.Cleanup(func() {
 		if err := kernelns.Set(before); err == nil {
-			runtime.UnlockOSThread() // otherwise the thread stays locked, and ends with its goroutine
+			runtime.UnlockOSThread() // otherwise the thread stays locked and ends with its goroutine
 		}
 		before.Close()
 	})

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Available says whether namespaces can be made here, and whether that takes a user namespace; where they cannot, the error
-// wraps ErrUnavailable. It needs no program: the kernel makes the namespaces before it looks for the one to run, and is
-// asked for one that is not there.
+// Available reports whether namespaces can be made here, and whether that needs a user namespace. Otherwise the error
+// wraps ErrUnavailable. The kernel makes namespaces before it looks up the program. So Available runs a path that does
+// not exist.
 func Available(ctx context.Context) (user bool, err error) {
 	user, err = Isolated(ctx, nil, "/nonexistent/program")
 	var missing *fs.PathError
@@ -25,10 +25,10 @@ func Available(ctx context.Context) (user bool, err error) {
 	return user, err
 }
 
-// Isolated runs a command in a new, empty network namespace of its own and waits for it: to try what a tool and the
-// kernel can do, without any rule surviving. prepare sets the command's input and output; it may be called twice.
-// An exit status that is not 0 is an *exec.ExitError; when namespaces cannot be made, the error wraps ErrUnavailable.
-// The first result says whether it took a user namespace.
+// Isolated runs a command in a new, empty network namespace and waits for it. Callers use it to test features of a tool
+// and the kernel; no rule survives. prepare sets the command's input and output; it may be called twice. A non-zero
+// exit status is an *exec.ExitError. If namespaces cannot be made, the error wraps ErrUnavailable. The first result
+// reports whether a user namespace was used.
 func Isolated(ctx context.Context, prepare func(*exec.Cmd), name string, args ...string) (user bool, err error) {
 	private, err := newDir(os.TempDir())
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"synclab/bench/netns"
 )
 
-// The test binary is also what the tests start: as a lab's parent, or as its worker.
+// Tests start the test binary again, as a parent or as a worker.
 const envRole = "SYNCLAB_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		os.Setenv(envRole, "worker")
 		err := netns.Reexec(context.Background(), nil, os.Stdout, os.Stderr, nil)
 		os.Exit(netns.ExitCode(err))
-	case "worker": // says where it is, has a child, waits
+	case "worker": // prints its directory, starts a child, waits
 		worker()
 	case "interrupted":
 		interrupted()
@@ -51,7 +51,7 @@ func worker() {
 		os.Exit(1)
 	}
 	child := exec.Command("sleep", "1000")
-	child.Stdout = os.Stdout // holds the pipe open for as long as it lives
+	child.Stdout = os.Stdout // keeps the pipe open as long as the child lives
 	if err := child.Start(); err != nil {
 		fmt.Println("child:", err)
 		os.Exit(1)
@@ -60,7 +60,7 @@ func worker() {
 	select {}
 }
 
-// When the parent is killed, worker and grandchild end and the next sweep removes the directory.
+// When the parent is killed, the worker and its child end, and the next sweep removes the directory.
 func TestKilledParent(t *testing.T) {
 	tmp := t.TempDir()
 	parent := exec.Command("/proc/self/exe")
@@ -76,19 +76,19 @@ func TestKilledParent(t *testing.T) {
 	lines := bufio.NewReader(out)
 	dir, err := lines.ReadString('\n')
 	if err != nil {
-		t.Fatalf("the worker said nothing: %v", err)
+		t.Fatalf("the worker printed nothing: %v", err)
 	}
 	dir = strings.TrimSpace(dir)
 	if filepath.Dir(dir) != tmp {
 		t.Fatalf("lab directory %s is not in %s", dir, tmp)
 	}
 	if swept, err := netns.Sweep(tmp); err != nil || len(swept) != 0 {
-		t.Errorf("Sweep of a living lab = %v, %v; want nothing", swept, err)
+		t.Errorf("Sweep during a run = %v, %v; want nothing", swept, err)
 	}
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// The pipe ends when the last process that holds it does: worker, then its child.
+	// The pipe closes when the last process with its write end exits: the worker, then its child.
 	if rest, err := io.ReadAll(lines); err != nil || len(rest) != 0 {
 		t.Errorf("after the kill: %q, %v", rest, err)
 	}
@@ -112,7 +112,7 @@ func interrupted() {
 	os.Exit(3)
 }
 
-// A context that ends interrupts the worker, which may finish what it does; nothing of it is left.
+// Cancelling the context interrupts the worker. The worker may finish its work, and leaves nothing behind.
 func TestCancelInterruptsWorker(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
@@ -140,15 +140,15 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// Whether namespaces can be made depends on no program; that nothing can be tried is not taken for an answer.
+// Available depends on no program. If it cannot test, it returns an error.
 func TestAvailable(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := netns.Available(t.Context()); err != nil {
-		t.Errorf("in a machine that runs these tests: %v", err)
+		t.Errorf("Available on a machine that runs these tests: %v", err)
 	}
 	t.Setenv("TMPDIR", "/nonexistent/folder")
 	if _, err := netns.Available(t.Context()); err == nil {
-		t.Error("no folder for the lab, and no error")
+		t.Error("no error without a temporary folder")
 	}
 }
 
@@ -159,7 +159,7 @@ func TestExitCode(t *testing.T) {
 	}
 	var worker *netns.WorkerError
 	if !errors.As(err, &worker) || !worker.Exited() {
-		t.Errorf("%T (%v), want a worker that ended by itself", err, err)
+		t.Errorf("%T (%v), want a worker that exited", err, err)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestEnterRefuses(t *testing.T) {
 	}
 	t.Run("not a worker", func(t *testing.T) {
 		t.Setenv("SYNCLAB_PARENT_NETNS", "")
-		wantRefusal(t, "not started in a namespace made by the lab")
+		wantRefusal(t, "not started in a namespace made by Synclab")
 	})
 	t.Run("the parent's namespace", func(t *testing.T) {
 		t.Setenv("SYNCLAB_PARENT_NETNS", here)
@@ -183,7 +183,7 @@ func TestEnterRefuses(t *testing.T) {
 		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "out"}); err != nil {
 			t.Fatal(err)
 		}
-		wantRefusal(t, "has an interface that the lab did not make")
+		wantRefusal(t, "has an interface that Synclab did not make")
 	})
 	t.Run("a default route", func(t *testing.T) {
 		netns.Fresh(t)
@@ -206,7 +206,7 @@ func wantRefusal(t *testing.T, why string) {
 	}
 }
 
-// Fresh gives each test a namespace of its own.
+// Fresh gives each test a new namespace.
 func TestFresh(t *testing.T) {
 	outer, err := netns.Current()
 	if err != nil {
@@ -215,7 +215,7 @@ func TestFresh(t *testing.T) {
 	t.Run("inner", func(t *testing.T) {
 		netns.Fresh(t)
 		if inner, err := netns.Current(); err != nil || inner == outer {
-			t.Errorf("namespace %s, %v; want another than %s", inner, err, outer)
+			t.Errorf("namespace %s, %v; want one other than %s", inner, err, outer)
 		}
 	})
 	if again, err := netns.Current(); err != nil || again != outer {
@@ -223,9 +223,7 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// Packets to Services and pods leave through the sink; the node's own addresses are local; there is no way anywhere
-// else.
-// A namespace without IPv6 is one that kube-proxy serves IPv4 alone in; the one around it keeps IPv6.
+// Without IPv6 in a namespace, kube-proxy serves IPv4 only. The outer namespace keeps IPv6.
 func TestDisableIPv6(t *testing.T) {
 	if !netns.HasIPv6() {
 		t.Skip("no IPv6 here")
@@ -240,10 +238,11 @@ func TestDisableIPv6(t *testing.T) {
 		}
 	})
 	if !netns.HasIPv6() {
-		t.Error("the namespace around it lost IPv6")
+		t.Error("the outer namespace lost IPv6")
 	}
 }
 
+// Packets to Services and pods leave through the sink, the node's addresses are local, and no other route exists.
 func TestConnect(t *testing.T) {
 	netns.Fresh(t)
 	lab := &netns.Lab{}
@@ -276,7 +275,7 @@ func TestConnect(t *testing.T) {
 			}
 			device = link.Attrs().Name
 			if routes[0].Type == unix.RTN_LOCAL {
-				device = "lo" // IPv6 names the device that has the address
+				device = "lo" // for IPv6, the route names the device with the address
 			}
 		}
 		if device != test.device {
@@ -305,7 +304,7 @@ func received(t *testing.T, device string) uint64 {
 	return link.Attrs().Statistics.RxPackets
 }
 
-// Isolated commands run in an empty namespace of their own.
+// Isolated runs commands in a new, empty namespace.
 func TestIsolated(t *testing.T) {
 	var out bytes.Buffer
 	if _, err := netns.Isolated(t.Context(), func(c *exec.Cmd) { out.Reset(); c.Stdout = &out },
@@ -320,14 +319,15 @@ func TestIsolated(t *testing.T) {
 		t.Errorf("ran in this namespace:\n%s", &out)
 	}
 	if !strings.Contains(out.String(), "xtables.lock") {
-		t.Errorf("no lock file of its own:\n%s", &out)
+		t.Errorf("no private lock file:\n%s", &out)
 	}
 	if _, err := netns.Isolated(t.Context(), nil, "no-such-tool"); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("missing tool: %v, want %v", err, exec.ErrNotFound)
 	}
 }
 
-// Labs being made, living labs, files of others: not swept. A lab that lost its owner: swept.
+// Sweep keeps directories of runs that are starting or running, and files of other users. It removes directories
+// without a running owner.
 func TestSweep(t *testing.T) {
 	tmp := t.TempDir()
 	for _, dir := range []string{"synclab-lab-dead", "synclab-lab-halfswept", "synclab-new-draft", "other"} {
@@ -340,9 +340,9 @@ func TestSweep(t *testing.T) {
 	}
 	swept, err := netns.Sweep(tmp)
 	if err != nil || len(swept) != 2 {
-		t.Errorf("Sweep = %v, %v; want the two labs without a living owner", swept, err)
+		t.Errorf("Sweep = %v, %v; want the two directories without a running owner", swept, err)
 	}
 	if err := unix.Access(filepath.Join(tmp, "synclab-new-draft"), unix.F_OK); err != nil {
-		t.Errorf("a lab being made was swept: %v", err)
+		t.Errorf("Sweep removed the directory of a starting run: %v", err)
 	}
 }

@@ -16,50 +16,45 @@ import (
 const (
 	ClientDevice  = "client0" // to the pods of this node
 	BackendDevice = "pods0"   // to all other pods
-	podDevice     = "eth0"    // the far end of either
+	podDevice     = "eth0"    // the pods' end of either pair
 )
 
-// What routes name as the next hop. Nobody has these addresses; permanent neighbours make a device of each.
+// The next hops of routes. No host has these addresses; permanent neighbour entries map each of them to a device.
 var (
-	nodeGateway = map[bool]netip.Addr{ // of pods, by "is IPv6"
+	nodeGateway = map[bool]netip.Addr{ // next hop of pods, by "is IPv6"
 		false: netip.MustParseAddr("169.254.1.1"), true: netip.MustParseAddr("fe80::1"),
 	}
-	podGateway = map[bool]netip.Addr{ // of the node, to other pods
+	podGateway = map[bool]netip.Addr{ // next hop of the node to other pods
 		false: netip.MustParseAddr("169.254.1.2"), true: netip.MustParseAddr("fe80::2"),
 	}
 )
 
-// localTable is the routing table of addresses that are the machine's own (RT_TABLE_LOCAL).
+// localTable is the routing table of local addresses (RT_TABLE_LOCAL).
 const localTable = 255
 
-// PodTopology says which pods there are.
+// PodTopology lists the pods.
 type PodTopology struct {
-	// Clients are pods of this node that send.
+	// Clients are the addresses of this node's client pods.
 	Clients []netip.Addr
-	// Ranges hold all pods: who is no client is answered for by one namespace.
+	// Ranges contain all pods. One namespace answers for every pod that is not a client.
 	Ranges []netip.Prefix
 }
 
 // Pods are the namespaces of pods.
 type Pods struct {
-	Client   *Namespace // holds the clients' addresses
-	Backends *Namespace // every address of the ranges is local there
+	Client   *Namespace // has the clients' addresses
+	Backends *Namespace // every address of the ranges is local here
 }
 
-// Close lets the namespaces go, with their ends of the devices, as soon as nothing is in them any more.
+// Close releases the namespaces and their devices. The kernel removes them when no process uses them any more.
 func (p *Pods) Close() {
 	p.Client.Close()
 	p.Backends.Close()
 }
 
-// ConnectPods makes namespaces for pods and the node a router between them, as a CNI plugin does that routes: a pod has
-// host addresses and a default route to a next hop that is no machine but the node's end of its veth pair; the node
-// has a host route to each client, and a route for each range to where the other pods are. It comes after Connect, and
-// the ranges are not among its sinks.
-//
-// All neighbours are permanent, so no packet waits for ARP or neighbour discovery. Forwarding is on afterwards; reverse
-// path filters are off where /proc/sys can be written, and have nothing to object to where not: routes are symmetric.
-// Limits on ICMP are off as well, or else most flows to a Service without endpoints would wait in vain for their refusal.
+// ConnectPods makes namespaces for pods, and makes the node a router between them, like a routing CNI plugin. Call it
+// after Connect, whose sinks must not contain the ranges. Afterwards forwarding is on. Reverse path filters and limits
+// on ICMP are off if /proc/sys is writable. See docs/design/namespaces.md.
 func (l *Lab) ConnectPods(t PodTopology) (pods *Pods, err error) {
 	if err := Guard(); err != nil {
 		return nil, err
@@ -101,7 +96,7 @@ func (l *Lab) ConnectPods(t PodTopology) (pods *Pods, err error) {
 	return pods, nil
 }
 
-// families of the clients: whether IPv4, whether IPv6.
+// families reports whether the clients have IPv4 and IPv6 addresses.
 func families(t PodTopology) (v4, v6 bool) {
 	for _, addr := range t.Clients {
 		v4, v6 = v4 || addr.Is4(), v6 || addr.Is6()
@@ -109,17 +104,17 @@ func families(t PodTopology) (v4, v6 bool) {
 	return v4, v6
 }
 
-// routing makes the namespace of the calling thread a router.
+// routing makes the calling thread's namespace a router.
 func routing(v4, v6 bool) error {
 	const sys = "/proc/sys/net/"
 	set := func(name, value string) error { return os.WriteFile(sys+name, []byte(value), 0o644) }
 	for _, name := range []string{
 		"ipv4/conf/all/rp_filter", "ipv4/conf/default/rp_filter", "ipv4/icmp_ratelimit", "ipv6/icmp/ratelimit",
-		"ipv4/icmp_ratemask", // none of the types: the limit for all destinations together (icmp_msgs_per_sec) is another
+		"ipv4/icmp_ratemask", // no type; the limit for all destinations together (icmp_msgs_per_sec) is separate
 	} {
 		_ = set(name, "0")
 	}
-	_ = set("ipv6/icmp/ratemask", "255") // only one that nobody sends
+	_ = set("ipv6/icmp/ratemask", "255") // only a type that is never sent
 	if v4 {
 		if err := set("ipv4/ip_forward", "1"); err != nil {
 			return fmt.Errorf("forwarding between pods: %w", err)
@@ -139,7 +134,7 @@ type cable struct {
 	nearMAC, farMAC net.HardwareAddr
 }
 
-// link makes a cable from the namespace of the calling thread to another one.
+// link makes a cable from the calling thread's namespace to another namespace.
 func (n *Namespace) link(name string, to *Namespace) (*cable, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
@@ -173,7 +168,7 @@ func bringUp(name string) (netlink.Link, net.HardwareAddr, error) {
 	return link, link.Attrs().HardwareAddr, nil
 }
 
-// clients gives the far end the clients' addresses, and the node its routes to them.
+// clients adds the clients' addresses to the pods' end, and host routes to the node.
 func (c *cable) clients(pods *Namespace, t PodTopology) error {
 	for _, addr := range t.Clients {
 		if err := addRoute(c.near, netip.PrefixFrom(addr, addr.BitLen())); err != nil {
@@ -193,7 +188,7 @@ func (c *cable) clients(pods *Namespace, t PodTopology) error {
 	})
 }
 
-// others makes every address of the ranges local at the far end, but for the clients', and leads the ranges there.
+// others makes every address of the ranges local at the pods' end, except the clients', and routes the ranges there.
 func (c *cable) others(pods *Namespace, t PodTopology) error {
 	for _, prefix := range t.Ranges {
 		gateway := podGateway[prefix.Addr().Is6()]
@@ -213,13 +208,13 @@ func (c *cable) others(pods *Namespace, t PodTopology) error {
 			return fmt.Errorf("lo: %w", err)
 		}
 		for _, prefix := range t.Ranges {
-			// Table local, since what a packet may be sent from is looked up nowhere else.
+			// In table local, because the kernel looks up source addresses only there.
 			route := &netlink.Route{LinkIndex: lo.Attrs().Index, Dst: ipNet(prefix.Masked()), Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST, Table: localTable}
 			if err := netlink.RouteAdd(route); err != nil {
 				return fmt.Errorf("local addresses %s: %w", prefix, err)
 			}
 		}
-		for _, addr := range t.Clients { // the longer prefix goes before the range
+		for _, addr := range t.Clients { // the longer prefix takes precedence over the range
 			if err := routeVia(c.far, netip.PrefixFrom(addr, addr.BitLen()), nodeGateway[addr.Is6()], localTable); err != nil {
 				return err
 			}
@@ -228,7 +223,7 @@ func (c *cable) others(pods *Namespace, t PodTopology) error {
 	})
 }
 
-// toNode gives a pod its default routes.
+// toNode adds a pod's default routes.
 func (c *cable) toNode(t PodTopology) error {
 	v4, v6 := families(t)
 	for _, f := range []struct {
@@ -276,10 +271,10 @@ func routeVia(link netlink.Link, to netip.Prefix, gateway netip.Addr, table int)
 	return nil
 }
 
-// Namespace is a network namespace that no process need be in.
+// Namespace is a network namespace that exists without a process in it.
 type Namespace struct{ handle kernelns.NsHandle }
 
-// newNamespace makes one with nothing in it but lo, which is up.
+// newNamespace makes a namespace with only lo, which is up.
 func newNamespace() (*Namespace, error) {
 	var made *Namespace
 	err := onThread(func() error {
@@ -302,7 +297,7 @@ func newNamespace() (*Namespace, error) {
 	return made, err
 }
 
-// currentNamespace is that of the calling thread.
+// currentNamespace returns the calling thread's namespace.
 func currentNamespace() (*Namespace, error) {
 	handle, err := kernelns.GetFromPath("/proc/thread-self/ns/net")
 	if err != nil {
@@ -311,14 +306,14 @@ func currentNamespace() (*Namespace, error) {
 	return &Namespace{handle}, nil
 }
 
-// Close lets it go. Sockets that were made in it keep it alive.
+// Close releases the namespace. Sockets made in it keep it alive.
 func (n *Namespace) Close() {
 	if n != nil {
 		n.handle.Close()
 	}
 }
 
-// File is another handle on it, for a child process: the caller closes it.
+// File returns another handle on the namespace, for a child process. The caller closes it.
 func (n *Namespace) File(name string) (*os.File, error) {
 	fd, err := unix.FcntlInt(uintptr(n.handle), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -327,7 +322,7 @@ func (n *Namespace) File(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Do calls f on a thread of its own that is in the namespace; sockets that f makes can be used from anywhere.
+// Do calls f on a separate thread in the namespace. Sockets that f makes can be used from any thread.
 func (n *Namespace) Do(f func() error) error {
 	return onThread(func() error {
 		if err := kernelns.Set(n.handle); err != nil {
@@ -337,7 +332,8 @@ func (n *Namespace) Do(f func() error) error {
 	})
 }
 
-// onThread calls f on another thread, and takes that back to the namespace it came from; one that cannot go back ends.
+// onThread calls f on a separate thread, and then returns the thread to its old namespace. If that fails, the thread
+// ends.
 func onThread(f func() error) error {
 	failed := make(chan error)
 	go func() {

@@ -18,42 +18,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The environment by which parent and worker agree.
+// The environment variables that the parent sets for the worker.
 const (
-	envParent   = "SYNCLAB_PARENT_NETNS" // identity of the network namespace the parent is in
-	envDir      = "SYNCLAB_LAB_DIR"      // the lab's private directory
-	envLifeline = "SYNCLAB_LIFELINE"     // file descriptor of the pipe that ends with the parent
-	envEntered  = "SYNCLAB_LAB_NETNS"    // set by Enter: identity of the lab's namespace, for the worker's own children
-	envLock     = "XTABLES_LOCKFILE"     // read by iptables-legacy: its default, /run/xtables.lock, is the machine's
+	envParent   = "SYNCLAB_PARENT_NETNS" // identity of the parent's network namespace
+	envDir      = "SYNCLAB_LAB_DIR"      // the private directory
+	envLifeline = "SYNCLAB_LIFELINE"     // file descriptor of a pipe that closes when the parent ends
+	envEntered  = "SYNCLAB_LAB_NETNS"    // set by Enter for the worker's children: identity of the worker's namespace
+	envLock     = "XTABLES_LOCKFILE"     // read by iptables-legacy, whose default, /run/xtables.lock, belongs to the machine
 )
 
-// grace is how long a worker that was interrupted may take to write its last records.
+// grace is the time that an interrupted worker has to write its last records.
 const grace = 10 * time.Second
 
-// ErrUnavailable is wrapped by errors that mean: this machine, or this user, cannot make network namespaces.
+// ErrUnavailable means that this machine, or this user, cannot make network namespaces. Other errors wrap it.
 var ErrUnavailable = errors.New("network namespaces are not available")
 
-// WorkerError is a worker that failed. One that ended by itself (Exited) has told why on its standard error; any other
-// command that fails has told nobody.
+// WorkerError is a failed worker. If it exited (Exited), it has written the cause to standard error. If a signal killed
+// it, it has written nothing.
 type WorkerError struct{ *exec.ExitError }
 
-// Unwrap gives the exit status.
+// Unwrap returns the exit status.
 func (e *WorkerError) Unwrap() error { return e.ExitError }
 
-// Reexec runs this program with args as a worker in namespaces of its own and waits for it. The environment is the
-// parent's and env ("NAME=value"). When ctx ends, the worker gets SIGINT, and SIGKILL after 10 s. An exit status that
-// is not 0 is a *WorkerError; when namespaces cannot be made, the error wraps ErrUnavailable and says why.
+// Reexec runs this program with args as a worker in new namespaces and waits for it. The environment is the parent's
+// plus env ("NAME=value"). When ctx ends, the worker gets SIGINT, and SIGKILL after 10 s. A non-zero exit status is a
+// *WorkerError. If namespaces cannot be made, the error wraps ErrUnavailable and gives the reason.
 //
-// The worker has a process group of its own: Ctrl-C reaches it once, from here, not also from the terminal.
+// The worker has a separate process group: Ctrl-C reaches it once, from here, and not also from the terminal.
 func Reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env []string, args ...string) error {
-	_, _ = Sweep(os.TempDir()) // what cannot be swept is no reason not to run
+	_, _ = Sweep(os.TempDir()) // a failed sweep does not prevent a run
 	dir, err := newDir(os.TempDir())
 	if err != nil {
 		return fmt.Errorf("lab directory: %w", err)
 	}
 	defer dir.remove()
 
-	// The parent-death signal is sent when the thread that forked ends, not the process: keep the thread.
+	// The kernel sends the parent-death signal when the forking thread ends, not the process: keep the thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	parent, err := Current()
@@ -68,7 +68,7 @@ func Reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env 
 		cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
 		cmd.Args[0] = os.Args[0]
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
-		cmd.ExtraFiles = []*os.File{r} // fd 3
+		cmd.ExtraFiles = []*os.File{r} // file descriptor 3
 		cmd.Env = append(environ(), env...)
 		cmd.Env = append(cmd.Env, envParent+"="+parent, envDir+"="+dir.path, envLifeline+"=3",
 			envLock+"="+filepath.Join(dir.path, lockName))
@@ -77,7 +77,7 @@ func Reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env 
 		cmd.WaitDelay = grace
 		return cmd, func() { r.Close(); w.Close() }, nil
 	}
-	// Root may still lack CAP_SYS_ADMIN, in a container: then a user namespace is the way as for anybody else.
+	// In a container, root may lack CAP_SYS_ADMIN. Then a user namespace is necessary, as for ordinary users.
 	user := os.Geteuid() != 0
 	for {
 		cmd, hangUp, err := build(user)
@@ -103,11 +103,11 @@ func Reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env 
 	}
 }
 
-// sbin are the folders of the network tools, which an ordinary user's PATH may lack.
+// sbin are the folders of network tools that an ordinary user's PATH may lack.
 const sbin = "/usr/local/sbin:/usr/sbin:/sbin"
 
-// environ is the parent's environment without a lab's: a worker may start a lab of its own (tests do). The worker,
-// root in its namespaces, has root's PATH.
+// environ returns the parent's environment without Synclab's variables, because a worker may start another worker
+// (tests do). The worker is root in its namespaces, so its PATH includes sbin.
 func environ() []string {
 	var kept []string
 	for _, kv := range os.Environ() {
@@ -125,8 +125,8 @@ func environ() []string {
 	return append(kept, "PATH="+path)
 }
 
-// attributes are the namespaces of a worker. The PID namespace is what ends the worker's children with it: the kernel
-// kills every process of a PID namespace whose first process is gone. The mount namespace lets /proc show it.
+// attributes returns the namespaces of a worker. The kernel kills every process of a PID namespace when its first
+// process ends, so the worker's children end with it. The mount namespace allows a matching /proc.
 func attributes(user bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
@@ -134,8 +134,8 @@ func attributes(user bool) *syscall.SysProcAttr {
 		Setpgid:    true,
 	}
 	if user {
-		// The network namespace comes after the ids are mapped: files below /proc/net belong to who is root in the user
-		// namespace at the moment when the network namespace is made.
+		// The network namespace must come after the id mapping: files below /proc/net belong to the user who is root in
+		// the user namespace when the network namespace is made.
 		attr.Cloneflags = attr.Cloneflags&^unix.CLONE_NEWNET | unix.CLONE_NEWUSER
 		attr.Unshareflags = unix.CLONE_NEWNET
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
@@ -144,7 +144,7 @@ func attributes(user bool) *syscall.SysProcAttr {
 	return attr
 }
 
-// unavailable says why the kernel refused the namespaces and what to change.
+// unavailable returns an error with the reason for the kernel's refusal and a remedy.
 func unavailable(user bool, cause error) error {
 	why := "the kernel refused"
 	switch {
@@ -174,8 +174,8 @@ func sysctl(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// ExitCode is the status to exit with after Reexec: the worker's own, 128+n for signal n as a shell has it, 1 when
-// the worker never ran.
+// ExitCode returns the exit status after Reexec: the worker's own, 128+n for signal n as in a shell, or 1 if the worker
+// never ran.
 func ExitCode(err error) int {
 	var exit *exec.ExitError
 	switch {
@@ -191,14 +191,13 @@ func ExitCode(err error) int {
 	}
 }
 
-// Runner is *testing.M, without the import of package testing.
+// Runner is *testing.M, without importing package testing.
 type Runner interface{ Run() int }
 
-// TestMain runs a test binary's tests inside a namespace: call os.Exit(netns.TestMain(m)) in TestMain. Outside, it
-// runs the binary again with the same arguments in a namespace; inside, it runs the tests. Where namespaces cannot be
-// made, no test of the package runs: the reason is printed, and the status is 0, or 1 when
-// SYNCLAB_REQUIRE_NAMESPACE is set. With -bench and without -run, benchmarks run alone: tests of these packages take
-// minutes.
+// TestMain runs a test binary's tests inside a namespace: call os.Exit(netns.TestMain(m)) in TestMain. Outside, it runs
+// the binary again with the same arguments in a namespace; inside, it runs the tests. If namespaces cannot be made, it
+// runs no test and prints the reason; the status is then 0, or 1 if SYNCLAB_REQUIRE_NAMESPACE is set. With -bench and
+// without -run, only benchmarks run, because the tests of these packages take minutes.
 func TestMain(m Runner) int {
 	if Inside() {
 		lab, err := Enter()
@@ -211,8 +210,8 @@ func TestMain(m Runner) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	// `go test` sends SIGQUIT to tests that hang, to see their goroutines: those are in the worker, which has its own
-	// deadline (-test.timeout) and prints them itself.
+	// `go test` sends SIGQUIT to tests that hang, to print their goroutines. These are in the worker, which has a
+	// separate deadline (-test.timeout) and prints them itself.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGQUIT)
 	err := Reexec(ctx, os.Stdin, os.Stdout, os.Stderr, nil, benchmarksAlone(os.Args[1:])...)
 	var exit *exec.ExitError
@@ -230,7 +229,7 @@ func TestMain(m Runner) int {
 	return ExitCode(err)
 }
 
-// benchmarksAlone are the arguments of a test binary, with none of its tests where benchmarks were asked for and no test was.
+// benchmarksAlone disables all tests in a test binary's arguments if they select benchmarks but no tests.
 func benchmarksAlone(args []string) []string {
 	const bench, run = "-test.bench=", "-test.run="
 	asked := func(flag string) bool {

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	dirPrefix   = "synclab-lab-" // held, or left by a lab that was killed
-	draftPrefix = "synclab-new-" // being made: not held yet
-	ownerName   = "owner"        // locked for as long as the lab lives; says who it is, for people
+	dirPrefix   = "synclab-lab-" // locked, or left behind by a killed run
+	draftPrefix = "synclab-new-" // being made, not locked yet
+	ownerName   = "owner"        // locked during the run; names the process for readers
 	lockName    = "xtables.lock"
 	draftAge    = time.Hour
 )
 
-// dir is a lab's private directory, held by a lock on its owner file. A lock rather than a recorded process id tells
-// the dead from the living: it works across PID namespaces, and ids are used again.
+// dir is a run's private directory, protected by a lock on its owner file. A lock is safer than a recorded process id:
+// it works across PID namespaces, and ids are reused.
 type dir struct {
 	path  string
 	owner *os.File
 }
 
-// newDir makes a directory under root. It gets its name only when it is held, so that Sweep never meets one that
-// is not.
+// newDir makes a directory under root. It renames the directory to its final name only after locking it, so that Sweep
+// never finds an unlocked one.
 func newDir(root string) (*dir, error) {
 	draft, err := os.MkdirTemp(root, draftPrefix)
 	if err != nil {
@@ -43,7 +43,7 @@ func newDir(root string) (*dir, error) {
 	return d, nil
 }
 
-// elsewhere adds what to do if the temporary folder is full or not writable.
+// elsewhere adds a remedy if the temporary folder is full or not writable.
 func elsewhere(err error) error {
 	for _, cause := range []error{unix.ENOSPC, unix.EDQUOT, unix.EACCES, unix.EROFS, unix.ENOENT} {
 		if errors.Is(err, cause) {
@@ -77,8 +77,8 @@ func note(owner *os.File) error {
 	return err
 }
 
-// startTime is this process's start, in clock ticks since boot: field 22 of /proc/self/stat, counted after the
-// command, which may hold anything.
+// startTime returns this process's start in clock ticks since boot: field 22 of /proc/self/stat. It counts fields after
+// the command name, which may contain anything.
 func startTime() string {
 	b, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
@@ -96,8 +96,8 @@ func (d *dir) remove() {
 	d.owner.Close()
 }
 
-// Sweep removes the directories under root of labs that no longer run, and returns their paths. It touches only
-// this user's.
+// Sweep removes the directories under root of runs that have ended, and returns their paths. It touches only
+// directories of this user.
 func Sweep(root string) ([]string, error) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -117,7 +117,7 @@ func Sweep(root string) ([]string, error) {
 	return swept, nil
 }
 
-// ours says whether the entry is a lab's directory of this user: /tmp is everybody's.
+// ours reports whether the entry is a directory that a run of this user made: all users share /tmp.
 func ours(entry fs.DirEntry) bool {
 	name := entry.Name()
 	if !entry.IsDir() || !strings.HasPrefix(name, dirPrefix) && !strings.HasPrefix(name, draftPrefix) {
@@ -138,7 +138,7 @@ func dead(entry fs.DirEntry, path string) bool {
 	}
 	owner, err := os.Open(filepath.Join(path, ownerName))
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist) // a sweep that was itself killed half way
+		return errors.Is(err, fs.ErrNotExist) // an interrupted sweep
 	}
 	defer owner.Close()
 	return unix.Flock(int(owner.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil

@@ -12,39 +12,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The devices of a lab's namespace: two veth pairs with both ends inside. Dummy devices would do, but many kernels come
-// without them.
+// The devices of the namespace: two veth pairs with both ends inside. Dummy devices would do, but many kernels lack
+// them.
 const (
-	NodeDevice = "node0" // up, with a carrier: holds the node's addresses
+	NodeDevice = "node0" // up, with a carrier; has the node's addresses
 	nodeFar    = "node0-far"
-	SinkDevice = "sink0" // up, its far end down: what is sent here is gone
+	SinkDevice = "sink0" // up, but its far end is down: the kernel drops packets sent here
 	sinkFar    = "sink0-far"
 )
 
-// Topology is what a node's network looks like to its own processes.
+// Topology is the network of a node, as its own processes see it.
 type Topology struct {
 	// Node are the addresses of the node itself.
 	Node []netip.Addr
-	// Sink are the ranges that lead out of the node: of Services, pods, load balancers, external addresses.
+	// Sink are the ranges outside the node: of Services, pods, load balancers and external addresses.
 	Sink []netip.Prefix
 }
 
-// Connect builds the topology.
-//
-// A packet to a Sink range finds a route, so it walks all OUTPUT chains, is translated, finds the pod's route, walks
-// the POSTROUTING chains, and meets a device without carrier. The kernel keeps the no-op queue on such a device, which
-// drops what it is given: no softirq, no receiver, no answer. That is the cheapest and steadiest end measured (first
-// dispatch rule, Linux 6.18, p50/p99: 5.4/6.5 µs; far end up: 6.1/7.1; a route over lo: 6.8/25; local delivery with
-// its ICMP answer: 10/13). A blackhole route would cost less, but it ends before POSTROUTING.
-//
-// The devices have no ARP, no neighbour discovery and no duplicate address detection: an address is usable at once, and
-// the first packet to a pod waits for nobody.
+// Connect builds the topology. A packet to a Sink range traverses the OUTPUT and POSTROUTING chains, and is then
+// dropped by a device without carrier. Addresses are usable at once, and the first packet to a pod does not wait. See
+// docs/design/namespaces.md.
 func (l *Lab) Connect(t Topology) error {
 	if err := Guard(); err != nil {
 		return err
 	}
-	// For devices to come. Kernels without IPv6 have none of these; /proc/sys may be read-only in a container, where
-	// the addresses' own flags do.
+	// Defaults for future devices. Kernels without IPv6 lack these files. In a container /proc/sys may be read-only;
+	// the addresses' own flags suffice there.
 	for _, name := range []string{"accept_dad", "dad_transmits", "router_solicitations", "accept_ra", "autoconf"} {
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/default/"+name, []byte("0"), 0o644)
 	}
@@ -54,6 +47,8 @@ func (l *Lab) Connect(t Topology) error {
 	if err != nil {
 		return err
 	}
+	// The cheapest and most stable sink measured (first dispatch rule, Linux 6.18, p50/p99): 5.4/6.5 µs. Far end up:
+	// 6.1/7.1. A route over lo: 6.8/25. Local delivery with its ICMP answer: 10/13.
 	sink, err := pair(SinkDevice, sinkFar, false)
 	if err != nil {
 		return err
@@ -110,8 +105,8 @@ func addAddress(link netlink.Link, addr netip.Addr) error {
 	return awaitLocal(addr)
 }
 
-// awaitLocal waits until the kernel delivers packets to addr. IPv6 makes an address's local route in a work queue, also
-// without duplicate address detection; it tells of the address before that, so there is no event to wait for.
+// awaitLocal waits until the kernel delivers packets to addr. IPv6 adds an address's local route in a work queue, even
+// without duplicate address detection. The kernel announces the address before that, so there is no event to wait for.
 func awaitLocal(addr netip.Addr) error {
 	const tries, pause = 5000, time.Millisecond
 	for range tries {
@@ -121,7 +116,7 @@ func awaitLocal(addr netip.Addr) error {
 		}
 		time.Sleep(pause)
 	}
-	return fmt.Errorf("node address %s: it does not become local", addr)
+	return fmt.Errorf("node address %s did not become local", addr)
 }
 
 func addRoute(link netlink.Link, prefix netip.Prefix) error {

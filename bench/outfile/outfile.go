@@ -1,10 +1,10 @@
-// Package outfile writes and opens the lab's files in folders where other users may have put links or FIFOs.
+// Package outfile writes and opens Synclab's files in folders where other users may have put links or FIFOs.
 //
 //  1. Write creates a temporary file with a random name in the same folder and renames it. A link at the target path is
 //     replaced, never followed. It writes to devices and descriptors in /dev and /proc instead of replacing them.
-//  2. Open and Append take regular files only. A FIFO or a device is an error at once.
+//  2. Open and Append accept regular files only. A FIFO or a device is an error at once.
 //
-// Not covered: the folder itself and those above it. Who may rename them decides where files go.
+// Not covered: the folder itself and its parents. A user with permission to rename them decides where files go.
 package outfile
 
 import (
@@ -22,11 +22,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotRegular is wrapped by the errors of what is a FIFO, a device, a folder, or a link where none is followed.
+// ErrNotRegular means a FIFO, a device, a folder, or a link that must not be followed. Other errors wrap it.
 var ErrNotRegular = errors.New("not a regular file")
 
-// Write puts content in place of what is at path; readers see the old content or the new one. The mode is for a new
-// file, less the process's umask.
+// Write replaces the file at path with content; readers see the old content or the new content. A new file gets mode,
+// less the process's umask.
 func Write(path string, content []byte, mode fs.FileMode) error {
 	return WriteWith(path, mode, func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -34,7 +34,7 @@ func Write(path string, content []byte, mode fs.FileMode) error {
 	})
 }
 
-// WriteWith is Write for content that is made piece by piece. When write fails, what is at path stays.
+// WriteWith is Write for content that is made piece by piece. If write fails, the old file at path stays.
 func WriteWith(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	if isDevice(path) {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -58,7 +58,7 @@ func WriteWith(path string, mode fs.FileMode, write func(io.Writer) error) error
 	return Full(path, err)
 }
 
-// Full adds to the error of a full disk what to do. It returns other errors unchanged.
+// Full adds a remedy to the error of a full disk. It returns other errors unchanged.
 func Full(path string, err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fmt.Errorf("%w: make room in %s, or write to a folder on another disk", err, filepath.Dir(path))
@@ -66,8 +66,8 @@ func Full(path string, err error) error {
 	return err
 }
 
-// isDevice is true for /dev/stdout, /dev/null, /dev/fd/3 and the like, which are written to and not replaced. Files in
-// /dev/shm are files like others.
+// isDevice reports whether to write to the file instead of replacing it: /dev/stdout, /dev/null, /dev/fd/3 and the
+// like. Files in /dev/shm are ordinary files.
 func isDevice(path string) bool {
 	path, err := filepath.Abs(path)
 	switch {
@@ -80,7 +80,7 @@ func isDevice(path string) bool {
 	return err == nil && strings.HasPrefix(path, "/dev/") && stat.Mode()&os.ModeDevice != 0
 }
 
-// draft makes a new file beside path.
+// draft makes a new file in the folder of path.
 func draft(path string, mode fs.FileMode) (*os.File, error) {
 	const tries = 100
 	dir, base := filepath.Split(path)
@@ -95,8 +95,8 @@ func draft(path string, mode fs.FileMode) (*os.File, error) {
 	return nil, err
 }
 
-// Append opens a file to write at its end, and makes it if need be. A link is refused, and so is a file with
-// several hard links, which another user may have made.
+// Append opens a file for appending, and creates it if necessary. It refuses a link, and a file with several hard
+// links, which another user may have made.
 func Append(path string, mode fs.FileMode) (*os.File, error) {
 	return open(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, mode)
 }
@@ -104,7 +104,7 @@ func Append(path string, mode fs.FileMode) (*os.File, error) {
 // Open opens a file for reading.
 func Open(path string) (*os.File, error) { return open(path, os.O_RDONLY, 0) }
 
-// readLimit is the size in bytes of the largest file that Read takes.
+// readLimit is the size in bytes of the largest file that Read accepts.
 const readLimit = 64 << 20
 
 // Read reads a file of at most 64 MiB.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nothing of what a stranger may put in a file's place is written to.
+// Write never writes to a file that another user put in place of its target.
 func TestWriteFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "index.html")
@@ -44,7 +44,7 @@ func TestWriteFollowsNoLink(t *testing.T) {
 	}
 }
 
-// A write that fails leaves the old file and no other.
+// A failed write keeps the old file and leaves no other file.
 func TestFailedWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -63,7 +63,7 @@ func TestFailedWrite(t *testing.T) {
 	}
 }
 
-// What is no regular file is refused at once.
+// Open and Append refuse a file that is not regular, without waiting.
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -99,7 +99,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// What the shell opened is written to: /dev/fd/3, /dev/stdout.
+// Write writes to descriptors that the shell opened: /dev/fd/3, /dev/stdout.
 func TestWriteToADescriptor(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {
@@ -114,11 +114,11 @@ func TestWriteToADescriptor(t *testing.T) {
 	}
 }
 
-// Files in /dev/shm are made and replaced as elsewhere.
+// Files in /dev/shm are created and replaced like other files.
 func TestWriteToSharedMemory(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "synclab-test-")
 	if errors.Is(err, os.ErrNotExist) {
-		dir = t.TempDir() // a machine without it
+		dir = t.TempDir() // this machine has no /dev/shm
 	} else if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestWriteToSharedMemory(t *testing.T) {
 	}
 }
 
-// What would fill the memory is refused.
+// Read refuses a file that would fill the memory.
 func TestReadIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, readLimit+1)); err != nil {

@@ -14,11 +14,11 @@ import (
 // Samples is one reading of a process's metrics, by name.
 type Samples map[string]*dto.MetricFamily
 
-// metricsBytes bounds a reading: kube-proxy's are some hundred KiB.
+// metricsBytes bounds a reading: kube-proxy's metrics are some hundred KiB.
 const metricsBytes = 64 << 20
 
-// Metrics reads the metrics of a process. http.DefaultClient is not used: its environment's proxies have no business
-// in a lab.
+// Metrics reads the metrics of a process. It does not use http.DefaultClient, which would use the proxies in the
+// environment.
 func Metrics(ctx context.Context, url string) (Samples, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -40,17 +40,17 @@ func Metrics(ctx context.Context, url string) (Samples, error) {
 	return samples, nil
 }
 
-// client does not ask for compression: the subject would pay for it.
+// client does not request compression, which would cost the subject CPU time.
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2, DisableCompression: true}}
 
-// ParseMetrics reads the Prometheus text format.
+// ParseMetrics parses the Prometheus text format.
 func ParseMetrics(r io.Reader) (Samples, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	return parser.TextToMetricFamilies(r)
 }
 
-// Value is the sum of a counter, gauge or untyped metric over the series that have these labels ("name", "value", …);
-// false when there is none.
+// Value returns the sum of a counter, gauge or untyped metric over the series with these labels ("name", "value", …);
+// false if there are none.
 func (s Samples) Value(name string, labels ...string) (float64, bool) {
 	sum, found := 0.0, false
 	for _, m := range s[name].GetMetric() {

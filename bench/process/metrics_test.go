@@ -40,7 +40,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("failures of IPv6 %v, %v", v, ok)
 	}
 	if _, ok := samples.Value("no_such_metric"); ok {
-		t.Error("a metric that is not there has a value")
+		t.Error("a missing metric has a value")
 	}
 }
 
@@ -66,7 +66,7 @@ func TestMetricsErrors(t *testing.T) {
 	}
 }
 
-// TestSyncs feeds readings in order; each says which syncs happened since the one before.
+// TestSyncs feeds readings in order; each step lists the syncs since the previous reading.
 func TestSyncs(t *testing.T) {
 	full := func(family string, n int, sum float64) string { return histogram(syncFull, family, n, sum) }
 	partial := func(family string, n int, sum float64) string { return histogram(syncPartial, family, n, sum) }
@@ -105,7 +105,7 @@ func TestSyncs(t *testing.T) {
 			{full("IPv4", 1, 2) + failed(failedNftables, "IPv4", 1) + failed(failedNftables, "IPv6", 5),
 				[]Sync{{Kind: Full, Family: "IPv4", Count: 1, Total: 2000 * ms, Failed: 1}}},
 			{full("IPv4", 2, 4) + failed(failedNftables, "IPv4", 1), []Sync{{Kind: Full, Family: "IPv4", Count: 1, Total: 2000 * ms}}},
-			// A failure is counted some time before its sync is.
+			// A failure is counted some time before its sync.
 			{full("IPv4", 2, 4) + failed(failedNftables, "IPv4", 2), nil},
 			{full("IPv4", 3, 6) + failed(failedNftables, "IPv4", 2), []Sync{{Kind: Full, Family: "IPv4", Count: 1, Total: 2000 * ms, Failed: 1}}},
 		}},
@@ -146,7 +146,7 @@ func failed(name, family string, n int) string {
 	return fmt.Sprintf("# TYPE %[1]s counter\n%[1]s{%s=%q} %d\n", name, familyLabel, family, n)
 }
 
-// merge keeps one TYPE line a metric, as the format wants it, and the lines of a metric together.
+// merge keeps one TYPE line for each metric, as the format requires, and groups the lines of a metric.
 func merge(text string) string {
 	var order []string
 	lines := map[string][]string{}

@@ -20,45 +20,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say what is started, and how it is stopped.
+// Options say what to start and how to stop it.
 type Options struct {
 	// Path is the command: a path, or a name to look up on PATH.
 	Path string
-	Args []string // without the name
-	// Env is the whole environment ("NAME=value"); nil is that of this process.
+	Args []string // without the command's name
+	// Env is the whole environment ("NAME=value"); nil means this process's environment.
 	Env []string
-	// Dir is the working directory; empty is that of this process.
+	// Dir is the working directory; empty means this process's directory.
 	Dir string
-	// LogFile gets standard output and error. It is appended to, so that one file tells of a subject and its restarts.
+	// LogFile gets standard output and error. Start appends to it, so that one file covers a subject and its restarts.
 	LogFile string
-	// Name is what errors call it. Default: the base name of Path.
+	// Name is the process's name in errors. Default: the base name of Path.
 	Name string
-	// Confine, if set, runs on the thread that then starts the command. The thread has no other use and is never reused.
+	// Confine, if set, runs on the thread that then starts the command. The thread is used for nothing else.
 	Confine func() error
-	// Grace is how long it may take to end after SIGTERM. Default 10 s.
+	// Grace is the time between SIGTERM and SIGKILL. Default 10 s.
 	Grace time.Duration
 }
 
-// errorLines is how much of the log an error carries.
+// errorLines is the number of log lines in an error.
 const errorLines = 12
 
 // Process is a command that was started.
 type Process struct {
 	opts Options
 	pid  int
-	log  int64 // where its part of the log file begins
+	log  int64 // offset of its output in the log file
 
 	stopping atomic.Bool
 	done     chan struct{}
 
-	mu    sync.Mutex // held while signals are sent, so that none can reach a process that was given the same id later
-	gone  bool       // reaped: pid means nothing any more
+	mu    sync.Mutex // held while signals are sent, so that no signal reaches a later process with the same id
+	gone  bool       // reaped: pid is no longer valid
 	state *os.ProcessState
-	final usage // of a process that has ended
+	final usage // of a process that has exited
 	err   error
 }
 
-// Start runs the command. When ctx ends, it is stopped as by Stop.
+// Start runs the command. When ctx ends, the command is stopped as by Stop.
 func Start(ctx context.Context, opts Options) (*Process, error) {
 	opts.Name = cmp.Or(opts.Name, filepath.Base(opts.Path))
 	opts.Grace = cmp.Or(opts.Grace, 10*time.Second)
@@ -89,8 +89,8 @@ func Start(ctx context.Context, opts Options) (*Process, error) {
 	return p, nil
 }
 
-// run is the process's life. The parent-death signal is sent when the thread that forked ends, so the goroutine keeps
-// its thread all that time. A confined thread ends with the goroutine.
+// run waits for the process from its start to its end. The kernel sends the parent-death signal when the forking thread
+// ends, so the goroutine keeps its thread. A confined thread ends with the goroutine.
 func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	if p.opts.Confine == nil {
@@ -108,10 +108,10 @@ func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 
 	awaitExit(p.pid)
 	p.mu.Lock()
-	_ = unix.Kill(-p.pid, unix.SIGKILL) // what it left behind; it is a zombie now, so the id is still its own
+	_ = unix.Kill(-p.pid, unix.SIGKILL) // kill its remaining children; it is a zombie now, so the id is still valid
 	exit := cmd.Wait()
 	p.state = cmd.ProcessState
-	p.final.own = p.state.UserTime() + p.state.SystemTime() // those of its children are in there
+	p.final.own = p.state.UserTime() + p.state.SystemTime() // includes its children's times
 	p.gone = true
 	if !p.stopping.Load() {
 		p.err = p.unexpected(exit)
@@ -120,7 +120,7 @@ func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 	close(p.done)
 }
 
-// awaitExit waits until the child has ended, and leaves it to be reaped.
+// awaitExit waits until the child has exited, and does not reap it.
 func awaitExit(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -130,7 +130,7 @@ func awaitExit(pid int) {
 	}
 }
 
-// unexpected is the error of a process that ended by itself.
+// unexpected returns the error of a process that exited without Stop or Kill.
 func (p *Process) unexpected(exit error) error {
 	how := "exit status 0"
 	if exit != nil {
@@ -138,38 +138,38 @@ func (p *Process) unexpected(exit error) error {
 	}
 	last := p.Tail(errorLines)
 	if last == "" {
-		return fmt.Errorf("%s ended by itself (%s) and had logged nothing", p.opts.Name, how)
+		return fmt.Errorf("%s exited unexpectedly (%s) and logged nothing", p.opts.Name, how)
 	}
-	return fmt.Errorf("%s ended by itself (%s); the last lines of its log:\n%s", p.opts.Name, how, last)
+	return fmt.Errorf("%s exited unexpectedly (%s); the last lines of its log:\n%s", p.opts.Name, how, last)
 }
 
-// PID is the process's id as this process sees it.
+// PID returns the process's id in this PID namespace.
 func (p *Process) PID() int { return p.pid }
 
-// LogFile is where its output goes.
+// LogFile returns the path of its log.
 func (p *Process) LogFile() string { return p.opts.LogFile }
 
-// Done is closed when the process has ended.
+// Done is closed when the process has exited.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err is, once Done is closed, why the process ended: nil when it was stopped, else how it ended by itself (exit status
-// 0 too: a subject has no reason to end) and the last lines of its log.
+// Err returns, once Done is closed, why the process exited: nil after Stop or Kill. Otherwise the error has the exit
+// status (also 0: a subject has no reason to exit) and the last lines of its log.
 func (p *Process) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// State is, once Done is closed, how the process ended, with the resources that the kernel counted; nil before. Its
-// Maxrss is the largest of the process and its children: use PeakRSS.
+// State returns, once Done is closed, the exit state with the resources that the kernel counted; nil before. Its Maxrss
+// is the largest of the process and its children: use PeakRSS instead.
 func (p *Process) State() *os.ProcessState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state
 }
 
-// Stop ends the process: SIGTERM, and after the grace, or when ctx ends, SIGKILL to its group. It returns when the process
-// is gone. An error means that it had ended by itself before, or that it took the SIGKILL; Err tells only the first.
+// Stop sends SIGTERM, and SIGKILL to the group after the grace period or when ctx ends. It returns when the process is
+// gone. An error means that the process had exited before, or that it needed SIGKILL. Err returns only the first error.
 func (p *Process) Stop(ctx context.Context) error {
 	if err := p.signal(unix.SIGTERM); err != nil {
 		<-p.done
@@ -182,33 +182,33 @@ func (p *Process) Stop(ctx context.Context) error {
 	case <-p.done:
 		return nil
 	case <-patience.C:
-		why = fmt.Sprintf("did not end within %s of SIGTERM", p.opts.Grace)
+		why = fmt.Sprintf("did not exit within %s after SIGTERM", p.opts.Grace)
 	case <-ctx.Done():
-		why = "did not end in time: " + context.Cause(ctx).Error()
+		why = "did not exit in time: " + context.Cause(ctx).Error()
 	}
 	if p.signal(unix.SIGKILL) != nil {
-		<-p.done // it ended just now
+		<-p.done // it exited just now
 		return nil
 	}
 	<-p.done
 	return fmt.Errorf("%s %s and was killed; the last lines of its log:\n%s", p.opts.Name, why, p.Tail(errorLines))
 }
 
-// Kill ends the process at once, as a crash would: SIGKILL to its group. It returns when the process is gone; Err is
-// then nil.
+// Kill sends SIGKILL to the process's group at once, like a crash. It returns when the process is gone; Err is then
+// nil.
 func (p *Process) Kill() {
 	_ = p.signal(unix.SIGKILL)
 	<-p.done
 }
 
-// signal asks the process to end, as a kubelet does, or ends the whole group: a tool that runs is part of the subject.
+// signal sends SIGTERM to the process, as a kubelet does, or SIGKILL to the whole group: a running tool is part of it.
 func (p *Process) signal(sig unix.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.gone {
 		return unix.ESRCH
 	}
-	// A zombie that run has not come to yet ended by itself, and can be signalled all the same.
+	// A zombie can still be signalled, but has exited by itself, before run noticed.
 	if u, err := readUsage(p.pid); err == nil && u.zombie && !p.stopping.Load() {
 		return unix.ESRCH
 	}
@@ -219,10 +219,10 @@ func (p *Process) signal(sig unix.Signal) error {
 	return unix.Kill(-p.pid, sig)
 }
 
-// tailBytes is as far back as Tail reads.
+// tailBytes is the most bytes that Tail reads.
 const tailBytes = 64 << 10
 
-// Tail is the last n lines that the process logged.
+// Tail returns the last n lines of the process's log.
 func (p *Process) Tail(n int) string {
 	f, err := os.Open(p.opts.LogFile)
 	if err != nil {

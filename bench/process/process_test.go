@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// envChild makes this test binary a child that does what it names.
+// envChild turns this test binary into a child process; its value names the task.
 const envChild = "SYNCLAB_PROCESS_CHILD"
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child does its work, says so on standard output, and goes on at each line of a fifo.
+// child does its task, prints "ready", and waits.
 func child(what string) {
 	kind, amount, _ := strings.Cut(what, ":")
 	n, _ := strconv.Atoi(amount)
@@ -45,7 +45,7 @@ func child(what string) {
 	select {}
 }
 
-// burn uses CPU time, however long that takes.
+// burn uses d of CPU time.
 func burn(d time.Duration) {
 	var used unix.Rusage
 	for x := 0; ; x++ {
@@ -58,8 +58,7 @@ func burn(d time.Duration) {
 	}
 }
 
-// start runs a command whose output goes to a fifo that the test reads line by line, so that it can wait for what the
-// child says.
+// start runs a command with its output in a fifo. The test reads the fifo line by line, so that it can wait for output.
 func start(t *testing.T, opts Options) (*Process, *bufio.Scanner) {
 	t.Helper()
 	opts.LogFile = filepath.Join(t.TempDir(), "log")
@@ -92,7 +91,7 @@ func shell(script string) Options { return Options{Path: "/bin/sh", Args: []stri
 func next(t *testing.T, lines *bufio.Scanner) string {
 	t.Helper()
 	if !lines.Scan() {
-		t.Fatalf("the child said nothing: %v", lines.Err())
+		t.Fatalf("the child printed nothing: %v", lines.Err())
 	}
 	return lines.Text()
 }
@@ -109,9 +108,9 @@ func TestUnexpectedExit(t *testing.T) {
 	}
 	<-p.Done()
 	text := fmt.Sprint(p.Err())
-	for _, want := range []string{"the-subject ended by itself (exit status 3)", "\nline 20\n", "\nlast words"} {
+	for _, want := range []string{"the-subject exited unexpectedly (exit status 3)", "\nline 20\n", "\nlast words"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("error lacks %q: %s", want, text)
+			t.Errorf("missing in the error: %q: %s", want, text)
 		}
 	}
 	if strings.Contains(text, "line 19") {
@@ -121,7 +120,7 @@ func TestUnexpectedExit(t *testing.T) {
 		t.Errorf("Tail gives %q", all)
 	}
 	if err := p.Stop(t.Context()); err == nil {
-		t.Error("Stop after an unexpected exit says nothing of it")
+		t.Error("Stop after an unexpected exit: no error")
 	}
 	if code := p.State().ExitCode(); code != 3 {
 		t.Errorf("exit code %d", code)
@@ -206,7 +205,7 @@ func TestLeavesNothingBehind(t *testing.T) {
 	gone(t, p)
 }
 
-// gone fails when a process of the group is alive. Who was killed may be a zombie for as long as its new parent takes.
+// gone fails if a process of the group is alive. A killed process stays a zombie until its new parent reaps it.
 func gone(t *testing.T, p *Process) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -222,7 +221,7 @@ func gone(t *testing.T, p *Process) {
 		if err != nil || u.group != p.PID() || u.zombie {
 			continue
 		}
-		// SIGKILL was sent, and the kernel may still be at it.
+		// SIGKILL was sent, but the kernel may not have finished.
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
 			continue
@@ -246,7 +245,7 @@ func TestStartFails(t *testing.T) {
 
 func TestCPU(t *testing.T) {
 	const burnt = 150 * time.Millisecond
-	// The child's own time, exactly.
+	// The child's own time is exact.
 	p, lines := start(t, self(t, "burn:150"))
 	next(t, lines)
 	used, err := p.CPU()
@@ -256,7 +255,7 @@ func TestCPU(t *testing.T) {
 	if err := p.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The kernel gives microseconds at the end.
+	// After the exit, the kernel reports microseconds.
 	if after, err := p.CPU(); err != nil || after < used.Truncate(time.Microsecond) {
 		t.Errorf("CPU %v, %v after the end; %v before", after, err, used)
 	}
@@ -297,7 +296,7 @@ func TestCPUOfChildren(t *testing.T) {
 
 func TestMemory(t *testing.T) {
 	const held = 64 << 20
-	const most = 5 * held // with the race detector's shadow of it
+	const most = 5 * held // with the race detector's shadow memory
 	p, lines := start(t, self(t, "hold:64"))
 	next(t, lines)
 	peak, err := p.PeakRSS()

@@ -9,26 +9,26 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Kinds of a sync.
+// Kinds of syncs.
 const (
 	Full    = "full"
 	Partial = "partial"
-	Either  = "" // the subject does not say
+	Either  = "" // the subject does not report the kind
 )
 
-// Sync is a sync that a subject's own metrics tell of, or several of one kind between two readings.
+// Sync is one sync in a subject's metrics, or several of one kind between two readings.
 type Sync struct {
 	Kind   string
-	Family string // IPv4 or IPv6; empty when the subject does not say
+	Family string // IPv4 or IPv6; empty if the subject does not report it
 	Count  int    // at least 1
-	// Total duration of the Count syncs.
+	// Total is the total duration of the Count syncs.
 	Total time.Duration
-	// Failed is how many of the family's syncs failed between the readings, of either kind, as the failure counters say.
+	// Failed is the number of the family's failed syncs between the readings, of both kinds, from the failure counters.
 	Failed int
 }
 
-// The metrics are histograms, of which only sum and count matter. The total holds the other two; subjects that tell
-// no kinds have only that.
+// The metrics are histograms; only sum and count matter. syncTotal includes the other two. Subjects that do not report
+// kinds have only syncTotal.
 const (
 	syncTotal   = "kubeproxy_sync_proxy_rules_duration_seconds"
 	syncFull    = "kubeproxy_sync_full_proxy_rules_duration_seconds"
@@ -37,19 +37,19 @@ const (
 	familyLabel = "ip_family"
 )
 
-// Counters of syncs that failed. A partial sync with iptables that failed counts in both of iptables' own.
+// Counters of failed syncs. A failed partial sync with iptables increments both iptables counters.
 const (
 	failedIptables = "kubeproxy_sync_proxy_rules_iptables_restore_failures_total"
 	failedPartial  = "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total"
 	failedNftables = "kubeproxy_sync_proxy_rules_nftables_sync_failures_total"
 )
 
-// Syncs turns consecutive readings of a subject's metrics into the syncs between them. The zero value has seen nothing:
-// its first Next tells of all syncs since the subject started.
+// Syncs turns consecutive readings of a subject's metrics into the syncs between them. The first Next of the zero value
+// returns all syncs since the subject started.
 type Syncs struct {
 	started float64
 	seen    map[series]reading
-	failed  map[string]int // by family, as of the last reading with a sync of it
+	failed  map[string]int // by family, at the last reading with a sync of the family
 }
 
 type series struct{ kind, family string }
@@ -59,8 +59,8 @@ type reading struct {
 	seconds float64
 }
 
-// Next gives the syncs since the last reading. A subject that started again meanwhile counts from 0 again: what it did
-// before the restart and after the last reading is unknown.
+// Next returns the syncs since the last reading. A restarted subject counts from 0 again: the syncs between the last
+// reading and the restart are unknown.
 func (s *Syncs) Next(samples Samples) []Sync {
 	now := read(samples)
 	begun, _ := samples.Value(started)
@@ -96,12 +96,12 @@ func (s *Syncs) Next(samples Samples) []Sync {
 	return syncs
 }
 
-// seconds rounds to what the difference of two sums, floats that grow, can tell.
+// seconds rounds to the precision of a difference between two growing float sums.
 func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second)).Round(time.Microsecond)
 }
 
-// failuresOf is how many syncs of a family failed so far.
+// failuresOf returns the number of a family's failed syncs so far.
 func failuresOf(samples Samples, family string) int {
 	var labels []string
 	if family != "" {
@@ -111,15 +111,15 @@ func failuresOf(samples Samples, family string) int {
 	return max(of(failedIptables), of(failedPartial)) + of(failedNftables)
 }
 
-// read takes the kinds where the subject tells them, and the total where it does not.
+// read returns the readings by kind, or the total if the subject does not report kinds.
 func read(samples Samples) map[series]reading {
 	now := map[series]reading{}
-	kinds := map[string]bool{} // families whose kinds are told
+	kinds := map[string]bool{} // families with reported kinds
 	add := func(name, kind string) {
 		for _, m := range samples[name].GetMetric() {
 			count, sum := sumOf(m)
 			if count == 0 {
-				continue // some subjects expose metrics that they never use
+				continue // some subjects expose metrics that they never update
 			}
 			family := label(m, familyLabel)
 			if kind == Either && kinds[family] {

@@ -13,23 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tick is the unit of times in /proc/PID/stat: USER_HZ, 100 on every architecture that Go runs on but alpha.
+// tick is the unit of times in /proc/PID/stat: USER_HZ, 100 on every architecture of Go except alpha.
 const tick = 10 * time.Millisecond
 
-// usage is a line of /proc/PID/stat, as far as it is used here.
+// usage is the used part of a line of /proc/PID/stat.
 type usage struct {
 	parent, group int
 	zombie        bool
-	own           time.Duration // user and system time of all its threads
-	reaped        time.Duration // of the children that it waited for, theirs included
+	own           time.Duration // user and system time of all threads
+	reaped        time.Duration // of the children that it waited for, and their children
 	resident      uint64        // bytes
 }
 
-// CPU is the user and system time used so far by the process and by everything it started, living or gone. The time of
-// the process itself is exact, that of the others comes in ticks of 10 ms; a tool counts from its start on. After the
-// end it is what it was at the end.
+// CPU returns the user and system time of the process and its descendants so far. The process's own time is exact. The
+// others' times come in ticks of 10 ms and count from each start. After the exit, CPU returns the final value.
 //
-// What ended without its parent having waited for it is missing.
+// Descendants that ended without being waited for are missing.
 func (p *Process) CPU() (time.Duration, error) {
 	for try := 0; ; try++ {
 		before, err := p.usage()
@@ -51,15 +50,15 @@ func (p *Process) CPU() (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		// Who is reaped between the readings would be missing or counted twice.
+		// A process reaped between the readings would be missing or count twice.
 		if total += after.reaped; after.reaped == before.reaped || try == 5 {
 			return total, nil
 		}
 	}
 }
 
-// Memory is what the process and everything it started hold now: the sum of the resident sets, in bytes. Pages that
-// several of them share count several times. 0 after the end.
+// Memory returns the sum of the resident sets of the process and its descendants, in bytes. Pages that several
+// processes share count several times. It returns 0 after the exit.
 func (p *Process) Memory() (uint64, error) {
 	own, err := p.usage()
 	if err != nil || p.ended() {
@@ -72,8 +71,8 @@ func (p *Process) Memory() (uint64, error) {
 	return own.resident, err
 }
 
-// PeakRSS is the largest resident set of the process itself, without children, since it started or since ResetPeak, in
-// bytes. It cannot be read after the end.
+// PeakRSS returns the largest resident set of the process without children, in bytes, since its start or ResetPeak. It
+// cannot be read after the exit.
 func (p *Process) PeakRSS() (uint64, error) {
 	const name = "VmHWM:"
 	status, err := os.ReadFile(p.proc("status"))
@@ -92,7 +91,7 @@ func (p *Process) PeakRSS() (uint64, error) {
 	return 0, p.failed("peak RSS", os.ErrProcessDone) // a zombie has no memory
 }
 
-// ResetPeak makes PeakRSS start again from what is resident now.
+// ResetPeak sets PeakRSS to the current resident set.
 func (p *Process) ResetPeak() error {
 	const peak = "5"
 	if err := os.WriteFile(p.proc("clear_refs"), []byte(peak), 0); err != nil {
@@ -116,7 +115,7 @@ func (p *Process) ended() bool {
 	}
 }
 
-// usage is that of the process now, or at its end.
+// usage returns the current usage of the process, or its final usage.
 func (p *Process) usage() (usage, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,9 +129,9 @@ func (p *Process) usage() (usage, error) {
 	return u, nil
 }
 
-// exactly is the time of all threads of the process in nanoseconds, from its CPU clock; ticks where that fails.
+// exactly returns the time of all threads in nanoseconds, from the process's CPU clock; ticks if that fails.
 func (p *Process) exactly(ticks time.Duration) time.Duration {
-	const scheduler = 2 // CPUCLOCK_SCHED; the process is in the bits above, complemented (clock_getcpuclockid(3))
+	const scheduler = 2 // CPUCLOCK_SCHED; the complemented process id is in the higher bits (clock_getcpuclockid(3))
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^p.pid<<3|scheduler), &t); err != nil {
 		return ticks
@@ -140,7 +139,7 @@ func (p *Process) exactly(ticks time.Duration) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// others are the living processes of its group and those descended from it.
+// others returns the usage of the living processes of its group and of its descendants.
 func (p *Process) others() ([]usage, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -154,7 +153,7 @@ func (p *Process) others() ([]usage, error) {
 		}
 		u, err := readUsage(pid)
 		if err != nil {
-			continue // it ended meanwhile
+			continue // it exited meanwhile
 		}
 		all[pid] = u
 	}
@@ -168,7 +167,7 @@ func (p *Process) others() ([]usage, error) {
 }
 
 func (p *Process) descends(all map[int]usage, u usage) bool {
-	for range len(all) { // processes that ended and ids that were given again could close a ring
+	for range len(all) { // reused process ids could form a cycle
 		if u.parent == p.pid {
 			return true
 		}
@@ -192,7 +191,7 @@ func readUsage(pid int) (usage, error) {
 		}
 		return usage{}, err
 	}
-	// The name stands in parentheses and may hold anything, parentheses and blanks included.
+	// The name is in parentheses and may contain anything, including parentheses and blanks.
 	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:])
 	const state, parent, group, utime, cstime, rss = 0, 1, 2, 11, 14, 21
 	if len(fields) <= rss {

@@ -1,5 +1,6 @@
-// Package seeds gives random tests their seeds, by the flags -seed and -seeds of the test binary. Without them a test has
-// seed 1, or some from 1 on, so that a failure comes from the code and not from luck; make random looks for seeds that fail.
+// Package seeds provides the seeds of random tests, from the flags -seed and -seeds of the test binary. Without the
+// flags, tests use seed 1, or several seeds from 1 on, so that a failure comes from the code and not from chance. "make
+// random" searches for failing seeds.
 package seeds
 
 import (
@@ -13,7 +14,7 @@ var (
 	howMany = flag.Int("seeds", 0, "how many `seeds` a random test takes that takes several; 0: as many as it says")
 )
 
-// Of is the seed of a random test, which is logged with how to get it again.
+// Of returns the seed of a random test, and logs how to replay it.
 func Of(t testing.TB) uint64 {
 	t.Helper()
 	seed := *given
@@ -24,7 +25,7 @@ func Of(t testing.TB) uint64 {
 	return seed
 }
 
-// Several are the seeds of a random test that takes more than one: some, unless the flag says otherwise.
+// Several returns the seeds of a random test with more than one seed: some seeds, unless -seeds is set.
 func Several(t testing.TB, some int) []uint64 {
 	t.Helper()
 	if *howMany > 0 {

@@ -9,26 +9,27 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"synclab/bench/upstream"
 )
 
-// source is the program's: the lab may run where its repository is not.
+// source has the program's source files, because Synclab may run without its repository.
 //
 //go:embed command/*.go command/*.s
 var source embed.FS
 
-// Beside is the name under which `make build` may put the program beside the executable.
+// Beside is the name of the program if `make build` puts it next to the executable.
 const Beside = "synclab-shim"
 
-// ldflags make the program start in its own code instead of the Go runtime's.
+// ldflags start the program in its own code instead of the Go runtime (command/main.go).
 const ldflags = "-s -w -E main.start"
 
-// Command is the path of the program: beside the executable, or in the cache, where it is built first if need be (a
-// second with a warm Go cache). A lab's parent calls it; inside the namespace it works as well, once it is built.
+// Command returns the path of the program: next to the executable, or in the cache. It builds the program if necessary
+// (a second with a warm Go cache). The parent calls it; inside the namespace it works only after that build.
 func Command(ctx context.Context) (string, error) {
-	if err := supported(); err != nil {
-		return "", err
+	if !slices.Contains([]string{"amd64", "arm64"}, runtime.GOARCH) {
+		return "", fmt.Errorf("shim: it starts in assembly that exists for linux/amd64 and linux/arm64, not for %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
 	if exe, err := os.Executable(); err == nil {
 		path := filepath.Join(filepath.Dir(exe), Beside)
@@ -47,7 +48,7 @@ func Command(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// fingerprint changes with the program and with the Go that builds it.
+// fingerprint changes with the program's source and with the Go version.
 func fingerprint() string {
 	hash := sha256.New()
 	err := eachSource(func(name string, text []byte) error {
@@ -55,7 +56,7 @@ func fingerprint() string {
 		return nil
 	})
 	if err != nil {
-		panic(err) // it is in this binary
+		panic(err) // cannot happen: the files are embedded
 	}
 	fmt.Fprint(hash, runtime.Version(), runtime.GOARCH, ldflags)
 	return fmt.Sprintf("%x", hash.Sum(nil)[:8])
@@ -74,7 +75,7 @@ func eachSource(do func(name string, text []byte) error) error {
 	})
 }
 
-// build makes a module of the source and builds it. Flags that the user's Go has for other programs are not taken over.
+// build writes the source as a module and builds it. It ignores the user's Go flags.
 func build(ctx context.Context, path string) error {
 	dir, err := os.MkdirTemp("", "synclab-shim-*")
 	if err != nil {

@@ -17,43 +17,44 @@ import (
 
 // Call is one call of a tool.
 type Call struct {
-	// Tool is the name that was called; Real the path of what ran for it.
+	// Tool is the called name; Real is the path of the program that ran.
 	Tool string   `json:"tool"`
 	Real string   `json:"real"`
 	Args []string `json:"args"` // without the name; very long ones are cut after some KiB, and end with "…"
-	// Start is right before the tool's process was made, End right after it was gone: wall clock.
+	// Start is the wall-clock time right before the tool's process was made; End is the time right after it was gone.
 	Start, End time.Time `json:"-"`
-	// Stdin and Stdout are bytes: of pipes what was passed on, of regular files what was read and written. Unknown where
-	// that cannot be told: terminals, sockets, a pipe that the tool has no reason to read, standard output in the same
-	// pipe as standard error.
+	// Stdin and Stdout are byte counts: copied bytes for pipes, read and written bytes for regular files. They are
+	// Unknown for terminals, sockets, a pipe that the tool need not read, and if standard output and standard error
+	// share a pipe.
 	Stdin  int64 `json:"stdin"`
 	Stdout int64 `json:"stdout"`
-	// Head is how the standard input of nft begins, where it is a pipe: some 200 bytes.
+	// Head is the start of the standard input of nft, if it is a pipe: some 200 bytes.
 	Head string `json:"head,omitempty"`
-	// ExitCode is -1 when Signal ended it.
+	// ExitCode is -1 if Signal ended the tool.
 	ExitCode int         `json:"exit"`
 	Signal   unix.Signal `json:"signal"`
-	// User and System are CPU time of the tool; System is the kernel's part, netfilter's included. The sum is exact; many
-	// kernels split it by what they find at each tick (4 ms, say), which says little of a single short call.
+	// User and System are CPU times of the tool; System is the kernel's part, including netfilter. The sum is exact.
+	// Many kernels split it by sampling at each tick (such as 4 ms), which means little for a single short call.
 	User, System time.Duration `json:"-"`
-	PeakRSS      int64         `json:"peak_rss"` // bytes
-	// Own is the CPU time of the shim itself, but for the writing of its line: what the caller would not have spent.
+	// PeakRSS is in bytes, and at least the shim's own: the kernel counts the memory of the process that started the tool.
+	PeakRSS int64 `json:"peak_rss"`
+	// Own is the CPU time of the shim itself, without writing its line: what the shim adds for the caller.
 	Own time.Duration `json:"-"`
-	// PID is the shim's, as its caller sees it; Parent is the caller's.
+	// PID is the shim's process id, as its caller sees it; Parent is the caller's process id.
 	PID    int `json:"pid"`
 	Parent int `json:"parent"`
-	// Fault is what was planted for this call: "fail", "kill", "refuse" or empty.
+	// Fault is the injected fault: "fail", "kill", "refuse" or empty.
 	Fault string `json:"fault,omitempty"`
 }
 
-// Unknown is the size of what was not counted.
+// Unknown is a size that was not counted.
 const Unknown = -1
 
-// Duration of the call.
+// Duration returns the duration of the call.
 func (c Call) Duration() time.Duration { return c.End.Sub(c.Start) }
 
-// Family is the one whose rules the call is about; empty where that cannot be told, or it is about several. The tools of
-// iptables say it by their name, nft by the first command that it is given.
+// Family returns the IP family of the call's rules; empty if it is unknown, or if there are several. For iptables tools
+// it comes from the tool's name, for nft from the first command.
 func (c Call) Family() corev1.IPFamily {
 	switch {
 	case strings.HasPrefix(c.Tool, "ip6tables"):
@@ -75,7 +76,7 @@ func (c Call) Family() corev1.IPFamily {
 	return ""
 }
 
-// UnmarshalJSON reads a line of the program's.
+// UnmarshalJSON parses a line that the program wrote.
 func (c *Call) UnmarshalJSON(line []byte) error {
 	type plain Call
 	raw := struct {
@@ -95,8 +96,8 @@ func (c *Call) UnmarshalJSON(line []byte) error {
 	return nil
 }
 
-// Read gives the calls that ended so far, in the order of their ends, from the place that an earlier Read gave as next;
-// 0 is the first call.
+// Read returns the calls that have ended so far, in the order of their ends. It starts at from, the next of an earlier
+// Read; 0 is the first call.
 func (s *Shim) Read(from int64) (calls []Call, next int64, err error) {
 	f, err := os.Open(s.path(callsFile))
 	if err != nil {
@@ -109,7 +110,7 @@ func (s *Shim) Read(from int64) (calls []Call, next int64, err error) {
 	}
 	for {
 		line, rest, found := bytes.Cut(text, []byte("\n"))
-		if !found { // the file may grow page by page, so the last line may be half there
+		if !found { // the file may grow page by page, so the last line may be incomplete
 			return calls, from, nil
 		}
 		var call Call
@@ -122,10 +123,11 @@ func (s *Shim) Read(from int64) (calls []Call, next int64, err error) {
 	}
 }
 
-// Calls gives each call that ended since Install, and then each as it ends, until ctx ends; then those that ended
-// meanwhile, and the channel is closed. Someone has to receive. An error of reading ends it early and is given to fail.
+// Calls sends each call that has ended since Install, and later calls as they end, until ctx ends. Then it sends the
+// remaining calls and closes the channel. The caller must receive all of them. On a read error, it calls fail and
+// stops.
 func (s *Shim) Calls(ctx context.Context, fail func(error)) (<-chan Call, error) {
-	// The watch comes before the first reading, so that no call falls between the two.
+	// Watch before the first reading, so that no call is lost between the two.
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("shim: calls: inotify: %w", err)

@@ -10,16 +10,15 @@ import (
 	"time"
 )
 
-// The tool whose calls are measured reads its input and does nothing with it. Its name makes the shim pipe the input
-// through, as that of a restore.
+// The measured tool only reads its input. Its name makes the shim copy the input through a pipe, as for a restore.
 const (
 	costTool = "cost-restore"
 	reader   = "wc"
 )
 
-// Cost measures what the shim adds to a call on this machine: n pairs of calls of a command that only reads so many
-// bytes from a pipe, one through a shim and one without, in turns. A sample is the difference of a pair and may be
-// negative; it includes the line that is written. The calls are not among those of s.
+// Cost measures what the shim adds to a call on this machine. It makes n pairs of calls of a command that only reads
+// size bytes from a pipe, in turns through a shim and without. A sample is the difference of a pair. It may be
+// negative, and includes writing the line. These calls are not among the calls of s.
 func (s *Shim) Cost(ctx context.Context, n, size int) ([]time.Duration, error) {
 	dir, err := os.MkdirTemp(s.dir, "cost-*")
 	if err != nil {

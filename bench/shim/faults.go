@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Fail lets the next n calls that write rules (…-restore, nft -f) fail before they read anything: exit status 1.
+// Fail makes the next n calls that write rules (…-restore, nft -f) fail with exit status 1 before they read anything.
 func (s *Shim) Fail(n int) error { return s.plant("fail", n) }
 
-// Kill lets the next n calls that write rules be killed (SIGKILL) as soon as the tool runs.
+// Kill makes the next n calls that write rules end by SIGKILL as soon as the tool runs.
 func (s *Shim) Kill(n int) error { return s.plant("kill", n) }
 
-// Refuse lets each call that writes rules and is given one of the texts on its standard input fail as a whole, as the tool
-// does when the kernel refuses what a line says, until lift is called or ClearFaults. The tool does not run, so nothing
-// at all is applied, where a restore would have written the tables before the refused one. While any text is refused, a
-// call reads all of its input before the tool starts.
+// Refuse makes each call that writes rules fail if its standard input contains one of the texts, until lift or
+// ClearFaults is called. It fails as when the kernel rejects a line. The tool does not run, so nothing is applied; a
+// real restore would have written the tables before the rejected one. Meanwhile, each call reads all input before the
+// tool starts.
 func (s *Shim) Refuse(texts ...string) (lift func() error, err error) {
 	if len(texts) == 0 || len(texts) > mostTexts || len(strings.Join(texts, "")) > mostTextBytes {
 		return nil, fmt.Errorf("shim: refuse: %d texts: want 1 to %d, of %d bytes at most", len(texts), mostTexts, mostTextBytes)
@@ -37,7 +37,7 @@ func (s *Shim) Refuse(texts ...string) (lift func() error, err error) {
 	}
 	for _, text := range texts {
 		name := fmt.Sprintf("refuse-%d", s.planted.Add(1))
-		// Under another name first: a call must not read half a text.
+		// Written under another name first: a call must not read an incomplete text.
 		half, path := s.path(faultsFolder, "half-"+name), s.path(faultsFolder, name)
 		paths = append(paths, path)
 		if err := errors.Join(os.WriteFile(half, []byte(text), 0o644), os.Rename(half, path)); err != nil {
@@ -47,11 +47,11 @@ func (s *Shim) Refuse(texts ...string) (lift func() error, err error) {
 	return lift, nil
 }
 
-// As many texts as the program has room for.
+// The limits of the program's buffers.
 const mostTexts, mostTextBytes = 16, 4096
 
-// plant puts one file a call into the folder; the program takes them by unlinking. The folder is there only while there
-// may be some, so that other calls do not look into it.
+// plant writes one file for each call; the program consumes a file by unlinking it. The folder exists only while there
+// may be faults, so that other calls need not read it.
 func (s *Shim) plant(kind string, n int) error {
 	if err := os.MkdirAll(s.path(faultsFolder), 0o755); err != nil {
 		return fmt.Errorf("shim: %w", err)
@@ -65,7 +65,7 @@ func (s *Shim) plant(kind string, n int) error {
 	return nil
 }
 
-// ClearFaults takes away what no call has taken, and says how many those were.
+// ClearFaults removes the faults that no call has consumed, and returns their number.
 func (s *Shim) ClearFaults() (left int, err error) {
 	entries, err := os.ReadDir(s.path(faultsFolder))
 	if errors.Is(err, fs.ErrNotExist) {

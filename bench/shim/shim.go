@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,19 +16,20 @@ import (
 	"synclab/bench/upstream"
 )
 
-// Options say where the shim is installed, and in front of what.
+// Options say where to install the shim, and in front of which tools.
 type Options struct {
-	// Dir gets the folder for PATH and the record of calls. It must be empty or not there, and be on a file system that
-	// programs may be run from.
+	// Dir gets the folder for PATH and the file of calls. It must be empty or not exist, on a file system that allows
+	// running programs.
 	Dir string
-	// Variant is what the plain names (iptables-restore) run: "legacy", "nft", or empty for what the system chose.
+	// Variant is the variant that plain names (iptables-restore) run: "legacy", "nft", or empty for the system's
+	// choice.
 	Variant string
-	// Tools are the names to stand in front of. Default: Tools(). Those that the machine lacks are left out.
+	// Tools are the names of the tools. Default: Tools(). Tools that the machine lacks are left out.
 	Tools []string
-	// Command is the program, of Command(). Default: it is built if need be.
+	// Command is the path of the program, from Command(). Default: it is built if necessary.
 	Command string
-	// Families whose tools of iptables faults hit: a subject that writes for others, too, must not use the faults up there.
-	// Default: all. What nft writes for is not known before it reads.
+	// Families limits faults to the iptables tools of these families, so that other families do not consume them.
+	// Default: all. The family of an nft call is not known before nft reads its input.
 	Families []corev1.IPFamily
 }
 
@@ -40,17 +40,17 @@ type Shim struct {
 	planted atomic.Int64
 }
 
-// The folders and files of a shim, as the program knows them.
+// The folders and files of a shim, with the program's names for them.
 const (
 	binFolder    = "bin"
 	realFolder   = "real"
-	spared       = "spare-" // and whose tools faults do not hit: iptables or ip6tables
+	spared       = "spare-" // plus iptables or ip6tables: faults skip these tools
 	faultsFolder = "faults"
 	callsFile    = "calls"
 )
 
-// Tools are the names that a proxier may call: both families and both variants of the iptables tools, nft, conntrack
-// and ipset.
+// Tools returns the names that a proxier may call: the iptables tools of both families and both variants, nft,
+// conntrack and ipset.
 func Tools() []string {
 	tools := []string{"nft", "conntrack", "ipset"}
 	for _, family := range []string{"iptables", "ip6tables"} {
@@ -63,7 +63,7 @@ func Tools() []string {
 	return tools
 }
 
-// Install makes the folder. A machine may lack tools, but not those of the variant that is asked for: that is an error.
+// Install makes the folder. It leaves out missing tools, but a missing tool of the given variant is an error.
 func Install(ctx context.Context, opts Options) (*Shim, error) {
 	if opts.Tools == nil {
 		opts.Tools = Tools()
@@ -116,7 +116,7 @@ func Install(ctx context.Context, opts Options) (*Shim, error) {
 	return s, calls.Close()
 }
 
-// real is the tool behind a name: the plain name of an iptables tool runs that of the variant.
+// real returns the tool to run for a name: a plain name of an iptables tool runs the variant's tool.
 func real(name, variant string) string {
 	family, rest, _ := strings.Cut(name, "-")
 	if variant == "" || family != "iptables" && family != "ip6tables" {
@@ -128,35 +128,35 @@ func real(name, variant string) string {
 	case "restore", "save":
 		return family + "-" + variant + "-" + rest
 	}
-	return name // of a variant already
+	return name // names a variant already
 }
 
-// Path is the folder to put first on the subject's PATH.
+// Path returns the folder that must be first on the subject's PATH.
 func (s *Shim) Path() string { return s.path(binFolder) }
 
 func (s *Shim) path(parts ...string) string {
 	return filepath.Join(append([]string{s.dir}, parts...)...)
 }
 
-// system are the folders that PATH may lack: those of sbin an ordinary user's, the others one that was made by hand.
+// system are the folders that PATH may lack: sbin for ordinary users, the others if PATH was written by hand.
 var system = []string{"/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"}
 
-// find looks a tool up on PATH and in the system's folders, but not among ours.
+// find looks a tool up on PATH and in the system's folders, but not in the shim's folder.
 func (s *Shim) find(name string) (string, error) {
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), system...) {
 		path := filepath.Join(dir, name)
-		if !filepath.IsAbs(dir) || filepath.Dir(path) == s.Path() { // "", ".": whatever the working directory holds
+		if !filepath.IsAbs(dir) || filepath.Dir(path) == s.Path() { // skip "" and ".": they mean the working directory
 			continue
 		}
 		if stat, err := os.Stat(path); err == nil && stat.Mode().IsRegular() && stat.Mode()&0o111 != 0 {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s: %w on PATH nor in %s", name, os.ErrNotExist, strings.Join(system, ", "))
+	return "", fmt.Errorf("%s: %w on PATH or in %s", name, os.ErrNotExist, strings.Join(system, ", "))
 }
 
-// put stands the program in front of a tool. It is a hard link or a copy, not a symbolic link: the program knows by its
-// own place where it belongs.
+// put installs the program in front of a tool. It makes a hard link or a copy, not a symbolic link, because the program
+// finds its folder by its own path.
 func (s *Shim) put(name, tool string) error {
 	if err := os.Symlink(tool, s.path(realFolder, name)); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (s *Shim) put(name, tool string) error {
 	if os.Link(s.command, at) == nil {
 		return nil
 	}
-	// Another file system, or a file that this user may not link: one copy, which the others link to.
+	// Another file system, or a file that this user may not link: make one copy, and link the other names to the copy.
 	if err := copyFile(s.command, at); err != nil {
 		return err
 	}
@@ -185,12 +185,4 @@ func copyFile(from, to string) error {
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
-}
-
-// supported says whether the program can be built for this machine.
-func supported() error {
-	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
-		return fmt.Errorf("shim: not there for %s", runtime.GOARCH)
-	}
-	return nil
 }

@@ -23,7 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// install stands shims in front of tools that are shell scripts, or paths of programs when they begin with "/".
+// install installs shims in front of tools. A tool is a shell script, or the path of a program if it begins with "/".
 func install(t testing.TB, variant string, tools map[string]string) *Shim {
 	t.Helper()
 	return installFor(t, Options{Variant: variant}, tools)
@@ -60,7 +60,7 @@ func (s *Shim) cmd(name string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(s.Path(), name), args...)
 }
 
-// only is the one call that was made.
+// only returns the single call that was made.
 func only(t *testing.T, s *Shim) Call {
 	t.Helper()
 	calls, _, err := s.Read(0)
@@ -82,7 +82,7 @@ func TestPassesOn(t *testing.T) {
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 3 {
-		t.Errorf("ended with %v", err)
+		t.Errorf("exited with %v", err)
 	}
 	if want := strings.Join(args, "|") + "|kept\n"; stdout.String() != want {
 		t.Errorf("stdout %q, want %q", stdout.String(), want)
@@ -123,11 +123,11 @@ func TestVariant(t *testing.T) {
 	}
 	_, err := Install(t.Context(), Options{Dir: t.TempDir(), Variant: "nosuch", Tools: []string{"iptables"}})
 	if err == nil || !strings.Contains(err.Error(), "iptables-nosuch") {
-		t.Errorf("a variant that is not there: %v", err)
+		t.Errorf("a missing variant: %v", err)
 	}
 }
 
-// TestName holds that the tool sees its own name: the tools of iptables are one program that looks at it.
+// TestName checks that the tool sees its own name: the iptables tools are one program that reads its name.
 func TestName(t *testing.T) {
 	s := install(t, "legacy", map[string]string{"iptables": "echo wrong", "iptables-legacy": "/bin/sh"})
 	out, err := s.cmd("iptables", "-c", "tr '\\0' ' ' < /proc/$$/cmdline").Output()
@@ -136,7 +136,7 @@ func TestName(t *testing.T) {
 	}
 }
 
-// What lies beside the program's source is no part of this binary.
+// Files next to the program's source are not embedded.
 func TestSourceIsTheProgramAlone(t *testing.T) {
 	if err := eachSource(func(name string, _ []byte) error {
 		if ext := filepath.Ext(name); ext != ".go" && ext != ".s" {
@@ -155,7 +155,7 @@ func TestMissingToolsAreLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if entries, _ := os.ReadDir(s.Path()); len(entries) != 0 {
-		t.Errorf("there is %v", entries)
+		t.Errorf("unexpected entries: %v", entries)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestStdin(t *testing.T) {
 		name  string
 		tool  string
 		stdin func(t *testing.T) io.Reader
-		bytes int // that arrive
+		bytes int // expected to arrive
 		count int64
 	}{
 		{"pipe", "iptables-restore", func(*testing.T) io.Reader { return onlyReader{bytes.NewReader(payload)} }, size, size},
@@ -208,7 +208,7 @@ func TestStdin(t *testing.T) {
 				t.Fatal(err)
 			}
 			if want := sha256.Sum256(payload[size-c.bytes:]); c.bytes == size && !bytes.Equal(got.Sum(nil), want[:]) {
-				t.Error("not what was sent")
+				t.Error("the output differs from the input")
 			}
 			call := only(t, s)
 			if call.Stdin != c.count || call.Stdout != int64(c.bytes) {
@@ -218,11 +218,11 @@ func TestStdin(t *testing.T) {
 	}
 }
 
-// onlyReader and onlyWriter let package exec make pipes.
+// onlyReader and onlyWriter make package exec use pipes.
 type onlyReader struct{ io.Reader }
 type onlyWriter struct{ io.Writer }
 
-// terminal is one whose user has typed the end of the input.
+// terminal returns a terminal whose user has typed the end of the input.
 func terminal(t *testing.T) io.Reader {
 	t.Helper()
 	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -248,7 +248,8 @@ func terminal(t *testing.T) io.Reader {
 	return program
 }
 
-// TestFamily: both families' calls go by one name, nft; who writes which is in what it reads, which it still reads.
+// TestFamily: the calls of both families have one name, nft. The family comes from nft's input, which must still reach
+// it.
 func TestFamily(t *testing.T) {
 	s := install(t, "", map[string]string{"nft": "cat", "iptables-restore": "cat", "ip6tables": "exit 0"})
 	long := strings.Repeat("add element ip kube-proxy no { 1 }\n", 10_000)
@@ -284,29 +285,7 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-func TestClosedStreams(t *testing.T) {
-	// A command in a substitution would show what the shell opens for it.
-	s := install(t, "", map[string]string{"iptables-restore": `
-		for fd in 0 1 2; do [ -e /proc/$$/fd/$fd ] && list="$list $fd"; done; echo "$list" > "$SYNCLAB_TEST_OUT"`})
-	out := filepath.Join(t.TempDir(), "out")
-	for _, c := range []struct{ closed, open string }{
-		{"", " 0 1 2"}, {"<&-", " 1 2"}, {">&-", " 0 2"}, {"<&- >&-", " 2"}, {"<&- >&- 2>&-", ""}, {"2>&-", " 0 1"},
-	} {
-		cmd := exec.Command("/bin/sh", "-c", `exec "$0" `+c.closed, filepath.Join(s.Path(), "iptables-restore"))
-		cmd.Env = append(os.Environ(), "SYNCLAB_TEST_OUT="+out)
-		cmd.Stdin = onlyReader{strings.NewReader("unread")}
-		var stdout, stderr bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		if err := cmd.Run(); err != nil {
-			t.Fatalf("%s: %v", c.closed, err)
-		}
-		if got, err := os.ReadFile(out); err != nil || string(got) != c.open+"\n" {
-			t.Errorf("%s: the tool has %q open, %v; want %q", c.closed, got, err, c.open)
-		}
-	}
-}
-
-// TestUnreadInput holds that a tool which stops reading ends as without a shim, and that the writer is told.
+// TestUnreadInput checks that a tool that stops reading exits as without a shim, and that the writer gets EPIPE.
 func TestUnreadInput(t *testing.T) {
 	s := install(t, "", map[string]string{"iptables-restore": "head -c 10 >/dev/null; exit 2"})
 	cmd := s.cmd("iptables-restore")
@@ -318,7 +297,7 @@ func TestUnreadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := stdin.Write(make([]byte, 10<<20)); !errors.Is(err, unix.EPIPE) {
-		t.Errorf("writing to a tool that has ended: %v", err)
+		t.Errorf("writing to a tool that has exited: %v", err)
 	}
 	_ = cmd.Wait()
 	if c := only(t, s); c.ExitCode != 2 || c.Stdin < 10 || c.Stdin > 1<<20 {
@@ -326,7 +305,7 @@ func TestUnreadInput(t *testing.T) {
 	}
 }
 
-// TestUnreadOutput holds that a tool gets SIGPIPE when nobody reads what it writes.
+// TestUnreadOutput checks that a tool gets SIGPIPE when no process reads its output.
 func TestUnreadOutput(t *testing.T) {
 	s := install(t, "", map[string]string{"iptables-save": "/usr/bin/yes"})
 	r, w, err := os.Pipe()
@@ -349,7 +328,7 @@ func TestUnreadOutput(t *testing.T) {
 	}
 }
 
-// TestSharedOutput holds that both kinds of output in one pipe keep their order.
+// TestSharedOutput checks that standard output and standard error in one pipe keep their order.
 func TestSharedOutput(t *testing.T) {
 	s := install(t, "", map[string]string{"iptables": "for i in 1 2 3 4 5 6 7 8 9; do echo out $i; echo err $i >&2; done"})
 	got, err := s.cmd("iptables").CombinedOutput()
@@ -368,17 +347,39 @@ func TestSharedOutput(t *testing.T) {
 	}
 }
 
+func TestClosedStreams(t *testing.T) {
+	// A command in a substitution would show what the shell opens for it.
+	s := install(t, "", map[string]string{"iptables-restore": `
+		for fd in 0 1 2; do [ -e /proc/$$/fd/$fd ] && list="$list $fd"; done; echo "$list" > "$SYNCLAB_TEST_OUT"`})
+	out := filepath.Join(t.TempDir(), "out")
+	for _, c := range []struct{ closed, open string }{
+		{"", " 0 1 2"}, {"<&-", " 1 2"}, {">&-", " 0 2"}, {"<&- >&-", " 2"}, {"<&- >&- 2>&-", ""}, {"2>&-", " 0 1"},
+	} {
+		cmd := exec.Command("/bin/sh", "-c", `exec "$0" `+c.closed, filepath.Join(s.Path(), "iptables-restore"))
+		cmd.Env = append(os.Environ(), "SYNCLAB_TEST_OUT="+out)
+		cmd.Stdin = onlyReader{strings.NewReader("unread")}
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%s: %v", c.closed, err)
+		}
+		if got, err := os.ReadFile(out); err != nil || string(got) != c.open+"\n" {
+			t.Errorf("%s: the tool has %q open, %v; want %q", c.closed, got, err, c.open)
+		}
+	}
+}
+
 func TestSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP} {
 		t.Run("handled "+unix.SignalName(sig), func(t *testing.T) {
 			if signal.Ignored(sig) {
-				t.Skip("ignored by whoever started the tests (nohup?), and a shell cannot undo that")
+				t.Skip("ignored by the parent process (nohup?), and a shell cannot undo that")
 			}
 			s := install(t, "", map[string]string{"nft": "trap 'kill -9 $!; echo got it; exit 7' TERM INT HUP; sleep 1000 >&2 & echo ready; wait"})
 			cmd, lines := begin(t, s, "nft")
 			_ = cmd.Process.Signal(sig)
 			if rest, err := io.ReadAll(lines); err != nil || string(rest) != "got it\n" {
-				t.Errorf("said %q, %v", rest, err)
+				t.Errorf("output %q, %v", rest, err)
 			}
 			_ = cmd.Wait()
 			if c := only(t, s); c.ExitCode != 7 || cmd.ProcessState.ExitCode() != 7 {
@@ -402,7 +403,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// begin starts a tool that says when it is ready.
+// begin starts a tool that prints "ready".
 func begin(t *testing.T, s *Shim, name string) (*exec.Cmd, io.Reader) {
 	t.Helper()
 	cmd := s.cmd(name)
@@ -416,34 +417,34 @@ func begin(t *testing.T, s *Shim, name string) (*exec.Cmd, io.Reader) {
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	ready := make([]byte, len("ready\n"))
 	if _, err := io.ReadFull(stdout, ready); err != nil || string(ready) != "ready\n" {
-		t.Fatalf("said %q, %v", ready, err)
+		t.Fatalf("output %q, %v", ready, err)
 	}
 	return cmd, stdout
 }
 
-// TestKilledShim holds that a tool does not outlive its shim.
+// TestKilledShim checks that a tool does not outlive its shim.
 func TestKilledShim(t *testing.T) {
 	s := install(t, "", map[string]string{"nft": "echo ready; exec sleep 1000"})
 	cmd, lines := begin(t, s, "nft")
 	_ = cmd.Process.Kill()
-	if _, err := io.ReadAll(lines); err != nil { // the end comes when the tool is gone, too
+	if _, err := io.ReadAll(lines); err != nil { // the pipe closes when the tool is gone too
 		t.Error(err)
 	}
 	_ = cmd.Wait()
 }
 
-// TestIgnoredChildren is about a caller that ignores SIGCHLD, which its children inherit.
+// TestIgnoredChildren has a caller that ignores SIGCHLD, which its children inherit.
 func TestIgnoredChildren(t *testing.T) {
 	s := install(t, "", map[string]string{"nft": "exit 5"})
 	cmd := exec.Command("/bin/sh", "-c", `trap "" CHLD; exec "$0"`, filepath.Join(s.Path(), "nft"))
 	_ = cmd.Run()
 	if c := only(t, s); cmd.ProcessState.ExitCode() != 5 || c.ExitCode != 5 {
-		t.Errorf("exit %v, written down as %d", cmd.ProcessState, c.ExitCode)
+		t.Errorf("exit %v, recorded as %d", cmd.ProcessState, c.ExitCode)
 	}
 }
 
 func TestResources(t *testing.T) {
-	// 40 MiB in one variable: dd reads it as one block.
+	// dd reads 40 MiB as one block.
 	s := install(t, "", map[string]string{"nft": "/usr/bin/dd", "iptables": "exit 0"})
 	if err := s.cmd("nft", "if=/dev/zero", "of=/dev/null", "bs=40M", "count=20").Run(); err != nil {
 		t.Fatal(err)
@@ -459,7 +460,7 @@ func TestResources(t *testing.T) {
 	if large.PeakRSS < 40<<20 || large.PeakRSS > 80<<20 {
 		t.Errorf("peak RSS %d of a tool that holds 40 MiB", large.PeakRSS)
 	}
-	if small.PeakRSS < 100<<10 || small.PeakRSS > 20<<20 { // not this test's own memory
+	if small.PeakRSS < 100<<10 || small.PeakRSS > 20<<20 { // does not include this test's memory
 		t.Errorf("peak RSS %d of a small tool", small.PeakRSS)
 	}
 	if large.System <= 0 || large.User < 0 {
@@ -492,7 +493,7 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	var got []Call
-	for len(got) < 2*workers*rounds { // they come while the others run
+	for len(got) < 2*workers*rounds { // they arrive while other calls run
 		got = append(got, <-followed)
 	}
 	all.Wait()
@@ -561,7 +562,7 @@ func TestFaults(t *testing.T) {
 		}
 		call := calls[i]
 		if state.ExitCode() != c.exit || call.ExitCode != c.exit || call.Signal != c.signal || call.Fault != c.fault {
-			t.Errorf("call %d, %s %v: ended as %v, written down as %+v", i, c.name, c.args, state, call)
+			t.Errorf("call %d, %s %v: exited as %v, recorded as %+v", i, c.name, c.args, state, call)
 		}
 	}
 	if left, err := s.ClearFaults(); left != 0 || err != nil {
@@ -579,7 +580,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Of a family that is not measured, no call takes a fault.
+// No call of a family that is not measured consumes a fault.
 func TestFaultsSpareFamilies(t *testing.T) {
 	s := installFor(t, Options{Families: []corev1.IPFamily{corev1.IPv4Protocol}}, map[string]string{"iptables-restore": "cat", "ip6tables-restore": "cat"})
 	if err := s.Fail(1); err != nil {
@@ -598,8 +599,8 @@ func TestFaultsSpareFamilies(t *testing.T) {
 	}
 }
 
-// A text that is refused makes calls fail that are given it, by a pipe or a file, and no others; what they are given arrives
-// whole.
+// Calls fail if their input, a pipe or a file, contains a refused text. Other calls do not fail and get their whole
+// input.
 func TestRefuse(t *testing.T) {
 	s := install(t, "", map[string]string{"iptables-restore": "cat", "iptables-legacy-restore": "cat", "nft": "cat"})
 	lift, err := s.Refuse(" 10.0.0.1 ", "second text")
@@ -610,8 +611,8 @@ func TestRefuse(t *testing.T) {
 	for _, file := range []bool{false, true} {
 		for _, c := range []struct {
 			name, input string
-			refused     string // what is said
-			taken       string // by the tool all the same: tables before the one in which something is refused
+			refused     string // expected message
+			taken       string // input that the tool still gets: the tables before the refused one
 		}{
 			{"nft", "add ip 10.0.0.12 \n", "", ""},
 			{"iptables-restore", long + "-d 10.0.0.1/32 -j\n" + long, "", ""},
@@ -666,7 +667,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestFaultsAreTakenOnce lets calls at the same time reach for the same faults.
+// TestFaultsAreTakenOnce lets concurrent calls compete for the same faults.
 func TestFaultsAreTakenOnce(t *testing.T) {
 	s := install(t, "", map[string]string{"iptables-restore": "exit 0"})
 	const calls, faults = 24, 7
@@ -711,7 +712,7 @@ func TestCost(t *testing.T) {
 		}
 	}
 	if calls, _, err := s.Read(0); len(calls) != 0 || err != nil {
-		t.Errorf("its calls are among the others: %v, %v", calls, err)
+		t.Errorf("Cost recorded its calls: %v, %v", calls, err)
 	}
 	t.Setenv("PATH", t.TempDir())
 	if costs, err := s.Cost(t.Context(), 1, 0); err != nil || len(costs) != 1 {
@@ -719,7 +720,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// The shim tells its own CPU time apart from the tool's, which it is no part of.
+// The shim's own CPU time is separate from the tool's.
 func TestOwnTime(t *testing.T) {
 	s := install(t, "", map[string]string{"iptables-restore": "exec wc -c", "nft": "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"})
 	cmd := s.cmd("iptables-restore")
@@ -740,7 +741,7 @@ func TestOwnTime(t *testing.T) {
 	}
 }
 
-// A line that cannot be read ends Calls with an error; no call goes missing silently.
+// An unreadable line ends Calls with an error; no call is lost silently.
 func TestCallsFail(t *testing.T) {
 	s := install(t, "", map[string]string{"nft": "exit 0"})
 	if err := os.WriteFile(s.path(callsFile), []byte("nonsense\n"), 0o644); err != nil {
@@ -758,8 +759,8 @@ func TestCallsFail(t *testing.T) {
 	}
 }
 
-// BenchmarkCall is what a call costs with and without the shim: of a command that does nothing, and of one that reads a
-// payload from a pipe.
+// BenchmarkCall measures a call with and without the shim: of a command that does nothing, and of a command that reads
+// a payload from a pipe.
 func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{0, 1 << 20, 30 << 20} {
 		payload := make([]byte, size)
@@ -793,7 +794,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// Tools are not taken from the working directory, whatever PATH says.
+// Tools are never taken from the working directory, whatever PATH contains.
 func TestRelativePathEntries(t *testing.T) {
 	const name = "synclab-test-tool"
 	dir := t.TempDir()

@@ -1,17 +1,18 @@
-// Package soak plays one random scenario after the other against the lab's subjects, on the real kernel and with real
-// packets, and looks for what must never happen.
+// Package soak runs one random scenario after the other against Synclab's subjects, on the real kernel and with real
+// packets. It searches for violated properties.
 //
-//  1. A seed makes a scenario (scenarios.Random). Seeds follow one another, subjects take turns.
-//  2. A RunFunc plays it with one subject. Execute is the real one: bench.Execute with the feed "api", into a folder of its
-//     own below the soak's.
-//  3. Judge goes through the run's records: violated invariants, flows that went astray, flows that were lost although no
-//     fault held that may lose any, a subject that never got in sync, a run that broke off. It also counts (Totals).
-//  4. After the first seed that fails, or each, Minimize looks for the shortest scenario that fails in the same way.
-//  5. Soak.Run adds up, and writes summary.json into the soak's folder.
+//  1. A seed determines a scenario (scenarios.Random). Seeds follow one another, subjects take turns.
+//  2. A RunFunc runs the scenario with one subject. Execute is the real one: bench.Execute with the feed "api", into a
+//     separate folder below the soak's folder.
+//  3. Judge searches the run's records for failures: violated invariants, misrouted flows, lost flows, a subject that
+//     did not converge, a run that broke off. Lost flows count only while no active fault may lose flows. Judge also
+//     counts (Totals).
+//  4. After the first failing seed, or after each, Minimize searches for the shortest scenario with the same failure.
+//  5. Soak.Run adds up the totals, and writes summary.json into the soak's folder.
 //
-// Safety and liveness are apart: while faults hold, a change may come late but a flow may not reach a wrong endpoint; when
-// they are healed, everything has to come right within the time of a settle step.
+// Safety: during faults changes may be late, but flows never reach a wrong endpoint. Liveness: after the faults the
+// state converges within the settle timeout.
 //
-// Not modelled: faults that a subject may take for ever to answer; a failure that shows once in many runs is kept with its
-// records, but made smaller only as far as it comes again.
+// Not modelled: faults from which a subject may never recover. The records of a rare failure are kept, but Minimize
+// needs the failure to appear again.
 package soak

@@ -6,20 +6,21 @@ import (
 	"slices"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/fault"
+	"synclab/bench/raw"
 	"synclab/scenarios"
 )
 
 // The kinds of failures.
 const (
-	Violated  = "violation" // of an invariant
-	Misrouted = "misrouted" // a flow reached an endpoint that it may not reach
-	Lost      = "lost"      // a flow failed, and no fault held that may lose flows
-	Unsettled = "unsettled" // the subject did not get in sync, or exceeded a budget
-	Broken    = "broken"    // the run broke off: the subject or the lab ended by itself
+	Violated  = "violation" // an invariant was violated
+	Misrouted = "misrouted" // a flow reached a wrong endpoint
+	Lost      = "lost"      // a flow failed while no active fault may lose flows
+	Unsettled = "unsettled" // the subject did not converge, or exceeded a budget
+	Broken    = "broken"    // the run broke off: the subject or Synclab exited unexpectedly
 )
 
-// Failure is what a run showed that must not be.
+// Failure is a failure of a run.
 type Failure struct {
 	Kind      string  `json:"kind"`
 	Invariant string  `json:"invariant,omitempty"`
@@ -27,7 +28,7 @@ type Failure struct {
 	At        float64 `json:"at,omitempty"`   // seconds since the run began
 	Service   string  `json:"service,omitempty"`
 	Error     string  `json:"error,omitempty"`
-	Count     int     `json:"count"` // how many of the same kind and invariant there were; this is the first
+	Count     int     `json:"count"` // number of failures of the same kind and invariant; this is the first
 }
 
 func (f Failure) String() string {
@@ -47,15 +48,15 @@ func (f Failure) String() string {
 	return text
 }
 
-// like says whether two failures are of the same sort, as far as a smaller scenario can show the same one.
+// like reports whether two failures are the same, as far as a smaller scenario can show it.
 func (f Failure) like(other Failure) bool {
 	return f.Kind == other.Kind && f.Invariant == other.Invariant && (f.Kind != Broken || plainError(f.Error) == plainError(other.Error))
 }
 
-// atStep finds the step that a run broke off at, in its error.
+// atStep matches, in an error, the step at which a run broke off.
 var atStep = regexp.MustCompile(`step (\d+:\w+): `)
 
-// plainError is an error without where it happened and without numbers, which differ from one scenario to the next.
+// plainError removes the step and all numbers from an error, because they differ between scenarios.
 func plainError(text string) string {
 	if at := atStep.FindStringIndex(text); at != nil {
 		text = text[at[1]:]
@@ -63,8 +64,8 @@ func plainError(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r >= '0' && r <= '9' }), "0")
 }
 
-// brokeAt is the step that a run broke off at: the error says it, or else the last record has it.
-func brokeAt(text string, records []bench.Record) string {
+// brokeAt returns the step at which a run broke off: from the error, or else from the last record.
+func brokeAt(text string, records []raw.Record) string {
 	if found := atStep.FindStringSubmatch(text); found != nil {
 		return found[1]
 	}
@@ -74,20 +75,20 @@ func brokeAt(text string, records []bench.Record) string {
 	return ""
 }
 
-// stepIndex of a step's name "12:check", from 0; -1 when it names none.
+// stepIndex returns the index of a step named "12:check", from 0; -1 if the name has no step.
 func stepIndex(name string) int {
 	n := 0
 	_, _ = fmt.Sscanf(name, "%d:", &n)
 	return n - 1
 }
 
-// Outcome is what a run came to.
+// Outcome is the result of a run.
 type Outcome struct {
 	Totals   Totals
 	Failures []Failure // the first of each kind and invariant, with their number
 }
 
-// add notes a failure, as one more of its kind if there are some.
+// add adds a failure, or increments the count of the same failure.
 func (o *Outcome) add(f Failure) {
 	if i := slices.IndexFunc(o.Failures, f.like); i >= 0 {
 		o.Failures[i].Count++
@@ -97,18 +98,18 @@ func (o *Outcome) add(f Failure) {
 	o.Failures = append(o.Failures, f)
 }
 
-// Judge goes through the records of a run of a scenario. broke is why it ended early; nil: it did not.
-func Judge(s *scenarios.Scenario, records []bench.Record, broke error) Outcome {
+// Judge evaluates the records of a scenario's run. broke is the error that ended the run early, or nil.
+func Judge(s *scenarios.Scenario, records []raw.Record, broke error) Outcome {
 	o := Outcome{Totals: Totals{Scenarios: 1, Faults: map[string]int{}}}
 	windows := losses(s, records)
 	for _, r := range records {
 		o.count(s, r, windows)
 		switch r.Metric {
-		case bench.Violation:
+		case raw.Violation:
 			o.add(Failure{Kind: Violated, Invariant: r.Invariant, Step: r.Step, At: r.At, Service: r.Service, Error: r.Error})
-		case bench.Exceeded:
+		case raw.Exceeded:
 			o.add(Failure{Kind: Unsettled, Step: r.Step, At: r.At, Error: r.Error})
-		case bench.Flow, bench.HeldFlow:
+		case raw.Flow, raw.LongLivedFlow:
 			if kind := astray(r, windows); kind != "" {
 				o.add(Failure{Kind: kind, Step: r.Step, At: r.At, Service: r.Service, Error: flowText(r)})
 			}
@@ -121,12 +122,12 @@ func Judge(s *scenarios.Scenario, records []bench.Record, broke error) Outcome {
 	return o
 }
 
-// astray is the kind of failure that a flow is; "": none.
-func astray(r bench.Record, windows []window) string {
+// astray returns the kind of a flow's failure; "" if it did not fail.
+func astray(r raw.Record, windows []window) string {
 	switch {
 	case r.Outcome == "":
 		return ""
-	case r.Outcome == Misrouted && r.Metric == bench.HeldFlow && slices.ContainsFunc(windows, func(w window) bool { return w.full && w.holds(r) }):
+	case r.Outcome == Misrouted && r.Metric == raw.LongLivedFlow && slices.ContainsFunc(windows, func(w window) bool { return w.full && w.holds(r) }):
 		return ""
 	case r.Outcome == Misrouted:
 		return Misrouted
@@ -136,10 +137,10 @@ func astray(r bench.Record, windows []window) string {
 	return Lost
 }
 
-func flowText(r bench.Record) string {
+func flowText(r raw.Record) string {
 	text := fmt.Sprintf("%s %s after %.0f ms", strings.ToLower(r.Protocol), r.Outcome, r.Value*1000)
-	if r.Metric == bench.HeldFlow {
-		text = "held " + text
+	if r.Metric == raw.LongLivedFlow {
+		text = "long-lived " + text
 	}
 	if r.Error != "" {
 		text += ": " + r.Error
@@ -147,27 +148,27 @@ func flowText(r bench.Record) string {
 	return strings.TrimSpace(text)
 }
 
-// window is a time during which flows may fail, in seconds since the run began.
+// window is a period in which flows may fail, in seconds since the run began.
 type window struct {
 	from, to float64
-	// full: the conntrack table is. Whoever cleans it walks through all of it, which takes seconds: until then a held UDP
-	// flow stays where it was.
+	// full: the conntrack table is full. A cleanup then scans the whole table, which takes seconds. Until then a
+	// long-lived UDP flow keeps its old endpoint.
 	full bool
 }
 
-// holds says whether a flow overlapped the window. Whether its record was made at its due time or at its end, the flow lies
-// within its own length of At.
-func (w window) holds(r bench.Record) bool {
+// holds reports whether a flow overlapped the window. A record's At is the flow's scheduled time or its end, so the
+// flow lies within its duration of At.
+func (w window) holds(r raw.Record) bool {
 	return r.At+r.Value >= w.from && r.At-r.Value <= w.to
 }
 
-// losses are the windows of a run: each from a fault that may lose flows to the end of the first settle step after which
-// it no longer held.
-func losses(s *scenarios.Scenario, records []bench.Record) []window {
+// losses returns the windows of a run. Each starts with a fault that may lose flows. It ends with the first settle step
+// after the fault is over.
+func losses(s *scenarios.Scenario, records []raw.Record) []window {
 	began, settled := map[int]float64{}, map[int]float64{}
 	for _, r := range records {
 		step := stepIndex(r.Step)
-		if fault := stepIndex(r.Fault); r.Metric == bench.FaultBegun && fault >= 0 {
+		if fault := stepIndex(r.Fault); r.Metric == raw.FaultDuration && fault >= 0 {
 			step = fault
 		}
 		switch at, seen := began[step]; {
@@ -175,12 +176,12 @@ func losses(s *scenarios.Scenario, records []bench.Record) []window {
 			began[step] = r.At
 		}
 		if step >= 0 && step < len(s.Steps) && s.Steps[step].Settle != nil {
-			settled[step] = max(settled[step], r.At) // what a settle step counts, it counts at its end
+			settled[step] = max(settled[step], r.At) // a settle step writes its counts at its end
 		}
 	}
 	var windows []window
 	for i, step := range s.Steps {
-		if step.Fault == nil || bench.LosesFlows(step.Fault.Kind) == "" {
+		if step.Fault == nil || fault.LosesFlows(step.Fault.Kind) == "" {
 			continue
 		}
 		w := window{from: startOf(i, s, began), to: forever, full: step.Fault.Kind == scenarios.FaultConntrackFull}
@@ -192,9 +193,10 @@ func losses(s *scenarios.Scenario, records []bench.Record) []window {
 	return windows
 }
 
-const forever = 1e9 // s
+const forever = 1e9 // seconds
 
-// startOf is when a step began at the earliest: at its first record, or at the last one of the steps before it.
+// startOf returns the earliest start of a step: the time of its first record, or the latest time of the steps before
+// it.
 func startOf(i int, s *scenarios.Scenario, began map[int]float64) float64 {
 	if at, ok := began[i]; ok {
 		return at
@@ -206,9 +208,9 @@ func startOf(i int, s *scenarios.Scenario, began map[int]float64) float64 {
 	return latest
 }
 
-// endOf is the end of the first settle step after fault i, and after what ends it if it holds.
+// endOf returns the end of the first settle step after fault i has ended.
 func endOf(i int, s *scenarios.Scenario, settled map[int]float64) (float64, bool) {
-	settle, ends := bench.LossEnds(s.Steps, i)
+	settle, ends := fault.LossEnds(s.Steps, i)
 	at, ok := settled[settle]
 	return at, ends && ok
 }

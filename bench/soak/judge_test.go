@@ -6,12 +6,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/scenarios"
 )
 
-// judged is a scenario in which flows may be lost from the flush, the third step, to the end of the fifth, and from step
-// eight on for ever.
+// judged is a scenario in which flows may be lost from the flush (third step) to the end of the fifth step, and from
+// the eighth step on.
 var judged = &scenarios.Scenario{Name: "x", Steps: []scenarios.Step{
 	{Create: &scenarios.Create{}},
 	{Settle: &scenarios.Settle{}},
@@ -26,27 +26,27 @@ var judged = &scenarios.Scenario{Name: "x", Steps: []scenarios.Step{
 }}
 
 func TestJudge(t *testing.T) {
-	records := []bench.Record{
-		{At: 1, Step: "2:settle", Metric: bench.RulesKernel, Value: 100},
-		{At: 5, Step: "3:fault", Fault: "3:fault flush nat", Metric: bench.FaultBegun},
-		{At: 5.1, Step: "4:churn", Metric: bench.Played, Value: 7},
-		{At: 6, Step: "4:churn", Metric: bench.Flow, Value: 0.9, Outcome: "timeout"}, // flushed
-		{At: 7, Step: "4:churn", Metric: bench.Flow, Value: 0.001},
-		{At: 9, Step: "5:settle", Metric: bench.RulesKernel, Value: 100},
-		{At: 9.5, Step: "6:fault", Metric: bench.Flow, Value: 1, Outcome: "timeout"}, // began before the repair
-		{At: 10, Step: "6:fault", Fault: "6:fault killed", Metric: bench.FaultBegun},
-		{At: 12, Step: "7:settle", Metric: bench.Flow, Value: 1, Protocol: "TCP", Service: "a/b:c", Outcome: "timeout"},
-		{At: 13, Step: "7:settle", Metric: bench.HeldFlow, Value: 1, Protocol: "UDP", Service: "a/b:c", Outcome: "reset"},
-		{At: 14, Step: "7:settle", Metric: bench.RulesKernel, Value: 100},
-		{At: 15, Step: "8:fault", Fault: "8:fault addresses", Metric: bench.FaultBegun, Value: 1},
-		{At: 20, Step: "9:settle", Metric: bench.Flow, Value: 1, Outcome: "refused"}, // the fault holds, and nothing healed it
-		{At: 21, Step: "9:settle", Metric: bench.Flow, Value: 0.1, Protocol: "UDP", Outcome: "misrouted"},
-		{At: 22, Step: "10:check", Metric: bench.Checked, Invariant: "I1", Value: 400},
-		{At: 22, Step: "10:check", Metric: bench.Violation, Invariant: "I1", Error: "a rule is missing"},
-		{At: 22, Step: "10:check", Metric: bench.Violation, Invariant: "I7", Error: "a foreign rule is gone"},
-		{At: 22, Step: "10:check", Metric: bench.Violation, Invariant: "I1", Error: "another one"},
-		{At: 23, Step: "10:check", Metric: bench.FullSync, Value: 1},
-		{At: 23, Step: "10:check", Metric: bench.SyncFailed, Value: 1},
+	records := []raw.Record{
+		{At: 1, Step: "2:settle", Metric: raw.RulesKernel, Value: 100},
+		{At: 5, Step: "3:fault", Fault: "3:fault flush nat", Metric: raw.FaultDuration},
+		{At: 5.1, Step: "4:churn", Metric: raw.ChangesApplied, Value: 7},
+		{At: 6, Step: "4:churn", Metric: raw.Flow, Value: 0.9, Outcome: "timeout"}, // lost to the flush
+		{At: 7, Step: "4:churn", Metric: raw.Flow, Value: 0.001},
+		{At: 9, Step: "5:settle", Metric: raw.RulesKernel, Value: 100},
+		{At: 9.5, Step: "6:fault", Metric: raw.Flow, Value: 1, Outcome: "timeout"}, // began before the repair
+		{At: 10, Step: "6:fault", Fault: "6:fault killed", Metric: raw.FaultDuration},
+		{At: 12, Step: "7:settle", Metric: raw.Flow, Value: 1, Protocol: "TCP", Service: "a/b:c", Outcome: "timeout"},
+		{At: 13, Step: "7:settle", Metric: raw.LongLivedFlow, Value: 1, Protocol: "UDP", Service: "a/b:c", Outcome: "reset"},
+		{At: 14, Step: "7:settle", Metric: raw.RulesKernel, Value: 100},
+		{At: 15, Step: "8:fault", Fault: "8:fault addresses", Metric: raw.FaultDuration, Value: 1},
+		{At: 20, Step: "9:settle", Metric: raw.Flow, Value: 1, Outcome: "refused"}, // the fault is active and was not cleared
+		{At: 21, Step: "9:settle", Metric: raw.Flow, Value: 0.1, Protocol: "UDP", Outcome: "misrouted"},
+		{At: 22, Step: "10:check", Metric: raw.InvariantChecks, Invariant: "I1", Value: 400},
+		{At: 22, Step: "10:check", Metric: raw.Violation, Invariant: "I1", Error: "a rule is missing"},
+		{At: 22, Step: "10:check", Metric: raw.Violation, Invariant: "I7", Error: "a foreign rule is gone"},
+		{At: 22, Step: "10:check", Metric: raw.Violation, Invariant: "I1", Error: "another one"},
+		{At: 23, Step: "10:check", Metric: raw.FullSync, Value: 1},
+		{At: 23, Step: "10:check", Metric: raw.SyncFailed, Value: 1},
 	}
 	got := Judge(judged, records, errors.New("it broke\nat line 5"))
 	want := Outcome{
@@ -70,18 +70,18 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// What a subject could not end is a failure, though the run is complete.
+// A subject that does not converge is a failure, even if the run is complete.
 func TestJudgeOfASubjectThatDoesNotSettle(t *testing.T) {
-	got := Judge(judged, []bench.Record{{At: 120, Step: "5:settle", Metric: bench.Exceeded, Value: 120, Error: "stopped after 2m0s"}}, nil)
+	got := Judge(judged, []raw.Record{{At: 120, Step: "5:settle", Metric: raw.Exceeded, Value: 120, Error: "stopped after 2m0s"}}, nil)
 	if len(got.Failures) != 1 || got.Failures[0].Kind != Unsettled {
 		t.Errorf("%+v", got.Failures)
 	}
 	if got := Judge(judged, nil, nil); len(got.Failures) != 0 || got.Totals.Scenarios != 1 {
-		t.Errorf("of nothing: %+v", got)
+		t.Errorf("without records: %+v", got)
 	}
 }
 
-// A run that broke off is like another that did so in the same way, wherever that was.
+// Two runs that broke off with the same error are alike, at whatever step.
 func TestLike(t *testing.T) {
 	of := func(text string) Failure { return Judge(judged, nil, errors.New(text)).Failures[0] }
 	a := of("synclab/nftables, services=69, repetition 1: step 8:fault: flush table nat: exit status 4")
@@ -96,17 +96,18 @@ func TestLike(t *testing.T) {
 	}
 }
 
-// A held flow may stay where it was while the table that has to be cleaned is full, and at no other time; a new flow never.
+// While the conntrack table is full, a long-lived flow may keep its old endpoint. At other times it may not. A new flow
+// never may.
 func TestJudgeOfAFullTable(t *testing.T) {
 	s := &scenarios.Scenario{Steps: []scenarios.Step{
-		{Create: &scenarios.Create{}}, {Fault: &scenarios.Fault{Kind: scenarios.FaultConntrackFull, For: 1}}, {Fault: &scenarios.Fault{Kind: scenarios.FaultHeal}}, {Settle: &scenarios.Settle{}},
+		{Create: &scenarios.Create{}}, {Fault: &scenarios.Fault{Kind: scenarios.FaultConntrackFull, For: 1}}, {Fault: &scenarios.Fault{Kind: scenarios.FaultClear}}, {Settle: &scenarios.Settle{}},
 	}}
-	records := []bench.Record{
-		{At: 1, Step: "1:create", Metric: bench.HeldFlow, Outcome: "misrouted"},
-		{At: 2, Step: "2:fault", Fault: "2:fault conntrack-full", Metric: bench.FaultBegun},
-		{At: 3, Step: "2:fault", Metric: bench.HeldFlow, Outcome: "misrouted"},
-		{At: 3, Step: "2:fault", Metric: bench.Flow, Outcome: "misrouted"},
-		{At: 4, Step: "4:settle", Metric: bench.RulesKernel},
+	records := []raw.Record{
+		{At: 1, Step: "1:create", Metric: raw.LongLivedFlow, Outcome: "misrouted"},
+		{At: 2, Step: "2:fault", Fault: "2:fault conntrack-full", Metric: raw.FaultDuration},
+		{At: 3, Step: "2:fault", Metric: raw.LongLivedFlow, Outcome: "misrouted"},
+		{At: 3, Step: "2:fault", Metric: raw.Flow, Outcome: "misrouted"},
+		{At: 4, Step: "4:settle", Metric: raw.RulesKernel},
 	}
 	if got := Judge(s, records, nil).Totals; got.Misrouted != 2 || got.Excused != 1 {
 		t.Errorf("%d misrouted and %d excused, want 2 and 1", got.Misrouted, got.Excused)

@@ -11,31 +11,31 @@ import (
 	"synclab/scenarios"
 )
 
-// Minimizer looks for a smaller scenario that fails like a given one: fewer steps first, then smaller ones, then a smaller
-// shape. The first create, the first settle, and the last settle and check stay.
+// Minimizer searches for a smaller scenario with the same failure: first fewer steps, then smaller steps, then a
+// smaller shape. It keeps the first create, the first settle, and the last settle and check.
 type Minimizer struct {
-	// Fails plays a scenario and says whether it fails in the same way.
+	// Fails runs a scenario and reports whether it has the same failure.
 	Fails func(context.Context, *scenarios.Scenario) (bool, error)
-	// Tries is how often a scenario is played until it fails.
+	// Tries is the most runs of a scenario until it fails.
 	Tries int
-	// Budget is how long it may take; the play that runs when it is used up is cut short.
+	// Budget bounds the search; a run that exceeds it is cancelled.
 	Budget time.Duration
 	Clock  clock.WithTicker
-	// FailedAt is the step at which the first one failed, from 0; -1: not known.
+	// FailedAt is the step at which the first run failed, from 0; -1 if unknown.
 	FailedAt int
 	Tell     func(string)
 }
 
-// minimizing is a search that goes on.
+// minimizing is the state of a search.
 type minimizing struct {
 	*Minimizer
 	best  *scenarios.Scenario
 	found bool            // best has failed again
-	seen  map[string]bool // what was tried
+	seen  map[string]bool // scenarios that have been tried
 	until time.Time
 }
 
-// Minimize returns the smallest scenario that failed, or nil when none did, s itself included.
+// Minimize returns the smallest scenario that failed, or nil if none failed, not even s.
 func (m *Minimizer) Minimize(ctx context.Context, s *scenarios.Scenario) (*scenarios.Scenario, error) {
 	search := &minimizing{Minimizer: m, best: s, seen: map[string]bool{}, until: m.Clock.Now().Add(m.Budget)}
 	limited, cancel := context.WithCancel(ctx)
@@ -54,7 +54,7 @@ func (m *Minimizer) Minimize(ctx context.Context, s *scenarios.Scenario) (*scena
 	return search.best, err
 }
 
-// cutShort ends the search when the budget is used up; what it returns makes it forget that.
+// cutShort cancels the search when the budget is used up. The returned function stops its timer.
 func (m *Minimizer) cutShort(ctx context.Context, cancel func()) func() {
 	timer := m.Clock.NewTimer(m.Budget)
 	go func() {
@@ -71,7 +71,7 @@ func (z *minimizing) all(ctx context.Context) error {
 	if err := z.ends(ctx); err != nil {
 		return err
 	}
-	if !z.found { // nothing shorter: does it come again at all?
+	if !z.found { // no shorter one failed: does the original fail again?
 		if _, err := z.try(ctx, z.best); err != nil || !z.found {
 			return err
 		}
@@ -89,10 +89,10 @@ func (z *minimizing) all(ctx context.Context) error {
 	}
 }
 
-// over says that no further try may begin.
+// over reports whether the budget is used up.
 func (z *minimizing) over() bool { return !z.Clock.Now().Before(z.until) }
 
-// try plays a scenario, unless it is not a valid one or was tried before, and keeps it if it fails.
+// try runs a scenario, unless it is invalid or was tried before, and keeps it if it fails.
 func (z *minimizing) try(ctx context.Context, s *scenarios.Scenario) (bool, error) {
 	text, err := s.YAML()
 	if err != nil {
@@ -105,14 +105,14 @@ func (z *minimizing) try(ctx context.Context, s *scenarios.Scenario) (bool, erro
 	for range max(1, z.Tries) {
 		failed, err := z.Fails(ctx, s)
 		if err == nil && ctx.Err() != nil {
-			err = ctx.Err() // what was cut short says nothing
+			err = ctx.Err() // a cancelled run has no result
 		}
 		if err != nil {
 			return false, err
 		}
 		if failed {
 			z.best, z.found = s, true
-			z.Tell(fmt.Sprintf("it still fails with %d Services and %d steps", s.Shape.Services, len(s.Steps)))
+			z.Tell(fmt.Sprintf("still fails with %d Services and %d steps", s.Shape.Services, len(s.Steps)))
 			return true, nil
 		}
 		if z.over() {
@@ -122,7 +122,7 @@ func (z *minimizing) try(ctx context.Context, s *scenarios.Scenario) (bool, erro
 	return false, nil
 }
 
-// ends tries the two that most often do: only the round in which it failed, and nothing after that round.
+// ends tries the two most likely candidates: only the round with the failure, and no steps after that round.
 func (z *minimizing) ends(ctx context.Context) error {
 	if z.FailedAt < 0 {
 		return nil
@@ -141,7 +141,7 @@ func (z *minimizing) ends(ctx context.Context) error {
 	return err
 }
 
-// headOf is where the first round begins: after the first settle step, and the traffic that begins there.
+// headOf returns the first step of the first round: after the first settle step and a traffic step that follows it.
 func headOf(steps []scenarios.Step) int {
 	head := 1 + slices.IndexFunc(steps, func(s scenarios.Step) bool { return s.Settle != nil })
 	if head < len(steps) && steps[head].Traffic != nil && !steps[head].Traffic.Stop {
@@ -150,7 +150,7 @@ func headOf(steps []scenarios.Step) int {
 	return head
 }
 
-// roundOf are the bounds of the round that step i belongs to: it ends with a settle step and the check after it.
+// roundOf returns the bounds of step i's round, which ends with a settle step and the check after it.
 func roundOf(steps []scenarios.Step, i int) (begin, end int) {
 	ends := func(j int) bool {
 		return steps[j].Check != nil || (steps[j].Settle != nil && (j+1 == len(steps) || steps[j+1].Check == nil))
@@ -165,18 +165,18 @@ func roundOf(steps []scenarios.Step, i int) (begin, end int) {
 	return begin, end + 1
 }
 
-// atOnce are the faults that are over as soon as they are done: there is nothing to heal.
+// atOnce are faults that need no clearing, because they end by themselves at once.
 var atOnce = []string{scenarios.FaultFlush, scenarios.FaultDelete, scenarios.FaultKilled, scenarios.FaultWatchDropped, scenarios.FaultRelist}
 
-// withSteps is a scenario with other steps, without those that have nothing left to work on: a heal without a fault that
-// lasts since the last one, the end of a stream that does not run.
+// withSteps returns a scenario with other steps. It drops steps without effect: clearing when no lasting fault is
+// active, and the end of a stream that does not run.
 func withSteps(s *scenarios.Scenario, steps []scenarios.Step) *scenarios.Scenario {
 	smaller := *s
 	smaller.Steps = nil
 	faulty, streams := false, false
 	for _, step := range steps {
 		switch {
-		case step.Fault != nil && step.Fault.Kind == scenarios.FaultHeal:
+		case step.Fault != nil && step.Fault.Kind == scenarios.FaultClear:
 			if !faulty {
 				continue
 			}
@@ -194,7 +194,8 @@ func withSteps(s *scenarios.Scenario, steps []scenarios.Step) *scenarios.Scenari
 	return &smaller
 }
 
-// removable are the steps that may go. A heal goes with its faults, and the end of a stream with the stream.
+// removable returns the steps that may be removed. withSteps removes a clear step with its faults, and a stream's end
+// with the stream.
 func removable(steps []scenarios.Step) []int {
 	firstCreate := slices.IndexFunc(steps, func(s scenarios.Step) bool { return s.Create != nil })
 	firstSettle := slices.IndexFunc(steps, func(s scenarios.Step) bool { return s.Settle != nil })
@@ -211,7 +212,7 @@ func removable(steps []scenarios.Step) []int {
 	for i, step := range steps {
 		switch {
 		case i == firstCreate, i == firstSettle, i == lastSettle, i == lastCheck:
-		case step.Fault != nil && step.Fault.Kind == scenarios.FaultHeal:
+		case step.Fault != nil && step.Fault.Kind == scenarios.FaultClear:
 		default:
 			may = append(may, i)
 		}
@@ -219,8 +220,8 @@ func removable(steps []scenarios.Step) []int {
 	return may
 }
 
-// fewerSteps leaves out half of the steps, a quarter, and so on down to each alone, the last ones first: what a failure
-// needs is mostly near its end.
+// fewerSteps tries to remove half of the steps, then a quarter, and so on down to single steps. It starts with the last
+// steps, because the cause of a failure is mostly near the end.
 func (z *minimizing) fewerSteps(ctx context.Context) error {
 	for size := (len(removable(z.best.Steps)) + 1) / 2; size > 0; {
 		accepted := false
@@ -242,7 +243,7 @@ func (z *minimizing) fewerSteps(ctx context.Context) error {
 			}
 			if failed {
 				accepted = true
-				from -= size // what followed stands here now
+				from -= size // the following steps have moved here
 			}
 		}
 		if size == 1 && !accepted {
@@ -256,7 +257,7 @@ func (z *minimizing) fewerSteps(ctx context.Context) error {
 	return nil
 }
 
-// smallerSteps makes what steps do less, one after the other.
+// smallerSteps makes steps smaller, one after the other.
 func (z *minimizing) smallerSteps(ctx context.Context) error {
 	for i := range z.best.Steps {
 		for {
@@ -278,7 +279,7 @@ func (z *minimizing) smallerSteps(ctx context.Context) error {
 	return nil
 }
 
-// smaller is a step that does half as much; false when it cannot do less.
+// smaller returns a step that does half as much; false if it cannot do less.
 func smaller(step scenarios.Step) (scenarios.Step, bool) {
 	switch {
 	case step.Churn != nil && step.Churn.Events > 1:

@@ -13,7 +13,7 @@ import (
 	"synclab/scenarios"
 )
 
-// random is the scenario of the first seed that fails says yes to.
+// random returns the scenario of the first seed for which fails returns true.
 func random(t *testing.T, fails func(*scenarios.Scenario) bool) *scenarios.Scenario {
 	t.Helper()
 	for seed := range uint64(1000) {
@@ -29,8 +29,8 @@ func random(t *testing.T, fails func(*scenarios.Scenario) bool) *scenarios.Scena
 	return nil
 }
 
-// flushThenServices fails when Services come or go after a flush, if there are five or more and a settle ends it: a mistake
-// that needs two steps of different kinds, in their order.
+// flushThenServices simulates a bug that needs two kinds of steps in order: Services churn after a flush, with five or
+// more Services and a settle step at the end.
 func flushThenServices(s *scenarios.Scenario) bool {
 	flushed, changed := false, false
 	for _, step := range s.Steps {
@@ -89,7 +89,7 @@ func TestMinimize(t *testing.T) {
 	t.Logf("%d of %d steps after %d tries", len(got.Steps), len(s.Steps), tries)
 }
 
-// A failure that comes every third time is found with three tries, and not with none.
+// A failure in every third run is found with three tries; a failure that never returns is not found.
 func TestMinimizeWhatComesNowAndThen(t *testing.T) {
 	s := random(t, flushThenServices)
 	played := 0
@@ -109,11 +109,11 @@ func TestMinimizeWhatComesNowAndThen(t *testing.T) {
 	}
 	m.Fails = func(context.Context, *scenarios.Scenario) (bool, error) { return false, nil }
 	if got, err := m.Minimize(t.Context(), s); got != nil || err != nil {
-		t.Errorf("what never fails again: %v, %v", got, err)
+		t.Errorf("a failure that never returns: %v, %v", got, err)
 	}
 }
 
-// When the budget is used up, the play that runs is cut short and what was found so far counts.
+// When the budget is used up, the current run is cancelled and the best result so far counts.
 func TestMinimizeEndsWithItsBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := random(t, flushThenServices)

@@ -7,7 +7,7 @@ import (
 	"synclab/scenarios"
 )
 
-// simpler are edits that make a scenario's shape and settings say less. Each may be tried again while it changes something.
+// simpler are edits that simplify a scenario's shape and settings. Each is repeated while it changes something.
 var simpler = []func(*scenarios.Scenario){
 	func(s *scenarios.Scenario) { halveServices(s) },
 	func(s *scenarios.Scenario) {
@@ -31,7 +31,7 @@ var simpler = []func(*scenarios.Scenario){
 	},
 }
 
-// halveServices halves the Services, and those of a create that names how many.
+// halveServices halves the number of Services, and the number in each create step.
 func halveServices(s *scenarios.Scenario) {
 	s.Shape.Services = max(1, s.Shape.Services/2)
 	steps := slices.Clone(s.Steps)

@@ -15,45 +15,45 @@ import (
 	"synclab/scenarios"
 )
 
-// RunFunc plays a scenario with one subject, into a folder that is not there yet. An error means that nothing can be said
-// of the subject: the lab could not run, or ctx ended.
+// RunFunc runs a scenario with one subject, into a folder that does not exist yet. An error says nothing about the
+// subject: Synclab could not run, or ctx ended.
 type RunFunc func(ctx context.Context, s *scenarios.Scenario, subject, dir string) (Outcome, error)
 
 // Options of a soak. Subjects, Run and Dir are required.
 type Options struct {
-	// Seed of the first scenario; the next has the next one.
+	// Seed of the first scenario; each further scenario has the next number.
 	Seed uint64
-	// Time after which no further scenario begins. 0: no bound.
+	// Time after which no further scenario starts. 0 means no bound.
 	Time time.Duration
-	// Seeds is how many there are at most. 0: no bound.
+	// Seeds is the most scenarios to run. 0 means no bound.
 	Seeds    int
 	Subjects []string
 	Random   scenarios.RandomOptions
 	Run      RunFunc
-	// Dir is the soak's folder: summary.json, and a folder and a scenario for each seed.
+	// Dir is the soak's folder. It gets summary.json, and a folder and a scenario file for each seed.
 	Dir string
-	// KeepGoing after a seed failed.
+	// KeepGoing continues after a failed seed.
 	KeepGoing bool
-	// Minimize is how long a smaller scenario is looked for, after each seed that fails. 0: not at all.
+	// Minimize is the time to search for a smaller scenario after each failed seed. 0 means no search.
 	Minimize time.Duration
-	// Tries is how often a smaller scenario may be played until it fails. Default 2: what fails hangs on timing.
+	// Tries is the most runs of a smaller scenario until it fails. Default 2, because failures depend on timing.
 	Tries int
-	// Flags are those of a soak that makes the same scenarios, for the command that shows a failure again.
+	// Flags are the command-line flags that make the same scenarios, for the replay command.
 	Flags string
 	Clock clock.WithTicker // default: the real one
-	// Tell gets lines for people; nil: nobody does. Calls come one at a time.
+	// Tell receives progress lines; nil discards them. Calls come one at a time.
 	Tell func(string)
 }
 
-// Soak is a soak that runs.
+// Soak is a running soak.
 type Soak struct {
 	o       Options
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex // protects the fields below
 	summary Summary
 	doing   string
 }
 
-// tellEvery is how often a soak says how far it is.
+// tellEvery is the interval of progress lines.
 const tellEvery = time.Minute
 
 const defaultTries = 2
@@ -61,7 +61,7 @@ const defaultTries = 2
 // New makes a soak.
 func New(o Options) (*Soak, error) {
 	if len(o.Subjects) == 0 {
-		return nil, errors.New("soak: no subject")
+		return nil, errors.New("soak: no subject: set Options.Subjects")
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -75,8 +75,8 @@ func New(o Options) (*Soak, error) {
 	return &Soak{o: o}, nil
 }
 
-// Run plays seed after seed. The summary, which is also in the folder, has all until the end, however it came: an error is
-// that of the lab, or of ctx; failures of subjects are in the summary.
+// Run runs seed after seed. The returned summary, also in the folder, covers all runs until the end, even after an
+// error. An error comes from Synclab or ctx. Failures of subjects are in the summary.
 func (k *Soak) Run(ctx context.Context) (Summary, error) {
 	if err := os.MkdirAll(k.o.Dir, 0o755); err != nil {
 		return Summary{}, fmt.Errorf("soak: %w", err)
@@ -105,7 +105,7 @@ func (k *Soak) tellNowAndThen(ctx context.Context) {
 	}
 }
 
-// tell says a line, or, if it is empty, how far the soak is.
+// tell reports a line, or the progress if the line is empty.
 func (k *Soak) tell(line string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -134,7 +134,7 @@ func (k *Soak) seeds(ctx context.Context) error {
 	return nil
 }
 
-// seed plays one scenario.
+// seed runs one scenario.
 func (k *Soak) seed(ctx context.Context, seed uint64, subject string) (failed bool, err error) {
 	s, err := scenarios.Random(seed, k.o.Random)
 	if err != nil {
@@ -161,7 +161,7 @@ func (k *Soak) seed(ctx context.Context, seed uint64, subject string) (failed bo
 	k.tell(fmt.Sprintf("seed %d, %s: %s: %d Services, %d steps in %v: %s", seed, subject, verdict, s.Shape.Services, len(s.Steps),
 		k.o.Clock.Since(began).Round(time.Second), outcome.Totals))
 	if len(outcome.Failures) == 0 {
-		return false, k.summary.write(k.o.Dir) // one that is killed has summed up what was played
+		return false, k.summary.write(k.o.Dir) // a killed soak still has the summary of its runs
 	}
 	return true, k.failed(ctx, s, Failed{
 		Seed: seed, Subject: subject, Folder: dir, Failures: outcome.Failures,
@@ -169,12 +169,12 @@ func (k *Soak) seed(ctx context.Context, seed uint64, subject string) (failed bo
 	})
 }
 
-// replay is the command that plays a scenario of a file as a soak does.
+// replay returns the command that runs a scenario file as a soak does.
 func replay(file, subject string) string {
 	return fmt.Sprintf("synclab run %s --subjects '%s' --reps 1 --feed api", atPath(file), subject)
 }
 
-// atPath makes a path one that `synclab run` does not take for a name of its library.
+// atPath changes a path so that `synclab run` does not read it as a name of its library.
 func atPath(file string) string {
 	if filepath.Base(file) == file {
 		return "./" + file
@@ -182,13 +182,13 @@ func atPath(file string) string {
 	return file
 }
 
-// failed tells of a seed that failed, and looks for a smaller scenario that does, too.
+// failed reports a failed seed, and searches for a smaller scenario that fails too.
 func (k *Soak) failed(ctx context.Context, s *scenarios.Scenario, f Failed) error {
 	for _, failure := range f.Failures {
 		k.tell("  " + failure.String())
 	}
 	for _, command := range f.Again {
-		k.tell("  again: " + command)
+		k.tell("  replay: " + command)
 	}
 	var err error
 	if k.o.Minimize > 0 {
@@ -200,7 +200,7 @@ func (k *Soak) failed(ctx context.Context, s *scenarios.Scenario, f Failed) erro
 	return errors.Join(err, k.summary.write(k.o.Dir))
 }
 
-// minimize writes the smallest scenario that fails like the seed did into its folder.
+// minimize writes the smallest scenario with the seed's failure into the seed's folder.
 func (k *Soak) minimize(ctx context.Context, s *scenarios.Scenario, f *Failed) error {
 	first, tries, failed := f.Failures[0], 0, 0
 	kept := filepath.Join(f.Folder, "minimal")
@@ -208,7 +208,7 @@ func (k *Soak) minimize(ctx context.Context, s *scenarios.Scenario, f *Failed) e
 		Budget: k.o.Minimize, Tries: k.o.Tries, Clock: k.o.Clock, FailedAt: stepIndex(first.Step), Tell: func(text string) { k.tell("  " + text) },
 		Fails: func(ctx context.Context, c *scenarios.Scenario) (bool, error) {
 			tries++
-			k.now(fmt.Sprintf("seed %d, %s, made smaller: try %d, %d steps", f.Seed, f.Subject, tries, len(c.Steps)))
+			k.now(fmt.Sprintf("seed %d, %s, minimizing: try %d, %d steps", f.Seed, f.Subject, tries, len(c.Steps)))
 			dir := filepath.Join(f.Folder, "tries", fmt.Sprint(tries))
 			o, err := k.o.Run(ctx, c, f.Subject, dir)
 			if err != nil {
@@ -233,9 +233,9 @@ func (k *Soak) minimize(ctx context.Context, s *scenarios.Scenario, f *Failed) e
 		}
 		f.Again = append(f.Again, replay(f.Minimal, f.Subject))
 		k.tellSteps(f.Minimal, smallest, f.Came)
-		k.tell("  again: " + f.Again[len(f.Again)-1])
+		k.tell("  replay: " + f.Again[len(f.Again)-1])
 	} else {
-		k.tell(fmt.Sprintf("  it did not fail again in %d runs: its records are in %s", tries, f.Folder))
+		k.tell(fmt.Sprintf("  did not fail again in %d runs; the records are in %s", tries, f.Folder))
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -243,7 +243,7 @@ func (k *Soak) minimize(ctx context.Context, s *scenarios.Scenario, f *Failed) e
 	return err
 }
 
-// keep moves a run's folder, if the run made one.
+// keep moves a run's folder, if it exists.
 func keep(from, to string) error {
 	if err := os.Rename(from, to); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -252,7 +252,7 @@ func keep(from, to string) error {
 }
 
 func (k *Soak) tellSteps(file string, s *scenarios.Scenario, came string) {
-	k.tell(fmt.Sprintf("  smallest scenario that fails: %s (%d Services, %d steps; failed in %s runs)", file, s.Shape.Services, len(s.Steps), came))
+	k.tell(fmt.Sprintf("  smallest failing scenario: %s (%d Services, %d steps; failed in %s runs)", file, s.Shape.Services, len(s.Steps), came))
 	for i, step := range s.Steps {
 		k.tell(fmt.Sprintf("    %d:%s", i+1, stepText(step)))
 	}

@@ -15,10 +15,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"synclab/bench/raw"
 	"synclab/scenarios"
 )
 
-// player is a RunFunc without a kernel: each play takes a minute of the bubble's time.
+// player is a RunFunc without a kernel: each run takes a minute of the synctest bubble's time.
 type player struct {
 	played []string // "seed subject"
 	fails  func(s *scenarios.Scenario, subject string) bool
@@ -66,7 +67,7 @@ func soaked(t *testing.T, ctx context.Context, p *player, change func(*Options))
 	return summary, lines, err
 }
 
-// Seeds follow one another, subjects take turns, and none begins after the time.
+// Seeds follow one another, subjects take turns, and no run starts after the time.
 func TestSoakPlaysUntilTheTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &player{}
@@ -85,7 +86,7 @@ func TestSoakPlaysUntilTheTimeIsOver(t *testing.T) {
 			t.Errorf("%d events of a, want 20", n)
 		}
 		if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "; now seed") }) {
-			t.Errorf("no line says how far it is: %q", lines)
+			t.Errorf("no line reports the progress: %q", lines)
 		}
 	})
 }
@@ -110,7 +111,7 @@ func TestSoakStopsAtTheFirstThatFailsAndMakesItSmaller(t *testing.T) {
 		}
 		for _, want := range []string{"soak --seed 8 --seeds 1 --subjects 'b' --without x", "run " + f.Minimal + " --subjects 'b'"} {
 			if !strings.Contains(strings.Join(f.Again, "\n"), want) || !strings.Contains(strings.Join(lines, "\n"), want) {
-				t.Errorf("no command says %q: %q", want, f.Again)
+				t.Errorf("no command contains %q: %q", want, f.Again)
 			}
 		}
 		whole, err := scenarios.Load(f.Folder+".yaml", nil, scenarios.Sizes{})
@@ -130,7 +131,7 @@ func TestSoakKeepsGoing(t *testing.T) {
 	})
 }
 
-// Ctrl-C ends a soak with what was counted so far.
+// Ctrl-C ends a soak, and keeps the counts so far.
 func TestSoakInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
@@ -154,5 +155,14 @@ func TestStepText(t *testing.T) {
 		if got := stepText(test.step); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
+	}
+}
+
+// Flows that the machine lost count as flows, and as neither lost nor answered.
+func TestMachineFlowsAreATotal(t *testing.T) {
+	var o Outcome
+	o.count(&scenarios.Scenario{}, raw.Record{Metric: raw.FlowsMachine, Value: 2}, nil)
+	if got := o.Totals; got.Flows != 2 || got.Machine != 2 || got.Lost != 0 || got.Answered != 0 {
+		t.Errorf("%+v", o.Totals)
 	}
 }

@@ -9,38 +9,40 @@ import (
 	"strings"
 	"time"
 
-	"synclab/bench"
 	"synclab/bench/outfile"
+	"synclab/bench/raw"
 	"synclab/scenarios"
 )
 
-// Totals are what a soak counted.
+// Totals are the counts of a soak.
 type Totals struct {
 	Scenarios int            `json:"scenarios"`
 	Events    int            `json:"events"` // changes made to the cluster after the first create
 	Faults    map[string]int `json:"faults"` // by kind, as far as the runs came
 	Syncs     int            `json:"syncs"`
 	Failed    int            `json:"failedSyncs"`
-	// Flows are packets of the stream: new flows, and packets of those that were held. Answered as they may be, failed while
-	// a fault held that may lose them (Excused), and the two that must be 0.
+	// Flows are packets of the stream: new flows, and packets of long-lived flows. Answered flows reached a right
+	// endpoint. Excused flows failed while an active fault may lose flows. Machine flows timed out together with a control
+	// flow straight to an endpoint. Lost and Misrouted must be 0.
 	Flows     int `json:"flows"`
 	Answered  int `json:"answered"`
 	Excused   int `json:"excused"`
+	Machine   int `json:"machine"`
 	Lost      int `json:"lost"`
 	Misrouted int `json:"misrouted"`
-	// Checks are check steps times invariants, Looked what they looked at.
+	// Checks counts check steps times invariants; Looked counts single checks.
 	Checks     int `json:"checks"`
 	Looked     int `json:"looked"`
 	Violations int `json:"violations"`
 }
 
-// count adds what a record says. Faults are counted by their begin; a fault that tells of several is counted once a step.
-func (o *Outcome) count(s *scenarios.Scenario, r bench.Record, windows []window) {
+// count adds a record. It counts faults by their start; a fault with several records counts once a step.
+func (o *Outcome) count(s *scenarios.Scenario, r raw.Record, windows []window) {
 	t := &o.Totals
 	switch r.Metric {
-	case bench.Played:
+	case raw.ChangesApplied:
 		t.Events += int(r.Value)
-	case bench.FaultBegun:
+	case raw.FaultDuration:
 		step := stepIndex(r.Fault)
 		if step < 0 {
 			step = stepIndex(r.Step)
@@ -48,16 +50,19 @@ func (o *Outcome) count(s *scenarios.Scenario, r bench.Record, windows []window)
 		if step >= 0 && step < len(s.Steps) && s.Steps[step].Fault != nil {
 			t.Faults[s.Steps[step].Fault.Kind]++
 		}
-	case bench.FullSync, bench.PartialSync:
+	case raw.FullSync, raw.PartialSync:
 		t.Syncs++
-	case bench.SyncFailed:
+	case raw.SyncFailed:
 		t.Failed++
-	case bench.Checked:
+	case raw.InvariantChecks:
 		t.Checks++
 		t.Looked += int(r.Value)
-	case bench.Violation:
+	case raw.Violation:
 		t.Violations++
-	case bench.Flow, bench.HeldFlow:
+	case raw.FlowsMachine:
+		t.Flows += int(r.Value)
+		t.Machine += int(r.Value)
+	case raw.Flow, raw.LongLivedFlow:
 		t.Flows++
 		switch kind := astray(r, windows); {
 		case kind == Misrouted:
@@ -84,6 +89,7 @@ func (t *Totals) Add(other Totals) {
 	}
 	t.Syncs, t.Failed = t.Syncs+other.Syncs, t.Failed+other.Failed
 	t.Flows, t.Answered, t.Excused = t.Flows+other.Flows, t.Answered+other.Answered, t.Excused+other.Excused
+	t.Machine += other.Machine
 	t.Lost, t.Misrouted = t.Lost+other.Lost, t.Misrouted+other.Misrouted
 	t.Checks, t.Looked, t.Violations = t.Checks+other.Checks, t.Looked+other.Looked, t.Violations+other.Violations
 }
@@ -96,10 +102,10 @@ func (t Totals) faults() int {
 	return n
 }
 
-// String is one line.
+// String formats the totals as one line.
 func (t Totals) String() string {
-	return fmt.Sprintf("%d events, %d faults, %d syncs (%d failed), %d flows (%d answered, %d lost to faults, %d lost, %d misrouted), %d checks, %d violations",
-		t.Events, t.faults(), t.Syncs, t.Failed, t.Flows, t.Answered, t.Excused, t.Lost, t.Misrouted, t.Checks, t.Violations)
+	return fmt.Sprintf("%d events, %d faults, %d syncs (%d failed), %d flows (%d answered, %d lost to faults, %d lost by the machine, %d lost, %d misrouted), %d checks, %d violations",
+		t.Events, t.faults(), t.Syncs, t.Failed, t.Flows, t.Answered, t.Excused, t.Machine, t.Lost, t.Misrouted, t.Checks, t.Violations)
 }
 
 // Failed is a seed that failed.
@@ -108,19 +114,19 @@ type Failed struct {
 	Subject  string    `json:"subject"`
 	Folder   string    `json:"folder"` // with the run's records
 	Failures []Failure `json:"failures"`
-	// Again are commands that show it again.
+	// Again are commands that replay the failure.
 	Again []string `json:"again"`
-	// Minimal is the file of the smallest scenario that still failed; empty: none was looked for.
+	// Minimal is the file of the smallest failing scenario; empty if there was no search.
 	Minimal string `json:"minimal,omitempty"`
-	// Came: how often the run failed again, and of how many, when a smaller scenario was looked for.
+	// Came has the number of failures and the number of runs of the search.
 	Came string `json:"came,omitempty"`
 }
 
-// Summary is summary.json.
+// Summary is the content of summary.json.
 type Summary struct {
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
-	// FirstSeed and Seeds: seeds from the first on.
+	// FirstSeed and Seeds are the first seed and the number of seeds.
 	FirstSeed uint64            `json:"firstSeed"`
 	Seeds     int               `json:"seeds"`
 	Subjects  []string          `json:"subjects"`
@@ -138,12 +144,12 @@ func (m *Summary) add(subject string, o Outcome) {
 	m.BySubject[subject] = own
 }
 
-// Line is the summary in one line, for progress.
+// Line formats the summary as one line, for progress.
 func (m Summary) Line(now time.Time) string {
 	return fmt.Sprintf("%v: %d seeds from %d, %d failed: %s", now.Sub(m.Started).Round(time.Second), m.Seeds, m.FirstSeed, len(m.Failed), m.Totals)
 }
 
-// Text is the summary as people read it at the end.
+// Text formats the summary for the end.
 func (m Summary) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", m.Line(m.Finished))
@@ -159,7 +165,7 @@ func (m Summary) Text() string {
 			fmt.Fprintf(&b, "  %s\n", failure)
 		}
 		for _, command := range f.Again {
-			fmt.Fprintf(&b, "  again: %s\n", command)
+			fmt.Fprintf(&b, "  replay: %s\n", command)
 		}
 	}
 	return b.String()

@@ -5,20 +5,20 @@ import (
 	"net/netip"
 )
 
-// An answer is the identity of who gives it (16 bytes of address, 2 of port) and the number of the question.
+// An answer has the identity of its endpoint (16 bytes of address, 2 of port) and the number of the question.
 const (
 	questionSize = 8
 	identitySize = 18
 	answerSize   = identitySize + questionSize
 )
 
-// putIdentity writes an address as answers have it.
+// putIdentity encodes an address for an answer.
 func putIdentity(b []byte, addr [16]byte, port uint16) {
 	copy(b[:16], addr[:])
 	binary.BigEndian.PutUint16(b[16:], port)
 }
 
-// readAnswer takes an answer apart; ok is false when it is none.
+// readAnswer decodes an answer; ok is false if it is invalid.
 func readAnswer(b []byte) (by netip.AddrPort, question uint64, ok bool) {
 	if len(b) < answerSize {
 		return netip.AddrPort{}, 0, false
@@ -27,7 +27,7 @@ func readAnswer(b []byte) (by netip.AddrPort, question uint64, ok bool) {
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(b[16:18])), binary.BigEndian.Uint64(b[identitySize:answerSize]), true
 }
 
-// mapped is an IPv4 address in IPv6's form.
+// mapped returns the IPv4-mapped IPv6 address.
 func mapped(v4 [4]byte) (b [16]byte) {
 	b[10], b[11] = 0xff, 0xff
 	copy(b[12:], v4[:])

@@ -14,11 +14,11 @@ import (
 	kernelns "github.com/vishvananda/netns"
 )
 
-// envChild makes this program, whichever it is, the pods' process. It is looked at before main: test binaries and the
-// command alike can be it, and none of them has to know.
+// envChild makes this program the pods' process. It is checked in init, before main, so that test binaries and the
+// command can be the pods' process without their own code for it.
 const envChild = "SYNCLAB_PODS"
 
-// Descriptors of the child, beside standard input and output.
+// The child's descriptors, besides standard input and output.
 const (
 	clientFD   = 3
 	backendsFD = 4
@@ -35,7 +35,7 @@ func init() {
 	os.Exit(0)
 }
 
-// child is the life of the pods' process: it ends with its standard input.
+// child runs the pods' process. It ends at the end of its standard input.
 func child(in io.Reader, out io.Writer) error {
 	words := newWords(out)
 	decoder := json.NewDecoder(in)
@@ -91,9 +91,9 @@ func child(in io.Reader, out io.Writer) error {
 	}
 }
 
-// inNamespace calls f on a thread of a namespace. What goes wrong is told.
+// inNamespace calls f on a thread in a namespace, and reports an error to the parent.
 func inNamespace(fd int, words *words, f func() error) {
-	runtime.LockOSThread() // and never unlocked: the thread stays there
+	runtime.LockOSThread() // never unlocked: the thread stays in the namespace
 	err := kernelns.Set(kernelns.NsHandle(fd))
 	if err == nil {
 		err = f()
@@ -103,12 +103,12 @@ func inNamespace(fd int, words *words, f func() error) {
 	}
 }
 
-// words are what the child says, written a few times a second.
+// words are the child's messages, written a few times a second.
 type words struct {
 	mu      sync.Mutex
 	buffer  *bufio.Writer
 	encoder *json.Encoder
-	timer   *time.Timer // nil: nothing waits to be written
+	timer   *time.Timer // nil if no message waits
 }
 
 const writeEvery = 50 * time.Millisecond
@@ -118,8 +118,8 @@ func newWords(w io.Writer) *words {
 	return &words{buffer: buffer, encoder: json.NewEncoder(buffer)}
 }
 
-// say writes a word down. Results wait for others; whatever else is said goes out at once. Whoever reads has gone if it
-// fails, and then standard input ends, too.
+// say writes a message. Results wait for more results; all other messages are written at once. A write fails only if
+// the parent has exited, and then standard input ends too.
 func (w *words) say(what word) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,31 +1,24 @@
-// Package traffic sends new flows to Services while a subject works, and judges who answered them.
+// Package traffic sends new flows to Services while a subject works, and checks their outcomes.
 //
-//  1. Start runs this program again as a process that lives in the pods' namespaces (netns.Pods): its own garbage
-//     collections and its place in the scheduler are not those of the simulated cluster. One of its threads is the
-//     responder: it listens on each port that endpoints have and answers with the address and port a packet came to,
-//     after translation. So one process is all pods.
-//  2. Begin starts the stream, on a second thread, in the clients' namespace: flow i is due at i/rate, each to the next
-//     of a shuffled round of Targets, from a source port of its own. TCP: connect, read the identity, reset. UDP: one
-//     packet, one answer. A flow that is late starts late; it is never left out. Beside it, held flows stay open and send
-//     a packet each now and then.
-//  3. Each flow comes back as a Result: when it was due, sent and over, and who answered or what went wrong.
-//  4. The Ledger knows from the cluster's changes which endpoints each Service port may lead to and since when, and from
-//     bench/visible when the kernel was seen to have each change. It judges a Result a little later, when the Sights of
-//     what came before it are in: an answer from an endpoint that was in none of the states between the last one that
-//     was visible when the flow was sent and the last one made before its end is misrouted. What it finds is an Observed.
+//  1. Start runs this program again as a separate process in the pods' namespaces (netns.Pods), so that the simulated
+//     cluster's garbage collection and scheduling do not affect it. One of its threads, the responder, listens on each
+//     port that endpoints have. It answers with the address and port of the packet after translation. So one process
+//     simulates all pods.
+//  2. Begin starts the stream on a second thread, in the clients' namespace. Flow i is scheduled at i/rate (open loop).
+//     Each flow goes to the next of a shuffled round of Targets, from a new source port. TCP: connect, read the
+//     identity, reset. UDP: one packet, one answer. A late flow starts late; it is never skipped. Long-lived flows stay
+//     open in addition, and send a packet periodically.
+//     If Control is set, a control flow goes with each, straight to an endpoint of the Service. No rule translates it.
+//  3. Each flow returns a Result: when it was scheduled, sent and over, and which endpoint answered or what failed.
+//  4. The FlowChecker computes from the cluster's changes which endpoints each Service port had and when. bench/visible
+//     reports when each change was visible in the kernel. The FlowChecker checks each Result some seconds later, and reports
+//     an Observed. An answer from an endpoint that no possible state had is misrouted. A flow that times out while a
+//     control flow fails too is the machine's: it is only counted.
 //
-// What counts as failed: a flow that was refused, timed out or was reset although each of these states had an endpoint;
-// and a time-out where each of them says that there is none, which has to be refused at once. Where the states differ, or
-// the Service is gone, both an answer and none are right, and none is not reported.
+// A flow fails if every possible state has an endpoint and there is no answer. It also fails if no state has an
+// endpoint and it is not refused at once. See docs/design/flow-outcomes.md.
 //
-// A Service that grows and shrinks again, or an endpoint that is away for a moment, comes to states that it had before.
-// Nothing tells such a state in the kernel from the earlier one, and what was between may still be to come: it counts as
-// visible from returnSlack later only, or when a state after it is visible.
-//
-// How long a new endpoint waits, and how long a removed one is asked, is seen only as finely as flows go there: at 200 a
-// second, half of them to at most focusMost Services that something happened to, one of ten endpoints is asked once a second.
-//
-// Not modelled: SCTP, payload, retransmissions (a SYN has one chance: it is given up before it would be sent again),
-// pods that come and go (an endpoint that was removed still answers, as a terminating pod does, or else nobody could see
-// that it was asked), clients outside of the cluster.
+// Not modelled: SCTP, payload, retransmissions, pods that start and stop, clients outside of the cluster. A SYN has one
+// chance: the flow gives up before the kernel sends it again. A removed endpoint still answers, like a terminating pod,
+// so that flows to it are observed.
 package traffic

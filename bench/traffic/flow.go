@@ -9,96 +9,107 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Port is one that endpoints have, in one family.
+// Port is a port that endpoints have, in one family.
 type Port struct {
 	Family   corev1.IPFamily
 	Protocol corev1.Protocol
 	Number   uint16
 }
 
-// Target is where flows are sent to: an address of a Service port.
+// Target is the destination of flows: an address of a Service port.
 type Target struct {
 	Service  tracker.ServicePortName
 	Family   corev1.IPFamily
 	Protocol corev1.Protocol // TCP or UDP
 	Addr     netip.AddrPort
-	// Kind of an address that is no cluster IP: node-port or external-ip.
+	// Kind of an address other than the cluster IP: node-port or external-ip.
 	Kind string
+	// Direct is the address of an endpoint, for control flows that no rule translates. Zero: the Service has none.
+	Direct netip.AddrPort
 }
 
-// Stream says what to send.
+// Stream says which flows to send.
 type Stream struct {
-	// Rate is new flows a second.
+	// Rate is the number of new flows a second.
 	Rate    float64
 	Targets []Target
-	// HeldTCP and HeldUDP are indices of Targets, one for each flow that is held.
-	HeldTCP, HeldUDP []int
-	// Clients to send from, of each family that Targets have; held flows have the last of each for themselves.
+	// LongLivedTCP and LongLivedUDP are indices of Targets, one for each long-lived flow.
+	LongLivedTCP, LongLivedUDP []int
+	// Clients are the source addresses, for each family of the Targets. The last of each family is only for long-lived
+	// flows.
 	Clients []netip.Addr
 	Seed    uint64
+	// Control: with each flow goes a control flow, straight to the target's Direct.
+	Control bool
 }
 
-// How a flow ended, beside Answered. Misrouted is what the Ledger makes of an answer.
+// The outcomes of flows. The FlowChecker turns a wrong answer into Misrouted.
 const (
 	Answered  = ""
 	Refused   = "refused" // ICMP, or RST instead of a connection
 	TimedOut  = "timeout"
-	Reset     = "reset" // RST, or the end, of a connection that was there
+	Reset     = "reset" // RST or end of an open connection
 	Misrouted = "misrouted"
-	// Unwatched is a flow that was to be given up when the stream itself had no CPU: nothing is known of it.
+	// Unwatched is a flow that timed out while the stream itself had no CPU time: its outcome is unknown.
 	Unwatched = "unwatched"
-	// NotYet is of an AddedWaits: nothing was heard from the endpoint before it was removed again, or the stream ended.
+	// NotYet is the outcome of an NewEndpointDelay: the endpoint did not answer before it was removed again, or the stream
+	// ended.
 	NotYet = "not yet"
 )
 
-// Limits of flows. A TCP flow is given up before the kernel sends its SYN again, after a second.
+// Timeouts of flows. A TCP flow gives up before the kernel sends its SYN again, after a second.
 const (
 	tcpLimit = 900 * time.Millisecond
 	udpLimit = 500 * time.Millisecond
 	// heldTCPLimit leaves time for retransmissions.
-	heldTCPLimit = 2 * time.Second
-	heldPeriod   = 250 * time.Millisecond
-	// lateWatch is how much later than its limit a flow is given up at most: after that, who answers may have had no CPU
+	heldTCPLimit    = 2 * time.Second
+	longLivedPeriod = 250 * time.Millisecond
+	// lateWatch bounds how late a timeout may be noticed. After a later one, the responder may have had no CPU time
 	// either.
 	lateWatch = 250 * time.Millisecond
+	// longestFlow is longer than a flow or packet with a known outcome lasts. A long-lived flow looks at its packets only
+	// once a period.
+	longestFlow = heldTCPLimit + longLivedPeriod + 2*lateWatch
 )
 
-// Result is one new flow, or one packet of a held one. Times are CLOCK_MONOTONIC in ns.
+// Result is the result of a new flow, or of one packet of a long-lived flow. Times are CLOCK_MONOTONIC in ns.
 type Result struct {
 	Target int `json:"t"`
-	// Held is the number of the held flow, from 1; 0: a new flow. Opened says that it had been answered before, and
+	// Control: a control flow, straight to the target's Direct.
+	Control bool `json:"c,omitempty"`
+	// LongLived is the number of the long-lived flow, from 1; 0 means a new flow. Opened: the flow has been answered before.
 	// Life counts its connections.
-	Held    int            `json:"h,omitempty"`
-	Opened  bool           `json:"o,omitempty"`
-	Life    int            `json:"l,omitempty"`
-	Due     int64          `json:"d"`
-	Sent    int64          `json:"s"`
-	End     int64          `json:"e"`
-	Outcome string         `json:"r,omitempty"`
-	By      netip.AddrPort `json:"b,omitzero"` // who answered
+	LongLived int            `json:"h,omitempty"`
+	Opened    bool           `json:"o,omitempty"`
+	Life      int            `json:"l,omitempty"`
+	Due       int64          `json:"d"`
+	Sent      int64          `json:"s"`
+	End       int64          `json:"e"`
+	Outcome   string         `json:"r,omitempty"`
+	By        netip.AddrPort `json:"b,omitzero"` // the endpoint that answered
 }
 
-// setup is what the child is told first.
+// setup is the parent's first message.
 type setup struct {
 	Ports []Port
 }
 
-// command is what the child is told then: one of its fields.
+// command is a later message of the parent: one of its fields.
 type command struct {
 	Begin *Stream `json:",omitempty"`
-	// Add appends to the stream's Targets; Focus are numbers of Targets that something is about to happen to.
+	// Add appends to the stream's Targets. Focus are numbers of Targets that are about to change.
 	Add   []Target `json:",omitempty"`
 	Focus []int    `json:",omitempty"`
 	End   bool     `json:",omitempty"`
-	// Listen are more ports to answer on; it is answered by Listens.
+	// Listen are more ports to answer on; the child replies with Listens.
 	Listen []Port `json:",omitempty"`
 }
 
-// word is what the child says: one of its fields.
+// word is a message of the child: one of its fields.
 type word struct {
 	Ready   bool    `json:",omitempty"` // the responder listens
-	Listens bool    `json:",omitempty"` // and on more ports
+	Listens bool    `json:",omitempty"` // the responder listens on the ports of Listen
 	Result  *Result `json:",omitempty"`
-	Ended   bool    `json:",omitempty"` // of a stream: nothing of it is open any more
+	Ended   bool    `json:",omitempty"` // the stream has ended, and none of its flows is open
 	Failed  string  `json:",omitempty"`
 }

@@ -8,34 +8,41 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// judge looks at the Results that ended until then.
-func (l *Ledger) judge(until int64) {
+// judge checks all Results that ended until the given time.
+func (l *FlowChecker) judge(until int64) {
 	n := 0
 	for n < len(l.queue) && l.queue[n].End <= until {
 		l.one(&l.queue[n])
 		n++
 	}
 	if l.queue = l.queue[n:]; len(l.queue) == 0 {
-		l.queue = nil // and the memory behind it
+		l.queue = nil // free the memory
 	}
 }
 
-func (l *Ledger) one(r *Result) {
+func (l *FlowChecker) one(r *Result) {
+	if r.Control {
+		return
+	}
 	target := l.targets[r.Target]
 	p := l.ports[portKey{target.Family, target.Service}]
 	due, sent, end := l.opts.At(r.Due), l.opts.At(r.Sent), l.opts.At(r.End)
 	l.last = end
-	if r.Outcome == Unwatched {
-		l.unwatched++
+	switch {
+	case r.Outcome == Unwatched:
+		l.counts.Unobserved++
+		return
+	case r.Outcome == TimedOut && l.controlFailed(r, target):
+		l.counts.Machine++
 		return
 	}
 	o := Observed{Finding: NewFlow, Target: target, At: due, Took: end.Sub(due), Outcome: r.Outcome, By: r.By}
-	if r.Held > 0 {
+	if r.LongLived > 0 {
 		l.packet(r, p, o, sent, end)
 		return
 	}
 	states := p.between(sent, end)
-	others := func(v version) bool { return !v.alike(&states[0]) } // a version may differ in who serves only
+	others := func(v version) bool { return !v.alike(&states[0]) } // versions may differ only in the serving endpoints
 	if port := states[0].port; port != nil && port.AffinitySeconds == 0 && !slices.ContainsFunc(states[1:], others) {
 		o.Among = states[0].endpoints(target.Kind == "")
 	}
@@ -46,11 +53,25 @@ func (l *Ledger) one(r *Result) {
 	l.tell(o)
 }
 
-// excusedOutcome is of a flow that went unanswered and might.
+// failedControl is a control flow without an answer.
+type failedControl struct {
+	family     corev1.IPFamily
+	protocol   corev1.Protocol
+	sent, over int64
+}
+
+// controlFailed reports whether a control flow of the same family and protocol failed at the same time as a flow.
+func (l *FlowChecker) controlFailed(r *Result, t *Target) bool {
+	return slices.ContainsFunc(l.controls, func(c failedControl) bool {
+		return c.family == t.Family && c.protocol == t.Protocol && c.sent < r.End && r.Sent < c.over
+	})
+}
+
+// excusedOutcome is an unanswered flow that the possible states allow.
 const excusedOutcome = "excused"
 
-// verdict makes the outcome what the states say of it.
-func (l *Ledger) verdict(o *Observed, states []version) {
+// verdict sets the outcome according to the possible states.
+func (l *FlowChecker) verdict(o *Observed, states []version) {
 	internal := o.Target.Kind == ""
 	some, refuses := true, true // in all of the states
 	allowed := false
@@ -64,80 +85,80 @@ func (l *Ledger) verdict(o *Observed, states []version) {
 	case o.Outcome == Answered && !allowed:
 		o.Outcome = Misrouted
 	case o.Outcome == Answered || some:
-	case refuses && o.Outcome != Refused: // it has to be told at once
+	case refuses && o.Outcome != Refused: // it must be refused at once
 	default:
 		o.Outcome = excusedOutcome
 	}
 }
 
-func (l *Ledger) tell(o Observed) {
+func (l *FlowChecker) tell(o Observed) {
 	if o.Outcome == excusedOutcome {
-		l.excused++
+		l.counts.Excused++
 		return
 	}
 	l.opts.Tell(o)
 }
 
-// served notes who answered a new flow.
-func (l *Ledger) served(p *port, by netip.AddrPort, sent, end time.Time) {
+// served records the endpoint that answered a new flow.
+func (l *FlowChecker) served(p *port, by netip.AddrPort, sent, end time.Time) {
 	if gone := p.removed[by]; gone != nil && sent.After(gone.due) && (gone.back.IsZero() || end.Before(gone.back)) && end.After(gone.last) {
 		gone.last = end
 	}
 	list := p.added[by]
-	for i := len(list) - 1; i >= 0; i-- { // the last one that it can be the first answer to
+	for i := len(list) - 1; i >= 0; i-- { // the latest addition for which this can be the first answer
 		if due, until := list[i].due, list[i].until; end.After(due) && (until.IsZero() || !end.After(until)) {
 			p.added[by] = slices.Delete(list, i, i+1)
-			l.opts.Tell(Observed{Finding: AddedWaits, Target: p.target, At: due, Took: end.Sub(due), By: by})
+			l.opts.Tell(Observed{Finding: NewEndpointDelay, Target: p.target, At: due, Took: end.Sub(due), By: by})
 			break
 		}
 	}
 }
 
-// tellRemoved tells how long a removed endpoint was still asked, and forgets it.
-func (l *Ledger) tellRemoved(p *port, addr netip.AddrPort) {
+// tellRemoved reports how long a removed endpoint still served, and forgets it.
+func (l *FlowChecker) tellRemoved(p *port, addr netip.AddrPort) {
 	gone := p.removed[addr]
 	delete(p.removed, addr)
 	if gone != nil && !gone.last.IsZero() {
-		l.opts.Tell(Observed{Finding: RemovedServed, Target: p.target, At: gone.due, Took: gone.last.Sub(gone.due), By: addr})
+		l.opts.Tell(Observed{Finding: RemovedEndpointServing, Target: p.target, At: gone.due, Took: gone.last.Sub(gone.due), By: addr})
 	}
 }
 
-// tellNotYet tells that a new endpoint never answered, while it was there or as long as there were flows, and forgets it.
-// How long that was depends on how often its Service was sent to as well: it is the least that the endpoint waited.
-func (l *Ledger) tellNotYet(p *port, addr netip.AddrPort) {
+// tellNotYet reports that a new endpoint never answered before it was removed or the flows ended, and forgets it. The
+// reported time also depends on the rate of flows to its Service: it is a lower bound of the endpoint's delay.
+func (l *FlowChecker) tellNotYet(p *port, addr netip.AddrPort) {
 	for _, a := range p.added[addr] {
 		until := a.until
 		if until.IsZero() {
 			until = l.last
 		}
 		if until.After(a.due) {
-			l.opts.Tell(Observed{Finding: AddedWaits, Target: p.target, At: a.due, Took: until.Sub(a.due), Outcome: NotYet, By: addr})
+			l.opts.Tell(Observed{Finding: NewEndpointDelay, Target: p.target, At: a.due, Took: until.Sub(a.due), Outcome: NotYet, By: addr})
 		}
 	}
 	delete(p.added, addr)
 }
 
-// packet judges one packet of a held flow.
-func (l *Ledger) packet(r *Result, p *port, o Observed, sent, end time.Time) {
-	o.Finding, o.Held, o.Number = HeldPacket, true, r.Held
-	h := l.held[r.Held]
+// packet checks one packet of a long-lived flow.
+func (l *FlowChecker) packet(r *Result, p *port, o Observed, sent, end time.Time) {
+	o.Finding, o.LongLived, o.Number = LongLivedPacket, true, r.LongLived
+	h := l.held[r.LongLived]
 	if h == nil {
 		h = &heldState{}
-		l.held[r.Held] = h
+		l.held[r.LongLived] = h
 	}
 	if h.life != r.Life {
 		h.life, h.by = r.Life, netip.AddrPort{}
 	}
 	switch {
 	case o.Target.Protocol == corev1.ProtocolUDP:
-		// For a time, what was removed may answer; who is new may at once.
+		// For a time, a removed endpoint may answer; a new endpoint may answer at once.
 		states := p.between(sent.Add(-l.opts.Grace), end)
 		kept := o.Outcome == Answered && o.By == h.by &&
 			slices.ContainsFunc(states, func(v version) bool { return v.keeps(o.By) })
 		if !kept {
 			l.verdict(&o, states)
 		}
-		// One packet may be under way when conntrack forgets the flow: its answer is not translated back.
+		// One packet may be in flight when conntrack forgets the flow: its answer is not translated back.
 		if s := h.stay(sent); o.Outcome == TimedOut && s != nil && !s.cut && leaves(states, s.by) {
 			s.cut, o.Outcome = true, excusedOutcome
 		}
@@ -145,7 +166,7 @@ func (l *Ledger) packet(r *Result, p *port, o Observed, sent, end time.Time) {
 	case !r.Opened:
 		l.verdict(&o, p.between(sent, end))
 	case o.Outcome == Answered && h.by.IsValid() && h.by != r.By:
-		o.Outcome = Misrouted // in the middle of a connection
+		o.Outcome = Misrouted // the endpoint changed within a connection
 	}
 	if r.Outcome == Answered {
 		if n := len(h.stays); n == 0 || h.stays[n-1].by != r.By {
@@ -156,27 +177,27 @@ func (l *Ledger) packet(r *Result, p *port, o Observed, sent, end time.Time) {
 	l.tell(o)
 }
 
-// leaves says whether an endpoint that keeps its flows in one of the states does not in another.
+// leaves reports whether an endpoint keeps its flows in one of the states, but not in another.
 func leaves(states []version, addr netip.AddrPort) bool {
 	keeps := func(v version) bool { return v.keeps(addr) }
 	return slices.ContainsFunc(states, keeps) && slices.ContainsFunc(states, func(v version) bool { return !keeps(v) })
 }
 
-// left tells when a held UDP flow has left an endpoint that was removed: with the first answer from another one, or,
-// where there is none, the first packet without.
-func (l *Ledger) left(h *heldState, p *port, o Observed, states []version, end time.Time) {
+// left reports when a long-lived UDP flow leaves a removed endpoint: at the first answer from another endpoint. If no
+// endpoint is left, it reports at the first packet without an answer.
+func (l *FlowChecker) left(h *heldState, p *port, o Observed, states []version, end time.Time) {
 	if !h.by.IsValid() || o.By == h.by {
 		return
 	}
 	due, removed := p.removedAt(h.by)
 	none := len(states[len(states)-1].endpoints(o.Target.Kind == "")) == 0
 	if removed && end.After(due) && (o.By.IsValid() || none) {
-		l.opts.Tell(Observed{Finding: RemovedServed, Held: true, Number: o.Number, Target: o.Target, At: due, Took: end.Sub(due), By: h.by})
+		l.opts.Tell(Observed{Finding: RemovedEndpointServing, LongLived: true, Number: o.Number, Target: o.Target, At: due, Took: end.Sub(due), By: h.by})
 		h.by = netip.AddrPort{}
 	}
 }
 
-// removedAt is when the removal of an endpoint was due that is in no state since.
+// removedAt returns the scheduled time of an endpoint's removal, if no later state has the endpoint.
 func (p *port) removedAt(addr netip.AddrPort) (time.Time, bool) {
 	for i := len(p.versions) - 1; i >= 0; i-- {
 		if p.versions[i].keeps(addr) {

@@ -19,73 +19,74 @@ import (
 )
 
 const (
-	// judgeAfter is how long after its end a flow is judged: by then who watches the kernel has told of all that was
-	// visible when it began.
+	// judgeAfter is the time between a flow's end and its check. By then bench/visible has reported all changes that
+	// were visible when the flow began.
 	judgeAfter = 3 * time.Second
-	// returnSlack is how much later a state counts as visible that is like another one which the kernel may have had when it
-	// was made, unless a state after it is visible before. It is longer than most syncs.
+	// returnSlack delays the visibility of a returning state, unless a later state is visible before. A returning state
+	// equals one that the kernel may have had when it was made. The delay is longer than most syncs.
 	returnSlack = 10 * time.Second
 )
 
-// LedgerOptions say what a Ledger knows. All are required but Grace and Targets.
+// LedgerOptions are the inputs of a FlowChecker. All are required except Grace and Targets.
 type LedgerOptions struct {
 	Families []corev1.IPFamily
 	Node     plan.Node
-	// Services and Slices are the cluster as it is now, which the kernel is in sync with.
+	// Services and Slices are the current objects. The kernel must have converged to them.
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
 	Now      time.Time
-	// Targets of the stream when it begins, as Target.Service and Target.Family name them.
+	// Targets of the stream at its start, named by Target.Service and Target.Family.
 	Targets []Target
-	// At is the moment of a Result's time.
+	// At converts a Result's time.
 	At func(ns int64) time.Time
-	// Grace is how long after a change is visible held UDP flows may still reach who was removed: one sync, in which
-	// conntrack is cleaned after the rules were written.
+	// Grace is how long after a visible change long-lived UDP flows may still reach a removed endpoint. It is one sync:
+	// conntrack is cleaned after the rules are written.
 	Grace time.Duration
-	// Tell is told of what is found, by whoever calls the Ledger.
+	// Tell receives the findings, on the goroutine that calls the FlowChecker.
 	Tell func(Observed)
 }
 
-// Finding is what an Observed tells of.
+// Finding is the kind of an Observed.
 type Finding int
 
-// The findings, with what Observed.Took counts from and to.
+// The findings, with the start and the end of Observed.Took.
 const (
-	NewFlow       Finding = iota // Took: due → end
-	HeldPacket                   // Took: sent → end
-	RemovedServed                // Took: removal due → last answer; of a held flow, → the first from elsewhere
-	AddedWaits                   // Took: addition due → first answer; NotYet: → when it could no longer come
+	NewFlow                Finding = iota // Took: scheduled → end
+	LongLivedPacket                       // Took: sent → end
+	RemovedEndpointServing                // Took: removal scheduled → last answer; long-lived flow: → first from elsewhere
+	NewEndpointDelay                      // Took: addition scheduled → first answer; NotYet: → when no answer was possible any more
 )
 
-// Observed is one value that a Ledger found.
+// Observed is one finding of a FlowChecker.
 type Observed struct {
 	Finding
-	Target  *Target
-	Held    bool
-	Number  int       // of the held flow
-	At      time.Time // when what it counts from was due
-	Took    time.Duration
-	Outcome string
-	By      netip.AddrPort // who answered, or was removed or added
-	// Among, of a new flow, are those that may answer with the same probability; nil where the Service changed meanwhile, or
-	// where a client stays with an endpoint.
+	Target    *Target
+	LongLived bool
+	Number    int       // of the long-lived flow
+	At        time.Time // scheduled time from which Took counts
+	Took      time.Duration
+	Outcome   string
+	By        netip.AddrPort // the endpoint that answered, or was removed or added
+	// Among are the endpoints that may answer a new flow with equal probability. It is nil if the Service changed
+	// meanwhile, or has client affinity.
 	Among []*tracker.Endpoint
 }
 
-// Ledger knows who may answer. Its methods may be called from any goroutine.
-type Ledger struct {
+// FlowChecker checks which endpoint answers each flow. It is safe for concurrent use.
+type FlowChecker struct {
 	opts LedgerOptions
 
 	mu      sync.Mutex
 	cluster *mirror.Mirror
 	targets []*Target
 	ports   map[portKey]*port // of targets
-	queue   []Result          // in order of their end
+	queue   []Result          // in the order of their ends
 	held    map[int]*heldState
-	// excused is how many flows went unanswered and might, unwatched of how many nothing is known.
-	excused, unwatched int
+	counts  Counts
+	// controls are the control flows that failed, and end late enough to explain a flow in queue.
+	controls []failedControl
 
-	last time.Time // the end of the last flow that was judged
+	last time.Time // end of the last checked flow
 }
 
 type portKey struct {
@@ -93,13 +94,13 @@ type portKey struct {
 	name   tracker.ServicePortName
 }
 
-// now is what the cluster says of a port.
-func (l *Ledger) now(key portKey) version {
+// now returns the current state of a port in the cluster.
+func (l *FlowChecker) now(key portKey) version {
 	return version{port: l.cluster.Port(key.family, key.name), serving: l.serving(key)}
 }
 
-// serving are the endpoints that serve a UDP port.
-func (l *Ledger) serving(key portKey) []netip.AddrPort {
+// serving returns the serving endpoints of a UDP port.
+func (l *FlowChecker) serving(key portKey) []netip.AddrPort {
 	svc := l.cluster.Service(key.family, key.name.NamespacedName)
 	if svc == nil || key.name.Protocol != corev1.ProtocolUDP {
 		return nil
@@ -113,21 +114,21 @@ func (l *Ledger) serving(key portKey) []netip.AddrPort {
 	return serving
 }
 
-// heldState is what is known of a held flow.
+// heldState is the state of a long-lived flow.
 type heldState struct {
 	life  int
 	by    netip.AddrPort
-	stays []stay // in their order
+	stays []stay // in order
 }
 
-// stay is the time that a flow has one endpoint.
+// stay is a period in which a flow has one endpoint.
 type stay struct {
 	by   netip.AddrPort
-	from time.Time // when the first packet was sent that it answered
-	cut  bool      // a packet was lost when the flow was taken from it
+	from time.Time // sending time of the first packet that the endpoint answered
+	cut  bool      // a packet was lost when the flow left the endpoint
 }
 
-// stay is the one that a packet fell into which was sent at a moment; nil: nobody had answered before.
+// stay returns the period that contains a packet's sending time; nil if no endpoint had answered before.
 func (h *heldState) stay(sent time.Time) *stay {
 	for i := len(h.stays) - 1; i >= 0; i-- {
 		if s := &h.stays[i]; !s.from.After(sent) {
@@ -137,24 +138,26 @@ func (h *heldState) stay(sent time.Time) *stay {
 	return nil
 }
 
-// NewLedger makes a Ledger of a cluster that the kernel is in sync with.
-func NewLedger(opts LedgerOptions) *Ledger {
-	l := &Ledger{opts: opts, cluster: mirror.New(opts.Node, opts.Families...), ports: map[portKey]*port{}, held: map[int]*heldState{}}
+// NewLedger returns a FlowChecker of a cluster to which the kernel has converged.
+func NewLedger(opts LedgerOptions) *FlowChecker {
+	l := &FlowChecker{opts: opts, cluster: mirror.New(opts.Node, opts.Families...), ports: map[portKey]*port{}, held: map[int]*heldState{}}
 	l.cluster.Load(opts.Services, opts.Slices, opts.Now)
 	for i := range opts.Targets {
 		t := &opts.Targets[i]
 		l.targets = append(l.targets, t)
-		if key := (portKey{t.Family, t.Service}); l.ports[key] == nil {
+		key := portKey{t.Family, t.Service}
+		if l.ports[key] == nil {
 			l.ports[key] = newPort(i, t, l.now(key), opts.Now)
 		}
+		t.Direct = l.direct(key)
 	}
 	return l
 }
 
-// Changed takes a change of the cluster right before it is made. object tells it from others, and must not change. Service
-// ports that it alters and that are no targets yet become targets: they are numbered on from those there are. focus are
-// the numbers of all whose endpoints it alters.
-func (l *Ledger) Changed(op sim.Op, object runtime.Object, due, now time.Time) (added []Target, focus []int) {
+// Changed records a change of the cluster right before it is made. object identifies the change and must not be
+// modified. Changed Service ports that are no targets yet become targets (added), numbered after the existing ones.
+// focus are the numbers of all ports with changed endpoints.
+func (l *FlowChecker) Changed(op sim.Op, object runtime.Object, due, now time.Time) (added []Target, focus []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.cluster.Changed(op, object, now) {
@@ -175,8 +178,17 @@ func (l *Ledger) Changed(op sim.Op, object runtime.Object, due, now time.Time) (
 	return added, focus
 }
 
-// follow makes a port a target; nil for one that no flow can be sent to.
-func (l *Ledger) follow(key portKey, before, next *plan.ServicePort) *port {
+// direct returns the address of an endpoint of a port; zero: there is none.
+func (l *FlowChecker) direct(key portKey) netip.AddrPort {
+	now := l.now(key)
+	if endpoints := now.endpoints(true); len(endpoints) > 0 {
+		return endpoints[0].Addr
+	}
+	return netip.AddrPort{}
+}
+
+// follow makes a port a target; it returns nil if no flow can be sent to the port.
+func (l *FlowChecker) follow(key portKey, before, next *plan.ServicePort) *port {
 	about := cmp.Or(next, before)
 	if about == nil || key.name.Protocol != corev1.ProtocolTCP && key.name.Protocol != corev1.ProtocolUDP {
 		return nil
@@ -184,16 +196,17 @@ func (l *Ledger) follow(key portKey, before, next *plan.ServicePort) *port {
 	t := &Target{
 		Service: key.name, Family: key.family, Protocol: key.name.Protocol, Addr: netip.AddrPortFrom(about.ClusterIP, about.Port),
 	}
+	t.Direct = l.direct(key)
 	l.ports[key] = newPort(len(l.targets), t, version{port: before}, l.opts.Now)
 	l.targets = append(l.targets, t)
 	return l.ports[key]
 }
 
-// changed appends a state of a port, if it is another one.
-func (l *Ledger) changed(p *port, next version) bool {
+// changed appends a new state of a port, if it differs from the last one.
+func (l *FlowChecker) changed(p *port, next version) bool {
 	last := &p.versions[len(p.versions)-1]
 	if last.alike(&next) {
-		if !slices.Equal(last.serving, next.serving) { // no rule tells of it, so it is visible with what comes next
+		if !slices.Equal(last.serving, next.serving) { // no rule changes, so it becomes visible with the next state
 			p.versions = append(p.versions, next)
 		}
 		p.versions[len(p.versions)-1].port = next.port
@@ -219,7 +232,7 @@ func (l *Ledger) changed(p *port, next version) bool {
 	}
 	for i := len(p.versions) - 1; i >= 0 && !next.returns; i-- {
 		next.returns = p.versions[i].alike(&next)
-		if v := &p.versions[i]; v.by == nil && !v.returns { // the kernel has had it: what was before is past
+		if v := &p.versions[i]; v.by == nil && !v.returns { // the kernel has had this state, so earlier states are over
 			break
 		}
 	}
@@ -227,8 +240,8 @@ func (l *Ledger) changed(p *port, next version) bool {
 	return true
 }
 
-// Visible takes a change that the kernel was seen to have.
-func (l *Ledger) Visible(object runtime.Object, family corev1.IPFamily, at time.Time) {
+// Visible records that a change is visible in the kernel.
+func (l *FlowChecker) Visible(object runtime.Object, family corev1.IPFamily, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	service := mirror.ServiceOf(object)
@@ -239,17 +252,30 @@ func (l *Ledger) Visible(object runtime.Object, family corev1.IPFamily, at time.
 	}
 }
 
-// Take takes a Result; those that are old enough by now are judged.
-func (l *Ledger) Take(r Result) {
+// Take adds a Result, and checks the Results that are old enough.
+func (l *FlowChecker) Take(r Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if r.Control && r.Outcome != Answered && r.Outcome != Unwatched {
+		t := l.targets[r.Target]
+		l.controls = append(l.controls, failedControl{t.Family, t.Protocol, r.Sent, r.End})
+	}
 	l.queue = append(l.queue, r)
 	l.judge(r.End - int64(judgeAfter))
+	for len(l.controls) > 0 && len(l.queue) > 0 && l.controls[0].over < l.queue[0].End-int64(longestFlow) {
+		l.controls = l.controls[1:]
+	}
 }
 
-// Finish judges all that is left, tells of the endpoints that were removed and of the new ones that never answered, and
-// says how many flows went unanswered and might, and of how many nothing is known.
-func (l *Ledger) Finish() (excused, unwatched int) {
+// Counts are the flows that a FlowChecker does not report one by one.
+type Counts struct {
+	Excused    int // unanswered, as the possible states allow
+	Unobserved int // the outcome is unknown
+	Machine    int // failed together with a control flow
+}
+
+// Finish checks all remaining Results. It reports the removed endpoints, and the new endpoints that never answered.
+func (l *FlowChecker) Finish() Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n := len(l.queue); n > 0 {
@@ -263,7 +289,7 @@ func (l *Ledger) Finish() (excused, unwatched int) {
 			l.tellNotYet(p, addr)
 		}
 	}
-	return l.excused, l.unwatched
+	return l.counts
 }
 
 func sortedAddrs[V any](m map[netip.AddrPort]V) []netip.AddrPort {

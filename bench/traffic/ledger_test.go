@@ -19,10 +19,10 @@ import (
 	"synclab/sim"
 )
 
-// story is a Service and what happens to it, at seconds from its beginning.
+// story is a Service and its changes, at seconds from the start.
 type story struct {
 	t      *testing.T
-	ledger *Ledger
+	ledger *FlowChecker
 	found  []string
 	last   *discoveryv1.EndpointSlice
 }
@@ -56,9 +56,9 @@ func newStory(t *testing.T, endpoints ...string) *story {
 }
 
 func (s *story) tell(o Observed) {
-	kind := map[Finding]string{NewFlow: "flow", HeldPacket: "packet", RemovedServed: "removed", AddedWaits: "added"}[o.Finding]
+	kind := map[Finding]string{NewFlow: "flow", LongLivedPacket: "packet", RemovedEndpointServing: "removed", NewEndpointDelay: "added"}[o.Finding]
 	text := kind
-	if o.Held && o.Finding == RemovedServed {
+	if o.LongLived && o.Finding == RemovedEndpointServing {
 		text += " held"
 	}
 	if o.Outcome != Answered {
@@ -67,13 +67,13 @@ func (s *story) tell(o Observed) {
 	if o.By.IsValid() {
 		text += " " + o.By.Addr().String()
 	}
-	if o.Finding == RemovedServed || o.Finding == AddedWaits {
+	if o.Finding == RemovedEndpointServing || o.Finding == NewEndpointDelay {
 		text += fmt.Sprintf(" %v after %v", o.Took.Round(time.Millisecond), o.At.Sub(epoch))
 	}
 	s.found = append(s.found, text)
 }
 
-// slice has endpoints of the last byte; those with a "-" before them are not ready, those with a "~" terminate and serve.
+// slice returns endpoints with the given last bytes. A "-" means not ready, a "~" means terminating and serving.
 func (s *story) slice(endpoints []string) *discoveryv1.EndpointSlice {
 	name, port, protocol := "", int32(8080), corev1.ProtocolUDP
 	slice := &discoveryv1.EndpointSlice{
@@ -93,7 +93,7 @@ func (s *story) slice(endpoints []string) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-// becomes changes the endpoints at a moment.
+// becomes changes the endpoints at a time.
 func (s *story) becomes(at float64, endpoints ...string) *discoveryv1.EndpointSlice {
 	slice := s.slice(endpoints)
 	s.ledger.Changed(sim.Update, slice, second(at), second(at))
@@ -114,17 +114,17 @@ func result(sent, end float64, by string) Result {
 	return r
 }
 
-// flow is a new flow, answered by an endpoint or ended with an outcome.
+// flow adds a new flow, answered by an endpoint or ended with an outcome.
 func (s *story) flow(sent, end float64, by string) { s.ledger.Take(result(sent, end, by)) }
 
-// packet is one of a held flow.
+// packet adds a packet of a long-lived flow.
 func (s *story) packet(sent, end float64, by string) {
 	r := result(sent, end, by)
-	r.Held, r.Life, r.Opened = 1, 1, true
+	r.LongLived, r.Life, r.Opened = 1, 1, true
 	s.ledger.Take(r)
 }
 
-// tells compares what was found, in the end.
+// tells finishes, and compares the findings.
 func (s *story) tells(want ...string) {
 	s.t.Helper()
 	s.ledger.Finish()
@@ -133,17 +133,17 @@ func (s *story) tells(want ...string) {
 	}
 }
 
-// Between the moment when a change is made and the moment when it is visible, a flow may meet what was or what is; a flow
-// that lasts may meet what comes.
+// Between the time when a change is made and the time when it is visible, a flow may meet the old or the new state. A
+// longer flow may meet the next state.
 func TestOldAndNew(t *testing.T) {
 	s := newStory(t, "1", "2")
 	s.flow(0.1, 0.2, "1")
-	s.flow(0.1, 0.2, "3") // not there yet
+	s.flow(0.1, 0.2, "3") // not added yet
 	change := s.becomes(1, "2", "3")
-	s.flow(0.9, 1.1, "3") // sent before, over after
+	s.flow(0.9, 1.1, "3") // sent before the change, over after it
 	s.flow(1.2, 1.3, "1")
 	s.flow(1.2, 1.3, "3")
-	s.flow(1.9, 2.2, "1") // visible meanwhile
+	s.flow(1.9, 2.2, "1") // the change became visible meanwhile
 	s.visible(2, change)
 	s.flow(2.1, 2.3, "1") // too late
 	s.flow(2.1, 2.3, "2")
@@ -151,7 +151,7 @@ func TestOldAndNew(t *testing.T) {
 		"flow 10.128.0.3", "flow 10.128.0.1", "flow misrouted 10.128.0.1", "flow 10.128.0.2", "removed 10.128.0.1 1.3s after 1s")
 }
 
-// What the kernel was told of late counts from when it was visible, also where the Sight comes after the flow.
+// A late change counts from its visible time, even if that is reported after the flow.
 func TestSightsComeLate(t *testing.T) {
 	s := newStory(t, "1")
 	change := s.becomes(1, "2")
@@ -160,7 +160,7 @@ func TestSightsComeLate(t *testing.T) {
 	s.tells("flow misrouted 10.128.0.1", "removed 10.128.0.1 2.1s after 1s", "added not yet 10.128.0.2 2.1s after 1s")
 }
 
-// Of several changes, the Sight of one ends what came before it, and nothing else.
+// A visible change ends all earlier states, and no others.
 func TestEarlierChangesAreVisibleWithLater(t *testing.T) {
 	s := newStory(t, "1")
 	s.becomes(1, "2")
@@ -174,19 +174,40 @@ func TestEarlierChangesAreVisibleWithLater(t *testing.T) {
 		"removed 10.128.0.2 3.1s after 1s", "removed 10.128.0.3 2.1s after 2s", "added not yet 10.128.0.3 1s after 1s")
 }
 
-// Of what nobody watched nothing is told but its number.
+// Flows with an unknown outcome are only counted.
 func TestUnwatched(t *testing.T) {
 	s := newStory(t, "1")
 	s.flow(1, 4, Unwatched)
 	s.packet(1, 4, Unwatched)
 	s.flow(1, 4, TimedOut)
-	if _, unwatched := s.ledger.Finish(); unwatched != 2 {
-		t.Errorf("%d unwatched, want 2", unwatched)
+	if unwatched := s.ledger.Finish().Unobserved; unwatched != 2 {
+		t.Errorf("%d flows with an unknown outcome, want 2", unwatched)
 	}
 	s.tells("flow timeout")
 }
 
-// Flows that were to be given up long ago were not watched: whoever should have answered may have had no CPU either.
+// A flow that times out together with a control flow is the machine's. It fails if its control flow was answered, or
+// failed at another time.
+func TestControlFlows(t *testing.T) {
+	s := newStory(t, "1")
+	control := func(sent, end float64, by string) {
+		r := result(sent, end, by)
+		r.Control = true
+		s.ledger.Take(r)
+	}
+	control(1, 1.5, TimedOut)
+	s.flow(1, 1.5, TimedOut) // with its control flow
+	control(3, 3.1, "1")
+	s.flow(3, 3.5, TimedOut)
+	control(5, 5.5, TimedOut)
+	s.flow(6, 6.5, TimedOut) // later
+	if counts := s.ledger.Finish(); counts.Machine != 1 {
+		t.Errorf("%d flows are the machine's, want 1", counts.Machine)
+	}
+	s.tells("flow timeout", "flow timeout")
+}
+
+// Flows that should have timed out long ago have an unknown outcome: the responder may have had no CPU time either.
 func TestLateWatch(t *testing.T) {
 	var ended []string
 	s := &stream{open: map[int]*flow{}, tell: func(r Result) { ended = append(ended, r.Outcome) }}
@@ -202,7 +223,7 @@ func TestLateWatch(t *testing.T) {
 	}
 }
 
-// An endpoint that terminates keeps the held UDP flows that it has while it serves, and gets no others.
+// A terminating endpoint keeps its long-lived UDP flows while it serves, and gets no new flows.
 func TestTerminatingKeepsFlows(t *testing.T) {
 	s := newStory(t, "~1")
 	s.packet(0.1, 0.2, "1")
@@ -210,7 +231,7 @@ func TestTerminatingKeepsFlows(t *testing.T) {
 	s.visible(1.1, change)
 	s.packet(4, 4.1, "1")
 	s.flow(4, 4.1, "1")
-	s.becomes(5, "2") // no rule tells of it
+	s.becomes(5, "2") // no rule changes
 	s.packet(5.5, 5.6, "1")
 	next := s.becomes(6, "2", "3")
 	s.visible(6.1, next)
@@ -221,7 +242,7 @@ func TestTerminatingKeepsFlows(t *testing.T) {
 		"added not yet 10.128.0.3 3.1s after 6s")
 }
 
-// A state that returns is visible for sure only some time later: the kernel may still be on its way to what was between.
+// A returning state counts as visible only some time later: the kernel may still have the earlier, equal state.
 func TestStateReturns(t *testing.T) {
 	s := newStory(t, "1")
 	s.becomes(1, "1", "2")
@@ -232,8 +253,8 @@ func TestStateReturns(t *testing.T) {
 	s.tells("flow 10.128.0.2", "flow misrouted 10.128.0.2", "removed 10.128.0.2 10.2s after 1.1s", "added not yet 10.128.0.2 100ms after 1s")
 }
 
-// A Service that grows and shrinks comes to the same states twice: a kernel on the way up looks as if it were on the way
-// down. A state that was never before is sure, and ends it.
+// A Service that grows and shrinks passes the same states twice. In the kernel, the way up looks like the way down. A
+// state that was never there before is certain, and ends the uncertainty.
 func TestStatesReturnOneByOne(t *testing.T) {
 	s := newStory(t, "1", "2")
 	s.becomes(1, "1", "2", "3")
@@ -243,7 +264,7 @@ func TestStatesReturnOneByOne(t *testing.T) {
 	}
 	s.becomes(1.3, "1", "2", "3", "4")
 	down := s.becomes(1.4, "1", "2", "3")
-	s.visible(1.5, down) // or was it the first of them?
+	s.visible(1.5, down) // or the earlier, equal state
 	s.flow(2, 2.1, "4")
 	last := s.becomes(3, "1")
 	s.visible(4, last)
@@ -260,16 +281,16 @@ func TestStatesReturnOneByOne(t *testing.T) {
 	}
 }
 
-// Who is not answered has failed if there was always an endpoint, or if there never was one and nobody said so.
+// An unanswered flow fails if every state had an endpoint. It also fails if no state had one and it was not refused.
 func TestUnanswered(t *testing.T) {
 	s := newStory(t, "1")
 	s.flow(0.1, 0.6, TimedOut)
 	s.flow(0.1, 0.2, Refused)
 	change := s.becomes(1, "-1")
-	s.flow(1.1, 1.2, Refused) // excused: it may be there already
+	s.flow(1.1, 1.2, Refused) // excused: the endpoint may be gone already
 	s.flow(1.1, 1.6, TimedOut)
 	s.visible(2, change)
-	s.flow(2.1, 2.2, Refused) // as it should
+	s.flow(2.1, 2.2, Refused) // correct
 	s.flow(2.1, 2.6, TimedOut)
 	s.flow(2.1, 2.6, "1")
 	back := s.becomes(4, "1")
@@ -279,22 +300,22 @@ func TestUnanswered(t *testing.T) {
 		"flow refused", "removed 10.128.0.1 1.6s after 1s", "added not yet 10.128.0.1 3.1s after 4s")
 }
 
-// A held UDP flow leaves an endpoint that was removed, and one that does not is found out.
+// A long-lived UDP flow leaves a removed endpoint. A flow that does not leave it is reported.
 func TestHeldFlowLeaves(t *testing.T) {
 	s := newStory(t, "1", "2")
 	s.packet(0.5, 0.5, "1")
 	change := s.becomes(1, "2")
 	s.packet(1.25, 1.25, "1")
 	s.visible(1.3, change)
-	s.packet(1.5, 1.5, "1") // conntrack is cleaned after the rules were written
+	s.packet(1.5, 1.5, "1") // conntrack is cleaned after the rules are written
 	s.packet(2.1, 2.1, "2")
-	s.packet(2.5, 2.5, "1") // and there it should not be
+	s.packet(2.5, 2.5, "1") // misrouted
 	s.tells("packet 10.128.0.1", "packet 10.128.0.1", "packet 10.128.0.1", "removed held 10.128.0.1 1.1s after 1s", "packet 10.128.0.2",
 		"packet misrouted 10.128.0.1")
 }
 
-// One packet of a held UDP flow may be lost when the flow is taken from an endpoint, whichever is told first: that, or who
-// answered the next. One more may not, nor one when nothing is taken from it.
+// One packet of a long-lived UDP flow may be lost when the flow leaves an endpoint, whether the loss or the next answer
+// is reported first. A second packet may not, and none may if the flow leaves no endpoint.
 func TestHeldFlowIsCutOnce(t *testing.T) {
 	s := newStory(t, "1", "2", "3")
 	s.packet(0.5, 0.5, "1")
@@ -311,7 +332,7 @@ func TestHeldFlowIsCutOnce(t *testing.T) {
 		"removed held 10.128.0.2 1s after 3s", "packet 10.128.0.3", "packet timeout")
 }
 
-// Where no endpoint is left, being refused is to have left.
+// If no endpoint is left, a refusal means that the flow has left the removed endpoint.
 func TestHeldFlowLeavesForNobody(t *testing.T) {
 	s := newStory(t, "1")
 	s.packet(0.5, 0.5, "1")
@@ -321,7 +342,7 @@ func TestHeldFlowLeavesForNobody(t *testing.T) {
 	s.tells("packet 10.128.0.1", "removed held 10.128.0.1 500ms after 1s", "packet misrouted 10.128.0.1")
 }
 
-// A Service that something happens to becomes a target; what becomes of it is judged like any.
+// A changed Service becomes a target, and its flows are checked like others.
 func TestChangedServicesAreFollowed(t *testing.T) {
 	s := newStory(t, "1")
 	svc := &corev1.Service{
@@ -347,7 +368,7 @@ func TestChangedServicesAreFollowed(t *testing.T) {
 	s.tells("flow misrouted 10.128.0.9", "added not yet 10.128.0.2 1.1s after 1s")
 }
 
-// Shares can be told only of flows that met one state of the Service.
+// Shares can be checked only for flows that met a single state of the Service.
 func TestAmong(t *testing.T) {
 	s := newStory(t, "1", "2")
 	var among []int
@@ -362,7 +383,7 @@ func TestAmong(t *testing.T) {
 	s.visible(3, slice)
 	s.flow(4, 4.1, "3")
 	s.visible(5.5, s.becomes(5, "1", "2", "~3"))
-	s.becomes(6, "1", "2") // who serves changed, and no rule: nobody sees it
+	s.becomes(6, "1", "2") // only the serving endpoints changed, and no rule: the kernel shows nothing
 	s.flow(7, 7.1, "2")
 	s.ledger.Finish()
 	if diff := cmp.Diff([]int{2, 0, 3, 2}, among); diff != "" {
@@ -370,13 +391,13 @@ func TestAmong(t *testing.T) {
 	}
 }
 
-// New endpoints that never answer are told of, with how long that was seen: until they were removed again, or until the
-// flows ended. An answer that is judged after its endpoint was removed is one nevertheless.
+// New endpoints that never answer are reported with a time: until they were removed, or until the flows ended. An
+// answer still counts if it is checked after its endpoint was removed.
 func TestAddedNotYet(t *testing.T) {
 	s := newStory(t, "1")
 	s.visible(1.5, s.becomes(1, "1", "2", "3"))
 	s.flow(2, 2.1, "2")
-	s.visible(3.5, s.becomes(3, "1", "4")) // before the flow is judged
+	s.visible(3.5, s.becomes(3, "1", "4")) // before the flow is checked
 	s.visible(4.5, s.becomes(4, "1", "3", "4"))
 	s.flow(5, 5.5, "3")
 	s.flow(8, 9, "1")
@@ -384,7 +405,7 @@ func TestAddedNotYet(t *testing.T) {
 		"added not yet 10.128.0.3 2s after 1s", "added not yet 10.128.0.4 6s after 3s")
 }
 
-// An EndpointSlice that goes over to another Service takes its endpoints along.
+// An EndpointSlice that moves to another Service takes its endpoints with it.
 func TestSliceChangesHands(t *testing.T) {
 	s := newStory(t, "1")
 	slice := s.slice([]string{"1"})

@@ -11,16 +11,16 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// port is one Service port of one family with all states that it had.
+// port is one Service port of one family with all its states.
 type port struct {
 	index    int // of its first target
 	target   *Target
 	versions []version
 	removed  map[netip.AddrPort]*removal
-	added    map[netip.AddrPort][]addition // those that have not answered yet
+	added    map[netip.AddrPort][]addition // that have not answered yet
 }
 
-// newPort is one that the kernel is in sync with.
+// newPort returns a port to which the kernel has converged.
 func newPort(index int, t *Target, now version, at time.Time) *port {
 	now.due, now.made, now.visible = at, at, at
 	return &port{
@@ -29,30 +29,30 @@ func newPort(index int, t *Target, now version, at time.Time) *port {
 	}
 }
 
-// addition is an endpoint that was added. Flows are judged later than they end, so one that has been removed again may
+// addition is an added endpoint. Flows are checked some time after they end, so an endpoint that is removed already may
 // still turn out to have answered.
 type addition struct {
-	due, until time.Time // until: when it was removed again; zero: never
+	due, until time.Time // until: time of removal; zero if it was not removed
 }
 
-// removal is an endpoint that was removed.
+// removal is a removed endpoint.
 type removal struct {
-	due, back time.Time // back: when it was there again; zero: never
-	last      time.Time // the last answer of a flow that was sent between
+	due, back time.Time // back: when it was added again; zero if never
+	last      time.Time // the last answer to a flow sent in between
 }
 
-// version is what the cluster says of a port from a moment on.
+// version is the desired state of a port from some time on.
 type version struct {
-	port      *plan.ServicePort // nil: there is none
-	serving   []netip.AddrPort  // UDP: all endpoints that serve; one that terminates keeps the flows it has
+	port      *plan.ServicePort // nil if the port does not exist
+	serving   []netip.AddrPort  // UDP: all serving endpoints; a terminating endpoint keeps its flows
 	due, made time.Time
-	visible   time.Time      // zero: not yet
-	by        runtime.Object // the change; nil as soon as it is visible
-	returns   bool           // it is like one that may be in the kernel from before
+	visible   time.Time      // zero if not visible yet
+	by        runtime.Object // the change; nil once it is visible
+	returns   bool           // equals a state that the kernel may still have from before
 }
 
-// endpoints are those that flows may reach: from pods of the node to the cluster IP (internal), or to other addresses,
-// for which pods of the node are sent to endpoints anywhere.
+// endpoints returns the endpoints that flows from this node's pods may reach, at the cluster IP (internal) or at other
+// addresses. At other addresses such flows may go to endpoints on any node.
 func (v *version) endpoints(internal bool) []*tracker.Endpoint {
 	switch {
 	case v.port == nil:
@@ -63,7 +63,7 @@ func (v *version) endpoints(internal bool) []*tracker.Endpoint {
 	return v.port.Cluster
 }
 
-// refuses says whether flows have to be refused at once.
+// refuses reports whether flows must be refused at once.
 func (v *version) refuses() bool { return v.port != nil && !v.port.HasEndpoints }
 
 func (v *version) alike(w *version) bool {
@@ -72,7 +72,7 @@ func (v *version) alike(w *version) bool {
 		slices.EqualFunc(v.endpoints(true), w.endpoints(true), same) && slices.EqualFunc(v.endpoints(false), w.endpoints(false), same)
 }
 
-// keeps says whether an endpoint may go on with a flow that it has.
+// keeps reports whether an endpoint may keep an existing flow.
 func (v *version) keeps(addr netip.AddrPort) bool {
 	return contains(v.endpoints(true), addr) || slices.Contains(v.serving, addr)
 }
@@ -81,13 +81,13 @@ func contains(list []*tracker.Endpoint, addr netip.AddrPort) bool {
 	return slices.ContainsFunc(list, func(ep *tracker.Endpoint) bool { return ep.Addr == addr })
 }
 
-// seen notes that the kernel has what a change led to, and so all before it.
+// seen records that a change and all earlier changes are visible in the kernel.
 func (p *port) seen(by runtime.Object, at time.Time) {
 	i := slices.IndexFunc(p.versions, func(v version) bool { return v.by != nil && v.by == by })
 	if i < 0 {
 		return
 	}
-	if p.versions[i].returns { // or was it the earlier one, and all between is still to come?
+	if p.versions[i].returns { // or the earlier equal state, with all states between still to come
 		at = at.Add(returnSlack)
 	}
 	for ; i >= 0; i-- {
@@ -97,8 +97,8 @@ func (p *port) seen(by runtime.Object, at time.Time) {
 	}
 }
 
-// between are the states that a flow may have met which was sent at one moment and over at another: from the last one
-// that the kernel was known to have before, to the last one that was made.
+// between returns the states that a flow may have met: from the last state visible when it was sent, to the last state
+// made before it ended.
 func (p *port) between(sent, end time.Time) []version {
 	first, last := 0, 0
 	for i := range p.versions {

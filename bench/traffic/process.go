@@ -15,20 +15,20 @@ import (
 	"synclab/bench/netns"
 )
 
-// Process is the pods' process, as its parent sees it. Begin, Follow, Listen, End and Close are called by one goroutine at a
-// time.
+// Process is the parent's handle of the pods' process. Only one goroutine at a time may call Begin, Follow, Listen, End
+// and Close.
 type Process struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	encoder *json.Encoder
 	clock   monotonic
 	stderr  strings.Builder
-	done    chan struct{} // closed when it has ended and everything it said was taken
-	listens chan struct{} // it answers on what Listen asked for
+	done    chan struct{} // closed when the process has exited and all its messages were read
+	listens chan struct{} // the process listens on the ports of Listen
 
 	mu      sync.Mutex
 	results func(Result)
-	ended   chan struct{} // of the stream that runs
+	ended   chan struct{} // of the running stream
 	ready   chan struct{}
 	err     error
 }
@@ -84,7 +84,7 @@ func start(ctx context.Context, pods *netns.Pods, ports []Port) (*Process, error
 	}
 }
 
-// listen takes what the child says until it ends.
+// listen reads the child's messages until it exits.
 func (p *Process) listen(out io.Reader) {
 	defer close(p.done)
 	decoder := json.NewDecoder(out)
@@ -123,7 +123,7 @@ func (p *Process) Begin(s Stream, results func(Result)) error {
 	return nil
 }
 
-// Follow gives the stream that runs more targets, and the numbers of those that something is about to happen to.
+// Follow adds targets to the running stream. focus are the numbers of targets that are about to change.
 func (p *Process) Follow(add []Target, focus []int) error {
 	if len(add) == 0 && len(focus) == 0 {
 		return nil
@@ -146,11 +146,11 @@ func (p *Process) Listen(ports []Port) error {
 	case <-p.listens:
 		return nil
 	case <-p.done:
-		return p.broken(errors.New("they ended"))
+		return p.broken(errors.New("the pods' process exited"))
 	}
 }
 
-// End stops the stream and returns when all of its results have been taken.
+// End stops the stream and returns when all of its results have been read.
 func (p *Process) End() error {
 	p.mu.Lock()
 	ended := p.ended
@@ -165,7 +165,7 @@ func (p *Process) End() error {
 	return p.broken(nil)
 }
 
-// broken is what went wrong in the child, or else err.
+// broken returns the child's error, or else err.
 func (p *Process) broken(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,10 +178,10 @@ func (p *Process) broken(err error) error {
 	return nil
 }
 
-// At is the moment of a Result's time.
+// At converts a Result's time.
 func (p *Process) At(ns int64) time.Time { return p.clock.at(ns) }
 
-// Close ends the process. Its error says why it had ended by itself, if it had.
+// Close ends the process. It returns an error if the process had failed or exited before.
 func (p *Process) Close() error {
 	_ = p.in.Close()
 	<-p.done

@@ -10,18 +10,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// responder is all pods that are asked: one thread, no allocation a packet.
+// responder simulates all pods on the server side: one thread, no allocation for a packet.
 type responder struct {
 	epoll int
-	// kind and port of each descriptor that is a socket of the responder; active is when a connection was last heard
-	// from, in turns of the sweep.
+	// kind and port of each descriptor that is a socket of the responder. active is the sweep in which a connection
+	// last received data.
 	kind   [maxDescriptor]byte
 	port   [maxDescriptor]uint16
 	active [maxDescriptor]uint16
 	turn   uint16
 
-	// asked are more ports to listen on, wake the eventfd that tells of them, and listens what became of that; ended is
-	// closed when nobody takes them any more.
+	// asked are more ports to listen on, wake is the eventfd that announces them, and listens gets the result. ended is
+	// closed when the responder has exited.
 	asked   chan []Port
 	wake    int
 	listens chan error
@@ -35,7 +35,7 @@ type responder struct {
 	message unix.Msghdr
 }
 
-// maxDescriptor is above what one process of the lab opens; connections beyond are refused by closing them.
+// maxDescriptor is above the number of files that one process of Synclab opens. Further connections are closed at once.
 const maxDescriptor = 1 << 16
 
 const (
@@ -47,13 +47,13 @@ const (
 	waker
 )
 
-// Connections that say nothing for sweepTurns sweeps are closed: their client's reset was lost.
+// A connection without data for sweepTurns sweeps is closed: its client's reset was lost.
 const (
 	sweepEvery = 10 * time.Second
 	sweepTurns = 3
 )
 
-// newResponder makes one that listens on no port yet.
+// newResponder returns a responder without ports.
 func newResponder() (*responder, error) {
 	r := &responder{asked: make(chan []Port, 1), listens: make(chan error, 1), ended: make(chan struct{})}
 	var err error
@@ -66,10 +66,11 @@ func newResponder() (*responder, error) {
 	return r, r.watch(r.wake, waker, 0)
 }
 
-// answerOn makes it listen on ports of every address, and returns when it does. It is called by one goroutine at a time.
+// answerOn makes the responder listen on ports of every address, and returns when it does. Only one goroutine at a time
+// may call it.
 func (r *responder) answerOn(ports []Port) error {
 	r.asked <- ports
-	one := [8]byte{1} // in the machine's own order, anything but 0
+	one := [8]byte{1} // in native byte order, any value except 0
 	if _, err := unix.Write(r.wake, one[:]); err != nil {
 		return fmt.Errorf("eventfd: %w", err)
 	}
@@ -77,11 +78,11 @@ func (r *responder) answerOn(ports []Port) error {
 	case err := <-r.listens:
 		return err
 	case <-r.ended:
-		return errors.New("nobody answers any more")
+		return errors.New("the responder exited")
 	}
 }
 
-// listenMore takes the ports that it was asked for.
+// listenMore handles a request of answerOn.
 func (r *responder) listenMore() {
 	var count [8]byte
 	_, _ = unix.Read(r.wake, count[:])
@@ -116,7 +117,7 @@ func (r *responder) listen(p Port) error {
 	}
 	options := [][3]int{{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}}
 	if domain == unix.AF_INET6 {
-		// Freebind, since an address of a range that is local as a whole counts as nobody's own when an answer names it.
+		// Freebind: the kernel does not accept an address of a local range as a source address without it.
 		options = append(options, [3]int{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1}, [3]int{unix.IPPROTO_IPV6, unix.IPV6_FREEBIND, 1},
 			[3]int{unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1})
 	} else {
@@ -146,7 +147,7 @@ func (r *responder) watch(fd int, kind byte, port uint16) error {
 	return unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }
 
-// run answers until the process ends, in the namespace of the calling thread.
+// run answers until the process exits, in the calling thread's namespace.
 func (r *responder) run() error {
 	var events [128]unix.EpollEvent
 	swept := time.Now()
@@ -175,7 +176,7 @@ func (r *responder) run() error {
 	}
 }
 
-// accept takes what waits, and says to each who it has reached.
+// accept accepts waiting connections, and sends each the address that it reached.
 func (r *responder) accept(fd int) {
 	for range 64 {
 		conn, _, errno := unix.RawSyscall6(unix.SYS_ACCEPT4, uintptr(fd), 0, 0, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
@@ -193,7 +194,7 @@ func (r *responder) accept(fd int) {
 	}
 }
 
-// identify puts the address of a connection's own end into the answer.
+// identify puts a connection's local address into the answer.
 func (r *responder) identify(fd int) {
 	size := uint32(unsafe.Sizeof(r.name))
 	unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&r.name)), uintptr(unsafe.Pointer(&size)))
@@ -208,7 +209,7 @@ func (r *responder) write(fd int) {
 	unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&r.out)), answerSize)
 }
 
-// questions answers those of a held connection, or closes one that has ended.
+// questions answers the questions on a long-lived connection, or closes one that has ended.
 func (r *responder) questions(fd int) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&r.packet)), uintptr(len(r.packet)))
 	switch {
@@ -240,7 +241,7 @@ func (r *responder) sweep() {
 	}
 }
 
-// datagrams answers what has come, each from the address that it was sent to.
+// datagrams answers waiting packets, each from its destination address.
 func (r *responder) datagrams(fd int) {
 	for range 64 {
 		r.iov.Base, r.message.Name, r.message.Control, r.message.Iov = &r.packet[0], (*byte)(unsafe.Pointer(&r.name)), (*byte)(unsafe.Pointer(&r.control)), &r.iov
@@ -263,8 +264,8 @@ func (r *responder) datagrams(fd int) {
 	}
 }
 
-// address reads from the control message what the packet was sent to, puts it into the answer, and makes the message one
-// that says where the answer comes from.
+// address reads the packet's destination from the control message and puts it into the answer. It then changes the
+// control message to send the answer from that address.
 func (r *responder) address(fd int) bool {
 	header := (*unix.Cmsghdr)(unsafe.Pointer(&r.control))
 	body := unsafe.Add(unsafe.Pointer(&r.control), unix.CmsgLen(0))

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// monotonic is a clock whose readings mean the same in all processes: CLOCK_MONOTONIC, without a system call.
+// monotonic is CLOCK_MONOTONIC, read without a system call. Its readings are comparable between processes.
 type monotonic struct {
 	base time.Time
 	ns   int64 // at base
@@ -26,16 +26,16 @@ func newMonotonic() (monotonic, error) {
 
 func (m monotonic) now() int64 { return m.ns + int64(time.Since(m.base)) }
 
-// at is a reading as a Time.
+// at converts a reading to a Time.
 func (m monotonic) at(ns int64) time.Time { return m.base.Add(time.Duration(ns - m.ns)) }
 
-// sourcePorts gives flows source addresses and ports, each pair again only after all others.
+// sourcePorts hands out source addresses and ports. Each pair repeats only after all others.
 type sourcePorts struct {
 	addrs []netip.Addr
 	next  int
 }
 
-// Ports below may be services' own, above is what the kernel gives to others.
+// Lower ports may be Service ports; the kernel gives higher ports to other sockets.
 const firstSource, lastSource = 1024, 65000
 
 func (s *sourcePorts) take() netip.AddrPort {
@@ -52,8 +52,8 @@ func sockaddrOf(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-// dial makes a socket of the calling thread's namespace and begins to connect it. A TCP socket ends with a reset when it
-// is closed, so that neither end nor conntrack remembers it.
+// dial makes a socket in the calling thread's namespace and starts to connect it. Closing a TCP socket sends a reset,
+// so that neither the peer nor conntrack keeps the connection.
 func dial(protocol corev1.Protocol, from, to netip.AddrPort) (int, error) {
 	domain, kind := unix.AF_INET, unix.SOCK_STREAM
 	if to.Addr().Is6() {
@@ -79,9 +79,9 @@ func dial(protocol corev1.Protocol, from, to netip.AddrPort) (int, error) {
 		}
 	}
 	if err == nil && kind == unix.SOCK_STREAM {
-		// A refusal by ICMP comes while connect still holds the socket, as the packet crosses the node and the answer comes
-		// back inside that very system call: the kernel then only notes it (sk_err_soft), and would tell after the SYN is
-		// sent again and refused again. Asked for it, it says so now.
+		// The packet crosses the node and the ICMP refusal returns within the connect system call, while connect has
+		// locked the socket. The kernel then only stores the error (sk_err_soft), and would report it after a
+		// retransmitted SYN is refused too. SO_ERROR returns it now.
 		var noted int
 		if noted, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && noted != 0 {
 			err = unix.Errno(noted)
@@ -94,7 +94,7 @@ func dial(protocol corev1.Protocol, from, to netip.AddrPort) (int, error) {
 	return fd, nil
 }
 
-// refusal says what an error of a socket means for its flow. A connection that was there ends with a reset.
+// refusal converts a socket error to a flow's outcome. An open connection ends with Reset.
 func refusal(err error, connected bool) string {
 	switch {
 	case connected && !errors.Is(err, unix.ETIMEDOUT):
@@ -102,5 +102,5 @@ func refusal(err error, connected bool) string {
 	case errors.Is(err, unix.ETIMEDOUT):
 		return TimedOut
 	}
-	return Refused // ECONNREFUSED; EHOSTUNREACH and its like, by ICMP
+	return Refused // ECONNREFUSED, or EHOSTUNREACH and similar from ICMP
 }

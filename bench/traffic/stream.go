@@ -24,36 +24,36 @@ type stream struct {
 	random *rand.Rand
 
 	began   int64
-	made    int   // new flows
-	round   []int // of targets, in the order of sending
+	made    int   // number of new flows
+	round   []int // of targets, in sending order
 	sources map[corev1.IPFamily]*sourcePorts
 	open    map[int]*flow // by descriptor
 	waiting [2][]*flow    // in order of deadline: UDP, TCP
-	held    []*heldFlow
-	heldBy  map[int]*heldFlow
+	held    []*longLivedFlow
+	heldBy  map[int]*longLivedFlow
 	ending  atomic.Bool
 
 	inbox inbox
-	rest  int // Targets that the rounds are of: those of the beginning
+	rest  int // number of Targets in a round: those from the start
 	focus []focused
-	turns int // of focus
+	turns int // turns through focus
 }
 
-// inbox is what the stream is told while it runs.
+// inbox has the parent's messages for the running stream.
 type inbox struct {
 	mu    sync.Mutex
 	add   []Target
 	focus []int
 }
 
-// focused is a target that something happened to; until is when it is no news any more.
+// focused is a target that has just changed; until is the end of its focus.
 type focused struct {
 	target int
 	until  int64
 }
 
-// Every second flow goes to one of the focusMost targets that something happened to in the last focusFor, if there are
-// any: of thousands of Services, a sample would hardly ever see one change.
+// If targets changed in the last focusFor, every second flow goes to one of the last focusMost of them. Among thousands
+// of Services, a random sample would hardly ever observe a change.
 const (
 	focusMost = 10
 	focusFor  = 5 * time.Second
@@ -70,7 +70,7 @@ type flow struct {
 func newStream(o Stream, clock monotonic, tell func(Result)) (*stream, error) {
 	s := &stream{
 		Stream: o, clock: clock, tell: tell, random: rand.New(rand.NewPCG(o.Seed, 0)),
-		rest: len(o.Targets), sources: map[corev1.IPFamily]*sourcePorts{}, open: map[int]*flow{}, heldBy: map[int]*heldFlow{},
+		rest: len(o.Targets), sources: map[corev1.IPFamily]*sourcePorts{}, open: map[int]*flow{}, heldBy: map[int]*longLivedFlow{},
 	}
 	var err error
 	if s.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -109,7 +109,7 @@ func (s *stream) watch(fd int) error {
 	return unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: int32(fd)})
 }
 
-// end stops the stream: no more flows begin, and run returns when the open ones are over.
+// end stops the stream: no more flows start, and run returns when the open flows are over.
 func (s *stream) end() { s.ending.Store(true) }
 
 // run sends until end is called.
@@ -155,15 +155,15 @@ func (s *stream) run() error {
 	}
 }
 
-// due is when the next flow is to begin.
+// due returns the scheduled time of the next flow.
 func (s *stream) due() int64 {
 	return s.began + int64(float64(s.made)/s.Rate*float64(time.Second))
 }
 
-// heartbeat is how long the stream sleeps at most, so that it sees that it shall end.
+// heartbeat is the longest sleep of the stream, so that it notices end.
 const heartbeat = int64(50 * time.Millisecond)
 
-// arm sets the timer to what comes first.
+// arm sets the timer to the next event.
 func (s *stream) arm(ending bool) error {
 	next := s.clock.now() + heartbeat
 	if !ending {
@@ -181,7 +181,7 @@ func (s *stream) arm(ending bool) error {
 	return nil
 }
 
-// put tells the stream of more targets, and of those that something is about to happen to.
+// put adds targets to the stream, and numbers of targets that are about to change.
 func (b *inbox) put(add []Target, focus []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,7 +189,7 @@ func (b *inbox) put(add []Target, focus []int) {
 	b.focus = append(b.focus, focus...)
 }
 
-// listen takes what is in the inbox.
+// listen processes the inbox.
 func (s *stream) listen(now int64) {
 	s.inbox.mu.Lock()
 	defer s.inbox.mu.Unlock()
@@ -204,7 +204,8 @@ func (s *stream) listen(now int64) {
 	}
 }
 
-// pick gives the next target: each once a round, in another order every time, and between them those in focus.
+// pick returns the next target: each once a round, in a new random order every round, alternating with targets in
+// focus.
 func (s *stream) pick() int {
 	if s.made%2 == 1 && len(s.focus) > 0 {
 		s.turns++
@@ -218,38 +219,48 @@ func (s *stream) pick() int {
 	return target
 }
 
-// begin sends the first packet of a new flow.
+// begin sends the first packet of a new flow, right after that of its control flow.
 func (s *stream) begin(due int64) error {
 	number, index := uint64(s.made), s.pick()
 	s.made++
 	target := &s.Targets[index]
 	sources := s.sources[target.Family]
 	if sources == nil {
-		return fmt.Errorf("no client of %s to send from", target.Family)
+		return fmt.Errorf("no client with an %s address to send from", target.Family)
 	}
-	f := &flow{result: Result{Target: index, Due: due, Sent: s.clock.now()}}
+	if s.Control && target.Direct.IsValid() {
+		if err := s.send(&flow{result: Result{Target: index, Control: true, Due: due}}, target.Protocol, sources, target.Direct, number); err != nil {
+			return err
+		}
+	}
+	return s.send(&flow{result: Result{Target: index, Due: due}}, target.Protocol, sources, target.Addr, number)
+}
+
+// send sends the first packet of a flow.
+func (s *stream) send(f *flow, protocol corev1.Protocol, sources *sourcePorts, to netip.AddrPort, number uint64) error {
+	f.result.Sent = s.clock.now()
 	var err error
-	for range 8 { // a port may be somebody else's
-		f.fd, err = dial(target.Protocol, sources.take(), target.Addr)
+	for range 8 { // another socket may use the port
+		f.fd, err = dial(protocol, sources.take(), to)
 		if !errors.Is(err, unix.EADDRINUSE) && !errors.Is(err, unix.EADDRNOTAVAIL) {
 			break
 		}
 	}
-	if err == nil && target.Protocol == corev1.ProtocolUDP {
+	if err == nil && protocol == corev1.ProtocolUDP {
 		if err = ask(f.fd, number); err != nil {
 			unix.Close(f.fd)
 		}
 	}
 	if err != nil {
 		if !atOnce(err) {
-			return fmt.Errorf("flow to %s: %w", target.Addr, err)
+			return fmt.Errorf("flow to %s: %w", to, err)
 		}
 		f.fd = -1
 		s.finish(f, refusal(err, false))
 		return nil
 	}
 	queue, limit := 0, udpLimit
-	if target.Protocol == corev1.ProtocolTCP {
+	if protocol == corev1.ProtocolTCP {
 		queue, limit = 1, tcpLimit
 	}
 	f.limit = f.result.Sent + int64(limit)
@@ -258,7 +269,7 @@ func (s *stream) begin(due int64) error {
 	return s.watch(f.fd)
 }
 
-// atOnce says whether an error of connect or send is an answer of the network.
+// atOnce reports whether an error of connect or send is an answer of the network.
 func atOnce(err error) bool {
 	for _, answer := range []error{unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EACCES, unix.EPERM, unix.ECONNRESET} {
 		if errors.Is(err, answer) {
@@ -268,7 +279,7 @@ func atOnce(err error) bool {
 	return false
 }
 
-// answer takes what has come for a new flow, or what went wrong with it.
+// answer reads the answer or the error of a new flow.
 func (s *stream) answer(f *flow) {
 	by, _, err := hear(f.fd)
 	switch {

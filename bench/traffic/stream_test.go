@@ -68,7 +68,7 @@ func to(family corev1.IPFamily, protocol corev1.Protocol, addr string) Target {
 	return Target{Service: name, Family: family, Protocol: protocol, Addr: netip.MustParseAddrPort(addr)}
 }
 
-// rules restores a payload as it stands.
+// rules restores a payload unchanged.
 func rules(t *testing.T, family corev1.IPFamily, payload string) {
 	t.Helper()
 	path, err := exec.LookPath(iptables.Binary(iptables.Legacy, family, "restore"))
@@ -82,7 +82,7 @@ func rules(t *testing.T, family corev1.IPFamily, payload string) {
 	}
 }
 
-// collect runs a stream until it has as many Results as wanted, and ends it. enough is called by the goroutine of the test.
+// collect runs a stream until enough returns true, and ends it. enough is called on the test's goroutine.
 func collect(t *testing.T, p *Process, s Stream, enough func([]Result) bool) []Result {
 	t.Helper()
 	results := make(chan Result, 1<<16)
@@ -95,7 +95,7 @@ func collect(t *testing.T, p *Process, s Stream, enough func([]Result) bool) []R
 		case r := <-results:
 			all = append(all, r)
 		case <-p.done:
-			t.Fatalf("the pods' process ended: %v", p.Close())
+			t.Fatalf("the pods' process exited: %v", p.Close())
 		}
 	}
 	if err := p.End(); err != nil {
@@ -107,7 +107,7 @@ func collect(t *testing.T, p *Process, s Stream, enough func([]Result) bool) []R
 	return all
 }
 
-// Pods answer on a port that is new as soon as they have been told of it, also while a stream runs.
+// Pods answer on a new port as soon as Listen returns, also while a stream runs.
 func TestPodsListenOnMorePorts(t *testing.T) {
 	p, clients := newPods(t)
 	s := Stream{Rate: 400, Clients: clients, Seed: 1, Targets: []Target{
@@ -130,7 +130,7 @@ func TestPodsListenOnMorePorts(t *testing.T) {
 		case r.Outcome == Answered:
 			answered++
 		case r.Due > all[0].End:
-			t.Errorf("%v %s after the port was told of", s.Targets[r.Target].Protocol, r.Outcome)
+			t.Errorf("%v %s after Listen returned", s.Targets[r.Target].Protocol, r.Outcome)
 		}
 	}
 	if all[1].Outcome != Refused || answered < 100 {
@@ -138,23 +138,23 @@ func TestPodsListenOnMorePorts(t *testing.T) {
 	}
 }
 
-// Every pod of every range answers with who it is, over TCP and UDP, in both families, whatever it was called.
+// Every pod of every range answers with its address, over TCP and UDP, in both families, to any destination.
 func TestPodsAnswer(t *testing.T) {
 	p, clients := newPods(t)
 	s := Stream{Rate: 400, Clients: clients, Seed: 1, Targets: []Target{
 		to(v4, corev1.ProtocolTCP, "10.128.0.1:8080"), to(v4, corev1.ProtocolUDP, "10.255.255.254:8081"),
 		to(v6, corev1.ProtocolTCP, "[fd00:10:128::1]:8080"), to(v6, corev1.ProtocolUDP, "[fd00:10:128::2]:8081"),
-	}, HeldTCP: []int{0, 2}, HeldUDP: []int{1, 3}}
+	}, LongLivedTCP: []int{0, 2}, LongLivedUDP: []int{1, 3}}
 	held := map[int]int{}
 	all := collect(t, p, s, func(all []Result) bool {
-		if last := all[len(all)-1]; last.Held > 0 {
-			held[last.Held]++
+		if last := all[len(all)-1]; last.LongLived > 0 {
+			held[last.LongLived]++
 		}
 		return len(all) >= 200 && held[1] > 2 && held[2] > 2 && held[3] > 2 && held[4] > 2
 	})
 	for _, r := range all {
 		if target := s.Targets[r.Target]; r.Outcome != Answered || r.By != target.Addr {
-			t.Errorf("%s %s (held %d): %q by %s", target.Protocol, target.Addr, r.Held, r.Outcome, r.By)
+			t.Errorf("%s %s (held %d): %q by %s", target.Protocol, target.Addr, r.LongLived, r.Outcome, r.By)
 		}
 		if r.Due > r.Sent || r.Sent > r.End {
 			t.Errorf("due %d, sent %d, over %d", r.Due, r.Sent, r.End)
@@ -162,7 +162,7 @@ func TestPodsAnswer(t *testing.T) {
 	}
 	due := map[int64]bool{}
 	for _, r := range all {
-		if r.Held == 0 {
+		if r.LongLived == 0 {
 			due[(r.Due-all[0].Due)/2_500_000] = true
 		}
 	}
@@ -171,7 +171,7 @@ func TestPodsAnswer(t *testing.T) {
 	}
 }
 
-// What is translated is told apart from what is not, refused from silent.
+// The results distinguish translated from untranslated packets, and refusals from timeouts.
 func TestOutcomes(t *testing.T) {
 	p, clients := newPods(t)
 	rules(t, v4, `*nat
@@ -201,20 +201,20 @@ COMMIT
 	}
 }
 
-// Held flows stay where they are when rules change, until conntrack forgets them.
+// Long-lived flows keep their endpoint when rules change, until conntrack forgets them.
 func TestHeldFlowsStay(t *testing.T) {
 	p, clients := newPods(t)
 	rules(t, v4, "*nat\n-A PREROUTING -d 10.96.0.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.130.0.7:8080\n"+
 		"-A PREROUTING -d 10.96.0.1/32 -p udp --dport 80 -j DNAT --to-destination 10.130.0.7:8080\nCOMMIT\n")
 	s := Stream{Rate: 20, Clients: clients, Seed: 1, Targets: []Target{
 		to(v4, corev1.ProtocolTCP, "10.96.0.1:80"), to(v4, corev1.ProtocolUDP, "10.96.0.1:80"),
-	}, HeldTCP: []int{0}, HeldUDP: []int{1}}
+	}, LongLivedTCP: []int{0}, LongLivedUDP: []int{1}}
 	changed := false
 	elsewhere := 0
 	all := collect(t, p, s, func(all []Result) bool {
 		answered := 0
 		for _, r := range all {
-			if r.Held > 0 {
+			if r.LongLived > 0 {
 				answered++
 			}
 		}
@@ -223,43 +223,43 @@ func TestHeldFlowsStay(t *testing.T) {
 			rules(t, v4, "*nat\n-D PREROUTING 1\n-D PREROUTING 1\n-A PREROUTING -d 10.96.0.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.130.0.9:8080\n"+
 				"-A PREROUTING -d 10.96.0.1/32 -p udp --dport 80 -j DNAT --to-destination 10.130.0.9:8080\nCOMMIT\n")
 		}
-		if last := all[len(all)-1]; last.Held == 0 && last.By.Addr().String() == "10.130.0.9" {
+		if last := all[len(all)-1]; last.LongLived == 0 && last.By.Addr().String() == "10.130.0.9" {
 			elsewhere++
 		}
 		return elsewhere > 10 && answered > 12
 	})
 	for _, r := range all {
-		if r.Held > 0 && (r.Outcome != Answered || r.By.String() != "10.130.0.7:8080" || r.Life != 1) {
-			t.Errorf("held flow %d: %+v", r.Held, r)
+		if r.LongLived > 0 && (r.Outcome != Answered || r.By.String() != "10.130.0.7:8080" || r.Life != 1) {
+			t.Errorf("long-lived flow %d: %+v", r.LongLived, r)
 		}
 	}
 }
 
-// A refusal is of the packet that it answers, not of those before it that nobody answered.
+// A refusal belongs to the packet that it answers, not to earlier unanswered packets.
 func TestHeldFlowIsRefusedLast(t *testing.T) {
 	p, clients := newPods(t)
 	rules(t, v4, "*filter\n-A FORWARD -d 10.96.0.1/32 -j DROP\nCOMMIT\n")
-	s := Stream{Rate: 20, Clients: clients, Seed: 1, Targets: []Target{to(v4, corev1.ProtocolUDP, "10.96.0.1:80")}, HeldUDP: []int{0}}
+	s := Stream{Rate: 20, Clients: clients, Seed: 1, Targets: []Target{to(v4, corev1.ProtocolUDP, "10.96.0.1:80")}, LongLivedUDP: []int{0}}
 	var refuses int64
 	refused := 0
 	for _, r := range collect(t, p, s, func(all []Result) bool {
 		last := all[len(all)-1]
 		switch {
-		case refuses == 0 && last.Held > 0: // by now others are unanswered
+		case refuses == 0 && last.LongLived > 0: // by now other packets are unanswered
 			refuses = p.clock.now()
 			rules(t, v4, "*filter\n-D FORWARD 1\n-A FORWARD -d 10.96.0.1/32 -j REJECT\nCOMMIT\n")
-		case last.Held > 0 && last.Outcome == Refused:
+		case last.LongLived > 0 && last.Outcome == Refused:
 			refused++
 		}
 		return refused > 4
 	}) {
-		if r.Held > 0 && r.Outcome == Refused && r.Sent < refuses {
-			t.Errorf("refused %v after it was sent, when nothing refused: %+v", p.At(r.End).Sub(p.At(r.Sent)), r)
+		if r.LongLived > 0 && r.Outcome == Refused && r.Sent < refuses {
+			t.Errorf("refused %v after it was sent, before any rule refused: %+v", p.At(r.End).Sub(p.At(r.Sent)), r)
 		}
 	}
 }
 
-// Rules that lead to a pod which is no endpoint are found out by real packets.
+// Real packets reveal rules that DNAT to a pod that is no endpoint.
 func TestWrongRulesAreFoundOut(t *testing.T) {
 	p, clients := newPods(t)
 	const rule = "PREROUTING -d 10.96.0.1/32 -p udp --dport 80 -j DNAT --to-destination 10.128.0."
@@ -269,14 +269,15 @@ func TestWrongRulesAreFoundOut(t *testing.T) {
 	stream := Stream{Rate: 200, Clients: clients, Seed: 1, Targets: []Target{*s.ledger.targets[0]}}
 	right, wrong := 0, 0
 	for _, r := range collect(t, p, stream, func(all []Result) bool {
-		switch all[len(all)-1].By.Addr().String() {
-		case "10.128.0.1":
+		switch last := all[len(all)-1]; {
+		case last.Control: // no rule translates it
+		case last.By.Addr().String() == "10.128.0.1":
 			right++
-		case "10.128.0.66":
+		case last.By.Addr().String() == "10.128.0.66":
 			wrong++
 		}
 		if right == 20 && wrong == 0 {
-			right++ // once
+			right++ // only once
 			rules(t, v4, "*nat\n-I "+rule+"66:8080\nCOMMIT\n")
 		}
 		return wrong > 20

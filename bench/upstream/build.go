@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// kubernetes is the module, with the published modules instead of its staging folders.
+// kubernetes is the path of the module. It is built with the published modules instead of its staging folders.
 const kubernetes = "k8s.io/kubernetes"
 
-// builder makes one command of one version.
+// builder builds one command of one version.
 type builder struct {
 	Options
 	cache              Cache
 	command            string
 	version, goVersion string
-	minor              string // 36 of v1.36.3
-	staging            string // v0.36.3 of v1.36.3: the version of the modules of the staging folders
+	minor              string // 36 for v1.36.3
+	staging            string // v0.36.3 for v1.36.3: the version of the modules in the staging folders
 }
 
 func (b *builder) say(format string, args ...any) {
@@ -32,7 +32,7 @@ func (b *builder) say(format string, args ...any) {
 	}
 }
 
-// build writes the command to path. The user's GOFLAGS are for other programs.
+// build writes the command to path. It ignores the user's GOFLAGS.
 func (b *builder) build(ctx context.Context, path string) error {
 	start := time.Now()
 	b.say("building %s %s with %s: some minutes and 3 GB of disk, once", b.command, b.version, b.goVersion)
@@ -58,7 +58,7 @@ func (b *builder) build(ctx context.Context, path string) error {
 	return nil
 }
 
-// counter turns what go build says into a line now and then.
+// counter returns a function that turns the output of go build into an occasional progress line.
 func (b *builder) counter() func(string) {
 	const often = 100
 	modules, packages := 0, 0
@@ -81,8 +81,8 @@ var pinnedMod []byte
 //go:embed kubernetes.sum
 var pinnedSum []byte
 
-// origin says what a command is built from: for the pinned version the digest of its module, which names the digests of
-// all others; else the version, whose digest Go's checksum database has.
+// origin returns the source of a command. For the pinned version it is the digest of its module files, which contain
+// the digests of all modules. Otherwise it is the version, whose digest is in Go's checksum database.
 func (b *builder) origin() string {
 	if b.version != Pinned {
 		return kubernetes + "@" + b.version
@@ -93,8 +93,8 @@ func (b *builder) origin() string {
 	return fmt.Sprintf("sha256:%x", digest.Sum(nil))
 }
 
-// module makes dir the module to build in. For versions that are not pinned its replace lines are those of
-// k8s.io/kubernetes, turned from the staging folders to the published modules; so are the lines that decide how Go behaves.
+// module prepares dir as the module to build in. For versions that are not pinned, it copies the replace lines of
+// k8s.io/kubernetes, with published modules instead of staging folders, and the lines that set Go's behaviour.
 func (b *builder) module(ctx context.Context, dir string) error {
 	if b.version == Pinned {
 		return errors.Join(writeIn(dir, "go.mod", pinnedMod), writeIn(dir, "go.sum", pinnedSum))
@@ -118,7 +118,8 @@ func (b *builder) module(ctx context.Context, dir string) error {
 	return writeIn(dir, "go.mod", []byte(text))
 }
 
-// privateFolder makes a folder that only this user may read, and a module in it: go looks for one in every folder above.
+// privateFolder makes a folder that only this user can read, with a module in it, because go searches all parent
+// folders.
 func privateFolder(parent string) (string, error) {
 	dir, err := os.MkdirTemp(parent, ".synclab-go-*")
 	if err != nil {
@@ -134,7 +135,7 @@ func writeIn(dir, name string, text []byte) error {
 	return os.WriteFile(filepath.Join(dir, name), text, 0o600)
 }
 
-// goMod writes a go.mod from what `go mod edit -json` says of k8s.io/kubernetes's own.
+// goMod returns a go.mod made from the output of `go mod edit -json` for the go.mod of k8s.io/kubernetes.
 func (b *builder) goMod(upstream []byte) (string, error) {
 	var mod struct {
 		Go      string
@@ -159,7 +160,7 @@ func (b *builder) goMod(upstream []byte) (string, error) {
 	}
 	text.WriteString(")\n")
 	if replaced == 0 {
-		return "", fmt.Errorf("no replace lines to the staging folders")
+		return "", fmt.Errorf("the go.mod has no replace lines with staging folders")
 	}
 	return text.String(), nil
 }

@@ -18,11 +18,11 @@ import (
 	"synclab/bench/outfile"
 )
 
-// Cache is a folder of commands that were built.
+// Cache is a folder of built commands.
 type Cache struct{ dir string }
 
-// OpenCache makes the folder if need be. Empty: synclab in the user's cache folder, or in the temporary folder when that
-// one cannot be written.
+// OpenCache opens a cache, and makes its folder if necessary. The default is synclab in the user's cache folder, or a
+// folder in the temporary folder if the former is not writable.
 func OpenCache(dir string) (Cache, error) {
 	if dir != "" {
 		return Cache{dir}, os.MkdirAll(dir, 0o755)
@@ -35,12 +35,13 @@ func OpenCache(dir string) (Cache, error) {
 	}
 	dir = filepath.Join(os.TempDir(), "synclab-cache-"+strconv.Itoa(os.Getuid()))
 	if err := writable(dir); err != nil {
-		return Cache{}, fmt.Errorf("no folder for what is built: %w", errors.Join(first, err))
+		return Cache{}, fmt.Errorf("no folder for built commands: %w", errors.Join(first, err))
 	}
 	return Cache{dir}, nil
 }
 
-// writable makes the folder and says whether this user owns it and may write there: what lies in it will be run.
+// writable makes the folder, and returns an error unless this user owns it and can write there: its files will be
+// executed.
 func writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -68,17 +69,17 @@ func MayRun(dir string) error {
 		return &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	if stat.Flags&unix.ST_NOEXEC != 0 {
-		return fmt.Errorf("%s: its file system is mounted noexec, but the lab runs programs from there", dir)
+		return fmt.Errorf("%s: its file system is mounted noexec, but Synclab runs programs from there", dir)
 	}
 	return nil
 }
 
-// Path is where a file of that name is or would be.
+// Path returns the path of a file with that name, which may not exist.
 func (c Cache) Path(name string) string { return filepath.Join(c.dir, name) }
 
-// Get gives the path of a file, and has it made if it is not there as it was made, or was made from something else.
-// build writes it to the path that it gets; only when it succeeds the file gets its name. Who asks for a file that another
-// process is building waits for it.
+// Get returns the path of a file. It builds the file if it is missing, was changed, or has another origin. build writes
+// to the path that it gets; Get renames the file only if build succeeds. If another process is building the file, Get
+// waits.
 func (c Cache) Get(ctx context.Context, name, origin string, build func(path string) error) (string, error) {
 	path := c.Path(name)
 	if c.intact(name, origin) {
@@ -89,10 +90,10 @@ func (c Cache) Get(ctx context.Context, name, origin string, build func(path str
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	defer unlock()
-	if c.intact(name, origin) { // another built it meanwhile
+	if c.intact(name, origin) { // another process built it meanwhile
 		return path, nil
 	}
-	building := c.Path("." + name + ".building") // what a killed build left is overwritten
+	building := c.Path("." + name + ".building") // overwrites what a killed build left
 	defer os.RemoveAll(building)
 	if err := os.RemoveAll(building); err != nil {
 		return "", err
@@ -111,7 +112,7 @@ func (c Cache) Get(ctx context.Context, name, origin string, build func(path str
 	return path, errors.Join(outfile.Write(path+madeSuffix, append(text, '\n'), 0o644), os.Rename(building, path))
 }
 
-// made says how a file in the cache came about; it lies beside the file.
+// made describes how a cached file was built; it is stored next to the file.
 type made struct {
 	Origin string `json:"origin"`
 	Digest string `json:"digest"` // of the file
@@ -119,7 +120,7 @@ type made struct {
 
 const madeSuffix = ".made.json"
 
-// intact says whether a file is there, was made from origin, and is what was made.
+// intact reports whether a file exists, was made from origin, and is unchanged.
 func (c Cache) intact(name, origin string) bool {
 	text, err := outfile.Read(c.Path(name) + madeSuffix)
 	if err != nil {
@@ -146,7 +147,7 @@ func digestOf(path string) (string, error) {
 	return fmt.Sprintf("sha256:%x", digest.Sum(nil)), nil
 }
 
-// lock holds a file's lock; it ends with the process, whatever ends that.
+// lock takes a file's lock. The lock ends with the process, however the process ends.
 func (c Cache) lock(ctx context.Context, name string) (unlock func(), err error) {
 	f, err := os.OpenFile(c.Path("."+name+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -169,7 +170,7 @@ func (c Cache) lock(ctx context.Context, name string) (unlock func(), err error)
 		}
 		return func() { f.Close() }, nil
 	case <-ctx.Done():
-		go func() { // whenever it comes
+		go func() { // release the lock when it is acquired
 			<-locked
 			f.Close()
 		}()

@@ -15,27 +15,27 @@ import (
 	"time"
 )
 
-// Pinned is the version that the lab measures against when nothing else is said: that of kubernetes.mod.
+// Pinned is the version that Synclab uses by default: the version in kubernetes.mod.
 const Pinned = "v1.37.2"
 
-// ErrNotBuilt is wrapped by the error of a command that CachedOnly forbids to build.
+// ErrNotBuilt means that the command is not in the cache and CachedOnly forbids building it. Other errors wrap it.
 var ErrNotBuilt = errors.New("not built yet")
 
-// Options say which command is wanted. The zero value is the pinned version.
+// Options select a command. The zero value selects the pinned version.
 type Options struct {
 	// Version of Kubernetes, such as v1.34.2. Default: Pinned.
 	Version string
-	// Path of a binary, or a name on PATH: it is taken as it is, and Version is not looked at.
+	// Path of a binary, or a name on PATH. It is used unchanged, and Version is ignored.
 	Path string
-	// Cache is the folder for what is built. Default: see OpenCache.
+	// Cache is the folder for built commands. Default: see OpenCache.
 	Cache string
-	// CachedOnly forbids building: for those who cannot wait for minutes.
+	// CachedOnly forbids building, for callers that cannot wait for minutes.
 	CachedOnly bool
-	// Progress gets a line whenever there is something to tell of a build.
+	// Progress receives progress lines of a build.
 	Progress func(string)
 }
 
-// KubeProxy gives the path of a kube-proxy and its version as it says itself.
+// KubeProxy returns the path of a kube-proxy and the version that it reports.
 func KubeProxy(ctx context.Context, opts Options) (path, version string, err error) {
 	return Command(ctx, "kube-proxy", opts)
 }
@@ -57,7 +57,7 @@ func Command(ctx context.Context, name string, opts Options) (path, version stri
 	return path, version, nil
 }
 
-// ask lets a binary say its version: "Kubernetes v1.36.3", of kubectl "Client Version: v1.36.3".
+// ask runs a binary to get its version: "Kubernetes v1.36.3", or for kubectl "Client Version: v1.36.3".
 func ask(ctx context.Context, name, path string) (string, error) {
 	args := []string{"--version"}
 	if name == "kubectl" {
@@ -74,15 +74,15 @@ func ask(ctx context.Context, name, path string) (string, error) {
 	return line, nil
 }
 
-// versions are those of releases; the groups are minor, and patch with what follows.
+// versions matches release versions; the groups are minor, and patch with its suffix.
 var versions = regexp.MustCompile(`^v1\.(\d+)\.(\d+(?:-(?:alpha|beta|rc)\.\d+)?)$`)
 
-// find gives the path in the cache, where the command is built first if need be.
+// find returns the path in the cache. It builds the command first if necessary.
 func find(ctx context.Context, name string, opts Options) (string, error) {
 	version := "v" + strings.TrimPrefix(cmp.Or(opts.Version, Pinned), "v")
 	parts := versions.FindStringSubmatch(version)
 	if parts == nil {
-		return "", fmt.Errorf("%q is no version of Kubernetes: v1.36.3, for example", opts.Version)
+		return "", fmt.Errorf("%q is no version of Kubernetes: want a version such as v1.36.3", opts.Version)
 	}
 	cache, err := OpenCache(opts.Cache)
 	if err != nil {
@@ -91,21 +91,21 @@ func find(ctx context.Context, name string, opts Options) (string, error) {
 	b := builder{Options: opts, cache: cache, command: name, version: version, minor: parts[1], staging: "v0." + parts[1] + "." + parts[2]}
 	goVersion, err := GoVersion(ctx)
 	if err != nil || opts.CachedOnly {
-		// Who cannot build takes what another Go built.
+		// Without a build, use a binary that was built with another Go version.
 		if path := cache.newest(fmt.Sprintf("%s-%s-go*-%s", name, version, runtime.GOARCH), b.origin()); path != "" {
 			return path, nil
 		}
 		if opts.CachedOnly {
 			return "", fmt.Errorf("%s: %w", version, ErrNotBuilt)
 		}
-		return "", fmt.Errorf("%s: %w; or name a binary that you have", version, err)
+		return "", fmt.Errorf("%s: %w; or set the path of an existing binary", version, err)
 	}
 	b.goVersion = goVersion
 	file := fmt.Sprintf("%s-%s-%s-%s", name, version, goVersion, runtime.GOARCH)
 	return cache.Get(ctx, file, b.origin(), func(path string) error { return b.build(ctx, path) })
 }
 
-// newest file that fits a pattern and is intact; empty when there is none.
+// newest returns the newest intact file that matches a pattern; empty if there is none.
 func (c Cache) newest(pattern, origin string) string {
 	paths, err := filepath.Glob(c.Path(pattern))
 	paths = slices.DeleteFunc(paths, func(path string) bool { return !c.intact(filepath.Base(path), origin) })

@@ -1,14 +1,14 @@
-// Package upstream finds or builds commands that others wrote, unmodified: kube-proxy above all.
+// Package upstream finds or builds unmodified commands of other projects, above all kube-proxy.
 //
-//  1. KubeProxy takes a path to a binary as it is, or a version of Kubernetes.
-//  2. The pinned version is built from kubernetes.mod and kubernetes.sum, which are part of this program; any other
-//     version from a module that is made for it, with the same replace lines. Go works in private folders: what lies in
-//     the working directory or above it decides nothing.
-//  3. Cache keeps what was built, by name, version and the Go that built it, and says from what; what is not as it was
-//     built is built anew. Two runs at once build once.
+//  1. KubeProxy takes the path of a binary, or a version of Kubernetes.
+//  2. The pinned version is built from kubernetes.mod and kubernetes.sum, which are embedded in this program. Any other
+//     version is built from a generated module with the same replace lines. Go runs in private folders, so files in the
+//     working directory or above it have no effect.
+//  3. Cache stores each built file by name, version and Go version, with its origin. A file that was changed since, or
+//     has another origin, is built again. Two concurrent runs build it once.
 //
-// Building needs Go and, the first time, the Go module proxy; neither works inside a lab's namespace: the parent calls
-// KubeProxy before it makes one. The result is what the published module holds: no patch, no vendored copy.
+// A build needs Go and, the first time, the Go module proxy. Neither works inside a namespace of Synclab, so the parent
+// calls KubeProxy first. The result is the published module: no patch, no vendored copy.
 //
-// Not modelled: release binaries and container images, which differ in the Go that built them.
+// Not modelled: release binaries and container images, which are built with another Go version.
 package upstream

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// ErrNoGo is wrapped by the error of a build on a machine without Go.
+// ErrNoGo means that the machine has no Go. Other errors wrap it.
 var ErrNoGo = errors.New("building needs Go, which is not on PATH: install it (https://go.dev/dl)")
 
-// Go runs the go command in a folder. onLine, if set, gets each line it prints to standard error. The error of a
-// command that failed carries the last of those lines.
+// Go runs the go command in a folder. onLine, if set, gets each line of its standard error. The error of a failed
+// command has the last of these lines.
 func Go(ctx context.Context, dir string, env []string, onLine func(string), args ...string) (stdout []byte, err error) {
 	path, err := exec.LookPath("go")
 	if err != nil {
@@ -23,7 +23,7 @@ func Go(ctx context.Context, dir string, env []string, onLine func(string), args
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = dir
-	// A workspace around the folder would change what is built.
+	// A workspace above the folder would change the build.
 	cmd.Env = slices.Concat(homeless(), os.Environ(), []string{"GOWORK=off"}, env)
 	var out bytes.Buffer
 	stderr := lines{onLine: onLine}
@@ -38,7 +38,7 @@ func Go(ctx context.Context, dir string, env []string, onLine func(string), args
 	return out.Bytes(), nil
 }
 
-// homeless are folders for go's caches if HOME, where they usually are, is not set.
+// homeless returns folders for go's caches if HOME, their usual parent, is not set.
 func homeless() []string {
 	if os.Getenv("HOME") != "" {
 		return nil
@@ -50,7 +50,7 @@ func homeless() []string {
 	return []string{"GOCACHE=" + cache.Path("go-build"), "GOPATH=" + cache.Path("go")}
 }
 
-// GoVersion is that of the go command, such as go1.26.8.
+// GoVersion returns the version of the go command, such as go1.26.8.
 func GoVersion(ctx context.Context) (string, error) {
 	dir, err := privateFolder("")
 	if err != nil {
@@ -68,7 +68,7 @@ func indented(text string) string {
 	return "\n\t" + strings.ReplaceAll(text, "\n", "\n\t")
 }
 
-// advice says what to do about what a failed go command said.
+// advice returns a remedy for the error text of a failed go command.
 func advice(said string) string {
 	for _, sign := range []string{"dial tcp", "no such host", "connection refused", "network is unreachable", "i/o timeout", "module lookup disabled", "proxyconnect", "TLS handshake"} {
 		if strings.Contains(said, sign) {

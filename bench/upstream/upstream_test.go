@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// fakeGo puts a go command on PATH that keeps an account of its calls and builds a command that says its version.
-// What fails is the text of a failed build; empty, it succeeds.
+// fakeGo puts a go command on PATH that logs its calls and builds a command that prints its version. fails is the error
+// text of a failing build; if it is empty, the build succeeds.
 func fakeGo(t *testing.T, fails string) (account func() []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -64,7 +64,7 @@ func fakeGo(t *testing.T, fails string) (account func() []string) {
 	}
 }
 
-// goModOf is where fakeGo keeps the go.mod of its last build.
+// goModOf returns the path where fakeGo keeps the go.mod of its last build.
 func goModOf(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("go")
@@ -89,12 +89,12 @@ func TestBuildsThePinnedVersionOnce(t *testing.T) {
 		t.Errorf("go was called: %q", calls)
 	}
 	if len(said) < 4 || !strings.Contains(said[0], "some minutes") || !slices.Contains(said, "building kube-proxy "+Pinned+": 200 packages compiled") {
-		t.Errorf("said %q", said)
+		t.Errorf("progress %q", said)
 	}
 	said = nil
 	again, _, err := KubeProxy(t.Context(), opts)
 	if err != nil || again != path || len(account()) != 1 || said != nil {
-		t.Errorf("the second time: %s, %v, go %q, said %q", again, err, account(), said)
+		t.Errorf("the second time: %s, %v, go %q, progress %q", again, err, account(), said)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestWithoutGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _, err := KubeProxy(t.Context(), Options{Cache: cache}); err != nil || got != path {
-		t.Errorf("what another Go built: %s, %v", got, err)
+		t.Errorf("a binary of another Go version: %s, %v", got, err)
 	}
 }
 
@@ -242,7 +242,7 @@ func TestDefaultCache(t *testing.T) {
 	if c, err := OpenCache(""); err != nil || c.Path("x") != filepath.Join(home, "synclab", "x") {
 		t.Errorf("%v, %v", c, err)
 	}
-	// A file where the folder should be: not even root can write there.
+	// A file in place of the folder: not even root can write there.
 	file := filepath.Join(home, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -254,14 +254,14 @@ func TestDefaultCache(t *testing.T) {
 	}
 }
 
-// TestPinnedModule holds constant and module together.
+// TestPinnedModule checks that the constant and the module have the same version.
 func TestPinnedModule(t *testing.T) {
 	if !bytes.Contains(pinnedMod, []byte("\t"+kubernetes+" "+Pinned+" ")) || !bytes.Contains(pinnedSum, []byte("\n"+kubernetes+" "+Pinned+" h1:")) {
 		t.Errorf("kubernetes.mod or kubernetes.sum is not of version %s", Pinned)
 	}
 }
 
-// What is built does not depend on the working directory, whoever wrote what lies there.
+// Files in the working directory do not influence a build.
 func TestWorkingDirectoryDecidesNothing(t *testing.T) {
 	dir := t.TempDir()
 	planted := filepath.Join(dir, "bench", "kubernetes")
@@ -284,7 +284,7 @@ func TestWorkingDirectoryDecidesNothing(t *testing.T) {
 	}
 }
 
-// A binary that is not as it was built, or was built from something else, is built anew.
+// A binary that was changed, or has another origin, is built again.
 func TestCacheIsChecked(t *testing.T) {
 	account := fakeGo(t, "")
 	cache := t.TempDir()
@@ -304,7 +304,7 @@ func TestCacheIsChecked(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, _, err := KubeProxy(t.Context(), Options{Cache: cache, CachedOnly: true}); !errors.Is(err, ErrNotBuilt) {
-			t.Errorf("%s: taken as built: %v", name, err)
+			t.Errorf("%s: accepted as intact: %v", name, err)
 		}
 		if _, _, err := KubeProxy(t.Context(), Options{Cache: cache}); err != nil || len(account()) != before+1 {
 			t.Errorf("%s: %v, go %q", name, err, account()[before:])
@@ -312,7 +312,7 @@ func TestCacheIsChecked(t *testing.T) {
 	}
 }
 
-// TestReal builds kube-proxy, which takes minutes: only when it is built already, or on demand.
+// TestReal uses kube-proxy. A build takes minutes, so it needs a cached one or an explicit request.
 func TestReal(t *testing.T) {
 	onDemand := os.Getenv("SYNCLAB_BUILD_KUBERNETES") == "1"
 	versions := []string{Pinned}
@@ -325,7 +325,7 @@ func TestReal(t *testing.T) {
 			t.Skip(err, "; SYNCLAB_BUILD_KUBERNETES=1 builds it")
 		}
 		if err != nil || version != want {
-			t.Errorf("%s says it is %s, want %s; %v", path, version, want, err)
+			t.Errorf("%s reports version %s, want %s; %v", path, version, want, err)
 		}
 	}
 }

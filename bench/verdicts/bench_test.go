@@ -16,7 +16,7 @@ import (
 	"synclab/sim"
 )
 
-// plainState has n Services with one port and some endpoints each.
+// plainState returns n Services with one port and the given number of endpoints each.
 func plainState(n, endpoints int) *State {
 	cfg := config.New()
 	cfg.ClusterCIDR = "10.128.0.0/9"
@@ -51,8 +51,8 @@ func plainIP(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 96, byte((i + 1) >> 8), byte(i + 1)})
 }
 
-// A packet to the first Service, the last one, or none, among 10,000. rules are those it crosses, dispatch those until a
-// Service was found: both are exact.
+// Packets to the first Service, the last Service, and no Service, of 10,000. rules counts the evaluated rules, dispatch
+// those until the Service was found. Both are exact.
 func BenchmarkWalk(b *testing.B) {
 	const services, endpoints = 10_000, 10
 	s := plainState(services, endpoints)

@@ -9,10 +9,10 @@ import (
 	"synclab/proxier/walk"
 )
 
-// both families, in the order in which everything here has them.
+// both lists the families in the order that this package always uses.
 var both = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 
-// Ruleset is what a subject made of a state, by family.
+// Ruleset has a subject's rules for a state, by family.
 type Ruleset struct {
 	Subject string
 	Rules   map[corev1.IPFamily]*walk.Rules
@@ -22,18 +22,18 @@ type Ruleset struct {
 type Difference struct {
 	Family corev1.IPFamily
 	Packet walk.Packet
-	// Subjects, and what they do.
+	// Subjects, and their verdicts.
 	Subjects [2]string
 	Verdicts [2]walk.Verdict
 }
 
-// String shows both verdicts.
+// String formats both verdicts.
 func (d *Difference) String() string {
 	return fmt.Sprintf("%s\n\t%s: %s\n\t%s: %s", &d.Packet, d.Subjects[0], d.Verdicts[0], d.Subjects[1], d.Verdicts[1])
 }
 
-// Compare walks packets of a family through all rulesets and gives where others disagree with the first.
-func Compare(family corev1.IPFamily, world walk.World, packets []walk.Packet, rulesets ...Ruleset) ([]Difference, error) {
+// Compare sends packets of a family through all rulesets, and returns the disagreements with the first ruleset.
+func Compare(family corev1.IPFamily, world walk.NodeAddresses, packets []walk.Packet, rulesets ...Ruleset) ([]Difference, error) {
 	walkers := make([]*walk.Walker, len(rulesets))
 	for i, r := range rulesets {
 		walkers[i] = walk.New(r.Rules[family], world)
@@ -59,7 +59,7 @@ func Compare(family corev1.IPFamily, world walk.World, packets []walk.Packet, ru
 	return found, nil
 }
 
-// Describe shows the first few differences.
+// Describe formats the first few differences.
 func Describe(found []Difference) string {
 	const most = 5
 	var b strings.Builder

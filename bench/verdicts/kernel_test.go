@@ -25,9 +25,11 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/walk"
 	"synclab/sim"
+	"synclab/sim/api"
+	"synclab/sim/random"
 )
 
-// What rules are compared with the kernel's own judgement.
+// The rulesets that are compared with real packets.
 var installs = []struct {
 	name    string
 	backend proxier.BackendKind
@@ -38,13 +40,11 @@ var installs = []struct {
 	{"iptables-nft", proxier.Iptables, iptables.Nft, iptables.Classic},
 	{"iptables-legacy-tree", proxier.Iptables, iptables.Legacy, iptables.Tree},
 	{"iptables-nft-tree", proxier.Iptables, iptables.Nft, iptables.Tree},
-	{"iptables-legacy-direct", proxier.Direct, iptables.Legacy, iptables.Classic},
-	{"iptables-legacy-direct-tree", proxier.Direct, iptables.Legacy, iptables.Tree},
 	{"nftables", proxier.Nftables, "", ""},
 }
 
-// Real packets go where the interpreter says that the rules in the kernel send them, cross the rules that it says, and
-// endpoints remember clients.
+// The evaluator predicts the destination of real packets, the rules that they match, and the endpoints' client
+// affinity.
 func TestKernelAgrees(t *testing.T) {
 	const sample = 75
 	for _, x := range installs {
@@ -83,27 +83,27 @@ func TestKernelAgrees(t *testing.T) {
 			}
 			t.Logf("%d packets passed, %d rejected, %d dropped, %d went back to their source; %d matched the rules counted",
 				kinds[walk.Pass], kinds[walk.Reject], kinds[walk.Drop], hairpins, k.matched)
-			// Not every random cluster has all kinds of packets; that of make test has.
+			// Some random clusters lack a kind of packet; the cluster of the default seed has all kinds.
 			if seed == 1 && (len(kinds) < 3 || hairpins == 0 || k.counted && k.matched == 0) {
-				t.Errorf("only %v, %d counted: the sample shows too little", kinds, k.matched)
+				t.Errorf("only %v, %d counted: the sample is too small", kinds, k.matched)
 			}
 		})
 	}
 }
 
-// kernelState is a random cluster whose packets the namespace can carry.
+// kernelState returns a random cluster with packets that the namespace can carry.
 func kernelState(variant iptables.Variant, seed uint64) *State {
 	cfg := config.New()
-	cfg.ClusterCIDR = sim.RandomPods
-	random := sim.NewRandomCluster(sim.RandomOptions{Seed: seed, Families: both[:1], Services: 40})
+	cfg.ClusterCIDR = random.RandomPods
+	random := random.New(random.Options{Seed: seed, Families: both[:1], Services: 40})
 	return &State{
 		Setting: conform.Setting{Variant: variant, Families: both[:1], Config: cfg}, Node: "node-0", Objects: random.Objects(),
 	}
 }
 
-// install writes the rules for some objects into the namespace of this goroutine.
+// install writes the rules for the objects into this goroutine's namespace.
 func install(t *testing.T, o proxier.Options, objects *sim.Objects) error {
-	cluster := sim.NewCluster(clock.RealClock{})
+	cluster := api.NewCluster(clock.RealClock{})
 	t.Cleanup(cluster.Stop)
 	if err := cluster.Load(t.Context(), objects); err != nil {
 		return err
@@ -121,14 +121,14 @@ func install(t *testing.T, o proxier.Options, objects *sim.Objects) error {
 	return p.SyncNow(t.Context())
 }
 
-// installed are rules in the kernel, and the interpreter that read them from there.
+// installed has the rules in the kernel, and an evaluator that was loaded from them.
 type installed struct {
 	*wire
 	rng     *rand.Rand
 	counted bool // its rules have counters
 	variant iptables.Variant
 	walker  *walk.Walker
-	matched int // packets whose matching rules were confirmed
+	matched int // packets with confirmed matching rules
 }
 
 func (k *installed) read() {
@@ -144,7 +144,7 @@ func (k *installed) read() {
 	k.walker = walk.New(rules, k.world)
 }
 
-// save is what iptables-save prints, with counters.
+// save returns the output of iptables-save with counters.
 func (k *installed) save() string {
 	k.t.Helper()
 	path, err := iptables.FindBinary(iptables.Binary(k.variant, both[0], "save"))
@@ -154,7 +154,7 @@ func (k *installed) save() string {
 	return string(out)
 }
 
-// counters are the packets that each rule matched.
+// counters returns the number of packets that each rule matched.
 func (k *installed) counters() map[walk.RuleAt]int {
 	k.t.Helper()
 	found, numbers, table := map[walk.RuleAt]int{}, map[[2]string]int{}, ""
@@ -176,7 +176,8 @@ func (k *installed) counters() map[walk.RuleAt]int {
 	return found
 }
 
-// onlyNew says whether only the first packets of flows come to a chain: answers, and errors, cross the others too.
+// onlyNew reports whether a chain sees only the first packets of flows. Answers and errors traverse the other chains
+// too.
 func onlyNew(at walk.RuleAt) bool {
 	switch at.Chain {
 	case "KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL":
@@ -185,8 +186,8 @@ func onlyNew(at walk.RuleAt) bool {
 	return at.Table == "nat" || strings.HasPrefix(at.Chain, "KUBE-TREE-")
 }
 
-// confirm compares the counters that have risen with the rules that match on one of the ways.
-func (k *installed) confirm(p *walk.Packet, before map[walk.RuleAt]int, ways []walk.Way) {
+// confirm compares the increased counters with the rules that match on one of the packet paths.
+func (k *installed) confirm(p *walk.Packet, before map[walk.RuleAt]int, ways []walk.PacketPath) {
 	k.t.Helper()
 	rose := k.counters()
 	for at := range rose {
@@ -194,7 +195,7 @@ func (k *installed) confirm(p *walk.Packet, before map[walk.RuleAt]int, ways []w
 			delete(rose, at)
 		}
 	}
-	others, err := k.walker.Ways(k.fence(p))
+	others, err := k.walker.Paths(k.fence(p))
 	k.must(err)
 	var wants []map[walk.RuleAt]int
 	for _, way := range ways {
@@ -213,12 +214,12 @@ func (k *installed) confirm(p *walk.Packet, before map[walk.RuleAt]int, ways []w
 	k.t.Errorf("%s: counters rose\n%v\nwant\n%v", p, rose, wants)
 }
 
-// forget makes the rules forget all clients.
+// forget clears the rules' client affinity.
 func (k *installed) forget() {
 	k.t.Helper()
 	if !k.counted {
 		for _, table := range []string{"synclab", "synclab-2"} {
-			_ = exec.Command("nft", "flush", "map", "ip", table, "affinity").Run() // one of them is there
+			_ = exec.Command("nft", "flush", "map", "ip", table, "affinity").Run() // one of the tables exists
 		}
 		return
 	}
@@ -228,13 +229,13 @@ func (k *installed) forget() {
 	for _, list := range lists {
 		err := os.WriteFile(dir+"/"+list.Name(), []byte("/"), 0o644)
 		if errors.Is(err, fs.ErrPermission) {
-			k.t.Skip("the lists of xt_recent are root's: clients cannot be forgotten")
+			k.t.Skip("only root can write the lists of xt_recent: cannot clear client affinity")
 		}
 		k.must(err)
 	}
 }
 
-// sample draws packets that the namespace can carry, up to a fifth of n of each kind.
+// sample returns random packets that the namespace can carry, at most a fifth of n of each kind.
 func (k *installed) sample(s *State, seed uint64, n int) []walk.Packet {
 	k.t.Helper()
 	all, err := s.Packets(both[0], seed)
@@ -245,7 +246,7 @@ func (k *installed) sample(s *State, seed uint64, n int) []walk.Packet {
 	for i := range all {
 		p := &all[i]
 		if p.Input != "" {
-			p.Input = netns.NodeDevice // there is one
+			p.Input = netns.NodeDevice // the only input device here
 		}
 		v, err := k.walker.Walk(p)
 		k.must(err)
@@ -266,7 +267,7 @@ func (k *installed) sample(s *State, seed uint64, n int) []walk.Packet {
 	return chosen
 }
 
-// carries says whether the namespace takes a packet, and shows what became of it.
+// carries reports whether the namespace can carry a packet and show its outcome.
 func (k *installed) carries(p *walk.Packet) bool {
 	inside := func(a netip.Addr) bool {
 		return slices.ContainsFunc(everywhere, func(text string) bool {
@@ -276,34 +277,34 @@ func (k *installed) carries(p *walk.Packet) bool {
 	}
 	from, to := p.Source.Addr(), p.Destination.Addr()
 	switch {
-	case p.Protocol == walk.SCTP, p.Destination.Port() == 0: // no such packets here
+	case p.Protocol == walk.SCTP, p.Destination.Port() == 0: // the tests send no such packets
 		return false
 	case p.After != nil && p.After.Via.IsValid():
-		return false // one is enough
+		return false // one such packet is enough
 	case !inside(to) && !to.IsLoopback() || !inside(from) && p.Input != "":
 		return false
 	case p.Input != "" && (k.world.IsLocal(from) || from.IsLoopback()):
-		return false // the kernel takes no packet from itself
+		return false // the kernel rejects packets from its own addresses
 	}
 	v, err := k.walker.Walk(p)
 	k.must(err)
 	switch local := k.world.IsLocal(to); {
 	case local && p.Protocol == walk.TCP && untouched(v):
-		return false // nobody listens, and with the reset the flow is forgotten
+		return false // no listener: the RST also removes the conntrack entry
 	case local && p.Input == "":
-		// The flow has its entry before INPUT refuses it, and a closed UDP port answers with an error of its own.
+		// INPUT rejects the packet only after its entry was made, and a closed UDP port sends an ICMP error anyway.
 		return p.Protocol == walk.TCP && v.Outcomes[0].Kind != walk.Drop
 	}
 	return true
 }
 
-// try sends a packet, and the one that its client sent before, and compares.
+// try sends the client's earlier packet and the packet, and compares the outcome.
 func (k *installed) try(p *walk.Packet) walk.Outcome {
 	k.t.Helper()
 	if p.After != nil {
 		earlier := *p
 		earlier.After, earlier.Source = nil, netip.AddrPortFrom(p.Source.Addr(), p.Source.Port()-1)
-		p.After = &walk.After{Endpoint: k.verdict(&earlier).To} // whichever the kernel drew
+		p.After = &walk.After{Endpoint: k.verdict(&earlier).To} // the endpoint that the kernel chose
 	}
 	defer k.forget()
 	var before map[walk.RuleAt]int
@@ -311,7 +312,7 @@ func (k *installed) try(p *walk.Packet) walk.Outcome {
 		before = k.counters()
 	}
 	got := k.verdict(p)
-	ways, err := k.walker.Ways(p)
+	ways, err := k.walker.Paths(p)
 	k.must(err)
 	v, err := k.walker.Walk(p)
 	k.must(err)
@@ -319,11 +320,11 @@ func (k *installed) try(p *walk.Packet) walk.Outcome {
 		return o.Kind == got.Kind && o.To == got.To && (got.Kind != walk.Pass || o.Masquerade == got.Masquerade || k.world.IsLocal(p.Source.Addr()))
 	}
 	if !slices.ContainsFunc(v.Outcomes, is) {
-		k.t.Errorf("%s: the kernel: %s; the interpreter: %s", p, got, v)
+		k.t.Errorf("%s: kernel %s, evaluator %s", p, got, v)
 		return got
 	}
 	if k.counted {
-		k.confirm(p, before, slices.DeleteFunc(ways, func(w walk.Way) bool { return !is(w.Outcome) }))
+		k.confirm(p, before, slices.DeleteFunc(ways, func(w walk.PacketPath) bool { return !is(w.Outcome) }))
 	}
 	return got
 }

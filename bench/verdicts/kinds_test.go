@@ -14,11 +14,13 @@ import (
 	"synclab/bench/seeds"
 	"synclab/proxier"
 	"synclab/sim"
+	"synclab/sim/api"
+	"synclab/sim/random"
 )
 
 func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }
 
-// tally counts what was compared, and tells now and then.
+// tally counts the comparisons, and prints its progress.
 type tally struct {
 	t                                      *testing.T
 	clusters, states, packets, differences int
@@ -36,7 +38,7 @@ func (c *tally) begun() {
 	}
 }
 
-// note compares packets of both families.
+// compare compares the verdicts on packets of both families.
 func (c *tally) compare(s *State, what string, packetSeed uint64, rulesets ...Ruleset) {
 	c.t.Helper()
 	c.states++
@@ -61,7 +63,7 @@ func (c *tally) compare(s *State, what string, packetSeed uint64, rulesets ...Ru
 	}
 }
 
-// Layouts and backends do the same with every packet, made at once or by partial syncs.
+// All layouts and backends give every packet the same verdict, after full and partial syncs.
 func TestKinds(t *testing.T) {
 	count := &tally{t: t}
 	for _, seed := range seeds.Several(t, 12) {
@@ -73,20 +75,20 @@ func TestKinds(t *testing.T) {
 	t.Log(count)
 }
 
-const steps = 3 // how often something happens to each cluster
+const steps = 3 // number of changes to each cluster
 
 func compareKinds(t *testing.T, count *tally, seed uint64) {
 	t.Helper()
 	ctx := t.Context()
 	setting := conform.DrawSetting(seed, conform.Constraint{})
-	random := sim.NewRandomCluster(sim.RandomOptions{Seed: seed, Families: setting.Families})
+	random := random.New(random.Options{Seed: seed, Families: setting.Families})
 	s := &State{Setting: setting, Node: "node-0", Machine: proxier.Machine{Accounting: seed%2 == 0}, Objects: random.Objects()}
-	if seed%3 == 0 { // external and load balancer addresses of Services, now and then
+	if seed%3 == 0 { // sometimes the node has external and load balancer addresses of Services
 		for _, text := range []string{"203.0.113.1", "203.0.113.4", "198.18.0.5", "2001:db8:113::2", "2001:db8:18::7"} {
 			s.Held = append(s.Held, netip.MustParseAddr(text))
 		}
 	}
-	cluster := sim.NewCluster(clock.RealClock{})
+	cluster := api.NewCluster(clock.RealClock{})
 	defer cluster.Stop()
 	must := func(err error) {
 		t.Helper()
@@ -123,7 +125,7 @@ func compareKinds(t *testing.T, count *tally, seed uint64) {
 	}
 }
 
-func happen(ctx context.Context, cluster *sim.Cluster, t sim.Trace) error {
+func happen(ctx context.Context, cluster *api.Cluster, t sim.Trace) error {
 	for _, change := range t {
 		if err := cluster.Apply(ctx, change); err != nil {
 			return err

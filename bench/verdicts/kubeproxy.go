@@ -20,23 +20,23 @@ import (
 	"synclab/sim"
 )
 
-// errUnexplained: no entry of docs/differences.md predicts a verdict.
-var errUnexplained = errors.New("nothing explains it")
+// errUnexplained means that no entry of docs/differences.md predicts a verdict.
+var errUnexplained = errors.New("no entry of docs/differences.md predicts it")
 
-// entryOrder: which of several Services an address belongs to that claim the same one, kube-proxy draws at every sync.
+// entryOrder: if several Services have the same address, kube-proxy chooses at random at every sync which one gets it.
 const entryOrder = "service-order"
 
-// theirs are kube-proxy's rules of a state, and what it takes to explain them.
+// theirs has kube-proxy's rules of a state, and the data to explain them.
 type theirs struct {
 	Ruleset
-	saved map[corev1.IPFamily][]byte // iptables-save; nil in mode nftables
+	saved map[corev1.IPFamily][]byte // output of iptables-save; nil in mode nftables
 	live  *conform.Live
 	state *State
-	// guesses are rules that explain differences, made when they are needed.
+	// guesses are rules that explain differences, made on demand.
 	guesses map[string]map[corev1.IPFamily]*walk.Rules
 }
 
-// readIptables reads kube-proxy's rules, mode iptables.
+// readIptables reads kube-proxy's rules in mode iptables.
 func readIptables(live *conform.Live, s *State) (*theirs, error) {
 	k := &theirs{
 		Ruleset: Ruleset{Subject: "kube-proxy/iptables", Rules: map[corev1.IPFamily]*walk.Rules{}},
@@ -55,7 +55,7 @@ func readIptables(live *conform.Live, s *State) (*theirs, error) {
 	return k, nil
 }
 
-// readNftables reads kube-proxy's rules, mode nftables.
+// readNftables reads kube-proxy's rules in mode nftables.
 func readNftables(live *conform.Live, s *State) (*theirs, error) {
 	k := &theirs{
 		Ruleset: Ruleset{Subject: "kube-proxy/nftables", Rules: map[corev1.IPFamily]*walk.Rules{}},
@@ -72,14 +72,14 @@ func readNftables(live *conform.Live, s *State) (*theirs, error) {
 	return k, err
 }
 
-// belief is what kube-proxy may take the cluster for, and the entry that says so.
+// belief is a possible view of kube-proxy on the cluster, and the entry that predicts this view.
 type belief struct {
 	entry   string
-	what    string // of several that the entry allows
+	what    string // distinguishes several views of the entry
 	objects *sim.Objects
 }
 
-// beliefs that could make a difference for a packet, from what is so to what is less and less.
+// beliefs yields views that could change the verdict on a packet, first those closest to the real cluster.
 func (k *theirs) beliefs(d *Difference) iter.Seq[belief] {
 	return func(yield func(belief) bool) {
 		o := k.state.Objects
@@ -98,7 +98,7 @@ func (k *theirs) beliefs(d *Difference) iter.Seq[belief] {
 				}
 			}
 		}
-		if k.saved == nil && len(claimers) > 1 { // where the order shows, it need not be guessed
+		if k.saved == nil && len(claimers) > 1 { // in mode iptables, the order is visible in the rules
 			for _, service := range claimers {
 				if !yield(belief{entryOrder, service, &sim.Objects{Services: oldest(o.Services, service), Nodes: o.Nodes, Slices: told.Slices}}) {
 					return
@@ -114,7 +114,7 @@ func (k *theirs) beliefs(d *Difference) iter.Seq[belief] {
 	}
 }
 
-// oldest makes a Service the oldest: it wins what several claim.
+// oldest returns the Services with one made the oldest, so that it wins contested addresses.
 func oldest(services []*corev1.Service, name string) []*corev1.Service {
 	all := slices.Clone(services)
 	for i, svc := range all {
@@ -126,7 +126,7 @@ func oldest(services []*corev1.Service, name string) []*corev1.Service {
 	return all
 }
 
-// withoutOthers leaves out the claimers but one.
+// withoutOthers removes all claimers except one.
 func withoutOthers(services []*corev1.Service, claimers []string, one string) []*corev1.Service {
 	return slices.DeleteFunc(slices.Clone(services), func(svc *corev1.Service) bool {
 		name := svc.Namespace + "/" + svc.Name
@@ -134,8 +134,8 @@ func withoutOthers(services []*corev1.Service, claimers []string, one string) []
 	})
 }
 
-// explain names the entry that predicts kube-proxy's verdict on a packet: rules that ours makes of what the entry says
-// that kube-proxy believes give the same verdict, or, in mode nftables, one that differs as the modes do.
+// explain returns the entry that predicts kube-proxy's verdict on a packet. Synclab's rules for the entry's view of the
+// cluster must give the same verdict, or, in mode nftables, one that differs as the modes do.
 func (k *theirs) explain(ctx context.Context, d *Difference) (string, error) {
 	world, err := k.state.World()
 	if err != nil {
@@ -164,7 +164,7 @@ func (k *theirs) explain(ctx context.Context, d *Difference) (string, error) {
 	return "", errUnexplained
 }
 
-// claimers are the Services that a packet, or the one that its client sent before, may be for.
+// claimers returns the Services that may get a packet, or the earlier packet of its client.
 func (k *theirs) claimers(d *Difference) []string {
 	destinations := []netip.AddrPort{d.Packet.Destination}
 	if d.Packet.After != nil {
@@ -182,7 +182,7 @@ func (k *theirs) claimers(d *Difference) []string {
 	return names
 }
 
-// guess renders what kube-proxy is said to believe, with the rules of shared chains in the order that it drew.
+// guess renders the rules for a possible view of kube-proxy, with shared chains in kube-proxy's order.
 func (k *theirs) guess(ctx context.Context, name string, believed *sim.Objects) (map[corev1.IPFamily]*walk.Rules, error) {
 	if rules, made := k.guesses[name]; made {
 		return rules, nil
@@ -221,7 +221,7 @@ func (k *theirs) guess(ctx context.Context, name string, believed *sim.Objects) 
 	return rules, nil
 }
 
-// inOrderOf sorts the rules of shared chains as another ruleset has them. Rules that it has not got come first.
+// inOrderOf sorts the rules of shared chains in the order of another ruleset. Rules missing there come first.
 func inOrderOf(ours, theirs string, family corev1.IPFamily) ([]byte, error) {
 	mine, err := conform.Parse(ours, family)
 	if err != nil {
@@ -248,7 +248,7 @@ func inOrderOf(ours, theirs string, family corev1.IPFamily) ([]byte, error) {
 					if i, there := place[rule]; there {
 						return i
 					}
-					return -1 // not behind the way to the NodePorts, which is last
+					return -1 // before the jump to the NodePorts, which is last
 				}
 				slices.SortStableFunc(rules, func(a, b string) int { return at(a) - at(b) })
 			}
@@ -259,7 +259,7 @@ func inOrderOf(ours, theirs string, family corev1.IPFamily) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// shared says whether a chain holds rules of several Services.
+// shared reports whether a chain has rules of several Services.
 func shared(chain string) bool {
 	switch chain {
 	case "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL":

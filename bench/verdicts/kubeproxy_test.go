@@ -19,9 +19,10 @@ import (
 	"synclab/bench/upstream"
 	"synclab/proxier/config"
 	"synclab/sim"
+	"synclab/sim/random"
 )
 
-// kubeProxy is an unmodified kube-proxy that is there already: a test cannot fetch one into its namespace.
+// kubeProxy returns the path of a cached kube-proxy: a test cannot download one inside its namespace.
 func kubeProxy(t *testing.T) string {
 	t.Helper()
 	path, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
@@ -35,11 +36,11 @@ func kubeProxy(t *testing.T) string {
 	return path
 }
 
-// perKubeProxy is how many clusters one kube-proxy lives through, in one setting.
+// perKubeProxy is the number of clusters for each kube-proxy process, in one setting.
 const perKubeProxy = 10
 
-// An unmodified kube-proxy does the same with every packet, or what an entry of docs/differences.md says, in mode
-// nftables also what modes.go says.
+// An unmodified kube-proxy gives every packet the same verdict, or one that an entry of docs/differences.md predicts.
+// In mode nftables, entries of modes.go may predict it too.
 func TestKubeProxy(t *testing.T) {
 	command := kubeProxy(t)
 	variants, err := conform.Variants()
@@ -72,8 +73,8 @@ func TestKubeProxy(t *testing.T) {
 	}
 }
 
-// forNftables makes a setting mean the same in both modes: NodePorts are never on loopback in mode nftables, and by
-// default on the node's main address.
+// forNftables adapts a setting so that it means the same in both modes. In mode nftables, NodePorts are never on
+// loopback, and by default on the node's main address.
 func forNftables(s conform.Setting) conform.Setting {
 	s.Config.IPTables.LocalhostNodePorts = ptr.To(false)
 	if len(s.Config.NodePortAddresses) == 0 {
@@ -82,7 +83,7 @@ func forNftables(s conform.Setting) conform.Setting {
 	return s
 }
 
-// life is that of one kube-proxy, with some clusters, one after the other.
+// life runs one kube-proxy through several clusters, one after the other.
 type life struct {
 	t       *testing.T
 	count   *tally
@@ -103,7 +104,7 @@ func (l *life) through(command string, clusters int) {
 	theirs.Config = theirs.Config.DeepCopy()
 	theirs.Config.Mode = l.mode
 	for i := range clusters {
-		random := sim.NewRandomCluster(sim.RandomOptions{Seed: l.seed + uint64(i), Families: l.setting.Families})
+		random := random.New(random.Options{Seed: l.seed + uint64(i), Families: l.setting.Families})
 		l.count.begun()
 		for step := range steps + 1 {
 			what := fmt.Sprintf("seed %d, step %d", l.seed+uint64(i), step)
@@ -128,8 +129,8 @@ func (l *life) through(command string, clusters int) {
 	}
 }
 
-// digestible leaves out what stops kube-proxy's mode nftables for good: nft refuses comments of more than 128 characters,
-// which it makes of the names of a Service and its port.
+// digestible removes Services with which kube-proxy's mode nftables fails permanently. kube-proxy makes comments of the
+// Service's and the port's names, and nft rejects comments of more than 128 characters.
 func (l *life) digestible(o *sim.Objects) *sim.Objects {
 	if l.mode == config.ModeNFTables {
 		o.Services = slices.DeleteFunc(o.Services, func(svc *corev1.Service) bool {
@@ -139,15 +140,15 @@ func (l *life) digestible(o *sim.Objects) *sim.Objects {
 	return o
 }
 
-// look is what one look at kube-proxy's rules showed.
+// look is the result of one comparison with kube-proxy's rules.
 type look struct {
 	packets     int
 	excused     map[string]int
 	unexplained []Difference
 }
 
-// A node's zone reaches kube-proxy by a watch that the signal says nothing of: what differs is looked at again, after one
-// more sync, before it counts.
+// A node's zone reaches kube-proxy through a watch that the signal does not cover. A difference therefore counts only
+// if later syncs still show it.
 const tries, between = 12, 150 * time.Millisecond
 
 func (l *life) compare(what string) {

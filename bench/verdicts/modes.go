@@ -14,35 +14,35 @@ import (
 	"synclab/proxier/walk"
 )
 
-// Where kube-proxy's mode nftables does otherwise than its mode iptables, and than ours, on purpose. Each entry predicts
-// the verdict of mode nftables from ours.
+// The intended differences of kube-proxy's mode nftables from mode iptables and from Synclab. Each entry predicts the
+// verdict of mode nftables from Synclab's verdict.
 const (
-	// modeClusterIPs: what is sent to a cluster IP, but to no port of the Service, is rejected; what is sent to an
-	// address for cluster IPs that no Service has is dropped. In mode iptables it goes its way, and nobody answers.
+	// modeClusterIPs: packets to a cluster IP without that Service port are rejected. Packets to an unused address of
+	// the Service CIDRs are dropped. In mode iptables both pass the rules and get no answer.
 	modeClusterIPs = "mode: cluster IPs"
-	// modeFromNode: an external address of a Service without endpoints refuses what the node itself sends, too.
+	// modeFromNode: an external address of a Service without endpoints also rejects packets from the node itself.
 	modeFromNode = "mode: refuses the node"
-	// modeNodePorts: a NodePort without endpoints refuses only at the addresses that take NodePorts.
+	// modeNodePorts: a NodePort without endpoints rejects only at the addresses that accept NodePorts.
 	modeNodePorts = "mode: NodePorts"
-	// modeHairpin: an endpoint that reaches itself is masqueraded only where it is on this node. From elsewhere no such
-	// packet comes. One address may be here with one port and elsewhere with another.
+	// modeHairpin: a hairpin packet is masqueraded only if its endpoint is on this node, because no other hairpin
+	// packets exist. An address may be on this node with one port and on another node with another port.
 	modeHairpin = "mode: hairpin"
-	// modeFirewall: source ranges of a load balancer come before the question whether there are endpoints: who is outside
-	// of them is not told that there are none.
+	// modeFirewall: source ranges of a load balancer are checked before endpoints. Sources outside them get no
+	// rejection, even if there are no endpoints.
 	modeFirewall = "mode: source ranges first"
-	// modeOwner: an address that several Services claim has one of them in a map. Where that one has no endpoint for a packet,
-	// the packet ends; in mode iptables it goes on to the rule of the next one.
+	// modeOwner: if several Services claim an address, a map has only one of them. If that Service has no endpoint for
+	// a packet, the packet ends there. In mode iptables it continues to the next Service's rule.
 	modeOwner = "mode: one owner"
-	// modeShared: of several Services that claim an address, the map of source ranges may have taken one and the map of
-	// endpoints another, each by the order of the moment: who is outside of the ranges of the one never sees the other.
+	// modeShared: if several Services claim an address, the map of source ranges may have one and the map of endpoints
+	// another, depending on order. Sources outside the first Service's ranges never reach the second Service.
 	modeShared = "mode: source ranges of another claimer"
 )
 
-// serviceCIDRs are those that the API front tells of.
+// serviceCIDRs are the Service CIDRs of the fake API server.
 var serviceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00:10:96::/108")}
 
-// modeEntry names the entry that predicts kube-proxy's verdict from ours; empty: none does.
-func (k *theirs) modeEntry(w *walk.Walker, world walk.World, d *Difference, ours walk.Verdict) (string, error) {
+// modeEntry returns the entry that predicts kube-proxy's verdict from Synclab's; empty if none does.
+func (k *theirs) modeEntry(w *walk.Walker, world walk.NodeAddresses, d *Difference, ours walk.Verdict) (string, error) {
 	theirs, to := d.Verdicts[0], d.Packet.Destination.Addr()
 	local := world.IsLocal(to)
 	if d.Packet.After != nil && len(k.claimers(d)) > 1 {
@@ -76,8 +76,8 @@ func (k *theirs) modeEntry(w *walk.Walker, world walk.World, d *Difference, ours
 	return "", nil
 }
 
-// forgotten explains a verdict by an earlier packet that another claimer of its address got, or source ranges kept out: no
-// endpoint remembers its client.
+// forgotten explains a verdict by the client's earlier packet: another Service got it, or source ranges rejected it. So
+// the endpoint has no affinity for the client.
 func (k *theirs) forgotten(w *walk.Walker, d *Difference) (string, error) {
 	first := d.Packet
 	first.After = nil
@@ -91,7 +91,7 @@ func (k *theirs) forgotten(w *walk.Walker, d *Difference) (string, error) {
 	return modeOwner, nil
 }
 
-// isShutOut says whether source ranges keep a packet's source from a load balancer.
+// isShutOut reports whether source ranges exclude a packet's source from a load balancer.
 func (k *theirs) isShutOut(d *Difference, to netip.AddrPort) bool {
 	from := d.Packet.Source.Addr()
 	return slices.ContainsFunc(walk.ObjectFrontends(d.Family, k.state.Objects.Services, nil), func(f walk.Frontend) bool {
@@ -100,7 +100,7 @@ func (k *theirs) isShutOut(d *Difference, to netip.AddrPort) bool {
 	})
 }
 
-// withoutHairpin is a verdict in which an endpoint that reaches itself is not masqueraded.
+// withoutHairpin returns the verdict without masquerading of hairpin packets.
 func withoutHairpin(v walk.Verdict, source netip.Addr) walk.Verdict {
 	v.Outcomes = slices.Clone(v.Outcomes)
 	for i := range v.Outcomes {
@@ -111,7 +111,7 @@ func withoutHairpin(v walk.Verdict, source netip.Addr) walk.Verdict {
 	return v
 }
 
-// isElsewhere says whether an address is an endpoint's of another node.
+// isElsewhere reports whether an endpoint on another node has the address.
 func (k *theirs) isElsewhere(addr netip.Addr) bool {
 	return slices.ContainsFunc(k.state.Objects.Slices, func(s *discoveryv1.EndpointSlice) bool {
 		return slices.ContainsFunc(s.Endpoints, func(ep discoveryv1.Endpoint) bool {
@@ -137,7 +137,7 @@ func inServiceCIDR(addr netip.Addr) bool {
 	return slices.ContainsFunc(serviceCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// isClusterIP says whether a Service that kube-proxy takes up has the address.
+// isClusterIP reports whether a Service that kube-proxy handles has the address.
 func (k *theirs) isClusterIP(addr netip.Addr) bool {
 	return slices.ContainsFunc(k.state.Objects.Services, func(svc *corev1.Service) bool {
 		_, anothers := svc.Labels[tracker.LabelProxyName]
@@ -145,7 +145,7 @@ func (k *theirs) isClusterIP(addr netip.Addr) bool {
 	})
 }
 
-// takesNodePorts says whether mode nftables takes NodePorts at an address: never on loopback.
+// takesNodePorts reports whether mode nftables accepts NodePorts at an address. It never does on loopback.
 func (k *theirs) takesNodePorts(addr netip.Addr) bool {
 	node, err := k.state.node()
 	if err != nil || addr.IsLoopback() {
@@ -158,7 +158,7 @@ func (k *theirs) takesNodePorts(addr netip.Addr) bool {
 	o := k.state.Setting.Options(node, k.state.Machine)
 	if bind, err := netip.ParseAddr(o.Config.BindAddress); err == nil && !bind.IsUnspecified() {
 		others := slices.DeleteFunc(slices.Clone(o.NodeIPs), func(a netip.Addr) bool { return a.Is4() == bind.Is4() })
-		o.NodeIPs = append(others, bind) // it comes before the node's own, and is the primary one of its family
+		o.NodeIPs = append(others, bind) // it replaces the node's address as the primary address of its family
 	}
 	ports, err := config.NodePortAddresses(o.Config, family, o.NodeIPs)
 	return err == nil && (ports.MatchAll || slices.ContainsFunc(ports.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }))

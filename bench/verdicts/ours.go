@@ -16,41 +16,42 @@ import (
 	"synclab/proxier/nftables"
 	"synclab/proxier/walk"
 	"synclab/sim"
+	"synclab/sim/api"
 )
 
-// State is one moment of a cluster in a setting.
+// State is the state of a cluster in a setting.
 type State struct {
 	Setting conform.Setting
-	Node    string // that the proxiers run on
+	Node    string // the node that the proxiers run on
 	Machine proxier.Machine
 	Objects *sim.Objects
-	// Held are addresses that the node has besides its own, such as those of load balancers that run on it.
+	// Held are further addresses of the node, such as those of load balancers that run on it.
 	Held []netip.Addr
 }
 
-// node is the object of the proxiers' node.
+// node returns the object of the proxiers' node.
 func (s *State) node() (*corev1.Node, error) {
 	i := slices.IndexFunc(s.Objects.Nodes, func(n *corev1.Node) bool { return n.Name == s.Node })
 	if i < 0 {
-		return nil, fmt.Errorf("node %s is not there", s.Node)
+		return nil, fmt.Errorf("node %s is not in the cluster", s.Node)
 	}
 	return s.Objects.Nodes[i], nil
 }
 
-// Kind is a way to write rules.
+// Kind is a kind of ruleset.
 type Kind string
 
-// The kinds that must do the same with every packet: the layouts of iptables, and nftables.
+// The kinds that must give the same verdicts: the iptables layouts, and nftables.
 const (
 	Classic  Kind = "classic"
 	Tree     Kind = "tree"
 	Nftables Kind = "nftables"
 )
 
-// Kinds are all of them.
+// Kinds lists all kinds.
 var Kinds = []Kind{Classic, Tree, Nftables}
 
-// options of our proxier, whose rules go into models, which come to m.
+// options returns options of Synclab's proxier. Its rules go into new models in m.
 func (s *State) options(kind Kind, m *models) (proxier.Options, error) {
 	node, err := s.node()
 	if err != nil {
@@ -58,7 +59,7 @@ func (s *State) options(kind Kind, m *models) (proxier.Options, error) {
 	}
 	o := s.Setting.Options(node, s.Machine)
 	if kind == Nftables {
-		// The same settings under the names that they have for nftables.
+		// The same settings, in the fields for nftables.
 		o.Config = o.Config.DeepCopy()
 		o.Config.NFTables.MasqueradeAll, o.Config.NFTables.MasqueradeBit = o.Config.IPTables.MasqueradeAll, o.Config.IPTables.MasqueradeBit
 		o.Backend = proxier.Nftables
@@ -76,7 +77,7 @@ func (s *State) options(kind Kind, m *models) (proxier.Options, error) {
 	return o, nil
 }
 
-// models of the kernel's tables, one of each family, of one kind.
+// models are models of the kernel's tables, one for each family, of one kind.
 type models struct {
 	iptables []*iptables.Model
 	nftables []*nftables.Model
@@ -106,28 +107,28 @@ func (m *models) rules() (map[corev1.IPFamily]*walk.Rules, error) {
 	return all, nil
 }
 
-// World is what the node's addresses are.
-func (s *State) World() (walk.World, error) {
+// World returns the node's addresses.
+func (s *State) World() (walk.NodeAddresses, error) {
 	node, err := s.node()
 	if err != nil {
-		return walk.World{}, err
+		return walk.NodeAddresses{}, err
 	}
-	return walk.World{Local: slices.Concat(s.Setting.Options(node, s.Machine).NodeIPs, s.Held)}, nil
+	return walk.NodeAddresses{Local: slices.Concat(s.Setting.Options(node, s.Machine).NodeIPs, s.Held)}, nil
 }
 
-// Packets of the state's population.
+// Packets returns the state's packet set.
 func (s *State) Packets(family corev1.IPFamily, seed uint64) ([]walk.Packet, error) {
 	world, err := s.World()
 	if err != nil {
 		return nil, err
 	}
-	p := walk.Population{
+	p := walk.PacketSet{
 		Frontends: walk.ObjectFrontends(family, s.Objects.Services, s.Objects.Slices), World: world, Seed: seed,
 	}
 	return p.Packets(family == corev1.IPv4Protocol), nil
 }
 
-// Render gives the rules that a full sync makes of a state.
+// Render returns the rules of a full sync.
 func Render(ctx context.Context, s *State, kind Kind) (Ruleset, error) {
 	r := Ruleset{Subject: string(kind)}
 	var m models
@@ -150,18 +151,18 @@ func Render(ctx context.Context, s *State, kind Kind) (Ruleset, error) {
 	return r, err
 }
 
-// Follower is our proxier at work on a cluster, with partial syncs, into models of the tables.
+// Follower is Synclab's proxier on a cluster, with partial syncs, writing into models of the tables.
 type Follower struct {
 	kind    Kind
-	cluster *sim.Cluster
+	cluster *api.Cluster
 	proxier *proxier.Proxier
 	models  models
 	end     context.CancelFunc
 }
 
-// Follow starts a proxier on what there is in a cluster. The state says how; its objects are not looked at, but for the
-// node.
-func Follow(ctx context.Context, s *State, kind Kind, cluster *sim.Cluster) (*Follower, error) {
+// Follow starts a proxier on a cluster. It takes the options from the state, and only the node from the state's
+// objects.
+func Follow(ctx context.Context, s *State, kind Kind, cluster *api.Cluster) (*Follower, error) {
 	f := &Follower{kind: kind, cluster: cluster}
 	o, err := s.options(kind, &f.models)
 	if err != nil {
@@ -178,7 +179,7 @@ func Follow(ctx context.Context, s *State, kind Kind, cluster *sim.Cluster) (*Fo
 	return f, nil
 }
 
-// Rules syncs what has happened and gives the rules.
+// Rules syncs all changes so far and returns the rules.
 func (f *Follower) Rules(ctx context.Context) (Ruleset, error) {
 	r := Ruleset{Subject: string(f.kind) + ", partial syncs"}
 	services, eps := f.cluster.Version(&corev1.Service{}), f.cluster.Version(&discoveryv1.EndpointSlice{})
@@ -193,5 +194,5 @@ func (f *Follower) Rules(ctx context.Context) (Ruleset, error) {
 	return r, err
 }
 
-// Stop ends it.
+// Stop stops the proxier.
 func (f *Follower) Stop() { f.end() }

@@ -13,10 +13,10 @@ import (
 	"synclab/bench/seeds"
 	"synclab/proxier"
 	"synclab/proxier/walk"
-	"synclab/sim"
+	"synclab/sim/random"
 )
 
-// text is what Model.Save prints of a state's rules, layout classic.
+// text returns the output of Model.Save for a state's rules in layout classic.
 func text(t *testing.T, s *State, family corev1.IPFamily) string {
 	t.Helper()
 	o, err := s.options(Classic, &models{})
@@ -42,8 +42,8 @@ func text(t *testing.T, s *State, family corev1.IPFamily) string {
 	return b.String()
 }
 
-// A population that meets few rules would show few mistakes. This one meets nearly all, and taking away one that
-// translates, refuses or drops shows.
+// A packet set that matches few rules would find few bugs. This one matches most rules, and finds almost every
+// removed rule that translates, rejects or drops.
 func TestPopulationMeetsRules(t *testing.T) {
 	seed := seeds.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 5))
@@ -51,7 +51,7 @@ func TestPopulationMeetsRules(t *testing.T) {
 	for i := range uint64(6) {
 		family := both[i%2]
 		setting := conform.DrawSetting(seed+i, conform.Constraint{Family: family})
-		random := sim.NewRandomCluster(sim.RandomOptions{Seed: seed + i, Families: setting.Families, Services: 40})
+		random := random.New(random.Options{Seed: seed + i, Families: setting.Families, Services: 40})
 		s := &State{Setting: setting, Node: "node-0", Objects: random.Objects()}
 		world, err := s.World()
 		if err != nil {
@@ -79,13 +79,14 @@ func TestPopulationMeetsRules(t *testing.T) {
 			if len(found) > 0 {
 				seen++
 			} else {
-				t.Logf("nobody misses %s", r.text)
+				t.Logf("no packet notices the removal of %s", r.text)
 			}
 		}
 	}
-	t.Logf("%d of %d rules met; %d of %d taken away were missed", met, rules, seen, taken)
-	if met*100 < rules*90 || seen*100 < taken*95 || taken == 0 {
-		t.Error("the population shows too little")
+	t.Logf("%d of %d rules matched; %d of %d removals were found", met, rules, seen, taken)
+	// Some settings have rules that no packet reaches, such as those of NodePorts if the node has none of nodePortAddresses.
+	if met*100 < rules*80 || seen*100 < taken*95 || taken == 0 {
+		t.Error("the packet set finds too few removals")
 	}
 }
 
@@ -94,7 +95,7 @@ type ruleText struct {
 	text string
 }
 
-// rulesOf lists the rules of a text, but those that first packets of flows never match.
+// rulesOf lists the rules of a text, without the rules that first packets of flows never match.
 func rulesOf(saved string) []ruleText {
 	var all []ruleText
 	numbers, table := map[string]int{}, ""
@@ -124,13 +125,13 @@ func compiled(t *testing.T, name, saved string, family corev1.IPFamily) Ruleset 
 	return Ruleset{Subject: name, Rules: map[corev1.IPFamily]*walk.Rules{family: rules}}
 }
 
-// metBy are the rules that some packet matches.
-func metBy(t *testing.T, saved string, family corev1.IPFamily, world walk.World, packets []walk.Packet) map[walk.RuleAt]bool {
+// metBy returns the rules that at least one packet matches.
+func metBy(t *testing.T, saved string, family corev1.IPFamily, world walk.NodeAddresses, packets []walk.Packet) map[walk.RuleAt]bool {
 	t.Helper()
 	w := walk.New(compiled(t, "whole", saved, family).Rules[family], world)
 	met := map[walk.RuleAt]bool{}
 	for i := range packets {
-		ways, err := w.Ways(&packets[i])
+		ways, err := w.Paths(&packets[i])
 		if err != nil {
 			t.Fatal(err)
 		}

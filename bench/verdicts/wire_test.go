@@ -16,22 +16,22 @@ import (
 	"synclab/proxier/walk"
 )
 
-// wire sends real packets in a node's network namespace: into its device as if they came from outside, or from the node
-// itself, past sockets. What the kernel made of a packet it asks conntrack, and the count of ICMP errors.
+// wire sends real packets in a node's network namespace: into the node's device, as if from outside, or from the node
+// itself through a raw socket. It reads the outcome from conntrack and from the counter of ICMP errors.
 type wire struct {
 	t      *testing.T
-	world  walk.World
-	frames int // socket whose frames come in by node0
+	world  walk.NodeAddresses
+	frames int // socket for frames that arrive on node0
 	toFar  unix.SockaddrLinklayer
 	mac    []byte // of node0
-	raw    int    // socket for what the node sends
+	raw    int    // socket for packets from the node
 }
 
-// everywhere that packets of the tests go to or come from, but loopback.
+// everywhere has all source and destination ranges of the tests' packets, except loopback.
 var everywhere = []string{"10.0.0.0/8", "100.64.0.0/10", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"}
 
-// newWire builds the namespace of the calling goroutine.
-func newWire(t *testing.T, world walk.World) *wire {
+// newWire sets up the calling goroutine's namespace.
+func newWire(t *testing.T, world walk.NodeAddresses) *wire {
 	t.Helper()
 	netns.Fresh(t)
 	w := &wire{t: t, world: world}
@@ -43,7 +43,7 @@ func newWire(t *testing.T, world walk.World) *wire {
 	for name, value := range map[string]string{
 		"net/ipv4/ip_forward": "1", "net/ipv4/conf/all/rp_filter": "0", "net/ipv4/conf/node0/rp_filter": "0",
 		"net/ipv4/conf/all/route_localnet": "1", "net/ipv4/conf/all/accept_local": "1",
-		"net/ipv4/icmp_ratemask": "0", // every error counts
+		"net/ipv4/icmp_ratemask": "0", // no limit on ICMP errors
 	} {
 		w.must(os.WriteFile("/proc/sys/"+name, []byte(value), 0o644))
 	}
@@ -69,7 +69,7 @@ func (w *wire) must(err error) {
 	}
 }
 
-// bytes of a packet: an IPv4 header, and the header of UDP, or a SYN of TCP.
+// ipv4Packet returns the bytes of a packet: an IPv4 header with a UDP header or a TCP SYN.
 func ipv4Packet(p *walk.Packet) []byte {
 	var l4 []byte
 	l4 = binary.BigEndian.AppendUint16(l4, p.Source.Port())
@@ -105,7 +105,7 @@ func (w *wire) send(p *walk.Packet) {
 	packet := ipv4Packet(p)
 	if p.Input == "" {
 		err := unix.Sendto(w.raw, packet, 0, &unix.SockaddrInet4{Addr: p.Destination.Addr().As4()})
-		if err != nil && !errors.Is(err, unix.EPERM) { // EPERM: a rule refused it
+		if err != nil && !errors.Is(err, unix.EPERM) { // EPERM: a rule rejected it
 			w.t.Fatalf("%s: %v", p, err)
 		}
 		return
@@ -114,7 +114,7 @@ func (w *wire) send(p *walk.Packet) {
 	w.must(unix.Sendto(w.frames, append(frame, packet...), 0, &w.toFar))
 }
 
-// flows are conntrack's entries of the protocols of Services.
+// flows returns all entries of the conntrack table.
 func (w *wire) flows() []*netlink.ConntrackFlow {
 	w.t.Helper()
 	all, err := netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
@@ -137,7 +137,7 @@ func addrOf(ip []byte) netip.Addr {
 	return addr.Unmap()
 }
 
-// unreachables is how many ICMP errors the namespace has sent.
+// unreachables returns the number of ICMP errors that the namespace has sent.
 func (w *wire) unreachables() int {
 	w.t.Helper()
 	text, err := os.ReadFile("/proc/thread-self/net/snmp")
@@ -164,20 +164,20 @@ func (w *wire) unreachables() int {
 	return 0
 }
 
-// fence is a packet that goes the same way in, and that no rule is for.
+// fence returns a packet that enters in the same way, and that no rule matches.
 func (w *wire) fence(p *walk.Packet) *walk.Packet {
 	return &walk.Packet{
 		Input: p.Input, Protocol: walk.UDP, Source: netip.MustParseAddrPort("198.51.100.9:9"), Destination: netip.MustParseAddrPort("10.250.0.1:9"),
 	}
 }
 
-// verdict sends a packet and says what became of it.
+// verdict sends a packet and returns its outcome.
 func (w *wire) verdict(p *walk.Packet) walk.Outcome {
 	w.t.Helper()
 	w.must(netlink.ConntrackTableFlush(netlink.ConntrackTable))
 	before := w.unreachables()
 	w.send(p)
-	// What comes in waits in a queue: a second packet, which no rule is for, has passed when the first one has.
+	// Incoming packets wait in a queue. When the fence has passed, the packet before it has passed too.
 	fence := w.fence(p)
 	w.send(fence)
 	const patience = 1_000_000
@@ -187,13 +187,13 @@ func (w *wire) verdict(p *walk.Packet) walk.Outcome {
 			break
 		}
 		if try == patience {
-			w.t.Fatalf("%s: it never arrived", fence)
+			w.t.Fatalf("%s: the fence packet never arrived", fence)
 		}
 	}
 	refused := w.unreachables() > before
 	f := of(flows, p)
 	switch {
-	// What the node sends to itself has a flow before INPUT refuses it.
+	// A packet from the node to itself has a conntrack entry before INPUT rejects it.
 	case refused && (f == nil || p.Input == ""):
 		return walk.Outcome{Kind: walk.Reject}
 	case f == nil:

@@ -21,7 +21,7 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// mutations break each promise in a soak whose proxier is in sync, and have it checked.
+// mutations violate each property in a soak whose proxier has converged, and run its check.
 var mutations = []struct {
 	what, promise string
 	backend       proxier.BackendKind
@@ -42,15 +42,15 @@ var mutations = []struct {
 		clear(k.state.services)
 		k.calm(Action{})
 	}},
-	{"another's rule goes", untouched, proxier.Iptables, func(k *soak) {
+	{"a foreign rule is deleted", untouched, proxier.Iptables, func(k *soak) {
 		k.tables().foreign = "*filter\n-A INPUT -m comment --comment \"" + foreignMark + "\" -j ACCEPT\n*nat\n"
 		k.look(Action{})
 	}},
-	{"a stranger's flow goes", flowsGone, proxier.Iptables, func(k *soak) {
+	{"a foreign flow is deleted", flowsGone, proxier.Iptables, func(k *soak) {
 		k.clients = []*client{{family: corev1.IPv4Protocol, flow: udp("100.100.100.1:53", "100.100.100.1:53"), stranger: true}}
 		k.checkFlows()
 	}},
-	{"a flow of an endpoint that serves goes", flowsGone, proxier.Iptables, func(k *soak) {
+	{"a flow of a serving endpoint is deleted", flowsGone, proxier.Iptables, func(k *soak) {
 		k.clients = []*client{{family: corev1.IPv4Protocol, flow: udp("10.96.0.1:53", "10.128.0.1:53")}}
 		k.checkFlows()
 	}},
@@ -94,7 +94,7 @@ var mutations = []struct {
 func (k *soak) tables() *tables   { return k.kernels[corev1.IPv4Protocol].(*tables) }
 func (k *soak) nftable() *nftable { return k.kernels[corev1.IPv4Protocol].(*nftable) }
 
-// halt ends the proxier, and nothing takes its place.
+// halt stops the proxier without a replacement.
 func (k *soak) halt() {
 	k.kill()
 	<-k.ended
@@ -116,7 +116,7 @@ func udp(to, at string) conntrack.Flow {
 	return f
 }
 
-// Each promise is seen broken: what breaks it is a mutation, and before it nothing is.
+// The checks find a violation of each property after its mutation, and none before it.
 func TestBrokenPromises(t *testing.T) {
 	tried := map[string]bool{}
 	for _, m := range mutations {
@@ -161,7 +161,7 @@ func TestBrokenPromises(t *testing.T) {
 	}
 }
 
-// constants are the texts of a file's constants.
+// constants returns the values of a file's string constants.
 func constants(t *testing.T, file string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

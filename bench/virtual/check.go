@@ -18,35 +18,35 @@ import (
 	"synclab/proxier/walk"
 )
 
-// The promises, by the numbers that the behaviour of a proxier is known by.
+// The properties, with the numbers of the invariants.
 const (
-	inSync    = "I1/I6: in sync without an event once faults are over"
-	untouched = "I7: what is others' stays as it is"
-	flowsGone = "I9: stale UDP flows go, all others stay"
-	healthy   = "I11: health tells whether what is wanted is installed"
-	metered   = "I12: metrics are what is there"
-	hourly    = "I6: everything is written anew now and then"
+	inSync    = "I1/I6: converges without an event once faults have stopped"
+	untouched = "I7: rules of other programs are unchanged"
+	flowsGone = "I9: stale UDP flows are deleted, and no other flows"
+	healthy   = "I11: /livez reports missing rules"
+	metered   = "I12: metrics are correct"
+	hourly    = "I6: a full sync happens periodically"
 )
 
-// What else must not happen: the proxier ends by itself, or the lab cannot go on.
+// Other failures: the proxier exits unexpectedly, or the test itself cannot continue.
 const (
 	ended = "run"
 	lab   = "lab"
 )
 
 const (
-	// slowest is how long a restore that was slow may still take.
+	// slowest is the longest remaining time of a slow restore.
 	slowest = 110 * time.Second
-	// most syncs take less, with all that they wait for.
+	// syncTime is longer than most syncs, including their waits.
 	syncTime = 20 * time.Second
-	// between two looks whether the tables are as they should be.
+	// lookEvery is the interval of comparisons of the tables.
 	lookEvery = 2 * time.Second
-	// fullEvery is how often everything is written anew: an hour after the last time and with the next sync, which comes
-	// an hour after the one before at the latest.
+	// fullEvery bounds the time between full syncs. A full sync is due an hour after the last one, and happens with the
+	// next sync. That sync comes at most an hour after the previous one.
 	fullEvery = 2*time.Hour + 5*time.Minute
 )
 
-// calm takes all faults back and checks everything that was promised for then.
+// calm clears all faults and checks all properties that must hold afterwards.
 func (k *soak) calm(a Action) {
 	bound := slowest + 2*syncPeriod + syncTime
 	hidden := time.Duration(0)
@@ -59,7 +59,7 @@ func (k *soak) calm(a Action) {
 	k.healWatches()
 	bound += hidden
 	if k.refusing {
-		bound += time.Hour // the longest wait before what was refused is offered again
+		bound += time.Hour // the longest time before a refused rule is retried
 		k.refusing = false
 	}
 	wanted, err := k.wanted()
@@ -74,22 +74,22 @@ func (k *soak) calm(a Action) {
 			break
 		}
 		if time.Since(began) > bound {
-			k.broken(inSync, fmt.Sprintf("after %v of calm: %s", time.Since(began).Round(time.Second), what))
+			k.broken(inSync, fmt.Sprintf("not converged %v after the faults were cleared: %s", time.Since(began).Round(time.Second), what))
 			return
 		}
 	}
 	k.disturbed = false
-	// And so it stays.
+	// The tables must stay unchanged.
 	time.Sleep(2*syncPeriod + time.Duration(a.Pick%1e9))
 	synctest.Wait()
 	if what := k.lacking(wanted); what != "" {
-		k.broken(inSync, "in sync, and then no more: "+what)
+		k.broken(inSync, "converged, but diverged again: "+what)
 		return
 	}
 	k.checkCalm(wanted)
 }
 
-// lacking is what is not as it should be in calm; empty: nothing.
+// lacking describes what has not converged; empty if all has.
 func (k *soak) lacking(wanted map[corev1.IPFamily]fresh) string {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -107,7 +107,7 @@ func (k *soak) lacking(wanted map[corev1.IPFamily]fresh) string {
 func (k *soak) checkCalm(wanted map[corev1.IPFamily]fresh) {
 	k.checkIntact()
 	if code, body := k.livez(); code != http.StatusOK {
-		k.broken(healthy, fmt.Sprintf("/livez answers %d in calm: %s", code, body))
+		k.broken(healthy, fmt.Sprintf("/livez returns %d after the faults were cleared: %s", code, body))
 	}
 	k.checkFlows()
 	k.mu.Lock()
@@ -121,7 +121,7 @@ func (k *soak) checkCalm(wanted map[corev1.IPFamily]fresh) {
 	}
 }
 
-// checkMetrics compares what the last sync told with what is there; the gauges are set from it.
+// checkMetrics compares the counts of the last sync, which set the gauges, with the tables.
 func (k *soak) checkMetrics(family corev1.IPFamily, wanted fresh) {
 	if wanted.iptables == nil {
 		return
@@ -141,12 +141,12 @@ func (k *soak) checkMetrics(family corev1.IPFamily, wanted fresh) {
 			}
 		}
 		if told := last.Installed[table].Rules; told != rules {
-			k.broken(metered, fmt.Sprintf("%s %s: %d rules told of, %d there", family, table, told, rules))
+			k.broken(metered, fmt.Sprintf("%s %s: the sync reported %d rules, the table has %d", family, table, told, rules))
 		}
 	}
 }
 
-// look checks what holds at any moment.
+// look checks the properties that must hold at any time.
 func (k *soak) look(a Action) {
 	k.checkIntact()
 	k.mu.Lock()
@@ -156,7 +156,7 @@ func (k *soak) look(a Action) {
 	}
 	k.mu.Unlock()
 	if code, body := k.livez(); failing > 2*syncPeriod && code == http.StatusOK {
-		k.broken(healthy, fmt.Sprintf("syncs have been failing for %v, and /livez answers %d: %s", failing, code, body))
+		k.broken(healthy, fmt.Sprintf("syncs have been failing for %v, but /livez returns %d: %s", failing, code, body))
 	}
 }
 
@@ -168,7 +168,7 @@ func (k *soak) checkIntact() {
 	}
 }
 
-// answer takes what the health server answers.
+// answer records a response of the health server.
 type answer struct {
 	header http.Header
 	code   int
@@ -185,7 +185,7 @@ func (k *soak) livez() (code int, body string) {
 	return a.code, a.body.String()
 }
 
-// wanted is what proxiers that begin now leave, by family.
+// wanted returns the tables that fresh proxiers would write, by family.
 func (k *soak) wanted() (map[corev1.IPFamily]fresh, error) {
 	all := map[corev1.IPFamily]fresh{}
 	opts := k.options()
@@ -197,14 +197,14 @@ func (k *soak) wanted() (map[corev1.IPFamily]fresh, error) {
 	services, slices := k.state.objects()
 	models, err := proxier.Render(context.Background(), opts, services, slices, k.state.node)
 	if err != nil {
-		return nil, fmt.Errorf("what is wanted: %w", err)
+		return nil, fmt.Errorf("rendering the desired tables: %w", err)
 	}
 	for i, family := range k.setting.Families {
-		f := fresh{nftables: tables[family], world: walk.World{Local: k.addrs}}
+		f := fresh{nftables: tables[family], world: walk.NodeAddresses{Local: k.addrs}}
 		if f.nftables == nil {
 			f.iptables = models[i]
 		} else {
-			population := walk.Population{Frontends: walk.ObjectFrontends(family, services, slices), World: f.world, Seed: uint64(k.lines), Least: 100}
+			population := walk.PacketSet{Frontends: walk.ObjectFrontends(family, services, slices), World: f.world, Seed: uint64(k.lines), Least: 100}
 			f.packets = sample(population.Packets(family == corev1.IPv4Protocol), mostWalked)
 			k.report.Packets += len(f.packets)
 		}
@@ -213,10 +213,10 @@ func (k *soak) wanted() (map[corev1.IPFamily]fresh, error) {
 	return all, nil
 }
 
-// mostWalked packets in a check.
+// mostWalked is the most packets in a check.
 const mostWalked = 1500
 
-// sample takes every n-th packet.
+// sample returns every n-th packet.
 func sample(packets []walk.Packet, most int) []walk.Packet {
 	if len(packets) <= most {
 		return packets

@@ -19,22 +19,22 @@ import (
 type client struct {
 	family corev1.IPFamily
 	flow   conntrack.Flow
-	// stranger: its flow is none of the proxier's business.
+	// stranger: the flow does not belong to a Service of the proxier.
 	stranger bool
-	// excused: its endpoint did not serve at some moment, so the flow may have gone.
+	// excused: its endpoint did not serve at some time, so the flow may have been deleted.
 	excused bool
-	// early: it began before its endpoint was known to be installed. If the Service goes before that, the proxier never led
-	// anybody there, and knows nothing of it.
+	// early: the flow began before its endpoint was installed. If the Service is deleted before that, the proxier never
+	// wrote rules for it, and does not know it.
 	early bool
-	// orphan: the proxier of its time is no more; the next one does not know a Service that was deleted in between.
+	// orphan: the proxier was restarted since. The new one does not know Services that were deleted in between.
 	orphan bool
 }
 
-// serving says of the endpoints of a frontend whether all slices have them serve, or only some.
+// serving maps each endpoint of a frontend to whether it serves in some slices, and does not serve in some.
 type serving map[netip.AddrPort]struct{ some, none bool }
 
-// frontends are the cluster IPs of UDP ports. Worlds only: there a cluster IP is one Service's, and Services do not
-// change but for their endpoints.
+// frontends returns the cluster IPs of UDP ports. It is for Worlds only: there, a cluster IP belongs to one Service,
+// and only the endpoints of Services change.
 func (k *soak) frontends(family corev1.IPFamily) map[netip.AddrPort]serving {
 	all := map[netip.AddrPort]serving{}
 	byService := map[string][]*discoveryv1.EndpointSlice{}
@@ -90,7 +90,7 @@ func addressOf(family corev1.IPFamily, text string) (netip.Addr, bool) {
 	return addr, ok && addr.Is4() == (family == corev1.IPv4Protocol)
 }
 
-// talk lets clients talk: to Services, and to others.
+// talk adds flows of clients: to Services, and to other destinations.
 func (k *soak) talk(a Action) {
 	rng := rand.New(rand.NewPCG(a.Pick, 0x7a1c))
 	family := k.setting.Families[a.Family%len(k.setting.Families)]
@@ -113,7 +113,7 @@ func (k *soak) talk(a Action) {
 		}
 		if to, ep, ok := pickServing(frontends, rng); ok && rng.IntN(4) > 0 {
 			c.flow.Dst, c.flow.ReplySrc, c.stranger = to, ep, false
-			c.early = k.disturbed || !k.idle() // its endpoint may not be known to serve yet
+			c.early = k.disturbed || !k.idle() // the proxier may not know yet that the endpoint serves
 			c.excused = c.early
 		}
 		k.flows[family].Add(c.flow)
@@ -150,7 +150,7 @@ func keysOf[V any](m map[netip.AddrPort]V) []netip.AddrPort {
 	return keys
 }
 
-// markClients excuses those whose endpoint may not serve any more.
+// markClients excuses the flows whose endpoint may no longer serve.
 func (k *soak) markClients() {
 	all := map[corev1.IPFamily]map[netip.AddrPort]serving{}
 	for _, c := range k.clients {
@@ -165,7 +165,7 @@ func (k *soak) markClients() {
 	}
 }
 
-// checkFlows says whether those flows are there that should be.
+// checkFlows compares the flows in the conntrack table with the expected ones.
 func (k *soak) checkFlows() {
 	for _, family := range k.setting.Families {
 		there := map[conntrack.Flow]bool{}
@@ -180,22 +180,22 @@ func (k *soak) checkFlows() {
 			eps, exists := frontends[c.flow.Dst]
 			switch f := eps[c.flow.ReplySrc]; {
 			case c.stranger && !there[c.flow]:
-				k.broken(flowsGone, fmt.Sprintf("%v is gone, and was nobody's business", c.flow))
+				k.broken(flowsGone, fmt.Sprintf("%v was deleted, although it belongs to no Service", c.flow))
 			case c.stranger:
 			case !c.excused && !there[c.flow]:
-				k.broken(flowsGone, fmt.Sprintf("%v is gone, and its endpoint served all the time", c.flow))
+				k.broken(flowsGone, fmt.Sprintf("%v was deleted, although its endpoint always served", c.flow))
 			case there[c.flow] && !f.some && (exists || !c.orphan && !c.early):
-				k.broken(flowsGone, fmt.Sprintf("%v stays, and its endpoint does not serve (the Service is there: %v)", c.flow, exists))
+				k.broken(flowsGone, fmt.Sprintf("%v was not deleted, although its endpoint does not serve (the Service exists: %v)", c.flow, exists))
 			}
 		}
 	}
 	k.forgetClients()
 }
 
-// mostClients are followed at a time.
+// mostClients is the most clients that are tracked.
 const mostClients = 150
 
-// forgetClients ends all flows, now and then.
+// forgetClients deletes all flows when there are too many.
 func (k *soak) forgetClients() {
 	if len(k.clients) < mostClients {
 		return

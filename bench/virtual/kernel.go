@@ -15,33 +15,32 @@ import (
 	"synclab/proxier/walk"
 )
 
-// kernel is what stands for the kernel of one family. Of its methods only those that the proxier calls may come while
-// time passes.
+// kernel replaces the kernel for one family. While time passes, only the proxier may call its methods.
 type kernel interface {
-	// fault lets one happen, and says what it was; empty: nothing of the kind can happen here.
+	// fault injects a fault and describes it; empty if this kind of fault is impossible here.
 	fault(a Action) string
-	// calm takes all faults back; what others wrote stays, but rules that lead to ours go if forget.
+	// calm clears all faults. Foreign rules stay. With forget, foreign jumps to the proxier's chains are deleted.
 	calm(forget bool)
-	// differs describes how the tables are not what a fresh proxier leaves; empty: they are.
+	// differs describes how the tables differ from a fresh proxier's; empty if they do not.
 	differs(fresh fresh) string
-	// intact describes what of others' rules is not as they left it; empty: all is.
+	// intact describes changes of foreign rules; empty if there are none.
 	intact() string
-	// hidden is how long what somebody wrote since the last calm may go unnoticed.
+	// hidden bounds how long the proxier may not notice the external writes since the last calm.
 	hidden() time.Duration
-	// walker takes packets through the tables.
-	walker(w walk.World) (*walk.Walker, error)
+	// walker returns a ruleset evaluator of the tables.
+	walker(w walk.NodeAddresses) (*walk.Walker, error)
 }
 
-// fresh is what a proxier that has just begun leaves of the same objects in one family.
+// fresh is the result of a fresh proxier for the same objects in one family.
 type fresh struct {
 	iptables *iptables.Model
 	nftables *nftables.Model
-	world    walk.World
+	world    walk.NodeAddresses
 	packets  []walk.Packet
 }
 
-// A change that comes between a restore and the reading of its stamp shows when the stamp is not trusted: at every tenth
-// look.
+// An external write between a restore and the reading of its stamp is found only when the stamp is not trusted: at
+// every tenth check.
 const deepLooks = 10
 
 func (t *tables) fault(a Action) string {
@@ -63,11 +62,11 @@ func (t *tables) fault(a Action) string {
 		t.refused, t.atCommit = refusing(a), a.Pick%2 == 0
 	case unreadable:
 		t.unreadable = a.N
-	case meddle:
-		return t.meddle(a.Pick)
-	case meddleBefore:
+	case externalWrite:
+		return t.externalWrite(a.Pick)
+	case externalWriteBefore:
 		t.before = append(t.before, a.Pick)
-	case meddleStamped:
+	case externalWriteAfter:
 		t.after = append(t.after, a.Pick)
 	default:
 		return ""
@@ -75,7 +74,7 @@ func (t *tables) fault(a Action) string {
 	return string(a.Kind)
 }
 
-// refusing picks one Service port in N.
+// refusing selects one in N Service ports at random (seeded).
 func refusing(a Action) func(tracker.ServicePortName) bool {
 	return func(name tracker.ServicePortName) bool {
 		rng := rand.New(rand.NewPCG(a.Pick, hashOf(name.String()+string(name.Protocol))))
@@ -83,7 +82,7 @@ func refusing(a Action) func(tracker.ServicePortName) bool {
 	}
 }
 
-// hashOf a string that is the same in every process (FNV-1a).
+// hashOf returns a hash that is the same in every process (FNV-1a).
 func hashOf(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
@@ -127,8 +126,8 @@ func (t *tables) differs(f fresh) string {
 	return firstDifferences(wanted, there)
 }
 
-// comparable are the lines of a dump, with the jumps from the kernel's chains in one order: one that somebody deleted
-// comes back as the first, which means the same.
+// comparable returns the lines of a dump, with the jumps from base chains sorted: a deleted jump is restored as the
+// first, which means the same.
 func comparable(saved string) []string {
 	lines := strings.Split(saved, "\n")
 	isJump := func(line string) bool {
@@ -146,8 +145,8 @@ func comparable(saved string) []string {
 	return lines
 }
 
-// withoutForeign leaves out what is others', and chains of ours that they lead or led to, if these are empty: the kernel
-// does not let them go. Those that nothing leads to any more go with the next full sync.
+// withoutForeign removes foreign rules, and empty chains of the proxier with a present or past foreign jump. The kernel
+// does not delete a chain with a jump to it. The next full sync deletes the others.
 func (t *tables) withoutForeign(saved string) string {
 	var b strings.Builder
 	d := t.dump()
@@ -171,7 +170,7 @@ func (t *tables) withoutForeign(saved string) string {
 	return b.String()
 }
 
-// led says whether a rule of the proxier's leads to a chain.
+// led reports whether one of the proxier's rules jumps to a chain.
 func (d *dump) led(table iptables.Table, chain string) bool {
 	for from, rules := range d.rules[table] {
 		if from != referrer && slices.ContainsFunc(rules, func(rule string) bool { return leadsTo(rule, chain) }) {
@@ -184,15 +183,15 @@ func (d *dump) led(table iptables.Table, chain string) bool {
 func savedOf(m *iptables.Model) string {
 	var b strings.Builder
 	if err := m.Save(&b); err != nil {
-		panic(err) // a strings.Builder takes everything
+		panic(err) // a strings.Builder returns no error
 	}
 	return b.String()
 }
 
-// mostDifferences are told of.
+// mostDifferences is the most differences that are listed.
 const mostDifferences = 12
 
-// firstDifferences lists lines that are only here or only there, or the first that are in another order.
+// firstDifferences lists lines that are only in want or only in have, or the first line in another order.
 func firstDifferences(want, have []string) string {
 	var b strings.Builder
 	told := 0
@@ -234,7 +233,7 @@ func (t *tables) intact() string {
 	return ""
 }
 
-func (t *tables) walker(w walk.World) (*walk.Walker, error) {
+func (t *tables) walker(w walk.NodeAddresses) (*walk.Walker, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	rules, err := walk.ParseIptables(t.family, []byte(t.saved()))

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Minimize looks for fewer Actions after which the same promise is broken, for so long (of real time). What is left keeps
-// its time: the Action that follows what is dropped takes over its wait.
+// Minimize searches, for the budget of real time, for fewer Actions that lead to the same violation. The remaining
+// Actions keep their times: the Action after a removed one takes over its wait.
 func Minimize(t *testing.T, seed uint64, length time.Duration, v *Violation, budget time.Duration) ([]Action, error) {
 	first, all, err := ActionsOf(seed, length, v.Action)
 	if err != nil {
@@ -21,10 +21,10 @@ func Minimize(t *testing.T, seed uint64, length time.Duration, v *Violation, bud
 	return minimize(all, fails, func() bool { return time.Now().After(end) }), nil
 }
 
-// minimize drops parts of a list that fails, halves first, then ever smaller ones, and then shortens waits.
+// minimize removes parts of a failing list, first halves, then ever smaller parts. Then it shortens waits.
 func minimize(all []Action, fails func([]Action) bool, over func() bool) []Action {
 	for size := (len(all) + 1) / 2; size > 0; size /= 2 {
-		// From the end: what a check does not need most often came before.
+		// Start with the first Actions: Actions that a check does not need most often come early.
 		for from := 0; from < len(all) && !over(); {
 			fewer := without(all, from, min(from+size, len(all)))
 			if len(fewer) > 0 && fails(fewer) {
@@ -48,7 +48,7 @@ func minimize(all []Action, fails func([]Action) bool, over func() bool) []Actio
 	return all
 }
 
-// without leaves out the Actions from one to another.
+// without returns the list without the Actions from one index to another.
 func without(all []Action, from, to int) []Action {
 	fewer := slices.Clone(all[:from])
 	fewer = append(fewer, all[to:]...)

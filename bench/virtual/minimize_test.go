@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What is left of a script is what it takes to fail, at the times at which it happened.
+// minimize keeps the Actions that the failure needs, at their original times.
 func TestMinimize(t *testing.T) {
 	var all []Action
 	for i := range 100 {
@@ -36,12 +36,12 @@ func TestMinimize(t *testing.T) {
 	waits := minimize(fewer, fails, func() bool { return false })
 	for _, a := range waits {
 		if a.After > 2*time.Second {
-			t.Errorf("waits that nothing needs: %v", waits)
+			t.Errorf("unnecessary waits: %v", waits)
 		}
 	}
 }
 
-// Where there is no time left, nothing is tried.
+// Without time left, minimize tries nothing.
 func TestMinimizeEnds(t *testing.T) {
 	all := []Action{{N: 1}, {N: 2}}
 	if left := minimize(all, func([]Action) bool { t.Error("played"); return true }, func() bool { return true }); len(left) != 2 {

@@ -16,14 +16,13 @@ import (
 	"synclab/proxier/walk"
 )
 
-// nftable is the table of nf_tables of one family: a model, with time and faults in front of it, and others who write
-// there. It outlives the proxier.
+// nftable is the nf_tables table of one family: a model with time, faults and external writes. It outlives the proxier.
 type nftable struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
 	model *nftables.Model
 	ways  []way
-	// before the next transaction somebody else writes.
+	// before are external writes that happen before the next transaction.
 	before []uint64
 }
 
@@ -33,7 +32,7 @@ func newNftable(family corev1.IPFamily, s Setting) *nftable {
 	return t
 }
 
-// transaction is asked before each: it takes time, and may fail.
+// transaction runs before each transaction: it takes time, and may fail.
 func (t *nftable) transaction(ctx context.Context) error {
 	t.mu.Lock()
 	took := time.Millisecond + time.Duration(t.rng.Int64N(int64(40*time.Millisecond)))
@@ -51,7 +50,7 @@ func (t *nftable) transaction(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, pick := range t.before {
-		t.meddle(pick)
+		t.externalWrite(pick)
 	}
 	t.before = nil
 	switch {
@@ -63,7 +62,7 @@ func (t *nftable) transaction(ctx context.Context) error {
 	return errors.New("no buffer space available")
 }
 
-// nftMeddlings are what somebody else may do to the table.
+// nftMeddlings are the external writes to the table.
 var nftMeddlings = []struct {
 	what string
 	do   func(m *nftables.Model, rng *rand.Rand)
@@ -111,7 +110,7 @@ var nftMeddlings = []struct {
 	}},
 }
 
-// pickOf one of some named things; nil: there is none.
+// pickOf returns a random value of a map; nil if it is empty.
 func pickOf[T any](all map[string]*T, rng *rand.Rand) *T {
 	if len(all) == 0 {
 		return nil
@@ -119,13 +118,13 @@ func pickOf[T any](all map[string]*T, rng *rand.Rand) *T {
 	return all[slices.Sorted(maps.Keys(all))[rng.IntN(len(all))]]
 }
 
-// meddle writes to the table as somebody else; t.mu is held.
-func (t *nftable) meddle(pick uint64) string {
+// externalWrite makes an external write to the table; t.mu must be held.
+func (t *nftable) externalWrite(pick uint64) string {
 	rng := rand.New(rand.NewPCG(pick, 0x3edd1e))
 	m := nftMeddlings[rng.IntN(len(nftMeddlings))]
 	if t.model.Exists {
 		m.do(t.model, rng)
-		t.model.Meddled++
+		t.model.ExternalWrites++
 	}
 	return m.what
 }
@@ -140,9 +139,9 @@ func (t *nftable) fault(a Action) string {
 			t.ways = append(t.ways, w)
 		}
 		return fmt.Sprintf("transactions: way %d", w)
-	case meddle:
-		return t.meddle(a.Pick)
-	case meddleBefore:
+	case externalWrite:
+		return t.externalWrite(a.Pick)
+	case externalWriteBefore:
 		t.before = append(t.before, a.Pick)
 		return string(a.Kind)
 	}
@@ -159,10 +158,10 @@ func (t *nftable) hidden() time.Duration { return syncPeriod }
 
 func (t *nftable) intact() string { return "" }
 
-// differs compares what becomes of packets: which of a Service port's slots an endpoint has is a matter of history.
+// differs compares the outcomes of packets, because an endpoint's slot in its Service port depends on history.
 func (t *nftable) differs(f fresh) string {
 	if !t.model.Exists {
-		return "\n  there is no table"
+		return "\n  the table is missing"
 	}
 	have, err := t.walker(f.world)
 	if err != nil {
@@ -187,7 +186,7 @@ func (t *nftable) differs(f fresh) string {
 	return ""
 }
 
-func (t *nftable) walker(w walk.World) (*walk.Walker, error) {
+func (t *nftable) walker(w walk.NodeAddresses) (*walk.Walker, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	rules, err := t.model.Rules()

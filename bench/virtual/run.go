@@ -10,8 +10,7 @@ import (
 	"synclab/sim"
 )
 
-// Run lets the proxier of a seed live for so long, in virtual time. Virtual time is the testing package's: t may be a
-// test's, or Main's.
+// Run runs the proxier of a seed for length, in virtual time, which package testing provides.
 func Run(t *testing.T, seed uint64, length time.Duration) (Report, error) {
 	s := SettingOf(seed)
 	script, err := newScript(s, length)
@@ -25,7 +24,7 @@ func Run(t *testing.T, seed uint64, length time.Duration) (Report, error) {
 	return bubble(t, s, first, script.next)
 }
 
-// bubble plays in a bubble of its own.
+// bubble runs a script in a new synctest bubble.
 func bubble(t *testing.T, s Setting, first *sim.Objects, actions player) (report Report, err error) {
 	synctest.Test(t, func(*testing.T) {
 		report, err = play(context.Background(), s, first, actions)
@@ -33,7 +32,7 @@ func bubble(t *testing.T, s Setting, first *sim.Objects, actions player) (report
 	return report, err
 }
 
-// ActionsOf are the first Actions of a seed's script, and what the cluster begins with.
+// ActionsOf returns the initial objects and at most most Actions of a seed's script.
 func ActionsOf(seed uint64, length time.Duration, most int) (*sim.Objects, []Action, error) {
 	script, err := newScript(SettingOf(seed), length)
 	if err != nil {
@@ -57,7 +56,7 @@ func ActionsOf(seed uint64, length time.Duration, most int) (*sim.Objects, []Act
 	return first, all, nil
 }
 
-// Replay plays a list of Actions.
+// Replay runs a list of Actions.
 func Replay(t *testing.T, s Setting, first *sim.Objects, all []Action) (Report, error) {
 	i := 0
 	return bubble(t, s, first, func() (Action, bool, error) {

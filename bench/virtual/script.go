@@ -10,55 +10,55 @@ import (
 	"synclab/sim"
 )
 
-// Kind of an Action.
+// Kind is the kind of an Action.
 type Kind string
 
-// The kinds. But for changes and checks all are faults, which calm takes back.
+// The kinds. All kinds except changes and checks are faults, which calm clears.
 const (
 	// change is one change of the cluster.
 	change Kind = "change"
-	// calm takes all faults back, waits, and checks everything. look checks what holds at any moment.
+	// calm clears all faults, waits, and checks everything. look checks what must hold at any time.
 	calm, look Kind = "calm", "look"
 
-	// restores: the next N restores end as ways[Pick] says.
+	// restores: the next N restores end in the way that Pick selects.
 	restores Kind = "restores fail"
-	// lock is held by somebody else for N seconds.
-	lock Kind = "lock held"
-	// refuse the rules of some Service ports, one in N; with a Pick that is even, without naming a line.
+	// lock: another process holds the xtables lock for N seconds.
+	lock Kind = "lock taken"
+	// refuse: the rules of one in N Service ports are rejected; with an even Pick, the error names no line.
 	refuse Kind = "rules refused"
-	// unreadable: the next N questions about chains, rules and jumps get errors.
+	// unreadable: the next N reads of chains, rules and jumps fail.
 	unreadable Kind = "reads fail"
-	// meddle is what somebody else writes: meddlings[Pick]. The other two come while the proxier is at it: between what
-	// it reads and what it writes, or after that and before it takes note of how that left the tables.
-	meddle        Kind = "meddled"
-	meddleBefore  Kind = "meddled before the next restore"
-	meddleStamped Kind = "meddled after the next restore"
-	// flows cannot be read for N seconds.
+	// externalWrite is the external write that Pick selects. The other two happen during a sync: between its read and its
+	// write, or between its write and its reading of the stamp.
+	externalWrite       Kind = "external write"
+	externalWriteBefore Kind = "external write before the next restore"
+	externalWriteAfter  Kind = "external write after the next restore"
+	// flowsFail: flows cannot be read for N seconds.
 	flowsFail Kind = "flows fail"
-	// restart: the proxier is killed, in the middle of whatever it does, and N seconds later another one starts.
+	// restart: the proxier is killed at any point of its work, and a new one starts N seconds later.
 	restart Kind = "restart"
 	// address: the node gets other addresses.
 	address Kind = "addresses"
-	// watches are disturbed for N seconds, as disturbances[Pick] says.
+	// watches are disturbed for N seconds, in the way that Pick selects.
 	watches Kind = "watches"
-	// talks: N clients talk to UDP Services.
+	// talks: N clients send to UDP Services.
 	talks Kind = "clients"
 )
 
 // Action is one line of a script.
 type Action struct {
-	After time.Duration // the Action before
+	After time.Duration // the previous Action
 	Kind  Kind
-	// Change, of kind change.
+	// Change is set for kind change.
 	Change sim.Change
-	// Family that a fault is about, as an index.
+	// Family is the index of the fault's family.
 	Family int
-	// N and Pick mean what the kind says. What Pick chooses from is what is there when the Action comes.
+	// N and Pick depend on the kind. Pick selects from what exists when the Action runs.
 	N    int
 	Pick uint64
 }
 
-// Fault says whether an Action is one.
+// Fault reports whether an Action is a fault.
 func (a Action) Fault() bool {
 	switch a.Kind {
 	case change, calm, look, talks:
@@ -67,7 +67,7 @@ func (a Action) Fault() bool {
 	return true
 }
 
-// String is the Action as a line of a trace.
+// String formats the Action as a line of a trace.
 func (a Action) String() string {
 	switch a.Kind {
 	case change:
@@ -82,7 +82,7 @@ func (a Action) String() string {
 	return fmt.Sprintf("%s, family %d, n %d, pick %d", a.Kind, a.Family, a.N, a.Pick)
 }
 
-// A phase of a script: how long it lasts, and how often something happens.
+// phase is a phase of a script: its duration, and the rates of changes, faults and looks.
 type phase struct {
 	least, most time.Duration
 	changes     float64 // a second
@@ -100,10 +100,10 @@ var phases = []phase{
 	{70 * time.Minute, 130 * time.Minute, 0, 0, 40 * time.Minute},
 }
 
-// shares of the phases: the last ones take most of the time, since hardly anything happens in them.
+// shares are the frequencies of the phases. The last phases are rare but take most of the virtual time.
 var shares = []int{8, 4, 5, 5, 4, 1, 1}
 
-// script writes the Actions of a Setting, phase by phase.
+// script generates the Actions of a Setting, phase by phase.
 type script struct {
 	setting Setting
 	rng     *rand.Rand
@@ -121,7 +121,7 @@ func newScript(s Setting, length time.Duration) (*script, error) {
 	return &script{setting: s, rng: rand.New(rand.NewPCG(s.Seed, 0xac7)), source: source, left: length}, nil
 }
 
-// next Action, and whether there is one.
+// next returns the next Action; false at the end.
 func (s *script) next() (Action, bool, error) {
 	for len(s.queue) == 0 {
 		switch {
@@ -140,7 +140,7 @@ func (s *script) next() (Action, bool, error) {
 	return a, true, nil
 }
 
-// timed is an Action with its time from the beginning of the phase.
+// timed is an Action with its time since the start of the phase.
 type timed struct {
 	at time.Duration
 	Action
@@ -157,7 +157,7 @@ func (s *script) phase() error {
 			return err
 		}
 		for _, c := range trace {
-			// Nothing falls on the very moment of anything else: what comes first would be left to chance.
+			// No two Actions are at the same time, because their order would be undefined.
 			all = append(all, timed{c.Due + time.Duration(s.rng.Int64N(int64(time.Millisecond))), Action{Kind: change, Change: c}})
 		}
 	}
@@ -194,11 +194,11 @@ func (s *script) weighted(shares []int) int {
 			return i
 		}
 	}
-	panic("shares without a sum")
+	panic("shares add up to 0")
 }
 
 var faultKinds = []Kind{
-	restores, lock, refuse, unreadable, meddle, meddleBefore, meddleStamped, flowsFail, restart, address, watches,
+	restores, lock, refuse, unreadable, externalWrite, externalWriteBefore, externalWriteAfter, flowsFail, restart, address, watches,
 }
 
 var faultShares = []int{8, 3, 3, 2, 8, 3, 2, 2, 4, 1, 6}
@@ -206,7 +206,7 @@ var faultShares = []int{8, 3, 3, 2, 8, 3, 2, 2, 4, 1, 6}
 func (s *script) fault() Action {
 	a := Action{Kind: faultKinds[s.weighted(faultShares)], Family: s.rng.IntN(2), Pick: s.rng.Uint64()}
 	if a.Kind == watches && !s.setting.Watches {
-		a.Kind = meddle
+		a.Kind = externalWrite
 	}
 	switch a.Kind {
 	case restores:
@@ -225,7 +225,7 @@ func (s *script) fault() Action {
 	return a
 }
 
-// end deletes all that is there, and checks that nothing of it stays.
+// end deletes all objects, and checks that nothing remains.
 func (s *script) end() {
 	s.ended = true
 	var all []timed

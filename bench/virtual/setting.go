@@ -14,10 +14,10 @@ import (
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/proxier/runner"
-	"synclab/sim"
+	"synclab/sim/random"
 )
 
-// Setting is what a seed decides on before anything happens.
+// Setting has all choices of a seed that are made before the run.
 type Setting struct {
 	Seed     uint64
 	Backend  proxier.BackendKind
@@ -25,19 +25,18 @@ type Setting struct {
 	Layout   iptables.Layout
 	Flat     bool // the kernel has match bpf
 	Families []corev1.IPFamily
-	// World: the cluster is like those there are. Otherwise it is a sim.RandomCluster: like those there may be.
+	// World: the cluster is realistic (sim.World). Otherwise it is a sim.RandomCluster, with any valid objects.
 	World    bool
 	Services int
 	Policy   runner.Policy
 	// MinSync is minSyncPeriod.
 	MinSync time.Duration
-	// Watches are disturbed. What they then tell at one moment reaches the proxier in no particular order, and how much of
-	// it the sync that begins at that moment takes with it is left to chance: only without this are all syncs of a seed the
-	// same each time.
+	// Watches are disturbed. Events that they deliver at one time reach the proxier in random order, and a sync that
+	// starts then takes a random part of them. Only without this are all syncs of a seed the same each time.
 	Watches bool
-	// Forgets: what watches missed may be forgotten, so that informers list again.
+	// Forgets: events that watches missed may be lost, so that informers list again.
 	Forgets bool
-	// NodePorts are only on some of the node's addresses.
+	// NodePorts are open only on some of the node's addresses.
 	NodePorts bool
 }
 
@@ -56,7 +55,7 @@ var families = [][]corev1.IPFamily{
 	{corev1.IPv4Protocol}, {corev1.IPv4Protocol, corev1.IPv6Protocol}, {corev1.IPv6Protocol},
 }
 
-// SettingOf is what a seed decides on.
+// SettingOf returns the setting of a seed.
 func SettingOf(seed uint64) Setting {
 	rng := rand.New(rand.NewPCG(seed, 0x5e771))
 	s := backends[seed%uint64(len(backends))]
@@ -74,7 +73,7 @@ func SettingOf(seed uint64) Setting {
 	return s
 }
 
-// String names the subject and what else may matter.
+// String formats the subject and the other important choices.
 func (s Setting) String() string {
 	name := string(s.Backend)
 	if s.Backend != proxier.Nftables {
@@ -102,7 +101,7 @@ const syncPeriod = 30 * time.Second
 
 func (s Setting) config() *v1alpha1.KubeProxyConfiguration {
 	cfg := config.New()
-	cfg.ClusterCIDR = sim.RandomPods
+	cfg.ClusterCIDR = random.RandomPods
 	for _, section := range []struct{ min, period *metav1.Duration }{
 		{&cfg.IPTables.MinSyncPeriod, &cfg.IPTables.SyncPeriod}, {&cfg.NFTables.MinSyncPeriod, &cfg.NFTables.SyncPeriod},
 	} {

@@ -20,58 +20,59 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/nftables"
 	"synclab/sim"
+	"synclab/sim/api"
 )
 
 // nodeName is the proxier's node.
 const nodeName = "node-0"
 
-// Report is what a soak came to.
+// Report is the result of a soak.
 type Report struct {
 	Seed    uint64        `json:"seed"`
 	Setting string        `json:"setting"`
 	Lived   time.Duration `json:"lived_ns"` // virtual
 	Changes int           `json:"changes"`
 	Faults  int           `json:"faults"`
-	Killed  int           `json:"killed"` // proxiers
+	Killed  int           `json:"killed"` // number of killed proxiers
 	Calms   int           `json:"calms"`
 	Looks   int           `json:"looks"`
-	Packets int           `json:"packets"` // walked
+	Packets int           `json:"packets"` // sent through the ruleset evaluator
 	Full    int           `json:"full_syncs"`
 	Partial int           `json:"partial_syncs"`
 	Failed  int           `json:"failed_syncs"`
-	// Digest of all syncs, in their order by family.
+	// Digest of all syncs, in order, by family.
 	Digest    string     `json:"digest"`
 	Violation *Violation `json:"violation,omitempty"`
 }
 
-// Violation is a promise that was broken.
+// Violation is a violated property.
 type Violation struct {
 	Invariant string        `json:"invariant"`
-	At        time.Duration `json:"at_ns"` // virtual, from the beginning
+	At        time.Duration `json:"at_ns"` // virtual time since the start
 	Detail    string        `json:"detail"`
 	// Recent are the last Actions before it.
 	Recent []string `json:"recent"`
-	// Action is the number of the last one, from 1.
+	// Action is the number of the last Action, from 1.
 	Action int `json:"action"`
 }
 
-// soak is one proxier's life, and that of those who come after it. It lives in a synctest bubble.
+// soak runs a proxier and its restarts. It lives in a synctest bubble.
 type soak struct {
 	setting Setting
 	began   time.Time
-	cluster *sim.Cluster
+	cluster *api.Cluster
 	state   *state
 	kernels map[corev1.IPFamily]kernel
 	flows   map[corev1.IPFamily]*conntrack.Memory
 	clients []*client
-	addrs   []netip.Addr // the node's, as of now
-	flowsOK time.Time    // flows cannot be read before
-	// watchesOK is when watches are no longer disturbed, missed how many changes came since they are, disturbed whether
-	// they were since the last calm.
+	addrs   []netip.Addr // the node's current addresses
+	flowsOK time.Time    // until then, flows cannot be read
+	// watchesOK is the end of the watches' disturbance. missed counts changes during it. disturbed: watches have been
+	// disturbed since the last calm.
 	watchesOK time.Time
 	missed    int
 	disturbed bool
-	// refusing: rules were refused since the last calm.
+	// refusing: rules have been rejected since the last calm.
 	refusing bool
 
 	proxier *proxier.Proxier
@@ -84,19 +85,19 @@ type soak struct {
 
 	mu       sync.Mutex // guards what syncs write
 	digests  map[corev1.IPFamily]hash.Hash
-	syncs    map[corev1.IPFamily]proxier.Sync // the last ones
-	failing  map[corev1.IPFamily]time.Time    // since when every sync failed
+	syncs    map[corev1.IPFamily]proxier.Sync // the last sync of each family
+	failing  map[corev1.IPFamily]time.Time    // start of the current series of failed syncs
 	lastFull map[corev1.IPFamily]time.Time
 	refusals map[corev1.IPFamily]int
 }
 
-// player gives the Actions of a script one by one.
+// player returns the Actions of a script one by one.
 type player func() (a Action, ok bool, err error)
 
-// newSoak has no proxier yet. It must be called in the synctest bubble that it lives in.
+// newSoak returns a soak without a proxier. Call it in the synctest bubble in which the soak runs.
 func newSoak(s Setting, first *sim.Objects) *soak {
 	return &soak{
-		setting: s, began: time.Now(), cluster: sim.NewCluster(clock.RealClock{}), state: newState(first),
+		setting: s, began: time.Now(), cluster: api.NewCluster(clock.RealClock{}), state: newState(first),
 		kernels: map[corev1.IPFamily]kernel{}, flows: map[corev1.IPFamily]*conntrack.Memory{},
 		report:  Report{Seed: s.Seed, Setting: s.String()},
 		digests: map[corev1.IPFamily]hash.Hash{}, syncs: map[corev1.IPFamily]proxier.Sync{},
@@ -105,7 +106,7 @@ func newSoak(s Setting, first *sim.Objects) *soak {
 	}
 }
 
-// play lets a script happen. It must be called in a synctest bubble of its own.
+// play runs a script. Call it in a separate synctest bubble.
 func play(ctx context.Context, s Setting, first *sim.Objects, actions player) (Report, error) {
 	k := newSoak(s, first)
 	defer k.cluster.Stop()
@@ -144,7 +145,7 @@ func (k *soak) prepare(ctx context.Context, first *sim.Objects) error {
 		k.digests[family] = sha256.New()
 	}
 	if k.state.node == nil {
-		return fmt.Errorf("seed %d: node %s is not there", k.setting.Seed, nodeName)
+		return fmt.Errorf("seed %d: node %s is not in the cluster", k.setting.Seed, nodeName)
 	}
 	for _, text := range addressesOf(k.state.node) {
 		if addr, ok := sim.ParseAddr(text); ok {
@@ -154,12 +155,12 @@ func (k *soak) prepare(ctx context.Context, first *sim.Objects) error {
 	return k.cluster.Load(ctx, first)
 }
 
-// options of the proxier, without what only a running one has.
+// options returns the proxier's options without those of a running proxier.
 func (k *soak) options() proxier.Options {
 	addrs := k.addrs
 	return proxier.Options{
 		Config: k.setting.config(), Backend: k.setting.Backend, Variant: k.setting.Variant, Layout: k.setting.Layout,
-		Batch:    60, // most syncs of the nft variant come in stages then
+		Batch:    60, // so most syncs of the nft variant need several batches
 		Families: k.setting.Families, NodeName: nodeName, NodeIPs: firstOfEach(addrs),
 		Addresses: func() ([]netip.Addr, error) { return addrs, nil },
 		Machine:   proxier.Machine{RandomFully: true, BPF: k.setting.Flat},
@@ -167,7 +168,7 @@ func (k *soak) options() proxier.Options {
 	}
 }
 
-// firstOfEach family.
+// firstOfEach returns the first address of each family.
 func firstOfEach(addrs []netip.Addr) []netip.Addr {
 	var first []netip.Addr
 	for _, is4 := range []bool{true, false} {
@@ -181,7 +182,7 @@ func firstOfEach(addrs []netip.Addr) []netip.Addr {
 	return first
 }
 
-// start a proxier over what there is.
+// start starts a proxier with the current tables.
 func (k *soak) start() error {
 	opts := k.options()
 	opts.Addresses = func() ([]netip.Addr, error) {
@@ -208,14 +209,14 @@ func (k *soak) start() error {
 	return nil
 }
 
-// stop the proxier, in the middle of whatever it does.
+// stop stops the proxier, at any point of its work.
 func (k *soak) stop() {
 	if k.kill == nil {
 		return
 	}
 	k.kill()
 	if err := <-k.ended; err != nil {
-		k.broken(ended, fmt.Sprintf("the proxier ended with an error: %v", err))
+		k.broken(ended, fmt.Sprintf("the proxier exited with an error: %v", err))
 	}
 	synctest.Wait()
 	k.kill = nil
@@ -230,7 +231,7 @@ func (k *soak) stop() {
 	clear(k.lastFull)
 }
 
-// synced takes note of a sync, in the goroutine that synced.
+// synced records a sync, on the goroutine that synced.
 func (k *soak) synced(s proxier.Sync) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -254,7 +255,7 @@ func (k *soak) synced(s proxier.Sync) {
 	delete(k.failing, s.Family)
 }
 
-// do an Action.
+// do runs an Action.
 func (k *soak) do(a Action) {
 	k.lines++
 	note := a.String()
@@ -302,7 +303,7 @@ func (k *soak) change(a Action) {
 	k.markClients()
 }
 
-// fault lets one happen and says what it was; empty: nothing of the kind can.
+// fault injects a fault and describes it; empty if this kind of fault is impossible.
 func (k *soak) fault(a Action) string {
 	switch a.Kind {
 	case restart:
@@ -312,17 +313,17 @@ func (k *soak) fault(a Action) string {
 		if k.report.Violation != nil {
 			return ""
 		}
-		k.healWatches() // the next one could not begin
+		k.healWatches() // otherwise the new proxier could not start
 		if err := k.start(); err != nil {
-			k.broken(ended, fmt.Sprintf("the proxier did not start again: %v", err))
+			k.broken(ended, fmt.Sprintf("the proxier did not restart: %v", err))
 		}
-		return "killed, and another one started"
+		return "killed and restarted"
 	case flowsFail:
 		k.flowsOK = time.Now().Add(time.Duration(a.N) * time.Second)
 		for _, f := range k.flows {
 			f.Fail(fmt.Errorf("netlink: %w", errUnreadable))
 		}
-		return "no flow can be read"
+		return "flows cannot be read"
 	case address:
 		return k.readdress(a)
 	case watches:
@@ -339,7 +340,7 @@ func (k *soak) flowsWork() {
 	}
 }
 
-// readdress gives the node further addresses, or takes them away.
+// readdress adds addresses to the node, or removes them.
 func (k *soak) readdress(a Action) string {
 	rng := rand.New(rand.NewPCG(a.Pick, 0xadd))
 	addrs := firstOfEach(k.addrs)
@@ -353,7 +354,7 @@ func (k *soak) readdress(a Action) string {
 	return fmt.Sprint(addrs)
 }
 
-// broken takes note of the first promise that was broken.
+// broken records the first violated property.
 func (k *soak) broken(invariant, detail string) {
 	if k.report.Violation == nil {
 		k.report.Violation = &Violation{Invariant: invariant, At: time.Since(k.began), Detail: detail, Action: k.lines}

@@ -9,9 +9,12 @@ import (
 	"synclab/bench/seeds"
 )
 
-var hoursFlag = flag.Float64("hours", 0.5, "how long each proxier lives, in virtual time")
+var (
+	hoursFlag    = flag.Float64("hours", 0.5, "how long each proxier runs, in virtual time")
+	minimizeFlag = flag.Duration("minimize", time.Minute, "real time to look for fewer actions that violate the same property")
+)
 
-// The proxiers of some seeds live through faults and keep what they promise.
+// The proxiers of some seeds keep all properties in spite of faults.
 func TestSoak(t *testing.T) {
 	length := time.Duration(*hoursFlag * float64(time.Hour))
 	for _, seed := range seeds.Several(t, 6) {
@@ -23,14 +26,25 @@ func TestSoak(t *testing.T) {
 		t.Logf("seed %d: %s: %v in %v, %d changes, %d faults, %d killed, %d calms, %d looks, syncs: %d full, %d partial, %d failed; %s",
 			seed, r.Setting, r.Lived.Round(time.Second), time.Since(began).Round(time.Millisecond), r.Changes, r.Faults, r.Killed,
 			r.Calms, r.Looks, r.Full, r.Partial, r.Failed, r.Digest)
-		if v := r.Violation; v != nil {
-			t.Errorf("seed %d: %s, after %v, at action %d:\n%s\nbefore:\n  %s\nreplay: go test ./bench/virtual -run TestSoak -seed %d -seeds 1 -hours %g",
-				seed, v.Invariant, v.At, v.Action, v.Detail, strings.Join(v.Recent[max(0, len(v.Recent)-25):], "\n  "), seed, *hoursFlag)
+		v := r.Violation
+		if v == nil {
+			continue
+		}
+		t.Errorf("seed %d: %s, after %v, at action %d:\n%s\nbefore:\n  %s\nreplay: go test ./bench/virtual -run TestSoak -seed %d -seeds 1 -hours %g",
+			seed, v.Invariant, v.At, v.Action, v.Detail, strings.Join(v.Recent[max(0, len(v.Recent)-25):], "\n  "), seed, *hoursFlag)
+		fewer, err := Minimize(t, seed, length, v, *minimizeFlag)
+		if err != nil {
+			t.Error(err)
+		}
+		at := time.Duration(0)
+		for _, a := range fewer {
+			at += a.After
+			t.Logf("these are enough: %v %s", at.Round(time.Millisecond), a)
 		}
 	}
 }
 
-// The same seed makes the same syncs, to the nanosecond, as long as watches are well.
+// The same seed gives the same syncs, to the nanosecond, as long as watches are not disturbed.
 func TestSameSeedSameSyncs(t *testing.T) {
 	for seed, tried := uint64(0), 0; tried < 3; seed += 5 {
 		if SettingOf(seed).Watches {

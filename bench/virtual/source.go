@@ -12,9 +12,11 @@ import (
 
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/random"
+	"synclab/sim/world"
 )
 
-// enqueue brings Actions into the order of their times.
+// enqueue appends Actions in the order of their times.
 func (s *script) enqueue(all []timed) {
 	slices.SortStableFunc(all, func(a, b timed) int { return cmp.Compare(a.at, b.at) })
 	last := time.Duration(0)
@@ -24,25 +26,25 @@ func (s *script) enqueue(all []timed) {
 	}
 }
 
-// source is a cluster that changes.
+// source is a changing cluster.
 type source interface {
-	// first is what there is before anything happens; asked once.
+	// first returns the initial objects; it is called once.
 	first() (*sim.Objects, error)
-	// changes for so long, so many a second.
+	// changes returns changes for the given duration and rate a second.
 	changes(rng *rand.Rand, length time.Duration, rate float64) (sim.Trace, error)
-	// deletions of all that is left but for Nodes.
+	// deletions returns the deletions of all objects except Nodes.
 	deletions() sim.Trace
 }
 
 func newSource(s Setting) (source, error) {
 	if !s.World {
-		return &anyObjects{sim.NewRandomCluster(sim.RandomOptions{Seed: s.Seed, Families: s.Families, Services: s.Services})}, nil
+		return &anyObjects{random.New(random.Options{Seed: s.Seed, Families: s.Families, Services: s.Services})}, nil
 	}
 	families := make([]string, len(s.Families))
 	for i, f := range s.Families {
 		families[i] = string(f)
 	}
-	w, err := sim.NewWorld(scenarios.Shape{
+	w, err := world.NewWorld(scenarios.Shape{
 		Services: s.Services, Namespaces: 3, Nodes: worldNodes, Zones: 3, Ports: 1, Families: families,
 		Endpoints: scenarios.Endpoints{Distribution: "uniform", Count: 5, Min: 0, Max: 10},
 		Types:     map[string]float64{"NodePort": 0.2, "LoadBalancer": 0.2, "Headless": 0.05, "ExternalName": 0.02},
@@ -52,15 +54,15 @@ func newSource(s Setting) (source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &world{w, worldNodes}, nil
+	return &worldSource{w, worldNodes}, nil
 }
 
-// anyObjects are those of a RandomCluster.
-type anyObjects struct{ *sim.RandomCluster }
+// anyObjects is a cluster of sim.Cluster.
+type anyObjects struct{ *random.Cluster }
 
 func (c *anyObjects) first() (*sim.Objects, error) { return c.Objects(), nil }
 
-// meanChanges is how many changes a RandomCluster's Next makes.
+// meanChanges is the mean number of changes of Cluster's Next.
 const meanChanges = 4
 
 func (c *anyObjects) changes(rng *rand.Rand, length time.Duration, rate float64) (sim.Trace, error) {
@@ -90,25 +92,25 @@ func deletions(o *sim.Objects) sim.Trace {
 	return t
 }
 
-// world is a sim.World.
-type world struct {
-	*sim.World
+// worldSource is a cluster of world.World.
+type worldSource struct {
+	*world.World
 	nodes int
 }
 
 const (
 	worldNodes = 12
-	// leastNodes are never lost, so that pods find a place.
+	// leastNodes Nodes are never lost, so that pods have a node.
 	leastNodes = 4
 )
 
-func (w *world) first() (*sim.Objects, error) {
+func (w *worldSource) first() (*sim.Objects, error) {
 	_, err := w.Create(scenarios.Create{})
 	return w.Objects(), err
 }
 
-// changes are one of the World's steps after the other.
-func (w *world) changes(rng *rand.Rand, length time.Duration, rate float64) (sim.Trace, error) {
+// changes concatenates steps of the World.
+func (w *worldSource) changes(rng *rand.Rand, length time.Duration, rate float64) (sim.Trace, error) {
 	var t sim.Trace
 	for at := time.Duration(0); at < length; {
 		step, err := w.step(rng, rate)
@@ -126,9 +128,9 @@ func (w *world) changes(rng *rand.Rand, length time.Duration, rate float64) (sim
 	return t, nil
 }
 
-func (w *world) step(rng *rand.Rand, rate float64) (sim.Trace, error) {
+func (w *worldSource) step(rng *rand.Rand, rate float64) (sim.Trace, error) {
 	switch draw := rng.IntN(100); {
-	case w.served() < leastServed: // the endpoints of lost Nodes come back with new Services only
+	case w.served() < leastServed: // only new Services replace the endpoints of lost Nodes
 		return w.Churn(scenarios.Churn{Rate: 1 + rate, Events: 20, Kind: "services", Arrivals: "poisson"})
 	case draw < 15:
 		return w.Rollout(scenarios.Rollout{Services: 1 + rng.IntN(3), Surge: 0.25 + rng.Float64()/2, Interval: time.Duration(1+rng.IntN(10)) * time.Second})
@@ -143,11 +145,11 @@ func (w *world) step(rng *rand.Rand, rate float64) (sim.Trace, error) {
 	return w.Churn(scenarios.Churn{Rate: rate, Events: 1 + rng.IntN(30), Kind: "mixed", Arrivals: "poisson"})
 }
 
-// leastServed is how many Services have to have endpoints, so that steps find some to work on.
+// leastServed is the fewest Services with endpoints that the steps need.
 const leastServed = 10
 
-// served Services have endpoints that do not terminate.
-func (w *world) served() int {
+// served counts the Services with endpoints that do not terminate.
+func (w *worldSource) served() int {
 	served := map[string]bool{}
 	for _, s := range w.Objects().Slices {
 		if _, headless := s.Labels[corev1.IsHeadlessService]; headless {
@@ -162,12 +164,12 @@ func (w *world) served() int {
 	return len(served)
 }
 
-// rezone gives the proxier's node another zone, for a while.
-func (w *world) rezone(rng *rand.Rand) (sim.Trace, error) {
+// rezone moves the proxier's node to another zone for a while.
+func (w *worldSource) rezone(rng *rand.Rand) (sim.Trace, error) {
 	nodes := w.Objects().Nodes
 	i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == nodeName })
 	if i < 0 {
-		return nil, fmt.Errorf("node %s is gone", nodeName)
+		return nil, fmt.Errorf("node %s is not in the cluster", nodeName)
 	}
 	elsewhere := nodes[i].DeepCopy()
 	elsewhere.Labels[corev1.LabelTopologyZone] = nodes[(i+1)%len(nodes)].Labels[corev1.LabelTopologyZone]
@@ -177,18 +179,18 @@ func (w *world) rezone(rng *rand.Rand) (sim.Trace, error) {
 	}, nil
 }
 
-func (w *world) deletions() sim.Trace { return deletions(w.Objects()) }
+func (w *worldSource) deletions() sim.Trace { return deletions(w.Objects()) }
 
-// state is what the cluster holds, for whoever checks.
+// state has the cluster's current objects, for the checks.
 type state struct {
 	services map[string]*corev1.Service
 	slices   map[string]*discoveryv1.EndpointSlice
-	node     *corev1.Node // the proxier's
+	node     *corev1.Node // the proxier's node
 	nodes    map[string]bool
 }
 
-// apply makes a change fit: a script that lost Actions may add what is there and change what is not. It says what is
-// left to do, and whether anything is.
+// apply adapts a change to the state: a shortened script may add existing objects and change missing ones. It returns
+// the adapted change, and false if there is nothing to do.
 func (s *state) apply(c sim.Change) (sim.Change, bool) {
 	switch o := c.Object.(type) {
 	case *corev1.Service:
@@ -242,7 +244,7 @@ func newState(o *sim.Objects) *state {
 	return s
 }
 
-// objects of the state, sorted.
+// objects returns the state's objects, sorted.
 func (s *state) objects() ([]*corev1.Service, []*discoveryv1.EndpointSlice) {
 	return sorted(s.services), sorted(s.slices)
 }

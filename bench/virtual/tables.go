@@ -17,51 +17,51 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// tables are the iptables tables of one family: a model, with time and faults in front of it, and others who write
-// there. They outlive the proxier.
+// tables are the iptables tables of one family: a model with time, faults and external writes. They outlive the
+// proxier.
 type tables struct {
 	family corev1.IPFamily
 	legacy bool
 
 	mu    sync.Mutex
-	rng   *rand.Rand // how long things take, and where they end
+	rng   *rand.Rand // for durations and outcomes
 	model *iptables.Model
-	// ways in which the next restores end.
+	// ways are the outcomes of the next restores.
 	ways []way
-	// lockedUntil: somebody else has the xtables lock.
+	// lockedUntil is the time until which another process holds the xtables lock.
 	lockedUntil time.Time
-	// refused Service ports; atCommit: the kernel does not say for which line.
+	// refused Service ports; atCommit: the error does not name the line.
 	refused    func(tracker.ServicePortName) bool
 	atCommit   bool
 	unreadable int
-	// before and after the next restore somebody else writes.
+	// before and after are external writes around the next restore.
 	before, after []uint64
 	restored      bool
-	// foreign are the rules that are not the proxier's, as they must stay.
+	// foreign are the foreign rules, which must not change.
 	foreign string
-	// referred chains of ours may stay, empty: rules of others led to them.
+	// referred chains of the proxier may stay, empty, because foreign rules jumped to them.
 	referred map[string]bool
-	writers  int // restores under way
+	writers  int // running restores
 	raced    bool
 }
 
-// way in which a restore ends.
+// way is the outcome of a restore.
 type way int
 
 const (
-	fails         way = iota // nothing was done
-	killed                   // before it did anything
-	killedBetween            // two tables
-	killedAfter              // all was done
+	fails         way = iota // no change
+	killed                   // before any change
+	killedBetween            // between two tables
+	killedAfter              // after all changes
 	noMemory
-	slow // but well
+	slow // succeeds
 	waysToEnd
 )
 
-// errKilled ends a model's restore.
+// errKilled aborts a model's restore.
 var errKilled = errors.New("signal: killed")
 
-// toolWait is how long a restore waits for the lock.
+// toolWait is the longest time that a restore waits for the lock.
 const toolWait = 5 * time.Second
 
 func newTables(family corev1.IPFamily, s Setting) *tables {
@@ -84,14 +84,14 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// between two durations, to the nanosecond.
+// between returns a random duration between two durations, to the nanosecond.
 func (t *tables) between(least, most time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return least + time.Duration(t.rng.Int64N(int64(most-least)))
 }
 
-// takeLock waits for the lock as the tools do. The nft variant has none.
+// takeLock waits for the lock like the tools. The nft variant has no lock.
 func (t *tables) takeLock(ctx context.Context) error {
 	t.mu.Lock()
 	left := time.Until(t.lockedUntil)
@@ -112,7 +112,7 @@ func failure(code int, stderr string, err error) *iptables.RestoreError {
 	return &iptables.RestoreError{Tool: "virtual", ExitCode: code, Stderr: stderr, Err: err}
 }
 
-// Restore applies a payload, in virtual time.
+// Restore applies a payload in virtual time.
 func (t *tables) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run, error) {
 	began := time.Now()
 	run := iptables.Run{Tool: "virtual", Bytes: p.Size(), ExitCode: -1}
@@ -149,15 +149,15 @@ func (t *tables) Restore(ctx context.Context, p *iptables.Payload) (iptables.Run
 		return end(err)
 	}
 	if err := pause(ctx, t.between(time.Millisecond, 10*time.Millisecond)); err != nil {
-		return end(failure(-1, "", err)) // all was done
+		return end(failure(-1, "", err)) // all changes were made
 	}
 	return end(nil)
 }
 
-// way in which this restore ends, if it is to end in one.
+// way returns the outcome of this restore, and whether it is injected.
 func (t *tables) way() (way, bool) {
 	if len(t.ways) == 0 {
-		// Should it be killed with the proxier, it is here.
+		// If the proxier is killed during the restore, the restore ends here.
 		return killed + way(t.rng.IntN(3)), false
 	}
 	w := t.ways[0]
@@ -165,12 +165,12 @@ func (t *tables) way() (way, bool) {
 	return w, true
 }
 
-// write is the moment at which the tables change.
+// write changes the tables.
 func (t *tables) write(p *iptables.Payload, way way, ended bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, pick := range t.before {
-		t.meddle(pick)
+		t.externalWrite(pick)
 	}
 	t.before = nil
 	if !ended {
@@ -204,7 +204,7 @@ func (t *tables) write(p *iptables.Payload, way way, ended bool) error {
 	return err
 }
 
-// apply the first tables of a payload.
+// apply applies the first tables of a payload.
 func (t *tables) apply(p *iptables.Payload, commits int) {
 	t.model.Committed = func() error {
 		if commits--; commits == 0 {
@@ -212,11 +212,11 @@ func (t *tables) apply(p *iptables.Payload, commits int) {
 		}
 		return nil
 	}
-	_, _ = t.model.Restore(context.Background(), p) // ends there, or before: at what is refused anyway
+	_, _ = t.model.Restore(context.Background(), p) // ends there, or earlier at a line that is rejected anyway
 	t.model.Committed = nil
 }
 
-// refusedLine is the first line that is refused, from 1, and how many tables were taken before; 0: none is.
+// refusedLine returns the first rejected line, from 1, and the number of tables before it; 0 if there is none.
 func (t *tables) refusedLine(p *iptables.Payload) (line, commits int) {
 	if t.refused == nil {
 		return 0, 0
@@ -244,7 +244,7 @@ func (t *tables) refusedLine(p *iptables.Payload) (line, commits int) {
 	return 0, 0
 }
 
-// errUnreadable is an answer that says nothing.
+// errUnreadable is the error of a failed read.
 var errUnreadable = errors.New("interrupted system call")
 
 func (t *tables) readable() error {
@@ -255,7 +255,7 @@ func (t *tables) readable() error {
 	return nil
 }
 
-// EnsureJumps makes what is missing of the base chains and of the jumps to them.
+// EnsureJumps adds missing base chains and jumps.
 func (t *tables) EnsureJumps(ctx context.Context) error {
 	if err := t.takeLock(ctx); err != nil {
 		return err
@@ -271,7 +271,7 @@ func (t *tables) EnsureJumps(ctx context.Context) error {
 	return t.model.EnsureJumps(ctx)
 }
 
-// Chains are the names of the user-defined chains of a table.
+// Chains returns the names of the user-defined chains of a table.
 func (t *tables) Chains(table iptables.Table) ([]string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -281,7 +281,7 @@ func (t *tables) Chains(table iptables.Table) ([]string, error) {
 	return t.model.Chains(table)
 }
 
-// Rules are those of some chains of a table.
+// Rules returns the rules of some chains of a table.
 func (t *tables) Rules(table iptables.Table, chains ...string) ([]string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -296,7 +296,7 @@ func (t *tables) Rules(table iptables.Table, chains ...string) ([]string, error)
 	return t.model.Rules(table, chains...)
 }
 
-// Leads are the rules of nat.
+// Leads returns the rules of nat.
 func (t *tables) Leads() (iptables.Leads, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -306,14 +306,14 @@ func (t *tables) Leads() (iptables.Leads, error) {
 	return t.model.Clone().Leads()
 }
 
-// Stamp changes when a table may have changed.
+// Stamp returns a fingerprint that changes if a table may have changed.
 func (t *tables) Stamp() (iptables.Stamp, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.restored {
 		t.restored = false
 		for _, pick := range t.after {
-			t.meddle(pick)
+			t.externalWrite(pick)
 			t.raced = true
 		}
 		t.after = nil
@@ -321,14 +321,14 @@ func (t *tables) Stamp() (iptables.Stamp, error) {
 	return t.model.Stamp()
 }
 
-// Others changes when somebody else wrote to a table, whatever was restored meanwhile.
+// Others returns a fingerprint that changes if another process wrote to a table, regardless of own restores.
 func (t *tables) Others(own map[iptables.Table]iptables.Count) (iptables.Stamp, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.model.Others(own)
 }
 
-// Drift compares the tables with what should be there. Asking for jumps takes the lock.
+// Drift compares the tables with the expected ones. Reading jumps takes the lock.
 func (t *tables) Drift(ctx context.Context, want iptables.Expected) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -336,7 +336,7 @@ func (t *tables) Drift(ctx context.Context, want iptables.Expected) (string, err
 		return "", err
 	}
 	if t.legacy && time.Until(t.lockedUntil) > 0 {
-		return "", errors.New("exit status 4: the lock is held")
+		return "", errors.New("exit status 4: the lock is taken")
 	}
 	return t.model.Drift(ctx, want)
 }
@@ -344,7 +344,7 @@ func (t *tables) Drift(ctx context.Context, want iptables.Expected) (string, err
 func (t *tables) saved() string {
 	var b strings.Builder
 	if err := t.model.Save(io.Writer(&b)); err != nil {
-		panic(err) // a strings.Builder takes everything
+		panic(err) // a strings.Builder returns no error
 	}
 	return b.String()
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// disturbance of the informers' watches: what it is, and how it begins.
+// disturbance of the informers' watches: its name, and a function that starts it.
 type disturbance struct {
 	what  string
 	begin func(k *soak, a Action)
@@ -20,7 +20,7 @@ var disturbances = []disturbance{
 	{"away", func(k *soak, _ Action) { k.cluster.BeginGap() }},
 }
 
-// mostMissed changes may wait for watches: the cluster itself waits when there are some more.
+// mostMissed is the most changes that may wait for watches: a few more would block the cluster.
 const mostMissed = 100
 
 func (k *soak) disturb(a Action) string {
@@ -31,7 +31,7 @@ func (k *soak) disturb(a Action) string {
 	return fmt.Sprintf("%s for %d s", d.what, a.N)
 }
 
-// healWatches ends what disturbs watches.
+// healWatches ends the disturbance of watches.
 func (k *soak) healWatches() {
 	k.watchesOK = time.Time{}
 	k.cluster.EndGap(k.setting.Forgets)

@@ -20,11 +20,14 @@ import (
 	"synclab/proxier/tracker"
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/api"
+	"synclab/sim/world"
 )
 
-// What watching costs, by dialect and by the size of the ruleset: Poll is asked a thousand times a second while anything
-// is pending, Look begins each look after a commit (in variant legacy it copies the table), Port is one look-up in it,
-// Shared what the first Dispatched of a look adds. Installing 10,000 Services takes up to half a minute, on an idle machine.
+// BenchmarkDialect measures the cost of watching, by dialect and size of the ruleset. Poll runs a thousand times a
+// second while anything is pending. Snapshot starts each read after a commit (in variant legacy it copies the table). Port
+// is one lookup in it. Shared is the extra cost of the first Dispatched of a Snapshot. Installing 10,000 Services takes up
+// to half a minute on an idle machine.
 func BenchmarkDialect(b *testing.B) {
 	for _, name := range []string{IptablesLegacy, IptablesNft, Nftables} {
 		b.Run(fmt.Sprintf("dialect=%s/services=%d/endpoints=10", name, *servicesFlag), func(b *testing.B) {
@@ -43,7 +46,7 @@ func BenchmarkDialect(b *testing.B) {
 
 var servicesFlag = flag.Int("services", 1000, "Services of BenchmarkDialect")
 
-func benchmarkDialect(b *testing.B, d Dialect, objects *sim.Objects) {
+func benchmarkDialect(b *testing.B, d RulesetReader, objects *sim.Objects) {
 	measure(b, "Poll", func(int) error {
 		_, err := d.Generation()
 		return err
@@ -79,7 +82,7 @@ func benchmarkDialect(b *testing.B, d Dialect, objects *sim.Objects) {
 	})
 }
 
-// measure reports CPU time too: on a machine that does other things it is what does not depend on them.
+// measure also reports CPU time, which does not depend on other work of the machine.
 func measure(b *testing.B, name string, do func(i int) error) {
 	b.Run(name, func(b *testing.B) {
 		before := cpuTime(b)
@@ -100,7 +103,7 @@ func portOf(svc *corev1.Service) tracker.ServicePortName {
 
 func clusterOf(b *testing.B, services int) *sim.Objects {
 	b.Helper()
-	world, err := sim.NewWorld(scenarios.Shape{Services: services, Endpoints: scenarios.Endpoints{Count: 10}}, 1)
+	world, err := world.NewWorld(scenarios.Shape{Services: services, Endpoints: scenarios.Endpoints{Count: 10}}, 1)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -110,7 +113,7 @@ func clusterOf(b *testing.B, services int) *sim.Objects {
 	return world.Objects()
 }
 
-// install writes a subject's rules for objects.
+// install writes a subject's rules for the objects.
 func install(b *testing.B, dialect string, objects *sim.Objects) {
 	b.Helper()
 	if dialect == Nftables {
@@ -128,7 +131,7 @@ func install(b *testing.B, dialect string, objects *sim.Objects) {
 	if _, err := exec.LookPath(iptables.Binary(variant, corev1.IPv4Protocol, "restore")); err != nil {
 		b.Skip(err)
 	}
-	cluster := sim.NewCluster(clock.RealClock{})
+	cluster := api.NewCluster(clock.RealClock{})
 	defer cluster.Stop()
 	p, err := proxier.New(proxier.Options{Config: config.New(), Variant: variant})
 	if err != nil {
@@ -145,7 +148,7 @@ func install(b *testing.B, dialect string, objects *sim.Objects) {
 	}
 }
 
-// kubeProxyRules are rules shaped as kube-proxy's, of the Services' chains and of the map that leads to them.
+// kubeProxyRules returns rules in kube-proxy's format: the Services' chains, and the map that refers to them.
 func kubeProxyRules(o *sim.Objects) string {
 	endpoints := map[string][]string{}
 	for _, s := range o.Slices {
@@ -181,15 +184,14 @@ jump services
 	return t.String()
 }
 
-// BenchmarkPolling is a watcher that waits for a port that never comes, for one second each time: what it costs by
-// itself, timer and all, as CPU time a second.
+// BenchmarkPolling measures a Watcher that waits for a port that never arrives: CPU time for each second, with timers.
 func BenchmarkPolling(b *testing.B) {
 	for _, name := range []string{IptablesLegacy, IptablesNft, ""} {
 		b.Run("dialect="+name, func(b *testing.B) {
 			netns.Fresh(b)
 			objects := clusterOf(b, 10)
 			install(b, IptablesLegacy, objects)
-			w, err := New(Options{Dialect: name})
+			w, err := New(Options{RulesetReader: name})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -10,68 +10,69 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// The dialects by name.
+// The names of the dialects.
 const (
 	IptablesLegacy = "iptables-legacy"
 	IptablesNft    = "iptables-nft"
 	Nftables       = "nftables"
-	// SynclabNftables is the lab's own backend nftables.
+	// SynclabNftables reads Synclab's backend nftables.
 	SynclabNftables = "synclab-nftables"
 )
 
-// Generation is a number that differs after a commit.
+// Generation is a number that changes with commits.
 type Generation struct {
-	// Dispatch moves with what a Look reads.
+	// Dispatch changes with the rules that a Snapshot reads.
 	Dispatch uint64
-	// Rest moves with what else a subject writes.
+	// Rest changes with the subject's other rules.
 	Rest uint64
 }
 
-// State is where a Service port's own rules lead: endpoints as Dialect.Endpoint names them, sorted, each once.
+// State has the endpoints that a Service port's rules select. They are named by RulesetReader.Endpoint, sorted and unique.
 type State struct {
 	Cluster, Local []string
-	// Hidden are those of the two that cannot be seen, because other Services hold all addresses that would lead there.
+	// Hidden marks lists that cannot be seen, because other Services have all addresses that would select these
+	// endpoints.
 	Hidden struct{ Cluster, Local bool }
 }
 
-// Installed is how much a subject's own rules are, of one family.
+// Installed counts a subject's rules in one family.
 type Installed struct {
 	Rules            map[string]int // by table
 	Chains, Elements int            // Elements of sets and maps
 }
 
-// Dialect reads a subject's rules in the kernel. Its methods are called from one goroutine at a time, but for
-// Installed. Sockets belong to the network namespace that it was made in.
-type Dialect interface {
-	// Generation is asked a thousand times a second.
+// RulesetReader reads a subject's rules in the kernel. Only one goroutine at a time may call its methods, except Installed.
+// Sockets belong to the network namespace in which it was made.
+type RulesetReader interface {
+	// Generation is called a thousand times a second.
 	Generation() (Generation, error)
-	// Misses says that a commit may leave the Generation as it was.
+	// Misses reports whether a commit may leave the Generation unchanged.
 	Misses() bool
-	// Look begins to read.
-	Look() (Look, error)
-	// Endpoint names an endpoint ("ip:port") of a port as a State has it.
+	// Snapshot starts a read.
+	Look() (Snapshot, error)
+	// Endpoint returns the name in a State of a port's endpoint ("ip:port").
 	Endpoint(port tracker.ServicePortName, text string) string
-	// Installed counts the subject's own rules, in the namespace of the calling thread.
+	// Installed counts the subject's rules in the calling thread's namespace.
 	Installed(family corev1.IPFamily) (Installed, error)
 	Close()
 }
 
-// Look reads ports of one generation, or of several, if commits come meanwhile.
-type Look interface {
-	// Port reads the rules of a port's own chains; empty when there are none.
+// Snapshot reads ports of one generation, or of several if commits happen meanwhile.
+type Snapshot interface {
+	// Port reads the rules of a port's chains; the State is empty if there are none.
 	Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error)
-	// Dispatched says whether packets get to these chains. It is asked only where that decides.
+	// Dispatched reports whether packets reach these chains. It is called only if the result matters.
 	Dispatched(family corev1.IPFamily, port tracker.ServicePortName) (cluster, local bool, err error)
-	// Unrecognised describes a rule for the port that this reader cannot read, and where it stands; empty: there is none. It is
-	// asked only of ports that are late.
+	// Unrecognised describes a rule for the port that this reader does not know, with its place; empty if there is
+	// none. It is called only for late ports.
 	Unrecognised(family corev1.IPFamily, port tracker.ServicePortName) (string, error)
-	// Generation is the one that everything read so far belongs to, if it is what it was at the beginning.
+	// Generation returns the generation of everything read so far, if it equals the generation at the start.
 	Generation() (Generation, error)
 	Close()
 }
 
-// NewDialect opens one of the dialects by name; empty: whichever rules are found in the kernel first.
-func NewDialect(name string, families []corev1.IPFamily) (Dialect, error) {
+// NewDialect opens a dialect by name. An empty name selects the dialect whose rules are found in the kernel first.
+func NewDialect(name string, families []corev1.IPFamily) (RulesetReader, error) {
 	switch name {
 	case IptablesLegacy:
 		return newLegacy(families)
@@ -84,32 +85,32 @@ func NewDialect(name string, families []corev1.IPFamily) (Dialect, error) {
 	case "":
 		return newUnknown(families)
 	}
-	return nil, fmt.Errorf("dialect %q: want %s, %s, %s, %s, or none to find out", name, IptablesLegacy, IptablesNft, Nftables, SynclabNftables)
+	return nil, fmt.Errorf("dialect %q: want %s, %s, %s, %s, or none to detect it", name, IptablesLegacy, IptablesNft, Nftables, SynclabNftables)
 }
 
-// placed is a dialect that has to be told where packets for ports come in, from any goroutine, as the plan has it.
+// placed is a dialect that needs the frontends of ports. The caller passes them from the plan, from any goroutine.
 type placed interface {
-	// place takes what became of a port; nil: it is gone.
+	// place sets the new state of a port; nil if the port was deleted.
 	place(family corev1.IPFamily, name tracker.ServicePortName, port *plan.ServicePort)
 }
 
-// found says whether a dialect's rules are there.
+// found is a dialect that can report whether its rules exist.
 type found interface {
-	Dialect
+	RulesetReader
 	found(family corev1.IPFamily) (bool, error)
 }
 
-// unknown is any of the dialects, until rules of one of them are found.
+// unknown tries all dialects until it finds the rules of one of them.
 type unknown struct {
 	families []corev1.IPFamily
 	tried    []found
-	last     Generation // of all that are tried
+	last     Generation // of all tried dialects together
 	chosen   atomic.Pointer[choice]
 }
 
 type choice struct{ found }
 
-func newUnknown(families []corev1.IPFamily) (Dialect, error) {
+func newUnknown(families []corev1.IPFamily) (RulesetReader, error) {
 	u := &unknown{families: families}
 	for _, open := range []func() (found, error){
 		func() (found, error) { return newOwnNftables() },
@@ -127,7 +128,7 @@ func newUnknown(families []corev1.IPFamily) (Dialect, error) {
 	return u, nil
 }
 
-// Generation looks around at each commit, until something is found.
+// Generation searches for rules at each commit, until it finds some.
 func (u *unknown) Generation() (Generation, error) {
 	if c := u.chosen.Load(); c != nil {
 		return c.Generation()
@@ -183,7 +184,7 @@ func (u *unknown) Misses() bool {
 	return c != nil && c.Misses()
 }
 
-func (u *unknown) Look() (Look, error) {
+func (u *unknown) Look() (Snapshot, error) {
 	if c := u.chosen.Load(); c != nil {
 		return c.Look()
 	}
@@ -210,7 +211,7 @@ func (u *unknown) Close() {
 	}
 }
 
-// nothing is a look where no dialect's rules are.
+// nothing is a Snapshot before any dialect's rules exist.
 type nothing struct{ unknown *unknown }
 
 func (nothing) Port(corev1.IPFamily, tracker.ServicePortName) (State, error) { return State{}, nil }

@@ -11,7 +11,7 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// place is where packets for a Service port come in; without an address, a NodePort of a family.
+// place is a frontend of a Service port; without an address, a NodePort of a family.
 type place struct {
 	family   corev1.IPFamily
 	protocol corev1.Protocol
@@ -29,7 +29,7 @@ func newFrontends() *frontends {
 	return &frontends{places: map[portKey][]place{}, claims: map[place][]*plan.ServicePort{}}
 }
 
-// place takes note of a port's addresses. Those of a port that is gone stay: the kernel is to be seen without it.
+// place sets a port's addresses. A deleted port's addresses stay, because its absence must become visible there.
 func (f *frontends) place(family corev1.IPFamily, name tracker.ServicePortName, port *plan.ServicePort) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,7 +50,7 @@ func (f *frontends) place(family corev1.IPFamily, name tracker.ServicePortName, 
 	}
 }
 
-// placesOf are a port's addresses, each once, the cluster IP first.
+// placesOf returns a port's unique addresses, the cluster IP first.
 func placesOf(family corev1.IPFamily, port *plan.ServicePort) []place {
 	var places []place
 	add := func(addr netip.Addr, number uint16) {
@@ -68,14 +68,14 @@ func placesOf(family corev1.IPFamily, port *plan.ServicePort) []place {
 	return places
 }
 
-// of are a port's places, those of one that is gone included.
+// of returns a port's places, also of a deleted port.
 func (f *frontends) of(key portKey) []place {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.places[key]
 }
 
-// shows says which endpoints packets for the cluster IP, or for another place, of a port may get to.
+// shows reports which endpoint lists of a port packets may reach through its cluster IP, or through another place.
 func shows(port *plan.ServicePort, clusterIP bool) (cluster, local bool) {
 	if clusterIP {
 		return !port.InternalPolicyLocal, port.InternalPolicyLocal
@@ -83,7 +83,7 @@ func shows(port *plan.ServicePort, clusterIP bool) (cluster, local bool) {
 	return true, port.ExternalPolicyLocal
 }
 
-// contested says which of a port's endpoints are only behind places that other ports claim too.
+// contested reports which endpoint lists of a port are reachable only through places that other ports have too.
 func (f *frontends) contested(key portKey) (cluster, local bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +91,7 @@ func (f *frontends) contested(key portKey) (cluster, local bool) {
 	for i, p := range f.places[key] {
 		claims := f.claims[p]
 		at := slices.IndexFunc(claims, func(c *plan.ServicePort) bool { return c.Name == key.ServicePortName })
-		if at < 0 { // the port is gone
+		if at < 0 { // the port was deleted
 			return false, false
 		}
 		toCluster, toLocal := shows(claims[at], i == 0)

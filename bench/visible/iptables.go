@@ -12,24 +12,24 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Both variants of iptables have the same chains; they differ in how these are read.
+// Both variants of iptables have the same chains, but their chains are read in different ways.
 
-// jumps reads where the rules of a chain of nat lead to.
+// jumps reads the rules of chains of nat.
 type jumps interface {
 	rules(family corev1.IPFamily, chain string) ([]kernel.Rule, error)
-	texts(family corev1.IPFamily, chain string) ([]string, error) // of these rules
+	texts(family corev1.IPFamily, chain string) ([]string, error) // the text of these rules
 	generation() (Generation, error)
 	close()
 }
 
-// chainLook reads layouts that have chains KUBE-SVC-… and KUBE-SVL-…, which jump to chains KUBE-SEP-… or translate by
-// themselves: kube-proxy's, which is also the lab's layout classic, and tree.
+// chainLook reads layouts with chains KUBE-SVC-… and KUBE-SVL-…, which jump to chains KUBE-SEP-… or translate
+// themselves. These are kube-proxy's layout, which is also Synclab's layout classic, and layout tree.
 type chainLook struct {
 	jumps
 	dispatch map[corev1.IPFamily]*dispatch
 }
 
-// dispatch is what the shared chains lead to, as of a generation.
+// dispatch has the chains that the shared chains jump to, in one generation.
 type dispatch struct {
 	at     Generation
 	chains map[string]bool
@@ -45,8 +45,8 @@ func (l *chainLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (
 	return State{Cluster: cluster, Local: local}, err
 }
 
-// endpoints are the chains of endpoints that a chain jumps to: with affinity, it jumps to each twice. A rule that sends
-// packets to an endpoint by itself stands for the endpoint's chain.
+// endpoints returns the endpoint chains that a chain jumps to. With affinity, it jumps to each twice. A rule that
+// translates to an endpoint counts as the endpoint's chain.
 func (l *chainLook) endpoints(family corev1.IPFamily, port tracker.ServicePortName, chain string) ([]string, error) {
 	rules, err := l.rules(family, chain)
 	if err != nil {
@@ -65,7 +65,7 @@ func (l *chainLook) endpoints(family corev1.IPFamily, port tracker.ServicePortNa
 	return slices.Compact(chains), nil
 }
 
-// targets are the chains that a chain jumps to.
+// targets returns the chains that a chain jumps to.
 func (l *chainLook) targets(family corev1.IPFamily, chain string) ([]string, error) {
 	rules, err := l.rules(family, chain)
 	var targets []string
@@ -77,8 +77,8 @@ func (l *chainLook) targets(family corev1.IPFamily, chain string) ([]string, err
 	return targets, err
 }
 
-// Dispatched follows the ways from the shared chains: straight, through EXT, or through FW and EXT. Chains that nothing
-// leads to may stay for long, and may lead to each other, so a chain that something jumps to is not enough.
+// Dispatched follows the jumps from the shared chains: directly, through EXT, or through FW and EXT. Chains without a
+// jump to them may stay for long, and may jump to each other. So a jump from any chain is not enough.
 func (l *chainLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortName) (cluster, local bool, err error) {
 	chains := iptables.ChainsOf(port)
 	shared, err := l.shared(family)
@@ -105,7 +105,7 @@ func (l *chainLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortN
 	return cluster, local, nil
 }
 
-// Unrecognised looks at the rules of the port's chains. Where it has none, the shared chains may lead elsewhere.
+// Unrecognised checks the rules of the port's chains. If it has none, the shared chains may jump elsewhere.
 func (l *chainLook) Unrecognised(family corev1.IPFamily, port tracker.ServicePortName) (string, error) {
 	own, some := iptables.ChainsOf(port), false
 	for _, chain := range []string{own.Cluster, own.Local} {
@@ -131,7 +131,7 @@ func (l *chainLook) Unrecognised(family corev1.IPFamily, port tracker.ServicePor
 	return "", nil
 }
 
-// first describes the first rule of a chain that is of a kind; rules is how many there are.
+// first describes the first rule of a chain for which is returns true; rules is the number of rules.
 func (l *chainLook) first(family corev1.IPFamily, chain string, is func(kernel.Rule) bool) (text string, rules int, err error) {
 	all, err := l.rules(family, chain)
 	at := slices.IndexFunc(all, is)
@@ -148,11 +148,12 @@ func (l *chainLook) first(family corev1.IPFamily, chain string, is func(kernel.R
 const (
 	ownPrefix = "KUBE-" // of all chains
 	markChain = "KUBE-MARK-MASQ"
-	// treePrefix begins the names of the chains in between, in layout tree.
+	// treePrefix is the prefix of the intermediate chains of layout tree.
 	treePrefix = "KUBE-TREE-"
 )
 
-// shared are the chains that the shared ones lead to, through those of a tree if there is one, read once a generation.
+// shared returns the chains that the shared chains jump to, also through the chains of layout tree. It reads them once
+// a generation.
 func (l *chainLook) shared(family corev1.IPFamily) (map[string]bool, error) {
 	at, err := l.generation()
 	if err != nil {
@@ -181,7 +182,7 @@ func (l *chainLook) shared(family corev1.IPFamily) (map[string]bool, error) {
 func (l *chainLook) Generation() (Generation, error) { return l.generation() }
 func (l *chainLook) Close()                          { l.close() }
 
-// installedChains counts the rules in KUBE-… chains, and these chains.
+// installedChains counts the KUBE-… chains and their rules.
 func installedChains(variant string, family corev1.IPFamily) (Installed, error) {
 	in := Installed{Rules: map[string]int{}}
 	for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
@@ -220,7 +221,7 @@ func (n *nft) Generation() (Generation, error) {
 
 func (n *nft) Misses() bool { return false }
 
-func (n *nft) Look() (Look, error) {
+func (n *nft) Look() (Snapshot, error) {
 	return &chainLook{nftJumps{n}, map[corev1.IPFamily]*dispatch{}}, nil
 }
 
@@ -267,7 +268,7 @@ func (l *legacy) found(family corev1.IPFamily) (bool, error) {
 	return table.Has(iptables.DispatchChains[0]), nil
 }
 
-// Generation mixes the tables' stamps: nat's for dispatch, filter's for the rest.
+// Generation combines the tables' stamps: nat's for Dispatch, filter's for Rest.
 func (l *legacy) Generation() (g Generation, err error) {
 	for _, family := range l.families {
 		for _, mixed := range []struct {
@@ -297,7 +298,7 @@ func mix(into *uint64, stamp kernel.LegacyStamp) {
 
 func (l *legacy) Misses() bool { return true }
 
-func (l *legacy) Look() (Look, error) {
+func (l *legacy) Look() (Snapshot, error) {
 	at, err := l.Generation()
 	j := &legacyJumps{legacy: l, tables: map[corev1.IPFamily]*kernel.Jumps{}, at: at}
 	return &chainLook{j, map[corev1.IPFamily]*dispatch{}}, err
@@ -313,7 +314,7 @@ func (l *legacy) Installed(family corev1.IPFamily) (Installed, error) {
 
 func (l *legacy) Close() { l.kernel.Close() }
 
-// legacyJumps are copies of the tables, each made when it is needed first; at is the generation after the last one was.
+// legacyJumps are copies of the tables, each made on first use; at is the generation after the last copy.
 type legacyJumps struct {
 	legacy *legacy
 	tables map[corev1.IPFamily]*kernel.Jumps

@@ -26,38 +26,41 @@ import (
 	"synclab/proxier/plan"
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/api"
+	"synclab/sim/random"
+	"synclab/sim/world"
 )
 
-// play is a cluster, a subject, and a Watcher that knows of it only what the kernel shows.
+// play is a cluster, a subject, and a Watcher that sees only the kernel.
 type play struct {
 	*Watcher
 	t       *testing.T
-	cluster *sim.Cluster
-	sights  chan Sight
-	// awaited are the changes that should be reported, by due times, which are all different.
+	cluster *api.Cluster
+	sights  chan VisibleChange
+	// awaited are the expected changes by due time; due times are unique.
 	awaited map[time.Time]map[corev1.IPFamily]bool
 	last    time.Time
-	running context.Context // ends with the subject
+	running context.Context // ends when the subject exits
 }
 
-// waitLimit is for a test that fails: nothing here takes a tenth of it.
+// waitLimit is for failing tests: passing tests need less than a tenth of it.
 const waitLimit = time.Minute
 
 var bothFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 
-// newPlay makes a cluster that is loaded, in a fresh namespace; the subject is still to come.
+// newPlay loads a cluster in a fresh namespace, without a subject.
 func newPlay(t *testing.T, objects *sim.Objects, dialect string) *play {
 	t.Helper()
 	netns.Fresh(t)
 	p := &play{
-		t: t, running: t.Context(), cluster: sim.NewCluster(clock.RealClock{}), sights: make(chan Sight, 1<<16),
+		t: t, running: t.Context(), cluster: api.NewCluster(clock.RealClock{}), sights: make(chan VisibleChange, 1<<16),
 		awaited: map[time.Time]map[corev1.IPFamily]bool{},
 	}
 	t.Cleanup(p.cluster.Stop)
 	node := objects.Nodes[0]
 	var err error
 	p.Watcher, err = New(Options{
-		Families: bothFamilies, Dialect: dialect, Seen: func(s Sight) { p.sights <- s },
+		Families: bothFamilies, RulesetReader: dialect, Seen: func(s VisibleChange) { p.sights <- s },
 		Node: plan.Node{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone]},
 	})
 	if err != nil {
@@ -76,7 +79,7 @@ func newPlay(t *testing.T, objects *sim.Objects, dialect string) *play {
 	return p
 }
 
-// ruleWriter is one of the ways in which the project's proxier writes rules.
+// ruleWriter is a backend and layout of Synclab's proxier.
 type ruleWriter struct {
 	name    string
 	dialect string
@@ -90,12 +93,10 @@ var ruleWriters = []ruleWriter{
 	{name: "nft", dialect: IptablesNft, variant: iptables.Nft},
 	{name: "legacy-tree", dialect: IptablesLegacy, variant: iptables.Legacy, layout: iptables.Tree},
 	{name: "nft-tree", dialect: IptablesNft, variant: iptables.Nft, layout: iptables.Tree},
-	{name: "direct", dialect: IptablesLegacy, variant: iptables.Legacy, backend: proxier.Direct},
 	{name: "nftables", dialect: SynclabNftables, backend: proxier.Nftables},
-	{name: "direct-tree", dialect: IptablesLegacy, variant: iptables.Legacy, backend: proxier.Direct, layout: iptables.Tree},
 }
 
-// inProcess is the project's proxier, which syncs when told to, in this goroutine's namespace.
+// inProcess is Synclab's proxier in this goroutine's namespace. It syncs on request.
 type inProcess struct {
 	*play
 	proxier *proxier.Proxier
@@ -108,7 +109,7 @@ func newInProcess(p *play, rules ruleWriter) inProcess {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if variant == iptables.Nft && limit > 0 { // clusters are drawn at random: some are larger
+	if variant == iptables.Nft && limit > 0 { // some random clusters exceed the limit
 		p.t.Skipf("an iptables-nft-restore of this user may take only %d bytes of netlink messages", limit)
 	}
 	for _, family := range bothFamilies {
@@ -128,7 +129,7 @@ func newInProcess(p *play, rules ruleWriter) inProcess {
 	return inProcess{p, own}
 }
 
-// wait until all is visible.
+// wait waits until all changes are visible.
 func (p *play) wait() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.running, waitLimit)
@@ -138,7 +139,7 @@ func (p *play) wait() {
 	}
 }
 
-// change makes one change that is due now.
+// change makes one change, scheduled for now.
 func (p *play) change(c sim.Change) {
 	p.t.Helper()
 	due := time.Now()
@@ -154,7 +155,7 @@ func (p *play) change(c sim.Change) {
 	}
 }
 
-// sync lets the proxier sync what it was told, and waits until all is visible.
+// sync makes the proxier sync all changes, and waits until they are visible.
 func (p inProcess) sync() {
 	p.t.Helper()
 	ctx := p.t.Context()
@@ -189,7 +190,8 @@ func (p *play) readable() {
 	}
 }
 
-// check takes the sights so far: each of a change that is awaited, once a family, and not before it was made.
+// check compares the sights so far with the awaited changes: one for each change and family, not before the change was
+// made.
 func (p *play) check() {
 	p.t.Helper()
 	p.readable()
@@ -199,7 +201,7 @@ func (p *play) check() {
 			families, ok := p.awaited[s.Due]
 			switch {
 			case !ok:
-				p.t.Errorf("%+v: nobody awaited it", s)
+				p.t.Errorf("%+v: not awaited", s)
 			case families[s.Family]:
 				p.t.Errorf("%+v: twice", s)
 			case s.Visible.Before(s.Due):
@@ -228,9 +230,9 @@ var mixed = scenarios.Shape{
 	WithoutEndpoint: 0.1, NotReady: 0.1, Terminating: 0.1, TopologyHints: 0.3,
 }
 
-func newWorld(t *testing.T, shape scenarios.Shape, seed uint64) *sim.World {
+func newWorld(t *testing.T, shape scenarios.Shape, seed uint64) *world.World {
 	t.Helper()
-	world, err := sim.NewWorld(shape, seed)
+	world, err := world.NewWorld(shape, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,11 +242,11 @@ func newWorld(t *testing.T, shape scenarios.Shape, seed uint64) *sim.World {
 	return world
 }
 
-// Every change with an effect becomes visible exactly once a family, whatever syncs coalesce.
+// Every change with an effect becomes visible exactly once a family, even if syncs coalesce changes.
 func TestRandomChurn(t *testing.T) {
 	seed := seeds.Of(t)
 	all := slices.Clone(ruleWriters)
-	for _, x := range ruleWriters { // what is not told is found out
+	for _, x := range ruleWriters { // also with detection of the dialect
 		x.name, x.dialect = x.name+"-unknown", ""
 		all = append(all, x)
 	}
@@ -275,17 +277,17 @@ func TestRandomChurn(t *testing.T) {
 	}
 }
 
-// The same for clusters that nobody would have, with what may happen to them.
+// The same for random clusters with unusual objects and changes.
 func TestRandomClusters(t *testing.T) {
 	seed := seeds.Of(t)
 	for i, x := range slices.Concat(ruleWriters, ruleWriters) {
 		t.Run(x.name, func(t *testing.T) {
-			cluster := sim.NewRandomCluster(sim.RandomOptions{Seed: seed + uint64(i)})
+			cluster := random.New(random.Options{Seed: seed + uint64(i)})
 			p := newInProcess(newPlay(t, cluster.Objects(), x.dialect), x)
 			p.sync()
 			for range 10 {
 				for _, c := range cluster.Next() {
-					if _, node := c.Object.(*corev1.Node); !node { // when the proxier knows of its zone cannot be waited for
+					if _, node := c.Object.(*corev1.Node); !node { // no wait for zones
 						p.change(c)
 					}
 				}
@@ -296,8 +298,8 @@ func TestRandomClusters(t *testing.T) {
 	}
 }
 
-// Where an older Service holds an address, the younger one's endpoints are not waited for that only this address would
-// lead to; they are once the older one is gone.
+// If an older Service has an address, the younger Service's endpoints behind only this address are not awaited. They
+// are awaited after the older Service is deleted.
 func TestSharedAddress(t *testing.T) {
 	for _, x := range ruleWriters {
 		t.Run(x.name, func(t *testing.T) {
@@ -330,7 +332,7 @@ func TestSharedAddress(t *testing.T) {
 	}
 }
 
-// flush: after somebody else flushed the table nothing is as it should be, until the proxier mends it.
+// flush: after another process flushed the table, all ports are pending until the proxier repairs the table.
 func (p inProcess) flush(rules ruleWriter) {
 	p.t.Helper()
 	for _, family := range p.opts.Families {

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,9 +29,10 @@ import (
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/front"
+	"synclab/sim/random"
 )
 
-// kubeProxy starts the pinned kube-proxy, which must have been built, in the goroutine's namespace, on the play's cluster.
+// kubeProxy starts the pinned kube-proxy from the cache, in the goroutine's namespace, on the play's cluster.
 func (p *play) kubeProxy(mode, variant string) {
 	t := p.t
 	t.Helper()
@@ -102,7 +105,7 @@ oomScoreAdj: 0
 	running, end := context.WithCancelCause(t.Context())
 	p.running = running
 	go func() {
-		end(fmt.Errorf("kube-proxy ended: %w", cmp.Or(cmd.Wait(), errors.New("status 0"))))
+		end(fmt.Errorf("kube-proxy exited: %w", cmp.Or(cmd.Wait(), errors.New("status 0"))))
 		close(ended)
 	}()
 	t.Cleanup(func() {
@@ -114,7 +117,7 @@ oomScoreAdj: 0
 	})
 }
 
-// What unmodified kube-proxy makes of random changes is seen in all of its modes, without a word from its tools.
+// Random changes become visible with an unmodified kube-proxy in all of its modes, without reports of its tools.
 func TestKubeProxy(t *testing.T) {
 	seed := seeds.Of(t)
 	for _, x := range []struct{ mode, variant, dialect string }{
@@ -126,7 +129,7 @@ func TestKubeProxy(t *testing.T) {
 			if limit, err := kernel.SendLimit(); err != nil {
 				t.Fatal(err)
 			} else if x.variant == "nft" && limit > 0 {
-				shape.Services = 10 // what an ordinary user's iptables-nft-restore can send at once
+				shape.Services = 10 // an ordinary user's iptables-nft-restore can send this many at once
 			}
 			world := newWorld(t, shape, seed)
 			p := newPlay(t, world.Objects(), x.dialect)
@@ -152,23 +155,28 @@ func TestKubeProxy(t *testing.T) {
 	}
 }
 
-// The same for clusters that nobody would have.
+// The same for random clusters with unusual objects.
 func TestKubeProxyRandomClusters(t *testing.T) {
 	seed := seeds.Of(t)
 	for i, x := range []struct{ mode, variant, dialect string }{
 		{"nftables", "", Nftables}, {"iptables", "nft", IptablesNft}, {"iptables", "legacy", IptablesLegacy},
 	} {
 		t.Run(x.dialect, func(t *testing.T) {
-			cluster := sim.NewRandomCluster(sim.RandomOptions{Seed: seed + uint64(i)})
+			cluster := random.New(random.Options{Seed: seed + uint64(i)})
 			objects := cluster.Objects()
-			// Where namespace, name and port name are longer than 128 together, nft refuses the comment that kube-proxy up to 1.36
-			// makes of them, and with it every sync.
+			// If namespace, name and port name together exceed 128 characters, nft rejects the comment that kube-proxy
+			// up to 1.36 makes of them, and with it every sync.
 			long := func(s *corev1.Service) bool { return x.mode == "nftables" && len(s.Namespace) == 63 }
 			objects.Services = slices.DeleteFunc(objects.Services, long)
-			// kube-proxy leaves the endpoints of a slice that goes over to another Service with the first one too.
+			// When a slice moves to another Service, kube-proxy also keeps its endpoints at the first Service.
 			relabelled := relabelled{}
 			for _, s := range objects.Slices {
 				relabelled.holds(s)
+			}
+			// If two slices of a Service have an address, kube-proxy picks one of the endpoints at random (address-twice).
+			once := addressOnce{}
+			for i, s := range objects.Slices {
+				objects.Slices[i] = once.keep(s)
 			}
 			p := newPlay(t, objects, x.dialect)
 			p.kubeProxy(x.mode, x.variant)
@@ -177,6 +185,11 @@ func TestKubeProxyRandomClusters(t *testing.T) {
 				for _, c := range cluster.Next() {
 					if svc, ok := c.Object.(*corev1.Service); ok && long(svc) || relabelled.holds(c.Object) {
 						continue
+					}
+					if slice, ok := c.Object.(*discoveryv1.EndpointSlice); ok && c.Op == sim.Delete {
+						once.release(slice)
+					} else if ok {
+						c.Object = once.keep(slice)
 					}
 					p.change(c)
 				}
@@ -187,7 +200,33 @@ func TestKubeProxyRandomClusters(t *testing.T) {
 	}
 }
 
-// relabelled remembers whose endpoints slices held first, or that they changed hands.
+// addressOnce maps the addresses of a Service's endpoints, "namespace/service/address", to the slice that has them.
+type addressOnce map[string]string
+
+// keep returns a copy of a slice without the addresses that another slice of the Service has.
+func (a addressOnce) keep(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	a.release(slice)
+	slice = slice.DeepCopy()
+	slice.Endpoints = slices.DeleteFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
+		addr, _ := sim.ParseAddr(e.Addresses[0])
+		key := slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName] + "/" + addr.String()
+		if holder, known := a[key]; known && holder != slice.Name {
+			return true
+		}
+		a[key] = slice.Name
+		return false
+	})
+	return slice
+}
+
+// release forgets the addresses of a slice.
+func (a addressOnce) release(slice *discoveryv1.EndpointSlice) {
+	maps.DeleteFunc(a, func(key, holder string) bool {
+		return holder == slice.Name && strings.HasPrefix(key, slice.Namespace+"/")
+	})
+}
+
+// relabelled maps slices to their first owner, or to the empty owner if the owner has changed.
 type relabelled map[string]mirror.Owner
 
 func (r relabelled) holds(o runtime.Object) bool {

@@ -9,59 +9,59 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Of a change that has waited for some time, polls are apart by 1/finePart of it, but at least finePeriod, to which the kernel
-// adds its timer slack of 50 µs.
+// For a change that has waited for some time, the poll period is 1/finePart of this time, but at least finePeriod. The
+// kernel adds its timer slack of 50 µs.
 const (
 	finePart   = 50
 	finePeriod = 20 * time.Microsecond
 )
 
-// timerPeriod is the shortest that Go's timers are exact enough for.
+// timerPeriod is the shortest period for which Go's timers are exact enough.
 const timerPeriod = time.Millisecond
 
-// closed is ready at any time.
+// closed is always ready.
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// nanosleep sleeps as exactly as the kernel does.
+// nanosleep sleeps with the kernel's precision.
 func nanosleep(d time.Duration) {
 	t := unix.NsecToTimespec(d.Nanoseconds())
 	_ = unix.Nanosleep(&t, nil) // a signal may end it early
 }
 
-// idlePeriod is the period of polling when only Quiet waits.
+// idlePeriod is the poll period while only Quiet waits.
 const idlePeriod = 10 * time.Millisecond
 
-// Where many ports are pending, as at a cold start, and a commit brought none of a few of them, it brought none at all:
-// rules that lead nowhere yet are written in several commits. Subjects take the oldest changes first, so that the few
-// are mostly the oldest.
+// With many pending ports, as at a cold start, a few ports are read first after a commit. If none of the few has
+// arrived, the rest is skipped: subjects write unreachable chains in several commits. The few are mostly the oldest,
+// because subjects process the oldest changes first.
 const (
 	many      = 64
 	fewOldest = 8
 	fewSpread = 4
 )
 
-// chunk is how many ports are read between two looks at the generation.
+// chunk is the number of ports that are read between two reads of the generation.
 const chunk = 16
 
-// What is pending is read again when nothing moved for blindFactor times what a look takes, but not more often than
-// every blindPeriod: commits may be missed.
+// If nothing has moved, pending ports are read again after blindFactor times the duration of a read, but at least
+// blindPeriod: a commit may have been missed.
 const (
 	blindFactor = 20
 	blindPeriod = 250 * time.Millisecond
 )
 
-// watch is what the goroutine that looks knows.
+// watch is the state of the reading goroutine.
 type watch struct {
 	generation Generation
 	polled     bool
 	lastPoll   time.Time
-	unmoved    time.Time // the poll before the one that saw something move
-	// movedSinceTool: what the tool that ends next committed has been seen to move already.
+	unmoved    time.Time // the poll before the one that saw a change
+	// movedSinceTool: the commit of the next tool to end has already changed the generation.
 	movedSinceTool bool
-	failed         *port // the one that a look over all found missing last
+	failed         *port // the port that the last full read found missing
 	looked         time.Time
-	cost           time.Duration // of the last look
-	again          bool          // something moved during the last look
+	cost           time.Duration // of the last read
+	again          bool          // the generation changed during the last read
 	doubts
 }
 
@@ -92,8 +92,8 @@ func (w *Watcher) run() {
 	}
 }
 
-// period until the next poll; 0: none before something happens. A change is polled for all the more often the shorter it has
-// been pending: its Sight is late by a small part of what it waited.
+// period returns the time until the next poll; 0 if there is none before another event. A change that has waited for a
+// short time is polled for more often, so its VisibleChange is late by a small part of its wait.
 func (w *Watcher) period() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +107,7 @@ func (w *Watcher) period() time.Duration {
 	return 0
 }
 
-// step polls the generation once, and looks if there is a reason to.
+// step polls the generation once, and reads ports if there is a reason to.
 func (w *Watcher) step() {
 	generation, err := w.dialect.Generation()
 	now := w.opts.Clock.Now()
@@ -125,8 +125,8 @@ func (w *Watcher) step() {
 		w.lastMoved, w.unmoved = now, w.lastPoll
 	}
 	w.lastPoll = now
-	// What a tool that ended committed has moved something, or was missed. Of two families' tools at the same time, one
-	// may have done this and the other that.
+	// A tool's commit has changed the generation, or was missed. With two families, one tool's commit may have changed
+	// the generation and another tool's commit may have been missed.
 	known := w.movedSinceTool && len(w.opts.Families) == 1
 	missed := !tool.IsZero() && w.dialect.Misses() && !dispatch && !known
 	if missed && tool.After(w.lastMoved) {
@@ -144,7 +144,8 @@ func (w *Watcher) step() {
 	case missed:
 		w.look(tool)
 	case now.Sub(w.looked) > max(blindPeriod, blindFactor*w.cost):
-		// nf_tables counts the generation up a moment before it turns to it: a look in between saw the one before.
+		// nf_tables increments the generation shortly before the new rules take effect: a read in between sees the old
+		// rules.
 		moment := w.lastMoved
 		if w.dialect.Misses() {
 			moment = time.Time{}
@@ -153,14 +154,14 @@ func (w *Watcher) step() {
 	}
 }
 
-// hit is a state that a port was seen in.
+// hit is a state that a read found for a port.
 type hit struct {
 	port  *port
 	state *awaited
 }
 
-// look reads the pending ports. What it finds is visible as of moment, unless something moved meanwhile; without a moment
-// nothing told of a commit.
+// look reads the pending ports. States that it finds are visible from moment, unless the generation changes meanwhile.
+// A zero moment means that no event announced a commit.
 func (w *Watcher) look(moment time.Time) {
 	began := w.opts.Clock.Now()
 	err := w.lookAt(moment)
@@ -207,7 +208,7 @@ func (w *Watcher) lookAt(moment time.Time) error {
 	return nil
 }
 
-// order gives the pending ports: a few to begin with, and the rest, to go on with if any of the few has arrived.
+// order returns a few pending ports to read first, and the rest to read only if one of the few has arrived.
 func (w *Watcher) order() (few, rest []*port) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,8 +240,8 @@ func (w *Watcher) order() (few, rest []*port) {
 	return few, rest
 }
 
-// read looks ports up, in a look that began at a moment.
-func (w *Watcher) read(look Look, ports []*port, began time.Time) ([]hit, error) {
+// read reads ports, in a look that began at a given time.
+func (w *Watcher) read(look Snapshot, ports []*port, began time.Time) ([]hit, error) {
 	var hits []hit
 	for _, p := range ports {
 		state, err := w.examine(look, p)
@@ -256,8 +257,8 @@ func (w *Watcher) read(look Look, ports []*port, began time.Time) ([]hit, error)
 	return hits, nil
 }
 
-// examine gives the latest of the states awaited that a port is in; nil: none.
-func (w *Watcher) examine(look Look, p *port) (*awaited, error) {
+// examine returns the latest awaited state that a port is in; nil if there is none.
+func (w *Watcher) examine(look Snapshot, p *port) (*awaited, error) {
 	saw, err := look.Port(p.family, p.ServicePortName)
 	if err != nil {
 		return nil, err
@@ -276,7 +277,7 @@ func (w *Watcher) examine(look Look, p *port) (*awaited, error) {
 	return nil, nil
 }
 
-// credit ends the wait for what was found and tells of it.
+// credit ends the wait for the found states and reports their changes.
 func (w *Watcher) credit(hits []hit, moment time.Time) {
 	if len(hits) == 0 {
 		return
@@ -296,10 +297,8 @@ func (w *Watcher) credit(hits []hit, moment time.Time) {
 	}
 }
 
-// momentOf is when a state became visible that was read at a moment, and was brought by a commit of an earlier one, as far
-// as is known. A commit cannot have brought what was asked for only afterwards, nor what a later look still missed. In
-// nf_tables, where no commit goes unseen, it is then the one that was not turned to yet; elsewhere it was another one
-// that nothing told of, somewhere between the looks, and what is certain is that it was over when it had been read.
+// momentOf returns when a state became visible that was read at read, after a commit at moment. The state cannot be
+// older than its change, or than the last read that missed it. See docs/design/visibility.md.
 func (w *Watcher) momentOf(h hit, moment, read time.Time) (at, since time.Time) {
 	lacked := h.port.lacked(h.state)
 	switch {

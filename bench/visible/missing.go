@@ -2,7 +2,7 @@ package visible
 
 import "time"
 
-// MissingSince is when the oldest change was made that is not visible; zero: all are.
+// MissingSince returns when the oldest change that is not visible was made; zero if all changes are visible.
 func (w *Watcher) MissingSince() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,18 +17,18 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// What kube-proxy writes in nftables mode (pkg/proxy/nftables/proxier.go of 1.36 and 1.37), a table kube-proxy a family:
+// The rules of kube-proxy's mode nftables (pkg/proxy/nftables/proxier.go of 1.36 and 1.37), in a table kube-proxy for
+// each family:
 //
-//   - chain service-<port> for traffic that may go anywhere and local-<port> for what stays on the node, where <port> is
-//     HASH-namespace/name/protocol/portname, and HASH 8 characters of what follows it (SHA-256, base32);
-//   - in them one rule that looks a random number up in an anonymous map of "address . port"; since 1.37 a single endpoint
-//     stands in the rule itself (k/k#140723); with affinity a rule an endpoint that goes to endpoint-HASH-…__address/port,
-//     and a map of these chains (colons in addresses as dots);
-//   - the maps service-ips and service-nodeports lead to these chains, also through external-<port>.
+//   - Chain service-<port> is for traffic to any node, local-<port> for traffic that stays on this node. <port> is
+//     HASH-namespace/name/protocol/portname; HASH is 8 characters of a hash of the rest (SHA-256, base32).
+//   - Each has one rule that looks a random number up in an anonymous map of "address . port". Since 1.37 a single
+//     endpoint is in the rule itself (k/k#140723). With affinity there is one rule for each endpoint, which goes to
+//     endpoint-HASH-…__address/port (with dots for colons in addresses), and a map of these chains.
+//   - The maps service-ips and service-nodeports refer to these chains, also through external-<port>.
 //
-// A chain that is no longer used is emptied in the transaction that takes it out of the maps, and deleted later. Where
-// two Services claim an address, both have chains, and each sync gives the address to either: kube-proxy takes Services
-// from a Go map.
+// The transaction that removes a chain from the maps also empties it; the chain is deleted later. If two Services claim
+// an address, both have chains, and each sync gives the address to either: kube-proxy takes Services from a Go map.
 const (
 	proxyTable     = "kube-proxy"
 	servicesChain  = "services"
@@ -59,8 +59,8 @@ func (n *kubeNftables) Generation() (Generation, error) {
 	return Generation{Dispatch: uint64(id)}, err
 }
 
-func (n *kubeNftables) Misses() bool        { return false }
-func (n *kubeNftables) Look() (Look, error) { return kubeLook{n}, nil }
+func (n *kubeNftables) Misses() bool            { return false }
+func (n *kubeNftables) Look() (Snapshot, error) { return kubeLook{n}, nil }
 
 func (n *kubeNftables) Endpoint(_ tracker.ServicePortName, text string) string { return text }
 
@@ -90,9 +90,9 @@ func (l kubeLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (St
 	return State{Cluster: cluster, Local: local}, err
 }
 
-// Dispatched: rules of a chain and what leads to it count as its uses. Since a chain is emptied when it leaves the
-// maps, one with endpoints that anything leads to is in use. Where other Services claim all addresses of a port, nothing
-// may lead to its chains: then it is enough that they are there.
+// Dispatched: a chain's uses are its own rules plus the references to it. A chain is emptied when it leaves the maps,
+// so a referenced chain with endpoints is in use. If other Services have all addresses of a port, its chains may have
+// no reference: then their existence is enough.
 func (l kubeLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortName) (cluster, local bool, err error) {
 	base := portBase(port)
 	if cluster, err = l.used(family, clusterPrefix+base); err == nil {
@@ -128,7 +128,7 @@ func (l kubeLook) endpoints(family corev1.IPFamily, chain string) ([]string, err
 	return slices.Compact(texts), nil
 }
 
-// read gives the endpoints that a rule leads to, and says whether that is all that it does with packets.
+// read returns the endpoints that a rule selects, and whether the rule does nothing else with packets.
 func (l kubeLook) read(family corev1.IPFamily, rule kernel.Rule) (texts []string, all bool, err error) {
 	all = !rule.Other
 	add := func(text string) {
@@ -159,7 +159,7 @@ func (l kubeLook) read(family corev1.IPFamily, rule kernel.Rule) (texts []string
 	return texts, all && len(elements) > 0, nil
 }
 
-// Unrecognised looks at the rules of the port's chains. Where it has none, the map of addresses may lead elsewhere.
+// Unrecognised checks the rules of the port's chains. If it has none, the map of addresses may refer to another chain.
 func (l kubeLook) Unrecognised(family corev1.IPFamily, port tracker.ServicePortName) (string, error) {
 	base, chains := portBase(port), 0
 	for _, chain := range []string{clusterPrefix + base, localPrefix + base} {
@@ -203,14 +203,14 @@ func (l kubeLook) Unrecognised(family corev1.IPFamily, port tracker.ServicePortN
 	return "", nil
 }
 
-// key is that of the map service-ips: address, protocol and port, each from a multiple of 4 bytes on.
+// key returns the key of the map service-ips: address, protocol and port, each aligned to 4 bytes.
 func (p place) key() []byte {
 	numbers := map[corev1.Protocol]byte{corev1.ProtocolTCP: unix.IPPROTO_TCP, corev1.ProtocolUDP: unix.IPPROTO_UDP, corev1.ProtocolSCTP: unix.IPPROTO_SCTP}
 	key := append(p.addr.Addr().AsSlice(), numbers[p.protocol], 0, 0, 0)
 	return append(binary.BigEndian.AppendUint16(key, p.addr.Port()), 0, 0)
 }
 
-// portBase is the part that the names of a port's chains share.
+// portBase returns the common part of the names of a port's chains.
 func portBase(port tracker.ServicePortName) string {
 	name := port.Namespace + "/" + port.NamespacedName.Name + "/" + strings.ToLower(string(port.Protocol)) + "/" + port.Port()
 	const hashLength = 8
@@ -218,8 +218,8 @@ func portBase(port tracker.ServicePortName) string {
 	return base32.StdEncoding.EncodeToString(sum[:])[:hashLength] + "-" + name
 }
 
-// endpointOfChain reads "ip:port" out of an endpoint chain's name; empty when it is none. Names longer than 240 are cut
-// off: those cannot be read, but take a namespace, a Service and a port of 60 characters each.
+// endpointOfChain parses "ip:port" from an endpoint chain's name; empty if it has none. kube-proxy truncates names to
+// 240 characters; longer ones cannot be parsed, but need a namespace, a Service and a port of 60 characters each.
 func endpointOfChain(family corev1.IPFamily, chain string) string {
 	rest, ok := strings.CutPrefix(chain, endpointPrefix)
 	at := strings.LastIndex(rest, "__")
@@ -238,7 +238,7 @@ func endpointOfChain(family corev1.IPFamily, chain string) string {
 	return netip.AddrPortFrom(ip, uint16(n)).String()
 }
 
-// endpointOfValue reads an address and a port, each from a multiple of 4 bytes on, in the network's byte order.
+// endpointOfValue decodes an address and a port, each aligned to 4 bytes, in network byte order.
 func endpointOfValue(family corev1.IPFamily, value []byte) string {
 	bytes := 4
 	if family == corev1.IPv6Protocol {

@@ -12,30 +12,28 @@ import (
 	"synclab/sim"
 )
 
-// Sight is one change that became visible, in one family: in all ports of its Service whose endpoints it altered.
-type Sight struct {
+// VisibleChange is one change that became visible in one family, in all ports of its Service with changed endpoints.
+type VisibleChange struct {
 	Due, Visible time.Time
-	// Since is set where nothing told of the commit and only reading showed it: then Visible is the end of that read, and
-	// Since the latest moment when the kernel was known not to have it: the beginning of the read before, or when the
-	// change was made.
+	// Since is set if only a read revealed the commit. Then Visible is the end of that read. Since is the latest time
+	// when the kernel was known not to have the change: when the change was made, or the previous read started.
 	Since time.Time
-	// Polled is when the number that moves with each commit was last seen before it moved: the commit came after it.
+	// Polled is the last poll before the number that changes with each commit had changed: the commit came later.
 	Polled time.Time
-	// Read is when the kernel had been read, at or after Visible: the latest moment from which packets meet the change. The two
-	// lie apart where the look took long, and where a table was replaced during it by one of the same size.
+	// Read is the end of the read, at or after Visible: from then on, packets are certain to meet the change. It is
+	// much later than Visible if the read took long, or if a table was replaced meanwhile by one of the same size.
 	Read time.Time
-	// Undone says that nothing had to be committed: before any look saw it, other changes brought back what the kernel
-	// had. Visible says nothing about the subject then, and a sync that took the one and not yet the other may still write
-	// both.
+	// Undone: no commit was necessary, because other changes reverted this one before a read saw it. Then Visible says
+	// nothing about the subject. A sync that took only this change may still write both.
 	Undone  bool
 	Family  corev1.IPFamily
-	Service types.NamespacedName // none: the Node's zone changed
-	Op      sim.Op               // what was done to the Service, to the EndpointSlice or to the Node
-	Object  runtime.Object       // the very one that Changed was told of
+	Service types.NamespacedName // empty if the Node's zone changed
+	Op      sim.Op               // the operation on the Service, the EndpointSlice or the Node
+	Object  runtime.Object       // the object that was passed to Changed
 }
 
-// Uncertainty is how much earlier than Visible the change may have been visible.
-func (s Sight) Uncertainty() time.Duration {
+// Uncertainty returns how much earlier than Visible the change may have been visible.
+func (s VisibleChange) Uncertainty() time.Duration {
 	from := s.Since
 	if from.IsZero() {
 		from = s.Due
@@ -46,12 +44,12 @@ func (s Sight) Uncertainty() time.Duration {
 	return max(0, s.Visible.Sub(from))
 }
 
-// change is a change that is not visible everywhere yet.
+// change is a change that is not visible in all ports yet.
 type change struct {
-	sight Sight
+	sight VisibleChange
 	made  time.Time
-	ports int // that do not show it yet
-	// written: in some port it was not undone.
+	ports int // number of ports that do not show it yet
+	// written: it was not undone in at least one port.
 	written bool
 }
 
@@ -61,31 +59,31 @@ type portKey struct {
 	tracker.ServicePortName
 }
 
-// port is one Service port with what it should come to.
+// port is one Service port with its awaited states.
 type port struct {
 	portKey
-	shown want       // what the kernel showed when nothing was pending last
+	shown want       // the state in the kernel when the port was last not pending
 	queue []*awaited // oldest first
-	// saw is what the last look found; nil: none looked. missed is the beginning of the last one that found none of the queue.
+	// saw is the result of the last read; nil before the first. missed is the start of the last read that found no
+	// state of the queue.
 	saw    *State
 	missed time.Time
 }
 
-// awaited is a state that a port should come to.
+// awaited is a desired state of a port.
 type awaited struct {
 	want
-	asked   time.Time // since when it is waited for
-	changes []*change // that led to it
-	// names are those of the endpoints, as the dialect has them, sorted; made when they are needed, by the goroutine
-	// that looks.
+	asked   time.Time // start of the wait
+	changes []*change // that led to this state
+	// names are the dialect's names of the endpoints, sorted. The reading goroutine makes them on demand.
 	names *State
 }
 
-// maxQueue is how many states of a port are told apart. A subject that is further behind passes the oldest by, or its
-// Sights of them come with a later one.
+// maxQueue bounds the states of a port that are distinguished. If a subject is further behind, the VisibleChanges of the oldest
+// states come with a later one.
 const maxQueue = 32
 
-// tail is what the port should come to in the end.
+// tail returns the last desired state of the port.
 func (p *port) tail() want {
 	if len(p.queue) == 0 {
 		return p.shown
@@ -93,8 +91,8 @@ func (p *port) tail() want {
 	return p.queue[len(p.queue)-1].want
 }
 
-// push appends a state. It reports whether the state is the one that was shown before the queue began: then the kernel
-// may have it without any further commit.
+// push appends a state. It reports whether the state equals the one shown before the queue began: the kernel may then
+// have it without a further commit.
 func (p *port) push(to want, by *change, now time.Time) (shown bool) {
 	a := &awaited{want: to, asked: now}
 	if by != nil {
@@ -111,7 +109,7 @@ func (p *port) push(to want, by *change, now time.Time) (shown bool) {
 	return shown
 }
 
-// lacked is the latest moment when a port was known not to be in a state that was found later.
+// lacked returns the latest time when the port was known not to be in a state that was found later.
 func (p *port) lacked(a *awaited) time.Time {
 	if p.missed.After(a.asked) {
 		return p.missed
@@ -119,11 +117,11 @@ func (p *port) lacked(a *awaited) time.Time {
 	return a.asked
 }
 
-// undone says that a state is what the kernel showed before the queue began, which other states came between.
+// undone reports whether a state equals the one shown before the queue began, with other states in between.
 func (p *port) undone(a *awaited) bool { return a != p.queue[0] && a.equal(p.shown) }
 
-// arrived ends the wait for a state and all before it, as of a moment; since is as in Sight. It gives the changes that are
-// visible in all ports now; a change is never visible before it was made.
+// arrived ends the wait for a state and all states before it; at and since are as in VisibleChange. It returns the changes that
+// are now visible in all ports. A change is never visible before it was made.
 func (p *port) arrived(a *awaited, at, since time.Time) []*change {
 	i := slices.Index(p.queue, a)
 	undone := i > 0 && p.undone(a)
@@ -150,7 +148,7 @@ func (p *port) arrived(a *awaited, at, since time.Time) []*change {
 	return complete
 }
 
-// matches says whether a port's rules are those of a state. dispatched is asked only if that decides.
+// matches reports whether a port's rules match a state. It calls dispatched only if the result matters.
 func (a *awaited) matches(saw State, name func(*tracker.Endpoint) string, dispatched func() (cluster, local bool, err error)) (bool, error) {
 	hasCluster, hasLocal := len(a.cluster) > 0 && !saw.Hidden.Cluster, len(a.local) > 0 && !saw.Hidden.Local
 	if hasCluster && len(a.cluster) != len(saw.Cluster) || hasLocal && len(a.local) != len(saw.Local) {

@@ -12,8 +12,8 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// ownNftables is the lab's own backend nftables. In its table nothing is called after a Service port: it is looked up as
-// packets find it, from each of its addresses, by single keys, so the dialect has to know these (placed).
+// ownNftables reads Synclab's backend nftables. Nothing in its table is named after a Service port. The reader looks a
+// port up as packets do, by single keys of its addresses, so the dialect needs these addresses (placed).
 type ownNftables struct {
 	kernel *kernel.Nftables
 	reader *nftables.Reader
@@ -33,14 +33,14 @@ func newOwnNftables() (*ownNftables, error) {
 	return &ownNftables{k, reader, newFrontends()}, nil
 }
 
-// hidden are the endpoints of a port that none of its places shows.
+// hidden returns the endpoint lists of a port that none of its places shows.
 func (n *ownNftables) hidden(key portKey) (hidden struct{ Cluster, Local bool }) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	hidden.Cluster, hidden.Local = true, true
 	for i, p := range n.places[key] {
 		at := slices.IndexFunc(n.claims[p], func(c *plan.ServicePort) bool { return c.Name == key.ServicePortName })
-		if at < 0 { // the port is gone: its endpoints are to be seen no more, anywhere
+		if at < 0 { // the port was deleted: its endpoints must disappear everywhere
 			return struct{ Cluster, Local bool }{}
 		}
 		if slices.ContainsFunc(n.claims[p][:at], func(c *plan.ServicePort) bool { return holds(c, p) }) {
@@ -52,8 +52,8 @@ func (n *ownNftables) hidden(key portKey) (hidden struct{ Cluster, Local bool })
 	return hidden
 }
 
-// holds says whether no packet for a place that a port claims gets to a younger Service's: not if the port is without
-// endpoints for it, if those it has are for some senders only, or if only some senders may use the load balancer.
+// holds reports whether a port that claims a place gets all packets for it. It does not if the port has no endpoints
+// for the place, or if only some sources may use its load balancer. Then a younger Service gets the other packets.
 func holds(port *plan.ServicePort, p place) bool {
 	switch addr := p.addr.Addr(); {
 	case addr == port.ClusterIP:
@@ -76,8 +76,8 @@ func (n *ownNftables) Generation() (Generation, error) {
 	return Generation{Dispatch: uint64(id)}, err
 }
 
-func (n *ownNftables) Misses() bool        { return false }
-func (n *ownNftables) Look() (Look, error) { return ownLook{n}, nil }
+func (n *ownNftables) Misses() bool            { return false }
+func (n *ownNftables) Look() (Snapshot, error) { return ownLook{n}, nil }
 
 func (n *ownNftables) Endpoint(_ tracker.ServicePortName, text string) string { return text }
 
@@ -86,7 +86,7 @@ func (n *ownNftables) Close() {
 	n.reader.Close()
 }
 
-// ownTables are the two names of the table: one is filled while packets meet the other.
+// ownTables are the two names of the table: one is filled while packets traverse the other.
 var ownTables = []string{"synclab", "synclab-2"}
 
 func (n *ownNftables) Installed(family corev1.IPFamily) (Installed, error) {
@@ -111,7 +111,7 @@ type ownLook struct{ *ownNftables }
 
 func (l ownLook) Close() {}
 
-// Port is where packets for all addresses of the port get to.
+// Port returns the endpoints for packets to all addresses of the port.
 func (l ownLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error) {
 	key := portKey{family, port}
 	id := nftables.IDOf(port)
@@ -141,11 +141,11 @@ func appendTexts(texts []string, endpoints []netip.AddrPort) []string {
 	return texts
 }
 
-// Dispatched: what Port found, it found as packets do.
+// Dispatched: Port uses the lookup of packets, so its endpoints are dispatched.
 func (l ownLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortName) (cluster, local bool, err error) {
 	s, err := l.Port(family, port)
 	return len(s.Cluster) > 0, len(s.Local) > 0, err
 }
 
-// Unrecognised: what this reads is written by the same source, and what does not fit together is an error of reading.
+// Unrecognised: this dialect shares its source with the writer, and inconsistent content is a read error.
 func (ownLook) Unrecognised(corev1.IPFamily, tracker.ServicePortName) (string, error) { return "", nil }

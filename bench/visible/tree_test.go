@@ -13,8 +13,8 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// Chains that are in the kernel before anything leads to them are not visible; those that the chains of a tree lead to
-// are, at any depth, and no longer when the way is cut. Endpoints are chains of their own, or addresses in the Service's.
+// Chains without a jump to them are not visible. Chains that the chains of a tree jump to are visible at any depth,
+// until the jump is deleted. Endpoints have separate chains, or are addresses in the Service's chain.
 func TestStagedChainsAndTrees(t *testing.T) {
 	for _, x := range []struct {
 		variant iptables.Variant

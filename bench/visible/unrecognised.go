@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// Unrecognised is the error of a Watcher that cannot read the rules that the kernel has for a Service port: waiting for it
-// would not end.
+// Unrecognised is the error of a Watcher that cannot read the kernel's rules for a Service port: the wait would never
+// end.
 type Unrecognised struct {
 	Service string // port and family
-	Rule    string // and where it stands
+	Rule    string // with its place
 	Lasted  time.Duration
 }
 
 func (u *Unrecognised) Error() string {
-	return fmt.Sprintf("service %s: unrecognised rule, there for %v: %s (teach package bench/visible to read it, or leave this subject out)",
+	return fmt.Sprintf("service %s: unrecognised rule, there for %v: %s (add it to package bench/visible, or omit this subject)",
 		u.Service, u.Lasted.Round(time.Second), u.Rule)
 }
 
-// Ports that are late are examined for rules that cannot be read, a few at a time. A rule that is half written is gone with
-// the next commit or the one after; one that stays for the grace, whatever else is committed, is how the subject writes.
+// Late ports are checked for rules that cannot be read, a few at a time. A half-written rule is gone after the next one
+// or two commits. A rule that stays for the grace period, through all commits, is the subject's format.
 const (
 	lateAfter   = 2 * time.Second
 	doubtPeriod = time.Second
 	grace       = 5 * time.Second
 )
 
-// doubts are what the goroutine that looks found unreadable.
+// doubts are the unreadable rules that the reading goroutine found.
 type doubts struct {
 	examined time.Time
-	// stays is by port: the rule, and since when it was found there at each time.
+	// stays maps ports to their unreadable rule, and the time since when each check found it.
 	stays map[*port]stay
 }
 
@@ -38,7 +38,7 @@ type stay struct {
 	since time.Time
 }
 
-// doubt examines ports that are late.
+// doubt checks late ports.
 func (w *Watcher) doubt(now time.Time) {
 	if w.unrecognised != nil || now.Sub(w.examined) < max(doubtPeriod, blindFactor*w.cost) {
 		return
@@ -59,7 +59,7 @@ func (w *Watcher) doubt(now time.Time) {
 	w.examined = now
 	look, err := w.dialect.Look()
 	if err != nil {
-		return // as with any other look, see step
+		return // ignored here: step reports read errors
 	}
 	defer look.Close()
 	found := map[*port]stay{}

@@ -16,13 +16,13 @@ import (
 	"synclab/sim"
 )
 
-// A rule that cannot be read fails the Watcher when it stays, whatever else is committed; one that goes, or whose port is
-// as it should be, does not.
+// An unreadable rule fails the Watcher if it stays through other commits. A rule that disappears, or whose port has its
+// desired state, does not.
 func TestUnrecognisedRuleFails(t *testing.T) {
 	b := newBed(t).showing()
 	var failed error
 	b.opts.Failed = func(err error) { failed = err }
-	until := func(from, to int) int { // steps of 100 ms, each with a commit of something else
+	until := func(from, to int) int { // steps of 100 ms, each with an unrelated commit
 		for ms := from; ms <= to; ms += 100 {
 			b.at(ms).commit().step()
 			if failed != nil {
@@ -34,7 +34,7 @@ func TestUnrecognisedRuleFails(t *testing.T) {
 	const port = "IPv4 ns/a:http"
 	b.kernel.unreadable = map[string]string{port: "chain x: y"}
 	if at := until(100, 20000); at != 0 {
-		t.Fatalf("a port that nothing is awaited of failed after %d ms: %v", at, failed)
+		t.Fatalf("a port without awaited changes failed after %d ms: %v", at, failed)
 	}
 	b.change(sim.Update, slice("a", "2"))
 	if at := until(20000, 25000); at != 0 {
@@ -57,7 +57,7 @@ func TestUnrecognisedRuleFails(t *testing.T) {
 	}
 }
 
-// What readers of the kernel say of rules that they cannot read, and of those that only are not there yet.
+// The dialects describe rules that they cannot read, but not rules that are only missing.
 func TestUnrecognisedRules(t *testing.T) {
 	own := iptables.ChainsOf(shop("plain"))
 	nat := func(rules string) string {
@@ -107,7 +107,7 @@ func TestUnrecognisedRules(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			w, err := New(Options{Dialect: x.dialect})
+			w, err := New(Options{RulesetReader: x.dialect})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,12 +14,11 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// named is how many of the pending ports an error names.
+// named is the most pending ports that an error names.
 const named = 3
 
-// Wait returns when nothing is pending and all Sights have been told; Seen may not call it. Its error, when ctx ends
-// first, names some of the ports that the kernel has not as they should be; it is an *Unrecognised as soon as the kernel
-// has rules that cannot be read.
+// Wait returns when nothing is pending and all VisibleChanges have been reported. Seen must not call it. If ctx ends first, the
+// error names some pending ports. It is an *Unrecognised as soon as the kernel has rules that cannot be read.
 func (w *Watcher) Wait(ctx context.Context) error {
 	for {
 		w.mu.Lock()
@@ -41,7 +40,7 @@ func (w *Watcher) Wait(ctx context.Context) error {
 	}
 }
 
-// Quiet returns when no commit was seen for so long, by whoever and in whichever of the tables that are polled.
+// Quiet returns when no process has committed to the polled tables for the duration d.
 func (w *Watcher) Quiet(ctx context.Context, d time.Duration) error {
 	w.mu.Lock()
 	w.quieters++
@@ -72,7 +71,7 @@ func (w *Watcher) Quiet(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Installed counts the subject's own rules by family, as the kernel has them, in the namespace of the calling thread.
+// Installed counts the subject's rules in the kernel by family, in the calling thread's namespace.
 func (w *Watcher) Installed(ctx context.Context) (map[corev1.IPFamily]Installed, error) {
 	all := map[corev1.IPFamily]Installed{}
 	for _, family := range w.opts.Families {
@@ -88,7 +87,7 @@ func (w *Watcher) Installed(ctx context.Context) (map[corev1.IPFamily]Installed,
 	return all, nil
 }
 
-// do calls f in the goroutine that looks.
+// do calls f on the reading goroutine.
 func (w *Watcher) do(f func()) error {
 	done := make(chan struct{})
 	select {
@@ -100,7 +99,7 @@ func (w *Watcher) do(f func()) error {
 	}
 }
 
-// behind describes what is pending.
+// behind describes the pending ports.
 func (w *Watcher) behind() error {
 	var errs []error
 	_ = w.do(func() {
@@ -135,22 +134,22 @@ func (w *Watcher) behind() error {
 	return fmt.Errorf("not visible in the kernel: %w", errors.Join(append(errs, w.err)...))
 }
 
-// describe compares what a port should come to with what it is.
+// describe compares a port's desired state with the kernel's.
 func (w *Watcher) describe(p *port) string {
 	text := fmt.Sprintf("service %s (%s, %s): ", p.ServicePortName, p.Protocol, p.family)
 	if p.saw == nil {
-		return text + "not looked at yet"
+		return text + "not read yet"
 	}
 	to, from := p.tail(), p.shown
 	parts := []string{w.compare(p, "endpoints", to.cluster, from.cluster, p.saw.Cluster), w.compare(p, "local endpoints", to.local, from.local, p.saw.Local)}
 	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 	if len(parts) == 0 {
-		return text + "its endpoints are there, but nothing leads to them"
+		return text + "its endpoints are in the kernel, but no rule dispatches to them"
 	}
 	return text + strings.Join(parts, "; ")
 }
 
-// compare says what endpoints are missing and which are there besides; empty: none.
+// compare lists missing and unexpected endpoints; empty if there are none.
 func (w *Watcher) compare(p *port, what string, to, from []*tracker.Endpoint, saw []string) string {
 	text := map[string]string{} // by the dialect's name
 	for _, state := range p.queue {
@@ -180,15 +179,15 @@ func (w *Watcher) compare(p *port, what string, to, from []*tracker.Endpoint, sa
 	}
 	line := fmt.Sprintf("kernel has %d of %d %s", len(to)-len(lacks), len(to), what)
 	if len(lacks) > 0 {
-		line += ", lacks " + some(lacks)
+		line += ", missing " + some(lacks)
 	}
 	if len(besides) > 0 {
-		line += ", has besides " + some(besides)
+		line += ", unexpected " + some(besides)
 	}
 	return line
 }
 
-// some gives the first few of a list.
+// some returns the first few entries of a list.
 func some(list []string) string {
 	if more := len(list) - named; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:named], ", "), more)

@@ -7,10 +7,10 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// want is what a port should dispatch to. A port that is not there, or has no endpoints, wants nothing.
+// want is the desired state of a port. It is empty for a port that does not exist or has no endpoints.
 type want struct{ cluster, local []*tracker.Endpoint }
 
-// wanted is what a port should dispatch to as the plan has it; nil: there is none.
+// wanted returns the desired state of a port of the plan; p may be nil.
 func wanted(p *plan.ServicePort) want {
 	if p == nil {
 		return want{}

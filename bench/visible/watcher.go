@@ -16,24 +16,24 @@ import (
 	"synclab/sim"
 )
 
-// Options of a Watcher. Zero values mean what the fields say.
+// Options of a Watcher. The fields document the meaning of zero values.
 type Options struct {
 	// Clock; default the real one.
 	Clock clock.WithTicker
-	// Families to watch. Default IPv4.
+	// Families to watch. Default: IPv4.
 	Families []corev1.IPFamily
-	// Node that the subject runs on. Default "node-0", without a zone.
+	// Node of the subject. Default: "node-0", without a zone.
 	Node plan.Node
-	// Dialect by name; empty: whichever is found in the kernel.
-	Dialect string
-	// Reader replaces Dialect: for rules that this package does not know. Close closes it.
-	Reader Dialect
-	// Seen is told of each Sight, from one goroutine, which it holds up.
-	Seen func(Sight)
-	// Failed is called at most once, from that goroutine: when rules stay that this package cannot read, see Unrecognised.
+	// RulesetReader is the dialect's name; empty means that it is detected.
+	RulesetReader string
+	// Reader replaces RulesetReader, for rules that this package does not know. Close closes it.
+	Reader RulesetReader
+	// Seen receives each VisibleChange, on one goroutine, which waits for it.
+	Seen func(VisibleChange)
+	// Failed is called at most once, on that goroutine, if rules stay that this package cannot read: see Unrecognised.
 	Failed func(error)
-	// Period of polling while anything is pending, at most: what came just now is polled for more often. Default 1 ms: a
-	// GETGEN or GET_INFO costs about a microsecond.
+	// Period is the longest poll period while anything is pending; new changes are polled for more often. Default 1 ms:
+	// a GETGEN or GET_INFO costs about a microsecond.
 	Period time.Duration
 }
 
@@ -48,7 +48,7 @@ func (o *Options) setDefaults() {
 		o.Node.Name = "node-0"
 	}
 	if o.Seen == nil {
-		o.Seen = func(Sight) {}
+		o.Seen = func(VisibleChange) {}
 	}
 	if o.Failed == nil {
 		o.Failed = func(error) {}
@@ -70,12 +70,12 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Watcher waits for changes to become visible. Its methods may be called from any goroutine.
+// Watcher waits for changes to become visible. It is safe for concurrent use.
 type Watcher struct {
 	opts    Options
-	dialect Dialect
-	watch                       // of the goroutine that looks
-	sleep   func(time.Duration) // for periods that are too short for timers; nil: the clock is not the real one
+	dialect RulesetReader
+	watch                       // of the reading goroutine
+	sleep   func(time.Duration) // for periods too short for timers; nil if the clock is not the real one
 
 	kick    chan struct{}
 	asked   chan func()
@@ -85,25 +85,25 @@ type Watcher struct {
 	mu      sync.Mutex
 	cluster *mirror.Mirror
 	ports   map[portKey]*port
-	// pending ports in the order in which they became so; total of them since there were none.
+	// pending ports in the order in which they became pending; total counts them since nothing was pending.
 	pending []*port
 	total   int
 	none    chan struct{} // closed when nothing is pending
-	// force asks for a look although nothing moved; tool is when a tool ended last that may have committed.
+	// force requests a read although nothing moved. tool is when the last tool ended that may have committed.
 	force     bool
 	tool      time.Time
 	quieters  int
 	lastMoved time.Time
 	err       error // of the last poll
-	// unreadable is closed once a rule has stayed that cannot be read: unrecognised.
+	// unreadable is closed when an unreadable rule has stayed too long; unrecognised describes it.
 	unreadable   chan struct{}
 	unrecognised *Unrecognised
 }
 
-// ErrClosed is why a closed Watcher waits no more.
+// ErrClosed is the error of waits on a closed Watcher.
 var ErrClosed = errors.New("the watcher is closed")
 
-// New begins to watch the network namespace of the calling thread. The caller closes it.
+// New starts watching the calling thread's network namespace. The caller must close the Watcher.
 func New(opts Options) (*Watcher, error) {
 	w, err := newWatcher(opts)
 	if err != nil {
@@ -130,30 +130,30 @@ func newWatcher(opts Options) (*Watcher, error) {
 	}
 	if w.dialect == nil {
 		var err error
-		if w.dialect, err = NewDialect(opts.Dialect, opts.Families); err != nil {
+		if w.dialect, err = NewDialect(opts.RulesetReader, opts.Families); err != nil {
 			return nil, err
 		}
 	}
 	return w, nil
 }
 
-// Close stops watching. What is pending then is never reported.
+// Close stops watching. Pending changes are never reported.
 func (w *Watcher) Close() {
 	close(w.closing)
 	<-w.ended
 	w.dialect.Close()
 }
 
-// Changed takes a change that is about to be made: calls come in the order in which changes are made, before the
-// subject can know of them. Services and EndpointSlices are taken, and of the subject's own Node the zone. due is when the change
-// was meant to be made; without it, as for the first state of a cluster, it is waited for but not reported. The answer
-// says whether it is waited for: a change that alters no port's endpoints is not. Objects must not change any more.
+// Changed records a change that is about to be made. Call it in the order of the changes, before the subject can know
+// of them. It uses Services, EndpointSlices, and the zone of the subject's Node. due is the change's scheduled time.
+// With a zero due, as for a cluster's initial state, the change is awaited but not reported. Changed reports whether
+// the change is awaited; a change that alters no port's endpoints is not. The caller must not modify objects.
 func (w *Watcher) Changed(op sim.Op, object runtime.Object, due time.Time) (awaited bool) {
 	now := w.opts.Clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	places, _ := w.dialect.(placed)
-	changes := map[corev1.IPFamily]*change{} // made when the first port of a family needs one
+	changes := map[corev1.IPFamily]*change{} // made for the first changed port of a family
 	for _, about := range w.cluster.Changed(op, object, now) {
 		if places != nil {
 			places.place(about.Family, about.Name, about.After)
@@ -168,7 +168,7 @@ func (w *Watcher) Changed(op sim.Op, object runtime.Object, due time.Time) (awai
 			w.ports[key] = p
 		}
 		if changes[about.Family] == nil {
-			changes[about.Family] = &change{made: now, sight: Sight{Due: due, Family: about.Family, Service: mirror.ServiceOf(object), Op: op, Object: object}}
+			changes[about.Family] = &change{made: now, sight: VisibleChange{Due: due, Family: about.Family, Service: mirror.ServiceOf(object), Op: op, Object: object}}
 		}
 		w.await(p, to, changes[about.Family])
 	}
@@ -178,7 +178,7 @@ func (w *Watcher) Changed(op sim.Op, object runtime.Object, due time.Time) (awai
 	return len(changes) > 0
 }
 
-// await puts a state into a port's queue.
+// await appends a state to a port's queue.
 func (w *Watcher) await(p *port, to want, by *change) {
 	if len(w.pending) == 0 {
 		w.total, w.none = 0, make(chan struct{})
@@ -196,8 +196,8 @@ func (w *Watcher) await(p *port, to want, by *change) {
 	}
 }
 
-// ToolEnded tells that a tool of the subject ended which may have committed something, at a time: where commits may
-// leave the generation as it was (iptables-legacy), a look follows. What was not visible before then is as of then.
+// ToolEnded reports when a tool of the subject ended that may have committed. If commits may leave the generation
+// unchanged (iptables-legacy), a read follows. States that were not visible before count as visible from then.
 func (w *Watcher) ToolEnded(at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -205,7 +205,7 @@ func (w *Watcher) ToolEnded(at time.Time) {
 	w.wake()
 }
 
-// Recheck awaits all ports again, without a due time: after somebody else changed the rules.
+// Recheck awaits all ports again, without a scheduled time, after another process changed the rules.
 func (w *Watcher) Recheck() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,15 +218,14 @@ func (w *Watcher) Recheck() {
 	w.wake()
 }
 
-// Pending is the number of ports that are waited for.
+// Pending returns the number of awaited ports.
 func (w *Watcher) Pending() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.pending)
 }
 
-// PendingSince is the number of ports that have not come to all that they should have come to by changes, or a Recheck, of
-// a moment and before.
+// PendingSince returns the number of ports that have not reached all states due to changes, or a Recheck, up to moment.
 func (w *Watcher) PendingSince(moment time.Time) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,14 +238,14 @@ func (w *Watcher) PendingSince(moment time.Time) int {
 	return n
 }
 
-// Progress is how many ports, of those waited for since nothing was pending last, have come to what they should.
+// Progress returns how many of the ports awaited since nothing was pending have reached their state.
 func (w *Watcher) Progress() (visible, total int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.total - len(w.pending), w.total
 }
 
-// wake makes the goroutine that looks do so at once.
+// wake makes the reading goroutine read at once.
 func (w *Watcher) wake() {
 	select {
 	case w.kick <- struct{}{}:
@@ -254,7 +253,7 @@ func (w *Watcher) wake() {
 	}
 }
 
-// forget drops what is no longer pending, and ports that are gone.
+// forget removes ports that are no longer pending, and deleted ports.
 func (w *Watcher) forget() {
 	if len(w.pending) == 0 {
 		return

@@ -24,20 +24,20 @@ func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// fakeKernel holds, by "family/service:port", what ports dispatch to.
+// fakeKernel maps "family/service:port" to the endpoints of the port.
 type fakeKernel struct {
 	generation Generation
 	misses     bool
 	ports      map[string]State
-	detached   map[string]bool // nothing leads to their chains
-	looks      int             // ports read
-	onPort     func()          // during a look
+	detached   map[string]bool // no rule jumps to their chains
+	looks      int             // number of ports read
+	onPort     func()          // called during a read
 	unreadable map[string]string
 }
 
 func (k *fakeKernel) Generation() (Generation, error) { return k.generation, nil }
 func (k *fakeKernel) Misses() bool                    { return k.misses }
-func (k *fakeKernel) Look() (Look, error)             { return fakeLook{k}, nil }
+func (k *fakeKernel) Look() (Snapshot, error)         { return fakeLook{k}, nil }
 func (k *fakeKernel) Close()                          {}
 func (k *fakeKernel) Endpoint(_ tracker.ServicePortName, text string) string {
 	return "chain of " + text
@@ -68,7 +68,7 @@ func (l fakeLook) Unrecognised(family corev1.IPFamily, port tracker.ServicePortN
 	return l.unreadable[fakeName(family, port)], nil
 }
 
-// bed is a Watcher that looks when it is told to, on a fake kernel.
+// bed is a Watcher on a fake kernel that reads on request.
 type bed struct {
 	*Watcher
 	t      *testing.T
@@ -81,7 +81,7 @@ func newBed(t *testing.T, families ...corev1.IPFamily) *bed {
 	t.Helper()
 	b := &bed{t: t, clock: clocktesting.NewFakeClock(epoch), kernel: &fakeKernel{ports: map[string]State{}, detached: map[string]bool{}}}
 	var err error
-	b.Watcher, err = newWatcher(Options{Clock: b.clock, Families: families, Reader: b.kernel, Seen: func(s Sight) {
+	b.Watcher, err = newWatcher(Options{Clock: b.clock, Families: families, Reader: b.kernel, Seen: func(s VisibleChange) {
 		text := fmt.Sprintf("%s %s %s due %d visible %d", s.Op, s.Service.Name, s.Family, b.ms(s.Due), b.ms(s.Visible))
 		if !s.Since.IsZero() {
 			text += fmt.Sprintf(" since %d", b.ms(s.Since))
@@ -94,19 +94,19 @@ func newBed(t *testing.T, families ...corev1.IPFamily) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.step() // the first generation is no commit
+	b.step() // the first generation is not a commit
 	return b
 }
 
 func (b *bed) ms(at time.Time) int { return int(at.Sub(epoch) / time.Millisecond) }
 
-// at moves the clock.
+// at sets the clock.
 func (b *bed) at(ms int) *bed {
 	b.clock.SetTime(epoch.Add(time.Duration(ms) * time.Millisecond))
 	return b
 }
 
-// change makes a change that is due now.
+// change makes a change, scheduled for now.
 func (b *bed) change(op sim.Op, object any) bool {
 	switch o := object.(type) {
 	case *corev1.Service:
@@ -118,7 +118,7 @@ func (b *bed) change(op sim.Op, object any) bool {
 	return false
 }
 
-// commit gives ports their endpoints, as "IPv4 ns/svc:http=a,b" with a comma-separated list of last address bytes.
+// commit sets the endpoints of ports, as "IPv4 ns/svc:http=a,b" with a comma-separated list of last address bytes.
 func (b *bed) commit(ports ...string) *bed {
 	b.kernel.generation.Dispatch++
 	b.write(ports...)
@@ -145,7 +145,7 @@ func (b *bed) write(ports ...string) {
 	}
 }
 
-// saw expects the sights of a step.
+// saw runs a step and compares its sights.
 func (b *bed) saw(want ...string) {
 	b.t.Helper()
 	b.step()
@@ -155,7 +155,7 @@ func (b *bed) saw(want ...string) {
 	b.sights = nil
 }
 
-// showing begins with Service a and its endpoint 1, which are due at 0 ms and visible at 1 ms.
+// showing starts with Service a and its endpoint 1, scheduled at 0 ms and visible at 1 ms.
 func (b *bed) showing() *bed {
 	b.t.Helper()
 	b.change(sim.Add, service("a"))
@@ -206,7 +206,7 @@ func TestVisibleWithTheCommitThatBringsIt(t *testing.T) {
 		t.Error("its endpoints were not")
 	}
 	b.at(2).saw()
-	b.at(3).commit("IPv4 ns/a:http=1").saw() // half of it
+	b.at(3).commit("IPv4 ns/a:http=1").saw() // incomplete
 	b.at(4).commit("IPv4 ns/a:http=1,2").saw("Add a IPv4 due 1 visible 4")
 	b.at(5).commit().saw()
 	if b.Pending() != 0 {
@@ -224,14 +224,14 @@ func TestSuperseded(t *testing.T) {
 	b.at(4).commit("IPv4 ns/a:http=2").saw("Update a IPv4 due 2 visible 4")
 }
 
-// Back to what is there before any sync: no commit will come, and none is needed.
+// A change back to the shown state before any sync needs no commit.
 func TestBackToWhatWasShown(t *testing.T) {
 	b := newBed(t).showing()
 	b.at(2).change(sim.Update, slice("a"))
 	b.at(3).saw()
 	b.change(sim.Update, slice("a", "1"))
 	b.at(4).saw("Update a IPv4 due 2 visible 4 undone", "Update a IPv4 due 3 visible 4 undone")
-	b.at(5).change(sim.Update, slice("a", "2")) // and what comes next counts as ever
+	b.at(5).change(sim.Update, slice("a", "2")) // the next change counts as usual
 	b.at(6).commit("IPv4 ns/a:http=2").saw("Update a IPv4 due 5 visible 6")
 }
 
@@ -253,11 +253,11 @@ func TestUndoneInOneOfTwoPorts(t *testing.T) {
 	b.at(1).commit("IPv4 ns/a:http=1", "IPv4 ns/a:web=1").saw("Add a IPv4 due 0 visible 1")
 	b.at(2).change(sim.Update, of("2", ""))
 	b.at(3).change(sim.Update, of("1", ""))
-	b.at(4).saw("Update a IPv4 due 3 visible 4 undone") // only port http knew of it
+	b.at(4).saw("Update a IPv4 due 3 visible 4 undone") // it affected only port http
 	b.at(5).commit("IPv4 ns/a:web=").saw("Update a IPv4 due 2 visible 5")
 }
 
-// Unless a sync did see it: then the kernel has neither the state before nor the one after.
+// If a sync wrote the state in between, the kernel has neither the old state nor the new one.
 func TestBackToWhatWasShownAfterACommit(t *testing.T) {
 	b := newBed(t).showing()
 	b.at(2).change(sim.Update, slice("a", "2"))
@@ -273,7 +273,7 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 	if b.change(sim.Delete, slice("a", "1")) {
 		t.Error("the slice of a Service that is gone was awaited")
 	}
-	// Its rules stay for a while, but nothing leads to them.
+	// Its rules stay for a while, but no rule jumps to them.
 	b.kernel.detached["IPv4 ns/a:http"] = true
 	b.at(3).commit().saw("Delete a IPv4 due 2 visible 3")
 	if len(b.ports) != 0 {
@@ -352,7 +352,7 @@ func TestNodeMovesToAnotherZone(t *testing.T) {
 	b.at(3).commit("IPv4 ns/a:http=2").saw("Update  IPv4 due 2 visible 3")
 }
 
-// What is found after the generation moved again counts from then.
+// States that are read after the generation moved again count from then.
 func TestMovedDuringALook(t *testing.T) {
 	b := newBed(t)
 	b.change(sim.Add, service("a"))
@@ -378,11 +378,10 @@ func TestToolEnded(t *testing.T) {
 	b.at(6).saw("Update a IPv4 due 3 visible 4")
 	b.at(7).change(sim.Update, slice("a", "3"))
 	b.write("IPv4 ns/a:http=3")
-	b.at(7 + int(blindPeriod/time.Millisecond)).saw("Update a IPv4 due 7 visible 257 since 7") // nobody told
+	b.at(7 + int(blindPeriod/time.Millisecond)).saw("Update a IPv4 due 7 visible 257 since 7") // no report of a tool
 }
 
-// Where only reading shows a commit, it was made before the end of the read that shows it, and after the beginning of the
-// one that did not.
+// If only a read reveals a commit, the commit came before the end of that read and after the start of the previous one.
 func TestVisibleOnlyByReading(t *testing.T) {
 	b := newBed(t)
 	b.kernel.misses = true
@@ -397,7 +396,7 @@ func TestVisibleOnlyByReading(t *testing.T) {
 	b.saw("Update a IPv4 due 2 visible 640 since 300")
 }
 
-// A tool that had ended before a change was made did not bring it, also when its end is told of only then.
+// A tool that ended before a change was made did not write it, even if its end is reported later.
 func TestToolEndedBeforeTheChange(t *testing.T) {
 	b := newBed(t)
 	b.kernel.misses = true
@@ -410,10 +409,10 @@ func TestToolEndedBeforeTheChange(t *testing.T) {
 	b.ToolEnded(ended)
 	b.at(9).saw("Update a IPv4 due 4 visible 9 since 4")
 
-	// Nor what a look still missed that began later.
+	// It also did not write a state that a later read still missed.
 	b.at(10).change(sim.Update, slice("a", "3"))
 	ended = b.at(11).clock.Now()
-	b.kernel.generation.Dispatch++ // of something else
+	b.kernel.generation.Dispatch++ // an unrelated commit
 	b.at(12).saw()
 	b.ToolEnded(b.at(13).clock.Now())
 	b.saw()
@@ -422,7 +421,7 @@ func TestToolEndedBeforeTheChange(t *testing.T) {
 	b.at(14).saw("Update a IPv4 due 10 visible 14 since 12")
 }
 
-// Who asks about changes up to a moment is not kept waiting by later ones, also of the same port.
+// PendingSince for changes up to a moment ignores later changes, also of the same port.
 func TestPendingSince(t *testing.T) {
 	b := newBed(t)
 	b.change(sim.Add, service("a"))
@@ -447,7 +446,7 @@ func TestPendingSince(t *testing.T) {
 	pending(0, 0, 0, 0)
 	b.Recheck()
 	if early, now := b.PendingSince(epoch.Add(5*time.Millisecond)), b.PendingSince(b.clock.Now()); early != 0 || now != 2 {
-		t.Errorf("looked up anew: %d pending since before, %d since then, want 0 and 2", early, now)
+		t.Errorf("after Recheck: %d pending since before, %d since then, want 0 and 2", early, now)
 	}
 }
 
@@ -465,7 +464,7 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
-// Commits that bring nothing cost a few reads; a commit that brings all is seen in full.
+// Commits without effect cost a few reads. A commit with all changes is seen in full.
 func TestManyPending(t *testing.T) {
 	b := newBed(t)
 	const services = 1000
@@ -486,7 +485,7 @@ func TestManyPending(t *testing.T) {
 	}
 }
 
-// A queue does not grow with a subject that does nothing, and no change is lost.
+// A queue does not grow without bound if the subject does nothing, and no change is lost.
 func TestQueueIsBounded(t *testing.T) {
 	b := newBed(t)
 	b.change(sim.Add, service("a"))
@@ -515,13 +514,13 @@ func TestErrorsSayWhatIsMissing(t *testing.T) {
 	b.change(sim.Add, slice("a", "1", "2", "3"))
 	cancel()
 	err := b.Wait(ctx)
-	if err == nil || !strings.Contains(err.Error(), "service ns/a:http (TCP, IPv4): kernel has 0 of 3 endpoints, lacks 10.0.0.1:8080, 10.0.0.2:8080, 10.0.0.3:8080") {
+	if err == nil || !strings.Contains(err.Error(), "service ns/a:http (TCP, IPv4): kernel has 0 of 3 endpoints, missing 10.0.0.1:8080, 10.0.0.2:8080, 10.0.0.3:8080") {
 		t.Error(err)
 	}
 }
 
-// The generation is counted up a moment before the kernel turns to it. What a look in between did not see is found later,
-// and is as of then.
+// The kernel increments the generation shortly before the new rules take effect. A later read finds what a read in
+// between missed, and counts it from that read.
 func TestGenerationBeforeItsRules(t *testing.T) {
 	b := newBed(t)
 	b.change(sim.Add, service("a"))
@@ -531,24 +530,24 @@ func TestGenerationBeforeItsRules(t *testing.T) {
 	b.step()
 	b.kernel.onPort = func() { b.at(7) }
 	b.at(5).force = true
-	b.saw() // the look that still missed it
+	b.saw() // the read that still missed it
 	b.write("IPv4 ns/a:http=1")
 	b.at(8).saw()
-	b.at(8 + int(blindPeriod/time.Millisecond)).saw("Add a IPv4 due 0 visible 5") // not as of 3
+	b.at(8 + int(blindPeriod/time.Millisecond)).saw("Add a IPv4 due 0 visible 5") // not 3
 }
 
-// A Sight says how much earlier its change may have been visible: since the poll before, the change's due time, or what a read
-// that missed it allows.
+// Uncertainty returns how much earlier the change may have been visible: since the poll before, the change's due time,
+// or the start of a read that missed it.
 func TestUncertainty(t *testing.T) {
 	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
 	for _, c := range []struct {
-		sight Sight
+		sight VisibleChange
 		want  int
 	}{
-		{Sight{Due: at(10), Visible: at(50), Polled: at(49)}, 1},
-		{Sight{Due: at(10), Visible: at(50), Polled: at(3)}, 40},
-		{Sight{Due: at(10), Visible: at(50), Polled: at(60)}, 0},
-		{Sight{Due: at(10), Visible: at(50), Polled: at(49), Since: at(30)}, 20},
+		{VisibleChange{Due: at(10), Visible: at(50), Polled: at(49)}, 1},
+		{VisibleChange{Due: at(10), Visible: at(50), Polled: at(3)}, 40},
+		{VisibleChange{Due: at(10), Visible: at(50), Polled: at(60)}, 0},
+		{VisibleChange{Due: at(10), Visible: at(50), Polled: at(49), Since: at(30)}, 20},
 	} {
 		if got := c.sight.Uncertainty(); got != time.Duration(c.want)*time.Millisecond {
 			t.Errorf("%+v: %v, want %d ms", c.sight, got, c.want)
@@ -556,7 +555,7 @@ func TestUncertainty(t *testing.T) {
 	}
 }
 
-// What waits since just now is polled for more often than what has waited for long.
+// A new change is polled for more often than one that has waited for long.
 func TestPeriodGrowsWithTheWait(t *testing.T) {
 	b := newBed(t)
 	b.change(sim.Add, service("svc"))

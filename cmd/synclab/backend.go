@@ -11,17 +11,17 @@ import (
 )
 
 var (
-	backends = []string{string(proxier.Iptables), string(proxier.Direct), string(proxier.Nftables)}
+	backends = []string{string(proxier.Iptables), string(proxier.Nftables)}
 	variants = []string{string(iptables.Legacy), string(iptables.Nft)}
 	layouts  = []string{string(iptables.Classic), string(iptables.Tree)}
 )
 
-// backendFlags say how rules are written, and which.
+// backendFlags choose the backend, variant and layout of the rules.
 type backendFlags struct{ backend, variant, layout string }
 
 func (f *backendFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.backend, "backend", "", "`backend` that writes rules: "+orWords(backends)+" (default: nftables where that is the configuration's mode, else iptables)")
+	flags.StringVar(&f.backend, "backend", "", "`backend` that writes rules: "+orWords(backends)+" (default: nftables if the configuration's mode is nftables, else iptables)")
 	flags.StringVar(&f.variant, "variant", variants[0], "`variant` of iptables: "+strings.Join(variants, " or "))
 	flags.StringVar(&f.layout, "layout", layouts[0], "`layout` of the iptables rules: "+strings.Join(layouts, " or "))
 	complete(cmd, "backend", backends...)
@@ -40,16 +40,13 @@ func (f *backendFlags) check(cmd *cobra.Command) error {
 	}
 	for _, flag := range []string{"variant", "layout"} {
 		if f.backend == string(proxier.Nftables) && cmd.Flags().Changed(flag) {
-			return badUsage(cmd, "--%s is of iptables: it has no meaning with --backend %s", flag, f.backend)
+			return badUsage(cmd, "--%s is only for iptables: it has no meaning with --backend %s", flag, f.backend)
 		}
-	}
-	if f.backend == string(proxier.Direct) && f.variant != string(iptables.Legacy) {
-		return badUsage(cmd, "--backend %s is for --variant %s: the other one has no tables of its own in the kernel", f.backend, iptables.Legacy)
 	}
 	return nil
 }
 
-// apply fills in what o, with its configuration read, is asked to write.
+// apply sets the backend, variant and layout of o, whose configuration is read already.
 func (f *backendFlags) apply(o *proxyOptions) {
 	o.backend = proxier.BackendKind(f.backend)
 	if o.backend == "" {
@@ -63,7 +60,7 @@ func (f *backendFlags) apply(o *proxyOptions) {
 	}
 }
 
-// orWords writes "a or b", or "a, b or c".
+// orWords returns "a or b", or "a, b or c".
 func orWords(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]

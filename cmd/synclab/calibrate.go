@@ -11,13 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/model"
 )
 
-// calibrated are the subjects of a calibration where none are chosen: what clusters run, and what they might.
+// calibrated are the default subjects of a calibration: what clusters run, and what they might run.
 var calibrated = []string{"kube-proxy/iptables-legacy", "kube-proxy/iptables-nft", "kube-proxy/nftables", "synclab/iptables-legacy", "synclab/nftables"}
 
-// calibrateFlags are those of `synclab calibrate`.
+// calibrateFlags are the flags of `synclab calibrate`.
 type calibrateFlags struct {
 	subjects subjectFlags
 	o        bench.CalibrateOptions
@@ -26,12 +27,12 @@ type calibrateFlags struct {
 func (f *calibrateFlags) register(cmd *cobra.Command) {
 	f.subjects.register(cmd, "kube-proxy's three, synclab/iptables-legacy and synclab/nftables")
 	flags := cmd.Flags()
-	for _, flag := range []string{"max-time", "feed"} { // the budget is the time; all are fed alike
+	for _, flag := range []string{"max-time", "feed"} { // --budget limits the time; all subjects have the same feed
 		if err := flags.MarkHidden(flag); err != nil {
 			panic(err)
 		}
 	}
-	flags.DurationVar(&f.o.Budget, "budget", 5*time.Minute, "`time` that it may take")
+	flags.DurationVar(&f.o.Budget, "budget", 5*time.Minute, "`time` for the whole calibration")
 	flags.IntVar(&f.o.MaxServices, "max-services", 0, "Services of the largest cell: a `number` (default: 8000; with --hold-out 10000)")
 	flags.BoolVar(&f.o.HoldOut, "hold-out", false, "fit to a fifth of --max-services, and compare larger cells with their predictions")
 	flags.Uint64Var(&f.o.Seed, "seed", 1, "`seed` of the clusters, of their changes, and of the fit")
@@ -53,13 +54,13 @@ func (f *calibrateFlags) read(cmd *cobra.Command) (bench.CalibrateOptions, error
 	}
 	switch {
 	case run.maxTime > 0:
-		return f.o, badUsage(cmd, "--max-time is not for calibrate: --budget says how long all of it may take")
+		return f.o, badUsage(cmd, "--max-time is not for calibrate: limit the time with --budget")
 	case f.o.Budget <= 0:
 		return f.o, badUsage(cmd, "--budget %v: want more than 0", f.o.Budget)
 	case cmd.Flags().Changed("max-services") && f.o.MaxServices < 20:
-		return f.o, badUsage(cmd, "--max-services %d: want at least 20, or there are no two sizes", f.o.MaxServices)
+		return f.o, badUsage(cmd, "--max-services %d: want at least 20, for two sizes", f.o.MaxServices)
 	case f.o.HoldOut && cmd.Flags().Changed("max-services") && f.o.MaxServices < 100:
-		return f.o, badUsage(cmd, "--max-services %d: want at least 100 with --hold-out, or there are no two sizes to fit", f.o.MaxServices)
+		return f.o, badUsage(cmd, "--max-services %d: want at least 100 with --hold-out, for two sizes to fit", f.o.MaxServices)
 	case f.o.Run.Force && f.o.Run.Out == "":
 		return f.o, badUsage(cmd, "--force replaces the run in --out, which is not given")
 	}
@@ -78,18 +79,17 @@ func newCalibrate(s streams) *cobra.Command {
 		Short: "Measure small clusters and fit what larger ones would cost",
 		Long: `Calibrate measures full syncs into empty tables and over existing rules, single
 changes and bursts of changes, the subjects in turn, until --budget is used. It
-begins with small clusters and climbs: the next one is always where the laws so
-far know least, up to --max-services and to what there is time for. To the records
-it fits, for each subject, laws of what a sync costs and where the time goes, of
-memory, rules and first packets, and keeps them with the run as
-` + model.File + `: for this kernel, these tools and this processor.
+begins with small clusters. The next cluster is always where the cost model so far
+is least certain, up to --max-services and as the time allows. Then it fits a cost
+model for each subject: durations and phases of a sync, memory, rules and first
+packets. It keeps the model with the run as ` + model.File + `. The model is for this
+kernel, these tools and this processor.
 
-With --hold-out the laws are tried: fitted to a fifth of --max-services, they have
-to predict larger clusters, with other endpoints and of another shape. The errors
-are printed by quantity, by subject and by how far beyond the fit they are, and
-kept in ` + model.File + `.
+--hold-out tests the model: fitted to a fifth of --max-services, it predicts larger
+clusters, with other endpoints and of another shape. The errors are printed by
+quantity, by subject and by distance from the fit, and kept in ` + model.File + `.
 
-Ctrl-C keeps what was measured until then, and the model of it.`,
+Ctrl-C keeps what was measured until then, and its model.`,
 		Example: `  synclab calibrate
   synclab calibrate --subjects kube-proxy/nftables,synclab/nftables --budget 2m
   synclab calibrate --hold-out --max-services 10000 --budget 18m`,
@@ -112,7 +112,7 @@ func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
 	}
 	fit := model.FitOptions{Seed: o.Seed}
 	o.Run.Command, o.Run.WorkerArgs, o.Run.ProxyArgs, o.Run.Stderr = commandLine(os.Args), []string{"worker"}, []string{"proxy"}, s.err
-	o.Judge = func(subject string, records []bench.Record, asked bench.CalibrationCell, cells []bench.CalibrationCell) []bench.Judgement {
+	o.Judge = func(subject string, records []raw.Record, asked bench.CalibrationCell, cells []bench.CalibrationCell) []bench.Judgement {
 		return model.Judge(subject, records, fit, asked, cells)
 	}
 	pass := 0
@@ -129,10 +129,10 @@ func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
 			fmt.Fprintln(s.err, title)
 		}
 	}
-	o.Run.Progress = func(p bench.Progress) { o.Told(p, o.Budget) } // before the first pass: building kube-proxy
+	o.Run.Progress = func(p bench.Progress) { o.Told(p, o.Budget) } // before the first pass: the build of kube-proxy
 	fmt.Fprintf(s.err, "seed %d, budget %v\n", o.Seed, o.Budget)
 	if busy := bench.LoadAverage(); busy > float64(runtime.NumCPU())/2 {
-		fmt.Fprintf(s.err, "the machine has other work to do: a load of %.1f on %d CPUs; times will scatter, and intervals be wide\n", busy, runtime.NumCPU())
+		fmt.Fprintf(s.err, "the machine is busy: a load of %.1f on %d CPUs; times will vary, and intervals will be wide\n", busy, runtime.NumCPU())
 	}
 	dir, err := bench.Calibrate(ctx, o)
 	if dir == "" {
@@ -141,15 +141,15 @@ func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
 	return errors.Join(err, writeModel(s, dir, o.HoldOut, fit))
 }
 
-// writeModel fits what was measured and prints it.
+// writeModel fits the cost model and prints it.
 func writeModel(s streams, dir string, holdOut bool, o model.FitOptions) error {
-	run, records, err := bench.ReadRun(dir)
+	run, records, err := raw.ReadRun(dir)
 	if err != nil {
 		return err
 	}
 	m, err := model.Fit(run, records, o)
 	if err != nil {
-		return fmt.Errorf("what was measured is in %s: %w", dir, err)
+		return fmt.Errorf("fit the cost model to %s: %w", dir, err)
 	}
 	if holdOut {
 		if m.Validation, err = model.Validate(run, records, 0, o); err != nil {
@@ -165,6 +165,6 @@ func writeModel(s streams, dir string, holdOut bool, o model.FitOptions) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(s.out, "\n%s/%s\n'synclab report %s' shows what was measured\n", dir, model.File, dir)
+	_, err = fmt.Fprintf(s.out, "\n%s/%s\n'synclab report %s' shows the measurements\n", dir, model.File, dir)
 	return err
 }

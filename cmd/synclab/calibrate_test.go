@@ -6,26 +6,26 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/model"
 )
 
-// A calibration of two sizes leaves an ordinary run and a model that predicts a third one, here only.
+// A calibration of two sizes makes an ordinary run, and a model that predicts a third size, for this machine only.
 func TestCalibrate(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "run")
 	const subject = "synclab/nftables"
-	status, stdout, stderr := invoke(t, "calibrate", "--subjects", subject, "--max-services", "20", "--budget", "12s", "--seed", "3", "--out", out)
+	status, stdout, stderr := invoke(t, "calibrate", "--subjects", subject, "--max-services", "20", "--budget", "20s", "--seed", "3", "--out", out)
 	if strings.Contains(stderr, "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
 		t.Skip(stderr)
 	}
 	if status != exitDone {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
-	run, records, err := bench.ReadRun(out)
-	if err != nil || run.Status != bench.StatusComplete || run.Seed != 3 || run.Feed != bench.FeedAPI {
+	run, records, err := raw.ReadRun(out)
+	if err != nil || run.Status != raw.StatusComplete || run.Seed != 3 || run.Feed != raw.FeedAPI {
 		t.Fatalf("%+v, %v", run, err)
 	}
-	for _, metric := range []bench.Metric{bench.FullSync, bench.PartialSync, bench.Plan, bench.ToolSys, bench.Changes, bench.PeakRSS, bench.RulesKernel, bench.FirstPacket} {
+	for _, metric := range []raw.Metric{raw.FullSync, raw.PartialSync, raw.Plan, raw.ToolSys, raw.Changes, raw.PeakRSS, raw.RulesKernel, raw.FirstPacket} {
 		if count(records, subject, metric) == 0 {
 			t.Errorf("no %s", metric)
 		}
@@ -58,7 +58,7 @@ func TestCalibrate(t *testing.T) {
 // Mistakes are refused before anything starts.
 func TestCalibrateRefuses(t *testing.T) {
 	for _, args := range [][]string{
-		{"--subjects", "nobody/nowhere"}, {"--budget", "0s"}, {"--max-services", "5"}, {"--hold-out", "--max-services", "40"}, {"--force"}, {"a-scenario"}, {"--max-time", "3s"},
+		{"--subjects", "none/nowhere"}, {"--budget", "0s"}, {"--max-services", "5"}, {"--hold-out", "--max-services", "40"}, {"--force"}, {"a-scenario"}, {"--max-time", "3s"},
 	} {
 		if status, _, stderr := invoke(t, append([]string{"calibrate"}, args...)...); status != exitUsage {
 			t.Errorf("%v: status %d, %s", args, status, stderr)

@@ -15,11 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"synclab/bench/outfile"
-	"synclab/sim"
 	"synclab/sim/capture"
+	"synclab/sim/manifests"
 )
 
-// captureOptions are what `synclab capture` was asked for.
+// captureOptions are the options of `synclab capture`.
 type captureOptions struct {
 	cluster   clusterFlags
 	anonymize bool
@@ -32,22 +32,20 @@ func newCapture(s streams) *cobra.Command {
 	var o captureOptions
 	cmd := &cobra.Command{
 		Use:   "capture",
-		Short: "Take the Services, EndpointSlices and Nodes of a cluster into a file",
-		Long: `Capture lists the Services, EndpointSlices and Nodes of a cluster and writes what
-a Service proxy reads of them to a file that 'synclab run -f' and 'synclab rules
--f' take. It only reads, and needs the right to list these three.
+		Short: "Write the Services, EndpointSlices and Nodes of a cluster to a file",
+		Long: `Capture lists the Services, EndpointSlices and Nodes of a cluster. It writes what a
+Service proxy reads of them to a file for 'synclab run -f' and 'synclab rules -f'.
+It only reads, and needs the right to list these three.
 
-With --anonymize nothing of the cluster can be read from the file: names, zones,
-addresses and ranges are replaced by drawn ones, consistently, so that the rules
-made of it are as many and of the same shape; NodePorts and times, too. Nothing is
-kept that would lead back. Kept are the ports of Services and endpoints, how many
-there are of everything and what belongs together, and in which order objects were
-made: who knows the cluster may recognize it by that, and see that two captures are
-of one cluster.
+--anonymize replaces names, zones, addresses, ranges, NodePorts and times by random
+ones, consistently: the rules are as many and of the same shape. Nothing is kept
+that could reverse it. The file still has the ports of Services and endpoints, the
+numbers of objects, their relations, and the order in which they were created. By
+these, people who know the cluster may recognize it, or recognize two captures of
+the same cluster.
 
-With --for it goes on to watch them and writes a trace: what there was at first
-and every change, with the time at which it came. 'synclab plan --churn-from'
-plays it.`,
+--for also watches the cluster for a time and writes a trace: the first state and
+every change, with its time. 'synclab plan --churn-from' replays it.`,
 		Example: `  synclab capture -o snapshot.yaml
   synclab capture --kubeconfig ~/.kube/config --context prod --anonymize -o snapshot.yaml
   synclab capture --for 30m -o trace.jsonl         # and what changes for half an hour
@@ -55,25 +53,25 @@ plays it.`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.out == "" {
-				return badUsage(cmd, "-o is missing: where to write to, or - for stdout")
+				return badUsage(cmd, "-o is missing: want a file, or - for stdout")
 			}
 			switch given := cmd.Flags().Changed("for"); {
 			case given && o.length <= 0:
 				return badUsage(cmd, "--for %v: want more than 0", o.length)
 			case given && o.anonymize:
-				return badUsage(cmd, "--for and --anonymize exclude each other: changes are written as they come, by their names")
+				return badUsage(cmd, "--for and --anonymize exclude each other: a trace has real names")
 			}
 			return runCapture(cmd.Context(), s, o)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.cluster.kubeconfig, "kubeconfig", "", "`file` that says where the cluster is (default: $KUBECONFIG, or ~/.kube/config)")
+	flags.StringVar(&o.cluster.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster (default: $KUBECONFIG, or ~/.kube/config)")
 	o.cluster.registerExec(flags)
 	flags.StringVar(&o.cluster.context, "context", "", "`name` of the kubeconfig's context (default: its current one)")
-	flags.BoolVar(&o.anonymize, "anonymize", false, "replace names and addresses, irreversibly, and leave out all that rules do not depend on")
+	flags.BoolVar(&o.anonymize, "anonymize", false, "replace names and addresses, irreversibly, and omit everything that rules do not depend on")
 	flags.StringVarP(&o.out, "output", "o", "", "`file` to write, or - for stdout")
 	flags.BoolVar(&o.force, "force", false, "replace the file")
-	flags.DurationVar(&o.length, "for", 0, "`time` to follow the cluster for: a trace, in lines of JSON, instead of a snapshot")
+	flags.DurationVar(&o.length, "for", 0, "`time` to follow the cluster: write a trace, in lines of JSON, instead of a snapshot")
 	if err := errors.Join(cmd.MarkFlagFilename("kubeconfig"), cmd.MarkFlagFilename("output", "yaml", "yml")); err != nil {
 		panic(err)
 	}
@@ -90,7 +88,7 @@ func runCapture(ctx context.Context, s streams, o captureOptions) error {
 	if err != nil {
 		return err
 	}
-	cfg.QPS, cfg.Burst = 50, 100 // pages, one after another: the server paces them
+	cfg.QPS, cfg.Burst = 50, 100 // the pages of a list come one after the other, so the server sets the rate
 	client, err := newClient(cfg, "application/vnd.kubernetes.protobuf")
 	if err != nil {
 		return err
@@ -112,7 +110,7 @@ func runCapture(ctx context.Context, s streams, o captureOptions) error {
 		}
 		objects = ranges.Objects
 	}
-	write := func(w io.Writer) error { return sim.WriteObjects(w, objects) }
+	write := func(w io.Writer) error { return manifests.WriteObjects(w, objects) }
 	if o.out == "-" {
 		err = write(verbatim(s.out))
 	} else {
@@ -129,7 +127,7 @@ func runCapture(ctx context.Context, s streams, o captureOptions) error {
 	return nil
 }
 
-// tellRanges: a proxy's clusterCIDR is in its configuration, not in the objects, and must follow them.
+// tellRanges prints ranges. A proxy's clusterCIDR is in its configuration, not in the objects, and must match them.
 func tellRanges(w io.Writer, what string, ranges []netip.Prefix) {
 	for _, r := range ranges {
 		fmt.Fprintln(w, what, r)

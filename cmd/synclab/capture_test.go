@@ -12,27 +12,30 @@ import (
 
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/api"
 	"synclab/sim/front"
+	"synclab/sim/manifests"
+	"synclab/sim/world"
 )
 
-// served is a cluster behind the API front, and the kubeconfig for it.
+// served returns a cluster behind a fake API server, and its kubeconfig.
 func served(t *testing.T, services int) (objects *sim.Objects, kubeconfig string) {
 	t.Helper()
 	s, err := scenarios.Load("mixed-types", nil, scenarios.Sizes{Services: services, Endpoints: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if objects, err = sim.Generate(s.Shape, 3); err != nil {
+	if objects, err = world.Generate(s.Shape, 3); err != nil {
 		t.Fatal(err)
 	}
 	_, kubeconfig = clusterOf(t, objects)
 	return objects, kubeconfig
 }
 
-// clusterOf puts objects behind the API front, and says how to reach them.
-func clusterOf(t *testing.T, objects *sim.Objects) (cluster *sim.Cluster, kubeconfig string) {
+// clusterOf serves objects with a fake API server, and returns its kubeconfig.
+func clusterOf(t *testing.T, objects *sim.Objects) (cluster *api.Cluster, kubeconfig string) {
 	t.Helper()
-	cluster = sim.NewCluster(clock.RealClock{})
+	cluster = api.NewCluster(clock.RealClock{})
 	t.Cleanup(cluster.Stop)
 	if err := cluster.Load(t.Context(), objects); err != nil {
 		t.Fatal(err)
@@ -54,7 +57,7 @@ func clusterOf(t *testing.T, objects *sim.Objects) (cluster *sim.Cluster, kubeco
 	return cluster, kubeconfig
 }
 
-// What is captured makes the same rules as the cluster itself; anonymized, others.
+// A capture makes the same rules as the cluster; an anonymized one makes others.
 func TestCapture(t *testing.T) {
 	objects, kubeconfig := served(t, 30)
 	dir := t.TempDir()
@@ -63,7 +66,7 @@ func TestCapture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sim.WriteObjects(file, objects); err != nil {
+	if err := manifests.WriteObjects(file, objects); err != nil {
 		t.Fatal(err)
 	}
 	file.Close()
@@ -104,9 +107,9 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// Legacy spellings that an API server holds go into a capture and come out of it; anonymized, they restrict as much.
+// A capture keeps legacy spellings of an API server; anonymized, they restrict as much.
 func TestCaptureOfLegacyAddresses(t *testing.T) {
-	objects, err := sim.ReadObjects([]string{"-"}, strings.NewReader(legacySpelling.Replace(legacyService)), sim.ReadOptions{})
+	objects, err := manifests.ReadObjects([]string{"-"}, strings.NewReader(legacySpelling.Replace(legacyService)), manifests.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +137,7 @@ func TestCaptureOfLegacyAddresses(t *testing.T) {
 	hidden := rules("hidden.yaml", "", "--anonymize")
 	for _, part := range []string{"\n-A ", " -s ", "/28 ", "/16 ", "--to-destination "} {
 		if w, g := strings.Count(want, part), strings.Count(hidden, part); w != g || w == 0 {
-			t.Errorf("anonymized, %q stands %d times in the rules; want %d", part, g, w)
+			t.Errorf("anonymized, %q is %d times in the rules; want %d", part, g, w)
 		}
 	}
 }

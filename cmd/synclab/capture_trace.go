@@ -14,8 +14,8 @@ import (
 	"synclab/sim/live"
 )
 
-// recordTrace follows a cluster for some time and writes to out, as lines of JSON, what it has at first and every change
-// after that. It ends early, and well, when ctx does.
+// recordTrace follows a cluster for some time. It writes to out, as lines of JSON, the first state and every change.
+// When ctx ends, it ends early without an error.
 func recordTrace(ctx context.Context, s streams, client kubernetes.Interface, host, out string, length time.Duration) error {
 	var summary live.Summary
 	var took time.Duration
@@ -33,12 +33,12 @@ func recordTrace(ctx context.Context, s streams, client kubernetes.Interface, ho
 				return encoder.Snapshot(o)
 			},
 			Change:  encoder.Change,
-			Trouble: func(err error) { fmt.Fprintln(s.err, "the cluster:", err) },
+			Trouble: func(err error) { fmt.Fprintln(s.err, "follow the cluster:", err) },
 		}
 		var err error
 		summary, err = live.Follow(ctx, client, follow)
 		if err == nil && !begun {
-			return errors.Join(errors.New("interrupted before all was listed"), ctx.Err())
+			return errors.Join(errors.New("interrupted before all objects were listed"), ctx.Err())
 		}
 		took = time.Since(began)
 		return err

@@ -10,9 +10,10 @@ import (
 
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/world"
 )
 
-// watchedWriter calls, once each, what belongs to a word that has been written to it.
+// watchedWriter calls the function of a word, once, when the word is written.
 type watchedWriter struct {
 	bytes.Buffer
 	seen map[string]func()
@@ -29,9 +30,9 @@ func (w *watchedWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// A trace has what there was, then what changed, and an interrupt ends it well.
+// A trace has the first state, then the changes, and an interrupt ends it without an error.
 func TestCaptureTrace(t *testing.T) {
-	objects, err := sim.Generate(scenarios.Shape{Services: 12, Endpoints: scenarios.Endpoints{Count: 3}}, 1)
+	objects, err := world.Generate(scenarios.Shape{Services: 12, Endpoints: scenarios.Endpoints{Count: 3}}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func TestCaptureTrace(t *testing.T) {
 			}()
 		}
 	}
-	// One after the other: Services and EndpointSlices come by watches of their own, in any order.
+	// One after the other, because Services and EndpointSlices have separate watches, in any order.
 	errs := &watchedWriter{seen: map[string]func(){"following them": apply(sim.Change{Op: sim.Update, Object: changed})}}
 	out := &watchedWriter{seen: map[string]func(){
 		`"Update"`: apply(sim.Change{Op: sim.Delete, Object: objects.Services[1]}), `"Delete"`: interrupt,

@@ -8,13 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/proxier/iptables"
 )
 
-// checkedScenario has everything in it that invariants speak of: Services of all types and protocols, some without
-// endpoints; changes, a restart over unchanged objects, and a fault.
+// checkedScenario has everything that invariants need: Services of all types and protocols, some without endpoints;
+// changes, a restart over unchanged objects, and a fault.
 const checkedScenario = `name: checked
 description: "invariants after changes and a restart"
 seed: 7
@@ -45,8 +46,8 @@ steps:
   - check: {}
 `
 
-// runChecked runs it, with other last steps if some are given.
-func runChecked(t *testing.T, subjects []string, steps string) []bench.Record {
+// runChecked runs checkedScenario, with other last steps if given.
+func runChecked(t *testing.T, subjects []string, steps string) []raw.Record {
 	t.Helper()
 	text := checkedScenario
 	if steps != "" {
@@ -61,12 +62,12 @@ func runChecked(t *testing.T, subjects []string, steps string) []bench.Record {
 	return records
 }
 
-// available are those of some subjects that the machine has the tools for.
+// available returns the subjects whose tools the machine has.
 func available(t *testing.T, names ...string) []string {
 	t.Helper()
 	var found []string
 	for _, name := range names {
-		subject, err := bench.ParseSubject(name)
+		subject, err := subject.ParseSubject(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +80,7 @@ func available(t *testing.T, names ...string) []string {
 	return found
 }
 
-// The lab's own proxier violates nothing, and every invariant that applies to it is looked at twice.
+// The lab's own proxier violates no invariant, and every invariant that applies to it is checked twice.
 func TestCheckFindsNothing(t *testing.T) {
 	subjects := available(t, "synclab/iptables-legacy-tree", "synclab/iptables-nft", "synclab/nftables")
 	records := runChecked(t, subjects, "")
@@ -88,28 +89,28 @@ func TestCheckFindsNothing(t *testing.T) {
 		for _, r := range records {
 			switch {
 			case r.Subject != subject:
-			case r.Metric == bench.Violation:
+			case r.Metric == raw.Violation:
 				t.Errorf("%s: %s %s %s: %s", subject, r.Step, r.Invariant, r.Service, r.Error)
-			case r.Metric == bench.Checked && r.Value > 0:
+			case r.Metric == raw.InvariantChecks && r.Value > 0:
 				looked[r.Invariant]++
 			}
 		}
 		for _, invariant := range []string{"I1", "I2", "I3", "I4", "I6", "I7", "I8", "I9", "I10", "I11", "I12"} {
 			if looked[invariant] != 2 {
-				t.Errorf("%s: %s was looked at %d times", subject, invariant, looked[invariant])
+				t.Errorf("%s: %s was checked %d times", subject, invariant, looked[invariant])
 			}
 		}
 		if looked["I13"] != 1 {
-			t.Errorf("%s: I13 was looked at %d times, want after the restart", subject, looked["I13"])
+			t.Errorf("%s: I13 was checked %d times, want after the restart", subject, looked["I13"])
 		}
 		if want := strings.Contains(subject, "iptables"); (looked["I5"] == 2) != want {
-			t.Errorf("%s: I5 was looked at %d times", subject, looked["I5"])
+			t.Errorf("%s: I5 was checked %d times", subject, looked["I5"])
 		}
 	}
 }
 
-// A kernel that somebody broke is found, in a subject that does not mend it (k/k#129128), and every violation says how to
-// see it again.
+// External writes are found if the subject does not repair them (k/k#129128). Every violation has the command that
+// reproduces it.
 func TestCheckFindsAFlush(t *testing.T) {
 	const subject = "kube-proxy/iptables-legacy"
 	_, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
@@ -126,11 +127,11 @@ func TestCheckFindsAFlush(t *testing.T) {
 `)
 	violated := map[string]int{}
 	for _, r := range records {
-		if r.Metric != bench.Violation {
+		if r.Metric != raw.Violation {
 			continue
 		}
 		violated[r.Invariant]++
-		if r.Value != 1 || !strings.Contains(r.Error, "; seed 7; again: synclab ") {
+		if r.Value != 1 || !strings.Contains(r.Error, "; seed 7; reproduce with: synclab ") {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -144,8 +145,8 @@ func TestCheckFindsAFlush(t *testing.T) {
 	}
 }
 
-// brokenRestore stands in front of the real tool. The first restore of the second proxier that calls it leaves out where
-// Services are found, and fails.
+// brokenRestore wraps the real tool. In the first restore of the second proxier that calls it, it omits the Services'
+// dispatch rules, and fails.
 const brokenRestore = `#!/bin/sh
 here=$(dirname "$0")
 case " $* " in *" --noflush "*) ;; *) exec %[1]s "$@" ;; esac
@@ -162,8 +163,8 @@ echo "iptables-restore: it broke off" >&2
 exit 1
 `
 
-// A tool that leaves a table half written is found, though the proxier mends it: by what the table held before the restore
-// that failed, and after it. Where nothing makes restores fail, only tables that have settled are looked at.
+// A tool that leaves a table half written is found, although the proxier repairs the table: the tables before and after
+// the failed restore show it. Without faults of restores, only converged tables are checked.
 func TestCheckFindsABrokenRestore(t *testing.T) {
 	const tool, subject = "iptables-legacy-restore", "synclab/iptables-legacy"
 	subjects := available(t, subject)
@@ -185,7 +186,7 @@ func TestCheckFindsABrokenRestore(t *testing.T) {
 		violated    bool
 	}{
 		{"restores fail", strings.Replace(steps, "  - restart:", "  - fault: restore-fails\n  - restart:", 1), true},
-		{"nobody expects that restores fail", steps, false},
+		{"no fault makes restores fail", steps, false},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			dir := t.TempDir()
@@ -199,7 +200,7 @@ func TestCheckFindsABrokenRestore(t *testing.T) {
 			}
 			violated := map[string]string{}
 			for _, r := range records {
-				if r.Metric == bench.Violation {
+				if r.Metric == raw.Violation {
 					violated[r.Invariant] += r.Error + "\n"
 				}
 			}
@@ -208,10 +209,10 @@ func TestCheckFindsABrokenRestore(t *testing.T) {
 			}
 			delete(violated, "I5")
 			if len(violated) > 0 {
-				t.Errorf("what the proxier mended is violated: %v", violated)
+				t.Errorf("a table that the proxier repaired is violated: %v", violated)
 			}
 			if !checked(records, subject, "I5") {
-				t.Error("I5 was not looked at in tables that have settled")
+				t.Error("I5 was not checked in converged tables")
 			}
 		})
 	}

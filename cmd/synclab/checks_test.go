@@ -13,11 +13,11 @@ import (
 	"synclab/bench/invariants"
 )
 
-// mutation says which test breaks what a check looks at, and sees the check fail.
+// mutation names a test that breaks what a check verifies, and expects the check to fail.
 type mutation struct{ check, dir, test string }
 
-// mutations are those of every check in the lab. A check that comes in groups is listed by group; what is in a group is
-// enumerated below, from the code.
+// mutations has a mutation for every check in the lab. Grouped checks are listed by group; the test enumerates a group's
+// checks from the code.
 var mutations = []mutation{
 	{"violation", "bench/soak", "TestJudge"},
 	{"misrouted", "bench/soak", "TestJudge"},
@@ -29,7 +29,7 @@ var mutations = []mutation{
 	{"invariants, where evidence is missing", "bench/invariants", "TestMissingEvidence"},
 	{"invariants, of a subject that is not known", "bench/invariants", "TestUnknownSubject"},
 	{"invariants, in the kernel", "bench/invariants", "TestKernelIsFoundBroken"},
-	{"invariants, flows of a stream", "bench", "TestFlowsCountForInvariants"},
+	{"invariants, flows of a stream", "bench/check", "TestFlowsCountForInvariants"},
 	{"invariants, in a run: a flush", "cmd/synclab", "TestCheckFindsAFlush"},
 	{"invariants, in a run: a broken restore", "cmd/synclab", "TestCheckFindsABrokenRestore"},
 	{"conform: every rule counts", "bench/conform", "TestDiffSeesEveryRule"},
@@ -46,9 +46,9 @@ var mutations = []mutation{
 	{"visible: what is missing", "bench/visible", "TestErrorsSayWhatIsMissing"},
 	{"visible: how long it has been missing", "bench/visible", "TestMissingSinceTheOldestChange"},
 	{"virtual: every promise", "bench/virtual", "TestBrokenPromises"},
-	{"doctor: every check", "bench", "TestExamineBroken"},
-	{"doctor: go and kube-proxy", "bench", "TestExamineKubeProxy"},
-	{"doctor: cache folder", "bench", "TestExamineCache"},
+	{"doctor: every check", "bench/machine", "TestExamineBroken"},
+	{"doctor: go and kube-proxy", "bench/machine", "TestExamineKubeProxy"},
+	{"doctor: cache folder", "bench/machine", "TestExamineCache"},
 	{"drift: whatever others do to tables", "proxier", "TestDrift"},
 	{"drift: layout tree", "proxier", "TestTreeDrift"},
 	{"drift: large clusters", "proxier", "TestDriftInLargeCluster"},
@@ -60,7 +60,7 @@ var mutations = []mutation{
 	{"closed form: rules that the kernel does not have", "reports", "TestRuleMismatch"},
 }
 
-// Every mutation's test is there, and every check that the code names has one.
+// Every mutation's test exists, and every check in the code has a mutation.
 func TestEveryCheckHasAMutation(t *testing.T) {
 	tests := map[string][]string{}
 	checks := map[string]bool{}
@@ -84,7 +84,7 @@ func TestEveryCheckHasAMutation(t *testing.T) {
 	t.Logf("%d mutations, and %d invariants in two of them", len(mutations), len(invariants.All()))
 }
 
-// parsed are the files of a folder of the module.
+// parsed returns the files of a folder of the module.
 func parsed(t *testing.T, pattern string) []*ast.File {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join("../..", pattern))
@@ -115,7 +115,7 @@ func testsIn(t *testing.T, dir string) []string {
 	return tests
 }
 
-// failureKinds are the constants of bench/soak/judge.go.
+// failureKinds returns the constants of bench/soak/judge.go.
 func failureKinds(t *testing.T) []string {
 	t.Helper()
 	var kinds []string

@@ -3,7 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"synclab/bench"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 )
 
 func newCompare(s streams) *cobra.Command {
@@ -12,26 +13,27 @@ func newCompare(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare [SCENARIO | FILE.yaml]",
 		Short: "Run a scenario with synclab and kube-proxy in every mode and compare them",
-		Long: `Compare is a run with all subjects, kube-proxy among them, unmodified. They take
-turns, each in a namespace of its own, as processes fed by the same API front
-with the same changes, with the same settings, and all are measured from outside.
-
+		Long: `Compare runs a scenario with several subjects, unmodified kube-proxy among them. They
+take turns, each as a process in a separate namespace. The same fake API server feeds all
+of them with the same changes and settings, and all are measured from outside.
 kube-proxy is built from its Go module on first use, which takes some minutes and
-the network. All subjects have kube-proxy's settings; suffixes of a name change them:
+the network. All subjects have kube-proxy's settings. Suffixes of a name change them:
+
   +bucket   runner policy token-bucket (synclab)
   +gogcN    GOGC=N instead of 100 (any subject), such as +gogc50
   +tuned    what 'synclab proxy' does by default: token-bucket, GOGC=50, memory
-            given back after the first full sync (synclab)
-A subject that does not get in sync in --max-time is stopped and
-shown with what it had reached.
+            returned after the first full sync (synclab)
 
-The repetitions go on until the 95 % interval of each ratio that is asked for (of
-the scenario's targets, of cold starts, reactions or else syncs) is within
---precision, or --budget is used. An interval takes six repetitions; with fewer,
-as with --quick, the report says what was observed and gives no verdict.
+A subject that does not converge in --max-time is stopped. The report shows how far
+it came.
+
+Cells are repeated until the 95 % interval of each ratio is within --precision, or
+--budget is used. The ratios are those of the scenario's targets, else of cold
+starts, reactions or syncs. An interval takes six repetitions. With fewer, as with
+--quick, the report shows the observed values and gives no verdict.
 
 A scenario with targets, such as engine, is compared at the sizes and with the
-subjects that they name, and the report says which are met.
+subjects that they name. The report says which targets are met.
 ` + rulesHelp,
 		Example: `  synclab compare --services 1000
   synclab compare size-sweep --services 5000 --subjects synclab/iptables-nft,kube-proxy/iptables-nft
@@ -60,16 +62,16 @@ subjects that they name, and the report says which are met.
 	return cmd
 }
 
-// compared fills in what a comparison takes where nobody chose.
+// compared sets the defaults of a comparison.
 func compared(cmd *cobra.Command, o *runOptions) {
 	switch {
 	case len(o.subjects) > 0:
 	case len(o.scenario.Targets) > 0:
-		o.subjects = withTools(cmd, bench.TargetSubjects(o.scenario))
+		o.subjects = withTools(cmd, subject.TargetSubjects(o.scenario))
 	default:
-		o.subjects = withTools(cmd, bench.ComparedSubjects())
+		o.subjects = withTools(cmd, subject.ComparedSubjects())
 	}
 	if o.feed == "" {
-		o.feed = bench.FeedAPI
+		o.feed = raw.FeedAPI
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench"
 	"synclab/bench/conform"
 	"synclab/bench/outfile"
+	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
@@ -28,7 +28,7 @@ import (
 // rulesWorker is the hidden command that compares rules in a namespace.
 const rulesWorker = "rules-worker"
 
-// rulesFlags are those of `synclab compare --rules`, besides the ones that it shares with a run.
+// rulesFlags are the flags of `synclab compare --rules`, besides those that it shares with a run.
 type rulesFlags struct {
 	rules    bool
 	random   int
@@ -39,15 +39,16 @@ type rulesFlags struct {
 	then     manifestFlags
 }
 
-// rulesHelp is what compare says of --rules.
+// rulesHelp describes --rules in the help of compare.
 const rulesHelp = `
-With --rules nothing is measured: the rules that two proxiers make of the same
-Services are compared one by one, kube-proxy's and synclab's unless --subjects
-names two. Without a scenario, -f or --random it takes every scenario of the
-library, small. A difference is printed as a diff by Service, with the command
-that shows it again; those that docs/differences.md explains are counted.`
+With --rules nothing is measured. The rules that two proxiers write for the same
+Services are compared one by one: kube-proxy's and synclab's, unless --subjects
+names two. Without a scenario, -f or --random it compares every scenario of the
+library in a small size. A difference is printed as a diff by Service, with the
+command that reproduces it. Differences that docs/differences.md explains are only
+counted.`
 
-// The size of the library's scenarios where none is given: what rules look like does not depend on it.
+// The default size of the library's scenarios: the form of the rules does not depend on it.
 const (
 	smallServices  = 30
 	smallEndpoints = 3
@@ -59,9 +60,9 @@ func (f *rulesFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.random, "random", 0, "with --rules: `number` of random clusters, from --seed on")
 	flags.StringVar(&f.variant, "variant", "", "with --rules: `iptables` legacy or nft (default: both)")
 	flags.StringVar(&f.family, "family", "", "with --rules: `family` of random clusters, IPv4 or IPv6 (default: either, or both)")
-	flags.IntVar(&f.workers, "workers", 2, "with --rules: `number` of kube-proxies at a time")
-	flags.StringVar(&f.minimize, "minimize", "", "with --rules: make what differs as small as possible, and write it to this `file`")
-	flags.StringArrayVar(&f.then.paths, "then", nil, "with --rules and -f: `file` of the objects that come next (repeatable)")
+	flags.IntVar(&f.workers, "workers", 2, "with --rules: `number` of concurrent kube-proxies")
+	flags.StringVar(&f.minimize, "minimize", "", "with --rules: minimize the objects of a difference, and write them to this `file`")
+	flags.StringArrayVar(&f.then.paths, "then", nil, "with --rules and -f: `file` of the next state of the objects (repeatable)")
 	if err := errors.Join(cmd.MarkFlagFilename("minimize", "yaml"), cmd.MarkFlagFilename("then", "yaml", "yml", "json")); err != nil {
 		panic(err)
 	}
@@ -71,7 +72,7 @@ func (f *rulesFlags) register(cmd *cobra.Command) {
 	complete(cmd, "workers")
 }
 
-// args takes any number of scenarios with --rules, and otherwise what usual takes.
+// args accepts any number of scenarios with --rules, and otherwise what usual accepts.
 func (f *rulesFlags) args(usual cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if f.rules {
@@ -84,7 +85,7 @@ func (f *rulesFlags) args(usual cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		for _, name := range []string{"random", "variant", "family", "workers", "minimize", "then"} {
 			if cmd.Flags().Changed(name) {
-				return badUsage(cmd, "--%s goes with --rules", name)
+				return badUsage(cmd, "--%s is only for --rules", name)
 			}
 		}
 		return usual(cmd, args)
@@ -104,7 +105,7 @@ func (f *rulesFlags) request(cmd *cobra.Command, args []string, s streams, share
 	case f.variant != "" && q.Limit.Variant != iptables.Legacy && q.Limit.Variant != iptables.Nft:
 		return q, badUsage(cmd, "--variant %q: want legacy or nft", f.variant)
 	case len(f.then.paths) > 0 && len(shared.manifests.paths) == 0:
-		return q, badUsage(cmd, "--then says what comes after -f, which is not given")
+		return q, badUsage(cmd, "--then needs -f, which is not given")
 	}
 	if f.family != "" {
 		if _, err := familiesOf(cmd, f.family); err != nil {
@@ -153,13 +154,13 @@ func (f *rulesFlags) request(cmd *cobra.Command, args []string, s streams, share
 			return q, err
 		}
 		for _, variant := range variants {
-			q.Scenarios = append(q.Scenarios, conform.ScenarioRequest{Scenario: scenario, Variant: variant, Config: bench.ProxyConfig(cfg, scenario, true)})
+			q.Scenarios = append(q.Scenarios, conform.ScenarioRequest{Scenario: scenario, Variant: variant, Config: subject.ProxyConfig(cfg, scenario, true)})
 		}
 	}
 	return q, nil
 }
 
-// scenario reads one, in a small size where nobody gave one.
+// scenario reads a scenario, in a small size by default.
 func (f *rulesFlags) scenario(cmd *cobra.Command, name string, shared *runFlags) (*scenarios.Scenario, error) {
 	sizes := scenarios.Sizes{Services: cmp.Or(shared.scenario.services, smallServices), Endpoints: cmp.Or(shared.scenario.endpoints, smallEndpoints)}
 	if cmd.Flags().Changed("seed") {
@@ -178,7 +179,7 @@ func clusterFamilies(o *sim.Objects) (families []corev1.IPFamily) {
 	return families
 }
 
-// rulesSubjects are the two sides.
+// rulesSubjects returns the two subjects to compare.
 func rulesSubjects(cmd *cobra.Command, names []string) (first, second conform.Subject, err error) {
 	if err := checkSubjects(cmd, names); err != nil {
 		return first, second, err
@@ -201,10 +202,10 @@ func rulesSubjects(cmd *cobra.Command, names []string) (first, second conform.Su
 	return both[0], both[1], nil
 }
 
-// minimizeTries is how often a smaller cluster is tried, at about a second each.
+// minimizeTries is the number of smaller clusters to try, at about a second each.
 const minimizeTries = 150
 
-// compare compares the rules and says what differs.
+// compare compares the rules and prints the differences.
 func (f *rulesFlags) compare(cmd *cobra.Command, args []string, s streams, shared *runFlags) error {
 	q, err := f.request(cmd, args, s, shared)
 	if err != nil {
@@ -252,14 +253,14 @@ func (f *rulesFlags) execute(ctx context.Context, s streams, q *conform.Request,
 	return nil
 }
 
-// tell prints one failure, and writes its smaller form.
+// tell prints one difference, and writes its minimized form.
 func (f *rulesFlags) tell(s streams, failure *conform.Failure, n int, binary string) {
 	fmt.Fprintf(s.out, "%s\n%s\n", strings.TrimSuffix(failure.Batch+": "+failure.What, ": "), failure.Text)
 	again := failure.Replay
 	if binary != "" {
 		again += " --kube-proxy " + binary
 	}
-	fmt.Fprintf(s.out, "again: %s\n", again)
+	fmt.Fprintf(s.out, "reproduce with: %s\n", again)
 	if failure.After == "" {
 		fmt.Fprintln(s.out)
 		return
@@ -315,7 +316,7 @@ func thousands(n int) string {
 	return b.String()
 }
 
-// rulesProgress shows how many states are compared.
+// rulesProgress shows how many states were compared.
 type rulesProgress struct {
 	*progress
 	bar *progressbar.ProgressBar
@@ -347,11 +348,11 @@ func (p *rulesProgress) end() {
 	}
 }
 
-// newRulesWorker is how compare --rules starts itself in a namespace; nobody else has a use for it.
+// newRulesWorker is the command that compare --rules runs in a namespace.
 func newRulesWorker(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:    rulesWorker,
-		Short:  "Compare rules, told on stdin, in the namespace that a comparison made",
+		Short:  "Compare rules, as requested on stdin, in the namespace of a comparison",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE:   func(cmd *cobra.Command, _ []string) error { return conform.Work(cmd.Context(), s.in, s.out) },

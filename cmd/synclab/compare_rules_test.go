@@ -20,8 +20,8 @@ func TestCompareRulesUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--random", "5"}, "--random goes with --rules"},
-		{[]string{"--variant", "nft"}, "--variant goes with --rules"},
+		{[]string{"--random", "5"}, "--random is only for --rules"},
+		{[]string{"--variant", "nft"}, "--variant is only for --rules"},
 		{[]string{"a", "b"}, `takes at most 1 argument (a scenario), got also "b"`},
 		{[]string{"--rules", "--random", "-1"}, "--random -1"},
 		{[]string{"--rules", "--workers", "0"}, "--workers 0"},
@@ -41,7 +41,7 @@ func TestCompareRulesUsage(t *testing.T) {
 	}
 }
 
-// requested is what the flags of `compare --rules` ask for.
+// requested returns the request of `compare --rules` with some flags.
 func requested(t *testing.T, args ...string) conform.Request {
 	t.Helper()
 	var rules rulesFlags
@@ -75,7 +75,7 @@ func TestCompareRulesRequest(t *testing.T) {
 	if len(q.Scenarios) != 2 || q.Scenarios[1].Scenario.Shape.Services != 7 || q.Scenarios[0].Scenario.Seed != 3 || q.Scenarios[0].Config.ClusterCIDR == "" {
 		t.Errorf("two scenarios: %+v", q.Scenarios)
 	}
-	q = requested(t, "--rules", "-f", "../../sim/testdata/manifests/ngx.yaml", "--subjects", "synclab/iptables-nft,kube-proxy/iptables-legacy")
+	q = requested(t, "--rules", "-f", "../../sim/manifests/testdata/manifests/ngx.yaml", "--subjects", "synclab/iptables-nft,kube-proxy/iptables-legacy")
 	if q.Objects == nil || q.First.KubeProxy || q.First.Variant != iptables.Nft || !q.Second.KubeProxy || len(q.Setting.Families) == 0 {
 		t.Errorf("files: %+v", q)
 	}
@@ -90,7 +90,7 @@ func TestCompareRulesTells(t *testing.T) {
 	f.tell(s, failure, 1, "")
 	f.tell(s, failure, 2, "/opt/kube-proxy")
 	for _, want := range []string{
-		"seed 7 (iptables-nft): cluster 3, step 1\n- rule\nagain: synclab compare --rules --random 25 --seed 7\n",
+		"seed 7 (iptables-nft): cluster 3, step 1\n- rule\nreproduce with: synclab compare --rules --random 25 --seed 7\n",
 		"smaller: synclab compare --rules -f " + dir + "/small-before.yaml --then " + dir + "/small.yaml\n",
 		"--seed 7 --kube-proxy /opt/kube-proxy\n", "--then " + dir + "/small-2.yaml\n",
 	} {

@@ -26,7 +26,7 @@ import (
 
 const deployFolder = "../../deploy"
 
-// manifest decodes one file as strictly as an API server with field validation does.
+// manifest decodes one file as strictly as an API server with field validation.
 func manifest(t *testing.T, file string) runtime.Object {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deployFolder, file))
@@ -44,7 +44,7 @@ func manifest(t *testing.T, file string) runtime.Object {
 	return object
 }
 
-// kustomization is what the folders use of that kind.
+// kustomization has the fields of kustomization.yaml that deploy uses.
 type kustomization struct {
 	APIVersion string              `json:"apiVersion"`
 	Kind       string              `json:"kind"`
@@ -54,7 +54,7 @@ type kustomization struct {
 	Images     []map[string]string `json:"images"`
 }
 
-// Every file that is applied decodes strictly, and none is forgotten.
+// Every applied file decodes strictly, and none is missing in a kustomization.
 func TestManifestsDecode(t *testing.T) {
 	for _, folder := range []string{"sweep", "shared-volume"} {
 		text, err := os.ReadFile(filepath.Join(deployFolder, folder, "kustomization.yaml"))
@@ -65,7 +65,7 @@ func TestManifestsDecode(t *testing.T) {
 		if err := yaml.UnmarshalStrict(text, &k); err != nil {
 			t.Fatalf("%s: %v", folder, err)
 		}
-		applied := []string{"kustomization.yaml", "gather.yaml"} // the latter comes by itself, after the sweep
+		applied := []string{"kustomization.yaml", "gather.yaml"} // gather.yaml is applied separately, after the sweep
 		for _, file := range k.Resources {
 			if !strings.HasPrefix(file, "..") {
 				applied = append(applied, file)
@@ -89,7 +89,7 @@ func TestManifestsDecode(t *testing.T) {
 	}
 }
 
-// The Job measures exactly the shards that it counts, with arguments that this program takes.
+// The Job measures exactly its number of shards, with arguments that this program accepts.
 func TestSweepJobIsConsistent(t *testing.T) {
 	spec := manifest(t, "sweep/job.yaml").(*batchv1.Job).Spec
 	if spec.CompletionMode == nil || *spec.CompletionMode != batchv1.IndexedCompletion || spec.Completions == nil || spec.Parallelism == nil {
@@ -101,14 +101,14 @@ func TestSweepJobIsConsistent(t *testing.T) {
 		t.Errorf("fields of an Indexed Job that the API server refuses: %+v", spec)
 	}
 	if spec.ActiveDeadlineSeconds == nil {
-		t.Error("a shard that hangs, or waits for nobody, holds its node for ever")
+		t.Error("a shard that hangs, or is never gathered, blocks its node forever")
 	}
 	args := spec.Template.Spec.InitContainers[0].Args
 	cmd, rest, err := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}).Find(args)
 	if err != nil || cmd.Name() != "compare" {
 		t.Fatalf("%v: command %v, %v", args, cmd.Name(), err)
 	}
-	// What the kubelet makes of $(JOB_COMPLETION_INDEX) in the last pod.
+	// The kubelet's value of $(JOB_COMPLETION_INDEX) in the last pod.
 	for i := range rest {
 		rest[i] = strings.ReplaceAll(rest[i], "$(JOB_COMPLETION_INDEX)", strconv.Itoa(n-1))
 	}
@@ -128,7 +128,7 @@ func TestSweepJobIsConsistent(t *testing.T) {
 	}
 }
 
-// Pods get no more than the lab needs.
+// Pods have no more rights than the lab needs.
 func TestPodsHaveFewRights(t *testing.T) {
 	job := manifest(t, "sweep/job.yaml").(*batchv1.Job).Spec.Template.Spec
 	patched := manifest(t, "shared-volume/job.patch.yaml").(*batchv1.Job).Spec.Template.Spec
@@ -166,7 +166,7 @@ func TestPodsHaveFewRights(t *testing.T) {
 	}
 }
 
-// What an image is made of and which one runs is said: base images by digest, no tag that moves.
+// Images are pinned: base images by digest, and no moving tags.
 func TestImagesArePinned(t *testing.T) {
 	built, err := os.ReadFile(filepath.Join(deployFolder, "Containerfile"))
 	if err != nil {
@@ -223,7 +223,7 @@ func checkContainer(t *testing.T, c corev1.Container) {
 	}
 }
 
-// What doctor.yaml finds out is true of shards: the pod has their rights.
+// doctor.yaml's results apply to shards: its pod has the same rights.
 func TestDoctorPodIsLikeAShard(t *testing.T) {
 	job := manifest(t, "sweep/job.yaml").(*batchv1.Job).Spec.Template.Spec
 	doctor := manifest(t, "doctor.yaml").(*corev1.Pod).Spec
@@ -235,7 +235,7 @@ func TestDoctorPodIsLikeAShard(t *testing.T) {
 	}
 }
 
-// gather runs gather.sh in dir with a kubectl that answers from dir/fake, and returns the folder that it gathers into.
+// gather runs gather.sh in dir with a fake kubectl that reads dir/fake. It returns the folder of the gathered shards.
 func gather(t *testing.T, dir, kubectl string) (out, said string, err error) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o755); err != nil {
@@ -248,10 +248,10 @@ func gather(t *testing.T, dir, kubectl string) (out, said string, err error) {
 	return out, string(text), err
 }
 
-// gather.sh takes each folder once, lets its pod end, tries again where a pod was lost meanwhile, and ends with the Job.
+// gather.sh fetches each folder once, ends its pod, retries after a lost pod, and ends with the Job.
 func TestGather(t *testing.T) {
 	dir := t.TempDir()
-	// A cluster of two pods that have measured; the first call of tar in the second one breaks off.
+	// A cluster of two pods that have measured; the first call of tar in the second pod fails.
 	const kubectl = `#!/bin/sh
 cd "$FAKE"
 shift 2
@@ -287,7 +287,7 @@ esac
 		}
 	}
 	if order, err := os.ReadFile(filepath.Join(fake, "order")); err != nil || string(order) != "a\nb\n" {
-		t.Errorf("let go: %q, %v; want each once", order, err)
+		t.Errorf("ended pods: %q, %v; want each once", order, err)
 	}
 }
 
@@ -309,7 +309,7 @@ exec)
 esac
 `
 
-// A pod that sends a link is refused, and nothing of it is unpacked.
+// An archive with a link is refused, and nothing of it is unpacked.
 func TestGatherRefusesLinks(t *testing.T) {
 	dir := t.TempDir()
 	fake, victim := filepath.Join(dir, "fake"), filepath.Join(dir, "victim")
@@ -318,7 +318,7 @@ func TestGatherRefusesLinks(t *testing.T) {
 		os.Symlink(victim, filepath.Join(shard, "index.html.new"))); err != nil {
 		t.Fatal(err)
 	}
-	out, said, _ := gather(t, dir, onePod) // it fails, as there is no shard in the end
+	out, said, _ := gather(t, dir, onePod) // it fails, since no shard is left in the end
 	if !strings.Contains(said, "a: refused") || !strings.Contains(said, "index.html.new -> "+victim) {
 		t.Errorf("said\n%s", said)
 	}
@@ -327,11 +327,11 @@ func TestGatherRefusesLinks(t *testing.T) {
 		t.Errorf("unpacked %v, %v", entries, err)
 	}
 	if _, err := os.Stat(filepath.Join(fake, "let-go")); err == nil {
-		t.Error("the pod was let go")
+		t.Error("the pod was ended")
 	}
 }
 
-// A pod may send so much and no more, also as a sparse file; shards of other pods are not taken from it.
+// The size of a pod's archive is limited, also with sparse files. Shards of other pods are not accepted.
 func TestGatherBounds(t *testing.T) {
 	t.Setenv("GATHER_LIMIT", "1")
 	for about, size := range map[string]int64{"small": 1 << 10, "sparse": 3 << 20} {
@@ -358,7 +358,7 @@ func TestGatherBounds(t *testing.T) {
 		case about == "small" && !slices.Equal(names, []string{"shard-1-of-2"}):
 			t.Errorf("of a pod with the index 0: %v\n%s", names, said)
 		case about == "sparse" && (len(names) > 0 || !strings.Contains(said, "a: refused: its files are larger than 1 MiB")):
-			t.Errorf("of a pod that sends too much: %v\n%s", names, said)
+			t.Errorf("of a pod with a too large archive: %v\n%s", names, said)
 		}
 	}
 }

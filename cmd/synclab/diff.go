@@ -19,20 +19,19 @@ func newDiff(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "diff RUN1 RUN2",
-		Short: "Say with statistics what got slower between two runs",
-		Long: `Diff sets the figures of two runs side by side: of every subject in every cell
-that both have, before (RUN1) and after (RUN2), with the ratio, its 95 % interval
-and the p-value of a rank test on the repetitions. What is not shown to differ is
-not called slower, and with too few repetitions it says so, and how many it takes:
-4 of each run at the least, more where there are many figures. At the top stands
-what the runs do not share: machine, kernel, tools, scenario, seed.
+		Short: "Find statistically what got slower between two runs",
+		Long: `Diff compares the figures of two runs: every subject in every cell that both have,
+before (RUN1) and after (RUN2), with the ratio, its 95 % interval and the p-value of
+a rank test on the repetitions. A figure is called slower only if the test shows it.
+With too few repetitions, diff says so and how many it needs: at least 4 of each
+run, and more for many figures. The output begins with what differs between the
+runs: machine, kernel, tools, scenario, seed.
 
-A figure may exceed what it was before by its threshold: that of --threshold, or
-the scenario's own, else that of --max-slower or of "all" in the scenario. The
-exit status is
+A figure may exceed its old value by its threshold: --threshold, or the scenario's
+own, else --max-slower, or "all" in the scenario. The exit status is
 
-  0  nothing is shown to exceed its threshold
-  1  something is: slower, or more rules, bytes, memory or CPU time
+  0  no figure is shown to exceed its threshold
+  1  a figure is: slower, or more rules, bytes, memory or CPU time
   2  bad input, or runs with no subject in the same cell
 
 Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
@@ -46,7 +45,7 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
   synclab report runs/before runs/after --out runs/comparison  # both on one page`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return badUsage(cmd, "wants two runs, the one before and the one after; got %d", len(args))
+				return badUsage(cmd, "wants two runs, before and after; got %d", len(args))
 			}
 			return nil
 		},
@@ -65,8 +64,8 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 	}
 	format.register(cmd)
 	flags := cmd.Flags()
-	flags.Var(&maxSlower, "max-slower", "how much `more` of any figure may pass that has no threshold of its own, such as 5%")
-	flags.StringArrayVar(&thresholds, "threshold", nil, "`FIGURE=SHARE`: how much more of one figure may pass, such as full_sync=5%, or off; may be repeated")
+	flags.Var(&maxSlower, "max-slower", "allowed increase of figures without a threshold: a `share`, such as 5%")
+	flags.StringArrayVar(&thresholds, "threshold", nil, "`FIGURE=SHARE`: allowed increase of one figure, such as full_sync=5%, or off (repeatable)")
 	complete(cmd, "max-slower")
 	if err := cmd.RegisterFlagCompletionFunc("threshold", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var words []string
@@ -104,7 +103,7 @@ func addThreshold(o *reports.DiffOptions, text string) error {
 	return nil
 }
 
-// shareFlag is a share on the command line: "5%", or "off", which lets anything pass and is -1.
+// shareFlag is a share on the command line: "5%", or "off", which allows any increase and is -1.
 type shareFlag struct{ share float64 }
 
 func (f *shareFlag) String() string { return strconv.FormatFloat(100*f.share, 'g', -1, 64) + "%" }
@@ -125,7 +124,7 @@ func (f *shareFlag) Set(text string) error {
 	return nil
 }
 
-// diff prints what the runs share and fails when a threshold is exceeded.
+// diff prints the comparison and fails when a threshold is exceeded.
 func diff(s streams, before, after string, format outputFormat, options reports.DiffOptions) error {
 	d, err := reports.Compare(before, after, options)
 	if err != nil {

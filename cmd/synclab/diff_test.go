@@ -8,16 +8,16 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports"
 	"synclab/scenarios"
 )
 
-// writeRun makes the folder of a run of one subject whose full syncs take so long, in seconds.
-func writeRun(t *testing.T, run bench.Run, services int, fullSyncs ...float64) string {
+// writeRun makes the folder of a run of one subject with the given full syncs, in seconds.
+func writeRun(t *testing.T, run raw.Run, services int, fullSyncs ...float64) string {
 	t.Helper()
 	dir := t.TempDir()
-	run.ID, run.Status, run.Reps = filepath.Base(dir), bench.StatusComplete, len(fullSyncs)
+	run.ID, run.Status, run.Reps = filepath.Base(dir), raw.StatusComplete, len(fullSyncs)
 	run.Scenario.Name = "cold-start"
 	head, err := json.Marshal(run)
 	if err != nil {
@@ -25,8 +25,8 @@ func writeRun(t *testing.T, run bench.Run, services int, fullSyncs ...float64) s
 	}
 	var lines strings.Builder
 	for i, seconds := range fullSyncs {
-		record := bench.Record{Scenario: "cold-start", Subject: "synclab/nftables", Services: services, Endpoints: 10, Rep: i + 1,
-			Metric: bench.FullSync, Value: seconds, Unit: "s"}
+		record := raw.Record{Scenario: "cold-start", Subject: "synclab/nftables", Services: services, Endpoints: 10, Rep: i + 1,
+			Metric: raw.FullSync, Value: seconds, Unit: "s"}
 		if err := json.NewEncoder(&lines).Encode(record); err != nil {
 			t.Fatal(err)
 		}
@@ -39,19 +39,19 @@ func writeRun(t *testing.T, run bench.Run, services int, fullSyncs ...float64) s
 	return dir
 }
 
-// The exit status says whether anything is beyond its threshold.
+// The exit status shows whether a figure exceeds its threshold.
 func TestDiffStatus(t *testing.T) {
-	before := writeRun(t, bench.Run{}, 10, 1.00, 1.02, 1.01, 0.99, 0.98)
-	slower := writeRun(t, bench.Run{Scenario: scenarios.Scenario{Thresholds: map[string]float64{"full_sync": 0.2}}}, 10, 1.15, 1.16, 1.18, 1.17, 1.14)
-	few := writeRun(t, bench.Run{}, 10, 9, 9)
-	other := writeRun(t, bench.Run{}, 20, 1, 1, 1, 1)
+	before := writeRun(t, raw.Run{}, 10, 1.00, 1.02, 1.01, 0.99, 0.98)
+	slower := writeRun(t, raw.Run{Scenario: scenarios.Scenario{Thresholds: map[string]float64{"full_sync": 0.2}}}, 10, 1.15, 1.16, 1.18, 1.17, 1.14)
+	few := writeRun(t, raw.Run{}, 10, 9, 9)
+	other := writeRun(t, raw.Run{}, 20, 1, 1, 1, 1)
 	for _, c := range []struct {
 		args   string
 		status int
-		want   string // on stdout, or on stderr where the status is not 0
+		want   string // on stdout, or on stderr if the status is not 0
 	}{
 		{"--max-slower 5% --threshold full_sync=10%", exitFailed, "beyond the threshold: synclab/nftables at 10 Services × 10: full sync from 1.00 s to 1.16 s"},
-		{"", exitDone, "slower, within 20 %"}, // by the scenario
+		{"", exitDone, "slower, within 20 %"}, // threshold of the scenario
 		{"--threshold full_sync=off", exitDone, "slower"},
 		{"--threshold all=5% -o json", exitDone, `"verdict": "slower"`},
 		{"--threshold full_sync=5% -o yaml", exitFailed, "beyond the threshold"},
@@ -84,7 +84,7 @@ func TestDiffStatus(t *testing.T) {
 }
 
 func TestDiffOutput(t *testing.T) {
-	before, after := writeRun(t, bench.Run{Seed: 1}, 10, 1, 1.01, 1.02, 1.03), writeRun(t, bench.Run{Seed: 2}, 10, 2, 2.01, 2.02, 2.03)
+	before, after := writeRun(t, raw.Run{Seed: 1}, 10, 1, 1.01, 1.02, 1.03), writeRun(t, raw.Run{Seed: 2}, 10, 2, 2.01, 2.02, 2.03)
 	status, stdout, _ := invoke(t, "diff", before, after, "-o", "json")
 	var d reports.Diff
 	if err := json.Unmarshal([]byte(stdout), &d); err != nil {
@@ -95,7 +95,7 @@ func TestDiffOutput(t *testing.T) {
 	}
 }
 
-// Two small runs of the same on a real kernel: what they count is the same, and the table stands.
+// Two small equal runs on a real kernel have the same counts, and a table.
 func TestDiffOfRuns(t *testing.T) {
 	var dirs []string
 	for i := range 2 {

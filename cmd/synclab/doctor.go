@@ -8,25 +8,26 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/bench"
+	"synclab/bench/machine"
+	"synclab/bench/raw"
 )
 
 func newDoctor(s streams) *cobra.Command {
 	var format outputFormat
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine can run and what it cannot, and why",
-		Long: `Doctor looks at what the lab needs: namespaces as root or as an ordinary user,
-the iptables variants and nft with their versions, what building kube-proxy
-takes and whether that was done, the kernel's matches, and limits. It tries rules
-in namespaces of its own; on the machine it makes the cache folder and changes
-nothing else. Its exit status is 1 when no subject can run here.`,
+		Short: "Check what this machine can and cannot run, and why",
+		Long: `Doctor checks what the lab needs: namespaces as root or as an ordinary user, the
+iptables variants and nft with their versions, the requirements to build kube-proxy
+and whether it is built, the kernel's matches, and limits. It tries rules in separate
+namespaces. On the machine itself it creates the cache folder and changes nothing
+else. Its exit status is 1 when no subject can run here.`,
 		Example: "  synclab doctor\n  synclab doctor -o json",
 		Args:    argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			findings := diagnosis{bench.DetectVersions(cmd.Context()), bench.DetectMachine(), bench.Examine(cmd.Context())}
+			findings := diagnosis{machine.DetectVersions(cmd.Context()), machine.DetectMachine(), machine.Examine(cmd.Context())}
 			if err := cmd.Context().Err(); err != nil {
-				return err // what was cut short looks like a defect of the machine
+				return err // an interrupted check looks like a defect of the machine
 			}
 			return examine(s.out, format, findings)
 		},
@@ -35,24 +36,24 @@ nothing else. Its exit status is 1 when no subject can run here.`,
 	return cmd
 }
 
-// diagnosis is what `synclab doctor` prints.
+// diagnosis is the output of `synclab doctor`.
 type diagnosis struct {
-	Versions bench.Versions `json:"versions"`
-	Machine  bench.Machine  `json:"machine"`
-	Checks   []bench.Check  `json:"checks"`
+	Versions raw.Versions    `json:"versions"`
+	Machine  raw.Machine     `json:"machine"`
+	Checks   []machine.Check `json:"checks"`
 }
 
-// restoreChecks are those that a subject needs one of, by the name of the tool.
+// restoreChecks are the checks of which one must succeed, by the name of the tool.
 var restoreChecks = []string{"iptables-legacy-restore", "iptables-nft-restore"}
 
-// usable says whether at least one subject can run.
+// usable reports whether at least one subject can run.
 func (d diagnosis) usable() bool {
-	return slices.ContainsFunc(d.Checks, func(c bench.Check) bool {
-		return slices.Contains(restoreChecks, c.Name) && (c.Status == bench.OK || c.Status == bench.Warn)
+	return slices.ContainsFunc(d.Checks, func(c machine.Check) bool {
+		return slices.Contains(restoreChecks, c.Name) && (c.Status == machine.OK || c.Status == machine.Warn)
 	})
 }
 
-// examine prints the diagnosis, and fails when nothing can be run.
+// examine prints the diagnosis. It fails if no subject can run.
 func examine(w io.Writer, format outputFormat, d diagnosis) error {
 	err := format.write(w, d, func(w io.Writer) error { return d.table(w) })
 	if err == nil && !d.usable() {
@@ -66,7 +67,7 @@ func (d diagnosis) table(w io.Writer) error {
 	var remedies []string
 	for _, c := range d.Checks {
 		rows = append(rows, []string{c.Name, string(c.Status), c.Detail})
-		if c.Remedy != "" && c.Status != bench.OK {
+		if c.Remedy != "" && c.Status != machine.OK {
 			remedies = append(remedies, c.Name+": "+c.Remedy)
 		}
 	}

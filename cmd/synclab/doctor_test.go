@@ -6,22 +6,22 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/machine"
 )
 
 func TestDoctorOutput(t *testing.T) {
-	check := func(name string, status bench.Status) bench.Check {
-		return bench.Check{Name: name, Status: status, Detail: "as it is", Remedy: "mend " + name}
+	check := func(name string, status machine.Status) machine.Check {
+		return machine.Check{Name: name, Status: status, Detail: "as it is", Remedy: "mend " + name}
 	}
 	for _, c := range []struct {
 		name   string
-		checks []bench.Check
+		checks []machine.Check
 		usable bool
 	}{
-		{"both variants", []bench.Check{check("iptables-legacy-restore", bench.OK), check("iptables-nft-restore", bench.OK)}, true},
-		{"one variant, limited", []bench.Check{check("iptables-legacy-restore", bench.Absent), check("iptables-nft-restore", bench.Warn)}, true},
-		{"IPv6 only", []bench.Check{check("iptables-legacy-restore", bench.Fail), check("ip6tables-legacy-restore", bench.OK)}, false},
-		{"no namespaces", []bench.Check{check("namespaces", bench.Fail), check("iptables-legacy", bench.OK)}, false},
+		{"both variants", []machine.Check{check("iptables-legacy-restore", machine.OK), check("iptables-nft-restore", machine.OK)}, true},
+		{"one variant, limited", []machine.Check{check("iptables-legacy-restore", machine.Absent), check("iptables-nft-restore", machine.Warn)}, true},
+		{"IPv6 only", []machine.Check{check("iptables-legacy-restore", machine.Fail), check("ip6tables-legacy-restore", machine.OK)}, false},
+		{"no namespaces", []machine.Check{check("namespaces", machine.Fail), check("iptables-legacy", machine.OK)}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var table, text bytes.Buffer
@@ -31,11 +31,11 @@ func TestDoctorOutput(t *testing.T) {
 			}
 			for _, check := range c.checks {
 				listed := strings.Contains(table.String(), "mend "+check.Name)
-				if wanted := check.Status != bench.OK; listed != wanted {
+				if wanted := check.Status != machine.OK; listed != wanted {
 					t.Errorf("remedy of %s (%s): listed %v:\n%s", check.Name, check.Status, listed, table.String())
 				}
 			}
-			_ = examine(&text, "json", d) // the verdict was looked at above
+			_ = examine(&text, "json", d) // the error is checked above
 			var back diagnosis
 			if err := json.Unmarshal(text.Bytes(), &back); err != nil || len(back.Checks) != len(c.checks) {
 				t.Errorf("JSON: %v\n%s", err, text.String())

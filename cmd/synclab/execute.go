@@ -12,7 +12,7 @@ import (
 	"synclab/reports"
 )
 
-// execute runs the scenario in namespaces of its own and reports on it.
+// execute runs the scenario in separate namespaces and reports on it.
 func execute(ctx context.Context, s streams, o runOptions) error {
 	shown := newProgress(s.err)
 	options := bench.ExecuteOptions{
@@ -49,19 +49,19 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 	shown.end()
 	switch {
 	case errors.Is(err, bench.ErrShardComplete):
-		return shardDone(s.out, dir, o, "is complete already: nothing was run (--force runs it again)")
+		return shardDone(s.out, dir, o, "is complete already: nothing was run (repeat it with --force)")
 	case dir == "":
 		return err
 	case err == nil && o.shards > 0:
 		return shardDone(s.out, dir, o, "is complete")
 	case err != nil:
-		fmt.Fprintf(s.err, "what was measured until then is in %s; 'synclab report %s' shows it\n", dir, dir)
+		fmt.Fprintf(s.err, "the measurements until then are in %s; 'synclab report %s' shows them\n", dir, dir)
 		return err
 	}
 	return report(s, []string{dir}, "", outputFormat(formats[0]), reports.Options{})
 }
 
-// imprecise are the swept values of the cells of a run that need more repetitions.
+// imprecise returns the swept values of the cells of a run that need more repetitions.
 func imprecise(dir string, share float64) ([]map[string]string, error) {
 	cells, err := reports.Imprecise(dir, share)
 	var out []map[string]string
@@ -71,7 +71,7 @@ func imprecise(dir string, share float64) ([]map[string]string, error) {
 	return out, err
 }
 
-// commandLine writes the arguments as one would type them.
+// commandLine returns the arguments as typed in a shell.
 func commandLine(args []string) string {
 	words := []string{"synclab"}
 	for _, arg := range args[1:] {

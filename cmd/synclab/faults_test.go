@@ -8,18 +8,19 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 )
 
-// Each fault happens, is noticed and repaired, and leaves nothing of its own behind.
+// Each fault happens, is detected and repaired, and leaves nothing behind.
 func TestFaults(t *testing.T) {
-	for _, subject := range []string{"synclab/iptables-legacy", "synclab/iptables-nft-tree", "synclab/nftables"} {
-		t.Run(subject, func(t *testing.T) {
-			if about, err := bench.ParseSubject(subject); err != nil || about.Available() != nil {
+	for _, name := range []string{"synclab/iptables-legacy", "synclab/iptables-nft-tree", "synclab/nftables"} {
+		t.Run(name, func(t *testing.T) {
+			if about, err := subject.ParseSubject(name); err != nil || about.Available() != nil {
 				t.Skipf("%v %v", err, about.Available())
 			}
 			out := filepath.Join(t.TempDir(), "run")
-			status, stdout, stderr := invoke(t, "run", "./testdata/faults.yaml", "--feed", "api", "--subjects", subject, "--reps", "1",
+			status, stdout, stderr := invoke(t, "run", "./testdata/faults.yaml", "--feed", "api", "--subjects", name, "--reps", "1",
 				"--dump-iptables", "--out", out)
 			if strings.Contains(stderr, "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
 				t.Skip(stderr)
@@ -28,32 +29,32 @@ func TestFaults(t *testing.T) {
 				t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 			}
 			if strings.Contains(stdout, "FOREIGN") || strings.Contains(stdout, "foreign-writer") {
-				t.Errorf("rules of others are left:\n%s", stdout)
+				t.Errorf("foreign rules are left:\n%s", stdout)
 			}
-			run, records, err := bench.ReadRun(out)
+			run, records, err := raw.ReadRun(out)
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := map[bench.Metric]map[string]int{bench.FaultBegun: {}, bench.FaultDetected: {}, bench.FaultRepaired: {}}
+			told := map[raw.Metric]map[string]int{raw.FaultDuration: {}, raw.FaultDetected: {}, raw.FaultRepaired: {}}
 			for _, r := range records {
 				switch {
-				case r.Metric == bench.Violation || r.Metric == bench.Exceeded || r.Metric == bench.FaultRepaired && r.Error != "":
+				case r.Metric == raw.Violation || r.Metric == raw.Exceeded || r.Metric == raw.FaultRepaired && r.Error != "":
 					t.Errorf("%s %s: %s", r.Metric, r.Fault, r.Error)
 				case told[r.Metric] != nil:
 					told[r.Metric][r.Fault]++
 				}
 			}
 			for i, step := range run.Scenario.Steps {
-				if step.Fault == nil || step.Fault.Kind == "heal" {
+				if step.Fault == nil || step.Fault.Kind == "clear" {
 					continue
 				}
 				want := 1
-				if spared(subject, step.Fault.Kind, step.Fault.Table) {
+				if spared(name, step.Fault.Kind, step.Fault.Table) {
 					want = 0
 				}
 				for metric, of := range told {
 					if n := ofStep(of, i+1); n != want {
-						t.Errorf("step %d, %+v: %s is there %d times, want %d", i+1, *step.Fault, metric, n, want)
+						t.Errorf("step %d, %+v: %s is recorded %d times, want %d", i+1, *step.Fault, metric, n, want)
 					}
 				}
 			}
@@ -61,7 +62,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// spared are faults that cannot hit a subject.
+// spared reports whether a fault cannot affect a subject.
 func spared(subject, kind, table string) bool {
 	switch subject {
 	case "synclab/nftables":
@@ -72,7 +73,7 @@ func spared(subject, kind, table string) bool {
 	return false
 }
 
-// ofStep counts what is told of the faults of one step.
+// ofStep counts the records of one step's faults.
 func ofStep(told map[string]int, step int) int {
 	n := 0
 	for fault, times := range told {

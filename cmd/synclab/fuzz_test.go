@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzTrace reads recorded traces that anybody may have written.
+// FuzzTrace reads recorded traces from untrusted sources.
 func FuzzTrace(f *testing.F) {
 	f.Add([]byte(`{"op":"have","kind":"Service","object":{"metadata":{"name":"a","namespace":"b"},"spec":{"clusterIP":"10.96.0.1","ports":[{"port":80}]}}}
 {"op":"start"}

@@ -11,7 +11,7 @@ import (
 	"synclab/bench/netns"
 )
 
-// Who has no HOME, as in many containers and CI jobs, runs with both feeds; what is built goes to the temporary folder.
+// Without HOME, as in many containers and CI jobs, runs work with both feeds. Built programs go to the temporary folder.
 func TestRunWithoutHome(t *testing.T) {
 	env := slices.DeleteFunc(os.Environ(), func(set string) bool {
 		name, _, _ := strings.Cut(set, "=")
@@ -31,6 +31,6 @@ func TestRunWithoutHome(t *testing.T) {
 		}
 	}
 	if built, _ := filepath.Glob(filepath.Join(temporary, "synclab-cache-*", "shim-*")); len(built) == 0 {
-		t.Error("what the feed api needs was not built in the temporary folder: there is another HOME, and this shows nothing")
+		t.Error("the programs for the feed api were not built in the temporary folder: another HOME is in use, and this test shows nothing")
 	}
 }

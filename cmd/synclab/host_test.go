@@ -16,14 +16,14 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"synclab/bench"
 	"synclab/bench/netns"
+	"synclab/bench/subject"
 )
 
-// hostMark stands in the environment of every process that a test of the host starts.
+// hostMark is in the environment of every process that a test of the host starts.
 const hostMark = "SYNCLAB_TEST_HOST_MARK"
 
-// restless are sysctls whose values change by themselves, or by whatever else runs.
+// restless matches sysctls whose values change by themselves, or by other programs.
 var restless = regexp.MustCompile(`^(kernel/random/|kernel/ns_last_pid|kernel/pty/nr|kernel/perf_|kernel/sched_domain|` +
 	`fs/(dentry-state|file-nr|inode-|aio-nr|quota/)|net/netfilter/nf_conntrack_count|vm/stat_refresh)`)
 
@@ -87,7 +87,7 @@ func hostState(t *testing.T, temporary, mark string) map[string]string {
 	return state
 }
 
-// unlike are the keys whose values differ.
+// unlike returns the keys whose values differ.
 func unlike(a, b map[string]string) []string {
 	var keys []string
 	for key := range maps.Keys(a) {
@@ -104,8 +104,7 @@ func unlike(a, b map[string]string) []string {
 	return keys
 }
 
-// A run, also one that is killed, leaves the host as it was. SYNCLAB_TEST_HOST=whole takes every subject, and
-// faults.
+// A run does not change the host, even if it is killed. SYNCLAB_TEST_HOST=whole tests every subject, and faults.
 func TestRunLeavesTheHost(t *testing.T) {
 	whole := os.Getenv("SYNCLAB_TEST_HOST") == "whole"
 	temporary, out, mark := t.TempDir(), t.TempDir(), fmt.Sprint(os.Getpid(), "-", time.Now().UnixNano())
@@ -114,7 +113,7 @@ func TestRunLeavesTheHost(t *testing.T) {
 		cmd.Env = append(os.Environ(), envProgram+"=1", "TMPDIR="+temporary, hostMark+"="+mark)
 		return cmd
 	}
-	subjects, soaked, scenarios := "synclab/nftables,synclab/iptables-legacy-direct", "synclab/nftables", "1"
+	subjects, soaked, scenarios := "synclab/nftables,synclab/iptables-legacy", "synclab/nftables", "1"
 	if whole {
 		subjects, soaked, scenarios = everySubject(), everySubject(), "2"
 	}
@@ -133,7 +132,7 @@ func TestRunLeavesTheHost(t *testing.T) {
 	t.Logf("%d things of this host are compared", len(before))
 	check := func(after string) {
 		t.Helper()
-		// Changes by other processes on this machine end by themselves.
+		// Changes by other processes on this machine disappear by themselves.
 		left := unlike(before, hostState(t, temporary, mark))
 		for deadline := time.Now().Add(2 * time.Minute); len(left) > 0 && time.Now().Before(deadline); {
 			time.Sleep(time.Second)
@@ -155,7 +154,7 @@ func TestRunLeavesTheHost(t *testing.T) {
 		check(args[0])
 	}
 
-	// Killed in the middle, it leaves a folder, which the next run removes.
+	// Killed in the middle, the run leaves a folder, which the next run removes.
 	cmd := program("run", "steady-churn", "--services", "10", "--reps", "20", "--feed", "api", "--subjects", "synclab/nftables", "--out", filepath.Join(out, "killed"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -182,10 +181,10 @@ func TestRunLeavesTheHost(t *testing.T) {
 	check("kill -9 and the next run")
 }
 
-// everySubject are the subjects that this machine has.
+// everySubject returns the subjects that this machine has the tools for.
 func everySubject() string {
 	var names []string
-	for _, subject := range bench.Subjects() {
+	for _, subject := range subject.Subjects() {
 		if subject.Available() == nil {
 			names = append(names, subject.Name)
 		}

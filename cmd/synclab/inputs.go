@@ -12,17 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
-	"synclab/bench"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/proxier/config"
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/manifests"
 )
 
-// defaultScenario is what `synclab run` runs.
+// defaultScenario is the default of `synclab run`.
 const defaultScenario = "steady-churn"
 
-// liveScenario is what it runs with a real cluster.
+// liveScenario is its default with a real cluster.
 const liveScenario = "follow"
 
 // scenarioFlags choose a scenario and change its fields.
@@ -38,7 +40,7 @@ func (f *scenarioFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.services, "services", 0, "`number` of Services (default: the scenario's own)")
 	flags.IntVar(&f.endpoints, "endpoints", 0, "`number` of endpoints of each Service (default: the scenario's own)")
 	flags.Uint64Var(&f.seed, "seed", 0, "`seed` of the cluster and of its events (default: the scenario's own)")
-	// Not a StringSlice: a value may hold commas.
+	// Not a StringSlice: a value may contain commas.
 	flags.StringArrayVar(&f.sets, "set", nil, "set a field of the scenario: `field=value`, e.g. proxy.minSyncPeriod=2s (repeatable)")
 	for _, flag := range []string{"services", "endpoints", "seed", "set"} {
 		complete(cmd, flag)
@@ -53,7 +55,7 @@ func (f *scenarioFlags) load(cmd *cobra.Command, args []string) (*scenarios.Scen
 		ref = args[0]
 	}
 	sizes := scenarios.Sizes{Services: f.services, Endpoints: f.endpoints}
-	// Sizes takes 0 for "not given", but who writes 0 did not mean the default.
+	// In Sizes, 0 means "not given". A given 0 is an error, not the default.
 	for flag, n := range map[string]int{"services": f.services, "endpoints": f.endpoints} {
 		if cmd.Flags().Changed(flag) && n < 1 {
 			return nil, badUsage(cmd, "--%s %d: want at least 1", flag, n)
@@ -66,7 +68,7 @@ func (f *scenarioFlags) load(cmd *cobra.Command, args []string) (*scenarios.Scen
 	return s, badInput(err)
 }
 
-// given names one of the flags that describe a simulated cluster, if any was given: they say nothing about a real one.
+// given returns the first given flag that describes a simulated cluster only; empty: none.
 func (f *scenarioFlags) given(cmd *cobra.Command) string {
 	for _, flag := range []string{"services", "endpoints"} {
 		if cmd.Flags().Changed(flag) {
@@ -104,14 +106,14 @@ func (f *manifestFlags) register(cmd *cobra.Command) {
 	}
 }
 
-// read returns the objects, nil when no file was named, and tells s.err what it left out.
+// read returns the objects, nil when no file was named. It prints what it omits to s.err.
 func (f *manifestFlags) read(s streams) (*sim.Objects, error) {
 	if len(f.paths) == 0 {
 		return nil, nil
 	}
-	objects, err := sim.ReadObjects(f.paths, s.in, sim.ReadOptions{
-		Skipped: func(skipped sim.Skipped) { fmt.Fprintln(s.err, "left out:", skipped) },
-		Warned:  func(warning sim.Warning) { fmt.Fprintln(s.err, "warning:", warning) },
+	objects, err := manifests.ReadObjects(f.paths, s.in, manifests.ReadOptions{
+		Skipped: func(skipped manifests.Skipped) { fmt.Fprintln(s.err, "left out:", skipped) },
+		Warned:  func(warning manifests.Warning) { fmt.Fprintln(s.err, "warning:", warning) },
 	})
 	return objects, badInput(err)
 }
@@ -136,7 +138,7 @@ func (f *proxyConfigFlag) load() (*v1alpha1.KubeProxyConfiguration, error) {
 	return cfg, badInput(err)
 }
 
-// subjectFlags say what is measured, how it is fed and what it may use.
+// subjectFlags choose the subjects, their feed and their limits.
 type subjectFlags struct {
 	names      []string
 	feed       string
@@ -148,17 +150,17 @@ type subjectFlags struct {
 
 func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.names, "subjects", nil, "`list` of what to measure, separated by commas; exec:NAME=COMMAND… is any other proxier; suffixes change settings: "+suffixWords()+" (default: "+usual+")")
-	flags.StringVar(&f.feed, "feed", "", "how objects reach the subjects: `informers` in this process, or the api over HTTP, each subject being a process of its own (default: api as soon as one is not synclab's)")
+	flags.StringSliceVar(&f.names, "subjects", nil, "`list` of subjects, separated by commas; exec:NAME=COMMAND… is any other proxier; suffixes change settings: "+suffixWords()+" (default: "+usual+")")
+	flags.StringVar(&f.feed, "feed", "", "how objects reach the subjects: `informers` in this process, or the api over HTTP, with each subject a separate process (default: api if a subject is not synclab's)")
 	flags.StringVar(&f.kubeProxy.Path, "kube-proxy", "", "`binary` to run as kube-proxy (default: built from its Go module, on first use)")
 	flags.StringVar(&f.kubeProxy.Version, "kube-proxy-version", "", "`version` of kube-proxy to build (default: "+upstream.Pinned+")")
-	flags.StringVar(&f.execConfig, "exec-config", "", "`template` of the file that {config} stands for in exec:NAME=COMMAND (default: the KubeProxyConfiguration)")
-	flags.DurationVar(&f.maxTime, "max-time", 0, "`time` after which a subject that is not in sync is stopped (default: the scenario's, 10m)")
-	flags.StringVar(&f.maxMemory, "max-memory", "", "`size` that a subject and its tools may hold before it is stopped, e.g. 2Gi; with the feed api")
+	flags.StringVar(&f.execConfig, "exec-config", "", "`template` of the file {config} in exec:NAME=COMMAND (default: the KubeProxyConfiguration)")
+	flags.DurationVar(&f.maxTime, "max-time", 0, "`time` after which a subject that has not converged is stopped (default: the scenario's, 10m)")
+	flags.StringVar(&f.maxMemory, "max-memory", "", "memory `limit` of a subject and its tools, e.g. 2Gi; beyond it the subject is stopped; needs --feed api")
 	if err := errors.Join(cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagFilename("kube-proxy"), cmd.MarkFlagFilename("exec-config")); err != nil {
 		panic(err)
 	}
-	complete(cmd, "feed", bench.FeedInformers, bench.FeedAPI)
+	complete(cmd, "feed", raw.FeedInformers, raw.FeedAPI)
 	for _, flag := range []string{"kube-proxy-version", "max-time", "max-memory"} {
 		complete(cmd, flag)
 	}
@@ -169,8 +171,8 @@ func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
 	if err := checkSubjects(cmd, f.names); err != nil {
 		return err
 	}
-	if f.feed != "" && f.feed != bench.FeedInformers && f.feed != bench.FeedAPI {
-		return badUsage(cmd, "--feed %q: want %s or %s", f.feed, bench.FeedInformers, bench.FeedAPI)
+	if f.feed != "" && f.feed != raw.FeedInformers && f.feed != raw.FeedAPI {
+		return badUsage(cmd, "--feed %q: want %s or %s", f.feed, raw.FeedInformers, raw.FeedAPI)
 	}
 	if cmd.Flags().Changed("max-time") && f.maxTime <= 0 {
 		return badUsage(cmd, "--max-time %v: want more than 0", f.maxTime)
@@ -193,48 +195,48 @@ func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
 	return nil
 }
 
-// withTools are those of the names that this machine has the tools for. What it leaves out is told in one line.
+// withTools returns the names of subjects whose tools this machine has. It prints the omitted ones in one line.
 func withTools(cmd *cobra.Command, names []string) []string {
-	there, lacking := bench.WithTools(names)
+	there, lacking := subject.WithTools(names)
 	if lacking != "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), "left out:", lacking)
 	}
 	return there
 }
 
-// checkSubjects wants known subjects, each once: their records are told apart by the name.
+// checkSubjects requires known subjects, each once, since records identify subjects by name.
 func checkSubjects(cmd *cobra.Command, list []string) error {
 	if len(list) == 0 && cmd.Flags().Changed("subjects") {
-		return badUsage(cmd, `--subjects "": want at least one, such as %s`, bench.Subjects()[0].Name)
+		return badUsage(cmd, `--subjects "": want at least one, such as %s`, subject.Subjects()[0].Name)
 	}
 	var names []string
 	for _, text := range list {
-		subject, err := bench.ParseSubject(text)
+		subject, err := subject.ParseSubject(text)
 		if err != nil {
 			return badUsage(cmd, "--subjects: %w", err)
 		}
 		if slices.Contains(names, subject.Name) {
-			return badUsage(cmd, "--subjects: %s stands there twice", subject.Name)
+			return badUsage(cmd, "--subjects: %s is given twice", subject.Name)
 		}
 		names = append(names, subject.Name)
 	}
 	return nil
 }
 
-// suffixWords are the suffixes of subjects' names.
+// suffixWords returns the suffixes of subjects' names.
 func suffixWords() string {
 	var words []string
-	for _, suffix := range bench.Suffixes() {
+	for _, suffix := range subject.Suffixes() {
 		words = append(words, suffix[0])
 	}
 	return strings.Join(words, ", ")
 }
 
-// completeSubjects completes the last word of a list with commas by what is not in it yet, and a + by a suffix.
+// completeSubjects completes the last word of a list with subjects that the list lacks, and a + with suffixes.
 func completeSubjects(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	before := typed[:strings.LastIndexByte(typed, ',')+1]
 	var words []string
-	for _, subject := range bench.Subjects() {
+	for _, subject := range subject.Subjects() {
 		if !slices.Contains(strings.Split(before, ","), subject.Name) {
 			words = append(words, before+subject.Name)
 		}
@@ -242,7 +244,7 @@ func completeSubjects(_ *cobra.Command, _ []string, typed string) ([]string, cob
 	if base, _, ok := strings.Cut(typed[len(before):], "+"); ok {
 		words = nil
 		for _, suffix := range []string{"+bucket", "+gogc50", "+tuned"} {
-			if subject, err := bench.ParseSubject(base + suffix); err == nil {
+			if subject, err := subject.ParseSubject(base + suffix); err == nil {
 				words = append(words, before+subject.Name)
 			}
 		}

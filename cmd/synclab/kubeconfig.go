@@ -16,7 +16,7 @@ import (
 type clusterFlags struct {
 	kubeconfig string // empty: $KUBECONFIG, then ~/.kube/config
 	context    string // empty: the file's current one
-	// allowExec lets root run what the kubeconfig names as a credential plugin.
+	// allowExec lets root run the kubeconfig's credential plugin.
 	allowExec bool
 }
 
@@ -24,7 +24,7 @@ func (f *clusterFlags) registerExec(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.allowExec, "allow-exec-plugins", false, "as root too, run the program that the kubeconfig names for credentials")
 }
 
-// restConfig reads the kubeconfig. The error is the user's to mend.
+// restConfig reads the kubeconfig. Errors are usage errors.
 func (f clusterFlags) restConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
@@ -46,12 +46,12 @@ func (f clusterFlags) restConfig() (*rest.Config, error) {
 		return nil, badInput(fmt.Errorf("kubeconfig: %w", err))
 	}
 	if cfg.ExecProvider != nil && os.Geteuid() == 0 && !f.allowExec {
-		return nil, badInput(fmt.Errorf("kubeconfig: it would run %q as root for credentials: allow that with --allow-exec-plugins, or run synclab as another user", cfg.ExecProvider.Command))
+		return nil, badInput(fmt.Errorf("kubeconfig: its credential plugin %q would run as root: allow that with --allow-exec-plugins, or run synclab as another user", cfg.ExecProvider.Command))
 	}
 	return cfg, nil
 }
 
-// newClient speaks contentType, and JSON where the server cannot.
+// newClient uses contentType, or JSON if the server does not support it.
 func newClient(cfg *rest.Config, contentType string) (kubernetes.Interface, error) {
 	cfg.ContentType = contentType
 	client, err := kubernetes.NewForConfig(cfg)
@@ -61,7 +61,7 @@ func newClient(cfg *rest.Config, contentType string) (kubernetes.Interface, erro
 	return client, nil
 }
 
-// client reads the cluster in protobuf.
+// client returns a client that reads the cluster in protobuf.
 func (f clusterFlags) client() (kubernetes.Interface, error) {
 	cfg, err := f.restConfig()
 	if err != nil {

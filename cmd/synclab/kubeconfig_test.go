@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Root runs a credential plugin of a kubeconfig only when told to.
+// As root, a kubeconfig's credential plugin runs only with --allow-exec-plugins.
 func TestExecPluginsAsRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root is protected")

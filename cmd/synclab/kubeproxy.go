@@ -12,11 +12,11 @@ func newKubeProxy(s streams) *cobra.Command {
 	o := upstream.Options{Progress: func(text string) { fmt.Fprintln(s.err, text) }}
 	cmd := &cobra.Command{
 		Use:   "kube-proxy",
-		Short: "Build the unmodified kube-proxy, if need be, and print where it is",
+		Short: "Build unmodified kube-proxy if necessary, and print its path",
 		Long: `Kube-proxy builds the command of that name from its Go module, unmodified, and
-prints its path and version. What was built once is kept in the user's cache
-folder. It needs Go and the Go module proxy; runs and tests that compare with
-kube-proxy find it there afterwards, without either.`,
+prints its path and version. The result is kept in the user's cache folder. The build
+needs Go and the Go module proxy. Later runs and tests that compare with kube-proxy
+find it there and need neither.`,
 		Example: `  synclab kube-proxy
   synclab kube-proxy --kube-proxy-version v1.34.2`,
 		Args: argCount(0, 0, ""),

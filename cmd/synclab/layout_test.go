@@ -3,13 +3,13 @@ package main
 import (
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// A subject that is started again with another layout writes that one. Under the race detector: nothing that belongs to
-// the subject before reads what says the layout.
+// A subject that is restarted with another layout writes that layout. Under the race detector: nothing of the previous
+// subject process reads the layout.
 func TestRestartWithAnotherLayout(t *testing.T) {
-	for _, feed := range []string{bench.FeedAPI, bench.FeedInformers} {
+	for _, feed := range []string{raw.FeedAPI, raw.FeedInformers} {
 		t.Run(feed, func(t *testing.T) {
 			subjects := available(t, "synclab/iptables-legacy")
 			if len(subjects) == 0 {
@@ -17,9 +17,9 @@ func TestRestartWithAnotherLayout(t *testing.T) {
 			}
 			_, records := runScenario(t, "run", "restart", "--services", "50", "--endpoints", "3", "--feed", feed, "--subjects", subjects[0],
 				"--set", "steps.restart.layout=tree", "--set", "proxy.minSyncPeriod=100ms")
-			rules := map[string]float64{} // of nat, by settle step
+			rules := map[string]float64{} // rules in nat, by settle step
 			for _, r := range records {
-				if r.Metric == bench.RulesKernel && r.Table == "nat" {
+				if r.Metric == raw.RulesKernel && r.Table == "nat" {
 					rules[r.Step] = r.Value
 				}
 			}

@@ -33,30 +33,30 @@ func main() {
 	os.Exit(exitStatus(ctx, s.err, err))
 }
 
-// absolute leaves out the relative entries of a PATH: the working directory does not decide which tools run.
+// absolute removes the relative entries of a PATH, so that the working directory does not decide which tools run.
 func absolute(path string) string {
 	kept := slices.DeleteFunc(filepath.SplitList(path), func(dir string) bool { return !filepath.IsAbs(dir) })
 	return strings.Join(kept, string(filepath.ListSeparator))
 }
 
-// streams are what a command reads and writes. Results go to out; progress and remarks go to err.
+// streams are a command's input and output. Results go to out; progress and remarks go to err.
 type streams struct {
 	in  io.Reader
 	out io.Writer
 	err io.Writer
 }
 
-// run is the whole program but the process: args are without the program's name.
+// run is the whole program without the process. args are without the program's name.
 func run(ctx context.Context, s streams, args []string) error {
 	root := newRoot(s)
 	root.SetArgs(args)
 	return root.ExecuteContext(ctx)
 }
 
-// usageError is a mistake in what the user gave: flags, arguments, or an input file. Nothing was started.
+// usageError is a mistake in the user's input: flags, arguments, or an input file. Nothing was started.
 type usageError struct {
 	err error
-	// command whose --help would help; empty when the mistake is in a file.
+	// command is the command whose --help would help; empty when the mistake is in a file.
 	command string
 }
 
@@ -71,12 +71,12 @@ func badInput(err error) error {
 	return &usageError{err: err}
 }
 
-// badUsage is a mistake on the command line of cmd.
+// badUsage returns a mistake on the command line of cmd.
 func badUsage(cmd *cobra.Command, format string, args ...any) error {
 	return &usageError{err: fmt.Errorf(format, args...), command: cmd.CommandPath()}
 }
 
-// exitStatus prints err, unless it was printed already, and returns the status to exit with.
+// exitStatus prints err, unless it was printed already, and returns the exit status.
 func exitStatus(ctx context.Context, stderr io.Writer, err error) int {
 	var usage *usageError
 	var worker *netns.WorkerError
@@ -97,12 +97,12 @@ func exitStatus(ctx context.Context, stderr io.Writer, err error) int {
 		return exitFailed
 	}
 	if usage.command != "" {
-		fmt.Fprintf(stderr, "Run '%s --help' for what it takes.\n", usage.command)
+		fmt.Fprintf(stderr, "Run '%s --help' for its usage.\n", usage.command)
 	}
 	return exitUsage
 }
 
-// workerTold says whether err is nothing but workers that ended by themselves: each has printed its error itself.
+// workerTold reports whether err consists only of workers that exited by themselves: each has printed its error.
 func workerTold(err error) bool {
 	switch e := err.(type) {
 	case *netns.WorkerError:
@@ -118,19 +118,19 @@ func workerTold(err error) bool {
 func newRoot(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "synclab",
-		Short: "A wind tunnel for Kubernetes Service proxies",
-		Long: `Synclab drives a real Service proxier on a real kernel from a simulated cluster:
-no cluster, no etcd, no pods. It measures how long a sync takes, where the time
-goes, what a packet pays, and how large a cluster may grow.
+		Short: "Benchmark and fault-test Kubernetes Service proxies",
+		Long: `Synclab measures a real Service proxier on a real kernel, driven by a simulated
+cluster: no cluster, no etcd, no pods. It measures how long a sync takes, where the
+time goes, what rules cost a packet, and how large a cluster may grow.
 
-It works only inside network namespaces of its own, as root or as an ordinary
-user, and never touches the firewall of the machine.`,
+It works only inside its own network namespaces, as root or as an ordinary user, and
+never changes the firewall of the machine.`,
 		Example: `  synclab doctor                                  # can this machine run it?
   synclab run                                     # the scenario steady-churn, then a report
   synclab run size-sweep --services 20000         # how cost grows with the number of Services
-  synclab run -f my-cluster.yaml --dump-iptables  # the rules of one's own Services
+  synclab run -f my-cluster.yaml --dump-iptables  # the rules of your own Services
   synclab rules -f manifests/                     # the same, without a kernel`,
-		SilenceUsage:  true, // exitStatus prints errors, and points at --help
+		SilenceUsage:  true, // exitStatus prints errors, and refers to --help
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -150,7 +150,7 @@ user, and never touches the firewall of the machine.`,
 	return root
 }
 
-// addCompletion adds cobra's command completion, which otherwise answers a shell that it does not know with its help.
+// addCompletion adds cobra's command completion. For an unknown shell, cobra would only print its help.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	at := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == "completion" })
@@ -170,7 +170,7 @@ func addCompletion(root *cobra.Command) {
 	}
 }
 
-// flagError is a flag's value that cannot be read, in words for people: those of package strconv are for programmers.
+// flagError rewrites the error of an invalid flag value, since the errors of package strconv are for programmers.
 func flagError(cmd *cobra.Command, err error) error {
 	text := err.Error()
 	var number *strconv.NumError
@@ -190,7 +190,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return badUsage(cmd, "%w", err)
 }
 
-// unknownCommand is for a word that is no subcommand of cmd.
+// unknownCommand returns the error for a word that is no subcommand of cmd.
 func unknownCommand(cmd *cobra.Command, word string) error {
 	cmd.SuggestionsMinimumDistance = 2 // letters that may differ
 	if near := cmd.SuggestionsFor(word); len(near) > 0 {
@@ -199,7 +199,7 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 	return badUsage(cmd, "unknown command %q", word)
 }
 
-// argCount is cobra's check of the number of arguments, as a usage error. what names them.
+// argCount is cobra's check of the number of arguments, as a usage error. what names the arguments.
 func argCount(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

@@ -22,7 +22,7 @@ import (
 	"synclab/scenarios"
 )
 
-// printed is what a stream of the program was given, by whichever of its goroutines.
+// printed is a stream of the program. Any goroutine may write to it.
 type printed struct {
 	turnTaking
 	text strings.Builder
@@ -40,7 +40,7 @@ func (p *printed) String() string {
 	return p.text.String()
 }
 
-// What several goroutines of the program print is there in full, and no race.
+// The output of several goroutines is complete, and has no race.
 func TestPrintedByMany(t *testing.T) {
 	const writers, lines = 8, 1000
 	p := newPrinted()
@@ -68,7 +68,7 @@ func invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), errs.String()
 }
 
-// Mistakes on the command line and in input files: status 2, a message that helps, nothing on stdout.
+// Mistakes on the command line and in input files: status 2, a helpful message, nothing on stdout.
 func TestUsageErrors(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -92,7 +92,7 @@ func TestUsageErrors(t *testing.T) {
 		{"unknown flag", []string{"run", "--service", "1"}, []string{"unknown flag: --service", "'synclab run --help'"}},
 		{"wrong value", []string{"run", "--services", "many"}, []string{`"many" for "--services" flag: want a whole number` + "\n"}},
 		{"wrong seed", []string{"run", "--seed", "-1"}, []string{`"-1" for "--seed" flag: want a whole number, 0 or more` + "\n"}},
-		{"wrong hours", []string{"soak", "--hours", "many"}, []string{`"many" for "--hours" flag: want a number` + "\n"}},
+		{"wrong minutes", []string{"soak", "--minutes", "many"}, []string{`"many" for "--minutes" flag: want a number` + "\n"}},
 		{"wrong switch", []string{"run", "--force=perhaps"}, []string{`"perhaps" for "--force" flag: want true or false` + "\n"}},
 		{"wrong time", []string{"run", "--max-time", "5"}, []string{`"5" for "--max-time" flag: want a time with its unit`}},
 		{"too large", []string{"run", "--reps", "99999999999999999999"}, []string{"flag: want a whole number that is not as large"}},
@@ -111,7 +111,7 @@ func TestUsageErrors(t *testing.T) {
 		{"no subject to compare", []string{"compare", "--subjects", ""}, []string{`--subjects "": want at least one`}},
 		{"no rules to compare", []string{"compare", "--rules", "--subjects", ""}, []string{`--subjects "": want at least one`}},
 		{"subject twice", []string{"run", "--subjects", "synclab/iptables-nft,synclab/iptables-nft"}, []string{"twice"}},
-		{"subjects of one name", []string{"run", "--subjects", "exec:mine=/bin/a,exec:mine=/bin/b"}, []string{"exec:mine stands there twice"}},
+		{"subjects of one name", []string{"run", "--subjects", "exec:mine=/bin/a,exec:mine=/bin/b"}, []string{"exec:mine is given twice"}},
 		{"proxy configuration", []string{"run", "--proxy-config", badConfig}, []string{"proxy.yaml:3: modus: unknown field; did you mean mode?"}},
 		{"no such manifest", []string{"run", "-f", filepath.Join(dir, "none.yaml")}, []string{"none.yaml"}},
 		{"generated and read", []string{"run", "-f", manifest, "--services", "3"}, []string{"--services", "-f"}},
@@ -140,7 +140,7 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// Every command says what it is for and shows examples that the program itself takes for known commands and flags.
+// Every command has a description and examples with known commands and flags.
 func TestHelp(t *testing.T) {
 	root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
 	var visit func(cmd *cobra.Command)
@@ -196,7 +196,7 @@ func TestScenariosList(t *testing.T) {
 	}
 	i := slices.IndexFunc(heads, func(h scenarioHead) bool { return h.Name == defaultScenario })
 	if i < 0 || heads[i].Cells != 1 || heads[i].Services < 1 || heads[i].Description == "" {
-		t.Errorf("%s is not in the list as it should be:\n%s", defaultScenario, stdout)
+		t.Errorf("%s is not in the list, or differs:\n%s", defaultScenario, stdout)
 	}
 	_, table, _ := invoke(t, "scenarios", "list")
 	for _, h := range heads {
@@ -206,7 +206,7 @@ func TestScenariosList(t *testing.T) {
 	}
 }
 
-// What describe -o yaml prints is a scenario file: run reads it back as the same scenario.
+// The output of describe -o yaml is a scenario file: run reads it as the same scenario.
 func TestScenariosDescribe(t *testing.T) {
 	args := []string{"scenarios", "describe", "size-sweep", "--services", "2000", "--set", "steps.churn.rate=7", "-o"}
 	_, text, stderr := invoke(t, append(args, "yaml")...)
@@ -256,7 +256,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// The shell asks `synclab __complete …`; each line is a word, a tab, and what it means.
+// The shell calls `synclab __complete …`; each line is a word, a tab, and its meaning.
 func TestCompletion(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -293,14 +293,14 @@ func TestExitStatus(t *testing.T) {
 		ctx  context.Context
 		err  error
 		want int
-		said string // part of what is printed; empty: nothing is
+		said string // part of the output; empty: no output
 	}{
 		{"done", t.Context(), nil, exitDone, ""},
 		{"done just before the signal", ended, nil, exitDone, ""},
 		{"failed", t.Context(), errors.New("restore: exit status 4"), exitFailed, "restore: exit status 4"},
 		{"usage", t.Context(), badInput(errors.New("x.yaml:1: name: missing")), exitUsage, "x.yaml:1: name: missing"},
 		{"interrupted", ended, context.Canceled, exitInterrupted, "interrupted"},
-		// A worker tells of its own failure, unless it was killed; nothing else does.
+		// Only a worker prints its own failure, unless it was killed.
 		{"worker failed", t.Context(), worker, 3, ""},
 		{"worker failed in a run", t.Context(), errors.Join(fmt.Errorf("repetition 1: %w", worker)), 3, ""},
 		{"worker killed", t.Context(), &netns.WorkerError{ExitError: failed("kill -9 $$")}, 137, "signal: killed"},
@@ -335,7 +335,7 @@ func TestNewestRun(t *testing.T) {
 	}
 }
 
-// Entries of PATH that depend on the working directory are left out.
+// Entries of PATH that depend on the working directory are removed.
 func TestAbsolutePath(t *testing.T) {
 	for path, want := range map[string]string{"/bin:/usr/bin": "/bin:/usr/bin", ".:/bin::tools:/usr/bin:": "/bin:/usr/bin", ".": "", "": ""} {
 		if got := absolute(path); got != want {

@@ -12,41 +12,43 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/bench"
+	"synclab/bench/machine"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/reports"
 	"synclab/reports/model"
 )
 
-// modelFlags name the cost model of commands that answer from one.
+// modelFlags choose the cost model of a command.
 type modelFlags struct {
 	path string
-	// elsewhere takes a model of another kernel, processor or tool.
+	// elsewhere accepts a model of another kernel, processor or tool.
 	elsewhere bool
-	// kubeProxy is the version whose costs are asked for. Empty: whichever was calibrated.
+	// kubeProxy is the kube-proxy version to answer for. Empty: whichever was calibrated.
 	kubeProxy string
 }
 
 func (f *modelFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.path, "model", "", "`folder` of the calibration to answer from, or its "+model.File+" (default: the newest in "+runsFolder+"/ that was made on this machine and has the subjects)")
-	flags.BoolVar(&f.elsewhere, "other-machine", false, "answer from a calibration of another kernel, processor or version of the tools all the same: it speaks of that machine")
+	flags.StringVar(&f.path, "model", "", "`folder` of the calibration to use, or its "+model.File+" (default: the newest in "+runsFolder+"/ that was made on this machine and has the subjects)")
+	flags.BoolVar(&f.elsewhere, "other-machine", false, "also accept a calibration of another kernel, processor or version of the tools: the answer is then for that machine")
 	if err := cmd.MarkFlagDirname("model"); err != nil {
 		panic(err)
 	}
 }
 
-// load reads the model for subjects (none: all that it has), prints what there is to remark on it, and says which folder
-// it is from. A model that was made elsewhere is refused, without the flag.
+// load reads the model for subjects (none: all that it has) and prints remarks on it. It returns the model's folder. It
+// refuses a model from another machine unless --other-machine is given.
 func (f *modelFlags) load(ctx context.Context, s streams, subjects []string) (m *model.Model, dir string, err error) {
-	here := model.Here{Versions: bench.DetectVersions(ctx), Machine: bench.DetectMachine(), Elsewhere: f.elsewhere}
+	here := model.Here{Versions: machine.DetectVersions(ctx), Machine: machine.DetectMachine(), Elsewhere: f.elsewhere}
 	here.Versions.KubeProxy = f.kubeProxy
 	for _, text := range subjects {
-		about, err := bench.ParseSubject(text)
+		about, err := subject.ParseSubject(text)
 		if err != nil {
 			return nil, "", badInput(err)
 		}
-		here.Subjects = append(here.Subjects, about.Name) // of exec:NAME=COMMAND, the records know the name
+		here.Subjects = append(here.Subjects, about.Name) // for exec:NAME=COMMAND, records have only the name
 	}
 	path := f.path
 	if path == "" {
@@ -60,10 +62,10 @@ func (f *modelFlags) load(ctx context.Context, s streams, subjects []string) (m 
 		return nil, "", badInput(err)
 	}
 	if v := m.Versions.KubeProxy; v != "" && v != upstream.Pinned && f.kubeProxy == "" {
-		remarks = append(remarks, fmt.Sprintf("it is of kube-proxy %s; without --kube-proxy-version the lab runs %s", v, upstream.Pinned))
+		remarks = append(remarks, fmt.Sprintf("it is for kube-proxy %s; without --kube-proxy-version the lab runs %s", v, upstream.Pinned))
 	}
-	if m.Status != "" && m.Status != bench.StatusComplete {
-		remarks = append(remarks, fmt.Sprintf("its calibration is %s: what was measured until then is all that it rests on", m.Status))
+	if m.Status != "" && m.Status != raw.StatusComplete {
+		remarks = append(remarks, fmt.Sprintf("its calibration is %s: it has only the measurements until then", m.Status))
 	}
 	for _, remark := range remarks {
 		fmt.Fprintln(s.err, "cost model:", remark)
@@ -74,11 +76,11 @@ func (f *modelFlags) load(ctx context.Context, s streams, subjects []string) (m 
 	return m, path, nil
 }
 
-// errNoCalibration: there is none that answers here.
+// errNoCalibration: no calibration is valid for this machine and these subjects.
 var errNoCalibration = errors.New("no calibration")
 
-// newestModel is the folder in root of the newest calibration that answers here: of those that were not interrupted, if there
-// are any. If none answers, but here.Elsewhere, it is the newest of all that have the subjects.
+// newestModel returns the folder in root of the newest calibration that is valid here, if possible one that was not
+// interrupted. If none is valid and here.Elsewhere is set, it returns the newest one that has the subjects.
 func newestModel(root string, here model.Here) (string, error) {
 	files, err := filepath.Glob(filepath.Join(root, "*", model.File))
 	if err != nil {
@@ -90,7 +92,7 @@ func newestModel(root string, here model.Here) (string, error) {
 	}
 	var all []found
 	for _, file := range files {
-		if stat, err := os.Stat(file); err == nil && !reports.HasAnswer(filepath.Dir(file)) { // a plan keeps a copy
+		if stat, err := os.Stat(file); err == nil && !reports.HasAnswer(filepath.Dir(file)) { // skip a plan's copy
 			all = append(all, found{filepath.Dir(file), stat.ModTime().UnixNano()})
 		}
 	}
@@ -102,7 +104,7 @@ func newestModel(root string, here model.Here) (string, error) {
 	for _, f := range all {
 		m, _, err := model.Load(f.dir, fits)
 		switch {
-		case err == nil && (m.Status == "" || m.Status == bench.StatusComplete):
+		case err == nil && (m.Status == "" || m.Status == raw.StatusComplete):
 			return f.dir, nil
 		case err == nil:
 			unfinished = cmp.Or(unfinished, f.dir)
@@ -125,7 +127,7 @@ func newestModel(root string, here model.Here) (string, error) {
 		command += " --subjects " + strings.Join(here.Subjects, ",")
 	}
 	if len(refused) > 0 {
-		return "", fmt.Errorf("%w in %s/ answers here: make one with `%s`, or name one with --model\n%w", errNoCalibration, root, command, errors.Join(refused...))
+		return "", fmt.Errorf("%w in %s/ is valid here: make one with `%s`, or name one with --model\n%w", errNoCalibration, root, command, errors.Join(refused...))
 	}
 	return "", fmt.Errorf("%w in %s/ yet: make one with `%s`, or name one with --model", errNoCalibration, root, command)
 }

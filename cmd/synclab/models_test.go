@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports/model"
 )
 
-// The newest calibration that fits is taken; one of another kernel only where it is allowed, and then rather than none.
+// The newest valid calibration is used; one of another kernel only if allowed, and only if there is no valid one.
 func TestNewestModel(t *testing.T) {
 	root := t.TempDir()
-	here := model.Here{Versions: bench.Versions{Kernel: "6.18"}, Machine: bench.Machine{CPU: "EPYC", CPUs: 2}, Subjects: []string{"synclab/nftables"}}
+	here := model.Here{Versions: raw.Versions{Kernel: "6.18"}, Machine: raw.Machine{CPU: "EPYC", CPUs: 2}, Subjects: []string{"synclab/nftables"}}
 	status := ""
 	write := func(name, kernel, subject string, age time.Duration) {
 		t.Helper()
@@ -32,7 +32,7 @@ func TestNewestModel(t *testing.T) {
 	if _, err := newestModel(root, here); err == nil || !strings.Contains(err.Error(), "synclab calibrate --subjects synclab/nftables") {
 		t.Fatalf("without any: %v", err)
 	}
-	status = bench.StatusInterrupted
+	status = raw.StatusInterrupted
 	write("interrupted", "6.18", "synclab/nftables", 0)
 	if dir, err := newestModel(root, here); err != nil || filepath.Base(dir) != "interrupted" {
 		t.Fatalf("an interrupted one rather than none: %s, %v", dir, err)
@@ -43,7 +43,7 @@ func TestNewestModel(t *testing.T) {
 	status = ""
 	write("elsewhere", "6.19", "synclab/nftables", time.Minute)
 	write("lacking", "6.18", "kube-proxy/nftables", 2*time.Minute)
-	if _, err := newestModel(root, here); err == nil || !strings.Contains(err.Error(), "kernel") || !strings.Contains(err.Error(), "not of subject") {
+	if _, err := newestModel(root, here); err == nil || !strings.Contains(err.Error(), "kernel") || !strings.Contains(err.Error(), "no subject") {
 		t.Fatalf("it says %v", err)
 	}
 	allowed := here
@@ -52,9 +52,9 @@ func TestNewestModel(t *testing.T) {
 		t.Fatalf("%s, %v", dir, err)
 	}
 	write("old", "6.18", "synclab/nftables", time.Hour)
-	status = bench.StatusInterrupted
+	status = raw.StatusInterrupted
 	write("interrupted", "6.18", "synclab/nftables", 0)
-	status = bench.StatusComplete
+	status = raw.StatusComplete
 	write("older", "6.18", "synclab/nftables", 2*time.Hour)
 	for _, h := range []model.Here{here, allowed} {
 		if dir, err := newestModel(root, h); err != nil || filepath.Base(dir) != "old" {

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// formats of a result, the default first.
+// formats are the output formats; the first is the default.
 var formats = []string{"table", "json", "yaml"}
 
-// outputFormat is the flag -o of a command whose output is data.
+// outputFormat is the flag -o of commands whose output is data.
 type outputFormat string
 
 func (f *outputFormat) String() string { return string(*f) }
@@ -71,7 +71,7 @@ func columns(w io.Writer, rows ...[]string) error {
 	return t.Flush()
 }
 
-// turnTaking lets several goroutines write, one at a time. It is no io.ReaderFrom, whatever w is.
+// turnTaking serializes the writes of several goroutines. It is no io.ReaderFrom, even if w is.
 type turnTaking struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -84,7 +84,7 @@ func (t *turnTaking) Write(b []byte) (int, error) {
 	return t.w.Write(b)
 }
 
-// complete offers fixed words for a flag. It panics on a flag that cmd does not have: a slip in this package.
+// complete sets the fixed completions of a flag. It panics on an unknown flag, which is a bug in this package.
 func complete(cmd *cobra.Command, flag string, words ...string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {

@@ -20,38 +20,38 @@ import (
 	"synclab/reports/capacity"
 )
 
-// planFlags are those of `synclab plan`.
+// planFlags are the flags of `synclab plan`.
 type planFlags struct {
-	cluster       planCluster
-	grow          []string
-	promise       promiseFlags
-	from          planModel
-	minSyncPeriod time.Duration
-	policy        string
-	length, way   time.Duration
-	seed          uint64
-	out           string
-	force         bool
-	noPNG         bool
-	check         bool
-	format        outputFormat
+	cluster            planCluster
+	grow               []string
+	promise            sloFlags
+	from               planModel
+	minSyncPeriod      time.Duration
+	policy             string
+	length, watchDelay time.Duration
+	seed               uint64
+	out                string
+	force              bool
+	noPNG              bool
+	check              bool
+	format             outputFormat
 }
 
 func (f *planFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.cluster.register(cmd)
-	flags.StringSliceVar(&f.grow, "grow", nil, "how the cluster shall grow, a `list`: services=2x,endpoints=+20%,nodes=5000,churn=1.5x (churn, if not given, grows as the number of endpoints does)")
+	flags.StringSliceVar(&f.grow, "grow", nil, "growth of the cluster, a `list`: services=2x,endpoints=+20%,nodes=5000,churn=1.5x (default of churn: grows with the number of endpoints)")
 	f.promise.register(cmd)
 	flags.DurationVar(&f.minSyncPeriod, "min-sync-period", 0, "minSyncPeriod in use today: a `time` (default 1s)")
-	flags.StringVar(&f.policy, "policy", "", "what minSyncPeriod counts in use today: `token-bucket`, between starts of syncs, or completion-to-start, from the end of one (default: each subject's own)")
+	flags.StringVar(&f.policy, "policy", "", "what minSyncPeriod limits today: `token-bucket`, the time between starts of syncs, or completion-to-start, from the end of one sync to the next start (default: each subject's own)")
 	f.from.register(cmd)
-	flags.DurationVar(&f.length, "length", 0, "`time` that is simulated for each answer (default: as long as its quantiles need)")
-	flags.DurationVar(&f.way, "way", 0, "`time` that a change takes until the proxier on a node is told of it, added to every latency")
-	flags.Uint64Var(&f.seed, "seed", 1, "`seed` of what is simulated, and of a calibration")
+	flags.DurationVar(&f.length, "length", 0, "simulated `time` per answer (default: as its quantiles need)")
+	flags.DurationVar(&f.watchDelay, "watch-delay", 0, "`time` until a node's proxy receives a change, added to every latency")
+	flags.Uint64Var(&f.seed, "seed", 1, "`seed` of the simulation, and of a calibration")
 	flags.StringVar(&f.out, "out", "", "`folder` of the plan and its page (default: a new one in runs/)")
 	flags.BoolVar(&f.force, "force", false, "replace the plan that is in the folder --out")
 	flags.BoolVar(&f.noPNG, "no-png", false, "draw SVG only")
-	flags.BoolVar(&f.check, "check", false, "exit with status 1 when the subject in use, as it is set today, breaks a promise in the cluster grown by --grow (without: in that of today)")
+	flags.BoolVar(&f.check, "check", false, "exit with status 1 when the subject in use, with its settings of today, violates an SLO in the cluster grown by --grow (without --grow: in today's cluster)")
 	f.format.register(cmd)
 	if err := cmd.MarkFlagDirname("out"); err != nil {
 		panic(err)
@@ -64,12 +64,12 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	if err := cmd.RegisterFlagCompletionFunc("grow", completeGrowth); err != nil {
 		panic(err)
 	}
-	for _, flag := range []string{"min-sync-period", "length", "way", "seed"} {
+	for _, flag := range []string{"min-sync-period", "length", "watch-delay", "seed"} {
 		complete(cmd, flag)
 	}
 }
 
-// completeGrowth completes the last part of a list by what does not grow in it yet.
+// completeGrowth completes the last part of a list with the quantities that the list lacks.
 func completeGrowth(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	before := typed[:strings.LastIndexByte(typed, ',')+1]
 	var words []string
@@ -85,27 +85,28 @@ func newPlan(s streams) *cobra.Command {
 	var flags planFlags
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Say how far a cluster can grow, what breaks first, and which settings suit",
-		Long: `Plan takes a cluster as it is today, how it changes and shall grow, and what is
-promised in it. For each subject it says how large the cluster may get until a
-promise breaks, and which, what minSyncPeriod suits, and what memory to give.
+		Short: "Find the maximum cluster size, its first limit, and the best settings",
+		Long: `Plan reads the size of a cluster today, its changes, its growth and its SLOs. For each
+subject it answers how large the cluster may become until an SLO is violated, and
+which one, and it recommends minSyncPeriod and a memory limit.
 
-What syncs cost is asked of a cost model, the newest that 'synclab calibrate' made
-on this machine. Where there is none, plan calibrates first: minutes. Latency and
-CPU come from the sync loop in virtual time, on all nodes. What is measured,
-interpolated and extrapolated is told apart.
+The costs of syncs come from a cost model: the newest that 'synclab calibrate' made
+on this machine. If there is none, plan calibrates first, which takes minutes.
+Latency and CPU come from a simulation of the sync loop, in virtual time, on all
+nodes. The answer marks what is measured, interpolated and extrapolated.
 
 The cluster is given in numbers, or counted: in a dump (-f), in a live cluster
-(--kubeconfig, listed once), or in a recorded trace. Flags overrule what was
-counted. Changes are a rate (--churn), those of a trace (--churn-from), or what
-differs between two dumps (--earlier, --apart), which is a lower bound.
+(--kubeconfig, listed once), or in a recorded trace. Flags override counted values.
+Changes are a rate (--churn), those of a trace (--churn-from), or the difference of
+two dumps (--earlier, --earlier-age), which is a lower bound.
 
-The subject in use today is the first of --subjects, or else of the calibration's,
-unless --today names it; one that the cost model knows too little of is refused.
-The exit status is 2 for bad input, and with --check 1 for a broken promise.`,
+The subject in use today is --today, else the first of --subjects, else the first of
+the calibration's. If the cost model has too little data on it, plan fails.
+
+The exit status is 2 for bad input, and with --check 1 for a violated SLO.`,
 		Example: `  synclab plan --services 20000 --endpoints 20 --churn 50
   synclab plan --services 8000 --churn 20 --grow services=2x,churn=+50% --npl-p99 2s --cpu 250m
-  synclab plan -f dump.yaml --earlier yesterday.yaml --apart 24h --grow services=40000
+  synclab plan -f dump.yaml --earlier yesterday.yaml --earlier-age 24h --grow services=40000
   synclab plan --kubeconfig ~/.kube/config --churn-from trace.jsonl --today kube-proxy/nftables
   synclab plan --services 8000 --churn 20 --model runs/calibrate-1 --check -o json`,
 		Args: argCount(0, 0, ""),
@@ -118,13 +119,13 @@ The exit status is 2 for bad input, and with --check 1 for a broken promise.`,
 	return cmd
 }
 
-// badValue says what a flag wants instead of how Go failed to read it.
+// badValue replaces the error of a flag value that Go cannot parse by what the flag wants.
 func badValue(cmd *cobra.Command, err error) error {
 	given, rest, _ := strings.Cut(strings.TrimPrefix(err.Error(), "invalid argument "), ` for "`)
 	names, _, ok := strings.Cut(rest, `" flag: `)
 	name := ""
 	for _, long := range strings.Fields(names) {
-		name = strings.TrimPrefix(long, "--") // of "-o, --output", the last
+		name = strings.TrimPrefix(long, "--") // the last one of "-o, --output"
 	}
 	flag := cmd.Flags().Lookup(name)
 	if !ok || flag == nil {
@@ -139,7 +140,7 @@ func badValue(cmd *cobra.Command, err error) error {
 	return badUsage(cmd, "--%s %s: want %s", name, given, want)
 }
 
-// plan reads the question, answers it, and shows the answer.
+// plan reads the question, answers it and shows the answer.
 func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 	began := time.Now()
 	ctx := cmd.Context()
@@ -195,9 +196,9 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 	return nil
 }
 
-// question reads what is asked, but for the subjects. notes say what was derived from where.
+// question reads the question without the subjects. notes name the sources of derived values.
 func (f *planFlags) question(ctx context.Context, cmd *cobra.Command, s streams) (q capacity.Question, notes []string, err error) {
-	if q.Promise, err = f.promise.read(cmd); err != nil {
+	if q.SLOs, err = f.promise.read(cmd); err != nil {
 		return q, nil, err
 	}
 	given := cmd.Flags().Changed
@@ -208,8 +209,8 @@ func (f *planFlags) question(ctx context.Context, cmd *cobra.Command, s streams)
 		return q, nil, badUsage(cmd, "--policy %q: want %s or %s", f.policy, runner.TokenBucket, runner.CompletionToStart)
 	case given("length") && f.length <= 0:
 		return q, nil, badUsage(cmd, "--length %v: want more than 0", f.length)
-	case f.way < 0:
-		return q, nil, badUsage(cmd, "--way %v: want 0 or more", f.way)
+	case f.watchDelay < 0:
+		return q, nil, badUsage(cmd, "--watch-delay %v: want 0 or more", f.watchDelay)
 	}
 	if given("min-sync-period") || given("policy") {
 		q.Policy = &capacity.Policy{Runner: runner.Policy(f.policy), MinSyncPeriod: time.Second}
@@ -217,20 +218,20 @@ func (f *planFlags) question(ctx context.Context, cmd *cobra.Command, s streams)
 			q.Policy.MinSyncPeriod = f.minSyncPeriod
 		}
 	}
-	q.Seed, q.Length, q.Way = f.seed, f.length, f.way
+	q.Seed, q.Length, q.WatchDelay = f.seed, f.length, f.watchDelay
 	if q.Today, notes, err = f.cluster.read(ctx, cmd, s); err != nil {
 		return q, nil, err
 	}
 	if q.Growth, err = parseGrowth(f.grow, q.Today); err != nil {
 		return q, nil, badUsage(cmd, "%w", err)
 	}
-	if err := q.Validate(); err != nil { // before anything is calibrated
+	if err := q.Validate(); err != nil { // before a calibration starts
 		return q, nil, badUsage(cmd, "%w", err)
 	}
 	return q, notes, nil
 }
 
-// folder is where the plan goes. Nothing is in the way there.
+// folder returns the plan's folder. It refuses a folder with another plan.
 func (f *planFlags) folder(cmd *cobra.Command) (string, error) {
 	if f.force && f.out == "" {
 		return "", badUsage(cmd, "--force replaces the plan in --out, which is not given")
@@ -239,12 +240,12 @@ func (f *planFlags) folder(cmd *cobra.Command) (string, error) {
 		return newPlanFolder("plan"), nil
 	}
 	if reports.HasAnswer(f.out) && !f.force {
-		return "", badInput(fmt.Errorf("%s holds a plan; --force replaces it", f.out))
+		return "", badInput(fmt.Errorf("%s has a plan already; replace it with --force", f.out))
 	}
 	return f.out, nil
 }
 
-// planReport makes the page of a plan again, from the answer that its folder keeps.
+// planReport makes the page of a plan again, from the answer in its folder.
 func planReport(s streams, dir, out string, format outputFormat, options reports.Options) error {
 	a, err := reports.LoadAnswer(dir)
 	if err != nil {
@@ -259,7 +260,7 @@ func planReport(s streams, dir, out string, format outputFormat, options reports
 	return showPlan(s, a, out, format)
 }
 
-// showPlan prints the answer: words, a table, and where the page is.
+// showPlan prints the answer: sentences, a table, and the path of the page.
 func showPlan(s streams, a *capacity.Answer, out string, format outputFormat) error {
 	page := filepath.Join(out, reports.CapacityPage)
 	if format != "table" {
@@ -275,11 +276,11 @@ func showPlan(s streams, a *capacity.Answer, out string, format outputFormat) er
 		}
 		for i, why := range whyLines(a) {
 			if i == 0 {
-				fmt.Fprintln(w, "\nWhat breaks first:")
+				fmt.Fprintln(w, "\nSLOs violated first, with the reason:")
 			}
 			fmt.Fprintln(w, "-", why)
 		}
-		fmt.Fprintln(w, "\nTo bear in mind:")
+		fmt.Fprintln(w, "\nCaveats:")
 		for _, remark := range a.Remarks {
 			fmt.Fprintln(w, "-", remark)
 		}
@@ -288,11 +289,11 @@ func showPlan(s streams, a *capacity.Answer, out string, format outputFormat) er
 	})
 }
 
-// errPromises: the subject in use breaks a promise.
-var errPromises = errors.New("promises are broken")
+// errPromises: the subject in use violates SLOs.
+var errPromises = errors.New("SLOs are violated")
 
-// checkPromises fails when the subject in use breaks a promise where it shall hold, by the median. Promises that hold by the
-// median, but not for sure, are told of.
+// checkPromises fails when the subject in use violates an SLO by the median: in the grown cluster if --grow is given,
+// else in today's. It prints SLOs that the median meets, but not the whole interval.
 func checkPromises(w io.Writer, a *capacity.Answer) error {
 	one := inUse(a)
 	at, where := one.Today, "today"
@@ -300,27 +301,27 @@ func checkPromises(w io.Writer, a *capacity.Answer) error {
 		at, where = *one.Target, "in the cluster grown by --grow"
 	}
 	var unsure, unknown []string
-	for _, name := range a.Question.Promise.Promised() {
-		if _, known := at.Promised[name]; !known {
-			unknown = append(unknown, promiseWords[name])
+	for _, name := range a.Question.SLOs.Given() {
+		if _, known := at.Quantities[name]; !known {
+			unknown = append(unknown, sloWords[name])
 			continue
 		}
-		if !slices.Contains(at.Holds, name) && !slices.Contains(at.Breaks, name) {
-			unsure = append(unsure, promiseWords[name])
+		if !slices.Contains(at.Met, name) && !slices.Contains(at.Violated, name) {
+			unsure = append(unsure, sloWords[name])
 		}
 	}
 	if len(unsure) > 0 {
-		fmt.Fprintf(w, "%s may not hold %s %s: what it promises is within the interval of the estimate\n", one.Name, strings.Join(unsure, ", "), where)
+		fmt.Fprintf(w, "%s may violate %s %s: the SLO is within the interval of the estimate\n", one.Name, strings.Join(unsure, ", "), where)
 	}
 	if len(unknown) > 0 {
-		fmt.Fprintf(w, "of %s the calibration has no %s: these promises were not checked\n", one.Name, strings.Join(unknown, ", "))
+		fmt.Fprintf(w, "the calibration of %s has no %s: these SLOs were not checked\n", one.Name, strings.Join(unknown, ", "))
 	}
-	if len(at.Breaks) == 0 {
+	if len(at.Violated) == 0 {
 		return nil
 	}
 	var broken []string
-	for _, name := range at.Breaks {
-		broken = append(broken, fmt.Sprintf("%s is %s", promiseWords[name], promiseValue(name, at.Promised[name].Median)))
+	for _, name := range at.Violated {
+		broken = append(broken, fmt.Sprintf("%s is %s", sloWords[name], sloValue(name, at.Quantities[name].Median)))
 	}
 	return fmt.Errorf("%s, %s: %w: %s", one.Name, where, errPromises, strings.Join(broken, ", "))
 }

@@ -13,22 +13,23 @@ import (
 	"synclab/reports/capacity"
 	"synclab/sim"
 	"synclab/sim/capture"
+	"synclab/sim/manifests"
 )
 
-// planCluster are the flags that say what the cluster is today: numbers, or what they are derived from.
+// planCluster are the flags that describe the cluster of today: numbers, or their sources.
 type planCluster struct {
-	services  int
-	endpoints float64
-	nodes     int
-	churn     capacity.Churn
-	trace     string
-	earlier   []string
-	apart     time.Duration
-	manifests manifestFlags
-	cluster   clusterFlags
+	services   int
+	endpoints  float64
+	nodes      int
+	churn      capacity.Churn
+	trace      string
+	earlier    []string
+	earlierAge time.Duration
+	manifests  manifestFlags
+	cluster    clusterFlags
 }
 
-// Where nobody says.
+// Defaults.
 const (
 	defaultEndpoints = 10
 	defaultNodes     = 1000
@@ -37,16 +38,16 @@ const (
 func (f *planCluster) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&f.services, "services", 0, "`number` of Services today (default: those of -f, --kubeconfig or --churn-from)")
-	flags.Float64Var(&f.endpoints, "endpoints", 0, fmt.Sprintf("`number` of endpoints of each Service, the mean (default: as counted there, or %d)", defaultEndpoints))
-	flags.IntVar(&f.nodes, "nodes", 0, fmt.Sprintf("`number` of nodes (default: as counted there, or %d)", defaultNodes))
-	flags.Float64Var(&f.churn.Endpoints, "churn", 0, "`changes` of EndpointSlices a second, the mean: pods that come, go, and become ready")
-	flags.StringVar(&f.trace, "churn-from", "", "`file` with a recorded trace of a cluster ('synclab capture --for'): its changes are played again and again, its snapshot is counted")
-	flags.StringArrayVar(&f.earlier, "earlier", nil, "`file` with an earlier dump of the same cluster: what differs from -f or --kubeconfig changed in the time --apart (repeatable)")
-	flags.DurationVar(&f.apart, "apart", 0, "`time` between --earlier and the dump of today")
-	flags.Float64Var(&f.churn.Services, "service-churn", 0, "`changes` of Services themselves a second")
-	flags.Float64Var(&f.churn.Swing, "swing", 0, "how far --churn leaves its mean within a day, as a `share` of it: 0.5 is half as much again at the busiest time")
-	flags.Float64Var(&f.churn.Rollouts, "rollouts", 0, "`number` of rollouts an hour, each of all endpoints of a Service, in addition")
-	flags.Float64Var(&f.churn.NodeLosses, "node-losses", 0, "`number` of nodes a day that are lost with all their pods, in addition")
+	flags.Float64Var(&f.endpoints, "endpoints", 0, fmt.Sprintf("`number` of endpoints of each Service, the mean (default: as counted, or %d)", defaultEndpoints))
+	flags.IntVar(&f.nodes, "nodes", 0, fmt.Sprintf("`number` of nodes (default: as counted, or %d)", defaultNodes))
+	flags.Float64Var(&f.churn.Endpoints, "churn", 0, "mean `rate` of EndpointSlice changes per second: pods that start, end, and become ready")
+	flags.StringVar(&f.trace, "churn-from", "", "`file` with a recorded trace of a cluster ('synclab capture --for'): its changes are replayed in a loop, its snapshot is counted")
+	flags.StringArrayVar(&f.earlier, "earlier", nil, "`file` with an earlier dump of the same cluster: objects that differ from -f or --kubeconfig changed within --earlier-age (repeatable)")
+	flags.DurationVar(&f.earlierAge, "earlier-age", 0, "`time` between --earlier and the dump of today")
+	flags.Float64Var(&f.churn.Services, "service-churn", 0, "mean `rate` of Service changes per second")
+	flags.Float64Var(&f.churn.Swing, "churn-amplitude", 0, "amplitude of --churn within a day, as a `share` of its mean: with 0.5, the peak is 1.5 times the mean")
+	flags.Float64Var(&f.churn.Rollouts, "rollouts", 0, "additional `number` of rollouts per hour, each of all endpoints of a Service")
+	flags.Float64Var(&f.churn.NodeLosses, "node-losses", 0, "additional `number` of nodes per day that are lost with all their pods")
 	f.manifests.register(cmd)
 	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "`file` of a real cluster whose objects are listed once and counted, read-only")
 	f.cluster.registerExec(flags)
@@ -54,12 +55,12 @@ func (f *planCluster) register(cmd *cobra.Command) {
 	if err := errors.Join(cmd.MarkFlagFilename("kubeconfig"), cmd.MarkFlagFilename("churn-from", "jsonl"), cmd.MarkFlagFilename("earlier", "yaml", "yml", "json")); err != nil {
 		panic(err)
 	}
-	for _, flag := range []string{"services", "endpoints", "nodes", "churn", "apart", "service-churn", "swing", "rollouts", "node-losses", "context"} {
+	for _, flag := range []string{"services", "endpoints", "nodes", "churn", "earlier-age", "service-churn", "churn-amplitude", "rollouts", "node-losses", "context"} {
 		complete(cmd, flag)
 	}
 }
 
-// check refuses what contradicts itself, before anything is read.
+// check refuses contradicting flags before anything is read.
 func (f *planCluster) check(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	dump := len(f.manifests.paths) > 0
@@ -73,7 +74,7 @@ func (f *planCluster) check(cmd *cobra.Command) error {
 	case dump && given("kubeconfig"):
 		return badUsage(cmd, "-f and --kubeconfig exclude each other")
 	case !given("services") && !dump && !given("kubeconfig") && !given("churn-from"):
-		return badUsage(cmd, "how large the cluster is today is missing: --services NUMBER, -f DUMP, --kubeconfig FILE or --churn-from TRACE")
+		return badUsage(cmd, "the size of the cluster today is missing: want --services NUMBER, -f DUMP, --kubeconfig FILE or --churn-from TRACE")
 	case given("services") && (f.services < 1 || f.services > capacity.MostServices):
 		return badUsage(cmd, "--services %d: want 1 to %s", f.services, reports.Grouped(capacity.MostServices))
 	case given("endpoints") && !(f.endpoints >= 0 && f.endpoints <= capacity.MostEndpoints):
@@ -81,35 +82,35 @@ func (f *planCluster) check(cmd *cobra.Command) error {
 	case given("nodes") && f.nodes < 1:
 		return badUsage(cmd, "--nodes %d: want at least 1", f.nodes)
 	case sources == 0:
-		return badUsage(cmd, "how often endpoints change is missing: --churn RATE (a second), --churn-from TRACE, or --earlier DUMP --apart TIME")
+		return badUsage(cmd, "the rate of endpoint changes is missing: want --churn RATE (per second), --churn-from TRACE, or --earlier DUMP --earlier-age TIME")
 	case sources > 1:
 		return badUsage(cmd, "--churn, --churn-from and --earlier exclude each other")
 	case given("earlier") && !dump && !given("kubeconfig"):
-		return badUsage(cmd, "--earlier is compared with the dump of today: name it with -f, or --kubeconfig")
-	case given("earlier") && f.apart <= 0:
-		return badUsage(cmd, "--apart is missing: how long before the dump of today --earlier was taken, e.g. 10m")
-	case given("apart") && !given("earlier"):
-		return badUsage(cmd, "--apart is for --earlier, which is not given")
+		return badUsage(cmd, "--earlier needs the dump of today: name it with -f or --kubeconfig")
+	case given("earlier") && f.earlierAge <= 0:
+		return badUsage(cmd, "--earlier-age is missing: want the time between --earlier and the dump of today, e.g. 10m")
+	case given("earlier-age") && !given("earlier"):
+		return badUsage(cmd, "--earlier-age is for --earlier, which is not given")
 	}
 	for _, number := range []struct {
 		flag  string
 		value float64
 		most  float64
 	}{
-		{"churn", f.churn.Endpoints, 1e6}, {"service-churn", f.churn.Services, 1e6}, {"swing", f.churn.Swing, 1},
+		{"churn", f.churn.Endpoints, 1e6}, {"service-churn", f.churn.Services, 1e6}, {"churn-amplitude", f.churn.Swing, 1},
 		{"rollouts", f.churn.Rollouts, 1e6}, {"node-losses", f.churn.NodeLosses, 1e6},
 	} {
 		if !(number.value >= 0 && number.value <= number.most) {
 			return badUsage(cmd, "--%s %v: want 0 to %s", number.flag, number.value, plainNumber(number.most))
 		}
 		if number.flag != "churn" && given(number.flag) && given("churn-from") {
-			return badUsage(cmd, "--%s has no meaning with --churn-from: the trace has all that changes", number.flag)
+			return badUsage(cmd, "--%s has no meaning with --churn-from: the trace has all changes", number.flag)
 		}
 	}
 	return nil
 }
 
-// read derives the cluster. notes say what was derived from where; remarks of them belong to the answer, too.
+// read derives the cluster. notes name the sources of derived values, and are also remarks in the answer.
 func (f *planCluster) read(ctx context.Context, cmd *cobra.Command, s streams) (c capacity.Cluster, notes []string, err error) {
 	if err := f.check(cmd); err != nil {
 		return c, nil, err
@@ -135,7 +136,7 @@ func (f *planCluster) read(ctx context.Context, cmd *cobra.Command, s streams) (
 	if objects != nil {
 		counted := censusOf(objects)
 		if counted.ports == 0 && !given("services") {
-			return c, nil, badInput(fmt.Errorf("%s: no Service that a Service proxy looks at", from))
+			return c, nil, badInput(fmt.Errorf("%s: it has no Service that a Service proxy handles", from))
 		}
 		c.Services, c.Endpoints, c.Nodes = counted.ports, counted.endpoints, max(1, counted.nodes)
 		notes = append(notes, fmt.Sprintf("from %s: %s", from, counted))
@@ -163,7 +164,7 @@ func (f *planCluster) read(ctx context.Context, cmd *cobra.Command, s streams) (
 	return c, notes, nil
 }
 
-// objects are those of the dump or of the cluster, nil without either, and what to call it.
+// objects returns the objects of the dump or of the cluster, nil without either, and the name of their source.
 func (f *planCluster) objects(ctx context.Context, cmd *cobra.Command, s streams) (*sim.Objects, string, error) {
 	if !cmd.Flags().Changed("kubeconfig") {
 		objects, err := f.manifests.read(s)
@@ -178,7 +179,7 @@ func (f *planCluster) objects(ctx context.Context, cmd *cobra.Command, s streams
 	return objects, "the cluster", err
 }
 
-// dumpName is what sentences call some files.
+// dumpName is the name of some files in messages.
 func dumpName(paths []string) string {
 	var names []string
 	for _, path := range paths {
@@ -190,15 +191,15 @@ func dumpName(paths []string) string {
 	return strings.Join(names, ", ")
 }
 
-// since says how often objects changed since the earlier dump, at least.
+// since returns the rate of changes since the earlier dump: a lower bound.
 func (f *planCluster) since(s streams, now *sim.Objects, from string) (rates capacity.Churn, note string, err error) {
-	before, err := sim.ReadObjects(f.earlier, s.in, sim.ReadOptions{})
+	before, err := manifests.ReadObjects(f.earlier, s.in, manifests.ReadOptions{})
 	if err != nil {
 		return rates, "", badInput(fmt.Errorf("--earlier: %w", err))
 	}
 	slices, services := changedBetween(before, now)
-	rates.Endpoints, rates.Services = float64(slices)/f.apart.Seconds(), float64(services)/f.apart.Seconds()
-	note = fmt.Sprintf("between %s and %s, %v apart: %s EndpointSlices and %s Services differ: %s changes a second at least (what changed twice, or back, is seen once, or not)",
-		dumpName(f.earlier), from, f.apart, reports.Grouped(int64(slices)), reports.Grouped(int64(services)), plainNumber(rates.Endpoints+rates.Services))
+	rates.Endpoints, rates.Services = float64(slices)/f.earlierAge.Seconds(), float64(services)/f.earlierAge.Seconds()
+	note = fmt.Sprintf("between %s and %s, %v apart: %s EndpointSlices and %s Services differ: at least %s changes a second (repeated changes count once, reverted ones not at all)",
+		dumpName(f.earlier), from, f.earlierAge, reports.Grouped(int64(slices)), reports.Grouped(int64(services)), plainNumber(rates.Endpoints+rates.Services))
 	return rates, note, nil
 }

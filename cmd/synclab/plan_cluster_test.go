@@ -17,12 +17,14 @@ import (
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/live"
+	"synclab/sim/manifests"
+	"synclab/sim/world"
 )
 
-// plannedCluster is 40 Services of three endpoints on four nodes, and one that is headless.
+// plannedCluster is 40 Services with three endpoints on four nodes, and one headless Service.
 func plannedCluster(t *testing.T) *sim.Objects {
 	t.Helper()
-	objects, err := sim.Generate(scenarios.Shape{Services: 41, Endpoints: scenarios.Endpoints{Count: 3}, Nodes: 4}, 7)
+	objects, err := world.Generate(scenarios.Shape{Services: 41, Endpoints: scenarios.Endpoints{Count: 3}, Nodes: 4}, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +37,7 @@ func plannedCluster(t *testing.T) *sim.Objects {
 func dumped(t *testing.T, o *sim.Objects) string {
 	t.Helper()
 	var text bytes.Buffer
-	if err := sim.WriteObjects(&text, o); err != nil {
+	if err := manifests.WriteObjects(&text, o); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "dump.yaml")
@@ -58,7 +60,7 @@ func readCluster(t *testing.T, args ...string) (capacity.Cluster, []string, erro
 }
 
 func TestClusterInNumbers(t *testing.T) {
-	c, notes, err := readCluster(t, "--services", "20000", "--endpoints", "20", "--churn", "50", "--rollouts", "3", "--swing", "0.5", "--node-losses", "2", "--service-churn", "0.1")
+	c, notes, err := readCluster(t, "--services", "20000", "--endpoints", "20", "--churn", "50", "--rollouts", "3", "--churn-amplitude", "0.5", "--node-losses", "2", "--service-churn", "0.1")
 	want := capacity.Churn{Endpoints: 50, Services: 0.1, Swing: 0.5, Rollouts: 3, NodeLosses: 2}
 	if err != nil || len(notes) > 0 || c.Services != 20000 || c.Endpoints != 20 || c.Nodes != defaultNodes || c.Churn.Endpoints != want.Endpoints ||
 		c.Churn.Services != want.Services || c.Churn.Swing != want.Swing || c.Churn.Rollouts != want.Rollouts || c.Churn.NodeLosses != want.NodeLosses {
@@ -70,14 +72,14 @@ func TestClusterInNumbers(t *testing.T) {
 	}
 }
 
-// A dump is counted; what flags say goes before it.
+// A dump is counted; flags override the counts.
 func TestClusterOfADump(t *testing.T) {
 	path := dumped(t, plannedCluster(t))
 	c, notes, err := readCluster(t, "-f", path, "--churn", "2")
 	if err != nil || c.Services != 40 || c.Endpoints != 3 || c.Nodes != 4 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if want := "from " + path + ": 40 Services, 3 endpoints each, 4 nodes; 1 headless or external Services left out"; len(notes) != 1 || notes[0] != want {
+	if want := "from " + path + ": 40 Services, 3 endpoints each, 4 nodes; 1 headless or external Services are not counted"; len(notes) != 1 || notes[0] != want {
 		t.Errorf("notes %q; want %s", notes, want)
 	}
 	c, _, err = readCluster(t, "-f", path, "--churn", "2", "--nodes", "30", "--endpoints", "8")
@@ -86,7 +88,7 @@ func TestClusterOfADump(t *testing.T) {
 	}
 }
 
-// A live cluster is listed, and counted as a dump of it would be.
+// A live cluster is listed, and counted like its dump.
 func TestClusterThatLives(t *testing.T) {
 	objects, kubeconfig := served(t, 30)
 	c, notes, err := readCluster(t, "--kubeconfig", kubeconfig, "--churn", "2")
@@ -99,8 +101,8 @@ func TestClusterThatLives(t *testing.T) {
 	}
 }
 
-// Each port is served by rules of its own; what is not ready has none; of two families, one is counted; nodes are those that
-// endpoints are on.
+// Each port has separate rules. Endpoints that are not ready do not count. Of two families, one counts. Nodes are those
+// of the endpoints.
 func TestCensus(t *testing.T) {
 	o := plannedCluster(t)
 	o.Nodes = nil
@@ -115,12 +117,12 @@ func TestCensus(t *testing.T) {
 	if c.services != 40 || c.ports != 41 || c.left != 1 || c.nodes != 4 || !c.dual || math.Abs(c.endpoints-float64(41*3-1)/41) > 1e-9 {
 		t.Errorf("%+v", c)
 	}
-	if text := c.String(); !strings.Contains(text, "40 Services with 41 ports, each of which counts as a Service here, 2.98 endpoints each, 4 nodes") || !strings.Contains(text, "dual stack") {
+	if text := c.String(); !strings.Contains(text, "40 Services with 41 ports, each counted as a Service here, 2.98 endpoints each, 4 nodes") || !strings.Contains(text, "dual stack") {
 		t.Error(text)
 	}
 }
 
-// What differs between two dumps is a lower bound of what changed.
+// The difference of two dumps is a lower bound of the changes.
 func TestChurnFromTwoDumps(t *testing.T) {
 	before, now := plannedCluster(t), plannedCluster(t)
 	services := map[string]int{}
@@ -128,14 +130,14 @@ func TestChurnFromTwoDumps(t *testing.T) {
 		services[s.Labels[discoveryv1.LabelServiceName]] = i
 	}
 	slice := func(service int) *discoveryv1.EndpointSlice { return now.Slices[services[now.Services[service].Name]] }
-	slice(0).Endpoints = nil                                                                             // headless: nobody looks
-	slice(1).Endpoints = slice(1).Endpoints[1:]                                                          // one less
-	slice(2).Endpoints[0], slice(2).Endpoints[2] = slice(2).Endpoints[2], slice(2).Endpoints[0]          // only moved
-	slice(3).ResourceVersion, slice(3).Annotations = "99999", map[string]string{"example.com/seen": "x"} // nothing to a proxy
+	slice(0).Endpoints = nil                                                                             // headless: no proxy handles it
+	slice(1).Endpoints = slice(1).Endpoints[1:]                                                          // one endpoint less
+	slice(2).Endpoints[0], slice(2).Endpoints[2] = slice(2).Endpoints[2], slice(2).Endpoints[0]          // only reordered
+	slice(3).ResourceVersion, slice(3).Annotations = "99999", map[string]string{"example.com/seen": "x"} // no proxy reads these
 	not := false
 	slice(4).Endpoints[1].Conditions.Ready = &not
 	now.Services[5].Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-	now.Services[6].Labels = map[string]string{"example.com/team": "b"} // nothing either
+	now.Services[6].Labels = map[string]string{"example.com/team": "b"} // nor this
 	gone := services[now.Services[40].Name]
 	now.Services = now.Services[:40]
 	now.Slices = append(now.Slices[:gone:gone], now.Slices[gone+1:]...)
@@ -143,16 +145,16 @@ func TestChurnFromTwoDumps(t *testing.T) {
 		t.Fatalf("%d EndpointSlices, %d Services; want 3 and 2", slices, services)
 	}
 	old, new := dumped(t, before), dumped(t, now)
-	c, notes, err := readCluster(t, "-f", new, "--earlier", old, "--apart", "10s")
+	c, notes, err := readCluster(t, "-f", new, "--earlier", old, "--earlier-age", "10s")
 	if err != nil || c.Churn.Endpoints != 0.3 || c.Churn.Services != 0.2 || c.Services != 39 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if len(notes) != 2 || !strings.Contains(notes[1], "10s apart: 3 EndpointSlices and 2 Services differ: 0.5 changes a second at least") {
+	if len(notes) != 2 || !strings.Contains(notes[1], "10s apart: 3 EndpointSlices and 2 Services differ: at least 0.5 changes a second") {
 		t.Errorf("%q", notes)
 	}
 }
 
-// A trace has a rate, and a cluster, which is taken where no other is given.
+// A trace has a rate, and a cluster, which is used if no other is given.
 func TestChurnFromATrace(t *testing.T) {
 	objects := plannedCluster(t)
 	var text bytes.Buffer
@@ -170,7 +172,7 @@ func TestChurnFromATrace(t *testing.T) {
 		return nil
 	}
 	for i, change := range []sim.Change{
-		{Due: time.Second, Op: sim.Update, Object: own(1)}, {Due: 2 * time.Second, Op: sim.Update, Object: own(0)}, // the headless one
+		{Due: time.Second, Op: sim.Update, Object: own(1)}, {Due: 2 * time.Second, Op: sim.Update, Object: own(0)}, // the headless Service
 		{Due: 3 * time.Second, Op: sim.Delete, Object: objects.Services[2]}, {Due: 3 * time.Second, Op: sim.Update, Object: objects.Nodes[0]},
 		{Due: 10 * time.Second, Op: sim.Update, Object: own(1)},
 	} {
@@ -194,7 +196,7 @@ func TestChurnFromATrace(t *testing.T) {
 	if e := c.Churn.Trace; e[0].Service != e[2].Service || e[0].Service == e[1].Service || e[2].Due != 10*time.Second {
 		t.Errorf("events %+v", e)
 	}
-	if len(notes) != 2 || notes[0] != "from "+path+": 2 changes of EndpointSlices and 1 of Services in 10s: 0.3 a second, played again and again" {
+	if len(notes) != 2 || notes[0] != "from "+path+": 2 changes of EndpointSlices and 1 of Services in 10s: 0.3 a second, replayed in a loop" {
 		t.Errorf("%q", notes)
 	}
 	c, _, err = readCluster(t, "--churn-from", path, "--services", "9", "--endpoints", "1", "--nodes", "2")
@@ -204,39 +206,39 @@ func TestChurnFromATrace(t *testing.T) {
 
 	whole := text.String()
 	cut := write("cut.jsonl", whole[:len(whole)-20])
-	if c, notes, err := readCluster(t, "--churn-from", cut); err != nil || len(c.Churn.Trace) != 2 || !strings.HasSuffix(notes[0], "; its last line is not whole and left out") {
-		t.Errorf("a trace that was cut: %+v, %q, %v", c, notes, err)
+	if c, notes, err := readCluster(t, "--churn-from", cut); err != nil || len(c.Churn.Trace) != 2 || !strings.HasSuffix(notes[0], "; its last line is incomplete and ignored") {
+		t.Errorf("an incomplete trace: %+v, %q, %v", c, notes, err)
 	}
 	lines := strings.SplitAfter(whole, "\n")
 	few := write("few.jsonl", strings.Join(lines[:len(lines)-5], ""))
-	if _, _, err := readCluster(t, "--churn-from", few); err == nil || !strings.HasSuffix(err.Error(), "1 changes in it: too few to say how often there are any") {
+	if _, _, err := readCluster(t, "--churn-from", few); err == nil || !strings.HasSuffix(err.Error(), "1 changes are too few to compute a rate") {
 		t.Errorf("too few: %v", err)
 	}
-	if _, _, err := readCluster(t, "--churn-from", write("dump.yaml", "kind: List\n")); err == nil || !strings.Contains(err.Error(), "no recorded trace: live: line 1") {
+	if _, _, err := readCluster(t, "--churn-from", write("dump.yaml", "kind: List\n")); err == nil || !strings.Contains(err.Error(), "not a recorded trace: live: line 1") {
 		t.Errorf("no trace: %v", err)
 	}
 }
 
-// What contradicts itself, or is missing, is refused by name.
+// Contradicting and missing flags are refused by name.
 func TestClusterRefuses(t *testing.T) {
 	dump := dumped(t, plannedCluster(t))
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"--churn", "5"}, "how large the cluster is today is missing: --services NUMBER, -f DUMP, --kubeconfig FILE or --churn-from TRACE"},
-		{[]string{"--services", "5"}, "how often endpoints change is missing: --churn RATE (a second), --churn-from TRACE, or --earlier DUMP --apart TIME"},
+		{[]string{"--churn", "5"}, "the size of the cluster today is missing: want --services NUMBER, -f DUMP, --kubeconfig FILE or --churn-from TRACE"},
+		{[]string{"--services", "5"}, "the rate of endpoint changes is missing: want --churn RATE (per second), --churn-from TRACE, or --earlier DUMP --earlier-age TIME"},
 		{[]string{"--services", "0", "--churn", "5"}, "--services 0: want 1 to 1,048,576"},
 		{[]string{"--services", "5", "--churn", "-1"}, "--churn -1: want 0 to 1000000"},
 		{[]string{"--services", "5", "--churn", "NaN"}, "--churn NaN: want 0 to 1000000"},
-		{[]string{"--services", "5", "--churn", "1", "--swing", "2"}, "--swing 2: want 0 to 1"},
+		{[]string{"--services", "5", "--churn", "1", "--churn-amplitude", "2"}, "--churn-amplitude 2: want 0 to 1"},
 		{[]string{"--services", "5", "--churn", "1", "--nodes", "0"}, "--nodes 0: want at least 1"},
 		{[]string{"--services", "5", "--churn", "1", "--endpoints", "-2"}, "--endpoints -2: want 0 to 5,000"},
 		{[]string{"--services", "5", "--churn", "1", "--churn-from", "x"}, "--churn, --churn-from and --earlier exclude each other"},
-		{[]string{"--services", "5", "--churn-from", "x", "--rollouts", "1"}, "--rollouts has no meaning with --churn-from: the trace has all that changes"},
-		{[]string{"--services", "5", "--earlier", dump, "--apart", "1m"}, "--earlier is compared with the dump of today: name it with -f, or --kubeconfig"},
-		{[]string{"-f", dump, "--earlier", dump}, "--apart is missing: how long before the dump of today --earlier was taken, e.g. 10m"},
-		{[]string{"-f", dump, "--churn", "1", "--apart", "1m"}, "--apart is for --earlier, which is not given"},
+		{[]string{"--services", "5", "--churn-from", "x", "--rollouts", "1"}, "--rollouts has no meaning with --churn-from: the trace has all changes"},
+		{[]string{"--services", "5", "--earlier", dump, "--earlier-age", "1m"}, "--earlier needs the dump of today: name it with -f or --kubeconfig"},
+		{[]string{"-f", dump, "--earlier", dump}, "--earlier-age is missing: want the time between --earlier and the dump of today, e.g. 10m"},
+		{[]string{"-f", dump, "--churn", "1", "--earlier-age", "1m"}, "--earlier-age is for --earlier, which is not given"},
 		{[]string{"-f", dump, "--kubeconfig", "x", "--churn", "1"}, "-f and --kubeconfig exclude each other"},
 	} {
 		if _, _, err := readCluster(t, c.args...); err == nil || err.Error() != c.want {
@@ -246,7 +248,7 @@ func TestClusterRefuses(t *testing.T) {
 	headless := plannedCluster(t)
 	headless.Services = headless.Services[:1]
 	headless.Slices = nil
-	if _, _, err := readCluster(t, "-f", dumped(t, headless), "--churn", "1"); err == nil || !strings.HasSuffix(err.Error(), "dump.yaml: no Service that a Service proxy looks at") {
+	if _, _, err := readCluster(t, "-f", dumped(t, headless), "--churn", "1"); err == nil || !strings.HasSuffix(err.Error(), "dump.yaml: it has no Service that a Service proxy handles") {
 		t.Errorf("nothing to serve: %v", err)
 	}
 }

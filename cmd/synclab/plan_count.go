@@ -23,12 +23,12 @@ import (
 	"synclab/sim/twin"
 )
 
-// census is what a cost model asks of a cluster's objects.
+// census is the size of a cluster for a cost model.
 type census struct {
-	services int // that a Service proxy looks at
-	left     int // headless and external ones, which it does not
-	ports    int // of the Services: each is served by rules of its own
-	// endpoints of a port, the mean: the ready ones, of the family that has more.
+	services int // that a Service proxy handles
+	left     int // headless and external Services, which it does not handle
+	ports    int // of the Services: each has separate rules
+	// endpoints is the mean number of ready endpoints of a port, of the family that has more.
 	endpoints float64
 	nodes     int
 	dual      bool // there are endpoints of both families
@@ -38,25 +38,25 @@ func (c census) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s Services", reports.Grouped(int64(c.services)))
 	if c.ports != c.services {
-		fmt.Fprintf(&text, " with %s ports, each of which counts as a Service here", reports.Grouped(int64(c.ports)))
+		fmt.Fprintf(&text, " with %s ports, each counted as a Service here", reports.Grouped(int64(c.ports)))
 	}
 	fmt.Fprintf(&text, ", %s endpoints each, %s nodes", plainNumber(c.endpoints), reports.Grouped(int64(c.nodes)))
 	if c.left > 0 {
-		fmt.Fprintf(&text, "; %s headless or external Services left out", reports.Grouped(int64(c.left)))
+		fmt.Fprintf(&text, "; %s headless or external Services are not counted", reports.Grouped(int64(c.left)))
 	}
 	if c.dual {
-		text.WriteString("; dual stack: the other family's rules cost as much again, and are not in the answer")
+		text.WriteString("; dual stack: the answer is for one family; the rules of the other cost as much again")
 	}
 	return text.String()
 }
 
-// proxied says whether a Service proxy looks at a Service.
+// proxied reports whether a Service proxy handles a Service.
 func proxied(s *corev1.Service) bool {
 	return s.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone
 }
 
-// censusOf takes the census. Nodes are those that are listed, or those that endpoints are on, whichever are more: dumps often
-// come without Nodes.
+// censusOf counts the cluster. Nodes are the listed nodes or the nodes of endpoints, whichever are more: many dumps have
+// no Nodes.
 func censusOf(o *sim.Objects) census {
 	var c census
 	ports := map[types.NamespacedName]int{}
@@ -95,8 +95,9 @@ func serviceOfSlice(s *discoveryv1.EndpointSlice) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
 }
 
-// changedBetween counts the EndpointSlices and Services that a Service proxy would have to write again: those that differ,
-// came or went. What only moved within a slice, and slices of Services that no proxy looks at, do not count.
+// changedBetween counts the EndpointSlices and Services that a Service proxy would have to write again: changed, added
+// and deleted ones. The order of endpoints within a slice does not count, nor do slices of Services that no proxy
+// handles.
 func changedBetween(before, now *sim.Objects) (endpointSlices, services int) {
 	looked := map[types.NamespacedName]bool{}
 	specs := map[types.NamespacedName]*corev1.Service{}
@@ -116,7 +117,7 @@ func changedBetween(before, now *sim.Objects) (endpointSlices, services int) {
 		}
 		delete(specs, name)
 	}
-	services += len(specs) // gone, or not served any more
+	services += len(specs) // deleted, or not proxied any more
 
 	old := map[types.NamespacedName]*discoveryv1.EndpointSlice{}
 	for _, s := range before.Slices {
@@ -147,7 +148,7 @@ func sameSlice(a, b *discoveryv1.EndpointSlice) bool {
 		equality.Semantic.DeepEqual(a.Ports, b.Ports) && equality.Semantic.DeepEqual(byAddress(a), byAddress(b))
 }
 
-// byAddress are the endpoints of a slice with what a proxy reads of them, in an order of their own.
+// byAddress returns the endpoints of a slice, with the fields that a proxy reads, sorted by address.
 func byAddress(s *discoveryv1.EndpointSlice) []discoveryv1.Endpoint {
 	endpoints := capture.Strip(s).(*discoveryv1.EndpointSlice).Endpoints
 	slices.SortFunc(endpoints, func(a, b discoveryv1.Endpoint) int {
@@ -161,23 +162,23 @@ type recordedChurn struct {
 	path             string
 	snapshot         *sim.Objects
 	events           []twin.Event
-	slices, services int // changes of these
+	slices, services int // numbers of changes
 	length           time.Duration
-	cut              bool // the last line is not whole
+	cut              bool // the last line is incomplete
 }
 
 func (r *recordedChurn) rate(n int) float64 { return float64(n) / r.length.Seconds() }
 
 func (r *recordedChurn) String() string {
-	text := fmt.Sprintf("from %s: %s changes of EndpointSlices and %s of Services in %v: %s a second, played again and again",
+	text := fmt.Sprintf("from %s: %s changes of EndpointSlices and %s of Services in %v: %s a second, replayed in a loop",
 		r.path, reports.Grouped(int64(r.slices)), reports.Grouped(int64(r.services)), r.length.Round(time.Millisecond), plainNumber(r.rate(len(r.events))))
 	if r.cut {
-		text += "; its last line is not whole and left out"
+		text += "; its last line is incomplete and ignored"
 	}
 	return text
 }
 
-// readTrace reads what `synclab capture --for` wrote. Changes that no Service proxy looks at are left out.
+// readTrace reads a trace of `synclab capture --for`. It skips changes that no Service proxy handles.
 func readTrace(path string) (*recordedChurn, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -187,7 +188,7 @@ func readTrace(path string) (*recordedChurn, error) {
 	decoder := live.NewDecoder(bufio.NewReader(file))
 	r := &recordedChurn{path: path}
 	if r.snapshot, err = decoder.Snapshot(); err != nil {
-		return nil, fmt.Errorf("--churn-from %s: no recorded trace: %w", path, err)
+		return nil, fmt.Errorf("--churn-from %s: not a recorded trace: %w", path, err)
 	}
 	looked := map[types.NamespacedName]bool{}
 	for _, s := range r.snapshot.Services {
@@ -232,7 +233,7 @@ func readTrace(path string) (*recordedChurn, error) {
 		r.length = r.events[len(r.events)-1].Due
 	}
 	if len(r.events) < 2 || r.length <= 0 {
-		return nil, fmt.Errorf("--churn-from %s: %d changes in it: too few to say how often there are any", path, len(r.events))
+		return nil, fmt.Errorf("--churn-from %s: %d changes are too few to compute a rate", path, len(r.events))
 	}
 	return r, nil
 }

@@ -14,11 +14,11 @@ import (
 	"synclab/reports/capacity"
 )
 
-// grown are the parts of a cluster that grow, in the words of --grow.
+// grown are the quantities of --grow.
 var grown = []string{"services", "endpoints", "nodes", "churn"}
 
-// parseGrowth reads the parts of --grow: services=2x, endpoints=+20%, nodes=5000. A number is what it grows to, from what
-// there is today.
+// parseGrowth reads the parts of --grow: services=2x, endpoints=+20%, nodes=5000. A plain number is the final value,
+// starting from today's.
 func parseGrowth(parts []string, today capacity.Cluster) (capacity.Growth, error) {
 	var g capacity.Growth
 	into := map[string]*float64{"services": &g.Services, "endpoints": &g.Endpoints, "nodes": &g.Nodes, "churn": &g.Churn}
@@ -34,16 +34,16 @@ func parseGrowth(parts []string, today capacity.Cluster) (capacity.Growth, error
 		factor := into[name]
 		switch {
 		case !ok:
-			return fail("want what grows and how far, e.g. services=2x")
+			return fail("want a quantity and its growth, e.g. services=2x")
 		case factor == nil:
 			return fail("want one of %s", strings.Join(grown, ", "))
 		case *factor != 0:
-			return fail("%s stands there twice", name)
+			return fail("%s is given twice", name)
 		}
 		value, absolute, err := parseFactor(text)
 		if err == nil && absolute {
 			if from[name] <= 0 {
-				return fail("there are none today: nothing can be said of how they get there")
+				return fail("there are none today: a factor to this number does not exist")
 			}
 			value /= from[name]
 		}
@@ -51,9 +51,9 @@ func parseGrowth(parts []string, today capacity.Cluster) (capacity.Growth, error
 		case err != nil:
 			return fail("%v", err)
 		case absolute && value < 1:
-			return fail("today it is %s already; want more", plainNumber(from[name]))
+			return fail("today there are %s already; want more", plainNumber(from[name]))
 		case value < 1:
-			return fail("a cluster that shrinks keeps what it holds today; want growth")
+			return fail("a cluster cannot shrink here; want growth")
 		}
 		*factor = value
 		grows = grows || value > 1
@@ -76,7 +76,7 @@ func parseFactor(text string) (value float64, absolute bool, err error) {
 	value, err = strconv.ParseFloat(digits, 64)
 	signed := strings.HasPrefix(digits, "+") || strings.HasPrefix(digits, "-")
 	if err != nil || math.IsNaN(value) || math.IsInf(value, 0) || signed != (kind == "%") {
-		return 0, false, fmt.Errorf("want a factor such as 2x, a share such as +20%%, or a number that it grows to")
+		return 0, false, fmt.Errorf("want a factor such as 2x, a share such as +20%%, or a final number")
 	}
 	switch kind {
 	case "%":
@@ -87,7 +87,7 @@ func parseFactor(text string) (value float64, absolute bool, err error) {
 	return value, false, nil
 }
 
-// plainNumber is a number without an exponent and without digits that nobody needs.
+// plainNumber formats a number without an exponent, with three significant digits if it is no integer.
 func plainNumber(v float64) string {
 	if v == math.Trunc(v) {
 		return strconv.FormatFloat(v, 'f', -1, 64)
@@ -95,39 +95,39 @@ func plainNumber(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// promiseFlags are what a cluster shall hold.
-type promiseFlags struct {
-	programming, firstPacket, start time.Duration
-	cpu, memory                     string
+// sloFlags are the SLOs of a cluster.
+type sloFlags struct {
+	programming, firstPacket, firstSync time.Duration
+	cpu, memory                         string
 }
 
-// promiseNames are the flags.
-var promiseNames = []string{"npl-p99", "first-packet-p99", "cpu", "memory", "start"}
+// sloNames are the flags.
+var sloNames = []string{"npl-p99", "first-packet-p99", "cpu", "memory", "first-sync"}
 
-func (f *promiseFlags) register(cmd *cobra.Command) {
-	usual := capacity.Promise{}.WithDefaults()
+func (f *sloFlags) register(cmd *cobra.Command) {
+	usual := capacity.SLOs{}.WithDefaults()
 	flags := cmd.Flags()
-	flags.DurationVar(&f.programming, "npl-p99", usual.ProgrammingP99, "promise: longest 99th percentile of network programming latency, over all changes and nodes; a `time`, 0: not promised")
-	flags.DurationVar(&f.firstPacket, "first-packet-p99", usual.FirstPacketP99, "promise: the most that the first packet of a flow to the last Service pays for the rules; a `time`, 0: not promised")
-	flags.StringVar(&f.cpu, "cpu", plainNumber(usual.CPU), "promise: `CPUs` that proxier and tools use on average, e.g. 0.5 or 500m; 0: not promised")
-	flags.StringVar(&f.memory, "memory", resource.NewQuantity(int64(usual.Memory), resource.BinarySI).String(), "promise: peak `size` of the proxier and its largest tool together; 0: not promised")
-	flags.DurationVar(&f.start, "start", usual.Start, "promise: longest first sync of a proxier that starts on empty tables; a `time`, 0: not promised")
-	for _, flag := range promiseNames {
+	flags.DurationVar(&f.programming, "npl-p99", usual.ProgrammingP99, "SLO: longest 99th percentile of network programming latency, over all changes and nodes; a `time`, 0: no SLO")
+	flags.DurationVar(&f.firstPacket, "first-packet-p99", usual.FirstPacketP99, "SLO: highest cost of the rules for the first packet of a flow to the last Service; a `time`, 0: no SLO")
+	flags.StringVar(&f.cpu, "cpu", plainNumber(usual.CPU), "SLO: mean `CPUs` of the proxier and its tools, e.g. 0.5 or 500m; 0: no SLO")
+	flags.StringVar(&f.memory, "memory", resource.NewQuantity(int64(usual.Memory), resource.BinarySI).String(), "SLO: peak memory `size` of the proxier and its largest tool together; 0: no SLO")
+	flags.DurationVar(&f.firstSync, "first-sync", usual.Start, "SLO: longest first sync of a proxier that starts on empty tables; a `time`, 0: no SLO")
+	for _, flag := range sloNames {
 		complete(cmd, flag)
 	}
 }
 
-// leastMemory is what can be meant by a promise of memory, in bytes: less has no program written in Go.
+// leastMemory is the smallest plausible SLO for memory, in bytes: every program in Go needs more.
 const leastMemory = 4 << 20
 
-// read gives what is promised; nothing where no flag was given, which is capacity's default.
-func (f *promiseFlags) read(cmd *cobra.Command) (p capacity.Promise, err error) {
+// read returns the SLOs; the zero value, for capacity's defaults, where no flag was given.
+func (f *sloFlags) read(cmd *cobra.Command) (p capacity.SLOs, err error) {
 	for _, promised := range []struct {
 		flag string
 		time time.Duration
-	}{{"npl-p99", f.programming}, {"first-packet-p99", f.firstPacket}, {"start", f.start}} {
+	}{{"npl-p99", f.programming}, {"first-packet-p99", f.firstPacket}, {"first-sync", f.firstSync}} {
 		if promised.time < 0 {
-			return p, badUsage(cmd, "--%s %v: want more than 0, or 0 to promise nothing", promised.flag, promised.time)
+			return p, badUsage(cmd, "--%s %v: want more than 0, or 0 for no SLO", promised.flag, promised.time)
 		}
 	}
 	cpu, err := resource.ParseQuantity(f.cpu)
@@ -140,18 +140,18 @@ func (f *promiseFlags) read(cmd *cobra.Command) (p capacity.Promise, err error) 
 	}
 	if _, bare := strconv.ParseFloat(f.memory, 64); memory.Sign() > 0 && memory.Value() < leastMemory {
 		if bare == nil {
-			return p, badUsage(cmd, "--memory %s: that many bytes hold no proxier; say %sMi", f.memory, f.memory)
+			return p, badUsage(cmd, "--memory %s: that many bytes are too few for a proxier; did you mean %sMi?", f.memory, f.memory)
 		}
-		return p, badUsage(cmd, "--memory %s: so little holds no proxier; want %dMi or more", f.memory, leastMemory>>20)
+		return p, badUsage(cmd, "--memory %s: too little for a proxier; want %dMi or more", f.memory, leastMemory>>20)
 	}
-	p = capacity.Promise{
-		ProgrammingP99: f.programming, FirstPacketP99: f.firstPacket, CPU: cpu.AsApproximateFloat64(), Memory: uint64(memory.Value()), Start: f.start,
+	p = capacity.SLOs{
+		ProgrammingP99: f.programming, FirstPacketP99: f.firstPacket, CPU: cpu.AsApproximateFloat64(), Memory: uint64(memory.Value()), Start: f.firstSync,
 	}
-	if p == (capacity.Promise{}) {
-		return p, badUsage(cmd, "nothing is promised: every cluster would do")
+	if p == (capacity.SLOs{}) {
+		return p, badUsage(cmd, "there is no SLO: any cluster size would meet it")
 	}
-	if !slices.ContainsFunc(promiseNames, cmd.Flags().Changed) {
-		return capacity.Promise{}, nil
+	if !slices.ContainsFunc(sloNames, cmd.Flags().Changed) {
+		return capacity.SLOs{}, nil
 	}
 	return p, nil
 }

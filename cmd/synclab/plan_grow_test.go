@@ -28,25 +28,25 @@ func TestParseGrowth(t *testing.T) {
 	}
 	still := today
 	still.Churn.Endpoints = 0
-	const howFar = "want a factor such as 2x, a share such as +20%, or a number that it grows to"
+	const howFar = "want a factor such as 2x, a share such as +20%, or a final number"
 	for _, c := range []struct {
 		parts []string
 		today capacity.Cluster
 		want  string
 	}{
-		{[]string{"services"}, today, "--grow services: want what grows and how far, e.g. services=2x"},
+		{[]string{"services"}, today, "--grow services: want a quantity and its growth, e.g. services=2x"},
 		{[]string{"services=2x", "pods=2x"}, today, "--grow pods=2x: want one of services, endpoints, nodes, churn"},
-		{[]string{"services=2x", "services=3x"}, today, "--grow services=3x: services stands there twice"},
+		{[]string{"services=2x", "services=3x"}, today, "--grow services=3x: services is given twice"},
 		{[]string{"services=many"}, today, "--grow services=many: " + howFar},
 		{[]string{"services=+20"}, today, "--grow services=+20: " + howFar},
 		{[]string{"services=20%"}, today, "--grow services=20%: " + howFar},
 		{[]string{"services="}, today, "--grow services=: " + howFar},
 		{[]string{"services=infx"}, today, "--grow services=infx: " + howFar},
-		{[]string{"services=-20%"}, today, "--grow services=-20%: a cluster that shrinks keeps what it holds today; want growth"},
-		{[]string{"nodes=0.5x"}, today, "--grow nodes=0.5x: a cluster that shrinks keeps what it holds today; want growth"},
-		{[]string{"services=4000"}, today, "--grow services=4000: today it is 5000 already; want more"},
+		{[]string{"services=-20%"}, today, "--grow services=-20%: a cluster cannot shrink here; want growth"},
+		{[]string{"nodes=0.5x"}, today, "--grow nodes=0.5x: a cluster cannot shrink here; want growth"},
+		{[]string{"services=4000"}, today, "--grow services=4000: today there are 5000 already; want more"},
 		{[]string{"services=1x", "endpoints=+0%"}, today, "--grow services=1x,endpoints=+0%: nothing grows"},
-		{[]string{"churn=10"}, still, "--grow churn=10: there are none today: nothing can be said of how they get there"},
+		{[]string{"churn=10"}, still, "--grow churn=10: there are none today: a factor to this number does not exist"},
 	} {
 		if got, err := parseGrowth(c.parts, c.today); err == nil || err.Error() != c.want {
 			t.Errorf("%q: %+v, %v; want %s", c.parts, got, err, c.want)
@@ -55,8 +55,8 @@ func TestParseGrowth(t *testing.T) {
 }
 
 func TestPromises(t *testing.T) {
-	read := func(args ...string) (capacity.Promise, error) {
-		var f promiseFlags
+	read := func(args ...string) (capacity.SLOs, error) {
+		var f sloFlags
 		cmd := &cobra.Command{Use: "plan"}
 		f.register(cmd)
 		if err := cmd.ParseFlags(args); err != nil {
@@ -64,29 +64,29 @@ func TestPromises(t *testing.T) {
 		}
 		return f.read(cmd)
 	}
-	usual := capacity.Promise{}.WithDefaults()
-	if p, err := read(); err != nil || p != (capacity.Promise{}) {
-		t.Errorf("without flags: %+v, %v; the defaults are for capacity to give", p, err)
+	usual := capacity.SLOs{}.WithDefaults()
+	if p, err := read(); err != nil || p != (capacity.SLOs{}) {
+		t.Errorf("without flags: %+v, %v; capacity sets the defaults", p, err)
 	}
 	want := usual
 	want.ProgrammingP99 = time.Second
 	if p, err := read("--npl-p99", "1s"); err != nil || p != want {
 		t.Errorf("one flag: %+v, %v; want %+v", p, err, want)
 	}
-	want = capacity.Promise{FirstPacketP99: 100 * time.Microsecond, CPU: 0.25, Memory: 1 << 30}
-	if p, err := read("--npl-p99", "0", "--first-packet-p99", "100us", "--cpu", "250m", "--memory", "1Gi", "--start", "0s"); err != nil || p != want {
+	want = capacity.SLOs{FirstPacketP99: 100 * time.Microsecond, CPU: 0.25, Memory: 1 << 30}
+	if p, err := read("--npl-p99", "0", "--first-packet-p99", "100us", "--cpu", "250m", "--memory", "1Gi", "--first-sync", "0s"); err != nil || p != want {
 		t.Errorf("all flags: %+v, %v; want %+v", p, err, want)
 	}
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"--npl-p99", "-1s"}, "--npl-p99 -1s: want more than 0, or 0 to promise nothing"},
-		{[]string{"--start", "-1m"}, "--start -1m0s: want more than 0, or 0 to promise nothing"},
+		{[]string{"--npl-p99", "-1s"}, "--npl-p99 -1s: want more than 0, or 0 for no SLO"},
+		{[]string{"--first-sync", "-1m"}, "--first-sync -1m0s: want more than 0, or 0 for no SLO"},
 		{[]string{"--cpu", "half"}, `--cpu "half": want a number of CPUs such as 0.5 or 500m`},
 		{[]string{"--cpu", "-1"}, `--cpu "-1": want a number of CPUs such as 0.5 or 500m`},
 		{[]string{"--memory", "512MB!"}, `--memory "512MB!": want a size such as 512Mi or 2Gi`},
-		{[]string{"--npl-p99", "0", "--first-packet-p99", "0", "--cpu", "0", "--memory", "0", "--start", "0"}, "nothing is promised: every cluster would do"},
+		{[]string{"--npl-p99", "0", "--first-packet-p99", "0", "--cpu", "0", "--memory", "0", "--first-sync", "0"}, "there is no SLO: any cluster size would meet it"},
 	} {
 		if _, err := read(c.args...); err == nil || err.Error() != c.want {
 			t.Errorf("%q: %v; want %s", c.args, err, c.want)

@@ -14,27 +14,30 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench"
+	"synclab/bench/machine"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/reports/model"
 )
 
-// planModel are the flags that say what a plan rests on: a cost model that is there, or a calibration.
+// planModel are the flags for the basis of a plan: an existing cost model, or a calibration.
 type planModel struct {
 	model    modelFlags
 	subjects subjectFlags
 	today    string
 	budget   time.Duration
 	within   time.Duration
-	asked    bench.CalibrationCell // what a calibration is to know most of
+	asked    bench.CalibrationCell // the cluster that a calibration is for
 }
 
-// What a plan may take.
+// Limits of a plan.
 const (
-	// A calibration for a plan goes up to what is asked for, within these numbers of Services.
+	// A calibration for a plan goes up to the asked size, within these numbers of Services.
 	leastCalibrated, largestCalibrated = 4000, 16000
-	// planningTime of --within is kept for the plan itself.
+	// planningTime is the part of --within that is reserved for the plan itself.
 	planningTime = 75 * time.Second
-	// shortestBudget makes a model of five subjects on two CPUs that is worth something.
+	// shortestBudget is the shortest time for a useful model of five subjects on two CPUs.
 	shortestBudget = 75 * time.Second
 )
 
@@ -42,14 +45,14 @@ func (f *planModel) register(cmd *cobra.Command) {
 	f.subjects.register(cmd, "those of the cost model")
 	f.model.register(cmd)
 	flags := cmd.Flags()
-	for _, flag := range []string{"max-time", "max-memory", "feed"} { // of a run, not of a plan
+	for _, flag := range []string{"max-time", "max-memory", "feed"} { // flags of a run, not of a plan
 		if err := flags.MarkHidden(flag); err != nil {
 			panic(err)
 		}
 	}
-	flags.StringVar(&f.today, "today", "", "the `subject` that is in use today (default: the first of --subjects, or else of the calibration's)")
-	flags.DurationVar(&f.budget, "budget", 8*time.Minute, "`time` that a calibration may take, if there is no cost model yet; less where --within leaves less")
-	flags.DurationVar(&f.within, "within", 10*time.Minute, "`time` that all of it may take, building kube-proxy for a calibration included")
+	flags.StringVar(&f.today, "today", "", "the `subject` in use today (default: the first of --subjects, else of the calibration's)")
+	flags.DurationVar(&f.budget, "budget", 8*time.Minute, "`time` for a calibration, if there is no cost model yet; less if --within leaves less")
+	flags.DurationVar(&f.within, "within", 10*time.Minute, "`time` for the whole plan, including the build of kube-proxy for a calibration")
 	if err := cmd.RegisterFlagCompletionFunc("today", completeSubjects); err != nil {
 		panic(err)
 	}
@@ -57,7 +60,7 @@ func (f *planModel) register(cmd *cobra.Command) {
 	complete(cmd, "within")
 }
 
-// check refuses what is wrong before anything starts. wanted are the subjects that have to be in the model, today's first;
+// check refuses wrong flags before anything starts. wanted are the subjects that the model must have, today's first;
 // none: all that it has.
 func (f *planModel) check(cmd *cobra.Command) (wanted []string, err error) {
 	var unused runOptions
@@ -73,12 +76,12 @@ func (f *planModel) check(cmd *cobra.Command) (wanted []string, err error) {
 	if f.today == "" {
 		return f.subjects.names, nil
 	}
-	today, err := bench.ParseSubject(f.today)
+	today, err := subject.ParseSubject(f.today)
 	if err != nil {
 		return nil, badUsage(cmd, "--today: %w", err)
 	}
 	isToday := func(text string) bool {
-		subject, err := bench.ParseSubject(text)
+		subject, err := subject.ParseSubject(text)
 		return err == nil && subject.Name == today.Name
 	}
 	if len(f.subjects.names) > 0 && !slices.ContainsFunc(f.subjects.names, isToday) {
@@ -87,8 +90,9 @@ func (f *planModel) check(cmd *cobra.Command) (wanted []string, err error) {
 	return append([]string{f.today}, slices.DeleteFunc(slices.Clone(f.subjects.names), isToday)...), nil
 }
 
-// load gives the model, where it is, and the subjects to compare, today's first. Without one that answers here, it
-// calibrates now. began is when all of it did. pace says how fast the machine is beside an earlier calibration.
+// load returns the model, its folder, and the subjects to compare, today's first. If no model is valid here, it
+// calibrates. began is the start of the whole command. pace compares the machine's speed with that of an earlier
+// calibration.
 func (f *planModel) load(ctx context.Context, s streams, wanted []string, began time.Time, seed uint64) (m *model.Model, dir string, subjects []string, pace string, err error) {
 	f.model.kubeProxy = f.subjects.kubeProxy.Version
 	if path := f.subjects.kubeProxy.Path; path != "" {
@@ -97,14 +101,14 @@ func (f *planModel) load(ctx context.Context, s streams, wanted []string, began 
 		}
 	}
 	m, dir, subjects, err = f.found(ctx, s, wanted)
-	if err == nil { // how fast this machine was then may not be how fast it is now
-		return m, dir, subjects, m.At(bench.MeasurePace(ctx)), nil
+	if err == nil { // the machine's speed may have changed since then
+		return m, dir, subjects, m.At(machine.MeasurePace(ctx)), nil
 	}
 	if !errors.Is(err, errNoCalibration) {
 		return nil, "", nil, "", err
 	}
 	_, reasons, _ := strings.Cut(err.Error(), "\n")
-	fmt.Fprintf(s.err, "no calibration in %s/ answers here: calibrating now\n", runsFolder)
+	fmt.Fprintf(s.err, "no calibration in %s/ is valid here: calibrating now\n", runsFolder)
 	if reasons != "" {
 		fmt.Fprintln(s.err, reasons)
 	}
@@ -113,35 +117,35 @@ func (f *planModel) load(ctx context.Context, s streams, wanted []string, began 
 	}
 	here := f.model
 	here.path = dir
-	if m, dir, err = here.load(ctx, s, nil); err != nil { // a subject that it could not measure is told of below
+	if m, dir, err = here.load(ctx, s, nil); err != nil { // compared reports subjects that were not measured
 		return nil, "", nil, "", err
 	}
 	subjects, err = f.compared(s, m, dir, wanted)
 	return m, dir, subjects, "", err
 }
 
-// found is what load gives where there is a model already. One of a calibration that was interrupted before it could answer
-// is passed over, unless it was named: to calibrate again is what it was waiting for.
+// found returns load's results for an existing model. It skips an interrupted calibration that cannot answer yet, unless
+// it was named: the plan then calibrates again.
 func (f *planModel) found(ctx context.Context, s streams, wanted []string) (m *model.Model, dir string, subjects []string, err error) {
 	if m, dir, err = f.model.load(ctx, s, wanted); err != nil {
 		return nil, "", nil, err
 	}
 	subjects, err = f.compared(s, m, dir, wanted)
-	if err != nil && f.model.path == "" && m.Status != "" && m.Status != bench.StatusComplete {
-		return nil, "", nil, fmt.Errorf("%w:\n%s is passed over, since it was interrupted: %w", errNoCalibration, dir, err)
+	if err != nil && f.model.path == "" && m.Status != "" && m.Status != raw.StatusComplete {
+		return nil, "", nil, fmt.Errorf("%w:\n%s is skipped, since it was interrupted: %w", errNoCalibration, dir, err)
 	}
 	return m, dir, subjects, err
 }
 
-// compared are the subjects that a model is asked about, today's first.
+// compared returns the subjects to compare, today's first.
 func (f *planModel) compared(s streams, m *model.Model, dir string, wanted []string) ([]string, error) {
 	var needed []string
 	for _, text := range wanted {
-		subject, err := bench.ParseSubject(text)
+		subject, err := subject.ParseSubject(text)
 		if err != nil {
 			return nil, badInput(err)
 		}
-		needed = append(needed, subject.Name) // of exec:NAME=COMMAND, the model knows the name
+		needed = append(needed, subject.Name) // for exec:NAME=COMMAND, the model has only the name
 	}
 	subjects, remarks, err := answered(m, dir, needed, len(f.subjects.names) > 0)
 	for _, remark := range remarks {
@@ -150,10 +154,10 @@ func (f *planModel) compared(s streams, m *model.Model, dir string, wanted []str
 	return subjects, err
 }
 
-// interrupted says what comes of a calibration that was ended before it was done, whose folder is dir: the same command finds
-// it, and answers from it if it can.
+// interrupted describes the use of an interrupted calibration in folder dir. The same command finds it, and answers from
+// it if it can.
 func (f *planModel) interrupted(dir string, wanted []string) string {
-	again := fmt.Sprintf("what was measured until then is too little to answer from: the same command begins again (records in %s)", dir)
+	again := fmt.Sprintf("the measurements until then are too few for an answer: the same command starts again (records in %s)", dir)
 	m, _, err := model.Load(dir, model.Here{Elsewhere: true})
 	if err != nil {
 		return again
@@ -161,12 +165,12 @@ func (f *planModel) interrupted(dir string, wanted []string) string {
 	if _, err := f.compared(streams{err: io.Discard}, m, dir, wanted); err != nil {
 		return again
 	}
-	return fmt.Sprintf("what was measured until then, and a model of it, is in %s: the same command answers from that; to measure again, remove it", dir)
+	return fmt.Sprintf("the measurements until then, and their model, are in %s: the same command answers from them; remove the folder to measure again", dir)
 }
 
-// answered are the subjects to compare, today's first: those that are needed, and unless these were chosen all others that
-// the model can be asked about. A needed one that it cannot be asked about is bad input, since an answer about another subject
-// would be none. Where none is needed, the first that was to be calibrated is in use today, and needed.
+// answered returns the subjects to compare, today's first: the needed ones and, unless they were chosen, all others that
+// the model can answer about. A needed subject without an answer is bad input. If none is needed, the first subject that
+// was to be calibrated is in use today, and needed.
 func answered(m *model.Model, dir string, needed []string, chosen bool) (subjects, remarks []string, err error) {
 	all := slices.Clone(m.Asked)
 	for _, s := range m.Subjects {
@@ -183,7 +187,7 @@ func answered(m *model.Model, dir string, needed []string, chosen bool) (subject
 			if name == needed[0] {
 				which = "which is in use today"
 			}
-			return nil, nil, badInput(fmt.Errorf("the calibration in %s does not answer about %s, %s: %w; measure it with `synclab calibrate --subjects %s`, longer if that was too short (--budget), or name another with --today or --subjects",
+			return nil, nil, badInput(fmt.Errorf("the calibration in %s has no answer for %s, %s: %w; measure it with `synclab calibrate --subjects %s`, with a larger --budget if it was too short, or name another subject with --today or --subjects",
 				dir, name, which, lacking, strings.Join(needed, ",")))
 		}
 	}
@@ -193,7 +197,7 @@ func answered(m *model.Model, dir string, needed []string, chosen bool) (subject
 			continue
 		}
 		if lacking := m.Answers(name); lacking != nil {
-			remarks = append(remarks, fmt.Sprintf("%s is left out: %v", name, lacking))
+			remarks = append(remarks, fmt.Sprintf("%s is omitted: %v", name, lacking))
 			continue
 		}
 		subjects = append(subjects, name)
@@ -201,13 +205,13 @@ func answered(m *model.Model, dir string, needed []string, chosen bool) (subject
 	return subjects, remarks, nil
 }
 
-// What a law should rest on, to be relied on without a remark.
+// What the fit of a quantity needs to be used without a remark.
 const (
 	fewestPoints = 4   // sizes, and numbers of changed Services
-	largestError = 0.3 // relative, at sizes that were left out of the fit
+	largestError = 0.3 // relative, at sizes excluded from the fit
 )
 
-// thin are remarks on subjects that the model knows little of, or nothing though they are calibrated where nobody chooses.
+// thin returns remarks on subjects with little data in the model, and on default subjects without any.
 func thin(m *model.Model, subjects []string, chosen bool) []string {
 	var remarks []string
 	for _, s := range m.Subjects {
@@ -220,7 +224,7 @@ func thin(m *model.Model, subjects []string, chosen bool) []string {
 				continue
 			}
 			if term.Points < fewestPoints || term.Score > largestError {
-				remarks = append(remarks, fmt.Sprintf("%s: what is said of its %s syncs rests on %d points, and missed sizes that were left out by %.0f %%: calibrate longer, on a machine that is idle",
+				remarks = append(remarks, fmt.Sprintf("%s: the fit of its %s syncs has %d points, and an error of %.0f %% at sizes excluded from the fit: calibrate longer, on an idle machine",
 					s.Name, term.Kind, term.Points, 100*term.Score))
 				break
 			}
@@ -237,7 +241,7 @@ func thin(m *model.Model, subjects []string, chosen bool) []string {
 	return remarks
 }
 
-// calibrate measures wanted subjects, or the usual ones, in what is left of the time, and says in which folder that is.
+// calibrate measures the wanted subjects, or the default ones, in the remaining time. It returns the folder.
 func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, began time.Time, seed uint64) (string, error) {
 	chosen, asked := len(f.subjects.names) > 0, wanted
 	if !chosen {
@@ -248,11 +252,11 @@ func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, b
 		return "", err
 	}
 	if len(wanted) == 0 {
-		return "", errors.New("there is nothing that could be calibrated here; `synclab doctor` says what is missing")
+		return "", errors.New("no subject can be calibrated here; `synclab doctor` shows what is missing")
 	}
 	budget := calibrationTime(f.budget, f.within-time.Since(began))
 	if budget < f.budget {
-		fmt.Fprintf(s.err, "%v of --within are used: calibrating for %v instead of %v\n", time.Since(began).Round(time.Second), budget, f.budget)
+		fmt.Fprintf(s.err, "%v of --within have passed: calibrating for %v instead of %v\n", time.Since(began).Round(time.Second), budget, f.budget)
 	}
 	o := bench.CalibrateOptions{Budget: budget, Seed: seed, Asked: f.asked, MaxServices: min(largestCalibrated, max(leastCalibrated, f.asked.Services))}
 	o.Run.Subjects, o.Run.KubeProxy, o.Run.Out = wanted, f.subjects.kubeProxy, newPlanFolder("calibrate")
@@ -272,28 +276,28 @@ func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, b
 	return dir, err
 }
 
-// calibrationTime is how long a calibration may take when so much is left for all.
+// calibrationTime returns the time for a calibration when left is the time for the whole plan.
 func calibrationTime(budget, left time.Duration) time.Duration {
 	return max(min(budget, left-planningTime), min(budget, shortestBudget)).Round(time.Second)
 }
 
-// withUsual are the subjects of a calibration where none were chosen but, maybe, today's.
+// withUsual returns today's subject, if any, and the default subjects of a calibration.
 func withUsual(today []string) []string {
 	all := slices.Clone(today)
 	for _, name := range calibrated {
-		if about, err := bench.ParseSubject(name); err == nil && about.Available() == nil && !slices.Contains(all, name) {
+		if about, err := subject.ParseSubject(name); err == nil && about.Available() == nil && !slices.Contains(all, name) {
 			all = append(all, name)
 		}
 	}
 	return all
 }
 
-// buildKubeProxy makes sure that there is one, where one is wanted: that takes minutes, once, and what is left of the time is
-// the calibration's. Where it cannot be had, subjects that nobody chose are left out.
+// buildKubeProxy builds kube-proxy if a subject needs it: that takes minutes, once, before the calibration. If the build
+// fails, it removes kube-proxy's subjects unless they were chosen.
 func (f *planModel) buildKubeProxy(ctx context.Context, s streams, wanted []string, chosen bool) ([]string, error) {
 	isKubeProxy := func(text string) bool {
-		subject, err := bench.ParseSubject(text)
-		return err == nil && subject.Proxier == bench.KubeProxy
+		about, err := subject.ParseSubject(text)
+		return err == nil && about.Proxier == subject.KubeProxy
 	}
 	if !slices.ContainsFunc(wanted, isKubeProxy) {
 		return wanted, nil
@@ -307,11 +311,11 @@ func (f *planModel) buildKubeProxy(ctx context.Context, s streams, wanted []stri
 	case chosen || isKubeProxy(f.today) || ctx.Err() != nil:
 		return nil, err
 	}
-	fmt.Fprintf(s.err, "without kube-proxy: %v\n", err)
+	fmt.Fprintf(s.err, "continuing without kube-proxy: %v\n", err)
 	return slices.DeleteFunc(slices.Clone(wanted), isKubeProxy), nil
 }
 
-// newPlanFolder is a folder in runs/ that is not there yet.
+// newPlanFolder returns a new folder's name in runs/.
 func newPlanFolder(kind string) string {
 	name := filepath.Join(runsFolder, kind+"-"+time.Now().Format("20060102-150405"))
 	folder := name

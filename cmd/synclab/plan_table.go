@@ -9,13 +9,13 @@ import (
 	"synclab/reports/model"
 )
 
-// promiseWords are what tables call the promises.
-var promiseWords = map[string]string{
+// sloWords are the names of SLOs in tables.
+var sloWords = map[string]string{
 	capacity.ProgrammingP99: "npl p99", capacity.FirstPacketP99: "1st packet", capacity.CPU: "CPU", capacity.Memory: "memory", capacity.Start: "start",
 }
 
-// promiseValue is a value of a promised quantity with its unit.
-func promiseValue(name string, v float64) string {
+// sloValue formats a value of an SLO's quantity with its unit.
+func sloValue(name string, v float64) string {
 	switch name {
 	case capacity.CPU:
 		return plainNumber(v) + " CPUs"
@@ -25,7 +25,7 @@ func promiseValue(name string, v float64) string {
 	return reports.Format(v, "s")
 }
 
-// inUse is the answer for the subject that is in use today.
+// inUse returns the answer for the subject in use today.
 func inUse(a *capacity.Answer) *capacity.SubjectAnswer {
 	for i := range a.Subjects {
 		if len(a.Question.Subjects) > 0 && a.Subjects[i].Name == a.Question.Subjects[0] {
@@ -35,27 +35,28 @@ func inUse(a *capacity.Answer) *capacity.SubjectAnswer {
 	return &a.Subjects[0]
 }
 
-// planTable has a row a subject: how far it holds as it is set and as it should be, what breaks first, and what to set.
+// planTable has a row per subject: its largest cluster with today's and the recommended settings, its first limit, and
+// the settings.
 func planTable(a *capacity.Answer) [][]string {
-	upTo := "holds up to"
-	if a.Unit != capacity.InServices { // which go without saying
+	upTo := "SLOs met up to"
+	if a.Unit != capacity.InServices { // the default unit
 		upTo += ", " + string(a.Unit)
 	}
-	rows := [][]string{{"subject", upTo, "basis", "first to break", "as set today", "minSyncPeriod", "memory limit"}}
+	rows := [][]string{{"subject", upTo, "basis", "violated first", "with today's settings", "minSyncPeriod", "memory limit"}}
 	for i := range a.Subjects {
 		one := &a.Subjects[i]
 		set := "-"
 		if len(one.Limits) > 0 {
-			set = limitText(capacity.Largest(one.Limits), a.Unit) // its bounds are those of all, as beside it
+			set = limitText(capacity.Largest(one.Limits), a.Unit) // the smallest limit of all SLOs, as in the other column
 		}
 		rows = append(rows, []string{
-			one.Name, limitText(one.Largest, a.Unit), basisText(one.Largest), firstToBreak(one.Largest), set, settingText(one.Recommended), reports.Format(float64(one.MemoryLimit), "B"),
+			one.Name, limitText(one.Largest, a.Unit), basisText(one.Largest), firstViolated(one.Largest), set, settingText(one.Recommended), reports.Format(float64(one.MemoryLimit), "B"),
 		})
 	}
 	return rows
 }
 
-// limitText is how far a promise holds, and between which bounds that lies.
+// limitText formats the size up to which an SLO is met, with its interval.
 func limitText(l capacity.Limit, unit capacity.Unit) string {
 	count := func(v float64) string {
 		if v < 100 && !unit.Whole() {
@@ -64,19 +65,19 @@ func limitText(l capacity.Limit, unit capacity.Unit) string {
 		return roundedText(v)
 	}
 	switch {
-	case l.Promise == "":
+	case l.SLO == "":
 		return "-"
 	case l.Never && l.Smaller && l.Reach.Median > 0:
-		return "not today's; " + count(l.Reach.Median)
+		return "violated today; " + count(l.Reach.Median)
 	case l.Never:
-		return "not today's"
+		return "violated today"
 	case l.Unbounded:
 		return "≥ " + count(l.Reach.Median)
 	}
 	return fmt.Sprintf("%s (%s … %s)", count(l.Reach.Median), count(l.Reach.Low), count(l.Reach.High))
 }
 
-// rounded to two digits: more are not known.
+// rounded rounds to two digits: more are not known.
 func rounded(v float64) float64 {
 	if v <= 0 {
 		return v
@@ -85,7 +86,7 @@ func rounded(v float64) float64 {
 	return math.Round(v/unit) * unit
 }
 
-// roundedText is a number of whole things.
+// roundedText formats a count.
 func roundedText(v float64) string {
 	if v >= 100 {
 		v = rounded(v)
@@ -93,7 +94,7 @@ func roundedText(v float64) string {
 	return reports.Grouped(int64(math.Round(v)))
 }
 
-// basisText says what a limit rests on, and how far beyond the measured sizes it is.
+// basisText formats the basis of a limit, and how far it is beyond the measured sizes.
 func basisText(l capacity.Limit) string {
 	if times := math.Round(l.Reach.Beyond*10) / 10; l.Reach.Basis == model.Extrapolated && times > 1 {
 		text := fmt.Sprintf("%s %s×", l.Reach.Basis, plainNumber(times))
@@ -101,56 +102,56 @@ func basisText(l capacity.Limit) string {
 		case l.Reach.Below:
 			text += " below"
 		case l.Reach.Changed:
-			text += " changes of a sync"
+			text += " in changes per sync"
 		}
 		return text
 	}
 	return string(l.Reach.Basis)
 }
 
-func firstToBreak(l capacity.Limit) string {
+func firstViolated(l capacity.Limit) string {
 	switch {
-	case l.Promise == "":
+	case l.SLO == "":
 		return "-"
 	case l.Unbounded:
 		return "none found"
 	}
-	return promiseWords[l.Promise]
+	return sloWords[l.SLO]
 }
 
-// whyLines say of each subject which part of its cost it is that breaks the promise.
+// whyLines returns for each subject the part of its cost that violates the SLO.
 func whyLines(a *capacity.Answer) []string {
 	var lines []string
 	for i := range a.Subjects {
 		if l := a.Subjects[i].Largest; l.Why != "" && !l.Unbounded {
-			lines = append(lines, fmt.Sprintf("%s, %s: %s", a.Subjects[i].Name, promiseWords[l.Promise], l.Why))
+			lines = append(lines, fmt.Sprintf("%s, %s: %s", a.Subjects[i].Name, sloWords[l.SLO], l.Why))
 		}
 	}
 	return lines
 }
 
-// settingText is the recommended minSyncPeriod, and whether every promise holds with it.
+// settingText formats the recommended minSyncPeriod, and whether it meets every SLO.
 func settingText(s capacity.Setting) string {
 	text := s.Policy.MinSyncPeriod.String()
 	switch {
-	case len(s.Outlook.Breaks) > 0:
-		return text + " (not enough)"
-	case !s.Holds:
-		return text + " (not for sure)"
+	case len(s.Outlook.Violated) > 0:
+		return text + " (violates an SLO)"
+	case !s.Met:
+		return text + " (may violate an SLO)"
 	}
 	return text
 }
 
-// What SIG-Scalability tests Kubernetes with. Beyond these the Service proxy is not the only thing to look at.
+// The sizes that SIG Scalability tests Kubernetes with. Beyond them, the Service proxy is not the only possible limit.
 // https://github.com/kubernetes/community/blob/main/sig-scalability/configs-and-limits/thresholds.md
 const (
 	testedServices  = 10_000
-	testedEndpoints = 250 // of a Service
+	testedEndpoints = 250 // per Service
 	testedNodes     = 5_000
 	testedPods      = 150_000
 )
 
-// beyondTested says where the largest cluster that was asked about is beyond what Kubernetes itself is tested with.
+// beyondTested returns remarks where the largest asked cluster exceeds the sizes that Kubernetes itself is tested with.
 func beyondTested(a *capacity.Answer) []string {
 	c := a.Question.Today
 	if a.Target != nil {
@@ -159,13 +160,13 @@ func beyondTested(a *capacity.Answer) []string {
 	var remarks []string
 	add := func(is float64, tested int64, what string) {
 		if is > float64(tested) {
-			remarks = append(remarks, fmt.Sprintf("%s %s: Kubernetes is tested with %s (SIG-Scalability's thresholds); other parts of the cluster may be what limits it, and are not in this plan",
+			remarks = append(remarks, fmt.Sprintf("%s %s: Kubernetes is tested with %s (SIG Scalability's thresholds); other parts of the cluster may be the limit, and are not in this plan",
 				roundedText(is), what, reports.Grouped(tested)))
 		}
 	}
 	add(float64(c.Services), testedServices, "Services")
 	add(c.Endpoints, testedEndpoints, "endpoints of a Service")
 	add(float64(c.Nodes), testedNodes, "nodes")
-	add(float64(c.Services)*c.Endpoints, testedPods, "endpoints, if each is a pod of its own")
+	add(float64(c.Services)*c.Endpoints, testedPods, "endpoints, if each is a separate pod")
 	return remarks
 }

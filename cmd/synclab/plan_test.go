@@ -11,19 +11,21 @@ import (
 	"testing"
 	"time"
 
-	"synclab/bench"
+	"synclab/bench/machine"
+	"synclab/bench/raw"
 	"synclab/reports"
 	"synclab/reports/capacity"
 	"synclab/reports/capacity/capacitytest"
 	"synclab/reports/model"
 )
 
-// calibratedHere leaves a model of known laws in the runs of a new working folder, as if it had been made on this machine.
+// calibratedHere writes a model of known costs into the runs of a new working folder, as if it had been made on this
+// machine.
 func calibratedHere(t *testing.T) (dir string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	m := *capacitytest.Model()
-	m.Versions, m.Machine = bench.DetectVersions(t.Context()), bench.DetectMachine()
+	m.Versions, m.Machine = machine.DetectVersions(t.Context()), machine.DetectMachine()
 	dir = filepath.Join(runsFolder, "calibrate-1")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -34,7 +36,7 @@ func calibratedHere(t *testing.T) (dir string) {
 	return dir
 }
 
-// A plan finds the model, answers in words and in a table, and leaves a folder that has all of it.
+// A plan finds the model, answers in words and in a table, and writes a folder with everything.
 func TestPlan(t *testing.T) {
 	dir := calibratedHere(t)
 	args := []string{"plan", "--services", "2000", "--endpoints", "5", "--churn", "5", "--nodes", "50", "--grow", "services=2x",
@@ -44,7 +46,7 @@ func TestPlan(t *testing.T) {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
 	page := filepath.Join("mine", reports.CapacityPage)
-	for _, part := range []string{"subject ", "first to break", "memory limit", "\nkube-proxy/iptables-legacy  ", "\nsynclab/nftables  ", "\npage: " + page} {
+	for _, part := range []string{"subject ", "violated first", "memory limit", "\nkube-proxy/iptables-legacy  ", "\nsynclab/nftables  ", "\npage: " + page} {
 		if !strings.Contains(stdout, part) {
 			t.Errorf("stdout lacks %q:\n%s", part, stdout)
 		}
@@ -60,7 +62,7 @@ func TestPlan(t *testing.T) {
 	}
 	q := a.Question
 	if q.Today.Services != 2000 || q.Today.Endpoints != 5 || q.Today.Nodes != 50 || q.Today.Churn.Endpoints != 5 || q.Growth != (capacity.Growth{Services: 2}) ||
-		q.Promise.ProgrammingP99 != 4*time.Second || q.Promise.CPU != 0.5 || q.Subjects[0] != "kube-proxy/iptables-legacy" || a.Target.Services != 4000 || a.Model.Run == "" {
+		q.SLOs.ProgrammingP99 != 4*time.Second || q.SLOs.CPU != 0.5 || q.Subjects[0] != "kube-proxy/iptables-legacy" || a.Target.Services != 4000 || a.Model.Run == "" {
 		t.Errorf("the answer's question is %+v, its target %+v", q, a.Target)
 	}
 	if !strings.HasPrefix(stdout, a.Words[0]) {
@@ -70,7 +72,7 @@ func TestPlan(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Its page is made again of what it keeps.
+	// Its page is made again from the answer in its folder.
 	if err := os.Remove(page); err != nil {
 		t.Fatal(err)
 	}
@@ -86,14 +88,14 @@ func TestPlan(t *testing.T) {
 	if err := os.Rename("mine", filepath.Join(runsFolder, "plan-1")); err != nil {
 		t.Fatal(err)
 	}
-	here := model.Here{Versions: bench.DetectVersions(t.Context()), Machine: bench.DetectMachine()}
+	here := model.Here{Versions: machine.DetectVersions(t.Context()), Machine: machine.DetectMachine()}
 	if newest, err := newestModel(runsFolder, here); err != nil || newest != dir {
 		t.Errorf("the newest model is in %s, %v", newest, err)
 	}
 }
 
-// As JSON it is the answer and nothing else; the numbers of a dump and how they came about are in it. A folder with a plan
-// is not written over.
+// As JSON, the output is the answer and nothing else. It has the numbers of a dump and their sources. A folder with a
+// plan is not overwritten.
 func TestPlanOfADump(t *testing.T) {
 	dir := calibratedHere(t)
 	dump := dumped(t, plannedCluster(t))
@@ -106,33 +108,33 @@ func TestPlanOfADump(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &a); err != nil {
 		t.Fatalf("%v\n%s", err, stdout)
 	}
-	note := "from " + dump + ": 40 Services, 3 endpoints each, 4 nodes; 1 headless or external Services left out"
+	note := "from " + dump + ": 40 Services, 3 endpoints each, 4 nodes; 1 headless or external Services are not counted"
 	if a.Question.Today.Services != 40 || a.Target != nil || !a.Defaulted || !slices.Contains(a.Remarks, note) || !strings.Contains(stderr, note) {
 		t.Errorf("%+v\n%s", a.Question, stderr)
 	}
-	if status, _, stderr := invoke(t, args...); status != exitUsage || !strings.Contains(stderr, "mine holds a plan; --force replaces it") {
+	if status, _, stderr := invoke(t, args...); status != exitUsage || !strings.Contains(stderr, "mine has a plan already; replace it with --force") {
 		t.Errorf("over a plan: status %d, %s", status, stderr)
 	}
 }
 
-// The check fails by the subject in use, where it breaks a promise by the median.
+// The check fails if the subject in use violates an SLO by the median.
 func TestPlanCheck(t *testing.T) {
 	dir := calibratedHere(t)
-	args := []string{"plan", "--model", dir, "--services", "500", "--endpoints", "4", "--churn", "1", "--length", "5m", "--no-png", "--check", "--npl-p99", "0", "--cpu", "0", "--start", "0"}
+	args := []string{"plan", "--model", dir, "--services", "500", "--endpoints", "4", "--churn", "1", "--length", "5m", "--no-png", "--check", "--npl-p99", "0", "--cpu", "0", "--first-sync", "0"}
 	status, _, stderr := invoke(t, append(args, "--subjects", "synclab/nftables,kube-proxy/nftables", "--memory", "4Gi")...)
 	if status != exitDone {
-		t.Errorf("held: status %d, %s", status, stderr)
+		t.Errorf("SLOs met: status %d, %s", status, stderr)
 	}
 	status, stdout, stderr := invoke(t, append(args, "--subjects", "kube-proxy/nftables,synclab/nftables", "--memory", "8Mi")...)
-	if status != exitFailed || !strings.Contains(stderr, "synclab: kube-proxy/nftables, today: promises are broken: memory is ") || !strings.Contains(stdout, "page: ") {
-		t.Errorf("broken: status %d, %s\n%s", status, stderr, stdout)
+	if status != exitFailed || !strings.Contains(stderr, "synclab: kube-proxy/nftables, today: SLOs are violated: memory is ") || !strings.Contains(stdout, "page: ") {
+		t.Errorf("SLOs violated: status %d, %s\n%s", status, stderr, stdout)
 	}
 }
 
-// The table counts what grows, and names it in its head unless it is Services.
+// The table counts the growing quantity, and its head names the quantity unless it is Services.
 func TestPlanTable(t *testing.T) {
 	reach := func(median, low, high float64) capacity.Limit {
-		return capacity.Limit{Promise: capacity.CPU, Reach: capacity.Estimate{Median: median, Low: low, High: high}}
+		return capacity.Limit{SLO: capacity.CPU, Reach: capacity.Estimate{Median: median, Low: low, High: high}}
 	}
 	unbounded, smaller := reach(1234, 0, 0), reach(0.123, 0, 0)
 	unbounded.Unbounded = true
@@ -142,52 +144,52 @@ func TestPlanTable(t *testing.T) {
 		limit capacity.Limit
 		want  string
 	}{
-		{capacity.InServices, reach(24.3, 18.2, 12345), "holds up to|24 (18 … 12,000)"},
-		{capacity.InNodes, reach(24, 0, 5678), "holds up to, nodes|24 (0 … 5,700)"},
-		{capacity.InEndpoints, reach(24.34, 7.25, 118.4), "holds up to, endpoints of each Service|24 (7.3 … 120)"},
-		{capacity.InChanges, reach(0.456, 0.0612, 1000), "holds up to, changes a second|0.46 (0.061 … 1,000)"},
-		{capacity.InChanges, unbounded, "holds up to, changes a second|≥ 1,200"},
-		{capacity.InChanges, smaller, "holds up to, changes a second|not today's; 0.12"},
+		{capacity.InServices, reach(24.3, 18.2, 12345), "SLOs met up to|24 (18 … 12,000)"},
+		{capacity.InNodes, reach(24, 0, 5678), "SLOs met up to, nodes|24 (0 … 5,700)"},
+		{capacity.InEndpoints, reach(24.34, 7.25, 118.4), "SLOs met up to, endpoints of each Service|24 (7.3 … 120)"},
+		{capacity.InChanges, reach(0.456, 0.0612, 1000), "SLOs met up to, changes a second|0.46 (0.061 … 1,000)"},
+		{capacity.InChanges, unbounded, "SLOs met up to, changes a second|≥ 1,200"},
+		{capacity.InChanges, smaller, "SLOs met up to, changes a second|violated today; 0.12"},
 	} {
 		rows := planTable(&capacity.Answer{Unit: c.unit, Subjects: []capacity.SubjectAnswer{{Name: "a", Largest: c.limit, Limits: []capacity.Limit{c.limit}}}})
 		if got := rows[0][1] + "|" + rows[1][1]; got != c.want || rows[1][4] != rows[1][1] {
-			t.Errorf("%s, as set today %s; want %s", got, rows[1][4], c.want)
+			t.Errorf("%s, with today's settings %s; want %s", got, rows[1][4], c.want)
 		}
 	}
-	// As it is set, it holds for sure only as far as the promise that is least sure.
+	// With today's settings, the lower bound is that of the least certain SLO.
 	rows := planTable(&capacity.Answer{Unit: capacity.InNodes, Subjects: []capacity.SubjectAnswer{{Name: "a", Limits: []capacity.Limit{reach(50, 40, 60), reach(55, 20, 90)}}}})
 	if rows[1][4] != "50 (20 … 60)" {
-		t.Errorf("as set today %s", rows[1][4])
+		t.Errorf("with today's settings %s", rows[1][4])
 	}
 }
 
-// What a check says of promises that hold, are broken, and may be either.
+// The messages of a check for SLOs that are met, violated, and uncertain.
 func TestCheckPromises(t *testing.T) {
 	a := &capacity.Answer{
-		Question: capacity.Question{Subjects: []string{"b"}, Promise: capacity.Promise{CPU: 1, Memory: 1, Start: 1}},
-		Subjects: []capacity.SubjectAnswer{{Name: "a"}, {Name: "b", Today: capacity.Outlook{Holds: []string{capacity.CPU, capacity.Start},
-			Promised: map[string]capacity.Estimate{capacity.CPU: {}, capacity.Memory: {}, capacity.Start: {}}}}},
+		Question: capacity.Question{Subjects: []string{"b"}, SLOs: capacity.SLOs{CPU: 1, Memory: 1, Start: 1}},
+		Subjects: []capacity.SubjectAnswer{{Name: "a"}, {Name: "b", Today: capacity.Evaluation{Met: []string{capacity.CPU, capacity.Start},
+			Quantities: map[string]capacity.Estimate{capacity.CPU: {}, capacity.Memory: {}, capacity.Start: {}}}}},
 	}
 	var said strings.Builder
-	if err := checkPromises(&said, a); err != nil || said.String() != "b may not hold memory today: what it promises is within the interval of the estimate\n" {
+	if err := checkPromises(&said, a); err != nil || said.String() != "b may violate memory today: the SLO is within the interval of the estimate\n" {
 		t.Errorf("%v, %q", err, said.String())
 	}
 	said.Reset()
-	delete(a.Subjects[1].Today.Promised, capacity.Memory)
-	if err := checkPromises(&said, a); err != nil || said.String() != "of b the calibration has no memory: these promises were not checked\n" {
+	delete(a.Subjects[1].Today.Quantities, capacity.Memory)
+	if err := checkPromises(&said, a); err != nil || said.String() != "the calibration of b has no memory: these SLOs were not checked\n" {
 		t.Errorf("%v, %q", err, said.String())
 	}
-	a.Subjects[1].Target = &capacity.Outlook{
-		Holds: []string{capacity.Start}, Breaks: []string{capacity.CPU, capacity.Memory},
-		Promised: map[string]capacity.Estimate{capacity.CPU: {Median: 1.25}, capacity.Memory: {Median: 3 << 20}},
+	a.Subjects[1].Target = &capacity.Evaluation{
+		Met: []string{capacity.Start}, Violated: []string{capacity.CPU, capacity.Memory},
+		Quantities: map[string]capacity.Estimate{capacity.CPU: {Median: 1.25}, capacity.Memory: {Median: 3 << 20}},
 	}
-	want := "b, in the cluster grown by --grow: promises are broken: CPU is 1.25 CPUs, memory is 3.00 MiB"
+	want := "b, in the cluster grown by --grow: SLOs are violated: CPU is 1.25 CPUs, memory is 3.00 MiB"
 	if err := checkPromises(&said, a); err == nil || err.Error() != want {
 		t.Errorf("%v; want %s", err, want)
 	}
 }
 
-// Mistakes are refused before anything is looked for or measured.
+// Mistakes are refused before a model is searched or anything is measured.
 func TestPlanRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	cluster := []string{"--services", "100", "--churn", "1"}
@@ -195,7 +197,7 @@ func TestPlanRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "how large the cluster is today is missing"},
+		{nil, "the size of the cluster today is missing"},
 		{append([]string{"now"}, cluster...), `takes no argument, got "now"`},
 		{append([]string{"--grow", "services=2x,pods=3x"}, cluster...), "--grow pods=3x: want one of services, endpoints, nodes, churn"},
 		{[]string{"--services", "99999999", "--churn", "1"}, "--services 99999999: want 1 to 1,048,576"},
@@ -203,8 +205,8 @@ func TestPlanRefuses(t *testing.T) {
 		{append([]string{"--npl-p99", "5"}, cluster...), `--npl-p99 "5": want a time such as 500ms, 10s or 5m`},
 		{append([]string{"--endpoints", "100000"}, cluster...), "--endpoints 100000: want 0 to 5,000"},
 		{append([]string{"--grow", "services=20000x"}, cluster...), "the target: cluster of 2,000,000 Services: want at most 1,048,576"},
-		{append([]string{"--memory", "12"}, cluster...), "--memory 12: that many bytes hold no proxier; say 12Mi"},
-		{append([]string{"--memory", "12k"}, cluster...), "--memory 12k: so little holds no proxier; want 4Mi or more"},
+		{append([]string{"--memory", "12"}, cluster...), "--memory 12: that many bytes are too few for a proxier; did you mean 12Mi?"},
+		{append([]string{"--memory", "12k"}, cluster...), "--memory 12k: too little for a proxier; want 4Mi or more"},
 		{append([]string{"--cpu", "half"}, cluster...), `--cpu "half": want a number of CPUs`},
 		{append([]string{"--min-sync-period", "-1s"}, cluster...), "--min-sync-period -1s: want 0 or more"},
 		{append([]string{"--policy", "never"}, cluster...), `--policy "never": want token-bucket or completion-to-start`},
@@ -225,12 +227,12 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// Little known, and not known at all: both are said.
+// Remarks name subjects with little data and subjects without data.
 func TestThinModels(t *testing.T) {
 	few := model.Term{Quantity: model.Total, Kind: model.Full, Points: 2, Score: 0.7}
 	enough := model.Term{Quantity: model.Total, Kind: model.Partial, Points: 9, Score: 0.1}
 	m := &model.Model{Subjects: []*model.Subject{{Name: "a", Terms: []model.Term{few}}, {Name: "b", Terms: []model.Term{enough}}, {Name: "c", Terms: []model.Term{few}}}}
-	want := []string{"a: what is said of its full syncs rests on 2 points, and missed sizes that were left out by 70 %: calibrate longer, on a machine that is idle"}
+	want := []string{"a: the fit of its full syncs has 2 points, and an error of 70 % at sizes excluded from the fit: calibrate longer, on an idle machine"}
 	if got := thin(m, []string{"a", "b"}, true); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
@@ -240,7 +242,7 @@ func TestThinModels(t *testing.T) {
 	}
 }
 
-// A plan is of the subject that is in use, or there is none: not of another one that happens to have been measured.
+// A plan is for the subject in use, or fails. It is never for another measured subject.
 func TestAnsweredSubjects(t *testing.T) {
 	law := func(kind string, points int, smallest, score float64) model.Term {
 		return model.Term{Quantity: model.Total, Kind: kind, Points: points, Score: score, Smallest: model.Range{Services: smallest}, Largest: model.Range{Services: 4000}}
@@ -251,15 +253,15 @@ func TestAnsweredSubjects(t *testing.T) {
 		subject("full only", full), subject("guessed", full, law(model.Partial, 9, 250, 0.7)), subject("one size", full, law(model.Partial, 9, 4000, 0.1)),
 		subject("other", full, law(model.Partial, 9, 250, 0.1)), subject("whole", full, law(model.Partial, 9, 250, 0.1)),
 	}}
-	for name, want := range map[string]string{"": "gone, which is in use today: it was not measured", "full only": "no law of its partial syncs",
-		"guessed": "misses sizes", "one size": "of one size only", "whole,gone": "gone, which was chosen"} {
+	for name, want := range map[string]string{"": "gone, which is in use today: it was not measured", "full only": "no cost model of its partial syncs",
+		"guessed": "errs by a factor of two", "one size": "at one size only", "whole,gone": "gone, which was chosen"} {
 		needed := slices.DeleteFunc(strings.Split(name, ","), func(s string) bool { return s == "" })
 		if subjects, _, err := answered(m, "runs/c", needed, name != ""); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "synclab calibrate --subjects ") || exitStatus(t.Context(), io.Discard, err) != exitUsage {
 			t.Errorf("%q: %q, %v; want %s", name, subjects, err, want)
 		}
 	}
 	subjects, remarks, err := answered(m, "runs/c", []string{"whole"}, false)
-	if err != nil || !slices.Equal(subjects, []string{"whole", "other"}) || len(remarks) != 4 || !strings.HasPrefix(remarks[0], "gone is left out: ") {
+	if err != nil || !slices.Equal(subjects, []string{"whole", "other"}) || len(remarks) != 4 || !strings.HasPrefix(remarks[0], "gone is omitted: ") {
 		t.Errorf("%q, %q, %v", subjects, remarks, err)
 	}
 	if subjects, _, err := answered(m, "runs/c", []string{"other"}, true); err != nil || !slices.Equal(subjects, []string{"other"}) {
@@ -267,22 +269,22 @@ func TestAnsweredSubjects(t *testing.T) {
 	}
 }
 
-// A calibration that was interrupted before it could answer is passed over, and nothing else was said of it when it ended;
-// one that was named, or is complete, is the end.
+// An interrupted calibration that cannot answer is skipped, as the message at its end says. If it was named, or is
+// complete, the plan fails.
 func TestPlanPassesOverWhatWasInterrupted(t *testing.T) {
 	for _, c := range []struct {
 		status        string
 		guessed       bool
 		named, passed bool
 	}{
-		{status: bench.StatusInterrupted, guessed: true, passed: true},
-		{status: bench.StatusInterrupted, guessed: true, named: true},
-		{status: bench.StatusInterrupted},
-		{status: bench.StatusComplete, guessed: true},
+		{status: raw.StatusInterrupted, guessed: true, passed: true},
+		{status: raw.StatusInterrupted, guessed: true, named: true},
+		{status: raw.StatusInterrupted},
+		{status: raw.StatusComplete, guessed: true},
 	} {
 		dir := calibratedHere(t)
 		m := *capacitytest.Model()
-		m.Versions, m.Machine, m.Status = bench.DetectVersions(t.Context()), bench.DetectMachine(), c.status
+		m.Versions, m.Machine, m.Status = machine.DetectVersions(t.Context()), machine.DetectMachine(), c.status
 		one := *m.Subjects[0]
 		one.Terms = slices.Clone(one.Terms)
 		for i := range one.Terms {
@@ -303,11 +305,11 @@ func TestPlanPassesOverWhatWasInterrupted(t *testing.T) {
 		if passed := errors.Is(err, errNoCalibration); passed != c.passed || (err != nil) != c.guessed || err == nil && subjects[0] != one.Name {
 			t.Errorf("%+v: %q, %v", c, subjects, err)
 		} else if passed && strings.Count(err.Error(), "\n") != 1 {
-			t.Errorf("%+v: not said in one line: %v", c, err)
+			t.Errorf("%+v: not reported in one line: %v", c, err)
 		}
-		want := "the same command answers from that"
+		want := "the same command answers from them"
 		if c.guessed {
-			want = "the same command begins again"
+			want = "the same command starts again"
 		}
 		if said := f.interrupted(dir, wanted); !strings.Contains(said, want) || !strings.Contains(said, dir) {
 			t.Errorf("%+v: %s; want %s", c, said, want)
@@ -315,7 +317,7 @@ func TestPlanPassesOverWhatWasInterrupted(t *testing.T) {
 	}
 }
 
-// What is left of the time is the calibration's, if it is worth something.
+// A calibration gets the remaining time, if that is long enough to be useful.
 func TestCalibrationTime(t *testing.T) {
 	for _, c := range []struct{ budget, left, want time.Duration }{
 		{4 * time.Minute, 9 * time.Minute, 4 * time.Minute},

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/term"
 )
 
-// printable is a writer for people: names in manifests, scenarios and records may hold what steers a terminal, and that is
-// written out, as in JSON: \u001b. Several goroutines may write.
+// printable is a writer for terminals. Names in manifests, scenarios and records may contain control characters. It
+// writes them as in JSON: \u001b. It is safe for concurrent use.
 type printable struct {
 	w io.Writer
 
 	mu   sync.Mutex
-	rest []byte // the beginning of a character
+	rest []byte // the first bytes of an incomplete character
 }
 
 func (p *printable) Write(b []byte) (int, error) {
@@ -52,7 +52,7 @@ func appendPrintable(out []byte, r rune, encoded []byte) []byte {
 	return fmt.Appendf(out, `\u%04x`, r)
 }
 
-// verbatim returns the writer behind w if that is not a terminal: data for another program must stay as it is.
+// verbatim returns the writer behind w if that is no terminal: data for another program must not be changed.
 func verbatim(w io.Writer) io.Writer {
 	p, isPrintable := w.(*printable)
 	if !isPrintable {
@@ -64,7 +64,7 @@ func verbatim(w io.Writer) io.Writer {
 	return w
 }
 
-// printableText is the same for a text.
+// printableText escapes a text like printable.
 func printableText(text string) string {
 	var out strings.Builder
 	_, _ = (&printable{w: &out}).Write([]byte(text))

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Nothing that steers a terminal comes through; all that people write does, wherever writes part it.
+// No control characters come through; all printable text does, however writes split it.
 func TestPrintable(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain, 10 µs … 3 ×\tßé 日本 🙂\n": "plain, 10 µs … 3 ×\tßé 日本 🙂\n",

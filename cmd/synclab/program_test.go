@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"synclab/bench"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/proxier"
 )
 
-// A run starts this program again, as a worker and as a proxier: then the test binary is the program.
+// A run starts this program again, as a worker and as a proxier. In tests, the test binary is the program.
 func TestMain(m *testing.M) {
 	if os.Getenv(envProgram) != "" || len(os.Args) > 1 && slices.Contains([]string{"worker", "proxy", "rules-worker"}, os.Args[1]) {
 		main()
@@ -22,11 +23,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// envProgram makes the test binary the program, whatever its arguments are.
+// envProgram makes the test binary the program, for any arguments.
 const envProgram = "SYNCLAB_TEST_PROGRAM"
 
-// runScenario runs a small scenario and reads what it wrote.
-func runScenario(t *testing.T, args ...string) (bench.Run, []bench.Record) {
+// runScenario runs a small scenario and reads its records.
+func runScenario(t *testing.T, args ...string) (raw.Run, []raw.Record) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "run")
 	defer time.AfterFunc(5*time.Minute, stacksOfWorkers).Stop()
@@ -37,14 +38,14 @@ func runScenario(t *testing.T, args ...string) (bench.Run, []bench.Record) {
 	if status != exitDone {
 		t.Fatalf("%v: status %d\n%s%s", args, status, stdout, stderr)
 	}
-	run, records, err := bench.ReadRun(out)
+	run, records, err := raw.ReadRun(out)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return run, records
 }
 
-// stacksOfWorkers ends this process's workers, which print what their goroutines wait for.
+// stacksOfWorkers ends this process's workers, which print the stacks of their goroutines.
 func stacksOfWorkers() {
 	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range processes {
@@ -60,7 +61,7 @@ func stacksOfWorkers() {
 	}
 }
 
-func count(records []bench.Record, subject string, metric bench.Metric) int {
+func count(records []raw.Record, subject string, metric raw.Metric) int {
 	n := 0
 	for _, r := range records {
 		if r.Subject == subject && r.Metric == metric {
@@ -70,46 +71,46 @@ func count(records []bench.Record, subject string, metric bench.Metric) int {
 	return n
 }
 
-// The proxier as a process of its own is measured from outside, and tells of its phases itself; the kernel holds what
-// the closed form says.
+// A proxier in a separate process is measured from outside, and reports its phases itself. The kernel has as many rules
+// as the closed form.
 func TestRunThroughTheAPI(t *testing.T) {
 	var subjects []string
-	for _, subject := range bench.Subjects() {
-		if subject.Proxier == bench.Synclab && subject.Available() == nil {
-			subjects = append(subjects, subject.Name)
+	for _, about := range subject.Subjects() {
+		if about.Proxier == subject.Synclab && about.Available() == nil {
+			subjects = append(subjects, about.Name)
 		}
 	}
 	_, records := runScenario(t, "run", "steady-churn", "--services", "10", "--endpoints", "3", "--feed", "api", "--subjects", strings.Join(subjects, ","),
 		"--set", "proxy.minSyncPeriod=50ms", "--set", "steps.churn.events=5", "--set", "steps.churn.rate=10", "--set", "steps.probe.samples=10")
-	for _, subject := range subjects {
-		for _, metric := range []bench.Metric{bench.ColdStart, bench.FullSync, bench.Plan, bench.Encode, bench.Restore, bench.Restores, bench.ToolSys, bench.SubjectCPU, bench.PeakRSS, bench.FirstPacket} {
-			if count(records, subject, metric) == 0 {
-				t.Errorf("%s: no %s", subject, metric)
+	for _, name := range subjects {
+		for _, metric := range []raw.Metric{raw.ColdStart, raw.FullSync, raw.Plan, raw.Encode, raw.Restore, raw.Restores, raw.ToolSys, raw.SubjectCPU, raw.PeakRSS, raw.FirstPacket} {
+			if count(records, name, metric) == 0 {
+				t.Errorf("%s: no %s", name, metric)
 			}
 		}
-		about, err := bench.ParseSubject(subject)
-		if calls := count(records, subject, bench.ToolCalls); err != nil || calls > 0 != (about.Backend == proxier.Iptables) {
-			t.Errorf("%s: %d tool_calls, %v", subject, calls, err)
+		about, err := subject.ParseSubject(name)
+		if calls := count(records, name, raw.ToolCalls); err != nil || calls > 0 != (about.Backend == proxier.Iptables) {
+			t.Errorf("%s: %d tool_calls, %v", name, calls, err)
 		}
-		if n := count(records, subject, bench.NetworkProgrammingLatency); n != 5 {
-			t.Errorf("%s: %d of 5 changes became visible", subject, n)
+		if n := count(records, name, raw.NetworkProgrammingLatency); n != 5 {
+			t.Errorf("%s: %d of 5 changes became visible", name, n)
 		}
-		syncs := count(records, subject, bench.FullSync) + count(records, subject, bench.PartialSync)
-		if restores := count(records, subject, bench.Restore); restores != syncs {
-			t.Errorf("%s: %d restores in %d syncs", subject, restores, syncs)
+		syncs := count(records, name, raw.FullSync) + count(records, name, raw.PartialSync)
+		if restores := count(records, name, raw.Restore); restores != syncs {
+			t.Errorf("%s: %d restores in %d syncs", name, restores, syncs)
 		}
 		rules := map[string]float64{}
 		for _, r := range records {
-			if r.Subject != subject {
+			if r.Subject != name {
 				continue
 			}
 			place := r.Step + r.Family + r.Table
 			switch r.Metric {
-			case bench.RulesKernel:
+			case raw.RulesKernel:
 				rules[place] = r.Value
-			case bench.RulesClosedForm:
+			case raw.RulesExpected:
 				if rules[place] != r.Value || r.Value == 0 {
-					t.Errorf("%s: %s has %v rules, the closed form says %v", subject, place, rules[place], r.Value)
+					t.Errorf("%s: %s has %v rules, the closed form has %v", name, place, rules[place], r.Value)
 				}
 			}
 		}

@@ -12,25 +12,25 @@ import (
 	"synclab/bench"
 )
 
-// progress shows how far a run is: on a terminal a bar for each stage with its rate and the time left, elsewhere a line
-// when a stage begins and now and then while it lasts.
+// progress shows the progress of a run. On a terminal it is a bar per stage with its rate and the time left, elsewhere a
+// line per stage, and more lines while it lasts.
 type progress struct {
 	w        io.Writer
 	terminal bool
 	bar      *progressbar.ProgressBar
-	stage    string // of the bar or line that is shown
+	stage    string // of the current bar or line
 	began    time.Time
 	told     time.Time
 }
 
-// lineEvery is how often a stage that lasts gets another line.
+// lineEvery is the time between lines of a long stage.
 const lineEvery = 10 * time.Second
 
 func newProgress(w io.Writer) *progress {
 	return &progress{w: w, terminal: term.IsTerminal(descriptor(w))}
 }
 
-// descriptor of the file that a stream goes to; -1: to none.
+// descriptor returns the descriptor of a stream's file; -1: none.
 func descriptor(w io.Writer) int {
 	if p, ok := w.(*printable); ok {
 		w = p.w
@@ -43,12 +43,12 @@ func descriptor(w io.Writer) int {
 
 func (p *progress) show(at bench.Progress) {
 	title := ""
-	if at.Passes > 0 { // else nothing is measured yet
+	if at.Passes > 0 { // 0: nothing is measured yet
 		title = fmt.Sprintf("[%d/%d] %s %s rep %d: ", at.Pass, at.Passes, at.Subject, at.Cell, at.Rep)
 	}
 	if at.Note != "" {
 		if p.bar != nil {
-			_ = p.bar.Clear() // the next step draws it again, below the note
+			_ = p.bar.Clear() // the next update draws it again, below the note
 		}
 		fmt.Fprintf(p.w, "%s%s\n", title, at.Note)
 		return
@@ -75,7 +75,7 @@ func (p *progress) show(at bench.Progress) {
 	}
 }
 
-// end closes the bar that is shown.
+// end closes the current bar.
 func (p *progress) end() {
 	if p.bar != nil {
 		_ = p.bar.Finish()
@@ -90,7 +90,7 @@ func newBar(w io.Writer, title string, total int) *progressbar.ProgressBar {
 		total = -1 // a spinner
 	}
 	if p, ok := w.(*printable); ok {
-		w = p.w // a bar steers the terminal
+		w = p.w // a bar needs control characters
 	}
 	options := []progressbar.Option{
 		progressbar.OptionSetWriter(w),

@@ -8,7 +8,7 @@ import (
 	"synclab/bench"
 )
 
-// A note is a line of its own, and the stage goes on: the time left is reckoned from its beginning.
+// A note is a separate line and does not end the stage: the time left counts from the stage's start.
 func TestNoteKeepsTheStage(t *testing.T) {
 	var out bytes.Buffer
 	p := newProgress(&out)
@@ -30,7 +30,7 @@ func TestNoteKeepsTheStage(t *testing.T) {
 	}
 }
 
-// What happens before the first repetition belongs to none.
+// Notes before the first repetition have no repetition in their title.
 func TestNoteBeforeTheFirstPass(t *testing.T) {
 	var out bytes.Buffer
 	newProgress(&out).show(bench.Progress{Stage: "prepare", Note: "building kube-proxy v1.36.3"})

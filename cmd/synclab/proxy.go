@@ -25,7 +25,7 @@ import (
 	"synclab/proxier/runner"
 )
 
-// proxyOptions are what `synclab proxy` was asked for.
+// proxyOptions are the options of `synclab proxy`.
 type proxyOptions struct {
 	config     *v1alpha1.KubeProxyConfiguration
 	cluster    clusterFlags
@@ -51,22 +51,21 @@ func newProxy(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "proxy",
-		Short: "Run the proxier as a process beside an API server, as kube-proxy is run",
-		Long: `Proxy keeps the rules of one node as the Services and EndpointSlices of an API
-server want them, until it is interrupted; the rules stay. It is what a run
-starts as a subject when the subjects are processes.
+		Short: "Run the proxier as a process with an API server, like kube-proxy",
+		Long: `Proxy writes the rules of one node for the Services and EndpointSlices of an API
+server, until it is interrupted; the rules stay. A run starts it as a subject when
+the subjects are processes.
 
-It runs only inside a network namespace that synclab made, and refuses any other:
-the rules of the machine are not its business.
+It runs only inside a network namespace that synclab made, and refuses any other: it
+never changes host rules.
 
 The node's name is hostnameOverride of the configuration, or else the host's. The
 kubeconfig is --kubeconfig, or else clientConnection.kubeconfig of the
 configuration, or else $KUBECONFIG. Metrics, /healthz, /livez and /proxyMode are
 served at metricsBindAddress and healthzBindAddress.
 
-Backend iptables runs iptables-restore, of either variant; iptables-direct hands
-tables to the kernel by itself (legacy); nftables speaks netlink. Layout classic
-is kube-proxy's, tree finds a Service by its address's prefixes.`,
+Backend iptables runs iptables-restore, of either variant; nftables uses netlink.
+Layout classic is kube-proxy's, tree finds a Service by its address's prefixes.`,
 		Example: `  synclab proxy --config kube-proxy.yaml
   synclab proxy --config kube-proxy.yaml --kubeconfig front.kubeconfig --variant nft
   synclab proxy --config kube-proxy.yaml --variant nft --layout tree
@@ -102,12 +101,12 @@ is kube-proxy's, tree finds a Service by its address's prefixes.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&file, "config", "", "`file` with the KubeProxyConfiguration, v1alpha1 (default: kube-proxy's defaults)")
-	flags.StringVar(&o.cluster.kubeconfig, "kubeconfig", "", "`file` that says where the API server is (default: the configuration's, or $KUBECONFIG)")
+	flags.StringVar(&o.cluster.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the API server (default: the configuration's, or $KUBECONFIG)")
 	o.cluster.registerExec(flags)
 	rules.register(cmd)
-	flags.StringVar(&policy, "policy", policies[0], "what paces syncs: "+strings.Join(policies, " or "))
+	flags.StringVar(&policy, "policy", policies[0], "policy that limits the rate of syncs: "+strings.Join(policies, " or "))
 	flags.IntVar(&o.burst, "burst", runner.DefaultBurst, "`number` of syncs that may follow each other at once (token-bucket)")
-	flags.BoolVar(&returnMemory, "return-memory", true, "give memory back to the system after the first full sync")
+	flags.BoolVar(&returnMemory, "return-memory", true, "return memory to the system after the first full sync")
 	flags.StringSliceVar(&families, "families", nil, "`list` of IP families (default: those that this machine has)")
 	flags.StringVar(&o.syncLog, "sync-log", "", "append a line of JSON for each sync to `file`; /dev/fd/N is an open file descriptor")
 	for _, name := range []string{"config", "kubeconfig"} {
@@ -121,11 +120,11 @@ is kube-proxy's, tree finds a Service by its address's prefixes.`,
 	return cmd
 }
 
-// runProxy runs until ctx ends.
+// runProxy runs the proxier until ctx ends.
 func runProxy(ctx context.Context, o proxyOptions) error {
 	lab, err := netns.Enter()
 	if err != nil {
-		return fmt.Errorf("%w; 'synclab proxy' writes rules, so it runs only where nothing but the lab can be hurt: let 'synclab run' start it", err)
+		return fmt.Errorf("%w; 'synclab proxy' writes rules, so it runs only in a namespace of the lab: use 'synclab run' to start it", err)
 	}
 	if err := verbosity(o.config); err != nil {
 		return err
@@ -170,14 +169,14 @@ func runProxy(ctx context.Context, o proxyOptions) error {
 	return daemon.Run(ctx, options)
 }
 
-// verbosity takes the configuration's for the log on stderr.
+// verbosity sets the verbosity of the log on stderr from the configuration.
 func verbosity(cfg *v1alpha1.KubeProxyConfiguration) error {
 	var flags flag.FlagSet
 	klog.InitFlags(&flags)
 	return flags.Set("v", strconv.Itoa(int(cfg.Logging.Verbosity)))
 }
 
-// nodeNameOf is the name under which the API knows this machine.
+// nodeNameOf returns this machine's node name in the API.
 func nodeNameOf(cfg *v1alpha1.KubeProxyConfiguration) (string, error) {
 	name := cfg.HostnameOverride
 	if name == "" {
@@ -189,7 +188,7 @@ func nodeNameOf(cfg *v1alpha1.KubeProxyConfiguration) (string, error) {
 	return strings.ToLower(strings.TrimSpace(name)), nil
 }
 
-// machineFamilies are the IP families of the kernel and of this namespace.
+// machineFamilies returns the IP families of the kernel and of this namespace.
 func machineFamilies() []corev1.IPFamily {
 	families := []corev1.IPFamily{corev1.IPv4Protocol}
 	disabled, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
@@ -199,8 +198,8 @@ func machineFamilies() []corev1.IPFamily {
 	return families
 }
 
-// openLog opens a file for appending. A descriptor that the parent left open is taken as it is, so that sockets and
-// pipes of other users work too; the tools that the proxier runs do not inherit it.
+// openLog opens a file for appending. It uses an open descriptor of the parent directly, so that sockets and pipes of
+// other users work too. The proxier's tools do not inherit it.
 func openLog(path string) (io.WriteCloser, error) {
 	number, isDescriptor := strings.CutPrefix(filepath.Clean(path), "/dev/fd/")
 	if !isDescriptor {

@@ -17,11 +17,10 @@ func TestProxyUsageErrors(t *testing.T) {
 		want string
 	}{
 		{[]string{"--variant", "ebpf"}, `--variant "ebpf": want legacy or nft`},
-		{[]string{"--backend", "ipvs"}, `--backend "ipvs": want iptables, iptables-direct or nftables`},
+		{[]string{"--backend", "ipvs"}, `--backend "ipvs": want iptables or nftables`},
 		{[]string{"--layout", "flat"}, `--layout "flat": want classic or tree`},
-		{[]string{"--backend", "nftables", "--variant", "nft"}, "--variant is of iptables: it has no meaning with --backend nftables"},
-		{[]string{"--backend", "nftables", "--layout", "tree"}, "--layout is of iptables"},
-		{[]string{"--backend", "iptables-direct", "--variant", "nft"}, "--backend iptables-direct is for --variant legacy"},
+		{[]string{"--backend", "nftables", "--variant", "nft"}, "--variant is only for iptables: it has no meaning with --backend nftables"},
+		{[]string{"--backend", "nftables", "--layout", "tree"}, "--layout is only for iptables"},
 		{[]string{"--policy", "none"}, `--policy "none": want token-bucket or completion-to-start`},
 		{[]string{"--burst", "0"}, "--burst 0: want at least 1"},
 		{[]string{"--families", "IPv4,IPv4"}, "--families IPv4,IPv4: want IPv4, IPv6 or IPv4,IPv6"},
@@ -30,15 +29,15 @@ func TestProxyUsageErrors(t *testing.T) {
 	} {
 		status, _, stderr := invoke(t, append([]string{"proxy"}, c.args...)...)
 		if status != exitUsage || !strings.Contains(stderr, c.want) {
-			t.Errorf("proxy %v: status %d, it lacks %q:\n%s", c.args, status, c.want, stderr)
+			t.Errorf("proxy %v: status %d, stderr lacks %q:\n%s", c.args, status, c.want, stderr)
 		}
 	}
 }
 
-// Outside of a lab's namespace the proxy does nothing, and says why.
+// Outside of a lab's namespace, the proxy does nothing and reports the reason.
 func TestProxyRefuses(t *testing.T) {
 	status, _, stderr := invoke(t, "proxy", "--kubeconfig", "none")
-	if status != exitFailed || !strings.Contains(stderr, "refusing to work: this process was not started in a namespace made by the lab") {
+	if status != exitFailed || !strings.Contains(stderr, "refusing to work: this process was not started in a namespace made by Synclab") {
 		t.Errorf("status %d:\n%s", status, stderr)
 	}
 }
@@ -54,7 +53,7 @@ func TestNodeName(t *testing.T) {
 	}
 }
 
-// The log is a file that is appended to, or what the parent left open.
+// The log is a file for appending, or an open descriptor of the parent.
 func TestOpenLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "syncs.jsonl")
 	for range 2 {
@@ -66,7 +65,7 @@ func TestOpenLog(t *testing.T) {
 		w.Close()
 	}
 	if text, _ := os.ReadFile(path); string(text) != "line\nline\n" {
-		t.Errorf("the file holds %q", text)
+		t.Errorf("the file has %q", text)
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -82,7 +81,7 @@ func TestOpenLog(t *testing.T) {
 		t.Errorf("through the pipe comes %q, %v", line, err)
 	}
 	inherited.Close()
-	_ = w.Close() // the same descriptor: closed already
+	_ = w.Close() // the same descriptor, already closed
 	if _, err := openLog("/dev/fd/987"); err == nil || !strings.Contains(err.Error(), "not an open file") {
 		t.Errorf("a closed descriptor: %v", err)
 	}

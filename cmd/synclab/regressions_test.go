@@ -8,22 +8,22 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/bench/traffic"
 	"synclab/bench/upstream"
 	"synclab/scenarios"
 )
 
-// regressions are bugs that kube-proxy has or had, the longest first. Each has a scenario that provokes it:
+// regressions are bugs that kube-proxy has or had, the longest first. Each has a scenario that reproduces it:
 // docs/regressions.md.
 var regressions = []struct {
 	scenario string
-	objects  string   // manifests of what no shape can say
-	looked   []string // at these invariants, in the lab's own proxier
-	// sent says that flows are sent, and none of them may fail.
+	objects  string   // manifests of objects that no shape can describe
+	looked   []string // invariants that must be checked in the lab's own proxier
+	// sent: flows are sent, and none of them may fail.
 	sent bool
-	// shown is the invariant that unmodified kube-proxy violates, of the version that the lab builds; never says that it does
-	// not come up, or does not repair what was broken. Neither: it does not have the bug any more.
+	// shown is the invariant that unmodified kube-proxy violates, in the version that the lab builds. never: kube-proxy
+	// does not come up, or does not repair the fault. Neither: it does not have the bug any more.
 	shown string
 	never bool
 }{
@@ -40,14 +40,14 @@ var regressions = []struct {
 	{scenario: "142068-no-xt-nfacct", looked: []string{"I2", "I6"}, never: true},
 }
 
-// allRegressions has kube-proxy show those bugs, too, that take longer than some seconds: a check waits for what is violated
-// to become right.
+// allRegressions also runs the bugs of kube-proxy that take longer than some seconds: a check waits until a violation
+// could have disappeared.
 const allRegressions = "SYNCLAB_ALL_REGRESSIONS"
 
 const regressionsFolder = "../../scenarios/regressions"
 
-// runRegression runs one of them with some subjects.
-func runRegression(t *testing.T, scenario, objects string, subjects []string) []bench.Record {
+// runRegression runs one regression's scenario with some subjects.
+func runRegression(t *testing.T, scenario, objects string, subjects []string) []raw.Record {
 	t.Helper()
 	args := []string{"run", filepath.Join(regressionsFolder, scenario+".yaml"), "--feed", "api", "--subjects", strings.Join(subjects, ",")}
 	if objects != "" {
@@ -57,7 +57,7 @@ func runRegression(t *testing.T, scenario, objects string, subjects []string) []
 	return records
 }
 
-// The lab's own proxier has none of these bugs, with any backend. Most of the time they wait: so they run side by side.
+// The lab's own proxier has none of these bugs, with any backend. The scenarios mostly wait, so they run in parallel.
 func TestRegressions(t *testing.T) {
 	for _, c := range regressions {
 		t.Run(c.scenario, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestRegressions(t *testing.T) {
 				soundly(t, s, subject, records, c.sent)
 				for _, invariant := range c.looked {
 					if !checked(records, subject, invariant) {
-						t.Errorf("%s: %s was not looked at", subject, invariant)
+						t.Errorf("%s: %s was not checked", subject, invariant)
 					}
 				}
 			}
@@ -80,8 +80,8 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
-// soundly wants no sign of a bug in a subject's records.
-func soundly(t *testing.T, s *scenarios.Scenario, subject string, records []bench.Record, sent bool) {
+// soundly requires records without a sign of a bug.
+func soundly(t *testing.T, s *scenarios.Scenario, subject string, records []raw.Record, sent bool) {
 	t.Helper()
 	flows := 0
 	for _, r := range records {
@@ -89,12 +89,12 @@ func soundly(t *testing.T, s *scenarios.Scenario, subject string, records []benc
 			continue
 		}
 		switch {
-		case r.Metric == bench.Violation, r.Metric == bench.Exceeded, r.Metric == bench.FaultRepaired && r.Error != "":
+		case r.Metric == raw.Violation, r.Metric == raw.Exceeded, r.Metric == raw.FaultRepaired && r.Error != "":
 			t.Errorf("%s: %s %s %s %s %s: %s", subject, r.Step, r.Metric, r.Fault, r.Invariant, r.Service, r.Error)
-		case r.Metric == bench.AddedWaits: // nobody may have sent to an endpoint that was there for a moment only
+		case r.Metric == raw.NewEndpointDelay: // perhaps no flow was sent to a short-lived endpoint
 		case r.Outcome == traffic.Misrouted, sent && r.Outcome != "":
 			t.Errorf("%s: %s: a flow to %s: %s %s", subject, r.Step, r.Service, r.Outcome, r.Error)
-		case r.Metric == bench.Flow || r.Metric == bench.HeldFlow:
+		case r.Metric == raw.Flow || r.Metric == raw.LongLivedFlow:
 			flows++
 		}
 	}
@@ -102,12 +102,12 @@ func soundly(t *testing.T, s *scenarios.Scenario, subject string, records []benc
 		t.Errorf("%s: no flow was answered", subject)
 	}
 	if !reached(records, subject, s) {
-		t.Errorf("%s: did not come to the last check", subject)
+		t.Errorf("%s: did not reach the last check", subject)
 	}
 }
 
-// reached says whether something was recorded of the scenario's last check.
-func reached(records []bench.Record, subject string, s *scenarios.Scenario) bool {
+// reached reports whether the scenario's last check has a record.
+func reached(records []raw.Record, subject string, s *scenarios.Scenario) bool {
 	last := ""
 	for i, step := range s.Steps {
 		if step.Check != nil {
@@ -115,23 +115,23 @@ func reached(records []bench.Record, subject string, s *scenarios.Scenario) bool
 		}
 	}
 	for _, r := range records {
-		if r.Subject == subject && r.Step == last && r.Metric == bench.Checked {
+		if r.Subject == subject && r.Step == last && r.Metric == raw.InvariantChecks {
 			return true
 		}
 	}
 	return false
 }
 
-func checked(records []bench.Record, subject, invariant string) bool {
+func checked(records []raw.Record, subject, invariant string) bool {
 	for _, r := range records {
-		if r.Subject == subject && r.Metric == bench.Checked && r.Invariant == invariant && r.Value > 0 {
+		if r.Subject == subject && r.Metric == raw.InvariantChecks && r.Invariant == invariant && r.Value > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// Unmodified kube-proxy shows that the scenarios provoke what they are for.
+// Unmodified kube-proxy shows that the scenarios reproduce their bugs.
 func TestRegressionsOfKubeProxy(t *testing.T) {
 	const subject = "kube-proxy/iptables-legacy"
 	_, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
@@ -157,10 +157,10 @@ func TestRegressionsOfKubeProxy(t *testing.T) {
 			records := runRegression(t, c.scenario, c.objects, subjects)
 			violated, never := 0, false
 			for _, r := range records {
-				if r.Metric == bench.Violation && r.Invariant == c.shown {
+				if r.Metric == raw.Violation && r.Invariant == c.shown {
 					violated++
 				}
-				never = never || r.Metric == bench.Exceeded || r.Metric == bench.FaultRepaired && r.Error != ""
+				never = never || r.Metric == raw.Exceeded || r.Metric == raw.FaultRepaired && r.Error != ""
 			}
 			if c.shown != "" && violated == 0 {
 				t.Errorf("%s is not violated", c.shown)

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports"
 )
 
-// runsFolder is where runs go that were given no folder, and where report looks for the newest.
+// runsFolder is the default folder of runs. report looks there for the newest.
 const runsFolder = "runs"
 
 func newReport(s streams) *cobra.Command {
@@ -27,19 +27,19 @@ func newReport(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "report [RUN...]",
-		Short: "Derive the report of one run, or of several side by side, from its records",
+		Short: "Derive the report of one run, or of several runs, from the records",
 		Long: `Report reads the raw records of run folders and writes everything derived from
 them: index.html, plots, summary.json, summary.md and bench.txt. Without an
-argument it takes the newest run in ` + runsFolder + `/. Several runs make one report that
-compares them; it goes into the first folder unless --out names another. Of a
-plan's folder it makes the plan's page.
+argument it uses the newest run in ` + runsFolder + `/. Several runs make one report that
+compares them, in the first folder unless --out names another. For a plan's folder
+it makes the plan's page.
 
-Shards of a sweep, or the folder that they are in, are one run: what is missing
-is named, and what does not belong together is refused.
+Shards of a sweep, or the folder that contains them, are one run. The report names
+missing shards. It refuses shards that do not belong together.
 
-With --bench it reads the output of Go benchmarks instead, and prints how each
-grows with its parameter services: exponents, those between neighbouring sizes,
-and of six results or more their 95 % intervals.`,
+With --bench it reads the output of Go benchmarks instead. It prints how each grows
+with its parameter services: exponents over all sizes and between neighbouring
+sizes, with 95 % intervals from six results on.`,
 		Example: `  synclab report
   synclab report runs/before runs/after --out runs/comparison
   synclab report sweep/shard-*
@@ -73,7 +73,7 @@ and of six results or more their 95 % intervals.`,
 			if err := report(s, dirs, out, format, options); err != nil || len(dirs) > 1 || !reports.HasAnswer(dirs[0]) {
 				return err
 			}
-			return rebuildPlan(dirs[0], out, options) // the folder of a calibration may hold a plan from it, too
+			return rebuildPlan(dirs[0], out, options) // the folder of a calibration may also have a plan
 		},
 	}
 	format.register(cmd)
@@ -81,15 +81,15 @@ and of six results or more their 95 % intervals.`,
 	flags.StringVar(&out, "out", "", "`folder` of the report (default: the first run's)")
 	flags.StringVar(&growth, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
 	flags.BoolVar(&options.NoPNG, "no-png", false, "draw SVG only")
-	flags.Float64Var(&options.Promise.FullSync, "full-sync", 0, "capacity: longest median full sync, in `seconds` (default 1)")
-	flags.Float64Var(&options.Promise.ProgrammingP99, "programming-p99", 0,
+	flags.Float64Var(&options.SLOs.FullSync, "full-sync", 0, "capacity: longest median full sync, in `seconds` (default 1)")
+	flags.Float64Var(&options.SLOs.ProgrammingP99, "npl-p99", 0,
 		"capacity: longest 99th percentile of network programming latency, in `seconds` (default 5)")
-	flags.Float64Var(&options.Promise.FirstPacket, "first-packet", 0,
+	flags.Float64Var(&options.SLOs.FirstPacket, "first-packet", 0,
 		"capacity: largest median cost of a first packet at the slowest position, in `seconds` (default 0.00002)")
 	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagFilename("bench", "txt")); err != nil {
 		panic(err)
 	}
-	for _, flag := range []string{"full-sync", "programming-p99", "first-packet"} {
+	for _, flag := range []string{"full-sync", "npl-p99", "first-packet"} {
 		complete(cmd, flag)
 	}
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -116,7 +116,7 @@ func benchGrowth(s streams, file string, format outputFormat) error {
 	return format.write(s.out, all, func(w io.Writer) error { return reports.WriteBenchGrowth(w, all) })
 }
 
-// newestRun finds the run folder in root whose run.json was written last; of a shard, that of its sweep.
+// newestRun returns the run folder in root whose run.json is newest; for a shard, the folder of its sweep.
 func newestRun(root string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(root, "*", "run.json"))
 	if err != nil {
@@ -150,17 +150,17 @@ func newestRun(root string) (string, error) {
 	return newest, nil
 }
 
-// oneDivision refuses shards that are divided differently, below a folder or named one by one.
+// oneDivision refuses shards of different divisions, below a folder or named one by one.
 func oneDivision(dirs []string) error {
 	for _, dir := range dirs {
-		if err := bench.OneDivision(reports.ShardsIn(dir)); err != nil {
+		if err := raw.OneDivision(reports.ShardsIn(dir)); err != nil {
 			return err
 		}
 	}
-	return bench.OneDivision(dirs)
+	return raw.OneDivision(dirs)
 }
 
-// report builds the report and prints its summary and where the page is.
+// report builds the report and prints its summary and the path of its page.
 func report(s streams, dirs []string, out string, format outputFormat, options reports.Options) error {
 	if err := oneDivision(dirs); err != nil {
 		return badInput(err)
@@ -178,7 +178,7 @@ func report(s streams, dirs []string, out string, format outputFormat, options r
 		}
 	}
 	if !anySync(summary) {
-		fmt.Fprintf(s.err, "%s: no sync was measured until it ended, so there is no number to report\n", strings.Join(dirs, ", "))
+		fmt.Fprintf(s.err, "%s: no sync was measured before the run ended, so there is no number to report\n", strings.Join(dirs, ", "))
 	}
 	return format.write(s.out, summary, func(w io.Writer) error {
 		if err := summary.Table(w); err != nil {
@@ -189,14 +189,14 @@ func report(s streams, dirs []string, out string, format outputFormat, options r
 	})
 }
 
-// anySync says whether a sync was measured: a run may end before the first one.
+// anySync reports whether a sync was measured: a run may end before the first one.
 func anySync(summary *reports.Summary) bool {
 	return slices.ContainsFunc(summary.Rows, func(r reports.Row) bool {
-		return r.Metric == bench.ColdStart || r.Metric == bench.FullSync || r.Metric == bench.PartialSync
+		return r.Metric == raw.ColdStart || r.Metric == raw.FullSync || r.Metric == raw.PartialSync
 	})
 }
 
-// rebuildPlan makes the page of a plan again, without a word.
+// rebuildPlan makes the page of a plan again and prints nothing.
 func rebuildPlan(dir, out string, options reports.Options) error {
 	a, err := reports.LoadAnswer(dir)
 	if err != nil {

@@ -5,42 +5,42 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/scenarios"
 )
 
 // runWith makes the folder of a run that was interrupted after some records.
-func runWith(t *testing.T, records ...bench.Record) (dir string) {
+func runWith(t *testing.T, records ...raw.Record) (dir string) {
 	t.Helper()
 	scenario, err := scenarios.Load("cold-start", nil, scenarios.Sizes{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir = filepath.Join(t.TempDir(), "run")
-	w, err := bench.OpenRun(dir, bench.Run{ID: "run", Scenario: *scenario, Subjects: []string{"synclab/nftables"}, Reps: 1}, false)
+	w, err := raw.OpenRun(dir, raw.Run{ID: "run", Scenario: *scenario, Subjects: []string{"synclab/nftables"}, Reps: 1}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Write(records...); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(bench.StatusInterrupted, ""); err != nil {
+	if err := w.Close(raw.StatusInterrupted, ""); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// The report of a run that ended before its first sync says that it has no number.
+// The report of a run that ended before its first sync has no numbers, and a message says so.
 func TestReportOfNoSync(t *testing.T) {
-	sync := bench.Record{Scenario: "cold-start", Subject: "synclab/nftables", Services: 10, Rep: 1, Step: "create", Metric: bench.FullSync, Value: 0.25, Unit: "s"}
+	sync := raw.Record{Scenario: "cold-start", Subject: "synclab/nftables", Services: 10, Rep: 1, Step: "create", Metric: raw.FullSync, Value: 0.25, Unit: "s"}
 	for _, c := range []struct {
 		name    string
-		records []bench.Record
+		records []raw.Record
 		said    bool
-	}{{"nothing", nil, true}, {"a sync", []bench.Record{sync}, false}} {
+	}{{"nothing", nil, true}, {"a sync", []raw.Record{sync}, false}} {
 		status, _, stderr := invoke(t, "report", "--no-png", runWith(t, c.records...))
 		if said := strings.Contains(stderr, "no sync was measured"); status != exitDone || said != c.said {
-			t.Errorf("%s: status %d, %s; want it said: %v", c.name, status, stderr, c.said)
+			t.Errorf("%s: status %d, %s; want a message: %v", c.name, status, stderr, c.said)
 		}
 	}
 }

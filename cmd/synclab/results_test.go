@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestResultsCommands parses the commands that 'make results' runs and those that documents say their numbers are of.
+// TestResultsCommands parses the commands of 'make results', and the commands that documents name as the source of
+// numbers.
 func TestResultsCommands(t *testing.T) {
 	text, err := os.ReadFile("../../docs/results.yaml")
 	if err != nil {
@@ -70,7 +71,7 @@ func TestResultsCommands(t *testing.T) {
 		}
 	}
 	if published == 0 {
-		t.Error("no document says when its numbers were measured")
+		t.Error("no document has the date of its numbers")
 	}
 	for _, command := range commands {
 		if err := parses(command); err != nil {
@@ -84,7 +85,7 @@ func TestResultsCommands(t *testing.T) {
 	}
 }
 
-// parses says what is wrong with a command line; nil: nothing.
+// parses returns the error of a command line.
 func parses(command string) error {
 	root := newRoot(streams{strings.NewReader(""), io.Discard, io.Discard})
 	cmd, args, err := root.Find(strings.Fields(command))

@@ -9,14 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
-	"synclab/bench"
+	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/world"
 )
 
-// rulesOptions are what `synclab rules` was asked for, read and checked.
+// rulesOptions are the options of `synclab rules`, read and checked.
 type rulesOptions struct {
 	scenario *scenarios.Scenario // nil with objects
 	objects  *sim.Objects        // nil: the cluster is generated from the scenario's shape
@@ -39,8 +40,8 @@ func newRules(s streams) *cobra.Command {
 		Use:   "rules {-f FILE... | SCENARIO}",
 		Short: "Print the rules of some Services without touching a kernel",
 		Long: `Rules prints, in the format of iptables-save, the rules that the proxier would
-install for the objects of the files, or for the cluster that a scenario begins
-with. It needs no rights and no iptables.`,
+install for the objects of the files, or for the first state of a scenario's
+cluster. It needs no rights and no iptables.`,
 		Example: `  synclab rules -f manifests/ngx.yaml
   kubectl get svc,endpointslices -A -o yaml | synclab rules -f -
   synclab rules -f cluster.yaml --proxy-config kube-proxy.yaml --node node-7
@@ -58,7 +59,7 @@ with. It needs no rights and no iptables.`,
 			o.layout = iptables.Layout(layout)
 			switch {
 			case len(args) == 0 && len(manifests.paths) == 0:
-				return badUsage(cmd, "nothing to make rules of: want -f FILE, or a scenario")
+				return badUsage(cmd, "no objects are given: want -f FILE, or a scenario")
 			case len(args) > 0 && len(manifests.paths) > 0:
 				return badUsage(cmd, "-f and a scenario exclude each other")
 			case len(args) > 0:
@@ -107,16 +108,16 @@ func familiesOf(cmd *cobra.Command, family string) ([]corev1.IPFamily, error) {
 func render(ctx context.Context, s streams, o rulesOptions) error {
 	if o.objects == nil {
 		var err error
-		if o.objects, err = sim.Generate(o.scenario.Shape, o.scenario.Seed); err != nil {
+		if o.objects, err = world.Generate(o.scenario.Shape, o.scenario.Seed); err != nil {
 			return badInput(err)
 		}
-		o.config = bench.ProxyConfig(o.config, o.scenario, true)
+		o.config = subject.ProxyConfig(o.config, o.scenario, true)
 	}
 	if o.node == "" && len(o.objects.Nodes) > 0 {
 		o.node = o.objects.Nodes[0].Name
 	}
 	options := proxier.Options{
-		Config: o.config, Layout: o.layout, Families: o.families, NodeName: o.node, // What kube-proxy finds on a kernel of today.
+		Config: o.config, Layout: o.layout, Families: o.families, NodeName: o.node, // The features of a current kernel.
 		Machine: proxier.Machine{RandomFully: true, Accounting: true},
 	}
 	var node *corev1.Node

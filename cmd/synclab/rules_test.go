@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// The rules of clusters that people described, to the letter. What they saw of it is in want.
+// The exact rules of clusters that articles describe. want has the parts that the articles show.
 func TestRulesGolden(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -36,7 +36,7 @@ func TestRulesGolden(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			status, got, stderr := invoke(t, "rules", "-f", filepath.Join("../../sim/testdata/manifests", c.name+".yaml"))
+			status, got, stderr := invoke(t, "rules", "-f", filepath.Join("../../sim/manifests/testdata/manifests", c.name+".yaml"))
 			if status != exitDone {
 				t.Fatalf("status %d: %s", status, stderr)
 			}
@@ -62,7 +62,7 @@ func TestRulesGolden(t *testing.T) {
 	}
 }
 
-// One seed, the same bytes: of a whole generated cluster with everything in it, in both families.
+// The same seed makes the same bytes, for a generated cluster with every kind of Service, in both families.
 func TestRulesSameBytes(t *testing.T) {
 	args := []string{"rules", "mixed-types", "--services", "60", "--endpoints", "5"}
 	status, first, stderr := invoke(t, args...)
@@ -77,7 +77,7 @@ func TestRulesSameBytes(t *testing.T) {
 	}
 }
 
-// What a scenario says of the proxier, its rules follow.
+// Rules follow the scenario's proxy settings.
 func TestRulesOfAScenariosProxy(t *testing.T) {
 	args := []string{"rules", "steady-churn", "--services", "2", "--endpoints", "2", "--family", "IPv4"}
 	status, usual, stderr := invoke(t, args...)
@@ -93,7 +93,7 @@ func TestRulesOfAScenariosProxy(t *testing.T) {
 	}
 }
 
-// legacyService is one that an API server may hold, as it spells it and as kube-proxy reads it.
+// legacyService is a Service with legacy spellings, and with the canonical ones of kube-proxy.
 const legacyService = `apiVersion: v1
 kind: List
 items:
@@ -127,7 +127,7 @@ var (
 		"MAPPED", "10.2.0.0/16", "INGRESS", "203.0.113.9", "POD", "10.244.1.6")
 )
 
-// Legacy spellings of a dump make the rules that kube-proxy makes of them, with a warning for each object.
+// Legacy spellings in a dump make the same rules as kube-proxy's, with a warning for each object.
 func TestRulesOfLegacyAddresses(t *testing.T) {
 	dir := t.TempDir()
 	rules := func(name, text string) (stdout, stderr string) {

@@ -13,12 +13,13 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/bench"
+	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/scenarios"
 	"synclab/sim"
 )
 
-// runOptions are what `synclab run` was asked for, read and checked.
+// runOptions are the options of `synclab run`, read and checked.
 type runOptions struct {
 	scenario   *scenarios.Scenario
 	objects    *sim.Objects         // nil: the cluster is generated from the scenario's shape
@@ -28,12 +29,12 @@ type runOptions struct {
 	kubeProxy  upstream.Options
 	execConfig string
 	maxTime    time.Duration // 0: the scenario's
-	maxMemory  uint64        // bytes; 0: no bound
+	maxMemory  uint64        // bytes; 0: no limit
 	reps       int
-	precision  float64       // a share; 0: reps says how often
+	precision  float64       // a share; 0: repeat reps times
 	budget     time.Duration // of the run, with precision
 	out        string        // empty: a new folder in runs/
-	force      bool          // replace the run that is in out
+	force      bool          // replace the run in out
 	config     *v1alpha1.KubeProxyConfiguration
 	dump       bool // print the rules that were installed
 	shard      int  // from 1, of shards
@@ -41,7 +42,7 @@ type runOptions struct {
 	dryRun     bool // list the shards and run nothing
 }
 
-// runFlags are those of a run and of a comparison.
+// runFlags are the flags of a run and of a comparison.
 type runFlags struct {
 	scenario  scenarioFlags
 	manifests manifestFlags
@@ -54,11 +55,11 @@ type runFlags struct {
 	o         runOptions
 }
 
-// The usual budget of a run that repeats until it is precise: what three repetitions of ten subjects take.
+// usualBudget is the default budget with --precision: about three repetitions of ten subjects.
 const usualBudget = 20 * time.Minute
 
-// register adds the flags; usual says which subjects there are where none are chosen, precision how precise ratios get where
-// neither that nor a number of repetitions is given: empty is three repetitions.
+// register adds the flags. usual describes the default subjects. precision is the default of --precision; empty: three
+// repetitions.
 func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	f.scenario.register(cmd)
 	f.manifests.register(cmd)
@@ -66,14 +67,14 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	f.subjects.register(cmd, usual)
 	f.shards.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "`file` of a real cluster to take Services from and to follow, read-only (scenario: follow)")
+	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "kubeconfig `file` of a real cluster whose Services are read and followed, read-only (scenario: follow)")
 	f.cluster.registerExec(flags)
 	flags.StringVar(&f.cluster.context, "context", "", "`context` of that file (default: its current one)")
 	complete(cmd, "context")
 	flags.IntVar(&f.o.reps, "reps", bench.LeastReps, "`number` of repetitions of each cell; switches --precision off")
-	flags.StringVar(&f.precision, "precision", precision, "repeat, subjects in turn, until the 95 % interval of each ratio asked for is within this `share` of it")
-	flags.DurationVar(&f.o.budget, "budget", usualBudget, "with --precision: `time` that the run may take; three repetitions are made in any case")
-	flags.BoolVar(&f.quick, "quick", false, "three repetitions: what is observed, without verdicts")
+	flags.StringVar(&f.precision, "precision", precision, "repeat, subjects in turn, until the 95 % interval of each ratio is within this `share` of it")
+	flags.DurationVar(&f.o.budget, "budget", usualBudget, "with --precision: `time` of the run; at least three repetitions are made")
+	flags.BoolVar(&f.quick, "quick", false, "three repetitions: observed values, without verdicts")
 	flags.StringVar(&f.o.out, "out", "", "`folder` of the run (default: a new one in runs/)")
 	flags.BoolVar(&f.o.force, "force", false, "replace the run that is in the folder --out")
 	flags.BoolVar(&f.o.dump, "dump-iptables", false, "print the rules that were installed, as iptables-save does")
@@ -133,19 +134,19 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 	return f.o, nil
 }
 
-// repetitions says how often cells are repeated: a number of times, or until they are precise.
+// repetitions reads how often cells are repeated: a number of times, or until they are precise.
 func (f *runFlags) repetitions(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	switch {
 	case f.quick && (given("reps") || given("precision")), given("reps") && given("precision"):
 		return badUsage(cmd, "--reps, --precision and --quick exclude one another")
 	case given("precision") && f.o.shards > 0:
-		return badUsage(cmd, "--precision is not for shards, which do not know of one another: give --reps")
+		return badUsage(cmd, "--precision is not for shards, which have no results of each other: use --reps")
 	case f.o.budget <= 0:
 		return badUsage(cmd, "--budget %v: want more than 0", f.o.budget)
 	case f.quick || given("reps") || f.o.shards > 0 || f.precision == "":
 		if given("budget") {
-			return badUsage(cmd, "--budget goes with --precision")
+			return badUsage(cmd, "--budget is only for --precision")
 		}
 		return nil
 	}
@@ -166,21 +167,21 @@ func newRun(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [SCENARIO | FILE.yaml]",
 		Short: "Run a scenario and write its report",
-		Long: `Run plays a scenario against each subject, in a network namespace of its own:
-a simulated cluster feeds a real proxier, which writes real rules. Every value
-measured is appended to a folder, and a report is made of it at the end.
+		Long: `Run plays a scenario against each subject, in a separate network namespace: a
+simulated cluster feeds a real proxier, which writes real rules. Every measured
+value is appended to a file in the run's folder. At the end, run makes a report.
 
 The scenario is a name in the library (see 'synclab scenarios') or a .yaml file;
-without one it is ` + defaultScenario + `. With -f the cluster is not generated but read; with
---kubeconfig it is that of a real cluster, which is followed and only read.
+without one it is ` + defaultScenario + `. With -f the cluster is read from files instead of
+generated. With --kubeconfig a real cluster is read and followed, and never changed.
 
-A subject of synclab's own runs in this process, on informers, unless --feed api
-or a subject that is another program, such as kube-proxy/iptables-nft, makes all
-of them processes that are fed over HTTP and measured from outside.
+Synclab's own subjects run in this process, on informers. With --feed api, or if a
+subject is another program, such as kube-proxy/iptables-nft, all subjects are
+processes that are fed over HTTP and measured from outside.
 
 With --shard a run is divided among several machines: repetitions of cells, each
-with all its subjects on one machine. 'synclab report' on the folder of the
-shards makes one report of them.`,
+with all its subjects on one machine. 'synclab report' on the folder of the shards
+makes one report of them.`,
 		Example: `  synclab run
   synclab run steady-churn --services 10000 --endpoints 10 --subjects synclab/iptables-legacy
   synclab run size-sweep --services 20000 --reps 5 --out runs/before
@@ -205,14 +206,14 @@ shards makes one report of them.`,
 	return cmd
 }
 
-// usualSubject fills in what a run measures where nobody chose, and says so where it is not what it is elsewhere.
+// usualSubject sets the default subjects of a run, and prints a line if they differ from the usual ones.
 func usualSubject(cmd *cobra.Command, o *runOptions) {
 	if len(o.subjects) > 0 {
 		return
 	}
-	o.subjects = bench.DefaultSubjects()
-	usual := bench.Subjects()[0].Name
-	if _, lacking := bench.WithTools([]string{usual}); lacking != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "left out: %s; measured instead: %s\n", lacking, strings.Join(o.subjects, ", "))
+	o.subjects = subject.DefaultSubjects()
+	usual := subject.Subjects()[0].Name
+	if _, lacking := subject.WithTools([]string{usual}); lacking != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "left out: %s; measuring instead: %s\n", lacking, strings.Join(o.subjects, ", "))
 	}
 }

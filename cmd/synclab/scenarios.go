@@ -32,7 +32,7 @@ func newScenarios(s streams) *cobra.Command {
 		Example: `  synclab scenarios
   synclab scenarios list -o json
   synclab scenarios describe size-sweep
-  synclab scenarios describe size-sweep -o yaml > my-scenario.yaml  # a start for one's own`,
+  synclab scenarios describe size-sweep -o yaml > my-scenario.yaml  # a start for your own`,
 		Args: cobra.ArbitraryArgs,
 		RunE: list,
 	}
@@ -57,9 +57,9 @@ func newDescribe(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe {SCENARIO | FILE.yaml}",
 		Short: "Show one scenario: what it does, its steps and its sizes",
-		Long: `Describe reads a scenario as 'synclab run' would, with the same flags, and shows
-what would be run, without running it. With -o yaml it prints the scenario with
-all defaults written out; run takes that file.`,
+		Long: `Describe reads a scenario like 'synclab run', with the same flags, and shows it
+without running it. With -o yaml it prints the scenario with all defaults; 'synclab
+run' reads that file.`,
 		Example: `  synclab scenarios describe steady-churn
   synclab scenarios describe size-sweep --services 20000
   synclab scenarios describe ./mine.yaml --set steps.churn.rate=50 -o yaml`,
@@ -104,7 +104,7 @@ func listScenarios(w io.Writer, format outputFormat) error {
 	})
 }
 
-// describeScenario prints through the scenario's own YAML, in which a duration is "1s" and not a count of nanoseconds.
+// describeScenario prints the scenario's YAML, in which a duration is "1s" and not a count of nanoseconds.
 func describeScenario(w io.Writer, format outputFormat, s *scenarios.Scenario) error {
 	text, err := s.YAML()
 	if err != nil {
@@ -152,7 +152,7 @@ func describeScenario(w io.Writer, format outputFormat, s *scenarios.Scenario) e
 	return columns(w, rows...)
 }
 
-// heading stands only before the first line of a group.
+// heading returns text for the first line of a group, and nothing for the others.
 func heading(i int, text string) string {
 	if i > 0 {
 		return ""
@@ -169,7 +169,7 @@ func shapeOf(s scenarios.Shape) string {
 		s.Services, number, s.Endpoints.Distribution, s.Nodes, strings.Join(s.Families, " and "))
 }
 
-// sweptValues are the values that a field takes in the cells, in their order, each once.
+// sweptValues returns the different values of a field in the cells, in order.
 func sweptValues(cells []scenarios.Cell, field string) string {
 	var values []string
 	seen := map[string]bool{}
@@ -182,7 +182,7 @@ func sweptValues(cells []scenarios.Cell, field string) string {
 	return strings.Join(values, ", ")
 }
 
-// stepLine is a step in one line: its kind and its fields. Its YAML, again, has the durations with their units.
+// stepLine returns a step in one line: its kind and its fields. It uses YAML for durations with units.
 func stepLine(step scenarios.Step) (string, error) {
 	text, err := goyaml.Marshal(step)
 	if err != nil {

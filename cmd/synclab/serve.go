@@ -15,13 +15,15 @@ import (
 	"synclab/bench/outfile"
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/api"
 	"synclab/sim/front"
+	"synclab/sim/world"
 )
 
-// defaultListen is where `synclab serve` listens.
+// defaultListen is the default address of `synclab serve`.
 const defaultListen = "127.0.0.1:0"
 
-// serveOptions are what `synclab serve` was asked for, read and checked.
+// serveOptions are the options of `synclab serve`, read and checked.
 type serveOptions struct {
 	scenario   *scenarios.Scenario
 	objects    *sim.Objects // nil: the cluster is generated from the scenario's shape
@@ -41,14 +43,14 @@ func newServe(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [SCENARIO | FILE.yaml]",
 		Short: "Serve a simulated cluster's Kubernetes API, for any client",
-		Long: `Serve makes the cluster that a scenario begins with, or reads one from files, and
-answers the Kubernetes API for it until Ctrl-C: list, get and watch of Services,
+		Long: `Serve makes the first cluster of a scenario, or reads one from files. It serves the
+Kubernetes API of that cluster until Ctrl-C: list, get and watch of Services,
 EndpointSlices, Nodes, Namespaces and ServiceCIDRs, in JSON and protobuf. Clients
-may write Events, and nothing else. Point kubectl, kube-proxy or a controller of
-your own at the kubeconfig that it prints.
+may write Events, and nothing else. It prints the path of a kubeconfig for kubectl,
+kube-proxy or your own controller.
 
-That file has a token, which every request has to bear, and a certificate; both are
-new each time. It listens on this machine only, unless told otherwise.`,
+The kubeconfig has a certificate, and a token that every request needs; both are new
+each time. Without --anywhere, serve listens only on loopback addresses.`,
 		Example: `  synclab serve --services 10000 --endpoints 10
   synclab serve mixed-types --churn 100 --kubeconfig-out lab.kubeconfig
   kubectl get svc,endpointslices -A -o yaml | synclab serve -f -
@@ -77,10 +79,10 @@ new each time. It listens on this machine only, unless told otherwise.`,
 	scenario.register(cmd)
 	manifests.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&o.listen, "listen", defaultListen, "`address:port` to listen on; port 0 takes any that is free")
-	flags.BoolVar(&anywhere, "anywhere", false, "allow --listen on an address that other machines reach")
+	flags.StringVar(&o.listen, "listen", defaultListen, "`address:port` to listen on; port 0: any free port")
+	flags.BoolVar(&anywhere, "anywhere", false, "allow --listen on an address that other machines can reach")
 	flags.StringVar(&o.kubeconfig, "kubeconfig-out", "", "`file` to write the kubeconfig to (default: a temporary one, removed at the end)")
-	flags.Float64Var(&o.churn, "churn", 0, "changes a second, of the `rate`, until Ctrl-C; their kind is that of the scenario's churn")
+	flags.Float64Var(&o.churn, "churn", 0, "`rate` of changes per second, until Ctrl-C; their kind is that of the scenario's churn")
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "print a line for each request; for a watch, when it ends")
 	for _, flag := range []string{"listen", "churn"} {
 		complete(cmd, flag)
@@ -88,7 +90,7 @@ new each time. It listens on this machine only, unless told otherwise.`,
 	return cmd
 }
 
-// checkListen wants an address that only this machine reaches.
+// checkListen requires a loopback address, unless anywhere is set.
 func checkListen(cmd *cobra.Command, listen string, anywhere bool) error {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -96,14 +98,14 @@ func checkListen(cmd *cobra.Command, listen string, anywhere bool) error {
 	}
 	addr, err := netip.ParseAddr(host)
 	if local := host == "localhost" || err == nil && addr.IsLoopback(); !local && !anywhere {
-		return badUsage(cmd, "--listen %s: other machines may reach it; use a loopback address, or say --anywhere", listen)
+		return badUsage(cmd, "--listen %s: other machines may reach it; use a loopback address, or add --anywhere", listen)
 	}
 	return nil
 }
 
-// serve runs the front until ctx ends.
+// serve runs the fake API server until ctx ends.
 func serve(ctx context.Context, s streams, o serveOptions) error {
-	// First, so that an address in use is told at once.
+	// Listen first, to report an address in use at once.
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return err
@@ -113,7 +115,7 @@ func serve(ctx context.Context, s streams, o serveOptions) error {
 	if err != nil {
 		return err
 	}
-	cluster := sim.NewCluster(clock.RealClock{})
+	cluster := api.NewCluster(clock.RealClock{})
 	defer cluster.Stop()
 	objects := world.Objects()
 	if err := cluster.Load(ctx, objects); err != nil {
@@ -151,8 +153,8 @@ func serve(ctx context.Context, s streams, o serveOptions) error {
 	return o.run(ctx, s, f, credentials.Secure(listener), cluster, world)
 }
 
-// run serves and churns until ctx ends, or one of the two fails.
-func (o *serveOptions) run(ctx context.Context, s streams, f *front.Front, l net.Listener, cluster *sim.Cluster, world *sim.World) error {
+// run serves and churns until ctx ends or one of the two fails.
+func (o *serveOptions) run(ctx context.Context, s streams, f *front.Front, l net.Listener, cluster *api.Cluster, world *world.World) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var both sync.WaitGroup
@@ -176,12 +178,12 @@ func (o *serveOptions) run(ctx context.Context, s streams, f *front.Front, l net
 	return ctx.Err()
 }
 
-// world makes the cluster, or takes over the one that was read.
-func (o *serveOptions) world(ctx context.Context, s streams) (*sim.World, error) {
+// world generates the cluster, or uses the objects that were read.
+func (o *serveOptions) world(ctx context.Context, s streams) (*world.World, error) {
 	if o.objects != nil {
-		return sim.WorldOf(o.objects, o.scenario.Seed), nil
+		return world.WorldOf(o.objects, o.scenario.Seed), nil
 	}
-	world, err := sim.NewWorld(o.scenario.Shape, o.scenario.Seed)
+	world, err := world.NewWorld(o.scenario.Shape, o.scenario.Seed)
 	if err != nil {
 		return nil, badInput(err)
 	}
@@ -209,7 +211,7 @@ func (o *serveOptions) world(ctx context.Context, s streams) (*sim.World, error)
 }
 
 // keepChanging churns until ctx ends.
-func (o *serveOptions) keepChanging(ctx context.Context, cluster *sim.Cluster, world *sim.World) error {
+func (o *serveOptions) keepChanging(ctx context.Context, cluster *api.Cluster, world *world.World) error {
 	step := scenarios.Churn{Rate: o.churn}
 	for _, planned := range o.scenario.Steps {
 		if planned.Churn != nil {
@@ -217,7 +219,7 @@ func (o *serveOptions) keepChanging(ctx context.Context, cluster *sim.Cluster, w
 			break
 		}
 	}
-	// A second's changes at a time: a plan moves the world past them.
+	// Plan one second of changes at a time: a plan already advances the world.
 	step.Events = max(1, int(step.Rate))
 	start := time.Now()
 	for {
@@ -225,14 +227,14 @@ func (o *serveOptions) keepChanging(ctx context.Context, cluster *sim.Cluster, w
 		if err != nil {
 			return err
 		}
-		if err := cluster.Play(ctx, trace, sim.PlayOptions{Start: start}); err != nil {
+		if err := cluster.Play(ctx, trace, api.PlayOptions{Start: start}); err != nil {
 			return err
 		}
 		start = start.Add(time.Duration(float64(step.Events) / step.Rate * float64(time.Second)))
 	}
 }
 
-// writeKubeconfig returns the file and what removes it, if it is a temporary one.
+// writeKubeconfig returns the file, and a function that removes it if it is a temporary one.
 func (o *serveOptions) writeKubeconfig(server string, credentials *front.Credentials) (string, func(), error) {
 	data, err := front.Kubeconfig(server, credentials)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestServeRefusesOtherAddresses(t *testing.T) {
 type serving struct {
 	kubeconfig string
 	client     *kubernetes.Clientset
-	// end is Ctrl-C: it returns the exit status and what went to stderr.
+	// end sends Ctrl-C. It returns the exit status and stderr.
 	end func() (int, string)
 }
 
@@ -98,13 +98,13 @@ func TestServe(t *testing.T) {
 
 func TestServeFilesWithChurn(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	s := startServe(t, "-f", "../../sim/testdata/manifests/ngx.yaml", "--churn", "200", "--kubeconfig-out", kubeconfig)
+	s := startServe(t, "-f", "../../sim/manifests/testdata/manifests/ngx.yaml", "--churn", "200", "--kubeconfig-out", kubeconfig)
 	w, err := s.client.DiscoveryV1().EndpointSlices("default").Watch(t.Context(), metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=ngx-svc"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	for range 20 { // one that exists, then changes without an end
+	for range 20 { // an existing object, then endless changes
 		if e, ok := <-w.ResultChan(); !ok {
 			t.Fatal("the watch ended")
 		} else if e.Type == "ERROR" {

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/reports"
 )
 
@@ -27,7 +28,7 @@ steps:
   - settle:
 `
 
-// A sweep in three shards measures the same passes as in one piece, and its one report counts the same rules.
+// A sweep in three shards measures the same passes as in one piece, and its report has the same rule counts.
 func TestShardsAreTheSweep(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tiny.yaml")
@@ -35,7 +36,7 @@ func TestShardsAreTheSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	subjects := "synclab/nftables"
-	if about, err := bench.ParseSubject("synclab/iptables-legacy"); err == nil && about.Available() == nil {
+	if about, err := subject.ParseSubject("synclab/iptables-legacy"); err == nil && about.Available() == nil {
 		subjects += ",synclab/iptables-legacy"
 	}
 	whole, sweep := filepath.Join(dir, "whole"), filepath.Join(dir, "sweep")
@@ -64,13 +65,13 @@ func TestShardsAreTheSweep(t *testing.T) {
 		t.Errorf("a complete shard: %s", stdout)
 	}
 
-	_, records, err := bench.ReadRun(whole)
+	_, records, err := raw.ReadRun(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var parts []bench.Record
+	var parts []raw.Record
 	for _, shard := range reports.ShardsIn(sweep) {
-		_, records, err := bench.ReadRun(shard)
+		_, records, err := raw.ReadRun(shard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,8 +86,8 @@ func TestShardsAreTheSweep(t *testing.T) {
 	}
 }
 
-// measuredPasses are the cells, repetitions and subjects of records.
-func measuredPasses(records []bench.Record) []string {
+// measuredPasses returns the cells, repetitions and subjects of records.
+func measuredPasses(records []raw.Record) []string {
 	var all []string
 	for _, r := range records {
 		all = append(all, fmt.Sprint(r.Params, " ", r.Rep, " ", r.Subject))
@@ -95,7 +96,7 @@ func measuredPasses(records []bench.Record) []string {
 	return slices.Compact(all)
 }
 
-// ruleRows are the counts of a report, as many and as large as they are.
+// ruleRows returns the rule counts of a report.
 func ruleRows(t *testing.T, dir string) []string {
 	t.Helper()
 	status, stdout, stderr := invoke(t, "report", "--no-png", "-o", "json", dir)
@@ -106,7 +107,7 @@ func ruleRows(t *testing.T, dir string) []string {
 	var rows []string
 	for _, row := range summary.Rows {
 		switch row.Metric {
-		case bench.RulesKernel, bench.RulesClosedForm:
+		case raw.RulesKernel, raw.RulesExpected:
 			rows = append(rows, fmt.Sprintf("%s %d %s %s: %d values, %v to %v", row.Series, row.Cell.Services, row.Metric, row.Table, row.N, row.Min, row.Max))
 		}
 	}
@@ -121,10 +122,10 @@ func TestShardFlags(t *testing.T) {
 		{[]string{"--shard", "4/3"}, `--shard "4/3": want i/n with i from 1 to n`},
 		{[]string{"--shard", "0/3"}, "want i/n"},
 		{[]string{"--shard", "3"}, "want i/n"},
-		{[]string{"--shard", "1/3", "--shards", "3"}, "takes no --shard-index and no --shards"},
-		{[]string{"--shard-index", "0"}, "of how many? --shards says it"},
+		{[]string{"--shard", "1/3", "--shards", "3"}, "--shard excludes --shard-index and --shards"},
+		{[]string{"--shard-index", "0"}, "the number of shards is missing: want --shards"},
 		{[]string{"--shard-index", "3", "--shards", "3"}, "want 0 to 2"},
-		{[]string{"--shards", "3"}, "which of them?"},
+		{[]string{"--shards", "3"}, "the shard to run is missing"},
 		{[]string{"--shards", "0", "--dry-run"}, "want at least 1"},
 		{[]string{"--shard", "1/2", "--kubeconfig", "x"}, "--kubeconfig takes no shards"},
 	} {
@@ -135,7 +136,7 @@ func TestShardFlags(t *testing.T) {
 	}
 }
 
-// The list has every unit once, and runs nothing.
+// The list has every unit once, and nothing is run.
 func TestListOfShards(t *testing.T) {
 	status, stdout, stderr := invoke(t, "run", "size-sweep", "--reps", "3", "--shards", "4", "--dry-run", "--subjects", "synclab/nftables")
 	if status != exitDone || stderr != "" {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// scripted is a clock whose readings are given, in their order.
+// scripted is a clock with given readings, in order.
 type scripted []time.Time
 
 func (s *scripted) Now() time.Time {
@@ -18,11 +18,11 @@ func (s *scripted) Now() time.Time {
 
 func (s *scripted) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 
-// Signals that come with the first one are the first one; one that comes later is impatience.
+// Signals that follow the first one closely belong to it. A later one ends the program.
 func TestSecondThoughts(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		after []time.Duration // the first signal; the last of them is to end the program
+		after []time.Duration // since the first signal; the last signal must end the program
 	}{
 		{"impatient", []time.Duration{patience}},
 		{"of timeout(1)", []time.Duration{0, time.Minute}},

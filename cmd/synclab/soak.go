@@ -10,10 +10,11 @@ import (
 
 	"synclab/bench"
 	"synclab/bench/soak"
+	"synclab/bench/subject"
 	"synclab/scenarios"
 )
 
-// soakFlags are those of `synclab soak`.
+// soakFlags are the flags of `synclab soak`.
 type soakFlags struct {
 	seed      uint64
 	minutes   float64
@@ -26,55 +27,47 @@ type soakFlags struct {
 	minimize  time.Duration
 	tries     int
 	out       string
-	virtual   bool
-	hours     float64
 }
 
 func newSoak(s streams) *cobra.Command {
 	var f soakFlags
 	cmd := &cobra.Command{
 		Use:   "soak",
-		Short: "Play random changes and faults with real packets, and look for what must never happen",
-		Long: `Soak makes a random scenario of a seed, plays it with a subject, and goes on with
-the next seed and the next subject until the time is over. After faults are
-healed, all invariants have to hold; no flow may ever reach a wrong endpoint, and
-none may be lost but for faults that lose flows.
+		Short: "Run random changes and faults with real packets, and check invariants",
+		Long: `Soak generates a random scenario from a seed, runs it with a subject, and continues
+with the next seed and the next subject until the time is over. Once faults are
+cleared, all invariants must be met. No flow may ever reach a wrong endpoint. No flow
+may be lost except by faults that lose flows.
 
-It stops at the first seed that fails, prints the commands that show it again,
-and looks for the shortest scenario that fails in the same way. Its exit status
-is then 1. Its folder holds the scenarios, their records and summary.json.
-
-With --virtual there is no kernel, no packet and no folder: the proxier of each
-seed lives for some hours of virtual time, with a model of the kernel's tables.`,
+It stops at the first seed that fails, prints the commands that reproduce the
+failure, and searches for the shortest scenario that fails in the same way. Its exit
+status is then 1. Its folder has the scenarios, their records and summary.json.`,
 		Example: `  synclab soak --minutes 10
   synclab soak --seed 17 --seeds 1 --subjects synclab/nftables
   synclab soak --minutes 60 --keep-going --subjects synclab/iptables-legacy,kube-proxy/iptables-legacy
-  synclab soak --without fault --minutes 5
-  synclab soak --virtual --seed 1 --seeds 42 --hours 24`,
+  synclab soak --without fault --minutes 5`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
 	flags := cmd.Flags()
-	flags.Uint64Var(&f.seed, "seed", 0, "`seed` of the first scenario; the next has the next one (default: of the clock)")
-	flags.Float64Var(&f.minutes, "minutes", 10, "`minutes` after which no further scenario begins")
-	flags.IntVar(&f.seeds, "seeds", 0, "`number` of scenarios at most (default: as many as the time allows)")
-	f.subjects.register(cmd, "all of synclab's that this machine has the tools for")
-	flags.DurationVar(&f.duration, "duration", time.Minute, "`time` that the steps of a scenario take, without settling")
-	flags.IntVar(&f.services, "services", 300, "`number` of Services of a scenario at most")
-	flags.StringSliceVar(&f.without, "without", nil, "`list` of kinds of steps and faults to leave out, separated by commas")
-	flags.BoolVar(&f.keepGoing, "keep-going", false, "go on after a seed failed")
-	flags.BoolVar(&f.virtual, "virtual", false, "in virtual time instead, on tables in memory; --seed, --seeds (default: 1) and --hours count")
-	flags.Float64Var(&f.hours, "hours", 24, "with --virtual: simulated `hours` of each seed")
-	flags.DurationVar(&f.minimize, "minimize", 5*time.Minute, "`time` for making a scenario that fails smaller; 0: do not")
-	flags.IntVar(&f.tries, "tries", 2, "`number` of times that a smaller scenario is played until it fails")
+	flags.Uint64Var(&f.seed, "seed", 0, "`seed` of the first scenario; each next scenario has the next seed (default: from the clock)")
+	flags.Float64Var(&f.minutes, "minutes", 10, "`minutes` after which no scenario starts")
+	flags.IntVar(&f.seeds, "seeds", 0, "maximum `number` of scenarios (default: as many as the time allows)")
+	f.subjects.register(cmd, "all of synclab's whose tools this machine has")
+	flags.DurationVar(&f.duration, "duration", time.Minute, "`time` of a scenario's steps without settle steps")
+	flags.IntVar(&f.services, "services", 300, "maximum `number` of Services of a scenario")
+	flags.StringSliceVar(&f.without, "without", nil, "`list` of kinds of steps and faults to omit, separated by commas")
+	flags.BoolVar(&f.keepGoing, "keep-going", false, "continue after a failed seed")
+	flags.DurationVar(&f.minimize, "minimize", 5*time.Minute, "`time` to minimize a failing scenario; 0: do not minimize")
+	flags.IntVar(&f.tries, "tries", 2, "maximum `number` of runs of a smaller scenario until it fails")
 	flags.StringVar(&f.out, "out", "", "`folder` of the soak (default: a new one in runs/)")
 	if err := cmd.MarkFlagDirname("out"); err != nil {
 		panic(err)
 	}
-	for _, flag := range []string{"seed", "minutes", "seeds", "duration", "services", "without", "minimize", "tries", "hours"} {
+	for _, flag := range []string{"seed", "minutes", "seeds", "duration", "services", "without", "minimize", "tries"} {
 		complete(cmd, flag)
 	}
-	for _, flag := range []string{"feed", "max-time"} { // of runs: a soak decides them
+	for _, flag := range []string{"feed", "max-time"} { // only for runs: a soak sets them
 		if err := flags.MarkHidden(flag); err != nil {
 			panic(err)
 		}
@@ -89,21 +82,16 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 	}
 	switch {
 	case cmd.Flags().Changed("feed"), cmd.Flags().Changed("max-time"):
-		return badUsage(cmd, "--feed and --max-time are for run: a soak feeds through the api, and its settle steps say how long")
+		return badUsage(cmd, "--feed and --max-time are only for run: a soak uses the feed api, and its settle steps have timeouts")
 	case f.seeds < 0:
 		return badUsage(cmd, "--seeds %d: want at least 1", f.seeds)
 	}
-	if !f.virtual {
-		if err := f.checkReal(cmd); err != nil {
-			return err
-		}
+	if err := f.check(cmd); err != nil {
+		return err
 	}
 	now := time.Now()
 	if !cmd.Flags().Changed("seed") {
 		f.seed = uint64(now.Unix())
-	}
-	if f.virtual {
-		return f.runVirtual(cmd, s)
 	}
 	random := scenarios.RandomOptions{Duration: f.duration, Services: f.services, Without: f.without}
 	if _, err := scenarios.Random(f.seed, random); err != nil {
@@ -132,17 +120,15 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 	summary, err := soaking.Run(cmd.Context())
 	fmt.Fprint(s.out, summary.Text())
 	if err == nil && len(summary.Failed) > 0 {
-		err = fmt.Errorf("%d of %d seeds failed; %s has them", len(summary.Failed), summary.Seeds, filepath.Join(f.out, "summary.json"))
+		err = fmt.Errorf("%d of %d seeds failed; see %s", len(summary.Failed), summary.Seeds, filepath.Join(f.out, "summary.json"))
 	}
 	return err
 }
 
-// checkReal checks the flags of a soak that is not in virtual time.
-func (f *soakFlags) checkReal(cmd *cobra.Command) error {
+// check refuses flag values that no soak can have.
+func (f *soakFlags) check(cmd *cobra.Command) error {
 	switch {
-	case cmd.Flags().Changed("hours"):
-		return badUsage(cmd, "--hours goes with --virtual")
-	case !(f.minutes > 0): // nor is it NaN
+	case !(f.minutes > 0): // also refuses NaN
 		return badUsage(cmd, "--minutes %g: want more than 0", f.minutes)
 	case f.duration <= 0:
 		return badUsage(cmd, "--duration %v: want more than 0", f.duration)
@@ -151,36 +137,23 @@ func (f *soakFlags) checkReal(cmd *cobra.Command) error {
 	case f.tries < 1:
 		return badUsage(cmd, "--tries %d: want at least 1", f.tries)
 	case f.minimize < 0:
-		return badUsage(cmd, "--minimize %v: want 0, which does not, or more", f.minimize)
+		return badUsage(cmd, "--minimize %v: want 0 or more", f.minimize)
 	}
 	return nil
 }
 
-// runVirtual is a soak in virtual time: what says something of the kernel, of packets or of time has no meaning there.
-func (f *soakFlags) runVirtual(cmd *cobra.Command, s streams) error {
-	for _, name := range []string{"minutes", "subjects", "duration", "services", "without", "keep-going", "minimize", "tries", "out"} {
-		if cmd.Flags().Changed(name) {
-			return badUsage(cmd, "--%s has no meaning with --virtual, which takes --seed, --seeds and --hours", name)
-		}
-	}
-	if f.hours <= 0 {
-		return badUsage(cmd, "--hours %g: want more than 0", f.hours)
-	}
-	return runVirtualSoak(cmd.Context(), s.out, s.err, virtualOptions{hours: f.hours, seeds: f.seeds, seed: f.seed})
-}
-
-// ownSubjects are all of synclab's.
+// ownSubjects returns all subjects of synclab.
 func ownSubjects() []string {
 	var names []string
-	for _, subject := range bench.Subjects() {
-		if subject.Proxier == bench.Synclab {
-			names = append(names, subject.Name)
+	for _, about := range subject.Subjects() {
+		if about.Proxier == subject.Synclab {
+			names = append(names, about.Name)
 		}
 	}
 	return names
 }
 
-// again are the flags without which a seed makes another scenario.
+// again returns the flags that are needed to make the same scenario from a seed.
 func (f *soakFlags) again(cmd *cobra.Command) string {
 	text := ""
 	for _, name := range []string{"duration", "services", "without"} {

@@ -14,12 +14,7 @@ func TestSoakUsage(t *testing.T) {
 		{"--tries 0", "synclab: --tries 0: want at least 1\n"},
 		{"--minimize -1s", "synclab: --minimize -1s: want 0"},
 		{"--seeds -1", "synclab: --seeds -1: want at least 1\n"},
-		{"--virtual --seeds -1", "synclab: --seeds -1: want at least 1\n"},
-		{"--virtual --tries 0", "--tries has no meaning"},
-		{"--virtual --hours 0", "synclab: --hours 0: want more than 0\n"},
-		{"--hours 3", "--hours goes with --virtual"},
 		{"--feed informers", "--feed"},
-		{"--virtual --minutes 3", "--minutes has no meaning"},
 		{"--subjects cilium", `"cilium" is not known`},
 	} {
 		status, _, stderr := invoke(t, append([]string{"soak"}, strings.Fields(c.args)...)...)

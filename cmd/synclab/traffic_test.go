@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 )
 
 const smallDisruption = `
@@ -21,7 +22,7 @@ proxy: {minSyncPeriod: 100ms, syncPeriod: 2s}
 steps:
   - create: {}
   - settle:
-  - traffic: {services: 20, held: 5, for: 1s}
+  - traffic: {services: 20, longLived: 5, for: 1s}
   - churn: {rate: 10, events: 10}
   - churn: {rate: 10, events: 6, kind: services}
   - restart: {layout: classic}
@@ -30,11 +31,11 @@ steps:
   - probe: {kind: traversal, method: flow, positions: 3, samples: 5}
 `
 
-// Flows that begin while rules change are all answered, by endpoints that may; connections survive.
+// Flows that begin while rules change are all answered, by correct endpoints; connections survive.
 func TestFlowsSurviveChanges(t *testing.T) {
 	var subjects []string
 	for _, name := range []string{"synclab/nftables", "synclab/iptables-legacy-tree"} {
-		if subject, err := bench.ParseSubject(name); err == nil && subject.Available() == nil {
+		if subject, err := subject.ParseSubject(name); err == nil && subject.Available() == nil {
 			subjects = append(subjects, name)
 		}
 	}
@@ -43,7 +44,7 @@ func TestFlowsSurviveChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, records := runScenario(t, "run", file, "--subjects", strings.Join(subjects, ","))
-	if run.Feed != bench.FeedAPI {
+	if run.Feed != raw.FeedAPI {
 		t.Errorf("feed %s", run.Feed)
 	}
 	for _, subject := range subjects {
@@ -51,13 +52,13 @@ func TestFlowsSurviveChanges(t *testing.T) {
 		for _, r := range records {
 			switch {
 			case r.Subject != subject:
-			case r.Metric == bench.Flow:
+			case r.Metric == raw.Flow:
 				kinds[r.Protocol+" "+r.Target]++
-			case r.Metric == bench.FirstPacket:
+			case r.Metric == raw.FirstPacket:
 				methods[r.Method]++
 			}
-			// Nobody may have sent to an endpoint that was there for a moment only.
-			if r.Subject == subject && r.Outcome != "" && r.Metric != bench.AddedWaits {
+			// Perhaps no flow was sent to a short-lived endpoint.
+			if r.Subject == subject && r.Outcome != "" && r.Metric != raw.NewEndpointDelay {
 				t.Errorf("%s: %+v", subject, r)
 			}
 		}
@@ -71,7 +72,7 @@ func TestFlowsSurviveChanges(t *testing.T) {
 				t.Errorf("%s: %d first packets of method %s", subject, methods[method], method)
 			}
 		}
-		for _, metric := range []bench.Metric{bench.HeldFlow, bench.AddedWaits} {
+		for _, metric := range []raw.Metric{raw.LongLivedFlow, raw.NewEndpointDelay} {
 			if count(records, subject, metric) == 0 {
 				t.Errorf("%s: no %s", subject, metric)
 			}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/reports"
 	"synclab/reports/model"
 )
@@ -24,15 +24,15 @@ func newTwin(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "twin [RUN]",
-		Short: "Hold the sync loop in virtual time against a run",
-		Long: `Twin takes the very changes of a run, at the moments when they were due, through
-the sync loop in virtual time, with each subject's settings, many times, and sets
-what it says of network programming latency beside what the run measured: once
-with what the run's own syncs took, so that only the loop is on trial, and once
-with the cost model of a calibration, which knows nothing of the run.
+		Short: "Compare the simulated sync loop with a run",
+		Long: `Twin replays the changes of a run, at their due times, through a simulation of the
+sync loop in virtual time, with each subject's settings, many times. It compares the
+simulated network programming latency with the measured one: once with the durations
+of the run's own syncs, which tests the loop alone, and once with the cost model of a
+calibration, which has no data of the run.
 
-Without an argument it takes the newest run in ` + runsFolder + `/. The page is ` + reports.AgreementPage + ` in the
-run's folder. A good run for it is the scenario agreement.`,
+Without an argument it uses the newest run in ` + runsFolder + `/. The scenario agreement makes
+a suitable run.`,
 		Example: `  synclab twin
   synclab compare agreement --subjects kube-proxy/nftables,synclab/nftables --out runs/agreement
   synclab twin runs/agreement
@@ -61,9 +61,8 @@ run's folder. A good run for it is the scenario agreement.`,
 	format.register(cmd)
 	from.register(cmd)
 	flags := cmd.Flags()
-	flags.IntVar(&o.Seeds, "seeds", 50, "how often the twin lives through each repetition: a `number`")
+	flags.IntVar(&o.Seeds, "seeds", 50, "`number` of simulations of each repetition")
 	flags.Uint64Var(&o.Seed, "seed", 1, "the first `seed`")
-	flags.BoolVar(&o.NoPNG, "no-png", false, "draw SVG only")
 	for _, flag := range []string{"seeds", "seed"} {
 		complete(cmd, flag)
 	}
@@ -73,7 +72,7 @@ run's folder. A good run for it is the scenario agreement.`,
 	return cmd
 }
 
-// agree compares, writes the page and prints the table.
+// agree compares the run with the simulation and prints the table.
 func agree(s streams, dir string, from modelFlags, o reports.AgreementOptions, format outputFormat) error {
 	var err error
 	var remarks []string
@@ -87,19 +86,13 @@ func agree(s streams, dir string, from modelFlags, o reports.AgreementOptions, f
 	if err != nil {
 		return err
 	}
-	return format.write(s.out, a, func(w io.Writer) error {
-		if err := a.Table(w); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(w, "\npage: %s\n", filepath.Join(dir, reports.AgreementPage))
-		return err
-	})
+	return format.write(s.out, a, func(w io.Writer) error { return a.Table(w) })
 }
 
-// modelOfRun is the cost model that is to predict a run: the named one, or the newest that was made on the run's machine
-// with its versions. It need not have all of the run's subjects. nil: there is none, and a remark says so.
+// modelOfRun returns the cost model to predict a run: the named one, or the newest one from the run's machine and
+// versions. It may lack some of the run's subjects. nil: there is none, and a remark says so.
 func modelOfRun(dir string, from modelFlags) (*model.Model, []string, error) {
-	run, _, err := bench.ReadRun(dir)
+	run, _, err := raw.ReadRun(dir)
 	if err != nil {
 		return nil, nil, badInput(err)
 	}
@@ -108,18 +101,18 @@ func modelOfRun(dir string, from modelFlags) (*model.Model, []string, error) {
 		return loadFor(run, from.path, here)
 	}
 	path, err := newestModel(runsFolder, model.Here{Versions: run.Versions, Machine: run.Machine, Elsewhere: from.elsewhere, Subjects: run.Subjects})
-	if err != nil { // one that has some of them, perhaps
+	if err != nil { // retry with any of the subjects
 		path, err = newestModel(runsFolder, here)
 	}
 	if err != nil {
-		return nil, []string{"none that fits the run; only its own sync times are compared. 'synclab calibrate' makes one"}, nil
+		return nil, []string{"no cost model fits the run; only its own sync times are compared. 'synclab calibrate' makes one"}, nil
 	}
 	m, remarks, err := loadFor(run, path, here)
 	return m, append([]string{path}, remarks...), err
 }
 
 // loadFor loads a model for the subjects of a run that it has.
-func loadFor(run bench.Run, path string, here model.Here) (*model.Model, []string, error) {
+func loadFor(run raw.Run, path string, here model.Here) (*model.Model, []string, error) {
 	all := here
 	all.Elsewhere = true
 	m, _, err := model.Load(path, all)
@@ -138,12 +131,12 @@ func loadFor(run bench.Run, path string, here model.Here) (*model.Model, []strin
 	if err != nil {
 		return nil, nil, badInput(err)
 	}
-	// One that was fitted before the way to the node was part of a model still has the records of it.
+	// A model that was fitted before ToNode was part of models still has the records for it.
 	if lacking(m, here.Subjects) {
 		if filepath.Base(path) == model.File {
 			path = filepath.Dir(path)
 		}
-		if calibration, records, err := bench.ReadRun(path); err == nil {
+		if calibration, records, err := raw.ReadRun(path); err == nil {
 			ways := model.ToNode(calibration, records)
 			for _, s := range m.Subjects {
 				s.ToNode = cmp.Or(s.ToNode, ways[s.Name])
@@ -153,7 +146,7 @@ func loadFor(run bench.Run, path string, here model.Here) (*model.Model, []strin
 	return m, remarks, nil
 }
 
-// lacking says that the way to the node of one of the subjects is not in the model.
+// lacking reports whether the model has no ToNode of one of the subjects.
 func lacking(m *model.Model, subjects []string) bool {
 	return slices.ContainsFunc(m.Subjects, func(s *model.Subject) bool { return s.ToNode == nil && slices.Contains(subjects, s.Name) })
 }

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/bench"
+	"synclab/bench/machine"
 )
 
-// buildVersion is what `synclab version` prints.
+// buildVersion is the output of `synclab version`.
 type buildVersion struct {
 	Synclab  string `json:"synclab"`
 	Commit   string `json:"commit,omitempty"`
@@ -32,7 +32,7 @@ func newVersion(s streams) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			v := versionOf(debug.ReadBuildInfo())
 			if v.Commit == "" {
-				v.Commit = bench.Commit
+				v.Commit = machine.Commit
 			}
 			return format.write(s.out, v, func(w io.Writer) error { return v.table(w) })
 		},

@@ -6,21 +6,15 @@ import (
 	"synclab/bench"
 )
 
-// newWorker is how `synclab run` starts itself in a namespace; nobody else has a use for it.
+// newWorker makes the hidden command that `synclab run` starts in a namespace.
 func newWorker(s streams) *cobra.Command {
-	var inVirtualTime bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:    "worker",
-		Short:  "Do one repetition, told on stdin, in the namespace that a run made",
+		Short:  "Run one repetition, read from stdin, in the namespace of a run",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if inVirtualTime {
-				return workVirtual(s)
-			}
 			return bench.Work(cmd.Context(), s.in, s.out)
 		},
 	}
-	cmd.Flags().BoolVar(&inVirtualTime, "virtual", false, "do one seed of a soak in virtual time instead, without a namespace")
-	return cmd
 }

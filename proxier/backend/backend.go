@@ -11,75 +11,80 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Table names a table that a backend writes: of iptables "nat" and "filter", of nftables its only one.
+// Table is the name of a table that a backend writes: "nat" and "filter" of iptables, or the one table of nftables.
 type Table string
 
-// Count is a number of chains and of rules. Of nftables, the elements of sets and maps count as rules.
+// Count is a number of chains and of rules. For nftables, elements of sets and maps count as rules.
 type Count struct{ Chains, Rules int }
 
-// Options are what every backend is made with.
+// Options are the options that all backends share.
 type Options struct {
-	// Settings are asked for at every full sync: addresses come and go, and so may a sysctl.
+	// Settings returns the current settings. Every full sync calls it, because addresses and sysctls may change.
 	Settings func() (Settings, error)
 	Clock    clock.PassiveClock
-	// Log takes what an operator may want to know; as klog.InfoS.
+	// Log logs a message for the operator, like klog.InfoS.
 	Log func(message string, keysAndValues ...any)
 }
 
-// Request is what a sync is to do.
+// Request describes what a sync has to do.
 type Request struct {
-	// Full writes everything, whatever is known to be installed. Otherwise only what differs.
+	// Full: write everything, even what is known to be installed. Otherwise write only differences.
 	Full bool
-	// Ports are the whole plan, in order.
+	// Ports are all Service ports of the plan, in order.
 	Ports []*plan.ServicePort
-	// Endpoints known to the cluster.
+	// Endpoints is the number of endpoints known in the cluster.
 	Endpoints int
-	// Inherit asks for Result.Inherited.
+	// Inherit requests Result.Inherited.
 	Inherit bool
 }
 
-// Run is the account of one tool that ran, netlink transaction or socket option.
+// Run is one tool run, one netlink transaction or one socket option.
 type Run struct {
 	Tool string
 	Wall time.Duration
-	// User and System are CPU time of a tool, netfilter's included in System. Kernels that count in ticks (of 4 ms, mostly)
-	// give runs shorter than some 10 ms in whole ticks, or none. Without a tool, System is the wall time of the system calls.
+	// User and System are the CPU time of a tool; System includes netfilter's time. Kernels that count in ticks
+	// (usually 4 ms) report runs shorter than some 10 ms as whole ticks, or as 0. Without a tool, System is the wall
+	// time of the system calls.
 	User, System time.Duration
-	Bytes        int   // handed over
-	PeakRSS      int64 // bytes; 0 when it ran in this process
-	ExitCode     int   // -1 when a signal ended it
+	Bytes        int   // sent to the tool or the kernel
+	PeakRSS      int64 // bytes; 0 for a run inside this process
+	ExitCode     int   // -1: ended by a signal
 }
 
-// Result tells of a sync, failed ones too.
+// Result describes a sync, successful or failed.
 type Result struct {
-	// Full: everything was written, asked for or not. Reason says why, when it was not.
+	// Full: the sync wrote everything. Reason explains why, if the request did not ask for it.
 	Full   bool
 	Reason string
-	// Encode and Jumps are the backend's own phases: making what is sent, and the base chains with the tools run for them.
+	// Encode and Jumps are the backend's phases: making the input, and writing the base chains with the tools run for
+	// them.
 	Encode, Jumps time.Duration
 	Runs          []Run
-	// Installed is what the tables hold of the proxier, Sent what of that this sync sent to the kernel: what it sent twice,
-	// or took back, does not count twice, or not at all. After a full sync they are the same.
+	// Installed counts the proxier's chains and rules in the tables. Sent counts those that this sync sent: what it
+	// sent twice counts once, and what it removed again does not count. After a full sync both are the same.
 	Sent, Installed map[Table]Count
-	// Inherited are the UDP frontends that the kernel led to endpoints before a full sync wrote anything, if it was asked.
+	// Inherited are the UDP frontends that the kernel redirected to endpoints before a full sync wrote anything. The
+	// backend fills it if Request.Inherit is set.
 	Inherited []Inherited
-	// Refused Service ports: their rules are not as wanted, because the kernel or the tool refused them.
+	// Refused lists the Service ports whose rules differ from the desired ones, because the kernel or the tool refused
+	// them.
 	Refused map[tracker.ServicePortName]error
 }
 
-// Inherited is a UDP frontend as the rules of an earlier proxier led packets from it: of this one, had it been there.
+// Inherited is a UDP frontend as the installed rules redirected it: those of an earlier proxier, or of this proxier's
+// failed syncs.
 type Inherited struct {
-	Frontend netip.AddrPort // without a valid address: a NodePort
-	// Endpoints that packets may have been led to, also by way of a firewall or a policy.
+	Frontend netip.AddrPort // an invalid address means a NodePort
+	// Endpoints are the possible DNAT targets, including those behind a firewall or a policy.
 	Endpoints []netip.AddrPort
 }
 
-// Stamp is a fingerprint of what the kernel holds: it changes when somebody may have changed that. Comparing two costs
-// next to nothing.
-type Stamp [3]uint64
+// Fingerprint is a fingerprint of the kernel's rules. It changes when the rules may have changed. Comparing two costs almost
+// nothing.
+type Fingerprint [3]uint64
 
-// Frontend is a cluster IP as packets find it: its place, from 1, in the order in which they meet rules for Services;
-// where they meet no more than one, its place among all.
+// Frontend is a cluster IP with its position, from 1, in the order in which packets meet the Service rules. Where a
+// packet meets at most one Service rule, Position is the index among all frontends.
 type Frontend struct {
 	Position int
 	Protocol corev1.Protocol

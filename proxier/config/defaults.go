@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Modes that KubeProxyConfiguration knows.
+// Modes of a KubeProxyConfiguration.
 const (
 	ModeIPTables    v1alpha1.ProxyMode = "iptables"
 	ModeIPVS        v1alpha1.ProxyMode = "ipvs"
@@ -20,7 +20,7 @@ const (
 	ModeKernelspace v1alpha1.ProxyMode = "kernelspace" // Windows
 )
 
-// Ways to tell traffic of this node's pods from other traffic.
+// Modes that distinguish traffic of this node's pods from other traffic.
 const (
 	LocalModeClusterCIDR         v1alpha1.LocalMode = "ClusterCIDR"
 	LocalModeNodeCIDR            v1alpha1.LocalMode = "NodeCIDR"
@@ -28,14 +28,14 @@ const (
 	LocalModeInterfaceNamePrefix v1alpha1.LocalMode = "InterfaceNamePrefix"
 )
 
-// Ports that kube-proxy serves health and metrics on.
+// Default ports of kube-proxy's health and metrics servers.
 const (
 	healthzPort = "10256"
 	metricsPort = "10249"
 )
 
-// Default fills what is unset with kube-proxy's defaults. In the fields that cannot tell zero from unset (the periods),
-// zero becomes the default too, as it does in kube-proxy: a minimum interval of nothing is written as 1ns.
+// Default sets unset fields to kube-proxy's defaults. In a period, zero means unset and becomes the default, as in
+// kube-proxy. To configure a minimum interval of zero, write 1ns.
 func Default(cfg *v1alpha1.KubeProxyConfiguration) {
 	cfg.APIVersion, cfg.Kind = apiVersion, kind
 	if cfg.FeatureGates == nil {
@@ -58,7 +58,7 @@ func Default(cfg *v1alpha1.KubeProxyConfiguration) {
 	v1.SetRecommendedLoggingConfiguration(&cfg.Logging)
 }
 
-// defaultAddresses lets the family of bindAddress choose the wildcard and the loopback address of the servers.
+// defaultAddresses chooses the servers' wildcard and loopback addresses by the family of bindAddress.
 func defaultAddresses(cfg *v1alpha1.KubeProxyConfiguration) {
 	if cfg.BindAddress == "" {
 		cfg.BindAddress = "0.0.0.0"
@@ -71,7 +71,7 @@ func defaultAddresses(cfg *v1alpha1.KubeProxyConfiguration) {
 	cfg.MetricsBindAddress = withPort(cfg.MetricsBindAddress, loopback, metricsPort)
 }
 
-// withPort completes address: with host when it is empty, with port when it is a bare IP address.
+// withPort completes address: it adds host if address is empty, and port if address is a bare IP address.
 func withPort(address, host, port string) string {
 	if address == "" {
 		return net.JoinHostPort(host, port)
@@ -99,7 +99,7 @@ func defaultBackends(cfg *v1alpha1.KubeProxyConfiguration) {
 	period(&cfg.IPVS.SyncPeriod, 30*time.Second)
 }
 
-// defaultConntrack: entries and idle times that suit a busy node. The UDP times stay 0, which leaves the kernel's.
+// defaultConntrack sets table size and timeouts for a busy node. The UDP timeouts stay 0, so the kernel's values apply.
 func defaultConntrack(ct *v1alpha1.KubeProxyConntrackConfiguration) {
 	if ct.MaxPerCore == nil {
 		ct.MaxPerCore = ptr.To[int32](32 * 1024)

@@ -12,9 +12,9 @@ import (
 	"synclab/proxier/backend"
 )
 
-// DetectLocal returns how one family tells traffic of pods from other traffic. podCIDRs are those of the Node object; only NodeCIDR asks for them,
-// and fails when there are none at all. With no CIDR of this family nothing is told, as in kube-proxy: a
-// single-stack clusterCIDR does not stop the other family from working.
+// DetectLocal returns how one family distinguishes the pods' traffic from other traffic. podCIDRs are those of the Node
+// object. Only mode NodeCIDR uses them, and fails if there are none. If no CIDR is of this family, the result is zero,
+// as in kube-proxy: a single-stack clusterCIDR does not stop the other family.
 func DetectLocal(cfg *v1alpha1.KubeProxyConfiguration, family corev1.IPFamily, podCIDRs []string) (backend.Local, error) {
 	switch cfg.DetectLocalMode {
 	case LocalModeClusterCIDR, "":
@@ -36,7 +36,7 @@ func DetectLocal(cfg *v1alpha1.KubeProxyConfiguration, family corev1.IPFamily, p
 	}
 }
 
-// detectBySource takes the first CIDR of the family.
+// detectBySource uses the first CIDR of the family.
 func detectBySource(from string, family corev1.IPFamily, cidrs []string) (backend.Local, error) {
 	for _, cidr := range cidrs {
 		prefix, err := parsePrefix(cidr)
@@ -57,8 +57,8 @@ func familyOf(addr netip.Addr) corev1.IPFamily {
 	return corev1.IPv6Protocol
 }
 
-// parsePrefix reads a CIDR as Kubernetes does, leading zeros in IPv4 numbers included, and clears its host bits:
-// iptables would do the same, and the rules written should be the rules read back.
+// parsePrefix parses a CIDR as Kubernetes does, leading zeros in IPv4 numbers included, and clears its host bits.
+// iptables clears them too, and the rules written must equal the rules read back.
 func parsePrefix(cidr string) (netip.Prefix, error) {
 	_, network, err := utilnet.ParseCIDRSloppy(cidr)
 	if err != nil {
@@ -69,5 +69,5 @@ func parsePrefix(cidr string) (netip.Prefix, error) {
 	return netip.PrefixFrom(addr, ones), nil
 }
 
-// elementOf is the path of one element of a list field.
+// elementOf returns the path of one element of a list field.
 func elementOf(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }

@@ -8,14 +8,14 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// The only file this package reads.
+// apiVersion and kind are the only ones that this package reads.
 const (
 	apiVersion = "kubeproxy.config.k8s.io/v1alpha1"
 	kind       = "KubeProxyConfiguration"
 )
 
-// FieldError is one thing wrong in one field. File and Line are empty when the configuration came from no file, and
-// Line is 0 when the file does not mention the field.
+// FieldError is one problem in one field. Without a file, File is empty and Line is 0. Line is also 0 when the file does
+// not contain the field.
 type FieldError struct {
 	File   string
 	Line   int
@@ -23,7 +23,7 @@ type FieldError struct {
 	Reason string
 }
 
-// Error is file:line: field: reason, without the parts that are not known.
+// Error returns "file:line: field: reason" without the unknown parts.
 func (e *FieldError) Error() string {
 	text := e.Reason
 	if e.Field != "" {
@@ -46,9 +46,9 @@ func New() *v1alpha1.KubeProxyConfiguration {
 	return cfg
 }
 
-// Load reads the file (YAML or JSON), fills in defaults and validates. Its error joins every problem found, as
-// *FieldError each. kube-proxy falls back to a lenient reading of a file with unknown fields; Load does not, because a
-// measurement with a misspelt setting measures something else than it says.
+// Load reads a file (YAML or JSON), sets defaults and validates. Its error joins all problems, each a *FieldError.
+// kube-proxy reads a file with unknown fields leniently. Load refuses it: with a misspelt setting, a measurement would
+// measure something else than its configuration says.
 func Load(path string) (*v1alpha1.KubeProxyConfiguration, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func Load(path string) (*v1alpha1.KubeProxyConfiguration, error) {
 	return parse(path, text)
 }
 
-// parse is Load without the disk: file only names the text in errors.
+// parse is Load without file access: file is only the name in errors.
 func parse(file string, text []byte) (*v1alpha1.KubeProxyConfiguration, error) {
 	cfg := &v1alpha1.KubeProxyConfiguration{}
 	lines, err := decodeStrict(file, text, cfg)
@@ -71,7 +71,7 @@ func parse(file string, text []byte) (*v1alpha1.KubeProxyConfiguration, error) {
 	return cfg, nil
 }
 
-// placed gives each problem of Validate the file and the line of its field.
+// placed adds the file and the line of its field to each problem of Validate.
 func placed(err error, file string, lines map[string]int) error {
 	var problems problems
 	if !errors.As(err, &problems) {
@@ -83,7 +83,7 @@ func placed(err error, file string, lines map[string]int) error {
 	return problems
 }
 
-// problems are several FieldErrors as one error, a line each.
+// problems joins several FieldErrors into one error, one per line.
 type problems []*FieldError
 
 func (p problems) Error() string { return errors.Join(p.Unwrap()...).Error() }
@@ -101,7 +101,7 @@ func (p *problems) add(field, reason string, args ...any) {
 	*p = append(*p, &FieldError{Field: field, Reason: fmt.Sprintf(reason, args...)})
 }
 
-// orNil keeps a typed empty list from becoming a non-nil error.
+// orNil returns nil for an empty list, which as an interface value would not be nil.
 func (p problems) orNil() error {
 	if len(p) == 0 {
 		return nil

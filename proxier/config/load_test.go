@@ -18,7 +18,7 @@ import (
 
 const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
-// The strict decoder has to set exactly what the usual YAML → JSON → struct way sets; only its errors are better.
+// The strict decoder must set the same values as the usual YAML → JSON → struct way. Only its errors differ.
 func TestLoadFullFile(t *testing.T) {
 	path := filepath.Join("testdata", "full.yaml")
 	got, err := Load(path)
@@ -117,7 +117,7 @@ func TestDefaultAddresses(t *testing.T) {
 	}
 }
 
-// What is set stays, also where it is false or zero and the type can tell.
+// Default keeps set values, also false or zero where the type distinguishes them from unset.
 func TestDefaultKeepsWhatIsSet(t *testing.T) {
 	cfg, err := parse("config.yaml", []byte(header+
 		"oomScoreAdj: 0\niptables: {masqueradeBit: 0, localhostNodePorts: false}\nconntrack: {maxPerCore: 0, tcpCloseWaitTimeout: 0s}\n"))
@@ -130,13 +130,13 @@ func TestDefaultKeepsWhatIsSet(t *testing.T) {
 	}
 }
 
-// Each case is a whole error message, so that the line numbers and the wording are looked at, too.
+// Each case is a whole error message, so the test also checks line numbers and wording.
 func TestLoadErrors(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "c.yaml: the file is empty; want kind: KubeProxyConfiguration"},
 		{"not YAML", header + "mode: [", "c.yaml:3: did not find expected node content"},
 		{"a list", "- 1", "c.yaml:1: want an object of kind KubeProxyConfiguration, got a list"},
-		{"two documents", header + "---\n" + header, "c.yaml:3: a second document; want exactly one"},
+		{"two documents", header + "---\n" + header, "c.yaml:3: the file has a second document; want exactly one"},
 		{"no kind", "mode: iptables",
 			"c.yaml:1: apiVersion: missing; want kubeproxy.config.k8s.io/v1alpha1\n" +
 				"c.yaml:1: kind: missing; want KubeProxyConfiguration"},
@@ -164,7 +164,7 @@ func TestLoadErrors(t *testing.T) {
 			`c.yaml:4: iptables.syncPeriod: want a duration with a unit, such as 30s or 1m30s, got "30"`},
 		{"list element", header + "nodePortAddresses:\n- 10.0.0.0/8\n- primary\n- 10.0.0.1\n- primary\n",
 			`c.yaml:6: nodePortAddresses[2]: "10.0.0.1" is not a CIDR; want CIDRs, "primary", "localhost" or "all"` + "\n" +
-				`c.yaml:7: nodePortAddresses[3]: "primary" is there twice`},
+				`c.yaml:7: nodePortAddresses[3]: "primary" is listed twice`},
 		{"value and default disagree", header + "iptables:\n  minSyncPeriod: 31s\n",
 			"c.yaml:4: iptables.minSyncPeriod: 31s is longer than iptables.syncPeriod, 30s"},
 		{"mode", header + "mode: ipvs\n", "c.yaml:3: mode: ipvs is not supported: this proxier runs iptables and nftables"},

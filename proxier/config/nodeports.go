@@ -9,32 +9,32 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// NodePorts says on which of the node's addresses one family accepts NodePort traffic.
+// NodePorts describes on which of the node's addresses one family accepts NodePort traffic.
 type NodePorts struct {
 	Family corev1.IPFamily
-	// MatchAll: on all local addresses, whatever they are; one rule covers them, and Prefixes does not matter.
+	// MatchAll: on all local addresses. One rule covers them, and Prefixes is not used.
 	MatchAll bool
-	// Prefixes of the family that an address has to be in.
+	// Prefixes are the family's prefixes that select addresses.
 	Prefixes []netip.Prefix
-	// Localhost: also on loopback addresses, where they match. Only IPv4 can: a packet with the source ::1 does not
-	// leave the loopback interface, and there is no route_localnet for IPv6.
+	// Localhost: also on loopback addresses, if they match. Only IPv4 supports that: a packet with the source ::1 does
+	// not leave the loopback interface, and IPv6 has no route_localnet.
 	Localhost bool
 }
 
-// The loopback addresses of IPv4.
+// loopbackIPv4 contains the loopback addresses of IPv4.
 var loopbackIPv4 = netip.MustParsePrefix("127.0.0.0/8")
 
-// keywords of nodePortAddresses that stand for the same prefixes on every node.
+// keywords are the values of nodePortAddresses with the same prefixes on every node.
 var keywords = map[string][]netip.Prefix{
 	localhost: {loopbackIPv4, netip.MustParsePrefix("::1/128")},
 	everyIP:   {netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
 }
 
-// NodePortAddresses returns what nodePortAddresses and localhostNodePorts mean for one family. nodeIPs are the node's
-// primary addresses, which "primary" stands for.
+// NodePortAddresses returns the meaning of nodePortAddresses and localhostNodePorts for one family. nodeIPs are the
+// node's primary addresses: the value of "primary".
 //
-// No CIDR of the family means all addresses, and so does "primary" on a node without an address of the family: kube-proxy
-// does the same.
+// As in kube-proxy, a list without a CIDR of the family means all addresses. So does "primary" on a node without an
+// address of the family.
 func NodePortAddresses(cfg *v1alpha1.KubeProxyConfiguration, family corev1.IPFamily, nodeIPs []netip.Addr) (NodePorts, error) {
 	ports := NodePorts{
 		Family:    family,
@@ -70,7 +70,7 @@ func nodePortPrefixes(addresses []string, nodeIPs []netip.Addr) ([]netip.Prefix,
 		if address == primary {
 			for _, ip := range nodeIPs {
 				ip = ip.Unmap()
-				// A loopback address stands in for a node address that is not known.
+				// A loopback address is the placeholder for an unknown node address.
 				if ip.IsValid() && !ip.IsLoopback() {
 					prefixes = append(prefixes, netip.PrefixFrom(ip, ip.BitLen()))
 				}
@@ -86,15 +86,15 @@ func nodePortPrefixes(addresses []string, nodeIPs []netip.Addr) ([]netip.Prefix,
 	return prefixes, nil
 }
 
-// RouteLocalnet says whether the kernel has to route packets from 127.0.0.0/8 to other interfaces
-// (net.ipv4.conf.all.route_localnet=1), without which a NodePort does not answer on localhost.
+// RouteLocalnet reports whether the kernel has to route packets from 127.0.0.0/8 to other interfaces. Without
+// net.ipv4.conf.all.route_localnet=1, a NodePort does not answer on localhost.
 func (n NodePorts) RouteLocalnet() bool {
 	return n.Localhost && (n.MatchAll || slices.ContainsFunc(n.Prefixes, loopbackIPv4.Overlaps))
 }
 
-// Select returns which of the addresses of the node's interfaces take NodePort traffic, sorted and each once, and which
-// would by their prefix but are refused because they are loopback addresses. It is for rules by address: with MatchAll
-// one rule by address type does the work.
+// Select returns which addresses of the node's interfaces take NodePort traffic, sorted, without duplicates. refused
+// are loopback addresses that match a prefix but are excluded. Rules by address need Select; with MatchAll, one rule by
+// address type is enough.
 func (n NodePorts) Select(addresses []netip.Addr) (selected, refused []netip.Addr) {
 	for _, addr := range addresses {
 		addr = addr.Unmap().WithZone("")

@@ -19,7 +19,8 @@ func addrs(list ...string) (out []netip.Addr) {
 	return out
 }
 
-// A node with two IPv4 addresses, one of them on two interfaces, and IPv6 with a link-local address.
+// interfaces are the addresses of a node: two IPv4 addresses, one on two interfaces, and IPv6 with a link-local
+// address.
 var interfaces = addrs("127.0.0.1", "192.0.2.10", "10.0.0.5", "10.0.0.5", "::1", "2001:db8::10", "fe80::1%eth0")
 
 func TestNodePortAddresses(t *testing.T) {

@@ -16,21 +16,22 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// decoder sets Go values from YAML nodes by their JSON tags. The usual way, YAML → JSON → struct, forgets the lines.
+// decoder sets Go values from YAML nodes by their JSON tags. The usual way, YAML → JSON → struct, loses the line
+// numbers.
 type decoder struct {
 	file     string
 	problems problems
 	lines    map[string]int // field path → line
 }
 
-// decodeStrict decodes text into cfg and returns the line of each field that it names.
+// decodeStrict decodes text into cfg and returns the line of each field in the file.
 func decodeStrict(file string, text []byte, cfg *v1alpha1.KubeProxyConfiguration) (map[string]int, error) {
 	root, err := oneDocument(file, text)
 	if err != nil {
 		return nil, err
 	}
 	d := &decoder{file: file, lines: map[string]int{}}
-	// A file of another kind would only give a heap of unknown fields: look at the kind first.
+	// For a file of another kind, decoding would only report many unknown fields. So check the kind first.
 	d.checkKind(root)
 	if len(d.problems) == 0 {
 		d.value(root, reflect.ValueOf(cfg).Elem(), "")
@@ -38,15 +39,15 @@ func decodeStrict(file string, text []byte, cfg *v1alpha1.KubeProxyConfiguration
 	return d.lines, d.problems.orNil()
 }
 
-// yamlLine is how the YAML parser names a place: "yaml: line 3: did not find …".
+// yamlLine matches the line in a parser error: "yaml: line 3: did not find …".
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// oneDocument parses the single YAML document of the file.
+// oneDocument parses the file, which must have a single YAML document.
 func oneDocument(file string, text []byte) (*yaml.Node, error) {
 	syntax := func(err error) error {
 		problem := &FieldError{File: file, Reason: err.Error()}
 		if m := yamlLine.FindStringSubmatch(problem.Reason); m != nil {
-			problem.Line, _ = strconv.Atoi(m[1]) // no number: line 0, not known
+			problem.Line, _ = strconv.Atoi(m[1]) // without a number: 0, unknown
 			problem.Reason = strings.TrimPrefix(problem.Reason, m[0])
 		}
 		return problem
@@ -61,7 +62,7 @@ func oneDocument(file string, text []byte) (*yaml.Node, error) {
 	}
 	switch err := dec.Decode(&second); {
 	case err == nil:
-		return nil, &FieldError{File: file, Line: second.Line, Reason: "a second document; want exactly one"}
+		return nil, &FieldError{File: file, Line: second.Line, Reason: "the file has a second document; want exactly one"}
 	case !errors.Is(err, io.EOF):
 		return nil, syntax(err)
 	}
@@ -73,7 +74,7 @@ func (d *decoder) report(n *yaml.Node, field, reason string, args ...any) {
 		File: d.file, Line: n.Line, Field: field, Reason: fmt.Sprintf(reason, args...)})
 }
 
-// checkKind reports a root that is not a KubeProxyConfiguration of the one version there is.
+// checkKind reports a root that is not a KubeProxyConfiguration of the supported version.
 func (d *decoder) checkKind(root *yaml.Node) {
 	if root.Kind != yaml.MappingNode {
 		d.report(root, "", "want an object of kind %s, got %s", kind, describe(root))
@@ -89,7 +90,7 @@ func (d *decoder) checkKind(root *yaml.Node) {
 	}
 }
 
-// fieldNode returns the value of one field of a mapping, nil if it has none. Keys and values alternate in Content.
+// fieldNode returns the value of one field of a mapping; nil: no such field. Keys and values alternate in Content.
 func fieldNode(mapping *yaml.Node, field string) *yaml.Node {
 	for i := 0; i < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == field {
@@ -99,7 +100,7 @@ func fieldNode(mapping *yaml.Node, field string) *yaml.Node {
 	return nil
 }
 
-// value sets v from n. A null leaves v as it is, that is, to the defaults.
+// value sets v from n. A null keeps v as it is, so that Default sets it.
 func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -141,7 +142,8 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// object walks the fields of n. place says where a field's value goes (the zero Value: nowhere), and what to do after.
+// object decodes the fields of n. place returns the destination of a field (the zero Value: none) and a function to
+// call afterwards.
 func (d *decoder) object(n *yaml.Node, path string, place func(key *yaml.Node, path string) (reflect.Value, func())) {
 	if n.Kind != yaml.MappingNode {
 		d.report(n, path, "want an object, got %s", describe(n))
@@ -177,7 +179,7 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// scalar sets a string, bool or number. The types must match: kube-proxy, too, refuses `clusterCIDR: 10`.
+// scalar sets a string, bool or number. The types must match: kube-proxy also refuses `clusterCIDR: 10`.
 func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	want := map[reflect.Kind]string{reflect.String: "!!str", reflect.Bool: "!!bool"}[v.Kind()]
 	switch {
@@ -190,7 +192,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// ownSyntax sets a value that reads its own JSON, such as a duration.
+// ownSyntax sets a value that implements json.Unmarshaler, such as a duration.
 func (d *decoder) ownSyntax(n *yaml.Node, v json.Unmarshaler, path string) {
 	var plain any
 	err := n.Decode(&plain)
@@ -211,7 +213,7 @@ func (d *decoder) ownSyntax(n *yaml.Node, v json.Unmarshaler, path string) {
 	d.report(n, path, "%v", err)
 }
 
-// fieldsOf returns the fields of a struct by their JSON names, those of inlined structs included.
+// fieldsOf returns the fields of a struct by JSON name, including fields of inlined structs.
 func fieldsOf(v reflect.Value) map[string]reflect.Value {
 	fields := map[string]reflect.Value{}
 	for i := range v.NumField() {
@@ -228,7 +230,7 @@ func fieldsOf(v reflect.Value) map[string]reflect.Value {
 	return fields
 }
 
-// didYouMean names the known field that was probably meant, or all of them.
+// didYouMean suggests the known field with a similar name, or lists all known fields.
 func didYouMean(got string, known map[string]reflect.Value) string {
 	names := make([]string, 0, len(known))
 	for name := range known {
@@ -243,7 +245,7 @@ func didYouMean(got string, known map[string]reflect.Value) string {
 	return "; known are " + strings.Join(names, ", ")
 }
 
-// distance counts the letters to add, drop or change between a and b (Levenshtein).
+// distance returns the Levenshtein distance: the number of letters to add, drop or change between a and b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -263,7 +265,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// describe names what stands in the file.
+// describe returns a node's content for an error.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -283,7 +285,7 @@ func nameOf(k reflect.Kind) string {
 		return "true or false"
 	case reflect.Float32, reflect.Float64:
 		return "a number"
-	default: // the integers of this configuration are all 32 bits wide, but verbosity, which is unsigned
+	default: // the integers of this configuration have 32 bits, except verbosity, which is unsigned
 		return "a whole number (" + k.String() + ")"
 	}
 }

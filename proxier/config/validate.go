@@ -12,15 +12,15 @@ import (
 	utilnet "k8s.io/utils/net"
 )
 
-// Keywords of nodePortAddresses. primary stands for the node's own addresses as its Node object has them.
+// Keywords of nodePortAddresses. primary means the addresses in the node's Node object.
 const (
 	primary   = "primary"
 	localhost = "localhost"
 	everyIP   = "all"
 )
 
-// Validate returns every problem of a configuration that went through Default, as *FieldError each, joined; nil when
-// there is none. A mode that this proxier does not run is a problem like any other.
+// Validate returns every problem of a configuration after Default, joined, each a *FieldError; nil: none. A mode that
+// this proxier does not support is a problem too.
 func Validate(cfg *v1alpha1.KubeProxyConfiguration) error {
 	var p problems
 	validateMode(&p, cfg.Mode)
@@ -105,7 +105,7 @@ func validateConntrack(p *problems, ct *v1alpha1.KubeProxyConntrackConfiguration
 	timeout("udpStreamTimeout", ct.UDPStreamTimeout.Duration)
 }
 
-// validateLocal checks the mode of local detection, and clusterCIDR, which has to be right whatever the mode.
+// validateLocal checks the mode of local detection. clusterCIDR must be valid in every mode.
 func validateLocal(p *problems, cfg *v1alpha1.KubeProxyConfiguration) {
 	validateClusterCIDR(p, cfg.ClusterCIDR)
 	switch cfg.DetectLocalMode {
@@ -140,8 +140,8 @@ func validateClusterCIDR(p *problems, list string) {
 	}
 }
 
-// interfaceName: IFNAMSIZ leaves 15 bytes; slash and blank cannot be in a name, and a + at the end of an iptables -i
-// argument means "any that begins so", which is for the proxier to add.
+// interfaceName: IFNAMSIZ allows 15 bytes. A name has no slash and no blank. A + at the end of an iptables -i argument
+// means a name prefix; only the proxier adds it.
 var interfaceName = regexp.MustCompile(`^[^\s/+!]{1,15}$`)
 
 func validateInterface(p *problems, field, name string, mode v1alpha1.LocalMode) {
@@ -149,7 +149,7 @@ func validateInterface(p *problems, field, name string, mode v1alpha1.LocalMode)
 	case name == "":
 		p.add(field, "missing; detectLocalMode %s needs it", mode)
 	case !interfaceName.MatchString(name):
-		p.add(field, "%q cannot be (the beginning of) the name of an interface: 1 to 15 characters, no blank, slash, plus or exclamation mark", name)
+		p.add(field, "%q is not an interface name or prefix: want 1 to 15 characters, no blank, slash, plus or exclamation mark", name)
 	}
 }
 
@@ -159,7 +159,7 @@ func validateNodePortAddresses(p *problems, addresses []string) {
 		switch address {
 		case primary, localhost, everyIP:
 			if slices.Contains(addresses[:i], address) {
-				p.add(field, "%q is there twice", address)
+				p.add(field, "%q is listed twice", address)
 			}
 			continue
 		}
@@ -169,7 +169,7 @@ func validateNodePortAddresses(p *problems, addresses []string) {
 	}
 }
 
-// validateHostPort wants an IP address and a port that a server can listen on; port 0 lets the kernel choose one.
+// validateHostPort requires an IP address and a port to listen on. With port 0 the kernel chooses one.
 func validateHostPort(p *problems, field, address string) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

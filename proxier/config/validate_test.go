@@ -62,7 +62,7 @@ func TestValidate(t *testing.T) {
 			"detectLocal.interfaceNamePrefix: missing; detectLocalMode InterfaceNamePrefix needs it"},
 		{"prefix with its plus", func(c *v1alpha1.KubeProxyConfiguration) {
 			c.DetectLocalMode, c.DetectLocal.InterfaceNamePrefix = LocalModeInterfaceNamePrefix, "veth+"
-		}, `detectLocal.interfaceNamePrefix: "veth+" cannot be (the beginning of) the name of an interface: 1 to 15 characters, no blank, slash, plus or exclamation mark`},
+		}, `detectLocal.interfaceNamePrefix: "veth+" is not an interface name or prefix: want 1 to 15 characters, no blank, slash, plus or exclamation mark`},
 		{"bridge", func(c *v1alpha1.KubeProxyConfiguration) {
 			c.DetectLocalMode, c.DetectLocal.BridgeInterface = LocalModeBridgeInterface, "cbr0"
 		}, ""},
@@ -71,7 +71,7 @@ func TestValidate(t *testing.T) {
 			c.NodePortAddresses = []string{"primary", "10.0.0.0/8", "localhost", "all"}
 		}, ""},
 		{"primary twice", func(c *v1alpha1.KubeProxyConfiguration) { c.NodePortAddresses = []string{"primary", "all", "primary"} },
-			`nodePortAddresses[2]: "primary" is there twice`},
+			`nodePortAddresses[2]: "primary" is listed twice`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := New()

@@ -11,48 +11,45 @@ import (
 
 // Table is a conntrack table: the kernel's, or one in memory.
 type Table interface {
-	// DeleteUDP shows every UDP flow of the family to stale and deletes those
-	// for which it returns true. On an error some flows may not have been seen
-	// or deleted; what Pass counts did happen.
+	// DeleteUDP passes every UDP flow of the family to stale and deletes those for which stale returns true. After an
+	// error some flows may not have been visited or deleted; Pass counts those that were.
 	DeleteUDP(ctx context.Context, family corev1.IPFamily, stale func(Flow) bool) (Pass, error)
 }
 
-// Pass counts what one cleaning did.
+// Pass counts the flows of one cleanup.
 type Pass struct {
-	Visited int // flows looked at
+	Visited int // flows passed to stale
 	Deleted int // flows deleted
 }
 
 // Options of a Cleaner.
 type Options struct {
-	// Table to clean.
+	// Table is the table to clean.
 	Table Table
-	// Family of the flows to look at.
+	// Family of the flows to clean.
 	Family corev1.IPFamily
-	// Local tells which addresses of the node take nodePorts, see NodeLocal. It
-	// is asked before each pass while there are nodePorts, since addresses come
-	// and go. Nil: nodePorts judge no flow.
+	// Local returns a function that reports which addresses of the node take NodePorts, see NodeLocal. The Cleaner
+	// calls it before each pass while there are NodePorts, because addresses change. Nil: no flow is matched with a
+	// NodePort.
 	Local func() (func(netip.Addr) bool, error)
 }
 
-// Cleaner remembers what the rules promise UDP flows and what they promised
-// since the last successful Clean. It belongs to one sync loop and is not safe
-// for use by several goroutines at once.
+// Cleaner records where the rules send UDP flows now, and where they sent them since the last successful Clean. One
+// sync loop owns it. It is not safe for concurrent use.
 type Cleaner struct {
 	opts Options
 
 	serving map[Frontend]Endpoints
-	// former holds, for frontends that changed since the last successful
-	// Clean or were recalled, all endpoints they led to meanwhile.
+	// former holds the previous endpoints of frontends that changed since the last successful Clean or were recalled.
 	former map[Frontend]Endpoints
-	// pending: the next Clean looks at the table. fresh: it has more to look for than the last one that failed had.
+	// pending: the next Clean reads the table. fresh: it has more work than the last failed one had.
 	pending, fresh bool
-	// nodePorts is how many of serving are nodePorts.
+	// nodePorts is the number of NodePorts in serving.
 	nodePorts int
 }
 
-// NewCleaner returns a cleaner of opts.Table. The first Clean always looks at
-// the table: entries may be left from an earlier proxier.
+// NewCleaner returns a cleaner of opts.Table. The first Clean always reads the table, because entries of an earlier
+// proxier may remain.
 func NewCleaner(opts Options) (*Cleaner, error) {
 	switch {
 	case opts.Table == nil:
@@ -69,9 +66,8 @@ func NewCleaner(opts Options) (*Cleaner, error) {
 	}, nil
 }
 
-// Set says that flows to f may go to serving. It makes a Clean necessary when f
-// is new, had no endpoint, or lost one; endpoints that were only added leave
-// every flow where it may be.
+// Set declares that flows to f may go to serving. It makes a Clean necessary if f is new, had no endpoint, or lost one.
+// Added endpoints leave every flow valid.
 func (c *Cleaner) Set(f Frontend, serving Endpoints) {
 	old, known := c.serving[f]
 	c.serving[f] = serving
@@ -88,7 +84,7 @@ func (c *Cleaner) Set(f Frontend, serving Endpoints) {
 	c.remember(f, old)
 }
 
-// Remove says that f is no frontend any more.
+// Remove declares that f is no longer a frontend.
 func (c *Cleaner) Remove(f Frontend) {
 	old, known := c.serving[f]
 	if !known {
@@ -102,10 +98,9 @@ func (c *Cleaner) Remove(f Frontend) {
 	c.remember(f, old)
 }
 
-// Recall says that rules may have led flows from f to endpoints that Set was
-// not told of: those of an earlier proxier, or of a sync that failed. Until the
-// next successful Clean that counts as what f led to; when f is a frontend, then
-// what it leads to now decides.
+// Recall declares that rules may have sent flows from f to endpoints that Set did not receive: rules of an earlier
+// proxier, or of a failed sync. Until the next successful Clean, they count as former endpoints of f. If f is a
+// frontend, its current endpoints decide instead.
 func (c *Cleaner) Recall(f Frontend, led Endpoints) {
 	if len(led) == 0 {
 		return
@@ -114,19 +109,18 @@ func (c *Cleaner) Recall(f Frontend, led Endpoints) {
 	c.remember(f, led)
 }
 
-// Force makes the next Clean look at the table whether or not anything changed.
+// Force makes the next Clean read the table even if nothing changed.
 func (c *Cleaner) Force() { c.pending, c.fresh = true, true }
 
-// Pending reports whether the next Clean looks at the table.
+// Pending reports whether the next Clean reads the table.
 func (c *Cleaner) Pending() bool { return c.pending }
 
-// Fresh reports whether the next Clean has something to look for that no Clean has looked for yet.
+// Fresh reports whether the next Clean has work that no Clean has tried yet.
 func (c *Cleaner) Fresh() bool { return c.fresh }
 
-// Clean deletes the stale flows, if something changed since the last success.
-// Call it when the rules are in the kernel, not before: an entry deleted
-// earlier would be made anew by the old rules. After an error everything stays
-// pending for the next call.
+// Clean deletes the stale flows, if anything changed since its last success. Call it after the rules are in the kernel:
+// if an entry is deleted earlier, the old rules make it again. After an error everything stays pending for the next
+// call.
 func (c *Cleaner) Clean(ctx context.Context) (Pass, error) {
 	if !c.pending {
 		return Pass{}, nil
@@ -135,8 +129,8 @@ func (c *Cleaner) Clean(ctx context.Context) (Pass, error) {
 	want := Expectation{Serving: c.serving, Gone: c.former}
 	local, localErr := c.local()
 	if localErr != nil {
-		// The other frontends need not wait for the node's addresses.
-		local, localErr = nil, fmt.Errorf("addresses for nodePorts: %w", localErr)
+		// The other frontends are cleaned without the node's addresses.
+		local, localErr = nil, fmt.Errorf("read the addresses for NodePorts: %w", localErr)
 	}
 	want.Local = local
 
@@ -149,10 +143,10 @@ func (c *Cleaner) Clean(ctx context.Context) (Pass, error) {
 	return pass, nil
 }
 
-// local asks for the node's addresses if any nodePort needs them.
+// local reads the node's addresses if a NodePort needs them.
 func (c *Cleaner) local() (func(netip.Addr) bool, error) {
 	needed := c.nodePorts > 0
-	for f := range c.former { // few: what changed since the last success
+	for f := range c.former { // few: only changes since the last success
 		needed = needed || f.IsNodePort()
 	}
 	if !needed || c.opts.Local == nil {
@@ -161,7 +155,7 @@ func (c *Cleaner) local() (func(netip.Addr) bool, error) {
 	return c.opts.Local()
 }
 
-// remember adds what f led to until now.
+// remember adds the previous endpoints of f to former.
 func (c *Cleaner) remember(f Frontend, old Endpoints) {
 	if len(old) == 0 {
 		return

@@ -80,8 +80,8 @@ func TestRestartWithUnchangedServicesDeletesNothing(t *testing.T) {
 	clean(t, c, Pass{Visited: 2})
 }
 
-// TestFailureLosesNothing: a Service goes through several endpoints and is
-// deleted while the table cannot be cleaned; then all its flows go.
+// TestFailureLosesNothing changes a Service's endpoint several times and deletes the Service, while cleaning fails. The
+// next successful Clean deletes all its flows.
 func TestFailureLosesNothing(t *testing.T) {
 	broken := errors.New("netlink broke")
 	table := &Memory{}
@@ -118,7 +118,7 @@ func TestUnknownNodeAddressesHoldBackOnlyNodePorts(t *testing.T) {
 	serving := NewEndpoints(ap("10.1.0.1:53"))
 	localErr = broken
 	c.Set(frontend("10.96.0.10:53"), serving)
-	clean(t, c, Pass{Visited: 2, Deleted: 1}) // no nodePort, so nobody asks
+	clean(t, c, Pass{Visited: 2, Deleted: 1}) // without a NodePort, Local is not called
 
 	c.Set(NodePort(30053), serving)
 	if _, err := c.Clean(t.Context()); !errors.Is(err, broken) || !c.Pending() {
@@ -143,19 +143,18 @@ func TestCleanerOptions(t *testing.T) {
 	}
 }
 
-// TestRandomHistories lets Services change at random while flows come up as the
-// rules of the moment say. After each successful Clean every flow to a Service
-// goes to a serving endpoint, no flow goes to a deleted Service, and flows that
-// have nothing to do with Services are all there.
+// TestRandomHistories changes Services at random while flows begin under the current rules. After each successful
+// Clean, every flow to a Service goes to a serving endpoint, and no flow goes to a deleted Service. Foreign flows are
+// untouched.
 func TestRandomHistories(t *testing.T) {
 	const histories, changes = 15, 150
 	for seed := range uint64(histories) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		table := &Memory{}
 		foreign := []Flow{
-			flow("192.0.2.99:30000", "192.0.2.99:30000"), // a nodePort's number elsewhere
+			flow("192.0.2.99:30000", "192.0.2.99:30000"), // the port number of a NodePort at another machine
 			flow("192.0.2.99:30001", "10.1.0.1:53"),
-			flow("192.0.2.1:40000", "10.8.0.1:80"), // someone's host port
+			flow("192.0.2.1:40000", "10.8.0.1:80"), // a host port
 			flow("8.8.8.8:53", "8.8.8.8:53"),
 		}
 		table.Add(foreign...)
@@ -226,7 +225,7 @@ func sortedFrontends(rules map[Frontend]Endpoints) []Frontend {
 	return list
 }
 
-// What is recalled counts as former until a Clean succeeds, and only where nothing serves the frontend.
+// Recalled endpoints count as former ones until a Clean succeeds, and only if no endpoint serves the frontend.
 func TestRecall(t *testing.T) {
 	table := &Memory{}
 	c, err := NewCleaner(Options{Table: table, Family: corev1.IPv4Protocol})
@@ -236,14 +235,14 @@ func TestRecall(t *testing.T) {
 	clean(t, c, Pass{})
 	c.Recall(frontend("10.96.0.10:53"), nil)
 	if c.Pending() {
-		t.Error("a frontend that led nowhere is a reason to look")
+		t.Error("a recalled frontend without endpoints made a Clean necessary")
 	}
 	c.Set(frontend("10.96.0.11:53"), NewEndpoints(ap("10.1.0.2:53")))
 	c.Recall(frontend("10.96.0.10:53"), NewEndpoints(ap("10.1.0.1:53")))
 	c.Recall(frontend("10.96.0.10:53"), NewEndpoints(ap("10.1.0.2:53")))
 	c.Recall(frontend("10.96.0.11:53"), NewEndpoints(ap("10.1.0.1:53"), ap("10.1.0.2:53")))
 	table.Add(
-		flow("10.96.0.10:53", "10.1.0.1:53"), flow("10.96.0.10:53", "10.1.0.2:53"), flow("10.96.0.11:53", "10.1.0.1:53"), // go
+		flow("10.96.0.10:53", "10.1.0.1:53"), flow("10.96.0.10:53", "10.1.0.2:53"), flow("10.96.0.11:53", "10.1.0.1:53"), // these three are deleted
 		flow("10.96.0.10:53", "10.1.0.3:53"), flow("10.96.0.11:53", "10.1.0.2:53"),
 	)
 	table.Fail(errors.New("no memory"))

@@ -14,32 +14,27 @@ import (
 )
 
 const (
-	// passes is how often a walk that the kernel interrupted is made before it
-	// is reported as failed. Each one deletes what it sees, so that repeating
-	// only helps.
+	// passes is how often an interrupted walk is repeated before it is reported as failed. Each walk deletes what it
+	// visits, so a repetition never does harm.
 	passes = 5
 
-	// replyTimeoutSeconds bounds the wait for one answer of the kernel, which
-	// takes microseconds to milliseconds.
+	// replyTimeoutSeconds bounds the wait for one reply of the kernel, which takes microseconds to milliseconds.
 	replyTimeoutSeconds = 60
 
 	subsystem = unix.NFNL_SUBSYS_CTNETLINK << 8
 )
 
-// Kernel is the conntrack table of a network namespace, through ctnetlink. It
-// needs CAP_NET_ADMIN there.
+// Kernel is the conntrack table of a network namespace, over ctnetlink. It needs CAP_NET_ADMIN there.
 type Kernel struct {
 	ns netns.NsHandle
 }
 
-// NewKernel returns the table of the namespace ns; with netns.None() that of
-// the calling thread at each call. The handle stays the caller's and must stay
-// open.
+// NewKernel returns the table of namespace ns. With netns.None(), each call uses the namespace of the calling thread.
+// The caller keeps ownership of the handle and must keep it open.
 func NewKernel(ns netns.NsHandle) *Kernel { return &Kernel{ns: ns} }
 
-// DeleteUDP implements Table. A walk that the kernel reports as interrupted
-// (the table was resized, a signal came) is repeated a few times; Visited then
-// counts the last walk, Deleted all of them. Stale must not use the table.
+// DeleteUDP implements Table. It repeats a walk that the kernel reports as interrupted (the table was resized, a signal
+// came) a few times. Visited then counts the last walk, Deleted all of them. stale must not use the table.
 func (k *Kernel) DeleteUDP(ctx context.Context, family corev1.IPFamily, stale func(Flow) bool) (Pass, error) {
 	var total Pass
 	for n := 1; ; n++ {
@@ -52,7 +47,7 @@ func (k *Kernel) DeleteUDP(ctx context.Context, family corev1.IPFamily, stale fu
 	}
 }
 
-// LocalAddrs returns the addresses of the namespace's interfaces, loopback included, family by family.
+// LocalAddrs returns the addresses of the namespace's interfaces, including loopback, ordered by family.
 func (k *Kernel) LocalAddrs(families ...corev1.IPFamily) ([]netip.Addr, error) {
 	h, err := netlink.NewHandleAt(k.ns, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -74,9 +69,8 @@ func (k *Kernel) LocalAddrs(families ...corev1.IPFamily) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// walk lists the UDP entries once. Entries are deleted while the list goes on,
-// over a second socket: the kernel holds no lock between two parts of a list
-// and keeps its place in it by reference.
+// walk lists the UDP entries once and deletes stale ones meanwhile over a second socket. That is safe: the kernel holds
+// no lock between two parts of a dump, and keeps its position by reference.
 func (k *Kernel) walk(ctx context.Context, family corev1.IPFamily, stale func(Flow) bool) (Pass, error) {
 	list, err := k.open()
 	if err != nil {
@@ -91,7 +85,7 @@ func (k *Kernel) walk(ctx context.Context, family corev1.IPFamily, stale func(Fl
 
 	var (
 		pass     Pass
-		firstErr error // of entries: one that fails does not spare the others
+		firstErr error // of entries: an error does not stop the walk
 		e        entry
 	)
 	req := newRequest(list, family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
@@ -101,7 +95,7 @@ func (k *Kernel) walk(ctx context.Context, family corev1.IPFamily, stale func(Fl
 			firstErr = first(firstErr, err)
 			return true
 		}
-		if e.proto != protoUDP { // a kernel that does not filter
+		if e.proto != protoUDP { // this kernel does not filter the dump
 			return true
 		}
 		pass.Visited++
@@ -120,7 +114,7 @@ func (k *Kernel) walk(ctx context.Context, family corev1.IPFamily, stale func(Fl
 	return pass, errors.Join(ctx.Err(), err, firstErr)
 }
 
-// deleteEntry deletes one entry; one that is gone already is no error.
+// deleteEntry deletes one entry. An entry that is already gone is no error.
 func deleteEntry(socket *nl.SocketHandle, family corev1.IPFamily, e entry) (bool, error) {
 	req := newRequest(socket, family, nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK)
 	req.AddRawData(deleteKey(e.key))
@@ -152,7 +146,7 @@ func (k *Kernel) open() (*nl.SocketHandle, error) {
 	return &nl.SocketHandle{Socket: s}, nil
 }
 
-// newRequest starts a conntrack request over an open socket.
+// newRequest makes a conntrack request for an open socket.
 func newRequest(socket *nl.SocketHandle, family corev1.IPFamily, operation, flags int) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(subsystem|operation, flags)
 	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: socket}
@@ -167,8 +161,7 @@ func inetFamily(family corev1.IPFamily) int {
 	return unix.AF_INET
 }
 
-// interrupted reports whether a walk may have missed entries for no lasting
-// reason.
+// interrupted reports whether a walk may have missed entries for a temporary reason.
 func interrupted(err error) bool {
 	return errors.Is(err, nl.ErrDumpInterrupted) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENOBUFS)
 }

@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// namespace makes a network namespace of its own for the test. The thread that
-// made it is thrown away, so that no other test ever runs in it.
+// namespace makes a network namespace for the test. Its thread ends with the goroutine, so that no other test runs
+// there.
 func namespace(t testing.TB) netns.NsHandle {
 	t.Helper()
 	type made struct {
@@ -39,7 +39,7 @@ func namespace(t testing.TB) netns.NsHandle {
 	return m.ns
 }
 
-// insert puts entries into the namespace's table; DNAT is what the reply says.
+// insert adds entries to the namespace's table. The reply tuple contains the DNAT.
 func insert(t testing.TB, ns netns.NsHandle, proto uint8, flows ...Flow) {
 	t.Helper()
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_NETFILTER)
@@ -68,8 +68,8 @@ func insert(t testing.TB, ns netns.NsHandle, proto uint8, flows ...Flow) {
 	}
 }
 
-// listed counts the namespace's entries of a family, by what netlink's own
-// conntrack code says, as "protocol destination>endpoint".
+// listed counts the namespace's entries of a family by "protocol destination>endpoint". It uses the conntrack code of
+// package netlink.
 func listed(t testing.TB, ns netns.NsHandle, family netlink.InetFamily) map[string]int {
 	t.Helper()
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_NETFILTER)
@@ -93,7 +93,7 @@ func TestKernelDeletesStaleEntriesOnly(t *testing.T) {
 	insert(t, ns, unix.IPPROTO_UDP,
 		flow("10.96.0.10:53", "10.1.0.1:53"),
 		flow("10.96.0.11:53", "10.1.0.9:53"), // endpoint left
-		flow("10.96.0.12:53", "10.1.0.2:53"), // no endpoints any more
+		flow("10.96.0.12:53", "10.1.0.2:53"), // the Service has no endpoints
 		flow("192.0.2.99:30053", "192.0.2.99:30053"))
 	insert(t, ns, unix.IPPROTO_TCP, flow("10.96.0.11:53", "10.1.0.9:53"))
 	insert(t, ns, unix.IPPROTO_UDP,
@@ -135,8 +135,7 @@ func TestKernelDeletesStaleEntriesOnly(t *testing.T) {
 	}
 }
 
-// TestKernelLargeTable has enough entries for a list of many parts, of which
-// every third is deleted while the list goes on.
+// TestKernelLargeTable has enough entries for a dump of many parts. Every third entry is deleted during the dump.
 func TestKernelLargeTable(t *testing.T) {
 	const entries = 6000
 	ns := namespace(t)

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Memory is a conntrack table without a kernel, for simulated nodes. Its zero
-// value is empty and ready. It is safe for use by several goroutines.
+// Memory is a conntrack table without a kernel, for simulated nodes. Its zero value is empty and ready. It is safe for
+// concurrent use.
 type Memory struct {
 	mu    sync.Mutex
 	flows []Flow
@@ -23,7 +23,7 @@ func (m *Memory) Add(flows ...Flow) {
 	m.flows = append(m.flows, flows...)
 }
 
-// Flows returns the flows there are, in the order in which they were added.
+// Flows returns all flows in the order in which they were added.
 func (m *Memory) Flows() []Flow {
 	m.mu.Lock()
 	defer m.mu.Unlock()

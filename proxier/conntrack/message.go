@@ -1,15 +1,17 @@
 package conntrack
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
+
+	"synclab/proxier/kernel/attr"
 )
 
-// The attributes of ctnetlink that matter here, from the kernel's
-// include/uapi/linux/netfilter/nfnetlink_conntrack.h. Values inside them are
-// big-endian unless noted.
+// The ctnetlink attributes in use, from the kernel's include/uapi/linux/netfilter/nfnetlink_conntrack.h. Their values
+// are big-endian unless noted.
 const (
 	attrTupleOrig  = 1
 	attrTupleReply = 2
@@ -35,11 +37,7 @@ const (
 	// (net/netfilter/nf_internals.h): compare the protocol and nothing else.
 	filterByProtoNum = 1 << 3
 
-	nested   = 1 << 15
-	typeMask = 0x3fff // without the nested and the byte order flag
-
-	attrHeader = 4 // bytes: length and type
-	nfgenmsg   = 4 // bytes: family, version, resource id
+	nfgenmsg = 4 // bytes: family, version, resource id
 
 	protoUDP = 17
 )
@@ -50,43 +48,48 @@ var errShort = errors.New("attribute reaches beyond the message")
 type entry struct {
 	flow  Flow
 	proto uint8
-	// key holds the raw attributes that name the entry in a delete request:
-	// original tuple, zone, id. They point into the message.
+	// key holds the raw attributes that identify the entry in a delete request: original tuple, zone, id. They are
+	// slices of the message.
 	key [][]byte
 }
 
-// parseEntry reads the message of one entry, which starts with its nfgenmsg.
+// parseEntry reads the message of one entry. The message starts with its nfgenmsg.
 func parseEntry(msg []byte, e *entry) error {
 	*e = entry{key: e.key[:0]}
 	if len(msg) < nfgenmsg {
 		return fmt.Errorf("conntrack entry of %d bytes: %w", len(msg), errShort)
 	}
 	haveOrig := false
-	err := eachAttr(msg[nfgenmsg:], func(typ uint16, raw, value []byte) error {
-		switch typ {
+	var torn, bad error
+	for a := range attr.All(msg[nfgenmsg:], &torn) {
+		switch a.Type {
 		case attrTupleOrig:
 			haveOrig = true
-			e.key = append(e.key, raw)
-			return parseTuple(value, &e.flow.Src, &e.flow.Dst, &e.proto)
+			e.key = append(e.key, a.Raw)
+			bad = parseTuple(a.Value, &e.flow.Src, &e.flow.Dst, &e.proto)
 		case attrTupleReply:
 			var proto uint8
-			return parseTuple(value, &e.flow.ReplySrc, &e.flow.ReplyDst, &proto)
+			bad = parseTuple(a.Value, &e.flow.ReplySrc, &e.flow.ReplyDst, &proto)
 		case attrZone:
-			if len(value) < 2 {
-				return errShort
+			if len(a.Value) < 2 {
+				bad = errShort
+				break
 			}
-			e.key = append(e.key, raw)
-			e.flow.Zone = binary.BigEndian.Uint16(value)
+			e.key = append(e.key, a.Raw)
+			e.flow.Zone = binary.BigEndian.Uint16(a.Value)
 		case attrID:
-			if len(value) < 4 {
-				return errShort
+			if len(a.Value) < 4 {
+				bad = errShort
+				break
 			}
-			e.key = append(e.key, raw)
-			e.flow.ID = binary.BigEndian.Uint32(value)
+			e.key = append(e.key, a.Raw)
+			e.flow.ID = binary.BigEndian.Uint32(a.Value)
 		}
-		return nil
-	})
-	if err != nil {
+		if bad != nil {
+			break
+		}
+	}
+	if err := cmp.Or(bad, torn); err != nil {
 		return fmt.Errorf("conntrack entry: %w", err)
 	}
 	if !haveOrig {
@@ -97,78 +100,42 @@ func parseEntry(msg []byte, e *entry) error {
 }
 
 // parseTuple reads one direction of an entry.
-func parseTuple(tuple []byte, src, dst *netip.AddrPort, proto *uint8) error {
+func parseTuple(tuple []byte, src, dst *netip.AddrPort, proto *uint8) (err error) {
 	var srcAddr, dstAddr netip.Addr
 	var srcPort, dstPort uint16
-	err := eachAttr(tuple, func(typ uint16, _, value []byte) error {
-		switch typ {
-		case tupleIP:
-			return eachAttr(value, func(typ uint16, _, value []byte) error {
-				switch typ {
-				case ipV4Src, ipV6Src:
-					srcAddr, _ = netip.AddrFromSlice(value)
-				case ipV4Dst, ipV6Dst:
-					dstAddr, _ = netip.AddrFromSlice(value)
-				}
-				return nil
-			})
-		case tupleProto:
-			return eachAttr(value, func(typ uint16, _, value []byte) error {
-				switch {
-				case typ == protoNum && len(value) >= 1:
-					*proto = value[0]
-				case typ == protoSrcPort && len(value) >= 2:
-					srcPort = binary.BigEndian.Uint16(value)
-				case typ == protoDstPort && len(value) >= 2:
-					dstPort = binary.BigEndian.Uint16(value)
-				}
-				return nil
-			})
+	for part := range attr.All(tuple, &err) {
+		if part.Type != tupleIP && part.Type != tupleProto {
+			continue
 		}
-		return nil
-	})
+		for a := range attr.All(part.Value, &err) {
+			switch {
+			case part.Type == tupleIP && (a.Type == ipV4Src || a.Type == ipV6Src):
+				srcAddr, _ = netip.AddrFromSlice(a.Value)
+			case part.Type == tupleIP && (a.Type == ipV4Dst || a.Type == ipV6Dst):
+				dstAddr, _ = netip.AddrFromSlice(a.Value)
+			case part.Type == tupleProto && a.Type == protoNum && len(a.Value) >= 1:
+				*proto = a.Value[0]
+			case part.Type == tupleProto && a.Type == protoSrcPort && len(a.Value) >= 2:
+				srcPort = binary.BigEndian.Uint16(a.Value)
+			case part.Type == tupleProto && a.Type == protoDstPort && len(a.Value) >= 2:
+				dstPort = binary.BigEndian.Uint16(a.Value)
+			}
+		}
+	}
 	*src, *dst = netip.AddrPortFrom(srcAddr, srcPort), netip.AddrPortFrom(dstAddr, dstPort)
 	return err
 }
 
-// eachAttr calls visit with each netlink attribute in b: its type without
-// flags, the raw attribute without padding, and its value. Lengths and types of
-// netlink headers are in host byte order.
-func eachAttr(b []byte, visit func(typ uint16, raw, value []byte) error) error {
-	for len(b) >= attrHeader {
-		length := int(binary.NativeEndian.Uint16(b))
-		if length < attrHeader || length > len(b) {
-			return errShort
-		}
-		typ := binary.NativeEndian.Uint16(b[2:]) & typeMask
-		if err := visit(typ, b[:length], b[attrHeader:length]); err != nil {
-			return err
-		}
-		b = b[min(padded(length), len(b)):]
-	}
-	return nil
-}
-
-// appendAttr appends an attribute and its padding to b.
-func appendAttr(b []byte, typ uint16, value []byte) []byte {
-	b = binary.NativeEndian.AppendUint16(b, uint16(attrHeader+len(value)))
-	b = binary.NativeEndian.AppendUint16(b, typ)
-	b = append(b, value...)
-	return append(b, make([]byte, padded(len(value))-len(value))...)
-}
-
-// padded rounds a length up to netlink's alignment of 4 bytes.
-func padded(n int) int { return (n + 3) &^ 3 }
-
-// udpFilter is the body of a dump request for UDP entries only. A kernel older
-// than 5.8 does not know the filter attribute and sends all entries.
+// udpFilter is the body of a dump request for UDP entries only. Kernels before 5.8 ignore the filter attribute and send
+// all entries.
 func udpFilter() []byte {
-	proto := appendAttr(nil, protoNum, []byte{protoUDP})
-	tuple := appendAttr(nil, tupleProto|nested, proto)
-	flags := appendAttr(nil, filterOrigFlags, binary.NativeEndian.AppendUint32(nil, filterByProtoNum))
-	flags = appendAttr(flags, filterReplyFlags, binary.NativeEndian.AppendUint32(nil, 0))
-	body := appendAttr(nil, attrTupleOrig|nested, tuple)
-	return appendAttr(body, attrFilter|nested, flags)
+	body := attr.Nest(nil, attrTupleOrig, func(b []byte) []byte {
+		return attr.Nest(b, tupleProto, func(b []byte) []byte { return attr.Append(b, protoNum, []byte{protoUDP}) })
+	})
+	return attr.Nest(body, attrFilter, func(b []byte) []byte {
+		b = attr.Append(b, filterOrigFlags, binary.NativeEndian.AppendUint32(nil, filterByProtoNum))
+		return attr.Append(b, filterReplyFlags, binary.NativeEndian.AppendUint32(nil, 0))
+	})
 }
 
 // deleteKey is the body of a request to delete an entry.
@@ -176,7 +143,7 @@ func deleteKey(key [][]byte) []byte {
 	var body []byte
 	for _, raw := range key {
 		body = append(body, raw...)
-		body = append(body, make([]byte, padded(len(raw))-len(raw))...)
+		body = append(body, make([]byte, attr.Align(len(raw))-len(raw))...)
 	}
 	return body
 }

@@ -3,30 +3,33 @@ package conntrack
 import (
 	"encoding/binary"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"synclab/proxier/kernel/attr"
 )
 
-// message builds what the kernel sends for an entry, with an attribute in the
-// middle that nobody asked for.
+// message returns the kernel's message for an entry, with an attribute in the middle that parseEntry does not use.
 func message(f Flow, proto uint8) []byte {
 	tuple := func(typ uint16, f Flow) []byte {
 		srcType, dstType := uint16(ipV4Src), uint16(ipV4Dst)
 		if f.Src.Addr().Is6() {
 			srcType, dstType = ipV6Src, ipV6Dst
 		}
-		ip := appendAttr(nil, srcType, f.Src.Addr().AsSlice())
-		ip = appendAttr(ip, dstType, f.Dst.Addr().AsSlice())
-		l4 := appendAttr(nil, protoNum, []byte{proto})
-		l4 = appendAttr(l4, protoSrcPort, binary.BigEndian.AppendUint16(nil, f.Src.Port()))
-		l4 = appendAttr(l4, protoDstPort, binary.BigEndian.AppendUint16(nil, f.Dst.Port()))
-		body := appendAttr(nil, tupleIP|nested, ip)
-		return appendAttr(nil, typ|nested, appendAttr(body, tupleProto|nested, l4))
+		ip := attr.Append(nil, srcType, f.Src.Addr().AsSlice())
+		ip = attr.Append(ip, dstType, f.Dst.Addr().AsSlice())
+		l4 := attr.Append(nil, protoNum, []byte{proto})
+		l4 = attr.Append(l4, protoSrcPort, binary.BigEndian.AppendUint16(nil, f.Src.Port()))
+		l4 = attr.Append(l4, protoDstPort, binary.BigEndian.AppendUint16(nil, f.Dst.Port()))
+		body := attr.Append(nil, tupleIP|unix.NLA_F_NESTED, ip)
+		return attr.Append(nil, typ|unix.NLA_F_NESTED, attr.Append(body, tupleProto|unix.NLA_F_NESTED, l4))
 	}
 	msg := []byte{2, 0, 0, 0}
 	msg = append(msg, tuple(attrTupleOrig, f)...)
-	msg = appendAttr(msg, 3, []byte{0, 0, 0, 8}) // status
+	msg = attr.Append(msg, 3, []byte{0, 0, 0, 8}) // status
 	msg = append(msg, tuple(attrTupleReply, Flow{Src: f.ReplySrc, Dst: f.ReplyDst})...)
-	msg = appendAttr(msg, attrZone, binary.BigEndian.AppendUint16(nil, f.Zone))
-	return appendAttr(msg, attrID, binary.BigEndian.AppendUint32(nil, f.ID))
+	msg = attr.Append(msg, attrZone, binary.BigEndian.AppendUint16(nil, f.Zone))
+	return attr.Append(msg, attrID, binary.BigEndian.AppendUint32(nil, f.ID))
 }
 
 func TestParseEntry(t *testing.T) {
@@ -42,7 +45,7 @@ func TestParseEntry(t *testing.T) {
 		if e.flow != want || e.proto != protoUDP || len(e.key) != 3 {
 			t.Errorf("parsed %+v, protocol %d, %d keys; want %+v, 17, 3", e.flow, e.proto, len(e.key), want)
 		}
-		// What names the entry must be readable as the same entry again.
+		// The delete key must parse as the same entry.
 		var again entry
 		if err := parseEntry(append([]byte{2, 0, 0, 0}, deleteKey(e.key)...), &again); err != nil {
 			t.Fatal(err)

@@ -5,27 +5,25 @@ import (
 	"slices"
 )
 
-// Frontend is one place at which a UDP Service is reached.
+// Frontend is one address and port of a UDP Service, or one NodePort.
 type Frontend struct {
-	// Addr is a clusterIP, an external IP or a load balancer address, never an
-	// IPv4 address mapped into IPv6. The zero Addr makes the frontend a
-	// nodePort: Port at every address of the node that takes nodePorts.
+	// Addr is a cluster IP, an external IP or a load balancer address, never an IPv4-mapped IPv6 address. With the zero
+	// Addr, the frontend is a NodePort: Port at every address of the node that takes NodePorts.
 	Addr netip.Addr
 	Port uint16
 }
 
-// NodePort returns the frontend of a nodePort.
+// NodePort returns the frontend of a NodePort.
 func NodePort(port uint16) Frontend { return Frontend{Port: port} }
 
-// IsNodePort reports whether the frontend has no address of its own.
+// IsNodePort reports whether the frontend is a NodePort, without an address.
 func (f Frontend) IsNodePort() bool { return !f.Addr.IsValid() }
 
-// Endpoints is a set of endpoint addresses and ports: sorted, each once. The
-// frontends of one Service port can share it; it is not changed after
-// NewEndpoints.
+// Endpoints is a set of endpoint addresses and ports, sorted, without duplicates. The frontends of one Service port can
+// share it. It is immutable after NewEndpoints.
 type Endpoints []netip.AddrPort
 
-// NewEndpoints makes a set from addresses in any order.
+// NewEndpoints returns the set of addrs, which may be in any order.
 func NewEndpoints(addrs ...netip.AddrPort) Endpoints {
 	set := slices.Clone(addrs)
 	slices.SortFunc(set, netip.AddrPort.Compare)
@@ -48,49 +46,39 @@ func (e Endpoints) containsAll(other Endpoints) bool {
 	return true
 }
 
-// Flow is one UDP conntrack entry: the tuple of its original direction and the
-// one expected of replies. After DNAT the source of the reply is the endpoint;
-// without, it is the original destination.
+// Flow is one UDP conntrack entry: the tuple of its original direction and the expected tuple of replies. With DNAT,
+// the reply's source is the endpoint; without, it is the original destination.
 type Flow struct {
 	Src, Dst           netip.AddrPort
 	ReplySrc, ReplyDst netip.AddrPort
-	// Zone is the conntrack zone; 0 unless someone set another one.
+	// Zone is the conntrack zone; 0 is the default zone.
 	Zone uint16
-	// ID is the kernel's id of the entry: it keeps a deletion from hitting a
-	// newer entry with the same tuple. 0 when not known.
+	// ID is the kernel's id of the entry; 0: unknown. With it, a deletion cannot hit a newer entry with the same tuple.
 	ID uint32
 }
 
-// Redirected reports whether DNAT gave the flow another destination.
+// Redirected reports whether the flow has DNAT.
 func (f Flow) Redirected() bool { return f.ReplySrc != f.Dst }
 
-// Expectation says where UDP flows should go.
+// Expectation describes where UDP flows may go.
 type Expectation struct {
-	// Serving maps each frontend to the endpoints that may have its flows: the
-	// ready ones and the terminating ones that still serve. An empty set means
-	// a frontend that refuses.
+	// Serving maps each frontend to the endpoints that may have its flows: ready ones, and terminating ones that still
+	// serve. A frontend with an empty set refuses packets.
 	Serving map[Frontend]Endpoints
-	// Gone maps frontends that no longer exist to the endpoints they led to. A
-	// frontend that is in Serving as well is judged by Serving.
+	// Gone maps former frontends to their former endpoints. For a frontend in both maps, Serving decides.
 	Gone map[Frontend]Endpoints
-	// Local reports whether an address of this node takes nodePorts. Without
-	// it, nodePorts judge no flow.
+	// Local reports whether an address of this node takes NodePorts. If nil, no flow is matched with a NodePort.
 	Local func(netip.Addr) bool
 }
 
-// Stale reports whether a flow has to go, so that its next packet meets the
-// rules again:
-//
-//   - its destination is a frontend, and its endpoint is not one of those that
-//     serve it (or it never was given an endpoint);
-//   - or its destination was a frontend, and its endpoint is one that the
-//     frontend led to. A flow to the same address that something else redirects,
-//     or nobody, stays.
+// Stale reports whether a flow must be deleted, so that its next packet meets the rules again. Its endpoint does not
+// serve its frontend, or its frontend is gone and the flow goes to one of the former endpoints. See
+// docs/design/conntrack.md.
 func (x Expectation) Stale(f Flow) bool {
 	exact := Frontend{Addr: f.Dst.Addr(), Port: f.Dst.Port()}
 	nodePort := NodePort(f.Dst.Port())
 
-	// The order is that of the rules: addresses first, nodePorts last.
+	// The order is that of the rules: addresses first, NodePorts last.
 	if serving, ok := x.Serving[exact]; ok {
 		return !serving.Contains(f.ReplySrc)
 	}
@@ -112,8 +100,7 @@ func (x Expectation) Stale(f Flow) bool {
 	return false
 }
 
-// NodeLocal returns an Expectation.Local for a node: addrs are its addresses
-// that take nodePorts, loopback says whether 127.0.0.0/8 takes them too
+// NodeLocal returns an Expectation.Local. addrs are the node's addresses that take NodePorts. loopback adds 127.0.0.0/8
 // (kube-proxy's iptables.localhostNodePorts; IPv4 only, as in the kernel).
 func NodeLocal(addrs []netip.Addr, loopback bool) func(netip.Addr) bool {
 	set := make(map[netip.Addr]struct{}, len(addrs))

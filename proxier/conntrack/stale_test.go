@@ -7,7 +7,7 @@ import (
 
 func ap(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 
-// flow makes a flow from a client to dst that endpoint answers.
+// flow returns a flow from a client to dst that endpoint answers.
 func flow(dst, endpoint string) Flow {
 	client := ap("10.0.9.9:5000")
 	return Flow{Src: client, Dst: ap(dst), ReplySrc: ap(endpoint), ReplyDst: client}
@@ -31,7 +31,7 @@ func TestStale(t *testing.T) {
 			frontend("10.96.0.12:53"):     NewEndpoints(ap("10.1.0.4:53")),
 			frontend("198.51.100.1:1000"): NewEndpoints(ap("10.1.0.4:53")), // came back with another endpoint
 			NodePort(30055):               NewEndpoints(ap("10.1.0.4:53")),
-			frontend("192.0.2.1:30053"):   NewEndpoints(ap("10.1.0.1:53")), // an external IP that a nodePort now serves
+			frontend("192.0.2.1:30053"):   NewEndpoints(ap("10.1.0.1:53")), // a former external IP at the port of a NodePort
 			NodePort(30099):               NewEndpoints(ap("10.1.0.3:53")),
 		},
 		Local: NodeLocal([]netip.Addr{netip.MustParseAddr("192.0.2.1")}, true),
@@ -76,7 +76,7 @@ func TestStale(t *testing.T) {
 	}
 	want.Local = nil
 	if want.Stale(flow("192.0.2.1:30053", "10.1.0.9:53")) {
-		t.Error("a nodePort judged a flow although nobody said which addresses are local")
+		t.Error("a flow was matched with a NodePort although the local addresses are unknown")
 	}
 }
 

@@ -14,27 +14,26 @@ import (
 )
 
 const (
-	// maxCap is where kube-proxy stops raising nf_conntrack_max by itself.
+	// maxCap is the size above which kube-proxy does not raise nf_conntrack_max by itself.
 	maxCap = 1 << 20
 
-	// bucketShare: the kernel's own ratio of entries to hash buckets is between
-	// 1 and 8; kube-proxy asks for a bucket per 4 entries.
+	// bucketShare is the number of entries per hash bucket that kube-proxy configures. The kernel's ratio is between 1
+	// and 8.
 	bucketShare = 4
 
 	netfilterDir = "proc/sys/net/netfilter"
 	hashsizePath = "sys/module/nf_conntrack/parameters/hashsize"
 )
 
-// Limits is kube-proxy's conntrack configuration. In each field 0 leaves the
-// kernel's value alone.
+// Limits is kube-proxy's conntrack configuration. In each field, 0 keeps the kernel's value.
 type Limits struct {
-	// MaxPerCore entries for each of Cores; at least Min, at most 1,048,576
-	// unless Min is more. MaxPerCore 0 leaves the size of the table alone.
+	// MaxPerCore is the number of entries for each of Cores. The table size is at least Min and at most 1,048,576,
+	// unless Min is more. With MaxPerCore 0 the size is not set.
 	MaxPerCore, Min, Cores int
 
 	// TCPEstablished and TCPCloseWait are timeouts, in whole seconds.
 	TCPEstablished, TCPCloseWait time.Duration
-	// TCPBeLiberal keeps packets outside the window from counting as INVALID.
+	// TCPBeLiberal keeps packets outside the TCP window from counting as INVALID.
 	TCPBeLiberal bool
 	// UDP and UDPStream are the timeouts of flows without and with replies.
 	UDP, UDPStream time.Duration
@@ -45,17 +44,15 @@ type Sysctl struct {
 	// Path below the root directory, "proc/sys/net/netfilter/...".
 	Path  string
 	Value int
-	// AtLeast: a larger value that is there already stays.
+	// AtLeast: a larger current value stays.
 	AtLeast bool
-	// Machine: the setting is that of the whole machine, not of a network
-	// namespace. The kernel shows nf_conntrack_max in each namespace but lets
-	// only the first one write it, and hashsize is a module parameter that any
-	// root may write: a lab must not.
+	// Machine: the setting belongs to the whole machine, not to a network namespace. The kernel shows nf_conntrack_max
+	// in each namespace but lets only the first one write it. hashsize is a module parameter that any root may write; a
+	// lab must not.
 	Machine bool
 }
 
-// Sysctls returns the settings that l asks for, in the order in which they are
-// to be made.
+// Sysctls returns the settings for l, in the order in which to write them.
 func Sysctls(l Limits) []Sysctl {
 	var list []Sysctl
 	if size := l.tableSize(); size > 0 {
@@ -82,7 +79,7 @@ func Sysctls(l Limits) []Sysctl {
 	return list
 }
 
-// tableSize is the wanted nf_conntrack_max; 0 leaves it alone.
+// tableSize returns the value for nf_conntrack_max; 0: do not set it.
 func (l Limits) tableSize() int {
 	if l.MaxPerCore <= 0 {
 		return 0
@@ -90,30 +87,28 @@ func (l Limits) tableSize() int {
 	return max(min(l.MaxPerCore*l.Cores, maxCap), l.Min)
 }
 
-// Setting is what became of one Sysctl.
+// Setting is the result of writing one Sysctl.
 type Setting struct {
 	Sysctl
-	// Before is the value found; 0 when it could not be read.
+	// Before is the value before the write; 0 if it could not be read.
 	Before int
-	// Written says that the value was changed.
+	// Written: the value was changed.
 	Written bool
-	// Note says why a setting that was wanted was not made; empty otherwise.
+	// Note explains why the setting was not written; empty otherwise.
 	Note string
 }
 
-// ApplyOptions of Apply.
+// ApplyOptions configures Apply.
 type ApplyOptions struct {
-	// Root is the directory that holds proc and sys; "/" when empty.
+	// Root is the directory that contains proc and sys; "/" when empty.
 	Root string
-	// Machine allows settings of the whole machine. Without it they are noted
-	// and left.
+	// Machine allows machine-wide settings. Otherwise they are noted and skipped.
 	Machine bool
 }
 
-// Apply makes the settings, in the network namespace of the calling thread. A
-// setting that cannot be written here (read-only in a namespace, or a kernel
-// without it) is noted and skipped: the proxier works without. Other failures
-// are returned, after all settings were tried.
+// Apply writes the settings in the network namespace of the calling thread. A setting that cannot be written here
+// (read-only in a namespace, or missing in this kernel) is noted and skipped: the proxier works without it. Apply tries
+// all settings and then returns other failures.
 func Apply(list []Sysctl, opts ApplyOptions) ([]Setting, error) {
 	var settings []Setting
 	var errs []error
@@ -131,10 +126,10 @@ func applyOne(s Sysctl, root string, machine bool) (Setting, error) {
 	text, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		setting.Note = "this kernel does not have it"
+		setting.Note = "this kernel does not have the setting"
 		return setting, nil
 	case readOnly(err):
-		setting.Note = "not to be read here: " + err.Error()
+		setting.Note = "not readable in this namespace: " + err.Error()
 		return setting, nil
 	case err != nil:
 		return setting, fmt.Errorf("read sysctl: %w", err)
@@ -146,10 +141,10 @@ func applyOne(s Sysctl, root string, machine bool) (Setting, error) {
 	case setting.Before == s.Value || s.AtLeast && setting.Before > s.Value:
 		return setting, nil
 	case s.Machine && !machine:
-		setting.Note = "left alone: it belongs to the whole machine"
+		setting.Note = "not written: the setting is machine-wide"
 		return setting, nil
 	}
-	// Not os.WriteFile, which would create a file that is missing.
+	// os.WriteFile would create a missing file.
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {
 		_, err = f.WriteString(strconv.Itoa(s.Value))
@@ -160,15 +155,14 @@ func applyOne(s Sysctl, root string, machine bool) (Setting, error) {
 		setting.Written = true
 		return setting, nil
 	case readOnly(err):
-		setting.Note = fmt.Sprintf("read-only here: %v", err)
+		setting.Note = fmt.Sprintf("not writable in this namespace: %v", err)
 		return setting, nil
 	}
-	return setting, fmt.Errorf("write sysctl %d: %w", s.Value, err)
+	return setting, fmt.Errorf("write %d to sysctl: %w", s.Value, err)
 }
 
-// readOnly reports whether a write failed because the namespace or the mount
-// does not allow it: EACCES and EPERM for a sysctl of another namespace, EROFS
-// for a container's /proc/sys.
+// readOnly reports whether the namespace or the mount does not allow an access: EACCES and EPERM for a sysctl of
+// another namespace, EROFS for a container's /proc/sys.
 func readOnly(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }

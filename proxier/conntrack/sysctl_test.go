@@ -14,11 +14,11 @@ func TestTableSize(t *testing.T) {
 	for _, tt := range []struct {
 		perCore, least, cores, want int
 	}{
-		{32768, 131072, 2, 131072},    // the floor
+		{32768, 131072, 2, 131072},    // the minimum
 		{32768, 131072, 8, 262144},    // by cores
-		{32768, 131072, 128, 1 << 20}, // the cap
+		{32768, 131072, 128, 1 << 20}, // the maximum
 		{32768, 2 << 20, 128, 2 << 20},
-		{0, 131072, 8, 0}, // leave it alone
+		{0, 131072, 8, 0}, // not set
 	} {
 		got := Limits{MaxPerCore: tt.perCore, Min: tt.least, Cores: tt.cores}.tableSize()
 		if got != tt.want {
@@ -44,7 +44,7 @@ func TestSysctls(t *testing.T) {
 		t.Errorf("sysctls (-want +got):\n%s", diff)
 	}
 	if got := Sysctls(Limits{}); len(got) != 0 {
-		t.Errorf("no limits ask for %v", got)
+		t.Errorf("without limits there are settings: %v", got)
 	}
 }
 
@@ -78,11 +78,11 @@ func TestApply(t *testing.T) {
 		t.Errorf("a setting that is no number: error %v", err)
 	}
 	want := []Setting{
-		{Sysctl: list[0], Before: 1000, Note: "left alone: it belongs to the whole machine"},
+		{Sysctl: list[0], Before: 1000, Note: "not written: the setting is machine-wide"},
 		{Sysctl: list[1], Before: 500},
 		{Sysctl: list[2], Before: 77, Written: true},
 		{Sysctl: list[3], Before: 5},
-		{Sysctl: list[4], Note: "this kernel does not have it"},
+		{Sysctl: list[4], Note: "this kernel does not have the setting"},
 		{Sysctl: list[5]},
 	}
 	if diff := cmp.Diff(want, settings); diff != "" {

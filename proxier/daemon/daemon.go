@@ -22,21 +22,21 @@ import (
 	"synclab/proxier/conntrack"
 )
 
-// Options of Run.
+// Options configures Run.
 type Options struct {
 	// Client of the API server.
 	Client kubernetes.Interface
-	// Proxier is what the proxier is made with. Run sets what it learns from the Node (NodeIPs, PodCIDRs), OnSync and, where
-	// they are nil, Registry, Conntrack and Addresses. NodeName is the node's name, as in the API.
+	// Proxier are the proxier's options. NodeName is the node's name in the API. Run sets NodeIPs and PodCIDRs from the
+	// Node, and OnSync. It sets Registry, Conntrack and Addresses where they are nil.
 	Proxier proxier.Options
-	// SyncLog takes a line for each sync, see proxier.SyncLog; nil: none. If it cannot be written any more, Run ends.
+	// SyncLog receives a line for each sync, see proxier.SyncLog; nil: none. If a write fails, Run ends.
 	SyncLog io.Writer
-	// KeepMemory: what only the first full sync needed is not given back to the system.
+	// KeepMemory: do not return the memory of the first full sync to the system.
 	KeepMemory bool
-	// NodeWait is how long to wait for the Node to have addresses. Default 30 s, as kube-proxy.
+	// NodeWait is how long to wait until the Node has addresses. Default 30 s, as kube-proxy.
 	NodeWait time.Duration
-	// PodCIDRWait is how much longer to wait for its podCIDRs, where detect-local mode NodeCIDR needs them. Default 5 min, as
-	// kube-proxy.
+	// PodCIDRWait is how much longer to wait for the Node's podCIDRs, if detect-local mode NodeCIDR needs them. Default
+	// 5 min, as kube-proxy.
 	PodCIDRWait time.Duration
 	// Listen opens the listeners for metrics and health. nil: net.Listen.
 	Listen func(network, address string) (net.Listener, error)
@@ -50,7 +50,7 @@ func (o *Options) setDefaults() {
 		o.Proxier.Clock = clock.RealClock{}
 	}
 	if len(o.Proxier.Families) == 0 {
-		o.Proxier.Families = []corev1.IPFamily{corev1.IPv4Protocol} // the default there, which Addresses needs here
+		o.Proxier.Families = []corev1.IPFamily{corev1.IPv4Protocol} // the proxier's default, which Addresses needs here
 	}
 	if o.NodeWait == 0 {
 		o.NodeWait = 30 * time.Second
@@ -63,7 +63,7 @@ func (o *Options) setDefaults() {
 	}
 	if o.Proxier.Registry == nil {
 		o.Proxier.Registry = prometheus.NewRegistry()
-		// Also kube-proxy tells of its own memory and CPU time under these names.
+		// kube-proxy also reports its memory and CPU time under these names.
 		o.Proxier.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	if o.Proxier.Conntrack == nil {
@@ -94,7 +94,7 @@ func Run(ctx context.Context, o Options) error {
 func (o *Options) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	factory := o.informers()
 	defer factory.Shutdown()
-	ctx, cancel := context.WithCancel(ctx) // before Shutdown, which waits for the informers
+	ctx, cancel := context.WithCancel(ctx) // cancel before Shutdown, which waits for the informers
 	defer cancel()
 	found, err := o.findNode(ctx, factory, fail)
 	if err != nil {
@@ -109,7 +109,7 @@ func (o *Options) run(ctx context.Context, fail context.CancelCauseFunc) error {
 		log, first := proxier.NewSyncLog(o.SyncLog), o.Proxier.OnSync
 		o.Proxier.OnSync = func(s proxier.Sync) {
 			if err := log.Append(s); err != nil {
-				fail(err) // whoever measures would take the silence for idleness
+				fail(err) // a reader of the log would take the silence for idleness
 			}
 			first(s)
 		}
@@ -127,7 +127,7 @@ func (o *Options) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	if err := p.Watch(ctx, factory); err != nil {
 		return err
 	}
-	klog.InfoS("Services and EndpointSlices are known, syncing begins", "node", o.Proxier.NodeName, "nodeIPs", o.Proxier.NodeIPs)
+	klog.InfoS("Services and EndpointSlices are listed, syncing starts", "node", o.Proxier.NodeName, "nodeIPs", o.Proxier.NodeIPs)
 	if err := p.Run(ctx); err != nil {
 		return fmt.Errorf("proxier: %w", err)
 	}

@@ -56,12 +56,12 @@ func slice(service, address string) *discoveryv1.EndpointSlice {
 	}
 }
 
-// running is a daemon without a kernel.
+// running is a daemon on tables in memory.
 type running struct {
 	model *iptables.Model
 	syncs chan proxier.SyncRecord
 	stop  func() error
-	// addresses that it serves at, one each for metrics and health.
+	// addresses are those of the two listeners, for metrics and for health.
 	addresses <-chan net.Addr
 }
 
@@ -135,7 +135,7 @@ func TestRunFromAPI(t *testing.T) {
 			"/metrics":   `kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv4"} 1`,
 		} {
 			if body := get(t, "http://"+address+path); !strings.Contains(body, want) {
-				t.Errorf("%s lacks %s:\n%s", path, want, body)
+				t.Errorf("%s does not contain %s:\n%s", path, want, body)
 			}
 		}
 		if body := get(t, "http://"+address+"/metrics"); !strings.Contains(body, "process_cpu_seconds_total") {
@@ -146,7 +146,7 @@ func TestRunFromAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rules := r.rules(t); !strings.Contains(rules, "10.128.0.1") {
-		t.Error("the rules went with the process")
+		t.Error("the rules were removed when the process ended")
 	}
 }
 
@@ -164,7 +164,7 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-// What the API server is asked for is what kube-proxy asks for: the server selects, and sends no more than that.
+// The proxier requests the same objects from the API server as kube-proxy, by the same selectors.
 func TestSelectors(t *testing.T) {
 	client := fake.NewClientset(node("node-1", nil, "192.0.2.1"))
 	type asked struct{ labels, fields string }
@@ -187,11 +187,11 @@ func TestSelectors(t *testing.T) {
 		"endpointslices": {"!service.kubernetes.io/headless", ""},
 	}
 	if diff := cmp.Diff(want, lists, cmp.AllowUnexported(asked{})); diff != "" {
-		t.Errorf("asked for (-want +got):\n%s", diff)
+		t.Errorf("requested objects (-want +got):\n%s", diff)
 	}
 }
 
-// findNode with a fake clock, and what it found.
+// findNode runs Options.findNode with a fake clock, and returns channels for its result.
 func findNode(t *testing.T, client *fake.Clientset, mode string) (*clocktesting.FakeClock, <-chan nodeState, <-chan error) {
 	cfg := config.New()
 	if mode != "" {
@@ -214,7 +214,7 @@ func findNode(t *testing.T, client *fake.Clientset, mode string) (*clocktesting.
 	return clk, found, failed
 }
 
-// waiters blocks until something waits for the clock.
+// waiters returns when a goroutine waits for the clock.
 func waiters(clk *clocktesting.FakeClock) {
 	for !clk.HasWaiters() {
 		time.Sleep(time.Millisecond)
@@ -243,7 +243,7 @@ func TestNodeNeverComes(t *testing.T) {
 	}
 }
 
-// Detect-local mode NodeCIDR is nothing without podCIDRs, and wrong with old ones.
+// Detect-local mode NodeCIDR does not work without podCIDRs, nor with old ones.
 func TestNodeCIDRs(t *testing.T) {
 	t.Run("never", func(t *testing.T) {
 		clk, _, failed := findNode(t, fake.NewClientset(node("node-1", nil, "192.0.2.1")), "NodeCIDR")
@@ -278,7 +278,7 @@ func TestBindAddress(t *testing.T) {
 	}
 }
 
-// An address that is taken is no reason not to proxy, unless the configuration says so.
+// The proxier runs although an address is in use, unless the configuration forbids that.
 func TestAddressInUse(t *testing.T) {
 	inUse := errors.New("address already in use")
 	client := fake.NewClientset(node("node-1", nil, "192.0.2.1"))
@@ -297,7 +297,7 @@ func TestAddressInUse(t *testing.T) {
 	}
 }
 
-// Who measures must not take a broken log for a proxier without syncs.
+// A reader of the log must not take a broken log for a proxier without syncs.
 func TestBrokenLog(t *testing.T) {
 	reader, writer := io.Pipe()
 	reader.Close()
@@ -311,7 +311,7 @@ func TestBrokenLog(t *testing.T) {
 	}
 }
 
-// Without families the addresses are those of the default family: nodePortAddresses are chosen among them.
+// Without families, the addresses are those of the default family. nodePortAddresses are selected from them.
 func TestAddressesByDefault(t *testing.T) {
 	o := Options{}
 	o.setDefaults()

@@ -8,12 +8,12 @@ import (
 	"synclab/proxier"
 )
 
-// gcPercent of Go's collector in a process that does nothing but proxy: the heap grows to half as much again as is in
-// use, not to twice as much. A node pays for a proxier's memory all the time, and for its CPU when something changes;
-// what is in use grows with the cluster, what a change leaves to collect does not.
+// gcPercent is GOGC for a process that only proxies: the heap grows to 1.5 times the live heap, not to 2 times. A node
+// pays for a proxier's memory all the time, and for its CPU only when something changes. The live heap grows with the
+// cluster; the garbage of a change does not.
 const gcPercent = 50
 
-// spareMemory sets the collector for the length of a Run, unless the environment has a wish of its own (GOGC).
+// spareMemory sets gcPercent for the duration of a Run, unless the environment sets GOGC.
 func spareMemory() (restore func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -22,13 +22,13 @@ func spareMemory() (restore func()) {
 	return func() { debug.SetGCPercent(before) }
 }
 
-// afterFirst gives back to the system what only the first list and the first full sync needed. The collector would
-// keep it for the next of their kind, which may never come.
+// afterFirst returns the memory of the first list and the first full sync to the system. The collector would keep it
+// for another full sync, which may never come.
 func afterFirst() func(proxier.Sync) {
 	var once sync.Once
 	return func(s proxier.Sync) {
 		if s.Kind == proxier.Full && s.Err == nil {
-			once.Do(func() { go debug.FreeOSMemory() }) // the next sync need not wait for it
+			once.Do(func() { go debug.FreeOSMemory() }) // so that the next sync need not wait
 		}
 	}
 }

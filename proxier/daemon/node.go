@@ -17,10 +17,10 @@ import (
 	"synclab/proxier/config"
 )
 
-// nodeState is what the proxier takes from its Node, once.
+// nodeState is the part of its Node that the proxier reads once.
 type nodeState struct {
 	exists   bool
-	ips      []netip.Addr // at most one a family, the main family first
+	ips      []netip.Addr // at most one per family, the main family first
 	podCIDRs []string
 }
 
@@ -31,11 +31,11 @@ type nodeWatch struct {
 	mu      sync.Mutex
 	now     nodeState
 	changed chan struct{}   // closed at the next change
-	used    *nodeState      // what the proxier was made with; nil until then
-	moved   func(err error) // called when podCIDRs are others than those used
+	used    *nodeState      // the state that the proxier was made with; nil before
+	moved   func(err error) // called when podCIDRs differ from the used ones
 }
 
-// findNode waits until the Node says what the proxier needs of it, for as long as kube-proxy waits.
+// findNode waits until the Node has what the proxier needs, for as long as kube-proxy waits.
 func (o *Options) findNode(ctx context.Context, factory informers.SharedInformerFactory, fail context.CancelCauseFunc) (nodeState, error) {
 	needsPodCIDRs := o.Proxier.Config.DetectLocalMode == config.LocalModeNodeCIDR
 	w := &nodeWatch{name: o.Proxier.NodeName, bindAddress: o.Proxier.Config.BindAddress, changed: make(chan struct{})}
@@ -44,11 +44,11 @@ func (o *Options) findNode(ctx context.Context, factory informers.SharedInformer
 	}
 	registration, err := factory.Core().V1().Nodes().Informer().AddEventHandler(w)
 	if err != nil {
-		return nodeState{}, fmt.Errorf("watching node %s: %w", o.Proxier.NodeName, err)
+		return nodeState{}, fmt.Errorf("watch node %s: %w", o.Proxier.NodeName, err)
 	}
 	factory.Start(ctx.Done())
 	if !cache.WaitFor(ctx, "", registration.HasSyncedChecker()) {
-		return nodeState{}, fmt.Errorf("waiting for node %s: %w", o.Proxier.NodeName, context.Cause(ctx))
+		return nodeState{}, fmt.Errorf("wait for node %s: %w", o.Proxier.NodeName, context.Cause(ctx))
 	}
 	hasIPs := func(s nodeState) bool { return s.exists && len(s.ips) > 0 }
 	if err := o.await(ctx, w, o.NodeWait, hasIPs); err != nil {
@@ -64,14 +64,14 @@ func (o *Options) findNode(ctx context.Context, factory informers.SharedInformer
 	case needsPodCIDRs && len(found.podCIDRs) == 0:
 		return found, fmt.Errorf("node %s has no podCIDRs, which detectLocalMode NodeCIDR needs", o.Proxier.NodeName)
 	case !found.exists:
-		klog.ErrorS(nil, "The node does not exist, going on without it", "node", o.Proxier.NodeName)
+		klog.ErrorS(nil, "The Node object does not exist, continuing without it", "node", o.Proxier.NodeName)
 	case len(found.ips) == 0:
-		klog.ErrorS(nil, "The node has no addresses, taking those of loopback", "node", o.Proxier.NodeName)
+		klog.ErrorS(nil, "The Node has no addresses, using loopback addresses", "node", o.Proxier.NodeName)
 	}
 	return found, nil
 }
 
-// await returns when the node is as wanted, or when time is up; its only error is the end of ctx.
+// await returns when wanted accepts the node's state, or on timeout. It fails only when ctx ends.
 func (o *Options) await(ctx context.Context, w *nodeWatch, most time.Duration, wanted func(nodeState) bool) error {
 	timeout := o.Proxier.Clock.NewTimer(most)
 	defer timeout.Stop()
@@ -85,7 +85,7 @@ func (o *Options) await(ctx context.Context, w *nodeWatch, most time.Duration, w
 		case <-timeout.C():
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for node %s: %w", o.Proxier.NodeName, context.Cause(ctx))
+			return fmt.Errorf("wait for node %s: %w", o.Proxier.NodeName, context.Cause(ctx))
 		}
 	}
 }
@@ -96,7 +96,7 @@ func (w *nodeWatch) state() (nodeState, <-chan struct{}) {
 	return w.now, w.changed
 }
 
-// use gives what is known now, and has changes compared with it from here on.
+// use returns the current state. Later changes are compared with it.
 func (w *nodeWatch) use() nodeState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +111,7 @@ func (w *nodeWatch) OnAdd(obj any, _ bool) { w.see(obj) }
 // OnUpdate implements cache.ResourceEventHandler.
 func (w *nodeWatch) OnUpdate(_, obj any) { w.see(obj) }
 
-// OnDelete implements cache.ResourceEventHandler. What the proxier has of its node, it keeps.
+// OnDelete implements cache.ResourceEventHandler. The proxier keeps the last known state of its Node.
 func (w *nodeWatch) OnDelete(any) {}
 
 func (w *nodeWatch) see(obj any) {
@@ -128,16 +128,16 @@ func (w *nodeWatch) see(obj any) {
 		return
 	}
 	if w.moved != nil && !slices.Equal(w.used.podCIDRs, w.now.podCIDRs) {
-		// kube-proxy ends too, so that it is started again with the new ones.
-		w.moved(fmt.Errorf("node %s: podCIDRs changed from %v to %v: start again", node.Name, w.used.podCIDRs, w.now.podCIDRs))
+		// kube-proxy exits too, so that it is restarted with the new podCIDRs.
+		w.moved(fmt.Errorf("node %s: podCIDRs changed from %v to %v: restart the proxier", node.Name, w.used.podCIDRs, w.now.podCIDRs))
 	}
 	if !slices.Equal(w.used.ips, w.now.ips) {
-		klog.InfoS("The node's addresses changed, which takes a restart to matter", "node", node.Name, "used", w.used.ips, "now", w.now.ips)
+		klog.InfoS("The node's addresses changed, restart the proxier to use them", "node", node.Name, "used", w.used.ips, "now", w.now.ips)
 	}
 }
 
-// nodeIPs are the first address of the node and the first of the other family, internal ones before external ones. A
-// bindAddress that is an address stands in for its family's, and comes first.
+// nodeIPs returns the node's first address and the first one of the other family, internal addresses before external
+// ones. A bindAddress that is an address replaces its family's and comes first.
 func nodeIPs(node *corev1.Node, bindAddress string) []netip.Addr {
 	var ips []netip.Addr
 	add := func(text string) {

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// rebind is how long after a failure to listen the next try follows, as in kube-proxy.
+	// rebind is the wait between two attempts to listen, as in kube-proxy.
 	rebind = 5 * time.Second
-	// readHeaderTimeout bounds how long a client may take over one request.
+	// readHeaderTimeout bounds the time to read the headers of a request.
 	readHeaderTimeout = 10 * time.Second
 )
 
-// serve opens the configured addresses for the handler. An address that cannot be had ends everything with
-// bindAddressHardFail; without it, it is tried again until it can be. The result closes what was opened, and waits.
+// serve opens the configured addresses for handler. If an address cannot be opened, bindAddressHardFail makes that an
+// error; otherwise serve retries until it works. stop closes all listeners and waits.
 func (o *Options) serve(ctx context.Context, handler http.Handler, fail context.CancelCauseFunc) (stop func(), err error) {
 	cfg := o.Proxier.Config
 	addresses := []string{cfg.MetricsBindAddress}
@@ -34,17 +34,17 @@ func (o *Options) serve(ctx context.Context, handler http.Handler, fail context.
 		listener, err := o.Listen("tcp", address)
 		if err != nil && cfg.BindAddressHardFail {
 			stop()
-			return nil, fmt.Errorf("metrics and health: %w", err)
+			return nil, fmt.Errorf("listen for metrics and health: %w", err)
 		}
 		serving.Go(func() { o.serveAt(ctx, address, listener, err, handler, fail) })
 	}
 	return stop, nil
 }
 
-// serveAt serves at one address until ctx ends. listener is nil when err says why it could not be opened yet.
+// serveAt serves at one address until ctx ends. If err is set, listener is nil, and serveAt first retries to listen.
 func (o *Options) serveAt(ctx context.Context, address string, listener net.Listener, err error, handler http.Handler, fail context.CancelCauseFunc) {
 	for err != nil {
-		klog.ErrorS(err, "Metrics and health are not served yet", "address", address, "retryIn", rebind)
+		klog.ErrorS(err, "Cannot listen for metrics and health, will retry", "address", address, "retryIn", rebind)
 		select {
 		case <-ctx.Done():
 			return
@@ -53,9 +53,9 @@ func (o *Options) serveAt(ctx context.Context, address string, listener net.List
 		listener, err = o.Listen("tcp", address)
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: readHeaderTimeout}
-	ended := context.AfterFunc(ctx, func() { _ = server.Close() }) // a scrape that is cut off is of no use to anybody
+	ended := context.AfterFunc(ctx, func() { _ = server.Close() }) // an interrupted scrape is useless anyway
 	defer ended()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		fail(fmt.Errorf("metrics and health at %s: %w", address, err))
+		fail(fmt.Errorf("serve metrics and health at %s: %w", address, err))
 	}
 }

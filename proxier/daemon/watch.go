@@ -17,8 +17,8 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// What kube-proxy 1.36 asks the API server for (cmd/kube-proxy/app/server.go, pkg/proxy/node.go): Services that have a
-// cluster IP and are not left to another proxy, EndpointSlices that are not of headless Services, and its own Node.
+// The selectors of kube-proxy 1.36 (cmd/kube-proxy/app/server.go, pkg/proxy/node.go): Services with a cluster IP and
+// without the label of another proxy, EndpointSlices of Services that are not headless, and its own Node.
 const (
 	serviceLabels = "!" + labelServiceProxyName
 	serviceFields = "spec.clusterIP!=" + corev1.ClusterIPNone
@@ -27,10 +27,9 @@ const (
 	labelServiceProxyName = "service.kubernetes.io/service-proxy-name"
 )
 
-// informers is a factory whose only informer so far is that of the Node. It asks nothing before it is started.
-//
-// What they store of Services and EndpointSlices are digests, a small part of the objects. The objects themselves are
-// never there all at once: client-go streams the first list (WatchList) and digests each as it comes.
+// informers returns a factory with only the Node's informer. Nothing is requested before it is started. Its informers
+// store digests of Services and EndpointSlices, a small part of the objects. All objects are never in memory together:
+// client-go streams the first list (WatchList) and digests each object on arrival.
 func (o *Options) informers() informers.SharedInformerFactory {
 	digester := tracker.Digester{
 		NodeName: o.Proxier.NodeName, Families: o.Proxier.Families, NoExternalIPs: !config.ExternalIPs(o.Proxier.Config),
@@ -46,8 +45,8 @@ func (o *Options) informers() informers.SharedInformerFactory {
 	return factory
 }
 
-// selectServices gives the factory informers of Services and EndpointSlices that select as kube-proxy's do: whoever asks
-// the factory for them gets these.
+// selectServices adds informers of Services and EndpointSlices with kube-proxy's selectors to the factory. Later
+// requests for such informers return these.
 func selectServices(factory informers.SharedInformerFactory) {
 	factory.InformerFor(&corev1.Service{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewFilteredServiceInformer(client, metav1.NamespaceAll, resync, cache.Indexers{}, func(list *metav1.ListOptions) {

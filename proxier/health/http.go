@@ -13,15 +13,14 @@ import (
 
 // Status is the body of /healthz and /livez.
 type Status struct {
-	// LastUpdated is CurrentTime while the answer is 200, as in kube-proxy's
-	// older versions, whose readers took an old time for a stuck loop. When a
-	// family is unhealthy it is the oldest success of those; when only the node
-	// is at fault, the newest success.
+	// LastUpdated is CurrentTime while the answer is 200, as in kube-proxy's older versions: their readers took an old
+	// time for a stuck loop. If families are unhealthy, it is the oldest success of those. If only the node is not
+	// eligible, it is the newest success.
 	LastUpdated time.Time `json:"lastUpdated"`
 	CurrentTime time.Time `json:"currentTime"`
-	// NodeEligible is not part of /livez.
+	// NodeEligible is absent from /livez.
 	NodeEligible *bool `json:"nodeEligible,omitempty"`
-	// Healthy says whether the answer is 200.
+	// Healthy reports whether the status code is 200.
 	Healthy bool `json:"healthy"`
 	// Families by name, "IPv4" and "IPv6".
 	Families map[corev1.IPFamily]FamilyStatus `json:"status"`
@@ -31,16 +30,16 @@ type Status struct {
 type FamilyStatus struct {
 	LastUpdated time.Time `json:"lastUpdated"` // last success; zero before the first
 	Healthy     bool      `json:"healthy"`
-	// MissingSince is since when something desired is not in the kernel.
+	// MissingSince is when a desired rule was first missing from the kernel.
 	MissingSince *time.Time `json:"missingSince,omitempty"`
 	// Cause is the last failure or drift since the last success.
 	Cause string `json:"cause,omitempty"`
-	// Refused are Service ports whose rules the kernel does not take, with its
-	// reasons. They do not make a family unhealthy.
+	// Refused lists the Service ports whose rules the kernel refused, each with its error. They do not make a family
+	// unhealthy.
 	Refused []string `json:"refused,omitempty"`
 }
 
-// Healthz is what /healthz says now.
+// Healthz returns the current status of /healthz.
 func (s *Server) Healthz() Status {
 	status := s.state()
 	s.mu.Lock()
@@ -59,11 +58,11 @@ func (s *Server) Healthz() Status {
 	return status
 }
 
-// Livez is what /livez says now.
+// Livez returns the current status of /livez.
 func (s *Server) Livez() Status { return s.state() }
 
-// Handler answers /healthz and /livez (on port 10256 in kube-proxy), /proxyMode
-// and, with a Gatherer, /metrics (on port 10249).
+// Handler answers /healthz and /livez (on port 10256 in kube-proxy), /proxyMode and, with a Gatherer, /metrics (on port
+// 10249).
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -75,7 +74,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write([]byte(s.opts.Mode)) // a reader that left is no concern of ours
+		_, _ = w.Write([]byte(s.opts.Mode)) // the client may have disconnected
 	})
 	if s.opts.Gatherer != nil {
 		mux.Handle("/metrics", promhttp.HandlerFor(s.opts.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
@@ -83,7 +82,7 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// state is the proxier's part of a Status.
+// state returns the proxier's part of a Status, without the node.
 func (s *Server) state() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,5 +118,5 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // the types here always encode; a reader may leave
+	_ = json.NewEncoder(w).Encode(body) // the types here always encode; the client may have disconnected
 }

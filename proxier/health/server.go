@@ -11,32 +11,29 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// toBeDeletedTaint is set by the cluster autoscaler on a node that it is going
-// to remove, so that load balancers drain it first (KEP-3836).
+// toBeDeletedTaint is set by the cluster autoscaler on a node before its removal. Load balancers then drain the node
+// first (KEP-3836).
 const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
 
-// Options of New.
+// Options configures New.
 type Options struct {
-	// SyncPeriod is the proxier's; twice that may pass before something missing
-	// from the kernel makes it unhealthy.
+	// SyncPeriod is the proxier's. The proxier is unhealthy once a rule has been missing for twice that time.
 	SyncPeriod time.Duration
-	// Families that the proxier serves, at least one.
+	// Families are the proxier's, at least one.
 	Families []corev1.IPFamily
 	// Clock; the real one when nil.
 	Clock clock.PassiveClock
-	// IgnoreNode is for a proxier without a Node object. Otherwise the node is
-	// not eligible before SyncNode has said so.
+	// IgnoreNode is for a proxier without a Node object. Otherwise the node is not eligible until SyncNode is called.
 	IgnoreNode bool
-	// Mode is what /proxyMode answers; "iptables" when empty.
+	// Mode is the answer of /proxyMode; "iptables" when empty.
 	Mode string
-	// Gatherer is what /metrics shows; the path does not exist when nil.
+	// Gatherer provides /metrics; without it the path does not exist.
 	Gatherer prometheus.Gatherer
 	// HealthzTotal and LivezTotal count answers by label code; nil: not counted.
 	HealthzTotal, LivezTotal *prometheus.CounterVec
 }
 
-// Server keeps the health of one proxier. All methods may be called from
-// several goroutines.
+// Server keeps the health of one proxier. It is safe for concurrent use.
 type Server struct {
 	opts    Options
 	timeout time.Duration
@@ -46,13 +43,11 @@ type Server struct {
 	nodeEligible bool
 }
 
-// familyState is what is known about one family.
+// familyState is the health of one family.
 type familyState struct {
-	// missing is since when something desired is not in the kernel; zero when
-	// all is there.
+	// missing is when a desired rule was first missing from the kernel; zero: none is missing.
 	missing time.Time
-	// syncing says that a sync runs since started; later is when the first
-	// update came in that it cannot contain.
+	// syncing: a sync runs since started. later is when the first update arrived that this sync cannot contain.
 	syncing        bool
 	started, later time.Time
 	updated        time.Time // last success
@@ -60,7 +55,7 @@ type familyState struct {
 	refused        []string
 }
 
-// New returns a server; each family is missing everything since now.
+// New returns a Server. Each family misses everything from now on.
 func New(opts Options) (*Server, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
@@ -86,13 +81,12 @@ func New(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// QueuedUpdate says that a change came in that the kernel does not have yet.
+// QueuedUpdate reports a change that is not in the kernel yet.
 func (s *Server) QueuedUpdate(family corev1.IPFamily) {
 	s.change(family, func(f *familyState, now time.Time) { f.miss(now) })
 }
 
-// Drifted says that the kernel was found without something that an earlier sync
-// put there; what names it, for the answers.
+// Drifted reports that a rule of an earlier sync is missing from the kernel. what describes it in the answers.
 func (s *Server) Drifted(family corev1.IPFamily, what string) {
 	s.change(family, func(f *familyState, now time.Time) {
 		f.miss(now)
@@ -100,23 +94,23 @@ func (s *Server) Drifted(family corev1.IPFamily, what string) {
 	})
 }
 
-// SyncStarted says that a sync starts. Updates queued from now on are not in it.
+// SyncStarted reports the start of a sync. The sync does not contain updates queued from now on.
 func (s *Server) SyncStarted(family corev1.IPFamily) {
 	s.change(family, func(f *familyState, now time.Time) {
 		f.syncing, f.started, f.later = true, now, time.Time{}
 	})
 }
 
-// Updated says that the sync succeeded: all that was queued when it started is
-// in the kernel. Without SyncStarted: all that was queued until now.
+// Updated reports that the sync succeeded: the kernel has everything queued before SyncStarted. Without SyncStarted, it
+// has everything queued until now.
 func (s *Server) Updated(family corev1.IPFamily) {
 	s.change(family, func(f *familyState, now time.Time) {
 		*f = familyState{missing: f.later, updated: now, refused: f.refused}
 	})
 }
 
-// Failed says that the sync failed: whatever it was for, something is missing
-// since it started at the latest, until a sync succeeds.
+// Failed reports that the sync failed, whatever its cause. Rules are then missing at the latest since its start, until
+// a sync succeeds.
 func (s *Server) Failed(family corev1.IPFamily, err error) {
 	s.change(family, func(f *familyState, now time.Time) {
 		if f.missing.IsZero() {
@@ -130,24 +124,22 @@ func (s *Server) Failed(family corev1.IPFamily, err error) {
 	})
 }
 
-// Refused says which Service ports' rules the kernel does not take, for the
-// answers; nil: all are taken.
+// Refused reports the Service ports whose rules the kernel refuses, for the answers; nil: none.
 func (s *Server) Refused(family corev1.IPFamily, ports []string) {
 	s.change(family, func(f *familyState, _ time.Time) { f.refused = ports })
 }
 
-// SyncNode tells what the proxier's node is like; nil: it was deleted.
+// SyncNode reports the state of the proxier's node; nil: it was deleted.
 func (s *Server) SyncNode(node *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nodeEligible = s.opts.IgnoreNode || eligible(node)
 }
 
-// Healthy reports whether no family misses anything for too long. The node's
-// state has no part in it.
+// Healthy reports whether no family has missed a rule for too long. The node's state does not matter.
 func (s *Server) Healthy() bool { return s.state().Healthy }
 
-// miss notes that something is missing since now.
+// miss records that a rule is missing from now on.
 func (f *familyState) miss(now time.Time) {
 	since := &f.missing
 	if f.syncing {
@@ -158,7 +150,7 @@ func (f *familyState) miss(now time.Time) {
 	}
 }
 
-// oldest is since when something is missing; zero: nothing is.
+// oldest returns when a rule was first missing; zero: none is missing.
 func (f *familyState) oldest() time.Time {
 	if f.missing.IsZero() {
 		return f.later
@@ -166,8 +158,7 @@ func (f *familyState) oldest() time.Time {
 	return f.missing
 }
 
-// change runs f on a family's state; a family that New was not told of is
-// served as well.
+// change calls f with a family's state. It adds a family that Options.Families does not contain.
 func (s *Server) change(family corev1.IPFamily, f func(*familyState, time.Time)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -38,8 +38,8 @@ func newServer(t *testing.T, opts Options) (*Server, *clocktesting.FakePassiveCl
 	return s, clk
 }
 
-// TestHealthFollowsTheKernel plays what sync loops report; each step happens at
-// a time since the start and says whether the proxier is healthy after it.
+// TestHealthFollowsTheKernel replays the reports of sync loops. Each step has a time since the start and the expected
+// health after it.
 func TestHealthFollowsTheKernel(t *testing.T) {
 	refused := errors.New("iptables-restore: exit status 4")
 	type step struct {
@@ -68,7 +68,7 @@ func TestHealthFollowsTheKernel(t *testing.T) {
 			{80 * time.Second, succeed, true},
 			{3 * time.Hour, nothing, true},
 		},
-		"a failed sync that nobody queued": {
+		"a failed sync without a queued update": {
 			{0, succeed, true},
 			{10 * time.Second, begin, true},
 			{20 * time.Second, fail, true},
@@ -151,7 +151,7 @@ func TestNodeEligibility(t *testing.T) {
 	} {
 		s, _ := newServer(t, Options{})
 		if s.Healthz().Healthy {
-			t.Errorf("%s: healthz is fine before the node is known", name)
+			t.Errorf("%s: healthz is healthy before the node is known", name)
 		}
 		s.SyncNode(tt.node)
 		if got := s.Healthz(); got.Healthy != tt.want || *got.NodeEligible != tt.want {

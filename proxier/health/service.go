@@ -20,55 +20,52 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// readHeaderTimeout bounds how long a load balancer may take over one request,
-// so that connections that say nothing do not pile up.
+// readHeaderTimeout bounds the time to read a request's headers, so that silent connections do not pile up.
 const readHeaderTimeout = 10 * time.Second
 
-// ServiceOptions of NewServiceServers.
+// ServiceOptions configures NewServiceServers.
 type ServiceOptions struct {
-	// Family of the addresses to listen at: "tcp4" or "tcp6".
+	// Family is the family of the addresses to listen at: "tcp4" or "tcp6".
 	Family corev1.IPFamily
-	// Healthy is the proxier's health, Server.Healthy.
+	// Healthy reports the proxier's health, see Server.Healthy.
 	Healthy func() bool
-	// Listen opens a listener; net.ListenConfig's, in the network namespace of
-	// the thread that calls Open, when nil.
+	// Listen opens a listener. When nil, it is net.ListenConfig's, in the network namespace of the thread that calls
+	// Open.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
-	// OnFailure, if any, hears of each listener that could not be opened or
-	// that broke, by Service. It may be called from several goroutines and must
-	// not call the ServiceServers.
+	// OnFailure, if set, is called for each listener that could not be opened or that broke, with its Service. It must
+	// be safe for concurrent use and must not call the ServiceServers.
 	OnFailure func(service types.NamespacedName, err error)
 }
 
-// ServiceServers answer the health check nodePorts of Services with external
-// traffic policy Local, one HTTP server a Service. Set, Remove and SetAddrs say
-// what there should be, and close at once what should not: a port may move
-// from one Service to another. Open opens what is missing.
+// ServiceServers answer the health check NodePorts of Services with external traffic policy Local, with one HTTP server
+// per Service. Set, Remove and SetAddrs define the desired listeners and close others at once, because a port may move
+// from one Service to another. Open opens missing listeners.
 type ServiceServers struct {
 	opts ServiceOptions
 
 	mu      sync.Mutex
 	addrs   []netip.Addr
 	servers map[types.NamespacedName]*serviceServer
-	missing map[types.NamespacedName]bool // those that may lack a listener
+	missing map[types.NamespacedName]bool // Services that may lack a listener
 	refused map[types.NamespacedName]bool
 	serving sync.WaitGroup
 }
 
-// serviceServer is one Service's HTTP server and its listeners.
+// serviceServer is one Service's HTTP server with its listeners.
 type serviceServer struct {
 	port      uint16
 	ready     atomic.Int64 // ready endpoints on this node
 	http      *http.Server
-	listeners map[netip.Addr]net.Listener // those that serve; under ServiceServers.mu
+	listeners map[netip.Addr]net.Listener // open listeners; guarded by ServiceServers.mu
 }
 
-// NewServiceServers returns servers for no Service yet.
+// NewServiceServers returns a ServiceServers without Services.
 func NewServiceServers(opts ServiceOptions) (*ServiceServers, error) {
 	if opts.Family != corev1.IPv4Protocol && opts.Family != corev1.IPv6Protocol {
 		return nil, fmt.Errorf("health check servers: family %q is neither %q nor %q", opts.Family, corev1.IPv4Protocol, corev1.IPv6Protocol)
 	}
 	if opts.Healthy == nil {
-		return nil, errors.New("health check servers: nobody tells the proxier's health")
+		return nil, errors.New("health check servers: ServiceOptions.Healthy is nil")
 	}
 	if opts.Listen == nil {
 		opts.Listen = new(net.ListenConfig).Listen
@@ -82,8 +79,8 @@ func NewServiceServers(opts ServiceOptions) (*ServiceServers, error) {
 	return s, nil
 }
 
-// Set says that a Service has a health check nodePort, and so many ready
-// endpoints (each address once, terminating ones not) on this node.
+// Set declares the health check NodePort of a Service. localReady is its number of ready endpoints on this node: each
+// address counts once, terminating endpoints do not count.
 func (s *ServiceServers) Set(name types.NamespacedName, port uint16, localReady int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +93,7 @@ func (s *ServiceServers) Set(name types.NamespacedName, port uint16, localReady 
 	server.ready.Store(int64(localReady))
 }
 
-// Remove says that a Service has no health check nodePort any more, if it ever
-// had one.
+// Remove declares that a Service has no health check NodePort.
 func (s *ServiceServers) Remove(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,16 +108,16 @@ func (s *ServiceServers) remove(name types.NamespacedName) {
 	}
 }
 
-// Refuse says for which Services the kernel does not take the rules: whatever
-// endpoints they have, traffic for them does not get there.
+// Refuse declares the Services whose rules the kernel refused. Their traffic reaches no endpoint, whatever endpoints
+// exist.
 func (s *ServiceServers) Refuse(names map[types.NamespacedName]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refused = names
 }
 
-// SetAddrs says where to listen: the node's addresses that take nodePorts, or
-// nil for all of the family (0.0.0.0 or [::]), as it is at first.
+// SetAddrs declares where to listen: the node's addresses that take NodePorts, or nil for all addresses of the family
+// (0.0.0.0 or [::]). nil is the default.
 func (s *ServiceServers) SetAddrs(addrs []netip.Addr) {
 	switch {
 	case addrs == nil && s.opts.Family == corev1.IPv6Protocol:
@@ -146,8 +142,8 @@ func (s *ServiceServers) SetAddrs(addrs []netip.Addr) {
 	}
 }
 
-// Open opens the listeners that are missing. Those that could not be opened are
-// in the error and are tried again by the next Open; the others serve.
+// Open opens the missing listeners. Its error contains those that could not be opened; the next Open retries them. The
+// others serve.
 func (s *ServiceServers) Open(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +182,7 @@ func (s *ServiceServers) newServer(name types.NamespacedName, port uint16) *serv
 	return server
 }
 
-// listen serves at addr, unless it does already; s.mu is held.
+// listen serves at addr, unless a listener exists. The caller holds s.mu.
 func (s *ServiceServers) listen(ctx context.Context, name types.NamespacedName, server *serviceServer, addr netip.Addr) error {
 	if server.listeners[addr] != nil {
 		return nil
@@ -206,7 +202,7 @@ func (s *ServiceServers) listen(ctx context.Context, name types.NamespacedName, 
 		broken := server.listeners[addr] == listener
 		if broken {
 			delete(server.listeners, addr)
-			s.missing[name] = true // the next Open opens it again
+			s.missing[name] = true // the next Open retries
 		}
 		s.mu.Unlock()
 		if broken {
@@ -216,8 +212,8 @@ func (s *ServiceServers) listen(ctx context.Context, name types.NamespacedName, 
 	return nil
 }
 
-// close ends a server; ServiceServers.mu is held. Listeners are closed one by
-// one as well, since http.Server knows only those whose Serve has begun.
+// close closes a server. The caller holds ServiceServers.mu. It also closes each listener, because http.Server knows
+// only those whose Serve has begun.
 func (server *serviceServer) close() {
 	listeners := server.listeners
 	server.listeners = nil
@@ -227,8 +223,8 @@ func (server *serviceServer) close() {
 	}
 }
 
-// answer writes kube-proxy's answer: 200 if the Service has a ready endpoint on
-// this node and the proxier is healthy, as far as the Service goes, else 503.
+// answer writes kube-proxy's answer. It is 200 if the Service has a ready endpoint on this node, the proxier is healthy
+// and the Service's rules are not refused; otherwise 503.
 func (s *ServiceServers) answer(w http.ResponseWriter, name types.NamespacedName, ready int) {
 	type service struct {
 		Namespace string `json:"namespace"`
@@ -256,8 +252,7 @@ func (s *ServiceServers) failed(name types.NamespacedName, err error) {
 	}
 }
 
-// sortedNames makes the order in which ports are opened, and errors reported,
-// the same every time.
+// sortedNames makes the order of opening ports and of errors deterministic.
 func sortedNames(set map[types.NamespacedName]bool) []types.NamespacedName {
 	return slices.SortedFunc(maps.Keys(set), func(a, b types.NamespacedName) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))

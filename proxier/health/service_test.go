@@ -19,11 +19,11 @@ import (
 
 var errInUse = errors.New("address already in use")
 
-// pipes is a network in memory: listeners by address, connections are pipes.
+// pipes is a network in memory: listeners by address, with pipes as connections.
 type pipes struct {
 	mu        sync.Mutex
 	listeners map[string]*pipeListener
-	refuse    string // the address at which nobody may listen
+	refuse    string // the address that is in use
 }
 
 type pipeListener struct {
@@ -72,7 +72,7 @@ type pipeAddr string
 func (a pipeAddr) Network() string { return "pipe" }
 func (a pipeAddr) String() string  { return string(a) }
 
-// get asks the listener at an address; "closed" when there is none.
+// get returns the answer of the listener at an address; "closed" when there is none.
 func (p *pipes) get(t *testing.T, address string) string {
 	t.Helper()
 	p.mu.Lock()
@@ -146,7 +146,7 @@ func TestServiceServers(t *testing.T) {
 		s.Set(web, 32000, 0)
 		want("tcp4 192.0.2.1:32000", `503 weight=0 {"service":{"namespace":"default","name":"web"},"localEndpoints":0,"serviceProxyHealthy":true}`)
 
-		// The port moves to another Service, and one address is taken.
+		// The port moves to another Service, and one address is in use.
 		network.refuse = "tcp4 192.0.2.2:32000"
 		s.Set(web, 32001, 2)
 		s.Set(dns, 32000, 1)
@@ -162,7 +162,7 @@ func TestServiceServers(t *testing.T) {
 			t.Errorf("%d failures reported, want 1", got)
 		}
 
-		// A listener breaks; the next Open opens it again.
+		// A listener breaks. The next Open replaces it.
 		network.mu.Lock()
 		broken := network.listeners["tcp4 192.0.2.1:32001"]
 		network.mu.Unlock()
@@ -179,7 +179,7 @@ func TestServiceServers(t *testing.T) {
 			t.Errorf("%d failures reported, want 2", got)
 		}
 
-		// The node's addresses change, to none and to all.
+		// The node's addresses change: to one, to none, to all.
 		s.SetAddrs([]netip.Addr{second})
 		want("tcp4 192.0.2.1:32001", "closed")
 		want("tcp4 192.0.2.2:32001", ok)
@@ -190,7 +190,7 @@ func TestServiceServers(t *testing.T) {
 		open("")
 		want("tcp4 0.0.0.0:32001", ok)
 		if got := failures.Load(); got != 2 {
-			t.Errorf("%d failures reported, want 2: what is closed on purpose did not break", got)
+			t.Errorf("%d failures reported, want 2: closing a listener is no failure", got)
 		}
 
 		s.Close()

@@ -14,36 +14,37 @@ import (
 // Options of a Backend.
 type Options struct {
 	backend.Options
-	// Tables that it writes; see Host, Model.
+	// Tables to write; see Host and Model.
 	Tables Tables
 	// Layout of the rules.
 	Layout Layout
-	// Variant of what Tables are: with Nft, chains may be made apart from the restore that leads to them.
+	// Variant of Tables. With Nft, a restore may create chains before another restore adds jumps to them.
 	Variant Variant
-	// Batch is how many names of chains, those they jump to included, one restore of several takes. 0: as measured.
+	// Batch is the number of chain names, jump targets included, in one of several restores. 0: chosen by measured
+	// cost.
 	Batch int
-	// SendLimit is how many bytes of netlink messages one restore may send; 0: any number. See kernel.SendLimit.
+	// SendLimit is how many bytes of netlink messages one restore may send; 0: no limit. See kernel.SendLimit.
 	SendLimit int
 }
 
-// Backend keeps iptables tables as a plan wants them. Not safe for concurrent use.
+// Backend keeps iptables tables in the state that a plan describes. Not safe for concurrent use.
 type Backend struct {
 	opts     Options
 	rules    *Ruleset
 	tables   Tables
 	pace     *pace
 	refusals map[tracker.ServicePortName]error
-	// noAccounting and noBPF: the matches nfacct and bpf turned out not to work; provenBPF: the latter did not.
+	// noAccounting and noBPF: match nfacct or match bpf failed. provenBPF: match bpf is known to work.
 	noAccounting, noBPF, provenBPF bool
-	// doubted is when they turned out not to, last.
+	// doubted is the time of the last such failure.
 	doubted time.Time
 }
 
-// doubtFor is how long a match that turned out not to work is done without, at least: something else may have been in
-// the way, so the next full sync after that tries it again.
+// doubtFor is the minimum time without a match that failed. The failure may have had another cause, so the next full
+// sync after that time tries the match again.
 const doubtFor = 30 * time.Minute
 
-// New makes a Backend; it touches no table before Sync.
+// New creates a Backend. It writes no table before Sync.
 func New(opts Options) (*Backend, error) {
 	settings, err := opts.Settings()
 	if err != nil {
@@ -54,7 +55,7 @@ func New(opts Options) (*Backend, error) {
 	}, nil
 }
 
-// Update takes note of what the plan changed. A Service port that was refused gets another chance when it changes.
+// Update records the changes of the plan. A refused Service port is tried again when it changes.
 func (b *Backend) Update(delta plan.Delta) {
 	b.rules.Update(delta)
 	for _, port := range delta.Changed {
@@ -65,13 +66,13 @@ func (b *Backend) Update(delta plan.Delta) {
 	}
 }
 
-// Settings in force.
+// Settings returns the settings in force.
 func (b *Backend) Settings() backend.Settings { return b.rules.Settings() }
 
-// Dirty says whether a sync may have anything to write.
+// Dirty reports whether a sync may have anything to write.
 func (b *Backend) Dirty() bool { return b.rules.Dirty() }
 
-// NeedsFull says why so many endpoints want everything written anew; empty: they do not.
+// NeedsFull returns why this number of endpoints requires a full sync; empty: it does not.
 func (b *Backend) NeedsFull(endpoints int) string {
 	if b.rules.CrossesLarge(endpoints) {
 		return "size"
@@ -79,13 +80,13 @@ func (b *Backend) NeedsFull(endpoints int) string {
 	return ""
 }
 
-// Stamp changes when a table may have changed.
-func (b *Backend) Stamp() (backend.Stamp, error) { return b.tables.Stamp() }
+// Stamp returns a fingerprint that changes when a table may have changed.
+func (b *Backend) Stamp() (backend.Fingerprint, error) { return b.tables.Stamp() }
 
-// Others stays the same after a sync as before it, unless somebody else wrote meanwhile.
-func (b *Backend) Others() (backend.Stamp, error) { return b.tables.Others(b.rules.Total()) }
+// Others returns a fingerprint that external writes change and a sync does not.
+func (b *Backend) Others() (backend.Fingerprint, error) { return b.tables.Others(b.rules.Total()) }
 
-// Drift compares the tables with what should be in them and describes the first difference; empty: none.
+// Drift compares the tables with the expected content and describes the first difference; empty: none.
 func (b *Backend) Drift(ctx context.Context) (string, error) {
 	want := b.rules.Expected()
 	if found, err := b.tables.Drift(ctx, want); found != "" || err != nil {
@@ -94,8 +95,8 @@ func (b *Backend) Drift(ctx context.Context) (string, error) {
 	return b.loosened(want)
 }
 
-// Glance looks at chains that were not deleted because others referred to them, if there are any: who did may have
-// stopped between the sync that left them and the reading of its stamp.
+// Glance checks the chains that a sync could not delete because foreign rules refer to them. Such a rule may have been
+// removed after that sync and before its fingerprint was read.
 func (b *Backend) Glance() (string, error) {
 	if len(b.rules.stuck) == 0 {
 		return "", nil
@@ -103,13 +104,13 @@ func (b *Backend) Glance() (string, error) {
 	return b.loosened(b.rules.Expected())
 }
 
-// Dispatch lists the cluster IPs in the order in which packets meet their rules, and the number of rules that a packet
-// for none of them crosses.
+// Dispatch lists the cluster IPs in the order in which packets meet their rules. It also returns the number of rules
+// that a packet for no cluster IP crosses.
 func (b *Backend) Dispatch(ports []*plan.ServicePort) ([]backend.Frontend, int) {
 	return b.rules.Dispatch(ports)
 }
 
-// Sync brings the tables to the plan. A partial one with nothing to write runs no tool.
+// Sync brings the tables to the plan. A partial sync with nothing to write runs no tool.
 func (b *Backend) Sync(ctx context.Context, req backend.Request) (backend.Result, error) {
 	s := &syncing{Backend: b, req: req, result: backend.Result{Full: req.Full}}
 	b.rules.begin()
@@ -138,8 +139,7 @@ func (s *syncing) run(ctx context.Context) error {
 	return s.write(ctx)
 }
 
-// prepareFull reads again what a full sync may find changed, makes what is missing around the Service chains, and
-// takes nothing of what is there for known.
+// prepareFull reads the settings again, creates missing base chains and jumps, and marks all kernel content as unknown.
 func (s *syncing) prepareFull(ctx context.Context) error {
 	start := s.opts.Clock.Now()
 	if (s.noAccounting || s.noBPF) && start.Sub(s.doubted) >= doubtFor {
@@ -178,19 +178,19 @@ func (s *syncing) prepareFull(ctx context.Context) error {
 	return nil
 }
 
-// existing are the chains of the tables.
+// existing returns the user-defined chains of nat and filter.
 func (s *syncing) existing() (map[Table][]string, error) {
 	existing := map[Table][]string{}
 	for _, table := range []Table{NAT, Filter} {
 		var err error
 		if existing[table], err = s.tables.Chains(table); err != nil {
-			return nil, fmt.Errorf("chains of an earlier proxier: %w", err)
+			return nil, fmt.Errorf("reading the installed chains: %w", err)
 		}
 	}
 	return existing, nil
 }
 
-// applySettings renders everything again with the settings of the moment.
+// applySettings renders all Service ports with the current settings.
 func (s *syncing) applySettings() error {
 	settings, err := s.opts.Settings()
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *syncing) applySettings() error {
 	return nil
 }
 
-// restore brings the tables to what is wanted.
+// restore brings the tables to the desired state.
 func (s *syncing) restore(ctx context.Context) error {
 	start := s.opts.Clock.Now()
 	encoding := func() {

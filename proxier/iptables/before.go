@@ -11,19 +11,19 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// before is what the dispatch of a table led packets to, when the sync began.
+// before is the dispatch of a table when the sync began.
 type before struct {
-	// lines for each destination, in their order.
+	// lines are the dispatch rules of each destination, in order.
 	lines map[destination][]beforeLine
-	// targets counts the lines that lead to each chain.
+	// targets counts the rules that jump to each chain.
 	targets map[string]int
-	// hairpin, of filter: what an endpoint sends to itself passed without a mark. Then chains of Services may be flat.
+	// hairpin, of filter: KUBE-FORWARD accepts hairpin packets without a mark, so Services may have flat chains.
 	hairpin bool
 }
 
 type beforeLine struct {
 	dispatch dispatch
-	text     string // canonical, from behind the chain's name on
+	text     string // canonical, without "-A" and the chain's name
 	target   string
 }
 
@@ -36,12 +36,12 @@ func (b *before) add(to destination, l beforeLine) {
 	b.targets[l.target]++
 }
 
-// canonicalLine is a dispatch line as iptables prints it, from behind the chain's name on.
+// canonicalLine returns a dispatch rule as iptables prints it, without "-A" and the chain's name.
 func (s *settings) canonicalLine(text []byte) string {
 	return strings.TrimPrefix(Canonical("-A X"+strings.TrimSuffix(string(text), "\n"), s.Family), "-A X")
 }
 
-// installedBefore is what the installed rules of dirty Service ports lead to.
+// installedBefore returns the installed dispatch rules of the dirty Service ports.
 func (r *Ruleset) installedBefore(table Table) *before {
 	b := newBefore()
 	for name := range r.dirty {
@@ -62,8 +62,8 @@ func (b *before) addRendered(s *settings, table Table, rendered *Rendered) {
 	}
 }
 
-// readBefore reads what a table leads to out of rules as iptables prints them. Chains of a layout that nothing leads to
-// are those of a sync that did not get further.
+// readBefore finds the dispatch of a table in rules as iptables prints them. It skips layout chains without a jump to
+// them: an unfinished sync left those.
 func readBefore(table Table, rules []string) *before {
 	byChain := map[string][]string{}
 	for _, rule := range rules {
@@ -100,13 +100,13 @@ func readBefore(table Table, rules []string) *before {
 	return b
 }
 
-// found are the Service ports of which the tables hold all rules as they are wanted.
+// found returns the Service ports whose desired rules are all in the tables.
 func (r *Ruleset) found(tables Tables, req backend.Request) (map[tracker.ServicePortName]bool, error) {
 	past, chains := map[Table]*before{}, map[string][]string{}
 	for _, table := range []Table{NAT, Filter} {
 		rules, err := tables.Rules(table)
 		if err != nil {
-			return nil, fmt.Errorf("rules of an earlier proxier: %w", err)
+			return nil, fmt.Errorf("reading the installed rules: %w", err)
 		}
 		past[table] = readBefore(table, rules)
 		for _, rule := range rules {
@@ -124,7 +124,7 @@ func (r *Ruleset) found(tables Tables, req backend.Request) (map[tracker.Service
 	return found, nil
 }
 
-// leadsAs says whether each line of a Service port is among those of its destination.
+// leadsAs reports whether the tables contain every dispatch rule of a Service port.
 func (r *Ruleset) leadsAs(wanted *Rendered, past map[Table]*before) bool {
 	for d := range dispatches {
 		for _, l := range wanted.dispatch[d] {
@@ -137,7 +137,7 @@ func (r *Ruleset) leadsAs(wanted *Rendered, past map[Table]*before) bool {
 	return true
 }
 
-// translatesAs says whether the chains of a Service port hold the wanted rules.
+// translatesAs reports whether the chains of a Service port contain the desired rules.
 func (r *Ruleset) translatesAs(wanted *Rendered, chains map[string][]string, large bool) bool {
 	same := true
 	n := r.settings.names(wanted)
@@ -155,12 +155,12 @@ func (r *Ruleset) translatesAs(wanted *Rendered, chains map[string][]string, lar
 	return same
 }
 
-// destinationOf reads the destination that a dispatch line captures.
+// destinationOf returns the destination that a dispatch rule matches.
 func destinationOf(words []string) (to destination, ok bool) {
 	for i := 0; i+1 < len(words); i++ {
 		switch value := words[i+1]; words[i] {
 		case "-d":
-			// A wider prefix is a match beside a NodePort's.
+			// A wider prefix only narrows a NodePort rule. It is not the destination.
 			if p, err := netip.ParsePrefix(value); err == nil && p.IsSingleIP() {
 				to.addr = p.Addr()
 			}
@@ -174,12 +174,12 @@ func destinationOf(words []string) (to destination, ok bool) {
 	return to, ok && to.protocol != ""
 }
 
-// readTable asks what a table led to. Which chains it has is asked, too: after a restore that failed, nobody knows whether
-// those are there that it would have made or deleted.
+// readTable reads the dispatch of a table. It lists the chains first, because after a failed restore it is unknown
+// which chains exist.
 func readTable(tables Tables, table Table) (*before, error) {
 	existing, err := tables.Chains(table)
 	if err != nil {
-		return nil, fmt.Errorf("chains of an earlier proxier: %w", err)
+		return nil, fmt.Errorf("reading the installed chains: %w", err)
 	}
 	var chains []string
 	for _, c := range dispatchChains {
@@ -198,18 +198,18 @@ func readTable(tables Tables, table Table) (*before, error) {
 	}
 	switch {
 	case table == Filter:
-		chains = nil // all of them: it holds little else
-	case services == 0: // then nothing leads anywhere
+		chains = nil // read all chains: filter has few others
+	case services == 0: // then no rule jumps to a Service
 		return newBefore(), nil
 	}
 	rules, err := tables.Rules(table, chains...)
 	if err != nil {
-		return nil, fmt.Errorf("rules of an earlier proxier: %w", err)
+		return nil, fmt.Errorf("reading the installed rules: %w", err)
 	}
 	return readBefore(table, rules), nil
 }
 
-// leadsTo says how many lines led to the chains of a Service port.
+// leadsTo returns how many rules jumped to the chains of a Service port.
 func (b *before) leadsTo(name tracker.ServicePortName) int {
 	c := ChainsOf(name)
 	return b.targets[c.Cluster] + b.targets[c.Local] + b.targets[c.External] + b.targets[c.Firewall]

@@ -11,33 +11,27 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// A packet meets nat first and filter afterwards, and the two tables are not written at once. What nat does not lead to
-// an endpoint, filter must treat as it did before, or as it will: so between the two states of nat, filter has to hold,
-// for each destination,
-//
-//   - what it will hold, where nat had a line and has none in future: else what nat let go would pass;
-//   - what it held, where nat had no line and will have one: else what nat would capture in a moment were dropped;
-//   - both otherwise. Where nat has lines before and after, and filter too, these are for what the line leaves over. So
-//     what filter holds beside lines that leave nothing over (of another Service without endpoints, say, for the same
-//     destination) nobody meets, and it is not held between.
+// A packet crosses nat first and filter afterwards, and the two tables are not committed together. So a sync may need a
+// transition state: rules of filter that are valid with the old rules of nat and with the new ones. See
+// docs/design/iptables-sync-order.md.
 
-// between is filter's state between the two states of nat.
+// between is the transition state of filter.
 type between struct {
-	first []chainText // differ from what is installed
-	last  []chainText // and then from what first left
-	gone  []string    // chains that are there only between
+	first []chainText // written before nat: they differ from the installed chains
+	last  []chainText // written after nat: they differ from first
+	gone  []string    // chains that exist only in the transition state
 }
 
-// plainRefusal spells REJECT as rules are written, not as they are printed.
+// plainRefusal converts REJECT from the form that iptables prints to the form in which rules are written.
 var plainRefusal = strings.NewReplacer(" --reject-with icmp-port-unreachable", "", " --reject-with icmp6-port-unreachable", "")
 
-// ghost is the name of what holds lines of the past.
+// ghost is the Service port name under which stale rules are stored.
 var ghost = tracker.ServicePortName{NamespacedName: types.NamespacedName{Name: "ghost"}}
 
-// refusing dispatches hold the lines of filter that go with those of nat.
+// refusing dispatches contain the rules of filter that complement those of nat.
 var refusing = []dispatch{filterServices, filterExternal, filterFirewall}
 
-// between finds it, for what is to be written of filter. It changes the layout and changes it back.
+// between computes the transition state for the chains of filter in write. It changes the layout and changes it back.
 func (d *difference) between(write []chainText) (between, error) {
 	mixture, err := d.mixture()
 	if err != nil {
@@ -65,7 +59,7 @@ func (d *difference) between(write []chainText) (between, error) {
 	return d.apart(texts, write, past), err
 }
 
-// filterTexts are the layout's chains of filter that changes may have touched.
+// filterTexts returns the layout's chains of filter that changes may have touched.
 func (d *difference) filterTexts(ordered func() []*Rendered) map[chain]chainText {
 	texts := map[chain]chainText{}
 	touched := d.rules.layout.touched()
@@ -83,9 +77,9 @@ func (d *difference) filterTexts(ordered func() []*Rendered) map[chain]chainText
 	return texts
 }
 
-// apart splits what filter has to become into what it has to be first, and the rest. Of the fixed chains, which no line
-// of a Service port stands in, KUBE-FORWARD has to let flat chains' packets pass from before the first of these on and
-// until after the last; else they go with whichever there is.
+// apart divides the new chains of filter into those written before nat and those written after. KUBE-FORWARD must
+// accept hairpin packets before the first flat chain exists and until the last one is gone. Other fixed chains go with
+// either.
 func (d *difference) apart(mixed map[chain]chainText, write []chainText, past *before) between {
 	var b between
 	fixedFirst, fixedLast := d.rules.settings.flat, !d.rules.settings.flat && past.hairpin
@@ -125,8 +119,8 @@ func (d *difference) apart(mixed map[chain]chainText, write []chainText, past *b
 	return b
 }
 
-// mixture is what filter holds between the two states of nat in place of what it will: of Service ports some of whose
-// lines have to wait, or stay for the while. Lines that were read back and not remembered are the ghost's.
+// mixture returns the transition rules of the Service ports whose rules in filter must wait or stay. Stale rules that
+// were read from the kernel are stored under ghost.
 func (d *difference) mixture() (map[tracker.ServicePortName]*Rendered, error) {
 	filter, err := d.before(Filter)
 	if err != nil {
@@ -157,7 +151,7 @@ func (d *difference) mixture() (map[tracker.ServicePortName]*Rendered, error) {
 	return mixture, m.err
 }
 
-// ghost has the lines that were read back and that no Service port wants.
+// ghost returns the rules that were read from the kernel and that no Service port desires.
 func (d *difference) ghost(filter *before) *Rendered {
 	wanted := newBefore()
 	for _, rendered := range d.covered {
@@ -171,33 +165,33 @@ func (d *difference) ghost(filter *before) *Rendered {
 			}
 		}
 	}
-	for _, lines := range past.dispatch { // they were in no order
+	for _, lines := range past.dispatch { // the order of maps is random
 		slices.SortFunc(lines, func(a, b dispatchLine) int { return bytes.Compare(a.text, b.text) })
 	}
 	return past
 }
 
-// mixer mixes the lines of filter of Service ports.
+// mixer combines the old and the new rules in filter of Service ports.
 type mixer struct {
 	*difference
 	filter *before
-	past   captures // not where rules were read back
+	past   captures // empty when rules are read from the kernel
 	future captures
 	err    error
 }
 
-// capture is what nat's lines for a destination do.
+// capture says how many packets for a destination the rules of nat translate: none, some or all.
 type capture uint8
 
 const (
-	captureNone capture = iota // there are none
-	captureSome                // some packets come back from where they lead
+	captureNone capture = iota // there are no rules
+	captureSome                // some packets return untranslated
 	captureAll
 )
 
 type captures map[destination]capture
 
-// add adds the lines of a Service port.
+// add adds the rules in nat of a Service port.
 func (c captures) add(r *Rendered) {
 	for _, n := range []dispatch{natServices, natNodePorts} {
 		for _, l := range r.dispatched(n) {
@@ -206,7 +200,7 @@ func (c captures) add(r *Rendered) {
 	}
 }
 
-// captures says what the lines of nat do for one of their destinations.
+// captures returns how many packets for a destination the Service port's rules in nat translate.
 func (r *Rendered) captures(to destination) capture {
 	p := r.port
 	limited := len(p.SourceRanges) > 0 && slices.Contains(p.LoadBalancerVIPs, to.addr) && !slices.Contains(p.ExternalIPs, to.addr)
@@ -216,7 +210,7 @@ func (r *Rendered) captures(to destination) capture {
 	return captureSome
 }
 
-// found has those of the lines that a Service port wants that were read back.
+// found returns the desired rules of a Service port that were also read from the kernel.
 func (m *mixer) found(wanted *Rendered) *Rendered {
 	if wanted == nil {
 		return nil
@@ -233,7 +227,7 @@ func (m *mixer) found(wanted *Rendered) *Rendered {
 	return old
 }
 
-// mix gives what a Service port has between old and wanted; nil when that is what is wanted.
+// mix returns the transition rules of a Service port between old and wanted; nil when they equal wanted.
 func (m *mixer) mix(old, wanted *Rendered) *Rendered {
 	now := &Rendered{}
 	if wanted != nil {
@@ -270,8 +264,8 @@ func containsLine(lines []dispatchLine, l dispatchLine) bool {
 	return slices.ContainsFunc(lines, func(k dispatchLine) bool { return equalLines([]dispatchLine{k}, []dispatchLine{l}) })
 }
 
-// captured says what nat's lines for a destination did. Of lines that were read back it is not known whether they left
-// nothing over. Filter's often tell whether there are any: nat has none where all is refused.
+// captured returns how many packets for a destination the old rules of nat translated. Rules that were read from the
+// kernel are never captureAll. Filter often shows that nat has no rule: nat has none where filter rejects every packet.
 func (m *mixer) captured(to destination) capture {
 	if !m.rules.unread {
 		return m.past[to]

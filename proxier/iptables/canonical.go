@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Canonical writes a rule as iptables-save prints it: the address, interface and protocol matches first, then the
-// extensions in their order, then the target, each with its options in the order in which the extension prints them.
-// It takes a rule as the proxier writes it, or as iptables-save printed it, and knows what the layouts use; anything
-// else stays as it is, in its place.
+// Canonical returns a rule as iptables-save prints it: address, interface and protocol matches first, then the
+// extensions in their order, then the target. Options come in the order in which their extension prints them. The input
+// is a rule as the proxier writes it or as iptables-save prints it. Canonical knows the matches and targets of the
+// layouts; all others stay unchanged.
 func Canonical(rule string, family corev1.IPFamily) string {
 	words, err := splitWords(rule)
 	if err != nil || len(words) < 2 || words[0] != "-A" {
@@ -24,7 +24,7 @@ func Canonical(rule string, family corev1.IPFamily) string {
 	return c.write(words[1])
 }
 
-// splitWords at spaces, keeping what stands in double quotes together.
+// splitWords splits a rule at spaces and keeps text in double quotes together.
 func splitWords(rule string) ([]string, error) {
 	var words []string
 	for rest := strings.TrimSpace(rule); rest != ""; rest = strings.TrimLeft(rest, " ") {
@@ -81,7 +81,7 @@ func (c *canonicalizer) read(words []string) {
 			negated = true
 			continue
 		case "-s", "-d", "-i", "-o", "-p":
-			// A prefix that holds every address is not printed.
+			// iptables-save does not print a prefix that contains every address.
 			if value := c.basic(word, next); negated || !strings.HasSuffix(value, "/0") {
 				c.basics[word] = prefixed(negated, value)
 			}
@@ -113,7 +113,7 @@ func prefixed(negated bool, text string) string {
 	return text
 }
 
-// match gives the extension of that name, made when it is new.
+// match returns the extension of that name and creates it when it is new.
 func (c *canonicalizer) match(name string) *extension {
 	for _, m := range c.matches {
 		if m.name == name {
@@ -125,7 +125,7 @@ func (c *canonicalizer) match(name string) *extension {
 	return m
 }
 
-// owner finds whose an option is: --dport may follow another match's options, since -m tcp came before.
+// owner returns the extension of an option: --dport may follow another match's options, since -m tcp came before.
 func (c *canonicalizer) owner(option string, last *extension) *extension {
 	if option == "--dport" || option == "--sport" {
 		for _, m := range c.matches {
@@ -177,7 +177,7 @@ func (c *canonicalizer) write(chain string) string {
 	return b.String()
 }
 
-// probabilityUnit: the kernel keeps probabilities as 31 bit fractions.
+// probabilityUnit: the kernel stores probabilities as 31 bit fractions.
 const probabilityUnit = 1 << 31
 
 func (c *canonicalizer) matchOptions(m *extension) []string {
@@ -261,7 +261,7 @@ func markOption(option string) string {
 	return prefixed(strings.HasPrefix(option, "! "), text)
 }
 
-// markTarget: the older ways to set bits print as --set-xmark value/mask.
+// markTarget: iptables-save prints the older ways to set bits as --set-xmark value/mask.
 func markTarget(option string) string {
 	flag, value, _ := strings.Cut(option, " ")
 	switch flag {

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Left: rules as they are written. Right: what iptables-save 1.8.9 prints of them.
+// Left: rules as the proxier writes them. Right: the same rules as iptables-save 1.8.9 prints them.
 func TestCanonical(t *testing.T) {
 	for _, c := range []struct{ name, written, saved string }{
 		{"no match", "-A KUBE-EXT-X -j KUBE-SVC-X", "-A KUBE-EXT-X -j KUBE-SVC-X"},

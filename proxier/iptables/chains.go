@@ -7,11 +7,11 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// probabilityDecimals: enough for thousands of endpoints (k/k#37932); the kernel keeps 31 bits of it.
+// probabilityDecimals is enough for thousands of endpoints (k/k#37932). The kernel keeps 31 bits of a probability.
 const probabilityDecimals = 10
 
-// listChains names the chains of a Service port with the number of rules each gets: what writeChains writes. Those of
-// the endpoints come last.
+// listChains returns the chains that writeChains writes for a Service port, with the number of rules of each. The
+// chains of endpoints come last.
 func (s *settings) listChains(n *names) []chainRef {
 	chains := make([]chainRef, 0, len(n.port.Reachable)+2)
 	masquerade := 0
@@ -77,9 +77,9 @@ func (s *settings) nodeRanges(n *names) int {
 	return 0
 }
 
-// writeChains writes the text of all chains of a Service port: one lines per chain, in the order of listChains.
-// The text goes to out, one piece after the other; large drops the comments of endpoint rules, as kube-proxy does in
-// clusters of more than 1,000 endpoints to save time in iptables-restore.
+// writeChains passes the text of each chain of a Service port to out, in the order of listChains. out must not keep l.
+// With large, endpoint rules have no comments. kube-proxy does the same above 1,000 endpoints to save time in
+// iptables-restore.
 func (s *settings) writeChains(n *names, large bool, out func(chain string, l *lines)) {
 	var l lines
 	emit := func(chain string) {
@@ -114,7 +114,7 @@ func (s *settings) writeChains(n *names, large bool, out func(chain string, l *l
 	}
 }
 
-// masqueradeInternal marks traffic to the cluster IP whose replies would not come back through this node by themselves.
+// masqueradeInternal marks traffic to the cluster IP whose replies would not return through this node.
 func (s *settings) masqueradeInternal(l *lines, n *names, chain string) {
 	if !n.port.HasInternalEndpoints() {
 		return
@@ -131,10 +131,10 @@ func (s *settings) masqueradeInternal(l *lines, n *names, chain string) {
 func (s *settings) writeExternal(l *lines, n *names) {
 	destinations := " for " + n.text + " external destinations"
 	if !n.port.ExternalPolicyLocal {
-		// Any node may answer for any endpoint: the reply must come back through this one.
+		// The endpoint may be on any node, so the reply must return through this node.
 		l.rule(n.external, "masquerade traffic"+destinations, "-j", chainMarkMasq)
 	} else {
-		// Policy Local keeps the client's address, but what starts on this node or in its pods may go anywhere.
+		// Policy Local keeps the client's address. Traffic from this node or from its pods may go to any endpoint.
 		if s.ifLocal != nil {
 			l.rule(n.external, "pod traffic"+destinations, append(slices.Clone(s.ifLocal), "-j", n.cluster)...)
 		}
@@ -152,7 +152,7 @@ func (s *settings) writeFirewall(l *lines, n *names) {
 		l.rule(n.firewall, comment, "-s", cidr.String(), "-j", n.external)
 	}
 	if s.nodeRanges(n) > 0 {
-		// From the node itself the packet's source is the load balancer's address, which no range would hold.
+		// The source of a packet from the node itself is the load balancer's address, which no source range contains.
 		for _, ip := range n.port.LoadBalancerVIPs {
 			l.rule(n.firewall, comment, "-s", ip.String(), "-j", n.external)
 		}
@@ -160,8 +160,8 @@ func (s *settings) writeFirewall(l *lines, n *names) {
 	l.rule(n.firewall, "other traffic to "+n.text+" will be dropped by "+chainProxyFirewall)
 }
 
-// balance writes the choice of an endpoint: with affinity first whoever was chosen before, then equal chances. Rule i
-// of n is tried only when the i before it did not match, hence 1/(n-i).
+// balance writes the rules that choose an endpoint. With affinity, the client's previous endpoint comes first.
+// Otherwise chances are equal: rule i of n is tried only when the i before it did not match, hence 1/(n-i).
 func balance(l *lines, n *names, chain string, endpoints []*tracker.Endpoint, large bool) {
 	comment := func(ep *tracker.Endpoint) string {
 		if large {
@@ -184,7 +184,8 @@ func balance(l *lines, n *names, chain string, endpoints []*tracker.Endpoint, la
 		if n.usesEndpoints {
 			args = append(args, "-j", n.endpoint(ep))
 		} else {
-			// DNAT to a port needs the protocol, but no match on its ports, which the kernel would hold and walk for each rule.
+			// DNAT to a port needs -p, but no -m of the protocol, which the kernel would store and evaluate for each
+			// rule.
 			args = append(args, "-p", n.protocol, "-j", "DNAT", "--to-destination", ep.Text)
 		}
 		l.rule(chain, comment(ep), args...)

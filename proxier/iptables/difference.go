@@ -11,38 +11,39 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// chainText is one chain as it shall be.
+// chainText is the desired text of one chain.
 type chainText struct {
 	name  string
 	text  []byte
 	hash  uint64
 	rules int32
-	level int32             // chains lead only to chains of a lower level, or to fixed ones
-	port  *plan.ServicePort // whose it is; nil: a shared chain
-	lines *block            // of a layout's chain: its lines, which come first in text
+	level int32             // chains jump only to chains of a lower level, or to fixed ones
+	port  *plan.ServicePort // the owner; nil: a shared chain
+	lines *block            // of a layout's chain: its dispatch rules, which come first in text
 }
 
-// difference is what has to be done to bring the kernel from what it holds to what is wanted.
+// difference is what a sync has to write and delete so that the kernel has the desired rules.
 type difference struct {
 	rules  *Ruleset
 	tables Tables
-	// write are the chains whose text is not, or may not be, as installed, sorted by name; gone those to delete, sorted.
+	// write are the chains whose text differs, or may differ, from the installed one; gone those to delete. Both are
+	// sorted.
 	write map[Table][]chainText
 	gone  map[Table][]string
-	// covered are the rules of the Service ports that are settled when all is done; ordered those of all.
+	// covered are the rules of the dirty Service ports, which settle makes the installed ones; ordered those of all.
 	covered []*Rendered
 	ordered func() []*Rendered
 	large   bool
 	past    map[Table]*before
 }
 
-// Levels of the chains of a Service port: those that translate lead nowhere but to fixed chains.
+// Levels of the chains of a Service port. Chains that translate (DNAT) jump only to fixed chains.
 const (
 	levelEndpoint = iota
 	levelPolicy   // SVC, SVL
 	levelExternal
 	levelFirewall
-	levelLayout // and what a layout adds to it
+	levelLayout // plus the level within the layout
 )
 
 func levelOf(name string) int32 {
@@ -57,7 +58,7 @@ func levelOf(name string) int32 {
 	return levelPolicy
 }
 
-// level of a chain of a Service port. Where endpoints have no chains, those that lead to them translate.
+// level returns the level of a Service port's chain. Where endpoints have no chains, the chains of policies translate.
 func (n *names) level(chain string) int32 {
 	if level := levelOf(chain); level != levelPolicy || n.usesEndpoints {
 		return level
@@ -65,14 +66,14 @@ func (n *names) level(chain string) int32 {
 	return levelEndpoint
 }
 
-// difference finds it. ports is the whole plan, in order; endpoints known to the cluster decide on comments. Same state,
-// same texts.
+// difference computes the difference. ports is the whole plan, in order. The number of endpoints in the cluster decides
+// on comments. The same state gives the same texts.
 func (r *Ruleset) difference(ports []*plan.ServicePort, endpoints int) *difference {
 	d := &difference{
 		rules: r, write: map[Table][]chainText{}, gone: map[Table][]string{}, large: endpoints > backend.LargeCluster,
 		ordered: sync.OnceValue(func() []*Rendered { return r.effectiveAll(ports) }), past: map[Table]*before{},
 	}
-	// Whatever may be there is to go, unless it turns out to be wanted.
+	// All these chains are to be deleted, unless they turn out to be desired.
 	gone := map[Table]map[string]bool{NAT: {}, Filter: {}}
 	for table, h := range r.held {
 		for name := range h.loose {
@@ -104,12 +105,12 @@ func (r *Ruleset) difference(ports []*plan.ServicePort, endpoints int) *differen
 	return d
 }
 
-// sortTexts by name: iptables-restore finds its place in sorted input far faster.
+// sortTexts sorts by name: iptables-restore finds its place in sorted input far faster.
 func sortTexts(texts []chainText) {
 	slices.SortFunc(texts, func(a, b chainText) int { return strings.Compare(a.name, b.name) })
 }
 
-// before is what a table's dispatch led to when the sync began.
+// before returns the dispatch of a table when the sync began.
 func (d *difference) before(table Table) (*before, error) {
 	if d.past[table] != nil {
 		return d.past[table], nil
@@ -128,10 +129,10 @@ func (d *difference) before(table Table) (*before, error) {
 	return past, nil
 }
 
-// manyChains is when rendering is worth a second processor.
+// manyChains is the number of chains from which rendering is worth a second processor.
 const manyChains = 2000
 
-// portChains renders the chains of the covered Service ports that are not as installed, sorted.
+// portChains renders the chains of the covered Service ports that differ from the installed ones, sorted by name.
 func (d *difference) portChains(gone map[string]bool) {
 	chains := 0
 	for _, rendered := range d.covered {
@@ -155,14 +156,15 @@ func (d *difference) portChains(gone map[string]bool) {
 	d.write[NAT] = mergeTexts(halves[0], halves[1])
 }
 
-// render gives the chains of some Service ports that are not as installed, sorted. It changes nothing.
+// render returns the chains of some Service ports that differ from the installed ones, sorted by name. It changes
+// nothing.
 func (d *difference) render(covered []*Rendered) []chainText {
 	chains := 0
 	for _, rendered := range covered {
 		chains += len(rendered.chains)
 	}
-	// Texts lie in blocks, which do not grow: what a text lies in is kept as long as the text. An endpoint chain with
-	// comments has about 300 bytes.
+	// Texts are in blocks that do not grow, because any text keeps its whole block in memory. The chain of an endpoint
+	// with comments has about 300 bytes.
 	const bytesPerChain, mostBytes = 320, 1 << 20
 	block := min(chains*bytesPerChain, mostBytes)
 	buf := make([]byte, 0, block)
@@ -204,7 +206,7 @@ func mergeTexts(a, b []chainText) []chainText {
 	return append(append(merged, a...), b...)
 }
 
-// sharedChains renders the fixed chains, and those of the layout that may have changed.
+// sharedChains renders the fixed chains and the layout's chains that may have changed.
 func (d *difference) sharedChains(gone map[Table]map[string]bool) {
 	r := d.rules
 	shared := map[Table][]chainText{}
@@ -244,7 +246,7 @@ func (d *difference) sharedText(c chain, l lines, of *block, level int) chainTex
 	return chainText{name: c.name, text: l.text, hash: hashText(l.text), rules: int32(l.count), level: int32(level), lines: of}
 }
 
-// finished adds to the lines of a layout's chain what must stand last in it.
+// finished adds the rules that must come last in a layout's chain.
 func (r *Ruleset) finished(c chain, l lines) lines {
 	if c != dispatchChains[natServices] {
 		return l
@@ -260,7 +262,7 @@ type step struct {
 	gone  []string
 }
 
-// payload writes steps, each a section of its own, which the kernel takes at once.
+// payload writes each step as a separate section, which the kernel commits at once.
 func (d *difference) payload(steps ...step) *Payload {
 	p := &Payload{Written: map[Table]Count{}, steps: steps}
 	for _, s := range steps {
@@ -277,7 +279,7 @@ func (d *difference) section(p *Payload, s step) {
 		names = append(names, s.write[i].name)
 	}
 	names = append(names, s.gone...)
-	declare(p, names) // what is to go is emptied first: then it can go in any order
+	declare(p, names) // chains to delete are emptied first, so that any order works
 	p.count(s.table, len(s.write), 0)
 	p.spans = slices.Grow(p.spans, len(s.write)+len(s.gone)+1)
 	p.segments = slices.Grow(p.segments, len(s.write)+len(s.gone)+1)
@@ -307,7 +309,7 @@ func (d *difference) section(p *Payload, s step) {
 	p.ends = append(p.ends, p.lines)
 }
 
-// declare writes chain lines: each makes the chain, or empties it.
+// declare writes chain lines: each creates a chain, or empties an existing one.
 func declare(p *Payload, chains []string) {
 	size := 0
 	for _, c := range chains {
@@ -322,7 +324,7 @@ func declare(p *Payload, chains []string) {
 	p.add(buf, len(chains))
 }
 
-// took takes note of a payload that the kernel took. live: packets reach what it wrote.
+// took records a payload that the kernel accepted. live: packets reach the chains in it.
 func (d *difference) took(p *Payload, live bool) {
 	for _, s := range p.steps {
 		d.tookStep(s, live, p.last)
@@ -331,7 +333,7 @@ func (d *difference) took(p *Payload, live bool) {
 
 func (d *difference) tookStep(s step, live, last bool) {
 	h := d.rules.held[s.table]
-	if len(h.content) < len(s.write)/2 { // most are new: room for all of them at once
+	if len(h.content) < len(s.write)/2 { // most are new: allocate room for all of them at once
 		grown := make(map[string]content, len(h.content)+len(s.write))
 		maps.Copy(grown, h.content)
 		h.content = grown
@@ -354,8 +356,8 @@ func (d *difference) tookStep(s step, live, last bool) {
 	d.rules.written[s.table] = written
 }
 
-// failed takes note of a payload that failed. If a line was refused, then what stands before that line's table was
-// taken, and nothing from there on; else nobody knows which of its tables were.
+// failed records a payload that failed. If a line was refused, the tables before that line's table were committed, and
+// nothing after. Otherwise it is unknown which tables were committed.
 func (d *difference) failed(p *Payload, live bool, err error) {
 	d.rules.behind = true
 	d.rules.unread = d.rules.unread || live
@@ -382,14 +384,14 @@ func (d *difference) failed(p *Payload, live bool, err error) {
 	if live {
 		for _, h := range d.rules.held {
 			for name := range h.loose {
-				h.loose[name] = true // what it may have written may lead there
+				h.loose[name] = true // the chains that may have been written may jump there
 			}
 		}
 	}
 }
 
-// keep takes note of the Service ports whose rules of nat are as wanted although something was refused afterwards. They
-// stay: to hold a port back would lead packets to endpoints again that were removed.
+// keep records the Service ports whose new rules of nat were accepted although a later part was refused. These rules
+// stay: the old ones would send packets to removed endpoints again.
 func (d *difference) keep() {
 	r, h := d.rules, d.rules.held[NAT]
 	dispatched, waiting := true, map[tracker.ServicePortName]bool{}
@@ -418,8 +420,8 @@ func (d *difference) keep() {
 	}
 }
 
-// settle makes what was wanted the installed state, when all of it was taken but the deletion of some chains, to which
-// nothing leads any more.
+// settle makes the desired state the installed one. left are chains that still have to be deleted; nothing jumps to
+// them.
 func (d *difference) settle(left map[Table][]string) {
 	r := d.rules
 	r.large, r.behind, r.unread, r.void = d.large, false, false, nil
@@ -440,5 +442,5 @@ func (d *difference) settle(left map[Table][]string) {
 	}
 }
 
-// swept says that the chains that settle left are gone as well.
+// swept records that the chains in settle's left are deleted.
 func (d *difference) swept() { d.rules.behind = false }

@@ -15,7 +15,7 @@ var (
 	natChains    = []string{chainServices, chainNodePorts, chainPostrouting, chainMarkMasq}
 )
 
-// fixedChains are the chains that no line of a Service port stands in.
+// fixedChains returns the chains that contain no dispatch rule, with their rules.
 func (s *settings) fixedChains() map[chain]lines {
 	chains := map[chain]lines{}
 	for table, fixed := range map[Table]lines{NAT: s.natFixed(), Filter: s.filterFixed()} {
@@ -37,20 +37,20 @@ func (s *settings) natFixed() lines {
 	}
 	var l lines
 	if s.flat {
-		// What is marked is masqueraded below, and loses its mark.
+		// Marked packets are masqueraded by the rules below, which clear the mark.
 		unmarked := []string{"-m", "mark", "!", "--mark", mark + "/" + mark}
 		l.rule(chainPostrouting, "kubernetes service traffic of an endpoint to itself", slices.Concat(unmarked, s.hairpin(), masquerade)...)
 	}
 	l.rule(chainPostrouting, "", "-m", "mark", "!", "--mark", mark+"/"+mark, "-j", "RETURN")
-	// The mark comes off before the packet can meet another network stack that would masquerade it again.
+	// Clear the mark, or another network stack on the packet's way would masquerade it again.
 	l.rule(chainPostrouting, "", "-j", "MARK", "--xor-mark", mark)
 	l.rule(chainPostrouting, "kubernetes service traffic requiring SNAT", masquerade...)
 	l.rule(chainMarkMasq, "", "-j", "MARK", "--or-mark", mark)
 	return l
 }
 
-// hairpin matches what an endpoint sends to itself through a Service: a translated packet whose two addresses are the
-// same. No match compares two fields of a packet but a program.
+// hairpin matches packets that an endpoint sends to itself through a Service: translated packets with equal addresses.
+// Of all matches, only a BPF program can compare two fields of a packet.
 func (s *settings) hairpin() []string {
 	program := sameAddresses(8, 24, 4)
 	if s.IPv4() {
@@ -59,8 +59,8 @@ func (s *settings) hairpin() []string {
 	return []string{"-m", "conntrack", "--ctstate", "DNAT", "-m", "bpf", "--bytecode", `"` + program + `"`}
 }
 
-// sameAddresses is a program of the classic BPF, as match bpf takes it, that is true where so many words at two places
-// of the IP header are the same.
+// sameAddresses returns a program in classic BPF, as match bpf takes it. It returns true when so many words at two
+// offsets of the IP header are equal.
 func sameAddresses(source, destination, words int) string {
 	const (
 		loadWord, toX, jumpIfX, result = 0x20, 0x07, 0x1d, 0x06 // BPF_LD|W|ABS, MISC|TAX, JMP|JEQ|X, RET|K
@@ -72,14 +72,14 @@ func sameAddresses(source, destination, words int) string {
 		instruction(loadWord, 0, 0, source+4*i)
 		instruction(toX, 0, 0, 0)
 		instruction(loadWord, 0, 0, destination+4*i)
-		instruction(jumpIfX, 0, perWord*(words-1-i)+1, 0) // else to the last, which is false
+		instruction(jumpIfX, 0, perWord*(words-1-i)+1, 0) // else to the last instruction, which returns false
 	}
 	instruction(result, 0, 0, 1)
 	instruction(result, 0, 0, 0)
 	return program
 }
 
-// natTail sends what is left in KUBE-SERVICES to the NodePorts: it must stand last there.
+// natTail returns the jump from KUBE-SERVICES to the NodePorts, which must be the last rule there.
 func (s *settings) natTail() lines {
 	const comment = "kubernetes service nodeports; NOTE: this must be the last rule in this chain"
 	var l lines
@@ -96,7 +96,7 @@ func (s *settings) natTail() lines {
 	}
 	for _, addr := range s.NodePortAddresses {
 		if addr.IsLoopback() && !(s.IPv4() && s.LocalhostNodePorts) {
-			continue // no NodePort on loopback in IPv6, nor where it is switched off
+			continue // no NodePort on loopback in IPv6, nor where it is disabled
 		}
 		l.rule(chainServices, comment, "-d", addr.String(), "-j", chainNodePorts)
 	}
@@ -116,7 +116,7 @@ func (s *settings) filterFixed() lines {
 	}
 	l.rule(chainForward, "kubernetes forwarding rules", "-m", "mark", "--mark", mark+"/"+mark, "-j", "ACCEPT")
 	if s.flat {
-		// It needs no mark to be masqueraded.
+		// Hairpin packets are masqueraded without a mark.
 		l.rule(chainForward, "kubernetes forwarding of an endpoint to itself", append(s.hairpin(), "-j", "ACCEPT")...)
 	}
 	l.rule(chainForward, "kubernetes forwarding conntrack rule", "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT")

@@ -5,37 +5,37 @@ import (
 	"slices"
 )
 
-// held is what the kernel holds of the proxier in one table, as far as is known.
+// held is the known kernel content of the proxier in one table.
 type held struct {
 	content map[string]content
-	// loose chains are there, or may be, without being settled: a sync that was not finished made them, or whoever was
-	// here before. true: packets may reach them.
+	// loose chains exist, or may exist, and are not settled: a sync that did not finish made them, or an earlier
+	// process. true: packets may reach them.
 	loose map[string]bool
 }
 
-// content of a chain: enough to tell whether it is as wanted, without its text.
+// content of a chain: enough to compare it with the desired chain, without its text.
 type content struct {
 	hash  uint64 // of its rules; meaningless unless sure
 	rules int32
-	round uint16 // of the sync that wrote it; 0: an earlier one, or none
+	round uint16 // the sync that wrote it; 0: an earlier one, or none
 	sure  bool
 }
 
 func newHeld() *held { return &held{content: map[string]content{}, loose: map[string]bool{}} }
 
-// is says whether a chain is known to be there with this text.
+// is reports whether a chain is known to exist with this text.
 func (h *held) is(name string, hash uint64) bool {
 	c, there := h.content[name]
 	return there && c.sure && c.hash == hash
 }
 
-// doubt takes note that nobody knows what a chain holds, and whether it is there.
+// doubt records that the content of a chain, and whether it exists, is unknown.
 func (h *held) doubt(name string, live bool) {
 	h.content[name] = content{}
 	h.loose[name] = live
 }
 
-// wrote takes note of what a chain holds since a sync wrote it, and gives what that makes of what the sync wrote.
+// wrote records the content of a chain that a sync wrote, and returns how that changes the sync's count.
 func (h *held) wrote(t *chainText, round uint16) Count {
 	change := Count{Chains: 1, Rules: int(t.rules)}
 	if old := h.content[t.name]; old.round == round {
@@ -45,7 +45,7 @@ func (h *held) wrote(t *chainText, round uint16) Count {
 	return change
 }
 
-// deleted takes note of a chain that is gone, and gives what that takes from what a sync wrote.
+// deleted records that a chain is deleted, and returns how that changes the sync's count.
 func (h *held) deleted(name string, round uint16) (change Count) {
 	if old := h.content[name]; old.round == round {
 		change = Count{Chains: -1, Rules: -int(old.rules)}
@@ -55,7 +55,7 @@ func (h *held) deleted(name string, round uint16) (change Count) {
 	return change
 }
 
-// begin begins a sync: what it writes is counted from here on, each chain once and as it is in the end.
+// begin begins a sync and its count, which includes each chain once, with its last content.
 func (r *Ruleset) begin() {
 	r.written = map[Table]Count{}
 	if r.round++; r.round != 0 {
@@ -70,13 +70,13 @@ func (r *Ruleset) begin() {
 	}
 }
 
-// seed makes hashes differ from process to process: nobody can make two texts that look the same.
+// seed makes hashes differ from process to process, so that no input can be made to collide.
 var seed = maphash.MakeSeed()
 
 func hashText(text []byte) uint64 { return maphash.Bytes(seed, text) }
 
-// Forget takes whatever is in the kernel for unknown: everything will be written. existing are the names of the chains
-// there, by table; void tables had none that leads to Services.
+// Forget marks all kernel content as unknown, so that everything is written. existing are the chains in the kernel, by
+// table. void tables had no chain that jumps to Services.
 func (r *Ruleset) Forget(existing map[Table][]string, void map[Table]bool) {
 	shared := map[chain]bool{}
 	for _, c := range dispatchChains {
@@ -99,7 +99,7 @@ func (r *Ruleset) Forget(existing map[Table][]string, void map[Table]bool) {
 	r.behind, r.unread, r.void = true, true, void
 }
 
-// leads says whether a chain is one that leads to Services, or one of theirs.
+// leads reports whether a chain is a dispatch chain or a chain of Services.
 func (r *Ruleset) leads(name string) bool {
 	return ownChain(name) || slices.ContainsFunc(dispatchChains[:], func(c chain) bool { return c.name == name })
 }

@@ -11,38 +11,39 @@ import (
 	"synclab/proxier/kernel"
 )
 
-// Leads are the rules of nat as they are, chain by chain, to be followed.
+// Leads are the rules of nat as they are, to follow jumps from chain to chain.
 type Leads interface {
-	// Of gives the rules of a chain, in order; none when there is no such chain.
+	// Of returns the rules of a chain, in order; none when there is no such chain.
 	Of(chain string) ([]kernel.Lead, error)
 	Close()
 }
 
-// inherit reads which UDP frontends nat leads to which endpoints, whoever wrote that.
+// inherit reads the UDP frontends of the previous rules in nat with their endpoints, whatever process wrote these
+// rules.
 func inherit(tables Tables) ([]backend.Inherited, error) {
 	leads, err := tables.Leads()
 	if err != nil {
-		return nil, fmt.Errorf("frontends of an earlier proxier: %w", err)
+		return nil, fmt.Errorf("reading the previous UDP frontends: %w", err)
 	}
 	defer leads.Close()
-	h := heir{leads: leads, translates: map[string][]netip.AddrPort{}}
+	h := previousRules{leads: leads, translates: map[string][]netip.AddrPort{}}
 	for _, d := range []dispatch{natServices, natNodePorts} {
 		if err := h.follow(d, dispatchChains[d].name, map[string]bool{}); err != nil {
-			return nil, fmt.Errorf("frontends of an earlier proxier: %w", err)
+			return nil, fmt.Errorf("reading the previous UDP frontends: %w", err)
 		}
 	}
 	return h.found, nil
 }
 
-type heir struct {
+type previousRules struct {
 	leads Leads
 	found []backend.Inherited
-	// translates says where chains of Service ports lead packets to in the end.
+	// translates has the endpoints that the chains of Service ports send packets to.
 	translates map[string][]netip.AddrPort
 }
 
-// follow goes through a chain of a dispatch, and those of the layout that it leads to.
-func (h *heir) follow(d dispatch, chain string, seen map[string]bool) error {
+// follow reads a chain of a dispatch, and the layout's chains that it jumps to.
+func (h *previousRules) follow(d dispatch, chain string, seen map[string]bool) error {
 	if seen[chain] {
 		return nil
 	}
@@ -58,7 +59,7 @@ func (h *heir) follow(d dispatch, chain string, seen map[string]bool) error {
 			}
 			continue
 		}
-		// What asks for no address would take packets for any of the node's, but only in the dispatch of NodePorts.
+		// A rule without an address matches every address of the node, but only in the dispatch of NodePorts.
 		if !IsServiceChain(rule.Jump) || rule.Protocol != unix.IPPROTO_UDP || rule.Port == 0 || rule.Addr.IsValid() != (d == natServices) {
 			continue
 		}
@@ -71,12 +72,13 @@ func (h *heir) follow(d dispatch, chain string, seen map[string]bool) error {
 	return nil
 }
 
-// endpoints are those that a chain of a Service port leads to, over others or by itself. Each may be there more than once.
-func (h *heir) endpoints(chain string) ([]netip.AddrPort, error) {
+// endpoints returns the endpoints that a chain of a Service port sends packets to, over other chains or by itself,
+// sorted.
+func (h *previousRules) endpoints(chain string) ([]netip.AddrPort, error) {
 	if known, seen := h.translates[chain]; seen {
 		return known, nil
 	}
-	h.translates[chain] = nil // should chains go round in circles, which the kernel does not take
+	h.translates[chain] = nil // ends a loop of chains, which the kernel does not accept
 	rules, err := h.leads.Of(chain)
 	if err != nil {
 		return nil, fmt.Errorf("chain %s: %w", chain, err)
@@ -101,12 +103,12 @@ func (h *heir) endpoints(chain string) ([]netip.AddrPort, error) {
 	return all, nil
 }
 
-// Leads are the rules of nat in the kernel.
+// Leads opens the rules of nat in the kernel.
 func (i Installed) Leads() (Leads, error) {
 	return kernel.OpenLeads(string(i.Variant), i.Family, string(NAT))
 }
 
-// Leads are the rules of nat.
+// Leads returns the rules of nat.
 func (m *Model) Leads() (Leads, error) { return modelLeads{m}, nil }
 
 type modelLeads struct{ *Model }
@@ -114,7 +116,7 @@ type modelLeads struct{ *Model }
 // Close does nothing.
 func (modelLeads) Close() {}
 
-// Of reads the rules of a chain from their text.
+// Of parses the rules of a chain.
 func (m modelLeads) Of(chain string) ([]kernel.Lead, error) {
 	var leads []kernel.Lead
 	rules, _ := m.Chain(NAT, chain)

@@ -10,20 +10,13 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// mostIsolations bounds how many lines one sync isolates one by one before it halves.
+// mostIsolations is how many refusals one sync isolates one by one before it bisects.
 const mostIsolations = 64
 
-// write encodes and restores until the kernel has taken everything but what it refuses.
-//
-// A payload may fail for reasons that lie outside of it: the lock, memory, a killed tool. Then nothing is concluded and
-// the sync fails as a whole. If the tool names a line, it is the line's owner that is at fault: a Service port is left
-// out and reported, a chain that something else refers to is not deleted. If only the COMMIT failed, the kernel refused
-// the table without saying why, and halving the Service ports finds the culprit.
-//
-// A refused partial payload proves nothing of the Services in it: somebody may have deleted a chain they refer to, and
-// the jumps to it. So everything is written first.
+// write encodes and restores until the kernel has accepted everything but the rules that it refuses. It tries the
+// likely causes one after the other: see docs/design/iptables-refused-rules.md.
 func (s *syncing) write(ctx context.Context) error {
-	var doubted struct{ accounting, bpf bool } // were left out, as the first to blame
+	var doubted struct{ accounting, bpf bool } // switched off as the first suspected causes
 	for range mostIsolations {
 		err := s.restore(ctx)
 		refused := refusal(err)
@@ -32,14 +25,14 @@ func (s *syncing) write(ctx context.Context) error {
 		}
 		switch owner := refused.Owner; {
 		case !s.result.Full:
-			s.opts.Log("payload of a partial sync refused, writing everything", "error", err)
+			s.opts.Log("payload of a partial sync refused, starting a full sync", "error", err)
 			s.result.Full, s.result.Reason = true, "failure"
 			if err := s.prepareFull(ctx); err != nil {
 				return err
 			}
 			continue
 		case s.rules.Settings().Accounting:
-			s.opts.Log("payload refused, doing without packet counts", "error", err)
+			s.opts.Log("payload refused, retrying without match nfacct", "error", err)
 			s.noAccounting, doubted.accounting = true, true
 			s.doubted = s.opts.Clock.Now()
 			if err := s.applySettings(); err != nil {
@@ -47,18 +40,18 @@ func (s *syncing) write(ctx context.Context) error {
 			}
 			continue
 		case s.rules.settings.flat && !s.provenBPF && !owner.IsPort() && owner.Deletes == "":
-			s.opts.Log("payload refused, doing without match bpf", "error", err)
+			s.opts.Log("payload refused, retrying without match bpf", "error", err)
 			s.noBPF, doubted.bpf = true, true
 			s.doubted = s.opts.Clock.Now()
 			if doubted.accounting {
-				s.noAccounting = false // not to blame alone
+				s.noAccounting = false // not the only cause
 			}
 			if err := s.applySettings(); err != nil {
 				return err
 			}
 			continue
 		}
-		// It is something else: the next full sync may do with them again.
+		// The cause is something else, so the next full sync may use these matches again.
 		if doubted.accounting {
 			s.noAccounting = false
 		}
@@ -69,10 +62,10 @@ func (s *syncing) write(ctx context.Context) error {
 		case owner.IsPort():
 			s.refuse(owner.Port, err)
 		case owner.Deletes != "":
-			s.opts.Log("chain cannot be deleted, left empty", "chain", owner.Deletes, "error", err)
+			s.opts.Log("chain cannot be deleted, it stays empty", "chain", owner.Deletes, "error", err)
 			s.rules.Stick(owner.Table, owner.Deletes)
 			if err := s.stickReferred(owner.Table); err != nil {
-				s.opts.Log("chains that others refer to are found one by one", "error", err)
+				s.opts.Log("cannot list the chains that foreign rules refer to, finding them one by one", "error", err)
 			}
 		default:
 			return s.bisect(ctx)
@@ -81,8 +74,8 @@ func (s *syncing) write(ctx context.Context) error {
 	return s.bisect(ctx)
 }
 
-// stickReferred keeps all chains of Services that rules of somebody else refer to: there may be more of them than lines
-// are isolated, and the kernel names one at a time.
+// stickReferred keeps all chains of Services that foreign rules refer to. There may be more of them than
+// mostIsolations, and the kernel names one at a time.
 func (b *Backend) stickReferred(table Table) error {
 	referred, err := b.referred(table)
 	for name := range referred {
@@ -91,7 +84,7 @@ func (b *Backend) stickReferred(table Table) error {
 	return err
 }
 
-// referred are the chains of Services that rules of somebody else lead to.
+// referred returns the chains of Services that foreign rules jump to.
 func (b *Backend) referred(table Table) (map[string]bool, error) {
 	chains, err := b.tables.Chains(table)
 	if err != nil {
@@ -111,8 +104,8 @@ func (b *Backend) referred(table Table) (map[string]bool, error) {
 	return referred, nil
 }
 
-// loosened describes a chain that was not deleted because others referred to it, and nobody does any more; empty: there
-// is none. A full sync deletes them.
+// loosened describes a chain that could not be deleted and that no foreign rule refers to any more; empty: there is
+// none. A full sync deletes such a chain.
 func (b *Backend) loosened(want Expected) (string, error) {
 	for _, table := range []Table{NAT, Filter} {
 		var stuck []string
@@ -131,14 +124,14 @@ func (b *Backend) loosened(want Expected) (string, error) {
 		slices.Sort(stuck)
 		for _, name := range stuck {
 			if !referred[name] {
-				return fmt.Sprintf("nothing refers to chain %s in %s any more", name, table), nil
+				return fmt.Sprintf("no rule refers to chain %s in %s any more", name, table), nil
 			}
 		}
 	}
 	return "", nil
 }
 
-// targetOf is the chain or verdict that a rule leads to.
+// targetOf returns the chain or verdict that a rule jumps to.
 func targetOf(rule string) string {
 	for _, flag := range []string{" -j ", " -g "} {
 		if at := strings.LastIndex(rule, flag); at >= 0 {
@@ -149,7 +142,7 @@ func targetOf(rule string) string {
 	return ""
 }
 
-// refusal is the error of a restore that was refused; nil for any other.
+// refusal returns the error of a refused restore; nil for any other error.
 func refusal(err error) *RestoreError {
 	var refused *RestoreError
 	if errors.As(err, &refused) && refused.Refused() {
@@ -159,25 +152,25 @@ func refusal(err error) *RestoreError {
 }
 
 func (s *syncing) refuse(port tracker.ServicePortName, err error) {
-	s.opts.Log("rules refused, Service port left as it was", "port", port.String(), "protocol", port.Protocol, "error", err)
+	s.opts.Log("rules refused, Service port unchanged", "port", port.String(), "protocol", port.Protocol, "error", err)
 	s.rules.Refuse(port)
 	s.refusals[port] = err
 }
 
-// bisect finds the Service ports for which the kernel refuses a table. First all suspects are held back: if that is
-// refused as well, none of them is to blame.
+// bisect finds the Service ports for which the kernel refuses a table. It first holds back all suspects: if the kernel
+// still refuses, none of them is the cause.
 func (s *syncing) bisect(ctx context.Context) error {
 	suspects, standing, err := s.suspects()
 	if err != nil {
 		return err
 	}
 	if err = s.withhold(ctx, suspects); refusal(err) != nil && len(standing) > 0 {
-		s.opts.Log("rules refused that the kernel holds already", "error", err)
+		s.opts.Log("kernel refuses rules that it already has", "error", err)
 		suspects = append(suspects, standing...)
 		err = s.withhold(ctx, standing)
 	}
 	if refusal(err) != nil {
-		err = fmt.Errorf("refused without any Service too: %w", err)
+		err = fmt.Errorf("rules refused even without any Service port: %w", err)
 	}
 	if err != nil {
 		for _, name := range suspects {
@@ -188,7 +181,7 @@ func (s *syncing) bisect(ctx context.Context) error {
 	if err := s.admit(ctx, suspects); err != nil || !s.rules.Dirty() {
 		return err
 	}
-	return s.restore(ctx) // the last payload was refused, but its first table may have been taken
+	return s.restore(ctx) // the last payload was refused, but its first table may have been committed
 }
 
 func (s *syncing) withhold(ctx context.Context, ports []tracker.ServicePortName) error {
@@ -198,13 +191,13 @@ func (s *syncing) withhold(ctx context.Context, ports []tracker.ServicePortName)
 	return s.restore(ctx)
 }
 
-// suspects are the Service ports that may be to blame. Those that the kernel took before as they are wanted now are standing:
-// whether this process wrote them or one before it, which is found in the tables. Holding them back would end their service.
+// suspects returns the Service ports that may be the cause, and the standing ones: this process or an earlier one wrote
+// their desired rules, and the kernel accepted them. Holding back standing ones would interrupt their service.
 func (s *syncing) suspects() (suspects, standing []tracker.ServicePortName, err error) {
 	there := map[tracker.ServicePortName]bool{}
 	if s.rules.unread {
 		if there, err = s.rules.found(s.tables, s.req); err != nil {
-			return nil, nil, fmt.Errorf("looking for whose rules are refused: %w", err)
+			return nil, nil, fmt.Errorf("reading the tables to find the refused rules: %w", err)
 		}
 	}
 	for _, port := range s.req.Ports {
@@ -222,7 +215,7 @@ func (s *syncing) suspects() (suspects, standing []tracker.ServicePortName, err 
 	return suspects, standing, nil
 }
 
-// admit takes Service ports back in, halving those that the kernel refuses together.
+// admit includes Service ports again, and bisects those that the kernel refuses together.
 func (s *syncing) admit(ctx context.Context, suspects []tracker.ServicePortName) error {
 	if len(suspects) == 0 {
 		return nil

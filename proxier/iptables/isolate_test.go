@@ -12,7 +12,7 @@ import (
 	"synclab/proxier/backend"
 )
 
-// planned is a Backend on a model, with the plan before it.
+// planned is a Backend on a model, with the plan for it.
 type planned struct {
 	*testPlan
 	t *testing.T
@@ -32,7 +32,7 @@ func newPlanned(t *testing.T, layout Layout, services int, octets ...int) *plann
 	return p
 }
 
-// start is another process, which knows nothing of what the one before it wrote.
+// start replaces the process: the new one knows nothing of what the old one wrote.
 func (p *planned) start() {
 	p.t.Helper()
 	settings := p.rules.Settings()
@@ -58,8 +58,8 @@ func (p *planned) sync(full bool) {
 	}
 }
 
-// refusing has the model refuse the COMMIT of any table in which a text stands, and counts how often. Tables before it are
-// taken, as by the tools.
+// refusing makes the model refuse the COMMIT of any table that contains a text, and counts the refusals. Tables before
+// it are committed, as by the tools.
 func (p *planned) refusing(refused string) (count *int) {
 	count = new(int)
 	p.m.Fail = func(payload *Payload) error {
@@ -79,7 +79,7 @@ func (p *planned) refusing(refused string) (count *int) {
 	return count
 }
 
-// text is a table as iptables-save prints it.
+// text returns a table as iptables-save prints it.
 func (p *planned) text(table Table) string {
 	p.t.Helper()
 	var saved bytes.Buffer
@@ -91,7 +91,8 @@ func (p *planned) text(table Table) string {
 	return text
 }
 
-// converges says that the tables are, once nothing is refused any more, what a process makes of empty ones.
+// converges checks that, once nothing is refused any more, the tables equal those that a process writes into empty
+// ones.
 func (p *planned) converges() {
 	p.t.Helper()
 	p.m.Fail, p.m.Committed = nil, nil
@@ -113,13 +114,13 @@ func eachLayout(t *testing.T, test func(*testing.T, Layout)) {
 	}
 }
 
-// The kernel refuses filter after it took nat: nobody is led to a removed endpoint again while the culprit is looked
-// for, and the culprit keeps its rules of nat, without the refused ones of filter.
+// The kernel refuses filter after it accepted nat. No packet goes to a removed endpoint while the sync looks for the
+// cause. The refused Service port keeps its new rules of nat, without the refused ones of filter.
 func TestRefusedAfterNAT(t *testing.T) {
 	eachLayout(t, func(t *testing.T, layout Layout) {
 		const removed, added = "10.128.0.1:8080", "10.128.0.2:8080"
 		p := newPlanned(t, layout, 8, 1)
-		p.set(nil, endpoints(2)) // a load balancer's, which will have endpoints
+		p.set(nil, endpoints(2)) // a load balancer's, which gets endpoints below
 		p.sync(true)
 
 		taken := false
@@ -127,7 +128,7 @@ func TestRefusedAfterNAT(t *testing.T) {
 			now := p.text(NAT)
 			taken = taken || strings.Contains(now, added)
 			if taken && strings.Contains(now, removed) {
-				t.Error("packets are led to a removed endpoint again")
+				t.Error("rules send packets to a removed endpoint again")
 			}
 			return nil
 		}
@@ -140,7 +141,7 @@ func TestRefusedAfterNAT(t *testing.T) {
 		}
 		left := p.text(NAT)
 		if !strings.Contains(left, added) || !strings.Contains(left, "10.128.2.1:8080") {
-			t.Errorf("nat lacks what it took:\n%s", left)
+			t.Errorf("nat lacks rules that it accepted:\n%s", left)
 		}
 		p.sync(false)
 		if now := p.text(NAT); now != left {
@@ -150,8 +151,8 @@ func TestRefusedAfterNAT(t *testing.T) {
 	})
 }
 
-// A new process finds a Service whose rules the kernel refuses. Those that the kernel holds as they are wanted are served
-// all the time, by the rules of the process before.
+// A new process finds a Service whose rules the kernel refuses. The Services whose rules are installed as desired keep
+// working all the time, with the rules of the earlier process.
 func TestRefusedAtStart(t *testing.T) {
 	eachLayout(t, func(t *testing.T, layout Layout) {
 		p := newPlanned(t, layout, 9, 1, 2)
@@ -168,7 +169,7 @@ func TestRefusedAtStart(t *testing.T) {
 			now := p.text(NAT)
 			for _, endpoint := range []string{"10.128.1.1:8080", "10.128.2.2:8080", "10.128.8.1:8080"} {
 				if !strings.Contains(now, endpoint) {
-					t.Errorf("nothing leads to %s while somebody else's rules are refused", endpoint)
+					t.Errorf("no rule sends packets to %s while rules of another Service are refused", endpoint)
 				}
 			}
 			return nil
@@ -185,7 +186,7 @@ func TestRefusedAtStart(t *testing.T) {
 	})
 }
 
-// The kernel refuses what it holds: it is found all the same.
+// The kernel refuses rules that it already has: the sync still finds their Service port.
 func TestRefusedStanding(t *testing.T) {
 	eachLayout(t, func(t *testing.T, layout Layout) {
 		p := newPlanned(t, layout, 9, 1, 2)
@@ -197,7 +198,7 @@ func TestRefusedStanding(t *testing.T) {
 			t.Fatalf("Service ports refused: %v", p.b.refusals)
 		}
 		if now := p.text(NAT); !strings.Contains(now, "10.128.5.1:8080") {
-			t.Errorf("somebody else is left out:\n%s", now)
+			t.Errorf("another Service is left out too:\n%s", now)
 		}
 		p.converges()
 	})

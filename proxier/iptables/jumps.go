@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// jump is a rule by which a built-in chain reaches one of ours.
+// jump is a rule by which a built-in chain jumps to a chain of the proxier.
 type jump struct {
 	table   Table
 	from    string
@@ -22,7 +22,7 @@ type jump struct {
 
 var newConnections = []string{"-m", "conntrack", "--ctstate", "NEW"}
 
-// jumps in the order in which they are put first in their chain: the last one ends up on top.
+// jumps in the order in which they are inserted at the top of their chain: the last one ends up on top.
 var jumps = []jump{
 	{Filter, "INPUT", chainExternalServices, "kubernetes externally-visible service portals", newConnections},
 	{Filter, "FORWARD", chainExternalServices, "kubernetes externally-visible service portals", newConnections},
@@ -43,13 +43,14 @@ var jumps = []jump{
 // Canary is the empty chain that every table of the proxier has, mangle included.
 const Canary = chainCanary
 
-// Jump is a rule by which a built-in chain reaches one of ours.
+// Jump is a rule by which a built-in chain jumps to a chain of the proxier.
 type Jump struct {
 	From, To string
-	Rule     string // what stands behind -A FROM
+	Rule     string // the text after "-A FROM"
 }
 
-// BaseJumps are the jumps that a table must have, in the order in which they are put first in their chain.
+// BaseJumps returns the jumps that a table must have, in the order in which they are inserted at the top of their
+// chain.
 func BaseJumps(table Table) []Jump {
 	var base []Jump
 	for _, j := range jumps {
@@ -95,10 +96,10 @@ func NewJumps(variant Variant, family corev1.IPFamily) (*Jumps, error) {
 	return &Jumps{ipt: ipt}, nil
 }
 
-// RandomFully says whether MASQUERADE takes --random-fully.
+// RandomFully reports whether MASQUERADE supports --random-fully.
 func (j *Jumps) RandomFully() bool { return j.ipt.HasRandomFully() }
 
-// baseChains are the built-in chains that jumps start from, by table.
+// baseChains returns the built-in chains of a table that have jumps of the proxier.
 func baseChains(table Table) []string {
 	var chains []string
 	for _, j := range jumps {
@@ -109,8 +110,8 @@ func baseChains(table Table) []string {
 	return chains
 }
 
-// missingBase writes what is missing of the base chains, the jumps and the canary of a table, given the names of the
-// chains there and the rules of its built-in chains.
+// missingBase writes the missing base chains, jumps and canary of a table. chains are the existing chains, rules those
+// of the built-in chains.
 func missingBase(p *Payload, table Table, family corev1.IPFamily, chains, rules []string) {
 	var text []byte
 	lines := 0
@@ -140,7 +141,7 @@ func missingBase(p *Payload, table Table, family corev1.IPFamily, chains, rules 
 	}
 }
 
-// places are how many rules of its chain each jump stands below; -1: it is not there.
+// places returns how many rules of its chain are above each jump; -1: the jump is missing.
 func places(jumps []Jump, rules []string, family corev1.IPFamily) []int {
 	at, wanted := make([]int, len(jumps)), make([]string, len(jumps))
 	for i, j := range jumps {
@@ -157,12 +158,12 @@ func places(jumps []Jump, rules []string, family corev1.IPFamily) []int {
 	return at
 }
 
-// Place gives a jump that is not there a place, in at, which says of each how many rules of its chain it stands below: right
-// below those that belong above it. So the verdict on a packet does not depend on which was gone and put back. What stands
-// below it moves down.
+// Place returns where a missing jump belongs in its chain: right below the jumps that belong above it. So the verdict
+// on a packet does not depend on which jump was missing. at is how many rules of its chain are above each jump, -1 for
+// a missing one. Place updates at for the missing jump and for the jumps that move down.
 func Place(jumps []Jump, at []int, missing int) int {
 	place := 0
-	for i := missing + 1; i < len(jumps); i++ { // those put on top later
+	for i := missing + 1; i < len(jumps); i++ { // the jumps that belong above
 		if jumps[i].From == jumps[missing].From {
 			place = max(place, at[i]+1)
 		}
@@ -176,7 +177,7 @@ func Place(jumps []Jump, at []int, missing int) int {
 	return place
 }
 
-// jumpsTo are the chains of a table that built-in chains jump to, each once.
+// jumpsTo returns the chains of a table that built-in chains jump to, each once.
 func jumpsTo(table Table) []string {
 	var chains []string
 	for _, j := range jumps {
@@ -187,7 +188,7 @@ func jumpsTo(table Table) []string {
 	return chains
 }
 
-// Missing names the first jump that is not there; empty when all are.
+// Missing describes the first missing jump; empty: there is none.
 func (j *Jumps) Missing(ctx context.Context) (string, error) {
 	for _, jump := range jumps {
 		if ctx.Err() != nil {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Whichever jump is gone, it comes back to where it was among the others, and foreign rules stay where they are.
+// Whichever jump is missing, it returns to its position among the others, and foreign rules stay where they are.
 func TestJumpsComeBackInPlace(t *testing.T) {
 	m := NewModel(corev1.IPv4Protocol)
 	if err := m.EnsureJumps(t.Context()); err != nil {

@@ -7,7 +7,7 @@ import (
 	"synclab/proxier/plan"
 )
 
-// dispatch names the shared chains in which classic rules have lines of Service ports.
+// dispatch names the shared chains that contain rules of Service ports in layout classic.
 type dispatch int
 
 const (
@@ -20,8 +20,8 @@ const (
 	dispatches
 )
 
-// dispatchChains are the chains that built-in chains jump to, and where a packet's way to its Service begins in every
-// layout.
+// dispatchChains are the chains that built-in chains jump to. In every layout the packet path to a Service begins
+// there.
 var dispatchChains = [dispatches]chain{
 	{NAT, chainServices}, {NAT, chainNodePorts},
 	{Filter, chainServices}, {Filter, chainExternalServices}, {Filter, chainNodePorts}, {Filter, chainProxyFirewall},
@@ -35,66 +35,68 @@ type chain struct {
 	name  string
 }
 
-// destination is what a dispatch line captures.
+// destination is what a dispatch rule matches.
 type destination struct {
-	addr     netip.Addr // invalid: any of the node's addresses that the chain is entered for (NodePorts)
+	addr     netip.Addr // invalid: every address of the node for which the chain is entered (NodePorts)
 	port     uint16
 	protocol string // lower case
 }
 
-// dispatchLine is a rule of a Service port that a dispatch leads packets to. It matches all of its destination by
-// itself, so that it is right in whatever chain a layout puts it.
+// dispatchLine is a dispatch rule of a Service port. It matches its whole destination, so it is correct in whatever
+// chain a layout puts it.
 type dispatchLine struct {
 	destination
-	text []byte // from behind the chain's name on, to the end of the line: ` -m comment … -j KUBE-SVC-…\n`
+	text []byte // the rule after the chain's name, to the end of the line: ` -m comment … -j KUBE-SVC-…\n`
 }
 
-// layout decides which shared chains there are beside the fixed ones (fixed.go), and which dispatch lines stand in each,
-// in which order. A Ruleset tells it every change of a Service port's lines, asks it which chains that may have touched,
-// and compares the text of these with what is installed: so a layout may name too many chains, but never too few.
+// layout decides which shared chains there are besides the fixed ones (fixed.go), and which dispatch rules each
+// contains, in which order. A Ruleset reports every change of a Service port to the layout. It then asks which chains
+// the change may have touched, and compares their text with the installed text. So a layout may name too many chains,
+// but never too few.
 //
-// What a layout must hold to:
+// Every layout has to fulfil:
 //
-//   - Each of dispatchChains is one of its chains, always, be it empty. Its other chains have names that isLayoutChain
-//     knows, and lead nowhere but to one another, downwards, and to chains of Service ports.
-//   - Lines for one destination stand in the order of their Service ports (plan.Compare), those of one Service port in
-//     the order given. Lines for different destinations may stand in any order.
-//   - Same Service ports, same chains, same text, whatever the way that led there: a new start writes what is there.
-//   - The text of a chain is made only by lines, from nothing but what change told, so that the Ruleset may tell it a
-//     state in between (the union of old and new lines of filter, see between.go), ask for the text, and take that back.
-//   - A failed sync costs nothing: touched holds on to what it names until settle.
+//   - Each of dispatchChains is always one of its chains, even if empty. Its other chains have names that isLayoutChain
+//     knows. They jump only to lower chains of the layout and to chains of Service ports.
+//   - Rules for one destination are in the order of their Service ports (plan.Compare). The rules of one Service port
+//     are in the given order. Rules for different destinations may be in any order.
+//   - The same Service ports give the same chains and texts, whatever the changes before. So a new process writes what
+//     is already there.
+//   - lines makes the text of a chain only from the rules that change passed. So the Ruleset can set a transition state
+//     (see between.go), read the text, and undo that change.
+//   - A failed sync loses nothing: touched keeps a chain until settle.
 type layout interface {
-	// change replaces all lines of one Service port, in every dispatch. before is what the last change gave for it;
-	// either is nil where there is nothing.
+	// change replaces all rules of one Service port, in every dispatch. before is the after of its last change. Either
+	// is nil when there are no rules.
 	change(before, after *Rendered)
-	// reorder tells that a Service port's place among the others is going to be another; its change follows.
+	// reorder reports that a Service port's position among the others is going to change. Its change follows.
 	reorder()
-	// chains are all chains that there shall be.
+	// chains returns all desired chains.
 	chains() []chain
-	// touched are those whose text, or whose being there, may be others than at the last settle.
+	// touched returns the chains whose text or existence may have changed since the last settle.
 	touched() []chain
 	settle()
-	// lines gives the lines of a chain, each with its "-A name", without the last line of nat KUBE-SERVICES, which
-	// leads to NodePorts and which the Ruleset adds. false: there shall be no such chain. ordered gives the rules of
-	// all Service ports, in order; it costs as much as there are.
+	// lines returns the dispatch rules of a chain, each with its "-A name". The Ruleset adds the last rule of nat
+	// KUBE-SERVICES, which jumps to NodePorts. false: the chain is not desired. ordered returns the rules of all
+	// Service ports, in order; its cost grows with their number.
 	lines(c chain, ordered func() []*Rendered) (block, bool)
-	// level is 0 for a chain that leads to none of the layout's own, else more than that of any it leads to: chains
-	// are made from level 0 up.
+	// level is 0 for a chain that jumps to no other chain of the layout. Otherwise it is higher than the level of every
+	// chain that the chain jumps to. Chains are created from level 0 up.
 	level(c chain) int
-	// frontends are the cluster IPs that lead to endpoints, each with the number of nat rules from KUBE-SERVICES on that
-	// a packet crosses until one captures it; and the number that a packet for none of the Services crosses at most.
+	// frontends returns the cluster IPs that have endpoints. Position counts the nat rules that a packet crosses, from
+	// KUBE-SERVICES up to the matching one. rules is the most that a packet for no Service crosses.
 	frontends(ordered []*Rendered) (frontends []Frontend, rules int)
-	// count is how many chains, without dispatchChains, and how many rules the layout has in a table.
+	// count returns how many chains, without dispatchChains, and how many rules the layout has in a table.
 	count(table Table) Count
 }
 
-// block holds lines of Service ports in one chain, and whose each is. It is never changed after it was made.
+// block contains rules of Service ports in one chain, with the owner of each. It is immutable.
 type block struct {
 	lines
 	ports []linePort
 }
 
-// add appends a dispatch line. Lines of no Service port, a layout's own, have port nil.
+// add appends a dispatch rule. port is nil for a rule of the layout itself.
 func (b *block) add(chain string, text []byte, port *plan.ServicePort) {
 	if last := len(b.ports) - 1; last < 0 || b.ports[last].port != port {
 		b.ports = append(b.ports, linePort{b.count, port})
@@ -159,7 +161,7 @@ func (c *classic) lines(which chain, ordered func() []*Rendered) (block, bool) {
 	return block{}, false
 }
 
-// gather puts the lines of a dispatch together.
+// gather collects the rules of a dispatch.
 func gather(ordered []*Rendered, d dispatch) *block {
 	name := dispatchChains[d].name
 	size, ports := 0, 0
@@ -201,7 +203,7 @@ func (c *classic) frontends(ordered []*Rendered) (frontends []Frontend, rules in
 	return frontends, rules
 }
 
-// isLayoutChain says whether a chain's name is one that a layout gives to its own chains.
+// isLayoutChain reports whether a chain's name is one that a layout gives to its own chains.
 func isLayoutChain(name string) bool { return strings.HasPrefix(name, prefixTree) }
 
 // newLayout makes a layout, one of Layouts.

@@ -15,14 +15,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Model is a set of iptables tables in memory, with iptables-restore's semantics: what a payload would leave in a
-// kernel, without one. Rules are kept as iptables-save prints them. It does not match packets.
+// Model is a set of iptables tables in memory with the semantics of iptables-restore. Rules are stored as iptables-save
+// prints them. It does not match packets.
 type Model struct {
 	family corev1.IPFamily
 	tables map[Table]map[string][]string
-	// Fail, when set, is asked before each payload; its error fails the restore with nothing applied.
+	// Fail, when set, is called before each payload. Its error fails the restore with nothing applied.
 	Fail func(*Payload) error
-	// Committed, when set, is called after each table of a payload; its error kills the restore there.
+	// Committed, when set, is called after each table of a payload. Its error kills the restore there.
 	Committed func() error
 }
 
@@ -45,7 +45,7 @@ func NewModel(family corev1.IPFamily) *Model {
 	return m
 }
 
-// Clone is a copy that can be changed alone, without Fail and Committed.
+// Clone returns an independent copy, without Fail and Committed.
 func (m *Model) Clone() *Model {
 	c := &Model{family: m.family, tables: map[Table]map[string][]string{}}
 	for table, chains := range m.tables {
@@ -57,7 +57,7 @@ func (m *Model) Clone() *Model {
 // Family of the tables.
 func (m *Model) Family() corev1.IPFamily { return m.family }
 
-// Restore applies a payload, table by table: a table that fails stays as it was, those before it are applied.
+// Restore applies a payload, table by table. A table that fails stays unchanged; the tables before it are applied.
 func (m *Model) Restore(_ context.Context, p *Payload) (Run, error) {
 	run := Run{Tool: "model", Bytes: p.Size()}
 	if m.Fail != nil {
@@ -132,7 +132,7 @@ func (m *Model) line(table Table, chains map[string][]string, text string) error
 		}
 		delete(chains, chain)
 	default:
-		return fmt.Errorf("cannot read %q", text)
+		return fmt.Errorf("cannot parse the line %q", text)
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func referrer(chains map[string][]string, target string) string {
 	return ""
 }
 
-// verdicts and extensions that a rule may end in.
+// targets are the verdicts and extensions that a rule may end in.
 var targets = map[string]bool{
 	"ACCEPT": true, "DROP": true, "RETURN": true, "REJECT": true, "MARK": true, "MASQUERADE": true, "DNAT": true, "": true,
 }
@@ -171,7 +171,7 @@ func checkJumps(chains map[string][]string) error {
 		for _, rule := range rules {
 			if target := jumpTarget(rule); !targets[target] {
 				if _, there := chains[target]; !there {
-					return fmt.Errorf("chain %s jumps to %s, which is not there", name, target)
+					return fmt.Errorf("chain %s jumps to the missing chain %s", name, target)
 				}
 			}
 		}
@@ -179,7 +179,7 @@ func checkJumps(chains map[string][]string) error {
 	return nil
 }
 
-// EnsureJumps makes what is missing of the base chains and of the jumps to them.
+// EnsureJumps creates missing base chains and missing jumps to them.
 func (m *Model) EnsureJumps(context.Context) error {
 	for _, chains := range m.tables {
 		if _, there := chains[chainCanary]; !there {
@@ -214,7 +214,7 @@ func (m *Model) jumpRule(j jump) string {
 	return Canonical(strings.TrimSpace(string(l.text)), m.family)
 }
 
-// Chains are the names of the user-defined chains of a table.
+// Chains returns the names of the user-defined chains of a table.
 func (m *Model) Chains(table Table) ([]string, error) {
 	var names []string
 	for name := range m.tables[table] {
@@ -225,7 +225,7 @@ func (m *Model) Chains(table Table) ([]string, error) {
 	return names, nil
 }
 
-// Stamp is a hash of all that the tables hold.
+// Stamp returns a hash of the content of all tables.
 func (m *Model) Stamp() (Stamp, error) {
 	h := fnv.New64a()
 	if err := m.Save(h); err != nil {
@@ -234,7 +234,7 @@ func (m *Model) Stamp() (Stamp, error) {
 	return Stamp{h.Sum64()}, nil
 }
 
-// Others counts rules, and chains twice, beside those of own, as Installed does.
+// Others counts rules once and chains twice, minus those of own, as Installed does.
 func (m *Model) Others(own map[Table]Count) (others Stamp, err error) {
 	for n, table := range []Table{NAT, Filter, Mangle} {
 		entries := 2 * (len(m.tables[table]) - own[table].Chains)
@@ -246,7 +246,7 @@ func (m *Model) Others(own map[Table]Count) (others Stamp, err error) {
 	return others, nil
 }
 
-// Drift compares the tables with what should be there.
+// Drift compares the tables with the expected content.
 func (m *Model) Drift(_ context.Context, want Expected) (string, error) {
 	for _, table := range []Table{Mangle, NAT, Filter} {
 		tally := map[string]int{}
@@ -259,7 +259,7 @@ func (m *Model) Drift(_ context.Context, want Expected) (string, error) {
 	}
 	for _, j := range jumps {
 		if !slices.Contains(m.tables[j.table][j.from], m.jumpRule(j)) {
-			return fmt.Sprintf("jump from %s to %s in %s is gone", j.from, j.to, j.table), nil
+			return fmt.Sprintf("jump from %s to %s in %s is missing", j.from, j.to, j.table), nil
 		}
 	}
 	return "", nil
@@ -272,7 +272,7 @@ func (m *Model) Flush(table Table) {
 	}
 }
 
-// Rules are those of some chains of a table, or of all when none is named.
+// Rules returns the rules of the named chains of a table, or of all chains when none is named.
 func (m *Model) Rules(table Table, chains ...string) ([]string, error) {
 	if len(chains) == 0 {
 		chains = slices.Sorted(maps.Keys(m.tables[table]))
@@ -281,20 +281,20 @@ func (m *Model) Rules(table Table, chains ...string) ([]string, error) {
 	for _, c := range chains {
 		own, there := m.tables[table][c]
 		if !there && !slices.Contains(builtin[table], c) {
-			return nil, fmt.Errorf("chain %s in %s: there is no such chain", c, table) // as the tools say
+			return nil, fmt.Errorf("chain %s in %s: there is no such chain", c, table) // the tools fail too
 		}
 		rules = append(rules, own...)
 	}
 	return rules, nil
 }
 
-// Chain gives the rules of a chain as iptables-save prints them, and whether the chain is there.
+// Chain returns the rules of a chain as iptables-save prints them, and whether the chain exists.
 func (m *Model) Chain(table Table, chain string) ([]string, bool) {
 	rules, there := m.tables[table][chain]
 	return rules, there
 }
 
-// Save writes the tables in the format of iptables-save, chains sorted, without counters' values.
+// Save writes the tables in the format of iptables-save, with sorted chains and counters of zero.
 func (m *Model) Save(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	for _, table := range []Table{Mangle, Filter, NAT} {
@@ -318,7 +318,7 @@ func (m *Model) Save(w io.Writer) error {
 	return b.Flush()
 }
 
-// ReadSaved reads what iptables-save printed into a Model, in canonical form.
+// ReadSaved reads the output of iptables-save into a Model, in canonical form.
 func ReadSaved(r io.Reader, family corev1.IPFamily) (*Model, error) {
 	m := NewModel(family)
 	var table map[string][]string
@@ -335,7 +335,7 @@ func ReadSaved(r io.Reader, family corev1.IPFamily) (*Model, error) {
 				m.tables[Table(text[1:])] = table
 			}
 		case table == nil:
-			return nil, errors.New("a rule before its table")
+			return nil, errors.New("iptables-save output has a rule before its *table line")
 		case text[0] == ':':
 			name, _, _ := strings.Cut(text[1:], " ")
 			table[name] = nil

@@ -6,8 +6,8 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// PortChains are the names that the chains of a Service port have, whether they exist or not, and with them what leads
-// to it: for who reads rules.
+// PortChains are the names of a Service port's chains, whether they exist or not. A reader of rules finds by them what
+// jumps to the Service port.
 type PortChains struct{ Cluster, Local, External, Firewall string }
 
 // ChainsOf names the chains of a Service port.
@@ -21,8 +21,8 @@ func EndpointChain(name tracker.ServicePortName, endpoint string) string {
 	return prefixEndpoint + endpointHash(name.String(), strings.ToLower(string(name.Protocol)), endpoint)
 }
 
-// IsEndpointChain says whether a chain's name is one of an endpoint's chain.
+// IsEndpointChain reports whether a chain's name is that of an endpoint's chain.
 func IsEndpointChain(name string) bool { return strings.HasPrefix(name, prefixEndpoint) }
 
-// DispatchChains are the chains in nat that lead to those of Service ports.
+// DispatchChains are the chains in nat that jump to the chains of Service ports.
 var DispatchChains = []string{chainServices, chainNodePorts}

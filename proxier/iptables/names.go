@@ -30,13 +30,13 @@ const (
 	prefixEndpoint = "KUBE-SEP-"
 )
 
-// prefixTree begins the names of the chains that a layout makes for itself.
+// prefixTree begins the names of a layout's own chains.
 const prefixTree = "KUBE-TREE-"
 
 // hashLength is how much of the hash a name keeps: with the longest prefix 25 of the 28 characters that iptables allows.
 const hashLength = 16
 
-// hash is the name part that kube-proxy gives to chains: 80 bits of SHA-256 in base32.
+// hash is the part of a chain's name that kube-proxy computes: 80 bits of SHA-256 in base32.
 func hash(parts ...string) string {
 	var buf [160]byte
 	input := buf[:0]
@@ -59,11 +59,12 @@ func endpointHash(servicePort, protocol, endpoint string) string {
 	return hash(servicePort, protocol, endpoint)
 }
 
-// ownChain says whether a chain is the proxier's, by its name: it is written, and deleted when it is not wanted.
+// ownChain reports by its name whether a chain is the proxier's. The proxier deletes such a chain when it is not
+// desired.
 func ownChain(name string) bool { return IsServiceChain(name) || isLayoutChain(name) }
 
-// IsServiceChain says whether a chain's name is one that the proxier gives to chains of Service ports. KUBE-FIREWALL
-// is not: the prefix has its dash.
+// IsServiceChain reports whether a chain's name is one that the proxier gives to chains of Service ports. KUBE-FIREWALL
+// does not match, because each prefix ends in a dash.
 func IsServiceChain(name string) bool {
 	if !strings.HasPrefix(name, "KUBE-") {
 		return false

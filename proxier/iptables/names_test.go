@@ -16,7 +16,7 @@ func portName(namespace, name, port string, protocol corev1.Protocol) tracker.Se
 	}
 }
 
-// Names that were seen in kube-proxy: in its tests, and on clusters that people described.
+// Names that kube-proxy uses: from its tests, and from published descriptions of clusters.
 func TestServiceHash(t *testing.T) {
 	for _, c := range []struct {
 		name tracker.ServicePortName
@@ -45,8 +45,7 @@ func TestEndpointHash(t *testing.T) {
 	}
 }
 
-// The colon of a nameless port was part of what kube-proxy hashed once. Clusters described in those days show its
-// names; today's are others.
+// kube-proxy once hashed the colon of a nameless port too. Descriptions of clusters from that time have the old names.
 func TestOldSpelling(t *testing.T) {
 	for _, c := range []struct{ service, old, today string }{
 		{"default/whoami", "OQCLJJ5GLLNFY3XB", "DC3OOLRZIWFKJHLB"},

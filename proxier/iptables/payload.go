@@ -15,33 +15,34 @@ type Payload struct {
 	lines    int
 	commits  int
 	spans    []span
-	// Written is what it declares, by table.
+	// Written counts the chains that it declares and their rules, by table.
 	Written map[Table]Count
 	// Deleted is the number of chains it deletes.
 	Deleted int
 
-	steps []step // what it was made of
+	steps []step // the steps it was made of
 	ends  []int  // the line that each step ends with
-	last  bool   // when it is taken, all that packets may reach is as wanted
+	last  bool   // once it is accepted, packets reach only desired rules
 }
 
-// span says whose the lines from first on are, until the next span.
+// span records the owner of the lines from first on, until the next span.
 type span struct {
 	first int // line number, from 1
 	owner Owner
-	// ports, where there are any, say whose each line is.
+	// ports, if any, record the owner of each line.
 	ports []linePort
-	// lines that ports tell of; those after are the owner's.
+	// lines is how many lines ports describe; the lines after them are the owner's.
 	lines int
 }
 
-// linePort says whose the lines of a span are from first on (counted from 0), until the next one's. port nil: nobody's.
+// linePort records the owner of a span's lines from first on (counted from 0), until the next linePort. A nil port: the
+// lines belong to no Service port.
 type linePort struct {
 	first int
 	port  *plan.ServicePort
 }
 
-// ownerOf a line of the span.
+// ownerOf returns the owner of a line of the span.
 func (s *span) ownerOf(line int) Owner {
 	owner := s.owner
 	if len(s.ports) > 0 && line-s.first < s.lines {
@@ -53,11 +54,11 @@ func (s *span) ownerOf(line int) Owner {
 	return owner
 }
 
-// Owner is whose a line of a payload is.
+// Owner is what a line of a payload belongs to.
 type Owner struct {
 	// Table the line belongs to.
 	Table Table
-	// Port is the Service port whose rule it is; zero when the line is not a Service port's.
+	// Port is the Service port that the line's rule belongs to; zero: none.
 	Port tracker.ServicePortName
 	// Deletes is the chain whose deletion (-X) the line is; empty otherwise.
 	Deletes string
@@ -65,7 +66,7 @@ type Owner struct {
 	Commit bool
 }
 
-// IsPort says whether the line is a Service port's.
+// IsPort reports whether the line belongs to a Service port.
 func (o Owner) IsPort() bool { return o.Port.Namespace != "" }
 
 // Size is the payload's length in bytes.
@@ -84,10 +85,10 @@ func (p *Payload) WriteTo(w io.Writer) (int64, error) {
 	return written, nil
 }
 
-// Segments are the payload in pieces, each of whole lines. They are the payload's own: not to be changed.
+// Segments returns the payload in pieces of whole lines. The caller must not change them.
 func (p *Payload) Segments() [][]byte { return p.segments }
 
-// Text is the whole payload.
+// Text returns the whole payload.
 func (p *Payload) Text() []byte {
 	text := make([]byte, 0, p.size)
 	for _, s := range p.segments {
@@ -96,7 +97,7 @@ func (p *Payload) Text() []byte {
 	return text
 }
 
-// OwnerOf a line, from 1. A line beyond the payload is nobody's.
+// OwnerOf returns the owner of a line, counted from 1. A line beyond the payload has none.
 func (p *Payload) OwnerOf(line int) Owner {
 	if line < 1 || line > p.lines {
 		return Owner{}
@@ -108,7 +109,7 @@ func (p *Payload) OwnerOf(line int) Owner {
 	return p.spans[i-1].ownerOf(line)
 }
 
-// own marks the lines from here on as somebody's.
+// own sets the owner of the lines from here on.
 func (p *Payload) own(o Owner) {
 	if last := len(p.spans) - 1; last >= 0 && p.spans[last].ports == nil && p.spans[last].owner == o {
 		return
@@ -116,7 +117,7 @@ func (p *Payload) own(o Owner) {
 	p.spans = append(p.spans, span{first: p.lines + 1, owner: o})
 }
 
-// share marks the lines from here on as those of several Service ports.
+// share sets several Service ports as the owners of the lines from here on.
 func (p *Payload) share(table Table, ports []linePort, lines int) {
 	p.spans = append(p.spans, span{first: p.lines + 1, owner: Owner{Table: table}, ports: ports, lines: lines})
 }

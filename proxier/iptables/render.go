@@ -22,24 +22,24 @@ type lines struct {
 type Rendered struct {
 	port     *plan.ServicePort
 	dispatch [dispatches][]dispatchLine
-	// chains of the port in nat. Their text is made when it is written (writeChains): keeping it would hold the
-	// whole ruleset in memory twice.
+	// chains of the port in nat. writeChains makes their text when it is written: stored, it would double the memory of
+	// the ruleset.
 	chains     []chainRef
 	chainRules int // in all of them
-	// filter is the state of the port whose lines of filter these are, where that is not port: the kernel took nat and
+	// filter is the state of the port whose rules of filter these are, if that is not port: the kernel accepted nat and
 	// refused filter. absent: it had none.
 	filter *plan.ServicePort
 }
 
 var absent = &plan.ServicePort{}
 
-// chainRef is a chain and the number of rules it holds.
+// chainRef is a chain and the number of rules it contains.
 type chainRef struct {
 	name  string
 	rules int
 }
 
-// dispatched are the lines in one dispatch; nothing has none.
+// dispatched returns the rules in one dispatch; a nil Rendered has none.
 func (r *Rendered) dispatched(d dispatch) []dispatchLine {
 	if r == nil {
 		return nil
@@ -47,7 +47,7 @@ func (r *Rendered) dispatched(d dispatch) []dispatchLine {
 	return r.dispatch[d]
 }
 
-// equalDispatch says whether two states of a Service port have the same lines in a table; nil has none.
+// equalDispatch reports whether two states of a Service port have the same dispatch rules in a table; nil has none.
 func equalDispatch(table Table, a, b *Rendered) bool {
 	for d := range dispatches {
 		if d.table() == table && !equalLines(a.dispatched(d), b.dispatched(d)) {
@@ -57,7 +57,7 @@ func equalDispatch(table Table, a, b *Rendered) bool {
 	return true
 }
 
-// over gives these rules of nat with past's of filter; past may be nil.
+// over returns these rules of nat with the rules of filter of past, which may be nil.
 func (r *Rendered) over(past *Rendered) *Rendered {
 	if equalDispatch(Filter, r, past) {
 		return r
@@ -81,8 +81,7 @@ func equalLines(a, b []dispatchLine) bool {
 	})
 }
 
-// lead adds a dispatch line that leads what goes to a destination somewhere. match, which may be nil, stands before the
-// destination's own match.
+// lead adds a dispatch rule for a destination. match, which may be nil, comes before the match of the destination.
 func (r *Rendered) lead(d dispatch, to destination, comment string, match []string, then ...string) {
 	args := append(slices.Clone(match), "-m", to.protocol, "-p", to.protocol)
 	if to.addr.IsValid() {
@@ -99,11 +98,11 @@ type names struct {
 	protocol                                      string // lower case
 	cluster, local, external, firewall            string
 	usesCluster, usesLocal, usesExt, usesFirewall bool
-	usesEndpoints                                 bool     // each has a chain
+	usesEndpoints                                 bool     // each endpoint has a chain
 	endpoints                                     []string // chain names, parallel to port.Reachable
 }
 
-// namesOf names all but the endpoints' chains.
+// namesOf names all chains but those of endpoints.
 func (s *settings) namesOf(port *plan.ServicePort) names {
 	h := serviceHash(port.Name)
 	n := names{
@@ -115,13 +114,13 @@ func (s *settings) namesOf(port *plan.ServicePort) names {
 		usesLocal:    len(port.Local) > 0,
 		usesExt:      port.HasEndpoints && port.ExternallyAccessible(),
 		usesFirewall: port.HasEndpoints && len(port.LoadBalancerVIPs) > 0 && len(port.SourceRanges) > 0,
-		// A chain is also how match recent names those who were led to an endpoint.
+		// Match recent stores the clients of an endpoint under the name of its chain.
 		usesEndpoints: !s.flat || port.AffinitySeconds > 0,
 	}
 	return n
 }
 
-// nameEndpoints names the chains of the endpoints that can be reached.
+// nameEndpoints names the chains of the reachable endpoints.
 func (n *names) nameEndpoints() {
 	if !n.usesEndpoints {
 		return
@@ -132,7 +131,7 @@ func (n *names) nameEndpoints() {
 	}
 }
 
-// names are those that render found: hashing them again would cost more than writing the rules.
+// names returns the names that render computed: hashing them again would cost more than writing the rules.
 func (s *settings) names(r *Rendered) names {
 	n := s.namesOf(r.port)
 	if !n.usesEndpoints {
@@ -146,7 +145,7 @@ func (s *settings) names(r *Rendered) names {
 	return n
 }
 
-// internal is the chain of traffic to the cluster IP, externalPolicy that of outside traffic once it is let in.
+// internal is the chain for traffic to the cluster IP, externalPolicy the one for external traffic that was accepted.
 func (n *names) internal() string {
 	if n.port.InternalPolicyLocal {
 		return n.local
@@ -161,7 +160,7 @@ func (n *names) externalPolicy() string {
 	return n.cluster
 }
 
-// endpoint is the chain of an endpoint that Reachable holds.
+// endpoint returns the chain of a reachable endpoint.
 func (n *names) endpoint(ep *tracker.Endpoint) string {
 	i, _ := slices.BinarySearchFunc(n.port.Reachable, ep.Text, func(e *tracker.Endpoint, text string) int {
 		return strings.Compare(e.Text, text)
@@ -177,7 +176,7 @@ func (l *lines) rule(chain, comment string, args ...string) {
 	l.count++
 }
 
-// appendRule appends what follows the chain's name.
+// appendRule appends the part of a rule after the chain's name.
 func appendRule(text []byte, comment string, args []string) []byte {
 	if comment != "" {
 		text = append(text, ` -m comment --comment "`...)
@@ -191,7 +190,7 @@ func appendRule(text []byte, comment string, args []string) []byte {
 	return append(text, '\n')
 }
 
-// render makes the dispatch lines of a Service port and lists its chains.
+// render makes the dispatch rules of a Service port and lists its chains.
 func (s *settings) render(port *plan.ServicePort) *Rendered {
 	n := s.namesOf(port)
 	n.nameEndpoints()
@@ -211,8 +210,8 @@ func portArgs(protocol string, addr netip.Addr, port uint16) []string {
 	return []string{"-m", protocol, "-p", protocol, "-d", addr.String(), "--dport", strconv.Itoa(int(port))}
 }
 
-// turnAway is what happens to traffic that has nowhere to go: REJECT when there is no endpoint anywhere, DROP when
-// policy Local forbids those there are.
+// turnAway returns the target for traffic without a usable endpoint: REJECT when the Service has no endpoint, DROP when
+// policy Local excludes all of them.
 func turnAway(port *plan.ServicePort) (target, reason string) {
 	if !port.HasEndpoints {
 		return "REJECT", " has no endpoints"
@@ -243,7 +242,7 @@ func (s *settings) dispatchLoadBalancer(r *Rendered, n *names) {
 	}
 	for _, ip := range n.port.LoadBalancerVIPs {
 		if n.usesFirewall {
-			// Reached only by what the FW chain did not let through: what it did, has another destination by now.
+			// Only packets that the FW chain did not accept arrive here: the others have another destination by now.
 			to := destination{ip, n.port.Port, n.protocol}
 			r.lead(filterFirewall, to, n.text+" traffic not accepted by "+n.firewall, nil, "-j", "DROP")
 		}
@@ -251,7 +250,7 @@ func (s *settings) dispatchLoadBalancer(r *Rendered, n *names) {
 	}
 }
 
-// dispatchExternal captures one address that outside traffic may use.
+// dispatchExternal adds the rules for one address that external traffic may use.
 func (s *settings) dispatchExternal(r *Rendered, n *names, ip netip.Addr, what, chain string) {
 	to := destination{ip, n.port.Port, n.protocol}
 	if n.port.HasEndpoints {

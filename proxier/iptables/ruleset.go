@@ -9,8 +9,8 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Ruleset knows what is wanted and what is installed, and finds the difference. What it derives from all Service ports
-// (sums, dispatch chains) it keeps up to date, so that a sync costs what changed and not what there is.
+// Ruleset stores the desired and the installed rules and computes the difference. It keeps sums and dispatch chains of
+// all Service ports up to date. So the cost of a sync depends on the changes and not on the number of Services.
 type Ruleset struct {
 	settings settings
 	// outdated: settings changed since wanted was rendered.
@@ -19,29 +19,29 @@ type Ruleset struct {
 	layout   layout
 
 	wanted map[tracker.ServicePortName]*Rendered
-	// installed is the last of each Service port that the kernel took, table by table.
+	// installed is the last state of each Service port that the kernel accepted, table by table.
 	installed map[tracker.ServicePortName]*Rendered
-	// dirty Service ports may differ from what is installed.
+	// dirty Service ports may differ from installed.
 	dirty map[tracker.ServicePortName]bool
-	// refused Service ports keep what is installed of them until they change or everything is written anew.
+	// refused Service ports keep their installed rules until they change or a full sync begins.
 	refused map[tracker.ServicePortName]bool
-	// stuck chains could not be deleted (a foreign rule refers to them); they stay, empty, until everything is written.
+	// stuck chains could not be deleted because a foreign rule refers to them. They stay, empty, until a full sync.
 	stuck map[chain]bool
 	large bool
-	// behind: something beside Service ports may differ, or the last sync was not finished.
+	// behind: chains other than those of dirty Service ports may differ, or the last sync did not finish.
 	behind bool
-	// unread: what the dispatch in the kernel leads to is not what is installed, as far as is known.
+	// unread: the dispatch rules in the kernel may differ from installed and have to be read.
 	unread bool
-	// void tables had no chain that leads to Services when everything was forgotten: there is nothing to read back.
+	// void tables had no chain that jumps to Services when Forget was called: there is nothing to read.
 	void map[Table]bool
 
-	// round numbers the sync, and written is what it wrote so far.
+	// round numbers the sync, and written counts what it has written so far.
 	round   uint16
 	written map[Table]Count
 
-	// sum of the chains of all Service ports, with their rules.
+	// sum counts the chains of all Service ports and their rules.
 	sum Count
-	// held is what the kernel holds, by table.
+	// held is the known kernel content, by table.
 	held map[Table]*held
 }
 
@@ -62,10 +62,10 @@ func NewRuleset(s backend.Settings, kind Layout) *Ruleset {
 	}
 }
 
-// Settings in force.
+// Settings returns the settings in force.
 func (r *Ruleset) Settings() backend.Settings { return r.settings.Settings }
 
-// SetSettings for what is to come, after Rerender.
+// SetSettings replaces the settings. Rerender must follow.
 func (r *Ruleset) SetSettings(s backend.Settings) {
 	if r.settings.equal(s) {
 		return
@@ -73,8 +73,8 @@ func (r *Ruleset) SetSettings(s backend.Settings) {
 	r.settings, r.outdated, r.behind = newSettings(s, r.kind), true, true
 }
 
-// CrossesLarge says whether so many endpoints change the form of endpoint rules, so that only a full sync leaves the
-// same rules as a fresh start would. (kube-proxy leaves a mixture.)
+// CrossesLarge reports whether so many endpoints change the form of endpoint rules. Then only a full sync leaves the
+// same rules as a fresh start. (kube-proxy leaves a mixture.)
 func (r *Ruleset) CrossesLarge(endpoints int) bool {
 	return endpoints > backend.LargeCluster != r.large
 }
@@ -94,14 +94,13 @@ func (r *Ruleset) Update(delta plan.Delta) {
 // want renders one Service port.
 func (r *Ruleset) want(port *plan.ServicePort) {
 	if old := r.wanted[port.Name]; old != nil && !old.port.Created.Equal(port.Created) {
-		r.layout.reorder() // its place among the others may be another
+		r.layout.reorder() // its position among the others may change
 	}
 	r.change(port.Name, func() { r.wanted[port.Name] = r.settings.render(port) })
 	r.dirty[port.Name] = true
 }
 
-// Refuse leaves a Service port out of the payloads to come. What is installed of it stays, unless that is what was
-// refused.
+// Refuse leaves a Service port out of later payloads. Its installed rules stay, unless these are the refused ones.
 func (r *Ruleset) Refuse(name tracker.ServicePortName) {
 	r.change(name, func() {
 		if r.refused[name] {
@@ -112,16 +111,16 @@ func (r *Ruleset) Refuse(name tracker.ServicePortName) {
 	r.dirty[name] = true
 }
 
-// Accept takes a Service port back in.
+// Accept includes a refused Service port again.
 func (r *Ruleset) Accept(name tracker.ServicePortName) {
 	r.change(name, func() { delete(r.refused, name) })
 	r.dirty[name] = true
 }
 
-// Dirty says whether there may be anything to write.
+// Dirty reports whether there may be anything to write.
 func (r *Ruleset) Dirty() bool { return r.behind || len(r.dirty) > 0 }
 
-// Rerender makes the rules of all Service ports again where they may differ, after SetSettings.
+// Rerender renders the Service ports whose rules may differ after SetSettings.
 func (r *Ruleset) Rerender(ports []*plan.ServicePort) {
 	for _, port := range ports {
 		if old := r.wanted[port.Name]; r.outdated || old == nil || old.port != port {
@@ -134,8 +133,8 @@ func (r *Ruleset) Rerender(ports []*plan.ServicePort) {
 	r.outdated = false
 }
 
-// rerenderInstalled makes the rules again that refused Service ports keep, or are going to: with the settings of now, as
-// their chains are written. Whatever the kernel holds of them is forgotten with every change of settings.
+// rerenderInstalled renders the installed rules of all Service ports with the current settings. Refused Service ports
+// keep these rules, and their chains are written again, because a change of settings makes the kernel content unknown.
 func (r *Ruleset) rerenderInstalled() {
 	for name, old := range r.installed {
 		now := r.again(old)
@@ -157,10 +156,10 @@ func (r *Ruleset) again(old *Rendered) *Rendered {
 	return now.over(r.settings.render(old.filter))
 }
 
-// Stick keeps a chain that cannot be deleted.
+// Stick marks a chain that cannot be deleted.
 func (r *Ruleset) Stick(table Table, name string) { r.stuck[chain{table, name}] = true }
 
-// Reset gives what was refused or stuck another chance.
+// Reset makes the next sync try refused Service ports and stuck chains again.
 func (r *Ruleset) Reset() {
 	for name := range r.refused {
 		r.Accept(name)
@@ -168,7 +167,7 @@ func (r *Ruleset) Reset() {
 	clear(r.stuck)
 }
 
-// change lets f change what is effective of one Service port, and brings up to date what is derived from it.
+// change lets f change the effective rules of one Service port and updates everything that is derived from them.
 func (r *Ruleset) change(name tracker.ServicePortName, f func()) {
 	before := r.effective(name)
 	f()
@@ -183,7 +182,7 @@ func (r *Ruleset) change(name tracker.ServicePortName, f func()) {
 	r.sum.Rules += after.chainRules - before.chainRules
 }
 
-// effective is what a sync shall leave of a Service port.
+// effective returns the rules that a sync has to leave for a Service port.
 func (r *Ruleset) effective(name tracker.ServicePortName) *Rendered {
 	if r.refused[name] {
 		return r.installed[name]
@@ -201,7 +200,7 @@ func (r *Ruleset) effectiveAll(ports []*plan.ServicePort) []*Rendered {
 	return effective
 }
 
-// Total is what the Ruleset would leave in each table, base chains included.
+// Total returns how many chains and rules the Ruleset would leave in each table, base chains included.
 func (r *Ruleset) Total() map[Table]Count {
 	s := &r.settings
 	filter, nat := r.layout.count(Filter), r.layout.count(NAT)
@@ -211,8 +210,8 @@ func (r *Ruleset) Total() map[Table]Count {
 	}
 }
 
-// Expected is what the tables hold after the last successful sync, as long as nobody meddles. What else is in
-// KUBE-FIREWALL is the kubelet's.
+// Expected returns the table content after the last successful sync, without external writes. Other rules in
+// KUBE-FIREWALL are the kubelet's.
 func (r *Ruleset) Expected() Expected {
 	want := Expected{Chains: map[Table]map[string]int{}, Stuck: map[Table]map[string]bool{NAT: {}, Filter: {}}}
 	for table, held := range r.held {

@@ -24,7 +24,7 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// testPlan is a Ruleset with the tracker and the plan before it.
+// testPlan is a Ruleset with the tracker and the plan for it.
 type testPlan struct {
 	tracker *tracker.Tracker
 	plan    *plan.Plan
@@ -63,7 +63,7 @@ func service(i, kind int) *corev1.Service {
 	return svc
 }
 
-// endpoints is the slice of the i-th Service, with the given last octets of addresses.
+// endpoints returns the slice of the i-th Service, with the given last octets of addresses.
 func endpoints(i int, octets ...int) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("svc-%d-a", i),
@@ -86,20 +86,20 @@ func (p *testPlan) set(svc *corev1.Service, slice *discoveryv1.EndpointSlice) {
 	}
 }
 
-// replan brings the Ruleset to what was set.
+// replan brings the Ruleset to the current Services and endpoints.
 func (p *testPlan) replan() {
 	changes := p.tracker.Take()
 	p.rules.Update(p.plan.Update(changes.Services))
 	p.tracker.Commit(changes)
 }
 
-// payload is what there is to write, in one.
+// payload returns the whole difference as one payload.
 func (p *testPlan) payload() (*difference, *Payload) {
 	d := p.rules.difference(p.plan.Ports(), 0)
 	return d, d.payload(step{Filter, d.write[Filter], d.gone[Filter]}, step{NAT, d.write[NAT], d.gone[NAT]})
 }
 
-// full begins anew, over somebody's leftover.
+// full begins anew, with a chain of an earlier proxier in the kernel.
 func (p *testPlan) full() (*difference, *Payload) {
 	p.replan()
 	p.rules.Forget(map[Table][]string{NAT: {"KUBE-SVC-LEFTOVER", "KUBE-POSTROUTING", "FOREIGN"}}, nil)
@@ -111,13 +111,13 @@ func (p *testPlan) partial() (*difference, *Payload) {
 	return p.payload()
 }
 
-// commit says that the kernel took it.
+// commit records that the kernel accepted the payload.
 func commit(d *difference, p *Payload) {
 	d.took(p, true)
 	d.settle(nil)
 }
 
-// Every line of a payload is known to be whose it is: an error that names a line then names a Service.
+// Every line of a payload has its owner: an error that names a line then names a Service.
 func TestOwnerOf(t *testing.T) {
 	p := newTestPlan()
 	for i := range 5 {
@@ -180,7 +180,7 @@ func TestOwnerOf(t *testing.T) {
 	}
 }
 
-// A partial payload holds the chains that changed, and nothing else; what is no longer needed goes.
+// A partial payload contains the changed chains and nothing else, and deletes chains that are no longer needed.
 func TestPartialPayload(t *testing.T) {
 	p := newTestPlan()
 	for i := range 3 {
@@ -199,7 +199,7 @@ func TestPartialPayload(t *testing.T) {
 		":KUBE-SVC-" + serviceHash(portName("ns", "svc-1", "", corev1.ProtocolTCP)): 1,
 	} {
 		if got := strings.Count(text, what); got != want {
-			t.Errorf("%q stands %d times, want %d:\n%s", what, got, want, text)
+			t.Errorf("%q occurs %d times, want %d:\n%s", what, got, want, text)
 		}
 	}
 	if commit(d, payload); p.rules.Dirty() {
@@ -207,7 +207,7 @@ func TestPartialPayload(t *testing.T) {
 	}
 }
 
-// Same state, same bytes: the order of events and of maps must not show, neither in a full nor in a partial payload.
+// The same state gives the same bytes, in a full and in a partial payload, whatever the order of events and of maps.
 func TestSameBytes(t *testing.T) {
 	build := func(order []int) []byte {
 		p := newTestPlan()
@@ -235,7 +235,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// recount is Total from nothing but the effective rules.
+// recount computes Total only from the effective rules.
 func recount(p *testPlan) map[Table]Count {
 	fresh := NewRuleset(p.rules.Settings(), Classic)
 	total := fresh.Total()
@@ -257,8 +257,8 @@ func recount(p *testPlan) map[Table]Count {
 	return total
 }
 
-// What the Ruleset keeps from sync to sync is what it would find if it began anew: sums and dispatch chains, whatever
-// was added, changed, refused, taken back and committed.
+// The Ruleset keeps sums and dispatch chains from sync to sync. They equal those of a new Ruleset, whatever was added,
+// changed, refused, accepted again and committed.
 func TestDerivedState(t *testing.T) {
 	seed := seeds.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -272,7 +272,7 @@ func TestDerivedState(t *testing.T) {
 			p.set(nil, endpoints(i, rng.Perm(4)[:rng.IntN(4)]...))
 		case op < 5:
 			created[i] = service(i, rng.IntN(3))
-			created[i].CreationTimestamp = metav1.Unix(rng.Int64N(5), 0) // made again: another place in the order
+			created[i].CreationTimestamp = metav1.Unix(rng.Int64N(5), 0) // made again: another position in the order
 			p.set(created[i], nil)
 		case op == 5 && created[i] != nil:
 			p.tracker.DeleteService(created[i], time.Unix(0, 0))
@@ -307,7 +307,7 @@ func TestDerivedState(t *testing.T) {
 	}
 }
 
-// Settings that did not change render nothing again; those that did reach every Service.
+// Settings that did not change render nothing again; settings that did reach every Service.
 func TestRerender(t *testing.T) {
 	p := newTestPlan()
 	for i := range 3 {
@@ -320,7 +320,7 @@ func TestRerender(t *testing.T) {
 	p.rules.SetSettings(settings)
 	p.rules.Rerender(p.plan.Ports())
 	if !maps.Equal(before, p.rules.wanted) {
-		t.Error("rendered again, although the settings are as they were")
+		t.Error("rendered again, although the settings did not change")
 	}
 	had := p.rules.Total()[NAT].Rules
 	settings.Local = backend.Local{} // no masquerade rule
@@ -331,8 +331,8 @@ func TestRerender(t *testing.T) {
 	}
 }
 
-// A refused Service port keeps what is installed of it. If that is refused too, it is left out; a change or a reset gives
-// it another chance.
+// A refused Service port keeps its installed rules. If these are refused too, it is left out. A change or a reset makes
+// the next sync try it again.
 func TestRefuse(t *testing.T) {
 	p := newTestPlan()
 	for i := range 2 {
@@ -376,8 +376,8 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// What is kept of a refused Service port is written with the settings of now, whatever they were when it was installed:
-// match bpf is doubted when rules are refused, and without it each endpoint has a chain again.
+// A refused Service port's installed rules are written with the current settings, not with those of their first write.
+// After a refusal match bpf is doubted, and without it each endpoint has a chain again.
 func TestRefusedWithOtherSettings(t *testing.T) {
 	p := newTestPlan()
 	settings := p.rules.Settings()
@@ -396,10 +396,10 @@ func TestRefusedWithOtherSettings(t *testing.T) {
 	if !strings.Contains(text, "-s 10.128.0.1 -j KUBE-MARK-MASQ") || strings.Contains(text, "10.128.0.2:") {
 		t.Errorf("want a chain of the endpoint that is installed, got:\n%s", text)
 	}
-	// Any chain that is led to is written.
+	// Every chain with a jump to it is written.
 	for line := range strings.Lines(text) {
 		if _, to, jumps := strings.Cut(strings.TrimSpace(line), " -j KUBE-S"); jumps && !strings.Contains(text, ":KUBE-S"+to+" ") {
-			t.Errorf("nothing declares what is led to by %s", line)
+			t.Errorf("no line declares the chain of the jump in %s", line)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"synclab/proxier/backend"
 )
 
-// Variant is which of the two iptables there are.
+// Variant is one of the two variants of iptables.
 type Variant string
 
 // The variants: legacy replaces whole tables through a socket option, nft writes nf_tables over netlink.
@@ -25,33 +25,33 @@ const (
 	Tree    Layout = "tree"
 )
 
-// Layouts are those there are; newLayout makes them.
+// Layouts are all layouts that newLayout makes.
 var Layouts = []Layout{Classic, Tree}
 
 // Table is an iptables table.
 type Table = backend.Table
 
-// The tables that the proxier writes (mangle holds only a canary).
+// The tables that the proxier writes (mangle contains only a canary).
 const (
 	Filter Table = "filter"
 	NAT    Table = "nat"
 	Mangle Table = "mangle"
 )
 
-// The names that readers of this package's rules know these types by.
+// Short names for types of package backend.
 type (
 	Count    = backend.Count
 	Run      = backend.Run
-	Stamp    = backend.Stamp
+	Stamp    = backend.Fingerprint
 	Frontend = backend.Frontend
 )
 
-// settings are the backend's, with what is spelled in iptables' words once for all rules.
+// settings are the backend's settings, with their words for rules prepared once.
 type settings struct {
 	backend.Settings
-	// ifLocal and ifNotLocal are the match of traffic from pods, and its inverse; nil: not known.
+	// ifLocal and ifNotLocal are the match of traffic from pods, and its inverse; nil: unknown.
 	ifLocal, ifNotLocal []string
-	// flat: chains of Services translate by themselves, and one rule for all masquerades what an endpoint sends to itself.
+	// flat: chains of Services translate by themselves, and one shared rule masquerades hairpin packets.
 	flat bool
 }
 

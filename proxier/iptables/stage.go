@@ -10,13 +10,13 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// stager brings a difference to the kernel, payload by payload. See doc.go for why no packet meets anything in between.
+// stager writes a difference to the kernel, payload by payload. See docs/design/iptables-sync-order.md for their order.
 type stager struct {
 	*difference
-	// restore hands over one payload and takes note of how it went.
+	// restore hands over one payload and records the result.
 	restore func(p *Payload, live bool) error
-	// apart: chains may be made apart from the restore that leads to them. Otherwise a restore costs the whole table,
-	// and there is one.
+	// apart: a restore may create chains before another restore adds jumps to them. Otherwise every restore rewrites
+	// the whole table, so there is one restore.
 	apart bool
 	pace  *pace
 }
@@ -24,7 +24,7 @@ type stager struct {
 // group are chains that one restore must write together.
 type group []chainText
 
-// run does it all.
+// run writes the whole difference.
 func (s *stager) run() error {
 	parts, err := s.split()
 	if err != nil {
@@ -47,7 +47,8 @@ func (s *stager) run() error {
 		}
 	}
 	before, after := step{Filter, filter.first, nil}, step{Filter, filter.last, nil}
-	// What is to go leads nowhere that stays, and nothing but itself leads there once the last of filter is written.
+	// The chains to delete jump to no chain that stays. After the last write of filter, only chains to delete jump to
+	// them.
 	gone := slices.Compact(slices.Sorted(slices.Values(slices.Concat(filter.gone, s.gone[Filter]))))
 	switch {
 	case parts.apart:
@@ -83,7 +84,7 @@ func (s *stager) run() error {
 	return nil
 }
 
-// fixedApart splits off the chains that no line of a Service port stands in, nor leads to others.
+// fixedApart separates the chains without dispatch rules and without jumps to Service ports from the others.
 func fixedApart(texts []chainText) (fixed, others []chainText) {
 	for _, t := range texts {
 		if t.port == nil && t.lines == nil {
@@ -95,7 +96,7 @@ func fixedApart(texts []chainText) (fixed, others []chainText) {
 	return fixed, others
 }
 
-// live writes what packets reach; last says that nothing of that is left.
+// live writes chains that packets reach; last: no other such chain has to be written.
 func (s *stager) live(last bool, steps ...step) error {
 	steps = slices.DeleteFunc(steps, func(s step) bool { return len(s.write)+len(s.gone) == 0 })
 	if len(steps) == 0 {
@@ -106,18 +107,18 @@ func (s *stager) live(last bool, steps ...step) error {
 	return s.restore(p, true)
 }
 
-// parts of a difference, by what a packet may meet of them.
+// parts of a difference, by whether packets reach the chains.
 type parts struct {
 	apart bool // more than one restore
-	// fresh chains are reached by no packet before the switch, from the bottom up.
+	// fresh chains are reached by no packet before the switch. They are sorted by level, lowest first.
 	fresh map[Table][]group
-	// steady are the chains of Service ports whose dispatch stays as it is, one group each.
+	// steady are the chains of Service ports whose dispatch does not change, one group for each Service port.
 	steady []group
-	// live chains have to be switched at once.
+	// live chains have to be written in one commit.
 	live map[Table][]chainText
 }
 
-// split sorts chains into parts. What fits into one batch is not split.
+// split divides the chains into parts. A difference that fits into one batch stays whole.
 func (s *stager) split() (parts, error) {
 	p := parts{fresh: map[Table][]group{}, live: s.write}
 	names, bytes := 0, 0
@@ -154,7 +155,7 @@ func (s *stager) split() (parts, error) {
 	return p, nil
 }
 
-// batches writes groups of chains, as many at once as the pace allows.
+// batches writes groups of chains, as many in one restore as the pace allows.
 func (s *stager) batches(table Table, groups []group, live bool) error {
 	for len(groups) > 0 {
 		limit := s.pace.batch(len(s.rules.held[table].content))
@@ -177,7 +178,7 @@ func (s *stager) batches(table Table, groups []group, live bool) error {
 	return nil
 }
 
-// sweep deletes chains that nothing leads to any more: but one another, from the top down, so that is the order.
+// sweep deletes chains that have no jump to them but from one another, highest level first.
 func (s *stager) sweep(table Table, gone []string) error {
 	slices.SortStableFunc(gone, func(a, b string) int { return cmp.Compare(sweepLevel(b), sweepLevel(a)) })
 	for len(gone) > 0 {
@@ -200,11 +201,11 @@ func sweepLevel(name string) int {
 	return int(levelOf(name))
 }
 
-// reach says which Service ports packets reach, and whether that stays as it is.
+// reach finds the Service ports that packets reach, and whether the sync changes that.
 type reach struct {
 	*stager
 	past  *before
-	alone map[destination]tracker.ServicePortName // whose all future lines for a destination are; the zero name: several
+	alone map[destination]tracker.ServicePortName // owner of all future rules for a destination; zero: several
 	ports map[tracker.ServicePortName]*Rendered
 	known map[tracker.ServicePortName]bool
 }
@@ -215,7 +216,7 @@ func (s *stager) reach() (*reach, error) {
 		ports: map[tracker.ServicePortName]*Rendered{}, known: map[tracker.ServicePortName]bool{},
 	}
 	if len(s.rules.held[NAT].content) == 0 {
-		return r, nil // nothing is there
+		return r, nil // the table has no chain of the proxier
 	}
 	var err error
 	if r.past, err = s.before(NAT); err != nil {
@@ -237,12 +238,12 @@ func (s *stager) reach() (*reach, error) {
 	return r, nil
 }
 
-// reached says whether packets may reach the chains of a Service port now.
+// reached reports whether packets may reach the chains of a Service port now.
 func (r *reach) reached(name tracker.ServicePortName) bool {
 	return r.past.leadsTo(name) > 0
 }
 
-// steady says whether the same packets reach a Service port before and after.
+// steady reports whether the same packets reach a Service port before and after the sync.
 func (r *reach) steady(name tracker.ServicePortName) bool {
 	same, asked := r.known[name]
 	if !asked {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// recorded are the payloads of one run of a stager.
+// recorded has the payloads of one run of a stager.
 type recorded struct {
 	payloads []*Payload
 	live     []bool
 }
 
-// stage runs what differs through a stager. fail, when set, is asked before each payload.
+// stage writes the difference through a stager. fail, when set, is called before each payload.
 func (p *testPlan) stage(pace *pace, tables Tables, fail func(n int) error) (*recorded, error) {
 	p.replan()
 	d := p.rules.difference(p.plan.Ports(), 0)
@@ -42,7 +42,7 @@ func (p *testPlan) stage(pace *pace, tables Tables, fail func(n int) error) (*re
 	return r, s.run()
 }
 
-// started is a plan on a model that has the base chains.
+// started returns a plan on a model that has the base chains.
 func started(t *testing.T, services int) (*testPlan, *Model) {
 	t.Helper()
 	p, m := newTestPlan(), NewModel("IPv4")
@@ -65,8 +65,8 @@ func (p *testPlan) forget(t *testing.T, m *Model) {
 	p.rules.Forget(existing, nil)
 }
 
-// Batches keep to their size and come from the bottom up; nothing that packets reach is in them; the switch is one
-// payload, and the last.
+// Batches keep to their size and are written from the lowest level up. They contain nothing that packets reach. The
+// switch is one payload, and the last.
 func TestBatches(t *testing.T) {
 	const size = 12
 	p, m := started(t, 12)
@@ -75,7 +75,7 @@ func TestBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.payloads) < 6 {
-		t.Fatalf("%d payloads: not apart", len(r.payloads))
+		t.Fatalf("%d payloads: they were not divided", len(r.payloads))
 	}
 	level := int32(0)
 	for i, payload := range r.payloads {
@@ -102,7 +102,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// An ordinary user's restores are bounded by their bytes.
+// The bytes of an ordinary user's restores are limited.
 func TestSendLimit(t *testing.T) {
 	const limit = 20_000
 	p, m := started(t, 12)
@@ -125,7 +125,7 @@ func TestSendLimit(t *testing.T) {
 	}
 }
 
-// What fits into one batch is one payload, with each table once and what is to go in it.
+// A difference that fits into one batch is one payload, which has each table once and deletes chains too.
 func TestSmallIsOnePayload(t *testing.T) {
 	p, m := started(t, 3)
 	for n := range 3 {
@@ -148,8 +148,8 @@ func TestSmallIsOnePayload(t *testing.T) {
 	}
 }
 
-// The order of filter and nat: filter first where endpoints go, nat first where they come, and filter on both sides
-// where both happens.
+// The order of filter and nat: filter first where endpoints are removed, nat first where they are added, filter before
+// and after nat where both happens.
 func TestOrderOfTables(t *testing.T) {
 	p, m := started(t, 4)
 	p.set(nil, endpoints(0))
@@ -185,7 +185,8 @@ func TestOrderOfTables(t *testing.T) {
 	}
 }
 
-// A refused line costs what is behind it, not what was taken; a killed restore leaves its own chains in doubt.
+// A refused line loses what is behind it, but not what was committed before. After a killed restore, the content of its
+// chains is unknown.
 func TestFailedBatches(t *testing.T) {
 	for _, refused := range []bool{true, false} {
 		t.Run(fmt.Sprintf("refused=%v", refused), func(t *testing.T) {
@@ -249,7 +250,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// Rendered on two processors, a full sync is what one would render.
+// Rendering on two processors gives the same full sync as rendering on one.
 func TestRenderedByHalves(t *testing.T) {
 	p := newTestPlan()
 	for i := range 250 {

@@ -12,43 +12,44 @@ import (
 	"synclab/proxier/kernel"
 )
 
-// Tables are the iptables tables that a proxier works on: the kernel's (Host), or a model of them (Model).
+// Tables are the iptables tables that a proxier writes: those of the kernel (Host) or a model of them (Model).
 type Tables interface {
 	// Restore applies a payload, atomically for each table.
 	Restore(ctx context.Context, p *Payload) (Run, error)
-	// EnsureJumps makes what is missing of the base chains and of the jumps to them.
+	// EnsureJumps creates missing base chains and missing jumps to them.
 	EnsureJumps(ctx context.Context) error
-	// Chains are the names of the user-defined chains of a table.
+	// Chains returns the names of the user-defined chains of a table.
 	Chains(table Table) ([]string, error)
-	// Rules are those of some chains of a table, or of all when none is named, each as iptables-save prints it.
+	// Rules returns the rules of the named chains of a table, or of all chains when none is named, as iptables-save
+	// prints them.
 	Rules(table Table, chains ...string) ([]string, error)
-	// Leads are the rules of nat, to be followed.
+	// Leads opens the rules of nat, to follow jumps from chain to chain.
 	Leads() (Leads, error)
-	// Stamp changes when a table may have changed; comparing two costs next to nothing.
+	// Stamp returns a fingerprint that changes when a table may have changed. Comparing two costs next to nothing.
 	Stamp() (Stamp, error)
-	// Others changes when somebody else wrote to a table, whatever was restored meanwhile; own is what the proxier has there.
+	// Others returns a fingerprint that changes only with external writes. own is the content that the proxier wrote.
 	Others(own map[Table]Count) (Stamp, error)
-	// Drift compares the tables with what should be there and describes the first difference; empty: none.
+	// Drift compares the tables with the expected content and describes the first difference; empty: none.
 	Drift(ctx context.Context, want Expected) (string, error)
 }
 
-// Expected is what the tables hold when nobody meddled.
+// Expected is the table content without external writes.
 type Expected struct {
-	// Chains of the proxier, by table, with the number of rules of each.
+	// Chains of the proxier, by table, with the number of rules in each.
 	Chains map[Table]map[string]int
-	// Stuck chains may be there, empty.
+	// Stuck chains may exist without rules.
 	Stuck map[Table]map[string]bool
-	// Firewall: KUBE-FIREWALL has a rule of the proxier, besides those of the kubelet.
+	// Firewall: KUBE-FIREWALL has a rule of the proxier, besides the kubelet's rules.
 	Firewall bool
 }
 
-// Installed asks the kernel about the tables of the network namespace that the process is in, without any tool.
+// Installed reads the tables of the network namespace that the process is in. Only Rules runs a tool.
 type Installed struct {
 	Variant Variant
 	Family  corev1.IPFamily
 }
 
-// Host are the tables of the network namespace that the process is in, written through the tools.
+// Host writes the tables of the network namespace that the process is in, with the iptables tools.
 type Host struct {
 	*Restorer
 	*Jumps
@@ -68,7 +69,7 @@ func NewHost(opts RestorerOptions) (*Host, error) {
 	return &Host{restorer, jumps, Installed{opts.Variant, opts.Family}}, nil
 }
 
-// EnsureJumps makes what is missing of the base chains and of the jumps to them, in one restore.
+// EnsureJumps creates missing base chains and missing jumps to them, in one restore.
 func (h *Host) EnsureJumps(ctx context.Context) error {
 	p := &Payload{Written: map[Table]Count{}}
 	for _, table := range []Table{Mangle, NAT, Filter} {
@@ -81,9 +82,9 @@ func (h *Host) EnsureJumps(ctx context.Context) error {
 		}
 		var rules []string
 		switch from := baseChains(table); {
-		case len(chains) == 0 || len(from) == 0: // nothing jumps to chains that are not there
+		case len(chains) == 0 || len(from) == 0: // without chains there are no jumps to them
 		case table == Filter:
-			rules, err = h.Rules(table) // all of it: one run of the tool
+			rules, err = h.Rules(table) // all chains: one run of the tool
 		default:
 			rules, err = h.Rules(table, from...)
 		}
@@ -101,7 +102,7 @@ func (h *Host) EnsureJumps(ctx context.Context) error {
 	return nil
 }
 
-// Chains are the names of the user-defined chains of a table.
+// Chains returns the names of the user-defined chains of a table.
 func (i Installed) Chains(table Table) ([]string, error) {
 	chains, err := kernel.Chains(string(i.Variant), i.Family, string(table))
 	if err != nil {
@@ -116,16 +117,17 @@ func (i Installed) Chains(table Table) ([]string, error) {
 	return names, nil
 }
 
-// oneByOne decides how the nft variant reads chains: printing a table costs the square of its chains, since the tool looks
-// for each from the beginning of its list; printing one chain alone costs as much as oneByOne of those. Measured with
-// iptables 1.8.9: some 10 ns and 2 ms.
+// oneByOne decides how the nft variant reads chains. To print a table, the tool searches its list from the start for
+// each chain: the time grows with the square of the chains. Printing one chain alone takes as long as oneByOne steps of
+// that search. Measured with iptables 1.8.9: some 10 ns a step and 2 ms a chain.
 const oneByOne = 200_000
 
-// fewChains are read one by one whatever the table.
+// fewChains is the number of chains that are read one by one whatever the size of the table.
 const fewChains = 16
 
-// Rules are those of some chains of a table, or of all when none is named. It runs the tool: once, or once a chain. The
-// legacy variant reads the whole table each time, the nft variant needs minutes to print a large one.
+// Rules returns the rules of the named chains of a table, or of all chains when none is named. It runs the tool once,
+// or once for each chain. The legacy variant reads the whole table each time. The nft variant needs minutes to print a
+// large one.
 func (i Installed) Rules(table Table, chains ...string) ([]string, error) {
 	run := func(tool string, args ...string) ([]string, error) {
 		path, err := FindBinary(Binary(i.Variant, i.Family, tool))
@@ -170,7 +172,7 @@ func (i Installed) Rules(table Table, chains ...string) ([]string, error) {
 	return all, nil
 }
 
-// readWhole says whether so many chains are read faster with all others of the table than one by one.
+// readWhole reports whether reading the whole table is faster than reading so many chains one by one.
 func (i Installed) readWhole(table Table, chains int) (bool, error) {
 	if i.Variant == Legacy || chains <= fewChains {
 		return i.Variant == Legacy && chains > 1, nil
@@ -179,7 +181,7 @@ func (i Installed) readWhole(table Table, chains int) (bool, error) {
 	return len(all)*len(all) < chains*oneByOne, err
 }
 
-// Stamp of the three tables.
+// Stamp returns the fingerprint of the three tables.
 func (i Installed) Stamp() (Stamp, error) {
 	var stamp Stamp
 	for n, table := range []Table{NAT, Filter, Mangle} {
@@ -195,8 +197,8 @@ func (i Installed) Stamp() (Stamp, error) {
 	return stamp, nil
 }
 
-// Others counts the entries of legacy tables beside own, which is what a proxier takes for its own in them: a rule is one
-// entry, and a chain two. As long as nobody else writes, its restores change both alike.
+// Others counts the entries of the legacy tables minus those of own: an entry for each rule and two for each chain. A
+// restore of the proxier changes both counts alike, so the result changes only with external writes.
 func (i Installed) Others(own map[Table]Count) (others Stamp, err error) {
 	stamp, err := i.Stamp()
 	for n, table := range []Table{NAT, Filter, Mangle} {
@@ -205,7 +207,7 @@ func (i Installed) Others(own map[Table]Count) (others Stamp, err error) {
 	return others, err
 }
 
-// Others of the nft variant is the Stamp, which is the same whatever the Restorers commit.
+// Others returns for the nft variant the Stamp, which does not change with commits of the Restorers.
 func (h *Host) Others(own map[Table]Count) (Stamp, error) {
 	if h.Variant == Nft {
 		return h.Stamp()
@@ -213,11 +215,11 @@ func (h *Host) Others(own map[Table]Count) (Stamp, error) {
 	return h.Installed.Others(own)
 }
 
-// Stamp of the tables. Of the nft variant it is the namespace's generation less what the Restorers committed, so it stays
-// the same as long as nobody else commits anything: with the other family's proxier, or after each sync, tables need not
-// be read.
+// Stamp returns the fingerprint of the tables. For the nft variant it is the namespace's generation minus the commits
+// of the Restorers, so it changes only with external commits. Syncs of this proxier and of the other family's do not
+// change it.
 func (h *Host) Stamp() (Stamp, error) {
-	made := h.opts.Commits.made.Load() // first: a commit that comes in between looks like somebody else's, and not the reverse
+	made := h.opts.Commits.made.Load() // first: a commit in between then looks external, which is the safe error
 	stamp, err := h.Installed.Stamp()
 	if h.Variant == Nft {
 		stamp[0] = uint64(uint32(stamp[0]) - made)
@@ -225,20 +227,20 @@ func (h *Host) Stamp() (Stamp, error) {
 	return stamp, err
 }
 
-// Drift counts the rules of every chain in the kernel, and asks for every jump. An error that kernel.Changed knows says
-// that the tables changed meanwhile.
+// Drift counts the rules of every chain in the kernel and checks every jump. kernel.Changed recognizes the error of a
+// read during which the tables changed.
 func (h *Host) Drift(ctx context.Context, want Expected) (string, error) {
 	if found, err := h.Differing(ctx, want); found != "" || err != nil {
 		return found, err
 	}
 	missing, err := h.Missing(ctx)
 	if missing != "" {
-		missing += " is gone"
+		missing += " is missing"
 	}
 	return missing, err
 }
 
-// Differing describes the first chain that does not hold as many rules as it should; empty: there is none.
+// Differing describes the first chain with a wrong number of rules; empty: there is none.
 func (i Installed) Differing(ctx context.Context, want Expected) (string, error) {
 	for _, table := range []Table{Mangle, NAT, Filter} {
 		if ctx.Err() != nil {
@@ -255,15 +257,15 @@ func (i Installed) Differing(ctx context.Context, want Expected) (string, error)
 	return "", nil
 }
 
-// driftIn compares the tally of a table, rules by chain, with what is expected in it.
+// driftIn compares the number of rules in each chain of a table with the expected content.
 func driftIn(table Table, tally map[string]int, want Expected) string {
 	if _, there := tally[chainCanary]; !there {
-		return fmt.Sprintf("chain %s in %s is gone", chainCanary, table)
+		return fmt.Sprintf("chain %s in %s is missing", chainCanary, table)
 	}
 	for _, j := range jumps {
-		// An empty one counts no rules, and iptables -C cannot ask for a jump to a chain that is not there.
+		// An empty chain counts no rules, and iptables -C cannot check a jump to a missing chain.
 		if _, there := tally[j.to]; j.table == table && !there {
-			return fmt.Sprintf("chain %s in %s is gone", j.to, table)
+			return fmt.Sprintf("chain %s in %s is missing", j.to, table)
 		}
 	}
 	for chain, rules := range want.Chains[table] {
@@ -276,7 +278,7 @@ func driftIn(table Table, tally map[string]int, want Expected) string {
 	}
 	for chain := range tally {
 		if _, wanted := want.Chains[table][chain]; ownChain(chain) && !wanted && !want.Stuck[table][chain] {
-			return fmt.Sprintf("chain %s in %s is nobody's", chain, table)
+			return fmt.Sprintf("unexpected chain %s in %s", chain, table)
 		}
 	}
 	return ""

@@ -21,35 +21,37 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Restorer is one way to run iptables-restore. Its zero values have no defaults: NewRestorer fills them.
+// Restorer runs one iptables-restore. Its zero values have no defaults: NewRestorer fills them.
 type Restorer struct {
 	opts RestorerOptions
 	path string
 }
 
-// RestorerOptions say which iptables-restore and how.
+// RestorerOptions select an iptables-restore and how it runs.
 type RestorerOptions struct {
 	Variant Variant
 	Family  corev1.IPFamily
-	// LockFile is given to the tool as XTABLES_LOCKFILE. Empty: the environment's, or the system's.
+	// LockFile is passed to the tool as XTABLES_LOCKFILE. Empty: the environment's, or the system's.
 	LockFile string
-	// Wait is how long the tool may wait for the xtables lock. Default 5 s, as kube-proxy. The nft variant takes none.
+	// Wait is how long the tool may wait for the xtables lock. Default 5 s, as kube-proxy. The nft variant takes no
+	// lock.
 	Wait time.Duration
-	// Deadline ends a run. Default 30 min: iptables-nft-restore was seen to need 11 min for 55,000 chains.
+	// Deadline ends a run. Default 30 min: iptables-nft-restore has needed 11 min for 55,000 chains.
 	Deadline time.Duration
 	Clock    clock.PassiveClock
-	// Commits counts what the Restorers of a namespace commit, one for all of them. Default: one of its own.
+	// Commits counts the commits of all Restorers in a network namespace. Default: a new counter.
 	Commits *Commits
-	// Prepare, when set, may change the command before it starts; Started is called when it runs. They are for the
-	// faults that a lab injects.
+	// Prepare, when set, may change the command before it starts. Started is called when it runs. Fault injection uses
+	// both.
 	Prepare func(*exec.Cmd)
 	Started func(*os.Process)
 }
 
-// Commits is a number of tables that were committed: as many as nf_tables counts its generation up for them.
+// Commits counts committed tables. nf_tables raises its generation by one for each.
 type Commits struct{ made atomic.Uint32 }
 
-// Binary is the name of a tool of a variant and family, such as ip6tables-nft-restore; tool is "", "restore" or "save".
+// Binary returns the name of a tool of a variant and family, such as ip6tables-nft-restore; tool is "", "restore" or
+// "save".
 func Binary(variant Variant, family corev1.IPFamily, tool string) string {
 	name := "iptables-" + string(variant)
 	if family == corev1.IPv6Protocol {
@@ -64,7 +66,7 @@ func Binary(variant Variant, family corev1.IPFamily, tool string) string {
 // sbin are the folders that an ordinary user's PATH may lack.
 var sbin = []string{"/usr/sbin", "/sbin", "/usr/local/sbin"}
 
-// FindBinary gives the path of a tool, on PATH or in the system's sbin folders.
+// FindBinary returns the path of a tool on PATH or in the system's sbin folders.
 func FindBinary(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {
@@ -78,7 +80,7 @@ func FindBinary(name string) (string, error) {
 	return "", fmt.Errorf("%s: not found on PATH nor in %s; install the %s package: %w", name, strings.Join(sbin, ", "), Package(name), err)
 }
 
-// Package is the one that has a tool, as most distributions name it.
+// Package returns the package that contains a tool, as most distributions name it.
 func Package(tool string) string {
 	switch tool {
 	case "nft":
@@ -112,7 +114,7 @@ func NewRestorer(opts RestorerOptions) (*Restorer, error) {
 	return &Restorer{opts: opts, path: path}, nil
 }
 
-// RestoreError is an iptables-restore that did not succeed.
+// RestoreError is a failed run of iptables-restore.
 type RestoreError struct {
 	Tool     string
 	ExitCode int    // -1: ended by a signal
@@ -139,15 +141,15 @@ func (e *RestoreError) Error() string {
 
 func (e *RestoreError) Unwrap() error { return e.Err }
 
-// exitResource is what iptables exits with when the lock was held too long or memory ran out.
+// exitResource is the exit code of iptables after a timeout for the lock, or without memory.
 const exitResource = 4
 
-// shortages are the kernel's answers, as the nft variant prints them, that say nothing of the payload.
-// "Message too long" is an ordinary user's bound on a netlink batch (kernel.SendLimit).
+// shortages are kernel errors, as the nft variant prints them, that the content of a payload does not cause. "Message
+// too long" is an ordinary user's limit on a netlink batch (kernel.SendLimit).
 var shortages = regexp.MustCompile(`\((Cannot allocate memory|No buffer space available|Resource temporarily unavailable|Interrupted system call|Operation not permitted)\)|Message too long`)
 
-// Refused says whether the tool or the kernel refused what stands in the payload, rather than failing for want of the
-// lock, of memory or of time. The nft variant ends with exitResource whenever the kernel refuses something.
+// Refused reports whether the tool or the kernel refused the content of the payload. A lack of the lock, of memory or
+// of time is no refusal. The nft variant exits with exitResource whenever the kernel refuses something.
 func (e *RestoreError) Refused() bool {
 	switch e.ExitCode {
 	case 1, 2, exitResource:
@@ -156,22 +158,22 @@ func (e *RestoreError) Refused() bool {
 	return false
 }
 
-// failedLine finds the line in all the ways the tools name it: "line N failed", "Error occurred at line: N",
+// failedLine matches the line number in all forms that the tools print: "line N failed", "Error occurred at line: N",
 // "line N: RULE_APPEND failed".
 var failedLine = regexp.MustCompile(`(?m)(?:occurred at line: |(?:^|: )line )(\d+)`)
 
-// finishing is how long a tool may run on when ctx has ended.
+// finishing is how long a tool may run after ctx has ended.
 const finishing = 10 * time.Second
 
-// Restore hands a payload to the kernel. It waits for the tool to end: when ctx ends, for a while, and then the tool is
-// killed, as it is when the deadline passes.
+// Restore runs iptables-restore on a payload and waits until it ends. When ctx ends, the tool may run on for the time
+// finishing; then Restore kills it. It also kills the tool at the deadline.
 func (r *Restorer) Restore(ctx context.Context, p *Payload) (Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Deadline)
 	defer cancel()
 	seconds := int((r.opts.Wait + time.Second - 1) / time.Second)
 	cmd := exec.CommandContext(ctx, r.path, "-w", strconv.Itoa(seconds), "--noflush", "--counters")
-	// Between the exchange of a legacy table and the giving back of its counters, a tool that is killed leaves those of all
-	// rules at zero, foreign ones' too: a proxier that is to end lets it finish.
+	// The tool exchanges a legacy table and then sets its counters again. If it is killed in between, all counters are
+	// zero, those of foreign rules too. So a proxier that stops lets the tool finish.
 	cmd.WaitDelay = finishing
 	cmd.Cancel = func() error {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -208,8 +210,8 @@ func (r *Restorer) Restore(ctx context.Context, p *Payload) (Run, error) {
 	return run, failed
 }
 
-// wait runs the command to its end. The tool must not outlive us; the kernel ties that to the thread that forks, so
-// the goroutine keeps its thread meanwhile.
+// wait runs the command to its end. Pdeathsig kills the tool with the thread that started it, so the goroutine keeps
+// its thread.
 func (r *Restorer) wait(cmd *exec.Cmd, stdin io.WriteCloser, p *Payload) (Run, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -230,7 +232,7 @@ func (r *Restorer) wait(cmd *exec.Cmd, stdin io.WriteCloser, p *Payload) (Run, e
 	if state := cmd.ProcessState; state != nil {
 		run.User, run.System, run.ExitCode = state.UserTime(), state.SystemTime(), state.ExitCode()
 	}
-	// A tool that found an error stops reading: the broken pipe says nothing that its exit status does not.
+	// A tool that found an error stops reading. The broken pipe then adds nothing to its exit status.
 	if err == nil && writeErr != nil {
 		err = fmt.Errorf("writing its input: %w", writeErr)
 	}
@@ -243,12 +245,12 @@ func feed(stdin io.WriteCloser, p *Payload) error {
 	return errors.Join(err, w.Flush(), stdin.Close())
 }
 
-// peakInterval is how often the size of a running tool is read: 20 µs of work each.
+// peakInterval is how often the memory of a running tool is read. Each read takes 20 µs.
 const peakInterval = 5 * time.Millisecond
 
-// watchPeakRSS reads the high-water mark of a process's memory while it runs and returns a function that ends the
-// watch and gives the last value. The rusage of a child is no use for it: a child that was forked from a large process
-// starts with that one's size (exec_mmap folds the old mm's mark into the maximum).
+// watchPeakRSS reads the high-water mark of a process's memory until the returned function is called, which returns the
+// last value. The rusage of a child is useless: it starts with the size of the process that forked it (exec_mmap folds
+// the old mm's mark into the maximum).
 func watchPeakRSS(pid int) func() int64 {
 	path := "/proc/" + strconv.Itoa(pid) + "/status"
 	stop, result := make(chan struct{}), make(chan int64)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A tool that is not there is asked for by the package that has it.
+// The error for a missing tool names the package that contains it.
 func TestFindBinaryNamesThePackage(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	old := sbin

@@ -13,46 +13,46 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// tree is the layout in which a packet finds its dispatch line over chains on prefixes of addresses and on ranges of
-// ports (package prefix): each dispatch chain holds the lines of few Service ports itself, or one jump into a tree of
-// those with an address, and one into a tree of those without (NodePorts).
+// tree is the layout with chains on prefixes of addresses and on ranges of ports (package prefix). A dispatch chain
+// contains the rules of a few Service ports, or jumps to trees: one to the tree of the rules with an address, and one
+// to the tree of the rules without (NodePorts).
 //
-// It leads to the same lines as classic. A packet leaves a tree where the lines for its destination end, be there one,
-// several or none, and comes back behind the jump: what a dispatch line lets pass meets the next line for the same
-// destination, and then what stands behind all lines.
+// The matching rules are those of classic. A packet leaves a tree after the rules for its destination, whether there
+// are none, one or several. It returns behind the jump. So a packet that a dispatch rule lets pass meets the next rule
+// for the same destination, and then the rules behind all dispatch rules.
 type tree struct {
-	trees   [dispatches]struct{ addrs, ports *prefix.Tree[*treeLine] } // nil: without lines so far
+	trees   [dispatches]struct{ addrs, ports *prefix.Tree[*treeLine] } // nil: without rules so far
 	byUse   map[treeUse]*prefix.Tree[*treeLine]
 	held    map[tracker.ServicePortName]*treePort
 	overlap overlap
-	// moved chains are touched since settle; stale trees have them laid out before.
+	// moved chains changed since settle. stale: trees have changes that are not laid out.
 	moved map[chain]bool
 	stale bool
 }
 
-// treeUse is what the names of a tree's chains begin with, in a table.
+// treeUse identifies a tree: a table, and the letter with which the names of its chains begin.
 type treeUse struct {
 	table  Table
 	letter byte
 }
 
-// treePort is a Service port with its lines in the trees.
+// treePort is a Service port with its dispatch rules in the trees.
 type treePort struct {
-	port  *plan.ServicePort // as it was last; older ones would hold endpoints of the past in memory
+	port  *plan.ServicePort // the latest state; an older one would keep removed endpoints in memory
 	lines [dispatches][]*treeLine
 }
 
-// treeLine is a dispatch line in a tree.
+// treeLine is a dispatch rule in a tree.
 type treeLine struct {
 	dispatchLine
 	of    *treePort
-	index int // among those of the Service port
+	index int // among the rules of the Service port
 }
 
-// Rules is one, as every dispatch line is.
+// Rules returns 1: a dispatch line is one rule.
 func (l *treeLine) Rules() int { return 1 }
 
-// Compare orders lines for one destination as all layouts do.
+// Compare orders rules for one destination as all layouts do.
 func (l *treeLine) Compare(o *treeLine) int {
 	return cmp.Or(plan.Compare(l.of.port, o.of.port), cmp.Compare(l.index, o.index))
 }
@@ -65,7 +65,7 @@ func (l *treeLine) keyAt(addr netip.Addr) prefix.Key {
 
 var treeProtocols = map[string]prefix.Protocol{"tcp": prefix.TCP, "udp": prefix.UDP, "sctp": prefix.SCTP}
 
-// treeUses are the letters in the names of each dispatch's chains: of its tree of addresses, and of ports.
+// treeUses are the letters in the names of each dispatch's chains: for the tree of addresses and the tree of ports.
 var treeUses = [dispatches]struct{ addrs, ports byte }{
 	natServices:     {'S', 'T'},
 	natNodePorts:    {'M', 'N'},
@@ -82,7 +82,7 @@ func newTree() *tree {
 	}
 }
 
-// of gives the tree for a line with an address of so many bits, or none.
+// of returns the tree for rules with an address of so many bits; 0: without an address. It makes a missing tree.
 func (t *tree) of(d dispatch, bits int) *prefix.Tree[*treeLine] {
 	at, use := &t.trees[d].addrs, treeUses[d].addrs
 	if bits == 0 {
@@ -95,7 +95,7 @@ func (t *tree) of(d dispatch, bits int) *prefix.Tree[*treeLine] {
 	return *at
 }
 
-// all calls f for every tree there is.
+// all calls f for every existing tree.
 func (t *tree) all(f func(d dispatch, p *prefix.Tree[*treeLine])) {
 	for d := range t.trees {
 		for _, p := range t.rooted(dispatch(d)) {
@@ -104,7 +104,7 @@ func (t *tree) all(f func(d dispatch, p *prefix.Tree[*treeLine])) {
 	}
 }
 
-// rooted are the trees of a dispatch, in the order in which packets meet them.
+// rooted returns the trees of a dispatch, in the order in which packets meet them.
 func (t *tree) rooted(d dispatch) []*prefix.Tree[*treeLine] {
 	trees := []*prefix.Tree[*treeLine]{t.trees[d].addrs, t.trees[d].ports}
 	return slices.DeleteFunc(trees, func(p *prefix.Tree[*treeLine]) bool { return p == nil })
@@ -132,7 +132,7 @@ func (t *tree) change(before, after *Rendered) {
 		delete(t.held, name)
 		return
 	}
-	held.port = after.port // only now: by it the removed lines were in their places
+	held.port = after.port // only now: the removed lines were sorted by the old port
 	for d := range dispatches {
 		if anew[d] {
 			t.add(d, held, after.dispatched(d))
@@ -164,15 +164,15 @@ func (t *tree) add(d dispatch, held *treePort, lines []dispatchLine) {
 
 func (t *tree) put(d dispatch, key prefix.Key, l *treeLine) {
 	if err := t.of(d, key.Addr.BitLen()).Add(key, l); err != nil {
-		panic(err) // of chose the tree by the address
+		panic(err) // impossible: of chose the tree by the address
 	}
 	t.stale = true
 }
 
-// reorder needs nothing: the change that follows finds the place.
+// reorder does nothing: the change that follows finds the new position.
 func (t *tree) reorder() {}
 
-// update lays out what changed.
+// update lays out the changes.
 func (t *tree) update() {
 	if !t.stale {
 		return
@@ -222,7 +222,7 @@ func (t *tree) count(table Table) (count Count) {
 	t.update()
 	t.all(func(d dispatch, p *prefix.Tree[*treeLine]) {
 		if d.table() == table {
-			// Each chain but the root has one rule that leads to it.
+			// Each chain but the root has one rule that jumps to it.
 			count.Chains += p.Branches()
 			count.Rules += p.Rules() + p.Branches()
 		}

@@ -7,17 +7,16 @@ import (
 	"synclab/proxier/iptables/prefix"
 )
 
-// overlap is about filter KUBE-EXTERNAL-SERVICES, whose lines for NodePorts may capture what lines for addresses
-// capture too: an external IP that is one of the node's, with a port that is another Service's NodePort. All of these
-// lines turn packets away, but one with REJECT and another with DROP, so their order matters. The tree of addresses
-// comes first; hence each line for a NodePort stands there as well, in its place, wherever a line for an address has
-// the same protocol and port.
+// overlap handles filter KUBE-EXTERNAL-SERVICES, where a rule for a NodePort and a rule for an address may match the
+// same packet: an external IP is one of the node's addresses, and its port is another Service's NodePort. One of these
+// rules may REJECT and the other DROP, so their order matters. The tree of addresses comes first. So that tree also
+// contains each NodePort rule, in order, at every address that has a rule with the same protocol and port.
 type overlap struct {
 	addrs map[overlapping]map[netip.Addr]int // number of lines
 	ports map[overlapping][]*treeLine
 }
 
-// overlapping is what both kinds of lines match.
+// overlapping is the part that both kinds of rules match.
 type overlapping struct {
 	protocol string
 	port     uint16
@@ -27,7 +26,7 @@ func newOverlap() overlap {
 	return overlap{addrs: map[overlapping]map[netip.Addr]int{}, ports: map[overlapping][]*treeLine{}}
 }
 
-// add puts the copies in that a new line needs.
+// add inserts the copies that a new rule needs.
 func (o *overlap) add(put func(dispatch, prefix.Key, *treeLine), l *treeLine) {
 	what := overlapping{l.protocol, l.port}
 	if !l.addr.IsValid() {
@@ -47,7 +46,7 @@ func (o *overlap) add(put func(dispatch, prefix.Key, *treeLine), l *treeLine) {
 	}
 }
 
-// remove takes the copies out that are no longer needed when a line went. of gives the trees.
+// remove deletes the copies that nothing needs after a rule was removed. of returns the trees.
 func (o *overlap) remove(of func(dispatch, int) *prefix.Tree[*treeLine], l *treeLine) {
 	what := overlapping{l.protocol, l.port}
 	if !l.addr.IsValid() {

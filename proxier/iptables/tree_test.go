@@ -18,7 +18,8 @@ import (
 	"synclab/proxier/walk"
 )
 
-// serving is a planned Service port with an endpoint, a cluster IP, and for some a NodePort and other addresses.
+// serving returns a planned Service port with an endpoint and a cluster IP, for some with a NodePort and other
+// addresses.
 func serving(i int, rng *rand.Rand, addr func(base, i int) netip.Addr) *plan.ServicePort {
 	endpoint := &tracker.Endpoint{Addr: netip.AddrPortFrom(addr(2, i), 8080)}
 	endpoint.Text = endpoint.Addr.String()
@@ -38,7 +39,7 @@ func serving(i int, rng *rand.Rand, addr func(base, i int) netip.Addr) *plan.Ser
 	return port
 }
 
-// addresses: 0 of cluster IPs, 1 of load balancers and external IPs, 2 of endpoints.
+// treeAddresses by base: 0 for cluster IPs, 1 for load balancers and external IPs, 2 for endpoints.
 var treeAddresses = map[string]func(rng *rand.Rand) func(base, i int) netip.Addr{
 	"IPv4, sequential": func(*rand.Rand) func(base, i int) netip.Addr {
 		return func(base, i int) netip.Addr {
@@ -61,8 +62,8 @@ var treeAddresses = map[string]func(rng *rand.Rand) func(base, i int) netip.Addr
 	},
 }
 
-// Rules crossed from the built-in chain on, by the rule interpreter: at most 48 for any destination of 50,000 Services,
-// cluster IP, external IP, load balancer or NodePort.
+// The rule evaluator counts the rules that a packet crosses from the built-in chain on. They are at most 48 for any
+// destination of 50,000 Services: cluster IP, external IP, load balancer or NodePort.
 func TestTreeDispatch(t *testing.T) {
 	for name, makeAddresses := range treeAddresses {
 		for _, n := range []int{1000, 10_000, 50_000} {
@@ -87,7 +88,7 @@ func TestTreeDispatch(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				walker := walk.New(rules, walk.World{Local: []netip.Addr{node}})
+				walker := walk.New(rules, walk.NodeAddresses{Local: []netip.Addr{node}})
 				most, sum, count := map[string]int{}, map[string]int{}, map[string]int{}
 				cross := func(what string, port *plan.ServicePort, to netip.Addr, number uint16) {
 					protocol := walk.TCP
@@ -131,7 +132,7 @@ func TestTreeDispatch(t *testing.T) {
 	}
 }
 
-// natText are the rules of a layout in nat, reached from the built-in chain, with stubs in place of the Services'.
+// natText returns the rules of a layout in nat, from the built-in chain on, with stubs for the chains of Services.
 func natText(s *settings, layout layout, all []*Rendered) []byte {
 	var chains, rules bytes.Buffer
 	chains.WriteString("*nat\n:PREROUTING ACCEPT [0:0]\n")
@@ -157,7 +158,7 @@ func natText(s *settings, layout layout, all []*Rendered) []byte {
 	return slices.Concat(chains.Bytes(), rules.Bytes(), []byte("COMMIT\n"))
 }
 
-// Layouts lay down what a chain is named by, what leads to it, and that levels fall on the way.
+// The tree keeps to the contract of layouts: the names of chains, the jumps to them, and levels that fall along a path.
 func TestTreeChains(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(treeAddresses)) {
 		rng := rand.New(rand.NewPCG(2, 2))
@@ -184,7 +185,7 @@ func TestTreeChains(t *testing.T) {
 					continue
 				}
 				if led[target]++; layout.level(target) >= layout.level(c) {
-					t.Errorf("%s: %v leads to %v, which is not below it", name, c, target)
+					t.Errorf("%s: %v jumps to %v, which has no lower level", name, c, target)
 				}
 				if strings.Contains(line, " -g ") != isLayoutChain(c.name) {
 					t.Errorf("%s: jumps are for the root, gotos for all else: %s", name, line)
@@ -196,7 +197,7 @@ func TestTreeChains(t *testing.T) {
 			for _, c := range chains {
 				if c.table == table && isLayoutChain(c.name) {
 					if want.Chains++; led[c] != 1 {
-						t.Errorf("%s: %d rules lead to %v", name, led[c], c)
+						t.Errorf("%s: %d rules jump to %v", name, led[c], c)
 					}
 				}
 			}
@@ -214,7 +215,7 @@ func TestTreeChains(t *testing.T) {
 	}
 }
 
-// One Service port that comes and goes: what the layout does until the text of what it touches is known.
+// One Service port is added and removed. It measures the layout until the text of the touched chains is known.
 func BenchmarkTreeChange(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 50_000} {
 		b.Run(fmt.Sprintf("services=%d", n), func(b *testing.B) {

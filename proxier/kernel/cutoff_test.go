@@ -10,10 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
+
+	"synclab/proxier/kernel/attr"
 )
 
-// answering is a netlink socket whose other end is not the kernel: answer gives the messages for each request, which come
-// with one read. The last one ends the dump with an error number, 0 for none.
+// answering returns a netlink socket whose other end is not the kernel. answer gives the messages for each request,
+// which one read returns. The last message ends the dump with an error number, 0 for none.
 func answering(t *testing.T, answer func(kind uint16) (messages [][]byte, errno unix.Errno)) *Nftables {
 	t.Helper()
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -54,19 +56,19 @@ func message(kind uint16, seq uint32, body []byte) []byte {
 	b = binary.NativeEndian.AppendUint32(b, seq)
 	b = binary.NativeEndian.AppendUint32(b, 0)
 	b = append(b, body...)
-	return append(b, make([]byte, align(len(b))-len(b))...)
+	return append(b, make([]byte, attr.Align(len(b))-len(b))...)
 }
 
-// ENOENT says that there is none only before anything was read: later it is an answer that was cut off, as by a table that
-// is deleted meanwhile. A question is repeated then, as often as for a ruleset that changes.
+// ENOENT means that there is no such object only before anything was read. Later it means that the answer was cut off,
+// for example because the table was deleted. Then the question is repeated, as often as for a ruleset that changes.
 func TestCutOff(t *testing.T) {
 	const family, table = corev1.IPv4Protocol, "some"
-	element := attr(unix.NFTA_SET_ELEM_LIST_ELEMENTS|unix.NLA_F_NESTED, attr(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED,
-		attr(unix.NFTA_SET_ELEM_KEY|unix.NLA_F_NESTED, attr(unix.NFTA_DATA_VALUE, []byte{1, 2, 3, 4}))))
-	chain := stringAttr(stringAttr(nil, unix.NFTA_CHAIN_TABLE, table), unix.NFTA_CHAIN_NAME, "a")
-	set := stringAttr(stringAttr(nil, unix.NFTA_SET_TABLE, table), unix.NFTA_SET_NAME, "s")
-	generation := attr(unix.NFTA_GEN_ID, []byte{0, 0, 0, 7})
-	// cut says which dump ends with ENOENT after its messages; the first times ones do.
+	element := attr.Append(nil, unix.NFTA_SET_ELEM_LIST_ELEMENTS|unix.NLA_F_NESTED, attr.Append(nil, unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED,
+		attr.Append(nil, unix.NFTA_SET_ELEM_KEY|unix.NLA_F_NESTED, attr.Append(nil, unix.NFTA_DATA_VALUE, []byte{1, 2, 3, 4}))))
+	chain := attr.AppendText(attr.AppendText(nil, unix.NFTA_CHAIN_TABLE, table), unix.NFTA_CHAIN_NAME, "a")
+	set := attr.AppendText(attr.AppendText(nil, unix.NFTA_SET_TABLE, table), unix.NFTA_SET_NAME, "s")
+	generation := attr.Append(nil, unix.NFTA_GEN_ID, []byte{0, 0, 0, 7})
+	// cut is the dump that ends with ENOENT after its messages, the first times that it is requested.
 	answers := func(cut uint16, times int) func(uint16) ([][]byte, unix.Errno) {
 		return func(kind uint16) ([][]byte, unix.Errno) {
 			errno := unix.Errno(0)
@@ -124,7 +126,7 @@ func TestCutOff(t *testing.T) {
 			case unix.NFT_MSG_GETGEN:
 				return [][]byte{generation}, 0
 			case unix.NFT_MSG_GETCHAIN: // of another table
-				return [][]byte{stringAttr(stringAttr(nil, unix.NFTA_CHAIN_TABLE, "other"), unix.NFTA_CHAIN_NAME, "a")}, 0
+				return [][]byte{attr.AppendText(attr.AppendText(nil, unix.NFTA_CHAIN_TABLE, "other"), unix.NFTA_CHAIN_NAME, "a")}, 0
 			}
 			return nil, unix.ENOENT
 		})
@@ -142,7 +144,7 @@ func tallied(n *Nftables) (int, error) {
 	return got.Rules + got.Chains + got.Sets + got.Elements, err
 }
 
-// A table that is deleted while it is dumped is no dump of a smaller table.
+// A dump of a table that is deleted meanwhile fails. It is no dump of a smaller table.
 func TestDumpOfDeleted(t *testing.T) {
 	nft, err := exec.LookPath("nft")
 	if err != nil {

@@ -17,12 +17,12 @@ var errVariant = fmt.Errorf("unknown variant, want %s or %s", Legacy, Nft)
 // Chain is one chain of a table.
 type Chain struct {
 	Name string
-	// Builtin is true for the chains that hooks enter (INPUT, OUTPUT, ...). Legacy has all of a table's, always; nft
-	// those that were ever needed.
+	// Builtin is true for the chains that hooks enter (INPUT, OUTPUT, ...). Legacy always has all of a table's built-in
+	// chains; nft has those that a rule ever needed.
 	Builtin bool
 }
 
-// Chains returns the chains of a table, in no order to rely on.
+// Chains returns the chains of a table, in no guaranteed order.
 func Chains(variant string, family corev1.IPFamily, table string) ([]Chain, error) {
 	var chains []Chain
 	var err error
@@ -40,10 +40,10 @@ func Chains(variant string, family corev1.IPFamily, table string) ([]Chain, erro
 	return chains, nil
 }
 
-// Stamp returns a number that differs when a table was changed: a cheap question (microseconds, whatever the size) to
-// ask before any other. Variant nft: the number of the last commit to the namespace's ruleset, by anybody, in any table.
-// Variant legacy has no such number: the stamp is made of the table's size, so a change that keeps the number of rules
-// and their bytes goes unseen. Stamps are comparable within a variant, family and table only.
+// Stamp returns a number that differs after a table was changed. It takes microseconds, whatever the size of the table.
+// Variant nft: the number of the last commit to the namespace's ruleset, by any process, in any table. Variant legacy
+// has no such number. There, the stamp is made of the table's size and misses a change that keeps the number of rules
+// and their bytes. Stamps are comparable within one variant, family and table only.
 func Stamp(variant string, family corev1.IPFamily, table string) (stamp uint64, err error) {
 	switch variant {
 	case Legacy:
@@ -63,9 +63,9 @@ func Stamp(variant string, family corev1.IPFamily, table string) (stamp uint64, 
 	return stamp, nil
 }
 
-// Tally returns the number of rules of each chain of a table, built-in ones included. The policy of a built-in chain is
-// not a rule here, as it is none in iptables -S. Variant legacy copies the whole table, some 150 bytes a rule, for the
-// length of the call: read the peak RSS before.
+// Tally returns the number of rules in each chain of a table, built-in ones included. The policy of a built-in chain is
+// no rule, as in iptables -S. Variant legacy copies the whole table during the call, some 150 bytes a rule: read the
+// peak RSS before.
 func Tally(variant string, family corev1.IPFamily, table string) (map[string]int, error) {
 	var tally map[string]int
 	var err error

@@ -56,7 +56,7 @@ func (x tool) restore(t testing.TB, text string) {
 	}
 }
 
-// listed are the chains that iptables -S prints.
+// listed returns the chains that iptables -S prints.
 func (x tool) listed(t testing.TB, table string) (user, builtin []string) {
 	t.Helper()
 	out, err := exec.Command(x.name, "-t", table, "-S").Output()
@@ -127,7 +127,7 @@ func check(t *testing.T, x tool, table string) {
 		t.Errorf("user chains of %s (-iptables +Chains):\n%s", table, diff)
 	}
 	if x.variant == Nft {
-		// iptables-nft lists all four or five, also those that were never made.
+		// iptables-nft lists all four or five, also those that do not exist.
 		builtin = slices.DeleteFunc(builtin, func(name string) bool { return !slices.Contains(used(table), name) })
 	}
 	if diff := cmp.Diff(builtin, gotBuiltin, sorted, cmpopts.EquateEmpty()); diff != "" {
@@ -135,12 +135,12 @@ func check(t *testing.T, x tool, table string) {
 	}
 }
 
-// used are the built-in chains that the test's rules need.
+// used returns the built-in chains that the test's rules need.
 func used(table string) []string {
 	return map[string][]string{"nat": {"OUTPUT"}, "filter": {"INPUT"}}[table]
 }
 
-// A table that nobody made has no chains, and is not made by the question.
+// A missing table has no chains, and reading it does not create it.
 func TestMissingTable(t *testing.T) {
 	for _, x := range tools() {
 		t.Run(x.name, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestUnknownVariantAndFamily(t *testing.T) {
 	}
 }
 
-// A table that was changed, or flushed, by anybody has another stamp; one that was only read has not.
+// A table that any process changed or flushed has another stamp; a table that was only read has the same one.
 func TestStamp(t *testing.T) {
 	for _, x := range tools() {
 		t.Run(x.name, func(t *testing.T) {
@@ -232,7 +232,8 @@ func each(b *testing.B, read func(tool) error) {
 	}
 }
 
-// What SendLimit says is what the tool meets: a restore far below passes, one above fails as it says.
+// The tool's limit is what SendLimit returns: a restore far below it passes, one above it fails with "Message too
+// long".
 func TestSendLimit(t *testing.T) {
 	netns.Fresh(t)
 	limit, err := SendLimit()

@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier/kernel/attr"
 	"synclab/proxier/kernel/xtables"
 )
 
-// Lead is a rule with what it asks of a packet's destination.
+// Lead is a rule with the destination that it matches.
 type Lead struct {
 	Rule
 	Addr     netip.Addr // the one address; invalid: any, or more than one
@@ -19,16 +20,16 @@ type Lead struct {
 	Port     uint16     // of UDP; 0: any, or more than one
 }
 
-// Leads are the rules of one table of iptables, to be followed from chain to chain. It belongs to the network namespace of
-// the thread that opened it. Not safe for concurrent use.
+// Leads are the rules of one iptables table, to follow jumps from chain to chain. They belong to the network namespace
+// of the thread that opened them. Not safe for concurrent use.
 type Leads struct {
 	family corev1.IPFamily
 	table  string
 	legacy *Jumps    // a copy of the table; nil: there is none
-	nft    *Nftables // asked chain by chain; nil: variant legacy
+	nft    *Nftables // read chain by chain; nil: variant legacy
 }
 
-// OpenLeads opens a table of a variant: "legacy" or "nft". A table that is not there holds nothing.
+// OpenLeads opens a table of a variant: "legacy" or "nft". A missing table has no rules.
 func OpenLeads(variant string, family corev1.IPFamily, table string) (*Leads, error) {
 	l := &Leads{family: family, table: table}
 	var err error
@@ -52,7 +53,7 @@ func OpenLeads(variant string, family corev1.IPFamily, table string) (*Leads, er
 	return l, err
 }
 
-// Close closes the socket, or gives the copy's memory back.
+// Close closes the socket, or frees the copy.
 func (l *Leads) Close() {
 	l.legacy.Close()
 	if l.nft != nil {
@@ -60,7 +61,7 @@ func (l *Leads) Close() {
 	}
 }
 
-// Of gives the rules of a user-defined chain, in order; none when there is no such chain.
+// Of returns the rules of a user-defined chain, in order; none when there is no such chain.
 func (l *Leads) Of(chain string) ([]Lead, error) {
 	if l.nft != nil {
 		return l.nft.leads(l.family, l.table, chain)
@@ -79,7 +80,7 @@ func (l *Leads) Of(chain string) ([]Lead, error) {
 			return nil, err
 		}
 		if e.Head() != nil { // of the next chain, or the table's end
-			return leads[:max(0, len(leads)-1)], nil // behind the rules, a chain returns
+			return leads[:max(0, len(leads)-1)], nil // the last entry of a chain returns: it is no rule
 		}
 		at += len(e.Bytes)
 		lead := Lead{Rule: l.legacy.rule(e)}
@@ -96,7 +97,7 @@ const (
 	invertedPort        = 0x02 // XT_UDP_INV_DSTPT
 )
 
-// destination reads an entry of the legacy tables, without its target.
+// destination reads the destination from an entry of a legacy table, without its target.
 func (l *Lead) destination(w *xtables.Wire, entry []byte) {
 	inverted := entry[w.Inversions]
 	addr, mask := entry[w.Addr:2*w.Addr], entry[3*w.Addr:4*w.Addr]
@@ -130,8 +131,8 @@ func (l *Lead) udp(match []byte) {
 
 // leads reads the rules of a chain.
 func (n *Nftables) leads(family corev1.IPFamily, table, chain string) (leads []Lead, err error) {
-	filter := stringAttr(nil, unix.NFTA_RULE_TABLE, table)
-	filter = stringAttr(filter, unix.NFTA_RULE_CHAIN, chain)
+	filter := attr.AppendText(nil, unix.NFTA_RULE_TABLE, table)
+	filter = attr.AppendText(filter, unix.NFTA_RULE_CHAIN, chain)
 	err = n.ask(func() error {
 		leads = leads[:0]
 		return n.s.dump(unix.NFT_MSG_GETRULE, nfProtocols[family], filter, func(attrs []byte) error {
@@ -153,8 +154,8 @@ func (n *Nftables) leads(family corev1.IPFamily, table, chain string) (leads []L
 	return leads, err
 }
 
-// leadReader reads what a rule asks of the destination: parts of the packet that are loaded and compared, or a match of
-// xtables. Newer iptables write the former, older ones the latter for ports.
+// leadReader finds the destination that a rule matches: parts of the packet that are loaded and compared, or an xtables
+// match. Newer iptables write the former, older ones the latter for ports.
 type leadReader struct {
 	lead             Lead
 	loaded           map[uint32]part // by register
@@ -166,7 +167,7 @@ type part struct {
 	base, offset, size uint32
 }
 
-// protocolPart stands for the number of the protocol behind all headers of IP.
+// protocolPart stands for the protocol number behind all IP headers.
 var protocolPart = part{base: ^uint32(0)}
 
 func (r *leadReader) expression(expression []byte) error {
@@ -175,13 +176,16 @@ func (r *leadReader) expression(expression []byte) error {
 		return err
 	}
 	values := map[uint16]uint32{}
-	switch string(name) {
+	switch name {
 	case "payload", "meta", "cmp":
-		if err := eachAttr(body, func(kind uint16, value []byte) { values[kind] = number(value) }); err != nil {
+		for a := range attr.All(body, &err) {
+			values[a.Type] = a.Uint32()
+		}
+		if err != nil {
 			return err
 		}
 	}
-	switch string(name) {
+	switch name {
 	case "payload":
 		r.loaded[values[unix.NFTA_PAYLOAD_DREG]] = part{values[unix.NFTA_PAYLOAD_BASE], values[unix.NFTA_PAYLOAD_OFFSET], values[unix.NFTA_PAYLOAD_LEN]}
 	case "meta":
@@ -200,12 +204,12 @@ func (r *leadReader) expression(expression []byte) error {
 	case "match":
 		return r.match(body)
 	case "bitwise", "byteorder", "immediate", "lookup":
-		clear(r.loaded) // no part of the packet any more
+		clear(r.loaded) // the registers contain no part of the packet any more
 	}
 	return nil
 }
 
-// compared: a part of the packet has this value.
+// compared records that a part of the packet must have this value.
 func (r *leadReader) compared(what part, value []byte) {
 	switch what {
 	case part{unix.NFT_PAYLOAD_NETWORK_HEADER, r.addrAt, r.addrSize}:
@@ -215,7 +219,7 @@ func (r *leadReader) compared(what part, value []byte) {
 			r.lead.Port = binary.BigEndian.Uint16(value)
 		}
 	case part{unix.NFT_PAYLOAD_NETWORK_HEADER, 9, 1}, protocolPart:
-		// Of IPv6, what stands there is none.
+		// In an IPv6 header, this byte is no protocol.
 		if len(value) == 1 && (what == protocolPart || r.addrSize == 4) {
 			r.lead.Protocol = value[0]
 		}
@@ -223,16 +227,18 @@ func (r *leadReader) compared(what part, value []byte) {
 }
 
 func (r *leadReader) match(body []byte) error {
-	var name, data []byte
-	err := eachAttr(body, func(kind uint16, value []byte) {
-		switch kind {
+	name := ""
+	var data []byte
+	var err error
+	for a := range attr.All(body, &err) {
+		switch a.Type {
 		case unix.NFTA_MATCH_NAME:
-			name = cString(value)
+			name = a.Text()
 		case unix.NFTA_MATCH_INFO:
-			data = value
+			data = a.Value
 		}
-	})
-	if string(name) == "udp" {
+	}
+	if name == "udp" {
 		r.lead.udp(data)
 	}
 	return err

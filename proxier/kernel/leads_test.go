@@ -36,7 +36,7 @@ func sameLeads(t *testing.T, want, got []Lead) {
 	}
 }
 
-// What rules ask of a destination is read where it is one address, one protocol, one port of UDP, and nothing else is.
+// A rule's destination is read where it is one address, one protocol or one port of UDP, and not otherwise.
 func TestLeads(t *testing.T) {
 	for _, x := range tools() {
 		t.Run(x.name, func(t *testing.T) {

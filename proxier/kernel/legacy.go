@@ -47,28 +47,28 @@ func stampLegacy(family corev1.IPFamily, table string) (stamp uint64, err error)
 	return stamp, err
 }
 
-// readLegacy copies a table out of the kernel; nil when there is no such table.
+// readLegacy copies a table from the kernel; nil when there is no such table.
 func readLegacy(family corev1.IPFamily, table string) (t *xtables.Table, err error) {
 	err = withTable(family, table, func(s *xtables.Socket) error {
-		t, err = s.Read(table, 0)
+		t, err = s.Read(table)
 		return err
 	})
 	return t, err
 }
 
-// withTable calls read with a socket to ask about a table, unless there is no such table.
+// withTable calls read with a socket for a table, unless there is no such table.
 func withTable(family corev1.IPFamily, table string, read func(*xtables.Socket) error) error {
 	w := xtables.Of(family)
 	if w == nil {
 		return errFamily
 	}
-	// Asking for a table makes it, with its hooks: look first whether it is there.
+	// A request for a table creates it, with its hooks. So check first whether it exists.
 	names, err := os.ReadFile(w.Tables)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // no ip_tables, or no IPv6, in this kernel
 	}
-	// A namespace that was made together with its user namespace shows the file as the machine's root's: then there is
-	// nothing for it but to ask.
+	// In a namespace that was created together with its user namespace, the file belongs to the machine's root. Then
+	// only the request shows whether the table exists.
 	blind := errors.Is(err, fs.ErrPermission)
 	if err != nil && !blind {
 		return err

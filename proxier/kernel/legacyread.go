@@ -17,12 +17,12 @@ import (
 	"synclab/proxier/kernel/xtables"
 )
 
-// LegacyTables asks about the tables of iptables-legacy over sockets that stay open. It belongs to the network namespace of
-// the thread that opened it, whichever thread asks, as long as that thread stays there. Not safe for concurrent use.
+// LegacyTables reads the tables of iptables-legacy over sockets that stay open. It belongs to the network namespace of
+// the thread that opened it, whichever thread reads, as long as that thread stays there. Not safe for concurrent use.
 type LegacyTables struct {
 	net     int // folder /proc/…/net of the namespace, or -1
 	sockets map[corev1.IPFamily]*xtables.Socket
-	seen    map[legacyName]bool // tables that were there: they stay
+	seen    map[legacyName]bool // tables seen before: a table stays
 }
 
 type legacyName struct {
@@ -30,8 +30,8 @@ type legacyName struct {
 	table  string
 }
 
-// LegacyStamp is what differs when a table was changed; a change that keeps the number of rules and their bytes keeps
-// it too. The zero value: there is no such table.
+// LegacyStamp differs after a table was changed, unless the change keeps the number of rules and their bytes. The zero
+// value: there is no such table.
 type LegacyStamp struct {
 	Entries, Bytes uint32
 	Hooks          [2 * xtables.Hooks]uint32 // where built-in chains begin, and their policies
@@ -66,7 +66,7 @@ func (l *LegacyTables) Close() {
 	}
 }
 
-// Stamp asks for a table's stamp: a microsecond once the table is there, without a copy of it.
+// Stamp returns a table's stamp without copying the table. It takes a microsecond once the table is known to exist.
 func (l *LegacyTables) Stamp(family corev1.IPFamily, table string) (LegacyStamp, error) {
 	there, err := l.there(family, table)
 	if err != nil || !there {
@@ -85,7 +85,7 @@ func (l *LegacyTables) Stamp(family corev1.IPFamily, table string) (LegacyStamp,
 	return stamp, nil
 }
 
-// there says whether a table is there: asking the kernel for it would make it.
+// there reports whether a table exists. A request to the kernel would create it.
 func (l *LegacyTables) there(family corev1.IPFamily, table string) (bool, error) {
 	if _, ok := l.sockets[family]; !ok {
 		return false, nil
@@ -99,7 +99,7 @@ func (l *LegacyTables) there(family corev1.IPFamily, table string) (bool, error)
 	case errors.Is(err, unix.ENOENT):
 		return false, nil // no ip_tables in this kernel, so far
 	case errors.Is(err, unix.EACCES):
-		l.seen[name] = true // see withTable: nothing for it but to ask
+		l.seen[name] = true // see withTable: only a request shows whether it exists
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("names of %s tables: %w", family, err)
@@ -114,14 +114,14 @@ func (l *LegacyTables) there(family corev1.IPFamily, table string) (bool, error)
 	return l.seen[name], nil
 }
 
-// Jumps copies a table; nil when there is no such table. It costs some 150 bytes a rule until closed, and while it
-// copies, whoever wants to replace the table waits.
+// Jumps copies a table; nil when there is no such table. The copy takes some 150 bytes a rule until it is closed.
+// During the copy, processes that want to replace the table wait.
 func (l *LegacyTables) Jumps(family corev1.IPFamily, table string) (*Jumps, error) {
 	there, err := l.there(family, table)
 	if err != nil || !there {
 		return nil, err
 	}
-	t, err := l.sockets[family].Read(table, 0)
+	t, err := l.sockets[family].Read(table)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil, nil
@@ -136,16 +136,16 @@ func (l *LegacyTables) Jumps(family corev1.IPFamily, table string) (*Jumps, erro
 	return j, nil
 }
 
-// Jumps is a copy of a legacy table, to ask where the rules of a chain lead to. A nil one holds nothing.
+// Jumps is a copy of a legacy table that finds where the rules of a chain jump to. A nil Jumps has no rules.
 type Jumps struct {
 	table  *xtables.Table
 	chains map[string]int // of user-defined chains but KUBE-SEP-…: where the entry after the head begins
 }
 
-// unindexed chains are most of a proxier's table, and are only jumped to.
+// unindexed begins the names of chains that are most of a proxier's table. They are needed only as jump targets.
 var unindexed = []byte("KUBE-SEP-")
 
-// Close gives the copy's memory back.
+// Close frees the copy.
 func (j *Jumps) Close() {
 	if j != nil {
 		j.table.Close()
@@ -160,12 +160,12 @@ func (j *Jumps) index() error {
 	})
 }
 
-// Rules are those of a user-defined chain that decide where packets go, in order. Those of KUBE-SEP-… chains are not
-// to be had.
+// Rules returns the rules of a user-defined chain that decide where packets go, in order. It returns none for
+// KUBE-SEP-… chains.
 func (j *Jumps) Rules(chain string) []Rule {
 	var rules []Rule
 	j.each(chain, func(e xtables.Entry) {
-		// A rule without a target goes on with the next entry.
+		// A rule without a target continues with the next entry.
 		if rule := j.rule(e); rule != (Rule{}) && !(e.IsVerdict() && e.Verdict() == e.At+len(e.Bytes)) {
 			rules = append(rules, rule)
 		}
@@ -173,7 +173,7 @@ func (j *Jumps) Rules(chain string) []Rule {
 	return rules
 }
 
-// each calls yield with the rules of a user-defined chain. The entry behind them, which returns, is none.
+// each calls yield with the rules of a user-defined chain. The chain's last entry, which returns, is no rule.
 func (j *Jumps) each(chain string, yield func(e xtables.Entry)) {
 	if j == nil {
 		return
@@ -196,7 +196,7 @@ func (j *Jumps) each(chain string, yield func(e xtables.Entry)) {
 	}
 }
 
-// rule is empty for an entry that decides nothing.
+// rule returns where an entry sends packets; zero when it decides nothing.
 func (j *Jumps) rule(e xtables.Entry) Rule {
 	if e.IsVerdict() {
 		to := j.chainAt(e.Verdict())
@@ -211,8 +211,8 @@ func (j *Jumps) rule(e xtables.Entry) Rule {
 	return Rule{DNAT: dnat, Other: otherTarget(name, dnat)}
 }
 
-// chainAt names the chain whose first entry is at an offset; empty when it is none: verdicts that are no jumps are
-// negative.
+// chainAt returns the name of the chain whose first entry is at an offset; empty when there is none. Verdicts that are
+// no jumps are negative.
 func (j *Jumps) chainAt(offset int) string {
 	size := j.table.Wire.HeadSize()
 	if offset < size || offset > len(j.table.Entries) {
@@ -225,7 +225,7 @@ func (j *Jumps) chainAt(offset int) string {
 	return string(e.Head())
 }
 
-// Has says whether there is a user-defined chain of that name, KUBE-SEP-… aside.
+// Has reports whether there is a user-defined chain of that name, KUBE-SEP-… excluded.
 func (j *Jumps) Has(chain string) bool {
 	if j == nil {
 		return false

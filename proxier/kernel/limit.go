@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SendLimit returns how many bytes of netlink messages one iptables-nft-restore of this user may send, 0 for no limit.
-// The tool sends a restore as one batch, with one sendmsg(2), and asks for room with SO_SNDBUFFORCE. That takes
-// CAP_NET_ADMIN in the machine's first user namespace: without it the socket keeps net.core.wmem_default (208 KiB where
-// nobody changed it), and a larger restore fails as a whole with "sendmsg() failed: Message too long". A rule with
-// comment and target takes about 600 bytes, a chain about 100.
+// SendLimit returns how many bytes of netlink messages one iptables-nft-restore of this user may send; 0: no limit. The
+// tool sends a restore as one batch, with one sendmsg(2), and requests buffer space with SO_SNDBUFFORCE. That requires
+// CAP_NET_ADMIN in the machine's first user namespace. Without it, the socket keeps net.core.wmem_default (208 KiB
+// unless changed). A larger restore fails as a whole with "sendmsg() failed: Message too long". A rule with comment and
+// target takes about 600 bytes, a chain about 100.
 func SendLimit() (int, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {

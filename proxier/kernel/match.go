@@ -12,7 +12,7 @@ import (
 	"synclab/proxier/kernel/xtables"
 )
 
-// nft_compat's question (include/uapi/linux/netfilter/nf_tables_compat.h).
+// The request of nft_compat (include/uapi/linux/netfilter/nf_tables_compat.h).
 const (
 	subsysCompat   = 11
 	compatGet      = 0
@@ -21,8 +21,8 @@ const (
 	compatType     = 3 // be32: 0 asks for a match, 1 for a target
 )
 
-// HasMatch says whether the kernel has an xtables match in one of some revisions, for rules of a variant. The question
-// loads its module; a kernel that has not even the means to be asked has not the match either.
+// HasMatch reports whether the kernel has an xtables match in one of some revisions, for rules of a variant. The
+// request loads the match's module. A kernel that cannot answer the request does not have the match either.
 func HasMatch(variant string, family corev1.IPFamily, name string, revisions ...uint8) (bool, error) {
 	has := hasMatchLegacy
 	if variant == Nft {

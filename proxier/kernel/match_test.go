@@ -8,7 +8,7 @@ import (
 	"synclab/bench/netns"
 )
 
-// What every kernel with iptables has is found, what none has is not, whichever way it is asked.
+// A match that every kernel with iptables has is found, and an unknown one is not, by both variants.
 func TestHasMatch(t *testing.T) {
 	netns.Fresh(t)
 	for _, variant := range []string{Legacy, Nft} {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"synclab/proxier/kernel/attr"
 )
 
 // nfnetlink_acct (include/uapi/linux/netfilter/nfnetlink_acct.h).
@@ -19,8 +21,8 @@ const (
 	nfnetlinkBytes = 4 // struct nfgenmsg
 )
 
-// EnsureAccounts makes nfacct objects of the network namespace of the calling thread, where rules count packets with
-// the match nfacct. Objects that exist keep their counts. An error means that the kernel has no nfacct.
+// EnsureAccounts creates nfacct objects in the network namespace of the calling thread. Rules count packets in them
+// with match nfacct. Existing objects keep their counts. An error means that the kernel has no nfacct.
 func EnsureAccounts(names ...string) error {
 	for _, name := range names {
 		_, err := account(acctNew, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, name)
@@ -33,18 +35,14 @@ func EnsureAccounts(names ...string) error {
 
 // Accounted returns the packets that an nfacct object has counted; false when there is no such object.
 func Accounted(name string) (packets uint64, ok bool) {
-	// The answer claims to be one of several, but nothing ends them: the acknowledgement has to.
+	// The kernel flags the answer as one of several, but sends no end. So the acknowledgement has to end it.
 	messages, err := account(acctGet, unix.NLM_F_ACK, name)
 	if err != nil || len(messages) == 0 || len(messages[0]) < nfnetlinkBytes {
 		return 0, false
 	}
-	attrs, err := nl.ParseRouteAttr(messages[0][nfnetlinkBytes:])
-	if err != nil {
-		return 0, false
-	}
-	for _, attr := range attrs {
-		if attr.Attr.Type&attrTypeMask == acctPackets && len(attr.Value) == 8 {
-			return binary.BigEndian.Uint64(attr.Value), true
+	for a := range attr.All(messages[0][nfnetlinkBytes:], &err) {
+		if a.Type == acctPackets && len(a.Value) == 8 {
+			return binary.BigEndian.Uint64(a.Value), true
 		}
 	}
 	return 0, false

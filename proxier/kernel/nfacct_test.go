@@ -11,7 +11,7 @@ import (
 func TestAccountsCount(t *testing.T) {
 	netns.Fresh(t)
 	if _, ok := Accounted("invalid"); ok {
-		t.Fatal("an object that nobody made")
+		t.Fatal("an object exists that no process created")
 	}
 	for range 2 { // the second time it is there already
 		if err := EnsureAccounts("invalid", "other"); err != nil {

@@ -1,18 +1,19 @@
 package kernel
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/kernel/attr"
 )
 
-// Dump calls yield with everything that a table holds, in the messages that would make it: chains, sets, elements, then
-// the rules, chain by chain. kind is NFT_MSG_NEWCHAIN and so on; attrs are valid during the call. A table that is not
-// there holds nothing. All is of one generation: a ruleset that changes during the dump, or a table that is deleted
-// during it, is an error, see Changed.
+// Dump calls yield with the content of a table, as the messages that would create it: chains, sets, elements, then the
+// rules, chain by chain. kind is NFT_MSG_NEWCHAIN and so on; attrs are valid during the call. A missing table has no
+// content. All messages are of one generation: Dump fails when the ruleset changes or the table is deleted meanwhile
+// (see Changed).
 func (n *Nftables) Dump(family corev1.IPFamily, table string, yield func(kind uint16, attrs []byte) error) error {
 	if n.s == nil {
 		return nil
@@ -34,7 +35,7 @@ func (n *Nftables) Dump(family corev1.IPFamily, table string, yield func(kind ui
 	return nil
 }
 
-// Changed says whether a Dump failed because the ruleset changed meanwhile.
+// Changed reports whether a read failed because the ruleset changed meanwhile.
 func Changed(err error) bool { return errors.Is(err, errChanged) }
 
 func (s *socket) dumpTable(family corev1.IPFamily, table string, yield func(kind uint16, attrs []byte) error) error {
@@ -43,7 +44,7 @@ func (s *socket) dumpTable(family corev1.IPFamily, table string, yield func(kind
 		return err
 	}
 	protocol := nfProtocols[family]
-	// The first requests of chains and sets are for their names too: elements and rules are asked for one by one.
+	// The requests for chains and sets also collect the names, with which elements and rules are requested one by one.
 	var chains, sets []string
 	err = s.dump(unix.NFT_MSG_GETCHAIN, protocol, nil, func(attrs []byte) error {
 		in, name, err := namesIn(attrs, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME)
@@ -56,7 +57,7 @@ func (s *socket) dumpTable(family corev1.IPFamily, table string, yield func(kind
 	if err != nil {
 		return err
 	}
-	err = s.dump(unix.NFT_MSG_GETSET, protocol, stringAttr(nil, unix.NFTA_SET_TABLE, table), func(attrs []byte) error {
+	err = s.dump(unix.NFT_MSG_GETSET, protocol, attr.AppendText(nil, unix.NFTA_SET_TABLE, table), func(attrs []byte) error {
 		_, name, err := namesIn(attrs, unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)
 		if err != nil {
 			return err
@@ -68,13 +69,13 @@ func (s *socket) dumpTable(family corev1.IPFamily, table string, yield func(kind
 		return err
 	}
 	for _, set := range sets {
-		filter := stringAttr(stringAttr(nil, unix.NFTA_SET_ELEM_LIST_TABLE, table), unix.NFTA_SET_ELEM_LIST_SET, set)
+		filter := attr.AppendText(attr.AppendText(nil, unix.NFTA_SET_ELEM_LIST_TABLE, table), unix.NFTA_SET_ELEM_LIST_SET, set)
 		if err := s.dump(unix.NFT_MSG_GETSETELEM, protocol, filter, messages(unix.NFT_MSG_NEWSETELEM, yield)); err != nil {
 			return fmt.Errorf("set %s: %w", set, err)
 		}
 	}
 	for _, chain := range chains {
-		filter := stringAttr(stringAttr(nil, unix.NFTA_RULE_TABLE, table), unix.NFTA_RULE_CHAIN, chain)
+		filter := attr.AppendText(attr.AppendText(nil, unix.NFTA_RULE_TABLE, table), unix.NFTA_RULE_CHAIN, chain)
 		if err := s.dump(unix.NFT_MSG_GETRULE, protocol, filter, messages(unix.NFT_MSG_NEWRULE, yield)); err != nil {
 			return fmt.Errorf("chain %s: %w", chain, err)
 		}
@@ -90,16 +91,15 @@ func messages(kind uint16, yield func(kind uint16, attrs []byte) error) func([]b
 	return func(attrs []byte) error { return yield(kind, attrs) }
 }
 
-// namesIn gives the table and the name that a message is about.
+// namesIn returns the table and the name in a message.
 func namesIn(attrs []byte, tableKind, nameKind uint16) (table, name string, err error) {
-	err = eachAttr(attrs, func(kind uint16, value []byte) {
-		before, _, _ := bytes.Cut(value, []byte{0})
-		switch kind {
+	for a := range attr.All(attrs, &err) {
+		switch a.Type {
 		case tableKind:
-			table = string(before)
+			table = a.Text()
 		case nameKind:
-			name = string(before)
+			name = a.Text()
 		}
-	})
+	}
 	return table, name, err
 }

@@ -6,16 +6,18 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/kernel/attr"
 )
 
 // tableHandle is NFTA_TABLE_HANDLE, which package unix does not have.
 const tableHandle = 4
 
-// Element of a set or a map by its key, each field of which begins at a multiple of 4; false when it is not there. In a
-// set of any size it is found at once.
+// Element returns the element of a set or a map with this key; false when there is none. Each field of the key begins
+// at a multiple of 4. The time does not depend on the size of the set.
 func (n *Nftables) Element(family corev1.IPFamily, table, set string, key []byte) (e NftElement, ok bool, err error) {
-	request := stringAttr(nil, unix.NFTA_SET_ELEM_LIST_TABLE, table)
-	request = stringAttr(request, unix.NFTA_SET_ELEM_LIST_SET, set)
+	request := attr.AppendText(nil, unix.NFTA_SET_ELEM_LIST_TABLE, table)
+	request = attr.AppendText(request, unix.NFTA_SET_ELEM_LIST_SET, set)
 	request = append(request, keyAttrs(key)...)
 	err = n.ask(func() error {
 		return n.s.one(unix.NFT_MSG_GETSETELEM, nfProtocols[family], request, func(attrs []byte) error {
@@ -34,16 +36,18 @@ func (n *Nftables) Element(family corev1.IPFamily, table, set string, key []byte
 	return e, ok, nil
 }
 
-// Table gives the handle of a table: the newer table has the larger one; false when it is not there.
+// Table returns the handle of a table; false when there is none. A newer table has a larger handle.
 func (n *Nftables) Table(family corev1.IPFamily, table string) (handle uint64, ok bool, err error) {
 	err = n.ask(func() error {
-		return n.s.one(unix.NFT_MSG_GETTABLE, nfProtocols[family], stringAttr(nil, unix.NFTA_TABLE_NAME, table), func(attrs []byte) error {
+		return n.s.one(unix.NFT_MSG_GETTABLE, nfProtocols[family], attr.AppendText(nil, unix.NFTA_TABLE_NAME, table), func(attrs []byte) error {
 			ok = true
-			return eachAttr(attrs, func(kind uint16, value []byte) {
-				if kind == tableHandle && len(value) == 8 {
-					handle = binary.BigEndian.Uint64(value)
+			var err error
+			for a := range attr.All(attrs, &err) {
+				if a.Type == tableHandle && len(a.Value) == 8 {
+					handle = binary.BigEndian.Uint64(a.Value)
 				}
-			})
+			}
+			return err
 		})
 	})
 	if err != nil {
@@ -52,23 +56,16 @@ func (n *Nftables) Table(family corev1.IPFamily, table string) (handle uint64, o
 	return handle, ok, nil
 }
 
-// keyAttrs is a list of one element, as attributes: in an element of a list a key, in that its value.
+// keyAttrs encodes a list of one element as attributes: the list contains an element, that a key, that its value.
 func keyAttrs(key []byte) []byte {
-	b := attr(unix.NFTA_DATA_VALUE, key)
+	b := attr.Append(nil, unix.NFTA_DATA_VALUE, key)
 	for _, kind := range []uint16{unix.NFTA_SET_ELEM_KEY, unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_LIST_ELEMENTS} {
-		b = attr(kind|unix.NLA_F_NESTED, b)
+		b = attr.Append(nil, kind|unix.NLA_F_NESTED, b)
 	}
 	return b
 }
 
-func attr(kind uint16, value []byte) []byte {
-	b := binary.NativeEndian.AppendUint16(nil, uint16(attrSize+len(value)))
-	b = binary.NativeEndian.AppendUint16(b, kind)
-	b = append(b, value...)
-	return append(b, make([]byte, align(len(b))-len(b))...)
-}
-
-// RulesByChain is the number of rules of each chain of a table; none when there is no such table.
+// RulesByChain returns the number of rules in each chain of a table; none when there is no such table.
 func (n *Nftables) RulesByChain(family corev1.IPFamily, table string) (tally map[string]int, err error) {
 	err = n.ask(func() error {
 		tally = map[string]int{}
@@ -83,28 +80,29 @@ func (n *Nftables) RulesByChain(family corev1.IPFamily, table string) (tally map
 // NftSize is how many elements a set or a map has.
 type NftSize struct {
 	Set      string
-	Elements int // -1: the kernel does not tell
+	Elements int // -1: the kernel does not report it
 }
 
 // setCount is NFTA_SET_COUNT (Linux 6.16), which package unix does not have.
 const setCount = 20
 
-// ToldSizes are those of all sets and maps of a table, in the order in which they were made, as far as the kernel tells
-// them without being asked for the elements: before 6.16 it does not.
+// ToldSizes returns the sizes of all sets and maps of a table, in the order of their creation. It reads only the sizes
+// that the kernel reports without a dump of the elements: before Linux 6.16, none.
 func (n *Nftables) ToldSizes(family corev1.IPFamily, table string) (sizes []NftSize, err error) {
-	filter := stringAttr(nil, unix.NFTA_SET_TABLE, table)
+	filter := attr.AppendText(nil, unix.NFTA_SET_TABLE, table)
 	err = n.ask(func() error {
 		sizes = sizes[:0]
 		return n.s.dump(unix.NFT_MSG_GETSET, nfProtocols[family], filter, func(attrs []byte) error {
 			size := NftSize{Elements: -1}
-			err := eachAttr(attrs, func(kind uint16, value []byte) {
+			var err error
+			for a := range attr.All(attrs, &err) {
 				switch {
-				case kind == unix.NFTA_SET_NAME:
-					size.Set = string(cString(value))
-				case kind == setCount && len(value) == 4:
-					size.Elements = int(binary.BigEndian.Uint32(value))
+				case a.Type == unix.NFTA_SET_NAME:
+					size.Set = a.Text()
+				case a.Type == setCount && len(a.Value) == 4:
+					size.Elements = int(a.Uint32())
 				}
-			})
+			}
 			sizes = append(sizes, size)
 			return err
 		})
@@ -115,8 +113,8 @@ func (n *Nftables) ToldSizes(family corev1.IPFamily, table string) (sizes []NftS
 	return sizes, nil
 }
 
-// Sizes of all sets and maps of a table, in the order in which they were made. What the kernel does not tell is counted,
-// in time that grows faster than the number of elements.
+// Sizes returns the sizes of all sets and maps of a table, in the order of their creation. Where the kernel reports no
+// size, it counts the elements, in time that grows faster than their number.
 func (n *Nftables) Sizes(family corev1.IPFamily, table string) ([]NftSize, error) {
 	sizes, err := n.ToldSizes(family, table)
 	for i := range sizes {

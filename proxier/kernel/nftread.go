@@ -7,15 +7,17 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/kernel/attr"
 )
 
-// Nftables asks single questions about the nf_tables ruleset, of iptables-nft and of nft alike, over a socket that stays
-// open: microseconds each, whatever the size of the ruleset. It belongs to the network namespace of the thread that
-// opened it, whichever thread asks. Not safe for concurrent use.
+// Nftables reads single objects of the nf_tables ruleset, of iptables-nft and of nft alike, over a socket that stays
+// open. A read takes microseconds, whatever the size of the ruleset. It belongs to the network namespace of the thread
+// that opened it, whichever thread reads. Not safe for concurrent use.
 //
-// Rules and elements are those of the last commit. A count of uses is not: it moves while a transaction is prepared.
+// Rules and elements are those of the last commit. A count of uses is not: it changes while a transaction is prepared.
 type Nftables struct {
-	s *socket // nil: the kernel has no nfnetlink, so there is nothing
+	s *socket // nil: the kernel has no nfnetlink, so there are no rules
 }
 
 // NftElement is an element of a set or a map.
@@ -23,7 +25,7 @@ type NftElement struct {
 	Key  []byte
 	Data []byte // of a map; each field of a concatenation begins at a multiple of 4
 	Jump string // of a verdict map: the chain
-	// Timeout and Expires are how long it lives, and how much of that is left; 0: forever. In milliseconds.
+	// Timeout and Expires are the lifetime of the element and the time left, in milliseconds; 0: unlimited.
 	Timeout, Expires uint64
 }
 
@@ -43,7 +45,7 @@ func (n *Nftables) Close() {
 	}
 }
 
-// Generation is the number of the namespace's last commit, in whatever table.
+// Generation returns the number of the namespace's last commit, in any table.
 func (n *Nftables) Generation() (uint32, error) {
 	var id uint32
 	err := n.ask(func() (err error) {
@@ -56,10 +58,10 @@ func (n *Nftables) Generation() (uint32, error) {
 	return id, nil
 }
 
-// Rules of one chain, in order; none when there is no such chain.
+// Rules returns the rules of one chain, in order; none when there is no such chain.
 func (n *Nftables) Rules(family corev1.IPFamily, table, chain string) ([]Rule, error) {
-	filter := stringAttr(nil, unix.NFTA_RULE_TABLE, table)
-	filter = stringAttr(filter, unix.NFTA_RULE_CHAIN, chain)
+	filter := attr.AppendText(nil, unix.NFTA_RULE_TABLE, table)
+	filter = attr.AppendText(filter, unix.NFTA_RULE_CHAIN, chain)
 	var rules []Rule
 	err := n.ask(func() error {
 		rules = rules[:0]
@@ -75,18 +77,20 @@ func (n *Nftables) Rules(family corev1.IPFamily, table, chain string) ([]Rule, e
 	return rules, nil
 }
 
-// Uses says how many rules a chain has and how many jumps lead to it, together; false when there is no such chain.
+// Uses returns the sum of a chain's rules and of the jumps to the chain; false when there is no such chain.
 func (n *Nftables) Uses(family corev1.IPFamily, table, chain string) (uses int, ok bool, err error) {
-	filter := stringAttr(nil, unix.NFTA_CHAIN_TABLE, table)
-	filter = stringAttr(filter, unix.NFTA_CHAIN_NAME, chain)
+	filter := attr.AppendText(nil, unix.NFTA_CHAIN_TABLE, table)
+	filter = attr.AppendText(filter, unix.NFTA_CHAIN_NAME, chain)
 	err = n.ask(func() error {
 		return n.s.one(unix.NFT_MSG_GETCHAIN, nfProtocols[family], filter, func(attrs []byte) error {
 			ok = true
-			return eachAttr(attrs, func(kind uint16, value []byte) {
-				if kind == unix.NFTA_CHAIN_USE && len(value) == 4 {
-					uses = int(binary.BigEndian.Uint32(value))
+			var err error
+			for a := range attr.All(attrs, &err) {
+				if a.Type == unix.NFTA_CHAIN_USE && len(a.Value) == 4 {
+					uses = int(a.Uint32())
 				}
-			})
+			}
+			return err
 		})
 	})
 	if err != nil {
@@ -95,7 +99,7 @@ func (n *Nftables) Uses(family corev1.IPFamily, table, chain string) (uses int, 
 	return uses, ok, nil
 }
 
-// Elements of a set or a map; none when there is no such set.
+// Elements returns the elements of a set or a map; none when there is no such set.
 func (n *Nftables) Elements(family corev1.IPFamily, table, set string) ([]NftElement, error) {
 	var elements []NftElement
 	err := n.ask(func() error {
@@ -112,10 +116,10 @@ func (n *Nftables) Elements(family corev1.IPFamily, table, set string) ([]NftEle
 	return elements, nil
 }
 
-// NftTally is how much a table holds.
+// NftTally counts the content of a table.
 type NftTally struct{ Rules, Chains, Sets, Elements int }
 
-// Tally counts what a table holds, in proportion to its size.
+// Tally counts the content of a table, in time proportional to its size.
 func (n *Nftables) Tally(family corev1.IPFamily, table string) (NftTally, error) {
 	var t NftTally
 	err := n.ask(func() error {
@@ -124,13 +128,15 @@ func (n *Nftables) Tally(family corev1.IPFamily, table string) (NftTally, error)
 			return err
 		}
 		var sets []string
-		filter := stringAttr(nil, unix.NFTA_SET_TABLE, table)
+		filter := attr.AppendText(nil, unix.NFTA_SET_TABLE, table)
 		err := n.s.dump(unix.NFT_MSG_GETSET, nfProtocols[family], filter, func(attrs []byte) error {
-			return eachAttr(attrs, func(kind uint16, value []byte) {
-				if kind == unix.NFTA_SET_NAME {
-					sets = append(sets, string(cString(value)))
+			var err error
+			for a := range attr.All(attrs, &err) {
+				if a.Type == unix.NFTA_SET_NAME {
+					sets = append(sets, a.Text())
 				}
-			})
+			}
+			return err
 		})
 		if errors.Is(err, unix.ENOENT) && t == (NftTally{}) {
 			return nil
@@ -147,8 +153,9 @@ func (n *Nftables) Tally(family corev1.IPFamily, table string) (NftTally, error)
 	return t, nil
 }
 
-// ask calls a question again when the ruleset changed meanwhile. What is not there, or a kernel that knows no nf_tables,
-// is no error: then there is nothing. An answer that ends that way after its beginning is cut off: the object was deleted.
+// ask repeats a question when the ruleset changed meanwhile. A missing object, or a kernel without nf_tables, gives an
+// empty answer and no error. If that error comes after the answer began, the object was deleted and the answer is cut
+// off.
 func (n *Nftables) ask(question func() error) error {
 	if n.s == nil {
 		return nil
@@ -170,13 +177,13 @@ func (n *Nftables) ask(question func() error) error {
 	}
 }
 
-// absent errors say that there is no such object, or no nf_tables in the kernel.
+// absent reports whether an error means that there is no such object, or no nf_tables in the kernel.
 func absent(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// cutOff is such an error after a part of the answer was read.
-func cutOff(err error) error { return fmt.Errorf("cut off: %w: %w", errChanged, err) }
+// cutOff wraps such an error after a part of the answer was read.
+func cutOff(err error) error { return fmt.Errorf("answer cut off: %w: %w", errChanged, err) }
 
 // one sends a request for a single object and calls yield with its attributes.
 func (s *socket) one(kind uint16, protocol byte, filter []byte, yield func(attrs []byte) error) error {
@@ -198,8 +205,8 @@ func (s *socket) one(kind uint16, protocol byte, filter []byte, yield func(attrs
 
 // dumpElements calls yield for each element of a set.
 func (s *socket) dumpElements(protocol byte, table, set string, yield func(element []byte) error) error {
-	filter := stringAttr(nil, unix.NFTA_SET_ELEM_LIST_TABLE, table)
-	filter = stringAttr(filter, unix.NFTA_SET_ELEM_LIST_SET, set)
+	filter := attr.AppendText(nil, unix.NFTA_SET_ELEM_LIST_TABLE, table)
+	filter = attr.AppendText(filter, unix.NFTA_SET_ELEM_LIST_SET, set)
 	return s.dump(unix.NFT_MSG_GETSETELEM, protocol, filter, func(attrs []byte) error {
 		return inside(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(list []byte) error {
 			return inside(list, unix.NFTA_LIST_ELEM, yield)
@@ -207,22 +214,24 @@ func (s *socket) dumpElements(protocol byte, table, set string, yield func(eleme
 	})
 }
 
-// inside calls yield with the value of each attribute of a kind.
-func inside(attrs []byte, kind uint16, yield func(value []byte) error) error {
-	var failed error
-	err := eachAttr(attrs, func(k uint16, value []byte) {
-		if k == kind && failed == nil {
-			failed = yield(value)
+// inside calls yield with the value of each attribute of a kind, until it fails.
+func inside(attrs []byte, kind uint16, yield func(value []byte) error) (err error) {
+	for a := range attr.All(attrs, &err) {
+		if a.Type != kind {
+			continue
 		}
-	})
-	return errors.Join(err, failed)
+		if err := yield(a.Value); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
-// verdictOf gives the chain of a verdict; empty when it names none, or is none.
+// verdictOf returns the chain of a verdict; empty when it names none, or when data is no verdict.
 func verdictOf(data []byte) (chain string, err error) {
 	err = inside(data, unix.NFTA_DATA_VERDICT, func(verdict []byte) error {
 		return inside(verdict, unix.NFTA_VERDICT_CHAIN, func(name []byte) error {
-			chain = string(cString(name))
+			chain = attr.Text(name)
 			return nil
 		})
 	})
@@ -242,15 +251,15 @@ func elementOf(attrs []byte) (e NftElement, err error) {
 	if err != nil {
 		return e, err
 	}
-	err = eachAttr(attrs, func(kind uint16, value []byte) {
+	for a := range attr.All(attrs, &err) {
 		switch {
-		case len(value) != 8:
-		case kind == unix.NFTA_SET_ELEM_TIMEOUT:
-			e.Timeout = binary.BigEndian.Uint64(value)
-		case kind == unix.NFTA_SET_ELEM_EXPIRATION:
-			e.Expires = binary.BigEndian.Uint64(value)
+		case len(a.Value) != 8:
+		case a.Type == unix.NFTA_SET_ELEM_TIMEOUT:
+			e.Timeout = binary.BigEndian.Uint64(a.Value)
+		case a.Type == unix.NFTA_SET_ELEM_EXPIRATION:
+			e.Expires = binary.BigEndian.Uint64(a.Value)
 		}
-	})
+	}
 	if err != nil {
 		return e, err
 	}

@@ -1,16 +1,16 @@
 package kernel
 
 import (
-	"encoding/binary"
-
 	"golang.org/x/sys/unix"
+
+	"synclab/proxier/kernel/attr"
 )
 
-// ruleReader reads a rule expression by expression, in the order in which the kernel works through them.
+// ruleReader reads a rule expression by expression, in the order in which the kernel evaluates them.
 type ruleReader struct {
 	rule      Rule
 	addrSize  int               // of the rule's family, in bytes
-	registers map[uint32][]byte // what immediates put there; a lookup's result is not known
+	registers map[uint32][]byte // the values of immediates; the result of a lookup is unknown
 }
 
 func ruleOf(attrs []byte, protocol byte) (Rule, error) {
@@ -29,7 +29,7 @@ func (r *ruleReader) expression(expression []byte) error {
 	if err != nil {
 		return err
 	}
-	switch string(name) {
+	switch name {
 	case "immediate":
 		return r.immediate(body)
 	case "lookup":
@@ -44,31 +44,32 @@ func (r *ruleReader) expression(expression []byte) error {
 	return nil
 }
 
-// expressionOf takes an expression apart.
-func expressionOf(expression []byte) (name, body []byte, err error) {
-	err = eachAttr(expression, func(kind uint16, value []byte) {
-		switch kind {
+// expressionOf returns the name and the body of an expression.
+func expressionOf(expression []byte) (name string, body []byte, err error) {
+	for a := range attr.All(expression, &err) {
+		switch a.Type {
 		case unix.NFTA_EXPR_NAME:
-			name = cString(value)
+			name = a.Text()
 		case unix.NFTA_EXPR_DATA:
-			body = value
+			body = a.Value
 		}
-	})
+	}
 	return name, body, err
 }
 
-// immediate is a verdict, or a value for what follows.
+// immediate reads a verdict, or a value for later expressions.
 func (r *ruleReader) immediate(body []byte) error {
 	var register uint32
 	var data []byte
-	err := eachAttr(body, func(kind uint16, value []byte) {
-		switch kind {
+	var err error
+	for a := range attr.All(body, &err) {
+		switch a.Type {
 		case unix.NFTA_IMMEDIATE_DREG:
-			register = number(value)
+			register = a.Uint32()
 		case unix.NFTA_IMMEDIATE_DATA:
-			data = value
+			data = a.Value
 		}
-	})
+	}
 	if err != nil {
 		return err
 	}
@@ -91,48 +92,55 @@ func (r *ruleReader) immediate(body []byte) error {
 	})
 }
 
-// lookup notes the set's name when something is taken out of it: without a destination it is a question of membership.
+// lookup records the set's name when the lookup returns a value. Without a destination register, it only tests
+// membership.
 func (r *ruleReader) lookup(body []byte) error {
 	set, takes := "", false
-	err := eachAttr(body, func(kind uint16, value []byte) {
-		switch kind {
+	var err error
+	for a := range attr.All(body, &err) {
+		switch a.Type {
 		case unix.NFTA_LOOKUP_SET:
-			set = string(cString(value))
+			set = a.Text()
 		case unix.NFTA_LOOKUP_DREG:
 			takes = true
 		}
-	})
+	}
 	if takes {
 		r.rule.Map, r.registers = set, nil
 	}
 	return err
 }
 
-// target is one of xtables: iptables-nft up to 1.8.9 at least writes DNAT so.
+// target reads an xtables target: iptables-nft up to 1.8.9 at least writes DNAT in this form.
 func (r *ruleReader) target(body []byte) error {
-	var name, data []byte
+	name := ""
+	var data []byte
 	var revision uint32
-	err := eachAttr(body, func(kind uint16, value []byte) {
-		switch kind {
+	var err error
+	for a := range attr.All(body, &err) {
+		switch a.Type {
 		case unix.NFTA_TARGET_NAME:
-			name = cString(value)
+			name = a.Text()
 		case unix.NFTA_TARGET_REV:
-			revision = number(value)
+			revision = a.Uint32()
 		case unix.NFTA_TARGET_INFO:
-			data = value
+			data = a.Value
 		}
-	})
-	if string(name) == targetDNAT {
+	}
+	if name == targetDNAT {
 		r.rule.DNAT = dnatOf(revision, data, r.addrSize)
 	}
-	r.rule.Other = otherTarget(string(name), r.rule.DNAT)
+	r.rule.Other = otherTarget(name, r.rule.DNAT)
 	return err
 }
 
-// nat is nf_tables' own way, with address and port in registers.
+// nat reads nf_tables' own expression, with address and port in registers.
 func (r *ruleReader) nat(body []byte) error {
 	values := map[uint16]uint32{}
-	err := eachAttr(body, func(kind uint16, value []byte) { values[kind] = number(value) })
+	var err error
+	for a := range attr.All(body, &err) {
+		values[a.Type] = a.Uint32()
+	}
 	if err != nil {
 		return err
 	}
@@ -150,12 +158,4 @@ func (r *ruleReader) nat(body []byte) error {
 	r.rule.DNAT = addrPort(addr, least(unix.NFTA_NAT_REG_PROTO_MIN, unix.NFTA_NAT_REG_PROTO_MAX))
 	r.rule.Other = !r.rule.DNAT.IsValid() && r.rule.Map == ""
 	return nil
-}
-
-// number is the value of an attribute of 4 bytes; 0 when it has another size.
-func number(value []byte) uint32 {
-	if len(value) != 4 {
-		return 0
-	}
-	return binary.BigEndian.Uint32(value)
 }

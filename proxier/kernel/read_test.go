@@ -20,7 +20,7 @@ import (
 	"synclab/proxier/kernel/xtables"
 )
 
-// Jumps are what iptables lists, in both variants, whatever else rules say.
+// Jumps equal those that iptables lists, in both variants, whatever else the rules match.
 func TestJumps(t *testing.T) {
 	for _, x := range tools() {
 		t.Run(x.name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestJumps(t *testing.T) {
 	}
 }
 
-// readRules reads a chain of nat.
+// readRules returns the rules of a chain of nat.
 func readRules(t *testing.T, x tool, chain string) []Rule {
 	t.Helper()
 	if x.variant == Legacy {
@@ -88,7 +88,7 @@ func readRules(t *testing.T, x tool, chain string) []Rule {
 	return rules
 }
 
-// Where rules send packets to by themselves is read, if that is a single address and port.
+// The translation of a rule is read if it has a single address and port.
 func TestDNAT(t *testing.T) {
 	for _, x := range tools() {
 		t.Run(x.name, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestDNATRevisions(t *testing.T) {
 	}
 }
 
-// A stamp moves with the table's size; it makes no table, and a table that comes later is seen.
+// A stamp changes with the table's size. Reading it creates no table, and sees a table that is created later.
 func TestLegacyStamp(t *testing.T) {
 	for _, x := range tools()[:2] {
 		t.Run(x.name, func(t *testing.T) {
@@ -274,9 +274,9 @@ func TestNftables(t *testing.T) {
 	if err != nil || len(sizes) != 3 {
 		t.Fatalf("sizes: %v, %v", sizes, err)
 	}
-	for _, size := range sizes { // by both ways there are, where the kernel knows both
+	for _, size := range sizes { // in both ways, where the kernel knows both
 		if counted, err := n.countElements(v4, "lab", size.Set); err != nil || size.Elements >= 0 && size.Elements != counted {
-			t.Errorf("set %s: told %d, counted %d, %v", size.Set, size.Elements, counted, err)
+			t.Errorf("set %s: reported %d, counted %d, %v", size.Set, size.Elements, counted, err)
 		}
 	}
 	elements, err := n.Elements(v4, "lab", rules[0].Map)
@@ -300,7 +300,7 @@ func TestNftables(t *testing.T) {
 	}
 }
 
-// What is left of a dump that was given up is no answer to the next question.
+// The rest of an abandoned dump is no answer to the next request.
 func TestDumpGivenUp(t *testing.T) {
 	netns.Fresh(t)
 	n, err := OpenNftables()

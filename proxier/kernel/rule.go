@@ -5,17 +5,17 @@ import (
 	"net/netip"
 )
 
-// Rule is what a rule says of where packets go.
+// Rule is where a rule sends packets.
 type Rule struct {
 	Jump string         // the chain that it jumps or goes to; empty: none
-	DNAT netip.AddrPort // where its packets are sent, one address and port; zero: it does not say, or more than one
-	Map  string         // in nf_tables, the map, anonymous ones included, that it looks a value or a verdict up in; empty: none
-	// Other: it decides where packets go by something that the fields above do not hold, such as a verdict without a chain,
-	// or a translation to a range. A mark, a counter or a comment decides nothing.
+	DNAT netip.AddrPort // the one address and port that it translates to; zero: none, or several
+	Map  string         // of nf_tables: the map, anonymous ones too, where it looks up a value or verdict; empty: none
+	// Other: it decides where packets go, but not by one of the fields above. Examples are a verdict without a chain
+	// and a translation to a range. A mark, a counter or a comment decides nothing.
 	Other bool
 }
 
-// The target DNAT of both variants carries one of these, in the host's order but for addresses and ports:
+// The target DNAT of both variants carries one of these, in host byte order except for addresses and ports:
 //
 //	revision 0, of IPv4 alone (struct nf_nat_ipv4_multi_range_compat): u32 ranges, u32 flags, two addresses, two ports
 //	revisions 1 and 2 (struct nf_nat_range, nf_nat_range2): u32 flags, two addresses of 16 bytes, two ports, of 2 a base port
@@ -25,7 +25,7 @@ const (
 	dnatPort    = 1 << 1 // NF_NAT_RANGE_PROTO_SPECIFIED
 )
 
-// otherTarget says whether a target of xtables decides where packets go, in another way than DNAT to one address and port.
+// otherTarget reports whether an xtables target decides where packets go, other than by DNAT to one address and port.
 func otherTarget(name string, dnat netip.AddrPort) bool {
 	switch name {
 	case targetDNAT:
@@ -36,7 +36,7 @@ func otherTarget(name string, dnat netip.AddrPort) bool {
 	return true
 }
 
-// dnatOf reads where a target DNAT sends packets of an address size in bytes; zero when that is no single address and port.
+// dnatOf returns the address and port of a target DNAT, for addresses of size bytes; zero unless there is exactly one.
 func dnatOf(revision uint32, body []byte, size int) netip.AddrPort {
 	field := size
 	if revision == 0 {
@@ -58,7 +58,7 @@ func dnatOf(revision uint32, body []byte, size int) netip.AddrPort {
 	return addrPort(low, ports)
 }
 
-// addrPort is empty unless addr is an address; port is in the network's byte order.
+// addrPort returns an address and port; zero unless addr is an address. port is in network byte order.
 func addrPort(addr, port []byte) netip.AddrPort {
 	ip, ok := netip.AddrFromSlice(addr)
 	if !ok || len(port) < 2 {

@@ -8,13 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier/kernel/attr"
 	"synclab/proxier/kernel/xtables"
 )
 
-// Texts describe the rules of one chain, one a line of text, for messages: expressions in the kernel's words.
+// Texts describes the rules of one chain for messages, one line of text each, with the kernel's names of expressions.
 func (n *Nftables) Texts(family corev1.IPFamily, table, chain string) (texts []string, err error) {
-	filter := stringAttr(nil, unix.NFTA_RULE_TABLE, table)
-	filter = stringAttr(filter, unix.NFTA_RULE_CHAIN, chain)
+	filter := attr.AppendText(nil, unix.NFTA_RULE_TABLE, table)
+	filter = attr.AppendText(filter, unix.NFTA_RULE_CHAIN, chain)
 	err = n.ask(func() error {
 		texts = texts[:0]
 		return n.s.dump(unix.NFT_MSG_GETRULE, nfProtocols[family], filter, func(attrs []byte) error {
@@ -23,7 +24,7 @@ func (n *Nftables) Texts(family corev1.IPFamily, table, chain string) (texts []s
 				return inside(list, unix.NFTA_LIST_ELEM, func(expression []byte) error {
 					name, body, err := expressionOf(expression)
 					if err == nil {
-						words = append(words, expressionText(string(name), body))
+						words = append(words, expressionText(name, body))
 					}
 					return err
 				})
@@ -38,7 +39,7 @@ func (n *Nftables) Texts(family corev1.IPFamily, table, chain string) (texts []s
 	return texts, nil
 }
 
-// Numbers of the kernel's that have a name in a rule's text (linux/netfilter/nf_tables.h); others stay numbers.
+// Numbers of the kernel that have a name in a rule's text (linux/netfilter/nf_tables.h). Others stay numbers.
 var (
 	metaKeys     = map[uint32]string{unix.NFT_META_MARK: "mark", unix.NFT_META_L4PROTO: "l4proto", unix.NFT_META_IIFNAME: "iifname", unix.NFT_META_OIFNAME: "oifname"}
 	payloadBases = map[uint32]string{unix.NFT_PAYLOAD_LL_HEADER: "link", unix.NFT_PAYLOAD_NETWORK_HEADER: "network", unix.NFT_PAYLOAD_TRANSPORT_HEADER: "transport"}
@@ -54,10 +55,14 @@ func named[K comparable](names map[K]string, number K) string {
 	return fmt.Sprint(number)
 }
 
-// expressionText is an expression and what it is about.
+// expressionText returns the name of an expression and its main argument.
 func expressionText(name string, body []byte) string {
 	values, numbers := map[uint16][]byte{}, map[uint16]uint32{}
-	if err := eachAttr(body, func(kind uint16, value []byte) { values[kind], numbers[kind] = value, number(value) }); err != nil {
+	var torn error
+	for a := range attr.All(body, &torn) {
+		values[a.Type], numbers[a.Type] = a.Value, a.Uint32()
+	}
+	if torn != nil {
 		return name
 	}
 	switch name {
@@ -70,36 +75,38 @@ func expressionText(name string, body []byte) string {
 	case "immediate":
 		return dataText(values[unix.NFTA_IMMEDIATE_DATA])
 	case "lookup":
-		return "lookup @" + string(cString(values[unix.NFTA_LOOKUP_SET]))
+		return "lookup @" + attr.Text(values[unix.NFTA_LOOKUP_SET])
 	case "nat":
 		return named(natTypes, numbers[unix.NFTA_NAT_TYPE])
 	case "target", "match": // the attributes of both are numbered alike
-		return name + " " + string(cString(values[unix.NFTA_TARGET_NAME]))
+		return name + " " + attr.Text(values[unix.NFTA_TARGET_NAME])
 	}
 	return name
 }
 
-// dataText is a value, or a verdict.
+// dataText returns a value or a verdict as text.
 func dataText(data []byte) (text string) {
-	_ = eachAttr(data, func(kind uint16, value []byte) {
-		switch kind {
-		case unix.NFTA_DATA_VALUE:
-			text = fmt.Sprintf("%#x", value)
-		case unix.NFTA_DATA_VERDICT:
-			_ = eachAttr(value, func(kind uint16, value []byte) {
-				switch {
-				case kind == unix.NFTA_VERDICT_CODE && len(value) == 4:
-					text = named(verdicts, int32(binary.BigEndian.Uint32(value)))
-				case kind == unix.NFTA_VERDICT_CHAIN:
-					text += " " + string(cString(value))
-				}
-			})
+	var torn error // a text for people shows what there is
+	for a := range attr.All(data, &torn) {
+		if a.Type == unix.NFTA_DATA_VALUE {
+			text = fmt.Sprintf("%#x", a.Value)
 		}
-	})
+		if a.Type != unix.NFTA_DATA_VERDICT {
+			continue
+		}
+		for v := range attr.All(a.Value, &torn) {
+			switch {
+			case v.Type == unix.NFTA_VERDICT_CODE && len(v.Value) == 4:
+				text = named(verdicts, int32(v.Uint32()))
+			case v.Type == unix.NFTA_VERDICT_CHAIN:
+				text += " " + v.Text()
+			}
+		}
+	}
 	return text
 }
 
-// Texts describe the rules that Rules gives, for messages.
+// Texts describes the rules that Rules returns, for messages.
 func (j *Jumps) Texts(chain string) (texts []string) {
 	j.each(chain, func(e xtables.Entry) {
 		rule := j.rule(e)

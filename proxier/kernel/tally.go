@@ -6,8 +6,8 @@ import (
 	"synclab/proxier/kernel/xtables"
 )
 
-// tallyLegacy counts entries between the marks that begin and end a chain: a hook's entry point and its policy, or a
-// user chain's head and the entry that returns.
+// tallyLegacy counts the entries between the two that begin and end a chain: a hook's entry point and its policy, or a
+// user chain's head and its return.
 func tallyLegacy(family corev1.IPFamily, table string) (map[string]int, error) {
 	t, err := readLegacy(family, table)
 	if err != nil || t == nil {
@@ -25,11 +25,11 @@ func tallyLegacy(family corev1.IPFamily, table string) (map[string]int, error) {
 	err = t.EachEntry(func(e xtables.Entry) {
 		if name, builtin := starts[e.At]; builtin {
 			chain = name
-			tally[chain] = -1 // the policy's entry is none
+			tally[chain] = -1 // the policy's entry is no rule
 		}
 		if head := e.Head(); head != nil {
 			chain = string(head)
-			tally[chain] = -1 // nor is the one that returns
+			tally[chain] = -1 // nor is the chain's return
 			return
 		}
 		tally[chain]++

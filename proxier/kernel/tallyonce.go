@@ -8,8 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TallyOnce is Tally for who does not want to wait: it does not begin again when the ruleset changes meanwhile, but
-// fails (Changed).
+// TallyOnce is Tally without a retry: it fails when the ruleset changes during the read (see Changed).
 func TallyOnce(variant string, family corev1.IPFamily, table string) (map[string]int, error) {
 	if variant != Nft {
 		return Tally(variant, family, table)

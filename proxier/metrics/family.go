@@ -20,7 +20,7 @@ type Family struct {
 	conntrackDeleted                            prometheus.Counter
 }
 
-// For returns the metrics of a family; its counters then exist.
+// For returns the metrics of a family and creates its series.
 func (c *Collectors) For(family corev1.IPFamily) *Family {
 	label := string(family)
 	return &Family{
@@ -42,12 +42,11 @@ func (c *Collectors) For(family corev1.IPFamily) *Family {
 	}
 }
 
-// Queued says that a sync was asked for at the given time.
+// Queued records when a sync was requested.
 func (f *Family) Queued(at time.Time) { f.lastQueued.Set(seconds(at)) }
 
-// Synced says that a full or partial sync ended, having taken so long. As in
-// kube-proxy its duration counts whether it succeeded or not; LastSynced is for
-// the ones that did.
+// Synced records the duration of a full or partial sync that ended. As in kube-proxy, failed syncs count too;
+// LastSynced counts only successful ones.
 func (f *Family) Synced(full bool, took time.Duration) {
 	f.sync.Observe(took.Seconds())
 	if full {
@@ -57,24 +56,22 @@ func (f *Family) Synced(full bool, took time.Duration) {
 	f.partial.Observe(took.Seconds())
 }
 
-// LastSynced says that a sync succeeded at the given time.
+// LastSynced records when a sync succeeded.
 func (f *Family) LastSynced(at time.Time) { f.lastSynced.Set(seconds(at)) }
 
-// Programmed says that a change of an EndpointSlice was in the kernel so long
-// after it was made in the cluster.
+// Programmed records the latency from a change of an EndpointSlice in the cluster to its rules in the kernel.
 func (f *Family) Programmed(latency time.Duration) { f.programming.Observe(latency.Seconds()) }
 
-// Changed counts changes that came from the cluster.
+// Changed counts changes from the cluster.
 func (f *Family) Changed(services, endpoints int) {
 	f.c.serviceChanges.Add(float64(services))
 	f.c.endpointChanges.Add(float64(endpoints))
 }
 
-// Pending says how many changes no sync has taken yet.
+// Pending sets the number of changes that no sync has taken yet.
 func (f *Family) Pending(services, endpoints int) { f.c.setPending(f.family, services, endpoints) }
 
-// RestoreFailed counts a failed restore. As in kube-proxy, one of a partial
-// sync counts in both counters.
+// RestoreFailed counts a failed restore. As in kube-proxy, a restore of a partial sync counts in both counters.
 func (f *Family) RestoreFailed(full bool) {
 	f.restoreFailures.Inc()
 	if !full {
@@ -82,7 +79,8 @@ func (f *Family) RestoreFailed(full bool) {
 	}
 }
 
-// TransactionFailed counts a sync of backend nftables that failed, or only at deleting the table that it replaced.
+// TransactionFailed counts a failed sync of backend nftables. With cleanup, only the deletion of the replaced table
+// failed.
 func (f *Family) TransactionFailed(cleanup bool) {
 	if cleanup {
 		f.cleanupFailures.Inc()
@@ -91,28 +89,27 @@ func (f *Family) TransactionFailed(cleanup bool) {
 	f.nftablesFailures.Inc()
 }
 
-// Refused says how many Service ports have rules that the kernel does not take.
+// Refused sets the number of Service ports whose rules the kernel refuses.
 func (f *Family) Refused(ports int) { f.refused.Set(float64(ports)) }
 
-// Rules says how many rules a table ("filter", "nat") holds and how many of
-// them the last sync wrote.
+// Rules sets the number of rules in a table ("filter", "nat") and how many of them the last sync wrote.
 func (f *Family) Rules(table string, total, written int) {
 	f.c.rulesTotal.WithLabelValues(table, string(f.family)).Set(float64(total))
 	f.c.rulesLast.WithLabelValues(table, string(f.family)).Set(float64(written))
 }
 
-// NoLocalEndpoints says how many service ports have a Local internal or
-// external traffic policy and no endpoint on this node.
+// NoLocalEndpoints sets the number of Service ports with a Local internal or external traffic policy and without
+// endpoints on this node.
 func (f *Family) NoLocalEndpoints(internal, external int) {
 	f.c.noLocal.WithLabelValues("internal", string(f.family)).Set(float64(internal))
 	f.c.noLocal.WithLabelValues("external", string(f.family)).Set(float64(external))
 }
 
-// ConntrackCleaned says that the conntrack table was cleaned.
+// ConntrackCleaned records one cleanup of the conntrack table.
 func (f *Family) ConntrackCleaned(took time.Duration, deleted int) {
 	f.conntrack.Observe(took.Seconds())
 	f.conntrackDeleted.Add(float64(deleted))
 }
 
-// seconds since 1970, with fractions.
+// seconds returns the time since 1970 in seconds, with fractions.
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / float64(time.Second) }

@@ -12,13 +12,11 @@ import (
 
 const subsystem = "kubeproxy"
 
-// SyncBuckets are the upper bounds, in seconds, of sync durations: 1 ms to
-// 16.384 s, each twice the one before.
+// SyncBuckets returns the upper bounds, in seconds, for sync durations: 1 ms to 16.384 s, each twice the previous one.
 func SyncBuckets() []float64 { return prometheus.ExponentialBuckets(0.001, 2, 15) }
 
-// NetworkProgrammingBuckets are the upper bounds, in seconds, of network
-// programming latency: 0.25, 0.5, 1 to 59 by 1, 60 to 115 by 5, 120 to 300 by
-// 30. SIG-Scalability's SLI is computed from them.
+// NetworkProgrammingBuckets returns the upper bounds, in seconds, for network programming latency: 0.25, 0.5, 1 to 59
+// by 1, 60 to 115 by 5, 120 to 300 by 30. SIG-Scalability's SLI is computed from these buckets.
 func NetworkProgrammingBuckets() []float64 {
 	return slices.Concat(
 		[]float64{0.25, 0.5},
@@ -28,22 +26,19 @@ func NetworkProgrammingBuckets() []float64 {
 	)
 }
 
-// Options of New.
+// Options configures New.
 type Options struct {
-	// Registerer takes the collectors. It must not have any of the names yet:
-	// one registry a proxier.
+	// Registerer takes the collectors. It must not contain any of the names: each proxier needs a separate registry.
 	Registerer prometheus.Registerer
-	// Families whose series exist from the start; both when empty.
+	// Families have series from the start; both families when empty.
 	Families []corev1.IPFamily
-	// InvalidDropped and LocalhostNodePorts read, at scrape time, the packets
-	// that the rule against INVALID packets dropped and those that reached a
-	// nodePort over loopback. They report false when the kernel does not count
-	// them. A nil function leaves its metric out.
+	// InvalidDropped and LocalhostNodePorts are called at scrape time. They return the packets that the rule against
+	// INVALID packets dropped, and the packets that reached a NodePort over loopback. They return false if the kernel
+	// does not count them. A nil function omits its metric.
 	InvalidDropped, LocalhostNodePorts func() (packets uint64, ok bool)
 }
 
-// Collectors are the metrics of one proxier, both families together. All
-// methods may be called from several goroutines.
+// Collectors are the metrics of one proxier with both families. It is safe for concurrent use.
 type Collectors struct {
 	// HealthzTotal and LivezTotal count answers by HTTP status code {code}.
 	HealthzTotal, LivezTotal *prometheus.CounterVec
@@ -68,7 +63,7 @@ type pendingChanges struct{ services, endpoints int }
 // New registers the metrics of one proxier.
 func New(opts Options) (*Collectors, error) {
 	if opts.Registerer == nil {
-		return nil, errors.New("metrics: no registry")
+		return nil, errors.New("metrics: Options.Registerer is nil")
 	}
 	if len(opts.Families) == 0 {
 		opts.Families = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
@@ -77,7 +72,7 @@ func New(opts Options) (*Collectors, error) {
 	for _, collector := range c.collectors(opts) {
 		err := opts.Registerer.Register(collector)
 		if taken := (prometheus.AlreadyRegisteredError{}); errors.As(err, &taken) {
-			err = fmt.Errorf("the registry serves another proxier: %w", err)
+			err = fmt.Errorf("another proxier uses this registry: %w", err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)
@@ -89,7 +84,7 @@ func New(opts Options) (*Collectors, error) {
 	return c, nil
 }
 
-// collectors makes all collectors, in the order of kube-proxy's list.
+// collectors makes all collectors in kube-proxy's order.
 func (c *Collectors) collectors(opts Options) []prometheus.Collector {
 	var list []prometheus.Collector
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -146,7 +141,7 @@ func (c *Collectors) collectors(opts Options) []prometheus.Collector {
 	return list
 }
 
-// setPending stores one family's pending changes and shows the sum of all.
+// setPending stores one family's pending changes and sets the gauges to the sum over the families.
 func (c *Collectors) setPending(family corev1.IPFamily, services, endpoints int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,8 +155,7 @@ func (c *Collectors) setPending(family corev1.IPFamily, services, endpoints int)
 	c.endpointsPending.Set(float64(sum.endpoints))
 }
 
-// kernelCounter is a counter that the kernel keeps. A scrape reads it, and
-// leaves it out while the kernel does not count.
+// kernelCounter is a counter in the kernel. A scrape reads it, and omits it while the kernel does not count.
 type kernelCounter struct {
 	desc *prometheus.Desc
 	read func() (uint64, bool)

@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// gather returns every sample of a registry as "name{labels}" → value; of a
-// histogram the number and the sum of its observations.
+// gather returns every sample of a registry as "name{labels}" → value. For a histogram, the values are the number and
+// the sum of its observations.
 func gather(t *testing.T, g prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := g.Gather()

@@ -14,19 +14,19 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Table is the name under which counts are told, whichever of its two names the table has.
+// Table is the name under which counts are reported, whichever of its two names the table has.
 const Table backend.Table = "synclab"
 
 // Options of a Backend.
 type Options struct {
 	backend.Options
 	Family corev1.IPFamily
-	// Model takes the place of the kernel, by family; nil: the kernel.
+	// Model replaces the kernel, by family; nil: the kernel.
 	Model func(corev1.IPFamily) *Model
 }
 
-// Backend keeps one table of nf_tables as a plan wants it, in the network namespace of the thread that first syncs. Not
-// safe for concurrent use.
+// Backend keeps one table of nf_tables in the state that a plan describes, in the network namespace of the thread that
+// first syncs. Not safe for concurrent use.
 type Backend struct {
 	opts     Options
 	settings backend.Settings // in force
@@ -37,25 +37,25 @@ type Backend struct {
 	rules   *Ruleset
 	encoder *encoder
 	handle  uint64 // of the table
-	// generation of the kernel when the stamp was last asked for, and how often the table was found changed then.
-	generation uint32
-	meddled    uint64
-	// foreign: somebody committed something, and the rules have not been compared since.
+	// generation of the kernel at the last Stamp. externalWrites counts how often Stamp found the table changed.
+	generation     uint32
+	externalWrites uint64
+	// foreign: another process committed, and the rules have not been compared since.
 	foreign bool
-	// unsure: a transaction failed, and what the table holds is not known.
+	// unsure: a transaction failed, and the content of the table is unknown.
 	unsure   bool
 	refusals map[tracker.ServicePortName]error
-	// pardoned Service ports were refused before they changed.
+	// pardoned Service ports were refused and have changed since.
 	pardoned map[tracker.ServicePortName]*plan.ServicePort
 
 	model *Model // in place of the kernel; nil: the kernel
-	seen  uint64 // how often the model had been meddled with when that was looked at
+	seen  uint64 // the model's count of external writes when it was last compared
 
 	// fault, when set, may refuse a batch; for tests.
 	fault func(batch []byte) error
 }
 
-// New makes a Backend; it touches no table before Sync.
+// New creates a Backend. It writes no table before Sync.
 func New(opts Options) (*Backend, error) {
 	settings, err := opts.Settings()
 	if err != nil {
@@ -71,7 +71,7 @@ func New(opts Options) (*Backend, error) {
 	return b, nil
 }
 
-// Update takes note of what the plan changed. A Service port that was refused gets another chance when it changes.
+// Update records the changes of the plan. A refused Service port is tried again when it changes.
 func (b *Backend) Update(delta plan.Delta) {
 	for _, name := range delta.Removed {
 		delete(b.refusals, name)
@@ -89,13 +89,13 @@ func (b *Backend) Update(delta plan.Delta) {
 	}
 }
 
-// Settings in force.
+// Settings returns the settings in force.
 func (b *Backend) Settings() backend.Settings { return b.settings }
 
-// Dirty says whether a sync may have anything to write.
+// Dirty reports whether a sync may have anything to write.
 func (b *Backend) Dirty() bool { return b.rules == nil || b.unsure || b.rules.Dirty() }
 
-// NeedsFull says why a partial sync will not do; empty: it will.
+// NeedsFull returns why a partial sync is not possible; empty: it is.
 func (b *Backend) NeedsFull(int) string {
 	switch {
 	case b.rules == nil:
@@ -106,8 +106,8 @@ func (b *Backend) NeedsFull(int) string {
 	return ""
 }
 
-// Dispatch lists the cluster IPs that lead to endpoints, in the order of the plan. A packet for none of them crosses
-// the rules of one chain.
+// Dispatch lists the cluster IPs that have endpoints, in the order of the plan. It also returns the number of rules
+// that a packet for none of them crosses: those of one chain.
 func (b *Backend) Dispatch(ports []*plan.ServicePort) (frontends []backend.Frontend, rules int) {
 	for _, port := range ports {
 		if port.HasInternalEndpoints() {
@@ -146,7 +146,7 @@ func (b *Backend) Sync(ctx context.Context, req backend.Request) (result backend
 	return result, err
 }
 
-// open the sockets, in the network namespace of this thread.
+// open opens the sockets in the network namespace of this thread.
 func (b *Backend) open() (err error) {
 	if b.model != nil {
 		return nil
@@ -190,7 +190,7 @@ func (s *syncing) run() error {
 	if full && s.req.Inherit {
 		var err error
 		if s.result.Inherited, err = s.inherited(); err != nil {
-			return fmt.Errorf("frontends of an earlier proxier: %w", err)
+			return fmt.Errorf("reading the previous UDP frontends: %w", err)
 		}
 	}
 	switch {
@@ -212,7 +212,7 @@ func (s *syncing) run() error {
 	s.written = s.encoder.written
 	if err == nil {
 		if err := s.forget(); err != nil {
-			s.opts.Log("remembered clients keep their time", "error", err)
+			s.opts.Log("remembered clients keep their old affinity timeout", "error", err)
 		}
 		return nil
 	}
@@ -220,8 +220,8 @@ func (s *syncing) run() error {
 	if s.ctx.Err() != nil {
 		return err
 	}
-	// Somebody may have flushed or deleted what it refers to, or it was too long for one transaction.
-	s.opts.Log("transaction failed, writing everything", "error", err)
+	// An external write may have deleted objects of the transaction, or it was too long for the socket.
+	s.opts.Log("transaction failed, starting a full sync", "error", err)
 	s.result.Full, s.result.Reason = true, "failure"
 	if !suspicious(err) {
 		dirty = nil
@@ -229,7 +229,7 @@ func (s *syncing) run() error {
 	return s.full(dirty)
 }
 
-// send hands a batch over, unless the sync is to end.
+// send sends a batch, unless the sync has to end.
 func (s *syncing) send(batch []byte, first, last uint32) error {
 	if s.ctx.Err() != nil {
 		return fmt.Errorf("netlink: %w", context.Cause(s.ctx))
@@ -250,21 +250,21 @@ func (s *syncing) handOver(batch []byte, first, last uint32) (err error) {
 	return nil
 }
 
-// TransactionError is a transaction that failed, whatever made it fail.
+// TransactionError is a transaction that failed, for whatever reason.
 type TransactionError struct {
 	Err error
-	// Cleanup: it was to take away a table that another one has replaced.
+	// Cleanup: it was to delete a table that another one has replaced.
 	Cleanup bool
 }
 
-// Error says why.
+// Error returns the text of the cause.
 func (e *TransactionError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause: RefusedError for one.
+// Unwrap returns the cause, a RefusedError for example.
 func (e *TransactionError) Unwrap() error { return e.Err }
 
-// full writes everything into a new table and lets it take over. Whether the kernel refuses one of the suspects, or still
-// one that it refused before, is found out first.
+// full writes everything into a new table, which then takes over. Before that, it finds out whether the kernel refuses
+// one of the suspects, or still refuses a Service port that it refused before.
 func (s *syncing) full(suspects []*plan.ServicePort) error {
 	settings, err := s.opts.Settings()
 	if err != nil {
@@ -289,7 +289,7 @@ func (s *syncing) full(suspects []*plan.ServicePort) error {
 	return err
 }
 
-// replace loads a new table and lets it take over. When loading fails, nothing has changed.
+// replace loads a new table, which then takes over. When loading fails, nothing has changed.
 func (s *syncing) replace(settings backend.Settings, ports []*plan.ServicePort) error {
 	target, others, err := s.tables()
 	if err != nil {
@@ -300,7 +300,7 @@ func (s *syncing) replace(settings backend.Settings, ports []*plan.ServicePort) 
 		return err
 	}
 	if err := s.inherit(rules, enc, others); err != nil {
-		s.opts.Log("remembered clients not taken over", "error", err)
+		s.opts.Log("remembered clients were not copied to the new table", "error", err)
 	}
 	if err := rules.Activate(enc); err != nil {
 		s.unsure = true
@@ -311,15 +311,15 @@ func (s *syncing) replace(settings backend.Settings, ports []*plan.ServicePort) 
 	for _, name := range others {
 		if err := s.remove(name); err != nil {
 			s.unsure = true // the old table still takes packets that the new one leaves
-			return &TransactionError{Err: fmt.Errorf("table %s is replaced, and stays: %w", name, err), Cleanup: true}
+			return &TransactionError{Err: fmt.Errorf("cannot delete the replaced table %s: %w", name, err), Cleanup: true}
 		}
 	}
 	s.handle, _, err = s.kernel.Table(s.opts.Family, target)
 	return err
 }
 
-// tables finds the name to load under, and the tables that have to go once that works. Of two tables that packets meet
-// (left by a process that ended between two transactions) the newer one is met first, and the older one makes room.
+// tables returns the name to load under, and the tables to delete once that works. A process that ended between two
+// transactions leaves two tables that packets meet, the newer one first. Then the load replaces the older one.
 func (s *syncing) tables() (target string, others []string, err error) {
 	active, err := (&Reader{s.kernel}).Table(s.opts.Family)
 	if err != nil {
@@ -346,7 +346,7 @@ func (s *syncing) tables() (target string, others []string, err error) {
 	return target, others, nil
 }
 
-// remove a table, if it is there; also when the sync is to end: it is one short message.
+// remove deletes a table, if it exists, even when the sync has to end: that is one short message.
 func (s *syncing) remove(name string) error {
 	e := newEncoder(s.opts.Family, name, s.handOver)
 	e.deleteTable()
@@ -356,7 +356,7 @@ func (s *syncing) remove(name string) error {
 	return nil
 }
 
-// load fills a new table. When that fails, nothing of it stays.
+// load fills a new table. When that fails, it deletes the table.
 func (s *syncing) load(target string, rules *Ruleset, ports []*plan.ServicePort) (*Ruleset, *encoder, error) {
 	e := newEncoder(s.opts.Family, target, s.send)
 	e.limit = s.socket.split()

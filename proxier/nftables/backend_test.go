@@ -18,14 +18,14 @@ import (
 	"synclab/proxier/plan"
 )
 
-// onKernel is a backend at work in a namespace of its own.
+// onKernel returns a backend in a separate namespace.
 func onKernel(t testing.TB, settings backend.Settings) *Backend {
 	t.Helper()
 	netns.Fresh(t)
 	return another(t, settings)
 }
 
-// another backend in the same namespace.
+// another returns a backend in the same namespace.
 func another(t testing.TB, settings backend.Settings) *Backend {
 	t.Helper()
 	b, err := New(Options{Family: settings.Family, Options: backend.Options{
@@ -82,7 +82,7 @@ func sameAsModel(t *testing.T, b *Backend, m *Model) {
 	}
 }
 
-// The kernel holds what the model says, after whatever happened.
+// The kernel's table equals the model's after random events.
 func TestKernelIsModel(t *testing.T) {
 	seeds(t, 4, func(t *testing.T, c *cluster) {
 		settings := c.settings()
@@ -118,7 +118,7 @@ func TestKernelIsModel(t *testing.T) {
 			noDrift(t, b)
 		}
 		if retired == 0 {
-			t.Error("no sync took more chains away than it made")
+			t.Error("no sync deleted more chains than it created")
 		}
 		before, err := b.Stamp()
 		if err != nil {
@@ -136,19 +136,19 @@ func nft(t *testing.T, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath("nft")
 	if err != nil {
-		t.Skip("no nft command to meddle with")
+		t.Skip("no nft command for external writes")
 	}
 	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
 		t.Fatalf("nft %s: %v: %s", strings.Join(args, " "), err, out)
 	}
 }
 
-// Whatever somebody does to the table shows as drift, and a sync that stumbles over it writes everything.
+// Every external write to the table shows as drift. A partial sync that fails because of it becomes a full sync.
 func TestMeddling(t *testing.T) {
 	port := clusterPort(1, 3)
 	changed := clusterPort(1, 3)
 	changed.Cluster = append(changed.Cluster[:2:2], endpoint(77))
-	for _, meddle := range []struct {
+	for _, externalWrite := range []struct {
 		what     string
 		args     []string
 		stumbles bool
@@ -160,7 +160,7 @@ func TestMeddling(t *testing.T) {
 		{"flush map", []string{"flush", "map", "ip", "synclab", "endpoints"}, true},
 		{"add element", []string{"add", "element", "ip", "synclab", "health-checks", "{ 7 }"}, false},
 	} {
-		t.Run(meddle.what, func(t *testing.T) {
+		t.Run(externalWrite.what, func(t *testing.T) {
 			b := onKernel(t, plainSettings)
 			mustSync(t, b, true, []*plan.ServicePort{port})
 			noDrift(t, b)
@@ -168,7 +168,7 @@ func TestMeddling(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			nft(t, meddle.args...)
+			nft(t, externalWrite.args...)
 			if after, err := b.Stamp(); err == nil && after == before {
 				t.Error("the stamp is the same")
 			}
@@ -177,14 +177,14 @@ func TestMeddling(t *testing.T) {
 				t.Fatal(err)
 			}
 			if second, err := b.Stamp(); err != nil || second == first {
-				t.Errorf("a stamp taken after the meddling stays: %v", err)
+				t.Errorf("a stamp taken after the external write stays: %v", err)
 			}
 			if found, err := b.Drift(context.Background()); err != nil || found == "" {
 				t.Errorf("no drift found, %v", err)
 			}
 			b.Update(plan.Delta{Changed: []*plan.ServicePort{changed}})
 			result := mustSync(t, b, false, []*plan.ServicePort{changed})
-			if result.Full != meddle.stumbles {
+			if result.Full != externalWrite.stumbles {
 				t.Errorf("full: %v, %s", result.Full, result.Reason)
 			}
 			mustSync(t, b, true, []*plan.ServicePort{changed})
@@ -193,13 +193,14 @@ func TestMeddling(t *testing.T) {
 				t.Fatal(err)
 			}
 			if second, err := b.Stamp(); err != nil || second != first {
-				t.Errorf("the stamp of a table that is mended changes: %v", err)
+				t.Errorf("the stamp of a repaired table changes: %v", err)
 			}
 		})
 	}
 }
 
-// A process that ends anywhere in a full sync leaves the old table or the new one at work, and the next one goes on.
+// A process that ends at any point of a full sync leaves the old table or the new one at work. The next process
+// continues.
 func TestEndsInFullSync(t *testing.T) {
 	ports := []*plan.ServicePort{clusterPort(1, 3), clusterPort(2, 4)}
 	for stop := 0; ; stop++ {
@@ -237,7 +238,7 @@ func TestEndsInFullSync(t *testing.T) {
 	}
 }
 
-// A sync that fails for reasons of the machine is an error, and the next one writes everything.
+// A sync that the machine makes fail returns an error, and the next one writes everything.
 func TestFailures(t *testing.T) {
 	port, changed := clusterPort(1, 3), clusterPort(1, 2)
 	for _, errno := range []unix.Errno{unix.ENOBUFS, unix.ENOMEM, unix.EMSGSIZE, unix.EPERM} {
@@ -249,7 +250,7 @@ func TestFailures(t *testing.T) {
 			t.Fatalf("%v, not %v", err, errno)
 		}
 		if !b.Dirty() || b.NeedsFull(0) == "" {
-			t.Error("nothing is left to do")
+			t.Error("the backend has nothing to write")
 		}
 		b.fault = nil
 		if result := mustSync(t, b, false, []*plan.ServicePort{changed}); !result.Full {
@@ -259,7 +260,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Answers to one batch that get lost (a full receive buffer) do not pass for a success.
+// Lost answers to a batch (a full receive buffer) are no success.
 func TestUnanswered(t *testing.T) {
 	b := onKernel(t, plainSettings)
 	mustSync(t, b, true, nil)
@@ -268,7 +269,7 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
-// A Service port that the kernel refuses is left out, and all others are there.
+// A Service port that the kernel refuses is left out, and all others are installed.
 func TestRefused(t *testing.T) {
 	var ports []*plan.ServicePort
 	for i := range 20 {
@@ -296,7 +297,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Ordinary users have little room in the socket: what is too long for a transaction becomes a full sync in small ones.
+// Ordinary users have little buffer space. A transaction that is too long for it becomes a full sync in small ones.
 func TestLittleRoom(t *testing.T) {
 	b := onKernel(t, plainSettings)
 	var ports []*plan.ServicePort
@@ -316,7 +317,7 @@ func TestLittleRoom(t *testing.T) {
 	noDrift(t, b)
 }
 
-// What the kernel answers may be anything.
+// The kernel's answer may be any bytes.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte{36, 0, 0, 0, 2, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 254, 255, 255, 255}, []byte{20, 0, 0, 0, 12, 10, 1, 0, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, answer, batch []byte) {

@@ -20,7 +20,7 @@ func benchPorts(services int) []*plan.ServicePort {
 	return ports
 }
 
-// oneChanged gives a Service port with another endpoint than it has.
+// oneChanged returns a Service port with one other endpoint.
 func oneChanged(p *plan.ServicePort, round int) *plan.ServicePort {
 	changed := *p
 	changed.Cluster = slices.Clone(p.Cluster)
@@ -37,7 +37,7 @@ func eachSize(b *testing.B, f func(b *testing.B, services int)) {
 
 func taken([]byte, uint32, uint32) error { return nil }
 
-// BenchmarkEncodeFull is all but the kernel's work of a full sync.
+// BenchmarkEncodeFull measures a full sync without the kernel's work.
 func BenchmarkEncodeFull(b *testing.B) {
 	eachSize(b, func(b *testing.B, services int) {
 		ports := benchPorts(services)
@@ -52,7 +52,7 @@ func BenchmarkEncodeFull(b *testing.B) {
 	})
 }
 
-// BenchmarkEncodePartial is all but the kernel's work of a partial sync after the change of one endpoint.
+// BenchmarkEncodePartial measures a partial sync without the kernel's work, after the change of one endpoint.
 func BenchmarkEncodePartial(b *testing.B) {
 	eachSize(b, func(b *testing.B, services int) {
 		ports := benchPorts(services)
@@ -77,7 +77,7 @@ func BenchmarkEncodePartial(b *testing.B) {
 	})
 }
 
-// BenchmarkFullSync and BenchmarkPartialSync are those of the kernel as well.
+// BenchmarkFullSync and BenchmarkPartialSync include the kernel's work.
 func BenchmarkFullSync(b *testing.B) {
 	eachSize(b, func(b *testing.B, services int) {
 		ports, on := benchPorts(services), onKernel(b, plainSettings)

@@ -14,21 +14,21 @@ const (
 	chainServices  = "services"     // picks the frontend
 	chainReject    = "reject"       // of the map refusals
 	chainInternal  = "refuse"       // cluster IPs that have no endpoints
-	chainExternal  = "refuse-ext"   // the same for what outside traffic uses
-	chainRejectOut = "drop-local"   // drops what is for the node's own addresses, rejects the rest
+	chainExternal  = "refuse-ext"   // the same for addresses of external traffic
+	chainRejectOut = "drop-local"   // drops packets to the node's own addresses, rejects the others
 	chainDropOut   = "reject-local" // the other way round
 )
 
-// fixedChains are made with the table; baseChains last, when it takes over.
+// fixedChains are created with the table, baseChains last, when the table takes over.
 var fixedChains = []string{chainServices, chainReject, chainRejectOut, chainDropOut, chainInternal, chainExternal}
 
-// baseChain is one that the kernel calls.
+// baseChain is a chain that the kernel calls.
 type baseChain struct {
 	name string
 	hook hook
 }
 
-// Priorities as iptables' tables have them.
+// The priorities of iptables' tables.
 const (
 	priorityDNAT, priorityFilter, prioritySNAT = -100, 0, 100
 )
@@ -57,8 +57,8 @@ func (l *ruleList) add(parts ...any) {
 	*l = append(*l, rule)
 }
 
-// refusals by their number in the maps of refused frontends. The last two are for an address that is claimed there and
-// may be the node's own, where an older Service's NodePort is refused otherwise.
+// refusals by their number in the maps of refused frontends. The last two are for an address that may be the node's
+// own, where an older Service's NodePort is refused in the other way.
 const (
 	refuseReject uint32 = iota + 1
 	refuseDrop
@@ -76,7 +76,7 @@ var refusals = []struct {
 	{refuseDropLocalReject, expr.Verdict{Kind: expr.VerdictGoto, Chain: chainDropOut}},
 }
 
-// fixed are the rules of the fixed chains and the base chains.
+// fixed returns the rules of a fixed chain or of a base chain.
 func (r *rules) fixed(chain string) ruleList {
 	var l ruleList
 	switch chain {
@@ -104,7 +104,7 @@ func (r *rules) fixed(chain string) ruleList {
 	case "filter-input":
 		r.localnet(&l)
 		r.firewall(&l)
-		// The load balancer's probes must reach the health check server, whatever of ours follows.
+		// Probes of the load balancer must reach the health check server, whatever rules of this table follow.
 		l.add(protocol(0), equal(0, []byte{unix.IPPROTO_TCP}), dport(0), lookup(setHealthChecks, 0), to(expr.VerdictAccept, ""))
 		l.add(ctState(ctNew, true), jumpTo(chainExternal))
 	case "filter-forward":
@@ -123,14 +123,14 @@ func (r *rules) fixed(chain string) ruleList {
 	return l
 }
 
-// firewall drops what load balancers' source ranges did not let through: what they did, has another destination by now.
+// firewall drops packets that load balancers' source ranges did not accept: the others have another destination by now.
 func (r *rules) firewall(l *ruleList) {
 	l.add(ctState(ctNew, true), r.frontend(0), lookup(setFirewall, 0), to(expr.VerdictDrop, ""))
 }
 
 var loopback4 = netip.MustParsePrefix("127.0.0.0/8")
 
-// localnet keeps neighbours from 127.0.0.1, which route_localnet would let them reach (CVE-2020-8558).
+// localnet protects 127.0.0.1 from neighbours, which route_localnet would let reach it (CVE-2020-8558).
 func (r *rules) localnet(l *ruleList) {
 	if !r.IPv4() || !r.LocalhostNodePorts {
 		return
@@ -138,11 +138,11 @@ func (r *rules) localnet(l *ruleList) {
 	fromOutside := append([]expr.Any{r.daddr(0)}, prefix(0, loopback4, true)...)
 	fromOutside = append(append(fromOutside, r.saddr(0)), prefix(0, loopback4, false)...)
 	l.add(fromOutside, ctState(ctEstablished|ctRelated, false), ctDNAT(false), to(expr.VerdictDrop, ""))
-	// What conntrack does not follow has no status to ask for: the rule above ends there.
+	// A packet that conntrack does not track has no status: the rule above ends there.
 	l.add(fromOutside, ctState(ctInvalid|ctUntracked, true), to(expr.VerdictDrop, ""))
 }
 
-// services finds the frontend. What its chain does not take comes back, and may be for a NodePort.
+// services finds the frontend. A packet that its chain does not take returns, and may be for a NodePort.
 func (r *rules) services(l *ruleList) {
 	l.add(r.frontend(0), find(setFrontends, 0, r.words-1), goOn(setClasses, r.words))
 	nodePort := []expr.Any{protocol(1), dport(2), find(setNodePorts, 1, 0), goOn(setClasses, 1)}
@@ -160,13 +160,14 @@ func (r *rules) services(l *ruleList) {
 	}
 	for _, addr := range r.NodePortAddresses {
 		if addr.IsLoopback() && !(r.IPv4() && r.LocalhostNodePorts) {
-			continue // no NodePort on loopback in IPv6, nor where it is switched off
+			continue // no NodePort on loopback in IPv6, nor where it is disabled
 		}
 		l.add(r.daddr(0), equal(0, addr.AsSlice()), nodePort)
 	}
 }
 
-// list looks up whose endpoints a frontend has. The class is part of the key: see doc.go on torn reads.
+// list looks up the Service port of a frontend. Its key includes the class: see docs/design/nftables-table.md, torn
+// reads.
 func (r *rules) list(c Class) []expr.Any {
 	load := r.frontend(0)
 	if c.kind().nodePort() {
@@ -175,7 +176,7 @@ func (r *rules) list(c Class) []expr.Any {
 	return append(load, value(r.words+2, append64(nil, uint64(c))), find(setLists, 0, r.at.id-1))
 }
 
-// class are the rules that a class stands for.
+// class returns the rules of a class's chain.
 func (r *rules) class(c Class) (l ruleList) {
 	switch c.kind() {
 	case kindCluster, kindClusterLocal:
@@ -183,7 +184,7 @@ func (r *rules) class(c Class) (l ruleList) {
 		case r.MasqueradeAll:
 			l.add(r.setMark())
 		case r.Local.Implemented():
-			// The replies would not come back through this node by themselves.
+			// The replies would not return through this node.
 			l.add(r.pod(false), r.setMark())
 		}
 		offset := uint32(0)
@@ -192,11 +193,11 @@ func (r *rules) class(c Class) (l ruleList) {
 		}
 		r.pick(&l, nil, c, c.Count(), offset)
 	case kindExternal, kindNodePort:
-		// Any node may answer for any endpoint: the reply must come back through this one.
+		// The endpoint may be on any node, so the reply must return through this node.
 		l.add(r.setMark())
 		r.pick(&l, nil, c, c.Count(), 0)
 	case kindLocal, kindNodePortLocal:
-		// Policy Local keeps the client's address, but what starts on this node or in its pods may go anywhere.
+		// Policy Local keeps the client's address. Traffic from this node or from its pods may go to any endpoint.
 		if r.Local.Implemented() {
 			r.pick(&l, r.pod(true), c, c.Count(), 0)
 		}
@@ -209,37 +210,37 @@ func (r *rules) class(c Class) (l ruleList) {
 	return l
 }
 
-// pick chooses one of n endpoints in equal parts, with affinity the one that the client had before.
+// pick chooses one of n endpoints with equal chances; with affinity, the client's previous endpoint comes first.
 func (r *rules) pick(l *ruleList, match []expr.Any, c Class, n int, offset uint32) {
 	seconds := c.seconds()
 	if seconds > 0 {
 		l.add(match, r.list(c), r.saddr(r.at.client), zeros(r.at.target, 4*r.words), zeros(r.at.target+r.words, 4),
 			find(setAffinity, r.at.client, r.at.slot),
-			// It may be gone since.
+			// The endpoint may have been removed since.
 			value(r.at.slot, native(offset)), lookup(setMembers, r.at.id),
 			r.remember(unix.NFT_DYNSET_OP_UPDATE, r.at.slot, seconds), r.dnat(r.at.target))
 	}
 	random := &expr.Numgen{Register: reg(r.at.slot), Modulus: uint32(n), Type: unix.NFT_NG_RANDOM, Offset: offset}
 	chosen := []any{match, r.list(c), random}
 	if seconds > 0 {
-		// An update would leave the value of an element that is there as it is.
-		value := r.at.target // of affinity: a blank, and then the target
+		// An update would keep the value of an existing element.
+		value := r.at.target // of affinity: a blank, then the target
 		l.add(append(slices.Clone(chosen), zeros(value, 8), zeros(value+2, 4*r.words), find(setEndpoints, r.at.id, value+1),
 			r.saddr(r.at.client), r.remember(opDelete, value, 0), r.remember(unix.NFT_DYNSET_OP_UPDATE, value, seconds), r.dnat(value+1))...)
-		// Where the set holds as many clients as it may, that rule ends at the update: this one goes on without.
+		// When the set is full, that rule ends at the update. The next rule translates without affinity.
 	}
 	l.add(append(chosen, find(setEndpoints, r.at.id, r.at.target), r.dnat(r.at.target))...)
 }
 
-// remember changes what the client is remembered by.
+// remember changes the client's element in affinity.
 func (r *rules) remember(op uint32, value, seconds int) expr.Any {
-	// The kernel wants the register of a map's value whatever is to be done.
+	// The kernel requires the register of a map's value for every operation.
 	return &expr.Dynset{SetName: setAffinity.String(), Operation: op, SrcRegKey: reg(r.at.client), SrcRegData: reg(value),
 		Timeout: time.Duration(seconds) * time.Second}
 }
 
-// frontendChain are the rules of a frontend's own chain: its ways, one after the other. What a way does not take
-// comes back.
+// frontendChain returns the rules of a frontend's own chain: its ways, one after the other. A packet that a way does
+// not take returns.
 func (r *rules) frontendChain(ways []way) (l ruleList) {
 	for _, w := range ways {
 		through := jumpTo(w.class.Chain())
@@ -253,7 +254,8 @@ func (r *rules) frontendChain(ways []way) (l ruleList) {
 			nodeWithin = nodeWithin || p.Contains(r.NodeIP)
 		}
 		if nodeWithin {
-			// From the node itself the packet's source is the load balancer's address, which no range would hold.
+			// The source of a packet from the node itself is the load balancer's address, which no source range
+			// contains.
 			for _, vip := range port.LoadBalancerVIPs {
 				l.add(r.saddr(0), equal(0, vip.AsSlice()), through)
 			}

@@ -10,7 +10,7 @@ import (
 	"synclab/proxier/walk"
 )
 
-// Neighbours get to loopback as little as in layout classic, also by packets that belong to no flow.
+// Neighbours cannot reach loopback, as in layout classic, not even with packets that belong to no flow.
 func TestLoopbackIsGuarded(t *testing.T) {
 	settings := plainSettings
 	settings.LocalhostNodePorts = true
@@ -30,7 +30,7 @@ func TestLoopbackIsGuarded(t *testing.T) {
 	}
 }
 
-// Clients for whom there is no room in the memory are served all the same.
+// Clients without room in the affinity set are served too.
 func TestNoRoomToRemember(t *testing.T) {
 	before := specs[setAffinity].most
 	specs[setAffinity].most = 1
@@ -46,7 +46,7 @@ func TestNoRoomToRemember(t *testing.T) {
 	}
 }
 
-// On a kernel that does not tell the sizes of sets, the stamp does without, and the check for drift counts.
+// On a kernel that does not report the sizes of sets, the stamp ignores them, and the drift check counts elements.
 func TestSizesAreCounted(t *testing.T) {
 	b := onKernel(t, plainSettings)
 	mustSync(t, b, true, []*plan.ServicePort{clusterPort(1, 3)})
@@ -60,13 +60,13 @@ func TestSizesAreCounted(t *testing.T) {
 	}
 	for i, size := range told {
 		if size.Elements >= 0 && counted[i] != size {
-			t.Errorf("counted %v, told %v", counted[i], size)
+			t.Errorf("counted %v, reported %v", counted[i], size)
 		}
 	}
 	noDrift(t, b)
 }
 
-// What is noted of refused addresses is what is installed, each once.
+// refusedAt contains the installed refused addresses, each once.
 func TestRefusedAddressesAreNoted(t *testing.T) {
 	most := 0
 	seeds(t, 5, func(t *testing.T, c *cluster) {
@@ -83,12 +83,12 @@ func TestRefusedAddressesAreNoted(t *testing.T) {
 					noted++
 					p := place{set: setRefusedExternal, proto: at.proto, port: at.port, addr: addr}
 					if _, there := m.Sets[setRefusedExternal.String()].Elements[string(p.key(nil))]; !there {
-						t.Fatalf("%v is noted and not installed", p)
+						t.Fatalf("%v is recorded and not installed", p)
 					}
 				}
 			}
 			if installed := len(m.Sets[setRefusedExternal.String()].Elements); noted != installed {
-				t.Fatalf("%d addresses noted, %d installed", noted, installed)
+				t.Fatalf("%d addresses recorded, %d installed", noted, installed)
 			}
 			most = max(most, noted)
 		}

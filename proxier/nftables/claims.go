@@ -9,7 +9,8 @@ import (
 	"synclab/proxier/plan"
 )
 
-// place is an element that Service ports may claim: of frontends, nodeports, or of the sets of the filter hooks.
+// place is a frontend key that Service ports may claim: an element of frontends, nodeports or a set of the filter
+// hooks.
 type place struct {
 	set   set
 	proto byte
@@ -21,7 +22,7 @@ func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.set, q.set), p.addr.Compare(q.addr), cmp.Compare(p.proto, q.proto), cmp.Compare(p.port, q.port))
 }
 
-// key of the place in its set.
+// key appends the key of the place in its set.
 func (p place) key(b []byte) []byte {
 	if p.addr.IsValid() {
 		b = appendAddr(b, p.addr)
@@ -32,7 +33,7 @@ func (p place) key(b []byte) []byte {
 	return appendPort(appendProto(b, p.proto), p.port)
 }
 
-// listKey is the key in lists, where NodePorts have the unspecified address.
+// listKey appends the key in lists, where NodePorts have the unspecified address.
 func (p place) listKey(b []byte, c Class, addrLen int) []byte {
 	if p.addr.IsValid() {
 		b = appendAddr(b, p.addr)
@@ -42,7 +43,7 @@ func (p place) listKey(b []byte, c Class, addrLen int) []byte {
 	return append64(appendPort(appendProto(b, p.proto), p.port), uint64(c))
 }
 
-// role is what a Service port wants a place for.
+// role is what a Service port claims a place for.
 type role uint8
 
 const (
@@ -53,8 +54,8 @@ const (
 	rolePresent // in a set: firewall, health checks
 )
 
-// claim is a Service port's wish for a place. Where there are several for one, the oldest Service comes first, and of
-// one Service port the cluster IP, external IPs, load balancers: as the rules of layout classic follow one another.
+// claim is a Service port that owns a place. Of several owners the oldest Service comes first. The claims of one
+// Service port are in the order of layout classic's rules: cluster IP, external IPs, load balancers.
 type claim struct {
 	of   *entry
 	role role
@@ -65,7 +66,7 @@ func (c *claim) compare(d *claim) int {
 	return cmp.Or(plan.Compare(c.of.port, d.of.port), cmp.Compare(c.rank, d.rank))
 }
 
-// eachClaim calls yield with all that a Service port claims.
+// eachClaim calls yield with all claims of a Service port.
 func eachClaim(p *plan.ServicePort, proto byte, yield func(place, role, int)) {
 	rank := 0
 	claim := func(s set, addr netip.Addr, port uint16, r role) {
@@ -109,21 +110,21 @@ func eachClaim(p *plan.ServicePort, proto byte, yield func(place, role, int)) {
 	}
 }
 
-// limited: only some sources may use the load balancer.
+// limited reports whether only some sources may use the load balancer.
 func limited(p *plan.ServicePort) bool {
 	return p.HasEndpoints && len(p.LoadBalancerVIPs) > 0 && len(p.SourceRanges) > 0
 }
 
-// slot is what is known of a place.
+// slot has the claims of a place and its installed elements.
 type slot struct {
 	claims []claim
-	// class and lists are what is installed of a frontend; refusal of one that is refused, 1 of one that is only present.
+	// class and lists are installed for a frontend; refusal for a refused one, 1 for one that is only present.
 	class   Class
 	lists   []list
 	refusal uint32
 }
 
-// list is an element of lists: by which class a frontend leads to which Service port.
+// list is an element of lists: by the class, the frontend has this Service port.
 type list struct {
 	class Class
 	id    ID
@@ -141,7 +142,7 @@ func (s *slot) take(e *entry) {
 	s.claims = slices.DeleteFunc(s.claims, func(c claim) bool { return c.of == e })
 }
 
-// classOf is the class of a claim that all sources may use.
+// classOf returns the class of a claim that all sources may use.
 func (c *claim) classOf(nodePort bool) Class {
 	p := c.of.port
 	all, onNode := len(p.Cluster), len(p.Local)
@@ -160,7 +161,7 @@ func (c *claim) classOf(nodePort bool) Class {
 	return newClass(kindExternal, all, 0, p.AffinitySeconds)
 }
 
-// final: whatever comes to the claim does not come back.
+// final reports whether no packet returns from the claim.
 func (c *claim) final() bool {
 	p := c.of.port
 	return c.role == roleCluster || c.role == roleExternal && (!p.ExternalPolicyLocal || len(p.Local) > 0)
@@ -172,7 +173,7 @@ type way struct {
 	list
 }
 
-// ways are those that packets may get to, in order. Where claims are alike, variants tell them apart.
+// ways returns the claims that packets may reach, in order. Variants distinguish equal ones.
 func (s *slot) ways(p place) (ways []way) {
 	for i := range s.claims {
 		c := &s.claims[i]
@@ -182,15 +183,15 @@ func (s *slot) ways(p place) (ways []way) {
 		}
 	}
 	if len(ways) == 1 && ways[0].role != roleLimited && ways[0].class == s.class.base() {
-		ways[0].class = s.class // perhaps another Service port, but by the same rules
+		ways[0].class = s.class // perhaps another Service port, but with the same rules
 		return ways
 	}
 	s.setVariants(ways)
 	return ways
 }
 
-// setVariants gives each way a class of its own: the one installed for its Service port, or else one that leads to none.
-// A packet that was told a class before must not find another Service port by it, whose sources are limited perhaps.
+// setVariants gives each way a separate class: the one installed for its Service port, or else an unused one. A packet
+// that read a class before must not find another Service port by it, which may have limited sources.
 func (s *slot) setVariants(ways []way) {
 	if len(ways) == 1 && len(s.lists) == 0 {
 		return
@@ -217,7 +218,7 @@ func (s *slot) setVariants(ways []way) {
 	}
 }
 
-// decide gives the class of a frontend: that of the only way, or of a chain of its own. No way: class 0.
+// decide returns the class of a frontend: that of the only way, or one with a separate chain. No way: class 0.
 func decide(p place, ways []way) Class {
 	switch {
 	case len(ways) == 0:
@@ -228,8 +229,8 @@ func decide(p place, ways []way) Class {
 	return ownClass(append(p.key(nil), byte(p.set)))
 }
 
-// refuse is what happens to traffic that has nowhere to go: it is rejected when there is no endpoint anywhere, dropped
-// when policy Local forbids those there are, because the sender may have better luck elsewhere.
+// refuse returns how traffic without a usable endpoint is refused. It is rejected when the Service has no endpoint. It
+// is dropped when policy Local excludes all endpoints, because the sender may succeed at another node.
 func (c *claim) refuse() uint32 {
 	if c.role == rolePresent {
 		return 1

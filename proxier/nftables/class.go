@@ -10,20 +10,21 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// kind is what becomes of the packets of a frontend.
+// kind is how the packets of a frontend are handled.
 type kind uint8
 
 const (
 	// kindCluster and kindClusterLocal are cluster IPs, with all endpoints or those of the node.
 	kindCluster kind = iota + 1
 	kindClusterLocal
-	// kindExternal and kindLocal are what outside traffic uses, by external traffic policy.
+	// kindExternal and kindLocal are addresses of external traffic, by external traffic policy.
 	kindExternal
 	kindLocal
-	// kindNodePort and kindNodePortLocal are the same for NodePorts, where the destination's address says nothing.
+	// kindNodePort and kindNodePortLocal are the same for NodePorts, where the destination's address is no part of the
+	// key.
 	kindNodePort
 	kindNodePortLocal
-	// kindOwn is a frontend with a chain of its own: several Services claim it, or only some sources may use it.
+	// kindOwn is a frontend with a separate chain: several Services claim it, or only some sources may use it.
 	kindOwn
 )
 
@@ -31,10 +32,10 @@ var kindNames = [...]string{"", "cluster", "cluster-local", "external", "externa
 
 func (k kind) nodePort() bool { return k == kindNodePort || k == kindNodePortLocal }
 
-// policyLocal kinds have two lists of endpoints.
+// policyLocal reports whether the kind has two lists of endpoints.
 func (k kind) policyLocal() bool { return k == kindLocal || k == kindNodePortLocal }
 
-// The bits of a Class, from the highest: kind, endpoints, endpoints of the node, affinity seconds, variant. Of kindOwn,
+// The bits of a Class, from the highest: kind, endpoints, endpoints of the node, affinity seconds, variant. In kindOwn,
 // all but the kind are a hash of the frontend.
 const (
 	countBits   = 18
@@ -50,13 +51,13 @@ const (
 	mostLocal    = 1<<localBits - 1
 	mostTimeout  = 1<<timeoutBits - 1
 	mostVariants = 1 << variantBits
-	// mostClaims of one frontend have variants of their own, beside as many that packets were told of before.
+	// mostClaims of one frontend get separate variants, besides as many that packets may have read before.
 	mostClaims = mostVariants / 2
 )
 
-// Class says which chain handles the packets of a frontend. Frontends of ordinary Services with equally many endpoints
-// share theirs. It holds everything the chain depends on, so the same class is the same chain in every ruleset of the
-// same settings.
+// Class identifies the chain that handles the packets of a frontend. Frontends of ordinary Services with equally many
+// endpoints share a class. It contains everything that the chain depends on, so the same class has the same chain in
+// every ruleset of the same settings.
 type Class uint64
 
 func newClass(k kind, all, local, seconds int) Class {
@@ -70,23 +71,23 @@ func ownClass(key []byte) Class {
 
 func (c Class) kind() kind { return kind(c >> kindShift) }
 
-// own: the frontend has a chain to itself, which does not show in the other numbers.
+// own reports whether the frontend has a separate chain, on which the other numbers of the class say nothing.
 func (c Class) own() bool { return c.kind() == kindOwn }
 
-// Count is the number of endpoints that take all traffic of the class, or all of policy Local's traffic from the node
-// and its pods.
+// Count returns the number of endpoints for all traffic of the class. With policy Local, they are for traffic from the
+// node and its pods.
 func (c Class) Count() int { return int(c>>countShift) & mostCount }
 
-// local is the number of endpoints of this node, where the class tells these apart.
+// local returns the number of endpoints on this node, where the class distinguishes them.
 func (c Class) local() int { return int(c>>localShift) & mostLocal }
 
-// seconds of affinity; 0: none.
+// seconds returns the affinity timeout; 0: none.
 func (c Class) seconds() int { return int(c>>variantBits) & mostTimeout }
 
-// variant tells classes apart that are alike, where several Services claim one frontend: a class leads to one of them.
+// variant distinguishes equal classes of one frontend that several Services claim: each refers to one of them.
 func (c Class) variant() int { return int(c) & (mostVariants - 1) }
 
-// base is the class without its variant; 0 for a frontend's own.
+// base returns the class without its variant; 0 for a frontend's own class.
 func (c Class) base() Class {
 	if c.own() {
 		return 0
@@ -94,7 +95,7 @@ func (c Class) base() Class {
 	return c &^ (mostVariants - 1)
 }
 
-// Chain is the name of the chain.
+// Chain returns the name of the chain.
 func (c Class) Chain() string {
 	if c.own() {
 		return fmt.Sprintf("frontend-%016x", uint64(c)&(1<<kindShift-1))
@@ -112,7 +113,7 @@ func (c Class) Chain() string {
 	return name
 }
 
-// classOfChain reads a shared class back from the name of its chain.
+// classOfChain parses a shared class from the name of its chain.
 func classOfChain(name string) (Class, bool) {
 	for k := kindNodePortLocal; k >= kindCluster; k-- { // the longer name first
 		rest, found := strings.CutPrefix(name, kindNames[k]+"-")
@@ -141,8 +142,8 @@ func classOfChain(name string) (Class, bool) {
 	return 0, false
 }
 
-// ID names a Service port in keys. It is a hash of the name: the same in every table, so that what clients are
-// remembered by survives a restart.
+// ID identifies a Service port in keys. It is a hash of the name and so the same in every table: remembered clients
+// survive a restart.
 type ID uint64
 
 func idOf(name tracker.ServicePortName) ID {
@@ -150,10 +151,10 @@ func idOf(name tracker.ServicePortName) ID {
 	return ID(binary.BigEndian.Uint64(sum[:]))
 }
 
-// localSlots is where the slots of a Service port's endpoints of this node begin; those of all begin at 0.
+// localSlots is the first slot of a Service port's endpoints on this node; those of all endpoints begin at 0.
 const localSlots = 1 << 30
 
-// neighbours are the classes that a Service port of this class may soon have: a few endpoints more or less.
+// neighbours calls yield with classes that a Service port of this class may soon have: a few endpoints more or less.
 func (c Class) neighbours(yield func(Class)) {
 	const near = 8
 	for n := max(1, c.Count()-near); n <= min(mostCount, c.Count()+near); n++ {

@@ -15,7 +15,7 @@ import (
 
 func addrPort(p *plan.ServicePort) netip.AddrPort { return netip.AddrPortFrom(p.ClusterIP, p.Port) }
 
-// Total is what the table holds; elements count as rules.
+// Total counts the content of the table; elements count as rules.
 func (r *Ruleset) Total() backend.Count {
 	c := backend.Count{Chains: len(r.chains) + len(fixedChains) + len(baseChains), Rules: r.fixedRules}
 	for _, rules := range r.chains {
@@ -27,49 +27,49 @@ func (r *Ruleset) Total() backend.Count {
 	return c
 }
 
-var errNotOpen = errors.New("not synced yet")
+var errNotOpen = errors.New("the backend has not synced yet")
 
-// Stamp changes when somebody else may have changed the table. As long as the kernel's generation is that of the last
-// commit of ours, nobody did: one short question. What others commit, the other family's proxier for one, is most often
-// about tables of their own: so then the table's outline is compared with what it should be, and its content is not.
-func (b *Backend) Stamp() (backend.Stamp, error) {
+// Stamp returns a fingerprint that external writes to the table change. While the kernel's generation is that of the
+// last own commit, there were none. Other commits, such as those of the other family's proxier, most often change other
+// tables: then Stamp compares the table's outline, but not its content.
+func (b *Backend) Stamp() (backend.Fingerprint, error) {
 	if b.model != nil {
-		if b.model.Meddled != b.seen { // as below
+		if b.model.ExternalWrites != b.seen { // as below
 			if b.rules != nil && b.driftOfModel() != "" {
-				b.meddled++
+				b.externalWrites++
 			} else {
-				b.seen = b.model.Meddled
+				b.seen = b.model.ExternalWrites
 			}
 		}
-		return backend.Stamp{b.model.Meddled, b.meddled}, nil
+		return backend.Fingerprint{b.model.ExternalWrites, b.externalWrites}, nil
 	}
 	if b.kernel == nil || b.rules == nil {
-		return backend.Stamp{}, errNotOpen
+		return backend.Fingerprint{}, errNotOpen
 	}
 	generation, err := b.kernel.Generation()
 	if err != nil {
-		return backend.Stamp{}, err
+		return backend.Fingerprint{}, err
 	}
 	if generation != b.generation+b.socket.commits {
 		b.foreign = true
 		found, err := b.outline(b.kernel.ToldSizes) // counting would cost more than a sync
 		if err != nil {
-			return backend.Stamp{}, err
+			return backend.Fingerprint{}, err
 		}
 		if found != "" {
-			// The stamp goes on changing until that is mended: who took note of this one after a sync, without
-			// knowing that somebody had been quicker, learns of it by the next.
-			b.meddled++
-			return backend.Stamp{b.handle, b.meddled}, nil
+			// The stamp changes until the table is repaired. A sync may have recorded this stamp after an external
+			// write that it did not notice: the next stamp then differs.
+			b.externalWrites++
+			return backend.Fingerprint{b.handle, b.externalWrites}, nil
 		}
 	}
 	b.generation, b.socket.commits = generation, 0
-	return backend.Stamp{b.handle, b.meddled}, nil
+	return backend.Fingerprint{b.handle, b.externalWrites}, nil
 }
 
-// Glance compares the rules of each chain with what should be there, if somebody committed anything since it did so last.
-// That is what a Stamp leaves out, because it is asked for in each sync: there are some hundred rules, however large the
-// cluster, and reading them takes longer than writing a few changes.
+// Glance compares the rules of each chain with the expected ones, if there was an external commit since it last did so.
+// A Stamp leaves that out because every sync reads it. There are some hundred rules, however large the cluster, and
+// reading them takes longer than writing a few changes.
 func (b *Backend) Glance() (string, error) {
 	if b.model != nil || b.kernel == nil || b.rules == nil || !b.foreign {
 		return "", nil
@@ -81,7 +81,7 @@ func (b *Backend) Glance() (string, error) {
 	return found, err
 }
 
-// countedRules compares the rules by chain.
+// countedRules compares the number of rules in each chain.
 func (b *Backend) countedRules() (string, error) {
 	tally, err := b.kernel.RulesByChain(b.opts.Family, b.encoder.table)
 	if err != nil {
@@ -90,8 +90,8 @@ func (b *Backend) countedRules() (string, error) {
 	return b.rules.driftOfRules(tally), nil
 }
 
-// outline compares what the kernel says of the table without looking into it: its handle, the rules of the chains that
-// the kernel calls, and the sizes of its sets as far as they are known.
+// outline compares what the kernel reports of the table without a dump: its handle, the rules of the base chains, and
+// the sizes of its sets as far as they are known.
 func (b *Backend) outline(sizesOf func(corev1.IPFamily, string) ([]kernel.NftSize, error)) (string, error) {
 	family, table := b.opts.Family, b.encoder.table
 	handle, there, err := b.kernel.Table(family, table)
@@ -99,9 +99,9 @@ func (b *Backend) outline(sizesOf func(corev1.IPFamily, string) ([]kernel.NftSiz
 	case err != nil:
 		return "", err
 	case !there:
-		return fmt.Sprintf("table %s is gone", table), nil
+		return fmt.Sprintf("table %s is missing", table), nil
 	case handle != b.handle:
-		return fmt.Sprintf("table %s is another", table), nil
+		return fmt.Sprintf("table %s was replaced", table), nil
 	}
 	for i := range baseChains {
 		name := baseChains[i].name
@@ -130,8 +130,8 @@ func (b *Backend) outline(sizesOf func(corev1.IPFamily, string) ([]kernel.NftSiz
 	return "", nil
 }
 
-// Drift counts what the table holds and describes the first difference; empty: none. Elements that somebody replaced
-// by others do not show.
+// Drift counts the content of the table and describes the first difference; empty: none. It does not see elements that
+// an external write replaced by others.
 func (b *Backend) Drift(context.Context) (string, error) {
 	if b.model != nil {
 		return b.driftOfModel(), nil
@@ -145,13 +145,13 @@ func (b *Backend) Drift(context.Context) (string, error) {
 	family, table := b.opts.Family, b.encoder.table
 	for _, other := range tableNames {
 		if _, there, err := b.kernel.Table(family, other); err != nil || there && other != table {
-			return fmt.Sprintf("table %s is there too", other), err
+			return fmt.Sprintf("table %s exists too", other), err
 		}
 	}
 	return b.countedRules()
 }
 
-// driftOfRules compares the rules by chain with what is expected.
+// driftOfRules compares the number of rules in each chain with the expected one.
 func (r *Ruleset) driftOfRules(tally map[string]int) string {
 	want := map[string]int{}
 	for _, chain := range fixedChains {
@@ -170,7 +170,7 @@ func (r *Ruleset) driftOfRules(tally map[string]int) string {
 	}
 	for chain := range tally {
 		if _, known := want[chain]; !known {
-			return fmt.Sprintf("chain %s is nobody's", chain)
+			return fmt.Sprintf("unexpected chain %s", chain)
 		}
 	}
 	return ""

@@ -10,26 +10,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier/backend"
+	"synclab/proxier/kernel/attr"
 )
 
-// Sizes of netlink. Lengths of messages and attributes are in the machine's byte order, what attributes hold in the
-// network's.
+// Sizes of netlink. Lengths of messages and attributes are in the machine's byte order, the content of attributes is in
+// the network's.
 const (
 	headerSize = unix.NLMSG_HDRLEN
 	nfgenSize  = 4
-	attrSize   = 4
 	// An attribute's length has 16 bits, so a long list of elements takes several messages.
 	mostListBytes = 1<<16 - 1 - 256
 )
 
-// What x/sys does not name.
+// Constants that x/sys does not name.
 const (
 	setDescSize    = 1  // NFTA_SET_DESC_SIZE
 	destroySetElem = 30 // NFT_MSG_DESTROYSETELEM (Linux 6.3)
 )
 
-// encoder writes transactions as the kernel reads them, each a batch of netlink messages, and hands them to send. It
-// keeps its buffer: a sync allocates nothing for each element.
+// encoder encodes each transaction as a batch of netlink messages and passes it to send. It reuses its buffer: a sync
+// allocates nothing for each element.
 type encoder struct {
 	family corev1.IPFamily
 	proto  byte
@@ -38,11 +38,12 @@ type encoder struct {
 	seq    uint32
 	first  uint32 // of the batch
 	last   int    // where the last message begins
-	// limit, when greater than 0, is where a transaction is split, in bytes: only for tables that no packet gets to.
+	// limit, when greater than 0, is the size in bytes at which a transaction is split: only for tables that no packet
+	// reaches.
 	limit int
 	send  func(batch []byte, first, last uint32) error
 	err   error // sticky
-	// written so far; elements count as rules.
+	// written counts what was written; elements count as rules.
 	written backend.Count
 }
 
@@ -54,12 +55,12 @@ func newEncoder(family corev1.IPFamily, table string, send func(batch []byte, fi
 	return &encoder{family: family, proto: proto, table: table, send: send}
 }
 
-// reset forgets what was begun or failed, for a new sync.
+// reset discards what was begun or failed, for a new sync.
 func (e *encoder) reset(send func(batch []byte, first, last uint32) error) {
 	e.buf, e.err, e.limit, e.send, e.written = e.buf[:0], nil, 0, send, backend.Count{}
 }
 
-// begin a message, after the batch if there is none. It returns where the message begins, for end.
+// begin begins a message, and a batch if there is none. It returns where the message begins, for end.
 func (e *encoder) begin(kind uint16, flags uint16) int {
 	if e.limit > 0 && len(e.buf) >= e.limit {
 		_ = e.commit() // sticky
@@ -88,49 +89,19 @@ func (e *encoder) end(start int) {
 	binary.NativeEndian.PutUint32(e.buf[start:], uint32(len(e.buf)-start))
 }
 
-// open an attribute that holds others; close it with close.
+// open begins an attribute that contains others; close ends it.
 func (e *encoder) open(kind uint16) int {
 	start := len(e.buf)
-	e.buf = binary.NativeEndian.AppendUint16(e.buf, 0)
-	e.buf = binary.NativeEndian.AppendUint16(e.buf, kind|unix.NLA_F_NESTED)
+	e.buf = attr.Open(e.buf, kind)
 	return start
 }
 
-func (e *encoder) close(start int) {
-	binary.NativeEndian.PutUint16(e.buf[start:], uint16(len(e.buf)-start))
-}
+func (e *encoder) close(start int) { attr.Close(e.buf, start) }
 
-func (e *encoder) bytes(kind uint16, value []byte) {
-	e.buf = binary.NativeEndian.AppendUint16(e.buf, uint16(attrSize+len(value)))
-	e.buf = binary.NativeEndian.AppendUint16(e.buf, kind)
-	e.buf = append(e.buf, value...)
-	e.pad()
-}
-
-func (e *encoder) pad() {
-	for len(e.buf)%4 != 0 {
-		e.buf = append(e.buf, 0)
-	}
-}
-
-func (e *encoder) text(kind uint16, value string) {
-	e.buf = binary.NativeEndian.AppendUint16(e.buf, uint16(attrSize+len(value)+1))
-	e.buf = binary.NativeEndian.AppendUint16(e.buf, kind)
-	e.buf = append(append(e.buf, value...), 0)
-	e.pad()
-}
-
-func (e *encoder) u32(kind uint16, value uint32) {
-	e.buf = binary.NativeEndian.AppendUint16(e.buf, attrSize+4)
-	e.buf = binary.NativeEndian.AppendUint16(e.buf, kind)
-	e.buf = binary.BigEndian.AppendUint32(e.buf, value)
-}
-
-func (e *encoder) u64(kind uint16, value uint64) {
-	e.buf = binary.NativeEndian.AppendUint16(e.buf, attrSize+8)
-	e.buf = binary.NativeEndian.AppendUint16(e.buf, kind)
-	e.buf = binary.BigEndian.AppendUint64(e.buf, value)
-}
+func (e *encoder) bytes(kind uint16, value []byte) { e.buf = attr.Append(e.buf, kind, value) }
+func (e *encoder) text(kind uint16, value string)  { e.buf = attr.AppendText(e.buf, kind, value) }
+func (e *encoder) u32(kind uint16, value uint32)   { e.buf = attr.AppendUint32(e.buf, kind, value) }
+func (e *encoder) u64(kind uint16, value uint64)   { e.buf = attr.AppendUint64(e.buf, kind, value) }
 
 func (e *encoder) createTable() {
 	start := e.begin(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
@@ -165,7 +136,8 @@ func (e *encoder) createSet(s set) {
 			e.u32(unix.NFTA_SET_DATA_LEN, uint32(s.valueLen(e.family)))
 		}
 	}
-	// No size for the others: the kernel takes a hash table that grows. With a size it takes one that never does.
+	// No size for the others: without one, the kernel chooses a hash table that grows; with one, a table that never
+	// does.
 	if sp.dynamic {
 		desc := e.open(unix.NFTA_SET_DESC)
 		e.u32(setDescSize, sp.most)
@@ -241,12 +213,12 @@ func (e *encoder) remove(s set, keys []byte) {
 	e.elements(unix.NFT_MSG_DELSETELEM, 0, s, keys, s.keyLen(e.family), 0)
 }
 
-// destroy takes elements out that may be gone already.
+// destroy deletes elements that may not exist.
 func (e *encoder) destroy(s set, keys []byte) {
 	e.elements(destroySetElem, 0, s, keys, s.keyLen(e.family), 0)
 }
 
-// elements are written one message after the other, each with as many as an attribute holds.
+// elements writes elements in as many messages as needed: an attribute has a largest size.
 func (e *encoder) elements(kind, flags uint16, s set, b []byte, key, value int) {
 	for len(b) > 0 {
 		start, list := e.openElements(kind, flags, s)
@@ -275,7 +247,7 @@ func (e *encoder) openElements(kind, flags uint16, s set) (message, list int) {
 	return message, e.open(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 }
 
-// addTimed adds an element that ends by itself: it was to live for timeout, and has left more.
+// addTimed adds an element that expires: timeout is its lifetime, left the time left.
 func (e *encoder) addTimed(s set, key, value []byte, timeout, left time.Duration) {
 	start, list := e.openElements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, s)
 	in := e.open(unix.NFTA_LIST_ELEM)
@@ -312,10 +284,10 @@ func (e *encoder) addVerdict(s set, key []byte, v expr.Verdict) {
 	e.end(start)
 }
 
-// commit ends the batch and hands it over.
+// commit ends the batch and sends it.
 func (e *encoder) commit() error {
 	if e.err == nil && len(e.buf) > 0 {
-		// Of all messages only the last is acknowledged, unless one fails.
+		// Only the last message is acknowledged, unless one fails.
 		flags := e.buf[e.last+6:]
 		binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
 		last := e.seq

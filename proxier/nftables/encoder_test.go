@@ -7,9 +7,11 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/kernel/attr"
 )
 
-// messages takes a batch apart, as the kernel would: each message fills its length, attributes are whole.
+// messages parses a batch as the kernel would: each message fills its length, and attributes are whole.
 func messages(t testing.TB, batch []byte, yield func(kind, flags uint16, attrs [][]byte)) {
 	t.Helper()
 	for len(batch) > 0 {
@@ -23,7 +25,7 @@ func messages(t testing.TB, batch []byte, yield func(kind, flags uint16, attrs [
 		body, sum := batch[headerSize+nfgenSize:length], 0
 		attrs := attrsOf(body)
 		for _, a := range attrs {
-			sum += (attrSize + len(a) + 3) &^ 3
+			sum += attr.HeaderSize + attr.Align(len(a))
 		}
 		if sum != len(body) {
 			t.Fatalf("attributes of %d bytes in %d", sum, len(body))
@@ -33,7 +35,7 @@ func messages(t testing.TB, batch []byte, yield func(kind, flags uint16, attrs [
 	}
 }
 
-// However many elements there are, and wherever transactions are split, each arrives once and in order.
+// Whatever the number of elements, and wherever transactions are split, each element arrives once and in order.
 func FuzzElements(f *testing.F) {
 	f.Add(uint16(5000), uint32(0), true)
 	f.Add(uint16(5000), uint32(5000), false)
@@ -55,7 +57,7 @@ func FuzzElements(f *testing.F) {
 					inside = !inside
 					return
 				}
-				if !inside || len(attrs) != 3 || cString(attrs[0]) != "synclab" || cString(attrs[1]) != "endpoints" {
+				if !inside || len(attrs) != 3 || attr.Text(attrs[0]) != "synclab" || attr.Text(attrs[1]) != "endpoints" {
 					t.Fatalf("message %x with %d attributes", kind, len(attrs))
 				}
 				if flags&unix.NLM_F_ACK != 0 {
@@ -81,4 +83,13 @@ func FuzzElements(f *testing.F) {
 			t.Errorf("%d bytes of elements arrived, not %d", len(have), len(elements))
 		}
 	})
+}
+
+// attrsOf returns the values of the attributes of a message, in order.
+func attrsOf(b []byte) (values [][]byte) {
+	var torn error
+	for a := range attr.All(b, &torn) {
+		values = append(values, a.Value)
+	}
+	return values
 }

@@ -11,18 +11,18 @@ import (
 	"synclab/proxier/backend"
 )
 
-// Registers are counted in words of 32 bits, reg(0) to reg(15). The kernel refuses to read one that the same rule did
-// not write, so every rule loads what it needs.
+// reg returns a register by its word of 32 bits, reg(0) to reg(15). The kernel refuses to read a register that the same
+// rule did not write, so every rule loads what it needs.
 func reg(word int) uint32 { return unix.NFT_REG32_00 + uint32(word) }
 
-// registers are the words that rules which pick an endpoint keep things in, so that keys that overlap need not be moved:
+// registers are the words that rules use to pick an endpoint. Keys overlap in them, so no rule has to move a value:
 //
 //	daddr . protocol . dport . class  key of lists, from word 0; its value goes to the word before the id
 //	saddr . id                        key of affinity, its value goes to the slot and the target
 //	id . slot                         key of endpoints, its value goes to the target
 //	id . list . target                key of members
 //
-// The id comes to lie where the class was, and nft prints the class in its place: see doc.go.
+// The ID overwrites the class, and nft prints the class in its place: see docs/design/nftables-table.md.
 type registers struct{ client, id, slot, target int }
 
 func registersOf(addrWords int) registers {
@@ -80,20 +80,20 @@ func dport(word int) expr.Any {
 
 func value(word int, data []byte) expr.Any { return &expr.Immediate{Register: reg(word), Data: data} }
 
-// zeros fill registers ahead of what the kernel finds for them, where nft must know of something: see doc.go.
+// zeros fills registers before the kernel loads a value there: nft must see a load. See docs/design/nftables-table.md.
 func zeros(word, bytes int) expr.Any { return value(word, make([]byte, bytes)) }
 
 func lookup(s set, key int) expr.Any {
 	return &expr.Lookup{SourceRegister: reg(key), SetName: s.String()}
 }
 
-// find loads a value. Where that is the beginning of the next key, this must begin one word later, where nft finds
-// what was loaded there before: see doc.go.
+// find loads a value. Where the next key begins with the value, it begins one word later, behind the blank: see
+// docs/design/nftables-table.md.
 func find(s set, key, value int) expr.Any {
 	return &expr.Lookup{SourceRegister: reg(key), SetName: s.String(), DestRegister: reg(value), IsDestRegSet: true}
 }
 
-// goOn continues where a map of verdicts says.
+// goOn continues with the verdict from a map.
 func goOn(s set, key int) expr.Any {
 	return &expr.Lookup{SourceRegister: reg(key), SetName: s.String(), DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true}
 }
@@ -117,7 +117,7 @@ func (r *rules) frontend(word int) []expr.Any {
 	return []expr.Any{r.daddr(word), protocol(word + r.words), dport(word + r.words + 1)}
 }
 
-// nodePort loads the key of a NodePort in lists: as a frontend with the unspecified address.
+// nodePort loads the key of a NodePort in lists: a frontend with the unspecified address.
 func (r *rules) nodePort(word int) []expr.Any {
 	return []expr.Any{value(word, make([]byte, 4*r.words)), protocol(word + r.words), dport(word + r.words + 1)}
 }
@@ -141,7 +141,7 @@ func mask(word int, data []byte) expr.Any {
 	return &expr.Bitwise{SourceRegister: reg(word), DestRegister: reg(word), Len: uint32(len(data)), Mask: data, Xor: make([]byte, len(data))}
 }
 
-// prefix matches an address that was loaded, within a prefix or outside of it.
+// prefix matches a loaded address inside or outside of a prefix.
 func prefix(word int, p netip.Prefix, within bool) []expr.Any {
 	addr, bits := p.Masked().Addr().AsSlice(), make([]byte, p.Addr().BitLen()/8)
 	for i := range p.Bits() {
@@ -179,7 +179,7 @@ func (r *rules) pod(in bool) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg(0)}, test}
 }
 
-// setMark sets the masquerade mark's bit, and leaves the others.
+// setMark sets the bit of the masquerade mark and keeps the others.
 func (r *rules) setMark() []expr.Any {
 	bit := uint32(1) << r.MasqueradeBit
 	return []expr.Any{
@@ -195,7 +195,7 @@ func (r *rules) marked() []expr.Any {
 	return []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: reg(0)}, mask(0, bit), equal(0, bit)}
 }
 
-// clearMark takes the mark off, before the packet can meet another network stack that would masquerade it again.
+// clearMark clears the mark, or another network stack on the packet's way would masquerade it again.
 func (r *rules) clearMark() []expr.Any {
 	bit := uint32(1) << r.MasqueradeBit
 	return []expr.Any{
@@ -217,7 +217,7 @@ func (r *rules) reject() expr.Any {
 	return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: code}
 }
 
-// dnat sends the packet to a target that was loaded.
+// dnat translates the destination to a target that was loaded.
 func (r *rules) dnat(target int) expr.Any {
 	return &expr.NAT{
 		Type: expr.NATTypeDestNAT, Family: uint32(r.family()), Specified: true,

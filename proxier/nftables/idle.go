@@ -1,20 +1,20 @@
 package nftables
 
-// Bounds of the chains of classes that are not used any more.
+// Limits of the chains of classes that are not used any more.
 const (
-	mostIdle   = 2048 // chains made after the table was loaded, before it is looked for idle ones among them
-	mostRetire = 256  // chains that one sync takes away: an ordinary user's transaction is short
+	mostIdle   = 2048 // chains created after the table was loaded, before idle ones among them are searched
+	mostRetire = 256  // chains that one sync deletes: an ordinary user's transaction is short
 )
 
-// idleClasses knows which shared classes are used by how many frontends. Those that were made with the table stay; so
-// many come of a cluster's Services. Later ones may become any number: of policy Local there is one for each pair of
-// endpoints and endpoints of the node that a Service ever had.
+// idleClasses counts how many frontends use each shared class. Classes that were created with the table stay: a
+// cluster's Services have only so many. Later ones may become any number: with policy Local there is one for each pair
+// of endpoints and endpoints of the node that a Service ever had.
 type idleClasses struct {
 	uses map[Class]int32
-	late []Class // made since the table was loaded, oldest first
-	// quit have become idle in the sync at hand: packets may have been told of them.
+	late []Class // created since the table was loaded, oldest first
+	// quit have become idle in the current sync: packets may have read them.
 	quit map[Class]bool
-	// look when there are more late ones than that: most, and those that were found in use the last time.
+	// look: search when there are more late classes than that: most, plus those that were in use at the last search.
 	look, most int
 }
 
@@ -26,7 +26,7 @@ func newIdleClasses() idleClasses {
 
 func (c *idleClasses) bound(most int) { c.look, c.most = most, most }
 
-// use counts a frontend that uses a class, or that does not any more.
+// use counts a frontend that uses a class, or that stops using it.
 func (c *idleClasses) use(class Class, by int32) {
 	if c.uses[class] += by; c.uses[class] == 0 {
 		delete(c.uses, class)
@@ -34,7 +34,7 @@ func (c *idleClasses) use(class Class, by int32) {
 	}
 }
 
-// retire gives the classes whose chains are to go with the sync at hand, once there are many.
+// retire returns the classes whose chains the current sync deletes, once there are many.
 func (c *idleClasses) retire() (idle []Class) {
 	defer clear(c.quit)
 	if len(c.late) <= c.look {

@@ -11,16 +11,16 @@ import (
 	"synclab/proxier/kernel"
 )
 
-// asked answers questions about one table: the kernel, or a Model.
+// asked reads one table: the kernel's, or a Model.
 type asked interface {
-	// elements of a set; none when there is no such set.
+	// elements returns the elements of a set; none when there is no such set.
 	elements(s set) ([]kernel.NftElement, error)
-	// element of a map by its key; false when it is not there.
+	// element returns an element of a map by its key; false when there is none.
 	element(s set, key []byte) ([]byte, bool, error)
 }
 
-// inherited are the UDP frontends of all tables that packets meet: for a moment in a full sync there are two, and a
-// process may have ended in it.
+// inherited returns the UDP frontends of all tables that packets meet. For a moment during a full sync there are two,
+// and a process may have ended then.
 func (s *syncing) inherited() (found []backend.Inherited, err error) {
 	if s.model != nil {
 		if !s.model.Exists {
@@ -45,8 +45,8 @@ func (s *syncing) inherited() (found []backend.Inherited, err error) {
 	return found, nil
 }
 
-// heritage reads the UDP frontends of a table, with the endpoints that their lists lead to: of the map of lists it takes
-// all elements, of that of endpoints those of UDP Service ports.
+// heritage returns the UDP frontends of a table with their endpoints. It reads all elements of lists, and of endpoints
+// those of UDP Service ports.
 func heritage(of asked, family corev1.IPFamily) ([]backend.Inherited, error) {
 	lists, err := of.elements(setLists)
 	if err != nil {
@@ -70,7 +70,7 @@ func heritage(of asked, family corev1.IPFamily) ([]backend.Inherited, error) {
 	return found, nil
 }
 
-// frontendOf reads the beginning of a key in lists, where NodePorts have the unspecified address.
+// frontendOf parses the beginning of a key in lists, where NodePorts have the unspecified address.
 func frontendOf(key []byte, family corev1.IPFamily) (frontend netip.AddrPort, proto byte, ok bool) {
 	if len(key) != setLists.keyLen(family) {
 		return frontend, 0, false
@@ -83,7 +83,7 @@ func frontendOf(key []byte, family corev1.IPFamily) (frontend netip.AddrPort, pr
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(key[n+4:])), key[n], true
 }
 
-// slotsOf reads the endpoints of a Service port, all and those of the node: slots are filled without a gap.
+// slotsOf returns the endpoints of a Service port, all and those of the node. Slots are filled without a gap.
 func slotsOf(of asked, id ID, family corev1.IPFamily) (targets []netip.AddrPort, err error) {
 	for _, first := range []uint32{0, localSlots} {
 		for i := 0; ; i++ {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ask whether the model takes what is to be written.
+// ask returns an error when the model refuses the coming write.
 func (s *syncing) ask() error {
 	if s.model.Fail == nil {
 		return nil
@@ -37,7 +37,7 @@ func (s *syncing) fullModel() error {
 	return s.rules.Activate(s.model)
 }
 
-// partialModel writes the difference into the model. Where it is not as it should be, everything is written.
+// partialModel writes the difference into the model. When the model refuses it, everything is written.
 func (s *syncing) partialModel() error {
 	if s.model.Fail == nil {
 		return s.rules.Partial(s.model)
@@ -53,24 +53,24 @@ func (s *syncing) partialModel() error {
 		*s.model = *next
 		return nil
 	}
-	s.opts.Log("transaction failed, writing everything", "error", err)
+	s.opts.Log("transaction failed, starting a full sync", "error", err)
 	s.unsure = true
 	s.result.Full, s.result.Reason = true, "failure"
 	return s.fullModel()
 }
 
-// driftOfModel describes the first difference between the model and what should be in it; empty: none.
+// driftOfModel describes the first difference between the model and its expected content; empty: none.
 func (b *Backend) driftOfModel() string {
 	switch {
 	case b.rules == nil:
 		return ""
 	case !b.model.Exists:
-		return fmt.Sprintf("table %s is gone", b.model.Name)
+		return fmt.Sprintf("table %s is missing", b.model.Name)
 	}
 	for s := range sets {
 		have := b.model.Sets[s.String()]
 		if have == nil || s != setAffinity && len(have.Elements) != b.rules.elements[s] { // packets write affinity
-			return fmt.Sprintf("set %s is not as it should be", s)
+			return fmt.Sprintf("set %s has unexpected content", s)
 		}
 	}
 	tally := map[string]int{}

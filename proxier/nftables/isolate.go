@@ -11,8 +11,8 @@ import (
 	"synclab/proxier/plan"
 )
 
-// suspicious errors may be the fault of what was sent, not of the machine: of its memory, of the limits that it sets to
-// files, chains and elements, or of the process's rights.
+// suspicious reports whether the content of a transaction may have caused an error. Shortages of the machine are not
+// suspicious: memory, limits of files, chains and elements, or the process's rights.
 func suspicious(err error) bool {
 	var refused *RefusedError
 	if !errors.As(err, &refused) {
@@ -26,29 +26,29 @@ func suspicious(err error) bool {
 	return true
 }
 
-// firstTrials is how many tables are tried before Service ports that are known to be taken get their rules, where there
-// are none yet; then twice as many, and so on.
+// firstTrials is how many trial tables are loaded before the accepted Service ports get rules, if there are no rules
+// yet. The number doubles each time.
 const firstTrials = 64
 
-// isolation finds those of some Service ports that the kernel refuses, by halving. A part that is taken is done, so n
-// Service ports of which k are refused take no more than about 2k(log2(n/k)+2) tables, most of them small.
+// isolation finds the Service ports that the kernel refuses, by bisection. An accepted part is done, so k refused
+// Service ports of n take no more than about 2k(log2(n/k)+2) tables, most of them small.
 type isolation struct {
 	*syncing
 	settings backend.Settings
-	// taken are known to be: each part alone, or, with together, all of them in one table.
+	// taken are accepted: each part alone, or, with together, all of them in one table.
 	taken    []*plan.ServicePort
 	parts    int
 	together bool
-	// meanwhile, when set, is called for what is taken, after so many trials as due.
+	// meanwhile, when set, installs what is taken, each time that tried reaches due.
 	meanwhile  func() error
 	tried, due int
 }
 
-// isolate notes those of some Service ports that the kernel refuses. Without any Service port the table must be taken:
-// else none of them is to blame. No table of a trial is left.
+// isolate records which of some Service ports the kernel refuses. The kernel must accept a table without any Service
+// port: otherwise none of them is the cause. No trial table is left.
 func (s *syncing) isolate(settings backend.Settings, ports []*plan.ServicePort, cause error, empty bool) error {
 	if err := s.try(settings, nil); err != nil {
-		return fmt.Errorf("refused without any Service too: %w", err)
+		return fmt.Errorf("rules refused even without any Service port: %w", err)
 	}
 	i := &isolation{syncing: s, settings: settings, due: firstTrials}
 	if empty {
@@ -69,12 +69,12 @@ func (s *syncing) isolate(settings backend.Settings, ports []*plan.ServicePort, 
 	if cause = s.try(settings, ports); !suspicious(cause) {
 		return cause
 	}
-	// Some are taken alone, and refused together with others.
+	// Some are accepted alone, and refused together with others.
 	together := &isolation{syncing: s, settings: settings, together: true}
 	return together.divide(ports, cause)
 }
 
-// divide finds the culprits among Service ports that are refused.
+// divide finds the refused ones among Service ports that are refused together.
 func (i *isolation) divide(ports []*plan.ServicePort, cause error) error {
 	if len(ports) == 1 {
 		culprit := ports[0].Name
@@ -117,7 +117,7 @@ func (i *isolation) offer(ports []*plan.ServicePort) (refused bool, err error) {
 	return false, err
 }
 
-// try loads a table of some Service ports that no packet meets, and takes it away again.
+// try loads a trial table, which no packet meets, and deletes it.
 func (s *syncing) try(settings backend.Settings, ports []*plan.ServicePort) error {
 	target, _, err := s.tables()
 	if err != nil {
@@ -131,8 +131,8 @@ func (s *syncing) try(settings backend.Settings, ports []*plan.ServicePort) erro
 	return s.remove(target)
 }
 
-// examine tries Service ports that were refused before they changed in a table of their own: if they still are, the sync
-// goes on without them, and nothing else is written anew.
+// examine tries Service ports that were refused before they changed, in a separate table. If they are refused again,
+// the sync goes on without them and rewrites nothing else.
 func (s *syncing) examine() error {
 	var ports []*plan.ServicePort
 	for _, port := range s.rules.changed() {
@@ -155,7 +155,7 @@ func (s *syncing) examine() error {
 	return err
 }
 
-// withRefused adds the Service ports of the plan that were refused to others.
+// withRefused adds the Service ports of the plan that were refused to the suspects.
 func (s *syncing) withRefused(suspects []*plan.ServicePort) []*plan.ServicePort {
 	if len(s.refusals)+len(s.pardoned) == 0 {
 		return suspects
@@ -169,7 +169,7 @@ func (s *syncing) withRefused(suspects []*plan.ServicePort) []*plan.ServicePort 
 	return suspects
 }
 
-// examineAlone notes those of the suspects that the kernel refuses, in a table that no packet meets.
+// examineAlone records which suspects the kernel refuses, in a table that no packet meets.
 func (s *syncing) examineAlone(settings backend.Settings, suspects []*plan.ServicePort) error {
 	if len(suspects) == 0 {
 		return nil
@@ -181,7 +181,7 @@ func (s *syncing) examineAlone(settings backend.Settings, suspects []*plan.Servi
 	return err
 }
 
-// accepted are the Service ports of the plan that are not known to be refused.
+// accepted returns the Service ports of the plan that are not known to be refused.
 func (s *syncing) accepted() []*plan.ServicePort {
 	if len(s.refusals) == 0 {
 		return s.req.Ports

@@ -20,7 +20,7 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Conditions of the machine are no Service port's fault.
+// Shortages of the machine are no Service port's fault.
 func TestSuspicious(t *testing.T) {
 	for errno, want := range map[unix.Errno]bool{
 		unix.EINVAL: true, unix.EEXIST: true, unix.ERANGE: true, unix.EOPNOTSUPP: true,
@@ -42,8 +42,7 @@ func TestSuspicious(t *testing.T) {
 	}
 }
 
-// counted counts the tables that are made, and the largest batch among their transactions; batches that hold what is bad
-// are refused.
+// counted counts the created tables and the largest batch of their transactions. It refuses batches that contain bad.
 type counted struct {
 	t               *testing.T
 	bad             []byte
@@ -62,8 +61,8 @@ func (c *counted) fault(batch []byte) error {
 	return nil
 }
 
-// A partial sync that is refused looks among what changed first: the whole plan is written once. When a refused Service
-// port changes again, that is tried apart.
+// After a refused partial sync, the search begins with the changed Service ports, and the whole plan is written once.
+// When a refused Service port changes again, it is tried in a separate table.
 func TestRefusedPartial(t *testing.T) {
 	var ports []*plan.ServicePort
 	for i := range 300 {
@@ -86,7 +85,7 @@ func TestRefusedPartial(t *testing.T) {
 	if !result.Full || len(result.Refused) != 1 || result.Refused[bad.Name] == nil {
 		t.Fatalf("full: %t, refused: %v", result.Full, result.Refused)
 	}
-	// Without any, both, the first one, the other one, and all the others.
+	// Without any, both, the first one, the other one, and then all the others.
 	if c.tables > 5 {
 		t.Errorf("%d tables made", c.tables)
 	}
@@ -129,7 +128,7 @@ func TestRefusedPartial(t *testing.T) {
 	noDrift(t, b)
 }
 
-// Of two Service ports with one ID the second is refused, and touches nothing of the first one's.
+// Of two Service ports with one ID, the second is refused and changes nothing of the first one.
 func TestSameID(t *testing.T) {
 	p, q := clusterPort(1, 3), clusterPort(2, 4)
 	r, m := loaded(t, plainSettings, []*plan.ServicePort{p})
@@ -144,7 +143,7 @@ func TestSameID(t *testing.T) {
 	}
 }
 
-// A sync that is to end while it loads a table leaves nothing of it.
+// A sync that has to end while it loads a table leaves no part of the table.
 func TestEndedWhileLoading(t *testing.T) {
 	var ports []*plan.ServicePort
 	for i := range 300 {
@@ -167,11 +166,11 @@ func TestEndedWhileLoading(t *testing.T) {
 	noDrift(t, b) // which a second table would be
 }
 
-// A refusal is told although the answers after it were lost.
+// A refusal is reported although the answers after it were lost.
 func TestLostAnswers(t *testing.T) {
 	b := onKernel(t, plainSettings)
 	mustSync(t, b, true, nil)
-	if err := unix.SetsockoptInt(b.socket.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil { // the least there is
+	if err := unix.SetsockoptInt(b.socket.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil { // the smallest size there is
 		t.Fatal(err)
 	}
 	e := newEncoder(corev1.IPv4Protocol, b.encoder.table, b.socket.send)
@@ -189,7 +188,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// However little room there is, a table is loaded.
+// A table is loaded however little buffer space there is.
 func TestLeastRoom(t *testing.T) {
 	var ports []*plan.ServicePort
 	for i := range 100 {
@@ -206,7 +205,7 @@ func TestLeastRoom(t *testing.T) {
 	noDrift(t, b)
 }
 
-// A backend asks about the namespace that it writes to, whichever its caller's thread is in.
+// A backend reads the namespace that it writes, whichever namespace its caller's thread is in.
 func TestOwnNamespace(t *testing.T) {
 	b := onKernel(t, plainSettings)
 	mustSync(t, b, true, []*plan.ServicePort{clusterPort(1, 3)})
@@ -219,8 +218,8 @@ func TestOwnNamespace(t *testing.T) {
 	noDrift(t, b)
 }
 
-// Any number of refused Service ports is found, with a number of tables that is bounded by theirs. Where there are no
-// rules yet, the others get theirs meanwhile. The next sync finds the same, and a partial one goes on.
+// Any number of refused Service ports is found, with a number of trial tables that depends on theirs. If there are no
+// rules yet, the others get theirs meanwhile. The next sync finds the same ones, and a partial sync continues.
 func TestManyRefused(t *testing.T) {
 	for _, x := range []struct{ refused, of int }{{17, 3000}, {40, 3000}, {500, 2500}} {
 		t.Run(fmt.Sprintf("%d of %d", x.refused, x.of), func(t *testing.T) {

@@ -8,10 +8,10 @@ import (
 	"synclab/proxier/kernel"
 )
 
-// mostLooked is how many remembered clients are looked through in a partial sync.
+// mostLooked is the number of remembered clients up to which a partial sync reads them.
 const mostLooked = 1 << 16
 
-// inherit copies what clients are remembered by from the table that packets meet to the new one.
+// inherit copies remembered clients from the tables that packets meet to the new one.
 func (s *syncing) inherit(rules *Ruleset, e *encoder, others []string) error {
 	for _, table := range others {
 		elements, err := s.kernel.Elements(s.opts.Family, table, setAffinity.String())
@@ -23,8 +23,8 @@ func (s *syncing) inherit(rules *Ruleset, e *encoder, others []string) error {
 			if !s.remembers(element) || rules.outlasts(element) {
 				continue
 			}
-			// A rule that renews it sets what is left, but not the timeout it was made with. The kernel takes none
-			// that is shorter than what is left.
+			// A rule that renews the element sets the time left, but not the timeout of its creation. The kernel
+			// accepts no timeout that is shorter than the time left.
 			left := time.Duration(element.Expires) * time.Millisecond
 			e.addTimed(setAffinity, element.Key, element.Data, max(left, time.Duration(element.Timeout)*time.Millisecond), left)
 		}
@@ -38,22 +38,22 @@ func (s *syncing) inherit(rules *Ruleset, e *encoder, others []string) error {
 	return nil
 }
 
-// remembers: the element has the form of one of affinity.
+// remembers reports whether the element has the form of one of affinity.
 func (s *syncing) remembers(e kernel.NftElement) bool {
 	return len(e.Key) == setAffinity.keyLen(s.opts.Family) && len(e.Data) == setAffinity.valueLen(s.opts.Family)
 }
 
-// outlasts: a client is remembered for longer than his Service port wants, or for none that there is.
+// outlasts reports whether a client is remembered for longer than its Service port requires, or without a Service port.
 func (r *Ruleset) outlasts(e kernel.NftElement) bool {
 	entry := r.ids[clientOf(e)]
 	return entry == nil || e.Expires > 1000*uint64(entry.port.AffinitySeconds)
 }
 
-// clientOf gives whose client it is.
+// clientOf returns the Service port of a client.
 func clientOf(e kernel.NftElement) ID { return ID(binary.BigEndian.Uint64(e.Key[len(e.Key)-8:])) }
 
-// forget drops clients of Service ports whose timeout has become shorter, if they would be remembered for longer than
-// that. Rules only set the time anew when the client comes back.
+// forget deletes clients of Service ports whose timeout became shorter, if they would be remembered for longer than
+// that. Rules set a new time only at the client's next connection.
 func (s *syncing) forget() error {
 	if len(s.rules.shortened) == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"synclab/proxier/plan"
 )
 
-// Clients are remembered across a full sync.
+// A full sync keeps remembered clients.
 func TestAffinityIsInherited(t *testing.T) {
 	p := clusterPort(1, 3)
 	p.AffinitySeconds = 100
@@ -31,7 +31,7 @@ func TestAffinityIsInherited(t *testing.T) {
 	}
 }
 
-// A client that was remembered for a while, and then again for longer, is remembered across a full sync.
+// A full sync keeps a client that was remembered for a while and then again for longer.
 func TestRenewedAffinityIsInherited(t *testing.T) {
 	n := newNode(t, corev1.IPv4Protocol)
 	p := n.port(1, corev1.ProtocolTCP, 1, 2, 3)
@@ -57,7 +57,8 @@ func TestRenewedAffinityIsInherited(t *testing.T) {
 	}
 }
 
-// Clients are forgotten who would be remembered for longer than a timeout that is shorter than before; others' are not.
+// A shorter timeout deletes the clients that would be remembered for longer than it, and no client of other Service
+// ports.
 func TestShorterAffinity(t *testing.T) {
 	p, q := clusterPort(1, 3), clusterPort(2, 3)
 	p.AffinitySeconds, q.AffinitySeconds = 5000, 5000
@@ -66,7 +67,7 @@ func TestShorterAffinity(t *testing.T) {
 	mustSync(t, b, true, ports)
 	for _, size := range must(b.kernel.ToldSizes(corev1.IPv4Protocol, b.encoder.table)) {
 		if size.Elements < 0 {
-			t.Skip("the kernel does not tell the sizes of sets")
+			t.Skip("the kernel does not report the sizes of sets")
 		}
 	}
 	remember := func(client int, p *plan.ServicePort, left time.Duration) {
@@ -104,7 +105,7 @@ func TestShorterAffinity(t *testing.T) {
 	shorten(4000, 3)
 	shorten(3000, 2)
 	shorten(100, 0)
-	remember(7, p, time.Hour) // as if it had been left
+	remember(7, p, time.Hour) // as if an earlier sync had left it
 	if err := b.encoder.commit(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Model is one table in memory: what the kernel holds once it has taken the same transactions. The rule interpreter
-// walks it. It refuses what the kernel would.
+// Model is one table in memory: the kernel's content after the same transactions. The ruleset evaluator evaluates it.
+// It refuses what the kernel would refuse.
 type Model struct {
 	Family corev1.IPFamily
 	Name   string
@@ -22,17 +22,17 @@ type Model struct {
 
 	// Committed, when set, is called after every transaction.
 	Committed func(*Model)
-	// Fail, when set, is asked before each sync writes; its error fails that with nothing written. With it, what the model
-	// refuses is refused as a whole, as by the kernel, and the sync writes everything.
+	// Fail, when set, is called before each sync writes. Its error fails the sync with nothing written. With Fail, the
+	// model refuses a transaction as a whole, as the kernel does, and the sync writes everything.
 	Fail func(context.Context) error
-	// Meddled is counted up by who writes to the model besides the proxier.
-	Meddled uint64
-	err     error
+	// ExternalWrites counts external writes to the model.
+	ExternalWrites uint64
+	err            error
 }
 
 // Chain of a Model.
 type Chain struct {
-	// Type is "nat" or "filter" and Hook NF_INET_* of a base chain; Type is empty of any other.
+	// Type is "nat" or "filter" and Hook NF_INET_* for a base chain. Other chains have no Type.
 	Type     string
 	Hook     uint32
 	Priority int32
@@ -47,16 +47,16 @@ type Set struct {
 	Elements         map[string]Element
 }
 
-// Element of a Set: its value, or where it leads.
+// Element of a Set: its value or its verdict.
 type Element struct {
 	Value   []byte
 	Verdict expr.Verdict
 }
 
-// NewModel without a table.
+// NewModel returns a Model without a table.
 func NewModel(family corev1.IPFamily) *Model { return &Model{Family: family, Name: tableNames[0]} }
 
-// Clone the model; rules and values, which never change, are shared.
+// Clone returns a copy. It shares rules and values, which never change.
 func (m *Model) Clone() *Model {
 	c := *m
 	c.Chains, c.Sets = map[string]*Chain{}, map[string]*Set{}
@@ -81,7 +81,7 @@ func (m *Model) fail(format string, args ...any) {
 
 func (m *Model) createTable() {
 	if m.Exists {
-		m.fail("is there")
+		m.fail("already exists")
 	}
 	m.Exists, m.Chains, m.Sets = true, map[string]*Chain{}, map[string]*Set{}
 }
@@ -97,7 +97,7 @@ func (m *Model) createSet(s set) {
 
 func (m *Model) createChain(name string, h *hook) {
 	if m.Chains[name] != nil {
-		m.fail("chain %s is there", name)
+		m.fail("chain %s already exists", name)
 	}
 	c := &Chain{}
 	if h != nil {
@@ -109,12 +109,12 @@ func (m *Model) createChain(name string, h *hook) {
 func (m *Model) deleteChain(name string) {
 	c := m.Chains[name]
 	if c == nil || len(c.Rules) > 0 || m.leadsTo(name) {
-		m.fail("chain %s is in use, or not there", name)
+		m.fail("chain %s is in use or missing", name)
 	}
 	delete(m.Chains, name)
 }
 
-// leadsTo says whether a rule or an element leads to a chain.
+// leadsTo reports whether a rule or an element jumps to a chain.
 func (m *Model) leadsTo(name string) bool {
 	for _, c := range m.Chains {
 		for _, rule := range c.Rules {
@@ -137,7 +137,7 @@ func (m *Model) leadsTo(name string) bool {
 
 func (m *Model) flush(chain string) {
 	if m.Chains[chain] == nil {
-		m.fail("chain %s is not there", chain)
+		m.fail("chain %s is missing", chain)
 		return
 	}
 	m.Chains[chain].Rules = nil
@@ -146,18 +146,18 @@ func (m *Model) flush(chain string) {
 func (m *Model) rule(chain string, exprs []expr.Any) {
 	c := m.Chains[chain]
 	if c == nil {
-		m.fail("chain %s is not there", chain)
+		m.fail("chain %s is missing", chain)
 		return
 	}
 	for _, e := range exprs {
 		switch e := e.(type) {
 		case *expr.Verdict:
 			if e.Chain != "" && m.Chains[e.Chain] == nil {
-				m.fail("chain %s: chain %s is not there", chain, e.Chain)
+				m.fail("chain %s: chain %s is missing", chain, e.Chain)
 			}
 		case *expr.Lookup:
 			if m.Sets[e.SetName] == nil {
-				m.fail("chain %s: set %s is not there", chain, e.SetName)
+				m.fail("chain %s: set %s is missing", chain, e.SetName)
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func (m *Model) add(s set, elements []byte) {
 	for e := range slices.Chunk(elements, to.KeyLen+to.ValueLen) {
 		key, value := string(e[:to.KeyLen]), slices.Clone(e[to.KeyLen:])
 		if old, there := to.Elements[key]; there && !bytes.Equal(old.Value, value) {
-			m.fail("set %s: element %x is there, with another value", s, key)
+			m.fail("set %s: element %x already exists with another value", s, key)
 		}
 		to.Elements[key] = Element{Value: value}
 	}
@@ -177,7 +177,7 @@ func (m *Model) add(s set, elements []byte) {
 
 func (m *Model) addVerdict(s set, key []byte, v expr.Verdict) {
 	if v.Chain != "" && m.Chains[v.Chain] == nil {
-		m.fail("set %s: chain %s is not there", s, v.Chain)
+		m.fail("set %s: chain %s is missing", s, v.Chain)
 	}
 	m.Sets[s.String()].Elements[string(key)] = Element{Verdict: v}
 }
@@ -186,7 +186,7 @@ func (m *Model) remove(s set, keys []byte) {
 	from := m.Sets[s.String()]
 	for key := range slices.Chunk(keys, from.KeyLen) {
 		if _, there := from.Elements[string(key)]; !there {
-			m.fail("set %s: element %x is not there", s, key)
+			m.fail("set %s: element %x is missing", s, key)
 		}
 		delete(from.Elements, string(key))
 	}

@@ -7,7 +7,7 @@ import (
 	"synclab/proxier/walk"
 )
 
-// Rules are the model's, for the rule interpreter.
+// Rules compiles the model for the ruleset evaluator.
 func (m *Model) Rules() (*walk.Rules, error) {
 	n := walk.NewNftables(m.Family)
 	if err := m.fill(n, func(string) *Model { return m }); err != nil {
@@ -16,11 +16,11 @@ func (m *Model) Rules() (*walk.Rules, error) {
 	return n.Rules()
 }
 
-// AddTo puts the table among others.
+// AddTo adds the table to others.
 func (m *Model) AddTo(n *walk.Nftables) error { return m.fill(n, func(string) *Model { return m }) }
 
-// fill puts the table among others, with the sets as other models of the same table have them: what a packet sees that
-// is on its way when a transaction is committed.
+// fill adds the table to others, with the sets of other models of the same table: these are what a packet sees that is
+// on its way when a transaction is committed.
 func (m *Model) fill(n *walk.Nftables, of func(set string) *Model) error {
 	for _, name := range slices.Sorted(maps.Keys(m.Sets)) {
 		s := of(name).Sets[name]

@@ -10,8 +10,8 @@ import (
 	"synclab/bench/netns"
 )
 
-// Whoever uses the nft command on the same host, firewalls for one, has it read all rules of all tables. It must get
-// along with these, and print them.
+// Other programs on the host, such as firewalls, use the nft command, which reads all rules of all tables. It must be
+// able to read and print these.
 func TestNftCommand(t *testing.T) {
 	path, err := exec.LookPath("nft")
 	if err != nil {
@@ -60,7 +60,7 @@ func TestNftCommand(t *testing.T) {
 	}
 }
 
-// fill has a table of one family written, with a client that is remembered, and notes the kinds of classes in it.
+// fill writes a table of one family with a remembered client, and records the kinds of classes in it.
 func fill(t *testing.T, c *cluster, kinds map[kind]bool) {
 	b := another(t, c.settings())
 	for range 60 {

@@ -17,7 +17,7 @@ import (
 
 var quietClock clock.PassiveClock = clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 
-// loaded is a model with everything in it, by a full sync.
+// loaded returns a model after a full sync.
 func loaded(t *testing.T, settings backend.Settings, ports []*plan.ServicePort) (*Ruleset, *Model) {
 	t.Helper()
 	m, r := NewModel(settings.Family), NewRuleset(settings)
@@ -39,7 +39,7 @@ func rulesOf(t *testing.T, m *Model) *walk.Rules {
 	return rules
 }
 
-// classic are the rules of layout classic.
+// classic returns the rules of layout classic.
 func classic(t *testing.T, settings backend.Settings, c *cluster) *walk.Rules {
 	t.Helper()
 	m := iptables.NewModel(c.family)
@@ -76,7 +76,7 @@ func walked(t *testing.T, w *walk.Walker, p *walk.Packet) walk.Verdict {
 	return v
 }
 
-// After partial syncs every packet ends as in layout classic.
+// After partial syncs, every packet ends as in layout classic.
 func TestVerdictsOfClassic(t *testing.T) {
 	packets := 0
 	seeds(t, 20, func(t *testing.T, c *cluster) {

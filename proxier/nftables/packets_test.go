@@ -19,8 +19,8 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// node makes the namespace a node that has its endpoints as addresses of its own. They answer with the address that
-// they are asked at and the one they see asking.
+// node makes the namespace a node on which the addresses of its endpoints are local. An endpoint answers with its own
+// address and with the source address that it sees.
 type node struct {
 	*cluster
 	t      *testing.T
@@ -32,7 +32,7 @@ const endpointPort, servicePort, nodePort = 8080, 80, 30080
 
 func newNode(t *testing.T, family corev1.IPFamily) *node { return newNodeOf(t, family, 2, 3) }
 
-// newNodeOf makes a node of so many addresses and endpoints.
+// newNodeOf returns a node with so many addresses and endpoints.
 func newNodeOf(t *testing.T, family corev1.IPFamily, addresses, endpoints int) *node {
 	n := &node{cluster: newCluster(1, family), t: t, source: 20000}
 	n.b = onKernel(t, backend.Settings{Family: family, MasqueradeBit: 14, DropInvalid: true, NodeIP: n.mustAddr(netNode, 1)})
@@ -95,12 +95,12 @@ func (n *node) serve(at netip.Addr) {
 	}()
 }
 
-// ask sends a packet, gives the endpoint that answered, and says whether it saw another source. Masquerading draws a
-// source port at random, so that shows also where the address is the same.
+// ask sends a packet. It returns the endpoint that answered, and whether that endpoint saw another source. Masquerading
+// picks a random source port, so it shows even if the address is the same.
 func (n *node) ask(protocol corev1.Protocol, from, to netip.Addr, port uint16) (endpoint netip.Addr, masqueraded bool, err error) {
 	network := strings.ToLower(string(protocol))
 	d := net.Dialer{FallbackDelay: -1, Timeout: 10 * time.Second}
-	// Each source port once: a packet with the ports of an earlier flow would go on with that.
+	// Use each source port once: a packet with the ports of an earlier flow would belong to that flow.
 	n.source++
 	d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, n.source))
 	if network == "tcp" {
@@ -112,7 +112,7 @@ func (n *node) ask(protocol corev1.Protocol, from, to netip.Addr, port uint16) (
 	}
 	defer c.Close()
 	if network == "udp" {
-		// A packet that is rejected on its way out is an error here, and the answer to it is to be read.
+		// A packet that is rejected on its way out is an error here. Its answer has to be read.
 		if _, err := c.Write([]byte("?")); err != nil && !errors.Is(err, syscall.EPERM) {
 			return endpoint, false, err
 		}
@@ -142,7 +142,7 @@ func (n *node) port(i int, protocol corev1.Protocol, endpoints ...int) *plan.Ser
 	return p
 }
 
-// Real packets go where the plan says.
+// Real packets go where the plan sends them.
 func TestPackets(t *testing.T) {
 	for _, family := range bothFamilies {
 		for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
@@ -159,7 +159,7 @@ func TestPackets(t *testing.T) {
 				n.sticks(protocol, sticky)
 				n.hairpin(protocol, ports[3].ClusterIP)
 
-				// Partial syncs: one endpoint is gone, then all are.
+				// Partial syncs: one endpoint is removed, then all are.
 				ports[0] = n.port(1, protocol, 2, 3)
 				n.b.Update(plan.Delta{Changed: ports[:1]})
 				mustSync(t, n.b, false, ports)
@@ -173,7 +173,7 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// spread asks until all endpoints have answered; of so many tries all but one in 10^15 get there.
+// spread sends packets until all endpoints have answered. Of so many tries, all but one in 10^15 succeed.
 func (n *node) spread(protocol corev1.Protocol, from, to netip.Addr, port uint16, endpoints int) {
 	n.t.Helper()
 	seen := map[netip.Addr]bool{}
@@ -203,7 +203,7 @@ func (n *node) sticks(protocol corev1.Protocol, p *plan.ServicePort) {
 	for i := range 60 {
 		from := n.mustAddr(netNode, 1+i%2)
 		to, port := p.ClusterIP, p.Port
-		if i%3 == 0 { // the client is remembered at whichever address
+		if i%3 == 0 { // the client is remembered for any address
 			to, port = n.mustAddr(netNode, 1), p.NodePort
 		}
 		endpoint, _, err := n.ask(protocol, from, to, port)
@@ -215,7 +215,7 @@ func (n *node) sticks(protocol corev1.Protocol, p *plan.ServicePort) {
 		}
 		at[from] = endpoint
 	}
-	// When its endpoint is gone, the client sticks to another one.
+	// When its endpoint is removed, the client sticks to another one.
 	from := n.mustAddr(netNode, 1)
 	changed := *p
 	changed.Cluster = nil
@@ -241,7 +241,7 @@ func (n *node) hairpin(protocol corev1.Protocol, to netip.Addr) {
 	n.t.Helper()
 	self := n.pod(1)
 	masqueraded := false
-	for range 3 { // the port drawn may be the same, once
+	for range 3 { // the random port may be the same, once
 		at, other, err := n.ask(protocol, self, to, servicePort)
 		if err != nil || at != self {
 			n.t.Fatalf("%s, %v", at, err)
@@ -256,7 +256,7 @@ func (n *node) hairpin(protocol corev1.Protocol, to netip.Addr) {
 	}
 }
 
-// While tables replace each other, and endpoints come and go, every first packet of a flow finds an endpoint.
+// While tables replace each other, and endpoints are added and removed, every first packet of a flow finds an endpoint.
 func TestNoGap(t *testing.T) {
 	for _, family := range bothFamilies {
 		t.Run(string(family), func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestNoGap(t *testing.T) {
 	}
 }
 
-// askAll asks once by each socket and waits for the answer.
+// askAll sends one packet by each socket and waits for the answers.
 func askAll(sockets []*net.UDPConn) error {
 	b := make([]byte, 200)
 	for i, s := range sockets {

@@ -18,8 +18,7 @@ import (
 	"synclab/proxier/walk"
 )
 
-// cluster makes random events in a small world, where Services get into each other's way: over addresses and NodePorts
-// most of all.
+// cluster makes random events with few addresses, where Services conflict: over addresses and NodePorts most of all.
 type cluster struct {
 	rng      *rand.Rand
 	family   corev1.IPFamily
@@ -42,7 +41,7 @@ func newCluster(seed uint64, family corev1.IPFamily) *cluster {
 
 func (c *cluster) chance(p float64) bool { return c.rng.Float64() < p }
 
-// addr number n of a network.
+// addr returns address number n of a network.
 func (c *cluster) addr(network, n int) string {
 	if c.family == corev1.IPv6Protocol {
 		return fmt.Sprintf("fd00:%d::%x", network, n)
@@ -52,7 +51,7 @@ func (c *cluster) addr(network, n int) string {
 
 func (c *cluster) mustAddr(network, n int) netip.Addr { return netip.MustParseAddr(c.addr(network, n)) }
 
-// The networks of the world; the node's first address is number 1 of its network.
+// The networks of the cluster; the node's first address is number 1 of its network.
 const (
 	netServices, netPods, netLocalPods, netOutside, netNode = 96, 128, 129, 50, 20
 )
@@ -79,7 +78,7 @@ func (c *cluster) step() {
 	c.tracker.SetService(c.services[i], now)
 }
 
-// take brings the plan up to date.
+// take updates the plan.
 func (c *cluster) take() plan.Delta {
 	changes := c.tracker.Take()
 	c.tracker.Commit(changes)
@@ -163,7 +162,7 @@ func (c *cluster) slice(i int) *discoveryv1.EndpointSlice {
 	return obj
 }
 
-// settings draws what else shapes the rules.
+// settings returns random values for the other inputs of the rules.
 func (c *cluster) settings() backend.Settings {
 	s := backend.Settings{
 		Family: c.family, MasqueradeBit: 14, MasqueradeAll: c.chance(0.2), NodeIP: c.mustAddr(netNode, 1), RandomFully: true,
@@ -193,14 +192,14 @@ func (c *cluster) settings() backend.Settings {
 	return s
 }
 
-func (c *cluster) world() walk.World {
-	return walk.World{Local: []netip.Addr{c.mustAddr(netNode, 1), c.mustAddr(netNode, 2)}}
+func (c *cluster) world() walk.NodeAddresses {
+	return walk.NodeAddresses{Local: []netip.Addr{c.mustAddr(netNode, 1), c.mustAddr(netNode, 2)}}
 }
 
-// packets for everything in the plan, and for what was in it.
+// packets returns packets for all that is or was in the plan.
 func (c *cluster) packets(before []*plan.ServicePort, least int) []walk.Packet {
 	ipv4 := c.family == corev1.IPv4Protocol
-	p := walk.Population{
+	p := walk.PacketSet{
 		Frontends: walk.PlannedFrontends(append(before, c.plan.Ports()...)), World: c.world(), Seed: c.rng.Uint64(), Least: least,
 		Sources: []walk.Source{
 			{What: "pod here", Input: "veth7", Addr: c.mustAddr(netLocalPods, 2)},
@@ -217,7 +216,7 @@ func (c *cluster) packets(before []*plan.ServicePort, least int) []walk.Packet {
 
 var bothFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 
-// seeds runs a test on some clusters of each family, whose seed is in the test's name.
+// seeds runs a test on some clusters of each family. The test's name has the seed.
 func seeds(t *testing.T, n int, test func(t *testing.T, c *cluster)) {
 	for _, family := range bothFamilies {
 		for seed := range n {

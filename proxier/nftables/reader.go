@@ -11,7 +11,8 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Reader looks Service ports up in the kernel's table as packets do, some microseconds each, whatever its size.
+// Reader looks up Service ports in the kernel's table as packets do. A lookup takes microseconds, whatever the table's
+// size.
 type Reader struct {
 	kernel *kernel.Nftables
 }
@@ -25,20 +26,20 @@ func OpenReader() (*Reader, error) {
 // Close closes the reader.
 func (r *Reader) Close() { r.kernel.Close() }
 
-// Way is where packets for a frontend may be sent.
-type Way struct {
+// FrontendLookup is the result of a frontend lookup: a Service port to which packets may be sent.
+type FrontendLookup struct {
 	Port  ID // IDOf a Service port's name
 	Class Class
-	// All are the endpoints of traffic that may go anywhere, Local those of traffic that must stay on the node; nil
-	// where the frontend does not tell them apart.
+	// All are the endpoints of traffic that may go anywhere, Local those of traffic that must stay on the node. nil
+	// where the frontend does not distinguish them.
 	All, Local []netip.AddrPort
 }
 
-// IDOf a Service port.
+// IDOf returns the ID of a Service port.
 func IDOf(name tracker.ServicePortName) ID { return idOf(name) }
 
-// Table is the name of the table that packets meet; empty: there is none. For a moment during a full sync there are two;
-// the newer one is met first.
+// Table returns the name of the table that packets meet; empty: there is none. For a moment during a full sync there
+// are two, and packets meet the newer one first.
 func (r *Reader) Table(family corev1.IPFamily) (string, error) {
 	found, newest := "", uint64(0)
 	for _, name := range tableNames {
@@ -60,9 +61,9 @@ func (r *Reader) Table(family corev1.IPFamily) (string, error) {
 	return found, nil
 }
 
-// Frontend gives the ways that packets for an address and port may take, in order; without a valid address, those of a
-// NodePort. None: nobody claims it, or it has no endpoints.
-func (r *Reader) Frontend(family corev1.IPFamily, protocol corev1.Protocol, addr netip.AddrPort) ([]Way, error) {
+// Frontend returns the ways that packets for an address and port may take, in order. Without a valid address it looks
+// up a NodePort. None: no Service port has the frontend, or it has no endpoints.
+func (r *Reader) Frontend(family corev1.IPFamily, protocol corev1.Protocol, addr netip.AddrPort) ([]FrontendLookup, error) {
 	table, err := r.Table(family)
 	if err != nil || table == "" {
 		return nil, err
@@ -85,7 +86,7 @@ func (r *Reader) Frontend(family corev1.IPFamily, protocol corev1.Protocol, addr
 			return nil, err
 		}
 	}
-	var ways []Way
+	var ways []FrontendLookup
 	for _, class := range classes {
 		way, ok, err := r.way(family, table, p, class)
 		if err != nil {
@@ -98,7 +99,7 @@ func (r *Reader) Frontend(family corev1.IPFamily, protocol corev1.Protocol, addr
 	return ways, nil
 }
 
-// inside are the classes that a frontend's own chain leads to.
+// inside returns the classes that a frontend's own chain jumps to.
 func (r *Reader) inside(family corev1.IPFamily, table string, own Class) (classes []Class, err error) {
 	rules, err := r.kernel.Rules(family, table, own.Chain())
 	seen := map[string]bool{}
@@ -111,12 +112,12 @@ func (r *Reader) inside(family corev1.IPFamily, table string, own Class) (classe
 	return classes, err
 }
 
-func (r *Reader) way(family corev1.IPFamily, table string, p place, class Class) (Way, bool, error) {
+func (r *Reader) way(family corev1.IPFamily, table string, p place, class Class) (FrontendLookup, bool, error) {
 	e, ok, err := r.kernel.Element(family, table, setLists.String(), p.listKey(nil, class, addrLen(family)))
 	if err != nil || !ok {
-		return Way{}, false, err
+		return FrontendLookup{}, false, err
 	}
-	w := Way{Port: ID(to64(e.Data)), Class: class}
+	w := FrontendLookup{Port: ID(to64(e.Data)), Class: class}
 	switch k := class.kind(); {
 	case k == kindClusterLocal:
 		w.Local, err = r.slots(family, table, w.Port, localSlots, class.Count())
@@ -144,7 +145,7 @@ func (r *Reader) slots(family corev1.IPFamily, table string, id ID, first uint32
 	return targets, nil
 }
 
-// targetOf reads the value of an endpoint.
+// targetOf parses the value of an endpoint.
 func targetOf(b []byte, addrLen int) netip.AddrPort {
 	addr, _ := netip.AddrFromSlice(b[:addrLen])
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(b[addrLen:]))

@@ -13,7 +13,7 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Ruleset knows what is wanted and what is installed in one table, and writes the difference as transactions.
+// Ruleset stores the desired and the installed content of one table, and writes the difference as transactions.
 type Ruleset struct {
 	rules   *rules
 	entries map[tracker.ServicePortName]*entry
@@ -22,58 +22,59 @@ type Ruleset struct {
 	// chains of classes that are installed, with the number of their rules.
 	chains map[Class]int
 	idle   idleClasses
-	// prints of frontends' own chains.
+	// prints are fingerprints of frontends' own chains.
 	prints map[Class][sha256.Size]byte
-	// refusedAt are the addresses in refused-external, by protocol and port: a NodePort there may come first.
+	// refusedAt are the addresses in refused-external, by protocol and port. A NodePort may take precedence there.
 	refusedAt map[place][]netip.Addr
-	// hairpin counts the slots that an address fills.
+	// hairpin counts the slots that contain an address.
 	hairpin map[host]int32
-	// dirty Service ports: nil is gone.
+	// dirty Service ports; nil: removed.
 	dirty   map[tracker.ServicePortName]*plan.ServicePort
 	refused map[tracker.ServicePortName]error
-	// shortened are the Service ports that remember clients for a shorter time than before.
+	// shortened are the Service ports with a shorter affinity timeout than before.
 	shortened map[ID]bool
 
-	// elements and fixedRules are how many there are, leftovers included.
+	// elements and fixedRules count the table's content, deferred deletes included.
 	elements   [sets]int
 	fixedRules int
-	// left over from the last sync: no packet that came since can get there. The next one takes it away.
+	// left are the deferred deletes of the last sync. No packet that arrived since reaches them; the next sync deletes
+	// them.
 	left leftovers
 
-	// What the sync at hand collects.
+	// The changes that the current sync collects.
 	now     [sets]struct{ removed, added []byte }
 	then    leftovers
 	touched []place
 	hosts   map[host]int32 // how hairpin counted an address before
 	ahead   []chainRules
 	rewrite []chainRules
-	// loading: the table is new, so nothing of it is replaced. Service ports that were not filled yet wait.
+	// loading: the table is new, so no element is replaced. unfilled Service ports have no slots yet.
 	loading  bool
-	bare     bool // a table for a trial, without chains that may soon be needed
+	bare     bool // a trial table, without chains that may soon be needed
 	unfilled []tracker.ServicePortName
 }
 
-// entry is a Service port as it is installed. Slots of endpoints keep their number while n stays: so the change of one
-// endpoint is the change of one element.
+// entry is an installed Service port. An endpoint keeps its slot while their number stays, so a changed endpoint is one
+// changed element.
 type entry struct {
 	id         ID
 	port       *plan.ServicePort
 	all, local []*tracker.Endpoint
 }
 
-// leftovers are elements and chains that nothing new leads to.
+// leftovers are deferred deletes: elements and chains that nothing new refers to.
 type leftovers struct {
 	removed [sets][]byte
 	classes []Class // with their chains
 }
 
-// chainRules is the chain of a class, to be written.
+// chainRules are the rules of a class's chain, to be written.
 type chainRules struct {
 	class Class
 	rules ruleList
 }
 
-// NewRuleset of an empty table.
+// NewRuleset returns the Ruleset of an empty table.
 func NewRuleset(settings backend.Settings) *Ruleset {
 	return &Ruleset{
 		rules:     newRules(settings),
@@ -92,7 +93,7 @@ func NewRuleset(settings backend.Settings) *Ruleset {
 	}
 }
 
-// Update takes note of what a delta names.
+// Update records the changes of a plan.
 func (r *Ruleset) Update(delta plan.Delta) {
 	for _, name := range delta.Removed {
 		r.dirty[name] = nil
@@ -104,10 +105,10 @@ func (r *Ruleset) Update(delta plan.Delta) {
 	}
 }
 
-// Dirty says whether there is anything to write.
+// Dirty reports whether there is anything to write.
 func (r *Ruleset) Dirty() bool { return len(r.dirty) > 0 }
 
-// Partial writes the difference: at most two transactions. See doc.go for why.
+// Partial writes the difference in at most two transactions. See docs/design/nftables-table.md for why.
 func (r *Ruleset) Partial(w writer) error {
 	for _, name := range r.names() {
 		r.change(name, r.dirty[name])
@@ -134,7 +135,7 @@ func (r *Ruleset) Partial(w writer) error {
 	return w.commit()
 }
 
-// names of dirty Service ports, sorted.
+// names returns the names of the dirty Service ports, sorted.
 func (r *Ruleset) names() []tracker.ServicePortName {
 	names := make([]tracker.ServicePortName, 0, len(r.dirty))
 	for name := range r.dirty {
@@ -144,7 +145,7 @@ func (r *Ruleset) names() []tracker.ServicePortName {
 	return names
 }
 
-// changed are the dirty Service ports that are not gone, sorted by name.
+// changed returns the dirty Service ports that were not removed, sorted by name.
 func (r *Ruleset) changed() (ports []*plan.ServicePort) {
 	for _, name := range r.names() {
 		if port := r.dirty[name]; port != nil {
@@ -154,8 +155,7 @@ func (r *Ruleset) changed() (ports []*plan.ServicePort) {
 	return ports
 }
 
-// Load fills a table that is new, and that no packet gets to before Activate. The transactions are as long as the
-// writer likes.
+// Load fills a new table, which no packet reaches before Activate. The writer chooses the length of the transactions.
 func (r *Ruleset) Load(w writer, ports []*plan.ServicePort) error {
 	r.loading = true
 	defer func() { r.loading = false }()
@@ -181,7 +181,8 @@ func (r *Ruleset) Load(w writer, ports []*plan.ServicePort) error {
 	if !r.bare {
 		r.prepare()
 	}
-	// Chains come before elements: the kernel walks through a whole map, looking for loops, when a chain first uses it.
+	// Chains come before elements. When a chain first uses a map, the kernel walks through the whole map, looking for
+	// loops: some 100 ms with half a million endpoints.
 	for i := range r.ahead {
 		r.create(w, &r.ahead[i])
 	}
@@ -197,7 +198,7 @@ func (r *Ruleset) Load(w writer, ports []*plan.ServicePort) error {
 	return w.commit()
 }
 
-// reserve makes the large maps as large as they will be: half of all that a load allocates would be for their growing.
+// reserve allocates the large maps at their final size: growing them would be half of all that a load allocates.
 func (r *Ruleset) reserve(ports []*plan.ServicePort) {
 	endpoints, places := 0, 0
 	for _, port := range ports {
@@ -212,7 +213,7 @@ func (r *Ruleset) reserve(ports []*plan.ServicePort) {
 	r.unfilled = make([]tracker.ServicePortName, 0, len(ports))
 }
 
-// prepare makes chains that may soon be needed, while that costs nothing.
+// prepare creates chains that may soon be needed, while that is cheap.
 func (r *Ruleset) prepare() {
 	const usual = 32 // endpoints of a Service
 	for n := 1; n <= usual; n++ {
@@ -232,7 +233,8 @@ func (r *Ruleset) writeFixed(w writer, chain string) {
 	}
 }
 
-// Activate makes the kernel call the table: from this transaction on packets meet it. It is short, whatever there is.
+// Activate adds the base chains: packets meet the table from this transaction on. It is short, whatever the table's
+// size.
 func (r *Ruleset) Activate(w writer) error {
 	for i := range baseChains {
 		w.createChain(baseChains[i].name, &baseChains[i].hook)
@@ -241,7 +243,7 @@ func (r *Ruleset) Activate(w writer) error {
 	return w.commit()
 }
 
-// change brings a Service port from what is installed to what is wanted; nil: gone.
+// change brings a Service port from its installed to its desired state; nil: removed.
 func (r *Ruleset) change(name tracker.ServicePortName, port *plan.ServicePort) {
 	e := r.entries[name]
 	if e == nil && port == nil {
@@ -293,13 +295,13 @@ func (r *Ruleset) change(name tracker.ServicePortName, port *plan.ServicePort) {
 	r.fill(e, old, port)
 }
 
-// check refuses what keys or classes cannot hold.
+// check refuses a Service port that does not fit into keys or classes.
 func (r *Ruleset) check(name tracker.ServicePortName, id ID, port *plan.ServicePort) (proto byte, err error) {
 	if proto, err = protocolNumber(name.Protocol); err != nil || port == nil {
 		return proto, err
 	}
 	if other := r.ids[id]; other != nil && other.port.Name != name {
-		return proto, fmt.Errorf("its id is that of %s", other.port.Name)
+		return proto, fmt.Errorf("its ID collides with that of %s", other.port.Name)
 	}
 	if n := max(len(port.Cluster), len(port.Local)); n > mostCount {
 		return proto, fmt.Errorf("%d endpoints, more than %d", n, mostCount)
@@ -313,7 +315,7 @@ func (r *Ruleset) check(name tracker.ServicePortName, id ID, port *plan.ServiceP
 	return proto, r.checkClaims(id, port, proto)
 }
 
-// checkClaims refuses a Service port for which a frontend has no room among the others that share it.
+// checkClaims refuses a Service port when too many others share one of its frontends.
 func (r *Ruleset) checkClaims(id ID, port *plan.ServicePort, proto byte) (err error) {
 	own := 1 + len(port.ExternalIPs) + len(port.LoadBalancerVIPs) // at most
 	eachClaim(port, proto, func(p place, _ role, _ int) {
@@ -328,13 +330,13 @@ func (r *Ruleset) checkClaims(id ID, port *plan.ServicePort, proto byte) (err er
 			}
 		}
 		if others+own > mostClaims {
-			err = fmt.Errorf("port %d at %s is shared %d times, no more than %d are possible", p.port, p.addr, others, mostClaims)
+			err = fmt.Errorf("port %d at %s is shared %d times, the limit is %d", p.port, p.addr, others, mostClaims)
 		}
 	})
 	return err
 }
 
-// create writes a chain that nothing leads to yet, and how it is found.
+// create writes a chain that nothing refers to yet, and its element in classes.
 func (r *Ruleset) create(w writer, c *chainRules) {
 	name := c.class.Chain()
 	w.createChain(name, nil)
@@ -355,7 +357,7 @@ func (r *Ruleset) replace(w writer, c *chainRules) {
 	r.chains[c.class] = len(c.rules)
 }
 
-// write hands over the elements collected so far. What is replaced is removed first.
+// write passes the collected elements to the writer. A replaced element is removed first.
 func (r *Ruleset) write(w writer) {
 	for s := range sets {
 		list := &r.now[s]
@@ -375,7 +377,7 @@ func (r *Ruleset) remove(w writer, s set, keys []byte) {
 	}
 }
 
-// sweep takes away what the last sync left over. Chains go when no element and no rule leads to them any more.
+// sweep deletes what the last sync deferred. No element and no rule refers to these chains any more.
 func (r *Ruleset) sweep(w writer) {
 	for s := range sets {
 		r.remove(w, s, r.left.removed[s])

@@ -15,8 +15,8 @@ import (
 	"synclab/proxier/walk"
 )
 
-// content is what a model holds, but for what may differ between two that do the same: which slot an endpoint has, which
-// variant a class is, and chains that nothing leads to.
+// content returns the content of a model without details that may differ between two equivalent ones: which slot an
+// endpoint has, which variant a class is, and chains that nothing jumps to.
 func content(t *testing.T, m *Model) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -54,7 +54,7 @@ func content(t *testing.T, m *Model) map[string][]string {
 			t.Fatalf("class %s has no chain", class.Chain())
 		}
 		if !class.own() && class.variant() > 0 {
-			continue // as the others, but for a number in them
+			continue // equal to the others but for a number in them
 		}
 		var rules []string
 		for _, rule := range m.Chains[class.Chain()].Rules {
@@ -94,7 +94,7 @@ func checkCounts(t *testing.T, r *Ruleset, m *Model) {
 	}
 }
 
-// Whatever happened before, partial syncs leave what a full one would.
+// Partial syncs lead to the content of a full sync, whatever happened before.
 func TestPartialIsFull(t *testing.T) {
 	events := 0
 	seeds(t, 30, func(t *testing.T, c *cluster) {
@@ -114,7 +114,7 @@ func TestPartialIsFull(t *testing.T) {
 			}
 			checkCounts(t, r, m)
 			if c.chance(0.5) {
-				continue // leftovers stay
+				continue // deferred deletes stay
 			}
 			if err := r.Partial(m); err != nil {
 				t.Fatal(err)
@@ -139,15 +139,15 @@ func TestPartialIsFull(t *testing.T) {
 	}
 }
 
-// The sets in the order in which a packet looks into them. Those of the filter hooks are taken to be as old as the
-// first: see doc.go on what is not promised between hooks.
+// The sets in the order in which a packet reads them. The sets of the filter hooks count as old as the first one: see
+// docs/design/nftables-table.md on the weaker guarantees between hooks.
 var lookOrder = [][]set{
 	{setFrontends, setNodePorts, setRefusedServices, setRefusedExternal, setRefusedNodePorts, setFirewall, setHealthChecks, setRefusals},
 	{setClasses}, {setLists}, {setAffinity, setMembers}, {setEndpoints}, {setHairpin},
 }
 
-// torn are the rules as a packet may meet them that is on its way while a transaction is committed: the sets that it looks
-// into first as they were before, the others as they are after; the chains as either.
+// torn returns the rules as a packet may meet them that is on its way during a commit. The sets that it reads first are
+// the old ones, the others the new ones. The chains are old or new.
 func torn(t *testing.T, before, after *Model, seen int, chains *Model) *walk.Rules {
 	t.Helper()
 	old := map[string]bool{}
@@ -156,7 +156,7 @@ func torn(t *testing.T, before, after *Model, seen int, chains *Model) *walk.Rul
 			old[s.String()] = true
 		}
 	}
-	// A chain that is new is empty for packets that came before it; one that is gone is still there for them.
+	// A new chain is empty for packets that entered before. A deleted chain still exists for them.
 	both := *chains
 	both.Chains = maps.Clone(chains.Chains)
 	for name, c := range before.Chains {
@@ -186,9 +186,9 @@ func torn(t *testing.T, before, after *Model, seen int, chains *Model) *walk.Rul
 	return rules
 }
 
-// At no moment does a packet end other than by what was wanted before a sync, or by what is wanted after it. Where a
-// client's memory is torn, it may be as if there was none. Where several events are synced at once, a packet that was
-// told of a Service port by the frontend's old class meets the endpoints that this one has now.
+// At any moment a packet ends as in the old or the new desired state. A client with torn affinity may get any endpoint.
+// With several events in one sync, a packet that read a Service port from the frontend's old class meets that port's
+// new endpoints.
 func TestNoPacketInBetween(t *testing.T) {
 	transitions, transactions, looks := 0, 0, 0
 	seeds(t, 4, func(t *testing.T, c *cluster) {
@@ -240,10 +240,10 @@ func TestNoPacketInBetween(t *testing.T) {
 	t.Logf("%d transitions, %d transactions, %d packets", transitions, transactions, looks)
 }
 
-// eachTorn calls f with all that packets may meet while the transactions between some states are committed. A packet
-// that runs a chain's new rules looks into sets after that as they are after the commit.
+// eachTorn calls f with all rules that packets may meet during the commits between some states. A packet that runs a
+// chain's new rules reads only new sets after that.
 func eachTorn(t *testing.T, states []*Model, f func(what string, rules *walk.Rules)) {
-	const untilChain = 2 // groups of sets that are looked into before a class's chain
+	const untilChain = 2 // groups of sets that are read before a class's chain
 	for n := 1; n < len(states); n++ {
 		before, after := states[n-1], states[n]
 		for seen := range len(lookOrder) + 1 {
@@ -256,7 +256,7 @@ func eachTorn(t *testing.T, states []*Model, f func(what string, rules *walk.Rul
 	}
 }
 
-// allTo says whether a packet goes to some endpoint for sure.
+// allTo reports whether a packet certainly goes to some endpoint.
 func allTo(v walk.Verdict, endpoints map[netip.AddrPort]bool) bool {
 	return !slices.ContainsFunc(v.Outcomes, func(o walk.Outcome) bool { return !endpoints[o.To] })
 }
@@ -271,7 +271,7 @@ func endpointsOf(ports []*plan.ServicePort) map[netip.AddrPort]bool {
 	return all
 }
 
-// An endpoint that is replaced is one element of endpoints; nothing that leads to it is written.
+// Replacing an endpoint writes one element of endpoints, and nothing that refers to it.
 func TestReplacedEndpoint(t *testing.T) {
 	p, q := clusterPort(1, 10), clusterPort(1, 10)
 	q.Cluster = append(slices.Clone(q.Cluster[:9]), endpoint(99))
@@ -298,7 +298,7 @@ func TestReplacedEndpoint(t *testing.T) {
 	}
 }
 
-// A Service that had any number of endpoints leaves no more chains than are bound, and what leads to them.
+// A Service that had any number of endpoints leaves a limited number of chains and of elements that refer to them.
 func TestIdleClasses(t *testing.T) {
 	const most = 200
 	var ports []*plan.ServicePort
@@ -335,14 +335,14 @@ func TestIdleClasses(t *testing.T) {
 	for _, p := range ports[:100] {
 		for _, class := range []Class{newClass(kindCluster, len(p.Cluster), 0, 0), newClass(kindNodePortLocal, len(p.Cluster), 1, 0)} {
 			if _, there := r.chains[class]; !there {
-				t.Errorf("class %s is in use and gone", class.Chain())
+				t.Errorf("class %s is in use and its chain is missing", class.Chain())
 			}
 		}
 	}
 }
 
-// While a new table and the one before it are both at work, packets end as by one of them. The kernel calls the newer one
-// first: of chains with the same priority, the last registered.
+// While a new table and the old one are both at work, packets end as in one of them. The kernel calls the newer one
+// first: of chains with the same priority, the one registered last.
 func TestBothTables(t *testing.T) {
 	packets := 0
 	seeds(t, 5, func(t *testing.T, c *cluster) {

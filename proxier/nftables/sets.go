@@ -8,14 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The names of the table. A full sync fills the one that is not in use, and then takes over.
+// The names of the table. A full sync fills the one that is not in use, which then takes over.
 var tableNames = [2]string{"synclab", "synclab-2"}
 
-// set numbers a set or map of the table. There is a constant number of them: the kernel finds a set by a linear search,
-// and every set of its own costs each transaction that follows.
+// set numbers a set or map of the table. Their number is constant: the kernel finds a set by a linear search, and each
+// additional set costs every later transaction.
 type set int
 
-// The sets and maps; what they hold is written in specs.
+// The sets and maps; specs describes their content.
 const (
 	setFrontends set = iota
 	setNodePorts
@@ -42,11 +42,11 @@ const (
 	protoField              // 1 byte and 3 of 0
 	portField               // 2 bytes, network order, and 2 of 0
 	wordField               // 4 bytes
-	blankField              // 4 bytes of 0, in front of what the next map's key begins with, for nft: see doc.go
-	verdict                 // where packets go on: only as the value of a map
+	blankField              // 4 bytes of 0 for the nft command: see docs/design/nftables-table.md
+	verdict                 // the verdict on the packet: only as the value of a map
 )
 
-// Types by which nft prints a field (libnftables, informational for the kernel); a concatenation holds 6 bits for each.
+// Types by which nft prints a field (libnftables, informational for the kernel); a concatenation has 6 bits for each.
 const (
 	typeIPv4, typeIPv6, typeProto, typePort, typeMark = 7, 8, 12, 13, 19
 	typeBits                                          = 6
@@ -69,10 +69,10 @@ var (
 	frontend = []field{addrField, protoField, portField}
 	target   = []field{addrField, portField}
 	class64  = []field{wordField, wordField}
-	// What leads to a class, an ID or a refusal.
+	// Values that refer to a class or an ID, and to a refusal.
 	toClass   = fields([]field{blankField}, class64)
 	toRefusal = []field{blankField, wordField}
-	// What a client is remembered by. What the word holds says nothing.
+	// The value of a remembered client. The word has no meaning.
 	memory = fields([]field{wordField}, target)
 )
 
@@ -83,7 +83,7 @@ func fields(parts ...[]field) (all []field) {
 	return all
 }
 
-// specs of all sets. See doc.go for how packets use them.
+// specs describes all sets. See docs/design/nftables-table.md for how packets use them.
 var specs = [sets]spec{
 	setFrontends:        {name: "frontends", key: frontend, value: toClass},
 	setNodePorts:        {name: "nodeports", key: []field{protoField, portField}, value: toClass},
@@ -101,12 +101,12 @@ var specs = [sets]spec{
 	setHealthChecks:     {name: "health-checks", key: []field{portField}},
 }
 
-// String is the set's name in the kernel.
+// String returns the set's name in the kernel.
 func (s set) String() string { return specs[s].name }
 
 func (s set) verdicts() bool { return len(specs[s].value) == 1 && specs[s].value[0] == verdict }
 
-// addrLen is the length of an address in bytes.
+// addrLen returns the length of an address in bytes.
 func addrLen(family corev1.IPFamily) int {
 	if family == corev1.IPv6Protocol {
 		return 16
@@ -114,8 +114,8 @@ func addrLen(family corev1.IPFamily) int {
 	return 4
 }
 
-// length of some fields in bytes. A verdict has none, and a port that is alone is not filled up: nft would take the
-// whole word for its number.
+// length returns the length of some fields in bytes. A verdict has none. A single port is not padded: nft would take
+// the whole word for its number.
 func length(fields []field, family corev1.IPFamily) int {
 	if len(fields) == 1 && fields[0] == portField {
 		return 2
@@ -136,7 +136,7 @@ func length(fields []field, family corev1.IPFamily) int {
 func (s set) keyLen(family corev1.IPFamily) int   { return length(specs[s].key, family) }
 func (s set) valueLen(family corev1.IPFamily) int { return length(specs[s].value, family) }
 
-// typeOf is the type nft prints some fields by.
+// typeOf returns the type by which nft prints some fields.
 func typeOf(fields []field, family corev1.IPFamily) uint32 {
 	var t uint32
 	for _, f := range fields {
@@ -161,7 +161,7 @@ func typeOf(fields []field, family corev1.IPFamily) uint32 {
 	return t
 }
 
-// protocolNumber of a Service's protocol, as in IP headers.
+// protocolNumber returns the number of a Service's protocol in IP headers.
 func protocolNumber(p corev1.Protocol) (byte, error) {
 	switch p {
 	case corev1.ProtocolTCP:
@@ -194,11 +194,11 @@ func appendTarget(b []byte, to netip.AddrPort) []byte {
 // appendWord appends a number as numgen leaves it in a register: in the machine's byte order.
 func appendWord(b []byte, w uint32) []byte { return binary.NativeEndian.AppendUint32(b, w) }
 
-// appendTo64 appends a value that leads to a class or an id.
+// appendTo64 appends a value that refers to a class or an ID.
 func appendTo64(b []byte, v uint64) []byte { return append64(append(b, make([]byte, blankLen)...), v) }
 
-// to64 reads it.
+// to64 reads such a value.
 func to64(value []byte) uint64 { return binary.BigEndian.Uint64(value[blankLen:]) }
 
-// append64 appends a class or an id.
+// append64 appends a class or an ID.
 func append64(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }

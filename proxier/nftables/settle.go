@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// settle brings the elements of all touched places up to date.
+// settle updates the elements of all touched frontend keys.
 func (r *Ruleset) settle() {
 	slices.SortFunc(r.touched, place.compare)
 	for _, p := range slices.Compact(r.touched) {
@@ -50,8 +50,8 @@ func (r *Ruleset) settleFrontend(p place, s *slot) {
 	r.settleLists(p, s, ways)
 }
 
-// needFrontendChain writes a frontend's own chain, unless it is there as it should be: writing one makes the kernel
-// validate the table, and all such chains with it.
+// needFrontendChain writes a frontend's own chain, unless it is installed as desired. Writing one makes the kernel
+// validate the table, with all such chains.
 func (r *Ruleset) needFrontendChain(class Class, ways []way, fresh bool) {
 	print := fingerprint(ways)
 	if !fresh && r.prints[class] == print {
@@ -66,7 +66,7 @@ func (r *Ruleset) needFrontendChain(class Class, ways []way, fresh bool) {
 	}
 }
 
-// fingerprint of all that shapes a frontend's own chain.
+// fingerprint hashes all that shapes a frontend's own chain.
 func fingerprint(ways []way) [sha256.Size]byte {
 	var b []byte
 	for _, w := range ways {
@@ -84,8 +84,8 @@ func fingerprint(ways []way) [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// settleLists brings the elements by which a frontend leads to Service ports up to date. One that is no longer needed
-// is left over: a packet may have been told its class.
+// settleLists updates the elements of lists for a frontend. Deletes are deferred, because a packet may have read the
+// old class.
 func (r *Ruleset) settleLists(p place, s *slot, ways []way) {
 	width, now, then := 4*r.rules.words, &r.now[setLists], &r.then.removed[setLists]
 	for _, l := range s.lists {
@@ -115,8 +115,8 @@ func (r *Ruleset) settleLists(p place, s *slot, ways []way) {
 	}
 }
 
-// needClass makes a shared chain when there is none yet. It stays for a while when it is not used any more: a Service
-// that goes back and forth between two numbers of endpoints must not cost two transactions each time.
+// needClass creates a shared chain when it is missing. An unused chain stays for a while: a Service that alternates
+// between two numbers of endpoints must not cost two transactions each time.
 func (r *Ruleset) needClass(class Class) {
 	if _, there := r.chains[class]; !there {
 		r.chains[class] = 0
@@ -127,7 +127,7 @@ func (r *Ruleset) needClass(class Class) {
 	}
 }
 
-// touch notes a place that may have to change, and those that look at it.
+// touch records a frontend key that may have to change, and the keys that depend on it.
 func (r *Ruleset) touch(p place) {
 	r.touched = append(r.touched, p)
 	if p.set == setRefusedNodePorts {
@@ -158,7 +158,7 @@ func (r *Ruleset) settleFilter(p place, s *slot) {
 	s.refusal = refusal
 }
 
-// refusal is what a place in the filter hooks has to hold; 0: nothing.
+// refusal returns the value that the filter hooks need for a frontend key; 0: none.
 func (r *Ruleset) refusal(p place, s *slot) uint32 {
 	if len(s.claims) == 0 {
 		return 0
@@ -168,7 +168,7 @@ func (r *Ruleset) refusal(p place, s *slot) uint32 {
 	if p.set != setRefusedExternal {
 		return refusal
 	}
-	// Should the address be the node's, an older Service's NodePort comes first.
+	// If the address is the node's, an older Service's NodePort comes first.
 	other := r.places[nodePortOf(p)]
 	if other == nil || len(other.claims) == 0 || other.claims[0].compare(first) > 0 || other.claims[0].refuse() == refusal {
 		return refusal
@@ -181,7 +181,7 @@ func (r *Ruleset) refusal(p place, s *slot) uint32 {
 
 func nodePortOf(p place) place { return place{set: setRefusedNodePorts, proto: p.proto, port: p.port} }
 
-// note keeps refusedAt. Most Services have one of a few ports, so what is new is not searched for.
+// note updates refusedAt. It does not search for a new address: most Services have one of a few ports.
 func (r *Ruleset) note(p place, there bool) {
 	at := nodePortOf(p)
 	if there {

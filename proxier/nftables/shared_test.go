@@ -20,8 +20,8 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// sharedBalancers are load balancers that share one address and port. Each takes packets of one client, the node's address
-// of the same number, and has one endpoint.
+// sharedBalancers returns load balancers that share one address and port. Each accepts packets of one client, the
+// node's address of the same number, and has one endpoint.
 func (n *node) sharedBalancers(balancers int) (ports []*plan.ServicePort) {
 	for i := 1; i <= balancers; i++ {
 		p := n.port(i, corev1.ProtocolUDP, i)
@@ -35,7 +35,7 @@ func (n *node) sharedBalancers(balancers int) (ports []*plan.ServicePort) {
 	return ports
 }
 
-// answers are what clients get at the shared address: an endpoint, or an error, which ends the list.
+// answers returns what clients get at the shared address: an endpoint, or an error, which ends the list.
 func (n *node) answers(clients int) (answers []string) {
 	for i := 1; i <= clients; i++ {
 		at, _, err := n.ask(corev1.ProtocolUDP, n.mustAddr(netNode, i), n.mustAddr(netServices, 200), servicePort)
@@ -47,7 +47,7 @@ func (n *node) answers(clients int) (answers []string) {
 	return answers
 }
 
-// dropped: the client that no balancer takes cannot send.
+// dropped checks that the client of no balancer cannot send.
 func (n *node) dropped(client int) {
 	n.t.Helper()
 	d := net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.mustAddr(netNode, client), 0))}
@@ -61,7 +61,7 @@ func (n *node) dropped(client int) {
 	}
 }
 
-// Any number of load balancers share an address and port, each for sources of its own, as in layout classic.
+// Any number of load balancers share an address and port, each for separate sources, as in layout classic.
 func TestSharedBalancers(t *testing.T) {
 	for _, family := range bothFamilies {
 		for _, balancers := range []int{17, 40} {
@@ -87,7 +87,7 @@ func TestSharedBalancers(t *testing.T) {
 				}
 				n.dropped(balancers + 1)
 
-				// Without the oldest one, and then with it again: all others lead where they led.
+				// Remove the oldest one, then add it again: all others keep their endpoints.
 				n.b.Update(plan.Delta{Removed: []tracker.ServicePortName{ports[0].Name}})
 				mustSync(t, n.b, false, ports[1:])
 				n.dropped(1)
@@ -118,7 +118,8 @@ func (n *node) classic(ports []*plan.ServicePort) {
 	}
 }
 
-// Beyond the most that can share a frontend, the next one is refused and reported. A Service port that changes keeps its variant.
+// Beyond the largest number of claims to a frontend, the next one is refused and reported. A Service port that changes
+// keeps its variant.
 func TestMostShared(t *testing.T) {
 	var ports []*plan.ServicePort
 	for i := range mostClaims + 5 {

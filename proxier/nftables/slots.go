@@ -9,7 +9,7 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// fill brings the slots of a Service port up to date; nil: it was not there, or is gone.
+// fill updates the slots of a Service port. old is nil for a new one, port for a removed one.
 func (r *Ruleset) fill(e *entry, old, port *plan.ServicePort) {
 	var all, local []*tracker.Endpoint
 	before, after := old != nil && old.AffinitySeconds > 0, port != nil && port.AffinitySeconds > 0
@@ -20,9 +20,9 @@ func (r *Ruleset) fill(e *entry, old, port *plan.ServicePort) {
 	e.local = r.arrange(e.id, localSlots, e.local, local, before, after)
 }
 
-// arrange writes one list of endpoints into slots: those that stay keep theirs, new ones and those from beyond the new
-// end take the free ones. Slots beyond the end are left over: a packet may have been told the old number of endpoints.
-// before and after say whether the list has members, for affinity.
+// arrange writes one list of endpoints into slots. Endpoints that stay keep theirs; new ones and those from beyond the
+// new end take free ones. Deletes beyond the end are deferred: a packet may have read the old number of endpoints.
+// before and after: the list has members, for affinity.
 func (r *Ruleset) arrange(id ID, first uint32, old, wanted []*tracker.Endpoint, before, after bool) []*tracker.Endpoint {
 	slots := assign(old, wanted)
 	list := &r.now[setEndpoints]
@@ -52,7 +52,7 @@ func slotKey(b []byte, id ID, first uint32, i int) []byte {
 
 func sameTarget(a, b *tracker.Endpoint) bool { return a.Addr == b.Addr }
 
-// assign gives each wanted endpoint a slot.
+// assign gives each desired endpoint a slot.
 func assign(old, wanted []*tracker.Endpoint) []*tracker.Endpoint {
 	if len(old) == 0 || slices.EqualFunc(old, wanted, sameTarget) {
 		return wanted
@@ -81,7 +81,7 @@ func assign(old, wanted []*tracker.Endpoint) []*tracker.Endpoint {
 	return slots
 }
 
-// members keeps the set of endpoints that a client may be remembered to have had.
+// members updates the set of endpoints that clients may be remembered with.
 func (r *Ruleset) members(id ID, first uint32, old, slots []*tracker.Endpoint, before, after bool) {
 	if !before {
 		old = nil
@@ -115,10 +115,10 @@ func memberKey(b []byte, id ID, first uint32, ep *tracker.Endpoint) []byte {
 	return appendTarget(slotKey(b, id, first, 0), ep.Addr)
 }
 
-// host is an address as the key of a map that is large: without pointers in it.
+// host is an address as the key of a large map: without pointers.
 type host [16]byte
 
-// count notes how many slots an address fills.
+// count updates how many slots contain an address.
 func (r *Ruleset) count(endpoints []*tracker.Endpoint, by int32) {
 	for _, ep := range endpoints {
 		addr := ep.Addr.Addr()
@@ -138,8 +138,8 @@ func (r *Ruleset) count(endpoints []*tracker.Endpoint, by int32) {
 	}
 }
 
-// settleHosts brings the hairpin set up to date: it holds each address that an endpoint has, twice. It is asked after
-// the translation, so an address that is gone stays until the next sync.
+// settleHosts updates the hairpin set, which contains each address of an endpoint, twice. Packets are looked up in it
+// after the translation, so a removed address stays until the next sync.
 func (r *Ruleset) settleHosts() {
 	hosts := make([]host, 0, len(r.hosts))
 	for h := range r.hosts {

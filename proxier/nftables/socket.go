@@ -9,27 +9,28 @@ import (
 	"k8s.io/utils/clock"
 
 	"synclab/proxier/backend"
+	"synclab/proxier/kernel/attr"
 )
 
-// Sizes of the socket's buffers. The kernel copies a batch into one buffer before it reads it; what is larger than the
-// send buffer is refused (EMSGSIZE). Larger batches cost more at once and no less in all.
+// Sizes of the socket's buffers. The kernel copies a batch into one buffer before it reads it, and refuses a batch that
+// is larger than the send buffer (EMSGSIZE). Larger batches cost more at once and no less in all.
 const (
 	wantedBuffer = 4 << 20
 	batchBytes   = 1 << 20
 	reserve      = 32 // netlink_sendmsg keeps this much of the buffer
 )
 
-// errUnanswered: the kernel said nothing of a batch. It may have been taken.
-var errUnanswered = errors.New("the kernel gave no answer")
+// errUnanswered: the kernel did not answer a batch. It may have committed the batch.
+var errUnanswered = errors.New("the kernel did not answer the transaction")
 
-// socket hands batches to the kernel, in the network namespace of the thread that opened it.
+// socket sends batches to the kernel, in the network namespace of the thread that opened it.
 type socket struct {
 	fd    int
 	limit int // bytes of a batch
 	buf   []byte
 	clock clock.PassiveClock
 	runs  []backend.Run
-	// commits of ours: each moves the kernel's generation by one.
+	// commits of this socket: each raises the kernel's generation by one.
 	commits uint32
 }
 
@@ -46,8 +47,8 @@ func openSocket(c clock.PassiveClock) (*socket, error) {
 	return s, nil
 }
 
-// setUp asks for room. The machine's root gets it; an ordinary user, root in a user namespace, gets no more than
-// net.core.wmem_max.
+// setUp requests buffer space. The machine's root gets it. An ordinary user, root in a user namespace, gets no more
+// than net.core.wmem_max.
 func (s *socket) setUp() error {
 	if err := unix.Connect(s.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
@@ -59,7 +60,7 @@ func (s *socket) setUp() error {
 			}
 		}
 	}
-	// An error need not carry the whole message that it is about, but may say what is wrong with it.
+	// An error need not contain the whole message that caused it, but should have the kernel's explanation.
 	for _, opt := range []int{unix.NETLINK_CAP_ACK, unix.NETLINK_EXT_ACK} {
 		if err := unix.SetsockoptInt(s.fd, unix.SOL_NETLINK, opt, 1); err != nil {
 			return err
@@ -72,20 +73,21 @@ func (s *socket) setUp() error {
 
 func (s *socket) close() { unix.Close(s.fd) }
 
-// split is where batches end that may end anywhere. What is begun by then, a rule or an element, may still follow.
+// split is the size at which a batch may end that may end anywhere. A rule or an element that was begun may still
+// follow.
 func (s *socket) split() int {
 	const last = 16 << 10
 	return min(batchBytes, max(s.limit-last, s.limit/2)) // net.core.wmem_max may be anything
 }
 
-// send hands over a batch and reads the kernel's answer. first and last number the messages that may be answered.
+// send sends a batch and reads the kernel's answer. first and last number the messages that may be answered.
 func (s *socket) send(batch []byte, first, last uint32) error {
 	if len(batch) > s.limit {
-		return fmt.Errorf("a transaction of %d bytes, of at most %d: %w", len(batch), s.limit, unix.EMSGSIZE)
+		return fmt.Errorf("transaction of %d bytes exceeds the limit of %d: %w", len(batch), s.limit, unix.EMSGSIZE)
 	}
 	start := s.clock.Now()
 	err := s.exchange(batch, first, last)
-	took := s.clock.Since(start) // all of it the kernel's: CPU time of a thread is counted in ticks of milliseconds
+	took := s.clock.Since(start) // all of it in the kernel: CPU time of a thread is counted in ticks of milliseconds
 	run := backend.Run{Tool: "netlink", Wall: took, System: took, Bytes: len(batch)}
 	if err != nil {
 		run.ExitCode = 1
@@ -101,7 +103,7 @@ func (s *socket) exchange(batch []byte, first, last uint32) error {
 	for {
 		err := unix.Send(s.fd, batch, 0)
 		if errors.Is(err, unix.EINTR) {
-			continue // nothing was taken: the kernel reads a batch whole
+			continue // the kernel took nothing: it reads a batch whole
 		}
 		if err != nil {
 			return fmt.Errorf("netlink: %w", err)
@@ -111,7 +113,7 @@ func (s *socket) exchange(batch []byte, first, last uint32) error {
 	return s.answer(batch, first, last)
 }
 
-// drain forgets what an earlier batch left to be read.
+// drain discards the unread answers to an earlier batch.
 func (s *socket) drain() {
 	for {
 		if _, _, err := unix.Recvfrom(s.fd, s.buf, unix.MSG_DONTWAIT); err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EINTR) {
@@ -120,8 +122,8 @@ func (s *socket) drain() {
 	}
 }
 
-// answer reads until there is nothing left: the kernel has worked through the whole batch when send returns. The first
-// error is what made it fail. Without one, the last message's acknowledgement says that the transaction stands, unless
+// answer reads until there is nothing left: the kernel has processed the whole batch when send returns. The first error
+// is the cause of the failure. Without an error, the acknowledgement of the last message confirms the commit, unless
 // answers were lost (ENOBUFS): an error may have been among them.
 func (s *socket) answer(batch []byte, first, last uint32) error {
 	var failed, lost error
@@ -142,7 +144,7 @@ func (s *socket) answer(batch []byte, first, last uint32) error {
 			}
 			return nil
 		case errors.Is(err, unix.ENOBUFS):
-			lost = fmt.Errorf("answers of the kernel were lost: %w", err) // those before them are still to be read
+			lost = fmt.Errorf("answers of the kernel were lost: %w", err) // the answers before are still to be read
 			continue
 		case err != nil:
 			return fmt.Errorf("netlink: %w", err)
@@ -166,14 +168,14 @@ func (s *socket) answer(batch []byte, first, last uint32) error {
 	}
 }
 
-// RefusedError is the kernel's refusal of a message in a transaction, and with it of the transaction.
+// RefusedError is the kernel's refusal of a message in a transaction, and so of the transaction.
 type RefusedError struct {
-	Message string // what it was about: kind, set or chain
-	Text    string // what the kernel has to say, if anything
+	Message string // the message: kind, set or chain
+	Text    string // the kernel's explanation, if any
 	Errno   unix.Errno
 }
 
-// Error says what was refused.
+// Error describes what was refused.
 func (e *RefusedError) Error() string {
 	if e.Text != "" {
 		return fmt.Sprintf("%s: %s: %v", e.Message, e.Text, e.Errno)
@@ -181,7 +183,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s: %v", e.Message, e.Errno)
 }
 
-// Unwrap gives the kernel's error number.
+// Unwrap returns the kernel's error number.
 func (e *RefusedError) Unwrap() error { return e.Errno }
 
 var messageNames = map[uint16]string{
@@ -190,7 +192,7 @@ var messageNames = map[uint16]string{
 	unix.NFT_MSG_NEWSET: "new set", unix.NFT_MSG_NEWSETELEM: "new elements of set", unix.NFT_MSG_DELSETELEM: "delete elements of set",
 }
 
-// describe finds the message in the batch that an error is about.
+// describe finds the message in the batch that caused an error.
 func describe(batch []byte, seq uint32, errno unix.Errno, answer []byte) error {
 	refused := &RefusedError{Message: "transaction", Errno: errno, Text: ackText(answer)}
 	for b := batch; len(b) >= headerSize; {
@@ -201,10 +203,13 @@ func describe(batch []byte, seq uint32, errno unix.Errno, answer []byte) error {
 		if binary.NativeEndian.Uint32(b[8:]) == seq {
 			if name := messageNames[binary.NativeEndian.Uint16(b[4:])&0xff]; name != "" && length > headerSize+nfgenSize {
 				refused.Message = name
-				for i, value := range attrsOf(b[headerSize+nfgenSize : length]) {
-					if i < 2 { // table, and what is in it
-						refused.Message += " " + cString(value)
+				var torn error
+				names := 0
+				for a := range attr.All(b[headerSize+nfgenSize:length], &torn) {
+					if names++; names > 2 { // the table, and the object in it
+						break
 					}
+					refused.Message += " " + a.Text()
 				}
 			}
 			break
@@ -214,45 +219,18 @@ func describe(batch []byte, seq uint32, errno unix.Errno, answer []byte) error {
 	return refused
 }
 
-// ackText is the text of an extended acknowledgement (NLMSGERR_ATTR_MSG), which follows the header of the message in
-// question.
+// ackText returns the text of an extended acknowledgement (NLMSGERR_ATTR_MSG), which follows the header of the message
+// in question.
 func ackText(answer []byte) string {
 	const fixed, attrMsg = headerSize + 4 + headerSize, 1
 	if binary.NativeEndian.Uint16(answer[6:])&unix.NLM_F_ACK_TLVS == 0 || len(answer) < fixed {
 		return ""
 	}
-	b := answer[fixed:]
-	for len(b) >= attrSize {
-		length := int(binary.NativeEndian.Uint16(b))
-		if length < attrSize || length > len(b) {
-			return ""
+	var torn error
+	for a := range attr.All(answer[fixed:], &torn) {
+		if a.Type == attrMsg {
+			return a.Text()
 		}
-		if binary.NativeEndian.Uint16(b[2:]) == attrMsg {
-			return cString(b[attrSize:length])
-		}
-		b = b[min((length+3)&^3, len(b)):]
 	}
 	return ""
-}
-
-// attrsOf gives the values of the attributes of a message, in order.
-func attrsOf(b []byte) (values [][]byte) {
-	for len(b) >= attrSize {
-		length := int(binary.NativeEndian.Uint16(b))
-		if length < attrSize || length > len(b) {
-			return values
-		}
-		values = append(values, b[attrSize:length])
-		b = b[min((length+3)&^3, len(b)):]
-	}
-	return values
-}
-
-func cString(b []byte) string {
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i])
-		}
-	}
-	return string(b)
 }

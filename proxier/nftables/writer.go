@@ -9,22 +9,22 @@ type writer interface {
 	createTable()
 	deleteTable()
 	createSet(s set)
-	// createChain makes a chain; hook nil: one that others jump to.
+	// createChain creates a chain; hook nil: it is no base chain.
 	createChain(name string, hook *hook)
 	deleteChain(name string)
 	// flush deletes all rules of a chain.
 	flush(chain string)
 	rule(chain string, exprs []expr.Any)
-	// add puts elements into a set that holds no verdicts: keys, each followed by its value.
+	// add adds elements to a set without verdicts: keys, each followed by its value.
 	add(s set, elements []byte)
 	addVerdict(s set, key []byte, v expr.Verdict)
-	// remove takes elements out: keys only.
+	// remove deletes elements: keys only.
 	remove(s set, keys []byte)
 	// commit ends a transaction.
 	commit() error
 }
 
-// hook is where a base chain is called from.
+// hook is where the kernel calls a base chain.
 type hook struct {
 	typ      string // "nat" or "filter"
 	number   uint32 // NF_INET_*

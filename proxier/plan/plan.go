@@ -11,40 +11,40 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// ServicePort is the decision for one Service port. Immutable.
+// ServicePort is the desired state of one Service port. Immutable.
 type ServicePort struct {
 	*tracker.ServicePort
 	Created time.Time
-	// Cluster are the endpoints of traffic that may go anywhere; nil when no traffic of the port may.
+	// Cluster are the endpoints for traffic that may go to any node; nil if the port has no such traffic.
 	Cluster []*tracker.Endpoint
-	// Local are the endpoints of traffic that must stay on this node; nil when no traffic of the port must.
+	// Local are the endpoints for traffic that must stay on this node; nil if the port has no such traffic.
 	Local []*tracker.Endpoint
 	// Reachable is the union of Cluster and Local, sorted.
 	Reachable []*tracker.Endpoint
-	// HasEndpoints: somewhere in the cluster an endpoint is usable. If not, traffic is rejected; if so, but none that
-	// this traffic may go to, it is dropped, because the sender may have better luck elsewhere.
+	// HasEndpoints: the cluster has a usable endpoint. Without one, traffic is rejected. If there is one, but not for
+	// this traffic, the traffic is dropped, because the sender may succeed at another node.
 	HasEndpoints bool
 	// Known is the number of endpoints of any condition.
 	Known int
 }
 
-// HasInternalEndpoints says whether traffic to the cluster IP has anywhere to go.
+// HasInternalEndpoints reports whether traffic to the cluster IP has an endpoint.
 func (p *ServicePort) HasInternalEndpoints() bool {
 	return p.HasEndpoints && (!p.InternalPolicyLocal || len(p.Local) > 0)
 }
 
-// HasExternalEndpoints says whether traffic from outside has anywhere to go.
+// HasExternalEndpoints reports whether traffic from outside has an endpoint.
 func (p *ServicePort) HasExternalEndpoints() bool {
 	return p.HasEndpoints && (!p.ExternalPolicyLocal || len(p.Local) > 0)
 }
 
-// Delta is what an Update changed.
+// Delta is the result of an Update.
 type Delta struct {
-	Changed []*ServicePort            // new or planned again, in plan order
-	Removed []tracker.ServicePortName // gone, sorted
+	Changed []*ServicePort            // new or decided again, in plan order
+	Removed []tracker.ServicePortName // sorted
 }
 
-// Plan holds the decisions for all Services of one family.
+// Plan holds the desired state of all Services of one family.
 type Plan struct {
 	node     Node
 	services map[types.NamespacedName]*tracker.Service
@@ -53,13 +53,13 @@ type Plan struct {
 	tally    tally
 }
 
-// tally is what sums say of all Service ports.
+// tally holds sums over all Service ports.
 type tally struct {
 	known                      int // endpoints of any condition
-	lackInternal, lackExternal int // ports that their traffic policy leaves without endpoints
+	lackInternal, lackExternal int // ports with endpoints, but without any that their traffic policy allows
 }
 
-// count adds a decision, or takes it away with sign -1.
+// count adds a decision, or subtracts it with sign -1.
 func (t *tally) count(port *ServicePort, sign int) {
 	t.known += sign * port.Known
 	if !port.HasEndpoints || !port.UsesLocalEndpoints() || len(port.Local) > 0 {
@@ -82,26 +82,26 @@ func New(node Node) *Plan {
 	}
 }
 
-// Ports gives all planned Service ports, the oldest first. The slice must not be changed and is valid until the next
+// Ports returns all planned Service ports, the oldest first. The slice must not be changed. It is valid until the next
 // Update.
 func (p *Plan) Ports() []*ServicePort { return p.order }
 
-// Port gives the decision for one Service port, nil if there is none.
+// Port returns the decision for one Service port; nil: there is none.
 func (p *Plan) Port(name tracker.ServicePortName) *ServicePort { return p.ports[name] }
 
-// Services gives the tracked state behind the plan. It must not be changed.
+// Services returns the tracked state behind the plan. It must not be changed.
 func (p *Plan) Services() map[types.NamespacedName]*tracker.Service { return p.services }
 
 // KnownEndpoints is the number of endpoints of all Service ports, usable or not.
 func (p *Plan) KnownEndpoints() int { return p.tally.known }
 
-// NoLocalEndpoints is the number of Service ports that have endpoints, but none on this node although their internal,
-// or their external, traffic must stay on it.
+// NoLocalEndpoints returns the number of Service ports that have endpoints, but none on this node, although their
+// internal or external traffic must stay on it.
 func (p *Plan) NoLocalEndpoints() (internal, external int) {
 	return p.tally.lackInternal, p.tally.lackExternal
 }
 
-// SetNode replans everything for another node name or zone. It reports whether that was needed.
+// SetNode plans everything again for a new node name or zone. It reports whether the node differs.
 func (p *Plan) SetNode(node Node) bool {
 	if node == p.node {
 		return false
@@ -117,11 +117,11 @@ func (p *Plan) SetNode(node Node) bool {
 	return true
 }
 
-// Update plans the changed Services again. Applying the same changes twice changes nothing. It costs what changed, but
-// for moving what comes after a Service port that is new or gone in the order.
+// Update plans the changed Services again. Applying the same changes twice has no further effect. The cost grows with
+// the changes, except for moving the entries after a new or removed Service port in the order.
 func (p *Plan) Update(changes []tracker.Change) Delta {
 	var delta Delta
-	var gone, added []*ServicePort // from and to the order
+	var gone, added []*ServicePort // entries to remove from and to add to the order
 	for _, change := range changes {
 		old := p.services[change.Name]
 		if change.New == nil {
@@ -142,10 +142,10 @@ func (p *Plan) Update(changes []tracker.Change) Delta {
 			switch {
 			case before == nil:
 				added = append(added, now)
-			case Compare(before, now) == 0: // most often only the decision is another, and the place the same
+			case Compare(before, now) == 0: // usual case: only the decision differs, the position does not
 				i, _ := slices.BinarySearchFunc(p.order, before, Compare)
 				p.order[i] = now
-			default: // a Service that was made again has another age, and with it another place
+			default: // a recreated Service has another age, and so another position
 				gone, added = append(gone, before), append(added, now)
 			}
 		}
@@ -156,7 +156,7 @@ func (p *Plan) Update(changes []tracker.Change) Delta {
 	return delta
 }
 
-// remove forgets the ports of old that its successor does not have.
+// remove deletes the ports of old that successor does not have.
 func (p *Plan) remove(old, successor *tracker.Service) []*ServicePort {
 	if old == nil {
 		return nil
@@ -198,7 +198,7 @@ func decide(port *tracker.ServicePort, created time.Time, endpoints []*tracker.E
 	return d
 }
 
-// splice takes some ports out of the order and puts others in. What stays is moved in blocks, at most twice.
+// splice removes some ports from the order and inserts others. It moves the remaining ports in blocks, at most twice.
 func splice(order, gone, added []*ServicePort) []*ServicePort {
 	slices.SortFunc(gone, Compare)
 	read, written := 0, 0
@@ -212,7 +212,7 @@ func splice(order, gone, added []*ServicePort) []*ServicePort {
 	order = order[:written]
 
 	slices.SortFunc(added, Compare)
-	end := len(order) // of what has not moved yet, from the back to the front
+	end := len(order) // the end of the part that has not moved yet, from back to front
 	order = slices.Grow(order, len(added))[:len(order)+len(added)]
 	for k, port := range slices.Backward(added) {
 		i, _ := slices.BinarySearchFunc(order[:end], port, Compare)
@@ -223,12 +223,12 @@ func splice(order, gone, added []*ServicePort) []*ServicePort {
 	return order
 }
 
-// Compare is the order of Service ports: the oldest first, and by name where they are of one age.
+// Compare orders Service ports: the oldest first, then by name.
 func Compare(a, b *ServicePort) int {
 	return cmp.Or(a.Created.Compare(b.Created), CompareNames(a.Name, b.Name))
 }
 
-// CompareNames is the order of the names of Service ports.
+// CompareNames orders the names of Service ports.
 func CompareNames(a, b tracker.ServicePortName) int {
 	return cmp.Or(
 		strings.Compare(a.Namespace, b.Namespace),

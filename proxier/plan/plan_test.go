@@ -17,7 +17,7 @@ import (
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// svc makes a Service of the given ports, so many seconds old at epoch+100 s.
+// svc makes a Service with the given ports that is age seconds old at epoch+100 s.
 func svc(name string, age int, ports ...string) *tracker.Service {
 	s := &tracker.Service{
 		Name: types.NamespacedName{Namespace: "ns", Name: name}, Created: epoch.Add(time.Duration(100-age) * time.Second),
@@ -42,14 +42,15 @@ func namesOf(ports []*ServicePort) string {
 	return strings.Join(names, " ")
 }
 
-// The oldest Service stands first, and so wins an address that two claim; names decide between equals.
+// The oldest Service comes first and so wins an address that two Services claim. Services of the same age are ordered
+// by name.
 func TestOldestFirst(t *testing.T) {
 	p := New(here)
 	p.Update([]tracker.Change{change("a", svc("a", 1, "p")), change("b", svc("b", 3, "p")), change("d", svc("d", 2, "p")), change("c", svc("c", 2, "q", "p"))})
 	if got, want := namesOf(p.Ports()), "b:p c:p c:q d:p a:p"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	// Made again, b is the youngest.
+	// b is recreated and is now the youngest.
 	p.Update([]tracker.Change{change("b", svc("b", 0, "p"))})
 	if got, want := namesOf(p.Ports()), "c:p c:q d:p a:p b:p"; got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -129,7 +130,7 @@ func TestNoLocalEndpoints(t *testing.T) {
 	}
 }
 
-// After any changes, few or many at once, the plan is the one that would be made of the final state, in its order.
+// After any changes, few or many at once, the plan equals a new plan of the final state, in the same order.
 func TestUpdateEqualsNew(t *testing.T) {
 	seed := seeds.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -167,7 +168,7 @@ func TestUpdateEqualsNew(t *testing.T) {
 		}
 		slices.SortFunc(changes, func(a, b tracker.Change) int { return strings.Compare(a.Name.Name, b.Name.Name) })
 		p.Update(changes)
-		p.Update(changes) // the repetition of a failed sync
+		p.Update(changes) // repeated, as after a failed sync
 
 		fresh := New(node)
 		for name, s := range state {

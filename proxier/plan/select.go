@@ -6,13 +6,13 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Node is what endpoint selection knows of the node.
+// Node is the part of the node that endpoint selection uses.
 type Node struct {
 	Name string
 	Zone string // label topology.kubernetes.io/zone; empty: unknown
 }
 
-// topology narrows the ready endpoints to those whose hints name this node or zone.
+// topology selects the ready endpoints whose hints name this node or zone.
 type topology int
 
 const (
@@ -21,8 +21,9 @@ const (
 	sameZone
 )
 
-// topologyOf reads the mode from the hints alone, as KEP-4444 wants it: hints count only when every ready endpoint
-// carries them and one of them names us; otherwise a half-updated set of slices would starve some nodes.
+// topologyOf derives the mode from the hints alone, as KEP-4444 requires. Hints count only if every ready endpoint has
+// them and one of them names this node or zone. Otherwise a half-updated set of slices would leave some nodes without
+// endpoints.
 func topologyOf(endpoints []*tracker.Endpoint, node Node) topology {
 	ready, nodeHints, zoneHints := 0, 0, 0
 	ourNode, ourZone := false, false
@@ -61,10 +62,11 @@ func (t topology) allows(ep *tracker.Endpoint, node Node) bool {
 	return true
 }
 
-// fallback: endpoints that terminate still serve while nothing else does (KEP-1669).
+// fallback: terminating endpoints serve while no endpoint is ready (KEP-1669).
 func fallback(ep *tracker.Endpoint) bool { return ep.Serving && ep.Terminating }
 
-// clusterEndpoints are the ready ones that topology allows, or else all that terminate and still serve.
+// clusterEndpoints returns the ready endpoints that topology allows; if there are none, all that terminate and still
+// serve.
 func clusterEndpoints(endpoints []*tracker.Endpoint, node Node) []*tracker.Endpoint {
 	mode := topologyOf(endpoints, node)
 	chosen := choose(endpoints, func(ep *tracker.Endpoint) bool { return ep.Ready && mode.allows(ep, node) })
@@ -74,8 +76,8 @@ func clusterEndpoints(endpoints []*tracker.Endpoint, node Node) []*tracker.Endpo
 	return chosen
 }
 
-// localEndpoints are the ready ones of this node, or else those of this node that terminate and still serve. Neither
-// topology nor what other nodes have matters.
+// localEndpoints returns this node's ready endpoints; if there are none, its endpoints that terminate and still serve.
+// Topology and the endpoints of other nodes do not matter.
 func localEndpoints(endpoints []*tracker.Endpoint) []*tracker.Endpoint {
 	chosen := choose(endpoints, func(ep *tracker.Endpoint) bool { return ep.Local && ep.Ready })
 	if len(chosen) == 0 {
@@ -92,7 +94,7 @@ func choose(endpoints []*tracker.Endpoint, keep func(*tracker.Endpoint) bool) []
 		}
 	}
 	if n == len(endpoints) {
-		return endpoints // the usual case: share, do not copy
+		return endpoints // usual case: share the slice
 	}
 	chosen := make([]*tracker.Endpoint, 0, n)
 	for _, ep := range endpoints {
@@ -103,7 +105,7 @@ func choose(endpoints []*tracker.Endpoint, keep func(*tracker.Endpoint) bool) []
 	return chosen
 }
 
-// union of two sorted lists of the same endpoints.
+// union merges two sorted lists of the same endpoints.
 func union(a, b []*tracker.Endpoint) []*tracker.Endpoint {
 	if len(a) == 0 {
 		return b

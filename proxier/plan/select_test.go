@@ -10,7 +10,7 @@ import (
 
 var here = Node{Name: "here", Zone: "east"}
 
-// ep makes an endpoint; its letter is its text.
+// ep makes an endpoint with the given text, usually a letter.
 func ep(text string, change func(*tracker.Endpoint)) *tracker.Endpoint {
 	e := &tracker.Endpoint{Text: text, Ready: true, Serving: true}
 	if change != nil {
@@ -36,7 +36,8 @@ func textsOf(endpoints []*tracker.Endpoint) string {
 	return text
 }
 
-// Ready ones first; if there is none, those that terminate and still serve. Here and anywhere fall back apart.
+// Ready endpoints come first. Without any, terminating endpoints that still serve are used. The cluster's and the
+// node's endpoints fall back independently.
 func TestSelection(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -70,8 +71,8 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// Hints are followed when every ready endpoint has them and one names us, those of nodes before those of zones. All
-// combinations of three endpoints.
+// Hints are followed if every ready endpoint has them and one names this node or zone. Hints for nodes precede hints
+// for zones. The test runs all combinations of three endpoints.
 func TestTopology(t *testing.T) {
 	hints := [][]string{nil, {"ours"}, {"other"}, {"other", "ours"}}
 	var kinds []tracker.Endpoint
@@ -149,7 +150,7 @@ func TestTopologyAndFallback(t *testing.T) {
 		{"zone unknown", Node{Name: "here"}, []*tracker.Endpoint{ep("a", east), ep("b", west)}, "ab", ""},
 		{"no hint names an unknown zone", Node{Name: "here"}, []*tracker.Endpoint{
 			ep("a", zone("")), ep("b", west)}, "ab", ""},
-		{"zone of nobody", Node{Name: "here", Zone: "north"}, []*tracker.Endpoint{ep("a", east), ep("b", west)}, "ab", ""},
+		{"zone without endpoints", Node{Name: "here", Zone: "north"}, []*tracker.Endpoint{ep("a", east), ep("b", west)}, "ab", ""},
 		{"hints do not bind what drains", here, []*tracker.Endpoint{ep("a", both(east, draining)), ep("b", both(west, draining))}, "ab", ""},
 		{"one that is not ready needs no hint", here, []*tracker.Endpoint{ep("a", east), ep("b", unready), ep("c", west)}, "a", ""},
 		{"here, whatever the hints", here, []*tracker.Endpoint{ep("a", east), ep("b", both(local, west))}, "a", "b"},
@@ -167,7 +168,8 @@ func TestTopologyAndFallback(t *testing.T) {
 	}
 }
 
-// Which sets a port uses, and what its internal and its external traffic find, by policy and by where endpoints are.
+// The endpoint sets of a port, and whether its internal and external traffic has endpoints, by policy and by location
+// of the endpoints.
 func TestPolicies(t *testing.T) {
 	everywhere := []*tracker.Endpoint{ep("a", nil), ep("b", local)}
 	elsewhere := []*tracker.Endpoint{ep("a", nil)}
@@ -204,7 +206,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// Here all drain, elsewhere one is ready: both are reachable, each by its own traffic.
+// All endpoints on this node terminate, and one on another node is ready. Each kind of traffic reaches its endpoints,
+// so both sets are reachable.
 func TestReachableIsTheUnion(t *testing.T) {
 	endpoints := []*tracker.Endpoint{ep("a", both(local, draining)), ep("b", nil), ep("c", both(local, draining)), ep("d", nil)}
 	d := decide(&tracker.ServicePort{NodePort: 1, ExternalPolicyLocal: true}, epoch, endpoints, here)

@@ -10,18 +10,18 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrStopped is what WaitIdle wraps when the loop ended with work pending.
+// ErrStopped is wrapped by WaitIdle's error when the loop ended with work pending.
 var ErrStopped = errors.New("stopped with a sync pending")
 
-// Runner calls a sync function when its Schedule says so. All syncs run in the
-// goroutine that called Run, one at a time.
+// Runner calls a sync function when its Schedule allows it. All syncs run one at a time in the goroutine that called
+// Run.
 type Runner struct {
 	name  string
 	clock clock.WithTicker
 	sync  func(ctx context.Context) error
 
-	// wake tells the waiting loop that Next may have changed. One waiting
-	// token is enough: the loop asks the schedule again, however many came.
+	// wake wakes the loop because Next may have changed. One token is enough, because the loop reads the schedule
+	// again.
 	wake chan struct{}
 
 	mu       sync.Mutex
@@ -33,29 +33,25 @@ type Runner struct {
 	changed  chan struct{} // closed and replaced whenever the state changes
 }
 
-// State is what a Runner is doing, at one moment.
+// State is a snapshot of a Runner.
 type State struct {
-	// Running says that a sync is running; Current then describes it.
+	// Running: a sync is running; Current describes it.
 	Running bool
-	// Current is the running sync's start, or the last one's; zero before the
-	// first.
+	// Current is the start of the running sync, or of the last one; zero before the first.
 	Current Start
-	// Next is when the next sync is to start; zero while one runs and when
-	// nothing is due.
+	// Next is when the next sync should start; zero while a sync runs and when none is due.
 	Next time.Time
-	// Idle says that nothing is pending: see Schedule.Idle.
+	// Idle: nothing is pending, see Schedule.Idle.
 	Idle bool
-	// Runs counts the syncs that ended, failed ones included.
+	// Runs is the number of syncs that ended, including failed ones.
 	Runs int
-	// Failures counts the retries that failed in a row, the first failed sync
-	// included.
+	// Failures is the number of retries that failed in a row, plus the first failure.
 	Failures int
 	// LastErr is the error of the last sync that ended.
 	LastErr error
 }
 
-// New returns a runner of sync; nothing happens before Run. The context that
-// sync receives is Run's.
+// New returns a Runner. Nothing happens before Run. sync receives Run's context.
 func New(opts Options, sync func(ctx context.Context) error) (*Runner, error) {
 	opts = opts.withDefaults()
 	schedule, err := NewSchedule(opts, opts.Clock.Now())
@@ -63,7 +59,7 @@ func New(opts Options, sync func(ctx context.Context) error) (*Runner, error) {
 		return nil, err
 	}
 	if sync == nil {
-		return nil, fmt.Errorf("runner %q: no sync function", opts.Name)
+		return nil, fmt.Errorf("runner %q: the sync function is nil", opts.Name)
 	}
 	return &Runner{
 		name:     opts.Name,
@@ -75,8 +71,8 @@ func New(opts Options, sync func(ctx context.Context) error) (*Runner, error) {
 	}, nil
 }
 
-// Trigger asks for a sync and returns at once. It may be called from anywhere,
-// the sync function included, before, while and after Run runs.
+// Trigger requests a sync and returns at once. It is safe for concurrent use, before, during and after Run, and also
+// from the sync function.
 func (r *Runner) Trigger() {
 	r.mu.Lock()
 	r.schedule.Request(r.clock.Now())
@@ -89,19 +85,17 @@ func (r *Runner) Trigger() {
 	}
 }
 
-// Run calls the sync function whenever it is due, until ctx ends; it then
-// returns ctx's error. A running sync is not abandoned: Run waits for it, and
-// it sees the end of ctx itself. A panic in the sync function is not caught. A
-// runner runs once.
+// Run calls the sync function whenever a sync is due, until ctx ends, and returns ctx's error. It waits for a running
+// sync, whose context is ctx. It does not catch a panic in the sync function. Run may be called only once.
 func (r *Runner) Run(ctx context.Context) error {
 	r.mu.Lock()
 	if r.started {
 		r.mu.Unlock()
-		return fmt.Errorf("runner %q: run a second time", r.name)
+		return fmt.Errorf("runner %q: Run was called twice", r.name)
 	}
 	r.started = true
 	r.mu.Unlock()
-	defer r.stop() // also on a panic, so that nobody waits for an idle that never comes
+	defer r.stop() // also on a panic, so that WaitIdle returns
 
 	for ctx.Err() == nil {
 		wait, due := r.untilNext()
@@ -114,7 +108,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// State is what the runner is doing now.
+// State returns a snapshot of the runner.
 func (r *Runner) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,17 +124,16 @@ func (r *Runner) State() State {
 	}
 }
 
-// Next is when the next sync is to start, and whether one is due at all.
+// Next returns when the next sync should start, and whether one is due at all.
 func (r *Runner) Next() (time.Time, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.schedule.Next()
 }
 
-// WaitIdle returns when no sync runs or is requested and the last one
-// succeeded. A runner that was never triggered is idle. It returns ctx's error
-// with the last sync's if ctx ends first, and ErrStopped if the loop has ended
-// with something pending.
+// WaitIdle returns when no sync runs or is requested and the last one succeeded. A runner that was never triggered is
+// idle. If ctx ends first, it returns ctx's error joined with the last sync's. If the loop has ended with work pending,
+// it returns ErrStopped.
 func (r *Runner) WaitIdle(ctx context.Context) error {
 	for {
 		r.mu.Lock()
@@ -160,7 +153,7 @@ func (r *Runner) WaitIdle(ctx context.Context) error {
 	}
 }
 
-// runOnce runs the sync function and tells the schedule.
+// runOnce runs the sync function and reports it to the schedule.
 func (r *Runner) runOnce(ctx context.Context) {
 	r.mu.Lock()
 	r.schedule.Started(r.clock.Now())
@@ -177,7 +170,7 @@ func (r *Runner) runOnce(ctx context.Context) {
 	r.mu.Unlock()
 }
 
-// untilNext is how long to wait for the next sync; false: until woken.
+// untilNext returns how long to wait for the next sync; false: until woken.
 func (r *Runner) untilNext() (time.Duration, bool) {
 	at, due := r.Next()
 	if !due {
@@ -186,8 +179,7 @@ func (r *Runner) untilNext() (time.Duration, bool) {
 	return at.Sub(r.clock.Now()), true
 }
 
-// sleep waits until the given time has passed (if timed), until woken, or until
-// ctx ends.
+// sleep waits until the given time has passed (if timed), until woken, or until ctx ends.
 func (r *Runner) sleep(ctx context.Context, wait time.Duration, timed bool) {
 	var expired <-chan time.Time
 	if timed {
@@ -210,7 +202,7 @@ func (r *Runner) stop() {
 	r.notify()
 }
 
-// notify tells those in WaitIdle that the state changed; r.mu is held.
+// notify wakes all callers of WaitIdle. The caller holds r.mu.
 func (r *Runner) notify() {
 	close(r.changed)
 	r.changed = make(chan struct{})

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// subject is a runner whose syncs take time and fail as told, and which notes
-// when they started. It lives in a synctest bubble, so that time is virtual.
+// subject is a runner whose syncs take a set time, fail a set number of times and record their starts. It runs in a
+// synctest bubble, so its time is virtual.
 type subject struct {
 	*Runner
 	birth time.Time
@@ -116,8 +116,7 @@ func TestTriggersCoalesce(t *testing.T) {
 	})
 }
 
-// TestEveryFailedSyncIsRetried: nobody triggers after the first sync failed, as
-// when it is the very first of a proxier.
+// TestEveryFailedSyncIsRetried makes the first sync fail and triggers no other one.
 func TestEveryFailedSyncIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &subject{fails: 4}
@@ -168,7 +167,7 @@ func TestCancelInTheMiddleOfASync(t *testing.T) {
 		r, err := New(Options{Name: "node-1"}, func(ctx context.Context) error {
 			close(entered)
 			<-ctx.Done()
-			time.Sleep(time.Second) // leaves what it holds in order
+			time.Sleep(time.Second) // cleans up before it returns
 			return ctx.Err()
 		})
 		if err != nil {

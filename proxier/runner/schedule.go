@@ -12,25 +12,23 @@ import (
 type Policy string
 
 const (
-	// TokenBucket lets Burst syncs start back to back and then one per
-	// MinInterval, counted between starts. A sync that takes longer than
-	// MinInterval may be followed by the next one at once.
+	// TokenBucket lets Burst syncs start back to back and then one per MinInterval, counted between starts. A sync
+	// longer than MinInterval may be followed by the next one at once.
 	TokenBucket Policy = "token-bucket"
 
-	// CompletionToStart leaves at least MinInterval between the end of a sync
-	// and the start of the next, as kube-proxy 1.36 does. There is no burst.
+	// CompletionToStart leaves at least MinInterval between the end of a sync and the start of the next, as kube-proxy
+	// 1.36 does. There is no burst.
 	CompletionToStart Policy = "completion-to-start"
 )
 
-// Policies lists the policies there are, in the order in which a list of
-// choices shows them.
+// Policies lists all policies, in the order for a list of choices.
 func Policies() []Policy { return []Policy{TokenBucket, CompletionToStart} }
 
-// Cause says why a sync started. A sync may have several causes at once.
+// Cause is why a sync started. A sync may have several causes.
 type Cause uint8
 
 const (
-	// Requested: someone asked for it.
+	// Requested: Request was called.
 	Requested Cause = 1 << iota
 	// Retry: the last sync failed and its back-off is over.
 	Retry
@@ -38,7 +36,7 @@ const (
 	Interval
 )
 
-// String names the causes, joined by "+": "requested+retry".
+// String returns the causes joined by "+": "requested+retry".
 func (c Cause) String() string {
 	var names []string
 	for _, n := range []struct {
@@ -54,22 +52,20 @@ func (c Cause) String() string {
 
 // Start describes one sync at its start.
 type Start struct {
-	// At is the time at which the sync started.
+	// At is when the sync started.
 	At time.Time
-	// Queued is when the oldest request that this sync serves came in. It is
-	// zero when nothing requested it (a pure retry or interval sync).
+	// Queued is when the oldest request for this sync arrived. It is zero for a sync without a request (a pure retry or
+	// interval sync).
 	Queued time.Time
 	// Cause is why it started.
 	Cause Cause
-	// Failures counts the retries that failed in a row before this sync, the
-	// first failed sync included: 0 when all is well.
+	// Failures is the number of retries that failed in a row before this sync, plus the first failure; 0: the last sync
+	// succeeded.
 	Failures int
 }
 
-// Schedule is the state machine that decides when syncs start. It holds no
-// clock and starts nothing: the caller tells it what happened and when, and
-// asks Next. Times must not go backwards. It is not safe for use by several
-// goroutines at once.
+// Schedule is the state machine that decides when syncs start. It has no clock and starts nothing: the caller reports
+// each event with its time and calls Next. Times must not go backwards. It is not safe for concurrent use.
 type Schedule struct {
 	opts Options
 
@@ -77,21 +73,19 @@ type Schedule struct {
 	bucket *rate.Limiter
 
 	running bool
-	start   Start // of the current or the last sync
+	start   Start // the current or the last sync
 
-	requestedAt time.Time // oldest request that no sync has served; zero: none
+	requestedAt time.Time // oldest request without a sync; zero: none
 	retryAt     time.Time // zero: the last sync succeeded
-	failures    int       // retries that failed in a row, the first failure included
-	intervalAt  time.Time // MaxInterval after the last end, or the birth; zero: off
+	failures    int       // retries that failed in a row, plus the first failure
+	intervalAt  time.Time // MaxInterval after the last end, or after NewSchedule; zero: off
 
-	// earliest is when the policy allows the next start. Under TokenBucket it
-	// is known as soon as a sync has started; under CompletionToStart when it
-	// has ended.
+	// earliest is when the policy allows the next start. TokenBucket sets it when a sync starts, CompletionToStart when
+	// a sync ends.
 	earliest time.Time
 }
 
-// NewSchedule returns a schedule born at now: MaxInterval counts from then
-// until the first sync has ended. Options' clock is not used.
+// NewSchedule returns a Schedule. MaxInterval counts from now until the first sync has ended. opts.Clock is not used.
 func NewSchedule(opts Options, now time.Time) (*Schedule, error) {
 	opts = opts.withDefaults()
 	if err := opts.validate(); err != nil {
@@ -105,20 +99,18 @@ func NewSchedule(opts Options, now time.Time) (*Schedule, error) {
 	return s, nil
 }
 
-// Request asks for a sync. It coalesces with other requests that no sync has
-// picked up yet; during a sync it asks for another one after it.
+// Request requests a sync. Requests that no sync has taken yet become one. During a sync, it requests another sync.
 func (s *Schedule) Request(now time.Time) {
 	if s.requestedAt.IsZero() {
 		s.requestedAt = now
 	}
 }
 
-// Started says that a sync starts now. The caller may start earlier than Next
-// allows (a test, or a forced sync): the policy then counts that start as well.
-// It panics when a sync is already running, which is a programming error.
+// Started reports that a sync starts now. The caller may start earlier than Next allows (a test, or a forced sync); the
+// policy then counts that start too. It panics if a sync is running, which is a programming error.
 func (s *Schedule) Started(now time.Time) Start {
 	if s.running {
-		panic(fmt.Sprintf("runner %q: a sync starts while another one runs", s.opts.Name))
+		panic(fmt.Sprintf("runner %q: Started was called while a sync runs", s.opts.Name))
 	}
 	s.running = true
 	s.start = Start{At: now, Queued: s.requestedAt, Cause: s.causes(now), Failures: s.failures}
@@ -127,11 +119,11 @@ func (s *Schedule) Started(now time.Time) Start {
 	return s.start
 }
 
-// Finished says that the running sync ended now, with err. It panics when no
-// sync is running, which is a programming error.
+// Finished reports that the running sync ended now, with err. It panics if no sync is running, which is a programming
+// error.
 func (s *Schedule) Finished(now time.Time, err error) {
 	if !s.running {
-		panic(fmt.Sprintf("runner %q: a sync ends that never started", s.opts.Name))
+		panic(fmt.Sprintf("runner %q: Finished was called without a running sync", s.opts.Name))
 	}
 	s.running = false
 	s.rest(now)
@@ -142,17 +134,16 @@ func (s *Schedule) Finished(now time.Time, err error) {
 		s.retryAt, s.failures = time.Time{}, 0
 		return
 	}
-	// A sync that ran ahead of the retry, because someone asked for it, leaves
-	// the retry and its back-off alone. Only the retry itself moves them.
+	// A requested sync that ran before the retry does not change the retry and its back-off. Only the retry itself
+	// does.
 	if s.retryAt.IsZero() || !s.start.At.Before(s.retryAt) {
 		s.failures++
 		s.retryAt = now.Add(s.opts.backOff(s.failures))
 	}
 }
 
-// Next is when the next sync is to start. It is a fixed point in time, possibly
-// past, that only the other calls change. It reports false while a sync runs
-// and when nothing is due: no request, no retry and no MaxInterval.
+// Next returns when the next sync should start. That time may be past, and only the other calls change it. It returns
+// false while a sync runs, and without a request, a retry or a MaxInterval.
 func (s *Schedule) Next() (time.Time, bool) {
 	if s.running {
 		return time.Time{}, false
@@ -172,8 +163,8 @@ func (s *Schedule) Next() (time.Time, bool) {
 	return due, true
 }
 
-// Idle reports whether nothing is pending: no sync runs, none is requested, and
-// the last one succeeded. A sync due by MaxInterval alone is not pending.
+// Idle reports whether nothing is pending: no sync runs or is requested, and the last one succeeded. A sync that is due
+// only by MaxInterval is not pending.
 func (s *Schedule) Idle() bool {
 	return !s.running && s.requestedAt.IsZero() && s.retryAt.IsZero()
 }
@@ -181,10 +172,10 @@ func (s *Schedule) Idle() bool {
 // Running reports whether a sync is running.
 func (s *Schedule) Running() bool { return s.running }
 
-// Failures counts the retries that failed in a row, the first failure included.
+// Failures returns the number of retries that failed in a row, plus the first failure.
 func (s *Schedule) Failures() int { return s.failures }
 
-// causes tells which reasons to sync are due at now.
+// causes returns the causes that are due at now.
 func (s *Schedule) causes(now time.Time) Cause {
 	var c Cause
 	if !s.requestedAt.IsZero() {
@@ -199,16 +190,15 @@ func (s *Schedule) causes(now time.Time) Cause {
 	return c
 }
 
-// rest begins a time without a sync, which MaxInterval limits.
+// rest starts the MaxInterval.
 func (s *Schedule) rest(now time.Time) {
 	if s.opts.MaxInterval > 0 {
 		s.intervalAt = now.Add(s.opts.MaxInterval)
 	}
 }
 
-// takeToken spends one token for a start at now and finds out when the next
-// token is there. ReserveN and not AllowN: a start is a fact, so it counts even
-// when rounding left the bucket a nanosecond short of a whole token.
+// takeToken spends one token for a start at now and computes when the next token is available. It uses ReserveN, not
+// AllowN: a start counts even if rounding left the bucket a nanosecond short of a whole token.
 func (s *Schedule) takeToken(now time.Time) {
 	if s.bucket == nil {
 		return

@@ -12,8 +12,7 @@ var (
 	errBroken = errors.New("restore broke")
 )
 
-// TestScheduleTranscripts plays calls against a schedule and checks Next after
-// each. Times count from the birth of the schedule.
+// TestScheduleTranscripts makes calls on a schedule and checks Next after each. Times count from NewSchedule.
 func TestScheduleTranscripts(t *testing.T) {
 	const never = time.Duration(-1)
 	type call struct {
@@ -194,9 +193,8 @@ func TestStartTellsCauseAndQueue(t *testing.T) {
 	}
 }
 
-// TestScheduleInvariants drives both policies with random requests, durations
-// and failures, always starting exactly when Next says, and checks what must
-// hold in any history.
+// TestScheduleInvariants drives both policies with random requests, durations and failures. Each sync starts exactly at
+// Next. The test checks what must be true in any history.
 func TestScheduleInvariants(t *testing.T) {
 	const seed, minInterval, maxInterval = 7, 700 * time.Millisecond, 20 * time.Second
 	const rounding = 2 * time.Microsecond // see takeToken

@@ -11,18 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Digester makes digests: what the trackers of a node need of API objects, and nothing else of them. An informer that
-// stores digests holds a small part of what it lists, and what it holds it shares with the trackers.
+// Digester makes digests: the parts of API objects that the trackers of a node need. An informer that stores digests
+// holds a small part of each object and shares it with the trackers.
 type Digester struct {
 	NodeName string // endpoints of this node are local
-	// Families that Services are translated for; none: IPv4 and IPv6. An EndpointSlice has one of its own.
+	// Families that Services are translated for; none: IPv4 and IPv6. An EndpointSlice has exactly one family.
 	Families []corev1.IPFamily
-	// NoExternalIPs leaves the external IPs of Services out.
+	// NoExternalIPs omits the external IPs of Services.
 	NoExternalIPs bool
 }
 
-// Transform is a cache.TransformFunc: Services and EndpointSlices become digests, all else stays as it is. A digest is
-// its own.
+// Transform is a cache.TransformFunc. Services and EndpointSlices become digests. All other objects, and digests, stay
+// as they are.
 func (d Digester) Transform(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Service:
@@ -33,7 +33,7 @@ func (d Digester) Transform(obj any) (any, error) {
 	return obj, nil
 }
 
-// identity is what informers want to know of an object.
+// identity is the metadata that informers need.
 type identity struct {
 	types.NamespacedName
 	version string
@@ -44,21 +44,21 @@ func identityOf(meta *metav1.ObjectMeta) identity {
 	return identity{name, meta.ResourceVersion}
 }
 
-// GetObjectMeta implements metav1.ObjectMetaAccessor, with nothing but name and resourceVersion.
+// GetObjectMeta implements metav1.ObjectMetaAccessor, with only the name and the resourceVersion.
 func (i *identity) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: i.Namespace, Name: i.Name, ResourceVersion: i.version}
 }
 
-// GetResourceVersion of the object.
+// GetResourceVersion returns the object's resourceVersion.
 func (i *identity) GetResourceVersion() string { return i.version }
 
-// ServiceDigest is what Trackers need of a Service. Immutable.
+// ServiceDigest is the part of a Service that Trackers need. Immutable.
 type ServiceDigest struct {
 	identity
 	specs [2]*spec // by indexOf(family)
 }
 
-// Service digests a Service.
+// Service returns the digest of a Service.
 func (d Digester) Service(svc *corev1.Service) *ServiceDigest {
 	digest := &ServiceDigest{identity: identityOf(&svc.ObjectMeta)}
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
@@ -79,16 +79,16 @@ func indexOf(family corev1.IPFamily) int {
 	return 0
 }
 
-// SliceDigest is what Trackers need of an EndpointSlice. Immutable.
+// SliceDigest is the part of an EndpointSlice that Trackers need. Immutable.
 type SliceDigest struct {
 	identity
-	service   string // empty: the slice is of no Service that is proxied
+	service   string // empty: the slice belongs to no proxied Service
 	family    discoveryv1.AddressType
 	endpoints []PortEndpoints
 	trigger   time.Time // its last-change-trigger-time annotation; zero when absent
 }
 
-// Slice digests an EndpointSlice.
+// Slice returns the digest of an EndpointSlice.
 func (d Digester) Slice(obj *discoveryv1.EndpointSlice) *SliceDigest {
 	digest := &SliceDigest{identity: identityOf(&obj.ObjectMeta), family: addressType(obj.AddressType)}
 	if _, headless := obj.Labels[LabelHeadless]; headless || digest.family == "" {
@@ -105,18 +105,18 @@ func (d Digester) Slice(obj *discoveryv1.EndpointSlice) *SliceDigest {
 	return digest
 }
 
-// Moved says whether a slice went over to another Service, or to none, since it was as in old: its labels may be
-// changed, and the old Service has to lose its endpoints.
+// Moved reports whether a change of labels moved the slice from the Service in old to another one, or to none. The old
+// Service then has to lose its endpoints.
 func (s *SliceDigest) Moved(old *SliceDigest) bool {
 	return s.service != old.service || s.family != old.family
 }
 
-// owner names the slice's Service; false if it is of none of a family's.
+// owner returns the slice's Service; false if it has no Service in this family.
 func (s *SliceDigest) owner(family corev1.IPFamily) (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.service}, s.service != "" && string(s.family) == string(family)
 }
 
-// addressType is one of IP addresses, or empty: host names are not for a proxier.
+// addressType returns an IP address type, or empty: a proxier does not use host names.
 func addressType(t discoveryv1.AddressType) discoveryv1.AddressType {
 	switch t {
 	case discoveryv1.AddressTypeIPv4:
@@ -127,7 +127,7 @@ func addressType(t discoveryv1.AddressType) discoveryv1.AddressType {
 	return ""
 }
 
-// intern gives one copy of a text that many objects hold: decoding makes a new one for each.
+// intern returns one shared copy of a text that many objects contain. Decoding makes a copy for each object.
 func intern(text string) string {
 	if text == "" {
 		return ""
@@ -135,7 +135,7 @@ func intern(text string) string {
 	return unique.Make(text).Value()
 }
 
-// protocolOf is a constant for what the API knows.
+// protocolOf returns the constant for a protocol that the API has.
 func protocolOf(p corev1.Protocol) corev1.Protocol {
 	for _, known := range [...]corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
 		if p == known {

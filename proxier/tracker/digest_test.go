@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Informers find the name and the version of a digest, and digesting again changes nothing.
+// Informers find the name and the version of a digest. The digest of a digest is itself.
 func TestDigestInStores(t *testing.T) {
 	svc, slice := testService(nil), testSlice("a", at(1), "10.0.0.1")
 	svc.ResourceVersion, slice.ResourceVersion = "7", "8"
@@ -38,7 +38,7 @@ func TestDigestInStores(t *testing.T) {
 	}
 }
 
-// A digest does to a tracker what its object does, in the families that it was made for.
+// A digest has the same effect on a tracker as its object, in the families of the Digester.
 func TestDigestIsItsObject(t *testing.T) {
 	dual := testService(func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"10.96.0.1", "fd00::1"} })
 	slice6 := testSlice("b", at(1), "fd00::9")
@@ -98,7 +98,7 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// Nothing is left of a Service that is gone.
+// A deleted Service leaves no state.
 func TestForgets(t *testing.T) {
 	tr := newTracker()
 	tr.SetService(testService(nil), at(1))
@@ -115,7 +115,7 @@ func TestForgets(t *testing.T) {
 	}
 }
 
-// Of two ports with one name, which no API server lets pass, the last one counts.
+// Of two ports with one name, which every API server refuses, the last one counts.
 func TestPortsWithOneName(t *testing.T) {
 	svc := testService(func(s *corev1.Service) {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 81})
@@ -126,8 +126,7 @@ func TestPortsWithOneName(t *testing.T) {
 	}
 }
 
-// bigCluster is so many Services of ten endpoints each, as they come from a decoder: no string of one object is shared
-// with another.
+// bigCluster makes Services with ten endpoints each, as if from a decoder: objects share no strings.
 func bigCluster(services int) ([]*corev1.Service, []*discoveryv1.EndpointSlice) {
 	var all []*corev1.Service
 	var parts []*discoveryv1.EndpointSlice
@@ -152,8 +151,8 @@ func bigCluster(services int) ([]*corev1.Service, []*discoveryv1.EndpointSlice) 
 	return all, parts
 }
 
-// What a tracker and the stores of its informers hold of a Service with its slice of ten endpoints. The bound is half as
-// much again as was measured.
+// The memory for a Service with a slice of ten endpoints, in a tracker and in the stores of its informers. The bound is
+// 1.5 times the measured value.
 func TestMemory(t *testing.T) {
 	const services, most = 2000, 3300
 	all, parts := bigCluster(services)
@@ -172,10 +171,10 @@ func TestMemory(t *testing.T) {
 	runtime.KeepAlive(parts)
 }
 
-// heap is what is reachable, in bytes.
+// heap returns the reachable memory, in bytes.
 func heap() int {
 	runtime.GC()
-	runtime.GC() // what weak maps and finalizers held
+	runtime.GC() // for memory behind weak maps and finalizers
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int(stats.HeapAlloc)
@@ -195,7 +194,7 @@ func load(tr *Tracker, all []*corev1.Service, parts []*discoveryv1.EndpointSlice
 	}
 }
 
-// One changed slice of ten endpoints costs the same in a cluster of any size.
+// A changed slice of ten endpoints costs the same in a cluster of any size.
 func TestAllocationsOfAChange(t *testing.T) {
 	most := 0.0
 	for _, services := range []int{10, 2000} {
@@ -223,7 +222,7 @@ func TestAllocationsOfAChange(t *testing.T) {
 	}
 }
 
-// BenchmarkLoad is from API objects to a tracker that holds them all.
+// BenchmarkLoad measures from API objects to a tracker that contains them all.
 func BenchmarkLoad(b *testing.B) {
 	for _, services := range []int{1000, 10_000, 50_000} {
 		b.Run(fmt.Sprintf("services=%d/endpoints=10", services), func(b *testing.B) {

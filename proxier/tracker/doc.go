@@ -2,18 +2,18 @@
 //
 // The way of the data:
 //
-//  1. A Digester translates the API object once (ServicePort, Endpoint), in the informer or in the event handler, and an
-//     event of it marks its Service dirty. Endpoints that come together share their memory and texts.
-//  2. Take builds the wanted state of every dirty Service, drops those that are as installed, and hands out the rest
-//     as previous→current pairs.
-//  3. Commit makes the current state the installed one; GiveBack puts the changes of a failed sync back, with their
-//     trigger times, so that the next Take hands them out again, merged with what came meanwhile.
+//  1. A Digester translates an API object once (ServicePort, Endpoint), in the informer or in the event handler. An event
+//     of the object marks its Service dirty. Endpoints of one object share their memory and texts.
+//  2. Take builds the desired state of every dirty Service and drops those that equal the installed state. It returns the
+//     rest as previous→current pairs.
+//  3. Commit makes the current state the installed one. Requeue requeues the changes of a failed sync with their trigger
+//     times. The next Take returns them again, merged with newer changes.
 //
-// "Installed" always means what the last successful sync left, so coalescing and no-op detection stay right across
-// failures, and work that follows a sync (conntrack cleaning, latency observation) is never lost with one.
+// "Installed" always means the state after the last successful sync. So coalescing and no-op detection stay correct
+// across failures, and post-sync work (conntrack cleanup, latency observation) is never lost with a sync.
 //
-// Pending is the rule of coalescing alone, for any kind of key: package sim/twin runs it for thousands of nodes without
-// an object. This package imports neither sim nor bench.
+// Pending is the coalescing alone, for any kind of key. Package sim/twin uses it for thousands of nodes without objects.
+// This package imports neither sim nor bench.
 //
-// A Tracker serves one IP family. It is safe for concurrent use. It knows nothing of rules, chains or the clock.
+// A Tracker serves one IP family. It is safe for concurrent use. It contains no rules, chains or clock.
 package tracker

@@ -9,23 +9,23 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// Endpoint is one address and port that a Service port can go to. It is never changed after it was made.
+// Endpoint is one address and port behind a Service port. Immutable.
 type Endpoint struct {
 	Addr netip.AddrPort
-	// Text is "ip:port", IPv6 in brackets: sort key, part of chain names, and what DNAT takes.
+	// Text is "ip:port", IPv6 in brackets. It is the sort key, part of chain names, and the argument of DNAT.
 	Text        string
 	Local       bool // on this node
 	Ready       bool
 	Serving     bool
 	Terminating bool
-	// Hints of topology; nil: none. Endpoints share them.
+	// Hints are the topology hints; nil: none. Endpoints share them.
 	Hints *Hints
 }
 
-// Hints name the zones and the nodes that an endpoint is meant for.
+// Hints are the zones and the nodes that should use an endpoint.
 type Hints struct{ Zones, Nodes []string }
 
-// Zones of the hints.
+// Zones returns the zones of the hints.
 func (e *Endpoint) Zones() []string {
 	if e.Hints == nil {
 		return nil
@@ -33,7 +33,7 @@ func (e *Endpoint) Zones() []string {
 	return e.Hints.Zones
 }
 
-// Nodes of the hints.
+// Nodes returns the nodes of the hints.
 func (e *Endpoint) Nodes() []string {
 	if e.Hints == nil {
 		return nil
@@ -46,7 +46,7 @@ func (e *Endpoint) equal(f *Endpoint) bool {
 		e.Terminating == f.Terminating && (e.Hints == f.Hints || slices.Equal(e.Zones(), f.Zones()) && slices.Equal(e.Nodes(), f.Nodes()))
 }
 
-// PortEndpoints are the endpoints of one Service port, sorted by Text, each address once.
+// PortEndpoints are the endpoints of one Service port, sorted by Text, without duplicate addresses.
 type PortEndpoints struct {
 	PortKey
 	List []*Endpoint
@@ -58,7 +58,7 @@ func equalEndpoints(a, b []PortEndpoints) bool {
 	})
 }
 
-// translateSlice gives the endpoints of a slice by port, sorted by port.
+// translateSlice returns the endpoints of a slice by port, sorted by port.
 func translateSlice(obj *discoveryv1.EndpointSlice, nodeName string) []PortEndpoints {
 	ports := make([]PortEndpoints, 0, len(obj.Ports))
 	pool := hintsPool{}
@@ -76,7 +76,7 @@ func translateSlice(obj *discoveryv1.EndpointSlice, nodeName string) []PortEndpo
 	return joinPorts(ports)
 }
 
-// translateEndpoints makes all endpoints of a port in few allocations: they come and go together.
+// translateEndpoints makes all endpoints of a port in few allocations, because they are also freed together.
 func translateEndpoints(slice *discoveryv1.EndpointSlice, port uint16, nodeName string, pool *hintsPool) []*Endpoint {
 	objs := slice.Endpoints
 	made := make([]Endpoint, 0, len(objs))
@@ -87,9 +87,9 @@ func translateEndpoints(slice *discoveryv1.EndpointSlice, port uint16, nodeName 
 		if len(objs[i].Addresses) == 0 {
 			continue
 		}
-		addr, ok := ParseAddr(objs[i].Addresses[0]) // the API says of the others: undefined, take the first
+		addr, ok := ParseAddr(objs[i].Addresses[0]) // the API leaves the meaning of further addresses undefined: use the first
 		if !ok || string(FamilyOf(addr)) != string(slice.AddressType) {
-			continue // of the other family, which the API refuses: no rule could go there
+			continue // of the other family: the API refuses it, and no rule could use it
 		}
 		ep := translateEndpoint(&objs[i], netip.AddrPortFrom(addr, port), nodeName)
 		ep.Hints = pool.of(objs[i].Hints)
@@ -114,7 +114,7 @@ func translateEndpoint(obj *discoveryv1.Endpoint, addr netip.AddrPort, nodeName 
 	}
 }
 
-// hintsPool are the hints of one slice so far: few different ones, and the same for many endpoints.
+// hintsPool holds the hints of one slice so far. A slice has few different hints, each for many endpoints.
 type hintsPool []*Hints
 
 func (p *hintsPool) of(obj *discoveryv1.EndpointHints) *Hints {
@@ -134,15 +134,15 @@ func (p *hintsPool) of(obj *discoveryv1.EndpointHints) *Hints {
 	for _, n := range obj.ForNodes {
 		h.Nodes = append(h.Nodes, intern(n.Name))
 	}
-	if len(h.Nodes) == 0 { // those differ from endpoint to endpoint, and would be searched in vain
+	if len(h.Nodes) == 0 { // hints for nodes differ per endpoint, so a search would find none
 		*p = append(*p, h)
 	}
 	return h
 }
 
-// merge makes one list a port of what all slices of a Service say, in the order of their names. An address may stand in
-// two slices, when it went from a terminating pod to a new one: the one that does not terminate wins, whatever the order
-// (k/k#135593).
+// merge combines the endpoints of a Service's slices into one list per port, in the order of the slices' names. Two
+// slices may contain one address after it moved from a terminating pod to a new one. The endpoint that does not
+// terminate wins, whatever the order (k/k#135593).
 func merge(all []*SliceDigest) []PortEndpoints {
 	if len(all) == 1 {
 		return all[0].endpoints
@@ -154,8 +154,7 @@ func merge(all []*SliceDigest) []PortEndpoints {
 	return joinPorts(ports)
 }
 
-// joinPorts sorts by port and makes one list of those that a port has several times. It may reuse the ports, but not
-// their lists.
+// joinPorts sorts by port and combines several lists of one port into one. It may reuse the ports, but not their lists.
 func joinPorts(ports []PortEndpoints) []PortEndpoints {
 	slices.SortStableFunc(ports, func(a, b PortEndpoints) int { return comparePorts(a.PortKey, b.PortKey) })
 	joined := ports[:0]
@@ -178,7 +177,8 @@ func joinPorts(ports []PortEndpoints) []PortEndpoints {
 	return joined
 }
 
-// sortUnique sorts and, of one address, keeps the last endpoint that does not terminate, or else the first.
+// sortUnique sorts the list and removes duplicate addresses. It keeps the last endpoint that does not terminate, or
+// else the first one.
 func sortUnique(list []*Endpoint) []*Endpoint {
 	slices.SortStableFunc(list, func(a, b *Endpoint) int { return strings.Compare(a.Text, b.Text) })
 	kept := list[:0]

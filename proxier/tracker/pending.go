@@ -2,35 +2,35 @@ package tracker
 
 import "time"
 
-// Pending is the rule of coalescing alone, without what the objects say: whatever happens to one key until it is taken
-// becomes one entry, and what a failed sync gives back joins what came meanwhile. Tracker keeps Services by name in one;
-// a simulation of many nodes keeps its own keys. The zero value is empty. It is not safe for concurrent use.
+// Pending is the coalescing alone, without the objects' content. All events of a key until the next Take become one
+// entry. Entries of a failed sync are merged with newer ones. Tracker uses Service names as keys; a simulation of many
+// nodes uses other keys. The zero value is empty. It is not safe for concurrent use.
 type Pending[K comparable] struct {
 	dirty map[K]*Events
-	// spent maps and entries, to be used again: see Done.
+	// spentMaps and spent are maps and entries for reuse, see Done.
 	spentMaps []map[K]*Events
 	spent     []*Events
 }
 
-// Events is what is remembered of a key whose events are not installed yet.
+// Events is the record of a key whose events are not installed yet.
 type Events struct {
-	// Triggers are the moments when its changes were due, where they are known.
+	// Triggers are the trigger times of its changes, where they are known.
 	Triggers []time.Time
-	// Queued is when the first of its events came.
+	// Queued is when the first of its events arrived.
 	Queued time.Time
-	// Services and Slices count the events on the Service itself, and on its slices.
+	// Services and Slices count the events of the Service and of its slices.
 	Services, Slices int
-	// Retaken: a Take handed it out before and a sync failed on it. Who planned it then must hear of it again, also
-	// when it is back to what is installed.
-	Retaken bool
-	// dropped: Drop was called, so triggers that are given back count no more either.
+	// Requeued: a Take returned the key before, and that sync failed. The sync planned the change, so the next Take must
+	// return the key again, even if its state equals the installed one.
+	Requeued bool
+	// dropped: Drop was called, so requeued triggers do not count either.
 	dropped bool
 }
 
-// Drop forgets the trigger times so far.
+// Drop deletes all trigger times so far.
 func (e *Events) Drop() { e.Triggers, e.dropped = e.Triggers[:0], true }
 
-// Mark makes a key dirty, at now if it is not already, and gives its entry: the caller counts the event there.
+// Mark makes a key dirty, at now if it was clean, and returns its entry. The caller counts the event there.
 func (p *Pending[K]) Mark(key K, now time.Time) *Events {
 	e := p.dirty[key]
 	if e == nil {
@@ -44,7 +44,7 @@ func (p *Pending[K]) Mark(key K, now time.Time) *Events {
 // Len is the number of dirty keys.
 func (p *Pending[K]) Len() int { return len(p.dirty) }
 
-// Events counts the events of all dirty keys, on Services and on slices.
+// Events returns the number of events of all dirty keys, on Services and on slices.
 func (p *Pending[K]) Events() (services, slices int) {
 	for _, e := range p.dirty {
 		services += e.Services
@@ -53,17 +53,17 @@ func (p *Pending[K]) Events() (services, slices int) {
 	return services, slices
 }
 
-// Take hands out what is dirty; nothing is, after it.
+// Take returns all dirty keys. Afterwards no key is dirty.
 func (p *Pending[K]) Take() map[K]*Events {
 	taken := p.dirty
 	p.dirty = nil
 	return taken
 }
 
-// GiveBack takes back what a Take handed out to a sync that failed: the first events and all trigger times stay.
-func (p *Pending[K]) GiveBack(taken map[K]*Events) {
+// Requeue requeues the keys of a Take whose sync failed. It keeps the first event times and all trigger times.
+func (p *Pending[K]) Requeue(taken map[K]*Events) {
 	for key, e := range taken {
-		e.Retaken = true
+		e.Requeued = true
 		if later := p.dirty[key]; later != nil {
 			e.Services += later.Services
 			e.Slices += later.Slices
@@ -76,8 +76,7 @@ func (p *Pending[K]) GiveBack(taken map[K]*Events) {
 	}
 }
 
-// Done lets the memory of what a Take handed out be used again. Nobody may look at it any more. Calling it is never
-// necessary.
+// Done allows reuse of the memory that a Take returned; taken must not be used any more. Calling it is optional.
 func (p *Pending[K]) Done(taken map[K]*Events) {
 	for _, e := range taken {
 		*e = Events{Triggers: e.Triggers[:0]}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// What failed syncs give back joins what came meanwhile: nothing is lost, the first time stays, and all triggers.
+// Requeued events of failed syncs are merged with newer ones. No event is lost, and the first time and all triggers
+// remain.
 func TestPendingGivenBack(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	var p Pending[int]
@@ -24,22 +25,22 @@ func TestPendingGivenBack(t *testing.T) {
 	}
 	mark(1, 13)
 	mark(3, 14)
-	p.GiveBack(taken)
+	p.Requeue(taken)
 	if services, slices := p.Events(); services != 0 || slices != 5 || p.Len() != 3 {
 		t.Errorf("%d and %d events on %d keys, want 0 and 5 on 3", services, slices, p.Len())
 	}
 	taken = p.Take()
-	if e := taken[1]; e.Queued != at(10) || !e.Retaken || !slices.Equal(e.Triggers, []time.Time{at(10), at(12), at(13)}) {
+	if e := taken[1]; e.Queued != at(10) || !e.Requeued || !slices.Equal(e.Triggers, []time.Time{at(10), at(12), at(13)}) {
 		t.Errorf("a key that was given back: %+v", e)
 	}
-	if e := taken[3]; e.Queued != at(14) || e.Retaken {
+	if e := taken[3]; e.Queued != at(14) || e.Requeued {
 		t.Errorf("a key that came meanwhile: %+v", e)
 	}
 
-	// Memory that is used again remembers nothing.
+	// Reused memory has no old content.
 	p.Done(taken)
 	mark(4, 20)
-	if e := p.Take()[4]; e.Queued != at(20) || e.Retaken || e.Slices != 1 || e.Services != 0 || !slices.Equal(e.Triggers, []time.Time{at(20)}) {
+	if e := p.Take()[4]; e.Queued != at(20) || e.Requeued || e.Slices != 1 || e.Services != 0 || !slices.Equal(e.Triggers, []time.Time{at(20)}) {
 		t.Errorf("a key in memory that was used before: %+v", e)
 	}
 	p.Done(nil)

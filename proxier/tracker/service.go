@@ -12,28 +12,28 @@ import (
 	utilnet "k8s.io/utils/net"
 )
 
-// defaultAffinitySeconds is the API's default for ClientIP affinity. Objects from a fake clientset were never defaulted.
+// defaultAffinitySeconds is the API's default for ClientIP affinity. Objects of a fake clientset have no defaults.
 const defaultAffinitySeconds = 10800
 
-// LabelProxyName hands a Service to another proxier; LabelHeadless marks slices of headless Services.
+// LabelProxyName assigns a Service to another proxier; LabelHeadless marks slices of headless Services.
 const (
 	LabelProxyName = "service.kubernetes.io/service-proxy-name"
 	LabelHeadless  = corev1.IsHeadlessService
 )
 
-// PortKey names a port within a Service.
+// PortKey identifies a port within a Service.
 type PortKey struct {
-	Name     string // empty for the nameless port
+	Name     string // empty for an unnamed port
 	Protocol corev1.Protocol
 }
 
-// ServicePortName names one port of one Service.
+// ServicePortName identifies one port of one Service.
 type ServicePortName struct {
 	types.NamespacedName
 	PortKey
 }
 
-// String is "namespace/name", or "namespace/name:port" for a named port, as in the comments of rules.
+// String returns "namespace/name", or "namespace/name:port" for a named port, as in the comments of rules.
 func (n ServicePortName) String() string {
 	if n.Port() == "" {
 		return n.Namespace + "/" + n.NamespacedName.Name
@@ -41,10 +41,10 @@ func (n ServicePortName) String() string {
 	return n.Namespace + "/" + n.NamespacedName.Name + ":" + n.Port()
 }
 
-// Port is the port's name.
+// Port returns the port's name.
 func (n ServicePortName) Port() string { return n.PortKey.Name }
 
-// ServicePort is one port of a Service as one IP family sees it. It is never changed after it was made.
+// ServicePort is one port of a Service in one IP family. Immutable.
 type ServicePort struct {
 	Name             ServicePortName
 	ClusterIP        netip.Addr
@@ -52,7 +52,7 @@ type ServicePort struct {
 	NodePort         uint16 // 0: none
 	ExternalIPs      []netip.Addr
 	LoadBalancerVIPs []netip.Addr
-	// SourceRanges limit who may use the load balancer; empty means everybody.
+	// SourceRanges are the allowed clients of the load balancer; empty: all clients.
 	SourceRanges []netip.Prefix
 	// AffinitySeconds is the ClientIP affinity timeout; 0 means no affinity.
 	AffinitySeconds     int
@@ -61,18 +61,18 @@ type ServicePort struct {
 	HealthCheckNodePort uint16 // 0: none
 }
 
-// ExternallyAccessible says whether traffic from outside the cluster can be meant for the port.
+// ExternallyAccessible reports whether the port has a frontend for traffic from outside the cluster.
 func (p *ServicePort) ExternallyAccessible() bool {
 	return p.NodePort != 0 || len(p.LoadBalancerVIPs) > 0 || len(p.ExternalIPs) > 0
 }
 
-// UsesClusterEndpoints says whether any traffic goes to endpoints of all nodes. External traffic always may: policy
-// Local still sends what comes from the node itself and its pods to all endpoints.
+// UsesClusterEndpoints reports whether any traffic may go to endpoints of all nodes. External traffic always may: with
+// policy Local, traffic from the node itself and its pods still goes to all endpoints.
 func (p *ServicePort) UsesClusterEndpoints() bool {
 	return !p.InternalPolicyLocal || p.ExternallyAccessible()
 }
 
-// UsesLocalEndpoints says whether any traffic is restricted to endpoints of this node.
+// UsesLocalEndpoints reports whether any traffic is restricted to endpoints of this node.
 func (p *ServicePort) UsesLocalEndpoints() bool {
 	return p.InternalPolicyLocal || (p.ExternalPolicyLocal && p.ExternallyAccessible())
 }
@@ -85,7 +85,7 @@ func (p *ServicePort) equal(q *ServicePort) bool {
 		slices.Equal(p.SourceRanges, q.SourceRanges)
 }
 
-// spec is what a Service object says to one family: its ports, sorted, and its age.
+// spec is the content of a Service object for one family: its ports, sorted, and its creation time.
 type spec struct {
 	created time.Time
 	ports   []*ServicePort
@@ -98,8 +98,8 @@ func (s *spec) equal(t *spec) bool {
 	return s.created.Equal(t.created) && slices.EqualFunc(s.ports, t.ports, (*ServicePort).equal)
 }
 
-// translateService gives nil for a Service that is not for this family's proxier: headless, ExternalName, without a
-// cluster IP of the family, or handed to another proxier by label.
+// translateService returns nil for a Service that this family's proxier ignores: headless, ExternalName, without a
+// cluster IP of the family, or assigned to another proxier by label.
 func translateService(svc *corev1.Service, name types.NamespacedName, family corev1.IPFamily) *spec {
 	if _, other := svc.Labels[LabelProxyName]; other || svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -122,7 +122,7 @@ func translateService(svc *corev1.Service, name types.NamespacedName, family cor
 	}
 	s := &spec{created: svc.CreationTimestamp.Time, ports: make([]*ServicePort, 0, len(svc.Spec.Ports))}
 	made := make([]ServicePort, len(svc.Spec.Ports))
-	for i := range slices.Backward(svc.Spec.Ports) { // of two with one name, which the API refuses, the last counts
+	for i := range slices.Backward(svc.Spec.Ports) { // the API refuses two ports with one name; here the last one counts
 		port, from := &made[i], &svc.Spec.Ports[i]
 		*port = template
 		port.Name = ServicePortName{name, PortKey{Name: intern(from.Name), Protocol: protocolOf(from.Protocol)}}
@@ -134,7 +134,7 @@ func translateService(svc *corev1.Service, name types.NamespacedName, family cor
 	return s
 }
 
-// closeExternalIPs takes the external IPs from all ports.
+// closeExternalIPs removes the external IPs of all ports.
 func (s *spec) closeExternalIPs() {
 	if s == nil {
 		return
@@ -161,8 +161,8 @@ func clusterIPOf(svc *corev1.Service, family corev1.IPFamily) (netip.Addr, bool)
 	return netip.Addr{}, false
 }
 
-// externalPolicyLocal: the policy counts only where external traffic can come (as in kube-proxy:
-// LoadBalancer, NodePort, or a cluster IP Service with external IPs).
+// externalPolicyLocal: as in kube-proxy, the policy counts only if external traffic is possible: LoadBalancer,
+// NodePort, or a cluster IP Service with external IPs.
 func externalPolicyLocal(svc *corev1.Service) bool {
 	external := svc.Spec.Type == corev1.ServiceTypeLoadBalancer || svc.Spec.Type == corev1.ServiceTypeNodePort ||
 		(svc.Spec.Type == corev1.ServiceTypeClusterIP && len(svc.Spec.ExternalIPs) > 0)
@@ -182,7 +182,7 @@ func affinityOf(svc *corev1.Service) int {
 func vipsOf(svc *corev1.Service, family corev1.IPFamily) []netip.Addr {
 	var ips []string
 	for _, ingress := range svc.Status.LoadBalancer.Ingress {
-		// IPMode Proxy: the load balancer delivers to the node, the address itself is not ours to capture (KEP-1860).
+		// With IPMode Proxy, the load balancer sends to the node. The proxier must not capture the address (KEP-1860).
 		if ingress.IP != "" && (ingress.IPMode == nil || *ingress.IPMode == corev1.LoadBalancerIPModeVIP) {
 			ips = append(ips, ingress.IP)
 		}
@@ -203,10 +203,10 @@ func sourceRangesOf(svc *corev1.Service, family corev1.IPFamily) []netip.Prefix 
 		}
 		ones, bits := ipnet.Mask.Size()
 		if ones == 0 {
-			return nil // everybody may: the same as no ranges
+			return nil // all clients are allowed, as without ranges
 		}
 		if addr.Is4In6() && bits == 128 {
-			// The prefix ::ffff:0:0 makes up the first 96. What is left may be none: kube-proxy writes a range for it.
+			// The prefix ::ffff:0:0 is the first 96 bits. 0 bits may remain: kube-proxy then writes a range, too.
 			ones -= 96
 		}
 		if prefix := netip.PrefixFrom(addr.Unmap(), ones); prefix.IsValid() {
@@ -226,7 +226,8 @@ func addrsOf(texts []string, family corev1.IPFamily) []netip.Addr {
 	return addrs
 }
 
-// ParseAddr reads an address as old API objects may hold it: leading zeros are taken as decimal, as Go did before 1.17.
+// ParseAddr parses an address as old API objects may contain it: with leading zeros, read as decimal as in Go before
+// 1.17.
 func ParseAddr(text string) (netip.Addr, bool) {
 	if addr, err := netip.ParseAddr(text); err == nil {
 		return addr.Unmap(), addr.Zone() == ""
@@ -239,7 +240,7 @@ func ParseAddr(text string) (netip.Addr, bool) {
 	return addr.Unmap(), ok
 }
 
-// FamilyOf an address.
+// FamilyOf returns the family of an address.
 func FamilyOf(addr netip.Addr) corev1.IPFamily {
 	if addr.Is4() {
 		return corev1.IPv4Protocol

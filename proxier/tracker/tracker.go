@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Service is the state of one Service in one family: its ports and its endpoints, at one moment. Immutable.
+// Service is the state of one Service in one family at one moment: its ports and its endpoints. Immutable.
 type Service struct {
 	Name      types.NamespacedName
 	Created   time.Time
@@ -22,7 +22,7 @@ type Service struct {
 	spec *spec
 }
 
-// EndpointsOf gives the endpoints of one port, sorted by Text.
+// EndpointsOf returns the endpoints of one port, sorted by Text.
 func (s *Service) EndpointsOf(port PortKey) []*Endpoint {
 	for i := range s.Endpoints {
 		if s.Endpoints[i].PortKey == port {
@@ -39,36 +39,36 @@ func (s *Service) equal(t *Service) bool {
 	return s.spec.equal(t.spec) && equalEndpoints(s.Endpoints, t.Endpoints)
 }
 
-// Change is one Service that differs from what is installed. Old is nil for a new one, New for one that is gone.
+// Change is one Service that differs from its installed state. Old is nil for a new Service, New for a deleted one.
 type Change struct {
 	Name     types.NamespacedName
 	Old, New *Service
 }
 
-// Changes is what one sync takes.
+// Changes are the changes of one sync.
 type Changes struct {
 	Services []Change // sorted by name; no-ops dropped
-	// TriggerTimes are the moments when the changed EndpointSlices were due, where their annotation says so.
+	// TriggerTimes are the trigger times of the changed EndpointSlices, from their annotations where present.
 	TriggerTimes []time.Time
 	// Queued is when the first event of these changes reached the tracker; zero if there was none.
 	Queued time.Time
-	// ServiceEvents and SliceEvents are how many events were folded into these changes.
+	// ServiceEvents and SliceEvents are the numbers of events that these changes combine.
 	ServiceEvents, SliceEvents int
 
 	taken map[types.NamespacedName]*Events
 }
 
-// Options of a Tracker.
+// Options configures a Tracker.
 type Options struct {
 	Family   corev1.IPFamily
 	NodeName string // endpoints of this node are local
-	// Since drops trigger times before it: changes older than the proxier say nothing of its latency.
+	// Since excludes earlier trigger times: changes older than the proxier do not show its latency.
 	Since time.Time
-	// NoExternalIPs leaves the external IPs of Services out.
+	// NoExternalIPs omits the external IPs of Services.
 	NoExternalIPs bool
 }
 
-// Tracker holds the wanted state as the informers tell it, and what is installed. See the package comment.
+// Tracker holds the desired state from the informers and the installed state. See the package comment.
 type Tracker struct {
 	opts   Options
 	digest Digester
@@ -78,11 +78,11 @@ type Tracker struct {
 	pending  Pending[types.NamespacedName]
 }
 
-// state is what is known of one Service.
+// state is the state of one Service.
 type state struct {
-	spec      *spec          // nil: there is no such Service
+	spec      *spec          // nil: no such Service
 	slices    []*SliceDigest // sorted by name
-	installed *Service       // nil: nothing of it
+	installed *Service       // nil: nothing is installed
 }
 
 // New makes an empty Tracker.
@@ -94,22 +94,22 @@ func New(opts Options) *Tracker {
 	}
 }
 
-// SetService takes a Service as added or updated, at now. It reports whether anything is pending.
+// SetService records that a Service was added or updated at now. It reports whether any change is pending.
 func (t *Tracker) SetService(svc *corev1.Service, now time.Time) bool {
 	return t.PutService(t.digest.Service(svc), now)
 }
 
-// DeleteService takes a Service as deleted.
+// DeleteService records that a Service was deleted.
 func (t *Tracker) DeleteService(svc *corev1.Service, now time.Time) bool {
 	return t.putSpec(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, nil, now)
 }
 
-// PutService is SetService of a digest.
+// PutService is SetService for a digest.
 func (t *Tracker) PutService(svc *ServiceDigest, now time.Time) bool {
 	return t.putSpec(svc.NamespacedName, svc.specs[indexOf(t.opts.Family)], now)
 }
 
-// DropService is DeleteService of a digest.
+// DropService is DeleteService for a digest.
 func (t *Tracker) DropService(svc *ServiceDigest, now time.Time) bool {
 	return t.putSpec(svc.NamespacedName, nil, now)
 }
@@ -126,17 +126,17 @@ func (t *Tracker) putSpec(name types.NamespacedName, s *spec, now time.Time) boo
 	return t.pending.Len() > 0
 }
 
-// SetSlice takes an EndpointSlice as added or updated, at now. It reports whether anything is pending.
+// SetSlice records that an EndpointSlice was added or updated at now. It reports whether any change is pending.
 func (t *Tracker) SetSlice(obj *discoveryv1.EndpointSlice, now time.Time) bool {
 	return t.PutSlice(t.digest.Slice(obj), now)
 }
 
-// DeleteSlice takes an EndpointSlice as deleted. One that was never seen changes nothing.
+// DeleteSlice records that an EndpointSlice was deleted. An unknown slice changes nothing.
 func (t *Tracker) DeleteSlice(obj *discoveryv1.EndpointSlice, now time.Time) bool {
 	return t.DropSlice(t.digest.Slice(obj), now)
 }
 
-// PutSlice is SetSlice of a digest, made for the tracker's node.
+// PutSlice is SetSlice for a digest, which must be made for the tracker's node.
 func (t *Tracker) PutSlice(s *SliceDigest, now time.Time) bool {
 	name, ok := s.owner(t.opts.Family)
 	if !ok {
@@ -162,7 +162,7 @@ func (t *Tracker) PutSlice(s *SliceDigest, now time.Time) bool {
 	return true
 }
 
-// DropSlice is DeleteSlice of a digest.
+// DropSlice is DeleteSlice for a digest.
 func (t *Tracker) DropSlice(s *SliceDigest, now time.Time) bool {
 	name, ok := s.owner(t.opts.Family)
 	if !ok {
@@ -173,8 +173,9 @@ func (t *Tracker) DropSlice(s *SliceDigest, now time.Time) bool {
 	known := t.state(name)
 	if i, found := known.find(s); found {
 		known.slices = slices.Delete(known.slices, i, i+1)
-		// The annotation of a deleted slice tells of an earlier change, not of the deletion: no trigger time. What the slice
-		// brought since the last sync is never written, so that those of the Service so far go, too, as in kube-proxy.
+		// The annotation of a deleted slice belongs to an earlier change, not to the deletion, so it is no trigger
+		// time. The changes of the slice since the last sync are never written. So the Service's earlier trigger times
+		// are dropped too, as in kube-proxy.
 		d := t.pending.Mark(name, now)
 		d.Slices++
 		d.Drop()
@@ -183,7 +184,7 @@ func (t *Tracker) DropSlice(s *SliceDigest, now time.Time) bool {
 	return t.pending.Len() > 0
 }
 
-// state gives what is known of a Service; settle has to follow where that may be nothing.
+// state returns the state of a Service and adds it if missing. If it may stay empty, the caller must call settle.
 func (t *Tracker) state(name types.NamespacedName) *state {
 	known := t.services[name]
 	if known == nil {
@@ -193,7 +194,7 @@ func (t *Tracker) state(name types.NamespacedName) *state {
 	return known
 }
 
-// settle forgets a Service of which nothing is known any more.
+// settle deletes the state of a Service without content.
 func (t *Tracker) settle(name types.NamespacedName, known *state) {
 	if known.spec == nil && len(known.slices) == 0 && known.installed == nil {
 		delete(t.services, name)
@@ -206,21 +207,21 @@ func (s *state) find(slice *SliceDigest) (int, bool) {
 	})
 }
 
-// Pending is the number of Services with events that no Take has handed out yet.
+// Pending returns the number of Services with events that no Take has returned yet.
 func (t *Tracker) Pending() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.pending.Len()
 }
 
-// PendingEvents is the number of events that no Take has handed out yet, on Services and on slices.
+// PendingEvents returns the number of events that no Take has returned yet, on Services and on slices.
 func (t *Tracker) PendingEvents() (services, slices int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.pending.Events()
 }
 
-// Take hands out the changes since the last Commit. Each Take must be followed by Commit or GiveBack.
+// Take returns the changes since the last Commit. Each Take must be followed by Commit or Requeue.
 func (t *Tracker) Take() Changes {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -232,7 +233,7 @@ func (t *Tracker) Take() Changes {
 			c.Queued = d.Queued
 		}
 		c.TriggerTimes = append(c.TriggerTimes, d.Triggers...)
-		if old, wanted := t.build(name); d.Retaken || !wanted.equal(old) {
+		if old, wanted := t.build(name); d.Requeued || !wanted.equal(old) {
 			c.Services = append(c.Services, Change{Name: name, Old: old, New: wanted})
 		}
 	}
@@ -241,7 +242,7 @@ func (t *Tracker) Take() Changes {
 	return c
 }
 
-// build gives what is installed of a Service and what is wanted.
+// build returns the installed and the desired state of a Service.
 func (t *Tracker) build(name types.NamespacedName) (old, wanted *Service) {
 	known := t.services[name]
 	if known == nil {
@@ -264,11 +265,11 @@ func (t *Tracker) Commit(c Changes) {
 	}
 }
 
-// GiveBack takes the changes of a failed sync back: nothing of them is lost.
-func (t *Tracker) GiveBack(c Changes) {
+// Requeue requeues the changes of a failed sync. Nothing of them is lost.
+func (t *Tracker) Requeue(c Changes) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pending.GiveBack(c.taken)
+	t.pending.Requeue(c.taken)
 }
 
 func compareNames(a, b types.NamespacedName) int {

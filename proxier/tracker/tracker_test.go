@@ -40,7 +40,7 @@ func testService(change func(*corev1.Service)) *corev1.Service {
 	return svc
 }
 
-// testSlice has an endpoint for each address, and the trigger time where it is not zero.
+// testSlice has an endpoint for each address, and the trigger time if it is not zero.
 func testSlice(name string, trigger time.Time, addresses ...string) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "svc"}},
@@ -56,7 +56,7 @@ func testSlice(name string, trigger time.Time, addresses ...string) *discoveryv1
 	return slice
 }
 
-// texts of the endpoints of the http port.
+// texts returns the texts of the http port's endpoints.
 func texts(svc *Service) []string {
 	if svc == nil {
 		return nil
@@ -68,7 +68,7 @@ func texts(svc *Service) []string {
 	return all
 }
 
-// Many events on one Service are one change, from what is installed to what is wanted now.
+// Many events on one Service are one change, from the installed to the desired state.
 func TestCoalescing(t *testing.T) {
 	tr := newTracker()
 	tr.SetService(testService(nil), at(1))
@@ -89,7 +89,7 @@ func TestCoalescing(t *testing.T) {
 	if diff := cmp.Diff([]string{"10.0.0.1:8080", "10.0.0.2:8080"}, texts(c.Services[0].New)); diff != "" {
 		t.Error(diff)
 	}
-	if len(c.TriggerTimes) != 0 { // as kube-proxy forgets them when a slice of the Service goes
+	if len(c.TriggerTimes) != 0 { // as in kube-proxy, deleting a slice of the Service drops them
 		t.Errorf("trigger times %v, want none", c.TriggerTimes)
 	}
 	if tr.Commit(c); tr.Pending() != 0 {
@@ -100,7 +100,7 @@ func TestCoalescing(t *testing.T) {
 	}
 }
 
-// What changes nothing, or is taken back in time, is no change.
+// An event without effect, or undone before the next Take, is no change.
 func TestNoOps(t *testing.T) {
 	start := func(t *testing.T) *Tracker {
 		t.Helper()
@@ -113,7 +113,7 @@ func TestNoOps(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		do      func(*Tracker)
-		pending bool // something is looked at, and found to be nothing
+		pending bool // the Service is dirty, but Take returns no change
 	}{
 		{"resync of a Service", func(tr *Tracker) { tr.SetService(testService(nil), at(1)) }, false},
 		{"resync of a slice", func(tr *Tracker) { tr.SetSlice(testSlice("a", at(0), "10.0.0.1"), at(1)) }, false},
@@ -137,9 +137,9 @@ func TestNoOps(t *testing.T) {
 			tr.DeleteService(testService(nil), at(1))
 			tr.SetService(testService(nil), at(2))
 		}, true},
-		{"endpoints of nobody", func(tr *Tracker) {
+		{"endpoints without a Service", func(tr *Tracker) {
 			slice := testSlice("c", at(1), "10.0.0.9")
-			slice.Labels[discoveryv1.LabelServiceName] = "nobody"
+			slice.Labels[discoveryv1.LabelServiceName] = "no-service"
 			tr.SetSlice(slice, at(1))
 		}, true},
 	} {
@@ -156,8 +156,8 @@ func TestNoOps(t *testing.T) {
 	}
 }
 
-// A failed sync loses nothing: not the change, not when it was due, not what came meanwhile. And whoever planned the
-// change hears of the Service again, also when it is back to what is installed.
+// A failed sync loses nothing: not the change, not its trigger time, not newer changes. The next Take returns the
+// Service again, even if its state equals the installed one.
 func TestGiveBack(t *testing.T) {
 	tr := newTracker()
 	tr.SetService(testService(nil), at(0))
@@ -167,7 +167,7 @@ func TestGiveBack(t *testing.T) {
 	tr.SetSlice(testSlice("a", at(1), "10.0.0.2"), at(2))
 	failed := tr.Take()
 	tr.SetSlice(testSlice("a", at(3), "10.0.0.3"), at(4)) // while the sync runs
-	tr.GiveBack(failed)
+	tr.Requeue(failed)
 	again := tr.Take()
 	if len(again.Services) != 1 || !again.Queued.Equal(at(2)) || again.SliceEvents != 2 {
 		t.Fatalf("%+v", again)
@@ -179,11 +179,11 @@ func TestGiveBack(t *testing.T) {
 		t.Errorf("from %v to %v", old, now)
 	}
 
-	tr.GiveBack(again)
-	tr.SetSlice(testSlice("a", at(5), "10.0.0.1"), at(5)) // back to what is installed
+	tr.Requeue(again)
+	tr.SetSlice(testSlice("a", at(5), "10.0.0.1"), at(5)) // back to the installed state
 	back := tr.Take()
 	if len(back.Services) != 1 || len(back.TriggerTimes) != 3 {
-		t.Fatalf("the plan of a failed sync would stand: %+v", back)
+		t.Fatalf("the plan of a failed sync would remain: %+v", back)
 	}
 	tr.Commit(back)
 	if c := tr.Take(); len(c.Services) != 0 {
@@ -191,7 +191,7 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
-// A change that came while a sync ran is not lost when that sync succeeds.
+// A change that arrives during a sync is not lost when that sync succeeds.
 func TestCommitKeepsWhatCameMeanwhile(t *testing.T) {
 	tr := newTracker()
 	tr.SetService(testService(nil), at(0))
@@ -212,7 +212,7 @@ func TestDeletions(t *testing.T) {
 	tr.DeleteSlice(testSlice("a", at(1), "10.0.0.1"), at(2))
 	c := tr.Take()
 	if len(c.Services) != 1 || len(texts(c.Services[0].New)) != 0 || len(c.TriggerTimes) != 0 {
-		t.Errorf("slice gone: %+v; its annotation tells of an earlier change", c)
+		t.Errorf("slice gone: %+v; its annotation belongs to an earlier change", c)
 	}
 	tr.Commit(c)
 	tr.DeleteService(testService(nil), at(3))
@@ -222,7 +222,7 @@ func TestDeletions(t *testing.T) {
 	}
 }
 
-// Slices may come before their Service, and changes come sorted.
+// Slices may arrive before their Service. Changes are returned sorted.
 func TestOrder(t *testing.T) {
 	tr := newTracker()
 	tr.SetSlice(testSlice("a", at(0), "10.0.0.1"), at(0))
@@ -245,7 +245,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Trigger times from before the proxier started say nothing of its latency; what is no time is ignored.
+// Trigger times from before the proxier's start do not show its latency. Invalid times are ignored.
 func TestTriggerTimes(t *testing.T) {
 	for text, want := range map[string]int{
 		at(-1).Format(time.RFC3339Nano): 0, at(0).Format(time.RFC3339Nano): 1, at(1).Format(time.RFC3339Nano): 1, "yesterday": 0, "": 0,
@@ -260,8 +260,8 @@ func TestTriggerTimes(t *testing.T) {
 	}
 }
 
-// One address in several slices, while its pods change: the endpoint that does not terminate wins in every order, and
-// among those that do not, the last slice by name.
+// Several slices contain one address while its pods change. The endpoint that does not terminate wins in every order.
+// Of several that do not terminate, the one of the last slice by name wins.
 func TestSliceMerge(t *testing.T) {
 	type part struct{ terminating, ready bool }
 	leaving, living, starting := part{true, false}, part{false, true}, part{false, false}
@@ -319,8 +319,8 @@ func permutations(list []int) [][]int {
 	return all
 }
 
-// A slice that came and went between two syncs was never programmed: its trigger times are no samples, as in kube-proxy,
-// also when a sync failed in between. What comes after the deletion counts.
+// A slice that was added and deleted between two syncs was never programmed. As in kube-proxy, its trigger times are no
+// samples, even if a sync failed meanwhile. Changes after the deletion count.
 func TestTriggersOfDeletedSlices(t *testing.T) {
 	slice := func(name string, seconds int) *discoveryv1.EndpointSlice {
 		return testSlice(name, at(seconds), fmt.Sprintf("10.0.0.%d", seconds))
@@ -330,17 +330,17 @@ func TestTriggersOfDeletedSlices(t *testing.T) {
 		tr.SetSlice(slice("a", 10), at(10))
 		tr.SetSlice(slice("a", 11), at(11))
 		if failed {
-			tr.GiveBack(tr.Take())
-			changes := tr.Take() // and once more, with the deletion in mid-sync
+			tr.Requeue(tr.Take())
+			changes := tr.Take() // once more, with the deletion during the sync
 			tr.DeleteSlice(slice("a", 11), at(12))
-			tr.GiveBack(changes)
+			tr.Requeue(changes)
 		} else {
 			tr.DeleteSlice(slice("a", 11), at(12))
 		}
 		if c := tr.Take(); len(c.TriggerTimes) != 0 || c.SliceEvents != 3 {
 			t.Errorf("after a failed sync %v: trigger times %v of %d events, want none of 3", failed, c.TriggerTimes, c.SliceEvents)
 		} else {
-			tr.GiveBack(c)
+			tr.Requeue(c)
 		}
 		tr.SetSlice(slice("b", 20), at(20))
 		if c := tr.Take(); len(c.TriggerTimes) != 1 || !c.TriggerTimes[0].Equal(at(20)) {
@@ -349,7 +349,7 @@ func TestTriggersOfDeletedSlices(t *testing.T) {
 	}
 }
 
-// Where external IPs are switched off, as by kube-proxy's feature gate, Services have none, also from digests.
+// If external IPs are disabled, as by kube-proxy's feature gate, Services have none, with objects and with digests.
 func TestNoExternalIPs(t *testing.T) {
 	svc := testService(func(svc *corev1.Service) { svc.Spec.ExternalIPs = []string{"192.0.2.1"} })
 	for _, off := range []bool{false, true} {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What is not set means: ready, serving, not terminating, not here.
+// Unset conditions mean: ready, serving, not terminating, not local.
 func TestEndpointConditions(t *testing.T) {
 	yes, no := ptr.To(true), ptr.To(false)
 	for _, c := range []struct {
@@ -85,7 +85,7 @@ func TestIgnoredOfSlices(t *testing.T) {
 	}
 }
 
-// Endpoints stand in the order of their text, as kube-proxy writes them: it is part of which rule gets which chance.
+// Endpoints are sorted by text, as kube-proxy writes them. The order determines the probability of each rule.
 func TestEndpointsAreSortedByText(t *testing.T) {
 	tr := newTracker()
 	tr.SetService(testService(nil), at(0))
@@ -97,7 +97,7 @@ func TestEndpointsAreSortedByText(t *testing.T) {
 	}
 }
 
-// Services that are not for the proxier of a family.
+// A family's proxier ignores these Services.
 func TestServicesThatAreSkipped(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -135,7 +135,7 @@ func addrs(texts ...string) []netip.Addr {
 	return all
 }
 
-// What a Service says, field by field; each case states what differs from the plain one.
+// The fields of a Service, one by one. Each case has the difference from the plain Service.
 func TestServicePortFields(t *testing.T) {
 	local := corev1.ServiceExternalTrafficPolicyLocal
 	loadBalancer := func(s *corev1.Service) {
@@ -173,15 +173,15 @@ func TestServicePortFields(t *testing.T) {
 		}, func(p *ServicePort) {
 			p.SourceRanges = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("10.0.0.0/8")}
 		}},
-		{"mapped source ranges for everybody", func(s *corev1.Service) { // as kube-proxy has them: a range, not none
+		{"mapped source ranges for all clients", func(s *corev1.Service) { // as in kube-proxy: a range, not none
 			s.Spec.LoadBalancerSourceRanges = []string{"::ffff:0.0.0.0/96", "10.0.0.0/8"}
 		}, func(p *ServicePort) {
 			p.SourceRanges = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("10.0.0.0/8")}
 		}},
-		{"source ranges for everybody", func(s *corev1.Service) {
+		{"source ranges for all clients", func(s *corev1.Service) {
 			s.Spec.LoadBalancerSourceRanges = []string{"203.0.113.0/24", "0.0.0.0/0"}
 		}, func(*ServicePort) {}},
-		{"everybody of the other family", func(s *corev1.Service) {
+		{"all clients of the other family", func(s *corev1.Service) {
 			s.Spec.LoadBalancerSourceRanges = []string{"203.0.113.0/24", "::/0"}
 		}, func(p *ServicePort) { p.SourceRanges = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")} }},
 		{"affinity, not defaulted", affinity, func(p *ServicePort) { p.AffinitySeconds = 10800 }},
@@ -224,7 +224,7 @@ func TestServicePortFields(t *testing.T) {
 	}
 }
 
-// One name may stand for TCP and for UDP: each is a Service port, in a stable order.
+// One name may be used for TCP and for UDP: each is a Service port, in a stable order.
 func TestPortsAreKeyedByNameAndProtocol(t *testing.T) {
 	svc := testService(func(s *corev1.Service) {
 		s.Spec.Ports = []corev1.ServicePort{

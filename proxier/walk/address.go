@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// address is an IP address as two words; IPv4 is in the second. Rules are of one family, so the two cannot meet.
+// address is an IP address as two words; IPv4 is in the second. Rules are of one family, so families never mix.
 type address [2]uint64
 
 func addressOf(a netip.Addr) address {
@@ -27,7 +27,7 @@ func (a address) addr(ipv4 bool) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// network is a prefix to compare addresses with. The zero value holds all.
+// network is a prefix to compare addresses with. The zero value contains all addresses.
 type network struct{ base, mask address }
 
 func networkOf(p netip.Prefix) network {

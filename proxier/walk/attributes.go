@@ -1,36 +1,27 @@
 package walk
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
+
+	"synclab/proxier/kernel/attr"
 )
 
-// attributes of netlink, each a header of two 16-bit words (length, type) and a value padded to 4 bytes. The kernel
-// writes the same attributes that it reads, so what a proxier would send and what a kernel shows are read alike.
+// attributes are those of a netlink message. The kernel writes the same attributes that it reads, so attributes of a proxier
+// and of a kernel are read alike.
 type attributes []byte
 
-const (
-	attributeHeader = 4
-	attributeType   = 0x3fff // without the flags "nested" and "in network order"
-)
-
 // each calls yield with every attribute, until it fails.
-func (a attributes) each(yield func(kind uint16, value attributes) error) error {
-	for b := a; len(b) >= attributeHeader; {
-		length := int(binary.NativeEndian.Uint16(b))
-		if length < attributeHeader || length > len(b) {
-			return fmt.Errorf("attribute of %d bytes in %d", length, len(b))
-		}
-		if err := yield(binary.NativeEndian.Uint16(b[2:])&attributeType, b[attributeHeader:length]); err != nil {
+func (a attributes) each(yield func(kind uint16, value attributes) error) (err error) {
+	for one := range attr.All(a, &err) {
+		if err := yield(one.Type, one.Value); err != nil {
 			return err
 		}
-		b = b[min((length+3)&^3, len(b)):]
 	}
-	return nil
+	return err
 }
 
-// table gives the attributes by type; of several of one type, the last.
+// table returns the attributes by type; of several with one type, the last.
 func (a attributes) table() (fields, error) {
 	f := fields{}
 	err := a.each(func(kind uint16, value attributes) error {
@@ -43,7 +34,7 @@ func (a attributes) table() (fields, error) {
 // fields are attributes by type.
 type fields map[uint16]attributes
 
-// only fails when there is an attribute that is none of these.
+// only returns an error if there is an attribute of another type.
 func (f fields) only(kinds ...uint16) error {
 known:
 	for kind := range f {
@@ -57,7 +48,7 @@ known:
 	return nil
 }
 
-// number in network order; 0 when it is not there.
+// number returns a value in network byte order; 0 when it is missing.
 func (f fields) number(kind uint16) uint32 {
 	if value := f[kind]; len(value) == 4 {
 		return binary.BigEndian.Uint32(value)
@@ -65,8 +56,5 @@ func (f fields) number(kind uint16) uint32 {
 	return 0
 }
 
-// text up to its end.
-func (f fields) text(kind uint16) string {
-	before, _, _ := bytes.Cut(f[kind], []byte{0})
-	return string(before)
-}
+// text returns a string up to its first zero byte.
+func (f fields) text(kind uint16) string { return attr.Text(f[kind]) }

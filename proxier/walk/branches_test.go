@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// lots is a Service whose chain draws lots among endpoints, whose chains hold the given rules.
+// lots returns a Service whose chain chooses among endpoints at random; the chains of endpoints have the given rules.
 func lots(endpoints int, rules ...string) string {
 	var b strings.Builder
 	b.WriteString("*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:SVC - [0:0]\n")
@@ -32,8 +32,8 @@ func lots(endpoints int, rules ...string) string {
 	return b.String()
 }
 
-// Where the ways of a packet part and come together again, as many times as there are endpoints, it is still one packet:
-// chains of endpoints that return it, as empty ones do, cost a rule each, and not twice as many ways.
+// The paths of a packet branch and join again, as many times as there are endpoints: it is still one packet. A chain of
+// an endpoint may return the packet, as an empty one does. That costs one rule and does not double the number of paths.
 func TestWaysThatMeetAgain(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -50,7 +50,7 @@ func TestWaysThatMeetAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, err := New(rules, World{}).Walk(&Packet{Protocol: UDP, Source: netip.MustParseAddrPort("192.0.2.1:40000"), Destination: netip.MustParseAddrPort("10.96.0.1:80")})
+			v, err := New(rules, NodeAddresses{}).Walk(&Packet{Protocol: UDP, Source: netip.MustParseAddrPort("192.0.2.1:40000"), Destination: netip.MustParseAddrPort("10.96.0.1:80")})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,8 +11,8 @@ import (
 // mostInstructions is how long a program of -m bpf may be (XT_BPF_MAX_NUM_INSTR).
 const mostInstructions = 64
 
-// compileBytecode reads a program of -m bpf: "number of instructions,code jt jf k,…". It runs on the packet from its IP
-// header on; what it loads must be a part of that header that a packet has here.
+// compileBytecode compiles a program of -m bpf: "number of instructions,code jt jf k,…". It runs on the packet from the
+// IP header on, and may load only the parts of that header that a packet has here.
 func compileBytecode(text string, ipv4 bool) (*bpf.VM, error) {
 	count, rest, _ := strings.Cut(text, ",")
 	n, err := strconv.ParseUint(strings.TrimSpace(count), 10, 16)
@@ -41,11 +41,11 @@ func compileBytecode(text string, ipv4 bool) (*bpf.VM, error) {
 	return vm, nil
 }
 
-// parseInstruction reads "code jt jf k".
+// parseInstruction parses "code jt jf k".
 func parseInstruction(text string) (raw bpf.RawInstruction, err error) {
 	words := strings.Fields(text)
 	if len(words) != 4 {
-		return raw, fmt.Errorf("%q is none", text)
+		return raw, fmt.Errorf("%q is no instruction", text)
 	}
 	var numbers [4]uint64
 	for i, bits := range [4]int{16, 8, 8, 32} {
@@ -56,7 +56,8 @@ func parseInstruction(text string) (raw bpf.RawInstruction, err error) {
 	return bpf.RawInstruction{Op: uint16(numbers[0]), Jt: uint8(numbers[1]), Jf: uint8(numbers[2]), K: uint32(numbers[3])}, nil
 }
 
-// checkInstruction refuses what the machine does not run, or runs on bytes that a packet does not have here.
+// checkInstruction refuses instructions that the machine does not run, or that load bytes that a packet does not have
+// here.
 func checkInstruction(instruction bpf.Instruction, ipv4 bool) error {
 	switch i := instruction.(type) {
 	case bpf.LoadAbsolute:
@@ -74,7 +75,7 @@ func checkInstruction(instruction bpf.Instruction, ipv4 bool) error {
 // accepts runs a program on the packet as it is now.
 func (w *Walker) accepts(program *bpf.VM, s *state) bool {
 	size := s.putHeader(&w.header, w.rules.ipv4)
-	// Programs were checked for all that the machine could find at fault.
+	// All faults that the machine can find were checked before.
 	accepted, err := program.Run(w.header[:size])
 	return err == nil && accepted != 0
 }

@@ -13,13 +13,13 @@ import (
 	"synclab/proxier/plan"
 )
 
-// Frontend is one port of a Service as its clients see it: what a Population aims at.
+// Frontend is one port of a Service as its clients see it. A PacketSet makes packets for it.
 type Frontend struct {
 	// Service is its "namespace/name".
 	Service  string
 	Protocol Protocol
 	Port     uint16
-	// Addresses that may lead to it: cluster IPs, external IPs, load balancers.
+	// Addresses whose packets may go to it: cluster IPs, external IPs, load balancers.
 	Addresses   []netip.Addr
 	NodePort    uint16 // 0: none
 	HealthCheck uint16 // 0: none
@@ -28,7 +28,7 @@ type Frontend struct {
 	Sticky      bool
 }
 
-// PlannedFrontends are those of a plan.
+// PlannedFrontends returns the frontends of a plan.
 func PlannedFrontends(ports []*plan.ServicePort) []Frontend {
 	all := make([]Frontend, 0, len(ports))
 	for _, p := range ports {
@@ -47,8 +47,8 @@ func PlannedFrontends(ports []*plan.ServicePort) []Frontend {
 	return all
 }
 
-// ObjectFrontends are those of API objects, of one family. They hold more than a proxier may take up: Services that are
-// another proxier's, addresses that it does not look at, endpoints that are not ready.
+// ObjectFrontends returns the frontends of API objects, of one family. They have more than a proxier may use: Services
+// of another proxier, addresses that it ignores, endpoints that are not ready.
 func ObjectFrontends(family corev1.IPFamily, services []*corev1.Service, eps []*discoveryv1.EndpointSlice) []Frontend {
 	var all []Frontend
 	for _, svc := range services {
@@ -113,7 +113,7 @@ func protocolOf(p corev1.Protocol) Protocol {
 	return TCP
 }
 
-// parseAddress reads an address as old objects may spell it.
+// parseAddress parses an address, also in the sloppy forms of old objects.
 func parseAddress(family corev1.IPFamily, text string) (netip.Addr, bool) {
 	addr, ok := netip.AddrFromSlice(utilnet.ParseIPSloppy(text))
 	addr = addr.Unmap()
@@ -127,7 +127,7 @@ func parseRange(family corev1.IPFamily, text string) (netip.Prefix, bool) {
 	}
 	addr, ok := netip.AddrFromSlice(ipnet.IP)
 	ones, _ := ipnet.Mask.Size()
-	if addr.Is4In6() && ones >= 96 { // as net.IP has it, an IPv4 address written as an IPv6 one is of IPv4
+	if addr.Is4In6() && ones >= 96 { // net.IP too treats an IPv4 address written as IPv6 as IPv4
 		addr, ones = addr.Unmap(), ones-96
 	}
 	if !ok || addr.Is4() != (family == corev1.IPv4Protocol) {

@@ -11,24 +11,24 @@ type Rules struct {
 type chain struct {
 	table   string
 	name    string
-	service bool // a Service's own: who enters it has found the Service
+	service bool // a chain of a Service: a packet in it has found the Service
 	rules   ruleList
 }
 
-// ruleList are the rules of a chain. iptables' are compiled to one shape, nf_tables' are programs.
+// ruleList are the rules of a chain. Those of iptables are compiled to one struct type, those of nf_tables to programs.
 type ruleList interface {
-	// run goes on at s.at until the chain is left.
+	// run continues at s.at until the packet leaves the chain.
 	run(w *Walker, s *state) (result, error)
 }
 
-// result is how a chain is left.
+// result is how a packet leaves a chain.
 type result int
 
 const (
 	ended    result = iota // after the last rule
 	returned               // by a rule, to the caller
 	entered                // s.at is in another chain
-	accepted               // this base chain lets the packet go on
+	accepted               // the packet leaves this base chain and continues
 	rejected
 	dropped
 )
@@ -41,8 +41,8 @@ type base struct {
 	drop     bool // policy
 }
 
-// nextBase takes the packet to the next base chain that looks at it, through the hooks. It is false when the packet has
-// come through all of them: then it has passed.
+// nextBase moves the packet to the next base chain that evaluates it, through the hooks. It returns false after the
+// last one: then the packet has passed.
 func (w *Walker) nextBase(s *state) bool {
 	w.leaveBase(s)
 	for {
@@ -55,7 +55,7 @@ func (w *Walker) nextBase(s *state) bool {
 			s.at, s.depth, s.inBase = position{chain: b.chain}, 0, 0
 			return true
 		}
-		// What nat did not change by now it will not change later.
+		// A translation that nat did not make by now is not made later.
 		s.bind()
 		if !w.nextHook(s) {
 			w.end(s, Pass)
@@ -65,7 +65,7 @@ func (w *Walker) nextBase(s *state) bool {
 	}
 }
 
-// leaveBase keeps the number of nat's rules in the hook by which the packet came in.
+// leaveBase stores the number of rules crossed in nat of the hook by which the packet entered.
 func (w *Walker) leaveBase(s *state) {
 	if s.base < 0 || s.looped || s.hook != Prerouting && s.hook != Output {
 		return
@@ -75,8 +75,8 @@ func (w *Walker) leaveBase(s *state) {
 	}
 }
 
-// hasBinding says whether nat is done with the packet in this hook: destinations are decided in PREROUTING and OUTPUT,
-// sources in INPUT and POSTROUTING, once for each flow.
+// hasBinding reports whether nat has decided in this hook. It decides once for each flow: destinations in PREROUTING
+// and OUTPUT, sources in INPUT and POSTROUTING.
 func (s *state) hasBinding() bool {
 	if s.hook == Prerouting || s.hook == Output {
 		return s.dstReady
@@ -93,7 +93,7 @@ func (s *state) bind() {
 	}
 }
 
-// nextHook routes the packet; false: there is nothing more.
+// nextHook routes the packet; false: there is no further hook.
 func (w *Walker) nextHook(s *state) bool {
 	switch s.hook {
 	case Prerouting:
@@ -107,7 +107,7 @@ func (w *Walker) nextHook(s *state) bool {
 		if s.in != "" || !w.world.IsLocal(s.dst.addr(w.rules.ipv4)) {
 			return false
 		}
-		// By loopback the packet comes in again, with its flow and its mark.
+		// The packet enters again by loopback, with its flow and its mark.
 		s.hook, s.in, s.looped = Prerouting, "lo", true
 	default:
 		return false

@@ -18,14 +18,14 @@ type iptablesTable struct {
 	priority map[string]int // by built-in chain
 }
 
-// The tables of iptables that a proxier writes, and when they see a packet in the hooks of their built-in chains.
+// The iptables tables that a proxier writes, with their priorities in the hooks of their built-in chains.
 var iptablesTables = []iptablesTable{
 	{"mangle", map[string]int{"PREROUTING": -150, "INPUT": -150, "FORWARD": -150, "OUTPUT": -150, "POSTROUTING": -150}},
 	{"nat", map[string]int{"PREROUTING": -100, "OUTPUT": -100, "INPUT": 100, "POSTROUTING": 100}},
 	{"filter", map[string]int{"INPUT": 0, "FORWARD": 0, "OUTPUT": 0}},
 }
 
-// iptablesCompiler makes Rules of text.
+// iptablesCompiler compiles text to Rules.
 type iptablesCompiler struct {
 	rules  *Rules
 	chains []iptablesRules // the rules of rules.chains
@@ -34,7 +34,7 @@ type iptablesCompiler struct {
 	lists  map[string]int32            // of xt_recent
 	// policies that are not ACCEPT, by table and chain.
 	dropping map[[2]string]bool
-	// names of the chains that rules jump to are known at the end of the table.
+	// pending are jumps whose chain is not known before the end of the table.
 	pending []pendingJump
 }
 
@@ -45,9 +45,9 @@ type pendingJump struct {
 	line   int
 }
 
-// ParseIptables compiles what iptables-save prints, of either variant, with counters or without; iptables.Model.Save
-// writes it too, and a payload of iptables-restore that begins with empty tables reads alike. Errors name the line and
-// the rule.
+// ParseIptables compiles the output of iptables-save, of either variant, with counters or without. It also compiles the
+// output of iptables.Model.Save, and a payload of iptables-restore that begins with empty tables. Errors name the line
+// and the rule.
 func ParseIptables(family corev1.IPFamily, text []byte) (*Rules, error) {
 	c := &iptablesCompiler{
 		rules:  &Rules{ipv4: family == corev1.IPv4Protocol},
@@ -81,7 +81,7 @@ func (c *iptablesCompiler) line(text string, number int) error {
 		}
 		return nil
 	case c.table == "":
-		return errors.New("no table before it")
+		return errors.New("it stands before the first table")
 	case text == "COMMIT":
 		err := c.resolve()
 		c.table = ""
@@ -98,7 +98,7 @@ func (c *iptablesCompiler) line(text string, number int) error {
 func (c *iptablesCompiler) chainLine(text string) error {
 	words := strings.Fields(text)
 	if len(words) == 0 {
-		return errors.New("a chain without a name")
+		return errors.New("the chain has no name")
 	}
 	if len(words) > 1 {
 		switch words[1] {
@@ -110,7 +110,7 @@ func (c *iptablesCompiler) chainLine(text string) error {
 		}
 	}
 	if i, there := c.tables[c.table][words[0]]; there {
-		c.chains[i] = nil // as iptables-restore has it
+		c.chains[i] = nil // iptables-restore empties an existing chain too
 		return nil
 	}
 	c.tables[c.table][words[0]] = int32(len(c.rules.chains))
@@ -119,7 +119,7 @@ func (c *iptablesCompiler) chainLine(text string) error {
 	return nil
 }
 
-// isServiceChain says whether a chain of iptables is a Service's own.
+// isServiceChain reports whether an iptables chain belongs to a Service.
 func isServiceChain(name string) bool {
 	for _, prefix := range []string{"KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"} {
 		if strings.HasPrefix(name, prefix) {
@@ -139,7 +139,7 @@ func (c *iptablesCompiler) ruleLine(text string, number int) error {
 	}
 	i, there := c.tables[c.table][words[1]]
 	if !there {
-		return fmt.Errorf("chain %s is not there", words[1])
+		return fmt.Errorf("chain %s is missing", words[1])
 	}
 	p := &ruleParser{compiler: c, words: words[2:]}
 	if err := p.parse(); err != nil {
@@ -168,7 +168,7 @@ func (c *iptablesCompiler) resolve() error {
 	return nil
 }
 
-// enter puts the built-in chains at their hooks.
+// enter registers the built-in chains at their hooks.
 func (c *iptablesCompiler) enter() {
 	for i, rules := range c.chains {
 		c.rules.chains[i].rules = rules
@@ -190,8 +190,8 @@ func (c *iptablesCompiler) enter() {
 	}
 }
 
-// splitWords at spaces, keeping together what stands in double quotes. What a backslash protects there stays protected:
-// only comments have any, and nobody reads them.
+// splitWords splits a rule at spaces and keeps text in double quotes together. Backslashes stay in the text: only
+// comments have them, and no match reads comments.
 func splitWords(text string) ([]string, error) {
 	if strings.IndexByte(text, '"') < 0 {
 		return strings.Fields(text), nil
@@ -224,7 +224,7 @@ func splitWords(text string) ([]string, error) {
 	return words, nil
 }
 
-// parsePrefix reads an address or a prefix of the rules' family.
+// parsePrefix parses an address or a prefix of the rules' family.
 func (c *iptablesCompiler) parsePrefix(text string) (network, error) {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -240,7 +240,7 @@ func (c *iptablesCompiler) parsePrefix(text string) (network, error) {
 	return networkOf(prefix), nil
 }
 
-// parsePorts reads a port or a range of ports.
+// parsePorts parses a port or a range of ports.
 func parsePorts(text string) (portRange, error) {
 	low, high, isRange := strings.Cut(text, ":")
 	if !isRange {
@@ -260,7 +260,7 @@ func parsePorts(text string) (portRange, error) {
 	return portRange{uint16(from), uint16(to)}, nil
 }
 
-// parseMark reads "value" or "value/mask", the mask of all bits by default.
+// parseMark parses "value" or "value/mask"; the default mask has all bits.
 func parseMark(text string) (value, mask uint32, err error) {
 	v, m, masked := strings.Cut(text, "/")
 	mask = math.MaxUint32

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ruleParser reads the words of one rule.
+// ruleParser parses the words of one rule.
 type ruleParser struct {
 	compiler *iptablesCompiler
 	words    []string
@@ -43,7 +43,7 @@ func (p *ruleParser) parse() error {
 	return p.finish()
 }
 
-// take gives the next word; empty at the end.
+// take returns the next word; empty at the end.
 func (p *ruleParser) take() string {
 	if p.next == len(p.words) {
 		return ""
@@ -103,7 +103,7 @@ func parseProtocol(name string) (Protocol, error) {
 	return 0, fmt.Errorf("protocol %q is not known", name)
 }
 
-// load takes -m. Matches that ask for a protocol's ports need -p, as iptables has it.
+// load adds a match of -m. Matches on the ports of a protocol need -p, as in iptables.
 func (p *ruleParser) load(name string) error {
 	switch name {
 	case "comment", "tcp", "udp", "sctp", "addrtype", "conntrack", "mark", "statistic", "recent", "nfacct", "bpf":
@@ -113,7 +113,7 @@ func (p *ruleParser) load(name string) error {
 	return fmt.Errorf("match %q is not known", name)
 }
 
-// owners of the options of matches.
+// owners are the matches to which options belong.
 var owners = map[string]string{
 	"--comment": "comment", "--dst-type": "addrtype", "--src-type": "addrtype", "--ctstate": "conntrack", "--mark": "mark",
 	"--mode": "statistic", "--probability": "statistic", "--nfacct-name": "nfacct",
@@ -169,7 +169,7 @@ func (p *ruleParser) matchOption(word string, inverted bool) error {
 			err = fmt.Errorf("probability %v", m.part)
 		}
 		if err == nil && inverted {
-			m.part, m.inverted = 1-m.part, false // the lot that was not drawn
+			m.part, m.inverted = 1-m.part, false // the complementary probability
 		}
 	case "--bytecode":
 		if err := refuseInverted(word, inverted); err != nil {
@@ -206,8 +206,8 @@ func parseStates(text string) (uint32, error) {
 	return bits, nil
 }
 
-// recentOption reads the options of xt_recent: who asks, or sets, by the source address. A client is remembered or not;
-// for how long is nobody's business here.
+// recentOption parses the options of xt_recent, with the source address as the key. A client is remembered or not; the
+// evaluator knows no time.
 func (p *ruleParser) recentOption(word string, inverted bool) error {
 	switch word {
 	case "--set", "--rcheck":
@@ -231,7 +231,7 @@ func (p *ruleParser) recentOption(word string, inverted bool) error {
 	return refuseInverted(word, inverted)
 }
 
-// goal takes -j and -g.
+// goal parses -j and -g.
 func (p *ruleParser) goal(how, name string) error {
 	if p.targeted != "" {
 		return errors.New("two targets")
@@ -260,7 +260,7 @@ func (p *ruleParser) targetOption(word string) (err error) {
 	switch word {
 	case "--reject-with":
 		known = r.target == targetReject
-		p.take() // whatever the answer is
+		p.take() // any answer is a reject
 	case "--random-fully":
 		known = r.target == targetMasquerade
 	case "--to-destination":
@@ -283,7 +283,7 @@ func (p *ruleParser) targetOption(word string) (err error) {
 	return err
 }
 
-// parseMarkTarget gives the bits to clear and those to turn over.
+// parseMarkTarget returns the bits to clear and the bits to toggle.
 func parseMarkTarget(word, text string) (bits [2]uint32, err error) {
 	value, mask, err := parseMark(text)
 	switch word {
@@ -299,7 +299,7 @@ func parseMarkTarget(word, text string) (bits [2]uint32, err error) {
 	return [2]uint32{^value, 0}, err // --and-mark
 }
 
-// finish checks what only the whole rule shows.
+// finish checks conditions on the whole rule.
 func (p *ruleParser) finish() error {
 	r := &p.rule
 	for _, name := range p.loaded {

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// target is what a rule of iptables does with a packet that matches.
+// target is what an iptables rule does with a packet that matches.
 type target uint8
 
 const (
-	targetNone target = iota // goes on with the next rule
+	targetNone target = iota // continue with the next rule
 	targetJump
 	targetGoto
 	targetReturn
@@ -32,7 +32,8 @@ const (
 	notDestinationPort
 )
 
-// iptablesRule is a rule of iptables, compiled. What most rules ask for is in line; the zero value matches all.
+// iptablesRule is a compiled rule of iptables. The matches of most rules are fields; the zero value matches all
+// packets.
 type iptablesRule struct {
 	dst, src network
 	dport    portRange
@@ -48,14 +49,14 @@ type iptablesRule struct {
 	mark     [2]uint32 // and, xor
 }
 
-// portRange holds ports; the zero value all of them. Protocols without ports match none but it.
+// portRange is a range of ports; the zero value contains all. Packets without ports match only the zero value.
 type portRange struct{ low, high uint16 }
 
 func (r portRange) holds(port uint16) bool {
 	return r == portRange{} || r.low <= port && port <= r.high
 }
 
-// match is what few rules ask for.
+// match is a match that few rules have.
 type match struct {
 	kind     matchKind
 	inverted bool
@@ -79,7 +80,7 @@ const (
 	matchProgram
 )
 
-// States of -m conntrack --ctstate, as bits; SNAT and DNAT say what has happened to the flow.
+// States of -m conntrack --ctstate, as bits; SNAT and DNAT say how the flow was translated.
 const (
 	bitNew uint32 = 1 << iota
 	bitEstablished
@@ -149,7 +150,7 @@ func (r *iptablesRule) matchesHeaders(s *state) bool {
 		(r.in == "" || onDevice(r.in, s.in) != (not&notInput != 0))
 }
 
-// onDevice: a name that ends in + stands for all that begin so.
+// onDevice reports whether a device matches a pattern. A pattern that ends in + matches all names that begin so.
 func onDevice(pattern, name string) bool {
 	if n := len(pattern) - 1; pattern[n] == '+' {
 		return len(name) >= n && name[:n] == pattern[:n]
@@ -157,7 +158,7 @@ func onDevice(pattern, name string) bool {
 	return pattern == name
 }
 
-// matchesRest asks the matches in their order. Where one draws lots, the way that does not match parts here.
+// matchesRest evaluates the matches in order. A random match makes the path branch here.
 func (r *iptablesRule) matchesRest(w *Walker, s *state) bool {
 	for i := range r.matches {
 		m := &r.matches[i]
@@ -188,7 +189,7 @@ func (r *iptablesRule) matchesRest(w *Walker, s *state) bool {
 	return true
 }
 
-// draw goes on as one that was drawn, and leaves the other way, if there is one, at the next rule.
+// draw continues the path that matches, and adds the other path, if there is one, at the next rule.
 func (w *Walker) draw(s *state, probability float64) bool {
 	if probability < 1 {
 		w.part(s, s.probability*(1-probability))
@@ -197,7 +198,7 @@ func (w *Walker) draw(s *state, probability float64) bool {
 	return true
 }
 
-// clientKey is the source address as the key of what is remembered of a client.
+// clientKey returns the source address as a key of the state of clients.
 func (s *state) clientKey() string {
 	b := s.src.addr(false).As16()
 	return string(b[:])

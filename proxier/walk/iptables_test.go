@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ruleset makes the text of iptables-save with the rules of nat and filter.
+// ruleset returns the text of iptables-save with the rules of nat and filter.
 func ruleset(nat, filter []string) string {
 	var b strings.Builder
 	for _, table := range []struct {
@@ -36,7 +36,7 @@ func ruleset(nat, filter []string) string {
 	return b.String()
 }
 
-var world4 = World{Local: []netip.Addr{netip.MustParseAddr("192.0.2.10")}}
+var world4 = NodeAddresses{Local: []netip.Addr{netip.MustParseAddr("192.0.2.10")}}
 
 func packet4(input, source, destination string, protocol Protocol) *Packet {
 	return &Packet{
@@ -106,17 +106,17 @@ func TestIptables(t *testing.T) {
 			"dnat to 10.128.0.1:8080: " + third + "; dnat to 10.128.0.2:8080: " + third + "; dnat to 192.0.2.10:8080: " + third},
 		{"hairpin", packet4("veth1", "10.128.0.2:1000", "10.96.0.1:80", TCP),
 			"dnat to 10.128.0.1:8080: " + third + "; dnat to 10.128.0.2:8080, masqueraded: " + third + "; dnat to 192.0.2.10:8080: " + third},
-		// What stays on the node comes to INPUT, not to POSTROUTING: nothing is masqueraded there.
+		// A packet that stays on the node crosses INPUT and not POSTROUTING, where it would be masqueraded.
 		{"from outside", packet4("eth0", "203.0.113.1:1000", "192.0.2.10:30080", TCP),
 			"dnat to 10.128.0.1:8080, masqueraded: " + third + "; dnat to 10.128.0.2:8080, masqueraded: " + third + "; dnat to 192.0.2.10:8080: " + third},
-		// What the node sends does pass POSTROUTING, wherever it goes.
+		// A packet that the node sends does cross POSTROUTING, wherever it goes.
 		{"from the node", packet4("", "192.0.2.10:1000", "10.96.0.1:80", TCP),
 			"dnat to 10.128.0.1:8080, masqueraded: " + third + "; dnat to 10.128.0.2:8080, masqueraded: " + third + "; dnat to 192.0.2.10:8080, masqueraded: " + third},
 		{"of a client that endpoint 2 remembers", after(packet4("veth1", "10.128.0.7:1000", "10.96.0.1:80", TCP), "", "10.128.0.2:8080"),
 			"dnat to 10.128.0.2:8080: 1"},
 		{"remembered by another address", after(packet4("eth0", "203.0.113.1:1000", "10.96.0.1:80", TCP), "192.0.2.10:30080", "10.128.0.1:8080"),
 			"dnat to 10.128.0.1:8080, masqueraded: 1"},
-		{"remembered by nobody", after(packet4("veth1", "10.128.0.7:1000", "10.96.0.1:80", TCP), "", "192.0.2.10:8080"),
+		{"no affinity entry", after(packet4("veth1", "10.128.0.7:1000", "10.96.0.1:80", TCP), "", "192.0.2.10:8080"),
 			"dnat to 10.128.0.1:8080: " + third + "; dnat to 10.128.0.2:8080: " + third + "; dnat to 192.0.2.10:8080: " + third},
 		{"other port", packet4("veth1", "10.128.0.7:1000", "10.96.0.1:81", TCP), "pass: 1"},
 		{"other protocol", packet4("veth1", "10.128.0.7:1000", "10.96.0.1:80", UDP), "pass: 1"},
@@ -144,15 +144,15 @@ func after(p *Packet, via, endpoint string) *Packet {
 	return p
 }
 
-// Programs of -m bpf that say whether a packet goes back to where it came from.
+// Programs of -m bpf that return whether a packet goes back to its source.
 const (
 	returns4 = "6,32 0 0 12,7 0 0 0,32 0 0 16,29 0 1 0,6 0 0 1,6 0 0 0"
 	returns6 = "18,32 0 0 8,7 0 0 0,32 0 0 24,29 0 13 0,32 0 0 12,7 0 0 0,32 0 0 28,29 0 9 0," +
 		"32 0 0 16,7 0 0 0,32 0 0 32,29 0 5 0,32 0 0 20,7 0 0 0,32 0 0 36,29 0 1 0,6 0 0 1,6 0 0 0"
 )
 
-// One rule masquerades what comes back to the endpoint that sent it: source and destination are compared as they are
-// behind DNAT.
+// One rule masquerades packets that return to the endpoint that sent them. It compares source and destination after the
+// DNAT.
 func TestBytecode(t *testing.T) {
 	for _, c := range []struct {
 		name                               string
@@ -174,7 +174,7 @@ func TestBytecode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := New(rules, World{Local: []netip.Addr{netip.MustParseAddr(c.node)}})
+			w := New(rules, NodeAddresses{Local: []netip.Addr{netip.MustParseAddr(c.node)}})
 			for _, p := range []struct{ input, from, to, want string }{
 				{"veth1", c.endpoint, c.service, "dnat to " + to.String() + ", masqueraded: 1"},
 				{"veth1", c.near, c.service, "dnat to " + to.String() + ": 1"},
@@ -200,7 +200,7 @@ func TestBytecode(t *testing.T) {
 	}
 }
 
-// The rules crossed are counted by hand here.
+// The numbers of rules crossed were counted by hand.
 func TestCrossed(t *testing.T) {
 	v := verdictOf(t, service, packet4("veth1", "10.128.0.7:1000", "10.96.0.1:80", TCP))
 	// PREROUTING 1, KUBE-SERVICES 2, KUBE-SVC 6, KUBE-SEP 1 at the third endpoint (9 more than to the Service's chain);
@@ -224,7 +224,7 @@ func TestCrossed(t *testing.T) {
 	}
 }
 
-// What a rule asks for and nobody here knows is an error that says so.
+// An unknown match or target is an error that names it.
 func TestIptablesRefuses(t *testing.T) {
 	for rule, want := range map[string]string{
 		"PREROUTING -m set --match-set x dst -j ACCEPT":                         `match "set" is not known`,
@@ -258,7 +258,7 @@ func TestIptablesRefuses(t *testing.T) {
 		`PREROUTING -m bpf --object-pinned /x -j ACCEPT`:                        `option "--object-pinned" is not known`,
 		`PREROUTING -m bpf -j ACCEPT`:                                           "match bpf without its bytecode",
 		`PREROUTING -m bpf --bytecode "2,6 0 0 1" -j ACCEPT`:                    "1 instructions of 2",
-		`PREROUTING -m bpf --bytecode "1,6 0 0" -j ACCEPT`:                      `instruction 0: "6 0 0" is none`,
+		`PREROUTING -m bpf --bytecode "1,6 0 0" -j ACCEPT`:                      `instruction 0: "6 0 0" is no instruction`,
 		`PREROUTING -m bpf --bytecode "1,6 0 256 0" -j ACCEPT`:                  "instruction 0: strconv",
 		`PREROUTING -m bpf --bytecode "1,32 0 0 12" -j ACCEPT`:                  "must end with",
 		`PREROUTING -m bpf --bytecode "2,5 0 0 1,6 0 0 1" -j ACCEPT`:            "cannot jump 1 instructions",
@@ -277,7 +277,7 @@ func TestIptablesRefuses(t *testing.T) {
 	}
 }
 
-// Rules that lead in circles, which the kernel refuses, or deeper than the kernel lets them, end in an error.
+// A loop of chains, which the kernel refuses, and chains deeper than the kernel allows end in an error.
 func TestWalkEnds(t *testing.T) {
 	deep := []string{"PREROUTING -j KA"}
 	for c := 'A'; c < 'A'+17; c++ {
@@ -299,7 +299,7 @@ func TestWalkEnds(t *testing.T) {
 	w := New(rules, world4)
 	w.limit = 1000
 	if _, err = w.Walk(packet4("eth0", "203.0.113.1:1", "192.0.2.10:1", TCP)); err == nil || !strings.Contains(err.Error(), "more than 1000 chains") {
-		t.Errorf("a circle: %v", err)
+		t.Errorf("a loop: %v", err)
 	}
 }
 

@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Nftables collects the tables of one family of nf_tables and compiles them: part by part, as a model of the tables has
-// them (nft_model.go), or as the messages in which they come from a kernel (Message). Names count within a table.
+// Nftables collects the tables of one nf_tables family and compiles them. A model of the tables adds them part by part
+// (nft_model.go), a kernel as messages (Message). Names are unique within a table.
 type Nftables struct {
 	ipv4   bool
 	tables map[string]*nftTable
-	chains []*nftChain // as they came
+	chains []*nftChain // in order of arrival
 	sets   []*nftSet
 }
 
@@ -47,8 +47,8 @@ func (n *Nftables) table(name string) *nftTable {
 	return n.tables[name]
 }
 
-// Message adds what a message of nf_tables says: kind is one of NFT_MSG_NEWTABLE, NEWCHAIN, NEWSET, NEWSETELEM and
-// NEWRULE, attrs what follows its header. A rule goes to the end of its chain.
+// Message adds the content of an nf_tables message. kind is one of NFT_MSG_NEWTABLE, NEWCHAIN, NEWSET, NEWSETELEM and
+// NEWRULE; attrs follow its header. A rule is appended to its chain.
 func (n *Nftables) Message(kind uint16, attrs []byte) error {
 	f, err := attributes(attrs).table()
 	if err != nil {
@@ -91,7 +91,7 @@ func (n *Nftables) newRule(f fields) error {
 	table, name := f.text(unix.NFTA_RULE_TABLE), f.text(unix.NFTA_RULE_CHAIN)
 	c := n.table(table).chains[name]
 	if c == nil {
-		return fmt.Errorf("table %s: a rule of chain %s, which is not there", table, name)
+		return fmt.Errorf("table %s: rule of the missing chain %s", table, name)
 	}
 	c.rules = append(c.rules, slices.Clone(f[unix.NFTA_RULE_EXPRESSIONS]))
 	return nil
@@ -116,7 +116,7 @@ func (n *Nftables) Rules() (*Rules, error) {
 		}
 		r.chains[i] = chain{table: c.table.name, name: c.name, service: isServiceChainNft(c.name), rules: rules}
 		if b := c.base; b != nil {
-			// The kernel numbers the hooks as they are here.
+			// The kernel numbers the hooks in the same order.
 			r.bases[b.Hook] = append(r.bases[b.Hook], base{chain: c.index, priority: int(b.Priority), nat: b.Type == "nat", drop: b.Drop})
 		}
 	}
@@ -126,8 +126,8 @@ func (n *Nftables) Rules() (*Rules, error) {
 	return r, nil
 }
 
-// isServiceChainNft says whether a chain is a Service's own in kube-proxy's nftables mode. In other rulesets a Service is
-// found when the packet is translated or refused.
+// isServiceChainNft reports whether a chain belongs to a Service in kube-proxy's nftables mode. In other rulesets a
+// Service is found when the packet is translated or refused.
 func isServiceChainNft(name string) bool {
 	for _, prefix := range []string{"service-", "external-", "endpoint-", "firewall-"} {
 		if strings.HasPrefix(name, prefix) && name != "firewall-check" && name != "external-check" {
@@ -137,11 +137,11 @@ func isServiceChainNft(name string) bool {
 	return false
 }
 
-// chainNamed finds the chain that a verdict leads to.
+// chainNamed returns the chain that a verdict jumps to.
 func (t *nftTable) chainNamed(name string) (int32, error) {
 	c := t.chains[name]
 	if c == nil {
-		return 0, fmt.Errorf("chain %q is not there", name)
+		return 0, fmt.Errorf("chain %q is missing", name)
 	}
 	return c.index, nil
 }
@@ -149,14 +149,14 @@ func (t *nftTable) chainNamed(name string) (int32, error) {
 func (t *nftTable) setNamed(name string) (*nftSet, error) {
 	s := t.sets[name]
 	if s == nil {
-		return nil, fmt.Errorf("set %q is not there", name)
+		return nil, fmt.Errorf("set %q is missing", name)
 	}
 	return s, nil
 }
 
-var errVerdict = errors.New("the verdict is not known")
+var errVerdict = errors.New("unknown verdict")
 
-// nftVerdict is a verdict of nf_tables. The zero value says nothing: the next rule comes.
+// nftVerdict is a verdict of nf_tables. The zero value is none: evaluation continues with the next rule.
 type nftVerdict struct {
 	kind  int32 // NFT_JUMP and so on
 	chain int32
@@ -179,13 +179,13 @@ const (
 	verdictReturn = unix.NFT_RETURN
 )
 
-// namedVerdict is a verdict whose chain may not be there yet.
+// namedVerdict is a verdict whose chain may not exist yet.
 type namedVerdict struct {
 	code  int32 // the kernel's
 	chain string
 }
 
-// readVerdict reads the inside of NFTA_DATA_VERDICT.
+// readVerdict parses the inside of NFTA_DATA_VERDICT.
 func readVerdict(value attributes) (namedVerdict, error) {
 	f, err := value.table()
 	return namedVerdict{code: int32(f.number(unix.NFTA_VERDICT_CODE)), chain: f.text(unix.NFTA_VERDICT_CHAIN)}, err

@@ -27,7 +27,7 @@ type nftOp struct {
 
 var errNotKnown = errors.New("not known")
 
-// compileRule takes a rule's expressions apart.
+// compileRule compiles the expressions of a rule.
 func compileRule(expressions attributes, t *nftTable, ipv4 bool) ([]nftOp, error) {
 	var ops []nftOp
 	err := expressions.each(func(_ uint16, expression attributes) error {
@@ -94,7 +94,7 @@ func compileExpression(ops []nftOp, name string, f fields, t *nftTable, ipv4 boo
 	return append(ops, op), err
 }
 
-// register gives the offset of a register: the four of 16 bytes are 1 to 4, the sixteen of 4 bytes begin at 8.
+// register returns the offset of a register: the four of 16 bytes are 1 to 4, the sixteen of 4 bytes begin at 8.
 func register(f fields, kind uint16, size int) (int, error) {
 	number := int(f.number(kind))
 	var at int
@@ -112,7 +112,7 @@ func register(f fields, kind uint16, size int) (int, error) {
 	return at, nil
 }
 
-// value reads the data of an expression.
+// value returns the data of an expression.
 func (f fields) value(kind uint16) ([]byte, error) {
 	inside, err := f[kind].table()
 	return append([]byte(nil), inside[unix.NFTA_DATA_VALUE]...), err
@@ -136,14 +136,14 @@ func compileImmediate(f fields, t *nftTable) (op nftOp, err error) {
 	return op, err
 }
 
-// The parts of the headers that a packet has here, from an offset up to another: the protocol, addresses, ports.
+// The parts of the headers that a packet has here, from one offset up to another: the protocol, addresses, ports.
 var (
 	network4  = [][2]int{{9, 10}, {12, 20}}
 	network6  = [][2]int{{6, 7}, {8, 40}}
 	transport = [][2]int{{0, 4}}
 )
 
-// inNetworkHeader says whether a packet has so many bytes of its IP header here.
+// inNetworkHeader reports whether a packet has so many bytes of its IP header here.
 func inNetworkHeader(from, size int, ipv4 bool) bool {
 	parts := network6
 	if ipv4 {
@@ -240,7 +240,7 @@ func compileFib(f fields) (op nftOp, err error) {
 	}
 	switch flags := f.number(unix.NFTA_FIB_FLAGS); flags {
 	case unix.NFTA_FIB_F_SADDR:
-		op.inverted = true // the source, that is
+		op.inverted = true // true means the source address here
 	case unix.NFTA_FIB_F_DADDR:
 	default:
 		return op, fmt.Errorf("flags %#x are %w", flags, errNotKnown)
@@ -270,7 +270,7 @@ func compileRange(f fields) (op nftOp, err error) {
 		return op, err
 	}
 	if len(op.data) != len(op.data2) {
-		return op, errors.New("ends of two sizes")
+		return op, errors.New("the ends of the range differ in size")
 	}
 	op.from, err = register(f, unix.NFTA_RANGE_SREG, len(op.data))
 	return op, err
@@ -289,7 +289,7 @@ func compileBitwise(f fields) (op nftOp, err error) {
 		return op, err
 	}
 	if len(op.data) != op.size || len(op.data2) != op.size {
-		return op, errors.New("masks of another size")
+		return op, errors.New("mask or xor value of the wrong size")
 	}
 	if op.from, err = register(f, unix.NFTA_BITWISE_SREG, op.size); err != nil {
 		return op, err
@@ -340,7 +340,7 @@ func compileDynset(f fields, t *nftTable) (op nftOp, err error) {
 }
 
 func compileNumgen(f fields) (op nftOp, err error) {
-	// One after the other is, for a packet at any time, as good as a lot.
+	// For a packet at any time, an incremental generator is as good as a random one.
 	op.run, op.number, op.offset = runNumgen, f.number(unix.NFTA_NG_MODULUS), f.number(unix.NFTA_NG_OFFSET)
 	if op.number == 0 {
 		return op, errors.New("modulus 0")
@@ -357,7 +357,7 @@ func compileNat(f fields, ipv4 bool) (op nftOp, err error) {
 	if kind := f.number(unix.NFTA_NAT_TYPE); kind != unix.NFT_NAT_DNAT {
 		return op, fmt.Errorf("type %d is %w", kind, errNotKnown)
 	}
-	// nft gives ranges of one address and one port.
+	// nft writes an address or a port as a range of one.
 	for _, ends := range [][2]uint16{{unix.NFTA_NAT_REG_ADDR_MIN, unix.NFTA_NAT_REG_ADDR_MAX}, {unix.NFTA_NAT_REG_PROTO_MIN, unix.NFTA_NAT_REG_PROTO_MAX}} {
 		if _, there := f[ends[1]]; there && f.number(ends[0]) != f.number(ends[1]) {
 			return op, fmt.Errorf("ranges are %w", errNotKnown)

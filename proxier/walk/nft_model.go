@@ -1,15 +1,16 @@
 package walk
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"synclab/proxier/kernel/attr"
 )
 
-// BaseChain says from where the kernel calls a chain.
+// BaseChain is the hook of a base chain.
 type BaseChain struct {
 	Type     string // "filter", "nat" or "route"
 	Hook     uint32 // NF_INET_PRE_ROUTING and so on
@@ -17,7 +18,7 @@ type BaseChain struct {
 	Drop     bool // policy
 }
 
-// Chain adds a chain, when it is not there; base is nil for one that others jump to.
+// Chain adds a chain, unless it exists; base is nil for a chain that is no base chain.
 func (n *Nftables) Chain(table, name string, base *BaseChain) error {
 	t := n.table(table)
 	if t.chains[name] != nil {
@@ -48,15 +49,13 @@ func (n *Nftables) Rule(table, chain string, exprs []expr.Any) error {
 		if err != nil {
 			return fmt.Errorf("table %s: chain %s: %T: %w", table, chain, e, err)
 		}
-		list = binary.NativeEndian.AppendUint16(list, uint16(attributeHeader+len(text)))
-		list = binary.NativeEndian.AppendUint16(list, unix.NFTA_LIST_ELEM)
-		list = append(list, text...) // whole words
+		list = attr.Append(list, unix.NFTA_LIST_ELEM, text)
 	}
 	c.rules = append(c.rules, list)
 	return nil
 }
 
-// Set adds a set or a map, when it is not there.
+// Set adds a set or a map, unless it exists.
 func (n *Nftables) Set(table string, form Set) {
 	t := n.table(table)
 	if t.sets[form.Name] != nil {
@@ -67,7 +66,7 @@ func (n *Nftables) Set(table string, form Set) {
 	n.sets = append(n.sets, s)
 }
 
-// Element adds an element; the value is that of a map. Of two with the same key, the last counts.
+// Element adds an element; value is for maps only. Of two elements with the same key, the last counts.
 func (n *Nftables) Element(table, set string, key, value []byte) error {
 	return n.element(table, set, nftElement{key: slices.Clone(key), data: slices.Clone(value)})
 }

@@ -39,10 +39,10 @@ func (rules nftRules) run(w *Walker, s *state) (result, error) {
 	return ended, nil
 }
 
-// verdictReject is no verdict of the kernel: there the packet is answered, and dropped.
+// verdictReject is no verdict of the kernel: the kernel answers the packet and drops it.
 const verdictReject = 3
 
-// breaks the rule: it does not match.
+// broken ends the rule: it does not match.
 var broken = nftVerdict{kind: verdictBreak}
 
 func goOn(matches bool) nftVerdict {
@@ -59,7 +59,7 @@ func runImmediate(_ *Walker, s *state, op *nftOp) nftVerdict {
 	return nftVerdict{}
 }
 
-// load fills a register, the rest of the last word with zeros, as the kernel does.
+// load fills a register and sets the rest of the last word to zero, as the kernel does.
 func (s *state) load(to int, data []byte) {
 	n := copy(s.registers[to:], data)
 	for ; n%registerWordSize != 0; n++ {
@@ -81,7 +81,8 @@ func runNetwork(w *Walker, s *state, op *nftOp) nftVerdict {
 	return nftVerdict{}
 }
 
-// putHeader writes those parts of the IP header that a packet has here (see inNetworkHeader), and gives its size.
+// putHeader writes the parts of the IP header that a packet has here (see inNetworkHeader) and returns the header's
+// size.
 func (s *state) putHeader(header *[40]byte, ipv4 bool) (size int) {
 	if ipv4 {
 		header[9] = byte(s.protocol)
@@ -134,7 +135,7 @@ func runInput(_ *Walker, s *state, op *nftOp) nftVerdict {
 	return nftVerdict{}
 }
 
-// ctBits are the states of conntrack as nf_tables numbers them (NF_CT_STATE_BIT).
+// ctBits are the conntrack states as nf_tables numbers them (NF_CT_STATE_BIT).
 var ctBits = [...]uint32{StateNew: 8, StateEstablished: 2, StateRelated: 4, StateInvalid: 1}
 
 func runCtState(_ *Walker, s *state, op *nftOp) nftVerdict {
@@ -142,7 +143,7 @@ func runCtState(_ *Walker, s *state, op *nftOp) nftVerdict {
 	return nftVerdict{}
 }
 
-// The bits of a flow's status that say what nat did (enum ip_conntrack_status).
+// The bits of a flow's status that record a translation by nat (enum ip_conntrack_status).
 const (
 	statusSrcNAT = 1 << 4
 	statusDstNAT = 1 << 5
@@ -229,7 +230,7 @@ func runLookup(w *Walker, s *state, op *nftOp) nftVerdict {
 	return goOn(there != op.inverted)
 }
 
-// recall finds a key: what packets left behind comes before what the set was given.
+// recall looks up a key: elements that packets wrote come before the set's own.
 func (set *nftSet) recall(w *Walker, s *state, key []byte) ([]byte, bool) {
 	if s.remembered != nothing {
 		if m := w.recall(s, set.number, string(key)); m != nil {
@@ -262,7 +263,7 @@ func runDynset(w *Walker, s *state, op *nftOp) nftVerdict {
 	return nftVerdict{}
 }
 
-// runNumgen sends the packet each of the ways that a number leads.
+// runNumgen adds a path for each number.
 func runNumgen(w *Walker, s *state, op *nftOp) nftVerdict {
 	s.probability /= float64(op.number)
 	for n := op.number - 1; n > 0; n-- {

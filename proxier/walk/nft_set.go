@@ -26,20 +26,21 @@ type Set struct {
 	KeySize, ValueSize int
 	// Verdicts: a map of verdicts.
 	Verdicts bool
-	// Ranges: keys are intervals. Of a concatenation, each field has its own.
+	// Ranges: keys are intervals. In a concatenation, each field has a separate interval.
 	Ranges bool
-	// Fields are the sizes of the parts of a concatenation, without padding; nil where it is none, or has no ranges.
+	// Fields are the sizes of the parts of a concatenation, without padding; nil without concatenation or without
+	// ranges.
 	Fields []int
 }
 
-// nftSet is a set and what is in it.
+// nftSet is a set with its elements.
 type nftSet struct {
 	Set
 	table  *nftTable
-	number int32 // among all sets, for what is remembered in it
+	number int32 // among all sets, as the key of client state
 
-	listed []nftElement // as they came
-	// byKey, when keys are single values; intervals, when they are not.
+	listed []nftElement // in order of arrival
+	// byKey is used when keys are single values, intervals when they are not.
 	byKey     map[string]*nftElement
 	intervals []nftElement
 	catchall  *nftElement
@@ -77,7 +78,7 @@ func (n *Nftables) newSet(f fields) error {
 	return nil
 }
 
-// readFields reads the sizes of the parts of a concatenation.
+// readFields parses the sizes of the parts of a concatenation.
 func readFields(list attributes) (sizes []int, err error) {
 	err = list.each(func(_ uint16, field attributes) error {
 		f, err := field.table()
@@ -133,7 +134,7 @@ func readElement(element attributes) (e nftElement, err error) {
 	return e, err
 }
 
-// compile makes the set ready for lookups, when all chains are there.
+// compile prepares the set for lookups, once all chains exist.
 func (s *nftSet) compile() error {
 	s.byKey, s.intervals, s.catchall = make(map[string]*nftElement, len(s.listed)), nil, nil
 	for i := range s.listed {
@@ -162,8 +163,8 @@ func (s *nftSet) compile() error {
 	return nil
 }
 
-// closeIntervals makes intervals of beginnings and ends: each beginning is of the interval up to the next end or
-// beginning, or to the end of all keys.
+// closeIntervals makes intervals of beginnings and ends. A beginning's interval reaches to the next end or beginning,
+// or to the last possible key.
 func (s *nftSet) closeIntervals() {
 	// An end sorts before a beginning of the same key.
 	slices.SortStableFunc(s.intervals, func(a, b nftElement) int {
@@ -190,7 +191,7 @@ func (s *nftSet) closeIntervals() {
 	s.intervals = closed
 }
 
-// before is the key before another one, which is not the first.
+// before returns the key before another one, which is not the first.
 func before(key attributes) attributes {
 	key = slices.Clone(key)
 	for i := len(key) - 1; i >= 0; i-- {
@@ -202,7 +203,7 @@ func before(key attributes) attributes {
 	return key
 }
 
-// find looks a key up among what the set was given.
+// find looks a key up in the set's own elements.
 func (s *nftSet) find(key []byte) *nftElement {
 	if !s.Ranges {
 		if e, there := s.byKey[string(key)]; there {
@@ -218,7 +219,7 @@ func (s *nftSet) find(key []byte) *nftElement {
 	return s.catchall
 }
 
-// inside compares key by key field: each field of a concatenation has an interval of its own.
+// inside compares field by field: each field of a concatenation has a separate interval.
 func (s *nftSet) inside(e *nftElement, key []byte) bool {
 	end := e.keyEnd
 	if len(end) == 0 {

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }
 
-// A ruleset with what kube-proxy's nftables mode uses, and what a leaner one does: maps by numgen in a concatenation,
+// A ruleset with the expressions of kube-proxy's nftables mode and of a leaner one: maps by numgen in a concatenation,
 // values remembered of clients, intervals.
 const nftRuleset = `
 table ip t {
@@ -65,7 +65,7 @@ table ip t {
 	chain firewall-x { ip saddr { 203.0.113.0-203.0.113.9, 203.0.113.64/26 } goto endpoint-2; }
 }`
 
-// loadNft gives the rules that nft makes of a text, as the kernel shows them.
+// loadNft returns the rules that nft makes of a text, as the kernel reports them.
 func loadNft(t *testing.T, text string, tables ...string) *Rules {
 	t.Helper()
 	netns.Fresh(t)
@@ -142,7 +142,7 @@ func TestNftables(t *testing.T) {
 	}
 }
 
-// What a rule asks for and nobody here knows is an error that says so.
+// An unknown expression is an error that names it.
 func TestNftablesRefuses(t *testing.T) {
 	for rule, want := range map[string]string{
 		"oifname eth0 accept":           "expression meta: key 7 is not known",
@@ -178,7 +178,7 @@ func TestNftablesRefuses(t *testing.T) {
 	}
 }
 
-// A model's parts are read as the kernel's.
+// The parts of a model give the same rules as the kernel's messages.
 func TestModelOfNftables(t *testing.T) {
 	n := NewNftables(corev1.IPv4Protocol)
 	must := func(err error) {
@@ -218,7 +218,7 @@ func TestModelOfNftables(t *testing.T) {
 	}
 	must(n.Chain("t", "bad", nil))
 	must(n.Rule("t", "bad", []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: "nowhere"}}))
-	if _, err := n.Rules(); err == nil || !strings.Contains(err.Error(), `chain "nowhere" is not there`) {
+	if _, err := n.Rules(); err == nil || !strings.Contains(err.Error(), `chain "nowhere" is missing`) {
 		t.Errorf("a jump nowhere: %v", err)
 	}
 }

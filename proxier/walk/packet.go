@@ -16,7 +16,7 @@ const (
 	SCTP Protocol = 132
 )
 
-// String is the protocol's name in lower case.
+// String returns the protocol's name in lower case.
 func (p Protocol) String() string {
 	switch p {
 	case TCP:
@@ -29,10 +29,10 @@ func (p Protocol) String() string {
 	return fmt.Sprintf("protocol %d", uint8(p))
 }
 
-// State is what conntrack says of a packet.
+// State is the conntrack state of a packet.
 type State uint8
 
-// The states: a packet begins a flow, belongs to one, or to none that could be.
+// The states: a packet begins a flow, belongs to one, is related to one, or is invalid.
 const (
 	StateNew State = iota
 	StateEstablished
@@ -40,28 +40,28 @@ const (
 	StateInvalid
 )
 
-// Packet is what enters the machine: by a device, or from the node's own processes.
+// Packet is a packet that enters the machine by a device or comes from the node's own processes.
 type Packet struct {
-	// What it is, for messages.
+	// What describes the packet, for messages.
 	What string
-	// Input is the device it comes in by; empty: the node itself sends it.
+	// Input is the device by which it enters; empty: the node itself sends it.
 	Input       string
 	Protocol    Protocol
 	Source      netip.AddrPort
 	Destination netip.AddrPort
 	State       State
-	// After, when set, is what the client did before.
+	// After, when set, is the client's earlier flow.
 	After *After
 }
 
-// After says where an earlier flow of the client went: to Endpoint, by the address Via (the zero value: this packet's
-// destination). A client that could not get there has no memory.
+// After is an earlier flow of the client: to Endpoint, by the address Via (the zero value: this packet's destination).
+// If that flow could not reach the endpoint, the client is not remembered.
 type After struct {
 	Via      netip.AddrPort
 	Endpoint netip.AddrPort
 }
 
-// String is the packet in one line.
+// String describes the packet in one line.
 func (p *Packet) String() string {
 	from := p.Input
 	if from == "" {
@@ -83,19 +83,19 @@ func (p *Packet) String() string {
 	return text
 }
 
-// World is what rules can ask for besides the packet.
-type World struct {
-	// Local are the addresses of the node besides loopback, its main one of each family first.
+// NodeAddresses has the node addresses, which rules can match besides the packet.
+type NodeAddresses struct {
+	// Local are the addresses of the node besides loopback, with the main one of each family first.
 	Local []netip.Addr
 }
 
-// IsLocal says whether the node itself receives what is sent to an address.
-func (w *World) IsLocal(addr netip.Addr) bool {
+// IsLocal reports whether the node itself receives packets to an address.
+func (w *NodeAddresses) IsLocal(addr netip.Addr) bool {
 	return addr.IsLoopback() || slices.Contains(w.Local, addr)
 }
 
-// main is the node's main address of the family of another one.
-func (w *World) main(like netip.Addr) netip.Addr {
+// main returns the node's main address of the same family as another address.
+func (w *NodeAddresses) main(like netip.Addr) netip.Addr {
 	for _, addr := range w.Local {
 		if addr.Is4() == like.Is4() {
 			return addr

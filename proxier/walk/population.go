@@ -6,29 +6,29 @@ import (
 	"net/netip"
 )
 
-// Source is where packets of a Population come from.
+// Source is an origin of packets of a PacketSet.
 type Source struct {
 	What  string
 	Input string // as in Packet
 	Addr  netip.Addr
 }
 
-// Population makes packets of everything that rules may tell apart: each address, port and protocol of each Service,
-// from each kind of source, and what lies close by and must miss.
-type Population struct {
+// PacketSet makes a set of packets for all that rules may distinguish: each address, port and protocol of each
+// Service, from each kind of source, and packets close to them that must miss.
+type PacketSet struct {
 	Frontends []Frontend
-	World     World
-	// Sources that everything is tried from. nil: DefaultSources.
+	World     NodeAddresses
+	// Sources to try everything from. nil: DefaultSources.
 	Sources []Source
-	// Least is how many packets there are at least; random ones fill up. Default 500.
+	// Least is the smallest number of packets; random ones fill up. Default 500.
 	Least int
-	// Seed of what is drawn.
+	// Seed of the random choices.
 	Seed uint64
 }
 
-// DefaultSources are pods of this node and of another, machines outside, the node and its loopback. The pods' addresses
-// are those of sim's random clusters.
-func DefaultSources(world World, ipv4 bool) []Source {
+// DefaultSources returns pods of this node and of another, machines outside, the node and its loopback. The pods'
+// addresses are those of sim's random clusters.
+func DefaultSources(world NodeAddresses, ipv4 bool) []Source {
 	addr := func(v4, v6 string) netip.Addr {
 		if ipv4 {
 			return netip.MustParseAddr(v4)
@@ -54,21 +54,21 @@ const (
 	mostSticky   = 6 // of a Service's endpoints, as remembered
 )
 
-// maker collects the packets.
+// maker collects packets.
 type maker struct {
-	*Population
+	*PacketSet
 	rng     *rand.Rand
 	ipv4    bool
 	packets []Packet
 }
 
-// Packets of a family that the frontends are of.
-func (p *Population) Packets(ipv4 bool) []Packet {
-	m := &maker{Population: p, rng: rand.New(rand.NewPCG(p.Seed, 0xa11)), ipv4: ipv4}
+// Packets returns the packets of a family, which has to be the family of the frontends.
+func (p *PacketSet) Packets(ipv4 bool) []Packet {
+	m := &maker{PacketSet: p, rng: rand.New(rand.NewPCG(p.Seed, 0xa11)), ipv4: ipv4}
 	if p.Sources == nil {
 		q := *p
 		q.Sources = DefaultSources(p.World, ipv4)
-		m.Population = &q
+		m.PacketSet = &q
 	}
 	for i := range p.Frontends {
 		m.frontend(&p.Frontends[i])
@@ -86,7 +86,7 @@ func (p *Population) Packets(ipv4 bool) []Packet {
 func (m *maker) add(what string, from Source, protocol Protocol, to netip.Addr, port uint16) *Packet {
 	m.packets = append(m.packets, Packet{
 		What: what + ", " + from.What, Input: from.Input, Protocol: protocol,
-		// Ports of clients are none that rules ask for.
+		// Rules match none of these client ports.
 		Source: netip.AddrPortFrom(from.Addr, uint16(40000+m.rng.IntN(20000))), Destination: netip.AddrPortFrom(to, port),
 	})
 	return &m.packets[len(m.packets)-1]
@@ -119,7 +119,7 @@ func (m *maker) frontend(f *Frontend) {
 	}
 }
 
-// clients are the sources, some endpoints, and addresses at the edges of the source ranges, inside and outside.
+// clients returns the sources, some endpoints, and addresses at the edges of the source ranges, inside and outside.
 func (m *maker) clients(f *Frontend) []Source {
 	all := append([]Source(nil), m.Sources...)
 	for _, i := range m.rng.Perm(len(f.Endpoints))[:min(mostClients, len(f.Endpoints))] {
@@ -139,7 +139,7 @@ func (m *maker) clients(f *Frontend) []Source {
 	return all
 }
 
-// edges are the first and the last address of a prefix.
+// edges returns the first and the last address of a prefix.
 func edges(p netip.Prefix) (first, last netip.Addr) {
 	first = p.Masked().Addr()
 	b := first.AsSlice()
@@ -150,7 +150,7 @@ func edges(p netip.Prefix) (first, last netip.Addr) {
 	return first, last
 }
 
-// neighbours are what must miss, but for other Services that are there.
+// neighbours adds packets that must miss, unless they are for another Service.
 func (m *maker) neighbours(what string, protocol Protocol, addr netip.Addr, port uint16) {
 	m.add(what+", next port", m.anySource(), protocol, addr, port+1)
 	m.add(what+", port before", m.anySource(), protocol, addr, port-1)
@@ -166,9 +166,9 @@ func (m *maker) neighbours(what string, protocol Protocol, addr netip.Addr, port
 	}
 }
 
-// sticky are packets of clients that an endpoint remembers, by the same address or another one of the Service.
+// sticky adds packets of clients that an endpoint remembers, by the same address or another one of the Service.
 func (m *maker) sticky(f *Frontend, what string, to netip.AddrPort) {
-	most := 1 // where nobody remembers anything
+	most := 1 // without session affinity
 	if f.Sticky {
 		most = mostSticky
 	}
@@ -184,7 +184,7 @@ func (m *maker) sticky(f *Frontend, what string, to netip.AddrPort) {
 	}
 }
 
-// nodeAddresses are the node's, its loopback's, and one of another node.
+// nodeAddresses returns the node's addresses, some of its loopback, and one of another node.
 func (m *maker) nodeAddresses() []netip.Addr {
 	all := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.1.1"), netip.MustParseAddr("192.0.2.11")}
 	if !m.ipv4 {
@@ -209,7 +209,7 @@ func (m *maker) nodePort(f *Frontend) {
 	}
 }
 
-// random packets mix what the frontends have: addresses of one, the port of another.
+// random adds a packet that mixes frontends: the address of one, the port of another.
 func (m *maker) random() {
 	to, port, protocol := m.nodeAddresses()[m.rng.IntN(len(m.nodeAddresses()))], uint16(1+m.rng.IntN(65535)), []Protocol{TCP, UDP, SCTP}[m.rng.IntN(3)]
 	if n := len(m.Frontends); n > 0 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A population is the same for the same seed, big enough, and of one family; what it must hold, it holds.
+// The same seed gives the same packets. They are many enough, of one family, and include the required ones.
 func TestPopulation(t *testing.T) {
 	addr := netip.MustParseAddr
 	f := Frontend{
@@ -14,7 +14,7 @@ func TestPopulation(t *testing.T) {
 		HealthCheck: 32000, Ranges: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/25")}, Sticky: true,
 		Endpoints: []netip.AddrPort{netip.MustParseAddrPort("10.128.0.1:8080"), netip.MustParseAddrPort("10.128.1.1:8080")},
 	}
-	p := Population{Frontends: []Frontend{f}, World: world4, Seed: 7}
+	p := PacketSet{Frontends: []Frontend{f}, World: world4, Seed: 7}
 	packets := p.Packets(true)
 	if len(packets) < defaultLeast {
 		t.Errorf("%d packets", len(packets))

@@ -8,15 +8,15 @@ import (
 	"synclab/proxier/kernel"
 )
 
-// ReadNftables compiles tables of nf_tables as the kernel has them, in the network namespace of this thread. Of tables
-// that are not there, there is nothing.
+// ReadNftables compiles tables of nf_tables from the kernel, in the network namespace of this thread. A missing table
+// has no rules.
 func ReadNftables(family corev1.IPFamily, tables ...string) (*Rules, error) {
 	s, err := kernel.OpenNftables()
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	const tries = 10 // somebody else may be writing
+	const tries = 10 // other processes may write meanwhile
 	var n *Nftables
 	for try := 1; ; try++ {
 		n = NewNftables(family)

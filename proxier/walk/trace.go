@@ -2,34 +2,34 @@ package walk
 
 import "slices"
 
-// Way is one of the ways that a packet may go, from its entry to its end.
-type Way struct {
+// PacketPath is one possible packet path, from its entry to its end.
+type PacketPath struct {
 	Outcome
-	// Matched are the rules that matched, in their order: those whose counters rise in a kernel.
+	// Matched are the rules that matched, in order: a kernel raises their counters.
 	Matched []RuleAt
 }
 
-// RuleAt is a rule by its place.
+// RuleAt is the position of a rule.
 type RuleAt struct {
 	Table, Chain string
 	// Number in its chain, from 0.
 	Number int
 }
 
-// matched is a rule that matched on a way, and the one before it.
+// matched is a rule that matched on a path, and the index of the one before it.
 type matched struct {
 	at       position
 	previous int32
 }
 
-// Ways walks a packet as Walk does, and tells of each way on its own: those that end alike are not merged.
-func (w *Walker) Ways(p *Packet) ([]Way, error) {
+// Paths walks a packet as Walk does and returns each path separately: paths with equal outcomes are not merged.
+func (w *Walker) Paths(p *Packet) ([]PacketPath, error) {
 	w.tracing = true
 	defer func() { w.tracing = false }()
 	if err := w.walkAfter(p); err != nil {
 		return nil, err
 	}
-	ways := make([]Way, len(w.ends))
+	ways := make([]PacketPath, len(w.ends))
 	for i, e := range w.ends {
 		ways[i].Outcome = e.outcome
 		for m := e.matched; m != nothing; m = w.trace[m].previous {
@@ -42,7 +42,7 @@ func (w *Walker) Ways(p *Packet) ([]Way, error) {
 	return ways, nil
 }
 
-// note adds a rule that matched.
+// note records a rule that matched.
 func (w *Walker) note(s *state, at position) {
 	w.trace = append(w.trace, matched{at: at, previous: s.matched})
 	s.matched = int32(len(w.trace) - 1)

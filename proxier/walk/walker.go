@@ -5,23 +5,23 @@ import (
 	"net/netip"
 )
 
-// jumps is how deep chains may call each other in nf_tables (NFT_JUMP_STACK_SIZE); the legacy tables take more, but what
-// works in only one of the variants works in neither.
+// jumps is how deep chains may call each other in nf_tables (NFT_JUMP_STACK_SIZE). The legacy tables allow more, but
+// rules must work in both variants.
 const jumps = 16
 
-// mostChains bounds how many chains a walk enters: circles of chains, which the kernel refuses, end there.
+// mostChains limits how many chains a walk enters. It ends loops of chains, which the kernel refuses.
 const mostChains = 10_000_000
 
-// position in the rules: the rule that comes next, and what of it, where a rule is left in the middle.
+// position in the rules: the next rule, and the next part of it where a packet leaves a rule in the middle.
 type position struct{ chain, rule, part int32 }
 
-// state is a packet on its way. It is copied where the way parts.
+// state is a packet on its path. It is copied where the path branches.
 type state struct {
 	at          position
 	depth       int
 	stack       [jumps]position
 	hook        Hook
-	base        int // of the hook's base chains, the one that the packet is in
+	base        int // the index of the present base chain among those of the hook
 	probability float64
 
 	src, dst     address
@@ -35,8 +35,8 @@ type state struct {
 	originalPort      uint16
 	translated        bool // DNAT
 	masquerade        bool
-	dstReady, srcInit bool // nat has decided, be it to change nothing
-	looped            bool // sent by the node to itself, and came in again
+	dstReady, srcInit bool // nat has decided, even if to change nothing
+	looped            bool // sent by the node to itself, and entered again
 	remembered        int32
 	matched           int32 // the last rule of Walker.trace
 
@@ -48,10 +48,10 @@ type state struct {
 	registers [16 * 4]byte // of nf_tables
 }
 
-// Walker walks packets through rules. It reuses its memory: one goroutine at a time.
+// Walker walks packets through rules. It reuses its memory, so only one goroutine may use it at a time.
 type Walker struct {
 	rules   *Rules
-	world   World
+	world   NodeAddresses
 	work    []state
 	memory  []memory
 	verdict Verdict
@@ -60,22 +60,22 @@ type Walker struct {
 	limit   int
 	tracing bool
 	trace   []matched
-	header  [40]byte // of the packet, for what reads its bytes
+	header  [40]byte // of the packet, for rules that read its bytes
 }
 
-// end is one way's end, and what the client is remembered by then.
+// end is the end of one path, with the state of the client at that point.
 type end struct {
 	outcome    Outcome
 	remembered int32
 	matched    int32
 }
 
-// New makes a walker.
-func New(rules *Rules, world World) *Walker {
+// New creates a Walker.
+func New(rules *Rules, world NodeAddresses) *Walker {
 	return &Walker{rules: rules, world: world, limit: mostChains}
 }
 
-// Walk gives the verdict on a packet. Errors name the rule that the walk ended at.
+// Walk returns the verdict on a packet. Errors name the rule at which the walk ended.
 func (w *Walker) Walk(p *Packet) (Verdict, error) {
 	if err := w.walkAfter(p); err != nil {
 		return Verdict{}, err
@@ -88,7 +88,7 @@ func (w *Walker) Walk(p *Packet) (Verdict, error) {
 	return v, nil
 }
 
-// walkAfter walks a packet, and before it the one that its client sent earlier.
+// walkAfter walks a packet, and before it the earlier packet of its client.
 func (w *Walker) walkAfter(p *Packet) error {
 	w.memory = w.memory[:0]
 	starts := []end{{outcome: Outcome{Probability: 1}, remembered: nothing}}
@@ -109,7 +109,8 @@ func (w *Walker) walkAfter(p *Packet) error {
 	return w.walk(p, starts)
 }
 
-// reached gives the ends of the last walk at an endpoint, as if the packet had gone there for sure.
+// reached returns the ends of the last walk at an endpoint, with probabilities as if the packet had certainly reached
+// it.
 func (w *Walker) reached(endpoint netip.AddrPort) []end {
 	var there []end
 	var sum float64
@@ -125,7 +126,7 @@ func (w *Walker) reached(endpoint netip.AddrPort) []end {
 	return there
 }
 
-// walk goes all ways of a packet, from each memory that its client may have left.
+// walk follows all paths of a packet, from each state of its client in starts.
 func (w *Walker) walk(p *Packet, starts []end) error {
 	w.work, w.ends, w.verdict, w.entered = w.work[:0], w.ends[:0], Verdict{}, 0
 	if p.Source.Addr().Is4() != w.rules.ipv4 || p.Destination.Addr().Is4() != w.rules.ipv4 {
@@ -160,10 +161,10 @@ func (w *Walker) walk(p *Packet, starts []end) error {
 	return nil
 }
 
-// running: a state that waits in the middle of a chain. New ones have no base chain yet.
+// running reports whether a state waits in the middle of a chain. A new state has no base chain yet.
 func (s *state) running() bool { return s.crossed.Total > 0 }
 
-// run takes a packet to one of its ends; the other ways wait in w.work.
+// run follows one path of a packet to its end; the other paths wait in w.work.
 func (w *Walker) run(s *state) error {
 	for {
 		c := &w.rules.chains[s.at.chain]
@@ -206,21 +207,21 @@ func (w *Walker) run(s *state) error {
 	}
 }
 
-// refused: a rule that refuses a packet picks it, when none did before.
+// refused makes a rule that refuses a packet pick the Service, if none did before.
 func (w *Walker) refused(s *state) {
 	if !s.picked {
 		s.pick()
 	}
 }
 
-// pick notes that a Service was found.
+// pick records that a Service was found.
 func (s *state) pick() {
 	if !s.picked {
 		s.picked, s.crossed.Dispatch = true, s.inBase
 	}
 }
 
-// call enters a chain; the way back is kept unless it is a goto.
+// call enters a chain; back is false for a goto, which keeps no return position.
 func (w *Walker) call(s *state, chain int32, back bool) error {
 	if back {
 		if s.depth == jumps {
@@ -243,7 +244,7 @@ func (s *state) cross() {
 	s.inBase++
 }
 
-// part sends a copy of the packet another way.
+// part adds a copy of the packet as another path.
 func (w *Walker) part(s *state, probability float64) *state {
 	w.work = append(w.work, *s)
 	other := &w.work[len(w.work)-1]
@@ -251,9 +252,9 @@ func (w *Walker) part(s *state, probability float64) *state {
 	return other
 }
 
-// joins says whether a packet that comes back from a chain has come to where another way of it waits, with nothing to tell
-// the two apart: then that one goes on for both. Ways part into the chain first, so it is the last one that waits, and n
-// lots in a row, each of which may lead back, are n ways and not 2^n. Crossed is the most of either.
+// joins merges a packet that returns from a chain into the path that waits at the same position with an equal state.
+// The chain is evaluated first, so that is the last waiting path. So n random rules in a row, which may all return, are
+// n paths and not 2^n. Crossed is the larger of both.
 func (w *Walker) joins(s *state) bool {
 	n := len(w.work)
 	if n == 0 || w.tracing || w.work[n-1].at != s.at {
@@ -273,7 +274,7 @@ func (w *Walker) joins(s *state) bool {
 	return true
 }
 
-// end notes what became of a packet.
+// end records the outcome of a path.
 func (w *Walker) end(s *state, kind Kind) {
 	o := Outcome{Kind: kind, Probability: s.probability}
 	if kind == Pass {

@@ -6,7 +6,7 @@ import (
 	"synclab/reports/model"
 )
 
-// The promises, by name.
+// The names of the SLOs.
 const (
 	ProgrammingP99 = "programming_p99" // s
 	FirstPacketP99 = "first_packet"    // s
@@ -15,159 +15,165 @@ const (
 	Start          = "start"           // s
 )
 
-// Answer is what is known of a Question.
+// Answer is the answer to a Question.
 type Answer struct {
 	Question Question `json:"question"`
 	// Target is the cluster grown by Question.Growth; nil without growth.
 	Target *Cluster `json:"target,omitempty"`
-	// Unit is what grows: every Reach is counted in it.
+	// Unit is the quantity that grows: every Reach is a number of it.
 	Unit Unit `json:"unit"`
-	// Model is what the numbers rest on: its run, machine and versions.
+	// Model is the cost model of all numbers, with its run, machine and versions.
 	Model *model.Model `json:"-"`
 	Run   string       `json:"run"`
-	// Command is the command line that it was asked with, for the page.
+	// Command is the command line of the question, for the page.
 	Command  string          `json:"command,omitempty"`
 	Remarks  []string        `json:"remarks,omitempty"`
 	Subjects []SubjectAnswer `json:"subjects"`
-	// Comparisons of every other subject with the first, which is in use today.
+	// Comparisons of the first subject, which is in use today, with each other subject.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
-	// Defaulted says that nothing was promised: Question.Promise is then Promise{}.WithDefaults().
+	// Defaulted: no SLO was given, and Question.SLOs is SLOs{}.WithDefaults().
 	Defaulted bool `json:"defaulted,omitempty"`
-	// Words are the answer in plain words, the most important sentence first.
+	// Words are the answer in sentences, the most important first.
 	Words []string `json:"words"`
 }
 
 // SubjectAnswer is the answer for one subject.
 type SubjectAnswer struct {
 	Name string `json:"name"`
-	// Today and Target are what is promised, at these clusters, with the policy in use.
-	Today  Outlook  `json:"today"`
-	Target *Outlook `json:"target,omitempty"`
-	// Limits are how far each promise holds, with the policy in use, the first to break first; Largest is the least of
-	// them, with the recommended policy, which holds no less than the one in use.
+	// Today and Target are the evaluations of these clusters, with the policy in use.
+	Today  Evaluation  `json:"today"`
+	Target *Evaluation `json:"target,omitempty"`
+	// Limits are the largest clusters that meet each SLO, with the policy in use. The SLO that is violated first comes
+	// first.
+	// Largest is the smallest limit with the recommended policy. That policy reaches no less than the one in use, but
+	// for the exceptions of asker.choose.
 	Limits  []Limit `json:"limits"`
 	Largest Limit   `json:"largest"`
 	// RecommendedLimits are the limits with the recommended policy, of which Largest is the least.
 	RecommendedLimits []Limit `json:"recommendedLimits,omitempty"`
-	// Frontier are policies at the target (today without one), by minSyncPeriod; Recommended is one of them.
+	// Frontier has the evaluated policies at the target (without one: today), by policy and minSyncPeriod. Recommended
+	// is one of them.
 	Frontier    []Setting `json:"frontier"`
 	Recommended Setting   `json:"recommended"`
-	// Furthest is how far the policy goes that goes furthest, whatever CPU it uses as long as the promise of that holds.
+	// Furthest is the policy that reaches the largest size, at any CPU cost within the SLO for CPU.
 	Furthest Furthest `json:"furthest"`
-	// Way of a change to the proxier: what was added to every latency.
-	Way time.Duration `json:"way"`
-	// MemoryLimit is what to give the pod, in bytes: the upper bound at the target, and room.
+	// Way is the watch delay of a change. It is added to every latency.
+	Way time.Duration `json:"watch_delay"`
+	// MemoryLimit is the recommended memory limit of the pod, in bytes: the upper bound at the target, plus a margin.
 	MemoryLimit uint64 `json:"memoryLimit"`
-	// Curve is how it goes with scale, for plots.
-	Curve []Outlook `json:"curve"`
-	// Sensitivity is how far Largest moves with each input, the strongest first.
+	// Curve has the evaluations by scale, for plots.
+	Curve []Evaluation `json:"curve"`
+	// Sensitivity is the change of Largest with each input, the strongest input first.
 	Sensitivity []Sensitivity `json:"sensitivity"`
-	// Remarks on what the answer rests on, such as what was not measured.
+	// Remarks are caveats, such as quantities that were not measured.
 	Remarks []string `json:"remarks,omitempty"`
 }
 
-// Furthest is a policy and how far all that is promised holds with it, at the median; a Reach of 0: nowhere.
+// Furthest is a policy, and the largest size at which it meets every SLO at the median. A Reach of 0: no size.
 type Furthest struct {
 	Policy Policy  `json:"policy"`
-	Reach  float64 `json:"reach"`
+	Reach  float64 `json:"size"`
 	Scale  float64 `json:"scale"`
-	// Unbounded: it holds as far as was looked.
+	// Unbounded: it meets every SLO up to the end of the search.
 	Unbounded bool `json:"unbounded,omitempty"`
 }
 
-// Comparison says when changing from one subject to another pays.
+// Comparison states whether changing from one subject to another pays.
 type Comparison struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Ratio of the largest clusters, in what grows: above 1, To goes further. 0 where one of them is not known, or where
-	// neither search ended at a limit.
+	// Ratio is the size of To's largest cluster divided by that of From, in the Unit of growth: above 1, To reaches
+	// further. 0: one of the two is 0 or unknown, or neither search ended at a limit.
 	Ratio float64 `json:"ratio"`
-	// AtLeast and AtMost say that Ratio is only a bound: the search for one of the two ended before its limit.
+	// AtLeast and AtMost: Ratio is only a bound, since the search for one of the two ended before its limit.
 	AtLeast bool `json:"atLeast,omitempty"`
 	AtMost  bool `json:"atMost,omitempty"`
-	// Crossings are where one becomes better than the other, promise by promise.
+	// Crossings are the sizes at which one subject becomes better than the other, SLO by SLO.
 	Crossings []Crossing `json:"crossings,omitempty"`
-	// Words are the comparison in one sentence or two.
+	// Words are the comparison in sentences.
 	Words string `json:"words"`
 }
 
-// Crossing is from where on To is better than From in what is promised.
+// Crossing is the size from which To is better than From in the quantity of an SLO.
 type Crossing struct {
-	Promise string `json:"promise"`
-	// Reach from which on To is better; with Always, it is at all sizes that were looked at, with Never at none. With Until
-	// it is the other way round: To is better below.
-	Reach  float64     `json:"reach,omitempty"`
+	SLO string `json:"slo"`
+	// Reach is the size from which To is better or, with Until, up to which it is better. Always: To is better at all
+	// evaluated sizes. Never: at none.
+	Reach  float64     `json:"size,omitempty"`
 	Always bool        `json:"always,omitempty"`
 	Never  bool        `json:"never,omitempty"`
 	Until  bool        `json:"until,omitempty"`
 	Basis  model.Basis `json:"basis,omitempty"`
 }
 
-// Outlook is a subject in one cluster with one policy.
-type Outlook struct {
+// Evaluation is the evaluation of a subject in one cluster with one policy.
+type Evaluation struct {
 	Scale   float64 `json:"scale"`
-	Reach   float64 `json:"reach"` // of the cluster
+	Reach   float64 `json:"size"` // size of the cluster, in the Unit of growth
 	Cluster Cluster `json:"cluster"`
 	Policy  Policy  `json:"policy"`
-	// Promised are the quantities of the promises (all five, whether promised or not), by name.
-	Promised map[string]Estimate `json:"promised"`
-	// Holds says which promises hold for sure (at the upper bound), Breaks which do not even at the median.
-	Holds  []string `json:"holds,omitempty"`
-	Breaks []string `json:"breaks,omitempty"`
-	// Quantiles of network programming latency, the slowest node's 99th percentile, and what the loop did.
+	// Given are the quantities of all five SLOs, given or not, by name. Quantities without measurements are missing.
+	Quantities map[string]Estimate `json:"quantities"`
+	// Holds are the SLOs that are met even at the upper bound. Breaks are the SLOs that are violated at the median.
+	Met      []string `json:"met,omitempty"`
+	Violated []string `json:"violated,omitempty"`
+	// Quantiles of network programming latency, and the 99th percentile of the slowest node. SyncsPerSecond is per
+	// node; BusyShare is the share of time in syncs.
 	P50, P90, P99, SlowestP99 time.Duration
 	SyncsPerSecond            float64  `json:"syncsPerSecond"`
 	BusyShare                 float64  `json:"busyShare"`
 	Rules                     Estimate `json:"rules"`
 	FullSync                  Estimate `json:"fullSync"`    // s
-	PartialSync               Estimate `json:"partialSync"` // s: of one changed Service
-	// Phases of the partial sync of as many Services as most syncs take here (Together), in seconds, by quantity.
+	PartialSync               Estimate `json:"partialSync"` // s; one changed Service
+	// Phases are the durations of a partial sync's phases, in seconds, by quantity. The sync has Together changed
+	// Services, the mean number of this simulation.
 	Phases   map[model.Quantity]float64 `json:"phases,omitempty"`
 	Together int                        `json:"together"`
-	// Changes that were simulated, on so many nodes.
+	// Changes is the number of simulated changes, on NodesSimulated nodes.
 	Changes        int64 `json:"changes"`
 	NodesSimulated int   `json:"nodesSimulated"`
 }
 
-// Limit is the largest cluster at which a promise holds.
+// Limit is the largest cluster that meets an SLO.
 type Limit struct {
-	Promise string  `json:"promise"`
-	Scale   float64 `json:"scale"`
-	// Reach at the median, and between which bounds; what else grows has grown with it, as in Cluster.
-	Reach   Estimate `json:"reach"`
+	SLO   string  `json:"slo"`
+	Scale float64 `json:"scale"`
+	// Reach is the size, with its bounds. The rest of the cluster grows with it, as in Cluster.
+	Reach   Estimate `json:"size"`
 	Cluster Cluster  `json:"cluster"`
-	// Never: it breaks today already. Unbounded: it holds as far as was looked (Reach.Median).
+	// Never: today's cluster violates the SLO. Unbounded: the SLO is met up to the end of the search (Reach.Median).
 	Never     bool `json:"never,omitempty"`
 	Unbounded bool `json:"unbounded,omitempty"`
-	// End is why it was not looked further, in words; empty: because of what was measured.
+	// End is the reason for the end of the search, in words; empty: the range of the cost model.
 	End string `json:"end,omitempty"`
-	// Smaller: today's cluster breaks it (Never), and Reach is the largest smaller one that holds; 0 if none does.
+	// Smaller: today's cluster violates the SLO (Never), and Reach is the largest smaller cluster that meets it. If no
+	// cluster does, Reach is 0.
 	Smaller bool `json:"smaller,omitempty"`
-	// Value is what is promised (s, CPUs, B), as in Outlook.Promised.
+	// Value is the SLO's quantity at this cluster (s, CPUs, B), as in Evaluation.Given.
 	Value float64 `json:"value"`
-	// Why in a few words: which part of the cost it is.
+	// Why names the largest part of the value, in a few words.
 	Why string `json:"why"`
 }
 
-// Setting is a policy and what comes of it at one cluster.
+// Setting is a policy, and its evaluation in one cluster.
 type Setting struct {
-	Policy  Policy  `json:"policy"`
-	Outlook Outlook `json:"outlook"`
-	Holds   bool    `json:"holds"`
-	// InUse is the policy of today. Discouraged says why a setting is not recommended whatever it costs.
+	Policy  Policy     `json:"policy"`
+	Outlook Evaluation `json:"outlook"`
+	Met     bool       `json:"met"`
+	// InUse: it is today's policy. Discouraged is the reason why a setting is never recommended, at any cost.
 	InUse       bool   `json:"inUse,omitempty"`
 	Discouraged string `json:"discouraged,omitempty"`
 }
 
-// Sensitivity is how far the largest cluster moves when one input is moved.
+// Sensitivity is the change of the largest cluster when one input changes.
 type Sensitivity struct {
 	Input  string  `json:"input"`  // "churn", "endpoints", "minSyncPeriod", "nodes", "cost"
 	Lower  float64 `json:"lower"`  // factor of the input
 	Higher float64 `json:"higher"` // factor of the input
-	// AtLower and AtHigher are how far it reaches then; 0: all that is promised holds nowhere.
+	// AtLower and AtHigher are the largest sizes with these factors; 0: no size meets every SLO.
 	AtLower  float64 `json:"atLower"`
 	AtHigher float64 `json:"atHigher"`
-	// CappedLower and CappedHigher: AtLower or AtHigher is only as far as was looked.
+	// CappedLower and CappedHigher: the search for AtLower or AtHigher ended there, so the value is a lower bound.
 	CappedLower  bool `json:"cappedLower,omitempty"`
 	CappedHigher bool `json:"cappedHigher,omitempty"`
 }

@@ -11,21 +11,21 @@ import (
 	"synclab/reports/model"
 )
 
-// stages that are told of, for each subject.
+// stages is the number of progress reports for each subject.
 const stages = 6
 
-// points of a curve, from the smallest to the largest cluster that is looked at.
+// points is the number of points of a curve, from the smallest to the largest evaluated cluster.
 const points = 12
 
-// Ask answers a question from a model. told, if not nil, hears how far it is. The same model and question have the same
-// answer to the last bit, on any number of CPUs. When ctx ends, it ends with ctx's error.
+// Ask answers a question from a cost model. If told is not nil, it receives the progress. The same model and question
+// give the same answer, to the last bit, on any number of CPUs. When ctx ends, Ask returns its error.
 func Ask(ctx context.Context, m *model.Model, q Question, told func(done, of int, what string)) (*Answer, error) {
 	out := &Answer{Model: m, Run: m.Run}
 	if err := q.fill(m); err != nil {
 		return nil, fmt.Errorf("capacity: %w", err)
 	}
-	if out.Defaulted = len(q.Promise.Promised()) == 0; out.Defaulted {
-		q.Promise = q.Promise.WithDefaults()
+	if out.Defaulted = len(q.SLOs.Given()) == 0; out.Defaulted {
+		q.SLOs = q.SLOs.WithDefaults()
 	}
 	out.Question, out.Unit = q, q.Growth.Unit()
 	if _, grows := q.Growth.filled(); grows {
@@ -77,7 +77,7 @@ func askersOf(ctx context.Context, m *model.Model, q *Question) ([]*asker, error
 			if !supports(name, p.Runner) {
 				p.Runner, p.Burst = a.policy.Runner, 0
 				if q.Policy.Runner != "" {
-					a.remark("it has no policy %s: %s is taken", q.Policy.Runner, p.Runner)
+					a.remark("policy %s is not supported: %s is used instead", q.Policy.Runner, p.Runner)
 				}
 			}
 			a.policy = p
@@ -88,7 +88,7 @@ func askersOf(ctx context.Context, m *model.Model, q *Question) ([]*asker, error
 	return out, nil
 }
 
-// answerAll lets as many askers work at a time as there are CPUs: none sees anything of another.
+// answerAll runs one asker for each CPU at a time. Askers share no results.
 func answerAll(askers []*asker, out *Answer, told func(done, of int, what string)) error {
 	out.Subjects = make([]SubjectAnswer, len(askers))
 	errs := make([]error, len(askers))
@@ -115,7 +115,7 @@ func answerAll(askers []*asker, out *Answer, told func(done, of int, what string
 	return errors.Join(errs...)
 }
 
-// answer is everything for one subject.
+// answer computes everything for one subject.
 func (a *asker) answer(grows bool) (SubjectAnswer, error) {
 	s := SubjectAnswer{Name: a.subject.Name, Way: wayOf(a.subject, a.q)}
 	err := a.fillIn(&s, grows)
@@ -138,7 +138,7 @@ func (a *asker) fillIn(s *SubjectAnswer, grows bool) (err error) {
 		}
 		s.Target, scale, here = &target, 1, &target
 	}
-	if e, ok := here.Promised[Memory]; ok {
+	if e, ok := here.Quantities[Memory]; ok {
 		s.MemoryLimit = memoryLimit(e)
 	}
 	a.told("today and target")
@@ -171,18 +171,18 @@ func (a *asker) fillIn(s *SubjectAnswer, grows bool) (err error) {
 	return nil
 }
 
-// mostChosen are the settings whose limits are looked at until what is in use stays: each takes many simulations.
+// mostChosen is the number of candidates whose limits are computed before the setting in use stays. Each takes many
+// simulations.
 const mostChosen = 4
 
-// choose what to recommend of the frontier, and the limits with that. A setting that holds less than the one in use, at the
-// median or for sure, is none to change to, however cheap or fast it is at the size that is planned for. Where nothing holds
-// at that size, or what is in use is discouraged, that is no measure.
+// choose sets the recommended setting and its limits. It skips a setting with a smaller limit than the one in use, at
+// the median or at the lower bound. It skips none if the setting in use is discouraged, or if none meets the SLOs here.
 func (a *asker) choose(s *SubjectAnswer) (err error) {
 	used := s.Frontier[slices.IndexFunc(s.Frontier, func(one Setting) bool { return one.InUse })]
 	now, left := Largest(s.Limits), slices.Clone(s.Frontier)
 	for range mostChosen {
-		one := recommend(left, s.Furthest, a.q.Promise)
-		if one.InUse || one.Outlook.Cluster.rate() == 0 { // without changes nothing waits for a sync: there is nothing to choose by
+		one := recommend(left, s.Furthest, a.q.SLOs)
+		if one.InUse || one.Outlook.Cluster.rate() == 0 { // without changes, no setting is better than another
 			break
 		}
 		limits, err := a.limits(one.Policy)
@@ -191,7 +191,7 @@ func (a *asker) choose(s *SubjectAnswer) (err error) {
 		}
 		s.Recommended, s.RecommendedLimits, s.Largest = one, limits, Largest(limits)
 		far := s.Largest.Reach
-		if used.Discouraged != "" || s.holdsNowhere(a.q.Promise) || far.Median >= now.Reach.Median && far.Low >= now.Reach.Low {
+		if used.Discouraged != "" || s.holdsNowhere(a.q.SLOs) || far.Median >= now.Reach.Median && far.Low >= now.Reach.Low {
 			return nil
 		}
 		left = slices.DeleteFunc(left, func(other Setting) bool { return other.Policy == one.Policy })
@@ -200,8 +200,9 @@ func (a *asker) choose(s *SubjectAnswer) (err error) {
 	return nil
 }
 
-// curve are outlooks at all scales that are looked at, evenly on logarithms, today's and the target among them.
-func (a *asker) curve() ([]Outlook, error) {
+// curve evaluates all scales of the search, at equal steps. A step multiplies the size by a constant factor. The scales
+// of today and of the target are included.
+func (a *asker) curve() ([]Evaluation, error) {
 	r := a.span()
 	from := max(r.low, -2*r.step)
 	_, grows := a.q.Growth.filled()
@@ -215,7 +216,7 @@ func (a *asker) curve() ([]Outlook, error) {
 		}
 		scales = append(scales, scale)
 	}
-	var out []Outlook
+	var out []Evaluation
 	for _, scale := range scales {
 		o, err := a.outlook(scale, a.at(scale), a.policy, true)
 		if err != nil {
@@ -226,28 +227,28 @@ func (a *asker) curve() ([]Outlook, error) {
 	return out, nil
 }
 
-// remarks on the whole answer.
+// remarks returns the remarks on the whole answer.
 func remarks(m *model.Model, q Question, a *Answer) []string {
-	out := []string{fmt.Sprintf("rests on calibration %s: kernel %s, %d CPUs", m.Run, m.Versions.Kernel, m.Machine.CPUs)}
-	if q.Way == 0 {
-		out = append(out, "latencies count from when a change reaches the API server, as far as the calibration measured the way from there; what the control plane takes before, and its load, is not in them")
+	out := []string{fmt.Sprintf("based on calibration %s: kernel %s, %d CPUs", m.Run, m.Versions.Kernel, m.Machine.CPUs)}
+	if q.WatchDelay == 0 {
+		out = append(out, "latencies start when a change reaches the API server if the calibration measured the watch delay, else when the node receives the change; earlier delays in the control plane, and its load, are not included")
 	}
 	if q.Today.rate() == 0 {
-		out = append(out, "nothing changes in this cluster: there is no latency to promise, and CPU is that of hourly full syncs at most")
+		out = append(out, "nothing changes in this cluster: there is no latency, and CPU is at most that of hourly full syncs")
 	}
 	for _, s := range a.Subjects {
-		for _, o := range []*Outlook{&s.Today, s.Target} {
+		for _, o := range []*Evaluation{&s.Today, s.Target} {
 			if o != nil && o.FullSync.Beyond > mostBeyond {
 				size := fmt.Sprintf("%d Service%s", o.Cluster.Services, plural(o.Cluster.Services))
 				if o.FullSync.Below {
-					out = append(out, fmt.Sprintf("%s: %s are %s times below the smallest size that was measured: what is said of it is at most what was measured there",
+					out = append(out, fmt.Sprintf("%s: %s are %s times below the smallest measured size: predictions are capped at the values of that size",
 						s.Name, o.Cluster.size(model.Measured), digits(o.FullSync.Beyond, model.Extrapolated)))
 					continue
 				}
 				if a.Unit != InServices {
 					size = o.Cluster.size(model.Measured)
 				}
-				out = append(out, fmt.Sprintf("%s: %s are %s times beyond what was measured: no number there is to be trusted",
+				out = append(out, fmt.Sprintf("%s: %s are %s times beyond the measured sizes: the numbers there are not reliable",
 					s.Name, size, digits(o.FullSync.Beyond, model.Extrapolated)))
 			}
 		}

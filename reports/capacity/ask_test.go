@@ -13,7 +13,7 @@ import (
 	"synclab/reports/model"
 )
 
-// The answer has everything that it promises, and every number says what it rests on.
+// An answer is complete, and every number has a basis.
 func TestAnswerIsComplete(t *testing.T) {
 	a := capacitytest.Answer()
 	if len(a.Subjects) != 4 || a.Target == nil || a.Target.Services != 6000 || len(a.Comparisons) != 3 || a.Defaulted {
@@ -31,18 +31,18 @@ func TestAnswerIsComplete(t *testing.T) {
 		}
 		for i := 1; i < len(s.Limits); i++ {
 			if s.Limits[i].Reach.Median < s.Limits[i-1].Reach.Median {
-				t.Errorf("%s: limits are not in their order: %+v", s.Name, s.Limits)
+				t.Errorf("%s: limits are out of order: %+v", s.Name, s.Limits)
 			}
 		}
-		for i, o := range append([]capacity.Outlook{s.Today, *s.Target}, s.Curve...) {
-			for _, name := range capacity.PromiseNames() {
-				e, ok := o.Promised[name]
+		for i, o := range append([]capacity.Evaluation{s.Today, *s.Target}, s.Curve...) {
+			for _, name := range capacity.SLONames() {
+				e, ok := o.Quantities[name]
 				if !ok || e.Basis == "" || e.Low > e.Median || e.Median > e.High || e.Beyond < 1 {
 					t.Errorf("%s, outlook %d, %s: %+v", s.Name, i, name, e)
 				}
 			}
 			if i > 2 && o.Cluster.Services < s.Curve[i-3].Cluster.Services {
-				t.Errorf("%s: the curve goes back at %d Services", s.Name, o.Cluster.Services)
+				t.Errorf("%s: the curve is out of order at %d Services", s.Name, o.Cluster.Services)
 			}
 		}
 		if s.Largest.Reach.Median == 0 || s.Recommended.Policy.MinSyncPeriod == 0 || s.Furthest.Reach < 0.95*s.Largest.Reach.Median {
@@ -54,7 +54,7 @@ func TestAnswerIsComplete(t *testing.T) {
 	}
 }
 
-// The same question has the same answer, bit by bit, on one CPU and on several.
+// The same question has the same answer, byte for byte, on one CPU and on several.
 func TestAnswerIsTheSame(t *testing.T) {
 	q := capacitytest.Question()
 	q.Subjects, q.Length = []string{nft, own}, time.Minute
@@ -63,7 +63,7 @@ func TestAnswerIsTheSame(t *testing.T) {
 		var last int
 		a, err := capacity.Ask(t.Context(), capacitytest.Model(), q, func(done, of int, what string) {
 			if done != last+1 || done > of || what == "" {
-				t.Errorf("told %d of %d: %q, after %d", done, of, what, last)
+				t.Errorf("progress %d of %d: %q, after %d", done, of, what, last)
 			}
 			last = done
 		})
@@ -71,7 +71,7 @@ func TestAnswerIsTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		if last != 12 {
-			t.Errorf("told of %d stages, want 6 of each subject", last)
+			t.Errorf("%d progress reports, want 6 of each subject", last)
 		}
 		b, err := json.Marshal(a)
 		if err != nil {
@@ -84,28 +84,28 @@ func TestAnswerIsTheSame(t *testing.T) {
 	}
 }
 
-// Only what is promised has a limit; with nothing promised the defaults are.
+// Only given SLOs have a limit. If none is given, the default SLOs apply.
 func TestPromises(t *testing.T) {
 	q := capacitytest.Question()
 	q.Subjects, q.Growth, q.Length = []string{legacy}, capacity.Growth{}, time.Minute
-	q.Promise = capacity.Promise{Memory: 300 << 20}
+	q.SLOs = capacity.SLOs{Memory: 300 << 20}
 	a, err := capacity.Ask(t.Context(), capacitytest.Model(), q, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := a.Subjects[0]
-	if len(s.Limits) != 1 || s.Largest.Promise != capacity.Memory || a.Target != nil || s.Target != nil || a.Defaulted {
+	if len(s.Limits) != 1 || s.Largest.SLO != capacity.Memory || a.Target != nil || s.Target != nil || a.Defaulted {
 		t.Errorf("memory alone: %+v", s.Limits)
 	}
 	if s.Recommended.Policy != s.Today.Policy {
-		t.Errorf("without a promise of latency %+v is recommended, in use is %+v", s.Recommended.Policy, s.Today.Policy)
+		t.Errorf("without an SLO for latency: recommended %+v, in use %+v", s.Recommended.Policy, s.Today.Policy)
 	}
-	q.Promise = capacity.Promise{}
+	q.SLOs = capacity.SLOs{}
 	if a, err = capacity.Ask(t.Context(), capacitytest.Model(), q, nil); err != nil {
 		t.Fatal(err)
 	}
-	if !a.Defaulted || len(a.Subjects[0].Limits) != 5 || a.Question.Promise != (capacity.Promise{}).WithDefaults() {
-		t.Errorf("nothing promised: %+v", a.Question.Promise)
+	if !a.Defaulted || len(a.Subjects[0].Limits) != 5 || a.Question.SLOs != (capacity.SLOs{}).WithDefaults() {
+		t.Errorf("no SLOs: %+v", a.Question.SLOs)
 	}
 	if !strings.Contains(a.Words[len(a.Words)-1], "5 s") {
 		t.Errorf("the defaults are not named: %q", a.Words)
@@ -115,14 +115,14 @@ func TestPromises(t *testing.T) {
 func TestBadQuestions(t *testing.T) {
 	good := capacitytest.Question()
 	for name, change := range map[string]func(q *capacity.Question){
-		"no subject so":  func(q *capacity.Question) { q.Subjects = []string{"nobody/nowhere"} },
+		"no subject so":  func(q *capacity.Question) { q.Subjects = []string{"no/subject"} },
 		"0 Services":     func(q *capacity.Question) { q.Today.Services = 0 },
 		"churn -1":       func(q *capacity.Question) { q.Today.Churn.Endpoints = -1 },
 		"nothing grows":  func(q *capacity.Question) { q.Growth = capacity.Growth{Services: 1} },
 		"no churn grows": func(q *capacity.Question) { q.Growth, q.Today.Churn = capacity.Growth{Churn: 2}, capacity.Churn{} },
 		"nor endpoints":  func(q *capacity.Question) { q.Growth, q.Today.Endpoints = capacity.Growth{Endpoints: 2}, 0 },
 		"growth of -2":   func(q *capacity.Question) { q.Growth = capacity.Growth{Services: -2} },
-		"promise -1":     func(q *capacity.Question) { q.Promise.CPU = -1 },
+		"SLO of -1":      func(q *capacity.Question) { q.SLOs.CPU = -1 },
 		"length -1":      func(q *capacity.Question) { q.Length = -1 },
 		"minSyncPeriod ": func(q *capacity.Question) { q.Policy = &capacity.Policy{MinSyncPeriod: -1} },
 	} {
@@ -134,11 +134,12 @@ func TestBadQuestions(t *testing.T) {
 	}
 }
 
-// The cheapest setting that holds for sure is recommended; else at the median; else the one that goes furthest.
+// The recommended setting is the cheapest that meets the SLOs at the upper bound, else at the median. Else it is the
+// one that reaches the largest size.
 func TestRecommend(t *testing.T) {
 	setting := func(seconds int, p99, high, cpu float64) capacity.Setting {
-		return capacity.Setting{Policy: capacity.Policy{MinSyncPeriod: time.Duration(seconds) * time.Second}, Outlook: capacity.Outlook{
-			P99: time.Duration(p99 * float64(time.Second)), Promised: map[string]capacity.Estimate{
+		return capacity.Setting{Policy: capacity.Policy{MinSyncPeriod: time.Duration(seconds) * time.Second}, Outlook: capacity.Evaluation{
+			P99: time.Duration(p99 * float64(time.Second)), Quantities: map[string]capacity.Estimate{
 				capacity.ProgrammingP99: {Median: p99, High: high}, capacity.CPU: {Median: cpu, High: cpu}}}}
 	}
 	all := []capacity.Setting{setting(0, 0.5, 0.6, 0.05), setting(1, 1.5, 2, 0.4), setting(2, 2.5, 3, 0.2), setting(3, 3.5, 4.5, 0.195), setting(5, 5.5, 7, 0.1)}
@@ -146,34 +147,34 @@ func TestRecommend(t *testing.T) {
 	all[1].InUse = true
 	furthest := capacity.Furthest{Policy: all[2].Policy, Reach: 100}
 	for _, test := range []struct {
-		promise capacity.Promise
+		promise capacity.SLOs
 		want    int
 	}{
-		{capacity.Promise{ProgrammingP99: 10 * time.Second}, 4},
-		{capacity.Promise{ProgrammingP99: 5 * time.Second}, 2}, // within 5 % of the cheapest, and faster
-		{capacity.Promise{ProgrammingP99: 3 * time.Second}, 2},
-		{capacity.Promise{ProgrammingP99: 1700 * time.Millisecond}, 1}, // at the median only
-		{capacity.Promise{ProgrammingP99: 1700 * time.Millisecond, CPU: 0.3}, 2},
-		{capacity.Promise{ProgrammingP99: time.Second}, 2}, // none: the furthest
-		{capacity.Promise{CPU: 0.15}, 1},                   // no latency promised: as it is
+		{capacity.SLOs{ProgrammingP99: 10 * time.Second}, 4},
+		{capacity.SLOs{ProgrammingP99: 5 * time.Second}, 2}, // within 5 % of the cheapest, and faster
+		{capacity.SLOs{ProgrammingP99: 3 * time.Second}, 2},
+		{capacity.SLOs{ProgrammingP99: 1700 * time.Millisecond}, 1}, // at the median only
+		{capacity.SLOs{ProgrammingP99: 1700 * time.Millisecond, CPU: 0.3}, 2},
+		{capacity.SLOs{ProgrammingP99: time.Second}, 2}, // no setting meets it: the furthest
+		{capacity.SLOs{CPU: 0.15}, 1},                   // no SLO for latency: the setting in use
 	} {
 		if got := capacity.Recommend(all, furthest, test.promise); got.Policy != all[test.want].Policy {
 			t.Errorf("%+v: %v, want %v", test.promise, got.Policy.MinSyncPeriod, all[test.want].Policy.MinSyncPeriod)
 		}
 	}
-	if got := capacity.Recommend(all, capacity.Furthest{}, capacity.Promise{ProgrammingP99: time.Second}); got.Policy != all[1].Policy {
-		t.Errorf("nothing holds anywhere: %v, want the lowest latency", got.Policy.MinSyncPeriod)
+	if got := capacity.Recommend(all, capacity.Furthest{}, capacity.SLOs{ProgrammingP99: time.Second}); got.Policy != all[1].Policy {
+		t.Errorf("no setting meets the SLO at any size: %v, want the lowest latency", got.Policy.MinSyncPeriod)
 	}
 	idle := []capacity.Setting{setting(1, 1, 1.2, 0.02), setting(5, 4.8, 4.9, 0.005)}
-	if got := capacity.Recommend(idle, furthest, capacity.Promise{ProgrammingP99: 5 * time.Second}); got.Policy != idle[0].Policy {
-		t.Errorf("%v: 0.015 CPUs are nothing to wait for", got.Policy.MinSyncPeriod)
+	if got := capacity.Recommend(idle, furthest, capacity.SLOs{ProgrammingP99: 5 * time.Second}); got.Policy != idle[0].Policy {
+		t.Errorf("%v: 0.015 CPUs do not justify a higher latency", got.Policy.MinSyncPeriod)
 	}
 }
 
 func TestCrossings(t *testing.T) {
-	curve := func(f func(s float64) float64) (out []capacity.Outlook) {
+	curve := func(f func(s float64) float64) (out []capacity.Evaluation) {
 		for _, s := range []int{100, 1000, 10000, 100000} {
-			out = append(out, capacity.Outlook{Reach: float64(s), Promised: map[string]capacity.Estimate{
+			out = append(out, capacity.Evaluation{Reach: float64(s), Quantities: map[string]capacity.Estimate{
 				capacity.Start: {Median: f(float64(s)), Basis: model.Interpolated}}})
 		}
 		return out
@@ -222,7 +223,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// What no cluster is like is refused by name, before anything is simulated; what it grows to as well.
+// An impossible cluster is refused by name before any simulation, and so is an impossible target.
 func TestTooLargeClustersAreRefused(t *testing.T) {
 	for want, change := range map[string]func(*capacity.Question){
 		"cluster of 100,000,000 Services: want at most 1,048,576":                   func(q *capacity.Question) { q.Today.Services = 99_999_999 },

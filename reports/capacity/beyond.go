@@ -6,8 +6,8 @@ import (
 	"synclab/reports/model"
 )
 
-// predict asks a subject's laws. An interval grows with the distance from what was measured, but below the smallest size
-// nothing is larger than at it: costs and memory do not grow as a cluster shrinks, however little is known of how they shrink.
+// predict evaluates the cost model of a subject. An interval grows with the distance from the measured sizes. Below the
+// smallest size, no value exceeds that size's value: costs and memory do not grow as a cluster shrinks.
 func predict(s *model.Subject, q model.Query) (model.Prediction, error) {
 	p, err := s.Predict(q)
 	if err != nil || p.Basis != model.Extrapolated {
@@ -26,7 +26,7 @@ func predict(s *model.Subject, q model.Query) (model.Prediction, error) {
 	return p, nil
 }
 
-// smallest is a query with its sizes raised to the smallest that were measured.
+// smallest raises the sizes of a query to the smallest measured ones.
 func smallest(s *model.Subject, q model.Query) model.Query {
 	if t := termOf(s, q); t != nil {
 		q.Services = max(q.Services, int(t.Smallest.Services))
@@ -35,8 +35,8 @@ func smallest(s *model.Subject, q model.Query) model.Query {
 	return q
 }
 
-// furthest says which way the size of a query is furthest from what was measured: below it, or by how many changed Services one
-// sync takes together.
+// furthest returns how a query is furthest from the measured sizes. below: it is below the smallest size. changed: its
+// number of changed Services per sync is further away than the size of the cluster.
 func furthest(s *model.Subject, q model.Query) (below, changed bool) {
 	t := termOf(s, q)
 	if t == nil {
@@ -62,7 +62,7 @@ func furthest(s *model.Subject, q model.Query) (below, changed bool) {
 	return below, changed
 }
 
-// termOf a query is the law that answers it, nil if there is none.
+// termOf returns the term of the cost model that answers a query; nil if there is none.
 func termOf(s *model.Subject, q model.Query) *model.Term {
 	if q.Quantity == "" {
 		q.Quantity = model.Total
@@ -74,7 +74,7 @@ func termOf(s *model.Subject, q model.Query) *model.Term {
 	return &s.Terms[i]
 }
 
-// resting is an estimate that rests on what another does.
+// resting returns e with the basis of another estimate.
 func (e Estimate) resting(on Estimate) Estimate {
 	e.Basis, e.Beyond, e.Below, e.Changed = on.Basis, on.Beyond, on.Below, on.Changed
 	return e

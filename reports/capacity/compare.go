@@ -8,15 +8,15 @@ import (
 	"synclab/reports/model"
 )
 
-// compare says when changing from one subject to another pays.
+// compare states whether changing from one subject to another pays.
 func compare(from, to *SubjectAnswer, q Question) Comparison {
 	c := Comparison{From: from.Name, To: to.Name}
-	a, b, p := from.Largest, to.Largest, q.Promise
+	a, b, p := from.Largest, to.Largest, q.SLOs
 	if a.Reach.Median > 0 && b.Reach.Median > 0 && !(a.Unbounded && b.Unbounded) {
 		c.Ratio = b.Reach.Median / a.Reach.Median
 		c.AtLeast, c.AtMost = b.Unbounded && !a.Unbounded, a.Unbounded && !b.Unbounded
 	}
-	for _, name := range p.Promised() {
+	for _, name := range p.Given() {
 		if crossing, ok := cross(from.Curve, to.Curve, name); ok {
 			c.Crossings = append(c.Crossings, crossing)
 		}
@@ -25,17 +25,17 @@ func compare(from, to *SubjectAnswer, q Question) Comparison {
 	return c
 }
 
-// sameness is how near two values are to be no reason for a change.
+// sameness is the ratio up to which two values count as equal.
 const sameness = 1.02
 
-// cross finds where one curve of a promise goes below the other. Both are read between their points along straight lines
-// of logarithms.
-func cross(from, to []Outlook, name string) (Crossing, bool) {
-	x := Crossing{Promise: name}
+// cross finds the size at which one curve of a quantity goes below the other. Between their points, both curves are
+// straight lines on logarithmic axes.
+func cross(from, to []Evaluation, name string) (Crossing, bool) {
+	x := Crossing{SLO: name}
 	var before, beforeAt float64
 	better, seen := 0, 0
 	for _, o := range to {
-		e, ok := o.Promised[name]
+		e, ok := o.Quantities[name]
 		other, known := along(from, name, o.Reach)
 		if !ok || !known || e.Median <= 0 || other <= 0 {
 			continue
@@ -58,10 +58,10 @@ func cross(from, to []Outlook, name string) (Crossing, bool) {
 	return x, seen > 0 && (x.Always || x.Never || x.Reach > 0)
 }
 
-// along reads a curve at a reach; known is false beyond its ends.
-func along(curve []Outlook, name string, reach float64) (v float64, known bool) {
+// along reads a curve at a size; known is false beyond its ends.
+func along(curve []Evaluation, name string, reach float64) (v float64, known bool) {
 	for i, o := range curve {
-		e, ok := o.Promised[name]
+		e, ok := o.Quantities[name]
 		at := o.Reach
 		switch {
 		case !ok || e.Median <= 0:
@@ -70,7 +70,7 @@ func along(curve []Outlook, name string, reach float64) (v float64, known bool) 
 			return e.Median, true
 		case at > reach && i > 0:
 			last := curve[i-1]
-			lastAt, lastValue := last.Reach, last.Promised[name].Median
+			lastAt, lastValue := last.Reach, last.Quantities[name].Median
 			share := math.Log(reach/lastAt) / math.Log(at/lastAt)
 			return lastValue * math.Pow(e.Median/lastValue, share), true
 		case at > reach:
@@ -84,16 +84,16 @@ func (c Comparison) words(from, to *SubjectAnswer, u Unit) string {
 	var parts []string
 	a, b := from.Largest, to.Largest
 	switch {
-	case a.Promise == "" || b.Promise == "":
-		parts = append(parts, fmt.Sprintf("Of %s or of %s nothing that is promised is known.", c.To, c.From))
+	case a.SLO == "" || b.SLO == "":
+		parts = append(parts, fmt.Sprintf("%s and %s cannot be compared: at least one has no measured quantity of an SLO.", c.To, c.From))
 	case a.Unbounded && b.Unbounded:
-		parts = append(parts, fmt.Sprintf("Of neither %s nor %s a limit was found: they hold up to %s, and to %s.", c.To, c.From, u.upTo(b), u.upTo(a)))
+		parts = append(parts, fmt.Sprintf("No limit was found for %s and %s: they meet all SLOs up to %s, and up to %s.", c.To, c.From, u.upTo(b), u.upTo(a)))
 	case a.Reach.Median == 0 && b.Reach.Median > 0:
-		parts = append(parts, fmt.Sprintf("%s holds all promises up to %s, %s at no size that was looked at.", c.To, u.upTo(b), c.From))
+		parts = append(parts, fmt.Sprintf("%s meets all SLOs up to %s, %s at no evaluated size.", c.To, u.upTo(b), c.From))
 	case b.Reach.Median == 0 && a.Reach.Median > 0:
-		parts = append(parts, fmt.Sprintf("%s holds all promises at no size that was looked at, %s up to %s.", c.To, c.From, u.upTo(a)))
+		parts = append(parts, fmt.Sprintf("%s meets all SLOs at no evaluated size, %s up to %s.", c.To, c.From, u.upTo(a)))
 	case c.Ratio == 0:
-		parts = append(parts, fmt.Sprintf("%s does not hold all promises at any size that was looked at either.", c.To))
+		parts = append(parts, fmt.Sprintf("%s does not meet all SLOs at any evaluated size either.", c.To))
 	case c.AtLeast || c.AtMost || math.Abs(math.Log(c.Ratio)) > 0.05:
 		bound := ""
 		if c.AtLeast {
@@ -103,19 +103,19 @@ func (c Comparison) words(from, to *SubjectAnswer, u Unit) string {
 		}
 		breaks := ""
 		if !b.Unbounded {
-			breaks = fmt.Sprintf("; the promise first to break is %s: %s", words[b.Promise].name, b.Why)
+			breaks = fmt.Sprintf("; the SLO that is violated first is %s: %s", words[b.SLO].name, b.Why)
 		}
 		size := "the size of"
 		if u != InServices {
 			size = fmt.Sprintf("as many %s as", u)
 		}
-		parts = append(parts, fmt.Sprintf("%s holds at %s times %s %s%s%s.", c.To, digits(c.Ratio, model.Extrapolated), size, c.From, bound, breaks))
+		parts = append(parts, fmt.Sprintf("%s meets all SLOs up to %s times %s %s%s%s.", c.To, digits(c.Ratio, model.Extrapolated), size, c.From, bound, breaks))
 	default:
-		parts = append(parts, fmt.Sprintf("%s holds as far as %s.", c.To, c.From))
+		parts = append(parts, fmt.Sprintf("%s meets all SLOs up to the same size as %s.", c.To, c.From))
 	}
 	var always, never []string
 	for _, x := range c.Crossings {
-		name := words[x.Promise].name
+		name := words[x.SLO].name
 		switch {
 		case x.Always:
 			always = append(always, name)
@@ -131,16 +131,16 @@ func (c Comparison) words(from, to *SubjectAnswer, u Unit) string {
 		parts = append(parts, fmt.Sprintf("Better at all sizes: %s.", strings.Join(always, ", ")))
 	}
 	if len(never) > 0 {
-		parts = append(parts, fmt.Sprintf("At no size better: %s.", strings.Join(never, ", ")))
+		parts = append(parts, fmt.Sprintf("Better at no size: %s.", strings.Join(never, ", ")))
 	}
 	return strings.Join(parts, " ")
 }
 
-// upTo says how far a limit goes.
+// upTo formats the size of a limit.
 func (u Unit) upTo(l Limit) string {
 	s := u.count(l.Reach.Median, model.Extrapolated)
 	if l.Unbounded {
-		s += " and more (not looked further)"
+		s += " or more (the search ended there)"
 	}
 	return s
 }

@@ -9,7 +9,7 @@ import (
 	"synclab/reports/model"
 )
 
-// side says which of the model's costs is meant: its medians, or a bound of their intervals.
+// side selects a cost of the model: the median, or a bound of its interval.
 type side int
 
 const (
@@ -28,15 +28,15 @@ func (s side) of(p model.Prediction) float64 {
 	return p.Median
 }
 
-// cost is what syncs of a subject take in one cluster: the model's draws, times how far a side is from the median. CPU
-// time is by the law of it, as a share of what a sync takes.
+// cost has the durations of a subject's syncs in one cluster: draws of the model, multiplied by the factor of a side.
+// CPU time comes from its own cost model, as a share of the duration.
 type cost struct {
 	*model.Syncs
 	factors map[string]float64   // by kind of sync
-	shares  map[string][]float64 // CPUs, by kind: of syncs of 1, 2, 4 … Services
+	shares  map[string][]float64 // CPUs, by kind, for syncs of 1, 2, 4 … Services
 }
 
-// again is the kind of full syncs after the first one: over rules that are there, if that was measured apart.
+// again is the kind of full syncs after the first one: over existing rules, if these were measured separately.
 func again(s *model.Subject) string {
 	if s.Has(model.Total, model.Resync) {
 		return model.Resync
@@ -44,7 +44,7 @@ func again(s *model.Subject) string {
 	return model.Full
 }
 
-// Sync draws what one takes, by the model's kinds.
+// Sync draws the duration of a sync, by the model's kinds.
 func (c *cost) Sync(kind string, services, changes int, rng *rand.Rand) time.Duration {
 	took := c.Syncs.Sync(kind, services, changes, rng)
 	if factor := c.factors[kind]; factor != 1 {
@@ -53,7 +53,7 @@ func (c *cost) Sync(kind string, services, changes int, rng *rand.Rand) time.Dur
 	return took
 }
 
-// cpu is the CPU time of a sync that took so long.
+// cpu is the CPU time of a sync with this duration.
 func (c *cost) cpu(kind string, services int, took time.Duration) time.Duration {
 	shares := c.shares[kind]
 	if len(shares) == 0 {
@@ -65,14 +65,14 @@ func (c *cost) cpu(kind string, services int, took time.Duration) time.Duration 
 	return time.Duration(float64(took) * (shares[i] + (next-shares[i])*(at-float64(i))))
 }
 
-// prepared is what costs of one size have in common, whatever the policy and the side.
+// prepared is the part of the costs that does not depend on the policy and the side.
 type prepared struct {
 	syncs  *model.Syncs
 	shares map[string][]float64
 }
 
-// prepare them for a machine of so many CPUs, which no sync keeps more than busy: two laws that are both extrapolated may
-// say otherwise. 0: not known.
+// prepare computes the common costs of one size. No sync keeps more CPUs busy than the machine has (cpus; 0: unknown):
+// extrapolated durations and CPU times may contradict each other.
 func prepare(s *model.Subject, c Cluster, cpus int) (*prepared, error) {
 	syncs, err := s.Syncs(c.Services, c.Endpoints)
 	if err != nil {
@@ -95,7 +95,7 @@ func prepare(s *model.Subject, c Cluster, cpus int) (*prepared, error) {
 	return out, nil
 }
 
-// costOf a subject in a cluster, whose syncs take together so many changed Services most of the time.
+// costOf returns the cost of a subject in a cluster. together is the usual number of changed Services in a sync.
 func costOf(s *model.Subject, c Cluster, ready *prepared, together int, which side) (*cost, error) {
 	out := &cost{Syncs: ready.syncs, shares: ready.shares, factors: map[string]float64{model.Full: 1, model.Resync: 1, model.Partial: 1}}
 	if which == median {
@@ -116,8 +116,9 @@ func costOf(s *model.Subject, c Cluster, ready *prepared, together int, which si
 	return out, nil
 }
 
-// cpuShares are how many CPUs syncs of 1, 2, 4 … Services use, up to 2^most; none where it was not measured. Of more
-// Services than CPU time is known of, the share is that of the most: a law without these would have more changes cost nothing.
+// cpuShares are the CPUs of syncs of 1, 2, 4 … 2^most Services; nil if they were not measured. Above the largest number
+// of changed Services with a known CPU time, the share stays the same. Otherwise, a cost model that ignores that number
+// would make more changes free.
 func cpuShares(s *model.Subject, c Cluster, kind string, most int) ([]float64, error) {
 	if !s.Has(model.CPU, kind) {
 		return nil, nil
@@ -138,7 +139,7 @@ func cpuShares(s *model.Subject, c Cluster, kind string, most int) ([]float64, e
 			return nil, err
 		}
 		if total.Median <= 0 {
-			return nil, fmt.Errorf("cost model of %s: a %s sync of %d Services takes %g s", s.Name, kind, c.Services, total.Median)
+			return nil, fmt.Errorf("cost model of %s: a %s sync of %d Services takes %g s: want more than 0", s.Name, kind, c.Services, total.Median)
 		}
 		shares[i] = used.Median / total.Median
 	}

@@ -10,8 +10,8 @@ import (
 	"synclab/reports/model"
 )
 
-// Where CPU time is known of single changes only, syncs of many take their share of CPU, and not the CPU time of one; and
-// what is said of CPU rests on less than what is said of latency.
+// If CPU time was measured for single changes only, syncs of many changes have the same CPU share, not the same CPU
+// time. The CPU estimate is then less certain than that of the latency.
 func TestCPUOfMoreChangesThanItIsKnownOf(t *testing.T) {
 	whole, err := capacitytest.Model().Subject("synclab/nftables")
 	if err != nil {
@@ -21,7 +21,7 @@ func TestCPUOfMoreChangesThanItIsKnownOf(t *testing.T) {
 	s.Terms = slices.Clone(whole.Terms)
 	for i := range s.Terms {
 		if term := &s.Terms[i]; term.Quantity == model.CPU && term.Kind == model.Partial {
-			term.Form, term.Params, term.Draws, term.Rivals = model.Form{State: "const"}, []float64{math.Log(0.004)}, nil, nil
+			term.Form, term.Params, term.Draws, term.Alternatives = model.Form{State: "const"}, []float64{math.Log(0.004)}, nil, nil
 			term.Largest.Changed, term.Largest.ChangedE = 1, term.Largest.Each
 		}
 	}
@@ -48,12 +48,12 @@ func TestCPUOfMoreChangesThanItIsKnownOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cpu, latency := o.Promised[capacity.CPU], o.Promised[capacity.ProgrammingP99]; cpu.Basis != model.Extrapolated || cpu.Beyond <= latency.Beyond {
+	if cpu, latency := o.Quantities[capacity.CPU], o.Quantities[capacity.ProgrammingP99]; cpu.Basis != model.Extrapolated || cpu.Beyond <= latency.Beyond {
 		t.Errorf("%d Services together: CPU is %s ×%g, latency %s ×%g", o.Together, cpu.Basis, cpu.Beyond, latency.Basis, latency.Beyond)
 	}
 }
 
-// Two laws that are extrapolated may disagree: no sync keeps more CPUs busy than there are.
+// Extrapolated durations and CPU times may contradict each other. No sync keeps more CPUs busy than the machine has.
 func TestCPUsOfTheMachine(t *testing.T) {
 	whole, err := capacitytest.Model().Subject("synclab/nftables")
 	if err != nil {
@@ -63,7 +63,7 @@ func TestCPUsOfTheMachine(t *testing.T) {
 	s.Terms = slices.Clone(whole.Terms)
 	for i := range s.Terms {
 		if term := &s.Terms[i]; term.Quantity == model.CPU && term.Kind == model.Partial {
-			term.Form, term.Params, term.Draws, term.Rivals = model.Form{State: "const"}, []float64{math.Log(1000)}, nil, nil // s
+			term.Form, term.Params, term.Draws, term.Alternatives = model.Form{State: "const"}, []float64{math.Log(1000)}, nil, nil // s
 		}
 	}
 	for cpus, want := range map[int]bool{0: false, 2: true} {
@@ -72,7 +72,7 @@ func TestCPUsOfTheMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 		if most := slices.Max(shares[model.Partial]); (most <= 2) != want {
-			t.Errorf("a machine of %d CPUs (0: not known): a sync uses %g", cpus, most)
+			t.Errorf("a machine of %d CPUs (0: unknown): a sync uses %g", cpus, most)
 		}
 	}
 }

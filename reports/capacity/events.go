@@ -10,7 +10,7 @@ import (
 	"synclab/sim/twin"
 )
 
-// Kinds of churn, for seeds: no two sources share their numbers.
+// Kinds of churn. Each has its own seed, so that no two sources draw the same random numbers.
 const (
 	ofEndpoints uint64 = iota + 1
 	ofServices
@@ -18,16 +18,16 @@ const (
 	ofLosses
 )
 
-// surge is the share of pods that a wave of a rollout replaces, as of a Deployment; each wave is three events.
+// surge is the share of pods that one wave of a rollout replaces, as in a Deployment. Each wave is three events.
 const surge = 0.25
 
-// perRollout is how many events a rollout has.
+// perRollout is the number of events of a rollout.
 func (c Cluster) perRollout() float64 {
 	wave := math.Ceil(surge * float64(c.whole()))
 	return 3 * math.Ceil(float64(c.whole())/wave)
 }
 
-// rate of all events, a second.
+// rate is the number of events per second.
 func (c Cluster) rate() float64 {
 	if len(c.Churn.Trace) > 0 {
 		return float64(len(c.Churn.Trace)) / c.Churn.traceSpan().Seconds() * cmp.Or(c.Churn.faster, 1)
@@ -35,7 +35,8 @@ func (c Cluster) rate() float64 {
 	return c.Churn.Endpoints + c.Churn.Services + c.Churn.Rollouts/3600*c.perRollout() + c.Churn.NodeLosses/86400*2*float64(c.pods())
 }
 
-// events of a cluster from a moment on, for a length of time. The day of a rate that swings is as long as that length.
+// events returns the changes of a cluster from a time on, for a length of time. A swinging rate has one period (a day)
+// in that length.
 func (c Cluster) events(seed uint64, from, length time.Duration) (twin.Source, error) {
 	if len(c.Churn.Trace) > 0 {
 		return &later{c.repeated(), from}, nil
@@ -69,8 +70,8 @@ func (c Cluster) events(seed uint64, from, length time.Duration) (twin.Source, e
 	return &later{twin.Merge(all...), from}, nil
 }
 
-// moments of causes at a rate: one in each of as many equal parts of the time as there are causes, so that their number
-// is no accident of the seed.
+// moments returns the times of rare causes, from their rate. Each of n equal parts of the time has one cause, so that
+// their number does not depend on the seed.
 func moments(perSecond float64, length time.Duration, seed uint64) []time.Duration {
 	n := int(math.Round(perSecond * length.Seconds()))
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -81,7 +82,7 @@ func moments(perSecond float64, length time.Duration, seed uint64) []time.Durati
 	return at
 }
 
-// later is a Source whose events are due so much later.
+// later is a Source with a constant delay of all events.
 type later struct {
 	source twin.Source
 	by     time.Duration
@@ -93,8 +94,8 @@ func (l *later) Next() (twin.Event, bool) {
 	return e, ok
 }
 
-// repeated is a trace again and again, faster as the cluster has grown. Each time it happens to the next Services, so that
-// it meets as many as there are.
+// repeated is a trace in a loop, faster as the cluster grows. Each repetition applies to the next Services, so that all
+// Services of the cluster change.
 type repeated struct {
 	events   []twin.Event
 	services int32

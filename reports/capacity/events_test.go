@@ -9,7 +9,7 @@ import (
 	"synclab/sim/twin"
 )
 
-// collect all events that are due in a span, and check their order.
+// collect returns all events that are due before until, and checks their order.
 func collect(t *testing.T, s twin.Source, until time.Duration) []twin.Event {
 	t.Helper()
 	var out []twin.Event
@@ -19,13 +19,13 @@ func collect(t *testing.T, s twin.Source, until time.Duration) []twin.Event {
 			return out
 		}
 		if len(out) > 0 && e.Due < out[len(out)-1].Due {
-			t.Fatalf("event %d is due at %v, the one before at %v", len(out), e.Due, out[len(out)-1].Due)
+			t.Fatalf("event %d is due at %v, its predecessor at %v", len(out), e.Due, out[len(out)-1].Due)
 		}
 		out = append(out, e)
 	}
 }
 
-// As many events come as the rates say, none too early, all of Services that there are.
+// The number of events follows the rates. No event is early, and each is of an existing Service.
 func TestEventsComeAtTheirRates(t *testing.T) {
 	const from = time.Hour
 	for name, churn := range map[string]capacity.Churn{
@@ -48,12 +48,12 @@ func TestEventsComeAtTheirRates(t *testing.T) {
 			if e.Due < from || e.Service < 0 || int(e.Service) >= c.Services {
 				t.Fatalf("%s: %+v", name, e)
 			}
-			if e.Due < from+length || churn.Rollouts > 0 || churn.NodeLosses > 0 { // trains end later than they begin
+			if e.Due < from+length || churn.Rollouts > 0 || churn.NodeLosses > 0 { // rollouts and node losses may end after the span
 				inside++
 			}
 		}
 		if churn.Endpoints+churn.Services > 0 && (churn.Rollouts > 0 || churn.NodeLosses > 0) {
-			continue // the end of trains and what comes after the span cannot be told apart
+			continue // events after the span may belong to rollouts and node losses within it
 		}
 		if want := c.Rate() * length.Seconds(); math.Abs(float64(inside)/want-1) > 0.02 {
 			t.Errorf("%s: %d events, want about %.0f", name, inside, want)
@@ -61,7 +61,7 @@ func TestEventsComeAtTheirRates(t *testing.T) {
 	}
 }
 
-// A trace is repeated with all its events, each time for the next Services, and faster as the cluster grows.
+// A trace repeats with all its events, each time for the next Services, and faster as the cluster grows.
 func TestTraceIsRepeated(t *testing.T) {
 	trace := []twin.Event{{Due: 10 * time.Second, Service: 0, Weight: 1}, {Due: 12 * time.Second, Service: 1, Weight: 2}, {Due: 20 * time.Second, Service: 0, Weight: 1}}
 	c := capacity.Cluster{Services: 5, Endpoints: 2, Nodes: 1, Churn: capacity.Churn{Trace: trace}}

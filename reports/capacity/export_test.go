@@ -8,9 +8,9 @@ import (
 	"synclab/sim/twin"
 )
 
-// Doors for tests, which are of another package since capacitytest imports this one.
+// Exports for the tests, which are in another package, since capacitytest imports this one.
 
-// Asker of one subject.
+// Asker returns the asker of one subject.
 func Asker(ctx context.Context, m *model.Model, q Question, subject string) (*asker, error) {
 	q.Subjects = []string{subject}
 	if err := q.fill(m); err != nil {
@@ -29,7 +29,7 @@ func (a *asker) Limit(name string) (Limit, error) {
 	return l, err
 }
 
-func (a *asker) Outlook(scale float64) (Outlook, error) {
+func (a *asker) Outlook(scale float64) (Evaluation, error) {
 	return a.outlook(scale, a.at(scale), a.policy, true)
 }
 
@@ -43,7 +43,7 @@ func (a *asker) Sensitivity() ([]Sensitivity, error) {
 	return a.sensitivity(a.policy, Limit{Scale: scale})
 }
 
-func Recommend(all []Setting, furthest Furthest, p Promise) Setting {
+func Recommend(all []Setting, furthest Furthest, p SLOs) Setting {
 	return recommend(all, furthest, p)
 }
 
@@ -52,7 +52,7 @@ func Search(low, high, start float64, holds func(float64) bool) (scale float64, 
 	return scale, found, unbounded
 }
 
-func Cross(from, to []Outlook, name string) (Crossing, bool) { return cross(from, to, name) }
+func Cross(from, to []Evaluation, name string) (Crossing, bool) { return cross(from, to, name) }
 
 func (c Cluster) Events(seed uint64, from, length time.Duration) (twin.Source, error) {
 	c.fill()

@@ -8,23 +8,23 @@ import (
 	"synclab/proxier/runner"
 )
 
-// periods are the values of minSyncPeriod that are tried, beside the one in use.
+// periods are the evaluated values of minSyncPeriod, besides the one in use.
 var periods = []time.Duration{
 	0, 100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
 	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
 }
 
-// alike is how near the CPU of two settings is to count as the same, as a factor, and littleCPU, in CPUs, what nobody would
-// wait for: of settings that are as cheap, the faster one is recommended.
+// Two settings count as equally cheap if their CPUs differ by less than the factor alike, or by less than littleCPU, in
+// CPUs. Of equally cheap settings, the faster one is recommended.
 const (
 	alike     = 1.05
 	littleCPU = 0.02
 )
 
-// noPeriod says why no space between syncs is not recommended.
-const noPeriod = "without space between syncs each change of a burst starts one, and nothing bounds the CPU that they use"
+// noPeriod is the reason why a minSyncPeriod of 0 is not recommended.
+const noPeriod = "without a time between syncs, each change of a burst starts a sync, and the CPU use has no bound"
 
-// frontier is what policies cost and give in a cluster, by policy and minSyncPeriod.
+// frontier evaluates the policies in a cluster, by policy and minSyncPeriod.
 func (a *asker) frontier(scale float64, c Cluster) ([]Setting, error) {
 	tried := append([]time.Duration{a.policy.MinSyncPeriod}, periods...)
 	slices.Sort(tried)
@@ -43,7 +43,7 @@ func (a *asker) frontier(scale float64, c Cluster) ([]Setting, error) {
 			if err != nil {
 				return nil, err
 			}
-			s := Setting{Policy: p, Outlook: o, Holds: len(o.Holds) == len(a.q.Promise.Promised()), InUse: p == a.policy}
+			s := Setting{Policy: p, Outlook: o, Met: len(o.Met) == len(a.q.SLOs.Given()), InUse: p == a.policy}
 			if period == 0 {
 				s.Discouraged = noPeriod
 			}
@@ -53,10 +53,10 @@ func (a *asker) frontier(scale float64, c Cluster) ([]Setting, error) {
 	return out, nil
 }
 
-// recommend is the setting with the least CPU of those that hold what depends on it, for sure if there is one, else at the
-// median, else the one that goes furthest, else the one with the lowest latency. Where no latency is promised there is
-// nothing to trade CPU for, and what is in use stays.
-func recommend(all []Setting, furthest Furthest, promise Promise) Setting {
+// recommend returns the cheapest setting that meets the SLOs for latency and CPU at the upper bound, else at the
+// median. Else it returns the setting that reaches the largest size, else the one with the lowest latency. Without an
+// SLO for latency, the setting in use stays: there is no reason to spend CPU.
+func recommend(all []Setting, furthest Furthest, promise SLOs) Setting {
 	inUse := slices.IndexFunc(all, func(s Setting) bool { return s.InUse })
 	if promise.ProgrammingP99 == 0 && inUse >= 0 {
 		return all[inUse]
@@ -68,7 +68,7 @@ func recommend(all []Setting, furthest Furthest, promise Promise) Setting {
 	holding := func(of func(Estimate) float64) []Setting {
 		return slices.DeleteFunc(slices.Clone(candidates), func(s Setting) bool {
 			for _, name := range []string{ProgrammingP99, CPU} {
-				if bound := promise.Bound(name); bound > 0 && of(s.Outlook.Promised[name]) > bound {
+				if bound := promise.Bound(name); bound > 0 && of(s.Outlook.Quantities[name]) > bound {
 					return true
 				}
 			}
@@ -83,7 +83,7 @@ func recommend(all []Setting, furthest Furthest, promise Promise) Setting {
 		if len(some) == 0 {
 			continue
 		}
-		used := func(s Setting) float64 { return s.Outlook.Promised[CPU].Median }
+		used := func(s Setting) float64 { return s.Outlook.Quantities[CPU].Median }
 		least := used(slices.MinFunc(some, func(x, y Setting) int { return cmp.Compare(used(x), used(y)) }))
 		some = slices.DeleteFunc(some, func(s Setting) bool { return used(s) > max(alike*least, least+littleCPU) })
 		return slices.MinFunc(some, latency)
@@ -94,8 +94,9 @@ func recommend(all []Setting, furthest Furthest, promise Promise) Setting {
 	return slices.MinFunc(candidates, latency)
 }
 
-// furthest of the settings that are not discouraged; of those that go as far, that with the least CPU. What is in use is
-// only given up for something that goes further by more than chance.
+// furthest returns the setting that reaches the largest size, except discouraged ones. Of equal settings, the one with
+// the least CPU wins. A setting only replaces the one in use by a larger size if the difference exceeds the tolerance
+// of the search.
 func (a *asker) furthest(all []Setting) (Furthest, error) {
 	var best Furthest
 	var used float64
@@ -115,7 +116,7 @@ func (a *asker) furthest(all []Setting) (Furthest, error) {
 		if found {
 			f.Reach, f.Scale, start = a.reached(a.at(scale)), scale, scale
 		}
-		cpu := s.Outlook.Promised[CPU].Median
+		cpu := s.Outlook.Quantities[CPU].Median
 		further := found && (best.Reach == 0 || scale > best.Scale+2*a.span().tolerance)
 		if i == 0 || further || found && scale >= best.Scale && cpu < used {
 			best, used = f, cpu

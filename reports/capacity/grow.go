@@ -9,7 +9,7 @@ import (
 	"synclab/reports/model"
 )
 
-// filled gives a Growth the factors that it leaves out. Where nothing grows, a unit of scale is twice as many Services.
+// filled sets the missing factors of a Growth. Without any growth, a unit of scale doubles the Services.
 func (g Growth) filled() (filled Growth, given bool) {
 	given = g != Growth{}
 	if !given {
@@ -23,10 +23,10 @@ func (g Growth) filled() (filled Growth, given bool) {
 	return g, given
 }
 
-// Unit is what of a cluster grows, in words: what is counted where it is said how far.
+// Unit is the quantity of a cluster that grows, in words. Sizes are numbers of it.
 type Unit string
 
-// The units of growth. Where several grow, the first of them is told.
+// The units of growth. If several quantities grow, the unit is the first of these.
 const (
 	InServices  Unit = "Services"
 	InEndpoints Unit = "endpoints of each Service"
@@ -34,7 +34,7 @@ const (
 	InChanges   Unit = "changes a second"
 )
 
-// Unit that the growth is told in.
+// Unit returns the unit of the growth.
 func (g Growth) Unit() Unit {
 	g, _ = g.filled()
 	switch {
@@ -48,7 +48,7 @@ func (g Growth) Unit() Unit {
 	return InChanges
 }
 
-// Of is a cluster counted in the unit.
+// Of returns the size of a cluster in the unit.
 func (u Unit) Of(c Cluster) float64 {
 	switch u {
 	case InServices:
@@ -61,10 +61,10 @@ func (u Unit) Of(c Cluster) float64 {
 	return c.rate()
 }
 
-// Whole says that there are no parts of one.
+// Whole reports whether the unit has only whole numbers.
 func (u Unit) Whole() bool { return u == InServices || u == InNodes }
 
-// validate a growth of what there is today.
+// validate checks a growth of today's cluster.
 func (g Growth) validate(today Cluster) error {
 	for name, factor := range map[string]float64{"services": g.Services, "endpoints": g.Endpoints, "nodes": g.Nodes, "churn": g.Churn} {
 		if factor < 0 || math.IsInf(factor, 0) || math.IsNaN(factor) {
@@ -80,8 +80,8 @@ func (g Growth) validate(today Cluster) error {
 	return nil
 }
 
-// At is the cluster at a scale: 0 is today, 1 is grown by Growth, and beyond as often again. Nodes are lost as often as
-// before each, and Services are rolled out as often as before each; with a Growth.Churn all but the losses goes by that.
+// At returns the cluster at a scale: 0 is today, 1 is grown by Growth, 2 is grown twice. The losses per node and the
+// changes and rollouts per Service and pod stay constant. With a Growth.Churn, all rates but the losses grow by it.
 func (c Cluster) At(g Growth, scale float64) Cluster {
 	g, _ = g.filled()
 	power := func(factor float64) float64 { return math.Pow(factor, scale) }
@@ -123,17 +123,17 @@ func (c Cluster) validate() error {
 		return fmt.Errorf("churn %g, %g Services a second, %g rollouts an hour, %g node losses a day: want 0 or more",
 			c.Churn.Endpoints, c.Churn.Services, c.Churn.Rollouts, c.Churn.NodeLosses)
 	case c.Churn.Swing < 0 || c.Churn.Swing > 1:
-		return fmt.Errorf("churn swings by %g: want 0 to 1", c.Churn.Swing)
+		return fmt.Errorf("swing of the churn %g: want 0 to 1", c.Churn.Swing)
 	}
 	for i := 1; i < len(c.Churn.Trace); i++ {
 		if c.Churn.Trace[i].Due < c.Churn.Trace[i-1].Due {
-			return fmt.Errorf("trace: event %d is due at %v, after one at %v", i, c.Churn.Trace[i].Due, c.Churn.Trace[i-1].Due)
+			return fmt.Errorf("trace: event %d is due at %v, after an event at %v: want increasing times", i, c.Churn.Trace[i].Due, c.Churn.Trace[i-1].Due)
 		}
 	}
 	return nil
 }
 
-// tooLarge says which bound a cluster is beyond, nil if none.
+// tooLarge returns an error that names the exceeded bound; nil if there is none.
 func (c Cluster) tooLarge() error {
 	total := float64(c.Services) * c.Endpoints
 	switch {
@@ -147,15 +147,15 @@ func (c Cluster) tooLarge() error {
 	return nil
 }
 
-// pods of one Node.
+// pods is the number of pods of one node.
 func (c Cluster) pods() int {
 	return max(1, int(math.Round(float64(c.Services)*c.Endpoints/float64(max(1, c.Nodes)))))
 }
 
-// whole endpoints of a Service.
+// whole is the rounded number of endpoints of a Service, at least 1.
 func (c Cluster) whole() int { return max(1, int(math.Round(c.Endpoints))) }
 
-// traceSpan is after what time a trace begins again: a mean gap after its last event.
+// traceSpan is the time after which a trace repeats: a mean gap after its last event.
 func (c Churn) traceSpan() time.Duration {
 	first, last := c.Trace[0].Due, c.Trace[len(c.Trace)-1].Due
 	n := time.Duration(len(c.Trace))

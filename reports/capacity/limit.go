@@ -10,24 +10,26 @@ import (
 )
 
 const (
-	// mostBeyond is how many times beyond the measured sizes a limit is looked for. Laws that were chosen from a few
-	// sizes say little beyond, and what a kernel does at ten times a size nobody has seen.
+	// mostBeyond ends the search for a limit, at this multiple of the measured sizes. A cost model that was chosen from
+	// a few sizes says little beyond. The behaviour of a kernel at ten times a size is unknown.
 	mostBeyond = 10
-	// largestNodes are looked at where nodes grow, which nothing else would end: they were not measured, and cost little.
+	// largestNodes ends a search in which only nodes grow, which nothing else would end: nodes were not measured, and
+	// cost little.
 	largestNodes = 100_000
-	// mostChurn is how many changes a second are looked at, or mostBeyond times today's where these are more: with growth of
-	// churn alone nothing else would end a search, and each change is simulated.
+	// mostChurn ends a search, in changes per second, or mostBeyond times today's rate if that is more. With growth of
+	// churn alone, nothing else would end the search, and each change is simulated.
 	mostChurn = 1000
-	// fewestServices below today's that are looked at, if today's are too many.
+	// fewestServices is the smallest number of Services of a search. A search goes below today's number if today's
+	// cluster violates an SLO.
 	fewestServices = 10
-	// exact is how near the bounds of a search are in the end, on logarithms.
+	// exact is the final distance between the bounds of a search, on logarithms.
 	exact = 0.01
 )
 
-// span are the scales between which is looked, and what a step of a search is: twice as much of what grows most.
+// span has the first and the last scale of a search, and its first step: a factor of 2 in the quantity that grows most.
 type span struct {
 	low, high, step, tolerance float64
-	end                        string // why it is not looked further, if not for what was measured
+	end                        string // reason for the end at high; empty: the range of the cost model
 }
 
 func (a *asker) span() span {
@@ -53,7 +55,7 @@ func (a *asker) measureSpan() span {
 			return false
 		}
 		beyond := a.beyond(c)
-		below := a.beyond(a.at(scale+r.step)) < beyond // smaller than what was measured: growing leads towards it
+		below := a.beyond(a.at(scale+r.step)) < beyond // below the measured sizes: growth approaches them
 		return c.Services <= MostServices && c.Nodes <= nodes && (beyond <= mostBeyond || below)
 	}
 	for r.high < 40*r.step && within(r.high+r.step) {
@@ -70,9 +72,9 @@ func (a *asker) measureSpan() span {
 		}
 		switch next := a.at(most); {
 		case next.rate() > churn:
-			r.end = fmt.Sprintf("by then %s objects change a second, and every change is simulated", digits(next.rate(), model.Extrapolated))
+			r.end = fmt.Sprintf("%s objects change a second there, and every change is simulated", digits(next.rate(), model.Extrapolated))
 		case next.Services > MostServices:
-			r.end = "no cluster is taken to be larger"
+			r.end = "larger clusters are not supported"
 		}
 	}
 	if given {
@@ -87,7 +89,7 @@ func (a *asker) measureSpan() span {
 	return r
 }
 
-// beyond is how far a cluster is beyond what was measured of its syncs, in the direction of growth.
+// beyond is the factor by which the syncs of a cluster are beyond the measured sizes; 1 within them.
 func (a *asker) beyond(c Cluster) float64 {
 	most := 1.0
 	for _, q := range []model.Query{{Kind: model.Full}, {Kind: model.Partial}} {
@@ -98,7 +100,7 @@ func (a *asker) beyond(c Cluster) float64 {
 	return most
 }
 
-// value of a promise in a cluster; known is false where nothing was measured of it.
+// value returns the quantity of an SLO in a cluster; known is false if it was not measured.
 func (a *asker) value(name string, c Cluster, p Policy, which side) (v float64, known bool, err error) {
 	switch name {
 	case ProgrammingP99, CPU:
@@ -115,9 +117,9 @@ func (a *asker) value(name string, c Cluster, p Policy, which side) (v float64, 
 	return which.of(model.Prediction{Median: e.Median, Low: e.Low, High: e.High}), known, nil
 }
 
-// search finds the largest scale at which something holds, from a start on, in steps that double, and then by halves.
-// Where it does not grow steadily, that is the first break that the steps meet. found is false when it holds nowhere,
-// and unbounded says that it holds as far as was looked.
+// search finds the largest scale at which holds is true. From start, its steps double; then it halves the interval. If
+// holds is not monotonic, the result is the first change that the steps meet. found is false if holds is true nowhere;
+// unbounded: it is true up to the last scale.
 func (r span) search(start float64, holds func(scale float64) (bool, error)) (scale float64, found, unbounded bool, err error) {
 	start = max(r.low, min(r.high, start))
 	ok, err := holds(start)
@@ -166,11 +168,11 @@ func (r span) search(start float64, holds func(scale float64) (bool, error)) (sc
 	return good, true, false, nil
 }
 
-// limit of one promise with a policy. The bounds of its reach are where it breaks if syncs cost as much, or as
-// little, as the intervals of the model allow.
+// limit returns the limit of one SLO with a policy. The bounds of its reach are the limits with syncs at the upper and
+// at the lower bound of their costs.
 func (a *asker) limit(name string, p Policy) (l Limit, known bool, err error) {
 	r := a.span()
-	bound := a.q.Promise.Bound(name)
+	bound := a.q.SLOs.Bound(name)
 	known = true
 	search := func(start float64, which side) (float64, bool, bool, error) {
 		return r.search(start, func(scale float64) (bool, error) {
@@ -183,7 +185,7 @@ func (a *asker) limit(name string, p Policy) (l Limit, known bool, err error) {
 	if err != nil || !known {
 		return l, known, err
 	}
-	l = Limit{Promise: name, Scale: scale, Cluster: a.at(scale), Unbounded: unbounded, Never: !found || scale < 0}
+	l = Limit{SLO: name, Scale: scale, Cluster: a.at(scale), Unbounded: unbounded, Never: !found || scale < 0}
 	l.Smaller = found && l.Never
 	if l.Unbounded {
 		l.End = r.end
@@ -216,7 +218,7 @@ func (a *asker) limit(name string, p Policy) (l Limit, known bool, err error) {
 	return l, known, err
 }
 
-// basis of a promise's value in a cluster.
+// basis returns the basis of an SLO's quantity in a cluster.
 func (a *asker) basis(name string, c Cluster, p Policy) (Estimate, error) {
 	if name == ProgrammingP99 || name == CPU {
 		s, err := a.simulate(c, p, median)
@@ -229,16 +231,16 @@ func (a *asker) basis(name string, c Cluster, p Policy) (Estimate, error) {
 	return e, nil
 }
 
-// limits of all that is promised, with a policy, the first to break first.
+// limits returns the limit of each SLO with a policy. The SLO that is violated first comes first.
 func (a *asker) limits(p Policy) ([]Limit, error) {
 	var all []Limit
-	for _, name := range a.q.Promise.Promised() {
+	for _, name := range a.q.SLOs.Given() {
 		l, known, err := a.limit(name, p)
 		if err != nil {
 			return nil, fmt.Errorf("limit of %s: %w", name, err)
 		}
 		if !known {
-			a.remark("%s is promised and was not measured: no limit is known of it", words[name].name)
+			a.remark("%s has an SLO, but was not measured: its limit is unknown", words[name].name)
 			continue
 		}
 		all = append(all, l)
@@ -249,7 +251,7 @@ func (a *asker) limits(p Policy) ([]Limit, error) {
 	return all, nil
 }
 
-// Largest is the cluster at which all of the limits hold. Its bounds are the least of theirs.
+// Largest returns the largest cluster that meets all SLOs. Its bounds are the smallest of all limits.
 func Largest(all []Limit) Limit {
 	if len(all) == 0 {
 		return Limit{}

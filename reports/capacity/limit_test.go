@@ -28,12 +28,12 @@ func limitOf(t *testing.T, m *model.Model, q capacity.Question, subject, promise
 	return l
 }
 
-func outlookOf(t *testing.T, q capacity.Question, subject string) capacity.Outlook {
+func outlookOf(t *testing.T, q capacity.Question, subject string) capacity.Evaluation {
 	t.Helper()
 	return outlookBy(t, capacitytest.Model(), q, subject)
 }
 
-func outlookBy(t *testing.T, m *model.Model, q capacity.Question, subject string) capacity.Outlook {
+func outlookBy(t *testing.T, m *model.Model, q capacity.Question, subject string) capacity.Evaluation {
 	t.Helper()
 	a, err := capacity.Asker(t.Context(), m, q, subject)
 	if err != nil {
@@ -46,7 +46,7 @@ func outlookBy(t *testing.T, m *model.Model, q capacity.Question, subject string
 	return o
 }
 
-// Syncs that take twice as long leave room for fewer Services, wherever time is promised; memory is as before.
+// Syncs of twice the duration lower the limits of latency, CPU and start. The limit of memory stays.
 func TestTwiceTheCostIsASmallerCluster(t *testing.T) {
 	slower, err := capacitytest.Fit(map[string]capacitytest.Laws{legacy: capacitytest.Subjects()[legacy].Times(2)})
 	if err != nil {
@@ -69,10 +69,10 @@ func TestTwiceTheCostIsASmallerCluster(t *testing.T) {
 	}
 }
 
-// What is promised holds at the limit and breaks a little beyond, by the very numbers of the outlook there.
+// An SLO is met at its limit and violated slightly beyond, according to the outlooks there.
 func TestLimitIsWhereItBreaks(t *testing.T) {
 	q := capacitytest.Question()
-	for _, name := range capacity.PromiseNames() {
+	for _, name := range capacity.SLONames() {
 		a, err := capacity.Asker(t.Context(), capacitytest.Model(), q, legacy)
 		if err != nil {
 			t.Fatal(err)
@@ -86,46 +86,47 @@ func TestLimitIsWhereItBreaks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v := o.Promised[name].Median; v <= q.Promise.Bound(name) != holds {
-				t.Errorf("%s at scale %g, %d Services: %g, promised %g", name, scale, o.Cluster.Services, v, q.Promise.Bound(name))
+			if v := o.Quantities[name].Median; v <= q.SLOs.Bound(name) != holds {
+				t.Errorf("%s at scale %g, %d Services: %g, SLO %g", name, scale, o.Cluster.Services, v, q.SLOs.Bound(name))
 			}
 		}
 	}
 }
 
-// A promise that is exactly what there is holds; one a little below does not, today already.
+// An SLO equal to today's value is met. An SLO slightly below it is violated today.
 func TestPromiseExactlyAtTheValue(t *testing.T) {
 	q := capacitytest.Question()
 	today := outlookOf(t, q, legacy)
 	for _, name := range []string{capacity.CPU} {
-		e := today.Promised[name]
-		q.Promise = capacity.Promise{CPU: e.High}
-		if o := outlookOf(t, q, legacy); len(o.Holds) != 1 || len(o.Breaks) != 0 {
-			t.Errorf("promised the upper bound: holds %v, breaks %v", o.Holds, o.Breaks)
+		e := today.Quantities[name]
+		q.SLOs = capacity.SLOs{CPU: e.High}
+		if o := outlookOf(t, q, legacy); len(o.Met) != 1 || len(o.Violated) != 0 {
+			t.Errorf("SLO at the upper bound: met %v, violated %v", o.Met, o.Violated)
 		}
-		q.Promise = capacity.Promise{CPU: math.Nextafter(e.High, 0)}
-		if o := outlookOf(t, q, legacy); len(o.Holds) != 0 || len(o.Breaks) != 0 {
-			t.Errorf("promised a little less: holds %v, breaks %v", o.Holds, o.Breaks)
+		q.SLOs = capacity.SLOs{CPU: math.Nextafter(e.High, 0)}
+		if o := outlookOf(t, q, legacy); len(o.Met) != 0 || len(o.Violated) != 0 {
+			t.Errorf("SLO just below the upper bound: met %v, violated %v", o.Met, o.Violated)
 		}
-		q.Promise = capacity.Promise{CPU: math.Nextafter(e.Median, 0)}
-		if o := outlookOf(t, q, legacy); len(o.Breaks) != 1 {
-			t.Errorf("promised less than the median: breaks %v", o.Breaks)
+		q.SLOs = capacity.SLOs{CPU: math.Nextafter(e.Median, 0)}
+		if o := outlookOf(t, q, legacy); len(o.Violated) != 1 {
+			t.Errorf("SLO below the median: violated %v", o.Violated)
 		}
 		l := limitOf(t, capacitytest.Model(), q, legacy, name)
 		if !l.Never || !l.Smaller || l.Reach.Median > float64(q.Today.Services) || l.Reach.Median < 0.95*float64(q.Today.Services) {
-			t.Errorf("promised less than the median: %+v", l)
+			t.Errorf("SLO below the median: %+v", l)
 		}
-		q.Promise = capacity.Promise{CPU: e.Median}
+		q.SLOs = capacity.SLOs{CPU: e.Median}
 		if l := limitOf(t, capacitytest.Model(), q, legacy, name); l.Never || l.Scale < 0 || l.Scale > 0.05 {
-			t.Errorf("promised the median: %+v", l)
+			t.Errorf("SLO at the median: %+v", l)
 		}
 	}
 }
 
-// What breaks at every size has no cluster; what holds as far as is looked says so, and how far that is.
+// An SLO that is violated at every size has no cluster. An SLO that is met up to the end of the search is marked, with
+// that size.
 func TestNeverAndUnbounded(t *testing.T) {
 	q := capacitytest.Question()
-	q.Promise = capacity.Promise{Memory: 1 << 20, Start: 1000 * time.Hour}
+	q.SLOs = capacity.SLOs{Memory: 1 << 20, Start: 1000 * time.Hour}
 	if l := limitOf(t, capacitytest.Model(), q, legacy, capacity.Memory); !l.Never || l.Smaller || l.Reach.Median != 0 {
 		t.Errorf("1 MiB: %+v", l)
 	}
@@ -135,34 +136,33 @@ func TestNeverAndUnbounded(t *testing.T) {
 	}
 }
 
-// A limit, its bounds, what inputs move it to and what a curve is drawn against are counted in what grows, and are not what
-// there is today.
+// Limits, bounds, sensitivities and curves are in the unit of growth. They differ from today's size.
 func TestLimitsCountWhatGrows(t *testing.T) {
 	for _, c := range []struct {
 		growth  capacity.Growth
-		promise capacity.Promise
+		promise capacity.SLOs
 		name    string
 		unit    capacity.Unit
 		of      func(capacity.Cluster) float64
 		bounded bool
 	}{
-		{capacity.Growth{Services: 2}, capacity.Promise{Start: 30 * time.Second}, capacity.Start, capacity.InServices, func(c capacity.Cluster) float64 { return float64(c.Services) }, true},
-		{capacity.Growth{Endpoints: 2}, capacity.Promise{Start: 30 * time.Second}, capacity.Start, capacity.InEndpoints, func(c capacity.Cluster) float64 { return c.Endpoints }, true},
-		{capacity.Growth{Churn: 2}, capacity.Promise{CPU: 0.35}, capacity.CPU, capacity.InChanges, capacity.Cluster.Rate, true},
-		{capacity.Growth{Nodes: 2}, capacity.Promise{Start: 1000 * time.Hour}, capacity.Start, capacity.InNodes, func(c capacity.Cluster) float64 { return float64(c.Nodes) }, false},
+		{capacity.Growth{Services: 2}, capacity.SLOs{Start: 30 * time.Second}, capacity.Start, capacity.InServices, func(c capacity.Cluster) float64 { return float64(c.Services) }, true},
+		{capacity.Growth{Endpoints: 2}, capacity.SLOs{Start: 30 * time.Second}, capacity.Start, capacity.InEndpoints, func(c capacity.Cluster) float64 { return c.Endpoints }, true},
+		{capacity.Growth{Churn: 2}, capacity.SLOs{CPU: 0.35}, capacity.CPU, capacity.InChanges, capacity.Cluster.Rate, true},
+		{capacity.Growth{Nodes: 2}, capacity.SLOs{Start: 1000 * time.Hour}, capacity.Start, capacity.InNodes, func(c capacity.Cluster) float64 { return float64(c.Nodes) }, false},
 	} {
 		q := capacitytest.Question()
-		q.Growth, q.Promise, q.Subjects = c.growth, c.promise, []string{legacy}
+		q.Growth, q.SLOs, q.Subjects = c.growth, c.promise, []string{legacy}
 		answer, err := capacity.Ask(t.Context(), capacitytest.Model(), q, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s, today := answer.Subjects[0], c.of(q.Today)
 		if answer.Unit != c.unit || c.growth.Unit() != c.unit || c.unit.Of(q.Today) != today {
-			t.Errorf("%+v: told in %q, want %q", c.growth, answer.Unit, c.unit)
+			t.Errorf("%+v: unit %q, want %q", c.growth, answer.Unit, c.unit)
 		}
 		l := s.Limits[0]
-		if l.Promise != c.name || l.Unbounded == c.bounded || l.Reach.Median != c.of(l.Cluster) || l.Reach.Median < 1.05*today || l.Reach.Low > l.Reach.Median || l.Reach.Median > l.Reach.High {
+		if l.SLO != c.name || l.Unbounded == c.bounded || l.Reach.Median != c.of(l.Cluster) || l.Reach.Median < 1.05*today || l.Reach.Low > l.Reach.Median || l.Reach.Median > l.Reach.High {
 			t.Errorf("%s: %+v, today is %g", c.unit, l, today)
 		}
 		if c.bounded && !(l.Reach.Low < 0.999*l.Reach.Median && l.Reach.High > 1.001*l.Reach.Median) {
@@ -178,7 +178,7 @@ func TestLimitsCountWhatGrows(t *testing.T) {
 		}
 		for _, one := range s.Sensitivity {
 			if one.Input == "churn" && c.unit == capacity.InChanges {
-				t.Error("churn moves itself")
+				t.Error("churn is an input of its own limit")
 			}
 			if moves := one.AtLower != one.AtHigher; one.Input == "cost" && moves != c.bounded {
 				t.Errorf("%s: %+v", c.unit, one)
@@ -187,7 +187,7 @@ func TestLimitsCountWhatGrows(t *testing.T) {
 	}
 }
 
-// Searches find a threshold within their tolerance, from wherever they begin.
+// A search finds a threshold within its tolerance, from any start.
 func TestSearch(t *testing.T) {
 	for _, threshold := range []float64{-4.9, -3, -0.001, 0, 0.5, 2, 6.99} {
 		for _, start := range []float64{-5, -1, 0, 0.5, 3, 7} {
@@ -207,7 +207,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// More space between syncs costs less CPU and gives more latency, with each policy.
+// A longer minSyncPeriod costs less CPU and gives a higher latency, with each policy.
 func TestLongerPeriodCostsLessAndTakesLonger(t *testing.T) {
 	a, err := capacity.Asker(t.Context(), capacitytest.Model(), capacitytest.Question(), own)
 	if err != nil {
@@ -227,23 +227,23 @@ func TestLongerPeriodCostsLessAndTakesLonger(t *testing.T) {
 			continue
 		}
 		before, now := all[i-1].Outlook, s.Outlook
-		// Token buckets do nothing below the time of a sync: there settings are the same.
+		// A token bucket has no effect below the duration of a sync: such settings are equal.
 		const chance = 1.01
-		if now.P50 < time.Duration(float64(before.P50)/chance) || now.Promised[capacity.CPU].Median > chance*before.Promised[capacity.CPU].Median {
-			t.Errorf("%v: p50 %v for %.4g CPUs; %v: %v for %.4g", all[i-1].Policy, before.P50, before.Promised[capacity.CPU].Median,
-				s.Policy, now.P50, now.Promised[capacity.CPU].Median)
+		if now.P50 < time.Duration(float64(before.P50)/chance) || now.Quantities[capacity.CPU].Median > chance*before.Quantities[capacity.CPU].Median {
+			t.Errorf("%v: p50 %v for %.4g CPUs; %v: %v for %.4g", all[i-1].Policy, before.P50, before.Quantities[capacity.CPU].Median,
+				s.Policy, now.P50, now.Quantities[capacity.CPU].Median)
 		}
 	}
 	if policies[runner.TokenBucket] != 9 || policies[runner.CompletionToStart] != 9 {
 		t.Errorf("policies tried: %v", policies)
 	}
 	first, last := all[0].Outlook, all[8].Outlook
-	if !(last.P99 > 5*first.P99 && last.Promised[capacity.CPU].Median < first.Promised[capacity.CPU].Median/5) {
-		t.Errorf("from %v for %v to %v for %v", first.P99, first.Promised[capacity.CPU], last.P99, last.Promised[capacity.CPU])
+	if !(last.P99 > 5*first.P99 && last.Quantities[capacity.CPU].Median < first.Quantities[capacity.CPU].Median/5) {
+		t.Errorf("from %v for %v to %v for %v", first.P99, first.Quantities[capacity.CPU], last.P99, last.Quantities[capacity.CPU])
 	}
 }
 
-// More of what costs leaves room for less.
+// A larger input with a cost lowers the limit.
 func TestSensitivitySigns(t *testing.T) {
 	q := capacitytest.Question()
 	a, err := capacity.Asker(t.Context(), capacitytest.Model(), q, legacy)
@@ -274,7 +274,7 @@ func TestSensitivitySigns(t *testing.T) {
 	}
 }
 
-// A churn that no sync can keep up with is coalesced: latency is long, not endless.
+// Syncs coalesce a churn that is too fast for them: the latency is high, but finite.
 func TestSaturationIsFinite(t *testing.T) {
 	q := capacitytest.Question()
 	q.Today.Churn.Endpoints = 20000
@@ -284,15 +284,15 @@ func TestSaturationIsFinite(t *testing.T) {
 	}
 }
 
-// Where nothing changes there is no latency, and no CPU but of hourly full syncs in small clusters.
+// Without changes, there is no latency. Only small clusters use CPU, for hourly full syncs.
 func TestNothingChanges(t *testing.T) {
 	q := capacitytest.Question()
 	q.Today.Churn = capacity.Churn{}
-	if o := outlookOf(t, q, legacy); o.P99 != 0 || o.Promised[capacity.CPU].Median != 0 || o.SyncsPerSecond != 0 {
+	if o := outlookOf(t, q, legacy); o.P99 != 0 || o.Quantities[capacity.CPU].Median != 0 || o.SyncsPerSecond != 0 {
 		t.Errorf("large: %+v", o)
 	}
 	q.Today.Services = 90
-	if o := outlookOf(t, q, legacy); o.Promised[capacity.CPU].Median <= 0 || o.SyncsPerSecond != 1.0/3600 {
+	if o := outlookOf(t, q, legacy); o.Quantities[capacity.CPU].Median <= 0 || o.SyncsPerSecond != 1.0/3600 {
 		t.Errorf("small: %+v", o)
 	}
 }
@@ -300,10 +300,10 @@ func TestNothingChanges(t *testing.T) {
 func TestWayIsAdded(t *testing.T) {
 	q := capacitytest.Question()
 	before := outlookOf(t, q, legacy)
-	q.Way = 250 * time.Millisecond
+	q.WatchDelay = 250 * time.Millisecond
 	after := outlookOf(t, q, legacy)
-	if d := after.P50 - before.P50 - q.Way; d.Abs() > time.Microsecond {
-		t.Errorf("p50 %v with a way of %v, %v without", after.P50, q.Way, before.P50)
+	if d := after.P50 - before.P50 - q.WatchDelay; d.Abs() > time.Microsecond {
+		t.Errorf("p50 %v with a watch delay of %v, %v without", after.P50, q.WatchDelay, before.P50)
 	}
 }
 

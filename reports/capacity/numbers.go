@@ -9,7 +9,7 @@ import (
 	"synclab/reports/model"
 )
 
-// significant digits of a number: of what is extrapolated, fewer are worth anything.
+// significant is the number of significant digits of a number. Extrapolated numbers have fewer.
 func significant(b model.Basis) int {
 	if b == model.Extrapolated {
 		return 2
@@ -17,7 +17,7 @@ func significant(b model.Basis) int {
 	return 3
 }
 
-// rounded to so many significant digits.
+// rounded rounds to a number of significant digits.
 func rounded(v float64, places int) float64 {
 	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 		return v
@@ -26,7 +26,7 @@ func rounded(v float64, places int) float64 {
 	return math.Round(v/unit) * unit
 }
 
-// digits writes a number with as many digits as its basis is worth, and commas between thousands: "21,000", "0.34".
+// digits formats a number with the significant digits of its basis, and commas between thousands: "21,000", "0.34".
 func digits(v float64, b model.Basis) string {
 	places := significant(b)
 	v = rounded(v, places)
@@ -42,7 +42,7 @@ func digits(v float64, b model.Basis) string {
 	return s
 }
 
-// thousands puts commas between them.
+// thousands puts commas between the thousands.
 func thousands(whole string) string {
 	var parts []string
 	for len(whole) > 3 {
@@ -52,10 +52,10 @@ func thousands(whole string) string {
 	return strings.Join(append([]string{whole}, parts...), ",")
 }
 
-// grouped writes a whole number exactly.
+// grouped formats a whole number exactly.
 func grouped(n int) string { return thousands(fmt.Sprint(n)) }
 
-// amount writes what a promise is about with its unit: "1.2 s", "230 µs", "480 MiB", "0.31 CPUs".
+// amount formats the quantity of an SLO with its unit: "1.2 s", "230 µs", "480 MiB", "0.31 CPUs".
 func amount(promise string, v float64, b model.Basis) string {
 	switch promise {
 	case CPU:
@@ -77,10 +77,10 @@ func amount(promise string, v float64, b model.Basis) string {
 	return digits(v*1e6, b) + " µs"
 }
 
-// promised writes a promise's bound as it is: "5 s".
-func promised(p Promise, name string) string { return amount(name, p.Bound(name), model.Measured) }
+// promised formats the bound of an SLO: "5 s".
+func promised(p SLOs, name string) string { return amount(name, p.Bound(name), model.Measured) }
 
-// period writes a minSyncPeriod as it is.
+// period formats a minSyncPeriod.
 func period(d time.Duration) string {
 	if d == 0 {
 		return "0"

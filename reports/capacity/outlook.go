@@ -7,12 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/proxier/backend"
 	"synclab/reports/model"
 )
 
-// asker answers for one subject. It remembers what it simulated.
+// asker answers for one subject. It caches its simulations.
 type asker struct {
 	ctx     context.Context
 	q       *Question
@@ -26,7 +26,7 @@ type asker struct {
 	told    func(what string)
 }
 
-// situation is all that a simulation depends on, but for what is the same in the whole answer.
+// situation is the cache key of a simulation: all its inputs, except those that are constant in an answer.
 type situation struct {
 	services, nodes, pods           int
 	endpoints, each, perService     float64
@@ -75,12 +75,12 @@ func (a *asker) simulate(c Cluster, p Policy, which side) (*simulated, error) {
 
 func (a *asker) at(scale float64) Cluster { return a.q.Today.At(a.q.Growth, scale) }
 
-// reached is how far a cluster has grown, in what grows.
+// reached is the size of a cluster, in the unit of growth.
 func (a *asker) reached(c Cluster) float64 { return a.q.Growth.Unit().Of(c) }
 
-// outlook at a cluster, with the bounds of what is simulated if wanted; otherwise these are its medians.
-func (a *asker) outlook(scale float64, c Cluster, p Policy, bounds bool) (Outlook, error) {
-	o := Outlook{Scale: scale, Reach: a.reached(c), Cluster: c, Policy: p, Promised: map[string]Estimate{}}
+// outlook evaluates a cluster. Without bounds, the simulated quantities are medians only.
+func (a *asker) outlook(scale float64, c Cluster, p Policy, bounds bool) (Evaluation, error) {
+	o := Evaluation{Scale: scale, Reach: a.reached(c), Cluster: c, Policy: p, Quantities: map[string]Estimate{}}
 	sides := [3]*simulated{}
 	for _, which := range []side{median, low, high} {
 		if sides[which] = sides[median]; which == median || bounds {
@@ -102,46 +102,47 @@ func (a *asker) outlook(scale float64, c Cluster, p Policy, bounds bool) (Outloo
 	}
 	estimate := func(of func(*simulated) float64) Estimate {
 		e := rests
-		all := []float64{of(sides[low]), of(m), of(sides[high])} // a share of CPU may go down where syncs coalesce more
+		all := []float64{of(sides[low]), of(m), of(sides[high])} // the CPU share may decrease with longer syncs, which coalesce more changes
 		e.Low, e.Median, e.High = slices.Min(all), of(m), slices.Max(all)
 		return e
 	}
-	o.Promised[ProgrammingP99] = estimate(func(s *simulated) float64 { return s.p99 })
+	o.Quantities[ProgrammingP99] = estimate(func(s *simulated) float64 { return s.p99 })
 	cpu := estimate(func(s *simulated) float64 { return s.cpu })
 	if own, err := a.predict(c, model.Query{Quantity: model.CPU, Kind: model.Partial, Changed: min(o.Together, c.Services)}); err == nil {
 		cpu = cpu.resting(worse(cpu, own))
 	}
-	o.Promised[CPU] = cpu
+	o.Quantities[CPU] = cpu
 	for _, name := range []string{FirstPacketP99, Memory, Start} {
 		if e, ok := a.state(name, c); ok {
-			o.Promised[name] = e
+			o.Quantities[name] = e
 		}
 	}
 	o.Rules, _ = a.predict(c, model.Query{Quantity: model.Rules})
 	o.FullSync, _ = a.predict(c, model.Query{Kind: model.Full})
 	o.PartialSync, _ = a.predict(c, model.Query{Kind: model.Partial})
 	o.Phases = a.phases(c, model.Partial, o.Together)
-	o.judge(a.q.Promise)
+	o.judge(a.q.SLOs)
 	return o, nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// judge which promises hold.
-func (o *Outlook) judge(p Promise) {
-	for _, name := range p.Promised() {
-		e, known := o.Promised[name]
+// judge sets the SLOs that are met, and those that are violated.
+func (o *Evaluation) judge(p SLOs) {
+	for _, name := range p.Given() {
+		e, known := o.Quantities[name]
 		switch {
 		case !known:
 		case e.High <= p.Bound(name):
-			o.Holds = append(o.Holds, name)
+			o.Met = append(o.Met, name)
 		case e.Median > p.Bound(name):
-			o.Breaks = append(o.Breaks, name)
+			o.Violated = append(o.Violated, name)
 		}
 	}
 }
 
-// rests is what a simulation at a cluster rests on: the worse of its partial syncs, and of full ones where they come.
+// rests returns the basis of a simulation: that of its partial syncs or, in clusters with periodic full syncs, that of
+// the full syncs if it is less certain.
 func (a *asker) rests(c Cluster, together int) (Estimate, error) {
 	e, err := a.predict(c, model.Query{Kind: model.Partial, Changed: min(together, c.Services)})
 	if err != nil {
@@ -157,10 +158,10 @@ func (a *asker) rests(c Cluster, together int) (Estimate, error) {
 	return Estimate{}.resting(e), nil
 }
 
-// large clusters have no full syncs by time.
+// large reports whether a cluster is too large for periodic full syncs.
 func (a *asker) large(c Cluster) bool { return float64(c.Services)*c.Endpoints > backend.LargeCluster }
 
-// worse is the one of two that rests on less.
+// worse returns the less certain of two estimates.
 func worse(a, b Estimate) Estimate {
 	if rank(b.Basis) > rank(a.Basis) || b.Basis == a.Basis && b.Beyond > a.Beyond {
 		return b
@@ -172,7 +173,7 @@ func rank(b model.Basis) int {
 	return slices.Index([]model.Basis{model.Measured, model.Interpolated, model.Extrapolated}, b)
 }
 
-// predict asks the model for something of a cluster.
+// predict evaluates the cost model for a cluster.
 func (a *asker) predict(c Cluster, q model.Query) (Estimate, error) {
 	q.Services, q.Endpoints = c.Services, c.Endpoints
 	p, err := predict(a.subject, q)
@@ -186,13 +187,13 @@ func (a *asker) predict(c Cluster, q model.Query) (Estimate, error) {
 	return e, nil
 }
 
-// state is a quantity of a promise that needs no simulation; ok is false where it was not measured.
+// state returns the quantity of an SLO that needs no simulation; ok is false if it was not measured.
 func (a *asker) state(name string, c Cluster) (e Estimate, ok bool) {
 	var err error
 	switch name {
 	case FirstPacketP99:
 		e, err = a.predict(c, model.Query{Quantity: model.FirstPacketP99})
-		if err != nil { // of an older calibration: the median packet, which is less
+		if err != nil { // older calibrations have only the median packet, which is lower
 			e, err = a.predict(c, model.Query{Quantity: model.FirstPacket})
 		}
 	case Memory:
@@ -205,8 +206,8 @@ func (a *asker) state(name string, c Cluster) (e Estimate, ok bool) {
 	return e, err == nil
 }
 
-// memory is the peak of the proxier and of its largest tool: they are there at the same time. The bounds are those of both
-// added up, which is wider than need be.
+// memory is the peak of the proxier plus that of its largest tool: both exist at the same time. The bounds of both are
+// added, too, which makes the interval wider than necessary.
 func (a *asker) memory(c Cluster) (Estimate, error) {
 	e, err := a.predict(c, model.Query{Quantity: model.PeakRSS})
 	if err != nil {
@@ -220,7 +221,7 @@ func (a *asker) memory(c Cluster) (Estimate, error) {
 	return both.resting(worse(e, tool)), nil
 }
 
-// tool is the memory of the largest tool, in the kind of sync that takes more.
+// tool is the memory of the largest tool, in the kind of sync that needs the most.
 func (a *asker) tool(c Cluster) (largest Estimate, found bool) {
 	for _, kind := range []string{model.Full, model.Resync, model.Partial} {
 		if e, err := a.predict(c, model.Query{Quantity: model.ChildPeakRSS, Kind: kind}); err == nil && (!found || e.Median > largest.Median) {
@@ -230,19 +231,19 @@ func (a *asker) tool(c Cluster) (largest Estimate, found bool) {
 	return largest, found
 }
 
-// Room above what is predicted: what the runtime's garbage collector and the page cache add differs from node to node, and
-// a proxier that is killed for a few pages writes everything anew, which needs more memory still.
+// The margin above a prediction. The memory of the Go runtime's garbage collector and of the page cache differs between
+// nodes. A proxier that is killed at its limit writes all rules again, which needs even more memory.
 const (
 	memoryRoom = 1.25
-	memoryStep = 16 << 20 // B: limits are written in such steps
+	memoryStep = 16 << 20 // B; limits are rounded up to a multiple
 )
 
-// memoryLimit is what to give a pod whose memory is predicted so; 0 if it was not measured.
+// memoryLimit is the recommended memory limit of a pod, from its predicted memory; 0 if that was not measured.
 func memoryLimit(e Estimate) uint64 {
 	return uint64(math.Ceil(e.High*memoryRoom/memoryStep)) * memoryStep
 }
 
-// phases of a sync, where they were measured.
+// phases returns the durations of a sync's phases, where they were measured.
 func (a *asker) phases(c Cluster, kind string, changed int) map[model.Quantity]float64 {
 	out := map[model.Quantity]float64{}
 	for _, phase := range []model.Quantity{model.Plan, model.Encode, model.ToolUser, model.ToolSys, model.Rest} {
@@ -253,24 +254,24 @@ func (a *asker) phases(c Cluster, kind string, changed int) map[model.Quantity]f
 	return out
 }
 
-// lacking are remarks on what the model does not know of a subject.
+// lacking returns remarks on quantities that the cost model does not have.
 func (a *asker) lacking() []string {
 	var out []string
 	s := a.subject
 	if !s.Has(model.FirstPacketP99, "") {
 		if s.Has(model.FirstPacket, "") {
-			out = append(out, "first packets: the calibration has no 99th percentile; the median packet at the last position stands for it, which is less")
+			out = append(out, "first packets: the calibration has no 99th percentile; the median packet at the last position is used instead, which is lower")
 		} else {
-			out = append(out, "first packets were not measured: nothing is said of them")
+			out = append(out, "first packets were not measured, and are not in the answer")
 		}
 	}
 	if !s.Has(model.CPU, model.Partial) {
-		out = append(out, "CPU time was not measured: one CPU is taken to be busy during syncs")
+		out = append(out, "CPU time was not measured: each sync is assumed to keep one CPU busy")
 	}
 	if !s.Has(model.PeakRSS, "") {
-		out = append(out, "memory was not measured: nothing is said of it")
-	} else if a.model.Feed == bench.FeedInformers {
-		out = append(out, "memory is that of the lab's process, the simulated cluster included: too much")
+		out = append(out, "memory was not measured, and is not in the answer")
+	} else if a.model.Feed == raw.FeedInformers {
+		out = append(out, "memory is that of the lab's process, which includes the simulated cluster: the values are too high")
 	}
 	return out
 }

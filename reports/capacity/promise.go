@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// What is promised where nobody says what shall hold. Kubernetes leaves its own objectives for network programming and for
-// first packets open; these are within what its users report as good:
+// The default SLOs. Kubernetes leaves the values of its own SLOs for network programming and first packets open. These
+// values are within the range that Kubernetes users report as good.
 const (
-	defaultProgramming = 5 * time.Second        // of 5,000 nodes with partial syncs (KEP-3453); load tests fail at 30 s
-	defaultFirstPacket = 100 * time.Microsecond // a rule walk that a round trip within a data centre hides
-	defaultCPU         = 0.5                    // of a CPU, on average: a small part of every node
-	defaultMemory      = 512 << 20              // below which restores of large rulesets have been killed
-	defaultStart       = 30 * time.Second       // a node that joins, or a proxier that restarts; the limit of load tests
+	defaultProgramming = 5 * time.Second        // at 5,000 nodes with partial syncs (KEP-3453); load tests fail at 30 s
+	defaultFirstPacket = 100 * time.Microsecond // evaluation of rules; small compared with a round trip within a data centre
+	defaultCPU         = 0.5                    // CPUs, on average: a small part of every node
+	defaultMemory      = 512 << 20              // B; with less, restores of large rulesets have been killed
+	defaultStart       = 30 * time.Second       // when a node joins or a proxier restarts; the limit of load tests
 )
 
-// WithDefaults promises a default of everything that is not promised.
-func (p Promise) WithDefaults() Promise {
+// WithDefaults sets the default of each SLO that is not given.
+func (p SLOs) WithDefaults() SLOs {
 	if p.ProgrammingP99 == 0 {
 		p.ProgrammingP99 = defaultProgramming
 	}
@@ -36,13 +36,13 @@ func (p Promise) WithDefaults() Promise {
 	return p
 }
 
-// PromiseNames are the names of all promises, as they are shown.
-func PromiseNames() []string {
+// SLONames returns the names of all SLOs, in display order.
+func SLONames() []string {
 	return []string{ProgrammingP99, FirstPacketP99, CPU, Memory, Start}
 }
 
-// Bound of a promise by name, in s, CPUs or B; 0: it is not promised.
-func (p Promise) Bound(name string) float64 {
+// Bound returns the bound of an SLO by name, in s, CPUs or B; 0: no SLO.
+func (p SLOs) Bound(name string) float64 {
 	switch name {
 	case ProgrammingP99:
 		return p.ProgrammingP99.Seconds()
@@ -58,15 +58,15 @@ func (p Promise) Bound(name string) float64 {
 	return 0
 }
 
-// Promised are the names of what is promised.
-func (p Promise) Promised() []string {
-	return slices.DeleteFunc(PromiseNames(), func(name string) bool { return p.Bound(name) == 0 })
+// Given returns the names of the given SLOs.
+func (p SLOs) Given() []string {
+	return slices.DeleteFunc(SLONames(), func(name string) bool { return p.Bound(name) == 0 })
 }
 
-func (p Promise) validate() error {
-	for _, name := range PromiseNames() {
+func (p SLOs) validate() error {
+	for _, name := range SLONames() {
 		if p.Bound(name) < 0 {
-			return fmt.Errorf("promise %s: %g is below 0", name, p.Bound(name))
+			return fmt.Errorf("SLO %s: %g: want 0 or more", name, p.Bound(name))
 		}
 	}
 	return nil

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// moved is by what an input is multiplied.
+// movedLower and movedHigher are the factors of an input.
 const movedLower, movedHigher = 0.5, 2
 
-// sensitivity moves each input and looks how far the largest cluster moves, from where it is now.
+// sensitivity changes each input, and searches the largest cluster again from its current scale on.
 func (a *asker) sensitivity(p Policy, base Limit) (out []Sensitivity, err error) {
 	inputs := []struct {
 		name string
@@ -30,7 +30,7 @@ func (a *asker) sensitivity(p Policy, base Limit) (out []Sensitivity, err error)
 		}},
 	}
 	for _, input := range inputs {
-		if input.name == "churn" && a.q.Growth.Unit() == InChanges { // that is what the answer is counted in
+		if input.name == "churn" && a.q.Growth.Unit() == InChanges { // churn is the unit of the answer
 			continue
 		}
 		s := Sensitivity{Input: input.name, Lower: movedLower, Higher: movedHigher}
@@ -57,7 +57,7 @@ func (a *asker) sensitivity(p Policy, base Limit) (out []Sensitivity, err error)
 	return out, nil
 }
 
-// costMoves is what the interval of the model's own costs moves; its factors are those of a partial sync there.
+// costMoves is the sensitivity to the intervals of the model's costs. Its factors are those of a partial sync at base.
 func (a *asker) costMoves(p Policy, base Limit) (Sensitivity, error) {
 	s := Sensitivity{Input: "cost", Lower: 1, Higher: 1}
 	c := a.at(base.Scale)
@@ -79,7 +79,7 @@ func (a *asker) costMoves(p Policy, base Limit) (Sensitivity, error) {
 	return s, err
 }
 
-// swing is how far the answer moves, on logarithms, which know no 0.
+// swing is the change of the answer, on logarithms. Sizes near 0, which have no logarithm, are raised to a minimum.
 func (s Sensitivity) swing(u Unit) float64 {
 	least := 0.01
 	if u.Whole() {
@@ -88,14 +88,14 @@ func (s Sensitivity) swing(u Unit) float64 {
 	return math.Abs(math.Log(max(least, s.AtHigher) / max(least, s.AtLower)))
 }
 
-// with asks the same of another question, and remembers in the same place.
+// with returns an asker for another question, with the same cache.
 func (a *asker) with(q *Question) *asker {
 	other := *a
 	other.q, other.looked = q, nil
 	return &other
 }
 
-// most is how far all that is promised and known holds, looked for from a scale on; 0: nowhere.
+// most is the largest size that meets every SLO with a known quantity; 0: none does. The search begins at start.
 func (a *asker) most(p Policy, start float64, which side) (reach float64, capped bool, err error) {
 	scale, found, unbounded, err := a.holding(p, start, which)
 	if err != nil || !found {
@@ -104,18 +104,18 @@ func (a *asker) most(p Policy, start float64, which side) (reach float64, capped
 	return a.reached(a.at(scale)), unbounded, nil
 }
 
-// holding is the largest scale at which all that is promised and known holds.
+// holding is the largest scale that meets every SLO with a known quantity.
 func (a *asker) holding(p Policy, start float64, which side) (scale float64, found, unbounded bool, err error) {
 	return a.span().search(start, func(scale float64) (bool, error) {
 		c := a.at(scale)
-		names := a.q.Promise.Promised()
+		names := a.q.SLOs.Given()
 		slices.SortStableFunc(names, func(x, y string) int { return cmp.Compare(dear(x), dear(y)) })
 		for _, name := range names {
 			v, known, err := a.value(name, c, p, which)
 			if err != nil {
 				return false, err
 			}
-			if known && v > a.q.Promise.Bound(name) {
+			if known && v > a.q.SLOs.Bound(name) {
 				return false, nil
 			}
 		}
@@ -123,7 +123,7 @@ func (a *asker) holding(p Policy, start float64, which side) (scale float64, fou
 	})
 }
 
-// dear promises are those that take a simulation.
+// dear sorts the SLOs that need a simulation last.
 func dear(name string) int {
 	if name == ProgrammingP99 || name == CPU {
 		return 1

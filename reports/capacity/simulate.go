@@ -10,16 +10,16 @@ import (
 	"strings"
 	"time"
 
-	"synclab/bench"
+	"synclab/bench/subject"
 	"synclab/proxier/backend"
 	"synclab/proxier/runner"
 	"synclab/reports/model"
 	"synclab/sim/twin"
 )
 
-// How much is simulated for one outlook: enough that the 99th percentile rests on 200 changes and 40 syncs, and not more,
-// since an answer takes hundreds of them. Nodes of one kind see the same events and differ by what their syncs happen to
-// take only, so few stand for thousands.
+// The amount of simulation for one evaluation: enough for a 99th percentile from 200 changes and 40 syncs. More would
+// take too long, since an answer has hundreds of evaluations. Equal nodes see the same events. They differ only by the
+// random durations of their syncs, so a few represent thousands.
 const (
 	wantedChanges = 20_000
 	wantedSyncs   = 4_000 // on all nodes
@@ -28,25 +28,26 @@ const (
 	mostNodes     = 8
 	leastCycles   = 60
 	longest       = 100 * 24 * time.Hour
-	// causes that are rare but change much (rollouts, node losses) happen at least so often, if they make a share of all
-	// changes that a 99th percentile could see.
+	// Rare causes with many changes (rollouts, node losses) happen at least leastCauses times if their share of all
+	// changes exceeds causesMatter: such a share affects a 99th percentile.
 	leastCauses, causesMatter = 10, 0.002
 )
 
-// simulated is what the twin says of a subject in one cluster with one policy.
+// simulated is the result of the simulator for a subject in one cluster with one policy.
 type simulated struct {
 	p50, p90, p99, slowest float64 // s
-	cpu, busy, syncs       float64 // CPUs, share of time, a second
+	cpu, busy, syncs       float64 // CPUs; share of time; per second
 	together               float64 // changed Services in a partial sync, on average
 	changes                int64
 	nodes                  int
 }
 
-// settings of a subject's proxier with a policy. Of a program that the lab does not know, kube-proxy's.
-func settings(subject string, c Cluster, p Policy, cost twin.Cost) twin.Settings {
+// settings returns the simulator's settings of a subject's proxier with a policy. Unknown programs get those of
+// kube-proxy.
+func settings(name string, c Cluster, p Policy, cost twin.Cost) twin.Settings {
 	large := float64(c.Services)*c.Endpoints > backend.LargeCluster
 	s := twin.KubeProxy(cost, large)
-	if strings.HasPrefix(subject, bench.Synclab+"/") {
+	if strings.HasPrefix(name, subject.Synclab+"/") {
 		s = twin.Synclab(cost, large)
 	}
 	s.Runner.Policy, s.Runner.MinInterval, s.Runner.Burst = p.Runner, p.MinSyncPeriod, p.Burst
@@ -54,15 +55,16 @@ func settings(subject string, c Cluster, p Policy, cost twin.Cost) twin.Settings
 	return s
 }
 
-// defaultPolicy is a subject's own, with the default of both for minSyncPeriod.
-func defaultPolicy(subject string) Policy {
-	if about, err := bench.ParseSubject(subject); err == nil {
+// defaultPolicy is a subject's own policy, with minSyncPeriod 1 s, the default of all subjects.
+func defaultPolicy(name string) Policy {
+	if about, err := subject.ParseSubject(name); err == nil {
 		return Policy{Runner: about.Policy, MinSyncPeriod: time.Second}
 	}
 	return Policy{Runner: runner.CompletionToStart, MinSyncPeriod: time.Second}
 }
 
-// together is how many changed Services a sync takes most of the time: as many as change until the next one.
+// together returns the usual number of changed Services in a sync: those that change until the next one. cycle is the
+// time between two syncs, in seconds.
 func together(s *model.Subject, c Cluster, p Policy) (services int, cycle float64, err error) {
 	rate, all := c.rate(), float64(c.Services)
 	services = 1
@@ -75,7 +77,7 @@ func together(s *model.Subject, c Cluster, p Policy) (services int, cycle float6
 		if p.Runner == runner.TokenBucket {
 			cycle = max(took.Median, p.MinSyncPeriod.Seconds(), 1e-4)
 		}
-		next := max(1, int(math.Round(all*-math.Expm1(-rate*cycle/all)))) // of changes that meet Services at random
+		next := max(1, int(math.Round(all*-math.Expm1(-rate*cycle/all)))) // changes hit random Services
 		if next == services {
 			break
 		}
@@ -84,11 +86,11 @@ func together(s *model.Subject, c Cluster, p Policy) (services int, cycle float6
 	return services, cycle, nil
 }
 
-// extent is how long which part of a simulation is, and of how many nodes.
+// extent has the number of simulated nodes, and the durations of a simulation's parts.
 type extent struct {
 	nodes   int
-	counted time.Duration // in which changes count
-	warm    time.Duration // before: changes come already, but do not count
+	counted time.Duration // changes in it count
+	warm    time.Duration // warm-up before it: changes happen, but do not count
 }
 
 func extentOf(c Cluster, cycle float64, hourly bool, length time.Duration) extent {
@@ -121,7 +123,7 @@ func extentOf(c Cluster, cycle float64, hourly bool, length time.Duration) exten
 	return e
 }
 
-// simulate a subject's proxier on the nodes of a cluster.
+// simulate runs a subject's proxier on the nodes of a cluster.
 func simulate(ctx context.Context, s *model.Subject, c Cluster, ready *prepared, p Policy, which side, q *Question) (*simulated, error) {
 	changed, cycle, err := together(s, c, p)
 	if err != nil {
@@ -132,7 +134,7 @@ func simulate(ctx context.Context, s *model.Subject, c Cluster, ready *prepared,
 		return nil, err
 	}
 	node := settings(s.Name, c, p, cost)
-	// A start's full sync, and those by time.
+	// The duration of a full sync, at the start and periodically.
 	full := time.Duration(cost.Median(model.Full, 0) * cost.factors[model.Full] * float64(time.Second))
 	if c.rate() == 0 {
 		return idle(node, cost, again(s)), nil
@@ -144,7 +146,7 @@ func simulate(ctx context.Context, s *model.Subject, c Cluster, ready *prepared,
 		one := node
 		lives[i] = life{cost: cost, again: again(s)}
 		one.Cost, one.CPU = &lives[i], lives[i].count
-		one.Born = time.Duration((float64(i) + 0.5) / float64(e.nodes) * float64(node.FullInterval)) // full syncs of nodes do not come together
+		one.Born = time.Duration((float64(i) + 0.5) / float64(e.nodes) * float64(node.FullInterval)) // spreads the full syncs of the nodes
 		classes = append(classes, twin.Class{Name: s.Name, Nodes: 1, Settings: one})
 	}
 	from := node.FullInterval + 2*full + time.Second
@@ -163,7 +165,7 @@ func simulate(ctx context.Context, s *model.Subject, c Cluster, ready *prepared,
 	return sum(result, lives, span.Length-from, wayOf(s, q)), nil
 }
 
-// idle is a cluster in which nothing changes: all that there may be is the hourly full sync.
+// idle is a cluster without changes. Its only syncs are hourly full ones, if there are any.
 func idle(node twin.Settings, cost *cost, kind string) *simulated {
 	out := &simulated{nodes: 1}
 	if node.FullInterval > 0 {
@@ -173,8 +175,8 @@ func idle(node twin.Settings, cost *cost, kind string) *simulated {
 	return out
 }
 
-// life is the cost of one node's syncs, and what it does once it has started. The twin lets a node's syncs come one by
-// one, and asks of each what it takes before it asks for its CPU time.
+// life has the cost of one node's syncs, and their sums after the first. The simulator runs the syncs of a node one by
+// one. For each, it calls Sync before count.
 type life struct {
 	*cost
 	again          string // kind of full syncs after the first
@@ -191,12 +193,12 @@ func (l *life) kind(kind string) string {
 	return kind
 }
 
-// Sync of the node: a twin.Cost of its own, since its first full sync meets empty tables and others do not.
+// Sync implements twin.Cost. Each node needs its own, since only its first full sync has empty tables.
 func (l *life) Sync(kind string, services, changes int, rng *rand.Rand) time.Duration {
 	return l.cost.Sync(l.kind(kind), services, changes, rng)
 }
 
-// count takes syncs down, but for the first: that one is what a start costs.
+// count adds up the syncs after the first one, which belongs to the start. It returns the CPU time of the sync.
 func (l *life) count(kind string, services, changes int, took time.Duration) time.Duration {
 	used := l.cpu(l.kind(kind), services, took)
 	if !l.begun {
@@ -230,17 +232,18 @@ func sum(r *twin.FleetResult, lives []life, counted, way time.Duration) *simulat
 	return out
 }
 
-// wayOf a change to the proxier, as the question has it, or as the calibration measured it: the time from when it is due to
-// the proxier's handlers, less what a sync does when its rules are in the kernel already. So it may be below 0.
+// wayOf is the watch delay: as in the question, or as the calibration measured it, from the due time of a change to the
+// proxier's handlers. The measurement subtracts the work of a sync after its rules are in the kernel, so it may be
+// negative.
 func wayOf(s *model.Subject, q *Question) time.Duration {
-	if q.Way == 0 && s.ToNode != nil {
+	if q.WatchDelay == 0 && s.ToNode != nil {
 		return seconds(s.ToNode.Median)
 	}
-	return q.Way
+	return q.WatchDelay
 }
 
-// quantile of a histogram in seconds. Within a bin all are taken to be evenly spread, so that it moves smoothly with what
-// is simulated.
+// quantile returns a quantile of a histogram in seconds. Values are spread evenly within a bin, so that small changes
+// of the simulation make small changes of the quantile.
 func quantile(h *twin.Histogram, q float64) float64 {
 	rank := q * float64(h.Count)
 	for b := range h.Bins() {
@@ -253,7 +256,7 @@ func quantile(h *twin.Histogram, q float64) float64 {
 	return h.Max.Seconds()
 }
 
-// supports says whether a subject has a policy. kube-proxy has only its own; the lab's proxier all.
-func supports(subject string, p runner.Policy) bool {
-	return strings.HasPrefix(subject, bench.Synclab+"/") && slices.Contains(runner.Policies(), p) || p == runner.CompletionToStart
+// supports reports whether a subject has a policy. kube-proxy has only its own; the lab's proxier has all.
+func supports(name string, p runner.Policy) bool {
+	return strings.HasPrefix(name, subject.Synclab+"/") && slices.Contains(runner.Policies(), p) || p == runner.CompletionToStart
 }

@@ -5,42 +5,42 @@ import (
 	"math"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/subject"
 	"synclab/reports/model"
 )
 
 func queryPartial(changed int) model.Query { return model.Query{Kind: model.Partial, Changed: changed} }
 
-// words of promises and of phases, as they are shown.
+// words are the display texts of the SLOs' quantities.
 var words = map[string]struct{ name, breaks string }{
 	ProgrammingP99: {"network programming latency (p99)", "the latency of changes"},
 	FirstPacketP99: {"first packet (p99)", "the first packet of a flow"},
-	CPU:            {"CPU", "the CPU"},
-	Memory:         {"memory", "the memory"},
+	CPU:            {"CPU", "the CPU use"},
+	Memory:         {"memory", "the memory use"},
 	Start:          {"start", "the first sync of a start"},
 }
 
-// phaseWords say what a phase is. Of kube-proxy, what it computes itself is in the rest.
-func phaseWords(subject string, phase model.Quantity) string {
+// phaseWords describes a phase. kube-proxy's own computations are in the rest.
+func phaseWords(name string, phase model.Quantity) string {
 	switch phase {
 	case model.Plan:
-		return "working out what to write"
+		return "computing the desired rules"
 	case model.Encode:
-		return "putting it into the backend's words"
+		return "encoding the rules for the backend"
 	case model.ToolUser:
 		switch {
-		case strings.Contains(subject, "iptables") && !strings.Contains(subject, "direct"):
+		case strings.Contains(name, "iptables"):
 			return "iptables-restore itself (user time)"
-		case strings.HasPrefix(subject, bench.KubeProxy+"/"):
+		case strings.HasPrefix(name, subject.KubeProxy+"/"):
 			return "nft itself (user time)"
 		}
-		return "making messages for the kernel"
+		return "encoding messages for the kernel"
 	case model.ToolSys:
 		return "the kernel"
 	}
 	switch {
-	case !strings.HasPrefix(subject, bench.Synclab+"/"):
-	case strings.Contains(subject, "nftables") || strings.Contains(subject, "direct"):
+	case !strings.HasPrefix(name, subject.Synclab+"/"):
+	case strings.Contains(name, "nftables"):
 		return "the proxier's bookkeeping"
 	default:
 		return "starting tools and waiting for them"
@@ -48,7 +48,7 @@ func phaseWords(subject string, phase model.Quantity) string {
 	return "the proxier itself"
 }
 
-// dominating phase of a sync, with its share; empty where phases were not measured.
+// dominating names the largest phase of a sync, with its share; empty if phases were not measured.
 func (a *asker) dominating(c Cluster, kind string, changed int) string {
 	var all float64
 	var most model.Quantity
@@ -62,13 +62,13 @@ func (a *asker) dominating(c Cluster, kind string, changed int) string {
 	if all == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %.0f %% of that is %s", 100*phases[most]/all, phaseWords(a.subject.Name, most))
+	return fmt.Sprintf("; %.0f %% of a sync is %s", 100*phases[most]/all, phaseWords(a.subject.Name, most))
 }
 
-// waits is the share of a latency by which the wait for minSyncPeriod counts as what it is made of.
+// waits is the share of a latency from which the wait for minSyncPeriod is named as its cause.
 const waits = 0.6
 
-// why a promise has its value in a cluster.
+// why names the largest part of an SLO's quantity in a cluster.
 func (a *asker) why(name string, c Cluster, p Policy) (string, error) {
 	switch name {
 	case ProgrammingP99:
@@ -97,17 +97,18 @@ func (a *asker) why(name string, c Cluster, p Policy) (string, error) {
 		}
 		tool, found := a.tool(c)
 		if !found {
-			return fmt.Sprintf("the proxier holds %s", amount(Memory, e.Median, e.Basis)), nil
+			return fmt.Sprintf("the proxier uses %s", amount(Memory, e.Median, e.Basis)), nil
 		}
-		return fmt.Sprintf("the proxier holds %s, its largest tool %s", amount(Memory, e.Median, e.Basis), amount(Memory, tool.Median, tool.Basis)), nil
+		return fmt.Sprintf("the proxier uses %s, its largest tool %s", amount(Memory, e.Median, e.Basis), amount(Memory, tool.Median, tool.Basis)), nil
 	}
 	if !strings.Contains(a.subject.Name, "nftables") && !strings.Contains(a.subject.Name, "tree") {
-		return fmt.Sprintf("a packet to the last Service walks past the rules of the %s others", digits(float64(c.Services), model.Measured)), nil
+		return fmt.Sprintf("a packet to the last Service passes the rules of all %s Services", digits(float64(c.Services), model.Measured)), nil
 	}
-	return "what a packet pays hardly grows with the Services; it is the fixed cost of the ruleset", nil
+	return "the cost of a packet hardly grows with the number of Services; it is the fixed cost of the ruleset", nil
 }
 
-// whyLatency says which is most of it: the wait for minSyncPeriod, full syncs by time, or the syncs themselves.
+// whyLatency names the largest part of the latency: the wait for minSyncPeriod, periodic full syncs, or the syncs
+// themselves.
 func (a *asker) whyLatency(c Cluster, p Policy) (string, error) {
 	s, err := a.simulate(c, p, median)
 	if err != nil {
@@ -125,7 +126,7 @@ func (a *asker) whyLatency(c Cluster, p Policy) (string, error) {
 		return fmt.Sprintf("the wait for minSyncPeriod (%s)", period(p.MinSyncPeriod)), nil
 	}
 	phase := a.dominating(c, model.Partial, changed)
-	return fmt.Sprintf("a sync of %s changed Service%s takes %s, and a change waits for the one under way and for its own%s",
+	return fmt.Sprintf("a sync of %s changed Service%s takes %s, and a change waits for the current sync and for its own%s",
 		digits(float64(changed), partial.Basis), plural(changed), amount(Start, partial.Median, partial.Basis), phase), nil
 }
 

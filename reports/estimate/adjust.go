@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Level is how often one number or more of two runs that are alike may be said to differ.
+// Level is the probability of finding any difference between two runs that do not differ.
 const Level = 0.05
 
-// Adjust makes p-values allow for their number, by Benjamini and Hochberg: of the numbers whose adjusted p-value is at
-// most some level, that share at most is there by chance; and where nothing differs at all, the level is how often
-// anything is said to. It holds for numbers that depend on one another positively, as those of one proxier do.
+// Adjust adjusts p-values for multiple testing (Benjamini and Hochberg). Of the findings with an adjusted p-value up to
+// a level, at most that share is there by chance. If nothing differs, the level is the probability of any finding. This
+// is valid for numbers that depend on each other positively, as those of one proxier do.
 func Adjust(p []float64) []float64 {
 	order := make([]int, len(p))
 	for i := range order {
@@ -27,15 +27,15 @@ func Adjust(p []float64) []float64 {
 	return out
 }
 
-// Found says whether the i-th of several p-values would be below the level, adjusted, if it were another one.
+// Found reports whether the adjusted i-th p-value would be at most Level if its value were other.
 func Found(p []float64, i int, other float64) bool {
 	changed := slices.Clone(p)
 	changed[i] = other
 	return Adjust(changed)[i] <= Level
 }
 
-// RepetitionsNeeded is how many repetitions of each run would show the i-th to differ, if all of one were above all of
-// the other and the others stayed as they are.
+// RepetitionsNeeded returns how many repetitions of each run would show that the i-th number differs. It assumes that
+// all values of one run are above all of the other, and that the other p-values stay the same.
 func RepetitionsNeeded(p []float64, i int) int {
 	n := 4
 	for !Found(p, i, LeastP(n, n)) {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// noisy is a sample whose repetitions differ more than the values within one: both log-normal around a median.
+// noisy draws a sample whose repetitions differ more than the values within one. Both effects are log-normal around a
+// median.
 func noisy(random *rand.Rand, repetitions, values int, median, between, within float64) Sample {
 	s := Sample{}
 	for rep := range repetitions {
@@ -19,7 +20,7 @@ func noisy(random *rand.Rand, repetitions, values int, median, between, within f
 	return s
 }
 
-// skewed is the same with repetitions whose effect is exponential: some are much slower, none much faster.
+// skewed is like noisy with an exponential repetition effect: some repetitions are much slower, none is much faster.
 func skewed(random *rand.Rand, repetitions, values int, median, between, within float64) Sample {
 	s := Sample{}
 	for rep := range repetitions {
@@ -32,8 +33,8 @@ func skewed(random *rand.Rand, repetitions, values int, median, between, within 
 	return s
 }
 
-// TestCoverage: with a strong repetition effect the interval holds the median as often as it says. The interval of the
-// pooled values, which takes them as independent, does not come near.
+// TestCoverage: with a strong repetition effect, the interval contains the median as often as its confidence. The
+// interval of the pooled values, which assumes independence, contains it far less often.
 func TestCoverage(t *testing.T) {
 	const trials = 2000
 	for name, draw := range map[string]func(*rand.Rand, int, int, float64, float64, float64) Sample{"log-normal": noisy, "skewed": skewed} {
@@ -54,16 +55,17 @@ func TestCoverage(t *testing.T) {
 				}
 			}
 			if share := float64(covered) / trials; share < 0.94 {
-				t.Errorf("%s, %d repetitions: %.1f %% of the intervals hold the median", name, n, 100*share)
+				t.Errorf("%s, %d repetitions: %.1f %% of the intervals contain the median", name, n, 100*share)
 			}
 			if share := float64(pooled) / trials; share > 0.6 {
-				t.Errorf("%s, %d repetitions: the repetition effect is weak, pooled intervals hold the median in %.1f %%", name, n, 100*share)
+				t.Errorf("%s, %d repetitions: the repetition effect is weak, pooled intervals contain the median in %.1f %%", name, n, 100*share)
 			}
 		}
 	}
 }
 
-// TestCoverageWhenPrecise: repeating until an interval is narrow picks the narrow ones. It still covers enough.
+// TestCoverageWhenPrecise: repeating until an interval is narrow selects narrow intervals. They still cover often
+// enough.
 func TestCoverageWhenPrecise(t *testing.T) {
 	const trials = 1500
 	for _, between := range []float64{0.02, 0.05, 0.1} {
@@ -83,7 +85,7 @@ func TestCoverageWhenPrecise(t *testing.T) {
 			}
 		}
 		if share := float64(covered) / trials; share < 0.92 {
-			t.Errorf("noise %v: %.1f %% of the intervals that were waited for hold the ratio", between, 100*share)
+			t.Errorf("noise %v: %.1f %% of the narrow intervals contain the ratio", between, 100*share)
 		}
 	}
 }
@@ -125,20 +127,20 @@ func TestQuantileCoverage(t *testing.T) {
 			t.Errorf("%+v: %d of %d have an interval", c, bounded, trials)
 		}
 		if share := float64(covered) / float64(bounded); bounded > 0 && share < 0.95 {
-			t.Errorf("%+v: %.1f %% of the intervals hold p99", c, 100*share)
+			t.Errorf("%+v: %.1f %% of the intervals contain p99", c, 100*share)
 		}
 	}
 }
 
-// TestRange: fewer than six repetitions have a range, and one has nothing.
+// TestRange: two to five repetitions have a range. A single repetition has no range.
 func TestRange(t *testing.T) {
-	// The repetitions of a run of scenario size-sweep, in µs: pooled, their packets had the interval 35.7 … 36.0.
+	// The repetitions of a run of scenario size-sweep, in µs. The pooled packets had the interval 35.7 … 36.0.
 	e := Of("first_packet_last", "s", Single(35.05, 34.48, 38.36), 50)
 	if e.Value != 35.05 || e.Low != nil || e.High != nil || *e.RangeLow != 34.48 || *e.RangeHigh != 38.36 || e.N != 3 || e.Repetitions() != 3 {
 		t.Errorf("%+v", e)
 	}
 	if _, ok := e.Spread(); ok {
-		t.Error("a range has no spread of confidence")
+		t.Error("a range has a spread")
 	}
 	if e = Of("x", "s", Single(1, 2, 3, 4, 5, 6), 50); *e.Low != 1 || *e.High != 6 || e.RangeLow != nil {
 		t.Errorf("%+v", e)
@@ -153,17 +155,17 @@ func TestRange(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	if Of("x", "s", Sample{}, 50) != nil || Of("x", "s", Sample{{}: nil}, 50) != nil {
-		t.Error("an estimate of nothing")
+		t.Error("an empty sample has an estimate")
 	}
 }
 
-// TestDescribe: the median is that of the repetitions, however many values one of them has.
+// TestDescribe: the median is over the repetitions' medians, however many values a repetition has.
 func TestDescribe(t *testing.T) {
 	s := Sample{{Rep: 1}: {1, 1, 1, 1, 1, 1, 1, 1, 1}, {Rep: 2}: {5}, {Rep: 3}: {9, 9, 2}}
 	if d := Describe(s); d.Median != 5 || d.N != 13 || d.Repetitions != 3 || d.Min != 1 || d.Max != 9 || *d.RangeLow != 1 || *d.RangeHigh != 9 || !d.FewForP99 {
 		t.Errorf("%+v", d)
 	}
-	// A value a repetition: the percentiles are over the repetitions.
+	// One value per repetition: the percentiles are over the repetitions.
 	if d := Describe(Single(1, 2, 3, 4, 5)); d.P99 != 4.96 || d.P90 != 4.6 || d.P99Low != nil {
 		t.Errorf("%+v", d)
 	}

@@ -7,34 +7,34 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Point is what was measured at one x.
+// Point has the values measured at one x.
 type Point struct {
 	X float64
 	Y Sample
 }
 
-// Fit is a straight line through the medians of points, by least squares. Its interval is that of the slopes of the
-// repetitions: each repetition has a line of its own.
+// Fit is a straight line through the medians of points, by least squares. The interval of its slope comes from the
+// slopes of separate lines, one for each repetition.
 type Fit struct {
 	N           int     `json:"points"` // different x
 	Repetitions int     `json:"repetitions"`
 	Slope       float64 `json:"slope"`
 	Intercept   float64 `json:"intercept"`
-	// SlopeLow and SlopeHigh bound the slope's 95 % interval. Absent with fewer than Enough repetitions of every point;
-	// there, the range is of the repetitions' slopes.
+	// SlopeLow and SlopeHigh bound the slope's 95 % interval. Absent with fewer than Enough repetitions of every point.
+	// Then the range is that of the repetitions' slopes.
 	SlopeLow       *float64 `json:"slope_ci_low,omitempty"`
 	SlopeHigh      *float64 `json:"slope_ci_high,omitempty"`
 	SlopeRangeLow  *float64 `json:"slope_range_low,omitempty"`
 	SlopeRangeHigh *float64 `json:"slope_range_high,omitempty"`
 }
 
-// At is the fitted line's value at x.
+// At returns the value of the line at x.
 func (f Fit) At(x float64) float64 { return f.Intercept + f.Slope*x }
 
-// HoldsZero says that the slope is not told from none: its interval holds 0.
+// HoldsZero reports whether the interval of the slope contains 0, so that no slope is shown.
 func (f Fit) HoldsZero() bool { return f.SlopeLow != nil && *f.SlopeLow <= 0 && *f.SlopeHigh >= 0 }
 
-// FitLine fits y = Intercept + Slope·x. ok is false when fewer than two different x have values.
+// FitLine fits y = Intercept + Slope·x. ok is false if fewer than two different x have values.
 func FitLine(points []Point) (Fit, bool) {
 	points = merged(points)
 	var x, y []float64
@@ -66,7 +66,7 @@ func numbered(values []float64) []Value {
 	return out
 }
 
-// merged has each x once, in order, without those that have no value.
+// merged returns each x once, sorted, without those that have no value.
 func merged(points []Point) []Point {
 	var out []Point
 	for _, p := range points {
@@ -84,8 +84,8 @@ func merged(points []Point) []Point {
 	return out
 }
 
-// repetitionsOf are the medians of each repetition at all points. Where the points share no repetition (they are of
-// several runs), the first of each go together, the second, and so on: as independent as any other way to match them.
+// repetitionsOf returns the medians of each repetition at all points. Points of several runs share no repetition. Then
+// the k-th repetitions of all points are combined, since any other matching is equally independent.
 func repetitionsOf(points []Point) [][]float64 {
 	var out [][]float64
 	for _, of := range points[0].Y.Repetitions() {
@@ -124,10 +124,10 @@ func repetitionOf(points []Point, of Repetition) (own []float64, ok bool) {
 // Power is a power law c·x^Slope through the medians of points; its Intercept is ln c.
 type Power struct {
 	Fit
-	// Local are the exponents between neighbouring x: the same everywhere only if the law is one.
+	// Local are the exponents between neighbouring x. They are all equal only if a power law fits.
 	Local []Local `json:"local,omitempty"`
-	// Bends: no power law fits. Some median is more than MisfitShare off the law, which all repetitions there are off to the
-	// same side. Misfit is the largest such share, signed, and MisfitAt where it is.
+	// Bends: no power law fits. A median is off the fit by more than MisfitShare, and all repetitions there are off to
+	// the same side. Misfit is the largest such share, signed, and MisfitAt is its x.
 	Bends    bool    `json:"bends,omitempty"`
 	Misfit   float64 `json:"misfit,omitempty"`
 	MisfitAt float64 `json:"misfit_at,omitempty"`
@@ -144,13 +144,13 @@ type Local struct {
 	RangeHigh *float64 `json:"range_high,omitempty"`
 }
 
-// MisfitShare is how far a median may lie off a power law that is said to fit.
+// MisfitShare is the maximum relative distance of a median from a power law that fits.
 const MisfitShare = 0.10
 
-// At is the law's value at x.
+// At returns the value of the power law at x.
 func (p Power) At(x float64) float64 { return math.Exp(p.Fit.At(math.Log(x))) }
 
-// FitPower fits a power law on logarithms. Values that are not positive are left out.
+// FitPower fits a power law on logarithms. It omits values that are not positive.
 func FitPower(points []Point) (Power, bool) {
 	var logs []Point
 	var xs []float64
@@ -180,7 +180,7 @@ func FitPower(points []Point) (Power, bool) {
 	return law, true
 }
 
-// logarithms of the repetitions' medians.
+// logarithms returns the logarithms of the repetitions' medians.
 func logarithms(s Sample) Sample {
 	out := Sample{}
 	for _, v := range s.ByRepetition(50) {

@@ -16,7 +16,7 @@ func lawPoints(random *rand.Rand, repetitions int, sizes []float64, noise float6
 
 var fitSizes = []float64{100, 400, 1600, 6400}
 
-// TestFitCoverage: the slope's interval holds it, though every repetition is off as a whole.
+// TestFitCoverage: the interval of the slope contains the true slope, even if each repetition is off as a whole.
 func TestFitCoverage(t *testing.T) {
 	const trials = 2000
 	for _, n := range []int{6, 9, 12} {
@@ -32,12 +32,12 @@ func TestFitCoverage(t *testing.T) {
 			}
 		}
 		if covered < trials*94/100 {
-			t.Errorf("%d repetitions: %d of %d hold the exponent", n, covered, trials)
+			t.Errorf("%d repetitions: %d of %d intervals contain the exponent", n, covered, trials)
 		}
 	}
 }
 
-// TestBends: what is linear and then quadratic is no power law, and the local exponents say so.
+// TestBends: linear growth that becomes quadratic is no power law, as the local exponents show.
 func TestBends(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	bent, straight := 0, 0
@@ -52,7 +52,7 @@ func TestBends(t *testing.T) {
 		}
 	}
 	if bent < trials*95/100 || straight > trials*2/100 {
-		t.Errorf("of %d: %d bend that do, %d that do not", trials, bent, straight)
+		t.Errorf("of %d: %d bent ones are found to bend, and %d straight ones", trials, bent, straight)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestFitLine(t *testing.T) {
 		t.Error("a line through one x")
 	}
 	if _, ok := FitLine(nil); ok {
-		t.Error("a line through nothing")
+		t.Error("a line without points")
 	}
 	f, ok := FitLine([]Point{{2, Single(5)}, {1, Single(3)}})
 	if !ok || math.Abs(f.Slope-2) > 1e-12 || math.Abs(f.Intercept-1) > 1e-12 || f.SlopeLow != nil || f.SlopeRangeLow != nil {
@@ -75,7 +75,7 @@ func TestFitLine(t *testing.T) {
 	if !f.HoldsZero() {
 		t.Errorf("%+v", f)
 	}
-	// Of two runs, one for each size: the repetitions have other keys.
+	// Two runs, one for each size: their repetitions have different keys.
 	other := Sample{}
 	for i := range 6 {
 		other[Repetition{Run: 1, Rep: i + 1}] = []float64{7}

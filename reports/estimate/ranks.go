@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// RankP is the p-value of a two-sided Mann-Whitney U test: exact up to 50 values in a group (25 where some are equal), by
-// normal approximation above. It is 1 where all values are equal.
+// RankP returns the p-value of a two-sided Mann-Whitney U test. It is exact up to 50 values in a group (25 with ties),
+// and uses the normal approximation above. It is 1 if all values are equal.
 func RankP(a, b []float64) float64 {
 	test, err := stats.MannWhitneyUTest(a, b, stats.LocationDiffers)
 	if err != nil {
@@ -18,7 +18,7 @@ func RankP(a, b []float64) float64 {
 	return min(1, test.P) // doubling a discrete tail may exceed 1
 }
 
-// LeastP is the smallest p-value of RankP that so many values can give: all of a group above all of the other.
+// LeastP returns the smallest p-value of RankP for groups of na and nb values: all of a group above all of the other.
 func LeastP(na, nb int) float64 {
 	if na == 0 || nb == 0 {
 		return 1
@@ -27,8 +27,8 @@ func LeastP(na, nb int) float64 {
 	return min(1, 2*math.Exp(log(na)+log(nb)-log(na+nb)))
 }
 
-// signP is the p-value of a two-sided sign test: whether as many ratios are above 1 as below. It belongs to the interval
-// of MedianInterval.
+// signP returns the p-value of a two-sided sign test, whose null hypothesis is that as many ratios are above 1 as
+// below. It matches MedianInterval.
 func signP(ratios []float64) float64 {
 	above, below := 0, 0
 	for _, r := range ratios {
@@ -45,7 +45,7 @@ func signP(ratios []float64) float64 {
 	return min(1, 2*distuv.Binomial{N: float64(above + below), P: 0.5}.CDF(float64(min(above, below))))
 }
 
-// Above says which group tends to be larger: positive when it is b.
+// Above is positive if the values of b tend to be larger than those of a, and negative if they tend to be smaller.
 func Above(a, b []float64) int {
 	n := 0
 	for _, x := range a {
@@ -60,9 +60,9 @@ func Above(a, b []float64) int {
 	return n
 }
 
-// ratioInterval is the 95 % interval of the ratio of b to a: the ratios that, taken off b, leave a Mann-Whitney test
-// nothing to find (Hodges and Lehmann, on logarithms). No distribution is assumed. There is none with fewer than 4 values
-// in each group, or where a value is not positive.
+// ratioInterval returns the 95 % interval of the ratio of b to a: the ratios that a Mann-Whitney test does not reject
+// (Hodges and Lehmann, on logarithms). It assumes no distribution. ok is false with too few values (4 and 4 are
+// enough), or if a value is not positive.
 func ratioInterval(a, b []float64) (low, high float64, ok bool) {
 	var ratios []float64
 	for _, x := range a {
@@ -81,8 +81,8 @@ func ratioInterval(a, b []float64) (low, high float64, ok bool) {
 	return ratios[outside-1], ratios[len(ratios)-outside], true
 }
 
-// ratiosOutside is the rank of the interval's ends among the sorted ratios, from either side and from 1; 0: there is no
-// interval. A U below the rank has to be less likely than half of what the interval may miss.
+// ratiosOutside returns the rank of the interval's ends among the sorted ratios, from either side and from 1; 0: no
+// interval. A U below the rank is at most as likely as half of what the interval may miss.
 func ratiosOutside(na, nb int) int {
 	if na > stats.MannWhitneyExactLimit || nb > stats.MannWhitneyExactLimit {
 		n, m := float64(na), float64(nb)

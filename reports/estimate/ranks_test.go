@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRatiosOutside: the ends of an interval, by the tables of critical values of U (two-sided, 5 %), plus one.
+// TestRatiosOutside: the rank of the ends is the tabulated critical value of U (two-sided, 5 %) plus one.
 func TestRatiosOutside(t *testing.T) {
 	for _, c := range []struct{ na, nb, want int }{
 		{1, 1, 0}, {3, 3, 0}, {3, 4, 0}, {3, 5, 1}, {4, 4, 1}, {5, 5, 3}, {6, 6, 6}, {8, 8, 14}, {6, 10, 12}, {10, 10, 24}, {20, 20, 128},
@@ -26,7 +26,7 @@ func TestRatioInterval(t *testing.T) {
 		t.Errorf("%v to %v, %v", low, high, ok)
 	}
 	if _, _, ok := ratioInterval([]float64{0, 1, 2, 3}, []float64{1, 2, 3, 4}); ok {
-		t.Error("a ratio to nothing")
+		t.Error("a ratio to zero has an interval")
 	}
 	random := rand.New(rand.NewPCG(3, 4))
 	const trials = 2000
@@ -46,10 +46,10 @@ func TestRatioInterval(t *testing.T) {
 			}
 		}
 		if covered < trials*94/100 {
-			t.Errorf("of %d repetitions, %d intervals of %d hold the ratio", n, covered, trials)
+			t.Errorf("%d repetitions: %d intervals of %d contain the ratio", n, covered, trials)
 		}
 		if agreed != trials {
-			t.Errorf("of %d repetitions, test and interval agree %d times in %d", n, agreed, trials)
+			t.Errorf("%d repetitions: test and interval agree %d times in %d", n, agreed, trials)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestRankP(t *testing.T) {
 	}
 }
 
-// TestAdjust by the example of Benjamini and Hochberg (1995): of 15 p-values four stand at 5 %.
+// TestAdjust uses the example of Benjamini and Hochberg (1995): of 15 p-values, four remain significant at 5 %.
 func TestAdjust(t *testing.T) {
 	p := []float64{0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.000}
 	got := Adjust(p)
@@ -91,9 +91,9 @@ func TestAdjust(t *testing.T) {
 		}
 	}
 	if stand != 4 || math.Abs(got[3]-0.0095*15/4) > 1e-12 {
-		t.Errorf("%d stand; the fourth is %v", stand, got[3])
+		t.Errorf("%d are significant; the fourth is %v", stand, got[3])
 	}
 	if !Found(p, 14, 0.0001) || Found(p, 14, 0.9) {
-		t.Error("another p-value in the place of the last")
+		t.Error("wrong result with another last p-value")
 	}
 }

@@ -2,17 +2,18 @@ package estimate
 
 import "slices"
 
-// Design says what the repetitions of two estimates have to do with one another.
+// Design is the relation between the repetitions of two estimates.
 type Design int
 
 const (
-	// Unpaired estimates are of two runs: the k-th repetition of one has nothing to do with the k-th of the other.
+	// Unpaired estimates are of two runs: the k-th repetitions of both are unrelated.
 	Unpaired Design = iota
-	// Paired estimates are of one run whose subjects take turns: the same repetition of both met the same machine.
+	// Paired estimates are of one run whose subjects take turns: the same repetition of both had the same machine
+	// state.
 	Paired
 )
 
-// DesignOf two estimates of one collection of runs: Paired where they share repetitions.
+// DesignOf returns the design of two estimates of one collection of runs: Paired if they share repetitions.
 func DesignOf(a, b *Estimate) Design {
 	for _, v := range a.ByRepetition {
 		if slices.ContainsFunc(b.ByRepetition, func(o Value) bool { return o.Repetition == v.Repetition }) {
@@ -24,23 +25,25 @@ func DesignOf(a, b *Estimate) Design {
 
 // Ratio is one estimate over another.
 type Ratio struct {
-	Value  float64 // that of the two values as shown; of several machines the median of the repetitions' ratios
+	Value  float64 // ratio of the two values as shown; for several machines, the median of the repetitions' ratios
 	Design Design
-	// Low and High bound the 95 % interval, widened to hold Value. Paired: order statistics of the repetitions' ratios, from
-	// Enough pairs. Unpaired: by ranks, from 4 and 4 repetitions. nil: too few, or some were stopped.
-	Low, High *float64
-	// RangeLow and RangeHigh are the least and the largest ratio of repetitions, where there is no interval.
-	RangeLow, RangeHigh *float64
-	// P is of a sign test (Paired) or a Mann-Whitney test (Unpaired) on the repetitions; it belongs to the interval. nil:
+	// Low and High bound the 95 % interval, widened to contain Value. Paired: order statistics of the repetitions'
+	// ratios, from Enough pairs. Unpaired: by ranks, from 4 and 4 repetitions. nil: too few repetitions, or some were
 	// stopped.
+	Low, High *float64
+	// RangeLow and RangeHigh are the least and the largest ratio of repetitions, if there is no interval.
+	RangeLow, RangeHigh *float64
+	// P is the p-value of a sign test (Paired) or a Mann-Whitney test (Unpaired) on the repetitions. It matches the
+	// interval. nil: repetitions were stopped.
 	P *float64
-	// Pairs of repetitions; NA and NB are the repetitions of each.
+	// Pairs is the number of pairs of repetitions. NA and NB are the numbers of repetitions of a and b.
 	Pairs, NA, NB int
-	// Bound is "lower" when b was stopped before its real value was known (the real ratio is larger), "upper" when a was.
+	// Bound is "lower" if b was stopped before its real value was known (the real ratio is larger), and "upper" if a
+	// was.
 	Bound string
 }
 
-// Compare divides b by a. ok is false where there is nothing to divide.
+// Compare divides b by a. ok is false if there is no ratio.
 func Compare(a, b *Estimate, d Design) (r Ratio, ok bool) {
 	if a == nil || b == nil || a.Value <= 0 || b.Value <= 0 || a.AtLeast && b.AtLeast {
 		return Ratio{}, false
@@ -52,7 +55,7 @@ func Compare(a, b *Estimate, d Design) (r Ratio, ok bool) {
 	}
 	if a.Mixed || b.Mixed {
 		if d == Unpaired || len(ratios) == 0 {
-			return Ratio{}, false // of other machines
+			return Ratio{}, false // the values are of different machines
 		}
 		r.Value = Median(ratios)
 	}
@@ -68,7 +71,7 @@ func Compare(a, b *Estimate, d Design) (r Ratio, ok bool) {
 	return r, true
 }
 
-// ratios of the repetitions: of the same ones, or of each to each.
+// ratios returns the ratios of the same repetitions, or of each repetition to each if unpaired.
 func (e *Estimate) ratios(other *Estimate, d Design) []float64 {
 	var out []float64
 	for _, a := range e.ByRepetition {
@@ -101,7 +104,7 @@ func (r *Ratio) bound(a, b, ratios []float64) {
 	}
 }
 
-// Differs says that the interval leaves 1 out, or that the bound is beyond 1.
+// Differs reports whether the interval excludes 1, or the bound is beyond 1.
 func (r Ratio) Differs() bool {
 	switch r.Bound {
 	case "lower":
@@ -112,7 +115,7 @@ func (r Ratio) Differs() bool {
 	return r.Low != nil && (*r.Low > 1 || *r.High < 1)
 }
 
-// Precise says whether the interval is within a share of the value, to either side. A bound is as precise as it gets, and
+// Precise reports whether the interval is within a share of the value, on either side. A bound is always precise, and
 // so is a ratio of values that are the same in every repetition.
 func (r Ratio) Precise(share float64) bool {
 	if r.Bound != "" {
@@ -121,7 +124,7 @@ func (r Ratio) Precise(share float64) bool {
 	return r.Low != nil && *r.Low > 0 && max(*r.High/r.Value, r.Value / *r.Low) <= 1+share
 }
 
-// BeyondP is the p-value of b being more than a by more than a share: 1 where it does not even tend to.
+// BeyondP returns the p-value for b exceeding a by more than a share; 1 if b does not even tend to.
 func BeyondP(a, b []float64, share float64) float64 {
 	allowed := slices.Clone(a)
 	for i := range allowed {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestPaired: what slows both subjects of a repetition does not hide their ratio; two runs have no such repetitions.
+// TestPaired: a slow machine in a repetition slows both subjects, and does not hide their ratio. Repetitions of two
+// runs have no such relation.
 func TestPaired(t *testing.T) {
 	const trials = 3000
 	random := rand.New(rand.NewPCG(1, 2))
@@ -37,11 +38,11 @@ func TestPaired(t *testing.T) {
 		}
 	}
 	if covered[Paired] < trials*95/100 || covered[Unpaired] < trials*95/100 || narrower < trials*95/100 {
-		t.Errorf("of %d: paired %d, unpaired %d hold the ratio, paired is narrower in %d", trials, covered[Paired], covered[Unpaired], narrower)
+		t.Errorf("of %d: paired %d, unpaired %d contain the ratio, paired is narrower in %d", trials, covered[Paired], covered[Unpaired], narrower)
 	}
 }
 
-// TestDesign: repetitions of two runs are not paired, though they have the same numbers.
+// TestDesign: repetitions of two runs are not paired, even with the same numbers.
 func TestDesign(t *testing.T) {
 	a := Of("x", "s", Single(1, 2, 3, 4, 5, 6), 50)
 	s := Sample{}
@@ -50,7 +51,7 @@ func TestDesign(t *testing.T) {
 	}
 	b := Of("x", "s", s, 50)
 	if DesignOf(a, b) != Unpaired || DesignOf(a, a) != Paired {
-		t.Error("what is paired")
+		t.Error("wrong design")
 	}
 	paired, _ := Compare(a, Of("x", "s", Single(2, 4, 6, 8, 10, 12), 50), Paired)
 	unpaired, _ := Compare(a, b, Unpaired)
@@ -61,7 +62,7 @@ func TestDesign(t *testing.T) {
 		t.Errorf("p = %v", *paired.P)
 	}
 	if !paired.Precise(0.05) || unpaired.Precise(0.05) {
-		t.Error("what is precise")
+		t.Error("wrong precision")
 	}
 }
 
@@ -75,18 +76,18 @@ func TestCompareBounds(t *testing.T) {
 		t.Errorf("stopped: %+v", r)
 	}
 	if r, _ := Compare(b, a, Paired); r.Bound != "upper" || !r.Differs() {
-		t.Errorf("beside one that was stopped: %+v", r)
+		t.Errorf("versus a stopped one: %+v", r)
 	}
 	a.AtLeast = true
 	if _, ok := Compare(a, b, Paired); ok {
-		t.Error("two bounds have no ratio")
+		t.Error("two bounds have a ratio")
 	}
 	a.AtLeast, b.AtLeast, b.Stopped, a.Mixed = false, false, false, true
 	if _, ok := Compare(a, b, Unpaired); ok {
-		t.Error("several machines have no ratio but by repetition")
+		t.Error("several machines have a ratio without pairs")
 	}
 	if _, ok := Compare(nil, b, Paired); ok {
-		t.Error("a ratio to nothing")
+		t.Error("a missing estimate has a ratio")
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/montanaflynn/stats"
 )
 
-// Repetition names one repetition: the run that it is of, and its number there.
+// Repetition identifies a repetition by its run and its number in that run.
 type Repetition struct {
 	Run int `json:"run"`
 	Rep int `json:"rep"`
@@ -17,10 +17,10 @@ type Repetition struct {
 // Compare orders repetitions by run and number.
 func (r Repetition) Compare(o Repetition) int { return cmp.Or(r.Run-o.Run, r.Rep-o.Rep) }
 
-// Sample is the values of one thing, by repetition.
+// Sample has the values of one quantity, by repetition.
 type Sample map[Repetition][]float64
 
-// Single is a sample with one value a repetition, in their order.
+// Single returns a sample with one value per repetition, in order.
 func Single(values ...float64) Sample {
 	s := Sample{}
 	for i, v := range values {
@@ -29,7 +29,7 @@ func Single(values ...float64) Sample {
 	return s
 }
 
-// Repetitions that have values, in their order.
+// Repetitions returns the repetitions that have values, in order.
 func (s Sample) Repetitions() []Repetition {
 	out := make([]Repetition, 0, len(s))
 	for of, values := range s {
@@ -41,7 +41,7 @@ func (s Sample) Repetitions() []Repetition {
 	return out
 }
 
-// Pooled are all values, repetition after repetition: for pictures of raw values, not for statistics.
+// Pooled returns all values, repetition after repetition: for plots of raw values, not for statistics.
 func (s Sample) Pooled() []float64 {
 	var out []float64
 	for _, of := range s.Repetitions() {
@@ -50,14 +50,14 @@ func (s Sample) Pooled() []float64 {
 	return out
 }
 
-// Add the values of another sample.
+// Add adds the values of another sample.
 func (s Sample) Add(other Sample) {
 	for of, values := range other {
 		s[of] = append(s[of], values...)
 	}
 }
 
-// Value is what one repetition says.
+// Value is the value of one repetition.
 type Value struct {
 	Repetition
 	Value float64 `json:"value"`
@@ -72,8 +72,8 @@ func (s Sample) ByRepetition(percent float64) []Value {
 	return out
 }
 
-// Quantile is the median of the repetitions' quantiles. Where no repetition has more than one value, it is that of these
-// values. NaN of an empty sample.
+// Quantile returns the median of the repetitions' quantiles. If no repetition has more than one value, it returns the
+// quantile of these values. NaN: the sample is empty.
 func (s Sample) Quantile(percent float64) float64 {
 	if !s.several() {
 		return Percentile(s.Pooled(), percent)
@@ -81,7 +81,7 @@ func (s Sample) Quantile(percent float64) float64 {
 	return Median(values(s.ByRepetition(percent)))
 }
 
-// several says whether a repetition has more than one value.
+// several reports whether a repetition has more than one value.
 func (s Sample) several() bool {
 	for _, values := range s {
 		if len(values) > 1 {
@@ -91,7 +91,7 @@ func (s Sample) several() bool {
 	return false
 }
 
-// Median of the repetitions' medians; NaN of an empty sample.
+// Median returns the median of the repetitions' medians. NaN: the sample is empty.
 func (s Sample) Median() float64 { return s.Quantile(50) }
 
 func values(of []Value) []float64 {
@@ -102,7 +102,7 @@ func values(of []Value) []float64 {
 	return out
 }
 
-// Percentile interpolates between the closest ranks (Hyndman and Fan's type 7). It is NaN of no values.
+// Percentile interpolates between the closest ranks (Hyndman and Fan's type 7). NaN: there are no values.
 func Percentile(values []float64, percent float64) float64 {
 	p, err := stats.Percentile(values, percent)
 	if err != nil {
@@ -111,5 +111,5 @@ func Percentile(values []float64, percent float64) float64 {
 	return p
 }
 
-// Median of values.
+// Median returns the median of values.
 func Median(values []float64) float64 { return Percentile(values, 50) }

@@ -6,8 +6,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// ShareAtMost is the upper bound of a share of which k of n were seen, one-sided with 95 % confidence (Clopper and
-// Pearson), if each is independent of the others. Of none seen it is nearly 3/n.
+// ShareAtMost returns the upper bound of a share after k events in n independent trials, one-sided with 95 % confidence
+// (Clopper and Pearson). For k = 0 it is nearly 3/n.
 func ShareAtMost(k, n int) float64 {
 	switch {
 	case n == 0 || k >= n:

@@ -7,18 +7,19 @@ import (
 )
 
 const (
-	// neighbours are sizes that differ at least so much: an exponent between nearer ones is noise.
+	// neighbours is the minimum ratio of two sizes with a local exponent. Between closer sizes the exponent would be
+	// noise.
 	neighbours = 1.4
-	// steep is the local exponent from which on a law bends, if exponents rise by more than scatter explains.
+	// steep is the minimum local exponent of a bend. Exponents must also rise by more than the scatter explains.
 	steep = 1.1
-	// mostRise bounds how far the local exponent is taken to rise beyond the sizes measured: work for each pair of Services, on
+	// mostRise is the maximum rise of the local exponent beyond the measured sizes. Work for each pair of Services, on
 	// memory that gets slower, grows no faster.
 	mostRise = 1
-	// bendShare of the difference between the law and its bend going on is a standard deviation.
+	// bendShare of the difference between the fit and the continued bend counts as one standard deviation.
 	bendShare = 0.6
 )
 
-// bends finds the local exponents of a quantity and whether they rise.
+// bends computes the local exponents of a quantity, and whether they rise.
 func (t *Term) bends(points []Point) {
 	groups := map[float64][]Point{}
 	for _, p := range points {
@@ -55,7 +56,8 @@ func (t *Term) bends(points []Point) {
 	}
 }
 
-// bent is the variance that a bend adds beyond the largest cell: how far the law is from the last local exponent, rising on.
+// bent returns the variance that a bend adds beyond the largest cell. It compares the fit with a power law whose
+// exponent keeps rising.
 func (t *Term) bent(v size, value float64) float64 {
 	far := math.Log(v.s / t.Top)
 	if t.Bend <= 0 || far <= 0 || t.Form.State == "sum" {
@@ -69,27 +71,27 @@ func (t *Term) bent(v size, value float64) float64 {
 		return 0
 	}
 	last := t.Exponents[len(t.Exponents)-1]
-	// The exponent is that of the middle of its two sizes.
+	// A local exponent applies to the middle of its two sizes, on logarithms.
 	p := last.P + min(mostRise, t.Bend*(far+math.Log(float64(last.To)/float64(last.From)))/2)
 	d := bendShare * min(farthest, max(0, p*far-math.Log(value/at)))
 	return d * d
 }
 
-// rivals are the other laws that count: those that predict what was left out nearly as well as the chosen one, which is the
-// first, and those that fit all points nearly as well.
-func (s *sample) rivals(candidates []candidate) (out []Rival) {
+// rivals returns the alternatives to the chosen formula, which is the first candidate. An alternative predicts the
+// left-out sizes nearly as well, or fits all points nearly as well.
+func (s *sample) rivals(candidates []candidate) (out []Alternative) {
 	chosen := candidates[0]
 	best := math.Inf(1)
 	for _, c := range candidates {
 		best = min(best, s.penalized(c))
 	}
 	for _, r := range candidates[1:] {
-		weight := max(rivalWeight(r.score, chosen.score), math.Exp(-(s.penalized(r)-best)/2))
+		weight := max(alternativeWeight(r.score, chosen.score), math.Exp(-(s.penalized(r)-best)/2))
 		if s.counts || weight <= leastWeight {
 			continue
 		}
-		out = append(out, Rival{Form: r.form, Law: r.form.String(), Score: r.score, Weight: weight, Params: r.params})
+		out = append(out, Alternative{Form: r.form, FormText: r.form.String(), Score: r.score, Weight: weight, Params: r.params})
 	}
-	slices.SortStableFunc(out, func(a, b Rival) int { return cmp.Compare(b.Weight, a.Weight) })
-	return out[:min(len(out), mostRivals)]
+	slices.SortStableFunc(out, func(a, b Alternative) int { return cmp.Compare(b.Weight, a.Weight) })
+	return out[:min(len(out), mostAlternatives)]
 }

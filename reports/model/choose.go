@@ -6,44 +6,46 @@ import (
 	"slices"
 )
 
-// How laws are judged by sizes that they were not fitted to.
+// Constants of cross-validation, which scores formulas on sizes that were left out of the fit.
 const (
-	// beyondShare is the weight of sizes beyond the fit in a score, against those within.
+	// beyondShare is the weight of sizes beyond the fit in a score. Sizes within the fit have the rest.
 	beyondShare = 0.6
-	// alike: a simpler law that is so much worse, as a share and in relative error, is taken all the same.
+	// alike: a simpler formula is chosen if its score is worse by at most alikeShare (relative) plus alikeError
+	// (absolute).
 	alikeShare, alikeError = 0.10, 0.003
-	// alikeCount is alikeError of what is counted, without noise.
+	// alikeCount is the error that a formula for counts may have: counts have no noise.
 	alikeCount = 1e-4
-	// alikePoints: of few points a score is uncertain itself, by a share that falls with the root of their number.
+	// alikePoints divided by the root of the number of points replaces alikeShare if it is larger. With few points, the
+	// score itself is uncertain.
 	alikePoints = 0.6
-	// worst is the largest relative error that counts, on logarithms: one that is further off is simply wrong.
+	// worst is the cap of relative errors, on logarithms. A prediction that is further off is simply wrong.
 	worst = 0.7
 )
 
-// astray says that every error that a score is the mean of was worst, but for rounding.
+// astray reports whether all errors in a score were at the cap worst, apart from rounding.
 func astray(score float64) bool { return score >= worst-1e-9 }
 
-// candidate is a law with how it did.
+// candidate is a fitted formula with its errors.
 type candidate struct {
 	form   Form
 	params []float64
 	loss   float64 // on all points
-	score  float64 // relative error on sizes that were left out
-	// beyond is the relative error on sizes beyond the fit alone.
+	score  float64 // relative error at sizes that were left out
+	// beyond is the relative error at sizes beyond the fit only.
 	beyond float64
-	// astray are the errors beyond, and how far beyond each was.
+	// astray has each error beyond the fit, with its distance.
 	astray []miss
 }
 
-// miss is the error of one prediction beyond a fit.
+// miss is the error of one prediction beyond a fit, at factor times the largest fitted size.
 type miss struct{ err, factor float64 }
 
-// choose tries laws and returns them, the chosen one first, then by score.
+// choose scores formulas and returns them: the chosen one first, then the others by score.
 func choose(s *sample, tried []Form) []candidate {
 	all := indices(len(s.y))
 	byState := map[Form]candidate{}
 	var order []Form
-	room := max(len(all)-1, min(len(all), 2)) // of two sizes, a line is known all the same
+	room := max(len(all)-1, min(len(all), 2)) // two points are enough for a line
 	if s.counts {
 		room = len(all)
 	}
@@ -53,7 +55,8 @@ func choose(s *sample, tried []Form) []candidate {
 		}
 		c := candidate{form: f}
 		c.params, c.loss = s.refine(f, s.start(f, all), all)
-		// Of the laws with the same state, the change that fits best is tried further: it is not what grows beyond.
+		// Of formulas with the same state, only the best-fitting change part is scored: it does not affect growth
+		// beyond the fit.
 		state := Form{State: f.State, X: f.X}
 		before, ok := byState[state]
 		if !ok {
@@ -72,7 +75,7 @@ func choose(s *sample, tried []Form) []candidate {
 	if len(out) == 0 {
 		return nil
 	}
-	if s.counts { // nothing is to be tried: the simplest that fits nearly as well as any
+	if s.counts { // no cross-validation: take the simplest formula that fits nearly as well as the best
 		least := slices.MinFunc(out, func(a, b candidate) int { return cmp.Compare(a.loss, b.loss) })
 		i := slices.IndexFunc(out, func(c candidate) bool { return s.typical(c) <= max(alikeCount, 1.5*s.typical(least)) })
 		fits := out[i]
@@ -100,25 +103,26 @@ func indices(n int) []int {
 	return out
 }
 
-// penalized is a loss with a price for each parameter, as a criterion of information has it.
+// penalized returns the loss with a penalty for each parameter, as in the Bayesian information criterion.
 func (s *sample) penalized(c candidate) float64 {
 	n := float64(len(s.y))
 	return n*math.Log(max(c.loss/n, 1e-7)) + float64(c.form.params())*math.Log(n)
 }
 
-// typical is the root of the mean squared error of a fit.
+// typical returns the root mean squared error of a fit.
 func (s *sample) typical(c candidate) float64 { return math.Sqrt(2 * c.loss / float64(len(s.y))) }
 
-// fold is one trial: a fit to some sizes, asked for others.
+// fold is one step of cross-validation: a fit to some sizes, tested on others.
 type fold struct {
 	fit, ask []int
 	fits     func(size float64) bool
 	beyond   bool
 	weight   float64
-	largest  float64 // size of the fit
+	largest  float64 // largest size of the fit
 }
 
-// folds leave each size out, and all sizes beyond one. A size is a number of Services.
+// folds returns the steps of cross-validation. They leave out each size in turn, and all sizes beyond one. A size is a
+// number of Services.
 func (s *sample) folds(all []int) []fold {
 	sizes := map[float64]bool{}
 	for _, i := range all {
@@ -137,7 +141,7 @@ func (s *sample) folds(all []int) []fold {
 	}
 	for k := max(1, min(3, len(sorted)-1)); k < len(sorted); k++ {
 		f := split(s, all, func(v float64) bool { return v < sorted[k] })
-		f.beyond, f.largest, f.weight = true, sorted[k-1], float64(k*k) // what was fitted to more says more
+		f.beyond, f.largest, f.weight = true, sorted[k-1], float64(k*k) // a fit to more sizes has more weight
 		out = append(out, f)
 	}
 	return out
@@ -155,7 +159,7 @@ func split(s *sample, all []int, fits func(size float64) bool) fold {
 	return f
 }
 
-// judge scores a law by cross-validation.
+// judge scores a formula by cross-validation.
 func (s *sample) judge(c *candidate, all []int) {
 	c.scoreBy(s, func(f fold) func(int) float64 {
 		if len(f.fit) <= c.form.params() && (c.form.params() != 1 || len(f.fit) == 0) {
@@ -164,12 +168,13 @@ func (s *sample) judge(c *candidate, all []int) {
 		params, _ := s.refine(c.form, s.start(c.form, f.fit), f.fit)
 		return func(i int) float64 { return c.form.at(s.at[i], params) }
 	})
-	if len(s.folds(all)) == 0 { // one size only: how it fits
+	if len(s.folds(all)) == 0 { // one size only: the score is the error of the fit
 		c.score = s.typical(*c)
 	}
 }
 
-// scoreBy scores what fit makes of each fold: a law to ask, or nil of one that has more parameters than the fold has points.
+// scoreBy scores the predictions that fit returns for each fold. fit returns nil if the formula has too many parameters
+// for the points of the fold.
 func (c *candidate) scoreBy(s *sample, fit func(fold) func(i int) float64) {
 	var within, beyond, withinWeight, beyondWeight float64
 	for _, f := range s.folds(indices(len(s.y))) {
@@ -183,7 +188,7 @@ func (c *candidate) scoreBy(s *sample, fit func(fold) func(i int) float64) {
 					c.astray = append(c.astray, miss{err, s.at[i].s / f.largest})
 				}
 			}
-			typical = median(errs) // one point that met a hiccup does not speak against a law
+			typical = median(errs) // the median, so that one point with a hiccup does not count against a formula
 		}
 		if f.beyond {
 			beyond, beyondWeight = beyond+typical*f.weight, beyondWeight+f.weight

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// size is where a quantity is asked for: all that a law may depend on.
+// size has all variables that a formula may depend on.
 type size struct {
 	s     float64 // Services
 	n     float64 // endpoints in all
-	rules float64 // as the subject's law of rules says; 0 where there is none
+	rules float64 // predicted by the subject's fit of rules; 0 without one
 	c     float64 // changed Services of a partial sync
 	ce    float64 // endpoints of changed Services
 	e     float64 // endpoints per Service
 	x     float64 // rules that a packet crosses
 }
 
-// per divides by the largest values of a fit, so that coefficients are of one magnitude.
+// per divides by the largest values of a fit, so that coefficients have similar magnitudes.
 func (v size) per(ref size) size {
 	divide := func(a, b float64) float64 {
 		if b == 0 {
@@ -28,7 +28,7 @@ func (v size) per(ref size) size {
 	return size{divide(v.s, ref.s), divide(v.n, ref.n), divide(v.rules, ref.rules), divide(v.c, ref.c), divide(v.ce, ref.ce), divide(v.e, ref.e), divide(v.x, ref.x)}
 }
 
-// times undoes per.
+// times is the inverse of per.
 func (v size) times(ref size) size {
 	return size{v.s * ref.s, v.n * ref.n, v.rules * ref.rules, v.c * ref.c, v.ce * ref.ce, v.e * ref.e, v.x * ref.x}
 }
@@ -53,30 +53,30 @@ func (v size) of(variable string) float64 {
 	return 0
 }
 
-// Form is a law of growth: a part of the state, and for partial syncs a part of the change.
+// Form is a formula of growth: a part for the state of the cluster and, for partial syncs, a part for the change.
 type Form struct {
-	// State: const (a), power (b·x^p), line (a + b·x), offset-power (a + b·x^p), root (the same, of slow growth), square
-	// (a + b·x + d·x²), quadratic (a + b·x²),
-	// bend (a + b·x + d·max(0, x−x0)), plane (a + b·s + d·n), plane-square (a + b·n + d·s²), plane-power (a + b·n + d·s^p) or,
-	// of a whole sync, the sum of its phases.
+	// State: const (a), power (b·x^p), line (a + b·x), offset-power (a + b·x^p), root (the same, for slow growth),
+	// square (a + b·x + d·x²), quadratic (a + b·x²), bend (a + b·x + d·max(0, x−x0)), plane (a + b·s + d·n),
+	// plane-square (a + b·n + d·s²), plane-power (a + b·n + d·s^p), or sum (a whole sync as the sum of its phases).
 	State string `json:"state"`
-	// X is the size it grows with: s (Services), n (endpoints in all), rules, or crossed (rules that a packet crosses).
+	// X is the variable x of State: s (Services), n (endpoints in all), rules, or crossed (rules that a packet
+	// crosses).
 	X string `json:"x,omitempty"`
-	// Change: nothing, line (g·y) or power (g·y^q).
+	// Change: empty, line (g·y) or power (g·y^q).
 	Change string `json:"change,omitempty"`
 	// Y is c (changed Services) or c·e (their endpoints).
 	Y string `json:"y,omitempty"`
 }
 
-// The bounds of what is no coefficient. Work that grows slower than what there is of it is a fixed part and a line: of
-// powers below these, only noise speaks. Packets in a tree of chains are what roots are for.
+// Bounds of the exponents. Work that grows more slowly than linearly is a fixed part plus a line: lower exponents fit
+// only noise. Roots are for packets in a tree of chains.
 const (
 	leastExponent, mostExponent             = 0.8, 2.7
 	leastRoot, mostRoot                     = 0.1, 0.7
 	leastChangeExponent, mostChangeExponent = 0.5, 1.5
 )
 
-// free is a parameter that is no coefficient, with its bounds and where a search begins.
+// free is a parameter that is not a coefficient, with its bounds and the start values of a search.
 type free struct {
 	name      string
 	low, high float64
@@ -92,7 +92,7 @@ func (f Form) frees() []free {
 		out = append(out, free{"p", 1.2, mostExponent, []float64{1.5, 2, 2.6}})
 	case "root":
 		out = append(out, free{"p", leastRoot, mostRoot, []float64{0.2, 0.5}})
-	case "bend": // where, as a share of the largest size
+	case "bend": // the position of the bend, as a share of the largest size
 		out = append(out, free{"x0", 0.02, 0.7, []float64{0.1, 0.25, 0.5}})
 	}
 	if f.Change == "power" {
@@ -101,7 +101,7 @@ func (f Form) frees() []free {
 	return out
 }
 
-// names of the coefficients, in the order of terms.
+// names returns the names of the coefficients, in the order of terms.
 func (f Form) names() []string {
 	var out []string
 	switch f.State {
@@ -120,10 +120,10 @@ func (f Form) names() []string {
 	return out
 }
 
-// params is how many numbers the law has.
+// params returns the number of parameters.
 func (f Form) params() int { return len(f.names()) + len(f.frees()) }
 
-// terms are what the coefficients are multiplied by, at a size that was divided by the fit's largest.
+// terms returns the factors of the coefficients at a size, which was divided by the largest size of the fit.
 func (f Form) terms(v size, frees []float64, out []float64) []float64 {
 	out = out[:0]
 	x := v.of(f.X)
@@ -158,7 +158,8 @@ func (f Form) terms(v size, frees []float64, out []float64) []float64 {
 	return out
 }
 
-// at is the law's value. The first of params are the logarithms of the coefficients.
+// at returns the value of the formula at a size. params has the logarithms of the coefficients, then the other
+// parameters.
 func (f Form) at(v size, params []float64) float64 {
 	var room [8]float64
 	k := f.coefficients()
@@ -168,7 +169,7 @@ func (f Form) at(v size, params []float64) float64 {
 	return f.value(v, room[:k], params[k:])
 }
 
-// value is at, of coefficients as they are.
+// value is like at, with the coefficients instead of their logarithms.
 func (f Form) value(v size, coefficients, frees []float64) float64 {
 	var room [5]float64
 	total := 0.0
@@ -178,7 +179,7 @@ func (f Form) value(v size, coefficients, frees []float64) float64 {
 	return total
 }
 
-// slopes are how the value changes with each parameter.
+// slopes returns the derivatives of the value by each parameter of at.
 func (f Form) slopes(v size, coefficients, frees, out []float64) []float64 {
 	out = f.terms(v, frees, out)
 	k := len(out)
@@ -206,7 +207,7 @@ func (f Form) slopes(v size, coefficients, frees, out []float64) []float64 {
 	return out
 }
 
-// coefficients is how many there are.
+// coefficients returns the number of coefficients.
 func (f Form) coefficients() int {
 	n := 3
 	switch f.State {
@@ -221,7 +222,7 @@ func (f Form) coefficients() int {
 	return n
 }
 
-// String is the law in letters: "a + b·n^p + g·c".
+// String returns the formula in letters: "a + b·n^p + g·c".
 func (f Form) String() string {
 	var parts []string
 	switch f.State {
@@ -255,7 +256,8 @@ func (f Form) String() string {
 	return strings.Join(parts, " + ")
 }
 
-// readable are the law's numbers as they stand in String, for sizes as they are: seconds, bytes or counts a unit of x.
+// readable returns the numbers for the letters of String, for sizes that are not divided: seconds, bytes or counts per
+// unit of x.
 func (f Form) readable(ref size, params []float64) map[string]float64 {
 	names, frees := f.names(), f.frees()
 	k := len(names)
@@ -263,7 +265,7 @@ func (f Form) readable(ref size, params []float64) map[string]float64 {
 	for i, fr := range frees {
 		out[fr.name] = params[k+i]
 	}
-	// A term at x = ref is 1 for every power of x: what a unit of x costs is the coefficient divided by ref's power.
+	// At x = ref, each power of x is 1. So the cost per unit of x is the coefficient divided by the power of ref.
 	for i, name := range names {
 		value := math.Exp(params[i])
 		switch {
@@ -298,8 +300,8 @@ func (f Form) readable(ref size, params []float64) map[string]float64 {
 	return out
 }
 
-// forms are the laws to try, simplest first. Those of rules are left out where rules are not known or do not grow,
-// those of the change where too few different changes were measured.
+// forms returns the formulas to try, simplest first. variables omits rules if their numbers are unknown or do not grow.
+// changes is empty if too few different numbers of changes were measured.
 func forms(variables, changes []string) []Form {
 	states := []Form{{State: "const"}}
 	for _, state := range []string{"power", "line", "root", "quadratic", "offset-power", "square", "bend"} {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzLoad reads cost models that anybody may have written: an error, or a model that answers.
+// FuzzLoad reads untrusted cost models. Load returns an error, or a model that answers without a panic.
 func FuzzLoad(f *testing.F) {
 	m, here := smallModel(f)
 	dir := f.TempDir()

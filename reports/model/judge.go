@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// figures are what a calibration is to know of the asked-for cluster, and what each counts.
+// figures are the quantities that a calibration predicts for the requested cluster, with their weights.
 var figures = []struct {
 	Query
 	counts float64
@@ -18,14 +19,14 @@ var figures = []struct {
 	{Query{Quantity: PeakRSS}, 0.5},
 }
 
-// otherShape is what a cell of another shape than the asked-for one is worth.
+// otherShape is the weight of a cell whose shape differs from the requested cluster.
 const otherShape = 0.3
 
-// Judge says, by the laws that a subject's records have so far, how long the syncs of cells take, and by how much each cell
-// would narrow what is known of the cluster asked for. Without laws it says nothing.
-func Judge(subject string, records []bench.Record, o FitOptions, asked bench.CalibrationCell, cells []bench.CalibrationCell) []bench.Judgement {
+// Judge uses the fits to a subject's records so far. For each cell it estimates the durations of its syncs, and how
+// much a measurement would narrow the intervals for the requested cluster. Without fits it returns nil.
+func Judge(subject string, records []raw.Record, o FitOptions, asked bench.CalibrationCell, cells []bench.CalibrationCell) []bench.Judgement {
 	o.Quantities = []Quantity{Total, FirstPacket, PeakRSS}
-	m, err := Fit(bench.Run{}, records, o)
+	m, err := Fit(raw.Run{}, records, o)
 	if err != nil {
 		return nil
 	}
@@ -39,14 +40,14 @@ func Judge(subject string, records []bench.Record, o FitOptions, asked bench.Cal
 		for _, f := range figures {
 			out[i].Gain += f.counts * s.gain(f.Query, asked, c)
 		}
-		if c.Skewed != asked.Skewed { // another shape says how much shapes matter, and less of the size
+		if c.Skewed != asked.Skewed { // another shape shows the effect of the shape, and less of the effect of the size
 			out[i].Gain *= otherShape
 		}
 	}
 	return out
 }
 
-// bounds are the median and the upper bound of a sync in a cell; 0 where there is no law.
+// bounds returns the median and the upper bound of a sync in a cell; 0 without a fit.
 func (s *Subject) bounds(kind string, c bench.CalibrationCell) (out [2]time.Duration) {
 	p, err := s.Predict(Query{Kind: kind, Services: c.Services, Endpoints: float64(c.Endpoints)})
 	if err != nil {
@@ -59,8 +60,8 @@ func (s *Subject) bounds(kind string, c bench.CalibrationCell) (out [2]time.Dura
 	return out
 }
 
-// gain is what measuring a cell is worth for a quantity in the asked-for cluster: what is not known of it there, as far as the
-// cell tells of it.
+// gain returns the value of measuring cell c for a quantity in the requested cluster: the uncertainty there, reduced by
+// the distance of c and by its repetitions so far.
 func (s *Subject) gain(q Query, asked, c bench.CalibrationCell) float64 {
 	q.fill()
 	t := s.term(q.Quantity, q.Kind)
@@ -71,7 +72,7 @@ func (s *Subject) gain(q Query, asked, c bench.CalibrationCell) float64 {
 	there := s.sized(q.size())
 	q.Services, q.Endpoints = c.Services, float64(c.Endpoints)
 	here := s.sized(q.size())
-	// Doubts shrink the more, the nearer a cell is to what is asked for, and once more by repetitions.
+	// A measurement reduces the uncertainty more if its cell is nearer. Each further repetition of a cell adds less.
 	apart := 0.0
 	for _, variable := range []string{"s", "e"} {
 		apart += math.Abs(math.Log(max(there.of(variable), 1) / max(here.of(variable), 1)))
@@ -80,16 +81,16 @@ func (s *Subject) gain(q Query, asked, c bench.CalibrationCell) float64 {
 	return (s.doubt(t, there) + math.Hypot(t.Between, t.Within)) * math.Exp(-apart/tells) / ((n + 1) * (n + 2) / 2)
 }
 
-// tells is the factor, on logarithms, within which a cell tells of another.
+// tells is the distance between cells, on logarithms, over which the gain falls by a factor e.
 const tells = 1.5
 
-// doubt is the standard deviation of what the law says of a size, without scatter.
+// doubt returns the standard deviation of a prediction at a size, without scatter.
 func (s *Subject) doubt(t *Term, v size) float64 {
 	_, deviation := s.at(t, v, math.Inf(1))
 	return math.Sqrt(max(0, deviation*deviation-t.Between*t.Between))
 }
 
-// repetitions of a cell so far.
+// repetitions returns the number of repetitions of a cell so far.
 func (s *Subject) repetitions(q Query, c bench.CalibrationCell) float64 {
 	shape := ""
 	if c.Skewed {

@@ -12,44 +12,45 @@ import (
 	"sync"
 	"time"
 
-	"synclab/bench"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 )
 
-// Model is what a run says about sizes that were not measured, subject by subject.
+// Model is the cost model of a run: predictions for sizes that were not measured, by subject.
 type Model struct {
-	Run  string    `json:"run"` // id of the run that it is fitted to
+	Run  string    `json:"run"` // id of the run that the model is fitted to
 	Made time.Time `json:"made"`
-	// Seed of the bootstrap: same points, same seed, same model.
+	// Seed of the bootstrap. The same points and seed give the same model.
 	Seed uint64 `json:"seed"`
 	// Confidence of the intervals of Predict.
-	Confidence float64        `json:"confidence"`
-	Feed       string         `json:"feed"`
-	Versions   bench.Versions `json:"versions"`
-	Machine    bench.Machine  `json:"machine"`
-	// Asked are the subjects that the run was to measure, and Status how it ended (bench.StatusComplete …). Older models
-	// have neither.
+	Confidence float64      `json:"confidence"`
+	Feed       string       `json:"feed"`
+	Versions   raw.Versions `json:"versions"`
+	Machine    raw.Machine  `json:"machine"`
+	// Asked are the subjects that the run was to measure. Status is its final status (raw.StatusComplete …). Older
+	// models have neither.
 	Asked    []string   `json:"asked,omitempty"`
 	Status   string     `json:"status,omitempty"`
 	Subjects []*Subject `json:"subjects"`
-	// Pace of the machine before the calibration, and Today what At made of another; nil: not known.
-	Pace  *bench.Pace `json:"pace,omitempty"`
-	Today *Today      `json:"today,omitempty"`
-	// Validation is what became of predictions from small cells for large ones, where there are any.
+	// Pace is the machine's pace before the calibration. Today compares it with the pace passed to At. nil: unknown.
+	Pace  *raw.Pace `json:"pace,omitempty"`
+	Today *Today    `json:"today,omitempty"`
+	// Validation has the errors of predictions from small cells for large ones. nil: no cell was held out.
 	Validation *Validation `json:"validation,omitempty"`
 }
 
-// Subject is the model of one subject.
+// Subject is the cost model of one subject.
 type Subject struct {
 	Name   string `json:"name"`
 	Layout string `json:"layout,omitempty"` // of the lab's own rules in iptables; empty: classic, or none
 	Terms  []Term `json:"terms"`
-	// Noise is how single syncs of a kind scatter around their cell's median: logarithms, in order. NoiseOf are these
-	// medians, in s, one for each; older models have none.
+	// Noise is the scatter of single syncs of a kind around their cell's median: sorted logarithms. NoiseOf has the
+	// median for each of them, in s; older models have no NoiseOf.
 	Noise   map[string][]float64 `json:"noise"`
 	NoiseOf map[string][]float64 `json:"noise_of,omitempty"`
 	Points  []Point              `json:"points"`
-	// ToNode is the way of a change to the proxier; nil where no change met it at rest.
-	ToNode *Way `json:"to_node,omitempty"`
+	// ToNode is the watch delay. nil: no change reached the proxier while it was idle.
+	ToNode *WatchDelay `json:"to_node,omitempty"`
 
 	confidence float64
 	today      *Today
@@ -59,7 +60,7 @@ type Subject struct {
 type FitOptions struct {
 	Seed       uint64  // of the bootstrap; default 1
 	Confidence float64 // of intervals; default 0.9
-	// MostServices leaves larger cells out of the fit; 0: none.
+	// MostServices excludes larger cells from the fit; 0: no limit.
 	MostServices int
 	// Quantities to fit; empty: all.
 	Quantities []Quantity
@@ -74,8 +75,8 @@ func (o *FitOptions) fill() {
 	}
 }
 
-// Fit makes the model of a run. Subjects without enough cells are left out: with none left it fails.
-func Fit(run bench.Run, records []bench.Record, o FitOptions) (*Model, error) {
+// Fit fits the cost model of a run. It omits subjects without enough cells, and fails if none is left.
+func Fit(run raw.Run, records []raw.Record, o FitOptions) (*Model, error) {
 	o.fill()
 	m := &Model{Run: run.ID, Made: run.Started, Seed: o.Seed, Confidence: o.Confidence, Feed: run.Feed, Versions: run.Versions, Machine: run.Machine,
 		Asked: run.Subjects, Status: run.Status, Pace: run.Pace}
@@ -106,15 +107,15 @@ func Fit(run bench.Run, records []bench.Record, o FitOptions) (*Model, error) {
 		m.Subjects = append(m.Subjects, s)
 	}
 	if len(m.Subjects) == 0 {
-		return nil, fmt.Errorf("cost model: no subject with full and partial syncs at two sizes or more (subjects: %s)", strings.Join(lacking, ", "))
+		return nil, fmt.Errorf("cost model: no subject has full syncs at two sizes or more (subjects: %s): calibrate longer", strings.Join(lacking, ", "))
 	}
 	return m, nil
 }
 
-// fitSubject is nil when the subject was not measured at two sizes.
+// fitSubject returns nil if the subject's full syncs were not measured at two sizes.
 func fitSubject(name string, points []Point, o FitOptions) *Subject {
 	s := &Subject{Name: name, Noise: map[string][]float64{}, NoiseOf: map[string][]float64{}, confidence: o.Confidence}
-	if about, err := bench.ParseSubject(name); err == nil {
+	if about, err := subject.ParseSubject(name); err == nil {
 		s.Layout = string(about.Layout)
 	}
 	for _, p := range points {
@@ -126,11 +127,11 @@ func fitSubject(name string, points []Point, o FitOptions) *Subject {
 	if len(distinct(full, func(p Point) float64 { return float64(p.Services) })) < 2 {
 		return nil
 	}
-	for _, q := range []Quantity{Rules, Elements, Crossed, PeakRSS, FirstPacket, FirstPacketP99} { // rules first: the others may grow with them
+	for _, q := range []Quantity{Rules, Elements, Crossed, PeakRSS, FirstPacket, FirstPacketP99} { // rules first: other formulas may depend on them
 		s.fit(q, "", o)
 	}
 	for _, kind := range kinds {
-		for _, q := range append(slices.Clone(phases), Total, CPU, ChildPeakRSS) { // phases first: a whole may be their sum
+		for _, q := range append(slices.Clone(phases), Total, CPU, ChildPeakRSS) { // phases first: a whole sync may be their sum
 			s.fit(q, kind, o)
 		}
 		if scattered, of := noise(s.points(Total, kind)); len(scattered) > 0 {
@@ -161,14 +162,14 @@ func distinct(points []Point, of func(Point) float64) []float64 {
 	return out
 }
 
-// fit adds the term of a quantity, if there are points of it.
+// fit adds the fit of a quantity, if it has points.
 func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 	points := s.points(q, kind)
 	wanted := len(o.Quantities) == 0 || q == Rules || q == Crossed || slices.Contains(o.Quantities, q) || slices.Contains(o.Quantities, Total) && slices.Contains(phases, q)
 	if q.ofPackets() && !s.crossing() {
 		points = lastPositions(points)
 	}
-	if q.counted() { // shapes have other counts, exactly
+	if q.counted() { // cells of another shape have other exact counts
 		if plain := slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return p.Shape != "" }); len(plain) > 1 {
 			points = plain
 		}
@@ -177,7 +178,7 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 		return
 	}
 	at := s.sizes(points)
-	variables := []string{"n"} // where all Services are alike, endpoints in all say more of other clusters
+	variables := []string{"n"} // if all Services are equal, the total of endpoints predicts other clusters better
 	each := distinct(points, func(p Point) float64 { return p.Endpoints })
 	if len(each) > 1 {
 		variables = []string{"n", "s"}
@@ -196,7 +197,7 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 	}
 	tried := forms(variables, changes)
 	if q.ofPackets() && !s.crossing() && s.term(Crossed, "") != nil {
-		tried = []Form{{State: "const"}} // as many rules in any cluster
+		tried = []Form{{State: "const"}} // the number of crossed rules is the same in any cluster
 	}
 	tried = slices.DeleteFunc(tried, func(f Form) bool {
 		return strings.HasPrefix(f.State, "plane") && (len(each) < 2 || variables[0] == "crossed") || !plausible(q, kind, f, s.crossing())
@@ -213,13 +214,13 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 	s.Terms = append(s.Terms, t)
 }
 
-// plausible leaves out laws that only noise can speak for: what is held in memory does not grow faster than what there is of
-// it, a packet may cross ever slower memory but no more rules than there are, the slowest packets of a few hundred say
-// little at all, proxiers do no work for each pair of Services, and a full sync of more takes longer.
+// plausible excludes formulas that only noise can support. Memory grows at most linearly. A packet crosses at most all
+// rules, in ever slower memory. The p99 of a few hundred packets shows little. Proxiers do no work for each pair of
+// Services. A full sync of more Services takes longer.
 func plausible(q Quantity, kind string, f Form, crossing bool) bool {
 	switch q {
 	case FirstPacket:
-		if crossing { // a fixed part, and a cost of each rule
+		if crossing { // a fixed part plus a cost per rule
 			return f.State == "line"
 		}
 		return f.State == "const" || f.State == "line" || f.State == "root" || f.State == "plane" || f.State == "square"
@@ -227,7 +228,7 @@ func plausible(q Quantity, kind string, f Form, crossing bool) bool {
 		return f.State == "const" && !crossing || f.State == "line"
 	case PeakRSS, ChildPeakRSS, Rules, Elements, Crossed:
 		return f.State == "const" || f.State == "line" || f.State == "plane"
-	case Plan, Encode, Rest: // the proxier's own work: what is quadratic is the tools' and the kernel's
+	case Plan, Encode, Rest: // the proxier's own work: only tools and the kernel have quadratic parts
 		return f.State == "const" || f.State == "line" || f.State == "plane" || f.State == "power"
 	case Total, CPU:
 		return f.State != "root" && (kind == Partial || f.State != "const")
@@ -235,7 +236,8 @@ func plausible(q Quantity, kind string, f Form, crossing bool) bool {
 	return f.State != "root"
 }
 
-// crossing says that packets cross more rules in larger clusters, and how many: what they cost then follows from that.
+// crossing reports whether packets are known to cross more rules in larger clusters. Their cost then follows from the
+// number of rules.
 func (s *Subject) crossing() bool {
 	points := s.points(Crossed, "")
 	if len(points) < 2 || s.term(Crossed, "") == nil {
@@ -245,12 +247,12 @@ func (s *Subject) crossing() bool {
 	return values[len(values)-1] >= manyCrossed && values[len(values)-1] > 1.5*values[0]
 }
 
-// manyCrossed are rules enough for their cost to show beside that of a system call.
+// manyCrossed is the number of rules whose cost is visible next to that of a system call.
 const manyCrossed = 50
 
-// lastPositions leaves of the points of a cell that where a packet crosses most.
+// lastPositions returns one point per cell: that of the position at which a packet crosses most rules.
 func lastPositions(points []Point) (out []Point) {
-	for _, p := range points { // in order of what is crossed
+	for _, p := range points { // sorted by the number of crossed rules
 		if n := len(out); n > 0 && out[n-1].Services == p.Services && out[n-1].Endpoints == p.Endpoints && out[n-1].Shape == p.Shape {
 			out[n-1] = p
 			continue
@@ -260,7 +262,7 @@ func lastPositions(points []Point) (out []Point) {
 	return out
 }
 
-// Shown are the points of a quantity of a kind of sync; of first packets those at the last position.
+// Shown returns the points of a quantity of a kind of sync; for first packets, those at the last position.
 func (s *Subject) Shown(q Quantity, kind string) []Point {
 	if q.ofPackets() {
 		return lastPositions(s.points(q, kind))
@@ -268,7 +270,7 @@ func (s *Subject) Shown(q Quantity, kind string) []Point {
 	return s.points(q, kind)
 }
 
-// sized completes a size by what the law of rules says.
+// sized adds the predicted numbers of rules and of crossed rules to a size.
 func (s *Subject) sized(v size) size {
 	if t := s.term(Rules, ""); t != nil {
 		v.rules = t.Form.at(v.per(t.Largest.size()), t.Params)
@@ -296,7 +298,7 @@ func (s *Subject) term(q Quantity, kind string) *Term {
 	return nil
 }
 
-// Subject finds one by name.
+// Subject returns the subject with a name.
 func (m *Model) Subject(name string) (*Subject, error) {
 	var there []string
 	for _, s := range m.Subjects {
@@ -305,7 +307,7 @@ func (m *Model) Subject(name string) (*Subject, error) {
 		}
 		there = append(there, s.Name)
 	}
-	return nil, fmt.Errorf("cost model of run %s: %w %s; it has %s", m.Run, errNoSubject, name, strings.Join(there, ", "))
+	return nil, fmt.Errorf("cost model of run %s: %w %s; its subjects: %s", m.Run, errNoSubject, name, strings.Join(there, ", "))
 }
 
-var errNoSubject = errors.New("it is not of subject")
+var errNoSubject = errors.New("no subject")

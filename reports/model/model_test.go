@@ -11,14 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// law is what a synthetic subject costs, in seconds.
+// law is the true cost of a synthetic subject, in seconds.
 type law func(services, endpoints, changed float64) float64
 
-// synthetic are the records of a run in which each sync takes what laws say, with noise: a lognormal factor for each cell,
-// and one for each sync.
+// synthetic is a run whose syncs have known costs with noise: a lognormal factor for each cell, and one for each sync.
 type synthetic struct {
 	full, partial  law
 	cells          [][2]int
@@ -29,16 +28,16 @@ type synthetic struct {
 
 var sizes = [][2]int{{250, 10}, {500, 10}, {1000, 10}, {2000, 10}, {4000, 10}, {250, 2}, {1000, 2}, {2000, 2}, {4000, 2}, {250, 30}, {500, 30}, {1000, 30}, {2000, 30}}
 
-func (y synthetic) records(seed uint64, subject string) []bench.Record {
+func (y synthetic) records(seed uint64, subject string) []raw.Record {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	var out []bench.Record
+	var out []raw.Record
 	for _, cell := range y.cells {
 		s, e := float64(cell[0]), float64(cell[1])
-		base := bench.Record{Scenario: "calibrate", Subject: subject, Services: cell[0], Endpoints: e, Unit: "s"}
+		base := raw.Record{Scenario: "calibrate", Subject: subject, Services: cell[0], Endpoints: e, Unit: "s"}
 		fullHere, partialHere := math.Exp(rng.NormFloat64()*y.between), math.Exp(rng.NormFloat64()*y.between)
 		for rep := 1; rep <= y.reps; rep++ {
 			at, sync := 0.0, 0
-			one := func(metric bench.Metric, kind string, took float64, changed int) {
+			one := func(metric raw.Metric, kind string, took float64, changed int) {
 				at, sync = at+took+1, sync+1
 				took *= math.Exp(rng.NormFloat64() * y.noise)
 				if rng.Float64() < y.outliers {
@@ -47,23 +46,23 @@ func (y synthetic) records(seed uint64, subject string) []bench.Record {
 				r := base
 				r.Rep, r.At, r.Sync, r.Kind, r.Family, r.Step, r.Metric, r.Value = rep, at, sync, kind, "IPv4", fmt.Sprintf("%d:settle", sync), metric, took
 				out = append(out, r)
-				if metric == bench.PartialSync {
-					r.Metric, r.Value, r.Unit = bench.Changes, float64(changed), "count"
+				if metric == raw.PartialSync {
+					r.Metric, r.Value, r.Unit = raw.Changes, float64(changed), "count"
 					out = append(out, r)
 				}
 			}
-			one(bench.FullSync, Full, fullHere*y.full(s, e, 0), 0)
+			one(raw.FullSync, Full, fullHere*y.full(s, e, 0), 0)
 			for _, c := range []int{1, 1, 1, 7, 40, 120} {
-				one(bench.PartialSync, Partial, partialHere*y.partial(s, e, float64(c)), c)
+				one(raw.PartialSync, Partial, partialHere*y.partial(s, e, float64(c)), c)
 			}
 		}
 	}
 	return out
 }
 
-func fitOne(t *testing.T, records []bench.Record) *Subject {
+func fitOne(t *testing.T, records []raw.Record) *Subject {
 	t.Helper()
-	m, err := Fit(bench.Run{ID: "synthetic"}, records, FitOptions{Seed: 7})
+	m, err := Fit(raw.Run{ID: "synthetic"}, records, FitOptions{Seed: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +92,7 @@ var laws = map[string]struct{ full, partial law }{
 	},
 }
 
-// Known laws are found again from noisy cells: predictions at three times the largest size are near the truth.
+// Fit recovers known cost models from noisy cells: predictions at three times the largest size are near the truth.
 func TestFitFindsLaws(t *testing.T) {
 	for name, truth := range laws {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +109,7 @@ func TestFitFindsLaws(t *testing.T) {
 					t.Fatal(err)
 				}
 				if math.Abs(p.Median/want-1) > 0.1 {
-					t.Errorf("%s %+v: predicted %.4g, truth %.4g (%s: %s)", name, q, p.Median, want, s.term(Total, q.Kind).Law, s.term(Total, q.Kind).Formula())
+					t.Errorf("%s %+v: predicted %.4g, truth %.4g (%s: %s)", name, q, p.Median, want, s.term(Total, q.Kind).FormText, s.term(Total, q.Kind).Formula())
 				}
 				if p.Basis != Extrapolated || math.Abs(p.Beyond-3) > 0.01 {
 					t.Errorf("%+v: %s by %v, want extrapolated by 3", q, p.Basis, p.Beyond)
@@ -120,16 +119,16 @@ func TestFitFindsLaws(t *testing.T) {
 	}
 }
 
-// Counts have no noise: the law that fits them all is found from few cells, and predicts without error.
+// Counts have no noise: from a few cells, Fit finds the formula that fits all counts and predicts without error.
 func TestFitOfCountsIsExact(t *testing.T) {
 	for _, cells := range [][][2]int{{{100, 10}, {400, 10}}, {{100, 10}, {400, 10}, {200, 30}, {400, 2}}, sizes} {
 		truth := laws["lines"]
-		var rules []bench.Record
+		var rules []raw.Record
 		for _, c := range cells {
 			services, endpoints := c[0], c[1]
-			r := bench.Record{Scenario: "calibrate", Subject: "kube-proxy/iptables-legacy", Services: services, Endpoints: float64(endpoints), Rep: 1, Unit: "count", Family: "IPv4"}
-			r.Metric, r.Table, r.Value = bench.RulesKernel, "nat", float64(9+2*services+3*services*endpoints)
-			later := r // what churn leaves behind is not of the state
+			r := raw.Record{Scenario: "calibrate", Subject: "kube-proxy/iptables-legacy", Services: services, Endpoints: float64(endpoints), Rep: 1, Unit: "count", Family: "IPv4"}
+			r.Metric, r.Table, r.Value = raw.RulesKernel, "nat", float64(9+2*services+3*services*endpoints)
+			later := r // rules that churn leaves behind are not part of the state
 			later.At, later.Value = 9, r.Value+float64(services)
 			rules = append(rules, r, later)
 		}
@@ -142,14 +141,15 @@ func TestFitOfCountsIsExact(t *testing.T) {
 	}
 }
 
-// The first full sync meets empty tables, later ones the rules that are there; after a fault nobody knows what.
+// The first full sync writes into empty tables, and later ones over existing rules. After a fault, the content of the
+// tables is unknown.
 func TestResyncsAreApart(t *testing.T) {
 	truth := laws["lines"]
 	records := synthetic{full: truth.full, partial: truth.partial, cells: sizes[:5], reps: 2}.records(1, "synclab/nftables")
 	for _, c := range sizes[:5] {
 		for rep := 1; rep <= 2; rep++ {
-			records = append(records, bench.Record{At: 1e4, Scenario: "calibrate", Subject: "synclab/nftables", Services: c[0], Endpoints: float64(c[1]), Rep: rep, Sync: 99,
-				Kind: Full, Family: "IPv4", Step: "90:settle", Metric: bench.FullSync, Value: 3 * truth.full(float64(c[0]), float64(c[1]), 0), Unit: "s"})
+			records = append(records, raw.Record{At: 1e4, Scenario: "calibrate", Subject: "synclab/nftables", Services: c[0], Endpoints: float64(c[1]), Rep: rep, Sync: 99,
+				Kind: Full, Family: "IPv4", Step: "90:settle", Metric: raw.FullSync, Value: 3 * truth.full(float64(c[0]), float64(c[1]), 0), Unit: "s"})
 		}
 	}
 	s := fitOne(t, records)
@@ -165,7 +165,7 @@ func TestResyncsAreApart(t *testing.T) {
 	for i := range records {
 		if records[i].Sync == 99 {
 			fault := records[i]
-			fault.Metric, fault.Kind, fault.Sync = bench.FaultBegun, "", 0
+			fault.Metric, fault.Kind, fault.Sync = raw.FaultDuration, "", 0
 			records = append(records, fault)
 		}
 	}
@@ -174,19 +174,19 @@ func TestResyncsAreApart(t *testing.T) {
 	}
 }
 
-// Of laws that would do, the right family is taken: exponents and slopes are those that the records were made of.
+// Of formulas that fit, the right one is chosen. Exponents and slopes are those of the synthetic records.
 func TestFitChoosesTheForm(t *testing.T) {
 	straight := laws["lines"]
 	s := fitOne(t, synthetic{full: straight.full, partial: straight.partial, cells: sizes, reps: 3, between: 0.01, noise: 0.02}.records(5, "synclab/nftables"))
 	full, partial := s.term(Total, Full), s.term(Total, Partial)
 	if full.Form != (Form{State: "line", X: "n"}) {
-		t.Errorf("full: %s, %s", full.Law, full.Formula())
+		t.Errorf("full: %s, %s", full.FormText, full.Formula())
 	}
 	if b := full.Coefficients["b"]; math.Abs(b/20e-6-1) > 0.05 {
 		t.Errorf("full: %s: b is %v, want 20 µs", full.Formula(), b)
 	}
 	if partial.Form.Y != "c" || partial.Form.X != "n" {
-		t.Errorf("partial: %s, %s", partial.Law, partial.Formula())
+		t.Errorf("partial: %s, %s", partial.FormText, partial.Formula())
 	}
 	power := laws["powers"]
 	s = fitOne(t, synthetic{full: power.full, partial: power.partial, cells: sizes, reps: 3, between: 0.01, noise: 0.02}.records(5, "synclab/nftables"))
@@ -201,7 +201,7 @@ func TestFitChoosesTheForm(t *testing.T) {
 	}
 }
 
-// Intervals keep their word where it matters, at two to four times the sizes of the fit, for laws of the family.
+// Intervals have their coverage at two to four times the sizes of the fit, if a candidate formula is the truth.
 func TestIntervalsCover(t *testing.T) {
 	covered, all := 0, 0
 	var halves []float64
@@ -215,7 +215,7 @@ func TestIntervalsCover(t *testing.T) {
 			truth := laws[name]
 			const between, noise, reps = 0.03, 0.05, 2
 			records := synthetic{full: truth.full, partial: truth.partial, cells: sizes[:9], reps: reps, between: between, noise: noise, outliers: 0.02}.records(uint64(draw), "synclab/nftables")
-			m, err := Fit(bench.Run{}, records, FitOptions{Seed: uint64(draw) + 1, Quantities: []Quantity{Total}})
+			m, err := Fit(raw.Run{}, records, FitOptions{Seed: uint64(draw) + 1, Quantities: []Quantity{Total}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -244,11 +244,11 @@ func TestIntervalsCover(t *testing.T) {
 		t.Errorf("%.1f %% of %d are within 90 %% intervals, want at least 85 %%", 100*share, all)
 	}
 	if half > 0.6 {
-		t.Errorf("the median half interval is %.0f %%: it says nothing any more", 100*half)
+		t.Errorf("the median half interval is %.0f %%: too wide to be useful", 100*half)
 	}
 }
 
-// The further beyond, the wider.
+// Intervals widen with the distance beyond the fit.
 func TestIntervalsWiden(t *testing.T) {
 	truth := laws["lines"]
 	s := fitOne(t, synthetic{full: truth.full, partial: truth.partial, cells: sizes, reps: 2, between: 0.03, noise: 0.05}.records(3, "synclab/nftables"))
@@ -275,11 +275,11 @@ func TestIntervalsWiden(t *testing.T) {
 		t.Errorf("more endpoints each: %+v, %v", p, err)
 	}
 	if _, err = s.Predict(Query{Quantity: ToolUser, Kind: Full, Services: 10}); err == nil {
-		t.Error("what was not measured has a prediction")
+		t.Error("a quantity that was not measured has a prediction")
 	}
 }
 
-// What is drawn for a simulation scatters as what was measured does.
+// Durations drawn for a simulation scatter like the measured ones.
 func TestSyncsAreDrawn(t *testing.T) {
 	truth := laws["lines"]
 	s := fitOne(t, synthetic{full: truth.full, partial: truth.partial, cells: sizes, reps: 4, between: 0.01, noise: 0.2}.records(3, "synclab/nftables"))
@@ -314,9 +314,9 @@ func TestSyncsAreDrawn(t *testing.T) {
 func smallModel(t testing.TB) (*Model, Here) {
 	t.Helper()
 	truth := laws["lines"]
-	run := bench.Run{ID: "r", Feed: bench.FeedAPI, Versions: bench.Versions{Synclab: "a", Kernel: "6.18", IPTablesLegacy: "1.8.9", KubeProxy: "v1.36.3", Nft: "1.0.6"},
-		Machine: bench.Machine{CPU: "EPYC", CPUs: 2}}
-	var records []bench.Record
+	run := raw.Run{ID: "r", Feed: raw.FeedAPI, Versions: raw.Versions{Synclab: "a", Kernel: "6.18", IPTablesLegacy: "1.8.9", KubeProxy: "v1.36.3", Nft: "1.0.6"},
+		Machine: raw.Machine{CPU: "EPYC", CPUs: 2}}
+	var records []raw.Record
 	for _, subject := range []string{"synclab/iptables-legacy-tree", "kube-proxy/nftables"} {
 		records = append(records, synthetic{full: truth.full, partial: truth.partial, cells: sizes[:5], reps: 2, noise: 0.03}.records(1, subject)...)
 	}
@@ -327,7 +327,7 @@ func smallModel(t testing.TB) (*Model, Here) {
 	return m, Here{Versions: run.Versions, Machine: run.Machine}
 }
 
-// What was written is read again, and says the same.
+// A model that is written and read again gives the same predictions.
 func TestStore(t *testing.T) {
 	m, here := smallModel(t)
 	dir := t.TempDir()
@@ -358,11 +358,12 @@ func TestStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := Load(dir, here); err == nil || !strings.Contains(err.Error(), File) {
-		t.Errorf("half a file: %v", err)
+		t.Errorf("a truncated file: %v", err)
 	}
 }
 
-// A model is refused where it was not made, and says why; --other-machine takes it with remarks.
+// Load refuses a model of another machine and names the difference. With --other-machine it accepts the model, with a
+// remark.
 func TestLoadRefuses(t *testing.T) {
 	m, here := smallModel(t)
 	dir := t.TempDir()
@@ -397,7 +398,7 @@ func TestLoadRefuses(t *testing.T) {
 	lacking := here
 	lacking.Subjects, lacking.Elsewhere = []string{"synclab/iptables-legacy"}, true
 	if _, _, err := Load(dir, lacking); err == nil || !strings.Contains(err.Error(), "synclab/iptables-legacy-tree") {
-		t.Errorf("a subject that it does not have, beside one of another layout: %v", err)
+		t.Errorf("a missing subject, when the model has another layout of it: %v", err)
 	}
 	unaffected := here
 	unaffected.Subjects, unaffected.Versions.IPTablesLegacy = []string{"kube-proxy/nftables"}, "1.9"
@@ -406,11 +407,11 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// Held-out cells are larger than any of the fit, and each is accounted for.
+// Held-out cells are larger than all cells of the fit, and each has a row.
 func TestValidate(t *testing.T) {
 	truth := laws["plane"]
 	records := synthetic{full: truth.full, partial: truth.partial, cells: append([][2]int{{10000, 10}, {20000, 10}}, sizes...), reps: 3, between: 0.02, noise: 0.04}.records(2, "kube-proxy/nftables")
-	v, err := Validate(bench.Run{}, records, 0, FitOptions{})
+	v, err := Validate(raw.Run{}, records, 0, FitOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,11 +431,11 @@ func TestValidate(t *testing.T) {
 	if err := v.WriteTable(&text); err != nil {
 		t.Error(err)
 	}
-	_, each, _ := strings.Cut(text.String(), "One by one")
+	_, each, _ := strings.Cut(text.String(), "The largest cells, one by one")
 	if n := strings.Count(each, "\nkube-proxy/nftables  20000 "); n < 5 || strings.Contains(each, " 10000 ") {
 		t.Errorf("%d rows of the largest cells:\n%s", n, &text)
 	}
-	if _, err := Validate(bench.Run{}, records[:40], 0, FitOptions{}); err == nil {
+	if _, err := Validate(raw.Run{}, records[:40], 0, FitOptions{}); err == nil {
 		t.Error("one cell was validated")
 	}
 }

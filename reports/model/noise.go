@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	// mostNoise is how many values of a kind are kept: enough for a 99th percentile.
+	// mostNoise is the maximum number of stored values of a kind: enough for a 99th percentile.
 	mostNoise = 400
-	// fewestNoise values are drawn from as they are. Fewer say how wide the noise is, but not how it is shaped.
+	// fewestNoise is the minimum number of values to draw from directly. Fewer show the width of the noise, but not its
+	// shape.
 	fewestNoise = 20
-	// hiccup is the part of a sync by which others may take longer for reasons of their own. What takes longer still was
-	// held up by the machine, for a time that has nothing to do with how much there was to do.
+	// hiccup is the share by which a sync may take longer than its median for its own reasons. The machine causes any
+	// further delay, whose length does not depend on the amount of work.
 	hiccup = 0.5
 )
 
-// noise pools how single values scatter, as logarithms in order, and of which medians.
+// noise returns the scatter of all single values, as sorted logarithms, and the median for each.
 func noise(points []Point) (logs, of []float64) {
 	type scattered struct{ log, of float64 }
 	var all []scattered
@@ -39,8 +40,8 @@ func noise(points []Point) (logs, of []float64) {
 	return logs, of
 }
 
-// widened is how far a value is from the median of n that it is one of, which makes it look nearer to it than it is. Of two
-// the typical one is the smaller, whose distance from the other is not too small; nor is that of a hiccup from the others.
+// widened corrects a value's distance from the median of n values, which is too small because the value is one of them.
+// Of two values the smaller one is the typical value, so their distance is right. A hiccup's distance is right, too.
 func widened(log float64, n int) float64 {
 	if n <= 2 {
 		return log
@@ -49,15 +50,15 @@ func widened(log float64, n int) float64 {
 	return math.Copysign(min(distance*math.Sqrt(float64(n)/float64(n-1)), max(distance, math.Log1p(hiccup))), log)
 }
 
-// Sync draws how long one sync of a kind takes that had changedServices to write: the model's median, and the scatter that single
-// syncs had in the calibration. How many changes there were of these Services does not matter to any law.
+// Sync draws the duration of a sync of a kind that writes changedServices: the model's median with the scatter of
+// single syncs in the calibration. No formula depends on changes.
 func (y *Syncs) Sync(kind string, changedServices, changes int, rng *rand.Rand) time.Duration {
 	log, of := y.scatter(kind, rng)
 	return time.Duration(scaled(y.Median(kind, changedServices), log, of) * float64(time.Second))
 }
 
-// scaled is what a sync takes whose median is known, as far from that as another was from its own median, of: in
-// proportion, but for hiccups, which last no longer because a sync is longer. An of of 0 is not known.
+// scaled applies the scatter of a sync with median of to a sync with another median. Scatter grows in proportion to the
+// median. A hiccup of a shorter sync keeps its length. of = 0: unknown.
 func scaled(median, log, of float64) float64 {
 	factor := math.Exp(log)
 	if held := factor - (1 + hiccup); held > 0 && of > 0 && of < median {
@@ -66,7 +67,7 @@ func scaled(median, log, of float64) float64 {
 	return median * factor
 }
 
-// scatter draws how far a sync is from its median, as a logarithm, and of which median that was measured.
+// scatter draws the distance of a sync from its median, as a logarithm, and the median at which it was measured.
 func (y *Syncs) scatter(kind string, rng *rand.Rand) (log, of float64) {
 	values, medians := y.noise[kind], y.noiseOf[kind]
 	if kind == Resync && len(values) == 0 {
@@ -75,7 +76,7 @@ func (y *Syncs) scatter(kind string, rng *rand.Rand) (log, of float64) {
 	if rng == nil || len(values) == 0 {
 		return 0, 0
 	}
-	if len(medians) != len(values) { // of an older model
+	if len(medians) != len(values) { // an older model
 		medians = make([]float64, len(values))
 	}
 	if len(values) < fewestNoise {

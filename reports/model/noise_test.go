@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// A hiccup of 0.2 s that hit a sync of 2 ms is one of 0.2 s in a sync of 20 ms, not of 2 s; what scatters by a fifth does so
-// in syncs of any length, and a shorter sync is not held up for longer.
+// A hiccup of 0.2 s in a sync of 2 ms also takes 0.2 s in a sync of 20 ms, not 2 s. Scatter by a fifth stays a fifth in
+// syncs of any length. A hiccup does not get longer in a shorter sync.
 func TestHiccupsDoNotGrowWithSyncs(t *testing.T) {
 	for _, c := range []struct{ median, factor, of, want float64 }{
 		{0.002, 101, 0.002, 0.202},
-		{0.020, 101, 0.002, 0.229}, // half as long again, and what was more than that
+		{0.020, 101, 0.002, 0.229}, // 1.5 times the median, plus the rest of the hiccup
 		{2, 1.2, 0.002, 2.4},
 		{2, 0.8, 0.002, 1.6},
 		{0.001, 101, 0.002, 0.101},
-		{0.020, 101, 0, 2.02}, // an older model does not say of what
+		{0.020, 101, 0, 2.02}, // an older model has no medians
 	} {
 		if got := scaled(c.median, math.Log(c.factor), c.of); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%g times %g s, for a median of %g s: %g s, want %g", c.factor, c.of, c.median, got, c.want)
@@ -41,7 +41,7 @@ func TestHiccupsDoNotGrowWithSyncs(t *testing.T) {
 	}
 }
 
-// One of two values that was held up is as far off as it was; of more, only what is near their median is widened.
+// Of two values, no distance is widened. Of more, only distances of values near the median are.
 func TestWidened(t *testing.T) {
 	for _, c := range []struct {
 		log  float64

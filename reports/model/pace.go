@@ -4,22 +4,23 @@ import (
 	"fmt"
 	"math"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// Today is how the machine's pace when a model is used differs from that of its calibration.
+// Today compares the machine's pace at use with its pace at the calibration.
 type Today struct {
-	// Ratio is what the same work takes now over what it took then: times are multiplied by it.
+	// Ratio is the duration of the same work now over its duration at the calibration. Predicted times are multiplied
+	// by it.
 	Ratio float64 `json:"ratio"`
-	// Apart is the standard deviation, on logarithms, by which pieces of work differ in that.
+	// Apart is the standard deviation of that ratio between kinds of work, on logarithms.
 	Apart float64 `json:"apart"`
 }
 
-// leastPace are differences that two paces of one machine at rest have.
+// leastPace is the difference that two measurements of the pace have on one idle machine.
 const leastPace = 0.03
 
-// compare two paces, piece by piece. ok is false when they have nothing in common.
-func comparePaces(then, now bench.Pace) (t Today, ok bool) {
+// comparePaces compares two paces by kind of work. ok is false if they have no kind of work in common.
+func comparePaces(then, now raw.Pace) (t Today, ok bool) {
 	var logs []float64
 	add := func(a, b float64) {
 		if a > 0 && b > 0 {
@@ -41,18 +42,17 @@ func comparePaces(then, now bench.Pace) (t Today, ok bool) {
 	for _, l := range logs {
 		squares += (l - mean) * (l - mean) / float64(len(logs))
 	}
-	if math.Abs(mean) < leastPace { // nothing that two paces a minute apart do not show
+	if math.Abs(mean) < leastPace { // no more than between two measurements a minute apart
 		mean = 0
 	}
 	return Today{Ratio: math.Exp(mean), Apart: math.Sqrt(squares)}, true
 }
 
-// At takes the machine's pace now: all times are multiplied by how much longer the same work takes than it did when the
-// calibration was made, and intervals widen by how much pieces of work differ in that. It returns what is to be said of it; a
-// model without a pace of its own stays as it is.
-func (m *Model) At(now bench.Pace) (remark string) {
+// At scales the model to the machine's current pace. It multiplies all times by the change of the pace, and widens
+// intervals if kinds of work differ in that change. It returns a remark. A model without a pace stays as it is.
+func (m *Model) At(now raw.Pace) (remark string) {
 	if m.Pace == nil {
-		return "the calibration kept no pace of the machine: its times are taken as they are"
+		return "the calibration did not record the pace of the machine: predicted times are not scaled"
 	}
 	t, ok := comparePaces(*m.Pace, now)
 	if !ok {
@@ -63,19 +63,19 @@ func (m *Model) At(now bench.Pace) (remark string) {
 		s.today = &t
 	}
 	if t.Ratio == 1 {
-		return fmt.Sprintf("the machine is as fast as when it was calibrated, to within %.0f %%", 100*max(leastPace, t.Apart))
+		return fmt.Sprintf("the machine is as fast as during the calibration, within %.0f %%", 100*max(leastPace, t.Apart))
 	}
 	how := "slower"
 	if t.Ratio < 1 {
 		how = "faster"
 	}
-	return fmt.Sprintf("the machine is %s than when it was calibrated: the same work takes %.2f times as long, and so do all times here (intervals are wider for it)", how, t.Ratio)
+	return fmt.Sprintf("the machine is %s than during the calibration: the same work takes %.2f times as long; all predicted times are scaled by this factor, and their intervals are wider", how, t.Ratio)
 }
 
-// timed says that a quantity is a time: it follows the machine's pace.
+// timed reports whether a quantity is a time, which depends on the pace of the machine.
 func (q Quantity) timed() bool { return !q.counted() && q != PeakRSS && q != ChildPeakRSS }
 
-// paced is what a value of a quantity is at today's pace, and the variance that this adds.
+// paced returns a value scaled to the current pace, and the variance that the scaling adds.
 func (s *Subject) paced(q Quantity, value float64) (float64, float64) {
 	if s.today == nil || !q.timed() {
 		return value, 0

@@ -10,14 +10,14 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// Quantity is what is predicted: times in seconds, memory in bytes, the others are counts.
+// Quantity is a predicted quantity: a time in seconds, memory in bytes, or a count.
 type Quantity string
 
-// The quantities. Plan to Rest add up to Total, sync by sync; of subjects that do not tell of plan and encode, these are in
-// Rest.
+// The quantities. Plan to Rest of a sync add up to its Total. For subjects that do not report plan and encode, Rest
+// contains both.
 const (
 	Total    Quantity = "total"     // s: one sync, start to end
 	Plan     Quantity = "plan"      // s
@@ -25,21 +25,21 @@ const (
 	ToolUser Quantity = "tool_user" // s
 	ToolSys  Quantity = "tool_sys"  // s: the kernel's part
 	Rest     Quantity = "rest"      // s: waiting, forking, base chains, bookkeeping
-	CPU      Quantity = "cpu"       // s of CPU time of the subject and its tools, for one sync and what led to it; full: since its start
+	CPU      Quantity = "cpu"       // s: CPU time of the subject and its tools, for one sync and its changes; full: since the process start
 
 	PeakRSS        Quantity = "peak_rss"         // B: of the subject's process
 	ChildPeakRSS   Quantity = "child_peak_rss"   // B: of its largest tool, in one sync
-	Rules          Quantity = "rules"            // count, as the kernel counts where it was asked
+	Rules          Quantity = "rules"            // count: from the kernel, if it was read
 	Elements       Quantity = "elements"         // count: elements of sets and maps
 	Crossed        Quantity = "crossed"          // count: rules that the first packet at the last position crosses
 	FirstPacket    Quantity = "first_packet"     // s: at the last position
-	FirstPacketP99 Quantity = "first_packet_p99" // s: 99th percentile of the packets of a repetition there
+	FirstPacketP99 Quantity = "first_packet_p99" // s: 99th percentile of the packets of a repetition, at the last position
 )
 
-// counted says that it is counted, exactly, and depends on the cluster alone.
+// counted reports whether a quantity is an exact count that depends only on the cluster.
 func (q Quantity) counted() bool { return q == Rules || q == Elements || q == Crossed }
 
-// ofPackets says that it grows with the rules that a packet crosses.
+// ofPackets reports whether a quantity grows with the rules that a packet crosses.
 func (q Quantity) ofPackets() bool { return q == FirstPacket || q == FirstPacketP99 }
 
 // phases of a sync.
@@ -48,26 +48,27 @@ var phases = []Quantity{Plan, Encode, ToolUser, ToolSys, Rest}
 // Kinds of syncs.
 const (
 	Full    = "full"   // of everything, into empty tables
-	Resync  = "resync" // of everything, over the rules that are there: after a restart, by time, after a failure
+	Resync  = "resync" // of everything, over existing rules: after a restart, periodically, or after a failure
 	Partial = "partial"
 )
 
 var kinds = []string{Full, Resync, Partial}
 
-// Point is a quantity in one cell: the median of the medians of its N repetitions, of two the smaller one.
+// Point is a quantity in one cell: the median of the medians of its N repetitions. With two repetitions it is the
+// smaller median.
 type Point struct {
 	Quantity  Quantity `json:"quantity"`
-	Kind      string   `json:"kind,omitempty"` // of sync; empty: of the state
+	Kind      string   `json:"kind,omitempty"` // of sync; empty for quantities of the state
 	Services  int      `json:"services"`
 	Endpoints float64  `json:"endpoints"`         // per Service
 	Changed   float64  `json:"changed,omitempty"` // Services that a partial sync changed
 	// Shape of the cell; empty: every Service has the same number of endpoints.
 	Shape string `json:"shape,omitempty"`
-	// Crossed are the rules that a packet crosses on its way; 0: not known, or no packet.
+	// Crossed is the number of rules that a packet crosses; 0: unknown, or no packet.
 	Crossed float64 `json:"crossed,omitempty"`
 	N       int     `json:"n"` // repetitions
 	Value   float64 `json:"value"`
-	// Whole is the sync's whole duration there, which an error of a phase is small or large beside.
+	// Whole is the duration of the whole sync there, to which the error of a phase is compared.
 	Whole float64 `json:"whole,omitempty"`
 	// logs are the logarithms of single values over their median, and ofReps those of the repetitions' medians.
 	logs, ofReps []float64
@@ -77,8 +78,8 @@ func (p Point) size() size {
 	return size{s: float64(p.Services), n: float64(p.Services) * p.Endpoints, c: p.Changed, ce: p.Changed * p.Endpoints, e: p.Endpoints, x: p.Crossed}
 }
 
-// Points are the points of each subject of a run's records.
-func Points(records []bench.Record) map[string][]Point {
+// Points returns the points of each subject, from the records of a run.
+func Points(records []raw.Record) map[string][]Point {
 	collected := map[string]*collector{}
 	for _, part := range parts(records) {
 		c := collected[part.subject]
@@ -103,10 +104,10 @@ type part struct {
 	services  int
 	endpoints float64
 	shape     string
-	records   []bench.Record
+	records   []raw.Record
 }
 
-func parts(records []bench.Record) []part {
+func parts(records []raw.Record) []part {
 	type id struct {
 		subject, scenario, params string
 		services                  int
@@ -132,19 +133,19 @@ func parts(records []bench.Record) []part {
 	return out
 }
 
-// key is what the values of a point share.
+// key identifies a point. All values of the point have this key.
 type key struct {
 	quantity  Quantity
 	kind      string
 	services  int
 	endpoints float64
-	changed   int // numbers above 4 that are near each other share a point: see near
+	changed   int // similar numbers above 4 share a point: see near
 	shape     string
 	crossed   int
 }
 
-// near gives numbers of changed Services that differ by little the same place: up to 4 each has its own, beyond, ten a
-// decade.
+// near rounds a number of changed Services, so that similar numbers share a point. Each number up to 4 has its own
+// point. Above, each decade has ten points.
 func near(changed int) int {
 	if changed <= 4 {
 		return changed
@@ -152,12 +153,12 @@ func near(changed int) int {
 	return int(math.Round(math.Pow(10, math.Round(10*math.Log10(float64(changed)))/10)))
 }
 
-// collector gathers values by key and, within it, by repetition.
+// collector collects values by key, and for each key by repetition.
 type collector struct {
 	values          map[key][][]float64
 	wholes, changes map[key][]float64
 	part            int
-	last            map[key]int // part of the last of values
+	last            map[key]int // part that the last of values is from
 }
 
 func (c *collector) add(k key, value, whole, changed float64) {
@@ -173,22 +174,22 @@ func (c *collector) add(k key, value, whole, changed float64) {
 	c.changes[k] = append(c.changes[k], changed)
 }
 
-// oneSync is what was recorded of a sync.
+// oneSync has the records of one sync.
 type oneSync struct {
 	at      float64
 	kind    string
 	step    int
-	values  map[bench.Metric]float64
+	values  map[raw.Metric]float64
 	changed int
 }
 
-// syncs takes the syncs of a repetition: the first full one meets empty tables, later ones what was written before. After
-// a fault nobody knows what they meet.
+// syncs collects the syncs of a repetition. The first full sync writes into empty tables, and later ones over existing
+// rules. After a fault, the content of the tables is unknown.
 func (c *collector) syncs(p part) {
 	syncs := syncsOf(p.records)
 	attribute(p.records, syncs)
 	seen := false
-	faulted := slices.ContainsFunc(p.records, func(r bench.Record) bool { return r.Metric == bench.FaultBegun })
+	faulted := slices.ContainsFunc(p.records, func(r raw.Record) bool { return r.Metric == raw.FaultDuration })
 	for _, s := range syncs {
 		k := key{kind: s.kind, services: p.services, endpoints: p.endpoints, shape: p.shape}
 		changed := 0.0
@@ -202,7 +203,7 @@ func (c *collector) syncs(p part) {
 			seen = true
 		} else {
 			if s.changed == 0 {
-				continue // nobody knows what it was for
+				continue // its changes are unknown
 			}
 			k.changed, changed = near(s.changed), float64(s.changed)
 		}
@@ -218,28 +219,28 @@ func (c *collector) sync(k key, s *oneSync, changed float64) {
 	}
 	whole := s.took()
 	put(Total, whole, 0)
-	if rss, ok := s.values[bench.ChildPeakRSS]; ok {
+	if rss, ok := s.values[raw.ChildPeakRSS]; ok {
 		put(ChildPeakRSS, rss, 0)
 	}
 	if !s.told() {
-		return // which of several syncs the tools were of was not to be told
+		return // the tools cannot be attributed to this sync
 	}
-	user := s.values[bench.ToolUser]
-	rest := whole - user - s.values[bench.ToolSys]
-	if plan, ok := s.values[bench.Plan]; ok {
+	user := s.values[raw.ToolUser]
+	rest := whole - user - s.values[raw.ToolSys]
+	if plan, ok := s.values[raw.Plan]; ok {
 		put(Plan, plan, whole)
-		put(Encode, s.values[bench.Encode], whole)
-		rest -= plan + s.values[bench.Encode]
+		put(Encode, s.values[raw.Encode], whole)
+		rest -= plan + s.values[raw.Encode]
 	}
 	put(ToolUser, user, whole)
-	put(ToolSys, s.values[bench.ToolSys], whole)
+	put(ToolSys, s.values[raw.ToolSys], whole)
 	put(Rest, max(0, rest), whole)
 }
 
-// cpu is taken where one sync answers one step.
-func (c *collector) cpu(k key, s *oneSync, changed float64, syncs []*oneSync, records []bench.Record) {
+// cpu collects the CPU time of steps with exactly one sync. That sync may also be in the next step.
+func (c *collector) cpu(k key, s *oneSync, changed float64, syncs []*oneSync, records []raw.Record) {
 	for _, r := range records {
-		if r.Metric != bench.SubjectCPU {
+		if r.Metric != raw.SubjectCPU {
 			continue
 		}
 		step, within := stepOf(r.Step), 0
@@ -255,15 +256,15 @@ func (c *collector) cpu(k key, s *oneSync, changed float64, syncs []*oneSync, re
 	}
 }
 
-// stepOf "2:churn" is 2.
+// stepOf returns the number of a step: 2 for "2:churn".
 func stepOf(step string) int {
 	number, _, _ := strings.Cut(step, ":")
 	n, _ := strconv.Atoi(number)
 	return n
 }
 
-// syncsOf a repetition, in their order. Those that failed are left out.
-func syncsOf(records []bench.Record) []*oneSync {
+// syncsOf returns the syncs of a repetition by time, without failed ones.
+func syncsOf(records []raw.Record) []*oneSync {
 	type id struct {
 		step   string
 		sync   int
@@ -272,8 +273,8 @@ func syncsOf(records []bench.Record) []*oneSync {
 	byID := map[id]*oneSync{}
 	var out []*oneSync
 	for _, r := range records {
-		if (r.Metric == bench.FullSync || r.Metric == bench.PartialSync) && r.Error == "" {
-			s := &oneSync{at: r.At, kind: strings.TrimSuffix(string(r.Metric), "_sync"), step: stepOf(r.Step), values: map[bench.Metric]float64{}}
+		if (r.Metric == raw.FullSync || r.Metric == raw.PartialSync) && r.Error == "" {
+			s := &oneSync{at: r.At, kind: strings.TrimSuffix(string(r.Metric), "_sync"), step: stepOf(r.Step), values: map[raw.Metric]float64{}}
 			byID[id{r.Step, r.Sync, r.Family}] = s
 			out = append(out, s)
 		}
@@ -284,7 +285,7 @@ func syncsOf(records []bench.Record) []*oneSync {
 			continue
 		}
 		s.values[r.Metric] += r.Value
-		if r.Metric == bench.Changes {
+		if r.Metric == raw.Changes {
 			s.changed = int(r.Value)
 		}
 	}
@@ -292,17 +293,17 @@ func syncsOf(records []bench.Record) []*oneSync {
 	return out
 }
 
-// attribute counts the changes that each sync wrote, of a subject that does not say how many it took. Where which tools were
-// of which sync was not to be told, neither is which changes were: these syncs keep none.
-func attribute(records []bench.Record, syncs []*oneSync) {
+// attribute counts the changes that each sync wrote, for a subject that does not report them. A sync with unknown tools
+// gets no changes, unless the tools of all syncs are unknown.
+func attribute(records []raw.Record, syncs []*oneSync) {
 	for _, r := range records {
-		if r.Metric == bench.Changes {
+		if r.Metric == raw.Changes {
 			return
 		}
 	}
 	anyTold := slices.ContainsFunc(syncs, (*oneSync).told)
 	for _, r := range records {
-		if r.Metric != bench.NetworkProgrammingLatency {
+		if r.Metric != raw.NetworkProgrammingLatency {
 			continue
 		}
 		if i := writer(syncs, r.At); i >= 0 && (syncs[i].told() || !anyTold) {
@@ -311,12 +312,13 @@ func attribute(records []bench.Record, syncs []*oneSync) {
 	}
 }
 
-// late is how long after a sync's last write a change may be seen that it wrote, although the next one has begun.
+// late is the maximum time from a sync's last write until its changes are visible, if the next sync has started by
+// then.
 const late = 0.005 // s
 
-// writer is the sync that wrote what was seen at a moment: the first that ended no earlier, but for late, if it had begun
-// by then. Else it is the one before, however late that was seen. When a sync wrote is known from its tools; without them,
-// its end is when it was heard of, which may be later, and when it began is not known. -1: there is none.
+// writer returns the sync that wrote a change visible at seen; -1: none. It is the first sync with at+late ≥ seen, or
+// the sync before that one if that one started after seen. Without known tools, a sync's at is its report, perhaps
+// after its end, and its start is unknown.
 func writer(syncs []*oneSync, seen float64) int {
 	i := slices.IndexFunc(syncs, func(s *oneSync) bool { return s.at+late >= seen })
 	switch {
@@ -328,23 +330,24 @@ func writer(syncs []*oneSync, seen float64) int {
 	return i
 }
 
-// told says whether it is known which tools were of a sync, and so when it wrote.
-func (s *oneSync) told() bool { _, ok := s.values[bench.ToolUser]; return ok }
+// told reports whether the tools of a sync are known, and thus the time of its last write.
+func (s *oneSync) told() bool { _, ok := s.values[raw.ToolUser]; return ok }
 
-// took is the whole of a sync, in seconds.
-func (s *oneSync) took() float64 { return s.values[bench.FullSync] + s.values[bench.PartialSync] }
+// took returns the duration of the whole sync, in seconds.
+func (s *oneSync) took() float64 { return s.values[raw.FullSync] + s.values[raw.PartialSync] }
 
-// counts are by table and family.
+// counts has numbers of rules by table and family.
 type counts map[[2]string]float64
 
-// first keeps the first count of each: later ones are of what changes made of the cluster, and of what a proxier left behind.
-func (c counts) first(r bench.Record) {
+// first keeps the first count of each table and family. Later counts include changes of the cluster, and rules that a
+// proxier left behind.
+func (c counts) first(r raw.Record) {
 	if _, ok := c[[2]string{r.Table, r.Family}]; !ok {
 		c[[2]string{r.Table, r.Family}] = r.Value
 	}
 }
 
-// states takes what a repetition tells of the state: memory, rules, the first packet.
+// states collects the quantities of the state from a repetition: memory, rules, the first packet.
 func (c *collector) states(p part) {
 	rules, kernel := counts{}, counts{}
 	packets, crossed := map[int][]float64{}, map[int]float64{}
@@ -356,15 +359,15 @@ func (c *collector) states(p part) {
 	for _, r := range p.records {
 		switch {
 		case r.Error != "":
-		case r.Metric == bench.PeakRSS:
+		case r.Metric == raw.PeakRSS:
 			put(PeakRSS, r.Value)
-		case r.Metric == bench.Rules && r.Kind == Full:
+		case r.Metric == raw.Rules && r.Kind == Full:
 			rules.first(r)
-		case r.Metric == bench.RulesKernel:
+		case r.Metric == raw.RulesKernel:
 			kernel.first(r)
-		case r.Metric == bench.FirstPacket && r.Position != nil && *r.Position > 0 && r.Target == "" && (r.Method == "" || r.Method == "sendto"):
+		case r.Metric == raw.FirstPacket && r.Position != nil && *r.Position > 0 && r.Target == "" && (r.Method == "" || r.Method == "sendto"):
 			packets[*r.Position] = append(packets[*r.Position], r.Value)
-		case r.Metric == bench.RulesCrossed && r.Position != nil && *r.Position > 0 && r.Target == "":
+		case r.Metric == raw.RulesEvaluated && r.Position != nil && *r.Position > 0 && r.Target == "":
 			crossed[*r.Position] = r.Value
 		}
 	}
@@ -400,7 +403,7 @@ func (c *collector) states(p part) {
 	}
 }
 
-// points are the collected values, in a stable order.
+// points returns the collected points, sorted.
 func (c *collector) points() []Point {
 	var out []Point
 	for k, reps := range c.values {
@@ -409,7 +412,7 @@ func (c *collector) points() []Point {
 		var medians []float64
 		for _, values := range reps {
 			switch k.quantity {
-			case ToolUser, ToolSys, Rest: // kernels count in ticks: a median of few is none or one whole tick
+			case ToolUser, ToolSys, Rest: // the kernel counts in ticks: the median of a few values is zero or a whole tick
 				medians = append(medians, center(values))
 			default:
 				medians = append(medians, typical(values))
@@ -434,7 +437,7 @@ func comparePoints(a, b Point) int {
 		cmp.Compare(a.Changed, b.Changed), cmp.Compare(a.Crossed, b.Crossed))
 }
 
-// logsOver are the logarithms of positive values over their median; none of a single value.
+// logsOver returns the logarithms of positive values over their median; none for a single value.
 func logsOver(values []float64, median float64) (out []float64) {
 	for _, v := range values {
 		if v > 0 && median > 0 && len(values) > 1 {
@@ -444,7 +447,8 @@ func logsOver(values []float64, median float64) (out []float64) {
 	return out
 }
 
-// typical is the median of measured values. Of two it is the smaller one: what delays a sync comes from outside of it.
+// typical returns the median of measured values. Of two it returns the smaller one, since a sync's delays come from
+// outside.
 func typical(values []float64) float64 {
 	if len(values) == 2 {
 		return min(values[0], values[1])
@@ -452,7 +456,7 @@ func typical(values []float64) float64 {
 	return median(values)
 }
 
-// median of values; of none it is 0.
+// median returns the median of values; 0 for no values.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -461,8 +465,8 @@ func median(values []float64) float64 {
 	return (stat.Quantile(0.5, stat.Empirical, sorted, nil) + sorted[len(sorted)/2]) / 2
 }
 
-// center is the median of the means of all pairs (Hodges and Lehmann): nearly as robust as the median, and between two
-// ticks where values are one or the other.
+// center returns the median of the means of all pairs (Hodges and Lehmann). It is nearly as robust as the median, and
+// can lie between two ticks.
 func center(values []float64) float64 {
 	if len(values) > 60 {
 		return stat.Mean(values, nil)

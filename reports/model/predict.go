@@ -5,45 +5,45 @@ import (
 	"math"
 )
 
-// Query is what is asked: a quantity of a kind of sync, at a size. The zero Quantity is Total.
+// Query asks for a quantity of a kind of sync, at a size. The zero Quantity is Total.
 type Query struct {
 	Quantity  Quantity
-	Kind      string // Full, Resync or Partial; empty for what is of the state: PeakRSS, Rules, Elements, FirstPacket
+	Kind      string // Full, Resync or Partial; empty for quantities of the state: PeakRSS, Rules, Elements, FirstPacket
 	Services  int
 	Endpoints float64 // per Service
-	Changed   int     // Services that the partial sync takes; 0: 1
+	Changed   int     // Services that the partial sync changes; 0 means 1
 }
 
-// Basis of an answer.
+// Basis is the basis of a prediction.
 type Basis string
 
-// The bases of answers, best first.
+// The bases of predictions, best first.
 const (
-	Measured     Basis = "measured"     // at this very size
-	Interpolated Basis = "interpolated" // within the sizes measured
+	Measured     Basis = "measured"     // at exactly this size
+	Interpolated Basis = "interpolated" // within the measured sizes
 	Extrapolated Basis = "extrapolated"
 )
 
-// Prediction is an answer: the median that cells of that size would have, in s, B or counts, and between which bounds a
-// measured one would lie with the model's confidence.
+// Prediction is the predicted median of a cell of that size, in s, B or counts. With the model's confidence, a measured
+// median lies between Low and High.
 type Prediction struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
 	Basis  Basis   `json:"basis"`
-	// Beyond is how many times the size is beyond what was measured; 1 within it.
+	// Beyond is the factor by which the size is beyond the measured sizes; 1 within them.
 	Beyond float64 `json:"beyond"`
 }
 
-// valuesOfCell is how many values a cell's median is taken to be of, where nobody says.
+// valuesOfCell is the default number of values for the median of a cell.
 const valuesOfCell = 3
 
-// Predict answers with the model's confidence.
+// Predict returns a prediction with the model's confidence.
 func (s *Subject) Predict(q Query) (Prediction, error) {
 	return s.predict(q, s.confidence, valuesOfCell, true)
 }
 
-// PredictAt answers with intervals of another confidence, 0 to 1.
+// PredictAt returns a prediction with another confidence, 0 to 1.
 func (s *Subject) PredictAt(q Query, confidence float64) (Prediction, error) {
 	return s.predict(q, confidence, valuesOfCell, true)
 }
@@ -66,7 +66,7 @@ func (q Query) size() size {
 	return v
 }
 
-// predict answers for the median of n values. Known points answer themselves, unless only laws are wanted.
+// predict predicts the median of n values. If known is set, a measured point at that size is the prediction.
 func (s *Subject) predict(q Query, confidence, n float64, known bool) (Prediction, error) {
 	q.fill()
 	t := s.term(q.Quantity, q.Kind)
@@ -74,7 +74,7 @@ func (s *Subject) predict(q Query, confidence, n float64, known bool) (Predictio
 		return Prediction{}, fmt.Errorf("cost model of %s: no %s %s was measured", s.Name, q.Kind, q.Quantity)
 	}
 	if q.Services < 1 || q.Endpoints < 0 {
-		return Prediction{}, fmt.Errorf("cost model of %s: %d Services of %g endpoints: want at least 1", s.Name, q.Services, q.Endpoints)
+		return Prediction{}, fmt.Errorf("cost model of %s: %d Services with %g endpoints each: want at least 1 Service and 0 endpoints", s.Name, q.Services, q.Endpoints)
 	}
 	v := s.sized(q.size())
 	value, deviation := s.at(t, v, n)
@@ -94,7 +94,7 @@ func (s *Subject) predict(q Query, confidence, n float64, known bool) (Predictio
 	return p, nil
 }
 
-// measured is the point at a query's size, of first packets that of the last position; nil where there is none.
+// measured returns the point at a query's size, or nil; for first packets, the point at the last position.
 func (s *Subject) measured(q Query) *Point {
 	var found *Point
 	for i := range s.Points {
@@ -107,11 +107,11 @@ func (s *Subject) measured(q Query) *Point {
 	return found
 }
 
-// Has says whether there is a law of a quantity: subjects without tools have none of these, for instance.
+// Has reports whether a quantity has a fit. For instance, subjects without tools have no fit for times of tools.
 func (s *Subject) Has(q Quantity, kind string) bool { return s.term(q, kind) != nil }
 
-// MostChanged is how many changed Services the partial syncs had, at most, of which a quantity is known; 0 of none. Of CPU
-// time these are often fewer than of durations, since it is not told apart where several syncs answer one burst.
+// MostChanged returns the largest number of changed Services for which a quantity of partial syncs is known; 0: none.
+// For CPU time it is often smaller than for durations, since CPU time cannot be divided between the syncs of a burst.
 func (s *Subject) MostChanged(q Quantity) int {
 	if t := s.term(q, Partial); t != nil {
 		return int(math.Round(t.Largest.Changed))
@@ -119,18 +119,18 @@ func (s *Subject) MostChanged(q Quantity) int {
 	return 0
 }
 
-// Syncs are the syncs of a subject in a cluster of one size: what a simulation of it draws durations from. It may be used
-// by several goroutines, each with its own rng.
+// Syncs has the sync durations of a subject in a cluster of one size, for simulations. Several goroutines may use it,
+// each with its own rng.
 type Syncs struct {
 	full    float64 // s
 	resync  float64
 	partial []float64
-	beyond  func(changed int) float64 // for numbers of changed Services that partial does not hold
+	beyond  func(changed int) float64 // for numbers of changed Services that partial does not contain
 	noise   map[string][]float64
 	noiseOf map[string][]float64
 }
 
-// tabled is up to how many changed Services medians are computed ahead.
+// tabled is the largest number of changed Services with a precomputed median.
 const tabled = 1024
 
 // Syncs prepares the draws for a cluster of services with endpoints each.
@@ -163,7 +163,7 @@ func (s *Subject) Syncs(services int, endpoints float64) (*Syncs, error) {
 	return y, nil
 }
 
-// Median is what Sync scatters around, in seconds.
+// Median returns the median of the durations that Sync draws, in seconds.
 func (y *Syncs) Median(kind string, changedServices int) float64 {
 	switch {
 	case kind == Full:

@@ -6,28 +6,28 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// sample is what a law is fitted to: sizes divided by the largest, and values.
+// sample has the points of a fit: sizes divided by the largest, and values.
 type sample struct {
 	at     []size
 	y      []float64
-	floor  []float64 // what is too little to matter at that point, added to both sides of an error
+	floor  []float64 // the negligible amount at that point, added to both sides of an error
 	weight []float64
-	count  []float64 // values that a point is of
-	ref    size      // the largest of each
-	counts bool      // without noise: a law fits or it does not
+	count  []float64 // the number of values of each point
+	ref    size      // the largest value of each variable
+	counts bool      // values without noise: a formula fits or it does not
 }
 
 func (s *sample) error(i int, predicted float64) float64 {
 	return math.Log((predicted + s.floor[i]) / (s.y[i] + s.floor[i]))
 }
 
-// huber is the relative error from which on a point pulls by its sign only.
+// huber is the relative error above which the loss is linear.
 const huber = 0.1
 
-// The bounds of a coefficient's logarithm: what is below is nothing.
+// The bounds of a coefficient's logarithm. The lower bound means zero.
 const leastLog, mostLog = -60, 60
 
-// loss of a law on the points idx: half squared relative errors, beyond huber linear.
+// loss returns the loss of a formula on the points idx: half the squared relative errors, and linear above huber.
 func (s *sample) loss(f Form, params []float64, idx []int) float64 {
 	total := 0.0
 	coefficients, frees := f.plain(params)
@@ -42,7 +42,7 @@ func (s *sample) loss(f Form, params []float64, idx []int) float64 {
 	return total
 }
 
-// plain are the coefficients, no logarithms any more, and the other parameters.
+// plain returns the coefficients instead of their logarithms, and the other parameters.
 func (f Form) plain(params []float64) (coefficients, frees []float64) {
 	coefficients = make([]float64, f.coefficients())
 	for i := range coefficients {
@@ -51,7 +51,8 @@ func (f Form) plain(params []float64) (coefficients, frees []float64) {
 	return coefficients, params[len(coefficients):]
 }
 
-// start finds coefficients by least squares for each combination of the other parameters' starts, and returns the best.
+// start returns the best start of a search. It computes the coefficients by least squares for each combination of the
+// other parameters' start values.
 func (s *sample) start(f Form, idx []int) []float64 {
 	var best []float64
 	least := math.Inf(1)
@@ -78,8 +79,8 @@ func combinations(frees []free) [][]float64 {
 	return out
 }
 
-// coefficients are the non-negative ones with the least squared relative error, as logarithms. There are few: every
-// choice of those that are not zero is tried.
+// coefficients returns the non-negative coefficients with the least squared relative error, as logarithms. There are
+// few, so it tries every subset of them as the nonzero ones.
 func (s *sample) coefficients(f Form, frees []float64, idx []int) []float64 {
 	k := len(f.names())
 	rows := make([][]float64, len(idx))
@@ -104,7 +105,7 @@ func (s *sample) coefficients(f Form, frees []float64, idx []int) []float64 {
 	for chosen := 1<<k - 1; chosen > 0; chosen-- {
 		x, gain, ok := subset(gram, right, chosen)
 		if ok && chosen == 1<<k-1 {
-			best = x // nothing is better than all of them
+			best = x // no subset is better than all of them
 			break
 		}
 		if ok && gain > most {
@@ -121,8 +122,8 @@ func (s *sample) coefficients(f Form, frees []float64, idx []int) []float64 {
 	return out
 }
 
-// subset solves the normal equations for the chosen coefficients, the others being zero. It fails when one of them came
-// out negative. The gain is by how much the squared error falls.
+// subset solves the normal equations for the chosen coefficients; the others are zero. ok is false if one of them is
+// negative. gain is the decrease of the squared error.
 func subset(gram *mat.SymDense, right []float64, chosen int) (x []float64, gain float64, ok bool) {
 	var in []int
 	for i := range right {
@@ -152,7 +153,7 @@ func subset(gram *mat.SymDense, right []float64, chosen int) (x []float64, gain 
 	return x, gain, true
 }
 
-// solveSym solves a·x = b; ok is false when a is not positive definite, in floating point.
+// solveSym solves a·x = b; ok is false if a is not positive definite in floating point.
 func solveSym(a *mat.SymDense, b *mat.VecDense) (*mat.VecDense, bool) {
 	var c mat.Cholesky
 	if !c.Factorize(a) {
@@ -165,13 +166,13 @@ func solveSym(a *mat.SymDense, b *mat.VecDense) (*mat.VecDense, bool) {
 	return &x, true
 }
 
-// Steps that refine a fit, and how little they must gain to go on.
+// Limits of refine: its steps, and the minimum relative gain of a step to continue.
 const (
 	mostSteps  = 30
 	enoughGain = 1e-6
 )
 
-// refine improves params on the points idx by the steps of Levenberg and Marquardt, each on the weights of Huber.
+// refine improves params on the points idx by Levenberg-Marquardt steps with Huber weights.
 func (s *sample) refine(f Form, params []float64, idx []int) (fitted []float64, loss float64) {
 	k, frees := len(f.names()), f.frees()
 	fitted, loss = append([]float64(nil), params...), s.loss(f, params, idx)
@@ -213,7 +214,7 @@ func (s *sample) refine(f Form, params []float64, idx []int) (fitted []float64, 
 	return fitted, loss
 }
 
-// normal makes the equations of one step: from the errors' slopes in the parameters.
+// normal returns the equations of one step, from the derivatives of the errors by the parameters.
 func (s *sample) normal(f Form, params []float64, idx []int) (*mat.SymDense, *mat.VecDense) {
 	n := len(params)
 	a, b := make([]float64, n*n), make([]float64, n)

@@ -10,21 +10,22 @@ import (
 	"slices"
 	"strings"
 
-	"synclab/bench"
 	"synclab/bench/outfile"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 )
 
-// File is the name of a model in its run's folder.
+// File is the file name of a model in its run's folder.
 const File = "model.json"
 
-// Write puts the model into a run's folder.
+// Write writes the model into a run's folder.
 func (m *Model) Write(dir string) error {
 	for _, s := range m.Subjects {
 		for i := range s.Terms {
 			if math.IsInf(s.Terms[i].Score, 0) || math.IsNaN(s.Terms[i].Score) {
-				return fmt.Errorf("cost model: %s, %s: the fit failed", s.Name, s.Terms[i].Quantity)
+				return fmt.Errorf("cost model: %s: the fit of %s failed", s.Name, s.Terms[i].Quantity)
 			}
 		}
 	}
@@ -38,28 +39,28 @@ func (m *Model) Write(dir string) error {
 	return nil
 }
 
-// Here is where a model shall be used, and for what.
+// Here describes the machine and the subjects that a model is used for.
 type Here struct {
-	Versions bench.Versions // KubeProxy may be empty: not known yet
-	Machine  bench.Machine
+	Versions raw.Versions // KubeProxy may be empty: not yet known
+	Machine  raw.Machine
 	Subjects []string // empty: all that the model has
-	// Elsewhere takes a model of another machine, kernel or version all the same.
+	// Elsewhere accepts a model of another machine, kernel or version.
 	Elsewhere bool
 }
 
-// MismatchError says what differs between where a model was made and where it shall be used.
+// MismatchError lists the differences between the machine of a calibration and this machine.
 type MismatchError struct {
 	Path    string
 	Differs []string
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("cost model %s was calibrated elsewhere: %s; calibrate here, or allow it explicitly (--other-machine)", e.Path, strings.Join(e.Differs, "; "))
+	return fmt.Sprintf("cost model %s does not match this machine: %s; calibrate on this machine, or accept the model with --other-machine", e.Path, strings.Join(e.Differs, "; "))
 }
 
-// Load reads model.json, or that of a run's folder. A model of another kernel, processor or tool is a *MismatchError, unless
-// here.Elsewhere; what differs then, and the version of synclab where it does, are remarks. A subject that the model does
-// not have is an error either way.
+// Load reads a model file, or model.json in a run's folder. A model of another kernel, processor or tool is a
+// *MismatchError. With here.Elsewhere, each difference is a remark instead. Another version of synclab is always a
+// remark. A subject that the model does not have is always an error.
 func Load(path string, here Here) (m *Model, remarks []string, err error) {
 	if at, err := os.Stat(path); err == nil && at.IsDir() {
 		path = filepath.Join(path, File)
@@ -73,12 +74,12 @@ func Load(path string, here Here) (m *Model, remarks []string, err error) {
 		return nil, nil, fmt.Errorf("cost model %s: %w", path, err)
 	}
 	if len(m.Subjects) == 0 || slices.Contains(m.Subjects, nil) || m.Confidence <= 0 || m.Confidence >= 1 {
-		return nil, nil, fmt.Errorf("cost model %s: %w", path, errors.New("it has no subjects, or no confidence"))
+		return nil, nil, fmt.Errorf("cost model %s: %w", path, errors.New("no subjects, or a confidence that is not between 0 and 1"))
 	}
 	for _, s := range m.Subjects {
 		for i := range s.Terms {
 			if !s.Terms[i].complete() {
-				return nil, nil, fmt.Errorf("cost model %s: %s: the law of %s has other parameters than its form: calibrate again", path, s.Name, s.Terms[i].Quantity)
+				return nil, nil, fmt.Errorf("cost model %s: %s: the fit of %s has the wrong number of parameters: calibrate again", path, s.Name, s.Terms[i].Quantity)
 			}
 		}
 		s.confidence, s.today = m.Confidence, m.Today
@@ -98,7 +99,7 @@ func Load(path string, here Here) (m *Model, remarks []string, err error) {
 	return m, append(differs, remarks...), nil
 }
 
-// complete is true if each list of parameters has as many as its form.
+// complete reports whether each list of parameters has the length that its form requires.
 func (t *Term) complete() bool {
 	fits := func(f Form, params []float64) bool { return len(params) == f.params() }
 	for _, draw := range t.Draws {
@@ -106,7 +107,7 @@ func (t *Term) complete() bool {
 			return false
 		}
 	}
-	for _, r := range t.Rivals {
+	for _, r := range t.Alternatives {
 		if !fits(r.Form, r.Params) {
 			return false
 		}
@@ -119,7 +120,7 @@ func (m *Model) differs(here Here) (differs, remarks []string, err error) {
 	compare := func(what, then, now string) {
 		if then != now && !seen[what] {
 			seen[what] = true
-			differs = append(differs, fmt.Sprintf("%s is %s, was %s", what, orNone(now), orNone(then)))
+			differs = append(differs, fmt.Sprintf("%s is %s, and was %s in the calibration", what, orNone(now), orNone(then)))
 		}
 	}
 	compare("kernel", m.Versions.Kernel, here.Versions.Kernel)
@@ -131,13 +132,13 @@ func (m *Model) differs(here Here) (differs, remarks []string, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		about, err := bench.ParseSubject(name)
+		about, err := subject.ParseSubject(name)
 		if err != nil {
-			continue // a command of the user's, whose version nobody knows
+			continue // a user's command: its version is unknown
 		}
 		compare("layout of "+name, s.Layout, string(about.Layout))
-		own = own || about.Proxier == bench.Synclab
-		if about.Proxier == bench.KubeProxy && here.Versions.KubeProxy != "" {
+		own = own || about.Proxier == subject.Synclab
+		if about.Proxier == subject.KubeProxy && here.Versions.KubeProxy != "" {
 			compare("kube-proxy", m.Versions.KubeProxy, here.Versions.KubeProxy)
 		}
 		switch {
@@ -145,19 +146,19 @@ func (m *Model) differs(here Here) (differs, remarks []string, err error) {
 			compare("iptables-legacy", m.Versions.IPTablesLegacy, here.Versions.IPTablesLegacy)
 		case about.Backend == proxier.Iptables:
 			compare("iptables-nft", m.Versions.IPTablesNft, here.Versions.IPTablesNft)
-		case about.Backend == proxier.Nftables && about.Proxier != bench.Synclab:
+		case about.Backend == proxier.Nftables && about.Proxier != subject.Synclab:
 			compare("nft", m.Versions.Nft, here.Versions.Nft)
 		}
 	}
 	if own && m.Versions.Synclab != here.Versions.Synclab {
-		remarks = append(remarks, fmt.Sprintf("synclab is %s, was %s: its own subjects may cost otherwise now", orNone(here.Versions.Synclab), orNone(m.Versions.Synclab)))
+		remarks = append(remarks, fmt.Sprintf("synclab is %s, and was %s in the calibration: the costs of its own subjects may differ", orNone(here.Versions.Synclab), orNone(m.Versions.Synclab)))
 	}
 	return differs, remarks, nil
 }
 
 func orNone(s string) string {
 	if s == "" {
-		return "not there"
+		return "none"
 	}
 	return fmt.Sprintf("%q", s)
 }

@@ -7,17 +7,19 @@ import (
 	"strings"
 )
 
-// Whole syncs are predicted as the sum of their phases, where these are known: a phase that grows faster than the others
-// shows in its own numbers long before it shows in the whole, and each is simpler than their sum.
+// Whole syncs are predicted as the sum of their phases, if these are known. A phase that grows faster than the others
+// is visible in its own numbers long before it is visible in the whole. Each phase also has a simpler formula than the
+// sum.
 const (
-	// sumShare and sumError: the sum of the phases is taken unless a law of the whole predicts so much better.
+	// sumShare and sumError: the sum is used unless its score exceeds that of the whole's own fit by more than sumShare
+	// (relative) plus sumError (absolute).
 	sumShare, sumError = 0.3, 0.01
-	// toldShare is the share of a whole sync's points that its phases must be known of.
+	// toldShare is the minimum share of a whole sync's points for which each phase is known.
 	toldShare = 0.8
 )
 
-// byPhases makes the term of a whole the sum of its phases' terms, unless its own law does clearly better. s is what the
-// term was fitted to.
+// byPhases replaces the fit of a whole sync with the sum of its phases' fits, unless its own fit is clearly better.
+// whole has the points of its own fit.
 func (s *Subject) byPhases(t *Term, whole *sample) {
 	var terms []*Term
 	var parts []*sample
@@ -42,10 +44,10 @@ func (s *Subject) byPhases(t *Term, whole *sample) {
 		t.Parts = nil
 		return
 	}
-	alone := Rival{Form: t.Form, Law: t.Law, Score: t.Score, Weight: rivalWeight(t.Score, c.score), Params: t.Params}
-	t.Rivals = nil
+	alone := Alternative{Form: t.Form, FormText: t.FormText, Score: t.Score, Weight: alternativeWeight(t.Score, c.score), Params: t.Params}
+	t.Alternatives = nil
 	if alone.Weight > leastWeight {
-		t.Rivals = []Rival{alone}
+		t.Alternatives = []Alternative{alone}
 	}
 	t.Form, t.Params, t.Draws, t.Coefficients = Form{State: "sum"}, nil, nil, nil
 	t.Score, t.LargestOut = c.score, c.beyond
@@ -53,7 +55,7 @@ func (s *Subject) byPhases(t *Term, whole *sample) {
 	for _, q := range t.Parts {
 		names = append(names, string(q))
 	}
-	t.Law, t.Written = strings.Join(names, " + "), sumFormula(terms)
+	t.FormText, t.Written = strings.Join(names, " + "), sumFormula(terms)
 	errs := make([]float64, len(whole.y))
 	for i := range errs {
 		errs[i] = whole.error(i, sumAt(terms, whole.at[i].times(whole.ref)))
@@ -66,7 +68,7 @@ func (s *Subject) byPhases(t *Term, whole *sample) {
 	t.Drift = t.driftOf(c)
 }
 
-// sizes completes the sizes of points.
+// sizes returns the sizes of points, with predicted numbers of rules.
 func (s *Subject) sizes(points []Point) []size {
 	out := make([]size, len(points))
 	for i, p := range points {
@@ -75,7 +77,7 @@ func (s *Subject) sizes(points []Point) []size {
 	return out
 }
 
-// sumAt adds up what terms say of a size that was not divided.
+// sumAt adds up the values of terms at a size that is not divided.
 func sumAt(terms []*Term, v size) float64 {
 	total := 0.0
 	for _, t := range terms {
@@ -84,7 +86,7 @@ func sumAt(terms []*Term, v size) float64 {
 	return total
 }
 
-// judgeSum scores the sum of phases as judge scores a law: each phase's law is fitted again to what a fold leaves.
+// judgeSum scores the sum of phases as judge scores a formula: it fits each phase again to the points of each fold.
 func judgeSum(whole *sample, parts []*sample, terms []*Term) candidate {
 	c := candidate{}
 	c.scoreBy(whole, func(f fold) func(i int) float64 {
@@ -113,7 +115,7 @@ func judgeSum(whole *sample, parts []*sample, terms []*Term) candidate {
 	return c
 }
 
-// value is the median that a term's law says of a size.
+// value returns the predicted median at a size.
 func (s *Subject) value(t *Term, v size) float64 {
 	total := 0.0
 	if len(t.Parts) == 0 {
@@ -127,28 +129,28 @@ func (s *Subject) value(t *Term, v size) float64 {
 	return t.averaged(v, total)
 }
 
-// averaged is the mean, on logarithms, of what a law and its rivals say. Within the fit they agree; beyond it, none of those
-// that fit as well is the right one for sure, and the mean errs less than any.
+// averaged returns the weighted mean, on logarithms, of a fit and its alternatives. Within the fitted sizes they agree.
+// Beyond them, no formula is certain, and the mean errs less than each of them.
 func (t *Term) averaged(v size, value float64) float64 {
 	if value <= 0 || t.Quantity.counted() {
 		return value
 	}
 	u, weights, logs := v.per(t.Largest.size()), 1.0, 0.0
-	for _, r := range t.Rivals {
+	for _, r := range t.Alternatives {
 		l := math.Log(max(r.Form.at(u, r.Params), value*1e-3) / value)
 		weights, logs = weights+r.Weight, logs+r.Weight*max(-farthest, min(farthest, l))
 	}
 	return value * math.Exp(logs/weights)
 }
 
-// at is what the law says, and the standard deviation of its logarithm for the median of n values there.
+// at returns the predicted median at a size, and the standard deviation of its logarithm for the median of n values.
 func (s *Subject) at(t *Term, v size, n float64) (value, deviation float64) {
 	value = s.value(t, v)
 	if value <= 0 {
 		return 0, 0
 	}
 	variance := t.uncertain(v, value)
-	if len(t.Parts) > 0 { // what is not known of one phase has little to do with what is not known of another
+	if len(t.Parts) > 0 { // the errors of phases are nearly independent
 		squares := 0.0
 		for _, q := range t.Parts {
 			if part := s.term(q, t.Kind); part != nil {
@@ -163,11 +165,12 @@ func (s *Subject) at(t *Term, v size, n float64) (value, deviation float64) {
 	return value, math.Sqrt(variance + t.Between*t.Between + t.Within*t.Within*math.Pi/2/max(1, n))
 }
 
-// leastSummand is the share of a sum, at the largest size of the fit, that its formula shows.
+// leastSummand is the minimum share that a part has of a sum, at the largest size of the fit, to be shown in its
+// formula.
 const leastSummand = 0.04
 
-// sumFormula adds up the laws of phases, largest first: what is of one kind in several of them becomes one number, and what
-// is next to nothing is left out.
+// sumFormula adds up the formulas of phases, largest parts first. Parts of the same kind become one number. Small parts
+// are omitted.
 func sumFormula(terms []*Term) string {
 	type summand struct {
 		rest          string

@@ -9,44 +9,45 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Term is the law of one quantity of one kind of sync, with what its intervals are made of.
+// Term is the fit of one quantity of one kind of sync, with the components of its intervals.
 type Term struct {
 	Quantity Quantity `json:"quantity"`
 	Kind     string   `json:"kind,omitempty"`
 	Form     Form     `json:"form"`
-	// Law is Form in letters, and Coefficients its numbers, in seconds, bytes or counts.
-	Law          string             `json:"law"`
+	// Law is Form in letters. Coefficients are its numbers, in seconds, bytes or counts.
+	FormText     string             `json:"formula"`
 	Coefficients map[string]float64 `json:"coefficients"`
-	// Score is the mean relative error at sizes that were left out of the fit, LargestOut that at sizes beyond it.
+	// Score is the mean relative error at sizes that were left out of the fit. LargestOut is the mean relative error at
+	// sizes beyond the fit.
 	Score      float64 `json:"score"`
 	LargestOut float64 `json:"largest_out"`
 	Points     int     `json:"points"`
-	// Largest and Smallest sizes of the fit: what is beyond is extrapolated.
+	// Largest and Smallest are the bounds of the fitted sizes. Predictions beyond them are extrapolated.
 	Largest  Range `json:"largest"`
 	Smallest Range `json:"smallest"`
-	// Between is the standard deviation of relative errors of points that have no noise of their own, Within that of
-	// single values around their median.
+	// Between is the standard deviation of the relative errors of points, without the points' own noise. Within is that
+	// of single values around their median.
 	Between float64 `json:"between"`
 	Within  float64 `json:"within"`
-	Freedom float64 `json:"freedom"` // degrees of it
+	Freedom float64 `json:"freedom"` // degrees of freedom
 	// Drift is the standard deviation that is added for each factor e beyond the largest size.
 	Drift float64 `json:"drift"`
-	// Exponents are the local ones, between neighbouring sizes with as many endpoints each. Where they rise, Bend is by how much
-	// for each factor e, and Top the largest cell that they speak of.
+	// Exponents are the local exponents, between neighbouring sizes with the same number of endpoints per Service. If
+	// they rise, Bend is the rise for each factor e, and Top is their largest size.
 	Exponents []Exponent `json:"exponents,omitempty"`
 	Bend      float64    `json:"bend,omitempty"`
 	Top       float64    `json:"top,omitempty"` // Services
-	// Params are the law's parameters at sizes divided by Largest: logarithms of the coefficients, then the others. Draws
-	// are what they might as well be, and Rivals other laws that do nearly as well.
-	Params []float64   `json:"params,omitempty"`
-	Draws  [][]float64 `json:"draws,omitempty"`
-	Rivals []Rival     `json:"rivals,omitempty"`
-	// Parts are the phases that a whole is the sum of: their terms say it, and Written is their sum in letters and numbers.
+	// Params are the parameters at sizes divided by Largest: logarithms of the coefficients, then the others. Draws are
+	// bootstrap draws of Params. Alternatives are alternatives that fit nearly as well.
+	Params       []float64     `json:"params,omitempty"`
+	Draws        [][]float64   `json:"draws,omitempty"`
+	Alternatives []Alternative `json:"alternatives,omitempty"`
+	// Parts are the phases whose fits add up to a whole sync. Written is their sum in letters and numbers.
 	Parts   []Quantity `json:"parts,omitempty"`
 	Written string     `json:"written,omitempty"`
 }
 
-// Range is a size of a fit.
+// Range is one end of the fitted sizes.
 type Range struct {
 	Services float64 `json:"services"`
 	Total    float64 `json:"endpoints"` // in all
@@ -63,37 +64,37 @@ func (r Range) size() size {
 
 func rangeOf(v size) Range { return Range{v.s, v.n, v.rules, v.c, v.ce, v.e, v.x} }
 
-// Exponent is how a quantity grows between two numbers of Services: as their power P.
+// Exponent is the growth of a quantity between two numbers of Services, as their power P.
 type Exponent struct {
 	From int     `json:"from"`
 	To   int     `json:"to"`
 	P    float64 `json:"p"`
 }
 
-// Rival is another law. Weight is how much it counts beside the chosen one, which counts 1.
-type Rival struct {
-	Form   Form      `json:"form"`
-	Law    string    `json:"law"`
-	Score  float64   `json:"score"`
-	Weight float64   `json:"weight"`
-	Params []float64 `json:"params"`
+// Alternative is an alternative to the chosen formula. Weight is relative to the chosen formula, whose weight is 1.
+type Alternative struct {
+	Form     Form      `json:"form"`
+	FormText string    `json:"formula"`
+	Score    float64   `json:"score"`
+	Weight   float64   `json:"weight"`
+	Params   []float64 `json:"params"`
 }
 
-// What a term is made of.
+// Constants of a fit.
 const (
-	drawn      = 60   // draws of its parameters
-	farthest   = 2.5  // that a draw or a rival counts as away from the law, on logarithms
-	mostRivals = 8    // others that it keeps
-	mostError  = 0.5  // of a point, as scatter counts it
-	mostDrift  = 0.4  // however bad the trials were: a factor 1.5 for each factor e beyond
-	leastDrift = 0.04 // caches end somewhere, even if the trials did not meet their ends
-	leastTime  = 0.02 // scatter that machines have between cells, even if a fit is too good to show it
-	leastCount = 0.002
-	// negligible is the share of a sync that an error of a phase is not held against.
+	drawn            = 60    // bootstrap draws of the parameters
+	farthest         = 2.5   // maximum distance of a draw or an alternative from the fit, on logarithms
+	mostAlternatives = 8     // maximum number of alternatives
+	mostError        = 0.5   // maximum error of a point in the scatter
+	mostDrift        = 0.4   // maximum Drift: a factor 1.5 for each factor e beyond the fit
+	leastDrift       = 0.04  // minimum Drift: caches have an end, even if cross-validation did not reach it
+	leastTime        = 0.02  // minimum scatter of times between cells, even if a fit is too good to show it
+	leastCount       = 0.002 // minimum scatter of counts
+	// negligible is the share of a sync below which the error of a phase does not matter.
 	negligible = 0.02
 )
 
-// newSample makes a sample of points at their sizes; a zero ref is the largest of these.
+// newSample makes a sample of points at their sizes. A zero ref means the largest of these sizes.
 func newSample(points []Point, at []size, within float64, ref size) *sample {
 	s := &sample{}
 	for i, p := range points {
@@ -116,7 +117,8 @@ func newSample(points []Point, at []size, within float64, ref size) *sample {
 	return s
 }
 
-// fitTerm fits the laws of one quantity to points with their sizes. ok is false when no law fits any of them.
+// fitTerm fits the candidate formulas to points of one quantity, and chooses one. ok is false if no formula can be
+// fitted.
 func fitTerm(points []Point, at []size, tried []Form, rng *rand.Rand) (t Term, s *sample, ok bool) {
 	first := points[0]
 	t = Term{Quantity: first.Quantity, Kind: first.Kind, Within: within(points)}
@@ -134,7 +136,7 @@ func fitTerm(points []Point, at []size, tried []Form, rng *rand.Rand) (t Term, s
 		return t, s, false
 	}
 	c := candidates[0]
-	t.Form, t.Law, t.Params, t.Score, t.LargestOut = c.form, c.form.String(), c.params, c.score, c.beyond
+	t.Form, t.FormText, t.Params, t.Score, t.LargestOut = c.form, c.form.String(), c.params, c.score, c.beyond
 	t.Coefficients = c.form.readable(s.ref, c.params)
 	errs := make([]float64, len(s.y))
 	for i := range errs {
@@ -142,14 +144,15 @@ func fitTerm(points []Point, at []size, tried []Form, rng *rand.Rand) (t Term, s
 	}
 	t.scatter(s, errs, c.form.params())
 	t.Drift = t.driftOf(c)
-	t.Rivals = s.rivals(candidates)
+	t.Alternatives = s.rivals(candidates)
 	t.bends(points)
 	t.draw(s, rng)
 	return t, s, true
 }
 
-// rivalWeight is how much a law with a score counts beside the chosen one. leastWeight is that of one to be kept.
-func rivalWeight(score, chosen float64) float64 {
+// rivalWeight returns the weight of a formula by its score and that of the chosen one. Alternatives below leastWeight
+// are dropped.
+func alternativeWeight(score, chosen float64) float64 {
 	return min(1, math.Exp(-(score-chosen)/(0.3*chosen+0.004)))
 }
 
@@ -163,7 +166,7 @@ func least(a, b size) size {
 	return size{min(a.s, b.s), min(a.n, b.n), min(a.rules, b.rules), min(a.c, b.c), min(a.ce, b.ce), min(a.e, b.e), min(a.x, b.x)}
 }
 
-// within is how repetitions scatter around their point, robustly: 0 where each cell was measured once.
+// within returns the robust scatter of repetitions around their point; 0 if each cell has one repetition.
 func within(points []Point) float64 {
 	var all []float64
 	for _, p := range points {
@@ -171,15 +174,15 @@ func within(points []Point) float64 {
 			all = append(all, math.Abs(l)*math.Sqrt(float64(p.N)/float64(p.N-1)))
 		}
 	}
-	return min(1, 1.4826*median(all)) // of the normal distribution
+	return min(1, 1.4826*median(all)) // from the median to the standard deviation of a normal distribution
 }
 
-// scatter finds Between: what is left of the errors without the values' own noise. Points of one cell know of the same
-// machine in the same minutes: the cells are what counts for the freedom.
+// scatter computes Between: the errors without the noise of the values. Freedom counts cells, not points, since the
+// points of a cell share the same machine in the same minutes.
 func (t *Term) scatter(s *sample, errs []float64, params int) {
 	cells, _ := s.cells()
 	t.Freedom = max(1, float64(len(cells)-params))
-	if len(s.y) > len(cells) { // the law of the change is known from the points of each
+	if len(s.y) > len(cells) { // the points of each cell determine the change part
 		t.Freedom = max(t.Freedom, float64(len(cells))/2)
 	}
 	var squares, own, weights float64
@@ -194,18 +197,19 @@ func (t *Term) scatter(s *sample, errs []float64, params int) {
 	floor := leastTime
 	if t.Quantity.counted() {
 		floor = leastCount
-		t.Freedom = max(t.Freedom, 5) // counts are no noise
+		t.Freedom = max(t.Freedom, 5) // counts have no noise
 	}
 	t.Between = max(floor, math.Sqrt(max(0, variance)))
 }
 
-// driftOf is how fast the trials beyond their fits went astray, beyond what scatter explains: for half of them.
+// driftOf returns how fast errors grew beyond the fit in cross-validation, without the part that scatter explains. It
+// is a standard deviation, computed from the median.
 func (t *Term) driftOf(c candidate) float64 {
 	switch {
 	case t.Quantity.counted():
 		return c.score
 	case len(c.astray) == 0:
-		return mostDrift / 2 // too few sizes: nobody knows
+		return mostDrift / 2 // too few sizes: unknown
 	}
 	var rates []float64
 	for _, m := range c.astray {
@@ -215,8 +219,8 @@ func (t *Term) driftOf(c candidate) float64 {
 	return min(mostDrift, max(leastDrift, 1.4826*median(rates))) // half of a normal distribution is within 1/1.4826 deviations
 }
 
-// draw refits the law to points that might have been measured as well: the law's own values with its errors, shuffled.
-// What the points of one cell have in common is shuffled apart from what they have not.
+// draw refits the formula to bootstrap samples: the values of the fit with its errors, resampled. The common error of
+// each cell is resampled separately from the errors of single points.
 func (t *Term) draw(s *sample, rng *rand.Rand) {
 	all := indices(len(s.y))
 	fitted, errs := make([]float64, len(all)), make([]float64, len(all))
@@ -259,7 +263,7 @@ func (t *Term) draw(s *sample, rng *rand.Rand) {
 	}
 }
 
-// cells are the points of each cell, and the cell of each point.
+// cells returns the points of each cell, and the cell of each point.
 func (s *sample) cells() (cells [][]int, of []int) {
 	index := map[[2]float64]int{}
 	of = make([]int, len(s.at))
@@ -275,8 +279,8 @@ func (s *sample) cells() (cells [][]int, of []int) {
 	return cells, of
 }
 
-// uncertain is the variance of the logarithm of what the law says of a size, by what its parameters might be and by its
-// rivals.
+// uncertain returns the variance of the logarithm of a prediction that comes from the draws, the alternatives and the
+// bend.
 func (t *Term) uncertain(v size, value float64) float64 {
 	if value <= 0 {
 		return 0
@@ -293,29 +297,30 @@ func (t *Term) uncertain(v size, value float64) float64 {
 	variance := 0.0
 	if len(spread) > 0 {
 		slices.Sort(spread)
-		// Two of three draws are within one deviation, whatever few wild ones are.
+		// Two of three draws are within one standard deviation, without the effect of a few outliers.
 		deviation := stat.Quantile(0.6827, stat.LinInterp, spread, nil)
 		variance += deviation * deviation
 	}
 	weights, apart := 1.0, 0.0
-	for _, r := range t.Rivals {
+	for _, r := range t.Alternatives {
 		d := differs(r.Form, r.Params)
 		weights, apart = weights+r.Weight, apart+r.Weight*d*d
 	}
 	return variance + apart/weights + t.bent(v, value)
 }
 
-// drifted is the variance that going beyond the sizes of the fit adds.
+// drifted returns the variance that the distance beyond the fit adds.
 func (t *Term) drifted(v size) float64 {
 	drift := t.Drift * math.Log(t.beyond(v))
 	return drift * drift
 }
 
-// beyond is how many times a size is larger than any of the fit, or smaller; at most 1 within it.
+// beyond returns the factor by which a size is larger than the largest of the fit, or smaller than the smallest; 1
+// within them.
 func (t *Term) beyond(v size) float64 {
 	factor := 1.0
 	variables := []string{"s", "n", "e", "c"}
-	if t.Form.X == "crossed" { // a packet knows of nothing else
+	if t.Form.X == "crossed" { // a packet's cost depends on nothing else
 		variables = []string{"crossed"}
 	}
 	for _, variable := range variables {
@@ -330,7 +335,7 @@ func (t *Term) beyond(v size) float64 {
 	return factor
 }
 
-// quantile of Student's distribution with a term's freedom.
+// quantile returns the two-sided quantile of Student's t distribution with the degrees of freedom of the fit.
 func (t *Term) quantile(level float64) float64 {
 	return distuv.StudentsT{Sigma: 1, Nu: max(2, t.Freedom)}.Quantile(1 - (1-level)/2)
 }

@@ -6,24 +6,24 @@ import (
 	"math"
 )
 
-// Usable is nil when a subject's full and partial syncs have laws to answer from: of two sizes at least, and not as good as
-// guessed at sizes that were left out. Otherwise it says what is lacking.
+// Usable returns nil if the fits of a subject's full and partial syncs can answer questions. They need at least two
+// sizes, and errors below a factor of two at sizes left out of the fit. Otherwise it returns the reason.
 func (s *Subject) Usable() error {
 	for _, kind := range []string{Full, Partial} {
 		t := s.term(Total, kind)
 		switch {
 		case t == nil:
-			return fmt.Errorf("no law of its %s syncs", kind)
+			return fmt.Errorf("no cost model of its %s syncs", kind)
 		case t.Points < 2 || t.Largest.Services <= t.Smallest.Services:
-			return fmt.Errorf("its %s syncs are known of one size only", kind)
+			return fmt.Errorf("its %s syncs were measured at one size only", kind)
 		case math.IsNaN(t.Score) || astray(t.Score):
-			return fmt.Errorf("the law of its %s syncs misses sizes that were left out by a factor of two", kind)
+			return fmt.Errorf("the cost model of its %s syncs errs by a factor of two or more at sizes left out of the fit", kind)
 		}
 	}
 	return nil
 }
 
-// Answers is nil when the model can be asked about a subject; otherwise it says what is lacking.
+// Answers returns nil if the model can answer questions about a subject. Otherwise it returns the reason.
 func (m *Model) Answers(name string) error {
 	s, err := m.Subject(name)
 	if errors.Is(err, errNoSubject) {

@@ -8,14 +8,14 @@ import (
 	"slices"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
-// Validation holds large cells against what the small ones predicted for them.
+// Validation compares large cells with their predictions from small cells.
 type Validation struct {
 	Confidence float64         `json:"confidence"`
 	Rows       []Validated     `json:"rows"`
-	Subjects   []ValidatedMean `json:"subjects"` // of each subject and quantity; those of whole syncs first
+	Subjects   []ValidatedMean `json:"subjects"` // by subject and quantity, whole syncs first
 }
 
 // Validated is one point that was held out.
@@ -24,10 +24,10 @@ type Validated struct {
 	Point
 	FitUpTo   int        `json:"fit_up_to"`
 	Predicted Prediction `json:"predicted"`
-	// Error is predicted over measured, less 1.
+	// Error is predicted / measured − 1.
 	Error   float64 `json:"error"`
 	Covered bool    `json:"covered"` // by the interval
-	// Slight says that the phase is so small a share of its sync that its error is of no matter.
+	// Slight: the phase is a negligible share of its sync, so its error does not matter.
 	Slight bool `json:"slight,omitempty"`
 }
 
@@ -39,13 +39,14 @@ type ValidatedMean struct {
 	Points   int      `json:"points"`
 	Error    float64  `json:"median_absolute_error"` // relative
 	Coverage float64  `json:"coverage"`              // share of points within their intervals
-	Beyond   float64  `json:"beyond"`                // the furthest point, in sizes of the fit
+	Beyond   float64  `json:"beyond"`                // the largest factor beyond the fit
 	FitUpTo  int      `json:"fit_up_to"`             // Services of the largest cell of the fit
-	Largest  int      `json:"largest"`               // and of the largest that was held out
+	Largest  int      `json:"largest"`               // Services of the largest held-out cell
 }
 
-// Validate fits the smaller cells of each subject, of up to a share of its largest one (0: a fifth), and predicts the others.
-func Validate(run bench.Run, records []bench.Record, share float64, o FitOptions) (*Validation, error) {
+// Validate fits the cells of each subject up to a share of its largest size (0: a fifth), and predicts the larger
+// cells.
+func Validate(run raw.Run, records []raw.Record, share float64, o FitOptions) (*Validation, error) {
 	o.fill()
 	share = cmp.Or(share, 1.0/5)
 	v := &Validation{Confidence: o.Confidence}
@@ -68,7 +69,7 @@ func Validate(run bench.Run, records []bench.Record, share float64, o FitOptions
 	return v, nil
 }
 
-// predict holds the points of a subject that are larger than its fit against what it says of them.
+// predict compares the points of a subject beyond its fit with their predictions.
 func (v *Validation) predict(s *Subject, all []Point, o FitOptions) {
 	for _, p := range slices.Concat(lastPositions(of(all, FirstPacket)), lastPositions(of(all, FirstPacketP99)), others(all)) {
 		if p.Services <= o.MostServices || p.Value <= 0 {
@@ -77,7 +78,7 @@ func (v *Validation) predict(s *Subject, all []Point, o FitOptions) {
 		q := Query{Quantity: p.Quantity, Kind: p.Kind, Services: p.Services, Endpoints: p.Endpoints, Changed: int(math.Round(p.Changed))}
 		predicted, err := s.predict(q, o.Confidence, float64(p.N), false)
 		if err != nil {
-			continue // too small to be told where it was fitted
+			continue // too small to be measured at the fitted sizes
 		}
 		v.Rows = append(v.Rows, Validated{Subject: s.Name, Point: p, FitUpTo: o.MostServices, Predicted: predicted, Error: predicted.Median/p.Value - 1,
 			Covered: predicted.Low <= p.Value && p.Value <= predicted.High, Slight: p.Whole > 0 && p.Value < 2*negligible*p.Whole})
@@ -129,7 +130,8 @@ func (v *Validation) sum() {
 	}
 }
 
-// Overall is the median absolute error and the coverage of whole syncs: of a subject, or with an empty name of all.
+// Overall returns the median absolute error, the coverage and the number of points of whole syncs, for one subject. An
+// empty name means all subjects.
 func (v *Validation) Overall(subject string) (err, coverage float64, points int) {
 	var errs []float64
 	covered := 0

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// headline says that plans are made with a quantity of a kind of sync: the others explain it.
+// headline reports whether plans use a quantity of a kind of sync. The other quantities explain these.
 func headline(q Quantity, kind string) bool {
 	switch q {
 	case Total, CPU, PeakRSS, Rules, Elements, FirstPacket:
@@ -21,7 +21,7 @@ func headline(q Quantity, kind string) bool {
 	return false
 }
 
-// bands of how far beyond the fit a point is, in sizes: up to each.
+// bands are the upper ends of ranges of the distance beyond the fit, as factors.
 var bands = []float64{1.5, 2.5, 4.5, math.Inf(1)}
 
 func band(beyond float64) string {
@@ -29,7 +29,7 @@ func band(beyond float64) string {
 	for _, high := range bands {
 		if beyond <= high {
 			if math.IsInf(high, 1) {
-				return fmt.Sprintf("beyond %g times", low)
+				return fmt.Sprintf("over %g times", low)
 			}
 			return fmt.Sprintf("%g to %g times", low, high)
 		}
@@ -38,16 +38,16 @@ func band(beyond float64) string {
 	return ""
 }
 
-// Sum is the median absolute error and the coverage of the rows that have something in common.
+// Sum has the median absolute error and the coverage of a group of rows.
 type Sum struct {
 	Of       string  `json:"of"`
 	Points   int     `json:"points"`
 	Error    float64 `json:"median_absolute_error"`
-	Worst    float64 `json:"ninth_decile"` // nine of ten errors are no larger
+	Worst    float64 `json:"ninth_decile"` // 90th percentile of absolute errors
 	Coverage float64 `json:"coverage"`
 }
 
-// Sums groups the rows by what of says of them, in the order in which they come; what it calls "" is left out.
+// Sums groups the rows by the name that of returns, in the order of the rows. Rows without a name are left out.
 func (v *Validation) Sums(of func(Validated) string) []Sum {
 	errs, covered := map[string][]float64{}, map[string]int{}
 	var order []string
@@ -73,9 +73,10 @@ func (v *Validation) Sums(of func(Validated) string) []Sum {
 	return out
 }
 
-// WriteTable prints what plans are made with, by quantity, by subject, and by how far beyond the fit; then phases.
+// WriteTable prints the errors of the quantities that plans use: by quantity, by subject, and by distance beyond the
+// fit. Then it prints those of the phases.
 func (v *Validation) WriteTable(w io.Writer) error {
-	fmt.Fprintf(w, "Fitted to small cells, held against large ones; intervals of %.0f %%.\n", 100*v.Confidence)
+	fmt.Fprintf(w, "Fitted to small cells and compared with large ones; intervals of %.0f %%.\n", 100*v.Confidence)
 	heads := func(name func(Validated) string) func(Validated) string {
 		return func(r Validated) string {
 			if r.Slight || !headline(r.Quantity, r.Kind) {
@@ -88,11 +89,11 @@ func (v *Validation) WriteTable(w io.Writer) error {
 		title, column string
 		of            func(Validated) string
 	}{
-		{"What plans are made with", "", heads(func(Validated) string { return "all" })},
+		{"Quantities that plans use", "", heads(func(Validated) string { return "all" })},
 		{"By quantity", "quantity", heads(func(r Validated) string { return strings.TrimSpace(r.Kind + " " + string(r.Quantity)) })},
 		{"By subject", "subject", heads(func(r Validated) string { return r.Subject })},
-		{"By how far beyond the fit", "sizes", heads(func(r Validated) string { return band(r.Predicted.Beyond) })},
-		{"Whole syncs by how far beyond the fit", "sizes", func(r Validated) string {
+		{"By distance beyond the fit", "sizes", heads(func(r Validated) string { return band(r.Predicted.Beyond) })},
+		{"Whole syncs by distance beyond the fit", "sizes", func(r Validated) string {
 			if r.Quantity != Total {
 				return ""
 			}
@@ -113,7 +114,7 @@ func (v *Validation) WriteTable(w io.Writer) error {
 	if err := v.writeFurthest(w); err != nil {
 		return err
 	}
-	if err := v.writeMeans(w, "What explains them: phases and tools, where they are not slight, and the slowest packets", func(m ValidatedMean) bool { return !headline(m.Quantity, m.Kind) }); err != nil {
+	if err := v.writeMeans(w, "Other quantities: phases and tools with a relevant share of their sync, and the slowest packets", func(m ValidatedMean) bool { return !headline(m.Quantity, m.Kind) }); err != nil {
 		return err
 	}
 	err, coverage, points := v.Overall("")
@@ -121,13 +122,13 @@ func (v *Validation) WriteTable(w io.Writer) error {
 	return failed
 }
 
-// writeFurthest prints what plans are made with at the sizes furthest beyond each subject's fit, one by one.
+// writeFurthest prints each prediction of quantities that plans use, at the largest size of each subject.
 func (v *Validation) writeFurthest(w io.Writer) error {
 	largest := map[string]int{} // by subject
 	for _, r := range v.Rows {
 		largest[r.Subject] = max(largest[r.Subject], r.Services)
 	}
-	fmt.Fprint(w, "\nOne by one, furthest beyond the fit:\n")
+	fmt.Fprint(w, "\nThe largest cells, one by one:\n")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "subject\tservices\tendpoints\tshape\tquantity\tsync\tchanged\tpredicted\tinterval\tmeasured\terror\tcovered")
 	for _, r := range v.Rows {
@@ -150,7 +151,7 @@ func (v *Validation) writeFurthest(w io.Writer) error {
 func writeSums(w io.Writer, title, column string, sums []Sum) error {
 	fmt.Fprintf(w, "\n%s:\n", title)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%s\tpoints\tmedian error\tnine of ten below\tcovered\n", column)
+	fmt.Fprintf(t, "%s\tpoints\tmedian error\tp90 error\tcovered\n", column)
 	for _, s := range sums {
 		fmt.Fprintf(t, "%s\t%d\t%.1f %%\t%.1f %%\t%.0f %%\n", s.Of, s.Points, 100*s.Error, 100*s.Worst, 100*s.Coverage)
 	}

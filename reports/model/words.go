@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Formula is the law with its numbers: "31 ms + 4.2 µs·n^1.08 + 1.1 ms·c".
+// Formula returns the formula with its numbers: "31 ms + 4.2 µs·n^1.08 + 1.1 ms·c".
 func (t *Term) Formula() string {
 	if t.Written != "" {
 		return t.Written
@@ -19,8 +19,8 @@ func (t *Term) Formula() string {
 	return strings.Join(parts, " + ")
 }
 
-// summands tells the parts of a law: what stands behind a coefficient, its value, and how much the part is at the largest
-// size of the fit. Those that are nothing are left out.
+// summands calls tell for each part of the formula: the text after its coefficient, the coefficient, and the amount of
+// the part at the largest size of the fit. Negligible parts are omitted.
 func (t *Term) summands(tell func(rest string, value, weight float64)) {
 	c, x := t.Coefficients, t.Form.X
 	add := func(name, rest string) {
@@ -69,7 +69,7 @@ func (t *Term) summands(tell func(rest string, value, weight float64)) {
 	}
 }
 
-// logOf is the logarithm of a coefficient at the fit's largest size: what its part is there.
+// logOf returns the logarithm of a part's amount at the largest size of the fit, by the name of its coefficient.
 func (t *Term) logOf(name string) float64 {
 	for i, n := range t.Form.names() {
 		if n == name {
@@ -81,10 +81,10 @@ func (t *Term) logOf(name string) float64 {
 
 func (t *Term) largest() float64 { return t.Form.at(t.Largest.size().per(t.Largest.size()), t.Params) }
 
-// Amount writes a value of the term's quantity with its unit.
+// Amount formats a value of the term's quantity with its unit.
 func (t *Term) Amount(v float64) string { return Amount(t.Quantity, v) }
 
-// Amount writes a value of a quantity with its unit, to three digits.
+// Amount formats a value of a quantity with its unit, to three digits.
 func Amount(q Quantity, v float64) string {
 	switch q {
 	case Rules, Elements:
@@ -109,8 +109,8 @@ func Amount(q Quantity, v float64) string {
 	return fmt.Sprintf("%.3g ns", v*1e9)
 }
 
-// ErrorText writes a Score or LargestOut in percent. Errors count up to the one that simply is wrong: there the real one
-// is as large or larger.
+// ErrorText formats a Score or LargestOut in percent. Errors are capped at worst. At the cap, the real error is at
+// least that large.
 func ErrorText(err float64) string {
 	if astray(err) {
 		return fmt.Sprintf("≥ %.0f %%", 100*worst)
@@ -118,10 +118,10 @@ func ErrorText(err float64) string {
 	return fmt.Sprintf("%.1f %%", 100*err)
 }
 
-// WriteTable prints the laws of whole syncs, memory, rules and first packets of each subject, aligned.
+// WriteTable prints the fits of whole syncs, memory, rules and first packets of each subject, aligned.
 func (m *Model) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "subject\tquantity\tsync\tlaw\terror at sizes left out\tbeyond the fit")
+	fmt.Fprintln(t, "subject\tquantity\tsync\tcost model\terror at sizes left out\tbeyond the fit")
 	for _, s := range m.Subjects {
 		for _, what := range []struct {
 			q    Quantity

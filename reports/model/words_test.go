@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// An error at which counting stops is told as the least that it is.
+// A capped error is shown as a lower bound.
 func TestErrorText(t *testing.T) {
 	within, beyond := worst, worst
 	for _, test := range []struct {
@@ -20,7 +20,7 @@ func TestErrorText(t *testing.T) {
 	var b bytes.Buffer
 	m := Model{Subjects: []*Subject{{Name: "synclab/nftables", Terms: []Term{{Quantity: PeakRSS, Form: Form{State: "const"}, Params: []float64{0},
 		Coefficients: map[string]float64{"a": 1 << 20}, Score: worst, LargestOut: 0.5}}}}}
-	if err := m.WriteTable(&b); err != nil || !strings.Contains(b.String(), "1 MiB  ≥ 70 %") || !strings.Contains(b.String(), "50.0 %") {
+	if err := m.WriteTable(&b); err != nil || !strings.Contains(b.String(), "1 MiB       ≥ 70 %") || !strings.Contains(b.String(), "50.0 %") {
 		t.Errorf("%v, %s", err, b.String())
 	}
 }

@@ -1,6 +1,5 @@
-// Command gotest runs "go test" and prints what it prints, with the number of tests that passed, failed and were skipped
-// at the end. With -skips, a skip that the list does not allow is a failure: a test that is skipped tests nothing, and
-// nobody looks.
+// Command gotest runs "go test" and prints its output, with the numbers of passed, failed and skipped tests at the end.
+// With -skips, a skip that the list does not allow is a failure: a skipped test tests nothing, and is easily overlooked.
 //
 // usage: gotest [-skips FILE] [arguments of go test]
 package main
@@ -32,7 +31,7 @@ func main() {
 	}
 }
 
-// split takes the list of skips off the arguments; all others are go test's.
+// split separates the list of skips from the arguments of go test.
 func split(args []string) (list string, rest []string) {
 	if len(args) > 1 && args[0] == "-skips" {
 		return args[1], args[2:]
@@ -68,21 +67,21 @@ func run(ctx context.Context, list string, args []string) (ok bool, err error) {
 	return r.close() && failed == nil, nil
 }
 
-// event is one of "go test -json" (go doc test2json).
+// event is one event of "go test -json" (go doc test2json).
 type event struct {
 	Action, Package, Test, Output, ImportPath string
 }
 
-// key of a test, or of a package outside of its tests.
+// key names a test, or a package outside of its tests.
 type key struct{ pkg, test string }
 
-// reader turns events into what "go test" prints without -json.
+// reader turns events into the output of "go test" without -json.
 type reader struct {
 	out    io.Writer
 	skips  *skips
 	output map[key][]string
 
-	packages, broken        int // of them failed
+	packages, broken        int // broken: failed packages
 	passed, failed, skipped int
 	refused                 []string // skips that are not allowed
 }
@@ -95,7 +94,7 @@ func (r *reader) read(in io.Reader) error {
 		if len(line) > 0 {
 			var e event
 			if json.Unmarshal(line, &e) != nil {
-				r.out.Write(line) // what is no event is for people
+				r.out.Write(line) // print other text as it is
 			} else {
 				r.take(&e)
 			}
@@ -125,7 +124,7 @@ func (r *reader) take(e *event) {
 	}
 }
 
-// test ends: only what failed is of interest. What a test printed comes with its package's end.
+// test handles the end of a test. Only failed tests are printed, together with their package.
 func (r *reader) test(action string, k key) {
 	switch action {
 	case "pass":
@@ -142,14 +141,14 @@ func (r *reader) test(action string, k key) {
 	delete(r.output, k)
 }
 
-// pkg ends. Its last line says how: "ok", "FAIL" or "?".
+// pkg handles the end of a package. Its last line begins with "ok", "FAIL" or "?".
 func (r *reader) pkg(action string, k key) {
 	r.packages++
 	lines := r.output[k]
 	delete(r.output, k)
 	if action == "fail" {
 		r.broken++
-		for test, text := range r.output { // a test that never ended: the binary did
+		for test, text := range r.output { // tests without an end, when the binary exited
 			if test.pkg == k.pkg {
 				lines = append(text, lines...)
 				delete(r.output, test)
@@ -168,7 +167,7 @@ func (r *reader) pkg(action string, k key) {
 	}
 }
 
-// reasonOf is what t.Skip said: the line before "--- SKIP".
+// reasonOf returns the message of t.Skip: the line before "--- SKIP".
 func reasonOf(lines []string) string {
 	reason := ""
 	for _, line := range lines {
@@ -186,7 +185,7 @@ func reasonOf(lines []string) string {
 	return reason
 }
 
-// close prints the numbers, and says whether all is well.
+// close prints the numbers, and reports whether the run succeeded.
 func (r *reader) close() bool {
 	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, max(r.failed, r.broken), r.skipped)
 	for _, text := range r.refused {

@@ -63,13 +63,13 @@ func TestReader(t *testing.T) {
 				t.Errorf("ok %v, want %v", ok, c.ok)
 			}
 			if !strings.Contains(out.String(), c.says) || c.saysNot != "" && strings.Contains(out.String(), c.saysNot) {
-				t.Errorf("it says:\n%s\nwant %q, and not %q", &out, c.says, c.saysNot)
+				t.Errorf("output:\n%s\nwant %q, and not %q", &out, c.says, c.saysNot)
 			}
 		})
 	}
 }
 
-// What is not the list's is go test's, flags too.
+// Arguments after the list belong to go test, flags too.
 func TestSplit(t *testing.T) {
 	for _, c := range []struct{ args, list, rest string }{
 		{"-count=1 ./...", "", "-count=1 ./..."}, {"-skips f -race -count=1 ./x", "f", "-race -count=1 ./x"}, {"./...", "", "./..."},
@@ -80,7 +80,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// A list whose lines give no reason is refused.
+// A list without reasons is refused.
 func TestReadSkips(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "skips")
 	if err := os.WriteFile(list, []byte("# why\n\na TestOne\n"), 0o644); err != nil {

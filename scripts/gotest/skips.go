@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// skips are those that are allowed.
+// skips are the allowed skips.
 type skips struct{ all []allowed }
 
 type allowed struct{ pkg, test string }
 
-// readSkips reads a list: on each line a package without the module's name, a test, and why it may be skipped; "#" begins
-// a comment. A test may hold "*" for what lies between slashes, and stands for its subtests, too.
+// readSkips reads a list. Each line has a package without the module's name, a test, and the reason of the skip; "#"
+// begins a comment. "*" in a test matches text between slashes. A test includes its subtests.
 func readSkips(file string) (*skips, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

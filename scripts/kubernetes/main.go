@@ -1,5 +1,5 @@
-// Command kubernetes puts commands of Kubernetes, unmodified and pinned, into a folder: for tests that look for them on
-// PATH. What was built once is taken from the user's cache.
+// Command kubernetes puts commands of Kubernetes, unmodified and pinned, into a folder, for tests that search them on
+// PATH. It keeps the built commands in the user's cache.
 //
 // usage: kubernetes FOLDER COMMAND…
 package main

@@ -1,5 +1,5 @@
-// Command random runs the random tests of all packages, those that ask package seeds, with one seed after the other for
-// some minutes. Each package comes at least once. It prints what fails, with the command that shows it again.
+// Command random runs the random tests of all packages (those that use package seeds) with one seed after the other for
+// some minutes, and each package at least once. It prints failures, with the command that reproduces them.
 package main
 
 import (
@@ -17,11 +17,11 @@ import (
 
 const seedsImport = "synclab/bench/seeds"
 
-// step from one round's seed to the next: no test takes more seeds than this in a round.
+// step is the distance between the seeds of two rounds: no test takes more seeds in a round.
 const step = 1000
 
 func main() {
-	minutes := flag.Float64("minutes", 10, "begin no package after so many minutes, but each once")
+	minutes := flag.Float64("minutes", 10, "start no package after so many minutes, but each one once")
 	seed := flag.Uint64("seed", 1000, "the first round's seed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -39,7 +39,7 @@ type pkg struct {
 	binary    string
 }
 
-// run takes the packages of the patterns; none: all.
+// run tests the packages of the patterns; none: all.
 func run(ctx context.Context, length time.Duration, seed uint64, patterns []string) error {
 	packages, err := find(ctx, patterns)
 	if err != nil {
@@ -104,7 +104,7 @@ func find(ctx context.Context, patterns []string) ([]pkg, error) {
 			return nil, err
 		}
 		if len(p.tests) == 0 {
-			return nil, fmt.Errorf("%s: its tests import %s, and none of them asks for a seed", p.path, seedsImport)
+			return nil, fmt.Errorf("%s: its tests import %s, but none of them uses a seed", p.path, seedsImport)
 		}
 		packages = append(packages, p)
 	}
@@ -114,13 +114,13 @@ func find(ctx context.Context, patterns []string) ([]pkg, error) {
 	return packages, nil
 }
 
-// mostLines of what a failed run printed are shown.
+// mostLines is the number of lines shown of a failed run's output.
 const mostLines = 40
 
 func (p *pkg) try(ctx context.Context, seed uint64) (ok bool, err error) {
 	began := time.Now()
 	pattern := "^(" + strings.Join(p.tests, "|") + ")$"
-	// -test.v for the names of tests that ran: a pattern that matches nothing must not pass for success.
+	// -test.v prints the names of the tests that ran: a pattern that matches nothing must not pass.
 	cmd := exec.CommandContext(ctx, p.binary, "-test.v", "-test.run", pattern, "-seed", fmt.Sprint(seed))
 	cmd.Dir = p.dir
 	out, err := cmd.CombinedOutput()
@@ -138,11 +138,11 @@ func (p *pkg) try(ctx context.Context, seed uint64) (ok bool, err error) {
 	}
 	lines := strings.Split(text, "\n")
 	fmt.Println(strings.Join(lines[max(0, len(lines)-mostLines):], "\n"))
-	fmt.Printf("FAIL\t%s\nagain: go test -count=1 -run '^(%s)$' %s -seed %d\n", p.path, strings.Join(failing(lines), "|"), p.path, seed)
+	fmt.Printf("FAIL\t%s\nreproduce with: go test -count=1 -run '^(%s)$' %s -seed %d\n", p.path, strings.Join(failing(lines), "|"), p.path, seed)
 	return false, nil
 }
 
-// failing are the tests that did.
+// failing returns the names of the failed tests.
 func failing(lines []string) []string {
 	var names []string
 	for _, line := range lines {

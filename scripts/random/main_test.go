@@ -34,7 +34,7 @@ func (rig) draw(t *testing.T) { newRand(t) }`,
 	}
 }
 
-// Every package that has random tests is found, with tests in it.
+// Every package with random tests is found, with its tests.
 func TestFind(t *testing.T) {
 	packages, err := find(t.Context(), []string{"synclab/..."})
 	if err != nil {
@@ -53,7 +53,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A package whose tests import package seeds, and ask for none, is an error: its random tests would never run.
+// A package whose tests import package seeds but never use it is an error: its random tests would never run.
 func TestNoRandomTests(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

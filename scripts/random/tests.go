@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// randomTests are the tests of a folder that ask package seeds, be it by what they call. Functions go by their names
-// alone: of two methods of one name, both count as asking if one does.
+// randomTests returns the tests of a folder that use package seeds, directly or by calls. Functions are identified by
+// name only: of two methods with one name, both count if one does.
 func randomTests(dir string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
@@ -57,7 +57,7 @@ func randomTests(dir string) ([]string, error) {
 	return tests, nil
 }
 
-// namesIn are the names of a function's body; asking: it asks package seeds itself.
+// namesIn returns the names in a function's body. asking: the body itself uses package seeds.
 func namesIn(body *ast.BlockStmt) (names []string, asking bool) {
 	if body == nil {
 		return nil, false

@@ -1,11 +1,11 @@
-// Command results measures what README.md and docs/ publish, and writes it into them. docs/results.yaml lists the parts.
+// Command results measures the numbers in README.md and docs/, and writes them there. docs/results.yaml lists the parts.
 //
-//  1. measure: the commands of a part run one after the other; their records, pages and terminal output go to
+//  1. measure: the commands of a part run one after the other. Their records, pages and terminal output go to
 //     runs/results/PART. A part that was measured with the same code is not measured again.
 //  2. render: each output of a part is cut from these files and put between its markers in a document, with date,
 //     commit, machine, kernel, versions and the commands. A picture is copied.
 //
-// It computes no number: what it writes stands in a report or on the terminal.
+// It computes no number: it only copies text from reports and terminal output.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// options are what the command line says.
+// options are the command line's.
 type options struct {
 	list, render, force, uncommitted bool
 	parts                            string
@@ -43,9 +43,9 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("results", flag.ContinueOnError)
 	flags.BoolVar(&o.list, "list", false, "list the parts and how long they take, and stop")
 	flags.StringVar(&o.parts, "part", "", "parts to do, separated by commas (default: all)")
-	flags.BoolVar(&o.render, "render", false, "write the documents from what was measured before; measure nothing")
-	flags.BoolVar(&o.force, "force", false, "measure a part again although the code is the same")
-	flags.BoolVar(&o.uncommitted, "uncommitted", false, "measure although the source has uncommitted changes; needs -docs")
+	flags.BoolVar(&o.render, "render", false, "write the documents from earlier measurements; measure nothing")
+	flags.BoolVar(&o.force, "force", false, "measure a part again even if the code is the same")
+	flags.BoolVar(&o.uncommitted, "uncommitted", false, "measure even if the source has uncommitted changes; needs -docs")
 	flags.StringVar(&o.docs, "docs", ".", "folder with README.md and docs/ to write")
 	flags.StringVar(&o.program, "program", "bin/synclab", "the synclab to run")
 	flags.StringVar(&o.values.services, "n", "", "Services instead of the part's own number; needs -docs")
@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	published := filepath.Clean(o.docs) == "."
 	if published && (o.values != values{} || o.uncommitted) {
-		return errors.New("-n, -reps and -uncommitted are for trying out: name a copy of README.md and docs/ with -docs")
+		return errors.New("-n, -reps and -uncommitted are for tests: name a copy of README.md and docs/ with -docs")
 	}
 	parts, err := readParts("docs/results.yaml")
 	if err != nil {
@@ -84,13 +84,13 @@ func run(ctx context.Context, args []string) error {
 			failed = append(failed, fmt.Errorf("part %s: %w", p.Name, err))
 		}
 		if ctx.Err() != nil {
-			break // what was measured stays; the next call goes on from there
+			break // finished parts stay; the next call continues after them
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// do measures one part, unless that was done or is not wanted, and renders it.
+// do measures one part, unless it was measured or -render is set, and renders it.
 func (o *options) do(ctx context.Context, m measurement) error {
 	if !o.render {
 		code, err := sourceCommit(o.uncommitted)
@@ -113,8 +113,9 @@ func (o *options) do(ctx context.Context, m measurement) error {
 	return nil
 }
 
-// choose takes the parts with the given names, in the order of the file; all if there are none.
+// choose returns the named parts, in the order of the file; all without names. It omits retired parts.
 func choose(parts []part, names string) ([]part, error) {
+	parts = slices.DeleteFunc(parts, func(p part) bool { return p.Retired != "" })
 	if names == "" {
 		return parts, nil
 	}

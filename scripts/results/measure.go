@@ -22,19 +22,33 @@ type measurement struct {
 	program string
 }
 
-// doneFile holds the commit of the code that all commands of a part ran with.
+// doneFile has the commit of the code that ran all commands of a part, and these commands.
 const doneFile = "measured"
 
-// outputFile holds what the commands of a part printed to standard output.
+// outputFile has the standard output of the commands of a part.
 const outputFile = "output.txt"
 
-// measured is the commit of the code that the part was measured with; empty: it was not, or not whole.
+// measured returns the commit of the code that measured the part; empty: it was not measured completely, or with other
+// commands.
 func (m *measurement) measured() string {
 	text, _ := os.ReadFile(filepath.Join(m.dir, doneFile))
-	return strings.TrimSpace(string(text))
+	code, commands, _ := strings.Cut(string(text), "\n")
+	if commands != m.commands() {
+		return ""
+	}
+	return code
 }
 
-// measure runs the commands of the part. It starts anew: half a part is worth nothing.
+// commands returns the commands of the part, one per line.
+func (m *measurement) commands() string {
+	var b strings.Builder
+	for _, command := range m.part.Commands {
+		b.WriteString(m.values.expand(command, m.dir) + "\n")
+	}
+	return b.String()
+}
+
+// measure runs the commands of the part. It starts anew, because half a part is of no use.
 func (m *measurement) measure(ctx context.Context, code string) error {
 	if err := os.RemoveAll(m.dir); err != nil {
 		return err
@@ -52,19 +66,19 @@ func (m *measurement) measure(ctx context.Context, code string) error {
 		fmt.Printf("-- %s %s\n", m.program, strings.Join(args, " "))
 		cmd := exec.CommandContext(ctx, m.program, args...)
 		cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stdout, file), os.Stderr
-		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it cleans up
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // lets it clean up
 		cmd.WaitDelay = time.Minute
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("%s %s: %w", m.program, args[0], err)
 		}
 	}
-	return errors.Join(file.Close(), os.WriteFile(filepath.Join(m.dir, doneFile), []byte(code+"\n"), 0o644))
+	return errors.Join(file.Close(), os.WriteFile(filepath.Join(m.dir, doneFile), []byte(code+"\n"+m.commands()), 0o644))
 }
 
-// published are the files that results are written into: changing them does not change what is measured.
+// published excludes the files that results are written to: their changes do not affect measurements.
 var published = []string{"--", ".", ":!*.md", ":!docs"}
 
-// sourceCommit is the newest commit that changed more than documents. Uncommitted changes of the source are refused,
+// sourceCommit returns the newest commit that changed more than documents. It refuses uncommitted changes of the source,
 // unless they are allowed.
 func sourceCommit(allowed bool) (string, error) {
 	changed, err := git(append([]string{"status", "--porcelain"}, published...)...)

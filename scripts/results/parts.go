@@ -9,18 +9,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// part is some of the published results, measured together.
+// part is a group of published results that are measured together.
 type part struct {
 	Name    string `json:"name"`
 	About   string `json:"about"`
 	Minutes int    `json:"minutes"` // on two CPUs
-	// Commands are arguments of synclab, in order. {part} is the part's folder; {N:5} and {REPS:6} are numbers of
-	// Services and repetitions, 5 and 6 unless told otherwise.
+	// Retired is the date since which the part cannot be measured again. Its published results stay; it has no commands.
+	Retired string `json:"retired"`
+	// Commands are arguments of synclab, in order. {part} is the part's folder. {N:5} and {REPS:6} are numbers of
+	// Services and repetitions, by default 5 and 6.
 	Commands []string `json:"commands"`
 	Outputs  []output `json:"outputs"`
 }
 
-// output is one place in a document, or a picture.
+// output is one block in a document, or a picture.
 type output struct {
 	// File to write: a document, or a .png.
 	File string `json:"file"`
@@ -28,17 +30,17 @@ type output struct {
 	Block string `json:"block"`
 	// From is the file to cut from, in the part's folder.
 	From string `json:"from"`
-	// Run is the folder below the part's whose run.json says with what it was measured.
+	// Run is the folder, below the part's, whose run.json has the machine and the versions.
 	Run string `json:"run"`
-	// Section is a heading of Markdown: what follows is taken up to the next heading. Empty: the whole file.
+	// Section is a Markdown heading: the output is the text up to the next heading. Empty: the whole file.
 	Section string `json:"section"`
-	// Lines is a regular expression of plain text: lines are taken from the first match to the next empty line.
+	// Lines is a regular expression for plain text: the output is the lines from the first match to the next empty line.
 	Lines string `json:"lines"`
-	// Until is where these lines end instead: before its first match after theirs.
+	// Until ends these lines instead: before its first match after theirs.
 	Until string `json:"until"`
-	// Rows is a regular expression: rows of tables that do not match it are left out.
+	// Rows is a regular expression: rows of tables that do not match it are omitted.
 	Rows string `json:"rows"`
-	// Columns of tables that are taken, by header, in this order. Empty: all.
+	// Columns are the columns of tables to keep, by header, in this order. Empty: all.
 	Columns []string `json:"columns"`
 }
 
@@ -56,8 +58,8 @@ func readParts(path string) ([]part, error) {
 	}
 	blocks := map[string]bool{}
 	for _, p := range file.Parts {
-		if p.Name == "" || len(p.Commands) == 0 || len(p.Outputs) == 0 {
-			return nil, fmt.Errorf("%s: part %q: want a name, commands and outputs", path, p.Name)
+		if p.Name == "" || (len(p.Commands) == 0) != (p.Retired != "") || len(p.Outputs) == 0 {
+			return nil, fmt.Errorf("%s: part %q: want a name, outputs, and either commands or retired", path, p.Name)
 		}
 		for _, o := range p.Outputs {
 			if err := o.check(blocks); err != nil {
@@ -80,7 +82,7 @@ func (o *output) check(blocks map[string]bool) error {
 	case o.Block == "" || o.Run == "":
 		return fmt.Errorf("want block and run")
 	case blocks[place]:
-		return fmt.Errorf("block %s is there twice", o.Block)
+		return fmt.Errorf("block %s is given twice", o.Block)
 	case o.Section != "" && o.Lines != "":
 		return fmt.Errorf("want section or lines, not both")
 	}
@@ -95,12 +97,12 @@ func (o *output) check(blocks map[string]bool) error {
 
 func (o *output) picture() bool { return strings.HasSuffix(o.File, ".png") }
 
-// values replace the numbers of a part when it is tried out.
+// values replace the numbers of a part in a test run.
 type values struct{ services, reps string }
 
 var placeholder = regexp.MustCompile(`\{(part|N|REPS)(?::([0-9]+))?\}`)
 
-// expand fills in a command.
+// expand fills in the placeholders of a command.
 func (v values) expand(command, dir string) string {
 	return placeholder.ReplaceAllStringFunc(command, func(text string) string {
 		match := placeholder.FindStringSubmatch(text)

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"synclab/bench"
+	"synclab/bench/raw"
 )
 
 // render writes one output into the documents below docs.
@@ -28,7 +28,7 @@ func (m *measurement) render(o output, docs string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Join(m.dir, o.From), err)
 	}
-	run, _, err := bench.ReadRun(filepath.Join(m.dir, o.Run))
+	run, _, err := raw.ReadRun(filepath.Join(m.dir, o.Run))
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (m *measurement) render(o output, docs string) error {
 	return os.WriteFile(path, []byte(replaced), 0o644)
 }
 
-// cut takes what an output wants of a file.
+// cut returns the part of a file that an output names.
 func (o *output) cut(text string) (string, error) {
 	switch {
 	case o.Section != "":
@@ -79,14 +79,14 @@ func (o *output) cut(text string) (string, error) {
 	return o.narrow(text)
 }
 
-// narrow leaves out rows and columns of tables.
+// narrow removes rows and columns of tables.
 func (o *output) narrow(text string) (string, error) {
 	if o.Rows == "" && len(o.Columns) == 0 {
 		return text, nil
 	}
 	rows := regexp.MustCompile(o.Rows)
 	var out []string
-	var columns []int // of the table at hand
+	var columns []int // of the current table
 	kept, inTable := 0, 0
 	for _, line := range strings.Split(text, "\n") {
 		if !strings.HasPrefix(line, "|") {
@@ -127,13 +127,13 @@ func (o *output) narrow(text string) (string, error) {
 	return strings.Join(out, "\n"), nil
 }
 
-// folderFlags say where a run goes, which is not part of what it measures.
+// folderFlags name a run's folder, which does not affect its results.
 var folderFlags = regexp.MustCompile(` --(out \S+|force)`)
 
 func withoutFolder(command string) string { return folderFlags.ReplaceAllString(command, "") }
 
-// provenance says when, on what and with what something was measured.
-func provenance(part string, run bench.Run, commands []string) string {
+// provenance describes when, on which machine and with which versions something was measured.
+func provenance(part string, run raw.Run, commands []string) string {
 	v, m := run.Versions, run.Machine
 	versions := []string{"Linux " + v.Kernel}
 	for _, version := range []string{v.IPTablesLegacy, v.IPTablesNft, v.Nft} {
@@ -149,7 +149,7 @@ func provenance(part string, run bench.Run, commands []string) string {
 		strings.Join(versions, ", "), v.Go, run.Seed, strings.Join(commands, ", "))
 }
 
-// replaceBlock puts content between the markers of a block.
+// replaceBlock replaces the content between the markers of a block.
 func replaceBlock(document, block, content string) (string, error) {
 	begin, end := "<!-- results:"+block+" -->\n", "<!-- /results:"+block+" -->"
 	before, rest, ok := strings.Cut(document, begin)

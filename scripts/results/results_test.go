@@ -81,7 +81,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// TestMeasureOnce runs a stand-in for synclab: a part is measured again only when the code has changed.
+// TestMeasureOnce runs a stand-in for synclab: a part is measured again only if the code has changed.
 func TestMeasureOnce(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
@@ -98,6 +98,10 @@ func TestMeasureOnce(t *testing.T) {
 	if got := m.measured(); got != "commit" {
 		t.Errorf("measured with %q, want commit", got)
 	}
+	m.part.Commands = []string{"one"}
+	if got := m.measured(); got != "" {
+		t.Errorf("with other commands: measured with %q, want nothing", got)
+	}
 	m.part.Commands = []string{"one", "fail"}
 	if err := m.measure(t.Context(), "later"); err == nil {
 		t.Error("a command that fails: want an error")
@@ -110,7 +114,7 @@ func TestMeasureOnce(t *testing.T) {
 // top is the repository's folder.
 const top = "../.."
 
-// documents are all that results are published in.
+// documents returns all documents with published results.
 func documents(t *testing.T) []string {
 	t.Helper()
 	files := []string{"README.md", "CONTRIBUTING.md", "deploy/README.md"}
@@ -129,8 +133,8 @@ func documents(t *testing.T) []string {
 
 var block = regexp.MustCompile(`(?s)<!-- results:(\S+) -->\n(.*?)<!-- /results:(\S+) -->`)
 
-// TestPublished checks each block of the documents: that a part writes it, and that its commit exists. Each output has its
-// block or picture, but for a document that was never measured: it is not there.
+// TestPublished checks each block of the documents: a part writes it, and its commit exists. Each output has its block
+// or picture, unless its document was never measured and does not exist.
 func TestPublished(t *testing.T) {
 	parts, err := readParts(filepath.Join(top, "docs/results.yaml"))
 	if err != nil {
@@ -163,7 +167,7 @@ func TestPublished(t *testing.T) {
 			case !ok || match[3] != match[1]:
 				t.Errorf("%s: block %s: no part of docs/results.yaml writes it", name, match[1])
 			case from == nil:
-				t.Errorf("%s: block %s does not say when and at which commit it was measured", name, match[1])
+				t.Errorf("%s: block %s has no date and commit of its measurement", name, match[1])
 			case from[2] != part:
 				t.Errorf("%s: block %s is of part %s, want %s", name, match[1], from[2], part)
 			default:
@@ -182,7 +186,7 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// settings are numbers with a unit that nobody measured: defaults, promises and what a command is asked for.
+// settings are numbers with a unit that are not measured: defaults, SLOs and options of commands.
 var settings = []string{
 	"--npl-p99 2s", "minSyncPeriod=5s", "> 600 s", "some 10 ms", "some 6 minutes a repetition", "`syncPeriod` 10 s", "within 45 s",
 	"4 GiB", "`minSyncPeriod` 1 ms", "6 s, twice", "sync periods of 1 s", "within 6 s", "retried after 1 s",
@@ -199,12 +203,12 @@ func TestNoNumbersOutside(t *testing.T) {
 		for i, line := range strings.Split(block.ReplaceAllStringFunc(string(text), blank), "\n") {
 			for _, found := range number.FindAllString(line, -1) {
 				if allowed := slices.ContainsFunc(settings, func(s string) bool { return strings.Contains(line, s) && strings.Contains(s, found) }); !allowed {
-					t.Errorf("%s:%d: %q: a measured number belongs into a block that 'make results' writes: %s", name, i+1, found, line)
+					t.Errorf("%s:%d: %q: put a measured number into a block that 'make results' writes: %s", name, i+1, found, line)
 				}
 			}
 		}
 	}
 }
 
-// blank keeps the lines of a block, so that numbers of lines stay.
+// blank keeps the number of lines of a block, for correct line numbers.
 func blank(text string) string { return strings.Repeat("\n", strings.Count(text, "\n")) }

@@ -10,24 +10,16 @@ import (
 	utilnet "k8s.io/utils/net"
 )
 
-// numbering gives the addresses and ranges of one IP family new numbers. What lies within what stays as it is: the
-// ranges that the objects name, the /24 (or /64) that addresses share, the range of Services and that of pods. Beyond
-// that a new number has nothing to do with the old one: it is drawn, not computed, so that who knows some of them
-// (10.96.0.1 is in nearly every cluster) learns nothing of the others.
-//
-//  1. Every address and range is noted.
-//  2. They, and the groups that addresses share, form a tree by containment.
-//  3. From the root down, each gets a free place of its size within the new place of its parent, the largest first: so
-//     they always fit, as the old ones did.
-//
-// Special addresses (loopback, multicast) and ranges so short that they tell nothing keep their numbers.
+// numbering gives the addresses and ranges of one IP family new numbers at random, and keeps what contains what.
+// Special addresses (loopback, multicast) and ranges too short to identify a cluster keep their numbers. See
+// docs/design/anonymize.md.
 type numbering struct {
 	bits int // of an address
 	rng  *rand.Rand
-	// groups are the prefix lengths that addresses are grouped by; leastBits is that of the shortest range renumbered.
+	// groups are the prefix lengths by which addresses are grouped. leastBits is the shortest prefix to renumber.
 	groups    []int
 	leastBits int
-	// special keep their numbers; they and unused are nobody's new place.
+	// special ranges keep their numbers. New numbers are in neither special nor unused.
 	special, unused []netip.Prefix
 
 	noted    map[netip.Prefix]bool
@@ -54,14 +46,14 @@ func newNumbering(bits int, rng *rand.Rand) *numbering {
 	return n
 }
 
-// keeps says whether a range keeps its number.
+// keeps reports whether a range keeps its number.
 func (n *numbering) keeps(p netip.Prefix) bool {
 	return p.Bits() < n.leastBits || slices.ContainsFunc(n.special, func(s netip.Prefix) bool {
 		return s.Bits() <= p.Bits() && s.Contains(p.Addr())
 	})
 }
 
-// note takes a range, or an address as a range of one. Addresses bring the groups they are in.
+// note records a range, or an address as a range of one. grouped records the groups that contain it, too.
 func (n *numbering) note(p netip.Prefix, grouped bool) {
 	n.noted[p.Masked()] = true
 	if n.keeps(p) || !grouped {
@@ -74,7 +66,7 @@ func (n *numbering) note(p netip.Prefix, grouped bool) {
 	}
 }
 
-// noteCover takes the smallest range that holds all of some addresses and ranges, unless it would be half the world.
+// noteCover records the smallest range that contains all of some addresses and ranges, unless it is too short.
 func (n *numbering) noteCover(of []netip.Prefix) {
 	if cover, ok := coverOf(of); ok && cover.Bits() >= n.leastBits && !n.keeps(cover) {
 		n.noted[cover] = true
@@ -94,17 +86,16 @@ func coverOf(of []netip.Prefix) (netip.Prefix, bool) {
 	return cover, true
 }
 
-// branch is a range and those directly within it.
+// branch is a range with the ranges directly within it.
 type branch struct {
 	prefix netip.Prefix
 	within []*branch
 }
 
-// assign draws the numbers.
+// assign draws the new numbers.
 func (n *numbering) assign() error {
 	root, all := n.tree()
-	// A place that was somebody's must not become somebody else's: whoever reads the result could not tell the difference
-	// from one that was forgotten.
+	// No range may get the old place of another: a reader could not distinguish it from a range that was forgotten.
 	var taken []netip.Prefix
 	for _, b := range append(all, root) {
 		if n.keeps(b.prefix) {
@@ -118,7 +109,7 @@ func (n *numbering) assign() error {
 	return n.place(root, root.prefix, taken)
 }
 
-// tree orders what was noted by containment.
+// tree orders the recorded ranges by containment.
 func (n *numbering) tree() (root *branch, all []*branch) {
 	prefixes := make([]netip.Prefix, 0, len(n.noted))
 	for p := range n.noted {
@@ -147,7 +138,7 @@ func (n *numbering) tree() (root *branch, all []*branch) {
 	return root, all
 }
 
-// place gives a range its new place, and those within it theirs. avoided is what nobody gets who does not have to.
+// place assigns new places to a range and to those within it. It uses avoided places only if no other is free.
 func (n *numbering) place(b *branch, to netip.Prefix, avoided []netip.Prefix) error {
 	n.assigned[b.prefix] = to
 	if len(b.within) == 0 {
@@ -172,7 +163,7 @@ func (n *numbering) place(b *branch, to netip.Prefix, avoided []netip.Prefix) er
 			var ok bool
 			if place, ok = free.draw(n.rng, to, child.prefix.Bits()); !ok {
 				if place, ok = fallback.draw(n.rng, to, child.prefix.Bits()); !ok {
-					return fmt.Errorf("no room in %s for a range like one of /%d", to, child.prefix.Bits())
+					return fmt.Errorf("no room in %s for a /%d range", to, child.prefix.Bits())
 				}
 			}
 			free.add(place)
@@ -188,8 +179,8 @@ func (n *numbering) place(b *branch, to netip.Prefix, avoided []netip.Prefix) er
 // area is a set of ranges that are not free.
 type area struct {
 	whole   map[netip.Prefix]bool
-	lengths []int                 // of those in whole
-	partly  map[netip.Prefix]bool // all that contain one of those
+	lengths []int                 // of the ranges in whole
+	partly  map[netip.Prefix]bool // all ranges that contain one of whole
 }
 
 func (a *area) add(ranges ...netip.Prefix) {
@@ -204,7 +195,7 @@ func (a *area) add(ranges ...netip.Prefix) {
 		for bits := p.Bits() - 1; bits >= 0; bits-- {
 			outer := netip.PrefixFrom(p.Addr(), bits).Masked()
 			if a.partly[outer] {
-				break // and so are those around it
+				break // the ranges around it are marked already
 			}
 			a.partly[outer] = true
 		}
@@ -223,13 +214,13 @@ func (a *area) free(p netip.Prefix) bool {
 	return true
 }
 
-// Places are tried at random first; in a range that is nearly full, one after another.
+// Places are tried at random first; in a nearly full range, one after another.
 const (
 	randomTries = 64
 	mostPlaces  = 1 << 20
 )
 
-// draw finds a free range of some length within another.
+// draw returns a free range of some length within another.
 func (a *area) draw(rng *rand.Rand, within netip.Prefix, bits int) (netip.Prefix, bool) {
 	for range randomTries {
 		if p := nth(within, bits, rng.Uint64(), rng.Uint64()); a.free(p) {
@@ -249,7 +240,7 @@ func (a *area) draw(rng *rand.Rand, within netip.Prefix, bits int) (netip.Prefix
 	return netip.Prefix{}, false
 }
 
-// nth is one of the ranges of a length within another: the number's low bits say which.
+// nth returns one of the ranges of a length within another. The low bits of the number select it.
 func nth(within netip.Prefix, bits int, high, low uint64) netip.Prefix {
 	addr := within.Addr().AsSlice()
 	for bit := bits - 1; bit >= within.Bits(); bit-- {
@@ -263,8 +254,8 @@ func nth(within netip.Prefix, bits int, high, low uint64) netip.Prefix {
 	return netip.PrefixFrom(out, bits)
 }
 
-// parseAddress reads an address as proxies do, with leading zeros too. A link-local one is none: the API allows it for
-// nothing that a proxy reads, and one of IPv6 may hold the number of a network card.
+// parseAddress reads an address as proxies do, with leading zeros too. It refuses link-local addresses: the API allows
+// them for nothing that a proxy reads, and an IPv6 one may contain a MAC address.
 func parseAddress(text string) (netip.Prefix, bool) {
 	addr, ok := netip.AddrFromSlice(utilnet.ParseIPSloppy(text))
 	if !ok {

@@ -15,29 +15,30 @@ import (
 	"synclab/sim"
 )
 
-// Anonymized is a cluster that nobody knows.
+// Anonymized is a cluster that cannot be identified.
 type Anonymized struct {
 	Objects *sim.Objects
-	// Pods and Services are the ranges that these are in now, one a family: what clusterCIDR of a proxy's configuration
-	// and the service range of a cluster were. A family without a range of its own has none here.
+	// Pods and Services are the new pod and service ranges, one a family: the clusterCIDR of a proxy's configuration
+	// and the service range of a cluster. A family without a separate range has none here.
 	Pods, Services []netip.Prefix
 }
 
-// wellKnownPorts are names of ports that are in every cluster. All others are replaced.
+// wellKnownPorts are port names that occur in every cluster. All others are replaced.
 var wellKnownPorts = map[string]bool{"": true, "http": true, "https": true, "grpc": true, "dns": true, "dns-tcp": true, "metrics": true}
 
-// epoch is when the oldest object of an anonymized cluster was made; the next one followed a second later.
+// epoch is the creation time of the oldest object of an anonymized cluster. Each next object is a second younger.
 var epoch = time.Date(2020, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// Anonymize returns a copy of the objects with other names and addresses, and without everything that rules do not
-// depend on. What was one name, address, range or zone is one again, and what lay within what still does.
+// Anonymize returns a copy of the objects with other names and addresses, and without fields that rules do not depend
+// on. Equal names, addresses, ranges and zones stay equal, and ranges still contain what they contained.
 //
-// Kept are: numbers of Services, ports, endpoints, nodes and zones and how they belong together; the ports of Services and
-// endpoints, types, policies, affinity, conditions, hints; lengths of source ranges; in which order objects were made and
-// endpoints changed. Who knows the cluster may recognize it by these, and see that two captures are of one cluster.
+// Kept are: the numbers of Services, ports, endpoints, nodes and zones and their relations; the ports of Services and
+// endpoints, types, policies, affinity, conditions, hints; lengths of source ranges; the order in which objects were
+// made and endpoints changed. By these, a reader that knows the cluster may recognize it, and see that two captures
+// are of one cluster.
 //
-// The replacements are drawn with a key of 32 bytes from random, which should be crypto/rand.Reader: with the key gone,
-// nothing leads back.
+// The replacements are drawn with a key of 32 bytes from random, which should be crypto/rand.Reader. The key is not
+// kept, so that the replacements cannot be reversed.
 func Anonymize(o *sim.Objects, random io.Reader) (*Anonymized, error) {
 	a, err := newAnonymizer(random)
 	if err != nil {
@@ -47,7 +48,7 @@ func Anonymize(o *sim.Objects, random io.Reader) (*Anonymized, error) {
 }
 
 func (a *anonymizer) anonymize(o *sim.Objects) (*Anonymized, error) {
-	a.copy(o) // the first time to see what there is
+	a.copy(o) // the first pass records what to replace
 	if err := a.draw(o); err != nil {
 		return nil, err
 	}
@@ -59,27 +60,27 @@ func (a *anonymizer) anonymize(o *sim.Objects) (*Anonymized, error) {
 	return result, nil
 }
 
-// anonymizer replaces. Before draw it notes what there is to replace, and gives back what it got.
+// anonymizer replaces names and addresses. Before draw, it records them and returns them unchanged.
 type anonymizer struct {
 	rng   *rand.Rand
 	drawn bool
 	names map[category]map[string]string
 	uids  map[types.UID]types.UID
-	// serviceOf is the Service of a slice, both as namespace/name.
+	// serviceOf maps a slice to its Service, both as namespace/name.
 	serviceOf map[string]string
 	v4, v6    *numbering
-	// times by UnixNano.
+	// times maps times, in UnixNano, to their replacements.
 	times map[int64]time.Time
-	// nodePorts are those of Services, and the ports of their health checks.
+	// nodePorts maps the node ports of Services, and of their health checks, to their replacements.
 	nodePorts map[int32]int32
-	// clusterIPs and endpoints are addresses, noted apart for their ranges.
+	// clusterIPs and endpoints are the addresses of these kinds, recorded separately for their ranges.
 	clusterIPs, endpoints []netip.Prefix
 }
 
-// category of names: the same word may be a namespace and a port.
+// category is the kind of a name: the same word may be a namespace and a port.
 type category string
 
-// What a name is of; the category's text begins the new names.
+// The categories. A new name begins with the text of its category.
 const (
 	namespaces category = "ns"
 	services   category = "svc"
@@ -104,10 +105,10 @@ func newAnonymizer(random io.Reader) (*anonymizer, error) {
 	}, nil
 }
 
-// draw decides on all replacements.
+// draw determines all replacements.
 func (a *anonymizer) draw(o *sim.Objects) error {
 	for _, kind := range slices.Sorted(maps.Keys(a.names)) {
-		// Sorted and then shuffled: the numbers say nothing of the alphabet, and depend on the key alone.
+		// Sorted, then shuffled: the numbers do not follow the alphabet, and depend on the key alone.
 		all := slices.Sorted(maps.Keys(a.names[kind]))
 		a.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		if kind == slicesOf {
@@ -138,8 +139,8 @@ func (a *anonymizer) draw(o *sim.Objects) error {
 	return nil
 }
 
-// keepOrder sorts the slices of each Service among themselves, in the places that they have: where two have the same
-// endpoint, their order may decide.
+// keepOrder sorts the slices of each Service within the places that they have. If two slices have the same endpoint,
+// their order may decide.
 func (a *anonymizer) keepOrder(all []string) {
 	places := map[string][]int{}
 	for i, name := range all {
@@ -175,7 +176,7 @@ func inFamily(all []netip.Prefix, family corev1.IPFamily) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return familyOf(p) != family })
 }
 
-// podRanges are those of the nodes, or else the addresses of endpoints that are no node's.
+// podRanges returns the pod ranges of the nodes, or else the addresses of endpoints that no node has.
 func (a *anonymizer) podRanges(o *sim.Objects) []netip.Prefix {
 	var ranges []netip.Prefix
 	ofNodes := map[netip.Prefix]bool{}
@@ -200,7 +201,7 @@ func (a *anonymizer) podRanges(o *sim.Objects) []netip.Prefix {
 	return ranges
 }
 
-// ranges is where the cover of some addresses went.
+// ranges returns the new place of the range that covers some addresses.
 func (a *anonymizer) ranges(family corev1.IPFamily, of []netip.Prefix) []netip.Prefix {
 	cover, ok := coverOf(inFamily(of, family))
 	if !ok {
@@ -227,7 +228,7 @@ func (a *anonymizer) name(kind category, name string) string {
 	return a.names[kind][name]
 }
 
-// inNamespace replaces a name that is one only with its namespace.
+// inNamespace replaces a name that is unique only within its namespace.
 func (a *anonymizer) inNamespace(kind category, namespace, name string) string {
 	if name == "" {
 		return ""
@@ -253,7 +254,7 @@ func (a *anonymizer) uid(uid types.UID) types.UID {
 	return a.uids[uid]
 }
 
-// time replaces a time by one that tells only what came before what; zero stays.
+// time replaces a time by one that keeps only the order of times; zero stays.
 func (a *anonymizer) time(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -264,7 +265,7 @@ func (a *anonymizer) time(t time.Time) time.Time {
 	return a.times[t.UnixNano()]
 }
 
-// nodePort replaces a port that is open on nodes; 0 stays.
+// nodePort replaces a node port; 0 stays.
 func (a *anonymizer) nodePort(port int32) int32 {
 	if port == 0 {
 		return 0
@@ -286,7 +287,7 @@ func (a *anonymizer) drawNodePorts() {
 	}
 }
 
-// address replaces an address. What is none is dropped: no proxy reads it.
+// address replaces an address. It drops text that is not an address: no proxy reads it.
 func (a *anonymizer) address(text string, note *[]netip.Prefix) string {
 	p, ok := parseAddress(text)
 	if !ok {
@@ -294,7 +295,7 @@ func (a *anonymizer) address(text string, note *[]netip.Prefix) string {
 	}
 	numbers := a.numbers(familyOf(p))
 	if !a.drawn {
-		// Cluster IPs are one range: which of them are neighbours is nobody's business.
+		// Cluster IPs are one range: the result must not show which of them were neighbours.
 		numbers.note(p, note != &a.clusterIPs)
 		if note != nil {
 			*note = append(*note, p)
@@ -314,7 +315,7 @@ func (a *anonymizer) addresses(all []string, note *[]netip.Prefix) []string {
 	return some
 }
 
-// cidr replaces a range and keeps its length. What is none is dropped.
+// cidr replaces a range and keeps its length. It drops text that is not a range.
 func (a *anonymizer) cidr(text string) string {
 	p, ok := parseRange(text)
 	if !ok {
@@ -337,8 +338,8 @@ func (a *anonymizer) cidr(text string) string {
 // mappedBits is the length of ::ffff:0:0, the prefix of IPv4 addresses in IPv6 spelling.
 const mappedBits = 96
 
-// mappedCIDR replaces an IPv4 range that is spelled as an IPv6 one, and keeps the spelling: proxies write rules for
-// ::ffff:0:0/96 where they write none for 0.0.0.0/0.
+// mappedCIDR replaces an IPv4 range in IPv6 spelling, and keeps the spelling: proxies write rules for ::ffff:0:0/96,
+// but none for 0.0.0.0/0.
 func (a *anonymizer) mappedCIDR(p netip.Prefix) string {
 	if p.Bits() == mappedBits {
 		return p.String()

@@ -22,12 +22,15 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/manifests"
+	"synclab/sim/random"
+	"synclab/sim/world"
 )
 
-// brand stands in every name of the clusters here, and in everything else that must not get out.
+// brand is in every name of the clusters here, and in everything else that must not leak.
 const brand = "acme"
 
-// branded is the cluster with the brand in all its names, and with what real clusters have besides.
+// branded is the cluster with the brand in all its names, and with other fields of real clusters.
 func branded(o *sim.Objects) *sim.Objects {
 	var b sim.Objects
 	mark := func(s *string) {
@@ -96,7 +99,7 @@ func branded(o *sim.Objects) *sim.Objects {
 	return &b
 }
 
-// clusters are what the properties are tried on.
+// clusters returns the inputs of the property tests.
 func clusters(t *testing.T) map[string]*sim.Objects {
 	t.Helper()
 	all := map[string]*sim.Objects{}
@@ -105,25 +108,25 @@ func clusters(t *testing.T) map[string]*sim.Objects {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := sim.Generate(s.Shape, 11)
+		o, err := world.Generate(s.Shape, 11)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all[name] = branded(o)
 	}
 	for seed := range uint64(40) {
-		all[fmt.Sprintf("random-%d", seed)] = branded(sim.NewRandomCluster(sim.RandomOptions{Seed: seed}).Objects())
+		all[fmt.Sprintf("random-%d", seed)] = branded(random.New(random.Options{Seed: seed}).Objects())
 	}
 	return all
 }
 
-// key gives the bytes of a key; another number, another key.
+// key returns the bytes of a key; another number, another key.
 func key(n byte) *bytes.Reader { return bytes.NewReader(bytes.Repeat([]byte{n}, 32)) }
 
 func written(t *testing.T, o *sim.Objects) string {
 	t.Helper()
 	var text bytes.Buffer
-	if err := sim.WriteObjects(&text, o); err != nil {
+	if err := manifests.WriteObjects(&text, o); err != nil {
 		t.Fatal(err)
 	}
 	return text.String()
@@ -131,10 +134,10 @@ func written(t *testing.T, o *sim.Objects) string {
 
 var addressLike = regexp.MustCompile(`[0-9a-fA-F]*[.:][0-9a-fA-F.:]*[0-9a-fA-F:](/[0-9]+)?`)
 
-// anyMapped is every IPv4 address, which tells as little as 0.0.0.0/0.
+// anyMapped is every IPv4 address. Like 0.0.0.0/0, it reveals nothing.
 var anyMapped = netip.MustParsePrefix("::ffff:0.0.0.0/96")
 
-// numbersIn are the addresses and ranges that stand in a text, whatever they are there for.
+// numbersIn returns all addresses and ranges in a text.
 func numbersIn(text string) map[netip.Prefix]bool {
 	found := map[netip.Prefix]bool{}
 	for _, word := range addressLike.FindAllString(text, -1) {
@@ -147,7 +150,7 @@ func numbersIn(text string) map[netip.Prefix]bool {
 	return found
 }
 
-// Nothing of the original can be read from the output: no name, no address, no range that tells anything.
+// The output reveals nothing of the original: no name, no address, no specific range.
 func TestNothingSurvives(t *testing.T) {
 	for name, o := range clusters(t) {
 		before := written(t, o)
@@ -182,7 +185,7 @@ func TestNothingSurvives(t *testing.T) {
 	}
 }
 
-// Replacements depend on the key, and on nothing else.
+// Replacements depend on the key only.
 func TestKeys(t *testing.T) {
 	o := clusters(t)["mixed-types"]
 	text := func(n byte) string {
@@ -211,7 +214,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Who knows some addresses learns nothing of their neighbours: within their group, new numbers are as good as any.
+// Known addresses reveal nothing about their neighbours: within their group, new numbers are uniform.
 func TestNeighboursAreDrawn(t *testing.T) {
 	o := clusters(t)["steady-churn"]
 	differences := map[uint32]int{}
@@ -235,7 +238,7 @@ func TestNeighboursAreDrawn(t *testing.T) {
 	}
 }
 
-// The rules are the same but for their names: as many in each table, and the same graph of chains.
+// The rules are the same but for their names: the same number in each table, and the same graph of chains.
 func TestSameRules(t *testing.T) {
 	for name, o := range clusters(t) {
 		a, err := newAnonymizer(key(3))
@@ -271,7 +274,7 @@ func (a *anonymizer) translate(p netip.Prefix) netip.Prefix {
 	return p
 }
 
-// render gives the tables of each family on a node.
+// render returns the tables of each family on a node.
 func render(t *testing.T, o *sim.Objects, name string) []string {
 	t.Helper()
 	i := slices.IndexFunc(o.Nodes, func(n *corev1.Node) bool { return n.Name == name })
@@ -307,9 +310,9 @@ var (
 	probability = regexp.MustCompile(` -m statistic --mode random --probability (\S+)`)
 )
 
-// structure is the graph of chains: for each chain of a fixed name, what stands in it, with chains of hashed names
-// replaced by what stands in them, without order and comments. Which endpoint has which probability depends on the order
-// of addresses: probabilities count for themselves.
+// structure returns the graph of chains: the content of each chain of a fixed name. The content of chains of hashed
+// names replaces their names, without order and comments. The order of addresses determines which endpoint has which
+// probability, so probabilities are compared separately.
 func structure(saved string, translate func(netip.Prefix) netip.Prefix) map[string][]string {
 	rules := map[string][]string{}
 	table := ""
@@ -380,14 +383,14 @@ func translated(word string, translate func(netip.Prefix) netip.Prefix) string {
 	return word
 }
 
-// What is written can be read back, and run.
+// Written objects can be read back, and run.
 func TestReadBack(t *testing.T) {
 	for _, name := range []string{"mixed-types", "steady-churn"} {
 		a, err := Anonymize(clusters(t)[name], key(4))
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := sim.ReadObjects([]string{"-"}, strings.NewReader(written(t, a.Objects)), sim.ReadOptions{})
+		o, err := manifests.ReadObjects([]string{"-"}, strings.NewReader(written(t, a.Objects)), manifests.ReadOptions{})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -407,7 +410,7 @@ func TestReadBack(t *testing.T) {
 	}
 }
 
-// Numbers that tell one cluster from another are drawn anew: addresses of class E, ports on nodes, and distances of times.
+// Numbers that identify a cluster are drawn anew: addresses of class E, node ports, and intervals between times.
 func TestTellingNumbers(t *testing.T) {
 	made := time.Date(2024, 5, 17, 11, 22, 33, 0, time.UTC)
 	service := func(name, ip string, nodePort, check int32, after time.Duration) *corev1.Service {

@@ -12,11 +12,11 @@ import (
 	"synclab/sim"
 )
 
-// labelProxyName leaves a Service to another proxy.
+// labelProxyName assigns a Service to another proxy.
 const labelProxyName = "service.kubernetes.io/service-proxy-name"
 
-// copy makes the anonymized objects. Every field that is copied is named here; whatever the API gains in the future is
-// left out until somebody has looked at it.
+// copy makes the anonymized objects. It names every field that it copies: a new field of the API is left out until it
+// has been reviewed.
 func (a *anonymizer) copy(o *sim.Objects) *sim.Objects {
 	var c sim.Objects
 	for _, node := range o.Nodes {
@@ -104,7 +104,7 @@ func (a *anonymizer) service(s *corev1.Service) *corev1.Service {
 	return c
 }
 
-// trimmedCIDRs: source ranges are the one place where the API lets spaces stand.
+// trimmedCIDRs trims spaces first: source ranges are the only field where the API allows them.
 func (a *anonymizer) trimmedCIDRs(all []string) []string {
 	var trimmed []string
 	for _, text := range all {

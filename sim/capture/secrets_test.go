@@ -17,7 +17,7 @@ import (
 	"synclab/sim"
 )
 
-// planted is a cluster of one Service, one slice and one node, in which secrets are hidden.
+// planted is a cluster of one Service, one slice and one node, with hidden secrets.
 type planted struct {
 	service *corev1.Service
 	slice   *discoveryv1.EndpointSlice
@@ -28,7 +28,7 @@ func (c planted) objects() *sim.Objects {
 	return &sim.Objects{Services: []*corev1.Service{c.service}, Slices: []*discoveryv1.EndpointSlice{c.slice}, Nodes: []*corev1.Node{c.node}}
 }
 
-// unplanted is the cluster before anything is hidden in it.
+// unplanted returns the cluster without secrets.
 func unplanted() planted {
 	conditions := discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true), Terminating: ptr.To(false)}
 	return planted{
@@ -54,7 +54,7 @@ func unplanted() planted {
 	}
 }
 
-// secrets are the kinds of things that tell whose cluster it is, each hidden where clusters have it.
+// secrets are the kinds of values that identify a cluster, each hidden where real clusters have it.
 var secrets = []struct {
 	kind, secret string
 	plant        func(c planted, secret string)
@@ -132,7 +132,7 @@ var secrets = []struct {
 	{"message of a node", "acme kubelet is sad", func(c planted, s string) { c.node.Status.Conditions = []corev1.NodeCondition{{Message: s}} }},
 }
 
-// One by one, none of the secrets is in the capture, nor any other word of who planted them.
+// The capture contains none of the secrets, tested one by one, nor any other word of the cluster.
 func TestSecrets(t *testing.T) {
 	if len(secrets) < 40 {
 		t.Fatalf("only %d kinds of secrets", len(secrets))
@@ -150,7 +150,7 @@ func TestSecrets(t *testing.T) {
 				break
 			}
 			after := written(t, a.Objects)
-			base, _, _ := strings.Cut(planting.secret, "/") // of a range its address
+			base, _, _ := strings.Cut(planting.secret, "/") // for a range, its address
 			if strings.Contains(after, planting.secret) || strings.Contains(strings.ToLower(after), "acme") {
 				t.Errorf("%s: %s survives:\n%s", planting.kind, planting.secret, after)
 			} else if _, err := netip.ParseAddr(base); err == nil && strings.Contains(after, base) {

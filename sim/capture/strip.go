@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// taintLeaving is set by the cluster autoscaler on a node that it will remove: /healthz of a proxy tells it to load balancers.
+// taintLeaving marks a node that the cluster autoscaler will remove. A proxy's /healthz reports it to load balancers.
 const taintLeaving = "ToBeDeletedByClusterAutoscaler"
 
-// readPrefixes are those of labels and annotations that say something to one proxy or another.
+// readPrefixes are the prefixes of labels and annotations that some proxy reads.
 var readPrefixes = []string{
 	"service.kubernetes.io/", "endpointslice.kubernetes.io/", "endpoints.kubernetes.io/", "topology.kubernetes.io/",
 	discoveryv1.LabelServiceName,
 }
 
-// Strip returns the object with nothing in it but what a Service proxy reads: the result shares with the object what it
-// keeps. An object that is no Service, EndpointSlice or Node is returned as it is.
+// Strip returns the object with only the fields that a Service proxy reads. The result shares the kept fields with the
+// object. An object that is not a Service, EndpointSlice or Node is returned unchanged.
 func Strip(object runtime.Object) runtime.Object {
 	switch o := object.(type) {
 	case *corev1.Service:
@@ -33,7 +33,7 @@ func Strip(object runtime.Object) runtime.Object {
 	return object
 }
 
-// stripMeta keeps no finalizer, owner or manager, nor the last applied configuration.
+// stripMeta drops finalizers, owners, managed fields and the last applied configuration.
 func stripMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
@@ -59,7 +59,7 @@ func kept(all map[string]string) map[string]string {
 
 func stripService(s *corev1.Service) *corev1.Service {
 	o := &corev1.Service{ObjectMeta: stripMeta(&s.ObjectMeta), Spec: s.Spec}
-	// Which pods are meant is in the slices, who makes the load balancer is its business.
+	// EndpointSlices name the selected pods, and another controller makes the load balancer.
 	o.Spec.Selector, o.Spec.LoadBalancerClass, o.Spec.LoadBalancerIP = nil, nil, ""
 	o.Status.LoadBalancer = s.Status.LoadBalancer
 	return o

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What no proxy reads is gone, what one reads stays, and the object that was given is as it was.
+// Strip drops what no proxy reads, keeps what one reads, and does not change its input.
 func TestStrip(t *testing.T) {
 	meta := func(labels map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{
@@ -67,7 +67,7 @@ func TestStrip(t *testing.T) {
 		}
 	}
 	if pod := (&corev1.Pod{}); Strip(pod) != runtime.Object(pod) {
-		t.Error("Strip changed what it does not know")
+		t.Error("Strip changed an object of another kind")
 	}
 }
 

@@ -16,16 +16,16 @@ import (
 	"synclab/sim"
 )
 
-// TakeOptions of Take.
+// TakeOptions are the options of Take.
 type TakeOptions struct {
-	// PageSize is how many objects one request asks for. Default 500, as kubectl.
+	// PageSize is the number of objects in one request. Default 500, as kubectl.
 	PageSize int64
-	// Progress hears how many objects there are so far; nil: nobody does.
+	// Progress, if set, is called with the number of objects so far.
 	Progress func(objects int)
 }
 
-// Take lists all Services, EndpointSlices and Nodes, stripped. It only reads. Slices come last: what is added meanwhile
-// has endpoints without a Service, which is nothing, rather than a Service without endpoints, which is an outage.
+// Take lists all Services, EndpointSlices and Nodes, stripped. It only reads. Slices come last: endpoints without a
+// Service, when one was added meanwhile, are harmless; a Service without endpoints would be an outage.
 func Take(ctx context.Context, client kubernetes.Interface, o TakeOptions) (*sim.Objects, error) {
 	if o.PageSize == 0 {
 		o.PageSize = 500
@@ -76,7 +76,7 @@ func Take(ctx context.Context, client kubernetes.Interface, o TakeOptions) (*sim
 	return &objects, nil
 }
 
-// sortObjects gives the lists the order that sim.Objects promises.
+// sortObjects sorts the lists as sim.Objects requires.
 func sortObjects(o *sim.Objects) {
 	slices.SortFunc(o.Nodes, func(a, b *corev1.Node) int { return byName(a, b) })
 	slices.SortFunc(o.Services, func(a, b *corev1.Service) int { return byName(a, b) })

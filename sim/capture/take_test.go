@@ -16,20 +16,22 @@ import (
 
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/api"
 	"synclab/sim/front"
+	"synclab/sim/world"
 )
 
-// What is taken page by page over HTTP is the cluster, and it is only read.
+// Take returns the cluster, page by page over HTTP, and only reads it.
 func TestTake(t *testing.T) {
 	s, err := scenarios.Load("mixed-types", nil, scenarios.Sizes{Services: 55, Endpoints: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := sim.Generate(s.Shape, 3)
+	want, err := world.Generate(s.Shape, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := sim.NewCluster(clock.RealClock{})
+	cluster := api.NewCluster(clock.RealClock{})
 	t.Cleanup(cluster.Stop)
 	if err := cluster.Load(t.Context(), want); err != nil {
 		t.Fatal(err)

@@ -14,15 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// compressFrom is the size in bytes from which answers are compressed, and
-// compressLevel how well, as the API server does.
+// compressFrom is the size in bytes from which responses are compressed, and compressLevel the gzip level. Both are
+// the API server's.
 const (
 	compressFrom  = 128 << 10
 	compressLevel = 1
 )
 
-// write answers with an object. What goes wrong while it is written is the
-// client's loss: there is nobody left to tell.
+// write responds with an object. It ignores errors while the response is written: the client cannot get them any more.
 func write(w http.ResponseWriter, r *http.Request, v view, code int, object runtime.Object) {
 	w.Header().Set("Content-Type", v.contentType)
 	w.Header().Add("Vary", "Accept-Encoding")
@@ -45,14 +44,13 @@ func encode(v view, object runtime.Object, to *body) error {
 	return v.Serializer.Encode(object, to)
 }
 
-// body holds an answer back until it is known whether it is large enough to be
-// compressed. Then it goes out as it comes.
+// body buffers a response until its size decides whether it is compressed. Then it streams the response.
 type body struct {
 	http.ResponseWriter
 	code     int
 	compress bool
 	held     bytes.Buffer
-	out      *bufio.Writer // once the answer has begun
+	out      *bufio.Writer // set once the response has begun
 	gzip     *gzip.Writer
 }
 
@@ -68,7 +66,7 @@ func (b *body) Write(data []byte) (int, error) {
 	return b.out.Write(data)
 }
 
-// begin sends the header and what is held.
+// begin sends the header and the buffered data.
 func (b *body) begin() error {
 	if b.compress {
 		b.Header().Set("Content-Encoding", "gzip")
@@ -106,7 +104,7 @@ func acceptsGzip(r *http.Request) bool {
 	return false
 }
 
-// refuse answers with an error, as the Status that clients expect.
+// refuse responds with an error, as the Status that clients expect.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	v, ok := negotiate(r, mayPlain)
 	if !ok {
@@ -116,7 +114,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	write(w, r, v, int(status.Code), status)
 }
 
-// statusOf is an error as the API tells it.
+// statusOf returns an error as the API represents it.
 func statusOf(err error) *metav1.Status {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {
@@ -127,12 +125,12 @@ func statusOf(err error) *metav1.Status {
 	return &status
 }
 
-// errNotFound is for a path that leads nowhere.
+// errNotFound is the error for an unknown path.
 func errNotFound() error {
 	return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "", 0, true)
 }
 
-// errNotAcceptable is for clients that want what nobody can encode.
+// errNotAcceptable is the error for clients that accept no encoding of the server.
 func errNotAcceptable() error {
 	status := metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,

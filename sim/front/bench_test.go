@@ -22,13 +22,11 @@ import (
 	"synclab/sim"
 )
 
-// BenchmarkList is a client-go client that lists all Services and EndpointSlices,
-// with its decoding. The first list encodes the objects, later ones find them
-// encoded; the first is what a subject that starts meets, so each pass has a
-// front of its own unless cached=true.
+// BenchmarkList lists all Services and EndpointSlices with a client-go client, including its decoding. The first list
+// encodes the objects, later lists reuse the encodings. A subject that starts gets a first list, so each pass has a
+// separate front unless cached=true.
 //
-// cpu-ms/op is the process's CPU time, of both sides, which does not count what
-// else the machine does.
+// cpu-ms/op is the process's CPU time, of both sides, which excludes other load of the machine.
 //
 //	go test ./sim/front -run '^$' -bench 'List/services=10000' -benchtime 3x
 func BenchmarkList(b *testing.B) {
@@ -73,7 +71,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// dropEncoded forgets what has been encoded.
+// dropEncoded drops all encoded forms.
 func (f *Front) dropEncoded() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,8 +83,8 @@ func (f *Front) dropEncoded() {
 	}
 }
 
-// BenchmarkInformers is from a client's first request to informers that have
-// everything, as a proxy starts: WatchList, protobuf.
+// BenchmarkInformers measures from a client's first request until its informers have everything, as when a proxy
+// starts: WatchList, protobuf.
 func BenchmarkInformers(b *testing.B) {
 	for _, n := range []int{1_000, 10_000} {
 		b.Run(fmt.Sprintf("services=%d/endpoints=10", n), func(b *testing.B) {
@@ -115,12 +113,11 @@ func BenchmarkInformers(b *testing.B) {
 	}
 }
 
-// BenchmarkWatch is changes of EndpointSlices that reach watchers over loopback,
-// in protobuf. An operation is one change, made, encoded, sent to and read by all
-// watchers. With a rate, the changes are due evenly, and behind-max is the most
-// events that any watcher was behind when a change was made, of the ring's 16384:
-// it stays small if no queue grows. Without a rate, changes are made as fast as
-// the slowest watcher takes them, a quarter of the ring ahead of it at most.
+// BenchmarkWatch measures changes of EndpointSlices that reach watchers over loopback, in protobuf. An operation is
+// one change, made, encoded, sent to and read by all watchers. With a rate, the changes are due evenly, and behind-max
+// is the most events that any watcher was behind when a change was made, of the ring's 16384: it stays small if no
+// queue grows. Without a rate, changes are made as fast as the slowest watcher takes them, at most a quarter of the
+// ring ahead.
 //
 //	go test ./sim/front -run '^$' -bench 'Watch/watchers=10' -benchtime 50000x
 func BenchmarkWatch(b *testing.B) {
@@ -204,8 +201,7 @@ func (l *lab) openFramed(b *testing.B, ctx context.Context) io.Reader {
 	return response.Body
 }
 
-// countFrames reads the frames of a watch without decoding them: what decoding
-// costs is the clients'.
+// countFrames reads the frames of a watch without decoding them: decoding is a cost of clients.
 func countFrames(stream io.Reader, counter *atomic.Int64, progress chan<- struct{}) {
 	in := bufio.NewReaderSize(stream, 256<<10)
 	for {

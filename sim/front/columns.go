@@ -44,7 +44,7 @@ var serviceColumns = tableColumns{
 	},
 }
 
-// externalIPs is where a Service can be reached from outside.
+// externalIPs returns the addresses at which clients outside of the cluster reach a Service.
 func externalIPs(s *corev1.Service) string {
 	switch s.Spec.Type {
 	case corev1.ServiceTypeExternalName:
@@ -86,7 +86,7 @@ var sliceColumns = tableColumns{
 	},
 }
 
-// firstThree shows what fits into a column.
+// firstThree returns what fits into a column.
 func firstThree(all []string) string {
 	const most = 3
 	switch {
@@ -200,8 +200,7 @@ var groupEventColumns = tableColumns{
 	},
 }
 
-// eventFields are what Events can be selected by: kubectl describe asks for
-// those of an object.
+// eventFields are the fields by which Events can be selected: kubectl describe selects the Events of an object.
 var eventFields = map[string]func(runtime.Object) string{
 	"involvedObject.kind":       func(o runtime.Object) string { return o.(*corev1.Event).InvolvedObject.Kind },
 	"involvedObject.namespace":  func(o runtime.Object) string { return o.(*corev1.Event).InvolvedObject.Namespace },

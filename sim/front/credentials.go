@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// Credentials are by what a client knows a front, and a front its clients. They are for one process: nothing is kept.
+// Credentials authenticate a fake API server and its clients to each other. They are for one process and not stored.
 type Credentials struct {
-	// Token that requests have to bear.
+	// Token is the bearer token that requests need.
 	Token string
-	// CA is the front's certificate in PEM, which it signed itself.
+	// CA is the server's self-signed certificate in PEM.
 	CA          []byte
 	certificate tls.Certificate
 }
 
-// NewCredentials are for a front that is reached at some addresses or names.
+// NewCredentials returns credentials for a server with some addresses or names.
 func NewCredentials(hosts ...string) (*Credentials, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("api front: key: %w", err)
+		return nil, fmt.Errorf("fake API server: key: %w", err)
 	}
 	now := time.Now()
 	about := &x509.Certificate{
@@ -44,7 +44,7 @@ func NewCredentials(hosts ...string) (*Credentials, error) {
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
 	if err != nil {
-		return nil, fmt.Errorf("api front: certificate: %w", err)
+		return nil, fmt.Errorf("fake API server: certificate: %w", err)
 	}
 	return &Credentials{
 		Token: rand.Text(), CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}),

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// groupVersions are those of the resources, in order.
+// groupVersions lists the group versions of the resources, in order.
 func groupVersions() []schema.GroupVersion {
 	var all []schema.GroupVersion
 	seen := map[schema.GroupVersion]bool{}
@@ -23,13 +23,13 @@ func groupVersions() []schema.GroupVersion {
 	return all
 }
 
-// mayAggregate offers discovery in one answer, as client-go asks for it first.
+// mayAggregate accepts discovery in one response, which client-go requests first.
 func mayAggregate(a accepted) bool {
 	return a.parameters["as"] == "APIGroupDiscoveryList" && a.parameters["g"] == apidiscovery.GroupName && a.parameters["v"] == "v2" &&
 		a.parameters["profile"] == "" && a.mediaType == runtime.ContentTypeJSON
 }
 
-// discover answers /api, /apis and what is below, but for the resources.
+// discover handles /api, /apis and the paths below them, except for the resources.
 func (f *Front) discover(w http.ResponseWriter, r *http.Request, path []string) error {
 	v, ok := negotiate(r, mayAggregate)
 	if !ok {
@@ -102,7 +102,7 @@ func resourceList(gv schema.GroupVersion) runtime.Object {
 	return l
 }
 
-// aggregated is all of discovery below /api or /apis.
+// aggregated returns the discovery of everything below /api or /apis.
 func aggregated(legacy bool) runtime.Object {
 	l := &apidiscovery.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: apidiscovery.SchemeGroupVersion.String()}}
 	for _, gv := range groupVersions() {
@@ -134,7 +134,7 @@ func discovered(r *resource) apidiscovery.APIResourceDiscovery {
 	}
 }
 
-// split cuts a path into its parts.
+// split divides a path into its parts.
 func split(path string) []string {
 	return strings.Split(strings.Trim(path, "/"), "/")
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// errCut is the cause of the end of watches whose connection breaks.
+// errCut is the cause with which watches end when CutWatches breaks their connections.
 var errCut = errors.New("cut off")
 
-// watchContext ends with the request, with DropWatches, CutWatches and Close.
+// watchContext returns a context that ends with the request, with DropWatches, CutWatches and Close.
 func (f *Front) watchContext(request context.Context) (context.Context, context.CancelFunc) {
 	f.mu.Lock()
 	ended := f.ended
@@ -18,16 +18,14 @@ func (f *Front) watchContext(request context.Context) (context.Context, context.
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// DropWatches ends the watches that are open, as an API server does that shuts
-// down in an orderly way. Clients come back from where they were.
+// DropWatches ends all open watches, as an API server does in an orderly shutdown. Clients resume where they were.
 func (f *Front) DropWatches() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.endWatches(nil)
 }
 
-// CutWatches breaks the connections of the watches that are open, in the middle
-// of an event.
+// CutWatches breaks the connections of all open watches, in the middle of an event.
 func (f *Front) CutWatches() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -42,8 +40,8 @@ func (f *Front) endWatches(cause error) {
 	f.ended, f.end = context.WithCancelCause(context.Background())
 }
 
-// Forget drops the past events: what is not up to date, or starts again from an
-// older version, gets 410 and must list again.
+// Forget drops the past events. Watches that are not up to date, or start again from an older version, get 410 Gone,
+// and their clients must list again.
 func (f *Front) Forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,8 +54,8 @@ func (f *Front) forget() {
 	}
 }
 
-// BeginGap ends the watches that are open, and tells those that come nothing
-// until EndGap; lists are answered. What is written meanwhile is missed by all.
+// BeginGap begins an outage: it ends all open watches, and new ones get no events until EndGap. Lists are answered.
+// All watches miss the writes meanwhile.
 func (f *Front) BeginGap() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,9 +65,8 @@ func (f *Front) BeginGap() {
 	f.endWatches(nil)
 }
 
-// EndGap ends a gap, if there is one. With forget, what was written in it has
-// been forgotten: who came back from before gets 410 Gone, lists again, and
-// learns that way of deletions, too. Otherwise watches go on where they were.
+// EndGap ends an outage, if there is one. With forget, the writes of the outage are forgotten: watches from before it
+// get 410 Gone, and their clients list again and find deletions, too. Otherwise watches resume where they were.
 func (f *Front) EndGap(forget bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,22 +80,21 @@ func (f *Front) EndGap(forget bool) {
 	f.gap = nil
 }
 
-// gapEnd is what a watch has to wait for; nil if there is no gap.
+// gapEnd returns the channel that is closed at the end of an outage; nil if there is no outage.
 func (f *Front) gapEnd() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.gap
 }
 
-// Heal ends a gap, after which watches go on where they were, and everything
-// else that disturbs them, a pause too.
+// Heal ends an outage, after which watches resume where they were, a pause, and all disturbances of watches.
 func (f *Front) Heal() {
 	f.Pause(false)
 	f.EndGap(false)
-	f.Disturbance.Heal()
+	f.WatchFaults.Heal()
 }
 
-// wake has all watches look again.
+// wake makes all watches check again.
 func (f *Front) wake() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

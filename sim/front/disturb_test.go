@@ -63,7 +63,7 @@ func TestSwappedEvents(t *testing.T) {
 	l.front.Swap(2)
 	l.change(t, updated("a"), updated("a"), removed("b"), updated("c"), added("new"))
 	expect(t, tell(t, w, 5), "DELETED one/b, MODIFIED one/a, MODIFIED one/a, ADDED one/new, MODIFIED one/c")
-	// A client that was told of the deletion and nothing after it is told of all the rest.
+	// A client that got the deletion and nothing after it gets all the rest.
 	deleted := number(t, before) + 3
 	next := l.watchServices(t, metav1.ListOptions{ResourceVersion: strconv.FormatInt(deleted, 10)})
 	expect(t, tell(t, next, 5), "DELETED one/b, MODIFIED one/a, MODIFIED one/a, ADDED one/new, MODIFIED one/c")
@@ -81,7 +81,7 @@ func TestSwappedEvents(t *testing.T) {
 	expect(t, tell(t, w, 1), "MODIFIED one/c")
 }
 
-// A selection that lacks an object hears of those that changed places with it.
+// A selection without an object gets the events that were swapped with that object's events.
 func TestSwappedWithWhatIsNotSelected(t *testing.T) {
 	l := labOf(t, fewServices(), Options{})
 	o := fromNow
@@ -92,7 +92,7 @@ func TestSwappedWithWhatIsNotSelected(t *testing.T) {
 	expect(t, tell(t, w, 2), "MODIFIED one/a, MODIFIED one/c")
 }
 
-// TestStalledWatch: lists are answered, a watch is told nothing until the stall ends, and then all in order.
+// TestStalledWatch: lists are answered. A watch gets nothing until the stall ends, and then all events in order.
 func TestStalledWatch(t *testing.T) {
 	for name, stall := range map[string]func(f *Front, on bool){
 		"stall":        func(f *Front, on bool) { f.Stall(on) },
@@ -123,7 +123,7 @@ func TestStalledWatch(t *testing.T) {
 				l.change(t, sim.Change{Op: sim.Update, Object: slice})
 				expect(t, tell(t, ofSlices, 1), "MODIFIED three/a-1")
 			}
-			for range 20 { // round trips, in which the watch would be told
+			for range 20 { // round trips, in which the watch could get events
 				get[corev1.Service](t, l, "/api/v1/namespaces/one/services/a", 200)
 			}
 			// Streaming lists are lists, too.
@@ -138,7 +138,7 @@ func TestStalledWatch(t *testing.T) {
 	}
 }
 
-// A bookmark would tell a stalled watch a version whose events it does not have.
+// A bookmark would give a stalled watch a version whose events it does not have.
 func TestNoBookmarksWhileStalled(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Now())
 	l := labOf(t, fewServices(), Options{Clock: clk, BookmarkEvery: time.Minute})
@@ -157,7 +157,7 @@ func TestNoBookmarksWhileStalled(t *testing.T) {
 			get[corev1.Service](t, l, "/api/v1/namespaces/one/services/a", 200)
 		}
 		l.front.Heal()
-		for { // bookmarks of before the hold may still come
+		for { // bookmarks from before the stall may still come
 			e := <-w.ResultChan()
 			if e.Type != watch.Bookmark {
 				break
@@ -215,7 +215,7 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// TestCloseWhileHeld must not wait for what will not come.
+// TestCloseWhileHeld: Close must not wait for held events.
 func TestCloseWhileHeld(t *testing.T) {
 	for _, hold := range []func(*Front){func(f *Front) { f.Stall(true) }, (*Front).BeginGap} {
 		l := labOf(t, fewServices(), Options{})
@@ -227,7 +227,7 @@ func TestCloseWhileHeld(t *testing.T) {
 	}
 }
 
-// serve lets the front answer at a listener that can be down, until the test ends.
+// serve makes the front answer at a listener that can be down, until the test ends.
 func (l *lab) serve(t *testing.T) *Listener {
 	t.Helper()
 	listener, err := Listen("127.0.0.1:0")
@@ -271,13 +271,13 @@ func TestListenerDown(t *testing.T) {
 		l.change(t, updated("a"))
 		expect(t, tell(t, w, 1), "MODIFIED one/a")
 	}
-	// Whoever serves a listener that is down can stop all the same: the test's end does.
+	// A server can stop even if its listener is down: the test's end does that.
 	if err := listener.Down(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// heard is what an informer's handlers were called with.
+// heard records the calls of an informer's handlers.
 type heard struct {
 	mu    sync.Mutex
 	words []string
@@ -298,7 +298,7 @@ func (h *heard) note(what string, o any) {
 	}
 }
 
-// await waits until something has been heard.
+// await waits until a call was recorded.
 func (h *heard) await(t *testing.T, word string) {
 	t.Helper()
 	for {
@@ -337,14 +337,14 @@ func (l *lab) follow(t *testing.T, contentType string) (cache.SharedIndexInforme
 	return informer, h
 }
 
-// TestInformersHearOfDeletionsByRelisting: whatever they use to list.
+// TestInformersHearOfDeletionsByRelisting: for all ways to list.
 func TestInformersHearOfDeletionsByRelisting(t *testing.T) {
 	for _, streaming := range []bool{true, false} {
 		clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, streaming)
 		l := labOf(t, fewServices(), Options{})
 		_, h := l.follow(t, runtime.ContentTypeProtobuf)
 		l.change(t, updated("c"))
-		h.await(t, "update one/c") // a watch that was told something is resumed where it was
+		h.await(t, "update one/c") // a watch that got events is resumed where it was
 		l.front.BeginGap()
 		l.change(t, removed("a"), updated("b"), added("new"))
 		l.front.EndGap(true)
@@ -354,7 +354,8 @@ func TestInformersHearOfDeletionsByRelisting(t *testing.T) {
 	}
 }
 
-// TestInformersThroughDisturbances ends each with exactly the cluster's objects, for all ways to list and encode.
+// TestInformersThroughDisturbances: each informer ends with exactly the cluster's objects, for all ways to list and
+// encode.
 func TestInformersThroughDisturbances(t *testing.T) {
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		for _, streaming := range []bool{true, false} {

@@ -19,18 +19,19 @@ import (
 	"k8s.io/utils/clock"
 
 	"synclab/sim"
+	"synclab/sim/api"
 )
 
-// Options of a Front. The zero value is good.
+// Options are the options of a Front. The zero value is good.
 type Options struct {
-	// History is how many past events of each resource are kept for watches that
-	// are behind or start from an older version; 16384 if 0.
+	// History is the number of past events that each resource keeps, for watches that are behind or start from an
+	// older version; 16384 if 0.
 	History int
-	// KeepEvents is how many Events that clients wrote are kept; 1000 if 0. Each has 16 KiB at most.
+	// KeepEvents is the number of Events written by clients that are kept; 1000 if 0. Each has 16 KiB at most.
 	KeepEvents int
-	// Token that every request must bear; empty: none. With it, requests must name the host by its address.
+	// Token is what every request must bear; empty: none. With it, requests must name the host by its address.
 	Token string
-	// MaxWatches bounds how many are open at a time; 0: no bound.
+	// MaxWatches limits the number of open watches; 0: no limit.
 	MaxWatches int
 	// ServiceCIDRs are the ranges of the ServiceCIDR "kubernetes": by default
 	// those of the simulated clusters, 10.96.0.0/12 and fd00:10:96::/108, for the
@@ -39,15 +40,14 @@ type Options struct {
 	// BookmarkEvery is how often a watch that allows bookmarks gets one; a minute
 	// if 0, as with the API server.
 	BookmarkEvery time.Duration
-	// WriteTimeout is how long the connection of a watch may take nothing before
-	// it is closed; 30 s if 0.
+	// WriteTimeout is how long the connection of a watch may accept no data before it is closed; 30 s if 0.
 	WriteTimeout time.Duration
 	// GitVersion is the version of Kubernetes that /version names.
 	GitVersion string
 	// Clock is the real one if nil.
 	Clock clock.WithTicker
-	// Answered is called when a request has been answered, if set; a watch has
-	// when it ends. It may be called by several goroutines.
+	// Answered, if set, is called when a request has been answered, for a watch when it ends. Several goroutines may
+	// call it.
 	Answered func(Request)
 }
 
@@ -72,10 +72,10 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Front is the Kubernetes API in front of a simulated cluster.
+// Front is the Kubernetes API of a simulated cluster: a fake API server.
 type Front struct {
-	// Disturbance is of what the front's clients watch.
-	sim.Disturbance
+	// WatchFaults applies to the watches of the front's clients.
+	api.WatchFaults
 	options Options
 	clock   clock.WithTicker
 	unwatch func() // stops observing the cluster
@@ -85,23 +85,23 @@ type Front struct {
 
 	mu     sync.Mutex
 	stores map[*resource]*store
-	ended  context.Context // of the watches that are open; replaced by DropWatches
+	ended  context.Context // of the open watches; replaced by DropWatches
 	end    context.CancelCauseFunc
-	gap    chan struct{} // closed when the gap ends that watches wait for; nil: there is none
+	gap    chan struct{} // closed when the outage ends that watches wait for; nil: no outage
 	closed bool
 	sink   sink
 }
 
-// ErrClosed is why a closed Front serves nothing.
-var ErrClosed = errors.New("the API front is closed")
+// ErrClosed is the error of a closed Front.
+var ErrClosed = errors.New("the fake API server is closed")
 
-// New makes a front for a cluster, which must have been loaded.
-func New(cluster *sim.Cluster, o Options) (*Front, error) {
+// New returns a front for a cluster. Load the cluster before.
+func New(cluster *api.Cluster, o Options) (*Front, error) {
 	o.setDefaults()
 	f := &Front{options: o, clock: o.Clock, stores: map[*resource]*store{}}
 	for _, r := range resources {
 		history := o.History
-		if r.writable { // what clients send must not fill the memory
+		if r.writable { // clients must not fill the memory
 			history = min(history, o.KeepEvents)
 		}
 		f.stores[r] = newStore(r, history)
@@ -110,7 +110,7 @@ func New(cluster *sim.Cluster, o Options) (*Front, error) {
 	f.OnChange(f.wake)
 	var err error
 	if f.unwatch, err = cluster.Observe(f.present, f.written); err != nil {
-		return nil, fmt.Errorf("api front: %w", err)
+		return nil, fmt.Errorf("fake API server: %w", err)
 	}
 	return f, nil
 }
@@ -124,7 +124,7 @@ func (f *Front) Close() {
 	f.end(nil)
 }
 
-// present takes over the first objects of the cluster.
+// present stores the initial objects of the cluster.
 func (f *Front) present(version int64, o *sim.Objects) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,7 +134,7 @@ func (f *Front) present(version int64, o *sim.Objects) {
 	load(f.stores[namespaces], version, namespacesOf(version, o))
 	load(f.stores[serviceCIDRs], version, []*networkingv1.ServiceCIDR{serviceCIDR(version, f.options.ServiceCIDRs, o.Services)})
 	for _, r := range []*resource{coreEvents, events} {
-		f.stores[r].load(1, nil) // versions of their own
+		f.stores[r].load(1, nil) // Events have their own versions
 	}
 }
 
@@ -146,8 +146,8 @@ func load[T runtime.Object](s *store, version int64, objects []T) {
 	s.load(version, items)
 }
 
-// written follows one write of the cluster.
-func (f *Front) written(w sim.Write) {
+// written stores one write of the cluster.
+func (f *Front) written(w api.Write) {
 	r := resourceOfObject(w.Object)
 	if r == nil {
 		return
@@ -155,8 +155,8 @@ func (f *Front) written(w sim.Write) {
 	it := newItem(r.stamped(w.Object))
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// Versions are one sequence for all that the cluster has: a list of one
-	// resource is as new as the last write to any.
+	// All objects of the cluster share one sequence of versions: a list of one resource is as new as the last write to
+	// any.
 	for _, other := range []*resource{services, endpointSlices, nodes, namespaces, serviceCIDRs} {
 		f.stores[other].version = w.Version
 	}
@@ -187,11 +187,11 @@ func resourceOfObject(o runtime.Object) *resource {
 	}
 }
 
-// clusterBirth is the creation time of what only the front has.
+// clusterBirth is the creation time of objects that only the front has.
 var clusterBirth = metav1.NewTime(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// namespacesOf are the Namespaces that every cluster has, and those of the
-// objects. The simulated cluster has none of its own.
+// namespacesOf returns the Namespaces that every cluster has, and those of the objects. The simulated cluster has no
+// Namespace objects.
 func namespacesOf(version int64, o *sim.Objects) []*corev1.Namespace {
 	names := map[string]bool{
 		metav1.NamespaceDefault: true, metav1.NamespaceSystem: true, metav1.NamespacePublic: true, corev1.NamespaceNodeLease: true,
@@ -220,7 +220,7 @@ func newNamespace(name string, version int64) *corev1.Namespace {
 	}
 }
 
-// serviceCIDR is the one that the API server makes.
+// serviceCIDR returns the ServiceCIDR that the API server makes.
 func serviceCIDR(version int64, ranges []string, all []*corev1.Service) *networkingv1.ServiceCIDR {
 	if len(ranges) == 0 {
 		families := map[corev1.IPFamily]bool{}
@@ -248,19 +248,18 @@ func serviceCIDR(version int64, ranges []string, all []*corev1.Service) *network
 	}
 }
 
-// Pause answers every request with 503 until it is lifted. Open watches go on;
-// DropWatches ends them.
+// Pause answers every request with 503 until it is ended. Open watches go on; DropWatches ends them.
 func (f *Front) Pause(on bool) { f.paused.Store(on) }
 
-// Serve answers the connections of a listener until ctx ends; then it ends all
-// watches, closes the listener, and returns nil.
+// Serve answers the connections of a listener until ctx ends. Then it ends all watches, closes the listener, and
+// returns nil.
 func (f *Front) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           f,
 		ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes:    64 << 10,
 		IdleTimeout:       3 * time.Minute,
-		// Requests end with the server: watches too.
+		// Requests, watches included, end with the server.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	stopped := make(chan struct{})
@@ -277,5 +276,5 @@ func (f *Front) Serve(ctx context.Context, l net.Listener) error {
 		<-stopped
 		return nil
 	}
-	return fmt.Errorf("api front: %w", err)
+	return fmt.Errorf("fake API server: %w", err)
 }

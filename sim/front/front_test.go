@@ -18,21 +18,23 @@ import (
 
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/api"
+	"synclab/sim/world"
 )
 
 // lab is a cluster with a front that listens.
 type lab struct {
 	*testing.T
-	cluster *sim.Cluster
+	cluster *api.Cluster
 	front   *Front
-	world   *sim.World
+	world   *world.World
 	url     string
 }
 
-// newLab makes one of a shape.
+// newLab makes a lab of a shape.
 func newLab(t testing.TB, shape scenarios.Shape, o Options) *lab {
 	t.Helper()
-	world, err := sim.NewWorld(shape, 1)
+	world, err := world.NewWorld(shape, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,10 +48,10 @@ func newLab(t testing.TB, shape scenarios.Shape, o Options) *lab {
 	return l
 }
 
-// labOf makes one of objects.
+// labOf makes a lab of objects.
 func labOf(t testing.TB, objects *sim.Objects, o Options) *lab {
 	t.Helper()
-	l := &lab{cluster: sim.NewCluster(clock.RealClock{})}
+	l := &lab{cluster: api.NewCluster(clock.RealClock{})}
 	l.T, _ = t.(*testing.T)
 	t.Cleanup(l.cluster.Stop)
 	if err := l.cluster.Load(context.Background(), objects); err != nil {
@@ -111,7 +113,7 @@ func (l *lab) churn(t testing.TB, n int) int {
 	return len(trace)
 }
 
-// answer is what came back from a request.
+// answer is the response to a request.
 type answer struct {
 	*http.Response
 	body []byte
@@ -139,7 +141,7 @@ func (l *lab) ask(t testing.TB, method, path string, body io.Reader, headers ...
 	return answer{response, data}
 }
 
-// get asks and decodes JSON.
+// get sends a request and decodes the JSON response.
 func get[T any](t testing.TB, l *lab, path string, wantCode int) T {
 	t.Helper()
 	a := l.ask(t, http.MethodGet, path, nil)
@@ -153,7 +155,7 @@ func get[T any](t testing.TB, l *lab, path string, wantCode int) T {
 	return into
 }
 
-// service is a small one.
+// service returns a small Service.
 func service(namespace, name string, labels map[string]string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
@@ -164,7 +166,7 @@ func service(namespace, name string, labels map[string]string) *corev1.Service {
 	}
 }
 
-// fewServices are a, b, c in the namespaces one and two.
+// fewServices returns a, b, c in the namespaces one and two.
 func fewServices() *sim.Objects {
 	o := &sim.Objects{}
 	for _, namespace := range []string{"one", "two"} {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// guard refuses who does not know the token. It refuses names of hosts as well: a web page whose name was made to lead
-// here would have its browser send that name.
+// guard refuses requests without the token. It refuses host names as well, against DNS rebinding: a web page whose
+// name leads here makes its browser send that name.
 func (f *Front) guard(r *http.Request) error {
 	if f.options.Token == "" {
 		return nil
@@ -33,7 +33,7 @@ func (f *Front) guard(r *http.Request) error {
 	return nil
 }
 
-// enterWatch counts a watch that begins; leave has to be called at its end.
+// enterWatch counts a new watch. The caller must call leave at the watch's end.
 func (f *Front) enterWatch() (leave func(), err error) {
 	if n := f.watches.Add(1); f.options.MaxWatches > 0 && n > int64(f.options.MaxWatches) {
 		f.watches.Add(-1)
@@ -42,9 +42,9 @@ func (f *Front) enterWatch() (leave func(), err error) {
 	return func() { f.watches.Add(-1) }, nil
 }
 
-// checkMediaType looks at what a body is said to be: a browser sends neither without asking first.
+// checkMediaType checks the declared type of a body: a browser sends neither type without a preflight request.
 func checkMediaType(of *resource, name string, r *http.Request) error {
-	if r.Method != http.MethodPost && r.Method != http.MethodPut { // a patch's says how to patch, and is looked at there
+	if r.Method != http.MethodPost && r.Method != http.MethodPut { // the type of a patch says how to patch, and is checked there
 		return nil
 	}
 	got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Who has no token gets nothing, and neither does a page whose host's name was made to lead here.
+// A client without the token gets nothing. Neither does a web page whose host name leads here (DNS rebinding).
 func TestGuard(t *testing.T) {
 	const token = "secret"
 	l := labOf(t, fewServices(), Options{Token: token})
@@ -56,7 +56,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// A client that has the kubeconfig gets in, and nobody reads along.
+// A client with the kubeconfig gets in, and the connection is encrypted.
 func TestCredentials(t *testing.T) {
 	credentials, err := NewCredentials("127.0.0.1", "localhost")
 	if err != nil {
@@ -108,7 +108,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// What a page may post without asking first is refused.
+// Posts that a web page may send without a preflight request are refused.
 func TestMediaTypesOfPosts(t *testing.T) {
 	l := labOf(t, fewServices(), Options{})
 	for kind, code := range map[string]int{
@@ -121,7 +121,7 @@ func TestMediaTypesOfPosts(t *testing.T) {
 	}
 }
 
-// No more watches than the bound, and one that ends makes room.
+// There are no more watches than the limit, and a watch that ends makes room.
 func TestMaxWatches(t *testing.T) {
 	l := labOf(t, fewServices(), Options{MaxWatches: 2})
 	client := l.client(t, k8sruntime.ContentTypeJSON).CoreV1().Services("")
@@ -170,7 +170,7 @@ func TestEventsTakeLittleMemory(t *testing.T) {
 	if a := l.ask(t, "PATCH", fmt.Sprintf("/api/v1/namespaces/one/events/e%d", posts-1), more, "Content-Type", "application/strategic-merge-patch+json"); a.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("a patch that makes an Event too large: %s", a.Status)
 	}
-	// In both groups, as object and encoded, those that are kept and those that watches may still ask for.
+	// The bound covers both groups, objects and encodings, kept Events and those that watches may still request.
 	if grown, most := heap()-before, int64(8*1000*bodyLimit); grown > most {
 		t.Errorf("%d posts take %d MiB, want at most %d", posts, grown>>20, most>>20)
 	}

@@ -9,26 +9,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// item is one state of one object, with its encoded forms. Each form is made
-// when it is first asked for, and then shared by all lists and watches. Two that
-// ask at once may both make it: the bytes are the same.
+// item is one state of one object, with its encoded forms. Each form is encoded on first use, and then shared by all
+// lists and watches. Two concurrent first users may both encode it: the bytes are the same.
 //
-// An item stands for its object in lists: the streaming encoders of apimachinery
-// take its MarshalJSON, or its Size and MarshalTo.
+// An item represents its object in lists: the streaming encoders of apimachinery use its MarshalJSON, or its Size and
+// MarshalTo.
 type item struct {
 	key    string
-	object runtime.Object // with its TypeMeta; nobody may write to it
+	object runtime.Object // with its TypeMeta; must not be written to
 	meta   metav1.Object
 	forms  [formCount]atomic.Pointer[[]byte]
 }
 
-// form is one way to write an object down.
+// form is an encoding of an object.
 type form int
 
 const (
 	formJSON     form = iota // with kind and apiVersion, without a newline at the end
 	formProtobuf             // in the envelope that names kind and apiVersion
-	formMessage              // the protobuf message alone, as lists hold it
+	formMessage              // the protobuf message alone, as lists contain it
 	formCount
 )
 
@@ -37,7 +36,7 @@ func newItem(object runtime.Object) *item {
 	return &item{key: keyOf(m), object: object, meta: m}
 }
 
-// encoded returns a form. Nobody may write to it.
+// encoded returns a form, which must not be written to.
 func (it *item) encoded(f form) ([]byte, error) {
 	if data := it.forms[f].Load(); data != nil {
 		return *data, nil
@@ -64,20 +63,20 @@ func encodeForm(object runtime.Object, f form) ([]byte, error) {
 	}
 }
 
-// GetObjectKind is the object's.
+// GetObjectKind returns the object's kind.
 func (it *item) GetObjectKind() schema.ObjectKind { return it.object.GetObjectKind() }
 
-// DeepCopyObject is the item itself, which nobody writes to.
+// DeepCopyObject returns the item itself, which is immutable.
 func (it *item) DeepCopyObject() runtime.Object { return it }
 
-// MarshalJSON is the object's JSON.
+// MarshalJSON returns the object's JSON.
 func (it *item) MarshalJSON() ([]byte, error) { return it.encoded(formJSON) }
 
-// Size is that of the object's protobuf message.
+// Size returns the size of the object's protobuf message.
 func (it *item) Size() int {
 	data, err := it.encoded(formMessage)
 	if err != nil {
-		return 0 // MarshalTo will tell
+		return 0 // MarshalTo returns the error
 	}
 	return len(data)
 }
@@ -88,8 +87,7 @@ func (it *item) MarshalTo(to []byte) (int, error) {
 	return copy(to, data), err
 }
 
-// list is a list of any kind. Its shape and tags are those of the API's lists:
-// the streaming encoders look for them.
+// list is a list of any kind. It has the shape and tags of the API's lists, as the streaming encoders require.
 type list struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
@@ -97,7 +95,7 @@ type list struct {
 	Items []*item `json:"items" protobuf:"bytes,2,rep,name=items"`
 }
 
-// DeepCopyObject is a list of the same items, which nobody writes to.
+// DeepCopyObject returns a list of the same items, which are immutable.
 func (l *list) DeepCopyObject() runtime.Object {
 	next := *l
 	return &next

@@ -5,8 +5,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubeconfig is the file that points clients at a front: server is its URL, such
-// as http://127.0.0.1:8001, and credentials what it asks for; nil: nothing.
+// Kubeconfig returns a kubeconfig for a front. server is its URL, such as http://127.0.0.1:8001; credentials are what
+// it requires, or nil.
 func Kubeconfig(server string, credentials *Credentials) ([]byte, error) {
 	const name = "synclab"
 	c := clientcmdapi.NewConfig()

@@ -20,7 +20,7 @@ import (
 	"synclab/scenarios"
 )
 
-// kubectl returns what makes a command with the kubeconfig that people get.
+// kubectl returns a function that makes a command with the kubeconfig for users.
 func (l *lab) kubectl(t *testing.T) func(args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := exec.LookPath("kubectl")
@@ -31,7 +31,7 @@ func (l *lab) kubectl(t *testing.T) func(args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home := t.TempDir() // its discovery cache too
+	home := t.TempDir() // also for its discovery cache
 	file := filepath.Join(home, "kubeconfig")
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestKubectlWatches(t *testing.T) {
 		}
 		return lines.Text()
 	}
-	for range 2 { // what exists
+	for range 2 { // the existing objects
 		next()
 	}
 	l.churn(t, 1)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// selection is which objects of a resource a request is about.
+// selection is the set of objects of a resource that a request selects.
 type selection struct {
 	*resource
 	namespace string
@@ -50,7 +50,7 @@ func versionWanted(text string) (int64, error) {
 	return int64(version), nil
 }
 
-// errTooLarge is for a version that has not come yet.
+// errTooLarge is the error for a future version.
 func errTooLarge(version, current int64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", version, current), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
@@ -63,14 +63,13 @@ func errTooOld(version, oldest int64) error {
 	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, oldest))
 }
 
-// token is what a continue parameter holds: the rest of a list, as of a version,
-// begins after a key.
+// token is the content of a continue parameter: the rest of a list, as of a version, begins after a key.
 type token struct {
 	Version int64  `json:"rv"` // or anyVersion
 	After   string `json:"after"`
 }
 
-// anyVersion continues a list whose version is forgotten with the objects of now.
+// anyVersion continues a list with the present objects when its version is forgotten.
 const anyVersion = -1
 
 func (t token) String() string {
@@ -93,15 +92,14 @@ func parseToken(text string) (token, error) {
 	return t, nil
 }
 
-// state is the objects of a store at a version: its items with the events undone.
+// state is the objects of a store at a version: its items, and the events to undo.
 type state struct {
 	version int64
 	items   []*item
 	undo    []event
 }
 
-// stateFor finds the state that the options ask for, as documented for
-// resourceVersion and resourceVersionMatch.
+// stateFor returns the state that the options request, as documented for resourceVersion and resourceVersionMatch.
 func (f *Front) stateFor(s *store, o *internalversion.ListOptions) (state, token, error) {
 	version, err := versionWanted(o.ResourceVersion)
 	if err != nil {
@@ -120,7 +118,7 @@ func (f *Front) stateFor(s *store, o *internalversion.ListOptions) (state, token
 	defer f.mu.Unlock()
 	switch {
 	case from.Version > s.version:
-		return state{}, token{}, apierrors.NewBadRequest("continue key is not valid: it is of a version to come")
+		return state{}, token{}, apierrors.NewBadRequest("continue key is not valid: its version is in the future")
 	case from.Version > 0 && from.Version < s.forgotten:
 		err := apierrors.NewResourceExpired("The continue parameter is too old for the rest of a consistent list. List again from the start, or take the continue token of this answer: it gives the rest as it is now.")
 		err.ErrStatus.ListMeta.Continue = token{anyVersion, from.After}.String()
@@ -141,7 +139,7 @@ func (f *Front) stateFor(s *store, o *internalversion.ListOptions) (state, token
 	}
 }
 
-// list answers a list.
+// list answers a list request.
 func (f *Front) list(w http.ResponseWriter, r *http.Request, s *selection) error {
 	v, ok := negotiate(r, mayConvert)
 	if !ok {
@@ -171,7 +169,7 @@ func (f *Front) list(w http.ResponseWriter, r *http.Request, s *selection) error
 		}
 		if limit > 0 && int64(len(chosen)) == limit {
 			head.Continue = token{st.version, chosen[len(chosen)-1].key}.String()
-			if s.all() { // with a selector nobody knows
+			if s.all() { // with a selector the number is not known
 				left := int64(len(items) - i)
 				head.RemainingItemCount = &left
 			}
@@ -212,7 +210,7 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request, s *selection, name s
 	return nil
 }
 
-// lookUp returns an object, nil if there is none, and the version it is of.
+// lookUp returns an object, or nil if there is none, and the version of its store.
 func (f *Front) lookUp(r *resource, key string) (*item, int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -77,7 +77,7 @@ func TestRefusals(t *testing.T) {
 	}
 	large := get[metav1.Status](t, l, "/api/v1/services?resourceVersion=999999", 504)
 	if len(large.Details.Causes) != 1 || large.Details.Causes[0].Type != metav1.CauseTypeResourceVersionTooLarge {
-		t.Errorf("client-go cannot tell that the version is too large: %+v", large)
+		t.Errorf("client-go cannot see that the version is too large: %+v", large)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestChunksAreOfOneVersion(t *testing.T) {
 	if names(third) != "two/c" || third.Continue != "" || third.RemainingItemCount != nil {
 		t.Errorf("third chunk: %s, %+v", names(third), third.ListMeta)
 	}
-	// With a selector nobody counts what is left; within a namespace one can.
+	// With a selector the number of remaining items is not known; within a namespace it is.
 	if got := get[corev1.ServiceList](t, l, "/api/v1/services?limit=1&labelSelector=app", 200); got.Continue == "" || got.RemainingItemCount != nil {
 		t.Errorf("chunk with a selector: %+v", got.ListMeta)
 	}
@@ -220,15 +220,14 @@ func number(t testing.TB, text string) int64 {
 	return v
 }
 
-// TestEveryEncodingSaysTheSame decodes with the codecs what the streaming
-// encoders made of cached parts.
+// TestEveryEncodingSaysTheSame decodes with the codecs what the streaming encoders made of cached parts.
 func TestEveryEncodingSaysTheSame(t *testing.T) {
 	l := newLab(t, scenarios.Shape{Services: 80, Endpoints: scenarios.Endpoints{Count: 16}}, Options{})
 	want := contents(t, l.world.Objects().Slices)
 	for _, mediaType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeYAML, runtime.ContentTypeProtobuf} {
 		for _, compressed := range []bool{false, true} {
 			if compressed && mediaType == runtime.ContentTypeYAML {
-				continue // slow, and nothing of its own
+				continue // slow, and tests nothing else
 			}
 			t.Run(fmt.Sprintf("%s/gzip=%v", mediaType, compressed), func(t *testing.T) {
 				encoding := "identity"
@@ -313,7 +312,7 @@ func TestConversions(t *testing.T) {
 			t.Errorf("%s: %T %+v", mediaType, object, object)
 		}
 	}
-	// What a client would rather have but the front does not is passed over.
+	// Formats that a client prefers but the front does not have are skipped.
 	a = l.ask(t, "GET", "/api/v1/services", nil, "Accept", "application/cbor, application/json;as=Other;v=v1;g=meta.k8s.io, application/vnd.kubernetes.protobuf;q=0.5, application/yaml;q=0.7")
 	if got := a.Header.Get("Content-Type"); got != runtime.ContentTypeYAML {
 		t.Errorf("Content-Type %s, want %s", got, runtime.ContentTypeYAML)

@@ -10,17 +10,15 @@ import (
 	"syscall"
 )
 
-// Listener is a TCP listener that can be down for a while: connections are
-// refused then, and those that were open are reset. Whoever serves it, Front.Serve
-// for one, does not notice.
+// Listener is a TCP listener that can be down for a while: it then refuses connections, and resets open ones. Its
+// server, for example Front.Serve, does not notice.
 type Listener struct {
 	address netip.AddrPort
 
 	mu    sync.Mutex
 	inner net.Listener // nil while it is down
-	// reserved is a socket that is bound to the address and does not listen, while
-	// the listener is down: nobody else gets the port then, above all no
-	// connection to it, which would end up connected to itself.
+	// reserved is a socket that is bound to the address and does not listen, while the listener is down. It keeps
+	// other processes from the port, above all a connection to it, which would end up connected to itself.
 	reserved int
 	open     map[*connection]struct{}
 	closed   bool
@@ -38,7 +36,7 @@ func Listen(address string) (*Listener, error) {
 	}, nil
 }
 
-// Addr is the same all the time.
+// Addr returns the same address all the time.
 func (l *Listener) Addr() net.Addr { return net.TCPAddrFromAddrPort(l.address) }
 
 // Accept waits for a connection, also while the listener is down.
@@ -67,8 +65,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit notes a connection as open. One that was accepted right before the
-// listener went down is reset.
+// admit records a connection as open. It resets one that was accepted right before the listener went down.
 func (l *Listener) admit(inner net.Listener, c *net.TCPConn) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +125,7 @@ func (l *Listener) release() {
 	}
 }
 
-// Close ends it for good. Connections that are open stay so.
+// Close closes the listener for good. Open connections stay open.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,9 +141,8 @@ func (l *Listener) Close() error {
 	return l.inner.Close()
 }
 
-// reserve binds a socket to an address. Both this one and the listener's have
-// SO_REUSEADDR, with which Linux lets two be bound as long as one listens at
-// most.
+// reserve binds a socket to an address. It and the listener's socket have SO_REUSEADDR, with which Linux lets both be
+// bound as long as at most one listens.
 func reserve(address netip.AddrPort) (int, error) {
 	family := syscall.AF_INET
 	var to syscall.Sockaddr
@@ -169,13 +165,13 @@ func reserve(address netip.AddrPort) (int, error) {
 	return fd, nil
 }
 
-// connection is one that its listener knows of as long as it is open.
+// connection is one that its listener tracks while it is open.
 type connection struct {
 	*net.TCPConn
 	listener *Listener
 }
 
-// Close tells the listener.
+// Close removes the connection from its listener and closes it.
 func (c *connection) Close() error {
 	c.listener.mu.Lock()
 	delete(c.listener.open, c)
@@ -183,8 +179,7 @@ func (c *connection) Close() error {
 	return c.TCPConn.Close()
 }
 
-// reset ends a connection as if its host were gone: with RST, whatever is still
-// to be sent.
+// reset ends a connection with RST, whatever is still to be sent, as if its host were gone.
 func (c *connection) reset() {
 	_ = c.SetLinger(0)
 	_ = c.TCPConn.Close()

@@ -15,9 +15,8 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
-// The codecs know all that client-go knows, and the kinds that only a server
-// makes (Table, PartialObjectMetadata). Lists are written item by item: their
-// items are encoded already.
+// The codecs know all kinds that client-go knows, and those that only a server makes (Table, PartialObjectMetadata).
+// Lists are written item by item: their items are encoded already.
 var (
 	scheme             = newScheme()
 	codecs             = serializer.NewCodecFactory(scheme, serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
@@ -40,13 +39,13 @@ func serializerOf(mediaType string) runtime.SerializerInfo {
 	return found
 }
 
-// view is how a client wants its answer.
+// view is the form in which a client gets its response.
 type view struct {
 	runtime.SerializerInfo
 	// as is "", "Table" or "PartialObjectMetadata"; for discovery
 	// "APIGroupDiscoveryList".
 	as string
-	// contentType is what the answer's header says.
+	// contentType is the Content-Type header of the response.
 	contentType string
 }
 
@@ -64,7 +63,7 @@ func parseAccept(headers []string) []accepted {
 		for entry := range strings.SplitSeq(header, ",") {
 			mediaType, parameters, err := mime.ParseMediaType(strings.TrimSpace(entry))
 			if err != nil {
-				continue // as the API server: what cannot be read is not wanted
+				continue // as the API server: ignore what cannot be parsed
 			}
 			quality := 1.0
 			if q, err := strconv.ParseFloat(parameters["q"], 64); err == nil {
@@ -79,9 +78,8 @@ func parseAccept(headers []string) []accepted {
 	return entries
 }
 
-// negotiate picks the first view that the client accepts and the front has. may
-// says which conversions the endpoint offers; a conversion that it does not
-// offer leaves the choice to the next entry.
+// negotiate returns the first view that the client accepts and the server has. may reports whether the endpoint offers
+// a conversion; if it does not, the next entry is tried.
 func negotiate(r *http.Request, may func(a accepted) bool) (view, bool) {
 	entries := parseAccept(r.Header.Values("Accept"))
 	if len(entries) == 0 {
@@ -100,10 +98,10 @@ func negotiate(r *http.Request, may func(a accepted) bool) (view, bool) {
 	return view{}, false
 }
 
-// mayPlain offers no conversion.
+// mayPlain accepts no conversion.
 func mayPlain(accepted) bool { return false }
 
-// mayConvert offers what every resource can be shown as. A Table has no protobuf.
+// mayConvert accepts the conversions that every resource has. A Table has no protobuf.
 func mayConvert(a accepted) bool {
 	switch {
 	case a.parameters["g"] != metav1.GroupName || a.parameters["v"] != "v1":

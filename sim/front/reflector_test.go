@@ -19,9 +19,8 @@ import (
 	"synclab/scenarios"
 )
 
-// TestInformersEndWithTheClustersObjects feeds real shared informers through
-// everything that goes wrong with watches: they must end with exactly what the
-// cluster has, whatever they use to list.
+// TestInformersEndWithTheClustersObjects feeds real shared informers through all faults of watches. They must end with
+// exactly the cluster's objects, for all ways to list.
 func TestInformersEndWithTheClustersObjects(t *testing.T) {
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		for _, streaming := range []bool{true, false} {
@@ -36,7 +35,7 @@ func TestInformersEndWithTheClustersObjects(t *testing.T) {
 func informersThroughFaults(t *testing.T, contentType string, streaming bool) {
 	var streams, lists atomic.Int64
 	l := newLab(t, scenarios.Shape{Services: 60, Endpoints: scenarios.Endpoints{Count: 3}}, Options{
-		History:       64, // so that who misses a while must list again
+		History:       64, // so that a watch that misses some time must list again
 		BookmarkEvery: time.Millisecond,
 		Answered: func(r Request) {
 			switch {
@@ -117,7 +116,7 @@ func objectsOf(informer cache.SharedIndexInformer) []runtime.Object {
 	return all
 }
 
-// contents are objects in JSON by key, without what the API adds.
+// contents returns objects in JSON by key, without the fields that the API adds.
 func contents[T runtime.Object](t testing.TB, objects []T) map[string]string {
 	t.Helper()
 	all := map[string]string{}

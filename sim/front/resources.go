@@ -14,16 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// resource is what the front knows of one resource of the API.
+// resource describes one resource of the API.
 type resource struct {
 	schema.GroupVersionResource
 	kind, singular string
 	shortNames     []string
 	categories     []string
 	namespaced     bool
-	writable       bool // the sink of Events is all that may be written to
-	// fields are those that a field selector may name, beside metadata.name and
-	// metadata.namespace.
+	writable       bool // only Events may be written
+	// fields are those that a field selector may name, besides metadata.name and metadata.namespace.
 	fields map[string]func(runtime.Object) string
 	table  tableColumns
 	empty  func() runtime.Object
@@ -33,14 +32,14 @@ type resource struct {
 
 func (r *resource) gvk() schema.GroupVersionKind { return r.GroupVersion().WithKind(r.kind) }
 
-// stamped is a shallow copy of an object that names its kind.
+// stamped returns a shallow copy of an object with its kind set.
 func (r *resource) stamped(o runtime.Object) runtime.Object {
 	next := r.copy(o)
 	next.GetObjectKind().SetGroupVersionKind(r.gvk())
 	return next
 }
 
-// fieldsOf are the values that a field selector is matched with.
+// fieldsOf returns the values that a field selector is matched with.
 func (r *resource) fieldsOf(it *item, selector fields.Selector) fields.Set {
 	set := fields.Set{}
 	for _, requirement := range selector.Requirements() {
@@ -56,7 +55,7 @@ func (r *resource) fieldsOf(it *item, selector fields.Selector) fields.Set {
 	return set
 }
 
-// checkFields refuses selectors of fields that cannot be selected by.
+// checkFields refuses selectors of unsupported fields.
 func (r *resource) checkFields(selector fields.Selector) error {
 	for _, requirement := range selector.Requirements() {
 		switch field := requirement.Field; field {
@@ -74,7 +73,7 @@ func (r *resource) checkFields(selector fields.Selector) error {
 	return nil
 }
 
-// shallow makes the functions of a resource that depend on its Go type.
+// shallow sets the functions of a resource that depend on its Go type.
 func shallow[T any, P interface {
 	*T
 	runtime.Object
@@ -147,7 +146,7 @@ func resourceOf(gvr schema.GroupVersionResource) *resource {
 	return nil
 }
 
-// verbs are what discovery says of a resource.
+// verbs lists the verbs that discovery reports for a resource.
 func (r *resource) verbs() metav1.Verbs {
 	if r.writable {
 		return metav1.Verbs{"create", "get", "list", "patch", "update", "watch"}

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// Request is one that has been answered.
+// Request is a request that has been answered.
 type Request struct {
 	Method, URI, UserAgent string
 	Code                   int
@@ -43,7 +43,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// recorder notes the status of an answer.
+// recorder records the status of a response.
 type recorder struct {
 	http.ResponseWriter
 	code int
@@ -57,16 +57,15 @@ func (r *recorder) WriteHeader(code int) {
 // Unwrap lets http.ResponseController flush and set deadlines.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// answer finds out what is asked for. Its error is for the client, and nothing
-// has been written then.
+// answer routes a request. Its error is for the client; no response has been written then.
 func (f *Front) answer(w http.ResponseWriter, r *http.Request) error {
 	if err := f.guard(r); err != nil {
 		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // for what the client still sends
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // for the data that the client still sends
 		return err
 	}
 	if f.paused.Load() {
-		return apierrors.NewServiceUnavailable("the API front is paused")
+		return apierrors.NewServiceUnavailable("the fake API server is paused")
 	}
 	path := split(r.URL.Path)
 	switch path[0] {
@@ -113,7 +112,7 @@ func (f *Front) answerResource(w http.ResponseWriter, r *http.Request, path []st
 		rest = path[3:]
 	}
 	namespace := ""
-	// namespaces/NAME alone is a Namespace; what follows it is inside.
+	// namespaces/NAME alone is a Namespace; longer paths are inside it.
 	if len(rest) > 2 && rest[0] == "namespaces" {
 		namespace, rest = rest[1], rest[2:]
 	}
@@ -145,7 +144,7 @@ func (f *Front) answerResource(w http.ResponseWriter, r *http.Request, path []st
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(answerTimeout))
-	defer func() { _ = control.SetWriteDeadline(time.Time{}) }() // the connection lives on
+	defer func() { _ = control.SetWriteDeadline(time.Time{}) }() // the connection is kept alive
 	switch {
 	case name != "":
 		if of.namespaced && namespace == "" {
@@ -165,7 +164,7 @@ func errReadOnly(method string, resource schema.GroupResource) error {
 	return err
 }
 
-// selectionOf reads what a list or watch asks for.
+// selectionOf reads the selection of a list or watch request.
 func selectionOf(query url.Values, of *resource, namespace, name string) (*selection, error) {
 	options := &internalversion.ListOptions{}
 	if err := internalscheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, options); err != nil {
@@ -179,7 +178,7 @@ func selectionOf(query url.Values, of *resource, namespace, name string) (*selec
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	}
-	if name != "" && options.Watch { // a watch of one object, as kubectl's of old
+	if name != "" && options.Watch { // a watch of one object, as old kubectl sends it
 		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", name)
 	}
 	s := &selection{resource: of, namespace: namespace, options: options}

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// show makes the list that a client asked to see.
+// show makes the list in the form that the client requested.
 func (f *Front) show(r *http.Request, v view, of *resource, head metav1.ListMeta, items []*item) (runtime.Object, error) {
 	switch v.as {
 	case "Table":
@@ -26,8 +26,7 @@ func (f *Front) show(r *http.Request, v view, of *resource, head metav1.ListMeta
 	}
 }
 
-// showOne makes what a client sees of one object. A watch sends the columns of a
-// Table once only.
+// showOne makes one object in the form that the client requested. A watch sends the columns of a Table only once.
 func (f *Front) showOne(r *http.Request, v view, of *resource, it *item, columns bool) (runtime.Object, error) {
 	switch v.as {
 	case "Table":
@@ -39,7 +38,7 @@ func (f *Front) showOne(r *http.Request, v view, of *resource, it *item, columns
 	}
 }
 
-// metadataOf is an object's metadata alone.
+// metadataOf returns an object's metadata alone.
 func metadataOf(it *item) *metav1.PartialObjectMetadata {
 	partial := &metav1.PartialObjectMetadata{ObjectMeta: objectMetaOf(it.meta)}
 	partial.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))

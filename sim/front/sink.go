@@ -20,20 +20,19 @@ import (
 )
 
 const (
-	bodyLimit   = 16 << 10         // bytes of the largest Event that is taken; real ones have 1 KiB
-	bodyTimeout = 10 * time.Second // for it to arrive
+	bodyLimit   = 16 << 10         // bytes of the largest Event that is accepted; real ones have 1 KiB
+	bodyTimeout = 10 * time.Second // for its body to arrive
 )
 
-// sink keeps the Events that clients write, the oldest first, under the Front's
-// lock. They show in both API groups; what the groups name differently is
-// converted when an Event is written.
+// sink keeps the Events that clients write, oldest first, under the Front's lock. Both API groups show them: fields
+// with different names are converted when an Event is written.
 type sink struct {
-	keys    []string // in the order they came
+	keys    []string // in the order of arrival
 	version int64
-	made    int64 // names and UIDs given
+	made    int64 // names and UIDs made so far
 }
 
-// Events are those that clients wrote and that are still kept, oldest first.
+// Events returns the Events that clients wrote and that are still kept, oldest first.
 func (f *Front) Events() []*corev1.Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,7 +46,7 @@ func (f *Front) Events() []*corev1.Event {
 	return all
 }
 
-// receive answers a write of an Event.
+// receive handles a write of an Event.
 func (f *Front) receive(w http.ResponseWriter, r *http.Request, of *resource, namespace, name string) error {
 	v, ok := negotiate(r, mayPlain)
 	if !ok {
@@ -59,7 +58,7 @@ func (f *Front) receive(w http.ResponseWriter, r *http.Request, of *resource, na
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
-	if err != nil { // the deadline stays: the server reads what is left of the body
+	if err != nil { // the deadline stays: the server reads the rest of the body
 		w.Header().Set("Connection", "close")
 		return apierrors.NewRequestEntityTooLargeError(err.Error())
 	}
@@ -92,7 +91,7 @@ func decode(of *resource, data []byte) (runtime.Object, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if got := object.GetObjectKind().GroupVersionKind(); got != gvk && !got.Empty() {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %s is no %s", got, gvk))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("got a %s, want a %s", got, gvk))
 	}
 	return object, nil
 }
@@ -169,7 +168,7 @@ func (f *Front) patch(of *resource, namespace, name string, data []byte, how typ
 	return f.keepAs(of, before, object)
 }
 
-// kept is the Event of that name.
+// kept returns the Event of that name.
 func (f *Front) kept(of *resource, namespace, name string) (*item, error) {
 	s := f.stores[of]
 	i, found := s.find(objectKey(namespace, name))
@@ -179,7 +178,7 @@ func (f *Front) kept(of *resource, namespace, name string) (*item, error) {
 	return s.sorted[i], nil
 }
 
-// keepAs replaces an Event, whose identity stays.
+// keepAs replaces an Event and keeps its identity.
 func (f *Front) keepAs(of *resource, before *item, object runtime.Object) (runtime.Object, error) {
 	m := object.(metav1.Object)
 	if keyOf(m) != before.key {
@@ -190,11 +189,11 @@ func (f *Front) keepAs(of *resource, before *item, object runtime.Object) (runti
 	return f.keep(of, object), nil
 }
 
-// keep stores an Event in both groups, drops the oldest one when there are too
-// many, and returns it as it is stored. It takes over the object.
+// keep stores an Event in both groups, drops the oldest one when there are too many, and returns the stored Event. It
+// takes ownership of the object.
 func (f *Front) keep(of *resource, object runtime.Object) runtime.Object {
 	f.sink.version++
-	version := f.sink.version + 1 // of load
+	version := f.sink.version + 1 // load has used version 1
 	m := object.(metav1.Object)
 	m.SetResourceVersion(strconv.FormatInt(version, 10))
 	m.SetManagedFields(nil) // lists of small objects take many times their text in memory
@@ -237,7 +236,7 @@ func (f *Front) dropOldest() {
 	f.sink.keys = slices.Delete(f.sink.keys, 0, 1)
 }
 
-// coreEvent converts from events.k8s.io/v1, as the API server stores both.
+// coreEvent converts from events.k8s.io/v1, like the API server, which stores both.
 func coreEvent(e *eventsv1.Event) *corev1.Event {
 	c := &corev1.Event{
 		ObjectMeta: e.ObjectMeta, InvolvedObject: e.Regarding, Related: e.Related, Reason: e.Reason, Message: e.Note, Type: e.Type,
@@ -263,7 +262,7 @@ func groupEvent(c *corev1.Event) *eventsv1.Event {
 	return e
 }
 
-// uidOf is a UID of the form that clients expect, from a name.
+// uidOf derives a UID of the form that clients expect from a name.
 func uidOf(name string) types.UID {
 	h := fnv.New128a()
 	h.Write([]byte(name))

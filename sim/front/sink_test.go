@@ -21,8 +21,7 @@ import (
 	"synclab/sim"
 )
 
-// TestRecordersWrite takes what client-go's two recorders send, with what they
-// send when an event repeats.
+// TestRecordersWrite takes what client-go's two recorders send, also for a repeated event.
 func TestRecordersWrite(t *testing.T) {
 	l := labOf(t, fewServices(), Options{})
 	client := l.client(t, runtime.ContentTypeProtobuf)
@@ -84,7 +83,7 @@ func TestEventsAreBounded(t *testing.T) {
 	if list, err := client.CoreV1().Events("").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 3 {
 		t.Errorf("listed %d, %v", len(list.Items), err)
 	}
-	// The cluster's versions and those of Events are apart.
+	// Events have separate versions from the cluster's.
 	l.change(t, labelled("a", "x"), sim.Change{Op: sim.Delete, Object: service("one", "a", nil)})
 }
 

@@ -8,51 +8,48 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"synclab/sim"
+	"synclab/sim/api"
 )
 
-// store is one resource: its objects, and the ring of its past events. The
-// Front's lock guards all of it; what lists and watches take out of it (slices of
-// items, events) is immutable, so that they encode and write without the lock.
+// store is one resource: its objects, and the ring of its past events. The Front's lock guards all of it. Slices of
+// items and events that lists and watches take out of it are immutable: they are encoded and written without the lock.
 type store struct {
 	resource *resource
-	// sorted holds the present objects by key. Once lent to a list it is copied
-	// before the next write.
+	// sorted holds the present objects by key. Once a list has borrowed it, it is copied before the next write.
 	sorted []*item
 	lent   bool
-	// version of the last write that this store knows of, also to other
-	// resources of the cluster; forgotten is that of the youngest event that is
-	// no longer in the ring.
+	// version is that of the last write known to this store, also to other resources of the cluster. forgotten is the
+	// version of the newest event that is no longer in the ring.
 	version, forgotten int64
 	// ring holds the events of the positions [first, next), each at its position
 	// modulo history. Positions only grow.
 	ring        []event
 	history     int
 	first, next int64
-	// changed is closed at the next event, if somebody awaits it.
+	// changed is closed at the next event, if a watch waits for it (awaited).
 	changed chan struct{}
 	awaited bool
-	// mark is of the next event.
-	mark sim.Mark
+	// mark belongs to the next event.
+	mark api.Mark
 }
 
 // event is one change of one object.
 type event struct {
 	version int64
 	kind    watch.EventType
-	object  *item // the new state; of a deleted object the last one, with the version of its end
+	object  *item // the new state; of a deleted object the last one, with the version of its deletion
 	before  *item // nil for Added
-	mark    sim.Mark
+	mark    api.Mark
 }
 
-// Told is for the sequence of a watch.
-func (e event) Told() (string, int64, sim.Mark) { return e.object.key, e.version, e.mark }
+// Told returns what the Sequence of a watch needs.
+func (e event) Told() (string, int64, api.Mark) { return e.object.key, e.version, e.mark }
 
 func newStore(r *resource, history int) *store {
 	return &store{resource: r, history: history, changed: make(chan struct{})}
 }
 
-// load replaces the objects by the first ones; nothing is known before version.
+// load sets the initial objects. The store knows nothing before version.
 func (s *store) load(version int64, items []*item) {
 	slices.SortFunc(items, func(a, b *item) int { return strings.Compare(a.key, b.key) })
 	s.sorted, s.version, s.forgotten = items, version, version
@@ -62,7 +59,7 @@ func (s *store) find(key string) (int, bool) {
 	return slices.BinarySearchFunc(s.sorted, key, func(it *item, key string) int { return cmp.Compare(it.key, key) })
 }
 
-// own makes the sorted items writable.
+// own makes sorted writable.
 func (s *store) own() {
 	if s.lent {
 		s.sorted, s.lent = slices.Clone(s.sorted), false
@@ -83,8 +80,8 @@ func (s *store) put(version int64, it *item) {
 	s.append(event{version: version, kind: watch.Added, object: it})
 }
 
-// remove takes an object away; last is its last state, with the version of its
-// end. It does nothing when the object is not there.
+// remove deletes an object. last is its last state, with the version of its deletion. It does nothing when the object
+// does not exist.
 func (s *store) remove(version int64, last *item) {
 	i, found := s.find(last.key)
 	if !found {
@@ -98,7 +95,7 @@ func (s *store) remove(version int64, last *item) {
 
 func (s *store) append(e event) {
 	s.version = e.version
-	e.mark, s.mark = s.mark, sim.Mark{}
+	e.mark, s.mark = s.mark, api.Mark{}
 	if len(s.ring) < s.history {
 		s.ring = append(s.ring, e)
 	} else {
@@ -113,7 +110,7 @@ func (s *store) append(e event) {
 	s.wake()
 }
 
-// wake has all watches look again.
+// wake makes all watches check again.
 func (s *store) wake() {
 	if s.awaited {
 		close(s.changed)
@@ -136,7 +133,7 @@ func (s *store) snapshot() []*item {
 	return s.sorted
 }
 
-// since is the events that are newer than a version that has not been forgotten.
+// since returns the events that are newer than a version. The version must not be forgotten.
 func (s *store) since(version int64) []event {
 	from := s.positionAfter(version)
 	events := make([]event, 0, s.next-from)
@@ -146,12 +143,12 @@ func (s *store) since(version int64) []event {
 	return events
 }
 
-// undo is what sorted items were before the events that led to them.
+// undo returns sorted items as they were before some events.
 func undo(items []*item, events []event) []*item {
 	if len(events) == 0 {
 		return items
 	}
-	before := map[string]*item{} // of the objects that have changed; nil where there was none
+	before := map[string]*item{} // of the objects that have changed; nil where there was none before
 	for i := len(events) - 1; i >= 0; i-- {
 		before[events[i].object.key] = events[i].before
 	}
@@ -170,7 +167,7 @@ func undo(items []*item, events []event) []*item {
 	return was
 }
 
-// positionAfter is where the first event newer than a version is, or will be.
+// positionAfter returns where the first event newer than a version is, or will be.
 func (s *store) positionAfter(version int64) int64 {
 	low, high := s.first, s.next
 	for low < high {
@@ -184,9 +181,8 @@ func (s *store) positionAfter(version int64) int64 {
 	return low
 }
 
-// resume is the version after which a watch begins that was told everything up to
-// a version: an older one if what has that version changed places with older
-// ones, of which the watch may not have been told.
+// resume returns the version after which a watch begins that has seen everything up to version. It is older if the
+// event of that version was swapped with older events: the watch may have missed those.
 func (s *store) resume(version int64) int64 {
 	if p := s.positionAfter(version) - 1; p >= s.first {
 		if last := s.at(p); last.version == version && last.mark.Since > 0 {
@@ -196,7 +192,7 @@ func (s *store) resume(version int64) int64 {
 	return version
 }
 
-// keyOf is what a store sorts by: as in etcd, by namespace, then by name.
+// keyOf returns an object's sort key: as in etcd, namespace, then name.
 func keyOf(m metav1.Object) string { return objectKey(m.GetNamespace(), m.GetName()) }
 
 func objectKey(namespace, name string) string {
@@ -206,7 +202,7 @@ func objectKey(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// within is the part of sorted items that is in a namespace.
+// within returns the part of sorted items that is in a namespace.
 func within(items []*item, namespace string) []*item {
 	if namespace == "" {
 		return items

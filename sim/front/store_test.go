@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// TestUndoGivesTheStateOfAnyVersionInTheRing compares with states that were kept.
+// TestUndoGivesTheStateOfAnyVersionInTheRing compares with recorded states.
 func TestUndoGivesTheStateOfAnyVersionInTheRing(t *testing.T) {
 	const seed = 7
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// tableColumns are what kubectl prints of a resource. The server says what the
-// columns are and fills them; see KEP-2130 and the printers of the API server.
+// tableColumns are the columns that kubectl prints of a resource. The server defines and fills them; see KEP-2130 and
+// the printers of the API server.
 type tableColumns struct {
 	columns []metav1.TableColumnDefinition
 	cells   func(o runtime.Object, age func(metav1.Time) string) []any
 }
 
-// column names one; kubectl shows those of priority 1 with -o wide only.
+// column describes a column. kubectl shows columns of priority 1 with -o wide only.
 func column(name string, priority int32) metav1.TableColumnDefinition {
 	c := metav1.TableColumnDefinition{Name: name, Type: "string", Priority: priority}
 	if name == "Name" {
@@ -26,7 +26,7 @@ func column(name string, priority int32) metav1.TableColumnDefinition {
 	return c
 }
 
-// columnsOf names the narrow columns and the wide ones.
+// columnsOf describes the narrow columns and the wide ones.
 func columnsOf(narrow []string, wide ...string) []metav1.TableColumnDefinition {
 	var all []metav1.TableColumnDefinition
 	for _, name := range narrow {

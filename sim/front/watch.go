@@ -14,20 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"synclab/sim"
+	"synclab/sim/api"
 )
 
 const (
 	// batch is how many events a watcher takes out of the ring at a time.
 	batch = 256
-	// writeFrom is the size in bytes from which encoded events are written
-	// although more of the batch are to come.
+	// writeFrom is the size in bytes from which encoded events are written before the batch is complete.
 	writeFrom = 64 << 10
 )
 
-// watcher is one open watch. It reads the ring at its own position, and keeps
-// nothing but the batch it writes: what it has not read waits in the ring, where
-// it costs nothing and is overwritten in the end.
+// watcher is one open watch. It reads the ring at its own position, and keeps nothing but the batch that it writes.
+// Unread events wait in the ring, where they cost nothing and are overwritten in the end.
 type watcher struct {
 	*selection
 	front    *Front
@@ -35,10 +33,10 @@ type watcher struct {
 	view     view
 	request  *http.Request
 	position int64
-	// after is the version from which events are wanted, which may be to come.
+	// after is the version after which the client wants events. It may be in the future.
 	after    int64
 	sent     int64 // the version up to which the client has everything
-	order    sim.Sequence[event]
+	order    api.Sequence[event]
 	encoder  streaming.Encoder
 	buffer   bytes.Buffer
 	out      http.ResponseWriter
@@ -47,7 +45,7 @@ type watcher struct {
 	embedded bytes.Buffer
 }
 
-// watch answers a watch, until the client or the server ends it.
+// watch answers a watch request, until the client or the server ends the watch.
 func (f *Front) watch(w http.ResponseWriter, r *http.Request, s *selection) error {
 	v, ok := negotiate(r, mayConvert)
 	if !ok || v.StreamSerializer == nil {
@@ -59,7 +57,7 @@ func (f *Front) watch(w http.ResponseWriter, r *http.Request, s *selection) erro
 	}
 	c := &watcher{
 		selection: s, front: f, store: f.stores[s.resource], view: v, request: r, after: version,
-		order: sim.NewSequence[event](&f.Disturbance), out: w, control: http.NewResponseController(w),
+		order: api.NewSequence[event](&f.WatchFaults), out: w, control: http.NewResponseController(w),
 	}
 	c.encoder = streaming.NewEncoder(v.StreamSerializer.Framer.NewFrameWriter(&c.buffer), v.StreamSerializer.Serializer)
 	ctx, cancel := f.watchContext(r.Context())
@@ -75,7 +73,7 @@ func (f *Front) watch(w http.ResponseWriter, r *http.Request, s *selection) erro
 			}
 		}()
 	}
-	defer func() { _ = c.control.SetWriteDeadline(time.Time{}) }() // the connection lives on
+	defer func() { _ = c.control.SetWriteDeadline(time.Time{}) }() // the connection is kept alive
 	if err := c.answer(ctx); err != nil {
 		c.fail(err)
 	}
@@ -85,9 +83,8 @@ func (f *Front) watch(w http.ResponseWriter, r *http.Request, s *selection) erro
 	return nil
 }
 
-// answer begins the stream and fills it until ctx ends. Its error is for the
-// client: what is wrong with its version, a watch is told in its stream, as by
-// the API server.
+// answer begins the stream and fills it until ctx ends. Its error is for the client: like the API server, a watch
+// reports a bad version in its stream.
 func (c *watcher) answer(ctx context.Context) error {
 	header := func() {
 		c.out.Header().Set("Content-Type", c.view.contentType+streamParameter(c.view))
@@ -104,7 +101,7 @@ func (c *watcher) answer(ctx context.Context) error {
 			return nil
 		}
 	}
-	initial, err := c.start() // before the header: who has that can rely on what comes after it
+	initial, err := c.start() // before the header: a client that has it can rely on all later events
 	header()
 	if err != nil {
 		return err
@@ -112,7 +109,7 @@ func (c *watcher) answer(ctx context.Context) error {
 	return c.run(ctx, initial)
 }
 
-// streamParameter tells clients that protobuf is framed.
+// streamParameter marks protobuf responses as framed.
 func streamParameter(v view) string {
 	if v.MediaType == runtime.ContentTypeProtobuf {
 		return ";stream=watch"
@@ -123,11 +120,11 @@ func streamParameter(v view) string {
 // initial is what a watch sends before the events.
 type initial struct {
 	items []*item
-	// bookmark says that a bookmark tells where they end.
+	// bookmark says that a bookmark marks the end of items.
 	bookmark bool
 }
 
-// start finds where the watch begins.
+// start determines where the watch begins.
 func (c *watcher) start() (*initial, error) {
 	f, s, o := c.front, c.store, c.options
 	f.mu.Lock()
@@ -151,8 +148,7 @@ func (c *watcher) start() (*initial, error) {
 	return nil, nil
 }
 
-// run sends the initial items and then events until ctx ends. Its error is for
-// the client.
+// run sends the initial items and then events until ctx ends. Its error is for the client.
 func (c *watcher) run(ctx context.Context, first *initial) error {
 	if first != nil {
 		for _, it := range within(first.items, c.namespace) {
@@ -205,8 +201,8 @@ func (c *watcher) run(ctx context.Context, first *initial) error {
 	}
 }
 
-// next takes the next events out of the ring, in the order in which they are to
-// be told; when there are none, the channel tells when to look again.
+// next takes the next events out of the ring, in the order of delivery. When there are none, the channel is closed
+// when the watch should check again.
 func (c *watcher) next(events []event) ([]event, <-chan struct{}, error) {
 	f, s := c.front, c.store
 	f.mu.Lock()
@@ -228,8 +224,8 @@ func (c *watcher) next(events []event) ([]event, <-chan struct{}, error) {
 	return events, s.changed, nil
 }
 
-// versionSeen is the version up to which a watcher that has nothing left to read
-// has everything, or 0: it has not, or may not be told.
+// versionSeen returns the version up to which a watcher with nothing left to read has everything. It returns 0 if the
+// watcher has more to read, or if its watch is held.
 func (f *Front) versionSeen(c *watcher) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -252,7 +248,7 @@ func (c *watcher) sendAll(events []event) error {
 	return nil
 }
 
-// sendOne encodes an event if the selection has it, twice if it is marked so.
+// sendOne encodes an event if the selection includes it, twice if it is marked so.
 func (c *watcher) sendOne(e *event) error {
 	kind, it := c.translate(e)
 	if kind == "" {
@@ -267,8 +263,7 @@ func (c *watcher) sendOne(e *event) error {
 	return c.send(kind, it)
 }
 
-// translate is what an event means to those who see the selection only: a
-// modified object may enter or leave it.
+// translate returns what an event means within the selection: a modified object may enter or leave it.
 func (c *watcher) translate(e *event) (watch.EventType, *item) {
 	if c.all() && c.namespace == "" {
 		return e.kind, e.object
@@ -282,7 +277,7 @@ func (c *watcher) translate(e *event) (watch.EventType, *item) {
 		return watch.Added, e.object
 	case was && e.kind == watch.Deleted:
 		return watch.Deleted, e.object
-	case was: // its last state that was seen, with the version of the change
+	case was: // its last visible state, with the version of the change
 		last := c.resource.copy(e.before.object)
 		last.(metav1.Object).SetResourceVersion(strconv.FormatInt(e.version, 10))
 		return watch.Deleted, newItem(last)
@@ -291,7 +286,7 @@ func (c *watcher) translate(e *event) (watch.EventType, *item) {
 	}
 }
 
-// send encodes one event, and writes when enough has come together.
+// send encodes one event, and writes the buffer when it is large enough.
 func (c *watcher) send(kind watch.EventType, it *item) error {
 	raw, err := c.embed(it)
 	if err != nil {
@@ -306,8 +301,7 @@ func (c *watcher) send(kind watch.EventType, it *item) error {
 	return nil
 }
 
-// embed encodes the object of an event. Without conversion every watcher shares
-// the bytes.
+// embed encodes the object of an event. Without conversion all watchers share the bytes.
 func (c *watcher) embed(it *item) ([]byte, error) {
 	if c.view.as == "" {
 		if c.view.MediaType == runtime.ContentTypeProtobuf {
@@ -329,8 +323,7 @@ func (c *watcher) embedOther(object runtime.Object) ([]byte, error) {
 	return c.embedded.Bytes(), err
 }
 
-// bookmark tells the client a version up to which it has everything; 0 tells
-// nothing.
+// bookmark sends a version up to which the client has everything; for version 0 it sends nothing.
 func (c *watcher) bookmark(version int64, initialEnd bool) error {
 	if version == 0 {
 		return nil
@@ -348,8 +341,8 @@ func (c *watcher) bookmark(version int64, initialEnd bool) error {
 	return c.send(watch.Bookmark, newItem(object))
 }
 
-// flush writes what is encoded. It says whether the connection still takes it: a
-// client that takes nothing for WriteTimeout is dropped.
+// flush writes the encoded events. It returns whether the connection still accepts data: a client that accepts none
+// for WriteTimeout is dropped.
 func (c *watcher) flush() bool {
 	if c.buffer.Len() > 0 {
 		_ = c.control.SetWriteDeadline(c.front.clock.Now().Add(c.front.options.WriteTimeout))
@@ -362,10 +355,10 @@ func (c *watcher) flush() bool {
 	return c.control.Flush() == nil
 }
 
-// errGone ends a watch whose client is gone: there is nobody to tell.
+// errGone ends a watch whose client is gone. It is not reported.
 var errGone = io.ErrClosedPipe
 
-// fail ends the stream with an event that says why.
+// fail ends the stream with an event that contains the error.
 func (c *watcher) fail(err error) {
 	if err == errGone {
 		return
@@ -379,18 +372,18 @@ func (c *watcher) fail(err error) {
 	}
 }
 
-// cut breaks the connection after half an event, whatever the client is about to
-// be told: a bookmark is an event that exists for every watch.
+// cut breaks the connection after half an event, whatever the client would get next. The event is a bookmark, which
+// exists for every watch.
 func (c *watcher) cut() {
 	c.buffer.Reset()
 	if c.bookmark(max(c.sent, 1), false) == nil {
 		c.buffer.Truncate(c.buffer.Len() / 2)
 		c.flush()
 	}
-	panic(http.ErrAbortHandler) // how net/http is told to close without an end
+	panic(http.ErrAbortHandler) // makes net/http close the connection without an end
 }
 
-// ticks of a watch's bookmarks; none unless they are allowed.
+// ticks are the bookmark ticks of a watch; none unless bookmarks are allowed.
 type ticks struct {
 	ticks <-chan time.Time
 	stop  func()

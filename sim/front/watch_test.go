@@ -37,7 +37,7 @@ func (l *lab) watchServices(t *testing.T, options metav1.ListOptions) watch.Inte
 	return w
 }
 
-// tell writes the next n events of a watch in words.
+// tell describes the next n events of a watch in words.
 func tell(t *testing.T, w watch.Interface, n int) string {
 	t.Helper()
 	var all []string
@@ -109,7 +109,7 @@ func TestWatchBeginsWhereItIsAskedTo(t *testing.T) {
 		{metav1.ListOptions{SendInitialEvents: ptr.To(false), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, "ADDED one/new"},
 	} {
 		w := l.watchServices(t, c.options)
-		// A watch from now on begins when its header has come, which it has.
+		// The watch from now on has begun, because its header has come.
 		l.change(t, sim.Change{Op: sim.Add, Object: service("one", "new", nil)})
 		expect(t, tell(t, w, strings.Count(c.want, ",")+1), c.want)
 		w.Stop()
@@ -117,7 +117,7 @@ func TestWatchBeginsWhereItIsAskedTo(t *testing.T) {
 	}
 }
 
-// TestWatchFromAVersionToCome: what happens up to that version is not told.
+// TestWatchFromAVersionToCome: events up to that version are not delivered.
 func TestWatchFromAVersionToCome(t *testing.T) {
 	l := labOf(t, fewServices(), Options{})
 	now := number(t, get[corev1.ServiceList](t, l, "/api/v1/services", 200).ResourceVersion)
@@ -147,7 +147,7 @@ func TestWatchOfASelection(t *testing.T) {
 		labelled("a", "y"), // stays
 		labelled("a", "z"), // leaves
 		labelled("b", "x"),
-		sim.Change{Op: sim.Delete, Object: service("one", "b", nil)}, // its last state is what counts
+		sim.Change{Op: sim.Delete, Object: service("one", "b", nil)}, // its last state counts
 		sim.Change{Op: sim.Delete, Object: service("one", "a", map[string]string{"app": "x"})},
 		sim.Change{Op: sim.Add, Object: service("one", "d", map[string]string{"app": "x"})},
 	)
@@ -157,8 +157,8 @@ func TestWatchOfASelection(t *testing.T) {
 	expect(t, tell(t, byField, 3), "MODIFIED one/b, MODIFIED one/b, DELETED one/b")
 }
 
-// TestLeavingObjectKeepsWhatWasSeen: who leaves the selection is deleted with the
-// state that was seen last, and the version of the change.
+// TestLeavingObjectKeepsWhatWasSeen: an object that leaves the selection is deleted with its last visible state, and
+// the version of the change.
 func TestLeavingObjectKeepsWhatWasSeen(t *testing.T) {
 	l := labOf(t, fewServices(), Options{})
 	w := l.watchServices(t, metav1.ListOptions{LabelSelector: "app=a", FieldSelector: "metadata.namespace=one"})
@@ -201,7 +201,7 @@ func TestBookmarksTellTheVersion(t *testing.T) {
 	for !clk.HasWaiters() { // the watch makes its ticker once the answer has begun
 		time.Sleep(time.Millisecond)
 	}
-	// A change that the watch does not show moves its bookmark all the same.
+	// A change that the watch does not show moves its bookmark anyway.
 	l.change(t, labelled("a", "x"))
 	l.change(t, sim.Change{Op: sim.Add, Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}})
 	now := get[corev1.ServiceList](t, l, "/api/v1/services", 200).ResourceVersion
@@ -269,9 +269,8 @@ func TestWatchInAllEncodings(t *testing.T) {
 	}
 }
 
-// TestSlowWatcherIsDroppedWithoutHoldingOthers counts: of watchers that read, each
-// gets every event; the one that does not read is overtaken by the ring and gets
-// 410 when it reads on. Writes never wait for it.
+// TestSlowWatcherIsDroppedWithoutHoldingOthers: each watcher that reads gets every event. The ring overtakes the one
+// that does not read; that one gets 410 when it reads again. Writes never wait for it.
 func TestSlowWatcherIsDroppedWithoutHoldingOthers(t *testing.T) {
 	const fast, changes, history = 3, 4000, 1000
 	l := newLab(t, scenarios.Shape{Services: 20, Endpoints: scenarios.Endpoints{Count: 10}}, Options{History: history, WriteTimeout: time.Hour})
@@ -344,7 +343,7 @@ func TestSlowWatcherIsDroppedWithoutHoldingOthers(t *testing.T) {
 	}
 }
 
-// TestBlockedConnectionIsClosed: a client that reads nothing at all is let go.
+// TestBlockedConnectionIsClosed: a client that reads nothing at all is disconnected.
 func TestBlockedConnectionIsClosed(t *testing.T) {
 	ended := make(chan Request, 10)
 	l := newLab(t, scenarios.Shape{Services: 20, Endpoints: scenarios.Endpoints{Count: 10}}, Options{
@@ -368,8 +367,7 @@ func TestBlockedConnectionIsClosed(t *testing.T) {
 
 var fromNow = metav1.ListOptions{SendInitialEvents: ptr.To(false), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 
-// narrow serves the front again, over connections that take little before they
-// block.
+// narrow serves the front again, over connections with small buffers.
 func (l *lab) narrow(t *testing.T) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -398,7 +396,7 @@ func (l narrowListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// openRaw watches the slices from now on, in JSON, and reads nothing but the header.
+// openRaw watches the slices from now on, in JSON, and reads only the header.
 func (l *lab) openRaw(t *testing.T) io.Reader {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {

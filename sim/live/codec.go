@@ -16,7 +16,7 @@ import (
 	"synclab/sim"
 )
 
-// A line is one object. Those of the snapshot come first, then one line with opStart, then the changes.
+// line is one object. Lines of the snapshot come first, then one line with opStart, then the changes.
 type line struct {
 	Op     sim.Op          `json:"op"`
 	Due    time.Duration   `json:"due_ns,omitempty"`
@@ -33,10 +33,10 @@ const (
 // Encoder writes a snapshot and then changes as lines of JSON, each in one write.
 type Encoder struct{ w io.Writer }
 
-// NewEncoder writes to w.
+// NewEncoder returns an Encoder that writes to w.
 func NewEncoder(w io.Writer) *Encoder { return &Encoder{w: w} }
 
-// Snapshot is written once, first. It can be Options.Snapshot.
+// Snapshot writes the snapshot. Call it once, first. It can be Options.Snapshot.
 func (e *Encoder) Snapshot(o *sim.Objects) error {
 	w := bufio.NewWriterSize(e.w, 1<<16)
 	for _, object := range o.Nodes {
@@ -86,10 +86,10 @@ type Decoder struct {
 	number int
 }
 
-// NewDecoder reads from r.
+// NewDecoder returns a Decoder that reads from r.
 func NewDecoder(r io.Reader) *Decoder { return &Decoder{r: bufio.NewReaderSize(r, 1<<16)} }
 
-// Snapshot reads the snapshot. It comes before Next.
+// Snapshot reads the snapshot. Call it before Next.
 func (d *Decoder) Snapshot() (*sim.Objects, error) {
 	var objects sim.Objects
 	for {
@@ -115,7 +115,7 @@ func (d *Decoder) Snapshot() (*sim.Objects, error) {
 	}
 }
 
-// Next reads one change and waits for it. The error is io.EOF at the end.
+// Next waits for one change and reads it. The error is io.EOF at the end.
 func (d *Decoder) Next() (Change, error) {
 	l, object, err := d.read()
 	if err != nil {
@@ -125,7 +125,7 @@ func (d *Decoder) Next() (Change, error) {
 	case sim.Add, sim.Update, sim.Delete:
 		return Change{Change: sim.Change{Due: l.Due, Op: l.Op, Object: object}, At: l.At}, nil
 	}
-	return Change{}, d.wrong(fmt.Errorf("%q is no change", l.Op))
+	return Change{}, d.wrong(fmt.Errorf("%q is not a change: want Add, Update or Delete", l.Op))
 }
 
 func (d *Decoder) read() (line, runtime.Object, error) {
@@ -136,7 +136,7 @@ func (d *Decoder) read() (line, runtime.Object, error) {
 	}
 	d.number++
 	if err == io.EOF {
-		err = io.ErrUnexpectedEOF // a line without an end is a writer that was killed
+		err = io.ErrUnexpectedEOF // a line without an end: its writer was killed
 	}
 	if err == nil {
 		err = strict(text, &l)
@@ -173,7 +173,7 @@ func kindOf(object runtime.Object) (string, error) {
 	case *corev1.Node:
 		return "Node", nil
 	}
-	return "", fmt.Errorf("live: a %T is no Service, EndpointSlice or Node", object)
+	return "", fmt.Errorf("live: %T is not a Service, EndpointSlice or Node", object)
 }
 
 func newObject(kind string) (runtime.Object, error) {
@@ -185,5 +185,5 @@ func newObject(kind string) (runtime.Object, error) {
 	case "Node":
 		return &corev1.Node{}, nil
 	}
-	return nil, fmt.Errorf("kind %q is no Service, EndpointSlice or Node", kind)
+	return nil, fmt.Errorf("kind %q is not a Service, EndpointSlice or Node", kind)
 }

@@ -14,20 +14,21 @@ import (
 
 	"synclab/scenarios"
 	"synclab/sim"
+	"synclab/sim/world"
 )
 
-// sample is a cluster with Services of all types and what happens to it.
+// sample returns a cluster with Services of all types, and its changes.
 func sample(t *testing.T) (*sim.Objects, sim.Trace) {
 	t.Helper()
 	s, err := scenarios.Load("mixed-types", nil, scenarios.Sizes{Services: 40, Endpoints: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := sim.Generate(s.Shape, 5)
+	objects, err := world.Generate(s.Shape, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	world := sim.WorldOf(objects, 5)
+	world := world.WorldOf(objects, 5)
 	trace, err := world.Churn(scenarios.Churn{Rate: 50, Events: 100, Kind: "mixed", Arrivals: "uniform"})
 	if err != nil {
 		t.Fatal(err)

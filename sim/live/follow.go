@@ -20,29 +20,29 @@ import (
 	"synclab/sim"
 )
 
-// Change is a change of the followed cluster. Its Due is how long after the snapshot it arrived.
+// Change is a change of the followed cluster. Its Due is the time from the snapshot to its arrival.
 type Change struct {
 	sim.Change
-	// At is when it arrived here, by the wall clock.
+	// At is its arrival time, by the wall clock.
 	At time.Time
 }
 
-// Options of Follow. Snapshot and Change are called one at a time, in order; while one of them works, nothing more is
-// taken from the watches, and if that lasts, the server ends them. An error of theirs ends Follow.
+// Options of Follow. Snapshot and Change are called one at a time, in order. While one of them runs, nothing is taken
+// from the watches; if that lasts, the server ends them. An error of a callback ends Follow.
 type Options struct {
-	// Snapshot gets the state that the changes start from. It is called once, before any Change.
+	// Snapshot receives the state that the changes start from. It is called once, before any Change.
 	Snapshot func(*sim.Objects) error
-	// Change gets each change. Its object must not be written to.
+	// Change receives each change. Its object must not be written to.
 	Change func(Change) error
-	// Trouble hears of failed requests, which are tried again; nil: nobody does. It may be called at any time.
+	// Trouble, if set, receives errors of failed requests, which are retried. It may be called at any time.
 	Trouble func(error)
-	// Clock; the real one when nil.
+	// Clock is the real one when nil.
 	Clock clock.WithTicker
 }
 
 func (o *Options) setDefaults() error {
 	if o.Snapshot == nil || o.Change == nil {
-		return errors.New("live: nobody takes the snapshot or the changes")
+		return errors.New("live: set Options.Snapshot and Options.Change")
 	}
 	if o.Trouble == nil {
 		o.Trouble = func(error) {}
@@ -53,33 +53,33 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
-// Summary is what following was like, by kind of object.
+// Summary is the statistics of Follow, by kind of object.
 type Summary struct {
 	Services, EndpointSlices, Nodes Kind
 }
 
-// Kind is what following one kind of objects was like.
+// Kind is the statistics of one kind of objects.
 type Kind struct {
 	Objects int // in the snapshot
-	Changes int // handed on, those found by relisting included
-	// Unchanged are events of nodes without a difference that a proxy could see; they are not handed on.
+	Changes int // delivered, including those found by relisting
+	// Unchanged counts events of nodes without a difference that a proxy could see; they are not delivered.
 	Unchanged int
-	// Watches is how many watches were begun; each but the first took up where the one before had ended, or followed a
+	// Watches counts the watches begun. Each but the first resumed where the one before had ended, or followed a
 	// relist.
 	Watches int
-	// Relists is how often a place in the stream of events was lost. What happened to an object meanwhile counts as one
-	// change at most: Found are those, and whatever came between is lost.
+	// Relists counts how often the position in the stream of events was lost. Found counts the changes that relists
+	// found: at most one for each object. All intermediate changes are lost.
 	Relists, Found int
-	// Deaf is how long nothing could be heard before relists: from the end of a watch to the list.
+	// Deaf is the total time without events before relists: from the end of a watch to the list.
 	Deaf time.Duration
 }
 
-// Lost says whether events may be missing.
+// Lost reports whether events may be missing.
 func (s *Summary) Lost() bool {
 	return s.Services.Relists+s.EndpointSlices.Relists+s.Nodes.Relists > 0
 }
 
-// String is the summary in a few lines, for people.
+// String returns the summary in a few lines for people.
 func (s *Summary) String() string {
 	var text strings.Builder
 	for _, k := range []struct {
@@ -96,8 +96,8 @@ func (s *Summary) String() string {
 	return text.String()
 }
 
-// Follow lists and watches until ctx ends or a callback fails. The summary is valid in either case; the end of ctx is no
-// error. A cluster that cannot be reached is no error either: it is tried again, and Trouble hears of it.
+// Follow lists and watches until ctx ends or a callback fails. The summary is valid in both cases. The end of ctx is
+// no error. A cluster that cannot be reached is no error either: Follow retries and calls Trouble.
 func Follow(ctx context.Context, client kubernetes.Interface, o Options) (Summary, error) {
 	if err := o.setDefaults(); err != nil {
 		return Summary{}, err
@@ -141,18 +141,18 @@ func Follow(ctx context.Context, client kubernetes.Interface, o Options) (Summar
 	return summary, context.Cause(ctx)
 }
 
-// follower merges the kinds into one stream. Its lock is what makes it one.
+// follower merges the kinds into one stream, under its lock.
 type follower struct {
 	opts  Options
 	kinds []*kind
 	fail  context.CancelCauseFunc
 
 	mu sync.Mutex
-	// since is when the snapshot was handed on; zero before.
+	// since is the time of the snapshot; zero before it.
 	since time.Time
 }
 
-// listed is called with the lock when a kind has its first list. The last one makes the snapshot.
+// listed is called with the lock when a kind has its first list. After the last kind it delivers the snapshot.
 func (f *follower) listed() error {
 	if slices.ContainsFunc(f.kinds, func(k *kind) bool { return !k.listed }) {
 		return nil

@@ -29,7 +29,7 @@ func service(name, version, clusterIP string) *corev1.Service {
 	}
 }
 
-// followed is a Follow that runs.
+// followed is a running Follow.
 type followed struct {
 	snapshot chan *sim.Objects
 	changes  chan Change
@@ -80,7 +80,7 @@ func TestFollow(t *testing.T) {
 	ctx := t.Context()
 	services := client.CoreV1().Services("ns")
 	begin := time.Now()
-	// A node's heartbeat is no change; the next of its changes is.
+	// A node's heartbeat is not delivered as a change; its next change is.
 	beat := node.DeepCopy()
 	beat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
 	moved := beat.DeepCopy()
@@ -128,7 +128,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Whoever follows a cluster in use must not be able to change it.
+// A client that follows a cluster in use must not be able to change it.
 func TestFollowOnlyReads(t *testing.T) {
 	client := cluster(service("a", "1", ""))
 	f := follow(t, client.Clientset)
@@ -144,8 +144,8 @@ func TestFollowOnlyReads(t *testing.T) {
 	}
 }
 
-// A watch that ends goes on where it ended; one that the server has forgotten begins with a list, whose differences are
-// changes.
+// A watch that ends is resumed where it ended. If the server has forgotten that version, a list follows, and its
+// differences are changes.
 func TestFollowRelists(t *testing.T) {
 	client := cluster(service("gone", "1", ""), service("same", "2", ""), service("changed", "3", "10.0.0.1"))
 	f := follow(t, client.Clientset)
@@ -158,7 +158,7 @@ func TestFollowRelists(t *testing.T) {
 	services.Stop() // an orderly end, as after some minutes; one without any event counts as a failure
 	services = client.await("services")[0]
 
-	// What is written now reaches no watch.
+	// Writes made now reach no watch.
 	resource := corev1.SchemeGroupVersion.WithResource("services")
 	tracker := client.Tracker()
 	client.mute("services")
@@ -189,7 +189,7 @@ func TestFollowRelists(t *testing.T) {
 	}
 }
 
-// An error of a callback is the end, and Follow's error.
+// An error of a callback ends Follow and is Follow's error.
 func TestFollowEnds(t *testing.T) {
 	broken := errors.New("the worker is gone")
 	client := cluster(service("a", "1", ""))
@@ -211,7 +211,7 @@ func TestFollowEnds(t *testing.T) {
 		t.Errorf("error %v; want that listing is forbidden", err)
 	}
 	if _, err := Follow(t.Context(), client.Clientset, Options{}); err == nil {
-		t.Error("Follow works for nobody")
+		t.Error("Follow accepts options without callbacks")
 	}
 }
 
@@ -260,7 +260,7 @@ func (c *testCluster) await(resources ...string) []*watch.RaceFreeFakeWatcher {
 	return watches
 }
 
-// mute keeps events from reaching watches.
+// mute makes events miss the watches.
 func (c *testCluster) mute(resource string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,20 +21,20 @@ import (
 	"synclab/sim/capture"
 )
 
-// kind follows the objects of one kind. It is the store that a reflector keeps up to date, all of which is called by the
-// reflector's goroutine.
+// kind follows the objects of one kind. It is the store that a reflector keeps up to date: the reflector's goroutine
+// calls all of its methods.
 type kind struct {
 	example  runtime.Object
 	source   *cache.ListWatch
 	follower *follower
-	// quiet kinds hand on only differences that a proxy can see: the status of a node changes by the minute.
+	// quiet kinds deliver only differences that a proxy can see: the status of a node changes by the minute.
 	quiet bool
 
 	// Guarded by the follower's lock:
 	listed  bool
 	known   map[string]runtime.Object // stripped
 	summary Kind
-	// ended is when the last watch did that could be heard; zero before there was one, and after a list.
+	// ended is the end of the last watch that worked; zero before the first watch, and after a list.
 	ended time.Time
 }
 
@@ -51,7 +51,7 @@ func (k *kind) list(ctx context.Context, options metav1.ListOptions) (runtime.Ob
 	return list, err
 }
 
-// trouble tells of a failed request. One that the cluster forbids will never succeed: without a first list that is the end.
+// trouble reports a failed request. A forbidden one will never succeed: without a first list, it ends Follow.
 func (k *kind) trouble(ctx context.Context, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
@@ -65,7 +65,7 @@ func (k *kind) trouble(ctx context.Context, err error) {
 	}
 }
 
-// watch notes when watches begin and end.
+// watch records when watches begin and end.
 func (k *kind) watch(ctx context.Context, list metav1.ListOptions) (watch.Interface, error) {
 	inner, err := k.source.WatchFuncWithContext(ctx, list)
 	if err != nil {
@@ -80,8 +80,8 @@ func (k *kind) watch(ctx context.Context, list metav1.ListOptions) (watch.Interf
 	return w, nil
 }
 
-// watchEnded notes the end of a watch. One that only gave an error, that its place is forgotten, was never heard: the
-// silence began before it.
+// watchEnded records the end of a watch. A watch that returned only an error, because its version is forgotten, does
+// not count: the time without events began before it.
 func (k *kind) watchEnded(heard bool) {
 	k.follower.mu.Lock()
 	defer k.follower.mu.Unlock()
@@ -119,7 +119,7 @@ func (k *kind) Replace(list []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (k *kind) Resync() error { return nil }
 
-// Transformer implements cache.TransformingStore: what is not needed is dropped before a list is complete.
+// Transformer implements cache.TransformingStore: it drops unused fields before a list is complete.
 func (k *kind) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
 		if o, ok := object.(runtime.Object); ok {
@@ -166,7 +166,7 @@ func (k *kind) replace(list []any) error {
 	return nil
 }
 
-// put takes over an object that is new or has changed.
+// put stores an object that is new or has changed.
 func (k *kind) put(object runtime.Object) error {
 	key := keyOf(object)
 	old := k.known[key]
@@ -189,7 +189,7 @@ func (k *kind) remove(key string, last runtime.Object) error {
 	return k.emit(sim.Delete, last)
 }
 
-// emit hands a change on. Before the snapshot there is nothing to tell: it will show the change's outcome.
+// emit delivers a change. Before the snapshot it does nothing: the snapshot will contain the change.
 func (k *kind) emit(op sim.Op, object runtime.Object) error {
 	f := k.follower
 	if f.since.IsZero() {
@@ -204,7 +204,7 @@ func (k *kind) emit(op sim.Op, object runtime.Object) error {
 	return nil
 }
 
-// failed ends everything with an error of a callback. The reflector only would log it.
+// failed ends Follow with an error of a callback. The reflector would only log it.
 func (k *kind) failed(err error) error {
 	if err != nil {
 		k.follower.fail(err)
@@ -230,7 +230,7 @@ func sameButVersion(a, b runtime.Object) bool {
 	return equality.Semantic.DeepEqual(&same, y)
 }
 
-// notedWatch passes events on and notes the end.
+// notedWatch forwards events and records the end of the watch.
 type notedWatch struct {
 	watch.Interface
 	events  chan watch.Event

@@ -23,13 +23,14 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/runner"
 	"synclab/sim"
+	"synclab/sim/api"
 )
 
 // small is a cluster of Services with one EndpointSlice of a few endpoints each.
 type small struct {
 	services []*corev1.Service
 	slices   []*discoveryv1.EndpointSlice
-	pods     int // ever
+	pods     int // pods ever made
 }
 
 const endpointsEach = 4
@@ -60,8 +61,8 @@ func (s *small) pod() discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.%d.%d.%d", 128+s.pods>>16, s.pods>>8&255, s.pods&255)}}
 }
 
-// trace replaces, with each event, an endpoint of its Service by one that never was. Events that are due together are
-// due one nanosecond after the other: which of them the sync takes that begins then would be left to chance.
+// trace replaces, with each event, an endpoint of its Service by a new one. Simultaneous events are spread by one
+// nanosecond each: otherwise it would be random which of them a sync that begins then takes.
 func (s *small) trace(source Source, length time.Duration) sim.Trace {
 	var t sim.Trace
 	last := time.Duration(-1)
@@ -75,8 +76,8 @@ func (s *small) trace(source Source, length time.Duration) sim.Trace {
 	return t
 }
 
-// paid are tables in memory whose restores take, in virtual time, what a Cost says of what they are given, and fail as
-// often as in the twin.
+// paid are tables in memory. Their restores take, in virtual time, what a Cost draws for their input, and fail as
+// often as in the simulator.
 type paid struct {
 	*iptables.Model
 	settings Settings
@@ -85,7 +86,7 @@ type paid struct {
 	restores int
 }
 
-var errRestore = errors.New("restore failed as it was to")
+var errRestore = errors.New("restore failed as planned")
 
 func (p *paid) Restore(ctx context.Context, payload *iptables.Payload) (iptables.Run, error) {
 	p.restores++
@@ -101,11 +102,11 @@ func (p *paid) Restore(ctx context.Context, payload *iptables.Payload) (iptables
 	return p.Model.Restore(ctx, payload)
 }
 
-// real plays a trace to a whole proxier, on real informers, in virtual time; its runner is set as in the Settings.
+// real plays a trace to a whole proxier, on real informers, in virtual time, with the Settings' runner options.
 func (s *small) real(t *testing.T, first *sim.Objects, trace sim.Trace, set Settings, until time.Duration) (syncs []Sync, latencies map[time.Duration]time.Duration) {
 	latencies = map[time.Duration]time.Duration{}
 	synctest.Test(t, func(t *testing.T) {
-		cluster := sim.NewCluster(clock.RealClock{})
+		cluster := api.NewCluster(clock.RealClock{})
 		defer cluster.Stop()
 		if err := cluster.Load(t.Context(), first); err != nil {
 			t.Fatal(err)
@@ -143,7 +144,7 @@ func (s *small) real(t *testing.T, first *sim.Objects, trace sim.Trace, set Sett
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(ctx) }()
-		if err := cluster.Play(ctx, trace, sim.PlayOptions{Start: began}); err != nil {
+		if err := cluster.Play(ctx, trace, api.PlayOptions{Start: began}); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Until(began.Add(until)))
@@ -161,7 +162,7 @@ func (s *small) real(t *testing.T, first *sim.Objects, trace sim.Trace, set Sett
 
 func (s *small) objects() *sim.Objects { return &sim.Objects{Services: s.services, Slices: s.slices} }
 
-// agreements are scenarios that both live through.
+// agreements are scenarios for both the simulator and the proxier.
 func agreements(t *testing.T) map[string]struct {
 	settings Settings
 	source   Source
@@ -216,8 +217,8 @@ func agreements(t *testing.T) map[string]struct {
 	}
 }
 
-// The twin agrees with the proxier: a whole one, on real informers, whose restores take what the twin's Cost says. Every
-// sync is of the same kind, starts and ends at the same nanosecond and takes as many changes, and every change has the
+// The simulator agrees with a whole proxier, on real informers, whose restores take what the simulator's Cost draws.
+// Every sync has the same kind, starts and ends at the same nanosecond and takes as many changes. Every change has the
 // same network programming latency.
 func TestTwinIsTheProxier(t *testing.T) {
 	const settle = 10 * time.Minute
@@ -255,8 +256,8 @@ func TestTwinIsTheProxier(t *testing.T) {
 	}
 }
 
-// compareSyncs in all but causes, which the proxier does not tell. What the first sync takes is the first list, which is
-// no change to the twin; so it is in those that repeat it, should it fail.
+// compareSyncs compares all but causes, which the proxier does not report. The first sync takes the first list, which
+// is no change for the simulator; so do syncs that repeat a failed first one.
 func compareSyncs(t *testing.T, want, got []Sync) {
 	t.Helper()
 	listed := false

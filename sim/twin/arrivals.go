@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Day is the period of what people do.
+// Day is the period of daily load.
 const Day = 24 * time.Hour
 
-// Population is whose changes a Source makes.
+// Population is the set of Services that a Source changes.
 type Population struct {
-	// Services there are; at least 1.
+	// Services is their number; at least 1.
 	Services int
-	// Skew is how unequal they are. 0: all change as often. Otherwise above 1: the k-th changes with a share that falls
-	// as (1+k)^-Skew, as in Zipf's law.
+	// Skew is how unequal they are. 0: all change equally often. Otherwise above 1: the share of the k-th Service
+	// falls as (1+k)^-Skew, as in Zipf's law.
 	Skew float64
 }
 
@@ -51,7 +51,7 @@ func (c *chooser) pick() int32 {
 	return int32(c.rng.Uint32N(uint32(c.services)))
 }
 
-// generator of a seed and a purpose: sources of one seed do not share their numbers.
+// generator returns the generator for a seed and a purpose: sources of one seed draw different numbers.
 func generator(seed, purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, purpose)) }
 
 // purposes of generators.
@@ -62,16 +62,16 @@ const (
 	forNode
 )
 
-// Rate is how many happen a second, which may change with the hour.
+// Rate is a number of occurrences a second, which may change with the hour.
 type Rate struct {
 	// PerSecond is the mean.
 	PerSecond float64
-	// Swing is how far the rate leaves the mean, as a share of it, at most 1: 0.5 is half as much again at the busiest
-	// time of a period, and half at the quietest. 0: the rate is the same always.
+	// Swing is the amplitude of the rate, as a share of the mean, at most 1. With 0.5 the rate is 1.5 times the mean
+	// at the busiest time of a period, and half of it at the quietest. 0: a constant rate.
 	Swing float64
 	// Busiest is when the rate is highest, within each Period; 0: at the beginning.
 	Busiest time.Duration
-	// Period is after what time it is as before. 0: a Day.
+	// Period is the time after which the rate repeats. 0: a Day.
 	Period time.Duration
 }
 
@@ -82,8 +82,9 @@ func (r Rate) validate() error {
 	return nil
 }
 
-// arrivals are a Poisson process of a Rate: independent of one another. A rate that changes is had by thinning: arrivals
-// of the highest rate, each kept with the probability by which the rate is lower then.
+// arrivals are a Poisson process of a Rate: independent of each other. A rate that changes is made by thinning:
+// arrivals come at the highest rate, and each is kept with the probability of the rate at that time over the highest
+// rate.
 type arrivals struct {
 	rate Rate
 	at   float64 // seconds
@@ -109,16 +110,16 @@ func (a *arrivals) next() time.Duration {
 	return time.Duration(a.at * float64(time.Second))
 }
 
-// Poisson is single changes, independent of one another: pods that come and go in a large cluster.
+// Poisson is single changes, independent of each other: pods that come and go in a large cluster.
 type Poisson struct {
 	Population
 	Rate Rate
 	Kind Kind
-	// Weight of each; 0: 1.
+	// Weight of each change; 0: 1.
 	Weight int32
 }
 
-// Source of a seed. It never ends.
+// Source returns the Source of a seed. It never ends.
 func (p Poisson) Source(seed uint64) (Source, error) {
 	if err := p.validate(); err != nil {
 		return nil, fmt.Errorf("poisson: %w", err)

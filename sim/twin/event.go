@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// Kind of an Event: which object it changes.
+// Kind is the kind of object that an Event changes.
 type Kind uint8
 
 const (
 	// Endpoints of a Service change: one EndpointSlice.
 	Endpoints Kind = iota
-	// Services: the Service itself changes, comes or goes.
+	// Services: the Service itself changes, or is created or deleted.
 	Services
 )
 
 // Event is one change of one Service, as all nodes see it.
 type Event struct {
-	// Due is when it happens, from the beginning.
+	// Due is when it happens, counted from the beginning.
 	Due time.Duration
-	// Service is its number, from 0.
+	// Service is the number of the Service, from 0.
 	Service int32
-	// Weight is how many changes a Cost counts it as: 1 for an endpoint that comes or goes.
+	// Weight is the number of changes that a Cost counts for it: 1 for an endpoint that comes or goes.
 	Weight int32
 	Kind   Kind
 }
 
-// Source gives Events one by one, none due before the one before it. It may go on for ever: whoever asks decides when to
-// stop. What a Source holds does not grow with how many it has given.
+// Source returns Events one by one, in the order of Due. It may go on for ever: the caller decides when to stop. The
+// memory of a Source does not grow with the number of Events that it has returned.
 type Source interface {
-	// Next is false when there is none any more.
+	// Next returns false when there are no more Events.
 	Next() (Event, bool)
 }
 
-// list is a Source of what is known beforehand.
+// list is a Source of events that are known beforehand.
 type list []Event
 
 func (l *list) Next() (Event, bool) {
@@ -45,14 +45,14 @@ func (l *list) Next() (Event, bool) {
 	return e, true
 }
 
-// List gives events that are sorted by Due.
+// List returns a Source of events that are sorted by Due.
 func List(events []Event) Source {
 	l := list(events)
 	return &l
 }
 
-// Merge gives the events of several Sources, in the order of Due; of those due together, those of the Source that comes
-// first in the arguments.
+// Merge merges the events of several Sources, in the order of Due. Events due together come in the order of the
+// arguments.
 func Merge(sources ...Source) Source {
 	m := &merged{}
 	for i, s := range sources {
@@ -96,7 +96,7 @@ func (m *merged) Less(i, j int) bool {
 }
 
 func (m *merged) Swap(i, j int) { m.heads[i], m.heads[j] = m.heads[j], m.heads[i] }
-func (m *merged) Push(any)      { panic("twin: no source joins while events are given") }
+func (m *merged) Push(any)      { panic("twin: a merged Source takes no further Source") }
 
 func (m *merged) Pop() any {
 	last := len(m.heads) - 1
@@ -105,7 +105,7 @@ func (m *merged) Pop() any {
 	return h
 }
 
-// Between gives the events of a Source that are due from one time on and before another.
+// Between returns the events of a Source with from ≤ Due < to.
 func Between(s Source, from, to time.Duration) Source { return &between{s, from, to} }
 
 type between struct {

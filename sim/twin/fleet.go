@@ -10,45 +10,45 @@ import (
 	"time"
 )
 
-// Class is nodes of one kind: the same machine, kernel and subject.
+// Class is a group of nodes of one kind: the same machine, kernel and subject.
 type Class struct {
 	Name  string
 	Nodes int
-	// Settings of each; Seed and Born are drawn for each node.
+	// Settings of each node; Seed and Born are drawn for each.
 	Settings Settings
-	// Phase: the proxiers start at random times before it, as nodes join a cluster. 0: all at once.
+	// Phase: the proxiers start at random times before Phase, as nodes join a cluster. 0: all at once.
 	Phase time.Duration
-	// Noise is the standard deviation of the logarithm by which the Factors of nodes differ: neighbours, thermal limits,
-	// age. 0: all are alike.
+	// Noise is the standard deviation of the logarithm of the nodes' Factors: neighbours, thermal limits, age. 0: all
+	// nodes are equal.
 	Noise float64
 }
 
-// FleetOptions of RunFleet.
+// FleetOptions are the options of RunFleet.
 type FleetOptions struct {
 	Span
-	// Seed of what nodes differ in.
+	// Seed determines how nodes differ.
 	Seed uint64
-	// Window of the indicator; 0: 5 minutes, as SIG-Scalability has it.
+	// Window of the service level indicator; 0: 5 minutes, as SIG-Scalability defines it.
 	Window time.Duration
-	// Workers are how many goroutines work; 0: as many as there are CPUs to use. They do not change the result.
+	// Workers is the number of goroutines; 0: as many as there are CPUs to use. It does not change the result.
 	Workers int
-	// OnWindow is called when everything up to a time is done.
+	// OnWindow is called when everything up to a time is simulated.
 	OnWindow func(done time.Duration)
 
 	onSync func(node int, s Sync) // for tests
 }
 
-// NodeResult is how it went on one node of a fleet.
+// NodeResult is the result of one node of a fleet.
 type NodeResult struct {
 	Class int
-	// Born and Factor of the node.
+	// Born and Factor are the node's settings.
 	Born   time.Duration
 	Factor float64
 	Result
 }
 
-// WindowResult is the service level indicator of one window: quantiles of the network programming latency of what all
-// nodes installed, in syncs that started in it.
+// WindowResult is the service level indicator of one window: quantiles of the network programming latency of all
+// changes that syncs of all nodes installed, by the window in which the sync started.
 type WindowResult struct {
 	From, To      time.Duration
 	Count         int64
@@ -56,19 +56,19 @@ type WindowResult struct {
 	Max           time.Duration
 }
 
-// FleetResult is how it went in a cluster.
+// FleetResult is the result of a cluster.
 type FleetResult struct {
-	// Latency of every change on every node, in one pool: the indicator as SIG-Scalability defines it, over all of the
-	// time.
+	// Latency is the latency of every change on every node, in one pool: the indicator as SIG-Scalability defines it,
+	// over all of the time.
 	Latency Histogram
-	// Windows are the same, window by window.
+	// Windows are the same, by window.
 	Windows []WindowResult
 	Nodes   []NodeResult
-	// Events there were.
+	// Events is the number of events.
 	Events int64
 }
 
-// Slowest is the node with the highest quantile of latency; -1 without nodes.
+// Slowest returns the node with the highest quantile of latency; -1 without nodes.
 func (r *FleetResult) Slowest(q float64) (node int, latency time.Duration) {
 	node = -1
 	for i := range r.Nodes {
@@ -79,8 +79,8 @@ func (r *FleetResult) Slowest(q float64) (node int, latency time.Duration) {
 	return node, latency
 }
 
-// Objective is the quantile over the windows of their 99th percentiles, with q 0.99 over a day SIG-Scalability's
-// objective. Windows without a change say nothing.
+// Objective returns the quantile over the windows of their 99th percentiles. With q 0.99 over a day it is
+// SIG-Scalability's objective. Windows without a change do not count.
 func (r *FleetResult) Objective(q float64) time.Duration {
 	var h Histogram
 	for _, w := range r.Windows {
@@ -91,7 +91,7 @@ func (r *FleetResult) Objective(q float64) time.Duration {
 	return h.Quantile(q)
 }
 
-// Class adds up the nodes of one class; its CPU and Busy are sums over nodes, and so is what they lived.
+// Class returns the sum over the nodes of one class, also of CPU, Busy and Lived.
 func (r *FleetResult) Class(class int) Result {
 	var sum Result
 	for i := range r.Nodes {
@@ -127,8 +127,8 @@ type fleet struct {
 	result    *FleetResult
 }
 
-// RunFleet simulates all nodes of a cluster, which see the same events. Each does exactly what Run says of its Settings.
-// When ctx ends, it ends with ctx's error.
+// RunFleet simulates all nodes of a cluster, which see the same events. Each node does exactly what Run does with its
+// Settings. When ctx ends, RunFleet returns ctx's error.
 func RunFleet(ctx context.Context, classes []Class, source Source, opts FleetOptions) (*FleetResult, error) {
 	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("twin: %w", err)
@@ -153,7 +153,7 @@ func RunFleet(ctx context.Context, classes []Class, source Source, opts FleetOpt
 	return f.result, nil
 }
 
-// Node is the Settings that one of a class's nodes is given.
+// Node returns the Settings of one node of the class.
 func (c Class) Node(seed uint64, number int) Settings {
 	s := c.Settings
 	rng := generator(seed, forFleet+uint64(number)<<8)
@@ -175,7 +175,7 @@ func (f *fleet) populate(classes []Class) error {
 	total := 0
 	for _, c := range classes {
 		if c.Nodes < 0 || c.Phase < 0 || c.Noise < 0 {
-			return fmt.Errorf("class %s: %d nodes, phase %v, noise %g: negative", c.Name, c.Nodes, c.Phase, c.Noise)
+			return fmt.Errorf("class %s: %d nodes, phase %v, noise %g: want no negative value", c.Name, c.Nodes, c.Phase, c.Noise)
 		}
 		total += c.Nodes
 	}
@@ -197,7 +197,7 @@ func (f *fleet) populate(classes []Class) error {
 	return nil
 }
 
-// live goes through time, window by window; windows with many events are done in parts.
+// live simulates window by window; windows with many events in parts.
 func (f *fleet) live(ctx context.Context) error {
 	tl := f.timeline
 	for from := time.Duration(0); from < f.opts.end(); from += f.opts.Window {
@@ -218,7 +218,7 @@ func (f *fleet) live(ctx context.Context) error {
 	return nil
 }
 
-// pass lets all nodes live up to what is known, several at a time.
+// pass advances all nodes to the time that is known, several at once.
 func (f *fleet) pass() {
 	const atOnce = 16
 	var taken atomic.Int64
@@ -241,7 +241,7 @@ func (f *fleet) pass() {
 	all.Wait()
 }
 
-// trim forgets the events that all nodes have installed.
+// trim drops the events that all nodes have installed.
 func (f *fleet) trim() {
 	done := len(f.timeline.due)
 	for i := range f.followers {
@@ -271,7 +271,7 @@ func (f *fleet) closeWindow(from, to time.Duration) {
 	})
 }
 
-// finish ends the lives of all nodes.
+// finish ends all nodes and collects their results.
 func (f *fleet) finish() {
 	f.result.Nodes = make([]NodeResult, len(f.followers))
 	for i := range f.followers {

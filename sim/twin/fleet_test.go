@@ -18,7 +18,7 @@ import (
 
 var longFlag = flag.Bool("long", false, "run TestFleetDay: 5,000 nodes, 24 hours")
 
-// randomCost has kinds, sizes and noise, some of it near to nothing and some longer than anything else.
+// randomCost has kinds, sizes and noise; some costs are nearly 0, some longer than anything else.
 func randomCost(rng *rand.Rand) Cost {
 	scale := []time.Duration{time.Millisecond, 30 * time.Millisecond, 2 * time.Second}[rng.IntN(3)]
 	return Linear{
@@ -49,7 +49,7 @@ func randomSettings(rng *rand.Rand) Settings {
 	return s
 }
 
-// randomSource mixes some of the sources there are; the same seed gives the same one.
+// randomSource mixes some of the sources; the same seed gives the same source.
 func randomSource(t testing.TB, seed uint64) Source {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 99))
@@ -72,8 +72,8 @@ func randomSource(t testing.TB, seed uint64) Source {
 	return Merge(all[:1+rng.IntN(len(all))]...)
 }
 
-// Every node of a fleet does exactly what the loop of one node does: the same syncs at the same times, and the same of
-// everything that is counted.
+// Every node of a fleet does exactly what the loop of one node does: the same syncs at the same times, and the same
+// counts.
 func TestFleetIsManyLoops(t *testing.T) {
 	for _, seed := range seeds.Several(t, 30) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -147,8 +147,8 @@ func brief(r *Result) string {
 		r.Latency.Count, r.Latency.Max, r.Latency.Quantile(0.99), r.Waiting, r.FullSyncs, r.PartialSyncs, r.Failed, r.Lived, r.Busy, r.CPU, r.Backlog, r.MaxBacklog, r.Stale, r.MaxStale, r.StaleAge)
 }
 
-// The same seed gives the same result to the last bit, whatever the number of workers and CPUs, and windows do not
-// change what nodes do.
+// The same seed gives the same result to the last bit, for any number of workers and CPUs. Windows do not change what
+// nodes do.
 func TestSameSeedSameFleet(t *testing.T) {
 	seed := seeds.Of(t)
 	run := func(workers, procs int, window time.Duration) *FleetResult {
@@ -197,7 +197,7 @@ func TestFleetEnds(t *testing.T) {
 	}
 }
 
-// day is nodes of three classes, in a cluster of 20,000 Services.
+// day returns nodes of three classes, in a cluster of 20,000 Services.
 func day(length time.Duration, nodes int, perSecond float64) ([]Class, Source, FleetOptions, error) {
 	cost := Linear{Full: 3 * time.Second, Partial: 80 * time.Millisecond, PerService: 400 * time.Microsecond, Spread: 0.15}
 	classes := []Class{
@@ -210,7 +210,7 @@ func day(length time.Duration, nodes int, perSecond float64) ([]Class, Source, F
 	return classes, source, FleetOptions{Span: Span{Length: length, Settle: time.Minute, Since: time.Minute}, Seed: 1}, err
 }
 
-// A large cluster's day. With -long; it takes a minute or more.
+// A large cluster's day, with -long: it takes a minute or more.
 func TestFleetDay(t *testing.T) {
 	if !*longFlag {
 		t.Skip("takes minutes: -long")
@@ -246,7 +246,7 @@ func TestFleetDay(t *testing.T) {
 	}
 }
 
-// cpuTime of this process, which says more than the clock where others use the machine.
+// cpuTime is this process's CPU time, which is more precise than the clock on a shared machine.
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -256,7 +256,7 @@ func cpuTime(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkFleet tells what one sync of one node costs, also with twenty times as many changes in each.
+// BenchmarkFleet measures the cost of one sync of one node, also with twenty times as many changes in each.
 func BenchmarkFleet(b *testing.B) {
 	const nodes, length = 500, 5 * time.Minute
 	for _, rate := range []float64{50, 1000} {

@@ -2,21 +2,21 @@ package twin
 
 import "time"
 
-// follower is a node of a fleet, somewhere in the timeline. It makes the same calls to its schedule as a loop, but for
-// requests that would find one there already, and says the same of every sync.
+// follower is a node of a fleet, at some position of the timeline. It makes the same calls to its schedule as a loop,
+// except for redundant requests, and has the same syncs.
 type follower struct {
 	node
 	class   int
 	born    bool
 	over    bool
 	running bool
-	// installed is the first event of the timeline that is not, seen the first that no sync has taken yet.
+	// installed is the first event of the timeline that is not installed, seen the first that no sync has taken yet.
 	installed, seen int
 	// onSync is for tests.
 	onSync func(Sync)
 }
 
-// follow lets the node live up to what is known of the timeline.
+// follow advances the node to the time that is known.
 func (f *follower) follow(tl *timeline, c *counts) {
 	if !f.born {
 		if tl.known < f.Born {
@@ -32,11 +32,11 @@ func (f *follower) follow(tl *timeline, c *counts) {
 	}
 }
 
-// step is the end of a sync, if one is under way, and the start of the next. It is false when what comes next depends on
+// step ends the sync under way, if there is one, and starts the next. It returns false when the next step depends on
 // events that are not known yet.
 func (f *follower) step(tl *timeline, c *counts) bool {
 	all := len(tl.due)
-	asked := false // because of the first event that is not seen
+	asked := false // by the first event that is not seen
 	if f.running {
 		if f.seen == all && f.sync.End > tl.known {
 			return false
@@ -63,8 +63,8 @@ func (f *follower) step(tl *timeline, c *counts) bool {
 	return true
 }
 
-// take what is pending into a sync that starts then. What it installs is counted at once: nothing that happens until its
-// end changes it.
+// take starts a sync of what is pending at a time. It counts what the sync installs at once: nothing changes that
+// before the sync ends.
 func (f *follower) take(tl *timeline, c *counts, at time.Duration) {
 	from, to := f.installed, tl.dueBy(at)
 	services, changes, oldest := 0, 0, time.Duration(0)
@@ -87,7 +87,7 @@ func (f *follower) take(tl *timeline, c *counts, at time.Duration) {
 	}
 }
 
-// stop ends the node's life when all events are known.
+// stop ends the node when all events are known.
 func (f *follower) stop(tl *timeline) {
 	if f.running {
 		f.finish()
@@ -100,7 +100,7 @@ func (f *follower) stop(tl *timeline) {
 	f.close(int64(waiting), oldest)
 }
 
-// counts is a histogram of one node's latencies in one window, flat and small, and that of all nodes of a worker.
+// counts is a flat, small histogram of one node's latencies in one window, and the histogram of a worker's nodes.
 type counts struct {
 	node      [allBins]uint32
 	low, high int // bins of node that may not be 0
@@ -111,7 +111,7 @@ type counts struct {
 
 func newCounts() *counts { return &counts{low: allBins} }
 
-// latencies counts those of the events from a to before b, which a sync installed that ended then.
+// latencies counts the latencies of the events a to b-1, which a sync that ended at end has installed.
 func (c *counts) latencies(tl *timeline, a, b int, end time.Duration) {
 	due := tl.due[a:b]
 	longest, shortest := end-due[0], end-due[len(due)-1]
@@ -124,7 +124,7 @@ func (c *counts) latencies(tl *timeline, a, b int, end time.Duration) {
 		}
 		return
 	}
-	// Bin by bin, from the longest latencies on: an event is in bin or above if it is due by end less the bin's edge.
+	// Bin by bin, longest latencies first: an event is in bin or above if it is due by end minus the bin's lower edge.
 	for bin := high; bin > low; bin-- {
 		to := min(b, tl.dueBy(end-lowerEdge(bin)))
 		c.node[bin] += uint32(to - a)
@@ -133,7 +133,7 @@ func (c *counts) latencies(tl *timeline, a, b int, end time.Duration) {
 	c.node[low] += uint32(b - a)
 }
 
-// flush adds what a node counted to its own histogram and to that of all.
+// flush adds the counts of a node to its own histogram and to that of all nodes.
 func (c *counts) flush(h *Histogram) {
 	for bin := c.low; bin <= c.high; bin++ {
 		if n := c.node[bin]; n > 0 {

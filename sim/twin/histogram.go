@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Bins grow with what they hold: 64 to each doubling, so that none is wider than 1/64 of its lower edge and its middle is
-// within 0.8 % of everything in it. Below 64 ns there is one bin a nanosecond.
+// Bins grow with their values: 64 for each doubling, so that none is wider than 1/64 of its lower edge and its middle
+// is within 0.8 % of all its values. Below 64 ns there is one bin a nanosecond.
 const (
 	pageBits = 6
 	pageSize = 1 << pageBits
-	// pages there are for all that fits an int64.
+	// pages is the number of pages for all values of an int64.
 	pages = 64 - pageBits
-	// allBins of a histogram.
+	// allBins is the number of bins of a histogram.
 	allBins = pages * pageSize
 )
 
-// binOf a duration, which is not negative. Integers only: the same on every machine.
+// binOf returns the bin of a duration, which must not be negative. Integers only: the same on every machine.
 func binOf(d time.Duration) int {
 	e := max(0, bits.Len64(uint64(d))-pageBits-1)
 	return e<<pageBits + int(uint64(d)>>e)
 }
 
-// lowerEdge is the shortest duration of a bin.
+// lowerEdge returns the shortest duration of a bin.
 func lowerEdge(bin int) time.Duration {
 	if bin < 2*pageSize {
 		return time.Duration(bin)
@@ -35,9 +35,9 @@ func lowerEdge(bin int) time.Duration {
 
 // Histogram counts durations. Quantiles are within 1 % of the exact ones; Max is exact. The zero value is empty.
 type Histogram struct {
-	// Count of all.
+	// Count is the number of durations.
 	Count int64
-	// Max is the longest.
+	// Max is the longest duration.
 	Max   time.Duration
 	pages [pages]*[pageSize]int64
 }
@@ -59,7 +59,7 @@ func (h *Histogram) add(bin int, count int64) {
 	h.Count += count
 }
 
-// Merge counts what another one counted, too.
+// Merge adds the counts of another Histogram.
 func (h *Histogram) Merge(other *Histogram) {
 	for i, page := range other.pages {
 		if page == nil {
@@ -80,10 +80,10 @@ type Bin struct {
 	Count    int64
 }
 
-// middle stands for all in the bin.
+// middle represents all durations in the bin.
 func (b Bin) middle() time.Duration { return b.From + (b.To-b.From-1)/2 }
 
-// Bins are those that are not empty, from the shortest durations on.
+// Bins returns the bins that are not empty, shortest durations first.
 func (h *Histogram) Bins() iter.Seq[Bin] {
 	return func(yield func(Bin) bool) {
 		for i, page := range h.pages {
@@ -107,8 +107,8 @@ func upperEdge(bin int) time.Duration {
 	return lowerEdge(bin + 1)
 }
 
-// Quantile is the shortest duration that a share q of all do not exceed, by nearest rank; 0 of an empty Histogram. The
-// longest of all is exact.
+// Quantile returns the shortest duration that a share q of all durations does not exceed, by nearest rank; 0 for an
+// empty Histogram. The longest duration is exact.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.Count == 0 {
 		return 0
@@ -125,7 +125,7 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.Max
 }
 
-// Mean of all, from the middles of their bins.
+// Mean returns the mean, computed from the middles of the bins.
 func (h *Histogram) Mean() time.Duration {
 	if h.Count == 0 {
 		return 0
@@ -137,7 +137,7 @@ func (h *Histogram) Mean() time.Duration {
 	return time.Duration(sum / float64(h.Count))
 }
 
-// Above is the share of all that are longer than a promise, up to the width of the bin it is in.
+// Above returns the share of durations that are longer than promise (an SLO), up to the width of its bin.
 func (h *Histogram) Above(promise time.Duration) float64 {
 	if h.Count == 0 {
 		return 0

@@ -11,7 +11,7 @@ import (
 	"synclab/bench/seeds"
 )
 
-// Every duration is in a bin that it fits, and bins follow each other without a gap.
+// Every duration is in a bin that contains it, and bins have no gaps.
 func TestBins(t *testing.T) {
 	for bin := range allBins {
 		if from, to := lowerEdge(bin), upperEdge(bin); binOf(from) != bin || binOf(to-1) != bin || from >= to {

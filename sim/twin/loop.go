@@ -7,12 +7,12 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// Options of Run.
+// Options are the options of Run.
 type Options struct {
 	Span
-	// OnSync is called after every sync, failed ones too.
+	// OnSync is called after every sync, also after failed ones.
 	OnSync func(Sync)
-	// OnChange is called with the latency of every change that is counted, as its sync ends, in no particular order.
+	// OnChange is called with the latency of every counted change, when its sync ends, in no particular order.
 	OnChange func(due, latency time.Duration)
 }
 
@@ -26,7 +26,7 @@ type loop struct {
 	pending tracker.Pending[int32]
 }
 
-// Run simulates one node: every event goes through the proxier's own coalescing, every decision through its schedule.
+// Run simulates one node. Every event goes through the proxier's own coalescing, every decision through its schedule.
 func Run(s Settings, source Source, opts Options) (*Result, error) {
 	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("twin: %w", err)
@@ -62,7 +62,7 @@ func (l *loop) pull() {
 	l.more = l.more && l.head.Due < l.opts.Length
 }
 
-// see lets the next event happen.
+// see applies the next event.
 func (l *loop) see() {
 	due := epoch.Add(l.head.Due)
 	e := l.pending.Mark(l.head.Service, due)
@@ -76,14 +76,14 @@ func (l *loop) see() {
 	l.pull()
 }
 
-// seeUntil lets the events happen that are due until then. What happens at the moment when a sync starts, it takes.
+// seeUntil applies the events that are due until a time. A sync that starts at that time takes them.
 func (l *loop) seeUntil(at time.Duration) {
 	for l.more && l.head.Due <= at {
 		l.see()
 	}
 }
 
-// run is one sync: take what is pending, let time pass, install it or give it back.
+// run simulates one sync: it takes what is pending, lets time pass, and installs or requeues it.
 func (l *loop) run(at time.Duration) {
 	taken := l.pending.Take()
 	changes, oldest := 0, time.Duration(0)
@@ -97,7 +97,7 @@ func (l *loop) run(at time.Duration) {
 	l.start(at, len(taken), changes, oldest)
 	l.seeUntil(l.sync.End)
 	if l.sync.Failed {
-		l.pending.GiveBack(taken)
+		l.pending.Requeue(taken)
 	} else {
 		l.installed(taken)
 		l.pending.Done(taken)
@@ -108,7 +108,7 @@ func (l *loop) run(at time.Duration) {
 	}
 }
 
-// installed counts the latencies of what a sync has installed.
+// installed counts the latencies of the changes that a sync has installed.
 func (l *loop) installed(taken map[int32]*tracker.Events) {
 	for _, e := range taken {
 		for _, trigger := range e.Triggers {
@@ -125,7 +125,7 @@ func (l *loop) installed(taken map[int32]*tracker.Events) {
 	}
 }
 
-// end counts what still waits.
+// end counts the changes that still wait.
 func (l *loop) end() {
 	l.seeUntil(l.opts.Length)
 	var waiting int64

@@ -9,7 +9,7 @@ import (
 	"synclab/proxier/runner"
 )
 
-// A day of a node, reckoned by hand.
+// A day of a node, computed by hand.
 func TestLoopByHand(t *testing.T) {
 	const ms = time.Millisecond
 	s := Settings{
@@ -20,7 +20,7 @@ func TestLoopByHand(t *testing.T) {
 	events := []Event{
 		{Due: 400 * ms, Service: 1, Weight: 1},
 		{Due: 1200 * ms, Service: 1, Weight: 4},
-		{Due: 1500 * ms, Service: 2, Weight: 1, Kind: Services}, // as the sync starts: it takes it
+		{Due: 1500 * ms, Service: 2, Weight: 1, Kind: Services}, // due when the sync starts: the sync takes it
 		{Due: 1550 * ms, Service: 1, Weight: 1},
 		{Due: 13000 * ms, Service: 3, Weight: 1},
 	}
@@ -52,14 +52,14 @@ func TestLoopByHand(t *testing.T) {
 		r.FullSyncs != 1 || r.PartialSyncs != 4 || r.Backlog != 8 || r.MaxBacklog != 6 || r.Waiting != 0 {
 		t.Errorf("result: %s", brief(r))
 	}
-	// The age of the oldest: from 0.4 s to 1.626 s that of the first, then that of the one of 1.55 s.
+	// The age of the oldest: from 0.4 s to 1.626 s that of the first, then that of the change of 1.55 s.
 	sq := func(s float64) float64 { return s * s / 2 }
 	if want := sq(1.226) + sq(0.687) - sq(0.076) + sq(0.111); r.StaleAge < want-1e-9 || r.StaleAge > want+1e-9 {
 		t.Errorf("stale age %v s², want %v", r.StaleAge, want)
 	}
 }
 
-// What is not installed at the end waits, and was missing all the while.
+// Changes that are not installed at the end wait, and were missing until then.
 func TestWaitingAtTheEnd(t *testing.T) {
 	s := Synclab(Linear{Full: time.Second, Partial: time.Second}, false)
 	s.FailProbability = 1
@@ -115,7 +115,7 @@ func ExampleRun() {
 	// Output: p50 600ms, p99 1.08s, 0.10 CPUs
 }
 
-// BenchmarkLoop tells how many changes a second of real time the loop of one node takes.
+// BenchmarkLoop measures how many changes a second of real time the loop of one node takes.
 func BenchmarkLoop(b *testing.B) {
 	cost := Linear{Full: 3 * time.Second, Partial: 80 * time.Millisecond, PerService: 400 * time.Microsecond, Spread: 0.15}
 	b.ReportAllocs()

@@ -8,42 +8,42 @@ import (
 	"synclab/proxier/runner"
 )
 
-// epoch is what a Schedule takes for time 0; it must not be the zero time, which says "never" there.
+// epoch is time 0 of a Schedule. It must not be the zero time, which means "never" there.
 var epoch = time.Unix(0, 0).UTC()
 
-// errFailed is what a Schedule is told of a failed sync.
+// errFailed is the error of a failed sync that a Schedule gets.
 var errFailed = errors.New("twin: sync failed")
 
 // Sync is one sync of a node.
 type Sync struct {
 	Kind       SyncKind
 	Start, End time.Duration
-	// Services that changed and Changes of them, those of failed syncs before it included.
+	// Services that changed and Changes of them, including those of failed syncs before.
 	Services, Changes int
 	Cause             runner.Cause
 	Failed            bool
 }
 
-// node is one proxier: the real schedule, a cost, and the kind of the next sync as the real engine decides on it. Loop and
-// Fleet differ only in how they find what a sync takes.
+// node is one proxier: the real schedule, a cost, and the kind of the next sync, decided as in the real engine. loop
+// and follower differ only in how they find what a sync takes.
 type node struct {
 	Settings
 	span     Span
 	schedule *runner.Schedule
 	random   rand.PCG
 	rng      *rand.Rand
-	// now is the end of the last sync, or the node's birth.
+	// now is the end of the last sync, or the start of the node.
 	now time.Duration
-	// full: the next sync must be. lastFull is the start of the last that succeeded.
+	// full: the next sync must be full. lastFull is the start of the last successful full sync.
 	full     bool
 	lastFull time.Duration
 	sync     Sync // the last one, or the one under way
-	// covered: up to then it is known how long changes were missing.
+	// covered is the time up to which missing changes have been counted.
 	covered time.Duration
 	result  Result
 }
 
-// init makes a newborn node, which asks for its first sync. It must not be moved afterwards.
+// init makes a new node, which requests its first sync. The node must not be moved afterwards.
 func (n *node) init(s Settings, span Span) error {
 	if err := s.validate(); err != nil {
 		return err
@@ -62,8 +62,7 @@ func (n *node) init(s Settings, span Span) error {
 	return nil
 }
 
-// next is when the next sync starts, unless something asks for one before. It is false when none does, or only after
-// the end of the span.
+// next returns when the next sync starts, unless an earlier one is requested. It returns false if there is none.
 func (n *node) next() (at time.Duration, ok bool) {
 	due, ok := n.schedule.Next()
 	if !ok {
@@ -72,17 +71,17 @@ func (n *node) next() (at time.Duration, ok bool) {
 	return max(due.Sub(epoch), n.now), true
 }
 
-// over says whether a sync that would start then does not, because the span ends before. By time alone none starts in
-// the time to settle.
+// over reports whether a sync does not start at a time because the span ends before. During Settle, no sync starts by
+// the interval alone.
 func (n *node) over(at time.Duration) bool {
 	return at >= n.span.end() || at >= n.span.Length && n.schedule.Idle()
 }
 
-// request asks for a sync because of a change.
+// request requests a sync because of a change.
 func (n *node) request(due time.Duration) { n.schedule.Request(epoch.Add(due)) }
 
-// start a sync of what waits: changes in so many Services, the first of them due at oldest. It says when it ends; all
-// but latencies is counted.
+// start starts a sync of changes in so many Services, the first of them due at oldest. It draws the end of the sync,
+// and counts everything but latencies.
 func (n *node) start(at time.Duration, services, changes int, oldest time.Duration) {
 	kind := Partial
 	if n.full || n.FullInterval > 0 && at-n.lastFull >= n.FullInterval {
@@ -121,8 +120,8 @@ func (n *node) start(at time.Duration, services, changes int, oldest time.Durati
 	}
 }
 
-// missing counts the time up to an end in which the oldest change was missing. As long as an older one was, that time has
-// been counted.
+// missing counts the time up to end in which the oldest change was missing. It leaves out time that was counted for an
+// older change.
 func (n *node) missing(oldest, end time.Duration) {
 	r := &n.result
 	from := max(oldest, n.covered)
@@ -136,7 +135,7 @@ func (n *node) missing(oldest, end time.Duration) {
 	r.StaleAge += (after*after - before*before) / 2
 }
 
-// finish the sync under way.
+// finish ends the sync under way.
 func (n *node) finish() {
 	var err error
 	if n.sync.Failed {
@@ -146,7 +145,7 @@ func (n *node) finish() {
 	n.now = n.sync.End
 }
 
-// close ends the node's life, with changes that wait, the first of them due at oldest.
+// close ends the node with a number of waiting changes, the first of them due at oldest.
 func (n *node) close(waiting int64, oldest time.Duration) {
 	end := max(n.span.Length, n.now)
 	n.result.Waiting = waiting

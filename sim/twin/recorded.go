@@ -8,9 +8,9 @@ import (
 	"synclab/sim"
 )
 
-// Recorded is the events of a recorded trace, such as a capture of a cluster: each EndpointSlice or Service that changes
-// is an Event of weight 1. Changes of Nodes, and of slices that belong to no Service, are left out. The names are those
-// of the Services, by their numbers.
+// Recorded returns the events of a recorded trace, such as a capture of a cluster. Each change of an EndpointSlice or
+// Service is an Event of weight 1. Changes of Nodes, and of slices without a Service, are left out. names are the
+// names of the Services, by their numbers.
 func Recorded(trace []sim.Change) (events []Event, names []types.NamespacedName) {
 	numbers := map[types.NamespacedName]int32{}
 	events = make([]Event, 0, len(trace))

@@ -8,26 +8,25 @@ import (
 	"synclab/proxier/runner"
 )
 
-// Settings of one node.
+// Settings are the settings of one node.
 type Settings struct {
 	// Cost of its syncs.
 	Cost Cost
-	// CPU is the CPU time of a sync that took so long, its Factor included. nil: one CPU was busy all the while.
+	// CPU is the CPU time of a sync of duration took, Factor included. nil: one CPU is busy all the time.
 	CPU func(kind SyncKind, changedServices, changes int, took time.Duration) time.Duration
-	// Factor multiplies what syncs take: a slower machine has a higher one. 0: 1.
+	// Factor multiplies the duration of syncs: a slower machine has a higher one. 0: 1.
 	Factor float64
 	// Runner decides when to sync, as in the proxier; its Clock is not used.
 	Runner runner.Options
-	// FullInterval is after what time everything is written anew although nothing asked for it. 0: never, as in large
-	// clusters.
+	// FullInterval is the time after which a full sync runs without a request. 0: never, as in large clusters.
 	FullInterval time.Duration
-	// FailProbability of each sync: nothing of it is installed, and it has taken its time.
+	// FailProbability of each sync: a failed sync installs nothing, but takes its time.
 	FailProbability float64
-	// FullAfterFailure: whatever failed is followed by a full sync, as in kube-proxy. Otherwise only a full sync is.
+	// FullAfterFailure: a full sync follows every failed sync, as in kube-proxy. Otherwise it follows only a full one.
 	FullAfterFailure bool
-	// Born is when the proxier starts, with a full sync. What was due before is in its first list, and no change to it.
+	// Born is when the proxier starts, with a full sync. Events due before are in its first list, and are no changes.
 	Born time.Duration
-	// Seed of what the Cost draws and of failures.
+	// Seed determines what the Cost draws, and failures.
 	Seed uint64
 }
 
@@ -38,7 +37,7 @@ const (
 	hourly        = time.Hour
 )
 
-// Synclab is a node with this repository's proxier and its defaults; large clusters have no hourly full sync.
+// Synclab returns a node with this repository's proxier and its defaults; large clusters have no hourly full sync.
 func Synclab(cost Cost, large bool) Settings {
 	s := Settings{
 		Cost: cost, FullInterval: hourly,
@@ -50,8 +49,8 @@ func Synclab(cost Cost, large bool) Settings {
 	return s
 }
 
-// KubeProxy is a node with kube-proxy 1.36 and its defaults: the time between an end and the next start, retries after
-// the whole sync period, and everything written after a failure.
+// KubeProxy returns a node with kube-proxy 1.36 and its defaults. The interval runs from the end of a sync to the next
+// start. Retries wait for the whole sync period, and a full sync follows a failure.
 func KubeProxy(cost Cost, large bool) Settings {
 	s := Synclab(cost, large)
 	s.Runner.Policy = runner.CompletionToStart
@@ -65,30 +64,30 @@ func (s *Settings) validate() error {
 	case s.Cost == nil:
 		return errors.New("no cost")
 	case s.Factor < 0 || s.FullInterval < 0 || s.Born < 0:
-		return fmt.Errorf("factor %g, full interval %v, born %v: negative", s.Factor, s.FullInterval, s.Born)
+		return fmt.Errorf("factor %g, full interval %v, born %v: want no negative value", s.Factor, s.FullInterval, s.Born)
 	case s.FailProbability < 0 || s.FailProbability > 1:
 		return fmt.Errorf("fail probability %g, want 0 to 1", s.FailProbability)
 	}
 	return nil
 }
 
-// Span is what part of time is simulated.
+// Span is the part of time that is simulated.
 type Span struct {
-	// Length: what is due from then on does not happen.
+	// Length is the end of the events: those due from then on are left out.
 	Length time.Duration
-	// Settle is how much longer syncs may start that something asked for, so that the last changes arrive. Those that
-	// have not arrived then are counted as Waiting.
+	// Settle is how long after Length requested syncs may still start, so that the last changes arrive. Changes that
+	// have not arrived then count as Waiting.
 	Settle time.Duration
-	// Since: changes that were due before are not counted, so that the full syncs of the start are not.
+	// Since: changes due before are not counted, which excludes the full syncs of the start.
 	Since time.Duration
 }
 
 func (s Span) validate() error {
 	if s.Length <= 0 || s.Settle < 0 || s.Since < 0 {
-		return fmt.Errorf("span %+v: want a length above 0, and nothing below", s)
+		return fmt.Errorf("span %+v: want a length above 0 and no negative value", s)
 	}
 	return nil
 }
 
-// end is when no sync starts any more.
+// end returns the time from which no sync starts.
 func (s Span) end() time.Duration { return s.Length + s.Settle }

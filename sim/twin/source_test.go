@@ -11,7 +11,7 @@ import (
 
 	"synclab/bench/seeds"
 	"synclab/scenarios"
-	"synclab/sim"
+	"synclab/sim/world"
 )
 
 func take(s Source, until time.Duration) []Event {
@@ -32,7 +32,7 @@ func must(t *testing.T) func(Source, error) Source {
 	}
 }
 
-// All sources are in order, and the same again with the same seed.
+// All sources are sorted, and equal for the same seed.
 func TestSourcesAreOrderedAndSeeded(t *testing.T) {
 	different := false
 	for seed := uint64(0); seed < 20; seed++ {
@@ -157,7 +157,7 @@ func TestSourcesAreChecked(t *testing.T) {
 	}
 }
 
-// What a source and a loop hold does not grow with how many events there are.
+// The memory of a source and a loop does not grow with the number of events.
 func TestMemoryDoesNotGrow(t *testing.T) {
 	run := func(length time.Duration) uint64 {
 		s := Merge(must(t)(Poisson{Population: Population{Services: 1000}, Rate: Rate{PerSecond: 50}}.Source(1)),
@@ -171,15 +171,15 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 		return after.TotalAlloc - before.TotalAlloc
 	}
 	run(time.Minute)
-	// Only the trains are allocated: about 100 bytes for each of its 60 events, where a change of Poisson's costs nothing.
+	// Only the trains allocate: about 100 bytes for each of their 60 events; a Poisson change allocates nothing.
 	if short, long := run(10*time.Minute), run(100*time.Minute); long > 3<<20 || long < short {
 		t.Errorf("%d KiB were allocated for 300,000 changes, %d KiB for 30,000", long>>10, short>>10)
 	}
 }
 
-// A trace of the simulated cluster is events of its Services.
+// A trace of the simulated cluster becomes events of its Services.
 func TestRecorded(t *testing.T) {
-	w, err := sim.NewWorld(scenarios.Shape{Services: 20}, seeds.Of(t))
+	w, err := world.NewWorld(scenarios.Shape{Services: 20}, seeds.Of(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,41 +8,36 @@ import (
 )
 
 const (
-	// mostEvents that are loaded at once: what a node's pass reads of them (due, previous, sums) stays in a core's cache.
+	// mostEvents is how many events are loaded at once: what a node reads of them then stays in a core's cache.
 	mostEvents = 1 << 15
-	// leastBlock is the length of the blocks that pairs are counted in, mostBlocks how many there are at most.
+	// leastBlock is the minimum length of the blocks in which pairs are counted, mostBlocks their maximum number.
 	leastBlock, mostBlocks = 64, 512
-	// scanBlocks: shorter intervals are counted one by one.
+	// scanBlocks: the events of intervals up to this many blocks are counted one by one.
 	scanBlocks = 3
 	never      = math.MaxInt32
 )
 
-// timeline is the part of the events that some node still needs: from the oldest that is not installed everywhere up to
-// known. All nodes share it; what a sync wants to know of an interval of it costs next to nothing per event:
-//
-//   - how many are due by a time: a grid over time says where to look;
-//   - how many changes they are: prefix sums;
-//   - of how many Services: all, less those whose Service comes before in the interval. Pairs of successive events of a
-//     Service are counted in a table over blocks of events; only at the blocks' edges events are looked at.
+// timeline is the part of the events that some node still needs: from the oldest that is not installed everywhere, up
+// to known. All nodes share it. Looking up an interval costs almost nothing per event. See docs/design/simulator.md.
 type timeline struct {
 	source Source
 	head   Event
 	more   bool
 	length time.Duration
-	// known: all events that are due by then are here or were.
+	// known: all events due by then have been loaded.
 	known time.Duration
-	// dropped is how many were here before those that are.
+	// dropped is how many events were dropped before the present ones.
 	dropped int64
 
 	due        []time.Duration
-	prev, next []int32 // of the same Service: -1 before the first one here, never after the last
-	sum        []int64 // changes before each, and of all
+	prev, next []int32 // event of the same Service: -1 before the first one here, never after the last
+	sum        []int64 // changes before each event, and of all
 	last       []int64 // by Service: 1 + the number of its last event, counted from the very first; 0: none
 
 	// grid[c] is the first event that is not due before base + c<<gridShift.
 	grid      []int32
 	gridShift int
-	// pairs[a*rows+b] counts the pairs whose first is in block a or after, and whose second is before block b.
+	// pairs[a*rows+b] counts the pairs with the first event in block a or after, and the second before block b.
 	pairs             []int32
 	rows              int
 	block, blockShift int
@@ -60,7 +55,7 @@ func (tl *timeline) pull() {
 	tl.more = tl.more && tl.head.Due < tl.length
 }
 
-// load more events: those due by a time, or fewer if these are many. What is due together comes together.
+// load loads the events due by a time, or fewer if these are many. Events due together are loaded together.
 func (tl *timeline) load(to time.Duration) {
 	for n := 0; tl.more && tl.head.Due <= to; n++ {
 		if n >= mostEvents && tl.head.Due > tl.due[len(tl.due)-1] {
@@ -91,7 +86,7 @@ func (tl *timeline) add(e Event) {
 	tl.sum = append(tl.sum, tl.sum[i]+int64(e.Weight))
 }
 
-// drop the first n events: all nodes have installed them.
+// drop drops the first n events: all nodes have installed them.
 func (tl *timeline) drop(n int) {
 	if n == 0 {
 		return
@@ -109,7 +104,7 @@ func (tl *timeline) drop(n int) {
 	tl.dropped += int64(n)
 }
 
-// index what is here.
+// index builds the lookup tables of the present events.
 func (tl *timeline) index() {
 	n := len(tl.due)
 	tl.grid = tl.grid[:0]
@@ -168,7 +163,7 @@ func (tl *timeline) countPairs() {
 	}
 }
 
-// dueBy is how many of the events here are due by a time.
+// dueBy returns how many of the present events are due by a time.
 func (tl *timeline) dueBy(t time.Duration) int {
 	if len(tl.due) == 0 || t < tl.base {
 		return 0
@@ -187,18 +182,18 @@ func (tl *timeline) dueBy(t time.Duration) int {
 	return i
 }
 
-// dueBefore is how many of the events here are due before a time.
+// dueBefore returns how many of the present events are due before a time.
 func (tl *timeline) dueBefore(t time.Duration) int { return tl.dueBy(t - 1) }
 
-// changes of the events from a to before b.
+// changes returns the number of changes of the events a to b-1.
 func (tl *timeline) changes(a, b int) int { return int(tl.sum[b] - tl.sum[a]) }
 
-// services is of how many Services the events from a to before b are.
+// services returns the number of different Services in the events a to b-1.
 func (tl *timeline) services(a, b int) int {
 	if b-a <= scanBlocks*tl.block || len(tl.pairs) == 0 {
 		return firsts(tl.prev[a:b], int32(a))
 	}
-	// Events less pairs: those of the blocks in between, and those with one end outside of them.
+	// Events minus pairs: those within the blocks in between, and those with one event outside of them.
 	from := (a + tl.block - 1) >> tl.blockShift
 	to := b >> tl.blockShift
 	inside := int(tl.pairs[from*tl.rows+to])
@@ -212,7 +207,7 @@ func (tl *timeline) services(a, b int) int {
 	return b - a - inside - (len(rest) - firsts(rest, int32(a)))
 }
 
-// firsts counts the events whose Service does not come before them from a on.
+// firsts counts the events that are the first of their Service from a on.
 func firsts(prev []int32, a int32) int {
 	n := uint32(0)
 	for _, p := range prev {

@@ -8,12 +8,12 @@ import (
 	"synclab/bench/seeds"
 )
 
-// What the timeline says of any interval is what counting says, also after older events were dropped.
+// The timeline gives the same counts for any interval as counting does, also after older events were dropped.
 func TestTimelineCounts(t *testing.T) {
 	for _, seed := range seeds.Several(t, 20) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		length := time.Duration(1+rng.IntN(40)) * time.Minute
-		var all []Event // those that are there
+		var all []Event // the present events
 		source := randomSource(t, seed)
 		tl := newTimeline(source, length)
 		copies := randomSource(t, seed)

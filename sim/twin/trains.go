@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// A train is several events that follow from one cause: a rolling update, the loss of a Node. Causes come as a Poisson
-// process, or once each at given times; trains that run at the same time are merged.
+// A train is several events with one cause: a rolling update, the loss of a Node. Causes come as a Poisson process, or
+// once each at given times; trains that run at the same time are merged.
 
-// Causes say when something happens that has several events.
+// Causes determine when trains begin.
 type Causes struct {
-	// Rate of causes. PerSecond 0: none but those of At.
+	// Rate of causes. PerSecond 0: only those of At.
 	Rate Rate
-	// At are moments at which one happens, in their order.
+	// At are the times of causes, sorted.
 	At []time.Duration
 }
 
 func (c Causes) validate() error {
 	if c.Rate.PerSecond == 0 && len(c.At) == 0 {
-		return fmt.Errorf("no rate and no moment")
+		return fmt.Errorf("no causes: want a rate or times")
 	}
 	for i := 1; i < len(c.At); i++ {
 		if c.At[i] < c.At[i-1] {
-			return fmt.Errorf("moments %v and %v are not in their order", c.At[i-1], c.At[i])
+			return fmt.Errorf("times %v and %v are not sorted", c.At[i-1], c.At[i])
 		}
 	}
 	if c.Rate.PerSecond == 0 {
@@ -34,20 +34,20 @@ func (c Causes) validate() error {
 	return c.Rate.validate()
 }
 
-// Bursts are many changes of different Services within a moment.
+// Bursts are many changes of different Services in a short time.
 type Bursts struct {
 	Population
 	Causes
-	// Changes of each.
+	// Changes of each burst.
 	Changes int
-	// Within is how long one lasts; changes are evenly spaced in it.
+	// Within is how long a burst lasts; changes are evenly spaced in it.
 	Within time.Duration
 }
 
-// Source of a seed.
+// Source returns the Source of a seed.
 func (b Bursts) Source(seed uint64) (Source, error) {
 	if b.Changes < 1 || b.Within < 0 {
-		return nil, fmt.Errorf("bursts: %d changes within %v", b.Changes, b.Within)
+		return nil, fmt.Errorf("bursts: %d changes within %v: want at least 1 change and no negative time", b.Changes, b.Within)
 	}
 	return newTrains("bursts", seed, b.Population, b.Causes, func(start time.Duration, c *chooser, add adder) {
 		gap := b.Within / time.Duration(b.Changes)
@@ -57,8 +57,8 @@ func (b Bursts) Source(seed uint64) (Source, error) {
 	})
 }
 
-// Rollouts are rolling updates in waves, as sim.World.Rollout plans them: at the start of a wave the surge's new pods are
-// ready, a third of the interval later as many old ones terminate, at two thirds they are gone.
+// Rollouts are rolling updates in waves, as sim.World.Rollout plans them. At the start of a wave the surge's new pods
+// are ready. A third of the interval later as many old ones terminate; at two thirds they are gone.
 type Rollouts struct {
 	Population
 	Causes
@@ -66,15 +66,15 @@ type Rollouts struct {
 	Endpoints int
 	// Surge is the share of pods that a wave replaces. 0: a quarter.
 	Surge float64
-	// Interval between waves: how long new pods take to be ready. 0: 10 s.
+	// Interval between waves: the time that new pods take to become ready. 0: 10 s.
 	Interval time.Duration
-	// Together is how many Services are rolled out by one cause: above 1 it is a deploy storm. 0: 1.
+	// Together is the number of Services that one cause rolls out: above 1 it is a deploy storm. 0: 1.
 	Together int
-	// Within is how much later than the first the last of them begins.
+	// Within is the time from the first to the last start of these Services.
 	Within time.Duration
 }
 
-// Source of a seed.
+// Source returns the Source of a seed.
 func (r Rollouts) Source(seed uint64) (Source, error) {
 	if r.Surge == 0 {
 		r.Surge = 0.25
@@ -106,19 +106,19 @@ func (r Rollouts) train(at time.Duration, service int32) steps {
 	}}
 }
 
-// NodeLosses are Nodes that go: their pods become not ready, Service by Service, and are evicted later.
+// NodeLosses are losses of Nodes: their pods become not ready, Service by Service, and are evicted later.
 type NodeLosses struct {
 	Population
 	Causes
-	// Pods on a Node, each of another Service as far as there are so many.
+	// Pods on a Node, each of another Service if there are enough.
 	Pods int
-	// Gap between two EndpointSlices that change: the controller's workers handle about a thousand a second. 0: 1 ms.
+	// Gap between changes of two EndpointSlices: the controller's workers handle about a thousand a second. 0: 1 ms.
 	Gap time.Duration
-	// EvictAfter is how long pods stay before they are removed. 0: 5 minutes, Kubernetes' default.
+	// EvictAfter is the time until pods are removed. 0: 5 minutes, Kubernetes' default.
 	EvictAfter time.Duration
 }
 
-// Source of a seed.
+// Source returns the Source of a seed.
 func (n NodeLosses) Source(seed uint64) (Source, error) {
 	if n.Gap == 0 {
 		n.Gap = time.Millisecond
@@ -145,7 +145,7 @@ func (n NodeLosses) Source(seed uint64) (Source, error) {
 	})
 }
 
-// steps is one train: count events, the i-th so long after its start. Times do not go back.
+// steps is one train of count events; step returns the time of the i-th after the start. Times do not decrease.
 type steps struct {
 	at    time.Duration
 	count int
@@ -153,7 +153,7 @@ type steps struct {
 
 	next   Event
 	done   int
-	number int // of the train, to tell those apart that have events due together
+	number int // of the train, to order trains with events due together
 }
 
 func (s *steps) advance() bool {
@@ -169,7 +169,7 @@ func (s *steps) advance() bool {
 
 type adder func(steps)
 
-// trains merges what runs at the same time. It holds the running ones only.
+// trains merges trains that run at the same time. It holds only the running ones.
 type trains struct {
 	causes arrivals
 	at     []time.Duration
@@ -199,7 +199,7 @@ func newTrains(what string, seed uint64, p Population, c Causes, begin func(time
 	return t, nil
 }
 
-// cause is when the next one comes.
+// cause returns the time of the next cause.
 func (t *trains) cause() (at time.Duration, given, ok bool) {
 	given = len(t.at) > 0 && (!t.random || t.at[0] <= t.next)
 	switch {
@@ -244,7 +244,7 @@ func (t *trains) add(s steps) {
 	}
 }
 
-// trains is a heap.Interface over those that run.
+// trains is a heap.Interface over the running trains.
 func (t *trains) Len() int { return len(t.running) }
 
 func (t *trains) Less(i, j int) bool {

@@ -54,7 +54,7 @@ func run() {
 	call.self = sys(syscall.SYS_GETPID, 0, 0, 0)
 	findTool()
 
-	// One descriptor tells of every signal; those of pipes come as errors of splice.
+	// One descriptor reports every signal. Broken pipes show as errors of splice.
 	watched := uint64(forwarded | 1<<(sigChild-1))
 	blocked := watched | 1<<(sigPipe-1)
 	sys6(syscall.SYS_RT_SIGPROCMASK, 0 /* SIG_BLOCK */, ptr(&blocked), ptr(&call.mask), 8, 0, 0)

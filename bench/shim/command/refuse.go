@@ -8,7 +8,7 @@ import (
 )
 
 // A file of ROOT/faults that begins with r holds a text: a call that writes rules and is given this text fails as the tool
-// does when the kernel refuses what a line says. It stays until somebody takes it away.
+// does when the kernel refuses what a line says. It stays until it is deleted.
 const faultRefuse = "refuse"
 
 // texts are what is refused, one after the other.
@@ -90,8 +90,8 @@ func examineInput() {
 	sys(syscall.SYS_MUNMAP, at, uintptr(stat.Size), 0)
 }
 
-// tablesBefore says whether the tool shall do what stands before the table in which something is refused: it hands over
-// table by table, and what it has handed over stays.
+// tablesBefore: the tool still gets the tables before the one with the refused rule. It commits table by table, and
+// committed tables stay.
 var tablesBefore bool
 
 // keepTables leaves the tool the tables that end before a place of its input.

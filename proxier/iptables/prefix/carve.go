@@ -1,28 +1,24 @@
 package prefix
 
-// MaxDepth is the most chains of a tree that lead to a rule, the root not counted. The nft variant takes a path of 15
-// chains below the built-in one, gotos included. Six of them are not the tree's: KUBE-SERVICES and the FW, EXT, SVC, SEP
-// and MARK-MASQ chains, or for node ports KUBE-SERVICES, KUBE-NODEPORTS and the last four.
+// MaxDepth is the largest number of chains on a path to a rule, the root not counted. The nft variant accepts a path of
+// 15 chains below the built-in one, gotos included. Six of them are not the tree's: KUBE-SERVICES and the FW, EXT, SVC,
+// SEP and MARK-MASQ chains, or for NodePorts KUBE-SERVICES, KUBE-NODEPORTS and the last four.
 const MaxDepth = 9
 
-// sizes of clusters by level: a chain of level 0 holds up to capacity(0) rules of values, one of level l is carved into
-// clusters of sizes[l-1] to capacity(l-1) rules. Three times the level below costs a packet least in the worst case, for
-// as many levels as there are; four times at the last one makes room for more Services. What is above capacity(7), 29,158
-// rules, makes the first chain longer, by a rule for every 14,580 to 29,158, but no path.
-//
-// The smallest is not a power of two: blocks of addresses often are full, and should stand off the edges of sizes.
+// sizes of partitions by level. A chain of level 0 contains up to capacity(0) rules of values. A chain of level l is
+// cut into partitions of sizes[l-1] to capacity(l-1) rules. See docs/design/prefix-tree.md for the choice of the sizes.
 var sizes = [MaxDepth - 1]int{5, 15, 45, 135, 405, 1215, 3645, 14580}
 
 func capacity(level int) int { return 2*sizes[level] - 2 }
 
-// cluster is a set of keys: those below top that are below none of the holes.
+// cluster is a partition: the keys below top that are below none of the holes.
 type cluster[V Value[V]] struct {
 	top   *node[V]
 	holes []*node[V] // in the order of keys, none below another
 	rules int
 }
 
-// level of the chain that a cluster gets.
+// level returns the level of a partition's chain.
 func (c *cluster[V]) level() int {
 	level := 0
 	for level < MaxDepth-1 && c.rules > capacity(level) && !c.top.isKey() {
@@ -31,7 +27,7 @@ func (c *cluster[V]) level() int {
 	return level
 }
 
-// carve cuts the cluster into clusters of a level, in the order in which they must be tested, and a rest.
+// carve cuts the partition into partitions of a level, in the order in which they must be tested, and a rest.
 func (c *cluster[V]) carve(level int) (cut []cluster[V], rest cluster[V]) {
 	k := carver[V]{size: sizes[level], top: c.top}
 	rest = k.carve(c.top, c.holes)
@@ -44,14 +40,14 @@ type carver[V Value[V]] struct {
 	cut  []cluster[V]
 }
 
-// carve gives what is left of a node without the holes below it, after cutting.
+// carve cuts partitions below a node, without the holes, and returns what is left.
 func (k *carver[V]) carve(n *node[V], holes []*node[V]) cluster[V] {
 	left := cluster[V]{top: n, holes: holes, rules: n.rules}
 	for _, hole := range holes {
 		left.rules -= hole.rules
 	}
 	if left.rules < k.size {
-		return left // nothing below can have reached it
+		return left // no node below can have reached the size
 	}
 	if !n.isKey() {
 		boundary := 0 // holes of the first child come first
@@ -69,7 +65,7 @@ func (k *carver[V]) carve(n *node[V], holes []*node[V]) cluster[V] {
 	return cluster[V]{top: n, holes: []*node[V]{n}}
 }
 
-// each calls f for the keys of the cluster in their order.
+// each calls f for the keys of the partition, in order.
 func (c *cluster[V]) each(f func(*node[V])) {
 	if c.rules == 0 {
 		return

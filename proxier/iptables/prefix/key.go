@@ -6,7 +6,7 @@ import (
 	"net/netip"
 )
 
-// Protocol of a key. The values are the two bits it has in a key: TCP differs from the others in the first one.
+// Protocol of a key. The values are its two bits in a key: TCP differs from the others in the first one.
 type Protocol uint8
 
 // The protocols of Services.
@@ -31,7 +31,7 @@ const (
 // path is a key as a string of bits, the address first, zeros behind it.
 type path [3]uint64
 
-// newPath of a key whose address has so many bits.
+// newPath returns the path of a key whose address has so many bits.
 func newPath(k Key, addrBits int) path {
 	suffix := uint64(k.Protocol)<<portBits | uint64(k.Port)
 	switch addrBits {
@@ -46,10 +46,10 @@ func newPath(k Key, addrBits int) path {
 	}
 }
 
-// bit at a position, 0 being the first.
+// bit returns the bit at a position; 0 is the first one.
 func (p *path) bit(i int) int { return int(p[i/64] >> (63 - i%64) & 1) }
 
-// common is the number of leading bits that p and q share.
+// common returns the number of leading bits that p and q share.
 func (p *path) common(q *path) int {
 	for i := range p {
 		if x := p[i] ^ q[i]; x != 0 {
@@ -92,7 +92,7 @@ type span struct {
 
 func (s *span) holds(p *path) bool { return s.path.common(p) >= s.length }
 
-// addr is the address in the span's bits; those behind the span are zero.
+// addr returns the address in the span's bits; the bits behind the span are zero.
 func (s *span) addr(addrBits int) netip.Addr {
 	if addrBits == 32 {
 		var a [4]byte
@@ -105,7 +105,7 @@ func (s *span) addr(addrBits int) netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
-// suffix is the part of the span's bits behind the address.
+// suffix returns the part of the span's bits behind the address.
 func (s *span) suffix(addrBits int) (Protocol, uint16) {
 	word := s.path[addrBits/64] << (addrBits % 64) >> (64 - protocolBits - portBits)
 	return Protocol(word >> portBits), uint16(word)
@@ -115,28 +115,28 @@ func (s *span) suffix(addrBits int) (Protocol, uint16) {
 type Match struct {
 	// Prefix of the destination address; zero: any.
 	Prefix netip.Prefix
-	// Protocols says what is known of the protocol.
+	// Protocols says what the protocol must be.
 	Protocols Protocols
-	// Protocol, where Protocols is OneProtocol.
+	// Protocol is set where Protocols is OneProtocol.
 	Protocol Protocol
-	// First and Last port, where Protocols is OneProtocol.
+	// First and Last port are set where Protocols is OneProtocol.
 	First, Last uint16
 }
 
-// Protocols is what a Match says of the protocol.
+// Protocols is what a Match requires of the protocol.
 type Protocols uint8
 
-// What can be said of it.
+// The values of Protocols.
 const (
 	AnyProtocol Protocols = iota
 	NotTCP
 	OneProtocol
 )
 
-// AnyPort says whether the match leaves the port open.
+// AnyPort reports whether the match accepts every port.
 func (m Match) AnyPort() bool { return m.First == 0 && m.Last == 1<<portBits-1 }
 
-// Matches says whether a packet to that destination matches.
+// Matches reports whether a packet to that destination matches.
 func (m Match) Matches(k Key) bool {
 	if m.Prefix.IsValid() && !m.Prefix.Contains(k.Addr) {
 		return false
@@ -159,7 +159,7 @@ func (s *span) match(addrBits int) Match {
 	switch known := s.length - addrBits; {
 	case known <= 0:
 	case known < protocolBits:
-		m.Protocols = NotTCP // all TCP keys share both bits, so that a lone first one is a 1
+		m.Protocols = NotTCP // all TCP keys share both bits, so one known bit is a 1
 	default:
 		m.Protocols, m.Protocol = OneProtocol, protocol
 		m.First, m.Last = port, port|uint16(1<<(protocolBits+portBits-known)-1)

@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// IsName says whether a chain's name is one of a tree's, of whatever use.
+// IsName reports whether a chain's name is that of a tree's chain, of any use.
 func IsName(chain string) bool { return strings.HasPrefix(chain, Prefix) }
 
-// Level of a chain of a tree, of whatever use, by its name: more than that of any it leads to. false: it is none.
+// Level returns the level of a tree's chain by its name: higher than that of every chain it branches to. false: the
+// chain belongs to no tree.
 func Level(chain string) (int, bool) {
 	if !IsName(chain) {
 		return 0, false
@@ -21,7 +22,7 @@ func Level(chain string) (int, bool) {
 	return level, 0 <= level && level < MaxDepth
 }
 
-// Use is the letter of a chain's tree, by its name; false: it is none of a tree's.
+// Use returns the letter of a chain's tree by the chain's name; false: the chain belongs to no tree.
 func Use(chain string) (byte, bool) {
 	rest, ok := strings.CutPrefix(chain, Prefix)
 	if !ok || rest == "" {
@@ -30,8 +31,8 @@ func Use(chain string) (byte, bool) {
 	return rest[0], true
 }
 
-// name of the chain of a cluster: its top and its level, which together no other cluster has. A cluster with the same
-// top is a part of this one, and of a lower level. At most 28 characters, as iptables allows.
+// name returns the name of a partition's chain: its top and its level, which together are unique. A partition with the
+// same top is a part of this one, with a lower level. At most 28 characters, as iptables allows.
 //
 //	KUBE-TREE-S0A600000-12-3       10.96.0.0/12, level 3
 //	KUBE-TREE-S0A600001T1F90-c1    10.96.0.1, TCP, port 8080 and 12 bits of it, level 1
@@ -60,7 +61,7 @@ func (t *Tree[V]) name(top *span, level int) string {
 	return name + fmt.Sprintf("%c%04X-%s%d", letter, port, strconv.FormatInt(int64(max(known-protocolBits, 0)), 32), level)
 }
 
-// hash of a prefix: 80 bits of SHA-256 in base32.
+// hash returns 80 bits of SHA-256 of a prefix, in base32.
 func hash(s *span) string {
 	var text [32]byte
 	for i, word := range s.path {

@@ -11,7 +11,7 @@ import (
 	"synclab/bench/seeds"
 )
 
-// rules is a value of tests.
+// rules is a test's value.
 type rules struct {
 	key   Key
 	order int
@@ -31,7 +31,7 @@ func v4(n uint32) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// v6 is an address of 2001:db8::/32 with so many bits of n at the end.
+// v6 is the address with the 64 bits of hi and the 64 bits of lo.
 func v6(hi, lo uint64) netip.Addr {
 	var a [16]byte
 	binary.BigEndian.PutUint64(a[:8], hi)
@@ -44,7 +44,7 @@ type set struct {
 	name string
 	bits int
 	addr func(rng *rand.Rand, i int) netip.Addr
-	// touched chains of one change among 10,000: a bound for the mean; ten times as many for the worst.
+	// touched bounds the mean number of chains of one change among 10,000; the worst may be ten times as many.
 	touched float64
 }
 
@@ -62,7 +62,7 @@ var sets = []set{
 		place := rand.New(rand.NewPCG(uint64(i/50), 1)).Uint32()
 		return v4(place&^0xff + uint32(i%50))
 	}, 4},
-	// Ever smaller prefixes, each holding as much as the one before: the path of one is the edge of all others.
+	// Ever smaller prefixes, each with as many addresses as the one before: the path of one is the edge of all others.
 	{"nested, equal", 32, func(rng *rand.Rand, i int) netip.Addr {
 		depth := uint32(i % 18)
 		return v4(1<<(31-depth) + rng.Uint32N(1<<(31-depth)))
@@ -100,7 +100,7 @@ var sets = []set{
 	}, 25},
 }
 
-// fill a tree with n addresses of a set, one TCP port each.
+// fill fills a tree with n addresses of a set, with one TCP port each.
 func fill(t testing.TB, s set, n int, rng *rand.Rand) (*Tree[*rules], []*rules) {
 	t.Helper()
 	tree := New[*rules](Options{AddrBits: s.bits, Root: "KUBE-SERVICES", Use: 'S'})

@@ -7,7 +7,7 @@ import (
 	"sort"
 )
 
-// Prefix of the names of all chains of trees.
+// Prefix begins the names of all chains of trees.
 const Prefix = "KUBE-TREE-"
 
 // Options of a Tree.
@@ -16,11 +16,11 @@ type Options struct {
 	AddrBits int
 	// Root is the name of the chain where packets enter.
 	Root string
-	// Use is a letter that sets the names of this tree's chains apart from those of others in the same table.
+	// Use is a letter that distinguishes this tree's chains from those of other trees in the same table.
 	Use byte
 }
 
-// Tree keeps values under their keys, and the chains that lead to them. Not safe for concurrent use.
+// Tree stores values under their keys, and the chains to find them. Not safe for concurrent use.
 type Tree[V Value[V]] struct {
 	opts   Options
 	trie   *node[V]
@@ -28,18 +28,18 @@ type Tree[V Value[V]] struct {
 	dirty  []span // keys that changed since the last Update
 }
 
-// Rule of a chain: a branch to another chain, or the place of a value's rules.
+// Rule of a chain: a branch to another chain, or a value.
 type Rule[V Value[V]] struct {
-	// To is the chain of a branch; empty: Value.
+	// To is the chain of a branch; empty: the rule is a Value.
 	To string
-	// Match of a branch; the zero Match leads there whatever the packet. The one branch of a root is a jump, since what
-	// follows it has to be reached; all others are gotos.
+	// Match of a branch; the zero Match takes every packet. The one branch of a root is a jump, since packets must
+	// return to the rules behind it. All others are gotos.
 	Match Match
-	// Value whose rules stand here.
+	// Value whose rules are at this position.
 	Value V
 }
 
-// chain as it was laid out last.
+// chain as of the last Update.
 type chain[V Value[V]] struct {
 	top    span
 	holes  []span
@@ -67,7 +67,7 @@ func (t *Tree[V]) span(key Key) (span, error) {
 	return span{newPath(key, t.opts.AddrBits), t.opts.AddrBits + protocolBits + portBits}, nil
 }
 
-// Add a value under a key. The error is that of an address of the other family.
+// Add adds a value under a key. It fails for an address of the other family.
 func (t *Tree[V]) Add(key Key, v V) error {
 	s, err := t.span(key)
 	if err != nil {
@@ -78,7 +78,7 @@ func (t *Tree[V]) Add(key Key, v V) error {
 	return nil
 }
 
-// Remove a value that was added under a key; it says whether it was there.
+// Remove removes a value that was added under a key, and reports whether it was there.
 func (t *Tree[V]) Remove(key Key, v V) bool {
 	s, err := t.span(key)
 	if err != nil {
@@ -100,10 +100,10 @@ func (t *Tree[V]) Rules() int {
 	return t.trie.rules
 }
 
-// Branches is the number of rules of the tree's own as of the last Update: one for each chain but the root.
+// Branches is the number of branches as of the last Update: one for each chain but the root.
 func (t *Tree[V]) Branches() int { return len(t.chains) - 1 }
 
-// Chain gives the rules of a chain as of the last Update, and whether it is there. They are not to be changed.
+// Chain returns the rules of a chain as of the last Update, and whether it exists. The caller must not change them.
 func (t *Tree[V]) Chain(name string) ([]Rule[V], bool) {
 	c, there := t.chains[name]
 	if !there {
@@ -112,10 +112,10 @@ func (t *Tree[V]) Chain(name string) ([]Rule[V], bool) {
 	return c.rules, true
 }
 
-// Names of all chains as of the last Update, the root's too, sorted.
+// Names returns the names of all chains as of the last Update, with the root's, sorted.
 func (t *Tree[V]) Names() []string { return slices.Sorted(maps.Keys(t.chains)) }
 
-// Update lays out what was added and removed since the last one.
+// Update lays out the changes since the last Update.
 func (t *Tree[V]) Update() Difference {
 	if len(t.dirty) == 0 {
 		return Difference{}
@@ -141,16 +141,16 @@ func (t *Tree[V]) Update() Difference {
 // update is one run of Update.
 type update[V Value[V]] struct {
 	tree       *Tree[V]
-	dropped    map[string][]string // by chain, to which chains it leads no more
+	dropped    map[string][]string // by chain, the branches that it no longer has
 	difference Difference
 }
 
-// lay out the chain of a cluster in which the dirty keys, sorted, lie.
+// lay lays out the chain of a partition. dirty are the changed keys in it, sorted.
 func (u *update[V]) lay(name, parent string, c *cluster[V], dirty []span) {
 	t := u.tree
 	old := t.chains[name]
 	now := &chain[V]{parent: parent}
-	if c.top != nil && parent != "" { // the root's is all there is
+	if c.top != nil && parent != "" { // the root has all keys
 		now.top, now.holes = c.top.span, spans(c.holes)
 	}
 	if old != nil && now.top == old.top && slices.Equal(now.holes, old.holes) {
@@ -171,12 +171,12 @@ func (u *update[V]) lay(name, parent string, c *cluster[V], dirty []span) {
 	}
 	for _, r := range old.rules {
 		if r.To != "" {
-			u.dropped[name] = append(u.dropped[name], r.To) // unless it has been, or will be, taken up again
+			u.dropped[name] = append(u.dropped[name], r.To) // unless another chain branches to it, or will
 		}
 	}
 }
 
-// fill writes a chain's rules, and lays out the chains that they lead to.
+// fill writes a chain's rules and lays out the chains that it branches to.
 func (u *update[V]) fill(name string, now *chain[V], c *cluster[V], dirty []span) {
 	level := c.level()
 	if level == 0 {
@@ -208,7 +208,7 @@ func (u *update[V]) branch(from string, now *chain[V], match Match, c *cluster[V
 	u.lay(to, from, c, dirty)
 }
 
-// add the values of a cluster.
+// add adds the values of a partition.
 func (now *chain[V]) add(c *cluster[V]) {
 	c.each(func(n *node[V]) {
 		for _, v := range n.values {
@@ -217,21 +217,22 @@ func (now *chain[V]) add(c *cluster[V]) {
 	})
 }
 
-// divide sorted keys, in place, into those below a prefix and the others, both sorted.
+// divide divides sorted keys, in place, into those below a prefix and the others, both sorted.
 func divide(top *span, keys []span) (inside, outside []span) {
 	first := sort.Search(len(keys), func(i int) bool { return keys[i].path.compare(&top.path) >= 0 })
 	last := first
 	for last < len(keys) && top.holds(&keys[last].path) {
 		last++
 	}
-	// What is inside changes places with what is in front of it.
+	// Three reversals move the keys inside in front of the others.
 	slices.Reverse(keys[:first])
 	slices.Reverse(keys[first:last])
 	slices.Reverse(keys[:last])
 	return keys[:last-first], keys[last-first:]
 }
 
-// remove a chain that its parent leads to no more, if nobody else took it up, and what only it leads to.
+// remove deletes a chain without a branch from its parent, unless it has another parent, and the chains only it
+// branches to.
 func (u *update[V]) remove(name, parent string) {
 	t := u.tree
 	c := t.chains[name]

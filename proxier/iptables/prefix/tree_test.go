@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Rules crossed and depth, for every set of addresses and size: at most 48 rules for any of 50,000, the built-in chain's
-// jump among them.
+// Rules crossed and depth, for every set of addresses and size. A packet crosses at most 48 rules for any of 50,000,
+// the jump of the built-in chain included.
 func TestBounds(t *testing.T) {
 	const bound = 48 - 1
 	for _, n := range []int{1000, 10_000, 50_000} {
@@ -52,14 +52,14 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// worst is the set in which a packet crosses the most rules: in each cluster as many others as can be come before, each
-// as small as can be.
+// worst is the set in which a packet crosses the most rules. In each partition as many others as possible come first,
+// and each of them is as small as possible.
 type worst struct {
 	keys []Key
 	next uint64
 }
 
-// block adds n addresses of their own below a prefix of so many bits.
+// block adds n addresses below a prefix of so many bits.
 func (w *worst) block(prefix uint64, bits, n int) {
 	for range n {
 		w.keys = append(w.keys, Key{Addr: v6(prefix<<(64-bits), w.next)})
@@ -67,7 +67,7 @@ func (w *worst) block(prefix uint64, bits, n int) {
 	}
 }
 
-// half of a cluster: all that its size allows to come before what is left, and that as large as can be.
+// half of a partition: the largest number of partitions that its size allows before the rest, and the largest rest.
 func (w *worst) half(prefix uint64, bits, level int) {
 	if level == 0 {
 		w.block(prefix, bits, sizes[0]-1)
@@ -114,8 +114,8 @@ func (m *measure) String() string {
 	return fmt.Sprintf("max %d mean %.1f in %d chains", m.most, float64(m.sum)/float64(m.n), m.chains)
 }
 
-// random changes: whatever was there before, the chains are those of a tree made anew, the difference is exact, and a
-// packet meets exactly what has its key, in order.
+// After random changes the chains equal those of a new tree and the difference is exact. A packet meets exactly the
+// values with its key, in order.
 func TestChanges(t *testing.T) {
 	for _, bits := range []int{0, 32, 128} {
 		t.Run(fmt.Sprintf("bits=%d", bits), func(t *testing.T) {
@@ -207,7 +207,7 @@ func sorted(oracle map[*rules]bool) []*rules {
 	return slices.SortedFunc(maps.Keys(oracle), (*rules).Compare)
 }
 
-// randomKey is one of few, so that many come together: addresses with many ports, keys with many values.
+// randomKey returns one of few keys, so that many coincide: addresses with many ports, keys with many values.
 func randomKey(bits int, rng *rand.Rand) Key {
 	k := Key{Protocol: []Protocol{TCP, TCP, UDP, SCTP}[rng.IntN(4)], Port: uint16(rng.IntN(20))}
 	if rng.IntN(3) == 0 {
@@ -226,7 +226,7 @@ func randomKey(bits int, rng *rand.Rand) Key {
 	return k
 }
 
-// How many chains one more or one less Service touches, over random churn at a size.
+// The number of chains that one Service more or less touches, over random churn at a size.
 func TestTouched(t *testing.T) {
 	const n, changes = 10_000, 2000
 	for _, s := range sets {

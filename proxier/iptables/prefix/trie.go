@@ -11,7 +11,7 @@ type Value[V any] interface {
 	Compare(V) int
 }
 
-// node of the trie: a branching, or a key with its values.
+// node of the trie: a fork, or a key with its values.
 type node[V Value[V]] struct {
 	span
 	child  [2]*node[V]
@@ -21,7 +21,7 @@ type node[V Value[V]] struct {
 
 func (n *node[V]) isKey() bool { return n.child[0] == nil }
 
-// insert adds a value and gives the node that takes this one's place.
+// insert adds a value and returns the node that replaces this one.
 func (n *node[V]) insert(key *span, v V) *node[V] {
 	if n == nil {
 		return &node[V]{span: *key, values: []V{v}, rules: v.Rules()}
@@ -44,7 +44,7 @@ func (n *node[V]) insert(key *span, v V) *node[V] {
 	return n
 }
 
-// remove takes a value out, if it is there, and gives the node that takes this one's place.
+// remove removes a value, if it is there, and returns the node that replaces this one.
 func (n *node[V]) remove(key *span, v V) (_ *node[V], found bool) {
 	if n == nil || !n.holds(&key.path) {
 		return n, false

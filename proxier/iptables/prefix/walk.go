@@ -1,18 +1,18 @@
 package prefix
 
-// Walked is how a packet went through a tree.
+// Walked is the path of a packet through a tree.
 type Walked[V Value[V]] struct {
-	// Values whose rules have the packet's key, in the order in which it met them.
+	// Values whose rules have the packet's key, in the order of the path.
 	Values []V
-	// Crossed is the number of rules up to and including the first one of the first value; of a miss, all that the
-	// packet met before it came back to the root's end.
+	// Crossed is the number of rules up to and including the first one of the first value. For a miss it is the number
+	// of all rules until the packet returns to the root's end.
 	Crossed int
-	// Depth is the number of chains of the longest way that the packet took below the root.
+	// Depth is the number of chains below the root on the longest path.
 	Depth int
 }
 
-// Walk sends a packet to a key through the chains of the last Update. keyOf says which key a value was added under: it
-// stands for the match in the value's own rules.
+// Walk sends a packet to a key through the chains of the last Update. keyOf returns the key of a value, in place of the
+// match in the value's rules.
 func (t *Tree[V]) Walk(key Key, keyOf func(V) Key) Walked[V] {
 	w := walker[V]{tree: t, key: key, keyOf: keyOf}
 	for _, r := range t.chains[t.opts.Root].rules {
@@ -28,7 +28,7 @@ type walker[V Value[V]] struct {
 	Walked[V]
 }
 
-// rule of a chain at a depth; it says whether the packet left the chain here.
+// rule evaluates a rule of a chain at a depth and reports whether the packet left the chain here.
 func (w *walker[V]) rule(r Rule[V], depth int) (left bool) {
 	if r.To == "" {
 		found := w.keyOf(r.Value) == w.key
@@ -57,7 +57,7 @@ func (w *walker[V]) rule(r Rule[V], depth int) (left bool) {
 	return true
 }
 
-// Miss is the most rules that a packet crosses which none of the values' rules match.
+// Miss is the largest number of rules that a packet crosses when no value's rules match it.
 func (t *Tree[V]) Miss() int { return t.miss(t.chains[t.opts.Root]) }
 
 func (t *Tree[V]) miss(c *chain[V]) int {

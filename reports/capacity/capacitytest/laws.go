@@ -1,16 +1,17 @@
 package capacitytest
 
-// Laws of one subject: seconds, bytes and counts of s Services with n endpoints in all, c of the Services changed.
+// Laws are the cost formulas of one subject: seconds, bytes and counts of s Services with n endpoints in all, c of the
+// Services changed.
 type Laws struct {
-	// FullGo, FullUser and FullSys are what a full sync takes in the proxier, in its tools and in the kernel; Partial ones
-	// likewise.
+	// FullGo, FullUser and FullSys are the durations of a full sync in the proxier, in its tools and in the kernel.
+	// Those of a partial sync are likewise.
 	FullGo, FullUser, FullSys          func(s, n float64) float64
 	PartialGo, PartialUser, PartialSys func(s, n, c float64) float64
 	// RSS of the proxier and ChildRSS of its largest tool; nil: no tool.
 	RSS, ChildRSS func(s, n float64) float64
 	// Rules and Elements in the kernel.
 	Rules, Elements func(s, n float64) float64
-	// Packet is what a first packet pays at the last position.
+	// Packet is the cost of a first packet at the last position.
 	Packet func(s float64) float64
 }
 
@@ -74,7 +75,7 @@ func Subjects() map[string]Laws {
 	}
 }
 
-// Times multiplies what syncs take.
+// Times multiplies the durations of syncs.
 func (l Laws) Times(factor float64) Laws {
 	full := func(of func(s, n float64) float64) func(s, n float64) float64 {
 		return func(s, n float64) float64 { return factor * of(s, n) }

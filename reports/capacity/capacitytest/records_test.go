@@ -7,7 +7,7 @@ import (
 	"synclab/reports/model"
 )
 
-// The model says of other sizes what the laws say.
+// The predictions of the model at another size agree with the formulas.
 func TestModelFollowsItsLaws(t *testing.T) {
 	for name, l := range Subjects() {
 		s, err := Model().Subject(name)
@@ -32,7 +32,7 @@ func TestModelFollowsItsLaws(t *testing.T) {
 				continue
 			}
 			if math.Abs(p.Median/want-1) > 0.15 {
-				t.Errorf("%s %+v: predicted %.4g, law says %.4g", name, q, p.Median, want)
+				t.Errorf("%s %+v: predicted %.4g, formula %.4g", name, q, p.Median, want)
 			}
 		}
 	}

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Programs are the paths of what is started.
+// Programs are the paths of the programs to start.
 type Programs struct {
 	APIServer, Etcd string
 }
@@ -62,7 +62,8 @@ type Server struct {
 // Ranges of cluster IPs.
 const serviceCIDRs = "10.96.0.0/16,fd00:10:96::/112"
 
-// Start starts both, with everything they write in dir. ctx bounds the wait until the server is ready, not its life.
+// Start starts both programs, with all their files in dir. ctx limits the wait until the server is ready, not its
+// life.
 func Start(ctx context.Context, p Programs, dir string) (*Server, error) {
 	s := &Server{programs: p, dir: dir, admin: rand.Text(), readers: rand.Text()}
 	ports, err := freePorts(3)
@@ -90,7 +91,7 @@ func Start(ctx context.Context, p Programs, dir string) (*Server, error) {
 	return s, nil
 }
 
-// writeSecrets makes the key that signs service accounts' tokens, which the server insists on, and the tokens of its users.
+// writeSecrets writes the key that signs service account tokens, which the server requires, and its users' tokens.
 func (s *Server) writeSecrets() error {
 	const keyBits = 2048
 	key, err := rsa.GenerateKey(rand.Reader, keyBits)
@@ -106,7 +107,7 @@ func (s *Server) writeSecrets() error {
 func (s *Server) startAPI(ctx context.Context) error {
 	key := filepath.Join(s.dir, "sa.key")
 	var err error
-	// It makes itself a certificate. The address it advertises is nobody's: nothing has to reach it from inside a cluster.
+	// It makes its own certificate. The advertised address belongs to no host: nothing connects from inside a cluster.
 	s.api, err = start(s.dir, s.programs.APIServer, "--etcd-servers", s.etcdURL, "--secure-port", strconv.Itoa(s.port), "--bind-address", "127.0.0.1",
 		"--advertise-address", "192.0.2.1", "--endpoint-reconciler-type", "none", "--cert-dir", filepath.Join(s.dir, "certificates"),
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", key, "--service-account-signing-key-file", key,
@@ -118,7 +119,7 @@ func (s *Server) startAPI(ctx context.Context) error {
 	return s.await(ctx)
 }
 
-// await returns when the server says that it is ready. It offers nothing to wait for but its answers.
+// await polls until the server is ready: the server has no event to wait for.
 func (s *Server) await(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(s.Admin())
 	if err != nil {
@@ -169,10 +170,10 @@ func (s *Server) allowReaders(ctx context.Context) error {
 	return nil
 }
 
-// Admin is the configuration of a client that may do everything.
+// Admin returns the configuration of a client that may do everything.
 func (s *Server) Admin() *rest.Config { return s.config(s.admin) }
 
-// Reader is the configuration of a client that may list and watch Services, EndpointSlices and Nodes.
+// Reader returns the configuration of a client that may list and watch Services, EndpointSlices and Nodes.
 func (s *Server) Reader() *rest.Config { return s.config(s.readers) }
 
 func (s *Server) config(token string) *rest.Config {
@@ -189,7 +190,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.startAPI(ctx)
 }
 
-// Stop ends both.
+// Stop kills both programs.
 func (s *Server) Stop() {
 	if s.api != nil {
 		s.api.kill()
@@ -197,7 +198,7 @@ func (s *Server) Stop() {
 	s.etcd.kill()
 }
 
-// process is a started program, its output in a file.
+// process is a started program with its output in a file.
 type process struct {
 	cmd   *exec.Cmd
 	log   string
@@ -238,14 +239,14 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// lastWords is the end of the log.
+// lastWords returns the end of the log.
 func (p *process) lastWords() string {
 	const most = 2000
 	text, _ := os.ReadFile(p.log)
 	return string(text[max(0, len(text)-most):])
 }
 
-// freePorts are ports of loopback that nobody listens at.
+// freePorts returns free ports of loopback.
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	for range n {

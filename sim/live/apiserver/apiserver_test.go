@@ -30,9 +30,10 @@ import (
 	"synclab/sim"
 	"synclab/sim/capture"
 	"synclab/sim/live"
+	"synclab/sim/manifests"
 )
 
-// In a network namespace of its own: nobody else can reach the server, and its ports are nobody else's.
+// The tests run in a separate network namespace: no other process can reach the server or use its ports.
 func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }
 
 // rig is a server with a few objects in it.
@@ -157,7 +158,7 @@ func (r *rig) addService(t *testing.T, name string, i int) {
 	}
 }
 
-// What reads a cluster, against a real one.
+// All code that reads a cluster, tested with a real one.
 func TestAPIServer(t *testing.T) {
 	r := newRig(t)
 	t.Run("capture", r.testCapture)
@@ -166,7 +167,7 @@ func TestAPIServer(t *testing.T) {
 	t.Run("follow", r.testFollow) // last: it restarts the server
 }
 
-// A capture is the cluster, read by somebody who may only list; anonymized it makes as many rules.
+// A capture is the cluster, read by a user who may only list; anonymized, it makes the same number of rules.
 func (r *rig) testCapture(t *testing.T) {
 	objects, err := capture.Take(t.Context(), clientOf(t, r.Reader()), capture.TakeOptions{PageSize: 10})
 	if err != nil {
@@ -176,7 +177,7 @@ func (r *rig) testCapture(t *testing.T) {
 		t.Errorf("%d nodes, %d Services, %d slices; want 3, 26, 25", len(objects.Nodes), len(objects.Services), len(objects.Slices))
 	}
 	var text bytes.Buffer
-	if err := sim.WriteObjects(&text, objects); err != nil {
+	if err := manifests.WriteObjects(&text, objects); err != nil {
 		t.Fatal(err)
 	}
 	for _, unread := range []string{"managedFields", "team", "selector"} {
@@ -184,7 +185,7 @@ func (r *rig) testCapture(t *testing.T) {
 			t.Errorf("%s was captured", unread)
 		}
 	}
-	back, err := sim.ReadObjects([]string{"-"}, &text, sim.ReadOptions{})
+	back, err := manifests.ReadObjects([]string{"-"}, &text, manifests.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +203,7 @@ func (r *rig) testCapture(t *testing.T) {
 	}
 }
 
-// count is how many rules a cluster makes on a node.
+// count returns how many rules a cluster makes on a node.
 func count(t *testing.T, o *sim.Objects, node string) int {
 	t.Helper()
 	i := slices.IndexFunc(o.Nodes, func(n *corev1.Node) bool { return n.Name == node })
@@ -218,7 +219,7 @@ func count(t *testing.T, o *sim.Objects, node string) int {
 	return strings.Count(text.String(), "\n-A ")
 }
 
-// followed is a Follow that runs.
+// followed is a running Follow.
 type followed struct {
 	snapshot chan *sim.Objects
 	changes  chan live.Change
@@ -255,14 +256,14 @@ func (f *followed) until(op sim.Op, name string) (seen []string) {
 	return seen
 }
 
-// What is followed is all that happens, by somebody who may only list and watch, across a server that dies and comes back.
+// A user who may only list and watch follows all changes, across a server that is killed and restarted.
 func (r *rig) testFollow(t *testing.T) {
 	f := follow(t, clientOf(t, r.Reader()))
 	if o := <-f.snapshot; len(o.Services) != 26 || len(o.Slices) != 25 || len(o.Nodes) != 3 {
 		t.Fatalf("the snapshot has %d Services, %d slices, %d nodes", len(o.Services), len(o.Slices), len(o.Nodes))
 	}
 	ctx := t.Context()
-	r.retryConflicts(t, "node-1", func(n *corev1.Node) { n.Status.Phase = corev1.NodeRunning }) // nothing a proxy sees
+	r.retryConflicts(t, "node-1", func(n *corev1.Node) { n.Status.Phase = corev1.NodeRunning }) // a proxy does not see this
 	r.addService(t, "new", 0)
 	if err := r.client.DiscoveryV1().EndpointSlices("default").Delete(ctx, "svc-3-x", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -296,16 +297,16 @@ func (r *rig) testFollow(t *testing.T) {
 	t.Logf("after a restart of the server, down for %v:\n%s", down, &summary)
 }
 
-// The reader of these tests really may do nothing else.
+// The reader of these tests may do nothing else.
 func (r *rig) testRights(t *testing.T) {
 	reader := clientOf(t, r.Reader())
 	err := reader.CoreV1().Services("default").Delete(t.Context(), "svc-1", metav1.DeleteOptions{})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("deleting: %v; want that it is forbidden", err)
 	}
-	nobody := r.Reader()
-	nobody.BearerToken = "wrong"
-	_, err = live.Follow(t.Context(), clientOf(t, nobody), live.Options{
+	stranger := r.Reader()
+	stranger.BearerToken = "wrong"
+	_, err = live.Follow(t.Context(), clientOf(t, stranger), live.Options{
 		Snapshot: func(*sim.Objects) error { return nil }, Change: func(live.Change) error { return nil },
 	})
 	if !apierrors.IsUnauthorized(err) {
@@ -313,7 +314,7 @@ func (r *rig) testRights(t *testing.T) {
 	}
 }
 
-// The proxier as a process, but for the kernel: its informers' selectors are the server's to apply.
+// The proxier as a process, without the kernel: the server applies the selectors of its informers.
 func (r *rig) testDaemon(t *testing.T) {
 	model := iptables.NewModel(corev1.IPv4Protocol)
 	syncs := make(chan proxier.Sync, 100)
@@ -340,7 +341,7 @@ func (r *rig) testDaemon(t *testing.T) {
 	if first.Err != nil || first.Services != 24 { // with "kubernetes"; without the headless one, and the other proxy's
 		t.Errorf("the first sync knows %d Services, error %v; want 24", first.Services, first.Err)
 	}
-	// A Service that goes over to another proxy is gone for this one.
+	// A Service that is assigned to another proxier is deleted for this one.
 	patch := []byte(`{"metadata":{"labels":{"service.kubernetes.io/service-proxy-name":"other"}}}`)
 	if _, err := r.client.CoreV1().Services("default").Patch(t.Context(), "svc-0", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -356,7 +357,7 @@ func (r *rig) testDaemon(t *testing.T) {
 	}
 }
 
-// syncReader takes the lines of a sync log, which come one a write.
+// syncReader takes the lines of a sync log, one line a write.
 type syncReader func(line []byte)
 
 func (r syncReader) Write(line []byte) (int, error) { r(line); return len(line), nil }

@@ -1,0 +1,111 @@
+package fault
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"synclab/bench/raw"
+	"synclab/bench/shim"
+	"synclab/proxier"
+)
+
+// answer is a sync of the subject, or a command that it ran. It may detect a fault.
+type answer struct {
+	began, ended time.Time
+	writes       bool // writes rules, or tries to
+	sync         bool // a whole sync, as the subject reported it
+	failed       bool
+	planted      string // the injected fault that affected it
+}
+
+// answered handles a sync or a command.
+func (r *Faults) answered(a answer) {
+	for _, d := range r.list() {
+		r.answeredOne(d, a)
+	}
+}
+
+func (r *Faults) answeredOne(d *activeFault, a answer) {
+	hit := d.planted != "" && (a.planted == d.planted || r.Shim == nil && a.failed)
+	d.mu.Lock()
+	// Answers are reported when they have ended: their repair may have been detected before.
+	if !a.began.After(d.began) || d.closed && (d.noticed || a.began.After(d.done)) {
+		d.mu.Unlock()
+		return
+	}
+	if (a.writes || a.sync) && !a.failed {
+		if d.wrote.IsZero() {
+			d.wrote = a.ended
+		}
+		d.last = a.ended
+	}
+	detects := true
+	switch {
+	case d.planted != "":
+		detects = hit
+	case !d.showsInChanges():
+		detects = a.writes
+	}
+	first := detects && !d.noticed
+	d.noticed = d.noticed || detects
+	spent := false
+	if hit {
+		d.hit, d.struck = true, a.ended
+		if d.left > 0 {
+			d.left--
+			spent = d.left == 0
+		}
+	}
+	d.mu.Unlock()
+	if first {
+		at := raw.Record{At: a.began.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}
+		r.RecordAs(at, raw.FaultDetected, max(0, a.began.Sub(d.began).Seconds()))
+	}
+	if spent {
+		d.end(a.ended)
+	}
+}
+
+// watchAnswers handles the calls of the subject's tools that the shim reports. Other callers report its syncs.
+func (r *Faults) watchAnswers(ctx context.Context) error {
+	r.mu.Lock()
+	begin := !r.watching
+	r.watching = true
+	r.mu.Unlock()
+	if !begin || r.Shim == nil {
+		return nil
+	}
+	ended, err := r.Shim.Calls(r.Context(), r.Fail)
+	if err != nil {
+		return err
+	}
+	r.wait.Go(func() {
+		for call := range ended {
+			// kube-proxy writes both families; only the scenario's are measured.
+			if family := call.Family(); family == "" || slices.Contains(r.Families, family) {
+				r.answered(answer{
+					began: call.Start, ended: call.End, planted: call.Fault, failed: call.ExitCode != 0,
+					writes: r.About.Writes(call) || ChangesOne(call),
+				})
+			}
+		}
+	})
+	return nil
+}
+
+// ChangesOne reports whether a call of iptables writes a single rule or chain.
+func ChangesOne(c shim.Call) bool {
+	return slices.ContainsFunc(c.Args, func(arg string) bool {
+		return slices.Contains([]string{"-A", "-I", "-N", "-D", "-X", "-F"}, arg)
+	})
+}
+
+// Synced handles a sync that the lab's own proxier reported.
+func (r *Faults) Synced(s proxier.Sync) {
+	ended := s.Written
+	if s.Err != nil {
+		ended = s.Finished
+	}
+	r.answered(answer{began: s.Started, ended: ended, sync: true, writes: len(s.Runs) > 0, failed: s.Err != nil})
+}

@@ -1,0 +1,318 @@
+package fault
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"synclab/bench/invariants"
+	"synclab/bench/netns"
+	"synclab/bench/pass"
+	"synclab/scenarios"
+)
+
+// The connections that fill a table are UDP flows of the range for benchmarks (RFC 2544), which nothing else uses. A
+// mark identifies them, so that one request deletes them.
+const (
+	fillMark   = 0x5ca1ab1e
+	refillMark = fillMark + 1 // of flows made later, in place of other flows that ended
+	fillMarks  = 0xffffffff &^ (fillMark ^ refillMark)
+
+	fillTimeout = 3600 // s
+	// mostFill limits the flows, which need some 320 bytes of kernel memory each. If the machine's nf_conntrack_max is
+	// larger, the table does not become full.
+	mostFill = 1 << 19
+	// fillBatch is the number of flows per system call: their answers must fit into a socket buffer.
+	fillBatch = 64
+	// refill is the interval in which free places are filled again.
+	refill = 20 * time.Millisecond
+)
+
+// fillConntrack fills the namespace's conntrack table and keeps it full. The kernel compares the number of entries in a
+// namespace with one limit for the whole machine. New flows are then dropped. Existing flows stay.
+func (r *Faults) fillConntrack(ctx context.Context, f *scenarios.Fault, name string) error {
+	if err := netns.Guard(); err != nil {
+		return err
+	}
+	filler, err := newFiller()
+	if err != nil {
+		return err
+	}
+	if f.Flows > 0 {
+		filler.most = f.Flows
+	}
+	full, err := filler.fill(ctx)
+	if err != nil {
+		return errors.Join(err, filler.clear())
+	}
+	d, err := r.startFault(ctx, f, name, &activeFault{})
+	if err != nil {
+		return errors.Join(err, filler.clear())
+	}
+	filler.mark = refillMark
+	first, err := filler.count(fillMark)
+	if err != nil {
+		return errors.Join(err, filler.clear())
+	}
+	switch {
+	case full:
+		r.note(d, "the conntrack table is full: the lab made %d entries", filler.made)
+	case f.Flows > 0:
+		r.note(d, "the lab made %d conntrack entries", filler.made)
+	default:
+		r.note(d, "the conntrack table is not full: the lab made %d entries, and the machine's nf_conntrack_max is larger", filler.made)
+	}
+	filling, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil && pass.Wait(filling, refill) == nil {
+			_, err = filler.fill(filling)
+		}
+		done <- err
+	}()
+	r.follow(d)
+	r.hold(d, f.For, func() error {
+		stop()
+		err := <-done
+		if err == nil {
+			err = r.stillThere(filler, first)
+		}
+		return errors.Join(err, filler.clear())
+	})
+	return nil
+}
+
+// stillThere checks I9 on the first flows: they belong to no Service, do not expire, and so must still exist.
+func (r *Faults) stillThere(filler *filler, first int) error {
+	left, err := filler.count(fillMark)
+	if err != nil {
+		return err
+	}
+	result := invariants.Result{Invariant: "I9", Checked: first}
+	if left < first {
+		result.Findings = []invariants.Finding{{
+			Invariant: "I9", Text: fmt.Sprintf("%d of %d UDP flows that belong to no Service were deleted", first-left, first),
+		}}
+	}
+	r.Report([]invariants.Result{result})
+	return nil
+}
+
+// filler makes conntrack entries over ctnetlink.
+type filler struct {
+	fd   int
+	next uint32 // number of the next flow
+	made int
+	mark uint32
+	most int // limit of made
+}
+
+func newFiller() (*filler, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("connections: netlink: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("connections: netlink: %w", err)
+	}
+	return &filler{fd: fd, mark: fillMark, most: mostFill}, nil
+}
+
+// fill makes entries until the kernel has no room for another (ENOMEM), or the limit is reached.
+func (c *filler) fill(ctx context.Context) (full bool, err error) {
+	var batch []byte
+	for c.made < c.most && ctx.Err() == nil {
+		batch = batch[:0]
+		for range fillBatch - 1 {
+			batch = c.appendFlow(batch, 0)
+		}
+		// The kernel answers each request that fails. NLM_F_ACK makes it answer the last one also on success.
+		batch = c.appendFlow(batch, unix.NLM_F_ACK)
+		if err := unix.Sendto(c.fd, batch, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+			return false, fmt.Errorf("connections: %w", err)
+		}
+		failed, err := c.answers(c.next)
+		c.made += fillBatch - failed
+		switch {
+		case errors.Is(err, unix.ENOMEM):
+			return true, nil
+		case err != nil && !errors.Is(err, unix.EEXIST): // the entry exists since the numbers wrapped
+			return false, fmt.Errorf("connections: %w", err)
+		}
+	}
+	return false, nil
+}
+
+// answers reads up to the answer to the last flow. It returns the number of failures and the first error.
+func (c *filler) answers(last uint32) (failed int, err error) {
+	buf := make([]byte, 1<<16)
+	for {
+		n, readErr := unix.Read(c.fd, buf)
+		if errors.Is(readErr, unix.EINTR) {
+			continue
+		}
+		if errors.Is(readErr, unix.ENOBUFS) { // too many errors at once
+			return failed + 1, unix.ENOMEM
+		}
+		if readErr != nil {
+			return failed, readErr
+		}
+		for rest := buf[:n]; len(rest) >= unix.NLMSG_HDRLEN+4; {
+			length := int(binary.NativeEndian.Uint32(rest))
+			if length < unix.NLMSG_HDRLEN+4 || length > len(rest) {
+				break
+			}
+			code := -int32(binary.NativeEndian.Uint32(rest[unix.NLMSG_HDRLEN:]))
+			if code != 0 {
+				failed++
+				if err == nil {
+					err = unix.Errno(code)
+				}
+			}
+			if binary.NativeEndian.Uint32(rest[8:]) == last {
+				return failed, err
+			}
+			rest = rest[min(len(rest), (length+3)&^3):]
+		}
+	}
+}
+
+// clear deletes all entries of the filler by their mark, in one request.
+func (c *filler) clear() error {
+	defer unix.Close(c.fd)
+	c.next++
+	var b []byte
+	b, end := c.begin(b, unix.NFNL_SUBSYS_CTNETLINK<<8|ctDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	b = appendUint32(b, ctaMark, fillMark&fillMarks)
+	b = appendUint32(b, ctaMarkMask, fillMarks)
+	b = end(b)
+	if err := unix.Sendto(c.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return fmt.Errorf("delete connections: %w", err)
+	}
+	if _, err := c.answers(c.next); err != nil {
+		return fmt.Errorf("delete connections: %w", err)
+	}
+	return nil
+}
+
+// count returns the number of entries with a mark.
+func (c *filler) count(mark uint32) (n int, err error) {
+	c.next++
+	b, end := c.begin(nil, unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+	b = appendUint32(b, ctaMark, mark)
+	b = appendUint32(b, ctaMarkMask, 0xffffffff)
+	if err := unix.Sendto(c.fd, end(b), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return 0, fmt.Errorf("count connections: %w", err)
+	}
+	buf := make([]byte, 1<<16)
+	for {
+		read, err := unix.Read(c.fd, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("count connections: %w", err)
+		}
+		for rest := buf[:read]; len(rest) >= unix.NLMSG_HDRLEN; {
+			length := int(binary.NativeEndian.Uint32(rest))
+			if length < unix.NLMSG_HDRLEN || length > len(rest) {
+				break
+			}
+			if binary.NativeEndian.Uint32(rest[8:]) == c.next { // not the rest of an earlier answer
+				switch kind := binary.NativeEndian.Uint16(rest[4:]); kind {
+				case unix.NLMSG_DONE:
+					return n, nil
+				case unix.NLMSG_ERROR:
+					code := -int32(binary.NativeEndian.Uint32(rest[unix.NLMSG_HDRLEN:]))
+					return 0, fmt.Errorf("count connections: %w", unix.Errno(code))
+				default:
+					n++
+				}
+			}
+			rest = rest[min(len(rest), (length+3)&^3):]
+		}
+	}
+}
+
+// From include/uapi/linux/netfilter/nfnetlink_conntrack.h and nf_conntrack_common.h.
+const (
+	ctNew, ctGet, ctDelete = 0, 1, 2
+
+	ctaTupleOrig, ctaTupleReply, ctaStatus, ctaTimeout, ctaMark, ctaMarkMask = 1, 2, 3, 7, 8, 21
+
+	ctaTupleIP, ctaTupleProto       = 1, 2
+	ctaIPSrc, ctaIPDst              = 1, 2
+	ctaProtoNum, ctaSrcPort, ctaDst = 1, 2, 3
+
+	// When the kernel needs room, it drops connections that are not assured. All connections that it lists are
+	// confirmed.
+	ctSeenReply, ctAssured, ctConfirmed = 1 << 1, 1 << 2, 1 << 3
+)
+
+// begin starts a message; end fills in its length.
+func (c *filler) begin(b []byte, kind uint16, flags uint16) (_ []byte, end func([]byte) []byte) {
+	at := len(b)
+	b = append(b, make([]byte, unix.NLMSG_HDRLEN)...)
+	binary.NativeEndian.PutUint16(b[at+4:], kind)
+	binary.NativeEndian.PutUint16(b[at+6:], flags)
+	binary.NativeEndian.PutUint32(b[at+8:], c.next)
+	b = append(b, unix.AF_INET, unix.NFNETLINK_V0, 0, 0)
+	return b, func(b []byte) []byte {
+		binary.NativeEndian.PutUint32(b[at:], uint32(len(b)-at))
+		return b
+	}
+}
+
+// appendFlow appends a request for one more entry: 198.18.x.y:port → 198.19.0.1:9.
+func (c *filler) appendFlow(b []byte, flags uint16) []byte {
+	c.next++
+	src := [4]byte{198, 18, byte(c.next >> 23), byte(c.next >> 15)}
+	dst := [4]byte{198, 19, 0, 1}
+	port := uint16(c.next&0x7fff) + 1024
+	b, end := c.begin(b, unix.NFNL_SUBSYS_CTNETLINK<<8|ctNew, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_EXCL|flags)
+	b = appendTuple(b, ctaTupleOrig, src, dst, port, 9)
+	b = appendTuple(b, ctaTupleReply, dst, src, 9, port)
+	b = appendUint32(b, ctaStatus, ctSeenReply|ctAssured|ctConfirmed)
+	b = appendUint32(b, ctaTimeout, fillTimeout)
+	b = appendUint32(b, ctaMark, c.mark)
+	return end(b)
+}
+
+func appendTuple(b []byte, kind uint16, src, dst [4]byte, srcPort, dstPort uint16) []byte {
+	return nest(b, kind, func(b []byte) []byte {
+		b = nest(b, ctaTupleIP, func(b []byte) []byte {
+			b = appendAttr(b, ctaIPSrc, src[:])
+			return appendAttr(b, ctaIPDst, dst[:])
+		})
+		return nest(b, ctaTupleProto, func(b []byte) []byte {
+			b = appendAttr(b, ctaProtoNum, []byte{unix.IPPROTO_UDP})
+			b = appendAttr(b, ctaSrcPort, binary.BigEndian.AppendUint16(nil, srcPort))
+			return appendAttr(b, ctaDst, binary.BigEndian.AppendUint16(nil, dstPort))
+		})
+	})
+}
+
+func nest(b []byte, kind uint16, inside func([]byte) []byte) []byte {
+	at := len(b)
+	b = inside(append(b, 0, 0, 0, 0))
+	binary.NativeEndian.PutUint16(b[at:], uint16(len(b)-at))
+	binary.NativeEndian.PutUint16(b[at+2:], kind|unix.NLA_F_NESTED)
+	return b
+}
+
+func appendAttr(b []byte, kind uint16, value []byte) []byte {
+	b = binary.NativeEndian.AppendUint16(b, uint16(unix.NLA_HDRLEN+len(value)))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = append(b, value...)
+	return append(b, make([]byte, (4-len(value)%4)%4)...)
+}
+
+func appendUint32(b []byte, kind uint16, value uint32) []byte {
+	return appendAttr(b, kind, binary.BigEndian.AppendUint32(nil, value))
+}

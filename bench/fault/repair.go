@@ -1,0 +1,453 @@
+package fault
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"synclab/bench/host"
+	"synclab/bench/invariants"
+	"synclab/bench/pass"
+	"synclab/bench/raw"
+	"synclab/bench/visible"
+	"synclab/scenarios"
+	"synclab/sim"
+)
+
+// activeFault is one fault, from its start until what it broke is repaired.
+type activeFault struct {
+	fault string // as in Record.Fault
+	step  string
+	kind  string
+	began time.Time
+	// lacks returns what is still missing; nil: the fault removed nothing, and shows only in how changes arrive.
+	lacks func() (string, error)
+	asks  sync.Mutex // guards lacks, which caches what it read; the follower and waiters call it
+	// planted is the shim's name of a fault that is injected into calls; empty: none is.
+	planted string
+	left    int       // how many calls it must still affect
+	until   time.Time // when it ends by itself; zero: never, or by what the subject does
+
+	mu       sync.Mutex
+	noticed  bool
+	hit      bool          // an injected fault has affected a call
+	struck   time.Time     // end of the last affected call
+	wrote    time.Time     // end of the first successful sync or writing command that began after the fault
+	last     time.Time     // end of the last one of these
+	follows  time.Time     // since when follow checks whether it is repaired
+	tells    time.Time     // time of the first change after it
+	arrived  time.Time     // when all changes that it could delay had arrived
+	longest  time.Duration // longest delay of one of these changes; see meetsEach
+	shown    time.Time     // when the last of them became visible
+	over     chan struct{}
+	ended    time.Time // when it stopped; zero: it is active
+	repaired chan struct{}
+	closed   bool
+	done     time.Time // time of close
+}
+
+// Faults are the faults of a repetition: it injects them, and follows each until it is repaired.
+type Faults struct {
+	*pass.Env
+	Host  *host.Host
+	Tools toolFaults
+	api   apiFaults
+	// Play makes changes of the world, as a step does.
+	Play func(ctx context.Context, name string, plan func() (sim.Trace, error)) error
+	// TableEmptied reports that a fault emptied a table, or all, so that rules of other programs in it are gone too.
+	TableEmptied func(ctx context.Context, table string) error
+	// Report records the results of invariants.
+	Report func([]invariants.Result)
+
+	mu      sync.Mutex
+	count   int          // faults so far
+	flushes atomic.Int64 // how often tables were emptied
+	// meets gets each change before it is made, from the goroutine of the steps; nil: no fault waits for one.
+	meets    func(runtime.Object)
+	touched  map[types.NamespacedName]time.Time // when each Service last changed, or its endpoints did
+	all      []*activeFault
+	holds    []*hold
+	watching bool // watchAnswers runs
+	wait     sync.WaitGroup
+	// following is the context of all followers, and cancel ends it.
+	following context.Context
+	cancel    context.CancelFunc
+}
+
+// list returns all faults so far.
+func (r *Faults) list() []*activeFault {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.all)
+}
+
+// repairLook is the interval of checks for repairs, and the largest error of their recorded times.
+const repairLook = 10 * time.Millisecond
+
+// describe returns the name of a fault in records.
+func describe(name string, f *scenarios.Fault) string {
+	text := name + " " + f.Kind
+	if f.Object != "" {
+		text += " " + f.Object
+	}
+	if f.Table != "" {
+		text += " " + f.Table
+	}
+	return text
+}
+
+// startFault records the start of a fault. The caller ends a lasting fault (over).
+func (r *Faults) startFault(ctx context.Context, f *scenarios.Fault, name string, d *activeFault) (*activeFault, error) {
+	d.fault, d.step, d.kind = describe(name, f), name, f.Kind
+	d.over, d.repaired = make(chan struct{}), make(chan struct{})
+	if d.began.IsZero() {
+		d.began = r.Clock.Now()
+	}
+	if f.Holds() {
+		d.until = d.began.Add(f.For)
+	}
+	r.RecordAs(raw.Record{At: d.began.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, raw.FaultDuration, f.For.Seconds())
+	if err := r.watchAnswers(ctx); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	r.all = append(r.all, d)
+	r.mu.Unlock()
+	return d, nil
+}
+
+// follow checks a fault until it is repaired.
+func (r *Faults) follow(d *activeFault) {
+	ctx := r.Context()
+	d.mu.Lock()
+	d.follows = r.Clock.Now()
+	d.mu.Unlock()
+	r.wait.Go(func() {
+		ticker := r.Clock.NewTicker(repairLook)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-d.repaired:
+				return
+			case <-ticker.C():
+			}
+			r.look(d)
+		}
+	})
+}
+
+// look checks once whether a fault is repaired.
+func (r *Faults) look(d *activeFault) {
+	now := r.Clock.Now()
+	if d.counted() && r.apiSide().Disturbs() == 0 {
+		d.end(now)
+	}
+	d.mu.Lock()
+	upTo := d.upTo()
+	d.mu.Unlock()
+	// Later changes do not count: under continuous churn, some are always pending.
+	if upTo.IsZero() || r.Host.Harness != nil && r.Host.Harness.Visible.PendingSince(upTo) > 0 {
+		return
+	}
+	d.mu.Lock()
+	if d.arrived.IsZero() {
+		d.arrived = now
+	}
+	synced := d.kind != scenarios.FaultKilled || !d.wrote.IsZero()
+	d.mu.Unlock()
+	if d.showsInChanges() || !synced {
+		return
+	}
+	if lacks, err := d.missing(); lacks == "" && err == nil {
+		r.repair(d, now)
+	}
+}
+
+// showsInChanges reports whether the fault removed nothing that has to come back.
+func (d *activeFault) showsInChanges() bool { return d.lacks == nil && d.kind != scenarios.FaultKilled }
+
+// upTo is the time of the last change that the fault could delay; zero: not known yet. The caller holds mu.
+func (d *activeFault) upTo() time.Time {
+	switch {
+	case !d.showsInChanges():
+		return d.follows // the watcher rechecks the subject's rules from then on
+	case d.kind == scenarios.FaultWatchDropped:
+		return d.tells
+	}
+	return d.ended
+}
+
+// Changing notes that a Service or its endpoints change, and lets a fault that waits for a change affect it.
+func (r *Faults) Changing(_ sim.Op, object runtime.Object, _ time.Time) {
+	r.touch(object, r.Clock.Now())
+	if r.meets != nil {
+		r.meets(object)
+	}
+}
+
+func (r *Faults) touch(object runtime.Object, at time.Time) {
+	var name types.NamespacedName
+	switch o := object.(type) {
+	case *corev1.Service:
+		name = types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+	case *discoveryv1.EndpointSlice:
+		name = types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}
+	default:
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.touched == nil {
+		r.touched = map[types.NamespacedName]time.Time{}
+	}
+	r.touched[name] = at
+}
+
+// touchedSince reports whether a Service or its endpoints changed at or after a moment.
+func (r *Faults) touchedSince(name types.NamespacedName, moment time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, changed := r.touched[name]
+	return changed && !at.Before(moment)
+}
+
+// Awaited records the time of a change that the kernel's watcher awaits.
+func (r *Faults) Awaited() {
+	now := r.Clock.Now()
+	for _, d := range r.open() {
+		d.mu.Lock()
+		if d.tells.IsZero() {
+			d.tells = now
+		}
+		d.mu.Unlock()
+	}
+}
+
+// Waited records how long a change took that became visible.
+func (r *Faults) Visible(s visible.VisibleChange) {
+	for _, d := range r.open() {
+		d.mu.Lock()
+		if d.meetsEach() && s.Due.After(d.began) && (d.ended.IsZero() || !s.Due.After(d.ended)) {
+			d.longest = max(d.longest, s.Visible.Sub(s.Due))
+			d.shown = s.Visible
+		}
+		d.mu.Unlock()
+	}
+}
+
+func (d *activeFault) missing() (string, error) {
+	if d.lacks == nil {
+		return "", nil
+	}
+	d.asks.Lock()
+	defer d.asks.Unlock()
+	return d.lacks()
+}
+
+// repair records that a fault is repaired, as of a time.
+func (r *Faults) repair(d *activeFault, at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
+	d.close(at)
+	took := at.Sub(d.from())
+	if d.meetsEach() {
+		took = d.longest
+	}
+	r.RecordAs(raw.Record{At: at.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, raw.FaultRepaired, max(0, took.Seconds()))
+}
+
+// close ends all waiting for the repair. The caller holds mu.
+func (d *activeFault) close(at time.Time) {
+	d.closed, d.done = true, at
+	close(d.repaired)
+}
+
+// from returns the earliest time at which a repair could begin.
+func (d *activeFault) from() time.Time {
+	switch {
+	case !d.showsInChanges():
+	case d.kind == scenarios.FaultWatchDropped && !d.tells.IsZero():
+		return d.tells
+	case !d.ended.IsZero():
+		return d.ended
+	}
+	return d.began
+}
+
+// end records that a fault has stopped.
+func (d *activeFault) end(at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended.IsZero() {
+		d.ended = at
+		close(d.over)
+	}
+}
+
+// endStruck ends a fault of a number of calls at the last call that it affected. It still affects the remaining calls.
+func (d *activeFault) endStruck() {
+	d.mu.Lock()
+	at, ends := d.struck, d.left > 0 && d.hit
+	d.mu.Unlock()
+	if ends {
+		d.end(at)
+	}
+}
+
+// open returns the faults that are not repaired.
+func (r *Faults) open() []*activeFault {
+	return slices.DeleteFunc(r.list(), func(d *activeFault) bool {
+		select {
+		case <-d.repaired:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// Context returns the context of all followers; endFaults ends it.
+func (r *Faults) Context() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.following == nil {
+		r.following, r.cancel = context.WithCancel(context.Background())
+	}
+	return r.following
+}
+
+// AwaitRepairs waits until removed objects are back, and until faults have ended that end by themselves before ctx.
+func (r *Faults) AwaitRepairs(ctx context.Context) error {
+	deadline, _ := ctx.Deadline()
+	for _, d := range r.open() {
+		if !d.until.IsZero() && d.until.Before(deadline) {
+			select {
+			case <-d.over:
+			case <-ctx.Done():
+				return fmt.Errorf("%s is still active: %w", d.fault, context.Cause(ctx))
+			}
+		}
+		if d.showsInChanges() {
+			continue
+		}
+		select {
+		case <-d.repaired:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", d.still(), context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// still returns what a fault still lacks.
+func (d *activeFault) still() string {
+	lacks, err := d.missing()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s: %v", d.fault, err)
+	case lacks != "":
+		return d.fault + ": " + lacks
+	case d.kind == scenarios.FaultKilled && d.wrote.IsZero():
+		return d.fault + ": no sync since"
+	}
+	return d.fault + ": the changes that it delayed are not visible yet"
+}
+
+// SettledFaults records the repair of faults that show in changes: all these changes have arrived by now.
+func (r *Faults) Settled() {
+	for _, d := range r.open() {
+		d.endStruck()
+		r.look(d)
+		d.mu.Lock()
+		at, ready := d.arrived, d.showsInChanges() && (!d.ended.IsZero() || d.meetsEach())
+		idle := d.planted != "" && !d.hit
+		idle = idle || d.meetsEach() && d.shown.IsZero() || d.kind == scenarios.FaultWatchDropped && d.tells.IsZero()
+		if d.meetsEach() {
+			at = d.shown
+		}
+		if at.Before(d.from()) {
+			at = d.from()
+		}
+		if ready && idle && !d.closed {
+			d.close(r.Clock.Now())
+		}
+		d.mu.Unlock()
+		switch {
+		case ready && idle:
+			r.note(d, "it affected nothing")
+		case ready:
+			r.repair(d, at)
+		}
+	}
+}
+
+// meetsEach reports whether the fault delays changes one by one.
+func (d *activeFault) meetsEach() bool { return Kinds[d.kind].delaysEach }
+
+// counted reports whether the fault ends after a number of changes.
+func (d *activeFault) counted() bool { return Kinds[d.kind].counted }
+
+// RulesMissing reports whether rules may have been missing at a moment.
+func (r *Faults) RulesMissing(at time.Time) bool {
+	return slices.ContainsFunc(r.list(), func(d *activeFault) bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return Kinds[d.kind].removesRules && !at.Before(d.began) && (!d.closed || !at.After(d.done))
+	})
+}
+
+// knownWithin is the time after which a subject knows of a change. Restores that start later include it.
+const knownWithin = time.Second
+
+// UnchangedSince returns the time from which the subject's restores were for the current desired state, without external
+// writes. Later, there was no change that the subject might not know, and no fault except those that make restores fail.
+// known is false while a fault is active.
+func (r *Faults) UnchangedSince() (time.Time, bool) {
+	var since time.Time
+	r.mu.Lock()
+	all := slices.Clone(r.all)
+	for _, at := range r.touched {
+		since = latest(since, at)
+	}
+	r.mu.Unlock()
+	for _, d := range all {
+		d.mu.Lock()
+		closed, done := d.closed, d.done
+		d.mu.Unlock()
+		if !closed {
+			return time.Time{}, false
+		}
+		if !Kinds[d.kind].FailsRestores {
+			since = latest(since, done)
+		}
+	}
+	return since.Add(knownWithin), true
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Follower runs do until the repetition's faults end.
+func (r *Faults) Follower(do func(context.Context)) {
+	ctx := r.Context()
+	r.wait.Go(func() { do(ctx) })
+}

@@ -1,0 +1,317 @@
+package fault
+
+import (
+	"bufio"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+
+	"synclab/bench/host"
+	"synclab/bench/netns"
+	"synclab/bench/pass"
+	"synclab/bench/raw"
+	"synclab/bench/rig"
+	"synclab/bench/subject"
+	"synclab/proxier"
+	"synclab/proxier/kernel"
+	"synclab/scenarios"
+)
+
+// newFaults makes the faults of a repetition without its other parts.
+func newFaults(e *pass.Env) *Faults {
+	h := &host.Host{Env: e}
+	f := &Faults{Env: e, Host: h}
+	e.Events.Changing = append(e.Events.Changing, f.Changing, h.Changing)
+	e.Events.Awaited = append(e.Events.Awaited, f.Awaited)
+	return f
+}
+
+// written writes a subject's rules in a separate namespace, and returns faults that can break them.
+func written(t *testing.T, name string) *Faults {
+	t.Helper()
+	about, err := subject.ParseSubject(name)
+	if err != nil || about.Available() != nil {
+		t.Skipf("%v %v", err, about.Available())
+	}
+	netns.Fresh(t)
+	rig.New(t, rig.World(t, scenarios.Shape{Services: 20, WithoutEndpoint: 0.1}), about, nil).Sync(t)
+	e := &pass.Env{About: about, Variant: about.Variant, Families: []corev1.IPFamily{corev1.IPv4Protocol}, Clock: clock.RealClock{}}
+	return newFaults(e)
+}
+
+var brokenSubjects = []string{"synclab/iptables-legacy", "synclab/iptables-nft-tree", "synclab/nftables"}
+
+// A deleted object is gone and is reported missing. With the same seed it is the same object.
+func TestTakenObjects(t *testing.T) {
+	for _, name := range brokenSubjects {
+		for _, object := range []string{"jump", "chain", "rule"} {
+			t.Run(name+"/"+object, func(t *testing.T) {
+				var first string
+				for range 2 {
+					what, lacks := takeOnce(t, name, object)
+					if lacks == "" {
+						t.Errorf("%s: nothing is missing", what)
+					}
+					if first == "" {
+						first = what
+					}
+					if what != first {
+						t.Errorf("%s; with the same seed it was: %s", what, first)
+					}
+				}
+			})
+		}
+	}
+}
+
+// takeOnce deletes an object from fresh rules, and returns its description and what is then missing.
+func takeOnce(t *testing.T, name, object string) (what, lacks string) {
+	t.Helper()
+	r := written(t, name)
+	lot := rand.New(rand.NewPCG(1, 2))
+	if r.About.Backend == proxier.Nftables {
+		l, err := r.liveNftables(corev1.IPv4Protocol)
+		if err != nil || l == nil {
+			t.Fatalf("no table: %v", err)
+		}
+		var back func(*metTable) (string, error)
+		switch object {
+		case "jump":
+			what, back, err = takeBase(l, lot)
+		case "chain":
+			what, back, err = takeRules(corev1.IPv4Protocol, l, lot)
+		default:
+			what, back, err = takeElement(corev1.IPv4Protocol, l, lot)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, err = r.liveNftables(corev1.IPv4Protocol); err != nil {
+			t.Fatal(err)
+		}
+		if lacks, err = back(l); err != nil {
+			t.Fatal(err)
+		}
+		return what, lacks
+	}
+	place := tableOf{corev1.IPv4Protocol, "nat"}
+	before := r.tally(t, place)
+	l, err := r.take(t.Context(), object, place, before, lot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(chain string) ([]string, error) { return r.rulesOf(t.Context(), place, chain) }
+	if whole, err := l.lacks(place, before, read); whole != "" || err != nil {
+		t.Errorf("%s: with the earlier rules it lacks %s, %v", l.what, whole, err)
+	}
+	lacks, err = l.lacks(place, r.tally(t, place), read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.what, lacks
+}
+
+// A deleted rule is repaired when it is there, or when its chain was written since. The number of rules does not show
+// that: a change may have removed another rule.
+func TestLostRuleIsBack(t *testing.T) {
+	place := tableOf{corev1.IPv4Protocol, "nat"}
+	l := lost{chain: "KUBE-SERVICES", before: 3, after: 2, rule: "b", left: []string{"a", "c"}}
+	for _, c := range []struct {
+		now  []string
+		back bool
+	}{
+		{[]string{"a", "c"}, false},
+		{nil, false},
+		{[]string{"a", "b", "c"}, true},
+		{[]string{"b", "c"}, true},
+		{[]string{"a", "d"}, true}, // the chain was written, and b is not desired
+		{[]string{"b"}, true},
+	} {
+		lacks, err := l.lacks(place, map[string]int{l.chain: len(c.now)}, func(string) ([]string, error) { return c.now, nil })
+		if err != nil || (lacks == "") != c.back {
+			t.Errorf("%q: lacks %q, %v", c.now, lacks, err)
+		}
+	}
+	base := l
+	base.chain = "OUTPUT" // other programs write here too
+	if lacks, _ := base.lacks(place, map[string]int{"OUTPUT": 2}, func(string) ([]string, error) { return []string{"a", "x"}, nil }); lacks == "" {
+		t.Error("a jump counts as repaired because another program changed the chain")
+	}
+}
+
+// If its Service has changed since, a rule may not be desired any more.
+func TestRuleOfChangedService(t *testing.T) {
+	r, began := newFaults(&pass.Env{}), time.Now()
+	l := lost{rule: `-A KUBE-SERVICES -d 10.0.0.1/32 -p tcp -m comment --comment "default/a:http cluster IP" -j KUBE-SVC-X`}
+	other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ab"}}
+	r.touch(other, began.Add(time.Second))
+	if !r.wanted(l, began) || !r.wanted(lost{rule: "-A KUBE-SERVICES -j KUBE-NODEPORTS"}, began) {
+		t.Error("not desired, although its Service has not changed")
+	}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a-x", Labels: map[string]string{discoveryv1.LabelServiceName: "a"}}}
+	r.touch(slice, began.Add(-time.Second))
+	if !r.wanted(l, began) {
+		t.Error("not desired, although its Service changed only before")
+	}
+	r.touch(slice, began.Add(time.Second))
+	if r.wanted(l, began) {
+		t.Error("certainly desired, although its Service changed")
+	}
+}
+
+func (r *Faults) tally(t *testing.T, place tableOf) map[string]int {
+	t.Helper()
+	tally, err := kernel.Tally(string(r.KernelVariant()), place.family, place.table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tally
+}
+
+// Referenced chains keep their reference until the fault ends. Then the reference disappears completely.
+func TestReferences(t *testing.T) {
+	for _, name := range brokenSubjects {
+		t.Run(name, func(t *testing.T) {
+			r := written(t, name)
+			there := func() bool {
+				if r.About.Backend == proxier.Nftables {
+					l, err := r.liveNftables(corev1.IPv4Protocol)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, chain := range l.other {
+						if chain.Name == referringChain {
+							return true
+						}
+					}
+					return false
+				}
+				return hasChain(r.tally(t, tableOf{corev1.IPv4Protocol, "nat"}), referringChain)
+			}
+			n, end, err := r.referIn(t.Context(), corev1.IPv4Protocol, rand.New(rand.NewPCG(1, 2)))
+			if err != nil || n == 0 || !there() {
+				t.Fatalf("%d references, %v", n, err)
+			}
+			for range 2 { // also if another program was faster
+				if err := end(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if there() {
+				t.Error("the references are still there")
+			}
+		})
+	}
+}
+
+// A writer reports no change of its own rules, and reports a rule that another program deleted.
+func TestWriterLooksAfterItsRules(t *testing.T) {
+	for _, name := range brokenSubjects {
+		t.Run(name, func(t *testing.T) {
+			r := written(t, name)
+			w, err := r.newWriter(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.add(); err != nil {
+				t.Fatal(err)
+			}
+			for added, want := range map[bool]bool{true: true, false: false} {
+				if wrong, err := w.intact(added); (wrong == "") != want || err != nil {
+					t.Errorf("second rule %v: %q, %v", added, wrong, err)
+				}
+			}
+			if err := w.remove(); err != nil {
+				t.Fatal(err)
+			}
+			if wrong, err := w.intact(false); wrong != "" || err != nil {
+				t.Errorf("after the rule was deleted again: %q, %v", wrong, err)
+			}
+			if err := w.clear(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The conntrack table is full, and afterwards has no entries of the lab.
+func TestConntrackIsFilled(t *testing.T) {
+	r := written(t, "synclab/nftables") // a namespace tracks flows only if a rule needs it
+	_ = r
+	connections := func() int {
+		f, err := os.Open("/proc/thread-self/net/nf_conntrack")
+		if err != nil {
+			t.Skip(err)
+		}
+		defer f.Close()
+		n := 0
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if strings.Contains(lines.Text(), "dst=198.19.0.1") {
+				n++
+			}
+		}
+		return n
+	}
+	filler, err := newFiller()
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := filler.fill(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := connections(); n != filler.made || n == 0 || !full && n < mostFill-fillBatch {
+		t.Errorf("full: %v, %d entries, of %d made", full, n, filler.made)
+	}
+	if err := filler.clear(); err != nil {
+		t.Fatal(err)
+	}
+	if n := connections(); n != 0 {
+		t.Errorf("%d entries are left", n)
+	}
+}
+
+// A fault is detected by the first answer that began after it. Its repair counts from the arrival of all changes.
+func TestFaultIsReportedOnce(t *testing.T) {
+	now := testclock.NewFakeClock(time.Unix(1000, 0))
+	out, err := os.Create(filepath.Join(t.TempDir(), "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	r := newFaults(&pass.Env{Clock: now, Started: now.Now(), Messages: pass.NewMessageWriter(out)})
+	d, err := r.startFault(t.Context(), &scenarios.Fault{Kind: scenarios.FaultRestoreFails}, "3:fault", &activeFault{planted: "fail", left: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }
+	r.answered(answer{began: at(-1), ended: at(1), planted: "fail", failed: true}) // before the fault
+	r.answered(answer{began: at(1), ended: at(2), writes: true})                   // not affected
+	r.answered(answer{began: at(2), ended: at(3), planted: "fail", failed: true})
+	r.answered(answer{began: at(4), ended: at(5), planted: "fail", failed: true})
+	r.answered(answer{began: at(6), ended: at(7), writes: true})
+	d.arrived = at(7) // the changes before it are visible
+	r.Settled()
+	r.Settled()
+	if !d.ended.Equal(at(5)) {
+		t.Errorf("it ended at %v, want 5 s after it began", d.ended.Sub(r.Started))
+	}
+	text, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for metric, value := range map[raw.Metric]string{raw.FaultDuration: "0", raw.FaultDetected: "2", raw.FaultRepaired: "2"} {
+		if n := strings.Count(string(text), `"metric":"`+string(metric)+`","value":`+value+`,`); n != 1 {
+			t.Errorf("%s of %s s is recorded %d times:\n%s", metric, value, n, text)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"synclab/bench/netns"
+	"synclab/bench/pass"
+	"synclab/bench/traffic"
+	"synclab/scenarios"
+	"synclab/sim"
+)
+
+// SendsFlows reports whether a scenario needs pods that send flows and pods that answer.
+func SendsFlows(s *scenarios.Scenario) bool {
+	return slices.ContainsFunc(s.Steps, func(step scenarios.Step) bool {
+		return step.Traffic != nil || step.Probe != nil && step.Probe.Method == methodFlow
+	})
+}
+
+// methodFlow is the probe's method that sends flows of pods.
+const methodFlow = "flow"
+
+// clientsPerFamily is the number of client addresses. Each has some 64,000 source ports, and conntrack keeps a UDP flow
+// for up to two minutes. With so many, even the highest rate of a scenario reuses a port only after that time.
+const clientsPerFamily = 32
+
+// ConnectPods makes client pods and all other pods, in place of the device that drops the packets to pods.
+func (r *Flows) ConnectPods(objects *sim.Objects, all []netip.Prefix) error {
+	ranges := podRanges(r.Scenario.Shape, objects, r.Families)
+	sink := slices.DeleteFunc(all, func(p netip.Prefix) bool {
+		return slices.ContainsFunc(ranges, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
+	})
+	if err := r.Lab.Connect(netns.Topology{Node: r.Node, Sink: sink}); err != nil {
+		return err
+	}
+	for _, family := range r.Families {
+		clients, err := clientPods(objects, ranges, family)
+		if err != nil {
+			return err
+		}
+		r.Clients = append(r.Clients, clients...)
+	}
+	var err error
+	r.Rooms, err = r.Lab.ConnectPods(netns.PodTopology{Clients: r.Clients, Ranges: ranges})
+	return err
+}
+
+// podRanges returns the ranges that cover every endpoint.
+func podRanges(shape scenarios.Shape, o *sim.Objects, families []corev1.IPFamily) []netip.Prefix {
+	pods := shape
+	pods.ServiceCIDRs = nil
+	all := pass.Sinks(pods, &sim.Objects{Slices: o.Slices}, families)
+	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { // inside of another
+		return slices.ContainsFunc(all, func(q netip.Prefix) bool { return q.Bits() < p.Bits() && q.Contains(p.Addr()) })
+	})
+}
+
+// clientPods returns free addresses of the node's pod range, the last ones first. If the node's range is not known, it
+// uses any pod range.
+func clientPods(o *sim.Objects, ranges []netip.Prefix, family corev1.IPFamily) ([]netip.Addr, error) {
+	var from []netip.Prefix
+	if len(o.Nodes) > 0 {
+		for _, cidr := range o.Nodes[0].Spec.PodCIDRs {
+			if prefix, ok := sim.ParsePrefix(cidr); ok {
+				from = append(from, prefix)
+			}
+		}
+	}
+	taken := map[netip.Addr]bool{}
+	for _, slice := range o.Slices {
+		for _, ep := range slice.Endpoints {
+			for _, text := range ep.Addresses {
+				if addr, ok := sim.ParseAddr(text); ok {
+					taken[addr] = true
+				}
+			}
+		}
+	}
+	var clients []netip.Addr
+	for _, prefix := range append(from, ranges...) {
+		if pass.FamilyOf(prefix.Addr()) != family {
+			continue
+		}
+		most := clientsPerFamily
+		if host := prefix.Addr().BitLen() - prefix.Bits(); host < 8 {
+			most = 1 << max(host-2, 0) // later pods need the rest
+		}
+		for addr := pass.LastOf(prefix).Prev(); len(clients) < most && prefix.Contains(addr); addr = addr.Prev() {
+			if !taken[addr] {
+				clients = append(clients, addr)
+			}
+		}
+		if len(clients) >= 2 {
+			return clients, nil
+		}
+	}
+	return nil, fmt.Errorf("no %s addresses left for client pods in the node's pod range or in %v", family, ranges)
+}
+
+// StartPods runs the process that answers for all pods, on every port of an endpoint.
+func (r *Flows) StartPods(ctx context.Context) error {
+	ports := r.newPorts(r.World.Objects().Slices...)
+	if r.pods != nil {
+		return r.pods.Listen(ports)
+	}
+	var err error
+	r.pods, err = traffic.Start(ctx, r.Rooms, ports)
+	return err
+}
+
+// newPorts returns the endpoints' ports without a listener. From then on they count as having one.
+func (r *Flows) newPorts(endpoints ...*discoveryv1.EndpointSlice) []traffic.Port {
+	if r.ports == nil {
+		r.ports = map[uint16]bool{}
+	}
+	var ports []traffic.Port
+	for _, slice := range endpoints {
+		for _, port := range slice.Ports {
+			if port.Port == nil || *port.Port <= 0 || r.ports[uint16(*port.Port)] {
+				continue
+			}
+			r.ports[uint16(*port.Port)] = true
+			for _, family := range r.Families {
+				for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+					ports = append(ports, traffic.Port{Family: family, Protocol: protocol, Number: uint16(*port.Port)})
+				}
+			}
+		}
+	}
+	return ports
+}

@@ -1,0 +1,134 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/template"
+
+	"k8s.io/kube-proxy/config/v1alpha1"
+	"sigs.k8s.io/yaml"
+
+	"synclab/bench/pass"
+	"synclab/bench/subject"
+	"synclab/proxier"
+	"synclab/sim/front"
+)
+
+// Where subjects serve metrics and health, inside their namespace.
+const (
+	metricsAddress = "127.0.0.1:10249"
+	HealthAddress  = "127.0.0.1:10256"
+	MetricsURL     = "http://" + metricsAddress + "/metrics"
+)
+
+// command returns the command line of the subject's process. One configuration gives all subjects of a run the same
+// settings. The kubeconfig names the fake API server, and PATH starts with the shim.
+func (r *Host) command() (path string, args, env []string, err error) {
+	kubeconfig, err := front.Kubeconfig(r.Harness.server, nil)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	kubeconfigFile, err := r.writeFile("kubeconfig", kubeconfig)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	cfg := r.outsideConfig(kubeconfigFile)
+	content, err := r.renderConfig(cfg)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	configFile, err := r.writeFile("config.yaml", content)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	env = slices.DeleteFunc(os.Environ(), func(set string) bool { return strings.HasPrefix(set, "GOMEMLIMIT=") })
+	env = append(env, fmt.Sprintf("GOGC=%d", r.About.GOGC), "PATH="+r.Shim.Path()+":"+os.Getenv("PATH"),
+		"KUBECONFIG="+kubeconfigFile, "NODE_NAME="+cfg.HostnameOverride)
+	switch r.About.Proxier {
+	case subject.KubeProxy:
+		return r.Tools.KubeProxy, []string{"--config=" + configFile}, env, nil
+	case subject.Synclab:
+		return r.ownCommand(configFile, env)
+	}
+	words := make([]string, len(r.About.Command))
+	replace := strings.NewReplacer("{config}", configFile, "{kubeconfig}", kubeconfigFile, "{node}", cfg.HostnameOverride)
+	for i, word := range r.About.Command {
+		words[i] = replace.Replace(word)
+	}
+	return words[0], words[1:], env, nil
+}
+
+// ownCommand runs this program as the lab's proxier.
+func (r *Host) ownCommand(configFile string, env []string) (string, []string, []string, error) {
+	args := append([]string{}, r.ProxyArgs...)
+	var families []string
+	for _, family := range r.Served {
+		families = append(families, string(family))
+	}
+	args = append(args, "--config="+configFile, "--backend="+string(r.About.Backend), "--families="+strings.Join(families, ","),
+		"--sync-log="+r.syncLogFile())
+	if r.Variant != "" {
+		args = append(args, "--variant="+string(r.Variant))
+	}
+	if r.Layout != "" {
+		args = append(args, "--layout="+string(r.Layout))
+	}
+	args = append(args, "--policy="+string(r.policy()), fmt.Sprintf("--return-memory=%t", r.About.ReturnMemory))
+	if burst := r.Scenario.Proxy.Burst; burst > 0 {
+		args = append(args, fmt.Sprintf("--burst=%d", burst))
+	}
+	return "/proc/self/exe", args, env, nil
+}
+
+// outsideConfig adapts the run's configuration to a process in a namespace.
+func (r *Host) outsideConfig(kubeconfig string) *v1alpha1.KubeProxyConfiguration {
+	cfg := r.Config.DeepCopy()
+	switch r.About.Backend {
+	case proxier.Nftables:
+		cfg.Mode = v1alpha1.ProxyMode(proxier.Nftables)
+	case proxier.Iptables:
+		cfg.Mode = v1alpha1.ProxyMode(proxier.Iptables)
+	}
+	cfg.HostnameOverride = pass.NodeName(r.World.Objects())
+	cfg.ClientConnection.Kubeconfig = kubeconfig
+	cfg.MetricsBindAddress, cfg.HealthzBindAddress = metricsAddress, HealthAddress
+	// The size of the conntrack table belongs to the machine. A namespace cannot set it, and kube-proxy exits if it
+	// fails to.
+	var zero int32
+	cfg.Conntrack.MaxPerCore, cfg.Conntrack.Min = &zero, &zero
+	return cfg
+}
+
+// configValues are the fields for the configuration template of an exec subject.
+type configValues struct {
+	Kubeconfig, NodeName, ClusterCIDR      string
+	MinSyncPeriod, SyncPeriod              string
+	MasqueradeAll                          bool
+	MetricsBindAddress, HealthzBindAddress string
+	// KubeProxyConfiguration is the whole configuration, as YAML.
+	KubeProxyConfiguration string
+}
+
+// renderConfig returns the KubeProxyConfiguration as YAML, or executes the template of an exec subject.
+func (r *Host) renderConfig(cfg *v1alpha1.KubeProxyConfiguration) ([]byte, error) {
+	cfg.APIVersion, cfg.Kind = v1alpha1.SchemeGroupVersion.String(), "KubeProxyConfiguration"
+	text, err := yaml.Marshal(cfg)
+	if err != nil || r.About.Proxier != subject.Exec || r.ExecConfig == "" {
+		return text, err
+	}
+	parsed, err := template.New("exec config").Option("missingkey=error").Parse(r.ExecConfig)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = parsed.Execute(&out, configValues{
+		Kubeconfig: cfg.ClientConnection.Kubeconfig, NodeName: cfg.HostnameOverride, ClusterCIDR: cfg.ClusterCIDR,
+		MinSyncPeriod: cfg.IPTables.MinSyncPeriod.Duration.String(), SyncPeriod: cfg.IPTables.SyncPeriod.Duration.String(),
+		MasqueradeAll: cfg.IPTables.MasqueradeAll, MetricsBindAddress: metricsAddress, HealthzBindAddress: HealthAddress,
+		KubeProxyConfiguration: string(text),
+	})
+	return out.Bytes(), err
+}

@@ -1,0 +1,100 @@
+package host
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/machine"
+	"synclab/bench/pass"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel"
+)
+
+// own counts the proxier's chains and their rules in the kernel.
+func (r *Host) own(family corev1.IPFamily, table iptables.Table) (chains, rules int, err error) {
+	variant, prefix := string(r.Variant), "KUBE-"
+	if r.About.Backend == proxier.Nftables { // a separate table
+		variant, prefix = kernel.Nft, ""
+	}
+	var tally map[string]int
+	err = r.steady(func() (err error) { tally, err = kernel.Tally(variant, family, string(table)); return err })
+	for chain, n := range tally {
+		if strings.HasPrefix(chain, prefix) {
+			chains++
+			rules += n
+		}
+	}
+	return chains, rules, err
+}
+
+// steady repeats a read of the kernel's rules that change meanwhile. A subject may have converged in one family and
+// still write in the other, and on a busy machine a read takes longer than the subject pauses.
+func (r *Host) steady(look func() error) error {
+	const tries, pause = 60, 250 * time.Millisecond
+	for try := 1; ; try++ {
+		if err := look(); !kernel.Changed(err) || try == tries {
+			return err
+		}
+		r.Clock.Sleep(pause)
+	}
+}
+
+// countTables records the number of the proxier's rules in the kernel, and what the closed form predicts.
+func (r *Host) countTables() error {
+	defer r.recordKernelMemory()
+	if r.About.Backend == proxier.Nftables {
+		return r.countNftables()
+	}
+	forms, applies := pass.ClosedForms(r.World.Objects(), r.Families, r.Config)
+	applies = applies && r.About.Proxier == subject.Synclab && !r.Followed // other subjects may keep stale chains for a while
+	applies = applies && r.Layout != iptables.Tree                         // layout tree has more, and other, dispatch rules
+	for _, family := range r.Families {
+		for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
+			_, rules, err := r.own(family, table)
+			if err != nil {
+				return err
+			}
+			place := raw.Record{Unit: "count", Family: string(family), Table: string(table)}
+			r.RecordAs(place, raw.RulesKernel, float64(rules))
+			if applies {
+				r.RecordAs(place, raw.RulesExpected, float64(forms[family][table]))
+			}
+		}
+	}
+	return nil
+}
+
+// countNftables counts the rules of the proxier's own tables, and the elements of its sets and maps.
+func (r *Host) countNftables() error {
+	tables, err := kernel.OpenNftables()
+	if err != nil {
+		return err
+	}
+	defer tables.Close()
+	names := subject.OwnTables[r.About.Proxier]
+	for _, family := range r.Families {
+		var rules, elements int
+		for _, name := range names {
+			var tally kernel.NftTally
+			err := r.steady(func() (err error) { tally, err = tables.Tally(family, name); return err })
+			if err != nil {
+				return err
+			}
+			rules, elements = rules+tally.Rules, elements+tally.Elements
+		}
+		r.RecordAs(raw.Record{Unit: "count", Family: string(family), Table: names[0]}, raw.RulesKernel, float64(rules))
+		r.RecordAs(raw.Record{Unit: "count", Family: string(family), Table: "elements"}, raw.RulesKernel, float64(elements))
+	}
+	return nil
+}
+
+func (r *Host) recordKernelMemory() {
+	if now, err := machine.ReadKernelMemory(); err == nil && now > r.Memory && r.Memory > 0 {
+		r.RecordAs(raw.Record{Unit: "B"}, raw.KernelMemory, float64(now-r.Memory))
+	}
+}

@@ -1,0 +1,121 @@
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"synclab/proxier"
+)
+
+// syncLog has the syncs that were reported and are not recorded yet.
+type syncLog struct {
+	pipe  *os.File      // nil: the subject writes no log
+	told  chan struct{} // for a subject without tools: a sync can be recorded
+	mu    sync.Mutex
+	syncs []proxier.Sync
+}
+
+func (l *syncLog) add(s proxier.Sync) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.syncs = append(l.syncs, s)
+}
+
+func (l *syncLog) take() []proxier.Sync {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.syncs
+	l.syncs = nil
+	return all
+}
+
+// ended marks the end of a process's log. A killed process may leave an incomplete line, which the first line of the
+// next process must not continue.
+func (l *syncLog) ended() {
+	if l.pipe != nil {
+		_, _ = l.pipe.WriteString(endOfWriter)
+	}
+}
+
+// endOfWriter ends an incomplete line, and marks it by an empty line after it.
+const endOfWriter = "\n\n"
+
+// readSyncLog reads the records of consecutive processes, until r ends. It skips incomplete lines.
+func readSyncLog(r io.Reader, take func(proxier.SyncRecord)) error {
+	lines := bufio.NewReader(r)
+	var bad error // error of the previous line
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return nil // the end of the repetition
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			bad = nil
+			continue
+		}
+		if bad != nil {
+			return bad
+		}
+		for record, err := range proxier.ReadSyncLog(bytes.NewReader(line)) {
+			if bad = err; err == nil {
+				take(record)
+			}
+		}
+	}
+}
+
+func (r *Host) syncLogFile() string { return filepath.Join(r.Lab.Dir, "syncs.jsonl") }
+
+// openSyncLog makes the named pipe through which the lab's own proxier reports its syncs, one process after the other.
+// The log has what cannot be seen from outside. It is read until ctx ends.
+func (r *Host) openSyncLog(ctx context.Context) error {
+	path := r.syncLogFile()
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		return fmt.Errorf("sync log: %w", err)
+	}
+	// Open for writing too, so that the end of a process is no end of the file.
+	pipe, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("sync log: %w", err)
+	}
+	r.Harness.log.pipe = pipe
+	context.AfterFunc(ctx, func() { pipe.Close() })
+	go func() {
+		err := readSyncLog(pipe, func(line proxier.SyncRecord) {
+			if !line.Stopped {
+				r.Harness.log.add(line.Sync())
+				r.reported(line.Sync())
+				r.tellSync(line.Written, line.Finished)
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			r.Fail(err)
+		}
+	}()
+	return nil
+}
+
+// tellSync reports when a sync has written its rules, for a subject without tools: tools report it themselves. A zero
+// time means that the sync failed, and may have written a part until it finished.
+func (r *Host) tellSync(written, finished time.Time) {
+	if r.About.HasTools() || r.Harness == nil {
+		return
+	}
+	if written.IsZero() {
+		written = finished
+	}
+	r.Harness.Visible.ToolEnded(written)
+	select {
+	case r.Harness.log.told <- struct{}{}:
+	default:
+	}
+}

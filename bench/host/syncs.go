@@ -1,0 +1,146 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/pass"
+	"synclab/bench/raw"
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+)
+
+// syncs counts the syncs of a repetition.
+type syncs struct {
+	mu  sync.Mutex
+	seq map[corev1.IPFamily]int // number of a family's last sync
+}
+
+// number returns the number of a sync among those of its family in the repetition. A restarted proxier would count from
+// 1 again.
+func (s *syncs) number(family corev1.IPFamily) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seq == nil {
+		s.seq = map[corev1.IPFamily]int{}
+	}
+	s.seq[family]++
+	return s.seq[family]
+}
+
+// onSync records one sync. The proxier calls it from the goroutine of the family that synced.
+func (r *Host) onSync(s proxier.Sync) {
+	if errors.Is(s.Err, context.Canceled) {
+		return // the proxier was stopped: no failure of the sync
+	}
+	r.reported(s)
+	r.tellSync(s.Written, s.Finished)
+	seconds := raw.Record{
+		At: s.Finished.Sub(r.Started).Seconds(), Sync: r.syncs.number(s.Family), Kind: string(s.Kind), Family: string(s.Family), Unit: "s",
+	}
+	// Also without a difference: the previous sync may have written the changes and failed after that.
+	for _, due := range s.TriggerTimes {
+		if s.Err == nil && !r.Reacting.Load() { // a reaction is measured from outside
+			r.RecordAs(seconds, raw.ChangeSynced, s.Written.Sub(due).Seconds())
+		}
+	}
+	if s.Err == nil && len(s.Runs) > 0 {
+		r.recordDuration(seconds, s)
+	}
+	r.recordPhases(seconds, s)
+}
+
+// reported reports a sync of the lab's own proxier.
+func (r *Host) reported(s proxier.Sync) {
+	for _, listen := range r.Events.Synced {
+		listen(s)
+	}
+}
+
+// recordDuration records the duration of a sync that wrote rules, and of its tools.
+func (r *Host) recordDuration(seconds raw.Record, s proxier.Sync) {
+	duration := raw.PartialSync
+	if s.Kind == proxier.Full {
+		duration = raw.FullSync
+	}
+	r.RecordAs(seconds, duration, s.Duration().Seconds())
+	r.recordTools(seconds, s.Runs, nil)
+}
+
+// recordPhases records what only the proxier itself knows of one of its syncs.
+func (r *Host) recordPhases(seconds raw.Record, s proxier.Sync) {
+	count := seconds
+	count.Unit = "count"
+	r.RecordAs(count, raw.Backlog, float64(s.Pending+s.Changes))
+	if s.Err != nil {
+		failed := count
+		failed.Error = s.Err.Error()
+		r.RecordAs(failed, raw.SyncFailed, 1)
+		r.Messages.Send(pass.Message{Note: "sync failed, will be retried: " + failed.Error})
+		return
+	}
+	for _, refused := range s.Refused {
+		r.Messages.Send(pass.Message{Note: "rules refused: service port " + refused.Port.String() + ": " + refused.Err.Error()})
+	}
+	if len(s.Runs) == 0 {
+		return // nothing differed
+	}
+	if !s.Queued.IsZero() {
+		r.RecordAs(seconds, raw.Queue, s.Started.Sub(s.Queued).Seconds())
+	}
+	r.RecordAs(seconds, raw.Plan, s.Plan.Seconds())
+	r.RecordAs(seconds, raw.Encode, s.Encode.Seconds())
+	if s.Jumps > 0 {
+		r.RecordAs(seconds, raw.Jumps, s.Jumps.Seconds())
+	}
+	r.RecordAs(seconds, raw.Written, s.Written.Sub(s.Started).Seconds())
+	r.RecordAs(count, raw.Changes, float64(s.Changes))
+	if r.About.Backend == proxier.Nftables {
+		return // Installed adds rules and elements there; countNftables counts both
+	}
+	for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
+		place := count
+		place.Table = string(table)
+		r.RecordAs(place, raw.Rules, float64(s.Installed[table].Rules))
+		r.RecordAs(place, raw.Chains, float64(s.Installed[table].Chains))
+	}
+}
+
+// recordTools records the cost of the tools of one sync: those that wrote rules, and others, which only read.
+func (r *Host) recordTools(seconds raw.Record, wrote, others []iptables.Run) {
+	count, bytes := seconds, seconds
+	count.Unit, bytes.Unit = "count", "B"
+	var wall, user, system float64
+	var restores, sent int
+	var peak int64
+	for _, run := range wrote {
+		if run.ExitCode != 0 { // the time until a tool fails says nothing about the time of a write
+			r.RecordAs(seconds, raw.RestoreRefused, run.Wall.Seconds())
+			continue
+		}
+		wall += run.Wall.Seconds()
+		restores++
+	}
+	for _, run := range slices.Concat(wrote, others) {
+		user += run.User.Seconds()
+		system += run.System.Seconds()
+		sent += run.Bytes
+		peak = max(peak, run.PeakRSS)
+	}
+	if restores > 0 {
+		r.RecordAs(seconds, raw.Restore, wall)
+		r.RecordAs(count, raw.Restores, float64(restores))
+	}
+	r.RecordAs(seconds, raw.ToolUser, user)
+	r.RecordAs(seconds, raw.ToolSys, system)
+	if sent > 0 || restores == 0 { // no input for tools that take their rules as arguments
+		r.RecordAs(bytes, raw.RestoreBytes, float64(sent))
+	}
+	if peak > 0 { // netlink has no child process
+		r.RecordAs(bytes, raw.ChildPeakRSS, float64(peak))
+	}
+}

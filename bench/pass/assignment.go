@@ -1,0 +1,34 @@
+package pass
+
+import (
+	"k8s.io/kube-proxy/config/v1alpha1"
+
+	"synclab/scenarios"
+	"synclab/sim"
+)
+
+// Assignment is the work of a worker.
+type Assignment struct {
+	Scenario    scenarios.Scenario
+	Params      map[string]string
+	Subject     string
+	Rep         int
+	Objects     *sim.Objects
+	ProxyConfig *v1alpha1.KubeProxyConfiguration
+	Dump        bool
+	Feed        string
+	Tools       Tools
+	ExecConfig  string
+	MaxMemory   uint64
+	ProxyArgs   []string
+	Command     string // that repeats the run
+	// Live: the Objects, and their changes, follow on stdin.
+	Live bool
+}
+
+// Tools are the programs that a run needs besides this one. They are found or built before a namespace is entered:
+// inside, there is no network, and HOME may differ.
+type Tools struct {
+	KubeProxy string // path; empty when no subject needs it
+	Shim      string // path; empty with FeedInformers
+}

@@ -1,0 +1,121 @@
+package pass
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel"
+	"synclab/proxier/tracker"
+	"synclab/sim"
+)
+
+// Dispatch reads the order of the Services' dispatch rules from the kernel: not every proxier sorts them. Where a map or
+// a tree finds Services, the index among the frontends is the position, and should not matter.
+func (r *Env) Dispatch(family corev1.IPFamily) (frontends []iptables.Frontend, rules int, err error) {
+	all := r.frontends(family)
+	if r.Variant == "" || r.Layout == iptables.Tree {
+		for i := range all {
+			all[i].Position = i + 1
+			frontends = append(frontends, all[i].Frontend)
+		}
+		return frontends, len(all), nil
+	}
+	chains, err := r.dispatchedChains(family)
+	if err != nil {
+		return nil, 0, err
+	}
+	positions := make(map[string]int, len(chains))
+	for i, chain := range chains {
+		positions[chain] = i + 1
+	}
+	for _, f := range all {
+		if f.Position = max(positions[f.chains.Cluster], positions[f.chains.Local]); f.Position > 0 {
+			frontends = append(frontends, f.Frontend)
+		}
+	}
+	return frontends, len(chains), nil
+}
+
+// frontend is a cluster IP and the chains that its rule may jump to.
+type frontend struct {
+	iptables.Frontend
+	chains iptables.PortChains
+}
+
+// frontends returns the frontends of all Services that have ready endpoints.
+func (r *Env) frontends(family corev1.IPFamily) []frontend {
+	objects := r.World.Objects()
+	served := map[types.NamespacedName]bool{}
+	for _, slice := range objects.Slices {
+		for _, endpoint := range slice.Endpoints {
+			if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
+				served[types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels["kubernetes.io/service-name"]}] = true
+			}
+		}
+	}
+	var found []frontend
+	for _, svc := range objects.Services {
+		name := types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
+		i := slices.IndexFunc(svc.Spec.ClusterIPs, func(ip string) bool {
+			addr, ok := sim.ParseAddr(ip)
+			return ok && FamilyOf(addr) == family
+		})
+		if i < 0 || !served[name] {
+			continue
+		}
+		addr, _ := sim.ParseAddr(svc.Spec.ClusterIPs[i])
+		for _, port := range svc.Spec.Ports {
+			at := iptables.Frontend{Protocol: port.Protocol, Addr: netip.AddrPortFrom(addr, uint16(port.Port))}
+			key := tracker.ServicePortName{NamespacedName: name, PortKey: tracker.PortKey{Name: port.Name, Protocol: port.Protocol}}
+			found = append(found, frontend{at, iptables.ChainsOf(key)})
+		}
+	}
+	return found
+}
+
+// dispatchedChains returns the chains that rules of KUBE-SERVICES jump to, in order.
+func (r *Env) dispatchedChains(family corev1.IPFamily) ([]string, error) {
+	rules, err := r.dispatchRules(family)
+	var chains []string
+	for _, rule := range rules {
+		if rule.Jump != "" {
+			chains = append(chains, rule.Jump)
+		}
+	}
+	return chains, err
+}
+
+func (r *Env) dispatchRules(family corev1.IPFamily) ([]kernel.Rule, error) {
+	dispatch := iptables.DispatchChains[0]
+	if r.Variant == iptables.Legacy {
+		tables, err := kernel.OpenLegacy()
+		if err != nil {
+			return nil, err
+		}
+		defer tables.Close()
+		jumps, err := tables.Jumps(family, string(iptables.NAT))
+		if err != nil {
+			return nil, err
+		}
+		defer jumps.Close()
+		return jumps.Rules(dispatch), nil
+	}
+	nft, err := kernel.OpenNftables()
+	if err != nil {
+		return nil, err
+	}
+	defer nft.Close()
+	return nft.Rules(family, string(iptables.NAT), dispatch)
+}
+
+func Nearest(frontends []iptables.Frontend, position int) iptables.Frontend {
+	return slices.MinFunc(frontends, func(a, b iptables.Frontend) int {
+		return abs(a.Position-position) - abs(b.Position-position)
+	})
+}
+
+func abs(n int) int { return max(n, -n) }

@@ -1,0 +1,190 @@
+package pass
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/nftables"
+	vishnetns "github.com/vishvananda/netns"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kube-proxy/config/v1alpha1"
+	"k8s.io/utils/clock"
+
+	"synclab/bench/invariants"
+	"synclab/bench/netns"
+	"synclab/bench/raw"
+	"synclab/bench/shim"
+	"synclab/bench/subject"
+	"synclab/proxier/conntrack"
+	"synclab/proxier/iptables"
+	"synclab/proxier/plan"
+	"synclab/sim"
+	"synclab/sim/api"
+	"synclab/sim/world"
+)
+
+// Env is what all parts of a repetition share. Its fields are set before the first step; node and loaded by the first
+// step create. Only layout, followed and step change later.
+type Env struct {
+	Assignment
+	Lab      *netns.Lab
+	Messages *MessageWriter
+	Clock    clock.WithTicker
+	Started  time.Time
+	Events   Events
+	Families []corev1.IPFamily // of the scenario; only these are measured
+	Served   []corev1.IPFamily // by every subject that is a separate process
+	Shim     *shim.Shim        // in front of the tools of a separate subject process
+	Config   *v1alpha1.KubeProxyConfiguration
+	World    *world.World
+	Cluster  *api.Cluster
+	Loaded   *sim.Objects // the objects when the subject started first
+	Node     []netip.Addr
+	About    subject.Spec
+	Variant  iptables.Variant
+	Layout   iptables.Layout // of the current or next subject; only steps read it
+	Followed bool            // a live cluster's changes were applied: world and cluster differ
+	Fail     context.CancelCauseFunc
+	Step     atomic.Pointer[string]
+}
+
+// UpTime is the longest wait for a subject to come up before changes begin.
+const UpTime = 30 * time.Second
+
+func (e *Env) Random(purpose uint64) *rand.Rand {
+	return rand.New(rand.NewPCG(e.Scenario.Seed, purpose<<32|uint64(e.Rep)))
+}
+
+// Record adds the fields that all of the repetition share, and sends the record.
+func (e *Env) Record(rec raw.Record) {
+	rec.Scenario, rec.Subject, rec.Params, rec.Rep = e.Scenario.Name, e.Subject, e.Params, e.Rep
+	rec.Services, rec.Endpoints = e.Scenario.Shape.Services, e.Scenario.Shape.Endpoints.Mean()
+	if e.Objects != nil {
+		rec.Services, rec.Endpoints = sizeOf(e.Objects)
+	}
+	if rec.At == 0 {
+		rec.At = e.Clock.Since(e.Started).Seconds()
+	}
+	if step := e.Step.Load(); step != nil && rec.Step == "" {
+		rec.Step = *step
+	}
+	e.Messages.Send(Message{Record: &rec})
+}
+
+func (e *Env) RecordAs(rec raw.Record, metric raw.Metric, value float64) {
+	rec.Metric, rec.Value = metric, value
+	e.Record(rec)
+}
+
+// PlanNode returns the subject's node.
+func (e *Env) PlanNode() plan.Node {
+	objects := e.World.Objects()
+	node := plan.Node{Name: NodeName(objects)}
+	if len(objects.Nodes) > 0 {
+		node.Zone = objects.Nodes[0].Labels[corev1.LabelTopologyZone]
+	}
+	return node
+}
+
+// FindNode sets the addresses of the subject's node.
+func (e *Env) FindNode() {
+	objects := e.World.Objects()
+	if len(objects.Nodes) == 0 {
+		return
+	}
+	for _, a := range objects.Nodes[0].Status.Addresses {
+		if addr, ok := sim.ParseAddr(a.Address); ok && slices.Contains(e.Families, FamilyOf(addr)) {
+			e.Node = append(e.Node, addr)
+		}
+	}
+}
+
+// NodeAddress returns the node's own address of a family.
+func (e *Env) NodeAddress(family corev1.IPFamily) netip.Addr {
+	for _, addr := range e.Node {
+		if FamilyOf(addr) == family {
+			return addr
+		}
+	}
+	return netip.Addr{}
+}
+
+// Addresses returns all addresses of the node, those of loopback included.
+func (e *Env) Addresses() ([]netip.Addr, error) {
+	return conntrack.NewKernel(vishnetns.None()).LocalAddrs(e.Families...)
+}
+
+// KernelVariant is the iptables variant of the subject's tables.
+func (e *Env) KernelVariant() iptables.Variant { return cmp.Or(e.Variant, iptables.Legacy) }
+
+// ChangeLayout sets the layout of the next subject process, if the subject has layouts.
+func (e *Env) ChangeLayout(layout string) {
+	switch {
+	case layout == "":
+	case e.About.Proxier != subject.Synclab || e.Variant == "":
+		e.Messages.Send(Message{Note: fmt.Sprintf("layout %s: %s has no layouts", layout, e.Subject)})
+	default:
+		e.Layout = iptables.Layout(layout)
+	}
+}
+
+// OwnNftables returns the subject's current tables in nf_tables, and a connection for more requests.
+func (e *Env) OwnNftables(family corev1.IPFamily) ([]*nftables.Table, *nftables.Conn, error) {
+	protocol := nftables.TableFamilyIPv4
+	if family == corev1.IPv6Protocol {
+		protocol = nftables.TableFamilyIPv6
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s tables of nftables: %w", family, err)
+	}
+	tables, err := conn.ListTablesOfFamily(protocol)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s tables of nftables: %w", family, err)
+	}
+	own := subject.OwnTables[e.About.Proxier]
+	return slices.DeleteFunc(tables, func(t *nftables.Table) bool { return !slices.Contains(own, t.Name) }), conn, nil
+}
+
+// mostViolations is the number of violations per invariant that are recorded in full.
+const mostViolations = 20
+
+// RecordResults records the number of checks, and every violation with the command that reproduces it.
+func (e *Env) RecordResults(results []invariants.Result) {
+	for _, result := range results {
+		e.RecordAs(raw.Record{Unit: "count", Invariant: result.Invariant}, raw.InvariantChecks, float64(result.Checked))
+		for i, f := range result.Findings {
+			if i == mostViolations {
+				f = invariants.Finding{Invariant: f.Invariant, Text: fmt.Sprintf("and %d more", len(result.Findings)-i)}
+			}
+			text := fmt.Sprintf("%s; seed %d", f.Text, e.Scenario.Seed)
+			if e.Command != "" {
+				text += "; reproduce with: " + e.Command
+			}
+			e.RecordAs(raw.Record{Unit: "count", Invariant: f.Invariant, Service: f.Service, Error: text}, raw.Violation, 1)
+			e.Messages.Send(Message{Note: strings.TrimSpace(fmt.Sprintf("%s violated by %s: %s %s", f.Invariant, e.Subject, f.Service, text))})
+			if i == mostViolations {
+				break
+			}
+		}
+	}
+}
+
+// Wait returns after d, or with the cause when ctx ends before.
+func Wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,41 @@
+package pass
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"synclab/bench/visible"
+	"synclab/proxier"
+	"synclab/sim"
+)
+
+// Events connect the parts of a repetition. A part that causes an event does not know its listeners. They are called in
+// the order of the lists, by the goroutine that causes the event, without a lock. newRepetition fills all lists, so the
+// order can be read in one place.
+type Events struct {
+	// Changing: a change of the cluster is about to be made. due is its planned time.
+	Changing []func(op sim.Op, object runtime.Object, due time.Time)
+	// Awaited: the kernel's watcher waits for the change that is about to be made.
+	Awaited []func()
+	// Visible: the kernel shows a change.
+	Visible []func(visible.VisibleChange)
+	// Synced: the lab's own proxier reported a sync.
+	Synced []func(proxier.Sync)
+	// Stepping: a step begins.
+	Stepping []func(name string, at time.Time)
+	// Starting: the subject is about to start.
+	Starting []func(context.Context) error
+	// Opened: everything that the first subject process needs is ready.
+	Opened []func(context.Context) error
+	// Restarting: the subject is about to be stopped and started again.
+	Restarting []func(context.Context)
+}
+
+// Change reports a change that is about to be made.
+func (e *Events) Change(op sim.Op, object runtime.Object, due time.Time) {
+	for _, listen := range e.Changing {
+		listen(op, object, due)
+	}
+}

@@ -1,0 +1,210 @@
+package raw
+
+import (
+	"time"
+
+	"synclab/scenarios"
+)
+
+// Record is one measured value: one line of records.jsonl. Nothing in it is averaged.
+type Record struct {
+	// At is the time of the value, in seconds since the repetition began.
+	At       float64 `json:"at"`
+	Scenario string  `json:"scenario"`
+	Subject  string  `json:"subject"`
+	// Services and Endpoints are the cell's size: the shape's Services, and the (mean) endpoints per Service.
+	Services  int     `json:"services"`
+	Endpoints float64 `json:"endpoints"`
+	// Params are the values of the swept fields, e.g. {"proxy.minSyncPeriod": "1s"}.
+	Params map[string]string `json:"params,omitempty"`
+	// Rep is the repetition, from 1.
+	Rep    int     `json:"rep"`
+	Metric Metric  `json:"metric"`
+	Value  float64 `json:"value"`
+	Unit   string  `json:"unit"` // s, B, or count
+
+	Step   string `json:"step,omitempty"`   // "2:churn": index and kind of the step during which it was taken
+	Sync   int    `json:"sync,omitempty"`   // sequence number of its sync, from 1, within the repetition and family
+	Kind   string `json:"kind,omitempty"`   // full or partial, of that sync
+	Family string `json:"family,omitempty"` // IPv4 or IPv6
+	Table  string `json:"table,omitempty"`  // nat or filter, of rules and chains
+	// Position is the dispatch position of a first_packet: 1 is the first Service, -1 the miss, 0 an empty ruleset.
+	Position *int `json:"position,omitempty"`
+	// Target is the kind of destination of a first_packet if it is no plain cluster IP: one of scenarios.Probe.Kinds. It
+	// has no Position except 0: a packet of the kind's clients in the empty ruleset, to subtract.
+	Target string `json:"target,omitempty"`
+	// Method of a first_packet: empty or "sendto"; for flows between namespaces "handshake" (TCP SYN → SYN-ACK), "echo"
+	// (UDP) and "established" (a packet of a flow that conntrack has already).
+	Method   string `json:"method,omitempty"`
+	Protocol string `json:"protocol,omitempty"` // TCP or UDP, of a flow
+	// Outcome of a flow: empty (answered by an endpoint that it may reach), refused, timeout, reset, or misrouted. For
+	// new_endpoint_delay also "not yet": no answer by the end of the observation, so Value is a lower bound.
+	Outcome string `json:"outcome,omitempty"`
+	Service string `json:"service,omitempty"` // "namespace/name:port", of flows, endpoints and violations
+	// Fault that a record belongs to: the step's name and the fault, "5:fault flush nat".
+	Fault     string `json:"fault,omitempty"`
+	Invariant string `json:"invariant,omitempty"` // of a violation: I1 to I13
+	Error     string `json:"error,omitempty"`     // of a sync that failed
+	Bytes     int    `json:"bytes,omitempty"`     // given to the tool, of a shim_cost
+	// Uncertainty, in seconds, is that of a time that was read from the kernel: Value is the upper bound, and
+	// Value - Uncertainty the lower one. A reaction has it, and a network programming latency whose end only reading shows.
+	Uncertainty float64 `json:"uncertainty,omitempty"`
+}
+
+// Metric is the name of a Record's value. Times are in seconds, sizes in bytes.
+type Metric string
+
+// The metrics, with the unit of each.
+const (
+	Load Metric = "load" // s: generate and load the cluster, until the proxier's handlers have all objects
+	// FullSync and PartialSync are one sync, from start to end, as the subject reports it. For all subjects, a sync
+	// counts if it wrote rules (a restore, a transaction, a socket option) and succeeded. Others have no duration.
+	// Health checks, metrics and the cleaning of stale flows are part of the sync, as in kube-proxy.
+	FullSync    Metric = "full_sync"    // s
+	PartialSync Metric = "partial_sync" // s
+	Queue       Metric = "queue"        // s: first change of a sync reported → sync starts
+	Plan        Metric = "plan"         // s
+	Encode      Metric = "encode"       // s
+	Jumps       Metric = "jumps"        // s: check and write base chains and jumps, in a full sync
+	Written     Metric = "written"      // s: start of a sync → the kernel has everything; then comes post-sync work
+	Restore     Metric = "restore"      // s: wall time of all writes of rules in one sync
+	Restores    Metric = "restores"     // count: number of writes in one sync
+	// RestoreRefused is the time of a failed write within a sync that succeeded without it.
+	RestoreRefused Metric = "restore_refused" // s
+	// ToolUser and ToolSys are the CPU times of the tools of one sync. For a subject without tools, ToolSys is the wall
+	// time of its system calls, and ToolUser the time that its thread computed besides.
+	ToolUser Metric = "tool_user" // s: user time
+	ToolSys  Metric = "tool_sys"  // s: system time, that is, the kernel's share
+	// ChangeSynced is one changed EndpointSlice: due in the cluster → written by its sync. A subject in the lab's own
+	// process reports it.
+	ChangeSynced Metric = "change_synced" // s
+	// NetworkProgrammingLatency is one change: due in the cluster → visible in the kernel.
+	NetworkProgrammingLatency Metric = "network_programming_latency" // s
+	// Reaction is one isolated change without any wait: due in the cluster → visible in the kernel. The subject had
+	// converged and idled for longer than minSyncPeriod.
+	Reaction      Metric = "reaction"       // s
+	FirstPacket   Metric = "first_packet"   // s: one sendto of a fresh flow
+	Rules         Metric = "rules"          // count, by table: installed after a sync, own rules
+	RulesKernel   Metric = "rules_kernel"   // count, by table: as the kernel counts, at a settle
+	RulesExpected Metric = "rules_expected" // count, by table: predicted by the closed form
+	Chains        Metric = "chains"         // count, by table
+	RestoreBytes  Metric = "restore_bytes"  // B: sent by one sync
+	PeakRSS       Metric = "peak_rss"       // B: of the subject's process; with FeedInformers of the lab's process
+	ChildPeakRSS  Metric = "child_peak_rss" // B: the largest tool of one sync
+	KernelMemory  Metric = "kernel_memory"  // B: slab and vmalloc growth over the ruleset, where it can be read
+	Backlog       Metric = "backlog"        // count: changes reported and not yet installed, when a sync starts
+	Changes       Metric = "changes"        // count: changes one sync took
+	SyncFailed    Metric = "sync_failed"    // count: 1 for each sync that failed
+	// SyncsNotSeparable is how many syncs ended between two readings of a subject's metrics. Metrics report only their
+	// sum, so these syncs have no durations or tools. Kind is empty if there were several kinds.
+	SyncsNotSeparable Metric = "syncs_not_separable" // count
+
+	// Only for subjects that are separate processes (Run.Feed "api"), seen from outside.
+
+	ColdStart      Metric = "cold_start"      // s: start of the subject (of its process with FeedAPI) → every Service is visible
+	SubjectCPU     Metric = "subject_cpu"     // s: user and system time of the subject and its children in one step, without the shim's
+	ChangesApplied Metric = "changes_applied" // count: changes applied by one step
+	ToolCalls      Metric = "tool_calls"      // count: iptables and nft commands of one sync
+	ShimCost       Metric = "shim_cost"       // s: time that the shim adds to a call of a tool with so many Bytes of input
+	// ChangeReverted is a change that another one reverted before the kernel was seen with it: due → known to be reverted.
+	// It is no network programming latency, since nothing had to be written.
+	ChangeReverted Metric = "change_reverted" // s
+
+	// Metrics of packets and of faults.
+
+	RulesEvaluated Metric = "rules_evaluated" // count: rules that the first packet to a target crosses, by the ruleset evaluator
+	Flow           Metric = "flow"            // s: one new flow of the stream: due → answer, or due → Outcome
+	// LongLivedFlow is one packet of a long-lived flow, which began before the changes: sent → answered, or Outcome. Of
+	// packets with an unchanged endpoint, one in eight is recorded.
+	LongLivedFlow Metric = "long_lived_flow" // s
+	// RemovedEndpointServing is how long a removed endpoint still got new flows: due time of its removal → last answer from it.
+	// With Method "long-lived": how long a long-lived UDP flow stayed with it: due time → first answer from another one.
+	RemovedEndpointServing Metric = "removed_endpoint_serving" // s
+	NewEndpointDelay       Metric = "new_endpoint_delay"       // s: due time of a new endpoint → its first answer, if flows are sent; or Outcome
+	// FlowsUnobserved is the number of unobserved flows and packets: the stream itself had no CPU at their timeout.
+	FlowsUnobserved Metric = "flows_unobserved" // count
+	// FlowsMachine is the number of flows that timed out together with a control flow straight to an endpoint.
+	FlowsMachine  Metric = "flows_machine"  // count
+	FaultDuration Metric = "fault_duration" // s: planned duration of the fault; 0: instant. At is its start
+	FaultDetected Metric = "fault_detected" // s: fault → the subject's first sync or command that detects it
+	// FaultRepaired is the time until the kernel again has everything that the fault removed or delayed. For removed
+	// objects it counts from the fault. Otherwise it counts from the fault's end until all earlier changes are visible.
+	// For dropped watches, it is how long the first later change waited. For faults that delay changes one by one
+	// (references, events duplicated or reordered), it is the longest delay.
+	FaultRepaired   Metric = "fault_repaired"   // s
+	Violation       Metric = "violation"        // count: 1 per violated Invariant; Error has details and how to reproduce
+	InvariantChecks Metric = "invariant_checks" // count: number of checks of one Invariant
+	// Exceeded reports that the subject was stopped because it exceeded a budget. Value is what it had used, with unit s
+	// or B, or the largest number of rules that it could write (count). Error has the budget and how far the subject had
+	// come.
+	Exceeded Metric = "exceeded"
+)
+
+// How objects reach a subject, as in Run.Feed.
+const (
+	FeedInformers = "informers" // through the fake clientset's informers, in the lab's process
+	FeedAPI       = "api"       // through the fake API server over HTTP; the subject is a separate process
+)
+
+// ObservedKernel is Run.Observed of runs that are measured in the kernel.
+const ObservedKernel = "kernel"
+
+// Run is run.json: what was run, and on which machine.
+type Run struct {
+	ID       string     `json:"id"`
+	Started  time.Time  `json:"started"`
+	Finished *time.Time `json:"finished,omitempty"`
+	// Status is running, complete, interrupted or failed.
+	Status   string             `json:"status"`
+	Reason   string             `json:"reason,omitempty"`
+	Command  string             `json:"command"` // the command line that repeats this run
+	Scenario scenarios.Scenario `json:"scenario"`
+	Subjects []string           `json:"subjects"`
+	Reps     int                `json:"reps"` // with Precision: of the cell with the most
+	// Precision is how narrow the interval of a ratio had to be, as a share of its value, before its cell was not
+	// repeated any more; 0: a fixed number of repetitions.
+	Precision float64 `json:"precision,omitempty"`
+	Seed      uint64  `json:"seed"`
+	// Feed is how objects reached the subjects: FeedInformers or FeedAPI. Empty: FeedInformers.
+	Feed string `json:"feed,omitempty"`
+	// Observed is ObservedKernel: the kernel shows when changes are visible and subjects have converged. Runs with
+	// FeedInformers without it rely on the subject's report: their network_programming_latency is change_synced.
+	Observed string   `json:"observed,omitempty"`
+	Versions Versions `json:"versions"`
+	Machine  Machine  `json:"machine"`
+	// Pace of the machine before a calibration; nil for other runs.
+	Pace *Pace `json:"pace,omitempty"`
+	// Shard is the part of a sweep that this run is; nil: the whole sweep.
+	Shard *Shard `json:"shard,omitempty"`
+}
+
+// Versions of everything that affects results. Empty: missing.
+type Versions struct {
+	Synclab        string `json:"synclab"`
+	Go             string `json:"go"`
+	Kernel         string `json:"kernel"`
+	IPTablesLegacy string `json:"iptablesLegacy,omitempty"`
+	IPTablesNft    string `json:"iptablesNft,omitempty"`
+	Nft            string `json:"nft,omitempty"`
+	KubeProxy      string `json:"kubeProxy,omitempty"`
+}
+
+// Machine that the run used.
+type Machine struct {
+	OS          string `json:"os"`
+	CPU         string `json:"cpu"`
+	CPUs        int    `json:"cpus"`
+	MemoryBytes uint64 `json:"memoryBytes"`
+	// UserNamespace is true if the run was not root and made a user namespace.
+	UserNamespace bool `json:"userNamespace"`
+}
+
+// Pace is the speed of the machine at a moment: the medians, in seconds, of fixed small pieces of work. Two paces are
+// compared piece by piece; a piece that one of them lacks is 0.
+type Pace struct {
+	CPU     float64 `json:"cpu"`     // hashing data that fits into the caches
+	Memory  float64 `json:"memory"`  // following pointers through memory larger than the caches
+	Restore float64 `json:"restore"` // restoring a table of rules in an empty network namespace
+	// Tool for Restore.
+	Tool string `json:"tool,omitempty"`
+}

@@ -1,0 +1,352 @@
+package raw
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"synclab/bench/outfile"
+)
+
+// The files of a run's folder that are written while it runs; bench.txt follows at its end.
+const (
+	RunFile     = "run.json"
+	recordsFile = "records.jsonl"
+	benchFile   = "bench.txt"
+	ReserveFile = ".reserve" // keeps disk space free for the final run.json
+)
+
+// reserved is the size of ReserveFile in bytes.
+const reserved = 256 << 10
+
+// The states of a run, as in Run.Status.
+const (
+	StatusRunning     = "running"
+	StatusComplete    = "complete"
+	StatusInterrupted = "interrupted"
+	StatusFailed      = "failed"
+)
+
+const (
+	flushAfter = time.Second // the longest time until a record is written
+	flushAt    = 32 << 10    // bytes
+)
+
+// RunWriter writes a run's folder. It is safe for concurrent use.
+type RunWriter struct {
+	dir     string
+	records *os.File // locked while the run lasts: distinguishes a running run from a killed one
+
+	mu     sync.Mutex
+	run    Run
+	buf    []byte // whole lines
+	timer  *time.Timer
+	failed error // of a flush in the background
+}
+
+// OpenRun makes dir a run's folder and writes run.json. It refuses a directory with any content. With force, it replaces
+// the run in dir. It never replaces a running run, or a folder that is no run.
+func OpenRun(dir string, run Run, force bool) (*RunWriter, error) {
+	w, err := openRun(dir, run, force)
+	if err != nil {
+		return nil, fmt.Errorf("run folder %s: %w", dir, err)
+	}
+	return w, nil
+}
+
+func openRun(dir string, run Run, force bool) (*RunWriter, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) > 0 {
+		if !isRun(dir) {
+			return nil, errors.New("it is not empty, and not a run: choose another folder")
+		}
+		if !force {
+			return nil, errors.New("it already has a run: choose another folder, or replace the run with --force")
+		}
+	}
+	records, err := outfile.Append(filepath.Join(dir, recordsFile), 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(records.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		records.Close()
+		return nil, fmt.Errorf("the run in it is still running: %w", err)
+	}
+	w := &RunWriter{dir: dir, records: records, run: run}
+	if w.run.Status == "" {
+		w.run.Status = StatusRunning
+	}
+	if err := errors.Join(records.Truncate(0), removeOld(dir, entries), reserve(dir), WriteRun(dir, w.run)); err != nil {
+		records.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func reserve(dir string) error {
+	return outfile.Write(filepath.Join(dir, ReserveFile), make([]byte, reserved), 0o644)
+}
+
+// release deletes the reserve. A copied run may have none.
+func release(dir string) { _ = os.Remove(filepath.Join(dir, ReserveFile)) }
+
+func isRun(dir string) bool {
+	_, err := ReadRunFile(dir)
+	return err == nil
+}
+
+// removeOld removes the files that were derived from a replaced run's records. Other files in the folder stay.
+func removeOld(dir string, entries []fs.DirEntry) error {
+	var errs []error
+	for _, entry := range entries {
+		switch name := entry.Name(); {
+		case !entry.Type().IsRegular():
+		case name == benchFile, name == "model.json", name == "index.html", name == "summary.json", name == "summary.md",
+			filepath.Ext(name) == ".svg", filepath.Ext(name) == ".png":
+			errs = append(errs, os.Remove(filepath.Join(dir, name)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// WriteRun replaces run.json in one step, so that a reader never sees half of it.
+func WriteRun(dir string, run Run) error {
+	b, err := json.MarshalIndent(run, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", RunFile, err)
+	}
+	return outfile.Write(filepath.Join(dir, RunFile), append(b, '\n'), 0o644)
+}
+
+// Dir returns the run's folder.
+func (w *RunWriter) Dir() string { return w.dir }
+
+// Write appends records, one line each. They are written to the file within a second.
+func (w *RunWriter) Write(records ...Record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed != nil {
+		return w.failed
+	}
+	for _, record := range records {
+		line, err := json.Marshal(record)
+		if err != nil {
+			return fmt.Errorf("record %s of %s: %w", record.Metric, record.Scenario, err)
+		}
+		w.buf = append(append(w.buf, line...), '\n')
+		if len(w.buf) >= flushAt {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if w.timer == nil && len(w.buf) > 0 {
+		w.timer = time.AfterFunc(flushAfter, func() { _ = w.Flush() })
+	}
+	return nil
+}
+
+// Flush writes buffered records to the file now.
+func (w *RunWriter) Flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.flush()
+}
+
+// flush writes whole lines with one system call. So only a crash of the machine leaves half a line.
+func (w *RunWriter) flush() error {
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+	if len(w.buf) == 0 || w.failed != nil {
+		return w.failed
+	}
+	_, err := w.records.Write(w.buf)
+	w.failed = outfile.Full(w.records.Name(), err)
+	w.buf = w.buf[:0]
+	return w.failed
+}
+
+// Update changes run.json, e.g. when versions become known.
+func (w *RunWriter) Update(change func(*Run)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.run)
+	return WriteRun(w.dir, w.run)
+}
+
+// Close ends the run: it writes the last records, bench.txt, and run.json with the final status and its reason. The
+// reserve leaves space for run.json on a full disk.
+func (w *RunWriter) Close(status, reason string) error {
+	finished := time.Now().UTC()
+	w.mu.Lock()
+	w.run.Finished, w.run.Status, w.run.Reason = &finished, status, reason
+	flushed := w.flush()
+	run := w.run
+	w.mu.Unlock()
+	benched := writeBenchFile(w.dir, run)
+	release(w.dir)
+	return errors.Join(flushed, benched, WriteRun(w.dir, run), w.records.Close())
+}
+
+func writeBenchFile(dir string, run Run) error {
+	return outfile.WriteWith(filepath.Join(dir, benchFile), 0o644, func(w io.Writer) error { return WriteBench(w, run, Records(dir)) })
+}
+
+// ReadRun reads a run's folder: run.json and all records. Errors name file and line.
+func ReadRun(dir string) (Run, []Record, error) {
+	run, err := ReadRunFile(dir)
+	if err != nil {
+		return run, nil, err
+	}
+	var all []Record
+	for record, err := range Records(dir) {
+		if err != nil {
+			return run, all, err
+		}
+		all = append(all, record)
+	}
+	return run, all, nil
+}
+
+// ReadRunFile reads run.json of a run's folder. Errors name file and line.
+func ReadRunFile(dir string) (Run, error) {
+	var run Run
+	path := filepath.Join(dir, RunFile)
+	b, err := outfile.Read(path)
+	if err != nil {
+		return run, fmt.Errorf("not a run: %w", err)
+	}
+	if err := json.Unmarshal(b, &run); err != nil {
+		line := 0
+		var syntax *json.SyntaxError
+		var kind *json.UnmarshalTypeError
+		switch {
+		case errors.As(err, &syntax):
+			line = 1 + bytes.Count(b[:syntax.Offset], []byte("\n"))
+		case errors.As(err, &kind):
+			line = 1 + bytes.Count(b[:kind.Offset], []byte("\n"))
+		}
+		return run, fmt.Errorf("%s:%d: %w", path, line, err)
+	}
+	return run, nil
+}
+
+// recordLimit is the largest length of a record in bytes.
+const recordLimit = 4 << 20
+
+// Records reads a run's records in order. It skips an incomplete last line, which a crash of the machine leaves. Any
+// other line that is not a record ends the sequence with an error that names it.
+func Records(dir string) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		path := filepath.Join(dir, recordsFile)
+		f, err := outfile.Open(path)
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		defer f.Close()
+		lines := bufio.NewReaderSize(f, recordLimit)
+		for n := 1; ; n++ {
+			line, err := lines.ReadSlice('\n')
+			if errors.Is(err, bufio.ErrBufferFull) {
+				err = fmt.Errorf("a line of more than %d MiB", recordLimit>>20)
+			}
+			torn := errors.Is(err, io.EOF)
+			if err != nil && !torn {
+				yield(Record{}, fmt.Errorf("%s:%d: %w", path, n, err))
+				return
+			}
+			if len(bytes.TrimSpace(line)) > 0 {
+				var record Record
+				err := json.Unmarshal(line, &record)
+				if err != nil && torn {
+					return
+				}
+				if err != nil {
+					yield(Record{}, fmt.Errorf("%s:%d: %w", path, n, err))
+					return
+				}
+				if !yield(record, nil) {
+					return
+				}
+			}
+			if torn {
+				return
+			}
+		}
+	}
+}
+
+// SweepRuns marks the killed runs under root as interrupted, and returns their folders. Their records stay. It reads
+// only runs of this user, in folders that no other user may write to. It ignores everything else.
+func SweepRuns(root string) ([]string, error) {
+	if !private(root) {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil, err
+	}
+	var swept []string
+	for _, entry := range entries {
+		dir := filepath.Join(root, entry.Name())
+		if !private(dir) {
+			continue
+		}
+		interrupted, err := sweepRun(dir)
+		if err != nil {
+			return swept, fmt.Errorf("sweep run %s: %w", dir, err)
+		}
+		if interrupted {
+			swept = append(swept, dir)
+		}
+	}
+	return swept, nil
+}
+
+// private reports whether a path is a folder of this user, and no link, that no other user may write to.
+func private(path string) bool {
+	stat, err := os.Lstat(path)
+	if err != nil || !stat.IsDir() || stat.Mode().Perm()&0o022 != 0 {
+		return false
+	}
+	return int(stat.Sys().(*syscall.Stat_t).Uid) == os.Geteuid()
+}
+
+func sweepRun(dir string) (interrupted bool, err error) {
+	run, err := ReadRunFile(dir)
+	if err != nil || run.Status != StatusRunning {
+		return false, nil // not a killed run
+	}
+	records, err := outfile.Open(filepath.Join(dir, recordsFile))
+	if err != nil {
+		return false, nil // not a run
+	}
+	defer records.Close()
+	if unix.Flock(int(records.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return false, nil // still running
+	}
+	run.Status, run.Reason = StatusInterrupted, "the lab was killed"
+	release(dir)
+	return true, errors.Join(writeBenchFile(dir, run), WriteRun(dir, run))
+}

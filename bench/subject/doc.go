@@ -1,0 +1,8 @@
+// Package subject names the proxies that can be tested.
+//
+//  1. ParseSubject turns a name such as "kube-proxy/nftables+gogc50", or "exec:NAME=COMMAND", into a Spec.
+//  2. A Spec has the proxier, its backend and layout, and the settings that differ from kube-proxy's.
+//  3. ProxyConfig makes the KubeProxyConfiguration that all subjects of a run get.
+//
+// Not modelled: how a subject is started and measured (package bench).
+package subject

@@ -1,0 +1,68 @@
+package subject
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"synclab/proxier/runner"
+)
+
+// Settings are the settings of a subject's process that a KubeProxyConfiguration does not have. By default, all subjects
+// have kube-proxy's. Suffixes of a subject's name change them.
+type Settings struct {
+	// Policy of the runner. Default completion-to-start, which kube-proxy cannot change.
+	Policy runner.Policy
+	// GOGC of the process. Default 100.
+	GOGC int
+	// ReturnMemory: the process returns memory to the system after its first full sync.
+	ReturnMemory bool
+}
+
+// defaultSettings are the settings of a name without suffixes.
+var defaultSettings = Settings{Policy: runner.CompletionToStart, GOGC: 100}
+
+// tuned are the default settings of `synclab proxy`.
+var tuned = Settings{Policy: runner.TokenBucket, GOGC: 50, ReturnMemory: true}
+
+// Suffixes returns the suffixes of subjects' names, each with its meaning.
+func Suffixes() [][2]string {
+	return [][2]string{
+		{"+bucket", "runner policy token-bucket instead of completion-to-start (synclab)"},
+		{"+gogcN", "GOGC=N instead of 100, of any subject"},
+		{"+tuned", "what 'synclab proxy' does by default: token-bucket, GOGC=50, memory returned after the first full sync (synclab)"},
+	}
+}
+
+// withSettings returns the subject with a full name and the settings of its suffixes, in any order.
+func (s Spec) withSettings(name string) (Spec, error) {
+	words := strings.Split(name, "+")
+	suffixes := words[1:]
+	slices.Sort(suffixes)
+	s.Base, s.Name, s.Settings = words[0], strings.Join(append(words[:1], suffixes...), "+"), defaultSettings
+	for i, suffix := range suffixes {
+		number, isGC := strings.CutPrefix(suffix, "gogc")
+		percent, err := strconv.Atoi(number)
+		switch {
+		case i > 0 && suffix == suffixes[i-1]:
+			return Spec{}, fmt.Errorf("subject %q: +%s is given twice", name, suffix)
+		case suffix == "tuned" && len(suffixes) > 1:
+			return Spec{}, fmt.Errorf("subject %q: +tuned cannot be combined with other suffixes", name)
+		case isGC && err == nil && percent > 0:
+			s.GOGC = percent
+		case (suffix == "bucket" || suffix == "tuned") && s.Proxier != Synclab:
+			return Spec{}, fmt.Errorf("subject %q: +%s is only for synclab's proxier; want +gogcN", name, suffix)
+		case suffix == "bucket":
+			s.Policy = runner.TokenBucket
+		case suffix == "tuned":
+			s.Settings = tuned
+		default:
+			return Spec{}, fmt.Errorf("subject %q: the suffix +%s is not known; want +bucket, +gogcN (such as +gogc50) or +tuned", name, suffix)
+		}
+	}
+	return s, nil
+}
+
+// OfProcess reports whether some of the settings need a separate process.
+func (s Settings) OfProcess() bool { return s.GOGC != defaultSettings.GOGC || s.ReturnMemory }

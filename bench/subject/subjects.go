@@ -1,0 +1,203 @@
+package subject
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/shim"
+	"synclab/bench/visible"
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+	"synclab/scenarios"
+)
+
+// Spec is a proxy that can be measured: a proxier and its backend.
+type Spec struct {
+	// Name as in records: "synclab/iptables-legacy", "kube-proxy/nftables", "exec:NAME", with the suffixes of its settings:
+	// "synclab/nftables+tuned".
+	Name string
+	// Base is the Name without suffixes.
+	Base string
+	Settings
+	// Proxier is Synclab, KubeProxy or Exec.
+	Proxier string
+	// Backend of the proxier; empty if the lab does not know it.
+	Backend proxier.BackendKind
+	// Variant of iptables; empty for other backends.
+	Variant iptables.Variant
+	// Layout of the iptables rules of the lab's own proxier; empty: classic, or none.
+	Layout iptables.Layout
+	// Command of an Exec subject: words, in which a run replaces {config}, {kubeconfig} and {node}.
+	Command []string
+}
+
+// The proxiers of a Spec.
+const (
+	Synclab   = "synclab"
+	KubeProxy = "kube-proxy"
+	Exec      = "exec"
+)
+
+// Subjects returns all subjects that have names.
+func Subjects() []Spec {
+	return []Spec{
+		{Name: "synclab/iptables-legacy", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Legacy},
+		{Name: "synclab/iptables-nft", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Nft},
+		{Name: "synclab/iptables-legacy-tree", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Legacy, Layout: iptables.Tree},
+		{Name: "synclab/iptables-nft-tree", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Nft, Layout: iptables.Tree},
+		{Name: "synclab/nftables", Proxier: Synclab, Backend: proxier.Nftables},
+		{Name: "kube-proxy/iptables-legacy", Proxier: KubeProxy, Backend: proxier.Iptables, Variant: iptables.Legacy},
+		{Name: "kube-proxy/iptables-nft", Proxier: KubeProxy, Backend: proxier.Iptables, Variant: iptables.Nft},
+		{Name: "kube-proxy/nftables", Proxier: KubeProxy, Backend: proxier.Nftables},
+	}
+}
+
+// OwnTables are the nf_tables tables of each proxier with the backend nftables. The lab's own proxier has two: it fills
+// one while packets still traverse the other.
+var OwnTables = map[string][]string{Synclab: {"synclab", "synclab-2"}, KubeProxy: {"kube-proxy"}}
+
+// ParseSubject returns the subject with a name, or makes one of "exec:NAME=COMMAND ARG…". Spaces separate the words of
+// the command; quotes have no meaning.
+func ParseSubject(text string) (Spec, error) {
+	if rest, ok := strings.CutPrefix(text, Exec+":"); ok {
+		name, command, _ := strings.Cut(rest, "=")
+		words := strings.Fields(command)
+		if name == "" || len(words) == 0 {
+			return Spec{}, fmt.Errorf("subject %q: want exec:NAME=COMMAND ARG…", text)
+		}
+		return Spec{Proxier: Exec, Command: words}.withSettings(Exec + ":" + name)
+	}
+	base, _, _ := strings.Cut(text, "+")
+	var known []string
+	for _, s := range Subjects() {
+		if s.Name == base {
+			return s.withSettings(text)
+		}
+		known = append(known, s.Name)
+	}
+	return Spec{}, fmt.Errorf("subject %q is not known; want one of %s, or exec:NAME=COMMAND…", text, strings.Join(known, ", "))
+}
+
+// Tool returns the tool that writes the subject's rules; empty: none that the lab knows. The lab's own proxier needs
+// none for nftables, because it uses netlink.
+func (s Spec) Tool() string {
+	switch {
+	case s.Variant != "":
+		return iptables.Binary(s.Variant, corev1.IPv4Protocol, "restore")
+	case s.Backend == proxier.Nftables && s.Proxier != Synclab:
+		return "nft"
+	}
+	return ""
+}
+
+// Available returns an error if the machine lacks the tool that writes the subject's rules.
+func (s Spec) Available() error {
+	tool := s.Tool()
+	if tool == "" {
+		return nil
+	}
+	if _, err := iptables.FindBinary(tool); err != nil {
+		return fmt.Errorf("subject %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// WithTools returns the names of subjects whose tools this machine has. It also returns unknown names, which fail later
+// with an error. lacking describes the omitted subjects and their missing tools; empty: none.
+func WithTools(names []string) (there []string, lacking string) {
+	return withTools(names, func(tool string) bool {
+		_, err := iptables.FindBinary(tool)
+		return err == nil
+	})
+}
+
+func withTools(names []string, has func(tool string) bool) (there []string, lacking string) {
+	var tools []string
+	without := map[string][]string{} // by tool
+	for _, name := range names {
+		subject, err := ParseSubject(name)
+		tool := subject.Tool()
+		if err != nil || tool == "" || has(tool) {
+			there = append(there, name)
+			continue
+		}
+		if without[tool] == nil {
+			tools = append(tools, tool)
+		}
+		without[tool] = append(without[tool], name)
+	}
+	var parts []string
+	for _, tool := range tools {
+		parts = append(parts, fmt.Sprintf("%s, since %s is missing (package %s)", strings.Join(without[tool], ", "), tool, iptables.Package(tool)))
+	}
+	return there, strings.Join(parts, "; ")
+}
+
+// DefaultSubjects returns the default subject of a run: the lab's proxier with iptables. It writes kube-proxy's rules,
+// so its results apply to most clusters. Variant legacy comes first, since an ordinary user can run it at any size (see
+// kernel.SendLimit). Without iptables it is nftables, which needs no tool.
+func DefaultSubjects() []string {
+	for _, subject := range Subjects() {
+		if subject.Proxier == Synclab && subject.Available() == nil {
+			return []string{subject.Name}
+		}
+	}
+	return nil // never reached: nftables is always available
+}
+
+// ComparedSubjects returns the default subjects of a comparison: every mode of kube-proxy and the lab's own proxier in
+// the same modes, in layout classic. See WithTools for missing tools.
+func ComparedSubjects() []string {
+	var names []string
+	for _, subject := range Subjects() {
+		if subject.Layout == "" {
+			names = append(names, subject.Name)
+		}
+	}
+	return names
+}
+
+// TargetSubjects returns the subjects that a scenario's targets name.
+func TargetSubjects(s *scenarios.Scenario) []string {
+	var names []string
+	for _, t := range s.Targets {
+		for _, name := range []string{t.Subject, t.Beside} {
+			if name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// RulesetReader returns the dialect of the subject's rules, for package visible; empty: to be detected.
+func (s Spec) RulesetReader() string {
+	switch {
+	case s.Backend == proxier.Nftables && s.Proxier == Synclab:
+		return visible.SynclabNftables
+	case s.Backend == proxier.Nftables:
+		return visible.Nftables
+	case s.Variant != "":
+		return "iptables-" + string(s.Variant)
+	}
+	return ""
+}
+
+// HasTools reports whether the subject writes rules with tools, which the shim sees.
+func (s Spec) HasTools() bool {
+	return s.Proxier != Synclab || s.Backend == proxier.Iptables
+}
+
+// Writes reports whether a call writes rules of the subject's backend.
+func (s Spec) Writes(c shim.Call) bool {
+	asks := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(c.Args, word) })
+	}
+	if c.Tool == "nft" {
+		return s.Backend != proxier.Iptables && asks("-f", "--file") && !asks("-c", "--check")
+	}
+	return s.Backend != proxier.Nftables && strings.HasSuffix(c.Tool, "-restore") && !asks("-t", "--test", "-V", "--version")
+}

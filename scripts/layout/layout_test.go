@@ -1,0 +1,157 @@
+// Package layout checks which packages may import which, and how large a package may be.
+package layout
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// top is the repository's folder, seen from this package.
+const top = "../.."
+
+// rooms are the top folders in the order of the data. Code imports its own folder and earlier ones.
+var rooms = []string{"scenarios", "sim", "proxier", "bench", "reports", "cmd", "scripts"}
+
+// exceptions to the order, for production code: importer → imported.
+var exceptions = map[string][]string{
+	"sim/twin": {"proxier/runner", "proxier/tracker"}, // it runs the proxier's decisions in virtual time
+}
+
+// forbidden are imports that the order would allow: importer (with its subfolders) → imported (with its subfolders).
+var forbidden = map[string][]string{
+	"proxier": {"sim", "scenarios"}, // a proxier does not depend on the lab
+}
+
+// inTests are packages that all tests may import.
+var inTests = []string{"bench/netns", "bench/seeds"}
+
+// mostFiles is the largest number of files in a package, without tests.
+const mostFiles = 25
+
+// tooLarge are packages that are still larger. Remove every entry.
+var tooLarge = []string{"reports", "proxier/iptables", "cmd/synclab"}
+
+// source is one Go file.
+type source struct {
+	folder  string // "bench/netns"
+	name    string
+	imports []string // of this module, without its name
+	test    bool
+}
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	for _, room := range rooms {
+		err := filepath.WalkDir(filepath.Join(top, room), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.Contains(path, "/testdata/") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+			if err != nil {
+				return err
+			}
+			relative, err := filepath.Rel(top, path)
+			if err != nil {
+				return err
+			}
+			one := source{folder: filepath.Dir(relative), name: relative, test: strings.HasSuffix(path, "_test.go")}
+			for _, spec := range file.Imports {
+				text, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					return err
+				}
+				if own, ok := strings.CutPrefix(text, "synclab/"); ok {
+					one.imports = append(one.imports, own)
+				}
+			}
+			all = append(all, one)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func roomOf(folder string) string {
+	room, _, _ := strings.Cut(folder, "/")
+	return room
+}
+
+// within reports whether a folder is another one or lies below it.
+func within(folder, outer string) bool {
+	return folder == outer || strings.HasPrefix(folder, outer+"/")
+}
+
+// mayImport returns why a file may not import a package; empty: it may.
+func mayImport(from source, to string) string {
+	if from.test && slices.Contains(inTests, to) || slices.Contains(exceptions[from.folder], to) {
+		return ""
+	}
+	if slices.Index(rooms, roomOf(to)) > slices.Index(rooms, roomOf(from.folder)) && !from.test {
+		return roomOf(to) + "/ comes after " + roomOf(from.folder) + "/"
+	}
+	if !from.test {
+		for importer, imported := range forbidden {
+			if within(from.folder, importer) && slices.ContainsFunc(imported, func(outer string) bool { return within(to, outer) }) {
+				return importer + "/ is not to know it"
+			}
+		}
+	}
+	return ""
+}
+
+func TestImports(t *testing.T) {
+	for _, file := range sources(t) {
+		for _, imported := range file.imports {
+			if why := mayImport(file, imported); why != "" {
+				t.Errorf("%s imports %s: %s", file.name, imported, why)
+			}
+		}
+	}
+}
+
+// TestImportsAreChecked breaks each rule.
+func TestImportsAreChecked(t *testing.T) {
+	for _, c := range []struct {
+		from    source
+		to      string
+		allowed bool
+	}{
+		{source{folder: "reports"}, "bench", true},
+		{source{folder: "bench"}, "reports/model", false},
+		{source{folder: "sim"}, "proxier/runner", false},
+		{source{folder: "sim/twin"}, "proxier/runner", true},
+		{source{folder: "sim/twin"}, "proxier", false},
+		{source{folder: "proxier/plan"}, "sim", false},
+		{source{folder: "proxier/plan"}, "scenarios", false},
+		{source{folder: "proxier/plan", test: true}, "bench/netns", true},
+		{source{folder: "proxier/plan"}, "bench/netns", false},
+	} {
+		if why := mayImport(c.from, c.to); (why == "") != c.allowed {
+			t.Errorf("%s → %s: %q", c.from.folder, c.to, why)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	files := map[string]int{}
+	for _, file := range sources(t) {
+		if !file.test {
+			files[file.folder]++
+		}
+	}
+	for folder, n := range files {
+		if large := n > mostFiles; large != slices.Contains(tooLarge, folder) {
+			t.Errorf("%s has %d files without tests, want at most %d; tooLarge lists the exceptions", folder, n, mostFiles)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package world
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"synclab/scenarios"
+	"synclab/sim"
+)
+
+// Rollout plans rolling updates of some Services at the same time, in waves. At the start of a wave the surge's new
+// pods are ready. A third of the interval later as many old ones terminate but still serve; at two thirds they are
+// gone. Each Service starts at a random moment of the first third, because Deployments are not synchronized.
+func (w *World) Rollout(step scenarios.Rollout) (sim.Trace, error) {
+	n := cmp.Or(step.Services, 1)
+	surge := cmp.Or(step.Surge, 0.25)
+	interval := cmp.Or(step.Interval, time.Second)
+	if n < 0 || surge < 0 || surge > 1 || interval < 0 {
+		return nil, fmt.Errorf("rollout: services %d, surge %g, interval %s: want no negative value and a surge of at most 1", step.Services, step.Surge, step.Interval)
+	}
+	var fit []*workload
+	for _, l := range w.live {
+		if l.proxied() && l.size() > 0 {
+			fit = append(fit, l)
+		}
+	}
+	if len(fit) < n {
+		return nil, fmt.Errorf("rollout: %d services requested, but only %d have endpoints", n, len(fit))
+	}
+	var t sim.Trace
+	for _, i := range w.random.Perm(len(fit))[:n] {
+		offset := time.Duration(w.random.Int64N(int64(interval/3) + 1))
+		if err := w.rollOut(fit[i], surge, offset, interval, &t); err != nil {
+			return nil, fmt.Errorf("rollout: service %s/%s: %w", fit[i].service.Namespace, fit[i].service.Name, err)
+		}
+	}
+	return w.finish(t), nil
+}
+
+func (w *World) rollOut(l *workload, surge float64, start, interval time.Duration, t *sim.Trace) error {
+	old := make([]*discoveryv1.Endpoint, l.size())
+	for i := range old {
+		old[i] = l.endpoint(i)
+	}
+	l.revision++
+	l.hash = ""
+	atOnce := max(1, int(math.Ceil(surge*float64(len(old)))))
+	for wave := range slices.Chunk(old, atOnce) {
+		up := make([]pod, len(wave))
+		draining := map[string]discoveryv1.EndpointConditions{}
+		gone := map[string]bool{}
+		for i, e := range wave {
+			var err error
+			if up[i], err = w.newPod(l, w.conditions.ready); err != nil {
+				return err
+			}
+			draining[podKey(e)] = w.conditions.draining
+			gone[podKey(e)] = true
+		}
+		addSlices(t, start, w.pack(l, edit{add: up}))
+		addSlices(t, start+interval/3, w.pack(l, edit{set: draining}))
+		addSlices(t, start+2*interval/3, w.pack(l, edit{drop: gone}))
+		start += interval
+	}
+	return nil
+}
+
+// Scale plans the change of one Service to a number of endpoints, one endpoint at a time. It takes the first Service
+// in name order that proxies serve. The newest endpoint is removed first.
+func (w *World) Scale(step scenarios.Scale) (sim.Trace, error) {
+	rate := cmp.Or(step.Rate, 100)
+	if step.To < 0 || rate < 0 {
+		return nil, fmt.Errorf("scale: to %d at rate %g: want no negative value", step.To, rate)
+	}
+	var l *workload
+	for _, c := range w.live {
+		if c.proxied() && (l == nil || nameOrder(c.service, l.service) < 0) {
+			l = c
+		}
+	}
+	if l == nil {
+		return nil, fmt.Errorf("scale: %w", errNoService)
+	}
+	var t sim.Trace
+	size := l.size()
+	for i := 0; size != step.To; i++ {
+		due := seconds(float64(i) / rate)
+		if size > step.To {
+			size--
+			addSlices(&t, due, w.pack(l, edit{drop: map[string]bool{podKey(l.endpoint(size)): true}}))
+			continue
+		}
+		p, err := w.newPod(l, w.conditions.ready)
+		if err != nil {
+			return nil, fmt.Errorf("scale: service %s/%s: %w", l.service.Namespace, l.service.Name, err)
+		}
+		addSlices(&t, due, w.pack(l, edit{add: []pod{p}}))
+		size++
+	}
+	return w.finish(t), nil
+}
+
+func nameOrder(a, b *corev1.Service) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+const (
+	// endpointUpdateGap is the time between two slice changes for a lost Node: the controller's workers handle some
+	// thousand Services a second.
+	endpointUpdateGap = time.Millisecond
+	// evictAfter is how long lost pods stay not ready before they are removed. A real cluster waits 5 minutes
+	// (tolerationSeconds), and nothing happens meanwhile.
+	evictAfter = 5 * time.Second
+)
+
+// NodeLoss plans the loss of some Nodes. Their Ready condition becomes Unknown. Their endpoints become not ready,
+// slice by slice, and later are removed. The Nodes are removed last. No pods replace the lost ones.
+func (w *World) NodeLoss(step scenarios.NodeLoss) (sim.Trace, error) {
+	n := cmp.Or(step.Nodes, 1)
+	var able []*host
+	for i, h := range w.hosts {
+		if h.name != "node-0" && (i > 0 || w.hasHost("node-0")) {
+			able = append(able, h)
+		}
+	}
+	if n < 0 || n > len(able) {
+		return nil, fmt.Errorf("nodeLoss: %d nodes requested, but only %d can be lost (the proxier's node cannot)", n, len(able))
+	}
+	lost := map[string]bool{}
+	var t sim.Trace
+	for _, i := range w.random.Perm(len(able))[:n] {
+		lost[able[i].name] = true
+		t.Add(0, sim.Update, w.unreachable(able[i]))
+	}
+	var hit []*workload
+	due := time.Duration(0)
+	for _, l := range w.live {
+		if edit := l.loss(lost, w.conditions.unready); len(edit.set) > 0 {
+			edit.drop = nil // not yet
+			hit = append(hit, l)
+			addSlices(&t, due, w.pack(l, edit))
+			due += endpointUpdateGap
+		}
+	}
+	due = max(due, evictAfter)
+	for _, l := range hit {
+		edit := l.loss(lost, w.conditions.unready)
+		edit.set = nil // was set before
+		addSlices(&t, due, w.pack(l, edit))
+		due += endpointUpdateGap
+	}
+	w.hosts = slices.DeleteFunc(w.hosts, func(h *host) bool { return lost[h.name] })
+	w.nodes = slices.DeleteFunc(slices.Clone(w.nodes), func(node *corev1.Node) bool {
+		if lost[node.Name] {
+			gone := *node
+			t.Add(due, sim.Delete, &gone)
+		}
+		return lost[node.Name]
+	})
+	return w.finish(t), nil
+}
+
+func (w *World) hasHost(name string) bool {
+	return slices.ContainsFunc(w.hosts, func(h *host) bool { return h.name == name })
+}
+
+// loss returns both edits that lost Nodes cause in a workload: set, then drop.
+func (l *workload) loss(lost map[string]bool, conditions discoveryv1.EndpointConditions) edit {
+	var e edit
+	for _, g := range l.groups {
+		for _, s := range g.slices {
+			for i := range s.Endpoints {
+				p := &s.Endpoints[i]
+				if p.NodeName == nil || !lost[*p.NodeName] {
+					continue
+				}
+				if e.set == nil {
+					e.set, e.drop = map[string]discoveryv1.EndpointConditions{}, map[string]bool{}
+				}
+				e.set[podKey(p)] = conditions
+				e.drop[podKey(p)] = true
+			}
+		}
+	}
+	return e
+}
+
+// unreachable returns a Node that stopped reporting, as the node lifecycle controller marks it.
+func (w *World) unreachable(h *host) *corev1.Node {
+	node := *h.node
+	node.Status.Conditions = slices.Clone(node.Status.Conditions)
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			c.Status, c.Reason = corev1.ConditionUnknown, "NodeStatusUnknown"
+		}
+	}
+	added := metav1.NewTime(Epoch)
+	node.Spec.Taints = append(slices.Clone(node.Spec.Taints),
+		corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute, TimeAdded: &added})
+	for i, n := range w.nodes {
+		if n.Name == node.Name {
+			w.nodes[i] = &node
+		}
+	}
+	h.node = &node
+	return &node
+}

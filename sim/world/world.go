@@ -1,0 +1,299 @@
+package world
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"synclab/scenarios"
+	"synclab/sim"
+)
+
+// World is the state of the simulated cluster, which steps change. It is not safe for concurrent use. Its changes
+// depend only on its shape or first objects, its seed and the steps before.
+//
+// An error, for example when an address range or the node ports are used up, leaves a World in the middle of a step.
+// It must not be used any more.
+type World struct {
+	shape    scenarios.Shape
+	seed     uint64
+	random   *rand.Rand // for the steps; objects draw from seed and index
+	families []corev1.IPFamily
+	counts   *endpointCounts
+
+	clusterIPs, loadBalancerIPs, externalIPs map[corev1.IPFamily]*addressRange
+	podIPs                                   map[corev1.IPFamily]*podRange
+	nodePorts                                nodePortRange
+
+	conditions struct {
+		ready, unready, draining, stopping discoveryv1.EndpointConditions
+	}
+
+	hosts     []*host // Nodes that take pods, in order
+	nodes     []*corev1.Node
+	live      []*workload // Services, in the order of creation
+	strays    []*discoveryv1.EndpointSlice
+	leaving   []*discoveryv1.Endpoint // removed; their addresses are still in use
+	podCount  int                     // pods ever made
+	nextIndex int                     // of the next Service
+	version   int64                   // last resourceVersion that was set
+}
+
+// NewWorld returns a cluster of a shape with its Nodes and without Services: Create adds them.
+func NewWorld(shape scenarios.Shape, seed uint64) (*World, error) {
+	shape = shapeDefaults(shape)
+	w, err := emptyWorld(shape, seed)
+	if err != nil {
+		return nil, err
+	}
+	podCIDRs := map[corev1.IPFamily][]netip.Prefix{}
+	for _, family := range w.families {
+		podCIDRs[family] = splitRange(w.podIPs[family].shared.prefix, shape.Nodes)
+	}
+	for i := range shape.Nodes {
+		node, err := newNode(seed, i, shape.Zones, w.families, podCIDRs)
+		if err != nil {
+			return nil, err
+		}
+		w.version++
+		node.ResourceVersion = strconv.FormatInt(w.version, 10)
+		w.nodes = append(w.nodes, node)
+		w.hosts = append(w.hosts, newHost(node))
+		for family, parts := range podCIDRs {
+			if parts != nil {
+				w.podIPs[family].perNode[node.Name] = &addressRange{purpose: "pod", prefix: parts[i]}
+			}
+		}
+	}
+	return w, nil
+}
+
+func emptyWorld(shape scenarios.Shape, seed uint64) (*World, error) {
+	if err := checkShape(shape); err != nil {
+		return nil, err
+	}
+	counts, err := newEndpointCounts(shape.Endpoints)
+	if err != nil {
+		return nil, err
+	}
+	w := &World{
+		shape:           shape,
+		seed:            seed,
+		random:          rand.New(rand.NewPCG(seed, 0x776f726c64)),
+		families:        shapeFamilies(shape),
+		counts:          counts,
+		clusterIPs:      map[corev1.IPFamily]*addressRange{},
+		loadBalancerIPs: map[corev1.IPFamily]*addressRange{},
+		externalIPs:     map[corev1.IPFamily]*addressRange{},
+		podIPs:          map[corev1.IPFamily]*podRange{},
+	}
+	for _, family := range w.families {
+		services, err := rangeFor("serviceCIDRs", shape.ServiceCIDRs, family)
+		if err != nil {
+			return nil, err
+		}
+		pods, err := rangeFor("podCIDRs", shape.PodCIDRs, family)
+		if err != nil {
+			return nil, err
+		}
+		if pods.Overlaps(services) {
+			return nil, fmt.Errorf("shape: podCIDRs %s and serviceCIDRs %s overlap", pods, services)
+		}
+		// Clusters keep the first addresses for Services that choose theirs (DNS
+		// has the tenth by custom).
+		w.clusterIPs[family] = &addressRange{purpose: "service", prefix: services, next: 10}
+		w.loadBalancerIPs[family] = &addressRange{purpose: "load balancer", prefix: loadBalancerRanges[family]}
+		w.externalIPs[family] = &addressRange{purpose: "external", prefix: externalRanges[family]}
+		w.podIPs[family] = &podRange{shared: &addressRange{purpose: "pod", prefix: pods}, perNode: map[string]*addressRange{}}
+	}
+	yes, no := true, false
+	// A terminating pod is never ready; while it serves, it is the last resort.
+	w.conditions.ready = discoveryv1.EndpointConditions{Ready: &yes, Serving: &yes, Terminating: &no}
+	w.conditions.unready = discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &no}
+	w.conditions.draining = discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}
+	w.conditions.stopping = discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &yes}
+	return w, nil
+}
+
+// Objects returns the present objects. The caller owns the lists, not the objects.
+func (w *World) Objects() *sim.Objects {
+	o := &sim.Objects{
+		Services: make([]*corev1.Service, 0, len(w.live)),
+		Slices:   make([]*discoveryv1.EndpointSlice, 0, len(w.live)*max(1, len(w.families))),
+		Nodes:    append([]*corev1.Node(nil), w.nodes...),
+	}
+	for _, l := range w.live {
+		o.Services = append(o.Services, l.service)
+		for _, g := range l.groups {
+			o.Slices = append(o.Slices, g.slices...)
+		}
+	}
+	o.Slices = append(o.Slices, w.strays...)
+	o.Sort()
+	return o
+}
+
+// Create plans the creation of Services with their endpoints: at the step's rate, or all due at once.
+func (w *World) Create(step scenarios.Create) (sim.Trace, error) {
+	n := step.Services
+	if n == 0 {
+		n = w.shape.Services - len(w.live)
+	}
+	if n < 0 || step.Rate < 0 {
+		return nil, fmt.Errorf("create: %d services at rate %g: want no negative value", n, step.Rate)
+	}
+	t := make(sim.Trace, 0, 2*n)
+	made := 0
+	err := w.createServices(n, func(l *workload) {
+		due := time.Duration(0)
+		if step.Rate > 0 {
+			due = time.Duration(float64(made) / step.Rate * float64(time.Second))
+		}
+		made++
+		addWorkload(&t, due, sim.Add, l)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create: %w", err)
+	}
+	// createServices set their versions, in this order.
+	return t, nil
+}
+
+// addWorkload appends a Service and its slices, in the order in which they are created or deleted.
+func addWorkload(t *sim.Trace, due time.Duration, op sim.Op, l *workload) {
+	t.Add(due, op, l.service)
+	for _, g := range l.groups {
+		for _, s := range g.slices {
+			t.Add(due, op, s)
+		}
+	}
+}
+
+// createServices makes the next n Services and calls made for each.
+func (w *World) createServices(n int, made func(*workload)) error {
+	for range n {
+		l, err := w.createService(w.nextIndex)
+		if err != nil {
+			return err
+		}
+		made(l)
+	}
+	return nil
+}
+
+// createService makes the next Service with its initial endpoints. It resembles the Service with index like.
+func (w *World) createService(like int) (*workload, error) {
+	l, err := w.newService(w.nextIndex, like)
+	if err != nil {
+		return nil, err
+	}
+	w.nextIndex++
+	pods := make([]pod, 0, w.initialEndpoints(l.like))
+	for range cap(pods) {
+		if len(l.groups) == 0 {
+			break
+		}
+		conditions := w.initialConditions(w.podCount)
+		p, err := w.newPod(l, conditions)
+		if err != nil {
+			return nil, fmt.Errorf("service %s/%s: %w", l.service.Namespace, l.service.Name, err)
+		}
+		pods = append(pods, p)
+	}
+	w.version++
+	l.service.ResourceVersion = strconv.FormatInt(w.version, 10)
+	for _, c := range w.pack(l, edit{add: pods}) {
+		w.version++
+		c.slice.ResourceVersion = strconv.FormatInt(w.version, 10)
+	}
+	l.at = len(w.live)
+	w.live = append(w.live, l)
+	return l, nil
+}
+
+// deleteService plans the deletion of a Service: first the Service, then its slices, as the garbage collector does.
+func (w *World) deleteService(l *workload, due time.Duration, t *sim.Trace) {
+	gone := *l.service
+	t.Add(due, sim.Delete, &gone)
+	for _, g := range l.groups {
+		for _, s := range g.slices {
+			for i := range s.Endpoints {
+				w.leaving = append(w.leaving, &s.Endpoints[i])
+			}
+			last := *s
+			t.Add(due, sim.Delete, &last)
+		}
+	}
+	w.release(l.service)
+	last := len(w.live) - 1
+	w.live[l.at] = w.live[last]
+	w.live[l.at].at = l.at
+	w.live[last] = nil
+	w.live = w.live[:last]
+}
+
+// releaseLeaving frees the addresses of removed pods. Call it only once the step is past their removal: two pods must
+// not have one address.
+func (w *World) releaseLeaving() {
+	for _, e := range w.leaving {
+		node := ""
+		if e.NodeName != nil {
+			node = *e.NodeName
+		}
+		for _, a := range e.Addresses {
+			if addr, ok := sim.ParseAddr(a); ok {
+				if pods := w.podIPs[sim.AddressFamily(addr)]; pods != nil {
+					pods.give(node, addr)
+				}
+			}
+		}
+	}
+	w.leaving = w.leaving[:0]
+}
+
+var errNoService = errors.New("no Service that proxies serve has an endpoint")
+
+// anyWorkload returns a random Service that fits; nil when none does.
+func (w *World) anyWorkload(fits func(*workload) bool) *workload {
+	if len(w.live) == 0 {
+		return nil
+	}
+	start := w.random.IntN(len(w.live))
+	if fits(w.live[start]) {
+		return w.live[start]
+	}
+	// Most Services fit in most worlds: a few more draws keep the choice even. Where few fit, the walk ends the
+	// search.
+	for range 16 {
+		if l := w.live[w.random.IntN(len(w.live))]; fits(l) {
+			return l
+		}
+	}
+	for i := range w.live {
+		if l := w.live[(start+i)%len(w.live)]; fits(l) {
+			return l
+		}
+	}
+	return nil
+}
+
+// finish sorts a planned trace and sets the resource versions, which follow the order of the changes. Every object of
+// the trace is new, so finish writes to no object that was handed out.
+func (w *World) finish(t sim.Trace) sim.Trace {
+	slices.SortStableFunc(t, func(a, b sim.Change) int { return cmp.Compare(a.Due, b.Due) })
+	for _, c := range t {
+		w.version++
+		c.Object.(metav1.Object).SetResourceVersion(strconv.FormatInt(w.version, 10))
+	}
+	w.releaseLeaving()
+	return t
+}
