@@ -119,7 +119,7 @@ AGREEING = $(or $(SUBJECTS),kube-proxy/iptables-legacy$(comma)kube-proxy/nftable
 agreement: deps build ## compare the simulated sync loop with real runs of N Services (200), after a calibration (a quarter of an hour)
 	bin/synclab calibrate --budget $(or $(BUDGET),3m) --max-services $$((4 * $(or $(N),200))) --subjects $(AGREEING) --out $(AGREEMENT)-calibration $(if $(SEED),--seed $(SEED))
 	bin/synclab compare agreement --services $(or $(N),200) --reps $(or $(REPS),1) --subjects $(AGREEING) --out $(AGREEMENT) $(if $(SEED),--seed $(SEED))
-	bin/synclab twin $(AGREEMENT) --model $(AGREEMENT)-calibration
+	bin/synclab simulate $(AGREEMENT) --model $(AGREEMENT)-calibration
 
 # What make began with, so that a plan knows how much of its ten minutes is left after installing and building.
 BEGAN := $(shell date +%s)

@@ -42,7 +42,7 @@ func TestOneFigureEverywhere(t *testing.T) {
 	}
 	c := &s.Comparisons[0]
 	for i, side := range c.Sides {
-		for _, name := range terminalFigures {
+		for _, name := range shortFigures {
 			f := side.figure(name)
 			if f == nil {
 				continue
@@ -84,7 +84,7 @@ func TestOneFigureEverywhere(t *testing.T) {
 	}
 	for _, side := range c.Sides {
 		for _, name := range []string{figureCold, figureFull, figurePartial} {
-			if want := figureValue(side.figure(name), false); !strings.Contains(string(plotNamed(t, s, "compared-durations").markup), want) {
+			if want := figureValue(side.figure(name), false); !strings.Contains(string(plotNamed(t, s, "compared-durations").Markup), want) {
 				t.Errorf("the bars lack %q", want)
 			}
 		}
@@ -168,7 +168,7 @@ func TestFixedVerdicts(t *testing.T) {
 		}
 	}
 	terminal, _ = outputs(t, few, s)
-	if strings.Contains(terminal, "±") || !strings.Contains(terminal, "medians of 3 repetitions: observed") || !strings.Contains(strings.Join(s.Sentences, " "), "observed in 3 repetitions") {
+	if strings.Contains(terminal, "±") || !strings.Contains(terminal, "Medians of 3 repetitions: observed") || !strings.Contains(strings.Join(s.Sentences, " "), "observed in 3 repetitions") {
 		t.Errorf("three repetitions:\n%s\n%s", terminal, s.Sentences)
 	}
 }

@@ -12,10 +12,11 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/model"
 	"synclab/scenarios"
-	"synclab/sim/twin"
+	"synclab/sim/simulator"
 )
 
 // Agreement compares the simulator with a run. The simulator takes the run's own changes, at the times when they were due,
@@ -39,12 +40,12 @@ type Agreement struct {
 
 // AgreementCell is one subject in one cell.
 type AgreementCell struct {
-	Subject  string      `json:"subject"`
-	Cell     Cell        `json:"cell"`
-	Reps     int         `json:"reps"`
-	Changes  int         `json:"changes"` // visible changes of all repetitions
-	Measured Measured    `json:"measured"`
-	Twins    []Simulated `json:"simulations"`
+	Subject     string      `json:"subject"`
+	Cell        Cell        `json:"cell"`
+	Reps        int         `json:"reps"`
+	Changes     int         `json:"changes"` // visible changes of all repetitions
+	Measured    Measured    `json:"measured"`
+	Simulations []Simulated `json:"simulations"`
 
 	measured []float64
 }
@@ -256,17 +257,17 @@ func (t *trial) hold(cell Cell) error {
 	out := AgreementCell{Subject: t.about.Name, Cell: cell, Reps: len(t.streams)}
 	out.Measured, out.measured = asMeasured(t.streams)
 	out.Changes = len(out.measured)
-	own, err := t.say(OwnCost, func(s *stream) twin.Cost { return newOwnCost(s, t.about) }, t.way(t.own), nil, &out)
+	own, err := t.say(OwnCost, func(s *stream) simulator.Cost { return newOwnCost(s, t.about) }, t.way(t.own), nil, &out)
 	if err != nil {
 		return err
 	}
-	out.Twins = append(out.Twins, own)
+	out.Simulations = append(out.Simulations, own)
 	if t.options.Model != nil {
 		modelled, err := t.fromModel(cell, &out)
 		if err != nil {
 			t.remark("%v", err)
 		} else {
-			out.Twins = append(out.Twins, modelled)
+			out.Simulations = append(out.Simulations, modelled)
 		}
 	}
 	t.agreement.Cells = append(t.agreement.Cells, out)
@@ -303,9 +304,9 @@ func (t *trial) fromModel(cell Cell, out *AgreementCell) (Simulated, error) {
 		way = t.own
 	}
 	var cpu cpuTime
-	if subject.Has(model.CPU, twin.Partial) {
+	if subject.Has(model.CPU, simulator.Partial) {
 		known := map[model.Query]float64{}
-		cpu = func(kind twin.SyncKind, changed int) float64 {
+		cpu = func(kind simulator.SyncKind, changed int) float64 {
 			q := model.Query{Quantity: model.CPU, Kind: kind, Services: cell.Services, Endpoints: cell.Endpoints, Changed: min(changed, cell.Services)}
 			if _, ok := known[q]; !ok {
 				p, _ := subject.Predict(q)
@@ -314,11 +315,11 @@ func (t *trial) fromModel(cell Cell, out *AgreementCell) (Simulated, error) {
 			return known[q]
 		}
 	}
-	return t.say(ModelCost, func(*stream) twin.Cost { return cost }, t.way(way), cpu, out)
+	return t.say(ModelCost, func(*stream) simulator.Cost { return cost }, t.way(way), cpu, out)
 }
 
 // say runs the simulator with each seed.
-func (t *trial) say(name string, cost func(*stream) twin.Cost, way *model.WatchDelay, cpu cpuTime, out *AgreementCell) (Simulated, error) {
+func (t *trial) say(name string, cost func(*stream) simulator.Cost, way *model.WatchDelay, cpu cpuTime, out *AgreementCell) (Simulated, error) {
 	says := Simulated{Cost: name}
 	if way != nil {
 		says.ToNode = way.Median
@@ -412,7 +413,7 @@ func asMeasured(streams []*stream) (m Measured, all []float64) {
 
 // title names a subject in a cell.
 func (c AgreementCell) title() string {
-	parts := []string{c.Subject, Grouped(int64(c.Cell.Services)) + " Services"}
+	parts := []string{c.Subject, doc.Grouped(int64(c.Cell.Services)) + " Services"}
 	if settings := c.Cell.Settings(); settings != "" {
 		parts = append(parts, strings.ReplaceAll(settings, "proxy.", ""))
 	}

@@ -11,17 +11,17 @@ import (
 	"synclab/proxier/runner"
 	"synclab/reports/model"
 	"synclab/scenarios"
-	"synclab/sim/twin"
+	"synclab/sim/simulator"
 )
 
 // settingsOf returns the simulator's settings of a subject in a cell; false for proxiers with an unknown sync loop.
-func settingsOf(about subject.Spec, p scenarios.Proxy, cost twin.Cost) (set twin.Settings, known bool) {
+func settingsOf(about subject.Spec, p scenarios.Proxy, cost simulator.Cost) (set simulator.Settings, known bool) {
 	switch about.Proxier {
 	case subject.Synclab:
-		set = twin.Synclab(cost, false)
+		set = simulator.Synclab(cost, false)
 		set.Runner.Policy, set.Runner.Burst = cmp.Or(runner.Policy(p.Policy), about.Policy), p.Burst
 	case subject.KubeProxy:
-		set = twin.KubeProxy(cost, false)
+		set = simulator.KubeProxy(cost, false)
 	default:
 		return set, false
 	}
@@ -53,22 +53,22 @@ const (
 func newOwnCost(s *stream, about subject.Spec) *ownCost {
 	c := &ownCost{byServices: about.Proxier == subject.Synclab}
 	for _, p := range slices.Concat(s.before, s.syncs) {
-		if p.kind == twin.Full {
+		if p.kind == simulator.Full {
 			c.full = append(c.full, p)
 		}
 	}
 	for _, p := range s.syncs {
-		if p.kind == twin.Partial {
+		if p.kind == simulator.Partial {
 			c.partial = append(c.partial, p)
 		}
 	}
 	return c
 }
 
-// Sync implements twin.Cost.
-func (c *ownCost) Sync(kind twin.SyncKind, services, changes int, rng *rand.Rand) time.Duration {
+// Sync implements simulator.Cost.
+func (c *ownCost) Sync(kind simulator.SyncKind, services, changes int, rng *rand.Rand) time.Duration {
 	pool := c.full
-	if kind == twin.Partial {
+	if kind == simulator.Partial {
 		want := changes
 		if c.byServices {
 			want = services
@@ -97,15 +97,15 @@ func (c *ownCost) like(changed int) []pastSync {
 // beginning is a Cost for one replay. Syncs before the first change take their recorded durations. Syncs with nothing
 // to write take no time if idle is set.
 type beginning struct {
-	twin.Cost
+	simulator.Cost
 	before []pastSync
 	next   int
 	// idle: a sync of changes without effect on packets ends at once. kube-proxy does a whole sync for such changes.
 	idle bool
 }
 
-// Sync implements twin.Cost.
-func (c *beginning) Sync(kind twin.SyncKind, services, changes int, rng *rand.Rand) time.Duration {
+// Sync implements simulator.Cost.
+func (c *beginning) Sync(kind simulator.SyncKind, services, changes int, rng *rand.Rand) time.Duration {
 	switch {
 	case changes > 0:
 		c.next = len(c.before)
@@ -119,7 +119,7 @@ func (c *beginning) Sync(kind twin.SyncKind, services, changes int, rng *rand.Ra
 }
 
 // cpuTime is the CPU time of a sync; nil: unknown.
-type cpuTime func(kind twin.SyncKind, changed int) float64
+type cpuTime func(kind simulator.SyncKind, changed int) float64
 
 // replayed is the simulator's result for a stream.
 type replayed struct {
@@ -143,7 +143,7 @@ const heldUp = 50 * time.Millisecond
 // arrivals returns a stream's events with their arrival times at the proxier, sorted: due time plus the difference of
 // their watch delay from the median. No event overtakes another. due maps arrival times of visible events to due
 // times.
-func (s *stream) arrivals(way *model.WatchDelay, rng *rand.Rand) (events []twin.Event, due map[time.Duration]time.Duration) {
+func (s *stream) arrivals(way *model.WatchDelay, rng *rand.Rand) (events []simulator.Event, due map[time.Duration]time.Duration) {
 	events, due = slices.Clone(s.events), map[time.Duration]time.Duration{}
 	var drawn, last time.Duration
 	for i := range events {
@@ -163,7 +163,7 @@ func (s *stream) arrivals(way *model.WatchDelay, rng *rand.Rand) (events []twin.
 
 // replay runs a stream through the simulator, starting with the syncs before the first change. It adds a watch delay
 // to each latency; nil: unknown.
-func (s *stream) replay(set twin.Settings, about subject.Spec, way *model.WatchDelay, cpu cpuTime) (replayed, error) {
+func (s *stream) replay(set simulator.Settings, about subject.Spec, way *model.WatchDelay, cpu cpuTime) (replayed, error) {
 	var out replayed
 	idle, direct := about.Proxier == subject.Synclab, about.Proxier == subject.KubeProxy
 	own, _ := set.Cost.(*ownCost)
@@ -184,18 +184,18 @@ func (s *stream) replay(set twin.Settings, about subject.Spec, way *model.WatchD
 			cost.before = slices.Clone(s.before)
 			cost.before[0].took = 0
 		}
-		var asked []twin.Event // requests for the syncs after the first, from any cause
+		var asked []simulator.Event // requests for the syncs after the first, from any cause
 		for _, p := range s.before[1:] {
-			asked = append(asked, twin.Event{Due: max(set.Born, p.at-p.took-slow), Service: math.MaxInt32})
+			asked = append(asked, simulator.Event{Due: max(set.Born, p.at-p.took-slow), Service: math.MaxInt32})
 		}
 		events = append(asked, events...)
-		slices.SortStableFunc(events, func(a, b twin.Event) int { return cmp.Compare(a.Due, b.Due) })
+		slices.SortStableFunc(events, func(a, b simulator.Event) int { return cmp.Compare(a.Due, b.Due) })
 	}
 	first, last := s.events[0].Due, events[len(events)-1].Due
 	const settle = time.Hour
-	_, err := twin.Run(set, twin.List(events), twin.Options{
-		Span: twin.Span{Length: last + 1, Settle: settle},
-		OnSync: func(y twin.Sync) {
+	_, err := simulator.Run(set, simulator.List(events), simulator.Options{
+		Span: simulator.Span{Length: last + 1, Settle: settle},
+		OnSync: func(y simulator.Sync) {
 			if own != nil {
 				own.now = y.End
 			}

@@ -13,7 +13,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/scenarios"
 	"synclab/sim"
-	"synclab/sim/twin"
+	"synclab/sim/simulator"
 	"synclab/sim/world"
 )
 
@@ -21,7 +21,7 @@ import (
 type stream struct {
 	// events for the simulator, sorted, no two with the same due time. An event of weight 0 changed no endpoint that a
 	// packet could reach. A proxier may sync for it, but no latency is measured.
-	events []twin.Event
+	events []simulator.Event
 	// seen is the measured latency of each event, by its due time.
 	seen map[time.Duration]time.Duration
 	// before are the syncs that started before the first change.
@@ -47,7 +47,7 @@ func (s *stream) measuredCPU(at time.Duration) bool {
 
 // pastSync is one sync as it was recorded.
 type pastSync struct {
-	kind    twin.SyncKind
+	kind    simulator.SyncKind
 	at      time.Duration // its end, or the end of its last write
 	took    time.Duration
 	changed int // Services, or changes, that it processed; 0: unknown
@@ -148,7 +148,7 @@ func streamOf(records []raw.Record, traces []played, family corev1.IPFamily) *st
 		if !matched {
 			continue
 		}
-		events, names := twin.Recorded(trace)
+		events, names := simulator.Recorded(trace)
 		for _, e := range events {
 			e.Due += start
 			e.Service = number(names[e.Service].String())
@@ -169,7 +169,7 @@ func streamOf(records []raw.Record, traces []played, family corev1.IPFamily) *st
 	for i, one := range sights {
 		if !one.known {
 			s.strange++
-			s.add(twin.Event{Due: one.due, Service: number(fmt.Sprint("strange ", i)), Weight: 1}, one.latency)
+			s.add(simulator.Event{Due: one.due, Service: number(fmt.Sprint("strange ", i)), Weight: 1}, one.latency)
 		}
 	}
 	for i := range s.events { // each due time must identify one event
@@ -178,14 +178,14 @@ func streamOf(records []raw.Record, traces []played, family corev1.IPFamily) *st
 			e.Due++
 		}
 	}
-	slices.SortStableFunc(s.events, func(a, b twin.Event) int { return cmp.Compare(a.Due, b.Due) })
+	slices.SortStableFunc(s.events, func(a, b simulator.Event) int { return cmp.Compare(a.Due, b.Due) })
 	s.takeSyncs(records, family)
 	s.takeCPU(records, begun)
 	return s
 }
 
 // add adds an event with a measured latency, at a due time that no other event has.
-func (s *stream) add(e twin.Event, latency time.Duration) {
+func (s *stream) add(e simulator.Event, latency time.Duration) {
 	for _, taken := s.seen[e.Due]; taken; _, taken = s.seen[e.Due] {
 		e.Due++
 	}
@@ -257,9 +257,9 @@ func (s *stream) takeSyncs(records []raw.Record, family corev1.IPFamily) {
 		key := id{r.Step, r.Sync}
 		switch r.Metric {
 		case raw.FullSync, raw.PartialSync:
-			kind := twin.Partial
+			kind := simulator.Partial
 			if r.Metric == raw.FullSync {
-				kind = twin.Full
+				kind = simulator.Full
 			}
 			wrote[key] = true
 			all, ids = append(all, pastSync{kind: kind, at: ofSeconds(r.At), took: ofSeconds(r.Value)}), append(ids, key)

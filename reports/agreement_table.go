@@ -4,100 +4,109 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
+
+	"synclab/reports/doc"
 )
 
 // costTexts describe the source of the simulator's sync durations.
 var costTexts = map[string]string{OwnCost: "simulator, own sync times", ModelCost: "simulator, cost model"}
 
 // Table writes measured and predicted values for a terminal.
-func (a *Agreement) Table(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "The simulator compared with run %s: network programming latency, %d seeds from %d", a.Run, a.Seeds, a.Seed)
-	if a.Model != "" {
-		fmt.Fprintf(&b, ", cost model of %s", a.Model)
+func (a *Agreement) Table(w io.Writer) error { return a.document().Text(w) }
+
+// document has the values of each cell, and how many predictions are within the allowed error.
+func (a *Agreement) document() *doc.Document {
+	s := doc.Section{ID: "agreement"}
+	s.Add(doc.Block{Table: a.table()})
+	for _, one := range a.summaries() {
+		s.Add(doc.Block{Note: sentence(agreementResult, one)})
 	}
-	b.WriteString("\n\n")
-	t := textTable{header: []string{"", "p50", "p90", "p99", "syncs", "CPU", ""}}
+	if len(a.Remarks) > 0 {
+		s.Add(doc.Block{Heading: "Remarks", List: a.Remarks})
+	}
+	return &doc.Document{Title: sentence(agreementTitle, a), Sections: []doc.Section{s}}
+}
+
+// table has a heading for each subject in each cell, and below it the measured and the predicted values.
+func (a *Agreement) table() *doc.Table {
+	t := &doc.Table{Note: sentence(agreementNote, 100*a.Within), Columns: []doc.Column{{}, {Name: "p50", Numeric: true}, {Name: "p90", Numeric: true},
+		{Name: "p99", Numeric: true}, {Name: "syncs", Numeric: true}, {Name: "CPU", Numeric: true}, {}}}
 	for _, c := range a.Cells {
-		t.heading(fmt.Sprintf("%s: %s changes", c.title(), Grouped(int64(c.Changes))))
+		t.Heading(c.title() + ": " + doc.Grouped(int64(c.Changes)) + " changes")
 		m := c.Measured
-		t.add("measured", m.P50.text(""), m.P90.text(""), m.P99.text(""), plainCount(m.Syncs), busyText(m.CPUShare), "")
-		for _, s := range c.Twins {
+		t.Add(doc.Text("measured"), m.P50.cell(), m.P90.cell(), m.P99.cell(), roundedCell(m.Syncs), busyCell(m.CPUShare), doc.Cell{})
+		for _, s := range c.Simulations {
 			verdict := "agrees"
 			if !s.Within {
 				verdict = "differs"
 			}
-			t.add(costTexts[s.Cost], s.P50.text(), s.P90.text(), s.P99.text(), plainCount(s.Syncs.Value), busyText(s.CPUShare), verdict)
+			t.Add(doc.Text(costTexts[s.Cost]), s.P50.cell(), s.P90.cell(), s.P99.cell(), roundedCell(s.Syncs.Value), busyCell(s.CPUShare), doc.Text(verdict))
 		}
 	}
-	t.write(&b)
-	fmt.Fprintf(&b, "\n%s\n", wrap(fmt.Sprintf("measured: all repetitions together; ± the largest deviation of a repetition, if there are several. Simulator: median over seeds, "+
-		"± the 5th and 95th percentile; × the ratio to the measured value. Agrees: all three within %.0f %%.", 100*a.Within), tableWidth, ""))
-	for _, sentence := range a.sentences() {
-		b.WriteString("\n" + wrap(sentence, tableWidth, "  ") + "\n")
-	}
-	for _, remark := range a.Remarks {
-		b.WriteString("\n" + wrap("remark: "+remark, tableWidth, "  "))
-	}
-	if len(a.Remarks) > 0 {
-		b.WriteString("\n")
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return t
 }
 
-// text formats a spread, "523 ms ±3%", and a text behind it.
-func (s Spread) text(behind string) string {
-	text := Format(s.Value, "s")
+// cell is a duration and its bounds: "523 ms ± 3 %".
+func (s Spread) cell() doc.Cell {
+	cell := doc.Value(s.Value, "s")
 	if s.Low != nil && s.Value > 0 {
-		text += fmt.Sprintf(" ±%.0f%%", math.Ceil(100*max(s.Value-*s.Low, *s.High-s.Value)/s.Value))
+		cell.Text += fmt.Sprintf(" ± %.0f %%", math.Ceil(100*max(s.Value-*s.Low, *s.High-s.Value)/s.Value))
 	}
-	return text + behind
+	return cell
 }
 
-func (p Predicted) text() string { return p.Spread.text(fmt.Sprintf(" ×%.2f", p.Ratio)) }
+// cell is a predicted duration, and its ratio to the measured one.
+func (p Predicted) cell() doc.Cell {
+	cell := p.Spread.cell()
+	cell.Text += fmt.Sprintf(" ×%.2f", p.Ratio)
+	return cell
+}
 
-func plainCount(v float64) string { return Grouped(int64(math.Round(v))) }
+func roundedCell(v float64) doc.Cell { return doc.Int(int(math.Round(v))) }
 
-func busyText(share *float64) string {
+func busyCell(share *float64) doc.Cell {
 	if share == nil {
-		return "–"
+		return doc.None()
 	}
-	return fmt.Sprintf("%.0f %%", 100**share)
+	return doc.Cell{Text: fmt.Sprintf("%.0f %%", 100**share), Value: doc.Exact(*share)}
 }
 
-// sentences state how many predictions are within the allowed error.
-func (a *Agreement) sentences() []string {
-	var out []string
+// agreementSummary counts the predictions within the allowed error, in percent, and has the worst ratio.
+type agreementSummary struct {
+	Model         string // the run of the cost model; empty: the run's own sync times
+	Inside, All   int
+	Within, Worst float64
+	Where         string // the quantile and the cell of the worst ratio
+}
+
+// summaries has one summary for each source of sync durations.
+func (a *Agreement) summaries() []agreementSummary {
+	var out []agreementSummary
 	for _, cost := range []string{OwnCost, ModelCost} {
-		within, all, cells, worst := 0, 0, 0, 1.0
-		where := ""
+		sum := agreementSummary{Within: 100 * a.Within, Worst: 1}
+		if cost == ModelCost {
+			sum.Model = a.Model
+		}
 		for _, c := range a.Cells {
-			for _, s := range c.Twins {
+			for _, s := range c.Simulations {
 				if s.Cost != cost {
 					continue
 				}
-				cells++
 				for name, p := range map[string]Predicted{"p50": s.P50, "p90": s.P90, "p99": s.P99} {
-					all++
+					sum.All++
 					if p.Within {
-						within++
+						sum.Inside++
 					}
-					if off := math.Abs(math.Log(p.Ratio)); off > math.Abs(math.Log(worst)) || off == math.Abs(math.Log(worst)) && where > name {
-						worst, where = p.Ratio, name+" of "+c.title()
+					off, worst := math.Abs(math.Log(p.Ratio)), math.Abs(math.Log(sum.Worst))
+					if off > worst || off == worst && sum.Where > name {
+						sum.Worst, sum.Where = p.Ratio, name+" of "+c.title()
 					}
 				}
 			}
 		}
-		if all == 0 {
-			continue
+		if sum.All > 0 {
+			out = append(out, sum)
 		}
-		what := "With the run's own sync times, which tests the sync loop alone,"
-		if cost == ModelCost {
-			what = "With the cost model of " + a.Model + ", fitted without this run,"
-		}
-		out = append(out, fmt.Sprintf("%s %d of %d quantiles are within %.0f %%; the farthest is ×%.2f: %s.", what, within, all, 100*a.Within, worst, where))
 	}
 	return out
 }

@@ -130,7 +130,7 @@ func syntheticAgreement(t *testing.T) (dir string, syncs map[string]int) {
 
 // If all syncs take the same time, nothing is random: the simulator predicts each change and sync as measured. With a
 // longer interval, there are fewer syncs and longer waits.
-func TestTwinReplaysARun(t *testing.T) {
+func TestSimulatorReplaysARun(t *testing.T) {
 	dir, syncs := syntheticAgreement(t)
 	a, err := BuildAgreement(dir, AgreementOptions{Seeds: 3})
 	if err != nil {
@@ -141,10 +141,10 @@ func TestTwinReplaysARun(t *testing.T) {
 	}
 	for i, c := range a.Cells {
 		period := c.Cell.Params["proxy.minSyncPeriod"]
-		if len(c.Twins) != 1 || c.Reps != 2 {
-			t.Fatalf("%s: %d simulations of %d repetitions", period, len(c.Twins), c.Reps)
+		if len(c.Simulations) != 1 || c.Reps != 2 {
+			t.Fatalf("%s: %d simulations of %d repetitions", period, len(c.Simulations), c.Reps)
 		}
-		says := c.Twins[0]
+		says := c.Simulations[0]
 		if math.Abs(says.ToNode-syntheticWay.Seconds()) > 1e-6 {
 			t.Errorf("%s: the watch delay is %g s", period, says.ToNode)
 		}
@@ -160,7 +160,7 @@ func TestTwinReplaysARun(t *testing.T) {
 			t.Errorf("%s: %d changes visible, %d in the simulator", period, len(c.measured), len(says.latencies)/3)
 		}
 		if i > 0 {
-			before := a.Cells[i-1].Twins[0]
+			before := a.Cells[i-1].Simulations[0]
 			if says.P50.Value <= before.P50.Value || says.Syncs.Value >= before.Syncs.Value {
 				t.Errorf("%s: p50 %g s in %g syncs, with the shorter interval %g s in %g", period, says.P50.Value, says.Syncs.Value, before.P50.Value, before.Syncs.Value)
 			}
@@ -176,7 +176,7 @@ func TestTwinReplaysARun(t *testing.T) {
 }
 
 // A cost model of other sync durations differs from the run, and one of equal durations agrees.
-func TestTwinOfACostModel(t *testing.T) {
+func TestSimulatorWithACostModel(t *testing.T) {
 	dir, _ := syntheticAgreement(t)
 	for _, partial := range []time.Duration{syntheticPartial, 20 * syntheticPartial} {
 		a, err := BuildAgreement(dir, AgreementOptions{Seeds: 2, Model: syntheticModel(t, partial)})
@@ -184,11 +184,11 @@ func TestTwinOfACostModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range a.Cells {
-			if len(c.Twins) != 2 || c.Twins[1].Cost != ModelCost {
-				t.Fatalf("%d simulations; remarks %q", len(c.Twins), a.Remarks)
+			if len(c.Simulations) != 2 || c.Simulations[1].Cost != ModelCost {
+				t.Fatalf("%d simulations; remarks %q", len(c.Simulations), a.Remarks)
 			}
-			if same := partial == syntheticPartial; c.Twins[1].Within != same && c.Cell.Params["proxy.minSyncPeriod"] == "200ms" {
-				t.Errorf("syncs of %v: p50 × %.3f, p99 × %.3f, within: %v", partial, c.Twins[1].P50.Ratio, c.Twins[1].P99.Ratio, c.Twins[1].Within)
+			if same := partial == syntheticPartial; c.Simulations[1].Within != same && c.Cell.Params["proxy.minSyncPeriod"] == "200ms" {
+				t.Errorf("syncs of %v: p50 × %.3f, p99 × %.3f, within: %v", partial, c.Simulations[1].P50.Ratio, c.Simulations[1].P99.Ratio, c.Simulations[1].Within)
 			}
 		}
 	}

@@ -20,17 +20,6 @@ type Options struct {
 	NoPNG bool
 }
 
-// Plot describes one plot of the report.
-type Plot struct {
-	Name    string `json:"name"`
-	Title   string `json:"title"`
-	Caption string `json:"caption"`
-	SVG     string `json:"svg"`           // file name
-	PNG     string `json:"png,omitempty"` // file name
-
-	markup []byte // the SVG, for the page
-}
-
 // Build reads the run folders and writes every derived file into out (OutFolder when empty): bench.txt, summary.json,
 // summary.md, the plots and index.html. It replaces the files of an earlier Build.
 func Build(dirs []string, out string, opts Options) (*Summary, error) {
@@ -57,8 +46,8 @@ func Build(dirs []string, out string, opts Options) (*Summary, error) {
 	}{
 		{"bench.txt", func(b *bytes.Buffer) error { return writeBench(b, runs) }},
 		{"summary.json", func(b *bytes.Buffer) error { return s.writeJSON(b) }},
-		{"summary.md", func(b *bytes.Buffer) error { return s.writeMarkdown(b) }},
-		{"index.html", func(b *bytes.Buffer) error { return s.writePage(b) }},
+		{"summary.md", func(b *bytes.Buffer) error { return s.document().Markdown(b) }},
+		{"index.html", func(b *bytes.Buffer) error { return s.document().Page(b) }},
 	}
 	for _, output := range outputs {
 		var b bytes.Buffer

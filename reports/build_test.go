@@ -13,10 +13,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"golang.org/x/perf/benchfmt"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -126,7 +128,7 @@ func TestOutputsAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, numbers, _ := strings.Cut(string(page), `<section id="numbers">`)
+	_, numbers, _ := strings.Cut(string(page), `<section id="numbers"`)
 	lines := map[string]int{} // lines of the page, by the exact values of each row
 	for _, line := range strings.Split(numbers, "\n") {
 		var values []string
@@ -136,14 +138,14 @@ func TestOutputsAgree(t *testing.T) {
 		lines[strings.Join(values, " ")]++
 	}
 	for _, r := range s.Rows {
-		want := []string{strconv.Itoa(r.Cell.Services), strconv.Itoa(r.N), strconv.Itoa(r.Repetitions), exact(r.Median)}
+		want := []string{strconv.Itoa(r.Cell.Services), strconv.Itoa(r.N), strconv.Itoa(r.Repetitions), doc.Exact(r.Median)}
 		if r.Low != nil {
-			want = append(want, exact(*r.Low))
+			want = append(want, doc.Exact(*r.Low))
 		}
 		if r.RangeLow != nil {
-			want = append(want, exact(*r.RangeLow))
+			want = append(want, doc.Exact(*r.RangeLow))
 		}
-		want = append(want, exact(r.P90), exact(r.P99), exact(r.Min), exact(r.Max))
+		want = append(want, doc.Exact(r.P90), doc.Exact(r.P99), doc.Exact(r.Min), doc.Exact(r.Max))
 		key := strings.Join(want, " ")
 		if lines[key] == 0 {
 			t.Errorf("%s %s: the page has no row %s", r.Series, r.Label(), key)
@@ -249,8 +251,8 @@ func TestTableGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, line := range strings.Split(b.String(), "\n") {
-		if runes(line) > tableWidth {
-			t.Errorf("line %d is %d wide: %s", i+1, runes(line), line)
+		if utf8.RuneCountInString(line) > doc.Width {
+			t.Errorf("line %d is %d wide: %s", i+1, utf8.RuneCountInString(line), line)
 		}
 	}
 	golden(t, "table.golden", b.Bytes())

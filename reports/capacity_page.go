@@ -2,62 +2,24 @@ package reports
 
 import (
 	"bytes"
-	_ "embed"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"html/template"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"synclab/bench/outfile"
 	"synclab/reports/capacity"
+	"synclab/reports/doc"
 	"synclab/reports/model"
 )
-
-//go:embed capacity_page.html.tmpl
-var capacityPageText string
-
-// capacityTemplate shares tables, style and script with the page of a run.
-var capacityTemplate = template.Must(template.Must(pageTemplate.Clone()).New("capacity").Parse(capacityPageText))
 
 // capacityReport is an answer, and the looks of its subjects.
 type capacityReport struct {
 	*capacity.Answer
-	looks []look // of each subject
-}
-
-// capacityPage is the data of the template.
-type capacityPage struct {
-	Title, Subtitle string
-	Words, Remarks  []string
-	Bases           []basisLook
-	Answer          pageTable
-	Asked           [][2]string
-	Sections        []capacitySection
-	Downloads       []download
-	Raw             []pageTable
-}
-
-type capacitySection struct {
-	ID, Short, Title string
-	Break            bool // on a new sheet in print
-	Notes            []string
-	Figures          []pageFigure
-	Tables, Folded   []pageTable
-	List             []string
-	Command          string
-	Facts            [][2]string
-
-	drawn []*figure
-}
-
-// download is a file embedded in the page.
-type download struct {
-	Name, Text string
-	URL        template.URL
+	looks   []look             // of each subject
+	figures map[string]*figure // the plots of the document, by name
 }
 
 // BuildCapacity writes the report of an answer into a folder: capacity.html, which is self-contained; capacity.md;
@@ -70,35 +32,32 @@ func BuildCapacity(a *capacity.Answer, out string, opts Options) error {
 		return err
 	}
 	r := newCapacityReport(a)
-	files, err := r.csvFiles()
-	if err != nil {
+	d := r.document()
+	if err := r.draw(d, out, opts); err != nil {
 		return err
 	}
-	page := r.page()
-	for i := range page.Sections {
-		if err := page.Sections[i].draw(out, opts); err != nil {
-			return err
-		}
-	}
-	for _, f := range files {
-		page.Downloads = append(page.Downloads, download{f.name, f.text,
-			template.URL("data:text/csv;charset=utf-8;base64," + base64.StdEncoding.EncodeToString(f.content))}) //nolint:gosec // written by this package
+	for _, f := range r.csvFiles() {
 		if err := outfile.Write(filepath.Join(out, f.name), f.content, 0o644); err != nil {
 			return err
 		}
 	}
-	var b bytes.Buffer
-	if err := capacityTemplate.Execute(&b, page); err != nil {
-		return fmt.Errorf("%s: %w", CapacityPage, err)
+	for _, output := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{{CapacityPage, d.Page}, {"capacity.md", d.Markdown}} {
+		var b bytes.Buffer
+		if err := output.write(&b); err != nil {
+			return fmt.Errorf("%s: %w", output.name, err)
+		}
+		if err := outfile.Write(filepath.Join(out, output.name), b.Bytes(), 0o644); err != nil {
+			return err
+		}
 	}
-	if err := outfile.Write(filepath.Join(out, CapacityPage), b.Bytes(), 0o644); err != nil {
-		return err
-	}
-	return outfile.Write(filepath.Join(out, "capacity.md"), []byte(r.markdown()), 0o644)
+	return nil
 }
 
 func newCapacityReport(a *capacity.Answer) *capacityReport {
-	r := &capacityReport{Answer: a}
+	r := &capacityReport{Answer: a, figures: map[string]*figure{}}
 	var all []*series
 	for _, s := range a.Subjects {
 		all = append(all, &series{name: s.Name, subject: s.Name})
@@ -110,13 +69,54 @@ func newCapacityReport(a *capacity.Answer) *capacityReport {
 	return r
 }
 
-func (r *capacityReport) swatch(i int) template.CSS {
-	c := r.looks[i].color
-	return template.CSS(fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B)) //nolint:gosec // three numbers
+// document is the report. Its plots have no content until draw draws them.
+func (r *capacityReport) document() *doc.Document {
+	return &doc.Document{Kind: "synclab plan", Title: "How far can this cluster grow?", Subtitle: sentence(planSubtitle, r),
+		Sections: []doc.Section{r.answerSection(), r.frontierSection(), r.curvesSection(), r.validationSection(), r.sensitivitySection(),
+			r.growthSection(), r.backendSection(), r.assumptionsSection(), r.rawSection()},
+		Footer: "Derived from plan.json and model.json by synclab. <code>synclab report</code> on their folder makes this page again."}
 }
 
-func (r *capacityReport) subjectCell(i int) pageCell {
-	return pageCell{Text: r.Subjects[i].Name, Color: r.swatch(i)}
+// plots is a block of figures; nil figures are left out.
+func (r *capacityReport) plots(figures ...*figure) doc.Block {
+	b := doc.Block{On: doc.Page}
+	for _, f := range figures {
+		if f != nil {
+			r.figures[f.name] = f
+			b.Plots = append(b.Plots, doc.Plot{Name: f.name, Title: f.title, Caption: f.caption})
+		}
+	}
+	return b
+}
+
+// draw draws the document's plots into a folder, and removes those of an earlier page that this page lacks.
+func (r *capacityReport) draw(d *doc.Document, out string, opts Options) error {
+	for _, s := range d.Sections {
+		for _, b := range s.Blocks {
+			for i, p := range b.Plots {
+				drawn, err := r.figures[p.Name].save(out, opts)
+				if err != nil {
+					return err
+				}
+				b.Plots[i].Markup = drawn.Markup
+			}
+		}
+	}
+	for _, name := range capacityFigures {
+		if r.figures[name] != nil {
+			continue
+		}
+		for _, ending := range []string{".svg", ".png"} {
+			if err := os.Remove(filepath.Join(out, name+ending)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *capacityReport) subjectCell(i int) doc.Cell {
+	return doc.Cell{Text: r.Subjects[i].Name, Color: r.looks[i].color}
 }
 
 // measuredSubject returns the model of a subject; nil if there is none.
@@ -129,21 +129,6 @@ func (r *capacityReport) measuredSubject(name string) *model.Subject {
 		return nil
 	}
 	return s
-}
-
-func (r *capacityReport) page() *capacityPage {
-	p := &capacityPage{Title: "How far can this cluster grow?", Subtitle: r.subtitle(), Remarks: r.remarks(), Bases: basisLooks,
-		Answer: r.answerTable(), Asked: r.asked(), Raw: []pageTable{r.curveTable(), r.frontierTable(-1)}}
-	for _, words := range r.Words {
-		p.Words = append(p.Words, beforeUnit.ReplaceAllString(words, "$1\u00a0$2"))
-	}
-	for _, section := range []*capacitySection{r.frontierSection(), r.curvesSection(), r.validationSection(), r.sensitivitySection(),
-		r.growthSection(), r.backendSection(), r.assumptionsSection()} {
-		if section != nil {
-			p.Sections = append(p.Sections, *section)
-		}
-	}
-	return p
 }
 
 // remarks are those of the answer and of its subjects. A remark on several subjects appears once.
@@ -160,80 +145,7 @@ func (r *capacityReport) remarks() []string {
 		}
 	}
 	for _, remark := range order {
-		out = append(out, joinWords(of[remark])+": "+remark)
+		out = append(out, doc.JoinWords(of[remark])+": "+remark)
 	}
 	return out
-}
-
-// subtitle describes the cluster of today and the target.
-func (r *capacityReport) subtitle() string {
-	text := "Today: " + clusterText(r.Question.Today) + "."
-	if r.Target != nil {
-		text += " To become: " + clusterText(*r.Target) + "."
-	}
-	return beforeUnit.ReplaceAllString(text, "$1\u00a0$2")
-}
-
-// draw draws the section's plots, and removes those of an earlier page that this page lacks.
-func (s *capacitySection) draw(out string, opts Options) error {
-	for _, f := range s.drawn {
-		one, err := f.save(out, opts)
-		if err != nil {
-			return err
-		}
-		s.Figures = append(s.Figures, pageFigure{one, inlineSVG(one)})
-	}
-	for _, name := range capacityFigures[s.ID] {
-		if slices.ContainsFunc(s.drawn, func(f *figure) bool { return f.name == name }) {
-			continue
-		}
-		for _, ending := range []string{".svg", ".png"} {
-			if err := os.Remove(filepath.Join(out, name+ending)); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// basisLook is one entry of the page's legend.
-type basisLook struct {
-	Basis      model.Basis
-	Mark, Name string
-	Line, Text string
-	Drawn      template.HTML
-}
-
-var basisLooks = []basisLook{
-	{model.Measured, "●", "measured", "filled mark", "at exactly this size, in the calibration.",
-		`<line x1="1" y1="6" x2="43" y2="6" stroke="currentColor" stroke-width="2"/><circle cx="22" cy="6" r="4.5" fill="currentColor"/>`},
-	{model.Interpolated, "◐", "interpolated", "solid line", "within the sizes of the calibration, by the fitted cost model.",
-		`<line x1="1" y1="6" x2="43" y2="6" stroke="currentColor" stroke-width="2"/>`},
-	{model.Extrapolated, "○", "extrapolated ×N", "dashed line", "N times the largest size of the calibration, or a fraction 1/N of the smallest, or N times the changed Services of one sync.",
-		`<line x1="1" y1="6" x2="43" y2="6" stroke="currentColor" stroke-width="1.5" stroke-dasharray="5 4" opacity=".75"/>`},
-}
-
-// basisMark is the sign of a basis; empty for an estimate without one.
-func basisMark(b model.Basis) string {
-	for _, look := range basisLooks {
-		if look.Basis == b {
-			return look.Mark
-		}
-	}
-	return ""
-}
-
-// basisText names the basis of an estimate: "extrapolated ×2.4".
-func basisText(e capacity.Estimate) string {
-	if times := strings.TrimSuffix(fmt.Sprintf("%.1f", e.Beyond), ".0"); e.Basis == model.Extrapolated && e.Beyond > 1 && times != "1" {
-		text := string(e.Basis) + " ×" + times
-		switch {
-		case e.Below:
-			text += " below"
-		case e.Changed:
-			text += " in changes per sync"
-		}
-		return text
-	}
-	return string(e.Basis)
 }

@@ -10,26 +10,46 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"synclab/reports/capacity"
+	"synclab/reports/doc"
 	"synclab/reports/model"
 )
 
-// The sections of the capacity page, in its order. Each is nil without content.
+// The sections of the plan's report, in its order. Those without content have no blocks.
 
-func (r *capacityReport) frontierSection() *capacitySection {
-	s := &capacitySection{ID: "frontier", Short: "Frontier", Title: "Latency and CPU by setting", Break: true,
-		Notes: []string{"A short minSyncPeriod makes changes visible sooner and costs CPU. A long one combines changes and saves CPU. " +
-			"Each curve shows the settings of one subject at " + r.frontierAt() + ". For a setting off the lower left edge, another setting is better in both."}}
-	if f := r.frontierFigure(); f != nil {
-		s.drawn = append(s.drawn, f)
+// answerSection has the answer. With the change of backend and the command, it is all of capacity.md.
+func (r *capacityReport) answerSection() doc.Section {
+	s := doc.Section{ID: "answer", Title: "The answer", Short: "Answer", Dense: true}
+	s.Add(doc.Block{List: r.Words, Lead: true}, doc.Block{HTML: basesHTML()}, doc.Block{Table: r.answerTable()},
+		doc.Block{On: doc.Page, Note: sentence(planAnswerNote, r), Soft: true}, doc.Block{On: doc.Markdown, Note: basesMarkdown})
+	if remarks := r.remarks(); len(remarks) > 0 {
+		s.Add(doc.Block{Warn: true, Heading: "Caveats", List: remarks})
 	}
+	s.Add(doc.Block{On: doc.Page, Heading: "The question", Facts: r.asked()})
+	return s
+}
+
+func (r *capacityReport) frontierSection() doc.Section {
+	s := doc.Section{ID: "frontier", Title: "Latency and CPU by setting", Short: "Frontier", NewSheet: true, Dense: true}
+	if !slices.ContainsFunc(r.Subjects, func(one capacity.SubjectAnswer) bool { return len(one.Frontier) > 0 }) {
+		return s
+	}
+	s.Add(doc.Block{On: doc.Page, Note: sentence(planFrontierNote, r.frontierAt())}, r.plots(r.frontierFigure()))
 	for i := range r.Subjects {
-		if t := r.frontierTable(i); len(t.Rows) > 0 {
-			s.Folded = append(s.Folded, t)
+		s.Add(doc.Block{On: doc.Page, Folded: true, Table: r.frontierTable(i)})
+	}
+	return s
+}
+
+func (r *capacityReport) curvesSection() doc.Section {
+	s := doc.Section{ID: "curves", Title: "Largest cluster for each SLO", Short: "How far", NewSheet: true, Dense: true}
+	var panels []growthPanel
+	for _, q := range sloQuantities {
+		if r.drawnWithSLOs(q.name) {
+			panels = append(panels, q.panel())
 		}
 	}
-	if len(s.drawn) == 0 && len(s.Folded) == 0 {
-		return nil
-	}
+	s.Add(doc.Block{On: doc.Page, Note: sentence(planCurvesNote, r)}, r.plots(r.growthFigures("capacity-", panels)...),
+		doc.Block{On: doc.Page, Table: r.limitsTable()})
 	return s
 }
 
@@ -37,38 +57,23 @@ func (r *capacityReport) frontierSection() *capacitySection {
 func (r *capacityReport) growthFigures(prefix string, panels []growthPanel) []*figure {
 	var out []*figure
 	for _, g := range panels {
-		name := cmp.Or(g.promise, strings.ReplaceAll(g.text, " ", "-"))
-		f := &figure{name: prefix + name, title: sentenceCase(g.text)}
-		promised := r.Question.SLOs.Bound(g.promise) > 0
+		f := &figure{name: prefix + cmp.Or(g.slo, strings.ReplaceAll(g.text, " ", "-")), title: doc.UpperFirst(g.text)}
 		ends := g.add(r, f, panelHeight+10)
 		if ends == nil {
 			continue
 		}
 		alignEnds([]*endLabels{ends})
-		f.explainBases(g.measured != nil, promised)
-		f.caption = "The band is the interval."
-		if g.measured != nil {
-			f.caption += " Filled marks are measured cells" + map[capacity.Unit]string{
-				capacity.InServices:  "; small pale ones have other numbers of endpoints per Service than the curve",
-				capacity.InEndpoints: "; small pale ones have other numbers of Services than the curve"}[r.Unit] + "."
-		} else {
-			f.caption += " There are no marks: the values come from the sync loop in virtual time, with sync durations from the cost model."
-		}
-		if promised {
-			f.caption += " The dotted line is the SLO, with the largest size at which each subject meets it."
-		}
+		bound := r.Question.SLOs.Bound(g.slo) > 0
+		f.explainBases(g.measured != nil, bound)
+		f.caption = sentence(planGrowthCaption, growthCaption{Measured: g.measured != nil, SLO: bound, Other: otherSizes[r.Unit]})
 		out = append(out, f)
 	}
 	return out
 }
 
-// promisePanels are the panels of the SLOs' quantities.
-func promisePanels() map[string]growthPanel {
-	out := map[string]growthPanel{}
-	for _, p := range promiseTexts {
-		out[p.name] = growthPanel{text: p.text, unit: p.unit, of: estimateNamed(p.name), promise: p.name, measured: measuredOf[p.name]}
-	}
-	return out
+// panel is the quantity along the growth of the cluster, with the bound of its SLO.
+func (q sloQuantity) panel() growthPanel {
+	return growthPanel{text: q.text, unit: q.unit, of: estimateNamed(q.name), slo: q.name, measured: measuredOf[q.name]}
 }
 
 // measuredOf returns the measured points of an SLO's quantity in a calibration. Latency and CPU over time have none:
@@ -98,72 +103,49 @@ var measuredOf = map[string]func(*model.Subject) []model.Point{
 
 func pointsOf(s *model.Subject, q model.Quantity, kind string) []model.Point { return s.Shown(q, kind) }
 
-// drawnWithPromises reports whether the SLO section draws a quantity: those with an SLO, latency and CPU.
-func (r *capacityReport) drawnWithPromises(name string) bool {
+// drawnWithSLOs reports whether the section of the SLOs draws a quantity: those with an SLO, latency and CPU.
+func (r *capacityReport) drawnWithSLOs(name string) bool {
 	return r.Question.SLOs.Bound(name) > 0 || name == capacity.ProgrammingP99 || name == capacity.CPU
 }
 
-func (r *capacityReport) curvesSection() *capacitySection {
-	s := &capacitySection{ID: "curves", Short: "How far", Title: "Largest cluster for each SLO", Break: true,
-		Notes: []string{fmt.Sprintf("All quantities versus %s, along the given growth of the whole cluster, with the policy in use today.", r.Unit)}}
-	panels := promisePanels()
-	var shown []growthPanel
-	for _, p := range promiseTexts {
-		if r.drawnWithPromises(p.name) {
-			shown = append(shown, panels[p.name])
-		}
-	}
-	s.drawn = r.growthFigures("capacity-", shown)
-	if t := r.limitsTable(); len(t.Rows) > 0 {
-		s.Tables = append(s.Tables, t)
-	}
-	return s
-}
-
-func (r *capacityReport) validationSection() *capacitySection {
-	s := &capacitySection{ID: "validation", Short: "Predicted, measured", Title: "Predicted versus measured"}
+func (r *capacityReport) validationSection() doc.Section {
+	s := doc.Section{ID: "validation", Title: "Predicted versus measured", Short: "Predicted, measured", Dense: true}
 	if r.Model == nil {
-		return nil
+		return s
 	}
 	v := r.Model.Validation
 	if v == nil || len(v.Rows) == 0 {
-		s.Notes = []string{"The calibration held no cells out, so the accuracy of its predictions on this machine is unknown. " +
-			"“synclab calibrate --hold-out” fits only the small cells and compares the large ones with their predictions. This section shows that comparison for plans from such a calibration."}
+		s.Add(doc.Block{On: doc.Page, Note: "The calibration held no cells out, so the accuracy of its predictions on this machine is unknown. " +
+			"“synclab calibrate --hold-out” fits only the small cells and compares the large ones with their predictions. " +
+			"This section shows that comparison for plans from such a calibration."})
 		return s
 	}
-	failed, coverage, points := v.Overall("")
-	s.Notes = []string{fmt.Sprintf("As a test, the cost model was fitted to the small cells only and predicted the large ones. Whole syncs: median absolute error %.1f %%, and %.0f %% of %d points within their intervals of %.0f %%. Targets: an error of at most 10 %%, and at least 85 %% within. The numbers of this page use a fit to all cells.",
-		100*failed, 100*coverage, points, 100*v.Confidence)}
+	var figures []*figure
 	for _, g := range predictedGroups {
-		if f := g.figure(r); f != nil {
-			s.drawn = append(s.drawn, f)
-		}
+		figures = append(figures, g.figure(r))
 	}
-	s.Tables = []pageTable{r.validationTable(false)}
-	if t := r.validationTable(true); len(t.Rows) > 0 {
-		s.Folded = []pageTable{t}
-	}
+	s.Add(doc.Block{On: doc.Page, Note: sentence(planValidationNote, accuracyOf(v))}, r.plots(figures...),
+		doc.Block{On: doc.Page, Table: r.validationTable(false)}, doc.Block{On: doc.Page, Folded: true, Table: r.validationTable(true)})
 	return s
 }
 
-func (r *capacityReport) sensitivitySection() *capacitySection {
-	s := &capacitySection{ID: "sensitivity", Short: "Sensitivity", Title: "Sensitivity to inputs"}
-	f, t := r.sensitivityFigure(), r.sensitivityTable()
-	if f == nil && len(t.Rows) == 0 {
-		return nil
+func (r *capacityReport) sensitivitySection() doc.Section {
+	s := doc.Section{ID: "sensitivity", Title: "Sensitivity to inputs", Short: "Sensitivity", Dense: true}
+	if strongest := r.strongestInputs(); len(strongest) > 0 {
+		s.Add(doc.Block{On: doc.Page, Note: sentence(planSensitivityNote, strongest)})
 	}
-	if f != nil {
-		s.drawn = []*figure{f}
-	}
-	s.Notes = r.sensitivitySentences()
-	s.Tables = []pageTable{t}
+	s.Add(r.plots(r.sensitivityFigure()), doc.Block{On: doc.Page, Table: r.sensitivityTable()})
 	return s
 }
 
-// sensitivitySentences name the strongest input of each subject.
-func (r *capacityReport) sensitivitySentences() []string {
-	byInput := map[string][]string{}
-	var order []string
+// strongestInput is the input that changes the largest cluster of some subjects most; empty: no tested input does.
+type strongestInput struct {
+	Input    string
+	Subjects []string
+}
+
+func (r *capacityReport) strongestInputs() []strongestInput {
+	var out []strongestInput
 	for _, one := range r.Subjects {
 		if len(one.Sensitivity) == 0 {
 			continue
@@ -172,61 +154,48 @@ func (r *capacityReport) sensitivitySentences() []string {
 		if one.Sensitivity[0].AtLower == one.Sensitivity[0].AtHigher {
 			input = ""
 		}
-		if byInput[input] == nil {
-			order = append(order, input)
+		i := slices.IndexFunc(out, func(s strongestInput) bool { return s.Input == input })
+		if i < 0 {
+			i = len(out)
+			out = append(out, strongestInput{Input: input})
 		}
-		byInput[input] = append(byInput[input], one.Name)
+		out[i].Subjects = append(out[i].Subjects, one.Name)
 	}
-	var parts []string
-	for _, input := range order {
-		if input == "" {
-			parts = append(parts, "none of the tested inputs for "+joinWords(byInput[input]))
-			continue
-		}
-		parts = append(parts, inputText(input)+" for "+joinWords(byInput[input]))
-	}
-	if len(parts) == 0 {
-		return nil
-	}
-	return []string{"Strongest influence on the largest cluster: " + strings.Join(parts, "; ") + "."}
+	return out
 }
 
-func (r *capacityReport) growthSection() *capacitySection {
-	s := &capacitySection{ID: "growth", Short: "Growth", Title: "Rules, memory, packets and syncs as the cluster grows", Break: true}
+func (r *capacityReport) growthSection() doc.Section {
+	s := doc.Section{ID: "growth", Title: "Rules, memory, packets and syncs as the cluster grows", Short: "Growth", NewSheet: true, Dense: true}
 	panels := []growthPanel{{text: "rules", unit: "count", of: func(o capacity.Evaluation) (capacity.Estimate, bool) { return o.Rules, o.Rules.Median > 0 },
 		measured: func(s *model.Subject) []model.Point { return pointsOf(s, model.Rules, "") }}}
 	var above []string
 	for _, name := range []string{capacity.Memory, capacity.FirstPacketP99, capacity.Start} {
-		if r.drawnWithPromises(name) {
-			above = append(above, promiseNamed(name).short)
+		if r.drawnWithSLOs(name) {
+			above = append(above, sloNamed(name).short)
 			continue
 		}
-		panels = append(panels, promisePanels()[name])
-	}
-	s.drawn = r.growthFigures("capacity-growth-", panels)
-	if f := r.syncsFigure(!r.drawnWithPromises(capacity.Start)); f != nil {
-		s.drawn = append(s.drawn, f)
+		panels = append(panels, sloNamed(name).panel())
 	}
 	if len(above) > 0 {
-		s.Notes = append(s.Notes, sentenceCase(joinWords(above))+": see the curves of the SLOs above.")
+		s.Add(doc.Block{On: doc.Page, Note: sentence(planGrowthNote, above)})
 	}
-	s.Tables = []pageTable{r.lawsTable()}
+	figures := append(r.growthFigures("capacity-growth-", panels), r.syncsFigure(!r.drawnWithSLOs(capacity.Start)))
+	s.Add(r.plots(figures...), doc.Block{On: doc.Page, Table: r.formulasTable()})
 	return s
 }
 
 // syncsFigure draws durations of syncs. It omits full syncs if start, which is a full sync, has its own plot.
 func (r *capacityReport) syncsFigure(onlyPartial bool) *figure {
-	f := &figure{name: "capacity-growth-syncs", title: "Durations of syncs",
-		caption: "A full sync into empty tables, and a partial sync of one changed Service. The band is the interval. Filled marks are measured cells; small pale ones have other numbers of endpoints per Service."}
+	f := &figure{name: "capacity-growth-syncs", title: "Durations of syncs", caption: sentence(planSyncsCaption, onlyPartial)}
 	panels := []growthPanel{
-		{text: "full sync", unit: "s", of: func(o capacity.Evaluation) (capacity.Estimate, bool) { return o.FullSync, o.FullSync.Median > 0 }, measured: measuredOf[capacity.Start]},
+		{text: "full sync", unit: "s", of: func(o capacity.Evaluation) (capacity.Estimate, bool) { return o.FullSync, o.FullSync.Median > 0 },
+			measured: measuredOf[capacity.Start]},
 		{text: "partial sync", unit: "s", of: func(o capacity.Evaluation) (capacity.Estimate, bool) { return o.PartialSync, o.PartialSync.Median > 0 },
 			measured: func(s *model.Subject) []model.Point {
 				return slices.DeleteFunc(pointsOf(s, model.Total, model.Partial), func(p model.Point) bool { return p.Changed > 1.5 })
 			}}}
 	if onlyPartial {
-		panels = panels[1:]
-		f.title, f.caption = "Durations of partial syncs", strings.Replace(f.caption, "A full sync into empty tables, and a", "A", 1)
+		panels, f.title = panels[1:], "Durations of partial syncs"
 	}
 	var all []*endLabels
 	for _, g := range panels {
@@ -245,55 +214,69 @@ func (r *capacityReport) syncsFigure(onlyPartial bool) *figure {
 	return f
 }
 
-func (r *capacityReport) backendSection() *capacitySection {
-	if len(r.Comparisons) == 0 {
-		return nil
+func (r *capacityReport) backendSection() doc.Section {
+	s := doc.Section{ID: "backends", Title: "When a change of backend pays", Short: "Change of backend", Dense: true}
+	var words []string
+	for _, c := range r.Comparisons {
+		words = append(words, c.Words)
 	}
-	s := &capacitySection{ID: "backends", Short: "Change of backend", Title: "When a change of backend pays", Notes: r.backendSentences()}
-	if t := r.crossoverTable(); len(t.Rows) > 0 {
-		s.Tables = []pageTable{t}
+	s.Add(doc.Block{List: words}, doc.Block{On: doc.Page, Table: r.crossoverTable()})
+	return s
+}
+
+func (r *capacityReport) assumptionsSection() doc.Section {
+	s := doc.Section{ID: "limits", Title: "Assumptions and limits", Short: "Assumptions", NewSheet: true}
+	const repeat = "How to repeat it"
+	s.Add(doc.Block{On: doc.Page, List: assumptions},
+		doc.Block{On: doc.Page, Heading: repeat, Code: cmp.Or(r.Command, "synclab report FOLDER   # the folder of this page")})
+	if r.Command != "" {
+		s.Add(doc.Block{On: doc.Markdown, Heading: repeat, Note: sentence(planCommandNote, r)})
+	}
+	if r.Model != nil {
+		s.Add(doc.Block{On: doc.Page, Heading: "Calibration of the cost model", Facts: r.calibration()})
 	}
 	return s
 }
 
-func (r *capacityReport) assumptionsSection() *capacitySection {
-	s := &capacitySection{ID: "limits", Short: "Assumptions", Title: "Assumptions and limits", Break: true, List: assumptions, Command: r.Command}
-	if s.Command == "" {
-		s.Command = "synclab report FOLDER   # the folder of this page"
-	}
-	if r.Model == nil {
-		return s
-	}
+// calibration has the origin of the cost model, and the versions and the machine.
+func (r *capacityReport) calibration() [][2]string {
 	m := r.Model
+	out := [][2]string{{"calibration", m.Run}, {"measured", m.Made.UTC().Format("2006-01-02 15:04 MST")},
+		{"seed of the plan", strconv.FormatUint(r.Question.Seed, 10)}, {"seed of the fit", strconv.FormatUint(m.Seed, 10)},
+		{"confidence of intervals", fmt.Sprintf("%.0f %%", 100*m.Confidence)}}
 	head := RunHead{Versions: m.Versions, Machine: m.Machine, Feed: m.Feed}
-	s.Facts = [][2]string{{"calibration", m.Run}, {"measured", m.Made.UTC().Format("2006-01-02 15:04 MST")}, {"seed of the plan", strconv.FormatUint(r.Question.Seed, 10)},
-		{"seed of the fit", strconv.FormatUint(m.Seed, 10)}, {"confidence of intervals", fmt.Sprintf("%.0f %%", 100*m.Confidence)}}
 	for _, v := range head.VersionList() {
 		if !slices.Contains([]string{"seed", "repetitions", "measured", "subjects", "scenario", "status"}, v[0]) {
-			s.Facts = append(s.Facts, v)
+			out = append(out, v)
 		}
 	}
+	return out
+}
+
+// rawSection has every number: as files within the page, and as tables.
+func (r *capacityReport) rawSection() doc.Section {
+	s := doc.Section{ID: "raw", Title: "Raw numbers", Dense: true}
+	s.Add(doc.Block{On: doc.Page, Note: "Every number above, unrounded, times in seconds and memory in bytes. The files are also in the folder of this page.",
+		HTML: downloadsHTML(r.csvFiles())},
+		doc.Block{On: doc.Page, Folded: true, Table: r.curveTable()}, doc.Block{On: doc.Page, Folded: true, Table: r.frontierTable(-1)})
 	return s
 }
 
-// assumptions are the limits of reports/model, sim/twin and reports/capacity, for readers of the page.
+// assumptions are the limits of reports/model, sim/simulator and reports/capacity, for readers of the page.
 var assumptions = []string{
-	"The numbers are for one kind of machine: the kernel, the tools and the processor of the calibration. Another processor or kernel needs its own calibration, which takes minutes.",
+	"The numbers are for one kind of machine: the kernel, the tools and the processor of the calibration. Another processor or kernel needs its " +
+		"own calibration, which takes minutes.",
 	"Services are as in the calibration: one port, plain cluster IPs, one IP family. Other types, more ports and a second family cost more.",
-	"Beyond the largest measured size, another cost model may apply: because of a small cache, a kernel limit or a time-out. Intervals grow with the distance, but do not include such effects.",
-	"Network programming latency starts when a change reaches the API server if the calibration measured the watch delay, else when the node's informers receive the change. Earlier delays in the control plane are not included. Neither is the load of the API server, which sends every change to every node.",
+	"Beyond the largest measured size, another cost model may apply: because of a small cache, a kernel limit or a time-out. Intervals grow with " +
+		"the distance, but do not include such effects.",
+	"Network programming latency starts when a change reaches the API server if the calibration measured the watch delay, else when the node's " +
+		"informers receive the change. Earlier delays in the control plane are not included. Neither is the load of the API server, which sends every " +
+		"change to every node.",
 	"A change is visible at the end of its sync. Syncs that write in stages may show it sooner.",
 	"Syncs do not fail, unless the calibration's did. No other program changes rules on the node.",
 	"The proxier has the same CPUs as in the calibration. Other work on the node makes syncs longer.",
 	"All nodes are equal, and none slows another down.",
 	"Conntrack, bandwidth, and the resources of pods are not included. A first packet's cost is the cost of the rules, not a round trip.",
-	"An interval includes the scatter of single cells, the predictions of alternative models that fit nearly as well, and the errors of predictions beyond the fitted sizes. An SLO is met “for sure” if the upper end of the interval meets it.",
-}
-
-// sentenceCase makes the first letter upper case.
-func sentenceCase(text string) string {
-	if text == "" {
-		return text
-	}
-	return strings.ToUpper(text[:1]) + text[1:]
+	"An interval includes the scatter of single cells, the predictions of alternative models that fit nearly as well, and the errors of " +
+		"predictions beyond the fitted sizes. An SLO is met “for sure” if the upper end of the interval meets it.",
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"synclab/reports/capacity"
+	"synclab/reports/doc"
 	"synclab/reports/model"
 )
 
@@ -42,7 +43,8 @@ func TestCapacityPageHasEverySection(t *testing.T) {
 			t.Errorf("no section %q", id)
 		}
 	}
-	for section, figures := range map[string][]string{"frontier": {"capacity-frontier"}, "curves": {"capacity-programming_p99", "capacity-cpu", "capacity-memory", "capacity-first_packet", "capacity-start"},
+	for section, figures := range map[string][]string{"frontier": {"capacity-frontier"},
+		"curves":     {"capacity-programming_p99", "capacity-cpu", "capacity-memory", "capacity-first_packet", "capacity-start"},
 		"validation": {"capacity-predicted-syncs", "capacity-predicted-memory", "capacity-predicted-packets", "capacity-predicted-rules"}, "sensitivity": {"capacity-sensitivity"},
 		"growth": {"capacity-growth-rules", "capacity-growth-syncs"}} {
 		for _, name := range figures {
@@ -98,7 +100,7 @@ func TestCapacityPageIsSelfContained(t *testing.T) {
 func TestCapacityPageShowsEachBasis(t *testing.T) {
 	a := lawfulAnswer()
 	r := newCapacityReport(a)
-	for _, table := range []pageTable{r.answerTable(), r.limitsTable(), r.frontierTable(-1), r.curveTable()} {
+	for _, table := range []*doc.Table{r.answerTable(), r.limitsTable(), r.frontierTable(-1), r.curveTable()} {
 		seen := 0
 		for _, row := range table.Rows {
 			for _, cell := range row {
@@ -123,7 +125,7 @@ func TestCapacityPageShowsEachBasis(t *testing.T) {
 			for k, name := range []string{capacity.ProgrammingP99, capacity.CPU, capacity.Memory, capacity.FirstPacketP99, capacity.Start} {
 				e := o.Quantities[name]
 				bases[e.Basis]++
-				if cell := row[5+k]; cell.Value != exact(e.Median) || !strings.HasSuffix(cell.Sub, basisText(e)) {
+				if cell := row[5+k]; cell.Value != doc.Exact(e.Median) || !strings.HasSuffix(cell.Sub, basisText(e)) {
 					t.Errorf("%s at %d Services: %s is shown as %+v", s.Name, o.Cluster.Services, name, cell)
 				}
 			}
@@ -202,14 +204,14 @@ func TestCapacityCSVAgreesWithTheAnswer(t *testing.T) {
 	limits := readCSV(t, files["limits.csv"])
 	for _, s := range a.Subjects {
 		settings -= len(s.Frontier)
-		if want := exact(s.Recommended.Policy.MinSyncPeriod.Seconds()); recommended[s.Name] != want {
+		if want := doc.Exact(s.Recommended.Policy.MinSyncPeriod.Seconds()); recommended[s.Name] != want {
 			t.Errorf("%s: recommended %q, want %s", s.Name, recommended[s.Name], want)
 		}
 		rows := 0
 		for _, row := range limits {
 			if row["subject"] == s.Name {
 				rows++
-				if row["policy"] == "recommended" && (row["services_median"] != exact(s.Largest.Reach.Median) || row["slo"] != s.Largest.SLO) {
+				if row["policy"] == "recommended" && (row["services_median"] != doc.Exact(s.Largest.Reach.Median) || row["slo"] != s.Largest.SLO) {
 					t.Errorf("%s: largest is %v", s.Name, row)
 				}
 			}
@@ -269,11 +271,42 @@ func TestLoadAnswerSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+// capacity.md has the answer, the change of backend, the caveats and the command; the page has all else.
+func TestCapacityMarkdown(t *testing.T) {
+	text := capacityMarkdown(t, newCapacityReport(lawfulAnswer()))
+	from := 0
+	for _, part := range []string{"## How far can this cluster grow?\n",
+		"Today: 2,000 Services × 10 endpoints on 100 nodes", "- The SLO for memory is violated first.\n",
+		"| subject | largest cluster, Services | SLO violated first |", "| --- |", "| kube-proxy/iptables-legacy | ", "● measured, ◐ interpolated", "### Caveats\n",
+		"### When a change of backend pays\n", "- synclab/nftables reaches twice the size",
+		"`synclab plan --services 2000 --grow services=4x`, seed 7, calibration calibrate-1\n"} {
+		i := strings.Index(text[from:], part)
+		if i < 0 {
+			t.Fatalf("no %q behind character %d:\n%s", part, from, text)
+		}
+		from += i
+	}
+	for _, part := range []string{"Raw numbers", "Sensitivity", "Assumptions", "The question", "<"} {
+		if strings.Contains(text, part) {
+			t.Errorf("%q is for the page only:\n%s", part, text)
+		}
+	}
+}
+
+func capacityMarkdown(t *testing.T, r *capacityReport) string {
+	t.Helper()
+	var b strings.Builder
+	if err := r.document().Markdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
 // Tables and plots name the unit of growth in their heads.
 func TestCapacityPageNamesWhatGrows(t *testing.T) {
 	for _, c := range []struct {
-		growth                    capacity.Growth
-		far, column, at, crossing string
+		growth                        capacity.Growth
+		largest, column, at, crossing string
 	}{
 		{capacity.Growth{Services: 4}, "24|18 – 29", "services_median", "24 Services", "from 9,000 Services on"},
 		{capacity.Growth{Endpoints: 4}, "24.3|18.2 – 28.6", "endpoints_per_service_median", "24.3 endpoints of each Service", "from 9,000 endpoints of each Service on"},
@@ -289,19 +322,21 @@ func TestCapacityPageNamesWhatGrows(t *testing.T) {
 			s.Largest.Reach.Median, s.Largest.Reach.Low, s.Largest.Reach.High = 24.34, 18.2, 28.61
 		}
 		r, unit := newCapacityReport(a), string(a.Unit)
-		for what, said := range map[string]string{"answer": r.answerTable().Columns[1].Name, "limits": r.limitsTable().Columns[3].Name, "sensitivity": strings.ToLower(r.sensitivityTable().Columns[3].Name),
-			"tornado": r.sensitivityFigure().title, "curves": r.curvesSection().drawn[0].panels[0].plot.X.Label.Text, "note": r.answerTable().Note, "markdown": r.markdown()} {
+		markdown := capacityMarkdown(t, r)
+		for what, text := range map[string]string{"answer": r.answerTable().Columns[1].Name, "limits": r.limitsTable().Columns[3].Name,
+			"sensitivity": strings.ToLower(r.sensitivityTable().Columns[3].Name), "tornado": r.figures["capacity-sensitivity"].title,
+			"curves": r.figures["capacity-programming_p99"].panels[0].plot.X.Label.Text, "note": sentence(planAnswerNote, r), "markdown": markdown} {
 			if what == "sensitivity" {
 				unit = strings.ToLower(unit)
 			}
-			if !strings.Contains(said, unit) {
-				t.Errorf("%s: the head of the %s is %.300q", unit, what, said)
+			if !strings.Contains(text, unit) {
+				t.Errorf("%s: the head of the %s is %.300q", unit, what, text)
 			}
 			unit = string(a.Unit)
 		}
 		cell := r.answerTable().Rows[0][1]
-		if got := strings.TrimLeft(cell.Text, "●◐○\u00a0") + "|" + strings.Split(cell.Sub, "\n")[0]; got != c.far {
-			t.Errorf("%s: %s, want %s", unit, got, c.far)
+		if got := strings.TrimLeft(cell.Text, "●◐○\u00a0") + "|" + strings.Split(cell.Sub, "\n")[0]; got != c.largest {
+			t.Errorf("%s: %s, want %s", unit, got, c.largest)
 		}
 		if got := strings.Join(r.limitRows()[0], ","); !strings.Contains(got, ","+c.column+",") {
 			t.Errorf("%s: columns %s, want %s", unit, got, c.column)

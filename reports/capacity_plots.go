@@ -13,16 +13,17 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/reports/capacity"
+	"synclab/reports/doc"
 	"synclab/reports/model"
 )
 
-// capacityFigures are the names of all plots of a section, so that those of an earlier page can be removed.
-var capacityFigures = map[string][]string{
-	"frontier":    {"capacity-frontier"},
-	"curves":      {"capacity-programming_p99", "capacity-cpu", "capacity-memory", "capacity-first_packet", "capacity-start"},
-	"validation":  {"capacity-predicted-syncs", "capacity-predicted-cpu", "capacity-predicted-memory", "capacity-predicted-packets", "capacity-predicted-rules"},
-	"sensitivity": {"capacity-sensitivity"},
-	"growth":      {"capacity-growth-rules", "capacity-growth-memory", "capacity-growth-first_packet", "capacity-growth-start", "capacity-growth-syncs"},
+// capacityFigures are the names of all plots that a page may have, so that those of an earlier page can be removed.
+var capacityFigures = []string{
+	"capacity-frontier",
+	"capacity-programming_p99", "capacity-cpu", "capacity-memory", "capacity-first_packet", "capacity-start",
+	"capacity-predicted-syncs", "capacity-predicted-cpu", "capacity-predicted-memory", "capacity-predicted-packets", "capacity-predicted-rules",
+	"capacity-sensitivity",
+	"capacity-growth-rules", "capacity-growth-memory", "capacity-growth-first_packet", "capacity-growth-start", "capacity-growth-syncs",
 }
 
 // curve is a quantity along the growth of the cluster, smallest size first.
@@ -33,12 +34,12 @@ type curvePoint struct {
 	capacity.Estimate
 }
 
-// estimateOf reads a quantity of an outlook; false if it is unknown.
+// estimateOf reads a quantity of an evaluation; false if it is unknown.
 type estimateOf func(capacity.Evaluation) (capacity.Estimate, bool)
 
-func estimateNamed(promise string) estimateOf {
+func estimateNamed(name string) estimateOf {
 	return func(o capacity.Evaluation) (capacity.Estimate, bool) {
-		e, ok := o.Quantities[promise]
+		e, ok := o.Quantities[name]
 		return e, ok && e.Median > 0
 	}
 }
@@ -97,7 +98,8 @@ func (c curve) draw(p *plot.Plot, l look, band bool) {
 		}
 		return out
 	}
-	if low, high := points(func(p curvePoint) float64 { return p.Low }), points(func(p curvePoint) float64 { return p.High }); band && len(low) == len(c) && len(high) == len(c) {
+	low, high := points(func(p curvePoint) float64 { return p.Low }), points(func(p curvePoint) float64 { return p.High })
+	if band && len(low) == len(c) && len(high) == len(c) {
 		p.Add(paleBand{ribbon{low, high, l}})
 	}
 	median := points(func(p curvePoint) float64 { return p.Median })
@@ -150,18 +152,18 @@ func (b paleBand) DataRange() (xmin, xmax, ymin, ymax float64) {
 	return math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 }
 
-// promiseLook is the line of an SLO.
-var promiseLook = draw.LineStyle{Color: ink, Width: 1.1, Dashes: []vg.Length{1.5, 2}}
+// boundLook is the line of an SLO.
+var boundLook = draw.LineStyle{Color: ink, Width: 1.1, Dashes: []vg.Length{1.5, 2}}
 
 // explainBases adds the legend entries of every plot with curves.
-func (f *figure) explainBases(measured, promise bool) {
+func (f *figure) explainBases(measured, bound bool) {
 	if measured {
 		f.explain("measured", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 3.2, Shape: draw.CircleGlyph{}}})
 	}
 	f.explain("interpolated", lineThumb{basisLine(grey, false)})
 	f.explain("extrapolated", lineThumb{basisLine(grey, true)})
-	if promise {
-		f.explain("SLO", lineThumb{promiseLook}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 4, Shape: crossGlyph{}}})
+	if bound {
+		f.explain("SLO", lineThumb{boundLook}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 4, Shape: crossGlyph{}}})
 	}
 }
 
@@ -189,7 +191,7 @@ func (crossGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) 
 type growthPanel struct {
 	text, unit string
 	of         estimateOf
-	promise    string // SLO whose bound is drawn; empty: none
+	slo        string // whose bound is drawn; empty: none
 	// measured returns single points of the calibration.
 	measured func(*model.Subject) []model.Point
 }
@@ -202,7 +204,7 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 	}
 	p := newPlot(string(r.Unit)+" (log scale)", strings.TrimSpace(label+" (log scale)"))
 	ends, marks := &endLabels{}, &crossings{}
-	promised := r.Question.SLOs.Bound(g.promise)
+	bound := r.Question.SLOs.Bound(g.slo)
 	low, high := math.Inf(1), 0.0
 	for i, s := range r.Subjects {
 		line := r.curve(i, g.of)
@@ -216,8 +218,8 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 		last := line[len(line)-1]
 		ends.labels = append(ends.labels, endLabel{last.x, last.Median, s.Name, r.looks[i].color})
 		for _, l := range s.Limits {
-			if l.SLO == g.promise && promised > 0 && (!l.Never || l.Smaller) && !l.Unbounded {
-				marks.at = append(marks.at, crossingMark{l.Reach.Median, promised, r.count(l.Reach.Median), r.looks[i].color})
+			if l.SLO == g.slo && bound > 0 && (!l.Never || l.Smaller) && !l.Unbounded {
+				marks.at = append(marks.at, crossingMark{l.Reach.Median, bound, r.count(l.Reach.Median), r.looks[i].color})
 			}
 		}
 	}
@@ -226,12 +228,12 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 	}
 	least, most := r.addMeasured(p, g)
 	low, high = min(low, least), max(high, most)
-	if promised > 0 {
-		p.Add(level{promised, promiseLook})
+	if bound > 0 {
+		p.Add(level{bound, boundLook})
 		p.Add(marks)
-		low, high = min(low, promised), max(high, promised)
-		if high > promised*300 { // a loop that cannot keep up has an unbounded latency
-			high = promised * 300
+		low, high = min(low, bound), max(high, bound)
+		if high > bound*300 { // a loop that cannot keep up has an unbounded latency
+			high = bound * 300
 		}
 	}
 	p.Y.Min, p.Y.Max = low, max(high, low*2)
@@ -302,7 +304,7 @@ func (r *capacityReport) alike(s capacity.SubjectAnswer, p model.Point) bool {
 func logByteTicks(low, high float64) []plot.Tick {
 	var all []plot.Tick
 	for v := math.Exp2(math.Ceil(math.Log2(low))); v <= high; v *= 2 {
-		all = append(all, plot.Tick{Value: v, Label: trimTick(Format(v, "B"))})
+		all = append(all, plot.Tick{Value: v, Label: doc.TrimTick(doc.Format(v, "B"))})
 	}
 	every := (len(all) + 6) / 7
 	for i := range all {

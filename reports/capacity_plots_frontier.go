@@ -18,14 +18,15 @@ import (
 func (r *capacityReport) frontierFigure() *figure {
 	f := &figure{name: "capacity-frontier", title: "Latency versus CPU at " + r.frontierAt(),
 		caption: "One curve for each subject, one point for each evaluated minSyncPeriod; the ring is the recommended one. Lower is faster, further left is cheaper. " +
-			"CPU is the average of the proxier and its tools on one node. Latency is network programming latency, of all changes on all nodes. For a subject with several policies, the curve is that of the recommended one; the tables below have all."}
+			"CPU is the average of the proxier and its tools on one node. Latency is network programming latency, of all changes on all nodes. " +
+			"For a subject with several policies, the curve is that of the recommended one; the tables below have all."}
 	var all []*endLabels
-	promise := r.Question.SLOs
+	slos := r.Question.SLOs
 	for k, what := range []struct {
-		text     string
-		of       func(capacity.Evaluation) float64
-		promised float64
-	}{{"99 of 100 changes within", func(o capacity.Evaluation) float64 { return o.P99.Seconds() }, promise.ProgrammingP99.Seconds()},
+		text  string
+		of    func(capacity.Evaluation) float64
+		bound float64
+	}{{"99 of 100 changes within", func(o capacity.Evaluation) float64 { return o.P99.Seconds() }, slos.ProgrammingP99.Seconds()},
 		{"half of all changes within", func(o capacity.Evaluation) float64 { return o.P50.Seconds() }, 0}} {
 		p, ends, labels := newPlot("CPUs (log scale)", what.text+" (log scale)"), &endLabels{}, &pointLabels{}
 		low, high := math.Inf(1), 0.0
@@ -45,19 +46,19 @@ func (r *capacityReport) frontierFigure() *figure {
 		if len(ends.labels) == 0 {
 			continue
 		}
-		if what.promised > 0 {
-			low, high = min(low, what.promised), max(high, what.promised)
+		if what.bound > 0 {
+			low, high = min(low, what.bound), max(high, what.bound)
 		}
 		p.Y.Min, p.Y.Max = low/1.15, high*1.15
 		widen(&p.X)
 		logAxis(&p.X, tickCount)
 		logAxis(&p.Y, longSeconds)
-		if what.promised > 0 {
-			p.Add(level{what.promised, promiseLook})
+		if what.bound > 0 {
+			p.Add(level{what.bound, boundLook})
 		}
-		if k == 0 && promise.CPU > 0 {
-			p.Add(upright{promise.CPU, promiseLook})
-			p.X.Max = max(p.X.Max, promise.CPU*1.1)
+		if k == 0 && slos.CPU > 0 {
+			p.Add(upright{slos.CPU, boundLook})
+			p.X.Max = max(p.X.Max, slos.CPU*1.1)
 		}
 		p.Add(labels, ends)
 		all = append(all, ends)
@@ -70,7 +71,7 @@ func (r *capacityReport) frontierFigure() *figure {
 	f.explain("interpolated", lineThumb{basisLine(grey, false)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 3, Shape: draw.CircleGlyph{}}})
 	f.explain("extrapolated", lineThumb{basisLine(grey, true)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 3, Shape: draw.RingGlyph{}}})
 	f.explain("recommended", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 6.5, Shape: hollow{draw.CircleGlyph{}}}})
-	f.explain("SLO", lineThumb{promiseLook})
+	f.explain("SLO", lineThumb{boundLook})
 	for _, panel := range f.panels[:len(f.panels)-1] {
 		panel.plot.X.Label.Text = ""
 	}
@@ -78,7 +79,7 @@ func (r *capacityReport) frontierFigure() *figure {
 }
 
 // frontierAt is the cluster at which the settings were evaluated.
-func (r *capacityReport) frontierAt() string { return r.reachText(r.grown()) }
+func (r *capacityReport) frontierAt() string { return r.sizeText(r.grown()) }
 
 // widen makes room for labels at the first and last points of a logarithmic axis.
 func widen(a *plot.Axis) {

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/model"
 )
@@ -29,8 +30,8 @@ var predictedGroups = []predictedGroup{
 
 // figure draws the held-out cells; nil without any.
 func (g predictedGroup) figure(r *capacityReport) *figure {
-	f := &figure{name: g.name, title: g.title, caption: "Each mark is a cell that was held out of the fit, larger than all fitted cells. Its bar is the interval of the prediction. " +
-		"On the line, prediction and measurement are equal; the band is ± 10 %."}
+	f := &figure{name: g.name, title: g.title, caption: "Each mark is a cell that was held out of the fit, larger than all fitted cells. " +
+		"Its bar is the interval of the prediction. On the line, prediction and measurement are equal; the band is ± 10 %."}
 	p := newPlot("measured (log scale)", "predicted (log scale)")
 	low, high := math.Inf(1), 0.0
 	missed := false
@@ -63,7 +64,7 @@ func (g predictedGroup) figure(r *capacityReport) *figure {
 		return nil
 	}
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = low/1.2, high*1.2, low/1.2, high*1.2
-	format := func(v float64) string { return trimTick(Format(roundTick(v), g.unit)) }
+	format := func(v float64) string { return doc.TrimTick(doc.Format(roundTick(v), g.unit)) }
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
 		logAxis(axis, format)
 		if g.unit == "B" {

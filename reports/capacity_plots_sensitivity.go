@@ -15,7 +15,8 @@ import (
 // sensitivityFigure is a tornado plot for each subject: how much the largest cluster changes with each input.
 func (r *capacityReport) sensitivityFigure() *figure {
 	f := &figure{name: "capacity-sensitivity", title: fmt.Sprintf("Sensitivity of the largest cluster (%s, log scale)", r.Unit),
-		caption: "Each bar spans the largest clusters with the lower input, with the higher input, and as in the question (the vertical line). The input with the longest bar matters most."}
+		caption: "Each bar spans the largest clusters with the lower input, with the higher input, and as in the question (the vertical line). " +
+			"The input with the longest bar matters most."}
 	low, high := math.Inf(1), 0.0
 	for _, s := range r.Subjects {
 		for _, one := range s.Sensitivity {

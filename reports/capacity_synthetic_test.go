@@ -52,7 +52,7 @@ func (l lawful) estimate(n, value float64) capacity.Estimate {
 }
 
 // outlook approximates the sync loop: syncs follow one another with a period between them.
-func (l lawful) outlook(c capacity.Cluster, scale float64, policy capacity.Policy, promise capacity.SLOs) capacity.Evaluation {
+func (l lawful) outlook(c capacity.Cluster, scale float64, policy capacity.Policy, slos capacity.SLOs) capacity.Evaluation {
 	n := float64(c.Services) * c.Endpoints
 	partial := l.partial(n)
 	rate := 1 / (policy.MinSyncPeriod.Seconds() + partial)
@@ -68,11 +68,11 @@ func (l lawful) outlook(c capacity.Cluster, scale float64, policy capacity.Polic
 	}
 	o.Quantities = map[string]capacity.Estimate{capacity.ProgrammingP99: loop(p99), capacity.CPU: loop(rate * partial * 1.1), capacity.Memory: l.estimate(n, l.memory(n)),
 		capacity.FirstPacketP99: l.estimate(n, l.packet(n)), capacity.Start: l.estimate(n, l.full(n))}
-	for _, p := range promiseTexts {
-		if b := promise.Bound(p.name); b > 0 && o.Quantities[p.name].High <= b {
-			o.Met = append(o.Met, p.name)
-		} else if b > 0 && o.Quantities[p.name].Median > b {
-			o.Violated = append(o.Violated, p.name)
+	for _, q := range sloQuantities {
+		if b := slos.Bound(q.name); b > 0 && o.Quantities[q.name].High <= b {
+			o.Met = append(o.Met, q.name)
+		} else if b > 0 && o.Quantities[q.name].Median > b {
+			o.Violated = append(o.Violated, q.name)
 		}
 	}
 	return o
@@ -89,10 +89,10 @@ func grownBy(c capacity.Cluster, scale float64) capacity.Cluster {
 }
 
 // limit searches for the size at which an SLO is violated.
-func (l lawful) limit(today capacity.Cluster, name string, policy capacity.Policy, promise capacity.SLOs) capacity.Limit {
+func (l lawful) limit(today capacity.Cluster, name string, policy capacity.Policy, slos capacity.SLOs) capacity.Limit {
 	reach := func(of func(capacity.Estimate) float64) float64 {
 		for scale := 0.0; scale <= 4; scale += 0.01 {
-			if of(l.outlook(grownBy(today, scale), scale, policy, promise).Quantities[name]) > promise.Bound(name) {
+			if of(l.outlook(grownBy(today, scale), scale, policy, slos).Quantities[name]) > slos.Bound(name) {
 				return scale
 			}
 		}
@@ -113,7 +113,7 @@ func (l lawful) limit(today capacity.Cluster, name string, policy capacity.Polic
 		return float64(grownBy(today, scale).Services)
 	}
 	out.Cluster = grownBy(today, out.Scale)
-	at := l.outlook(out.Cluster, out.Scale, policy, promise).Quantities[name]
+	at := l.outlook(out.Cluster, out.Scale, policy, slos).Quantities[name]
 	out.Reach = capacity.Estimate{Median: float64(out.Cluster.Services), Low: services(reach(func(e capacity.Estimate) float64 { return e.High }), 4),
 		High: services(reach(func(e capacity.Estimate) float64 { return e.Low }), 4), Basis: at.Basis, Beyond: at.Beyond}
 	return out
@@ -128,9 +128,9 @@ func (l lawful) answer(q capacity.Question) capacity.SubjectAnswer {
 	for scale := 0.0; scale <= 2.01; scale += 0.25 {
 		s.Curve = append(s.Curve, l.outlook(grownBy(today, scale), scale, l.policy, q.SLOs))
 	}
-	for _, p := range promiseTexts {
-		if q.SLOs.Bound(p.name) > 0 {
-			s.Limits = append(s.Limits, l.limit(today, p.name, l.policy, q.SLOs))
+	for _, slo := range sloQuantities {
+		if q.SLOs.Bound(slo.name) > 0 {
+			s.Limits = append(s.Limits, l.limit(today, slo.name, l.policy, q.SLOs))
 		}
 	}
 	slices.SortStableFunc(s.Limits, func(a, b capacity.Limit) int { return int(a.Reach.Median - b.Reach.Median) })

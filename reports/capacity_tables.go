@@ -7,15 +7,16 @@ import (
 	"strings"
 
 	"synclab/reports/capacity"
+	"synclab/reports/doc"
 )
 
 // estimateCell is a number with its mark, and below it its interval and its basis.
-func estimateCell(e capacity.Estimate, unit string) pageCell {
+func estimateCell(e capacity.Estimate, unit string) doc.Cell {
 	if !(e.Median > 0) && e.Basis == "" {
-		return pageCell{Text: "–", Faint: true}
+		return doc.None()
 	}
-	cell := valueCell(e.Median, unit)
-	cell.Text = strings.TrimSpace(basisMark(e.Basis) + "\u00a0" + cell.Text)
+	cell := doc.Value(e.Median, unit)
+	cell.Text = marked(e.Basis, cell.Text)
 	cell.Sub = subLines(intervalOf(e, unit), basisText(e))
 	return cell
 }
@@ -24,45 +25,53 @@ func subLines(lines ...string) string {
 	return strings.Join(slices.DeleteFunc(lines, func(s string) bool { return s == "" }), "\n")
 }
 
-// promisedCell is an SLO's quantity in an outlook.
-func promisedCell(o capacity.Evaluation, name string) pageCell {
+// sloCell is an SLO's quantity in an evaluation.
+func sloCell(o capacity.Evaluation, name string) doc.Cell {
 	e, ok := o.Quantities[name]
 	if !ok {
-		return pageCell{Text: "–", Faint: true, Title: "not measured"}
+		return doc.NoneFor("not measured")
 	}
-	return estimateCell(e, promiseNamed(name).unit)
+	return estimateCell(e, sloNamed(name).unit)
 }
 
-// holdsCell states whether an outlook meets the SLOs.
-func (r *capacityReport) holdsCell(o capacity.Evaluation) pageCell {
-	promised := r.promised()
-	if len(promised) == 0 {
-		return pageCell{Text: "–", Faint: true, Title: "no SLO was given"}
+// metCell states whether an evaluation meets the SLOs.
+func (r *capacityReport) metCell(o capacity.Evaluation) doc.Cell {
+	given := r.givenSLOs()
+	if len(given) == 0 {
+		return doc.NoneFor("no SLO was given")
 	}
-	var breaks, unsure []string
-	for _, name := range promised {
-		switch {
-		case slices.Contains(o.Violated, name):
-			breaks = append(breaks, name)
-		case !slices.Contains(o.Met, name):
-			unsure = append(unsure, name)
+	var violated, unsure []string
+	for _, name := range given {
+		switch metText(o, name) {
+		case "no":
+			violated = append(violated, sloNamed(name).short)
+		case "perhaps":
+			unsure = append(unsure, sloNamed(name).short)
 		}
 	}
 	switch {
-	case len(breaks) > 0:
-		return pageCell{Text: "no", Sub: shortPromises(breaks), Loud: true}
+	case len(violated) > 0:
+		return doc.Cell{Text: "no", Sub: doc.JoinWords(violated), Loud: true}
 	case len(unsure) > 0:
-		return pageCell{Text: "perhaps", Sub: shortPromises(unsure), Title: "the SLO lies within the interval"}
+		return doc.Cell{Text: "perhaps", Sub: doc.JoinWords(unsure), Title: "the SLO lies within the interval"}
 	}
-	return pageCell{Text: "yes"}
+	return doc.Text("yes")
+}
+
+// targetCell is a cell of the evaluation at the target; empty without a target.
+func targetCell(s capacity.SubjectAnswer, cell func(capacity.Evaluation) doc.Cell) doc.Cell {
+	if s.Target == nil {
+		return doc.Cell{}
+	}
+	return cell(*s.Target)
 }
 
 // limitCell is the largest size that meets an SLO.
-func (r *capacityReport) limitCell(l capacity.Limit) pageCell {
-	cell := pageCell{Text: r.farText(l), Value: exact(l.Reach.Median)}
+func (r *capacityReport) limitCell(l capacity.Limit) doc.Cell {
+	cell := doc.Cell{Text: r.largestText(l), Value: doc.Exact(l.Reach.Median)}
 	switch {
 	case l.SLO == "":
-		return pageCell{Text: "–", Faint: true, Title: "no quantity of an SLO was measured"}
+		return doc.NoneFor("no quantity of an SLO was measured")
 	case l.Never && !l.Smaller:
 		cell.Loud, cell.Value = true, "0"
 		cell.Sub = subLines("at no evaluated size", basisText(l.Reach))
@@ -75,41 +84,38 @@ func (r *capacityReport) limitCell(l capacity.Limit) pageCell {
 	default:
 		cell.Sub = subLines(r.interval(l.Reach), basisText(l.Reach))
 	}
-	cell.Text = strings.TrimSpace(basisMark(l.Reach.Basis) + "\u00a0" + cell.Text)
+	cell.Text = marked(l.Reach.Basis, cell.Text)
 	return cell
 }
 
 // answerTable is the answer, subject by subject.
-func (r *capacityReport) answerTable() pageTable {
-	t := pageTable{Note: "Largest cluster: " + string(r.Unit) + " up to which every SLO is met with the recommended setting, with the interval. The rest of the cluster grows with it. " +
-		"“Perhaps”: the SLO lies within the interval. Today and target use the policy in use. The memory limit is the upper bound plus a margin.",
-		Columns: []pageColumn{{Name: "Subject"}, {Name: "Largest cluster, " + string(r.Unit), Numeric: true}, {Name: "SLO violated first"}, {Name: "SLOs met today"}, {Name: "SLOs met at target"},
-			{Name: "Recommended minSyncPeriod"}, {Name: "Latency p99 with it", Numeric: true}, {Name: "CPUs with it", Numeric: true}, {Name: "Memory limit", Numeric: true}}}
+func (r *capacityReport) answerTable() *doc.Table {
+	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Largest cluster, " + string(r.Unit), Numeric: true}, {Name: "SLO violated first"},
+		{Name: "SLOs met today"}, {Name: "SLOs met at target"}, {Name: "Recommended minSyncPeriod"}, {Name: "Latency p99 with it", Numeric: true},
+		{Name: "CPUs with it", Numeric: true}, {Name: "Memory limit", Numeric: true}}}
 	for i, s := range r.Subjects {
-		subject := r.subjectCell(i)
+		name := r.subjectCell(i)
 		if i == 0 {
-			subject.Sub = "in use today"
+			name.Sub, name.Markdown = "in use today", name.Text
 		}
-		target := pageCell{}
-		if s.Target != nil {
-			target = r.holdsCell(*s.Target)
-		}
-		t.Rows = append(t.Rows, []pageCell{subject, r.limitCell(s.Largest), firstBreak(s), r.holdsCell(s.Today), target, recommendedCell(s.Recommended),
-			promisedCell(s.Recommended.Outlook, capacity.ProgrammingP99), promisedCell(s.Recommended.Outlook, capacity.CPU), r.memoryCell(s)})
+		t.Add(name, r.limitCell(s.Largest), violatedFirstCell(s), r.metCell(s.Today), targetCell(s, r.metCell), recommendedCell(s.Recommended),
+			sloCell(s.Recommended.Outlook, capacity.ProgrammingP99), sloCell(s.Recommended.Outlook, capacity.CPU), r.memoryCell(s))
 	}
-	return t.dropEmpty()
+	return t
 }
 
-// firstBreak is the SLO that is violated first, with the reason.
-func firstBreak(s capacity.SubjectAnswer) pageCell {
+// violatedFirstCell is the SLO that is violated first, with the reason.
+func violatedFirstCell(s capacity.SubjectAnswer) doc.Cell {
 	if s.Largest.Unbounded || s.Largest.SLO == "" {
-		return pageCell{Text: "none", Faint: true}
+		return doc.Cell{Text: "none", Faint: true}
 	}
-	return pageCell{Text: promiseNamed(s.Largest.SLO).short, Sub: s.Largest.Why}
+	name := sloNamed(s.Largest.SLO).short
+	return doc.Cell{Text: name, Sub: s.Largest.Why, Markdown: name}
 }
 
-func recommendedCell(s capacity.Setting) pageCell {
-	cell := pageCell{Text: periodText(s.Policy.MinSyncPeriod), Value: exact(s.Policy.MinSyncPeriod.Seconds()), Sub: policyText(s.Policy)}
+func recommendedCell(s capacity.Setting) doc.Cell {
+	cell := periodCell(s.Policy)
+	cell.Sub = policyText(s.Policy)
 	switch {
 	case len(s.Outlook.Violated) > 0:
 		cell.Sub += "\nviolates an SLO"
@@ -119,91 +125,95 @@ func recommendedCell(s capacity.Setting) pageCell {
 	return cell
 }
 
-func (r *capacityReport) memoryCell(s capacity.SubjectAnswer) pageCell {
+func periodCell(p capacity.Policy) doc.Cell {
+	return doc.Cell{Text: periodText(p.MinSyncPeriod), Value: doc.Exact(p.MinSyncPeriod.Seconds())}
+}
+
+func (r *capacityReport) memoryCell(s capacity.SubjectAnswer) doc.Cell {
 	if s.MemoryLimit == 0 {
-		return pageCell{Text: "–", Faint: true}
+		return doc.None()
 	}
-	cell := valueCell(float64(s.MemoryLimit), "B")
+	cell := doc.Value(float64(s.MemoryLimit), "B")
 	at := s.Today
 	if s.Target != nil {
 		at = *s.Target
 	}
 	if e, ok := at.Quantities[capacity.Memory]; ok {
-		cell.Sub = basisText(e)
-		cell.Text = strings.TrimSpace(basisMark(e.Basis) + "\u00a0" + cell.Text)
+		cell.Text, cell.Sub = marked(e.Basis, cell.Text), basisText(e)
 	}
 	return cell
 }
 
 // limitsTable shows the largest size for each SLO with the policy in use.
-func (r *capacityReport) limitsTable() pageTable {
-	t := pageTable{Title: "Largest cluster for each SLO, with the policy in use",
+func (r *capacityReport) limitsTable() *doc.Table {
+	t := &doc.Table{Title: "Largest cluster for each SLO, with the policy in use",
 		Note: "The SLO that is violated first comes first. The largest cluster of the answer uses the recommended setting, and may be larger or smaller.",
-		Columns: []pageColumn{{Name: "Subject"}, {Name: "SLO"}, {Name: "Bound", Numeric: true}, {Name: "Met up to, " + string(r.Unit), Numeric: true}, {Name: "The cluster there"},
-			{Name: "Today", Numeric: true}, {Name: "Target", Numeric: true}, {Name: "Reason"}}}
+		Columns: []doc.Column{{Name: "Subject"}, {Name: "SLO"}, {Name: "Bound", Numeric: true}, {Name: "Met up to, " + string(r.Unit), Numeric: true},
+			{Name: "The cluster there"}, {Name: "Today", Numeric: true}, {Name: "Target", Numeric: true}, {Name: "Reason"}}}
 	for i, s := range r.Subjects {
 		for _, l := range s.Limits {
-			target, there := pageCell{}, pageCell{Text: "–", Faint: true}
-			if s.Target != nil {
-				target = promisedCell(*s.Target, l.SLO)
-			}
+			there := doc.None()
 			if l.Cluster.Services > 0 && (!l.Never || l.Smaller) {
-				there = pageCell{Text: clusterText(l.Cluster)}
+				there = doc.Text(clusterText(l.Cluster))
 				if r.Unit == capacity.InServices { // the column before has them
-					there.Text = strings.TrimPrefix(there.Text, plural(l.Cluster.Services, "Service")+" ")
+					there.Text = strings.TrimPrefix(there.Text, doc.Plural(l.Cluster.Services, "Service")+" ")
 				}
 			}
-			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), {Text: promiseNamed(l.SLO).text}, {Text: r.boundText(l.SLO), Value: exact(r.Question.SLOs.Bound(l.SLO))},
-				r.limitCell(l), there, promisedCell(s.Today, l.SLO), target, {Text: l.Why}})
+			value := func(o capacity.Evaluation) doc.Cell { return sloCell(o, l.SLO) }
+			t.Add(r.subjectCell(i), doc.Text(sloNamed(l.SLO).text), doc.Cell{Text: r.boundText(l.SLO), Value: doc.Exact(r.Question.SLOs.Bound(l.SLO))},
+				r.limitCell(l), there, value(s.Today), targetCell(s, value), doc.Text(l.Why))
 		}
 	}
-	return t.dropEmpty()
+	return t
 }
 
 // frontierTable shows the evaluated settings of a subject, or of all (-1).
-func (r *capacityReport) frontierTable(only int) pageTable {
-	t := pageTable{Title: "Settings evaluated at " + r.frontierAt(), Columns: []pageColumn{{Name: "Subject"}, {Name: "minSyncPeriod", Numeric: true}, {Name: "Policy"},
-		{Name: "Latency p50", Numeric: true}, {Name: "p90", Numeric: true}, {Name: "p99", Numeric: true}, {Name: "Slowest node's p99", Numeric: true}, {Name: "CPUs", Numeric: true},
-		{Name: "Syncs a second", Numeric: true}, {Name: "Busy", Numeric: true, Title: "share of the time spent in syncs"}, {Name: "SLOs met"}}}
+func (r *capacityReport) frontierTable(only int) *doc.Table {
+	t := &doc.Table{Title: "Settings evaluated at " + r.frontierAt(), Columns: []doc.Column{{Name: "Subject"}, {Name: "minSyncPeriod", Numeric: true},
+		{Name: "Policy"}, {Name: "Latency p50", Numeric: true}, {Name: "p90", Numeric: true}, {Name: "p99", Numeric: true},
+		{Name: "Slowest node's p99", Numeric: true}, {Name: "CPUs", Numeric: true}, {Name: "Syncs a second", Numeric: true},
+		{Name: "Busy", Numeric: true, Title: "share of the time spent in syncs"}, {Name: "SLOs met"}}}
 	for i, s := range r.Subjects {
 		if only >= 0 && i != only {
 			continue
 		}
 		if only >= 0 {
-			t.Title = s.Name + ": " + plural(len(s.Frontier), "setting") + " at " + r.frontierAt()
+			t.Title = s.Name + ": " + doc.Plural(len(s.Frontier), "setting") + " at " + r.frontierAt()
 		}
 		for _, one := range s.Frontier {
-			holds := r.holdsCell(one.Outlook)
+			met := r.metCell(one.Outlook)
 			for _, remark := range []struct {
 				is   bool
 				text string
 			}{{one.Policy == s.Recommended.Policy, "recommended"}, {one.InUse, "in use"}, {one.Discouraged != "", "not recommended: " + one.Discouraged}} {
 				if remark.is {
-					holds.Sub = subLines(holds.Sub, remark.text)
+					met.Sub = subLines(met.Sub, remark.text)
 				}
 			}
 			o := one.Outlook
-			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), {Text: periodText(one.Policy.MinSyncPeriod), Value: exact(one.Policy.MinSyncPeriod.Seconds())}, {Text: policyText(one.Policy)},
-				valueCell(o.P50.Seconds(), "s"), valueCell(o.P90.Seconds(), "s"), promisedCell(o, capacity.ProgrammingP99), valueCell(o.SlowestP99.Seconds(), "s"),
-				promisedCell(o, capacity.CPU), valueCell(o.SyncsPerSecond, ""), valueCell(o.BusyShare, "ratio"), holds})
+			t.Add(r.subjectCell(i), periodCell(one.Policy), doc.Text(policyText(one.Policy)), doc.Value(o.P50.Seconds(), "s"), doc.Value(o.P90.Seconds(), "s"),
+				sloCell(o, capacity.ProgrammingP99), doc.Value(o.SlowestP99.Seconds(), "s"), sloCell(o, capacity.CPU), doc.Value(o.SyncsPerSecond, ""),
+				doc.Value(o.BusyShare, "ratio"), met)
 		}
 	}
-	return t.dropEmpty()
+	return t
 }
 
-// curveTable has every outlook of the curves.
-func (r *capacityReport) curveTable() pageTable {
-	t := pageTable{Title: "Curves: every evaluated size", Columns: []pageColumn{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Endpoints", Numeric: true, Title: "per Service"},
-		{Name: "Nodes", Numeric: true}, {Name: "Endpoint changes/s", Numeric: true}, {Name: "Latency p99", Numeric: true}, {Name: "CPUs", Numeric: true}, {Name: "Memory", Numeric: true},
-		{Name: "First packet", Numeric: true}, {Name: "Start", Numeric: true}, {Name: "Rules", Numeric: true}, {Name: "Partial sync", Numeric: true}, {Name: "SLOs met"}}}
+// curveTable has every evaluation of the curves.
+func (r *capacityReport) curveTable() *doc.Table {
+	t := &doc.Table{Title: "Curves: every evaluated size", Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true},
+		{Name: "Endpoints", Numeric: true, Title: "per Service"}, {Name: "Nodes", Numeric: true}, {Name: "Endpoint changes/s", Numeric: true},
+		{Name: "Latency p99", Numeric: true}, {Name: "CPUs", Numeric: true}, {Name: "Memory", Numeric: true}, {Name: "First packet", Numeric: true},
+		{Name: "Start", Numeric: true}, {Name: "Rules", Numeric: true}, {Name: "Partial sync", Numeric: true}, {Name: "SLOs met"}}}
 	for i, s := range r.Subjects {
 		for _, o := range s.Curve {
-			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), intCell(o.Cluster.Services), {Text: endpointsText(o.Cluster.Endpoints), Value: exact(o.Cluster.Endpoints)}, intCell(o.Cluster.Nodes),
-				valueCell(o.Cluster.Churn.Endpoints, ""), promisedCell(o, capacity.ProgrammingP99), promisedCell(o, capacity.CPU), promisedCell(o, capacity.Memory), promisedCell(o, capacity.FirstPacketP99),
-				promisedCell(o, capacity.Start), estimateCell(rounded(o.Rules), "count"), estimateCell(o.PartialSync, "s"), r.holdsCell(o)})
+			t.Add(r.subjectCell(i), doc.Int(o.Cluster.Services), doc.Cell{Text: endpointsText(o.Cluster.Endpoints), Value: doc.Exact(o.Cluster.Endpoints)},
+				doc.Int(o.Cluster.Nodes), doc.Value(o.Cluster.Churn.Endpoints, ""), sloCell(o, capacity.ProgrammingP99), sloCell(o, capacity.CPU),
+				sloCell(o, capacity.Memory), sloCell(o, capacity.FirstPacketP99), sloCell(o, capacity.Start), estimateCell(rounded(o.Rules), "count"),
+				estimateCell(o.PartialSync, "s"), r.metCell(o))
 		}
 	}
-	return t.dropEmpty()
+	return t
 }
 
 // rounded removes the fractions of a count.
@@ -212,66 +222,61 @@ func rounded(e capacity.Estimate) capacity.Estimate {
 	return e
 }
 
-func (r *capacityReport) sensitivityTable() pageTable {
-	then := sentenceCase(string(r.Unit)) + " reached"
-	t := pageTable{Note: "The largest cluster, with one input changed and all others as in the question. Its basis is as for the answer above: " + r.largestBases() + ".", Columns: []pageColumn{{Name: "Subject"}, {Name: "Input"},
-		{Name: "Input ×", Numeric: true}, {Name: then, Numeric: true}, {Name: "Input ×", Numeric: true}, {Name: then, Numeric: true}, {Name: "Remark"}}}
+func (r *capacityReport) sensitivityTable() *doc.Table {
+	var largest []largestSize
+	for _, s := range r.Subjects {
+		largest = append(largest, largestSize{Size: r.largestText(s.Largest), Basis: basisText(s.Largest.Reach), Subject: s.Name})
+	}
+	size := doc.UpperFirst(string(r.Unit)) + " reached"
+	t := &doc.Table{Note: sentence(planSensitivityTableNote, largest), Columns: []doc.Column{{Name: "Subject"}, {Name: "Input"}, {Name: "Input ×", Numeric: true},
+		{Name: size, Numeric: true}, {Name: "Input ×", Numeric: true}, {Name: size, Numeric: true}, {Name: "Remark"}}}
 	for i, s := range r.Subjects {
 		for _, one := range s.Sensitivity {
-			note := pageCell{}
+			note := ""
 			switch {
 			case one.CappedLower && one.CappedHigher:
-				note.Text = "both searches ended there, so the values are lower bounds"
+				note = "both searches ended there, so the values are lower bounds"
 			case one.CappedLower:
-				note.Text = "× " + factorText(one.Lower) + ": the search ended there, so the value is a lower bound"
+				note = "× " + factorText(one.Lower) + ": the search ended there, so the value is a lower bound"
 			case one.CappedHigher:
-				note.Text = "× " + factorText(one.Higher) + ": the search ended there, so the value is a lower bound"
+				note = "× " + factorText(one.Higher) + ": the search ended there, so the value is a lower bound"
 			}
-			t.Rows = append(t.Rows, []pageCell{r.subjectCell(i), {Text: inputText(one.Input)}, {Text: factorText(one.Lower), Value: exact(one.Lower)},
-				r.reachCell(one.AtLower), {Text: factorText(one.Higher), Value: exact(one.Higher)}, r.reachCell(one.AtHigher), note})
+			t.Add(r.subjectCell(i), doc.Text(inputText(one.Input)), doc.Cell{Text: factorText(one.Lower), Value: doc.Exact(one.Lower)}, r.sizeCell(one.AtLower),
+				doc.Cell{Text: factorText(one.Higher), Value: doc.Exact(one.Higher)}, r.sizeCell(one.AtHigher), doc.Text(note))
 		}
 	}
-	return t.dropEmpty()
+	return t
 }
 
-// reachCell is a size, or 0.
-func (r *capacityReport) reachCell(reach float64) pageCell {
-	return pageCell{Text: r.count(reach), Value: exact(reach), Title: exact(reach) + " " + string(r.Unit)}
+// sizeCell is a size, or 0.
+func (r *capacityReport) sizeCell(size float64) doc.Cell {
+	return doc.Cell{Text: r.count(size), Value: doc.Exact(size), Title: doc.Exact(size) + " " + string(r.Unit)}
 }
 
-// largestBases are the bases of the largest clusters: "6,870 extrapolated ×2.9 (kube-proxy/nftables)".
-func (r *capacityReport) largestBases() string {
-	var out []string
-	for _, s := range r.Subjects {
-		out = append(out, fmt.Sprintf("%s %s (%s)", r.farText(s.Largest), basisText(s.Largest.Reach), s.Name))
-	}
-	return strings.Join(out, ", ")
-}
-
-func (r *capacityReport) crossoverTable() pageTable {
-	t := pageTable{Title: "Each versus " + r.Subjects[0].Name + ", which is in use", Note: "Along the given growth, with the policy in use. “Beyond doubt”: the size from which the whole interval is below that of " + r.Subjects[0].Name + ". × is its value divided by that of " + r.Subjects[0].Name + ": below 1 is better.",
-		Columns: []pageColumn{{Name: "Subject"}, {Name: "Quantity"}, {Name: "Better"}, {Name: "Beyond doubt"}, {Name: "× today", Numeric: true}, {Name: "× at target", Numeric: true}, {Name: "Basis of the crossing"}}}
-	times := func(v float64) pageCell {
+func (r *capacityReport) crossoverTable() *doc.Table {
+	use := r.Subjects[0].Name
+	t := &doc.Table{Title: "Each versus " + use + ", which is in use", Note: sentence(planCrossoverNote, use), Columns: []doc.Column{{Name: "Subject"},
+		{Name: "Quantity"}, {Name: "Better"}, {Name: "Beyond doubt"}, {Name: "× today", Numeric: true}, {Name: "× at target", Numeric: true},
+		{Name: "Basis of the crossing"}}}
+	times := func(v float64) doc.Cell {
 		if !(v > 0) {
-			return pageCell{Text: "–", Faint: true}
+			return doc.None()
 		}
-		return pageCell{Text: fmt.Sprintf("%.3g", v), Value: exact(v)}
+		return doc.Cell{Text: fmt.Sprintf("%.3g", v), Value: doc.Exact(v)}
 	}
 	for _, c := range r.crossings() {
-		doubt, basis, target := pageCell{Text: "nowhere", Faint: true}, pageCell{}, pageCell{}
+		doubt, target := doc.Cell{Text: "nowhere", Faint: true}, doc.Cell{}
 		switch {
 		case c.clearAlways:
-			doubt = pageCell{Text: "at every evaluated size"}
+			doubt = doc.Text("at every evaluated size")
 		case c.clear > 0:
-			doubt = pageCell{Text: "from " + r.count(c.clear) + " " + string(r.Unit) + " on", Value: exact(c.clear)}
-		}
-		if c.Basis != "" {
-			basis.Text = basisMark(c.Basis) + "\u00a0" + string(c.Basis)
+			doubt = doc.Cell{Text: "from " + r.count(c.clear) + " " + string(r.Unit) + " on", Value: doc.Exact(c.clear)}
 		}
 		if r.Target != nil {
 			target = times(c.target)
 		}
-		t.Rows = append(t.Rows, []pageCell{r.subjectCell(c.other), {Text: c.promise.short}, {Text: r.crossingText(c)}, doubt, times(c.today), target, basis})
+		t.Add(r.subjectCell(c.other), doc.Text(c.quantity.short), doc.Text(r.crossingText(c)), doubt, times(c.today), target,
+			doc.Text(marked(c.Basis, string(c.Basis))))
 	}
-	return t.dropEmpty()
+	return t
 }

@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"synclab/reports/capacity"
-	"synclab/reports/model"
+	"synclab/reports/doc"
 )
 
-// promiseText is the display text of an SLO's quantity.
-type promiseText struct {
+// sloQuantity is the quantity of an SLO, with its display texts.
+type sloQuantity struct {
 	name, text, short, unit string
 }
 
-// promiseTexts are in the order of the page.
-var promiseTexts = []promiseText{
+// sloQuantities are in the order of the page.
+var sloQuantities = []sloQuantity{
 	{capacity.ProgrammingP99, "network programming latency of 99 of 100 changes", "latency p99", "s"},
 	{capacity.CPU, "CPU of the proxier and its tools", "CPU", "CPUs"},
 	{capacity.Memory, "peak memory of the proxier and its largest tool", "memory", "B"},
@@ -26,46 +26,37 @@ var promiseTexts = []promiseText{
 	{capacity.Start, "start: first sync into empty tables", "start", "s"},
 }
 
-// promiseNamed returns the texts of an SLO; an unknown name is its own text.
-func promiseNamed(name string) promiseText {
-	for _, p := range promiseTexts {
-		if p.name == name {
-			return p
+// sloNamed returns the quantity of an SLO; an unknown name is its own text.
+func sloNamed(name string) sloQuantity {
+	for _, q := range sloQuantities {
+		if q.name == name {
+			return q
 		}
 	}
-	return promiseText{name, name, name, ""}
+	return sloQuantity{name, name, name, ""}
 }
 
 // boundText is "≤ 1 s".
 func (r *capacityReport) boundText(name string) string {
-	return "≤ " + trimTick(Format(r.Question.SLOs.Bound(name), promiseNamed(name).unit))
+	return "≤ " + doc.TrimTick(doc.Format(r.Question.SLOs.Bound(name), sloNamed(name).unit))
 }
 
-// promised are the names of the given SLOs, in the order of the page.
-func (r *capacityReport) promised() []string {
+// givenSLOs are the names of the given SLOs, in the order of the page.
+func (r *capacityReport) givenSLOs() []string {
 	var out []string
-	for _, p := range promiseTexts {
-		if r.Question.SLOs.Bound(p.name) > 0 {
-			out = append(out, p.name)
+	for _, q := range sloQuantities {
+		if r.Question.SLOs.Bound(q.name) > 0 {
+			out = append(out, q.name)
 		}
 	}
 	return out
 }
 
-// shortPromises is "CPU and memory".
-func shortPromises(names []string) string {
-	var out []string
-	for _, name := range names {
-		out = append(out, promiseNamed(name).short)
-	}
-	return joinWords(out)
-}
-
-func periodText(d time.Duration) string { return trimTick(Format(d.Seconds(), "s")) }
+func periodText(d time.Duration) string { return doc.TrimTick(doc.Format(d.Seconds(), "s")) }
 
 // clusterText is "5,000 Services × 10 endpoints on 100 nodes, 50 changes/s".
 func clusterText(c capacity.Cluster) string {
-	text := fmt.Sprintf("%s × %s endpoints on %s", plural(c.Services, "Service"), endpointsText(c.Endpoints), plural(c.Nodes, "node"))
+	text := fmt.Sprintf("%s × %s endpoints on %s", doc.Plural(c.Services, "Service"), endpointsText(c.Endpoints), doc.Plural(c.Nodes, "node"))
 	if churn := churnText(c.Churn); churn != "" {
 		text += ", " + churn
 	}
@@ -79,7 +70,7 @@ func churnText(c capacity.Churn) string {
 	var parts []string
 	add := func(v float64, text string) {
 		if v > 0 {
-			parts = append(parts, trimTick(significant(v))+" "+text)
+			parts = append(parts, doc.TrimTick(doc.Significant(v))+" "+text)
 		}
 	}
 	add(c.Endpoints, "endpoint changes/s")
@@ -125,17 +116,17 @@ func (r *capacityReport) asked() [][2]string {
 	if len(growth) > 0 {
 		out = append(out, [2]string{"grows by", strings.Join(growth, ", ")})
 	}
-	var promises []string
-	for _, name := range r.promised() {
-		promises = append(promises, promiseNamed(name).text+" "+r.boundText(name))
+	var slos []string
+	for _, name := range r.givenSLOs() {
+		slos = append(slos, sloNamed(name).text+" "+r.boundText(name))
 	}
-	if len(promises) == 0 {
-		promises = []string{"none"}
+	if len(slos) == 0 {
+		slos = []string{"none"}
 	}
 	if r.Defaulted {
-		promises = append(promises, "all of these are defaults, since no SLO was given")
+		slos = append(slos, "all of these are defaults, since no SLO was given")
 	}
-	out = append(out, [2]string{"SLOs", strings.Join(promises, "; ")})
+	out = append(out, [2]string{"SLOs", strings.Join(slos, "; ")})
 	if q.WatchDelay > 0 {
 		out = append(out, [2]string{"watch delay", periodText(q.WatchDelay) + ", added to every latency"})
 	}
@@ -144,44 +135,40 @@ func (r *capacityReport) asked() [][2]string {
 	} else {
 		out = append(out, [2]string{"policy in use", "each subject's own, minSyncPeriod 1 s"})
 	}
-	out = append(out, [2]string{"in use today", r.Subjects[0].Name + " (the first subject)"})
-	for i := range out {
-		out[i][1] = beforeUnit.ReplaceAllString(out[i][1], "$1\u00a0$2")
-	}
-	return out
+	return append(out, [2]string{"in use today", r.Subjects[0].Name + " (the first subject)"})
 }
 
 // factorText formats a factor: 2, 1.5, 0.25.
 func factorText(v float64) string { return strconv.FormatFloat(v, 'g', 2, 64) }
 
 // count formats the size of a cluster: whole Services and nodes; other units with the significant digits.
-func (r *capacityReport) count(reach float64) string {
+func (r *capacityReport) count(size float64) string {
 	if r.Unit.Whole() {
-		return Grouped(int64(math.Round(reach)))
+		return doc.Grouped(int64(math.Round(size)))
 	}
-	return trimTick(significant(reach))
+	return doc.TrimTick(doc.Significant(size))
 }
 
 // limitCount formats the largest size that meets an SLO, with two significant digits.
-func (r *capacityReport) limitCount(reach float64) string {
-	if reach >= 100 {
-		unit := math.Pow(10, math.Floor(math.Log10(reach))-1)
-		reach = math.Round(reach/unit) * unit
+func (r *capacityReport) limitCount(size float64) string {
+	if size >= 100 {
+		unit := math.Pow(10, math.Floor(math.Log10(size))-1)
+		size = math.Round(size/unit) * unit
 	}
-	return r.count(reach)
+	return r.count(size)
 }
 
-// reachText is "5,000 nodes".
-func (r *capacityReport) reachText(reach float64) string {
-	text := r.count(reach) + " " + string(r.Unit)
-	if r.Unit.Whole() && reach == 1 {
+// sizeText is "5,000 nodes".
+func (r *capacityReport) sizeText(size float64) string {
+	text := r.count(size) + " " + string(r.Unit)
+	if r.Unit.Whole() && size == 1 {
 		return strings.TrimSuffix(text, "s")
 	}
 	return text
 }
 
-// farText is the largest size that meets an SLO, without the interval: "12,300".
-func (r *capacityReport) farText(l capacity.Limit) string {
+// largestText is the largest size that meets an SLO, without the interval: "12,300".
+func (r *capacityReport) largestText(l capacity.Limit) string {
 	switch {
 	case l.SLO == "":
 		return "–"
@@ -195,11 +182,11 @@ func (r *capacityReport) farText(l capacity.Limit) string {
 }
 
 // interval formats the interval of a size: "9,100 – 15,000"; empty if there is none.
-func (r *capacityReport) interval(reach capacity.Estimate) string {
-	if !(reach.High > reach.Low) {
+func (r *capacityReport) interval(size capacity.Estimate) string {
+	if !(size.High > size.Low) {
 		return ""
 	}
-	return r.limitCount(reach.Low) + " – " + r.limitCount(reach.High)
+	return r.limitCount(size.Low) + " – " + r.limitCount(size.High)
 }
 
 // intervalOf is "9,100 – 15,000"; empty if there is none.
@@ -208,9 +195,9 @@ func intervalOf(e capacity.Estimate, unit string) string {
 		return ""
 	}
 	if unit == "count" || unit == "" {
-		return Format(math.Round(e.Low), "count") + " – " + Format(math.Round(e.High), "count")
+		return doc.Format(math.Round(e.Low), "count") + " – " + doc.Format(math.Round(e.High), "count")
 	}
-	low, high := Format(e.Low, unit), Format(e.High, unit)
+	low, high := doc.Format(e.Low, unit), doc.Format(e.High, unit)
 	if number, of, ok := strings.Cut(low, " "); ok && strings.HasSuffix(high, " "+of) {
 		low = number // one unit is enough
 	}
@@ -220,8 +207,8 @@ func intervalOf(e capacity.Estimate, unit string) string {
 // comparedWith is a comparison with the values of both curves.
 type comparedWith struct {
 	capacity.Crossing
-	promise promiseText
-	other   int // index of the subject
+	quantity sloQuantity
+	other    int // index of the subject
 	// today and target are its value divided by that of the subject in use; 0: unknown.
 	today, target float64
 	// clear is the size from which its whole interval is below that of the subject in use; 0: none. clearAlways: at
@@ -240,7 +227,7 @@ func (r *capacityReport) crossings() []comparedWith {
 			continue
 		}
 		for _, x := range c.Crossings {
-			one := comparedWith{Crossing: x, promise: promiseNamed(x.SLO), other: other}
+			one := comparedWith{Crossing: x, quantity: sloNamed(x.SLO), other: other}
 			one.read(r.curve(use, estimateNamed(x.SLO)), r.curve(other, estimateNamed(x.SLO)), r.Subjects[use].Today.Reach, r.grown())
 			out = append(out, one)
 		}
@@ -294,22 +281,4 @@ func (r *capacityReport) grown() float64 {
 		return one.Target.Reach
 	}
 	return one.Today.Reach
-}
-
-// backendSentences state whether and when to change the backend.
-func (r *capacityReport) backendSentences() []string {
-	var out []string
-	for _, c := range r.Comparisons {
-		out = append(out, beforeUnit.ReplaceAllString(c.Words, "$1\u00a0$2"))
-	}
-	return out
-}
-
-// worseBasis returns the less certain of two bases.
-func worseBasis(a, b model.Basis) model.Basis {
-	order := []model.Basis{model.Measured, model.Interpolated, model.Extrapolated}
-	if slices.Index(order, a) >= slices.Index(order, b) {
-		return a
-	}
-	return b
 }

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"gonum.org/v1/plot/vg"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -67,8 +69,8 @@ func outputs(t *testing.T, dir string, s *Summary) (terminal, markdown string) {
 		t.Fatal(err)
 	}
 	for i, line := range strings.Split(table.String(), "\n") {
-		if runes(line) > tableWidth {
-			t.Errorf("line %d is %d wide: %s", i+1, runes(line), line)
+		if utf8.RuneCountInString(line) > doc.Width {
+			t.Errorf("line %d is %d wide: %s", i+1, utf8.RuneCountInString(line), line)
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "summary.md"))
@@ -155,16 +157,16 @@ func TestStoppedSubject(t *testing.T) {
 	if !strings.Contains(strings.Join(s.Sentences, "\n"), "Services visible, in all 6 repetitions.") {
 		t.Errorf("sentences %q", s.Sentences)
 	}
-	svg := string(plotNamed(t, s, "sync-vs-services").markup)
+	svg := string(plotNamed(t, s, "sync-vs-services").Markup)
 	if !strings.Contains(svg, "stopped at this size: the real value is larger") {
 		t.Error("the plot over sizes does not mark where the subject was stopped")
 	}
-	if bars := string(plotNamed(t, s, "compared-durations").markup); !strings.Contains(bars, "&gt; 600 s") || !strings.Contains(bars, "stopped before") {
+	if bars := string(plotNamed(t, s, "compared-durations").Markup); !strings.Contains(bars, "&gt; 600 s") || !strings.Contains(bars, "stopped before") {
 		t.Error("the bars do not show that the subject was stopped")
 	}
 	for _, name := range []string{"sync-vs-services", "compared-durations", "compared-cost", "programming-latency"} {
 		for _, subject := range five.subjects {
-			if !strings.Contains(string(plotNamed(t, s, name).markup), subject.name) {
+			if !strings.Contains(string(plotNamed(t, s, name).Markup), subject.name) {
 				t.Errorf("%s lacks %s", name, subject.name)
 			}
 		}
@@ -188,7 +190,7 @@ func TestStoppedAlone(t *testing.T) {
 	}
 }
 
-func plotNamed(t *testing.T, s *Summary, name string) Plot {
+func plotNamed(t *testing.T, s *Summary, name string) doc.Plot {
 	t.Helper()
 	for _, p := range s.Plots {
 		if p.Name == name {
@@ -196,7 +198,7 @@ func plotNamed(t *testing.T, s *Summary, name string) Plot {
 		}
 	}
 	t.Fatalf("no plot %s", name)
-	return Plot{}
+	return doc.Plot{}
 }
 
 // cellOf makes the records of one subject in one cell.
@@ -348,9 +350,11 @@ func TestMissingFigures(t *testing.T) {
 	if r := c.ratio(proxyNftables.name, proxyLegacy.name, figureRules); r == nil || r.Ratio >= 1 {
 		t.Errorf("rules, without elements: %+v", r)
 	}
-	for _, table := range s.pageComparisons() {
-		if len(table.Values.Rows) != 5 || table.Values.Rows[4][5].Text != "–" {
-			t.Errorf("rows %d, %+v", len(table.Values.Rows), table.Values.Rows[4])
+	for i := range s.Comparisons {
+		table := s.sidesTable(&s.Comparisons[i])
+		full := slices.IndexFunc(table.Columns, func(c doc.Column) bool { return c.Short == figureTextOf(figureFull).short })
+		if len(table.Rows) != 5 || table.Rows[4][full].Text != "–" {
+			t.Errorf("rows %d, %+v", len(table.Rows), table.Rows[4])
 		}
 	}
 	if text := strings.Join(s.Sentences, " "); !strings.Contains(text, "observed in 2 repetitions, too few for an interval at 95 %") {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -20,7 +21,7 @@ func figureValue(f *estimate.Estimate, spread bool) string {
 	case f.AtLeast:
 		return limitText(f.Value, f.Unit)
 	}
-	text := Format(f.Value, f.Unit)
+	text := doc.Format(f.Value, f.Unit)
 	if share, ok := f.Spread(); ok && spread && f.Unit != "count" {
 		text += spreadText(share)
 	}
@@ -77,7 +78,7 @@ func (s *Summary) largestComparison() *CellComparison {
 }
 
 func (c *CellComparison) pairSentence(b, a string) string {
-	var told, same []string
+	told := pairWords{Size: sizesText([]Cell{c.Cell}), Settings: shortSettings(c.Cell.Settings()), A: a, B: b}
 	var few []*Comparison // without an interval
 	for _, spoken := range spokenFigures {
 		ratio := c.ratio(b, a, spoken.name)
@@ -85,44 +86,24 @@ func (c *CellComparison) pairSentence(b, a string) string {
 		case ratio == nil || ratio.Words == "unknown":
 			continue
 		case !ratio.apart():
-			same = append(same, spoken.noun)
-		case len(told) == 0:
-			object := ""
+			told.Same = append(told.Same, spoken.noun)
+		case told.First == nil:
+			told.First = &ratioWords{Verb: spoken.verb, Ratio: ratio.spoken(), Evidence: c.bracket(ratio)}
 			if spoken.verb == "used" {
-				object = " " + spoken.noun
+				told.First.Noun = spoken.noun
 			}
-			told = append(told, fmt.Sprintf("%s %s%s than %s (%s)", spoken.verb, ratio.spoken(), object, a, c.bracket(ratio)))
 		default:
-			text := spoken.noun + " " + ratio.spoken()
-			if interval := ratio.intervalText(); interval != "" {
-				text += " (" + interval + ")"
-			}
-			told = append(told, text)
+			told.More = append(told.More, sentence(nextRatio, ratioWords{Noun: spoken.noun, Ratio: ratio.spoken(), Interval: ratio.intervalText()}))
 		}
 		if ratio.Warning != "" && ratio.Low == nil {
 			few = append(few, ratio)
 		}
 	}
-	if len(told)+len(same) == 0 {
+	if told.First == nil && len(told.Same) == 0 {
 		return ""
 	}
-	text := "At " + sizesText([]Cell{c.Cell}) + settingsTail(shortSettings(c.Cell.Settings())) + ", " + b
-	switch {
-	case len(told) == 0:
-		text += " shows no difference to " + a + " in " + joinWords(same)
-	default:
-		text += " " + told[0]
-		if len(told) > 1 {
-			text += "; " + joinWords(told[1:])
-		}
-		if len(same) > 0 {
-			text += "; no difference shown in " + joinWords(same)
-		}
-	}
-	if why := whyNoInterval(few); why != "" {
-		text += " (" + why + ")"
-	}
-	return text + "."
+	told.Why = whyNoInterval(few)
+	return sentence(pairCompared, told)
 }
 
 // whyNoInterval gives one reason for several ratios without an interval. Subjects may have different numbers of
@@ -158,15 +139,7 @@ func (c *CellComparison) bracket(r *Comparison) string {
 		i := slices.IndexFunc(c.Sides, func(s Side) bool { return s.Series == series })
 		return figureValue(c.Sides[i].figure(r.Metric), false)
 	}
-	text := value(r.B) + " against " + value(r.A)
-	switch interval := r.intervalText(); {
-	case interval == "":
-	case r.Low != nil:
-		text += ", 95 % CI " + interval
-	default:
-		text += ", " + interval
-	}
-	return text
+	return sentence(evidence, ratioWords{A: value(r.A), B: value(r.B), Interval: r.intervalText(), Confident: r.Low != nil})
 }
 
 // stopped returns a line for each series and cell that exceeded a budget, with how far the subject had come.
@@ -193,16 +166,8 @@ func stoppedNotes(series string, cell Cell, exceeded []Exceeded, repetitions int
 		texts = append(texts, cmp.Or(e.Reached, "stopped: more than "+strings.TrimPrefix(limitText(e.Used, e.Unit), "> ")))
 		in = append(in, fmt.Sprint(e.Repetition))
 	}
-	note := fmt.Sprintf("%s at %s%s: %s", series, plural(cell.Services, "Service"), settingsTail(shortSettings(cell.Settings())), together(distinct(texts)))
-	switch {
-	case len(in) == repetitions && repetitions > 1:
-		note += ", in all " + plural(repetitions, "repetition")
-	case len(in) < repetitions && len(in) == 1:
-		note += ", in repetition " + in[0] + " of " + fmt.Sprint(repetitions)
-	case len(in) < repetitions:
-		note += ", in repetitions " + joinWords(in) + " of " + fmt.Sprint(repetitions)
-	}
-	return []string{note}
+	return []string{sentence(subjectStopped, stoppedWords{Series: series, Services: cell.Services, Settings: shortSettings(cell.Settings()),
+		Reached: together(distinct(texts)), In: in, Of: repetitions})}
 }
 
 // together joins several texts, with their common first and last words only once.
@@ -229,17 +194,16 @@ func together(texts []string) string {
 		words := strings.Fields(text)
 		part := strings.Join(words[head:max(head, len(words)-tail)], " ")
 		if part == "" {
-			return joinWords(texts)
+			return doc.JoinWords(texts)
 		}
 		parts = append(parts, part)
 	}
-	return strings.Join(slices.DeleteFunc([]string{strings.Join(first[:head], " "), joinWords(parts), strings.Join(first[len(first)-tail:], " ")},
+	return strings.Join(slices.DeleteFunc([]string{strings.Join(first[:head], " "), doc.JoinWords(parts), strings.Join(first[len(first)-tail:], " ")},
 		func(s string) bool { return s == "" }), " ")
 }
 
 // method describes how the numbers of a comparison were measured.
 func (s *Summary) method() []string {
-	var out []string
 	feeds, observed := map[string]bool{}, map[string]bool{}
 	var kubeProxies []string
 	for _, run := range s.Runs {
@@ -248,52 +212,35 @@ func (s *Summary) method() []string {
 			kubeProxies = append(kubeProxies, v)
 		}
 	}
-	if feeds[raw.FeedAPI] {
-		out = append(out, "Every subject is a separate process in a separate network namespace. It gets its objects over HTTP from the lab's fake API server, "+
-			"with the same events at the same due times. Reaction, cold start, network programming latency, restores, rules, CPU and memory are measured from outside, in the "+
-			"same way for all subjects. Full and partial syncs are self-reported: by kube-proxy in its metrics, by Synclab's proxier in a log of its syncs. "+
-			"A reaction is the latency of one change to an idle subject: it had converged, and then idled for longer than minSyncPeriod. "+
-			"A change that was reverted before it was written has no network programming latency. It counts as reverted, and slow subjects have more reverted changes. "+
-			"If only a read of the tables shows a change, the change counts as visible at the end of the read.")
-		out = append(out, s.shimWords()...)
-		if lost := s.collected.pooled(raw.SyncsNotSeparable); len(lost) > 0 {
-			out = append(out, fmt.Sprintf("%s ended between two reads of the subject's metrics and cannot be separated. They have no durations.",
-				plural(int(sum(lost)), "sync")))
+	processes, compared := feeds[raw.FeedAPI], len(s.Comparisons) > 0
+	lost := s.collected.pooled(raw.SyncsNotSeparable)
+	var out []string
+	for _, paragraph := range []struct {
+		when bool
+		text string
+	}{
+		{processes, methodProcesses},
+		{processes, s.shimSentence()},
+		{processes && len(lost) > 0, sentence(syncsLost, int(sum(lost)))},
+		{processes, methodSyncs},
+		{len(s.collected.pooled(raw.ToolSys)) > 0, methodToolTime},
+		{feeds[raw.FeedInformers], methodInformers},
+		{len(observed) > 1, methodMixedEnds},
+		{len(observed) == 1 && observed["syncs"], methodSyncEnds},
+		{len(kubeProxies) > 0, sentence(kubeProxyVersions, distinct(kubeProxies))},
+		{compared, methodBaselines},
+		{compared, methodValues},
+		{compared, methodRatios},
+	} {
+		if paragraph.when && paragraph.text != "" {
+			out = append(out, paragraph.text)
 		}
-		out = append(out, "For all subjects, a full or partial sync counts if it wrote rules and did not fail.")
 	}
-	if len(s.collected.pooled(raw.ToolSys)) > 0 {
-		out = append(out, "The kernel time of iptables and nft is the system time of their processes. Many kernels count it in ticks of some milliseconds. User and "+
-			"system time of a run shorter than some 10 ms are then coarse, and often 0: only a median over many runs is meaningful. For subjects without tools, kernel time is the wall time of their system calls.")
-	}
-	if feeds[raw.FeedInformers] {
-		out = append(out, "Objects reached the subjects through client-go informers in the lab's process. Peak RSS is that of this process, including the simulated cluster.")
-	}
-	if len(observed) > 1 {
-		out = append(out, "Do not compare the network programming latencies of these runs. In some runs, the latency ends when the kernel has the change; in older runs, when the subject's sync ends.")
-	} else if observed["syncs"] {
-		out = append(out, "In this older run, network programming latency ends when the subject's sync ends, not when the kernel has the change.")
-	}
-	if v := distinct(kubeProxies); len(v) > 0 {
-		out = append(out, "kube-proxy is "+joinWords(v)+", unmodified.")
-	}
-	if len(s.Comparisons) == 0 {
-		return out
-	}
-	return append(out,
-		"Baselines: a subject is compared with kube-proxy on the same backend, if the cell has it (synclab/iptables-nft-tree with kube-proxy/iptables-nft). It is also compared with one baseline for "+
-			"all subjects: kube-proxy/iptables-legacy, else the first kube-proxy, else the first subject.",
-		"The repetition is the statistical unit, since the values of one repetition depend on one another. A value is the median of the repetitions' medians "+
-			"(or 99th percentiles, or peaks). Its 95 % interval comes from order statistics, which assume no distribution and need 6 repetitions; ± is its wider half, rounded up. With fewer "+
-			"repetitions the report shows the observed range and gives no verdict.",
-		"A ratio divides the two values shown. Subjects of one run take turns, so their repetitions are paired: the k-th of one subject over the k-th of the other is one observation. "+
-			"The interval is that of the median observation by order statistics, widened to contain the ratio itself. Subjects of two runs are never paired: their interval is by ranks of all ratios between "+
-			"them (Hodges-Lehmann), from 4 repetitions of each. p belongs to the interval: it is from a sign test (paired), or from a Mann-Whitney U test. “No difference shown” is not “equal”: more repetitions may show a difference. "+
-			"No interval is corrected for the number of ratios: of 20 ratios of equal subjects, about one interval excludes 1. p_adjusted in summary.json corrects for all ratios of a cell (Benjamini-Hochberg).")
+	return out
 }
 
-// shimWords describes the cost of measuring with the shim.
-func (s *Summary) shimWords() []string {
+// shimSentence describes the cost of measuring with the shim; empty if there was none.
+func (s *Summary) shimSentence() string {
 	byBytes := map[int][]float64{}
 	for _, one := range s.collected.series {
 		for _, samples := range one.cells {
@@ -305,20 +252,13 @@ func (s *Summary) shimWords() []string {
 		}
 	}
 	if len(byBytes) == 0 {
-		return nil
+		return ""
 	}
-	var parts []string
+	var calls []string
 	for _, size := range slices.Sorted(maps.Keys(byBytes)) {
-		part := Format(estimate.Median(byBytes[size]), "s")
-		if size > 0 {
-			part += " to a call with " + Format(float64(size), "B")
-		} else {
-			part += " to a call"
-		}
-		parts = append(parts, part)
+		calls = append(calls, sentence(shimCall, shimWords{Cost: estimate.Median(byBytes[size]), Bytes: float64(size)}))
 	}
-	return []string{"A shim in front of iptables and nft measures their times. The shim adds " + joinWords(parts) +
-		" (medians). The subject's CPU time excludes the shim's."}
+	return sentence(shimAdds, calls)
 }
 
 func (c *collection) pooled(metric raw.Metric) []float64 {

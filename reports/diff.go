@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"synclab/scenarios"
-
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/scenarios"
 )
 
 // Diff compares two runs. The repetition is the unit of every test and interval, since the values of one repetition
@@ -145,7 +145,7 @@ func cellsText(c *collection) string {
 	if len(names) == 0 {
 		return title(c)
 	}
-	return joinWords(names) + " in " + title(c)
+	return doc.JoinWords(names) + " in " + title(c)
 }
 
 // warn adds warnings about the runs.

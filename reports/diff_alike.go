@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 	"synclab/scenarios"
 )
 
@@ -93,7 +94,7 @@ func numberOf(v float64, unit string) string {
 	if v == 0 {
 		return ""
 	}
-	return Format(v, unit)
+	return doc.Format(v, unit)
 }
 
 // plainVersion extracts the version from a tool's output, such as "iptables v1.8.9 (legacy)".

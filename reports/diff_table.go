@@ -1,69 +1,72 @@
 package reports
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
+
+	"synclab/reports/doc"
 )
 
 // maxUnlike bounds the listed differences of two scenarios. The JSON has all.
 const maxUnlike = 12
 
-// Table writes the whole comparison: the different conditions, one line for each figure, and the result.
-func (d *Diff) Table(w io.Writer) error {
-	var b strings.Builder
-	for _, one := range []struct {
-		when string
-		head RunHead
-	}{{"before", d.Before}, {"after ", d.After}} {
-		fmt.Fprintf(&b, "%s  %s: %s, %s, synclab %s, %s\n", one.when, one.head.Label, one.head.Scenario, plural(one.head.Reps, "repetition"),
-			cmp.Or(one.head.Versions.Synclab, "unknown"), one.head.Started.UTC().Format("2006-01-02 15:04 UTC"))
+// Table writes the whole comparison for a terminal: the different conditions, one line for each figure, and the result.
+func (d *Diff) Table(w io.Writer) error { return d.document().Text(w) }
+
+func (d *Diff) document() *doc.Document {
+	s := doc.Section{ID: "diff"}
+	s.Add(doc.Block{Facts: d.conditions()}, doc.Block{Warn: true, List: d.caveats()}, doc.Block{Table: d.table()})
+	var absent [][2]string
+	for _, a := range d.Absent {
+		absent = append(absent, [2]string{Delta{Subject: a.Subject, Cell: a.Cell}.group(), strings.ReplaceAll(string(a.Verdict), "-", " ")})
 	}
-	d.remarks(&b)
-	table := textTable{header: []string{"", "before", "after", "ratio (95 %)", "p", "n", ""}}
+	s.Add(doc.Block{Facts: absent}, doc.Block{List: d.Sentences()}, doc.Block{Note: sentence(diffMethod, d)})
+	return &doc.Document{Title: "Two runs compared", Sections: []doc.Section{s}}
+}
+
+// conditions describe both runs, and what was compared.
+func (d *Diff) conditions() [][2]string {
+	out := [][2]string{{"before", sentence(diffRun, d.Before)}, {"after", sentence(diffRun, d.After)}}
+	for _, u := range d.Unlike {
+		if u.Compared {
+			out = append(out, [2]string{"compared", u.text()})
+		}
+	}
+	return out
+}
+
+// caveats are the conditions that should not differ between the runs but do, and the warnings.
+func (d *Diff) caveats() []string {
+	var out []string
+	for _, u := range d.Unlike {
+		if !u.Compared {
+			out = append(out, "different "+u.text())
+		}
+	}
+	if n := len(out) - maxUnlike; n > 0 {
+		out = append(out[:maxUnlike], doc.Plural(n, "field")+" more differ; use -o json for all")
+	}
+	return append(out, d.Warnings...)
+}
+
+// text is "kernel: 6.18.0 → 6.1.0".
+func (u Unlike) text() string { return u.What + ": " + u.Before + " → " + u.After }
+
+// table has a heading for each subject in each cell, and below it a row for each figure.
+func (d *Diff) table() *doc.Table {
+	t := &doc.Table{Columns: []doc.Column{{}, {Name: "before", Numeric: true}, {Name: "after", Numeric: true}, {Name: "ratio (95 %)", Numeric: true},
+		{Name: "p", Numeric: true}, {Name: "n", Numeric: true}, {}}}
 	group := ""
 	for _, r := range d.Rows {
 		if next := r.group(); next != group {
 			group = next
-			table.heading(group)
+			t.Heading(group)
 		}
-		table.add(r.cells()...)
+		t.Add(r.cells()...)
 	}
-	b.WriteString("\n")
-	table.write(&b)
-	for _, a := range d.Absent {
-		fmt.Fprintf(&b, "%s: %s\n", Delta{Subject: a.Subject, Cell: a.Cell}.group(), strings.ReplaceAll(string(a.Verdict), "-", " "))
-	}
-	b.WriteString("\n")
-	for _, line := range d.Sentences() {
-		b.WriteString(wrap(line, tableWidth, "  ") + "\n")
-	}
-	b.WriteString("\n" + wrap(d.method(), tableWidth, "") + "\n")
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// remarks lists the conditions that differ between the runs, and the warnings.
-func (d *Diff) remarks(b *strings.Builder) {
-	shown, left := d.Unlike, 0
-	if len(shown) > maxUnlike {
-		shown, left = shown[:maxUnlike], len(shown)-maxUnlike
-	}
-	for _, u := range shown {
-		word := "warning: different "
-		if u.Compared {
-			word = "compared: "
-		}
-		b.WriteString(wrap(word+u.What+": "+u.Before+" → "+u.After, tableWidth, "  ") + "\n")
-	}
-	if left > 0 {
-		fmt.Fprintf(b, "warning: %s more differ; use -o json for all\n", plural(left, "field"))
-	}
-	for _, warning := range d.Warnings {
-		b.WriteString(wrap("warning: "+warning, tableWidth, "  ") + "\n")
-	}
+	return t
 }
 
 // group is the heading above the rows of one subject in one cell.
@@ -79,16 +82,16 @@ func (r Delta) Name() string {
 	return r.of.text
 }
 
-func (r Delta) cells() []string {
-	p := "–"
+func (r Delta) cells() []doc.Cell {
+	p := doc.None()
 	switch {
 	case r.Exact:
-		p = "exact"
+		p = doc.Text("exact")
 	case r.Adjusted != nil:
-		p = shortP(*r.Adjusted)
+		p = doc.Text(shortP(*r.Adjusted))
 	}
-	return []string{"  " + r.Name(), figureValue(r.Before, false), figureValue(r.After, false), r.ratioText(), p,
-		fmt.Sprintf("%d+%d", r.RepetitionsBefore, r.RepetitionsAfter), r.verdictText()}
+	return []doc.Cell{doc.Text("  " + r.Name()), doc.Text(figureValue(r.Before, false)), doc.Text(figureValue(r.After, false)), doc.Text(r.ratioText()), p,
+		doc.Text(fmt.Sprintf("%d+%d", r.RepetitionsBefore, r.RepetitionsAfter)), doc.Text(r.verdictText())}
 }
 
 func shortP(p float64) string {
@@ -164,47 +167,32 @@ func (d *Diff) Sentences() []string {
 	for _, r := range d.Rows {
 		counts[r.Verdict]++
 	}
-	var parts []string
+	total := diffTotal{Figures: len(d.Rows), Beyond: len(out)}
 	for _, v := range []struct {
 		verdict Verdict
 		text    string
 	}{{Slower, "slower or more"}, {Faster, "faster or less"}, {Same, "the same"}, {Unclear, "without a difference shown"},
 		{TooFew, "with too few repetitions"}, {OnlyBefore, "only before"}, {OnlyAfter, "only after"}} {
 		if n := counts[v.verdict]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", Grouped(int64(n)), v.text))
+			total.Verdicts = append(total.Verdicts, doc.Grouped(int64(n))+" "+v.text)
 		}
 	}
-	text := plural(len(d.Rows), "figure") + ": " + joinWords(parts)
-	if n := len(out); n > 0 {
-		text += fmt.Sprintf("; %d beyond thresholds", n)
-	}
-	out = append(out, text+".")
+	out = append(out, sentence(diffCounts, total))
 	if d.RepetitionsNeeded > 0 {
-		out = append(out, fmt.Sprintf("Too few repetitions: with so many figures, a verdict on one of them needs %d repetitions of each run (--reps %d).",
-			d.RepetitionsNeeded, d.RepetitionsNeeded))
+		out = append(out, sentence(diffTooFew, d.RepetitionsNeeded))
 	}
 	return out
 }
 
-// Sentence describes one row: "synclab/nftables at 1,000 Services: full sync 1.31× (1.22–1.40), from 1.00 s to 1.31 s,
-// …".
+// Sentence describes one row: "synclab/nftables at 1,000 Services × 10: full sync from 1.00 s to 1.31 s, 1.31× (1.22–1.40); …".
 func (r Delta) Sentence() string {
-	text := fmt.Sprintf("%s at %s: %s from %s to %s", r.Subject, strings.TrimSuffix(sizesText([]Cell{r.Cell})+settingsTail(shortSettings(r.Cell.Settings())), " endpoints"),
-		lowerFirst(r.Name()), figureValue(r.Before, false), figureValue(r.After, false))
+	where := strings.TrimSuffix(sizesText([]Cell{r.Cell})+settingsTail(shortSettings(r.Cell.Settings())), " endpoints")
+	one := diffRow{Subject: r.Subject, Where: where, Figure: doc.LowerFirst(r.Name()), Before: figureValue(r.Before, false), After: figureValue(r.After, false)}
 	if r.Ratio != nil {
-		text += ", " + r.ratioText()
+		one.Ratio = r.ratioText()
 	}
 	if r.Threshold != nil {
-		text += "; " + percentText(*r.Threshold) + " more is allowed"
+		one.Allowed = percentText(*r.Threshold)
 	}
-	return text
-}
-
-// method explains the verdicts.
-func (d *Diff) method() string {
-	return fmt.Sprintf("Medians of the repetitions' medians (or 99th percentiles); n: repetitions with a value, before and after, the unit of tests and intervals. "+
-		"Ratio: after over before, with its 95 %% interval by ranks (Hodges-Lehmann; from 4 repetitions on). p: Mann-Whitney U, two-sided, adjusted for %s "+
-		"(%s); at most %v is a difference. A row is beyond its threshold if the same test shows that it exceeds it. "+
-		"Counts that never vary within a run are compared exactly. “No difference shown” is not “same”: noise may hide a difference as large as the threshold. "+
-		"A slower machine during one of the runs looks like a difference, too.", plural(d.Tests, "test"), d.Correction, d.Level)
+	return sentence(diffBeyond, one)
 }

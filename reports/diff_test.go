@@ -100,9 +100,10 @@ func TestDiff(t *testing.T) {
 		t.Errorf("rules %+v", rules)
 	}
 	text := terminalDiff(t, d)
+	unwrapped := strings.Join(strings.Fields(text), " ")
 	for _, want := range []string{"slower, beyond 10 %", "same", "exact", "8+8", legacy.name + " at 1,000 Services × 10: full sync from", "10 % more is allowed", "Benjamini-Hochberg"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the table lacks %q", want)
+		if !strings.Contains(unwrapped, want) {
+			t.Errorf("the table lacks %q:\n%s", want, text)
 		}
 	}
 	if strings.Contains(text, "warning") || strings.Contains(text, "too few") || len(d.Unlike) != 0 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/scenarios"
 )
@@ -83,7 +84,7 @@ func TestDisruptionOutputs(t *testing.T) {
 	if text := strings.Join(s.Sentences, "\n"); !strings.Contains(text, "none of") || !strings.Contains(text, "were misrouted") {
 		t.Errorf("sentences %s", text)
 	}
-	if svg := string(plotNamed(t, s, "flows-synclab-iptables-legacy").markup); !strings.Contains(svg, "9 restart") || strings.Contains(svg, "misrouted:") {
+	if svg := string(plotNamed(t, s, "flows-synclab-iptables-legacy").Markup); !strings.Contains(svg, "9 restart") || strings.Contains(svg, "misrouted:") {
 		t.Error("the timeline lacks its steps, or has outcomes that did not happen")
 	}
 }
@@ -125,7 +126,7 @@ func TestManyFlows(t *testing.T) {
 			t.Errorf("%s: %v, %v", file, stat, err)
 		}
 	}
-	if svg := string(plotNamed(t, s, "flows-kube-proxy-iptables-legacy").markup); !strings.Contains(svg, "misrouted: "+Grouped(int64(d.Misrouted))) {
+	if svg := string(plotNamed(t, s, "flows-kube-proxy-iptables-legacy").Markup); !strings.Contains(svg, "misrouted: "+doc.Grouped(int64(d.Misrouted))) {
 		t.Errorf("the legend does not count %d misrouted flows", d.Misrouted)
 	}
 	flows, _, _ := firstStream(s.collected.series[0].cells[s.collected.cells[0].id()])
@@ -140,12 +141,17 @@ func TestManyFlows(t *testing.T) {
 
 func TestDisruptionGolden(t *testing.T) {
 	s := streamRun(streamModels, 5000, 2, 100, 6).build(t, t.TempDir(), Options{NoPNG: true})
-	golden(t, "disruption.golden", []byte(terminalOf(s.terminalDisruption)))
+	golden(t, "disruption.golden", []byte(terminalOf(t, s.disruptionSection())))
 }
 
-func terminalOf(write func(*strings.Builder)) string {
+// terminalOf is what a terminal shows of sections.
+func terminalOf(t *testing.T, sections ...doc.Section) string {
+	t.Helper()
 	var b strings.Builder
-	write(&b)
+	d := doc.Document{Sections: sections}
+	if err := d.Text(&b); err != nil {
+		t.Fatal(err)
+	}
 	return b.String()
 }
 
@@ -156,7 +162,7 @@ func TestOtherOutcome(t *testing.T) {
 		y.records = append(y.records, raw.Record{Subject: "a/b", Services: 10, Rep: 1, At: float64(i) + 1, Metric: raw.Flow, Value: 1e-3, Unit: "s", Step: "2:traffic", Outcome: outcome})
 	}
 	s := y.build(t, t.TempDir(), Options{NoPNG: true})
-	if step := s.Disruptions[0].Steps[0]; step.Failed != 1 || !strings.Contains(string(plotNamed(t, s, "flows-a-b").markup), "other: 1") {
+	if step := s.Disruptions[0].Steps[0]; step.Failed != 1 || !strings.Contains(string(plotNamed(t, s, "flows-a-b").Markup), "other: 1") {
 		t.Errorf("%+v", step)
 	}
 }

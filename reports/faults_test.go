@@ -87,5 +87,5 @@ func TestFaultOutputs(t *testing.T) {
 
 func TestFaultsGolden(t *testing.T) {
 	s := faultRun(streamModels, 1000, 1, 20).build(t, t.TempDir(), Options{NoPNG: true})
-	golden(t, "faults.golden", []byte(terminalOf(s.terminalFaults)+terminalOf(s.terminalInvariants)))
+	golden(t, "faults.golden", []byte(terminalOf(t, s.faultSection(), s.invariantSection())))
 }

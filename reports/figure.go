@@ -6,7 +6,6 @@ import (
 	"image/color"
 	"math"
 	"path/filepath"
-	"strings"
 
 	xfont "golang.org/x/image/font"
 	"gonum.org/v1/plot"
@@ -18,6 +17,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"synclab/bench/outfile"
+	"synclab/reports/doc"
 )
 
 // Sizes of a plot. It is drawn for a card about 680 CSS pixels wide and must stay readable at half of that.
@@ -216,8 +216,8 @@ func (f *figure) drawPanels(c draw.Canvas) {
 }
 
 // save writes NAME.svg and NAME.png into out.
-func (f *figure) save(out string, opts Options) (Plot, error) {
-	one := Plot{Name: f.name, Title: f.title, Caption: f.caption, SVG: f.name + ".svg"}
+func (f *figure) save(out string, opts Options) (doc.Plot, error) {
+	one := doc.Plot{Name: f.name, Title: f.title, Caption: f.caption, SVG: f.name + ".svg"}
 	vector := vgsvg.New(figureWidth, f.height())
 	f.drawOn(draw.New(vector))
 	var b bytes.Buffer
@@ -225,9 +225,9 @@ func (f *figure) save(out string, opts Options) (Plot, error) {
 		return one, fmt.Errorf("%s: %w", one.SVG, err)
 	}
 	// A machine without the Liberation fonts uses fonts of the same widths.
-	one.markup = bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"),
+	one.Markup = bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"),
 		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
-	if err := outfile.Write(filepath.Join(out, one.SVG), one.markup, 0o644); err != nil {
+	if err := outfile.Write(filepath.Join(out, one.SVG), one.Markup, 0o644); err != nil {
 		return one, err
 	}
 	if opts.NoPNG {
@@ -325,8 +325,8 @@ func roundStep(v float64) float64 {
 	return 10 * power
 }
 
-func tickSeconds(v float64) string { return trimTick(formatSeconds(roundTick(v))) }
-func tickCount(v float64) string   { return trimTick(Format(roundTick(v), "count")) }
+func tickSeconds(v float64) string { return doc.TrimTick(doc.Format(roundTick(v), "s")) }
+func tickCount(v float64) string   { return doc.TrimTick(doc.Format(roundTick(v), "count")) }
 func tickShare(v float64) string   { return fmt.Sprintf("%.0f %%", 100*v) }
 
 // roundTick removes the rounding error of i × step.
@@ -336,12 +336,4 @@ func roundTick(v float64) float64 {
 	}
 	scale := math.Pow(10, 6-math.Floor(math.Log10(math.Abs(v))))
 	return math.Round(v*scale) / scale
-}
-
-func trimTick(label string) string {
-	number, unit, _ := strings.Cut(label, " ")
-	if strings.Contains(number, ".") {
-		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
-	}
-	return strings.TrimSpace(number + " " + unit)
 }

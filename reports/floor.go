@@ -2,12 +2,12 @@ package reports
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
+	"synclab/reports/doc"
 )
 
 // Floor is the kernel floor of a cell: the least kernel time of a sync by any subject on one kernel interface. A sync
@@ -118,43 +118,59 @@ func (c CellComparison) timesFloor(side Side, sync string) string {
 	return "–"
 }
 
+// overviewSection has the syncs and memory of all cells on one page.
+func (s *Summary) overviewSection() doc.Section {
+	out := doc.Section{ID: "overview", Title: "All sizes on one page", Short: "All sizes", Dense: true}
+	t := s.overviewTable()
+	if len(t.Rows) == 0 {
+		return out
+	}
+	on := doc.Page
+	if len(s.collected.cells) > 1 {
+		on |= doc.Markdown
+	}
+	out.Add(doc.Block{On: on, Soft: true, Note: "Medians of the repetitions ± 95 % confidence. The small line, or the text in brackets, is the ratio to kube-proxy with the same " +
+		"backend, else to the cell's baseline, with its 95 % interval. “Of which kernel” is the kernel time of a sync and its share. The kernel floor is the least kernel time of any " +
+		"subject on the same kernel interface, for the same Services in this run. “× kernel floor” is a whole sync divided by the kernel floor."}, doc.Block{On: on, Table: t})
+	return out
+}
+
 // overviewTable has the syncs and memory of all cells: ratios with intervals, kernel time, and the kernel floor.
-func (s *Summary) overviewTable() pageTable {
-	t := pageTable{Columns: []pageColumn{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Endpoints", Numeric: true, Title: "mean, per Service"}, {Name: "Settings"}}}
+func (s *Summary) overviewTable() *doc.Table {
+	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Endpoints", Numeric: true, Title: "mean, per Service", Differs: true}, {Name: "Settings"}}}
 	for _, sync := range []string{figureFull, figurePartial} {
-		t.Columns = append(t.Columns, pageColumn{Name: figureTextOf(sync).text, Numeric: true, Title: figureTextOf(sync).title},
-			pageColumn{Name: "of which kernel", Numeric: true, Title: figureTextOf(kernelPart[sync]).title},
-			pageColumn{Name: "× kernel floor", Numeric: true, Title: "the sync divided by the kernel floor: the least kernel time of any subject on the same kernel interface in this cell"})
+		t.Columns = append(t.Columns, doc.Column{Name: figureTextOf(sync).text, Numeric: true, Title: figureTextOf(sync).title},
+			doc.Column{Name: "of which kernel", Numeric: true, Title: figureTextOf(kernelPart[sync]).title},
+			doc.Column{Name: "× kernel floor", Numeric: true, Title: "the sync divided by the kernel floor: the least kernel time of any subject on the same kernel interface in this cell"})
 	}
 	for _, name := range []string{figureRSS, figureTotalRSS} {
-		t.Columns = append(t.Columns, pageColumn{Name: figureTextOf(name).text, Numeric: true, Title: figureTextOf(name).title})
+		t.Columns = append(t.Columns, doc.Column{Name: figureTextOf(name).text, Numeric: true, Title: figureTextOf(name).title})
 	}
 	for _, c := range s.everyCell() {
-		place := []pageCell{intCell(c.Cell.Services), {Text: endpointsText(c.Cell.Endpoints), Value: exact(c.Cell.Endpoints)},
-			{Text: shortSettings(c.Cell.Settings()), Title: c.Cell.Settings()}}
+		place := []doc.Cell{doc.Int(c.Cell.Services), endpointsCell(c.Cell), settingsCell(c.Cell)}
 		for _, side := range c.Sides {
-			t.Rows = append(t.Rows, append([]pageCell{s.seriesCell(side.Series)}, append(slices.Clone(place), c.overviewCells(side)...)...))
+			t.Add(slices.Concat([]doc.Cell{s.seriesCell(side.Series)}, place, c.overviewCells(side))...)
 		}
 		for _, through := range []string{"legacy", "nf_tables"} {
 			for _, on := range placesOf(c.Sides) {
 				if cells, ok := c.floorCells(through, on, len(t.Columns)-1-len(place)); ok {
-					t.Rows = append(t.Rows, append([]pageCell{{Text: "kernel floor, " + through, Title: on, Faint: true}}, append(slices.Clone(place), cells...)...))
+					t.Add(slices.Concat([]doc.Cell{{Text: "kernel floor, " + through, Title: on, Faint: true}}, place, cells)...)
 				}
 			}
 		}
 	}
-	return t.dropSame("Endpoints").dropEmpty()
+	return t
 }
 
 // overviewCells returns the cells of one side.
-func (c CellComparison) overviewCells(side Side) []pageCell {
-	var cells []pageCell
+func (c CellComparison) overviewCells(side Side) []doc.Cell {
+	var cells []doc.Cell
 	baseline := c.nearest(side)
-	ratio := func(name string) pageCell {
+	ratio := func(name string) doc.Cell {
 		cell := figureCell(side, figureTextOf(name))
 		if r := c.ratio(side.Series, baseline, name); r != nil {
 			cell.Sub = strings.TrimSuffix(r.Words+", "+r.intervalText(), ", ")
-			cell.Title += ", ratio to " + baseline + ": " + exact(r.Ratio)
+			cell.Title += ", ratio to " + baseline + ": " + doc.Exact(r.Ratio)
 			if r.Observed {
 				cell.Title += ", " + r.Warning
 			}
@@ -165,11 +181,11 @@ func (c CellComparison) overviewCells(side Side) []pageCell {
 		kernel := figureCell(side, figureTextOf(kernelPart[sync]))
 		whole, part := side.figure(sync), side.figure(kernelPart[sync])
 		if whole != nil && part != nil && whole.Value > 0 && part.Value > 0 && !whole.AtLeast {
-			kernel.Sub = Format(part.Value/whole.Value, "ratio")
+			kernel.Sub = doc.Format(part.Value/whole.Value, "ratio")
 		}
-		distance := pageCell{Text: "–", Faint: true}
+		distance := doc.None()
 		if v, ok := c.aboveFloor(side, sync); ok {
-			distance = pageCell{Text: times(v) + "×", Value: exact(v)}
+			distance = doc.Cell{Text: times(v) + "×", Value: doc.Exact(v)}
 		}
 		cells = append(cells, ratio(sync), kernel, distance)
 	}
@@ -177,12 +193,12 @@ func (c CellComparison) overviewCells(side Side) []pageCell {
 }
 
 // floorCells returns the kernel floors of a kernel interface, in the columns of kernel time.
-func (c CellComparison) floorCells(through, place string, columns int) (cells []pageCell, ok bool) {
-	cells = make([]pageCell, columns)
+func (c CellComparison) floorCells(through, place string, columns int) (cells []doc.Cell, ok bool) {
+	cells = make([]doc.Cell, columns)
 	for i, metric := range []string{figureFullSys, figurePartialSys} {
 		for _, f := range c.Floors {
 			if f.Interface == through && f.place == place && f.Metric == metric {
-				cells[3*i+1] = valueCell(f.Value, "s")
+				cells[3*i+1] = doc.Value(f.Value, "s")
 				cells[3*i+1].Sub = f.Series
 				ok = true
 			}
@@ -191,62 +207,32 @@ func (c CellComparison) floorCells(through, place string, columns int) (cells []
 	return cells, ok
 }
 
-// terminalFloors shows the kernel time of each side's syncs, for a terminal.
-func (s *Summary) terminalFloors(b *strings.Builder) {
-	t := textTable{header: []string{"of which kernel", "full", "kernel", "× kernel floor", "partial", "kernel", "× kernel floor"}}
+// floorTable shows the kernel time of each side's syncs, and the kernel floors.
+func (s *Summary) floorTable() *doc.Table {
+	t := &doc.Table{Note: "× kernel floor: the sync divided by the kernel floor, which is the least kernel time of any subject on the same kernel interface for the same Services.",
+		Columns: []doc.Column{{Name: "of which kernel"}, {Name: "full", Numeric: true}, {Name: "kernel", Numeric: true}, {Name: "× kernel floor", Numeric: true},
+			{Name: "partial", Numeric: true}, {Name: "kernel", Numeric: true}, {Name: "× kernel floor", Numeric: true}}}
 	for _, c := range s.everyCell() {
 		if len(c.Floors) == 0 {
 			continue
 		}
 		if heading := s.cellHeading(c.Cell); heading != "" {
-			t.heading(heading)
+			t.Heading(heading)
 		}
 		for _, side := range c.Sides {
-			cells := []string{side.Series}
+			cells := []doc.Cell{s.seriesCell(side.Series)}
 			for _, sync := range []string{figureFull, figurePartial} {
-				cells = append(cells, figureValue(side.figure(sync), false), figureValue(side.figure(kernelPart[sync]), false), c.timesFloor(side, sync))
+				cells = append(cells, doc.Text(figureValue(side.figure(sync), false)), doc.Text(figureValue(side.figure(kernelPart[sync]), false)), doc.Text(c.timesFloor(side, sync)))
 			}
-			t.add(cells...)
+			t.Add(cells...)
 		}
 		for _, f := range c.Floors {
 			sync := "full"
 			if f.Metric == figurePartialSys {
 				sync = "partial"
 			}
-			t.heading(fmt.Sprintf("  kernel floor of a %s sync, %s: %s, %s", sync, f.Interface, Format(f.Value, "s"), f.Series))
+			t.Heading(fmt.Sprintf("  kernel floor of a %s sync, %s: %s, %s", sync, f.Interface, doc.Format(f.Value, "s"), f.Series))
 		}
 	}
-	if len(t.rows) == 0 {
-		return
-	}
-	b.WriteString("\n")
-	t.dropEmpty().write(b)
-	b.WriteString(wrap("× kernel floor: the sync divided by the kernel floor, which is the least kernel time of any subject on the same kernel interface for the same Services.", tableWidth, "  ") + "\n")
-}
-
-// markdownOverview is the table of all sizes for a pull request, if there are several.
-func (s *Summary) markdownOverview(w io.Writer) {
-	t := s.overviewTable()
-	if len(s.collected.cells) < 2 || len(t.Rows) == 0 {
-		return
-	}
-	var header []string
-	for _, column := range t.Columns {
-		header = append(header, lowerFirst(column.Name))
-	}
-	b := &strings.Builder{}
-	b.WriteString("### All sizes\n\n")
-	markdownTable(b, header, -1, len(t.Rows), func(i int) []string {
-		var texts []string
-		for _, cell := range t.Rows[i] {
-			if text := cell.Text; cell.Sub != "" {
-				texts = append(texts, text+" ("+cell.Sub+")")
-				continue
-			}
-			texts = append(texts, cell.Text)
-		}
-		return texts
-	})
-	b.WriteString("\n" + upperFirst(s.mediansText(t.Rows)) + "; in brackets the ratio to the baseline with its 95 % interval, the share of kernel time in a sync, and the subject with the kernel floor: the least kernel time for the same Services.\n")
-	fmt.Fprintln(w, b)
+	return t
 }

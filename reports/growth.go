@@ -7,10 +7,10 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/perf/benchfmt"
 
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -104,13 +104,13 @@ func (s *benchSeries) growth() BenchGrowth {
 		g.Medians = append(g.Medians, results.Median())
 		points = append(points, estimate.Point{X: float64(services), Y: results})
 	}
-	if law, ok := estimate.FitPower(points); ok {
-		g.Power = &law
+	if power, ok := estimate.FitPower(points); ok {
+		g.Power = &power
 	}
 	return g
 }
 
-// WriteBenchGrowth writes the growth of time, bytes and allocations as a table.
+// WriteBenchGrowth writes the growth of time, bytes and allocations as tables.
 func WriteBenchGrowth(w io.Writer, all []BenchGrowth) error {
 	var sizes []int
 	for _, g := range all {
@@ -118,54 +118,54 @@ func WriteBenchGrowth(w io.Writer, all []BenchGrowth) error {
 	}
 	slices.Sort(sizes)
 	sizes = slices.Compact(sizes)
-	header := []string{"benchmark"}
-	for _, services := range sizes {
-		header = append(header, Grouped(int64(services)))
-	}
-	var b strings.Builder
+	s := doc.Section{ID: "growth"}
 	for _, unit := range benchUnits {
-		t := textTable{header: append(slices.Clone(header), "exponent", "95 %", "from size to size", "fits")}
-		for _, g := range all {
-			if g.Unit == unit {
-				t.add(g.cells(sizes)...)
-			}
-		}
-		if len(t.rows) == 0 {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteString("\n")
-		}
-		fmt.Fprintf(&b, "Growth of %s with the number of Services\n\n", unit)
-		t.write(&b)
+		s.Add(doc.Block{Table: benchTable(all, unit, sizes)})
 	}
-	b.WriteString("\nmedians by size; the exponent is that of the number of Services: 0 is flat, 1 is linear\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	s.Add(doc.Block{Note: "medians by size; the exponent is that of the number of Services: 0 is flat, 1 is linear"})
+	d := &doc.Document{Title: "Growth of benchmarks with the number of Services", Sections: []doc.Section{s}}
+	return d.Text(w)
 }
 
-func (g BenchGrowth) cells(sizes []int) []string {
-	cells := []string{g.Benchmark}
+// benchTable has a row for each benchmark with results in a unit.
+func benchTable(all []BenchGrowth, unit string, sizes []int) *doc.Table {
+	t := &doc.Table{Title: unit, Columns: []doc.Column{{Name: "benchmark"}}}
 	for _, services := range sizes {
-		text := "–"
-		if i := slices.Index(g.Sizes, services); i >= 0 {
-			text = formatBench(g.Medians[i], g.Unit)
+		t.Columns = append(t.Columns, doc.Column{Name: doc.Grouped(int64(services)), Numeric: true})
+	}
+	t.Columns = append(t.Columns, doc.Column{Name: "exponent", Numeric: true}, doc.Column{Name: "95 %", Numeric: true}, doc.Column{Name: "from size to size"},
+		doc.Column{Name: "fits"})
+	for _, g := range all {
+		if g.Unit == unit {
+			t.Add(g.cells(sizes)...)
 		}
-		cells = append(cells, text)
+	}
+	return t
+}
+
+func (g BenchGrowth) cells(sizes []int) []doc.Cell {
+	cells := []doc.Cell{doc.Text(g.Benchmark)}
+	for _, services := range sizes {
+		cell := doc.None()
+		if i := slices.Index(g.Sizes, services); i >= 0 {
+			cell = doc.Cell{Text: formatBench(g.Medians[i], g.Unit), Value: doc.Exact(g.Medians[i])}
+		}
+		cells = append(cells, cell)
 	}
 	if g.Power == nil {
-		return append(cells, "–", "–", "–", "–")
+		return append(cells, doc.None(), doc.None(), doc.None(), doc.None())
 	}
-	return append(cells, exponentText(g.Slope), intervalText(g.Fit, exponentText), localText(*g.Power), fitsText(*g.Power))
+	return append(cells, doc.Cell{Text: exponentText(g.Slope), Value: doc.Exact(g.Slope)}, doc.Text(intervalText(g.Fit, exponentText)),
+		doc.Text(localText(*g.Power)), doc.Text(fitsText(*g.Power)))
 }
 
 // formatBench formats a value in a benchmark's unit.
 func formatBench(v float64, unit string) string {
 	switch unit {
 	case "sec/op":
-		return Format(v, "s")
+		return doc.Format(v, "s")
 	case "B/op":
-		return Format(v, "B")
+		return doc.Format(v, "B")
 	}
-	return significant(v)
+	return doc.Significant(v)
 }

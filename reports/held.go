@@ -3,6 +3,8 @@ package reports
 import (
 	"slices"
 	"strings"
+
+	"synclab/reports/doc"
 )
 
 // SLOs has the SLOs of a cluster, in seconds.
@@ -69,11 +71,11 @@ type measuredSize struct {
 }
 
 // capacities judges each line of sizes.
-func capacities(c *collection, s *Summary, promise SLOs) []Capacity {
+func capacities(c *collection, s *Summary, slos SLOs) []Capacity {
 	var out []Capacity
 	for _, line := range c.sweepLines() {
 		for _, one := range c.series {
-			limits := map[string]float64{clauseFull: promise.FullSync, clauseNPL: promise.ProgrammingP99, clausePacket: promise.FirstPacket}
+			limits := map[string]float64{clauseFull: slos.FullSync, clauseNPL: slos.ProgrammingP99, clausePacket: slos.FirstPacket}
 			var judged []Capacity
 			for _, clause := range []string{clauseFull, clauseNPL, clausePacket} {
 				if sizes := s.clauseValues(line, one.name, clause); len(sizes) > 0 {
@@ -194,21 +196,21 @@ func verdict(c Capacity) string {
 	var parts []string
 	switch {
 	case c.ViolatedAt == 0 && len(c.Unclear) == 0:
-		parts = append(parts, "met at all measured sizes, up to "+Grouped(int64(c.MetUpTo)))
+		parts = append(parts, "met at all measured sizes, up to "+doc.Grouped(int64(c.MetUpTo)))
 	case c.MetUpTo == 0 && len(c.Unclear) == 0:
-		parts = append(parts, "met at none of the measured sizes, "+Grouped(int64(c.ViolatedAt))+" and up")
+		parts = append(parts, "met at none of the measured sizes, "+doc.Grouped(int64(c.ViolatedAt))+" and up")
 	case c.MetUpTo > 0:
-		parts = append(parts, "met up to "+Grouped(int64(c.MetUpTo)))
+		parts = append(parts, "met up to "+doc.Grouped(int64(c.MetUpTo)))
 	}
 	var unclear []string
 	for _, n := range c.Unclear {
-		unclear = append(unclear, Grouped(int64(n)))
+		unclear = append(unclear, doc.Grouped(int64(n)))
 	}
 	if len(unclear) > 0 {
-		parts = append(parts, "unclear at "+joinWords(unclear))
+		parts = append(parts, "unclear at "+doc.JoinWords(unclear))
 	}
 	if c.ViolatedAt > 0 && (c.MetUpTo > 0 || len(unclear) > 0) {
-		parts = append(parts, "violated at "+Grouped(int64(c.ViolatedAt)))
+		parts = append(parts, "violated at "+doc.Grouped(int64(c.ViolatedAt)))
 	}
 	text := strings.Join(parts, ", ")
 	if c.Observed {

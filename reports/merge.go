@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 )
 
 // A sweep divided among machines becomes one run again. It has the records of all shards, in the order in which one run
@@ -34,7 +35,7 @@ type ShardHead struct {
 func (h ShardHead) machine() string {
 	parts := []string{fmt.Sprintf("%s × %d", h.Machine.CPU, h.Machine.CPUs)}
 	if h.Machine.MemoryBytes > 0 {
-		parts = append(parts, formatBytes(float64(h.Machine.MemoryBytes)))
+		parts = append(parts, doc.Format(float64(h.Machine.MemoryBytes), "B"))
 	}
 	for _, v := range []string{h.Machine.OS, "kernel " + h.Versions.Kernel, h.Versions.IPTablesLegacy, h.Versions.Nft} {
 		if v != "" {
@@ -239,7 +240,7 @@ func oneSweep(shards []*loadedRun) error {
 		}
 		for _, u := range own.Units {
 			if other := units[u.Number]; other != nil {
-				return fmt.Errorf("%s and %s both have unit %d, repetition %d at %s Services", other.dir, l.dir, u.Number, u.Rep, Grouped(int64(u.Services)))
+				return fmt.Errorf("%s and %s both have unit %d, repetition %d at %s Services", other.dir, l.dir, u.Number, u.Rep, doc.Grouped(int64(u.Services)))
 			}
 			units[u.Number] = l
 		}
@@ -304,7 +305,7 @@ func (m *loadedRun) judge() {
 	}
 	mixed := "growth over sizes mixes the machines"
 	if len(m.mixed) > 0 {
-		mixed = fmt.Sprintf("medians of %s mix the machines, and so does growth over sizes", plural(len(m.mixed), "cell"))
+		mixed = fmt.Sprintf("medians of %s mix the machines, and so does growth over sizes", doc.Plural(len(m.mixed), "cell"))
 	}
 	m.warnings = append(m.warnings, text+": "+mixed+"; ratios between subjects are taken repetition by repetition, each within one machine")
 }
@@ -325,7 +326,7 @@ func (m *loadedRun) warnOfPrograms() {
 			}
 		}
 		if versions = distinct(versions); len(versions) > 1 {
-			m.warnings = append(m.warnings, fmt.Sprintf("its shards measured several versions of %s: %s", program.name, joinWords(versions)))
+			m.warnings = append(m.warnings, fmt.Sprintf("its shards measured several versions of %s: %s", program.name, doc.JoinWords(versions)))
 		}
 	}
 }

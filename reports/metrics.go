@@ -2,14 +2,13 @@ package reports
 
 import (
 	"cmp"
-	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 )
 
 // syncBusy is a derived metric: the share of churn during which syncs ran, one value per repetition.
@@ -99,85 +98,6 @@ func textOf(m raw.Metric) metricText {
 	return metricText{m, groupSizes, strings.ReplaceAll(string(m), "_", " ")}
 }
 
-// Format writes a value of a unit (s, B, count, ratio) with three significant digits.
-func Format(value float64, unit string) string {
-	if math.IsNaN(value) {
-		return "–"
-	}
-	switch unit {
-	case "s":
-		return formatSeconds(value)
-	case "B":
-		return formatBytes(value)
-	case "ratio":
-		return significant(value*100) + " %"
-	case "count", "":
-		if value == math.Trunc(value) {
-			return Grouped(int64(value))
-		}
-		return significant(value)
-	default:
-		return significant(value) + " " + unit
-	}
-}
-
-func formatSeconds(s float64) string {
-	switch abs := math.Abs(s); {
-	case s == 0:
-		return "0 s"
-	case abs < 999.5e-9:
-		return significant(s*1e9) + " ns"
-	case abs < 999.5e-6:
-		return significant(s*1e6) + " µs"
-	case abs < 0.9995:
-		return significant(s*1e3) + " ms"
-	case abs < 600:
-		return significant(s) + " s"
-	default:
-		return (time.Duration(math.Round(s)) * time.Second).String()
-	}
-}
-
-func formatBytes(b float64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	i := 0
-	for math.Abs(b) >= 1000 && i < len(units)-1 {
-		b /= 1024
-		i++
-	}
-	return significant(b) + " " + units[i]
-}
-
-// significant keeps three digits, and all digits before the decimal point.
-func significant(v float64) string {
-	abs := math.Abs(v)
-	switch {
-	case abs == 0:
-		return "0"
-	case abs >= 99.95:
-		return Grouped(int64(math.Round(v)))
-	case abs >= 9.995:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case abs >= 0.01:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	default:
-		return strconv.FormatFloat(v, 'g', 2, 64)
-	}
-}
-
-// Grouped writes an integer with thousands separators: 12,345.
-func Grouped(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, text = "-", text[1:]
-	}
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return sign + text
-}
-
 // endpointsText writes a mean number of endpoints: 10, or 9.7.
 func endpointsText(e float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(e, 'f', 1, 64), ".0")
@@ -191,7 +111,7 @@ func positionText(position int) string {
 	case 0:
 		return "empty ruleset"
 	default:
-		return "position " + Grouped(int64(position))
+		return "position " + doc.Grouped(int64(position))
 	}
 }
 
@@ -226,26 +146,6 @@ func quantity(text string) (float64, bool) {
 		return d.Seconds(), true
 	}
 	return 0, false
-}
-
-// joinWords writes "a", "a and b" or "a, b and c".
-func joinWords(words []string) string {
-	switch n := len(words); n {
-	case 0:
-		return ""
-	case 1:
-		return words[0]
-	default:
-		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
-	}
-}
-
-// plural writes "1 change" or "2,000 changes".
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%s %ss", Grouped(int64(n)), word)
 }
 
 // distinct returns the different values in order of first appearance.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"synclab/bench/outfile"
+	"synclab/reports/doc"
 )
 
 // figures returns the plots that have points, in the order of the page.
@@ -80,7 +81,7 @@ func removeEarlier(out string) error {
 		return err
 	}
 	var earlier struct {
-		Plots []Plot `json:"plots"`
+		Plots []doc.Plot `json:"plots"`
 	}
 	if json.Unmarshal(text, &earlier) != nil {
 		return nil // another program's file, or incomplete: no names

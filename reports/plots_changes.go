@@ -14,6 +14,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -74,7 +75,7 @@ func programmingFigure(s *Summary) *figure {
 		for _, percent := range []float64{50, 90, 99} {
 			v := curve.sample.Quantile(percent)
 			marks.XYs = append(marks.XYs, plotter.XY{X: v, Y: percent})
-			label += fmt.Sprintf("%s p%.0f %s", map[bool]string{true: ":", false: ","}[percent == 50], percent, Format(v, "s"))
+			label += fmt.Sprintf("%s p%.0f %s", map[bool]string{true: ":", false: ","}[percent == 50], percent, doc.Format(v, "s"))
 		}
 		low, high = min(low, curve.values[0]), max(high, curve.values[n-1])
 		p.Add(line, marks)
@@ -131,7 +132,7 @@ func (s *Summary) cellLabel(cell Cell, short func(string) string) string {
 	if one && tail != "" {
 		return tail
 	}
-	return strings.TrimSpace(Grouped(int64(cell.Services)) + " " + tail)
+	return strings.TrimSpace(doc.Grouped(int64(cell.Services)) + " " + tail)
 }
 
 // shortSettings removes the paths of the fields: "minSyncPeriod=1s policy=token-bucket".
@@ -209,7 +210,7 @@ type passage struct{ due, visible float64 }
 func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
 	one := s.collected.series[index]
 	f := &figure{name: "timeline-" + fileName(one.name),
-		title: fmt.Sprintf("Timeline of a churn: %s, %s", s.shortName(one.name), plural(samples.cell.Services, "Service")),
+		title: fmt.Sprintf("Timeline of a churn: %s, %s", s.shortName(one.name), doc.Plural(samples.cell.Services, "Service")),
 		caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
 			"pale: partial). Below are the changes that are due and not yet visible in the kernel, with a tick for each due time."}
 	first := samples.records[0]

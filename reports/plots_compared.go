@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -95,7 +96,7 @@ func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, log
 		label += " (log scale)"
 	}
 	p = newPlot("", label)
-	format := func(v float64) string { return trimTick(Format(roundTick(v), text.unit)) }
+	format := func(v float64) string { return doc.TrimTick(doc.Format(roundTick(v), text.unit)) }
 	if text.unit == "s" {
 		format = longSeconds
 	}
@@ -136,7 +137,7 @@ func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, log
 // longSeconds keeps seconds above ten minutes, where "16m40s" would be a bad axis label.
 func longSeconds(v float64) string {
 	if v = roundTick(v); v >= 600 {
-		return Grouped(int64(v)) + " s"
+		return doc.Grouped(int64(v)) + " s"
 	}
 	return tickSeconds(v)
 }
@@ -151,7 +152,7 @@ func byteAxis(a *plot.Axis) {
 		step := roundStep(high/unit/6) * unit
 		var ticks []plot.Tick
 		for i := 0.0; i*step <= high; i++ {
-			ticks = append(ticks, plot.Tick{Value: i * step, Label: trimTick(Format(i*step, "B"))})
+			ticks = append(ticks, plot.Tick{Value: i * step, Label: doc.TrimTick(doc.Format(i*step, "B"))})
 		}
 		return ticks
 	})

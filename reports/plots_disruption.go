@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 )
 
 // outcomeLook is how the dots of an outcome are drawn: answered flows faint and small, the others bright and large.
@@ -58,7 +59,7 @@ func disruptionFigure(s *Summary, index int, samples *cellSamples) *figure {
 	if len(flows) == 0 {
 		return nil
 	}
-	f := &figure{name: "flows-" + fileName(one.name), title: fmt.Sprintf("Flows while the cluster changes: %s, %s", one.name, plural(samples.cell.Services, "Service")),
+	f := &figure{name: "flows-" + fileName(one.name), title: fmt.Sprintf("Flows while the cluster changes: %s, %s", one.name, doc.Plural(samples.cell.Services, "Service")),
 		caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a new flow at its due time, at the height of its latency or of its time until failure. Bands are syncs (dark: full, pale: partial)."}
 	p := newPlot("time since the repetition began", "flow latency (log scale)")
 	from, to, low, high := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
@@ -75,11 +76,11 @@ func disruptionFigure(s *Summary, index int, samples *cellSamples) *figure {
 		if look == outcomeLooks[0] {
 			dots = thinDots(dots, maxAnswered)
 			if len(dots) < n {
-				f.caption += fmt.Sprintf(" Of %s answered flows, %s are drawn, including the slowest; all flows with other outcomes are drawn.", Grouped(int64(n)), Grouped(int64(len(dots))))
+				f.caption += fmt.Sprintf(" Of %s answered flows, %s are drawn, including the slowest; all flows with other outcomes are drawn.", doc.Grouped(int64(n)), doc.Grouped(int64(len(dots))))
 			}
 		}
 		p.Add(specks{dots, look})
-		f.explain(look.text+": "+Grouped(int64(n)), specks{look: look})
+		f.explain(look.text+": "+doc.Grouped(int64(n)), specks{look: look})
 	}
 	f.explain("full sync", rectangle{color: withAlpha(s.color(index), bandFull)})
 	f.explain("partial sync", rectangle{color: withAlpha(s.color(index), bandPartial)})

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -47,11 +48,11 @@ func packetPositionFigure(s *Summary) *figure {
 		drawn++
 		last := points[len(points)-1].x
 		thumbs := []plot.Thumbnailer{addMedians(p, points, s.color(i), shape)}
-		label := fmt.Sprintf("%s, %s", t.Series, Grouped(int64(t.Cell.Services)))
+		label := fmt.Sprintf("%s, %s", t.Series, doc.Grouped(int64(t.Cell.Services)))
 		if t.N >= 2 {
 			ends := plotter.XYs{{X: points[0].x, Y: t.At(points[0].x)}, {X: last, Y: t.At(last)}}
 			thumbs = append(thumbs, addLine(p, ends, s.color(i)))
-			cost := Format(t.Slope, "s") + slopeError(t.Fit) + " per rule"
+			cost := doc.Format(t.Slope, "s") + slopeError(t.Fit) + " per rule"
 			if t.HoldsZero() {
 				cost = "none shown"
 			}
@@ -84,7 +85,7 @@ func slopeError(fit estimate.Fit) string {
 	if half < 1e-11 {
 		return " ± 0.01 ns" // finer than the clock: rounded up
 	}
-	return " ± " + Format(half, "s")
+	return " ± " + doc.Format(half, "s")
 }
 
 // addEmptyLevel draws the cost in an empty ruleset, median of the cells, as a dotted level on each panel.
@@ -103,7 +104,7 @@ func addEmptyLevel(f *figure, lines []Traversal, panels ...*plot.Plot) {
 		p.Add(look)
 		p.Y.Min, p.Y.Max = min(p.Y.Min, look.y), max(p.Y.Max, look.y)
 	}
-	f.explain("empty ruleset: "+Format(look.y, "s"), look)
+	f.explain("empty ruleset: "+doc.Format(look.y, "s"), look)
 }
 
 // level is a horizontal line across the plot.

@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -50,7 +51,7 @@ func phasesFigure(s *Summary) *figure {
 	}
 	if slices.ContainsFunc(bars, func(p Phases) bool { return !p.splitKnown() }) {
 		f.caption += fmt.Sprintf(" Where tools ran for less than %s in total, the kernel's clock is too coarse to separate user time from system time: only their sum is known.",
-			Format(enoughTicks*clockTick, "s"))
+			doc.Format(enoughTicks*clockTick, "s"))
 	}
 	if c := s.largestComparison(); c != nil && len(s.collected.series) >= manySeries {
 		bars = slices.DeleteFunc(slices.Clone(bars), func(p Phases) bool { return p.Cell.id() != c.Cell.id() })
@@ -84,7 +85,7 @@ func phasesFigure(s *Summary) *figure {
 			p.Add(rectangle{from, to, row - 0.36, row + 0.36, look.color})
 			from = to
 		}
-		p.Add(textAt{101.5, row, Format(bar.Total, "s"), draw.XLeft})
+		p.Add(textAt{101.5, row, doc.Format(bar.Total, "s"), draw.XLeft})
 	}
 	p.Y.Tick.Marker = plot.ConstantTicks(names)
 	for _, look := range phaseLooks {
@@ -105,7 +106,7 @@ func barName(s *Summary, p Phases) string {
 	if len(s.collected.cells) > 1 && len(s.collected.series) < manySeries {
 		name += " " + s.cellLabel(p.Cell, settingValues)
 	}
-	return shorten(name, 46)
+	return doc.Shorten(name, 46)
 }
 
 // rectangle is a filled rectangle, in the coordinates of the plot.

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -50,7 +51,7 @@ func packetsByPosition(s *Summary) *figure {
 		return nil
 	}
 	cell := cells[0]
-	f := &figure{name: "first-packet-by-position", title: "First packet by dispatch position, " + plural(cell.Services, "Service"),
+	f := &figure{name: "first-packet-by-position", title: "First packet by dispatch position, " + doc.Plural(cell.Services, "Service"),
 		caption: "The cost of one sendto of a new flow at the first … last Service: medians. A square at the right end is an address of no Service. " +
 			"The upper scale is linear, and labels have the cost of each Service in front. The lower scale is logarithmic, with a pale band up to the 90th percentile."}
 	linear, p := newPlot("", "first packet"), newPlot("dispatch position of the Service", "first packet (log scale)")
@@ -72,7 +73,7 @@ func packetsByPosition(s *Summary) *figure {
 				look := level{point.Y, line.style()}
 				p.Add(look)
 				p.Y.Max, p.Y.Min = max(p.Y.Max, point.Y), min(p.Y.Min, point.Y)
-				f.explain(fmt.Sprintf("blog, %s %s: %s", line.mode, line.percentile, Format(point.Y, "s")), look)
+				f.explain(fmt.Sprintf("blog, %s %s: %s", line.mode, line.percentile, doc.Format(point.Y, "s")), look)
 			}
 		}
 	}
@@ -209,7 +210,7 @@ func flowsByPosition(s *Summary) *figure {
 		if len(ends.labels) == 0 {
 			continue
 		}
-		f.title = "New flows between namespaces, " + plural(cells[0].Services, "Service")
+		f.title = "New flows between namespaces, " + doc.Plural(cells[0].Services, "Service")
 		p.X.Min, p.X.Max = 0, last*1.05
 		countAxis(&p.X)
 		logAxis(&p.Y, tickSeconds)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"synclab/bench/subject"
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -77,7 +78,7 @@ func (c Comparison) repetitions() int {
 }
 
 func tooFew(repetitions int) string {
-	return "observed in " + plural(repetitions, "repetition") + ", too few for an interval at 95 %"
+	return "observed in " + doc.Plural(repetitions, "repetition") + ", too few for an interval at 95 %"
 }
 
 // within reports whether the interval is within a share of the ratio.
@@ -151,7 +152,7 @@ func (c Comparison) between(low, high float64) string {
 func times(v float64) string {
 	switch {
 	case v >= 9.95:
-		return Grouped(int64(math.Round(v)))
+		return doc.Grouped(int64(math.Round(v)))
 	case v > 1 && v < 1.005:
 		return strconv.FormatFloat(v, 'f', 3, 64)
 	case v >= 1.195:
@@ -305,7 +306,7 @@ func (c Comparison) pText() string {
 // limitText is the lower bound of a stopped subject's figure: "> 600 s".
 func limitText(v float64, unit string) string {
 	if unit == "s" && v >= 1 {
-		return "> " + trimTick(significant(v)+" s")
+		return "> " + doc.TrimTick(doc.Significant(v)+" s")
 	}
-	return "> " + trimTick(Format(v, unit))
+	return "> " + doc.TrimTick(doc.Format(v, unit))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 )
 
 // labelParts are the possible parts of run labels, the best first. Labels use only parts that differ between runs.
@@ -86,15 +87,15 @@ func runLabels(runs []*loadedRun) []string {
 }
 
 // runsTable explains the labels of several runs: their differences and folders. It is empty for one run.
-func (s *Summary) runsTable() pageTable {
+func (s *Summary) runsTable() *doc.Table {
 	runs := s.collected.runs
 	if len(runs) < 2 {
-		return pageTable{}
+		return nil
 	}
-	t := pageTable{Title: "The runs", Note: "This table has only the differences between the runs. The end of the page has all their properties.",
-		Columns: []pageColumn{{Name: "Run"}, {Name: "Folder"}, {Name: "Measured"}, {Name: "Repetitions", Numeric: true}}}
+	t := &doc.Table{Title: "The runs", Note: "This table has only the differences between the runs. The end of the page has all their properties.",
+		Columns: []doc.Column{{Name: "Run"}, {Name: "Folder"}, {Name: "Measured"}, {Name: "Repetitions", Numeric: true}}}
 	for _, head := range s.Runs {
-		t.Rows = append(t.Rows, []pageCell{{Text: head.Label}, {Text: head.Dir}, {Text: head.Started.Format("2006-01-02 15:04")}, intCell(head.Reps)})
+		t.Add(doc.Text(head.Label), doc.Text(head.Dir), doc.Text(head.Started.Format("2006-01-02 15:04")), doc.Int(head.Reps))
 	}
 	for _, part := range append(slices.Clone(runParts), runSeed, runFeed) {
 		switch part.what {
@@ -110,9 +111,9 @@ func (s *Summary) runsTable() pageTable {
 		if len(distinct(values)) < 2 {
 			continue
 		}
-		t.Columns = append(t.Columns, pageColumn{Name: strings.ToUpper(part.what[:1]) + part.what[1:]})
+		t.Columns = append(t.Columns, doc.Column{Name: doc.UpperFirst(part.what)})
 		for i, value := range values {
-			t.Rows[i] = append(t.Rows[i], pageCell{Text: value})
+			t.Rows[i] = append(t.Rows[i], doc.Text(value))
 		}
 	}
 	return t

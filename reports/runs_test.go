@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 )
 
 func readPage(t *testing.T, dir string) string {
@@ -16,7 +17,7 @@ func readPage(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(page)
+	return strings.ReplaceAll(string(page), "\u00a0", " ") // before units
 }
 
 func hasWarning(s *Summary, text string) bool {
@@ -72,7 +73,7 @@ func TestRunsOfOtherSizes(t *testing.T) {
 	root := t.TempDir()
 	var dirs []string
 	for _, size := range []int{300, 1000, 3000} {
-		dir := filepath.Join(root, Grouped(int64(size)))
+		dir := filepath.Join(root, doc.Grouped(int64(size)))
 		synthetic{id: dir, scenario: "cold-start", subjects: []syntheticSubject{legacy}, sizes: []int{size}, reps: 3}.write(t, dir)
 		dirs = append(dirs, dir)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -161,7 +162,7 @@ func (s *series) add(cell Cell, record taggedRecord, dual bool) int {
 	}
 	d := detail{metric: record.Metric, kind: record.Kind, table: record.Table}
 	if record.Bytes > 0 {
-		d.table = Format(float64(record.Bytes), "B")
+		d.table = doc.Format(float64(record.Bytes), "B")
 	}
 	if record.Metric == raw.FullSync || record.Metric == raw.PartialSync {
 		d.kind = "" // the metric's name has the kind

@@ -3,6 +3,8 @@ package reports
 import (
 	"math"
 	"testing"
+
+	"synclab/reports/doc"
 )
 
 func TestJudge(t *testing.T) {
@@ -76,8 +78,8 @@ func TestFormat(t *testing.T) {
 		{0.99999, "s", "1.00 s"}, {9.9951e-4, "s", "1.00 ms"}, {1004, "s", "16m44s"}, {230020, "count", "230,020"}, {4.5, "count", "4.50"},
 		{0.251, "ratio", "25.1 %"}, {1536, "B", "1.50 KiB"}, {300 << 20, "B", "300 MiB"}, {-1234567, "count", "-1,234,567"},
 	} {
-		if got := Format(test.value, test.unit); got != test.want {
-			t.Errorf("Format(%v, %q) = %q, want %q", test.value, test.unit, got, test.want)
+		if got := doc.Format(test.value, test.unit); got != test.want {
+			t.Errorf("doc.Format(%v, %q) = %q, want %q", test.value, test.unit, got, test.want)
 		}
 	}
 }

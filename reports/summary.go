@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -40,7 +41,7 @@ type Summary struct {
 	SLOs     SLOs           `json:"slos"`
 	Capacity []Capacity     `json:"capacity,omitempty"`
 	Rows     []Row          `json:"rows"`
-	Plots    []Plot         `json:"plots,omitempty"`
+	Plots    []doc.Plot     `json:"plots,omitempty"`
 
 	collected *collection
 }
@@ -140,15 +141,6 @@ func (k KeyFigures) stoppedAt(figure string) (used float64, ok bool) {
 	return used, ok
 }
 
-// orStopped formats a duration for a narrow table. For a stopped subject without a duration, it formats the lower
-// bound.
-func (k KeyFigures) orStopped(figure string, d *estimate.Distribution, text func(*estimate.Distribution) string) string {
-	if used, ok := k.stoppedAt(figure); ok && d == nil {
-		return limitText(used, "s")
-	}
-	return text(d)
-}
-
 // Growth is the growth of a duration with the number of Services: y ∝ Services^Slope.
 type Growth struct {
 	Series   string     `json:"series"`
@@ -193,9 +185,9 @@ func (t Traversal) Net() float64 {
 }
 
 // summarize derives everything except the plots.
-func summarize(runs []*loadedRun, promise SLOs) *Summary {
+func summarize(runs []*loadedRun, slos SLOs) *Summary {
 	c := collect(runs)
-	s := &Summary{collected: c, SLOs: promise, Runs: runHeads(c), Rows: rows(c)}
+	s := &Summary{collected: c, SLOs: slos, Runs: runHeads(c), Rows: rows(c)}
 	s.Title = title(c)
 	s.KeyFigures = keyFigures(c)
 	s.Phases = phases(c)
@@ -208,7 +200,7 @@ func summarize(runs []*loadedRun, promise SLOs) *Summary {
 	s.Invariants = invariantResults(c)
 	s.Comparisons = cellComparisons(c)
 	s.Targets = targetResults(c, s)
-	s.Capacity = capacities(c, s, promise)
+	s.Capacity = capacities(c, s, slos)
 	s.Warnings = warnings(c, s)
 	s.Method = s.method()
 	s.Sentences = sentences(s)
@@ -235,7 +227,7 @@ func title(c *collection) string {
 	for _, l := range c.runs {
 		names = append(names, l.run.Scenario.Name)
 	}
-	text := joinWords(distinct(names))
+	text := doc.JoinWords(distinct(names))
 	if text == "" {
 		text = "run"
 	}
@@ -253,9 +245,9 @@ func sizesText(cells []Cell) string {
 		services, most = min(services, cell.Services), max(most, cell.Services)
 		endpoints, mostEndpoints = min(endpoints, cell.Endpoints), max(mostEndpoints, cell.Endpoints)
 	}
-	text := Grouped(int64(services))
+	text := doc.Grouped(int64(services))
 	if most != services {
-		text += " … " + Grouped(int64(most))
+		text += " … " + doc.Grouped(int64(most))
 	}
 	text += " Services × " + endpointsText(endpoints)
 	if endpointsText(mostEndpoints) != endpointsText(endpoints) {

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 )
 
 // Subjects of a comparison over the fake API server. The figures are invented; only their order is realistic.
@@ -34,7 +35,7 @@ func (w *syntheticWriter) fromOutside(s syntheticSubject) (stopped bool) {
 	}
 	if w.y.stopAt > 0 && cold > w.y.stopAt {
 		w.put(w.y.stopAt, raw.Exceeded, w.y.stopAt, "s", raw.Record{Step: "1:create",
-			Error: fmt.Sprintf("stopped after 10m0s: %s of %s Services visible", Grouped(int64(n*w.y.stopAt/cold)), Grouped(int64(n)))})
+			Error: fmt.Sprintf("stopped after 10m0s: %s of %s Services visible", doc.Grouped(int64(n*w.y.stopAt/cold)), doc.Grouped(int64(n)))})
 		w.put(w.y.stopAt, raw.PeakRSS, 9e7+3e4*n, "B", raw.Record{})
 		return true
 	}

@@ -3,12 +3,11 @@ package reports
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/scenarios"
 )
@@ -202,9 +201,9 @@ func (r TargetResult) wanted() string {
 	case r.Times > 0:
 		return "≥ " + strconv.FormatFloat(r.Times, 'f', -1, 64) + "×"
 	case r.AtMost > 0:
-		return "≤ " + trimTick(Format(r.AtMost.Seconds(), "s"))
+		return "≤ " + doc.TrimTick(doc.Format(r.AtMost.Seconds(), "s"))
 	}
-	return fmt.Sprintf("n^%v at most, from %s", r.Exponent, Grouped(int64(r.From)))
+	return fmt.Sprintf("n^%v at most, from %s", r.Exponent, doc.Grouped(int64(r.From)))
 }
 
 func (r TargetResult) reached(interval bool) string {
@@ -214,7 +213,7 @@ func (r TargetResult) reached(interval bool) string {
 	text := func(v float64) string { return times(v) + "×" }
 	switch {
 	case r.AtMost > 0:
-		text = func(v float64) string { return Format(v, "s") }
+		text = func(v float64) string { return doc.Format(v, "s") }
 	case r.Exponent != 0:
 		text = func(v float64) string {
 			return "n^" + strings.Replace(strconv.FormatFloat(v, 'f', 2, 64), "-0.00", "0.00", 1)
@@ -234,64 +233,37 @@ func (r TargetResult) valueText(v *float64) string {
 	if v == nil {
 		return "–"
 	}
-	return Format(*v, r.Unit)
+	return doc.Format(*v, r.Unit)
 }
 
-// targetsTable is the page's table of targets.
-func (s *Summary) targetsTable() pageTable {
-	t := pageTable{Columns: []pageColumn{{Name: "Subject"}, {Name: "Figure"}, {Name: "Services", Numeric: true}, {Name: "Baseline"},
-		{Name: "Baseline's figure", Numeric: true}, {Name: "Subject's figure", Numeric: true},
-		{Name: "Target", Numeric: true}, {Name: "Result", Numeric: true, Title: "with the 95 % confidence interval, if there are enough repetitions"}, {Name: "Verdict"}}}
-	for _, r := range s.Targets {
-		t.Rows = append(t.Rows, []pageCell{s.subjectCell(r.Subject), {Text: figureTextOf(r.Figure).text}, intCell(r.Services), {Text: r.Beside},
-			measuredCell(r.valueText(r.Other), r.OtherRepetitions), measuredCell(r.valueText(r.Own), r.OwnRepetitions), {Text: r.wanted()}, {Text: r.reached(true)}, {Text: r.Verdict, Faint: r.Verdict == verdictNotMeasured}})
+// targetsSection shows the scenario's targets beside what was measured.
+func (s *Summary) targetsSection() doc.Section {
+	out := doc.Section{ID: "targets", Title: "Targets", Dense: true}
+	if len(s.Targets) == 0 {
+		return out
 	}
-	return t.dropEmpty()
+	out.Add(doc.Block{On: doc.Page, Soft: true,
+		Note: "The scenario's targets and the measured values. A ratio divides the two figures. Its 95 % confidence interval is from the repetitions."})
+	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Figure"}, {Name: "Services", Numeric: true}, {Name: "Baseline", On: doc.Page | doc.Markdown},
+		{Name: "Baseline's figure", Short: "baseline", Legend: "baseline: its figure", Numeric: true},
+		{Name: "Subject's figure", Short: "measured", Legend: "measured: the subject's figure", Numeric: true}, {Name: "Target", Numeric: true},
+		{Name: "Result", Legend: "n^x: grows with this power of the number of Services", Numeric: true, Title: "with the 95 % confidence interval, if there are enough repetitions"},
+		{Name: "Verdict"}}}
+	for _, r := range s.Targets {
+		t.Add(s.subjectCell(r.Subject), doc.Cell{Text: figureTextOf(r.Figure).text, Terminal: doc.LowerFirst(figureTextOf(r.Figure).text)}, doc.Int(r.Services), doc.Text(r.Beside),
+			measuredCell(r.valueText(r.Other), r.OtherRepetitions), measuredCell(r.valueText(r.Own), r.OwnRepetitions),
+			doc.Cell{Text: r.wanted(), Narrow: strings.Replace(r.wanted(), " at most", "", 1)}, doc.Cell{Text: r.reached(true), Narrow: r.reached(false)},
+			doc.Cell{Text: r.Verdict, Faint: r.Verdict == verdictNotMeasured})
+	}
+	out.Add(doc.Block{Table: t})
+	return out
 }
 
 // measuredCell adds the number of repetitions below a figure: some subjects are measured only once.
-func measuredCell(text string, repetitions int) pageCell {
-	cell := pageCell{Text: text}
+func measuredCell(text string, repetitions int) doc.Cell {
+	cell := doc.Cell{Text: text, Markdown: text}
 	if repetitions > 0 {
-		cell.Sub = plural(repetitions, "repetition")
+		cell.Sub = doc.Plural(repetitions, "repetition")
 	}
 	return cell
-}
-
-// subjectCell has the color of the subject's first series, if it was measured.
-func (s *Summary) subjectCell(subject string) pageCell {
-	if i := slices.IndexFunc(s.collected.series, func(o *series) bool { return o.subject == subject }); i >= 0 {
-		return pageCell{Text: subject, Color: s.swatch(i)}
-	}
-	return pageCell{Text: subject}
-}
-
-// terminalTargets writes the targets for a terminal.
-func (s *Summary) terminalTargets(b *strings.Builder) {
-	if len(s.Targets) == 0 {
-		return
-	}
-	t := textTable{header: []string{"subject", "figure", "services", "baseline", "measured", "target", "result", ""}}
-	for _, r := range s.Targets {
-		t.add(r.Subject, lowerFirst(figureTextOf(r.Figure).text), Grouped(int64(r.Services)), r.valueText(r.Other), r.valueText(r.Own),
-			strings.Replace(r.wanted(), " at most", "", 1), r.reached(false), r.Verdict)
-	}
-	b.WriteString("\n")
-	t.dropEmpty().write(b)
-	b.WriteString("\nbaseline: its figure; measured: the subject's figure; n^x: grows with this power of the number of Services\n")
-}
-
-// markdownTargets writes the targets for a pull request.
-func (s *Summary) markdownTargets(w io.Writer) {
-	if len(s.Targets) == 0 {
-		return
-	}
-	b := &strings.Builder{}
-	b.WriteString("### Targets\n\n")
-	markdownTable(b, []string{"subject", "figure", "services", "baseline", "baseline's figure", "subject's figure", "target", "result", "verdict"}, -1, len(s.Targets), func(i int) []string {
-		r := s.Targets[i]
-		return []string{r.Subject, lowerFirst(figureTextOf(r.Figure).text), Grouped(int64(r.Services)), r.Beside, r.valueText(r.Other), r.valueText(r.Own),
-			r.wanted(), r.reached(true), r.Verdict}
-	})
-	fmt.Fprintln(w, b)
 }

@@ -2,12 +2,11 @@ package reports
 
 import (
 	"cmp"
-	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
 
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -15,64 +14,55 @@ import (
 const blogSource = "Kubernetes blog, “NFTables mode for kube-proxy”, 2025-02-28"
 
 // packetSection shows the costs of first packets: the system call, its fits, its growth, and flows between namespaces.
-func (s *Summary) packetSection() *pageSection {
+func (s *Summary) packetSection() doc.Section {
+	out := doc.Section{ID: "packets", Title: "Cost of first packets", Dense: true}
 	if len(s.Packets) == 0 {
-		return nil
+		return out
 	}
-	section := &pageSection{ID: "packets", Title: "Cost of first packets"}
-	if cells := s.packetCells("sendto"); len(cells) > 0 {
-		section.Notes = append(section.Notes, "The duration of one sendto of a new flow, which crosses the rules inside the system call. Cells have the median, then the 90th and the 99th "+
-			"percentile and the number of rules that the packet crosses. Every number except the last row includes the cost in an empty ruleset.")
-		for i, cell := range cells {
-			spots := s.spotTable(cell)
-			if i == 0 {
-				section.Tables = append(section.Tables, spots, s.perRuleTable(cell))
-			} else {
-				section.Folded = append(section.Folded, spots)
-			}
+	var smaller []doc.Block
+	for i, cell := range s.packetCells("sendto") {
+		if i > 0 {
+			smaller = append(smaller, doc.Block{On: doc.Page, Folded: true, Table: s.spotTable(cell)})
+			continue
+		}
+		out.Add(doc.Block{On: doc.Page, Soft: true, Note: "The duration of one sendto of a new flow, which crosses the rules inside the system call. " +
+			"Cells have the median, then the 90th and the 99th percentile and the number of rules that the packet crosses. " +
+			"Every number except the last row includes the cost in an empty ruleset."})
+		out.Add(doc.Block{On: doc.Page, Table: s.spotTable(cell)}, doc.Block{On: doc.Page, Table: s.perRuleTable(cell)})
+		if s.probedDeeply() {
+			out.Add(doc.Block{On: doc.Terminal | doc.Markdown, Table: s.packetTable(cell)})
 		}
 	}
-	if t := s.packetGrowthTable(); len(t.Rows) > 0 {
-		section.Tables = append(section.Tables, t)
-	}
-	if t := s.flowTable(); len(t.Rows) > 0 {
-		section.Tables = append(section.Tables, t)
-	}
-	return section
-}
-
-// breakable allows a line break after the proxier's name in a narrow column. Browsers break at hyphens anyway.
-func breakable(series string) string { return strings.Replace(series, "/", "/\n", 1) }
-
-func (s *Summary) seriesColumn(name string) pageColumn {
-	i, _ := s.seriesNamed(name)
-	return pageColumn{Name: breakable(name), Numeric: true, Color: s.swatch(i), Title: name}
+	out.Add(doc.Block{On: doc.Page, Table: s.packetGrowthTable()}, doc.Block{On: doc.Page | doc.Markdown, Table: s.flowTable()})
+	out.Add(smaller...)
+	return out
 }
 
 // spotTable has a row for each destination and a column for each subject.
-func (s *Summary) spotTable(cell Cell) pageTable {
+func (s *Summary) spotTable(cell Cell) *doc.Table {
 	costs := s.packetsOf(cell, "sendto")
-	t := pageTable{Title: sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())), Columns: []pageColumn{{Name: "First packet to"}}}
-	empty, net := []pageCell{{Text: "empty ruleset"}}, []pageCell{{Text: "last, minus the empty ruleset"}}
+	t := &doc.Table{Title: sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())), Columns: []doc.Column{{Name: "First packet to"}}}
+	empty, net := []doc.Cell{{Text: "empty ruleset"}}, []doc.Cell{{Text: "last, minus the empty ruleset"}}
 	for _, p := range costs {
 		t.Columns = append(t.Columns, s.seriesColumn(p.Series))
-		empty = append(empty, optionalCell(p.Empty, "s"))
+		empty = append(empty, doc.Optional(p.Empty, "s"))
 		last := p.spot("last")
 		if last == nil || p.Empty == nil {
-			net = append(net, pageCell{Text: "–", Faint: true})
+			net = append(net, doc.None())
 			continue
 		}
-		net = append(net, valueCell(last.Median-*p.Empty, "s"))
+		net = append(net, doc.Value(last.Median-*p.Empty, "s"))
 	}
 	for _, name := range spotNames(costs) {
-		row := []pageCell{{Text: spotText(name)}}
+		row := []doc.Cell{{Text: spotText(name)}}
 		for _, p := range costs {
 			row = append(row, spotCell(p.spot(name)))
 		}
-		t.Rows = append(t.Rows, row)
+		t.Add(row...)
 	}
-	t.Rows = append(t.Rows, empty, net)
-	return t.dropEmpty()
+	t.Add(empty...)
+	t.Add(net...)
+	return t
 }
 
 // spotNames are the table's rows. Positions between first, middle and last are only in the plot.
@@ -108,60 +98,59 @@ func spotText(name string) string {
 	return strings.ReplaceAll(name, "-", " ")
 }
 
-func spotCell(spot *PacketSpot) pageCell {
+func spotCell(spot *PacketSpot) doc.Cell {
 	if spot == nil {
-		return pageCell{Text: "–", Faint: true}
+		return doc.None()
 	}
-	cell := valueCell(spot.Median, "s")
-	cell.Sub = "p90 " + Format(spot.P90, "s") + "\np99 " + Format(spot.P99, "s")
+	cell := doc.Value(spot.Median, "s")
+	cell.Sub = "p90 " + doc.Format(spot.P90, "s") + "\np99 " + doc.Format(spot.P99, "s")
 	if spot.Rules != nil {
-		cell.Sub += "\n" + Format(*spot.Rules, "count") + " rules"
+		cell.Sub += "\n" + doc.Format(*spot.Rules, "count") + " rules"
 	}
-	cell.Sub = beforeUnit.ReplaceAllString(cell.Sub, "$1\u00a0$2")
-	cell.Title += fmt.Sprintf(", n = %d", spot.N)
+	cell.Title += ", n = " + strconv.Itoa(spot.N)
 	if spot.Position > 0 {
 		cell.Title += ", " + positionText(spot.Position)
 	}
 	if spot.Empty != nil {
-		cell.Title += ", in an empty ruleset " + Format(*spot.Empty, "s")
+		cell.Title += ", in an empty ruleset " + doc.Format(*spot.Empty, "s")
 	}
 	if spot.Low != nil {
-		cell.Title += fmt.Sprintf(", 95 %% confidence %s … %s", Format(*spot.Low, "s"), Format(*spot.High, "s"))
+		cell.Title += ", 95 % confidence " + doc.Format(*spot.Low, "s") + " … " + doc.Format(*spot.High, "s")
 	}
 	return cell
 }
 
 // perRuleTable has the fits of the largest cell.
-func (s *Summary) perRuleTable(cell Cell) pageTable {
-	t := pageTable{Title: "Per rule, and whether the position matters", Columns: []pageColumn{{Name: "Subject"},
+func (s *Summary) perRuleTable(cell Cell) *doc.Table {
+	t := &doc.Table{Title: "Per rule, and whether the position matters", Columns: []doc.Column{{Name: "Subject"},
 		{Name: "Per rule", Numeric: true, Title: "slope by rules crossed, if their number varies"}, {Name: "95 % confidence", Numeric: true},
 		{Name: "Per Service in front", Numeric: true, Title: "slope by dispatch position"}, {Name: "95 % confidence", Numeric: true},
 		{Name: "Intercept", Numeric: true, Title: "by dispatch position; includes the cost in an empty ruleset"}, {Name: "minus empty", Numeric: true},
 		{Name: "From first to last Service", Title: "growth of the line, with the bounds of its slope's 95 % interval"}},
-		Note: "Straight lines by least squares through the medians of the positions. Flat: the slope's 95 % interval contains 0, or the line grows by less than 10 % from the first to the last. With fewer than six repetitions, only the observed values and their range are shown."}
+		Note: "Straight lines by least squares through the medians of the positions. Flat: the slope's 95 % interval contains 0, or the line grows by less than 10 % " +
+			"from the first to the last. With fewer than six repetitions, only the observed values and their range are shown."}
 	for _, p := range s.packetsOf(cell, "sendto") {
-		row := append([]pageCell{s.seriesCell(p.Series)}, fitCells(p.PerRule)...)
+		row := append([]doc.Cell{s.seriesCell(p.Series)}, fitCells(p.PerRule)...)
 		row = append(row, fitCells(p.PerService)...)
-		intercept, net, flat := pageCell{Text: "–", Faint: true}, pageCell{Text: "–", Faint: true}, pageCell{Text: "–", Faint: true}
+		intercept, net, flat := doc.None(), doc.None(), doc.None()
 		if p.PerService != nil {
-			intercept = valueCell(p.PerService.Intercept, "s")
+			intercept = doc.Value(p.PerService.Intercept, "s")
 			if p.Empty != nil {
-				net = valueCell(p.PerService.Intercept-*p.Empty, "s")
+				net = doc.Value(p.PerService.Intercept-*p.Empty, "s")
 			}
-			flat = pageCell{Text: p.Flat.words()}
+			flat = doc.Text(p.Flat.words())
 		}
-		t.Rows = append(t.Rows, append(row, intercept, net, flat))
+		t.Add(append(row, intercept, net, flat)...)
 	}
-	return t.dropEmpty()
+	return t
 }
 
 // fitCells shows a slope and its interval.
-func fitCells(fit *estimate.Fit) []pageCell {
+func fitCells(fit *estimate.Fit) []doc.Cell {
 	if fit == nil {
-		none := pageCell{Text: "–", Faint: true}
-		return []pageCell{none, none}
+		return []doc.Cell{doc.None(), doc.None()}
 	}
-	return []pageCell{{Text: slopeText(fit.Slope), Value: exact(fit.Slope)}, {Text: intervalText(*fit, slopeText), Faint: fit.SlopeLow == nil}}
+	return []doc.Cell{{Text: slopeText(fit.Slope), Value: doc.Exact(fit.Slope)}, {Text: intervalText(*fit, slopeText), Faint: fit.SlopeLow == nil}}
 }
 
 // slopeText formats seconds per rule in ns. Slopes of flat dispatch are far below one ns.
@@ -184,181 +173,100 @@ func costText(fit estimate.Fit, flat *Flatness) string {
 	return "flat"
 }
 
+// packetTable has the essentials of the largest cell for a terminal and for Markdown: one row for each subject.
+func (s *Summary) packetTable(cell Cell) *doc.Table {
+	t := &doc.Table{Title: "Cost of a first packet at " + sizesText([]Cell{cell}) + " (medians)", Columns: []doc.Column{{Name: "Subject"},
+		{Name: "First", Numeric: true}, {Name: "Last", Numeric: true}, {Name: "Miss", Numeric: true}, {Name: "Last p99", Numeric: true},
+		{Name: "Rules", Numeric: true, Legend: "rules: number that a packet to the last Service crosses"}, {Name: "Per rule", Numeric: true},
+		{Name: "From first to last", Short: "position", Legend: "position: whether the cost grows with the position"}}}
+	for _, p := range s.packetsOf(cell, "sendto") {
+		last := p.spot("last")
+		rules, per, growth := doc.None(), doc.None(), doc.None()
+		if last != nil {
+			rules = doc.Optional(last.Rules, "count")
+		}
+		if fit := cmp.Or(p.PerRule, p.PerService); fit != nil {
+			per = doc.Text(costText(*fit, p.Flat))
+		}
+		if p.Flat != nil {
+			growth = doc.Cell{Text: p.Flat.words(), Terminal: p.Flat.Verdict}
+		}
+		t.Add(s.seriesCell(p.Series), spotValue(p.spot("first"), medianValue), spotValue(last, medianValue), spotValue(p.spot("miss"), medianValue),
+			spotValue(last, p99Value), rules, per, growth)
+	}
+	return t
+}
+
 // packetGrowthTable has the medians at the last Service of each size.
-func (s *Summary) packetGrowthTable() pageTable {
+func (s *Summary) packetGrowthTable() *doc.Table {
 	var sizes []int
 	for _, g := range s.PacketGrowth {
 		sizes = append(sizes, g.Sizes...)
 	}
 	slices.Sort(sizes)
 	sizes = slices.Compact(sizes)
-	t := pageTable{Title: "The last Service, by number of Services", Columns: []pageColumn{{Name: "Subject"}, {Name: "Method"}, {Name: "Settings"}},
+	t := &doc.Table{Title: "The last Service, by number of Services", Columns: []doc.Column{{Name: "Subject"}, {Name: "Method"}, {Name: "Settings"}},
 		Note: "Medians. “Per Service” is the slope through the medians of the repetitions. “Growth” is the growth of this line over the measured sizes."}
 	for _, size := range sizes {
-		t.Columns = append(t.Columns, pageColumn{Name: Grouped(int64(size)), Numeric: true})
+		t.Columns = append(t.Columns, doc.Column{Name: doc.Grouped(int64(size)), Numeric: true})
 	}
-	t.Columns = append(t.Columns, pageColumn{Name: "largest / smallest", Numeric: true}, pageColumn{Name: "Per Service", Numeric: true},
-		pageColumn{Name: "95 % confidence", Numeric: true}, pageColumn{Name: "Growth"})
+	t.Columns = append(t.Columns, doc.Column{Name: "largest / smallest", Numeric: true}, doc.Column{Name: "Per Service", Numeric: true},
+		doc.Column{Name: "95 % confidence", Numeric: true}, doc.Column{Name: "Growth"})
 	for _, g := range s.PacketGrowth {
 		method := g.Method
 		if method == "sendto" {
 			method = ""
 		}
-		row := []pageCell{s.seriesCell(g.Series), {Text: method}, {Text: shortSettings(g.Settings)}}
+		row := []doc.Cell{s.seriesCell(g.Series), {Text: method}, {Text: shortSettings(g.Settings)}}
 		for _, size := range sizes {
-			cell := pageCell{Text: "–", Faint: true}
+			cell := doc.None()
 			if i := slices.Index(g.Sizes, size); i >= 0 {
-				cell = valueCell(g.Medians[i], "s")
+				cell = doc.Value(g.Medians[i], "s")
 			}
 			row = append(row, cell)
 		}
-		row = append(row, pageCell{Text: times(g.Times) + "×", Value: exact(g.Times)})
-		t.Rows = append(t.Rows, append(append(row, fitCells(&g.Fit)...), pageCell{Text: g.Flat.words()}))
+		row = append(row, doc.Cell{Text: times(g.Times) + "×", Value: doc.Exact(g.Times)})
+		row = append(row, fitCells(&g.Fit)...)
+		t.Add(append(row, doc.Text(g.Flat.words()))...)
 	}
-	return t.dropEmpty()
+	return t
 }
 
 // flowTable has the methods between namespaces, at the largest size of each.
-func (s *Summary) flowTable() pageTable {
-	t := pageTable{Title: "New flows between namespaces, and an established one as control", Columns: []pageColumn{{Name: "Subject"}, {Name: "Method"}, {Name: "Services", Numeric: true},
-		{Name: "first", Numeric: true}, {Name: "middle", Numeric: true}, {Name: "last", Numeric: true}, {Name: "last, p90", Numeric: true}, {Name: "last, p99", Numeric: true}, {Name: "miss", Numeric: true},
+func (s *Summary) flowTable() *doc.Table {
+	t := &doc.Table{Title: "New flows between namespaces, and an established one as control", Columns: []doc.Column{{Name: "Subject"}, {Name: "Method"},
+		{Name: "Services", Numeric: true}, {Name: "first", Numeric: true}, {Name: "middle", Numeric: true}, {Name: "last", Numeric: true},
+		{Name: "last, p90", Numeric: true}, {Name: "last, p99", Numeric: true}, {Name: "miss", Numeric: true},
 		{Name: "Per Service in front", Numeric: true}, {Name: "95 % confidence", Numeric: true}, {Name: "From first to last Service"}},
-		Note: "Round trips from a client pod through the node to a server pod, each in a separate namespace. Handshake is TCP, from SYN to SYN-ACK. Echo is a UDP packet and its answer. Established is a packet of a " +
-			"flow with a conntrack entry. Only a flow's first packet crosses the rules, so established must not depend on the position."}
+		Note: "Round trips from a client pod through the node to a server pod, each in a separate namespace. Handshake is TCP, from SYN to SYN-ACK. " +
+			"Echo is a UDP packet and its answer. Established is a packet of a flow with a conntrack entry. " +
+			"Only a flow's first packet crosses the rules, so established must not depend on the position."}
 	for _, method := range methods[1:] {
 		cells := s.packetCells(method)
 		if len(cells) == 0 {
 			continue
 		}
 		for _, p := range s.packetsOf(cells[0], method) {
-			row := []pageCell{s.seriesCell(p.Series), {Text: method}, intCell(p.Cell.Services)}
+			row := []doc.Cell{s.seriesCell(p.Series), {Text: method}, doc.Int(p.Cell.Services)}
 			for _, name := range []string{"first", "middle", "last"} {
 				row = append(row, spotValue(p.spot(name), medianValue))
 			}
-			row = append(row, spotValue(p.spot("last"), func(d estimate.Distribution) float64 { return d.P90 }), spotValue(p.spot("last"), p99Value), spotValue(p.spot("miss"), medianValue))
+			p90 := func(d estimate.Distribution) float64 { return d.P90 }
+			row = append(row, spotValue(p.spot("last"), p90), spotValue(p.spot("last"), p99Value), spotValue(p.spot("miss"), medianValue))
 			row = append(row, fitCells(p.PerService)...)
-			flat := pageCell{Text: "–", Faint: true}
+			flat := doc.None()
 			if p.Flat != nil {
-				flat = pageCell{Text: p.Flat.words(), Loud: method == "established" && p.Flat.Verdict == "grows"}
+				flat = doc.Cell{Text: p.Flat.words(), Loud: method == "established" && p.Flat.Verdict == "grows"}
 			}
-			t.Rows = append(t.Rows, append(row, flat))
+			t.Add(append(row, flat)...)
 		}
 	}
-	return t.dropEmpty()
+	return t
 }
 
-func spotValue(spot *PacketSpot, of func(estimate.Distribution) float64) pageCell {
+func spotValue(spot *PacketSpot, of func(estimate.Distribution) float64) doc.Cell {
 	if spot == nil {
-		return pageCell{Text: "–", Faint: true}
+		return doc.None()
 	}
-	return valueCell(of(spot.Distribution), "s")
-}
-
-// packetLines are the essential lines for the terminal and for markdown: one for each subject at the largest size.
-func (s *Summary) packetLines() (Cell, [][]string) {
-	cells := s.packetCells("sendto")
-	if len(cells) == 0 || !s.probedDeeply() {
-		return Cell{}, nil
-	}
-	var lines [][]string
-	for _, p := range s.packetsOf(cells[0], "sendto") {
-		line := []string{p.Series}
-		for _, name := range []string{"first", "last", "miss"} {
-			line = append(line, spotTime(p.spot(name), medianValue))
-		}
-		line = append(line, spotTime(p.spot("last"), p99Value))
-		rules, per, verdict := "–", "–", "–"
-		if last := p.spot("last"); last != nil && last.Rules != nil {
-			rules = Format(*last.Rules, "count")
-		}
-		if fit := cmp.Or(p.PerRule, p.PerService); fit != nil {
-			per = costText(*fit, p.Flat)
-		}
-		if p.Flat != nil {
-			verdict = p.Flat.Verdict
-		}
-		lines = append(lines, append(line, rules, per, verdict))
-	}
-	return cells[0], lines
-}
-
-var packetLineHeader = []string{"subject", "first", "last", "miss", "last p99", "rules", "per rule", "position"}
-
-func spotTime(spot *PacketSpot, of func(estimate.Distribution) float64) string {
-	if spot == nil {
-		return "–"
-	}
-	return Format(of(spot.Distribution), "s")
-}
-
-func (s *Summary) terminalPackets(b *strings.Builder) {
-	cell, lines := s.packetLines()
-	if len(lines) == 0 {
-		return
-	}
-	t := textTable{header: packetLineHeader}
-	for _, line := range lines {
-		t.add(line...)
-	}
-	fmt.Fprintf(b, "\nCost of a first packet at %s (medians)\n\n", sizesText([]Cell{cell}))
-	t.dropEmpty().write(b)
-	b.WriteString("\nrules: number that a packet to the last Service crosses; position: whether the cost grows with the position\n")
-}
-
-func (s *Summary) markdownPackets(w io.Writer) {
-	cell, lines := s.packetLines()
-	if len(lines) == 0 {
-		return
-	}
-	b := &strings.Builder{}
-	fmt.Fprintf(b, "### Cost of a first packet at %s\n\n", sizesText([]Cell{cell}))
-	markdownTable(b, append(slices.Clone(packetLineHeader[:7]), "from first to last"), -1, len(lines), func(i int) []string {
-		line := slices.Clone(lines[i])
-		if p := s.packetsOf(cell, "sendto")[i]; p.Flat != nil {
-			line[7] = p.Flat.words()
-		}
-		return line
-	})
-	fmt.Fprintln(w, b)
-}
-
-// packetAnswers states the cost of a packet to the last Service: first the subjects whose cost grows, then the others.
-func (s *Summary) packetAnswers() []string {
-	cells := s.packetCells("sendto")
-	if len(cells) == 0 || !s.probedDeeply() {
-		return nil
-	}
-	costs := slices.DeleteFunc(s.packetsOf(cells[0], "sendto"), func(p PacketCost) bool { return p.spot("last") == nil })
-	slices.SortStableFunc(costs, func(a, b PacketCost) int { return cmp.Compare(b.spot("last").Median, a.spot("last").Median) })
-	var grow, others []string
-	for _, p := range costs {
-		text := fmt.Sprintf("%s in %s", Format(p.spot("last").Median, "s"), p.Series)
-		fit, unit := p.PerRule, "a rule"
-		if fit == nil {
-			fit, unit = p.PerService, "for each Service in front"
-		}
-		switch {
-		case p.Flat != nil && p.Flat.Verdict == "grows":
-			text += fmt.Sprintf(", %s %s", slopeText(fit.Slope), unit)
-			text += fmt.Sprintf(" (95 %% %s)", intervalText(*fit, slopeText))
-			grow = append(grow, text)
-		case p.Flat != nil:
-			others = append(others, text+" ("+p.Flat.words()+")")
-		default:
-			others = append(others, text)
-		}
-	}
-	where := "the last of " + plural(cells[0].Services, "Service")
-	var out []string
-	if len(grow) > 0 {
-		out = append(out, "A packet to "+where+" costs "+strings.Join(grow, "; ")+".")
-	}
-	if len(others) > 0 {
-		head := "A packet to " + where + " costs "
-		if len(grow) > 0 {
-			head = "A packet to the same Service costs "
-		}
-		out = append(out, head+strings.Join(others, "; ")+". The growth from the first Service to the last is in brackets.")
-	}
-	return out
+	return doc.Value(of(spot.Distribution), "s")
 }

@@ -130,14 +130,14 @@ func TestPacketOutputs(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"first-packet-by-position", "first-packet-vs-services", "flows-by-position", "flows-vs-services"} {
-		svg := string(plotNamed(t, s, name).markup)
+		svg := string(plotNamed(t, s, name).Markup)
 		for _, m := range packetModels {
 			if !strings.Contains(svg, m.subject) {
 				t.Errorf("%s lacks %s", name, m.subject)
 			}
 		}
 	}
-	if svg := string(plotNamed(t, s, "first-packet-vs-services").markup); !strings.Contains(svg, "blog, iptables p50") {
+	if svg := string(plotNamed(t, s, "first-packet-vs-services").Markup); !strings.Contains(svg, "blog, iptables p50") {
 		t.Error("the published chart is not drawn")
 	}
 	plain := t.TempDir()
@@ -205,12 +205,12 @@ func TestLegendOfKeyFigures(t *testing.T) {
 		{KeyFigures{FullSync: &estimate.Distribution{Median: 1}, Programming: &estimate.Distribution{Median: 1, P99: 2}}, []bool{true, false}},
 		{KeyFigures{FullSync: &estimate.Distribution{Median: 1}, FirstPacketLast: &estimate.Distribution{Median: 1e-6}}, []bool{false, true}},
 	} {
-		var b strings.Builder
 		test.figures.Series = "synclab/nftables"
-		(&Summary{KeyFigures: []KeyFigures{test.figures}, collected: &collection{}}).keyFigures(&b)
+		s := &Summary{KeyFigures: []KeyFigures{test.figures}, collected: &collection{}}
+		terminal := terminalOf(t, s.keySection())
 		for i, text := range []string{"npl:", "1st packet:"} {
-			if strings.Contains(b.String(), text) != test.want[i] {
-				t.Errorf("%q: want %v in\n%s", text, test.want[i], b.String())
+			if strings.Contains(terminal, text) != test.want[i] {
+				t.Errorf("%q: want %v in\n%s", text, test.want[i], terminal)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
 
@@ -15,21 +16,16 @@ import (
 func warnings(c *collection, s *Summary) []string {
 	var out []string
 	for i, l := range c.runs {
-		where := "run " + c.labels[i] + ": "
-		if l.run.Status != "complete" {
-			text := where + "its status is " + cmp.Or(l.run.Status, "unknown") + ", not complete"
-			if l.run.Reason != "" {
-				text += " (" + l.run.Reason + ")"
-			}
-			out = append(out, text+"; the report covers the records until then")
+		if l.run.Status != raw.StatusComplete {
+			out = append(out, sentence(incompleteRun, warningWords{Label: c.labels[i], Status: l.run.Status, Reason: l.run.Reason}))
 		}
 		for _, w := range l.warnings {
-			out = append(out, where+w)
+			out = append(out, "run "+c.labels[i]+": "+w)
 		}
 	}
 	for _, one := range c.series {
 		if n := c.failed[one.name]; n > 0 {
-			out = append(out, fmt.Sprintf("%s: %s failed; their durations are left out", one.name, plural(n, "sync")))
+			out = append(out, sentence(failedDurations, warningWords{Series: one.name, Failed: n}))
 		}
 	}
 	out = append(out, ruleMismatches(c)...)
@@ -41,15 +37,14 @@ func warnings(c *collection, s *Summary) []string {
 		}
 	}
 	if few > 0 {
-		out = append(out, fmt.Sprintf("%s of durations have fewer than %d repetitions: they show the observed range, without a 95 %% interval; for intervals, use --reps %[2]d", plural(few, "group"), estimate.Enough))
+		out = append(out, sentence(fewRepetitions, warningWords{Groups: few, Enough: estimate.Enough}))
 	}
 	for _, g := range s.Growth {
 		switch {
 		case len(g.Sizes) < 3:
-			out = append(out, fmt.Sprintf("growth of %s (%s) is fitted to 2 sizes only", g.Label(), g.Series))
+			out = append(out, sentence(fewSizes, g))
 		case g.Bends:
-			out = append(out, fmt.Sprintf("growth of %s (%s) does not follow a power law: the fit is off by %s at %s Services; the exponents between sizes are %s", g.Label(), g.Series,
-				signedPercent(g.Misfit), Grouped(int64(g.MisfitAt)), localText(g.Power)))
+			out = append(out, sentence(noPowerLaw, g))
 		}
 	}
 	return out
@@ -69,7 +64,7 @@ func ruleMismatches(c *collection) []string {
 				continue
 			}
 			kernel := map[count]float64{}
-			differ, compared, example := 0, 0, ""
+			told := ruleWords{Series: s.name, Services: cell.Services}
 			for _, pass := range []raw.Metric{raw.RulesKernel, raw.RulesExpected} {
 				for _, r := range samples.records {
 					if r.Metric != pass {
@@ -81,17 +76,16 @@ func ruleMismatches(c *collection) []string {
 						continue
 					}
 					if have, ok := kernel[key]; ok {
-						compared++
+						told.Compared++
 						if have != r.Value {
-							differ++
-							example = fmt.Sprintf("table %s: the kernel has %s, expected are %s", r.Table, Format(have, "count"), Format(r.Value, "count"))
+							told.Differ++
+							told.Table, told.Kernel, told.Expected = r.Table, have, r.Value
 						}
 					}
 				}
 			}
-			if differ > 0 {
-				out = append(out, fmt.Sprintf("%s at %s Services: %d of %d rule counts differ from the expected numbers (%s)",
-					s.name, Grouped(int64(cell.Services)), differ, compared, example))
+			if told.Differ > 0 {
+				out = append(out, sentence(rulesDiffer, told))
 			}
 		}
 	}
@@ -117,7 +111,7 @@ func differentMachines(c *collection) []string {
 			what = append(what[:maxNamed], fmt.Sprintf("%d more", left))
 		}
 		if len(what) > 0 {
-			out = append(out, fmt.Sprintf("run %s differs from %s in %s: compare with care", c.labels[i+1], c.labels[0], joinWords(what)))
+			out = append(out, sentence(machinesDiffer, warningWords{Label: c.labels[i+1], First: c.labels[0], What: what}))
 		}
 	}
 	return out
@@ -151,7 +145,7 @@ func sentences(s *Summary) []string {
 		failed += k.SyncsFailed
 	}
 	if failed > 0 {
-		out = append([]string{plural(failed, "sync") + " failed during the measurement."}, out...)
+		out = append([]string{sentence(syncsFailed, failed)}, out...)
 	}
 	out = out[:min(max(6, len(compared)+2), len(out))]
 	return append(answers, out...)
@@ -208,108 +202,64 @@ func (s *Summary) shortNames(largest []KeyFigures) *Summary {
 	return &short
 }
 
-// each joins the parts of several series with their names. A single part has no name, since the first sentence names
-// the series.
-func each(names, parts []string) string {
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	var named []string
-	for i := range parts {
-		named = append(named, "with "+names[i]+" "+parts[i])
-	}
-	return strings.Join(named, "; ")
-}
-
 func syncSentence(largest []KeyFigures) []string {
-	var parts []string
-	for _, k := range largest {
-		var have []string
-		if k.FullSync != nil {
-			have = append(have, Format(k.FullSync.Median, "s")+" to write all rules (a full sync)")
-		}
-		if k.PartialSync != nil {
-			have = append(have, Format(k.PartialSync.Median, "s")+" to write only what changed (a partial sync)")
-		}
-		if len(have) > 0 {
-			parts = append(parts, k.Series+" needs "+joinWords(have))
-		}
-	}
-	if len(parts) == 0 {
+	synced := slices.DeleteFunc(slices.Clone(largest), func(k KeyFigures) bool { return k.FullSync == nil && k.PartialSync == nil })
+	if len(synced) == 0 {
 		return nil
 	}
-	text := "With " + sizesText([]Cell{largest[0].Cell}) + " each, " + strings.Join(parts, "; ")
-	if tail := shortSettings(largest[0].Cell.Settings()); tail != "" {
-		text += " (" + tail + ")"
-	}
-	return []string{text + "."}
+	cell := largest[0].Cell
+	return []string{sentence(syncTimes, syncWords{sizesText([]Cell{cell}), shortSettings(cell.Settings()), synced})}
 }
 
 func programmingSentence(largest []KeyFigures) []string {
-	var names, parts []string
-	for _, k := range largest {
-		if d := k.Programming; d != nil {
-			names = append(names, k.Series)
-			parts = append(parts, fmt.Sprintf("within %s for half of %s and within %s for 99 of 100",
-				Format(d.Median, "s"), plural(d.N, "change"), Format(d.P99, "s")))
-		}
-	}
-	if len(parts) == 0 {
+	programmed := slices.DeleteFunc(slices.Clone(largest), func(k KeyFigures) bool { return k.Programming == nil })
+	if len(programmed) == 0 {
 		return nil
 	}
-	return []string{"A change in the cluster reached the kernel " + each(names, parts) + "."}
+	return []string{sentence(changeTimes, programmed)}
 }
 
 func packetSentence(s *Summary, largest []KeyFigures) []string {
 	if s.probedDeeply() {
 		return nil // the packet answers state the cost
 	}
-	var names, parts []string
+	var told []firstPacketWords
 	for _, k := range largest {
 		i := slices.IndexFunc(s.Traversal, func(t Traversal) bool { return t.Series == k.Series && t.Cell.id() == k.Cell.id() })
 		if i < 0 || k.FirstPacketLast == nil {
 			continue
 		}
-		t := s.Traversal[i]
-		part := fmt.Sprintf("%s to the first Service and %s to the last", Format(k.FirstPacketFirst.Median, "s"), Format(k.FirstPacketLast.Median, "s"))
-		switch {
-		case t.SlopeLow != nil && *t.SlopeLow > 0: // otherwise the slope may be zero
-			part += ", " + Format(t.Slope, "s") + " for each Service in front"
+		one := firstPacketWords{Series: k.Series, First: k.FirstPacketFirst.Median, Last: k.FirstPacketLast.Median}
+		switch t := s.Traversal[i]; {
+		case t.SlopeLow != nil && *t.SlopeLow > 0:
+			one.Slope = &t.Slope
 		case t.SlopeRangeLow != nil && *t.SlopeRangeLow > 0:
-			part += ", observed " + Format(t.Slope, "s") + " for each Service in front"
+			one.Slope, one.Observed = &t.Slope, true
 		}
-		names, parts = append(names, k.Series), append(parts, part)
+		told = append(told, one)
 	}
-	if len(parts) == 0 {
+	if len(told) == 0 {
 		return nil
 	}
-	return []string{"The first packet of a new connection costs " + each(names, parts) + "."}
+	return []string{sentence(firstPackets, told)}
 }
 
 // phaseSentence states how the time of a full sync divides into all its parts.
 func phaseSentence(s *Summary, largest []KeyFigures) []string {
-	var names, parts []string
-	rest, untold := false, false
+	var told phaseWords
 	for _, k := range largest {
 		for _, p := range s.Phases {
 			if p.Kind != "full" || p.Series != k.Series || p.Cell.id() != k.Cell.id() || p.Total == 0 {
 				continue
 			}
-			names, parts = append(names, p.Series), append(parts, p.shares())
-			rest, untold = rest || p.Rest > p.Total/200, untold || p.OwnUntold
+			told.Phases = append(told.Phases, seriesShares{p.Series, p.shares()})
+			told.Rest, told.Untold = told.Rest || p.Rest > p.Total/200, told.Untold || p.OwnUntold
 		}
 	}
-	if len(parts) == 0 {
+	if len(told.Phases) == 0 {
 		return nil
 	}
-	text := "Of the time of a full sync " + each(names, parts)
-	switch {
-	case rest && untold:
-		text += "; the rest is the proxier's own work where it reports none, starting tools, waiting and bookkeeping"
-	case rest:
-		text += "; the rest is starting tools, waiting and bookkeeping"
-	}
-	return []string{text + "."}
+	return []string{sentence(phasesOfSync, told)}
 }
 
 // shares lists the parts of a sync: "70 % goes to iptables-restore, 22 % to the kernel and 8 % to the rest".
@@ -341,15 +291,11 @@ func (p Phases) shares() string {
 	add(left, "the rest")
 	var out []string
 	for i, percent := range wholePercents(parts) {
-		switch text := fmt.Sprintf("%d %%", percent); {
-		case percent == 0:
-		case len(out) == 0:
-			out = append(out, text+" goes to "+names[i])
-		default:
-			out = append(out, text+" to "+names[i])
+		if percent != 0 {
+			out = append(out, sentence(phaseShare, shareWords{percent, names[i], len(out) == 0}))
 		}
 	}
-	return joinWords(out)
+	return doc.JoinWords(out)
 }
 
 // wholePercents rounds shares that add up to one to percents that add up to 100. The most truncated are rounded up.
@@ -412,47 +358,40 @@ func periodSentence(s *Summary) []string {
 			best = &s.KeyFigures[i]
 		}
 	}
-	text := fmt.Sprintf("Of the measured settings, %s has the lowest latency: 99 of 100 changes were visible within %s",
-		strings.ReplaceAll(shortSettings(best.Cell.Settings()), " ", " with "), Format(best.Programming.P99, "s"))
-	if best.SyncBusy != nil {
-		text += fmt.Sprintf("; syncs then ran %.0f %% of the time", 100**best.SyncBusy)
-	}
-	return []string{text + "."}
+	settings := strings.ReplaceAll(shortSettings(best.Cell.Settings()), " ", " with ")
+	return []string{sentence(bestPeriod, periodWords{settings, best.Programming.P99, best.SyncBusy})}
 }
 
 func growthSentence(s *Summary) []string {
-	var names, parts []string
+	var told []growthWords
 	for _, g := range s.Growth {
-		if g.Metric == raw.FullSync {
-			part := fmt.Sprintf("%.1f times as long", math.Pow(2, g.Slope))
-			if g.Bends { // one number would be wrong at every size
-				first, last := g.Local[0], g.Local[len(g.Local)-1]
-				part = fmt.Sprintf("%.1f times as long from %s to %s and %.1f times from %s to %s", math.Pow(2, first.Exponent), Grouped(int64(first.From)),
-					Grouped(int64(first.To)), math.Pow(2, last.Exponent), Grouped(int64(last.From)), Grouped(int64(last.To)))
-			}
-			names, parts = append(names, g.Series), append(parts, part)
+		if g.Metric != raw.FullSync {
+			continue
 		}
+		one := growthWords{Growth: g}
+		if g.Bends { // one number would be wrong at every size
+			one.First, one.Last = g.Local[0], g.Local[len(g.Local)-1]
+		}
+		told = append(told, one)
 	}
-	if len(parts) == 0 {
+	if len(told) == 0 {
 		return nil
 	}
-	return []string{"Over the measured sizes, twice as many Services make a full sync take " + each(names, parts) + "."}
+	return []string{sentence(doubledSizes, told)}
 }
 
 func capacitySentence(s *Summary) []string {
-	var parts []string
+	var told []Capacity
 	for _, c := range s.Capacity {
 		single := c.Clause != clauseAll && !slices.ContainsFunc(s.Capacity, func(o Capacity) bool {
 			return o.Clause == clauseAll && o.Series == c.Series && o.Settings == c.Settings && o.Scenario == c.Scenario
 		})
 		if c.Clause == clauseAll || single {
-			parts = append(parts, c.Series+": "+c.Verdict)
+			told = append(told, c)
 		}
 	}
-	if len(parts) == 0 {
+	if len(told) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("SLOs (full sync ≤ %s, network programming latency p99 ≤ %s, first packet ≤ %s): %s.",
-		trimTick(Format(s.SLOs.FullSync, "s")), trimTick(Format(s.SLOs.ProgrammingP99, "s")),
-		trimTick(Format(s.SLOs.FirstPacket, "s")), strings.Join(parts, "; "))}
+	return []string{sentence(slosMet, sloWords{s.SLOs, told})}
 }

@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	utilnet "k8s.io/utils/net"
 
+	"synclab/bench/shrink"
 	"synclab/sim"
 )
 
@@ -17,7 +18,7 @@ import (
 func Minimize(ctx context.Context, before, after *sim.Objects, budget int, fails func(ctx context.Context, before, after *sim.Objects) (bool, error)) (*sim.Objects, *sim.Objects, error) {
 	m := &minimizer{before: withoutSignal(before), after: withoutSignal(after), budget: budget, fails: fails}
 	if m.before != nil {
-		if err := m.try(ctx, nil, m.after); err != nil {
+		if _, err := m.try(ctx, nil, m.after); err != nil {
 			return m.before, m.after, err
 		}
 	}
@@ -40,18 +41,19 @@ type minimizer struct {
 	fails         func(ctx context.Context, before, after *sim.Objects) (bool, error)
 }
 
-// try keeps a smaller pair if fails returns true for it.
-func (m *minimizer) try(ctx context.Context, before, after *sim.Objects) error {
+// try keeps a smaller pair if it still fails, and reports that.
+func (m *minimizer) try(ctx context.Context, before, after *sim.Objects) (bool, error) {
 	if m.budget <= 0 {
-		return nil
+		return false, nil
 	}
 	m.budget--
 	failed, err := m.fails(ctx, before, after)
-	if err == nil && failed {
-		m.before, m.after = before, after
-		m.accepted++
+	if err != nil || !failed {
+		return false, err
 	}
-	return err
+	m.before, m.after = before, after
+	m.accepted++
+	return true, nil
 }
 
 // edited copies both states and applies f to each copy.
@@ -68,7 +70,6 @@ func (m *minimizer) edited(f func(*sim.Objects)) (before, after *sim.Objects) {
 	return edit(m.before), edit(m.after)
 }
 
-// dropServices tries to remove half of the Services, then a quarter, and so on down to single Services.
 func (m *minimizer) dropServices(ctx context.Context) error {
 	return m.halve(ctx, func() []key {
 		return keysOf(m.before, m.after, func(o *sim.Objects) []*corev1.Service { return o.Services })
@@ -112,19 +113,14 @@ func keysOf[T interface {
 }
 
 func (m *minimizer) halve(ctx context.Context, all func() []key, drop func(*sim.Objects, map[key]bool)) error {
-	for size := (len(all()) + 1) / 2; size > 0; size /= 2 {
-		for part := range slices.Chunk(all(), size) {
-			gone := map[key]bool{}
-			for _, k := range part {
-				gone[k] = true
-			}
-			before, after := m.edited(func(o *sim.Objects) { drop(o, gone) })
-			if err := m.try(ctx, before, after); err != nil {
-				return err
-			}
+	return shrink.Drop(all, func(part []key) (bool, error) {
+		gone := map[key]bool{}
+		for _, k := range part {
+			gone[k] = true
 		}
-	}
-	return nil
+		before, after := m.edited(func(o *sim.Objects) { drop(o, gone) })
+		return m.try(ctx, before, after)
+	})
 }
 
 // dropEndpoints tries to remove one endpoint after the other.
@@ -138,7 +134,7 @@ func (m *minimizer) dropEndpoints(ctx context.Context) error {
 					}
 				})
 			})
-			if err := m.try(ctx, before, after); err != nil {
+			if _, err := m.try(ctx, before, after); err != nil {
 				return err
 			}
 		}
@@ -284,7 +280,8 @@ func (m *minimizer) tryOther(ctx context.Context, before, after *sim.Objects) er
 	if sameObjects(m.before, before) && sameObjects(m.after, after) {
 		return nil
 	}
-	return m.try(ctx, before, after)
+	_, err := m.try(ctx, before, after)
+	return err
 }
 
 func sameObjects(a, b *sim.Objects) bool {

@@ -12,6 +12,7 @@ import (
 	"synclab/bench/invariants"
 	"synclab/bench/netns"
 	"synclab/bench/pass"
+	"synclab/proxier/kernel/attr"
 	"synclab/scenarios"
 )
 
@@ -189,8 +190,8 @@ func (c *filler) clear() error {
 	c.next++
 	var b []byte
 	b, end := c.begin(b, unix.NFNL_SUBSYS_CTNETLINK<<8|ctDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
-	b = appendUint32(b, ctaMark, fillMark&fillMarks)
-	b = appendUint32(b, ctaMarkMask, fillMarks)
+	b = attr.AppendUint32(b, ctaMark, fillMark&fillMarks)
+	b = attr.AppendUint32(b, ctaMarkMask, fillMarks)
 	b = end(b)
 	if err := unix.Sendto(c.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("delete connections: %w", err)
@@ -205,8 +206,8 @@ func (c *filler) clear() error {
 func (c *filler) count(mark uint32) (n int, err error) {
 	c.next++
 	b, end := c.begin(nil, unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	b = appendUint32(b, ctaMark, mark)
-	b = appendUint32(b, ctaMarkMask, 0xffffffff)
+	b = attr.AppendUint32(b, ctaMark, mark)
+	b = attr.AppendUint32(b, ctaMarkMask, 0xffffffff)
 	if err := unix.Sendto(c.fd, end(b), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return 0, fmt.Errorf("count connections: %w", err)
 	}
@@ -278,41 +279,22 @@ func (c *filler) appendFlow(b []byte, flags uint16) []byte {
 	b, end := c.begin(b, unix.NFNL_SUBSYS_CTNETLINK<<8|ctNew, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_EXCL|flags)
 	b = appendTuple(b, ctaTupleOrig, src, dst, port, 9)
 	b = appendTuple(b, ctaTupleReply, dst, src, 9, port)
-	b = appendUint32(b, ctaStatus, ctSeenReply|ctAssured|ctConfirmed)
-	b = appendUint32(b, ctaTimeout, fillTimeout)
-	b = appendUint32(b, ctaMark, c.mark)
+	b = attr.AppendUint32(b, ctaStatus, ctSeenReply|ctAssured|ctConfirmed)
+	b = attr.AppendUint32(b, ctaTimeout, fillTimeout)
+	b = attr.AppendUint32(b, ctaMark, c.mark)
 	return end(b)
 }
 
 func appendTuple(b []byte, kind uint16, src, dst [4]byte, srcPort, dstPort uint16) []byte {
-	return nest(b, kind, func(b []byte) []byte {
-		b = nest(b, ctaTupleIP, func(b []byte) []byte {
-			b = appendAttr(b, ctaIPSrc, src[:])
-			return appendAttr(b, ctaIPDst, dst[:])
+	return attr.Nest(b, kind, func(b []byte) []byte {
+		b = attr.Nest(b, ctaTupleIP, func(b []byte) []byte {
+			b = attr.Append(b, ctaIPSrc, src[:])
+			return attr.Append(b, ctaIPDst, dst[:])
 		})
-		return nest(b, ctaTupleProto, func(b []byte) []byte {
-			b = appendAttr(b, ctaProtoNum, []byte{unix.IPPROTO_UDP})
-			b = appendAttr(b, ctaSrcPort, binary.BigEndian.AppendUint16(nil, srcPort))
-			return appendAttr(b, ctaDst, binary.BigEndian.AppendUint16(nil, dstPort))
+		return attr.Nest(b, ctaTupleProto, func(b []byte) []byte {
+			b = attr.Append(b, ctaProtoNum, []byte{unix.IPPROTO_UDP})
+			b = attr.Append(b, ctaSrcPort, binary.BigEndian.AppendUint16(nil, srcPort))
+			return attr.Append(b, ctaDst, binary.BigEndian.AppendUint16(nil, dstPort))
 		})
 	})
-}
-
-func nest(b []byte, kind uint16, inside func([]byte) []byte) []byte {
-	at := len(b)
-	b = inside(append(b, 0, 0, 0, 0))
-	binary.NativeEndian.PutUint16(b[at:], uint16(len(b)-at))
-	binary.NativeEndian.PutUint16(b[at+2:], kind|unix.NLA_F_NESTED)
-	return b
-}
-
-func appendAttr(b []byte, kind uint16, value []byte) []byte {
-	b = binary.NativeEndian.AppendUint16(b, uint16(unix.NLA_HDRLEN+len(value)))
-	b = binary.NativeEndian.AppendUint16(b, kind)
-	b = append(b, value...)
-	return append(b, make([]byte, (4-len(value)%4)%4)...)
-}
-
-func appendUint32(b []byte, kind uint16, value uint32) []byte {
-	return appendAttr(b, kind, binary.BigEndian.AppendUint32(nil, value))
 }

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"synclab/bench/shrink"
 	"synclab/scenarios"
 )
 
@@ -220,41 +221,22 @@ func removable(steps []scenarios.Step) []int {
 	return may
 }
 
-// fewerSteps tries to remove half of the steps, then a quarter, and so on down to single steps. It starts with the last
-// steps, because the cause of a failure is mostly near the end.
+// fewerSteps removes steps, the last ones first: the cause of a failure is mostly near the end.
 func (z *minimizing) fewerSteps(ctx context.Context) error {
-	for size := (len(removable(z.best.Steps)) + 1) / 2; size > 0; {
-		accepted := false
-		for from := 0; ; from += size {
-			may := removable(z.best.Steps)
-			if from >= len(may) {
-				break
-			}
-			gone := may[from:min(from+size, len(may))]
-			var steps []scenarios.Step
-			for i, step := range z.best.Steps {
-				if !slices.Contains(gone, i) {
-					steps = append(steps, step)
-				}
-			}
-			failed, err := z.try(ctx, withSteps(z.best, steps))
-			if err != nil {
-				return err
-			}
-			if failed {
-				accepted = true
-				from -= size // the following steps have moved here
-			}
-		}
-		if size == 1 && !accepted {
-			return nil
-		}
-		size = max(1, min(size/2, len(removable(z.best.Steps))))
-		if len(removable(z.best.Steps)) == 0 {
-			return nil
-		}
+	may := func() []int {
+		out := removable(z.best.Steps)
+		slices.Reverse(out)
+		return out
 	}
-	return nil
+	return shrink.Drop(may, func(gone []int) (bool, error) {
+		var steps []scenarios.Step
+		for i, step := range z.best.Steps {
+			if !slices.Contains(gone, i) {
+				steps = append(steps, step)
+			}
+		}
+		return z.try(ctx, withSteps(z.best, steps))
+	})
 }
 
 // smallerSteps makes steps smaller, one after the other.

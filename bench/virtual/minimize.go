@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"synclab/bench/shrink"
 )
 
 // Minimize searches, for the budget of real time, for fewer Actions that lead to the same violation. The remaining
@@ -21,19 +23,25 @@ func Minimize(t *testing.T, seed uint64, length time.Duration, v *Violation, bud
 	return minimize(all, fails, func() bool { return time.Now().After(end) }), nil
 }
 
-// minimize removes parts of a failing list, first halves, then ever smaller parts. Then it shortens waits.
+// minimize removes Actions from a failing list. Then it shortens waits.
 func minimize(all []Action, fails func([]Action) bool, over func() bool) []Action {
-	for size := (len(all) + 1) / 2; size > 0; size /= 2 {
-		// Start with the first Actions: Actions that a check does not need most often come early.
-		for from := 0; from < len(all) && !over(); {
-			fewer := without(all, from, min(from+size, len(all)))
-			if len(fewer) > 0 && fails(fewer) {
-				all = fewer
-				continue
+	indices := func() []int {
+		var out []int
+		for i := range all {
+			if !over() {
+				out = append(out, i)
 			}
-			from += size
 		}
+		return out
 	}
+	_ = shrink.Drop(indices, func(gone []int) (bool, error) {
+		fewer := without(all, gone[0], gone[len(gone)-1]+1)
+		if len(fewer) == 0 || !fails(fewer) {
+			return false, nil
+		}
+		all = fewer
+		return true, nil
+	})
 	for i := range all {
 		const short = time.Second
 		if all[i].After <= 2*short || over() {

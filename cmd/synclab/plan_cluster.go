@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/reports"
 	"synclab/reports/capacity"
+	"synclab/reports/doc"
 	"synclab/sim"
 	"synclab/sim/capture"
 	"synclab/sim/manifests"
@@ -76,9 +76,9 @@ func (f *planCluster) check(cmd *cobra.Command) error {
 	case !given("services") && !dump && !given("kubeconfig") && !given("churn-from"):
 		return badUsage(cmd, "the size of the cluster today is missing: want --services NUMBER, -f DUMP, --kubeconfig FILE or --churn-from TRACE")
 	case given("services") && (f.services < 1 || f.services > capacity.MostServices):
-		return badUsage(cmd, "--services %d: want 1 to %s", f.services, reports.Grouped(capacity.MostServices))
+		return badUsage(cmd, "--services %d: want 1 to %s", f.services, doc.Grouped(capacity.MostServices))
 	case given("endpoints") && !(f.endpoints >= 0 && f.endpoints <= capacity.MostEndpoints):
-		return badUsage(cmd, "--endpoints %s: want 0 to %s", plainNumber(f.endpoints), reports.Grouped(capacity.MostEndpoints))
+		return badUsage(cmd, "--endpoints %s: want 0 to %s", plainNumber(f.endpoints), doc.Grouped(capacity.MostEndpoints))
 	case given("nodes") && f.nodes < 1:
 		return badUsage(cmd, "--nodes %d: want at least 1", f.nodes)
 	case sources == 0:
@@ -200,6 +200,6 @@ func (f *planCluster) since(s streams, now *sim.Objects, from string) (rates cap
 	slices, services := changedBetween(before, now)
 	rates.Endpoints, rates.Services = float64(slices)/f.earlierAge.Seconds(), float64(services)/f.earlierAge.Seconds()
 	note = fmt.Sprintf("between %s and %s, %v apart: %s EndpointSlices and %s Services differ: at least %s changes a second (repeated changes count once, reverted ones not at all)",
-		dumpName(f.earlier), from, f.earlierAge, reports.Grouped(int64(slices)), reports.Grouped(int64(services)), plainNumber(rates.Endpoints+rates.Services))
+		dumpName(f.earlier), from, f.earlierAge, doc.Grouped(int64(slices)), doc.Grouped(int64(services)), plainNumber(rates.Endpoints+rates.Services))
 	return rates, note, nil
 }

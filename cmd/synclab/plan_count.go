@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
-	"synclab/reports"
+	"synclab/reports/doc"
 	"synclab/sim"
 	"synclab/sim/capture"
 	"synclab/sim/live"
-	"synclab/sim/twin"
+	"synclab/sim/simulator"
 )
 
 // census is the size of a cluster for a cost model.
@@ -36,13 +36,13 @@ type census struct {
 
 func (c census) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s Services", reports.Grouped(int64(c.services)))
+	fmt.Fprintf(&text, "%s Services", doc.Grouped(int64(c.services)))
 	if c.ports != c.services {
-		fmt.Fprintf(&text, " with %s ports, each counted as a Service here", reports.Grouped(int64(c.ports)))
+		fmt.Fprintf(&text, " with %s ports, each counted as a Service here", doc.Grouped(int64(c.ports)))
 	}
-	fmt.Fprintf(&text, ", %s endpoints each, %s nodes", plainNumber(c.endpoints), reports.Grouped(int64(c.nodes)))
+	fmt.Fprintf(&text, ", %s endpoints each, %s nodes", plainNumber(c.endpoints), doc.Grouped(int64(c.nodes)))
 	if c.left > 0 {
-		fmt.Fprintf(&text, "; %s headless or external Services are not counted", reports.Grouped(int64(c.left)))
+		fmt.Fprintf(&text, "; %s headless or external Services are not counted", doc.Grouped(int64(c.left)))
 	}
 	if c.dual {
 		text.WriteString("; dual stack: the answer is for one family; the rules of the other cost as much again")
@@ -161,7 +161,7 @@ func byAddress(s *discoveryv1.EndpointSlice) []discoveryv1.Endpoint {
 type recordedChurn struct {
 	path             string
 	snapshot         *sim.Objects
-	events           []twin.Event
+	events           []simulator.Event
 	slices, services int // numbers of changes
 	length           time.Duration
 	cut              bool // the last line is incomplete
@@ -171,7 +171,7 @@ func (r *recordedChurn) rate(n int) float64 { return float64(n) / r.length.Secon
 
 func (r *recordedChurn) String() string {
 	text := fmt.Sprintf("from %s: %s changes of EndpointSlices and %s of Services in %v: %s a second, replayed in a loop",
-		r.path, reports.Grouped(int64(r.slices)), reports.Grouped(int64(r.services)), r.length.Round(time.Millisecond), plainNumber(r.rate(len(r.events))))
+		r.path, doc.Grouped(int64(r.slices)), doc.Grouped(int64(r.services)), r.length.Round(time.Millisecond), plainNumber(r.rate(len(r.events))))
 	if r.cut {
 		text += "; its last line is incomplete and ignored"
 	}
@@ -221,9 +221,9 @@ func readTrace(path string) (*recordedChurn, error) {
 			}
 		}
 	}
-	r.events, _ = twin.Recorded(trace)
+	r.events, _ = simulator.Recorded(trace)
 	for _, e := range r.events {
-		if e.Kind == twin.Services {
+		if e.Kind == simulator.Services {
 			r.services++
 		} else {
 			r.slices++

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"synclab/reports"
 	"synclab/reports/capacity"
+	"synclab/reports/doc"
 	"synclab/reports/model"
 )
 
@@ -20,9 +20,9 @@ func sloValue(name string, v float64) string {
 	case capacity.CPU:
 		return plainNumber(v) + " CPUs"
 	case capacity.Memory:
-		return reports.Format(v, "B")
+		return doc.Format(v, "B")
 	}
-	return reports.Format(v, "s")
+	return doc.Format(v, "s")
 }
 
 // inUse returns the answer for the subject in use today.
@@ -50,7 +50,7 @@ func planTable(a *capacity.Answer) [][]string {
 			set = limitText(capacity.Largest(one.Limits), a.Unit) // the smallest limit of all SLOs, as in the other column
 		}
 		rows = append(rows, []string{
-			one.Name, limitText(one.Largest, a.Unit), basisText(one.Largest), firstViolated(one.Largest), set, settingText(one.Recommended), reports.Format(float64(one.MemoryLimit), "B"),
+			one.Name, limitText(one.Largest, a.Unit), basisText(one.Largest), firstViolated(one.Largest), set, settingText(one.Recommended), doc.Format(float64(one.MemoryLimit), "B"),
 		})
 	}
 	return rows
@@ -91,7 +91,7 @@ func roundedText(v float64) string {
 	if v >= 100 {
 		v = rounded(v)
 	}
-	return reports.Grouped(int64(math.Round(v)))
+	return doc.Grouped(int64(math.Round(v)))
 }
 
 // basisText formats the basis of a limit, and how far it is beyond the measured sizes.
@@ -161,7 +161,7 @@ func beyondTested(a *capacity.Answer) []string {
 	add := func(is float64, tested int64, what string) {
 		if is > float64(tested) {
 			remarks = append(remarks, fmt.Sprintf("%s %s: Kubernetes is tested with %s (SIG Scalability's thresholds); other parts of the cluster may be the limit, and are not in this plan",
-				roundedText(is), what, reports.Grouped(tested)))
+				roundedText(is), what, doc.Grouped(tested)))
 		}
 	}
 	add(float64(c.Services), testedServices, "Services")

@@ -1,5 +1,5 @@
 // Package capacity answers how far a cluster can grow. It uses a fitted cost model (reports/model) and the simulator of
-// the sync loop (sim/twin). For each subject it finds the largest cluster that meets every SLO. It names the SLO that
+// the sync loop (sim/simulator). For each subject it finds the largest cluster that meets every SLO. It names the SLO that
 // is violated first, the reason, and the best settings.
 //
 // The steps of an answer:
@@ -30,6 +30,6 @@
 // the duration. The part of a delay above that has the seconds of the calibration, for any duration (reports/model,
 // noise.go).
 //
-// Not modelled: the exclusions of sim/twin and reports/model; the control plane, which sends every change to every
+// Not modelled: the exclusions of sim/simulator and reports/model; the control plane, which sends every change to every
 // node; conntrack, bandwidth and the resources of pods.
 package capacity

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"synclab/sim/twin"
+	"synclab/sim/simulator"
 )
 
 // Kinds of churn. Each has its own seed, so that no two sources draw the same random numbers.
@@ -37,14 +37,14 @@ func (c Cluster) rate() float64 {
 
 // events returns the changes of a cluster from a time on, for a length of time. A swinging rate has one period (a day)
 // in that length.
-func (c Cluster) events(seed uint64, from, length time.Duration) (twin.Source, error) {
+func (c Cluster) events(seed uint64, from, length time.Duration) (simulator.Source, error) {
 	if len(c.Churn.Trace) > 0 {
 		return &later{c.repeated(), from}, nil
 	}
-	everyone := twin.Population{Services: c.Services}
-	var all []twin.Source
+	everyone := simulator.Population{Services: c.Services}
+	var all []simulator.Source
 	var errs []error
-	add := func(kind uint64, make func(seed uint64) (twin.Source, error)) {
+	add := func(kind uint64, make func(seed uint64) (simulator.Source, error)) {
 		s, err := make(seed<<8 + kind)
 		if err != nil {
 			errs = append(errs, err)
@@ -53,21 +53,21 @@ func (c Cluster) events(seed uint64, from, length time.Duration) (twin.Source, e
 		all = append(all, s)
 	}
 	if r := c.Churn.Endpoints; r > 0 {
-		add(ofEndpoints, twin.Poisson{Population: everyone, Rate: twin.Rate{PerSecond: r, Swing: c.Churn.Swing, Period: length}}.Source)
+		add(ofEndpoints, simulator.Poisson{Population: everyone, Rate: simulator.Rate{PerSecond: r, Swing: c.Churn.Swing, Period: length}}.Source)
 	}
 	if r := c.Churn.Services; r > 0 {
-		add(ofServices, twin.Poisson{Population: everyone, Rate: twin.Rate{PerSecond: r}, Kind: twin.Services}.Source)
+		add(ofServices, simulator.Poisson{Population: everyone, Rate: simulator.Rate{PerSecond: r}, Kind: simulator.Services}.Source)
 	}
 	if at := moments(c.Churn.Rollouts/3600, length, seed<<8+ofRollouts); len(at) > 0 {
-		add(ofRollouts, twin.Rollouts{Population: everyone, Causes: twin.Causes{At: at}, Endpoints: c.whole(), Surge: surge}.Source)
+		add(ofRollouts, simulator.Rollouts{Population: everyone, Causes: simulator.Causes{At: at}, Endpoints: c.whole(), Surge: surge}.Source)
 	}
 	if at := moments(c.Churn.NodeLosses/86400, length, seed<<8+ofLosses); len(at) > 0 {
-		add(ofLosses, twin.NodeLosses{Population: everyone, Causes: twin.Causes{At: at}, Pods: c.pods()}.Source)
+		add(ofLosses, simulator.NodeLosses{Population: everyone, Causes: simulator.Causes{At: at}, Pods: c.pods()}.Source)
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("churn of %d Services: %w", c.Services, errs[0])
 	}
-	return &later{twin.Merge(all...), from}, nil
+	return &later{simulator.Merge(all...), from}, nil
 }
 
 // moments returns the times of rare causes, from their rate. Each of n equal parts of the time has one cause, so that
@@ -84,11 +84,11 @@ func moments(perSecond float64, length time.Duration, seed uint64) []time.Durati
 
 // later is a Source with a constant delay of all events.
 type later struct {
-	source twin.Source
+	source simulator.Source
 	by     time.Duration
 }
 
-func (l *later) Next() (twin.Event, bool) {
+func (l *later) Next() (simulator.Event, bool) {
 	e, ok := l.source.Next()
 	e.Due += l.by
 	return e, ok
@@ -97,7 +97,7 @@ func (l *later) Next() (twin.Event, bool) {
 // repeated is a trace in a loop, faster as the cluster grows. Each repetition applies to the next Services, so that all
 // Services of the cluster change.
 type repeated struct {
-	events   []twin.Event
+	events   []simulator.Event
 	services int32
 	first    time.Duration
 	span     time.Duration
@@ -115,7 +115,7 @@ func (c Cluster) repeated() *repeated {
 	return r
 }
 
-func (r *repeated) Next() (twin.Event, bool) {
+func (r *repeated) Next() (simulator.Event, bool) {
 	e := r.events[r.at]
 	due := time.Duration(r.turn)*r.span + e.Due - r.first
 	e.Due = time.Duration(float64(due) / r.faster)

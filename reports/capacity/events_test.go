@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"synclab/reports/capacity"
-	"synclab/sim/twin"
+	"synclab/sim/simulator"
 )
 
 // collect returns all events that are due before until, and checks their order.
-func collect(t *testing.T, s twin.Source, until time.Duration) []twin.Event {
+func collect(t *testing.T, s simulator.Source, until time.Duration) []simulator.Event {
 	t.Helper()
-	var out []twin.Event
+	var out []simulator.Event
 	for {
 		e, ok := s.Next()
 		if !ok || e.Due >= until {
@@ -63,14 +63,14 @@ func TestEventsComeAtTheirRates(t *testing.T) {
 
 // A trace repeats with all its events, each time for the next Services, and faster as the cluster grows.
 func TestTraceIsRepeated(t *testing.T) {
-	trace := []twin.Event{{Due: 10 * time.Second, Service: 0, Weight: 1}, {Due: 12 * time.Second, Service: 1, Weight: 2}, {Due: 20 * time.Second, Service: 0, Weight: 1}}
+	trace := []simulator.Event{{Due: 10 * time.Second, Service: 0, Weight: 1}, {Due: 12 * time.Second, Service: 1, Weight: 2}, {Due: 20 * time.Second, Service: 0, Weight: 1}}
 	c := capacity.Cluster{Services: 5, Endpoints: 2, Nodes: 1, Churn: capacity.Churn{Trace: trace}}
 	source, err := c.Events(1, 0, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	events := collect(t, source, 30*time.Second)
-	want := []twin.Event{
+	want := []simulator.Event{
 		{Due: 0, Service: 0, Weight: 1}, {Due: 2 * time.Second, Service: 1, Weight: 2}, {Due: 10 * time.Second, Service: 0, Weight: 1},
 		{Due: 15 * time.Second, Service: 2, Weight: 1}, {Due: 17 * time.Second, Service: 3, Weight: 2}, {Due: 25 * time.Second, Service: 2, Weight: 1},
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"synclab/reports/model"
-	"synclab/sim/twin"
+	"synclab/sim/simulator"
 )
 
 // Exports for the tests, which are in another package, since capacitytest imports this one.
@@ -54,7 +54,7 @@ func Search(low, high, start float64, holds func(float64) bool) (scale float64, 
 
 func Cross(from, to []Evaluation, name string) (Crossing, bool) { return cross(from, to, name) }
 
-func (c Cluster) Events(seed uint64, from, length time.Duration) (twin.Source, error) {
+func (c Cluster) Events(seed uint64, from, length time.Duration) (simulator.Source, error) {
 	c.fill()
 	return c.events(seed, from, length)
 }

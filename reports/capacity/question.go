@@ -6,7 +6,7 @@ import (
 
 	"synclab/proxier/runner"
 	"synclab/reports/model"
-	"synclab/sim/twin"
+	"synclab/sim/simulator"
 )
 
 // Cluster is the size of a cluster, and its changes.
@@ -22,7 +22,7 @@ type Churn struct {
 	// Endpoints and Services are single changes per second: of EndpointSlices, and of Services themselves.
 	Endpoints float64 `json:"endpoints"`
 	Services  float64 `json:"services,omitempty"`
-	// Swing is the amplitude of the rate of Endpoints within a day, as a share of its mean (twin.Rate).
+	// Swing is the amplitude of the rate of Endpoints within a day, as a share of its mean (simulator.Rate).
 	Swing float64 `json:"swing,omitempty"`
 	// Rollouts per hour. Each replaces all endpoints of a Service, in waves.
 	Rollouts float64 `json:"rollouts,omitempty"`
@@ -30,7 +30,7 @@ type Churn struct {
 	NodeLosses float64 `json:"nodeLosses,omitempty"`
 	// Trace, if there is one, has the recorded changes of a real cluster, replayed in a loop. It replaces all fields
 	// above.
-	Trace []twin.Event `json:"-"`
+	Trace []simulator.Event `json:"-"`
 
 	// faster is the replay speed of the trace, relative to its recording.
 	faster float64

@@ -14,7 +14,7 @@ import (
 	"synclab/proxier/backend"
 	"synclab/proxier/runner"
 	"synclab/reports/model"
-	"synclab/sim/twin"
+	"synclab/sim/simulator"
 )
 
 // The amount of simulation for one evaluation: enough for a 99th percentile from 200 changes and 40 syncs. More would
@@ -44,11 +44,11 @@ type simulated struct {
 
 // settings returns the simulator's settings of a subject's proxier with a policy. Unknown programs get those of
 // kube-proxy.
-func settings(name string, c Cluster, p Policy, cost twin.Cost) twin.Settings {
+func settings(name string, c Cluster, p Policy, cost simulator.Cost) simulator.Settings {
 	large := float64(c.Services)*c.Endpoints > backend.LargeCluster
-	s := twin.KubeProxy(cost, large)
+	s := simulator.KubeProxy(cost, large)
 	if strings.HasPrefix(name, subject.Synclab+"/") {
-		s = twin.Synclab(cost, large)
+		s = simulator.Synclab(cost, large)
 	}
 	s.Runner.Policy, s.Runner.MinInterval, s.Runner.Burst = p.Runner, p.MinSyncPeriod, p.Burst
 	s.Runner.MaxInterval = max(s.Runner.MaxInterval, p.MinSyncPeriod)
@@ -141,23 +141,23 @@ func simulate(ctx context.Context, s *model.Subject, c Cluster, ready *prepared,
 	}
 	e := extentOf(c, cycle, node.FullInterval > 0, q.Length)
 	lives := make([]life, e.nodes)
-	var classes []twin.Class
+	var classes []simulator.Class
 	for i := range lives {
 		one := node
 		lives[i] = life{cost: cost, again: again(s)}
 		one.Cost, one.CPU = &lives[i], lives[i].count
 		one.Born = time.Duration((float64(i) + 0.5) / float64(e.nodes) * float64(node.FullInterval)) // spreads the full syncs of the nodes
-		classes = append(classes, twin.Class{Name: s.Name, Nodes: 1, Settings: one})
+		classes = append(classes, simulator.Class{Name: s.Name, Nodes: 1, Settings: one})
 	}
 	from := node.FullInterval + 2*full + time.Second
-	span := twin.Span{Since: from + e.warm}
+	span := simulator.Span{Since: from + e.warm}
 	span.Length = span.Since + e.counted
 	span.Settle = 10*full + 20*time.Duration(cycle*float64(time.Second)) + time.Minute
 	source, err := c.events(q.Seed, from, span.Length-from)
 	if err != nil {
 		return nil, err
 	}
-	result, err := twin.RunFleet(ctx, classes, source, twin.FleetOptions{Span: span, Seed: q.Seed, Workers: 1,
+	result, err := simulator.RunFleet(ctx, classes, source, simulator.FleetOptions{Span: span, Seed: q.Seed, Workers: 1,
 		Window: max(5*time.Minute, (span.Length+span.Settle)/100)})
 	if err != nil {
 		return nil, fmt.Errorf("%s with %d Services: %w", s.Name, c.Services, err)
@@ -166,7 +166,7 @@ func simulate(ctx context.Context, s *model.Subject, c Cluster, ready *prepared,
 }
 
 // idle is a cluster without changes. Its only syncs are hourly full ones, if there are any.
-func idle(node twin.Settings, cost *cost, kind string) *simulated {
+func idle(node simulator.Settings, cost *cost, kind string) *simulated {
 	out := &simulated{nodes: 1}
 	if node.FullInterval > 0 {
 		every, took := node.FullInterval.Seconds(), cost.Median(kind, 0)*cost.factors[kind]
@@ -187,13 +187,13 @@ type life struct {
 }
 
 func (l *life) kind(kind string) string {
-	if kind == twin.Full && l.begun {
+	if kind == simulator.Full && l.begun {
 		return l.again
 	}
 	return kind
 }
 
-// Sync implements twin.Cost. Each node needs its own, since only its first full sync has empty tables.
+// Sync implements simulator.Cost. Each node needs its own, since only its first full sync has empty tables.
 func (l *life) Sync(kind string, services, changes int, rng *rand.Rand) time.Duration {
 	return l.cost.Sync(l.kind(kind), services, changes, rng)
 }
@@ -206,13 +206,13 @@ func (l *life) count(kind string, services, changes int, took time.Duration) tim
 		return used
 	}
 	l.used, l.busy, l.syncs = l.used+used, l.busy+took, l.syncs+1
-	if kind == twin.Partial && services > 0 {
+	if kind == simulator.Partial && services > 0 {
 		l.partial, l.services = l.partial+1, l.services+int64(services)
 	}
 	return used
 }
 
-func sum(r *twin.FleetResult, lives []life, counted, way time.Duration) *simulated {
+func sum(r *simulator.FleetResult, lives []life, counted, way time.Duration) *simulated {
 	out := &simulated{changes: r.Latency.Count, nodes: len(lives)}
 	var all life
 	for _, l := range lives {
@@ -224,7 +224,7 @@ func sum(r *twin.FleetResult, lives []life, counted, way time.Duration) *simulat
 	if all.partial > 0 {
 		out.together = float64(all.services) / float64(all.partial)
 	}
-	after := func(h *twin.Histogram, q float64) float64 { return max(0, way.Seconds()+quantile(h, q)) }
+	after := func(h *simulator.Histogram, q float64) float64 { return max(0, way.Seconds()+quantile(h, q)) }
 	out.p50, out.p90, out.p99 = after(&r.Latency, 0.5), after(&r.Latency, 0.9), after(&r.Latency, 0.99)
 	for i := range r.Nodes {
 		out.slowest = max(out.slowest, after(&r.Nodes[i].Latency, 0.99))
@@ -244,7 +244,7 @@ func wayOf(s *model.Subject, q *Question) time.Duration {
 
 // quantile returns a quantile of a histogram in seconds. Values are spread evenly within a bin, so that small changes
 // of the simulation make small changes of the quantile.
-func quantile(h *twin.Histogram, q float64) float64 {
+func quantile(h *simulator.Histogram, q float64) float64 {
 	rank := q * float64(h.Count)
 	for b := range h.Bins() {
 		if n := float64(b.Count); rank <= n {

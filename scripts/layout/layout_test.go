@@ -20,7 +20,7 @@ var rooms = []string{"scenarios", "sim", "proxier", "bench", "reports", "cmd", "
 
 // exceptions to the order, for production code: importer → imported.
 var exceptions = map[string][]string{
-	"sim/twin": {"proxier/runner", "proxier/tracker"}, // it runs the proxier's decisions in virtual time
+	"sim/simulator": {"proxier/runner", "proxier/tracker"}, // it runs the proxier's decisions in virtual time
 }
 
 // forbidden are imports that the order would allow: importer (with its subfolders) → imported (with its subfolders).
@@ -129,8 +129,8 @@ func TestImportsAreChecked(t *testing.T) {
 		{source{folder: "reports"}, "bench", true},
 		{source{folder: "bench"}, "reports/model", false},
 		{source{folder: "sim"}, "proxier/runner", false},
-		{source{folder: "sim/twin"}, "proxier/runner", true},
-		{source{folder: "sim/twin"}, "proxier", false},
+		{source{folder: "sim/simulator"}, "proxier/runner", true},
+		{source{folder: "sim/simulator"}, "proxier", false},
 		{source{folder: "proxier/plan"}, "sim", false},
 		{source{folder: "proxier/plan"}, "scenarios", false},
 		{source{folder: "proxier/plan", test: true}, "bench/netns", true},

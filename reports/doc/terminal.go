@@ -1,0 +1,262 @@
+package doc
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Width is the width of a terminal's text in columns. Wider tables use short texts, and then leave out columns.
+const Width = 110
+
+// Text writes the document for a terminal.
+func (d *Document) Text(w io.Writer) error {
+	var b strings.Builder
+	if d.Title != "" {
+		b.WriteString(plain(d.Title) + "\n")
+	}
+	for _, s := range d.Sections {
+		s.text(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// text writes a section. Its title is left out if a table's title follows at once.
+func (s Section) text(b *strings.Builder) {
+	blocks := s.blocks(Terminal)
+	if len(blocks) == 0 {
+		return
+	}
+	if first := blocks[0]; s.Title != "" && !first.Warn && first.Heading == "" && (first.Note != "" || first.Table == nil || first.Table.Title == "") {
+		b.WriteString("\n" + s.Title + "\n")
+	}
+	for i, block := range blocks {
+		again := slices.ContainsFunc(blocks[i+1:], func(later Block) bool {
+			return block.Table != nil && later.Table != nil && later.Table.tail() == block.Table.tail()
+		})
+		block.text(b, !again)
+	}
+}
+
+// text writes a block; explained: with what explains its table. Of several tables with the same explanation, the last
+// one has it.
+func (block Block) text(b *strings.Builder, explained bool) {
+	line := func(text, indent string) { b.WriteString(Wrap(plain(text), Width, indent) + "\n") }
+	if block.Heading != "" {
+		b.WriteString("\n" + plain(block.Heading) + "\n")
+	}
+	if block.Note != "" {
+		b.WriteString("\n")
+		line(block.Note, "  ")
+	}
+	if block.Table != nil {
+		block.Table.text(b)
+		if explained {
+			b.WriteString(block.Table.tail())
+		}
+	}
+	if len(block.Facts)+len(block.List) > 0 {
+		b.WriteString("\n")
+	}
+	for _, fact := range block.Facts {
+		line(fact[0]+": "+fact[1], "  ")
+	}
+	for _, one := range block.List {
+		if block.Warn {
+			line("warning: "+one, "  ")
+		} else {
+			line("- "+one, "  ")
+		}
+	}
+	if block.Code != "" {
+		b.WriteString("\n  " + strings.ReplaceAll(block.Code, "\n", "\n  ") + "\n")
+	}
+}
+
+// text writes the table with its title.
+func (t *Table) text(b *strings.Builder) {
+	shown := t.on(Terminal).headed()
+	if shown.empty() {
+		return
+	}
+	b.WriteString("\n")
+	if t.Title != "" {
+		b.WriteString(plain(t.Title) + "\n\n")
+	}
+	parts := fitting(shown)
+	for i, part := range parts {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		if group := part.Columns[len(part.Columns)-1].Group; group != "" && len(parts) > 1 {
+			b.WriteString(group + "\n")
+		}
+		part.write(b)
+	}
+}
+
+// tail explains the table's columns, and has its note.
+func (t *Table) tail() string {
+	shown := t.on(Terminal).headed()
+	if shown.empty() {
+		return ""
+	}
+	parts := fitting(shown)
+	var b strings.Builder
+	var legends []string
+	for _, part := range parts {
+		for _, legend := range part.legends() {
+			if !slices.Contains(legends, legend) {
+				legends = append(legends, legend)
+			}
+		}
+	}
+	if slices.ContainsFunc(parts, (*Table).spreads) {
+		legends = append(legends, spreadLegend)
+	}
+	if len(legends) > 0 {
+		b.WriteString("\n" + Wrap(plain(strings.Join(legends, "; ")), Width, "  ") + "\n")
+	}
+	if t.Note != "" {
+		if len(legends) == 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString(Wrap(plain(t.Note), Width, "  ") + "\n")
+	}
+	return b.String()
+}
+
+// headed replaces the columns Above by headings within the table.
+func (t *Table) headed() *Table {
+	out := t.keep(func(_ int, c Column) bool { return !c.Above })
+	if len(out.Columns) == len(t.Columns) {
+		return t
+	}
+	rows, above := out.Rows, ""
+	out.Rows = nil
+	for i, row := range t.Rows {
+		var values []string
+		for j, c := range t.Columns {
+			if c.Above && !t.heading(row) {
+				values = append(values, row[j].Text)
+			}
+		}
+		if next := strings.Join(values, " "); next != "" && next != above {
+			above = next
+			out.Heading(above)
+		}
+		out.Rows = append(out.Rows, rows[i])
+	}
+	return out
+}
+
+// fitting makes a table narrow enough: short texts, fewer columns, or several tables. A first column alone may be as
+// wide as it is: two names cut in the middle may look alike.
+func fitting(t *Table) []*Table {
+	if whole := t.printed(false); whole.width() <= Width {
+		return []*Table{whole}
+	}
+	t = t.printed(true)
+	for t.width() > Width {
+		most := 0
+		for _, c := range t.Columns {
+			most = max(most, c.Spare)
+		}
+		if most == 0 {
+			break
+		}
+		t = t.keep(func(_ int, c Column) bool { return c.Spare != most })
+	}
+	if !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Group != "" }) {
+		return []*Table{t}
+	}
+	var out []*Table // a table of groups is always split: short names are unique within a group only
+	from := 1
+	for from < len(t.Columns) {
+		part := func(to int) *Table {
+			return t.keep(func(i int, _ Column) bool { return i == 0 || i >= from && i < to })
+		}
+		to := from + 1
+		for to < len(t.Columns) && t.Columns[to].Group == t.Columns[from].Group && part(to+1).width() <= Width {
+			to++
+		}
+		out = append(out, part(to))
+		from = to
+	}
+	return out
+}
+
+var spread = regexp.MustCompile(` ± (\d+) %`)
+
+// printed returns the table with the texts of a terminal in Text and Name.
+func (t *Table) printed(narrow bool) *Table {
+	out := t.keep(func(int, Column) bool { return true })
+	for i := range out.Columns {
+		if out.Columns[i].Group == "" || narrow {
+			out.Columns[i].Name = plain(out.Columns[i].short())
+		}
+	}
+	for _, row := range out.Rows {
+		if out.heading(row) {
+			continue
+		}
+		for i, c := range row {
+			switch {
+			case narrow && c.Narrow != "":
+				row[i].Text = c.Narrow
+			case c.Terminal != "":
+				row[i].Text = c.Terminal
+			}
+			row[i].Text = spread.ReplaceAllString(plain(row[i].Text), " ±$1%")
+		}
+	}
+	return out
+}
+
+// widths returns the widths of the columns of a printed table.
+func (t *Table) widths() []int {
+	widths := make([]int, len(t.Columns))
+	for i, c := range t.Columns {
+		widths[i] = runes(c.Name)
+	}
+	for _, row := range t.Rows {
+		if t.heading(row) {
+			continue
+		}
+		for i, c := range row {
+			widths[i] = max(widths[i], runes(c.Text))
+		}
+	}
+	return widths
+}
+
+func (t *Table) width() int {
+	total := -2
+	for _, w := range t.widths() {
+		total += w + 2
+	}
+	return total
+}
+
+// write aligns the first column left and the others right.
+func (t *Table) write(b *strings.Builder) {
+	widths := t.widths()
+	line := func(cell func(int) string) {
+		text := fmt.Sprintf("%-*s", widths[0], cell(0))
+		for i := 1; i < len(widths); i++ {
+			text += fmt.Sprintf("  %*s", widths[i], cell(i))
+		}
+		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	}
+	line(func(i int) string { return t.Columns[i].Name })
+	for _, row := range t.Rows {
+		if t.heading(row) {
+			b.WriteString(Shorten(plain(row[0].Text), Width) + "\n")
+			continue
+		}
+		line(func(i int) string { return row[i].Text })
+	}
+}

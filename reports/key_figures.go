@@ -1,0 +1,112 @@
+package reports
+
+import (
+	"slices"
+
+	"synclab/bench/raw"
+	"synclab/reports/doc"
+	"synclab/reports/estimate"
+)
+
+// keySection has the most important figures of each series in each cell. Comparisons have them too: then it is empty.
+func (s *Summary) keySection() doc.Section {
+	out := doc.Section{ID: "key", Title: "Key figures"}
+	if len(s.KeyFigures) == 0 || s.allCompared() {
+		return out
+	}
+	t := s.keyTable()
+	t.Note = s.mediansText()
+	out.Add(doc.Block{Table: t})
+	out.Add(doc.Block{On: doc.Page, Soft: true, Note: "± is the wider half of the 95 % confidence interval, from 6 repetitions. " +
+		"Latency is network programming latency: from the time when a change was due in the cluster until the change was visible in the kernel."})
+	if len(s.Comparisons) == 0 {
+		out.Add(doc.Block{On: doc.Terminal | doc.Markdown, List: stopped(s.collected)})
+	}
+	return out
+}
+
+// allCompared reports whether every cell has a comparison, so that key figures would only repeat them.
+func (s *Summary) allCompared() bool {
+	return len(s.Comparisons) > 0 && len(s.Comparisons) == len(s.collected.cells)
+}
+
+// keyTable has a row for each series in each cell.
+func (s *Summary) keyTable() *doc.Table {
+	const npl, packet = "npl: network programming latency", "1st packet: first packet to the last Service"
+	t := &doc.Table{Columns: []doc.Column{
+		{Name: "Subject"}, {Name: "Services", Numeric: true}, endpointsColumn(), {Name: "Settings", Above: true},
+		{Name: "Reaction", Short: "react", Numeric: true, Title: "one isolated change, made while the subject was idle: due → visible in the kernel",
+			Legend: "react: reaction, from an isolated change until it is visible in the kernel"},
+		{Name: "Cold start", Short: "cold", Numeric: true, Title: "the subject's process starts → every Service is visible; median ± 95 % confidence"},
+		{Name: "Full sync", Numeric: true, Title: "median ± 95 % confidence"}, {Name: "Partial sync", Short: "partial", Numeric: true, Title: "median ± 95 % confidence"},
+		{Name: "Latency p50", Short: "npl p50", Legend: npl, Numeric: true, Title: "network programming latency: due in the cluster → visible in the kernel"},
+		{Name: "Latency p99", Short: "npl p99", Legend: npl, Numeric: true, Title: "network programming latency of 99 of 100 changes"},
+		{Name: "First packet, first", On: doc.Page, Numeric: true, Title: "median at the first Service of the dispatch"},
+		{Name: "First packet, last", Short: "1st packet", Legend: packet, Numeric: true, Title: "median at the last Service"},
+		{Name: "miss", On: doc.Page, Numeric: true, Title: "median for an address of no Service"},
+		{Name: "Rules", Numeric: true, Title: "all tables"}, {Name: "Busy", On: doc.Page, Numeric: true, Title: "share of the churn spent in syncs"},
+		{Name: "Peak RSS", On: doc.Page, Numeric: true, Title: s.rssOf()}, {Name: "Failed syncs", On: doc.Page, Numeric: true},
+	}}
+	for _, k := range s.KeyFigures {
+		failed := doc.Cell{}
+		if k.SyncsFailed > 0 {
+			failed = doc.Int(k.SyncsFailed)
+		}
+		t.Add(s.seriesCell(k.Series), doc.Int(k.Cell.Services), endpointsCell(k.Cell), settingsCell(k.Cell),
+			k.stoppedCell(figureReaction, k.Reaction), k.stoppedCell(figureCold, k.ColdStart), k.stoppedCell(figureFull, k.FullSync),
+			distributionCell(k.PartialSync, medianValue, true), distributionCell(k.Programming, medianValue, false), distributionCell(k.Programming, p99Value, false),
+			distributionCell(k.FirstPacketFirst, medianValue, false), distributionCell(k.FirstPacketLast, medianValue, false),
+			distributionCell(k.FirstPacketMiss, medianValue, false), doc.Optional(k.Rules, "count"), doc.Optional(k.SyncBusy, "ratio"),
+			doc.Optional(k.PeakRSS, "B"), failed)
+	}
+	return t
+}
+
+// stoppedCell is a median. For a stopped subject without a median, it is the lower bound.
+func (k KeyFigures) stoppedCell(figure string, d *estimate.Distribution) doc.Cell {
+	if used, ok := k.stoppedAt(figure); ok && d == nil {
+		return doc.Cell{Text: limitText(used, "s"), Value: doc.Exact(used)}
+	}
+	return distributionCell(d, medianValue, true)
+}
+
+// rssOf names the process of the peak RSS.
+func (s *Summary) rssOf() string {
+	for _, run := range s.Runs {
+		if run.Feed != raw.FeedAPI {
+			return "of the lab's process: simulated cluster and proxier"
+		}
+	}
+	return "of the subject's process"
+}
+
+// phaseSection shows where syncs spend their time, on a terminal. The page has plots of it.
+func (s *Summary) phaseSection() doc.Section {
+	out := doc.Section{ID: "phases", Title: "Where a sync spends its time (shares of the median sync)"}
+	t := &doc.Table{Columns: []doc.Column{{Name: "subject"}, {Name: "services", Numeric: true}, {Name: "settings", Above: true}, {Name: "sync"}, {Name: "plan", Numeric: true}, {Name: "encode", Numeric: true},
+		{Name: "jumps", Numeric: true}, {Name: "tool user", Numeric: true}, {Name: "tool sys", Numeric: true}, {Name: "post-sync", Numeric: true}, {Name: "rest", Numeric: true}}}
+	phase := func(seconds float64) doc.Cell {
+		if seconds == 0 {
+			return doc.None() // it did not happen, or the subject does not report it
+		}
+		return doc.Value(seconds, "s")
+	}
+	for _, p := range s.tablePhases() {
+		t.Add(s.seriesCell(p.Series), doc.Int(p.Cell.Services), settingsCell(p.Cell), doc.Text(p.Kind), phase(p.Plan), phase(p.Encode), phase(p.Jumps),
+			phase(p.ToolUser), phase(p.ToolSys), phase(p.PostSync), doc.Value(p.Rest, "s"))
+	}
+	out.Add(doc.Block{On: doc.Terminal, Table: t})
+	return out
+}
+
+// tablePhases returns all phases if they are few, else the phases of each series' largest cell.
+func (s *Summary) tablePhases() []Phases {
+	if len(s.Phases) <= 12 {
+		return s.Phases
+	}
+	var out []Phases
+	for _, k := range largestFigures(s.KeyFigures) {
+		out = append(out, slices.DeleteFunc(slices.Clone(s.Phases), func(p Phases) bool { return p.Series != k.Series || p.Cell.id() != k.Cell.id() })...)
+	}
+	return out
+}

@@ -1,0 +1,232 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"synclab/bench/raw"
+	"synclab/reports/doc"
+	"synclab/reports/estimate"
+)
+
+// sections make the parts of a report from a summary, in the order in which every output shows them. A part without
+// content has no blocks. A new part is one function in one file, and one line here.
+var sections = []func(*Summary) doc.Section{
+	(*Summary).resultSection,
+	(*Summary).comparedSection,
+	(*Summary).keySection,
+	(*Summary).targetsSection,
+	(*Summary).packetSection,
+	(*Summary).faultSection,
+	(*Summary).disruptionSection,
+	(*Summary).invariantSection,
+	(*Summary).overviewSection,
+	(*Summary).sloSection,
+	(*Summary).phaseSection,
+	(*Summary).plotSection,
+	(*Summary).numbersSection,
+	(*Summary).caveatSection,
+	(*Summary).methodSection,
+	(*Summary).originSection,
+}
+
+// document is the report of a summary.
+func (s *Summary) document() *doc.Document {
+	d := &doc.Document{Kind: "synclab report", Title: s.Title, Subtitle: s.subtitle(),
+		Footer: `Derived from run.json and records.jsonl by synclab; the same numbers in machine-readable form are in <a href="summary.json">summary.json</a>, ` +
+			`raw syncs for benchstat in <a href="bench.txt">bench.txt</a>.`}
+	for _, section := range sections {
+		d.Sections = append(d.Sections, section(s))
+	}
+	return d
+}
+
+// Table writes the key figures, and where syncs spend their time, for a terminal.
+func (s *Summary) Table(w io.Writer) error { return s.document().Text(w) }
+
+// subtitle has the descriptions of the scenarios.
+func (s *Summary) subtitle() string {
+	var parts []string
+	for _, run := range s.Runs {
+		parts = append(parts, run.Description)
+	}
+	return strings.Join(distinct(parts), " ")
+}
+
+// resultSection has the result in sentences, the warnings, and the differences between several runs.
+func (s *Summary) resultSection() doc.Section {
+	out := doc.Section{ID: "summary", Title: "Summary"}
+	out.Add(doc.Block{On: doc.Page | doc.Markdown, List: s.Sentences, Lead: true})
+	if len(s.Warnings) > 0 {
+		incomplete := slices.ContainsFunc(s.Runs, func(run RunHead) bool { return run.Status != raw.StatusComplete })
+		out.Add(doc.Block{On: doc.Page, Warn: true, Folded: !incomplete, Heading: doc.Plural(len(s.Warnings), "caveat"), List: s.Warnings})
+	}
+	out.Add(doc.Block{On: doc.Page, Table: s.runsTable()})
+	return out
+}
+
+// caveatSection repeats the warnings at the end of the shorter outputs.
+func (s *Summary) caveatSection() doc.Section {
+	out := doc.Section{ID: "caveats", Title: "Caveats"}
+	if len(s.Warnings) > 0 {
+		out.Add(doc.Block{On: doc.Terminal | doc.Markdown, Warn: true, List: s.Warnings})
+	}
+	return out
+}
+
+func (s *Summary) plotSection() doc.Section {
+	return doc.Section{ID: "plots", Title: "Plots", NewSheet: true, Blocks: []doc.Block{{On: doc.Page, Plots: s.Plots}}}
+}
+
+func (s *Summary) methodSection() doc.Section {
+	out := doc.Section{ID: "method", Title: "How it was measured", Short: "Method"}
+	for _, paragraph := range s.Method {
+		out.Add(doc.Block{On: doc.Page, Note: paragraph})
+	}
+	return out
+}
+
+// originSection has all that is needed to repeat the runs.
+func (s *Summary) originSection() doc.Section {
+	out := doc.Section{ID: "origin", Title: "How to repeat it"}
+	var lines []string
+	for _, run := range s.Runs {
+		facts := run.VersionList()
+		if run.Reason != "" {
+			facts = append(facts, [2]string{"reason", run.Reason})
+		}
+		out.Add(doc.Block{On: doc.Page, Heading: "Run " + run.Label}, doc.Block{On: doc.Page, Code: run.Command}, doc.Block{On: doc.Page, Facts: facts})
+		lines = append(lines, fmt.Sprintf("`%s` (%s): `%s`, seed %d, %d repetitions, %s", run.Label, run.Status, run.Command, run.Seed, run.Reps, run.versionsText()))
+		for _, host := range run.hostList() {
+			lines = append(lines, host[0]+": "+host[1])
+		}
+	}
+	out.Add(doc.Block{On: doc.Markdown, Folded: true, Heading: "Versions and how to repeat it", List: lines})
+	return out
+}
+
+// Measured is the time of the run.
+func (r RunHead) Measured() string {
+	text := r.Started.Format("2006-01-02 15:04 MST")
+	if r.Finished != nil {
+		text += ", " + r.Finished.Sub(r.Started).Round(time.Second).String()
+	}
+	return text
+}
+
+// VersionList has the names and versions of everything that the numbers depend on.
+func (r RunHead) VersionList() [][2]string {
+	var out [][2]string
+	memory := ""
+	if r.Machine.MemoryBytes > 0 {
+		memory = doc.Format(float64(r.Machine.MemoryBytes), "B")
+	}
+	cpu := fmt.Sprintf("%s × %d", r.Machine.CPU, r.Machine.CPUs)
+	if r.Machine.CPUs == 0 {
+		cpu = "" // several machines
+	}
+	privilege := "root"
+	if r.Machine.UserNamespace {
+		privilege = "user namespace"
+	}
+	for _, v := range [][2]string{
+		{"scenario", r.Scenario}, {"seed", strconv.FormatUint(r.Seed, 10)}, {"repetitions", strconv.Itoa(r.Reps)},
+		{"subjects", strings.Join(r.Subjects, ", ")}, {"status", r.Status}, {"measured", r.Measured()},
+		{"synclab", r.Versions.Synclab}, {"Go", r.Versions.Go}, {"kernel", r.Versions.Kernel},
+		{"iptables (legacy)", r.Versions.IPTablesLegacy}, {"iptables (nft)", r.Versions.IPTablesNft}, {"nft", r.Versions.Nft},
+		{"kube-proxy", r.Versions.KubeProxy}, {"objects", feedText(r.Feed)},
+		{"system", r.Machine.OS}, {"CPU", cpu}, {"memory", memory}, {"ran as", privilege},
+	} {
+		if v[1] != "" {
+			out = append(out, v)
+		}
+	}
+	return append(out, r.hostList()...)
+}
+
+// versionsText is one line with the versions and the CPU.
+func (r RunHead) versionsText() string {
+	var parts []string
+	for _, v := range [][2]string{{"synclab", r.Versions.Synclab}, {"kernel", r.Versions.Kernel}, {"", r.Versions.IPTablesLegacy},
+		{"", r.Versions.IPTablesNft}, {"", r.Versions.Nft}, {"kube-proxy", r.Versions.KubeProxy}, {"", r.Versions.Go}, {"", r.Machine.CPU}} {
+		if v[1] != "" {
+			parts = append(parts, strings.TrimSpace(v[0]+" "+v[1]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func feedText(feed string) string {
+	if feed == raw.FeedAPI {
+		return "from the fake API server, over HTTP"
+	}
+	return "through informers, in process"
+}
+
+// seriesCell is the name of a series, with its colour.
+func (s *Summary) seriesCell(name string) doc.Cell {
+	i, _ := s.seriesNamed(name)
+	return doc.Cell{Text: name, Color: s.color(i)}
+}
+
+// subjectCell has the colour of the subject's first series, if it was measured.
+func (s *Summary) subjectCell(subject string) doc.Cell {
+	cell := doc.Cell{Text: subject}
+	if i := slices.IndexFunc(s.collected.series, func(o *series) bool { return o.subject == subject }); i >= 0 {
+		cell.Color = s.color(i)
+	}
+	return cell
+}
+
+// seriesColumn is a column with the values of one series.
+func (s *Summary) seriesColumn(name string) doc.Column {
+	i, _ := s.seriesNamed(name)
+	return doc.Column{Name: name, Numeric: true, Color: s.color(i), Title: name}
+}
+
+// endpointsColumn and endpointsCell show the mean number of endpoints, where cells differ in it.
+func endpointsColumn() doc.Column {
+	return doc.Column{Name: "Endpoints", On: doc.Page, Numeric: true, Differs: true, Title: "mean, per Service"}
+}
+
+func endpointsCell(cell Cell) doc.Cell {
+	return doc.Cell{Text: endpointsText(cell.Endpoints), Value: doc.Exact(cell.Endpoints)}
+}
+
+// settingsCell shows the swept fields of a cell in short, and their paths on the page.
+func settingsCell(cell Cell) doc.Cell {
+	return doc.Cell{Text: shortSettings(cell.Settings()), Title: cell.Settings()}
+}
+
+func medianValue(d estimate.Distribution) float64 { return d.Median }
+func p99Value(d estimate.Distribution) float64    { return d.P99 }
+
+// distributionCell is one value of a distribution, with the spread of the median if wanted. A terminal's narrow table
+// leaves the spread out.
+func distributionCell(d *estimate.Distribution, of func(estimate.Distribution) float64, spread bool) doc.Cell {
+	if d == nil {
+		return doc.None()
+	}
+	cell := doc.Value(of(*d), "s")
+	if share, ok := d.Spread(); ok && spread {
+		cell.Narrow = cell.Text
+		cell.Text += spreadText(share)
+	}
+	return cell
+}
+
+// mediansText describes the values of a table.
+func (s *Summary) mediansText() string {
+	most := 0
+	for _, r := range s.Rows {
+		most = max(most, r.Repetitions)
+	}
+	if most > 0 && most < estimate.Enough {
+		return "Medians of " + doc.Plural(most, "repetition") + ": observed, without intervals."
+	}
+	return "Medians of the repetitions."
+}
