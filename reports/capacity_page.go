@@ -58,14 +58,11 @@ func BuildCapacity(a *capacity.Answer, out string, opts Options) error {
 
 func newCapacityReport(a *capacity.Answer) *capacityReport {
 	r := &capacityReport{Answer: a, figures: map[string]*figure{}}
-	var all []*series
+	var names []string
 	for _, s := range a.Subjects {
-		all = append(all, &series{name: s.Name, subject: s.Name})
+		names = append(names, s.Name)
 	}
-	giveLooks(all)
-	for _, one := range all {
-		r.looks = append(r.looks, one.look)
-	}
+	r.looks = giveLooks(names)
 	return r
 }
 
@@ -94,7 +91,7 @@ func (r *capacityReport) draw(d *doc.Document, out string, opts Options) error {
 	for _, s := range d.Sections {
 		for _, b := range s.Blocks {
 			for i, p := range b.Plots {
-				drawn, err := r.figures[p.Name].save(out, opts)
+				drawn, err := r.figures[p.Name].save(out, !opts.NoPNG)
 				if err != nil {
 					return err
 				}

@@ -64,7 +64,7 @@ func (r *capacityReport) growthFigures(prefix string, panels []growthPanel) []*f
 		}
 		alignEnds([]*endLabels{ends})
 		bound := r.Question.SLOs.Bound(g.slo) > 0
-		f.explainBases(g.measured != nil, bound)
+		explainBases(f, g.measured != nil, bound)
 		f.caption = sentence(planGrowthCaption, growthCaption{Measured: g.measured != nil, SLO: bound, Other: otherSizes[r.Unit]})
 		out = append(out, f)
 	}
@@ -207,7 +207,7 @@ func (r *capacityReport) syncsFigure(onlyPartial bool) *figure {
 		return nil
 	}
 	alignEnds(all)
-	f.explainBases(true, false)
+	explainBases(f, true, false)
 	for _, panel := range f.panels[:len(f.panels)-1] {
 		panel.plot.X.Label.Text = ""
 	}

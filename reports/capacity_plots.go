@@ -156,7 +156,7 @@ func (b paleBand) DataRange() (xmin, xmax, ymin, ymax float64) {
 var boundLook = draw.LineStyle{Color: ink, Width: 1.1, Dashes: []vg.Length{1.5, 2}}
 
 // explainBases adds the legend entries of every plot with curves.
-func (f *figure) explainBases(measured, bound bool) {
+func explainBases(f *figure, measured, bound bool) {
 	if measured {
 		f.explain("measured", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 3.2, Shape: draw.CircleGlyph{}}})
 	}

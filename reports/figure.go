@@ -215,8 +215,8 @@ func (f *figure) drawPanels(c draw.Canvas) {
 	}
 }
 
-// save writes NAME.svg and NAME.png into out.
-func (f *figure) save(out string, opts Options) (doc.Plot, error) {
+// save writes NAME.svg into out, and NAME.png if png is set.
+func (f *figure) save(out string, png bool) (doc.Plot, error) {
 	one := doc.Plot{Name: f.name, Title: f.title, Caption: f.caption, SVG: f.name + ".svg"}
 	vector := vgsvg.New(figureWidth, f.height())
 	f.drawOn(draw.New(vector))
@@ -230,7 +230,7 @@ func (f *figure) save(out string, opts Options) (doc.Plot, error) {
 	if err := outfile.Write(filepath.Join(out, one.SVG), one.Markup, 0o644); err != nil {
 		return one, err
 	}
-	if opts.NoPNG {
+	if !png {
 		return one, nil
 	}
 	one.PNG = f.name + ".png"

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"image/color"
+	"math"
 	"slices"
 	"strings"
 
@@ -37,16 +38,17 @@ var otherLooks = []look{
 	{color.NRGBA{0x6b, 0x72, 0x7b, 0xff}, draw.PlusGlyph{}, []vg.Length{8, 3, 2, 3}},
 }
 
-// giveLooks gives every series its subject's look if that is free, else an unused one.
-func giveLooks(all []*series) {
+// giveLooks gives every series, named by its subject, the subject's look if that is free, else an unused one.
+func giveLooks(subjects []string) []look {
+	looks := make([]look, len(subjects))
 	used := map[color.NRGBA]bool{}
-	var later []*series
-	for _, one := range all {
-		if l, ok := subjectLooks[one.subject]; ok && !used[l.color] {
-			one.look, used[l.color] = l, true
+	var later []int
+	for i, subject := range subjects {
+		if l, ok := subjectLooks[subject]; ok && !used[l.color] {
+			looks[i], used[l.color] = l, true
 			continue
 		}
-		later = append(later, one)
+		later = append(later, i)
 	}
 	free := slices.Clone(otherLooks)
 	for _, name := range []string{"synclab/iptables-legacy", "synclab/iptables-nft", "synclab/nftables",
@@ -54,17 +56,17 @@ func giveLooks(all []*series) {
 		free = append(free, subjectLooks[name])
 	}
 	// Runs of known subjects take strong colours before the two reserved for other proxiers.
-	if len(later) > 0 && !slices.ContainsFunc(later, func(s *series) bool { return strings.HasPrefix(s.subject, "exec:") }) {
+	if len(later) > 0 && !slices.ContainsFunc(later, func(i int) bool { return strings.HasPrefix(subjects[i], "exec:") }) {
 		free = append(free[len(otherLooks):], otherLooks...)
 	}
 	free = slices.DeleteFunc(free, func(l look) bool { return used[l.color] })
-	for i, one := range later {
-		if len(free) == 0 {
-			one.look = otherLooks[i%len(otherLooks)]
-			continue
-		}
-		one.look = free[i%len(free)]
+	if len(free) == 0 {
+		free = otherLooks
 	}
+	for i, at := range later {
+		looks[at] = free[i%len(free)]
+	}
+	return looks
 }
 
 // diamond is a filled square that stands on a corner.
@@ -76,12 +78,41 @@ func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	c.FillPolygon(style.Color, []vg.Point{{X: at.X + r, Y: at.Y}, {X: at.X, Y: at.Y + r}, {X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y - r}})
 }
 
-// color returns the colour of the i-th series.
-func (s *Summary) color(i int) color.NRGBA {
-	if all := s.collected.series; i < len(all) {
-		return all[i].look.color
+// hollow draws outlines, so that overlapping points stay visible.
+type hollow struct{ draw.GlyphDrawer }
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (h hollow) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	c.SetLineStyle(draw.LineStyle{Color: style.Color, Width: 1.4})
+	switch h.GlyphDrawer.(type) {
+	case draw.CircleGlyph:
+		var path vg.Path
+		path.Move(vg.Point{X: at.X + style.Radius, Y: at.Y})
+		path.Arc(at, style.Radius, 0, 2*math.Pi)
+		path.Close()
+		c.Stroke(path)
+	case draw.TriangleGlyph:
+		outline(c, style, at, 3, math.Pi/2)
+	case diamond:
+		outline(c, style, at, 4, 0)
+	default:
+		outline(c, style, at, 4, math.Pi/4)
 	}
-	return otherLooks[0].color
 }
 
-func (s *Summary) look(i int) look { return s.collected.series[i].look }
+func outline(c *draw.Canvas, style draw.GlyphStyle, at vg.Point, corners int, turn float64) {
+	var path vg.Path
+	for i := range corners {
+		angle := turn + 2*math.Pi*float64(i)/float64(corners)
+		corner := vg.Point{X: at.X + style.Radius*1.25*vg.Length(math.Cos(angle)), Y: at.Y + style.Radius*1.25*vg.Length(math.Sin(angle))}
+		if i == 0 {
+			path.Move(corner)
+		} else {
+			path.Line(corner)
+		}
+	}
+	path.Close()
+	c.Stroke(path)
+}
+
+var dashed = []vg.Length{5, 3}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image/color"
 	"os"
 	"path/filepath"
 
@@ -62,7 +63,7 @@ func (s *Summary) draw(out string, opts Options) error {
 	}
 	s.Plots = nil
 	for _, f := range s.figures() {
-		one, err := f.save(out, opts)
+		one, err := f.save(out, !opts.NoPNG)
 		if err != nil {
 			return err
 		}
@@ -98,3 +99,22 @@ func removeEarlier(out string) error {
 	}
 	return nil
 }
+
+// looks returns the looks of the series.
+func (c *collection) looks() []look {
+	var subjects []string
+	for _, one := range c.series {
+		subjects = append(subjects, one.subject)
+	}
+	return giveLooks(subjects)
+}
+
+// color returns the colour of the i-th series.
+func (s *Summary) color(i int) color.NRGBA {
+	if i < len(s.looks) {
+		return s.looks[i].color
+	}
+	return otherLooks[0].color
+}
+
+func (s *Summary) look(i int) look { return s.looks[i] }

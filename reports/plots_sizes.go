@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"image/color"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -155,8 +154,6 @@ func (s *series) kindOf(cell Cell, metric raw.Metric, kind string) estimate.Samp
 	return samples.pick(func(d detail) bool { return d.metric == metric && (kind == "" || d.kind == kind) })
 }
 
-var dashed = []vg.Length{5, 3}
-
 func syncGrowthFigure(s *Summary, line sweepLine) *figure {
 	kinds := []durationLine{{raw.FullSync, "", "full", draw.CircleGlyph{}, nil}, {raw.PartialSync, "", "partial", draw.TriangleGlyph{}, dashed}}
 	many := len(s.collected.series) >= manySeries
@@ -249,43 +246,6 @@ func rulesFigure(s *Summary, line sweepLine) *figure {
 	logAxis(&p.Y, tickCount)
 	f.add(p, panelHeight)
 	return f
-}
-
-// hollow draws outlines, so that overlapping points stay visible.
-type hollow struct{ draw.GlyphDrawer }
-
-// DrawGlyph implements draw.GlyphDrawer.
-func (h hollow) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
-	c.SetLineStyle(draw.LineStyle{Color: style.Color, Width: 1.4})
-	switch h.GlyphDrawer.(type) {
-	case draw.CircleGlyph:
-		var path vg.Path
-		path.Move(vg.Point{X: at.X + style.Radius, Y: at.Y})
-		path.Arc(at, style.Radius, 0, 2*math.Pi)
-		path.Close()
-		c.Stroke(path)
-	case draw.TriangleGlyph:
-		outline(c, style, at, 3, math.Pi/2)
-	case diamond:
-		outline(c, style, at, 4, 0)
-	default:
-		outline(c, style, at, 4, math.Pi/4)
-	}
-}
-
-func outline(c *draw.Canvas, style draw.GlyphStyle, at vg.Point, corners int, turn float64) {
-	var path vg.Path
-	for i := range corners {
-		angle := turn + 2*math.Pi*float64(i)/float64(corners)
-		corner := vg.Point{X: at.X + style.Radius*1.25*vg.Length(math.Cos(angle)), Y: at.Y + style.Radius*1.25*vg.Length(math.Sin(angle))}
-		if i == 0 {
-			path.Move(corner)
-		} else {
-			path.Line(corner)
-		}
-	}
-	path.Close()
-	c.Stroke(path)
 }
 
 // tables lists the tables with counted rules, nat and filter first.

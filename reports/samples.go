@@ -77,7 +77,6 @@ type place struct {
 type series struct {
 	name    string
 	subject string
-	look    look
 	cells   map[cellID]*cellSamples
 }
 
@@ -139,7 +138,6 @@ func collect(runs []*loadedRun) *collection {
 			s.cells[cell.id()].inProcess = run.run.Feed != raw.FeedAPI
 		}
 	}
-	giveLooks(c.series)
 	for _, id := range slices.SortedFunc(maps.Keys(cells), cellID.compare) {
 		c.cells = append(c.cells, cells[id])
 	}

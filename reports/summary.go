@@ -44,6 +44,7 @@ type Summary struct {
 	Plots    []doc.Plot     `json:"plots,omitempty"`
 
 	collected *collection
+	looks     []look // of the series
 }
 
 // RunHead describes a run for the reader, with all that is needed to repeat it.
@@ -187,7 +188,7 @@ func (t Traversal) Net() float64 {
 // summarize derives everything except the plots.
 func summarize(runs []*loadedRun, slos SLOs) *Summary {
 	c := collect(runs)
-	s := &Summary{collected: c, SLOs: slos, Runs: runHeads(c), Rows: rows(c)}
+	s := &Summary{collected: c, looks: c.looks(), SLOs: slos, Runs: runHeads(c), Rows: rows(c)}
 	s.Title = title(c)
 	s.KeyFigures = keyFigures(c)
 	s.Phases = phases(c)
