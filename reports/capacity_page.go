@@ -12,14 +12,15 @@ import (
 	"synclab/bench/outfile"
 	"synclab/reports/capacity"
 	"synclab/reports/doc"
+	"synclab/reports/figure"
 	"synclab/reports/model"
 )
 
 // capacityReport is an answer, and the looks of its subjects.
 type capacityReport struct {
 	*capacity.Answer
-	looks   []look             // of each subject
-	figures map[string]*figure // the plots of the document, by name
+	looks   []figure.Look             // of each subject
+	figures map[string]*figure.Figure // the plots of the document, by name
 }
 
 // BuildCapacity writes the report of an answer into a folder: capacity.html, which is self-contained; capacity.md;
@@ -57,12 +58,12 @@ func BuildCapacity(a *capacity.Answer, out string, opts Options) error {
 }
 
 func newCapacityReport(a *capacity.Answer) *capacityReport {
-	r := &capacityReport{Answer: a, figures: map[string]*figure{}}
+	r := &capacityReport{Answer: a, figures: map[string]*figure.Figure{}}
 	var names []string
 	for _, s := range a.Subjects {
 		names = append(names, s.Name)
 	}
-	r.looks = giveLooks(names)
+	r.looks = figure.GiveLooks(names)
 	return r
 }
 
@@ -75,12 +76,12 @@ func (r *capacityReport) document() *doc.Document {
 }
 
 // plots is a block of figures; nil figures are left out.
-func (r *capacityReport) plots(figures ...*figure) doc.Block {
+func (r *capacityReport) plots(figures ...*figure.Figure) doc.Block {
 	b := doc.Block{On: doc.Page}
 	for _, f := range figures {
 		if f != nil {
-			r.figures[f.name] = f
-			b.Plots = append(b.Plots, doc.Plot{Name: f.name, Title: f.title, Caption: f.caption})
+			r.figures[f.Name] = f
+			b.Plots = append(b.Plots, doc.Plot{Name: f.Name, Title: f.Title, Caption: f.Caption})
 		}
 	}
 	return b
@@ -91,7 +92,7 @@ func (r *capacityReport) draw(d *doc.Document, out string, opts Options) error {
 	for _, s := range d.Sections {
 		for _, b := range s.Blocks {
 			for i, p := range b.Plots {
-				drawn, err := r.figures[p.Name].save(out, !opts.NoPNG)
+				drawn, err := r.figures[p.Name].Save(out, !opts.NoPNG)
 				if err != nil {
 					return err
 				}
@@ -113,7 +114,7 @@ func (r *capacityReport) draw(d *doc.Document, out string, opts Options) error {
 }
 
 func (r *capacityReport) subjectCell(i int) doc.Cell {
-	return doc.Cell{Text: r.Subjects[i].Name, Color: r.looks[i].color}
+	return doc.Cell{Text: r.Subjects[i].Name, Color: r.looks[i].Color}
 }
 
 // measuredSubject returns the model of a subject; nil if there is none.

@@ -11,6 +11,7 @@ import (
 
 	"synclab/reports/capacity"
 	"synclab/reports/doc"
+	"synclab/reports/figure"
 	"synclab/reports/model"
 )
 
@@ -54,18 +55,18 @@ func (r *capacityReport) curvesSection() doc.Section {
 }
 
 // growthFigures draws each panel as a separate plot.
-func (r *capacityReport) growthFigures(prefix string, panels []growthPanel) []*figure {
-	var out []*figure
+func (r *capacityReport) growthFigures(prefix string, panels []growthPanel) []*figure.Figure {
+	var out []*figure.Figure
 	for _, g := range panels {
-		f := &figure{name: prefix + cmp.Or(g.slo, strings.ReplaceAll(g.text, " ", "-")), title: doc.UpperFirst(g.text)}
-		ends := g.add(r, f, panelHeight+10)
+		f := &figure.Figure{Name: prefix + cmp.Or(g.slo, strings.ReplaceAll(g.text, " ", "-")), Title: doc.UpperFirst(g.text)}
+		ends := g.add(r, f, figure.PanelHeight+10)
 		if ends == nil {
 			continue
 		}
-		alignEnds([]*endLabels{ends})
+		figure.AlignEnds([]*figure.EndLabels{ends})
 		bound := r.Question.SLOs.Bound(g.slo) > 0
 		explainBases(f, g.measured != nil, bound)
-		f.caption = sentence(planGrowthCaption, growthCaption{Measured: g.measured != nil, SLO: bound, Other: otherSizes[r.Unit]})
+		f.Caption = sentence(planGrowthCaption, growthCaption{Measured: g.measured != nil, SLO: bound, Other: otherSizes[r.Unit]})
 		out = append(out, f)
 	}
 	return out
@@ -120,7 +121,7 @@ func (r *capacityReport) validationSection() doc.Section {
 			"This section shows that comparison for plans from such a calibration."})
 		return s
 	}
-	var figures []*figure
+	var figures []*figure.Figure
 	for _, g := range predictedGroups {
 		figures = append(figures, g.figure(r))
 	}
@@ -185,8 +186,8 @@ func (r *capacityReport) growthSection() doc.Section {
 }
 
 // syncsFigure draws durations of syncs. It omits full syncs if start, which is a full sync, has its own plot.
-func (r *capacityReport) syncsFigure(onlyPartial bool) *figure {
-	f := &figure{name: "capacity-growth-syncs", title: "Durations of syncs", caption: sentence(planSyncsCaption, onlyPartial)}
+func (r *capacityReport) syncsFigure(onlyPartial bool) *figure.Figure {
+	f := &figure.Figure{Name: "capacity-growth-syncs", Title: "Durations of syncs", Caption: sentence(planSyncsCaption, onlyPartial)}
 	panels := []growthPanel{
 		{text: "full sync", unit: "s", of: func(o capacity.Evaluation) (capacity.Estimate, bool) { return o.FullSync, o.FullSync.Median > 0 },
 			measured: measuredOf[capacity.Start]},
@@ -195,21 +196,21 @@ func (r *capacityReport) syncsFigure(onlyPartial bool) *figure {
 				return slices.DeleteFunc(pointsOf(s, model.Total, model.Partial), func(p model.Point) bool { return p.Changed > 1.5 })
 			}}}
 	if onlyPartial {
-		panels, f.title = panels[1:], "Durations of partial syncs"
+		panels, f.Title = panels[1:], "Durations of partial syncs"
 	}
-	var all []*endLabels
+	var all []*figure.EndLabels
 	for _, g := range panels {
-		if ends := g.add(r, f, panelHeight-40*vg.Length(len(panels)-1)); ends != nil {
+		if ends := g.add(r, f, figure.PanelHeight-40*vg.Length(len(panels)-1)); ends != nil {
 			all = append(all, ends)
 		}
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	alignEnds(all)
+	figure.AlignEnds(all)
 	explainBases(f, true, false)
-	for _, panel := range f.panels[:len(f.panels)-1] {
-		panel.plot.X.Label.Text = ""
+	for _, panel := range f.Panels[:len(f.Panels)-1] {
+		panel.Plot.X.Label.Text = ""
 	}
 	return f
 }

@@ -324,8 +324,8 @@ func TestCapacityPageNamesWhatGrows(t *testing.T) {
 		r, unit := newCapacityReport(a), string(a.Unit)
 		markdown := capacityMarkdown(t, r)
 		for what, text := range map[string]string{"answer": r.answerTable().Columns[1].Name, "limits": r.limitsTable().Columns[3].Name,
-			"sensitivity": strings.ToLower(r.sensitivityTable().Columns[3].Name), "tornado": r.figures["capacity-sensitivity"].title,
-			"curves": r.figures["capacity-programming_p99"].panels[0].plot.X.Label.Text, "note": sentence(planAnswerNote, r), "markdown": markdown} {
+			"sensitivity": strings.ToLower(r.sensitivityTable().Columns[3].Name), "tornado": r.figures["capacity-sensitivity"].Title,
+			"curves": r.figures["capacity-programming_p99"].Panels[0].Plot.X.Label.Text, "note": sentence(planAnswerNote, r), "markdown": markdown} {
 			if what == "sensitivity" {
 				unit = strings.ToLower(unit)
 			}

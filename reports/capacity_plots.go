@@ -14,6 +14,7 @@ import (
 
 	"synclab/reports/capacity"
 	"synclab/reports/doc"
+	"synclab/reports/figure"
 	"synclab/reports/model"
 )
 
@@ -81,14 +82,14 @@ var extrapolatedDashes = []vg.Length{4, 3.2}
 
 func basisLine(c color.NRGBA, extrapolated bool) draw.LineStyle {
 	if extrapolated {
-		return draw.LineStyle{Color: withAlpha(c, 0xc0), Width: 1.1, Dashes: extrapolatedDashes}
+		return draw.LineStyle{Color: figure.WithAlpha(c, 0xc0), Width: 1.1, Dashes: extrapolatedDashes}
 	}
 	return draw.LineStyle{Color: c, Width: 1.7}
 }
 
 // draw adds the curve: solid within the measured range, dashed and lighter beyond. Its interval is a band, and a
 // filled mark shows a value that was measured at exactly that size.
-func (c curve) draw(p *plot.Plot, l look, band bool) {
+func (c curve) draw(p *plot.Plot, l figure.Look, band bool) {
 	points := func(of func(curvePoint) float64) plotter.XYs {
 		var out plotter.XYs
 		for _, one := range c {
@@ -111,7 +112,7 @@ func (c curve) draw(p *plot.Plot, l look, band bool) {
 		for end+1 < len(c) && beyond(end) == beyond(i) {
 			end++
 		}
-		p.Add(&plotter.Line{XYs: median[i : end+1], LineStyle: basisLine(l.color, beyond(i))})
+		p.Add(&plotter.Line{XYs: median[i : end+1], LineStyle: basisLine(l.Color, beyond(i))})
 		i = end
 	}
 	var measured plotter.XYs
@@ -121,13 +122,13 @@ func (c curve) draw(p *plot.Plot, l look, band bool) {
 		}
 	}
 	if len(measured) > 0 {
-		p.Add(&plotter.Scatter{XYs: measured, GlyphStyle: draw.GlyphStyle{Color: l.color, Radius: 3.2, Shape: solid(l.shape)}})
+		p.Add(&plotter.Scatter{XYs: measured, GlyphStyle: draw.GlyphStyle{Color: l.Color, Radius: 3.2, Shape: solid(l.Shape)}})
 	}
 }
 
 // solid returns the filled form of a mark, since a hollow mark would not look measured here.
 func solid(shape draw.GlyphDrawer) draw.GlyphDrawer {
-	if h, ok := shape.(hollow); ok {
+	if h, ok := shape.(figure.Hollow); ok {
 		shape = h.GlyphDrawer
 	}
 	switch shape.(type) {
@@ -153,17 +154,17 @@ func (b paleBand) DataRange() (xmin, xmax, ymin, ymax float64) {
 }
 
 // boundLook is the line of an SLO.
-var boundLook = draw.LineStyle{Color: ink, Width: 1.1, Dashes: []vg.Length{1.5, 2}}
+var boundLook = draw.LineStyle{Color: figure.Ink, Width: 1.1, Dashes: []vg.Length{1.5, 2}}
 
 // explainBases adds the legend entries of every plot with curves.
-func explainBases(f *figure, measured, bound bool) {
+func explainBases(f *figure.Figure, measured, bound bool) {
 	if measured {
-		f.explain("measured", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 3.2, Shape: draw.CircleGlyph{}}})
+		f.Explain("measured", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Grey, Radius: 3.2, Shape: draw.CircleGlyph{}}})
 	}
-	f.explain("interpolated", lineThumb{basisLine(grey, false)})
-	f.explain("extrapolated", lineThumb{basisLine(grey, true)})
+	f.Explain("interpolated", lineThumb{basisLine(figure.Grey, false)})
+	f.Explain("extrapolated", lineThumb{basisLine(figure.Grey, true)})
 	if bound {
-		f.explain("SLO", lineThumb{boundLook}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 4, Shape: crossGlyph{}}})
+		f.Explain("SLO", lineThumb{boundLook}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Grey, Radius: 4, Shape: crossGlyph{}}})
 	}
 }
 
@@ -197,13 +198,13 @@ type growthPanel struct {
 }
 
 // add draws the panel into f and returns its labels; nil without any curve.
-func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLabels {
+func (g growthPanel) add(r *capacityReport, f *figure.Figure, height vg.Length) *figure.EndLabels {
 	label := g.text
-	if len(f.panels) == 0 && strings.EqualFold(f.title, g.text) {
+	if len(f.Panels) == 0 && strings.EqualFold(f.Title, g.text) {
 		label = map[string]string{"s": "time", "B": "bytes", "CPUs": "CPUs", "count": "rules in all tables"}[g.unit] // the title has the rest
 	}
-	p := newPlot(string(r.Unit)+" (log scale)", strings.TrimSpace(label+" (log scale)"))
-	ends, marks := &endLabels{}, &crossings{}
+	p := figure.NewPlot(string(r.Unit)+" (log scale)", strings.TrimSpace(label+" (log scale)"))
+	ends, marks := &figure.EndLabels{}, &crossings{}
 	bound := r.Question.SLOs.Bound(g.slo)
 	low, high := math.Inf(1), 0.0
 	for i, s := range r.Subjects {
@@ -216,14 +217,14 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 			low, high = min(low, one.Median), max(high, one.Median)
 		}
 		last := line[len(line)-1]
-		ends.labels = append(ends.labels, endLabel{last.x, last.Median, s.Name, r.looks[i].color})
+		ends.Labels = append(ends.Labels, figure.EndLabel{X: last.x, Y: last.Median, Text: s.Name, Color: r.looks[i].Color})
 		for _, l := range s.Limits {
 			if l.SLO == g.slo && bound > 0 && (!l.Never || l.Smaller) && !l.Unbounded {
-				marks.at = append(marks.at, crossingMark{l.Reach.Median, bound, r.count(l.Reach.Median), r.looks[i].color})
+				marks.at = append(marks.at, crossingMark{l.Reach.Median, bound, r.count(l.Reach.Median), r.looks[i].Color})
 			}
 		}
 	}
-	if len(ends.labels) == 0 {
+	if len(ends.Labels) == 0 {
 		return nil
 	}
 	least, most := r.addMeasured(p, g)
@@ -237,20 +238,20 @@ func (g growthPanel) add(r *capacityReport, f *figure, height vg.Length) *endLab
 		}
 	}
 	p.Y.Min, p.Y.Max = low, max(high, low*2)
-	logAxis(&p.X, tickCount)
+	figure.LogAxis(&p.X, figure.TickCount)
 	format := longSeconds
 	if g.unit != "s" {
-		format = tickCount
+		format = figure.TickCount
 	}
-	logAxis(&p.Y, format)
+	figure.LogAxis(&p.Y, format)
 	if g.unit == "B" {
 		p.Y.Tick.Marker = plot.TickerFunc(logByteTicks)
 	}
-	for i, l := range ends.labels { // lines beyond the top end there
-		ends.labels[i].y = max(min(l.y, p.Y.Max), p.Y.Min)
+	for i, l := range ends.Labels { // lines beyond the top end there
+		ends.Labels[i].Y = max(min(l.Y, p.Y.Max), p.Y.Min)
 	}
 	p.Add(ends)
-	f.add(p, height)
+	f.Add(p, height)
 	return ends
 }
 
@@ -272,9 +273,9 @@ func (r *capacityReport) addMeasured(p *plot.Plot, g growthPanel) (low, high flo
 			if len(line) == 0 || x < line[0].x/1.5 || x > line[len(line)-1].x*1.5 || !(point.Value > 0) {
 				continue
 			}
-			style := draw.GlyphStyle{Color: r.looks[i].color, Radius: 3, Shape: solid(r.looks[i].shape)}
+			style := draw.GlyphStyle{Color: r.looks[i].Color, Radius: 3, Shape: solid(r.looks[i].Shape)}
 			if !r.alike(s, point) {
-				style.Color, style.Radius = withAlpha(r.looks[i].color, 0x60), 1.7
+				style.Color, style.Radius = figure.WithAlpha(r.looks[i].Color, 0x60), 1.7
 			}
 			p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: x, Y: point.Value}}, GlyphStyle: style})
 			low, high = min(low, point.Value), max(high, point.Value)
@@ -329,7 +330,7 @@ func (m *crossings) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	sorted := slices.Clone(m.at)
 	slices.SortFunc(sorted, func(a, b crossingMark) int { return cmp.Compare(a.x, b.x) })
-	style := sans(smallSize, true)
+	style := figure.Sans(figure.SmallSize, true)
 	style.XAlign, style.YAlign = draw.XCenter, draw.YBottom
 	var taken []vg.Rectangle
 	for _, one := range sorted {
@@ -355,8 +356,8 @@ func (m *crossings) Plot(c draw.Canvas, p *plot.Plot) {
 		if box.Max.Y < at.Y {
 			edge = box.Max.Y
 		}
-		c.StrokeLine2(draw.LineStyle{Color: withAlpha(one.color, 0x90), Width: 0.6}, at.X, at.Y, at.X, edge)
-		style.Color = darker(one.color)
+		c.StrokeLine2(draw.LineStyle{Color: figure.WithAlpha(one.color, 0x90), Width: 0.6}, at.X, at.Y, at.X, edge)
+		style.Color = figure.Darker(one.color)
 		c.FillText(style, vg.Point{X: middle, Y: box.Min.Y + 1}, one.text)
 		c.DrawGlyph(draw.GlyphStyle{Color: one.color, Radius: 4, Shape: crossGlyph{}}, at)
 	}

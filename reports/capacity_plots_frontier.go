@@ -11,16 +11,17 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/reports/capacity"
+	"synclab/reports/figure"
 	"synclab/reports/model"
 )
 
 // frontierFigure draws each subject's latency versus CPU, by minSyncPeriod.
-func (r *capacityReport) frontierFigure() *figure {
-	f := &figure{name: "capacity-frontier", title: "Latency versus CPU at " + r.frontierAt(),
-		caption: "One curve for each subject, one point for each evaluated minSyncPeriod; the ring is the recommended one. Lower is faster, further left is cheaper. " +
+func (r *capacityReport) frontierFigure() *figure.Figure {
+	f := &figure.Figure{Name: "capacity-frontier", Title: "Latency versus CPU at " + r.frontierAt(),
+		Caption: "One curve for each subject, one point for each evaluated minSyncPeriod; the ring is the recommended one. Lower is faster, further left is cheaper. " +
 			"CPU is the average of the proxier and its tools on one node. Latency is network programming latency, of all changes on all nodes. " +
 			"For a subject with several policies, the curve is that of the recommended one; the tables below have all."}
-	var all []*endLabels
+	var all []*figure.EndLabels
 	slos := r.Question.SLOs
 	for k, what := range []struct {
 		text  string
@@ -28,7 +29,7 @@ func (r *capacityReport) frontierFigure() *figure {
 		bound float64
 	}{{"99 of 100 changes within", func(o capacity.Evaluation) float64 { return o.P99.Seconds() }, slos.ProgrammingP99.Seconds()},
 		{"half of all changes within", func(o capacity.Evaluation) float64 { return o.P50.Seconds() }, 0}} {
-		p, ends, labels := newPlot("CPUs (log scale)", what.text+" (log scale)"), &endLabels{}, &pointLabels{}
+		p, ends, labels := figure.NewPlot("CPUs (log scale)", what.text+" (log scale)"), &figure.EndLabels{}, &pointLabels{}
 		low, high := math.Inf(1), 0.0
 		for i, s := range r.Subjects {
 			line, periods, best := frontierCurve(s, what.of)
@@ -41,9 +42,9 @@ func (r *capacityReport) frontierFigure() *figure {
 				labels.at = append(labels.at, pointLabel{one.x, one.Median, periods[j], r.looks[i], j == best, one.Basis == model.Extrapolated})
 			}
 			last := slices.MaxFunc(line, func(a, b curvePoint) int { return cmp.Compare(a.x, b.x) })
-			ends.labels = append(ends.labels, endLabel{last.x, last.Median, s.Name, r.looks[i].color})
+			ends.Labels = append(ends.Labels, figure.EndLabel{X: last.x, Y: last.Median, Text: s.Name, Color: r.looks[i].Color})
 		}
-		if len(ends.labels) == 0 {
+		if len(ends.Labels) == 0 {
 			continue
 		}
 		if what.bound > 0 {
@@ -51,8 +52,8 @@ func (r *capacityReport) frontierFigure() *figure {
 		}
 		p.Y.Min, p.Y.Max = low/1.15, high*1.15
 		widen(&p.X)
-		logAxis(&p.X, tickCount)
-		logAxis(&p.Y, longSeconds)
+		figure.LogAxis(&p.X, figure.TickCount)
+		figure.LogAxis(&p.Y, longSeconds)
 		if what.bound > 0 {
 			p.Add(level{what.bound, boundLook})
 		}
@@ -62,18 +63,18 @@ func (r *capacityReport) frontierFigure() *figure {
 		}
 		p.Add(labels, ends)
 		all = append(all, ends)
-		f.add(p, panelHeight-30*vg.Length(k))
+		f.Add(p, figure.PanelHeight-30*vg.Length(k))
 	}
-	if len(f.panels) == 0 {
+	if len(f.Panels) == 0 {
 		return nil
 	}
-	alignEnds(all)
-	f.explain("interpolated", lineThumb{basisLine(grey, false)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 3, Shape: draw.CircleGlyph{}}})
-	f.explain("extrapolated", lineThumb{basisLine(grey, true)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 3, Shape: draw.RingGlyph{}}})
-	f.explain("recommended", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: grey, Radius: 6.5, Shape: hollow{draw.CircleGlyph{}}}})
-	f.explain("SLO", lineThumb{boundLook})
-	for _, panel := range f.panels[:len(f.panels)-1] {
-		panel.plot.X.Label.Text = ""
+	figure.AlignEnds(all)
+	f.Explain("interpolated", lineThumb{basisLine(figure.Grey, false)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Grey, Radius: 3, Shape: draw.CircleGlyph{}}})
+	f.Explain("extrapolated", lineThumb{basisLine(figure.Grey, true)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Grey, Radius: 3, Shape: draw.RingGlyph{}}})
+	f.Explain("recommended", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Grey, Radius: 6.5, Shape: figure.Hollow{GlyphDrawer: draw.CircleGlyph{}}}})
+	f.Explain("SLO", lineThumb{boundLook})
+	for _, panel := range f.Panels[:len(f.Panels)-1] {
+		panel.Plot.X.Label.Text = ""
 	}
 	return f
 }
@@ -127,7 +128,7 @@ type pointLabels struct{ at []pointLabel }
 type pointLabel struct {
 	x, y         float64
 	text         string
-	look         look
+	look         figure.Look
 	best, beyond bool
 }
 
@@ -140,24 +141,24 @@ func (l *pointLabels) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	for _, one := range l.at {
 		at := vg.Point{X: x(one.x), Y: y(one.y)}
-		shape := solid(one.look.shape)
+		shape := solid(one.look.Shape)
 		if one.beyond {
-			shape = hollow{one.look.shape}
-			if h, ok := one.look.shape.(hollow); ok {
+			shape = figure.Hollow{GlyphDrawer: one.look.Shape}
+			if h, ok := one.look.Shape.(figure.Hollow); ok {
 				shape = h
 			}
 		}
-		c.DrawGlyph(draw.GlyphStyle{Color: one.look.color, Radius: 3, Shape: shape}, at)
+		c.DrawGlyph(draw.GlyphStyle{Color: one.look.Color, Radius: 3, Shape: shape}, at)
 		taken = append(taken, square(at, 3))
 	}
 	sorted := slices.Clone(l.at)
 	slices.SortStableFunc(sorted, func(a, b pointLabel) int { return cmp.Compare(rank(b), rank(a)) })
 	for _, one := range sorted {
 		at := vg.Point{X: x(one.x), Y: y(one.y)}
-		style := sans(smallSize-1, one.best)
-		style.Color, style.YAlign = darker(one.look.color), draw.YCenter
+		style := figure.Sans(figure.SmallSize-1, one.best)
+		style.Color, style.YAlign = figure.Darker(one.look.Color), draw.YCenter
 		if one.best {
-			c.DrawGlyph(draw.GlyphStyle{Color: one.look.color, Radius: 6.5, Shape: hollow{draw.CircleGlyph{}}}, at)
+			c.DrawGlyph(draw.GlyphStyle{Color: one.look.Color, Radius: 6.5, Shape: figure.Hollow{GlyphDrawer: draw.CircleGlyph{}}}, at)
 		}
 		width, away := style.Width(one.text), vg.Length(5)
 		if one.best {

@@ -11,6 +11,7 @@ import (
 
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/figure"
 	"synclab/reports/model"
 )
 
@@ -29,10 +30,10 @@ var predictedGroups = []predictedGroup{
 }
 
 // figure draws the held-out cells; nil without any.
-func (g predictedGroup) figure(r *capacityReport) *figure {
-	f := &figure{name: g.name, title: g.title, caption: "Each mark is a cell that was held out of the fit, larger than all fitted cells. " +
+func (g predictedGroup) figure(r *capacityReport) *figure.Figure {
+	f := &figure.Figure{Name: g.name, Title: g.title, Caption: "Each mark is a cell that was held out of the fit, larger than all fitted cells. " +
 		"Its bar is the interval of the prediction. On the line, prediction and measurement are equal; the band is ± 10 %."}
-	p := newPlot("measured (log scale)", "predicted (log scale)")
+	p := figure.NewPlot("measured (log scale)", "predicted (log scale)")
 	low, high := math.Inf(1), 0.0
 	missed := false
 	for i, s := range r.Subjects {
@@ -56,29 +57,29 @@ func (g predictedGroup) figure(r *capacityReport) *figure {
 		}
 		if len(outside) > 0 {
 			missed = true
-			p.Add(&plotter.Scatter{XYs: outside, GlyphStyle: draw.GlyphStyle{Color: ink, Radius: 5.5, Shape: hollow{draw.CircleGlyph{}}}})
+			p.Add(&plotter.Scatter{XYs: outside, GlyphStyle: draw.GlyphStyle{Color: figure.Ink, Radius: 5.5, Shape: figure.Hollow{GlyphDrawer: draw.CircleGlyph{}}}})
 		}
-		f.explain(s.Name, addMedians(p, bars, r.looks[i].color, r.looks[i].shape))
+		f.Explain(s.Name, addMedians(p, bars, r.looks[i].Color, r.looks[i].Shape))
 	}
-	if len(f.legend) == 0 {
+	if len(f.Legend) == 0 {
 		return nil
 	}
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = low/1.2, high*1.2, low/1.2, high*1.2
-	format := func(v float64) string { return doc.TrimTick(doc.Format(roundTick(v), g.unit)) }
+	format := func(v float64) string { return doc.TrimTick(doc.Format(figure.RoundTick(v), g.unit)) }
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
-		logAxis(axis, format)
+		figure.LogAxis(axis, format)
 		if g.unit == "B" {
 			axis.Tick.Marker = plot.TickerFunc(logByteTicks)
 		}
 	}
 	a, b := p.X.Min, p.X.Max
-	addLine(p, plotter.XYs{{X: a, Y: a}, {X: b, Y: b}}, grey)
-	p.Add(paleBand{ribbon{plotter.XYs{{X: a, Y: a * 0.9}, {X: b, Y: b * 0.9}}, plotter.XYs{{X: a, Y: a * 1.1}, {X: b, Y: b * 1.1}}, look{color: ink}}})
-	f.explain("agreement, ± 10 %", bandThumb{}, lineThumb{draw.LineStyle{Color: grey, Width: 1.3}})
+	addLine(p, plotter.XYs{{X: a, Y: a}, {X: b, Y: b}}, figure.Grey)
+	p.Add(paleBand{ribbon{plotter.XYs{{X: a, Y: a * 0.9}, {X: b, Y: b * 0.9}}, plotter.XYs{{X: a, Y: a * 1.1}, {X: b, Y: b * 1.1}}, figure.Look{Color: figure.Ink}}})
+	f.Explain("agreement, ± 10 %", bandThumb{}, lineThumb{draw.LineStyle{Color: figure.Grey, Width: 1.3}})
 	if missed {
-		f.explain("outside its interval", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: ink, Radius: 5.5, Shape: hollow{draw.CircleGlyph{}}}})
+		f.Explain("outside its interval", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Ink, Radius: 5.5, Shape: figure.Hollow{GlyphDrawer: draw.CircleGlyph{}}}})
 	}
-	f.add(p, panelHeight+30)
+	f.Add(p, figure.PanelHeight+30)
 	return f
 }
 
@@ -87,5 +88,5 @@ type bandThumb struct{}
 
 // Thumbnail implements plot.Thumbnailer.
 func (bandThumb) Thumbnail(c *draw.Canvas) {
-	c.FillPolygon(withAlpha(ink, 0x1a), []vg.Point{c.Min, {X: c.Max.X, Y: c.Min.Y}, c.Max, {X: c.Min.X, Y: c.Max.Y}})
+	c.FillPolygon(figure.WithAlpha(figure.Ink, 0x1a), []vg.Point{c.Min, {X: c.Max.X, Y: c.Min.Y}, c.Max, {X: c.Min.X, Y: c.Max.Y}})
 }

@@ -10,12 +10,13 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/reports/capacity"
+	"synclab/reports/figure"
 )
 
 // sensitivityFigure is a tornado plot for each subject: how much the largest cluster changes with each input.
-func (r *capacityReport) sensitivityFigure() *figure {
-	f := &figure{name: "capacity-sensitivity", title: fmt.Sprintf("Sensitivity of the largest cluster (%s, log scale)", r.Unit),
-		caption: "Each bar spans the largest clusters with the lower input, with the higher input, and as in the question (the vertical line). " +
+func (r *capacityReport) sensitivityFigure() *figure.Figure {
+	f := &figure.Figure{Name: "capacity-sensitivity", Title: fmt.Sprintf("Sensitivity of the largest cluster (%s, log scale)", r.Unit),
+		Caption: "Each bar spans the largest clusters with the lower input, with the higher input, and as in the question (the vertical line). " +
 			"The input with the longest bar matters most."}
 	low, high := math.Inf(1), 0.0
 	for _, s := range r.Subjects {
@@ -30,25 +31,25 @@ func (r *capacityReport) sensitivityFigure() *figure {
 		if len(s.Sensitivity) == 0 {
 			continue
 		}
-		p := newPlot("", s.Name)
+		p := figure.NewPlot("", s.Name)
 		p.X.Min, p.X.Max = low/1.5, high*1.5
 		if at := s.Largest.Reach.Median; at > 0 {
-			p.Add(upright{at, draw.LineStyle{Color: ink, Width: 1}})
+			p.Add(upright{at, draw.LineStyle{Color: figure.Ink, Width: 1}})
 		}
 		var names []plot.Tick
 		for k, one := range s.Sensitivity {
 			row := float64(len(s.Sensitivity) - 1 - k)
 			names = append(names, plot.Tick{Value: row, Label: inputText(one.Input)})
-			p.Add(tornadoBar{row, s.Largest.Reach.Median, one, r.looks[i].color})
+			p.Add(tornadoBar{row, s.Largest.Reach.Median, one, r.looks[i].Color})
 		}
-		logAxis(&p.X, tickCount)
+		figure.LogAxis(&p.X, figure.TickCount)
 		p.Y.Min, p.Y.Max = -0.6, float64(len(s.Sensitivity))-0.4
 		p.Y.Tick.Marker, p.Y.Tick.Length, p.Y.LineStyle.Width = plot.ConstantTicks(names), 0, 0
-		f.add(p, vg.Length(34+19*len(s.Sensitivity)))
+		f.Add(p, vg.Length(34+19*len(s.Sensitivity)))
 	}
-	f.explain("lower input", tornadoThumb{true})
-	f.explain("higher input", tornadoThumb{false})
-	f.explain("as in the question", uprightThumb{})
+	f.Explain("lower input", tornadoThumb{true})
+	f.Explain("higher input", tornadoThumb{false})
+	f.Explain("as in the question", uprightThumb{})
 	return f
 }
 
@@ -82,7 +83,7 @@ func (b tornadoBar) Plot(c draw.Canvas, p *plot.Plot) {
 	clip := func(v float64) vg.Length { return max(min(x(v), c.Max.X), c.Min.X) }
 	lower, higher, asked, at := clip(b.of.AtLower), clip(b.of.AtHigher), clip(b.asked), y(b.row)
 	left, right := min(lower, higher, asked), max(lower, higher, asked)
-	c.FillPolygon(withAlpha(b.color, 0x60), []vg.Point{{X: left, Y: at - 5}, {X: right, Y: at - 5}, {X: right, Y: at + 5}, {X: left, Y: at + 5}})
+	c.FillPolygon(figure.WithAlpha(b.color, 0x60), []vg.Point{{X: left, Y: at - 5}, {X: right, Y: at - 5}, {X: right, Y: at + 5}, {X: left, Y: at + 5}})
 	drawTornadoEnd(&c, b.color, vg.Point{X: lower, Y: at}, true)
 	drawTornadoEnd(&c, b.color, vg.Point{X: higher, Y: at}, false)
 	first, last := "× "+factorText(b.of.Lower), "× "+factorText(b.of.Higher)
@@ -102,7 +103,7 @@ func (b tornadoBar) Plot(c draw.Canvas, p *plot.Plot) {
 
 // write puts a text at the left or right of a bar's end, or on the other side if there is no room.
 func (b tornadoBar) write(c *draw.Canvas, end, at vg.Length, text string, left bool) {
-	style := sans(smallSize-1, false)
+	style := figure.Sans(figure.SmallSize-1, false)
 	style.YAlign = draw.YCenter
 	width := style.Width(text) + 6
 	if left && end-width < c.Min.X || !left && end+width > c.Max.X {
@@ -133,11 +134,11 @@ func drawTornadoEnd(c *draw.Canvas, ink color.NRGBA, at vg.Point, lower bool) {
 type tornadoThumb struct{ lower bool }
 
 // Thumbnail implements plot.Thumbnailer.
-func (t tornadoThumb) Thumbnail(c *draw.Canvas) { drawTornadoEnd(c, grey, c.Center(), t.lower) }
+func (t tornadoThumb) Thumbnail(c *draw.Canvas) { drawTornadoEnd(c, figure.Grey, c.Center(), t.lower) }
 
 type uprightThumb struct{}
 
 // Thumbnail implements plot.Thumbnailer.
 func (uprightThumb) Thumbnail(c *draw.Canvas) {
-	c.StrokeLine2(draw.LineStyle{Color: ink, Width: 1}, c.Center().X, c.Min.Y, c.Center().X, c.Max.Y)
+	c.StrokeLine2(draw.LineStyle{Color: figure.Ink, Width: 1}, c.Center().X, c.Min.Y, c.Center().X, c.Max.Y)
 }

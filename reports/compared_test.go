@@ -16,6 +16,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/figure"
 )
 
 // TestFiveSubjects: every subject has a row, every ratio is that of the figures, and all outputs agree.
@@ -381,13 +382,13 @@ func TestComparedTableGolden(t *testing.T) {
 // TestLooks: a subject has the same colour on every page. Series of a page share no colour while there are enough.
 func TestLooks(t *testing.T) {
 	among := []string{legacy.name, "exec:other", proxyNft.name, nft.name, nft.name}
-	looks := giveLooks(among)
-	if giveLooks([]string{nft.name})[0].color != looks[3].color {
+	looks := figure.GiveLooks(among)
+	if figure.GiveLooks([]string{nft.name})[0].Color != looks[3].Color {
 		t.Error("a subject's colour depends on the other subjects")
 	}
 	for i, a := range looks {
 		for j, b := range looks[:i] {
-			if a.color == b.color {
+			if a.Color == b.Color {
 				t.Errorf("%s and %s share a colour", among[i], among[j])
 			}
 		}
@@ -395,7 +396,7 @@ func TestLooks(t *testing.T) {
 }
 
 func TestApart(t *testing.T) {
-	got := apart([]vg.Length{10, 11, 12, 60, 99}, 10, 0, 100)
+	got := figure.Apart([]vg.Length{10, 11, 12, 60, 99}, 10, 0, 100)
 	for i := range got {
 		if i > 0 && got[i]-got[i-1] < 10-1e-9 || got[i] < 0 || got[i] > 100 {
 			t.Errorf("%v", got)

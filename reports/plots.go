@@ -10,23 +10,24 @@ import (
 
 	"synclab/bench/outfile"
 	"synclab/reports/doc"
+	"synclab/reports/figure"
 )
 
 // figures returns the plots that have points, in the order of the page.
-func (s *Summary) figures() []*figure {
+func (s *Summary) figures() []*figure.Figure {
 	lines := s.collected.sweepLines()
-	var out []*figure
-	perLine := func(draw func(*Summary, sweepLine) *figure) {
+	var out []*figure.Figure
+	perLine := func(draw func(*Summary, sweepLine) *figure.Figure) {
 		for i, line := range lines[:min(len(lines), 3)] {
 			if f := draw(s, line); f != nil {
 				if i > 0 {
-					f.name += fmt.Sprintf("-%d", i+1)
+					f.Name += fmt.Sprintf("-%d", i+1)
 				}
 				out = append(out, f)
 			}
 		}
 	}
-	single := func(f *figure) {
+	single := func(f *figure.Figure) {
 		if f != nil {
 			out = append(out, f)
 		}
@@ -63,7 +64,7 @@ func (s *Summary) draw(out string, opts Options) error {
 	}
 	s.Plots = nil
 	for _, f := range s.figures() {
-		one, err := f.save(out, !opts.NoPNG)
+		one, err := f.Save(out, !opts.NoPNG)
 		if err != nil {
 			return err
 		}
@@ -101,20 +102,20 @@ func removeEarlier(out string) error {
 }
 
 // looks returns the looks of the series.
-func (c *collection) looks() []look {
+func (c *collection) looks() []figure.Look {
 	var subjects []string
 	for _, one := range c.series {
 		subjects = append(subjects, one.subject)
 	}
-	return giveLooks(subjects)
+	return figure.GiveLooks(subjects)
 }
 
 // color returns the colour of the i-th series.
 func (s *Summary) color(i int) color.NRGBA {
 	if i < len(s.looks) {
-		return s.looks[i].color
+		return s.looks[i].Color
 	}
-	return otherLooks[0].color
+	return figure.OtherLooks[0].Color
 }
 
-func (s *Summary) look(i int) look { return s.looks[i] }
+func (s *Summary) look(i int) figure.Look { return s.looks[i] }

@@ -16,6 +16,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/figure"
 )
 
 // ecdfLine is one curve of the distribution of network programming latency.
@@ -32,21 +33,21 @@ const maxCurves = 10
 var curveDashes = [][]vg.Length{nil, {6, 3}, {2, 2.5}, {8, 3, 2, 3}, {4, 2}, {1, 3}}
 
 // programmingFigure draws the distribution of network programming latency with its 50th, 90th and 99th percentiles.
-func programmingFigure(s *Summary) *figure {
+func programmingFigure(s *Summary) *figure.Figure {
 	curves, all := programmingCurves(s)
 	if len(curves) == 0 {
 		return nil
 	}
-	f := &figure{name: "programming-latency", title: "Network programming latency",
-		caption: "Share of changes that were visible in the kernel within a time, counted from each change's due time. The dots mark 50, 90 and 99 of 100 changes."}
+	f := &figure.Figure{Name: "programming-latency", Title: "Network programming latency",
+		Caption: "Share of changes that were visible in the kernel within a time, counted from each change's due time. The dots mark 50, 90 and 99 of 100 changes."}
 	if len(curves) < all {
-		f.caption += fmt.Sprintf(" %d of %d cells are drawn.", len(curves), all)
+		f.Caption += fmt.Sprintf(" %d of %d cells are drawn.", len(curves), all)
 	}
-	p := newPlot("time from due to visible in the kernel", "share of changes")
+	p := figure.NewPlot("time from due to visible in the kernel", "share of changes")
 	cell := curves[len(curves)-1].cell
 	oneCell := len(s.collected.cells) > 1 && !slices.ContainsFunc(curves, func(c ecdfLine) bool { return c.cell.id() != cell.id() })
 	if oneCell {
-		f.title += " at " + sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings()))
+		f.Title += " at " + sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings()))
 	}
 	seen := map[int]int{}
 	low, high := curves[0].values[0], 0.0
@@ -54,7 +55,7 @@ func programmingFigure(s *Summary) *figure {
 		c := s.color(curve.series)
 		dashes := curveDashes[seen[curve.series]%len(curveDashes)]
 		if len(s.collected.series) >= manySeries {
-			dashes = s.look(curve.series).dashes
+			dashes = s.look(curve.series).Dashes
 		}
 		seen[curve.series]++
 		line := &plotter.Line{StepStyle: plotter.PostStep, LineStyle: draw.LineStyle{Color: c, Width: 1.5, Dashes: dashes}}
@@ -63,7 +64,7 @@ func programmingFigure(s *Summary) *figure {
 			at := i * (n - 1) / max(1, min(n, 400)-1)
 			line.XYs = append(line.XYs, plotter.XY{X: curve.values[at], Y: 100 * float64(at+1) / float64(n)})
 		}
-		marks := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3.2, Shape: s.look(curve.series).shape}}
+		marks := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3.2, Shape: s.look(curve.series).Shape}}
 		label := ""
 		if len(s.collected.series) > 1 || len(s.collected.cells) == 1 {
 			label = s.collected.series[curve.series].name + " "
@@ -79,22 +80,22 @@ func programmingFigure(s *Summary) *figure {
 		}
 		low, high = min(low, curve.values[0]), max(high, curve.values[n-1])
 		p.Add(line, marks)
-		f.explain(label, line)
+		f.Explain(label, line)
 	}
 	for _, name := range stoppedIn(s, cell, raw.NetworkProgrammingLatency) {
 		i, _ := s.seriesNamed(name)
-		f.explain(name+": stopped before a change was due", stoppedMark{color: s.color(i)})
+		f.Explain(name+": stopped before a change was due", stoppedMark{color: s.color(i)})
 	}
 	p.Y.Min, p.Y.Max = 0, 100
 	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: 25, Label: "25 %"}, {Value: 50, Label: "50 %"},
 		{Value: 75, Label: "75 %"}, {Value: 90, Label: "90 %"}, {Value: 99, Label: "99 %"}}
 	if low > 0 && (high/low > 20 || len(s.collected.series) >= manySeries) {
 		p.X.Label.Text += " (log scale)"
-		logAxis(&p.X, tickSeconds)
+		figure.LogAxis(&p.X, figure.TickSeconds)
 	} else {
-		linearAxis(&p.X, true, tickSeconds)
+		figure.LinearAxis(&p.X, true, figure.TickSeconds)
 	}
-	f.add(p, panelHeight)
+	f.Add(p, figure.PanelHeight)
 	return f
 }
 
@@ -182,8 +183,8 @@ func fileName(name string) string {
 }
 
 // timelineFigures draws, for each series, the first repetition of its largest cell with churn.
-func timelineFigures(s *Summary) []*figure {
-	var figures []*figure
+func timelineFigures(s *Summary) []*figure.Figure {
+	var figures []*figure.Figure
 	for i, one := range s.collected.series {
 		var best *cellSamples
 		for _, cell := range s.collected.cells {
@@ -207,11 +208,11 @@ func (c *cellSamples) has(metric raw.Metric) bool {
 type passage struct{ due, visible float64 }
 
 // timelineFigure has the latency of each change above and the pending changes below, with the syncs as bands.
-func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
+func timelineFigure(s *Summary, index int, samples *cellSamples) *figure.Figure {
 	one := s.collected.series[index]
-	f := &figure{name: "timeline-" + fileName(one.name),
-		title: fmt.Sprintf("Timeline of a churn: %s, %s", s.shortName(one.name), doc.Plural(samples.cell.Services, "Service")),
-		caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
+	f := &figure.Figure{Name: "timeline-" + fileName(one.name),
+		Title: fmt.Sprintf("Timeline of a churn: %s, %s", s.shortName(one.name), doc.Plural(samples.cell.Services, "Service")),
+		Caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
 			"pale: partial). Below are the changes that are due and not yet visible in the kernel, with a tick for each due time."}
 	first := samples.records[0]
 	var passages []passage
@@ -234,13 +235,13 @@ func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
 	}
 	pad := (to - from) * 0.01
 	c := s.color(index)
-	upper, lower := newPlot("", "latency of a change"), newPlot("time since the repetition began", "pending changes")
+	upper, lower := figure.NewPlot("", "latency of a change"), figure.NewPlot("time since the repetition began", "pending changes")
 	for _, p := range []*plot.Plot{upper, lower} {
 		p.X.Min, p.X.Max = from-pad, to+pad
 		p.Y.Min = 0
 		p.Add(bands{syncs, c})
 	}
-	dots := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: withAlpha(ink, 0xb0), Radius: 1.5, Shape: draw.CircleGlyph{}}}
+	dots := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.WithAlpha(figure.Ink, 0xb0), Radius: 1.5, Shape: draw.CircleGlyph{}}}
 	dues := make([]float64, 0, len(passages))
 	for _, p := range passages {
 		dots.XYs = append(dots.XYs, plotter.XY{X: p.due, Y: p.visible - p.due})
@@ -248,22 +249,22 @@ func timelineFigure(s *Summary, index int, samples *cellSamples) *figure {
 	}
 	dots.XYs = thinDots(dots.XYs, 1500)
 	upper.Add(dots)
-	backlog := &plotter.Line{XYs: underWay(passages), StepStyle: plotter.PostStep, LineStyle: draw.LineStyle{Color: ink, Width: 1.2}}
+	backlog := &plotter.Line{XYs: underWay(passages), StepStyle: plotter.PostStep, LineStyle: draw.LineStyle{Color: figure.Ink, Width: 1.2}}
 	rug := ticksAtFoot{thin(dues, 600)}
 	lower.Add(backlog, rug)
 	upper.X.Min, upper.X.Max, lower.X.Min, lower.X.Max = from-pad, to+pad, from-pad, to+pad
 	for _, p := range []*plot.Plot{upper, lower} {
 		p.Y.Max *= 1.08
-		linearAxis(&p.X, false, tickSeconds)
+		figure.LinearAxis(&p.X, false, figure.TickSeconds)
 	}
-	linearAxis(&upper.Y, true, tickSeconds)
-	countAxis(&lower.Y)
-	f.explain("change", dots)
-	f.explain("full sync", rectangle{color: withAlpha(c, bandFull)})
-	f.explain("partial sync", rectangle{color: withAlpha(c, bandPartial)})
-	f.explain("due and not yet visible in the kernel", backlog)
-	f.add(upper, 200)
-	f.add(lower, 150)
+	figure.LinearAxis(&upper.Y, true, figure.TickSeconds)
+	figure.CountAxis(&lower.Y)
+	f.Explain("change", dots)
+	f.Explain("full sync", rectangle{color: figure.WithAlpha(c, bandFull)})
+	f.Explain("partial sync", rectangle{color: figure.WithAlpha(c, bandPartial)})
+	f.Explain("due and not yet visible in the kernel", backlog)
+	f.Add(upper, 200)
+	f.Add(lower, 150)
 	return f
 }
 
@@ -327,7 +328,7 @@ func (b bands) Plot(c draw.Canvas, p *plot.Plot) {
 		if r.Metric == raw.FullSync {
 			alpha = bandFull
 		}
-		rectangle{min(r.At-r.Value, r.At-(p.X.Max-p.X.Min)/narrowestBand), r.At, p.Y.Min, p.Y.Max, withAlpha(b.color, alpha)}.Plot(c, p)
+		rectangle{min(r.At-r.Value, r.At-(p.X.Max-p.X.Min)/narrowestBand), r.At, p.Y.Min, p.Y.Max, figure.WithAlpha(b.color, alpha)}.Plot(c, p)
 	}
 }
 
@@ -337,7 +338,7 @@ type ticksAtFoot struct{ at []float64 }
 // Plot implements plot.Plotter.
 func (t ticksAtFoot) Plot(c draw.Canvas, p *plot.Plot) {
 	x, _ := p.Transforms(&c)
-	style := draw.LineStyle{Color: withAlpha(ink, 0x70), Width: 0.5}
+	style := draw.LineStyle{Color: figure.WithAlpha(figure.Ink, 0x70), Width: 0.5}
 	for _, v := range t.at {
 		c.StrokeLine2(style, x(v), c.Min.Y, x(v), c.Min.Y+5)
 	}

@@ -13,15 +13,16 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/figure"
 )
 
 // comparedBars draws the subjects' figures as bars, one panel for each figure, at the largest compared size.
-func comparedBars(s *Summary, name, title, caption string, figures []string) *figure {
+func comparedBars(s *Summary, name, title, caption string, figures []string) *figure.Figure {
 	c := s.largestComparison()
 	if c == nil {
 		return nil
 	}
-	f := &figure{name: name, title: title + " at " + sizesText([]Cell{c.Cell}) + settingsTail(shortSettings(c.Cell.Settings())), caption: caption}
+	f := &figure.Figure{Name: name, Title: title + " at " + sizesText([]Cell{c.Cell}) + settingsTail(shortSettings(c.Cell.Settings())), Caption: caption}
 	logarithmic, stopped := false, false
 	for _, figure := range figures {
 		for _, side := range c.Sides {
@@ -33,21 +34,21 @@ func comparedBars(s *Summary, name, title, caption string, figures []string) *fi
 			continue
 		}
 		logarithmic = logarithmic || log
-		f.add(p, vg.Length(24+17*len(c.Sides)))
+		f.Add(p, vg.Length(24+17*len(c.Sides)))
 	}
-	if len(f.panels) == 0 {
+	if len(f.Panels) == 0 {
 		return nil
 	}
 	if stopped {
-		f.caption += " An open bar with an arrow: the subject was stopped at this value."
+		f.Caption += " An open bar with an arrow: the subject was stopped at this value."
 	}
 	if logarithmic {
-		f.caption += " On a logarithmic scale, compare the ends of the bars, not their lengths."
+		f.Caption += " On a logarithmic scale, compare the ends of the bars, not their lengths."
 	}
 	return f
 }
 
-func comparedDurations(s *Summary) *figure {
+func comparedDurations(s *Summary) *figure.Figure {
 	title := "Syncs"
 	if len(s.collected.pooled(raw.ColdStart)) > 0 {
 		title = "Reaction, cold start and syncs"
@@ -60,7 +61,7 @@ func comparedDurations(s *Summary) *figure {
 		[]string{figureReaction, figureCold, figureFull, figurePartial})
 }
 
-func comparedCost(s *Summary) *figure {
+func comparedCost(s *Summary) *figure.Figure {
 	title, caption := "Memory", "Medians with 95 % confidence intervals: peak memory of the process and of its largest tool."
 	if len(s.collected.pooled(raw.SubjectCPU)) > 0 {
 		title = "CPU and memory"
@@ -95,8 +96,8 @@ func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, log
 	if logarithmic {
 		label += " (log scale)"
 	}
-	p = newPlot("", label)
-	format := func(v float64) string { return doc.TrimTick(doc.Format(roundTick(v), text.unit)) }
+	p = figure.NewPlot("", label)
+	format := func(v float64) string { return doc.TrimTick(doc.Format(figure.RoundTick(v), text.unit)) }
 	if text.unit == "s" {
 		format = longSeconds
 	}
@@ -105,11 +106,11 @@ func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, log
 	case logarithmic:
 		p.X.Min, p.X.Max = low/2, most
 		p.X.Max *= math.Pow(p.X.Max/p.X.Min, 0.22)
-		logAxis(&p.X, format)
+		figure.LogAxis(&p.X, format)
 	case text.unit == "B":
 		byteAxis(&p.X)
 	default:
-		linearAxis(&p.X, true, format)
+		figure.LinearAxis(&p.X, true, format)
 	}
 	var names []plot.Tick
 	for i, side := range c.Sides {
@@ -136,10 +137,10 @@ func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, log
 
 // longSeconds keeps seconds above ten minutes, where "16m40s" would be a bad axis label.
 func longSeconds(v float64) string {
-	if v = roundTick(v); v >= 600 {
+	if v = figure.RoundTick(v); v >= 600 {
 		return doc.Grouped(int64(v)) + " s"
 	}
-	return tickSeconds(v)
+	return figure.TickSeconds(v)
 }
 
 // byteAxis starts at zero and has ticks that are round numbers in their unit.
@@ -149,7 +150,7 @@ func byteAxis(a *plot.Axis) {
 		for high/unit >= 1024 {
 			unit *= 1024
 		}
-		step := roundStep(high/unit/6) * unit
+		step := figure.RoundStep(high/unit/6) * unit
 		var ticks []plot.Tick
 		for i := 0.0; i*step <= high; i++ {
 			ticks = append(ticks, plot.Tick{Value: i * step, Label: doc.TrimTick(doc.Format(i*step, "B"))})
@@ -185,12 +186,12 @@ func (b bar) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	if b.kernel != nil {
 		// In white, to be visible on dark bars, too.
-		for _, mark := range []draw.LineStyle{{Color: color.White, Width: 3.2}, {Color: ink, Width: 1.6}} {
+		for _, mark := range []draw.LineStyle{{Color: color.White, Width: 3.2}, {Color: figure.Ink, Width: 1.6}} {
 			c.StrokeLine2(mark, x(*b.kernel), y(b.row-0.32), x(*b.kernel), y(b.row+0.32))
 		}
 	}
 	if b.low != nil {
-		line := draw.LineStyle{Color: ink, Width: 1}
+		line := draw.LineStyle{Color: figure.Ink, Width: 1}
 		left, right := max(x(*b.low), c.Min.X), x(*b.high)
 		c.StrokeLine2(line, left, y(b.row), right, y(b.row))
 		for _, cap := range []vg.Length{left, right} {
@@ -198,7 +199,7 @@ func (b bar) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		at = max(at, right)
 	}
-	style := sans(smallSize, false)
+	style := figure.Sans(figure.SmallSize, false)
 	style.XAlign, style.YAlign = draw.XLeft, draw.YCenter
 	c.FillText(style, vg.Point{X: at + 4, Y: y(b.row) + 1}, b.text)
 }
@@ -229,7 +230,7 @@ type stoppedMark struct {
 func (m stoppedMark) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	at := vg.Point{X: x(m.x), Y: y(m.y)}
-	outline(&c, draw.GlyphStyle{Color: m.color, Radius: 3.6}, at, 4, 0)
+	figure.Outline(&c, draw.GlyphStyle{Color: m.color, Radius: 3.6}, at, 4, 0)
 	arrow(&c, m.color, vg.Point{X: at.X, Y: at.Y + 4.5}, vg.Point{Y: 1})
 }
 
@@ -241,55 +242,55 @@ func (m stoppedMark) DataRange() (xmin, xmax, ymin, ymax float64) {
 // Thumbnail implements plot.Thumbnailer.
 func (m stoppedMark) Thumbnail(c *draw.Canvas) {
 	c.SetLineStyle(draw.LineStyle{Color: m.color, Width: 1.4})
-	outline(c, draw.GlyphStyle{Color: m.color, Radius: 3.6}, c.Center(), 4, 0)
+	figure.Outline(c, draw.GlyphStyle{Color: m.color, Radius: 3.6}, c.Center(), 4, 0)
 }
 
 // comparedGrowth draws durations versus Services of many series, one panel for each kind.
-func comparedGrowth(s *Summary, line sweepLine, name, title string, kinds []durationLine) *figure {
-	f := &figure{name: name, title: title + settingsTail(line.settings)}
+func comparedGrowth(s *Summary, line sweepLine, name, title string, kinds []durationLine) *figure.Figure {
+	f := &figure.Figure{Name: name, Title: title + settingsTail(line.settings)}
 	marked := false
-	var all []*endLabels
+	var all []*figure.EndLabels
 	for _, kind := range kinds {
-		p := newPlot("Services (log scale)", kind.text+" (log scale)")
-		ends := &endLabels{}
+		p := figure.NewPlot("Services (log scale)", kind.text+" (log scale)")
+		ends := &figure.EndLabels{}
 		for i, one := range s.collected.series {
 			end, stopped := growthOf(s, p, line, i, one, kind)
 			if end != nil {
-				ends.labels = append(ends.labels, *end)
+				ends.Labels = append(ends.Labels, *end)
 			}
 			marked = marked || stopped
 		}
-		if len(ends.labels) == 0 {
+		if len(ends.Labels) == 0 {
 			continue
 		}
-		logAxis(&p.X, tickCount)
-		logAxis(&p.Y, longSeconds)
+		figure.LogAxis(&p.X, figure.TickCount)
+		figure.LogAxis(&p.Y, longSeconds)
 		p.Add(ends)
 		all = append(all, ends)
-		f.add(p, 205)
+		f.Add(p, 205)
 	}
-	if len(f.panels) == 0 {
+	if len(f.Panels) == 0 {
 		return nil
 	}
-	alignEnds(all)
-	for _, one := range f.panels[:len(f.panels)-1] {
-		one.plot.X.Label.Text = "" // the lowest panel has the label for all
+	figure.AlignEnds(all)
+	for _, one := range f.Panels[:len(f.Panels)-1] {
+		one.Plot.X.Label.Text = "" // the lowest panel has the label for all
 	}
 	if marked {
-		f.explain("stopped at this size: the real value is larger", stoppedMark{color: grey})
+		f.Explain("stopped at this size: the real value is larger", stoppedMark{color: figure.Grey})
 	}
 	return f
 }
 
 // growthOf draws one series of one kind; end is nil without points.
-func growthOf(s *Summary, p *plot.Plot, line sweepLine, i int, one *series, kind durationLine) (end *endLabel, stopped bool) {
+func growthOf(s *Summary, p *plot.Plot, line sweepLine, i int, one *series, kind durationLine) (end *figure.EndLabel, stopped bool) {
 	var points intervals
 	var marks []stoppedMark
 	look := s.look(i)
 	for _, cell := range line.cells {
 		values := one.kindOf(cell, kind.metric, kind.kind)
 		if len(values) > 0 {
-			addRaw(p, float64(cell.Services), values.Pooled(), look.color)
+			addRaw(p, float64(cell.Services), values.Pooled(), look.Color)
 			points = append(points, sizePoint{float64(cell.Services), estimate.Describe(values)})
 			continue
 		}
@@ -298,29 +299,29 @@ func growthOf(s *Summary, p *plot.Plot, line sweepLine, i int, one *series, kind
 				continue
 			}
 			if used, ok := k.stoppedAt(string(kind.metric)); ok && used > 0 {
-				marks = append(marks, stoppedMark{float64(cell.Services), used, look.color})
+				marks = append(marks, stoppedMark{float64(cell.Services), used, look.Color})
 			}
 		}
 	}
 	label := one.name
 	if len(points) > 0 {
 		last := points[len(points)-1]
-		end = &endLabel{x: last.x, y: last.Median}
+		end = &figure.EndLabel{X: last.x, Y: last.Median}
 		for _, g := range s.Growth {
 			if g.Series == one.name && g.Metric == kind.metric && g.Kind == kind.kind && g.Settings == line.settings && g.Scenario == line.scenario {
 				first := points[0].x
-				addLine(p, plotter.XYs{{X: first, Y: g.At(first)}, {X: last.x, Y: g.At(last.x)}}, look.color, look.dashes...)
+				addLine(p, plotter.XYs{{X: first, Y: g.At(first)}, {X: last.x, Y: g.At(last.x)}}, look.Color, look.Dashes...)
 				label += "  " + strconv.FormatFloat(g.Slope, 'f', 2, 64)
 			}
 		}
-		addMedians(p, points, look.color, look.shape)
+		addMedians(p, points, look.Color, look.Shape)
 	}
 	for _, mark := range marks {
 		p.Add(mark)
-		end = &endLabel{x: mark.x, y: mark.y}
+		end = &figure.EndLabel{X: mark.x, Y: mark.y}
 	}
 	if end != nil {
-		end.text, end.color = label, look.color
+		end.Text, end.Color = label, look.Color
 	}
 	return end, len(marks) > 0
 }

@@ -13,6 +13,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/doc"
+	"synclab/reports/figure"
 )
 
 // outcomeLook is how the dots of an outcome are drawn: answered flows faint and small, the others bright and large.
@@ -38,12 +39,12 @@ var otherOutcome = outcomeLook{"", "other", color.NRGBA{0x80, 0x00, 0x80, 0xff},
 const maxAnswered = 2500
 
 // disruptionFigures draws, for each series, the first repetition of its largest cell with a stream.
-func disruptionFigures(s *Summary) []*figure {
+func disruptionFigures(s *Summary) []*figure.Figure {
 	cells := s.disruptedCells()
 	if len(cells) == 0 {
 		return nil
 	}
-	var figures []*figure
+	var figures []*figure.Figure
 	for _, d := range s.disruptionsOf(cells[0]) {
 		i, one := s.seriesNamed(d.Series)
 		if f := disruptionFigure(s, i, one.cells[cells[0].id()]); f != nil {
@@ -53,15 +54,15 @@ func disruptionFigures(s *Summary) []*figure {
 	return figures
 }
 
-func disruptionFigure(s *Summary, index int, samples *cellSamples) *figure {
+func disruptionFigure(s *Summary, index int, samples *cellSamples) *figure.Figure {
 	one := s.collected.series[index]
 	flows, syncs, marks := firstStream(samples)
 	if len(flows) == 0 {
 		return nil
 	}
-	f := &figure{name: "flows-" + fileName(one.name), title: fmt.Sprintf("Flows while the cluster changes: %s, %s", one.name, doc.Plural(samples.cell.Services, "Service")),
-		caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a new flow at its due time, at the height of its latency or of its time until failure. Bands are syncs (dark: full, pale: partial)."}
-	p := newPlot("time since the repetition began", "flow latency (log scale)")
+	f := &figure.Figure{Name: "flows-" + fileName(one.name), Title: fmt.Sprintf("Flows while the cluster changes: %s, %s", one.name, doc.Plural(samples.cell.Services, "Service")),
+		Caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a new flow at its due time, at the height of its latency or of its time until failure. Bands are syncs (dark: full, pale: partial)."}
+	p := figure.NewPlot("time since the repetition began", "flow latency (log scale)")
 	from, to, low, high := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, r := range flows {
 		from, to, low, high = min(from, r.At), max(to, r.At), min(low, max(r.Value, 1e-6)), max(high, r.Value)
@@ -76,20 +77,20 @@ func disruptionFigure(s *Summary, index int, samples *cellSamples) *figure {
 		if look == outcomeLooks[0] {
 			dots = thinDots(dots, maxAnswered)
 			if len(dots) < n {
-				f.caption += fmt.Sprintf(" Of %s answered flows, %s are drawn, including the slowest; all flows with other outcomes are drawn.", doc.Grouped(int64(n)), doc.Grouped(int64(len(dots))))
+				f.Caption += fmt.Sprintf(" Of %s answered flows, %s are drawn, including the slowest; all flows with other outcomes are drawn.", doc.Grouped(int64(n)), doc.Grouped(int64(len(dots))))
 			}
 		}
 		p.Add(specks{dots, look})
-		f.explain(look.text+": "+doc.Grouped(int64(n)), specks{look: look})
+		f.Explain(look.text+": "+doc.Grouped(int64(n)), specks{look: look})
 	}
-	f.explain("full sync", rectangle{color: withAlpha(s.color(index), bandFull)})
-	f.explain("partial sync", rectangle{color: withAlpha(s.color(index), bandPartial)})
+	f.Explain("full sync", rectangle{color: figure.WithAlpha(s.color(index), bandFull)})
+	f.Explain("partial sync", rectangle{color: figure.WithAlpha(s.color(index), bandPartial)})
 	pad := (to - from) * 0.01
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = from-pad, to+pad, low, high
-	linearAxis(&p.X, false, tickSeconds)
-	logAxis(&p.Y, tickSeconds)
+	figure.LinearAxis(&p.X, false, figure.TickSeconds)
+	figure.LogAxis(&p.Y, figure.TickSeconds)
 	p.Y.Max = p.Y.Min * math.Pow(p.Y.Max/p.Y.Min, 1/(1-headroom)) // room for the names of the steps
-	f.add(p, panelHeight-20)
+	f.Add(p, figure.PanelHeight-20)
 	return f
 }
 
@@ -219,21 +220,21 @@ type stepMarks struct{ marks []stepMark }
 // Plot implements plot.Plotter.
 func (s stepMarks) Plot(c draw.Canvas, p *plot.Plot) {
 	x, _ := p.Transforms(&c)
-	style := sans(smallSize-1, false)
-	style.Color, style.XAlign, style.YAlign = grey, draw.XLeft, draw.YTop
+	style := figure.Sans(figure.SmallSize-1, false)
+	style.Color, style.XAlign, style.YAlign = figure.Grey, draw.XLeft, draw.YTop
 	var ends [2]vg.Length
 	for _, mark := range s.marks {
 		at := x(mark.at)
-		c.StrokeLine2(draw.LineStyle{Color: withAlpha(grey, 0xa0), Width: 0.6, Dashes: []vg.Length{2, 2}}, at, c.Min.Y, at, c.Max.Y)
+		c.StrokeLine2(draw.LineStyle{Color: figure.WithAlpha(figure.Grey, 0xa0), Width: 0.6, Dashes: []vg.Length{2, 2}}, at, c.Min.Y, at, c.Max.Y)
 		width := style.Width(mark.name)
-		if at+width > c.Max.X+figureMargin {
-			at = c.Max.X + figureMargin - width
+		if at+width > c.Max.X+figure.Margin {
+			at = c.Max.X + figure.Margin - width
 		}
 		for row := range ends {
 			if at < ends[row] {
 				continue
 			}
-			c.FillText(style, vg.Point{X: at + 2, Y: c.Max.Y - vg.Length(row)*(smallSize+2)}, mark.name)
+			c.FillText(style, vg.Point{X: at + 2, Y: c.Max.Y - vg.Length(row)*(figure.SmallSize+2)}, mark.name)
 			ends[row] = at + width + 6
 			break
 		}

@@ -4,6 +4,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 
 	"synclab/reports/estimate"
+	"synclab/reports/figure"
 )
 
 // sizeLine is one panel of many series versus Services: its label, its format, and a series' values in a cell.
@@ -14,11 +15,11 @@ type sizeLine struct {
 }
 
 // comparedLines draws medians of many series versus Services, with each series' name at the end of its line.
-func comparedLines(s *Summary, line sweepLine, f *figure, panels []sizeLine) *figure {
-	var all []*endLabels
+func comparedLines(s *Summary, line sweepLine, f *figure.Figure, panels []sizeLine) *figure.Figure {
+	var all []*figure.EndLabels
 	for _, panel := range panels {
-		p := newPlot("Services (log scale)", panel.text+" (log scale)")
-		ends := &endLabels{}
+		p := figure.NewPlot("Services (log scale)", panel.text+" (log scale)")
+		ends := &figure.EndLabels{}
 		for i, one := range s.collected.series {
 			var points intervals
 			var xys plotter.XYs
@@ -33,32 +34,32 @@ func comparedLines(s *Summary, line sweepLine, f *figure, panels []sizeLine) *fi
 				continue
 			}
 			look := s.look(i)
-			addLine(p, xys, look.color, look.dashes...)
-			addMedians(p, points, look.color, look.shape)
+			addLine(p, xys, look.Color, look.Dashes...)
+			addMedians(p, points, look.Color, look.Shape)
 			last := xys[len(xys)-1]
-			ends.labels = append(ends.labels, endLabel{last.X, last.Y, one.name, look.color})
+			ends.Labels = append(ends.Labels, figure.EndLabel{X: last.X, Y: last.Y, Text: one.name, Color: look.Color})
 		}
-		if len(ends.labels) == 0 {
+		if len(ends.Labels) == 0 {
 			continue
 		}
-		logAxis(&p.X, tickCount)
-		logAxis(&p.Y, panel.format)
+		figure.LogAxis(&p.X, figure.TickCount)
+		figure.LogAxis(&p.Y, panel.format)
 		p.Add(ends)
 		all = append(all, ends)
-		f.add(p, panelHeight-40)
+		f.Add(p, figure.PanelHeight-40)
 	}
-	if len(f.panels) == 0 {
+	if len(f.Panels) == 0 {
 		return nil
 	}
-	alignEnds(all)
-	for _, one := range f.panels[:len(f.panels)-1] {
-		one.plot.X.Label.Text = ""
+	figure.AlignEnds(all)
+	for _, one := range f.Panels[:len(f.Panels)-1] {
+		one.Plot.X.Label.Text = ""
 	}
 	return f
 }
 
 // comparedCounts draws each subject's rules in all tables and, if there are any, the elements of sets and maps below.
-func comparedCounts(s *Summary, line sweepLine, f *figure) *figure {
+func comparedCounts(s *Summary, line sweepLine, f *figure.Figure) *figure.Figure {
 	count := func(elements bool) func(*series, Cell) estimate.Sample {
 		return func(one *series, cell Cell) estimate.Sample {
 			samples := one.cells[cell.id()]
@@ -68,6 +69,6 @@ func comparedCounts(s *Summary, line sweepLine, f *figure) *figure {
 			return countValues(elements)(samples, sameSource{kernelRules: true})
 		}
 	}
-	f.caption = "Rules in all tables, counted by the kernel where such counts exist. Lines of subjects with the same rules overlap."
-	return comparedLines(s, line, f, []sizeLine{{"rules", tickCount, count(false)}, {"elements of sets and maps", tickCount, count(true)}})
+	f.Caption = "Rules in all tables, counted by the kernel where such counts exist. Lines of subjects with the same rules overlap."
+	return comparedLines(s, line, f, []sizeLine{{"rules", figure.TickCount, count(false)}, {"elements of sets and maps", figure.TickCount, count(true)}})
 }

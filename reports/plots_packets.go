@@ -11,6 +11,7 @@ import (
 
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/figure"
 )
 
 // sizeShapes distinguish the sizes of one series.
@@ -20,14 +21,14 @@ var sizeShapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.TriangleGlyph{}, dr
 const maxPacketLines = 8
 
 // packetPositionFigure draws the medians by dispatch position with the fitted line.
-func packetPositionFigure(s *Summary) *figure {
+func packetPositionFigure(s *Summary) *figure.Figure {
 	if s.manyPackets() {
 		return packetsByPosition(s)
 	}
-	f := &figure{name: "first-packet-by-position", title: "First-packet cost by dispatch position",
-		caption: "The cost of one sendto of a new flow at the first … last Service (median, 95 % confidence interval) and for an " +
+	f := &figure.Figure{Name: "first-packet-by-position", Title: "First-packet cost by dispatch position",
+		Caption: "The cost of one sendto of a new flow at the first … last Service (median, 95 % confidence interval) and for an " +
 			"address of no Service (hollow, at the right end); the slope of the line is the cost of each rule in front, for every new flow."}
-	p := newPlot("dispatch position of the Service", "first packet, median")
+	p := figure.NewPlot("dispatch position of the Service", "first packet, median")
 	lines := s.Traversal[max(0, len(s.Traversal)-maxPacketLines):]
 	sizes := []int{}
 	for _, t := range lines {
@@ -58,10 +59,10 @@ func packetPositionFigure(s *Summary) *figure {
 			}
 			label += ": " + cost
 		}
-		f.explain(label, thumbs...)
+		f.Explain(label, thumbs...)
 		if miss := one.at(t.Cell, -1); len(miss) > 0 {
 			p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: last * 1.02, Y: miss.Median()}},
-				GlyphStyle: draw.GlyphStyle{Color: s.color(i), Radius: 4, Shape: hollow{draw.SquareGlyph{}}}})
+				GlyphStyle: draw.GlyphStyle{Color: s.color(i), Radius: 4, Shape: figure.Hollow{GlyphDrawer: draw.SquareGlyph{}}}})
 		}
 	}
 	if drawn == 0 {
@@ -69,10 +70,10 @@ func packetPositionFigure(s *Summary) *figure {
 	}
 	addEmptyLevel(f, lines, p)
 	p.X.Min = 0
-	countAxis(&p.X)
+	figure.CountAxis(&p.X)
 	p.Y.Max *= 1.05
-	linearAxis(&p.Y, true, tickSeconds)
-	f.add(p, panelHeight)
+	figure.LinearAxis(&p.Y, true, figure.TickSeconds)
+	f.Add(p, figure.PanelHeight)
 	return f
 }
 
@@ -89,7 +90,7 @@ func slopeError(fit estimate.Fit) string {
 }
 
 // addEmptyLevel draws the cost in an empty ruleset, median of the cells, as a dotted level on each panel.
-func addEmptyLevel(f *figure, lines []Traversal, panels ...*plot.Plot) {
+func addEmptyLevel(f *figure.Figure, lines []Traversal, panels ...*plot.Plot) {
 	var empty []float64
 	for _, t := range lines {
 		if t.Empty != nil {
@@ -99,12 +100,12 @@ func addEmptyLevel(f *figure, lines []Traversal, panels ...*plot.Plot) {
 	if len(empty) == 0 {
 		return
 	}
-	look := level{estimate.Median(empty), draw.LineStyle{Color: grey, Width: 1.2, Dashes: []vg.Length{1.5, 2.5}}}
+	look := level{estimate.Median(empty), draw.LineStyle{Color: figure.Grey, Width: 1.2, Dashes: []vg.Length{1.5, 2.5}}}
 	for _, p := range panels {
 		p.Add(look)
 		p.Y.Min, p.Y.Max = min(p.Y.Min, look.y), max(p.Y.Max, look.y)
 	}
-	f.explain("empty ruleset: "+doc.Format(look.y, "s"), look)
+	f.Explain("empty ruleset: "+doc.Format(look.y, "s"), look)
 }
 
 // level is a horizontal line across the plot.
@@ -127,13 +128,13 @@ func (l level) Thumbnail(c *draw.Canvas) {
 }
 
 // packetSizeFigure draws the last and the middle position and the miss versus Services.
-func packetSizeFigure(s *Summary, line sweepLine) *figure {
-	f := &figure{name: "first-packet-vs-services", title: "First-packet cost versus Services" + settingsTail(line.settings),
-		caption: "Medians with 95 % confidence intervals. If dispatch is a list of rules, the costs of the last Service and of the miss grow with the number of Services."}
+func packetSizeFigure(s *Summary, line sweepLine) *figure.Figure {
+	f := &figure.Figure{Name: "first-packet-vs-services", Title: "First-packet cost versus Services" + settingsTail(line.settings),
+		Caption: "Medians with 95 % confidence intervals. If dispatch is a list of rules, the costs of the last Service and of the miss grow with the number of Services."}
 	if s.manyPackets() {
 		return packetsBySize(s, line, f)
 	}
-	p := newPlot("Services (log scale)", "first packet (log scale)")
+	p := figure.NewPlot("Services (log scale)", "first packet (log scale)")
 	spots := []struct {
 		text   string
 		shape  draw.GlyphDrawer
@@ -141,8 +142,8 @@ func packetSizeFigure(s *Summary, line sweepLine) *figure {
 		values func(*series, Cell) estimate.Sample
 	}{
 		{"last Service", draw.CircleGlyph{}, nil, (*series).lastPosition},
-		{"middle", draw.TriangleGlyph{}, dashed, (*series).middlePosition},
-		{"miss", hollow{draw.SquareGlyph{}}, []vg.Length{1.5, 2.5}, func(s *series, c Cell) estimate.Sample { return s.at(c, -1) }},
+		{"middle", draw.TriangleGlyph{}, figure.Dashed, (*series).middlePosition},
+		{"miss", figure.Hollow{GlyphDrawer: draw.SquareGlyph{}}, []vg.Length{1.5, 2.5}, func(s *series, c Cell) estimate.Sample { return s.at(c, -1) }},
 	}
 	for i, one := range s.collected.series {
 		for _, spot := range spots {
@@ -159,16 +160,16 @@ func packetSizeFigure(s *Summary, line sweepLine) *figure {
 				continue
 			}
 			var c color.Color = s.color(i)
-			f.explain(one.name+", "+spot.text, addLine(p, xys, c, spot.dashes...), addMedians(p, points, c, spot.shape))
+			f.Explain(one.name+", "+spot.text, addLine(p, xys, c, spot.dashes...), addMedians(p, points, c, spot.shape))
 		}
 	}
-	if len(f.legend) == 0 {
+	if len(f.Legend) == 0 {
 		return nil
 	}
 	addEmptyLevel(f, s.Traversal, p)
-	logAxis(&p.X, tickCount)
-	logAxis(&p.Y, tickSeconds)
-	f.add(p, panelHeight)
+	figure.LogAxis(&p.X, figure.TickCount)
+	figure.LogAxis(&p.Y, figure.TickSeconds)
+	f.Add(p, figure.PanelHeight)
 	return f
 }
 

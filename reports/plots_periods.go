@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench/raw"
+	"synclab/reports/figure"
 )
 
 // The swept fields of a sync-period scenario.
@@ -26,15 +27,15 @@ type periodLine struct {
 }
 
 // periodFigure draws the effect of minSyncPeriod at the largest size: latency above, time spent in syncs below.
-func periodFigure(s *Summary) *figure {
+func periodFigure(s *Summary) *figure.Figure {
 	lines := periodLines(s)
 	if len(lines) == 0 {
 		return nil
 	}
-	f := &figure{name: "sync-period", title: "Latency and work versus minSyncPeriod",
-		caption: "Above: median and 99th percentile of network programming latency; below: the share of the churn spent in syncs. " +
+	f := &figure.Figure{Name: "sync-period", Title: "Latency and work versus minSyncPeriod",
+		Caption: "Above: median and 99th percentile of network programming latency; below: the share of the churn spent in syncs. " +
 			"A good setting is a long period with nearly the latency of shorter periods."}
-	upper, lower := newPlot("", "programming latency"), newPlot("minSyncPeriod", "share spent in syncs")
+	upper, lower := figure.NewPlot("", "programming latency"), figure.NewPlot("minSyncPeriod", "share spent in syncs")
 	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.TriangleGlyph{}, draw.SquareGlyph{}}
 	policies := map[string]bool{}
 	for _, l := range lines {
@@ -68,11 +69,11 @@ func periodFigure(s *Summary) *figure {
 		}
 		solid := addLine(upper, half, c)
 		upper.Add(&plotter.Scatter{XYs: half, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3, Shape: shape}})
-		dash := addLine(upper, most, c, dashed...)
+		dash := addLine(upper, most, c, figure.Dashed...)
 		marks := &plotter.Scatter{XYs: most, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3, Shape: shape}}
 		upper.Add(marks)
-		f.explain(name+" p50", solid, marks)
-		f.explain("p99", dash, marks)
+		f.Explain(name+" p50", solid, marks)
+		f.Explain("p99", dash, marks)
 		if len(busy) > 0 {
 			addLine(lower, busy, c)
 			lower.Add(&plotter.Scatter{XYs: busy, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3, Shape: shape}})
@@ -81,20 +82,20 @@ func periodFigure(s *Summary) *figure {
 	low, high := slices.Min(periods), slices.Max(periods)
 	for _, p := range []*plot.Plot{upper, lower} {
 		if low > 0 && high/low > 8 {
-			logAxis(&p.X, tickSeconds)
+			figure.LogAxis(&p.X, figure.TickSeconds)
 		} else {
-			linearAxis(&p.X, false, tickSeconds)
+			figure.LinearAxis(&p.X, false, figure.TickSeconds)
 		}
 	}
 	if low > 0 && high/low > 8 {
 		lower.X.Label.Text += " (log scale)"
 	}
 	upper.Y.Max *= 1.08
-	linearAxis(&upper.Y, true, tickSeconds)
+	figure.LinearAxis(&upper.Y, true, figure.TickSeconds)
 	lower.Y.Max = min(100, lower.Y.Max*1.15)
-	linearAxis(&lower.Y, true, func(v float64) string { return tickCount(v) + " %" })
-	f.add(upper, vg.Length(220))
-	f.add(lower, vg.Length(170))
+	figure.LinearAxis(&lower.Y, true, func(v float64) string { return figure.TickCount(v) + " %" })
+	f.Add(upper, vg.Length(220))
+	f.Add(lower, vg.Length(170))
 	return f
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
+	"synclab/reports/figure"
 )
 
 // sizePoint is the median of a group at one size, with its interval if there is one.
@@ -60,7 +61,7 @@ func addLine(p *plot.Plot, points plotter.XYs, c color.Color, dashes ...vg.Lengt
 // addRaw draws single values as small pale dots, at most 60 at each size.
 func addRaw(p *plot.Plot, x float64, values []float64, c color.NRGBA) {
 	values = thin(values, 60)
-	dots := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: withAlpha(c, 0x48), Radius: 1.6, Shape: draw.CircleGlyph{}}}
+	dots := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.WithAlpha(c, 0x48), Radius: 1.6, Shape: draw.CircleGlyph{}}}
 	for _, v := range values {
 		if v > 0 {
 			dots.XYs = append(dots.XYs, plotter.XY{X: x, Y: v})
@@ -94,12 +95,12 @@ type durationLine struct {
 }
 
 // growthFigure draws durations versus Services on logarithmic axes, with the fitted growth.
-func growthFigure(s *Summary, line sweepLine, name, title string, what []durationLine) *figure {
+func growthFigure(s *Summary, line sweepLine, name, title string, what []durationLine) *figure.Figure {
 	if len(s.collected.series) >= manySeries {
 		return comparedGrowth(s, line, name, title, what)
 	}
-	f := &figure{name: name, title: title + settingsTail(line.settings)}
-	p := newPlot("Services (log scale)", "duration (log scale)")
+	f := &figure.Figure{Name: name, Title: title + settingsTail(line.settings)}
+	p := figure.NewPlot("Services (log scale)", "duration (log scale)")
 	drawn := 0
 	for i, one := range s.collected.series {
 		for _, w := range what {
@@ -126,15 +127,15 @@ func growthFigure(s *Summary, line sweepLine, name, title string, what []duratio
 					label += ": exponent " + strconv.FormatFloat(g.Slope, 'f', 2, 64)
 				}
 			}
-			f.explain(label, thumbs...)
+			f.Explain(label, thumbs...)
 		}
 	}
 	if drawn == 0 {
 		return nil
 	}
-	logAxis(&p.X, tickCount)
-	logAxis(&p.Y, tickSeconds)
-	f.add(p, panelHeight)
+	figure.LogAxis(&p.X, figure.TickCount)
+	figure.LogAxis(&p.Y, figure.TickSeconds)
+	f.Add(p, figure.PanelHeight)
 	return f
 }
 
@@ -154,26 +155,26 @@ func (s *series) kindOf(cell Cell, metric raw.Metric, kind string) estimate.Samp
 	return samples.pick(func(d detail) bool { return d.metric == metric && (kind == "" || d.kind == kind) })
 }
 
-func syncGrowthFigure(s *Summary, line sweepLine) *figure {
-	kinds := []durationLine{{raw.FullSync, "", "full", draw.CircleGlyph{}, nil}, {raw.PartialSync, "", "partial", draw.TriangleGlyph{}, dashed}}
+func syncGrowthFigure(s *Summary, line sweepLine) *figure.Figure {
+	kinds := []durationLine{{raw.FullSync, "", "full", draw.CircleGlyph{}, nil}, {raw.PartialSync, "", "partial", draw.TriangleGlyph{}, figure.Dashed}}
 	many := len(s.collected.series) >= manySeries
 	if many {
 		kinds = []durationLine{{metric: raw.ColdStart, text: "cold start"}, {metric: raw.FullSync, text: "full sync"}, {metric: raw.PartialSync, text: "partial sync"}}
 	}
 	f := growthFigure(s, line, "sync-vs-services", "Full and partial sync versus Services", kinds)
 	if f != nil {
-		f.caption = "Medians of syncs with 95 % confidence intervals, single syncs pale; the slope of a fitted line is the exponent: " +
+		f.Caption = "Medians of syncs with 95 % confidence intervals, single syncs pale; the slope of a fitted line is the exponent: " +
 			"1 means that twice the Services take twice as long, 2 four times."
 		if many {
-			f.title = "Cold start and syncs versus Services" + settingsTail(line.settings)
-			f.caption += " The number after a name is its exponent."
+			f.Title = "Cold start and syncs versus Services" + settingsTail(line.settings)
+			f.Caption += " The number after a name is its exponent."
 		}
 	}
 	return f
 }
 
-func restoreGrowthFigure(s *Summary, line sweepLine) *figure {
-	kinds := []durationLine{{raw.Restore, "full", "full", draw.CircleGlyph{}, nil}, {raw.Restore, "partial", "partial", draw.TriangleGlyph{}, dashed}}
+func restoreGrowthFigure(s *Summary, line sweepLine) *figure.Figure {
+	kinds := []durationLine{{raw.Restore, "full", "full", draw.CircleGlyph{}, nil}, {raw.Restore, "partial", "partial", draw.TriangleGlyph{}, figure.Dashed}}
 	if len(s.collected.series) >= manySeries {
 		kinds[0].text, kinds[1].text = "restore of a full sync", "restore of a partial sync"
 		if !restoresHaveKinds(s.collected, line) {
@@ -182,7 +183,7 @@ func restoreGrowthFigure(s *Summary, line sweepLine) *figure {
 	}
 	f := growthFigure(s, line, "restore-vs-services", "Restore latency versus Services", kinds)
 	if f != nil {
-		f.caption = "Wall time of one iptables-restore (or nft), from fork to exit. It is the part of a sync that the tool and the kernel take."
+		f.Caption = "Wall time of one iptables-restore (or nft), from fork to exit. It is the part of a sync that the tool and the kernel take."
 	}
 	return f
 }
@@ -202,13 +203,13 @@ func restoresHaveKinds(c *collection, line sweepLine) bool {
 }
 
 // rulesFigure draws installed and expected rules versus Services, by table. A closed form predicts the expected rules.
-func rulesFigure(s *Summary, line sweepLine) *figure {
-	f := &figure{name: "rules-vs-services", title: "Rules versus Services" + settingsTail(line.settings),
-		caption: "Rules installed by table; the lines are the expected numbers, from a closed form. A point off its line means too many or too few rules."}
+func rulesFigure(s *Summary, line sweepLine) *figure.Figure {
+	f := &figure.Figure{Name: "rules-vs-services", Title: "Rules versus Services" + settingsTail(line.settings),
+		Caption: "Rules installed by table; the lines are the expected numbers, from a closed form. A point off its line means too many or too few rules."}
 	if len(s.collected.series) >= manySeries {
 		return comparedCounts(s, line, f)
 	}
-	p := newPlot("Services (log scale)", "rules (log scale)")
+	p := figure.NewPlot("Services (log scale)", "rules (log scale)")
 	shapes := map[string]draw.GlyphDrawer{"nat": draw.CircleGlyph{}, "filter": draw.TriangleGlyph{}}
 	forms := map[string]bool{}
 	for i, one := range s.collected.series {
@@ -224,7 +225,7 @@ func rulesFigure(s *Summary, line sweepLine) *figure {
 			}
 			if len(form) > 1 && !forms[fmt.Sprint(form)] {
 				forms[fmt.Sprint(form)] = true // subjects of one layout share it: one line
-				f.explain(table+" expected", addLine(p, form, grey, dashed...))
+				f.Explain(table+" expected", addLine(p, form, figure.Grey, figure.Dashed...))
 			}
 			if len(installed) == 0 {
 				continue
@@ -234,17 +235,17 @@ func rulesFigure(s *Summary, line sweepLine) *figure {
 				shape = draw.SquareGlyph{}
 			}
 			// Rings of growing size, since points of subjects with one layout overlap.
-			dots := &plotter.Scatter{XYs: installed, GlyphStyle: draw.GlyphStyle{Color: s.color(i), Radius: 3 + 1.8*vg.Length(i), Shape: hollow{shape}}}
+			dots := &plotter.Scatter{XYs: installed, GlyphStyle: draw.GlyphStyle{Color: s.color(i), Radius: 3 + 1.8*vg.Length(i), Shape: figure.Hollow{GlyphDrawer: shape}}}
 			p.Add(dots)
-			f.explain(one.name+" "+table, dots)
+			f.Explain(one.name+" "+table, dots)
 		}
 	}
-	if len(f.legend) == 0 {
+	if len(f.Legend) == 0 {
 		return nil
 	}
-	logAxis(&p.X, tickCount)
-	logAxis(&p.Y, tickCount)
-	f.add(p, panelHeight)
+	figure.LogAxis(&p.X, figure.TickCount)
+	figure.LogAxis(&p.Y, figure.TickCount)
+	f.Add(p, figure.PanelHeight)
 	return f
 }
 

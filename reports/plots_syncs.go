@@ -14,6 +14,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/figure"
 )
 
 // phaseLook is the colour of a phase. The series have other colours.
@@ -38,33 +39,33 @@ const maxBars = 24
 
 // phasesFigure draws each kind of sync as one bar of shares, with its duration at the end. It draws shares because
 // durations of different sizes and kinds span decades.
-func phasesFigure(s *Summary) *figure {
+func phasesFigure(s *Summary) *figure.Figure {
 	bars := s.Phases
 	if len(bars) == 0 {
 		return nil
 	}
-	f := &figure{name: "phases", title: "Where the time of a sync goes (queue excluded)",
-		caption: "Phases as shares of the time of a repetition's syncs, mean of the repetitions. The median duration is at the right. Plan and encode are the proxier's " +
+	f := &figure.Figure{Name: "phases", Title: "Where the time of a sync goes (queue excluded)",
+		Caption: "Phases as shares of the time of a repetition's syncs, mean of the repetitions. The median duration is at the right. Plan and encode are the proxier's " +
 			"own work. User time is that of the iptables tool, or of the thread that uses netlink. System time is the kernel's."}
 	if slices.ContainsFunc(bars, func(p Phases) bool { return p.OwnUntold }) {
-		f.caption += " For subjects that do not report plan and encode, both are in the rest."
+		f.Caption += " For subjects that do not report plan and encode, both are in the rest."
 	}
 	if slices.ContainsFunc(bars, func(p Phases) bool { return !p.splitKnown() }) {
-		f.caption += fmt.Sprintf(" Where tools ran for less than %s in total, the kernel's clock is too coarse to separate user time from system time: only their sum is known.",
+		f.Caption += fmt.Sprintf(" Where tools ran for less than %s in total, the kernel's clock is too coarse to separate user time from system time: only their sum is known.",
 			doc.Format(enoughTicks*clockTick, "s"))
 	}
 	if c := s.largestComparison(); c != nil && len(s.collected.series) >= manySeries {
 		bars = slices.DeleteFunc(slices.Clone(bars), func(p Phases) bool { return p.Cell.id() != c.Cell.id() })
-		f.title = "Where the time of a sync goes at " + sizesText([]Cell{c.Cell})
+		f.Title = "Where the time of a sync goes at " + sizesText([]Cell{c.Cell})
 	}
 	if len(bars) == 0 {
 		return nil
 	}
 	if len(bars) > maxBars {
-		f.caption += fmt.Sprintf(" The last %d of %d.", maxBars, len(bars))
+		f.Caption += fmt.Sprintf(" The last %d of %d.", maxBars, len(bars))
 		bars = bars[len(bars)-maxBars:]
 	}
-	p := newPlot("share of the sync", "")
+	p := figure.NewPlot("share of the sync", "")
 	p.X.Min, p.X.Max = 0, 115
 	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: 25, Label: "25 %"}, {Value: 50, Label: "50 %"},
 		{Value: 75, Label: "75 %"}, {Value: 100, Label: "100 %"}}
@@ -90,10 +91,10 @@ func phasesFigure(s *Summary) *figure {
 	p.Y.Tick.Marker = plot.ConstantTicks(names)
 	for _, look := range phaseLooks {
 		if slices.ContainsFunc(bars, func(p Phases) bool { return look.of(p) > 0 }) {
-			f.explain(look.text, rectangle{color: look.color})
+			f.Explain(look.text, rectangle{color: look.color})
 		}
 	}
-	f.add(p, vg.Length(50+18*len(bars)))
+	f.Add(p, vg.Length(50+18*len(bars)))
 	return f
 }
 
@@ -140,17 +141,17 @@ type textAt struct {
 // Plot implements plot.Plotter.
 func (t textAt) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	style := sans(smallSize, false)
+	style := figure.Sans(figure.SmallSize, false)
 	style.XAlign, style.YAlign = t.align, draw.YCenter
 	c.FillText(style, vg.Point{X: x(t.x), Y: y(t.y) + 1}, t.text)
 }
 
 // durationsFigure draws the syncs of runs of one size: one row for each kind and series, with every sync a pale dot,
 // and a mark at the median with its interval.
-func durationsFigure(s *Summary) *figure {
-	f := &figure{name: "sync-durations", title: "Durations of syncs",
-		caption: "Every sync is a pale dot. The mark is the median, its bar the 95 % confidence interval."}
-	p := newPlot("duration (log scale)", "")
+func durationsFigure(s *Summary) *figure.Figure {
+	f := &figure.Figure{Name: "sync-durations", Title: "Durations of syncs",
+		Caption: "Every sync is a pale dot. The mark is the median, its bar the 95 % confidence interval."}
+	p := figure.NewPlot("duration (log scale)", "")
 	type strip struct {
 		name   string
 		color  color.NRGBA
@@ -182,7 +183,7 @@ func durationsFigure(s *Summary) *figure {
 		names = append(names, plot.Tick{Value: row, Label: one.name})
 		d := estimate.Describe(one.values)
 		p.X.Min, p.X.Max = min(p.X.Min, d.Min), max(p.X.Max, d.Max)
-		dots := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: withAlpha(one.color, 0x40), Radius: 2.2, Shape: draw.CircleGlyph{}}}
+		dots := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.WithAlpha(one.color, 0x40), Radius: 2.2, Shape: draw.CircleGlyph{}}}
 		for j, v := range thin(one.values.Pooled(), 200) {
 			// Spread over the row's height by index, so that equal values do not hide one another.
 			dots.XYs = append(dots.XYs, plotter.XY{X: v, Y: row + 0.5*(math.Mod(float64(j)*0.618034, 1)-0.5)})
@@ -193,10 +194,10 @@ func durationsFigure(s *Summary) *figure {
 	p.Y.Tick.Marker = plot.ConstantTicks(names)
 	p.Y.Tick.Length = 0
 	for i, one := range s.collected.series {
-		f.explain(one.name, rectangle{color: s.color(i)})
+		f.Explain(one.name, rectangle{color: s.color(i)})
 	}
-	logAxis(&p.X, tickSeconds)
-	f.add(p, vg.Length(60+26*len(strips)))
+	figure.LogAxis(&p.X, figure.TickSeconds)
+	f.Add(p, vg.Length(60+26*len(strips)))
 	return f
 }
 

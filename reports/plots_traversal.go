@@ -13,6 +13,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/figure"
 )
 
 // manyPackets reports whether first packets of all subjects are drawn in one plot, with names at the ends of the
@@ -36,7 +37,7 @@ var blogLines = []blogLine{
 
 const blogCaption = " Grey lines, for orientation only, are the chart of the " + blogSource + ", read from it within ± 4 µs: round trips, on another machine."
 
-var blogColor = withAlpha(grey, 0xa0)
+var blogColor = figure.WithAlpha(figure.Grey, 0xa0)
 
 func (l blogLine) style() draw.LineStyle {
 	style := draw.LineStyle{Color: blogColor, Width: 0.9}
@@ -45,26 +46,26 @@ func (l blogLine) style() draw.LineStyle {
 }
 
 // packetsByPosition draws the medians by dispatch position at the largest size, with a band up to the 90th percentile.
-func packetsByPosition(s *Summary) *figure {
+func packetsByPosition(s *Summary) *figure.Figure {
 	cells := s.packetCells("sendto")
 	if len(cells) == 0 {
 		return nil
 	}
 	cell := cells[0]
-	f := &figure{name: "first-packet-by-position", title: "First packet by dispatch position, " + doc.Plural(cell.Services, "Service"),
-		caption: "The cost of one sendto of a new flow at the first … last Service: medians. A square at the right end is an address of no Service. " +
+	f := &figure.Figure{Name: "first-packet-by-position", Title: "First packet by dispatch position, " + doc.Plural(cell.Services, "Service"),
+		Caption: "The cost of one sendto of a new flow at the first … last Service: medians. A square at the right end is an address of no Service. " +
 			"The upper scale is linear, and labels have the cost of each Service in front. The lower scale is logarithmic, with a pale band up to the 90th percentile."}
-	linear, p := newPlot("", "first packet"), newPlot("dispatch position of the Service", "first packet (log scale)")
-	slopes, ends := &endLabels{}, &endLabels{}
+	linear, p := figure.NewPlot("", "first packet"), figure.NewPlot("dispatch position of the Service", "first packet (log scale)")
+	slopes, ends := &figure.EndLabels{}, &figure.EndLabels{}
 	last := 0.0
 	for _, cost := range s.packetsOf(cell, "sendto") {
 		i, _ := s.seriesNamed(cost.Series)
 		last = max(last, addPositions(linear, slopes, cost, s.look(i), false), addPositions(p, ends, cost, s.look(i), true))
-		if n := len(slopes.labels); n > 0 && cost.PerService != nil {
-			slopes.labels[n-1].text += "  " + costText(*cost.PerService, cost.Flat)
+		if n := len(slopes.Labels); n > 0 && cost.PerService != nil {
+			slopes.Labels[n-1].Text += "  " + costText(*cost.PerService, cost.Flat)
 		}
 	}
-	if len(ends.labels) == 0 {
+	if len(ends.Labels) == 0 {
 		return nil
 	}
 	for _, line := range blogLines {
@@ -73,31 +74,31 @@ func packetsByPosition(s *Summary) *figure {
 				look := level{point.Y, line.style()}
 				p.Add(look)
 				p.Y.Max, p.Y.Min = max(p.Y.Max, point.Y), min(p.Y.Min, point.Y)
-				f.explain(fmt.Sprintf("blog, %s %s: %s", line.mode, line.percentile, doc.Format(point.Y, "s")), look)
+				f.Explain(fmt.Sprintf("blog, %s %s: %s", line.mode, line.percentile, doc.Format(point.Y, "s")), look)
 			}
 		}
 	}
-	if len(f.legend) > 0 {
-		f.caption += blogCaption
+	if len(f.Legend) > 0 {
+		f.Caption += blogCaption
 	}
 	addEmptyLevel(f, slices.DeleteFunc(slices.Clone(s.Traversal), func(t Traversal) bool { return t.Cell.id() != cell.id() }), linear, p)
 	linear.X.Min, linear.X.Max = 0, last*1.05
-	countAxis(&linear.X)
-	linearAxis(&linear.Y, true, tickSeconds)
+	figure.CountAxis(&linear.X)
+	figure.LinearAxis(&linear.Y, true, figure.TickSeconds)
 	linear.Add(slopes)
 	p.X.Min, p.X.Max = 0, last*1.05
-	countAxis(&p.X)
-	logAxis(&p.Y, tickSeconds)
+	figure.CountAxis(&p.X)
+	figure.LogAxis(&p.Y, figure.TickSeconds)
 	p.Add(ends)
-	alignEnds([]*endLabels{slopes, ends})
-	f.add(linear, panelHeight-20)
-	f.add(p, panelHeight)
+	figure.AlignEnds([]*figure.EndLabels{slopes, ends})
+	f.Add(linear, figure.PanelHeight-20)
+	f.Add(p, figure.PanelHeight)
 	return f
 }
 
 // addPositions draws one subject's medians by position, with a band up to the 90th percentile if band is set. It
 // returns the last position, or 0.
-func addPositions(p *plot.Plot, ends *endLabels, cost PacketCost, look look, band bool) float64 {
+func addPositions(p *plot.Plot, ends *figure.EndLabels, cost PacketCost, look figure.Look, band bool) float64 {
 	var points intervals
 	var middle, high plotter.XYs
 	for _, spot := range cost.Spots {
@@ -113,21 +114,21 @@ func addPositions(p *plot.Plot, ends *endLabels, cost PacketCost, look look, ban
 	if band {
 		p.Add(ribbon{middle, high, look})
 	}
-	addLine(p, middle, look.color, look.dashes...)
-	addMedians(p, points, look.color, look.shape)
+	addLine(p, middle, look.Color, look.Dashes...)
+	addMedians(p, points, look.Color, look.Shape)
 	end := middle[len(middle)-1]
 	if miss := cost.spot("miss"); miss != nil {
 		p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: end.X * 1.035, Y: miss.Median}},
-			GlyphStyle: draw.GlyphStyle{Color: look.color, Radius: 3, Shape: hollow{draw.SquareGlyph{}}}})
+			GlyphStyle: draw.GlyphStyle{Color: look.Color, Radius: 3, Shape: figure.Hollow{GlyphDrawer: draw.SquareGlyph{}}}})
 	}
-	ends.labels = append(ends.labels, endLabel{end.X, end.Y, cost.Series, look.color})
+	ends.Labels = append(ends.Labels, figure.EndLabel{X: end.X, Y: end.Y, Text: cost.Series, Color: look.Color})
 	return end.X
 }
 
 // ribbon is the pale area between two lines over the same x.
 type ribbon struct {
 	low, high plotter.XYs
-	look      look
+	look      figure.Look
 }
 
 // Plot implements plot.Plotter.
@@ -143,7 +144,7 @@ func (r ribbon) fill(c draw.Canvas, p *plot.Plot, alpha uint8) {
 	for _, point := range slices.Backward(r.high) {
 		ring = append(ring, vg.Point{X: x(point.X), Y: y(point.Y)})
 	}
-	c.FillPolygon(withAlpha(r.look.color, alpha), c.ClipPolygonXY(ring))
+	c.FillPolygon(figure.WithAlpha(r.look.Color, alpha), c.ClipPolygonXY(ring))
 }
 
 // DataRange implements plot.DataRanger.
@@ -156,14 +157,14 @@ func (r ribbon) DataRange() (xmin, xmax, ymin, ymax float64) {
 }
 
 // packetsBySize draws the last Service and the miss versus Services, with the published chart behind them.
-func packetsBySize(s *Summary, line sweepLine, f *figure) *figure {
-	f.caption = "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals. If dispatch is a list of rules, the cost grows with the number of Services."
-	f = comparedLines(s, line, f, []sizeLine{{"first packet, last Service", tickSeconds, (*series).lastPosition},
-		{"first packet, address of no Service", tickSeconds, func(s *series, c Cell) estimate.Sample { return s.at(c, -1) }}})
+func packetsBySize(s *Summary, line sweepLine, f *figure.Figure) *figure.Figure {
+	f.Caption = "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals. If dispatch is a list of rules, the cost grows with the number of Services."
+	f = comparedLines(s, line, f, []sizeLine{{"first packet, last Service", figure.TickSeconds, (*series).lastPosition},
+		{"first packet, address of no Service", figure.TickSeconds, func(s *series, c Cell) estimate.Sample { return s.at(c, -1) }}})
 	if f == nil || slices.Max(line.sizes()) < 5000 {
 		return f // the chart starts at 5,000
 	}
-	upper := f.panels[0].plot
+	upper := f.Panels[0].Plot
 	for _, blog := range blogLines {
 		drawn := &plotter.Line{XYs: blog.points, LineStyle: blog.style()}
 		low, high, least, most := plotter.XYRange(drawn.XYs)
@@ -172,12 +173,12 @@ func packetsBySize(s *Summary, line sweepLine, f *figure) *figure {
 		upper.X, upper.Y = x, y
 		upper.X.Min, upper.X.Max = min(x.Min, low/1.15), max(x.Max, high*1.15)
 		upper.Y.Min, upper.Y.Max = min(y.Min, least/1.15), max(y.Max, most*1.15)
-		f.explain("blog, "+blog.mode+" "+blog.percentile, lineThumb{blog.style()})
+		f.Explain("blog, "+blog.mode+" "+blog.percentile, lineThumb{blog.style()})
 	}
-	for _, panel := range f.panels[1:] {
-		panel.plot.X.Min, panel.plot.X.Max = upper.X.Min, upper.X.Max
+	for _, panel := range f.Panels[1:] {
+		panel.Plot.X.Min, panel.Plot.X.Max = upper.X.Min, upper.X.Max
 	}
-	f.caption += blogCaption
+	f.Caption += blogCaption
 	return f
 }
 
@@ -193,46 +194,46 @@ func (l lineThumb) Thumbnail(c *draw.Canvas) {
 var flowTexts = map[string]string{"handshake": "TCP handshake", "echo": "UDP echo", "established": "established flow, the control"}
 
 // flowsByPosition draws the methods between namespaces at the largest size, one panel each.
-func flowsByPosition(s *Summary) *figure {
-	f := &figure{name: "flows-by-position", caption: "Round trips from a client pod through the node to a server pod, each in a separate namespace: medians, with a pale band up to the 90th percentile. " +
+func flowsByPosition(s *Summary) *figure.Figure {
+	f := &figure.Figure{Name: "flows-by-position", Caption: "Round trips from a client pod through the node to a server pod, each in a separate namespace: medians, with a pale band up to the 90th percentile. " +
 		"Only the first packet of a flow crosses the rules: the established flow must not depend on the position."}
-	var all []*endLabels
+	var all []*figure.EndLabels
 	for _, method := range methods[1:] {
 		cells := s.packetCells(method)
 		if len(cells) == 0 {
 			continue
 		}
-		p, ends, last := newPlot("dispatch position of the Service", flowTexts[method]+" (log scale)"), &endLabels{}, 0.0
+		p, ends, last := figure.NewPlot("dispatch position of the Service", flowTexts[method]+" (log scale)"), &figure.EndLabels{}, 0.0
 		for _, cost := range s.packetsOf(cells[0], method) {
 			i, _ := s.seriesNamed(cost.Series)
 			last = max(last, addPositions(p, ends, cost, s.look(i), true))
 		}
-		if len(ends.labels) == 0 {
+		if len(ends.Labels) == 0 {
 			continue
 		}
-		f.title = "New flows between namespaces, " + doc.Plural(cells[0].Services, "Service")
+		f.Title = "New flows between namespaces, " + doc.Plural(cells[0].Services, "Service")
 		p.X.Min, p.X.Max = 0, last*1.05
-		countAxis(&p.X)
-		logAxis(&p.Y, tickSeconds)
+		figure.CountAxis(&p.X)
+		figure.LogAxis(&p.Y, figure.TickSeconds)
 		p.Add(ends)
 		all = append(all, ends)
-		f.add(p, 190)
+		f.Add(p, 190)
 	}
-	if len(f.panels) == 0 {
+	if len(f.Panels) == 0 {
 		return nil
 	}
-	alignEnds(all)
-	for _, one := range f.panels[:len(f.panels)-1] {
-		one.plot.X.Label.Text = ""
+	figure.AlignEnds(all)
+	for _, one := range f.Panels[:len(f.Panels)-1] {
+		one.Plot.X.Label.Text = ""
 	}
 	return f
 }
 
 // flowsBySize draws the last Service by each method between namespaces versus Services.
-func flowsBySize(s *Summary, line sweepLine) *figure {
+func flowsBySize(s *Summary, line sweepLine) *figure.Figure {
 	var panels []sizeLine
 	for _, method := range methods[1:] {
-		panels = append(panels, sizeLine{flowTexts[method], tickSeconds, func(one *series, cell Cell) estimate.Sample {
+		panels = append(panels, sizeLine{flowTexts[method], figure.TickSeconds, func(one *series, cell Cell) estimate.Sample {
 			samples := one.cells[cell.id()]
 			positions := samples.positions(method)
 			if len(positions) == 0 {
@@ -241,7 +242,7 @@ func flowsBySize(s *Summary, line sweepLine) *figure {
 			return samples.packets(raw.FirstPacket, method, positions[len(positions)-1])
 		}})
 	}
-	f := &figure{name: "flows-vs-services", title: "New flows between namespaces versus Services" + settingsTail(line.settings),
-		caption: "To the last Service of the dispatch: medians with 95 % confidence intervals. The established flow is the control."}
+	f := &figure.Figure{Name: "flows-vs-services", Title: "New flows between namespaces versus Services" + settingsTail(line.settings),
+		Caption: "To the last Service of the dispatch: medians with 95 % confidence intervals. The established flow is the control."}
 	return comparedLines(s, line, f, panels)
 }

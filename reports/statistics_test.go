@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"synclab/reports/doc"
+	"synclab/reports/figure"
 )
 
 func TestJudge(t *testing.T) {
@@ -111,7 +112,7 @@ func TestUnderWay(t *testing.T) {
 
 func TestRoundStep(t *testing.T) {
 	for v, want := range map[float64]float64{0.9: 1, 1: 1, 1.01: 2, 3: 5, 7: 10, 0.03: 0.05} {
-		if got := roundStep(v); math.Abs(got/want-1) > 1e-9 {
+		if got := figure.RoundStep(v); math.Abs(got/want-1) > 1e-9 {
 			t.Errorf("roundStep(%v) = %v, want %v", v, got, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/figure"
 )
 
 // Summary is everything derived from the raw files. Every output is written from it. Times are in seconds.
@@ -44,7 +45,7 @@ type Summary struct {
 	Plots    []doc.Plot     `json:"plots,omitempty"`
 
 	collected *collection
-	looks     []look // of the series
+	looks     []figure.Look // of the series
 }
 
 // RunHead describes a run for the reader, with all that is needed to repeat it.

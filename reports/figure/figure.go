@@ -1,4 +1,4 @@
-package reports
+package figure
 
 import (
 	"bytes"
@@ -22,32 +22,32 @@ import (
 
 // Sizes of a plot. It is drawn for a card about 680 CSS pixels wide and must stay readable at half of that.
 const (
-	figureWidth  = 510 * vg.Inch / 72
-	panelHeight  = 270 * vg.Inch / 72
-	textSize     = 10
-	smallSize    = 9
-	titleSize    = 12
-	pngDPI       = 192
-	figureMargin = 10
+	figureWidth = 510 * vg.Inch / 72
+	PanelHeight = 270 * vg.Inch / 72
+	textSize    = 10
+	SmallSize   = 9
+	titleSize   = 12
+	pngDPI      = 192
+	Margin      = 10
 )
 
 var (
-	ink   = color.NRGBA{0x22, 0x26, 0x2b, 0xff}
+	Ink   = color.NRGBA{0x22, 0x26, 0x2b, 0xff}
 	faint = color.NRGBA{0xe3, 0xe6, 0xea, 0xff}
-	grey  = color.NRGBA{0x6b, 0x72, 0x7b, 0xff}
+	Grey  = color.NRGBA{0x6b, 0x72, 0x7b, 0xff}
 )
 
-func withAlpha(c color.NRGBA, alpha uint8) color.NRGBA {
+func WithAlpha(c color.NRGBA, alpha uint8) color.NRGBA {
 	c.A = alpha
 	return c
 }
 
-// figure is a plot: a title, a legend below it, and panels below one another. The legend is outside the panels, so
+// Figure is a plot: a title, a legend below it, and panels below one another. The legend is outside the panels, so
 // that it never covers a point.
-type figure struct {
-	name, title, caption string
-	legend               []legendEntry
-	panels               []panel
+type Figure struct {
+	Name, Title, Caption string
+	Legend               []legendEntry
+	Panels               []panel
 }
 
 type legendEntry struct {
@@ -57,45 +57,45 @@ type legendEntry struct {
 
 // panel is one set of axes. The label of its vertical axis is horizontal and above it, which is easier to read.
 type panel struct {
-	plot   *plot.Plot
+	Plot   *plot.Plot
 	above  string
 	height vg.Length
 }
 
-func (f *figure) add(p *plot.Plot, height vg.Length) {
+func (f *Figure) Add(p *plot.Plot, height vg.Length) {
 	above := p.Y.Label.Text
 	p.Y.Label.Text = ""
 	if above != "" {
 		height += aboveHeight
 	}
-	f.panels = append(f.panels, panel{p, above, height})
+	f.Panels = append(f.Panels, panel{p, above, height})
 }
 
-func (f *figure) explain(text string, thumbs ...plot.Thumbnailer) {
-	f.legend = append(f.legend, legendEntry{text, thumbs})
+func (f *Figure) Explain(text string, thumbs ...plot.Thumbnailer) {
+	f.Legend = append(f.Legend, legendEntry{text, thumbs})
 }
 
-func sans(size vg.Length, bold bool) text.Style {
+func Sans(size vg.Length, bold bool) text.Style {
 	face := font.Font{Typeface: "Liberation", Variant: "Sans"}
 	if bold {
 		face.Weight = xfont.WeightBold
 	}
-	return text.Style{Color: ink, Font: font.From(face, size), Handler: plot.DefaultTextHandler}
+	return text.Style{Color: Ink, Font: font.From(face, size), Handler: plot.DefaultTextHandler}
 }
 
-// newPlot returns an empty panel in the style of the report.
-func newPlot(xLabel, yLabel string) *plot.Plot {
+// NewPlot returns an empty panel in the style of the report.
+func NewPlot(xLabel, yLabel string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
 		position := axis.Label.TextStyle
-		axis.Label.TextStyle = sans(textSize, false)
+		axis.Label.TextStyle = Sans(textSize, false)
 		axis.Label.TextStyle.XAlign, axis.Label.TextStyle.YAlign = position.XAlign, position.YAlign
 		axis.Label.TextStyle.Rotation = position.Rotation
 		ticks := axis.Tick.Label
-		axis.Tick.Label = sans(smallSize, false)
+		axis.Tick.Label = Sans(SmallSize, false)
 		axis.Tick.Label.XAlign, axis.Tick.Label.YAlign = ticks.XAlign, ticks.YAlign
-		axis.LineStyle.Color, axis.Tick.LineStyle.Color = grey, grey
+		axis.LineStyle.Color, axis.Tick.LineStyle.Color = Grey, Grey
 		axis.LineStyle.Width, axis.Tick.LineStyle.Width = 0.6, 0.6
 		axis.Tick.Length = 4
 		axis.Padding = 4
@@ -129,10 +129,10 @@ func (grid) Plot(c draw.Canvas, p *plot.Plot) {
 }
 
 // legendRows breaks the legend into rows that fit the width.
-func (f *figure) legendRows(width vg.Length) [][]legendEntry {
+func (f *Figure) legendRows(width vg.Length) [][]legendEntry {
 	var rows [][]legendEntry
 	var used vg.Length
-	for _, e := range f.legend {
+	for _, e := range f.Legend {
 		w := legendEntryWidth(e)
 		if len(rows) == 0 || used+w > width {
 			rows, used = append(rows, nil), 0
@@ -151,30 +151,30 @@ const (
 )
 
 func legendEntryWidth(e legendEntry) vg.Length {
-	style := sans(smallSize, false)
+	style := Sans(SmallSize, false)
 	return legendThumb + 5 + style.Width(e.text) + legendGap
 }
 
-func (f *figure) height() vg.Length {
-	h := vg.Length(2*figureMargin + titleSize + 8)
-	h += vg.Length(len(f.legendRows(figureWidth-2*figureMargin))) * legendHeight
+func (f *Figure) height() vg.Length {
+	h := vg.Length(2*Margin + titleSize + 8)
+	h += vg.Length(len(f.legendRows(figureWidth-2*Margin))) * legendHeight
 	h += 6
-	for _, p := range f.panels {
+	for _, p := range f.Panels {
 		h += p.height
 	}
 	return h
 }
 
 // drawOn draws the figure, with the left axes of all panels aligned.
-func (f *figure) drawOn(c draw.Canvas) {
+func (f *Figure) drawOn(c draw.Canvas) {
 	c.SetColor(color.White)
 	c.Fill(c.Path())
-	inner := draw.Crop(c, figureMargin, -figureMargin, figureMargin, -figureMargin)
-	title := sans(titleSize, true)
+	inner := draw.Crop(c, Margin, -Margin, Margin, -Margin)
+	title := Sans(titleSize, true)
 	title.YAlign = draw.YTop
-	c.FillText(title, vg.Point{X: inner.Min.X, Y: inner.Max.Y}, f.title)
+	c.FillText(title, vg.Point{X: inner.Min.X, Y: inner.Max.Y}, f.Title)
 	y := inner.Max.Y - titleSize - 8
-	label := sans(smallSize, false)
+	label := Sans(SmallSize, false)
 	label.YAlign = draw.YCenter
 	for _, row := range f.legendRows(inner.Size().X) {
 		x := inner.Min.X
@@ -193,31 +193,31 @@ func (f *figure) drawOn(c draw.Canvas) {
 	f.drawPanels(draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{Min: inner.Min, Max: vg.Point{X: inner.Max.X, Y: y}}})
 }
 
-func (f *figure) drawPanels(c draw.Canvas) {
+func (f *Figure) drawPanels(c draw.Canvas) {
 	left := vg.Length(0)
-	at := make([]draw.Canvas, len(f.panels))
+	at := make([]draw.Canvas, len(f.Panels))
 	y := c.Max.Y
-	for i, p := range f.panels {
+	for i, p := range f.Panels {
 		top := y
 		if p.above != "" {
-			label := sans(smallSize, false)
-			label.Color, label.YAlign = grey, draw.YTop
+			label := Sans(SmallSize, false)
+			label.Color, label.YAlign = Grey, draw.YTop
 			c.FillText(label, vg.Point{X: c.Min.X, Y: y - 2}, p.above)
 			top -= aboveHeight
 		}
 		at[i] = draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{
 			Min: vg.Point{X: c.Min.X, Y: y - p.height}, Max: vg.Point{X: c.Max.X, Y: top}}}
-		left = max(left, p.plot.DataCanvas(at[i]).Min.X)
+		left = max(left, p.Plot.DataCanvas(at[i]).Min.X)
 		y -= p.height
 	}
-	for i, p := range f.panels {
-		p.plot.Draw(draw.Crop(at[i], left-p.plot.DataCanvas(at[i]).Min.X, 0, 0, 0))
+	for i, p := range f.Panels {
+		p.Plot.Draw(draw.Crop(at[i], left-p.Plot.DataCanvas(at[i]).Min.X, 0, 0, 0))
 	}
 }
 
-// save writes NAME.svg into out, and NAME.png if png is set.
-func (f *figure) save(out string, png bool) (doc.Plot, error) {
-	one := doc.Plot{Name: f.name, Title: f.title, Caption: f.caption, SVG: f.name + ".svg"}
+// Save writes NAME.svg into out, and NAME.png if png is set.
+func (f *Figure) Save(out string, png bool) (doc.Plot, error) {
+	one := doc.Plot{Name: f.Name, Title: f.Title, Caption: f.Caption, SVG: f.Name + ".svg"}
 	vector := vgsvg.New(figureWidth, f.height())
 	f.drawOn(draw.New(vector))
 	var b bytes.Buffer
@@ -233,7 +233,7 @@ func (f *figure) save(out string, png bool) (doc.Plot, error) {
 	if !png {
 		return one, nil
 	}
-	one.PNG = f.name + ".png"
+	one.PNG = f.Name + ".png"
 	raster := vgimg.NewWith(vgimg.UseWH(figureWidth, f.height()), vgimg.UseDPI(pngDPI))
 	f.drawOn(draw.New(raster))
 	b.Reset()
@@ -243,8 +243,8 @@ func (f *figure) save(out string, png bool) (doc.Plot, error) {
 	return one, outfile.Write(filepath.Join(out, one.PNG), b.Bytes(), 0o644)
 }
 
-// logAxis makes an axis logarithmic with ticks at 1, 2 and 5, fewer if it spans many decades.
-func logAxis(a *plot.Axis, format func(float64) string) {
+// LogAxis makes an axis logarithmic with ticks at 1, 2 and 5, fewer if it spans many decades.
+func LogAxis(a *plot.Axis, format func(float64) string) {
 	a.Scale = clampedLog{}
 	a.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick { return logTicks(low, high, format) })
 	if !(a.Max > 0) {
@@ -287,13 +287,13 @@ func logTicks(low, high float64, format func(float64) string) []plot.Tick {
 	return ticks
 }
 
-// linearAxis gives an axis about six round ticks. If from0 is set, the axis starts at zero.
-func linearAxis(a *plot.Axis, from0 bool, format func(float64) string) {
+// LinearAxis gives an axis about six round ticks. If from0 is set, the axis starts at zero.
+func LinearAxis(a *plot.Axis, from0 bool, format func(float64) string) {
 	roundAxis(a, from0, 0, format)
 }
 
-// countAxis is a linear axis for counts: it starts at zero, and no ticks are between whole numbers.
-func countAxis(a *plot.Axis) { roundAxis(a, true, 1, tickCount) }
+// CountAxis is a linear axis for counts: it starts at zero, and no ticks are between whole numbers.
+func CountAxis(a *plot.Axis) { roundAxis(a, true, 1, TickCount) }
 
 // roundAxis has ticks at least leastStep apart.
 func roundAxis(a *plot.Axis, from0 bool, leastStep float64, format func(float64) string) {
@@ -304,18 +304,18 @@ func roundAxis(a *plot.Axis, from0 bool, leastStep float64, format func(float64)
 		a.Max = a.Min + 1
 	}
 	a.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick {
-		step := max(leastStep, roundStep((high-low)/6))
+		step := max(leastStep, RoundStep((high-low)/6))
 		var ticks []plot.Tick
 		for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-9; i++ {
-			v := roundTick(i * step) // no zero with a sign in a range from 0
+			v := RoundTick(i * step) // no zero with a sign in a range from 0
 			ticks = append(ticks, plot.Tick{Value: v, Label: format(v)})
 		}
 		return ticks
 	})
 }
 
-// roundStep is the smallest of 1, 2, 5 × 10^k at or above v.
-func roundStep(v float64) float64 {
+// RoundStep is the smallest of 1, 2, 5 × 10^k at or above v.
+func RoundStep(v float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, digit := range []float64{1, 2, 5, 10} {
 		if digit*power >= v {
@@ -325,12 +325,12 @@ func roundStep(v float64) float64 {
 	return 10 * power
 }
 
-func tickSeconds(v float64) string { return doc.TrimTick(doc.Format(roundTick(v), "s")) }
-func tickCount(v float64) string   { return doc.TrimTick(doc.Format(roundTick(v), "count")) }
+func TickSeconds(v float64) string { return doc.TrimTick(doc.Format(RoundTick(v), "s")) }
+func TickCount(v float64) string   { return doc.TrimTick(doc.Format(RoundTick(v), "count")) }
 func tickShare(v float64) string   { return fmt.Sprintf("%.0f %%", 100*v) }
 
-// roundTick removes the rounding error of i × step.
-func roundTick(v float64) float64 {
+// RoundTick removes the rounding error of i × step.
+func RoundTick(v float64) float64 {
 	if v == 0 {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package reports
+package figure
 
 import (
 	"cmp"
@@ -10,16 +10,16 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// endLabel names a line at its right end.
-type endLabel struct {
-	x, y  float64
-	text  string
-	color color.NRGBA
+// EndLabel names a line at its right end.
+type EndLabel struct {
+	X, Y  float64
+	Text  string
+	Color color.NRGBA
 }
 
-// endLabels are in the right margin, each connected to its line's end. They are moved apart if they would overlap.
-type endLabels struct {
-	labels []endLabel
+// EndLabels are in the right margin, each connected to its line's end. They are moved apart if they would overlap.
+type EndLabels struct {
+	Labels []EndLabel
 	width  vg.Length // of the longest label of all panels, so that all panels have the same width
 }
 
@@ -29,17 +29,17 @@ const (
 )
 
 // GlyphBoxes implements plot.GlyphBoxer: it keeps the right margin free.
-func (l *endLabels) GlyphBoxes(*plot.Plot) []plot.GlyphBox {
+func (l *EndLabels) GlyphBoxes(*plot.Plot) []plot.GlyphBox {
 	return []plot.GlyphBox{{X: 1, Y: 0.5, Rectangle: vg.Rectangle{Max: vg.Point{X: labelLead + l.width + 2}}}}
 }
 
-// alignEnds gives all panels the margin of the widest.
-func alignEnds(all []*endLabels) {
-	style := sans(smallSize, false)
+// AlignEnds gives all panels the margin of the widest.
+func AlignEnds(all []*EndLabels) {
+	style := Sans(SmallSize, false)
 	var width vg.Length
 	for _, l := range all {
-		for _, one := range l.labels {
-			width = max(width, style.Width(one.text))
+		for _, one := range l.Labels {
+			width = max(width, style.Width(one.Text))
 		}
 	}
 	for _, l := range all {
@@ -48,28 +48,28 @@ func alignEnds(all []*endLabels) {
 }
 
 // Plot implements plot.Plotter.
-func (l *endLabels) Plot(c draw.Canvas, p *plot.Plot) {
+func (l *EndLabels) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	sorted := slices.Clone(l.labels)
-	slices.SortFunc(sorted, func(a, b endLabel) int { return cmp.Compare(a.y, b.y) })
+	sorted := slices.Clone(l.Labels)
+	slices.SortFunc(sorted, func(a, b EndLabel) int { return cmp.Compare(a.Y, b.Y) })
 	wanted := make([]vg.Length, len(sorted))
 	for i, one := range sorted {
-		wanted[i] = y(one.y)
+		wanted[i] = y(one.Y)
 	}
-	at := apart(wanted, labelStep, c.Min.Y+4, c.Max.Y-4)
+	at := Apart(wanted, labelStep, c.Min.Y+4, c.Max.Y-4)
 	for i, one := range sorted {
-		lead := draw.LineStyle{Color: withAlpha(one.color, 0x90), Width: 0.6}
-		from := x(one.x) + 5
+		lead := draw.LineStyle{Color: WithAlpha(one.Color, 0x90), Width: 0.6}
+		from := x(one.X) + 5
 		c.StrokeLines(lead, []vg.Point{{X: from, Y: wanted[i]}, {X: c.Max.X + 2, Y: wanted[i]}, {X: c.Max.X + labelLead - 3, Y: at[i]}})
-		style := sans(smallSize, false)
-		style.Color, style.XAlign, style.YAlign = darker(one.color), draw.XLeft, draw.YCenter
-		c.FillText(style, vg.Point{X: c.Max.X + labelLead, Y: at[i] + 1}, one.text)
+		style := Sans(SmallSize, false)
+		style.Color, style.XAlign, style.YAlign = Darker(one.Color), draw.XLeft, draw.YCenter
+		c.FillText(style, vg.Point{X: c.Max.X + labelLead, Y: at[i] + 1}, one.Text)
 	}
 }
 
-// apart moves ascending places until they are at least step apart, and keeps them between low and high. Each stays as
+// Apart moves ascending places until they are at least step apart, and keeps them between low and high. Each stays as
 // near as possible to its desired place. Groups that touch are centred on their mean.
-func apart(wanted []vg.Length, step, low, high vg.Length) []vg.Length {
+func Apart(wanted []vg.Length, step, low, high vg.Length) []vg.Length {
 	type group struct {
 		n   int
 		sum vg.Length // of wanted, each minus its offset in the group
@@ -99,8 +99,8 @@ func apart(wanted []vg.Length, step, low, high vg.Length) []vg.Length {
 	return out
 }
 
-// darker returns a colour in which small text is readable on white.
-func darker(c color.NRGBA) color.NRGBA {
+// Darker returns a colour in which small text is readable on white.
+func Darker(c color.NRGBA) color.NRGBA {
 	scale := func(v uint8) uint8 { return uint8(int(v) * 7 / 10) }
 	return color.NRGBA{scale(c.R), scale(c.G), scale(c.B), 0xff}
 }

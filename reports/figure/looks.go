@@ -1,4 +1,4 @@
-package reports
+package figure
 
 import (
 	"image/color"
@@ -10,58 +10,58 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// look is the style of a series in every plot. Series differ in colour, shape and dashes, so that any one of these
+// Look is the style of a series in every plot. Series differ in colour, shape and dashes, so that any one of these
 // suffices to distinguish them.
-type look struct {
-	color  color.NRGBA
-	shape  draw.GlyphDrawer
-	dashes []vg.Length
+type Look struct {
+	Color  color.NRGBA
+	Shape  draw.GlyphDrawer
+	Dashes []vg.Length
 }
 
 // subjectLooks are fixed, so that a subject looks the same on every page. Colours are from Okabe-Ito. Subjects of one
 // backend share a hue, and kube-proxy is paler, hollow and dashed. Each layout has its own marks and dashes.
-var subjectLooks = map[string]look{
+var subjectLooks = map[string]Look{
 	"synclab/iptables-legacy":    {color.NRGBA{0x00, 0x72, 0xb2, 0xff}, draw.CircleGlyph{}, nil},
-	"kube-proxy/iptables-legacy": {color.NRGBA{0x56, 0xb4, 0xe9, 0xff}, hollow{draw.CircleGlyph{}}, dashed},
+	"kube-proxy/iptables-legacy": {color.NRGBA{0x56, 0xb4, 0xe9, 0xff}, Hollow{draw.CircleGlyph{}}, Dashed},
 	"synclab/iptables-nft":       {color.NRGBA{0xd5, 0x5e, 0x00, 0xff}, draw.PyramidGlyph{}, nil},
-	"kube-proxy/iptables-nft":    {color.NRGBA{0xe6, 0x9f, 0x00, 0xff}, hollow{draw.TriangleGlyph{}}, dashed},
+	"kube-proxy/iptables-nft":    {color.NRGBA{0xe6, 0x9f, 0x00, 0xff}, Hollow{draw.TriangleGlyph{}}, Dashed},
 	"synclab/nftables":           {color.NRGBA{0x00, 0x9e, 0x73, 0xff}, draw.BoxGlyph{}, nil},
 
 	"synclab/iptables-legacy-tree": {color.NRGBA{0x00, 0x40, 0x5f, 0xff}, diamond{}, []vg.Length{2, 2}},
 	"synclab/iptables-nft-tree":    {color.NRGBA{0xa3, 0x00, 0x1f, 0xff}, draw.TriangleGlyph{}, []vg.Length{2, 2}},
-	"kube-proxy/nftables":          {color.NRGBA{0xcc, 0x79, 0xa7, 0xff}, hollow{draw.SquareGlyph{}}, dashed},
+	"kube-proxy/nftables":          {color.NRGBA{0xcc, 0x79, 0xa7, 0xff}, Hollow{draw.SquareGlyph{}}, Dashed},
 }
 
-// otherLooks are for subjects without a look: other proxiers, and further runs of one subject.
-var otherLooks = []look{
+// OtherLooks are for subjects without a look: other proxiers, and further runs of one subject.
+var OtherLooks = []Look{
 	{color.NRGBA{0x33, 0x22, 0x88, 0xff}, draw.CrossGlyph{}, []vg.Length{2, 2.5}},
 	{color.NRGBA{0x6b, 0x72, 0x7b, 0xff}, draw.PlusGlyph{}, []vg.Length{8, 3, 2, 3}},
 }
 
-// giveLooks gives every series, named by its subject, the subject's look if that is free, else an unused one.
-func giveLooks(subjects []string) []look {
-	looks := make([]look, len(subjects))
+// GiveLooks gives every series, named by its subject, the subject's look if that is free, else an unused one.
+func GiveLooks(subjects []string) []Look {
+	looks := make([]Look, len(subjects))
 	used := map[color.NRGBA]bool{}
 	var later []int
 	for i, subject := range subjects {
-		if l, ok := subjectLooks[subject]; ok && !used[l.color] {
-			looks[i], used[l.color] = l, true
+		if l, ok := subjectLooks[subject]; ok && !used[l.Color] {
+			looks[i], used[l.Color] = l, true
 			continue
 		}
 		later = append(later, i)
 	}
-	free := slices.Clone(otherLooks)
+	free := slices.Clone(OtherLooks)
 	for _, name := range []string{"synclab/iptables-legacy", "synclab/iptables-nft", "synclab/nftables",
 		"synclab/iptables-legacy-tree", "synclab/iptables-nft-tree", "kube-proxy/nftables", "kube-proxy/iptables-nft", "kube-proxy/iptables-legacy"} {
 		free = append(free, subjectLooks[name])
 	}
 	// Runs of known subjects take strong colours before the two reserved for other proxiers.
 	if len(later) > 0 && !slices.ContainsFunc(later, func(i int) bool { return strings.HasPrefix(subjects[i], "exec:") }) {
-		free = append(free[len(otherLooks):], otherLooks...)
+		free = append(free[len(OtherLooks):], OtherLooks...)
 	}
-	free = slices.DeleteFunc(free, func(l look) bool { return used[l.color] })
+	free = slices.DeleteFunc(free, func(l Look) bool { return used[l.Color] })
 	if len(free) == 0 {
-		free = otherLooks
+		free = OtherLooks
 	}
 	for i, at := range later {
 		looks[at] = free[i%len(free)]
@@ -78,11 +78,11 @@ func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	c.FillPolygon(style.Color, []vg.Point{{X: at.X + r, Y: at.Y}, {X: at.X, Y: at.Y + r}, {X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y - r}})
 }
 
-// hollow draws outlines, so that overlapping points stay visible.
-type hollow struct{ draw.GlyphDrawer }
+// Hollow draws outlines, so that overlapping points stay visible.
+type Hollow struct{ draw.GlyphDrawer }
 
 // DrawGlyph implements draw.GlyphDrawer.
-func (h hollow) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+func (h Hollow) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	c.SetLineStyle(draw.LineStyle{Color: style.Color, Width: 1.4})
 	switch h.GlyphDrawer.(type) {
 	case draw.CircleGlyph:
@@ -92,15 +92,15 @@ func (h hollow) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 		path.Close()
 		c.Stroke(path)
 	case draw.TriangleGlyph:
-		outline(c, style, at, 3, math.Pi/2)
+		Outline(c, style, at, 3, math.Pi/2)
 	case diamond:
-		outline(c, style, at, 4, 0)
+		Outline(c, style, at, 4, 0)
 	default:
-		outline(c, style, at, 4, math.Pi/4)
+		Outline(c, style, at, 4, math.Pi/4)
 	}
 }
 
-func outline(c *draw.Canvas, style draw.GlyphStyle, at vg.Point, corners int, turn float64) {
+func Outline(c *draw.Canvas, style draw.GlyphStyle, at vg.Point, corners int, turn float64) {
 	var path vg.Path
 	for i := range corners {
 		angle := turn + 2*math.Pi*float64(i)/float64(corners)
@@ -115,4 +115,4 @@ func outline(c *draw.Canvas, style draw.GlyphStyle, at vg.Point, corners int, tu
 	c.Stroke(path)
 }
 
-var dashed = []vg.Length{5, 3}
+var Dashed = []vg.Length{5, 3}
