@@ -231,7 +231,7 @@ func TestExceededConcerns(t *testing.T) {
 		{"in process, among changes", cellOf("", full, exceeded), figureNPL99},
 		{"for its memory", cellOf(raw.FeedAPI, cold, memory), figureTotalRSS},
 	} {
-		e := test.samples.exceeded()
+		e := exceededOf(test.samples)
 		if len(e) != 1 || e[0].Figure != test.figure || e[0].Reached != "stopped" {
 			t.Errorf("%s: %+v, want %s", test.name, e, test.figure)
 		}
@@ -273,7 +273,7 @@ func TestSomeRepetitionsStopped(t *testing.T) {
 	of := func(records ...raw.Record) *estimate.Estimate {
 		samples := cellOf(raw.FeedAPI, records...)
 		text := figureTextOf(figureCold)
-		return text.figure(text.values(samples, sameSource{}), samples.exceeded())
+		return text.figure(text.values(samples, sameSource{}), exceededOf(samples))
 	}
 	if f := of(cold(1, 50), cold(2, 55), stop(3)); f.AtLeast || f.Value != 55 || f.Low != nil {
 		t.Errorf("one of three: %+v", f)

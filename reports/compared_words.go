@@ -148,7 +148,7 @@ func stopped(c *collection) []string {
 	for _, cell := range c.cells {
 		for _, one := range c.series {
 			if samples := one.cells[cell.id()]; samples != nil {
-				out = append(out, stoppedNotes(one.name, cell, samples.exceeded(), samples.repetitionCount())...)
+				out = append(out, stoppedNotes(one.name, cell, exceededOf(samples), samples.repetitionCount())...)
 			}
 		}
 	}
@@ -259,14 +259,4 @@ func (s *Summary) shimSentence() string {
 		calls = append(calls, sentence(shimCall, shimWords{Cost: estimate.Median(byBytes[size]), Bytes: float64(size)}))
 	}
 	return sentence(shimAdds, calls)
-}
-
-func (c *collection) pooled(metric raw.Metric) []float64 {
-	var out []float64
-	for _, one := range c.series {
-		for _, cell := range c.cells {
-			out = append(out, one.of(cell, metric).Pooled()...)
-		}
-	}
-	return out
 }

@@ -18,7 +18,7 @@ func keyFigures(c *collection) []KeyFigures {
 			if samples == nil {
 				continue
 			}
-			k := KeyFigures{Series: s.name, Cell: cell, Exceeded: samples.exceeded(),
+			k := KeyFigures{Series: s.name, Cell: cell, Exceeded: exceededOf(samples),
 				Reaction:    described(s.of(cell, raw.Reaction)),
 				ColdStart:   described(s.of(cell, raw.ColdStart)),
 				FullSync:    described(s.of(cell, raw.FullSync)),
@@ -75,36 +75,6 @@ func rulesTotal(samples *cellSamples) *float64 {
 		return nil
 	}
 	return &total
-}
-
-// countTotal adds up the medians of a count over tables and families. It prefers counts after full syncs: after a
-// partial sync, a count may cover only the tables that this sync wrote.
-func (c *cellSamples) countTotal(metric raw.Metric, want func(table string) bool) (total float64, ok bool) {
-	type part struct{ table, family string }
-	full, others := map[part]estimate.Sample{}, map[part]estimate.Sample{}
-	for d, values := range c.groups {
-		if d.metric != metric || !want(d.table) {
-			continue
-		}
-		into := full
-		if d.kind == "partial" {
-			into = others
-		}
-		key := part{d.table, d.family}
-		if into[key] == nil {
-			into[key] = estimate.Sample{}
-		}
-		into[key].Add(values)
-	}
-	for key, values := range others {
-		if full[key] == nil {
-			full[key] = values
-		}
-	}
-	for _, values := range full {
-		total += values.Median()
-	}
-	return total, len(full) > 0
 }
 
 // busyShares returns one value for each repetition with churn: sync time divided by the time from the first change's
@@ -255,36 +225,6 @@ func phasesOf(samples *cellSamples, total raw.Metric) (Phases, bool) {
 	return p, p.N > 0
 }
 
-// sweepLine holds the cells of one scenario with the same settings, by size: one line in a plot versus Services.
-type sweepLine struct {
-	scenario, settings string
-	cells              []Cell
-}
-
-// sweepLines groups the cells. It returns only lines with at least two sizes.
-func (c *collection) sweepLines() []sweepLine {
-	var lines []sweepLine
-	for _, cell := range c.cells {
-		i := slices.IndexFunc(lines, func(l sweepLine) bool {
-			return l.scenario == cell.Scenario && l.settings == cell.Settings()
-		})
-		if i < 0 {
-			lines = append(lines, sweepLine{scenario: cell.Scenario, settings: cell.Settings()})
-			i = len(lines) - 1
-		}
-		lines[i].cells = append(lines[i].cells, cell)
-	}
-	return slices.DeleteFunc(lines, func(l sweepLine) bool { return len(l.sizes()) < 2 })
-}
-
-func (l sweepLine) sizes() []int {
-	var sizes []int
-	for _, cell := range l.cells {
-		sizes = append(sizes, cell.Services)
-	}
-	return distinct(sizes)
-}
-
 // growths fits the growth of sync and restore durations with size, in each repetition.
 func growths(c *collection) []Growth {
 	var out []Growth
@@ -359,12 +299,4 @@ func (t *Traversal) bound(worst, empty estimate.Sample) {
 		low, high := min(*e.Low, t.Net()), max(*e.High, t.Net())
 		t.NetLow, t.NetHigh = &low, &high
 	}
-}
-
-func (s *series) lastPosition(cell Cell) estimate.Sample {
-	p := s.positions(cell)
-	if len(p) == 0 {
-		return nil
-	}
-	return s.at(cell, p[len(p)-1])
 }

@@ -203,20 +203,11 @@ func (d *Diff) collect(sides [2]*collection) {
 	}
 }
 
-// samples returns a subject's samples in a cell, or nil.
-func (c *collection) samples(subject string, cell Cell) *cellSamples {
-	i := slices.IndexFunc(c.series, func(s *series) bool { return s.subject == subject })
-	if i < 0 {
-		return nil
-	}
-	return c.series[i].cells[cell.id()]
-}
-
 // deltas returns the figures of one subject in one cell, without verdicts.
 func deltas(subject string, cell Cell, a, b *cellSamples) []Delta {
 	var out []Delta
 	source := sourceOf([]*cellSamples{a, b})
-	exceededA, exceededB := a.exceeded(), b.exceeded()
+	exceededA, exceededB := exceededOf(a), exceededOf(b)
 	for _, f := range diffFigures(a, b) {
 		before, after := f.figure(f.values(a, source), exceededA), f.figure(f.values(b, source), exceededB)
 		if before == nil && after == nil || f.quiet && zero(before) && zero(after) {

@@ -10,7 +10,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"synclab/bench/raw"
-	"synclab/reports/doc"
 	"synclab/scenarios"
 )
 
@@ -46,66 +45,6 @@ func unlikes(before, after raw.Run) []Unlike {
 
 // apartBy reports whether two numbers differ by more than a share of the larger.
 func apartBy(a, b, share float64) bool { return max(a, b)-min(a, b) > share*max(a, b) }
-
-// runPart is a property that a run's numbers depend on.
-type runPart struct {
-	what     string
-	compared bool // the usual reason to compare runs
-	of       func(raw.Run) string
-}
-
-var (
-	runSeed     = runPart{"seed", false, func(r raw.Run) string { return fmt.Sprint(r.Seed) }}
-	runObserved = runPart{"observed", false, func(r raw.Run) string { return observedBy(r.Feed, r.Observed) }}
-	runFeed     = runPart{"feed", false, func(r raw.Run) string { return cmp.Or(r.Feed, raw.FeedInformers) }}
-)
-
-// observedBy is the source of the time when a change was visible: the kernel or, in older runs with informers, the
-// subject's syncs.
-func observedBy(feed, observed string) string {
-	if observed == "" && feed != raw.FeedAPI {
-		return "syncs"
-	}
-	return raw.ObservedKernel
-}
-
-// runParts are the conditions that a run's numbers depend on. Those that best name a run come first.
-var runParts = []runPart{
-	{"kernel", false, func(r raw.Run) string { return r.Versions.Kernel }},
-	{"synclab", true, func(r raw.Run) string { return r.Versions.Synclab }},
-	{"kube-proxy", true, func(r raw.Run) string { return r.Versions.KubeProxy }},
-	{"iptables-legacy", false, func(r raw.Run) string { return plainVersion(r.Versions.IPTablesLegacy) }},
-	{"iptables-nft", false, func(r raw.Run) string { return plainVersion(r.Versions.IPTablesNft) }},
-	{"nft", false, func(r raw.Run) string { return plainVersion(r.Versions.Nft) }},
-	{"CPU", false, func(r raw.Run) string { return r.Machine.CPU }},
-	{"CPUs", false, func(r raw.Run) string { return numberOf(float64(r.Machine.CPUs), "count") }},
-	{"memory", false, func(r raw.Run) string { return numberOf(float64(r.Machine.MemoryBytes), "B") }},
-	{"OS", false, func(r raw.Run) string { return r.Machine.OS }},
-	{"Go", false, func(r raw.Run) string { return r.Versions.Go }},
-	{"user", false, func(r raw.Run) string {
-		if r.Machine.UserNamespace {
-			return "ordinary"
-		}
-		return "root"
-	}},
-}
-
-func numberOf(v float64, unit string) string {
-	if v == 0 {
-		return ""
-	}
-	return doc.Format(v, unit)
-}
-
-// plainVersion extracts the version from a tool's output, such as "iptables v1.8.9 (legacy)".
-func plainVersion(text string) string {
-	words := strings.Fields(text)
-	i := slices.IndexFunc(words, func(w string) bool { return len(w) > 1 && w[0] == 'v' && w[1] >= '0' && w[1] <= '9' })
-	if i < 0 {
-		return text
-	}
-	return words[i]
-}
 
 // unspokenFields of a scenario change no measured value, or are reported elsewhere.
 var unspokenFields = []string{"name", "description", "labels", "seed", "thresholds", "targets"}

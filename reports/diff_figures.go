@@ -131,12 +131,6 @@ func firstPacketValues(c *cellSamples, _ sameSource) estimate.Sample {
 
 func missValues(c *cellSamples, _ sameSource) estimate.Sample { return c.packetsAt(-1) }
 
-func (c *cellSamples) packetsAt(position int) estimate.Sample {
-	return c.byRepetition(func(r *raw.Record) bool {
-		return r.Metric == raw.FirstPacket && r.Target == "" && methodOf(r) == "" && r.Position != nil && *r.Position == position
-	})
-}
-
 func chainValues(c *cellSamples, _ sameSource) estimate.Sample {
 	return c.lastCounts(raw.Chains, func(string) bool { return true })
 }
@@ -145,23 +139,6 @@ func bytesOf(kind string) valuesBy {
 	return func(c *cellSamples, _ sameSource) estimate.Sample {
 		return c.byRepetition(func(r *raw.Record) bool { return r.Metric == raw.RestoreBytes && r.Kind == kind })
 	}
-}
-
-// countIn counts records. A repetition with any record of the metric "of" has at least the value 0.
-func (c *cellSamples) countIn(of raw.Metric, want func(*raw.Record) bool) estimate.Sample {
-	out := estimate.Sample{}
-	for _, r := range c.records {
-		at := repetition{Run: r.run, Rep: r.Rep}
-		if r.Metric == of && out[at] == nil {
-			out[at] = []float64{0}
-		}
-	}
-	for _, r := range c.records {
-		if at := (repetition{Run: r.run, Rep: r.Rep}); want(r.Record) && out[at] != nil {
-			out[at][0]++
-		}
-	}
-	return out
 }
 
 func flowFailed(r *raw.Record) bool    { return r.Outcome != "" && r.Outcome != misrouted }
@@ -201,7 +178,7 @@ func failedSyncs(c *cellSamples, _ sameSource) estimate.Sample {
 func repairs(both []*cellSamples) []diffFigure {
 	var names []string
 	for _, c := range both {
-		names = append(names, c.faultNames()...)
+		names = append(names, faultsIn(c)...)
 	}
 	var out []diffFigure
 	for _, name := range distinct(names) {

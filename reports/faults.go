@@ -40,7 +40,7 @@ func faultResults(c *collection) []FaultResult {
 		names := map[string]bool{}
 		for _, s := range c.series {
 			if samples := s.cells[cell.id()]; samples != nil {
-				for _, name := range samples.faultNames() {
+				for _, name := range faultsIn(samples) {
 					names[name] = true
 				}
 			}
@@ -48,10 +48,10 @@ func faultResults(c *collection) []FaultResult {
 		for _, name := range sortedSteps(names) {
 			for _, s := range c.series {
 				samples := s.cells[cell.id()]
-				if samples == nil || !slices.Contains(samples.faultNames(), name) {
+				if samples == nil || !slices.Contains(faultsIn(samples), name) {
 					continue
 				}
-				result := samples.faultResult(name)
+				result := faultResult(samples, name)
 				result.Series, result.Cell = s.name, cell
 				out = append(out, result)
 			}
@@ -61,7 +61,7 @@ func faultResults(c *collection) []FaultResult {
 }
 
 // faultNames lists the faults that started in a cell.
-func (c *cellSamples) faultNames() []string {
+func faultsIn(c *cellSamples) []string {
 	var out []string
 	for _, r := range c.records {
 		if r.Metric == raw.FaultDuration && !slices.Contains(out, r.Fault) {
@@ -77,7 +77,7 @@ type faultSpan struct {
 	from, to float64
 }
 
-func (c *cellSamples) faultResult(name string) FaultResult {
+func faultResult(c *cellSamples, name string) FaultResult {
 	f := FaultResult{Fault: name}
 	var spans []faultSpan
 	detected, repaired := estimate.Sample{}, estimate.Sample{}
@@ -105,7 +105,7 @@ func (c *cellSamples) faultResult(name string) FaultResult {
 	}
 	f.Detected, f.Recovered = described(detected), described(repaired)
 	for i := range spans {
-		spans[i].to = c.faultEnd(name, spans[i])
+		spans[i].to = faultEnd(c, name, spans[i])
 	}
 	for _, r := range c.records {
 		if r.Metric == raw.Flow && within(spans, r) {
@@ -117,7 +117,7 @@ func (c *cellSamples) faultResult(name string) FaultResult {
 
 // faultEnd is the time of the recovery from a fault. Without a recovery, it is the end of the wait or the start of the
 // next fault.
-func (c *cellSamples) faultEnd(name string, span faultSpan) float64 {
+func faultEnd(c *cellSamples, name string, span faultSpan) float64 {
 	end := math.Inf(1)
 	for _, r := range c.records {
 		if (repetition{Run: r.run, Rep: r.Rep}) != span.of {

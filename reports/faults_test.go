@@ -17,18 +17,18 @@ func TestFaultWindow(t *testing.T) {
 	}
 	c := cellOf(raw.FeedAPI, of(raw.FaultDuration, 10, 0, ""), of(raw.FaultDetected, 11, 1, ""), of(raw.FaultRepaired, 13, 3, ""),
 		flow(8, 1, "timeout"), flow(9.5, 1, "timeout"), flow(12, 0.1, misrouted), flow(12.9, 0.5, ""), flow(13.1, 1, "refused"))
-	f := c.faultResult("5:fault flush nat")
+	f := faultResult(c, "5:fault flush nat")
 	if f.Flows != 3 || f.Failed != 1 || f.Misrouted != 1 || f.Recovered.Median != 3 || f.Detected.Median != 1 || f.Never != 0 {
 		t.Errorf("%+v", f)
 	}
 	never := cellOf(raw.FeedAPI, of(raw.FaultDuration, 10, 6, ""), of(raw.FaultRepaired, 55, 45, "not repaired within 45s"), flow(54, 1, "timeout"), flow(56, 1, "timeout"))
-	f = never.faultResult("5:fault flush nat")
+	f = faultResult(never, "5:fault flush nat")
 	if f.Never != 1 || f.Recovered != nil || f.Failed != 1 || f.Duration != 6 || faultCell(&f).Text != "not within 45 s" || !faultCell(&f).Loud {
 		t.Errorf("%+v: %+v", f, faultCell(&f))
 	}
 	open := cellOf(raw.FeedAPI, of(raw.FaultDuration, 10, 0, ""), flow(11, 1, "timeout"),
 		raw.Record{Rep: 1, At: 20, Metric: raw.FaultDuration, Unit: "s", Fault: "7:fault killed"}, flow(21, 1, "timeout"))
-	if f = open.faultResult("5:fault flush nat"); f.Failed != 1 || faultCell(&f).Text != "unknown" {
+	if f = faultResult(open, "5:fault flush nat"); f.Failed != 1 || faultCell(&f).Text != "unknown" {
 		t.Errorf("a fault without a repair record ends when the next fault starts: %+v", f)
 	}
 }

@@ -11,17 +11,6 @@ import (
 
 // The functions below read the figures of a side from the records of a cell, by repetition.
 
-func (c *cellSamples) byRepetition(want func(*raw.Record) bool) estimate.Sample {
-	out := estimate.Sample{}
-	for _, r := range c.records {
-		if r.Error == "" && want(r.Record) {
-			of := repetition{Run: r.run, Rep: r.Rep}
-			out[of] = append(out[of], r.Value)
-		}
-	}
-	return out
-}
-
 func valuesOf(metric raw.Metric) func(*cellSamples, sameSource) estimate.Sample {
 	return func(c *cellSamples, _ sameSource) estimate.Sample {
 		return c.byRepetition(func(r *raw.Record) bool { return r.Metric == metric })
@@ -81,9 +70,6 @@ func lastPacketValues(c *cellSamples, _ sameSource) estimate.Sample {
 	})
 }
 
-// isElements reports whether a count is of set and map elements ("nftables/elements"), not of rules.
-func isElements(table string) bool { return strings.HasSuffix(table, "elements") }
-
 // countValues is the total over the tables at the end of each repetition, of rules or of elements.
 func countValues(elements bool) func(*cellSamples, sameSource) estimate.Sample {
 	return func(c *cellSamples, source sameSource) estimate.Sample {
@@ -93,38 +79,6 @@ func countValues(elements bool) func(*cellSamples, sameSource) estimate.Sample {
 		}
 		return c.lastCounts(metric, func(table string) bool { return isElements(table) == elements })
 	}
-}
-
-// lastCounts adds up the last counts of tables and families in each repetition. It prefers counts that do not follow a
-// partial sync: after one, a count may cover only the tables that this sync wrote.
-func (c *cellSamples) lastCounts(metric raw.Metric, want func(table string) bool) estimate.Sample {
-	type part struct {
-		repetition
-		table, family string
-	}
-	last, whole := map[part]float64{}, map[part]bool{}
-	for _, r := range c.records {
-		if r.Metric != metric || r.Error != "" || !want(r.Table) {
-			continue
-		}
-		key := part{repetition{Run: r.run, Rep: r.Rep}, r.Table, r.Family}
-		if r.Kind != "partial" || !whole[key] {
-			last[key] = r.Value
-			whole[key] = whole[key] || r.Kind != "partial"
-		}
-	}
-	out := estimate.Sample{}
-	for key, value := range last {
-		if out[key.repetition] == nil {
-			out[key.repetition] = []float64{0}
-		}
-		out[key.repetition][0] += value
-	}
-	return out
-}
-
-func (c *cellSamples) hasElements(metric raw.Metric) bool {
-	return slices.ContainsFunc(c.records, func(r taggedRecord) bool { return r.Metric == metric && isElements(r.Table) })
 }
 
 // stepParts assigns steps to sums. The first create and the settle after it are the cold start. Steps that change the
@@ -172,26 +126,14 @@ func stepParts(c *cellSamples) (cold, changes map[string]bool) {
 
 func coldCPU(c *cellSamples, _ sameSource) estimate.Sample {
 	cold, _ := stepParts(c)
-	return c.cpuOf(cold)
-}
-
-// cpuOf adds up the CPU time of steps. It omits stopped repetitions, which did only a part of the work.
-func (c *cellSamples) cpuOf(steps map[string]bool) estimate.Sample {
-	out := c.byRepetition(func(r *raw.Record) bool { return r.Metric == raw.SubjectCPU && steps[r.Step] })
-	for of, values := range out {
-		out[of] = []float64{sum(values)}
-	}
-	for _, e := range c.exceeded() {
-		delete(out, e.of)
-	}
-	return out
+	return cpuOf(c, cold)
 }
 
 // changeCPU also counts changes that were reverted before they were written. A slow subject meets more of them, and
 // they cost CPU time as well.
 func changeCPU(c *cellSamples, _ sameSource) estimate.Sample {
 	_, steps := stepParts(c)
-	out := c.cpuOf(steps)
+	out := cpuOf(c, steps)
 	changes := c.byRepetition(func(r *raw.Record) bool {
 		return (r.Metric == raw.Reaction || r.Metric == raw.NetworkProgrammingLatency || r.Metric == raw.ChangeReverted) && steps[r.Step]
 	})
@@ -202,6 +144,18 @@ func changeCPU(c *cellSamples, _ sameSource) estimate.Sample {
 			continue
 		}
 		out[of] = []float64{cpu[0] / float64(n)}
+	}
+	return out
+}
+
+// cpuOf adds up the CPU time of steps. It omits stopped repetitions, which did only a part of the work.
+func cpuOf(c *cellSamples, steps map[string]bool) estimate.Sample {
+	out := c.byRepetition(func(r *raw.Record) bool { return r.Metric == raw.SubjectCPU && steps[r.Step] })
+	for of, values := range out {
+		out[of] = []float64{sum(values)}
+	}
+	for _, e := range exceededOf(c) {
+		delete(out, e.of)
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
+	"synclab/scenarios"
 )
 
 // loadedRun is one run folder in memory, or the shards of one sweep.
@@ -47,7 +48,7 @@ func loadFolder(dir string) (*loadedRun, error) {
 		return nil, fmt.Errorf("%s: shard %d of %d: want 1 to %d", filepath.Join(dir, "run.json"), s.Shard, s.Of, maxShards)
 	}
 	for _, target := range run.Scenario.Targets {
-		if !knownFigure(target.Figure) {
+		if !scenarios.KnownFigure(target.Figure) {
 			return nil, fmt.Errorf("%s: target of unknown figure %q: use a newer synclab or change the scenario", filepath.Join(dir, "run.json"), target.Figure)
 		}
 	}

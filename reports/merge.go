@@ -361,25 +361,6 @@ func (m *loadedRun) shardHeads() []ShardHead {
 	return heads
 }
 
-// hostList is the name and kind of each machine that measured shards, with the numbers of those shards.
-func (r RunHead) hostList() [][2]string {
-	type place struct{ host, machine string }
-	shards := map[place][]string{}
-	var order []place
-	for _, h := range r.Shards {
-		at := place{h.Host, h.machine()}
-		if shards[at] == nil {
-			order = append(order, at)
-		}
-		shards[at] = append(shards[at], strconv.Itoa(h.Shard))
-	}
-	var out [][2]string
-	for _, at := range order {
-		out = append(out, [2]string{"machine " + at.host, fmt.Sprintf("%s (shards %s of %d)", at.machine, strings.Join(shards[at], ", "), r.Shards[0].Of)})
-	}
-	return out
-}
-
 // mixes reports whether several machines measured a cell's repetitions.
 func (c *collection) mixes(cell Cell) bool {
 	return slices.ContainsFunc(c.runs, func(l *loadedRun) bool { return l.mixed[cell.id()] })

@@ -101,8 +101,8 @@ func removeEarlier(out string) error {
 	return nil
 }
 
-// looks returns the looks of the series.
-func (c *collection) looks() []figure.Look {
+// looksOf returns the looks of the series.
+func looksOf(c *collection) []figure.Look {
 	var subjects []string
 	for _, one := range c.series {
 		subjects = append(subjects, one.subject)

@@ -200,10 +200,6 @@ func timelineFigures(s *Summary) []*figure.Figure {
 	return figures
 }
 
-func (c *cellSamples) has(metric raw.Metric) bool {
-	return slices.ContainsFunc(c.records, func(r taggedRecord) bool { return r.Metric == metric })
-}
-
 // passage is the time of one change: due in the cluster, visible in the kernel. Seconds since the repetition began.
 type passage struct{ due, visible float64 }
 

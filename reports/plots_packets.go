@@ -173,28 +173,6 @@ func packetSizeFigure(s *Summary, line sweepLine) *figure.Figure {
 	return f
 }
 
-// middlePosition is the probed position nearest to half the last.
-func (s *series) middlePosition(cell Cell) estimate.Sample {
-	positions := s.positions(cell)
-	if len(positions) < 3 {
-		return nil
-	}
-	half, best := positions[len(positions)-1]/2, positions[1]
-	for _, position := range positions[1 : len(positions)-1] {
-		if abs(position-half) < abs(best-half) {
-			best = position
-		}
-	}
-	return s.at(cell, best)
-}
-
-func abs(n int) int {
-	if n < 0 {
-		return -n
-	}
-	return n
-}
-
 func indexOf(values []int, want int) int {
 	for i, v := range values {
 		if v == want {

@@ -1,12 +1,10 @@
 package reports
 
 import (
-	"cmp"
 	"fmt"
 	"image/color"
 	"slices"
 	"strconv"
-	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -146,15 +144,6 @@ func settingsTail(settings string) string {
 	return " (" + settings + ")"
 }
 
-// kindOf is like of, limited to one kind of sync if kind is set.
-func (s *series) kindOf(cell Cell, metric raw.Metric, kind string) estimate.Sample {
-	samples := s.cells[cell.id()]
-	if samples == nil {
-		return nil
-	}
-	return samples.pick(func(d detail) bool { return d.metric == metric && (kind == "" || d.kind == kind) })
-}
-
 func syncGrowthFigure(s *Summary, line sweepLine) *figure.Figure {
 	kinds := []durationLine{{raw.FullSync, "", "full", draw.CircleGlyph{}, nil}, {raw.PartialSync, "", "partial", draw.TriangleGlyph{}, figure.Dashed}}
 	many := len(s.collected.series) >= manySeries
@@ -247,34 +236,4 @@ func rulesFigure(s *Summary, line sweepLine) *figure.Figure {
 	figure.LogAxis(&p.Y, figure.TickCount)
 	f.Add(p, figure.PanelHeight)
 	return f
-}
-
-// tables lists the tables with counted rules, nat and filter first.
-func (s *series) tables(cells []Cell) []string {
-	var out []string
-	for _, cell := range cells {
-		if samples := s.cells[cell.id()]; samples != nil {
-			for _, d := range samples.details() {
-				if d.metric == raw.Rules || d.metric == raw.RulesExpected {
-					out = append(out, d.table)
-				}
-			}
-		}
-	}
-	order := map[string]int{"nat": 1, "filter": 2}
-	slices.SortFunc(out, func(a, b string) int {
-		x, y := cmp.Or(order[a], 3), cmp.Or(order[b], 3)
-		return cmp.Or(x-y, strings.Compare(a, b))
-	})
-	return distinct(out)
-}
-
-// tableMedian is the median count of a table in a cell, families added up.
-func (s *series) tableMedian(cell Cell, metric raw.Metric, table string) float64 {
-	samples := s.cells[cell.id()]
-	if samples == nil {
-		return 0
-	}
-	total, _ := samples.countTotal(metric, func(t string) bool { return t == table })
-	return total
 }

@@ -1,13 +1,10 @@
 package reports
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"synclab/bench/raw"
-	"synclab/reports/doc"
 )
 
 // labelParts are the possible parts of run labels, the best first. Labels use only parts that differ between runs.
@@ -84,37 +81,4 @@ func runLabels(runs []*loadedRun) []string {
 		}
 	}
 	return labels
-}
-
-// runsTable explains the labels of several runs: their differences and folders. It is empty for one run.
-func (s *Summary) runsTable() *doc.Table {
-	runs := s.collected.runs
-	if len(runs) < 2 {
-		return nil
-	}
-	t := &doc.Table{Title: "The runs", Note: "This table has only the differences between the runs. The end of the page has all their properties.",
-		Columns: []doc.Column{{Name: "Run"}, {Name: "Folder"}, {Name: "Measured"}, {Name: "Repetitions", Numeric: true}}}
-	for _, head := range s.Runs {
-		t.Add(doc.Text(head.Label), doc.Text(head.Dir), doc.Text(head.Started.Format("2006-01-02 15:04")), doc.Int(head.Reps))
-	}
-	for _, part := range append(slices.Clone(runParts), runSeed, runFeed) {
-		switch part.what {
-		case "CPU":
-			part = runPart{what: "machine", of: func(r raw.Run) string { return machineText(r.Machine) }}
-		case "CPUs":
-			continue // part of machine
-		}
-		var values []string
-		for _, run := range runs {
-			values = append(values, cmp.Or(part.of(run.run), "–"))
-		}
-		if len(distinct(values)) < 2 {
-			continue
-		}
-		t.Columns = append(t.Columns, doc.Column{Name: doc.UpperFirst(part.what)})
-		for i, value := range values {
-			t.Rows[i] = append(t.Rows[i], doc.Text(value))
-		}
-	}
-	return t
 }

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -229,4 +230,56 @@ func (s *Summary) mediansText() string {
 		return "Medians of " + doc.Plural(most, "repetition") + ": observed, without intervals."
 	}
 	return "Medians of the repetitions."
+}
+
+// runsTable explains the labels of several runs: their differences and folders. It is empty for one run.
+func (s *Summary) runsTable() *doc.Table {
+	runs := s.collected.runs
+	if len(runs) < 2 {
+		return nil
+	}
+	t := &doc.Table{Title: "The runs", Note: "This table has only the differences between the runs. The end of the page has all their properties.",
+		Columns: []doc.Column{{Name: "Run"}, {Name: "Folder"}, {Name: "Measured"}, {Name: "Repetitions", Numeric: true}}}
+	for _, head := range s.Runs {
+		t.Add(doc.Text(head.Label), doc.Text(head.Dir), doc.Text(head.Started.Format("2006-01-02 15:04")), doc.Int(head.Reps))
+	}
+	for _, part := range append(slices.Clone(runParts), runSeed, runFeed) {
+		switch part.what {
+		case "CPU":
+			part = runPart{what: "machine", of: func(r raw.Run) string { return machineText(r.Machine) }}
+		case "CPUs":
+			continue // part of machine
+		}
+		var values []string
+		for _, run := range runs {
+			values = append(values, cmp.Or(part.of(run.run), "–"))
+		}
+		if len(distinct(values)) < 2 {
+			continue
+		}
+		t.Columns = append(t.Columns, doc.Column{Name: doc.UpperFirst(part.what)})
+		for i, value := range values {
+			t.Rows[i] = append(t.Rows[i], doc.Text(value))
+		}
+	}
+	return t
+}
+
+// hostList is the name and kind of each machine that measured shards, with the numbers of those shards.
+func (r RunHead) hostList() [][2]string {
+	type place struct{ host, machine string }
+	shards := map[place][]string{}
+	var order []place
+	for _, h := range r.Shards {
+		at := place{h.Host, h.machine()}
+		if shards[at] == nil {
+			order = append(order, at)
+		}
+		shards[at] = append(shards[at], strconv.Itoa(h.Shard))
+	}
+	var out [][2]string
+	for _, at := range order {
+		out = append(out, [2]string{"machine " + at.host, fmt.Sprintf("%s (shards %s of %d)", at.machine, strings.Join(shards[at], ", "), r.Shards[0].Of)})
+	}
+	return out
 }

@@ -37,9 +37,6 @@ type Side struct {
 	place string // kernel and processor, of its first record
 }
 
-// repetition is the unit of every interval: the values within one repetition depend on one another.
-type repetition = estimate.Repetition
-
 // Exceeded is a repetition that was stopped because a budget was exceeded.
 type Exceeded struct {
 	Repetition int     `json:"repetition"`
@@ -126,10 +123,6 @@ func figureName(word string) string {
 	return word
 }
 
-func knownFigure(name string) bool {
-	return slices.ContainsFunc(figureTexts, func(t figureText) bool { return t.name == figureName(name) })
-}
-
 func figureTextOf(name string) figureText {
 	i := slices.IndexFunc(figureTexts, func(t figureText) bool { return t.name == figureName(name) })
 	return figureTexts[i]
@@ -181,7 +174,7 @@ func sidesOf(c *collection, cell Cell) []Side {
 		if samples == nil {
 			continue
 		}
-		side := Side{Series: one.name, Subject: one.subject, Exceeded: samples.exceeded(), Repetitions: samples.repetitionCount(),
+		side := Side{Series: one.name, Subject: one.subject, Exceeded: exceededOf(samples), Repetitions: samples.repetitionCount(),
 			place: placeOf(c.runs[samples.records[0].run].run)}
 		for _, text := range figureTexts {
 			if f := text.figure(text.values(samples, source), side.Exceeded); f != nil {
@@ -227,17 +220,9 @@ func (t figureText) underestimatedWhenStopped() bool {
 	return t.name == figureReaction || t.name == figureNPL50 || t.name == figureNPL99 || t.name == figureRSS || t.name == figureChildRSS || t.name == figureTotalRSS
 }
 
-func (c *cellSamples) repetitionCount() int {
-	seen := map[repetition]bool{}
-	for _, r := range c.records {
-		seen[repetition{Run: r.run, Rep: r.Rep}] = true
-	}
-	return len(seen)
-}
-
-// exceeded returns the stopped repetitions, each with the figure that it concerns: memory, or the unfinished work. The
+// exceededOf returns the stopped repetitions, each with the figure that it concerns: memory, or the unfinished work. The
 // unfinished work is the cold start (in process: the full sync) or the changes.
-func (c *cellSamples) exceeded() []Exceeded {
+func exceededOf(c *cellSamples) []Exceeded {
 	cold := map[repetition]bool{}
 	full := map[repetition]bool{}
 	var out []Exceeded

@@ -189,7 +189,7 @@ func (t Traversal) Net() float64 {
 // summarize derives everything except the plots.
 func summarize(runs []*loadedRun, slos SLOs) *Summary {
 	c := collect(runs)
-	s := &Summary{collected: c, looks: c.looks(), SLOs: slos, Runs: runHeads(c), Rows: rows(c)}
+	s := &Summary{collected: c, looks: looksOf(c), SLOs: slos, Runs: runHeads(c), Rows: rows(c)}
 	s.Title = title(c)
 	s.KeyFigures = keyFigures(c)
 	s.Phases = phases(c)
@@ -296,14 +296,4 @@ func rowPosition(r Row) int {
 		return 0
 	}
 	return positionOrder(*r.Position)
-}
-
-// unit returns the unit of a metric's records.
-func (c *cellSamples) unit(m raw.Metric) string {
-	for _, r := range c.records {
-		if r.Metric == m {
-			return r.Unit
-		}
-	}
-	return ""
 }

@@ -162,7 +162,7 @@ func figureValues(c *cellSamples, name string) estimate.Sample {
 		return nil
 	}
 	text := figureTextOf(name)
-	f := text.figure(text.values(c, sameSource{}), c.exceeded())
+	f := text.figure(text.values(c, sameSource{}), exceededOf(c))
 	if f == nil || f.Stopped {
 		return nil
 	}

@@ -1,9 +1,7 @@
 package reports
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -52,72 +50,6 @@ type PacketGrowth struct {
 	Times        float64   `json:"times"`   // the largest size's median divided by the smallest's
 	estimate.Fit           // by Services, through the medians of the repetitions
 	Flat         Flatness  `json:"flatness"`
-}
-
-// methods of first packets, in the order of the page. The empty string is sendto.
-var methods = []string{"", "handshake", "echo", "established"}
-
-func methodName(method string) string { return cmp.Or(method, "sendto") }
-
-// packets returns the values of a metric at a position, by one method; nil without samples.
-func (c *cellSamples) packets(metric raw.Metric, method string, position int) estimate.Sample {
-	if c == nil {
-		return nil
-	}
-	return c.pick(func(d detail) bool {
-		return d.metric == metric && d.target == "" && d.method == method && d.hasPos && d.position == position
-	})
-}
-
-// toTarget returns the values of a metric for a kind of destination, by one method. empty selects the packets in an
-// empty ruleset, which have position 0.
-func (c *cellSamples) toTarget(metric raw.Metric, method, target string, empty bool) estimate.Sample {
-	return c.pick(func(d detail) bool {
-		return d.metric == metric && d.target == target && d.method == method && (d.hasPos && d.position == 0) == empty
-	})
-}
-
-// pick returns the values of several groups, added up by repetition.
-func (c *cellSamples) pick(want func(detail) bool) estimate.Sample {
-	values := estimate.Sample{}
-	for _, d := range c.details() {
-		if want(d) {
-			values.Add(c.groups[d])
-		}
-	}
-	return values
-}
-
-// positions are the positions probed by one method, in order, without the miss and the empty ruleset.
-func (c *cellSamples) positions(method string) []int {
-	if c == nil {
-		return nil
-	}
-	seen := map[int]bool{}
-	for d := range c.groups {
-		if d.metric == raw.FirstPacket && d.target == "" && d.method == method && d.hasPos && d.position > 0 {
-			seen[d.position] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(seen))
-}
-
-// targets are the kinds of destinations probed by one method.
-func (c *cellSamples) targets(method string) []string {
-	seen := map[string]bool{}
-	for d := range c.groups {
-		if d.metric == raw.FirstPacket && d.target != "" && d.method == method && !(d.hasPos && d.position == 0) {
-			seen[d.target] = true
-		}
-	}
-	known := []string{"reject", "node-port", "external-ip", "load-balancer", "affinity-first", "affinity-again"}
-	order := func(target string) int {
-		if i := slices.Index(known, target); i >= 0 {
-			return i
-		}
-		return len(known)
-	}
-	return slices.SortedFunc(maps.Keys(seen), func(a, b string) int { return cmp.Or(order(a)-order(b), cmp.Compare(a, b)) })
 }
 
 // packetCosts has one entry for each series, cell and method.

@@ -98,3 +98,6 @@ func (t Target) String() string {
 	}
 	return fmt.Sprintf("%s: grows with a power of at most %v from %s on", text, t.Exponent, thousands(t.From))
 }
+
+// KnownFigure reports whether a target may name a figure.
+func KnownFigure(name string) bool { return slices.Contains(rules["targets.N.figure"].words, name) }
