@@ -203,8 +203,8 @@ func plotNamed(t *testing.T, s *Summary, name string) doc.Plot {
 }
 
 // cellOf makes the records of one subject in one cell.
-func cellOf(feed string, records ...raw.Record) *cellSamples {
-	run := &loadedRun{run: raw.Run{ID: "x", Feed: feed}, records: records}
+func cellOf(feed string, made ...raw.Record) *cellSamples {
+	run := &loadedRun{run: raw.Run{ID: "x", Feed: feed}, records: made}
 	for i := range run.records {
 		run.records[i].Subject, run.records[i].Services = "a/b", 10
 	}

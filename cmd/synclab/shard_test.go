@@ -65,19 +65,19 @@ func TestShardsAreTheSweep(t *testing.T) {
 		t.Errorf("a complete shard: %s", stdout)
 	}
 
-	_, records, err := raw.ReadRun(whole)
+	_, measured, err := raw.ReadRun(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var parts []raw.Record
 	for _, shard := range reports.ShardsIn(sweep) {
-		_, records, err := raw.ReadRun(shard)
+		_, measured, err := raw.ReadRun(shard)
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts = append(parts, records...)
+		parts = append(parts, measured...)
 	}
-	want, got := measuredPasses(records), measuredPasses(parts)
+	want, got := measuredPasses(measured), measuredPasses(parts)
 	if !slices.Equal(want, got) || len(want) != 4*len(strings.Split(subjects, ",")) {
 		t.Errorf("in one piece\n%s\nin shards\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
 	}
