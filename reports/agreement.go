@@ -15,6 +15,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/model"
+	"synclab/reports/records"
 	"synclab/scenarios"
 	"synclab/sim/simulator"
 )
@@ -40,12 +41,12 @@ type Agreement struct {
 
 // AgreementCell is one subject in one cell.
 type AgreementCell struct {
-	Subject     string      `json:"subject"`
-	Cell        Cell        `json:"cell"`
-	Reps        int         `json:"reps"`
-	Changes     int         `json:"changes"` // visible changes of all repetitions
-	Measured    Measured    `json:"measured"`
-	Simulations []Simulated `json:"simulations"`
+	Subject     string       `json:"subject"`
+	Cell        records.Cell `json:"cell"`
+	Reps        int          `json:"reps"`
+	Changes     int          `json:"changes"` // visible changes of all repetitions
+	Measured    Measured     `json:"measured"`
+	Simulations []Simulated  `json:"simulations"`
 
 	measured []float64
 }
@@ -118,11 +119,11 @@ func BuildAgreement(dir string, o AgreementOptions) (*Agreement, error) {
 	if o.Seed == 0 {
 		o.Seed = 1
 	}
-	loaded, err := loadRun(dir)
+	loaded, err := records.Load(dir)
 	if err != nil {
 		return nil, err
 	}
-	a := &Agreement{Run: loaded.run.ID, Seeds: o.Seeds, Seed: o.Seed, Within: agreeWithin, Remarks: loaded.warnings}
+	a := &Agreement{Run: loaded.Info.ID, Seeds: o.Seeds, Seed: o.Seed, Within: agreeWithin, Remarks: loaded.Warnings}
 	if o.Model != nil {
 		a.Model = o.Model.Run
 	}
@@ -139,14 +140,14 @@ func (a *Agreement) remark(format string, args ...any) {
 }
 
 // compare compares every subject in every cell.
-func (a *Agreement) compare(l *loadedRun, o AgreementOptions) error {
-	c := collect([]*loadedRun{l})
-	cells, err := l.run.Scenario.Cells()
+func (a *Agreement) compare(l *records.Run, o AgreementOptions) error {
+	c := records.Collect([]*records.Run{l})
+	cells, err := l.Info.Scenario.Cells()
 	if err != nil {
 		return err
 	}
-	ways := model.ToNode(l.run, l.records)
-	for _, cell := range c.cells {
+	ways := model.ToNode(l.Info, l.Records)
+	for _, cell := range c.Cells {
 		played := scenarioOf(cells, cell)
 		if played == nil {
 			a.remark("%s is no cell of the scenario", cell.Settings())
@@ -160,14 +161,14 @@ func (a *Agreement) compare(l *loadedRun, o AgreementOptions) error {
 		if err != nil {
 			a.remark("each change counts as a change of a separate Service: %v", err)
 		}
-		for _, one := range c.series {
-			samples := one.cells[cell.id()]
+		for _, one := range c.Series {
+			samples := one.Cells[cell.ID()]
 			if samples == nil {
 				continue
 			}
-			t := trial{options: o, scenario: played, run: l.run, own: ways[one.subject], agreement: a}
-			if t.about, err = subject.ParseSubject(one.subject); err != nil {
-				t.about = subject.Spec{Name: one.subject, Proxier: subject.Exec}
+			t := trial{options: o, scenario: played, run: l.Info, own: ways[one.Subject], agreement: a}
+			if t.about, err = subject.ParseSubject(one.Subject); err != nil {
+				t.about = subject.Spec{Name: one.Subject, Proxier: subject.Exec}
 			}
 			t.streams = streamsOf(samples, traces, family, t.remark)
 			if len(t.streams) == 0 {
@@ -179,7 +180,7 @@ func (a *Agreement) compare(l *loadedRun, o AgreementOptions) error {
 		}
 	}
 	place := func(of AgreementCell) int {
-		return slices.IndexFunc(c.series, func(one *series) bool { return one.subject == of.Subject })
+		return slices.IndexFunc(c.Series, func(one *records.Series) bool { return one.Subject == of.Subject })
 	}
 	slices.SortStableFunc(a.Cells, func(x, y AgreementCell) int { return cmp.Compare(place(x), place(y)) })
 	if len(a.Cells) == 0 {
@@ -189,7 +190,7 @@ func (a *Agreement) compare(l *loadedRun, o AgreementOptions) error {
 }
 
 // scenarioOf returns the scenario of a cell of the records, or nil.
-func scenarioOf(cells []scenarios.Cell, cell Cell) *scenarios.Scenario {
+func scenarioOf(cells []scenarios.Cell, cell records.Cell) *scenarios.Scenario {
 	for i := range cells {
 		if maps.Equal(cells[i].Params, cell.Params) && (cells[i].Scenario.Shape.Services == cell.Services || len(cells) == 1) {
 			return &cells[i].Scenario
@@ -199,9 +200,9 @@ func scenarioOf(cells []scenarios.Cell, cell Cell) *scenarios.Scenario {
 }
 
 // streamsOf returns the streams of the repetitions that were not stopped.
-func streamsOf(samples *cellSamples, traces []played, family corev1.IPFamily, remark func(string, ...any)) []*stream {
+func streamsOf(samples *records.Samples, traces []played, family corev1.IPFamily, remark func(string, ...any)) []*stream {
 	reps := map[int][]raw.Record{}
-	for _, r := range samples.records {
+	for _, r := range samples.Records {
 		reps[r.Rep] = append(reps[r.Rep], *r.Record)
 	}
 	var out []*stream
@@ -249,7 +250,7 @@ func (t *trial) remark(format string, args ...any) {
 }
 
 // hold compares measured with predicted values.
-func (t *trial) hold(cell Cell) error {
+func (t *trial) hold(cell records.Cell) error {
 	if _, known := settingsOf(t.about, t.scenario.Proxy, nil); !known {
 		t.remark("its sync loop is unknown")
 		return nil
@@ -283,7 +284,7 @@ func (t *trial) way(w *model.WatchDelay) *model.WatchDelay {
 }
 
 // fromModel predicts with the cost model.
-func (t *trial) fromModel(cell Cell, out *AgreementCell) (Simulated, error) {
+func (t *trial) fromModel(cell records.Cell, out *AgreementCell) (Simulated, error) {
 	subject, err := t.options.Model.Subject(t.about.Name)
 	if err != nil {
 		return Simulated{}, err

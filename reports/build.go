@@ -10,6 +10,7 @@ import (
 
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
+	"synclab/reports/records"
 )
 
 // Options of Build.
@@ -27,9 +28,9 @@ func Build(dirs []string, out string, opts Options) (*Summary, error) {
 		return nil, errors.New("no run folder to report on")
 	}
 	if out == "" {
-		out = OutFolder(dirs)
+		out = records.OutFolder(dirs)
 	}
-	runs, err := loadRuns(dirs)
+	runs, err := records.LoadAll(dirs)
 	if err != nil {
 		return nil, err
 	}
@@ -62,23 +63,23 @@ func Build(dirs []string, out string, opts Options) (*Summary, error) {
 }
 
 // writeBench writes every raw sample of every run, one line each, for benchstat.
-func writeBench(b *bytes.Buffer, runs []*loadedRun) error {
-	var parts []*loadedRun // each was measured on one machine
+func writeBench(b *bytes.Buffer, runs []*records.Run) error {
+	var parts []*records.Run // each was measured on one machine
 	for _, l := range runs {
-		if l.shards == nil {
+		if l.Shards == nil {
 			parts = append(parts, l)
 		}
-		parts = append(parts, l.shards...)
+		parts = append(parts, l.Shards...)
 	}
 	for _, l := range parts {
 		records := func(yield func(raw.Record, error) bool) {
-			for _, r := range l.records {
+			for _, r := range l.Records {
 				if !yield(r, nil) {
 					return
 				}
 			}
 		}
-		if err := raw.WriteBench(b, l.run, records); err != nil {
+		if err := raw.WriteBench(b, l.Info, records); err != nil {
 			return err
 		}
 	}

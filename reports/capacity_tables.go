@@ -8,6 +8,7 @@ import (
 
 	"synclab/reports/capacity"
 	"synclab/reports/doc"
+	"synclab/reports/records"
 )
 
 // estimateCell is a number with its mark, and below it its interval and its basis.
@@ -207,7 +208,7 @@ func (r *capacityReport) curveTable() *doc.Table {
 		{Name: "Start", Numeric: true}, {Name: "Rules", Numeric: true}, {Name: "Partial sync", Numeric: true}, {Name: "SLOs met"}}}
 	for i, s := range r.Subjects {
 		for _, o := range s.Curve {
-			t.Add(r.subjectCell(i), doc.Int(o.Cluster.Services), doc.Cell{Text: endpointsText(o.Cluster.Endpoints), Value: doc.Exact(o.Cluster.Endpoints)},
+			t.Add(r.subjectCell(i), doc.Int(o.Cluster.Services), doc.Cell{Text: records.EndpointsText(o.Cluster.Endpoints), Value: doc.Exact(o.Cluster.Endpoints)},
 				doc.Int(o.Cluster.Nodes), doc.Value(o.Cluster.Churn.Endpoints, ""), sloCell(o, capacity.ProgrammingP99), sloCell(o, capacity.CPU),
 				sloCell(o, capacity.Memory), sloCell(o, capacity.FirstPacketP99), sloCell(o, capacity.Start), estimateCell(rounded(o.Rules), "count"),
 				estimateCell(o.PartialSync, "s"), r.metCell(o))

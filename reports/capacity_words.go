@@ -10,6 +10,7 @@ import (
 
 	"synclab/reports/capacity"
 	"synclab/reports/doc"
+	"synclab/reports/records"
 )
 
 // sloQuantity is the quantity of an SLO, with its display texts.
@@ -56,7 +57,7 @@ func periodText(d time.Duration) string { return doc.TrimTick(doc.Format(d.Secon
 
 // clusterText is "5,000 Services × 10 endpoints on 100 nodes, 50 changes/s".
 func clusterText(c capacity.Cluster) string {
-	text := fmt.Sprintf("%s × %s endpoints on %s", doc.Plural(c.Services, "Service"), endpointsText(c.Endpoints), doc.Plural(c.Nodes, "node"))
+	text := fmt.Sprintf("%s × %s endpoints on %s", doc.Plural(c.Services, "Service"), records.EndpointsText(c.Endpoints), doc.Plural(c.Nodes, "node"))
 	if churn := churnText(c.Churn); churn != "" {
 		text += ", " + churn
 	}

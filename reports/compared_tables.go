@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"synclab/reports/doc"
+	"synclab/reports/records"
 )
 
 // comparedSection compares the subjects of each cell that has several, the largest cell first.
@@ -48,8 +49,8 @@ func (s *Summary) comparisonsBySize() []*CellComparison {
 }
 
 // cellTitle is a cell's size and settings, with its scenario if there are several.
-func (s *Summary) cellTitle(cell Cell) string {
-	title := sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings()))
+func (s *Summary) cellTitle(cell records.Cell) string {
+	title := sizesText([]records.Cell{cell}) + settingsTail(shortSettings(cell.Settings()))
 	if slices.ContainsFunc(s.Comparisons, func(o CellComparison) bool { return o.Cell.Scenario != cell.Scenario }) {
 		title = cell.Scenario + ": " + title
 	}
@@ -183,17 +184,17 @@ func (c *CellComparison) pairs() [][2]string {
 			overall = append(overall, pair)
 		}
 	}
-	return distinct(append(variant, overall...))
+	return records.Distinct(append(variant, overall...))
 }
 
 // cellHeading distinguishes a cell from the others. It is empty for a single cell. It omits a size that all cells
 // share.
-func (s *Summary) cellHeading(cell Cell) string {
+func (s *Summary) cellHeading(cell records.Cell) string {
 	settings := shortSettings(cell.Settings())
-	if slices.ContainsFunc(s.collected.cells, func(c Cell) bool { return c.Services != cell.Services || c.Endpoints != cell.Endpoints }) {
-		return sizesText([]Cell{cell}) + settingsTail(settings)
+	if slices.ContainsFunc(s.collected.Cells, func(c records.Cell) bool { return c.Services != cell.Services || c.Endpoints != cell.Endpoints }) {
+		return sizesText([]records.Cell{cell}) + settingsTail(settings)
 	}
-	if len(s.collected.cells) == 1 {
+	if len(s.collected.Cells) == 1 {
 		return ""
 	}
 	return settings

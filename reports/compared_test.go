@@ -17,6 +17,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
+	"synclab/reports/records"
 )
 
 // TestFiveSubjects: every subject has a row, every ratio is that of the figures, and all outputs agree.
@@ -203,13 +204,13 @@ func plotNamed(t *testing.T, s *Summary, name string) doc.Plot {
 }
 
 // cellOf makes the records of one subject in one cell.
-func cellOf(feed string, made ...raw.Record) *cellSamples {
-	run := &loadedRun{run: raw.Run{ID: "x", Feed: feed}, records: made}
-	for i := range run.records {
-		run.records[i].Subject, run.records[i].Services = "a/b", 10
+func cellOf(feed string, made ...raw.Record) *records.Samples {
+	run := &records.Run{Info: raw.Run{ID: "x", Feed: feed}, Records: made}
+	for i := range run.Records {
+		run.Records[i].Subject, run.Records[i].Services = "a/b", 10
 	}
-	c := collect([]*loadedRun{run})
-	return c.series[0].cells[c.cells[0].id()]
+	c := records.Collect([]*records.Run{run})
+	return c.Series[0].Cells[c.Cells[0].ID()]
 }
 
 func TestExceededConcerns(t *testing.T) {
@@ -221,7 +222,7 @@ func TestExceededConcerns(t *testing.T) {
 	failed := raw.Record{Rep: 1, Metric: raw.FullSync, Value: 2, Unit: "s", Error: "no"}
 	for _, test := range []struct {
 		name    string
-		samples *cellSamples
+		samples *records.Samples
 		figure  string
 	}{
 		{"before its cold start", cellOf(raw.FeedAPI, exceeded), figureCold},
@@ -248,7 +249,7 @@ func TestTotalRSS(t *testing.T) {
 		of(2, raw.ChildPeakRSS, 300), of(2, raw.PeakRSS, 50), of(3, raw.ChildPeakRSS, 9))
 	none := cellOf(raw.FeedAPI, of(1, raw.PeakRSS, 100))
 	for _, x := range []struct {
-		samples *cellSamples
+		samples *records.Samples
 		want    []float64
 	}{{tools, []float64{300, 350}}, {none, []float64{100}}} {
 		f := figureTextOf(figureTotalRSS).figure(totalRSSValues(x.samples, sameSource{}), nil)
@@ -296,19 +297,19 @@ func TestCPU(t *testing.T) {
 	}
 	samples := cellOf(raw.FeedAPI, cpu("1:create", 3), cpu("2:settle", 1), cpu("3:churn", 8), cpu("4:settle", 2), cpu("5:probe", 100), cpu("6:settle", 100),
 		cpu("10:rollout", 5), cpu("11:settle", 0), change("3:churn"), change("3:churn"), change("3:churn"), change("4:settle"), change("10:rollout"))
-	if got := coldCPU(samples, sameSource{})[repetition{Rep: 1}]; len(got) != 1 || got[0] != 4 {
+	if got := coldCPU(samples, sameSource{})[records.Repetition{Rep: 1}]; len(got) != 1 || got[0] != 4 {
 		t.Errorf("CPU of the cold start %v, want create and the settle after it", got)
 	}
-	if got := changeCPU(samples, sameSource{})[repetition{Rep: 1}]; len(got) != 1 || got[0] != 3 {
+	if got := changeCPU(samples, sameSource{})[records.Repetition{Rep: 1}]; len(got) != 1 || got[0] != 3 {
 		t.Errorf("CPU per change %v, want 15 s over 5 changes", got)
 	}
 	followed := cellOf(raw.FeedAPI, cpu("3:follow", 6), change("3:follow"), change("4:settle"), change("4:settle"))
-	if got := changeCPU(followed, sameSource{})[repetition{Rep: 1}]; len(got) != 1 || got[0] != 2 {
+	if got := changeCPU(followed, sameSource{})[records.Repetition{Rep: 1}]; len(got) != 1 || got[0] != 2 {
 		t.Errorf("CPU per change of a followed cluster %v, want 6 s over 3 changes", got)
 	}
 	undone := change("4:settle")
 	undone.Metric = raw.ChangeReverted
-	if got := changeCPU(cellOf(raw.FeedAPI, cpu("3:churn", 8), change("3:churn"), undone), sameSource{})[repetition{Rep: 1}]; len(got) != 1 || got[0] != 4 {
+	if got := changeCPU(cellOf(raw.FeedAPI, cpu("3:churn", 8), change("3:churn"), undone), sameSource{})[records.Repetition{Rep: 1}]; len(got) != 1 || got[0] != 4 {
 		t.Errorf("CPU per change %v, want 4 s: one of two changes was reverted", got)
 	}
 	if got := changeCPU(cellOf(raw.FeedAPI, cpu("3:churn", 8)), sameSource{}); len(got) != 0 {

@@ -11,6 +11,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // figureValue is an estimate for tables: "1.52 s ± 3 %", "> 600 s".
@@ -78,7 +79,7 @@ func (s *Summary) largestComparison() *CellComparison {
 }
 
 func (c *CellComparison) pairSentence(b, a string) string {
-	told := pairWords{Size: sizesText([]Cell{c.Cell}), Settings: shortSettings(c.Cell.Settings()), A: a, B: b}
+	told := pairWords{Size: sizesText([]records.Cell{c.Cell}), Settings: shortSettings(c.Cell.Settings()), A: a, B: b}
 	var few []*Comparison // without an interval
 	for _, spoken := range spokenFigures {
 		ratio := c.ratio(b, a, spoken.name)
@@ -122,7 +123,7 @@ func whyNoInterval(ratios []*Comparison) string {
 	}
 	switch {
 	case len(others) > 0:
-		return strings.Join(distinct(others), "; ")
+		return strings.Join(records.Distinct(others), "; ")
 	case least.repetitions() == most.repetitions():
 		return least.Warning
 	}
@@ -143,12 +144,12 @@ func (c *CellComparison) bracket(r *Comparison) string {
 }
 
 // stopped returns a line for each series and cell that exceeded a budget, with how far the subject had come.
-func stopped(c *collection) []string {
+func stopped(c *records.Collection) []string {
 	var out []string
-	for _, cell := range c.cells {
-		for _, one := range c.series {
-			if samples := one.cells[cell.id()]; samples != nil {
-				out = append(out, stoppedNotes(one.name, cell, exceededOf(samples), samples.repetitionCount())...)
+	for _, cell := range c.Cells {
+		for _, one := range c.Series {
+			if samples := one.Cells[cell.ID()]; samples != nil {
+				out = append(out, stoppedNotes(one.Name, cell, exceededOf(samples), samples.RepetitionCount())...)
 			}
 		}
 	}
@@ -157,7 +158,7 @@ func stopped(c *collection) []string {
 
 // stoppedNotes is one line for the stopped repetitions of a cell: "… stopped after 10m0s: 4,120, 4,133 and 4,098 of
 // 10,000 Services visible". It is empty if none was stopped.
-func stoppedNotes(series string, cell Cell, exceeded []Exceeded, repetitions int) []string {
+func stoppedNotes(series string, cell records.Cell, exceeded []Exceeded, repetitions int) []string {
 	if len(exceeded) == 0 {
 		return nil
 	}
@@ -167,7 +168,7 @@ func stoppedNotes(series string, cell Cell, exceeded []Exceeded, repetitions int
 		in = append(in, fmt.Sprint(e.Repetition))
 	}
 	return []string{sentence(subjectStopped, stoppedWords{Series: series, Services: cell.Services, Settings: shortSettings(cell.Settings()),
-		Reached: together(distinct(texts)), In: in, Of: repetitions})}
+		Reached: together(records.Distinct(texts)), In: in, Of: repetitions})}
 }
 
 // together joins several texts, with their common first and last words only once.
@@ -207,13 +208,13 @@ func (s *Summary) method() []string {
 	feeds, observed := map[string]bool{}, map[string]bool{}
 	var kubeProxies []string
 	for _, run := range s.Runs {
-		feeds[cmp.Or(run.Feed, raw.FeedInformers)], observed[observedBy(run.Feed, run.Observed)] = true, true
+		feeds[cmp.Or(run.Feed, raw.FeedInformers)], observed[records.ObservedBy(run.Feed, run.Observed)] = true, true
 		if v := run.Versions.KubeProxy; v != "" {
 			kubeProxies = append(kubeProxies, v)
 		}
 	}
 	processes, compared := feeds[raw.FeedAPI], len(s.Comparisons) > 0
-	lost := s.collected.pooled(raw.SyncsNotSeparable)
+	lost := s.collected.Pooled(raw.SyncsNotSeparable)
 	var out []string
 	for _, paragraph := range []struct {
 		when bool
@@ -223,11 +224,11 @@ func (s *Summary) method() []string {
 		{processes, s.shimSentence()},
 		{processes && len(lost) > 0, sentence(syncsLost, int(sum(lost)))},
 		{processes, methodSyncs},
-		{len(s.collected.pooled(raw.ToolSys)) > 0, methodToolTime},
+		{len(s.collected.Pooled(raw.ToolSys)) > 0, methodToolTime},
 		{feeds[raw.FeedInformers], methodInformers},
 		{len(observed) > 1, methodMixedEnds},
 		{len(observed) == 1 && observed["syncs"], methodSyncEnds},
-		{len(kubeProxies) > 0, sentence(kubeProxyVersions, distinct(kubeProxies))},
+		{len(kubeProxies) > 0, sentence(kubeProxyVersions, records.Distinct(kubeProxies))},
 		{compared, methodBaselines},
 		{compared, methodValues},
 		{compared, methodRatios},
@@ -242,9 +243,9 @@ func (s *Summary) method() []string {
 // shimSentence describes the cost of measuring with the shim; empty if there was none.
 func (s *Summary) shimSentence() string {
 	byBytes := map[int][]float64{}
-	for _, one := range s.collected.series {
-		for _, samples := range one.cells {
-			for _, r := range samples.records {
+	for _, one := range s.collected.Series {
+		for _, samples := range one.Cells {
+			for _, r := range samples.Records {
 				if r.Metric == raw.ShimCost {
 					byBytes[r.Bytes] = append(byBytes[r.Bytes], r.Value)
 				}

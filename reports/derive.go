@@ -7,33 +7,34 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // keyFigures returns one line for each series and cell.
-func keyFigures(c *collection) []KeyFigures {
+func keyFigures(c *records.Collection) []KeyFigures {
 	var out []KeyFigures
-	for _, cell := range c.cells {
-		for _, s := range c.series {
-			samples := s.cells[cell.id()]
+	for _, cell := range c.Cells {
+		for _, s := range c.Series {
+			samples := s.Cells[cell.ID()]
 			if samples == nil {
 				continue
 			}
-			k := KeyFigures{Series: s.name, Cell: cell, Exceeded: exceededOf(samples),
-				Reaction:    described(s.of(cell, raw.Reaction)),
-				ColdStart:   described(s.of(cell, raw.ColdStart)),
-				FullSync:    described(s.of(cell, raw.FullSync)),
-				PartialSync: described(s.of(cell, raw.PartialSync)),
-				Programming: described(s.of(cell, raw.NetworkProgrammingLatency)),
+			k := KeyFigures{Series: s.Name, Cell: cell, Exceeded: exceededOf(samples),
+				Reaction:    described(s.Of(cell, raw.Reaction)),
+				ColdStart:   described(s.Of(cell, raw.ColdStart)),
+				FullSync:    described(s.Of(cell, raw.FullSync)),
+				PartialSync: described(s.Of(cell, raw.PartialSync)),
+				Programming: described(s.Of(cell, raw.NetworkProgrammingLatency)),
 				SyncBusy:    medianOf(busyShares(samples)),
-				SyncsFailed: int(sum(s.of(cell, raw.SyncFailed).Pooled())),
+				SyncsFailed: int(sum(s.Of(cell, raw.SyncFailed).Pooled())),
 				Rules:       rulesTotal(samples),
 			}
 			k.PeakRSS = medianOf(largestOf(raw.PeakRSS)(samples, sameSource{}))
-			if p := s.positions(cell); len(p) > 0 {
-				k.FirstPacketFirst = described(s.at(cell, p[0]))
-				k.FirstPacketLast = described(s.at(cell, p[len(p)-1]))
+			if p := s.Positions(cell); len(p) > 0 {
+				k.FirstPacketFirst = described(s.At(cell, p[0]))
+				k.FirstPacketLast = described(s.At(cell, p[len(p)-1]))
 			}
-			k.FirstPacketMiss = described(s.at(cell, -1))
+			k.FirstPacketMiss = described(s.At(cell, -1))
 			out = append(out, k)
 		}
 	}
@@ -65,11 +66,11 @@ func sum(values []float64) float64 {
 }
 
 // rulesTotal adds up the medians of all tables and families.
-func rulesTotal(samples *cellSamples) *float64 {
-	rules := func(table string) bool { return !isElements(table) }
-	total, ok := samples.countTotal(raw.Rules, rules)
+func rulesTotal(samples *records.Samples) *float64 {
+	rules := func(table string) bool { return !records.IsElements(table) }
+	total, ok := samples.CountTotal(raw.Rules, rules)
 	if !ok {
-		total, ok = samples.countTotal(raw.RulesKernel, rules)
+		total, ok = samples.CountTotal(raw.RulesKernel, rules)
 	}
 	if !ok {
 		return nil
@@ -80,26 +81,26 @@ func rulesTotal(samples *cellSamples) *float64 {
 // busyShares returns one value for each repetition with churn: sync time divided by the time from the first change's
 // due time until the last change is visible. Families sync one after the other in one process, so their durations add
 // up.
-func busyShares(samples *cellSamples) estimate.Sample {
+func busyShares(samples *records.Samples) estimate.Sample {
 	type span struct{ from, to float64 }
-	spans := map[repetition]span{}
-	for _, r := range samples.records {
+	spans := map[records.Repetition]span{}
+	for _, r := range samples.Records {
 		if r.Metric != raw.NetworkProgrammingLatency {
 			continue
 		}
-		key := repetition{Run: r.run, Rep: r.Rep}
+		key := records.Repetition{Run: r.Run, Rep: r.Rep}
 		s, ok := spans[key]
 		if !ok {
 			s = span{r.At - r.Value, r.At}
 		}
 		spans[key] = span{min(s.from, r.At-r.Value), max(s.to, r.At)}
 	}
-	busy := map[repetition]float64{}
-	for _, r := range samples.records {
+	busy := map[records.Repetition]float64{}
+	for _, r := range samples.Records {
 		if r.Metric != raw.FullSync && r.Metric != raw.PartialSync {
 			continue
 		}
-		key := repetition{Run: r.run, Rep: r.Rep}
+		key := records.Repetition{Run: r.Run, Rep: r.Rep}
 		s := spans[key]
 		busy[key] += max(0, min(r.At, s.to)-max(r.At-r.Value, s.from))
 	}
@@ -115,15 +116,15 @@ func busyShares(samples *cellSamples) estimate.Sample {
 // Phases divides the syncs of one kind into parts, in seconds. The parts and Rest add up to Total, the median sync.
 // Each part is its share of a repetition's sync time, averaged over the repetitions. Queue is not a part.
 type Phases struct {
-	Series   string  `json:"series"`
-	Cell     Cell    `json:"cell"`
-	Kind     string  `json:"kind"`
-	N        int     `json:"n"` // syncs
-	Plan     float64 `json:"plan,omitempty"`
-	Encode   float64 `json:"encode,omitempty"`
-	Jumps    float64 `json:"jumps,omitempty"` // base chains and jumps, in full syncs
-	ToolUser float64 `json:"tool_user"`
-	ToolSys  float64 `json:"tool_sys"`
+	Series   string       `json:"series"`
+	Cell     records.Cell `json:"cell"`
+	Kind     string       `json:"kind"`
+	N        int          `json:"n"` // syncs
+	Plan     float64      `json:"plan,omitempty"`
+	Encode   float64      `json:"encode,omitempty"`
+	Jumps    float64      `json:"jumps,omitempty"` // base chains and jumps, in full syncs
+	ToolUser float64      `json:"tool_user"`
+	ToolSys  float64      `json:"tool_sys"`
 	// OwnUntold is true if the subject reports neither plan nor encode. Its own work is then in Rest.
 	OwnUntold bool `json:"own_unreported,omitempty"`
 	// PostSync is the work after the last write: health checks, metrics, stale UDP flows. It is in Rest for a subject
@@ -135,18 +136,18 @@ type Phases struct {
 }
 
 // phases computes the Phases of each series, cell and kind of sync.
-func phases(c *collection) []Phases {
+func phases(c *records.Collection) []Phases {
 	var out []Phases
-	for _, cell := range c.cells {
-		for _, s := range c.series {
-			samples := s.cells[cell.id()]
+	for _, cell := range c.Cells {
+		for _, s := range c.Series {
+			samples := s.Cells[cell.ID()]
 			if samples == nil {
 				continue
 			}
 			for _, kind := range []raw.Metric{raw.FullSync, raw.PartialSync} {
 				if p, ok := phasesOf(samples, kind); ok {
-					p.Series, p.Cell, p.tool = s.name, cell, toolOf(s.name)
-					p.Total = s.of(cell, kind).Median() // the same median as in every other output
+					p.Series, p.Cell, p.tool = s.Name, cell, toolOf(s.Name)
+					p.Total = s.Of(cell, kind).Median() // the same median as in every other output
 					p.scale()
 					out = append(out, p)
 				}
@@ -170,21 +171,21 @@ type phaseSums struct {
 }
 
 // phasesOf returns Phases with shares instead of seconds.
-func phasesOf(samples *cellSamples, total raw.Metric) (Phases, bool) {
+func phasesOf(samples *records.Samples, total raw.Metric) (Phases, bool) {
 	parts := []raw.Metric{raw.Plan, raw.Encode, raw.Jumps, raw.ToolUser, raw.ToolSys}
-	syncs := map[place]map[raw.Metric]float64{}
-	var order []place // fixed order: sums of floats are then the same each time
-	for _, r := range samples.records {
+	syncs := map[records.Place]map[raw.Metric]float64{}
+	var order []records.Place // fixed order: sums of floats are then the same each time
+	for _, r := range samples.Records {
 		if r.Error != "" || (r.Metric != total && r.Metric != raw.Written && !slices.Contains(parts, r.Metric)) {
 			continue
 		}
-		at := place{run: r.run, rep: r.Rep, step: r.Step, sync: r.Sync, family: r.Family}
+		at := records.Place{Run: r.Run, Rep: r.Rep, Step: r.Step, Sync: r.Sync, Family: r.Family}
 		if syncs[at] == nil {
 			syncs[at], order = map[raw.Metric]float64{}, append(order, at)
 		}
 		syncs[at][r.Metric] += r.Value
 	}
-	sums := map[repetition]*phaseSums{}
+	sums := map[records.Repetition]*phaseSums{}
 	p := Phases{Kind: strings.TrimSuffix(string(total), "_sync"), OwnUntold: true}
 	for _, at := range order {
 		sync := syncs[at]
@@ -195,7 +196,7 @@ func phasesOf(samples *cellSamples, total raw.Metric) (Phases, bool) {
 		_, plans := sync[raw.Plan]
 		_, encodes := sync[raw.Encode]
 		p.OwnUntold = p.OwnUntold && !plans && !encodes
-		of := repetition{Run: at.run, Rep: at.rep}
+		of := records.Repetition{Run: at.Run, Rep: at.Rep}
 		if sums[of] == nil {
 			sums[of] = &phaseSums{parts: map[raw.Metric]float64{}}
 		}
@@ -226,21 +227,21 @@ func phasesOf(samples *cellSamples, total raw.Metric) (Phases, bool) {
 }
 
 // growths fits the growth of sync and restore durations with size, in each repetition.
-func growths(c *collection) []Growth {
+func growths(c *records.Collection) []Growth {
 	var out []Growth
-	for _, line := range c.sweepLines() {
+	for _, line := range c.SweepLines() {
 		for _, what := range grown {
-			for _, s := range c.series {
+			for _, s := range c.Series {
 				var points []estimate.Point
 				var sizes []int
-				for _, cell := range line.cells {
-					if values := s.kindOf(cell, what.metric, what.kind); len(values) > 0 {
+				for _, cell := range line.Cells {
+					if values := s.KindOf(cell, what.metric, what.kind); len(values) > 0 {
 						points, sizes = append(points, estimate.Point{X: float64(cell.Services), Y: values}), append(sizes, cell.Services)
 					}
 				}
 				if law, ok := estimate.FitPower(points); ok {
-					out = append(out, Growth{Series: s.name, Scenario: line.scenario, Settings: line.settings,
-						Metric: what.metric, Kind: what.kind, Sizes: distinct(sizes), Power: law})
+					out = append(out, Growth{Series: s.Name, Scenario: line.Scenario, Settings: line.Settings,
+						Metric: what.metric, Kind: what.kind, Sizes: records.Distinct(sizes), Power: law})
 				}
 			}
 		}
@@ -256,25 +257,25 @@ var grown = []struct {
 
 // traversals fits first-packet cost against position. The points are medians by position. A packet during an interrupt
 // costs a hundred times as much, and would bend a line through raw samples.
-func traversals(c *collection) []Traversal {
+func traversals(c *records.Collection) []Traversal {
 	var out []Traversal
-	for _, cell := range c.cells {
-		for _, s := range c.series {
+	for _, cell := range c.Cells {
+		for _, s := range c.Series {
 			var points []estimate.Point
-			t := Traversal{Series: s.name, Cell: cell}
+			t := Traversal{Series: s.Name, Cell: cell}
 			note := func(position int, values estimate.Sample) {
 				if m := values.Median(); m > t.Worst {
 					t.Worst, t.WorstAt = m, position
 				}
 			}
-			for _, position := range s.positions(cell) {
-				points = append(points, estimate.Point{X: float64(position), Y: s.at(cell, position)})
-				note(position, s.at(cell, position))
+			for _, position := range s.Positions(cell) {
+				points = append(points, estimate.Point{X: float64(position), Y: s.At(cell, position)})
+				note(position, s.At(cell, position))
 			}
-			note(-1, s.at(cell, -1))
-			t.Empty = medianOf(s.at(cell, 0))
+			note(-1, s.At(cell, -1))
+			t.Empty = medianOf(s.At(cell, 0))
 			t.Fit, _ = estimate.FitLine(points)
-			t.bound(s.at(cell, t.WorstAt), s.at(cell, 0))
+			t.bound(s.At(cell, t.WorstAt), s.At(cell, 0))
 			if t.Worst > 0 {
 				out = append(out, t)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 	"synclab/scenarios"
 )
 
@@ -36,7 +37,7 @@ type Diff struct {
 // Delta is one figure of one subject in one cell, in the runs before and after.
 type Delta struct {
 	Subject string             `json:"subject"`
-	Cell    Cell               `json:"cell"`
+	Cell    records.Cell       `json:"cell"`
 	Figure  string             `json:"figure"`
 	Detail  string             `json:"detail,omitempty"` // which fault, or kind of packet
 	Unit    string             `json:"unit"`
@@ -86,9 +87,9 @@ const (
 
 // Absent is a subject in a cell of only one run.
 type Absent struct {
-	Subject string  `json:"subject"`
-	Cell    Cell    `json:"cell"`
-	Verdict Verdict `json:"verdict"`
+	Subject string       `json:"subject"`
+	Cell    records.Cell `json:"cell"`
+	Verdict Verdict      `json:"verdict"`
 }
 
 // DefaultThreshold is the share by which a figure may grow without other settings.
@@ -117,30 +118,30 @@ func Compare(before, after string, o DiffOptions) (*Diff, error) {
 			return nil, fmt.Errorf("threshold for unknown figure %q: use one of %s", name, strings.Join(scenarios.ThresholdFigures(), ", "))
 		}
 	}
-	var sides [2]*collection
+	var sides [2]*records.Collection
 	for i, dir := range []string{before, after} {
-		run, err := loadRun(dir)
+		run, err := records.Load(dir)
 		if err != nil {
 			return nil, err
 		}
-		sides[i] = collect([]*loadedRun{run})
+		sides[i] = records.Collect([]*records.Run{run})
 	}
-	d := &Diff{Before: runHeads(sides[0])[0], After: runHeads(sides[1])[0], Unlike: unlikes(sides[0].runs[0].run, sides[1].runs[0].run),
+	d := &Diff{Before: runHeads(sides[0])[0], After: runHeads(sides[1])[0], Unlike: unlikes(sides[0].Runs[0].Info, sides[1].Runs[0].Info),
 		Correction: "Benjamini-Hochberg", Level: estimate.Level}
 	d.warn(sides)
 	d.collect(sides)
 	if len(d.Rows) == 0 {
 		return nil, fmt.Errorf("%s (%s) and %s (%s) %w", before, cellsText(sides[0]), after, cellsText(sides[1]), ErrNothingInCommon)
 	}
-	o.apply(d, sides[1].runs[0].run.Scenario.Thresholds)
+	o.apply(d, sides[1].Runs[0].Info.Scenario.Thresholds)
 	d.judge()
 	return d, nil
 }
 
-func cellsText(c *collection) string {
+func cellsText(c *records.Collection) string {
 	var names []string
-	for _, one := range c.series {
-		names = append(names, one.subject)
+	for _, one := range c.Series {
+		names = append(names, one.Subject)
 	}
 	if len(names) == 0 {
 		return title(c)
@@ -149,22 +150,22 @@ func cellsText(c *collection) string {
 }
 
 // warn adds warnings about the runs.
-func (d *Diff) warn(sides [2]*collection) {
+func (d *Diff) warn(sides [2]*records.Collection) {
 	for i, when := range []string{"before", "after"} {
-		l := sides[i].runs[0]
-		if l.run.Status != "complete" {
-			text := "the run " + when + " is not complete: its status is " + cmp.Or(l.run.Status, "unknown")
-			if l.run.Reason != "" {
-				text += " (" + l.run.Reason + ")"
+		l := sides[i].Runs[0]
+		if l.Info.Status != "complete" {
+			text := "the run " + when + " is not complete: its status is " + cmp.Or(l.Info.Status, "unknown")
+			if l.Info.Reason != "" {
+				text += " (" + l.Info.Reason + ")"
 			}
 			d.Warnings = append(d.Warnings, text)
 		}
-		for _, w := range l.warnings {
+		for _, w := range l.Warnings {
 			d.Warnings = append(d.Warnings, "the run "+when+": "+w)
 		}
 	}
-	if a, b := sides[0].runs[0], sides[1].runs[0]; a.run.ID == b.run.ID && a.run.Started.Equal(b.run.Started) {
-		d.Warnings = append(d.Warnings, "both are the same run: "+a.run.ID)
+	if a, b := sides[0].Runs[0], sides[1].Runs[0]; a.Info.ID == b.Info.ID && a.Info.Started.Equal(b.Info.Started) {
+		d.Warnings = append(d.Warnings, "both are the same run: "+a.Info.ID)
 	}
 	for i, when := range []string{"before", "after"} {
 		for _, note := range stopped(sides[i]) {
@@ -174,23 +175,23 @@ func (d *Diff) warn(sides [2]*collection) {
 }
 
 // collect makes the rows: for the subjects of each cell, in the order of the run before, one for each figure.
-func (d *Diff) collect(sides [2]*collection) {
-	var cells []Cell
+func (d *Diff) collect(sides [2]*records.Collection) {
+	var cells []records.Cell
 	for _, side := range sides {
-		cells = append(cells, side.cells...)
+		cells = append(cells, side.Cells...)
 	}
-	slices.SortStableFunc(cells, func(a, b Cell) int { return a.id().compare(b.id()) })
-	cells = slices.CompactFunc(cells, func(a, b Cell) bool { return a.id() == b.id() })
+	slices.SortStableFunc(cells, func(a, b records.Cell) int { return a.ID().Compare(b.ID()) })
+	cells = slices.CompactFunc(cells, func(a, b records.Cell) bool { return a.ID() == b.ID() })
 	var subjects []string
 	for _, side := range sides {
-		for _, one := range side.series {
-			subjects = append(subjects, one.subject)
+		for _, one := range side.Series {
+			subjects = append(subjects, one.Subject)
 		}
 	}
-	subjects = distinct(subjects)
+	subjects = records.Distinct(subjects)
 	for _, cell := range cells {
 		for _, subject := range subjects {
-			a, b := sides[0].samples(subject, cell), sides[1].samples(subject, cell)
+			a, b := sides[0].Samples(subject, cell), sides[1].Samples(subject, cell)
 			switch {
 			case a != nil && b != nil:
 				d.Rows = append(d.Rows, deltas(subject, cell, a, b)...)
@@ -204,9 +205,9 @@ func (d *Diff) collect(sides [2]*collection) {
 }
 
 // deltas returns the figures of one subject in one cell, without verdicts.
-func deltas(subject string, cell Cell, a, b *cellSamples) []Delta {
+func deltas(subject string, cell records.Cell, a, b *records.Samples) []Delta {
 	var out []Delta
-	source := sourceOf([]*cellSamples{a, b})
+	source := sourceOf([]*records.Samples{a, b})
 	exceededA, exceededB := exceededOf(a), exceededOf(b)
 	for _, f := range diffFigures(a, b) {
 		before, after := f.figure(f.values(a, source), exceededA), f.figure(f.values(b, source), exceededB)

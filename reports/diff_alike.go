@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"synclab/bench/raw"
+	"synclab/reports/records"
 	"synclab/scenarios"
 )
 
@@ -31,9 +32,9 @@ func unlikes(before, after raw.Run) []Unlike {
 			out = append(out, Unlike{what, cmp.Or(a, "none"), cmp.Or(b, "none"), compared})
 		}
 	}
-	for _, part := range append(slices.Clone(runParts), runSeed, runFeed, runObserved) {
-		if part.what != "memory" || apartBy(float64(before.Machine.MemoryBytes), float64(after.Machine.MemoryBytes), 0.02) {
-			add(part.what, part.of(before), part.of(after), part.compared)
+	for _, part := range append(slices.Clone(records.RunParts), records.RunSeed, records.RunFeed, records.RunObserved) {
+		if part.What != "memory" || apartBy(float64(before.Machine.MemoryBytes), float64(after.Machine.MemoryBytes), 0.02) {
+			add(part.What, part.Of(before), part.Of(after), part.Compared)
 		}
 	}
 	add("scenario", before.Scenario.Name, after.Scenario.Name, false)
@@ -67,7 +68,7 @@ func unlikeFields(before, after scenarios.Scenario) []Unlike {
 func naturalPaths(a, b string) int {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range min(len(x), len(y)) {
-		if c := compareValues(x[i], y[i]); c != 0 {
+		if c := records.CompareValues(x[i], y[i]); c != 0 {
 			return c
 		}
 	}

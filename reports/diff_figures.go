@@ -5,6 +5,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // `synclab diff` compares the figures of a comparison of subjects, and further figures of two runs of one subject.
@@ -40,14 +41,14 @@ const (
 )
 
 // valuesBy reads a figure's values by repetition.
-type valuesBy = func(*cellSamples, sameSource) estimate.Sample
+type valuesBy = func(*records.Samples, sameSource) estimate.Sample
 
 // diffFigures lists the possible figures of two samples of one cell, in the order of the table.
-func diffFigures(both ...*cellSamples) []diffFigure {
+func diffFigures(both ...*records.Samples) []diffFigure {
 	var out []diffFigure
 	for _, text := range figureTexts {
 		f := diffFigure{figureText: text, counted: text.unit == "count"}
-		if text.name == figureTotalRSS && !slices.ContainsFunc(both, func(c *cellSamples) bool { return c.has(raw.ChildPeakRSS) }) {
+		if text.name == figureTotalRSS && !slices.ContainsFunc(both, func(c *records.Samples) bool { return c.Has(raw.ChildPeakRSS) }) {
 			continue // without tools, this figure equals the peak of the process
 		}
 		if text.name == figureFirstPacket {
@@ -79,17 +80,17 @@ func duration(name, text string, percent float64, values valuesBy) diffFigure {
 }
 
 // packetKinds are the first packets to each kind of destination, and the round trips.
-func packetKinds(both []*cellSamples) []diffFigure {
+func packetKinds(both []*records.Samples) []diffFigure {
 	var out []diffFigure
 	for _, method := range []string{"", "handshake", "echo", "established"} {
 		var targets []string
 		for _, c := range both {
-			if method != "" && len(c.positions(method)) > 0 {
+			if method != "" && len(c.Positions(method)) > 0 {
 				targets = append(targets, "")
 			}
-			targets = append(targets, c.targets(method)...)
+			targets = append(targets, c.Targets(method)...)
 		}
-		for _, target := range distinct(targets) {
+		for _, target := range records.Distinct(targets) {
 			detail := target
 			switch {
 			case method != "" && target == "":
@@ -107,10 +108,10 @@ func packetKinds(both []*cellSamples) []diffFigure {
 
 // packetsTo returns first packets to a kind of destination; if target is empty, to the last position.
 func packetsTo(method, target string) valuesBy {
-	return func(c *cellSamples, _ sameSource) estimate.Sample {
-		positions := c.positions(method)
-		return c.byRepetition(func(r *raw.Record) bool {
-			if r.Metric != raw.FirstPacket || r.Target != target || methodOf(r) != method {
+	return func(c *records.Samples, _ sameSource) estimate.Sample {
+		positions := c.Positions(method)
+		return c.ByRepetition(func(r *raw.Record) bool {
+			if r.Metric != raw.FirstPacket || r.Target != target || records.MethodOf(r) != method {
 				return false
 			}
 			if target != "" {
@@ -121,23 +122,23 @@ func packetsTo(method, target string) valuesBy {
 	}
 }
 
-func firstPacketValues(c *cellSamples, _ sameSource) estimate.Sample {
-	positions := c.positions("")
+func firstPacketValues(c *records.Samples, _ sameSource) estimate.Sample {
+	positions := c.Positions("")
 	if len(positions) < 2 {
 		return nil
 	}
-	return c.packetsAt(positions[0])
+	return c.PacketsAt(positions[0])
 }
 
-func missValues(c *cellSamples, _ sameSource) estimate.Sample { return c.packetsAt(-1) }
+func missValues(c *records.Samples, _ sameSource) estimate.Sample { return c.PacketsAt(-1) }
 
-func chainValues(c *cellSamples, _ sameSource) estimate.Sample {
-	return c.lastCounts(raw.Chains, func(string) bool { return true })
+func chainValues(c *records.Samples, _ sameSource) estimate.Sample {
+	return c.LastCounts(raw.Chains, func(string) bool { return true })
 }
 
 func bytesOf(kind string) valuesBy {
-	return func(c *cellSamples, _ sameSource) estimate.Sample {
-		return c.byRepetition(func(r *raw.Record) bool { return r.Metric == raw.RestoreBytes && r.Kind == kind })
+	return func(c *records.Samples, _ sameSource) estimate.Sample {
+		return c.ByRepetition(func(r *raw.Record) bool { return r.Metric == raw.RestoreBytes && r.Kind == kind })
 	}
 }
 
@@ -145,24 +146,24 @@ func flowFailed(r *raw.Record) bool    { return r.Outcome != "" && r.Outcome != 
 func flowMisrouted(r *raw.Record) bool { return r.Outcome == misrouted }
 
 func flowsBy(outcome func(*raw.Record) bool) valuesBy {
-	return func(c *cellSamples, _ sameSource) estimate.Sample {
-		return c.countIn(raw.Flow, func(r *raw.Record) bool { return r.Metric == raw.Flow && outcome(r) })
+	return func(c *records.Samples, _ sameSource) estimate.Sample {
+		return c.CountIn(raw.Flow, func(r *raw.Record) bool { return r.Metric == raw.Flow && outcome(r) })
 	}
 }
 
-func answeredFlows(c *cellSamples, _ sameSource) estimate.Sample {
-	return c.byRepetition(func(r *raw.Record) bool { return r.Metric == raw.Flow && r.Outcome == "" })
+func answeredFlows(c *records.Samples, _ sameSource) estimate.Sample {
+	return c.ByRepetition(func(r *raw.Record) bool { return r.Metric == raw.Flow && r.Outcome == "" })
 }
 
-func violationValues(c *cellSamples, _ sameSource) estimate.Sample {
-	return c.countIn(raw.InvariantChecks, func(r *raw.Record) bool { return r.Metric == raw.Violation })
+func violationValues(c *records.Samples, _ sameSource) estimate.Sample {
+	return c.CountIn(raw.InvariantChecks, func(r *raw.Record) bool { return r.Metric == raw.Violation })
 }
 
 // failedSyncs counts failed syncs in every repetition.
-func failedSyncs(c *cellSamples, _ sameSource) estimate.Sample {
+func failedSyncs(c *records.Samples, _ sameSource) estimate.Sample {
 	out := estimate.Sample{}
-	for _, r := range c.records {
-		at := repetition{Run: r.run, Rep: r.Rep}
+	for _, r := range c.Records {
+		at := records.Repetition{Run: r.Run, Rep: r.Rep}
 		if out[at] == nil {
 			out[at] = []float64{0}
 		}
@@ -175,18 +176,18 @@ func failedSyncs(c *cellSamples, _ sameSource) estimate.Sample {
 
 // repairs are the times to recover from each fault. Without a recovery, the value is the waiting time of the check,
 // which is longer than any recovery.
-func repairs(both []*cellSamples) []diffFigure {
+func repairs(both []*records.Samples) []diffFigure {
 	var names []string
 	for _, c := range both {
 		names = append(names, faultsIn(c)...)
 	}
 	var out []diffFigure
-	for _, name := range distinct(names) {
-		f := duration(figureRepaired, "Time to recover", 50, func(c *cellSamples, _ sameSource) estimate.Sample {
+	for _, name := range records.Distinct(names) {
+		f := duration(figureRepaired, "Time to recover", 50, func(c *records.Samples, _ sameSource) estimate.Sample {
 			values := estimate.Sample{}
-			for _, r := range c.records {
+			for _, r := range c.Records {
 				if r.Metric == raw.FaultRepaired && r.Fault == name {
-					values[repetition{Run: r.run, Rep: r.Rep}] = append(values[repetition{Run: r.run, Rep: r.Rep}], r.Value)
+					values[records.Repetition{Run: r.Run, Rep: r.Rep}] = append(values[records.Repetition{Run: r.Run, Rep: r.Rep}], r.Value)
 				}
 			}
 			return values

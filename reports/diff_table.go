@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"synclab/reports/doc"
+	"synclab/reports/records"
 )
 
 // maxUnlike bounds the listed differences of two scenarios. The JSON has all.
@@ -71,7 +72,7 @@ func (d *Diff) table() *doc.Table {
 
 // group is the heading above the rows of one subject in one cell.
 func (r Delta) group() string {
-	return r.Subject + " · " + sizesText([]Cell{r.Cell}) + settingsTail(shortSettings(r.Cell.Settings())) + " · " + r.Cell.Scenario
+	return r.Subject + " · " + sizesText([]records.Cell{r.Cell}) + settingsTail(shortSettings(r.Cell.Settings())) + " · " + r.Cell.Scenario
 }
 
 // Name is the figure's display name.
@@ -186,7 +187,7 @@ func (d *Diff) Sentences() []string {
 
 // Sentence describes one row: "synclab/nftables at 1,000 Services × 10: full sync from 1.00 s to 1.31 s, 1.31× (1.22–1.40); …".
 func (r Delta) Sentence() string {
-	where := strings.TrimSuffix(sizesText([]Cell{r.Cell})+settingsTail(shortSettings(r.Cell.Settings())), " endpoints")
+	where := strings.TrimSuffix(sizesText([]records.Cell{r.Cell})+settingsTail(shortSettings(r.Cell.Settings())), " endpoints")
 	one := diffRow{Subject: r.Subject, Where: where, Figure: doc.LowerFirst(r.Name()), Before: figureValue(r.Before, false), After: figureValue(r.After, false)}
 	if r.Ratio != nil {
 		one.Ratio = r.ratioText()

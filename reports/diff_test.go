@@ -14,6 +14,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 	"synclab/scenarios"
 )
 
@@ -413,7 +414,7 @@ func TestDiffFlows(t *testing.T) {
 
 // TestThresholdFigures: the figures of scenario thresholds are exactly those of a diff.
 func TestThresholdFigures(t *testing.T) {
-	faulty := &cellSamples{records: []taggedRecord{{Record: &raw.Record{Metric: raw.FaultDuration, Fault: "1:fault"}}, {Record: &raw.Record{Metric: raw.ChildPeakRSS}}}}
+	faulty := &records.Samples{Records: []records.Record{{Record: &raw.Record{Metric: raw.FaultDuration, Fault: "1:fault"}}, {Record: &raw.Record{Metric: raw.ChildPeakRSS}}}}
 	var names []string
 	for _, f := range diffFigures(faulty) {
 		names = append(names, f.name)

@@ -8,12 +8,13 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // Disruption has the outcomes of new and of long-lived flows, for one subject in one cell.
 type Disruption struct {
 	Series string          `json:"series"`
-	Cell   Cell            `json:"cell"`
+	Cell   records.Cell    `json:"cell"`
 	Steps  []DisruptedStep `json:"steps"`
 	// Unwatched are flows, and packets of long-lived flows, that were not observed. No other number counts them.
 	Unwatched int `json:"unobserved,omitempty"`
@@ -61,16 +62,16 @@ type DisruptedStep struct {
 const misrouted = "misrouted"
 
 // disruptions has one entry for each series and cell with a stream.
-func disruptions(c *collection) []Disruption {
+func disruptions(c *records.Collection) []Disruption {
 	var out []Disruption
-	for _, cell := range c.cells {
-		for _, s := range c.series {
-			samples := s.cells[cell.id()]
-			if samples == nil || !(samples.has(raw.Flow) || samples.has(raw.LongLivedFlow)) {
+	for _, cell := range c.Cells {
+		for _, s := range c.Series {
+			samples := s.Cells[cell.ID()]
+			if samples == nil || !(samples.Has(raw.Flow) || samples.Has(raw.LongLivedFlow)) {
 				continue
 			}
-			d := Disruption{Series: s.name, Cell: cell, Steps: disruptedSteps(samples)}
-			for _, r := range samples.records {
+			d := Disruption{Series: s.Name, Cell: cell, Steps: disruptedSteps(samples)}
+			for _, r := range samples.Records {
 				if r.Metric == raw.FlowsUnobserved {
 					d.Unwatched += int(r.Value)
 				}
@@ -82,9 +83,9 @@ func disruptions(c *collection) []Disruption {
 }
 
 // stepOwners maps each step to the step that did the work. Settles and checks belong to the step before them.
-func stepOwners(c *cellSamples) map[string]string {
+func stepOwners(c *records.Samples) map[string]string {
 	names := map[string]bool{}
-	for _, r := range c.records {
+	for _, r := range c.Records {
 		if r.Step != "" {
 			names[r.Step] = true
 		}
@@ -113,13 +114,13 @@ func sortedSteps[V any](names map[string]V) []string {
 	return out
 }
 
-func disruptedSteps(c *cellSamples) []DisruptedStep {
+func disruptedSteps(c *records.Samples) []DisruptedStep {
 	owners := stepOwners(c)
 	steps := map[string]*DisruptedStep{}
 	faults := map[string]string{}
 	answered := map[string]estimate.Sample{}
 	removed, left, waits := map[string]estimate.Sample{}, map[string]estimate.Sample{}, map[string]estimate.Sample{}
-	for _, r := range c.records {
+	for _, r := range c.Records {
 		owner := owners[r.Step]
 		if r.Metric == raw.FaultDuration {
 			faults[owner] = r.Fault
@@ -136,7 +137,7 @@ func disruptedSteps(c *cellSamples) []DisruptedStep {
 		case raw.Flow:
 			step.flow(r.Outcome)
 			if r.Outcome == "" {
-				of := repetition{Run: r.run, Rep: r.Rep}
+				of := records.Repetition{Run: r.Run, Rep: r.Rep}
 				answered[owner][of] = append(answered[owner][of], r.Value)
 			}
 		case raw.LongLivedFlow:
@@ -175,11 +176,11 @@ func disruptedSteps(c *cellSamples) []DisruptedStep {
 }
 
 // add adds a record's value to the sample of a step.
-func add(into map[string]estimate.Sample, step string, r taggedRecord) {
+func add(into map[string]estimate.Sample, step string, r records.Record) {
 	if into[step] == nil {
 		into[step] = estimate.Sample{}
 	}
-	of := repetition{Run: r.run, Rep: r.Rep}
+	of := records.Repetition{Run: r.Run, Rep: r.Rep}
 	into[step][of] = append(into[step][of], r.Value)
 }
 

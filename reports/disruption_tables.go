@@ -8,6 +8,7 @@ import (
 
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // disruptionSection shows the outcomes of flows: over all steps, and step by step.
@@ -35,21 +36,21 @@ func (s *Summary) disruptionSection() doc.Section {
 const manyRows = 70
 
 // disruptedCells are the cells with a stream, the largest first.
-func (s *Summary) disruptedCells() []Cell {
-	var out []Cell
+func (s *Summary) disruptedCells() []records.Cell {
+	var out []records.Cell
 	for _, d := range s.Disruptions {
-		if !slices.ContainsFunc(out, func(c Cell) bool { return c.id() == d.Cell.id() }) {
+		if !slices.ContainsFunc(out, func(c records.Cell) bool { return c.ID() == d.Cell.ID() }) {
 			out = append(out, d.Cell)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Cell) int { return b.Services - a.Services })
+	slices.SortStableFunc(out, func(a, b records.Cell) int { return b.Services - a.Services })
 	return out
 }
 
-func (s *Summary) disruptionsOf(cell Cell) []Disruption {
+func (s *Summary) disruptionsOf(cell records.Cell) []Disruption {
 	var out []Disruption
 	for _, d := range s.Disruptions {
-		if d.Cell.id() == cell.id() {
+		if d.Cell.ID() == cell.ID() {
 			out = append(out, d)
 		}
 	}
@@ -66,9 +67,9 @@ func (d Disruption) rest() *DisruptedStep {
 }
 
 // disruptionTotals has a row for each subject, over all steps of a cell.
-func (s *Summary) disruptionTotals(cell Cell) *doc.Table {
+func (s *Summary) disruptionTotals(cell records.Cell) *doc.Table {
 	const bound = "0 (< x), or < x: none observed, so the share is below x with 95 % confidence, if flows are independent"
-	t := &doc.Table{Title: "Flows while the cluster changed, at " + sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())), Columns: []doc.Column{
+	t := &doc.Table{Title: "Flows while the cluster changed, at " + sizesText([]records.Cell{cell}) + settingsTail(shortSettings(cell.Settings())), Columns: []doc.Column{
 		{Name: "Subject"}, {Name: "Flows", Numeric: true, Title: "new flows of the stream, without the flows at rest"},
 		{Name: "Failed", Numeric: true, Title: "refused, reset or timed out", Legend: bound}, {Name: "Misrouted", Numeric: true, Legend: bound},
 		{Name: "p50 at rest", On: doc.Page, Numeric: true}, {Name: "p99 at rest", Short: "p99 rest", Numeric: true, Spare: 1},
@@ -163,8 +164,8 @@ func signedTime(seconds float64) string {
 }
 
 // disruptionSteps has a row for each step and subject.
-func (s *Summary) disruptionSteps(cell Cell) *doc.Table {
-	t := &doc.Table{Title: sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())) + ": step by step", Columns: []doc.Column{
+func (s *Summary) disruptionSteps(cell records.Cell) *doc.Table {
+	t := &doc.Table{Title: sizesText([]records.Cell{cell}) + settingsTail(shortSettings(cell.Settings())) + ": step by step", Columns: []doc.Column{
 		{Name: "Step"}, {Name: "Subject"}, {Name: "Flows", Numeric: true},
 		{Name: "p50", Numeric: true, Title: "of answered flows"}, {Name: "p99", Numeric: true}, {Name: "Max", Numeric: true},
 		{Name: "Added to p99", Numeric: true, Title: "minus the 99th percentile of the same stream at rest"},

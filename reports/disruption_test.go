@@ -10,6 +10,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 	"synclab/scenarios"
 )
 
@@ -91,18 +92,18 @@ func TestDisruptionOutputs(t *testing.T) {
 
 // TestUnwatchedFlows: flows that were not observed are counted separately, and in no other number.
 func TestUnwatchedFlows(t *testing.T) {
-	run := &loadedRun{run: raw.Run{ID: "x", Feed: raw.FeedAPI}}
+	run := &records.Run{Info: raw.Run{ID: "x", Feed: raw.FeedAPI}}
 	for _, r := range []raw.Record{{Metric: raw.Flow, Step: "3:traffic"}, {Metric: raw.Flow, Step: "4:churn"},
 		{Metric: raw.FlowsUnobserved, Value: 7, Step: "5:traffic"}} {
 		r.Subject, r.Services, r.Rep, r.Protocol = "a/b", 10, 1, "TCP"
-		run.records = append(run.records, r)
+		run.Records = append(run.Records, r)
 	}
-	c := collect([]*loadedRun{run})
+	c := records.Collect([]*records.Run{run})
 	s := &Summary{Disruptions: disruptions(c), collected: c}
 	if d := s.Disruptions[0]; d.Unwatched != 7 || d.during().Flows != 1 {
 		t.Errorf("%+v", d)
 	}
-	table := s.disruptionTotals(c.cells[0])
+	table := s.disruptionTotals(c.Cells[0])
 	last := len(table.Columns) - 1
 	if table.Columns[last].Name != "Unobserved" || table.Rows[0][last].Text != "7" || !table.Rows[0][last].Loud {
 		t.Errorf("columns %+v, row %+v", table.Columns, table.Rows[0])
@@ -129,7 +130,7 @@ func TestManyFlows(t *testing.T) {
 	if svg := string(plotNamed(t, s, "flows-kube-proxy-iptables-legacy").Markup); !strings.Contains(svg, "misrouted: "+doc.Grouped(int64(d.Misrouted))) {
 		t.Errorf("the legend does not count %d misrouted flows", d.Misrouted)
 	}
-	flows, _, _ := firstStream(s.collected.series[0].cells[s.collected.cells[0].id()])
+	flows, _, _ := firstStream(s.collected.Series[0].Cells[s.collected.Cells[0].ID()])
 	drawn := 0
 	for _, look := range outcomeLooks[1:] {
 		drawn += len(dotsOf(flows, look))

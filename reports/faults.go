@@ -9,12 +9,13 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // FaultResult is the result of one fault, with one subject in one cell.
 type FaultResult struct {
-	Series string `json:"series"`
-	Cell   Cell   `json:"cell"`
+	Series string       `json:"series"`
+	Cell   records.Cell `json:"cell"`
 	// Fault is the step and its fault, "5:fault flush nat". Holds is the planned duration in seconds; 0: instant.
 	Fault    string  `json:"fault"`
 	Duration float64 `json:"duration,omitempty"`
@@ -34,25 +35,25 @@ type FaultResult struct {
 }
 
 // faultResults has one entry for each cell, fault and series, in the order of the steps.
-func faultResults(c *collection) []FaultResult {
+func faultResults(c *records.Collection) []FaultResult {
 	var out []FaultResult
-	for _, cell := range c.cells {
+	for _, cell := range c.Cells {
 		names := map[string]bool{}
-		for _, s := range c.series {
-			if samples := s.cells[cell.id()]; samples != nil {
+		for _, s := range c.Series {
+			if samples := s.Cells[cell.ID()]; samples != nil {
 				for _, name := range faultsIn(samples) {
 					names[name] = true
 				}
 			}
 		}
 		for _, name := range sortedSteps(names) {
-			for _, s := range c.series {
-				samples := s.cells[cell.id()]
+			for _, s := range c.Series {
+				samples := s.Cells[cell.ID()]
 				if samples == nil || !slices.Contains(faultsIn(samples), name) {
 					continue
 				}
 				result := faultResult(samples, name)
-				result.Series, result.Cell = s.name, cell
+				result.Series, result.Cell = s.Name, cell
 				out = append(out, result)
 			}
 		}
@@ -61,9 +62,9 @@ func faultResults(c *collection) []FaultResult {
 }
 
 // faultNames lists the faults that started in a cell.
-func faultsIn(c *cellSamples) []string {
+func faultsIn(c *records.Samples) []string {
 	var out []string
-	for _, r := range c.records {
+	for _, r := range c.Records {
 		if r.Metric == raw.FaultDuration && !slices.Contains(out, r.Fault) {
 			out = append(out, r.Fault)
 		}
@@ -73,15 +74,15 @@ func faultsIn(c *cellSamples) []string {
 
 // faultSpan is a fault of one repetition, until the recovery, the end of the wait, or the start of the next fault.
 type faultSpan struct {
-	of       repetition
+	of       records.Repetition
 	from, to float64
 }
 
-func faultResult(c *cellSamples, name string) FaultResult {
+func faultResult(c *records.Samples, name string) FaultResult {
 	f := FaultResult{Fault: name}
 	var spans []faultSpan
 	detected, repaired := estimate.Sample{}, estimate.Sample{}
-	for _, r := range c.records {
+	for _, r := range c.Records {
 		if r.Fault != name {
 			continue
 		}
@@ -89,10 +90,10 @@ func faultResult(c *cellSamples, name string) FaultResult {
 		case raw.FaultDuration:
 			f.Times++
 			f.Duration = r.Value
-			spans = append(spans, faultSpan{repetition{Run: r.run, Rep: r.Rep}, r.At, math.Inf(1)})
+			spans = append(spans, faultSpan{records.Repetition{Run: r.Run, Rep: r.Rep}, r.At, math.Inf(1)})
 		case raw.FaultDetected:
 			if r.Error == "" {
-				detected.Add(estimate.Sample{repetition{Run: r.run, Rep: r.Rep}: {r.Value}})
+				detected.Add(estimate.Sample{records.Repetition{Run: r.Run, Rep: r.Rep}: {r.Value}})
 			}
 		case raw.FaultRepaired:
 			if r.Error != "" {
@@ -100,14 +101,14 @@ func faultResult(c *cellSamples, name string) FaultResult {
 				f.Waited, f.Why = max(f.Waited, r.Value), cmp.Or(f.Why, r.Error)
 				break
 			}
-			repaired.Add(estimate.Sample{repetition{Run: r.run, Rep: r.Rep}: {r.Value}})
+			repaired.Add(estimate.Sample{records.Repetition{Run: r.Run, Rep: r.Rep}: {r.Value}})
 		}
 	}
 	f.Detected, f.Recovered = described(detected), described(repaired)
 	for i := range spans {
 		spans[i].to = faultEnd(c, name, spans[i])
 	}
-	for _, r := range c.records {
+	for _, r := range c.Records {
 		if r.Metric == raw.Flow && within(spans, r) {
 			f.count(r.Outcome)
 		}
@@ -117,10 +118,10 @@ func faultResult(c *cellSamples, name string) FaultResult {
 
 // faultEnd is the time of the recovery from a fault. Without a recovery, it is the end of the wait or the start of the
 // next fault.
-func faultEnd(c *cellSamples, name string, span faultSpan) float64 {
+func faultEnd(c *records.Samples, name string, span faultSpan) float64 {
 	end := math.Inf(1)
-	for _, r := range c.records {
-		if (repetition{Run: r.run, Rep: r.Rep}) != span.of {
+	for _, r := range c.Records {
+		if (records.Repetition{Run: r.Run, Rep: r.Rep}) != span.of {
 			continue
 		}
 		switch {
@@ -134,9 +135,9 @@ func faultEnd(c *cellSamples, name string, span faultSpan) float64 {
 }
 
 // within reports whether a flow was open between a fault and the recovery.
-func within(spans []faultSpan, r taggedRecord) bool {
+func within(spans []faultSpan, r records.Record) bool {
 	return slices.ContainsFunc(spans, func(s faultSpan) bool {
-		return s.of == repetition{Run: r.run, Rep: r.Rep} && flowEnd(r.Record) >= s.from && r.At <= s.to
+		return s.of == records.Repetition{Run: r.Run, Rep: r.Rep} && flowEnd(r.Record) >= s.from && r.At <= s.to
 	})
 }
 
@@ -192,21 +193,21 @@ var invariantTexts = map[string]string{
 }
 
 // invariantResults has one entry for each invariant and series, by number.
-func invariantResults(c *collection) []InvariantResult {
+func invariantResults(c *records.Collection) []InvariantResult {
 	var out []InvariantResult
-	for _, s := range c.series {
+	for _, s := range c.Series {
 		found := map[string]*InvariantResult{}
-		for _, cell := range c.cells {
-			samples := s.cells[cell.id()]
+		for _, cell := range c.Cells {
+			samples := s.Cells[cell.ID()]
 			if samples == nil {
 				continue
 			}
-			for _, r := range samples.records {
+			for _, r := range samples.Records {
 				if r.Metric != raw.InvariantChecks && r.Metric != raw.Violation {
 					continue
 				}
 				if found[r.Invariant] == nil {
-					found[r.Invariant] = &InvariantResult{Series: s.name, Invariant: r.Invariant}
+					found[r.Invariant] = &InvariantResult{Series: s.Name, Invariant: r.Invariant}
 				}
 				one := found[r.Invariant]
 				if r.Metric == raw.InvariantChecks {
@@ -226,7 +227,7 @@ func invariantResults(c *collection) []InvariantResult {
 		return n
 	}
 	place := func(r InvariantResult) int {
-		return slices.IndexFunc(c.series, func(s *series) bool { return s.name == r.Series })
+		return slices.IndexFunc(c.Series, func(s *records.Series) bool { return s.Name == r.Series })
 	}
 	slices.SortFunc(out, func(a, b InvariantResult) int { return cmp.Or(order(a)-order(b), place(a)-place(b)) })
 	return out

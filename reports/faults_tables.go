@@ -7,6 +7,7 @@ import (
 
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // faultSection shows the faults in the order of the steps, with a column for each subject.
@@ -33,34 +34,34 @@ func (s *Summary) faultSection() doc.Section {
 }
 
 // faultCells are the cells with faults, the largest first.
-func (s *Summary) faultCells() []Cell {
-	var out []Cell
+func (s *Summary) faultCells() []records.Cell {
+	var out []records.Cell
 	for _, f := range s.Faults {
-		if !slices.ContainsFunc(out, func(c Cell) bool { return c.id() == f.Cell.id() }) {
+		if !slices.ContainsFunc(out, func(c records.Cell) bool { return c.ID() == f.Cell.ID() }) {
 			out = append(out, f.Cell)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Cell) int { return b.Services - a.Services })
+	slices.SortStableFunc(out, func(a, b records.Cell) int { return b.Services - a.Services })
 	return out
 }
 
 // faultsOf returns a cell's fault names in order, and the series with any fault, in the order of the collection.
-func (s *Summary) faultsOf(cell Cell) (names, series []string) {
+func (s *Summary) faultsOf(cell records.Cell) (names, series []string) {
 	for _, f := range s.Faults {
-		if f.Cell.id() == cell.id() {
+		if f.Cell.ID() == cell.ID() {
 			names = append(names, f.Fault)
 		}
 	}
-	for _, one := range s.collected.series {
-		if slices.ContainsFunc(s.Faults, func(f FaultResult) bool { return f.Series == one.name && f.Cell.id() == cell.id() }) {
-			series = append(series, one.name)
+	for _, one := range s.collected.Series {
+		if slices.ContainsFunc(s.Faults, func(f FaultResult) bool { return f.Series == one.Name && f.Cell.ID() == cell.ID() }) {
+			series = append(series, one.Name)
 		}
 	}
-	return distinct(names), series
+	return records.Distinct(names), series
 }
 
-func (s *Summary) faultOf(cell Cell, name, series string) *FaultResult {
-	i := slices.IndexFunc(s.Faults, func(f FaultResult) bool { return f.Cell.id() == cell.id() && f.Fault == name && f.Series == series })
+func (s *Summary) faultOf(cell records.Cell, name, series string) *FaultResult {
+	i := slices.IndexFunc(s.Faults, func(f FaultResult) bool { return f.Cell.ID() == cell.ID() && f.Fault == name && f.Series == series })
 	if i < 0 {
 		return nil
 	}
@@ -68,9 +69,9 @@ func (s *Summary) faultOf(cell Cell, name, series string) *FaultResult {
 }
 
 // faultTable has a row for each fault of a cell, and one for all of them.
-func (s *Summary) faultTable(cell Cell) *doc.Table {
+func (s *Summary) faultTable(cell records.Cell) *doc.Table {
 	names, series := s.faultsOf(cell)
-	t := &doc.Table{Title: "Faults at " + sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())) + ": time to recover, failed and misrouted flows",
+	t := &doc.Table{Title: "Faults at " + sizesText([]records.Cell{cell}) + settingsTail(shortSettings(cell.Settings())) + ": time to recover, failed and misrouted flows",
 		Note: s.byTime(), Columns: []doc.Column{{Name: "Fault",
 			Legend: "−12: 12 flows failed before the recovery; !3: 3 flows were misrouted; the time after a fault's name is the fault's duration"}}}
 	all := []doc.Cell{{Text: "all faults", Terminal: "recovered"}}
@@ -135,10 +136,10 @@ func holdText(seconds float64) string {
 }
 
 // faultTotals adds up a subject's faults: their number, the faults without a recovery, and the outcomes of flows.
-func (s *Summary) faultTotals(cell Cell, series string) FaultResult {
+func (s *Summary) faultTotals(cell records.Cell, series string) FaultResult {
 	total := FaultResult{Series: series, Cell: cell}
 	for _, f := range s.Faults {
-		if f.Cell.id() != cell.id() || f.Series != series {
+		if f.Cell.ID() != cell.ID() || f.Series != series {
 			continue
 		}
 		total.Times += f.Times
@@ -278,12 +279,12 @@ func (s *Summary) invariantNames() (numbers, series []string) {
 	for _, r := range s.Invariants {
 		numbers = append(numbers, r.Invariant)
 	}
-	for _, one := range s.collected.series {
-		if slices.ContainsFunc(s.Invariants, func(r InvariantResult) bool { return r.Series == one.name }) {
-			series = append(series, one.name)
+	for _, one := range s.collected.Series {
+		if slices.ContainsFunc(s.Invariants, func(r InvariantResult) bool { return r.Series == one.Name }) {
+			series = append(series, one.Name)
 		}
 	}
-	return distinct(numbers), series
+	return records.Distinct(numbers), series
 }
 
 func (s *Summary) invariantOf(number, series string) *InvariantResult {

@@ -7,19 +7,20 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // The functions below read the figures of a side from the records of a cell, by repetition.
 
-func valuesOf(metric raw.Metric) func(*cellSamples, sameSource) estimate.Sample {
-	return func(c *cellSamples, _ sameSource) estimate.Sample {
-		return c.byRepetition(func(r *raw.Record) bool { return r.Metric == metric })
+func valuesOf(metric raw.Metric) func(*records.Samples, sameSource) estimate.Sample {
+	return func(c *records.Samples, _ sameSource) estimate.Sample {
+		return c.ByRepetition(func(r *raw.Record) bool { return r.Metric == metric })
 	}
 }
 
 // largestOf returns the peak of each repetition.
-func largestOf(metric raw.Metric) func(*cellSamples, sameSource) estimate.Sample {
-	return func(c *cellSamples, source sameSource) estimate.Sample {
+func largestOf(metric raw.Metric) func(*records.Samples, sameSource) estimate.Sample {
+	return func(c *records.Samples, source sameSource) estimate.Sample {
 		out := valuesOf(metric)(c, source)
 		for of, values := range out {
 			out[of] = []float64{slices.Max(values)}
@@ -30,7 +31,7 @@ func largestOf(metric raw.Metric) func(*cellSamples, sameSource) estimate.Sample
 
 // totalRSSValues adds the peak of the largest tool to the peak of the process, in repetitions that have the latter. A
 // subject that starts no tool, such as one that uses netlink, has only the peak of its process.
-func totalRSSValues(c *cellSamples, source sameSource) estimate.Sample {
+func totalRSSValues(c *records.Samples, source sameSource) estimate.Sample {
 	out, children := largestOf(raw.PeakRSS)(c, source), largestOf(raw.ChildPeakRSS)(c, source)
 	for of, own := range out {
 		if child := children[of]; len(child) > 0 {
@@ -41,51 +42,51 @@ func totalRSSValues(c *cellSamples, source sameSource) estimate.Sample {
 }
 
 // kernelValues are the system times of the syncs of one kind.
-func kernelValues(kind string) func(*cellSamples, sameSource) estimate.Sample {
-	return func(c *cellSamples, _ sameSource) estimate.Sample {
-		return c.byRepetition(func(r *raw.Record) bool { return r.Metric == raw.ToolSys && r.Kind == kind })
+func kernelValues(kind string) func(*records.Samples, sameSource) estimate.Sample {
+	return func(c *records.Samples, _ sameSource) estimate.Sample {
+		return c.ByRepetition(func(r *raw.Record) bool { return r.Metric == raw.ToolSys && r.Kind == kind })
 	}
 }
 
-func restoresValues(c *cellSamples, source sameSource) estimate.Sample {
-	return c.byRepetition(func(r *raw.Record) bool {
+func restoresValues(c *records.Samples, source sameSource) estimate.Sample {
+	return c.ByRepetition(func(r *raw.Record) bool {
 		return r.Metric == raw.Restores && (!source.fullRestores || r.Kind == "full")
 	})
 }
 
-func restoreValues(c *cellSamples, source sameSource) estimate.Sample {
-	return c.byRepetition(func(r *raw.Record) bool {
+func restoreValues(c *records.Samples, source sameSource) estimate.Sample {
+	return c.ByRepetition(func(r *raw.Record) bool {
 		return r.Metric == raw.Restore && (!source.fullRestores || r.Kind == "full")
 	})
 }
 
-func lastPacketValues(c *cellSamples, _ sameSource) estimate.Sample {
-	positions := c.positions("")
+func lastPacketValues(c *records.Samples, _ sameSource) estimate.Sample {
+	positions := c.Positions("")
 	if len(positions) == 0 {
 		return nil
 	}
 	last := positions[len(positions)-1]
-	return c.byRepetition(func(r *raw.Record) bool {
-		return r.Metric == raw.FirstPacket && r.Target == "" && methodOf(r) == "" && r.Position != nil && *r.Position == last
+	return c.ByRepetition(func(r *raw.Record) bool {
+		return r.Metric == raw.FirstPacket && r.Target == "" && records.MethodOf(r) == "" && r.Position != nil && *r.Position == last
 	})
 }
 
 // countValues is the total over the tables at the end of each repetition, of rules or of elements.
-func countValues(elements bool) func(*cellSamples, sameSource) estimate.Sample {
-	return func(c *cellSamples, source sameSource) estimate.Sample {
+func countValues(elements bool) func(*records.Samples, sameSource) estimate.Sample {
+	return func(c *records.Samples, source sameSource) estimate.Sample {
 		metric := raw.Rules
-		if source.kernelRules && c.has(raw.RulesKernel) || elements && !c.hasElements(metric) || !c.has(metric) {
+		if source.kernelRules && c.Has(raw.RulesKernel) || elements && !c.HasElements(metric) || !c.Has(metric) {
 			metric = raw.RulesKernel
 		}
-		return c.lastCounts(metric, func(table string) bool { return isElements(table) == elements })
+		return c.LastCounts(metric, func(table string) bool { return records.IsElements(table) == elements })
 	}
 }
 
 // stepParts assigns steps to sums. The first create and the settle after it are the cold start. Steps that change the
 // cluster, and the settles after them, are the changes. Other steps, such as a probe or a restart, are neither.
-func stepParts(c *cellSamples) (cold, changes map[string]bool) {
+func stepParts(c *records.Samples) (cold, changes map[string]bool) {
 	names := map[string]bool{}
-	for _, r := range c.records {
+	for _, r := range c.Records {
 		names[r.Step] = true
 	}
 	var steps []string
@@ -124,17 +125,17 @@ func stepParts(c *cellSamples) (cold, changes map[string]bool) {
 	return cold, changes
 }
 
-func coldCPU(c *cellSamples, _ sameSource) estimate.Sample {
+func coldCPU(c *records.Samples, _ sameSource) estimate.Sample {
 	cold, _ := stepParts(c)
 	return cpuOf(c, cold)
 }
 
 // changeCPU also counts changes that were reverted before they were written. A slow subject meets more of them, and
 // they cost CPU time as well.
-func changeCPU(c *cellSamples, _ sameSource) estimate.Sample {
+func changeCPU(c *records.Samples, _ sameSource) estimate.Sample {
 	_, steps := stepParts(c)
 	out := cpuOf(c, steps)
-	changes := c.byRepetition(func(r *raw.Record) bool {
+	changes := c.ByRepetition(func(r *raw.Record) bool {
 		return (r.Metric == raw.Reaction || r.Metric == raw.NetworkProgrammingLatency || r.Metric == raw.ChangeReverted) && steps[r.Step]
 	})
 	for of, cpu := range out {
@@ -149,8 +150,8 @@ func changeCPU(c *cellSamples, _ sameSource) estimate.Sample {
 }
 
 // cpuOf adds up the CPU time of steps. It omits stopped repetitions, which did only a part of the work.
-func cpuOf(c *cellSamples, steps map[string]bool) estimate.Sample {
-	out := c.byRepetition(func(r *raw.Record) bool { return r.Metric == raw.SubjectCPU && steps[r.Step] })
+func cpuOf(c *records.Samples, steps map[string]bool) estimate.Sample {
+	out := c.ByRepetition(func(r *raw.Record) bool { return r.Metric == raw.SubjectCPU && steps[r.Step] })
 	for of, values := range out {
 		out[of] = []float64{sum(values)}
 	}

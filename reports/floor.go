@@ -8,6 +8,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/reports/doc"
+	"synclab/reports/records"
 )
 
 // Floor is the kernel floor of a cell: the least kernel time of a sync by any subject on one kernel interface. A sync
@@ -23,7 +24,7 @@ type Floor struct {
 
 // placeOf returns a run's kernel and processor. Times on different ones are not comparable.
 func placeOf(r raw.Run) string {
-	return fmt.Sprintf("%s on %s", r.Versions.Kernel, machineText(r.Machine))
+	return fmt.Sprintf("%s on %s", r.Versions.Kernel, records.MachineText(r.Machine))
 }
 
 // placesOf returns the places of sides, in their order.
@@ -32,7 +33,7 @@ func placesOf(sides []Side) []string {
 	for _, side := range sides {
 		places = append(places, side.place)
 	}
-	return distinct(places)
+	return records.Distinct(places)
 }
 
 // kernelInterface is the kernel interface that a subject writes rules to; empty if unknown.
@@ -98,8 +99,8 @@ func (s *Summary) everyCell() []CellComparison {
 		return nil
 	}
 	var out []CellComparison
-	for _, cell := range s.collected.cells {
-		i := slices.IndexFunc(s.Comparisons, func(c CellComparison) bool { return c.Cell.id() == cell.id() })
+	for _, cell := range s.collected.Cells {
+		i := slices.IndexFunc(s.Comparisons, func(c CellComparison) bool { return c.Cell.ID() == cell.ID() })
 		if i >= 0 {
 			out = append(out, s.Comparisons[i])
 			continue
@@ -126,7 +127,7 @@ func (s *Summary) overviewSection() doc.Section {
 		return out
 	}
 	on := doc.Page
-	if len(s.collected.cells) > 1 {
+	if len(s.collected.Cells) > 1 {
 		on |= doc.Markdown
 	}
 	out.Add(doc.Block{On: on, Soft: true, Note: "Medians of the repetitions ± 95 % confidence. The small line, or the text in brackets, is the ratio to kube-proxy with the same " +

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"synclab/reports/model"
+	"synclab/reports/records"
 )
 
 // FuzzBuild reads untrusted runs. Build returns an error or writes a report.
@@ -69,8 +70,8 @@ func FuzzLoadShards(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		if l, err := loadRun(dir); err == nil && len(l.missing) > maxShards {
-			t.Errorf("%d shards are missing", len(l.missing))
+		if l, err := records.Load(dir); err == nil && len(l.Missing) > records.MaxShards {
+			t.Errorf("%d shards are missing", len(l.Missing))
 		}
 	})
 }

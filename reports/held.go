@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"synclab/reports/doc"
+	"synclab/reports/records"
 )
 
 // SLOs has the SLOs of a cluster, in seconds.
@@ -71,17 +72,17 @@ type measuredSize struct {
 }
 
 // capacities judges each line of sizes.
-func capacities(c *collection, s *Summary, slos SLOs) []Capacity {
+func capacities(c *records.Collection, s *Summary, slos SLOs) []Capacity {
 	var out []Capacity
-	for _, line := range c.sweepLines() {
-		for _, one := range c.series {
+	for _, line := range c.SweepLines() {
+		for _, one := range c.Series {
 			limits := map[string]float64{clauseFull: slos.FullSync, clauseNPL: slos.ProgrammingP99, clausePacket: slos.FirstPacket}
 			var judged []Capacity
 			for _, clause := range []string{clauseFull, clauseNPL, clausePacket} {
-				if sizes := s.clauseValues(line, one.name, clause); len(sizes) > 0 {
+				if sizes := s.clauseValues(line, one.Name, clause); len(sizes) > 0 {
 					judged = append(judged, judge(sizes, limits[clause]))
 					last := &judged[len(judged)-1]
-					last.Series, last.Scenario, last.Settings, last.Clause = one.name, line.scenario, line.settings, clause
+					last.Series, last.Scenario, last.Settings, last.Clause = one.Name, line.Scenario, line.Settings, clause
 				}
 			}
 			if len(judged) > 1 {
@@ -95,9 +96,9 @@ func capacities(c *collection, s *Summary, slos SLOs) []Capacity {
 
 // clauseValues are the measured values of a clause, smallest size first. If two cells have one size (with different
 // endpoint counts), the worse value counts.
-func (s *Summary) clauseValues(line sweepLine, series, clause string) []measuredSize {
+func (s *Summary) clauseValues(line records.SweepLine, series, clause string) []measuredSize {
 	worst := map[int]measuredSize{}
-	note := func(cell Cell, value float64, low, high *float64) {
+	note := func(cell records.Cell, value float64, low, high *float64) {
 		if m, ok := worst[cell.Services]; !ok || value > m.value {
 			worst[cell.Services] = measuredSize{cell.Services, value, low, high, m.stopped}
 		}
@@ -112,8 +113,8 @@ func (s *Summary) clauseValues(line sweepLine, series, clause string) []measured
 			}
 		}
 	}
-	inLine := func(cell Cell) bool {
-		return slices.ContainsFunc(line.cells, func(c Cell) bool { return c.id() == cell.id() })
+	inLine := func(cell records.Cell) bool {
+		return slices.ContainsFunc(line.Cells, func(c records.Cell) bool { return c.ID() == cell.ID() })
 	}
 	for _, k := range s.KeyFigures {
 		if k.Series != series || !inLine(k.Cell) {

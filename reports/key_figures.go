@@ -27,7 +27,7 @@ func (s *Summary) keySection() doc.Section {
 
 // allCompared reports whether every cell has a comparison, so that key figures would only repeat them.
 func (s *Summary) allCompared() bool {
-	return len(s.Comparisons) > 0 && len(s.Comparisons) == len(s.collected.cells)
+	return len(s.Comparisons) > 0 && len(s.Comparisons) == len(s.collected.Cells)
 }
 
 // keyTable has a row for each series in each cell.
@@ -106,7 +106,7 @@ func (s *Summary) tablePhases() []Phases {
 	}
 	var out []Phases
 	for _, k := range largestFigures(s.KeyFigures) {
-		out = append(out, slices.DeleteFunc(slices.Clone(s.Phases), func(p Phases) bool { return p.Series != k.Series || p.Cell.id() != k.Cell.id() })...)
+		out = append(out, slices.DeleteFunc(slices.Clone(s.Phases), func(p Phases) bool { return p.Series != k.Series || p.Cell.ID() != k.Cell.ID() })...)
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"synclab/bench/raw"
+	"synclab/reports/records"
 )
 
 // shardRun divides a run into n shards: unit k, in the order of the records, is in shard 1 + k mod n. change may alter
@@ -83,15 +84,15 @@ func TestMergeIsOneRun(t *testing.T) {
 	sweep := filepath.Join(root, "sweep")
 	dirs := shardRun(t, whole, sweep, 3, nil)
 	slices.Reverse(dirs)
-	merged, err := loadRuns(dirs)
+	merged, err := records.LoadAll(dirs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, err := loadRun(whole)
+	one, err := records.Load(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(one.records, merged[0].records); diff != "" || len(merged) != 1 {
+	if diff := cmp.Diff(one.Records, merged[0].Records); diff != "" || len(merged) != 1 {
 		t.Errorf("%d runs, records (-one run +merged):\n%.2000s", len(merged), diff)
 	}
 	got, err := Build([]string{sweep}, "", Options{NoPNG: true})

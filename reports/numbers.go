@@ -7,6 +7,7 @@ import (
 
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // numbersSection has every number: the metrics by group, the fits, and what others measured.
@@ -61,7 +62,7 @@ func (s *Summary) fitTables() []*doc.Table {
 		}
 		packet.Add(s.seriesCell(f.Series), doc.Int(f.Cell.Services), settingsCell(f.Cell),
 			doc.Value(f.Slope, "s"), doc.Cell{Text: intervalText(f.Fit, func(v float64) string { return doc.Format(v, "s") }), Faint: f.SlopeLow == nil}, doc.Value(f.Intercept, "s"),
-			doc.Optional(f.Empty, "s"), doc.Value(f.Worst, "s"), doc.Text(positionText(f.WorstAt)))
+			doc.Optional(f.Empty, "s"), doc.Value(f.Worst, "s"), doc.Text(records.PositionText(f.WorstAt)))
 	}
 	return []*doc.Table{growth, packet}
 }
@@ -104,14 +105,14 @@ func intervalText(fit estimate.Fit, format func(float64) string) string {
 // rowTables are the full tables, one for each section.
 func (s *Summary) rowTables() []*doc.Table {
 	var out []*doc.Table
-	for _, group := range []string{groupSyncs, groupChanges, groupPackets, groupFlows, groupFaults, groupSizes} {
+	for _, group := range []string{records.GroupSyncs, records.GroupChanges, records.GroupPackets, records.GroupFlows, records.GroupFaults, records.GroupSizes} {
 		t := &doc.Table{Title: group, Columns: []doc.Column{{Name: "Metric"}, {Name: "Subject"}, {Name: "Services", Numeric: true},
 			endpointsColumn(), {Name: "Scenario"}, {Name: "Settings"}, {Name: "n", Numeric: true, Title: "values"}, {Name: "Repetitions", Numeric: true},
 			{Name: "Median", Numeric: true}, {Name: "95 % confidence", Numeric: true}, {Name: "p90", Numeric: true}, {Name: "p99", Numeric: true},
 			{Name: "Min", Numeric: true}, {Name: "Max", Numeric: true}}}
 		few := false
 		for _, r := range s.Rows {
-			if textOf(r.Metric).group == group {
+			if records.TextOf(r.Metric).Group == group {
 				t.Rows = append(t.Rows, s.rowCells(r))
 				few = few || r.FewForP99
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"synclab/bench/raw"
+	"synclab/reports/records"
 )
 
 // The phases of a sync add up to the sync. Post-sync work is one of them.
@@ -13,10 +14,10 @@ func TestPhasesAddUp(t *testing.T) {
 		raw.FullSync: 10, raw.Plan: 1, raw.Encode: 2, raw.ToolUser: 0.5, raw.ToolSys: 3, raw.Written: 7,
 	}
 	for _, told := range []bool{true, false} {
-		samples := &cellSamples{}
+		samples := &records.Samples{}
 		for metric, value := range values {
 			if told || metric != raw.Written {
-				samples.records = append(samples.records, taggedRecord{Record: &raw.Record{Metric: metric, Value: value, Unit: "s", Rep: 1, Sync: 1}})
+				samples.Records = append(samples.Records, records.Record{Record: &raw.Record{Metric: metric, Value: value, Unit: "s", Rep: 1, Sync: 1}})
 			}
 		}
 		want := Phases{PostSync: 3, Rest: 0.5}

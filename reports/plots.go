@@ -11,13 +11,14 @@ import (
 	"synclab/bench/outfile"
 	"synclab/reports/doc"
 	"synclab/reports/figure"
+	"synclab/reports/records"
 )
 
 // figures returns the plots that have points, in the order of the page.
 func (s *Summary) figures() []*figure.Figure {
-	lines := s.collected.sweepLines()
+	lines := s.collected.SweepLines()
 	var out []*figure.Figure
-	perLine := func(draw func(*Summary, sweepLine) *figure.Figure) {
+	perLine := func(draw func(*Summary, records.SweepLine) *figure.Figure) {
 		for i, line := range lines[:min(len(lines), 3)] {
 			if f := draw(s, line); f != nil {
 				if i > 0 {
@@ -41,7 +42,7 @@ func (s *Summary) figures() []*figure.Figure {
 	single(periodFigure(s))
 	perLine(syncGrowthFigure)
 	perLine(restoreGrowthFigure)
-	if len(lines) == 0 && len(s.collected.series) < manySeries { // with many series, the bars show the durations
+	if len(lines) == 0 && len(s.collected.Series) < manySeries { // with many series, the bars show the durations
 		single(durationsFigure(s))
 	}
 	single(phasesFigure(s))
@@ -102,10 +103,10 @@ func removeEarlier(out string) error {
 }
 
 // looksOf returns the looks of the series.
-func looksOf(c *collection) []figure.Look {
+func looksOf(c *records.Collection) []figure.Look {
 	var subjects []string
-	for _, one := range c.series {
-		subjects = append(subjects, one.subject)
+	for _, one := range c.Series {
+		subjects = append(subjects, one.Subject)
 	}
 	return figure.GiveLooks(subjects)
 }

@@ -17,12 +17,13 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
+	"synclab/reports/records"
 )
 
 // ecdfLine is one curve of the distribution of network programming latency.
 type ecdfLine struct {
 	series int
-	cell   Cell
+	cell   records.Cell
 	values []float64 // sorted
 	sample estimate.Sample
 }
@@ -45,16 +46,16 @@ func programmingFigure(s *Summary) *figure.Figure {
 	}
 	p := figure.NewPlot("time from due to visible in the kernel", "share of changes")
 	cell := curves[len(curves)-1].cell
-	oneCell := len(s.collected.cells) > 1 && !slices.ContainsFunc(curves, func(c ecdfLine) bool { return c.cell.id() != cell.id() })
+	oneCell := len(s.collected.Cells) > 1 && !slices.ContainsFunc(curves, func(c ecdfLine) bool { return c.cell.ID() != cell.ID() })
 	if oneCell {
-		f.Title += " at " + sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings()))
+		f.Title += " at " + sizesText([]records.Cell{cell}) + settingsTail(shortSettings(cell.Settings()))
 	}
 	seen := map[int]int{}
 	low, high := curves[0].values[0], 0.0
 	for _, curve := range curves {
 		c := s.color(curve.series)
 		dashes := curveDashes[seen[curve.series]%len(curveDashes)]
-		if len(s.collected.series) >= manySeries {
+		if len(s.collected.Series) >= manySeries {
 			dashes = s.look(curve.series).Dashes
 		}
 		seen[curve.series]++
@@ -66,10 +67,10 @@ func programmingFigure(s *Summary) *figure.Figure {
 		}
 		marks := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3.2, Shape: s.look(curve.series).Shape}}
 		label := ""
-		if len(s.collected.series) > 1 || len(s.collected.cells) == 1 {
-			label = s.collected.series[curve.series].name + " "
+		if len(s.collected.Series) > 1 || len(s.collected.Cells) == 1 {
+			label = s.collected.Series[curve.series].Name + " "
 		}
-		if len(s.collected.cells) > 1 && !oneCell {
+		if len(s.collected.Cells) > 1 && !oneCell {
 			label += s.cellLabel(curve.cell, shortSettings)
 		}
 		label = strings.TrimSpace(label)
@@ -89,7 +90,7 @@ func programmingFigure(s *Summary) *figure.Figure {
 	p.Y.Min, p.Y.Max = 0, 100
 	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: 25, Label: "25 %"}, {Value: 50, Label: "50 %"},
 		{Value: 75, Label: "75 %"}, {Value: 90, Label: "90 %"}, {Value: 99, Label: "99 %"}}
-	if low > 0 && (high/low > 20 || len(s.collected.series) >= manySeries) {
+	if low > 0 && (high/low > 20 || len(s.collected.Series) >= manySeries) {
 		p.X.Label.Text += " (log scale)"
 		figure.LogAxis(&p.X, figure.TickSeconds)
 	} else {
@@ -102,15 +103,15 @@ func programmingFigure(s *Summary) *figure.Figure {
 // programmingCurves selects the curves: all cells while they are few, else the largest size of each series and
 // settings, evenly picked if still too many.
 func programmingCurves(s *Summary) (curves []ecdfLine, all int) {
-	for _, cell := range s.collected.cells {
-		for i, one := range s.collected.series {
-			if sample := one.of(cell, raw.NetworkProgrammingLatency); len(sample) > 0 {
+	for _, cell := range s.collected.Cells {
+		for i, one := range s.collected.Series {
+			if sample := one.Of(cell, raw.NetworkProgrammingLatency); len(sample) > 0 {
 				curves = append(curves, ecdfLine{i, cell, slices.Sorted(slices.Values(sample.Pooled())), sample})
 			}
 		}
 	}
 	all = len(curves)
-	if all > maxCurves || (len(s.collected.series) >= manySeries && all > len(s.collected.series)) {
+	if all > maxCurves || (len(s.collected.Series) >= manySeries && all > len(s.collected.Series)) {
 		largest := 0
 		for _, c := range curves {
 			largest = max(largest, c.cell.Services)
@@ -127,8 +128,8 @@ func programmingCurves(s *Summary) (curves []ecdfLine, all int) {
 }
 
 // cellLabel is a cell's short name: its size, unless all cells share it, and its settings.
-func (s *Summary) cellLabel(cell Cell, short func(string) string) string {
-	one := !slices.ContainsFunc(s.collected.cells, func(c Cell) bool { return c.Services != cell.Services })
+func (s *Summary) cellLabel(cell records.Cell, short func(string) string) string {
+	one := !slices.ContainsFunc(s.collected.Cells, func(c records.Cell) bool { return c.Services != cell.Services })
 	tail := short(cell.Settings())
 	if one && tail != "" {
 		return tail
@@ -158,8 +159,8 @@ func shortSeries(name string) string {
 // shortName is shortSeries if all series have the same proxier.
 func (s *Summary) shortName(name string) string {
 	proxier, _, _ := strings.Cut(name, "/")
-	for _, other := range s.collected.series {
-		if !strings.HasPrefix(other.name, proxier+"/") {
+	for _, other := range s.collected.Series {
+		if !strings.HasPrefix(other.Name, proxier+"/") {
 			return name
 		}
 	}
@@ -185,11 +186,11 @@ func fileName(name string) string {
 // timelineFigures draws, for each series, the first repetition of its largest cell with churn.
 func timelineFigures(s *Summary) []*figure.Figure {
 	var figures []*figure.Figure
-	for i, one := range s.collected.series {
-		var best *cellSamples
-		for _, cell := range s.collected.cells {
-			samples := one.cells[cell.id()]
-			if samples != nil && samples.has(raw.NetworkProgrammingLatency) && (best == nil || cell.Services > best.cell.Services) {
+	for i, one := range s.collected.Series {
+		var best *records.Samples
+		for _, cell := range s.collected.Cells {
+			samples := one.Cells[cell.ID()]
+			if samples != nil && samples.Has(raw.NetworkProgrammingLatency) && (best == nil || cell.Services > best.Cell.Services) {
 				best = samples
 			}
 		}
@@ -204,17 +205,17 @@ func timelineFigures(s *Summary) []*figure.Figure {
 type passage struct{ due, visible float64 }
 
 // timelineFigure has the latency of each change above and the pending changes below, with the syncs as bands.
-func timelineFigure(s *Summary, index int, samples *cellSamples) *figure.Figure {
-	one := s.collected.series[index]
-	f := &figure.Figure{Name: "timeline-" + fileName(one.name),
-		Title: fmt.Sprintf("Timeline of a churn: %s, %s", s.shortName(one.name), doc.Plural(samples.cell.Services, "Service")),
-		Caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
+func timelineFigure(s *Summary, index int, samples *records.Samples) *figure.Figure {
+	one := s.collected.Series[index]
+	f := &figure.Figure{Name: "timeline-" + fileName(one.Name),
+		Title: fmt.Sprintf("Timeline of a churn: %s, %s", s.shortName(one.Name), doc.Plural(samples.Cell.Services, "Service")),
+		Caption: "First repetition" + settingsTail(shortSettings(samples.Cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
 			"pale: partial). Below are the changes that are due and not yet visible in the kernel, with a tick for each due time."}
-	first := samples.records[0]
+	first := samples.Records[0]
 	var passages []passage
-	var syncs []taggedRecord
-	for _, r := range samples.records {
-		if r.run != first.run || r.Rep != first.Rep {
+	var syncs []records.Record
+	for _, r := range samples.Records {
+		if r.Run != first.Run || r.Rep != first.Rep {
 			continue
 		}
 		switch r.Metric {
@@ -310,7 +311,7 @@ const (
 
 // bands shades the time of each sync over the plot's height.
 type bands struct {
-	syncs []taggedRecord
+	syncs []records.Record
 	color color.NRGBA
 }
 

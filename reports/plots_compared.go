@@ -14,6 +14,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
+	"synclab/reports/records"
 )
 
 // comparedBars draws the subjects' figures as bars, one panel for each figure, at the largest compared size.
@@ -22,7 +23,7 @@ func comparedBars(s *Summary, name, title, caption string, figures []string) *fi
 	if c == nil {
 		return nil
 	}
-	f := &figure.Figure{Name: name, Title: title + " at " + sizesText([]Cell{c.Cell}) + settingsTail(shortSettings(c.Cell.Settings())), Caption: caption}
+	f := &figure.Figure{Name: name, Title: title + " at " + sizesText([]records.Cell{c.Cell}) + settingsTail(shortSettings(c.Cell.Settings())), Caption: caption}
 	logarithmic, stopped := false, false
 	for _, figure := range figures {
 		for _, side := range c.Sides {
@@ -50,11 +51,11 @@ func comparedBars(s *Summary, name, title, caption string, figures []string) *fi
 
 func comparedDurations(s *Summary) *figure.Figure {
 	title := "Syncs"
-	if len(s.collected.pooled(raw.ColdStart)) > 0 {
+	if len(s.collected.Pooled(raw.ColdStart)) > 0 {
 		title = "Reaction, cold start and syncs"
 	}
 	caption := "Medians with 95 % confidence intervals."
-	if len(s.collected.pooled(raw.ToolSys)) > 0 {
+	if len(s.collected.Pooled(raw.ToolSys)) > 0 {
 		caption += " The tall tick in the bar of a sync is the kernel time."
 	}
 	return comparedBars(s, "compared-durations", title, caption,
@@ -63,7 +64,7 @@ func comparedDurations(s *Summary) *figure.Figure {
 
 func comparedCost(s *Summary) *figure.Figure {
 	title, caption := "Memory", "Medians with 95 % confidence intervals: peak memory of the process and of its largest tool."
-	if len(s.collected.pooled(raw.SubjectCPU)) > 0 {
+	if len(s.collected.Pooled(raw.SubjectCPU)) > 0 {
 		title = "CPU and memory"
 		caption = "Medians with 95 % confidence intervals: CPU time of the subject and its tools, peak memory of its process and of its largest tool."
 	}
@@ -246,14 +247,14 @@ func (m stoppedMark) Thumbnail(c *draw.Canvas) {
 }
 
 // comparedGrowth draws durations versus Services of many series, one panel for each kind.
-func comparedGrowth(s *Summary, line sweepLine, name, title string, kinds []durationLine) *figure.Figure {
-	f := &figure.Figure{Name: name, Title: title + settingsTail(line.settings)}
+func comparedGrowth(s *Summary, line records.SweepLine, name, title string, kinds []durationLine) *figure.Figure {
+	f := &figure.Figure{Name: name, Title: title + settingsTail(line.Settings)}
 	marked := false
 	var all []*figure.EndLabels
 	for _, kind := range kinds {
 		p := figure.NewPlot("Services (log scale)", kind.text+" (log scale)")
 		ends := &figure.EndLabels{}
-		for i, one := range s.collected.series {
+		for i, one := range s.collected.Series {
 			end, stopped := growthOf(s, p, line, i, one, kind)
 			if end != nil {
 				ends.Labels = append(ends.Labels, *end)
@@ -283,19 +284,19 @@ func comparedGrowth(s *Summary, line sweepLine, name, title string, kinds []dura
 }
 
 // growthOf draws one series of one kind; end is nil without points.
-func growthOf(s *Summary, p *plot.Plot, line sweepLine, i int, one *series, kind durationLine) (end *figure.EndLabel, stopped bool) {
+func growthOf(s *Summary, p *plot.Plot, line records.SweepLine, i int, one *records.Series, kind durationLine) (end *figure.EndLabel, stopped bool) {
 	var points intervals
 	var marks []stoppedMark
 	look := s.look(i)
-	for _, cell := range line.cells {
-		values := one.kindOf(cell, kind.metric, kind.kind)
+	for _, cell := range line.Cells {
+		values := one.KindOf(cell, kind.metric, kind.kind)
 		if len(values) > 0 {
 			addRaw(p, float64(cell.Services), values.Pooled(), look.Color)
 			points = append(points, sizePoint{float64(cell.Services), estimate.Describe(values)})
 			continue
 		}
 		for _, k := range s.KeyFigures {
-			if k.Series != one.name || k.Cell.id() != cell.id() {
+			if k.Series != one.Name || k.Cell.ID() != cell.ID() {
 				continue
 			}
 			if used, ok := k.stoppedAt(string(kind.metric)); ok && used > 0 {
@@ -303,12 +304,12 @@ func growthOf(s *Summary, p *plot.Plot, line sweepLine, i int, one *series, kind
 			}
 		}
 	}
-	label := one.name
+	label := one.Name
 	if len(points) > 0 {
 		last := points[len(points)-1]
 		end = &figure.EndLabel{X: last.x, Y: last.Median}
 		for _, g := range s.Growth {
-			if g.Series == one.name && g.Metric == kind.metric && g.Kind == kind.kind && g.Settings == line.settings && g.Scenario == line.scenario {
+			if g.Series == one.Name && g.Metric == kind.metric && g.Kind == kind.kind && g.Settings == line.Settings && g.Scenario == line.Scenario {
 				first := points[0].x
 				addLine(p, plotter.XYs{{X: first, Y: g.At(first)}, {X: last.x, Y: g.At(last.x)}}, look.Color, look.Dashes...)
 				label += "  " + strconv.FormatFloat(g.Slope, 'f', 2, 64)
@@ -327,13 +328,13 @@ func growthOf(s *Summary, p *plot.Plot, line sweepLine, i int, one *series, kind
 }
 
 // stoppedIn lists the series without a value of a metric in a cell because they were stopped.
-func stoppedIn(s *Summary, cell Cell, metric raw.Metric) []string {
+func stoppedIn(s *Summary, cell records.Cell, metric raw.Metric) []string {
 	var out []string
 	for _, k := range s.KeyFigures {
-		if k.Cell.id() != cell.id() || len(k.Exceeded) == 0 {
+		if k.Cell.ID() != cell.ID() || len(k.Exceeded) == 0 {
 			continue
 		}
-		if _, one := s.seriesNamed(k.Series); len(one.of(cell, metric)) == 0 {
+		if _, one := s.seriesNamed(k.Series); len(one.Of(cell, metric)) == 0 {
 			out = append(out, k.Series)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/figure"
+	"synclab/reports/records"
 )
 
 // outcomeLook is how the dots of an outcome are drawn: answered flows faint and small, the others bright and large.
@@ -47,21 +48,21 @@ func disruptionFigures(s *Summary) []*figure.Figure {
 	var figures []*figure.Figure
 	for _, d := range s.disruptionsOf(cells[0]) {
 		i, one := s.seriesNamed(d.Series)
-		if f := disruptionFigure(s, i, one.cells[cells[0].id()]); f != nil {
+		if f := disruptionFigure(s, i, one.Cells[cells[0].ID()]); f != nil {
 			figures = append(figures, f)
 		}
 	}
 	return figures
 }
 
-func disruptionFigure(s *Summary, index int, samples *cellSamples) *figure.Figure {
-	one := s.collected.series[index]
+func disruptionFigure(s *Summary, index int, samples *records.Samples) *figure.Figure {
+	one := s.collected.Series[index]
 	flows, syncs, marks := firstStream(samples)
 	if len(flows) == 0 {
 		return nil
 	}
-	f := &figure.Figure{Name: "flows-" + fileName(one.name), Title: fmt.Sprintf("Flows while the cluster changes: %s, %s", one.name, doc.Plural(samples.cell.Services, "Service")),
-		Caption: "First repetition" + settingsTail(shortSettings(samples.cell.Settings())) + ". Each dot is a new flow at its due time, at the height of its latency or of its time until failure. Bands are syncs (dark: full, pale: partial)."}
+	f := &figure.Figure{Name: "flows-" + fileName(one.Name), Title: fmt.Sprintf("Flows while the cluster changes: %s, %s", one.Name, doc.Plural(samples.Cell.Services, "Service")),
+		Caption: "First repetition" + settingsTail(shortSettings(samples.Cell.Settings())) + ". Each dot is a new flow at its due time, at the height of its latency or of its time until failure. Bands are syncs (dark: full, pale: partial)."}
 	p := figure.NewPlot("time since the repetition began", "flow latency (log scale)")
 	from, to, low, high := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, r := range flows {
@@ -98,19 +99,19 @@ func disruptionFigure(s *Summary, index int, samples *cellSamples) *figure.Figur
 const headroom = 0.16
 
 // firstStream returns the flows, the syncs and the starts of steps of the first repetition with a stream.
-func firstStream(samples *cellSamples) (flows, syncs []taggedRecord, marks []stepMark) {
-	var of *repetition
-	for _, r := range samples.records {
-		if r.Metric == raw.Flow && (of == nil || r.run < of.Run || r.run == of.Run && r.Rep < of.Rep) {
-			of = &repetition{Run: r.run, Rep: r.Rep}
+func firstStream(samples *records.Samples) (flows, syncs []records.Record, marks []stepMark) {
+	var of *records.Repetition
+	for _, r := range samples.Records {
+		if r.Metric == raw.Flow && (of == nil || r.Run < of.Run || r.Run == of.Run && r.Rep < of.Rep) {
+			of = &records.Repetition{Run: r.Run, Rep: r.Rep}
 		}
 	}
 	if of == nil {
 		return nil, nil, nil
 	}
 	owners, begins, names := stepOwners(samples), map[string]float64{}, map[string]string{}
-	for _, r := range samples.records {
-		if (repetition{Run: r.run, Rep: r.Rep}) != *of {
+	for _, r := range samples.Records {
+		if (records.Repetition{Run: r.Run, Rep: r.Rep}) != *of {
 			continue
 		}
 		switch r.Metric {
@@ -137,7 +138,7 @@ func firstStream(samples *cellSamples) (flows, syncs []taggedRecord, marks []ste
 }
 
 // dotsOf returns the flows of an outcome. Flows with an unknown outcome belong to otherOutcome.
-func dotsOf(flows []taggedRecord, look outcomeLook) plotter.XYs {
+func dotsOf(flows []records.Record, look outcomeLook) plotter.XYs {
 	var dots plotter.XYs
 	for _, r := range flows {
 		known := slices.ContainsFunc(outcomeLooks, func(l outcomeLook) bool { return l.outcome == r.Outcome })

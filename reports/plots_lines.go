@@ -5,25 +5,26 @@ import (
 
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
+	"synclab/reports/records"
 )
 
 // sizeLine is one panel of many series versus Services: its label, its format, and a series' values in a cell.
 type sizeLine struct {
 	text   string
 	format func(float64) string
-	of     func(*series, Cell) estimate.Sample
+	of     func(*records.Series, records.Cell) estimate.Sample
 }
 
 // comparedLines draws medians of many series versus Services, with each series' name at the end of its line.
-func comparedLines(s *Summary, line sweepLine, f *figure.Figure, panels []sizeLine) *figure.Figure {
+func comparedLines(s *Summary, line records.SweepLine, f *figure.Figure, panels []sizeLine) *figure.Figure {
 	var all []*figure.EndLabels
 	for _, panel := range panels {
 		p := figure.NewPlot("Services (log scale)", panel.text+" (log scale)")
 		ends := &figure.EndLabels{}
-		for i, one := range s.collected.series {
+		for i, one := range s.collected.Series {
 			var points intervals
 			var xys plotter.XYs
-			for _, cell := range line.cells {
+			for _, cell := range line.Cells {
 				if values := panel.of(one, cell); len(values) > 0 && values.Median() > 0 {
 					point := sizePoint{float64(cell.Services), estimate.Describe(values)}
 					points = append(points, point)
@@ -37,7 +38,7 @@ func comparedLines(s *Summary, line sweepLine, f *figure.Figure, panels []sizeLi
 			addLine(p, xys, look.Color, look.Dashes...)
 			addMedians(p, points, look.Color, look.Shape)
 			last := xys[len(xys)-1]
-			ends.Labels = append(ends.Labels, figure.EndLabel{X: last.X, Y: last.Y, Text: one.name, Color: look.Color})
+			ends.Labels = append(ends.Labels, figure.EndLabel{X: last.X, Y: last.Y, Text: one.Name, Color: look.Color})
 		}
 		if len(ends.Labels) == 0 {
 			continue
@@ -59,10 +60,10 @@ func comparedLines(s *Summary, line sweepLine, f *figure.Figure, panels []sizeLi
 }
 
 // comparedCounts draws each subject's rules in all tables and, if there are any, the elements of sets and maps below.
-func comparedCounts(s *Summary, line sweepLine, f *figure.Figure) *figure.Figure {
-	count := func(elements bool) func(*series, Cell) estimate.Sample {
-		return func(one *series, cell Cell) estimate.Sample {
-			samples := one.cells[cell.id()]
+func comparedCounts(s *Summary, line records.SweepLine, f *figure.Figure) *figure.Figure {
+	count := func(elements bool) func(*records.Series, records.Cell) estimate.Sample {
+		return func(one *records.Series, cell records.Cell) estimate.Sample {
+			samples := one.Cells[cell.ID()]
 			if samples == nil {
 				return nil
 			}

@@ -12,6 +12,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
+	"synclab/reports/records"
 )
 
 // sizeShapes distinguish the sizes of one series.
@@ -34,14 +35,14 @@ func packetPositionFigure(s *Summary) *figure.Figure {
 	for _, t := range lines {
 		sizes = append(sizes, t.Cell.Services)
 	}
-	sizes = distinct(sizes)
+	sizes = records.Distinct(sizes)
 	drawn := 0
 	for _, t := range lines {
 		i, one := s.seriesNamed(t.Series)
 		shape := sizeShapes[indexOf(sizes, t.Cell.Services)%len(sizeShapes)]
 		var points intervals
-		for _, position := range one.positions(t.Cell) {
-			points = append(points, sizePoint{float64(position), estimate.Describe(one.at(t.Cell, position))})
+		for _, position := range one.Positions(t.Cell) {
+			points = append(points, sizePoint{float64(position), estimate.Describe(one.At(t.Cell, position))})
 		}
 		if len(points) == 0 {
 			continue
@@ -60,7 +61,7 @@ func packetPositionFigure(s *Summary) *figure.Figure {
 			label += ": " + cost
 		}
 		f.Explain(label, thumbs...)
-		if miss := one.at(t.Cell, -1); len(miss) > 0 {
+		if miss := one.At(t.Cell, -1); len(miss) > 0 {
 			p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: last * 1.02, Y: miss.Median()}},
 				GlyphStyle: draw.GlyphStyle{Color: s.color(i), Radius: 4, Shape: figure.Hollow{GlyphDrawer: draw.SquareGlyph{}}}})
 		}
@@ -128,8 +129,8 @@ func (l level) Thumbnail(c *draw.Canvas) {
 }
 
 // packetSizeFigure draws the last and the middle position and the miss versus Services.
-func packetSizeFigure(s *Summary, line sweepLine) *figure.Figure {
-	f := &figure.Figure{Name: "first-packet-vs-services", Title: "First-packet cost versus Services" + settingsTail(line.settings),
+func packetSizeFigure(s *Summary, line records.SweepLine) *figure.Figure {
+	f := &figure.Figure{Name: "first-packet-vs-services", Title: "First-packet cost versus Services" + settingsTail(line.Settings),
 		Caption: "Medians with 95 % confidence intervals. If dispatch is a list of rules, the costs of the last Service and of the miss grow with the number of Services."}
 	if s.manyPackets() {
 		return packetsBySize(s, line, f)
@@ -139,17 +140,17 @@ func packetSizeFigure(s *Summary, line sweepLine) *figure.Figure {
 		text   string
 		shape  draw.GlyphDrawer
 		dashes []vg.Length
-		values func(*series, Cell) estimate.Sample
+		values func(*records.Series, records.Cell) estimate.Sample
 	}{
-		{"last Service", draw.CircleGlyph{}, nil, (*series).lastPosition},
-		{"middle", draw.TriangleGlyph{}, figure.Dashed, (*series).middlePosition},
-		{"miss", figure.Hollow{GlyphDrawer: draw.SquareGlyph{}}, []vg.Length{1.5, 2.5}, func(s *series, c Cell) estimate.Sample { return s.at(c, -1) }},
+		{"last Service", draw.CircleGlyph{}, nil, (*records.Series).LastPosition},
+		{"middle", draw.TriangleGlyph{}, figure.Dashed, (*records.Series).MiddlePosition},
+		{"miss", figure.Hollow{GlyphDrawer: draw.SquareGlyph{}}, []vg.Length{1.5, 2.5}, func(s *records.Series, c records.Cell) estimate.Sample { return s.At(c, -1) }},
 	}
-	for i, one := range s.collected.series {
+	for i, one := range s.collected.Series {
 		for _, spot := range spots {
 			var points intervals
 			var xys plotter.XYs
-			for _, cell := range line.cells {
+			for _, cell := range line.Cells {
 				if values := spot.values(one, cell); len(values) > 0 {
 					d := estimate.Describe(values)
 					points = append(points, sizePoint{float64(cell.Services), d})
@@ -160,7 +161,7 @@ func packetSizeFigure(s *Summary, line sweepLine) *figure.Figure {
 				continue
 			}
 			var c color.Color = s.color(i)
-			f.Explain(one.name+", "+spot.text, addLine(p, xys, c, spot.dashes...), addMedians(p, points, c, spot.shape))
+			f.Explain(one.Name+", "+spot.text, addLine(p, xys, c, spot.dashes...), addMedians(p, points, c, spot.shape))
 		}
 	}
 	if len(f.Legend) == 0 {
@@ -182,9 +183,9 @@ func indexOf(values []int, want int) int {
 	return 0
 }
 
-func (s *Summary) seriesNamed(name string) (int, *series) {
-	for i, one := range s.collected.series {
-		if one.name == name {
+func (s *Summary) seriesNamed(name string) (int, *records.Series) {
+	for i, one := range s.collected.Series {
+		if one.Name == name {
 			return i, one
 		}
 	}

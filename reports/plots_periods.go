@@ -11,6 +11,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/figure"
+	"synclab/reports/records"
 )
 
 // The swept fields of a sync-period scenario.
@@ -23,7 +24,7 @@ const (
 type periodLine struct {
 	series int
 	policy string
-	cells  []Cell
+	cells  []records.Cell
 }
 
 // periodFigure draws the effect of minSyncPeriod at the largest size: latency above, time spent in syncs below.
@@ -45,24 +46,24 @@ func periodFigure(s *Summary) *figure.Figure {
 	var periods []float64
 	for _, l := range lines {
 		c := s.color(l.series)
-		if len(s.collected.series) == 1 {
+		if len(s.collected.Series) == 1 {
 			c = s.color(slices.Index(order, l.policy)) // the plot compares the policies
 		}
 		shape := shapes[slices.Index(order, l.policy)%len(shapes)]
-		one := s.collected.series[l.series]
+		one := s.collected.Series[l.series]
 		var half, most, busy plotter.XYs
 		for _, cell := range l.cells {
-			period, _ := quantity(cell.Params[periodField])
+			period, _ := records.Quantity(cell.Params[periodField])
 			periods = append(periods, period)
-			values := one.of(cell, raw.NetworkProgrammingLatency)
+			values := one.Of(cell, raw.NetworkProgrammingLatency)
 			half = append(half, plotter.XY{X: period, Y: values.Median()})
 			most = append(most, plotter.XY{X: period, Y: values.Quantile(99)})
-			if shares := busyShares(one.cells[cell.id()]); len(shares) > 0 {
+			if shares := busyShares(one.Cells[cell.ID()]); len(shares) > 0 {
 				busy = append(busy, plotter.XY{X: period, Y: 100 * shares.Median()})
 			}
 		}
-		name := one.name
-		if l.policy != "" && len(s.collected.series) == 1 {
+		name := one.Name
+		if l.policy != "" && len(s.collected.Series) == 1 {
 			name = l.policy
 		} else if l.policy != "" {
 			name += ", " + l.policy
@@ -102,16 +103,16 @@ func periodFigure(s *Summary) *figure.Figure {
 // periodLines groups the cells of the largest size by series and policy. It returns lines with at least two periods.
 func periodLines(s *Summary) []periodLine {
 	largest := 0
-	for _, cell := range s.collected.cells {
+	for _, cell := range s.collected.Cells {
 		if cell.Params[periodField] != "" {
 			largest = max(largest, cell.Services)
 		}
 	}
 	var lines []periodLine
-	for i, one := range s.collected.series {
-		for _, cell := range s.collected.cells {
-			_, ok := quantity(cell.Params[periodField])
-			if !ok || cell.Services != largest || len(one.of(cell, raw.NetworkProgrammingLatency)) == 0 {
+	for i, one := range s.collected.Series {
+		for _, cell := range s.collected.Cells {
+			_, ok := records.Quantity(cell.Params[periodField])
+			if !ok || cell.Services != largest || len(one.Of(cell, raw.NetworkProgrammingLatency)) == 0 {
 				continue
 			}
 			policy := cell.Params[policyField]

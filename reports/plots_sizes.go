@@ -14,6 +14,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
+	"synclab/reports/records"
 )
 
 // sizePoint is the median of a group at one size, with its interval if there is one.
@@ -93,18 +94,18 @@ type durationLine struct {
 }
 
 // growthFigure draws durations versus Services on logarithmic axes, with the fitted growth.
-func growthFigure(s *Summary, line sweepLine, name, title string, what []durationLine) *figure.Figure {
-	if len(s.collected.series) >= manySeries {
+func growthFigure(s *Summary, line records.SweepLine, name, title string, what []durationLine) *figure.Figure {
+	if len(s.collected.Series) >= manySeries {
 		return comparedGrowth(s, line, name, title, what)
 	}
-	f := &figure.Figure{Name: name, Title: title + settingsTail(line.settings)}
+	f := &figure.Figure{Name: name, Title: title + settingsTail(line.Settings)}
 	p := figure.NewPlot("Services (log scale)", "duration (log scale)")
 	drawn := 0
-	for i, one := range s.collected.series {
+	for i, one := range s.collected.Series {
 		for _, w := range what {
 			var points intervals
-			for _, cell := range line.cells {
-				values := one.kindOf(cell, w.metric, w.kind)
+			for _, cell := range line.Cells {
+				values := one.KindOf(cell, w.metric, w.kind)
 				if len(values) == 0 {
 					continue
 				}
@@ -116,9 +117,9 @@ func growthFigure(s *Summary, line sweepLine, name, title string, what []duratio
 			}
 			drawn++
 			thumbs := []plot.Thumbnailer{addMedians(p, points, s.color(i), w.shape)}
-			label := one.name + " " + w.text
+			label := one.Name + " " + w.text
 			for _, g := range s.Growth {
-				if g.Series == one.name && g.Metric == w.metric && g.Kind == w.kind && g.Settings == line.settings && g.Scenario == line.scenario {
+				if g.Series == one.Name && g.Metric == w.metric && g.Kind == w.kind && g.Settings == line.Settings && g.Scenario == line.Scenario {
 					first, last := points[0].x, points[len(points)-1].x
 					ends := plotter.XYs{{X: first, Y: g.At(first)}, {X: last, Y: g.At(last)}}
 					thumbs = append(thumbs, addLine(p, ends, s.color(i), w.dashes...))
@@ -144,9 +145,9 @@ func settingsTail(settings string) string {
 	return " (" + settings + ")"
 }
 
-func syncGrowthFigure(s *Summary, line sweepLine) *figure.Figure {
+func syncGrowthFigure(s *Summary, line records.SweepLine) *figure.Figure {
 	kinds := []durationLine{{raw.FullSync, "", "full", draw.CircleGlyph{}, nil}, {raw.PartialSync, "", "partial", draw.TriangleGlyph{}, figure.Dashed}}
-	many := len(s.collected.series) >= manySeries
+	many := len(s.collected.Series) >= manySeries
 	if many {
 		kinds = []durationLine{{metric: raw.ColdStart, text: "cold start"}, {metric: raw.FullSync, text: "full sync"}, {metric: raw.PartialSync, text: "partial sync"}}
 	}
@@ -155,16 +156,16 @@ func syncGrowthFigure(s *Summary, line sweepLine) *figure.Figure {
 		f.Caption = "Medians of syncs with 95 % confidence intervals, single syncs pale; the slope of a fitted line is the exponent: " +
 			"1 means that twice the Services take twice as long, 2 four times."
 		if many {
-			f.Title = "Cold start and syncs versus Services" + settingsTail(line.settings)
+			f.Title = "Cold start and syncs versus Services" + settingsTail(line.Settings)
 			f.Caption += " The number after a name is its exponent."
 		}
 	}
 	return f
 }
 
-func restoreGrowthFigure(s *Summary, line sweepLine) *figure.Figure {
+func restoreGrowthFigure(s *Summary, line records.SweepLine) *figure.Figure {
 	kinds := []durationLine{{raw.Restore, "full", "full", draw.CircleGlyph{}, nil}, {raw.Restore, "partial", "partial", draw.TriangleGlyph{}, figure.Dashed}}
-	if len(s.collected.series) >= manySeries {
+	if len(s.collected.Series) >= manySeries {
 		kinds[0].text, kinds[1].text = "restore of a full sync", "restore of a partial sync"
 		if !restoresHaveKinds(s.collected, line) {
 			kinds = []durationLine{{metric: raw.Restore, text: "restore"}}
@@ -178,10 +179,10 @@ func restoreGrowthFigure(s *Summary, line sweepLine) *figure.Figure {
 }
 
 // restoresHaveKinds reports whether the kind of sync is known for every restore.
-func restoresHaveKinds(c *collection, line sweepLine) bool {
-	for _, one := range c.series {
-		for _, cell := range line.cells {
-			if samples := one.cells[cell.id()]; samples != nil && slices.ContainsFunc(samples.records, func(r taggedRecord) bool {
+func restoresHaveKinds(c *records.Collection, line records.SweepLine) bool {
+	for _, one := range c.Series {
+		for _, cell := range line.Cells {
+			if samples := one.Cells[cell.ID()]; samples != nil && slices.ContainsFunc(samples.Records, func(r records.Record) bool {
 				return r.Metric == raw.Restore && r.Kind == ""
 			}) {
 				return false
@@ -192,23 +193,23 @@ func restoresHaveKinds(c *collection, line sweepLine) bool {
 }
 
 // rulesFigure draws installed and expected rules versus Services, by table. A closed form predicts the expected rules.
-func rulesFigure(s *Summary, line sweepLine) *figure.Figure {
-	f := &figure.Figure{Name: "rules-vs-services", Title: "Rules versus Services" + settingsTail(line.settings),
+func rulesFigure(s *Summary, line records.SweepLine) *figure.Figure {
+	f := &figure.Figure{Name: "rules-vs-services", Title: "Rules versus Services" + settingsTail(line.Settings),
 		Caption: "Rules installed by table; the lines are the expected numbers, from a closed form. A point off its line means too many or too few rules."}
-	if len(s.collected.series) >= manySeries {
+	if len(s.collected.Series) >= manySeries {
 		return comparedCounts(s, line, f)
 	}
 	p := figure.NewPlot("Services (log scale)", "rules (log scale)")
 	shapes := map[string]draw.GlyphDrawer{"nat": draw.CircleGlyph{}, "filter": draw.TriangleGlyph{}}
 	forms := map[string]bool{}
-	for i, one := range s.collected.series {
-		for _, table := range one.tables(line.cells) {
+	for i, one := range s.collected.Series {
+		for _, table := range one.Tables(line.Cells) {
 			installed, form := plotter.XYs{}, plotter.XYs{}
-			for _, cell := range line.cells {
-				if v := one.tableMedian(cell, raw.Rules, table); v > 0 {
+			for _, cell := range line.Cells {
+				if v := one.TableMedian(cell, raw.Rules, table); v > 0 {
 					installed = append(installed, plotter.XY{X: float64(cell.Services), Y: v})
 				}
-				if v := one.tableMedian(cell, raw.RulesExpected, table); v > 0 {
+				if v := one.TableMedian(cell, raw.RulesExpected, table); v > 0 {
 					form = append(form, plotter.XY{X: float64(cell.Services), Y: v})
 				}
 			}
@@ -226,7 +227,7 @@ func rulesFigure(s *Summary, line sweepLine) *figure.Figure {
 			// Rings of growing size, since points of subjects with one layout overlap.
 			dots := &plotter.Scatter{XYs: installed, GlyphStyle: draw.GlyphStyle{Color: s.color(i), Radius: 3 + 1.8*vg.Length(i), Shape: figure.Hollow{GlyphDrawer: shape}}}
 			p.Add(dots)
-			f.Explain(one.name+" "+table, dots)
+			f.Explain(one.Name+" "+table, dots)
 		}
 	}
 	if len(f.Legend) == 0 {

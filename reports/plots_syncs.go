@@ -15,6 +15,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
+	"synclab/reports/records"
 )
 
 // phaseLook is the colour of a phase. The series have other colours.
@@ -54,9 +55,9 @@ func phasesFigure(s *Summary) *figure.Figure {
 		f.Caption += fmt.Sprintf(" Where tools ran for less than %s in total, the kernel's clock is too coarse to separate user time from system time: only their sum is known.",
 			doc.Format(enoughTicks*clockTick, "s"))
 	}
-	if c := s.largestComparison(); c != nil && len(s.collected.series) >= manySeries {
-		bars = slices.DeleteFunc(slices.Clone(bars), func(p Phases) bool { return p.Cell.id() != c.Cell.id() })
-		f.Title = "Where the time of a sync goes at " + sizesText([]Cell{c.Cell})
+	if c := s.largestComparison(); c != nil && len(s.collected.Series) >= manySeries {
+		bars = slices.DeleteFunc(slices.Clone(bars), func(p Phases) bool { return p.Cell.ID() != c.Cell.ID() })
+		f.Title = "Where the time of a sync goes at " + sizesText([]records.Cell{c.Cell})
 	}
 	if len(bars) == 0 {
 		return nil
@@ -101,10 +102,10 @@ func phasesFigure(s *Summary) *figure.Figure {
 // barName names a bar, without the parts that all bars share.
 func barName(s *Summary, p Phases) string {
 	name := p.Kind
-	if len(s.collected.series) > 1 {
+	if len(s.collected.Series) > 1 {
 		name = s.shortName(p.Series) + " " + name
 	}
-	if len(s.collected.cells) > 1 && len(s.collected.series) < manySeries {
+	if len(s.collected.Cells) > 1 && len(s.collected.Series) < manySeries {
 		name += " " + s.cellLabel(p.Cell, settingValues)
 	}
 	return doc.Shorten(name, 46)
@@ -160,10 +161,10 @@ func durationsFigure(s *Summary) *figure.Figure {
 	var strips []strip
 	kinds := []durationLine{{metric: raw.FullSync, text: "full sync"}, {metric: raw.PartialSync, text: "partial sync"},
 		{metric: raw.Restore, kind: "full", text: "restore, full"}, {metric: raw.Restore, kind: "partial", text: "restore, partial"}}
-	for _, cell := range s.collected.cells {
+	for _, cell := range s.collected.Cells {
 		for _, kind := range kinds {
-			for i, one := range s.collected.series {
-				if values := one.kindOf(cell, kind.metric, kind.kind); len(values) > 0 {
+			for i, one := range s.collected.Series {
+				if values := one.KindOf(cell, kind.metric, kind.kind); len(values) > 0 {
 					name := kind.text
 					if tail := cell.Settings(); tail != "" {
 						name += " " + settingValues(tail)
@@ -193,8 +194,8 @@ func durationsFigure(s *Summary) *figure.Figure {
 	p.Y.Min, p.Y.Max = -0.6, float64(len(strips))-0.4
 	p.Y.Tick.Marker = plot.ConstantTicks(names)
 	p.Y.Tick.Length = 0
-	for i, one := range s.collected.series {
-		f.Explain(one.name, rectangle{color: s.color(i)})
+	for i, one := range s.collected.Series {
+		f.Explain(one.Name, rectangle{color: s.color(i)})
 	}
 	figure.LogAxis(&p.X, figure.TickSeconds)
 	f.Add(p, vg.Length(60+26*len(strips)))

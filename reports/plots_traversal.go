@@ -14,12 +14,13 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
+	"synclab/reports/records"
 )
 
 // manyPackets reports whether first packets of all subjects are drawn in one plot, with names at the ends of the
 // lines.
 func (s *Summary) manyPackets() bool {
-	return len(s.collected.series) >= manySeries || s.probedDeeply()
+	return len(s.collected.Series) >= manySeries || s.probedDeeply()
 }
 
 // blogLine is a line of the published chart, in seconds by Services, read from the chart within ± 4 µs.
@@ -81,7 +82,7 @@ func packetsByPosition(s *Summary) *figure.Figure {
 	if len(f.Legend) > 0 {
 		f.Caption += blogCaption
 	}
-	addEmptyLevel(f, slices.DeleteFunc(slices.Clone(s.Traversal), func(t Traversal) bool { return t.Cell.id() != cell.id() }), linear, p)
+	addEmptyLevel(f, slices.DeleteFunc(slices.Clone(s.Traversal), func(t Traversal) bool { return t.Cell.ID() != cell.ID() }), linear, p)
 	linear.X.Min, linear.X.Max = 0, last*1.05
 	figure.CountAxis(&linear.X)
 	figure.LinearAxis(&linear.Y, true, figure.TickSeconds)
@@ -157,11 +158,11 @@ func (r ribbon) DataRange() (xmin, xmax, ymin, ymax float64) {
 }
 
 // packetsBySize draws the last Service and the miss versus Services, with the published chart behind them.
-func packetsBySize(s *Summary, line sweepLine, f *figure.Figure) *figure.Figure {
+func packetsBySize(s *Summary, line records.SweepLine, f *figure.Figure) *figure.Figure {
 	f.Caption = "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals. If dispatch is a list of rules, the cost grows with the number of Services."
-	f = comparedLines(s, line, f, []sizeLine{{"first packet, last Service", figure.TickSeconds, (*series).lastPosition},
-		{"first packet, address of no Service", figure.TickSeconds, func(s *series, c Cell) estimate.Sample { return s.at(c, -1) }}})
-	if f == nil || slices.Max(line.sizes()) < 5000 {
+	f = comparedLines(s, line, f, []sizeLine{{"first packet, last Service", figure.TickSeconds, (*records.Series).LastPosition},
+		{"first packet, address of no Service", figure.TickSeconds, func(s *records.Series, c records.Cell) estimate.Sample { return s.At(c, -1) }}})
+	if f == nil || slices.Max(line.Sizes()) < 5000 {
 		return f // the chart starts at 5,000
 	}
 	upper := f.Panels[0].Plot
@@ -198,7 +199,7 @@ func flowsByPosition(s *Summary) *figure.Figure {
 	f := &figure.Figure{Name: "flows-by-position", Caption: "Round trips from a client pod through the node to a server pod, each in a separate namespace: medians, with a pale band up to the 90th percentile. " +
 		"Only the first packet of a flow crosses the rules: the established flow must not depend on the position."}
 	var all []*figure.EndLabels
-	for _, method := range methods[1:] {
+	for _, method := range records.Methods[1:] {
 		cells := s.packetCells(method)
 		if len(cells) == 0 {
 			continue
@@ -230,19 +231,19 @@ func flowsByPosition(s *Summary) *figure.Figure {
 }
 
 // flowsBySize draws the last Service by each method between namespaces versus Services.
-func flowsBySize(s *Summary, line sweepLine) *figure.Figure {
+func flowsBySize(s *Summary, line records.SweepLine) *figure.Figure {
 	var panels []sizeLine
-	for _, method := range methods[1:] {
-		panels = append(panels, sizeLine{flowTexts[method], figure.TickSeconds, func(one *series, cell Cell) estimate.Sample {
-			samples := one.cells[cell.id()]
-			positions := samples.positions(method)
+	for _, method := range records.Methods[1:] {
+		panels = append(panels, sizeLine{flowTexts[method], figure.TickSeconds, func(one *records.Series, cell records.Cell) estimate.Sample {
+			samples := one.Cells[cell.ID()]
+			positions := samples.Positions(method)
 			if len(positions) == 0 {
 				return nil
 			}
-			return samples.packets(raw.FirstPacket, method, positions[len(positions)-1])
+			return samples.Packets(raw.FirstPacket, method, positions[len(positions)-1])
 		}})
 	}
-	f := &figure.Figure{Name: "flows-vs-services", Title: "New flows between namespaces versus Services" + settingsTail(line.settings),
+	f := &figure.Figure{Name: "flows-vs-services", Title: "New flows between namespaces versus Services" + settingsTail(line.Settings),
 		Caption: "To the last Service of the dispatch: medians with 95 % confidence intervals. The established flow is the control."}
 	return comparedLines(s, line, f, panels)
 }

@@ -4,21 +4,22 @@ import (
 	"slices"
 
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // Imprecise returns the cells of a run that need more repetitions: cells with a requested ratio whose interval is wider
 // than share of the ratio. The ratios of the scenario's targets are requested, and those of each subject's headline
 // figures to its nearest baseline. In a cell with one subject, the figures themselves count.
-func Imprecise(dir string, share float64) ([]Cell, error) {
-	run, err := loadRun(dir)
+func Imprecise(dir string, share float64) ([]records.Cell, error) {
+	run, err := records.Load(dir)
 	if err != nil {
 		return nil, err
 	}
-	c := collect([]*loadedRun{run})
+	c := records.Collect([]*records.Run{run})
 	comparisons := cellComparisons(c)
-	var out []Cell
-	for _, cell := range c.cells {
-		i := slices.IndexFunc(comparisons, func(o CellComparison) bool { return o.Cell.id() == cell.id() })
+	var out []records.Cell
+	for _, cell := range c.Cells {
+		i := slices.IndexFunc(comparisons, func(o CellComparison) bool { return o.Cell.ID() == cell.ID() })
 		var precise bool
 		if i >= 0 {
 			precise = comparisons[i].precise(share) && targetsPrecise(run, comparisons[i], share)
@@ -61,8 +62,8 @@ func (c CellComparison) precise(share float64) bool {
 }
 
 // targetsPrecise reports whether the figures of the scenario's targets in a cell are precise.
-func targetsPrecise(run *loadedRun, c CellComparison, share float64) bool {
-	for _, t := range run.run.Scenario.Targets {
+func targetsPrecise(run *records.Run, c CellComparison, share float64) bool {
+	for _, t := range run.Info.Scenario.Targets {
 		i := slices.IndexFunc(c.Sides, func(s Side) bool { return s.Subject == t.Subject })
 		if i < 0 || t.Services != c.Cell.Services {
 			continue

@@ -10,15 +10,16 @@ import (
 	"synclab/bench/subject"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // Comparison is a ratio: one figure of side B divided by that of its baseline A, from estimate.Compare. Sides of one
 // run take turns, so their repetitions are paired. Sides of two runs are not paired.
 type Comparison struct {
-	Cell   Cell   `json:"cell"`
-	Metric string `json:"metric"` // name of a figure: "full_sync", "network_programming_latency_p99"
-	A      string `json:"a"`      // the baseline
-	B      string `json:"b"`
+	Cell   records.Cell `json:"cell"`
+	Metric string       `json:"metric"` // name of a figure: "full_sync", "network_programming_latency_p99"
+	A      string       `json:"a"`      // the baseline
+	B      string       `json:"b"`
 	// Against is the role of A: "variant" (kube-proxy on the same backend), "overall" (the cell's baseline), or both.
 	Against []string `json:"against"`
 	Ratio   float64  `json:"ratio"` // B over A
@@ -213,11 +214,11 @@ func variantBaseline(sides []Side, of Side) (int, bool) {
 }
 
 // cellComparisons compares the sides of every cell with their baselines, if it has at least two.
-func cellComparisons(c *collection) []CellComparison {
+func cellComparisons(c *records.Collection) []CellComparison {
 	var out []CellComparison
-	for _, cell := range c.cells {
+	for _, cell := range c.Cells {
 		sides := sidesOf(c, cell)
-		if c.mixes(cell) {
+		if c.Mixes(cell) {
 			for _, side := range sides {
 				for i := range side.Figures {
 					side.Figures[i].Mixed = true

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // figureOf makes a full sync figure from one value for each repetition.
 func figureOf(values ...float64) *estimate.Estimate {
 	by := estimate.Sample{}
 	for i, v := range values {
-		by[repetition{Rep: i + 1}] = []float64{v}
+		by[records.Repetition{Rep: i + 1}] = []float64{v}
 	}
 	return figureTextOf(figureFull).figure(by, nil)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"synclab/bench/raw"
+	"synclab/reports/records"
 )
 
 // A run's label has only the parts that distinguish the run.
@@ -35,11 +36,11 @@ func TestRunLabels(t *testing.T) {
 		{"some alike", []raw.Run{run("a", "6.1", "v1", xeon, 2), run("b", "6.1", "v1", xeon, 2), run("c", "6.18", "v1", xeon, 2)},
 			[]string{"Linux 6.1, a", "Linux 6.1, b", "Linux 6.18"}},
 	} {
-		var runs []*loadedRun
+		var runs []*records.Run
 		for _, r := range c.runs {
-			runs = append(runs, &loadedRun{run: r})
+			runs = append(runs, &records.Run{Info: r})
 		}
-		if got := runLabels(runs); !slices.Equal(got, c.want) {
+		if got := records.RunLabels(runs); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // sections make the parts of a report from a summary, in the order in which every output shows them. A part without
@@ -55,7 +56,7 @@ func (s *Summary) subtitle() string {
 	for _, run := range s.Runs {
 		parts = append(parts, run.Description)
 	}
-	return strings.Join(distinct(parts), " ")
+	return strings.Join(records.Distinct(parts), " ")
 }
 
 // resultSection has the result in sentences, the warnings, and the differences between several runs.
@@ -177,7 +178,7 @@ func (s *Summary) seriesCell(name string) doc.Cell {
 // subjectCell has the colour of the subject's first series, if it was measured.
 func (s *Summary) subjectCell(subject string) doc.Cell {
 	cell := doc.Cell{Text: subject}
-	if i := slices.IndexFunc(s.collected.series, func(o *series) bool { return o.subject == subject }); i >= 0 {
+	if i := slices.IndexFunc(s.collected.Series, func(o *records.Series) bool { return o.Subject == subject }); i >= 0 {
 		cell.Color = s.color(i)
 	}
 	return cell
@@ -194,12 +195,12 @@ func endpointsColumn() doc.Column {
 	return doc.Column{Name: "Endpoints", On: doc.Page, Numeric: true, Differs: true, Title: "mean, per Service"}
 }
 
-func endpointsCell(cell Cell) doc.Cell {
-	return doc.Cell{Text: endpointsText(cell.Endpoints), Value: doc.Exact(cell.Endpoints)}
+func endpointsCell(cell records.Cell) doc.Cell {
+	return doc.Cell{Text: records.EndpointsText(cell.Endpoints), Value: doc.Exact(cell.Endpoints)}
 }
 
 // settingsCell shows the swept fields of a cell in short, and their paths on the page.
-func settingsCell(cell Cell) doc.Cell {
+func settingsCell(cell records.Cell) doc.Cell {
 	return doc.Cell{Text: shortSettings(cell.Settings()), Title: cell.Settings()}
 }
 
@@ -234,7 +235,7 @@ func (s *Summary) mediansText() string {
 
 // runsTable explains the labels of several runs: their differences and folders. It is empty for one run.
 func (s *Summary) runsTable() *doc.Table {
-	runs := s.collected.runs
+	runs := s.collected.Runs
 	if len(runs) < 2 {
 		return nil
 	}
@@ -243,21 +244,21 @@ func (s *Summary) runsTable() *doc.Table {
 	for _, head := range s.Runs {
 		t.Add(doc.Text(head.Label), doc.Text(head.Dir), doc.Text(head.Started.Format("2006-01-02 15:04")), doc.Int(head.Reps))
 	}
-	for _, part := range append(slices.Clone(runParts), runSeed, runFeed) {
-		switch part.what {
+	for _, part := range append(slices.Clone(records.RunParts), records.RunSeed, records.RunFeed) {
+		switch part.What {
 		case "CPU":
-			part = runPart{what: "machine", of: func(r raw.Run) string { return machineText(r.Machine) }}
+			part = records.RunPart{What: "machine", Of: func(r raw.Run) string { return records.MachineText(r.Machine) }}
 		case "CPUs":
 			continue // part of machine
 		}
 		var values []string
 		for _, run := range runs {
-			values = append(values, cmp.Or(part.of(run.run), "–"))
+			values = append(values, cmp.Or(part.Of(run.Info), "–"))
 		}
-		if len(distinct(values)) < 2 {
+		if len(records.Distinct(values)) < 2 {
 			continue
 		}
-		t.Columns = append(t.Columns, doc.Column{Name: doc.UpperFirst(part.what)})
+		t.Columns = append(t.Columns, doc.Column{Name: doc.UpperFirst(part.What)})
 		for i, value := range values {
 			t.Rows[i] = append(t.Rows[i], doc.Text(value))
 		}
@@ -271,7 +272,7 @@ func (r RunHead) hostList() [][2]string {
 	shards := map[place][]string{}
 	var order []place
 	for _, h := range r.Shards {
-		at := place{h.Host, h.machine()}
+		at := place{h.Host, h.MachineText()}
 		if shards[at] == nil {
 			order = append(order, at)
 		}

@@ -8,11 +8,12 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // CellComparison compares the subjects of one cell. A cell with one subject has none.
 type CellComparison struct {
-	Cell Cell `json:"cell"`
+	Cell records.Cell `json:"cell"`
 	// Baseline is the side that all others are compared with: kube-proxy/iptables-legacy, else the first kube-proxy,
 	// else the first side. A side of another proxier is also compared with kube-proxy on the same backend.
 	Baseline string `json:"baseline"`
@@ -47,7 +48,7 @@ type Exceeded struct {
 	// Reached names the exceeded budget and how far the subject had come.
 	Reached string `json:"result"`
 
-	of repetition
+	of records.Repetition
 }
 
 // Names of the figures of a side, as in summary.json.
@@ -77,7 +78,7 @@ type figureText struct {
 	name, text, short, title, unit string
 	more, less                     string // compared with the baseline: "slower", "faster"
 	percent                        float64
-	values                         func(*cellSamples, sameSource) estimate.Sample
+	values                         func(*records.Samples, sameSource) estimate.Sample
 }
 
 // sameSource is the source that all sides of a cell have, so that the same quantities are compared.
@@ -144,17 +145,17 @@ func (s Side) notReached(name string) bool {
 }
 
 // sourceOf is the common source of several samples of one cell. It ignores nil samples.
-func sourceOf(all []*cellSamples) sameSource {
+func sourceOf(all []*records.Samples) sameSource {
 	source := sameSource{fullRestores: true, kernelRules: true}
 	for _, samples := range all {
 		if samples == nil {
 			continue
 		}
-		fullRestore := func(r taggedRecord) bool { return r.Metric == raw.Restore && r.Kind == "full" && r.Error == "" }
-		if samples.has(raw.Restore) && !slices.ContainsFunc(samples.records, fullRestore) {
+		fullRestore := func(r records.Record) bool { return r.Metric == raw.Restore && r.Kind == "full" && r.Error == "" }
+		if samples.Has(raw.Restore) && !slices.ContainsFunc(samples.Records, fullRestore) {
 			source.fullRestores = false
 		}
-		if samples.has(raw.Rules) && !samples.has(raw.RulesKernel) {
+		if samples.Has(raw.Rules) && !samples.Has(raw.RulesKernel) {
 			source.kernelRules = false
 		}
 	}
@@ -162,20 +163,20 @@ func sourceOf(all []*cellSamples) sameSource {
 }
 
 // sidesOf returns the sides of a cell, in the order of the series.
-func sidesOf(c *collection, cell Cell) []Side {
-	var all []*cellSamples
-	for _, one := range c.series {
-		all = append(all, one.cells[cell.id()])
+func sidesOf(c *records.Collection, cell records.Cell) []Side {
+	var all []*records.Samples
+	for _, one := range c.Series {
+		all = append(all, one.Cells[cell.ID()])
 	}
 	source := sourceOf(all)
 	var sides []Side
-	for _, one := range c.series {
-		samples := one.cells[cell.id()]
+	for _, one := range c.Series {
+		samples := one.Cells[cell.ID()]
 		if samples == nil {
 			continue
 		}
-		side := Side{Series: one.name, Subject: one.subject, Exceeded: exceededOf(samples), Repetitions: samples.repetitionCount(),
-			place: placeOf(c.runs[samples.records[0].run].run)}
+		side := Side{Series: one.Name, Subject: one.Subject, Exceeded: exceededOf(samples), Repetitions: samples.RepetitionCount(),
+			place: placeOf(c.Runs[samples.Records[0].Run].Info)}
 		for _, text := range figureTexts {
 			if f := text.figure(text.values(samples, source), side.Exceeded); f != nil {
 				side.Figures = append(side.Figures, *f)
@@ -222,12 +223,12 @@ func (t figureText) underestimatedWhenStopped() bool {
 
 // exceededOf returns the stopped repetitions, each with the figure that it concerns: memory, or the unfinished work. The
 // unfinished work is the cold start (in process: the full sync) or the changes.
-func exceededOf(c *cellSamples) []Exceeded {
-	cold := map[repetition]bool{}
-	full := map[repetition]bool{}
+func exceededOf(c *records.Samples) []Exceeded {
+	cold := map[records.Repetition]bool{}
+	full := map[records.Repetition]bool{}
 	var out []Exceeded
-	for _, r := range c.records {
-		of := repetition{Run: r.run, Rep: r.Rep}
+	for _, r := range c.Records {
+		of := records.Repetition{Run: r.Run, Rep: r.Rep}
 		switch r.Metric {
 		case raw.ColdStart:
 			cold[of] = true
@@ -248,9 +249,9 @@ func exceededOf(c *cellSamples) []Exceeded {
 			e.Figure = figureTotalRSS // the budget covers the process and all its children
 		case e.Unit == "count":
 			e.Figure = "" // a limit on rules bounds no figure
-		case c.inProcess && !full[e.of]:
+		case c.InProcess && !full[e.of]:
 			e.Figure = figureFull
-		case !c.inProcess && !cold[e.of]:
+		case !c.InProcess && !cold[e.of]:
 			e.Figure = figureCold
 		case e.Figure == "":
 			e.Figure = figureNPL99

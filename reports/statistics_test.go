@@ -6,6 +6,7 @@ import (
 
 	"synclab/reports/doc"
 	"synclab/reports/figure"
+	"synclab/reports/records"
 )
 
 func TestJudge(t *testing.T) {
@@ -90,7 +91,7 @@ func TestNaturalCompare(t *testing.T) {
 	for i := range order {
 		for j := range order {
 			want := i - j
-			if got := naturalCompare(order[i], order[j]); (got < 0) != (want < 0) || (got > 0) != (want > 0) {
+			if got := records.NaturalCompare(order[i], order[j]); (got < 0) != (want < 0) || (got > 0) != (want > 0) {
 				t.Errorf("%q against %q: %d", order[i], order[j], got)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
+	"synclab/reports/records"
 )
 
 // Summary is everything derived from the raw files. Every output is written from it. Times are in seconds.
@@ -44,7 +45,7 @@ type Summary struct {
 	Rows     []Row          `json:"rows"`
 	Plots    []doc.Plot     `json:"plots,omitempty"`
 
-	collected *collection
+	collected *records.Collection
 	looks     []figure.Look // of the series
 }
 
@@ -69,33 +70,33 @@ type RunHead struct {
 	Versions raw.Versions `json:"versions"`
 	Machine  raw.Machine  `json:"machine"`
 	// Shards are the shards of a merged run. Machine and Versions then have only the values that all shards share.
-	Shards []ShardHead `json:"shards,omitempty"`
+	Shards []records.ShardHead `json:"shards,omitempty"`
 	// Missing names the missing shards.
 	Missing string `json:"missing,omitempty"`
 }
 
 // Row is one line of the full tables: one group of values.
 type Row struct {
-	Series   string     `json:"series"`
-	Cell     Cell       `json:"cell"`
-	Metric   raw.Metric `json:"metric"`
-	Kind     string     `json:"kind,omitempty"`
-	Table    string     `json:"table,omitempty"`
-	Family   string     `json:"family,omitempty"`
-	Position *int       `json:"position,omitempty"`
-	Target   string     `json:"target,omitempty"`   // kind of destination of a first packet
-	Method   string     `json:"method,omitempty"`   // of a first packet; absent: sendto
-	Protocol string     `json:"protocol,omitempty"` // of a flow
-	Outcome  string     `json:"outcome,omitempty"`  // of a flow; absent: answered
-	Unit     string     `json:"unit"`               // s, B, count or ratio
+	Series   string       `json:"series"`
+	Cell     records.Cell `json:"cell"`
+	Metric   raw.Metric   `json:"metric"`
+	Kind     string       `json:"kind,omitempty"`
+	Table    string       `json:"table,omitempty"`
+	Family   string       `json:"family,omitempty"`
+	Position *int         `json:"position,omitempty"`
+	Target   string       `json:"target,omitempty"`   // kind of destination of a first packet
+	Method   string       `json:"method,omitempty"`   // of a first packet; absent: sendto
+	Protocol string       `json:"protocol,omitempty"` // of a flow
+	Outcome  string       `json:"outcome,omitempty"`  // of a flow; absent: answered
+	Unit     string       `json:"unit"`               // s, B, count or ratio
 	estimate.Distribution
 }
 
 // Label names the row's metric and everything that distinguishes its group.
 func (r Row) Label() string {
-	words := []string{textOf(r.Metric).text}
+	words := []string{records.TextOf(r.Metric).Text}
 	if r.Position != nil && (r.Target == "" || *r.Position == 0) {
-		words = append(words, positionText(*r.Position))
+		words = append(words, records.PositionText(*r.Position))
 	}
 	for _, w := range []string{r.Target, r.Method, r.Protocol, r.Outcome, r.Kind, r.Table, r.Family} {
 		if w != "" {
@@ -107,8 +108,8 @@ func (r Row) Label() string {
 
 // KeyFigures is one line of the short table: one series in one cell. A figure that was not measured is absent.
 type KeyFigures struct {
-	Series string `json:"series"`
-	Cell   Cell   `json:"cell"`
+	Series string       `json:"series"`
+	Cell   records.Cell `json:"cell"`
 	// Reaction is the latency of isolated changes.
 	Reaction *estimate.Distribution `json:"reaction,omitempty"`
 	// ColdStart is from the start of the subject's process until every Service is visible.
@@ -159,14 +160,14 @@ func (g Growth) Label() string {
 	if g.Kind != "" {
 		return "restore of a " + g.Kind + " sync"
 	}
-	return textOf(g.Metric).text
+	return records.TextOf(g.Metric).Text
 }
 
 // Traversal is a line fitted to the first-packet medians by position in one cell. Slope is in seconds per dispatch
 // position (one rule in the classic layout). Intercept is the cost before the first position.
 type Traversal struct {
-	Series string `json:"series"`
-	Cell   Cell   `json:"cell"`
+	Series string       `json:"series"`
+	Cell   records.Cell `json:"cell"`
 	estimate.Fit
 	// Empty is the median in an empty ruleset, if that was probed. Worst is the largest median of a position or the
 	// miss.
@@ -187,8 +188,8 @@ func (t Traversal) Net() float64 {
 }
 
 // summarize derives everything except the plots.
-func summarize(runs []*loadedRun, slos SLOs) *Summary {
-	c := collect(runs)
+func summarize(runs []*records.Run, slos SLOs) *Summary {
+	c := records.Collect(runs)
 	s := &Summary{collected: c, looks: looksOf(c), SLOs: slos, Runs: runHeads(c), Rows: rows(c)}
 	s.Title = title(c)
 	s.KeyFigures = keyFigures(c)
@@ -209,38 +210,38 @@ func summarize(runs []*loadedRun, slos SLOs) *Summary {
 	return s
 }
 
-func runHeads(c *collection) []RunHead {
+func runHeads(c *records.Collection) []RunHead {
 	var heads []RunHead
-	for i, l := range c.runs {
-		r := l.run
+	for i, l := range c.Runs {
+		r := l.Info
 		heads = append(heads, RunHead{
-			Label: c.labels[i], Dir: filepath.Base(l.dir), Status: r.Status, Reason: r.Reason, Started: r.Started,
+			Label: c.Labels[i], Dir: filepath.Base(l.Dir), Status: r.Status, Reason: r.Reason, Started: r.Started,
 			Finished: r.Finished, Scenario: r.Scenario.Name, Description: strings.TrimSpace(r.Scenario.Description),
 			Subjects: r.Subjects, Feed: cmp.Or(r.Feed, raw.FeedInformers), Observed: r.Observed, Reps: r.Reps, Seed: r.Seed, Command: r.Command, Versions: r.Versions, Machine: r.Machine,
-			Shards: l.shardHeads(), Missing: l.missingText(),
+			Shards: l.ShardHeads(), Missing: l.MissingText(),
 		})
 	}
 	return heads
 }
 
 // title is the scenarios and the sizes: "steady-churn: 10,000 Services × 10 endpoints".
-func title(c *collection) string {
+func title(c *records.Collection) string {
 	var names []string
-	for _, l := range c.runs {
-		names = append(names, l.run.Scenario.Name)
+	for _, l := range c.Runs {
+		names = append(names, l.Info.Scenario.Name)
 	}
-	text := doc.JoinWords(distinct(names))
+	text := doc.JoinWords(records.Distinct(names))
 	if text == "" {
 		text = "run"
 	}
-	if len(c.cells) == 0 {
+	if len(c.Cells) == 0 {
 		return text + ": no records"
 	}
-	return text + ": " + sizesText(c.cells)
+	return text + ": " + sizesText(c.Cells)
 }
 
 // sizesText is the range of the cells' sizes: "100 … 10,000 Services × 10 endpoints".
-func sizesText(cells []Cell) string {
+func sizesText(cells []records.Cell) string {
 	services, endpoints := cells[0].Services, cells[0].Endpoints
 	most, mostEndpoints := services, endpoints
 	for _, cell := range cells {
@@ -251,41 +252,41 @@ func sizesText(cells []Cell) string {
 	if most != services {
 		text += " … " + doc.Grouped(int64(most))
 	}
-	text += " Services × " + endpointsText(endpoints)
-	if endpointsText(mostEndpoints) != endpointsText(endpoints) {
-		text += " … " + endpointsText(mostEndpoints)
+	text += " Services × " + records.EndpointsText(endpoints)
+	if records.EndpointsText(mostEndpoints) != records.EndpointsText(endpoints) {
+		text += " … " + records.EndpointsText(mostEndpoints)
 	}
 	return text + " endpoints"
 }
 
 // rows are the full tables, by section, metric, cell and series.
-func rows(c *collection) []Row {
+func rows(c *records.Collection) []Row {
 	var out []Row
-	for _, s := range c.series {
-		for _, cell := range c.cells {
-			samples := s.cells[cell.id()]
+	for _, s := range c.Series {
+		for _, cell := range c.Cells {
+			samples := s.Cells[cell.ID()]
 			if samples == nil {
 				continue
 			}
-			for _, d := range samples.details() {
-				row := Row{Series: s.name, Cell: cell, Metric: d.metric, Kind: d.kind, Table: d.table, Family: d.family,
-					Target: d.target, Method: d.method,
-					Protocol: d.protocol, Outcome: d.outcome, Unit: samples.unit(d.metric), Distribution: estimate.Describe(samples.groups[d])}
-				if d.hasPos {
-					row.Position = &d.position
+			for _, d := range samples.Details() {
+				row := Row{Series: s.Name, Cell: cell, Metric: d.Metric, Kind: d.Kind, Table: d.Table, Family: d.Family,
+					Target: d.Target, Method: d.Method,
+					Protocol: d.Protocol, Outcome: d.Outcome, Unit: samples.Unit(d.Metric), Distribution: estimate.Describe(samples.Groups[d])}
+				if d.HasPos {
+					row.Position = &d.Position
 				}
 				out = append(out, row)
 			}
 			if busy := busyShares(samples); len(busy) > 0 {
-				out = append(out, Row{Series: s.name, Cell: cell, Metric: syncBusy, Unit: "ratio",
+				out = append(out, Row{Series: s.Name, Cell: cell, Metric: records.SyncBusy, Unit: "ratio",
 					Distribution: estimate.Describe(busy)})
 			}
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Row) int {
-		return cmp.Or(metricOrder(a.Metric)-metricOrder(b.Metric), strings.Compare(string(a.Metric), string(b.Metric)),
+		return cmp.Or(records.MetricOrder(a.Metric)-records.MetricOrder(b.Metric), strings.Compare(string(a.Metric), string(b.Metric)),
 			strings.Compare(a.Kind, b.Kind), strings.Compare(b.Table, a.Table), strings.Compare(a.Family, b.Family),
-			a.Cell.id().compare(b.Cell.id()), strings.Compare(a.Series, b.Series), strings.Compare(a.Method, b.Method), strings.Compare(a.Target, b.Target),
+			a.Cell.ID().Compare(b.Cell.ID()), strings.Compare(a.Series, b.Series), strings.Compare(a.Method, b.Method), strings.Compare(a.Target, b.Target),
 			rowPosition(a)-rowPosition(b), strings.Compare(b.Protocol, a.Protocol), strings.Compare(a.Outcome, b.Outcome))
 	})
 	return out
@@ -295,5 +296,5 @@ func rowPosition(r Row) int {
 	if r.Position == nil {
 		return 0
 	}
-	return positionOrder(*r.Position)
+	return records.PositionOrder(*r.Position)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"synclab/bench/raw"
+	"synclab/reports/records"
 	"synclab/scenarios"
 )
 
@@ -131,7 +132,7 @@ func (y *recorded) packets(random *rand.Rand, m packetModel, n, rep, samples int
 		case -1:
 			position, rules = -1, m.rules(n)-2
 		default:
-			for _, method := range methods[1:] {
+			for _, method := range records.Methods[1:] {
 				cost := map[string]float64{"handshake": 60e-6 + m.first + m.perRule*rules, "echo": 40e-6 + m.first + m.perRule*rules, "established": 25e-6}[method]
 				for range samples / 4 {
 					put(raw.FirstPacket, noisy(cost), "s", raw.Record{Position: &position, Method: method, Step: "4:probe"})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"synclab/bench/raw"
+	"synclab/reports/records"
 	"synclab/scenarios"
 )
 
@@ -226,7 +227,7 @@ func (w *syntheticWriter) oneSync(s syntheticSubject, start float64, kind string
 func (w *syntheticWriter) churn(s syntheticSubject, start float64) {
 	period := 1.0
 	if text := w.cell.Params[periodField]; text != "" {
-		period, _ = quantity(text)
+		period, _ = records.Quantity(text)
 	}
 	next, done := start, 0
 	for i := 0; done < w.y.churn; i++ {

@@ -9,6 +9,7 @@ import (
 
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 	"synclab/scenarios"
 )
 
@@ -46,24 +47,24 @@ const (
 )
 
 // targetResults judges the targets of the runs' scenarios, except those with subjects that were not selected.
-func targetResults(c *collection, s *Summary) []TargetResult {
+func targetResults(c *records.Collection, s *Summary) []TargetResult {
 	var out []TargetResult
 	seen := map[string]bool{}
 	asked := map[string]bool{} // by scenario and subject
-	for _, l := range c.runs {
-		for _, subject := range l.run.Subjects {
-			asked[l.run.Scenario.Name+" "+subject] = true
+	for _, l := range c.Runs {
+		for _, subject := range l.Info.Subjects {
+			asked[l.Info.Scenario.Name+" "+subject] = true
 		}
 	}
-	for _, l := range c.runs {
-		for _, target := range l.run.Scenario.Targets {
-			key := l.run.Scenario.Name + fmt.Sprint(target)
+	for _, l := range c.Runs {
+		for _, target := range l.Info.Scenario.Targets {
+			key := l.Info.Scenario.Name + fmt.Sprint(target)
 			beside := cmp.Or(target.Beside, target.Subject)
-			if seen[key] || !asked[l.run.Scenario.Name+" "+target.Subject] || !asked[l.run.Scenario.Name+" "+beside] {
+			if seen[key] || !asked[l.Info.Scenario.Name+" "+target.Subject] || !asked[l.Info.Scenario.Name+" "+beside] {
 				continue
 			}
 			seen[key] = true
-			r := TargetResult{Scenario: l.run.Scenario.Name, Target: target, Verdict: verdictNotMeasured, Unit: figureTextOf(target.Figure).unit}
+			r := TargetResult{Scenario: l.Info.Scenario.Name, Target: target, Verdict: verdictNotMeasured, Unit: figureTextOf(target.Figure).unit}
 			switch {
 			case target.Exponent != 0:
 				r.judgeExponent(c)
@@ -129,16 +130,16 @@ func (r *TargetResult) judge(limit float64, atLeast bool) string {
 }
 
 // judgeExponent fits the growth between the two sizes, as growths does over all sizes.
-func (r *TargetResult) judgeExponent(c *collection) {
+func (r *TargetResult) judgeExponent(c *records.Collection) {
 	var points []estimate.Point
 	from, to := math.Inf(1), math.Inf(-1)
-	for _, one := range c.series {
-		if one.subject != r.Subject {
+	for _, one := range c.Series {
+		if one.Subject != r.Subject {
 			continue
 		}
-		for _, cell := range c.cells {
+		for _, cell := range c.Cells {
 			if cell.Scenario == r.Scenario && cell.Services >= r.From && cell.Services <= r.Services {
-				if values := figureValues(one.cells[cell.id()], r.Figure); len(values) > 0 {
+				if values := figureValues(one.Cells[cell.ID()], r.Figure); len(values) > 0 {
 					x := float64(cell.Services)
 					points, from, to = append(points, estimate.Point{X: x, Y: values}), min(from, x), max(to, x)
 				}
@@ -157,7 +158,7 @@ func (r *TargetResult) judgeExponent(c *collection) {
 
 // figureValues are a figure's values by repetition. It is nil if a repetition was stopped, since values are then
 // bounds.
-func figureValues(c *cellSamples, name string) estimate.Sample {
+func figureValues(c *records.Samples, name string) estimate.Sample {
 	if c == nil {
 		return nil
 	}
@@ -182,7 +183,7 @@ func verdictIf(met bool) string {
 
 // figureOf returns a subject's figure at a size; nil if not measured.
 func (s *Summary) figureOf(scenario string, services int, subject, name string) *estimate.Estimate {
-	for _, cell := range s.collected.cells {
+	for _, cell := range s.collected.Cells {
 		if cell.Scenario != scenario || cell.Services != services {
 			continue
 		}

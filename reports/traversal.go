@@ -7,13 +7,14 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // PacketCost is the cost of first packets for one subject in one cell, by one method. Times are in seconds and include
 // the cost of any packet: Empty is the cost in an empty ruleset.
 type PacketCost struct {
-	Series string `json:"series"`
-	Cell   Cell   `json:"cell"`
+	Series string       `json:"series"`
+	Cell   records.Cell `json:"cell"`
 	// Method is sendto (one system call) or, for flows between namespaces, handshake, echo or established.
 	Method string `json:"method"`
 	// Spots are the positions in order, then the miss, then the kinds of destinations.
@@ -53,17 +54,17 @@ type PacketGrowth struct {
 }
 
 // packetCosts has one entry for each series, cell and method.
-func packetCosts(c *collection) []PacketCost {
+func packetCosts(c *records.Collection) []PacketCost {
 	var out []PacketCost
-	for _, cell := range c.cells {
-		for _, method := range methods {
-			for _, s := range c.series {
-				samples := s.cells[cell.id()]
+	for _, cell := range c.Cells {
+		for _, method := range records.Methods {
+			for _, s := range c.Series {
+				samples := s.Cells[cell.ID()]
 				if samples == nil {
 					continue
 				}
 				if p := packetCost(samples, method); len(p.Spots) > 0 {
-					p.Series, p.Cell = s.name, cell
+					p.Series, p.Cell = s.Name, cell
 					out = append(out, p)
 				}
 			}
@@ -72,27 +73,27 @@ func packetCosts(c *collection) []PacketCost {
 	return out
 }
 
-func packetCost(c *cellSamples, method string) PacketCost {
-	p := PacketCost{Method: methodName(method), Empty: medianOf(c.packets(raw.FirstPacket, method, 0))}
-	positions := c.positions(method)
+func packetCost(c *records.Samples, method string) PacketCost {
+	p := PacketCost{Method: records.MethodName(method), Empty: medianOf(c.Packets(raw.FirstPacket, method, 0))}
+	positions := c.Positions(method)
 	var at, crossed []estimate.Point
 	var rules []float64
 	for _, position := range positions {
-		cost := c.packets(raw.FirstPacket, method, position)
+		cost := c.Packets(raw.FirstPacket, method, position)
 		spot := PacketSpot{Name: spotName(positions, position), Position: position, Distribution: estimate.Describe(cost),
-			Rules: medianOf(c.packets(raw.RulesEvaluated, "", position))}
+			Rules: medianOf(c.Packets(raw.RulesEvaluated, "", position))}
 		at = append(at, estimate.Point{X: float64(position), Y: cost})
 		if spot.Rules != nil {
 			crossed, rules = append(crossed, estimate.Point{X: *spot.Rules, Y: cost}), append(rules, *spot.Rules)
 		}
 		p.Spots = append(p.Spots, spot)
 	}
-	if miss := c.packets(raw.FirstPacket, method, -1); len(miss) > 0 {
-		p.Spots = append(p.Spots, PacketSpot{Name: "miss", Position: -1, Distribution: estimate.Describe(miss), Rules: medianOf(c.packets(raw.RulesEvaluated, "", -1))})
+	if miss := c.Packets(raw.FirstPacket, method, -1); len(miss) > 0 {
+		p.Spots = append(p.Spots, PacketSpot{Name: "miss", Position: -1, Distribution: estimate.Describe(miss), Rules: medianOf(c.Packets(raw.RulesEvaluated, "", -1))})
 	}
-	for _, target := range c.targets(method) {
-		p.Spots = append(p.Spots, PacketSpot{Name: target, Target: target, Distribution: estimate.Describe(c.toTarget(raw.FirstPacket, method, target, false)),
-			Rules: medianOf(c.toTarget(raw.RulesEvaluated, "", target, false)), Empty: medianOf(c.toTarget(raw.FirstPacket, method, target, true))})
+	for _, target := range c.Targets(method) {
+		p.Spots = append(p.Spots, PacketSpot{Name: target, Target: target, Distribution: estimate.Describe(c.ToTarget(raw.FirstPacket, method, target, false)),
+			Rules: medianOf(c.ToTarget(raw.RulesEvaluated, "", target, false)), Empty: medianOf(c.ToTarget(raw.FirstPacket, method, target, true))})
 	}
 	if fit, ok := estimate.FitLine(at); ok {
 		flat := flatness(fit, at[0].X, at[len(at)-1].X)
@@ -124,11 +125,11 @@ func spotName(positions []int, position int) string {
 	case position == last:
 		return "last"
 	}
-	middle := slices.MinFunc(positions[1:len(positions)-1], func(a, b int) int { return abs(a-last/2) - abs(b-last/2) })
+	middle := slices.MinFunc(positions[1:len(positions)-1], func(a, b int) int { return records.Abs(a-last/2) - records.Abs(b-last/2) })
 	if position == middle {
 		return "middle"
 	}
-	return positionText(position)
+	return records.PositionText(position)
 }
 
 // spot returns a spot by name; nil if not probed.
@@ -231,22 +232,22 @@ func signedPercent(share float64) string {
 }
 
 // packetGrowths fits the cost at the last Service over the sizes.
-func packetGrowths(c *collection) []PacketGrowth {
+func packetGrowths(c *records.Collection) []PacketGrowth {
 	var out []PacketGrowth
-	for _, line := range c.sweepLines() {
-		for _, method := range methods {
-			for _, s := range c.series {
-				g := PacketGrowth{Series: s.name, Scenario: line.scenario, Settings: line.settings, Method: methodName(method)}
+	for _, line := range c.SweepLines() {
+		for _, method := range records.Methods {
+			for _, s := range c.Series {
+				g := PacketGrowth{Series: s.Name, Scenario: line.Scenario, Settings: line.Settings, Method: records.MethodName(method)}
 				var points []estimate.Point
-				for _, cell := range line.cells {
-					samples := s.cells[cell.id()]
-					positions := samples.positions(method)
+				for _, cell := range line.Cells {
+					samples := s.Cells[cell.ID()]
+					positions := samples.Positions(method)
 					if len(positions) == 0 {
 						continue
 					}
 					last := positions[len(positions)-1]
 					g.Sizes = append(g.Sizes, cell.Services)
-					values := samples.packets(raw.FirstPacket, method, last)
+					values := samples.Packets(raw.FirstPacket, method, last)
 					g.Medians = append(g.Medians, values.Median())
 					points = append(points, estimate.Point{X: float64(cell.Services), Y: values})
 				}
@@ -272,22 +273,22 @@ func (s *Summary) probedDeeply() bool {
 }
 
 // packetCells are the cells with first packets of a method, the largest first.
-func (s *Summary) packetCells(method string) []Cell {
-	var out []Cell
+func (s *Summary) packetCells(method string) []records.Cell {
+	var out []records.Cell
 	for _, p := range s.Packets {
-		if p.Method == method && !slices.ContainsFunc(out, func(c Cell) bool { return c.id() == p.Cell.id() }) {
+		if p.Method == method && !slices.ContainsFunc(out, func(c records.Cell) bool { return c.ID() == p.Cell.ID() }) {
 			out = append(out, p.Cell)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Cell) int { return b.Services - a.Services })
+	slices.SortStableFunc(out, func(a, b records.Cell) int { return b.Services - a.Services })
 	return out
 }
 
 // packetsOf returns a cell's costs by one method, in the order of the series.
-func (s *Summary) packetsOf(cell Cell, method string) []PacketCost {
+func (s *Summary) packetsOf(cell records.Cell, method string) []PacketCost {
 	var out []PacketCost
 	for _, p := range s.Packets {
-		if p.Method == method && p.Cell.id() == cell.id() {
+		if p.Method == method && p.Cell.ID() == cell.ID() {
 			out = append(out, p)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // blogSource is the published measurement that plots show as a reference.
@@ -39,9 +40,9 @@ func (s *Summary) packetSection() doc.Section {
 }
 
 // spotTable has a row for each destination and a column for each subject.
-func (s *Summary) spotTable(cell Cell) *doc.Table {
+func (s *Summary) spotTable(cell records.Cell) *doc.Table {
 	costs := s.packetsOf(cell, "sendto")
-	t := &doc.Table{Title: sizesText([]Cell{cell}) + settingsTail(shortSettings(cell.Settings())), Columns: []doc.Column{{Name: "First packet to"}}}
+	t := &doc.Table{Title: sizesText([]records.Cell{cell}) + settingsTail(shortSettings(cell.Settings())), Columns: []doc.Column{{Name: "First packet to"}}}
 	empty, net := []doc.Cell{{Text: "empty ruleset"}}, []doc.Cell{{Text: "last, minus the empty ruleset"}}
 	for _, p := range costs {
 		t.Columns = append(t.Columns, s.seriesColumn(p.Series))
@@ -109,7 +110,7 @@ func spotCell(spot *PacketSpot) doc.Cell {
 	}
 	cell.Title += ", n = " + strconv.Itoa(spot.N)
 	if spot.Position > 0 {
-		cell.Title += ", " + positionText(spot.Position)
+		cell.Title += ", " + records.PositionText(spot.Position)
 	}
 	if spot.Empty != nil {
 		cell.Title += ", in an empty ruleset " + doc.Format(*spot.Empty, "s")
@@ -121,7 +122,7 @@ func spotCell(spot *PacketSpot) doc.Cell {
 }
 
 // perRuleTable has the fits of the largest cell.
-func (s *Summary) perRuleTable(cell Cell) *doc.Table {
+func (s *Summary) perRuleTable(cell records.Cell) *doc.Table {
 	t := &doc.Table{Title: "Per rule, and whether the position matters", Columns: []doc.Column{{Name: "Subject"},
 		{Name: "Per rule", Numeric: true, Title: "slope by rules crossed, if their number varies"}, {Name: "95 % confidence", Numeric: true},
 		{Name: "Per Service in front", Numeric: true, Title: "slope by dispatch position"}, {Name: "95 % confidence", Numeric: true},
@@ -174,8 +175,8 @@ func costText(fit estimate.Fit, flat *Flatness) string {
 }
 
 // packetTable has the essentials of the largest cell for a terminal and for Markdown: one row for each subject.
-func (s *Summary) packetTable(cell Cell) *doc.Table {
-	t := &doc.Table{Title: "Cost of a first packet at " + sizesText([]Cell{cell}) + " (medians)", Columns: []doc.Column{{Name: "Subject"},
+func (s *Summary) packetTable(cell records.Cell) *doc.Table {
+	t := &doc.Table{Title: "Cost of a first packet at " + sizesText([]records.Cell{cell}) + " (medians)", Columns: []doc.Column{{Name: "Subject"},
 		{Name: "First", Numeric: true}, {Name: "Last", Numeric: true}, {Name: "Miss", Numeric: true}, {Name: "Last p99", Numeric: true},
 		{Name: "Rules", Numeric: true, Legend: "rules: number that a packet to the last Service crosses"}, {Name: "Per rule", Numeric: true},
 		{Name: "From first to last", Short: "position", Legend: "position: whether the cost grows with the position"}}}
@@ -241,7 +242,7 @@ func (s *Summary) flowTable() *doc.Table {
 		Note: "Round trips from a client pod through the node to a server pod, each in a separate namespace. Handshake is TCP, from SYN to SYN-ACK. " +
 			"Echo is a UDP packet and its answer. Established is a packet of a flow with a conntrack entry. " +
 			"Only a flow's first packet crosses the rules, so established must not depend on the position."}
-	for _, method := range methods[1:] {
+	for _, method := range records.Methods[1:] {
 		cells := s.packetCells(method)
 		if len(cells) == 0 {
 			continue

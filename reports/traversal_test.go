@@ -8,6 +8,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 	"synclab/scenarios"
 )
 
@@ -206,7 +207,7 @@ func TestLegendOfKeyFigures(t *testing.T) {
 		{KeyFigures{FullSync: &estimate.Distribution{Median: 1}, FirstPacketLast: &estimate.Distribution{Median: 1e-6}}, []bool{false, true}},
 	} {
 		test.figures.Series = "synclab/nftables"
-		s := &Summary{KeyFigures: []KeyFigures{test.figures}, collected: &collection{}}
+		s := &Summary{KeyFigures: []KeyFigures{test.figures}, collected: &records.Collection{}}
 		terminal := terminalOf(t, s.keySection())
 		for i, text := range []string{"npl:", "1st packet:"} {
 			if strings.Contains(terminal, text) != test.want[i] {

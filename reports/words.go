@@ -10,22 +10,23 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // warnings collects the caveats of the report.
-func warnings(c *collection, s *Summary) []string {
+func warnings(c *records.Collection, s *Summary) []string {
 	var out []string
-	for i, l := range c.runs {
-		if l.run.Status != raw.StatusComplete {
-			out = append(out, sentence(incompleteRun, warningWords{Label: c.labels[i], Status: l.run.Status, Reason: l.run.Reason}))
+	for i, l := range c.Runs {
+		if l.Info.Status != raw.StatusComplete {
+			out = append(out, sentence(incompleteRun, warningWords{Label: c.Labels[i], Status: l.Info.Status, Reason: l.Info.Reason}))
 		}
-		for _, w := range l.warnings {
-			out = append(out, "run "+c.labels[i]+": "+w)
+		for _, w := range l.Warnings {
+			out = append(out, "run "+c.Labels[i]+": "+w)
 		}
 	}
-	for _, one := range c.series {
-		if n := c.failed[one.name]; n > 0 {
-			out = append(out, sentence(failedDurations, warningWords{Series: one.name, Failed: n}))
+	for _, one := range c.Series {
+		if n := c.Failed[one.Name]; n > 0 {
+			out = append(out, sentence(failedDurations, warningWords{Series: one.Name, Failed: n}))
 		}
 	}
 	out = append(out, ruleMismatches(c)...)
@@ -51,26 +52,26 @@ func warnings(c *collection, s *Summary) []string {
 }
 
 // ruleMismatches compares, after each settle, the kernel's rule counts with the expected numbers.
-func ruleMismatches(c *collection) []string {
+func ruleMismatches(c *records.Collection) []string {
 	type count struct {
-		place
+		records.Place
 		table string
 	}
 	var out []string
-	for _, s := range c.series {
-		for _, cell := range c.cells {
-			samples := s.cells[cell.id()]
+	for _, s := range c.Series {
+		for _, cell := range c.Cells {
+			samples := s.Cells[cell.ID()]
 			if samples == nil {
 				continue
 			}
 			kernel := map[count]float64{}
-			told := ruleWords{Series: s.name, Services: cell.Services}
+			told := ruleWords{Series: s.Name, Services: cell.Services}
 			for _, pass := range []raw.Metric{raw.RulesKernel, raw.RulesExpected} {
-				for _, r := range samples.records {
+				for _, r := range samples.Records {
 					if r.Metric != pass {
 						continue
 					}
-					key := count{place{run: r.run, rep: r.Rep, step: r.Step, family: r.Family}, r.Table}
+					key := count{records.Place{Run: r.Run, Rep: r.Rep, Step: r.Step, Family: r.Family}, r.Table}
 					if pass == raw.RulesKernel {
 						kernel[key] = r.Value
 						continue
@@ -96,13 +97,13 @@ func ruleMismatches(c *collection) []string {
 const maxNamed = 6
 
 // differentMachines warns if compared runs differ in a condition that their numbers depend on.
-func differentMachines(c *collection) []string {
+func differentMachines(c *records.Collection) []string {
 	var out []string
-	first := c.runs[0].run
-	for i, l := range c.runs[1:] {
+	first := c.Runs[0].Info
+	for i, l := range c.Runs[1:] {
 		var what []string
-		for _, u := range unlikes(first, l.run) {
-			cells := u.What == "scenario" || u.What == sizeField || strings.HasPrefix(u.What, "sweep.") // the cells show these
+		for _, u := range unlikes(first, l.Info) {
+			cells := u.What == "scenario" || u.What == records.SizeField || strings.HasPrefix(u.What, "sweep.") // the cells show these
 			if !cells {
 				what = append(what, u.What)
 			}
@@ -111,7 +112,7 @@ func differentMachines(c *collection) []string {
 			what = append(what[:maxNamed], fmt.Sprintf("%d more", left))
 		}
 		if len(what) > 0 {
-			out = append(out, sentence(machinesDiffer, warningWords{Label: c.labels[i+1], First: c.labels[0], What: what}))
+			out = append(out, sentence(machinesDiffer, warningWords{Label: c.Labels[i+1], First: c.Labels[0], What: what}))
 		}
 	}
 	return out
@@ -208,7 +209,7 @@ func syncSentence(largest []KeyFigures) []string {
 		return nil
 	}
 	cell := largest[0].Cell
-	return []string{sentence(syncTimes, syncWords{sizesText([]Cell{cell}), shortSettings(cell.Settings()), synced})}
+	return []string{sentence(syncTimes, syncWords{sizesText([]records.Cell{cell}), shortSettings(cell.Settings()), synced})}
 }
 
 func programmingSentence(largest []KeyFigures) []string {
@@ -225,7 +226,7 @@ func packetSentence(s *Summary, largest []KeyFigures) []string {
 	}
 	var told []firstPacketWords
 	for _, k := range largest {
-		i := slices.IndexFunc(s.Traversal, func(t Traversal) bool { return t.Series == k.Series && t.Cell.id() == k.Cell.id() })
+		i := slices.IndexFunc(s.Traversal, func(t Traversal) bool { return t.Series == k.Series && t.Cell.ID() == k.Cell.ID() })
 		if i < 0 || k.FirstPacketLast == nil {
 			continue
 		}
@@ -249,7 +250,7 @@ func phaseSentence(s *Summary, largest []KeyFigures) []string {
 	var told phaseWords
 	for _, k := range largest {
 		for _, p := range s.Phases {
-			if p.Kind != "full" || p.Series != k.Series || p.Cell.id() != k.Cell.id() || p.Total == 0 {
+			if p.Kind != "full" || p.Series != k.Series || p.Cell.ID() != k.Cell.ID() || p.Total == 0 {
 				continue
 			}
 			told.Phases = append(told.Phases, seriesShares{p.Series, p.shares()})

@@ -13,6 +13,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports"
+	"synclab/reports/records"
 )
 
 // runsFolder is the default folder of runs. report looks there for the newest.
@@ -66,7 +67,7 @@ sizes, with 95 % intervals from six results on.`,
 				return planReport(s, dirs[0], out, format, options)
 			}
 			for _, dir := range dirs {
-				if _, err := os.Stat(filepath.Join(dir, "run.json")); err != nil && len(reports.ShardsIn(dir)) == 0 {
+				if _, err := os.Stat(filepath.Join(dir, "run.json")); err != nil && len(records.ShardsIn(dir)) == 0 {
 					return badUsage(cmd, "%s is not the folder of a run: %w", dir, err)
 				}
 			}
@@ -141,7 +142,7 @@ func newestRun(root string) (string, error) {
 			newest, written = filepath.Dir(file), at
 		}
 	}
-	if sweep := filepath.Dir(newest); newest != "" && len(reports.ShardsIn(sweep)) > 0 {
+	if sweep := filepath.Dir(newest); newest != "" && len(records.ShardsIn(sweep)) > 0 {
 		newest = sweep
 	}
 	if newest == "" {
@@ -153,7 +154,7 @@ func newestRun(root string) (string, error) {
 // oneDivision refuses shards of different divisions, below a folder or named one by one.
 func oneDivision(dirs []string) error {
 	for _, dir := range dirs {
-		if err := raw.OneDivision(reports.ShardsIn(dir)); err != nil {
+		if err := raw.OneDivision(records.ShardsIn(dir)); err != nil {
 			return err
 		}
 	}
@@ -170,7 +171,7 @@ func report(s streams, dirs []string, out string, format outputFormat, options r
 		return err
 	}
 	if out == "" {
-		out = reports.OutFolder(dirs)
+		out = records.OutFolder(dirs)
 	}
 	for _, run := range summary.Runs {
 		if run.Missing != "" {

@@ -12,6 +12,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/reports"
+	"synclab/reports/records"
 )
 
 const tinySweep = `name: tiny
@@ -70,7 +71,7 @@ func TestShardsAreTheSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	var parts []raw.Record
-	for _, shard := range reports.ShardsIn(sweep) {
+	for _, shard := range records.ShardsIn(sweep) {
 		_, measured, err := raw.ReadRun(shard)
 		if err != nil {
 			t.Fatal(err)

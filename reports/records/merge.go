@@ -1,4 +1,4 @@
-package reports
+package records
 
 import (
 	"cmp"
@@ -31,8 +31,8 @@ type ShardHead struct {
 	Machine  raw.Machine  `json:"machine"`
 }
 
-// machine describes the shard's machine in one line, without its name.
-func (h ShardHead) machine() string {
+// MachineText describes the shard's machine in one line, without its name.
+func (h ShardHead) MachineText() string {
 	parts := []string{fmt.Sprintf("%s × %d", h.Machine.CPU, h.Machine.CPUs)}
 	if h.Machine.MemoryBytes > 0 {
 		parts = append(parts, doc.Format(float64(h.Machine.MemoryBytes), "B"))
@@ -45,18 +45,18 @@ func (h ShardHead) machine() string {
 	return strings.Join(parts, ", ")
 }
 
-// loadRuns reads run folders, folders of shards, and single shards. All shards that are named one by one belong to one
+// LoadAll reads run folders, folders of shards, and single shards. All shards that are named one by one belong to one
 // run, in any folder. A folder of shards is a separate run, so that two sweeps can be compared.
-func loadRuns(dirs []string) ([]*loadedRun, error) {
-	var runs []*loadedRun
-	var shards []*loadedRun
+func LoadAll(dirs []string) ([]*Run, error) {
+	var runs []*Run
+	var shards []*Run
 	at := -1
 	for _, dir := range dirs {
-		l, err := loadRun(dir)
+		l, err := Load(dir)
 		if err != nil {
 			return nil, err
 		}
-		if l.run.Shard == nil {
+		if l.Info.Shard == nil {
 			runs = append(runs, l)
 			continue
 		}
@@ -76,14 +76,14 @@ func loadRuns(dirs []string) ([]*loadedRun, error) {
 }
 
 // loadShards reads the shards in a folder as one run.
-func loadShards(dir string, shards []string) (*loadedRun, error) {
-	var all []*loadedRun
+func loadShards(dir string, shards []string) (*Run, error) {
+	var all []*Run
 	for _, folder := range shards {
 		l, err := loadFolder(folder)
 		if err != nil {
 			return nil, err
 		}
-		if l.run.Shard == nil {
+		if l.Info.Shard == nil {
 			return nil, fmt.Errorf("%s: the folder has the name of a shard, but its run.json describes no shard", folder)
 		}
 		all = append(all, l)
@@ -92,7 +92,7 @@ func loadShards(dir string, shards []string) (*loadedRun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	merged.dir = dir
+	merged.Dir = dir
 	return merged, nil
 }
 
@@ -132,59 +132,59 @@ func OutFolder(dirs []string) string {
 }
 
 // sweepName is the name of a sweep whose shards were named one by one.
-func sweepName(shards []*loadedRun) string {
+func sweepName(shards []*Run) string {
 	first := shards[0]
-	if parent := filepath.Base(filepath.Dir(filepath.Clean(first.dir))); parent != "." && parent != string(filepath.Separator) {
+	if parent := filepath.Base(filepath.Dir(filepath.Clean(first.Dir))); parent != "." && parent != string(filepath.Separator) {
 		return parent
 	}
-	return first.run.Scenario.Name + "-" + first.run.Shard.Sweep
+	return first.Info.Scenario.Name + "-" + first.Info.Shard.Sweep
 }
 
 // mergeShards makes one run of shards of one sweep.
-func mergeShards(shards []*loadedRun, name string) (*loadedRun, error) {
-	slices.SortStableFunc(shards, func(a, b *loadedRun) int { return a.run.Shard.Shard - b.run.Shard.Shard })
+func mergeShards(shards []*Run, name string) (*Run, error) {
+	slices.SortStableFunc(shards, func(a, b *Run) int { return a.Info.Shard.Shard - b.Info.Shard.Shard })
 	if err := oneSweep(shards); err != nil {
 		return nil, err
 	}
 	first := shards[0]
-	m := &loadedRun{dir: first.dir, run: first.run, shards: shards, mixed: map[cellID]bool{}}
-	m.run.ID, m.run.Shard = name, nil
+	m := &Run{Dir: first.Dir, Info: first.Info, Shards: shards, mixed: map[cellID]bool{}}
+	m.Info.ID, m.Info.Shard = name, nil
 	hosts := map[cellID]string{}
 	for _, l := range shards {
 		m.take(l, hosts)
 	}
-	slices.SortStableFunc(m.records, m.inOrder())
-	m.missing = missingShards(shards)
+	slices.SortStableFunc(m.Records, m.inOrder())
+	m.Missing = missingShards(shards)
 	m.judge()
 	return m, nil
 }
 
 // take adds the records and properties of one shard.
-func (m *loadedRun) take(l *loadedRun, hosts map[cellID]string) {
-	shard := l.run.Shard
-	l.run.ID = m.run.ID // bench.txt has the name that one run would have
-	m.records = append(m.records, l.records...)
-	for _, w := range l.warnings {
-		m.warnings = append(m.warnings, "shard "+shard.String()+": "+w)
+func (m *Run) take(l *Run, hosts map[cellID]string) {
+	shard := l.Info.Shard
+	l.Info.ID = m.Info.ID // bench.txt has the name that one run would have
+	m.Records = append(m.Records, l.Records...)
+	for _, w := range l.Warnings {
+		m.Warnings = append(m.Warnings, "shard "+shard.String()+": "+w)
 	}
-	for _, r := range l.records {
-		id := Cell{r.Scenario, r.Services, r.Endpoints, r.Params}.id()
+	for _, r := range l.Records {
+		id := Cell{r.Scenario, r.Services, r.Endpoints, r.Params}.ID()
 		if host, ok := hosts[id]; ok && host != shard.Host {
 			m.mixed[id] = true
 		}
 		hosts[id] = shard.Host
 	}
-	if l.run.Started.Before(m.run.Started) {
-		m.run.Started = l.run.Started
+	if l.Info.Started.Before(m.Info.Started) {
+		m.Info.Started = l.Info.Started
 	}
-	if l.run.Finished != nil && (m.run.Finished == nil || l.run.Finished.After(*m.run.Finished)) {
-		m.run.Finished = l.run.Finished
+	if l.Info.Finished != nil && (m.Info.Finished == nil || l.Info.Finished.After(*m.Info.Finished)) {
+		m.Info.Finished = l.Info.Finished
 	}
-	if l.run.Machine != m.run.Machine {
-		m.run.Machine = raw.Machine{} // no common machine; each shard names its own
+	if l.Info.Machine != m.Info.Machine {
+		m.Info.Machine = raw.Machine{} // no common machine; each shard names its own
 	}
-	if l.run.Versions != m.run.Versions {
-		m.run.Versions = sameVersions(m.run.Versions, l.run.Versions)
+	if l.Info.Versions != m.Info.Versions {
+		m.Info.Versions = sameVersions(m.Info.Versions, l.Info.Versions)
 	}
 }
 
@@ -205,7 +205,7 @@ func sameVersions(a, b raw.Versions) raw.Versions {
 }
 
 // inOrder compares records by their units.
-func (m *loadedRun) inOrder() func(a, b raw.Record) int {
+func (m *Run) inOrder() func(a, b raw.Record) int {
 	numbers := map[string]int{}
 	key := func(services, rep int, params map[string]string) string {
 		parts := []string{strconv.Itoa(services), strconv.Itoa(rep)}
@@ -214,8 +214,8 @@ func (m *loadedRun) inOrder() func(a, b raw.Record) int {
 		}
 		return strings.Join(parts, " ")
 	}
-	for _, l := range m.shards {
-		for _, u := range l.run.Shard.Units {
+	for _, l := range m.Shards {
+		for _, u := range l.Info.Shard.Units {
 			numbers[key(u.Services, u.Rep, u.Params)] = u.Number
 		}
 	}
@@ -224,23 +224,23 @@ func (m *loadedRun) inOrder() func(a, b raw.Record) int {
 }
 
 // oneSweep returns an error if the shards are not parts of one sweep.
-func oneSweep(shards []*loadedRun) error {
-	first := shards[0].run
-	units := map[int]*loadedRun{}
+func oneSweep(shards []*Run) error {
+	first := shards[0].Info
+	units := map[int]*Run{}
 	for i, l := range shards {
-		own := l.run.Shard
+		own := l.Info.Shard
 		switch {
 		case own.Sweep != first.Shard.Sweep:
 			return fmt.Errorf("%s and %s are shards of different sweeps (%s): to compare the sweeps, name their folders",
-				shards[0].dir, l.dir, difference(first, l.run))
+				shards[0].Dir, l.Dir, difference(first, l.Info))
 		case own.Of != first.Shard.Of:
-			return fmt.Errorf("%s and %s divide one sweep differently: shard %s and shard %s", shards[0].dir, l.dir, first.Shard, own)
-		case i > 0 && own.Shard == shards[i-1].run.Shard.Shard:
-			return fmt.Errorf("shard %s exists twice: %s and %s", own, shards[i-1].dir, l.dir)
+			return fmt.Errorf("%s and %s divide one sweep differently: shard %s and shard %s", shards[0].Dir, l.Dir, first.Shard, own)
+		case i > 0 && own.Shard == shards[i-1].Info.Shard.Shard:
+			return fmt.Errorf("shard %s exists twice: %s and %s", own, shards[i-1].Dir, l.Dir)
 		}
 		for _, u := range own.Units {
 			if other := units[u.Number]; other != nil {
-				return fmt.Errorf("%s and %s both have unit %d, repetition %d at %s Services", other.dir, l.dir, u.Number, u.Rep, doc.Grouped(int64(u.Services)))
+				return fmt.Errorf("%s and %s both have unit %d, repetition %d at %s Services", other.Dir, l.Dir, u.Number, u.Rep, doc.Grouped(int64(u.Services)))
 			}
 			units[u.Number] = l
 		}
@@ -265,10 +265,10 @@ func difference(a, b raw.Run) string {
 	return "digests " + a.Shard.Sweep + " and " + b.Shard.Sweep + ": sizes, settings or objects"
 }
 
-func missingShards(shards []*loadedRun) []int {
+func missingShards(shards []*Run) []int {
 	var missing []int
-	for i := 1; i <= shards[0].run.Shard.Of; i++ {
-		if !slices.ContainsFunc(shards, func(l *loadedRun) bool { return l.run.Shard.Shard == i }) {
+	for i := 1; i <= shards[0].Info.Shard.Of; i++ {
+		if !slices.ContainsFunc(shards, func(l *Run) bool { return l.Info.Shard.Shard == i }) {
 			missing = append(missing, i)
 		}
 	}
@@ -276,24 +276,24 @@ func missingShards(shards []*loadedRun) []int {
 }
 
 // judge sets the run's status from its shards and warns if several machines measured it.
-func (m *loadedRun) judge() {
+func (m *Run) judge() {
 	var reasons []string
-	if len(m.missing) > 0 {
-		reasons = append(reasons, m.missingText())
+	if len(m.Missing) > 0 {
+		reasons = append(reasons, m.MissingText())
 	}
-	m.run.Status, m.run.Reason = raw.StatusComplete, ""
+	m.Info.Status, m.Info.Reason = raw.StatusComplete, ""
 	hosts := map[string]bool{}
 	kinds := map[string]bool{}
-	for _, h := range m.shardHeads() {
+	for _, h := range m.ShardHeads() {
 		if h.Status != raw.StatusComplete {
 			reasons = append(reasons, fmt.Sprintf("shard %d/%d is %s", h.Shard, h.Of, cmp.Or(h.Status, "of unknown status")))
 		}
 		if h.Units > 0 {
-			hosts[h.Host], kinds[h.machine()] = true, true
+			hosts[h.Host], kinds[h.MachineText()] = true, true
 		}
 	}
 	if len(reasons) > 0 {
-		m.run.Status, m.run.Reason = "partial", strings.Join(reasons, "; ")
+		m.Info.Status, m.Info.Reason = "partial", strings.Join(reasons, "; ")
 	}
 	m.warnOfPrograms()
 	if len(hosts) < 2 {
@@ -307,11 +307,11 @@ func (m *loadedRun) judge() {
 	if len(m.mixed) > 0 {
 		mixed = fmt.Sprintf("medians of %s mix the machines, and so does growth over sizes", doc.Plural(len(m.mixed), "cell"))
 	}
-	m.warnings = append(m.warnings, text+": "+mixed+"; ratios between subjects are taken repetition by repetition, each within one machine")
+	m.Warnings = append(m.Warnings, text+": "+mixed+"; ratios between subjects are taken repetition by repetition, each within one machine")
 }
 
 // warnOfPrograms warns of several versions of the measured programs. Tools and kernels may differ in a fleet.
-func (m *loadedRun) warnOfPrograms() {
+func (m *Run) warnOfPrograms() {
 	for _, program := range []struct {
 		name string
 		of   func(raw.Versions) string
@@ -320,29 +320,29 @@ func (m *loadedRun) warnOfPrograms() {
 		{"kube-proxy", func(v raw.Versions) string { return v.KubeProxy }},
 	} {
 		var versions []string
-		for _, h := range m.shardHeads() {
+		for _, h := range m.ShardHeads() {
 			if h.Units > 0 {
 				versions = append(versions, cmp.Or(program.of(h.Versions), "none"))
 			}
 		}
-		if versions = distinct(versions); len(versions) > 1 {
-			m.warnings = append(m.warnings, fmt.Sprintf("its shards measured several versions of %s: %s", program.name, doc.JoinWords(versions)))
+		if versions = Distinct(versions); len(versions) > 1 {
+			m.Warnings = append(m.Warnings, fmt.Sprintf("its shards measured several versions of %s: %s", program.name, doc.JoinWords(versions)))
 		}
 	}
 }
 
-// missingText names the missing shards: "shards 2, 5 of 40 are missing".
-func (m *loadedRun) missingText() string {
-	if len(m.missing) == 0 {
+// MissingText names the missing shards: "shards 2, 5 of 40 are missing".
+func (m *Run) MissingText() string {
+	if len(m.Missing) == 0 {
 		return ""
 	}
 	var names []string
-	for _, i := range m.missing {
+	for _, i := range m.Missing {
 		names = append(names, strconv.Itoa(i))
 	}
-	of, have := m.shards[0].run.Shard, 0
-	for _, l := range m.shards {
-		have += len(l.run.Shard.Units)
+	of, have := m.Shards[0].Info.Shard, 0
+	for _, l := range m.Shards {
+		have += len(l.Info.Shard.Units)
 	}
 	word, is := "shard", "is"
 	if len(names) > 1 {
@@ -351,17 +351,17 @@ func (m *loadedRun) missingText() string {
 	return fmt.Sprintf("%s %s of %d %s missing, %d of %d repetitions of cells are present", word, strings.Join(names, ", "), of.Of, is, have, of.Total)
 }
 
-func (m *loadedRun) shardHeads() []ShardHead {
+func (m *Run) ShardHeads() []ShardHead {
 	var heads []ShardHead
-	for _, l := range m.shards {
-		s := l.run.Shard
-		heads = append(heads, ShardHead{Shard: s.Shard, Of: s.Of, Dir: filepath.Base(l.dir), Status: l.run.Status, Units: len(s.Units),
-			Host: s.Host, Versions: l.run.Versions, Machine: l.run.Machine})
+	for _, l := range m.Shards {
+		s := l.Info.Shard
+		heads = append(heads, ShardHead{Shard: s.Shard, Of: s.Of, Dir: filepath.Base(l.Dir), Status: l.Info.Status, Units: len(s.Units),
+			Host: s.Host, Versions: l.Info.Versions, Machine: l.Info.Machine})
 	}
 	return heads
 }
 
-// mixes reports whether several machines measured a cell's repetitions.
-func (c *collection) mixes(cell Cell) bool {
-	return slices.ContainsFunc(c.runs, func(l *loadedRun) bool { return l.mixed[cell.id()] })
+// Mixes reports whether several machines measured a cell's repetitions.
+func (c *Collection) Mixes(cell Cell) bool {
+	return slices.ContainsFunc(c.Runs, func(l *Run) bool { return l.mixed[cell.ID()] })
 }

@@ -1,4 +1,4 @@
-package reports
+package records
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ var labelParts = []func(raw.Run) string{
 	func(r raw.Run) string { return named("kube-proxy ", r.Versions.KubeProxy) },
 	func(r raw.Run) string { return named("iptables ", toolVersion(r.Versions)) },
 	func(r raw.Run) string { return named("nft ", plainVersion(r.Versions.Nft)) },
-	func(r raw.Run) string { return machineText(r.Machine) },
+	func(r raw.Run) string { return MachineText(r.Machine) },
 	func(r raw.Run) string { return r.Machine.OS },
 	func(r raw.Run) string { return named("seed ", fmt.Sprint(r.Seed)) },
 }
@@ -37,28 +37,28 @@ func toolVersion(v raw.Versions) string {
 	return legacy + " and " + nft
 }
 
-// machineText names a machine by its CPUs: "32 × AMD EPYC 7763 64-Core Processor".
-func machineText(m raw.Machine) string {
+// MachineText names a machine by its CPUs: "32 × AMD EPYC 7763 64-Core Processor".
+func MachineText(m raw.Machine) string {
 	if m.CPUs == 0 || m.CPU == "" {
 		return m.CPU
 	}
 	return fmt.Sprintf("%d × %s", m.CPUs, m.CPU)
 }
 
-// runLabels gives each run a short unique label: kernel, version or machine if these differ, else the run's id.
+// RunLabels gives each run a short unique label: kernel, version or machine if these differ, else the run's id.
 // Runs with the same label are numbered.
-func runLabels(runs []*loadedRun) []string {
+func RunLabels(runs []*Run) []string {
 	labels := make([]string, len(runs))
 	apart := 1
 	for _, part := range labelParts {
 		longer := make([]string, len(runs))
 		for i, run := range runs {
-			longer[i] = part(run.run)
+			longer[i] = part(run.Info)
 			if labels[i] != "" {
 				longer[i] = labels[i] + ", " + longer[i]
 			}
 		}
-		if n := len(distinct(longer)); n > apart {
+		if n := len(Distinct(longer)); n > apart {
 			labels, apart = longer, n
 		}
 	}
@@ -69,7 +69,7 @@ func runLabels(runs []*loadedRun) []string {
 	used := map[string]int{}
 	for i, run := range runs {
 		if shared[labels[i]] > 1 || labels[i] == "" {
-			label := run.run.ID
+			label := run.Info.ID
 			if labels[i] != "" {
 				label = labels[i] + ", " + label
 			}

@@ -1,4 +1,4 @@
-package reports
+package records
 
 import (
 	"cmp"
@@ -10,30 +10,30 @@ import (
 	"synclab/reports/doc"
 )
 
-// runPart is a property that a run's numbers depend on.
-type runPart struct {
-	what     string
-	compared bool // the usual reason to compare runs
-	of       func(raw.Run) string
+// RunPart is a property that a run's numbers depend on.
+type RunPart struct {
+	What     string
+	Compared bool // the usual reason to compare runs
+	Of       func(raw.Run) string
 }
 
 var (
-	runSeed     = runPart{"seed", false, func(r raw.Run) string { return fmt.Sprint(r.Seed) }}
-	runObserved = runPart{"observed", false, func(r raw.Run) string { return observedBy(r.Feed, r.Observed) }}
-	runFeed     = runPart{"feed", false, func(r raw.Run) string { return cmp.Or(r.Feed, raw.FeedInformers) }}
+	RunSeed     = RunPart{"seed", false, func(r raw.Run) string { return fmt.Sprint(r.Seed) }}
+	RunObserved = RunPart{"observed", false, func(r raw.Run) string { return ObservedBy(r.Feed, r.Observed) }}
+	RunFeed     = RunPart{"feed", false, func(r raw.Run) string { return cmp.Or(r.Feed, raw.FeedInformers) }}
 )
 
-// observedBy is the source of the time when a change was visible: the kernel or, in older runs with informers, the
+// ObservedBy is the source of the time when a change was visible: the kernel or, in older runs with informers, the
 // subject's syncs.
-func observedBy(feed, observed string) string {
+func ObservedBy(feed, observed string) string {
 	if observed == "" && feed != raw.FeedAPI {
 		return "syncs"
 	}
 	return raw.ObservedKernel
 }
 
-// runParts are the conditions that a run's numbers depend on. Those that best name a run come first.
-var runParts = []runPart{
+// RunParts are the conditions that a run's numbers depend on. Those that best name a run come first.
+var RunParts = []RunPart{
 	{"kernel", false, func(r raw.Run) string { return r.Versions.Kernel }},
 	{"synclab", true, func(r raw.Run) string { return r.Versions.Synclab }},
 	{"kube-proxy", true, func(r raw.Run) string { return r.Versions.KubeProxy }},

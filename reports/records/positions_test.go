@@ -1,4 +1,4 @@
-package reports
+package records
 
 import (
 	"testing"
@@ -22,12 +22,12 @@ func TestAlignPositions(t *testing.T) {
 		return out
 	}
 	last := func(records ...[]raw.Record) (estimate.Sample, []int) {
-		l := &loadedRun{}
+		l := &Run{}
 		for _, r := range records {
-			l.records = append(l.records, r...)
+			l.Records = append(l.Records, r...)
 		}
-		c := collect([]*loadedRun{l})
-		return c.series[0].lastPosition(c.cells[0]), c.series[0].positions(c.cells[0])
+		c := Collect([]*Run{l})
+		return c.Series[0].LastPosition(c.Cells[0]), c.Series[0].Positions(c.Cells[0])
 	}
 	sample, positions := last(packets(1, 2, 50, 97), packets(2, 1, 52, 99), packets(3, 3, 49, 95))
 	if len(sample) != 3 || len(positions) != 3 || positions[0] != 2 || positions[1] != 50 || positions[2] != 97 {

@@ -1,4 +1,4 @@
-package reports
+package records
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ type probe struct {
 }
 
 func probeOf(r *raw.Record) probe {
-	return probe{r.Subject, methodOf(r), r.Family, Cell{r.Scenario, r.Services, r.Endpoints, r.Params}.id()}
+	return probe{r.Subject, MethodOf(r), r.Family, Cell{r.Scenario, r.Services, r.Endpoints, r.Params}.ID()}
 }
 
 // alignPositions maps the position of a first packet to a position that all repetitions share. kube-proxy writes its
