@@ -78,8 +78,8 @@ func TestOneFigureEverywhere(t *testing.T) {
 		if interval := r.intervalText(); !strings.Contains(page, r.Words) || interval != "" && !strings.Contains(page, interval) {
 			t.Errorf("%s of %s versus %s: %q %q is not on the page", r.Metric, r.B, r.A, r.Words, interval)
 		}
-		if r.Metric == figureCold && r.B == legacy.name && !strings.Contains(sentences, c.bracket(&r)) {
-			t.Errorf("the sentences lack %q: %s", c.bracket(&r), sentences)
+		if r.Metric == figureCold && r.B == legacy.name && !strings.Contains(sentences, bracket(c, &r)) {
+			t.Errorf("the sentences lack %q: %s", bracket(c, &r), sentences)
 		}
 	}
 	for _, side := range c.Sides {

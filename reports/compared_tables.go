@@ -173,20 +173,6 @@ func (s *Summary) shortRatiosTable(c *CellComparison) *doc.Table {
 	return t
 }
 
-// pairs lists the side and the baseline of each ratio. Ratios to kube-proxy on the same backend come first.
-func (c *CellComparison) pairs() [][2]string {
-	var variant, overall [][2]string
-	for _, r := range c.Ratios {
-		pair := [2]string{r.B, r.A}
-		if r.Against[0] == "variant" {
-			variant = append(variant, pair)
-		} else {
-			overall = append(overall, pair)
-		}
-	}
-	return records.Distinct(append(variant, overall...))
-}
-
 // cellHeading distinguishes a cell from the others. It is empty for a single cell. It omits a size that all cells
 // share.
 func (s *Summary) cellHeading(cell records.Cell) string {
@@ -198,17 +184,4 @@ func (s *Summary) cellHeading(cell records.Cell) string {
 		return ""
 	}
 	return settings
-}
-
-// short is the ratio in a narrow column: "31× faster", "31× faster?" without an interval, "~".
-func (c *Comparison) short() string {
-	switch {
-	case c == nil || c.Words == "unknown":
-		return "–"
-	case !c.apart():
-		return "~"
-	case c.Observed:
-		return strings.TrimPrefix(c.Words, "observed ") + "?"
-	}
-	return c.Words
 }

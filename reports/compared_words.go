@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -13,24 +12,6 @@ import (
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
-
-// figureValue is an estimate for tables: "1.52 s ± 3 %", "> 600 s".
-func figureValue(f *estimate.Estimate, spread bool) string {
-	switch {
-	case f == nil:
-		return "–"
-	case f.AtLeast:
-		return limitText(f.Value, f.Unit)
-	}
-	text := doc.Format(f.Value, f.Unit)
-	if share, ok := f.Spread(); ok && spread && f.Unit != "count" {
-		text += spreadText(share)
-	}
-	return text
-}
-
-// spreadText is the wider half of an interval as a share, rounded up so that the interval does not look narrower.
-func spreadText(share float64) string { return fmt.Sprintf(" ± %.0f %%", math.Ceil(100*share-1e-9)) }
 
 // spokenFigures are the figures named in sentences, the most important first, each with its verb.
 var spokenFigures = []struct{ name, verb, noun string }{
@@ -60,7 +41,7 @@ func comparisonSentences(s *Summary) []string {
 			continue // sentences cover the subjects that are compared with kube-proxy
 		}
 		baseline := c.nearest(side)
-		if text := c.pairSentence(side.Series, baseline); text != "" && baseline != "" {
+		if text := pairSentence(c, side.Series, baseline); text != "" && baseline != "" {
 			out = append(out, text)
 		}
 	}
@@ -78,7 +59,7 @@ func (s *Summary) largestComparison() *CellComparison {
 	return largest
 }
 
-func (c *CellComparison) pairSentence(b, a string) string {
+func pairSentence(c *CellComparison, b, a string) string {
 	told := pairWords{Size: sizesText([]records.Cell{c.Cell}), Settings: shortSettings(c.Cell.Settings()), A: a, B: b}
 	var few []*Comparison // without an interval
 	for _, spoken := range spokenFigures {
@@ -89,7 +70,7 @@ func (c *CellComparison) pairSentence(b, a string) string {
 		case !ratio.apart():
 			told.Same = append(told.Same, spoken.noun)
 		case told.First == nil:
-			told.First = &ratioWords{Verb: spoken.verb, Ratio: ratio.spoken(), Evidence: c.bracket(ratio)}
+			told.First = &ratioWords{Verb: spoken.verb, Ratio: ratio.spoken(), Evidence: bracket(c, ratio)}
 			if spoken.verb == "used" {
 				told.First.Noun = spoken.noun
 			}
@@ -130,12 +111,8 @@ func whyNoInterval(ratios []*Comparison) string {
 	return strings.Replace(most.Warning, "in ", fmt.Sprintf("in %d to ", least.repetitions()), 1)
 }
 
-func (c *Comparison) spoken() string {
-	return strings.TrimPrefix(strings.Replace(c.Words, "> ", "more than ", 1), "observed ")
-}
-
 // bracket is the evidence for a ratio: "1.52 s against 47.1 s, 95 % CI 28–33×".
-func (c *CellComparison) bracket(r *Comparison) string {
+func bracket(c *CellComparison, r *Comparison) string {
 	value := func(series string) string {
 		i := slices.IndexFunc(c.Sides, func(s Side) bool { return s.Series == series })
 		return figureValue(c.Sides[i].figure(r.Metric), false)

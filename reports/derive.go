@@ -57,14 +57,6 @@ func medianOf(values estimate.Sample) *float64 {
 	return &m
 }
 
-func sum(values []float64) float64 {
-	var total float64
-	for _, v := range values {
-		total += v
-	}
-	return total
-}
-
 // rulesTotal adds up the medians of all tables and families.
 func rulesTotal(samples *records.Samples) *float64 {
 	rules := func(table string) bool { return !records.IsElements(table) }

@@ -160,3 +160,11 @@ func cpuOf(c *records.Samples, steps map[string]bool) estimate.Sample {
 	}
 	return out
 }
+
+func sum(values []float64) float64 {
+	var total float64
+	for _, v := range values {
+		total += v
+	}
+	return total
+}

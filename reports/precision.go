@@ -22,7 +22,7 @@ func Imprecise(dir string, share float64) ([]records.Cell, error) {
 		i := slices.IndexFunc(comparisons, func(o CellComparison) bool { return o.Cell.ID() == cell.ID() })
 		var precise bool
 		if i >= 0 {
-			precise = comparisons[i].precise(share) && targetsPrecise(run, comparisons[i], share)
+			precise = ratiosPrecise(comparisons[i], share) && targetsPrecise(run, comparisons[i], share)
 		} else {
 			precise = sidesPrecise(sidesOf(c, cell), share)
 		}
@@ -48,8 +48,8 @@ func headlineFigures(sides []Side) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !measured(name) })
 }
 
-// precise reports whether the ratios of all headline figures are precise. A figure that one side lacks has no ratio.
-func (c CellComparison) precise(share float64) bool {
+// ratiosPrecise reports whether the ratios of all headline figures are precise. A figure that one side lacks has no ratio.
+func ratiosPrecise(c CellComparison, share float64) bool {
 	for _, side := range c.Sides {
 		baseline := c.nearest(side)
 		for _, name := range headlineFigures(c.Sides) {

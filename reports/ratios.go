@@ -311,3 +311,52 @@ func limitText(v float64, unit string) string {
 	}
 	return "> " + doc.TrimTick(doc.Format(v, unit))
 }
+
+// pairs lists the side and the baseline of each ratio. Ratios to kube-proxy on the same backend come first.
+func (c *CellComparison) pairs() [][2]string {
+	var variant, overall [][2]string
+	for _, r := range c.Ratios {
+		pair := [2]string{r.B, r.A}
+		if r.Against[0] == "variant" {
+			variant = append(variant, pair)
+		} else {
+			overall = append(overall, pair)
+		}
+	}
+	return records.Distinct(append(variant, overall...))
+}
+
+// short is the ratio in a narrow column: "31× faster", "31× faster?" without an interval, "~".
+func (c *Comparison) short() string {
+	switch {
+	case c == nil || c.Words == "unknown":
+		return "–"
+	case !c.apart():
+		return "~"
+	case c.Observed:
+		return strings.TrimPrefix(c.Words, "observed ") + "?"
+	}
+	return c.Words
+}
+
+func (c *Comparison) spoken() string {
+	return strings.TrimPrefix(strings.Replace(c.Words, "> ", "more than ", 1), "observed ")
+}
+
+// figureValue is an estimate for tables: "1.52 s ± 3 %", "> 600 s".
+func figureValue(f *estimate.Estimate, spread bool) string {
+	switch {
+	case f == nil:
+		return "–"
+	case f.AtLeast:
+		return limitText(f.Value, f.Unit)
+	}
+	text := doc.Format(f.Value, f.Unit)
+	if share, ok := f.Spread(); ok && spread && f.Unit != "count" {
+		text += spreadText(share)
+	}
+	return text
+}
+
+// spreadText is the wider half of an interval as a share, rounded up so that the interval does not look narrower.
+func spreadText(share float64) string { return fmt.Sprintf(" ± %.0f %%", math.Ceil(100*share-1e-9)) }
