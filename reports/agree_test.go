@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 )
 
@@ -43,48 +44,48 @@ func TestOneFigureEverywhere(t *testing.T) {
 	c := &s.Comparisons[0]
 	for i, side := range c.Sides {
 		for _, name := range shortFigures {
-			f := side.figure(name)
+			f := side.Figure(name)
 			if f == nil {
 				continue
 			}
-			full := figureValue(f, true)
+			full := comparison.FigureValue(f, true)
 			if !strings.Contains(page, ">"+full) || !strings.Contains(markdown, full) {
 				t.Errorf("%s of %s: %q is not on the page or in summary.md", name, side.Series, full)
 			}
-			if !strings.Contains(terminal, figureValue(f, false)) {
-				t.Errorf("%s of %s: %q is not on the terminal", name, side.Series, figureValue(f, false))
+			if !strings.Contains(terminal, comparison.FigureValue(f, false)) {
+				t.Errorf("%s of %s: %q is not on the terminal", name, side.Series, comparison.FigureValue(f, false))
 			}
-			again := read.Comparisons[0].Sides[i].figure(name)
+			again := read.Comparisons[0].Sides[i].Figure(name)
 			if again.Value != f.Value || (again.Low == nil) != (f.Low == nil) || f.Low != nil && (*again.Low != *f.Low || *again.High != *f.High) || again.Repetitions() != 7 {
 				t.Errorf("%s of %s: %+v in summary.json, %+v", name, side.Series, again, f)
 			}
 		}
 		k := s.KeyFigures[i]
-		for name, d := range map[string]*estimate.Distribution{figureCold: k.ColdStart, figureFull: k.FullSync, figurePartial: k.PartialSync, figureNPL50: k.Programming, figureFirstPacket: k.FirstPacketLast} {
-			if f := side.figure(name); d.Median != f.Value || *d.Low != *f.Low || *d.High != *f.High {
+		for name, d := range map[string]*estimate.Distribution{comparison.FigureCold: k.ColdStart, comparison.FigureFull: k.FullSync, comparison.FigurePartial: k.PartialSync, comparison.FigureNPL50: k.Programming, comparison.FigureFirstPacket: k.FirstPacketLast} {
+			if f := side.Figure(name); d.Median != f.Value || *d.Low != *f.Low || *d.High != *f.High {
 				t.Errorf("%s of %s: %+v and %+v", name, side.Series, d, f)
 			}
 		}
-		if f := side.figure(figureNPL99); k.Programming.P99 != f.Value || *k.PeakRSS != side.figure(figureRSS).Value || *k.Rules != side.figure(figureRules).Value {
-			t.Errorf("%s: p99 %v and %v, peak %v and %v", side.Series, k.Programming.P99, f.Value, *k.PeakRSS, side.figure(figureRSS).Value)
+		if f := side.Figure(comparison.FigureNPL99); k.Programming.P99 != f.Value || *k.PeakRSS != side.Figure(comparison.FigureRSS).Value || *k.Rules != side.Figure(comparison.FigureRules).Value {
+			t.Errorf("%s: p99 %v and %v, peak %v and %v", side.Series, k.Programming.P99, f.Value, *k.PeakRSS, side.Figure(comparison.FigureRSS).Value)
 		}
 	}
 	sentences := strings.Join(s.Sentences, " ")
 	for _, r := range c.Ratios {
-		i := slices.IndexFunc(read.Comparisons[0].Ratios, func(o Comparison) bool { return o.A == r.A && o.B == r.B && o.Metric == r.Metric })
+		i := slices.IndexFunc(read.Comparisons[0].Ratios, func(o comparison.Comparison) bool { return o.A == r.A && o.B == r.B && o.Metric == r.Metric })
 		if again := read.Comparisons[0].Ratios[i]; again.Ratio != r.Ratio || again.Words != r.Words || !r.Paired || r.Pairs != 7 {
 			t.Errorf("%s: %+v in summary.json, %+v", r.Metric, again, r)
 		}
-		if interval := r.intervalText(); !strings.Contains(page, r.Words) || interval != "" && !strings.Contains(page, interval) {
+		if interval := r.IntervalText(); !strings.Contains(page, r.Words) || interval != "" && !strings.Contains(page, interval) {
 			t.Errorf("%s of %s versus %s: %q %q is not on the page", r.Metric, r.B, r.A, r.Words, interval)
 		}
-		if r.Metric == figureCold && r.B == legacy.name && !strings.Contains(sentences, bracket(c, &r)) {
+		if r.Metric == comparison.FigureCold && r.B == legacy.name && !strings.Contains(sentences, bracket(c, &r)) {
 			t.Errorf("the sentences lack %q: %s", bracket(c, &r), sentences)
 		}
 	}
 	for _, side := range c.Sides {
-		for _, name := range []string{figureCold, figureFull, figurePartial} {
-			if want := figureValue(side.figure(name), false); !strings.Contains(string(plotNamed(t, s, "compared-durations").Markup), want) {
+		for _, name := range []string{comparison.FigureCold, comparison.FigureFull, comparison.FigurePartial} {
+			if want := comparison.FigureValue(side.Figure(name), false); !strings.Contains(string(plotNamed(t, s, "compared-durations").Markup), want) {
 				t.Errorf("the bars lack %q", want)
 			}
 		}
@@ -104,11 +105,11 @@ func TestSharesAddUp(t *testing.T) {
 		if sum < p.Total*(1-1e-9) || sum > p.Total*(1+1e-9) {
 			t.Errorf("%s, %s: parts of %v add up to %v", p.Series, p.Kind, p.Total, sum)
 		}
-		name := figureFull
+		name := comparison.FigureFull
 		if p.Kind == "partial" {
-			name = figurePartial
+			name = comparison.FigurePartial
 		}
-		if f := s.Comparisons[0].Sides[i/2].figure(name); f.Value != p.Total {
+		if f := s.Comparisons[0].Sides[i/2].Figure(name); f.Value != p.Total {
 			t.Errorf("%s, %s: %v is not the sync's %v", p.Series, p.Kind, p.Total, f.Value)
 		}
 		total := 0
@@ -163,7 +164,7 @@ func TestFixedVerdicts(t *testing.T) {
 		}
 	}
 	for _, r := range s.Comparisons[0].Ratios {
-		if r.Metric != figureRules && (!r.Observed || r.Differs || r.Low != nil || r.RangeLow == nil || !strings.HasPrefix(r.Words, "observed ")) {
+		if r.Metric != comparison.FigureRules && (!r.Observed || r.Differs || r.Low != nil || r.RangeLow == nil || !strings.HasPrefix(r.Words, "observed ")) {
 			t.Errorf("a verdict on three repetitions: %+v", r)
 		}
 	}

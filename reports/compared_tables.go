@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/records"
 )
@@ -37,21 +38,21 @@ func (s *Summary) comparedSection() doc.Section {
 }
 
 // comparisonsBySize has the largest comparison first.
-func (s *Summary) comparisonsBySize() []*CellComparison {
+func (s *Summary) comparisonsBySize() []*comparison.CellComparison {
 	largest := s.largestComparison()
-	var out []*CellComparison
+	var out []*comparison.CellComparison
 	for i := range s.Comparisons {
 		if c := &s.Comparisons[i]; c != largest {
 			out = append(out, c)
 		}
 	}
-	return append([]*CellComparison{largest}, out...)
+	return append([]*comparison.CellComparison{largest}, out...)
 }
 
 // cellTitle is a cell's size and settings, with its scenario if there are several.
 func (s *Summary) cellTitle(cell records.Cell) string {
 	title := sizesText([]records.Cell{cell}) + settingsTail(shortSettings(cell.Settings()))
-	if slices.ContainsFunc(s.Comparisons, func(o CellComparison) bool { return o.Cell.Scenario != cell.Scenario }) {
+	if slices.ContainsFunc(s.Comparisons, func(o comparison.CellComparison) bool { return o.Cell.Scenario != cell.Scenario }) {
 		title = cell.Scenario + ": " + title
 	}
 	return title
@@ -60,47 +61,47 @@ func (s *Summary) cellTitle(cell records.Cell) string {
 // shortFigures are the figures that terminal and Markdown show; a terminal that is too narrow lacks those of
 // spareFigures. shortRatios are the ratios on a terminal.
 var (
-	shortFigures = []string{figureReaction, figureCold, figureNPL50, figureNPL99, figureFull, figurePartial, figureCPU, figureRSS, figureFirstPacket, figureRules}
-	spareFigures = map[string]int{figureRules: 2, figureNPL50: 1}
-	shortRatios  = []string{figureReaction, figureCold, figureNPL99, figureFull, figurePartial, figureCPU}
+	shortFigures = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL50, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU, comparison.FigureRSS, comparison.FigureFirstPacket, comparison.FigureRules}
+	spareFigures = map[string]int{comparison.FigureRules: 2, comparison.FigureNPL50: 1}
+	shortRatios  = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU}
 )
 
 // figureLegends explain the short names of figures.
 var figureLegends = map[string]string{
-	figureReaction:    "react: reaction, from an isolated change until it is visible in the kernel",
-	figureNPL50:       "npl: network programming latency",
-	figureNPL99:       "npl: network programming latency",
-	figureFull:        "*: self-reported",
-	figurePartial:     "*: self-reported",
-	figureFirstPacket: "packet: first packet to the last Service",
+	comparison.FigureReaction:    "react: reaction, from an isolated change until it is visible in the kernel",
+	comparison.FigureNPL50:       "npl: network programming latency",
+	comparison.FigureNPL99:       "npl: network programming latency",
+	comparison.FigureFull:        "*: self-reported",
+	comparison.FigurePartial:     "*: self-reported",
+	comparison.FigureFirstPacket: "packet: first packet to the last Service",
 }
 
 // sidesTable has the figures of each side, and below each its ratio to the nearest baseline.
-func (s *Summary) sidesTable(c *CellComparison) *doc.Table {
+func (s *Summary) sidesTable(c *comparison.CellComparison) *doc.Table {
 	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Baseline", On: doc.Markdown}}}
-	for _, text := range figureTexts {
-		column := doc.Column{Name: text.column(), Short: text.short, Numeric: true, Title: text.title, On: doc.Page, Legend: figureLegends[text.name], Spare: spareFigures[text.name]}
-		if slices.Contains(shortFigures, text.name) {
+	for _, text := range comparison.FigureTexts {
+		column := doc.Column{Name: text.Column(), Short: text.Short, Numeric: true, Title: text.Title, On: doc.Page, Legend: figureLegends[text.Name], Spare: spareFigures[text.Name]}
+		if slices.Contains(shortFigures, text.Name) {
 			column.On = 0
 		}
-		if text.name == figureRSS {
+		if text.Name == comparison.FigureRSS {
 			column.Title = s.rssOf()
 		}
 		t.Columns = append(t.Columns, column)
 	}
 	for _, side := range c.Sides {
-		baseline := c.nearest(side)
+		baseline := c.Nearest(side)
 		subject := s.seriesCell(side.Series)
 		subject.Markdown, subject.Sub = side.Series, "baseline"
 		if baseline != "" {
 			subject.Sub = "baseline: " + baseline
 		}
 		cells := []doc.Cell{subject, doc.Text(baseline)}
-		for _, text := range figureTexts {
+		for _, text := range comparison.FigureTexts {
 			cell := figureCell(side, text)
-			if r := c.ratio(side.Series, baseline, text.name); r != nil {
+			if r := c.Ratio(side.Series, baseline, text.Name); r != nil {
 				cell.Sub = r.Words
-				cell.Markdown = cell.Text + " (" + strings.TrimSuffix(r.Words+", "+r.intervalText(), ", ") + ")"
+				cell.Markdown = cell.Text + " (" + strings.TrimSuffix(r.Words+", "+r.IntervalText(), ", ") + ")"
 			}
 			cells = append(cells, cell)
 		}
@@ -110,16 +111,16 @@ func (s *Summary) sidesTable(c *CellComparison) *doc.Table {
 	return t
 }
 
-func figureCell(side Side, text figureText) doc.Cell {
-	f := side.figure(text.name)
+func figureCell(side comparison.Side, text comparison.FigureText) doc.Cell {
+	f := side.Figure(text.Name)
 	if f == nil {
-		if side.notReached(text.name) {
+		if side.NotReached(text.Name) {
 			return doc.Cell{Text: "not reached", Terminal: "stopped", Narrow: "stopped", Faint: true, Title: "the subject was stopped before this figure was complete"}
 		}
 		return doc.NoneFor("not measured")
 	}
 	cell := doc.Value(f.Value, f.Unit)
-	cell.Text, cell.Narrow = figureValue(f, true), figureValue(f, false)
+	cell.Text, cell.Narrow = comparison.FigureValue(f, true), comparison.FigureValue(f, false)
 	if f.Low != nil {
 		cell.Title += fmt.Sprintf(", 95 %% confidence %s … %s", doc.Format(*f.Low, f.Unit), doc.Format(*f.High, f.Unit))
 	}
@@ -131,19 +132,19 @@ func figureCell(side Side, text figureText) doc.Cell {
 }
 
 // ratiosTable has every ratio with its interval, by baseline.
-func (s *Summary) ratiosTable(c *CellComparison) *doc.Table {
+func (s *Summary) ratiosTable(c *comparison.CellComparison) *doc.Table {
 	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}}}
-	for _, text := range figureTexts {
-		t.Columns = append(t.Columns, doc.Column{Name: text.column(), Numeric: true, Title: "ratio and its 95 % confidence interval; " + text.title})
+	for _, text := range comparison.FigureTexts {
+		t.Columns = append(t.Columns, doc.Column{Name: text.Column(), Numeric: true, Title: "ratio and its 95 % confidence interval; " + text.Title})
 	}
-	for _, pair := range c.pairs() {
+	for _, pair := range c.Pairs() {
 		subject := s.seriesCell(pair[0])
 		subject.Sub = "baseline: " + pair[1]
 		cells := []doc.Cell{subject}
-		for _, text := range figureTexts {
+		for _, text := range comparison.FigureTexts {
 			cell := doc.None()
-			if r := c.ratio(pair[0], pair[1], text.name); r != nil {
-				cell = doc.Cell{Text: r.Words, Value: doc.Exact(r.Ratio), Sub: r.intervalText(), Title: doc.Exact(r.Ratio) + ", p " + r.pText(), Faint: !r.apart()}
+			if r := c.Ratio(pair[0], pair[1], text.Name); r != nil {
+				cell = doc.Cell{Text: r.Words, Value: doc.Exact(r.Ratio), Sub: r.IntervalText(), Title: doc.Exact(r.Ratio) + ", p " + r.PText(), Faint: !r.Apart()}
 			}
 			cells = append(cells, cell)
 		}
@@ -153,20 +154,20 @@ func (s *Summary) ratiosTable(c *CellComparison) *doc.Table {
 }
 
 // shortRatiosTable has the ratios of shortRatios below the name of their baseline.
-func (s *Summary) shortRatiosTable(c *CellComparison) *doc.Table {
+func (s *Summary) shortRatiosTable(c *comparison.CellComparison) *doc.Table {
 	t := &doc.Table{Columns: []doc.Column{{Name: "ratio"}}}
 	for _, name := range shortRatios {
-		t.Columns = append(t.Columns, doc.Column{Name: figureTextOf(name).short, Numeric: true})
+		t.Columns = append(t.Columns, doc.Column{Name: comparison.FigureTextOf(name).Short, Numeric: true})
 	}
 	baseline := ""
-	for _, pair := range c.pairs() {
+	for _, pair := range c.Pairs() {
 		if pair[1] != baseline {
 			baseline = pair[1]
 			t.Heading("baseline: " + baseline)
 		}
 		cells := []doc.Cell{s.seriesCell(pair[0])}
 		for _, name := range shortRatios {
-			cells = append(cells, doc.Text(c.ratio(pair[0], pair[1], name).short()))
+			cells = append(cells, doc.Text(c.Ratio(pair[0], pair[1], name).Short()))
 		}
 		t.Add(cells...)
 	}

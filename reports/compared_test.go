@@ -14,6 +14,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
@@ -33,7 +34,7 @@ func TestFiveSubjects(t *testing.T) {
 			t.Errorf("%d Services: baseline %s, %d sides", c.Cell.Services, c.Baseline, len(c.Sides))
 		}
 		for _, r := range c.Ratios {
-			a, b := sideOf(t, c, r.A).figure(r.Metric), sideOf(t, c, r.B).figure(r.Metric)
+			a, b := sideOf(t, c, r.A).Figure(r.Metric), sideOf(t, c, r.B).Figure(r.Metric)
 			if math.Abs(r.Ratio*a.Value/b.Value-1) > 1e-12 {
 				t.Errorf("%s %s / %s: %v is not %v / %v", r.Metric, r.B, r.A, r.Ratio, b.Value, a.Value)
 			}
@@ -41,18 +42,18 @@ func TestFiveSubjects(t *testing.T) {
 				t.Errorf("%s %s / %s: %v outside %v … %v", r.Metric, r.B, r.A, r.Ratio, *r.Low, *r.High)
 			}
 		}
-		pair := c.ratio(nft.name, proxyNft.name, figureFull)
+		pair := c.Ratio(nft.name, proxyNft.name, comparison.FigureFull)
 		if c.Cell.Services < 8000 && (pair == nil || pair.Against[0] != "variant" || !pair.Differs || pair.Low == nil) {
 			t.Errorf("%d Services: synclab versus kube-proxy on its backend: %+v", c.Cell.Services, pair)
 		}
-		if both := c.ratio(legacy.name, proxyLegacy.name, figureFull); both == nil || len(both.Against) != 2 {
+		if both := c.Ratio(legacy.name, proxyLegacy.name, comparison.FigureFull); both == nil || len(both.Against) != 2 {
 			t.Errorf("the baseline of the variant is also the overall one: %+v", both)
 		}
 	}
 	outputsName(t, dir, s)
 }
 
-func sideOf(t *testing.T, c CellComparison, series string) Side {
+func sideOf(t *testing.T, c comparison.CellComparison, series string) comparison.Side {
 	t.Helper()
 	for _, side := range c.Sides {
 		if side.Series == series {
@@ -60,7 +61,7 @@ func sideOf(t *testing.T, c CellComparison, series string) Side {
 		}
 	}
 	t.Fatalf("no side %s at %d Services", series, c.Cell.Services)
-	return Side{}
+	return comparison.Side{}
 }
 
 // outputs returns the terminal's table and summary.md. No line is wider than a terminal.
@@ -88,9 +89,9 @@ func outputsName(t *testing.T, dir string, s *Summary) {
 	terminal, markdown := outputs(t, dir, s)
 	page := strings.NewReplacer("\u00a0", " ", "&gt;", ">", "&#43;", "+").Replace(readPage(t, dir))
 	largest := s.largestComparison()
-	ratio := largest.ratio(nft.name, proxyNft.name, figureCold)
+	ratio := largest.Ratio(nft.name, proxyNft.name, comparison.FigureCold)
 	for name, text := range map[string]string{"page": page, "summary.md": markdown, "terminal": terminal} {
-		for _, want := range []string{"> 600 s", ratio.Words, "stopped after 10m0s:", largest.ratio(proxyNftables.name, proxyLegacy.name, figurePartial).Words} {
+		for _, want := range []string{"> 600 s", ratio.Words, "stopped after 10m0s:", largest.Ratio(proxyNftables.name, proxyLegacy.name, comparison.FigurePartial).Words} {
 			if !strings.Contains(strings.ReplaceAll(text, "\n  ", " "), want) {
 				t.Errorf("%s lacks %q", name, want)
 			}
@@ -123,7 +124,7 @@ func outputsName(t *testing.T, dir string, s *Summary) {
 	if err := json.Unmarshal(text, &read); err != nil {
 		t.Fatal(err)
 	}
-	if again := read.largestComparison().ratio(nft.name, proxyNft.name, figureCold); again == nil || again.Words != ratio.Words || again.Bound != "upper" {
+	if again := read.largestComparison().Ratio(nft.name, proxyNft.name, comparison.FigureCold); again == nil || again.Words != ratio.Words || again.Bound != "upper" {
 		t.Errorf("summary.json: %+v", again)
 	}
 }
@@ -133,21 +134,21 @@ func TestStoppedSubject(t *testing.T) {
 	s := fiveSizes().build(t, t.TempDir(), Options{NoPNG: true})
 	c := s.largestComparison()
 	side := sideOf(t, *c, proxyNft.name)
-	if cold := side.figure(figureCold); cold == nil || !cold.AtLeast || cold.Value != 600 || cold.Low != nil || figureValue(cold, true) != "> 600 s" {
+	if cold := side.Figure(comparison.FigureCold); cold == nil || !cold.AtLeast || cold.Value != 600 || cold.Low != nil || comparison.FigureValue(cold, true) != "> 600 s" {
 		t.Errorf("cold start %+v", cold)
 	}
-	for _, name := range []string{figureFull, figurePartial, figureNPL99, figureCPU, figureColdCPU, figureFirstPacket} {
-		if f := side.figure(name); f != nil {
+	for _, name := range []string{comparison.FigureFull, comparison.FigurePartial, comparison.FigureNPL99, comparison.FigureCPU, comparison.FigureColdCPU, comparison.FigureFirstPacket} {
+		if f := side.Figure(name); f != nil {
 			t.Errorf("%s of a subject that was stopped before: %+v", name, f)
 		}
 	}
-	if !side.notReached(figureFull) || len(side.Exceeded) != 6 || side.Exceeded[0].Figure != figureCold {
+	if !side.NotReached(comparison.FigureFull) || len(side.Exceeded) != 6 || side.Exceeded[0].Figure != comparison.FigureCold {
 		t.Errorf("exceeded %+v", side.Exceeded)
 	}
-	if rss := side.figure(figureRSS); rss == nil || !rss.AtLeast {
+	if rss := side.Figure(comparison.FigureRSS); rss == nil || !rss.AtLeast {
 		t.Errorf("the memory of a process that was stopped is a bound: %+v", rss)
 	}
-	slower := c.ratio(proxyNft.name, proxyLegacy.name, figureCold)
+	slower := c.Ratio(proxyNft.name, proxyLegacy.name, comparison.FigureCold)
 	if slower == nil || slower.Bound != "lower" || slower.Ratio <= 1 || slower.Low != nil || !strings.HasPrefix(slower.Words, "> ") {
 		t.Errorf("ratio %+v", slower)
 	}
@@ -225,14 +226,14 @@ func TestExceededConcerns(t *testing.T) {
 		samples *records.Samples
 		figure  string
 	}{
-		{"before its cold start", cellOf(raw.FeedAPI, exceeded), figureCold},
-		{"after its first full sync, before all is visible", cellOf(raw.FeedAPI, full, exceeded), figureCold},
-		{"among changes", cellOf(raw.FeedAPI, cold, exceeded), figureNPL99},
-		{"in process, before a full sync", cellOf(raw.FeedInformers, failed, exceeded), figureFull},
-		{"in process, among changes", cellOf("", full, exceeded), figureNPL99},
-		{"for its memory", cellOf(raw.FeedAPI, cold, memory), figureTotalRSS},
+		{"before its cold start", cellOf(raw.FeedAPI, exceeded), comparison.FigureCold},
+		{"after its first full sync, before all is visible", cellOf(raw.FeedAPI, full, exceeded), comparison.FigureCold},
+		{"among changes", cellOf(raw.FeedAPI, cold, exceeded), comparison.FigureNPL99},
+		{"in process, before a full sync", cellOf(raw.FeedInformers, failed, exceeded), comparison.FigureFull},
+		{"in process, among changes", cellOf("", full, exceeded), comparison.FigureNPL99},
+		{"for its memory", cellOf(raw.FeedAPI, cold, memory), comparison.FigureTotalRSS},
 	} {
-		e := exceededOf(test.samples)
+		e := comparison.ExceededOf(test.samples)
 		if len(e) != 1 || e[0].Figure != test.figure || e[0].Reached != "stopped" {
 			t.Errorf("%s: %+v, want %s", test.name, e, test.figure)
 		}
@@ -252,7 +253,7 @@ func TestTotalRSS(t *testing.T) {
 		samples *records.Samples
 		want    []float64
 	}{{tools, []float64{300, 350}}, {none, []float64{100}}} {
-		f := figureTextOf(figureTotalRSS).figure(totalRSSValues(x.samples, sameSource{}), nil)
+		f := comparison.FigureTextOf(comparison.FigureTotalRSS).Figure(comparison.TotalRSSValues(x.samples, comparison.SameSource{}), nil)
 		var got []float64
 		for _, v := range f.Values() {
 			got = append(got, v/(1<<20))
@@ -273,8 +274,8 @@ func TestSomeRepetitionsStopped(t *testing.T) {
 	}
 	of := func(records ...raw.Record) *estimate.Estimate {
 		samples := cellOf(raw.FeedAPI, records...)
-		text := figureTextOf(figureCold)
-		return text.figure(text.values(samples, sameSource{}), exceededOf(samples))
+		text := comparison.FigureTextOf(comparison.FigureCold)
+		return text.Figure(text.Values(samples, comparison.SameSource{}), comparison.ExceededOf(samples))
 	}
 	if f := of(cold(1, 50), cold(2, 55), stop(3)); f.AtLeast || f.Value != 55 || f.Low != nil {
 		t.Errorf("one of three: %+v", f)
@@ -283,7 +284,7 @@ func TestSomeRepetitionsStopped(t *testing.T) {
 		t.Errorf("two of three: %+v", f)
 	}
 	a, b := of(cold(1, 50), cold(2, 55), stop(3)), of(cold(1, 5), cold(2, 5), cold(3, 5))
-	if c, _ := compareFigures(a, b); c.Low != nil || !strings.Contains(c.Warning, "stopped") {
+	if c, _ := comparison.Compare(a, b); c.Low != nil || !strings.Contains(c.Warning, "stopped") {
 		t.Errorf("an interval although a repetition was stopped: %+v", c)
 	}
 }
@@ -297,22 +298,22 @@ func TestCPU(t *testing.T) {
 	}
 	samples := cellOf(raw.FeedAPI, cpu("1:create", 3), cpu("2:settle", 1), cpu("3:churn", 8), cpu("4:settle", 2), cpu("5:probe", 100), cpu("6:settle", 100),
 		cpu("10:rollout", 5), cpu("11:settle", 0), change("3:churn"), change("3:churn"), change("3:churn"), change("4:settle"), change("10:rollout"))
-	if got := coldCPU(samples, sameSource{})[records.Repetition{Rep: 1}]; len(got) != 1 || got[0] != 4 {
+	if got := comparison.ColdCPU(samples, comparison.SameSource{})[records.Repetition{Rep: 1}]; len(got) != 1 || got[0] != 4 {
 		t.Errorf("CPU of the cold start %v, want create and the settle after it", got)
 	}
-	if got := changeCPU(samples, sameSource{})[records.Repetition{Rep: 1}]; len(got) != 1 || got[0] != 3 {
+	if got := comparison.ChangeCPU(samples, comparison.SameSource{})[records.Repetition{Rep: 1}]; len(got) != 1 || got[0] != 3 {
 		t.Errorf("CPU per change %v, want 15 s over 5 changes", got)
 	}
 	followed := cellOf(raw.FeedAPI, cpu("3:follow", 6), change("3:follow"), change("4:settle"), change("4:settle"))
-	if got := changeCPU(followed, sameSource{})[records.Repetition{Rep: 1}]; len(got) != 1 || got[0] != 2 {
+	if got := comparison.ChangeCPU(followed, comparison.SameSource{})[records.Repetition{Rep: 1}]; len(got) != 1 || got[0] != 2 {
 		t.Errorf("CPU per change of a followed cluster %v, want 6 s over 3 changes", got)
 	}
 	undone := change("4:settle")
 	undone.Metric = raw.ChangeReverted
-	if got := changeCPU(cellOf(raw.FeedAPI, cpu("3:churn", 8), change("3:churn"), undone), sameSource{})[records.Repetition{Rep: 1}]; len(got) != 1 || got[0] != 4 {
+	if got := comparison.ChangeCPU(cellOf(raw.FeedAPI, cpu("3:churn", 8), change("3:churn"), undone), comparison.SameSource{})[records.Repetition{Rep: 1}]; len(got) != 1 || got[0] != 4 {
 		t.Errorf("CPU per change %v, want 4 s: one of two changes was reverted", got)
 	}
-	if got := changeCPU(cellOf(raw.FeedAPI, cpu("3:churn", 8)), sameSource{}); len(got) != 0 {
+	if got := comparison.ChangeCPU(cellOf(raw.FeedAPI, cpu("3:churn", 8)), comparison.SameSource{}); len(got) != 0 {
 		t.Errorf("CPU per change without a change: %v", got)
 	}
 }
@@ -343,18 +344,18 @@ func TestMissingFigures(t *testing.T) {
 	}
 	c := s.largestComparison()
 	side := sideOf(t, *c, proxyNftables.name)
-	if side.figure(figureFull) != nil || side.figure(figureCold) == nil || side.figure(figureElements) == nil || side.notReached(figureFull) {
+	if side.Figure(comparison.FigureFull) != nil || side.Figure(comparison.FigureCold) == nil || side.Figure(comparison.FigureElements) == nil || side.NotReached(comparison.FigureFull) {
 		t.Errorf("figures %+v", side.Figures)
 	}
-	if c.ratio(proxyNftables.name, proxyLegacy.name, figureFull) != nil {
+	if c.Ratio(proxyNftables.name, proxyLegacy.name, comparison.FigureFull) != nil {
 		t.Error("a ratio of a figure that was not measured")
 	}
-	if r := c.ratio(proxyNftables.name, proxyLegacy.name, figureRules); r == nil || r.Ratio >= 1 {
+	if r := c.Ratio(proxyNftables.name, proxyLegacy.name, comparison.FigureRules); r == nil || r.Ratio >= 1 {
 		t.Errorf("rules, without elements: %+v", r)
 	}
 	for i := range s.Comparisons {
 		table := s.sidesTable(&s.Comparisons[i])
-		full := slices.IndexFunc(table.Columns, func(c doc.Column) bool { return c.Short == figureTextOf(figureFull).short })
+		full := slices.IndexFunc(table.Columns, func(c doc.Column) bool { return c.Short == comparison.FigureTextOf(comparison.FigureFull).Short })
 		if len(table.Rows) != 5 || table.Rows[4][full].Text != "–" {
 			t.Errorf("rows %d, %+v", len(table.Rows), table.Rows[4])
 		}

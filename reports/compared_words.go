@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
@@ -15,14 +16,14 @@ import (
 
 // spokenFigures are the figures named in sentences, the most important first, each with its verb.
 var spokenFigures = []struct{ name, verb, noun string }{
-	{figureReaction, "made an isolated change visible", "reaction"},
-	{figureCold, "finished its cold start", "cold start"},
-	{figureNPL99, "made 99 of 100 changes visible", "latency p99"},
-	{figureFirstPacket, "passed the first packet", "first packet"},
-	{figureFull, "completed a full sync (self-reported)", "self-reported full sync"},
-	{figurePartial, "completed a partial sync (self-reported)", "self-reported partial sync"},
-	{figureCPU, "used", "CPU per change"},
-	{figureTotalRSS, "used", "peak memory with tools"},
+	{comparison.FigureReaction, "made an isolated change visible", "reaction"},
+	{comparison.FigureCold, "finished its cold start", "cold start"},
+	{comparison.FigureNPL99, "made 99 of 100 changes visible", "latency p99"},
+	{comparison.FigureFirstPacket, "passed the first packet", "first packet"},
+	{comparison.FigureFull, "completed a full sync (self-reported)", "self-reported full sync"},
+	{comparison.FigurePartial, "completed a partial sync (self-reported)", "self-reported partial sync"},
+	{comparison.FigureCPU, "used", "CPU per change"},
+	{comparison.FigureTotalRSS, "used", "peak memory with tools"},
 }
 
 // maxSpokenPairs bounds the number of sentences about pairs. The tables have all pairs.
@@ -35,12 +36,12 @@ func comparisonSentences(s *Summary) []string {
 		return nil
 	}
 	var out []string
-	others := slices.ContainsFunc(c.Sides, func(side Side) bool { return !strings.HasPrefix(side.Subject, kubeProxy) })
+	others := slices.ContainsFunc(c.Sides, func(side comparison.Side) bool { return !strings.HasPrefix(side.Subject, comparison.KubeProxy) })
 	for _, side := range c.Sides {
-		if others && strings.HasPrefix(side.Subject, kubeProxy) {
+		if others && strings.HasPrefix(side.Subject, comparison.KubeProxy) {
 			continue // sentences cover the subjects that are compared with kube-proxy
 		}
-		baseline := c.nearest(side)
+		baseline := c.Nearest(side)
 		if text := pairSentence(c, side.Series, baseline); text != "" && baseline != "" {
 			out = append(out, text)
 		}
@@ -49,8 +50,8 @@ func comparisonSentences(s *Summary) []string {
 }
 
 // largestComparison returns the comparison with the most Services; of several settings the first.
-func (s *Summary) largestComparison() *CellComparison {
-	var largest *CellComparison
+func (s *Summary) largestComparison() *comparison.CellComparison {
+	var largest *comparison.CellComparison
 	for i, c := range s.Comparisons {
 		if largest == nil || c.Cell.Services > largest.Cell.Services {
 			largest = &s.Comparisons[i]
@@ -59,23 +60,23 @@ func (s *Summary) largestComparison() *CellComparison {
 	return largest
 }
 
-func pairSentence(c *CellComparison, b, a string) string {
+func pairSentence(c *comparison.CellComparison, b, a string) string {
 	told := pairWords{Size: sizesText([]records.Cell{c.Cell}), Settings: shortSettings(c.Cell.Settings()), A: a, B: b}
-	var few []*Comparison // without an interval
+	var few []*comparison.Comparison // without an interval
 	for _, spoken := range spokenFigures {
-		ratio := c.ratio(b, a, spoken.name)
+		ratio := c.Ratio(b, a, spoken.name)
 		switch {
 		case ratio == nil || ratio.Words == "unknown":
 			continue
-		case !ratio.apart():
+		case !ratio.Apart():
 			told.Same = append(told.Same, spoken.noun)
 		case told.First == nil:
-			told.First = &ratioWords{Verb: spoken.verb, Ratio: ratio.spoken(), Evidence: bracket(c, ratio)}
+			told.First = &ratioWords{Verb: spoken.verb, Ratio: ratio.Spoken(), Evidence: bracket(c, ratio)}
 			if spoken.verb == "used" {
 				told.First.Noun = spoken.noun
 			}
 		default:
-			told.More = append(told.More, sentence(nextRatio, ratioWords{Noun: spoken.noun, Ratio: ratio.spoken(), Interval: ratio.intervalText()}))
+			told.More = append(told.More, sentence(nextRatio, ratioWords{Noun: spoken.noun, Ratio: ratio.Spoken(), Interval: ratio.IntervalText()}))
 		}
 		if ratio.Warning != "" && ratio.Low == nil {
 			few = append(few, ratio)
@@ -90,34 +91,34 @@ func pairSentence(c *CellComparison, b, a string) string {
 
 // whyNoInterval gives one reason for several ratios without an interval. Subjects may have different numbers of
 // repetitions.
-func whyNoInterval(ratios []*Comparison) string {
+func whyNoInterval(ratios []*comparison.Comparison) string {
 	if len(ratios) == 0 {
 		return ""
 	}
-	byPairs := func(a, b *Comparison) int { return a.repetitions() - b.repetitions() }
+	byPairs := func(a, b *comparison.Comparison) int { return a.Repetitions() - b.Repetitions() }
 	least, most := slices.MinFunc(ratios, byPairs), slices.MaxFunc(ratios, byPairs)
 	var others []string
 	for _, r := range ratios {
-		if r.Warning != tooFew(r.repetitions()) {
+		if r.Warning != comparison.TooFew(r.Repetitions()) {
 			others = append(others, r.Warning)
 		}
 	}
 	switch {
 	case len(others) > 0:
 		return strings.Join(records.Distinct(others), "; ")
-	case least.repetitions() == most.repetitions():
+	case least.Repetitions() == most.Repetitions():
 		return least.Warning
 	}
-	return strings.Replace(most.Warning, "in ", fmt.Sprintf("in %d to ", least.repetitions()), 1)
+	return strings.Replace(most.Warning, "in ", fmt.Sprintf("in %d to ", least.Repetitions()), 1)
 }
 
 // bracket is the evidence for a ratio: "1.52 s against 47.1 s, 95 % CI 28–33×".
-func bracket(c *CellComparison, r *Comparison) string {
+func bracket(c *comparison.CellComparison, r *comparison.Comparison) string {
 	value := func(series string) string {
-		i := slices.IndexFunc(c.Sides, func(s Side) bool { return s.Series == series })
-		return figureValue(c.Sides[i].figure(r.Metric), false)
+		i := slices.IndexFunc(c.Sides, func(s comparison.Side) bool { return s.Series == series })
+		return comparison.FigureValue(c.Sides[i].Figure(r.Metric), false)
 	}
-	return sentence(evidence, ratioWords{A: value(r.A), B: value(r.B), Interval: r.intervalText(), Confident: r.Low != nil})
+	return sentence(evidence, ratioWords{A: value(r.A), B: value(r.B), Interval: r.IntervalText(), Confident: r.Low != nil})
 }
 
 // stopped returns a line for each series and cell that exceeded a budget, with how far the subject had come.
@@ -126,7 +127,7 @@ func stopped(c *records.Collection) []string {
 	for _, cell := range c.Cells {
 		for _, one := range c.Series {
 			if samples := one.Cells[cell.ID()]; samples != nil {
-				out = append(out, stoppedNotes(one.Name, cell, exceededOf(samples), samples.RepetitionCount())...)
+				out = append(out, stoppedNotes(one.Name, cell, comparison.ExceededOf(samples), samples.RepetitionCount())...)
 			}
 		}
 	}
@@ -135,13 +136,13 @@ func stopped(c *records.Collection) []string {
 
 // stoppedNotes is one line for the stopped repetitions of a cell: "… stopped after 10m0s: 4,120, 4,133 and 4,098 of
 // 10,000 Services visible". It is empty if none was stopped.
-func stoppedNotes(series string, cell records.Cell, exceeded []Exceeded, repetitions int) []string {
+func stoppedNotes(series string, cell records.Cell, exceeded []comparison.Exceeded, repetitions int) []string {
 	if len(exceeded) == 0 {
 		return nil
 	}
 	var texts, in []string
 	for _, e := range exceeded {
-		texts = append(texts, cmp.Or(e.Reached, "stopped: more than "+strings.TrimPrefix(limitText(e.Used, e.Unit), "> ")))
+		texts = append(texts, cmp.Or(e.Reached, "stopped: more than "+strings.TrimPrefix(comparison.LimitText(e.Used, e.Unit), "> ")))
 		in = append(in, fmt.Sprint(e.Repetition))
 	}
 	return []string{sentence(subjectStopped, stoppedWords{Series: series, Services: cell.Services, Settings: shortSettings(cell.Settings()),
@@ -199,7 +200,7 @@ func (s *Summary) method() []string {
 	}{
 		{processes, methodProcesses},
 		{processes, s.shimSentence()},
-		{processes && len(lost) > 0, sentence(syncsLost, int(sum(lost)))},
+		{processes && len(lost) > 0, sentence(syncsLost, int(comparison.Sum(lost)))},
 		{processes, methodSyncs},
 		{len(s.collected.Pooled(raw.ToolSys)) > 0, methodToolTime},
 		{feeds[raw.FeedInformers], methodInformers},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
@@ -19,17 +20,17 @@ func keyFigures(c *records.Collection) []KeyFigures {
 			if samples == nil {
 				continue
 			}
-			k := KeyFigures{Series: s.Name, Cell: cell, Exceeded: exceededOf(samples),
+			k := KeyFigures{Series: s.Name, Cell: cell, Exceeded: comparison.ExceededOf(samples),
 				Reaction:    described(s.Of(cell, raw.Reaction)),
 				ColdStart:   described(s.Of(cell, raw.ColdStart)),
 				FullSync:    described(s.Of(cell, raw.FullSync)),
 				PartialSync: described(s.Of(cell, raw.PartialSync)),
 				Programming: described(s.Of(cell, raw.NetworkProgrammingLatency)),
 				SyncBusy:    medianOf(busyShares(samples)),
-				SyncsFailed: int(sum(s.Of(cell, raw.SyncFailed).Pooled())),
+				SyncsFailed: int(comparison.Sum(s.Of(cell, raw.SyncFailed).Pooled())),
 				Rules:       rulesTotal(samples),
 			}
-			k.PeakRSS = medianOf(largestOf(raw.PeakRSS)(samples, sameSource{}))
+			k.PeakRSS = medianOf(comparison.LargestOf(raw.PeakRSS)(samples, comparison.SameSource{}))
 			if p := s.Positions(cell); len(p) > 0 {
 				k.FirstPacketFirst = described(s.At(cell, p[0]))
 				k.FirstPacketLast = described(s.At(cell, p[len(p)-1]))

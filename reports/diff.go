@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
@@ -108,7 +109,7 @@ var ErrNothingInCommon = errors.New("have no subject in the same cell: nothing t
 
 // IsDiffFigure reports whether there is a figure of this name for a threshold.
 func IsDiffFigure(name string) bool {
-	return slices.Contains(scenarios.ThresholdFigures(), figureName(name))
+	return slices.Contains(scenarios.ThresholdFigures(), comparison.FigureName(name))
 }
 
 // Compare reads and compares the folders of two runs.
@@ -207,14 +208,14 @@ func (d *Diff) collect(sides [2]*records.Collection) {
 // deltas returns the figures of one subject in one cell, without verdicts.
 func deltas(subject string, cell records.Cell, a, b *records.Samples) []Delta {
 	var out []Delta
-	source := sourceOf([]*records.Samples{a, b})
-	exceededA, exceededB := exceededOf(a), exceededOf(b)
+	source := comparison.SourceOf([]*records.Samples{a, b})
+	exceededA, exceededB := comparison.ExceededOf(a), comparison.ExceededOf(b)
 	for _, f := range diffFigures(a, b) {
-		before, after := f.figure(f.values(a, source), exceededA), f.figure(f.values(b, source), exceededB)
+		before, after := f.Figure(f.Values(a, source), exceededA), f.Figure(f.Values(b, source), exceededB)
 		if before == nil && after == nil || f.quiet && zero(before) && zero(after) {
 			continue
 		}
-		row := Delta{Subject: subject, Cell: cell, Figure: f.name, Detail: f.detail, Unit: f.unit, Before: before, After: after, of: f}
+		row := Delta{Subject: subject, Cell: cell, Figure: f.Name, Detail: f.detail, Unit: f.Unit, Before: before, After: after, of: f}
 		if before != nil {
 			row.va = before.Values()
 		}
@@ -222,14 +223,14 @@ func deltas(subject string, cell records.Cell, a, b *records.Samples) []Delta {
 			row.vb = after.Values()
 		}
 		row.RepetitionsBefore, row.RepetitionsAfter = len(row.va), len(row.vb)
-		row.endlessA, row.endlessB = endless(f.name, row.va, exceededA), endless(f.name, row.vb, exceededB)
+		row.endlessA, row.endlessB = endless(f.Name, row.va, exceededA), endless(f.Name, row.vb, exceededB)
 		out = append(out, row)
 	}
 	return out
 }
 
 // endless reports whether the subject was stopped in every repetition, while this figure was measured.
-func endless(name string, values []float64, exceeded []Exceeded) bool {
+func endless(name string, values []float64, exceeded []comparison.Exceeded) bool {
 	n := 0
 	for _, e := range exceeded {
 		if e.Figure == name {
@@ -248,10 +249,10 @@ func zero(f *estimate.Estimate) bool {
 func (o DiffOptions) apply(d *Diff, scenario map[string]float64) {
 	own := map[string]float64{}
 	for name, share := range scenario {
-		own[figureName(name)] = share
+		own[comparison.FigureName(name)] = share
 	}
 	for name, share := range o.Figures {
-		own[figureName(name)] = share
+		own[comparison.FigureName(name)] = share
 	}
 	all := DefaultThreshold
 	if share, ok := scenario[scenarios.ThresholdAll]; ok {
@@ -272,7 +273,7 @@ func (o DiffOptions) apply(d *Diff, scenario map[string]float64) {
 }
 
 // thresholdName is the figure with the row's threshold: all kinds of packets use that of the last Service.
-func (r *Delta) thresholdName() string { return figureName(r.Figure) }
+func (r *Delta) thresholdName() string { return comparison.FigureName(r.Figure) }
 
 // Beyond returns the rows that exceed their thresholds.
 func (d *Diff) Beyond() []Delta {

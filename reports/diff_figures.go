@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
@@ -12,7 +13,7 @@ import (
 
 // diffFigure is a figure. If a cell has several faults or kinds of packets, it belongs to one of them.
 type diffFigure struct {
-	figureText
+	comparison.FigureText
 	detail string
 	// counted: a count that is equal in all repetitions needs no statistics.
 	counted bool
@@ -41,19 +42,19 @@ const (
 )
 
 // valuesBy reads a figure's values by repetition.
-type valuesBy = func(*records.Samples, sameSource) estimate.Sample
+type valuesBy = func(*records.Samples, comparison.SameSource) estimate.Sample
 
 // diffFigures lists the possible figures of two samples of one cell, in the order of the table.
 func diffFigures(both ...*records.Samples) []diffFigure {
 	var out []diffFigure
-	for _, text := range figureTexts {
-		f := diffFigure{figureText: text, counted: text.unit == "count"}
-		if text.name == figureTotalRSS && !slices.ContainsFunc(both, func(c *records.Samples) bool { return c.Has(raw.ChildPeakRSS) }) {
+	for _, text := range comparison.FigureTexts {
+		f := diffFigure{FigureText: text, counted: text.Unit == "count"}
+		if text.Name == comparison.FigureTotalRSS && !slices.ContainsFunc(both, func(c *records.Samples) bool { return c.Has(raw.ChildPeakRSS) }) {
 			continue // without tools, this figure equals the peak of the process
 		}
-		if text.name == figureFirstPacket {
+		if text.Name == comparison.FigureFirstPacket {
 			out = append(out, duration(figurePacketFirst, "First packet, first", 50, firstPacketValues))
-			f.text = "First packet, last"
+			f.Text = "First packet, last"
 			out = append(out, f, duration(figurePacketMiss, "First packet, miss", 50, missValues))
 			out = append(out, packetKinds(both)...)
 			continue
@@ -61,22 +62,22 @@ func diffFigures(both ...*records.Samples) []diffFigure {
 		out = append(out, f)
 	}
 	size := func(name, text, unit string, values valuesBy) diffFigure {
-		return diffFigure{figureText: figureText{name: name, text: text, unit: unit, more: "more", less: "less", percent: 50, values: values}}
+		return diffFigure{FigureText: comparison.FigureText{Name: name, Text: text, Unit: unit, More: "more", Less: "less", Percent: 50, Values: values}}
 	}
 	chains, fullBytes := size(figureChains, "Chains", "count", chainValues), size(figureFullBytes, "Bytes, full sync", "B", bytesOf("full"))
-	chains.counted, chains.less, fullBytes.counted = true, "fewer", true
+	chains.counted, chains.Less, fullBytes.counted = true, "fewer", true
 	failed, misroutes := size(figureFlowsFailed, "Flows failed", "count", flowsBy(flowFailed)), size(figureFlowsMisroute, "Flows misrouted", "count", flowsBy(flowMisrouted))
 	syncs, violations := size(figureSyncsFailed, "Syncs failed", "count", failedSyncs), size(figureViolations, "Violations", "count", violationValues)
 	misroutes.never, violations.never, syncs.quiet = true, true, true
 	out = append(out, chains, fullBytes, size(figurePartialBytes, "Bytes, partial sync", "B", bytesOf("partial")),
-		size(figureKernelMemory, "Kernel memory", "B", largestOf(raw.KernelMemory)),
+		size(figureKernelMemory, "Kernel memory", "B", comparison.LargestOf(raw.KernelMemory)),
 		duration(figureFlow50, "New flow p50", 50, answeredFlows), duration(figureFlow99, "New flow p99", 99, answeredFlows), failed, misroutes)
 	out = append(out, repairs(both)...)
 	return append(out, syncs, violations)
 }
 
 func duration(name, text string, percent float64, values valuesBy) diffFigure {
-	return diffFigure{figureText: figureText{name: name, text: text, unit: "s", more: "slower", less: "faster", percent: percent, values: values}}
+	return diffFigure{FigureText: comparison.FigureText{Name: name, Text: text, Unit: "s", More: "slower", Less: "faster", Percent: percent, Values: values}}
 }
 
 // packetKinds are the first packets to each kind of destination, and the round trips.
@@ -108,7 +109,7 @@ func packetKinds(both []*records.Samples) []diffFigure {
 
 // packetsTo returns first packets to a kind of destination; if target is empty, to the last position.
 func packetsTo(method, target string) valuesBy {
-	return func(c *records.Samples, _ sameSource) estimate.Sample {
+	return func(c *records.Samples, _ comparison.SameSource) estimate.Sample {
 		positions := c.Positions(method)
 		return c.ByRepetition(func(r *raw.Record) bool {
 			if r.Metric != raw.FirstPacket || r.Target != target || records.MethodOf(r) != method {
@@ -122,7 +123,7 @@ func packetsTo(method, target string) valuesBy {
 	}
 }
 
-func firstPacketValues(c *records.Samples, _ sameSource) estimate.Sample {
+func firstPacketValues(c *records.Samples, _ comparison.SameSource) estimate.Sample {
 	positions := c.Positions("")
 	if len(positions) < 2 {
 		return nil
@@ -130,14 +131,14 @@ func firstPacketValues(c *records.Samples, _ sameSource) estimate.Sample {
 	return c.PacketsAt(positions[0])
 }
 
-func missValues(c *records.Samples, _ sameSource) estimate.Sample { return c.PacketsAt(-1) }
+func missValues(c *records.Samples, _ comparison.SameSource) estimate.Sample { return c.PacketsAt(-1) }
 
-func chainValues(c *records.Samples, _ sameSource) estimate.Sample {
+func chainValues(c *records.Samples, _ comparison.SameSource) estimate.Sample {
 	return c.LastCounts(raw.Chains, func(string) bool { return true })
 }
 
 func bytesOf(kind string) valuesBy {
-	return func(c *records.Samples, _ sameSource) estimate.Sample {
+	return func(c *records.Samples, _ comparison.SameSource) estimate.Sample {
 		return c.ByRepetition(func(r *raw.Record) bool { return r.Metric == raw.RestoreBytes && r.Kind == kind })
 	}
 }
@@ -146,21 +147,21 @@ func flowFailed(r *raw.Record) bool    { return r.Outcome != "" && r.Outcome != 
 func flowMisrouted(r *raw.Record) bool { return r.Outcome == misrouted }
 
 func flowsBy(outcome func(*raw.Record) bool) valuesBy {
-	return func(c *records.Samples, _ sameSource) estimate.Sample {
+	return func(c *records.Samples, _ comparison.SameSource) estimate.Sample {
 		return c.CountIn(raw.Flow, func(r *raw.Record) bool { return r.Metric == raw.Flow && outcome(r) })
 	}
 }
 
-func answeredFlows(c *records.Samples, _ sameSource) estimate.Sample {
+func answeredFlows(c *records.Samples, _ comparison.SameSource) estimate.Sample {
 	return c.ByRepetition(func(r *raw.Record) bool { return r.Metric == raw.Flow && r.Outcome == "" })
 }
 
-func violationValues(c *records.Samples, _ sameSource) estimate.Sample {
+func violationValues(c *records.Samples, _ comparison.SameSource) estimate.Sample {
 	return c.CountIn(raw.InvariantChecks, func(r *raw.Record) bool { return r.Metric == raw.Violation })
 }
 
 // failedSyncs counts failed syncs in every repetition.
-func failedSyncs(c *records.Samples, _ sameSource) estimate.Sample {
+func failedSyncs(c *records.Samples, _ comparison.SameSource) estimate.Sample {
 	out := estimate.Sample{}
 	for _, r := range c.Records {
 		at := records.Repetition{Run: r.Run, Rep: r.Rep}
@@ -183,7 +184,7 @@ func repairs(both []*records.Samples) []diffFigure {
 	}
 	var out []diffFigure
 	for _, name := range records.Distinct(names) {
-		f := duration(figureRepaired, "Time to recover", 50, func(c *records.Samples, _ sameSource) estimate.Sample {
+		f := duration(figureRepaired, "Time to recover", 50, func(c *records.Samples, _ comparison.SameSource) estimate.Sample {
 			values := estimate.Sample{}
 			for _, r := range c.Records {
 				if r.Metric == raw.FaultRepaired && r.Fault == name {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/records"
 )
@@ -78,9 +79,9 @@ func (r Delta) group() string {
 // Name is the figure's display name.
 func (r Delta) Name() string {
 	if r.Detail != "" {
-		return r.of.text + ", " + r.Detail
+		return r.of.Text + ", " + r.Detail
 	}
-	return r.of.text
+	return r.of.Text
 }
 
 func (r Delta) cells() []doc.Cell {
@@ -91,7 +92,7 @@ func (r Delta) cells() []doc.Cell {
 	case r.Adjusted != nil:
 		p = doc.Text(shortP(*r.Adjusted))
 	}
-	return []doc.Cell{doc.Text("  " + r.Name()), doc.Text(figureValue(r.Before, false)), doc.Text(figureValue(r.After, false)), doc.Text(r.ratioText()), p,
+	return []doc.Cell{doc.Text("  " + r.Name()), doc.Text(comparison.FigureValue(r.Before, false)), doc.Text(comparison.FigureValue(r.After, false)), doc.Text(r.ratioText()), p,
 		doc.Text(fmt.Sprintf("%d+%d", r.RepetitionsBefore, r.RepetitionsAfter)), doc.Text(r.verdictText())}
 }
 
@@ -121,7 +122,7 @@ func (r Delta) ratioText() string {
 func fineRatio(v float64) string {
 	switch {
 	case v >= 9.995:
-		return times(v)
+		return comparison.Times(v)
 	case v >= 0.1:
 		return strconv.FormatFloat(v, 'f', 2, 64)
 	}
@@ -132,9 +133,9 @@ func (r Delta) verdictText() string {
 	var text string
 	switch r.Verdict {
 	case Slower:
-		text = r.of.more
+		text = r.of.More
 	case Faster:
-		return r.of.less
+		return r.of.Less
 	case Same:
 		return "same"
 	case Unclear:
@@ -188,7 +189,7 @@ func (d *Diff) Sentences() []string {
 // Sentence describes one row: "synclab/nftables at 1,000 Services × 10: full sync from 1.00 s to 1.31 s, 1.31× (1.22–1.40); …".
 func (r Delta) Sentence() string {
 	where := strings.TrimSuffix(sizesText([]records.Cell{r.Cell})+settingsTail(shortSettings(r.Cell.Settings())), " endpoints")
-	one := diffRow{Subject: r.Subject, Where: where, Figure: doc.LowerFirst(r.Name()), Before: figureValue(r.Before, false), After: figureValue(r.After, false)}
+	one := diffRow{Subject: r.Subject, Where: where, Figure: doc.LowerFirst(r.Name()), Before: comparison.FigureValue(r.Before, false), After: comparison.FigureValue(r.After, false)}
 	if r.Ratio != nil {
 		one.Ratio = r.ratioText()
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 	"synclab/scenarios"
@@ -86,18 +87,18 @@ var churning = synthetic{scenario: "steady-churn", subjects: []syntheticSubject{
 func TestDiff(t *testing.T) {
 	before, after := pair(t, churning, func(y *synthetic) { y.subjects[0].base *= 1.4 })
 	d := compared(t, before, after, DiffOptions{})
-	full := d.row(t, legacy.name, figureFull)
+	full := d.row(t, legacy.name, comparison.FigureFull)
 	if full.Verdict != Slower || !full.Beyond || full.Low == nil || *full.Low > 1.4 || *full.High < 1.4 || *full.Low < 1.3 || *full.P > 0.001 || *full.Adjusted < *full.P ||
 		full.RepetitionsBefore != 8 || full.RepetitionsAfter != 8 {
 		t.Errorf("full sync %+v", full)
 	}
 	for _, r := range d.Rows {
-		tells := r.Subject == legacy.name && slices.Contains([]string{figureFull, figureFullSys, figureRestore, figureNPL99}, r.Figure)
+		tells := r.Subject == legacy.name && slices.Contains([]string{comparison.FigureFull, comparison.FigureFullSys, comparison.FigureRestore, comparison.FigureNPL99}, r.Figure)
 		if !tells && (r.Verdict == Slower || r.Verdict == Faster || r.Beyond) {
 			t.Errorf("%s of %s is %s: %s", r.Figure, r.Subject, r.Verdict, r.ratioText())
 		}
 	}
-	if rules := d.row(t, nft.name, figureRules); !rules.Exact || rules.P != nil || rules.Verdict != Same || rules.Before.Value != 23020 {
+	if rules := d.row(t, nft.name, comparison.FigureRules); !rules.Exact || rules.P != nil || rules.Verdict != Same || rules.Before.Value != 23020 {
 		t.Errorf("rules %+v", rules)
 	}
 	text := terminalDiff(t, d)
@@ -112,7 +113,7 @@ func TestDiff(t *testing.T) {
 	}
 
 	back := compared(t, after, before, DiffOptions{})
-	if full := back.row(t, legacy.name, figureFull); full.Verdict != Faster || full.Beyond || len(back.Beyond()) > 0 {
+	if full := back.row(t, legacy.name, comparison.FigureFull); full.Verdict != Faster || full.Beyond || len(back.Beyond()) > 0 {
 		t.Errorf("in the other direction: %+v", full)
 	}
 	if _, err := json.Marshal(d); err != nil {
@@ -190,10 +191,10 @@ func TestDiffTooFew(t *testing.T) {
 	slower := func(y *synthetic) { y.subjects[0].base *= 3 }
 	before, after := pair(t, y, slower)
 	d := compared(t, before, after, DiffOptions{})
-	if full := d.row(t, legacy.name, figureFull); full.Verdict != TooFew || full.Beyond || full.Low != nil || math.Abs(*full.P-0.1) > 1e-9 {
+	if full := d.row(t, legacy.name, comparison.FigureFull); full.Verdict != TooFew || full.Beyond || full.Low != nil || math.Abs(*full.P-0.1) > 1e-9 {
 		t.Errorf("full sync of 3 repetitions %+v", full)
 	}
-	if rules := d.row(t, legacy.name, figureRules); rules.Verdict != Same || !rules.Exact {
+	if rules := d.row(t, legacy.name, comparison.FigureRules); rules.Verdict != Same || !rules.Exact {
 		t.Errorf("rules %+v", rules)
 	}
 	text := terminalDiff(t, d)
@@ -202,13 +203,13 @@ func TestDiffTooFew(t *testing.T) {
 	}
 	y.reps = d.RepetitionsNeeded
 	before, after = pair(t, y, slower)
-	if d = compared(t, before, after, DiffOptions{}); d.row(t, legacy.name, figureFull).Verdict != Slower || d.RepetitionsNeeded != 0 {
-		t.Errorf("with %d repetitions each: %+v", y.reps, d.row(t, legacy.name, figureFull))
+	if d = compared(t, before, after, DiffOptions{}); d.row(t, legacy.name, comparison.FigureFull).Verdict != Slower || d.RepetitionsNeeded != 0 {
+		t.Errorf("with %d repetitions each: %+v", y.reps, d.row(t, legacy.name, comparison.FigureFull))
 	}
 	y.reps = 1
 	before, after = pair(t, y, slower)
-	if d = compared(t, before, after, DiffOptions{}); d.row(t, legacy.name, figureFull).Verdict != TooFew || d.row(t, legacy.name, figureRules).Verdict != Same {
-		t.Errorf("of one repetition: %+v", d.row(t, legacy.name, figureFull))
+	if d = compared(t, before, after, DiffOptions{}); d.row(t, legacy.name, comparison.FigureFull).Verdict != TooFew || d.row(t, legacy.name, comparison.FigureRules).Verdict != Same {
+		t.Errorf("of one repetition: %+v", d.row(t, legacy.name, comparison.FigureFull))
 	}
 }
 
@@ -219,7 +220,7 @@ func TestDiffThresholds(t *testing.T) {
 	y.churn, y.probe = 0, 0
 	before, after := pair(t, y, func(y *synthetic) { y.subjects[0].base *= 1.4 })
 	of := func(o DiffOptions) (threshold float64, beyond bool) {
-		r := compared(t, before, after, o).row(t, legacy.name, figureFull)
+		r := compared(t, before, after, o).row(t, legacy.name, comparison.FigureFull)
 		if r.Verdict != Slower {
 			t.Fatalf("%+v", r)
 		}
@@ -274,13 +275,13 @@ func TestDiffCounts(t *testing.T) {
 	more("rules_kernel", "23011", "23012")
 	more("restore_bytes", "1800000", "1200000")
 	d := compared(t, before, after, DiffOptions{})
-	if r := d.row(t, legacy.name, figureRules); r.Verdict != Slower || !r.Exact || r.Beyond || r.verdictText() != "more, within 10 %" {
+	if r := d.row(t, legacy.name, comparison.FigureRules); r.Verdict != Slower || !r.Exact || r.Beyond || r.verdictText() != "more, within 10 %" {
 		t.Errorf("one rule more: %+v, %s", r, r.verdictText())
 	}
 	if r := d.row(t, legacy.name, figureFullBytes); r.Verdict != Faster || !r.Exact {
 		t.Errorf("fewer bytes: %+v", r)
 	}
-	if d = compared(t, before, after, DiffOptions{Figures: map[string]float64{"rules": 0}}); !d.row(t, legacy.name, figureRules).Beyond {
+	if d = compared(t, before, after, DiffOptions{Figures: map[string]float64{"rules": 0}}); !d.row(t, legacy.name, comparison.FigureRules).Beyond {
 		t.Error("one rule more does not exceed a threshold of 0")
 	}
 }
@@ -338,18 +339,18 @@ func TestDiffStopped(t *testing.T) {
 	y := synthetic{scenario: "cold-start", subjects: []syntheticSubject{proxyNft}, sizes: []int{2000}, reps: 2, outside: true}
 	before, after := pair(t, y, func(y *synthetic) { y.subjects[0].base *= 50; y.stopAt = 600 })
 	d := compared(t, before, after, DiffOptions{})
-	cold := d.row(t, proxyNft.name, figureCold)
+	cold := d.row(t, proxyNft.name, comparison.FigureCold)
 	if cold.Verdict != Slower || !cold.Beyond || cold.Low != nil || !strings.HasPrefix(cold.ratioText(), "> ") {
 		t.Errorf("cold start %+v, %s", cold, cold.ratioText())
 	}
 	if text := terminalDiff(t, d); !strings.Contains(text, "> 600 s") || !strings.Contains(text, "warning: after: "+proxyNft.name) {
 		t.Errorf("the table:\n%s", text)
 	}
-	if full := d.row(t, proxyNft.name, figureFull); full.Verdict != OnlyBefore {
+	if full := d.row(t, proxyNft.name, comparison.FigureFull); full.Verdict != OnlyBefore {
 		t.Errorf("full sync %+v", full)
 	}
 	back := compared(t, after, before, DiffOptions{})
-	if cold := back.row(t, proxyNft.name, figureCold); cold.Verdict != Faster || cold.Beyond {
+	if cold := back.row(t, proxyNft.name, comparison.FigureCold); cold.Verdict != Faster || cold.Beyond {
 		t.Errorf("in the other direction: %+v", cold)
 	}
 }
@@ -417,7 +418,7 @@ func TestThresholdFigures(t *testing.T) {
 	faulty := &records.Samples{Records: []records.Record{{Record: &raw.Record{Metric: raw.FaultDuration, Fault: "1:fault"}}, {Record: &raw.Record{Metric: raw.ChildPeakRSS}}}}
 	var names []string
 	for _, f := range diffFigures(faulty) {
-		names = append(names, f.name)
+		names = append(names, f.Name)
 	}
 	slices.Sort(names)
 	want := slices.Sorted(slices.Values(scenarios.ThresholdFigures()))

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
@@ -93,7 +94,7 @@ func stepOwners(c *records.Samples) map[string]string {
 	owners := map[string]string{}
 	owner := ""
 	for _, name := range sortedSteps(names) {
-		if _, kind := stepOf(name); owner == "" || (kind != "settle" && kind != "check") {
+		if _, kind := comparison.StepOf(name); owner == "" || (kind != "settle" && kind != "check") {
 			owner = name
 		}
 		owners[name] = owner
@@ -107,8 +108,8 @@ func sortedSteps[V any](names map[string]V) []string {
 		out = append(out, name)
 	}
 	slices.SortFunc(out, func(a, b string) int {
-		i, _ := stepOf(a)
-		j, _ := stepOf(b)
+		i, _ := comparison.StepOf(a)
+		j, _ := comparison.StepOf(b)
 		return cmp.Or(i-j, strings.Compare(a, b))
 	})
 	return out
@@ -160,7 +161,7 @@ func disruptedSteps(c *records.Samples) []DisruptedStep {
 	rest := ""
 	for _, name := range sortedSteps(steps) {
 		step := steps[name]
-		if _, kind := stepOf(name); kind == "traffic" && rest == "" && step.Flows > 0 {
+		if _, kind := comparison.StepOf(name); kind == "traffic" && rest == "" && step.Flows > 0 {
 			rest, step.Rest = name, true
 		}
 		step.Fault = faults[name]
@@ -235,7 +236,7 @@ func (d *DisruptedStep) added(here, rest estimate.Sample) {
 
 // stepText is a step's display name: "4 churn".
 func stepText(name string) string {
-	index, kind := stepOf(name)
+	index, kind := comparison.StepOf(name)
 	if index == 0 {
 		return name
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
@@ -157,7 +158,7 @@ func (f *FaultResult) count(outcome string) {
 
 // faultText is a fault's display name: "5 flush nat".
 func faultText(name string) string {
-	index, what := stepOf(name)
+	index, what := comparison.StepOf(name)
 	what = strings.TrimSpace(strings.TrimPrefix(what, "fault"))
 	if index == 0 || what == "" {
 		return cmp.Or(what, name)

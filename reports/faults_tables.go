@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
@@ -197,7 +198,9 @@ func (f *FaultResult) notWithin() string {
 
 // byTime explains when kube-proxy in iptables mode recovers later, if it did not recover within the wait.
 func (s *Summary) byTime() string {
-	if !slices.ContainsFunc(s.Faults, func(f FaultResult) bool { return f.Never > 0 && strings.HasPrefix(f.Series, kubeProxy+"iptables") }) {
+	if !slices.ContainsFunc(s.Faults, func(f FaultResult) bool {
+		return f.Never > 0 && strings.HasPrefix(f.Series, comparison.KubeProxy+"iptables")
+	}) {
 		return ""
 	}
 	return "“Not within” does not mean “never”: kube-proxy in iptables mode makes a full sync once an hour. " +
@@ -208,7 +211,7 @@ func (s *Summary) byTime() string {
 func faultShort(f *FaultResult) string {
 	switch {
 	case f.Never > 0:
-		return limitText(f.Waited, "s")
+		return comparison.LimitText(f.Waited, "s")
 	case f.Recovered == nil:
 		return "?"
 	}

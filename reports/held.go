@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/records"
 )
@@ -128,11 +129,11 @@ func (s *Summary) clauseValues(line records.SweepLine, series, clause string) []
 		}
 		switch {
 		case clause == clauseFull && k.FullSync == nil:
-			stop(k, figureFull, figureCold) // the full sync is the larger part of an unfinished cold start
+			stop(k, comparison.FigureFull, comparison.FigureCold) // the full sync is the larger part of an unfinished cold start
 		case clause == clauseNPL && k.Programming == nil:
-			stop(k, figureFull, figureCold, figureNPL99)
+			stop(k, comparison.FigureFull, comparison.FigureCold, comparison.FigureNPL99)
 		case clause == clauseNPL:
-			stop(k, figureNPL99)
+			stop(k, comparison.FigureNPL99)
 		}
 	}
 	for _, t := range s.Traversal {

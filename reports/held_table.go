@@ -3,6 +3,7 @@ package reports
 import (
 	"text/template"
 
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 )
 
@@ -37,7 +38,7 @@ func (s *Summary) sloTable() *doc.Table {
 		}
 		atViolated := doc.Optional(c.ValueAtViolated, "s")
 		if c.Stopped {
-			atViolated.Text = limitText(*c.ValueAtViolated, "s")
+			atViolated.Text = comparison.LimitText(*c.ValueAtViolated, "s")
 		}
 		t.Add(s.seriesCell(c.Series), doc.Text(c.Scenario), doc.Text(shortSettings(c.Settings)), doc.Text(c.sloText()),
 			met, doc.Optional(c.ValueAtMet, "s"), violated, atViolated, doc.Text(c.Verdict))

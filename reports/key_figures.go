@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )
@@ -53,7 +54,7 @@ func (s *Summary) keyTable() *doc.Table {
 			failed = doc.Int(k.SyncsFailed)
 		}
 		t.Add(s.seriesCell(k.Series), doc.Int(k.Cell.Services), endpointsCell(k.Cell), settingsCell(k.Cell),
-			k.stoppedCell(figureReaction, k.Reaction), k.stoppedCell(figureCold, k.ColdStart), k.stoppedCell(figureFull, k.FullSync),
+			k.stoppedCell(comparison.FigureReaction, k.Reaction), k.stoppedCell(comparison.FigureCold, k.ColdStart), k.stoppedCell(comparison.FigureFull, k.FullSync),
 			distributionCell(k.PartialSync, medianValue, true), distributionCell(k.Programming, medianValue, false), distributionCell(k.Programming, p99Value, false),
 			distributionCell(k.FirstPacketFirst, medianValue, false), distributionCell(k.FirstPacketLast, medianValue, false),
 			distributionCell(k.FirstPacketMiss, medianValue, false), doc.Optional(k.Rules, "count"), doc.Optional(k.SyncBusy, "ratio"),
@@ -65,7 +66,7 @@ func (s *Summary) keyTable() *doc.Table {
 // stoppedCell is a median. For a stopped subject without a median, it is the lower bound.
 func (k KeyFigures) stoppedCell(figure string, d *estimate.Distribution) doc.Cell {
 	if used, ok := k.stoppedAt(figure); ok && d == nil {
-		return doc.Cell{Text: limitText(used, "s"), Value: doc.Exact(used)}
+		return doc.Cell{Text: comparison.LimitText(used, "s"), Value: doc.Exact(used)}
 	}
 	return distributionCell(d, medianValue, true)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/records"
 )
 
@@ -118,7 +119,7 @@ func TestMergeIsOneRun(t *testing.T) {
 	}
 }
 
-func ratiosOf(s *Summary) (all []Comparison) {
+func ratiosOf(s *Summary) (all []comparison.Comparison) {
 	for _, c := range s.Comparisons {
 		all = append(all, c.Ratios...)
 	}
@@ -218,7 +219,7 @@ func TestMergeOfTwoMachines(t *testing.T) {
 	if !hasWarning(s, "measured on 2 machines of 2 kinds: medians of 1 cell mix the machines") {
 		t.Errorf("warnings %q", s.Warnings)
 	}
-	full := s.Comparisons[0].ratio(run.Subjects[1], run.Subjects[0], figureFull)
+	full := s.Comparisons[0].Ratio(run.Subjects[1], run.Subjects[0], comparison.FigureFull)
 	if full == nil || full.Ratio != 2 || full.Pairs != 3 {
 		t.Errorf("ratio %+v, want the repetitions' 2", full)
 	}

@@ -5,23 +5,24 @@ import (
 	"slices"
 	"strings"
 
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 )
 
 // everyCell returns all cells, including those with a single subject, if the summary has any comparison.
-func (s *Summary) everyCell() []CellComparison {
+func (s *Summary) everyCell() []comparison.CellComparison {
 	if len(s.Comparisons) == 0 {
 		return nil
 	}
-	var out []CellComparison
+	var out []comparison.CellComparison
 	for _, cell := range s.collected.Cells {
-		i := slices.IndexFunc(s.Comparisons, func(c CellComparison) bool { return c.Cell.ID() == cell.ID() })
+		i := slices.IndexFunc(s.Comparisons, func(c comparison.CellComparison) bool { return c.Cell.ID() == cell.ID() })
 		if i >= 0 {
 			out = append(out, s.Comparisons[i])
 			continue
 		}
-		sides := sidesOf(s.collected, cell)
-		out = append(out, CellComparison{Cell: cell, Sides: sides, Floors: floorsOf(sides)})
+		sides := comparison.SidesOf(s.collected, cell)
+		out = append(out, comparison.CellComparison{Cell: cell, Sides: sides, Floors: comparison.FloorsOf(sides)})
 	}
 	return out
 }
@@ -46,13 +47,13 @@ func (s *Summary) overviewSection() doc.Section {
 // overviewTable has the syncs and memory of all cells: ratios with intervals, kernel time, and the kernel floor.
 func (s *Summary) overviewTable() *doc.Table {
 	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Endpoints", Numeric: true, Title: "mean, per Service", Differs: true}, {Name: "Settings"}}}
-	for _, sync := range []string{figureFull, figurePartial} {
-		t.Columns = append(t.Columns, doc.Column{Name: figureTextOf(sync).text, Numeric: true, Title: figureTextOf(sync).title},
-			doc.Column{Name: "of which kernel", Numeric: true, Title: figureTextOf(kernelPart[sync]).title},
+	for _, sync := range []string{comparison.FigureFull, comparison.FigurePartial} {
+		t.Columns = append(t.Columns, doc.Column{Name: comparison.FigureTextOf(sync).Text, Numeric: true, Title: comparison.FigureTextOf(sync).Title},
+			doc.Column{Name: "of which kernel", Numeric: true, Title: comparison.FigureTextOf(comparison.KernelPart[sync]).Title},
 			doc.Column{Name: "× kernel floor", Numeric: true, Title: "the sync divided by the kernel floor: the least kernel time of any subject on the same kernel interface in this cell"})
 	}
-	for _, name := range []string{figureRSS, figureTotalRSS} {
-		t.Columns = append(t.Columns, doc.Column{Name: figureTextOf(name).text, Numeric: true, Title: figureTextOf(name).title})
+	for _, name := range []string{comparison.FigureRSS, comparison.FigureTotalRSS} {
+		t.Columns = append(t.Columns, doc.Column{Name: comparison.FigureTextOf(name).Text, Numeric: true, Title: comparison.FigureTextOf(name).Title})
 	}
 	for _, c := range s.everyCell() {
 		place := []doc.Cell{doc.Int(c.Cell.Services), endpointsCell(c.Cell), settingsCell(c.Cell)}
@@ -60,7 +61,7 @@ func (s *Summary) overviewTable() *doc.Table {
 			t.Add(slices.Concat([]doc.Cell{s.seriesCell(side.Series)}, place, overviewCells(c, side))...)
 		}
 		for _, through := range []string{"legacy", "nf_tables"} {
-			for _, on := range placesOf(c.Sides) {
+			for _, on := range comparison.PlacesOf(c.Sides) {
 				if cells, ok := floorCells(c, through, on, len(t.Columns)-1-len(place)); ok {
 					t.Add(slices.Concat([]doc.Cell{{Text: "kernel floor, " + through, Title: on, Faint: true}}, place, cells)...)
 				}
@@ -71,13 +72,13 @@ func (s *Summary) overviewTable() *doc.Table {
 }
 
 // overviewCells returns the cells of one side.
-func overviewCells(c CellComparison, side Side) []doc.Cell {
+func overviewCells(c comparison.CellComparison, side comparison.Side) []doc.Cell {
 	var cells []doc.Cell
-	baseline := c.nearest(side)
+	baseline := c.Nearest(side)
 	ratio := func(name string) doc.Cell {
-		cell := figureCell(side, figureTextOf(name))
-		if r := c.ratio(side.Series, baseline, name); r != nil {
-			cell.Sub = strings.TrimSuffix(r.Words+", "+r.intervalText(), ", ")
+		cell := figureCell(side, comparison.FigureTextOf(name))
+		if r := c.Ratio(side.Series, baseline, name); r != nil {
+			cell.Sub = strings.TrimSuffix(r.Words+", "+r.IntervalText(), ", ")
 			cell.Title += ", ratio to " + baseline + ": " + doc.Exact(r.Ratio)
 			if r.Observed {
 				cell.Title += ", " + r.Warning
@@ -85,27 +86,27 @@ func overviewCells(c CellComparison, side Side) []doc.Cell {
 		}
 		return cell
 	}
-	for _, sync := range []string{figureFull, figurePartial} {
-		kernel := figureCell(side, figureTextOf(kernelPart[sync]))
-		whole, part := side.figure(sync), side.figure(kernelPart[sync])
+	for _, sync := range []string{comparison.FigureFull, comparison.FigurePartial} {
+		kernel := figureCell(side, comparison.FigureTextOf(comparison.KernelPart[sync]))
+		whole, part := side.Figure(sync), side.Figure(comparison.KernelPart[sync])
 		if whole != nil && part != nil && whole.Value > 0 && part.Value > 0 && !whole.AtLeast {
 			kernel.Sub = doc.Format(part.Value/whole.Value, "ratio")
 		}
 		distance := doc.None()
-		if v, ok := c.aboveFloor(side, sync); ok {
-			distance = doc.Cell{Text: times(v) + "×", Value: doc.Exact(v)}
+		if v, ok := c.AboveFloor(side, sync); ok {
+			distance = doc.Cell{Text: comparison.Times(v) + "×", Value: doc.Exact(v)}
 		}
 		cells = append(cells, ratio(sync), kernel, distance)
 	}
-	return append(cells, ratio(figureRSS), ratio(figureTotalRSS))
+	return append(cells, ratio(comparison.FigureRSS), ratio(comparison.FigureTotalRSS))
 }
 
 // floorCells returns the kernel floors of a kernel interface, in the columns of kernel time.
-func floorCells(c CellComparison, through, place string, columns int) (cells []doc.Cell, ok bool) {
+func floorCells(c comparison.CellComparison, through, place string, columns int) (cells []doc.Cell, ok bool) {
 	cells = make([]doc.Cell, columns)
-	for i, metric := range []string{figureFullSys, figurePartialSys} {
+	for i, metric := range []string{comparison.FigureFullSys, comparison.FigurePartialSys} {
 		for _, f := range c.Floors {
-			if f.Interface == through && f.place == place && f.Metric == metric {
+			if f.Interface == through && f.Place == place && f.Metric == metric {
 				cells[3*i+1] = doc.Value(f.Value, "s")
 				cells[3*i+1].Sub = f.Series
 				ok = true
@@ -129,14 +130,14 @@ func (s *Summary) floorTable() *doc.Table {
 		}
 		for _, side := range c.Sides {
 			cells := []doc.Cell{s.seriesCell(side.Series)}
-			for _, sync := range []string{figureFull, figurePartial} {
-				cells = append(cells, doc.Text(figureValue(side.figure(sync), false)), doc.Text(figureValue(side.figure(kernelPart[sync]), false)), doc.Text(c.timesFloor(side, sync)))
+			for _, sync := range []string{comparison.FigureFull, comparison.FigurePartial} {
+				cells = append(cells, doc.Text(comparison.FigureValue(side.Figure(sync), false)), doc.Text(comparison.FigureValue(side.Figure(comparison.KernelPart[sync]), false)), doc.Text(c.TimesFloor(side, sync)))
 			}
 			t.Add(cells...)
 		}
 		for _, f := range c.Floors {
 			sync := "full"
-			if f.Metric == figurePartialSys {
+			if f.Metric == comparison.FigurePartialSys {
 				sync = "partial"
 			}
 			t.Heading(fmt.Sprintf("  kernel floor of a %s sync, %s: %s, %s", sync, f.Interface, doc.Format(f.Value, "s"), f.Series))

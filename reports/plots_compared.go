@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
@@ -27,10 +28,10 @@ func comparedBars(s *Summary, name, title, caption string, figures []string) *fi
 	logarithmic, stopped := false, false
 	for _, figure := range figures {
 		for _, side := range c.Sides {
-			one := side.figure(figure)
+			one := side.Figure(figure)
 			stopped = stopped || one != nil && one.AtLeast
 		}
-		p, log := barPanel(s, c, figureTextOf(figure))
+		p, log := barPanel(s, c, comparison.FigureTextOf(figure))
 		if p == nil {
 			continue
 		}
@@ -59,7 +60,7 @@ func comparedDurations(s *Summary) *figure.Figure {
 		caption += " The tall tick in the bar of a sync is the kernel time."
 	}
 	return comparedBars(s, "compared-durations", title, caption,
-		[]string{figureReaction, figureCold, figureFull, figurePartial})
+		[]string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureFull, comparison.FigurePartial})
 }
 
 func comparedCost(s *Summary) *figure.Figure {
@@ -69,18 +70,18 @@ func comparedCost(s *Summary) *figure.Figure {
 		caption = "Medians with 95 % confidence intervals: CPU time of the subject and its tools, peak memory of its process and of its largest tool."
 	}
 	return comparedBars(s, "compared-cost", title, caption,
-		[]string{figureCPU, figureColdCPU, figureRSS, figureChildRSS})
+		[]string{comparison.FigureCPU, comparison.FigureColdCPU, comparison.FigureRSS, comparison.FigureChildRSS})
 }
 
 // barPanel has one row for each side. It returns nil if fewer than two sides have the figure.
-func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, logarithmic bool) {
+func barPanel(s *Summary, c *comparison.CellComparison, text comparison.FigureText) (p *plot.Plot, logarithmic bool) {
 	low, high, most := math.Inf(1), 0.0, 0.0
 	have := 0
 	for _, side := range c.Sides {
-		if f := side.figure(text.name); f != nil && f.Value > 0 {
+		if f := side.Figure(text.Name); f != nil && f.Value > 0 {
 			have++
 			low, high = min(low, f.Value), max(high, f.Value)
-			if k := side.figure(kernelPart[text.name]); k != nil && k.Value > 0 {
+			if k := side.Figure(comparison.KernelPart[text.Name]); k != nil && k.Value > 0 {
 				low = min(low, k.Value)
 			}
 			most = max(most, high)
@@ -93,13 +94,13 @@ func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, log
 		return nil, false
 	}
 	logarithmic = high/low > 10
-	label := text.text
+	label := text.Text
 	if logarithmic {
 		label += " (log scale)"
 	}
 	p = figure.NewPlot("", label)
-	format := func(v float64) string { return doc.TrimTick(doc.Format(figure.RoundTick(v), text.unit)) }
-	if text.unit == "s" {
+	format := func(v float64) string { return doc.TrimTick(doc.Format(figure.RoundTick(v), text.Unit)) }
+	if text.Unit == "s" {
 		format = longSeconds
 	}
 	p.X.Min, p.X.Max = 0, most*1.24
@@ -108,7 +109,7 @@ func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, log
 		p.X.Min, p.X.Max = low/2, most
 		p.X.Max *= math.Pow(p.X.Max/p.X.Min, 0.22)
 		figure.LogAxis(&p.X, format)
-	case text.unit == "B":
+	case text.Unit == "B":
 		byteAxis(&p.X)
 	default:
 		figure.LinearAxis(&p.X, true, format)
@@ -119,9 +120,9 @@ func barPanel(s *Summary, c *CellComparison, text figureText) (p *plot.Plot, log
 		names = append(names, plot.Tick{Value: row, Label: side.Series})
 		j, _ := s.seriesNamed(side.Series)
 		one := bar{row: row, color: s.color(j), text: "–", value: p.X.Min}
-		if f := side.figure(text.name); f != nil && f.Value > 0 {
-			one.value, one.low, one.high, one.text, one.open = f.Value, f.Low, f.High, figureValue(f, false), f.AtLeast
-			if k := side.figure(kernelPart[text.name]); k != nil && k.Value > 0 {
+		if f := side.Figure(text.Name); f != nil && f.Value > 0 {
+			one.value, one.low, one.high, one.text, one.open = f.Value, f.Low, f.High, comparison.FigureValue(f, false), f.AtLeast
+			if k := side.Figure(comparison.KernelPart[text.Name]); k != nil && k.Value > 0 {
 				one.kernel = &k.Value
 			}
 		} else if len(side.Exceeded) > 0 {

@@ -3,6 +3,7 @@ package reports
 import (
 	"gonum.org/v1/plot/plotter"
 
+	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
 	"synclab/reports/records"
@@ -67,7 +68,7 @@ func comparedCounts(s *Summary, line records.SweepLine, f *figure.Figure) *figur
 			if samples == nil {
 				return nil
 			}
-			return countValues(elements)(samples, sameSource{kernelRules: true})
+			return comparison.CountValues(elements)(samples, comparison.SameSource{KernelRules: true})
 		}
 	}
 	f.Caption = "Rules in all tables, counted by the kernel where such counts exist. Lines of subjects with the same rules overlap."

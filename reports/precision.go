@@ -3,6 +3,7 @@ package reports
 import (
 	"slices"
 
+	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
@@ -16,15 +17,15 @@ func Imprecise(dir string, share float64) ([]records.Cell, error) {
 		return nil, err
 	}
 	c := records.Collect([]*records.Run{run})
-	comparisons := cellComparisons(c)
+	comparisons := comparison.OfCells(c)
 	var out []records.Cell
 	for _, cell := range c.Cells {
-		i := slices.IndexFunc(comparisons, func(o CellComparison) bool { return o.Cell.ID() == cell.ID() })
+		i := slices.IndexFunc(comparisons, func(o comparison.CellComparison) bool { return o.Cell.ID() == cell.ID() })
 		var precise bool
 		if i >= 0 {
 			precise = ratiosPrecise(comparisons[i], share) && targetsPrecise(run, comparisons[i], share)
 		} else {
-			precise = sidesPrecise(sidesOf(c, cell), share)
+			precise = sidesPrecise(comparison.SidesOf(c, cell), share)
 		}
 		if !precise {
 			out = append(out, cell)
@@ -35,25 +36,25 @@ func Imprecise(dir string, share float64) ([]records.Cell, error) {
 
 // headlineFigures are the figures that most readers compare: the figures measured from outside, if they exist.
 // Otherwise they are the latency of changes and the sync durations that subjects report.
-func headlineFigures(sides []Side) []string {
+func headlineFigures(sides []comparison.Side) []string {
 	measured := func(name string) bool {
-		return slices.ContainsFunc(sides, func(s Side) bool { return s.figure(name) != nil })
+		return slices.ContainsFunc(sides, func(s comparison.Side) bool { return s.Figure(name) != nil })
 	}
-	names := []string{figureCold}
-	if measured(figureReaction) {
-		names = append(names, figureReaction)
+	names := []string{comparison.FigureCold}
+	if measured(comparison.FigureReaction) {
+		names = append(names, comparison.FigureReaction)
 	} else {
-		names = append(names, figureNPL50, figureFull, figurePartial)
+		names = append(names, comparison.FigureNPL50, comparison.FigureFull, comparison.FigurePartial)
 	}
 	return slices.DeleteFunc(names, func(name string) bool { return !measured(name) })
 }
 
 // ratiosPrecise reports whether the ratios of all headline figures are precise. A figure that one side lacks has no ratio.
-func ratiosPrecise(c CellComparison, share float64) bool {
+func ratiosPrecise(c comparison.CellComparison, share float64) bool {
 	for _, side := range c.Sides {
-		baseline := c.nearest(side)
+		baseline := c.Nearest(side)
 		for _, name := range headlineFigures(c.Sides) {
-			if r := c.ratio(side.Series, baseline, name); r != nil && !r.within(share) {
+			if r := c.Ratio(side.Series, baseline, name); r != nil && !r.Within(share) {
 				return false
 			}
 		}
@@ -62,18 +63,18 @@ func ratiosPrecise(c CellComparison, share float64) bool {
 }
 
 // targetsPrecise reports whether the figures of the scenario's targets in a cell are precise.
-func targetsPrecise(run *records.Run, c CellComparison, share float64) bool {
+func targetsPrecise(run *records.Run, c comparison.CellComparison, share float64) bool {
 	for _, t := range run.Info.Scenario.Targets {
-		i := slices.IndexFunc(c.Sides, func(s Side) bool { return s.Subject == t.Subject })
+		i := slices.IndexFunc(c.Sides, func(s comparison.Side) bool { return s.Subject == t.Subject })
 		if i < 0 || t.Services != c.Cell.Services {
 			continue
 		}
-		own := c.Sides[i].figure(t.Figure)
-		j := slices.IndexFunc(c.Sides, func(s Side) bool { return s.Subject == t.Beside })
+		own := c.Sides[i].Figure(t.Figure)
+		j := slices.IndexFunc(c.Sides, func(s comparison.Side) bool { return s.Subject == t.Beside })
 		switch {
 		case own == nil:
 		case j >= 0:
-			if r, ok := compareFigures(c.Sides[j].figure(t.Figure), own); ok && !r.within(share) && !t.Once {
+			if r, ok := comparison.Compare(c.Sides[j].Figure(t.Figure), own); ok && !r.Within(share) && !t.Once {
 				return false // a figure that is measured once never gets an interval
 			}
 		case t.AtMost > 0 && !precise(own, share):
@@ -83,10 +84,10 @@ func targetsPrecise(run *records.Run, c CellComparison, share float64) bool {
 	return true
 }
 
-func sidesPrecise(sides []Side, share float64) bool {
+func sidesPrecise(sides []comparison.Side, share float64) bool {
 	for _, side := range sides {
 		for _, name := range headlineFigures(sides) {
-			if f := side.figure(name); f != nil && !precise(f, share) {
+			if f := side.Figure(name); f != nil && !precise(f, share) {
 				return false
 			}
 		}

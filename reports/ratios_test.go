@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
@@ -16,12 +17,12 @@ func figureOf(values ...float64) *estimate.Estimate {
 	for i, v := range values {
 		by[records.Repetition{Rep: i + 1}] = []float64{v}
 	}
-	return figureTextOf(figureFull).figure(by, nil)
+	return comparison.FigureTextOf(comparison.FigureFull).Figure(by, nil)
 }
 
 func TestRatioWords(t *testing.T) {
 	six := func(v float64) *estimate.Estimate { return figureOf(v, v*1.02, v*0.98, v*1.01, v*0.99, v*1.03) }
-	stoppedFigure := &estimate.Estimate{Name: figureFull, Unit: "s", Value: 600, AtLeast: true}
+	stoppedFigure := &estimate.Estimate{Name: comparison.FigureFull, Unit: "s", Value: 600, AtLeast: true}
 	for _, test := range []struct {
 		name    string
 		a, b    *estimate.Estimate
@@ -37,18 +38,18 @@ func TestRatioWords(t *testing.T) {
 		{"subject stopped", figureOf(5.01, 4.99, 5), stoppedFigure, "> 120× slower", ""},
 		{"stopped too early to tell", six(900), stoppedFigure, "unknown", ""},
 	} {
-		c, ok := compareFigures(test.a, test.b)
+		c, ok := comparison.Compare(test.a, test.b)
 		if !ok || c.Words != test.words || c.Warning != test.warning {
 			t.Errorf("%s: %q %q, want %q %q", test.name, c.Words, c.Warning, test.words, test.warning)
 		}
 	}
 	for name, pair := range map[string][2]*estimate.Estimate{"none": {six(1), nil}, "zero": {figureOf(0), six(1)}, "both stopped": {stoppedFigure, stoppedFigure}} {
-		if c, ok := compareFigures(pair[0], pair[1]); ok {
+		if c, ok := comparison.Compare(pair[0], pair[1]); ok {
 			t.Errorf("%s: a ratio %v", name, c.Ratio)
 		}
 	}
-	if c, _ := compareFigures(six(46.5), figureOf(1.5, 1.4, 1.6, 1.55, 1.45, 1.5)); !strings.Contains(c.intervalText(), "–") || *c.High > 0.05 || c.P == nil || *c.P > 0.04 || !c.Paired {
-		t.Errorf("interval %s, %+v", c.intervalText(), c)
+	if c, _ := comparison.Compare(six(46.5), figureOf(1.5, 1.4, 1.6, 1.55, 1.45, 1.5)); !strings.Contains(c.IntervalText(), "–") || *c.High > 0.05 || c.P == nil || *c.P > 0.04 || !c.Paired {
+		t.Errorf("interval %s, %+v", c.IntervalText(), c)
 	}
 }
 
@@ -64,7 +65,7 @@ func TestRatioCoverage(t *testing.T) {
 			a = append(a, weather*math.Exp(0.02*random.NormFloat64()))
 			b = append(b, 3*weather*math.Exp(0.02*random.NormFloat64()))
 		}
-		c, _ := compareFigures(figureOf(a...), figureOf(b...))
+		c, _ := comparison.Compare(figureOf(a...), figureOf(b...))
 		// The interval is widened to contain the ratio of the medians. Its nearer bound tests the coverage.
 		if *c.Low <= 3 && 3 <= *c.High {
 			held++
@@ -81,32 +82,32 @@ func TestRatioCoverage(t *testing.T) {
 // TestPairsOfRuns: repetitions of one run are paired by their numbers, those of two runs are not.
 func TestPairsOfRuns(t *testing.T) {
 	a, b := figureOf(1, 2, 4, 1, 2, 4), figureOf(2, 4, 8, 2, 4, 8)
-	if c, _ := compareFigures(a, b); !c.Paired || c.Pairs != 6 || *c.Low != 2 || *c.High != 2 || !c.Differs {
+	if c, _ := comparison.Compare(a, b); !c.Paired || c.Pairs != 6 || *c.Low != 2 || *c.High != 2 || !c.Differs {
 		t.Errorf("of one run: %+v", c)
 	}
 	for i := range b.ByRepetition {
 		b.ByRepetition[i].Run = 1
 	}
-	if c, _ := compareFigures(a, b); c.Paired || c.Pairs != 0 || c.Differs || *c.Low > 1 || *c.High < 4 {
+	if c, _ := comparison.Compare(a, b); c.Paired || c.Pairs != 0 || c.Differs || *c.Low > 1 || *c.High < 4 {
 		t.Errorf("of two runs: %+v", c)
 	}
 	b = figureOf(2, 4, 8, 2, 4, 8)
 	a.ByRepetition = append(a.ByRepetition[:1:1], a.ByRepetition[2:]...) // repetition 2 is missing
-	if c, _ := compareFigures(a, b); c.Pairs != 5 || !c.Observed || *c.RangeLow != 2 {
+	if c, _ := comparison.Compare(a, b); c.Pairs != 5 || !c.Observed || *c.RangeLow != 2 {
 		t.Errorf("with a missing repetition: %+v", c)
 	}
 }
 
 func TestBaselines(t *testing.T) {
-	side := func(names ...string) (sides []Side) {
+	side := func(names ...string) (sides []comparison.Side) {
 		for _, name := range names {
 			subject, _, _ := strings.Cut(name, " · ")
-			sides = append(sides, Side{Series: name, Subject: subject})
+			sides = append(sides, comparison.Side{Series: name, Subject: subject})
 		}
 		return sides
 	}
 	for _, test := range []struct {
-		sides   []Side
+		sides   []comparison.Side
 		overall string
 		nearest []string
 	}{
@@ -121,12 +122,12 @@ func TestBaselines(t *testing.T) {
 		{side("kube-proxy/nftables · a", "kube-proxy/nftables · b", "synclab/nftables · b"), "kube-proxy/nftables · a",
 			[]string{"", "kube-proxy/nftables · a", "kube-proxy/nftables · b"}},
 	} {
-		c := CellComparison{Sides: test.sides, Baseline: test.sides[overallBaseline(test.sides)].Series}
+		c := comparison.CellComparison{Sides: test.sides, Baseline: test.sides[comparison.OverallBaseline(test.sides)].Series}
 		if c.Baseline != test.overall {
 			t.Errorf("%v: baseline %s, want %s", test.sides, c.Baseline, test.overall)
 		}
 		for i, side := range test.sides {
-			if got := c.nearest(side); got != test.nearest[i] {
+			if got := c.Nearest(side); got != test.nearest[i] {
 				t.Errorf("%s: baseline %q, want %q", side.Series, got, test.nearest[i])
 			}
 		}
@@ -154,7 +155,7 @@ func TestLimitText(t *testing.T) {
 		value      float64
 		unit, want string
 	}{{600, "s", "> 600 s"}, {600.013, "s", "> 600 s"}, {2 << 30, "B", "> 2 GiB"}, {1234, "s", "> 1,234 s"}, {0.5, "s", "> 500 ms"}} {
-		if got := limitText(test.value, test.unit); got != test.want {
+		if got := comparison.LimitText(test.value, test.unit); got != test.want {
 			t.Errorf("%s, want %s", got, test.want)
 		}
 	}

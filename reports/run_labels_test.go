@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/records"
 )
 
@@ -67,7 +68,7 @@ func TestRunsOfMachines(t *testing.T) {
 		t.Fatalf("floors %+v", c.Floors)
 	}
 	for i, side := range c.Sides {
-		if floor := c.floor(side, figureFull); floor == nil || floor.Series != c.Sides[i].Series {
+		if floor := c.Floor(side, comparison.FigureFull); floor == nil || floor.Series != c.Sides[i].Series {
 			t.Errorf("the kernel floor of %s is %+v", side.Series, floor)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 )
 
@@ -45,7 +46,7 @@ func TestRunsOfOneCell(t *testing.T) {
 	if len(s.Comparisons) != 1 {
 		t.Fatalf("comparisons %+v", s.Comparisons)
 	}
-	if full := s.Comparisons[0].ratio(legacy.name+" · after", legacy.name+" · before", figureFull); full == nil || !full.Differs ||
+	if full := s.Comparisons[0].Ratio(legacy.name+" · after", legacy.name+" · before", comparison.FigureFull); full == nil || !full.Differs ||
 		full.Ratio < 0.45 || full.Ratio > 0.55 || full.Paired || full.Pairs != 0 || full.NB != 8 || full.Low == nil {
 		t.Errorf("comparison %+v", full)
 	}

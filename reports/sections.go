@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
@@ -216,7 +217,7 @@ func distributionCell(d *estimate.Distribution, of func(estimate.Distribution) f
 	cell := doc.Value(of(*d), "s")
 	if share, ok := d.Spread(); ok && spread {
 		cell.Narrow = cell.Text
-		cell.Text += spreadText(share)
+		cell.Text += comparison.SpreadText(share)
 	}
 	return cell
 }

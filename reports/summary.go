@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
@@ -37,7 +38,7 @@ type Summary struct {
 	Faults      []FaultResult     `json:"faults,omitempty"`
 	Invariants  []InvariantResult `json:"invariants,omitempty"`
 	// Comparisons compare the subjects of each cell that has several.
-	Comparisons []CellComparison `json:"comparisons,omitempty"`
+	Comparisons []comparison.CellComparison `json:"comparisons,omitempty"`
 	// Targets are the scenarios' targets with their verdicts.
 	Targets  []TargetResult `json:"targets,omitempty"`
 	SLOs     SLOs           `json:"slos"`
@@ -131,7 +132,7 @@ type KeyFigures struct {
 	SyncBusy    *float64 `json:"sync_busy,omitempty"`
 	SyncsFailed int      `json:"syncs_failed,omitempty"`
 	// Exceeded lists the repetitions in which the subject was stopped.
-	Exceeded []Exceeded `json:"exceeded,omitempty"`
+	Exceeded []comparison.Exceeded `json:"exceeded,omitempty"`
 }
 
 // stoppedAt is the maximum that a stopped subject had used, in the figure's unit.
@@ -201,7 +202,7 @@ func summarize(runs []*records.Run, slos SLOs) *Summary {
 	s.Disruptions = disruptions(c)
 	s.Faults = faultResults(c)
 	s.Invariants = invariantResults(c)
-	s.Comparisons = cellComparisons(c)
+	s.Comparisons = comparison.OfCells(c)
 	s.Targets = targetResults(c, s)
 	s.Capacity = capacities(c, s, slos)
 	s.Warnings = warnings(c, s)

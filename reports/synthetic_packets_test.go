@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/records"
 	"synclab/scenarios"
 )
@@ -212,7 +213,7 @@ func (w *streamWriter) put(at float64, metric raw.Metric, value float64, unit st
 
 // step writes one step: a full sync in its middle, unless the stream is at rest, and partial syncs around it.
 func (w *streamWriter) step(m streamModel, name string, at, seconds, rate float64) {
-	_, kind := stepOf(name)
+	_, kind := comparison.StepOf(name)
 	busy := kind != "traffic" && kind != "settle"
 	begin, end := math.Inf(1), math.Inf(-1)
 	if busy {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/records"
 	"synclab/scenarios"
 )
@@ -205,7 +206,7 @@ func (w *syntheticWriter) oneSync(s syntheticSubject, start float64, kind string
 		metric raw.Metric
 		share  float64
 	}{{raw.Plan, 0.08}, {raw.Encode, 0.12}, {raw.ToolUser, 0.55}, {raw.ToolSys, 0.18}, {raw.Restore, 0.76}} {
-		if own := part.metric == raw.Plan || part.metric == raw.Encode; own && strings.HasPrefix(s.name, kubeProxy) {
+		if own := part.metric == raw.Plan || part.metric == raw.Encode; own && strings.HasPrefix(s.name, comparison.KubeProxy) {
 			continue // kube-proxy does not report these
 		}
 		w.put(start+d, part.metric, d*part.share, "s", of)

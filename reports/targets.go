@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
@@ -64,7 +65,7 @@ func targetResults(c *records.Collection, s *Summary) []TargetResult {
 				continue
 			}
 			seen[key] = true
-			r := TargetResult{Scenario: l.Info.Scenario.Name, Target: target, Verdict: verdictNotMeasured, Unit: figureTextOf(target.Figure).unit}
+			r := TargetResult{Scenario: l.Info.Scenario.Name, Target: target, Verdict: verdictNotMeasured, Unit: comparison.FigureTextOf(target.Figure).Unit}
 			switch {
 			case target.Exponent != 0:
 				r.judgeExponent(c)
@@ -98,7 +99,7 @@ func (r *TargetResult) judgeFigure(s *Summary) {
 		}
 		return
 	}
-	ratio, ok := compareFigures(own, other)
+	ratio, ok := comparison.Compare(own, other)
 	if !ok {
 		return
 	}
@@ -162,8 +163,8 @@ func figureValues(c *records.Samples, name string) estimate.Sample {
 	if c == nil {
 		return nil
 	}
-	text := figureTextOf(name)
-	f := text.figure(text.values(c, sameSource{}), exceededOf(c))
+	text := comparison.FigureTextOf(name)
+	f := text.Figure(text.Values(c, comparison.SameSource{}), comparison.ExceededOf(c))
 	if f == nil || f.Stopped {
 		return nil
 	}
@@ -187,9 +188,9 @@ func (s *Summary) figureOf(scenario string, services int, subject, name string) 
 		if cell.Scenario != scenario || cell.Services != services {
 			continue
 		}
-		for _, side := range sidesOf(s.collected, cell) {
+		for _, side := range comparison.SidesOf(s.collected, cell) {
 			if side.Subject == subject {
-				return side.figure(name)
+				return side.Figure(name)
 			}
 		}
 	}
@@ -211,7 +212,7 @@ func (r TargetResult) reached(interval bool) string {
 	if r.Reached == nil {
 		return "–"
 	}
-	text := func(v float64) string { return times(v) + "×" }
+	text := func(v float64) string { return comparison.Times(v) + "×" }
 	switch {
 	case r.AtMost > 0:
 		text = func(v float64) string { return doc.Format(v, "s") }
@@ -251,7 +252,7 @@ func (s *Summary) targetsSection() doc.Section {
 		{Name: "Result", Legend: "n^x: grows with this power of the number of Services", Numeric: true, Title: "with the 95 % confidence interval, if there are enough repetitions"},
 		{Name: "Verdict"}}}
 	for _, r := range s.Targets {
-		t.Add(s.subjectCell(r.Subject), doc.Cell{Text: figureTextOf(r.Figure).text, Terminal: doc.LowerFirst(figureTextOf(r.Figure).text)}, doc.Int(r.Services), doc.Text(r.Beside),
+		t.Add(s.subjectCell(r.Subject), doc.Cell{Text: comparison.FigureTextOf(r.Figure).Text, Terminal: doc.LowerFirst(comparison.FigureTextOf(r.Figure).Text)}, doc.Int(r.Services), doc.Text(r.Beside),
 			measuredCell(r.valueText(r.Other), r.OtherRepetitions), measuredCell(r.valueText(r.Own), r.OwnRepetitions),
 			doc.Cell{Text: r.wanted(), Narrow: strings.Replace(r.wanted(), " at most", "", 1)}, doc.Cell{Text: r.reached(true), Narrow: r.reached(false)},
 			doc.Cell{Text: r.Verdict, Faint: r.Verdict == verdictNotMeasured})

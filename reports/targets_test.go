@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/scenarios"
 )
@@ -61,37 +62,37 @@ func TestTargets(t *testing.T) {
 
 // The kernel floor is the least kernel time of any subject on one interface, stopped subjects excluded.
 func TestFloors(t *testing.T) {
-	side := func(subject string, full, kernel float64, stopped bool) Side {
-		return Side{Series: subject, Subject: subject, Figures: []estimate.Estimate{
-			{Name: figureFull, Unit: "s", Value: full}, {Name: figureFullSys, Unit: "s", Value: kernel, Stopped: stopped}}}
+	side := func(subject string, full, kernel float64, stopped bool) comparison.Side {
+		return comparison.Side{Series: subject, Subject: subject, Figures: []estimate.Estimate{
+			{Name: comparison.FigureFull, Unit: "s", Value: full}, {Name: comparison.FigureFullSys, Unit: "s", Value: kernel, Stopped: stopped}}}
 	}
-	sides := []Side{side("synclab/iptables-legacy", 8, 0.5, false), side("synclab/iptables-legacy-tree", 1, 0.25, false),
+	sides := []comparison.Side{side("synclab/iptables-legacy", 8, 0.5, false), side("synclab/iptables-legacy-tree", 1, 0.25, false),
 		side("kube-proxy/iptables-nft", 40, 1, true), side("synclab/nftables", 3, 2, false), side("exec:mine", 1, 0.01, false)}
-	c := CellComparison{Sides: sides, Floors: floorsOf(sides)}
+	c := comparison.CellComparison{Sides: sides, Floors: comparison.FloorsOf(sides)}
 	if len(c.Floors) != 2 {
 		t.Fatalf("floors %+v", c.Floors)
 	}
 	for i, want := range []string{"32×", "4.0×", "20×", "1.5×", "–"} {
-		if got := c.timesFloor(sides[i], figureFull); got != want {
+		if got := c.TimesFloor(sides[i], comparison.FigureFull); got != want {
 			t.Errorf("%s is %s above its kernel floor, want %s", sides[i].Series, got, want)
 		}
 	}
 	// A kernel time of 0, less than a tick, is not a kernel floor.
-	unknown := []Side{side("synclab/iptables-legacy", 8, 0, false), side("kube-proxy/iptables-legacy", 9, 3, false)}
-	if floors := floorsOf(unknown); len(floors) != 1 || floors[0].Value != 3 {
+	unknown := []comparison.Side{side("synclab/iptables-legacy", 8, 0, false), side("kube-proxy/iptables-legacy", 9, 3, false)}
+	if floors := comparison.FloorsOf(unknown); len(floors) != 1 || floors[0].Value != 3 {
 		t.Errorf("floors %+v", floors)
 	}
-	if c.floor(sides[0], figureFull).Series != "synclab/iptables-legacy-tree" || c.floor(sides[0], figurePartial) != nil {
+	if c.Floor(sides[0], comparison.FigureFull).Series != "synclab/iptables-legacy-tree" || c.Floor(sides[0], comparison.FigurePartial) != nil {
 		t.Errorf("floors %+v", c.Floors)
 	}
 }
 
 // For ratios with different numbers of repetitions, one text explains the missing intervals.
 func TestWhyNoInterval(t *testing.T) {
-	of := func(pairs int) *Comparison {
-		return &Comparison{Paired: true, Pairs: pairs, Warning: tooFew(pairs)}
+	of := func(pairs int) *comparison.Comparison {
+		return &comparison.Comparison{Paired: true, Pairs: pairs, Warning: comparison.TooFew(pairs)}
 	}
-	for want, ratios := range map[string][]*Comparison{
+	for want, ratios := range map[string][]*comparison.Comparison{
 		"": nil,
 		"observed in 3 repetitions, too few for an interval at 95 %":      {of(3), of(3)},
 		"observed in 1 to 3 repetitions, too few for an interval at 95 %": {of(3), of(1)},

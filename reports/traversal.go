@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
@@ -197,17 +198,17 @@ func flatness(fit estimate.Fit, from, to float64) Flatness {
 func (f Flatness) words() string {
 	growth := signedPercent(f.Growth)
 	if f.Growth >= 1 {
-		growth = times(1+f.Growth) + "×"
+		growth = comparison.Times(1+f.Growth) + "×"
 	}
 	switch {
 	case f.Low == nil && f.RangeLow == nil:
 		return "observed " + growth
 	case f.Low == nil && f.Growth >= 1:
-		return fmt.Sprintf("observed %s (range %s … %s×)", growth, times(1+*f.RangeLow), times(1+*f.RangeHigh))
+		return fmt.Sprintf("observed %s (range %s … %s×)", growth, comparison.Times(1+*f.RangeLow), comparison.Times(1+*f.RangeHigh))
 	case f.Low == nil:
 		return fmt.Sprintf("observed %s (range %s … %s)", growth, signedPercent(*f.RangeLow), signedPercent(*f.RangeHigh))
 	case f.Verdict == "grows" && f.Growth >= 1:
-		return fmt.Sprintf("grows %s (%s … %s×)", growth, times(1+*f.Low), times(1+*f.High))
+		return fmt.Sprintf("grows %s (%s … %s×)", growth, comparison.Times(1+*f.Low), comparison.Times(1+*f.High))
 	case f.Verdict == "unknown":
 		return fmt.Sprintf("no growth shown, but up to %s is possible", signedPercent(*f.High))
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
@@ -226,7 +227,7 @@ func (s *Summary) packetGrowthTable() *doc.Table {
 			}
 			row = append(row, cell)
 		}
-		row = append(row, doc.Cell{Text: times(g.Times) + "×", Value: doc.Exact(g.Times)})
+		row = append(row, doc.Cell{Text: comparison.Times(g.Times) + "×", Value: doc.Exact(g.Times)})
 		row = append(row, fitCells(&g.Fit)...)
 		t.Add(append(row, doc.Text(g.Flat.words()))...)
 	}

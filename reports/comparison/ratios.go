@@ -1,4 +1,4 @@
-package reports
+package comparison
 
 import (
 	"fmt"
@@ -45,8 +45,8 @@ type Comparison struct {
 	Warning  string `json:"warning,omitempty"`
 }
 
-// compareFigures divides b by the baseline a. ok is false if there is nothing to divide.
-func compareFigures(a, b *estimate.Estimate) (c Comparison, ok bool) {
+// Compare divides b by the baseline a. ok is false if there is nothing to divide.
+func Compare(a, b *estimate.Estimate) (c Comparison, ok bool) {
 	if a == nil || b == nil {
 		return Comparison{}, false
 	}
@@ -64,36 +64,36 @@ func compareFigures(a, b *estimate.Estimate) (c Comparison, ok bool) {
 	case a.Stopped || b.Stopped:
 		c.Observed, c.Warning = true, "some repetitions were stopped: no interval"
 	default:
-		c.Observed, c.Warning = true, tooFew(c.repetitions())
+		c.Observed, c.Warning = true, TooFew(c.Repetitions())
 	}
-	c.Words = c.words(figureTextOf(a.Name))
+	c.Words = c.words(FigureTextOf(a.Name))
 	return c, true
 }
 
-// repetitions returns how many repetitions the ratio is based on.
-func (c Comparison) repetitions() int {
+// Repetitions returns how many repetitions the ratio is based on.
+func (c Comparison) Repetitions() int {
 	if c.Paired {
 		return c.Pairs
 	}
 	return min(c.NA, c.NB)
 }
 
-func tooFew(repetitions int) string {
+func TooFew(repetitions int) string {
 	return "observed in " + doc.Plural(repetitions, "repetition") + ", too few for an interval at 95 %"
 }
 
-// within reports whether the interval is within a share of the ratio.
-func (c Comparison) within(share float64) bool {
+// Within reports whether the interval is within a share of the ratio.
+func (c Comparison) Within(share float64) bool {
 	return estimate.Ratio{Value: c.Ratio, Low: c.Low, High: c.High, Bound: c.Bound}.Precise(share)
 }
 
-// apart reports whether the ratio differs from 1, or whether all observed repetitions differ in the same direction.
-func (c Comparison) apart() bool {
+// Apart reports whether the ratio differs from 1, or whether all observed repetitions differ in the same direction.
+func (c Comparison) Apart() bool {
 	return c.Differs || c.Observed && c.Ratio != 1 && (c.RangeLow == nil || *c.RangeLow > 1 || *c.RangeHigh < 1)
 }
 
 // words formats the ratio: "2.3× faster", "> 120× slower", "no difference shown".
-func (c Comparison) words(t figureText) string {
+func (c Comparison) words(t FigureText) string {
 	switch {
 	case c.Bound != "" && !c.Differs:
 		return "unknown" // stopped before it had used as much as the other side
@@ -102,15 +102,15 @@ func (c Comparison) words(t figureText) string {
 	case !c.Differs && !c.Observed:
 		return "no difference shown"
 	}
-	word, ratio := t.more, c.Ratio
+	word, ratio := t.More, c.Ratio
 	if ratio < 1 {
-		word, ratio = t.less, 1/ratio
+		word, ratio = t.Less, 1/ratio
 	}
 	switch {
 	case c.Observed:
-		return "observed " + times(ratio) + "× " + word
+		return "observed " + Times(ratio) + "× " + word
 	case c.Bound == "":
-		return times(ratio) + "× " + word
+		return Times(ratio) + "× " + word
 	}
 	digits := 10.0 // a bound is rounded down
 	if ratio >= 10 {
@@ -118,11 +118,11 @@ func (c Comparison) words(t figureText) string {
 	} else if ratio < 1.2 {
 		digits = 100
 	}
-	return "> " + times(math.Floor(ratio*digits)/digits) + "× " + word
+	return "> " + Times(math.Floor(ratio*digits)/digits) + "× " + word
 }
 
-// intervalText is the interval in the direction of the words, or the observed range: "28–33×", "range 28–33×".
-func (c Comparison) intervalText() string {
+// IntervalText is the interval in the direction of the words, or the observed range: "28–33×", "range 28–33×".
+func (c Comparison) IntervalText() string {
 	switch {
 	case c.Low != nil:
 		return c.between(*c.Low, *c.High)
@@ -139,7 +139,7 @@ func (c Comparison) between(low, high float64) string {
 	if (c.Differs || c.Observed) && c.Ratio < 1 {
 		low, high = 1/high, 1/low
 	}
-	from, to := times(low), times(high)
+	from, to := Times(low), Times(high)
 	if from == to {
 		from, to = strconv.FormatFloat(low, 'f', 2, 64), strconv.FormatFloat(high, 'f', 2, 64)
 	}
@@ -149,8 +149,8 @@ func (c Comparison) between(low, high float64) string {
 	return from + "–" + to + "×"
 }
 
-// times formats a ratio with two significant digits, three near 1.
-func times(v float64) string {
+// Times formats a ratio with two significant digits, three near 1.
+func Times(v float64) string {
 	switch {
 	case v >= 9.95:
 		return doc.Grouped(int64(math.Round(v)))
@@ -165,14 +165,14 @@ func times(v float64) string {
 	}
 }
 
-const kubeProxy = "kube-proxy/"
+const KubeProxy = "kube-proxy/"
 
-// overallBaseline is kube-proxy/iptables-legacy, else the first kube-proxy, else the first side.
-func overallBaseline(sides []Side) int {
-	if i := slices.IndexFunc(sides, func(s Side) bool { return s.Subject == kubeProxy+"iptables-legacy" }); i >= 0 {
+// OverallBaseline is kube-proxy/iptables-legacy, else the first kube-proxy, else the first side.
+func OverallBaseline(sides []Side) int {
+	if i := slices.IndexFunc(sides, func(s Side) bool { return s.Subject == KubeProxy+"iptables-legacy" }); i >= 0 {
 		return i
 	}
-	return max(0, slices.IndexFunc(sides, func(s Side) bool { return strings.HasPrefix(s.Subject, kubeProxy) }))
+	return max(0, slices.IndexFunc(sides, func(s Side) bool { return strings.HasPrefix(s.Subject, KubeProxy) }))
 }
 
 // kubeProxyLike returns the kube-proxy with default settings that writes to the same tables as a subject, with any
@@ -185,9 +185,9 @@ func kubeProxyLike(name string) string {
 	case s.Proxier == subject.KubeProxy:
 		return s.Base
 	case s.Variant != "":
-		return kubeProxy + "iptables-" + string(s.Variant)
+		return KubeProxy + "iptables-" + string(s.Variant)
 	case s.Backend != "":
-		return kubeProxy + string(s.Backend)
+		return KubeProxy + string(s.Backend)
 	}
 	return ""
 }
@@ -213,11 +213,11 @@ func variantBaseline(sides []Side, of Side) (int, bool) {
 	return found, found >= 0
 }
 
-// cellComparisons compares the sides of every cell with their baselines, if it has at least two.
-func cellComparisons(c *records.Collection) []CellComparison {
+// OfCells compares the sides of every cell with their baselines, if it has at least two.
+func OfCells(c *records.Collection) []CellComparison {
 	var out []CellComparison
 	for _, cell := range c.Cells {
-		sides := sidesOf(c, cell)
+		sides := SidesOf(c, cell)
 		if c.Mixes(cell) {
 			for _, side := range sides {
 				for i := range side.Figures {
@@ -228,8 +228,8 @@ func cellComparisons(c *records.Collection) []CellComparison {
 		if len(sides) < 2 || !slices.ContainsFunc(sides, func(s Side) bool { return len(s.Figures)+len(s.Exceeded) > 0 }) {
 			continue
 		}
-		overall := overallBaseline(sides)
-		one := CellComparison{Cell: cell, Baseline: sides[overall].Series, Sides: sides, Floors: floorsOf(sides)}
+		overall := OverallBaseline(sides)
+		one := CellComparison{Cell: cell, Baseline: sides[overall].Series, Sides: sides, Floors: FloorsOf(sides)}
 		for i, side := range sides {
 			variant, ok := variantBaseline(sides, side)
 			if ok {
@@ -264,17 +264,17 @@ func (c *CellComparison) adjust() {
 }
 
 func (c *CellComparison) add(a, b Side, against []string) {
-	for _, text := range figureTexts {
-		if one, ok := compareFigures(a.figure(text.name), b.figure(text.name)); ok {
+	for _, text := range FigureTexts {
+		if one, ok := Compare(a.Figure(text.Name), b.Figure(text.Name)); ok {
 			one.Cell, one.A, one.B, one.Against = c.Cell, a.Series, b.Series, against
 			c.Ratios = append(c.Ratios, one)
 		}
 	}
 }
 
-// nearest is the first baseline of a side: kube-proxy on the same backend, else the cell's baseline. It is empty for
+// Nearest is the first baseline of a side: kube-proxy on the same backend, else the cell's baseline. It is empty for
 // the cell's baseline itself.
-func (c CellComparison) nearest(side Side) string {
+func (c CellComparison) Nearest(side Side) string {
 	if i, ok := variantBaseline(c.Sides, side); ok {
 		return c.Sides[i].Series
 	}
@@ -284,8 +284,8 @@ func (c CellComparison) nearest(side Side) string {
 	return c.Baseline
 }
 
-// ratio returns the ratio of a side to a baseline, or nil.
-func (c CellComparison) ratio(b, a, metric string) *Comparison {
+// Ratio returns the ratio of a side to a baseline, or nil.
+func (c CellComparison) Ratio(b, a, metric string) *Comparison {
 	i := slices.IndexFunc(c.Ratios, func(r Comparison) bool { return r.A == a && r.B == b && r.Metric == metric })
 	if i < 0 {
 		return nil
@@ -293,7 +293,7 @@ func (c CellComparison) ratio(b, a, metric string) *Comparison {
 	return &c.Ratios[i]
 }
 
-func (c Comparison) pText() string {
+func (c Comparison) PText() string {
 	if c.P == nil {
 		return "–"
 	}
@@ -304,16 +304,16 @@ func (c Comparison) pText() string {
 	return fmt.Sprintf("%s (n = %d, %d)", text, c.NA, c.NB)
 }
 
-// limitText is the lower bound of a stopped subject's figure: "> 600 s".
-func limitText(v float64, unit string) string {
+// LimitText is the lower bound of a stopped subject's figure: "> 600 s".
+func LimitText(v float64, unit string) string {
 	if unit == "s" && v >= 1 {
 		return "> " + doc.TrimTick(doc.Significant(v)+" s")
 	}
 	return "> " + doc.TrimTick(doc.Format(v, unit))
 }
 
-// pairs lists the side and the baseline of each ratio. Ratios to kube-proxy on the same backend come first.
-func (c *CellComparison) pairs() [][2]string {
+// Pairs lists the side and the baseline of each ratio. Ratios to kube-proxy on the same backend come first.
+func (c *CellComparison) Pairs() [][2]string {
 	var variant, overall [][2]string
 	for _, r := range c.Ratios {
 		pair := [2]string{r.B, r.A}
@@ -326,12 +326,12 @@ func (c *CellComparison) pairs() [][2]string {
 	return records.Distinct(append(variant, overall...))
 }
 
-// short is the ratio in a narrow column: "31× faster", "31× faster?" without an interval, "~".
-func (c *Comparison) short() string {
+// Short is the ratio in a narrow column: "31× faster", "31× faster?" without an interval, "~".
+func (c *Comparison) Short() string {
 	switch {
 	case c == nil || c.Words == "unknown":
 		return "–"
-	case !c.apart():
+	case !c.Apart():
 		return "~"
 	case c.Observed:
 		return strings.TrimPrefix(c.Words, "observed ") + "?"
@@ -339,24 +339,24 @@ func (c *Comparison) short() string {
 	return c.Words
 }
 
-func (c *Comparison) spoken() string {
+func (c *Comparison) Spoken() string {
 	return strings.TrimPrefix(strings.Replace(c.Words, "> ", "more than ", 1), "observed ")
 }
 
-// figureValue is an estimate for tables: "1.52 s ± 3 %", "> 600 s".
-func figureValue(f *estimate.Estimate, spread bool) string {
+// FigureValue is an estimate for tables: "1.52 s ± 3 %", "> 600 s".
+func FigureValue(f *estimate.Estimate, spread bool) string {
 	switch {
 	case f == nil:
 		return "–"
 	case f.AtLeast:
-		return limitText(f.Value, f.Unit)
+		return LimitText(f.Value, f.Unit)
 	}
 	text := doc.Format(f.Value, f.Unit)
 	if share, ok := f.Spread(); ok && spread && f.Unit != "count" {
-		text += spreadText(share)
+		text += SpreadText(share)
 	}
 	return text
 }
 
-// spreadText is the wider half of an interval as a share, rounded up so that the interval does not look narrower.
-func spreadText(share float64) string { return fmt.Sprintf(" ± %.0f %%", math.Ceil(100*share-1e-9)) }
+// SpreadText is the wider half of an interval as a share, rounded up so that the interval does not look narrower.
+func SpreadText(share float64) string { return fmt.Sprintf(" ± %.0f %%", math.Ceil(100*share-1e-9)) }

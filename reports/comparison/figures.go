@@ -1,4 +1,4 @@
-package reports
+package comparison
 
 import (
 	"cmp"
@@ -12,15 +12,15 @@ import (
 
 // The functions below read the figures of a side from the records of a cell, by repetition.
 
-func valuesOf(metric raw.Metric) func(*records.Samples, sameSource) estimate.Sample {
-	return func(c *records.Samples, _ sameSource) estimate.Sample {
+func valuesOf(metric raw.Metric) func(*records.Samples, SameSource) estimate.Sample {
+	return func(c *records.Samples, _ SameSource) estimate.Sample {
 		return c.ByRepetition(func(r *raw.Record) bool { return r.Metric == metric })
 	}
 }
 
-// largestOf returns the peak of each repetition.
-func largestOf(metric raw.Metric) func(*records.Samples, sameSource) estimate.Sample {
-	return func(c *records.Samples, source sameSource) estimate.Sample {
+// LargestOf returns the peak of each repetition.
+func LargestOf(metric raw.Metric) func(*records.Samples, SameSource) estimate.Sample {
+	return func(c *records.Samples, source SameSource) estimate.Sample {
 		out := valuesOf(metric)(c, source)
 		for of, values := range out {
 			out[of] = []float64{slices.Max(values)}
@@ -29,10 +29,10 @@ func largestOf(metric raw.Metric) func(*records.Samples, sameSource) estimate.Sa
 	}
 }
 
-// totalRSSValues adds the peak of the largest tool to the peak of the process, in repetitions that have the latter. A
+// TotalRSSValues adds the peak of the largest tool to the peak of the process, in repetitions that have the latter. A
 // subject that starts no tool, such as one that uses netlink, has only the peak of its process.
-func totalRSSValues(c *records.Samples, source sameSource) estimate.Sample {
-	out, children := largestOf(raw.PeakRSS)(c, source), largestOf(raw.ChildPeakRSS)(c, source)
+func TotalRSSValues(c *records.Samples, source SameSource) estimate.Sample {
+	out, children := LargestOf(raw.PeakRSS)(c, source), LargestOf(raw.ChildPeakRSS)(c, source)
 	for of, own := range out {
 		if child := children[of]; len(child) > 0 {
 			out[of] = []float64{own[0] + child[0]}
@@ -42,25 +42,25 @@ func totalRSSValues(c *records.Samples, source sameSource) estimate.Sample {
 }
 
 // kernelValues are the system times of the syncs of one kind.
-func kernelValues(kind string) func(*records.Samples, sameSource) estimate.Sample {
-	return func(c *records.Samples, _ sameSource) estimate.Sample {
+func kernelValues(kind string) func(*records.Samples, SameSource) estimate.Sample {
+	return func(c *records.Samples, _ SameSource) estimate.Sample {
 		return c.ByRepetition(func(r *raw.Record) bool { return r.Metric == raw.ToolSys && r.Kind == kind })
 	}
 }
 
-func restoresValues(c *records.Samples, source sameSource) estimate.Sample {
+func restoresValues(c *records.Samples, source SameSource) estimate.Sample {
 	return c.ByRepetition(func(r *raw.Record) bool {
 		return r.Metric == raw.Restores && (!source.fullRestores || r.Kind == "full")
 	})
 }
 
-func restoreValues(c *records.Samples, source sameSource) estimate.Sample {
+func restoreValues(c *records.Samples, source SameSource) estimate.Sample {
 	return c.ByRepetition(func(r *raw.Record) bool {
 		return r.Metric == raw.Restore && (!source.fullRestores || r.Kind == "full")
 	})
 }
 
-func lastPacketValues(c *records.Samples, _ sameSource) estimate.Sample {
+func lastPacketValues(c *records.Samples, _ SameSource) estimate.Sample {
 	positions := c.Positions("")
 	if len(positions) == 0 {
 		return nil
@@ -71,11 +71,11 @@ func lastPacketValues(c *records.Samples, _ sameSource) estimate.Sample {
 	})
 }
 
-// countValues is the total over the tables at the end of each repetition, of rules or of elements.
-func countValues(elements bool) func(*records.Samples, sameSource) estimate.Sample {
-	return func(c *records.Samples, source sameSource) estimate.Sample {
+// CountValues is the total over the tables at the end of each repetition, of rules or of elements.
+func CountValues(elements bool) func(*records.Samples, SameSource) estimate.Sample {
+	return func(c *records.Samples, source SameSource) estimate.Sample {
 		metric := raw.Rules
-		if source.kernelRules && c.Has(raw.RulesKernel) || elements && !c.HasElements(metric) || !c.Has(metric) {
+		if source.KernelRules && c.Has(raw.RulesKernel) || elements && !c.HasElements(metric) || !c.Has(metric) {
 			metric = raw.RulesKernel
 		}
 		return c.LastCounts(metric, func(table string) bool { return records.IsElements(table) == elements })
@@ -96,15 +96,15 @@ func stepParts(c *records.Samples) (cold, changes map[string]bool) {
 		}
 	}
 	slices.SortFunc(steps, func(a, b string) int {
-		i, _ := stepOf(a)
-		j, _ := stepOf(b)
+		i, _ := StepOf(a)
+		j, _ := StepOf(b)
 		return cmp.Or(i-j, strings.Compare(a, b))
 	})
 	cold, changes = map[string]bool{}, map[string]bool{}
 	var before map[string]bool // the set of the step before
 	created := false
 	for _, name := range steps {
-		_, kind := stepOf(name)
+		_, kind := StepOf(name)
 		switch kind {
 		case "create":
 			before = nil
@@ -125,14 +125,14 @@ func stepParts(c *records.Samples) (cold, changes map[string]bool) {
 	return cold, changes
 }
 
-func coldCPU(c *records.Samples, _ sameSource) estimate.Sample {
+func ColdCPU(c *records.Samples, _ SameSource) estimate.Sample {
 	cold, _ := stepParts(c)
 	return cpuOf(c, cold)
 }
 
-// changeCPU also counts changes that were reverted before they were written. A slow subject meets more of them, and
+// ChangeCPU also counts changes that were reverted before they were written. A slow subject meets more of them, and
 // they cost CPU time as well.
-func changeCPU(c *records.Samples, _ sameSource) estimate.Sample {
+func ChangeCPU(c *records.Samples, _ SameSource) estimate.Sample {
 	_, steps := stepParts(c)
 	out := cpuOf(c, steps)
 	changes := c.ByRepetition(func(r *raw.Record) bool {
@@ -153,15 +153,15 @@ func changeCPU(c *records.Samples, _ sameSource) estimate.Sample {
 func cpuOf(c *records.Samples, steps map[string]bool) estimate.Sample {
 	out := c.ByRepetition(func(r *raw.Record) bool { return r.Metric == raw.SubjectCPU && steps[r.Step] })
 	for of, values := range out {
-		out[of] = []float64{sum(values)}
+		out[of] = []float64{Sum(values)}
 	}
-	for _, e := range exceededOf(c) {
+	for _, e := range ExceededOf(c) {
 		delete(out, e.of)
 	}
 	return out
 }
 
-func sum(values []float64) float64 {
+func Sum(values []float64) float64 {
 	var total float64
 	for _, v := range values {
 		total += v

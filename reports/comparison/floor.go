@@ -1,4 +1,4 @@
-package reports
+package comparison
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ type Floor struct {
 	Value     float64 `json:"value"`     // seconds
 	Series    string  `json:"series"`    // the series with the least kernel time
 
-	place string // the kernel and the processor that the value is valid for
+	Place string // the kernel and the processor that the value is valid for
 }
 
 // placeOf returns a run's kernel and processor. Times on different ones are not comparable.
@@ -25,8 +25,8 @@ func placeOf(r raw.Run) string {
 	return fmt.Sprintf("%s on %s", r.Versions.Kernel, records.MachineText(r.Machine))
 }
 
-// placesOf returns the places of sides, in their order.
-func placesOf(sides []Side) []string {
+// PlacesOf returns the places of sides, in their order.
+func PlacesOf(sides []Side) []string {
 	var places []string
 	for _, side := range sides {
 		places = append(places, side.place)
@@ -46,18 +46,18 @@ func kernelInterface(name string) string {
 	return "nf_tables"
 }
 
-// kernelPart maps a sync's figure to the figure of its kernel time.
-var kernelPart = map[string]string{figureFull: figureFullSys, figurePartial: figurePartialSys}
+// KernelPart maps a sync's figure to the figure of its kernel time.
+var KernelPart = map[string]string{FigureFull: FigureFullSys, FigurePartial: FigurePartialSys}
 
-// floorsOf returns the kernel floors of a cell's sides.
-func floorsOf(sides []Side) []Floor {
+// FloorsOf returns the kernel floors of a cell's sides.
+func FloorsOf(sides []Side) []Floor {
 	var floors []Floor
-	for _, metric := range []string{figureFullSys, figurePartialSys} {
+	for _, metric := range []string{FigureFullSys, FigurePartialSys} {
 		for _, through := range []string{"legacy", "nf_tables"} {
-			for _, place := range placesOf(sides) {
-				least := Floor{Interface: through, Metric: metric, place: place}
+			for _, place := range PlacesOf(sides) {
+				least := Floor{Interface: through, Metric: metric, Place: place}
 				for _, side := range sides {
-					f := side.figure(metric)
+					f := side.Figure(metric)
 					if side.place == place && kernelInterface(side.Subject) == through && f != nil && f.Value > 0 && !f.Stopped && (least.Series == "" || f.Value < least.Value) {
 						least.Value, least.Series = f.Value, side.Series
 					}
@@ -71,10 +71,10 @@ func floorsOf(sides []Side) []Floor {
 	return floors
 }
 
-// floor returns the kernel floor of a side's sync; nil if unknown.
-func (c CellComparison) floor(side Side, sync string) *Floor {
+// Floor returns the kernel floor of a side's sync; nil if unknown.
+func (c CellComparison) Floor(side Side, sync string) *Floor {
 	i := slices.IndexFunc(c.Floors, func(f Floor) bool {
-		return f.Metric == kernelPart[sync] && f.Interface == kernelInterface(side.Subject) && f.place == side.place
+		return f.Metric == KernelPart[sync] && f.Interface == kernelInterface(side.Subject) && f.Place == side.place
 	})
 	if i < 0 {
 		return nil
@@ -82,19 +82,19 @@ func (c CellComparison) floor(side Side, sync string) *Floor {
 	return &c.Floors[i]
 }
 
-// aboveFloor is a side's sync divided by the kernel floor. ok is false if either is unknown.
-func (c CellComparison) aboveFloor(side Side, sync string) (times float64, ok bool) {
-	floor, whole := c.floor(side, sync), side.figure(sync)
+// AboveFloor is a side's sync divided by the kernel floor. ok is false if either is unknown.
+func (c CellComparison) AboveFloor(side Side, sync string) (times float64, ok bool) {
+	floor, whole := c.Floor(side, sync), side.Figure(sync)
 	if floor == nil || whole == nil || whole.AtLeast {
 		return 0, false
 	}
 	return whole.Value / floor.Value, true
 }
 
-// timesFloor is "1.4×", or a dash.
-func (c CellComparison) timesFloor(side Side, sync string) string {
-	if v, ok := c.aboveFloor(side, sync); ok {
-		return times(v) + "×"
+// TimesFloor is "1.4×", or a dash.
+func (c CellComparison) TimesFloor(side Side, sync string) string {
+	if v, ok := c.AboveFloor(side, sync); ok {
+		return Times(v) + "×"
 	}
 	return "–"
 }
