@@ -62,17 +62,6 @@ func faultResults(c *records.Collection) []FaultResult {
 	return out
 }
 
-// faultNames lists the faults that started in a cell.
-func faultsIn(c *records.Samples) []string {
-	var out []string
-	for _, r := range c.Records {
-		if r.Metric == raw.FaultDuration && !slices.Contains(out, r.Fault) {
-			out = append(out, r.Fault)
-		}
-	}
-	return out
-}
-
 // faultSpan is a fault of one repetition, until the recovery, the end of the wait, or the start of the next fault.
 type faultSpan struct {
 	of       records.Repetition

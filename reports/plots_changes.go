@@ -137,25 +137,6 @@ func (s *Summary) cellLabel(cell records.Cell, short func(string) string) string
 	return strings.TrimSpace(doc.Grouped(int64(cell.Services)) + " " + tail)
 }
 
-// shortSettings removes the paths of the fields: "minSyncPeriod=1s policy=token-bucket".
-func shortSettings(settings string) string {
-	words := strings.Fields(settings)
-	for i, w := range words {
-		field, value, _ := strings.Cut(w, "=")
-		words[i] = field[strings.LastIndexByte(field, '.')+1:] + "=" + value
-	}
-	return strings.Join(words, " ")
-}
-
-// shortSeries removes the proxier's name from a subject: "iptables-legacy".
-func shortSeries(name string) string {
-	_, backend, ok := strings.Cut(name, "/")
-	if !ok || strings.Contains(backend, " · ") {
-		return name
-	}
-	return backend
-}
-
 // shortName is shortSeries if all series have the same proxier.
 func (s *Summary) shortName(name string) string {
 	proxier, _, _ := strings.Cut(name, "/")

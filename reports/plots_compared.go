@@ -137,14 +137,6 @@ func barPanel(s *Summary, c *comparison.CellComparison, text comparison.FigureTe
 	return p, logarithmic
 }
 
-// longSeconds keeps seconds above ten minutes, where "16m40s" would be a bad axis label.
-func longSeconds(v float64) string {
-	if v = figure.RoundTick(v); v >= 600 {
-		return doc.Grouped(int64(v)) + " s"
-	}
-	return figure.TickSeconds(v)
-}
-
 // byteAxis starts at zero and has ticks that are round numbers in their unit.
 func byteAxis(a *plot.Axis) {
 	a.Tick.Marker = plot.TickerFunc(func(_, high float64) []plot.Tick {

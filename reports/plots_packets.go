@@ -109,25 +109,6 @@ func addEmptyLevel(f *figure.Figure, lines []Traversal, panels ...*plot.Plot) {
 	f.Explain("empty ruleset: "+doc.Format(look.y, "s"), look)
 }
 
-// level is a horizontal line across the plot.
-type level struct {
-	y     float64
-	style draw.LineStyle
-}
-
-// Plot implements plot.Plotter.
-func (l level) Plot(c draw.Canvas, p *plot.Plot) {
-	_, y := p.Transforms(&c)
-	if at := y(l.y); c.ContainsY(at) {
-		c.StrokeLine2(l.style, c.Min.X, at, c.Max.X, at)
-	}
-}
-
-// Thumbnail implements plot.Thumbnailer.
-func (l level) Thumbnail(c *draw.Canvas) {
-	c.StrokeLine2(l.style, c.Min.X, c.Center().Y, c.Max.X, c.Center().Y)
-}
-
 // packetSizeFigure draws the last and the middle position and the miss versus Services.
 func packetSizeFigure(s *Summary, line records.SweepLine) *figure.Figure {
 	f := &figure.Figure{Name: "first-packet-vs-services", Title: "First-packet cost versus Services" + settingsTail(line.Settings),

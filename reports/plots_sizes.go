@@ -17,46 +17,6 @@ import (
 	"synclab/reports/records"
 )
 
-// sizePoint is the median of a group at one size, with its interval if there is one.
-type sizePoint struct {
-	x float64
-	estimate.Distribution
-}
-
-// intervals implements plotter.XYer and plotter.YErrorer.
-type intervals []sizePoint
-
-func (v intervals) Len() int                    { return len(v) }
-func (v intervals) XY(i int) (float64, float64) { return v[i].x, v[i].Median }
-func (v intervals) YError(i int) (float64, float64) {
-	if v[i].Low == nil {
-		return 0, 0
-	}
-	return v[i].Median - *v[i].Low, *v[i].High - v[i].Median
-}
-
-// addMedians draws points with error bars and returns their legend mark.
-func addMedians(p *plot.Plot, points intervals, c color.Color, shape draw.GlyphDrawer) plot.Thumbnailer {
-	dots := &plotter.Scatter{XYs: make(plotter.XYs, len(points)), GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3.2, Shape: shape}}
-	for i, v := range points {
-		dots.XYs[i] = plotter.XY{X: v.x, Y: v.Median}
-	}
-	if bars, err := plotter.NewYErrorBars(points); err == nil {
-		bars.LineStyle = draw.LineStyle{Color: c, Width: 1}
-		bars.CapWidth = 5
-		p.Add(bars)
-	}
-	p.Add(dots)
-	return dots
-}
-
-// addLine draws a line through points and returns its legend mark.
-func addLine(p *plot.Plot, points plotter.XYs, c color.Color, dashes ...vg.Length) plot.Thumbnailer {
-	line := &plotter.Line{XYs: points, LineStyle: draw.LineStyle{Color: c, Width: 1.3, Dashes: dashes}}
-	p.Add(line)
-	return line
-}
-
 // addRaw draws single values as small pale dots, at most 60 at each size.
 func addRaw(p *plot.Plot, x float64, values []float64, c color.NRGBA) {
 	values = thin(values, 60)
@@ -136,13 +96,6 @@ func growthFigure(s *Summary, line records.SweepLine, name, title string, what [
 	figure.LogAxis(&p.Y, figure.TickSeconds)
 	f.Add(p, figure.PanelHeight)
 	return f
-}
-
-func settingsTail(settings string) string {
-	if settings == "" {
-		return ""
-	}
-	return " (" + settings + ")"
 }
 
 func syncGrowthFigure(s *Summary, line records.SweepLine) *figure.Figure {

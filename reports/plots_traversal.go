@@ -2,7 +2,6 @@ package reports
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"gonum.org/v1/plot"
@@ -126,37 +125,6 @@ func addPositions(p *plot.Plot, ends *figure.EndLabels, cost PacketCost, look fi
 	return end.X
 }
 
-// ribbon is the pale area between two lines over the same x.
-type ribbon struct {
-	low, high plotter.XYs
-	look      figure.Look
-}
-
-// Plot implements plot.Plotter.
-func (r ribbon) Plot(c draw.Canvas, p *plot.Plot) { r.fill(c, p, 0x24) }
-
-// fill draws the ribbon with an opacity.
-func (r ribbon) fill(c draw.Canvas, p *plot.Plot, alpha uint8) {
-	x, y := p.Transforms(&c)
-	var ring []vg.Point
-	for _, point := range r.low {
-		ring = append(ring, vg.Point{X: x(point.X), Y: y(point.Y)})
-	}
-	for _, point := range slices.Backward(r.high) {
-		ring = append(ring, vg.Point{X: x(point.X), Y: y(point.Y)})
-	}
-	c.FillPolygon(figure.WithAlpha(r.look.Color, alpha), c.ClipPolygonXY(ring))
-}
-
-// DataRange implements plot.DataRanger.
-func (r ribbon) DataRange() (xmin, xmax, ymin, ymax float64) {
-	xmin, ymin, xmax, ymax = math.Inf(1), math.Inf(1), math.Inf(-1), math.Inf(-1)
-	for _, point := range append(slices.Clone(r.low), r.high...) {
-		xmin, xmax, ymin, ymax = min(xmin, point.X), max(xmax, point.X), min(ymin, point.Y), max(ymax, point.Y)
-	}
-	return xmin, xmax, ymin, ymax
-}
-
 // packetsBySize draws the last Service and the miss versus Services, with the published chart behind them.
 func packetsBySize(s *Summary, line records.SweepLine, f *figure.Figure) *figure.Figure {
 	f.Caption = "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals. If dispatch is a list of rules, the cost grows with the number of Services."
@@ -181,14 +149,6 @@ func packetsBySize(s *Summary, line records.SweepLine, f *figure.Figure) *figure
 	}
 	f.Caption += blogCaption
 	return f
-}
-
-// lineThumb is the legend mark of a line.
-type lineThumb struct{ style draw.LineStyle }
-
-// Thumbnail implements plot.Thumbnailer.
-func (l lineThumb) Thumbnail(c *draw.Canvas) {
-	c.StrokeLine2(l.style, c.Min.X, c.Center().Y, c.Max.X, c.Center().Y)
 }
 
 // flowTexts are the panel labels of the methods between namespaces.

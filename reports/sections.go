@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
@@ -112,64 +110,6 @@ func (s *Summary) originSection() doc.Section {
 	return out
 }
 
-// Measured is the time of the run.
-func (r RunHead) Measured() string {
-	text := r.Started.Format("2006-01-02 15:04 MST")
-	if r.Finished != nil {
-		text += ", " + r.Finished.Sub(r.Started).Round(time.Second).String()
-	}
-	return text
-}
-
-// VersionList has the names and versions of everything that the numbers depend on.
-func (r RunHead) VersionList() [][2]string {
-	var out [][2]string
-	memory := ""
-	if r.Machine.MemoryBytes > 0 {
-		memory = doc.Format(float64(r.Machine.MemoryBytes), "B")
-	}
-	cpu := fmt.Sprintf("%s × %d", r.Machine.CPU, r.Machine.CPUs)
-	if r.Machine.CPUs == 0 {
-		cpu = "" // several machines
-	}
-	privilege := "root"
-	if r.Machine.UserNamespace {
-		privilege = "user namespace"
-	}
-	for _, v := range [][2]string{
-		{"scenario", r.Scenario}, {"seed", strconv.FormatUint(r.Seed, 10)}, {"repetitions", strconv.Itoa(r.Reps)},
-		{"subjects", strings.Join(r.Subjects, ", ")}, {"status", r.Status}, {"measured", r.Measured()},
-		{"synclab", r.Versions.Synclab}, {"Go", r.Versions.Go}, {"kernel", r.Versions.Kernel},
-		{"iptables (legacy)", r.Versions.IPTablesLegacy}, {"iptables (nft)", r.Versions.IPTablesNft}, {"nft", r.Versions.Nft},
-		{"kube-proxy", r.Versions.KubeProxy}, {"objects", feedText(r.Feed)},
-		{"system", r.Machine.OS}, {"CPU", cpu}, {"memory", memory}, {"ran as", privilege},
-	} {
-		if v[1] != "" {
-			out = append(out, v)
-		}
-	}
-	return append(out, r.hostList()...)
-}
-
-// versionsText is one line with the versions and the CPU.
-func (r RunHead) versionsText() string {
-	var parts []string
-	for _, v := range [][2]string{{"synclab", r.Versions.Synclab}, {"kernel", r.Versions.Kernel}, {"", r.Versions.IPTablesLegacy},
-		{"", r.Versions.IPTablesNft}, {"", r.Versions.Nft}, {"kube-proxy", r.Versions.KubeProxy}, {"", r.Versions.Go}, {"", r.Machine.CPU}} {
-		if v[1] != "" {
-			parts = append(parts, strings.TrimSpace(v[0]+" "+v[1]))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-func feedText(feed string) string {
-	if feed == raw.FeedAPI {
-		return "from the fake API server, over HTTP"
-	}
-	return "through informers, in process"
-}
-
 // seriesCell is the name of a series, with its colour.
 func (s *Summary) seriesCell(name string) doc.Cell {
 	i, _ := s.seriesNamed(name)
@@ -265,23 +205,4 @@ func (s *Summary) runsTable() *doc.Table {
 		}
 	}
 	return t
-}
-
-// hostList is the name and kind of each machine that measured shards, with the numbers of those shards.
-func (r RunHead) hostList() [][2]string {
-	type place struct{ host, machine string }
-	shards := map[place][]string{}
-	var order []place
-	for _, h := range r.Shards {
-		at := place{h.Host, h.MachineText()}
-		if shards[at] == nil {
-			order = append(order, at)
-		}
-		shards[at] = append(shards[at], strconv.Itoa(h.Shard))
-	}
-	var out [][2]string
-	for _, at := range order {
-		out = append(out, [2]string{"machine " + at.host, fmt.Sprintf("%s (shards %s of %d)", at.machine, strings.Join(shards[at], ", "), r.Shards[0].Of)})
-	}
-	return out
 }

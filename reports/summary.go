@@ -2,10 +2,8 @@ package reports
 
 import (
 	"cmp"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
@@ -48,32 +46,6 @@ type Summary struct {
 
 	collected *records.Collection
 	looks     []figure.Look // of the series
-}
-
-// RunHead describes a run for the reader, with all that is needed to repeat it.
-type RunHead struct {
-	Label       string     `json:"label"`
-	Dir         string     `json:"dir"` // the folder's name
-	Status      string     `json:"status"`
-	Reason      string     `json:"reason,omitempty"`
-	Started     time.Time  `json:"started"`
-	Finished    *time.Time `json:"finished,omitempty"`
-	Scenario    string     `json:"scenario"`
-	Description string     `json:"description,omitempty"`
-	Subjects    []string   `json:"subjects"`
-	// Observed is as in raw.Run. Feed is how objects reached the subjects: "informers" in the lab's process, "api"
-	// over HTTP.
-	Observed string       `json:"observed,omitempty"`
-	Feed     string       `json:"feed"`
-	Reps     int          `json:"reps"`
-	Seed     uint64       `json:"seed"`
-	Command  string       `json:"command"`
-	Versions raw.Versions `json:"versions"`
-	Machine  raw.Machine  `json:"machine"`
-	// Shards are the shards of a merged run. Machine and Versions then have only the values that all shards share.
-	Shards []records.ShardHead `json:"shards,omitempty"`
-	// Missing names the missing shards.
-	Missing string `json:"missing,omitempty"`
 }
 
 // Row is one line of the full tables: one group of values.
@@ -209,55 +181,6 @@ func summarize(runs []*records.Run, slos SLOs) *Summary {
 	s.Method = s.method()
 	s.Sentences = sentences(s)
 	return s
-}
-
-func runHeads(c *records.Collection) []RunHead {
-	var heads []RunHead
-	for i, l := range c.Runs {
-		r := l.Info
-		heads = append(heads, RunHead{
-			Label: c.Labels[i], Dir: filepath.Base(l.Dir), Status: r.Status, Reason: r.Reason, Started: r.Started,
-			Finished: r.Finished, Scenario: r.Scenario.Name, Description: strings.TrimSpace(r.Scenario.Description),
-			Subjects: r.Subjects, Feed: cmp.Or(r.Feed, raw.FeedInformers), Observed: r.Observed, Reps: r.Reps, Seed: r.Seed, Command: r.Command, Versions: r.Versions, Machine: r.Machine,
-			Shards: l.ShardHeads(), Missing: l.MissingText(),
-		})
-	}
-	return heads
-}
-
-// title is the scenarios and the sizes: "steady-churn: 10,000 Services × 10 endpoints".
-func title(c *records.Collection) string {
-	var names []string
-	for _, l := range c.Runs {
-		names = append(names, l.Info.Scenario.Name)
-	}
-	text := doc.JoinWords(records.Distinct(names))
-	if text == "" {
-		text = "run"
-	}
-	if len(c.Cells) == 0 {
-		return text + ": no records"
-	}
-	return text + ": " + sizesText(c.Cells)
-}
-
-// sizesText is the range of the cells' sizes: "100 … 10,000 Services × 10 endpoints".
-func sizesText(cells []records.Cell) string {
-	services, endpoints := cells[0].Services, cells[0].Endpoints
-	most, mostEndpoints := services, endpoints
-	for _, cell := range cells {
-		services, most = min(services, cell.Services), max(most, cell.Services)
-		endpoints, mostEndpoints = min(endpoints, cell.Endpoints), max(mostEndpoints, cell.Endpoints)
-	}
-	text := doc.Grouped(int64(services))
-	if most != services {
-		text += " … " + doc.Grouped(int64(most))
-	}
-	text += " Services × " + records.EndpointsText(endpoints)
-	if records.EndpointsText(mostEndpoints) != records.EndpointsText(endpoints) {
-		text += " … " + records.EndpointsText(mostEndpoints)
-	}
-	return text + " endpoints"
 }
 
 // rows are the full tables, by section, metric, cell and series.
