@@ -301,7 +301,7 @@ func (t *trial) fromModel(cell records.Cell, out *AgreementCell) (Simulated, err
 		}
 	}
 	if feeds[0] != feeds[1] {
-		t.remark("objects came %s in the run, and %s in the calibration: the run's own watch delay is used", feedText(feeds[0]), feedText(feeds[1]))
+		t.remark("objects came %s in the run, and %s in the calibration: the run's own watch delay is used", records.FeedText(feeds[0]), records.FeedText(feeds[1]))
 		way = t.own
 	}
 	var cpu cpuTime

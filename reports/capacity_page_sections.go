@@ -13,6 +13,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/figure"
 	"synclab/reports/model"
+	"synclab/reports/records"
 )
 
 // The sections of the plan's report, in its order. Those without content have no blocks.
@@ -245,7 +246,7 @@ func (r *capacityReport) calibration() [][2]string {
 	out := [][2]string{{"calibration", m.Run}, {"measured", m.Made.UTC().Format("2006-01-02 15:04 MST")},
 		{"seed of the plan", strconv.FormatUint(r.Question.Seed, 10)}, {"seed of the fit", strconv.FormatUint(m.Seed, 10)},
 		{"confidence of intervals", fmt.Sprintf("%.0f %%", 100*m.Confidence)}}
-	head := RunHead{Versions: m.Versions, Machine: m.Machine, Feed: m.Feed}
+	head := records.RunHead{Versions: m.Versions, Machine: m.Machine, Feed: m.Feed}
 	for _, v := range head.VersionList() {
 		if !slices.Contains([]string{"seed", "repetitions", "measured", "subjects", "scenario", "status"}, v[0]) {
 			out = append(out, v)

@@ -101,7 +101,7 @@ func (c curve) draw(p *plot.Plot, l figure.Look, band bool) {
 	}
 	low, high := points(func(p curvePoint) float64 { return p.Low }), points(func(p curvePoint) float64 { return p.High })
 	if band && len(low) == len(c) && len(high) == len(c) {
-		p.Add(paleBand{ribbon{low, high, l}})
+		p.Add(paleBand{figure.Ribbon{Low: low, High: high, Look: l}})
 	}
 	median := points(func(p curvePoint) float64 { return p.Median })
 	for i := 0; i+1 < len(c); {
@@ -143,10 +143,10 @@ func solid(shape draw.GlyphDrawer) draw.GlyphDrawer {
 }
 
 // paleBand is a ribbon that does not widen the axes, since an interval may be large.
-type paleBand struct{ ribbon }
+type paleBand struct{ figure.Ribbon }
 
 // Plot implements plot.Plotter.
-func (b paleBand) Plot(c draw.Canvas, p *plot.Plot) { b.fill(c, p, 0x1a) }
+func (b paleBand) Plot(c draw.Canvas, p *plot.Plot) { b.Fill(c, p, 0x1a) }
 
 // DataRange implements plot.DataRanger.
 func (b paleBand) DataRange() (xmin, xmax, ymin, ymax float64) {
@@ -161,10 +161,10 @@ func explainBases(f *figure.Figure, measured, bound bool) {
 	if measured {
 		f.Explain("measured", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Grey, Radius: 3.2, Shape: draw.CircleGlyph{}}})
 	}
-	f.Explain("interpolated", lineThumb{basisLine(figure.Grey, false)})
-	f.Explain("extrapolated", lineThumb{basisLine(figure.Grey, true)})
+	f.Explain("interpolated", figure.LineThumb{Style: basisLine(figure.Grey, false)})
+	f.Explain("extrapolated", figure.LineThumb{Style: basisLine(figure.Grey, true)})
 	if bound {
-		f.Explain("SLO", lineThumb{boundLook}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Grey, Radius: 4, Shape: crossGlyph{}}})
+		f.Explain("SLO", figure.LineThumb{Style: boundLook}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Grey, Radius: 4, Shape: crossGlyph{}}})
 	}
 }
 
@@ -230,7 +230,7 @@ func (g growthPanel) add(r *capacityReport, f *figure.Figure, height vg.Length) 
 	least, most := r.addMeasured(p, g)
 	low, high = min(low, least), max(high, most)
 	if bound > 0 {
-		p.Add(level{bound, boundLook})
+		p.Add(figure.Level{Y: bound, Style: boundLook})
 		p.Add(marks)
 		low, high = min(low, bound), max(high, bound)
 		if high > bound*300 { // a loop that cannot keep up has an unbounded latency
@@ -239,7 +239,7 @@ func (g growthPanel) add(r *capacityReport, f *figure.Figure, height vg.Length) 
 	}
 	p.Y.Min, p.Y.Max = low, max(high, low*2)
 	figure.LogAxis(&p.X, figure.TickCount)
-	format := longSeconds
+	format := figure.LongSeconds
 	if g.unit != "s" {
 		format = figure.TickCount
 	}

@@ -53,9 +53,9 @@ func (r *capacityReport) frontierFigure() *figure.Figure {
 		p.Y.Min, p.Y.Max = low/1.15, high*1.15
 		widen(&p.X)
 		figure.LogAxis(&p.X, figure.TickCount)
-		figure.LogAxis(&p.Y, longSeconds)
+		figure.LogAxis(&p.Y, figure.LongSeconds)
 		if what.bound > 0 {
-			p.Add(level{what.bound, boundLook})
+			p.Add(figure.Level{Y: what.bound, Style: boundLook})
 		}
 		if k == 0 && slos.CPU > 0 {
 			p.Add(upright{slos.CPU, boundLook})
@@ -69,10 +69,10 @@ func (r *capacityReport) frontierFigure() *figure.Figure {
 		return nil
 	}
 	figure.AlignEnds(all)
-	f.Explain("interpolated", lineThumb{basisLine(figure.Grey, false)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Grey, Radius: 3, Shape: draw.CircleGlyph{}}})
-	f.Explain("extrapolated", lineThumb{basisLine(figure.Grey, true)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Grey, Radius: 3, Shape: draw.RingGlyph{}}})
+	f.Explain("interpolated", figure.LineThumb{Style: basisLine(figure.Grey, false)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Grey, Radius: 3, Shape: draw.CircleGlyph{}}})
+	f.Explain("extrapolated", figure.LineThumb{Style: basisLine(figure.Grey, true)}, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Grey, Radius: 3, Shape: draw.RingGlyph{}}})
 	f.Explain("recommended", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Grey, Radius: 6.5, Shape: figure.Hollow{GlyphDrawer: draw.CircleGlyph{}}}})
-	f.Explain("SLO", lineThumb{boundLook})
+	f.Explain("SLO", figure.LineThumb{Style: boundLook})
 	for _, panel := range f.Panels[:len(f.Panels)-1] {
 		panel.Plot.X.Label.Text = ""
 	}

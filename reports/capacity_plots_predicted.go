@@ -38,7 +38,7 @@ func (g predictedGroup) figure(r *capacityReport) *figure.Figure {
 	missed := false
 	for i, s := range r.Subjects {
 		var marks plotter.XYs
-		var bars intervals
+		var bars figure.Intervals
 		var outside plotter.XYs
 		for _, row := range r.Model.Validation.Rows {
 			if row.Subject != s.Name || row.Slight || !slices.Contains(g.quantities, row.Quantity) || !(row.Value > 0) || !(row.Predicted.Median > 0) {
@@ -49,7 +49,7 @@ func (g predictedGroup) figure(r *capacityReport) *figure.Figure {
 			if !row.Covered {
 				outside = append(outside, at)
 			}
-			bars = append(bars, sizePoint{at.X, estimate.Distribution{Median: at.Y, Low: &row.Predicted.Low, High: &row.Predicted.High}})
+			bars = append(bars, figure.SizePoint{X: at.X, Distribution: estimate.Distribution{Median: at.Y, Low: &row.Predicted.Low, High: &row.Predicted.High}})
 			low, high = min(low, at.X, at.Y), max(high, at.X, at.Y)
 		}
 		if len(marks) == 0 {
@@ -59,7 +59,7 @@ func (g predictedGroup) figure(r *capacityReport) *figure.Figure {
 			missed = true
 			p.Add(&plotter.Scatter{XYs: outside, GlyphStyle: draw.GlyphStyle{Color: figure.Ink, Radius: 5.5, Shape: figure.Hollow{GlyphDrawer: draw.CircleGlyph{}}}})
 		}
-		f.Explain(s.Name, addMedians(p, bars, r.looks[i].Color, r.looks[i].Shape))
+		f.Explain(s.Name, figure.AddMedians(p, bars, r.looks[i].Color, r.looks[i].Shape))
 	}
 	if len(f.Legend) == 0 {
 		return nil
@@ -73,9 +73,9 @@ func (g predictedGroup) figure(r *capacityReport) *figure.Figure {
 		}
 	}
 	a, b := p.X.Min, p.X.Max
-	addLine(p, plotter.XYs{{X: a, Y: a}, {X: b, Y: b}}, figure.Grey)
-	p.Add(paleBand{ribbon{plotter.XYs{{X: a, Y: a * 0.9}, {X: b, Y: b * 0.9}}, plotter.XYs{{X: a, Y: a * 1.1}, {X: b, Y: b * 1.1}}, figure.Look{Color: figure.Ink}}})
-	f.Explain("agreement, ± 10 %", bandThumb{}, lineThumb{draw.LineStyle{Color: figure.Grey, Width: 1.3}})
+	figure.AddLine(p, plotter.XYs{{X: a, Y: a}, {X: b, Y: b}}, figure.Grey)
+	p.Add(paleBand{figure.Ribbon{Low: plotter.XYs{{X: a, Y: a * 0.9}, {X: b, Y: b * 0.9}}, High: plotter.XYs{{X: a, Y: a * 1.1}, {X: b, Y: b * 1.1}}, Look: figure.Look{Color: figure.Ink}}})
+	f.Explain("agreement, ± 10 %", bandThumb{}, figure.LineThumb{Style: draw.LineStyle{Color: figure.Grey, Width: 1.3}})
 	if missed {
 		f.Explain("outside its interval", &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.Ink, Radius: 5.5, Shape: figure.Hollow{GlyphDrawer: draw.CircleGlyph{}}}})
 	}

@@ -51,7 +51,7 @@ func (s *Summary) comparisonsBySize() []*comparison.CellComparison {
 
 // cellTitle is a cell's size and settings, with its scenario if there are several.
 func (s *Summary) cellTitle(cell records.Cell) string {
-	title := sizesText([]records.Cell{cell}) + settingsTail(shortSettings(cell.Settings()))
+	title := records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings()))
 	if slices.ContainsFunc(s.Comparisons, func(o comparison.CellComparison) bool { return o.Cell.Scenario != cell.Scenario }) {
 		title = cell.Scenario + ": " + title
 	}
@@ -177,9 +177,9 @@ func (s *Summary) shortRatiosTable(c *comparison.CellComparison) *doc.Table {
 // cellHeading distinguishes a cell from the others. It is empty for a single cell. It omits a size that all cells
 // share.
 func (s *Summary) cellHeading(cell records.Cell) string {
-	settings := shortSettings(cell.Settings())
+	settings := records.ShortSettings(cell.Settings())
 	if slices.ContainsFunc(s.collected.Cells, func(c records.Cell) bool { return c.Services != cell.Services || c.Endpoints != cell.Endpoints }) {
-		return sizesText([]records.Cell{cell}) + settingsTail(settings)
+		return records.SizesText([]records.Cell{cell}) + records.SettingsTail(settings)
 	}
 	if len(s.collected.Cells) == 1 {
 		return ""

@@ -61,7 +61,7 @@ func (s *Summary) largestComparison() *comparison.CellComparison {
 }
 
 func pairSentence(c *comparison.CellComparison, b, a string) string {
-	told := pairWords{Size: sizesText([]records.Cell{c.Cell}), Settings: shortSettings(c.Cell.Settings()), A: a, B: b}
+	told := pairWords{Size: records.SizesText([]records.Cell{c.Cell}), Settings: records.ShortSettings(c.Cell.Settings()), A: a, B: b}
 	var few []*comparison.Comparison // without an interval
 	for _, spoken := range spokenFigures {
 		ratio := c.Ratio(b, a, spoken.name)
@@ -145,7 +145,7 @@ func stoppedNotes(series string, cell records.Cell, exceeded []comparison.Exceed
 		texts = append(texts, cmp.Or(e.Reached, "stopped: more than "+strings.TrimPrefix(comparison.LimitText(e.Used, e.Unit), "> ")))
 		in = append(in, fmt.Sprint(e.Repetition))
 	}
-	return []string{sentence(subjectStopped, stoppedWords{Series: series, Services: cell.Services, Settings: shortSettings(cell.Settings()),
+	return []string{sentence(subjectStopped, stoppedWords{Series: series, Services: cell.Services, Settings: records.ShortSettings(cell.Settings()),
 		Reached: together(records.Distinct(texts)), In: in, Of: repetitions})}
 }
 

@@ -18,8 +18,8 @@ import (
 // depend on one another. Subjects of one run take turns and are paired. Two runs are not: the k-th repetition of one
 // has no relation to the k-th of the other.
 type Diff struct {
-	Before RunHead `json:"before"`
-	After  RunHead `json:"after"`
+	Before records.RunHead `json:"before"`
+	After  records.RunHead `json:"after"`
 	// Unlike lists the differences between the runs' conditions. Warnings lists all other caveats about the runs.
 	Unlike   []Unlike `json:"unlike,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
@@ -127,7 +127,7 @@ func Compare(before, after string, o DiffOptions) (*Diff, error) {
 		}
 		sides[i] = records.Collect([]*records.Run{run})
 	}
-	d := &Diff{Before: runHeads(sides[0])[0], After: runHeads(sides[1])[0], Unlike: unlikes(sides[0].Runs[0].Info, sides[1].Runs[0].Info),
+	d := &Diff{Before: records.RunHeads(sides[0])[0], After: records.RunHeads(sides[1])[0], Unlike: unlikes(sides[0].Runs[0].Info, sides[1].Runs[0].Info),
 		Correction: "Benjamini-Hochberg", Level: estimate.Level}
 	d.warn(sides)
 	d.collect(sides)
@@ -145,9 +145,9 @@ func cellsText(c *records.Collection) string {
 		names = append(names, one.Subject)
 	}
 	if len(names) == 0 {
-		return title(c)
+		return records.Title(c)
 	}
-	return doc.JoinWords(names) + " in " + title(c)
+	return doc.JoinWords(names) + " in " + records.Title(c)
 }
 
 // warn adds warnings about the runs.

@@ -143,8 +143,8 @@ func bytesOf(kind string) valuesBy {
 	}
 }
 
-func flowFailed(r *raw.Record) bool    { return r.Outcome != "" && r.Outcome != misrouted }
-func flowMisrouted(r *raw.Record) bool { return r.Outcome == misrouted }
+func flowFailed(r *raw.Record) bool    { return r.Outcome != "" && r.Outcome != Misrouted }
+func flowMisrouted(r *raw.Record) bool { return r.Outcome == Misrouted }
 
 func flowsBy(outcome func(*raw.Record) bool) valuesBy {
 	return func(c *records.Samples, _ comparison.SameSource) estimate.Sample {
@@ -180,7 +180,7 @@ func failedSyncs(c *records.Samples, _ comparison.SameSource) estimate.Sample {
 func repairs(both []*records.Samples) []diffFigure {
 	var names []string
 	for _, c := range both {
-		names = append(names, faultsIn(c)...)
+		names = append(names, records.FaultsIn(c)...)
 	}
 	var out []diffFigure
 	for _, name := range records.Distinct(names) {

@@ -73,7 +73,7 @@ func (d *Diff) table() *doc.Table {
 
 // group is the heading above the rows of one subject in one cell.
 func (r Delta) group() string {
-	return r.Subject + " · " + sizesText([]records.Cell{r.Cell}) + settingsTail(shortSettings(r.Cell.Settings())) + " · " + r.Cell.Scenario
+	return r.Subject + " · " + records.SizesText([]records.Cell{r.Cell}) + records.SettingsTail(records.ShortSettings(r.Cell.Settings())) + " · " + r.Cell.Scenario
 }
 
 // Name is the figure's display name.
@@ -188,7 +188,7 @@ func (d *Diff) Sentences() []string {
 
 // Sentence describes one row: "synclab/nftables at 1,000 Services × 10: full sync from 1.00 s to 1.31 s, 1.31× (1.22–1.40); …".
 func (r Delta) Sentence() string {
-	where := strings.TrimSuffix(sizesText([]records.Cell{r.Cell})+settingsTail(shortSettings(r.Cell.Settings())), " endpoints")
+	where := strings.TrimSuffix(records.SizesText([]records.Cell{r.Cell})+records.SettingsTail(records.ShortSettings(r.Cell.Settings())), " endpoints")
 	one := diffRow{Subject: r.Subject, Where: where, Figure: doc.LowerFirst(r.Name()), Before: comparison.FigureValue(r.Before, false), After: comparison.FigureValue(r.After, false)}
 	if r.Ratio != nil {
 		one.Ratio = r.ratioText()

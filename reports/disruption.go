@@ -59,8 +59,8 @@ type DisruptedStep struct {
 	LongLivedUDPLost    int `json:"long_lived_udp_lost,omitempty"`
 }
 
-// misrouted is the outcome of a flow that was answered by an endpoint outside the permitted set.
-const misrouted = "misrouted"
+// Misrouted is the outcome of a flow that was answered by an endpoint outside the permitted set.
+const Misrouted = "misrouted"
 
 // disruptions has one entry for each series and cell with a stream.
 func disruptions(c *records.Collection) []Disruption {
@@ -194,7 +194,7 @@ func (d *DisruptedStep) flow(outcome string) {
 	switch outcome {
 	case "":
 		return
-	case misrouted:
+	case Misrouted:
 		d.Misrouted++
 	default:
 		d.Failed++
@@ -208,7 +208,7 @@ func (d *DisruptedStep) held(protocol, outcome string) {
 		d.LongLivedUDP++
 		switch outcome {
 		case "":
-		case misrouted:
+		case Misrouted:
 			d.LongLivedUDPRemoved++
 		default:
 			d.LongLivedUDPLost++

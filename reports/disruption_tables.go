@@ -69,7 +69,7 @@ func (d Disruption) rest() *DisruptedStep {
 // disruptionTotals has a row for each subject, over all steps of a cell.
 func (s *Summary) disruptionTotals(cell records.Cell) *doc.Table {
 	const bound = "0 (< x), or < x: none observed, so the share is below x with 95 % confidence, if flows are independent"
-	t := &doc.Table{Title: "Flows while the cluster changed, at " + sizesText([]records.Cell{cell}) + settingsTail(shortSettings(cell.Settings())), Columns: []doc.Column{
+	t := &doc.Table{Title: "Flows while the cluster changed, at " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())), Columns: []doc.Column{
 		{Name: "Subject"}, {Name: "Flows", Numeric: true, Title: "new flows of the stream, without the flows at rest"},
 		{Name: "Failed", Numeric: true, Title: "refused, reset or timed out", Legend: bound}, {Name: "Misrouted", Numeric: true, Legend: bound},
 		{Name: "p50 at rest", On: doc.Page, Numeric: true}, {Name: "p99 at rest", Short: "p99 rest", Numeric: true, Spare: 1},
@@ -165,7 +165,7 @@ func signedTime(seconds float64) string {
 
 // disruptionSteps has a row for each step and subject.
 func (s *Summary) disruptionSteps(cell records.Cell) *doc.Table {
-	t := &doc.Table{Title: sizesText([]records.Cell{cell}) + settingsTail(shortSettings(cell.Settings())) + ": step by step", Columns: []doc.Column{
+	t := &doc.Table{Title: records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())) + ": step by step", Columns: []doc.Column{
 		{Name: "Step"}, {Name: "Subject"}, {Name: "Flows", Numeric: true},
 		{Name: "p50", Numeric: true, Title: "of answered flows"}, {Name: "p99", Numeric: true}, {Name: "Max", Numeric: true},
 		{Name: "Added to p99", Numeric: true, Title: "minus the 99th percentile of the same stream at rest"},

@@ -42,7 +42,7 @@ func faultResults(c *records.Collection) []FaultResult {
 		names := map[string]bool{}
 		for _, s := range c.Series {
 			if samples := s.Cells[cell.ID()]; samples != nil {
-				for _, name := range faultsIn(samples) {
+				for _, name := range records.FaultsIn(samples) {
 					names[name] = true
 				}
 			}
@@ -50,7 +50,7 @@ func faultResults(c *records.Collection) []FaultResult {
 		for _, name := range sortedSteps(names) {
 			for _, s := range c.Series {
 				samples := s.Cells[cell.ID()]
-				if samples == nil || !slices.Contains(faultsIn(samples), name) {
+				if samples == nil || !slices.Contains(records.FaultsIn(samples), name) {
 					continue
 				}
 				result := faultResult(samples, name)
@@ -138,7 +138,7 @@ func (f *FaultResult) count(outcome string) {
 	f.Flows++
 	switch outcome {
 	case "":
-	case misrouted:
+	case Misrouted:
 		f.Misrouted++
 	default:
 		f.Failed++

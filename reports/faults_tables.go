@@ -72,13 +72,13 @@ func (s *Summary) faultOf(cell records.Cell, name, series string) *FaultResult {
 // faultTable has a row for each fault of a cell, and one for all of them.
 func (s *Summary) faultTable(cell records.Cell) *doc.Table {
 	names, series := s.faultsOf(cell)
-	t := &doc.Table{Title: "Faults at " + sizesText([]records.Cell{cell}) + settingsTail(shortSettings(cell.Settings())) + ": time to recover, failed and misrouted flows",
+	t := &doc.Table{Title: "Faults at " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())) + ": time to recover, failed and misrouted flows",
 		Note: s.byTime(), Columns: []doc.Column{{Name: "Fault",
 			Legend: "−12: 12 flows failed before the recovery; !3: 3 flows were misrouted; the time after a fault's name is the fault's duration"}}}
 	all := []doc.Cell{{Text: "all faults", Terminal: "recovered"}}
 	for _, one := range series {
 		column := s.seriesColumn(one)
-		column.Short = shortSeries(one)
+		column.Short = records.ShortSeries(one)
 		column.Group, _, _ = strings.Cut(one, "/")
 		t.Columns = append(t.Columns, column)
 		all = append(all, allFaultsCell(s.faultTotals(cell, one)))

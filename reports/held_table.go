@@ -5,6 +5,7 @@ import (
 
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
+	"synclab/reports/records"
 )
 
 // sloSection shows up to which measured size each subject meets each SLO.
@@ -40,7 +41,7 @@ func (s *Summary) sloTable() *doc.Table {
 		if c.Stopped {
 			atViolated.Text = comparison.LimitText(*c.ValueAtViolated, "s")
 		}
-		t.Add(s.seriesCell(c.Series), doc.Text(c.Scenario), doc.Text(shortSettings(c.Settings)), doc.Text(c.sloText()),
+		t.Add(s.seriesCell(c.Series), doc.Text(c.Scenario), doc.Text(records.ShortSettings(c.Settings)), doc.Text(c.sloText()),
 			met, doc.Optional(c.ValueAtMet, "s"), violated, atViolated, doc.Text(c.Verdict))
 	}
 	return t

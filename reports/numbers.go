@@ -48,7 +48,7 @@ func (s *Summary) fitTables() []*doc.Table {
 		for _, size := range g.Sizes {
 			sizes = append(sizes, doc.Grouped(int64(size)))
 		}
-		growth.Add(s.seriesCell(g.Series), doc.Text(shortSettings(g.Settings)), doc.Text(g.Label()),
+		growth.Add(s.seriesCell(g.Series), doc.Text(records.ShortSettings(g.Settings)), doc.Text(g.Label()),
 			doc.Cell{Text: exponentText(g.Slope), Value: doc.Exact(g.Slope)}, doc.Cell{Text: intervalText(g.Fit, exponentText), Faint: g.SlopeLow == nil},
 			doc.Text(localText(g.Power)), doc.Cell{Text: fitsText(g.Power), Loud: g.Bends}, doc.Int(g.Repetitions), doc.Text(strings.Join(sizes, " ")))
 	}

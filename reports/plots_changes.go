@@ -48,7 +48,7 @@ func programmingFigure(s *Summary) *figure.Figure {
 	cell := curves[len(curves)-1].cell
 	oneCell := len(s.collected.Cells) > 1 && !slices.ContainsFunc(curves, func(c ecdfLine) bool { return c.cell.ID() != cell.ID() })
 	if oneCell {
-		f.Title += " at " + sizesText([]records.Cell{cell}) + settingsTail(shortSettings(cell.Settings()))
+		f.Title += " at " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings()))
 	}
 	seen := map[int]int{}
 	low, high := curves[0].values[0], 0.0
@@ -71,7 +71,7 @@ func programmingFigure(s *Summary) *figure.Figure {
 			label = s.collected.Series[curve.series].Name + " "
 		}
 		if len(s.collected.Cells) > 1 && !oneCell {
-			label += s.cellLabel(curve.cell, shortSettings)
+			label += s.cellLabel(curve.cell, records.ShortSettings)
 		}
 		label = strings.TrimSpace(label)
 		for _, percent := range []float64{50, 90, 99} {
@@ -145,7 +145,7 @@ func (s *Summary) shortName(name string) string {
 			return name
 		}
 	}
-	return shortSeries(name)
+	return records.ShortSeries(name)
 }
 
 // settingValues keeps only the values: "1s token-bucket".
@@ -190,7 +190,7 @@ func timelineFigure(s *Summary, index int, samples *records.Samples) *figure.Fig
 	one := s.collected.Series[index]
 	f := &figure.Figure{Name: "timeline-" + fileName(one.Name),
 		Title: fmt.Sprintf("Timeline of a churn: %s, %s", s.shortName(one.Name), doc.Plural(samples.Cell.Services, "Service")),
-		Caption: "First repetition" + settingsTail(shortSettings(samples.Cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
+		Caption: "First repetition" + records.SettingsTail(records.ShortSettings(samples.Cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
 			"pale: partial). Below are the changes that are due and not yet visible in the kernel, with a tick for each due time."}
 	first := samples.Records[0]
 	var passages []passage

@@ -24,7 +24,7 @@ func comparedBars(s *Summary, name, title, caption string, figures []string) *fi
 	if c == nil {
 		return nil
 	}
-	f := &figure.Figure{Name: name, Title: title + " at " + sizesText([]records.Cell{c.Cell}) + settingsTail(shortSettings(c.Cell.Settings())), Caption: caption}
+	f := &figure.Figure{Name: name, Title: title + " at " + records.SizesText([]records.Cell{c.Cell}) + records.SettingsTail(records.ShortSettings(c.Cell.Settings())), Caption: caption}
 	logarithmic, stopped := false, false
 	for _, figure := range figures {
 		for _, side := range c.Sides {
@@ -101,7 +101,7 @@ func barPanel(s *Summary, c *comparison.CellComparison, text comparison.FigureTe
 	p = figure.NewPlot("", label)
 	format := func(v float64) string { return doc.TrimTick(doc.Format(figure.RoundTick(v), text.Unit)) }
 	if text.Unit == "s" {
-		format = longSeconds
+		format = figure.LongSeconds
 	}
 	p.X.Min, p.X.Max = 0, most*1.24
 	switch {
@@ -241,7 +241,7 @@ func (m stoppedMark) Thumbnail(c *draw.Canvas) {
 
 // comparedGrowth draws durations versus Services of many series, one panel for each kind.
 func comparedGrowth(s *Summary, line records.SweepLine, name, title string, kinds []durationLine) *figure.Figure {
-	f := &figure.Figure{Name: name, Title: title + settingsTail(line.Settings)}
+	f := &figure.Figure{Name: name, Title: title + records.SettingsTail(line.Settings)}
 	marked := false
 	var all []*figure.EndLabels
 	for _, kind := range kinds {
@@ -258,7 +258,7 @@ func comparedGrowth(s *Summary, line records.SweepLine, name, title string, kind
 			continue
 		}
 		figure.LogAxis(&p.X, figure.TickCount)
-		figure.LogAxis(&p.Y, longSeconds)
+		figure.LogAxis(&p.Y, figure.LongSeconds)
 		p.Add(ends)
 		all = append(all, ends)
 		f.Add(p, 205)
@@ -278,14 +278,14 @@ func comparedGrowth(s *Summary, line records.SweepLine, name, title string, kind
 
 // growthOf draws one series of one kind; end is nil without points.
 func growthOf(s *Summary, p *plot.Plot, line records.SweepLine, i int, one *records.Series, kind durationLine) (end *figure.EndLabel, stopped bool) {
-	var points intervals
+	var points figure.Intervals
 	var marks []stoppedMark
 	look := s.look(i)
 	for _, cell := range line.Cells {
 		values := one.KindOf(cell, kind.metric, kind.kind)
 		if len(values) > 0 {
 			addRaw(p, float64(cell.Services), values.Pooled(), look.Color)
-			points = append(points, sizePoint{float64(cell.Services), estimate.Describe(values)})
+			points = append(points, figure.SizePoint{X: float64(cell.Services), Distribution: estimate.Describe(values)})
 			continue
 		}
 		for _, k := range s.KeyFigures {
@@ -300,15 +300,15 @@ func growthOf(s *Summary, p *plot.Plot, line records.SweepLine, i int, one *reco
 	label := one.Name
 	if len(points) > 0 {
 		last := points[len(points)-1]
-		end = &figure.EndLabel{X: last.x, Y: last.Median}
+		end = &figure.EndLabel{X: last.X, Y: last.Median}
 		for _, g := range s.Growth {
 			if g.Series == one.Name && g.Metric == kind.metric && g.Kind == kind.kind && g.Settings == line.Settings && g.Scenario == line.Scenario {
-				first := points[0].x
-				addLine(p, plotter.XYs{{X: first, Y: g.At(first)}, {X: last.x, Y: g.At(last.x)}}, look.Color, look.Dashes...)
+				first := points[0].X
+				figure.AddLine(p, plotter.XYs{{X: first, Y: g.At(first)}, {X: last.X, Y: g.At(last.X)}}, look.Color, look.Dashes...)
 				label += "  " + strconv.FormatFloat(g.Slope, 'f', 2, 64)
 			}
 		}
-		addMedians(p, points, look.Color, look.Shape)
+		figure.AddMedians(p, points, look.Color, look.Shape)
 	}
 	for _, mark := range marks {
 		p.Add(mark)

@@ -30,7 +30,7 @@ var outcomeLooks = []outcomeLook{
 	{"refused", "refused", color.NRGBA{0xe6, 0x7e, 0x00, 0xff}, 2.6, false},
 	{"reset", "reset", color.NRGBA{0xb0, 0x2a, 0x8f, 0xff}, 2.6, false},
 	{"timeout", "timed out", color.NRGBA{0xd0, 0x1c, 0x1c, 0xff}, 2.6, false},
-	{misrouted, "misrouted", color.NRGBA{0xd0, 0x00, 0x00, 0xff}, 6, true},
+	{Misrouted, "misrouted", color.NRGBA{0xd0, 0x00, 0x00, 0xff}, 6, true},
 }
 
 // otherOutcome is for an unknown outcome.
@@ -62,7 +62,7 @@ func disruptionFigure(s *Summary, index int, samples *records.Samples) *figure.F
 		return nil
 	}
 	f := &figure.Figure{Name: "flows-" + fileName(one.Name), Title: fmt.Sprintf("Flows while the cluster changes: %s, %s", one.Name, doc.Plural(samples.Cell.Services, "Service")),
-		Caption: "First repetition" + settingsTail(shortSettings(samples.Cell.Settings())) + ". Each dot is a new flow at its due time, at the height of its latency or of its time until failure. Bands are syncs (dark: full, pale: partial)."}
+		Caption: "First repetition" + records.SettingsTail(records.ShortSettings(samples.Cell.Settings())) + ". Each dot is a new flow at its due time, at the height of its latency or of its time until failure. Bands are syncs (dark: full, pale: partial)."}
 	p := figure.NewPlot("time since the repetition began", "flow latency (log scale)")
 	from, to, low, high := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, r := range flows {

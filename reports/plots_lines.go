@@ -23,21 +23,21 @@ func comparedLines(s *Summary, line records.SweepLine, f *figure.Figure, panels 
 		p := figure.NewPlot("Services (log scale)", panel.text+" (log scale)")
 		ends := &figure.EndLabels{}
 		for i, one := range s.collected.Series {
-			var points intervals
+			var points figure.Intervals
 			var xys plotter.XYs
 			for _, cell := range line.Cells {
 				if values := panel.of(one, cell); len(values) > 0 && values.Median() > 0 {
-					point := sizePoint{float64(cell.Services), estimate.Describe(values)}
+					point := figure.SizePoint{X: float64(cell.Services), Distribution: estimate.Describe(values)}
 					points = append(points, point)
-					xys = append(xys, plotter.XY{X: point.x, Y: point.Median})
+					xys = append(xys, plotter.XY{X: point.X, Y: point.Median})
 				}
 			}
 			if len(points) == 0 {
 				continue
 			}
 			look := s.look(i)
-			addLine(p, xys, look.Color, look.Dashes...)
-			addMedians(p, points, look.Color, look.Shape)
+			figure.AddLine(p, xys, look.Color, look.Dashes...)
+			figure.AddMedians(p, points, look.Color, look.Shape)
 			last := xys[len(xys)-1]
 			ends.Labels = append(ends.Labels, figure.EndLabel{X: last.X, Y: last.Y, Text: one.Name, Color: look.Color})
 		}

@@ -40,20 +40,20 @@ func packetPositionFigure(s *Summary) *figure.Figure {
 	for _, t := range lines {
 		i, one := s.seriesNamed(t.Series)
 		shape := sizeShapes[indexOf(sizes, t.Cell.Services)%len(sizeShapes)]
-		var points intervals
+		var points figure.Intervals
 		for _, position := range one.Positions(t.Cell) {
-			points = append(points, sizePoint{float64(position), estimate.Describe(one.At(t.Cell, position))})
+			points = append(points, figure.SizePoint{X: float64(position), Distribution: estimate.Describe(one.At(t.Cell, position))})
 		}
 		if len(points) == 0 {
 			continue
 		}
 		drawn++
-		last := points[len(points)-1].x
-		thumbs := []plot.Thumbnailer{addMedians(p, points, s.color(i), shape)}
+		last := points[len(points)-1].X
+		thumbs := []plot.Thumbnailer{figure.AddMedians(p, points, s.color(i), shape)}
 		label := fmt.Sprintf("%s, %s", t.Series, doc.Grouped(int64(t.Cell.Services)))
 		if t.N >= 2 {
-			ends := plotter.XYs{{X: points[0].x, Y: t.At(points[0].x)}, {X: last, Y: t.At(last)}}
-			thumbs = append(thumbs, addLine(p, ends, s.color(i)))
+			ends := plotter.XYs{{X: points[0].X, Y: t.At(points[0].X)}, {X: last, Y: t.At(last)}}
+			thumbs = append(thumbs, figure.AddLine(p, ends, s.color(i)))
 			cost := doc.Format(t.Slope, "s") + slopeError(t.Fit) + " per rule"
 			if t.HoldsZero() {
 				cost = "none shown"
@@ -101,17 +101,17 @@ func addEmptyLevel(f *figure.Figure, lines []Traversal, panels ...*plot.Plot) {
 	if len(empty) == 0 {
 		return
 	}
-	look := level{estimate.Median(empty), draw.LineStyle{Color: figure.Grey, Width: 1.2, Dashes: []vg.Length{1.5, 2.5}}}
+	look := figure.Level{Y: estimate.Median(empty), Style: draw.LineStyle{Color: figure.Grey, Width: 1.2, Dashes: []vg.Length{1.5, 2.5}}}
 	for _, p := range panels {
 		p.Add(look)
-		p.Y.Min, p.Y.Max = min(p.Y.Min, look.y), max(p.Y.Max, look.y)
+		p.Y.Min, p.Y.Max = min(p.Y.Min, look.Y), max(p.Y.Max, look.Y)
 	}
-	f.Explain("empty ruleset: "+doc.Format(look.y, "s"), look)
+	f.Explain("empty ruleset: "+doc.Format(look.Y, "s"), look)
 }
 
 // packetSizeFigure draws the last and the middle position and the miss versus Services.
 func packetSizeFigure(s *Summary, line records.SweepLine) *figure.Figure {
-	f := &figure.Figure{Name: "first-packet-vs-services", Title: "First-packet cost versus Services" + settingsTail(line.Settings),
+	f := &figure.Figure{Name: "first-packet-vs-services", Title: "First-packet cost versus Services" + records.SettingsTail(line.Settings),
 		Caption: "Medians with 95 % confidence intervals. If dispatch is a list of rules, the costs of the last Service and of the miss grow with the number of Services."}
 	if s.manyPackets() {
 		return packetsBySize(s, line, f)
@@ -129,12 +129,12 @@ func packetSizeFigure(s *Summary, line records.SweepLine) *figure.Figure {
 	}
 	for i, one := range s.collected.Series {
 		for _, spot := range spots {
-			var points intervals
+			var points figure.Intervals
 			var xys plotter.XYs
 			for _, cell := range line.Cells {
 				if values := spot.values(one, cell); len(values) > 0 {
 					d := estimate.Describe(values)
-					points = append(points, sizePoint{float64(cell.Services), d})
+					points = append(points, figure.SizePoint{X: float64(cell.Services), Distribution: d})
 					xys = append(xys, plotter.XY{X: float64(cell.Services), Y: d.Median})
 				}
 			}
@@ -142,7 +142,7 @@ func packetSizeFigure(s *Summary, line records.SweepLine) *figure.Figure {
 				continue
 			}
 			var c color.Color = s.color(i)
-			f.Explain(one.Name+", "+spot.text, addLine(p, xys, c, spot.dashes...), addMedians(p, points, c, spot.shape))
+			f.Explain(one.Name+", "+spot.text, figure.AddLine(p, xys, c, spot.dashes...), figure.AddMedians(p, points, c, spot.shape))
 		}
 	}
 	if len(f.Legend) == 0 {

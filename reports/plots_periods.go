@@ -68,15 +68,15 @@ func periodFigure(s *Summary) *figure.Figure {
 		} else if l.policy != "" {
 			name += ", " + l.policy
 		}
-		solid := addLine(upper, half, c)
+		solid := figure.AddLine(upper, half, c)
 		upper.Add(&plotter.Scatter{XYs: half, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3, Shape: shape}})
-		dash := addLine(upper, most, c, figure.Dashed...)
+		dash := figure.AddLine(upper, most, c, figure.Dashed...)
 		marks := &plotter.Scatter{XYs: most, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3, Shape: shape}}
 		upper.Add(marks)
 		f.Explain(name+" p50", solid, marks)
 		f.Explain("p99", dash, marks)
 		if len(busy) > 0 {
-			addLine(lower, busy, c)
+			figure.AddLine(lower, busy, c)
 			lower.Add(&plotter.Scatter{XYs: busy, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3, Shape: shape}})
 		}
 	}

@@ -58,31 +58,31 @@ func growthFigure(s *Summary, line records.SweepLine, name, title string, what [
 	if len(s.collected.Series) >= manySeries {
 		return comparedGrowth(s, line, name, title, what)
 	}
-	f := &figure.Figure{Name: name, Title: title + settingsTail(line.Settings)}
+	f := &figure.Figure{Name: name, Title: title + records.SettingsTail(line.Settings)}
 	p := figure.NewPlot("Services (log scale)", "duration (log scale)")
 	drawn := 0
 	for i, one := range s.collected.Series {
 		for _, w := range what {
-			var points intervals
+			var points figure.Intervals
 			for _, cell := range line.Cells {
 				values := one.KindOf(cell, w.metric, w.kind)
 				if len(values) == 0 {
 					continue
 				}
 				addRaw(p, float64(cell.Services), values.Pooled(), s.color(i))
-				points = append(points, sizePoint{float64(cell.Services), estimate.Describe(values)})
+				points = append(points, figure.SizePoint{X: float64(cell.Services), Distribution: estimate.Describe(values)})
 			}
 			if len(points) == 0 {
 				continue
 			}
 			drawn++
-			thumbs := []plot.Thumbnailer{addMedians(p, points, s.color(i), w.shape)}
+			thumbs := []plot.Thumbnailer{figure.AddMedians(p, points, s.color(i), w.shape)}
 			label := one.Name + " " + w.text
 			for _, g := range s.Growth {
 				if g.Series == one.Name && g.Metric == w.metric && g.Kind == w.kind && g.Settings == line.Settings && g.Scenario == line.Scenario {
-					first, last := points[0].x, points[len(points)-1].x
+					first, last := points[0].X, points[len(points)-1].X
 					ends := plotter.XYs{{X: first, Y: g.At(first)}, {X: last, Y: g.At(last)}}
-					thumbs = append(thumbs, addLine(p, ends, s.color(i), w.dashes...))
+					thumbs = append(thumbs, figure.AddLine(p, ends, s.color(i), w.dashes...))
 					label += ": exponent " + strconv.FormatFloat(g.Slope, 'f', 2, 64)
 				}
 			}
@@ -109,7 +109,7 @@ func syncGrowthFigure(s *Summary, line records.SweepLine) *figure.Figure {
 		f.Caption = "Medians of syncs with 95 % confidence intervals, single syncs pale; the slope of a fitted line is the exponent: " +
 			"1 means that twice the Services take twice as long, 2 four times."
 		if many {
-			f.Title = "Cold start and syncs versus Services" + settingsTail(line.Settings)
+			f.Title = "Cold start and syncs versus Services" + records.SettingsTail(line.Settings)
 			f.Caption += " The number after a name is its exponent."
 		}
 	}
@@ -147,7 +147,7 @@ func restoresHaveKinds(c *records.Collection, line records.SweepLine) bool {
 
 // rulesFigure draws installed and expected rules versus Services, by table. A closed form predicts the expected rules.
 func rulesFigure(s *Summary, line records.SweepLine) *figure.Figure {
-	f := &figure.Figure{Name: "rules-vs-services", Title: "Rules versus Services" + settingsTail(line.Settings),
+	f := &figure.Figure{Name: "rules-vs-services", Title: "Rules versus Services" + records.SettingsTail(line.Settings),
 		Caption: "Rules installed by table; the lines are the expected numbers, from a closed form. A point off its line means too many or too few rules."}
 	if len(s.collected.Series) >= manySeries {
 		return comparedCounts(s, line, f)
@@ -168,7 +168,7 @@ func rulesFigure(s *Summary, line records.SweepLine) *figure.Figure {
 			}
 			if len(form) > 1 && !forms[fmt.Sprint(form)] {
 				forms[fmt.Sprint(form)] = true // subjects of one layout share it: one line
-				f.Explain(table+" expected", addLine(p, form, figure.Grey, figure.Dashed...))
+				f.Explain(table+" expected", figure.AddLine(p, form, figure.Grey, figure.Dashed...))
 			}
 			if len(installed) == 0 {
 				continue

@@ -57,7 +57,7 @@ func phasesFigure(s *Summary) *figure.Figure {
 	}
 	if c := s.largestComparison(); c != nil && len(s.collected.Series) >= manySeries {
 		bars = slices.DeleteFunc(slices.Clone(bars), func(p Phases) bool { return p.Cell.ID() != c.Cell.ID() })
-		f.Title = "Where the time of a sync goes at " + sizesText([]records.Cell{c.Cell})
+		f.Title = "Where the time of a sync goes at " + records.SizesText([]records.Cell{c.Cell})
 	}
 	if len(bars) == 0 {
 		return nil

@@ -71,7 +71,7 @@ func packetsByPosition(s *Summary) *figure.Figure {
 	for _, line := range blogLines {
 		for _, point := range line.points {
 			if int(point.X) == cell.Services {
-				look := level{point.Y, line.style()}
+				look := figure.Level{Y: point.Y, Style: line.style()}
 				p.Add(look)
 				p.Y.Max, p.Y.Min = max(p.Y.Max, point.Y), min(p.Y.Min, point.Y)
 				f.Explain(fmt.Sprintf("blog, %s %s: %s", line.mode, line.percentile, doc.Format(point.Y, "s")), look)
@@ -99,12 +99,12 @@ func packetsByPosition(s *Summary) *figure.Figure {
 // addPositions draws one subject's medians by position, with a band up to the 90th percentile if band is set. It
 // returns the last position, or 0.
 func addPositions(p *plot.Plot, ends *figure.EndLabels, cost PacketCost, look figure.Look, band bool) float64 {
-	var points intervals
+	var points figure.Intervals
 	var middle, high plotter.XYs
 	for _, spot := range cost.Spots {
 		if spot.Target == "" && spot.Position > 0 {
 			x := float64(spot.Position)
-			points = append(points, sizePoint{x, spot.Distribution})
+			points = append(points, figure.SizePoint{X: x, Distribution: spot.Distribution})
 			middle, high = append(middle, plotter.XY{X: x, Y: spot.Median}), append(high, plotter.XY{X: x, Y: spot.P90})
 		}
 	}
@@ -112,10 +112,10 @@ func addPositions(p *plot.Plot, ends *figure.EndLabels, cost PacketCost, look fi
 		return 0
 	}
 	if band {
-		p.Add(ribbon{middle, high, look})
+		p.Add(figure.Ribbon{Low: middle, High: high, Look: look})
 	}
-	addLine(p, middle, look.Color, look.Dashes...)
-	addMedians(p, points, look.Color, look.Shape)
+	figure.AddLine(p, middle, look.Color, look.Dashes...)
+	figure.AddMedians(p, points, look.Color, look.Shape)
 	end := middle[len(middle)-1]
 	if miss := cost.spot("miss"); miss != nil {
 		p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: end.X * 1.035, Y: miss.Median}},
@@ -142,7 +142,7 @@ func packetsBySize(s *Summary, line records.SweepLine, f *figure.Figure) *figure
 		upper.X, upper.Y = x, y
 		upper.X.Min, upper.X.Max = min(x.Min, low/1.15), max(x.Max, high*1.15)
 		upper.Y.Min, upper.Y.Max = min(y.Min, least/1.15), max(y.Max, most*1.15)
-		f.Explain("blog, "+blog.mode+" "+blog.percentile, lineThumb{blog.style()})
+		f.Explain("blog, "+blog.mode+" "+blog.percentile, figure.LineThumb{Style: blog.style()})
 	}
 	for _, panel := range f.Panels[1:] {
 		panel.Plot.X.Min, panel.Plot.X.Max = upper.X.Min, upper.X.Max
@@ -203,7 +203,7 @@ func flowsBySize(s *Summary, line records.SweepLine) *figure.Figure {
 			return samples.Packets(raw.FirstPacket, method, positions[len(positions)-1])
 		}})
 	}
-	f := &figure.Figure{Name: "flows-vs-services", Title: "New flows between namespaces versus Services" + settingsTail(line.Settings),
+	f := &figure.Figure{Name: "flows-vs-services", Title: "New flows between namespaces versus Services" + records.SettingsTail(line.Settings),
 		Caption: "To the last Service of the dispatch: medians with 95 % confidence intervals. The established flow is the control."}
 	return comparedLines(s, line, f, panels)
 }

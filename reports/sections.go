@@ -63,7 +63,7 @@ func (s *Summary) resultSection() doc.Section {
 	out := doc.Section{ID: "summary", Title: "Summary"}
 	out.Add(doc.Block{On: doc.Page | doc.Markdown, List: s.Sentences, Lead: true})
 	if len(s.Warnings) > 0 {
-		incomplete := slices.ContainsFunc(s.Runs, func(run RunHead) bool { return run.Status != raw.StatusComplete })
+		incomplete := slices.ContainsFunc(s.Runs, func(run records.RunHead) bool { return run.Status != raw.StatusComplete })
 		out.Add(doc.Block{On: doc.Page, Warn: true, Folded: !incomplete, Heading: doc.Plural(len(s.Warnings), "caveat"), List: s.Warnings})
 	}
 	out.Add(doc.Block{On: doc.Page, Table: s.runsTable()})
@@ -101,8 +101,8 @@ func (s *Summary) originSection() doc.Section {
 			facts = append(facts, [2]string{"reason", run.Reason})
 		}
 		out.Add(doc.Block{On: doc.Page, Heading: "Run " + run.Label}, doc.Block{On: doc.Page, Code: run.Command}, doc.Block{On: doc.Page, Facts: facts})
-		lines = append(lines, fmt.Sprintf("`%s` (%s): `%s`, seed %d, %d repetitions, %s", run.Label, run.Status, run.Command, run.Seed, run.Reps, run.versionsText()))
-		for _, host := range run.hostList() {
+		lines = append(lines, fmt.Sprintf("`%s` (%s): `%s`, seed %d, %d repetitions, %s", run.Label, run.Status, run.Command, run.Seed, run.Reps, run.VersionsText()))
+		for _, host := range run.HostList() {
 			lines = append(lines, host[0]+": "+host[1])
 		}
 	}
@@ -142,7 +142,7 @@ func endpointsCell(cell records.Cell) doc.Cell {
 
 // settingsCell shows the swept fields of a cell in short, and their paths on the page.
 func settingsCell(cell records.Cell) doc.Cell {
-	return doc.Cell{Text: shortSettings(cell.Settings()), Title: cell.Settings()}
+	return doc.Cell{Text: records.ShortSettings(cell.Settings()), Title: cell.Settings()}
 }
 
 func medianValue(d estimate.Distribution) float64 { return d.Median }

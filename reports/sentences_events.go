@@ -7,6 +7,7 @@ import (
 	"text/template"
 
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // Sentences about packets, flows, faults and invariants. The templates of small parts come before their sentence.
@@ -142,7 +143,7 @@ func (s *Summary) disruptionAnswers() []string {
 		}
 		others = append(others, sentence(flowSubject, words))
 	}
-	size := sizesText(cells[:1])
+	size := records.SizesText(cells[:1])
 	var out []string
 	if len(clean) > 0 {
 		out = append(out, sentence(flowsClean, eventWords{Size: size, Flows: flows, AtMost: estimate.ShareAtMost(0, least), With: clean}))
@@ -196,7 +197,7 @@ func (s *Summary) faultAnswers() []string {
 			flows.Misrouted = append(flows.Misrouted, sentence(faultMisrouted, total))
 		}
 	}
-	size := sizesText(cells[:1])
+	size := records.SizesText(cells[:1])
 	var out []string
 	if len(all) > 0 {
 		out = append(out, sentence(faultsRecovered, eventWords{Size: size, With: all}))

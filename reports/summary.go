@@ -19,13 +19,13 @@ type Summary struct {
 	// Sentences state the result in words.
 	Sentences []string `json:"summary"`
 	// Method describes how the numbers were measured.
-	Method     []string     `json:"method,omitempty"`
-	Runs       []RunHead    `json:"runs"`
-	Warnings   []string     `json:"warnings,omitempty"`
-	KeyFigures []KeyFigures `json:"key_figures"`
-	Phases     []Phases     `json:"phases,omitempty"`
-	Growth     []Growth     `json:"growth,omitempty"`
-	Traversal  []Traversal  `json:"traversal,omitempty"`
+	Method     []string          `json:"method,omitempty"`
+	Runs       []records.RunHead `json:"runs"`
+	Warnings   []string          `json:"warnings,omitempty"`
+	KeyFigures []KeyFigures      `json:"key_figures"`
+	Phases     []Phases          `json:"phases,omitempty"`
+	Growth     []Growth          `json:"growth,omitempty"`
+	Traversal  []Traversal       `json:"traversal,omitempty"`
 	// Packets are the costs of first packets, by subject, cell and method. PacketGrowth is their growth with the
 	// Services.
 	Packets      []PacketCost   `json:"packets,omitempty"`
@@ -163,8 +163,8 @@ func (t Traversal) Net() float64 {
 // summarize derives everything except the plots.
 func summarize(runs []*records.Run, slos SLOs) *Summary {
 	c := records.Collect(runs)
-	s := &Summary{collected: c, looks: looksOf(c), SLOs: slos, Runs: runHeads(c), Rows: rows(c)}
-	s.Title = title(c)
+	s := &Summary{collected: c, looks: looksOf(c), SLOs: slos, Runs: records.RunHeads(c), Rows: rows(c)}
+	s.Title = records.Title(c)
 	s.KeyFigures = keyFigures(c)
 	s.Phases = phases(c)
 	s.Growth = growths(c)

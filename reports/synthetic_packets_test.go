@@ -232,7 +232,7 @@ func (w *streamWriter) step(m streamModel, name string, at, seconds, rate float6
 			value *= 4
 			switch chance := w.random.Float64(); {
 			case chance < m.straying:
-				outcome = misrouted
+				outcome = Misrouted
 			case chance < m.straying+m.failing:
 				value, outcome = 1, []string{"timeout", "refused"}[w.random.IntN(2)]
 			}
@@ -241,8 +241,8 @@ func (w *streamWriter) step(m streamModel, name string, at, seconds, rate float6
 		w.put(due, raw.Flow, value, "s", raw.Record{Step: name, Protocol: protocol, Outcome: outcome, Service: "ns/a:http"})
 		if i%50 == 0 {
 			held := ""
-			if outcome == misrouted && protocol == "UDP" {
-				held = misrouted
+			if outcome == Misrouted && protocol == "UDP" {
+				held = Misrouted
 			}
 			w.put(due, raw.LongLivedFlow, 1e-4, "s", raw.Record{Step: name, Protocol: protocol, Outcome: held, Service: "ns/a:http"})
 		}

@@ -43,7 +43,7 @@ func (s *Summary) packetSection() doc.Section {
 // spotTable has a row for each destination and a column for each subject.
 func (s *Summary) spotTable(cell records.Cell) *doc.Table {
 	costs := s.packetsOf(cell, "sendto")
-	t := &doc.Table{Title: sizesText([]records.Cell{cell}) + settingsTail(shortSettings(cell.Settings())), Columns: []doc.Column{{Name: "First packet to"}}}
+	t := &doc.Table{Title: records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())), Columns: []doc.Column{{Name: "First packet to"}}}
 	empty, net := []doc.Cell{{Text: "empty ruleset"}}, []doc.Cell{{Text: "last, minus the empty ruleset"}}
 	for _, p := range costs {
 		t.Columns = append(t.Columns, s.seriesColumn(p.Series))
@@ -177,7 +177,7 @@ func costText(fit estimate.Fit, flat *Flatness) string {
 
 // packetTable has the essentials of the largest cell for a terminal and for Markdown: one row for each subject.
 func (s *Summary) packetTable(cell records.Cell) *doc.Table {
-	t := &doc.Table{Title: "Cost of a first packet at " + sizesText([]records.Cell{cell}) + " (medians)", Columns: []doc.Column{{Name: "Subject"},
+	t := &doc.Table{Title: "Cost of a first packet at " + records.SizesText([]records.Cell{cell}) + " (medians)", Columns: []doc.Column{{Name: "Subject"},
 		{Name: "First", Numeric: true}, {Name: "Last", Numeric: true}, {Name: "Miss", Numeric: true}, {Name: "Last p99", Numeric: true},
 		{Name: "Rules", Numeric: true, Legend: "rules: number that a packet to the last Service crosses"}, {Name: "Per rule", Numeric: true},
 		{Name: "From first to last", Short: "position", Legend: "position: whether the cost grows with the position"}}}
@@ -219,7 +219,7 @@ func (s *Summary) packetGrowthTable() *doc.Table {
 		if method == "sendto" {
 			method = ""
 		}
-		row := []doc.Cell{s.seriesCell(g.Series), {Text: method}, {Text: shortSettings(g.Settings)}}
+		row := []doc.Cell{s.seriesCell(g.Series), {Text: method}, {Text: records.ShortSettings(g.Settings)}}
 		for _, size := range sizes {
 			cell := doc.None()
 			if i := slices.Index(g.Sizes, size); i >= 0 {

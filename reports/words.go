@@ -184,21 +184,21 @@ func (s *Summary) shortNames(largest []KeyFigures) *Summary {
 		return &short
 	}
 	for i := range largest {
-		largest[i].Series = shortSeries(largest[i].Series)
+		largest[i].Series = records.ShortSeries(largest[i].Series)
 	}
 	short.Phases, short.Traversal = slices.Clone(s.Phases), slices.Clone(s.Traversal)
 	short.Growth, short.Capacity = slices.Clone(s.Growth), slices.Clone(s.Capacity)
 	for i := range short.Phases {
-		short.Phases[i].Series = shortSeries(short.Phases[i].Series)
+		short.Phases[i].Series = records.ShortSeries(short.Phases[i].Series)
 	}
 	for i := range short.Traversal {
-		short.Traversal[i].Series = shortSeries(short.Traversal[i].Series)
+		short.Traversal[i].Series = records.ShortSeries(short.Traversal[i].Series)
 	}
 	for i := range short.Growth {
-		short.Growth[i].Series = shortSeries(short.Growth[i].Series)
+		short.Growth[i].Series = records.ShortSeries(short.Growth[i].Series)
 	}
 	for i := range short.Capacity {
-		short.Capacity[i].Series = shortSeries(short.Capacity[i].Series)
+		short.Capacity[i].Series = records.ShortSeries(short.Capacity[i].Series)
 	}
 	return &short
 }
@@ -209,7 +209,7 @@ func syncSentence(largest []KeyFigures) []string {
 		return nil
 	}
 	cell := largest[0].Cell
-	return []string{sentence(syncTimes, syncWords{sizesText([]records.Cell{cell}), shortSettings(cell.Settings()), synced})}
+	return []string{sentence(syncTimes, syncWords{records.SizesText([]records.Cell{cell}), records.ShortSettings(cell.Settings()), synced})}
 }
 
 func programmingSentence(largest []KeyFigures) []string {
@@ -359,7 +359,7 @@ func periodSentence(s *Summary) []string {
 			best = &s.KeyFigures[i]
 		}
 	}
-	settings := strings.ReplaceAll(shortSettings(best.Cell.Settings()), " ", " with ")
+	settings := strings.ReplaceAll(records.ShortSettings(best.Cell.Settings()), " ", " with ")
 	return []string{sentence(bestPeriod, periodWords{settings, best.Programming.P99, best.SyncBusy})}
 }
 

@@ -1,4 +1,4 @@
-package reports
+package records
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/doc"
-	"synclab/reports/records"
 )
 
 // RunHead describes a run for the reader, with all that is needed to repeat it.
@@ -35,12 +34,12 @@ type RunHead struct {
 	Versions raw.Versions `json:"versions"`
 	Machine  raw.Machine  `json:"machine"`
 	// Shards are the shards of a merged run. Machine and Versions then have only the values that all shards share.
-	Shards []records.ShardHead `json:"shards,omitempty"`
+	Shards []ShardHead `json:"shards,omitempty"`
 	// Missing names the missing shards.
 	Missing string `json:"missing,omitempty"`
 }
 
-func runHeads(c *records.Collection) []RunHead {
+func RunHeads(c *Collection) []RunHead {
 	var heads []RunHead
 	for i, l := range c.Runs {
 		r := l.Info
@@ -54,24 +53,24 @@ func runHeads(c *records.Collection) []RunHead {
 	return heads
 }
 
-// title is the scenarios and the sizes: "steady-churn: 10,000 Services × 10 endpoints".
-func title(c *records.Collection) string {
+// Title is the scenarios and the sizes: "steady-churn: 10,000 Services × 10 endpoints".
+func Title(c *Collection) string {
 	var names []string
 	for _, l := range c.Runs {
 		names = append(names, l.Info.Scenario.Name)
 	}
-	text := doc.JoinWords(records.Distinct(names))
+	text := doc.JoinWords(Distinct(names))
 	if text == "" {
 		text = "run"
 	}
 	if len(c.Cells) == 0 {
 		return text + ": no records"
 	}
-	return text + ": " + sizesText(c.Cells)
+	return text + ": " + SizesText(c.Cells)
 }
 
-// sizesText is the range of the cells' sizes: "100 … 10,000 Services × 10 endpoints".
-func sizesText(cells []records.Cell) string {
+// SizesText is the range of the cells' sizes: "100 … 10,000 Services × 10 endpoints".
+func SizesText(cells []Cell) string {
 	services, endpoints := cells[0].Services, cells[0].Endpoints
 	most, mostEndpoints := services, endpoints
 	for _, cell := range cells {
@@ -82,9 +81,9 @@ func sizesText(cells []records.Cell) string {
 	if most != services {
 		text += " … " + doc.Grouped(int64(most))
 	}
-	text += " Services × " + records.EndpointsText(endpoints)
-	if records.EndpointsText(mostEndpoints) != records.EndpointsText(endpoints) {
-		text += " … " + records.EndpointsText(mostEndpoints)
+	text += " Services × " + EndpointsText(endpoints)
+	if EndpointsText(mostEndpoints) != EndpointsText(endpoints) {
+		text += " … " + EndpointsText(mostEndpoints)
 	}
 	return text + " endpoints"
 }
@@ -118,18 +117,18 @@ func (r RunHead) VersionList() [][2]string {
 		{"subjects", strings.Join(r.Subjects, ", ")}, {"status", r.Status}, {"measured", r.Measured()},
 		{"synclab", r.Versions.Synclab}, {"Go", r.Versions.Go}, {"kernel", r.Versions.Kernel},
 		{"iptables (legacy)", r.Versions.IPTablesLegacy}, {"iptables (nft)", r.Versions.IPTablesNft}, {"nft", r.Versions.Nft},
-		{"kube-proxy", r.Versions.KubeProxy}, {"objects", feedText(r.Feed)},
+		{"kube-proxy", r.Versions.KubeProxy}, {"objects", FeedText(r.Feed)},
 		{"system", r.Machine.OS}, {"CPU", cpu}, {"memory", memory}, {"ran as", privilege},
 	} {
 		if v[1] != "" {
 			out = append(out, v)
 		}
 	}
-	return append(out, r.hostList()...)
+	return append(out, r.HostList()...)
 }
 
-// versionsText is one line with the versions and the CPU.
-func (r RunHead) versionsText() string {
+// VersionsText is one line with the versions and the CPU.
+func (r RunHead) VersionsText() string {
 	var parts []string
 	for _, v := range [][2]string{{"synclab", r.Versions.Synclab}, {"kernel", r.Versions.Kernel}, {"", r.Versions.IPTablesLegacy},
 		{"", r.Versions.IPTablesNft}, {"", r.Versions.Nft}, {"kube-proxy", r.Versions.KubeProxy}, {"", r.Versions.Go}, {"", r.Machine.CPU}} {
@@ -140,8 +139,8 @@ func (r RunHead) versionsText() string {
 	return strings.Join(parts, ", ")
 }
 
-// hostList is the name and kind of each machine that measured shards, with the numbers of those shards.
-func (r RunHead) hostList() [][2]string {
+// HostList is the name and kind of each machine that measured shards, with the numbers of those shards.
+func (r RunHead) HostList() [][2]string {
 	type place struct{ host, machine string }
 	shards := map[place][]string{}
 	var order []place
@@ -159,15 +158,15 @@ func (r RunHead) hostList() [][2]string {
 	return out
 }
 
-func feedText(feed string) string {
+func FeedText(feed string) string {
 	if feed == raw.FeedAPI {
 		return "from the fake API server, over HTTP"
 	}
 	return "through informers, in process"
 }
 
-// shortSettings removes the paths of the fields: "minSyncPeriod=1s policy=token-bucket".
-func shortSettings(settings string) string {
+// ShortSettings removes the paths of the fields: "minSyncPeriod=1s policy=token-bucket".
+func ShortSettings(settings string) string {
 	words := strings.Fields(settings)
 	for i, w := range words {
 		field, value, _ := strings.Cut(w, "=")
@@ -176,8 +175,8 @@ func shortSettings(settings string) string {
 	return strings.Join(words, " ")
 }
 
-// shortSeries removes the proxier's name from a subject: "iptables-legacy".
-func shortSeries(name string) string {
+// ShortSeries removes the proxier's name from a subject: "iptables-legacy".
+func ShortSeries(name string) string {
 	_, backend, ok := strings.Cut(name, "/")
 	if !ok || strings.Contains(backend, " · ") {
 		return name
@@ -185,7 +184,7 @@ func shortSeries(name string) string {
 	return backend
 }
 
-func settingsTail(settings string) string {
+func SettingsTail(settings string) string {
 	if settings == "" {
 		return ""
 	}
@@ -193,7 +192,7 @@ func settingsTail(settings string) string {
 }
 
 // faultNames lists the faults that started in a cell.
-func faultsIn(c *records.Samples) []string {
+func FaultsIn(c *Samples) []string {
 	var out []string
 	for _, r := range c.Records {
 		if r.Metric == raw.FaultDuration && !slices.Contains(out, r.Fault) {
