@@ -19,17 +19,17 @@ func (a *Agreement) document() *doc.Document {
 	s := doc.Section{ID: "agreement"}
 	s.Add(doc.Block{Table: a.table()})
 	for _, one := range a.summaries() {
-		s.Add(doc.Block{Note: sentence(agreementResult, one)})
+		s.Add(doc.Block{Note: doc.Sentence(agreementResult, one)})
 	}
 	if len(a.Remarks) > 0 {
 		s.Add(doc.Block{Heading: "Remarks", List: a.Remarks})
 	}
-	return &doc.Document{Title: sentence(agreementTitle, a), Sections: []doc.Section{s}}
+	return &doc.Document{Title: doc.Sentence(agreementTitle, a), Sections: []doc.Section{s}}
 }
 
 // table has a heading for each subject in each cell, and below it the measured and the predicted values.
 func (a *Agreement) table() *doc.Table {
-	t := &doc.Table{Note: sentence(agreementNote, 100*a.Within), Columns: []doc.Column{{}, {Name: "p50", Numeric: true}, {Name: "p90", Numeric: true},
+	t := &doc.Table{Note: doc.Sentence(agreementNote, 100*a.Within), Columns: []doc.Column{{}, {Name: "p50", Numeric: true}, {Name: "p90", Numeric: true},
 		{Name: "p99", Numeric: true}, {Name: "syncs", Numeric: true}, {Name: "CPU", Numeric: true}, {}}}
 	for _, c := range a.Cells {
 		t.Heading(c.title() + ": " + doc.Grouped(int64(c.Changes)) + " changes")

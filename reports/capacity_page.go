@@ -69,7 +69,7 @@ func newCapacityReport(a *capacity.Answer) *capacityReport {
 
 // document is the report. Its plots have no content until draw draws them.
 func (r *capacityReport) document() *doc.Document {
-	return &doc.Document{Kind: "synclab plan", Title: "How far can this cluster grow?", Subtitle: sentence(planSubtitle, r),
+	return &doc.Document{Kind: "synclab plan", Title: "How far can this cluster grow?", Subtitle: doc.Sentence(planSubtitle, r),
 		Sections: []doc.Section{r.answerSection(), r.frontierSection(), r.curvesSection(), r.validationSection(), r.sensitivitySection(),
 			r.growthSection(), r.backendSection(), r.assumptionsSection(), r.rawSection()},
 		Footer: "Derived from plan.json and model.json by synclab. <code>synclab report</code> on their folder makes this page again."}

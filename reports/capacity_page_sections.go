@@ -22,7 +22,7 @@ import (
 func (r *capacityReport) answerSection() doc.Section {
 	s := doc.Section{ID: "answer", Title: "The answer", Short: "Answer", Dense: true}
 	s.Add(doc.Block{List: r.Words, Lead: true}, doc.Block{HTML: basesHTML()}, doc.Block{Table: r.answerTable()},
-		doc.Block{On: doc.Page, Note: sentence(planAnswerNote, r), Soft: true}, doc.Block{On: doc.Markdown, Note: basesMarkdown})
+		doc.Block{On: doc.Page, Note: doc.Sentence(planAnswerNote, r), Soft: true}, doc.Block{On: doc.Markdown, Note: basesMarkdown})
 	if remarks := r.remarks(); len(remarks) > 0 {
 		s.Add(doc.Block{Warn: true, Heading: "Caveats", List: remarks})
 	}
@@ -35,7 +35,7 @@ func (r *capacityReport) frontierSection() doc.Section {
 	if !slices.ContainsFunc(r.Subjects, func(one capacity.SubjectAnswer) bool { return len(one.Frontier) > 0 }) {
 		return s
 	}
-	s.Add(doc.Block{On: doc.Page, Note: sentence(planFrontierNote, r.frontierAt())}, r.plots(r.frontierFigure()))
+	s.Add(doc.Block{On: doc.Page, Note: doc.Sentence(planFrontierNote, r.frontierAt())}, r.plots(r.frontierFigure()))
 	for i := range r.Subjects {
 		s.Add(doc.Block{On: doc.Page, Folded: true, Table: r.frontierTable(i)})
 	}
@@ -50,7 +50,7 @@ func (r *capacityReport) curvesSection() doc.Section {
 			panels = append(panels, q.panel())
 		}
 	}
-	s.Add(doc.Block{On: doc.Page, Note: sentence(planCurvesNote, r)}, r.plots(r.growthFigures("capacity-", panels)...),
+	s.Add(doc.Block{On: doc.Page, Note: doc.Sentence(planCurvesNote, r)}, r.plots(r.growthFigures("capacity-", panels)...),
 		doc.Block{On: doc.Page, Table: r.limitsTable()})
 	return s
 }
@@ -67,7 +67,7 @@ func (r *capacityReport) growthFigures(prefix string, panels []growthPanel) []*f
 		figure.AlignEnds([]*figure.EndLabels{ends})
 		bound := r.Question.SLOs.Bound(g.slo) > 0
 		explainBases(f, g.measured != nil, bound)
-		f.Caption = sentence(planGrowthCaption, growthCaption{Measured: g.measured != nil, SLO: bound, Other: otherSizes[r.Unit]})
+		f.Caption = doc.Sentence(planGrowthCaption, growthCaption{Measured: g.measured != nil, SLO: bound, Other: otherSizes[r.Unit]})
 		out = append(out, f)
 	}
 	return out
@@ -126,7 +126,7 @@ func (r *capacityReport) validationSection() doc.Section {
 	for _, g := range predictedGroups {
 		figures = append(figures, g.figure(r))
 	}
-	s.Add(doc.Block{On: doc.Page, Note: sentence(planValidationNote, accuracyOf(v))}, r.plots(figures...),
+	s.Add(doc.Block{On: doc.Page, Note: doc.Sentence(planValidationNote, accuracyOf(v))}, r.plots(figures...),
 		doc.Block{On: doc.Page, Table: r.validationTable(false)}, doc.Block{On: doc.Page, Folded: true, Table: r.validationTable(true)})
 	return s
 }
@@ -134,7 +134,7 @@ func (r *capacityReport) validationSection() doc.Section {
 func (r *capacityReport) sensitivitySection() doc.Section {
 	s := doc.Section{ID: "sensitivity", Title: "Sensitivity to inputs", Short: "Sensitivity", Dense: true}
 	if strongest := r.strongestInputs(); len(strongest) > 0 {
-		s.Add(doc.Block{On: doc.Page, Note: sentence(planSensitivityNote, strongest)})
+		s.Add(doc.Block{On: doc.Page, Note: doc.Sentence(planSensitivityNote, strongest)})
 	}
 	s.Add(r.plots(r.sensitivityFigure()), doc.Block{On: doc.Page, Table: r.sensitivityTable()})
 	return s
@@ -179,7 +179,7 @@ func (r *capacityReport) growthSection() doc.Section {
 		panels = append(panels, sloNamed(name).panel())
 	}
 	if len(above) > 0 {
-		s.Add(doc.Block{On: doc.Page, Note: sentence(planGrowthNote, above)})
+		s.Add(doc.Block{On: doc.Page, Note: doc.Sentence(planGrowthNote, above)})
 	}
 	figures := append(r.growthFigures("capacity-growth-", panels), r.syncsFigure(!r.drawnWithSLOs(capacity.Start)))
 	s.Add(r.plots(figures...), doc.Block{On: doc.Page, Table: r.formulasTable()})
@@ -188,7 +188,7 @@ func (r *capacityReport) growthSection() doc.Section {
 
 // syncsFigure draws durations of syncs. It omits full syncs if start, which is a full sync, has its own plot.
 func (r *capacityReport) syncsFigure(onlyPartial bool) *figure.Figure {
-	f := &figure.Figure{Name: "capacity-growth-syncs", Title: "Durations of syncs", Caption: sentence(planSyncsCaption, onlyPartial)}
+	f := &figure.Figure{Name: "capacity-growth-syncs", Title: "Durations of syncs", Caption: doc.Sentence(planSyncsCaption, onlyPartial)}
 	panels := []growthPanel{
 		{text: "full sync", unit: "s", of: func(o capacity.Evaluation) (capacity.Estimate, bool) { return o.FullSync, o.FullSync.Median > 0 },
 			measured: measuredOf[capacity.Start]},
@@ -232,7 +232,7 @@ func (r *capacityReport) assumptionsSection() doc.Section {
 	s.Add(doc.Block{On: doc.Page, List: assumptions},
 		doc.Block{On: doc.Page, Heading: repeat, Code: cmp.Or(r.Command, "synclab report FOLDER   # the folder of this page")})
 	if r.Command != "" {
-		s.Add(doc.Block{On: doc.Markdown, Heading: repeat, Note: sentence(planCommandNote, r)})
+		s.Add(doc.Block{On: doc.Markdown, Heading: repeat, Note: doc.Sentence(planCommandNote, r)})
 	}
 	if r.Model != nil {
 		s.Add(doc.Block{On: doc.Page, Heading: "Calibration of the cost model", Facts: r.calibration()})

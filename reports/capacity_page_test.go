@@ -325,7 +325,7 @@ func TestCapacityPageNamesWhatGrows(t *testing.T) {
 		markdown := capacityMarkdown(t, r)
 		for what, text := range map[string]string{"answer": r.answerTable().Columns[1].Name, "limits": r.limitsTable().Columns[3].Name,
 			"sensitivity": strings.ToLower(r.sensitivityTable().Columns[3].Name), "tornado": r.figures["capacity-sensitivity"].Title,
-			"curves": r.figures["capacity-programming_p99"].Panels[0].Plot.X.Label.Text, "note": sentence(planAnswerNote, r), "markdown": markdown} {
+			"curves": r.figures["capacity-programming_p99"].Panels[0].Plot.X.Label.Text, "note": doc.Sentence(planAnswerNote, r), "markdown": markdown} {
 			if what == "sensitivity" {
 				unit = strings.ToLower(unit)
 			}

@@ -229,7 +229,7 @@ func (r *capacityReport) sensitivityTable() *doc.Table {
 		largest = append(largest, largestSize{Size: r.largestText(s.Largest), Basis: basisText(s.Largest.Reach), Subject: s.Name})
 	}
 	size := doc.UpperFirst(string(r.Unit)) + " reached"
-	t := &doc.Table{Note: sentence(planSensitivityTableNote, largest), Columns: []doc.Column{{Name: "Subject"}, {Name: "Input"}, {Name: "Input ×", Numeric: true},
+	t := &doc.Table{Note: doc.Sentence(planSensitivityTableNote, largest), Columns: []doc.Column{{Name: "Subject"}, {Name: "Input"}, {Name: "Input ×", Numeric: true},
 		{Name: size, Numeric: true}, {Name: "Input ×", Numeric: true}, {Name: size, Numeric: true}, {Name: "Remark"}}}
 	for i, s := range r.Subjects {
 		for _, one := range s.Sensitivity {
@@ -256,7 +256,7 @@ func (r *capacityReport) sizeCell(size float64) doc.Cell {
 
 func (r *capacityReport) crossoverTable() *doc.Table {
 	use := r.Subjects[0].Name
-	t := &doc.Table{Title: "Each versus " + use + ", which is in use", Note: sentence(planCrossoverNote, use), Columns: []doc.Column{{Name: "Subject"},
+	t := &doc.Table{Title: "Each versus " + use + ", which is in use", Note: doc.Sentence(planCrossoverNote, use), Columns: []doc.Column{{Name: "Subject"},
 		{Name: "Quantity"}, {Name: "Better"}, {Name: "Beyond doubt"}, {Name: "× today", Numeric: true}, {Name: "× at target", Numeric: true},
 		{Name: "Basis of the crossing"}}}
 	times := func(v float64) doc.Cell {

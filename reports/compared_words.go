@@ -76,7 +76,7 @@ func pairSentence(c *comparison.CellComparison, b, a string) string {
 				told.First.Noun = spoken.noun
 			}
 		default:
-			told.More = append(told.More, sentence(nextRatio, ratioWords{Noun: spoken.noun, Ratio: ratio.Spoken(), Interval: ratio.IntervalText()}))
+			told.More = append(told.More, doc.Sentence(nextRatio, ratioWords{Noun: spoken.noun, Ratio: ratio.Spoken(), Interval: ratio.IntervalText()}))
 		}
 		if ratio.Warning != "" && ratio.Low == nil {
 			few = append(few, ratio)
@@ -86,7 +86,7 @@ func pairSentence(c *comparison.CellComparison, b, a string) string {
 		return ""
 	}
 	told.Why = whyNoInterval(few)
-	return sentence(pairCompared, told)
+	return doc.Sentence(pairCompared, told)
 }
 
 // whyNoInterval gives one reason for several ratios without an interval. Subjects may have different numbers of
@@ -118,7 +118,7 @@ func bracket(c *comparison.CellComparison, r *comparison.Comparison) string {
 		i := slices.IndexFunc(c.Sides, func(s comparison.Side) bool { return s.Series == series })
 		return comparison.FigureValue(c.Sides[i].Figure(r.Metric), false)
 	}
-	return sentence(evidence, ratioWords{A: value(r.A), B: value(r.B), Interval: r.IntervalText(), Confident: r.Low != nil})
+	return doc.Sentence(evidence, ratioWords{A: value(r.A), B: value(r.B), Interval: r.IntervalText(), Confident: r.Low != nil})
 }
 
 // stopped returns a line for each series and cell that exceeded a budget, with how far the subject had come.
@@ -145,7 +145,7 @@ func stoppedNotes(series string, cell records.Cell, exceeded []comparison.Exceed
 		texts = append(texts, cmp.Or(e.Reached, "stopped: more than "+strings.TrimPrefix(comparison.LimitText(e.Used, e.Unit), "> ")))
 		in = append(in, fmt.Sprint(e.Repetition))
 	}
-	return []string{sentence(subjectStopped, stoppedWords{Series: series, Services: cell.Services, Settings: records.ShortSettings(cell.Settings()),
+	return []string{doc.Sentence(subjectStopped, stoppedWords{Series: series, Services: cell.Services, Settings: records.ShortSettings(cell.Settings()),
 		Reached: together(records.Distinct(texts)), In: in, Of: repetitions})}
 }
 
@@ -200,13 +200,13 @@ func (s *Summary) method() []string {
 	}{
 		{processes, methodProcesses},
 		{processes, s.shimSentence()},
-		{processes && len(lost) > 0, sentence(syncsLost, int(comparison.Sum(lost)))},
+		{processes && len(lost) > 0, doc.Sentence(syncsLost, int(comparison.Sum(lost)))},
 		{processes, methodSyncs},
 		{len(s.collected.Pooled(raw.ToolSys)) > 0, methodToolTime},
 		{feeds[raw.FeedInformers], methodInformers},
 		{len(observed) > 1, methodMixedEnds},
 		{len(observed) == 1 && observed["syncs"], methodSyncEnds},
-		{len(kubeProxies) > 0, sentence(kubeProxyVersions, records.Distinct(kubeProxies))},
+		{len(kubeProxies) > 0, doc.Sentence(kubeProxyVersions, records.Distinct(kubeProxies))},
 		{compared, methodBaselines},
 		{compared, methodValues},
 		{compared, methodRatios},
@@ -235,7 +235,7 @@ func (s *Summary) shimSentence() string {
 	}
 	var calls []string
 	for _, size := range slices.Sorted(maps.Keys(byBytes)) {
-		calls = append(calls, sentence(shimCall, shimWords{Cost: estimate.Median(byBytes[size]), Bytes: float64(size)}))
+		calls = append(calls, doc.Sentence(shimCall, shimWords{Cost: estimate.Median(byBytes[size]), Bytes: float64(size)}))
 	}
-	return sentence(shimAdds, calls)
+	return doc.Sentence(shimAdds, calls)
 }

@@ -24,13 +24,13 @@ func (d *Diff) document() *doc.Document {
 	for _, a := range d.Absent {
 		absent = append(absent, [2]string{Delta{Subject: a.Subject, Cell: a.Cell}.group(), strings.ReplaceAll(string(a.Verdict), "-", " ")})
 	}
-	s.Add(doc.Block{Facts: absent}, doc.Block{List: d.Sentences()}, doc.Block{Note: sentence(diffMethod, d)})
+	s.Add(doc.Block{Facts: absent}, doc.Block{List: d.Sentences()}, doc.Block{Note: doc.Sentence(diffMethod, d)})
 	return &doc.Document{Title: "Two runs compared", Sections: []doc.Section{s}}
 }
 
 // conditions describe both runs, and what was compared.
 func (d *Diff) conditions() [][2]string {
-	out := [][2]string{{"before", sentence(diffRun, d.Before)}, {"after", sentence(diffRun, d.After)}}
+	out := [][2]string{{"before", doc.Sentence(diffRun, d.Before)}, {"after", doc.Sentence(diffRun, d.After)}}
 	for _, u := range d.Unlike {
 		if u.Compared {
 			out = append(out, [2]string{"compared", u.text()})
@@ -179,9 +179,9 @@ func (d *Diff) Sentences() []string {
 			total.Verdicts = append(total.Verdicts, doc.Grouped(int64(n))+" "+v.text)
 		}
 	}
-	out = append(out, sentence(diffCounts, total))
+	out = append(out, doc.Sentence(diffCounts, total))
 	if d.RepetitionsNeeded > 0 {
-		out = append(out, sentence(diffTooFew, d.RepetitionsNeeded))
+		out = append(out, doc.Sentence(diffTooFew, d.RepetitionsNeeded))
 	}
 	return out
 }
@@ -196,5 +196,5 @@ func (r Delta) Sentence() string {
 	if r.Threshold != nil {
 		one.Allowed = percentText(*r.Threshold)
 	}
-	return sentence(diffBeyond, one)
+	return doc.Sentence(diffBeyond, one)
 }

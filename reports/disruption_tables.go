@@ -114,7 +114,7 @@ func countCell(k, n int, atMost float64) doc.Cell {
 		return doc.None()
 	}
 	cell := doc.Int(k)
-	cell.Title = sentence(shareBound, eventWords{Flows: n, AtMost: atMost})
+	cell.Title = doc.Sentence(shareBound, eventWords{Flows: n, AtMost: atMost})
 	if k > 0 {
 		cell.Loud, cell.Sub = true, shareText(float64(k)/float64(n))
 		return cell
@@ -130,7 +130,7 @@ func ofCell(k, n int) doc.Cell {
 		return doc.None()
 	}
 	cell := doc.Int(k)
-	cell.Title = sentence(fewRecorded, eventWords{Flows: n})
+	cell.Title = doc.Sentence(fewRecorded, eventWords{Flows: n})
 	if k > 0 {
 		cell.Loud = true
 		return cell
@@ -248,7 +248,7 @@ func (d DisruptedStep) addedCell() doc.Cell {
 		return cell
 	}
 	text := doc.Grouped(int64(d.AddedNotYet)) + " not yet"
-	cell.Title = strings.TrimPrefix(cell.Title+", "+sentence(notYet, d), ", ")
+	cell.Title = strings.TrimPrefix(cell.Title+", "+doc.Sentence(notYet, d), ", ")
 	if d.NewEndpointDelay == nil {
 		cell.Text, cell.Faint = text, false
 	} else {

@@ -236,8 +236,8 @@ func (s *Summary) invariantSection() doc.Section {
 	var first []string
 	for _, r := range s.Invariants {
 		if r.Violations > 0 && r.First != "" {
-			first = append(first, sentence(firstViolation, r))
-			out.Add(doc.Block{On: doc.Page, Soft: true, Note: sentence(violationNote, r), Code: r.First})
+			first = append(first, doc.Sentence(firstViolation, r))
+			out.Add(doc.Block{On: doc.Page, Soft: true, Note: doc.Sentence(violationNote, r), Code: r.First})
 		}
 	}
 	out.Add(doc.Block{On: doc.Terminal | doc.Markdown, List: first})

@@ -14,11 +14,11 @@ func (s *Summary) sloSection() doc.Section {
 	if len(s.Capacity) == 0 {
 		return out
 	}
-	out.Add(doc.Block{On: doc.Page, Note: sentence(sloNote, s.SLOs)}, doc.Block{On: doc.Page | doc.Markdown, Table: s.sloTable()})
+	out.Add(doc.Block{On: doc.Page, Note: doc.Sentence(sloNote, s.SLOs)}, doc.Block{On: doc.Page | doc.Markdown, Table: s.sloTable()})
 	return out
 }
 
-var sloNote = template.Must(template.New("slos").Funcs(sentenceFuncs).Parse(
+var sloNote = template.Must(template.New("slos").Funcs(doc.SentenceFuncs).Parse(
 	`The numbers of Services at which each subject meets these SLOs: full sync ≤ {{limit .FullSync}} (median), network programming latency p99 ≤ {{limit .ProgrammingP99}}, ` +
 		`first packet ≤ {{limit .FirstPacket}} (median at the slowest position, minus the cost in an empty ruleset). Only measured sizes count. ` +
 		`“Met up to” is the largest size up to which every measured size meets an SLO. “Violated at” is the first measured size that violates the SLO. ` +

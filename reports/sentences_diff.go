@@ -1,27 +1,31 @@
 package reports
 
-import "text/template"
+import (
+	"text/template"
+
+	"synclab/reports/doc"
+)
 
 // The sentences of a comparison of two runs.
 var (
 	// diffRun is of a RunHead.
-	diffRun = template.Must(template.New("run").Funcs(sentenceFuncs).Parse(`{{.Label}}: {{.Scenario}}, {{plural .Reps "repetition"}}, ` +
+	diffRun = template.Must(template.New("run").Funcs(doc.SentenceFuncs).Parse(`{{.Label}}: {{.Scenario}}, {{plural .Reps "repetition"}}, ` +
 		`synclab {{or .Versions.Synclab "unknown"}}, {{.Started.UTC.Format "2006-01-02 15:04 UTC"}}`))
 
 	// diffCounts is of a diffTotal.
-	diffCounts = template.Must(template.New("counts").Funcs(sentenceFuncs).Parse(
+	diffCounts = template.Must(template.New("counts").Funcs(doc.SentenceFuncs).Parse(
 		`{{plural .Figures "figure"}}: {{join .Verdicts}}{{with .Beyond}}; {{.}} beyond thresholds{{end}}.`))
 
 	// diffTooFew is of the number of repetitions that would suffice.
-	diffTooFew = template.Must(template.New("too few").Funcs(sentenceFuncs).Parse(`Too few repetitions: with so many figures, a verdict on one of them ` +
+	diffTooFew = template.Must(template.New("too few").Funcs(doc.SentenceFuncs).Parse(`Too few repetitions: with so many figures, a verdict on one of them ` +
 		`needs {{.}} repetitions of each run (--reps {{.}}).`))
 
 	// diffBeyond is of a diffRow.
-	diffBeyond = template.Must(template.New("beyond").Funcs(sentenceFuncs).Parse(`{{.Subject}} at {{.Where}}: {{.Figure}} from {{.Before}} to {{.After}}` +
+	diffBeyond = template.Must(template.New("beyond").Funcs(doc.SentenceFuncs).Parse(`{{.Subject}} at {{.Where}}: {{.Figure}} from {{.Before}} to {{.After}}` +
 		`{{with .Ratio}}, {{.}}{{end}}{{with .Allowed}}; {{.}} more is allowed{{end}}`))
 
 	// diffMethod explains the verdicts of a Diff.
-	diffMethod = template.Must(template.New("method").Funcs(sentenceFuncs).Parse(
+	diffMethod = template.Must(template.New("method").Funcs(doc.SentenceFuncs).Parse(
 		`Medians of the repetitions' medians (or 99th percentiles); n: repetitions with a value, before and after, the unit of tests and intervals. ` +
 			`Ratio: after over before, with its 95 % interval by ranks (Hodges-Lehmann; from 4 repetitions on). p: Mann-Whitney U, two-sided, ` +
 			`adjusted for {{plural .Tests "test"}} ({{.Correction}}); at most {{.Level}} is a difference. ` +

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"text/template"
 
+	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
@@ -61,7 +62,7 @@ var eventFuncs = template.FuncMap{
 }
 
 func eventTemplate(text string) *template.Template {
-	return template.Must(template.New("event").Funcs(sentenceFuncs).Funcs(eventFuncs).Parse(text))
+	return template.Must(template.New("event").Funcs(doc.SentenceFuncs).Funcs(eventFuncs).Parse(text))
 }
 
 // packetWords are the values of a sentence about packets. Others: another sentence names the Service.
@@ -113,10 +114,10 @@ func (s *Summary) packetAnswers() []string {
 	}
 	var out []string
 	if len(grow) > 0 {
-		out = append(out, sentence(packetsGrow, packetWords{Services: cells[0].Services, Costs: grow}))
+		out = append(out, doc.Sentence(packetsGrow, packetWords{Services: cells[0].Services, Costs: grow}))
 	}
 	if len(others) > 0 {
-		out = append(out, sentence(packetsFlat, packetWords{Services: cells[0].Services, Costs: others, Others: len(grow) > 0}))
+		out = append(out, doc.Sentence(packetsFlat, packetWords{Services: cells[0].Services, Costs: others, Others: len(grow) > 0}))
 	}
 	return out
 }
@@ -137,22 +138,22 @@ func (s *Summary) disruptionAnswers() []string {
 		}
 		words := flowWords{Series: d.Series, Total: total, Outcomes: total.badOutcomes()}
 		if len(words.Outcomes) == 0 {
-			clean = append(clean, sentence(flowSubject, words))
+			clean = append(clean, doc.Sentence(flowSubject, words))
 			flows, least = flows+total.Flows, min(least, total.Flows)
 			continue
 		}
-		others = append(others, sentence(flowSubject, words))
+		others = append(others, doc.Sentence(flowSubject, words))
 	}
 	size := records.SizesText(cells[:1])
 	var out []string
 	if len(clean) > 0 {
-		out = append(out, sentence(flowsClean, eventWords{Size: size, Flows: flows, AtMost: estimate.ShareAtMost(0, least), With: clean}))
+		out = append(out, doc.Sentence(flowsClean, eventWords{Size: size, Flows: flows, AtMost: estimate.ShareAtMost(0, least), With: clean}))
 	}
 	if len(others) > 0 {
-		out = append(out, sentence(flowsFailed, eventWords{Size: size, With: others}))
+		out = append(out, doc.Sentence(flowsFailed, eventWords{Size: size, With: others}))
 	}
 	if unwatched > 0 {
-		out = append(out, sentence(unobserved, eventWords{Flows: unwatched}))
+		out = append(out, doc.Sentence(unobserved, eventWords{Flows: unwatched}))
 	}
 	return out
 }
@@ -164,7 +165,7 @@ func (d DisruptedStep) badOutcomes() []string {
 		{Flows: d.LongLivedTCPBroken, What: "packets of long-lived TCP connections were lost"},
 		{Flows: d.LongLivedUDPRemoved, What: "packets of long-lived UDP flows still went to removed endpoints"}} {
 		if one.Flows > 0 {
-			out = append(out, sentence(flowOutcome, one))
+			out = append(out, doc.Sentence(flowOutcome, one))
 		}
 	}
 	return out
@@ -182,32 +183,32 @@ func (s *Summary) faultAnswers() []string {
 	for _, one := range series {
 		total := s.faultTotals(cells[0], one)
 		if total.Never > 0 {
-			others = append(others, sentence(faultSubject, total))
+			others = append(others, doc.Sentence(faultSubject, total))
 		} else {
-			all = append(all, sentence(faultSubject, total))
+			all = append(all, doc.Sentence(faultSubject, total))
 		}
 		flows.Flows += total.Flows
 		if total.Flows > 0 {
 			least = min(least, total.Flows)
 		}
 		if total.Failed > 0 {
-			flows.Failed = append(flows.Failed, sentence(faultFailed, total))
+			flows.Failed = append(flows.Failed, doc.Sentence(faultFailed, total))
 		}
 		if total.Misrouted > 0 {
-			flows.Misrouted = append(flows.Misrouted, sentence(faultMisrouted, total))
+			flows.Misrouted = append(flows.Misrouted, doc.Sentence(faultMisrouted, total))
 		}
 	}
 	size := records.SizesText(cells[:1])
 	var out []string
 	if len(all) > 0 {
-		out = append(out, sentence(faultsRecovered, eventWords{Size: size, With: all}))
+		out = append(out, doc.Sentence(faultsRecovered, eventWords{Size: size, With: all}))
 	}
 	if len(others) > 0 {
-		out = append(out, sentence(faultsRemained, eventWords{Size: size, With: others}))
+		out = append(out, doc.Sentence(faultsRemained, eventWords{Size: size, With: others}))
 	}
 	if flows.Flows > 0 {
 		flows.AtMost = estimate.ShareAtMost(0, least)
-		out = append(out, sentence(faultFlows, flows))
+		out = append(out, doc.Sentence(faultFlows, flows))
 	}
 	return out
 }
@@ -224,14 +225,14 @@ func (s *Summary) invariantAnswers() []string {
 			looked += checked
 			continue
 		}
-		others = append(others, sentence(invariantSubject, invariantWords{Series: one, Violated: of, Violations: violations}))
+		others = append(others, doc.Sentence(invariantSubject, invariantWords{Series: one, Violated: of, Violations: violations}))
 	}
 	var out []string
 	if len(others) > 0 {
-		out = append(out, sentence(invariantsViolated, eventWords{With: others}))
+		out = append(out, doc.Sentence(invariantsViolated, eventWords{With: others}))
 	}
 	if len(clean) > 0 {
-		out = append(out, sentence(invariantsHeld, eventWords{With: clean, Checks: looked}))
+		out = append(out, doc.Sentence(invariantsHeld, eventWords{With: clean, Checks: looked}))
 	}
 	return out
 }

@@ -60,7 +60,7 @@ var (
 )
 
 func planSentence(name, text string) *template.Template {
-	return template.Must(template.New(name).Funcs(sentenceFuncs).Funcs(template.FuncMap{
+	return template.Must(template.New(name).Funcs(doc.SentenceFuncs).Funcs(template.FuncMap{
 		"cluster": clusterText,
 		"input":   inputText,
 		"upper":   doc.UpperFirst,

@@ -56,7 +56,7 @@ var runFuncs = template.FuncMap{
 }
 
 func runTemplate(text string) *template.Template {
-	return template.Must(template.New("run").Funcs(sentenceFuncs).Funcs(runFuncs).Parse(text))
+	return template.Must(template.New("run").Funcs(doc.SentenceFuncs).Funcs(runFuncs).Parse(text))
 }
 
 // among leads to the i-th of n series in a list: "with kube-proxy/nftables ". A single series has no name, since the

@@ -18,7 +18,7 @@ func warnings(c *records.Collection, s *Summary) []string {
 	var out []string
 	for i, l := range c.Runs {
 		if l.Info.Status != raw.StatusComplete {
-			out = append(out, sentence(incompleteRun, warningWords{Label: c.Labels[i], Status: l.Info.Status, Reason: l.Info.Reason}))
+			out = append(out, doc.Sentence(incompleteRun, warningWords{Label: c.Labels[i], Status: l.Info.Status, Reason: l.Info.Reason}))
 		}
 		for _, w := range l.Warnings {
 			out = append(out, "run "+c.Labels[i]+": "+w)
@@ -26,7 +26,7 @@ func warnings(c *records.Collection, s *Summary) []string {
 	}
 	for _, one := range c.Series {
 		if n := c.Failed[one.Name]; n > 0 {
-			out = append(out, sentence(failedDurations, warningWords{Series: one.Name, Failed: n}))
+			out = append(out, doc.Sentence(failedDurations, warningWords{Series: one.Name, Failed: n}))
 		}
 	}
 	out = append(out, ruleMismatches(c)...)
@@ -38,14 +38,14 @@ func warnings(c *records.Collection, s *Summary) []string {
 		}
 	}
 	if few > 0 {
-		out = append(out, sentence(fewRepetitions, warningWords{Groups: few, Enough: estimate.Enough}))
+		out = append(out, doc.Sentence(fewRepetitions, warningWords{Groups: few, Enough: estimate.Enough}))
 	}
 	for _, g := range s.Growth {
 		switch {
 		case len(g.Sizes) < 3:
-			out = append(out, sentence(fewSizes, g))
+			out = append(out, doc.Sentence(fewSizes, g))
 		case g.Bends:
-			out = append(out, sentence(noPowerLaw, g))
+			out = append(out, doc.Sentence(noPowerLaw, g))
 		}
 	}
 	return out
@@ -86,7 +86,7 @@ func ruleMismatches(c *records.Collection) []string {
 				}
 			}
 			if told.Differ > 0 {
-				out = append(out, sentence(rulesDiffer, told))
+				out = append(out, doc.Sentence(rulesDiffer, told))
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func differentMachines(c *records.Collection) []string {
 			what = append(what[:maxNamed], fmt.Sprintf("%d more", left))
 		}
 		if len(what) > 0 {
-			out = append(out, sentence(machinesDiffer, warningWords{Label: c.Labels[i+1], First: c.Labels[0], What: what}))
+			out = append(out, doc.Sentence(machinesDiffer, warningWords{Label: c.Labels[i+1], First: c.Labels[0], What: what}))
 		}
 	}
 	return out
@@ -146,7 +146,7 @@ func sentences(s *Summary) []string {
 		failed += k.SyncsFailed
 	}
 	if failed > 0 {
-		out = append([]string{sentence(syncsFailed, failed)}, out...)
+		out = append([]string{doc.Sentence(syncsFailed, failed)}, out...)
 	}
 	out = out[:min(max(6, len(compared)+2), len(out))]
 	return append(answers, out...)
@@ -209,7 +209,7 @@ func syncSentence(largest []KeyFigures) []string {
 		return nil
 	}
 	cell := largest[0].Cell
-	return []string{sentence(syncTimes, syncWords{records.SizesText([]records.Cell{cell}), records.ShortSettings(cell.Settings()), synced})}
+	return []string{doc.Sentence(syncTimes, syncWords{records.SizesText([]records.Cell{cell}), records.ShortSettings(cell.Settings()), synced})}
 }
 
 func programmingSentence(largest []KeyFigures) []string {
@@ -217,7 +217,7 @@ func programmingSentence(largest []KeyFigures) []string {
 	if len(programmed) == 0 {
 		return nil
 	}
-	return []string{sentence(changeTimes, programmed)}
+	return []string{doc.Sentence(changeTimes, programmed)}
 }
 
 func packetSentence(s *Summary, largest []KeyFigures) []string {
@@ -242,7 +242,7 @@ func packetSentence(s *Summary, largest []KeyFigures) []string {
 	if len(told) == 0 {
 		return nil
 	}
-	return []string{sentence(firstPackets, told)}
+	return []string{doc.Sentence(firstPackets, told)}
 }
 
 // phaseSentence states how the time of a full sync divides into all its parts.
@@ -260,7 +260,7 @@ func phaseSentence(s *Summary, largest []KeyFigures) []string {
 	if len(told.Phases) == 0 {
 		return nil
 	}
-	return []string{sentence(phasesOfSync, told)}
+	return []string{doc.Sentence(phasesOfSync, told)}
 }
 
 // shares lists the parts of a sync: "70 % goes to iptables-restore, 22 % to the kernel and 8 % to the rest".
@@ -293,7 +293,7 @@ func (p Phases) shares() string {
 	var out []string
 	for i, percent := range wholePercents(parts) {
 		if percent != 0 {
-			out = append(out, sentence(phaseShare, shareWords{percent, names[i], len(out) == 0}))
+			out = append(out, doc.Sentence(phaseShare, shareWords{percent, names[i], len(out) == 0}))
 		}
 	}
 	return doc.JoinWords(out)
@@ -360,7 +360,7 @@ func periodSentence(s *Summary) []string {
 		}
 	}
 	settings := strings.ReplaceAll(records.ShortSettings(best.Cell.Settings()), " ", " with ")
-	return []string{sentence(bestPeriod, periodWords{settings, best.Programming.P99, best.SyncBusy})}
+	return []string{doc.Sentence(bestPeriod, periodWords{settings, best.Programming.P99, best.SyncBusy})}
 }
 
 func growthSentence(s *Summary) []string {
@@ -378,7 +378,7 @@ func growthSentence(s *Summary) []string {
 	if len(told) == 0 {
 		return nil
 	}
-	return []string{sentence(doubledSizes, told)}
+	return []string{doc.Sentence(doubledSizes, told)}
 }
 
 func capacitySentence(s *Summary) []string {
@@ -394,5 +394,5 @@ func capacitySentence(s *Summary) []string {
 	if len(told) == 0 {
 		return nil
 	}
-	return []string{sentence(slosMet, sloWords{s.SLOs, told})}
+	return []string{doc.Sentence(slosMet, sloWords{s.SLOs, told})}
 }
