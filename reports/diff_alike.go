@@ -111,3 +111,6 @@ func flatten(path string, value any, into map[string]string) {
 		into[path] = fmt.Sprint(v)
 	}
 }
+
+// text is "kernel: 6.18.0 → 6.1.0".
+func (u Unlike) text() string { return u.What + ": " + u.Before + " → " + u.After }

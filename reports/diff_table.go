@@ -53,24 +53,6 @@ func (d *Diff) caveats() []string {
 	return append(out, d.Warnings...)
 }
 
-// text is "kernel: 6.18.0 → 6.1.0".
-func (u Unlike) text() string { return u.What + ": " + u.Before + " → " + u.After }
-
-// table has a heading for each subject in each cell, and below it a row for each figure.
-func (d *Diff) table() *doc.Table {
-	t := &doc.Table{Columns: []doc.Column{{}, {Name: "before", Numeric: true}, {Name: "after", Numeric: true}, {Name: "ratio (95 %)", Numeric: true},
-		{Name: "p", Numeric: true}, {Name: "n", Numeric: true}, {}}}
-	group := ""
-	for _, r := range d.Rows {
-		if next := r.group(); next != group {
-			group = next
-			t.Heading(group)
-		}
-		t.Add(r.cells()...)
-	}
-	return t
-}
-
 // group is the heading above the rows of one subject in one cell.
 func (r Delta) group() string {
 	return r.Subject + " · " + records.SizesText([]records.Cell{r.Cell}) + records.SettingsTail(records.ShortSettings(r.Cell.Settings())) + " · " + r.Cell.Scenario
@@ -197,4 +179,19 @@ func (r Delta) Sentence() string {
 		one.Allowed = percentText(*r.Threshold)
 	}
 	return doc.Sentence(diffBeyond, one)
+}
+
+// table has a heading for each subject in each cell, and below it a row for each figure.
+func (d *Diff) table() *doc.Table {
+	t := &doc.Table{Columns: []doc.Column{{}, {Name: "before", Numeric: true}, {Name: "after", Numeric: true}, {Name: "ratio (95 %)", Numeric: true},
+		{Name: "p", Numeric: true}, {Name: "n", Numeric: true}, {}}}
+	group := ""
+	for _, r := range d.Rows {
+		if next := r.group(); next != group {
+			group = next
+			t.Heading(group)
+		}
+		t.Add(r.cells()...)
+	}
+	return t
 }

@@ -9,10 +9,6 @@ var (
 		`{{else}}shows no difference to {{.A}} in {{join .Same}}{{end}}` +
 		`{{with .More}}; {{join .}}{{end}}{{if and .First .Same}}; no difference shown in {{join .Same}}{{end}}{{with .Why}} ({{.}}){{end}}.`)
 
-	subjectStopped = runTemplate(`{{.Series}} at {{plural .Services "Service"}}{{with .Settings}} ({{.}}){{end}}: {{.Reached}}` +
-		`{{if lt (len .In) .Of}}, in repetition{{if gt (len .In) 1}}s{{end}} {{join .In}} of {{.Of}}` +
-		`{{else if and (eq (len .In) .Of) (gt .Of 1)}}, in all {{plural .Of "repetition"}}{{end}}`)
-
 	shimCall = runTemplate(`{{seconds .Cost}} to a call{{if .Bytes}} with {{bytes .Bytes}}{{end}}`)
 	shimAdds = runTemplate(`A shim in front of iptables and nft measures their times. The shim adds {{join .}} (medians). ` +
 		`The subject's CPU time excludes the shim's.`)
@@ -36,16 +32,6 @@ type ratioWords struct {
 	Evidence          string
 	A, B, Interval    string
 	Confident         bool // the interval is a confidence interval
-}
-
-// stoppedWords are the stopped repetitions (In) of all repetitions (Of) of a cell.
-type stoppedWords struct {
-	Series   string
-	Services int
-	Settings string
-	Reached  string
-	In       []string
-	Of       int
 }
 
 // shimWords are what the shim adds to a call with so many bytes of input.
