@@ -25,7 +25,7 @@ func (s *Summary) comparedSection() doc.Section {
 		out.Add(doc.Block{On: doc.Page, Folded: i > 0, Table: sides}, doc.Block{On: doc.Terminal | doc.Markdown, Table: sides})
 		var notes []string
 		for _, side := range c.Sides {
-			notes = append(notes, stoppedNotes(side.Series, c.Cell, side.Exceeded, side.Repetitions)...)
+			notes = append(notes, comparison.StoppedNotes(side.Series, c.Cell, side.Exceeded, side.Repetitions)...)
 		}
 		out.Add(doc.Block{On: doc.Page | doc.Markdown, List: notes}, doc.Block{On: doc.Page, Folded: i > 0, Table: all}, doc.Block{On: doc.Terminal, Table: short})
 		ratios = ratios || len(short.Rows) > 0
@@ -33,7 +33,7 @@ func (s *Summary) comparedSection() doc.Section {
 	if ratios {
 		out.Add(doc.Block{On: doc.Terminal, Note: "~: no difference shown; ?: observed, in too few repetitions for a verdict; the page has the intervals"})
 	}
-	out.Add(doc.Block{On: doc.Terminal, Table: s.floorTable()}, doc.Block{On: doc.Terminal, List: stopped(s.collected)})
+	out.Add(doc.Block{On: doc.Terminal, Table: s.floorTable()}, doc.Block{On: doc.Terminal, List: comparison.Stopped(s.collected)})
 	return out
 }
 

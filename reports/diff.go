@@ -21,9 +21,9 @@ type Diff struct {
 	Before records.RunHead `json:"before"`
 	After  records.RunHead `json:"after"`
 	// Unlike lists the differences between the runs' conditions. Warnings lists all other caveats about the runs.
-	Unlike   []Unlike `json:"unlike,omitempty"`
-	Warnings []string `json:"warnings,omitempty"`
-	Rows     []Delta  `json:"rows"`
+	Unlike   []records.Unlike `json:"unlike,omitempty"`
+	Warnings []string         `json:"warnings,omitempty"`
+	Rows     []Delta          `json:"rows"`
 	// Absent lists subjects in cells that only one of the runs has.
 	Absent []Absent `json:"absent,omitempty"`
 	// Tests is the number of p-values. The adjusted p-values are corrected for it (Benjamini-Hochberg). An adjusted
@@ -127,7 +127,7 @@ func Compare(before, after string, o DiffOptions) (*Diff, error) {
 		}
 		sides[i] = records.Collect([]*records.Run{run})
 	}
-	d := &Diff{Before: records.RunHeads(sides[0])[0], After: records.RunHeads(sides[1])[0], Unlike: unlikes(sides[0].Runs[0].Info, sides[1].Runs[0].Info),
+	d := &Diff{Before: records.RunHeads(sides[0])[0], After: records.RunHeads(sides[1])[0], Unlike: records.Unlikes(sides[0].Runs[0].Info, sides[1].Runs[0].Info),
 		Correction: "Benjamini-Hochberg", Level: estimate.Level}
 	d.warn(sides)
 	d.collect(sides)
@@ -169,7 +169,7 @@ func (d *Diff) warn(sides [2]*records.Collection) {
 		d.Warnings = append(d.Warnings, "both are the same run: "+a.Info.ID)
 	}
 	for i, when := range []string{"before", "after"} {
-		for _, note := range stopped(sides[i]) {
+		for _, note := range comparison.Stopped(sides[i]) {
 			d.Warnings = append(d.Warnings, when+": "+note)
 		}
 	}

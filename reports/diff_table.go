@@ -33,7 +33,7 @@ func (d *Diff) conditions() [][2]string {
 	out := [][2]string{{"before", doc.Sentence(diffRun, d.Before)}, {"after", doc.Sentence(diffRun, d.After)}}
 	for _, u := range d.Unlike {
 		if u.Compared {
-			out = append(out, [2]string{"compared", u.text()})
+			out = append(out, [2]string{"compared", u.Text()})
 		}
 	}
 	return out
@@ -44,7 +44,7 @@ func (d *Diff) caveats() []string {
 	var out []string
 	for _, u := range d.Unlike {
 		if !u.Compared {
-			out = append(out, "different "+u.text())
+			out = append(out, "different "+u.Text())
 		}
 	}
 	if n := len(out) - maxUnlike; n > 0 {

@@ -21,7 +21,7 @@ func (s *Summary) keySection() doc.Section {
 	out.Add(doc.Block{On: doc.Page, Soft: true, Note: "± is the wider half of the 95 % confidence interval, from 6 repetitions. " +
 		"Latency is network programming latency: from the time when a change was due in the cluster until the change was visible in the kernel."})
 	if len(s.Comparisons) == 0 {
-		out.Add(doc.Block{On: doc.Terminal | doc.Markdown, List: stopped(s.collected)})
+		out.Add(doc.Block{On: doc.Terminal | doc.Markdown, List: comparison.Stopped(s.collected)})
 	}
 	return out
 }

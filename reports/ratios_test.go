@@ -144,7 +144,7 @@ func TestTogether(t *testing.T) {
 		{[]string{"time", "memory"}, "time and memory"},
 		{[]string{"a a b", "a b"}, "a a b and a b"},
 	} {
-		if got := together(test.texts); got != test.want {
+		if got := comparison.Together(test.texts); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
@@ -102,7 +103,7 @@ func differentMachines(c *records.Collection) []string {
 	first := c.Runs[0].Info
 	for i, l := range c.Runs[1:] {
 		var what []string
-		for _, u := range unlikes(first, l.Info) {
+		for _, u := range records.Unlikes(first, l.Info) {
 			cells := u.What == "scenario" || u.What == records.SizeField || strings.HasPrefix(u.What, "sweep.") // the cells show these
 			if !cells {
 				what = append(what, u.What)
@@ -127,7 +128,7 @@ func sentences(s *Summary) []string {
 	largest := largestFigures(s.KeyFigures)
 	s = s.shortNames(largest)
 	compared := comparisonSentences(s)
-	for _, note := range stopped(s.collected) {
+	for _, note := range comparison.Stopped(s.collected) {
 		compared = append(compared, note+".")
 	}
 	lists := [][]string{

@@ -1,4 +1,4 @@
-package reports
+package comparison
 
 import (
 	"cmp"
@@ -7,7 +7,6 @@ import (
 	"strings"
 	"text/template"
 
-	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/records"
 )
@@ -26,36 +25,36 @@ type stoppedWords struct {
 	Of       int
 }
 
-// stopped returns a line for each series and cell that exceeded a budget, with how far the subject had come.
-func stopped(c *records.Collection) []string {
+// Stopped returns a line for each series and cell that exceeded a budget, with how far the subject had come.
+func Stopped(c *records.Collection) []string {
 	var out []string
 	for _, cell := range c.Cells {
 		for _, one := range c.Series {
 			if samples := one.Cells[cell.ID()]; samples != nil {
-				out = append(out, stoppedNotes(one.Name, cell, comparison.ExceededOf(samples), samples.RepetitionCount())...)
+				out = append(out, StoppedNotes(one.Name, cell, ExceededOf(samples), samples.RepetitionCount())...)
 			}
 		}
 	}
 	return out
 }
 
-// stoppedNotes is one line for the stopped repetitions of a cell: "… stopped after 10m0s: 4,120, 4,133 and 4,098 of
+// StoppedNotes is one line for the stopped repetitions of a cell: "… stopped after 10m0s: 4,120, 4,133 and 4,098 of
 // 10,000 Services visible". It is empty if none was stopped.
-func stoppedNotes(series string, cell records.Cell, exceeded []comparison.Exceeded, repetitions int) []string {
+func StoppedNotes(series string, cell records.Cell, exceeded []Exceeded, repetitions int) []string {
 	if len(exceeded) == 0 {
 		return nil
 	}
 	var texts, in []string
 	for _, e := range exceeded {
-		texts = append(texts, cmp.Or(e.Reached, "stopped: more than "+strings.TrimPrefix(comparison.LimitText(e.Used, e.Unit), "> ")))
+		texts = append(texts, cmp.Or(e.Reached, "stopped: more than "+strings.TrimPrefix(LimitText(e.Used, e.Unit), "> ")))
 		in = append(in, fmt.Sprint(e.Repetition))
 	}
 	return []string{doc.Sentence(subjectStopped, stoppedWords{Series: series, Services: cell.Services, Settings: records.ShortSettings(cell.Settings()),
-		Reached: together(records.Distinct(texts)), In: in, Of: repetitions})}
+		Reached: Together(records.Distinct(texts)), In: in, Of: repetitions})}
 }
 
-// together joins several texts, with their common first and last words only once.
-func together(texts []string) string {
+// Together joins several texts, with their common first and last words only once.
+func Together(texts []string) string {
 	first := strings.Fields(texts[0])
 	head, tail := len(first), len(first)
 	for _, text := range texts[1:] {

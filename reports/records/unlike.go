@@ -1,4 +1,4 @@
-package reports
+package records
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"synclab/bench/raw"
-	"synclab/reports/records"
 	"synclab/scenarios"
 )
 
@@ -24,15 +23,15 @@ type Unlike struct {
 	Compared bool `json:"compared,omitempty"`
 }
 
-// unlikes lists the differences of two runs: versions and machine, then the scenario.
-func unlikes(before, after raw.Run) []Unlike {
+// Unlikes lists the differences of two runs: versions and machine, then the scenario.
+func Unlikes(before, after raw.Run) []Unlike {
 	var out []Unlike
 	add := func(what, a, b string, compared bool) {
 		if a != b {
 			out = append(out, Unlike{what, cmp.Or(a, "none"), cmp.Or(b, "none"), compared})
 		}
 	}
-	for _, part := range append(slices.Clone(records.RunParts), records.RunSeed, records.RunFeed, records.RunObserved) {
+	for _, part := range append(slices.Clone(RunParts), RunSeed, RunFeed, RunObserved) {
 		if part.What != "memory" || apartBy(float64(before.Machine.MemoryBytes), float64(after.Machine.MemoryBytes), 0.02) {
 			add(part.What, part.Of(before), part.Of(after), part.Compared)
 		}
@@ -68,7 +67,7 @@ func unlikeFields(before, after scenarios.Scenario) []Unlike {
 func naturalPaths(a, b string) int {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range min(len(x), len(y)) {
-		if c := records.CompareValues(x[i], y[i]); c != 0 {
+		if c := CompareValues(x[i], y[i]); c != 0 {
 			return c
 		}
 	}
@@ -112,5 +111,5 @@ func flatten(path string, value any, into map[string]string) {
 	}
 }
 
-// text is "kernel: 6.18.0 → 6.1.0".
-func (u Unlike) text() string { return u.What + ": " + u.Before + " → " + u.After }
+// Text is "kernel: 6.18.0 → 6.1.0".
+func (u Unlike) Text() string { return u.What + ": " + u.Before + " → " + u.After }
