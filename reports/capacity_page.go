@@ -24,8 +24,9 @@ type capacityReport struct {
 }
 
 // BuildCapacity writes the report of an answer into a folder: capacity.html, which is self-contained; capacity.md;
-// capacity.csv, frontier.csv and limits.csv; and the plots. The same answer makes the same bytes.
-func BuildCapacity(a *capacity.Answer, out string, opts Options) error {
+// capacity.csv, frontier.csv and limits.csv; and the plots as SVG, with png also as PNG. The same answer makes the same
+// bytes.
+func BuildCapacity(a *capacity.Answer, out string, png bool) error {
 	if len(a.Subjects) == 0 {
 		return errors.New("capacity page: the answer has no subjects")
 	}
@@ -34,7 +35,7 @@ func BuildCapacity(a *capacity.Answer, out string, opts Options) error {
 	}
 	r := newCapacityReport(a)
 	d := r.document()
-	if err := r.draw(d, out, opts); err != nil {
+	if err := r.draw(d, out, png); err != nil {
 		return err
 	}
 	for _, f := range r.csvFiles() {
@@ -88,11 +89,11 @@ func (r *capacityReport) plots(figures ...*figure.Figure) doc.Block {
 }
 
 // draw draws the document's plots into a folder, and removes those of an earlier page that this page lacks.
-func (r *capacityReport) draw(d *doc.Document, out string, opts Options) error {
+func (r *capacityReport) draw(d *doc.Document, out string, png bool) error {
 	for _, s := range d.Sections {
 		for _, b := range s.Blocks {
 			for i, p := range b.Plots {
-				drawn, err := r.figures[p.Name].Save(out, !opts.NoPNG)
+				drawn, err := r.figures[p.Name].Save(out, png)
 				if err != nil {
 					return err
 				}

@@ -26,7 +26,7 @@ func buildCapacity(t *testing.T, a *capacity.Answer) (dir, page string) {
 	if sample := os.Getenv("SYNCLAB_SAMPLE_REPORTS"); sample != "" {
 		dir = filepath.Join(sample, t.Name())
 	}
-	if err := BuildCapacity(a, dir, Options{NoPNG: true}); err != nil {
+	if err := BuildCapacity(a, dir, false); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, CapacityPage))
@@ -373,4 +373,33 @@ func TestCrossover(t *testing.T) {
 	if c := found[0]; math.Abs(c.today-1) > 1e-9 || math.Abs(c.target-0.25) > 1e-9 {
 		t.Errorf("ratios %v today and %v at the target, want 1 and 0.25", c.today, c.target)
 	}
+}
+
+// FuzzLoadAnswer reads untrusted answers of plans. The result is an error or a page.
+func FuzzLoadAnswer(f *testing.F) {
+	kept := f.TempDir()
+	if err := WriteAnswer(kept, lawfulAnswer()); err != nil {
+		f.Fatal(err)
+	}
+	answer, err := os.ReadFile(filepath.Join(kept, AnswerFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	cost, err := os.ReadFile(filepath.Join(kept, model.File))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(answer)
+	f.Add([]byte(`{"unit":"services","subjects":[{"name":"a"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		dir := t.TempDir()
+		for name, text := range map[string][]byte{AnswerFile: text, model.File: cost} {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if a, err := LoadAnswer(dir); err == nil {
+			_ = BuildCapacity(a, dir, false)
+		}
+	})
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/reports/model"
 	"synclab/reports/records"
 )
 
@@ -72,35 +71,6 @@ func FuzzLoadShards(f *testing.F) {
 		}
 		if l, err := records.Load(dir); err == nil && len(l.Missing) > records.MaxShards {
 			t.Errorf("%d shards are missing", len(l.Missing))
-		}
-	})
-}
-
-// FuzzLoadAnswer reads untrusted answers of plans. The result is an error or a page.
-func FuzzLoadAnswer(f *testing.F) {
-	kept := f.TempDir()
-	if err := WriteAnswer(kept, lawfulAnswer()); err != nil {
-		f.Fatal(err)
-	}
-	answer, err := os.ReadFile(filepath.Join(kept, AnswerFile))
-	if err != nil {
-		f.Fatal(err)
-	}
-	cost, err := os.ReadFile(filepath.Join(kept, model.File))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(answer)
-	f.Add([]byte(`{"unit":"services","subjects":[{"name":"a"}]}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		dir := t.TempDir()
-		for name, text := range map[string][]byte{AnswerFile: text, model.File: cost} {
-			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if a, err := LoadAnswer(dir); err == nil {
-			_ = BuildCapacity(a, dir, Options{NoPNG: true})
 		}
 	})
 }

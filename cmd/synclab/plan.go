@@ -183,7 +183,7 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 	if err := reports.WriteAnswer(out, answer); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
 	}
-	if err := reports.BuildCapacity(answer, out, reports.Options{NoPNG: f.noPNG}); err != nil {
+	if err := reports.BuildCapacity(answer, out, !f.noPNG); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
 	}
 	fmt.Fprintf(s.err, "cost model of %s; %v in all\n\n", dir, time.Since(began).Round(time.Second))
@@ -254,7 +254,7 @@ func planReport(s streams, dir, out string, format outputFormat, options reports
 	if out == "" {
 		out = dir
 	}
-	if err := reports.BuildCapacity(a, out, options); err != nil {
+	if err := reports.BuildCapacity(a, out, !options.NoPNG); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
 	}
 	return showPlan(s, a, out, format)

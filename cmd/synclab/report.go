@@ -206,5 +206,5 @@ func rebuildPlan(dir, out string, options reports.Options) error {
 	if out == "" {
 		out = dir
 	}
-	return reports.BuildCapacity(a, out, options)
+	return reports.BuildCapacity(a, out, !options.NoPNG)
 }
