@@ -45,8 +45,8 @@ func TestPlan(t *testing.T) {
 	if status != exitDone {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
-	page := filepath.Join("mine", reports.CapacityPage)
-	for _, part := range []string{"subject ", "violated first", "memory limit", "\nkube-proxy/iptables-legacy  ", "\nsynclab/nftables  ", "\npage: " + page} {
+	html := filepath.Join("mine", reports.CapacityPage)
+	for _, part := range []string{"subject ", "violated first", "memory limit", "\nkube-proxy/iptables-legacy  ", "\nsynclab/nftables  ", "\npage: " + html} {
 		if !strings.Contains(stdout, part) {
 			t.Errorf("stdout lacks %q:\n%s", part, stdout)
 		}
@@ -68,19 +68,19 @@ func TestPlan(t *testing.T) {
 	if !strings.HasPrefix(stdout, a.Words[0]) {
 		t.Errorf("the words do not come first:\n%s", stdout)
 	}
-	if _, err := os.Stat(page); err != nil {
+	if _, err := os.Stat(html); err != nil {
 		t.Error(err)
 	}
 
-	// Its page is made again from the answer in its folder.
-	if err := os.Remove(page); err != nil {
+	// Its html is made again from the answer in its folder.
+	if err := os.Remove(html); err != nil {
 		t.Fatal(err)
 	}
 	status, again, stderr := invoke(t, "report", "mine", "--no-png")
 	if status != exitDone || again != stdout {
 		t.Errorf("report: status %d, %s\n%s", status, stderr, again)
 	}
-	if _, err := os.Stat(page); err != nil {
+	if _, err := os.Stat(html); err != nil {
 		t.Error(err)
 	}
 
