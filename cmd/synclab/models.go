@@ -16,7 +16,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
-	"synclab/reports"
+	"synclab/reports/capacity/page"
 	"synclab/reports/model"
 )
 
@@ -92,7 +92,7 @@ func newestModel(root string, here model.Here) (string, error) {
 	}
 	var all []found
 	for _, file := range files {
-		if stat, err := os.Stat(file); err == nil && !reports.HasAnswer(filepath.Dir(file)) { // skip a plan's copy
+		if stat, err := os.Stat(file); err == nil && !page.HasAnswer(filepath.Dir(file)) { // skip a plan's copy
 			all = append(all, found{filepath.Dir(file), stat.ModTime().UnixNano()})
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"synclab/proxier/runner"
 	"synclab/reports"
 	"synclab/reports/capacity"
+	"synclab/reports/capacity/page"
 )
 
 // planFlags are the flags of `synclab plan`.
@@ -180,10 +181,10 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 		answer.Remarks = append(answer.Remarks, pace)
 	}
 	answer.Remarks = slices.Concat(answer.Remarks, lacking, notes, beyondTested(answer))
-	if err := reports.WriteAnswer(out, answer); err != nil {
+	if err := page.WriteAnswer(out, answer); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
 	}
-	if err := reports.BuildCapacity(answer, out, !f.noPNG); err != nil {
+	if err := page.Build(answer, out, !f.noPNG); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
 	}
 	fmt.Fprintf(s.err, "cost model of %s; %v in all\n\n", dir, time.Since(began).Round(time.Second))
@@ -239,7 +240,7 @@ func (f *planFlags) folder(cmd *cobra.Command) (string, error) {
 	if f.out == "" {
 		return newPlanFolder("plan"), nil
 	}
-	if reports.HasAnswer(f.out) && !f.force {
+	if page.HasAnswer(f.out) && !f.force {
 		return "", badInput(fmt.Errorf("%s has a plan already; replace it with --force", f.out))
 	}
 	return f.out, nil
@@ -247,14 +248,14 @@ func (f *planFlags) folder(cmd *cobra.Command) (string, error) {
 
 // planReport makes the page of a plan again, from the answer in its folder.
 func planReport(s streams, dir, out string, format outputFormat, options reports.Options) error {
-	a, err := reports.LoadAnswer(dir)
+	a, err := page.LoadAnswer(dir)
 	if err != nil {
 		return badInput(err)
 	}
 	if out == "" {
 		out = dir
 	}
-	if err := reports.BuildCapacity(a, out, !options.NoPNG); err != nil {
+	if err := page.Build(a, out, !options.NoPNG); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
 	}
 	return showPlan(s, a, out, format)
@@ -262,7 +263,7 @@ func planReport(s streams, dir, out string, format outputFormat, options reports
 
 // showPlan prints the answer: sentences, a table, and the path of the page.
 func showPlan(s streams, a *capacity.Answer, out string, format outputFormat) error {
-	page := filepath.Join(out, reports.CapacityPage)
+	page := filepath.Join(out, page.CapacityPage)
 	if format != "table" {
 		fmt.Fprintln(s.err, "page:", page)
 	}

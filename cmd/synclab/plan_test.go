@@ -13,9 +13,9 @@ import (
 
 	"synclab/bench/machine"
 	"synclab/bench/raw"
-	"synclab/reports"
 	"synclab/reports/capacity"
 	"synclab/reports/capacity/capacitytest"
+	"synclab/reports/capacity/page"
 	"synclab/reports/model"
 )
 
@@ -45,7 +45,7 @@ func TestPlan(t *testing.T) {
 	if status != exitDone {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
-	html := filepath.Join("mine", reports.CapacityPage)
+	html := filepath.Join("mine", page.CapacityPage)
 	for _, part := range []string{"subject ", "violated first", "memory limit", "\nkube-proxy/iptables-legacy  ", "\nsynclab/nftables  ", "\npage: " + html} {
 		if !strings.Contains(stdout, part) {
 			t.Errorf("stdout lacks %q:\n%s", part, stdout)
@@ -56,7 +56,7 @@ func TestPlan(t *testing.T) {
 			t.Errorf("stderr lacks %q:\n%s", part, stderr)
 		}
 	}
-	a, err := reports.LoadAnswer("mine")
+	a, err := page.LoadAnswer("mine")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports"
+	"synclab/reports/capacity/page"
 	"synclab/reports/records"
 )
 
@@ -63,7 +64,7 @@ sizes, with 95 % intervals from six results on.`,
 				}
 				dirs = []string{newest}
 			}
-			if _, err := os.Stat(filepath.Join(dirs[0], "run.json")); err != nil && len(dirs) == 1 && reports.HasAnswer(dirs[0]) {
+			if _, err := os.Stat(filepath.Join(dirs[0], "run.json")); err != nil && len(dirs) == 1 && page.HasAnswer(dirs[0]) {
 				return planReport(s, dirs[0], out, format, options)
 			}
 			for _, dir := range dirs {
@@ -71,7 +72,7 @@ sizes, with 95 % intervals from six results on.`,
 					return badUsage(cmd, "%s is not the folder of a run: %w", dir, err)
 				}
 			}
-			if err := report(s, dirs, out, format, options); err != nil || len(dirs) > 1 || !reports.HasAnswer(dirs[0]) {
+			if err := report(s, dirs, out, format, options); err != nil || len(dirs) > 1 || !page.HasAnswer(dirs[0]) {
 				return err
 			}
 			return rebuildPlan(dirs[0], out, options) // the folder of a calibration may also have a plan
@@ -127,7 +128,7 @@ func newestRun(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	plans, err := filepath.Glob(filepath.Join(root, "*", reports.AnswerFile))
+	plans, err := filepath.Glob(filepath.Join(root, "*", page.AnswerFile))
 	if err != nil {
 		return "", err
 	}
@@ -199,12 +200,12 @@ func anySync(summary *reports.Summary) bool {
 
 // rebuildPlan makes the page of a plan again and prints nothing.
 func rebuildPlan(dir, out string, options reports.Options) error {
-	a, err := reports.LoadAnswer(dir)
+	a, err := page.LoadAnswer(dir)
 	if err != nil {
 		return badInput(err)
 	}
 	if out == "" {
 		out = dir
 	}
-	return reports.BuildCapacity(a, out, !options.NoPNG)
+	return page.Build(a, out, !options.NoPNG)
 }

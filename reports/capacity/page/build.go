@@ -1,4 +1,4 @@
-package reports
+package page
 
 import (
 	"bytes"
@@ -23,10 +23,10 @@ type capacityReport struct {
 	figures map[string]*figure.Figure // the plots of the document, by name
 }
 
-// BuildCapacity writes the report of an answer into a folder: capacity.html, which is self-contained; capacity.md;
+// Build writes the report of an answer into a folder: capacity.html, which is self-contained; capacity.md;
 // capacity.csv, frontier.csv and limits.csv; and the plots as SVG, with png also as PNG. The same answer makes the same
 // bytes.
-func BuildCapacity(a *capacity.Answer, out string, png bool) error {
+func Build(a *capacity.Answer, out string, png bool) error {
 	if len(a.Subjects) == 0 {
 		return errors.New("capacity page: the answer has no subjects")
 	}

@@ -1,4 +1,4 @@
-package reports
+package page
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ func buildCapacity(t *testing.T, a *capacity.Answer) (dir, page string) {
 	if sample := os.Getenv("SYNCLAB_SAMPLE_REPORTS"); sample != "" {
 		dir = filepath.Join(sample, t.Name())
 	}
-	if err := BuildCapacity(a, dir, false); err != nil {
+	if err := Build(a, dir, false); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, CapacityPage))
@@ -399,7 +399,7 @@ func FuzzLoadAnswer(f *testing.F) {
 			}
 		}
 		if a, err := LoadAnswer(dir); err == nil {
-			_ = BuildCapacity(a, dir, false)
+			_ = Build(a, dir, false)
 		}
 	})
 }
