@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench/raw"
-	"synclab/reports"
+	"synclab/reports/agreement"
 	"synclab/reports/model"
 )
 
@@ -20,7 +20,7 @@ func newSimulate(s streams) *cobra.Command {
 	var (
 		format outputFormat
 		from   modelFlags
-		o      reports.AgreementOptions
+		o      agreement.Options
 	)
 	cmd := &cobra.Command{
 		Use:   "simulate [RUN]",
@@ -73,7 +73,7 @@ a suitable run.`,
 }
 
 // agree compares the run with the simulation and prints the table.
-func agree(s streams, dir string, from modelFlags, o reports.AgreementOptions, format outputFormat) error {
+func agree(s streams, dir string, from modelFlags, o agreement.Options, format outputFormat) error {
 	var err error
 	var remarks []string
 	if o.Model, remarks, err = modelOfRun(dir, from); err != nil {
@@ -82,7 +82,7 @@ func agree(s streams, dir string, from modelFlags, o reports.AgreementOptions, f
 	for _, remark := range remarks {
 		fmt.Fprintln(s.err, "cost model:", remark)
 	}
-	a, err := reports.BuildAgreement(dir, o)
+	a, err := agreement.Build(dir, o)
 	if err != nil {
 		return err
 	}

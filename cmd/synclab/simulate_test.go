@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"synclab/bench/raw"
-	"synclab/reports"
+	"synclab/reports/agreement"
 	"synclab/scenarios"
 )
 
@@ -54,7 +54,7 @@ func TestSimulate(t *testing.T) {
 	if status != exitDone || !strings.Contains(stderr, "only its own sync times are compared") {
 		t.Fatalf("status %d, stderr %s", status, stderr)
 	}
-	var a reports.Agreement
+	var a agreement.Agreement
 	if err := json.Unmarshal([]byte(stdout), &a); err != nil {
 		t.Fatal(err)
 	}

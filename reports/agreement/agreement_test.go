@@ -1,4 +1,4 @@
-package reports
+package agreement
 
 import (
 	"cmp"
@@ -132,7 +132,7 @@ func syntheticAgreement(t *testing.T) (dir string, syncs map[string]int) {
 // longer interval, there are fewer syncs and longer waits.
 func TestSimulatorReplaysARun(t *testing.T) {
 	dir, syncs := syntheticAgreement(t)
-	a, err := BuildAgreement(dir, AgreementOptions{Seeds: 3})
+	a, err := Build(dir, Options{Seeds: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestSimulatorReplaysARun(t *testing.T) {
 func TestSimulatorWithACostModel(t *testing.T) {
 	dir, _ := syntheticAgreement(t)
 	for _, partial := range []time.Duration{syntheticPartial, 20 * syntheticPartial} {
-		a, err := BuildAgreement(dir, AgreementOptions{Seeds: 2, Model: syntheticModel(t, partial)})
+		a, err := Build(dir, Options{Seeds: 2, Model: syntheticModel(t, partial)})
 		if err != nil {
 			t.Fatal(err)
 		}

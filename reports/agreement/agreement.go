@@ -1,4 +1,4 @@
-package reports
+package agreement
 
 import (
 	"cmp"
@@ -30,17 +30,17 @@ import (
 type Agreement struct {
 	Run string `json:"run"`
 	// Model is the run that the cost model was fitted to; empty: no model.
-	Model  string          `json:"model,omitempty"`
-	Seeds  int             `json:"seeds"`
-	Seed   uint64          `json:"seed"`
-	Within float64         `json:"within"` // the allowed relative error of a prediction
-	Cells  []AgreementCell `json:"cells"`
+	Model  string  `json:"model,omitempty"`
+	Seeds  int     `json:"seeds"`
+	Seed   uint64  `json:"seed"`
+	Within float64 `json:"within"` // the allowed relative error of a prediction
+	Cells  []Cell  `json:"cells"`
 	// Remarks are facts that affect the meaning of the comparison.
 	Remarks []string `json:"remarks,omitempty"`
 }
 
-// AgreementCell is one subject in one cell.
-type AgreementCell struct {
+// Cell is one subject in one cell.
+type Cell struct {
 	Subject     string       `json:"subject"`
 	Cell        records.Cell `json:"cell"`
 	Reps        int          `json:"reps"`
@@ -101,8 +101,8 @@ type Predicted struct {
 	Within bool    `json:"within"`
 }
 
-// AgreementOptions of BuildAgreement.
-type AgreementOptions struct {
+// Options of BuildAgreement.
+type Options struct {
 	Model *model.Model // nil: only the run's own syncs
 	Seeds int          // default 50
 	Seed  uint64       // first seed; default 1
@@ -111,8 +111,8 @@ type AgreementOptions struct {
 // agreeWithin is the allowed relative error of the simulator.
 const agreeWithin = 0.15
 
-// BuildAgreement compares the run in a folder with the simulator.
-func BuildAgreement(dir string, o AgreementOptions) (*Agreement, error) {
+// Build compares the run in a folder with the simulator.
+func Build(dir string, o Options) (*Agreement, error) {
 	if o.Seeds == 0 {
 		o.Seeds = 50
 	}
@@ -140,7 +140,7 @@ func (a *Agreement) remark(format string, args ...any) {
 }
 
 // compare compares every subject in every cell.
-func (a *Agreement) compare(l *records.Run, o AgreementOptions) error {
+func (a *Agreement) compare(l *records.Run, o Options) error {
 	c := records.Collect([]*records.Run{l})
 	cells, err := l.Info.Scenario.Cells()
 	if err != nil {
@@ -179,10 +179,10 @@ func (a *Agreement) compare(l *records.Run, o AgreementOptions) error {
 			}
 		}
 	}
-	place := func(of AgreementCell) int {
+	place := func(of Cell) int {
 		return slices.IndexFunc(c.Series, func(one *records.Series) bool { return one.Subject == of.Subject })
 	}
-	slices.SortStableFunc(a.Cells, func(x, y AgreementCell) int { return cmp.Compare(place(x), place(y)) })
+	slices.SortStableFunc(a.Cells, func(x, y Cell) int { return cmp.Compare(place(x), place(y)) })
 	if len(a.Cells) == 0 {
 		return errors.New("nothing to compare: no visible change of a subject with a known sync loop")
 	}
@@ -236,7 +236,7 @@ func streamsOf(samples *records.Samples, traces []played, family corev1.IPFamily
 
 // trial is the comparison of one subject in one cell.
 type trial struct {
-	options   AgreementOptions
+	options   Options
 	scenario  *scenarios.Scenario
 	run       raw.Run
 	about     subject.Spec
@@ -255,7 +255,7 @@ func (t *trial) hold(cell records.Cell) error {
 		t.remark("its sync loop is unknown")
 		return nil
 	}
-	out := AgreementCell{Subject: t.about.Name, Cell: cell, Reps: len(t.streams)}
+	out := Cell{Subject: t.about.Name, Cell: cell, Reps: len(t.streams)}
 	out.Measured, out.measured = asMeasured(t.streams)
 	out.Changes = len(out.measured)
 	own, err := t.say(OwnCost, func(s *stream) simulator.Cost { return newOwnCost(s, t.about) }, t.way(t.own), nil, &out)
@@ -284,7 +284,7 @@ func (t *trial) way(w *model.WatchDelay) *model.WatchDelay {
 }
 
 // fromModel predicts with the cost model.
-func (t *trial) fromModel(cell records.Cell, out *AgreementCell) (Simulated, error) {
+func (t *trial) fromModel(cell records.Cell, out *Cell) (Simulated, error) {
 	subject, err := t.options.Model.Subject(t.about.Name)
 	if err != nil {
 		return Simulated{}, err
@@ -320,7 +320,7 @@ func (t *trial) fromModel(cell records.Cell, out *AgreementCell) (Simulated, err
 }
 
 // say runs the simulator with each seed.
-func (t *trial) say(name string, cost func(*stream) simulator.Cost, way *model.WatchDelay, cpu cpuTime, out *AgreementCell) (Simulated, error) {
+func (t *trial) say(name string, cost func(*stream) simulator.Cost, way *model.WatchDelay, cpu cpuTime, out *Cell) (Simulated, error) {
 	says := Simulated{Cost: name}
 	if way != nil {
 		says.ToNode = way.Median
@@ -413,7 +413,7 @@ func asMeasured(streams []*stream) (m Measured, all []float64) {
 }
 
 // title names a subject in a cell.
-func (c AgreementCell) title() string {
+func (c Cell) title() string {
 	parts := []string{c.Subject, doc.Grouped(int64(c.Cell.Services)) + " Services"}
 	if settings := c.Cell.Settings(); settings != "" {
 		parts = append(parts, strings.ReplaceAll(settings, "proxy.", ""))
