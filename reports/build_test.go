@@ -37,29 +37,18 @@ func TestSample(t *testing.T) {
 			periods: []string{"100ms", "500ms", "1s", "2s", "5s", "10s"}, failed: 1, status: "interrupted"},
 		five, fiveSizes(),
 	} {
-		s := y.build(t, filepath.Join(dir, y.id), Options{})
+		s := buildOf(t, y, filepath.Join(dir, y.id), Options{})
 		if err := s.Table(os.Stdout); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, y := range map[string]recorded{"traversal": traversalRun(packetModels, []int{100, 1000, 5000, 10000, 30000}, 2, 200),
 		"disruption": streamRun(streamModels, 5000, 2, 300, 12), "faults": faultRun(streamModels, 1000, 1, 50)} {
-		s := y.build(t, filepath.Join(dir, name), Options{})
+		s := buildOf(t, y, filepath.Join(dir, name), Options{})
 		if err := s.Table(os.Stdout); err != nil {
 			t.Fatal(err)
 		}
 	}
-}
-
-// build writes the run and its report.
-func (y synthetic) build(t *testing.T, dir string, opts Options) *Summary {
-	t.Helper()
-	y.write(t, dir)
-	s, err := Build([]string{dir}, "", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 var sweep = synthetic{id: "sweep", scenario: "size-sweep", subjects: []syntheticSubject{legacy, nft}, sizes: []int{100, 1000, 10000},
@@ -67,7 +56,7 @@ var sweep = synthetic{id: "sweep", scenario: "size-sweep", subjects: []synthetic
 
 // TestKnownStatistics recovers the parameters of the synthetic run.
 func TestKnownStatistics(t *testing.T) {
-	s := sweep.build(t, t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, sweep, t.TempDir(), Options{NoPNG: true})
 	for _, subject := range sweep.subjects {
 		found := 0
 		for _, g := range s.Growth {
@@ -115,7 +104,7 @@ var rowMedians = regexp.MustCompile(`data-v="([^"]*)"`)
 // TestOutputsAgree compares summary.json, the page's tables and bench.txt with one another.
 func TestOutputsAgree(t *testing.T) {
 	dir := t.TempDir()
-	sweep.build(t, dir, Options{NoPNG: true})
+	buildOf(t, sweep, dir, Options{NoPNG: true})
 	var s Summary
 	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
 	if err != nil {
@@ -197,7 +186,7 @@ func compareBench(t *testing.T, path string, s Summary) {
 // TestFiles: every referenced plot exists, no other does, and the page needs nothing from outside.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
-	s := sweep.build(t, dir, Options{})
+	s := buildOf(t, sweep, dir, Options{})
 	var names []string
 	for _, p := range s.Plots {
 		names = append(names, p.Name)
@@ -228,7 +217,7 @@ func TestFiles(t *testing.T) {
 	// The same folder with one size only: plots versus Services are removed.
 	one := sweep
 	one.sizes, one.probe = []int{1000}, 0
-	one.build(t, dir, Options{NoPNG: true})
+	buildOf(t, one, dir, Options{NoPNG: true})
 	left, err := filepath.Glob(filepath.Join(dir, "*.[ps][nv]g"))
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +234,7 @@ func TestFiles(t *testing.T) {
 func TestTableGolden(t *testing.T) {
 	y := synthetic{id: "period", scenario: "sync-period", subjects: []syntheticSubject{legacy, nft}, sizes: []int{2000}, reps: 2, churn: 60,
 		periods: []string{"1s", "10s"}, failed: 1, status: "interrupted", probe: 30}
-	s := y.build(t, t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	var b bytes.Buffer
 	if err := s.Table(&b); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ import (
 func TestFiveSubjects(t *testing.T) {
 	dir := t.TempDir()
 	y := fiveSizes()
-	s := y.build(t, dir, Options{NoPNG: true})
+	s := buildOf(t, y, dir, Options{NoPNG: true})
 	if len(s.Comparisons) != len(y.sizes) {
 		t.Fatalf("%d comparisons, want one a size", len(s.Comparisons))
 	}
@@ -131,7 +131,7 @@ func outputsName(t *testing.T, dir string, s *Summary) {
 
 // TestStoppedSubject: the subject keeps its row, its figure is a bound, and no other value is made up.
 func TestStoppedSubject(t *testing.T) {
-	s := fiveSizes().build(t, t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, fiveSizes(), t.TempDir(), Options{NoPNG: true})
 	c := s.largestComparison()
 	side := sideOf(t, *c, proxyNft.name)
 	if cold := side.Figure(comparison.FigureCold); cold == nil || !cold.AtLeast || cold.Value != 600 || cold.Low != nil || comparison.FigureValue(cold, true) != "> 600 s" {
@@ -181,7 +181,7 @@ func TestStoppedAlone(t *testing.T) {
 	dir := t.TempDir()
 	y := fiveSizes()
 	y.subjects = []syntheticSubject{proxyNft}
-	s := y.build(t, dir, Options{NoPNG: true})
+	s := buildOf(t, y, dir, Options{NoPNG: true})
 	if len(s.Comparisons) != 0 {
 		t.Errorf("a comparison of a single subject: %+v", s.Comparisons)
 	}
@@ -373,7 +373,7 @@ func TestMissingFigures(t *testing.T) {
 func TestComparedTableGolden(t *testing.T) {
 	y := five
 	y.churn, y.probe = 60, 20
-	s := y.build(t, t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	var b bytes.Buffer
 	if err := s.Table(&b); err != nil {
 		t.Fatal(err)

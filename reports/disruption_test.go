@@ -65,7 +65,7 @@ func TestDisruptedSteps(t *testing.T) {
 
 func TestDisruptionOutputs(t *testing.T) {
 	dir := t.TempDir()
-	s := streamRun(streamModels[:4], 5000, 1, 200, 6).build(t, dir, Options{NoPNG: true})
+	s := buildOf(t, streamRun(streamModels[:4], 5000, 1, 200, 6), dir, Options{NoPNG: true})
 	terminal, markdown := outputs(t, dir, s)
 	page := readPage(t, dir)
 	for name, text := range map[string]string{"page": page, "terminal": terminal, "summary.md": markdown} {
@@ -116,7 +116,7 @@ func TestUnwatchedFlows(t *testing.T) {
 // With 100,000 flows, the plot's file stays small, and every failed flow is drawn.
 func TestManyFlows(t *testing.T) {
 	dir := t.TempDir()
-	s := streamRun(streamModels[:1], 5000, 1, 1250, 9).build(t, dir, Options{})
+	s := buildOf(t, streamRun(streamModels[:1], 5000, 1, 1250, 9), dir, Options{})
 	d := s.Disruptions[0].during()
 	if rest := s.Disruptions[0].rest(); d.Flows+rest.Flows < 100_000 {
 		t.Fatalf("%d flows", d.Flows+rest.Flows)
@@ -141,7 +141,7 @@ func TestManyFlows(t *testing.T) {
 }
 
 func TestDisruptionGolden(t *testing.T) {
-	s := streamRun(streamModels, 5000, 2, 100, 6).build(t, t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, streamRun(streamModels, 5000, 2, 100, 6), t.TempDir(), Options{NoPNG: true})
 	golden(t, "disruption.golden", []byte(terminalOf(t, s.disruptionSection())))
 }
 
@@ -162,7 +162,7 @@ func TestOtherOutcome(t *testing.T) {
 	for i, outcome := range []string{"", "", "unreachable"} {
 		y.records = append(y.records, raw.Record{Subject: "a/b", Services: 10, Rep: 1, At: float64(i) + 1, Metric: raw.Flow, Value: 1e-3, Unit: "s", Step: "2:traffic", Outcome: outcome})
 	}
-	s := y.build(t, t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	if step := s.Disruptions[0].Steps[0]; step.Failed != 1 || !strings.Contains(string(plotNamed(t, s, "flows-a-b").Markup), "other: 1") {
 		t.Errorf("%+v", step)
 	}

@@ -51,7 +51,7 @@ func TestHoldText(t *testing.T) {
 
 func TestFaultOutputs(t *testing.T) {
 	dir := t.TempDir()
-	s := faultRun(streamModels, 1000, 1, 20).build(t, dir, Options{NoPNG: true})
+	s := buildOf(t, faultRun(streamModels, 1000, 1, 20), dir, Options{NoPNG: true})
 	terminal, markdown := outputs(t, dir, s)
 	page := strings.ReplaceAll(readPage(t, dir), "\u00a0", " ")
 	names, series := s.faultsOf(s.faultCells()[0])
@@ -86,6 +86,6 @@ func TestFaultOutputs(t *testing.T) {
 }
 
 func TestFaultsGolden(t *testing.T) {
-	s := faultRun(streamModels, 1000, 1, 20).build(t, t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, faultRun(streamModels, 1000, 1, 20), t.TempDir(), Options{NoPNG: true})
 	golden(t, "faults.golden", []byte(terminalOf(t, s.faultSection(), s.invariantSection())))
 }

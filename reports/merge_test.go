@@ -81,7 +81,7 @@ var divisible = synthetic{id: "whole", scenario: "size-sweep", subjects: []synth
 func TestMergeIsOneRun(t *testing.T) {
 	root := t.TempDir()
 	whole := filepath.Join(root, "whole")
-	want := divisible.build(t, whole, Options{NoPNG: true})
+	want := buildOf(t, divisible, whole, Options{NoPNG: true})
 	sweep := filepath.Join(root, "sweep")
 	dirs := shardRun(t, whole, sweep, 3, nil)
 	slices.Reverse(dirs)

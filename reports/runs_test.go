@@ -12,6 +12,17 @@ import (
 	"synclab/reports/doc"
 )
 
+// buildOf writes a run into a folder and builds its report there.
+func buildOf(t testing.TB, run interface{ write(testing.TB, string) }, dir string, opts Options) *Summary {
+	t.Helper()
+	run.write(t, dir)
+	s, err := Build([]string{dir}, "", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func readPage(t *testing.T, dir string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
@@ -125,7 +136,7 @@ func TestTornLastLine(t *testing.T) {
 // TestFailedSyncs: failed syncs are counted, and their durations left out.
 func TestFailedSyncs(t *testing.T) {
 	y := synthetic{id: "failing", scenario: "steady-churn", subjects: []syntheticSubject{legacy}, sizes: []int{500}, reps: 2, churn: 40, failed: 2}
-	s := y.build(t, t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	k := s.KeyFigures[0]
 	if k.SyncsFailed != 4 || k.PartialSync.Max >= 9 || !hasWarning(s, "4 syncs failed") || !strings.HasPrefix(s.Sentences[0], "4 syncs failed") {
 		t.Errorf("failed %d, longest partial %v, %q, %q", k.SyncsFailed, k.PartialSync.Max, s.Warnings, s.Sentences)
@@ -182,7 +193,7 @@ func TestSparse(t *testing.T) {
 func TestRuleMismatch(t *testing.T) {
 	dir := t.TempDir()
 	y := synthetic{id: "rules", scenario: "cold-start", subjects: []syntheticSubject{legacy}, sizes: []int{500}, reps: 2}
-	s := y.build(t, dir, Options{NoPNG: true})
+	s := buildOf(t, y, dir, Options{NoPNG: true})
 	if hasWarning(s, "expected numbers") {
 		t.Errorf("warnings %q", s.Warnings)
 	}

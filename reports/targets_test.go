@@ -33,7 +33,7 @@ func TestTargets(t *testing.T) {
 		{Figure: "total_peak_rss", Services: 2000, Subject: legacy.name, Beside: proxyLegacy.name, Times: 100},
 	}
 	dir := t.TempDir()
-	s := y.build(t, dir, Options{NoPNG: true})
+	s := buildOf(t, y, dir, Options{NoPNG: true})
 	want := []string{verdictMet, verdictMissed, verdictMet, verdictMissed, verdictMet, verdictMissed, verdictNotMeasured, verdictMet, verdictUnknown,
 		verdictUnknown, verdictMissed, verdictMet, verdictNotMeasured, verdictMissed}
 	if len(s.Targets) != len(want) {

@@ -19,7 +19,7 @@ func someModels() []packetModel {
 
 // TestPacketFits recovers the parameters of the run.
 func TestPacketFits(t *testing.T) {
-	s := traversalRun(someModels(), []int{1000, 5000}, 6, 60).build(t, t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, traversalRun(someModels(), []int{1000, 5000}, 6, 60), t.TempDir(), Options{NoPNG: true})
 	if want := 3 * 2 * 4; len(s.Packets) != want {
 		t.Fatalf("%d costs, want subjects × sizes × methods = %d", len(s.Packets), want)
 	}
@@ -75,7 +75,7 @@ func TestFirstPacketTarget(t *testing.T) {
 		{Figure: "first_packet", Services: 5000, Subject: "synclab/iptables-legacy-tree", From: 1000, Exponent: 0.05},
 		{Figure: "first_packet", Services: 5000, Subject: "kube-proxy/iptables-legacy", AtMost: 10e3},
 	}
-	s := y.build(t, t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	last := s.packetsOf(s.packetCells("sendto")[0], "sendto")
 	f := s.figureOf("traversal", 5000, "kube-proxy/iptables-legacy", "first_packet")
 	if f == nil || f.Value != last[0].spot("last").Median || f.N != 120 {
@@ -117,7 +117,7 @@ func TestFlatness(t *testing.T) {
 // TestPacketOutputs: the section, the plots and the terminal's lines exist, and only with such records.
 func TestPacketOutputs(t *testing.T) {
 	dir := t.TempDir()
-	s := traversalRun(packetModels, []int{1000, 5000}, 1, 30).build(t, dir, Options{NoPNG: true})
+	s := buildOf(t, traversalRun(packetModels, []int{1000, 5000}, 1, 30), dir, Options{NoPNG: true})
 	terminal, markdown := outputs(t, dir, s)
 	page := readPage(t, dir)
 	for _, want := range []string{`id="packets"`, "no endpoints (reject)", "load balancer, source ranges", "Per rule, and whether the position matters", "empty ruleset", "5,007"} {
@@ -142,7 +142,7 @@ func TestPacketOutputs(t *testing.T) {
 		t.Error("the published chart is not drawn")
 	}
 	plain := t.TempDir()
-	sweep.build(t, plain, Options{NoPNG: true})
+	buildOf(t, sweep, plain, Options{NoPNG: true})
 	for _, id := range []string{"disruption", "faults", "invariants"} {
 		if strings.Contains(readPage(t, plain), `id="`+id+`"`) {
 			t.Errorf("a section %s without such records", id)
@@ -151,7 +151,7 @@ func TestPacketOutputs(t *testing.T) {
 }
 
 func TestPacketsGolden(t *testing.T) {
-	s := traversalRun(packetModels, []int{5000}, 2, 40).build(t, t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, traversalRun(packetModels, []int{5000}, 2, 40), t.TempDir(), Options{NoPNG: true})
 	var b bytes.Buffer
 	if err := s.Table(&b); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestFewPackets(t *testing.T) {
 		"one kind":     {{Subject: "a/b", Services: 10, Rep: 1, Metric: raw.FirstPacket, Value: 3e-6, Unit: "s", Target: "reject"}},
 	} {
 		y := recorded{scenario: scenarios.Scenario{Name: "x"}, reps: 1, records: records}
-		if s := y.build(t, t.TempDir(), Options{NoPNG: true}); len(s.Packets) != 1 {
+		if s := buildOf(t, y, t.TempDir(), Options{NoPNG: true}); len(s.Packets) != 1 {
 			t.Errorf("%s: %+v", name, s.Packets)
 		}
 	}

@@ -65,16 +65,6 @@ func (y recorded) write(t testing.TB, dir string) {
 	}
 }
 
-func (y recorded) build(t testing.TB, dir string, opts Options) *Summary {
-	t.Helper()
-	y.write(t, dir)
-	s, err := Build([]string{dir}, "", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // packetModel is the cost of a packet with a subject: a first rule, and perRule for each rule that it crosses.
 type packetModel struct {
 	subject string

@@ -132,7 +132,7 @@ func (w *syntheticWriter) all() {
 				settings = nil
 				for _, policy := range []string{"token-bucket", "completion-to-start"} {
 					for _, period := range w.y.periods {
-						settings = append(settings, map[string]string{periodField: period, policyField: policy})
+						settings = append(settings, map[string]string{"proxy.minSyncPeriod": period, "proxy.policy": policy})
 					}
 				}
 			}
@@ -227,7 +227,7 @@ func (w *syntheticWriter) oneSync(s syntheticSubject, start float64, kind string
 // churn makes changes that are due 20 a second. Syncs start at least one period apart.
 func (w *syntheticWriter) churn(s syntheticSubject, start float64) {
 	period := 1.0
-	if text := w.cell.Params[periodField]; text != "" {
+	if text := w.cell.Params["proxy.minSyncPeriod"]; text != "" {
 		period, _ = records.Quantity(text)
 	}
 	next, done := start, 0
@@ -240,7 +240,7 @@ func (w *syntheticWriter) churn(s syntheticSubject, start float64) {
 		begin := max(next, due)
 		d := w.oneSync(s, begin, kind)
 		end := begin + d
-		if w.cell.Params[policyField] == "completion-to-start" {
+		if w.cell.Params["proxy.policy"] == "completion-to-start" {
 			next = end + period
 		} else {
 			next = max(begin+period, end)
