@@ -143,8 +143,8 @@ func bytesOf(kind string) valuesBy {
 	}
 }
 
-func flowFailed(r *raw.Record) bool    { return r.Outcome != "" && r.Outcome != Misrouted }
-func flowMisrouted(r *raw.Record) bool { return r.Outcome == Misrouted }
+func flowFailed(r *raw.Record) bool    { return r.Outcome != "" && r.Outcome != records.Misrouted }
+func flowMisrouted(r *raw.Record) bool { return r.Outcome == records.Misrouted }
 
 func flowsBy(outcome func(*raw.Record) bool) valuesBy {
 	return func(c *records.Samples, _ comparison.SameSource) estimate.Sample {

@@ -348,7 +348,7 @@ func TestDiffFlows(t *testing.T) {
 			put(rep, raw.Record{Metric: raw.Flow, Unit: "s", Value: 1, Outcome: "timeout"})
 		}
 		for range misroutes {
-			put(3, raw.Record{Metric: raw.Flow, Unit: "s", Value: 0.001, Outcome: Misrouted, Error: "by 10.0.0.9"})
+			put(3, raw.Record{Metric: raw.Flow, Unit: "s", Value: 0.001, Outcome: records.Misrouted, Error: "by 10.0.0.9"})
 		}
 		if err := os.WriteFile(filepath.Join(dir, "records.jsonl"), []byte(lines.String()), 0o644); err != nil {
 			t.Fatal(err)

@@ -59,9 +59,6 @@ type DisruptedStep struct {
 	LongLivedUDPLost    int `json:"long_lived_udp_lost,omitempty"`
 }
 
-// Misrouted is the outcome of a flow that was answered by an endpoint outside the permitted set.
-const Misrouted = "misrouted"
-
 // disruptions has one entry for each series and cell with a stream.
 func disruptions(c *records.Collection) []Disruption {
 	var out []Disruption
@@ -194,7 +191,7 @@ func (d *DisruptedStep) flow(outcome string) {
 	switch outcome {
 	case "":
 		return
-	case Misrouted:
+	case records.Misrouted:
 		d.Misrouted++
 	default:
 		d.Failed++
@@ -208,7 +205,7 @@ func (d *DisruptedStep) held(protocol, outcome string) {
 		d.LongLivedUDP++
 		switch outcome {
 		case "":
-		case Misrouted:
+		case records.Misrouted:
 			d.LongLivedUDPRemoved++
 		default:
 			d.LongLivedUDPLost++

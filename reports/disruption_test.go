@@ -33,8 +33,8 @@ func TestDisruptedSteps(t *testing.T) {
 	held := func(protocol, outcome string) raw.Record {
 		return raw.Record{Rep: 1, Metric: raw.LongLivedFlow, Value: 1e-3, Unit: "s", Step: "5:churn", Protocol: protocol, Outcome: outcome}
 	}
-	c := cellOf(raw.FeedAPI, flow("3:traffic", 1, ""), flow("4:settle", 2, ""), flow("5:churn", 5, ""), flow("5:churn", 9, "timeout"), flow("6:settle", 3, Misrouted),
-		flow("6:settle", 4, "refused"), held("TCP", ""), held("TCP", "reset"), held("UDP", Misrouted), held("UDP", ""), held("UDP", "timeout"),
+	c := cellOf(raw.FeedAPI, flow("3:traffic", 1, ""), flow("4:settle", 2, ""), flow("5:churn", 5, ""), flow("5:churn", 9, "timeout"), flow("6:settle", 3, records.Misrouted),
+		flow("6:settle", 4, "refused"), held("TCP", ""), held("TCP", "reset"), held("UDP", records.Misrouted), held("UDP", ""), held("UDP", "timeout"),
 		raw.Record{Rep: 1, Metric: raw.RemovedEndpointServing, Value: 0.5, Unit: "s", Step: "6:settle"},
 		raw.Record{Rep: 1, Metric: raw.NewEndpointDelay, Value: 0.25, Unit: "s", Step: "6:settle"},
 		raw.Record{Rep: 1, Metric: raw.NewEndpointDelay, Value: 9, Unit: "s", Step: "6:settle", Outcome: "not yet"})

@@ -138,7 +138,7 @@ func (f *FaultResult) count(outcome string) {
 	f.Flows++
 	switch outcome {
 	case "":
-	case Misrouted:
+	case records.Misrouted:
 		f.Misrouted++
 	default:
 		f.Failed++

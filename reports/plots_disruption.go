@@ -30,7 +30,7 @@ var outcomeLooks = []outcomeLook{
 	{"refused", "refused", color.NRGBA{0xe6, 0x7e, 0x00, 0xff}, 2.6, false},
 	{"reset", "reset", color.NRGBA{0xb0, 0x2a, 0x8f, 0xff}, 2.6, false},
 	{"timeout", "timed out", color.NRGBA{0xd0, 0x1c, 0x1c, 0xff}, 2.6, false},
-	{Misrouted, "misrouted", color.NRGBA{0xd0, 0x00, 0x00, 0xff}, 6, true},
+	{records.Misrouted, "misrouted", color.NRGBA{0xd0, 0x00, 0x00, 0xff}, 6, true},
 }
 
 // otherOutcome is for an unknown outcome.

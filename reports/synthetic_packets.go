@@ -222,7 +222,7 @@ func (w *streamWriter) step(m streamModel, name string, at, seconds, rate float6
 			value *= 4
 			switch chance := w.random.Float64(); {
 			case chance < m.straying:
-				outcome = Misrouted
+				outcome = records.Misrouted
 			case chance < m.straying+m.failing:
 				value, outcome = 1, []string{"timeout", "refused"}[w.random.IntN(2)]
 			}
@@ -231,8 +231,8 @@ func (w *streamWriter) step(m streamModel, name string, at, seconds, rate float6
 		w.put(due, raw.Flow, value, "s", raw.Record{Step: name, Protocol: protocol, Outcome: outcome, Service: "ns/a:http"})
 		if i%50 == 0 {
 			held := ""
-			if outcome == Misrouted && protocol == "UDP" {
-				held = Misrouted
+			if outcome == records.Misrouted && protocol == "UDP" {
+				held = records.Misrouted
 			}
 			w.put(due, raw.LongLivedFlow, 1e-4, "s", raw.Record{Step: name, Protocol: protocol, Outcome: held, Service: "ns/a:http"})
 		}

@@ -317,3 +317,6 @@ func Abs(n int) int {
 	}
 	return n
 }
+
+// Misrouted is the outcome of a flow that was answered by an endpoint outside the permitted set.
+const Misrouted = "misrouted"
