@@ -13,6 +13,7 @@ import (
 
 	"synclab/reports/comparison"
 	"synclab/reports/estimate"
+	"synclab/reports/synthetic"
 )
 
 // fixed builds the report of fixed records: three subjects and seven repetitions. Repetitions differ more than the
@@ -79,7 +80,7 @@ func TestOneFigureEverywhere(t *testing.T) {
 		if interval := r.IntervalText(); !strings.Contains(page, r.Words) || interval != "" && !strings.Contains(page, interval) {
 			t.Errorf("%s of %s versus %s: %q %q is not on the page", r.Metric, r.B, r.A, r.Words, interval)
 		}
-		if r.Metric == comparison.FigureCold && r.B == legacy.name && !strings.Contains(sentences, bracket(c, &r)) {
+		if r.Metric == comparison.FigureCold && r.B == synthetic.Legacy.Name && !strings.Contains(sentences, bracket(c, &r)) {
 			t.Errorf("the sentences lack %q: %s", bracket(c, &r), sentences)
 		}
 	}
@@ -184,9 +185,9 @@ func TestImprecise(t *testing.T) {
 		}
 	}
 	y := churning
-	y.reps, y.churn, y.probe = 5, 20, 0
+	y.Reps, y.Churn, y.Probe = 5, 20, 0
 	few := t.TempDir()
-	y.write(t, few)
+	y.Write(t, few)
 	if cells, err := Imprecise(few, 0.9); err != nil || len(cells) != 1 {
 		t.Errorf("five repetitions: %v, %v", cells, err)
 	}

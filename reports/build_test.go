@@ -20,6 +20,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/synthetic"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -30,20 +31,20 @@ func TestSample(t *testing.T) {
 	if dir == "" {
 		t.Skip("SYNCLAB_SAMPLE_REPORTS names no folder")
 	}
-	for _, y := range []synthetic{
-		{id: "steady", scenario: "steady-churn", subjects: []syntheticSubject{legacy}, sizes: []int{10000}, reps: 1, churn: 1000, probe: 300},
-		{id: "sizes", scenario: "size-sweep", subjects: []syntheticSubject{legacy, nft}, sizes: []int{100, 316, 1000, 3162, 10000}, reps: 3, churn: 300, probe: 200},
-		{id: "period", scenario: "sync-period", subjects: []syntheticSubject{legacy}, sizes: []int{2000}, reps: 3, churn: 300,
-			periods: []string{"100ms", "500ms", "1s", "2s", "5s", "10s"}, failed: 1, status: "interrupted"},
-		five, fiveSizes(),
+	for _, y := range []synthetic.Run{
+		{ID: "steady", Scenario: "steady-churn", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{10000}, Reps: 1, Churn: 1000, Probe: 300},
+		{ID: "sizes", Scenario: "size-sweep", Subjects: []synthetic.Subject{synthetic.Legacy, synthetic.NFT}, Sizes: []int{100, 316, 1000, 3162, 10000}, Reps: 3, Churn: 300, Probe: 200},
+		{ID: "period", Scenario: "sync-period", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{2000}, Reps: 3, Churn: 300,
+			Periods: []string{"100ms", "500ms", "1s", "2s", "5s", "10s"}, Failed: 1, Status: "interrupted"},
+		synthetic.Five, synthetic.FiveSizes(),
 	} {
-		s := buildOf(t, y, filepath.Join(dir, y.id), Options{})
+		s := buildOf(t, y, filepath.Join(dir, y.ID), Options{})
 		if err := s.Table(os.Stdout); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, y := range map[string]recorded{"traversal": traversalRun(packetModels, []int{100, 1000, 5000, 10000, 30000}, 2, 200),
-		"disruption": streamRun(streamModels, 5000, 2, 300, 12), "faults": faultRun(streamModels, 1000, 1, 50)} {
+	for name, y := range map[string]synthetic.Recorded{"traversal": synthetic.TraversalRun(synthetic.PacketModels, []int{100, 1000, 5000, 10000, 30000}, 2, 200),
+		"disruption": synthetic.StreamRun(synthetic.StreamModels, 5000, 2, 300, 12), "faults": synthetic.FaultRun(synthetic.StreamModels, 1000, 1, 50)} {
 		s := buildOf(t, y, filepath.Join(dir, name), Options{})
 		if err := s.Table(os.Stdout); err != nil {
 			t.Fatal(err)
@@ -51,32 +52,32 @@ func TestSample(t *testing.T) {
 	}
 }
 
-var sweep = synthetic{id: "sweep", scenario: "size-sweep", subjects: []syntheticSubject{legacy, nft}, sizes: []int{100, 1000, 10000},
-	reps: 3, churn: 60, probe: 60}
+var sweep = synthetic.Run{ID: "sweep", Scenario: "size-sweep", Subjects: []synthetic.Subject{synthetic.Legacy, synthetic.NFT}, Sizes: []int{100, 1000, 10000},
+	Reps: 3, Churn: 60, Probe: 60}
 
 // TestKnownStatistics recovers the parameters of the synthetic run.
 func TestKnownStatistics(t *testing.T) {
 	s := buildOf(t, sweep, t.TempDir(), Options{NoPNG: true})
-	for _, subject := range sweep.subjects {
+	for _, subject := range sweep.Subjects {
 		found := 0
 		for _, g := range s.Growth {
-			if g.Series == subject.name && g.Metric == raw.FullSync {
+			if g.Series == subject.Name && g.Metric == raw.FullSync {
 				found++
-				if math.Abs(g.Slope-subject.exponent) > 0.05 || g.SlopeLow != nil || *g.SlopeRangeLow > g.Slope || *g.SlopeRangeHigh < g.Slope || g.Bends {
-					t.Errorf("%s: exponent %v (%v … %v), want %v", subject.name, g.Slope, *g.SlopeRangeLow, *g.SlopeRangeHigh, subject.exponent)
+				if math.Abs(g.Slope-subject.Exponent) > 0.05 || g.SlopeLow != nil || *g.SlopeRangeLow > g.Slope || *g.SlopeRangeHigh < g.Slope || g.Bends {
+					t.Errorf("%s: exponent %v (%v … %v), want %v", subject.Name, g.Slope, *g.SlopeRangeLow, *g.SlopeRangeHigh, subject.Exponent)
 				}
 			}
 		}
 		for _, f := range s.Traversal {
-			if f.Series == subject.name && f.Cell.Services == 10000 {
+			if f.Series == subject.Name && f.Cell.Services == 10000 {
 				found++
-				if math.Abs(f.Slope/subject.perRule-1) > 0.01 || math.Abs(f.Intercept-3.07e-6) > 1e-7 || f.Empty == nil {
-					t.Errorf("%s: %v a rule, intercept %v, empty %v", subject.name, f.Slope, f.Intercept, f.Empty)
+				if math.Abs(f.Slope/subject.PerRule-1) > 0.01 || math.Abs(f.Intercept-3.07e-6) > 1e-7 || f.Empty == nil {
+					t.Errorf("%s: %v a rule, intercept %v, empty %v", subject.Name, f.Slope, f.Intercept, f.Empty)
 				}
 			}
 		}
 		if found != 2 {
-			t.Errorf("%s: %d fits found, want 2", subject.name, found)
+			t.Errorf("%s: %d fits found, want 2", subject.Name, found)
 		}
 	}
 	for _, p := range s.Phases {
@@ -90,7 +91,7 @@ func TestKnownStatistics(t *testing.T) {
 	want := map[string]string{clauseFull: "observed: met up to 1,000, violated at 10,000", clauseNPL: "observed: met at all measured sizes, up to 10,000",
 		clausePacket: "observed: met up to 1,000, violated at 10,000", clauseAll: "observed: met up to 1,000, violated at 10,000"}
 	for _, c := range s.Capacity {
-		if c.Series == legacy.name && c.Verdict != want[c.Clause] {
+		if c.Series == synthetic.Legacy.Name && c.Verdict != want[c.Clause] {
 			t.Errorf("%s: %s, want %s", c.Clause, c.Verdict, want[c.Clause])
 		}
 	}
@@ -216,7 +217,7 @@ func TestFiles(t *testing.T) {
 
 	// The same folder with one size only: plots versus Services are removed.
 	one := sweep
-	one.sizes, one.probe = []int{1000}, 0
+	one.Sizes, one.Probe = []int{1000}, 0
 	buildOf(t, one, dir, Options{NoPNG: true})
 	left, err := filepath.Glob(filepath.Join(dir, "*.[ps][nv]g"))
 	if err != nil {
@@ -232,8 +233,8 @@ func TestFiles(t *testing.T) {
 }
 
 func TestTableGolden(t *testing.T) {
-	y := synthetic{id: "period", scenario: "sync-period", subjects: []syntheticSubject{legacy, nft}, sizes: []int{2000}, reps: 2, churn: 60,
-		periods: []string{"1s", "10s"}, failed: 1, status: "interrupted", probe: 30}
+	y := synthetic.Run{ID: "period", Scenario: "sync-period", Subjects: []synthetic.Subject{synthetic.Legacy, synthetic.NFT}, Sizes: []int{2000}, Reps: 2, Churn: 60,
+		Periods: []string{"1s", "10s"}, Failed: 1, Status: "interrupted", Probe: 30}
 	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	var b bytes.Buffer
 	if err := s.Table(&b); err != nil {

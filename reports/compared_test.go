@@ -19,18 +19,19 @@ import (
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
 	"synclab/reports/records"
+	"synclab/reports/synthetic"
 )
 
 // TestFiveSubjects: every subject has a row, every ratio is that of the figures, and all outputs agree.
 func TestFiveSubjects(t *testing.T) {
 	dir := t.TempDir()
-	y := fiveSizes()
+	y := synthetic.FiveSizes()
 	s := buildOf(t, y, dir, Options{NoPNG: true})
-	if len(s.Comparisons) != len(y.sizes) {
+	if len(s.Comparisons) != len(y.Sizes) {
 		t.Fatalf("%d comparisons, want one a size", len(s.Comparisons))
 	}
 	for _, c := range s.Comparisons {
-		if c.Baseline != proxyLegacy.name || len(c.Sides) != 5 {
+		if c.Baseline != synthetic.ProxyLegacy.Name || len(c.Sides) != 5 {
 			t.Errorf("%d Services: baseline %s, %d sides", c.Cell.Services, c.Baseline, len(c.Sides))
 		}
 		for _, r := range c.Ratios {
@@ -42,11 +43,11 @@ func TestFiveSubjects(t *testing.T) {
 				t.Errorf("%s %s / %s: %v outside %v … %v", r.Metric, r.B, r.A, r.Ratio, *r.Low, *r.High)
 			}
 		}
-		pair := c.Ratio(nft.name, proxyNft.name, comparison.FigureFull)
+		pair := c.Ratio(synthetic.NFT.Name, synthetic.ProxyNft.Name, comparison.FigureFull)
 		if c.Cell.Services < 8000 && (pair == nil || pair.Against[0] != "variant" || !pair.Differs || pair.Low == nil) {
 			t.Errorf("%d Services: synclab versus kube-proxy on its backend: %+v", c.Cell.Services, pair)
 		}
-		if both := c.Ratio(legacy.name, proxyLegacy.name, comparison.FigureFull); both == nil || len(both.Against) != 2 {
+		if both := c.Ratio(synthetic.Legacy.Name, synthetic.ProxyLegacy.Name, comparison.FigureFull); both == nil || len(both.Against) != 2 {
 			t.Errorf("the baseline of the variant is also the overall one: %+v", both)
 		}
 	}
@@ -89,16 +90,16 @@ func outputsName(t *testing.T, dir string, s *Summary) {
 	terminal, markdown := outputs(t, dir, s)
 	page := strings.NewReplacer("\u00a0", " ", "&gt;", ">", "&#43;", "+").Replace(readPage(t, dir))
 	largest := s.largestComparison()
-	ratio := largest.Ratio(nft.name, proxyNft.name, comparison.FigureCold)
+	ratio := largest.Ratio(synthetic.NFT.Name, synthetic.ProxyNft.Name, comparison.FigureCold)
 	for name, text := range map[string]string{"page": page, "summary.md": markdown, "terminal": terminal} {
-		for _, want := range []string{"> 600 s", ratio.Words, "stopped after 10m0s:", largest.Ratio(proxyNftables.name, proxyLegacy.name, comparison.FigurePartial).Words} {
+		for _, want := range []string{"> 600 s", ratio.Words, "stopped after 10m0s:", largest.Ratio(synthetic.ProxyNftables.Name, synthetic.ProxyLegacy.Name, comparison.FigurePartial).Words} {
 			if !strings.Contains(strings.ReplaceAll(text, "\n  ", " "), want) {
 				t.Errorf("%s lacks %q", name, want)
 			}
 		}
-		for _, subject := range five.subjects {
-			if !strings.Contains(text, subject.name) {
-				t.Errorf("%s lacks %s", name, subject.name)
+		for _, subject := range synthetic.Five.Subjects {
+			if !strings.Contains(text, subject.Name) {
+				t.Errorf("%s lacks %s", name, subject.Name)
 			}
 		}
 	}
@@ -124,16 +125,16 @@ func outputsName(t *testing.T, dir string, s *Summary) {
 	if err := json.Unmarshal(text, &read); err != nil {
 		t.Fatal(err)
 	}
-	if again := read.largestComparison().Ratio(nft.name, proxyNft.name, comparison.FigureCold); again == nil || again.Words != ratio.Words || again.Bound != "upper" {
+	if again := read.largestComparison().Ratio(synthetic.NFT.Name, synthetic.ProxyNft.Name, comparison.FigureCold); again == nil || again.Words != ratio.Words || again.Bound != "upper" {
 		t.Errorf("summary.json: %+v", again)
 	}
 }
 
 // TestStoppedSubject: the subject keeps its row, its figure is a bound, and no other value is made up.
 func TestStoppedSubject(t *testing.T) {
-	s := buildOf(t, fiveSizes(), t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, synthetic.FiveSizes(), t.TempDir(), Options{NoPNG: true})
 	c := s.largestComparison()
-	side := sideOf(t, *c, proxyNft.name)
+	side := sideOf(t, *c, synthetic.ProxyNft.Name)
 	if cold := side.Figure(comparison.FigureCold); cold == nil || !cold.AtLeast || cold.Value != 600 || cold.Low != nil || comparison.FigureValue(cold, true) != "> 600 s" {
 		t.Errorf("cold start %+v", cold)
 	}
@@ -148,12 +149,12 @@ func TestStoppedSubject(t *testing.T) {
 	if rss := side.Figure(comparison.FigureRSS); rss == nil || !rss.AtLeast {
 		t.Errorf("the memory of a process that was stopped is a bound: %+v", rss)
 	}
-	slower := c.Ratio(proxyNft.name, proxyLegacy.name, comparison.FigureCold)
+	slower := c.Ratio(synthetic.ProxyNft.Name, synthetic.ProxyLegacy.Name, comparison.FigureCold)
 	if slower == nil || slower.Bound != "lower" || slower.Ratio <= 1 || slower.Low != nil || !strings.HasPrefix(slower.Words, "> ") {
 		t.Errorf("ratio %+v", slower)
 	}
 	for _, k := range s.Capacity {
-		if k.Series == proxyNft.name && k.Clause == clauseNPL && (k.MetUpTo != 2000 || k.ViolatedAt != 8000 || !k.Stopped) {
+		if k.Series == synthetic.ProxyNft.Name && k.Clause == clauseNPL && (k.MetUpTo != 2000 || k.ViolatedAt != 8000 || !k.Stopped) {
 			t.Errorf("a size at which the subject was stopped counts as met: %+v", k)
 		}
 	}
@@ -168,9 +169,9 @@ func TestStoppedSubject(t *testing.T) {
 		t.Error("the bars do not show that the subject was stopped")
 	}
 	for _, name := range []string{"sync-vs-services", "compared-durations", "compared-cost", "programming-latency"} {
-		for _, subject := range five.subjects {
-			if !strings.Contains(string(plotNamed(t, s, name).Markup), subject.name) {
-				t.Errorf("%s lacks %s", name, subject.name)
+		for _, subject := range synthetic.Five.Subjects {
+			if !strings.Contains(string(plotNamed(t, s, name).Markup), subject.Name) {
+				t.Errorf("%s lacks %s", name, subject.Name)
 			}
 		}
 	}
@@ -179,8 +180,8 @@ func TestStoppedSubject(t *testing.T) {
 // TestStoppedAlone: a single subject is also shown as stopped.
 func TestStoppedAlone(t *testing.T) {
 	dir := t.TempDir()
-	y := fiveSizes()
-	y.subjects = []syntheticSubject{proxyNft}
+	y := synthetic.FiveSizes()
+	y.Subjects = []synthetic.Subject{synthetic.ProxyNft}
 	s := buildOf(t, y, dir, Options{NoPNG: true})
 	if len(s.Comparisons) != 0 {
 		t.Errorf("a comparison of a single subject: %+v", s.Comparisons)
@@ -321,9 +322,9 @@ func TestCPU(t *testing.T) {
 // TestMissingFigures: a figure that a subject does not report is a dash, and the subject's row stays.
 func TestMissingFigures(t *testing.T) {
 	dir := t.TempDir()
-	y := five
-	y.reps, y.churn, y.probe = 2, 20, 0
-	y.write(t, dir)
+	y := synthetic.Five
+	y.Reps, y.Churn, y.Probe = 2, 20, 0
+	y.Write(t, dir)
 	path := filepath.Join(dir, "records.jsonl")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -331,7 +332,7 @@ func TestMissingFigures(t *testing.T) {
 	}
 	var kept []string // kube-proxy/nftables reports no syncs
 	for _, line := range strings.SplitAfter(string(text), "\n") {
-		if !strings.Contains(line, proxyNftables.name) || !strings.Contains(line, "_sync\"") {
+		if !strings.Contains(line, synthetic.ProxyNftables.Name) || !strings.Contains(line, "_sync\"") {
 			kept = append(kept, line)
 		}
 	}
@@ -343,14 +344,14 @@ func TestMissingFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := s.largestComparison()
-	side := sideOf(t, *c, proxyNftables.name)
+	side := sideOf(t, *c, synthetic.ProxyNftables.Name)
 	if side.Figure(comparison.FigureFull) != nil || side.Figure(comparison.FigureCold) == nil || side.Figure(comparison.FigureElements) == nil || side.NotReached(comparison.FigureFull) {
 		t.Errorf("figures %+v", side.Figures)
 	}
-	if c.Ratio(proxyNftables.name, proxyLegacy.name, comparison.FigureFull) != nil {
+	if c.Ratio(synthetic.ProxyNftables.Name, synthetic.ProxyLegacy.Name, comparison.FigureFull) != nil {
 		t.Error("a ratio of a figure that was not measured")
 	}
-	if r := c.Ratio(proxyNftables.name, proxyLegacy.name, comparison.FigureRules); r == nil || r.Ratio >= 1 {
+	if r := c.Ratio(synthetic.ProxyNftables.Name, synthetic.ProxyLegacy.Name, comparison.FigureRules); r == nil || r.Ratio >= 1 {
 		t.Errorf("rules, without elements: %+v", r)
 	}
 	for i := range s.Comparisons {
@@ -371,8 +372,8 @@ func TestMissingFigures(t *testing.T) {
 }
 
 func TestComparedTableGolden(t *testing.T) {
-	y := five
-	y.churn, y.probe = 60, 20
+	y := synthetic.Five
+	y.Churn, y.Probe = 60, 20
 	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	var b bytes.Buffer
 	if err := s.Table(&b); err != nil {
@@ -383,9 +384,9 @@ func TestComparedTableGolden(t *testing.T) {
 
 // TestLooks: a subject has the same colour on every page. Series of a page share no colour while there are enough.
 func TestLooks(t *testing.T) {
-	among := []string{legacy.name, "exec:other", proxyNft.name, nft.name, nft.name}
+	among := []string{synthetic.Legacy.Name, "exec:other", synthetic.ProxyNft.Name, synthetic.NFT.Name, synthetic.NFT.Name}
 	looks := figure.GiveLooks(among)
-	if figure.GiveLooks([]string{nft.name})[0].Color != looks[3].Color {
+	if figure.GiveLooks([]string{synthetic.NFT.Name})[0].Color != looks[3].Color {
 		t.Error("a subject's colour depends on the other subjects")
 	}
 	for i, a := range looks {

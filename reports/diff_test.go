@@ -16,6 +16,7 @@ import (
 	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
+	"synclab/reports/synthetic"
 	"synclab/scenarios"
 )
 
@@ -46,29 +47,29 @@ func terminalDiff(t *testing.T, d *Diff) string {
 	return b.String()
 }
 
-var churning = synthetic{scenario: "steady-churn", subjects: []syntheticSubject{legacy, nft}, sizes: []int{1000}, reps: 8, churn: 60, probe: 40}
+var churning = synthetic.Run{Scenario: "steady-churn", Subjects: []synthetic.Subject{synthetic.Legacy, synthetic.NFT}, Sizes: []int{1000}, Reps: 8, Churn: 60, Probe: 40}
 
 // TestDiff: a slower figure is found, with its ratio, and no other figure is called slower.
 func TestDiff(t *testing.T) {
-	before, after := pair(t, churning, func(y *synthetic) { y.subjects[0].base *= 1.4 })
+	before, after := synthetic.Pair(t, churning, func(y *synthetic.Run) { y.Subjects[0].Base *= 1.4 })
 	d := compared(t, before, after, DiffOptions{})
-	full := d.row(t, legacy.name, comparison.FigureFull)
+	full := d.row(t, synthetic.Legacy.Name, comparison.FigureFull)
 	if full.Verdict != Slower || !full.Beyond || full.Low == nil || *full.Low > 1.4 || *full.High < 1.4 || *full.Low < 1.3 || *full.P > 0.001 || *full.Adjusted < *full.P ||
 		full.RepetitionsBefore != 8 || full.RepetitionsAfter != 8 {
 		t.Errorf("full sync %+v", full)
 	}
 	for _, r := range d.Rows {
-		tells := r.Subject == legacy.name && slices.Contains([]string{comparison.FigureFull, comparison.FigureFullSys, comparison.FigureRestore, comparison.FigureNPL99}, r.Figure)
+		tells := r.Subject == synthetic.Legacy.Name && slices.Contains([]string{comparison.FigureFull, comparison.FigureFullSys, comparison.FigureRestore, comparison.FigureNPL99}, r.Figure)
 		if !tells && (r.Verdict == Slower || r.Verdict == Faster || r.Beyond) {
 			t.Errorf("%s of %s is %s: %s", r.Figure, r.Subject, r.Verdict, r.ratioText())
 		}
 	}
-	if rules := d.row(t, nft.name, comparison.FigureRules); !rules.Exact || rules.P != nil || rules.Verdict != Same || rules.Before.Value != 23020 {
+	if rules := d.row(t, synthetic.NFT.Name, comparison.FigureRules); !rules.Exact || rules.P != nil || rules.Verdict != Same || rules.Before.Value != 23020 {
 		t.Errorf("rules %+v", rules)
 	}
 	text := terminalDiff(t, d)
 	unwrapped := strings.Join(strings.Fields(text), " ")
-	for _, want := range []string{"slower, beyond 10 %", "same", "exact", "8+8", legacy.name + " at 1,000 Services × 10: full sync from", "10 % more is allowed", "Benjamini-Hochberg"} {
+	for _, want := range []string{"slower, beyond 10 %", "same", "exact", "8+8", synthetic.Legacy.Name + " at 1,000 Services × 10: full sync from", "10 % more is allowed", "Benjamini-Hochberg"} {
 		if !strings.Contains(unwrapped, want) {
 			t.Errorf("the table lacks %q:\n%s", want, text)
 		}
@@ -78,7 +79,7 @@ func TestDiff(t *testing.T) {
 	}
 
 	back := compared(t, after, before, DiffOptions{})
-	if full := back.row(t, legacy.name, comparison.FigureFull); full.Verdict != Faster || full.Beyond || len(back.Beyond()) > 0 {
+	if full := back.row(t, synthetic.Legacy.Name, comparison.FigureFull); full.Verdict != Faster || full.Beyond || len(back.Beyond()) > 0 {
 		t.Errorf("in the other direction: %+v", full)
 	}
 	if _, err := json.Marshal(d); err != nil {
@@ -152,29 +153,29 @@ func noisyRow(random *rand.Rand, before, after int, noise, times float64) Delta 
 // TestDiffTooFew: three repetitions show no difference. As many as RepetitionsNeeded show one.
 func TestDiffTooFew(t *testing.T) {
 	y := churning
-	y.reps, y.churn, y.probe = 3, 0, 0
-	slower := func(y *synthetic) { y.subjects[0].base *= 3 }
-	before, after := pair(t, y, slower)
+	y.Reps, y.Churn, y.Probe = 3, 0, 0
+	slower := func(y *synthetic.Run) { y.Subjects[0].Base *= 3 }
+	before, after := synthetic.Pair(t, y, slower)
 	d := compared(t, before, after, DiffOptions{})
-	if full := d.row(t, legacy.name, comparison.FigureFull); full.Verdict != TooFew || full.Beyond || full.Low != nil || math.Abs(*full.P-0.1) > 1e-9 {
+	if full := d.row(t, synthetic.Legacy.Name, comparison.FigureFull); full.Verdict != TooFew || full.Beyond || full.Low != nil || math.Abs(*full.P-0.1) > 1e-9 {
 		t.Errorf("full sync of 3 repetitions %+v", full)
 	}
-	if rules := d.row(t, legacy.name, comparison.FigureRules); rules.Verdict != Same || !rules.Exact {
+	if rules := d.row(t, synthetic.Legacy.Name, comparison.FigureRules); rules.Verdict != Same || !rules.Exact {
 		t.Errorf("rules %+v", rules)
 	}
 	text := terminalDiff(t, d)
 	if d.RepetitionsNeeded < 5 || d.RepetitionsNeeded > 8 || !strings.Contains(text, "too few repetitions") || !strings.Contains(text, "Too few repetitions: with") {
 		t.Errorf("repetitions needed: %d\n%s", d.RepetitionsNeeded, text)
 	}
-	y.reps = d.RepetitionsNeeded
-	before, after = pair(t, y, slower)
-	if d = compared(t, before, after, DiffOptions{}); d.row(t, legacy.name, comparison.FigureFull).Verdict != Slower || d.RepetitionsNeeded != 0 {
-		t.Errorf("with %d repetitions each: %+v", y.reps, d.row(t, legacy.name, comparison.FigureFull))
+	y.Reps = d.RepetitionsNeeded
+	before, after = synthetic.Pair(t, y, slower)
+	if d = compared(t, before, after, DiffOptions{}); d.row(t, synthetic.Legacy.Name, comparison.FigureFull).Verdict != Slower || d.RepetitionsNeeded != 0 {
+		t.Errorf("with %d repetitions each: %+v", y.Reps, d.row(t, synthetic.Legacy.Name, comparison.FigureFull))
 	}
-	y.reps = 1
-	before, after = pair(t, y, slower)
-	if d = compared(t, before, after, DiffOptions{}); d.row(t, legacy.name, comparison.FigureFull).Verdict != TooFew || d.row(t, legacy.name, comparison.FigureRules).Verdict != Same {
-		t.Errorf("of one repetition: %+v", d.row(t, legacy.name, comparison.FigureFull))
+	y.Reps = 1
+	before, after = synthetic.Pair(t, y, slower)
+	if d = compared(t, before, after, DiffOptions{}); d.row(t, synthetic.Legacy.Name, comparison.FigureFull).Verdict != TooFew || d.row(t, synthetic.Legacy.Name, comparison.FigureRules).Verdict != Same {
+		t.Errorf("of one repetition: %+v", d.row(t, synthetic.Legacy.Name, comparison.FigureFull))
 	}
 }
 
@@ -182,10 +183,10 @@ func TestDiffTooFew(t *testing.T) {
 func TestDiffThresholds(t *testing.T) {
 	share := func(v float64) *float64 { return &v }
 	y := churning
-	y.churn, y.probe = 0, 0
-	before, after := pair(t, y, func(y *synthetic) { y.subjects[0].base *= 1.4 })
+	y.Churn, y.Probe = 0, 0
+	before, after := synthetic.Pair(t, y, func(y *synthetic.Run) { y.Subjects[0].Base *= 1.4 })
 	of := func(o DiffOptions) (threshold float64, beyond bool) {
-		r := compared(t, before, after, o).row(t, legacy.name, comparison.FigureFull)
+		r := compared(t, before, after, o).row(t, synthetic.Legacy.Name, comparison.FigureFull)
 		if r.Verdict != Slower {
 			t.Fatalf("%+v", r)
 		}
@@ -205,10 +206,10 @@ func TestDiffThresholds(t *testing.T) {
 	check("of the figure", DiffOptions{All: share(0.5), Figures: map[string]float64{"full_sync": 0.05}}, 0.05)
 	check("off", DiffOptions{Figures: map[string]float64{"full_sync": -1}}, -1)
 	check("of another figure", DiffOptions{Figures: map[string]float64{"first_packet": 0.6}}, 0.1)
-	editRun(t, after, func(r *raw.Run) { r.Scenario.Thresholds = map[string]float64{"all": 0.7} })
+	synthetic.EditRun(t, after, func(r *raw.Run) { r.Scenario.Thresholds = map[string]float64{"all": 0.7} })
 	check("the scenario's", DiffOptions{}, 0.7)
 	check("the flag's and the scenario's", DiffOptions{All: share(0.2)}, 0.2)
-	editRun(t, after, func(r *raw.Run) { r.Scenario.Thresholds = map[string]float64{"full_sync": 0.6} })
+	synthetic.EditRun(t, after, func(r *raw.Run) { r.Scenario.Thresholds = map[string]float64{"full_sync": 0.6} })
 	check("the scenario's of the figure", DiffOptions{All: share(0.2)}, 0.6)
 	if d := compared(t, before, after, DiffOptions{}); len(d.Unlike) > 0 {
 		t.Errorf("different thresholds are listed as different scenarios: %+v", d.Unlike)
@@ -221,8 +222,8 @@ func TestDiffThresholds(t *testing.T) {
 // TestDiffCounts: counts are compared exactly, each with its threshold.
 func TestDiffCounts(t *testing.T) {
 	y := churning
-	y.reps, y.churn = 1, 0
-	before, after := pair(t, y, func(*synthetic) {})
+	y.Reps, y.Churn = 1, 0
+	before, after := synthetic.Pair(t, y, func(*synthetic.Run) {})
 	more := func(metric, from, to string) {
 		path := filepath.Join(after, "records.jsonl")
 		text, err := os.ReadFile(path)
@@ -240,13 +241,13 @@ func TestDiffCounts(t *testing.T) {
 	more("rules_kernel", "23011", "23012")
 	more("restore_bytes", "1800000", "1200000")
 	d := compared(t, before, after, DiffOptions{})
-	if r := d.row(t, legacy.name, comparison.FigureRules); r.Verdict != Slower || !r.Exact || r.Beyond || r.verdictText() != "more, within 10 %" {
+	if r := d.row(t, synthetic.Legacy.Name, comparison.FigureRules); r.Verdict != Slower || !r.Exact || r.Beyond || r.verdictText() != "more, within 10 %" {
 		t.Errorf("one rule more: %+v, %s", r, r.verdictText())
 	}
-	if r := d.row(t, legacy.name, figureFullBytes); r.Verdict != Faster || !r.Exact {
+	if r := d.row(t, synthetic.Legacy.Name, figureFullBytes); r.Verdict != Faster || !r.Exact {
 		t.Errorf("fewer bytes: %+v", r)
 	}
-	if d = compared(t, before, after, DiffOptions{Figures: map[string]float64{"rules": 0}}); !d.row(t, legacy.name, comparison.FigureRules).Beyond {
+	if d = compared(t, before, after, DiffOptions{Figures: map[string]float64{"rules": 0}}); !d.row(t, synthetic.Legacy.Name, comparison.FigureRules).Beyond {
 		t.Error("one rule more does not exceed a threshold of 0")
 	}
 }
@@ -255,9 +256,12 @@ func TestDiffCounts(t *testing.T) {
 // an error.
 func TestDiffUnlike(t *testing.T) {
 	y := churning
-	y.churn, y.probe = 0, 0
-	before, after := pair(t, y, func(y *synthetic) { y.subjects = []syntheticSubject{legacy, proxyLegacy}; y.sizes = []int{1000, 2000} })
-	editRun(t, after, func(r *raw.Run) {
+	y.Churn, y.Probe = 0, 0
+	before, after := synthetic.Pair(t, y, func(y *synthetic.Run) {
+		y.Subjects = []synthetic.Subject{synthetic.Legacy, synthetic.ProxyLegacy}
+		y.Sizes = []int{1000, 2000}
+	})
+	synthetic.EditRun(t, after, func(r *raw.Run) {
 		r.Versions.Kernel, r.Versions.Synclab, r.Machine.CPUs, r.Seed, r.Feed, r.Status = "6.1.0", "v0.2.0", 8, 9, raw.FeedAPI, "interrupted"
 		r.Scenario.Proxy.MinSyncPeriod = 5e9
 		r.Scenario.Steps = []scenarios.Step{{Churn: &scenarios.Churn{Rate: 3}}}
@@ -277,8 +281,8 @@ func TestDiffUnlike(t *testing.T) {
 	}
 	text := terminalDiff(t, d)
 	for _, want := range []string{"warning: different kernel: 6.18.0 → 6.1.0", "compared: synclab: v0.1.0 → v0.2.0", "warning: different proxy.minSyncPeriod: none → 5s",
-		"warning: the run after is not complete: its status is interrupted", nft.name + " · 1,000 Services × 10 endpoints · steady-churn: only before",
-		proxyLegacy.name + " · 2,000 Services × 10 endpoints · steady-churn: only after"} {
+		"warning: the run after is not complete: its status is interrupted", synthetic.NFT.Name + " · 1,000 Services × 10 endpoints · steady-churn: only before",
+		synthetic.ProxyLegacy.Name + " · 2,000 Services × 10 endpoints · steady-churn: only after"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the table lacks %q:\n%s", want, text)
 		}
@@ -287,7 +291,7 @@ func TestDiffUnlike(t *testing.T) {
 		t.Errorf("absent %+v", d.Absent)
 	}
 
-	before, after = pair(t, y, func(y *synthetic) { y.sizes = []int{500} })
+	before, after = synthetic.Pair(t, y, func(y *synthetic.Run) { y.Sizes = []int{500} })
 	if _, err := Compare(before, after, DiffOptions{}); !errors.Is(err, ErrNothingInCommon) || !strings.Contains(err.Error(), "500 Services") {
 		t.Errorf("other sizes: %v", err)
 	}
@@ -301,21 +305,21 @@ func TestDiffUnlike(t *testing.T) {
 
 // TestDiffStopped: a subject that no longer finishes is beyond any threshold, with any number of repetitions.
 func TestDiffStopped(t *testing.T) {
-	y := synthetic{scenario: "cold-start", subjects: []syntheticSubject{proxyNft}, sizes: []int{2000}, reps: 2, outside: true}
-	before, after := pair(t, y, func(y *synthetic) { y.subjects[0].base *= 50; y.stopAt = 600 })
+	y := synthetic.Run{Scenario: "cold-start", Subjects: []synthetic.Subject{synthetic.ProxyNft}, Sizes: []int{2000}, Reps: 2, Outside: true}
+	before, after := synthetic.Pair(t, y, func(y *synthetic.Run) { y.Subjects[0].Base *= 50; y.StopAt = 600 })
 	d := compared(t, before, after, DiffOptions{})
-	cold := d.row(t, proxyNft.name, comparison.FigureCold)
+	cold := d.row(t, synthetic.ProxyNft.Name, comparison.FigureCold)
 	if cold.Verdict != Slower || !cold.Beyond || cold.Low != nil || !strings.HasPrefix(cold.ratioText(), "> ") {
 		t.Errorf("cold start %+v, %s", cold, cold.ratioText())
 	}
-	if text := terminalDiff(t, d); !strings.Contains(text, "> 600 s") || !strings.Contains(text, "warning: after: "+proxyNft.name) {
+	if text := terminalDiff(t, d); !strings.Contains(text, "> 600 s") || !strings.Contains(text, "warning: after: "+synthetic.ProxyNft.Name) {
 		t.Errorf("the table:\n%s", text)
 	}
-	if full := d.row(t, proxyNft.name, comparison.FigureFull); full.Verdict != OnlyBefore {
+	if full := d.row(t, synthetic.ProxyNft.Name, comparison.FigureFull); full.Verdict != OnlyBefore {
 		t.Errorf("full sync %+v", full)
 	}
 	back := compared(t, after, before, DiffOptions{})
-	if cold := back.row(t, proxyNft.name, comparison.FigureCold); cold.Verdict != Faster || cold.Beyond {
+	if cold := back.row(t, synthetic.ProxyNft.Name, comparison.FigureCold); cold.Verdict != Faster || cold.Beyond {
 		t.Errorf("in the other direction: %+v", cold)
 	}
 }
@@ -324,7 +328,7 @@ func TestDiffStopped(t *testing.T) {
 func TestDiffFlows(t *testing.T) {
 	position := 0
 	write := func(dir string, misroutes int, repaired float64, never bool) {
-		synthetic{id: dir, scenario: "x", sizes: []int{1}}.write(t, dir)
+		synthetic.Run{ID: dir, Scenario: "x", Sizes: []int{1}}.Write(t, dir)
 		var lines strings.Builder
 		put := func(rep int, r raw.Record) {
 			r.Scenario, r.Subject, r.Services, r.Endpoints, r.Rep = "x", "a/b", 10, 1, rep

@@ -11,6 +11,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
+	"synclab/reports/synthetic"
 	"synclab/scenarios"
 )
 
@@ -65,7 +66,7 @@ func TestDisruptedSteps(t *testing.T) {
 
 func TestDisruptionOutputs(t *testing.T) {
 	dir := t.TempDir()
-	s := buildOf(t, streamRun(streamModels[:4], 5000, 1, 200, 6), dir, Options{NoPNG: true})
+	s := buildOf(t, synthetic.StreamRun(synthetic.StreamModels[:4], 5000, 1, 200, 6), dir, Options{NoPNG: true})
 	terminal, markdown := outputs(t, dir, s)
 	page := readPage(t, dir)
 	for name, text := range map[string]string{"page": page, "terminal": terminal, "summary.md": markdown} {
@@ -75,7 +76,7 @@ func TestDisruptionOutputs(t *testing.T) {
 	}
 	for i, d := range s.Disruptions {
 		total := d.during()
-		if clean := streamModels[i].failing == 0; clean != (total.Failed+total.Misrouted == 0) || d.rest() == nil || total.Flows != 7*1200 && total.Flows != 6*1200 && total.Flows != 8*1200 {
+		if clean := synthetic.StreamModels[i].Failing == 0; clean != (total.Failed+total.Misrouted == 0) || d.rest() == nil || total.Flows != 7*1200 && total.Flows != 6*1200 && total.Flows != 8*1200 {
 			t.Errorf("%s: %+v", d.Series, total)
 		}
 		if total.AddedP99 == nil || *total.AddedP99 <= 0 {
@@ -116,7 +117,7 @@ func TestUnwatchedFlows(t *testing.T) {
 // With 100,000 flows, the plot's file stays small, and every failed flow is drawn.
 func TestManyFlows(t *testing.T) {
 	dir := t.TempDir()
-	s := buildOf(t, streamRun(streamModels[:1], 5000, 1, 1250, 9), dir, Options{})
+	s := buildOf(t, synthetic.StreamRun(synthetic.StreamModels[:1], 5000, 1, 1250, 9), dir, Options{})
 	d := s.Disruptions[0].during()
 	if rest := s.Disruptions[0].rest(); d.Flows+rest.Flows < 100_000 {
 		t.Fatalf("%d flows", d.Flows+rest.Flows)
@@ -141,7 +142,7 @@ func TestManyFlows(t *testing.T) {
 }
 
 func TestDisruptionGolden(t *testing.T) {
-	s := buildOf(t, streamRun(streamModels, 5000, 2, 100, 6), t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, synthetic.StreamRun(synthetic.StreamModels, 5000, 2, 100, 6), t.TempDir(), Options{NoPNG: true})
 	golden(t, "disruption.golden", []byte(terminalOf(t, s.disruptionSection())))
 }
 
@@ -158,9 +159,9 @@ func terminalOf(t *testing.T, sections ...doc.Section) string {
 
 // An unknown outcome counts as a failure, and is drawn.
 func TestOtherOutcome(t *testing.T) {
-	y := recorded{scenario: scenarios.Scenario{Name: "x"}, reps: 1}
+	y := synthetic.Recorded{Scenario: scenarios.Scenario{Name: "x"}, Reps: 1}
 	for i, outcome := range []string{"", "", "unreachable"} {
-		y.records = append(y.records, raw.Record{Subject: "a/b", Services: 10, Rep: 1, At: float64(i) + 1, Metric: raw.Flow, Value: 1e-3, Unit: "s", Step: "2:traffic", Outcome: outcome})
+		y.Records = append(y.Records, raw.Record{Subject: "a/b", Services: 10, Rep: 1, At: float64(i) + 1, Metric: raw.Flow, Value: 1e-3, Unit: "s", Step: "2:traffic", Outcome: outcome})
 	}
 	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	if step := s.Disruptions[0].Steps[0]; step.Failed != 1 || !strings.Contains(string(plotNamed(t, s, "flows-a-b").Markup), "other: 1") {

@@ -13,6 +13,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/records"
+	"synclab/reports/synthetic"
 )
 
 // shardRun divides a run into n shards: unit k, in the order of the records, is in shard 1 + k mod n. change may alter
@@ -75,7 +76,7 @@ func writeRecords(t *testing.T, dir string, run raw.Run, records []raw.Record) {
 	}
 }
 
-var divisible = synthetic{id: "whole", scenario: "size-sweep", subjects: []syntheticSubject{legacy, nft}, sizes: []int{100, 1000}, reps: 7, churn: 20, probe: 10, outside: true}
+var divisible = synthetic.Run{ID: "whole", Scenario: "size-sweep", Subjects: []synthetic.Subject{synthetic.Legacy, synthetic.NFT}, Sizes: []int{100, 1000}, Reps: 7, Churn: 20, Probe: 10, Outside: true}
 
 // Merged shards of one machine have the results of one run, to the last digit and in the same order.
 func TestMergeIsOneRun(t *testing.T) {
@@ -130,7 +131,7 @@ func ratiosOf(s *Summary) (all []comparison.Comparison) {
 func TestMergeNamesWhatIsMissing(t *testing.T) {
 	root := t.TempDir()
 	whole := filepath.Join(root, "whole")
-	divisible.write(t, whole)
+	divisible.Write(t, whole)
 	dirs := shardRun(t, whole, filepath.Join(root, "sweep"), 5, func(i int, run *raw.Run, _ []raw.Record) {
 		if i == 3 {
 			run.Status = raw.StatusInterrupted
@@ -159,7 +160,7 @@ func TestMergeNamesWhatIsMissing(t *testing.T) {
 func TestMergeRefuses(t *testing.T) {
 	root := t.TempDir()
 	whole := filepath.Join(root, "whole")
-	divisible.write(t, whole)
+	divisible.Write(t, whole)
 	ours := shardRun(t, whole, filepath.Join(root, "ours"), 2, nil)
 	again := shardRun(t, whole, filepath.Join(root, "again"), 2, nil)
 	seeded := shardRun(t, whole, filepath.Join(root, "seeded"), 2, func(_ int, run *raw.Run, _ []raw.Record) { run.Shard.Sweep, run.Seed = "0ther", 8 })
@@ -189,7 +190,7 @@ func TestMergeRefuses(t *testing.T) {
 func TestMergeOfTwoMachines(t *testing.T) {
 	root := t.TempDir()
 	whole := filepath.Join(root, "whole")
-	divisible.write(t, whole)
+	divisible.Write(t, whole)
 	run, _, err := raw.ReadRun(whole)
 	if err != nil {
 		t.Fatal(err)

@@ -10,12 +10,13 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
+	"synclab/reports/synthetic"
 )
 
 // buildOf writes a run into a folder and builds its report there.
-func buildOf(t testing.TB, run interface{ write(testing.TB, string) }, dir string, opts Options) *Summary {
+func buildOf(t testing.TB, run interface{ Write(testing.TB, string) }, dir string, opts Options) *Summary {
 	t.Helper()
-	run.write(t, dir)
+	run.Write(t, dir)
 	s, err := Build([]string{dir}, "", opts)
 	if err != nil {
 		t.Fatal(err)
@@ -39,25 +40,25 @@ func hasWarning(s *Summary, text string) bool {
 // TestRunsOfOneCell: two runs of the same cell are two series that are compared with one another.
 func TestRunsOfOneCell(t *testing.T) {
 	root := t.TempDir()
-	faster := legacy
-	faster.base /= 2
-	before := synthetic{id: "before", scenario: "cold-start", subjects: []syntheticSubject{legacy}, sizes: []int{1000}, reps: 8}
-	after := synthetic{id: "after", scenario: "cold-start", subjects: []syntheticSubject{faster}, sizes: []int{1000}, reps: 8}
+	faster := synthetic.Legacy
+	faster.Base /= 2
+	before := synthetic.Run{ID: "before", Scenario: "cold-start", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{1000}, Reps: 8}
+	after := synthetic.Run{ID: "after", Scenario: "cold-start", Subjects: []synthetic.Subject{faster}, Sizes: []int{1000}, Reps: 8}
 	dirs := []string{filepath.Join(root, "a"), filepath.Join(root, "b")}
-	before.write(t, dirs[0])
-	after.write(t, dirs[1])
+	before.Write(t, dirs[0])
+	after.Write(t, dirs[1])
 	out := filepath.Join(root, "comparison")
 	s, err := Build(dirs, out, Options{NoPNG: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.KeyFigures) != 2 || s.KeyFigures[0].Series != legacy.name+" · before" || s.KeyFigures[1].Series != legacy.name+" · after" {
+	if len(s.KeyFigures) != 2 || s.KeyFigures[0].Series != synthetic.Legacy.Name+" · before" || s.KeyFigures[1].Series != synthetic.Legacy.Name+" · after" {
 		t.Errorf("series %+v", s.KeyFigures)
 	}
 	if len(s.Comparisons) != 1 {
 		t.Fatalf("comparisons %+v", s.Comparisons)
 	}
-	if full := s.Comparisons[0].Ratio(legacy.name+" · after", legacy.name+" · before", comparison.FigureFull); full == nil || !full.Differs ||
+	if full := s.Comparisons[0].Ratio(synthetic.Legacy.Name+" · after", synthetic.Legacy.Name+" · before", comparison.FigureFull); full == nil || !full.Differs ||
 		full.Ratio < 0.45 || full.Ratio > 0.55 || full.Paired || full.Pairs != 0 || full.NB != 8 || full.Low == nil {
 		t.Errorf("comparison %+v", full)
 	}
@@ -86,14 +87,14 @@ func TestRunsOfOtherSizes(t *testing.T) {
 	var dirs []string
 	for _, size := range []int{300, 1000, 3000} {
 		dir := filepath.Join(root, doc.Grouped(int64(size)))
-		synthetic{id: dir, scenario: "cold-start", subjects: []syntheticSubject{legacy}, sizes: []int{size}, reps: 3}.write(t, dir)
+		synthetic.Run{ID: dir, Scenario: "cold-start", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{size}, Reps: 3}.Write(t, dir)
 		dirs = append(dirs, dir)
 	}
 	s, err := Build(dirs, "", Options{NoPNG: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Growth) == 0 || s.Growth[0].Series != legacy.name || len(s.Growth[0].Sizes) != 3 {
+	if len(s.Growth) == 0 || s.Growth[0].Series != synthetic.Legacy.Name || len(s.Growth[0].Sizes) != 3 {
 		t.Errorf("growth %+v", s.Growth)
 	}
 	if len(s.Comparisons) != 0 {
@@ -103,8 +104,8 @@ func TestRunsOfOtherSizes(t *testing.T) {
 
 func TestTornLastLine(t *testing.T) {
 	dir := t.TempDir()
-	y := synthetic{id: "torn", scenario: "cold-start", subjects: []syntheticSubject{legacy}, sizes: []int{500}, reps: 2, status: "interrupted"}
-	y.write(t, dir)
+	y := synthetic.Run{ID: "torn", Scenario: "cold-start", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{500}, Reps: 2, Status: "interrupted"}
+	y.Write(t, dir)
 	path := filepath.Join(dir, "records.jsonl")
 	whole, err := os.ReadFile(path)
 	if err != nil {
@@ -135,7 +136,7 @@ func TestTornLastLine(t *testing.T) {
 
 // TestFailedSyncs: failed syncs are counted, and their durations left out.
 func TestFailedSyncs(t *testing.T) {
-	y := synthetic{id: "failing", scenario: "steady-churn", subjects: []syntheticSubject{legacy}, sizes: []int{500}, reps: 2, churn: 40, failed: 2}
+	y := synthetic.Run{ID: "failing", Scenario: "steady-churn", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{500}, Reps: 2, Churn: 40, Failed: 2}
 	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	k := s.KeyFigures[0]
 	if k.SyncsFailed != 4 || k.PartialSync.Max >= 9 || !hasWarning(s, "4 syncs failed") || !strings.HasPrefix(s.Sentences[0], "4 syncs failed") {
@@ -165,7 +166,7 @@ func TestSparse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			synthetic{id: name, scenario: "x", sizes: []int{1}}.write(t, dir)
+			synthetic.Run{ID: name, Scenario: "x", Sizes: []int{1}}.Write(t, dir)
 			var lines strings.Builder
 			for _, r := range records {
 				if err := json.NewEncoder(&lines).Encode(r); err != nil {
@@ -192,7 +193,7 @@ func TestSparse(t *testing.T) {
 // TestRuleMismatch: a warning appears if the kernel's rule count differs from the expected number.
 func TestRuleMismatch(t *testing.T) {
 	dir := t.TempDir()
-	y := synthetic{id: "rules", scenario: "cold-start", subjects: []syntheticSubject{legacy}, sizes: []int{500}, reps: 2}
+	y := synthetic.Run{ID: "rules", Scenario: "cold-start", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{500}, Reps: 2}
 	s := buildOf(t, y, dir, Options{NoPNG: true})
 	if hasWarning(s, "expected numbers") {
 		t.Errorf("warnings %q", s.Warnings)

@@ -8,29 +8,30 @@ import (
 
 	"synclab/reports/comparison"
 	"synclab/reports/estimate"
+	"synclab/reports/synthetic"
 	"synclab/scenarios"
 )
 
 // Each kind of target is judged by the figures of its cell. A figure that was not measured is no failure. A stopped
 // subject has bounds.
 func TestTargets(t *testing.T) {
-	y := fiveSizes() // synclab grows with powers of 1.2 (legacy) and 1.9 (nft); kube-proxy/iptables-nft is stopped at 8,000
-	y.targets = []scenarios.Target{
-		{Figure: "full_sync", Services: 2000, Subject: legacy.name, Beside: proxyLegacy.name, Times: 1.5},
-		{Figure: "full_sync", Services: 2000, Subject: legacy.name, Beside: proxyLegacy.name, Times: 1e3},
-		{Figure: "full_sync", Services: 2000, Subject: legacy.name, AtMost: time.Hour},
-		{Figure: "full_sync", Services: 2000, Subject: legacy.name, AtMost: time.Millisecond},
-		{Figure: "full_sync", Services: 8000, Subject: legacy.name, From: 500, Exponent: 1.5},
-		{Figure: "full_sync", Services: 8000, Subject: nft.name, From: 500, Exponent: 1.5},
-		{Figure: "full_sync", Services: 9000, Subject: legacy.name, From: 500, Exponent: 1.5},
+	y := synthetic.FiveSizes() // synclab grows with powers of 1.2 (legacy) and 1.9 (nft); kube-proxy/iptables-nft is stopped at 8,000
+	y.Targets = []scenarios.Target{
+		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, Beside: synthetic.ProxyLegacy.Name, Times: 1.5},
+		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, Beside: synthetic.ProxyLegacy.Name, Times: 1e3},
+		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, AtMost: time.Hour},
+		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, AtMost: time.Millisecond},
+		{Figure: "full_sync", Services: 8000, Subject: synthetic.Legacy.Name, From: 500, Exponent: 1.5},
+		{Figure: "full_sync", Services: 8000, Subject: synthetic.NFT.Name, From: 500, Exponent: 1.5},
+		{Figure: "full_sync", Services: 9000, Subject: synthetic.Legacy.Name, From: 500, Exponent: 1.5},
 		{Figure: "full_sync", Services: 2000, Subject: "synclab/nftables", AtMost: time.Hour}, // this subject was not selected
-		{Figure: "cold_start", Services: 8000, Subject: legacy.name, Beside: proxyNft.name, Times: 2},
-		{Figure: "cold_start", Services: 8000, Subject: legacy.name, Beside: proxyNft.name, Times: 1e6},
-		{Figure: "cold_start", Services: 8000, Subject: proxyNft.name, AtMost: 24 * time.Hour},
-		{Figure: "cold_start", Services: 8000, Subject: proxyNft.name, AtMost: time.Millisecond},
-		{Figure: "total_peak_rss", Services: 8000, Subject: legacy.name, From: 500, Exponent: 1},
-		{Figure: "cold_start", Services: 8000, Subject: proxyNft.name, From: 500, Exponent: 9},
-		{Figure: "total_peak_rss", Services: 2000, Subject: legacy.name, Beside: proxyLegacy.name, Times: 100},
+		{Figure: "cold_start", Services: 8000, Subject: synthetic.Legacy.Name, Beside: synthetic.ProxyNft.Name, Times: 2},
+		{Figure: "cold_start", Services: 8000, Subject: synthetic.Legacy.Name, Beside: synthetic.ProxyNft.Name, Times: 1e6},
+		{Figure: "cold_start", Services: 8000, Subject: synthetic.ProxyNft.Name, AtMost: 24 * time.Hour},
+		{Figure: "cold_start", Services: 8000, Subject: synthetic.ProxyNft.Name, AtMost: time.Millisecond},
+		{Figure: "total_peak_rss", Services: 8000, Subject: synthetic.Legacy.Name, From: 500, Exponent: 1},
+		{Figure: "cold_start", Services: 8000, Subject: synthetic.ProxyNft.Name, From: 500, Exponent: 9},
+		{Figure: "total_peak_rss", Services: 2000, Subject: synthetic.Legacy.Name, Beside: synthetic.ProxyLegacy.Name, Times: 100},
 	}
 	dir := t.TempDir()
 	s := buildOf(t, y, dir, Options{NoPNG: true})

@@ -9,27 +9,28 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
+	"synclab/reports/synthetic"
 	"synclab/scenarios"
 )
 
 // someModels are kube-proxy's list of rules, another list, and a tree, which the fits must distinguish.
-func someModels() []packetModel {
-	return []packetModel{packetModels[0], packetModels[3], packetModels[4]}
+func someModels() []synthetic.PacketModel {
+	return []synthetic.PacketModel{synthetic.PacketModels[0], synthetic.PacketModels[3], synthetic.PacketModels[4]}
 }
 
 // TestPacketFits recovers the parameters of the run.
 func TestPacketFits(t *testing.T) {
-	s := buildOf(t, traversalRun(someModels(), []int{1000, 5000}, 6, 60), t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, synthetic.TraversalRun(someModels(), []int{1000, 5000}, 6, 60), t.TempDir(), Options{NoPNG: true})
 	if want := 3 * 2 * 4; len(s.Packets) != want {
 		t.Fatalf("%d costs, want subjects × sizes × methods = %d", len(s.Packets), want)
 	}
 	for _, m := range someModels() {
 		for _, p := range s.Packets {
-			if p.Series != m.subject || p.Cell.Services != 5000 {
+			if p.Series != m.Subject || p.Cell.Services != 5000 {
 				continue
 			}
-			wantVerdict, wantRule := "flat", m.perRule > 0
-			if m.perRule > 0 && p.Method != "established" {
+			wantVerdict, wantRule := "flat", m.PerRule > 0
+			if m.PerRule > 0 && p.Method != "established" {
 				wantVerdict = "grows"
 			}
 			if p.Flat == nil || p.Flat.Verdict != wantVerdict {
@@ -41,8 +42,8 @@ func TestPacketFits(t *testing.T) {
 			if p.PerRule == nil || p.Method == "established" {
 				continue
 			}
-			if f := p.PerRule; math.Abs(f.Slope/m.perRule-1) > 0.02 || *f.SlopeLow > m.perRule || *f.SlopeHigh < m.perRule {
-				t.Errorf("%s, %s: %v a rule (%v … %v), want %v", p.Series, p.Method, f.Slope, *f.SlopeLow, *f.SlopeHigh, m.perRule)
+			if f := p.PerRule; math.Abs(f.Slope/m.PerRule-1) > 0.02 || *f.SlopeLow > m.PerRule || *f.SlopeHigh < m.PerRule {
+				t.Errorf("%s, %s: %v a rule (%v … %v), want %v", p.Series, p.Method, f.Slope, *f.SlopeLow, *f.SlopeHigh, m.PerRule)
 			}
 		}
 	}
@@ -69,8 +70,8 @@ func TestPacketFits(t *testing.T) {
 
 // The figure of the last Service, and so each target, excludes other methods and kinds of destinations.
 func TestFirstPacketTarget(t *testing.T) {
-	y := traversalRun(someModels(), []int{1000, 5000}, 6, 20)
-	y.scenario.Targets = []scenarios.Target{
+	y := synthetic.TraversalRun(someModels(), []int{1000, 5000}, 6, 20)
+	y.Scenario.Targets = []scenarios.Target{
 		{Figure: "first_packet", Services: 5000, Subject: "synclab/iptables-legacy-tree", Beside: "kube-proxy/iptables-legacy", Times: 5},
 		{Figure: "first_packet", Services: 5000, Subject: "synclab/iptables-legacy-tree", From: 1000, Exponent: 0.05},
 		{Figure: "first_packet", Services: 5000, Subject: "kube-proxy/iptables-legacy", AtMost: 10e3},
@@ -117,7 +118,7 @@ func TestFlatness(t *testing.T) {
 // TestPacketOutputs: the section, the plots and the terminal's lines exist, and only with such records.
 func TestPacketOutputs(t *testing.T) {
 	dir := t.TempDir()
-	s := buildOf(t, traversalRun(packetModels, []int{1000, 5000}, 1, 30), dir, Options{NoPNG: true})
+	s := buildOf(t, synthetic.TraversalRun(synthetic.PacketModels, []int{1000, 5000}, 1, 30), dir, Options{NoPNG: true})
 	terminal, markdown := outputs(t, dir, s)
 	page := readPage(t, dir)
 	for _, want := range []string{`id="packets"`, "no endpoints (reject)", "load balancer, source ranges", "Per rule, and whether the position matters", "empty ruleset", "5,007"} {
@@ -132,9 +133,9 @@ func TestPacketOutputs(t *testing.T) {
 	}
 	for _, name := range []string{"first-packet-by-position", "first-packet-vs-services", "flows-by-position", "flows-vs-services"} {
 		svg := string(plotNamed(t, s, name).Markup)
-		for _, m := range packetModels {
-			if !strings.Contains(svg, m.subject) {
-				t.Errorf("%s lacks %s", name, m.subject)
+		for _, m := range synthetic.PacketModels {
+			if !strings.Contains(svg, m.Subject) {
+				t.Errorf("%s lacks %s", name, m.Subject)
 			}
 		}
 	}
@@ -151,7 +152,7 @@ func TestPacketOutputs(t *testing.T) {
 }
 
 func TestPacketsGolden(t *testing.T) {
-	s := buildOf(t, traversalRun(packetModels, []int{5000}, 2, 40), t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, synthetic.TraversalRun(synthetic.PacketModels, []int{5000}, 2, 40), t.TempDir(), Options{NoPNG: true})
 	var b bytes.Buffer
 	if err := s.Table(&b); err != nil {
 		t.Fatal(err)
@@ -167,7 +168,7 @@ func TestFewPackets(t *testing.T) {
 		"one flow":     {{Subject: "a/b", Services: 10, Rep: 1, Metric: raw.FirstPacket, Value: 3e-6, Unit: "s", Position: &one, Method: "echo"}},
 		"one kind":     {{Subject: "a/b", Services: 10, Rep: 1, Metric: raw.FirstPacket, Value: 3e-6, Unit: "s", Target: "reject"}},
 	} {
-		y := recorded{scenario: scenarios.Scenario{Name: "x"}, reps: 1, records: records}
+		y := synthetic.Recorded{Scenario: scenarios.Scenario{Name: "x"}, Reps: 1, Records: records}
 		if s := buildOf(t, y, t.TempDir(), Options{NoPNG: true}); len(s.Packets) != 1 {
 			t.Errorf("%s: %+v", name, s.Packets)
 		}

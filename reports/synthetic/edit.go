@@ -1,4 +1,4 @@
-package reports
+package synthetic
 
 import (
 	"encoding/json"
@@ -10,22 +10,22 @@ import (
 	"synclab/bench/raw"
 )
 
-// pair writes two runs that are equal except for noise and for change, which alters the second one.
-func pair(t *testing.T, y synthetic, change func(*synthetic)) (before, after string) {
+// Pair writes two runs that are equal except for noise and for change, which alters the second one.
+func Pair(t *testing.T, y Run, change func(*Run)) (before, after string) {
 	t.Helper()
 	root := t.TempDir()
 	before, after = filepath.Join(root, "before"), filepath.Join(root, "after")
-	y.id = "before"
-	y.write(t, before)
-	y.id, y.noise = "after", y.noise+1
-	y.subjects = slices.Clone(y.subjects)
+	y.ID = "before"
+	y.Write(t, before)
+	y.ID, y.noise = "after", y.noise+1
+	y.Subjects = slices.Clone(y.Subjects)
 	change(&y)
-	y.write(t, after)
+	y.Write(t, after)
 	return before, after
 }
 
-// editRun changes the run.json of a folder.
-func editRun(t *testing.T, dir string, change func(*raw.Run)) {
+// EditRun changes the run.json of a folder.
+func EditRun(t *testing.T, dir string, change func(*raw.Run)) {
 	t.Helper()
 	path := filepath.Join(dir, "run.json")
 	text, err := os.ReadFile(path)

@@ -1,4 +1,4 @@
-package reports
+package synthetic
 
 import (
 	"bytes"
@@ -18,54 +18,54 @@ import (
 	"synclab/scenarios"
 )
 
-// synthetic is a run with known statistics.
-type synthetic struct {
-	id       string
-	scenario string
-	subjects []syntheticSubject
-	sizes    []int
-	reps     int
-	churn    int      // changes, at 20 a second; 0 means none
-	periods  []string // swept minSyncPeriod, with both policies
-	probe    int      // samples a position; 0 means none
-	status   string
-	failed   int  // failed syncs of each repetition
-	outside  bool // subjects are processes fed by the fake API server
-	targets  []scenarios.Target
-	stopAt   float64 // a cold start that takes longer is stopped, in seconds; 0 means none
+// Run is a run with known statistics.
+type Run struct {
+	ID       string
+	Scenario string
+	Subjects []Subject
+	Sizes    []int
+	Reps     int
+	Churn    int      // changes, at 20 a second; 0 means none
+	Periods  []string // swept minSyncPeriod, with both policies
+	Probe    int      // samples a position; 0 means none
+	Status   string
+	Failed   int  // failed syncs of each repetition
+	Outside  bool // subjects are processes fed by the fake API server
+	Targets  []scenarios.Target
+	StopAt   float64 // a cold start that takes longer is stopped, in seconds; 0 means none
 	noise    uint64  // another seed of the noise makes another run of the same
 }
 
-// syntheticSubject takes base × services^exponent for a full sync and perRule for each position that a packet crosses.
-type syntheticSubject struct {
-	name     string
-	base     float64
-	exponent float64
+// Subject takes base × services^exponent for a full sync and perRule for each position that a packet crosses.
+type Subject struct {
+	Name     string
+	Base     float64
+	Exponent float64
 	partial  float64 // per Service
-	perRule  float64
+	PerRule  float64
 	noise    float64
 }
 
 var (
-	legacy = syntheticSubject{"synclab/iptables-legacy", 1.2e-4, 1.2, 7e-5, 3e-9, 0.03}
-	nft    = syntheticSubject{"synclab/iptables-nft", 2e-6, 1.9, 3e-5, 6e-9, 0.05}
+	Legacy = Subject{"synclab/iptables-legacy", 1.2e-4, 1.2, 7e-5, 3e-9, 0.03}
+	NFT    = Subject{"synclab/iptables-nft", 2e-6, 1.9, 3e-5, 6e-9, 0.05}
 )
 
-// write writes the run folder.
-func (y synthetic) write(t testing.TB, dir string) {
+// Write writes the run folder.
+func (y Run) Write(t testing.TB, dir string) {
 	t.Helper()
 	started := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	finished := started.Add(14 * time.Minute)
-	run := raw.Run{ID: y.id, Started: started, Finished: &finished, Status: y.status, Reps: y.reps, Seed: 7,
-		Command:  "synclab run " + y.scenario + " --services " + strconv.Itoa(y.sizes[len(y.sizes)-1]) + " --reps " + strconv.Itoa(y.reps) + " --seed 7",
-		Scenario: scenarios.Scenario{Name: y.scenario, Description: "N Services loaded, one cold full sync, then an open-loop stream of single EndpointSlice changes.", Seed: 7, Targets: y.targets},
+	run := raw.Run{ID: y.ID, Started: started, Finished: &finished, Status: y.Status, Reps: y.Reps, Seed: 7,
+		Command:  "synclab run " + y.Scenario + " --services " + strconv.Itoa(y.Sizes[len(y.Sizes)-1]) + " --reps " + strconv.Itoa(y.Reps) + " --seed 7",
+		Scenario: scenarios.Scenario{Name: y.Scenario, Description: "N Services loaded, one cold full sync, then an open-loop stream of single EndpointSlice changes.", Seed: 7, Targets: y.Targets},
 		Versions: raw.Versions{Synclab: "v0.1.0", Go: "go1.26.8", Kernel: "6.18.0", IPTablesLegacy: "1.8.9", IPTablesNft: "1.8.9", Nft: "1.0.6"},
 		Machine:  raw.Machine{OS: "Debian GNU/Linux 12", CPU: "Example CPU @ 2.60GHz", CPUs: 2, MemoryBytes: 8 << 30}}
-	if y.outside {
+	if y.Outside {
 		run.Feed, run.Versions.KubeProxy = raw.FeedAPI, "v1.36.3"
 	}
-	for _, s := range y.subjects {
-		run.Subjects = append(run.Subjects, s.name)
+	for _, s := range y.Subjects {
+		run.Subjects = append(run.Subjects, s.Name)
 	}
 	if run.Status == "" {
 		run.Status = "complete"
@@ -94,7 +94,7 @@ func (y synthetic) write(t testing.TB, dir string) {
 }
 
 type syntheticWriter struct {
-	y      synthetic
+	y      Run
 	random *rand.Rand
 	out    bytes.Buffer
 	encode func(raw.Record)
@@ -114,31 +114,31 @@ func (w *syntheticWriter) put(at float64, metric raw.Metric, value float64, unit
 }
 
 func (w *syntheticWriter) all() {
-	if w.y.outside {
-		for _, services := range w.y.sizes {
-			for rep := 1; rep <= w.y.reps; rep++ {
-				for _, subject := range w.y.subjects {
-					w.cell = raw.Record{Scenario: w.y.scenario, Subject: subject.name, Services: services, Endpoints: 10, Rep: rep}
+	if w.y.Outside {
+		for _, services := range w.y.Sizes {
+			for rep := 1; rep <= w.y.Reps; rep++ {
+				for _, subject := range w.y.Subjects {
+					w.cell = raw.Record{Scenario: w.y.Scenario, Subject: subject.Name, Services: services, Endpoints: 10, Rep: rep}
 					w.repetition(subject)
 				}
 			}
 		}
 		return
 	}
-	for _, subject := range w.y.subjects {
-		for _, services := range w.y.sizes {
+	for _, subject := range w.y.Subjects {
+		for _, services := range w.y.Sizes {
 			settings := []map[string]string{nil}
-			if len(w.y.periods) > 0 {
+			if len(w.y.Periods) > 0 {
 				settings = nil
 				for _, policy := range []string{"token-bucket", "completion-to-start"} {
-					for _, period := range w.y.periods {
+					for _, period := range w.y.Periods {
 						settings = append(settings, map[string]string{"proxy.minSyncPeriod": period, "proxy.policy": policy})
 					}
 				}
 			}
 			for _, params := range settings {
-				for rep := 1; rep <= w.y.reps; rep++ {
-					w.cell = raw.Record{Scenario: w.y.scenario, Subject: subject.name, Services: services, Endpoints: 10, Params: params, Rep: rep}
+				for rep := 1; rep <= w.y.Reps; rep++ {
+					w.cell = raw.Record{Scenario: w.y.Scenario, Subject: subject.Name, Services: services, Endpoints: 10, Params: params, Rep: rep}
 					w.repetition(subject)
 				}
 			}
@@ -147,32 +147,32 @@ func (w *syntheticWriter) all() {
 }
 
 // noisy multiplies a value by log-normal noise of the subject.
-func (w *syntheticWriter) noisy(s syntheticSubject, v float64) float64 {
+func (w *syntheticWriter) noisy(s Subject, v float64) float64 {
 	return v * math.Exp(s.noise*w.random.NormFloat64())
 }
 
-func (w *syntheticWriter) repetition(s syntheticSubject) {
+func (w *syntheticWriter) repetition(s Subject) {
 	w.sync = 0
 	n := float64(w.cell.Services)
-	if w.y.outside && w.fromOutside(s) {
+	if w.y.Outside && w.fromOutside(s) {
 		return
 	}
 	w.put(0.5, raw.Load, 1.5e-4*n, "s", raw.Record{Step: "1:create"})
 	at := 0.5 + w.oneSync(s, 0.5, "full")
-	for i := range w.y.failed {
+	for i := range w.y.Failed {
 		w.sync++
 		w.put(at+float64(i), raw.PartialSync, 9, "s", raw.Record{Kind: "partial", Sync: w.sync, Error: "iptables-restore: killed"})
 		w.put(at+float64(i), raw.SyncFailed, 1, "count", raw.Record{Kind: "partial", Sync: w.sync, Error: "iptables-restore: killed"})
 	}
-	if w.y.churn > 0 {
+	if w.y.Churn > 0 {
 		w.churn(s, at+0.5)
 	}
-	if s.name == proxyNftables.name {
+	if s.Name == ProxyNftables.Name {
 		w.put(at+60, raw.RulesKernel, 30+4*n, "count", raw.Record{Table: "nftables", Step: "3:settle"})
 		w.put(at+60, raw.RulesKernel, 2*n, "count", raw.Record{Table: "nftables/elements", Step: "3:settle"})
 	}
 	for _, table := range []string{"nat", "filter"} {
-		if s.name == proxyNftables.name {
+		if s.Name == ProxyNftables.Name {
 			break
 		}
 		for _, metric := range []raw.Metric{raw.RulesKernel, raw.RulesExpected} {
@@ -180,7 +180,7 @@ func (w *syntheticWriter) repetition(s syntheticSubject) {
 		}
 	}
 	w.put(at+60, raw.PeakRSS, 6e7+2.2e4*n, "B", raw.Record{})
-	if w.y.probe > 0 {
+	if w.y.Probe > 0 {
 		w.traversal(s)
 	}
 }
@@ -193,10 +193,10 @@ func closedForm(table string, services int) float64 {
 }
 
 // oneSync writes all values of a sync that starts at a given time, and returns the sync's duration.
-func (w *syntheticWriter) oneSync(s syntheticSubject, start float64, kind string) float64 {
+func (w *syntheticWriter) oneSync(s Subject, start float64, kind string) float64 {
 	w.sync++
 	n := float64(w.cell.Services)
-	d, metric := w.noisy(s, s.base*math.Pow(n, s.exponent)), raw.FullSync
+	d, metric := w.noisy(s, s.Base*math.Pow(n, s.Exponent)), raw.FullSync
 	if kind == "partial" {
 		d, metric = w.noisy(s, 0.02+s.partial*n), raw.PartialSync
 	}
@@ -206,7 +206,7 @@ func (w *syntheticWriter) oneSync(s syntheticSubject, start float64, kind string
 		metric raw.Metric
 		share  float64
 	}{{raw.Plan, 0.08}, {raw.Encode, 0.12}, {raw.ToolUser, 0.55}, {raw.ToolSys, 0.18}, {raw.Restore, 0.76}} {
-		if own := part.metric == raw.Plan || part.metric == raw.Encode; own && strings.HasPrefix(s.name, comparison.KubeProxy) {
+		if own := part.metric == raw.Plan || part.metric == raw.Encode; own && strings.HasPrefix(s.Name, comparison.KubeProxy) {
 			continue // kube-proxy does not report these
 		}
 		w.put(start+d, part.metric, d*part.share, "s", of)
@@ -216,7 +216,7 @@ func (w *syntheticWriter) oneSync(s syntheticSubject, start float64, kind string
 	w.put(start+d, raw.RestoreBytes, 1800*n, "B", of)
 	w.put(start+d, raw.ChildPeakRSS, 2.3e4*n, "B", of)
 	for _, table := range []string{"nat", "filter"} {
-		if w.y.outside {
+		if w.y.Outside {
 			break // only the kernel's counts exist
 		}
 		w.put(start+d, raw.Rules, closedForm(table, w.cell.Services), "count", raw.Record{Kind: kind, Sync: w.sync, Table: table, Step: of.Step})
@@ -225,13 +225,13 @@ func (w *syntheticWriter) oneSync(s syntheticSubject, start float64, kind string
 }
 
 // churn makes changes that are due 20 a second. Syncs start at least one period apart.
-func (w *syntheticWriter) churn(s syntheticSubject, start float64) {
+func (w *syntheticWriter) churn(s Subject, start float64) {
 	period := 1.0
 	if text := w.cell.Params["proxy.minSyncPeriod"]; text != "" {
 		period, _ = records.Quantity(text)
 	}
 	next, done := start, 0
-	for i := 0; done < w.y.churn; i++ {
+	for i := 0; done < w.y.Churn; i++ {
 		kind := "partial"
 		if i%25 == 24 {
 			kind = "full"
@@ -245,7 +245,7 @@ func (w *syntheticWriter) churn(s syntheticSubject, start float64) {
 		} else {
 			next = max(begin+period, end)
 		}
-		for done < w.y.churn && start+float64(done)/20 <= begin {
+		for done < w.y.Churn && start+float64(done)/20 <= begin {
 			w.put(end, raw.NetworkProgrammingLatency, end-(start+float64(done)/20), "s", raw.Record{Kind: kind, Sync: w.sync, Step: "2:churn"})
 			done++
 		}
@@ -254,9 +254,9 @@ func (w *syntheticWriter) churn(s syntheticSubject, start float64) {
 
 // traversal costs 3 µs before the first rule and perRule for each position crossed. One packet in fifty meets an
 // interrupt.
-func (w *syntheticWriter) traversal(s syntheticSubject) {
+func (w *syntheticWriter) traversal(s Subject) {
 	cost := func(crossed float64) float64 {
-		v := 3e-6 + s.perRule*crossed + 1e-7*math.Abs(w.random.NormFloat64())
+		v := 3e-6 + s.PerRule*crossed + 1e-7*math.Abs(w.random.NormFloat64())
 		if w.random.IntN(50) == 0 {
 			v += 5e-5
 		}
@@ -271,7 +271,7 @@ func (w *syntheticWriter) traversal(s syntheticSubject) {
 		if i == -1 {
 			position, crossed = -1, float64(n)
 		}
-		for range w.y.probe {
+		for range w.y.Probe {
 			w.put(70, raw.FirstPacket, cost(crossed), "s", raw.Record{Position: &position, Step: "4:probe"})
 		}
 	}

@@ -1,4 +1,4 @@
-package reports
+package synthetic
 
 import (
 	"encoding/json"
@@ -17,23 +17,23 @@ import (
 	"synclab/scenarios"
 )
 
-// recorded is a run folder with given records.
-type recorded struct {
-	scenario scenarios.Scenario
-	reps     int
-	records  []raw.Record
+// Recorded is a run folder with given records.
+type Recorded struct {
+	Scenario scenarios.Scenario
+	Reps     int
+	Records  []raw.Record
 }
 
-// write writes the run folder. The subjects are those of the records.
-func (y recorded) write(t testing.TB, dir string) {
+// Write writes the run folder. The subjects are those of the records.
+func (y Recorded) Write(t testing.TB, dir string) {
 	t.Helper()
 	started := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	finished := started.Add(20 * time.Minute)
-	run := raw.Run{ID: y.scenario.Name, Started: started, Finished: &finished, Status: "complete", Reps: y.reps, Seed: 7, Feed: raw.FeedAPI,
-		Command: "synclab compare " + y.scenario.Name + " --seed 7", Scenario: y.scenario,
+	run := raw.Run{ID: y.Scenario.Name, Started: started, Finished: &finished, Status: "complete", Reps: y.Reps, Seed: 7, Feed: raw.FeedAPI,
+		Command: "synclab compare " + y.Scenario.Name + " --seed 7", Scenario: y.Scenario,
 		Versions: raw.Versions{Synclab: "v0.1.0", Go: "go1.26.8", Kernel: "6.18.0", IPTablesLegacy: "1.8.9", KubeProxy: "v1.36.3"},
 		Machine:  raw.Machine{OS: "Debian GNU/Linux 12", CPU: "Example CPU @ 2.60GHz", CPUs: 2, MemoryBytes: 8 << 30}}
-	for _, r := range y.records {
+	for _, r := range y.Records {
 		if !slices.Contains(run.Subjects, r.Subject) {
 			run.Subjects = append(run.Subjects, r.Subject)
 		}
@@ -49,8 +49,8 @@ func (y recorded) write(t testing.TB, dir string) {
 		t.Fatal(err)
 	}
 	var lines []byte
-	for _, r := range y.records {
-		r.Scenario, r.Endpoints = y.scenario.Name, 1
+	for _, r := range y.Records {
+		r.Scenario, r.Endpoints = y.Scenario.Name, 1
 		if r.Unit == "s" {
 			r.Value = math.Round(r.Value*1e9) / 1e9
 		}
@@ -65,18 +65,18 @@ func (y recorded) write(t testing.TB, dir string) {
 	}
 }
 
-// packetModel is the cost of a packet with a subject: a first rule, and perRule for each rule that it crosses.
-type packetModel struct {
-	subject string
+// PacketModel is the cost of a packet with a subject: a first rule, and perRule for each rule that it crosses.
+type PacketModel struct {
+	Subject string
 	first   float64
-	perRule float64
+	PerRule float64
 	rules   func(position int) float64
 }
 
 func listed(position int) float64 { return float64(position + 7) }
 func flatly(position int) float64 { return float64(9 + position%3) }
 
-var packetModels = []packetModel{
+var PacketModels = []PacketModel{
 	{"kube-proxy/iptables-legacy", 3e-6, 5.3e-9, listed},
 	{"kube-proxy/iptables-nft", 3.4e-6, 9.1e-9, listed},
 	{"kube-proxy/nftables", 4e-6, 0, flatly},
@@ -87,9 +87,9 @@ var packetModels = []packetModel{
 	{"synclab/nftables", 3.5e-6, 0, flatly},
 }
 
-// traversalRun is a run of all subjects: positions, miss, kinds of destinations, and flows between namespaces.
-func traversalRun(models []packetModel, sizes []int, reps, samples int) recorded {
-	y := recorded{scenario: scenarios.Scenario{Name: "traversal", Description: "The cost of a first packet, by position and kind of destination."}, reps: reps}
+// TraversalRun is a run of all subjects: positions, miss, kinds of destinations, and flows between namespaces.
+func TraversalRun(models []PacketModel, sizes []int, reps, samples int) Recorded {
+	y := Recorded{Scenario: scenarios.Scenario{Name: "traversal", Description: "The cost of a first packet, by position and kind of destination."}, Reps: reps}
 	random := rand.New(rand.NewPCG(3, 5))
 	for _, n := range sizes {
 		for rep := 1; rep <= reps; rep++ {
@@ -102,10 +102,10 @@ func traversalRun(models []packetModel, sizes []int, reps, samples int) recorded
 }
 
 // packets adds the packets of one repetition.
-func (y *recorded) packets(random *rand.Rand, m packetModel, n, rep, samples int) {
+func (y *Recorded) packets(random *rand.Rand, m PacketModel, n, rep, samples int) {
 	put := func(metric raw.Metric, value float64, unit string, of raw.Record) {
-		of.Subject, of.Services, of.Rep, of.Metric, of.Value, of.Unit, of.At = m.subject, n, rep, metric, value, unit, 30
-		y.records = append(y.records, of)
+		of.Subject, of.Services, of.Rep, of.Metric, of.Value, of.Unit, of.At = m.Subject, n, rep, metric, value, unit, 30
+		y.Records = append(y.Records, of)
 	}
 	noisy := func(v float64) float64 {
 		v += 2e-8 * math.Abs(random.NormFloat64())
@@ -124,13 +124,13 @@ func (y *recorded) packets(random *rand.Rand, m packetModel, n, rep, samples int
 			position, rules = -1, m.rules(n)-2
 		default:
 			for _, method := range records.Methods[1:] {
-				cost := map[string]float64{"handshake": 60e-6 + m.first + m.perRule*rules, "echo": 40e-6 + m.first + m.perRule*rules, "established": 25e-6}[method]
+				cost := map[string]float64{"handshake": 60e-6 + m.first + m.PerRule*rules, "echo": 40e-6 + m.first + m.PerRule*rules, "established": 25e-6}[method]
 				for range samples / 4 {
 					put(raw.FirstPacket, noisy(cost), "s", raw.Record{Position: &position, Method: method, Step: "4:probe"})
 				}
 			}
 		}
-		cost := m.first + m.perRule*rules
+		cost := m.first + m.PerRule*rules
 		if position == 0 {
 			cost = 1.8e-6
 		} else {
@@ -145,7 +145,7 @@ func (y *recorded) packets(random *rand.Rand, m packetModel, n, rep, samples int
 		put(raw.RulesEvaluated, rules, "count", raw.Record{Target: target, Step: "3:probe"})
 		for range samples {
 			put(raw.FirstPacket, noisy(1.9e-6), "s", raw.Record{Position: &zero, Target: target, Step: "3:probe"})
-			put(raw.FirstPacket, noisy(m.first+m.perRule*rules+float64(i)*1e-7), "s", raw.Record{Target: target, Step: "3:probe"})
+			put(raw.FirstPacket, noisy(m.first+m.PerRule*rules+float64(i)*1e-7), "s", raw.Record{Target: target, Step: "3:probe"})
 		}
 	}
 }
@@ -155,11 +155,11 @@ func (y *recorded) packets(random *rand.Rand, m packetModel, n, rep, samples int
 type streamModel struct {
 	subject           string
 	full              float64
-	failing, straying float64 // share of the flows due during a full sync
+	Failing, straying float64 // share of the flows due during a full sync
 	repaired          float64 // time to recover from a fault; 0 means never
 }
 
-var streamModels = []streamModel{
+var StreamModels = []streamModel{
 	{"kube-proxy/iptables-legacy", 1.2, 0.02, 0.01, 25},
 	{"kube-proxy/iptables-nft", 3, 0.03, 0.01, 0},
 	{"kube-proxy/nftables", 2, 0.01, 0, 28},
@@ -172,9 +172,9 @@ var streamModels = []streamModel{
 
 var streamSteps = []string{"3:traffic", "4:settle", "5:churn", "6:settle", "7:rollout", "8:settle", "9:restart", "10:settle", "11:traffic"}
 
-// streamRun is a stream of new flows during steps that change the cluster, each stepSeconds long.
-func streamRun(models []streamModel, n, reps int, rate, stepSeconds float64) recorded {
-	y := recorded{scenario: scenarios.Scenario{Name: "disruption", Description: "A stream of new flows while the cluster changes."}, reps: reps}
+// StreamRun is a stream of new flows during steps that change the cluster, each stepSeconds long.
+func StreamRun(models []streamModel, n, reps int, rate, stepSeconds float64) Recorded {
+	y := Recorded{Scenario: scenarios.Scenario{Name: "disruption", Description: "A stream of new flows while the cluster changes."}, Reps: reps}
 	random := rand.New(rand.NewPCG(11, 13))
 	for rep := 1; rep <= reps; rep++ {
 		for _, m := range models {
@@ -190,7 +190,7 @@ func streamRun(models []streamModel, n, reps int, rate, stepSeconds float64) rec
 }
 
 type streamWriter struct {
-	y      *recorded
+	y      *Recorded
 	random *rand.Rand
 	of     raw.Record
 }
@@ -198,7 +198,7 @@ type streamWriter struct {
 func (w *streamWriter) put(at float64, metric raw.Metric, value float64, unit string, more raw.Record) {
 	more.Subject, more.Services, more.Rep = w.of.Subject, w.of.Services, w.of.Rep
 	more.At, more.Metric, more.Value, more.Unit = at, metric, value, unit
-	w.y.records = append(w.y.records, more)
+	w.y.Records = append(w.y.Records, more)
 }
 
 // step writes one step: a full sync in its middle, unless the stream is at rest, and partial syncs around it.
@@ -223,7 +223,7 @@ func (w *streamWriter) step(m streamModel, name string, at, seconds, rate float6
 			switch chance := w.random.Float64(); {
 			case chance < m.straying:
 				outcome = records.Misrouted
-			case chance < m.straying+m.failing:
+			case chance < m.straying+m.Failing:
 				value, outcome = 1, []string{"timeout", "refused"}[w.random.IntN(2)]
 			}
 		}
@@ -239,21 +239,21 @@ func (w *streamWriter) step(m streamModel, name string, at, seconds, rate float6
 	}
 }
 
-var faultNames = []string{"restore-killed", "restore-fails", "rule-refused", "lock-held", "writer", "flush nat", "flush filter", "flush mangle", "flush all", "delete jump nat",
+var FaultNames = []string{"restore-killed", "restore-fails", "rule-refused", "lock-held", "writer", "flush nat", "flush filter", "flush mangle", "flush all", "delete jump nat",
 	"delete chain nat", "delete rule nat", "reference", "watch-dropped", "watch-stalled", "relist", "events-duplicated", "events-reordered", "slices-first", "api-down", "killed",
 	"memory-limit", "conntrack-full", "clock-step", "addresses"}
 
-// faultRun has one fault after the other under a stream, each observed for at most 45 s, and then checks of
+// FaultRun has one fault after the other under a stream, each observed for at most 45 s, and then checks of
 // invariants.
-func faultRun(models []streamModel, n, reps int, rate float64) recorded {
-	y := recorded{scenario: scenarios.Scenario{Name: "faults", Description: "One fault after the other, under a stream of new flows."}, reps: reps}
+func FaultRun(models []streamModel, n, reps int, rate float64) Recorded {
+	y := Recorded{Scenario: scenarios.Scenario{Name: "faults", Description: "One fault after the other, under a stream of new flows."}, Reps: reps}
 	random := rand.New(rand.NewPCG(17, 19))
 	for rep := 1; rep <= reps; rep++ {
 		for _, m := range models {
 			w := streamWriter{y: &y, random: random, of: raw.Record{Subject: m.subject, Services: n, Rep: rep}}
 			w.step(m, "3:traffic", 5, 10, rate)
 			at := 20.0
-			for i, name := range faultNames {
+			for i, name := range FaultNames {
 				if m.subject == "synclab/nftables" && i < 3 {
 					continue // no tool that the fault could hit
 				}
