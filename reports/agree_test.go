@@ -184,7 +184,7 @@ func TestImprecise(t *testing.T) {
 			t.Errorf("within %v: %v, %v", share, cells, err)
 		}
 	}
-	y := churning
+	y := synthetic.Churning
 	y.Reps, y.Churn, y.Probe = 5, 20, 0
 	few := t.TempDir()
 	y.Write(t, few)

@@ -47,11 +47,9 @@ func terminalDiff(t *testing.T, d *Diff) string {
 	return b.String()
 }
 
-var churning = synthetic.Run{Scenario: "steady-churn", Subjects: []synthetic.Subject{synthetic.Legacy, synthetic.NFT}, Sizes: []int{1000}, Reps: 8, Churn: 60, Probe: 40}
-
 // TestDiff: a slower figure is found, with its ratio, and no other figure is called slower.
 func TestDiff(t *testing.T) {
-	before, after := synthetic.Pair(t, churning, func(y *synthetic.Run) { y.Subjects[0].Base *= 1.4 })
+	before, after := synthetic.Pair(t, synthetic.Churning, func(y *synthetic.Run) { y.Subjects[0].Base *= 1.4 })
 	d := compared(t, before, after, DiffOptions{})
 	full := d.row(t, synthetic.Legacy.Name, comparison.FigureFull)
 	if full.Verdict != Slower || !full.Beyond || full.Low == nil || *full.Low > 1.4 || *full.High < 1.4 || *full.Low < 1.3 || *full.P > 0.001 || *full.Adjusted < *full.P ||
@@ -152,7 +150,7 @@ func noisyRow(random *rand.Rand, before, after int, noise, times float64) Delta 
 
 // TestDiffTooFew: three repetitions show no difference. As many as RepetitionsNeeded show one.
 func TestDiffTooFew(t *testing.T) {
-	y := churning
+	y := synthetic.Churning
 	y.Reps, y.Churn, y.Probe = 3, 0, 0
 	slower := func(y *synthetic.Run) { y.Subjects[0].Base *= 3 }
 	before, after := synthetic.Pair(t, y, slower)
@@ -182,7 +180,7 @@ func TestDiffTooFew(t *testing.T) {
 // TestDiffThresholds: a figure's own threshold comes first, then that for all figures; flags come before the scenario.
 func TestDiffThresholds(t *testing.T) {
 	share := func(v float64) *float64 { return &v }
-	y := churning
+	y := synthetic.Churning
 	y.Churn, y.Probe = 0, 0
 	before, after := synthetic.Pair(t, y, func(y *synthetic.Run) { y.Subjects[0].Base *= 1.4 })
 	of := func(o DiffOptions) (threshold float64, beyond bool) {
@@ -221,7 +219,7 @@ func TestDiffThresholds(t *testing.T) {
 
 // TestDiffCounts: counts are compared exactly, each with its threshold.
 func TestDiffCounts(t *testing.T) {
-	y := churning
+	y := synthetic.Churning
 	y.Reps, y.Churn = 1, 0
 	before, after := synthetic.Pair(t, y, func(*synthetic.Run) {})
 	more := func(metric, from, to string) {
@@ -255,7 +253,7 @@ func TestDiffCounts(t *testing.T) {
 // TestDiffUnlike: the output lists the runs' differences and the cells of only one run. Runs without a common cell are
 // an error.
 func TestDiffUnlike(t *testing.T) {
-	y := churning
+	y := synthetic.Churning
 	y.Churn, y.Probe = 0, 0
 	before, after := synthetic.Pair(t, y, func(y *synthetic.Run) {
 		y.Subjects = []synthetic.Subject{synthetic.Legacy, synthetic.ProxyLegacy}

@@ -276,3 +276,6 @@ func (w *syntheticWriter) traversal(s Subject) {
 		}
 	}
 }
+
+// Churning is a run of two subjects with a stream of changes.
+var Churning = Run{Scenario: "steady-churn", Subjects: []Subject{Legacy, NFT}, Sizes: []int{1000}, Reps: 8, Churn: 60, Probe: 40}
