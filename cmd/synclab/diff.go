@@ -7,14 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/reports"
+	"synclab/reports/diff"
 	"synclab/scenarios"
 )
 
 func newDiff(s streams) *cobra.Command {
 	var (
 		format     outputFormat
-		maxSlower  = shareFlag{reports.DefaultThreshold}
+		maxSlower  = shareFlag{diff.DefaultThreshold}
 		thresholds []string
 	)
 	cmd := &cobra.Command{
@@ -50,7 +50,7 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			options := reports.DiffOptions{Figures: map[string]float64{}}
+			options := diff.Options{Figures: map[string]float64{}}
 			if cmd.Flags().Changed("max-slower") {
 				options.All = &maxSlower.share
 			}
@@ -59,7 +59,7 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 					return badUsage(cmd, "--threshold %s: %w", text, err)
 				}
 			}
-			return diff(s, args[0], args[1], format, options)
+			return compareRuns(s, args[0], args[1], format, options)
 		},
 	}
 	format.register(cmd)
@@ -83,7 +83,7 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 }
 
 // addThreshold reads "full_sync=5%".
-func addThreshold(o *reports.DiffOptions, text string) error {
+func addThreshold(o *diff.Options, text string) error {
 	figure, value, ok := strings.Cut(text, "=")
 	if !ok {
 		return fmt.Errorf("want FIGURE=SHARE, such as full_sync=5%%")
@@ -96,7 +96,7 @@ func addThreshold(o *reports.DiffOptions, text string) error {
 		o.All = &f.share
 		return nil
 	}
-	if !reports.IsDiffFigure(figure) {
+	if !diff.Known(figure) {
 		return fmt.Errorf("no such figure; there are %s, and %s", strings.Join(scenarios.ThresholdFigures(), ", "), scenarios.ThresholdAll)
 	}
 	o.Figures[figure] = f.share
@@ -125,8 +125,8 @@ func (f *shareFlag) Set(text string) error {
 }
 
 // diff prints the comparison and fails when a threshold is exceeded.
-func diff(s streams, before, after string, format outputFormat, options reports.DiffOptions) error {
-	d, err := reports.Compare(before, after, options)
+func compareRuns(s streams, before, after string, format outputFormat, options diff.Options) error {
+	d, err := diff.Compare(before, after, options)
 	if err != nil {
 		return badInput(err)
 	}

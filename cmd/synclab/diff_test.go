@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"synclab/bench/raw"
-	"synclab/reports"
+	"synclab/reports/diff"
 	"synclab/scenarios"
 )
 
@@ -86,11 +86,11 @@ func TestDiffStatus(t *testing.T) {
 func TestDiffOutput(t *testing.T) {
 	before, after := writeRun(t, raw.Run{Seed: 1}, 10, 1, 1.01, 1.02, 1.03), writeRun(t, raw.Run{Seed: 2}, 10, 2, 2.01, 2.02, 2.03)
 	status, stdout, _ := invoke(t, "diff", before, after, "-o", "json")
-	var d reports.Diff
+	var d diff.Diff
 	if err := json.Unmarshal([]byte(stdout), &d); err != nil {
 		t.Fatal(err)
 	}
-	if status != exitFailed || len(d.Rows) != 1 || d.Rows[0].Verdict != reports.Slower || !d.Rows[0].Beyond || *d.Rows[0].Ratio < 1.9 || len(d.Unlike) != 1 || d.Unlike[0].What != "seed" {
+	if status != exitFailed || len(d.Rows) != 1 || d.Rows[0].Verdict != diff.Slower || !d.Rows[0].Beyond || *d.Rows[0].Ratio < 1.9 || len(d.Unlike) != 1 || d.Unlike[0].What != "seed" {
 		t.Errorf("status %d, %+v", status, d)
 	}
 }
@@ -113,16 +113,16 @@ func TestDiffOfRuns(t *testing.T) {
 	if status != exitDone || strings.Contains(stdout, "warning") || !strings.Contains(stdout, "run-0") {
 		t.Errorf("status %d\n%s%s", status, stdout, stderr)
 	}
-	d, err := reports.Compare(dirs[0], dirs[1], reports.DiffOptions{})
+	d, err := diff.Compare(dirs[0], dirs[1], diff.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[string]reports.Delta{}
+	seen := map[string]diff.Delta{}
 	for _, r := range d.Rows {
 		seen[r.Figure] = r
 	}
 	for _, figure := range []string{"rules", "chains", "full_sync_bytes"} {
-		if r := seen[figure]; !r.Exact || r.Verdict != reports.Same || r.Before.Value == 0 {
+		if r := seen[figure]; !r.Exact || r.Verdict != diff.Same || r.Before.Value == 0 {
 			t.Errorf("%s: %+v", figure, r)
 		}
 	}

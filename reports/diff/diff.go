@@ -1,4 +1,4 @@
-package reports
+package diff
 
 import (
 	"cmp"
@@ -96,10 +96,10 @@ type Absent struct {
 // DefaultThreshold is the share by which a figure may grow without other settings.
 const DefaultThreshold = 0.10
 
-// DiffOptions are thresholds: the shares by which figures may grow. A figure's own threshold comes first, from the
+// Options are thresholds: the shares by which figures may grow. A figure's own threshold comes first, from the
 // options or else from the scenario of the run after. Then follow the thresholds for all figures, in the same order,
 // and DefaultThreshold. A negative share means no limit.
-type DiffOptions struct {
+type Options struct {
 	All     *float64
 	Figures map[string]float64
 }
@@ -107,15 +107,15 @@ type DiffOptions struct {
 // ErrNothingInCommon: the runs have no subject in the same cell.
 var ErrNothingInCommon = errors.New("have no subject in the same cell: nothing to compare")
 
-// IsDiffFigure reports whether there is a figure of this name for a threshold.
-func IsDiffFigure(name string) bool {
+// Known reports whether there is a figure of this name for a threshold.
+func Known(name string) bool {
 	return slices.Contains(scenarios.ThresholdFigures(), comparison.FigureName(name))
 }
 
 // Compare reads and compares the folders of two runs.
-func Compare(before, after string, o DiffOptions) (*Diff, error) {
+func Compare(before, after string, o Options) (*Diff, error) {
 	for name := range o.Figures {
-		if !IsDiffFigure(name) {
+		if !Known(name) {
 			return nil, fmt.Errorf("threshold for unknown figure %q: use one of %s", name, strings.Join(scenarios.ThresholdFigures(), ", "))
 		}
 	}
@@ -246,7 +246,7 @@ func zero(f *estimate.Estimate) bool {
 }
 
 // apply sets the threshold of each row.
-func (o DiffOptions) apply(d *Diff, scenario map[string]float64) {
+func (o Options) apply(d *Diff, scenario map[string]float64) {
 	own := map[string]float64{}
 	for name, share := range scenario {
 		own[comparison.FigureName(name)] = share

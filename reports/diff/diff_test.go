@@ -1,4 +1,4 @@
-package reports
+package diff
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 	"synclab/scenarios"
 )
 
-func compared(t *testing.T, before, after string, o DiffOptions) *Diff {
+func compared(t *testing.T, before, after string, o Options) *Diff {
 	t.Helper()
 	d, err := Compare(before, after, o)
 	if err != nil {
@@ -50,7 +50,7 @@ func terminalDiff(t *testing.T, d *Diff) string {
 // TestDiff: a slower figure is found, with its ratio, and no other figure is called slower.
 func TestDiff(t *testing.T) {
 	before, after := synthetic.Pair(t, synthetic.Churning, func(y *synthetic.Run) { y.Subjects[0].Base *= 1.4 })
-	d := compared(t, before, after, DiffOptions{})
+	d := compared(t, before, after, Options{})
 	full := d.row(t, synthetic.Legacy.Name, comparison.FigureFull)
 	if full.Verdict != Slower || !full.Beyond || full.Low == nil || *full.Low > 1.4 || *full.High < 1.4 || *full.Low < 1.3 || *full.P > 0.001 || *full.Adjusted < *full.P ||
 		full.RepetitionsBefore != 8 || full.RepetitionsAfter != 8 {
@@ -76,7 +76,7 @@ func TestDiff(t *testing.T) {
 		t.Errorf("warnings about equal runs:\n%s", text)
 	}
 
-	back := compared(t, after, before, DiffOptions{})
+	back := compared(t, after, before, Options{})
 	if full := back.row(t, synthetic.Legacy.Name, comparison.FigureFull); full.Verdict != Faster || full.Beyond || len(back.Beyond()) > 0 {
 		t.Errorf("in the other direction: %+v", full)
 	}
@@ -154,7 +154,7 @@ func TestDiffTooFew(t *testing.T) {
 	y.Reps, y.Churn, y.Probe = 3, 0, 0
 	slower := func(y *synthetic.Run) { y.Subjects[0].Base *= 3 }
 	before, after := synthetic.Pair(t, y, slower)
-	d := compared(t, before, after, DiffOptions{})
+	d := compared(t, before, after, Options{})
 	if full := d.row(t, synthetic.Legacy.Name, comparison.FigureFull); full.Verdict != TooFew || full.Beyond || full.Low != nil || math.Abs(*full.P-0.1) > 1e-9 {
 		t.Errorf("full sync of 3 repetitions %+v", full)
 	}
@@ -167,12 +167,12 @@ func TestDiffTooFew(t *testing.T) {
 	}
 	y.Reps = d.RepetitionsNeeded
 	before, after = synthetic.Pair(t, y, slower)
-	if d = compared(t, before, after, DiffOptions{}); d.row(t, synthetic.Legacy.Name, comparison.FigureFull).Verdict != Slower || d.RepetitionsNeeded != 0 {
+	if d = compared(t, before, after, Options{}); d.row(t, synthetic.Legacy.Name, comparison.FigureFull).Verdict != Slower || d.RepetitionsNeeded != 0 {
 		t.Errorf("with %d repetitions each: %+v", y.Reps, d.row(t, synthetic.Legacy.Name, comparison.FigureFull))
 	}
 	y.Reps = 1
 	before, after = synthetic.Pair(t, y, slower)
-	if d = compared(t, before, after, DiffOptions{}); d.row(t, synthetic.Legacy.Name, comparison.FigureFull).Verdict != TooFew || d.row(t, synthetic.Legacy.Name, comparison.FigureRules).Verdict != Same {
+	if d = compared(t, before, after, Options{}); d.row(t, synthetic.Legacy.Name, comparison.FigureFull).Verdict != TooFew || d.row(t, synthetic.Legacy.Name, comparison.FigureRules).Verdict != Same {
 		t.Errorf("of one repetition: %+v", d.row(t, synthetic.Legacy.Name, comparison.FigureFull))
 	}
 }
@@ -183,7 +183,7 @@ func TestDiffThresholds(t *testing.T) {
 	y := synthetic.Churning
 	y.Churn, y.Probe = 0, 0
 	before, after := synthetic.Pair(t, y, func(y *synthetic.Run) { y.Subjects[0].Base *= 1.4 })
-	of := func(o DiffOptions) (threshold float64, beyond bool) {
+	of := func(o Options) (threshold float64, beyond bool) {
 		r := compared(t, before, after, o).row(t, synthetic.Legacy.Name, comparison.FigureFull)
 		if r.Verdict != Slower {
 			t.Fatalf("%+v", r)
@@ -193,26 +193,26 @@ func TestDiffThresholds(t *testing.T) {
 		}
 		return *r.Threshold, r.Beyond
 	}
-	check := func(what string, o DiffOptions, want float64) {
+	check := func(what string, o Options, want float64) {
 		t.Helper()
 		if threshold, beyond := of(o); threshold != want || beyond != (want >= 0 && want < 0.3) {
 			t.Errorf("%s: threshold %v, beyond %v", what, threshold, beyond)
 		}
 	}
-	check("default", DiffOptions{}, 0.1)
-	check("all", DiffOptions{All: share(0.5)}, 0.5)
-	check("of the figure", DiffOptions{All: share(0.5), Figures: map[string]float64{"full_sync": 0.05}}, 0.05)
-	check("off", DiffOptions{Figures: map[string]float64{"full_sync": -1}}, -1)
-	check("of another figure", DiffOptions{Figures: map[string]float64{"first_packet": 0.6}}, 0.1)
+	check("default", Options{}, 0.1)
+	check("all", Options{All: share(0.5)}, 0.5)
+	check("of the figure", Options{All: share(0.5), Figures: map[string]float64{"full_sync": 0.05}}, 0.05)
+	check("off", Options{Figures: map[string]float64{"full_sync": -1}}, -1)
+	check("of another figure", Options{Figures: map[string]float64{"first_packet": 0.6}}, 0.1)
 	synthetic.EditRun(t, after, func(r *raw.Run) { r.Scenario.Thresholds = map[string]float64{"all": 0.7} })
-	check("the scenario's", DiffOptions{}, 0.7)
-	check("the flag's and the scenario's", DiffOptions{All: share(0.2)}, 0.2)
+	check("the scenario's", Options{}, 0.7)
+	check("the flag's and the scenario's", Options{All: share(0.2)}, 0.2)
 	synthetic.EditRun(t, after, func(r *raw.Run) { r.Scenario.Thresholds = map[string]float64{"full_sync": 0.6} })
-	check("the scenario's of the figure", DiffOptions{All: share(0.2)}, 0.6)
-	if d := compared(t, before, after, DiffOptions{}); len(d.Unlike) > 0 {
+	check("the scenario's of the figure", Options{All: share(0.2)}, 0.6)
+	if d := compared(t, before, after, Options{}); len(d.Unlike) > 0 {
 		t.Errorf("different thresholds are listed as different scenarios: %+v", d.Unlike)
 	}
-	if _, err := Compare(before, after, DiffOptions{Figures: map[string]float64{"ful_sync": 1}}); err == nil || !strings.Contains(err.Error(), "partial_sync") {
+	if _, err := Compare(before, after, Options{Figures: map[string]float64{"ful_sync": 1}}); err == nil || !strings.Contains(err.Error(), "partial_sync") {
 		t.Errorf("an unknown figure: error %v", err)
 	}
 }
@@ -238,14 +238,14 @@ func TestDiffCounts(t *testing.T) {
 	}
 	more("rules_kernel", "23011", "23012")
 	more("restore_bytes", "1800000", "1200000")
-	d := compared(t, before, after, DiffOptions{})
+	d := compared(t, before, after, Options{})
 	if r := d.row(t, synthetic.Legacy.Name, comparison.FigureRules); r.Verdict != Slower || !r.Exact || r.Beyond || r.verdictText() != "more, within 10 %" {
 		t.Errorf("one rule more: %+v, %s", r, r.verdictText())
 	}
 	if r := d.row(t, synthetic.Legacy.Name, figureFullBytes); r.Verdict != Faster || !r.Exact {
 		t.Errorf("fewer bytes: %+v", r)
 	}
-	if d = compared(t, before, after, DiffOptions{Figures: map[string]float64{"rules": 0}}); !d.row(t, synthetic.Legacy.Name, comparison.FigureRules).Beyond {
+	if d = compared(t, before, after, Options{Figures: map[string]float64{"rules": 0}}); !d.row(t, synthetic.Legacy.Name, comparison.FigureRules).Beyond {
 		t.Error("one rule more does not exceed a threshold of 0")
 	}
 }
@@ -264,7 +264,7 @@ func TestDiffUnlike(t *testing.T) {
 		r.Scenario.Proxy.MinSyncPeriod = 5e9
 		r.Scenario.Steps = []scenarios.Step{{Churn: &scenarios.Churn{Rate: 3}}}
 	})
-	d := compared(t, before, after, DiffOptions{})
+	d := compared(t, before, after, Options{})
 	var what []string
 	for _, u := range d.Unlike {
 		what = append(what, u.What)
@@ -290,13 +290,13 @@ func TestDiffUnlike(t *testing.T) {
 	}
 
 	before, after = synthetic.Pair(t, y, func(y *synthetic.Run) { y.Sizes = []int{500} })
-	if _, err := Compare(before, after, DiffOptions{}); !errors.Is(err, ErrNothingInCommon) || !strings.Contains(err.Error(), "500 Services") {
+	if _, err := Compare(before, after, Options{}); !errors.Is(err, ErrNothingInCommon) || !strings.Contains(err.Error(), "500 Services") {
 		t.Errorf("other sizes: %v", err)
 	}
-	if _, err := Compare(before, t.TempDir(), DiffOptions{}); err == nil {
+	if _, err := Compare(before, t.TempDir(), Options{}); err == nil {
 		t.Error("no error for a folder without a run")
 	}
-	if d = compared(t, before, before, DiffOptions{}); len(d.Beyond()) > 0 || !strings.Contains(strings.Join(d.Warnings, " "), "the same run") {
+	if d = compared(t, before, before, Options{}); len(d.Beyond()) > 0 || !strings.Contains(strings.Join(d.Warnings, " "), "the same run") {
 		t.Errorf("a run compared with itself: warnings %q", d.Warnings)
 	}
 }
@@ -305,7 +305,7 @@ func TestDiffUnlike(t *testing.T) {
 func TestDiffStopped(t *testing.T) {
 	y := synthetic.Run{Scenario: "cold-start", Subjects: []synthetic.Subject{synthetic.ProxyNft}, Sizes: []int{2000}, Reps: 2, Outside: true}
 	before, after := synthetic.Pair(t, y, func(y *synthetic.Run) { y.Subjects[0].Base *= 50; y.StopAt = 600 })
-	d := compared(t, before, after, DiffOptions{})
+	d := compared(t, before, after, Options{})
 	cold := d.row(t, synthetic.ProxyNft.Name, comparison.FigureCold)
 	if cold.Verdict != Slower || !cold.Beyond || cold.Low != nil || !strings.HasPrefix(cold.ratioText(), "> ") {
 		t.Errorf("cold start %+v, %s", cold, cold.ratioText())
@@ -316,7 +316,7 @@ func TestDiffStopped(t *testing.T) {
 	if full := d.row(t, synthetic.ProxyNft.Name, comparison.FigureFull); full.Verdict != OnlyBefore {
 		t.Errorf("full sync %+v", full)
 	}
-	back := compared(t, after, before, DiffOptions{})
+	back := compared(t, after, before, Options{})
 	if cold := back.row(t, synthetic.ProxyNft.Name, comparison.FigureCold); cold.Verdict != Faster || cold.Beyond {
 		t.Errorf("in the other direction: %+v", cold)
 	}
@@ -359,7 +359,7 @@ func TestDiffFlows(t *testing.T) {
 	before, after := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	write(before, 0, 2, false)
 	write(after, 1, 45, true)
-	d := compared(t, before, after, DiffOptions{})
+	d := compared(t, before, after, Options{})
 	for figure, want := range map[string]Verdict{figureFlowsMisroute: Slower, figureFlowsFailed: Same, figureRepaired: Slower, figurePacketKind: Same, figureFlow50: Same, figureViolations: Same} {
 		if r := d.row(t, "a/b", figure); r.Verdict != want || r.Beyond != (want == Slower) {
 			t.Errorf("%s: %+v", r.Name(), r)
@@ -374,7 +374,7 @@ func TestDiffFlows(t *testing.T) {
 	if slices.ContainsFunc(d.Rows, func(r Delta) bool { return r.Figure == figureSyncsFailed }) {
 		t.Error("a row of failed syncs, although none failed")
 	}
-	back := compared(t, after, before, DiffOptions{})
+	back := compared(t, after, before, Options{})
 	if r := back.row(t, "a/b", figureFlowsMisroute); r.Verdict == Slower || r.Beyond {
 		t.Errorf("fewer misrouted flows: %+v", r)
 	}
