@@ -38,7 +38,7 @@ func Build(dirs []string, out string, opts Options) (*Summary, error) {
 		return nil, err
 	}
 	s := summarize(runs, opts.SLOs.withDefaults())
-	if err := s.draw(out, opts); err != nil {
+	if err := drawPlots(s, out, opts); err != nil {
 		return nil, err
 	}
 	outputs := []struct {
@@ -46,7 +46,7 @@ func Build(dirs []string, out string, opts Options) (*Summary, error) {
 		write func(*bytes.Buffer) error
 	}{
 		{"bench.txt", func(b *bytes.Buffer) error { return writeBench(b, runs) }},
-		{"summary.json", func(b *bytes.Buffer) error { return s.writeJSON(b) }},
+		{"summary.json", func(b *bytes.Buffer) error { return writeJSON(s, b) }},
 		{"summary.md", func(b *bytes.Buffer) error { return s.document().Markdown(b) }},
 		{"index.html", func(b *bytes.Buffer) error { return s.document().Page(b) }},
 	}
@@ -86,7 +86,7 @@ func writeBench(b *bytes.Buffer, runs []*records.Run) error {
 	return nil
 }
 
-func (s *Summary) writeJSON(b *bytes.Buffer) error {
+func writeJSON(s *Summary, b *bytes.Buffer) error {
 	encoder := json.NewEncoder(b)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)

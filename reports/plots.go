@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image/color"
 	"os"
 	"path/filepath"
 
@@ -15,7 +14,7 @@ import (
 )
 
 // figures returns the plots that have points, in the order of the page.
-func (s *Summary) figures() []*figure.Figure {
+func figures(s *Summary) []*figure.Figure {
 	lines := s.collected.SweepLines()
 	var out []*figure.Figure
 	perLine := func(draw func(*Summary, records.SweepLine) *figure.Figure) {
@@ -58,13 +57,13 @@ func (s *Summary) figures() []*figure.Figure {
 	return out
 }
 
-// draw writes every plot, and removes the plots of an earlier build first.
-func (s *Summary) draw(out string, opts Options) error {
+// drawPlots writes every plot, and removes the plots of an earlier build first.
+func drawPlots(s *Summary, out string, opts Options) error {
 	if err := removeEarlier(out); err != nil {
 		return err
 	}
 	s.Plots = nil
-	for _, f := range s.figures() {
+	for _, f := range figures(s) {
 		one, err := f.Save(out, !opts.NoPNG)
 		if err != nil {
 			return err
@@ -101,22 +100,3 @@ func removeEarlier(out string) error {
 	}
 	return nil
 }
-
-// looksOf returns the looks of the series.
-func looksOf(c *records.Collection) []figure.Look {
-	var subjects []string
-	for _, one := range c.Series {
-		subjects = append(subjects, one.Subject)
-	}
-	return figure.GiveLooks(subjects)
-}
-
-// color returns the colour of the i-th series.
-func (s *Summary) color(i int) color.NRGBA {
-	if i < len(s.looks) {
-		return s.looks[i].Color
-	}
-	return figure.OtherLooks[0].Color
-}
-
-func (s *Summary) look(i int) figure.Look { return s.looks[i] }

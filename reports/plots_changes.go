@@ -71,7 +71,7 @@ func programmingFigure(s *Summary) *figure.Figure {
 			label = s.collected.Series[curve.series].Name + " "
 		}
 		if len(s.collected.Cells) > 1 && !oneCell {
-			label += s.cellLabel(curve.cell, records.ShortSettings)
+			label += cellLabel(s, curve.cell, records.ShortSettings)
 		}
 		label = strings.TrimSpace(label)
 		for _, percent := range []float64{50, 90, 99} {
@@ -128,7 +128,7 @@ func programmingCurves(s *Summary) (curves []ecdfLine, all int) {
 }
 
 // cellLabel is a cell's short name: its size, unless all cells share it, and its settings.
-func (s *Summary) cellLabel(cell records.Cell, short func(string) string) string {
+func cellLabel(s *Summary, cell records.Cell, short func(string) string) string {
 	one := !slices.ContainsFunc(s.collected.Cells, func(c records.Cell) bool { return c.Services != cell.Services })
 	tail := short(cell.Settings())
 	if one && tail != "" {
@@ -138,7 +138,7 @@ func (s *Summary) cellLabel(cell records.Cell, short func(string) string) string
 }
 
 // shortName is shortSeries if all series have the same proxier.
-func (s *Summary) shortName(name string) string {
+func shortName(s *Summary, name string) string {
 	proxier, _, _ := strings.Cut(name, "/")
 	for _, other := range s.collected.Series {
 		if !strings.HasPrefix(other.Name, proxier+"/") {
@@ -189,7 +189,7 @@ type passage struct{ due, visible float64 }
 func timelineFigure(s *Summary, index int, samples *records.Samples) *figure.Figure {
 	one := s.collected.Series[index]
 	f := &figure.Figure{Name: "timeline-" + fileName(one.Name),
-		Title: fmt.Sprintf("Timeline of a churn: %s, %s", s.shortName(one.Name), doc.Plural(samples.Cell.Services, "Service")),
+		Title: fmt.Sprintf("Timeline of a churn: %s, %s", shortName(s, one.Name), doc.Plural(samples.Cell.Services, "Service")),
 		Caption: "First repetition" + records.SettingsTail(records.ShortSettings(samples.Cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
 			"pale: partial). Below are the changes that are due and not yet visible in the kernel, with a tick for each due time."}
 	first := samples.Records[0]

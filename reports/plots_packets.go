@@ -23,7 +23,7 @@ const maxPacketLines = 8
 
 // packetPositionFigure draws the medians by dispatch position with the fitted line.
 func packetPositionFigure(s *Summary) *figure.Figure {
-	if s.manyPackets() {
+	if manyPackets(s) {
 		return packetsByPosition(s)
 	}
 	f := &figure.Figure{Name: "first-packet-by-position", Title: "First-packet cost by dispatch position",
@@ -113,7 +113,7 @@ func addEmptyLevel(f *figure.Figure, lines []Traversal, panels ...*plot.Plot) {
 func packetSizeFigure(s *Summary, line records.SweepLine) *figure.Figure {
 	f := &figure.Figure{Name: "first-packet-vs-services", Title: "First-packet cost versus Services" + records.SettingsTail(line.Settings),
 		Caption: "Medians with 95 % confidence intervals. If dispatch is a list of rules, the costs of the last Service and of the miss grow with the number of Services."}
-	if s.manyPackets() {
+	if manyPackets(s) {
 		return packetsBySize(s, line, f)
 	}
 	p := figure.NewPlot("Services (log scale)", "first packet (log scale)")
@@ -162,13 +162,4 @@ func indexOf(values []int, want int) int {
 		}
 	}
 	return 0
-}
-
-func (s *Summary) seriesNamed(name string) (int, *records.Series) {
-	for i, one := range s.collected.Series {
-		if one.Name == name {
-			return i, one
-		}
-	}
-	return 0, nil
 }

@@ -103,10 +103,10 @@ func phasesFigure(s *Summary) *figure.Figure {
 func barName(s *Summary, p Phases) string {
 	name := p.Kind
 	if len(s.collected.Series) > 1 {
-		name = s.shortName(p.Series) + " " + name
+		name = shortName(s, p.Series) + " " + name
 	}
 	if len(s.collected.Cells) > 1 && len(s.collected.Series) < manySeries {
-		name += " " + s.cellLabel(p.Cell, settingValues)
+		name += " " + cellLabel(s, p.Cell, settingValues)
 	}
 	return doc.Shorten(name, 46)
 }

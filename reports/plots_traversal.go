@@ -18,7 +18,7 @@ import (
 
 // manyPackets reports whether first packets of all subjects are drawn in one plot, with names at the ends of the
 // lines.
-func (s *Summary) manyPackets() bool {
+func manyPackets(s *Summary) bool {
 	return len(s.collected.Series) >= manySeries || s.probedDeeply()
 }
 

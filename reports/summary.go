@@ -2,6 +2,7 @@ package reports
 
 import (
 	"cmp"
+	"image/color"
 	"slices"
 	"strings"
 
@@ -221,4 +222,32 @@ func rowPosition(r Row) int {
 		return 0
 	}
 	return records.PositionOrder(*r.Position)
+}
+
+// looksOf returns the looks of the series.
+func looksOf(c *records.Collection) []figure.Look {
+	var subjects []string
+	for _, one := range c.Series {
+		subjects = append(subjects, one.Subject)
+	}
+	return figure.GiveLooks(subjects)
+}
+
+// color returns the colour of the i-th series.
+func (s *Summary) color(i int) color.NRGBA {
+	if i < len(s.looks) {
+		return s.looks[i].Color
+	}
+	return figure.OtherLooks[0].Color
+}
+
+func (s *Summary) look(i int) figure.Look { return s.looks[i] }
+
+func (s *Summary) seriesNamed(name string) (int, *records.Series) {
+	for i, one := range s.collected.Series {
+		if one.Name == name {
+			return i, one
+		}
+	}
+	return 0, nil
 }
