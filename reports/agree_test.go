@@ -13,12 +13,13 @@ import (
 
 	"synclab/reports/comparison"
 	"synclab/reports/estimate"
+	"synclab/reports/sections"
 	"synclab/reports/synthetic"
 )
 
 // fixed builds the report of fixed records: three subjects and seven repetitions. Repetitions differ more than the
 // values within one, and phases take longer than their sync.
-func fixed(t *testing.T) (s *Summary, dir string) {
+func fixed(t *testing.T) (s *sections.Summary, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	s, err := Build([]string{filepath.Join("testdata", "repetitions")}, dir, Options{NoPNG: true})
@@ -34,7 +35,7 @@ func TestOneFigureEverywhere(t *testing.T) {
 	s, dir := fixed(t)
 	terminal, markdown := outputs(t, dir, s)
 	page := strings.ReplaceAll(html.UnescapeString(readPage(t, dir)), "\u00a0", " ")
-	var read Summary
+	var read sections.Summary
 	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +45,7 @@ func TestOneFigureEverywhere(t *testing.T) {
 	}
 	c := &s.Comparisons[0]
 	for i, side := range c.Sides {
-		for _, name := range shortFigures {
+		for _, name := range sections.ShortFigures {
 			f := side.Figure(name)
 			if f == nil {
 				continue
@@ -80,8 +81,8 @@ func TestOneFigureEverywhere(t *testing.T) {
 		if interval := r.IntervalText(); !strings.Contains(page, r.Words) || interval != "" && !strings.Contains(page, interval) {
 			t.Errorf("%s of %s versus %s: %q %q is not on the page", r.Metric, r.B, r.A, r.Words, interval)
 		}
-		if r.Metric == comparison.FigureCold && r.B == synthetic.Legacy.Name && !strings.Contains(sentences, bracket(c, &r)) {
-			t.Errorf("the sentences lack %q: %s", bracket(c, &r), sentences)
+		if r.Metric == comparison.FigureCold && r.B == synthetic.Legacy.Name && !strings.Contains(sentences, sections.Bracket(c, &r)) {
+			t.Errorf("the sentences lack %q: %s", sections.Bracket(c, &r), sentences)
 		}
 	}
 	for _, side := range c.Sides {
@@ -114,12 +115,12 @@ func TestSharesAddUp(t *testing.T) {
 			t.Errorf("%s, %s: %v is not the sync's %v", p.Series, p.Kind, p.Total, f.Value)
 		}
 		total := 0
-		for _, m := range percents.FindAllStringSubmatch(p.shares(), -1) {
+		for _, m := range percents.FindAllStringSubmatch(p.Shares(), -1) {
 			n, _ := strconv.Atoi(m[1])
 			total += n
 		}
 		if total != 100 {
-			t.Errorf("%q adds up to %d %%", p.shares(), total)
+			t.Errorf("%q adds up to %d %%", p.Shares(), total)
 		}
 	}
 }
@@ -128,9 +129,9 @@ func TestSharesAddUp(t *testing.T) {
 // reported.
 func TestFixedVerdicts(t *testing.T) {
 	s, dir := fixed(t)
-	for i, want := range []string{verdictMet, verdictUnclear} {
+	for i, want := range []string{sections.VerdictMet, sections.VerdictUnclear} {
 		if r := s.Targets[i]; r.Verdict != want || r.Low == nil {
-			t.Errorf("target %d: %s, want %s: %s", i, r.Verdict, want, r.reached(true))
+			t.Errorf("target %d: %s, want %s: %s", i, r.Verdict, want, r.ReachedText(true))
 		}
 	}
 	terminal, markdown := outputs(t, dir, s)
@@ -160,7 +161,7 @@ func TestFixedVerdicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range s.Targets {
-		if r.Verdict != verdictObserved || r.Low != nil {
+		if r.Verdict != sections.VerdictObserved || r.Low != nil {
 			t.Errorf("a verdict on three repetitions: %+v", r)
 		}
 	}

@@ -11,19 +11,20 @@ import (
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 // Options of Build.
 type Options struct {
 	// SLOs has the SLOs that the capacity section checks. Zero fields take the defaults.
-	SLOs SLOs
+	SLOs sections.SLOs
 	// NoPNG leaves out the PNG of each plot. The page uses only the SVG.
 	NoPNG bool
 }
 
 // Build reads the run folders and writes every derived file into out (OutFolder when empty): bench.txt, summary.json,
 // summary.md, the plots and index.html. It replaces the files of an earlier Build.
-func Build(dirs []string, out string, opts Options) (*Summary, error) {
+func Build(dirs []string, out string, opts Options) (*sections.Summary, error) {
 	if len(dirs) == 0 {
 		return nil, errors.New("no run folder to report on")
 	}
@@ -37,7 +38,7 @@ func Build(dirs []string, out string, opts Options) (*Summary, error) {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return nil, err
 	}
-	s := summarize(runs, opts.SLOs.withDefaults())
+	s := sections.Summarize(runs, opts.SLOs.WithDefaults())
 	if err := drawPlots(s, out, opts); err != nil {
 		return nil, err
 	}
@@ -47,8 +48,8 @@ func Build(dirs []string, out string, opts Options) (*Summary, error) {
 	}{
 		{"bench.txt", func(b *bytes.Buffer) error { return writeBench(b, runs) }},
 		{"summary.json", func(b *bytes.Buffer) error { return writeJSON(s, b) }},
-		{"summary.md", func(b *bytes.Buffer) error { return s.document().Markdown(b) }},
-		{"index.html", func(b *bytes.Buffer) error { return s.document().Page(b) }},
+		{"summary.md", func(b *bytes.Buffer) error { return s.Document().Markdown(b) }},
+		{"index.html", func(b *bytes.Buffer) error { return s.Document().Page(b) }},
 	}
 	for _, output := range outputs {
 		var b bytes.Buffer
@@ -86,7 +87,7 @@ func writeBench(b *bytes.Buffer, runs []*records.Run) error {
 	return nil
 }
 
-func writeJSON(s *Summary, b *bytes.Buffer) error {
+func writeJSON(s *sections.Summary, b *bytes.Buffer) error {
 	encoder := json.NewEncoder(b)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)

@@ -20,6 +20,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/sections"
 	"synclab/reports/synthetic"
 )
 
@@ -88,8 +89,8 @@ func TestKnownStatistics(t *testing.T) {
 	if len(s.Phases) != 2*2*3 {
 		t.Errorf("%d phase bars, want subjects × kinds × sizes = 12", len(s.Phases))
 	}
-	want := map[string]string{clauseFull: "observed: met up to 1,000, violated at 10,000", clauseNPL: "observed: met at all measured sizes, up to 10,000",
-		clausePacket: "observed: met up to 1,000, violated at 10,000", clauseAll: "observed: met up to 1,000, violated at 10,000"}
+	want := map[string]string{sections.ClauseFull: "observed: met up to 1,000, violated at 10,000", sections.ClauseNPL: "observed: met at all measured sizes, up to 10,000",
+		sections.ClausePacket: "observed: met up to 1,000, violated at 10,000", sections.ClauseAll: "observed: met up to 1,000, violated at 10,000"}
 	for _, c := range s.Capacity {
 		if c.Series == synthetic.Legacy.Name && c.Verdict != want[c.Clause] {
 			t.Errorf("%s: %s, want %s", c.Clause, c.Verdict, want[c.Clause])
@@ -106,7 +107,7 @@ var rowMedians = regexp.MustCompile(`data-v="([^"]*)"`)
 func TestOutputsAgree(t *testing.T) {
 	dir := t.TempDir()
 	buildOf(t, sweep, dir, Options{NoPNG: true})
-	var s Summary
+	var s sections.Summary
 	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +147,7 @@ func TestOutputsAgree(t *testing.T) {
 }
 
 // compareBench checks the number of values in bench.txt, and their extremes, with the summary.
-func compareBench(t *testing.T, path string, s Summary) {
+func compareBench(t *testing.T, path string, s sections.Summary) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 	"synclab/reports/synthetic"
 )
 
@@ -66,7 +67,7 @@ func sideOf(t *testing.T, c comparison.CellComparison, series string) comparison
 }
 
 // outputs returns the terminal's table and summary.md. No line is wider than a terminal.
-func outputs(t *testing.T, dir string, s *Summary) (terminal, markdown string) {
+func outputs(t *testing.T, dir string, s *sections.Summary) (terminal, markdown string) {
 	t.Helper()
 	var table bytes.Buffer
 	if err := s.Table(&table); err != nil {
@@ -85,11 +86,11 @@ func outputs(t *testing.T, dir string, s *Summary) (terminal, markdown string) {
 }
 
 // outputsName checks the essential content of the page, the markdown, the terminal and the JSON.
-func outputsName(t *testing.T, dir string, s *Summary) {
+func outputsName(t *testing.T, dir string, s *sections.Summary) {
 	t.Helper()
 	terminal, markdown := outputs(t, dir, s)
 	page := strings.NewReplacer("\u00a0", " ", "&gt;", ">", "&#43;", "+").Replace(readPage(t, dir))
-	largest := s.largestComparison()
+	largest := s.LargestComparison()
 	ratio := largest.Ratio(synthetic.NFT.Name, synthetic.ProxyNft.Name, comparison.FigureCold)
 	for name, text := range map[string]string{"page": page, "summary.md": markdown, "terminal": terminal} {
 		for _, want := range []string{"> 600 s", ratio.Words, "stopped after 10m0s:", largest.Ratio(synthetic.ProxyNftables.Name, synthetic.ProxyLegacy.Name, comparison.FigurePartial).Words} {
@@ -117,7 +118,7 @@ func outputsName(t *testing.T, dir string, s *Summary) {
 			t.Errorf("the method lacks %q", want)
 		}
 	}
-	var read Summary
+	var read sections.Summary
 	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +126,7 @@ func outputsName(t *testing.T, dir string, s *Summary) {
 	if err := json.Unmarshal(text, &read); err != nil {
 		t.Fatal(err)
 	}
-	if again := read.largestComparison().Ratio(synthetic.NFT.Name, synthetic.ProxyNft.Name, comparison.FigureCold); again == nil || again.Words != ratio.Words || again.Bound != "upper" {
+	if again := read.LargestComparison().Ratio(synthetic.NFT.Name, synthetic.ProxyNft.Name, comparison.FigureCold); again == nil || again.Words != ratio.Words || again.Bound != "upper" {
 		t.Errorf("summary.json: %+v", again)
 	}
 }
@@ -133,7 +134,7 @@ func outputsName(t *testing.T, dir string, s *Summary) {
 // TestStoppedSubject: the subject keeps its row, its figure is a bound, and no other value is made up.
 func TestStoppedSubject(t *testing.T) {
 	s := buildOf(t, synthetic.FiveSizes(), t.TempDir(), Options{NoPNG: true})
-	c := s.largestComparison()
+	c := s.LargestComparison()
 	side := sideOf(t, *c, synthetic.ProxyNft.Name)
 	if cold := side.Figure(comparison.FigureCold); cold == nil || !cold.AtLeast || cold.Value != 600 || cold.Low != nil || comparison.FigureValue(cold, true) != "> 600 s" {
 		t.Errorf("cold start %+v", cold)
@@ -154,7 +155,7 @@ func TestStoppedSubject(t *testing.T) {
 		t.Errorf("ratio %+v", slower)
 	}
 	for _, k := range s.Capacity {
-		if k.Series == synthetic.ProxyNft.Name && k.Clause == clauseNPL && (k.MetUpTo != 2000 || k.ViolatedAt != 8000 || !k.Stopped) {
+		if k.Series == synthetic.ProxyNft.Name && k.Clause == sections.ClauseNPL && (k.MetUpTo != 2000 || k.ViolatedAt != 8000 || !k.Stopped) {
 			t.Errorf("a size at which the subject was stopped counts as met: %+v", k)
 		}
 	}
@@ -194,7 +195,7 @@ func TestStoppedAlone(t *testing.T) {
 	}
 }
 
-func plotNamed(t *testing.T, s *Summary, name string) doc.Plot {
+func plotNamed(t *testing.T, s *sections.Summary, name string) doc.Plot {
 	t.Helper()
 	for _, p := range s.Plots {
 		if p.Name == name {
@@ -343,7 +344,7 @@ func TestMissingFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := s.largestComparison()
+	c := s.LargestComparison()
 	side := sideOf(t, *c, synthetic.ProxyNftables.Name)
 	if side.Figure(comparison.FigureFull) != nil || side.Figure(comparison.FigureCold) == nil || side.Figure(comparison.FigureElements) == nil || side.NotReached(comparison.FigureFull) {
 		t.Errorf("figures %+v", side.Figures)
@@ -355,7 +356,7 @@ func TestMissingFigures(t *testing.T) {
 		t.Errorf("rules, without elements: %+v", r)
 	}
 	for i := range s.Comparisons {
-		table := s.sidesTable(&s.Comparisons[i])
+		table := s.SidesTable(&s.Comparisons[i])
 		full := slices.IndexFunc(table.Columns, func(c doc.Column) bool { return c.Short == comparison.FigureTextOf(comparison.FigureFull).Short })
 		if len(table.Rows) != 5 || table.Rows[4][full].Text != "–" {
 			t.Errorf("rows %d, %+v", len(table.Rows), table.Rows[4])

@@ -11,6 +11,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 	"synclab/reports/synthetic"
 	"synclab/scenarios"
 )
@@ -39,7 +40,7 @@ func TestDisruptedSteps(t *testing.T) {
 		raw.Record{Rep: 1, Metric: raw.RemovedEndpointServing, Value: 0.5, Unit: "s", Step: "6:settle"},
 		raw.Record{Rep: 1, Metric: raw.NewEndpointDelay, Value: 0.25, Unit: "s", Step: "6:settle"},
 		raw.Record{Rep: 1, Metric: raw.NewEndpointDelay, Value: 9, Unit: "s", Step: "6:settle", Outcome: "not yet"})
-	steps := disruptedSteps(c)
+	steps := sections.DisruptedSteps(c)
 	if len(steps) != 2 || !steps[0].Rest || steps[1].Rest {
 		t.Fatalf("steps %+v", steps)
 	}
@@ -56,7 +57,7 @@ func TestDisruptedSteps(t *testing.T) {
 	if churn.NewEndpointDelay.N != 1 || churn.NewEndpointDelay.Max != 0.25 || churn.AddedNotYet != 1 || churn.AddedNotYetFor != 9 {
 		t.Errorf("new endpoints %+v, %d not yet after %v", churn.NewEndpointDelay, churn.AddedNotYet, churn.AddedNotYetFor)
 	}
-	if cell := churn.addedCell(); !strings.Contains(cell.Sub, "1 not yet") || !strings.Contains(cell.Title, "9.00 s at most") {
+	if cell := churn.AddedCell(); !strings.Contains(cell.Sub, "1 not yet") || !strings.Contains(cell.Title, "9.00 s at most") {
 		t.Errorf("cell of new endpoints %+v", cell)
 	}
 	if want := 0.005 - 0.00199; churn.AddedP99 == nil || math.Abs(*churn.AddedP99-want) > 1e-9 || churn.RemovedEndpointServing.Max != 0.5 {
@@ -75,8 +76,8 @@ func TestDisruptionOutputs(t *testing.T) {
 		}
 	}
 	for i, d := range s.Disruptions {
-		total := d.during()
-		if clean := synthetic.StreamModels[i].Failing == 0; clean != (total.Failed+total.Misrouted == 0) || d.rest() == nil || total.Flows != 7*1200 && total.Flows != 6*1200 && total.Flows != 8*1200 {
+		total := d.During()
+		if clean := synthetic.StreamModels[i].Failing == 0; clean != (total.Failed+total.Misrouted == 0) || d.Rest() == nil || total.Flows != 7*1200 && total.Flows != 6*1200 && total.Flows != 8*1200 {
 			t.Errorf("%s: %+v", d.Series, total)
 		}
 		if total.AddedP99 == nil || *total.AddedP99 <= 0 {
@@ -100,16 +101,16 @@ func TestUnwatchedFlows(t *testing.T) {
 		run.Records = append(run.Records, r)
 	}
 	c := records.Collect([]*records.Run{run})
-	s := &Summary{Disruptions: disruptions(c), collected: c}
-	if d := s.Disruptions[0]; d.Unwatched != 7 || d.during().Flows != 1 {
+	s := &sections.Summary{Disruptions: sections.Disruptions(c), Collected: c}
+	if d := s.Disruptions[0]; d.Unwatched != 7 || d.During().Flows != 1 {
 		t.Errorf("%+v", d)
 	}
-	table := s.disruptionTotals(c.Cells[0])
+	table := s.DisruptionTotals(c.Cells[0])
 	last := len(table.Columns) - 1
 	if table.Columns[last].Name != "Unobserved" || table.Rows[0][last].Text != "7" || !table.Rows[0][last].Loud {
 		t.Errorf("columns %+v, row %+v", table.Columns, table.Rows[0])
 	}
-	if text := strings.Join(s.disruptionAnswers(), "\n"); !strings.Contains(text, "Not observed: 7 flows more") {
+	if text := strings.Join(s.DisruptionAnswers(), "\n"); !strings.Contains(text, "Not observed: 7 flows more") {
 		t.Errorf("sentences %s", text)
 	}
 }
@@ -118,8 +119,8 @@ func TestUnwatchedFlows(t *testing.T) {
 func TestManyFlows(t *testing.T) {
 	dir := t.TempDir()
 	s := buildOf(t, synthetic.StreamRun(synthetic.StreamModels[:1], 5000, 1, 1250, 9), dir, Options{})
-	d := s.Disruptions[0].during()
-	if rest := s.Disruptions[0].rest(); d.Flows+rest.Flows < 100_000 {
+	d := s.Disruptions[0].During()
+	if rest := s.Disruptions[0].Rest(); d.Flows+rest.Flows < 100_000 {
 		t.Fatalf("%d flows", d.Flows+rest.Flows)
 	}
 	for _, file := range []string{"flows-kube-proxy-iptables-legacy.svg", "flows-kube-proxy-iptables-legacy.png"} {
@@ -131,7 +132,7 @@ func TestManyFlows(t *testing.T) {
 	if svg := string(plotNamed(t, s, "flows-kube-proxy-iptables-legacy").Markup); !strings.Contains(svg, "misrouted: "+doc.Grouped(int64(d.Misrouted))) {
 		t.Errorf("the legend does not count %d misrouted flows", d.Misrouted)
 	}
-	flows, _, _ := firstStream(s.collected.Series[0].Cells[s.collected.Cells[0].ID()])
+	flows, _, _ := firstStream(s.Collected.Series[0].Cells[s.Collected.Cells[0].ID()])
 	drawn := 0
 	for _, look := range outcomeLooks[1:] {
 		drawn += len(dotsOf(flows, look))
@@ -143,7 +144,7 @@ func TestManyFlows(t *testing.T) {
 
 func TestDisruptionGolden(t *testing.T) {
 	s := buildOf(t, synthetic.StreamRun(synthetic.StreamModels, 5000, 2, 100, 6), t.TempDir(), Options{NoPNG: true})
-	golden(t, "disruption.golden", []byte(terminalOf(t, s.disruptionSection())))
+	golden(t, "disruption.golden", []byte(terminalOf(t, s.DisruptionSection())))
 }
 
 // terminalOf is what a terminal shows of sections.

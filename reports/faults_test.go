@@ -6,6 +6,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 	"synclab/reports/synthetic"
 )
 
@@ -19,25 +20,25 @@ func TestFaultWindow(t *testing.T) {
 	}
 	c := cellOf(raw.FeedAPI, of(raw.FaultDuration, 10, 0, ""), of(raw.FaultDetected, 11, 1, ""), of(raw.FaultRepaired, 13, 3, ""),
 		flow(8, 1, "timeout"), flow(9.5, 1, "timeout"), flow(12, 0.1, records.Misrouted), flow(12.9, 0.5, ""), flow(13.1, 1, "refused"))
-	f := faultResult(c, "5:fault flush nat")
+	f := sections.ResultOfFault(c, "5:fault flush nat")
 	if f.Flows != 3 || f.Failed != 1 || f.Misrouted != 1 || f.Recovered.Median != 3 || f.Detected.Median != 1 || f.Never != 0 {
 		t.Errorf("%+v", f)
 	}
 	never := cellOf(raw.FeedAPI, of(raw.FaultDuration, 10, 6, ""), of(raw.FaultRepaired, 55, 45, "not repaired within 45s"), flow(54, 1, "timeout"), flow(56, 1, "timeout"))
-	f = faultResult(never, "5:fault flush nat")
-	if f.Never != 1 || f.Recovered != nil || f.Failed != 1 || f.Duration != 6 || faultCell(&f).Text != "not within 45 s" || !faultCell(&f).Loud {
-		t.Errorf("%+v: %+v", f, faultCell(&f))
+	f = sections.ResultOfFault(never, "5:fault flush nat")
+	if f.Never != 1 || f.Recovered != nil || f.Failed != 1 || f.Duration != 6 || sections.FaultCell(&f).Text != "not within 45 s" || !sections.FaultCell(&f).Loud {
+		t.Errorf("%+v: %+v", f, sections.FaultCell(&f))
 	}
 	open := cellOf(raw.FeedAPI, of(raw.FaultDuration, 10, 0, ""), flow(11, 1, "timeout"),
 		raw.Record{Rep: 1, At: 20, Metric: raw.FaultDuration, Unit: "s", Fault: "7:fault killed"}, flow(21, 1, "timeout"))
-	if f = faultResult(open, "5:fault flush nat"); f.Failed != 1 || faultCell(&f).Text != "unknown" {
+	if f = sections.ResultOfFault(open, "5:fault flush nat"); f.Failed != 1 || sections.FaultCell(&f).Text != "unknown" {
 		t.Errorf("a fault without a repair record ends when the next fault starts: %+v", f)
 	}
 }
 
 func TestFaultText(t *testing.T) {
 	for name, want := range map[string]string{"5:fault flush nat": "5 flush nat", "12:fault delete jump nat": "12 delete jump nat", "flush": "flush", "5:killed": "5 killed"} {
-		if got := faultText(name); got != want {
+		if got := sections.FaultText(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
@@ -45,7 +46,7 @@ func TestFaultText(t *testing.T) {
 
 func TestHoldText(t *testing.T) {
 	for seconds, want := range map[float64]string{6: "6 s", 0.5: "500 ms", 3600: "1h", 660: "11m", 661: "11m1s"} {
-		if got := holdText(seconds); got != want {
+		if got := sections.HoldText(seconds); got != want {
 			t.Errorf("%v: %q, want %q", seconds, got, want)
 		}
 	}
@@ -56,11 +57,11 @@ func TestFaultOutputs(t *testing.T) {
 	s := buildOf(t, synthetic.FaultRun(synthetic.StreamModels, 1000, 1, 20), dir, Options{NoPNG: true})
 	terminal, markdown := outputs(t, dir, s)
 	page := strings.ReplaceAll(readPage(t, dir), "\u00a0", " ")
-	names, series := s.faultsOf(s.faultCells()[0])
+	names, series := s.FaultsOf(s.FaultCells()[0])
 	if len(names) != len(synthetic.FaultNames) || len(series) != len(synthetic.StreamModels) || names[0] != "4:fault restore-killed" {
 		t.Fatalf("%v, %v", names, series)
 	}
-	if f := s.faultOf(s.faultCells()[0], "4:fault restore-killed", "synclab/nftables"); f != nil {
+	if f := s.FaultOf(s.FaultCells()[0], "4:fault restore-killed", "synclab/nftables"); f != nil {
 		t.Errorf("a fault that does not apply to the subject: %+v", f)
 	}
 	for _, want := range []string{`id="faults"`, `id="invariants"`, "not within 45 s", "k/k#138571", "active for 6 s", "no wrong delivery", "3 violations", "synclab run faults --services 1000 --subjects kube-proxy/iptables-legacy --seed 7"} {
@@ -75,7 +76,7 @@ func TestFaultOutputs(t *testing.T) {
 			}
 		}
 	}
-	checked, violations, of := s.invariantTotals("kube-proxy/iptables-legacy")
+	checked, violations, of := s.InvariantTotals("kube-proxy/iptables-legacy")
 	if checked != 9100 || violations != 12 || strings.Join(of, " ") != "I3 I9" {
 		t.Errorf("%d, %d, %v", checked, violations, of)
 	}
@@ -89,5 +90,5 @@ func TestFaultOutputs(t *testing.T) {
 
 func TestFaultsGolden(t *testing.T) {
 	s := buildOf(t, synthetic.FaultRun(synthetic.StreamModels, 1000, 1, 20), t.TempDir(), Options{NoPNG: true})
-	golden(t, "faults.golden", []byte(terminalOf(t, s.faultSection(), s.invariantSection())))
+	golden(t, "faults.golden", []byte(terminalOf(t, s.FaultSection(), s.InvariantSection())))
 }

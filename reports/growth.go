@@ -12,6 +12,7 @@ import (
 
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/sections"
 )
 
 // BenchGrowth is the growth of one unit of one Go benchmark with its parameter services: value ∝ services^Slope,
@@ -155,8 +156,8 @@ func (g BenchGrowth) cells(sizes []int) []doc.Cell {
 	if g.Power == nil {
 		return append(cells, doc.None(), doc.None(), doc.None(), doc.None())
 	}
-	return append(cells, doc.Cell{Text: exponentText(g.Slope), Value: doc.Exact(g.Slope)}, doc.Text(intervalText(g.Fit, exponentText)),
-		doc.Text(localText(*g.Power)), doc.Text(fitsText(*g.Power)))
+	return append(cells, doc.Cell{Text: sections.ExponentText(g.Slope), Value: doc.Exact(g.Slope)}, doc.Text(sections.IntervalText(g.Fit, sections.ExponentText)),
+		doc.Text(sections.LocalText(*g.Power)), doc.Text(sections.FitsText(*g.Power)))
 }
 
 // formatBench formats a value in a benchmark's unit.

@@ -13,6 +13,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 	"synclab/reports/synthetic"
 )
 
@@ -120,7 +121,7 @@ func TestMergeIsOneRun(t *testing.T) {
 	}
 }
 
-func ratiosOf(s *Summary) (all []comparison.Comparison) {
+func ratiosOf(s *sections.Summary) (all []comparison.Comparison) {
 	for _, c := range s.Comparisons {
 		all = append(all, c.Ratios...)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 // The phases of a sync add up to the sync. Post-sync work is one of them.
@@ -20,13 +21,13 @@ func TestPhasesAddUp(t *testing.T) {
 				samples.Records = append(samples.Records, records.Record{Record: &raw.Record{Metric: metric, Value: value, Unit: "s", Rep: 1, Sync: 1}})
 			}
 		}
-		want := Phases{PostSync: 3, Rest: 0.5}
+		want := sections.Phases{PostSync: 3, Rest: 0.5}
 		if !told {
-			want = Phases{PostSync: 0, Rest: 3.5}
+			want = sections.Phases{PostSync: 0, Rest: 3.5}
 		}
-		p, ok := phasesOf(samples, raw.FullSync)
+		p, ok := sections.PhasesOf(samples, raw.FullSync)
 		p.Total = values[raw.FullSync]
-		p.scale()
+		p.Scale()
 		sum := p.Plan + p.Encode + p.Jumps + p.ToolUser + p.ToolSys + p.PostSync + p.Rest
 		if !ok || math.Abs(p.PostSync-want.PostSync) > 1e-9 || math.Abs(p.Rest-want.Rest) > 1e-9 || math.Abs(sum-p.Total) > 1e-9 {
 			t.Errorf("written reported: %v; phases %+v add up to %v", told, p, sum)

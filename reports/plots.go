@@ -11,13 +11,14 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/figure"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 // figures returns the plots that have points, in the order of the page.
-func figures(s *Summary) []*figure.Figure {
-	lines := s.collected.SweepLines()
+func figures(s *sections.Summary) []*figure.Figure {
+	lines := s.Collected.SweepLines()
 	var out []*figure.Figure
-	perLine := func(draw func(*Summary, records.SweepLine) *figure.Figure) {
+	perLine := func(draw func(*sections.Summary, records.SweepLine) *figure.Figure) {
 		for i, line := range lines[:min(len(lines), 3)] {
 			if f := draw(s, line); f != nil {
 				if i > 0 {
@@ -41,7 +42,7 @@ func figures(s *Summary) []*figure.Figure {
 	single(periodFigure(s))
 	perLine(syncGrowthFigure)
 	perLine(restoreGrowthFigure)
-	if len(lines) == 0 && len(s.collected.Series) < manySeries { // with many series, the bars show the durations
+	if len(lines) == 0 && len(s.Collected.Series) < manySeries { // with many series, the bars show the durations
 		single(durationsFigure(s))
 	}
 	single(phasesFigure(s))
@@ -58,7 +59,7 @@ func figures(s *Summary) []*figure.Figure {
 }
 
 // drawPlots writes every plot, and removes the plots of an earlier build first.
-func drawPlots(s *Summary, out string, opts Options) error {
+func drawPlots(s *sections.Summary, out string, opts Options) error {
 	if err := removeEarlier(out); err != nil {
 		return err
 	}

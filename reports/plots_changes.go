@@ -18,6 +18,7 @@ import (
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 // ecdfLine is one curve of the distribution of network programming latency.
@@ -34,7 +35,7 @@ const maxCurves = 10
 var curveDashes = [][]vg.Length{nil, {6, 3}, {2, 2.5}, {8, 3, 2, 3}, {4, 2}, {1, 3}}
 
 // programmingFigure draws the distribution of network programming latency with its 50th, 90th and 99th percentiles.
-func programmingFigure(s *Summary) *figure.Figure {
+func programmingFigure(s *sections.Summary) *figure.Figure {
 	curves, all := programmingCurves(s)
 	if len(curves) == 0 {
 		return nil
@@ -46,17 +47,17 @@ func programmingFigure(s *Summary) *figure.Figure {
 	}
 	p := figure.NewPlot("time from due to visible in the kernel", "share of changes")
 	cell := curves[len(curves)-1].cell
-	oneCell := len(s.collected.Cells) > 1 && !slices.ContainsFunc(curves, func(c ecdfLine) bool { return c.cell.ID() != cell.ID() })
+	oneCell := len(s.Collected.Cells) > 1 && !slices.ContainsFunc(curves, func(c ecdfLine) bool { return c.cell.ID() != cell.ID() })
 	if oneCell {
 		f.Title += " at " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings()))
 	}
 	seen := map[int]int{}
 	low, high := curves[0].values[0], 0.0
 	for _, curve := range curves {
-		c := s.color(curve.series)
+		c := s.Color(curve.series)
 		dashes := curveDashes[seen[curve.series]%len(curveDashes)]
-		if len(s.collected.Series) >= manySeries {
-			dashes = s.look(curve.series).Dashes
+		if len(s.Collected.Series) >= manySeries {
+			dashes = s.Look(curve.series).Dashes
 		}
 		seen[curve.series]++
 		line := &plotter.Line{StepStyle: plotter.PostStep, LineStyle: draw.LineStyle{Color: c, Width: 1.5, Dashes: dashes}}
@@ -65,12 +66,12 @@ func programmingFigure(s *Summary) *figure.Figure {
 			at := i * (n - 1) / max(1, min(n, 400)-1)
 			line.XYs = append(line.XYs, plotter.XY{X: curve.values[at], Y: 100 * float64(at+1) / float64(n)})
 		}
-		marks := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3.2, Shape: s.look(curve.series).Shape}}
+		marks := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3.2, Shape: s.Look(curve.series).Shape}}
 		label := ""
-		if len(s.collected.Series) > 1 || len(s.collected.Cells) == 1 {
-			label = s.collected.Series[curve.series].Name + " "
+		if len(s.Collected.Series) > 1 || len(s.Collected.Cells) == 1 {
+			label = s.Collected.Series[curve.series].Name + " "
 		}
-		if len(s.collected.Cells) > 1 && !oneCell {
+		if len(s.Collected.Cells) > 1 && !oneCell {
 			label += cellLabel(s, curve.cell, records.ShortSettings)
 		}
 		label = strings.TrimSpace(label)
@@ -84,13 +85,13 @@ func programmingFigure(s *Summary) *figure.Figure {
 		f.Explain(label, line)
 	}
 	for _, name := range stoppedIn(s, cell, raw.NetworkProgrammingLatency) {
-		i, _ := s.seriesNamed(name)
-		f.Explain(name+": stopped before a change was due", stoppedMark{color: s.color(i)})
+		i, _ := s.SeriesNamed(name)
+		f.Explain(name+": stopped before a change was due", stoppedMark{color: s.Color(i)})
 	}
 	p.Y.Min, p.Y.Max = 0, 100
 	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0 %"}, {Value: 25, Label: "25 %"}, {Value: 50, Label: "50 %"},
 		{Value: 75, Label: "75 %"}, {Value: 90, Label: "90 %"}, {Value: 99, Label: "99 %"}}
-	if low > 0 && (high/low > 20 || len(s.collected.Series) >= manySeries) {
+	if low > 0 && (high/low > 20 || len(s.Collected.Series) >= manySeries) {
 		p.X.Label.Text += " (log scale)"
 		figure.LogAxis(&p.X, figure.TickSeconds)
 	} else {
@@ -102,16 +103,16 @@ func programmingFigure(s *Summary) *figure.Figure {
 
 // programmingCurves selects the curves: all cells while they are few, else the largest size of each series and
 // settings, evenly picked if still too many.
-func programmingCurves(s *Summary) (curves []ecdfLine, all int) {
-	for _, cell := range s.collected.Cells {
-		for i, one := range s.collected.Series {
+func programmingCurves(s *sections.Summary) (curves []ecdfLine, all int) {
+	for _, cell := range s.Collected.Cells {
+		for i, one := range s.Collected.Series {
 			if sample := one.Of(cell, raw.NetworkProgrammingLatency); len(sample) > 0 {
 				curves = append(curves, ecdfLine{i, cell, slices.Sorted(slices.Values(sample.Pooled())), sample})
 			}
 		}
 	}
 	all = len(curves)
-	if all > maxCurves || (len(s.collected.Series) >= manySeries && all > len(s.collected.Series)) {
+	if all > maxCurves || (len(s.Collected.Series) >= manySeries && all > len(s.Collected.Series)) {
 		largest := 0
 		for _, c := range curves {
 			largest = max(largest, c.cell.Services)
@@ -128,8 +129,8 @@ func programmingCurves(s *Summary) (curves []ecdfLine, all int) {
 }
 
 // cellLabel is a cell's short name: its size, unless all cells share it, and its settings.
-func cellLabel(s *Summary, cell records.Cell, short func(string) string) string {
-	one := !slices.ContainsFunc(s.collected.Cells, func(c records.Cell) bool { return c.Services != cell.Services })
+func cellLabel(s *sections.Summary, cell records.Cell, short func(string) string) string {
+	one := !slices.ContainsFunc(s.Collected.Cells, func(c records.Cell) bool { return c.Services != cell.Services })
 	tail := short(cell.Settings())
 	if one && tail != "" {
 		return tail
@@ -138,9 +139,9 @@ func cellLabel(s *Summary, cell records.Cell, short func(string) string) string 
 }
 
 // shortName is shortSeries if all series have the same proxier.
-func shortName(s *Summary, name string) string {
+func shortName(s *sections.Summary, name string) string {
 	proxier, _, _ := strings.Cut(name, "/")
-	for _, other := range s.collected.Series {
+	for _, other := range s.Collected.Series {
 		if !strings.HasPrefix(other.Name, proxier+"/") {
 			return name
 		}
@@ -165,11 +166,11 @@ func fileName(name string) string {
 }
 
 // timelineFigures draws, for each series, the first repetition of its largest cell with churn.
-func timelineFigures(s *Summary) []*figure.Figure {
+func timelineFigures(s *sections.Summary) []*figure.Figure {
 	var figures []*figure.Figure
-	for i, one := range s.collected.Series {
+	for i, one := range s.Collected.Series {
 		var best *records.Samples
-		for _, cell := range s.collected.Cells {
+		for _, cell := range s.Collected.Cells {
 			samples := one.Cells[cell.ID()]
 			if samples != nil && samples.Has(raw.NetworkProgrammingLatency) && (best == nil || cell.Services > best.Cell.Services) {
 				best = samples
@@ -186,8 +187,8 @@ func timelineFigures(s *Summary) []*figure.Figure {
 type passage struct{ due, visible float64 }
 
 // timelineFigure has the latency of each change above and the pending changes below, with the syncs as bands.
-func timelineFigure(s *Summary, index int, samples *records.Samples) *figure.Figure {
-	one := s.collected.Series[index]
+func timelineFigure(s *sections.Summary, index int, samples *records.Samples) *figure.Figure {
+	one := s.Collected.Series[index]
 	f := &figure.Figure{Name: "timeline-" + fileName(one.Name),
 		Title: fmt.Sprintf("Timeline of a churn: %s, %s", shortName(s, one.Name), doc.Plural(samples.Cell.Services, "Service")),
 		Caption: "First repetition" + records.SettingsTail(records.ShortSettings(samples.Cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
@@ -212,7 +213,7 @@ func timelineFigure(s *Summary, index int, samples *records.Samples) *figure.Fig
 		to = max(to, p.visible)
 	}
 	pad := (to - from) * 0.01
-	c := s.color(index)
+	c := s.Color(index)
 	upper, lower := figure.NewPlot("", "latency of a change"), figure.NewPlot("time since the repetition began", "pending changes")
 	for _, p := range []*plot.Plot{upper, lower} {
 		p.X.Min, p.X.Max = from-pad, to+pad

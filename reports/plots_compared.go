@@ -16,11 +16,12 @@ import (
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 // comparedBars draws the subjects' figures as bars, one panel for each figure, at the largest compared size.
-func comparedBars(s *Summary, name, title, caption string, figures []string) *figure.Figure {
-	c := s.largestComparison()
+func comparedBars(s *sections.Summary, name, title, caption string, figures []string) *figure.Figure {
+	c := s.LargestComparison()
 	if c == nil {
 		return nil
 	}
@@ -50,22 +51,22 @@ func comparedBars(s *Summary, name, title, caption string, figures []string) *fi
 	return f
 }
 
-func comparedDurations(s *Summary) *figure.Figure {
+func comparedDurations(s *sections.Summary) *figure.Figure {
 	title := "Syncs"
-	if len(s.collected.Pooled(raw.ColdStart)) > 0 {
+	if len(s.Collected.Pooled(raw.ColdStart)) > 0 {
 		title = "Reaction, cold start and syncs"
 	}
 	caption := "Medians with 95 % confidence intervals."
-	if len(s.collected.Pooled(raw.ToolSys)) > 0 {
+	if len(s.Collected.Pooled(raw.ToolSys)) > 0 {
 		caption += " The tall tick in the bar of a sync is the kernel time."
 	}
 	return comparedBars(s, "compared-durations", title, caption,
 		[]string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureFull, comparison.FigurePartial})
 }
 
-func comparedCost(s *Summary) *figure.Figure {
+func comparedCost(s *sections.Summary) *figure.Figure {
 	title, caption := "Memory", "Medians with 95 % confidence intervals: peak memory of the process and of its largest tool."
-	if len(s.collected.Pooled(raw.SubjectCPU)) > 0 {
+	if len(s.Collected.Pooled(raw.SubjectCPU)) > 0 {
 		title = "CPU and memory"
 		caption = "Medians with 95 % confidence intervals: CPU time of the subject and its tools, peak memory of its process and of its largest tool."
 	}
@@ -74,7 +75,7 @@ func comparedCost(s *Summary) *figure.Figure {
 }
 
 // barPanel has one row for each side. It returns nil if fewer than two sides have the figure.
-func barPanel(s *Summary, c *comparison.CellComparison, text comparison.FigureText) (p *plot.Plot, logarithmic bool) {
+func barPanel(s *sections.Summary, c *comparison.CellComparison, text comparison.FigureText) (p *plot.Plot, logarithmic bool) {
 	low, high, most := math.Inf(1), 0.0, 0.0
 	have := 0
 	for _, side := range c.Sides {
@@ -118,8 +119,8 @@ func barPanel(s *Summary, c *comparison.CellComparison, text comparison.FigureTe
 	for i, side := range c.Sides {
 		row := float64(len(c.Sides) - 1 - i)
 		names = append(names, plot.Tick{Value: row, Label: side.Series})
-		j, _ := s.seriesNamed(side.Series)
-		one := bar{row: row, color: s.color(j), text: "–", value: p.X.Min}
+		j, _ := s.SeriesNamed(side.Series)
+		one := bar{row: row, color: s.Color(j), text: "–", value: p.X.Min}
 		if f := side.Figure(text.Name); f != nil && f.Value > 0 {
 			one.value, one.low, one.high, one.text, one.open = f.Value, f.Low, f.High, comparison.FigureValue(f, false), f.AtLeast
 			if k := side.Figure(comparison.KernelPart[text.Name]); k != nil && k.Value > 0 {
@@ -240,14 +241,14 @@ func (m stoppedMark) Thumbnail(c *draw.Canvas) {
 }
 
 // comparedGrowth draws durations versus Services of many series, one panel for each kind.
-func comparedGrowth(s *Summary, line records.SweepLine, name, title string, kinds []durationLine) *figure.Figure {
+func comparedGrowth(s *sections.Summary, line records.SweepLine, name, title string, kinds []durationLine) *figure.Figure {
 	f := &figure.Figure{Name: name, Title: title + records.SettingsTail(line.Settings)}
 	marked := false
 	var all []*figure.EndLabels
 	for _, kind := range kinds {
 		p := figure.NewPlot("Services (log scale)", kind.text+" (log scale)")
 		ends := &figure.EndLabels{}
-		for i, one := range s.collected.Series {
+		for i, one := range s.Collected.Series {
 			end, stopped := growthOf(s, p, line, i, one, kind)
 			if end != nil {
 				ends.Labels = append(ends.Labels, *end)
@@ -277,10 +278,10 @@ func comparedGrowth(s *Summary, line records.SweepLine, name, title string, kind
 }
 
 // growthOf draws one series of one kind; end is nil without points.
-func growthOf(s *Summary, p *plot.Plot, line records.SweepLine, i int, one *records.Series, kind durationLine) (end *figure.EndLabel, stopped bool) {
+func growthOf(s *sections.Summary, p *plot.Plot, line records.SweepLine, i int, one *records.Series, kind durationLine) (end *figure.EndLabel, stopped bool) {
 	var points figure.Intervals
 	var marks []stoppedMark
-	look := s.look(i)
+	look := s.Look(i)
 	for _, cell := range line.Cells {
 		values := one.KindOf(cell, kind.metric, kind.kind)
 		if len(values) > 0 {
@@ -292,7 +293,7 @@ func growthOf(s *Summary, p *plot.Plot, line records.SweepLine, i int, one *reco
 			if k.Series != one.Name || k.Cell.ID() != cell.ID() {
 				continue
 			}
-			if used, ok := k.stoppedAt(string(kind.metric)); ok && used > 0 {
+			if used, ok := k.StoppedAt(string(kind.metric)); ok && used > 0 {
 				marks = append(marks, stoppedMark{float64(cell.Services), used, look.Color})
 			}
 		}
@@ -321,13 +322,13 @@ func growthOf(s *Summary, p *plot.Plot, line records.SweepLine, i int, one *reco
 }
 
 // stoppedIn lists the series without a value of a metric in a cell because they were stopped.
-func stoppedIn(s *Summary, cell records.Cell, metric raw.Metric) []string {
+func stoppedIn(s *sections.Summary, cell records.Cell, metric raw.Metric) []string {
 	var out []string
 	for _, k := range s.KeyFigures {
 		if k.Cell.ID() != cell.ID() || len(k.Exceeded) == 0 {
 			continue
 		}
-		if _, one := s.seriesNamed(k.Series); len(one.Of(cell, metric)) == 0 {
+		if _, one := s.SeriesNamed(k.Series); len(one.Of(cell, metric)) == 0 {
 			out = append(out, k.Series)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/figure"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 // outcomeLook is how the dots of an outcome are drawn: answered flows faint and small, the others bright and large.
@@ -40,14 +41,14 @@ var otherOutcome = outcomeLook{"", "other", color.NRGBA{0x80, 0x00, 0x80, 0xff},
 const maxAnswered = 2500
 
 // disruptionFigures draws, for each series, the first repetition of its largest cell with a stream.
-func disruptionFigures(s *Summary) []*figure.Figure {
-	cells := s.disruptedCells()
+func disruptionFigures(s *sections.Summary) []*figure.Figure {
+	cells := s.DisruptedCells()
 	if len(cells) == 0 {
 		return nil
 	}
 	var figures []*figure.Figure
-	for _, d := range s.disruptionsOf(cells[0]) {
-		i, one := s.seriesNamed(d.Series)
+	for _, d := range s.DisruptionsOf(cells[0]) {
+		i, one := s.SeriesNamed(d.Series)
 		if f := disruptionFigure(s, i, one.Cells[cells[0].ID()]); f != nil {
 			figures = append(figures, f)
 		}
@@ -55,8 +56,8 @@ func disruptionFigures(s *Summary) []*figure.Figure {
 	return figures
 }
 
-func disruptionFigure(s *Summary, index int, samples *records.Samples) *figure.Figure {
-	one := s.collected.Series[index]
+func disruptionFigure(s *sections.Summary, index int, samples *records.Samples) *figure.Figure {
+	one := s.Collected.Series[index]
 	flows, syncs, marks := firstStream(samples)
 	if len(flows) == 0 {
 		return nil
@@ -68,7 +69,7 @@ func disruptionFigure(s *Summary, index int, samples *records.Samples) *figure.F
 	for _, r := range flows {
 		from, to, low, high = min(from, r.At), max(to, r.At), min(low, max(r.Value, 1e-6)), max(high, r.Value)
 	}
-	p.Add(bands{syncs, s.color(index)}, stepMarks{marks})
+	p.Add(bands{syncs, s.Color(index)}, stepMarks{marks})
 	for _, look := range append(slices.Clone(outcomeLooks), otherOutcome) {
 		dots := dotsOf(flows, look)
 		if len(dots) == 0 {
@@ -84,8 +85,8 @@ func disruptionFigure(s *Summary, index int, samples *records.Samples) *figure.F
 		p.Add(specks{dots, look})
 		f.Explain(look.text+": "+doc.Grouped(int64(n)), specks{look: look})
 	}
-	f.Explain("full sync", rectangle{color: figure.WithAlpha(s.color(index), bandFull)})
-	f.Explain("partial sync", rectangle{color: figure.WithAlpha(s.color(index), bandPartial)})
+	f.Explain("full sync", rectangle{color: figure.WithAlpha(s.Color(index), bandFull)})
+	f.Explain("partial sync", rectangle{color: figure.WithAlpha(s.Color(index), bandPartial)})
 	pad := (to - from) * 0.01
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = from-pad, to+pad, low, high
 	figure.LinearAxis(&p.X, false, figure.TickSeconds)
@@ -109,7 +110,7 @@ func firstStream(samples *records.Samples) (flows, syncs []records.Record, marks
 	if of == nil {
 		return nil, nil, nil
 	}
-	owners, begins, names := stepOwners(samples), map[string]float64{}, map[string]string{}
+	owners, begins, names := sections.StepOwners(samples), map[string]float64{}, map[string]string{}
 	for _, r := range samples.Records {
 		if (records.Repetition{Run: r.Run, Rep: r.Rep}) != *of {
 			continue
@@ -124,13 +125,13 @@ func firstStream(samples *records.Samples) (flows, syncs []records.Record, marks
 		case raw.FullSync, raw.PartialSync:
 			syncs = append(syncs, r)
 		case raw.FaultDuration:
-			names[owners[r.Step]] = faultText(r.Fault)
+			names[owners[r.Step]] = sections.FaultText(r.Fault)
 		}
 	}
-	for _, step := range sortedSteps(begins) {
+	for _, step := range sections.SortedSteps(begins) {
 		name := names[step]
 		if name == "" {
-			name = stepText(step)
+			name = sections.StepText(step)
 		}
 		marks = append(marks, stepMark{begins[step], name})
 	}

@@ -7,6 +7,7 @@ import (
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 // sizeLine is one panel of many series versus Services: its label, its format, and a series' values in a cell.
@@ -17,12 +18,12 @@ type sizeLine struct {
 }
 
 // comparedLines draws medians of many series versus Services, with each series' name at the end of its line.
-func comparedLines(s *Summary, line records.SweepLine, f *figure.Figure, panels []sizeLine) *figure.Figure {
+func comparedLines(s *sections.Summary, line records.SweepLine, f *figure.Figure, panels []sizeLine) *figure.Figure {
 	var all []*figure.EndLabels
 	for _, panel := range panels {
 		p := figure.NewPlot("Services (log scale)", panel.text+" (log scale)")
 		ends := &figure.EndLabels{}
-		for i, one := range s.collected.Series {
+		for i, one := range s.Collected.Series {
 			var points figure.Intervals
 			var xys plotter.XYs
 			for _, cell := range line.Cells {
@@ -35,7 +36,7 @@ func comparedLines(s *Summary, line records.SweepLine, f *figure.Figure, panels 
 			if len(points) == 0 {
 				continue
 			}
-			look := s.look(i)
+			look := s.Look(i)
 			figure.AddLine(p, xys, look.Color, look.Dashes...)
 			figure.AddMedians(p, points, look.Color, look.Shape)
 			last := xys[len(xys)-1]
@@ -61,7 +62,7 @@ func comparedLines(s *Summary, line records.SweepLine, f *figure.Figure, panels 
 }
 
 // comparedCounts draws each subject's rules in all tables and, if there are any, the elements of sets and maps below.
-func comparedCounts(s *Summary, line records.SweepLine, f *figure.Figure) *figure.Figure {
+func comparedCounts(s *sections.Summary, line records.SweepLine, f *figure.Figure) *figure.Figure {
 	count := func(elements bool) func(*records.Series, records.Cell) estimate.Sample {
 		return func(one *records.Series, cell records.Cell) estimate.Sample {
 			samples := one.Cells[cell.ID()]

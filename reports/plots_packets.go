@@ -13,6 +13,7 @@ import (
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 // sizeShapes distinguish the sizes of one series.
@@ -22,7 +23,7 @@ var sizeShapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.TriangleGlyph{}, dr
 const maxPacketLines = 8
 
 // packetPositionFigure draws the medians by dispatch position with the fitted line.
-func packetPositionFigure(s *Summary) *figure.Figure {
+func packetPositionFigure(s *sections.Summary) *figure.Figure {
 	if manyPackets(s) {
 		return packetsByPosition(s)
 	}
@@ -38,7 +39,7 @@ func packetPositionFigure(s *Summary) *figure.Figure {
 	sizes = records.Distinct(sizes)
 	drawn := 0
 	for _, t := range lines {
-		i, one := s.seriesNamed(t.Series)
+		i, one := s.SeriesNamed(t.Series)
 		shape := sizeShapes[indexOf(sizes, t.Cell.Services)%len(sizeShapes)]
 		var points figure.Intervals
 		for _, position := range one.Positions(t.Cell) {
@@ -49,11 +50,11 @@ func packetPositionFigure(s *Summary) *figure.Figure {
 		}
 		drawn++
 		last := points[len(points)-1].X
-		thumbs := []plot.Thumbnailer{figure.AddMedians(p, points, s.color(i), shape)}
+		thumbs := []plot.Thumbnailer{figure.AddMedians(p, points, s.Color(i), shape)}
 		label := fmt.Sprintf("%s, %s", t.Series, doc.Grouped(int64(t.Cell.Services)))
 		if t.N >= 2 {
 			ends := plotter.XYs{{X: points[0].X, Y: t.At(points[0].X)}, {X: last, Y: t.At(last)}}
-			thumbs = append(thumbs, figure.AddLine(p, ends, s.color(i)))
+			thumbs = append(thumbs, figure.AddLine(p, ends, s.Color(i)))
 			cost := doc.Format(t.Slope, "s") + slopeError(t.Fit) + " per rule"
 			if t.HoldsZero() {
 				cost = "none shown"
@@ -63,7 +64,7 @@ func packetPositionFigure(s *Summary) *figure.Figure {
 		f.Explain(label, thumbs...)
 		if miss := one.At(t.Cell, -1); len(miss) > 0 {
 			p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: last * 1.02, Y: miss.Median()}},
-				GlyphStyle: draw.GlyphStyle{Color: s.color(i), Radius: 4, Shape: figure.Hollow{GlyphDrawer: draw.SquareGlyph{}}}})
+				GlyphStyle: draw.GlyphStyle{Color: s.Color(i), Radius: 4, Shape: figure.Hollow{GlyphDrawer: draw.SquareGlyph{}}}})
 		}
 	}
 	if drawn == 0 {
@@ -91,7 +92,7 @@ func slopeError(fit estimate.Fit) string {
 }
 
 // addEmptyLevel draws the cost in an empty ruleset, median of the cells, as a dotted level on each panel.
-func addEmptyLevel(f *figure.Figure, lines []Traversal, panels ...*plot.Plot) {
+func addEmptyLevel(f *figure.Figure, lines []sections.Traversal, panels ...*plot.Plot) {
 	var empty []float64
 	for _, t := range lines {
 		if t.Empty != nil {
@@ -110,7 +111,7 @@ func addEmptyLevel(f *figure.Figure, lines []Traversal, panels ...*plot.Plot) {
 }
 
 // packetSizeFigure draws the last and the middle position and the miss versus Services.
-func packetSizeFigure(s *Summary, line records.SweepLine) *figure.Figure {
+func packetSizeFigure(s *sections.Summary, line records.SweepLine) *figure.Figure {
 	f := &figure.Figure{Name: "first-packet-vs-services", Title: "First-packet cost versus Services" + records.SettingsTail(line.Settings),
 		Caption: "Medians with 95 % confidence intervals. If dispatch is a list of rules, the costs of the last Service and of the miss grow with the number of Services."}
 	if manyPackets(s) {
@@ -127,7 +128,7 @@ func packetSizeFigure(s *Summary, line records.SweepLine) *figure.Figure {
 		{"middle", draw.TriangleGlyph{}, figure.Dashed, (*records.Series).MiddlePosition},
 		{"miss", figure.Hollow{GlyphDrawer: draw.SquareGlyph{}}, []vg.Length{1.5, 2.5}, func(s *records.Series, c records.Cell) estimate.Sample { return s.At(c, -1) }},
 	}
-	for i, one := range s.collected.Series {
+	for i, one := range s.Collected.Series {
 		for _, spot := range spots {
 			var points figure.Intervals
 			var xys plotter.XYs
@@ -141,7 +142,7 @@ func packetSizeFigure(s *Summary, line records.SweepLine) *figure.Figure {
 			if len(points) < 2 {
 				continue
 			}
-			var c color.Color = s.color(i)
+			var c color.Color = s.Color(i)
 			f.Explain(one.Name+", "+spot.text, figure.AddLine(p, xys, c, spot.dashes...), figure.AddMedians(p, points, c, spot.shape))
 		}
 	}

@@ -12,11 +12,12 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/figure"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 // periodFigure draws the effect of minSyncPeriod at the largest size: latency above, time spent in syncs below.
-func periodFigure(s *Summary) *figure.Figure {
-	lines := periodLines(s)
+func periodFigure(s *sections.Summary) *figure.Figure {
+	lines := sections.PeriodLines(s)
 	if len(lines) == 0 {
 		return nil
 	}
@@ -27,33 +28,33 @@ func periodFigure(s *Summary) *figure.Figure {
 	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.TriangleGlyph{}, draw.SquareGlyph{}}
 	policies := map[string]bool{}
 	for _, l := range lines {
-		policies[l.policy] = true
+		policies[l.Policy] = true
 	}
 	order := slices.Sorted(maps.Keys(policies))
 	var periods []float64
 	for _, l := range lines {
-		c := s.color(l.series)
-		if len(s.collected.Series) == 1 {
-			c = s.color(slices.Index(order, l.policy)) // the plot compares the policies
+		c := s.Color(l.Series)
+		if len(s.Collected.Series) == 1 {
+			c = s.Color(slices.Index(order, l.Policy)) // the plot compares the policies
 		}
-		shape := shapes[slices.Index(order, l.policy)%len(shapes)]
-		one := s.collected.Series[l.series]
+		shape := shapes[slices.Index(order, l.Policy)%len(shapes)]
+		one := s.Collected.Series[l.Series]
 		var half, most, busy plotter.XYs
-		for _, cell := range l.cells {
-			period, _ := records.Quantity(cell.Params[periodField])
+		for _, cell := range l.Cells {
+			period, _ := records.Quantity(cell.Params[sections.PeriodField])
 			periods = append(periods, period)
 			values := one.Of(cell, raw.NetworkProgrammingLatency)
 			half = append(half, plotter.XY{X: period, Y: values.Median()})
 			most = append(most, plotter.XY{X: period, Y: values.Quantile(99)})
-			if shares := busyShares(one.Cells[cell.ID()]); len(shares) > 0 {
+			if shares := sections.BusyShares(one.Cells[cell.ID()]); len(shares) > 0 {
 				busy = append(busy, plotter.XY{X: period, Y: 100 * shares.Median()})
 			}
 		}
 		name := one.Name
-		if l.policy != "" && len(s.collected.Series) == 1 {
-			name = l.policy
-		} else if l.policy != "" {
-			name += ", " + l.policy
+		if l.Policy != "" && len(s.Collected.Series) == 1 {
+			name = l.Policy
+		} else if l.Policy != "" {
+			name += ", " + l.Policy
 		}
 		solid := figure.AddLine(upper, half, c)
 		upper.Add(&plotter.Scatter{XYs: half, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3, Shape: shape}})

@@ -15,6 +15,7 @@ import (
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 // addRaw draws single values as small pale dots, at most 60 at each size.
@@ -54,14 +55,14 @@ type durationLine struct {
 }
 
 // growthFigure draws durations versus Services on logarithmic axes, with the fitted growth.
-func growthFigure(s *Summary, line records.SweepLine, name, title string, what []durationLine) *figure.Figure {
-	if len(s.collected.Series) >= manySeries {
+func growthFigure(s *sections.Summary, line records.SweepLine, name, title string, what []durationLine) *figure.Figure {
+	if len(s.Collected.Series) >= manySeries {
 		return comparedGrowth(s, line, name, title, what)
 	}
 	f := &figure.Figure{Name: name, Title: title + records.SettingsTail(line.Settings)}
 	p := figure.NewPlot("Services (log scale)", "duration (log scale)")
 	drawn := 0
-	for i, one := range s.collected.Series {
+	for i, one := range s.Collected.Series {
 		for _, w := range what {
 			var points figure.Intervals
 			for _, cell := range line.Cells {
@@ -69,20 +70,20 @@ func growthFigure(s *Summary, line records.SweepLine, name, title string, what [
 				if len(values) == 0 {
 					continue
 				}
-				addRaw(p, float64(cell.Services), values.Pooled(), s.color(i))
+				addRaw(p, float64(cell.Services), values.Pooled(), s.Color(i))
 				points = append(points, figure.SizePoint{X: float64(cell.Services), Distribution: estimate.Describe(values)})
 			}
 			if len(points) == 0 {
 				continue
 			}
 			drawn++
-			thumbs := []plot.Thumbnailer{figure.AddMedians(p, points, s.color(i), w.shape)}
+			thumbs := []plot.Thumbnailer{figure.AddMedians(p, points, s.Color(i), w.shape)}
 			label := one.Name + " " + w.text
 			for _, g := range s.Growth {
 				if g.Series == one.Name && g.Metric == w.metric && g.Kind == w.kind && g.Settings == line.Settings && g.Scenario == line.Scenario {
 					first, last := points[0].X, points[len(points)-1].X
 					ends := plotter.XYs{{X: first, Y: g.At(first)}, {X: last, Y: g.At(last)}}
-					thumbs = append(thumbs, figure.AddLine(p, ends, s.color(i), w.dashes...))
+					thumbs = append(thumbs, figure.AddLine(p, ends, s.Color(i), w.dashes...))
 					label += ": exponent " + strconv.FormatFloat(g.Slope, 'f', 2, 64)
 				}
 			}
@@ -98,9 +99,9 @@ func growthFigure(s *Summary, line records.SweepLine, name, title string, what [
 	return f
 }
 
-func syncGrowthFigure(s *Summary, line records.SweepLine) *figure.Figure {
+func syncGrowthFigure(s *sections.Summary, line records.SweepLine) *figure.Figure {
 	kinds := []durationLine{{raw.FullSync, "", "full", draw.CircleGlyph{}, nil}, {raw.PartialSync, "", "partial", draw.TriangleGlyph{}, figure.Dashed}}
-	many := len(s.collected.Series) >= manySeries
+	many := len(s.Collected.Series) >= manySeries
 	if many {
 		kinds = []durationLine{{metric: raw.ColdStart, text: "cold start"}, {metric: raw.FullSync, text: "full sync"}, {metric: raw.PartialSync, text: "partial sync"}}
 	}
@@ -116,11 +117,11 @@ func syncGrowthFigure(s *Summary, line records.SweepLine) *figure.Figure {
 	return f
 }
 
-func restoreGrowthFigure(s *Summary, line records.SweepLine) *figure.Figure {
+func restoreGrowthFigure(s *sections.Summary, line records.SweepLine) *figure.Figure {
 	kinds := []durationLine{{raw.Restore, "full", "full", draw.CircleGlyph{}, nil}, {raw.Restore, "partial", "partial", draw.TriangleGlyph{}, figure.Dashed}}
-	if len(s.collected.Series) >= manySeries {
+	if len(s.Collected.Series) >= manySeries {
 		kinds[0].text, kinds[1].text = "restore of a full sync", "restore of a partial sync"
-		if !restoresHaveKinds(s.collected, line) {
+		if !restoresHaveKinds(s.Collected, line) {
 			kinds = []durationLine{{metric: raw.Restore, text: "restore"}}
 		}
 	}
@@ -146,16 +147,16 @@ func restoresHaveKinds(c *records.Collection, line records.SweepLine) bool {
 }
 
 // rulesFigure draws installed and expected rules versus Services, by table. A closed form predicts the expected rules.
-func rulesFigure(s *Summary, line records.SweepLine) *figure.Figure {
+func rulesFigure(s *sections.Summary, line records.SweepLine) *figure.Figure {
 	f := &figure.Figure{Name: "rules-vs-services", Title: "Rules versus Services" + records.SettingsTail(line.Settings),
 		Caption: "Rules installed by table; the lines are the expected numbers, from a closed form. A point off its line means too many or too few rules."}
-	if len(s.collected.Series) >= manySeries {
+	if len(s.Collected.Series) >= manySeries {
 		return comparedCounts(s, line, f)
 	}
 	p := figure.NewPlot("Services (log scale)", "rules (log scale)")
 	shapes := map[string]draw.GlyphDrawer{"nat": draw.CircleGlyph{}, "filter": draw.TriangleGlyph{}}
 	forms := map[string]bool{}
-	for i, one := range s.collected.Series {
+	for i, one := range s.Collected.Series {
 		for _, table := range one.Tables(line.Cells) {
 			installed, form := plotter.XYs{}, plotter.XYs{}
 			for _, cell := range line.Cells {
@@ -178,7 +179,7 @@ func rulesFigure(s *Summary, line records.SweepLine) *figure.Figure {
 				shape = draw.SquareGlyph{}
 			}
 			// Rings of growing size, since points of subjects with one layout overlap.
-			dots := &plotter.Scatter{XYs: installed, GlyphStyle: draw.GlyphStyle{Color: s.color(i), Radius: 3 + 1.8*vg.Length(i), Shape: figure.Hollow{GlyphDrawer: shape}}}
+			dots := &plotter.Scatter{XYs: installed, GlyphStyle: draw.GlyphStyle{Color: s.Color(i), Radius: 3 + 1.8*vg.Length(i), Shape: figure.Hollow{GlyphDrawer: shape}}}
 			p.Add(dots)
 			f.Explain(one.Name+" "+table, dots)
 		}

@@ -16,23 +16,24 @@ import (
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 // phaseLook is the colour of a phase. The series have other colours.
 type phaseLook struct {
 	text  string
 	color color.NRGBA
-	of    func(Phases) float64
+	of    func(sections.Phases) float64
 }
 
 var phaseLooks = []phaseLook{
-	{"plan", color.NRGBA{0x33, 0x22, 0x88, 0xff}, func(p Phases) float64 { return p.Plan }},
-	{"encode", color.NRGBA{0x88, 0xcc, 0xee, 0xff}, func(p Phases) float64 { return p.Encode }},
-	{"jumps", color.NRGBA{0x44, 0xaa, 0x99, 0xff}, func(p Phases) float64 { return p.Jumps }},
-	{"tool or netlink, user time", color.NRGBA{0xdd, 0xaa, 0x33, 0xff}, func(p Phases) float64 { return p.ToolUser }},
-	{"kernel (system time)", color.NRGBA{0x88, 0x22, 0x55, 0xff}, func(p Phases) float64 { return p.ToolSys }},
-	{"post-sync work", color.NRGBA{0x11, 0x77, 0x33, 0xff}, func(p Phases) float64 { return p.PostSync }},
-	{"rest", color.NRGBA{0xc4, 0xc8, 0xcd, 0xff}, func(p Phases) float64 { return p.Rest }},
+	{"plan", color.NRGBA{0x33, 0x22, 0x88, 0xff}, func(p sections.Phases) float64 { return p.Plan }},
+	{"encode", color.NRGBA{0x88, 0xcc, 0xee, 0xff}, func(p sections.Phases) float64 { return p.Encode }},
+	{"jumps", color.NRGBA{0x44, 0xaa, 0x99, 0xff}, func(p sections.Phases) float64 { return p.Jumps }},
+	{"tool or netlink, user time", color.NRGBA{0xdd, 0xaa, 0x33, 0xff}, func(p sections.Phases) float64 { return p.ToolUser }},
+	{"kernel (system time)", color.NRGBA{0x88, 0x22, 0x55, 0xff}, func(p sections.Phases) float64 { return p.ToolSys }},
+	{"post-sync work", color.NRGBA{0x11, 0x77, 0x33, 0xff}, func(p sections.Phases) float64 { return p.PostSync }},
+	{"rest", color.NRGBA{0xc4, 0xc8, 0xcd, 0xff}, func(p sections.Phases) float64 { return p.Rest }},
 }
 
 // maxBars keeps the phase plot on one screen. The tables have all phases.
@@ -40,7 +41,7 @@ const maxBars = 24
 
 // phasesFigure draws each kind of sync as one bar of shares, with its duration at the end. It draws shares because
 // durations of different sizes and kinds span decades.
-func phasesFigure(s *Summary) *figure.Figure {
+func phasesFigure(s *sections.Summary) *figure.Figure {
 	bars := s.Phases
 	if len(bars) == 0 {
 		return nil
@@ -48,15 +49,15 @@ func phasesFigure(s *Summary) *figure.Figure {
 	f := &figure.Figure{Name: "phases", Title: "Where the time of a sync goes (queue excluded)",
 		Caption: "Phases as shares of the time of a repetition's syncs, mean of the repetitions. The median duration is at the right. Plan and encode are the proxier's " +
 			"own work. User time is that of the iptables tool, or of the thread that uses netlink. System time is the kernel's."}
-	if slices.ContainsFunc(bars, func(p Phases) bool { return p.OwnUntold }) {
+	if slices.ContainsFunc(bars, func(p sections.Phases) bool { return p.OwnUntold }) {
 		f.Caption += " For subjects that do not report plan and encode, both are in the rest."
 	}
-	if slices.ContainsFunc(bars, func(p Phases) bool { return !p.splitKnown() }) {
+	if slices.ContainsFunc(bars, func(p sections.Phases) bool { return !p.SplitKnown() }) {
 		f.Caption += fmt.Sprintf(" Where tools ran for less than %s in total, the kernel's clock is too coarse to separate user time from system time: only their sum is known.",
-			doc.Format(enoughTicks*clockTick, "s"))
+			doc.Format(sections.EnoughTicks*sections.ClockTick, "s"))
 	}
-	if c := s.largestComparison(); c != nil && len(s.collected.Series) >= manySeries {
-		bars = slices.DeleteFunc(slices.Clone(bars), func(p Phases) bool { return p.Cell.ID() != c.Cell.ID() })
+	if c := s.LargestComparison(); c != nil && len(s.Collected.Series) >= manySeries {
+		bars = slices.DeleteFunc(slices.Clone(bars), func(p sections.Phases) bool { return p.Cell.ID() != c.Cell.ID() })
 		f.Title = "Where the time of a sync goes at " + records.SizesText([]records.Cell{c.Cell})
 	}
 	if len(bars) == 0 {
@@ -91,7 +92,7 @@ func phasesFigure(s *Summary) *figure.Figure {
 	}
 	p.Y.Tick.Marker = plot.ConstantTicks(names)
 	for _, look := range phaseLooks {
-		if slices.ContainsFunc(bars, func(p Phases) bool { return look.of(p) > 0 }) {
+		if slices.ContainsFunc(bars, func(p sections.Phases) bool { return look.of(p) > 0 }) {
 			f.Explain(look.text, rectangle{color: look.color})
 		}
 	}
@@ -100,12 +101,12 @@ func phasesFigure(s *Summary) *figure.Figure {
 }
 
 // barName names a bar, without the parts that all bars share.
-func barName(s *Summary, p Phases) string {
+func barName(s *sections.Summary, p sections.Phases) string {
 	name := p.Kind
-	if len(s.collected.Series) > 1 {
+	if len(s.Collected.Series) > 1 {
 		name = shortName(s, p.Series) + " " + name
 	}
-	if len(s.collected.Cells) > 1 && len(s.collected.Series) < manySeries {
+	if len(s.Collected.Cells) > 1 && len(s.Collected.Series) < manySeries {
 		name += " " + cellLabel(s, p.Cell, settingValues)
 	}
 	return doc.Shorten(name, 46)
@@ -149,7 +150,7 @@ func (t textAt) Plot(c draw.Canvas, p *plot.Plot) {
 
 // durationsFigure draws the syncs of runs of one size: one row for each kind and series, with every sync a pale dot,
 // and a mark at the median with its interval.
-func durationsFigure(s *Summary) *figure.Figure {
+func durationsFigure(s *sections.Summary) *figure.Figure {
 	f := &figure.Figure{Name: "sync-durations", Title: "Durations of syncs",
 		Caption: "Every sync is a pale dot. The mark is the median, its bar the 95 % confidence interval."}
 	p := figure.NewPlot("duration (log scale)", "")
@@ -161,15 +162,15 @@ func durationsFigure(s *Summary) *figure.Figure {
 	var strips []strip
 	kinds := []durationLine{{metric: raw.FullSync, text: "full sync"}, {metric: raw.PartialSync, text: "partial sync"},
 		{metric: raw.Restore, kind: "full", text: "restore, full"}, {metric: raw.Restore, kind: "partial", text: "restore, partial"}}
-	for _, cell := range s.collected.Cells {
+	for _, cell := range s.Collected.Cells {
 		for _, kind := range kinds {
-			for i, one := range s.collected.Series {
+			for i, one := range s.Collected.Series {
 				if values := one.KindOf(cell, kind.metric, kind.kind); len(values) > 0 {
 					name := kind.text
 					if tail := cell.Settings(); tail != "" {
 						name += " " + settingValues(tail)
 					}
-					strips = append(strips, strip{name, s.color(i), values})
+					strips = append(strips, strip{name, s.Color(i), values})
 				}
 			}
 		}
@@ -194,8 +195,8 @@ func durationsFigure(s *Summary) *figure.Figure {
 	p.Y.Min, p.Y.Max = -0.6, float64(len(strips))-0.4
 	p.Y.Tick.Marker = plot.ConstantTicks(names)
 	p.Y.Tick.Length = 0
-	for i, one := range s.collected.Series {
-		f.Explain(one.Name, rectangle{color: s.color(i)})
+	for i, one := range s.Collected.Series {
+		f.Explain(one.Name, rectangle{color: s.Color(i)})
 	}
 	figure.LogAxis(&p.X, figure.TickSeconds)
 	f.Add(p, vg.Length(60+26*len(strips)))

@@ -14,12 +14,13 @@ import (
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 // manyPackets reports whether first packets of all subjects are drawn in one plot, with names at the ends of the
 // lines.
-func manyPackets(s *Summary) bool {
-	return len(s.collected.Series) >= manySeries || s.probedDeeply()
+func manyPackets(s *sections.Summary) bool {
+	return len(s.Collected.Series) >= manySeries || s.ProbedDeeply()
 }
 
 // blogLine is a line of the published chart, in seconds by Services, read from the chart within ± 4 µs.
@@ -35,7 +36,7 @@ var blogLines = []blogLine{
 	{"nftables", "p99", plotter.XYs{{X: 5000, Y: 37e-6}, {X: 10000, Y: 37e-6}, {X: 30000, Y: 37e-6}}},
 }
 
-const blogCaption = " Grey lines, for orientation only, are the chart of the " + blogSource + ", read from it within ± 4 µs: round trips, on another machine."
+const blogCaption = " Grey lines, for orientation only, are the chart of the " + sections.BlogSource + ", read from it within ± 4 µs: round trips, on another machine."
 
 var blogColor = figure.WithAlpha(figure.Grey, 0xa0)
 
@@ -46,8 +47,8 @@ func (l blogLine) style() draw.LineStyle {
 }
 
 // packetsByPosition draws the medians by dispatch position at the largest size, with a band up to the 90th percentile.
-func packetsByPosition(s *Summary) *figure.Figure {
-	cells := s.packetCells("sendto")
+func packetsByPosition(s *sections.Summary) *figure.Figure {
+	cells := s.PacketCells("sendto")
 	if len(cells) == 0 {
 		return nil
 	}
@@ -58,11 +59,11 @@ func packetsByPosition(s *Summary) *figure.Figure {
 	linear, p := figure.NewPlot("", "first packet"), figure.NewPlot("dispatch position of the Service", "first packet (log scale)")
 	slopes, ends := &figure.EndLabels{}, &figure.EndLabels{}
 	last := 0.0
-	for _, cost := range s.packetsOf(cell, "sendto") {
-		i, _ := s.seriesNamed(cost.Series)
-		last = max(last, addPositions(linear, slopes, cost, s.look(i), false), addPositions(p, ends, cost, s.look(i), true))
+	for _, cost := range s.PacketsOf(cell, "sendto") {
+		i, _ := s.SeriesNamed(cost.Series)
+		last = max(last, addPositions(linear, slopes, cost, s.Look(i), false), addPositions(p, ends, cost, s.Look(i), true))
 		if n := len(slopes.Labels); n > 0 && cost.PerService != nil {
-			slopes.Labels[n-1].Text += "  " + costText(*cost.PerService, cost.Flat)
+			slopes.Labels[n-1].Text += "  " + sections.CostText(*cost.PerService, cost.Flat)
 		}
 	}
 	if len(ends.Labels) == 0 {
@@ -81,7 +82,7 @@ func packetsByPosition(s *Summary) *figure.Figure {
 	if len(f.Legend) > 0 {
 		f.Caption += blogCaption
 	}
-	addEmptyLevel(f, slices.DeleteFunc(slices.Clone(s.Traversal), func(t Traversal) bool { return t.Cell.ID() != cell.ID() }), linear, p)
+	addEmptyLevel(f, slices.DeleteFunc(slices.Clone(s.Traversal), func(t sections.Traversal) bool { return t.Cell.ID() != cell.ID() }), linear, p)
 	linear.X.Min, linear.X.Max = 0, last*1.05
 	figure.CountAxis(&linear.X)
 	figure.LinearAxis(&linear.Y, true, figure.TickSeconds)
@@ -98,7 +99,7 @@ func packetsByPosition(s *Summary) *figure.Figure {
 
 // addPositions draws one subject's medians by position, with a band up to the 90th percentile if band is set. It
 // returns the last position, or 0.
-func addPositions(p *plot.Plot, ends *figure.EndLabels, cost PacketCost, look figure.Look, band bool) float64 {
+func addPositions(p *plot.Plot, ends *figure.EndLabels, cost sections.PacketCost, look figure.Look, band bool) float64 {
 	var points figure.Intervals
 	var middle, high plotter.XYs
 	for _, spot := range cost.Spots {
@@ -117,7 +118,7 @@ func addPositions(p *plot.Plot, ends *figure.EndLabels, cost PacketCost, look fi
 	figure.AddLine(p, middle, look.Color, look.Dashes...)
 	figure.AddMedians(p, points, look.Color, look.Shape)
 	end := middle[len(middle)-1]
-	if miss := cost.spot("miss"); miss != nil {
+	if miss := cost.Spot("miss"); miss != nil {
 		p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: end.X * 1.035, Y: miss.Median}},
 			GlyphStyle: draw.GlyphStyle{Color: look.Color, Radius: 3, Shape: figure.Hollow{GlyphDrawer: draw.SquareGlyph{}}}})
 	}
@@ -126,7 +127,7 @@ func addPositions(p *plot.Plot, ends *figure.EndLabels, cost PacketCost, look fi
 }
 
 // packetsBySize draws the last Service and the miss versus Services, with the published chart behind them.
-func packetsBySize(s *Summary, line records.SweepLine, f *figure.Figure) *figure.Figure {
+func packetsBySize(s *sections.Summary, line records.SweepLine, f *figure.Figure) *figure.Figure {
 	f.Caption = "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals. If dispatch is a list of rules, the cost grows with the number of Services."
 	f = comparedLines(s, line, f, []sizeLine{{"first packet, last Service", figure.TickSeconds, (*records.Series).LastPosition},
 		{"first packet, address of no Service", figure.TickSeconds, func(s *records.Series, c records.Cell) estimate.Sample { return s.At(c, -1) }}})
@@ -155,19 +156,19 @@ func packetsBySize(s *Summary, line records.SweepLine, f *figure.Figure) *figure
 var flowTexts = map[string]string{"handshake": "TCP handshake", "echo": "UDP echo", "established": "established flow, the control"}
 
 // flowsByPosition draws the methods between namespaces at the largest size, one panel each.
-func flowsByPosition(s *Summary) *figure.Figure {
+func flowsByPosition(s *sections.Summary) *figure.Figure {
 	f := &figure.Figure{Name: "flows-by-position", Caption: "Round trips from a client pod through the node to a server pod, each in a separate namespace: medians, with a pale band up to the 90th percentile. " +
 		"Only the first packet of a flow crosses the rules: the established flow must not depend on the position."}
 	var all []*figure.EndLabels
 	for _, method := range records.Methods[1:] {
-		cells := s.packetCells(method)
+		cells := s.PacketCells(method)
 		if len(cells) == 0 {
 			continue
 		}
 		p, ends, last := figure.NewPlot("dispatch position of the Service", flowTexts[method]+" (log scale)"), &figure.EndLabels{}, 0.0
-		for _, cost := range s.packetsOf(cells[0], method) {
-			i, _ := s.seriesNamed(cost.Series)
-			last = max(last, addPositions(p, ends, cost, s.look(i), true))
+		for _, cost := range s.PacketsOf(cells[0], method) {
+			i, _ := s.SeriesNamed(cost.Series)
+			last = max(last, addPositions(p, ends, cost, s.Look(i), true))
 		}
 		if len(ends.Labels) == 0 {
 			continue
@@ -191,7 +192,7 @@ func flowsByPosition(s *Summary) *figure.Figure {
 }
 
 // flowsBySize draws the last Service by each method between namespaces versus Services.
-func flowsBySize(s *Summary, line records.SweepLine) *figure.Figure {
+func flowsBySize(s *sections.Summary, line records.SweepLine) *figure.Figure {
 	var panels []sizeLine
 	for _, method := range records.Methods[1:] {
 		panels = append(panels, sizeLine{flowTexts[method], figure.TickSeconds, func(one *records.Series, cell records.Cell) estimate.Sample {

@@ -10,11 +10,12 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
+	"synclab/reports/sections"
 	"synclab/reports/synthetic"
 )
 
 // buildOf writes a run into a folder and builds its report there.
-func buildOf(t testing.TB, run interface{ Write(testing.TB, string) }, dir string, opts Options) *Summary {
+func buildOf(t testing.TB, run interface{ Write(testing.TB, string) }, dir string, opts Options) *sections.Summary {
 	t.Helper()
 	run.Write(t, dir)
 	s, err := Build([]string{dir}, "", opts)
@@ -33,7 +34,7 @@ func readPage(t *testing.T, dir string) string {
 	return strings.ReplaceAll(string(page), "\u00a0", " ") // before units
 }
 
-func hasWarning(s *Summary, text string) bool {
+func hasWarning(s *sections.Summary, text string) bool {
 	return strings.Contains(strings.Join(s.Warnings, "\n"), text)
 }
 

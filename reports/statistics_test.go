@@ -7,27 +7,28 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/figure"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 func TestJudge(t *testing.T) {
-	observed := func(values ...float64) []measuredSize {
-		var out []measuredSize
+	observed := func(values ...float64) []sections.MeasuredSize {
+		var out []sections.MeasuredSize
 		for i, v := range values {
-			out = append(out, measuredSize{services: (i + 1) * 1000, value: v})
+			out = append(out, sections.MeasuredSize{Services: (i + 1) * 1000, Value: v})
 		}
 		return out
 	}
-	within := func(half float64, values ...float64) []measuredSize { // half of the interval's width
+	within := func(half float64, values ...float64) []sections.MeasuredSize { // half of the interval's width
 		out := observed(values...)
 		for i := range out {
-			low, high := out[i].value-half, out[i].value+half
-			out[i].low, out[i].high = &low, &high
+			low, high := out[i].Value-half, out[i].Value+half
+			out[i].Low, out[i].High = &low, &high
 		}
 		return out
 	}
 	for _, test := range []struct {
 		name          string
-		sizes         []measuredSize
+		sizes         []sections.MeasuredSize
 		holds, breaks int
 		verdict       string
 	}{
@@ -40,7 +41,7 @@ func TestJudge(t *testing.T) {
 		{"nothing is clear", within(1, 0.9), 0, 0, "unclear at 1,000"},
 		{"too few repetitions", observed(0.2, 1.1), 1000, 2000, "observed: met up to 1,000, violated at 2,000"},
 	} {
-		if c := judge(test.sizes, 1); c.MetUpTo != test.holds || c.ViolatedAt != test.breaks || c.Verdict != test.verdict {
+		if c := sections.Judge(test.sizes, 1); c.MetUpTo != test.holds || c.ViolatedAt != test.breaks || c.Verdict != test.verdict {
 			t.Errorf("%s: %+v", test.name, c)
 		}
 	}
@@ -48,7 +49,7 @@ func TestJudge(t *testing.T) {
 
 // TestJudgeStopped: a stopped subject violates the SLO, even if the time that it had used is within the limit.
 func TestJudgeStopped(t *testing.T) {
-	c := judge([]measuredSize{{services: 1000, value: 0.2}, {services: 2000, value: 0.5, stopped: true}}, 1)
+	c := sections.Judge([]sections.MeasuredSize{{Services: 1000, Value: 0.2}, {Services: 2000, Value: 0.5, Stopped: true}}, 1)
 	if c.MetUpTo != 1000 || c.ViolatedAt != 2000 || !c.Stopped || *c.ValueAtViolated != 0.5 {
 		t.Errorf("%+v", c)
 	}
@@ -58,7 +59,7 @@ func TestJudgeStopped(t *testing.T) {
 func TestWholePercents(t *testing.T) {
 	for _, shares := range [][]float64{{0.726, 0.156, 0.118}, {1.0 / 3, 1.0 / 3, 1.0 / 3}, {0.5, 0.25, 0.1, 0.15}, {1}, {0.996, 0.004}} {
 		total := 0
-		for i, p := range wholePercents(shares) {
+		for i, p := range sections.WholePercents(shares) {
 			total += p
 			if math.Abs(float64(p)-100*shares[i]) >= 1 {
 				t.Errorf("%v: %d %%", shares, p)

@@ -8,6 +8,7 @@ import (
 
 	"synclab/reports/comparison"
 	"synclab/reports/estimate"
+	"synclab/reports/sections"
 	"synclab/reports/synthetic"
 	"synclab/scenarios"
 )
@@ -35,14 +36,14 @@ func TestTargets(t *testing.T) {
 	}
 	dir := t.TempDir()
 	s := buildOf(t, y, dir, Options{NoPNG: true})
-	want := []string{verdictMet, verdictMissed, verdictMet, verdictMissed, verdictMet, verdictMissed, verdictNotMeasured, verdictMet, verdictUnknown,
-		verdictUnknown, verdictMissed, verdictMet, verdictNotMeasured, verdictMissed}
+	want := []string{sections.VerdictMet, sections.VerdictMissed, sections.VerdictMet, sections.VerdictMissed, sections.VerdictMet, sections.VerdictMissed, sections.VerdictNotMeasured, sections.VerdictMet, sections.VerdictUnknown,
+		sections.VerdictUnknown, sections.VerdictMissed, sections.VerdictMet, sections.VerdictNotMeasured, sections.VerdictMissed}
 	if len(s.Targets) != len(want) {
 		t.Fatalf("%d results, want %d", len(s.Targets), len(want))
 	}
 	for i, r := range s.Targets {
 		if r.Verdict != want[i] {
-			t.Errorf("target %d (%s): %s, want %s; reached %s", i, r.wanted(), r.Verdict, want[i], r.reached(true))
+			t.Errorf("target %d (%s): %s, want %s; reached %s", i, r.Wanted(), r.Verdict, want[i], r.ReachedText(true))
 		}
 	}
 	if r := s.Targets[0]; math.Abs(*r.Reached - *r.Other / *r.Own) > 1e-12 || r.Low == nil || *r.Low > *r.Reached {
@@ -52,7 +53,7 @@ func TestTargets(t *testing.T) {
 	for name, text := range map[string]string{"terminal": terminal, "summary.md": markdown, "page": strings.ReplaceAll(readPage(t, dir), "&gt;", ">")} {
 		for _, part := range []string{"≥ 1000×", "≤ 1 h", "missed", "unknown", "not measured", "loor"} {
 			if part == "≤ 1 h" {
-				part = s.Targets[2].wanted()
+				part = s.Targets[2].Wanted()
 			}
 			if !strings.Contains(text, part) {
 				t.Errorf("%s lacks %q", name, part)
@@ -99,7 +100,7 @@ func TestWhyNoInterval(t *testing.T) {
 		"observed in 1 to 3 repetitions, too few for an interval at 95 %": {of(3), of(1)},
 		"stopped": {of(3), {Paired: true, Pairs: 3, Warning: "stopped"}},
 	} {
-		if got := whyNoInterval(ratios); got != want {
+		if got := sections.WhyNoInterval(ratios); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

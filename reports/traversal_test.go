@@ -9,6 +9,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 	"synclab/reports/synthetic"
 	"synclab/scenarios"
 )
@@ -47,14 +48,14 @@ func TestPacketFits(t *testing.T) {
 			}
 		}
 	}
-	legacy := s.packetsOf(s.packetCells("sendto")[0], "sendto")[0]
-	if last := legacy.spot("last"); last.Rules == nil || *last.Rules != 5007 || last.N != 360 {
+	legacy := s.PacketsOf(s.PacketCells("sendto")[0], "sendto")[0]
+	if last := legacy.Spot("last"); last.Rules == nil || *last.Rules != 5007 || last.N != 360 {
 		t.Errorf("last %+v", last)
 	}
 	if legacy.Empty == nil || math.Abs(*legacy.Empty-1.8e-6) > 1e-7 {
 		t.Errorf("empty %v", legacy.Empty)
 	}
-	if reject := legacy.spot("reject"); reject == nil || reject.Empty == nil || reject.N != 360 || math.Abs(*reject.Empty-1.9e-6) > 1e-7 {
+	if reject := legacy.Spot("reject"); reject == nil || reject.Empty == nil || reject.N != 360 || math.Abs(*reject.Empty-1.9e-6) > 1e-7 {
 		t.Errorf("a kind of destination lacks its own empty ruleset: %+v", reject)
 	}
 	if g := s.PacketGrowth[0]; g.Series != legacy.Series || g.Method != "sendto" || g.Flat.Verdict != "grows" || math.Abs(g.Slope/5.3e-9-1) > 0.05 {
@@ -77,12 +78,12 @@ func TestFirstPacketTarget(t *testing.T) {
 		{Figure: "first_packet", Services: 5000, Subject: "kube-proxy/iptables-legacy", AtMost: 10e3},
 	}
 	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
-	last := s.packetsOf(s.packetCells("sendto")[0], "sendto")
-	f := s.figureOf("traversal", 5000, "kube-proxy/iptables-legacy", "first_packet")
-	if f == nil || f.Value != last[0].spot("last").Median || f.N != 120 {
-		t.Errorf("figure %+v, want %v", f, last[0].spot("last").Median)
+	last := s.PacketsOf(s.PacketCells("sendto")[0], "sendto")
+	f := s.FigureOf("traversal", 5000, "kube-proxy/iptables-legacy", "first_packet")
+	if f == nil || f.Value != last[0].Spot("last").Median || f.N != 120 {
+		t.Errorf("figure %+v, want %v", f, last[0].Spot("last").Median)
 	}
-	for i, want := range []string{verdictMet, verdictMet, verdictMissed} {
+	for i, want := range []string{sections.VerdictMet, sections.VerdictMet, sections.VerdictMissed} {
 		if s.Targets[i].Verdict != want || s.Targets[i].Low == nil {
 			t.Errorf("target %d: %+v, want %s with an interval", i, s.Targets[i], want)
 		}
@@ -108,9 +109,9 @@ func TestFlatness(t *testing.T) {
 		{estimate.Fit{N: 2, Slope: 3, Intercept: 1}, "observed", "observed 4.0×"},
 		{bounds(1, 0.1), "grows", "grows 2.0× (1.9 … 2.1×)"},
 	} {
-		f := flatness(test.fit, 0, 1)
-		if f.Verdict != test.want || f.words() != test.words {
-			t.Errorf("%+v: %s, %q; want %s, %q", test.fit, f.Verdict, f.words(), test.want, test.words)
+		f := sections.FlatnessOf(test.fit, 0, 1)
+		if f.Verdict != test.want || f.Words() != test.words {
+			t.Errorf("%+v: %s, %q; want %s, %q", test.fit, f.Verdict, f.Words(), test.want, test.words)
 		}
 	}
 }
@@ -182,16 +183,16 @@ func TestCostText(t *testing.T) {
 	}
 	for _, test := range []struct {
 		fit  estimate.Fit
-		flat *Flatness
+		flat *sections.Flatness
 		want string
 	}{
-		{fit(4.1, 5.28, 6), &Flatness{Verdict: "grows"}, "5.28 ns"},
-		{fit(-5, -2.07, 1), &Flatness{Verdict: "flat"}, "flat"},
+		{fit(4.1, 5.28, 6), &sections.Flatness{Verdict: "grows"}, "5.28 ns"},
+		{fit(-5, -2.07, 1), &sections.Flatness{Verdict: "flat"}, "flat"},
 		{fit(-1, 0.4, 2), nil, "flat"},
-		{fit(-9, 3, 20), &Flatness{Verdict: "unknown"}, "none shown"},
+		{fit(-9, 3, 20), &sections.Flatness{Verdict: "unknown"}, "none shown"},
 		{estimate.Fit{Slope: 3e-9}, nil, "3.00 ns"},
 	} {
-		if got := costText(test.fit, test.flat); got != test.want {
+		if got := sections.CostText(test.fit, test.flat); got != test.want {
 			t.Errorf("%+v: %q, want %q", test.fit, got, test.want)
 		}
 	}
@@ -200,16 +201,16 @@ func TestCostText(t *testing.T) {
 // The legend of the key figures explains only columns that exist.
 func TestLegendOfKeyFigures(t *testing.T) {
 	for _, test := range []struct {
-		figures KeyFigures
+		figures sections.KeyFigures
 		want    []bool // npl, first packet
 	}{
-		{KeyFigures{FullSync: &estimate.Distribution{Median: 1}}, []bool{false, false}},
-		{KeyFigures{FullSync: &estimate.Distribution{Median: 1}, Programming: &estimate.Distribution{Median: 1, P99: 2}}, []bool{true, false}},
-		{KeyFigures{FullSync: &estimate.Distribution{Median: 1}, FirstPacketLast: &estimate.Distribution{Median: 1e-6}}, []bool{false, true}},
+		{sections.KeyFigures{FullSync: &estimate.Distribution{Median: 1}}, []bool{false, false}},
+		{sections.KeyFigures{FullSync: &estimate.Distribution{Median: 1}, Programming: &estimate.Distribution{Median: 1, P99: 2}}, []bool{true, false}},
+		{sections.KeyFigures{FullSync: &estimate.Distribution{Median: 1}, FirstPacketLast: &estimate.Distribution{Median: 1e-6}}, []bool{false, true}},
 	} {
 		test.figures.Series = "synclab/nftables"
-		s := &Summary{KeyFigures: []KeyFigures{test.figures}, collected: &records.Collection{}}
-		terminal := terminalOf(t, s.keySection())
+		s := &sections.Summary{KeyFigures: []sections.KeyFigures{test.figures}, Collected: &records.Collection{}}
+		terminal := terminalOf(t, s.KeySection())
 		for i, text := range []string{"npl:", "1st packet:"} {
 			if strings.Contains(terminal, text) != test.want[i] {
 				t.Errorf("%q: want %v in\n%s", text, test.want[i], terminal)

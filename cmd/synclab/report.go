@@ -15,6 +15,7 @@ import (
 	"synclab/reports"
 	"synclab/reports/capacity/page"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 // runsFolder is the default folder of runs. report looks there for the newest.
@@ -192,8 +193,8 @@ func report(s streams, dirs []string, out string, format outputFormat, options r
 }
 
 // anySync reports whether a sync was measured: a run may end before the first one.
-func anySync(summary *reports.Summary) bool {
-	return slices.ContainsFunc(summary.Rows, func(r reports.Row) bool {
+func anySync(summary *sections.Summary) bool {
+	return slices.ContainsFunc(summary.Rows, func(r sections.Row) bool {
 		return r.Metric == raw.ColdStart || r.Metric == raw.FullSync || r.Metric == raw.PartialSync
 	})
 }

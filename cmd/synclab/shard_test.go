@@ -11,8 +11,8 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
-	"synclab/reports"
 	"synclab/reports/records"
+	"synclab/reports/sections"
 )
 
 const tinySweep = `name: tiny
@@ -101,7 +101,7 @@ func measuredPasses(records []raw.Record) []string {
 func ruleRows(t *testing.T, dir string) []string {
 	t.Helper()
 	status, stdout, stderr := invoke(t, "report", "--no-png", "-o", "json", dir)
-	var summary reports.Summary
+	var summary sections.Summary
 	if err := json.Unmarshal([]byte(stdout), &summary); err != nil || status != exitDone {
 		t.Fatalf("report %s: status %d, %v\n%s", dir, status, err, stderr)
 	}

@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"cmp"
@@ -51,10 +51,10 @@ var (
 
 // eventFuncs write the values that only these sentences have.
 var eventFuncs = template.FuncMap{
-	"last":       func(p PacketCost) float64 { return p.spot("last").Median },
+	"last":       func(p PacketCost) float64 { return p.Spot("last").Median },
 	"slope":      slopeText,
-	"interval":   func(fit estimate.Fit) string { return intervalText(fit, slopeText) },
-	"growth":     Flatness.words,
+	"interval":   func(fit estimate.Fit) string { return IntervalText(fit, slopeText) },
+	"growth":     Flatness.Words,
 	"signed":     signedTime,
 	"share":      shareText,
 	"step":       DisruptedStep.text,
@@ -98,12 +98,12 @@ type invariantWords struct {
 
 // packetAnswers states the cost of a packet to the last Service: first the subjects whose cost grows, then the others.
 func (s *Summary) packetAnswers() []string {
-	cells := s.packetCells("sendto")
-	if len(cells) == 0 || !s.probedDeeply() {
+	cells := s.PacketCells("sendto")
+	if len(cells) == 0 || !s.ProbedDeeply() {
 		return nil
 	}
-	costs := slices.DeleteFunc(s.packetsOf(cells[0], "sendto"), func(p PacketCost) bool { return p.spot("last") == nil })
-	slices.SortStableFunc(costs, func(a, b PacketCost) int { return cmp.Compare(b.spot("last").Median, a.spot("last").Median) })
+	costs := slices.DeleteFunc(s.PacketsOf(cells[0], "sendto"), func(p PacketCost) bool { return p.Spot("last") == nil })
+	slices.SortStableFunc(costs, func(a, b PacketCost) int { return cmp.Compare(b.Spot("last").Median, a.Spot("last").Median) })
 	var grow, others []PacketCost
 	for _, p := range costs {
 		if p.Flat != nil && p.Flat.Verdict == "grows" {
@@ -122,16 +122,16 @@ func (s *Summary) packetAnswers() []string {
 	return out
 }
 
-// disruptionAnswers states the outcomes of flows, by subject at the largest size.
-func (s *Summary) disruptionAnswers() []string {
-	cells := s.disruptedCells()
+// DisruptionAnswers states the outcomes of flows, by subject at the largest size.
+func (s *Summary) DisruptionAnswers() []string {
+	cells := s.DisruptedCells()
 	if len(cells) == 0 || len(s.Faults) > 0 { // the fault answers cover flows
 		return nil
 	}
 	var clean, others []string
 	flows, least, unwatched := 0, math.MaxInt, 0
-	for _, d := range s.disruptionsOf(cells[0]) {
-		total := d.during()
+	for _, d := range s.DisruptionsOf(cells[0]) {
+		total := d.During()
 		unwatched += d.Unwatched
 		if total.Flows == 0 {
 			continue
@@ -173,11 +173,11 @@ func (d DisruptedStep) badOutcomes() []string {
 
 // faultAnswers states which subjects recovered from all faults, which did not, and the outcomes of flows until then.
 func (s *Summary) faultAnswers() []string {
-	cells := s.faultCells()
+	cells := s.FaultCells()
 	if len(cells) == 0 {
 		return nil
 	}
-	_, series := s.faultsOf(cells[0])
+	_, series := s.FaultsOf(cells[0])
 	var all, others []string
 	flows, least := eventWords{}, math.MaxInt
 	for _, one := range series {
@@ -219,7 +219,7 @@ func (s *Summary) invariantAnswers() []string {
 	var clean, others []string
 	looked := 0
 	for _, one := range series {
-		checked, violations, of := s.invariantTotals(one)
+		checked, violations, of := s.InvariantTotals(one)
 		if violations == 0 {
 			clean = append(clean, one)
 			looked += checked

@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func (s *Summary) comparedSection() doc.Section {
 		"The small line, or the text in brackets, is the ratio to the baseline."})
 	ratios := false
 	for i, c := range s.comparisonsBySize() {
-		sides, all, short := s.sidesTable(c), s.ratiosTable(c), s.shortRatiosTable(c)
+		sides, all, short := s.SidesTable(c), s.ratiosTable(c), s.shortRatiosTable(c)
 		sides.Title, all.Title = s.cellTitle(c.Cell), s.cellTitle(c.Cell)+": every ratio, with its 95 % confidence interval"
 		out.Add(doc.Block{On: doc.Page, Folded: i > 0, Table: sides}, doc.Block{On: doc.Terminal | doc.Markdown, Table: sides})
 		var notes []string
@@ -33,13 +33,13 @@ func (s *Summary) comparedSection() doc.Section {
 	if ratios {
 		out.Add(doc.Block{On: doc.Terminal, Note: "~: no difference shown; ?: observed, in too few repetitions for a verdict; the page has the intervals"})
 	}
-	out.Add(doc.Block{On: doc.Terminal, Table: s.floorTable()}, doc.Block{On: doc.Terminal, List: comparison.Stopped(s.collected)})
+	out.Add(doc.Block{On: doc.Terminal, Table: s.floorTable()}, doc.Block{On: doc.Terminal, List: comparison.Stopped(s.Collected)})
 	return out
 }
 
 // comparisonsBySize has the largest comparison first.
 func (s *Summary) comparisonsBySize() []*comparison.CellComparison {
-	largest := s.largestComparison()
+	largest := s.LargestComparison()
 	var out []*comparison.CellComparison
 	for i := range s.Comparisons {
 		if c := &s.Comparisons[i]; c != largest {
@@ -61,7 +61,7 @@ func (s *Summary) cellTitle(cell records.Cell) string {
 // shortFigures are the figures that terminal and Markdown show; a terminal that is too narrow lacks those of
 // spareFigures. shortRatios are the ratios on a terminal.
 var (
-	shortFigures = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL50, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU, comparison.FigureRSS, comparison.FigureFirstPacket, comparison.FigureRules}
+	ShortFigures = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL50, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU, comparison.FigureRSS, comparison.FigureFirstPacket, comparison.FigureRules}
 	spareFigures = map[string]int{comparison.FigureRules: 2, comparison.FigureNPL50: 1}
 	shortRatios  = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU}
 )
@@ -76,12 +76,12 @@ var figureLegends = map[string]string{
 	comparison.FigureFirstPacket: "packet: first packet to the last Service",
 }
 
-// sidesTable has the figures of each side, and below each its ratio to the nearest baseline.
-func (s *Summary) sidesTable(c *comparison.CellComparison) *doc.Table {
+// SidesTable has the figures of each side, and below each its ratio to the nearest baseline.
+func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
 	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Baseline", On: doc.Markdown}}}
 	for _, text := range comparison.FigureTexts {
 		column := doc.Column{Name: text.Column(), Short: text.Short, Numeric: true, Title: text.Title, On: doc.Page, Legend: figureLegends[text.Name], Spare: spareFigures[text.Name]}
-		if slices.Contains(shortFigures, text.Name) {
+		if slices.Contains(ShortFigures, text.Name) {
 			column.On = 0
 		}
 		if text.Name == comparison.FigureRSS {
@@ -178,10 +178,10 @@ func (s *Summary) shortRatiosTable(c *comparison.CellComparison) *doc.Table {
 // share.
 func (s *Summary) cellHeading(cell records.Cell) string {
 	settings := records.ShortSettings(cell.Settings())
-	if slices.ContainsFunc(s.collected.Cells, func(c records.Cell) bool { return c.Services != cell.Services || c.Endpoints != cell.Endpoints }) {
+	if slices.ContainsFunc(s.Collected.Cells, func(c records.Cell) bool { return c.Services != cell.Services || c.Endpoints != cell.Endpoints }) {
 		return records.SizesText([]records.Cell{cell}) + records.SettingsTail(settings)
 	}
-	if len(s.collected.Cells) == 1 {
+	if len(s.Collected.Cells) == 1 {
 		return ""
 	}
 	return settings

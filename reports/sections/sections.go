@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"cmp"
@@ -19,12 +19,12 @@ import (
 var sections = []func(*Summary) doc.Section{
 	(*Summary).resultSection,
 	(*Summary).comparedSection,
-	(*Summary).keySection,
+	(*Summary).KeySection,
 	(*Summary).targetsSection,
 	(*Summary).packetSection,
-	(*Summary).faultSection,
-	(*Summary).disruptionSection,
-	(*Summary).invariantSection,
+	(*Summary).FaultSection,
+	(*Summary).DisruptionSection,
+	(*Summary).InvariantSection,
 	(*Summary).overviewSection,
 	(*Summary).sloSection,
 	(*Summary).phaseSection,
@@ -35,8 +35,8 @@ var sections = []func(*Summary) doc.Section{
 	(*Summary).originSection,
 }
 
-// document is the report of a summary.
-func (s *Summary) document() *doc.Document {
+// Document is the report of a summary.
+func (s *Summary) Document() *doc.Document {
 	d := &doc.Document{Kind: "synclab report", Title: s.Title, Subtitle: s.subtitle(),
 		Footer: `Derived from run.json and records.jsonl by synclab; the same numbers in machine-readable form are in <a href="summary.json">summary.json</a>, ` +
 			`raw syncs for benchstat in <a href="bench.txt">bench.txt</a>.`}
@@ -47,7 +47,7 @@ func (s *Summary) document() *doc.Document {
 }
 
 // Table writes the key figures, and where syncs spend their time, for a terminal.
-func (s *Summary) Table(w io.Writer) error { return s.document().Text(w) }
+func (s *Summary) Table(w io.Writer) error { return s.Document().Text(w) }
 
 // subtitle has the descriptions of the scenarios.
 func (s *Summary) subtitle() string {
@@ -112,23 +112,23 @@ func (s *Summary) originSection() doc.Section {
 
 // seriesCell is the name of a series, with its colour.
 func (s *Summary) seriesCell(name string) doc.Cell {
-	i, _ := s.seriesNamed(name)
-	return doc.Cell{Text: name, Color: s.color(i)}
+	i, _ := s.SeriesNamed(name)
+	return doc.Cell{Text: name, Color: s.Color(i)}
 }
 
 // subjectCell has the colour of the subject's first series, if it was measured.
 func (s *Summary) subjectCell(subject string) doc.Cell {
 	cell := doc.Cell{Text: subject}
-	if i := slices.IndexFunc(s.collected.Series, func(o *records.Series) bool { return o.Subject == subject }); i >= 0 {
-		cell.Color = s.color(i)
+	if i := slices.IndexFunc(s.Collected.Series, func(o *records.Series) bool { return o.Subject == subject }); i >= 0 {
+		cell.Color = s.Color(i)
 	}
 	return cell
 }
 
 // seriesColumn is a column with the values of one series.
 func (s *Summary) seriesColumn(name string) doc.Column {
-	i, _ := s.seriesNamed(name)
-	return doc.Column{Name: name, Numeric: true, Color: s.color(i), Title: name}
+	i, _ := s.SeriesNamed(name)
+	return doc.Column{Name: name, Numeric: true, Color: s.Color(i), Title: name}
 }
 
 // endpointsColumn and endpointsCell show the mean number of endpoints, where cells differ in it.
@@ -176,7 +176,7 @@ func (s *Summary) mediansText() string {
 
 // runsTable explains the labels of several runs: their differences and folders. It is empty for one run.
 func (s *Summary) runsTable() *doc.Table {
-	runs := s.collected.Runs
+	runs := s.Collected.Runs
 	if len(runs) < 2 {
 		return nil
 	}

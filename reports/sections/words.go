@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"cmp"
@@ -128,11 +128,11 @@ func sentences(s *Summary) []string {
 	largest := largestFigures(s.KeyFigures)
 	s = s.shortNames(largest)
 	compared := comparisonSentences(s)
-	for _, note := range comparison.Stopped(s.collected) {
+	for _, note := range comparison.Stopped(s.Collected) {
 		compared = append(compared, note+".")
 	}
 	lists := [][]string{
-		syncSentence(largest), programmingSentence(largest), packetSentence(s, largest), phaseSentence(s, largest),
+		syncSentence(largest), programmingSentence(largest), packetSentence(s, largest), PhaseSentence(s, largest),
 		periodSentence(s), growthSentence(s), capacitySentence(s),
 	}
 	if len(compared) > 0 { // the ratios cover durations, latencies and packets
@@ -155,7 +155,7 @@ func sentences(s *Summary) []string {
 
 // answers are the main results of runs about packets, flows, faults or invariants.
 func (s *Summary) answers() []string {
-	return slices.Concat(s.packetAnswers(), s.disruptionAnswers(), s.faultAnswers(), s.invariantAnswers())
+	return slices.Concat(s.packetAnswers(), s.DisruptionAnswers(), s.faultAnswers(), s.invariantAnswers())
 }
 
 // largestFigures returns, for each series, the line of its largest cell (the first of several settings).
@@ -222,7 +222,7 @@ func programmingSentence(largest []KeyFigures) []string {
 }
 
 func packetSentence(s *Summary, largest []KeyFigures) []string {
-	if s.probedDeeply() {
+	if s.ProbedDeeply() {
 		return nil // the packet answers state the cost
 	}
 	var told []firstPacketWords
@@ -246,15 +246,15 @@ func packetSentence(s *Summary, largest []KeyFigures) []string {
 	return []string{doc.Sentence(firstPackets, told)}
 }
 
-// phaseSentence states how the time of a full sync divides into all its parts.
-func phaseSentence(s *Summary, largest []KeyFigures) []string {
+// PhaseSentence states how the time of a full sync divides into all its parts.
+func PhaseSentence(s *Summary, largest []KeyFigures) []string {
 	var told phaseWords
 	for _, k := range largest {
 		for _, p := range s.Phases {
 			if p.Kind != "full" || p.Series != k.Series || p.Cell.ID() != k.Cell.ID() || p.Total == 0 {
 				continue
 			}
-			told.Phases = append(told.Phases, seriesShares{p.Series, p.shares()})
+			told.Phases = append(told.Phases, seriesShares{p.Series, p.Shares()})
 			told.Rest, told.Untold = told.Rest || p.Rest > p.Total/200, told.Untold || p.OwnUntold
 		}
 	}
@@ -264,8 +264,8 @@ func phaseSentence(s *Summary, largest []KeyFigures) []string {
 	return []string{doc.Sentence(phasesOfSync, told)}
 }
 
-// shares lists the parts of a sync: "70 % goes to iptables-restore, 22 % to the kernel and 8 % to the rest".
-func (p Phases) shares() string {
+// Shares lists the parts of a sync: "70 % goes to iptables-restore, 22 % to the kernel and 8 % to the rest".
+func (p Phases) Shares() string {
 	var parts []float64
 	var names []string
 	left := p.Total // the time that no other part has
@@ -274,14 +274,14 @@ func (p Phases) shares() string {
 		left -= seconds
 	}
 	switch {
-	case p.tool == "":
+	case p.Tool == "":
 		add(p.ToolSys, "the kernel")
 		add(p.ToolUser, "its own thread between system calls")
-	case p.splitKnown():
-		add(p.ToolUser, p.tool)
+	case p.SplitKnown():
+		add(p.ToolUser, p.Tool)
 		add(p.ToolSys, "the kernel")
 	default:
-		add(p.ToolUser+p.ToolSys, p.tool+" and the kernel together (too short for the kernel's clock to separate them)")
+		add(p.ToolUser+p.ToolSys, p.Tool+" and the kernel together (too short for the kernel's clock to separate them)")
 	}
 	if !p.OwnUntold {
 		add(p.Plan+p.Encode, "the proxier itself")
@@ -292,7 +292,7 @@ func (p Phases) shares() string {
 	add(p.PostSync, "post-sync work")
 	add(left, "the rest")
 	var out []string
-	for i, percent := range wholePercents(parts) {
+	for i, percent := range WholePercents(parts) {
 		if percent != 0 {
 			out = append(out, doc.Sentence(phaseShare, shareWords{percent, names[i], len(out) == 0}))
 		}
@@ -300,8 +300,8 @@ func (p Phases) shares() string {
 	return doc.JoinWords(out)
 }
 
-// wholePercents rounds shares that add up to one to percents that add up to 100. The most truncated are rounded up.
-func wholePercents(shares []float64) []int {
+// WholePercents rounds shares that add up to one to percents that add up to 100. The most truncated are rounded up.
+func WholePercents(shares []float64) []int {
 	out := make([]int, len(shares))
 	order := make([]int, len(shares))
 	left := 100
@@ -320,17 +320,17 @@ func wholePercents(shares []float64) []int {
 // The kernel measures exactly how long a process ran. It divides user from system time by ticks, of 4 ms at 250 Hz.
 // With few ticks the division is a guess, and with a single tick all time is of one kind.
 const (
-	clockTick   = 0.004 // s
-	enoughTicks = 5
+	ClockTick   = 0.004 // s
+	EnoughTicks = 5
 )
 
-// splitKnown reports whether the user and system time of the tools are separately meaningful.
-func (p Phases) splitKnown() bool {
-	return p.tool == "" || p.ToolUser+p.ToolSys >= enoughTicks*clockTick
+// SplitKnown reports whether the user and system time of the tools are separately meaningful.
+func (p Phases) SplitKnown() bool {
+	return p.Tool == "" || p.ToolUser+p.ToolSys >= EnoughTicks*ClockTick
 }
 
-// toolOf returns the tool that a subject writes rules with; empty if it uses netlink.
-func toolOf(series string) string {
+// ToolOf returns the tool that a subject writes rules with; empty if it uses netlink.
+func ToolOf(series string) string {
 	kubeProxy := strings.Contains(series, "kube-proxy")
 	switch {
 	case strings.Contains(series, "nftables") && kubeProxy:
@@ -346,12 +346,12 @@ func phaseOfFew(s *Summary, largest []KeyFigures) []string {
 	if len(largest) > 2 {
 		return nil
 	}
-	return phaseSentence(s, largest)
+	return PhaseSentence(s, largest)
 }
 
 // periodSentence names the settings with the lowest p99 in a sync-period sweep, and the share of time spent in syncs.
 func periodSentence(s *Summary) []string {
-	if len(periodLines(s)) == 0 {
+	if len(PeriodLines(s)) == 0 {
 		return nil
 	}
 	var best *KeyFigures
@@ -385,10 +385,10 @@ func growthSentence(s *Summary) []string {
 func capacitySentence(s *Summary) []string {
 	var told []Capacity
 	for _, c := range s.Capacity {
-		single := c.Clause != clauseAll && !slices.ContainsFunc(s.Capacity, func(o Capacity) bool {
-			return o.Clause == clauseAll && o.Series == c.Series && o.Settings == c.Settings && o.Scenario == c.Scenario
+		single := c.Clause != ClauseAll && !slices.ContainsFunc(s.Capacity, func(o Capacity) bool {
+			return o.Clause == ClauseAll && o.Series == c.Series && o.Settings == c.Settings && o.Scenario == c.Scenario
 		})
-		if c.Clause == clauseAll || single {
+		if c.Clause == ClauseAll || single {
 			told = append(told, c)
 		}
 	}

@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"maps"
@@ -26,7 +26,7 @@ func keyFigures(c *records.Collection) []KeyFigures {
 				FullSync:    described(s.Of(cell, raw.FullSync)),
 				PartialSync: described(s.Of(cell, raw.PartialSync)),
 				Programming: described(s.Of(cell, raw.NetworkProgrammingLatency)),
-				SyncBusy:    medianOf(busyShares(samples)),
+				SyncBusy:    medianOf(BusyShares(samples)),
 				SyncsFailed: int(comparison.Sum(s.Of(cell, raw.SyncFailed).Pooled())),
 				Rules:       rulesTotal(samples),
 			}
@@ -71,10 +71,10 @@ func rulesTotal(samples *records.Samples) *float64 {
 	return &total
 }
 
-// busyShares returns one value for each repetition with churn: sync time divided by the time from the first change's
+// BusyShares returns one value for each repetition with churn: sync time divided by the time from the first change's
 // due time until the last change is visible. Families sync one after the other in one process, so their durations add
 // up.
-func busyShares(samples *records.Samples) estimate.Sample {
+func BusyShares(samples *records.Samples) estimate.Sample {
 	type span struct{ from, to float64 }
 	spans := map[records.Repetition]span{}
 	for _, r := range samples.Records {
@@ -125,7 +125,7 @@ type Phases struct {
 	PostSync float64 `json:"post_sync,omitempty"`
 	Rest     float64 `json:"rest"` // waiting, forking, bookkeeping: the time that no other part explains
 	Total    float64 `json:"total"`
-	tool     string  // from toolOf
+	Tool     string  `json:"-"` // that writes the rules; empty: netlink
 }
 
 // phases computes the Phases of each series, cell and kind of sync.
@@ -138,10 +138,10 @@ func phases(c *records.Collection) []Phases {
 				continue
 			}
 			for _, kind := range []raw.Metric{raw.FullSync, raw.PartialSync} {
-				if p, ok := phasesOf(samples, kind); ok {
-					p.Series, p.Cell, p.tool = s.Name, cell, toolOf(s.Name)
+				if p, ok := PhasesOf(samples, kind); ok {
+					p.Series, p.Cell, p.Tool = s.Name, cell, ToolOf(s.Name)
 					p.Total = s.Of(cell, kind).Median() // the same median as in every other output
-					p.scale()
+					p.Scale()
 					out = append(out, p)
 				}
 			}
@@ -150,8 +150,8 @@ func phases(c *records.Collection) []Phases {
 	return out
 }
 
-// scale turns shares into seconds of the median sync.
-func (p *Phases) scale() {
+// Scale turns shares into seconds of the median sync.
+func (p *Phases) Scale() {
 	for _, part := range []*float64{&p.Plan, &p.Encode, &p.Jumps, &p.ToolUser, &p.ToolSys, &p.PostSync, &p.Rest} {
 		*part *= p.Total
 	}
@@ -163,8 +163,8 @@ type phaseSums struct {
 	post, rest, whole float64
 }
 
-// phasesOf returns Phases with shares instead of seconds.
-func phasesOf(samples *records.Samples, total raw.Metric) (Phases, bool) {
+// PhasesOf returns Phases with shares instead of seconds.
+func PhasesOf(samples *records.Samples, total raw.Metric) (Phases, bool) {
 	parts := []raw.Metric{raw.Plan, raw.Encode, raw.Jumps, raw.ToolUser, raw.ToolSys}
 	syncs := map[records.Place]map[raw.Metric]float64{}
 	var order []records.Place // fixed order: sums of floats are then the same each time

@@ -1,4 +1,4 @@
-package reports
+package sections
 
 // Sentences about pairs of subjects, stopped subjects, and how the numbers of a comparison were measured.
 var (

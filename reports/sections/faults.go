@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"cmp"
@@ -47,13 +47,13 @@ func faultResults(c *records.Collection) []FaultResult {
 				}
 			}
 		}
-		for _, name := range sortedSteps(names) {
+		for _, name := range SortedSteps(names) {
 			for _, s := range c.Series {
 				samples := s.Cells[cell.ID()]
 				if samples == nil || !slices.Contains(records.FaultsIn(samples), name) {
 					continue
 				}
-				result := faultResult(samples, name)
+				result := ResultOfFault(samples, name)
 				result.Series, result.Cell = s.Name, cell
 				out = append(out, result)
 			}
@@ -68,7 +68,7 @@ type faultSpan struct {
 	from, to float64
 }
 
-func faultResult(c *records.Samples, name string) FaultResult {
+func ResultOfFault(c *records.Samples, name string) FaultResult {
 	f := FaultResult{Fault: name}
 	var spans []faultSpan
 	detected, repaired := estimate.Sample{}, estimate.Sample{}
@@ -145,8 +145,8 @@ func (f *FaultResult) count(outcome string) {
 	}
 }
 
-// faultText is a fault's display name: "5 flush nat".
-func faultText(name string) string {
+// FaultText is a fault's display name: "5 flush nat".
+func FaultText(name string) string {
 	index, what := comparison.StepOf(name)
 	what = strings.TrimSpace(strings.TrimPrefix(what, "fault"))
 	if index == 0 || what == "" {

@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"cmp"
@@ -39,12 +39,12 @@ type TargetResult struct {
 
 // The verdicts.
 const (
-	verdictMet         = "met"
-	verdictMissed      = "missed"
-	verdictNotMeasured = "not measured"
-	verdictUnknown     = "unknown"
-	verdictUnclear     = "unclear"
-	verdictObserved    = "observed"
+	VerdictMet         = "met"
+	VerdictMissed      = "missed"
+	VerdictNotMeasured = "not measured"
+	VerdictUnknown     = "unknown"
+	VerdictUnclear     = "unclear"
+	VerdictObserved    = "observed"
 )
 
 // targetResults judges the targets of the runs' scenarios, except those with subjects that were not selected.
@@ -65,7 +65,7 @@ func targetResults(c *records.Collection, s *Summary) []TargetResult {
 				continue
 			}
 			seen[key] = true
-			r := TargetResult{Scenario: l.Info.Scenario.Name, Target: target, Verdict: verdictNotMeasured, Unit: comparison.FigureTextOf(target.Figure).Unit}
+			r := TargetResult{Scenario: l.Info.Scenario.Name, Target: target, Verdict: VerdictNotMeasured, Unit: comparison.FigureTextOf(target.Figure).Unit}
 			switch {
 			case target.Exponent != 0:
 				r.judgeExponent(c)
@@ -80,7 +80,7 @@ func targetResults(c *records.Collection, s *Summary) []TargetResult {
 
 // judgeFigure judges a ratio or a duration.
 func (r *TargetResult) judgeFigure(s *Summary) {
-	own, other := s.figureOf(r.Scenario, r.Services, r.Subject, r.Figure), s.figureOf(r.Scenario, r.Services, r.Beside, r.Figure)
+	own, other := s.FigureOf(r.Scenario, r.Services, r.Subject, r.Figure), s.FigureOf(r.Scenario, r.Services, r.Beside, r.Figure)
 	if own != nil {
 		r.Own, r.OwnRepetitions = &own.Value, own.Repetitions()
 	}
@@ -92,9 +92,9 @@ func (r *TargetResult) judgeFigure(s *Summary) {
 			r.Reached, r.Low, r.High = &own.Value, own.Low, own.High
 			r.Verdict = r.judge(r.AtMost.Seconds(), false)
 			if own.AtLeast && own.Value <= r.AtMost.Seconds() {
-				r.Verdict = verdictUnknown
+				r.Verdict = VerdictUnknown
 			} else if own.AtLeast {
-				r.Verdict = verdictMissed
+				r.Verdict = VerdictMissed
 			}
 		}
 		return
@@ -112,7 +112,7 @@ func (r *TargetResult) judgeFigure(s *Summary) {
 	case ratio.Bound == "lower" == (ratio.Ratio >= r.Times):
 		r.Verdict = verdictIf(ratio.Bound == "lower")
 	default:
-		r.Verdict = verdictUnknown
+		r.Verdict = VerdictUnknown
 	}
 }
 
@@ -121,13 +121,13 @@ func (r *TargetResult) judgeFigure(s *Summary) {
 func (r *TargetResult) judge(limit float64, atLeast bool) string {
 	switch {
 	case r.Low == nil:
-		return verdictObserved
+		return VerdictObserved
 	case *r.Low >= limit && atLeast, *r.High <= limit && !atLeast:
-		return verdictMet
+		return VerdictMet
 	case *r.High < limit && atLeast, *r.Low > limit && !atLeast:
-		return verdictMissed
+		return VerdictMissed
 	}
-	return verdictUnclear
+	return VerdictUnclear
 }
 
 // judgeExponent fits the growth between the two sizes, as growths does over all sizes.
@@ -177,18 +177,18 @@ func figureValues(c *records.Samples, name string) estimate.Sample {
 
 func verdictIf(met bool) string {
 	if met {
-		return verdictMet
+		return VerdictMet
 	}
-	return verdictMissed
+	return VerdictMissed
 }
 
-// figureOf returns a subject's figure at a size; nil if not measured.
-func (s *Summary) figureOf(scenario string, services int, subject, name string) *estimate.Estimate {
-	for _, cell := range s.collected.Cells {
+// FigureOf returns a subject's figure at a size; nil if not measured.
+func (s *Summary) FigureOf(scenario string, services int, subject, name string) *estimate.Estimate {
+	for _, cell := range s.Collected.Cells {
 		if cell.Scenario != scenario || cell.Services != services {
 			continue
 		}
-		for _, side := range comparison.SidesOf(s.collected, cell) {
+		for _, side := range comparison.SidesOf(s.Collected, cell) {
 			if side.Subject == subject {
 				return side.Figure(name)
 			}
@@ -197,8 +197,8 @@ func (s *Summary) figureOf(scenario string, services int, subject, name string) 
 	return nil
 }
 
-// wanted is the target's text, "≥ 25×". reached is the text of the result, "31× (28 … 33×)".
-func (r TargetResult) wanted() string {
+// Wanted is the target's text, "≥ 25×". reached is the text of the result, "31× (28 … 33×)".
+func (r TargetResult) Wanted() string {
 	switch {
 	case r.Times > 0:
 		return "≥ " + strconv.FormatFloat(r.Times, 'f', -1, 64) + "×"
@@ -208,7 +208,7 @@ func (r TargetResult) wanted() string {
 	return fmt.Sprintf("n^%v at most, from %s", r.Exponent, doc.Grouped(int64(r.From)))
 }
 
-func (r TargetResult) reached(interval bool) string {
+func (r TargetResult) ReachedText(interval bool) string {
 	if r.Reached == nil {
 		return "–"
 	}
@@ -254,8 +254,8 @@ func (s *Summary) targetsSection() doc.Section {
 	for _, r := range s.Targets {
 		t.Add(s.subjectCell(r.Subject), doc.Cell{Text: comparison.FigureTextOf(r.Figure).Text, Terminal: doc.LowerFirst(comparison.FigureTextOf(r.Figure).Text)}, doc.Int(r.Services), doc.Text(r.Beside),
 			measuredCell(r.valueText(r.Other), r.OtherRepetitions), measuredCell(r.valueText(r.Own), r.OwnRepetitions),
-			doc.Cell{Text: r.wanted(), Narrow: strings.Replace(r.wanted(), " at most", "", 1)}, doc.Cell{Text: r.reached(true), Narrow: r.reached(false)},
-			doc.Cell{Text: r.Verdict, Faint: r.Verdict == verdictNotMeasured})
+			doc.Cell{Text: r.Wanted(), Narrow: strings.Replace(r.Wanted(), " at most", "", 1)}, doc.Cell{Text: r.ReachedText(true), Narrow: r.ReachedText(false)},
+			doc.Cell{Text: r.Verdict, Faint: r.Verdict == VerdictNotMeasured})
 	}
 	out.Add(doc.Block{Table: t})
 	return out

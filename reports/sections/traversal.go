@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"fmt"
@@ -97,7 +97,7 @@ func packetCost(c *records.Samples, method string) PacketCost {
 			Rules: medianOf(c.ToTarget(raw.RulesEvaluated, "", target, false)), Empty: medianOf(c.ToTarget(raw.FirstPacket, method, target, true))})
 	}
 	if fit, ok := estimate.FitLine(at); ok {
-		flat := flatness(fit, at[0].X, at[len(at)-1].X)
+		flat := FlatnessOf(fit, at[0].X, at[len(at)-1].X)
 		p.PerService, p.Flat = &fit, &flat
 	}
 	if len(crossed) == len(at) && varies(rules) {
@@ -133,8 +133,8 @@ func spotName(positions []int, position int) string {
 	return records.PositionText(position)
 }
 
-// spot returns a spot by name; nil if not probed.
-func (p PacketCost) spot(name string) *PacketSpot {
+// Spot returns a spot by name; nil if not probed.
+func (p PacketCost) Spot(name string) *PacketSpot {
 	i := slices.IndexFunc(p.Spots, func(s PacketSpot) bool { return s.Name == name })
 	if i < 0 {
 		return nil
@@ -163,8 +163,8 @@ const (
 	flatPossible = 0.25 // without a shown growth, the interval must exclude more than this
 )
 
-// flatness judges a line over a range.
-func flatness(fit estimate.Fit, from, to float64) Flatness {
+// FlatnessOf judges a line over a range.
+func FlatnessOf(fit estimate.Fit, from, to float64) Flatness {
 	base := fit.At(from)
 	if base <= 0 {
 		return Flatness{Verdict: "unknown"}
@@ -181,7 +181,7 @@ func flatness(fit estimate.Fit, from, to float64) Flatness {
 	}
 	switch {
 	case f.Low == nil:
-		f.Verdict = verdictObserved
+		f.Verdict = VerdictObserved
 	case *f.Low <= 0 && *f.High >= 0 && *f.High > flatPossible:
 		f.Verdict = "unknown"
 	case *f.Low <= 0 && *f.High >= 0, math.Abs(f.Growth) < flatGrowth:
@@ -194,8 +194,8 @@ func flatness(fit estimate.Fit, from, to float64) Flatness {
 	return f
 }
 
-// words states the verdict with its numbers: "flat: +1.2 % (−0.4 … +2.8 %)".
-func (f Flatness) words() string {
+// Words states the verdict with its numbers: "flat: +1.2 % (−0.4 … +2.8 %)".
+func (f Flatness) Words() string {
 	growth := signedPercent(f.Growth)
 	if f.Growth >= 1 {
 		growth = comparison.Times(1+f.Growth) + "×"
@@ -257,7 +257,7 @@ func packetGrowths(c *records.Collection) []PacketGrowth {
 					continue
 				}
 				g.Fit, g.Times = fit, g.Medians[len(g.Medians)-1]/g.Medians[0]
-				g.Flat = flatness(fit, float64(slices.Min(g.Sizes)), float64(slices.Max(g.Sizes)))
+				g.Flat = FlatnessOf(fit, float64(slices.Min(g.Sizes)), float64(slices.Max(g.Sizes)))
 				out = append(out, g)
 			}
 		}
@@ -265,16 +265,16 @@ func packetGrowths(c *records.Collection) []PacketGrowth {
 	return out
 }
 
-// probedDeeply reports whether the run is about packets: rules counted, other destinations, or flows between
+// ProbedDeeply reports whether the run is about packets: rules counted, other destinations, or flows between
 // namespaces.
-func (s *Summary) probedDeeply() bool {
+func (s *Summary) ProbedDeeply() bool {
 	return slices.ContainsFunc(s.Packets, func(p PacketCost) bool {
 		return p.Method != "sendto" || slices.ContainsFunc(p.Spots, func(spot PacketSpot) bool { return spot.Rules != nil || spot.Target != "" })
 	})
 }
 
-// packetCells are the cells with first packets of a method, the largest first.
-func (s *Summary) packetCells(method string) []records.Cell {
+// PacketCells are the cells with first packets of a method, the largest first.
+func (s *Summary) PacketCells(method string) []records.Cell {
 	var out []records.Cell
 	for _, p := range s.Packets {
 		if p.Method == method && !slices.ContainsFunc(out, func(c records.Cell) bool { return c.ID() == p.Cell.ID() }) {
@@ -285,8 +285,8 @@ func (s *Summary) packetCells(method string) []records.Cell {
 	return out
 }
 
-// packetsOf returns a cell's costs by one method, in the order of the series.
-func (s *Summary) packetsOf(cell records.Cell, method string) []PacketCost {
+// PacketsOf returns a cell's costs by one method, in the order of the series.
+func (s *Summary) PacketsOf(cell records.Cell, method string) []PacketCost {
 	var out []PacketCost
 	for _, p := range s.Packets {
 		if p.Method == method && p.Cell.ID() == cell.ID() {

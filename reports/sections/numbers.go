@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"fmt"
@@ -49,8 +49,8 @@ func (s *Summary) fitTables() []*doc.Table {
 			sizes = append(sizes, doc.Grouped(int64(size)))
 		}
 		growth.Add(s.seriesCell(g.Series), doc.Text(records.ShortSettings(g.Settings)), doc.Text(g.Label()),
-			doc.Cell{Text: exponentText(g.Slope), Value: doc.Exact(g.Slope)}, doc.Cell{Text: intervalText(g.Fit, exponentText), Faint: g.SlopeLow == nil},
-			doc.Text(localText(g.Power)), doc.Cell{Text: fitsText(g.Power), Loud: g.Bends}, doc.Int(g.Repetitions), doc.Text(strings.Join(sizes, " ")))
+			doc.Cell{Text: ExponentText(g.Slope), Value: doc.Exact(g.Slope)}, doc.Cell{Text: IntervalText(g.Fit, ExponentText), Faint: g.SlopeLow == nil},
+			doc.Text(LocalText(g.Power)), doc.Cell{Text: FitsText(g.Power), Loud: g.Bends}, doc.Int(g.Repetitions), doc.Text(strings.Join(sizes, " ")))
 	}
 	packet := &doc.Table{Title: "First packet by dispatch position",
 		Note: "A straight line through the medians of the positions. The slope is the cost of each position in front, for every new flow. Its interval is from the lines of the repetitions.",
@@ -61,27 +61,27 @@ func (s *Summary) fitTables() []*doc.Table {
 			continue
 		}
 		packet.Add(s.seriesCell(f.Series), doc.Int(f.Cell.Services), settingsCell(f.Cell),
-			doc.Value(f.Slope, "s"), doc.Cell{Text: intervalText(f.Fit, func(v float64) string { return doc.Format(v, "s") }), Faint: f.SlopeLow == nil}, doc.Value(f.Intercept, "s"),
+			doc.Value(f.Slope, "s"), doc.Cell{Text: IntervalText(f.Fit, func(v float64) string { return doc.Format(v, "s") }), Faint: f.SlopeLow == nil}, doc.Value(f.Intercept, "s"),
 			doc.Optional(f.Empty, "s"), doc.Value(f.Worst, "s"), doc.Text(records.PositionText(f.WorstAt)))
 	}
 	return []*doc.Table{growth, packet}
 }
 
-func exponentText(v float64) string {
+func ExponentText(v float64) string {
 	return strings.Replace(strconv.FormatFloat(v, 'f', 2, 64), "-0.00", "0.00", 1)
 }
 
-// localText lists the exponents between neighbouring sizes: "1.02 1.35".
-func localText(law estimate.Power) string {
+// LocalText lists the exponents between neighbouring sizes: "1.02 1.35".
+func LocalText(law estimate.Power) string {
 	var out []string
 	for _, l := range law.Local {
-		out = append(out, exponentText(l.Exponent))
+		out = append(out, ExponentText(l.Exponent))
 	}
 	return strings.Join(out, " ")
 }
 
-// fitsText states where a power law does not fit: "no power law: +34 % at 1,600". Two sizes always fit.
-func fitsText(law estimate.Power) string {
+// FitsText states where a power law does not fit: "no power law: +34 % at 1,600". Two sizes always fit.
+func FitsText(law estimate.Power) string {
 	switch {
 	case law.Bends:
 		return fmt.Sprintf("no power law: %s at %s", signedPercent(law.Misfit), doc.Grouped(int64(law.MisfitAt)))
@@ -91,8 +91,8 @@ func fitsText(law estimate.Power) string {
 	return "yes"
 }
 
-// intervalText is the slope's interval, or the range of the repetitions.
-func intervalText(fit estimate.Fit, format func(float64) string) string {
+// IntervalText is the slope's interval, or the range of the repetitions.
+func IntervalText(fit estimate.Fit, format func(float64) string) string {
 	switch {
 	case fit.SlopeLow != nil:
 		return format(*fit.SlopeLow) + " … " + format(*fit.SlopeHigh)

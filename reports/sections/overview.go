@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"fmt"
@@ -15,13 +15,13 @@ func (s *Summary) everyCell() []comparison.CellComparison {
 		return nil
 	}
 	var out []comparison.CellComparison
-	for _, cell := range s.collected.Cells {
+	for _, cell := range s.Collected.Cells {
 		i := slices.IndexFunc(s.Comparisons, func(c comparison.CellComparison) bool { return c.Cell.ID() == cell.ID() })
 		if i >= 0 {
 			out = append(out, s.Comparisons[i])
 			continue
 		}
-		sides := comparison.SidesOf(s.collected, cell)
+		sides := comparison.SidesOf(s.Collected, cell)
 		out = append(out, comparison.CellComparison{Cell: cell, Sides: sides, Floors: comparison.FloorsOf(sides)})
 	}
 	return out
@@ -35,7 +35,7 @@ func (s *Summary) overviewSection() doc.Section {
 		return out
 	}
 	on := doc.Page
-	if len(s.collected.Cells) > 1 {
+	if len(s.Collected.Cells) > 1 {
 		on |= doc.Markdown
 	}
 	out.Add(doc.Block{On: on, Soft: true, Note: "Medians of the repetitions ± 95 % confidence. The small line, or the text in brackets, is the ratio to kube-proxy with the same " +

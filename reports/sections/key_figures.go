@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"slices"
@@ -9,8 +9,8 @@ import (
 	"synclab/reports/estimate"
 )
 
-// keySection has the most important figures of each series in each cell. Comparisons have them too: then it is empty.
-func (s *Summary) keySection() doc.Section {
+// KeySection has the most important figures of each series in each cell. Comparisons have them too: then it is empty.
+func (s *Summary) KeySection() doc.Section {
 	out := doc.Section{ID: "key", Title: "Key figures"}
 	if len(s.KeyFigures) == 0 || s.allCompared() {
 		return out
@@ -21,14 +21,14 @@ func (s *Summary) keySection() doc.Section {
 	out.Add(doc.Block{On: doc.Page, Soft: true, Note: "± is the wider half of the 95 % confidence interval, from 6 repetitions. " +
 		"Latency is network programming latency: from the time when a change was due in the cluster until the change was visible in the kernel."})
 	if len(s.Comparisons) == 0 {
-		out.Add(doc.Block{On: doc.Terminal | doc.Markdown, List: comparison.Stopped(s.collected)})
+		out.Add(doc.Block{On: doc.Terminal | doc.Markdown, List: comparison.Stopped(s.Collected)})
 	}
 	return out
 }
 
 // allCompared reports whether every cell has a comparison, so that key figures would only repeat them.
 func (s *Summary) allCompared() bool {
-	return len(s.Comparisons) > 0 && len(s.Comparisons) == len(s.collected.Cells)
+	return len(s.Comparisons) > 0 && len(s.Comparisons) == len(s.Collected.Cells)
 }
 
 // keyTable has a row for each series in each cell.
@@ -65,7 +65,7 @@ func (s *Summary) keyTable() *doc.Table {
 
 // stoppedCell is a median. For a stopped subject without a median, it is the lower bound.
 func (k KeyFigures) stoppedCell(figure string, d *estimate.Distribution) doc.Cell {
-	if used, ok := k.stoppedAt(figure); ok && d == nil {
+	if used, ok := k.StoppedAt(figure); ok && d == nil {
 		return doc.Cell{Text: comparison.LimitText(used, "s"), Value: doc.Exact(used)}
 	}
 	return distributionCell(d, medianValue, true)

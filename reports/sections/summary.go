@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"cmp"
@@ -45,8 +45,8 @@ type Summary struct {
 	Rows     []Row          `json:"rows"`
 	Plots    []doc.Plot     `json:"plots,omitempty"`
 
-	collected *records.Collection
-	looks     []figure.Look // of the series
+	Collected *records.Collection `json:"-"`
+	looks     []figure.Look       // of the series
 }
 
 // Row is one line of the full tables: one group of values.
@@ -108,8 +108,8 @@ type KeyFigures struct {
 	Exceeded []comparison.Exceeded `json:"exceeded,omitempty"`
 }
 
-// stoppedAt is the maximum that a stopped subject had used, in the figure's unit.
-func (k KeyFigures) stoppedAt(figure string) (used float64, ok bool) {
+// StoppedAt is the maximum that a stopped subject had used, in the figure's unit.
+func (k KeyFigures) StoppedAt(figure string) (used float64, ok bool) {
 	for _, e := range k.Exceeded {
 		if e.Figure == figure {
 			used, ok = max(used, e.Used), true
@@ -161,10 +161,10 @@ func (t Traversal) Net() float64 {
 	return t.Worst - *t.Empty
 }
 
-// summarize derives everything except the plots.
-func summarize(runs []*records.Run, slos SLOs) *Summary {
+// Summarize derives everything except the plots.
+func Summarize(runs []*records.Run, slos SLOs) *Summary {
 	c := records.Collect(runs)
-	s := &Summary{collected: c, looks: looksOf(c), SLOs: slos, Runs: records.RunHeads(c), Rows: rows(c)}
+	s := &Summary{Collected: c, looks: looksOf(c), SLOs: slos, Runs: records.RunHeads(c), Rows: rows(c)}
 	s.Title = records.Title(c)
 	s.KeyFigures = keyFigures(c)
 	s.Phases = phases(c)
@@ -172,7 +172,7 @@ func summarize(runs []*records.Run, slos SLOs) *Summary {
 	s.Traversal = traversals(c)
 	s.Packets = packetCosts(c)
 	s.PacketGrowth = packetGrowths(c)
-	s.Disruptions = disruptions(c)
+	s.Disruptions = Disruptions(c)
 	s.Faults = faultResults(c)
 	s.Invariants = invariantResults(c)
 	s.Comparisons = comparison.OfCells(c)
@@ -202,7 +202,7 @@ func rows(c *records.Collection) []Row {
 				}
 				out = append(out, row)
 			}
-			if busy := busyShares(samples); len(busy) > 0 {
+			if busy := BusyShares(samples); len(busy) > 0 {
 				out = append(out, Row{Series: s.Name, Cell: cell, Metric: records.SyncBusy, Unit: "ratio",
 					Distribution: estimate.Describe(busy)})
 			}
@@ -233,18 +233,18 @@ func looksOf(c *records.Collection) []figure.Look {
 	return figure.GiveLooks(subjects)
 }
 
-// color returns the colour of the i-th series.
-func (s *Summary) color(i int) color.NRGBA {
+// Color returns the colour of the i-th series.
+func (s *Summary) Color(i int) color.NRGBA {
 	if i < len(s.looks) {
 		return s.looks[i].Color
 	}
 	return figure.OtherLooks[0].Color
 }
 
-func (s *Summary) look(i int) figure.Look { return s.looks[i] }
+func (s *Summary) Look(i int) figure.Look { return s.looks[i] }
 
-func (s *Summary) seriesNamed(name string) (int, *records.Series) {
-	for i, one := range s.collected.Series {
+func (s *Summary) SeriesNamed(name string) (int, *records.Series) {
+	for i, one := range s.Collected.Series {
 		if one.Name == name {
 			return i, one
 		}

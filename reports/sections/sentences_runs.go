@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"fmt"
@@ -50,7 +50,7 @@ var runFuncs = template.FuncMap{
 	"bytes":     func(v float64) string { return doc.Format(v, "B") },
 	"count":     func(v float64) string { return doc.Format(v, "count") },
 	"doubled":   func(exponent float64) string { return fmt.Sprintf("%.1f", math.Pow(2, exponent)) }, // how much more at twice the size
-	"exponents": localText,
+	"exponents": LocalText,
 	"percent":   func(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) },
 	"signed":    signedPercent,
 }

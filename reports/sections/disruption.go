@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"cmp"
@@ -59,8 +59,8 @@ type DisruptedStep struct {
 	LongLivedUDPLost    int `json:"long_lived_udp_lost,omitempty"`
 }
 
-// disruptions has one entry for each series and cell with a stream.
-func disruptions(c *records.Collection) []Disruption {
+// Disruptions has one entry for each series and cell with a stream.
+func Disruptions(c *records.Collection) []Disruption {
 	var out []Disruption
 	for _, cell := range c.Cells {
 		for _, s := range c.Series {
@@ -68,7 +68,7 @@ func disruptions(c *records.Collection) []Disruption {
 			if samples == nil || !(samples.Has(raw.Flow) || samples.Has(raw.LongLivedFlow)) {
 				continue
 			}
-			d := Disruption{Series: s.Name, Cell: cell, Steps: disruptedSteps(samples)}
+			d := Disruption{Series: s.Name, Cell: cell, Steps: DisruptedSteps(samples)}
 			for _, r := range samples.Records {
 				if r.Metric == raw.FlowsUnobserved {
 					d.Unwatched += int(r.Value)
@@ -80,8 +80,8 @@ func disruptions(c *records.Collection) []Disruption {
 	return out
 }
 
-// stepOwners maps each step to the step that did the work. Settles and checks belong to the step before them.
-func stepOwners(c *records.Samples) map[string]string {
+// StepOwners maps each step to the step that did the work. Settles and checks belong to the step before them.
+func StepOwners(c *records.Samples) map[string]string {
 	names := map[string]bool{}
 	for _, r := range c.Records {
 		if r.Step != "" {
@@ -90,7 +90,7 @@ func stepOwners(c *records.Samples) map[string]string {
 	}
 	owners := map[string]string{}
 	owner := ""
-	for _, name := range sortedSteps(names) {
+	for _, name := range SortedSteps(names) {
 		if _, kind := comparison.StepOf(name); owner == "" || (kind != "settle" && kind != "check") {
 			owner = name
 		}
@@ -99,7 +99,7 @@ func stepOwners(c *records.Samples) map[string]string {
 	return owners
 }
 
-func sortedSteps[V any](names map[string]V) []string {
+func SortedSteps[V any](names map[string]V) []string {
 	var out []string
 	for name := range names {
 		out = append(out, name)
@@ -112,8 +112,8 @@ func sortedSteps[V any](names map[string]V) []string {
 	return out
 }
 
-func disruptedSteps(c *records.Samples) []DisruptedStep {
-	owners := stepOwners(c)
+func DisruptedSteps(c *records.Samples) []DisruptedStep {
+	owners := StepOwners(c)
 	steps := map[string]*DisruptedStep{}
 	faults := map[string]string{}
 	answered := map[string]estimate.Sample{}
@@ -156,7 +156,7 @@ func disruptedSteps(c *records.Samples) []DisruptedStep {
 	}
 	var out []DisruptedStep
 	rest := ""
-	for _, name := range sortedSteps(steps) {
+	for _, name := range SortedSteps(steps) {
 		step := steps[name]
 		if _, kind := comparison.StepOf(name); kind == "traffic" && rest == "" && step.Flows > 0 {
 			rest, step.Rest = name, true
@@ -231,8 +231,8 @@ func (d *DisruptedStep) added(here, rest estimate.Sample) {
 	}
 }
 
-// stepText is a step's display name: "4 churn".
-func stepText(name string) string {
+// StepText is a step's display name: "4 churn".
+func StepText(name string) string {
 	index, kind := comparison.StepOf(name)
 	if index == 0 {
 		return name
@@ -243,13 +243,13 @@ func stepText(name string) string {
 // text is the step's display name: "4 churn", or the fault's display name.
 func (d DisruptedStep) text() string {
 	if d.Fault != "" {
-		return faultText(d.Fault)
+		return FaultText(d.Fault)
 	}
-	return stepText(d.Step)
+	return StepText(d.Step)
 }
 
-// during adds up all steps except the stream at rest.
-func (d Disruption) during() (total DisruptedStep) {
+// During adds up all steps except the stream at rest.
+func (d Disruption) During() (total DisruptedStep) {
 	var worst *DisruptedStep
 	for i, step := range d.Steps {
 		if step.Rest {

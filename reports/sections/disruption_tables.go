@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"synclab/reports/records"
 )
 
-// disruptionSection shows the outcomes of flows: over all steps, and step by step.
-func (s *Summary) disruptionSection() doc.Section {
+// DisruptionSection shows the outcomes of flows: over all steps, and step by step.
+func (s *Summary) DisruptionSection() doc.Section {
 	out := doc.Section{ID: "disruption", Title: "Flows during changes", Dense: true}
 	if len(s.Disruptions) == 0 {
 		return out
@@ -21,8 +21,8 @@ func (s *Summary) disruptionSection() doc.Section {
 		"Latency is from the time when a flow was due until its answer. " +
 		"Failed flows were refused, reset or timed out. Misrouted flows were answered by an endpoint outside the old and the new set of their Service. " +
 		"“At rest” is the first part of the stream, before any change."})
-	for i, cell := range s.disruptedCells() {
-		all, steps := doc.Block{Table: s.disruptionTotals(cell)}, doc.Block{On: doc.Page, Table: s.disruptionSteps(cell)}
+	for i, cell := range s.DisruptedCells() {
+		all, steps := doc.Block{Table: s.DisruptionTotals(cell)}, doc.Block{On: doc.Page, Table: s.disruptionSteps(cell)}
 		if i > 0 {
 			all.On, all.Folded = doc.Page, true
 		}
@@ -35,8 +35,8 @@ func (s *Summary) disruptionSection() doc.Section {
 // manyRows is the number of rows above which a table is folded.
 const manyRows = 70
 
-// disruptedCells are the cells with a stream, the largest first.
-func (s *Summary) disruptedCells() []records.Cell {
+// DisruptedCells are the cells with a stream, the largest first.
+func (s *Summary) DisruptedCells() []records.Cell {
 	var out []records.Cell
 	for _, d := range s.Disruptions {
 		if !slices.ContainsFunc(out, func(c records.Cell) bool { return c.ID() == d.Cell.ID() }) {
@@ -47,7 +47,7 @@ func (s *Summary) disruptedCells() []records.Cell {
 	return out
 }
 
-func (s *Summary) disruptionsOf(cell records.Cell) []Disruption {
+func (s *Summary) DisruptionsOf(cell records.Cell) []Disruption {
 	var out []Disruption
 	for _, d := range s.Disruptions {
 		if d.Cell.ID() == cell.ID() {
@@ -57,8 +57,8 @@ func (s *Summary) disruptionsOf(cell records.Cell) []Disruption {
 	return out
 }
 
-// rest returns the part of the stream before any change, or nil.
-func (d Disruption) rest() *DisruptedStep {
+// Rest returns the part of the stream before any change, or nil.
+func (d Disruption) Rest() *DisruptedStep {
 	i := slices.IndexFunc(d.Steps, func(s DisruptedStep) bool { return s.Rest })
 	if i < 0 {
 		return nil
@@ -66,8 +66,8 @@ func (d Disruption) rest() *DisruptedStep {
 	return &d.Steps[i]
 }
 
-// disruptionTotals has a row for each subject, over all steps of a cell.
-func (s *Summary) disruptionTotals(cell records.Cell) *doc.Table {
+// DisruptionTotals has a row for each subject, over all steps of a cell.
+func (s *Summary) DisruptionTotals(cell records.Cell) *doc.Table {
 	const bound = "0 (< x), or < x: none observed, so the share is below x with 95 % confidence, if flows are independent"
 	t := &doc.Table{Title: "Flows while the cluster changed, at " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())), Columns: []doc.Column{
 		{Name: "Subject"}, {Name: "Flows", Numeric: true, Title: "new flows of the stream, without the flows at rest"},
@@ -80,10 +80,10 @@ func (s *Summary) disruptionTotals(cell records.Cell) *doc.Table {
 		{Name: "Long-lived UDP lost", On: doc.Page, Numeric: true},
 		{Name: "Unobserved", Numeric: true, Title: "flows, and packets of long-lived flows, that were not observed because their observer had no CPU; " +
 			"no other column counts them, and some may have failed"}}}
-	for _, d := range s.disruptionsOf(cell) {
-		total := d.during()
+	for _, d := range s.DisruptionsOf(cell) {
+		total := d.During()
 		p50, p99 := doc.None(), doc.None()
-		if rest := d.rest(); rest != nil {
+		if rest := d.Rest(); rest != nil {
 			p50, p99 = distributionCell(rest.Answered, medianValue, false), distributionCell(rest.Answered, p99Value, false)
 		}
 		most := doc.Optional(total.AddedP99, "s")
@@ -176,14 +176,14 @@ func (s *Summary) disruptionSteps(cell records.Cell) *doc.Table {
 			Title: "long-lived flows: removal due → first answer of another endpoint; median, and the longest"},
 		{Name: "Long-lived TCP broken", Numeric: true}, {Name: "Long-lived UDP on removed", Numeric: true}},
 		Note: "Each step includes the settle and check steps after it. A pale p99 is from fewer than 100 flows."}
-	all := s.disruptionsOf(cell)
+	all := s.DisruptionsOf(cell)
 	names := map[string]bool{}
 	for _, d := range all {
 		for _, step := range d.Steps {
 			names[step.Step] = true
 		}
 	}
-	for _, name := range sortedSteps(names) {
+	for _, name := range SortedSteps(names) {
 		for _, d := range all {
 			i := slices.IndexFunc(d.Steps, func(step DisruptedStep) bool { return step.Step == name })
 			if i >= 0 {
@@ -215,7 +215,7 @@ func (s *Summary) disruptedRow(d Disruption, step DisruptedStep) []doc.Cell {
 	longest := func(d estimate.Distribution) float64 { return d.Max }
 	return []doc.Cell{name, s.seriesCell(d.Series), doc.Int(step.Flows), distributionCell(step.Answered, medianValue, false), p99,
 		distributionCell(step.Answered, longest, false), added, failed, countCell(step.Misrouted, step.Flows, step.MisroutedAtMost),
-		longestCell(step.RemovedEndpointServing), step.addedCell(), longestCell(step.LongLivedLeft),
+		longestCell(step.RemovedEndpointServing), step.AddedCell(), longestCell(step.LongLivedLeft),
 		ofCell(step.LongLivedTCPBroken, step.LongLivedTCP), ofCell(step.LongLivedUDPRemoved, step.LongLivedUDP)}
 }
 
@@ -241,8 +241,8 @@ func longestCell(d *estimate.Distribution) doc.Cell {
 	return cell
 }
 
-// addedCell shows the delays of new endpoints, and how many endpoints had not answered when the observation ended.
-func (d DisruptedStep) addedCell() doc.Cell {
+// AddedCell shows the delays of new endpoints, and how many endpoints had not answered when the observation ended.
+func (d DisruptedStep) AddedCell() doc.Cell {
 	cell := longestCell(d.NewEndpointDelay)
 	if d.AddedNotYet == 0 {
 		return cell

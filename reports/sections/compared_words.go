@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"cmp"
@@ -31,7 +31,7 @@ const maxSpokenPairs = 7
 
 // comparisonSentences compares each subject with its baseline, at the largest compared size.
 func comparisonSentences(s *Summary) []string {
-	c := s.largestComparison()
+	c := s.LargestComparison()
 	if c == nil {
 		return nil
 	}
@@ -49,8 +49,8 @@ func comparisonSentences(s *Summary) []string {
 	return out[:min(maxSpokenPairs, len(out))]
 }
 
-// largestComparison returns the comparison with the most Services; of several settings the first.
-func (s *Summary) largestComparison() *comparison.CellComparison {
+// LargestComparison returns the comparison with the most Services; of several settings the first.
+func (s *Summary) LargestComparison() *comparison.CellComparison {
 	var largest *comparison.CellComparison
 	for i, c := range s.Comparisons {
 		if largest == nil || c.Cell.Services > largest.Cell.Services {
@@ -71,7 +71,7 @@ func pairSentence(c *comparison.CellComparison, b, a string) string {
 		case !ratio.Apart():
 			told.Same = append(told.Same, spoken.noun)
 		case told.First == nil:
-			told.First = &ratioWords{Verb: spoken.verb, Ratio: ratio.Spoken(), Evidence: bracket(c, ratio)}
+			told.First = &ratioWords{Verb: spoken.verb, Ratio: ratio.Spoken(), Evidence: Bracket(c, ratio)}
 			if spoken.verb == "used" {
 				told.First.Noun = spoken.noun
 			}
@@ -85,13 +85,13 @@ func pairSentence(c *comparison.CellComparison, b, a string) string {
 	if told.First == nil && len(told.Same) == 0 {
 		return ""
 	}
-	told.Why = whyNoInterval(few)
+	told.Why = WhyNoInterval(few)
 	return doc.Sentence(pairCompared, told)
 }
 
-// whyNoInterval gives one reason for several ratios without an interval. Subjects may have different numbers of
+// WhyNoInterval gives one reason for several ratios without an interval. Subjects may have different numbers of
 // repetitions.
-func whyNoInterval(ratios []*comparison.Comparison) string {
+func WhyNoInterval(ratios []*comparison.Comparison) string {
 	if len(ratios) == 0 {
 		return ""
 	}
@@ -112,8 +112,8 @@ func whyNoInterval(ratios []*comparison.Comparison) string {
 	return strings.Replace(most.Warning, "in ", fmt.Sprintf("in %d to ", least.Repetitions()), 1)
 }
 
-// bracket is the evidence for a ratio: "1.52 s against 47.1 s, 95 % CI 28–33×".
-func bracket(c *comparison.CellComparison, r *comparison.Comparison) string {
+// Bracket is the evidence for a ratio: "1.52 s against 47.1 s, 95 % CI 28–33×".
+func Bracket(c *comparison.CellComparison, r *comparison.Comparison) string {
 	value := func(series string) string {
 		i := slices.IndexFunc(c.Sides, func(s comparison.Side) bool { return s.Series == series })
 		return comparison.FigureValue(c.Sides[i].Figure(r.Metric), false)
@@ -132,7 +132,7 @@ func (s *Summary) method() []string {
 		}
 	}
 	processes, compared := feeds[raw.FeedAPI], len(s.Comparisons) > 0
-	lost := s.collected.Pooled(raw.SyncsNotSeparable)
+	lost := s.Collected.Pooled(raw.SyncsNotSeparable)
 	var out []string
 	for _, paragraph := range []struct {
 		when bool
@@ -142,7 +142,7 @@ func (s *Summary) method() []string {
 		{processes, s.shimSentence()},
 		{processes && len(lost) > 0, doc.Sentence(syncsLost, int(comparison.Sum(lost)))},
 		{processes, methodSyncs},
-		{len(s.collected.Pooled(raw.ToolSys)) > 0, methodToolTime},
+		{len(s.Collected.Pooled(raw.ToolSys)) > 0, methodToolTime},
 		{feeds[raw.FeedInformers], methodInformers},
 		{len(observed) > 1, methodMixedEnds},
 		{len(observed) == 1 && observed["syncs"], methodSyncEnds},
@@ -161,7 +161,7 @@ func (s *Summary) method() []string {
 // shimSentence describes the cost of measuring with the shim; empty if there was none.
 func (s *Summary) shimSentence() string {
 	byBytes := map[int][]float64{}
-	for _, one := range s.collected.Series {
+	for _, one := range s.Collected.Series {
 		for _, samples := range one.Cells {
 			for _, r := range samples.Records {
 				if r.Metric == raw.ShimCost {

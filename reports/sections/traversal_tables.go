@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 	"synclab/reports/records"
 )
 
-// blogSource is the published measurement that plots show as a reference.
-const blogSource = "Kubernetes blog, “NFTables mode for kube-proxy”, 2025-02-28"
+// BlogSource is the published measurement that plots show as a reference.
+const BlogSource = "Kubernetes blog, “NFTables mode for kube-proxy”, 2025-02-28"
 
 // packetSection shows the costs of first packets: the system call, its fits, its growth, and flows between namespaces.
 func (s *Summary) packetSection() doc.Section {
@@ -22,7 +22,7 @@ func (s *Summary) packetSection() doc.Section {
 		return out
 	}
 	var smaller []doc.Block
-	for i, cell := range s.packetCells("sendto") {
+	for i, cell := range s.PacketCells("sendto") {
 		if i > 0 {
 			smaller = append(smaller, doc.Block{On: doc.Page, Folded: true, Table: s.spotTable(cell)})
 			continue
@@ -31,7 +31,7 @@ func (s *Summary) packetSection() doc.Section {
 			"Cells have the median, then the 90th and the 99th percentile and the number of rules that the packet crosses. " +
 			"Every number except the last row includes the cost in an empty ruleset."})
 		out.Add(doc.Block{On: doc.Page, Table: s.spotTable(cell)}, doc.Block{On: doc.Page, Table: s.perRuleTable(cell)})
-		if s.probedDeeply() {
+		if s.ProbedDeeply() {
 			out.Add(doc.Block{On: doc.Terminal | doc.Markdown, Table: s.packetTable(cell)})
 		}
 	}
@@ -42,13 +42,13 @@ func (s *Summary) packetSection() doc.Section {
 
 // spotTable has a row for each destination and a column for each subject.
 func (s *Summary) spotTable(cell records.Cell) *doc.Table {
-	costs := s.packetsOf(cell, "sendto")
+	costs := s.PacketsOf(cell, "sendto")
 	t := &doc.Table{Title: records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())), Columns: []doc.Column{{Name: "First packet to"}}}
 	empty, net := []doc.Cell{{Text: "empty ruleset"}}, []doc.Cell{{Text: "last, minus the empty ruleset"}}
 	for _, p := range costs {
 		t.Columns = append(t.Columns, s.seriesColumn(p.Series))
 		empty = append(empty, doc.Optional(p.Empty, "s"))
-		last := p.spot("last")
+		last := p.Spot("last")
 		if last == nil || p.Empty == nil {
 			net = append(net, doc.None())
 			continue
@@ -58,7 +58,7 @@ func (s *Summary) spotTable(cell records.Cell) *doc.Table {
 	for _, name := range spotNames(costs) {
 		row := []doc.Cell{{Text: spotText(name)}}
 		for _, p := range costs {
-			row = append(row, spotCell(p.spot(name)))
+			row = append(row, spotCell(p.Spot(name)))
 		}
 		t.Add(row...)
 	}
@@ -78,7 +78,7 @@ func spotNames(costs []PacketCost) []string {
 		}
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
-		return !slices.ContainsFunc(costs, func(p PacketCost) bool { return p.spot(name) != nil })
+		return !slices.ContainsFunc(costs, func(p PacketCost) bool { return p.Spot(name) != nil })
 	})
 }
 
@@ -131,7 +131,7 @@ func (s *Summary) perRuleTable(cell records.Cell) *doc.Table {
 		{Name: "From first to last Service", Title: "growth of the line, with the bounds of its slope's 95 % interval"}},
 		Note: "Straight lines by least squares through the medians of the positions. Flat: the slope's 95 % interval contains 0, or the line grows by less than 10 % " +
 			"from the first to the last. With fewer than six repetitions, only the observed values and their range are shown."}
-	for _, p := range s.packetsOf(cell, "sendto") {
+	for _, p := range s.PacketsOf(cell, "sendto") {
 		row := append([]doc.Cell{s.seriesCell(p.Series)}, fitCells(p.PerRule)...)
 		row = append(row, fitCells(p.PerService)...)
 		intercept, net, flat := doc.None(), doc.None(), doc.None()
@@ -140,7 +140,7 @@ func (s *Summary) perRuleTable(cell records.Cell) *doc.Table {
 			if p.Empty != nil {
 				net = doc.Value(p.PerService.Intercept-*p.Empty, "s")
 			}
-			flat = doc.Text(p.Flat.words())
+			flat = doc.Text(p.Flat.Words())
 		}
 		t.Add(append(row, intercept, net, flat)...)
 	}
@@ -152,7 +152,7 @@ func fitCells(fit *estimate.Fit) []doc.Cell {
 	if fit == nil {
 		return []doc.Cell{doc.None(), doc.None()}
 	}
-	return []doc.Cell{{Text: slopeText(fit.Slope), Value: doc.Exact(fit.Slope)}, {Text: intervalText(*fit, slopeText), Faint: fit.SlopeLow == nil}}
+	return []doc.Cell{{Text: slopeText(fit.Slope), Value: doc.Exact(fit.Slope)}, {Text: IntervalText(*fit, slopeText), Faint: fit.SlopeLow == nil}}
 }
 
 // slopeText formats seconds per rule in ns. Slopes of flat dispatch are far below one ns.
@@ -164,8 +164,8 @@ func slopeText(v float64) string {
 	return strings.Replace(text, "-", "−", 1) + " ns"
 }
 
-// costText is a slope if its interval excludes 0.
-func costText(fit estimate.Fit, flat *Flatness) string {
+// CostText is a slope if its interval excludes 0.
+func CostText(fit estimate.Fit, flat *Flatness) string {
 	switch {
 	case !fit.HoldsZero():
 		return slopeText(fit.Slope)
@@ -181,19 +181,19 @@ func (s *Summary) packetTable(cell records.Cell) *doc.Table {
 		{Name: "First", Numeric: true}, {Name: "Last", Numeric: true}, {Name: "Miss", Numeric: true}, {Name: "Last p99", Numeric: true},
 		{Name: "Rules", Numeric: true, Legend: "rules: number that a packet to the last Service crosses"}, {Name: "Per rule", Numeric: true},
 		{Name: "From first to last", Short: "position", Legend: "position: whether the cost grows with the position"}}}
-	for _, p := range s.packetsOf(cell, "sendto") {
-		last := p.spot("last")
+	for _, p := range s.PacketsOf(cell, "sendto") {
+		last := p.Spot("last")
 		rules, per, growth := doc.None(), doc.None(), doc.None()
 		if last != nil {
 			rules = doc.Optional(last.Rules, "count")
 		}
 		if fit := cmp.Or(p.PerRule, p.PerService); fit != nil {
-			per = doc.Text(costText(*fit, p.Flat))
+			per = doc.Text(CostText(*fit, p.Flat))
 		}
 		if p.Flat != nil {
-			growth = doc.Cell{Text: p.Flat.words(), Terminal: p.Flat.Verdict}
+			growth = doc.Cell{Text: p.Flat.Words(), Terminal: p.Flat.Verdict}
 		}
-		t.Add(s.seriesCell(p.Series), spotValue(p.spot("first"), medianValue), spotValue(last, medianValue), spotValue(p.spot("miss"), medianValue),
+		t.Add(s.seriesCell(p.Series), spotValue(p.Spot("first"), medianValue), spotValue(last, medianValue), spotValue(p.Spot("miss"), medianValue),
 			spotValue(last, p99Value), rules, per, growth)
 	}
 	return t
@@ -229,7 +229,7 @@ func (s *Summary) packetGrowthTable() *doc.Table {
 		}
 		row = append(row, doc.Cell{Text: comparison.Times(g.Times) + "×", Value: doc.Exact(g.Times)})
 		row = append(row, fitCells(&g.Fit)...)
-		t.Add(append(row, doc.Text(g.Flat.words()))...)
+		t.Add(append(row, doc.Text(g.Flat.Words()))...)
 	}
 	return t
 }
@@ -244,21 +244,21 @@ func (s *Summary) flowTable() *doc.Table {
 			"Echo is a UDP packet and its answer. Established is a packet of a flow with a conntrack entry. " +
 			"Only a flow's first packet crosses the rules, so established must not depend on the position."}
 	for _, method := range records.Methods[1:] {
-		cells := s.packetCells(method)
+		cells := s.PacketCells(method)
 		if len(cells) == 0 {
 			continue
 		}
-		for _, p := range s.packetsOf(cells[0], method) {
+		for _, p := range s.PacketsOf(cells[0], method) {
 			row := []doc.Cell{s.seriesCell(p.Series), {Text: method}, doc.Int(p.Cell.Services)}
 			for _, name := range []string{"first", "middle", "last"} {
-				row = append(row, spotValue(p.spot(name), medianValue))
+				row = append(row, spotValue(p.Spot(name), medianValue))
 			}
 			p90 := func(d estimate.Distribution) float64 { return d.P90 }
-			row = append(row, spotValue(p.spot("last"), p90), spotValue(p.spot("last"), p99Value), spotValue(p.spot("miss"), medianValue))
+			row = append(row, spotValue(p.Spot("last"), p90), spotValue(p.Spot("last"), p99Value), spotValue(p.Spot("miss"), medianValue))
 			row = append(row, fitCells(p.PerService)...)
 			flat := doc.None()
 			if p.Flat != nil {
-				flat = doc.Cell{Text: p.Flat.words(), Loud: method == "established" && p.Flat.Verdict == "grows"}
+				flat = doc.Cell{Text: p.Flat.Words(), Loud: method == "established" && p.Flat.Verdict == "grows"}
 			}
 			t.Add(append(row, flat)...)
 		}

@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"slices"
@@ -11,8 +11,8 @@ import (
 	"synclab/reports/records"
 )
 
-// faultSection shows the faults in the order of the steps, with a column for each subject.
-func (s *Summary) faultSection() doc.Section {
+// FaultSection shows the faults in the order of the steps, with a column for each subject.
+func (s *Summary) FaultSection() doc.Section {
 	out := doc.Section{ID: "faults", Title: "Faults", Dense: true}
 	if len(s.Faults) == 0 {
 		return out
@@ -24,7 +24,7 @@ func (s *Summary) faultSection() doc.Section {
 		"Below is the time to detect: from the fault until the subject's first sync or command that answers it. " +
 		"The last lines count the flows that failed or were misrouted between fault and recovery. " +
 		"A dash: the fault does not apply to the subject, or nothing was measured."})
-	for i, cell := range s.faultCells() {
+	for i, cell := range s.FaultCells() {
 		if i == 0 {
 			out.Add(doc.Block{Table: s.faultTable(cell)})
 		} else {
@@ -34,8 +34,8 @@ func (s *Summary) faultSection() doc.Section {
 	return out
 }
 
-// faultCells are the cells with faults, the largest first.
-func (s *Summary) faultCells() []records.Cell {
+// FaultCells are the cells with faults, the largest first.
+func (s *Summary) FaultCells() []records.Cell {
 	var out []records.Cell
 	for _, f := range s.Faults {
 		if !slices.ContainsFunc(out, func(c records.Cell) bool { return c.ID() == f.Cell.ID() }) {
@@ -46,14 +46,14 @@ func (s *Summary) faultCells() []records.Cell {
 	return out
 }
 
-// faultsOf returns a cell's fault names in order, and the series with any fault, in the order of the collection.
-func (s *Summary) faultsOf(cell records.Cell) (names, series []string) {
+// FaultsOf returns a cell's fault names in order, and the series with any fault, in the order of the collection.
+func (s *Summary) FaultsOf(cell records.Cell) (names, series []string) {
 	for _, f := range s.Faults {
 		if f.Cell.ID() == cell.ID() {
 			names = append(names, f.Fault)
 		}
 	}
-	for _, one := range s.collected.Series {
+	for _, one := range s.Collected.Series {
 		if slices.ContainsFunc(s.Faults, func(f FaultResult) bool { return f.Series == one.Name && f.Cell.ID() == cell.ID() }) {
 			series = append(series, one.Name)
 		}
@@ -61,7 +61,7 @@ func (s *Summary) faultsOf(cell records.Cell) (names, series []string) {
 	return records.Distinct(names), series
 }
 
-func (s *Summary) faultOf(cell records.Cell, name, series string) *FaultResult {
+func (s *Summary) FaultOf(cell records.Cell, name, series string) *FaultResult {
 	i := slices.IndexFunc(s.Faults, func(f FaultResult) bool { return f.Cell.ID() == cell.ID() && f.Fault == name && f.Series == series })
 	if i < 0 {
 		return nil
@@ -71,7 +71,7 @@ func (s *Summary) faultOf(cell records.Cell, name, series string) *FaultResult {
 
 // faultTable has a row for each fault of a cell, and one for all of them.
 func (s *Summary) faultTable(cell records.Cell) *doc.Table {
-	names, series := s.faultsOf(cell)
+	names, series := s.FaultsOf(cell)
 	t := &doc.Table{Title: "Faults at " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())) + ": time to recover, failed and misrouted flows",
 		Note: s.byTime(), Columns: []doc.Column{{Name: "Fault",
 			Legend: "−12: 12 flows failed before the recovery; !3: 3 flows were misrouted; the time after a fault's name is the fault's duration"}}}
@@ -84,14 +84,14 @@ func (s *Summary) faultTable(cell records.Cell) *doc.Table {
 		all = append(all, allFaultsCell(s.faultTotals(cell, one)))
 	}
 	for _, name := range names {
-		row := []doc.Cell{{Text: faultText(name)}}
+		row := []doc.Cell{{Text: FaultText(name)}}
 		for _, one := range series {
-			f := s.faultOf(cell, name, one)
+			f := s.FaultOf(cell, name, one)
 			if f != nil && f.Duration > 0 {
-				row[0].Sub = "active for " + holdText(f.Duration)
-				row[0].Terminal = row[0].Text + ", " + holdText(f.Duration)
+				row[0].Sub = "active for " + HoldText(f.Duration)
+				row[0].Terminal = row[0].Text + ", " + HoldText(f.Duration)
 			}
-			row = append(row, faultCell(f))
+			row = append(row, FaultCell(f))
 		}
 		t.Add(row...)
 	}
@@ -99,8 +99,8 @@ func (s *Summary) faultTable(cell records.Cell) *doc.Table {
 	return t
 }
 
-// faultCell shows one fault with one subject: the time to recover, and below it detection and flows.
-func faultCell(f *FaultResult) doc.Cell {
+// FaultCell shows one fault with one subject: the time to recover, and below it detection and flows.
+func FaultCell(f *FaultResult) doc.Cell {
 	if f == nil {
 		return doc.None()
 	}
@@ -130,8 +130,8 @@ func faultCell(f *FaultResult) doc.Cell {
 	return cell
 }
 
-// holdText formats a fault's duration: "6 s", "1h".
-func holdText(seconds float64) string {
+// HoldText formats a fault's duration: "6 s", "1h".
+func HoldText(seconds float64) string {
 	text := doc.TrimTick(doc.Format(seconds, "s"))
 	return strings.TrimSuffix(strings.TrimSuffix(text, "0s"), "h0m") + map[bool]string{true: "h"}[strings.HasSuffix(text, "h0m0s")]
 }
@@ -225,8 +225,8 @@ func faultShort(f *FaultResult) string {
 	return text
 }
 
-// invariantSection shows the checks and the violations of each invariant.
-func (s *Summary) invariantSection() doc.Section {
+// InvariantSection shows the checks and the violations of each invariant.
+func (s *Summary) InvariantSection() doc.Section {
 	out := doc.Section{ID: "invariants", Title: "Invariants", Dense: true}
 	if len(s.Invariants) == 0 {
 		return out
@@ -272,7 +272,7 @@ func (s *Summary) violationTable() *doc.Table {
 	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Checks", Numeric: true}, {Name: "Violations", Numeric: true}, {Name: "Violated"}}}
 	_, series := s.invariantNames()
 	for _, one := range series {
-		checked, violations, of := s.invariantTotals(one)
+		checked, violations, of := s.InvariantTotals(one)
 		t.Add(s.seriesCell(one), doc.Int(checked), doc.Int(violations), doc.Text(strings.Join(of, " ")))
 	}
 	return t
@@ -282,7 +282,7 @@ func (s *Summary) invariantNames() (numbers, series []string) {
 	for _, r := range s.Invariants {
 		numbers = append(numbers, r.Invariant)
 	}
-	for _, one := range s.collected.Series {
+	for _, one := range s.Collected.Series {
 		if slices.ContainsFunc(s.Invariants, func(r InvariantResult) bool { return r.Series == one.Name }) {
 			series = append(series, one.Name)
 		}
@@ -298,8 +298,8 @@ func (s *Summary) invariantOf(number, series string) *InvariantResult {
 	return &s.Invariants[i]
 }
 
-// invariantTotals returns a subject's checks and violations.
-func (s *Summary) invariantTotals(series string) (checked, violations int, of []string) {
+// InvariantTotals returns a subject's checks and violations.
+func (s *Summary) InvariantTotals(series string) (checked, violations int, of []string) {
 	for _, r := range s.Invariants {
 		if r.Series != series {
 			continue

@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"slices"
@@ -19,7 +19,7 @@ type SLOs struct {
 	FirstPacket float64 `json:"first_packet"`
 }
 
-func (p SLOs) withDefaults() SLOs {
+func (p SLOs) WithDefaults() SLOs {
 	if p.FullSync == 0 {
 		p.FullSync = 1
 	}
@@ -58,18 +58,18 @@ type Capacity struct {
 }
 
 const (
-	clauseFull   = "full sync"
-	clauseNPL    = "network programming latency p99"
-	clausePacket = "first packet"
-	clauseAll    = "all"
+	ClauseFull   = "full sync"
+	ClauseNPL    = "network programming latency p99"
+	ClausePacket = "first packet"
+	ClauseAll    = "all"
 )
 
-// measuredSize is one size's value of a clause.
-type measuredSize struct {
-	services  int
-	value     float64
-	low, high *float64
-	stopped   bool // the subject was stopped without a value, which would be larger
+// MeasuredSize is one size's value of a clause.
+type MeasuredSize struct {
+	Services  int
+	Value     float64
+	Low, High *float64
+	Stopped   bool // the subject was stopped without a value, which would be larger
 }
 
 // capacities judges each line of sizes.
@@ -77,11 +77,11 @@ func capacities(c *records.Collection, s *Summary, slos SLOs) []Capacity {
 	var out []Capacity
 	for _, line := range c.SweepLines() {
 		for _, one := range c.Series {
-			limits := map[string]float64{clauseFull: slos.FullSync, clauseNPL: slos.ProgrammingP99, clausePacket: slos.FirstPacket}
+			limits := map[string]float64{ClauseFull: slos.FullSync, ClauseNPL: slos.ProgrammingP99, ClausePacket: slos.FirstPacket}
 			var judged []Capacity
-			for _, clause := range []string{clauseFull, clauseNPL, clausePacket} {
+			for _, clause := range []string{ClauseFull, ClauseNPL, ClausePacket} {
 				if sizes := s.clauseValues(line, one.Name, clause); len(sizes) > 0 {
-					judged = append(judged, judge(sizes, limits[clause]))
+					judged = append(judged, Judge(sizes, limits[clause]))
 					last := &judged[len(judged)-1]
 					last.Series, last.Scenario, last.Settings, last.Clause = one.Name, line.Scenario, line.Settings, clause
 				}
@@ -97,19 +97,19 @@ func capacities(c *records.Collection, s *Summary, slos SLOs) []Capacity {
 
 // clauseValues are the measured values of a clause, smallest size first. If two cells have one size (with different
 // endpoint counts), the worse value counts.
-func (s *Summary) clauseValues(line records.SweepLine, series, clause string) []measuredSize {
-	worst := map[int]measuredSize{}
+func (s *Summary) clauseValues(line records.SweepLine, series, clause string) []MeasuredSize {
+	worst := map[int]MeasuredSize{}
 	note := func(cell records.Cell, value float64, low, high *float64) {
-		if m, ok := worst[cell.Services]; !ok || value > m.value {
-			worst[cell.Services] = measuredSize{cell.Services, value, low, high, m.stopped}
+		if m, ok := worst[cell.Services]; !ok || value > m.Value {
+			worst[cell.Services] = MeasuredSize{cell.Services, value, low, high, m.Stopped}
 		}
 	}
 	stop := func(k KeyFigures, figures ...string) {
 		for _, figure := range figures {
-			if used, ok := k.stoppedAt(figure); ok {
+			if used, ok := k.StoppedAt(figure); ok {
 				note(k.Cell, used, nil, nil)
 				m := worst[k.Cell.Services]
-				m.stopped = true
+				m.Stopped = true
 				worst[k.Cell.Services] = m
 			}
 		}
@@ -121,52 +121,52 @@ func (s *Summary) clauseValues(line records.SweepLine, series, clause string) []
 		if k.Series != series || !inLine(k.Cell) {
 			continue
 		}
-		if clause == clauseFull && k.FullSync != nil {
+		if clause == ClauseFull && k.FullSync != nil {
 			note(k.Cell, k.FullSync.Median, k.FullSync.Low, k.FullSync.High)
 		}
-		if clause == clauseNPL && k.Programming != nil {
+		if clause == ClauseNPL && k.Programming != nil {
 			note(k.Cell, k.Programming.P99, k.Programming.P99Low, k.Programming.P99High)
 		}
 		switch {
-		case clause == clauseFull && k.FullSync == nil:
+		case clause == ClauseFull && k.FullSync == nil:
 			stop(k, comparison.FigureFull, comparison.FigureCold) // the full sync is the larger part of an unfinished cold start
-		case clause == clauseNPL && k.Programming == nil:
+		case clause == ClauseNPL && k.Programming == nil:
 			stop(k, comparison.FigureFull, comparison.FigureCold, comparison.FigureNPL99)
-		case clause == clauseNPL:
+		case clause == ClauseNPL:
 			stop(k, comparison.FigureNPL99)
 		}
 	}
 	for _, t := range s.Traversal {
-		if clause == clausePacket && t.Series == series && inLine(t.Cell) {
+		if clause == ClausePacket && t.Series == series && inLine(t.Cell) {
 			note(t.Cell, t.Net(), t.NetLow, t.NetHigh)
 		}
 	}
-	var out []measuredSize
+	var out []MeasuredSize
 	for _, m := range worst {
 		out = append(out, m)
 	}
-	slices.SortFunc(out, func(a, b measuredSize) int { return a.services - b.services })
+	slices.SortFunc(out, func(a, b MeasuredSize) int { return a.Services - b.Services })
 	return out
 }
 
-// judge goes up the sizes until one violates the limit. A larger size that meets the limit again does not count.
-func judge(sizes []measuredSize, limit float64) Capacity {
+// Judge goes up the sizes until one violates the limit. A larger size that meets the limit again does not count.
+func Judge(sizes []MeasuredSize, limit float64) Capacity {
 	c := Capacity{Limit: limit}
 	for _, m := range sizes {
-		c.Sizes = append(c.Sizes, m.services)
+		c.Sizes = append(c.Sizes, m.Services)
 	}
 	for _, m := range sizes {
-		kept, broken := m.high != nil && *m.high <= limit, m.stopped || m.low != nil && *m.low > limit
-		if m.low == nil && !m.stopped {
-			c.Observed, kept, broken = true, m.value <= limit, m.value > limit
+		kept, broken := m.High != nil && *m.High <= limit, m.Stopped || m.Low != nil && *m.Low > limit
+		if m.Low == nil && !m.Stopped {
+			c.Observed, kept, broken = true, m.Value <= limit, m.Value > limit
 		}
 		switch {
 		case broken:
-			c.ViolatedAt, c.ValueAtViolated, c.Stopped = m.services, &m.value, m.stopped
+			c.ViolatedAt, c.ValueAtViolated, c.Stopped = m.Services, &m.Value, m.Stopped
 		case !kept:
-			c.Unclear = append(c.Unclear, m.services)
+			c.Unclear = append(c.Unclear, m.Services)
 		case len(c.Unclear) == 0:
-			c.MetUpTo, c.ValueAtMet = m.services, &m.value
+			c.MetUpTo, c.ValueAtMet = m.Services, &m.Value
 		}
 		if broken {
 			break
@@ -178,7 +178,7 @@ func judge(sizes []measuredSize, limit float64) Capacity {
 
 // strictest combines all clauses: each size is as bad as its worst clause.
 func strictest(judged []Capacity) Capacity {
-	all := Capacity{Series: judged[0].Series, Scenario: judged[0].Scenario, Settings: judged[0].Settings, Clause: clauseAll,
+	all := Capacity{Series: judged[0].Series, Scenario: judged[0].Scenario, Settings: judged[0].Settings, Clause: ClauseAll,
 		MetUpTo: judged[0].MetUpTo, Sizes: judged[0].Sizes}
 	for _, c := range judged {
 		all.MetUpTo, all.Observed = min(all.MetUpTo, c.MetUpTo), all.Observed || c.Observed

@@ -1,4 +1,4 @@
-package reports
+package sections
 
 import (
 	"text/template"
@@ -49,7 +49,7 @@ func (s *Summary) sloTable() *doc.Table {
 
 // sloText is the text of an SLO: "full sync ≤ 1 s".
 func (c Capacity) sloText() string {
-	if c.Clause == clauseAll {
+	if c.Clause == ClauseAll {
 		return "all SLOs"
 	}
 	return c.Clause + " ≤ " + doc.TrimTick(doc.Format(c.Limit, "s"))
