@@ -39,7 +39,7 @@ func Build(dirs []string, out string, opts Options) (*sections.Summary, error) {
 		return nil, err
 	}
 	s := sections.Summarize(runs, opts.SLOs.WithDefaults())
-	if err := drawPlots(s, out, opts); err != nil {
+	if err := Draw(s, out, !opts.NoPNG); err != nil {
 		return nil, err
 	}
 	outputs := []struct {

@@ -58,14 +58,14 @@ func figures(s *sections.Summary) []*figure.Figure {
 	return out
 }
 
-// drawPlots writes every plot, and removes the plots of an earlier build first.
-func drawPlots(s *sections.Summary, out string, opts Options) error {
+// Draw writes every plot, and removes the plots of an earlier build first.
+func Draw(s *sections.Summary, out string, png bool) error {
 	if err := removeEarlier(out); err != nil {
 		return err
 	}
 	s.Plots = nil
 	for _, f := range figures(s) {
-		one, err := f.Save(out, !opts.NoPNG)
+		one, err := f.Save(out, png)
 		if err != nil {
 			return err
 		}
