@@ -10,6 +10,7 @@ import (
 
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
+	"synclab/reports/plots"
 	"synclab/reports/records"
 	"synclab/reports/sections"
 )
@@ -39,7 +40,7 @@ func Build(dirs []string, out string, opts Options) (*sections.Summary, error) {
 		return nil, err
 	}
 	s := sections.Summarize(runs, opts.SLOs.WithDefaults())
-	if err := Draw(s, out, !opts.NoPNG); err != nil {
+	if err := plots.Draw(s, out, !opts.NoPNG); err != nil {
 		return nil, err
 	}
 	outputs := []struct {

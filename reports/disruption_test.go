@@ -10,6 +10,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/plots"
 	"synclab/reports/records"
 	"synclab/reports/sections"
 	"synclab/reports/synthetic"
@@ -132,10 +133,10 @@ func TestManyFlows(t *testing.T) {
 	if svg := string(plotNamed(t, s, "flows-kube-proxy-iptables-legacy").Markup); !strings.Contains(svg, "misrouted: "+doc.Grouped(int64(d.Misrouted))) {
 		t.Errorf("the legend does not count %d misrouted flows", d.Misrouted)
 	}
-	flows, _, _ := firstStream(s.Collected.Series[0].Cells[s.Collected.Cells[0].ID()])
+	flows, _, _ := plots.FirstStream(s.Collected.Series[0].Cells[s.Collected.Cells[0].ID()])
 	drawn := 0
-	for _, look := range outcomeLooks[1:] {
-		drawn += len(dotsOf(flows, look))
+	for _, look := range plots.OutcomeLooks[1:] {
+		drawn += len(plots.DotsOf(flows, look))
 	}
 	if drawn != d.Failed+d.Misrouted {
 		t.Errorf("%d dots for %d failed flows", drawn, d.Failed+d.Misrouted)

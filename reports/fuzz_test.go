@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"synclab/reports/plots"
 	"synclab/reports/records"
 )
 
@@ -94,7 +95,7 @@ func FuzzRemoveEarlier(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(out, "summary.json"), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_ = removeEarlier(out)
+		_ = plots.RemoveEarlier(out)
 		for _, path := range stay {
 			if _, err := os.Stat(path); err != nil {
 				t.Error(err)

@@ -6,6 +6,7 @@ import (
 
 	"synclab/reports/doc"
 	"synclab/reports/figure"
+	"synclab/reports/plots"
 	"synclab/reports/records"
 	"synclab/reports/sections"
 )
@@ -100,7 +101,7 @@ func TestNaturalCompare(t *testing.T) {
 }
 
 func TestUnderWay(t *testing.T) {
-	points := underWay([]passage{{1, 4}, {2, 4}, {3, 4}, {4, 6}})
+	points := plots.UnderWay([]plots.Passage{{Due: 1, Visible: 4}, {Due: 2, Visible: 4}, {Due: 3, Visible: 4}, {Due: 4, Visible: 6}})
 	want := [][2]float64{{1, 1}, {2, 2}, {3, 3}, {4, 1}, {6, 0}}
 	if len(points) != len(want) {
 		t.Fatalf("%v", points)

@@ -17,7 +17,7 @@ type Floor struct {
 	Value     float64 `json:"value"`     // seconds
 	Series    string  `json:"series"`    // the series with the least kernel time
 
-	Place string // the kernel and the processor that the value is valid for
+	Place string `json:"-"` // the kernel and the processor that the value is valid for
 }
 
 // placeOf returns a run's kernel and processor. Times on different ones are not comparable.

@@ -1,4 +1,4 @@
-package reports
+package plots
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ type outcomeLook struct {
 	cross         bool
 }
 
-var outcomeLooks = []outcomeLook{
+var OutcomeLooks = []outcomeLook{
 	{"", "answered", color.NRGBA{0x22, 0x26, 0x2b, 0x80}, 1.3, false},
 	{"refused", "refused", color.NRGBA{0xe6, 0x7e, 0x00, 0xff}, 2.6, false},
 	{"reset", "reset", color.NRGBA{0xb0, 0x2a, 0x8f, 0xff}, 2.6, false},
@@ -58,7 +58,7 @@ func disruptionFigures(s *sections.Summary) []*figure.Figure {
 
 func disruptionFigure(s *sections.Summary, index int, samples *records.Samples) *figure.Figure {
 	one := s.Collected.Series[index]
-	flows, syncs, marks := firstStream(samples)
+	flows, syncs, marks := FirstStream(samples)
 	if len(flows) == 0 {
 		return nil
 	}
@@ -70,13 +70,13 @@ func disruptionFigure(s *sections.Summary, index int, samples *records.Samples) 
 		from, to, low, high = min(from, r.At), max(to, r.At), min(low, max(r.Value, 1e-6)), max(high, r.Value)
 	}
 	p.Add(bands{syncs, s.Color(index)}, stepMarks{marks})
-	for _, look := range append(slices.Clone(outcomeLooks), otherOutcome) {
-		dots := dotsOf(flows, look)
+	for _, look := range append(slices.Clone(OutcomeLooks), otherOutcome) {
+		dots := DotsOf(flows, look)
 		if len(dots) == 0 {
 			continue
 		}
 		n := len(dots)
-		if look == outcomeLooks[0] {
+		if look == OutcomeLooks[0] {
 			dots = thinDots(dots, maxAnswered)
 			if len(dots) < n {
 				f.Caption += fmt.Sprintf(" Of %s answered flows, %s are drawn, including the slowest; all flows with other outcomes are drawn.", doc.Grouped(int64(n)), doc.Grouped(int64(len(dots))))
@@ -99,8 +99,8 @@ func disruptionFigure(s *sections.Summary, index int, samples *records.Samples) 
 // headroom is the part of the plot's height for the names of the steps.
 const headroom = 0.16
 
-// firstStream returns the flows, the syncs and the starts of steps of the first repetition with a stream.
-func firstStream(samples *records.Samples) (flows, syncs []records.Record, marks []stepMark) {
+// FirstStream returns the flows, the syncs and the starts of steps of the first repetition with a stream.
+func FirstStream(samples *records.Samples) (flows, syncs []records.Record, marks []stepMark) {
 	var of *records.Repetition
 	for _, r := range samples.Records {
 		if r.Metric == raw.Flow && (of == nil || r.Run < of.Run || r.Run == of.Run && r.Rep < of.Rep) {
@@ -138,11 +138,11 @@ func firstStream(samples *records.Samples) (flows, syncs []records.Record, marks
 	return flows, syncs, marks
 }
 
-// dotsOf returns the flows of an outcome. Flows with an unknown outcome belong to otherOutcome.
-func dotsOf(flows []records.Record, look outcomeLook) plotter.XYs {
+// DotsOf returns the flows of an outcome. Flows with an unknown outcome belong to otherOutcome.
+func DotsOf(flows []records.Record, look outcomeLook) plotter.XYs {
 	var dots plotter.XYs
 	for _, r := range flows {
-		known := slices.ContainsFunc(outcomeLooks, func(l outcomeLook) bool { return l.outcome == r.Outcome })
+		known := slices.ContainsFunc(OutcomeLooks, func(l outcomeLook) bool { return l.outcome == r.Outcome })
 		if known && look != otherOutcome && r.Outcome == look.outcome || !known && look == otherOutcome {
 			dots = append(dots, plotter.XY{X: r.At, Y: max(r.Value, 1e-6)})
 		}

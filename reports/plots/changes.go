@@ -1,4 +1,4 @@
-package reports
+package plots
 
 import (
 	"cmp"
@@ -183,8 +183,8 @@ func timelineFigures(s *sections.Summary) []*figure.Figure {
 	return figures
 }
 
-// passage is the time of one change: due in the cluster, visible in the kernel. Seconds since the repetition began.
-type passage struct{ due, visible float64 }
+// Passage is the time of one change: due in the cluster, visible in the kernel. Seconds since the repetition began.
+type Passage struct{ Due, Visible float64 }
 
 // timelineFigure has the latency of each change above and the pending changes below, with the syncs as bands.
 func timelineFigure(s *sections.Summary, index int, samples *records.Samples) *figure.Figure {
@@ -194,7 +194,7 @@ func timelineFigure(s *sections.Summary, index int, samples *records.Samples) *f
 		Caption: "First repetition" + records.SettingsTail(records.ShortSettings(samples.Cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
 			"pale: partial). Below are the changes that are due and not yet visible in the kernel, with a tick for each due time."}
 	first := samples.Records[0]
-	var passages []passage
+	var passages []Passage
 	var syncs []records.Record
 	for _, r := range samples.Records {
 		if r.Run != first.Run || r.Rep != first.Rep {
@@ -202,15 +202,15 @@ func timelineFigure(s *sections.Summary, index int, samples *records.Samples) *f
 		}
 		switch r.Metric {
 		case raw.NetworkProgrammingLatency:
-			passages = append(passages, passage{r.At - r.Value, r.At})
+			passages = append(passages, Passage{r.At - r.Value, r.At})
 		case raw.FullSync, raw.PartialSync:
 			syncs = append(syncs, r)
 		}
 	}
-	slices.SortFunc(passages, func(a, b passage) int { return cmp.Compare(a.due, b.due) })
-	from, to := passages[0].due, passages[0].visible
+	slices.SortFunc(passages, func(a, b Passage) int { return cmp.Compare(a.Due, b.Due) })
+	from, to := passages[0].Due, passages[0].Visible
 	for _, p := range passages {
-		to = max(to, p.visible)
+		to = max(to, p.Visible)
 	}
 	pad := (to - from) * 0.01
 	c := s.Color(index)
@@ -223,12 +223,12 @@ func timelineFigure(s *sections.Summary, index int, samples *records.Samples) *f
 	dots := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.WithAlpha(figure.Ink, 0xb0), Radius: 1.5, Shape: draw.CircleGlyph{}}}
 	dues := make([]float64, 0, len(passages))
 	for _, p := range passages {
-		dots.XYs = append(dots.XYs, plotter.XY{X: p.due, Y: p.visible - p.due})
-		dues = append(dues, p.due)
+		dots.XYs = append(dots.XYs, plotter.XY{X: p.Due, Y: p.Visible - p.Due})
+		dues = append(dues, p.Due)
 	}
 	dots.XYs = thinDots(dots.XYs, 1500)
 	upper.Add(dots)
-	backlog := &plotter.Line{XYs: underWay(passages), StepStyle: plotter.PostStep, LineStyle: draw.LineStyle{Color: figure.Ink, Width: 1.2}}
+	backlog := &plotter.Line{XYs: UnderWay(passages), StepStyle: plotter.PostStep, LineStyle: draw.LineStyle{Color: figure.Ink, Width: 1.2}}
 	rug := ticksAtFoot{thin(dues, 600)}
 	lower.Add(backlog, rug)
 	upper.X.Min, upper.X.Max, lower.X.Min, lower.X.Max = from-pad, to+pad, from-pad, to+pad
@@ -247,15 +247,15 @@ func timelineFigure(s *sections.Summary, index int, samples *records.Samples) *f
 	return f
 }
 
-// underWay steps up at each due time and down when a change becomes visible.
-func underWay(passages []passage) plotter.XYs {
+// UnderWay steps up at each due time and down when a change becomes visible.
+func UnderWay(passages []Passage) plotter.XYs {
 	type edge struct {
 		at   float64
 		step int
 	}
 	var edges []edge
 	for _, p := range passages {
-		edges = append(edges, edge{p.due, 1}, edge{p.visible, -1})
+		edges = append(edges, edge{p.Due, 1}, edge{p.Visible, -1})
 	}
 	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), a.step-b.step) })
 	var points plotter.XYs

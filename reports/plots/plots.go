@@ -1,4 +1,4 @@
-package reports
+package plots
 
 import (
 	"encoding/json"
@@ -60,7 +60,7 @@ func figures(s *sections.Summary) []*figure.Figure {
 
 // Draw writes every plot, and removes the plots of an earlier build first.
 func Draw(s *sections.Summary, out string, png bool) error {
-	if err := removeEarlier(out); err != nil {
+	if err := RemoveEarlier(out); err != nil {
 		return err
 	}
 	s.Plots = nil
@@ -74,8 +74,8 @@ func Draw(s *sections.Summary, out string, png bool) error {
 	return nil
 }
 
-// removeEarlier removes the plots that the folder's summary.json names. Without that file, it removes nothing.
-func removeEarlier(out string) error {
+// RemoveEarlier removes the plots that the folder's summary.json names. Without that file, it removes nothing.
+func RemoveEarlier(out string) error {
 	text, err := outfile.Read(filepath.Join(out, "summary.json"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
