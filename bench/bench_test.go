@@ -45,7 +45,7 @@ func benchSizes(b *testing.B, defaults ...int) []int {
 
 // eachBackend runs a benchmark for every backend of the lab's own proxier.
 func eachBackend(b *testing.B, f func(b *testing.B, about subject.Spec, services int)) {
-	for _, about := range subject.Subjects() {
+	for _, about := range subject.All() {
 		if about.Proxier != subject.Synclab {
 			continue
 		}
@@ -122,7 +122,7 @@ func BenchmarkPlan(b *testing.B) {
 // EndpointSlice, the cost should not depend on the number of Services. After an added or deleted Service, layout classic
 // rewrites its dispatch chain, and layout tree a few chains. "all" is a full sync without earlier tables.
 func BenchmarkEncode(b *testing.B) {
-	for _, about := range subject.Subjects() {
+	for _, about := range subject.All() {
 		if about.Proxier != subject.Synclab || about.Backend != proxier.Iptables || about.Variant != iptables.Legacy {
 			continue
 		}
@@ -153,7 +153,7 @@ func BenchmarkLoad(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				lab := &scope{TB: b}
-				rig.New(lab, world, subject.Subjects()[0], &voidTables{})
+				rig.New(lab, world, subject.All()[0], &voidTables{})
 				b.StopTimer()
 				lab.close()
 				b.StartTimer()

@@ -202,7 +202,7 @@ func (o *ExecuteOptions) fill() error {
 		o.Subjects = subject.DefaultSubjects()
 	}
 	for _, text := range o.Subjects {
-		subject, err := subject.ParseSubject(text)
+		subject, err := subject.Parse(text)
 		if err != nil {
 			return err
 		}

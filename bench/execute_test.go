@@ -45,7 +45,7 @@ func newTrial(t *testing.T, scenario string, services int, sets ...string) *tria
 	tr.options = ExecuteOptions{
 		Scenario: s, Reps: 1, Out: filepath.Join(t.TempDir(), "run"), WorkerArgs: workerArgs, Stderr: &tr.stderr,
 	}
-	for _, about := range subject.Subjects() {
+	for _, about := range subject.All() {
 		if about.Proxier == subject.Synclab && about.Available() == nil {
 			tr.options.Subjects = append(tr.options.Subjects, about.Name)
 		}
@@ -92,7 +92,7 @@ func (tr *trial) of(subject string, metric raw.Metric) []raw.Record {
 
 func (tr *trial) about(name string) subject.Spec {
 	tr.t.Helper()
-	about, err := subject.ParseSubject(name)
+	about, err := subject.Parse(name)
 	if err != nil {
 		tr.t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func newOutsideTrial(t *testing.T, scenario string, subjects []string, sets ...s
 	tr := newTrial(t, scenario, 10, sets...)
 	tr.options.Subjects, tr.options.KubeProxy.Path = subjects, kubeProxy(t)
 	for _, name := range subjects {
-		if subject, err := subject.ParseSubject(name); err != nil || subject.Available() != nil {
+		if subject, err := subject.Parse(name); err != nil || subject.Available() != nil {
 			t.Skipf("%v %v", err, subject.Available())
 		}
 	}

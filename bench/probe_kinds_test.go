@@ -73,7 +73,7 @@ func placeOf(r raw.Record) place {
 // Layout tree and nftables do not depend on the position.
 func checkCrossed(t *testing.T, name, family string, crossed map[place]int) {
 	t.Helper()
-	about, err := subject.ParseSubject(name)
+	about, err := subject.Parse(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func perform(ctx context.Context, lab *netns.Lab, a pass.Assignment, changes *li
 // prepare makes the cluster's objects and configuration, without a proxier.
 func (r *repetition) prepare(ctx context.Context) error {
 	var err error
-	if r.About, err = subject.ParseSubject(r.Subject); err != nil {
+	if r.About, err = subject.Parse(r.Subject); err != nil {
 		return err
 	}
 	r.Subject, r.Variant, r.Layout = r.About.Name, r.About.Variant, r.About.Layout

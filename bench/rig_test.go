@@ -79,8 +79,8 @@ func (voidTables) Restore(_ context.Context, p *iptables.Payload) (iptables.Run,
 }
 func (voidTables) EnsureJumps(context.Context) error                 { return nil }
 func (voidTables) Rules(iptables.Table, ...string) ([]string, error) { return nil, nil }
-func (voidTables) Leads() (iptables.Leads, error) {
-	return iptables.NewModel(corev1.IPv4Protocol).Leads()
+func (voidTables) ChainRules() (iptables.ChainRules, error) {
+	return iptables.NewModel(corev1.IPv4Protocol).ChainRules()
 }
 func (voidTables) Chains(iptables.Table) ([]string, error) { return nil, nil }
 func (voidTables) Stamp() (iptables.Stamp, error)          { return iptables.Stamp{}, nil }

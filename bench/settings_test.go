@@ -15,7 +15,7 @@ import (
 
 // Settings of a process need a subject that is a process.
 func TestSettingsNeedAProcess(t *testing.T) {
-	tuned, _ := subject.ParseSubject("synclab/nftables+tuned")
+	tuned, _ := subject.Parse("synclab/nftables+tuned")
 	if feed := feedFor([]subject.Spec{tuned}, &scenarios.Scenario{}); feed != raw.FeedAPI {
 		t.Errorf("feed %s: GOGC needs a separate process", feed)
 	}

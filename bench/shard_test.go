@@ -96,7 +96,7 @@ func TestDivideTargets(t *testing.T) {
 	}
 	o := ExecuteOptions{Scenario: s, Reps: 2, Shards: 4}
 	for _, name := range []string{"synclab/iptables-nft", "kube-proxy/iptables-nft", "synclab/nftables"} {
-		about, err := subject.ParseSubject(name)
+		about, err := subject.Parse(name)
 		if err != nil {
 			t.Fatal(err)
 		}

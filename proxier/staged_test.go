@@ -35,11 +35,11 @@ type staged struct {
 	engine  *engine
 	options func(*Options)
 	world   walk.NodeAddresses
-	walked  map[string][]walk.Verdict // by the text of the tables, for the packets of one transition
+	walked  map[string][]walk.Result // by the text of the tables, for the packets of one transition
 }
 
 // verdicts returns the outcomes of all packets on one state of the tables.
-func (s *staged) verdicts(m *iptables.Model, packets []walk.Packet) []walk.Verdict {
+func (s *staged) verdicts(m *iptables.Model, packets []walk.Packet) []walk.Result {
 	s.t.Helper()
 	var text bytes.Buffer
 	if err := m.Save(&text); err != nil {
@@ -53,7 +53,7 @@ func (s *staged) verdicts(m *iptables.Model, packets []walk.Packet) []walk.Verdi
 		s.t.Fatal(err)
 	}
 	walker := walk.New(rules, s.world)
-	verdicts := make([]walk.Verdict, len(packets))
+	verdicts := make([]walk.Result, len(packets))
 	for i := range packets {
 		if verdicts[i], err = walker.Walk(&packets[i]); err != nil {
 			s.t.Fatal(err)
@@ -84,7 +84,7 @@ func (s *staged) watched(e *engine, m *iptables.Model, after int) (states []*ipt
 }
 
 // allowed checks that each packet has, in each state, the outcome from before or from after the sync.
-func (s *staged) allowed(what string, states []*iptables.Model, packets []walk.Packet, old, now []walk.Verdict) {
+func (s *staged) allowed(what string, states []*iptables.Model, packets []walk.Packet, old, now []walk.Result) {
 	s.t.Helper()
 	for n, m := range states {
 		for i, v := range s.verdicts(m, packets) {
@@ -117,7 +117,7 @@ func (s *staged) transition(n int, rng *rand.Rand) {
 	if killed >= 0 { // the same proxier continues without further changes
 		states = append(states, s.watched(s.engine, s.model, -1)...)
 	}
-	s.walked = map[string][]walk.Verdict{}
+	s.walked = map[string][]walk.Result{}
 	old, now := s.verdicts(start, packets), s.verdicts(s.model, packets)
 	s.allowed(fmt.Sprintf("transition %d", n), states, packets, old, now)
 	want := saved(s.t, s.model)
@@ -257,7 +257,7 @@ func TestSharedAddressTransitions(t *testing.T) {
 							become(from)
 							s.watched(s.engine, s.model, -1)
 						}
-						s.walked = map[string][]walk.Verdict{}
+						s.walked = map[string][]walk.Result{}
 						old := s.verdicts(s.model, packets)
 						become(to)
 						all := s.watched(s.engine, s.model, -1)

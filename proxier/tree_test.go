@@ -226,11 +226,11 @@ type verdicts struct {
 
 // of evaluates all packets on a node that forwards everything, and on a node that forwards only what KUBE-FORWARD
 // accepts.
-func (v *verdicts) of(t *testing.T, family corev1.IPFamily, text string) []walk.Verdict {
+func (v *verdicts) of(t *testing.T, family corev1.IPFamily, text string) []walk.Result {
 	t.Helper()
 	filter := strings.Index(text, "*filter")
 	strict := text[:filter] + strings.Replace(text[filter:], ":FORWARD ACCEPT", ":FORWARD DROP", 1)
-	var all []walk.Verdict
+	var all []walk.Result
 	for _, text := range []string{text, strict} {
 		rules, err := walk.ParseIptables(family, []byte(text))
 		if err != nil {
@@ -253,7 +253,7 @@ func (v *verdicts) of(t *testing.T, family corev1.IPFamily, text string) []walk.
 func (v *verdicts) packet(i int) *walk.Packet { return &v.packets[i%len(v.packets)] }
 
 // hairpins counts the packets that may go back, masqueraded, to the endpoint that sent them.
-func (v *verdicts) hairpins(all []walk.Verdict) (count int) {
+func (v *verdicts) hairpins(all []walk.Result) (count int) {
 	for i := range all {
 		if slices.ContainsFunc(all[i].Outcomes, func(o walk.Outcome) bool {
 			return o.Kind == walk.Pass && o.Masquerade && o.To.Addr() == v.packet(i).Source.Addr()
@@ -264,7 +264,7 @@ func (v *verdicts) hairpins(all []walk.Verdict) (count int) {
 	return count
 }
 
-func (v *verdicts) compare(t *testing.T, when string, want, got []walk.Verdict) {
+func (v *verdicts) compare(t *testing.T, when string, want, got []walk.Result) {
 	t.Helper()
 	for i := range want {
 		if !want[i].Equal(got[i]) {

@@ -38,7 +38,7 @@ func newFaults(e *pass.Env) *Faults {
 // written writes a subject's rules in a separate namespace, and returns faults that can break them.
 func written(t *testing.T, name string) *Faults {
 	t.Helper()
-	about, err := subject.ParseSubject(name)
+	about, err := subject.Parse(name)
 	if err != nil || about.Available() != nil {
 		t.Skipf("%v %v", err, about.Available())
 	}

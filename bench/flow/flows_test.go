@@ -21,7 +21,7 @@ import (
 func TestFlowsAreSpread(t *testing.T) {
 	for _, name := range []string{"synclab/nftables", "synclab/iptables-legacy-tree"} {
 		t.Run(name, func(t *testing.T) {
-			about, err := subject.ParseSubject(name)
+			about, err := subject.Parse(name)
 			if err != nil || about.Available() != nil {
 				t.Skipf("%v %v", err, about.Available())
 			}

@@ -73,7 +73,7 @@ func TestSettingsReachTheProcess(t *testing.T) {
 		r.Config = subject.ProxyConfig(nil, &scenarios.Scenario{}, false)
 		r.Scenario.Proxy.Policy = c.policy
 		var err error
-		if r.About, err = subject.ParseSubject(c.subject); err != nil {
+		if r.About, err = subject.Parse(c.subject); err != nil {
 			t.Fatal(err)
 		}
 		_, args, env, err := r.command()

@@ -22,7 +22,7 @@ import (
 func readSyncs(t *testing.T, name string, readings ...syncReading) []string {
 	t.Helper()
 	var out bytes.Buffer
-	about, err := subject.ParseSubject(name)
+	about, err := subject.Parse(name)
 	if err != nil {
 		t.Fatal(err)
 	}

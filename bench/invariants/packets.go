@@ -31,7 +31,7 @@ type walked struct {
 type disagreement struct {
 	family     corev1.IPFamily
 	packet     walk.Packet
-	want, have walk.Verdict
+	want, have walk.Result
 }
 
 // service returns the Service that a packet was made for.
@@ -128,7 +128,7 @@ func (e *Evidence) packets(family corev1.IPFamily, world walk.NodeAddresses) []w
 }
 
 // endpoints returns the endpoints that a verdict may select.
-func endpoints(v walk.Verdict) []netip.AddrPort {
+func endpoints(v walk.Result) []netip.AddrPort {
 	var to []netip.AddrPort
 	for _, o := range v.Outcomes {
 		if o.To.IsValid() && !slices.Contains(to, o.To) {

@@ -86,7 +86,7 @@ func (r *Probes) countCrossed(ctx context.Context, family corev1.IPFamily, targe
 }
 
 // walkAgain returns the verdict on the second packet of a client, given the verdict on its first.
-func walkAgain(walker *walk.Walker, p walk.Packet, first walk.Verdict) (walk.Verdict, error) {
+func walkAgain(walker *walk.Walker, p walk.Packet, first walk.Result) (walk.Result, error) {
 	for _, outcome := range first.Outcomes {
 		if outcome.To.IsValid() {
 			p.After = &walk.After{Endpoint: outcome.To}

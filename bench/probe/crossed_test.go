@@ -71,7 +71,7 @@ func sendTo(t *testing.T, p *traversal, target int) {
 func TestCrossedAsTheKernelCounts(t *testing.T) {
 	for _, name := range []string{"synclab/iptables-legacy", "synclab/iptables-legacy-tree", "synclab/iptables-nft", "synclab/iptables-nft-tree"} {
 		t.Run(name, func(t *testing.T) {
-			about, err := subject.ParseSubject(name)
+			about, err := subject.Parse(name)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -31,7 +31,7 @@ func TestClients(t *testing.T) {
 // For each kind, the Service with the last dispatch position is used, and kinds without a Service are named. A load
 // balancer's client is allowed by its source ranges.
 func TestKindTargets(t *testing.T) {
-	r := probed(t, subject.Subjects()[len(subject.Subjects())-1], shapeOfKinds)
+	r := probed(t, subject.All()[len(subject.All())-1], shapeOfKinds)
 	ports := r.udpPorts(corev1.IPv4Protocol)
 	at := map[netip.AddrPort]int{}
 	for i, port := range ports {

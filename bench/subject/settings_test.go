@@ -10,8 +10,8 @@ import (
 // A name without suffixes has kube-proxy's settings, for every subject. Suffixes change them, in any order.
 func TestSuffixes(t *testing.T) {
 	same := Settings{Policy: runner.CompletionToStart, GOGC: 100}
-	for _, s := range Subjects() {
-		if plain, err := ParseSubject(s.Name); err != nil || plain.Settings != same || plain.Base != s.Name || plain.OfProcess() {
+	for _, s := range All() {
+		if plain, err := Parse(s.Name); err != nil || plain.Settings != same || plain.Base != s.Name || plain.OfProcess() {
 			t.Errorf("%+v, %v", plain, err)
 		}
 	}
@@ -24,12 +24,12 @@ func TestSuffixes(t *testing.T) {
 		{"kube-proxy/nftables+gogc50", "kube-proxy/nftables+gogc50", "kube-proxy/nftables", Settings{Policy: runner.CompletionToStart, GOGC: 50, ReturnMemory: false}},
 		{"exec:mine+gogc50=/bin/mine", "exec:mine+gogc50", "exec:mine", Settings{Policy: runner.CompletionToStart, GOGC: 50, ReturnMemory: false}},
 	} {
-		s, err := ParseSubject(c.text)
+		s, err := Parse(c.text)
 		if err != nil || s.Name != c.name || s.Base != c.base || s.Settings != c.want {
 			t.Errorf("%s: %+v, %v", c.text, s, err)
 		}
 		if plain, _, _ := strings.Cut(c.text, "+"); s.Backend != "" {
-			if base, err := ParseSubject(plain); err != nil || base.RulesetReader() != s.RulesetReader() || base.Tool() != s.Tool() {
+			if base, err := Parse(plain); err != nil || base.RulesetReader() != s.RulesetReader() || base.Tool() != s.Tool() {
 				t.Errorf("%s is read in another way than %s", c.text, plain)
 			}
 		}
@@ -44,7 +44,7 @@ func TestSuffixes(t *testing.T) {
 		"synclab/nftables+tuned+gogc100": "cannot be combined with other suffixes",
 		"synclab/ipvs+tuned":             "is not known",
 	} {
-		if _, err := ParseSubject(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

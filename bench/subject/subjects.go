@@ -41,8 +41,8 @@ const (
 	Exec      = "exec"
 )
 
-// Subjects returns all subjects that have names.
-func Subjects() []Spec {
+// All returns all subjects that have names.
+func All() []Spec {
 	return []Spec{
 		{Name: "synclab/iptables-legacy", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Legacy},
 		{Name: "synclab/iptables-nft", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Nft},
@@ -59,9 +59,9 @@ func Subjects() []Spec {
 // one while packets still traverse the other.
 var OwnTables = map[string][]string{Synclab: {"synclab", "synclab-2"}, KubeProxy: {"kube-proxy"}}
 
-// ParseSubject returns the subject with a name, or makes one of "exec:NAME=COMMAND ARG…". Spaces separate the words of
+// Parse returns the subject with a name, or makes one of "exec:NAME=COMMAND ARG…". Spaces separate the words of
 // the command; quotes have no meaning.
-func ParseSubject(text string) (Spec, error) {
+func Parse(text string) (Spec, error) {
 	if rest, ok := strings.CutPrefix(text, Exec+":"); ok {
 		name, command, _ := strings.Cut(rest, "=")
 		words := strings.Fields(command)
@@ -72,7 +72,7 @@ func ParseSubject(text string) (Spec, error) {
 	}
 	base, _, _ := strings.Cut(text, "+")
 	var known []string
-	for _, s := range Subjects() {
+	for _, s := range All() {
 		if s.Name == base {
 			return s.withSettings(text)
 		}
@@ -118,7 +118,7 @@ func withTools(names []string, has func(tool string) bool) (there []string, lack
 	var tools []string
 	without := map[string][]string{} // by tool
 	for _, name := range names {
-		subject, err := ParseSubject(name)
+		subject, err := Parse(name)
 		tool := subject.Tool()
 		if err != nil || tool == "" || has(tool) {
 			there = append(there, name)
@@ -140,7 +140,7 @@ func withTools(names []string, has func(tool string) bool) (there []string, lack
 // so its results apply to most clusters. Variant legacy comes first, since an ordinary user can run it at any size (see
 // kernel.SendLimit). Without iptables it is nftables, which needs no tool.
 func DefaultSubjects() []string {
-	for _, subject := range Subjects() {
+	for _, subject := range All() {
 		if subject.Proxier == Synclab && subject.Available() == nil {
 			return []string{subject.Name}
 		}
@@ -152,7 +152,7 @@ func DefaultSubjects() []string {
 // the same modes, in layout classic. See WithTools for missing tools.
 func ComparedSubjects() []string {
 	var names []string
-	for _, subject := range Subjects() {
+	for _, subject := range All() {
 		if subject.Layout == "" {
 			names = append(names, subject.Name)
 		}

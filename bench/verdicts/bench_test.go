@@ -74,7 +74,7 @@ func BenchmarkWalk(b *testing.B) {
 				p := walk.Packet{
 					Input: "eth0", Protocol: walk.TCP, Source: netip.MustParseAddrPort("10.200.0.1:40000"), Destination: netip.AddrPortFrom(plainIP(at.index), 80),
 				}
-				var v walk.Verdict
+				var v walk.Result
 				b.ReportAllocs()
 				for b.Loop() {
 					if v, err = w.Walk(&p); err != nil {

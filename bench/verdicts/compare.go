@@ -24,7 +24,7 @@ type Difference struct {
 	Packet walk.Packet
 	// Subjects, and their verdicts.
 	Subjects [2]string
-	Verdicts [2]walk.Verdict
+	Verdicts [2]walk.Result
 }
 
 // String formats both verdicts.
@@ -40,7 +40,7 @@ func Compare(family corev1.IPFamily, world walk.NodeAddresses, packets []walk.Pa
 	}
 	var found []Difference
 	for i := range packets {
-		var first walk.Verdict
+		var first walk.Result
 		for n, w := range walkers {
 			v, err := w.Walk(&packets[i])
 			if err != nil {
@@ -51,7 +51,7 @@ func Compare(family corev1.IPFamily, world walk.NodeAddresses, packets []walk.Pa
 			} else if !v.Equal(first) {
 				found = append(found, Difference{
 					Family: family, Packet: packets[i],
-					Subjects: [2]string{rulesets[0].Subject, rulesets[n].Subject}, Verdicts: [2]walk.Verdict{first, v},
+					Subjects: [2]string{rulesets[0].Subject, rulesets[n].Subject}, Verdicts: [2]walk.Result{first, v},
 				})
 			}
 		}

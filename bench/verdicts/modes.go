@@ -42,7 +42,7 @@ const (
 var serviceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00:10:96::/108")}
 
 // modeEntry returns the entry that predicts kube-proxy's verdict from Synclab's; empty if none does.
-func (k *theirs) modeEntry(w *walk.Walker, world walk.NodeAddresses, d *Difference, ours walk.Verdict) (string, error) {
+func (k *theirs) modeEntry(w *walk.Walker, world walk.NodeAddresses, d *Difference, ours walk.Result) (string, error) {
 	theirs, to := d.Verdicts[0], d.Packet.Destination.Addr()
 	local := world.IsLocal(to)
 	if d.Packet.After != nil && len(k.claimers(d)) > 1 {
@@ -101,7 +101,7 @@ func (k *theirs) isShutOut(d *Difference, to netip.AddrPort) bool {
 }
 
 // withoutHairpin returns the verdict without masquerading of hairpin packets.
-func withoutHairpin(v walk.Verdict, source netip.Addr) walk.Verdict {
+func withoutHairpin(v walk.Result, source netip.Addr) walk.Result {
 	v.Outcomes = slices.Clone(v.Outcomes)
 	for i := range v.Outcomes {
 		if v.Outcomes[i].To.Addr() == source {
@@ -125,11 +125,11 @@ func isAddress(text string, addr netip.Addr) bool {
 	return ok && ip.Unmap() == addr
 }
 
-func untouched(v walk.Verdict) bool {
+func untouched(v walk.Result) bool {
 	return len(v.Outcomes) == 1 && v.Outcomes[0].Kind == walk.Pass && !v.Outcomes[0].To.IsValid()
 }
 
-func only(v walk.Verdict, kind walk.Kind) bool {
+func only(v walk.Result, kind walk.Kind) bool {
 	return len(v.Outcomes) == 1 && v.Outcomes[0].Kind == kind
 }
 

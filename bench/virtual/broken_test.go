@@ -23,9 +23,9 @@ import (
 
 // mutations violate each property in a soak whose proxier has converged, and run its check.
 var mutations = []struct {
-	what, promise string
-	backend       proxier.BackendKind
-	do            func(k *soak)
+	what, check string
+	backend     proxier.BackendKind
+	do          func(k *soak)
 }{
 	{"the tables are not repaired", inSync, proxier.Iptables, func(k *soak) {
 		k.halt()
@@ -117,10 +117,10 @@ func udp(to, at string) conntrack.Flow {
 }
 
 // The checks find a violation of each property after its mutation, and none before it.
-func TestBrokenPromises(t *testing.T) {
+func TestBrokenChecks(t *testing.T) {
 	tried := map[string]bool{}
 	for _, m := range mutations {
-		tried[m.promise] = true
+		tried[m.check] = true
 		t.Run(m.what, func(t *testing.T) {
 			s := Setting{Seed: 1, Backend: m.backend, Variant: iptables.Legacy, Layout: iptables.Classic,
 				Families: []corev1.IPFamily{corev1.IPv4Protocol}, World: true, Services: 20, MinSync: time.Second}
@@ -148,15 +148,15 @@ func TestBrokenPromises(t *testing.T) {
 					t.Fatalf("before the mutation: %+v", v)
 				}
 				m.do(k)
-				if v := k.report.Violation; v == nil || v.Invariant != m.promise {
-					t.Errorf("violation %+v, want of %q", v, m.promise)
+				if v := k.report.Violation; v == nil || v.Invariant != m.check {
+					t.Errorf("violation %+v, want of %q", v, m.check)
 				}
 			})
 		})
 	}
-	for _, promise := range constants(t, "check.go") {
-		if !tried[promise] {
-			t.Errorf("no mutation breaks %q", promise)
+	for _, check := range constants(t, "check.go") {
+		if !tried[check] {
+			t.Errorf("no mutation breaks %q", check)
 		}
 	}
 }

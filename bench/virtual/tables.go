@@ -296,14 +296,14 @@ func (t *tables) Rules(table iptables.Table, chains ...string) ([]string, error)
 	return t.model.Rules(table, chains...)
 }
 
-// Leads returns the rules of nat.
-func (t *tables) Leads() (iptables.Leads, error) {
+// ChainRules returns the rules of nat.
+func (t *tables) ChainRules() (iptables.ChainRules, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.readable(); err != nil {
 		return nil, err
 	}
-	return t.model.Clone().Leads()
+	return t.model.Clone().ChainRules()
 }
 
 // Stamp returns a fingerprint that changes if a table may have changed.

@@ -67,7 +67,7 @@ func available(t *testing.T, names ...string) []string {
 	t.Helper()
 	var found []string
 	for _, name := range names {
-		subject, err := subject.ParseSubject(name)
+		subject, err := subject.Parse(name)
 		if err != nil {
 			t.Fatal(err)
 		}

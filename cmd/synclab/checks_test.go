@@ -45,7 +45,7 @@ var mutations = []mutation{
 	{"visible: every reader, where rules are flushed", "bench/visible", "TestRandomChurn"},
 	{"visible: what is missing", "bench/visible", "TestErrorsSayWhatIsMissing"},
 	{"visible: how long it has been missing", "bench/visible", "TestMissingSinceTheOldestChange"},
-	{"virtual: every promise", "bench/virtual", "TestBrokenPromises"},
+	{"virtual: every check", "bench/virtual", "TestBrokenChecks"},
 	{"doctor: every check", "bench/machine", "TestExamineBroken"},
 	{"doctor: go and kube-proxy", "bench/machine", "TestExamineKubeProxy"},
 	{"doctor: cache folder", "bench/machine", "TestExamineCache"},

@@ -16,7 +16,7 @@ import (
 func TestFaults(t *testing.T) {
 	for _, name := range []string{"synclab/iptables-legacy", "synclab/iptables-nft-tree", "synclab/nftables"} {
 		t.Run(name, func(t *testing.T) {
-			if about, err := subject.ParseSubject(name); err != nil || about.Available() != nil {
+			if about, err := subject.Parse(name); err != nil || about.Available() != nil {
 				t.Skipf("%v %v", err, about.Available())
 			}
 			out := filepath.Join(t.TempDir(), "run")

@@ -184,7 +184,7 @@ func TestRunLeavesTheHost(t *testing.T) {
 // everySubject returns the subjects that this machine has the tools for.
 func everySubject() string {
 	var names []string
-	for _, subject := range subject.Subjects() {
+	for _, subject := range subject.All() {
 		if subject.Available() == nil {
 			names = append(names, subject.Name)
 		}

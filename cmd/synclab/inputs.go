@@ -207,11 +207,11 @@ func withTools(cmd *cobra.Command, names []string) []string {
 // checkSubjects requires known subjects, each once, since records identify subjects by name.
 func checkSubjects(cmd *cobra.Command, list []string) error {
 	if len(list) == 0 && cmd.Flags().Changed("subjects") {
-		return badUsage(cmd, `--subjects "": want at least one, such as %s`, subject.Subjects()[0].Name)
+		return badUsage(cmd, `--subjects "": want at least one, such as %s`, subject.All()[0].Name)
 	}
 	var names []string
 	for _, text := range list {
-		subject, err := subject.ParseSubject(text)
+		subject, err := subject.Parse(text)
 		if err != nil {
 			return badUsage(cmd, "--subjects: %w", err)
 		}
@@ -236,7 +236,7 @@ func suffixWords() string {
 func completeSubjects(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	before := typed[:strings.LastIndexByte(typed, ',')+1]
 	var words []string
-	for _, subject := range subject.Subjects() {
+	for _, subject := range subject.All() {
 		if !slices.Contains(strings.Split(before, ","), subject.Name) {
 			words = append(words, before+subject.Name)
 		}
@@ -244,7 +244,7 @@ func completeSubjects(_ *cobra.Command, _ []string, typed string) ([]string, cob
 	if base, _, ok := strings.Cut(typed[len(before):], "+"); ok {
 		words = nil
 		for _, suffix := range []string{"+bucket", "+gogc50", "+tuned"} {
-			if subject, err := subject.ParseSubject(base + suffix); err == nil {
+			if subject, err := subject.Parse(base + suffix); err == nil {
 				words = append(words, before+subject.Name)
 			}
 		}

@@ -44,7 +44,7 @@ func (f *modelFlags) load(ctx context.Context, s streams, subjects []string) (m 
 	here := model.Here{Versions: machine.DetectVersions(ctx), Machine: machine.DetectMachine(), Elsewhere: f.elsewhere}
 	here.Versions.KubeProxy = f.kubeProxy
 	for _, text := range subjects {
-		about, err := subject.ParseSubject(text)
+		about, err := subject.Parse(text)
 		if err != nil {
 			return nil, "", badInput(err)
 		}

@@ -25,7 +25,7 @@ import (
 type planFlags struct {
 	cluster            planCluster
 	grow               []string
-	promise            sloFlags
+	slos               sloFlags
 	from               planModel
 	minSyncPeriod      time.Duration
 	policy             string
@@ -42,7 +42,7 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.cluster.register(cmd)
 	flags.StringSliceVar(&f.grow, "grow", nil, "growth of the cluster, a `list`: services=2x,endpoints=+20%,nodes=5000,churn=1.5x (default of churn: grows with the number of endpoints)")
-	f.promise.register(cmd)
+	f.slos.register(cmd)
 	flags.DurationVar(&f.minSyncPeriod, "min-sync-period", 0, "minSyncPeriod in use today: a `time` (default 1s)")
 	flags.StringVar(&f.policy, "policy", "", "what minSyncPeriod limits today: `token-bucket`, the time between starts of syncs, or completion-to-start, from the end of one sync to the next start (default: each subject's own)")
 	f.from.register(cmd)
@@ -192,14 +192,14 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 		return err
 	}
 	if f.check {
-		return checkPromises(s.err, answer)
+		return checkSLOs(s.err, answer)
 	}
 	return nil
 }
 
 // question reads the question without the subjects. notes name the sources of derived values.
 func (f *planFlags) question(ctx context.Context, cmd *cobra.Command, s streams) (q capacity.Question, notes []string, err error) {
-	if q.SLOs, err = f.promise.read(cmd); err != nil {
+	if q.SLOs, err = f.slos.read(cmd); err != nil {
 		return q, nil, err
 	}
 	given := cmd.Flags().Changed
@@ -290,12 +290,12 @@ func showPlan(s streams, a *capacity.Answer, out string, format outputFormat) er
 	})
 }
 
-// errPromises: the subject in use violates SLOs.
-var errPromises = errors.New("SLOs are violated")
+// errSLOs: the subject in use violates SLOs.
+var errSLOs = errors.New("SLOs are violated")
 
-// checkPromises fails when the subject in use violates an SLO by the median: in the grown cluster if --grow is given,
+// checkSLOs fails when the subject in use violates an SLO by the median: in the grown cluster if --grow is given,
 // else in today's. It prints SLOs that the median meets, but not the whole interval.
-func checkPromises(w io.Writer, a *capacity.Answer) error {
+func checkSLOs(w io.Writer, a *capacity.Answer) error {
 	one := inUse(a)
 	at, where := one.Today, "today"
 	if one.Target != nil {
@@ -324,5 +324,5 @@ func checkPromises(w io.Writer, a *capacity.Answer) error {
 	for _, name := range at.Violated {
 		broken = append(broken, fmt.Sprintf("%s is %s", sloWords[name], sloValue(name, at.Quantities[name].Median)))
 	}
-	return fmt.Errorf("%s, %s: %w: %s", one.Name, where, errPromises, strings.Join(broken, ", "))
+	return fmt.Errorf("%s, %s: %w: %s", one.Name, where, errSLOs, strings.Join(broken, ", "))
 }

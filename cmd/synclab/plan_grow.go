@@ -122,12 +122,12 @@ const leastMemory = 4 << 20
 
 // read returns the SLOs; the zero value, for capacity's defaults, where no flag was given.
 func (f *sloFlags) read(cmd *cobra.Command) (p capacity.SLOs, err error) {
-	for _, promised := range []struct {
+	for _, slo := range []struct {
 		flag string
 		time time.Duration
 	}{{"npl-p99", f.programming}, {"first-packet-p99", f.firstPacket}, {"first-sync", f.firstSync}} {
-		if promised.time < 0 {
-			return p, badUsage(cmd, "--%s %v: want more than 0, or 0 for no SLO", promised.flag, promised.time)
+		if slo.time < 0 {
+			return p, badUsage(cmd, "--%s %v: want more than 0, or 0 for no SLO", slo.flag, slo.time)
 		}
 	}
 	cpu, err := resource.ParseQuantity(f.cpu)

@@ -54,7 +54,7 @@ func TestParseGrowth(t *testing.T) {
 	}
 }
 
-func TestPromises(t *testing.T) {
+func TestSLOs(t *testing.T) {
 	read := func(args ...string) (capacity.SLOs, error) {
 		var f sloFlags
 		cmd := &cobra.Command{Use: "plan"}

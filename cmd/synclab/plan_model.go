@@ -76,12 +76,12 @@ func (f *planModel) check(cmd *cobra.Command) (wanted []string, err error) {
 	if f.today == "" {
 		return f.subjects.names, nil
 	}
-	today, err := subject.ParseSubject(f.today)
+	today, err := subject.Parse(f.today)
 	if err != nil {
 		return nil, badUsage(cmd, "--today: %w", err)
 	}
 	isToday := func(text string) bool {
-		subject, err := subject.ParseSubject(text)
+		subject, err := subject.Parse(text)
 		return err == nil && subject.Name == today.Name
 	}
 	if len(f.subjects.names) > 0 && !slices.ContainsFunc(f.subjects.names, isToday) {
@@ -141,7 +141,7 @@ func (f *planModel) found(ctx context.Context, s streams, wanted []string) (m *m
 func (f *planModel) compared(s streams, m *model.Model, dir string, wanted []string) ([]string, error) {
 	var needed []string
 	for _, text := range wanted {
-		subject, err := subject.ParseSubject(text)
+		subject, err := subject.Parse(text)
 		if err != nil {
 			return nil, badInput(err)
 		}
@@ -285,7 +285,7 @@ func calibrationTime(budget, left time.Duration) time.Duration {
 func withUsual(today []string) []string {
 	all := slices.Clone(today)
 	for _, name := range calibrated {
-		if about, err := subject.ParseSubject(name); err == nil && about.Available() == nil && !slices.Contains(all, name) {
+		if about, err := subject.Parse(name); err == nil && about.Available() == nil && !slices.Contains(all, name) {
 			all = append(all, name)
 		}
 	}
@@ -296,7 +296,7 @@ func withUsual(today []string) []string {
 // fails, it removes kube-proxy's subjects unless they were chosen.
 func (f *planModel) buildKubeProxy(ctx context.Context, s streams, wanted []string, chosen bool) ([]string, error) {
 	isKubeProxy := func(text string) bool {
-		about, err := subject.ParseSubject(text)
+		about, err := subject.Parse(text)
 		return err == nil && about.Proxier == subject.KubeProxy
 	}
 	if !slices.ContainsFunc(wanted, isKubeProxy) {

@@ -67,14 +67,14 @@ func limitText(l capacity.Limit, unit capacity.Unit) string {
 	switch {
 	case l.SLO == "":
 		return "-"
-	case l.Never && l.Smaller && l.Reach.Median > 0:
-		return "violated today; " + count(l.Reach.Median)
+	case l.Never && l.Smaller && l.Size.Median > 0:
+		return "violated today; " + count(l.Size.Median)
 	case l.Never:
 		return "violated today"
 	case l.Unbounded:
-		return "≥ " + count(l.Reach.Median)
+		return "≥ " + count(l.Size.Median)
 	}
-	return fmt.Sprintf("%s (%s … %s)", count(l.Reach.Median), count(l.Reach.Low), count(l.Reach.High))
+	return fmt.Sprintf("%s (%s … %s)", count(l.Size.Median), count(l.Size.Low), count(l.Size.High))
 }
 
 // rounded rounds to two digits: more are not known.
@@ -96,17 +96,17 @@ func roundedText(v float64) string {
 
 // basisText formats the basis of a limit, and how far it is beyond the measured sizes.
 func basisText(l capacity.Limit) string {
-	if times := math.Round(l.Reach.Beyond*10) / 10; l.Reach.Basis == model.Extrapolated && times > 1 {
-		text := fmt.Sprintf("%s %s×", l.Reach.Basis, plainNumber(times))
+	if times := math.Round(l.Size.Beyond*10) / 10; l.Size.Basis == model.Extrapolated && times > 1 {
+		text := fmt.Sprintf("%s %s×", l.Size.Basis, plainNumber(times))
 		switch {
-		case l.Reach.Below:
+		case l.Size.Below:
 			text += " below"
-		case l.Reach.Changed:
+		case l.Size.Changed:
 			text += " in changes per sync"
 		}
 		return text
 	}
-	return string(l.Reach.Basis)
+	return string(l.Size.Basis)
 }
 
 func firstViolated(l capacity.Limit) string {

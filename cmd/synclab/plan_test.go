@@ -134,7 +134,7 @@ func TestPlanCheck(t *testing.T) {
 // The table counts the growing quantity, and its head names the quantity unless it is Services.
 func TestPlanTable(t *testing.T) {
 	reach := func(median, low, high float64) capacity.Limit {
-		return capacity.Limit{SLO: capacity.CPU, Reach: capacity.Estimate{Median: median, Low: low, High: high}}
+		return capacity.Limit{SLO: capacity.CPU, Size: capacity.Estimate{Median: median, Low: low, High: high}}
 	}
 	unbounded, smaller := reach(1234, 0, 0), reach(0.123, 0, 0)
 	unbounded.Unbounded = true
@@ -164,19 +164,19 @@ func TestPlanTable(t *testing.T) {
 }
 
 // The messages of a check for SLOs that are met, violated, and uncertain.
-func TestCheckPromises(t *testing.T) {
+func TestCheckSLOs(t *testing.T) {
 	a := &capacity.Answer{
 		Question: capacity.Question{Subjects: []string{"b"}, SLOs: capacity.SLOs{CPU: 1, Memory: 1, Start: 1}},
 		Subjects: []capacity.SubjectAnswer{{Name: "a"}, {Name: "b", Today: capacity.Evaluation{Met: []string{capacity.CPU, capacity.Start},
 			Quantities: map[string]capacity.Estimate{capacity.CPU: {}, capacity.Memory: {}, capacity.Start: {}}}}},
 	}
 	var said strings.Builder
-	if err := checkPromises(&said, a); err != nil || said.String() != "b may violate memory today: the SLO is within the interval of the estimate\n" {
+	if err := checkSLOs(&said, a); err != nil || said.String() != "b may violate memory today: the SLO is within the interval of the estimate\n" {
 		t.Errorf("%v, %q", err, said.String())
 	}
 	said.Reset()
 	delete(a.Subjects[1].Today.Quantities, capacity.Memory)
-	if err := checkPromises(&said, a); err != nil || said.String() != "the calibration of b has no memory: these SLOs were not checked\n" {
+	if err := checkSLOs(&said, a); err != nil || said.String() != "the calibration of b has no memory: these SLOs were not checked\n" {
 		t.Errorf("%v, %q", err, said.String())
 	}
 	a.Subjects[1].Target = &capacity.Evaluation{
@@ -184,7 +184,7 @@ func TestCheckPromises(t *testing.T) {
 		Quantities: map[string]capacity.Estimate{capacity.CPU: {Median: 1.25}, capacity.Memory: {Median: 3 << 20}},
 	}
 	want := "b, in the cluster grown by --grow: SLOs are violated: CPU is 1.25 CPUs, memory is 3.00 MiB"
-	if err := checkPromises(&said, a); err == nil || err.Error() != want {
+	if err := checkSLOs(&said, a); err == nil || err.Error() != want {
 		t.Errorf("%v; want %s", err, want)
 	}
 }

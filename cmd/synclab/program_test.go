@@ -75,7 +75,7 @@ func count(records []raw.Record, subject string, metric raw.Metric) int {
 // as the closed form.
 func TestRunThroughTheAPI(t *testing.T) {
 	var subjects []string
-	for _, about := range subject.Subjects() {
+	for _, about := range subject.All() {
 		if about.Proxier == subject.Synclab && about.Available() == nil {
 			subjects = append(subjects, about.Name)
 		}
@@ -88,7 +88,7 @@ func TestRunThroughTheAPI(t *testing.T) {
 				t.Errorf("%s: no %s", name, metric)
 			}
 		}
-		about, err := subject.ParseSubject(name)
+		about, err := subject.Parse(name)
 		if calls := count(records, name, raw.ToolCalls); err != nil || calls > 0 != (about.Backend == proxier.Iptables) {
 			t.Errorf("%s: %d tool_calls, %v", name, calls, err)
 		}

@@ -212,7 +212,7 @@ func usualSubject(cmd *cobra.Command, o *runOptions) {
 		return
 	}
 	o.subjects = subject.DefaultSubjects()
-	usual := subject.Subjects()[0].Name
+	usual := subject.All()[0].Name
 	if _, lacking := subject.WithTools([]string{usual}); lacking != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "left out: %s; measuring instead: %s\n", lacking, strings.Join(o.subjects, ", "))
 	}

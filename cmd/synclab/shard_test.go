@@ -37,7 +37,7 @@ func TestShardsAreTheSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	subjects := "synclab/nftables"
-	if about, err := subject.ParseSubject("synclab/iptables-legacy"); err == nil && about.Available() == nil {
+	if about, err := subject.Parse("synclab/iptables-legacy"); err == nil && about.Available() == nil {
 		subjects += ",synclab/iptables-legacy"
 	}
 	whole, sweep := filepath.Join(dir, "whole"), filepath.Join(dir, "sweep")

@@ -145,7 +145,7 @@ func (f *soakFlags) check(cmd *cobra.Command) error {
 // ownSubjects returns all subjects of synclab.
 func ownSubjects() []string {
 	var names []string
-	for _, about := range subject.Subjects() {
+	for _, about := range subject.All() {
 		if about.Proxier == subject.Synclab {
 			names = append(names, about.Name)
 		}

@@ -35,7 +35,7 @@ steps:
 func TestFlowsSurviveChanges(t *testing.T) {
 	var subjects []string
 	for _, name := range []string{"synclab/nftables", "synclab/iptables-legacy-tree"} {
-		if subject, err := subject.ParseSubject(name); err == nil && subject.Available() == nil {
+		if subject, err := subject.Parse(name); err == nil && subject.Available() == nil {
 			subjects = append(subjects, name)
 		}
 	}

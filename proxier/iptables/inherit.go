@@ -11,17 +11,17 @@ import (
 	"synclab/proxier/kernel"
 )
 
-// Leads are the rules of nat as they are, to follow jumps from chain to chain.
-type Leads interface {
+// ChainRules are the rules of nat as they are, to follow jumps from chain to chain.
+type ChainRules interface {
 	// Of returns the rules of a chain, in order; none when there is no such chain.
-	Of(chain string) ([]kernel.Lead, error)
+	Of(chain string) ([]kernel.ChainRule, error)
 	Close()
 }
 
 // inherit reads the UDP frontends of the previous rules in nat with their endpoints, whatever process wrote these
 // rules.
 func inherit(tables Tables) ([]backend.Inherited, error) {
-	leads, err := tables.Leads()
+	leads, err := tables.ChainRules()
 	if err != nil {
 		return nil, fmt.Errorf("reading the previous UDP frontends: %w", err)
 	}
@@ -36,7 +36,7 @@ func inherit(tables Tables) ([]backend.Inherited, error) {
 }
 
 type previousRules struct {
-	leads Leads
+	leads ChainRules
 	found []backend.Inherited
 	// translates has the endpoints that the chains of Service ports send packets to.
 	translates map[string][]netip.AddrPort
@@ -103,29 +103,29 @@ func (h *previousRules) endpoints(chain string) ([]netip.AddrPort, error) {
 	return all, nil
 }
 
-// Leads opens the rules of nat in the kernel.
-func (i Installed) Leads() (Leads, error) {
-	return kernel.OpenLeads(string(i.Variant), i.Family, string(NAT))
+// ChainRules opens the rules of nat in the kernel.
+func (i Installed) ChainRules() (ChainRules, error) {
+	return kernel.OpenChainRules(string(i.Variant), i.Family, string(NAT))
 }
 
-// Leads returns the rules of nat.
-func (m *Model) Leads() (Leads, error) { return modelLeads{m}, nil }
+// ChainRules returns the rules of nat.
+func (m *Model) ChainRules() (ChainRules, error) { return modelChainRules{m}, nil }
 
-type modelLeads struct{ *Model }
+type modelChainRules struct{ *Model }
 
 // Close does nothing.
-func (modelLeads) Close() {}
+func (modelChainRules) Close() {}
 
 // Of parses the rules of a chain.
-func (m modelLeads) Of(chain string) ([]kernel.Lead, error) {
-	var leads []kernel.Lead
+func (m modelChainRules) Of(chain string) ([]kernel.ChainRule, error) {
+	var leads []kernel.ChainRule
 	rules, _ := m.Chain(NAT, chain)
 	for _, text := range rules {
 		words, err := splitWords(text)
 		if err != nil {
 			return nil, err
 		}
-		lead := kernel.Lead{Rule: kernel.Rule{Jump: jumpTarget(text)}}
+		lead := kernel.ChainRule{Rule: kernel.Rule{Jump: jumpTarget(text)}}
 		if to, captures := destinationOf(words[2:]); captures && to.protocol == "udp" {
 			lead.Addr, lead.Protocol, lead.Port = to.addr, unix.IPPROTO_UDP, to.port
 		}

@@ -23,8 +23,8 @@ type Tables interface {
 	// Rules returns the rules of the named chains of a table, or of all chains when none is named, as iptables-save
 	// prints them.
 	Rules(table Table, chains ...string) ([]string, error)
-	// Leads opens the rules of nat, to follow jumps from chain to chain.
-	Leads() (Leads, error)
+	// ChainRules opens the rules of nat, to follow jumps from chain to chain.
+	ChainRules() (ChainRules, error)
 	// Stamp returns a fingerprint that changes when a table may have changed. Comparing two costs next to nothing.
 	Stamp() (Stamp, error)
 	// Others returns a fingerprint that changes only with external writes. own is the content that the proxier wrote.

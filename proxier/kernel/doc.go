@@ -4,7 +4,7 @@
 //  2. Variant nft: netlink dumps of chains and of rules (NFT_MSG_GETCHAIN, NFT_MSG_GETRULE).
 //
 // It reads counts and the names of chains. Of a rule, it reads where the rule sends packets (Rule) and which
-// destination it matches (Lead).
+// destination it matches (ChainRule).
 //
 // iptables-save does far more. It rebuilds every rule as text, and its nft variant needs minutes for 110,000 chains
 // (and may print nothing at all). A read never creates a table: a missing table, or one without its kernel module,

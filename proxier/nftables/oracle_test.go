@@ -67,7 +67,7 @@ func classic(t *testing.T, settings backend.Settings, c *cluster) *walk.Rules {
 	return rules
 }
 
-func walked(t *testing.T, w *walk.Walker, p *walk.Packet) walk.Verdict {
+func walked(t *testing.T, w *walk.Walker, p *walk.Packet) walk.Result {
 	t.Helper()
 	v, err := w.Walk(p)
 	if err != nil {

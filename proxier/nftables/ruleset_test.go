@@ -215,10 +215,10 @@ func TestNoPacketInBetween(t *testing.T) {
 			packets := c.packets(before, 50)
 			first, last := walk.New(rulesOf(t, states[0]), c.world()), walk.New(rulesOf(t, m), c.world())
 			known := endpointsOf(append(before, c.plan.Ports()...))
-			wanted := make([][]walk.Verdict, len(packets))
+			wanted := make([][]walk.Result, len(packets))
 			for i := range packets {
 				p := packets[i]
-				wanted[i] = []walk.Verdict{walked(t, first, &p), walked(t, last, &p)}
+				wanted[i] = []walk.Result{walked(t, first, &p), walked(t, last, &p)}
 				if p.After != nil {
 					p.After = nil
 					wanted[i] = append(wanted[i], walked(t, first, &p), walked(t, last, &p))
@@ -257,7 +257,7 @@ func eachTorn(t *testing.T, states []*Model, f func(what string, rules *walk.Rul
 }
 
 // allTo reports whether a packet certainly goes to some endpoint.
-func allTo(v walk.Verdict, endpoints map[netip.AddrPort]bool) bool {
+func allTo(v walk.Result, endpoints map[netip.AddrPort]bool) bool {
 	return !slices.ContainsFunc(v.Outcomes, func(o walk.Outcome) bool { return !endpoints[o.To] })
 }
 
@@ -374,7 +374,7 @@ func TestBothTables(t *testing.T) {
 			first, last := walk.New(rulesOf(t, old), c.world()), walk.New(rulesOf(t, fresh), c.world())
 			for _, p := range c.packets(before, 50) {
 				packets++
-				wanted := []walk.Verdict{walked(t, first, &p), walked(t, last, &p)}
+				wanted := []walk.Result{walked(t, first, &p), walked(t, last, &p)}
 				v := walked(t, both, &p)
 				if p.After != nil {
 					p.After = nil // the earlier packet may have met the other table

@@ -44,7 +44,7 @@ func packet4(input, source, destination string, protocol Protocol) *Packet {
 	}
 }
 
-func verdictOf(t *testing.T, text string, p *Packet) Verdict {
+func verdictOf(t *testing.T, text string, p *Packet) Result {
 	t.Helper()
 	rules, err := ParseIptables(corev1.IPv4Protocol, []byte(text))
 	if err != nil {

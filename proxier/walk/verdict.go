@@ -57,8 +57,8 @@ func (o *Outcome) compare(p *Outcome) int {
 	return cmp.Or(cmp.Compare(o.Kind, p.Kind), o.To.Compare(p.To), masquerade)
 }
 
-// Verdict is the outcome distribution of a packet.
-type Verdict struct {
+// Result is the outcome distribution of a packet.
+type Result struct {
 	// Outcomes are distinct and sorted, and their probabilities sum to 1.
 	Outcomes []Outcome
 	Crossed  Crossed
@@ -109,16 +109,16 @@ const tolerance = 1e-7
 
 // Equal reports whether two verdicts have the same outcomes and, but for rounding, the same probabilities. It ignores
 // the rules crossed.
-func (v Verdict) Equal(w Verdict) bool {
+func (v Result) Equal(w Result) bool {
 	return slices.EqualFunc(v.Outcomes, w.Outcomes, func(a, b Outcome) bool {
 		return a.compare(&b) == 0 && math.Abs(a.Probability-b.Probability) <= tolerance
 	})
 }
 
 // Within reports whether every outcome of v is also an outcome of one of the others.
-func (v Verdict) Within(others ...Verdict) bool {
+func (v Result) Within(others ...Result) bool {
 	for i := range v.Outcomes {
-		if !slices.ContainsFunc(others, func(w Verdict) bool {
+		if !slices.ContainsFunc(others, func(w Result) bool {
 			return slices.ContainsFunc(w.Outcomes, func(o Outcome) bool { return o.compare(&v.Outcomes[i]) == 0 })
 		}) {
 			return false
@@ -128,7 +128,7 @@ func (v Verdict) Within(others ...Verdict) bool {
 }
 
 // String lists the outcomes.
-func (v Verdict) String() string {
+func (v Result) String() string {
 	words := make([]string, len(v.Outcomes))
 	for i, o := range v.Outcomes {
 		words[i] = o.String()
@@ -137,7 +137,7 @@ func (v Verdict) String() string {
 }
 
 // settle sorts the outcomes and merges equal ones.
-func (v *Verdict) settle() {
+func (v *Result) settle() {
 	slices.SortFunc(v.Outcomes, func(a, b Outcome) int { return a.compare(&b) })
 	merged := v.Outcomes[:0]
 	for _, o := range v.Outcomes {

@@ -54,7 +54,7 @@ type Walker struct {
 	world   NodeAddresses
 	work    []state
 	memory  []memory
-	verdict Verdict
+	verdict Result
 	ends    []end
 	entered int // chains, in this walk
 	limit   int
@@ -76,11 +76,11 @@ func New(rules *Rules, world NodeAddresses) *Walker {
 }
 
 // Walk returns the verdict on a packet. Errors name the rule at which the walk ended.
-func (w *Walker) Walk(p *Packet) (Verdict, error) {
+func (w *Walker) Walk(p *Packet) (Result, error) {
 	if err := w.walkAfter(p); err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
-	v := Verdict{Crossed: w.verdict.Crossed, Outcomes: make([]Outcome, len(w.ends))}
+	v := Result{Crossed: w.verdict.Crossed, Outcomes: make([]Outcome, len(w.ends))}
 	for i := range w.ends {
 		v.Outcomes[i] = w.ends[i].outcome
 	}
@@ -128,7 +128,7 @@ func (w *Walker) reached(endpoint netip.AddrPort) []end {
 
 // walk follows all paths of a packet, from each state of its client in starts.
 func (w *Walker) walk(p *Packet, starts []end) error {
-	w.work, w.ends, w.verdict, w.entered = w.work[:0], w.ends[:0], Verdict{}, 0
+	w.work, w.ends, w.verdict, w.entered = w.work[:0], w.ends[:0], Result{}, 0
 	if p.Source.Addr().Is4() != w.rules.ipv4 || p.Destination.Addr().Is4() != w.rules.ipv4 {
 		return fmt.Errorf("packet %s is not of the family of the rules", p)
 	}

@@ -167,7 +167,7 @@ func (a *Agreement) compare(l *records.Run, o Options) error {
 				continue
 			}
 			t := trial{options: o, scenario: played, run: l.Info, own: ways[one.Subject], agreement: a}
-			if t.about, err = subject.ParseSubject(one.Subject); err != nil {
+			if t.about, err = subject.Parse(one.Subject); err != nil {
 				t.about = subject.Spec{Name: one.Subject, Proxier: subject.Exec}
 			}
 			t.streams = streamsOf(samples, traces, family, t.remark)

@@ -20,7 +20,7 @@ type Answer struct {
 	Question Question `json:"question"`
 	// Target is the cluster grown by Question.Growth; nil without growth.
 	Target *Cluster `json:"target,omitempty"`
-	// Unit is the quantity that grows: every Reach is a number of it.
+	// Unit is the quantity that grows: every Size is a number of it.
 	Unit Unit `json:"unit"`
 	// Model is the cost model of all numbers, with its run, machine and versions.
 	Model *model.Model `json:"-"`
@@ -57,8 +57,8 @@ type SubjectAnswer struct {
 	Recommended Setting   `json:"recommended"`
 	// Furthest is the policy that reaches the largest size, at any CPU cost within the SLO for CPU.
 	Furthest Furthest `json:"furthest"`
-	// Way is the watch delay of a change. It is added to every latency.
-	Way time.Duration `json:"watch_delay"`
+	// WatchDelay is the watch delay of a change. It is added to every latency.
+	WatchDelay time.Duration `json:"watch_delay"`
 	// MemoryLimit is the recommended memory limit of the pod, in bytes: the upper bound at the target, plus a margin.
 	MemoryLimit uint64 `json:"memoryLimit"`
 	// Curve has the evaluations by scale, for plots.
@@ -69,10 +69,10 @@ type SubjectAnswer struct {
 	Remarks []string `json:"remarks,omitempty"`
 }
 
-// Furthest is a policy, and the largest size at which it meets every SLO at the median. A Reach of 0: no size.
+// Furthest is a policy, and the largest size at which it meets every SLO at the median. A Size of 0: no size.
 type Furthest struct {
 	Policy Policy  `json:"policy"`
-	Reach  float64 `json:"size"`
+	Size   float64 `json:"size"`
 	Scale  float64 `json:"scale"`
 	// Unbounded: it meets every SLO up to the end of the search.
 	Unbounded bool `json:"unbounded,omitempty"`
@@ -97,9 +97,9 @@ type Comparison struct {
 // Crossing is the size from which To is better than From in the quantity of an SLO.
 type Crossing struct {
 	SLO string `json:"slo"`
-	// Reach is the size from which To is better or, with Until, up to which it is better. Always: To is better at all
+	// Size is the size from which To is better or, with Until, up to which it is better. Always: To is better at all
 	// evaluated sizes. Never: at none.
-	Reach  float64     `json:"size,omitempty"`
+	Size   float64     `json:"size,omitempty"`
 	Always bool        `json:"always,omitempty"`
 	Never  bool        `json:"never,omitempty"`
 	Until  bool        `json:"until,omitempty"`
@@ -109,7 +109,7 @@ type Crossing struct {
 // Evaluation is the evaluation of a subject in one cluster with one policy.
 type Evaluation struct {
 	Scale   float64 `json:"scale"`
-	Reach   float64 `json:"size"` // size of the cluster, in the Unit of growth
+	Size    float64 `json:"size"` // size of the cluster, in the Unit of growth
 	Cluster Cluster `json:"cluster"`
 	Policy  Policy  `json:"policy"`
 	// Given are the quantities of all five SLOs, given or not, by name. Quantities without measurements are missing.
@@ -138,16 +138,16 @@ type Evaluation struct {
 type Limit struct {
 	SLO   string  `json:"slo"`
 	Scale float64 `json:"scale"`
-	// Reach is the size, with its bounds. The rest of the cluster grows with it, as in Cluster.
-	Reach   Estimate `json:"size"`
+	// Size is the size, with its bounds. The rest of the cluster grows with it, as in Cluster.
+	Size    Estimate `json:"size"`
 	Cluster Cluster  `json:"cluster"`
-	// Never: today's cluster violates the SLO. Unbounded: the SLO is met up to the end of the search (Reach.Median).
+	// Never: today's cluster violates the SLO. Unbounded: the SLO is met up to the end of the search (Size.Median).
 	Never     bool `json:"never,omitempty"`
 	Unbounded bool `json:"unbounded,omitempty"`
 	// End is the reason for the end of the search, in words; empty: the range of the cost model.
 	End string `json:"end,omitempty"`
-	// Smaller: today's cluster violates the SLO (Never), and Reach is the largest smaller cluster that meets it. If no
-	// cluster does, Reach is 0.
+	// Smaller: today's cluster violates the SLO (Never), and Size is the largest smaller cluster that meets it. If no
+	// cluster does, Size is 0.
 	Smaller bool `json:"smaller,omitempty"`
 	// Value is the SLO's quantity at this cluster (s, CPUs, B), as in Evaluation.Given.
 	Value float64 `json:"value"`

@@ -117,7 +117,7 @@ func answerAll(askers []*asker, out *Answer, told func(done, of int, what string
 
 // answer computes everything for one subject.
 func (a *asker) answer(grows bool) (SubjectAnswer, error) {
-	s := SubjectAnswer{Name: a.subject.Name, Way: wayOf(a.subject, a.q)}
+	s := SubjectAnswer{Name: a.subject.Name, WatchDelay: watchDelayOf(a.subject, a.q)}
 	err := a.fillIn(&s, grows)
 	s.Remarks = a.remarks
 	if err != nil {
@@ -190,8 +190,8 @@ func (a *asker) choose(s *SubjectAnswer) (err error) {
 			return err
 		}
 		s.Recommended, s.RecommendedLimits, s.Largest = one, limits, Largest(limits)
-		far := s.Largest.Reach
-		if used.Discouraged != "" || s.holdsNowhere(a.q.SLOs) || far.Median >= now.Reach.Median && far.Low >= now.Reach.Low {
+		far := s.Largest.Size
+		if used.Discouraged != "" || s.holdsNowhere(a.q.SLOs) || far.Median >= now.Size.Median && far.Low >= now.Size.Low {
 			return nil
 		}
 		left = slices.DeleteFunc(left, func(other Setting) bool { return other.Policy == one.Policy })

@@ -30,7 +30,7 @@ func TestAnswerIsComplete(t *testing.T) {
 			t.Errorf("%s: %d limits, %d inputs, %d points, limit %d", s.Name, len(s.Limits), len(s.Sensitivity), len(s.Curve), s.MemoryLimit)
 		}
 		for i := 1; i < len(s.Limits); i++ {
-			if s.Limits[i].Reach.Median < s.Limits[i-1].Reach.Median {
+			if s.Limits[i].Size.Median < s.Limits[i-1].Size.Median {
 				t.Errorf("%s: limits are out of order: %+v", s.Name, s.Limits)
 			}
 		}
@@ -45,7 +45,7 @@ func TestAnswerIsComplete(t *testing.T) {
 				t.Errorf("%s: the curve is out of order at %d Services", s.Name, o.Cluster.Services)
 			}
 		}
-		if s.Largest.Reach.Median == 0 || s.Recommended.Policy.MinSyncPeriod == 0 || s.Furthest.Reach < 0.95*s.Largest.Reach.Median {
+		if s.Largest.Size.Median == 0 || s.Recommended.Policy.MinSyncPeriod == 0 || s.Furthest.Size < 0.95*s.Largest.Size.Median {
 			t.Errorf("%s: largest %+v, recommended %+v, furthest %+v", s.Name, s.Largest, s.Recommended.Policy, s.Furthest)
 		}
 	}
@@ -85,7 +85,7 @@ func TestAnswerIsTheSame(t *testing.T) {
 }
 
 // Only given SLOs have a limit. If none is given, the default SLOs apply.
-func TestPromises(t *testing.T) {
+func TestSLOs(t *testing.T) {
 	q := capacitytest.Question()
 	q.Subjects, q.Growth, q.Length = []string{legacy}, capacity.Growth{}, time.Minute
 	q.SLOs = capacity.SLOs{Memory: 300 << 20}
@@ -145,10 +145,10 @@ func TestRecommend(t *testing.T) {
 	all := []capacity.Setting{setting(0, 0.5, 0.6, 0.05), setting(1, 1.5, 2, 0.4), setting(2, 2.5, 3, 0.2), setting(3, 3.5, 4.5, 0.195), setting(5, 5.5, 7, 0.1)}
 	all[0].Discouraged = "because"
 	all[1].InUse = true
-	furthest := capacity.Furthest{Policy: all[2].Policy, Reach: 100}
+	furthest := capacity.Furthest{Policy: all[2].Policy, Size: 100}
 	for _, test := range []struct {
-		promise capacity.SLOs
-		want    int
+		slos capacity.SLOs
+		want int
 	}{
 		{capacity.SLOs{ProgrammingP99: 10 * time.Second}, 4},
 		{capacity.SLOs{ProgrammingP99: 5 * time.Second}, 2}, // within 5 % of the cheapest, and faster
@@ -158,8 +158,8 @@ func TestRecommend(t *testing.T) {
 		{capacity.SLOs{ProgrammingP99: time.Second}, 2}, // no setting meets it: the furthest
 		{capacity.SLOs{CPU: 0.15}, 1},                   // no SLO for latency: the setting in use
 	} {
-		if got := capacity.Recommend(all, furthest, test.promise); got.Policy != all[test.want].Policy {
-			t.Errorf("%+v: %v, want %v", test.promise, got.Policy.MinSyncPeriod, all[test.want].Policy.MinSyncPeriod)
+		if got := capacity.Recommend(all, furthest, test.slos); got.Policy != all[test.want].Policy {
+			t.Errorf("%+v: %v, want %v", test.slos, got.Policy.MinSyncPeriod, all[test.want].Policy.MinSyncPeriod)
 		}
 	}
 	if got := capacity.Recommend(all, capacity.Furthest{}, capacity.SLOs{ProgrammingP99: time.Second}); got.Policy != all[1].Policy {
@@ -174,16 +174,16 @@ func TestRecommend(t *testing.T) {
 func TestCrossings(t *testing.T) {
 	curve := func(f func(s float64) float64) (out []capacity.Evaluation) {
 		for _, s := range []int{100, 1000, 10000, 100000} {
-			out = append(out, capacity.Evaluation{Reach: float64(s), Quantities: map[string]capacity.Estimate{
+			out = append(out, capacity.Evaluation{Size: float64(s), Quantities: map[string]capacity.Estimate{
 				capacity.Start: {Median: f(float64(s)), Basis: model.Interpolated}}})
 		}
 		return out
 	}
 	linear, flat := curve(func(s float64) float64 { return s / 1000 }), curve(func(float64) float64 { return 3 })
-	if x, ok := capacity.Cross(linear, flat, capacity.Start); !ok || x.Until || x.Reach < 2990 || x.Reach > 3010 {
+	if x, ok := capacity.Cross(linear, flat, capacity.Start); !ok || x.Until || x.Size < 2990 || x.Size > 3010 {
 		t.Errorf("flat against linear: %+v, %v", x, ok)
 	}
-	if x, ok := capacity.Cross(flat, linear, capacity.Start); !ok || !x.Until || x.Reach < 2990 || x.Reach > 3010 {
+	if x, ok := capacity.Cross(flat, linear, capacity.Start); !ok || !x.Until || x.Size < 2990 || x.Size > 3010 {
 		t.Errorf("linear against flat: %+v, %v", x, ok)
 	}
 	if x, ok := capacity.Cross(flat, flat, capacity.Start); !ok || !x.Never {

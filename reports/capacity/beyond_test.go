@@ -79,14 +79,14 @@ func TestRecommendedHoldsNoLess(t *testing.T) {
 		}
 		for _, s := range a.Subjects {
 			for _, l := range s.Limits {
-				now := min(l.Reach.Median, s.Limits[0].Reach.Median)
-				if l.SLO == s.Limits[0].SLO && s.Largest.Reach.Median < now {
-					t.Errorf("%d Services, %s: the limit of %v is %g, of the setting in use %g", c.Services, s.Name, s.Recommended.Policy, s.Largest.Reach.Median, now)
+				now := min(l.Size.Median, s.Limits[0].Size.Median)
+				if l.SLO == s.Limits[0].SLO && s.Largest.Size.Median < now {
+					t.Errorf("%d Services, %s: the limit of %v is %g, of the setting in use %g", c.Services, s.Name, s.Recommended.Policy, s.Largest.Size.Median, now)
 				}
 			}
-			low := slices.MinFunc(s.Limits, func(x, y capacity.Limit) int { return int(x.Reach.Low - y.Reach.Low) }).Reach.Low
-			if s.Largest.Reach.Low < low-1 {
-				t.Errorf("%d Services, %s: the lower bound of %v is %g, of the setting in use %g", c.Services, s.Name, s.Recommended.Policy, s.Largest.Reach.Low, low)
+			low := slices.MinFunc(s.Limits, func(x, y capacity.Limit) int { return int(x.Size.Low - y.Size.Low) }).Size.Low
+			if s.Largest.Size.Low < low-1 {
+				t.Errorf("%d Services, %s: the lower bound of %v is %g, of the setting in use %g", c.Services, s.Name, s.Recommended.Policy, s.Largest.Size.Low, low)
 			}
 		}
 	}

@@ -12,8 +12,8 @@ import (
 func compare(from, to *SubjectAnswer, q Question) Comparison {
 	c := Comparison{From: from.Name, To: to.Name}
 	a, b, p := from.Largest, to.Largest, q.SLOs
-	if a.Reach.Median > 0 && b.Reach.Median > 0 && !(a.Unbounded && b.Unbounded) {
-		c.Ratio = b.Reach.Median / a.Reach.Median
+	if a.Size.Median > 0 && b.Size.Median > 0 && !(a.Unbounded && b.Unbounded) {
+		c.Ratio = b.Size.Median / a.Size.Median
 		c.AtLeast, c.AtMost = b.Unbounded && !a.Unbounded, a.Unbounded && !b.Unbounded
 	}
 	for _, name := range p.Given() {
@@ -36,33 +36,33 @@ func cross(from, to []Evaluation, name string) (Crossing, bool) {
 	better, seen := 0, 0
 	for _, o := range to {
 		e, ok := o.Quantities[name]
-		other, known := along(from, name, o.Reach)
+		other, known := along(from, name, o.Size)
 		if !ok || !known || e.Median <= 0 || other <= 0 {
 			continue
 		}
 		d := math.Log(e.Median / other)
-		at := math.Log(o.Reach)
+		at := math.Log(o.Size)
 		if seen++; d < -math.Log(sameness) {
 			better++
 		}
-		if seen > 1 && x.Reach == 0 && (d < 0) != (before < 0) && math.Max(math.Abs(d), math.Abs(before)) > math.Log(sameness) {
-			x.Reach = math.Exp(beforeAt + (at-beforeAt)*before/(before-d))
+		if seen > 1 && x.Size == 0 && (d < 0) != (before < 0) && math.Max(math.Abs(d), math.Abs(before)) > math.Log(sameness) {
+			x.Size = math.Exp(beforeAt + (at-beforeAt)*before/(before-d))
 			x.Until, x.Basis = before < 0, e.Basis
 		}
 		before, beforeAt = d, at
 	}
 	x.Always, x.Never = better == seen, better == 0
 	if x.Always || x.Never {
-		x.Reach, x.Until, x.Basis = 0, false, ""
+		x.Size, x.Until, x.Basis = 0, false, ""
 	}
-	return x, seen > 0 && (x.Always || x.Never || x.Reach > 0)
+	return x, seen > 0 && (x.Always || x.Never || x.Size > 0)
 }
 
 // along reads a curve at a size; known is false beyond its ends.
 func along(curve []Evaluation, name string, reach float64) (v float64, known bool) {
 	for i, o := range curve {
 		e, ok := o.Quantities[name]
-		at := o.Reach
+		at := o.Size
 		switch {
 		case !ok || e.Median <= 0:
 			return 0, false
@@ -70,7 +70,7 @@ func along(curve []Evaluation, name string, reach float64) (v float64, known boo
 			return e.Median, true
 		case at > reach && i > 0:
 			last := curve[i-1]
-			lastAt, lastValue := last.Reach, last.Quantities[name].Median
+			lastAt, lastValue := last.Size, last.Quantities[name].Median
 			share := math.Log(reach/lastAt) / math.Log(at/lastAt)
 			return lastValue * math.Pow(e.Median/lastValue, share), true
 		case at > reach:
@@ -88,9 +88,9 @@ func (c Comparison) words(from, to *SubjectAnswer, u Unit) string {
 		parts = append(parts, fmt.Sprintf("%s and %s cannot be compared: at least one has no measured quantity of an SLO.", c.To, c.From))
 	case a.Unbounded && b.Unbounded:
 		parts = append(parts, fmt.Sprintf("No limit was found for %s and %s: they meet all SLOs up to %s, and up to %s.", c.To, c.From, u.upTo(b), u.upTo(a)))
-	case a.Reach.Median == 0 && b.Reach.Median > 0:
+	case a.Size.Median == 0 && b.Size.Median > 0:
 		parts = append(parts, fmt.Sprintf("%s meets all SLOs up to %s, %s at no evaluated size.", c.To, u.upTo(b), c.From))
-	case b.Reach.Median == 0 && a.Reach.Median > 0:
+	case b.Size.Median == 0 && a.Size.Median > 0:
 		parts = append(parts, fmt.Sprintf("%s meets all SLOs at no evaluated size, %s up to %s.", c.To, c.From, u.upTo(a)))
 	case c.Ratio == 0:
 		parts = append(parts, fmt.Sprintf("%s does not meet all SLOs at any evaluated size either.", c.To))
@@ -122,9 +122,9 @@ func (c Comparison) words(from, to *SubjectAnswer, u Unit) string {
 		case x.Never:
 			never = append(never, name)
 		case x.Until:
-			parts = append(parts, fmt.Sprintf("Its %s is better below about %s %s.", name, digits(x.Reach, model.Extrapolated), u))
+			parts = append(parts, fmt.Sprintf("Its %s is better below about %s %s.", name, digits(x.Size, model.Extrapolated), u))
 		default:
-			parts = append(parts, fmt.Sprintf("Its %s is better from about %s %s on.", name, digits(x.Reach, model.Extrapolated), u))
+			parts = append(parts, fmt.Sprintf("Its %s is better from about %s %s on.", name, digits(x.Size, model.Extrapolated), u))
 		}
 	}
 	if len(always) > 0 {
@@ -138,7 +138,7 @@ func (c Comparison) words(from, to *SubjectAnswer, u Unit) string {
 
 // upTo formats the size of a limit.
 func (u Unit) upTo(l Limit) string {
-	s := u.count(l.Reach.Median, model.Extrapolated)
+	s := u.count(l.Size.Median, model.Extrapolated)
 	if l.Unbounded {
 		s += " or more (the search ended there)"
 	}

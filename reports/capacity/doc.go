@@ -6,7 +6,7 @@
 //
 //  1. A Question has the Cluster of today, its changes (Churn), its Growth and its SLOs (SLOs).
 //  2. grow.go computes the cluster at a scale, and the Unit of growth: Services or, if their number stays the same, the
-//     quantity that grows. events.go generates the changes. promise.go has the default SLOs. cost.go and simulate.go
+//     quantity that grows. events.go generates the changes. slo.go has the default SLOs. cost.go and simulate.go
 //     run a subject's proxier in the simulator, on the cluster's nodes, for as long as a 99th percentile needs.
 //     outlook.go evaluates one subject, cluster and policy. State quantities (memory, rules, first packet, first sync)
 //     come from the cost model. The latency of changes and CPU come from the simulator, which draws its syncs from the

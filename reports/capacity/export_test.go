@@ -61,10 +61,10 @@ func (c Cluster) Events(seed uint64, from, length time.Duration) (simulator.Sour
 
 func (c Cluster) Rate() float64 { return c.rate() }
 
-func RestsOn(e Estimate) string                              { return restsOn(e) }
-func Digits(v float64, b model.Basis) string                 { return digits(v, b) }
-func Amount(promise string, v float64, b model.Basis) string { return amount(promise, v, b) }
-func MemoryLimit(e Estimate) uint64                          { return memoryLimit(e) }
+func RestsOn(e Estimate) string                               { return restsOn(e) }
+func Digits(v float64, b model.Basis) string                  { return digits(v, b) }
+func Amount(quantity string, v float64, b model.Basis) string { return amount(quantity, v, b) }
+func MemoryLimit(e Estimate) uint64                           { return memoryLimit(e) }
 
 func CPUShares(s *model.Subject, c Cluster, most int) ([]float64, error) {
 	return cpuShares(s, c, model.Partial, most)

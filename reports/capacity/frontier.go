@@ -56,9 +56,9 @@ func (a *asker) frontier(scale float64, c Cluster) ([]Setting, error) {
 // recommend returns the cheapest setting that meets the SLOs for latency and CPU at the upper bound, else at the
 // median. Else it returns the setting that reaches the largest size, else the one with the lowest latency. Without an
 // SLO for latency, the setting in use stays: there is no reason to spend CPU.
-func recommend(all []Setting, furthest Furthest, promise SLOs) Setting {
+func recommend(all []Setting, furthest Furthest, slos SLOs) Setting {
 	inUse := slices.IndexFunc(all, func(s Setting) bool { return s.InUse })
-	if promise.ProgrammingP99 == 0 && inUse >= 0 {
+	if slos.ProgrammingP99 == 0 && inUse >= 0 {
 		return all[inUse]
 	}
 	candidates := slices.DeleteFunc(slices.Clone(all), func(s Setting) bool { return s.Discouraged != "" })
@@ -68,7 +68,7 @@ func recommend(all []Setting, furthest Furthest, promise SLOs) Setting {
 	holding := func(of func(Estimate) float64) []Setting {
 		return slices.DeleteFunc(slices.Clone(candidates), func(s Setting) bool {
 			for _, name := range []string{ProgrammingP99, CPU} {
-				if bound := promise.Bound(name); bound > 0 && of(s.Outlook.Quantities[name]) > bound {
+				if bound := slos.Bound(name); bound > 0 && of(s.Outlook.Quantities[name]) > bound {
 					return true
 				}
 			}
@@ -88,7 +88,7 @@ func recommend(all []Setting, furthest Furthest, promise SLOs) Setting {
 		some = slices.DeleteFunc(some, func(s Setting) bool { return used(s) > max(alike*least, least+littleCPU) })
 		return slices.MinFunc(some, latency)
 	}
-	if i := slices.IndexFunc(candidates, func(s Setting) bool { return s.Policy == furthest.Policy }); i >= 0 && furthest.Reach > 0 {
+	if i := slices.IndexFunc(candidates, func(s Setting) bool { return s.Policy == furthest.Policy }); i >= 0 && furthest.Size > 0 {
 		return candidates[i]
 	}
 	return slices.MinFunc(candidates, latency)
@@ -114,10 +114,10 @@ func (a *asker) furthest(all []Setting) (Furthest, error) {
 		}
 		f := Furthest{Policy: s.Policy, Unbounded: unbounded}
 		if found {
-			f.Reach, f.Scale, start = a.reached(a.at(scale)), scale, scale
+			f.Size, f.Scale, start = a.reached(a.at(scale)), scale, scale
 		}
 		cpu := s.Outlook.Quantities[CPU].Median
-		further := found && (best.Reach == 0 || scale > best.Scale+2*a.span().tolerance)
+		further := found && (best.Size == 0 || scale > best.Scale+2*a.span().tolerance)
 		if i == 0 || further || found && scale >= best.Scale && cpu < used {
 			best, used = f, cpu
 		}

@@ -204,8 +204,8 @@ func (a *asker) limit(name string, p Policy) (l Limit, known bool, err error) {
 	if err != nil {
 		return l, known, err
 	}
-	l.Reach = Estimate{Median: reach(scale, found), Low: reach(least, foundLeast), High: reach(most, foundMost)}
-	l.Reach.Low, l.Reach.High = min(l.Reach.Low, l.Reach.Median), max(l.Reach.High, l.Reach.Median)
+	l.Size = Estimate{Median: reach(scale, found), Low: reach(least, foundLeast), High: reach(most, foundMost)}
+	l.Size.Low, l.Size.High = min(l.Size.Low, l.Size.Median), max(l.Size.High, l.Size.Median)
 	if l.Value, _, err = a.value(name, l.Cluster, p, median); err != nil {
 		return l, known, err
 	}
@@ -213,7 +213,7 @@ func (a *asker) limit(name string, p Policy) (l Limit, known bool, err error) {
 	if err != nil {
 		return l, known, err
 	}
-	l.Reach = l.Reach.resting(basis)
+	l.Size = l.Size.resting(basis)
 	l.Why, err = a.why(name, l.Cluster, p)
 	return l, known, err
 }
@@ -246,7 +246,7 @@ func (a *asker) limits(p Policy) ([]Limit, error) {
 		all = append(all, l)
 	}
 	slices.SortStableFunc(all, func(x, y Limit) int {
-		return cmp.Or(cmp.Compare(x.Reach.Median, y.Reach.Median), cmp.Compare(x.Scale, y.Scale))
+		return cmp.Or(cmp.Compare(x.Size.Median, y.Size.Median), cmp.Compare(x.Scale, y.Scale))
 	})
 	return all, nil
 }
@@ -258,9 +258,9 @@ func Largest(all []Limit) Limit {
 	}
 	l := all[0]
 	for _, other := range all[1:] {
-		l.Reach.Low = min(l.Reach.Low, other.Reach.Low)
-		l.Reach.High = min(l.Reach.High, other.Reach.High)
+		l.Size.Low = min(l.Size.Low, other.Size.Low)
+		l.Size.High = min(l.Size.High, other.Size.High)
 	}
-	l.Reach.High = max(l.Reach.High, l.Reach.Median)
+	l.Size.High = max(l.Size.High, l.Size.Median)
 	return l
 }

@@ -15,13 +15,13 @@ import (
 
 const legacy, nft, own = "kube-proxy/iptables-legacy", "kube-proxy/nftables", "synclab/iptables-legacy"
 
-func limitOf(t *testing.T, m *model.Model, q capacity.Question, subject, promise string) capacity.Limit {
+func limitOf(t *testing.T, m *model.Model, q capacity.Question, subject, quantity string) capacity.Limit {
 	t.Helper()
 	a, err := capacity.Asker(t.Context(), m, q, subject)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := a.Limit(promise)
+	l, err := a.Limit(quantity)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,17 +55,17 @@ func TestTwiceTheCostIsASmallerCluster(t *testing.T) {
 	q := capacitytest.Question()
 	for _, name := range []string{capacity.ProgrammingP99, capacity.CPU, capacity.Start} {
 		before, after := limitOf(t, capacitytest.Model(), q, legacy, name), limitOf(t, slower, q, legacy, name)
-		if !(after.Reach.Median < 0.8*before.Reach.Median) || after.Reach.Median == 0 {
-			t.Errorf("%s: %g Services at twice the cost, %g before", name, after.Reach.Median, before.Reach.Median)
+		if !(after.Size.Median < 0.8*before.Size.Median) || after.Size.Median == 0 {
+			t.Errorf("%s: %g Services at twice the cost, %g before", name, after.Size.Median, before.Size.Median)
 		}
 		for _, l := range []capacity.Limit{before, after} {
-			if l.Why == "" || !(l.Reach.Low < l.Reach.Median && l.Reach.Median < l.Reach.High) {
+			if l.Why == "" || !(l.Size.Low < l.Size.Median && l.Size.Median < l.Size.High) {
 				t.Errorf("%s: %+v", name, l)
 			}
 		}
 	}
-	if before, after := limitOf(t, capacitytest.Model(), q, legacy, capacity.Memory), limitOf(t, slower, q, legacy, capacity.Memory); before.Reach.Median != after.Reach.Median {
-		t.Errorf("memory: %g Services, was %g", after.Reach.Median, before.Reach.Median)
+	if before, after := limitOf(t, capacitytest.Model(), q, legacy, capacity.Memory), limitOf(t, slower, q, legacy, capacity.Memory); before.Size.Median != after.Size.Median {
+		t.Errorf("memory: %g Services, was %g", after.Size.Median, before.Size.Median)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestLimitIsWhereItBreaks(t *testing.T) {
 }
 
 // An SLO equal to today's value is met. An SLO slightly below it is violated today.
-func TestPromiseExactlyAtTheValue(t *testing.T) {
+func TestSLOExactlyAtTheValue(t *testing.T) {
 	q := capacitytest.Question()
 	today := outlookOf(t, q, legacy)
 	for _, name := range []string{capacity.CPU} {
@@ -112,7 +112,7 @@ func TestPromiseExactlyAtTheValue(t *testing.T) {
 			t.Errorf("SLO below the median: violated %v", o.Violated)
 		}
 		l := limitOf(t, capacitytest.Model(), q, legacy, name)
-		if !l.Never || !l.Smaller || l.Reach.Median > float64(q.Today.Services) || l.Reach.Median < 0.95*float64(q.Today.Services) {
+		if !l.Never || !l.Smaller || l.Size.Median > float64(q.Today.Services) || l.Size.Median < 0.95*float64(q.Today.Services) {
 			t.Errorf("SLO below the median: %+v", l)
 		}
 		q.SLOs = capacity.SLOs{CPU: e.Median}
@@ -127,11 +127,11 @@ func TestPromiseExactlyAtTheValue(t *testing.T) {
 func TestNeverAndUnbounded(t *testing.T) {
 	q := capacitytest.Question()
 	q.SLOs = capacity.SLOs{Memory: 1 << 20, Start: 1000 * time.Hour}
-	if l := limitOf(t, capacitytest.Model(), q, legacy, capacity.Memory); !l.Never || l.Smaller || l.Reach.Median != 0 {
+	if l := limitOf(t, capacitytest.Model(), q, legacy, capacity.Memory); !l.Never || l.Smaller || l.Size.Median != 0 {
 		t.Errorf("1 MiB: %+v", l)
 	}
 	l := limitOf(t, capacitytest.Model(), q, legacy, capacity.Start)
-	if !l.Unbounded || l.Never || l.Reach.Basis != model.Extrapolated || math.Abs(l.Reach.Beyond-10) > 0.2 || math.Abs(l.Reach.Median-40000) > 500 {
+	if !l.Unbounded || l.Never || l.Size.Basis != model.Extrapolated || math.Abs(l.Size.Beyond-10) > 0.2 || math.Abs(l.Size.Median-40000) > 500 {
 		t.Errorf("1000 h: %+v, want ten times the largest size measured", l)
 	}
 }
@@ -139,12 +139,12 @@ func TestNeverAndUnbounded(t *testing.T) {
 // Limits, bounds, sensitivities and curves are in the unit of growth. They differ from today's size.
 func TestLimitsCountWhatGrows(t *testing.T) {
 	for _, c := range []struct {
-		growth  capacity.Growth
-		promise capacity.SLOs
-		name    string
-		unit    capacity.Unit
-		of      func(capacity.Cluster) float64
-		bounded bool
+		growth   capacity.Growth
+		quantity capacity.SLOs
+		name     string
+		unit     capacity.Unit
+		of       func(capacity.Cluster) float64
+		bounded  bool
 	}{
 		{capacity.Growth{Services: 2}, capacity.SLOs{Start: 30 * time.Second}, capacity.Start, capacity.InServices, func(c capacity.Cluster) float64 { return float64(c.Services) }, true},
 		{capacity.Growth{Endpoints: 2}, capacity.SLOs{Start: 30 * time.Second}, capacity.Start, capacity.InEndpoints, func(c capacity.Cluster) float64 { return c.Endpoints }, true},
@@ -152,7 +152,7 @@ func TestLimitsCountWhatGrows(t *testing.T) {
 		{capacity.Growth{Nodes: 2}, capacity.SLOs{Start: 1000 * time.Hour}, capacity.Start, capacity.InNodes, func(c capacity.Cluster) float64 { return float64(c.Nodes) }, false},
 	} {
 		q := capacitytest.Question()
-		q.Growth, q.SLOs, q.Subjects = c.growth, c.promise, []string{legacy}
+		q.Growth, q.SLOs, q.Subjects = c.growth, c.quantity, []string{legacy}
 		answer, err := capacity.Ask(t.Context(), capacitytest.Model(), q, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -162,19 +162,19 @@ func TestLimitsCountWhatGrows(t *testing.T) {
 			t.Errorf("%+v: unit %q, want %q", c.growth, answer.Unit, c.unit)
 		}
 		l := s.Limits[0]
-		if l.SLO != c.name || l.Unbounded == c.bounded || l.Reach.Median != c.of(l.Cluster) || l.Reach.Median < 1.05*today || l.Reach.Low > l.Reach.Median || l.Reach.Median > l.Reach.High {
+		if l.SLO != c.name || l.Unbounded == c.bounded || l.Size.Median != c.of(l.Cluster) || l.Size.Median < 1.05*today || l.Size.Low > l.Size.Median || l.Size.Median > l.Size.High {
 			t.Errorf("%s: %+v, today is %g", c.unit, l, today)
 		}
-		if c.bounded && !(l.Reach.Low < 0.999*l.Reach.Median && l.Reach.High > 1.001*l.Reach.Median) {
-			t.Errorf("%s: bounds %+v", c.unit, l.Reach)
+		if c.bounded && !(l.Size.Low < 0.999*l.Size.Median && l.Size.High > 1.001*l.Size.Median) {
+			t.Errorf("%s: bounds %+v", c.unit, l.Size)
 		}
 		for i, o := range s.Curve {
-			if o.Reach != c.of(o.Cluster) || i > 0 && o.Reach <= s.Curve[i-1].Reach {
-				t.Errorf("%s: the curve is at %g, after %g", c.unit, o.Reach, s.Curve[max(0, i-1)].Reach)
+			if o.Size != c.of(o.Cluster) || i > 0 && o.Size <= s.Curve[i-1].Size {
+				t.Errorf("%s: the curve is at %g, after %g", c.unit, o.Size, s.Curve[max(0, i-1)].Size)
 			}
 		}
-		if s.Furthest.Reach < 0.95*s.Largest.Reach.Median || s.Target.Reach != c.of(*answer.Target) || s.Today.Reach != today {
-			t.Errorf("%s: furthest %+v, target %g", c.unit, s.Furthest, s.Target.Reach)
+		if s.Furthest.Size < 0.95*s.Largest.Size.Median || s.Target.Size != c.of(*answer.Target) || s.Today.Size != today {
+			t.Errorf("%s: furthest %+v, target %g", c.unit, s.Furthest, s.Target.Size)
 		}
 		for _, one := range s.Sensitivity {
 			if one.Input == "churn" && c.unit == capacity.InChanges {

@@ -56,8 +56,8 @@ func thousands(whole string) string {
 func grouped(n int) string { return thousands(fmt.Sprint(n)) }
 
 // amount formats the quantity of an SLO with its unit: "1.2 s", "230 µs", "480 MiB", "0.31 CPUs".
-func amount(promise string, v float64, b model.Basis) string {
-	switch promise {
+func amount(quantity string, v float64, b model.Basis) string {
+	switch quantity {
 	case CPU:
 		return digits(v, b) + " CPUs"
 	case Memory:
@@ -77,8 +77,8 @@ func amount(promise string, v float64, b model.Basis) string {
 	return digits(v*1e6, b) + " µs"
 }
 
-// promised formats the bound of an SLO: "5 s".
-func promised(p SLOs, name string) string { return amount(name, p.Bound(name), model.Measured) }
+// boundText formats the bound of an SLO: "5 s".
+func boundText(p SLOs, name string) string { return amount(name, p.Bound(name), model.Measured) }
 
 // period formats a minSyncPeriod.
 func period(d time.Duration) string {

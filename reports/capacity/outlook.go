@@ -80,7 +80,7 @@ func (a *asker) reached(c Cluster) float64 { return a.q.Growth.Unit().Of(c) }
 
 // outlook evaluates a cluster. Without bounds, the simulated quantities are medians only.
 func (a *asker) outlook(scale float64, c Cluster, p Policy, bounds bool) (Evaluation, error) {
-	o := Evaluation{Scale: scale, Reach: a.reached(c), Cluster: c, Policy: p, Quantities: map[string]Estimate{}}
+	o := Evaluation{Scale: scale, Size: a.reached(c), Cluster: c, Policy: p, Quantities: map[string]Estimate{}}
 	sides := [3]*simulated{}
 	for _, which := range []side{median, low, high} {
 		if sides[which] = sides[median]; which == median || bounds {

@@ -57,7 +57,7 @@ func settings(name string, c Cluster, p Policy, cost simulator.Cost) simulator.S
 
 // defaultPolicy is a subject's own policy, with minSyncPeriod 1 s, the default of all subjects.
 func defaultPolicy(name string) Policy {
-	if about, err := subject.ParseSubject(name); err == nil {
+	if about, err := subject.Parse(name); err == nil {
 		return Policy{Runner: about.Policy, MinSyncPeriod: time.Second}
 	}
 	return Policy{Runner: runner.CompletionToStart, MinSyncPeriod: time.Second}
@@ -162,7 +162,7 @@ func simulate(ctx context.Context, s *model.Subject, c Cluster, ready *prepared,
 	if err != nil {
 		return nil, fmt.Errorf("%s with %d Services: %w", s.Name, c.Services, err)
 	}
-	return sum(result, lives, span.Length-from, wayOf(s, q)), nil
+	return sum(result, lives, span.Length-from, watchDelayOf(s, q)), nil
 }
 
 // idle is a cluster without changes. Its only syncs are hourly full ones, if there are any.
@@ -232,10 +232,10 @@ func sum(r *simulator.FleetResult, lives []life, counted, way time.Duration) *si
 	return out
 }
 
-// wayOf is the watch delay: as in the question, or as the calibration measured it, from the due time of a change to the
+// watchDelayOf is the watch delay: as in the question, or as the calibration measured it, from the due time of a change to the
 // proxier's handlers. The measurement subtracts the work of a sync after its rules are in the kernel, so it may be
 // negative.
-func wayOf(s *model.Subject, q *Question) time.Duration {
+func watchDelayOf(s *model.Subject, q *Question) time.Duration {
 	if q.WatchDelay == 0 && s.ToNode != nil {
 		return seconds(s.ToNode.Median)
 	}

@@ -45,7 +45,7 @@ func (a *Answer) say() []string {
 	if a.Defaulted {
 		var each []string
 		for _, name := range p.Given() {
-			each = append(each, words[name].name+" "+promised(p, name))
+			each = append(each, words[name].name+" "+boundText(p, name))
 		}
 		out = append(out, "No SLOs were given; these defaults apply: "+strings.Join(each, ", ")+".")
 	}
@@ -58,7 +58,7 @@ const knownBeyond, triedBeyond = 1.1, 5
 
 // sayBeyond is the first sentence if the limit or the target lies beyond the measured sizes.
 func (s *SubjectAnswer) sayBeyond(a *Answer) string {
-	what, e := "The limit", s.Largest.Reach
+	what, e := "The limit", s.Largest.Size
 	if s.Largest.SLO == "" {
 		e = Estimate{}
 	}
@@ -124,7 +124,7 @@ func (s *SubjectAnswer) sayUnsure(p SLOs) string {
 	var unsure verdict
 	for _, name := range p.Given() {
 		if e, known := s.Today.Quantities[name]; known && e.Median <= p.Bound(name) && e.High > p.Bound(name) {
-			unsure.add(name, fmt.Sprintf("%s %s (SLO %s)", words[name].name, between(name, e), promised(p, name)), e)
+			unsure.add(name, fmt.Sprintf("%s %s (SLO %s)", words[name].name, between(name, e), boundText(p, name)), e)
 		}
 	}
 	if len(unsure.figures) == 0 {
@@ -141,7 +141,7 @@ func (s *SubjectAnswer) sayTarget(target Cluster, p SLOs) []string {
 	var broken, unsure, kept verdict
 	for _, name := range p.Given() {
 		e, known := s.Target.Quantities[name]
-		figure := fmt.Sprintf("%s %s (SLO %s)", words[name].name, between(name, e), promised(p, name))
+		figure := fmt.Sprintf("%s %s (SLO %s)", words[name].name, between(name, e), boundText(p, name))
 		switch {
 		case !known:
 		case e.Median > p.Bound(name):
@@ -196,11 +196,11 @@ func (s *SubjectAnswer) sayLargest(q Question) string {
 		who += fmt.Sprintf(", with minSyncPeriod %s (%s),", period(s.Recommended.Policy.MinSyncPeriod), s.Recommended.Policy.Runner)
 	}
 	unit := q.Growth.Unit()
-	limit := unit.count(l.Reach.Median, model.Extrapolated) // two digits, as for extrapolated numbers
+	limit := unit.count(l.Size.Median, model.Extrapolated) // two digits, as for extrapolated numbers
 	size, each, further := limit, "", "this is the end of the cost model's range"
 	switch unit {
 	case InServices:
-		size, each = l.Cluster.size(model.Extrapolated), fmt.Sprintf(" with %s endpoints each", digits(l.Cluster.Endpoints, l.Reach.Basis))
+		size, each = l.Cluster.size(model.Extrapolated), fmt.Sprintf(" with %s endpoints each", digits(l.Cluster.Endpoints, l.Size.Basis))
 	case InNodes:
 		further = "the work of a proxier hardly depends on the number of nodes"
 	case InChanges:
@@ -211,15 +211,15 @@ func (s *SubjectAnswer) sayLargest(q Question) string {
 	case l.SLO == "":
 		return fmt.Sprintf("For %s, no quantity of an SLO was measured: its limit is unknown.", s.Name)
 	case l.Unbounded:
-		return fmt.Sprintf("%s meets all SLOs up to at least %s%s; the search ended there: %s.", who, size, restsOn(l.Reach), further)
+		return fmt.Sprintf("%s meets all SLOs up to at least %s%s; the search ended there: %s.", who, size, restsOn(l.Size), further)
 	case l.Never && !l.Smaller:
 		return fmt.Sprintf("%s violates the SLO for %s today, and in every smaller cluster that was evaluated: %s.", who, words[l.SLO].name, l.Why)
 	case l.Never:
 		return fmt.Sprintf("%s violates the SLO for %s (%s) today; the SLO is met up to %s%s. The reason: %s.", who, words[l.SLO].name,
-			promised(p, l.SLO), limit, restsOn(l.Reach), l.Why)
+			boundText(p, l.SLO), limit, restsOn(l.Size), l.Why)
 	}
 	return fmt.Sprintf("A cluster with %s can grow to about %s (between %s and %s)%s%s; then %s violates its SLO (%s) first: %s.", who,
-		limit, digits(l.Reach.Low, model.Extrapolated), digits(l.Reach.High, model.Extrapolated), each, restsOn(l.Reach), words[l.SLO].breaks, promised(p, l.SLO), l.Why)
+		limit, digits(l.Size.Low, model.Extrapolated), digits(l.Size.High, model.Extrapolated), each, restsOn(l.Size), words[l.SLO].breaks, boundText(p, l.SLO), l.Why)
 }
 
 // sayNext names the SLO that is violated after the first one.
@@ -231,11 +231,11 @@ func (s *SubjectAnswer) sayNext(q Question) string {
 		if l.SLO == s.Largest.SLO || l.Unbounded {
 			continue
 		}
-		if l.Reach.Median == 0 {
-			return fmt.Sprintf("The SLO for %s (%s) is violated at every evaluated size, too.", words[l.SLO].name, promised(q.SLOs, l.SLO))
+		if l.Size.Median == 0 {
+			return fmt.Sprintf("The SLO for %s (%s) is violated at every evaluated size, too.", words[l.SLO].name, boundText(q.SLOs, l.SLO))
 		}
-		return fmt.Sprintf("The SLO for %s (%s) is violated next, at about %s%s.", words[l.SLO].name, promised(q.SLOs, l.SLO),
-			q.Growth.Unit().count(l.Reach.Median, model.Extrapolated), restsOn(l.Reach))
+		return fmt.Sprintf("The SLO for %s (%s) is violated next, at about %s%s.", words[l.SLO].name, boundText(q.SLOs, l.SLO),
+			q.Growth.Unit().count(l.Size.Median, model.Extrapolated), restsOn(l.Size))
 	}
 	return ""
 }
@@ -285,8 +285,8 @@ func (s *SubjectAnswer) sayNowhere(q Question) string {
 	case p.CPU > 0:
 		kept = "the SLOs for both latency and CPU"
 	}
-	where := fmt.Sprintf("At %s, no evaluated minSyncPeriod meets %s", q.Growth.Unit().count(r.Outlook.Reach, model.Measured), kept)
-	if s.Furthest.Reach == 0 {
+	where := fmt.Sprintf("At %s, no evaluated minSyncPeriod meets %s", q.Growth.Unit().count(r.Outlook.Size, model.Measured), kept)
+	if s.Furthest.Size == 0 {
 		return where + ", and none meets all SLOs in a smaller evaluated cluster."
 	}
 	return fmt.Sprintf("%s; %s (%s) reaches the largest cluster, but here its 99th percentile of network programming latency is %s, for %s.", where, period(r.Policy.MinSyncPeriod),
@@ -296,7 +296,7 @@ func (s *SubjectAnswer) sayNowhere(q Question) string {
 // sayFurthest names the setting that reaches a larger cluster than the recommended one, if the difference matters.
 func (s *SubjectAnswer) sayFurthest(q Question) string {
 	f := s.Furthest
-	if f.Reach == 0 || f.Policy == s.Recommended.Policy || f.Reach < 1.1*s.Largest.Reach.Median {
+	if f.Size == 0 || f.Policy == s.Recommended.Policy || f.Size < 1.1*s.Largest.Size.Median {
 		return ""
 	}
 	more := ""
@@ -304,7 +304,7 @@ func (s *SubjectAnswer) sayFurthest(q Question) string {
 		more = " or more"
 	}
 	return fmt.Sprintf("For more growth, change the setting later: with minSyncPeriod %s (%s), all SLOs are met up to about %s%s.",
-		period(f.Policy.MinSyncPeriod), f.Policy.Runner, q.Growth.Unit().count(f.Reach, model.Extrapolated), more)
+		period(f.Policy.MinSyncPeriod), f.Policy.Runner, q.Growth.Unit().count(f.Size, model.Extrapolated), more)
 }
 
 // paying is the ratio of sizes from which a change of the subject pays.
@@ -320,7 +320,7 @@ func (a *Answer) sayChange() string {
 	if used.Largest.Unbounded {
 		return fmt.Sprintf("No reason to change was found: %s meets all SLOs up to the largest evaluated size.", used.Name)
 	}
-	far := func(i int) float64 { return a.Subjects[i].Largest.Reach.Median }
+	far := func(i int) float64 { return a.Subjects[i].Largest.Size.Median }
 	best := 0
 	for i := range a.Subjects {
 		if far(i) > far(best) {
@@ -331,7 +331,7 @@ func (a *Answer) sayChange() string {
 		return fmt.Sprintf("No other subject (%d compared) reaches a larger cluster.", len(a.Subjects)-1)
 	}
 	pays := "Changing pays: "
-	if a.Subjects[best].Largest.Reach.Low <= used.Largest.Reach.High {
+	if a.Subjects[best].Largest.Size.Low <= used.Largest.Size.High {
 		pays = "Changing may pay, but the intervals of the two overlap: "
 	}
 	for _, c := range a.Comparisons {

@@ -14,7 +14,7 @@ import (
 // at is a limit at a number of Services.
 func at(services float64, change func(l *capacity.Limit)) capacity.Limit {
 	l := capacity.Limit{SLO: capacity.Memory, Why: "it uses much", Cluster: capacity.Cluster{Services: int(services), Endpoints: 10},
-		Reach: capacity.Estimate{Median: services, Low: 0.9 * services, High: 1.1 * services, Basis: model.Interpolated, Beyond: 1}}
+		Size: capacity.Estimate{Median: services, Low: 0.9 * services, High: 1.1 * services, Basis: model.Interpolated, Beyond: 1}}
 	if change != nil {
 		change(&l)
 	}
@@ -71,7 +71,7 @@ func TestChangeIsOnlyWorthWhatIsKnown(t *testing.T) {
 // measured.
 func TestFirstSentenceSaysWhatIsNotKnown(t *testing.T) {
 	say := func(e capacity.Estimate) string {
-		l := at(1000, func(l *capacity.Limit) { l.Reach = e })
+		l := at(1000, func(l *capacity.Limit) { l.Size = e })
 		a := capacity.Answer{Question: capacitytest.Question(), Subjects: []capacity.SubjectAnswer{{Name: "a", Largest: l}}}
 		return a.Say()[0]
 	}

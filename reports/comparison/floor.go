@@ -36,7 +36,7 @@ func PlacesOf(sides []Side) []string {
 
 // kernelInterface is the kernel interface that a subject writes rules to; empty if unknown.
 func kernelInterface(name string) string {
-	s, err := subject.ParseSubject(name)
+	s, err := subject.Parse(name)
 	switch {
 	case err != nil || s.Backend == "":
 		return ""

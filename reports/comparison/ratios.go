@@ -178,7 +178,7 @@ func OverallBaseline(sides []Side) int {
 // kubeProxyLike returns the kube-proxy with default settings that writes to the same tables as a subject, with any
 // method and layout. It is empty if unknown.
 func kubeProxyLike(name string) string {
-	s, err := subject.ParseSubject(name)
+	s, err := subject.Parse(name)
 	switch {
 	case err != nil:
 		return ""

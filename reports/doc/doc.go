@@ -71,6 +71,14 @@ func (b Block) shown(m Media) bool {
 		(b.Table != nil && !b.Table.on(m).empty())
 }
 
+// title is what an output shows above the block: its heading, or the title of a table with values.
+func (b Block) title(m Media) string {
+	if b.Heading == "" && b.Table != nil && !b.Table.on(m).empty() {
+		return b.Table.Title
+	}
+	return b.Heading
+}
+
 // blocks returns the blocks for an output.
 func (s Section) blocks(m Media) []Block {
 	var out []Block

@@ -2,6 +2,7 @@ package doc
 
 import (
 	"fmt"
+	"html"
 	"io"
 	"strings"
 )
@@ -9,14 +10,14 @@ import (
 // Markdown writes the document for a pull request.
 func (d *Document) Markdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n", plain(d.Title))
+	fmt.Fprintf(&b, "## %s\n", d.Title)
 	if d.Subtitle != "" {
-		fmt.Fprintf(&b, "\n%s\n", plain(d.Subtitle))
+		fmt.Fprintf(&b, "\n%s\n", d.Subtitle)
 	}
 	for _, s := range d.Sections {
 		s.markdown(&b)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, plain(b.String()))
 	return err
 }
 
@@ -27,7 +28,7 @@ func (s Section) markdown(b *strings.Builder) {
 		return
 	}
 	first := blocks[0]
-	if s.Title != "" && !first.Folded && first.Heading == "" && (first.Note != "" || first.Table == nil || first.Table.Title == "") {
+	if s.Title != "" && !first.Folded && first.Heading == "" && (first.Note != "" || first.title(Markdown) == "") {
 		fmt.Fprintf(b, "\n### %s\n", s.Title)
 	}
 	for _, block := range blocks {
@@ -36,19 +37,16 @@ func (s Section) markdown(b *strings.Builder) {
 }
 
 func (block Block) markdown(b *strings.Builder) {
-	heading := block.Heading
-	if heading == "" && block.Table != nil && !block.Table.on(Markdown).empty() {
-		heading = block.Table.Title
-	}
+	heading := block.title(Markdown)
 	switch {
 	case block.Folded:
-		fmt.Fprintf(b, "\n<details><summary>%s</summary>\n", plain(heading))
+		fmt.Fprintf(b, "\n<details><summary>%s</summary>\n", html.EscapeString(heading))
 		defer b.WriteString("\n</details>\n")
 	case heading != "":
-		fmt.Fprintf(b, "\n### %s\n", plain(heading))
+		fmt.Fprintf(b, "\n### %s\n", heading)
 	}
 	if block.Note != "" {
-		fmt.Fprintf(b, "\n%s\n", plain(block.Note))
+		fmt.Fprintf(b, "\n%s\n", block.Note)
 	}
 	if block.Table != nil {
 		block.Table.markdown(b)
@@ -57,10 +55,10 @@ func (block Block) markdown(b *strings.Builder) {
 		b.WriteString("\n")
 	}
 	for _, fact := range block.Facts {
-		fmt.Fprintf(b, "- %s: %s\n", fact[0], plain(fact[1]))
+		fmt.Fprintf(b, "- %s: %s\n", fact[0], fact[1])
 	}
 	for _, one := range block.List {
-		fmt.Fprintf(b, "- %s\n", strings.Join(strings.Fields(plain(one)), " "))
+		fmt.Fprintf(b, "- %s\n", strings.Join(strings.Fields(one), " "))
 	}
 	if block.Code != "" {
 		fmt.Fprintf(b, "\n```\n%s\n```\n", block.Code)
@@ -75,7 +73,7 @@ func (t *Table) markdown(b *strings.Builder) {
 	b.WriteString("\n")
 	line := func(cell func(int) string) {
 		for i := range t.Columns {
-			fmt.Fprintf(b, "| %s ", strings.ReplaceAll(plain(cell(i)), "|", "\\|"))
+			fmt.Fprintf(b, "| %s ", strings.ReplaceAll(cell(i), "|", "\\|"))
 		}
 		b.WriteString("|\n")
 	}
@@ -98,7 +96,7 @@ func (t *Table) markdown(b *strings.Builder) {
 		note = strings.TrimSpace(note + " " + spreadLegend + ".")
 	}
 	if note != "" {
-		fmt.Fprintf(b, "\n%s\n", plain(note))
+		fmt.Fprintf(b, "\n%s\n", note)
 	}
 }
 

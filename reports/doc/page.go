@@ -72,12 +72,7 @@ func (s Section) Class() string {
 }
 
 // Summary is the heading above the block, and what stays of a folded one.
-func (b Block) Summary() string {
-	if b.Heading == "" && b.Table != nil {
-		return b.Table.Title
-	}
-	return b.Heading
-}
+func (b Block) Summary() string { return b.title(Page) }
 
 // head is the column's name. In a narrow column, a subject's may break after the proxier's name: browsers break at
 // hyphens anyway.

@@ -2,6 +2,7 @@ package doc
 
 import (
 	"image/color"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,8 +59,11 @@ func Text(text string) Cell { return Cell{Text: text} }
 // Int is a whole number.
 func Int(n int) Cell { return Cell{Text: Grouped(int64(n)), Value: strconv.Itoa(n)} }
 
-// Value is a value of a unit (as in Format).
+// Value is a value of a unit (as in Format). NaN is no value.
 func Value(v float64, unit string) Cell {
+	if math.IsNaN(v) {
+		return None()
+	}
 	return Cell{Text: Format(v, unit), Value: Exact(v), Title: strings.TrimSpace(Exact(v) + " " + unit)}
 }
 

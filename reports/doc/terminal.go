@@ -15,12 +15,12 @@ const Width = 110
 func (d *Document) Text(w io.Writer) error {
 	var b strings.Builder
 	if d.Title != "" {
-		b.WriteString(plain(d.Title) + "\n")
+		b.WriteString(Wrap(d.Title, Width, "  ") + "\n")
 	}
 	for _, s := range d.Sections {
 		s.text(&b)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, plain(b.String()))
 	return err
 }
 
@@ -30,8 +30,8 @@ func (s Section) text(b *strings.Builder) {
 	if len(blocks) == 0 {
 		return
 	}
-	if first := blocks[0]; s.Title != "" && !first.Warn && first.Heading == "" && (first.Note != "" || first.Table == nil || first.Table.Title == "") {
-		b.WriteString("\n" + s.Title + "\n")
+	if first := blocks[0]; s.Title != "" && !first.Warn && first.Heading == "" && (first.Note != "" || first.title(Terminal) == "") {
+		b.WriteString("\n" + Wrap(s.Title, Width, "  ") + "\n")
 	}
 	for i, block := range blocks {
 		again := slices.ContainsFunc(blocks[i+1:], func(later Block) bool {
@@ -44,9 +44,10 @@ func (s Section) text(b *strings.Builder) {
 // text writes a block; explained: with what explains its table. Of several tables with the same explanation, the last
 // one has it.
 func (block Block) text(b *strings.Builder, explained bool) {
-	line := func(text, indent string) { b.WriteString(Wrap(plain(text), Width, indent) + "\n") }
+	line := func(text, indent string) { b.WriteString(Wrap(text, Width, indent) + "\n") }
 	if block.Heading != "" {
-		b.WriteString("\n" + plain(block.Heading) + "\n")
+		b.WriteString("\n")
+		line(block.Heading, "  ")
 	}
 	if block.Note != "" {
 		b.WriteString("\n")
@@ -84,14 +85,14 @@ func (t *Table) text(b *strings.Builder) {
 	}
 	b.WriteString("\n")
 	if t.Title != "" {
-		b.WriteString(plain(t.Title) + "\n\n")
+		b.WriteString(Wrap(t.Title, Width, "  ") + "\n\n")
 	}
-	parts := fitting(shown)
+	parts, short := fitting(shown)
 	for i, part := range parts {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		if group := part.Columns[len(part.Columns)-1].Group; group != "" && len(parts) > 1 {
+		if group := part.Columns[len(part.Columns)-1].Group; group != "" && short {
 			b.WriteString(group + "\n")
 		}
 		part.write(b)
@@ -104,7 +105,7 @@ func (t *Table) tail() string {
 	if shown.empty() {
 		return ""
 	}
-	parts := fitting(shown)
+	parts, _ := fitting(shown)
 	var b strings.Builder
 	var legends []string
 	for _, part := range parts {
@@ -118,13 +119,13 @@ func (t *Table) tail() string {
 		legends = append(legends, spreadLegend)
 	}
 	if len(legends) > 0 {
-		b.WriteString("\n" + Wrap(plain(strings.Join(legends, "; ")), Width, "  ") + "\n")
+		b.WriteString("\n" + Wrap(strings.Join(legends, "; "), Width, "  ") + "\n")
 	}
 	if t.Note != "" {
 		if len(legends) == 0 {
 			b.WriteString("\n")
 		}
-		b.WriteString(Wrap(plain(t.Note), Width, "  ") + "\n")
+		b.WriteString(Wrap(t.Note, Width, "  ") + "\n")
 	}
 	return b.String()
 }
@@ -153,11 +154,11 @@ func (t *Table) headed() *Table {
 	return out
 }
 
-// fitting makes a table narrow enough: short texts, fewer columns, or several tables. A first column alone may be as
-// wide as it is: two names cut in the middle may look alike.
-func fitting(t *Table) []*Table {
+// fitting makes a table narrow enough: short texts and names, fewer columns, or several tables. A first column alone may
+// be as wide as it is: two names cut in the middle may look alike.
+func fitting(t *Table) (parts []*Table, short bool) {
 	if whole := t.printed(false); whole.width() <= Width {
-		return []*Table{whole}
+		return []*Table{whole}, false
 	}
 	t = t.printed(true)
 	for t.width() > Width {
@@ -171,9 +172,9 @@ func fitting(t *Table) []*Table {
 		t = t.keep(func(_ int, c Column) bool { return c.Spare != most })
 	}
 	if !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Group != "" }) {
-		return []*Table{t}
+		return []*Table{t}, true
 	}
-	var out []*Table // a table of groups is always split: short names are unique within a group only
+	// A table of groups is always split: short names are unique within a group only.
 	from := 1
 	for from < len(t.Columns) {
 		part := func(to int) *Table {
@@ -183,10 +184,10 @@ func fitting(t *Table) []*Table {
 		for to < len(t.Columns) && t.Columns[to].Group == t.Columns[from].Group && part(to+1).width() <= Width {
 			to++
 		}
-		out = append(out, part(to))
+		parts = append(parts, part(to))
 		from = to
 	}
-	return out
+	return parts, true
 }
 
 var spread = regexp.MustCompile(` ± (\d+) %`)
@@ -196,7 +197,7 @@ func (t *Table) printed(narrow bool) *Table {
 	out := t.keep(func(int, Column) bool { return true })
 	for i := range out.Columns {
 		if out.Columns[i].Group == "" || narrow {
-			out.Columns[i].Name = plain(out.Columns[i].short())
+			out.Columns[i].Name = out.Columns[i].short()
 		}
 	}
 	for _, row := range out.Rows {
@@ -254,7 +255,7 @@ func (t *Table) write(b *strings.Builder) {
 	line(func(i int) string { return t.Columns[i].Name })
 	for _, row := range t.Rows {
 		if t.heading(row) {
-			b.WriteString(Shorten(plain(row[0].Text), Width) + "\n")
+			b.WriteString(Shorten(row[0].Text, Width) + "\n")
 			continue
 		}
 		line(func(i int) string { return row[i].Text })

@@ -29,18 +29,17 @@ func Plural(n int, word string) string {
 
 // UpperFirst makes the first letter a capital.
 func UpperFirst(text string) string {
-	if text == "" {
-		return text
-	}
-	return strings.ToUpper(text[:1]) + text[1:]
+	_, size := utf8.DecodeRuneInString(text)
+	return strings.ToUpper(text[:size]) + text[size:]
 }
 
 // LowerFirst makes the first letter small. Abbreviations stay as they are.
 func LowerFirst(text string) string {
-	if len(text) < 2 || strings.ToUpper(text[:2]) == text[:2] {
+	r := []rune(text)
+	if len(r) < 2 || strings.ToUpper(string(r[:2])) == string(r[:2]) {
 		return text
 	}
-	return strings.ToLower(text[:1]) + text[1:]
+	return strings.ToLower(string(r[:1])) + string(r[1:])
 }
 
 var beforeUnit = regexp.MustCompile(`([0-9]|≤) (s|ms|µs|ns|%|[KMG]iB|[0-9])`)

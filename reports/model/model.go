@@ -115,7 +115,7 @@ func Fit(run raw.Run, records []raw.Record, o FitOptions) (*Model, error) {
 // fitSubject returns nil if the subject's full syncs were not measured at two sizes.
 func fitSubject(name string, points []Point, o FitOptions) *Subject {
 	s := &Subject{Name: name, Noise: map[string][]float64{}, NoiseOf: map[string][]float64{}, confidence: o.Confidence}
-	if about, err := subject.ParseSubject(name); err == nil {
+	if about, err := subject.Parse(name); err == nil {
 		s.Layout = string(about.Layout)
 	}
 	for _, p := range points {

@@ -132,7 +132,7 @@ func (m *Model) differs(here Here) (differs, remarks []string, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		about, err := subject.ParseSubject(name)
+		about, err := subject.Parse(name)
 		if err != nil {
 			continue // a user's command: its version is unknown
 		}

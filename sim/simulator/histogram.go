@@ -137,14 +137,14 @@ func (h *Histogram) Mean() time.Duration {
 	return time.Duration(sum / float64(h.Count))
 }
 
-// Above returns the share of durations that are longer than promise (an SLO), up to the width of its bin.
-func (h *Histogram) Above(promise time.Duration) float64 {
+// Above returns the share of durations that are longer than limit, such as an SLO, up to the width of its bin.
+func (h *Histogram) Above(limit time.Duration) float64 {
 	if h.Count == 0 {
 		return 0
 	}
 	var above int64
 	for b := range h.Bins() {
-		if b.From > promise {
+		if b.From > limit {
 			above += b.Count
 		}
 	}

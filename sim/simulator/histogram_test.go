@@ -50,8 +50,8 @@ func TestQuantiles(t *testing.T) {
 	if !reflect.DeepEqual(first, all) {
 		t.Error("two halves are not the whole")
 	}
-	promise := exact[len(exact)*95/100]
-	if got := all.Above(promise); math.Abs(got-0.05) > 0.005 {
+	limit := exact[len(exact)*95/100]
+	if got := all.Above(limit); math.Abs(got-0.05) > 0.005 {
 		t.Errorf("%g are above the 95th percentile", got)
 	}
 	if (&Histogram{}).Quantile(0.5) != 0 || (&Histogram{}).Mean() != 0 {

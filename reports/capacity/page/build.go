@@ -16,8 +16,8 @@ import (
 	"synclab/reports/model"
 )
 
-// capacityReport is an answer, and the looks of its subjects.
-type capacityReport struct {
+// report is an answer, and the looks of its subjects.
+type report struct {
 	*capacity.Answer
 	looks   []figure.Look             // of each subject
 	figures map[string]*figure.Figure // the plots of the document, by name
@@ -33,7 +33,7 @@ func Build(a *capacity.Answer, out string, png bool) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	r := newCapacityReport(a)
+	r := newReport(a)
 	d := r.document()
 	if err := r.draw(d, out, png); err != nil {
 		return err
@@ -58,8 +58,8 @@ func Build(a *capacity.Answer, out string, png bool) error {
 	return nil
 }
 
-func newCapacityReport(a *capacity.Answer) *capacityReport {
-	r := &capacityReport{Answer: a, figures: map[string]*figure.Figure{}}
+func newReport(a *capacity.Answer) *report {
+	r := &report{Answer: a, figures: map[string]*figure.Figure{}}
 	var names []string
 	for _, s := range a.Subjects {
 		names = append(names, s.Name)
@@ -69,7 +69,7 @@ func newCapacityReport(a *capacity.Answer) *capacityReport {
 }
 
 // document is the report. Its plots have no content until draw draws them.
-func (r *capacityReport) document() *doc.Document {
+func (r *report) document() *doc.Document {
 	return &doc.Document{Kind: "synclab plan", Title: "How far can this cluster grow?", Subtitle: doc.Sentence(planSubtitle, r),
 		Sections: []doc.Section{r.answerSection(), r.frontierSection(), r.curvesSection(), r.validationSection(), r.sensitivitySection(),
 			r.growthSection(), r.backendSection(), r.assumptionsSection(), r.rawSection()},
@@ -77,7 +77,7 @@ func (r *capacityReport) document() *doc.Document {
 }
 
 // plots is a block of figures; nil figures are left out.
-func (r *capacityReport) plots(figures ...*figure.Figure) doc.Block {
+func (r *report) plots(figures ...*figure.Figure) doc.Block {
 	b := doc.Block{On: doc.Page}
 	for _, f := range figures {
 		if f != nil {
@@ -89,7 +89,7 @@ func (r *capacityReport) plots(figures ...*figure.Figure) doc.Block {
 }
 
 // draw draws the document's plots into a folder, and removes those of an earlier page that this page lacks.
-func (r *capacityReport) draw(d *doc.Document, out string, png bool) error {
+func (r *report) draw(d *doc.Document, out string, png bool) error {
 	for _, s := range d.Sections {
 		for _, b := range s.Blocks {
 			for i, p := range b.Plots {
@@ -114,12 +114,12 @@ func (r *capacityReport) draw(d *doc.Document, out string, png bool) error {
 	return nil
 }
 
-func (r *capacityReport) subjectCell(i int) doc.Cell {
+func (r *report) subjectCell(i int) doc.Cell {
 	return doc.Cell{Text: r.Subjects[i].Name, Color: r.looks[i].Color}
 }
 
 // measuredSubject returns the model of a subject; nil if there is none.
-func (r *capacityReport) measuredSubject(name string) *model.Subject {
+func (r *report) measuredSubject(name string) *model.Subject {
 	if r.Model == nil {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (r *capacityReport) measuredSubject(name string) *model.Subject {
 }
 
 // remarks are those of the answer and of its subjects. A remark on several subjects appears once.
-func (r *capacityReport) remarks() []string {
+func (r *report) remarks() []string {
 	out := slices.Clone(r.Remarks)
 	of := map[string][]string{}
 	var order []string

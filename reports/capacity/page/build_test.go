@@ -18,9 +18,9 @@ import (
 	"synclab/reports/model"
 )
 
-// buildCapacity writes the page of an answer and returns it. With SYNCLAB_SAMPLE_REPORTS, it writes there, for
+// buildPage writes the page of an answer and returns it. With SYNCLAB_SAMPLE_REPORTS, it writes there, for
 // inspection.
-func buildCapacity(t *testing.T, a *capacity.Answer) (dir, page string) {
+func buildPage(t *testing.T, a *capacity.Answer) (dir, page string) {
 	t.Helper()
 	dir = t.TempDir()
 	if sample := os.Getenv("SYNCLAB_SAMPLE_REPORTS"); sample != "" {
@@ -37,7 +37,7 @@ func buildCapacity(t *testing.T, a *capacity.Answer) (dir, page string) {
 }
 
 func TestCapacityPageHasEverySection(t *testing.T) {
-	_, page := buildCapacity(t, lawfulAnswer())
+	_, page := buildPage(t, lawfulAnswer())
 	for _, id := range []string{"answer", "frontier", "curves", "validation", "sensitivity", "growth", "backends", "limits", "raw"} {
 		if !strings.Contains(page, `<section id="`+id+`"`) {
 			t.Errorf("no section %q", id)
@@ -68,7 +68,7 @@ func TestCapacityPageOfLittle(t *testing.T) {
 	a := lawfulAnswer()
 	a.Subjects, a.Model.Validation, a.Target, a.Command, a.Comparisons = a.Subjects[:1], nil, nil, "", nil
 	a.Subjects[0].Target, a.Subjects[0].Sensitivity, a.Subjects[0].Frontier = nil, nil, nil
-	_, page := buildCapacity(t, a)
+	_, page := buildPage(t, a)
 	if !strings.Contains(page, "--hold-out") {
 		t.Error("the page does not explain how to get a validation")
 	}
@@ -85,7 +85,7 @@ func TestCapacityPageOfLittle(t *testing.T) {
 var externalResource = regexp.MustCompile(`(?i)(?:src|href|url|srcset|action)\s*(?:=\s*["']?|\()\s*["']?(?:https?:)?//[^"')\s>]*|@import|<script[^>]+src|<link`)
 
 func TestCapacityPageIsSelfContained(t *testing.T) {
-	_, page := buildCapacity(t, lawfulAnswer())
+	_, page := buildPage(t, lawfulAnswer())
 	for _, found := range externalResource.FindAllString(page, -1) {
 		t.Errorf("external: %s", found)
 	}
@@ -99,7 +99,7 @@ func TestCapacityPageIsSelfContained(t *testing.T) {
 // Every estimate of the answer is on the page with its basis.
 func TestCapacityPageShowsEachBasis(t *testing.T) {
 	a := lawfulAnswer()
-	r := newCapacityReport(a)
+	r := newReport(a)
 	for _, table := range []*doc.Table{r.answerTable(), r.limitsTable(), r.frontierTable(-1), r.curveTable()} {
 		seen := 0
 		for _, row := range table.Rows {
@@ -155,7 +155,7 @@ func readCSV(t *testing.T, content []byte) []map[string]string {
 
 func TestCapacityCSVAgreesWithTheAnswer(t *testing.T) {
 	a := lawfulAnswer()
-	dir, page := buildCapacity(t, a)
+	dir, page := buildPage(t, a)
 	files := map[string][]byte{}
 	for _, name := range []string{"capacity.csv", "frontier.csv", "limits.csv"} {
 		content, err := os.ReadFile(filepath.Join(dir, name))
@@ -211,7 +211,7 @@ func TestCapacityCSVAgreesWithTheAnswer(t *testing.T) {
 		for _, row := range limits {
 			if row["subject"] == s.Name {
 				rows++
-				if row["policy"] == "recommended" && (row["services_median"] != doc.Exact(s.Largest.Reach.Median) || row["slo"] != s.Largest.SLO) {
+				if row["policy"] == "recommended" && (row["services_median"] != doc.Exact(s.Largest.Size.Median) || row["slo"] != s.Largest.SLO) {
 					t.Errorf("%s: largest is %v", s.Name, row)
 				}
 			}
@@ -228,8 +228,8 @@ func TestCapacityCSVAgreesWithTheAnswer(t *testing.T) {
 // A stored answer makes the same page as the answer itself, to the last byte.
 func TestCapacityPageAgain(t *testing.T) {
 	a := lawfulAnswer()
-	dir, first := buildCapacity(t, a)
-	_, second := buildCapacity(t, lawfulAnswer())
+	dir, first := buildPage(t, a)
+	_, second := buildPage(t, lawfulAnswer())
 	if first != second {
 		t.Error("the same answer made two pages")
 	}
@@ -244,7 +244,7 @@ func TestCapacityPageAgain(t *testing.T) {
 	if err != nil || !HasAnswer(kept) {
 		t.Fatal(err)
 	}
-	if _, third := buildCapacity(t, loaded); first != third {
+	if _, third := buildPage(t, loaded); first != third {
 		t.Error("the stored answer makes another page")
 	}
 	summary, err := os.ReadFile(filepath.Join(dir, "capacity.md"))
@@ -273,7 +273,7 @@ func TestLoadAnswerSaysWhatIsWrong(t *testing.T) {
 
 // capacity.md has the answer, the change of backend, the caveats and the command; the page has all else.
 func TestCapacityMarkdown(t *testing.T) {
-	text := capacityMarkdown(t, newCapacityReport(lawfulAnswer()))
+	text := capacityMarkdown(t, newReport(lawfulAnswer()))
 	from := 0
 	for _, part := range []string{"## How far can this cluster grow?\n",
 		"Today: 2,000 Services × 10 endpoints on 100 nodes", "- The SLO for memory is violated first.\n",
@@ -293,7 +293,7 @@ func TestCapacityMarkdown(t *testing.T) {
 	}
 }
 
-func capacityMarkdown(t *testing.T, r *capacityReport) string {
+func capacityMarkdown(t *testing.T, r *report) string {
 	t.Helper()
 	var b strings.Builder
 	if err := r.document().Markdown(&b); err != nil {
@@ -317,11 +317,11 @@ func TestCapacityPageNamesWhatGrows(t *testing.T) {
 		a.Question.Growth, a.Unit = c.growth, c.growth.Unit()
 		for i := range a.Subjects {
 			s := &a.Subjects[i]
-			s.Target.Reach = 24.34
+			s.Target.Size = 24.34
 			s.Largest.Unbounded, s.Largest.Never = false, false
-			s.Largest.Reach.Median, s.Largest.Reach.Low, s.Largest.Reach.High = 24.34, 18.2, 28.61
+			s.Largest.Size.Median, s.Largest.Size.Low, s.Largest.Size.High = 24.34, 18.2, 28.61
 		}
-		r, unit := newCapacityReport(a), string(a.Unit)
+		r, unit := newReport(a), string(a.Unit)
 		markdown := capacityMarkdown(t, r)
 		for what, text := range map[string]string{"answer": r.answerTable().Columns[1].Name, "limits": r.limitsTable().Columns[3].Name,
 			"sensitivity": strings.ToLower(r.sensitivityTable().Columns[3].Name), "tornado": r.figures["capacity-sensitivity"].Title,
@@ -354,7 +354,7 @@ func TestCapacityPageNamesWhatGrows(t *testing.T) {
 func TestCrossover(t *testing.T) {
 	a := lawfulAnswer()
 	outlook := func(services int, cpu float64) capacity.Evaluation {
-		return capacity.Evaluation{Reach: float64(services), Cluster: capacity.Cluster{Services: services, Endpoints: 10, Nodes: 1}, Quantities: map[string]capacity.Estimate{
+		return capacity.Evaluation{Size: float64(services), Cluster: capacity.Cluster{Services: services, Endpoints: 10, Nodes: 1}, Quantities: map[string]capacity.Estimate{
 			capacity.CPU: {Median: cpu, Low: cpu * 0.9, High: cpu * 1.1, Basis: model.Interpolated, Beyond: 1}}}
 	}
 	a.Subjects = a.Subjects[:2]
@@ -363,9 +363,9 @@ func TestCrossover(t *testing.T) {
 		a.Subjects[0].Curve = append(a.Subjects[0].Curve, outlook(services, float64(services)*1e-4)) // crosses the constant at 2,000
 		a.Subjects[1].Curve = append(a.Subjects[1].Curve, outlook(services, 0.2))
 	}
-	a.Comparisons = []capacity.Comparison{{From: a.Subjects[0].Name, To: a.Subjects[1].Name, Crossings: []capacity.Crossing{{SLO: capacity.CPU, Reach: 2000, Basis: model.Interpolated}}}}
-	a.Subjects[0].Today.Reach, a.Subjects[0].Target.Reach = 2000, 8000
-	r := newCapacityReport(a)
+	a.Comparisons = []capacity.Comparison{{From: a.Subjects[0].Name, To: a.Subjects[1].Name, Crossings: []capacity.Crossing{{SLO: capacity.CPU, Size: 2000, Basis: model.Interpolated}}}}
+	a.Subjects[0].Today.Size, a.Subjects[0].Target.Size = 2000, 8000
+	r := newReport(a)
 	found := r.crossings()
 	if len(found) != 1 || r.crossingText(found[0]) != "from 2,000 Services on" || found[0].clear != 10000 || found[0].clearAlways {
 		t.Fatalf("crossings %+v, want one from 2,000 on, beyond doubt from 10,000", found)

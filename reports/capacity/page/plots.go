@@ -45,11 +45,11 @@ func estimateNamed(name string) estimateOf {
 	}
 }
 
-func (r *capacityReport) curve(subject int, of estimateOf) curve {
+func (r *report) curve(subject int, of estimateOf) curve {
 	var out curve
 	for _, o := range r.Subjects[subject].Curve {
-		if e, ok := of(o); ok && o.Reach > 0 {
-			out = append(out, curvePoint{o.Reach, e})
+		if e, ok := of(o); ok && o.Size > 0 {
+			out = append(out, curvePoint{o.Size, e})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b curvePoint) int { return cmp.Compare(a.x, b.x) })
@@ -198,7 +198,7 @@ type growthPanel struct {
 }
 
 // add draws the panel into f and returns its labels; nil without any curve.
-func (g growthPanel) add(r *capacityReport, f *figure.Figure, height vg.Length) *figure.EndLabels {
+func (g growthPanel) add(r *report, f *figure.Figure, height vg.Length) *figure.EndLabels {
 	label := g.text
 	if len(f.Panels) == 0 && strings.EqualFold(f.Title, g.text) {
 		label = map[string]string{"s": "time", "B": "bytes", "CPUs": "CPUs", "count": "rules in all tables"}[g.unit] // the title has the rest
@@ -220,7 +220,7 @@ func (g growthPanel) add(r *capacityReport, f *figure.Figure, height vg.Length) 
 		ends.Labels = append(ends.Labels, figure.EndLabel{X: last.x, Y: last.Median, Text: s.Name, Color: r.looks[i].Color})
 		for _, l := range s.Limits {
 			if l.SLO == g.slo && bound > 0 && (!l.Never || l.Smaller) && !l.Unbounded {
-				marks.at = append(marks.at, crossingMark{l.Reach.Median, bound, r.count(l.Reach.Median), r.looks[i].Color})
+				marks.at = append(marks.at, crossingMark{l.Size.Median, bound, r.count(l.Size.Median), r.looks[i].Color})
 			}
 		}
 	}
@@ -257,7 +257,7 @@ func (g growthPanel) add(r *capacityReport, f *figure.Figure, height vg.Length) 
 
 // addMeasured marks measured values if Services or endpoints grow. Marks are filled if the cell's other size is near
 // that of the curves, else small and pale. It returns the range of the values.
-func (r *capacityReport) addMeasured(p *plot.Plot, g growthPanel) (low, high float64) {
+func (r *report) addMeasured(p *plot.Plot, g growthPanel) (low, high float64) {
 	low = math.Inf(1)
 	if g.measured == nil || r.Unit != capacity.InServices && r.Unit != capacity.InEndpoints {
 		return low, high
@@ -286,7 +286,7 @@ func (r *capacityReport) addMeasured(p *plot.Plot, g growthPanel) (low, high flo
 
 // alike reports whether a measured cell was similar to the cluster of that size, in the unit that the curves do not
 // use.
-func (r *capacityReport) alike(s capacity.SubjectAnswer, p model.Point) bool {
+func (r *report) alike(s capacity.SubjectAnswer, p model.Point) bool {
 	cell := capacity.Cluster{Services: p.Services, Endpoints: p.Endpoints}
 	other := capacity.InEndpoints
 	if r.Unit == other {
@@ -294,7 +294,7 @@ func (r *capacityReport) alike(s capacity.SubjectAnswer, p model.Point) bool {
 	}
 	nearest, gap := 0.0, math.Inf(1)
 	for _, o := range s.Curve {
-		if d := math.Abs(math.Log(o.Reach / r.Unit.Of(cell))); d < gap {
+		if d := math.Abs(math.Log(o.Size / r.Unit.Of(cell))); d < gap {
 			nearest, gap = other.Of(o.Cluster), d
 		}
 	}

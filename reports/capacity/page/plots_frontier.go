@@ -16,7 +16,7 @@ import (
 )
 
 // frontierFigure draws each subject's latency versus CPU, by minSyncPeriod.
-func (r *capacityReport) frontierFigure() *figure.Figure {
+func (r *report) frontierFigure() *figure.Figure {
 	f := &figure.Figure{Name: "capacity-frontier", Title: "Latency versus CPU at " + r.frontierAt(),
 		Caption: "One curve for each subject, one point for each evaluated minSyncPeriod; the ring is the recommended one. Lower is faster, further left is cheaper. " +
 			"CPU is the average of the proxier and its tools on one node. Latency is network programming latency, of all changes on all nodes. " +
@@ -80,7 +80,7 @@ func (r *capacityReport) frontierFigure() *figure.Figure {
 }
 
 // frontierAt is the cluster at which the settings were evaluated.
-func (r *capacityReport) frontierAt() string { return r.sizeText(r.grown()) }
+func (r *report) frontierAt() string { return r.sizeText(r.grown()) }
 
 // widen makes room for labels at the first and last points of a logarithmic axis.
 func widen(a *plot.Axis) {

@@ -30,7 +30,7 @@ var predictedGroups = []predictedGroup{
 }
 
 // figure draws the held-out cells; nil without any.
-func (g predictedGroup) figure(r *capacityReport) *figure.Figure {
+func (g predictedGroup) figure(r *report) *figure.Figure {
 	f := &figure.Figure{Name: g.name, Title: g.title, Caption: "Each mark is a cell that was held out of the fit, larger than all fitted cells. " +
 		"Its bar is the interval of the prediction. On the line, prediction and measurement are equal; the band is ± 10 %."}
 	p := figure.NewPlot("measured (log scale)", "predicted (log scale)")

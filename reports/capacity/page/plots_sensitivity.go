@@ -14,7 +14,7 @@ import (
 )
 
 // sensitivityFigure is a tornado plot for each subject: how much the largest cluster changes with each input.
-func (r *capacityReport) sensitivityFigure() *figure.Figure {
+func (r *report) sensitivityFigure() *figure.Figure {
 	f := &figure.Figure{Name: "capacity-sensitivity", Title: fmt.Sprintf("Sensitivity of the largest cluster (%s, log scale)", r.Unit),
 		Caption: "Each bar spans the largest clusters with the lower input, with the higher input, and as in the question (the vertical line). " +
 			"The input with the longest bar matters most."}
@@ -33,14 +33,14 @@ func (r *capacityReport) sensitivityFigure() *figure.Figure {
 		}
 		p := figure.NewPlot("", s.Name)
 		p.X.Min, p.X.Max = low/1.5, high*1.5
-		if at := s.Largest.Reach.Median; at > 0 {
+		if at := s.Largest.Size.Median; at > 0 {
 			p.Add(upright{at, draw.LineStyle{Color: figure.Ink, Width: 1}})
 		}
 		var names []plot.Tick
 		for k, one := range s.Sensitivity {
 			row := float64(len(s.Sensitivity) - 1 - k)
 			names = append(names, plot.Tick{Value: row, Label: inputText(one.Input)})
-			p.Add(tornadoBar{row, s.Largest.Reach.Median, one, r.looks[i].Color})
+			p.Add(tornadoBar{row, s.Largest.Size.Median, one, r.looks[i].Color})
 		}
 		figure.LogAxis(&p.X, figure.TickCount)
 		p.Y.Min, p.Y.Max = -0.6, float64(len(s.Sensitivity))-0.4

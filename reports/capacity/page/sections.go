@@ -19,7 +19,7 @@ import (
 // The sections of the plan's report, in its order. Those without content have no blocks.
 
 // answerSection has the answer. With the change of backend and the command, it is all of capacity.md.
-func (r *capacityReport) answerSection() doc.Section {
+func (r *report) answerSection() doc.Section {
 	s := doc.Section{ID: "answer", Title: "The answer", Short: "Answer", Dense: true}
 	s.Add(doc.Block{List: r.Words, Lead: true}, doc.Block{HTML: basesHTML()}, doc.Block{Table: r.answerTable()},
 		doc.Block{On: doc.Page, Note: doc.Sentence(planAnswerNote, r), Soft: true}, doc.Block{On: doc.Markdown, Note: basesMarkdown})
@@ -30,7 +30,7 @@ func (r *capacityReport) answerSection() doc.Section {
 	return s
 }
 
-func (r *capacityReport) frontierSection() doc.Section {
+func (r *report) frontierSection() doc.Section {
 	s := doc.Section{ID: "frontier", Title: "Latency and CPU by setting", Short: "Frontier", NewSheet: true, Dense: true}
 	if !slices.ContainsFunc(r.Subjects, func(one capacity.SubjectAnswer) bool { return len(one.Frontier) > 0 }) {
 		return s
@@ -42,7 +42,7 @@ func (r *capacityReport) frontierSection() doc.Section {
 	return s
 }
 
-func (r *capacityReport) curvesSection() doc.Section {
+func (r *report) curvesSection() doc.Section {
 	s := doc.Section{ID: "curves", Title: "Largest cluster for each SLO", Short: "How far", NewSheet: true, Dense: true}
 	var panels []growthPanel
 	for _, q := range sloQuantities {
@@ -56,7 +56,7 @@ func (r *capacityReport) curvesSection() doc.Section {
 }
 
 // growthFigures draws each panel as a separate plot.
-func (r *capacityReport) growthFigures(prefix string, panels []growthPanel) []*figure.Figure {
+func (r *report) growthFigures(prefix string, panels []growthPanel) []*figure.Figure {
 	var out []*figure.Figure
 	for _, g := range panels {
 		f := &figure.Figure{Name: prefix + cmp.Or(g.slo, strings.ReplaceAll(g.text, " ", "-")), Title: doc.UpperFirst(g.text)}
@@ -106,11 +106,11 @@ var measuredOf = map[string]func(*model.Subject) []model.Point{
 func pointsOf(s *model.Subject, q model.Quantity, kind string) []model.Point { return s.Shown(q, kind) }
 
 // drawnWithSLOs reports whether the section of the SLOs draws a quantity: those with an SLO, latency and CPU.
-func (r *capacityReport) drawnWithSLOs(name string) bool {
+func (r *report) drawnWithSLOs(name string) bool {
 	return r.Question.SLOs.Bound(name) > 0 || name == capacity.ProgrammingP99 || name == capacity.CPU
 }
 
-func (r *capacityReport) validationSection() doc.Section {
+func (r *report) validationSection() doc.Section {
 	s := doc.Section{ID: "validation", Title: "Predicted versus measured", Short: "Predicted, measured", Dense: true}
 	if r.Model == nil {
 		return s
@@ -131,7 +131,7 @@ func (r *capacityReport) validationSection() doc.Section {
 	return s
 }
 
-func (r *capacityReport) sensitivitySection() doc.Section {
+func (r *report) sensitivitySection() doc.Section {
 	s := doc.Section{ID: "sensitivity", Title: "Sensitivity to inputs", Short: "Sensitivity", Dense: true}
 	if strongest := r.strongestInputs(); len(strongest) > 0 {
 		s.Add(doc.Block{On: doc.Page, Note: doc.Sentence(planSensitivityNote, strongest)})
@@ -146,7 +146,7 @@ type strongestInput struct {
 	Subjects []string
 }
 
-func (r *capacityReport) strongestInputs() []strongestInput {
+func (r *report) strongestInputs() []strongestInput {
 	var out []strongestInput
 	for _, one := range r.Subjects {
 		if len(one.Sensitivity) == 0 {
@@ -166,7 +166,7 @@ func (r *capacityReport) strongestInputs() []strongestInput {
 	return out
 }
 
-func (r *capacityReport) growthSection() doc.Section {
+func (r *report) growthSection() doc.Section {
 	s := doc.Section{ID: "growth", Title: "Rules, memory, packets and syncs as the cluster grows", Short: "Growth", NewSheet: true, Dense: true}
 	panels := []growthPanel{{text: "rules", unit: "count", of: func(o capacity.Evaluation) (capacity.Estimate, bool) { return o.Rules, o.Rules.Median > 0 },
 		measured: func(s *model.Subject) []model.Point { return pointsOf(s, model.Rules, "") }}}
@@ -187,7 +187,7 @@ func (r *capacityReport) growthSection() doc.Section {
 }
 
 // syncsFigure draws durations of syncs. It omits full syncs if start, which is a full sync, has its own plot.
-func (r *capacityReport) syncsFigure(onlyPartial bool) *figure.Figure {
+func (r *report) syncsFigure(onlyPartial bool) *figure.Figure {
 	f := &figure.Figure{Name: "capacity-growth-syncs", Title: "Durations of syncs", Caption: doc.Sentence(planSyncsCaption, onlyPartial)}
 	panels := []growthPanel{
 		{text: "full sync", unit: "s", of: func(o capacity.Evaluation) (capacity.Estimate, bool) { return o.FullSync, o.FullSync.Median > 0 },
@@ -216,7 +216,7 @@ func (r *capacityReport) syncsFigure(onlyPartial bool) *figure.Figure {
 	return f
 }
 
-func (r *capacityReport) backendSection() doc.Section {
+func (r *report) backendSection() doc.Section {
 	s := doc.Section{ID: "backends", Title: "When a change of backend pays", Short: "Change of backend", Dense: true}
 	var words []string
 	for _, c := range r.Comparisons {
@@ -226,7 +226,7 @@ func (r *capacityReport) backendSection() doc.Section {
 	return s
 }
 
-func (r *capacityReport) assumptionsSection() doc.Section {
+func (r *report) assumptionsSection() doc.Section {
 	s := doc.Section{ID: "limits", Title: "Assumptions and limits", Short: "Assumptions", NewSheet: true}
 	const repeat = "How to repeat it"
 	s.Add(doc.Block{On: doc.Page, List: assumptions},
@@ -241,7 +241,7 @@ func (r *capacityReport) assumptionsSection() doc.Section {
 }
 
 // calibration has the origin of the cost model, and the versions and the machine.
-func (r *capacityReport) calibration() [][2]string {
+func (r *report) calibration() [][2]string {
 	m := r.Model
 	out := [][2]string{{"calibration", m.Run}, {"measured", m.Made.UTC().Format("2006-01-02 15:04 MST")},
 		{"seed of the plan", strconv.FormatUint(r.Question.Seed, 10)}, {"seed of the fit", strconv.FormatUint(m.Seed, 10)},
@@ -256,7 +256,7 @@ func (r *capacityReport) calibration() [][2]string {
 }
 
 // rawSection has every number: as files within the page, and as tables.
-func (r *capacityReport) rawSection() doc.Section {
+func (r *report) rawSection() doc.Section {
 	s := doc.Section{ID: "raw", Title: "Raw numbers", Dense: true}
 	s.Add(doc.Block{On: doc.Page, Note: "Every number above, unrounded, times in seconds and memory in bytes. The files are also in the folder of this page.",
 		HTML: downloadsHTML(r.csvFiles())},

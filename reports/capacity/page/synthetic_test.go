@@ -57,7 +57,7 @@ func (l lawful) outlook(c capacity.Cluster, scale float64, policy capacity.Polic
 	partial := l.partial(n)
 	rate := 1 / (policy.MinSyncPeriod.Seconds() + partial)
 	p99 := policy.MinSyncPeriod.Seconds() + 2*partial
-	o := capacity.Evaluation{Scale: scale, Reach: float64(c.Services), Cluster: c, Policy: policy, P50: inSeconds(p99 / 2), P90: inSeconds(p99 * 0.9), P99: inSeconds(p99), SlowestP99: inSeconds(p99 * 1.1),
+	o := capacity.Evaluation{Scale: scale, Size: float64(c.Services), Cluster: c, Policy: policy, P50: inSeconds(p99 / 2), P90: inSeconds(p99 * 0.9), P99: inSeconds(p99), SlowestP99: inSeconds(p99 * 1.1),
 		SyncsPerSecond: rate, BusyShare: rate * partial, Rules: l.estimate(n, l.rules(n)), FullSync: l.estimate(n, l.full(n)), PartialSync: l.estimate(n, partial)}
 	loop := func(v float64) capacity.Estimate {
 		e := l.estimate(n, v)
@@ -114,7 +114,7 @@ func (l lawful) limit(today capacity.Cluster, name string, policy capacity.Polic
 	}
 	out.Cluster = grownBy(today, out.Scale)
 	at := l.outlook(out.Cluster, out.Scale, policy, slos).Quantities[name]
-	out.Reach = capacity.Estimate{Median: float64(out.Cluster.Services), Low: services(reach(func(e capacity.Estimate) float64 { return e.High }), 4),
+	out.Size = capacity.Estimate{Median: float64(out.Cluster.Services), Low: services(reach(func(e capacity.Estimate) float64 { return e.High }), 4),
 		High: services(reach(func(e capacity.Estimate) float64 { return e.Low }), 4), Basis: at.Basis, Beyond: at.Beyond}
 	return out
 }
@@ -133,7 +133,7 @@ func (l lawful) answer(q capacity.Question) capacity.SubjectAnswer {
 			s.Limits = append(s.Limits, l.limit(today, slo.name, l.policy, q.SLOs))
 		}
 	}
-	slices.SortStableFunc(s.Limits, func(a, b capacity.Limit) int { return int(a.Reach.Median - b.Reach.Median) })
+	slices.SortStableFunc(s.Limits, func(a, b capacity.Limit) int { return int(a.Size.Median - b.Size.Median) })
 	for _, period := range []time.Duration{100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second} {
 		policy := l.policy
 		policy.MinSyncPeriod = period
@@ -146,7 +146,7 @@ func (l lawful) answer(q capacity.Question) capacity.SubjectAnswer {
 	}
 	s.Largest = s.Limits[0]
 	s.MemoryLimit = uint64(at.Quantities[capacity.Memory].High * 1.2)
-	base := s.Largest.Reach.Median
+	base := s.Largest.Size.Median
 	s.Sensitivity = []capacity.Sensitivity{{Input: "endpoints", Lower: 0.5, Higher: 2, AtLower: base * 1.9, AtHigher: base / 1.95}, {Input: "cost", Lower: 0.8, Higher: 1.25, AtLower: base * 1.24, AtHigher: base / 1.24},
 		{Input: "churn", Lower: 0.5, Higher: 2, AtLower: base * 1.1, AtHigher: base * 0.9}, {Input: "nodes", Lower: 0.5, Higher: 2, AtLower: base, AtHigher: base}}
 	return s
@@ -197,7 +197,7 @@ func lawfulAnswer() *capacity.Answer {
 		a.Subjects = append(a.Subjects, l.answer(q))
 		if l.name != a.Subjects[0].Name {
 			a.Comparisons = append(a.Comparisons, capacity.Comparison{From: a.Subjects[0].Name, To: l.name, Ratio: 2, Words: l.name + " reaches twice the size of " + a.Subjects[0].Name + ".",
-				Crossings: []capacity.Crossing{{SLO: capacity.CPU, Always: true}, {SLO: capacity.Memory, Reach: 9000, Basis: model.Extrapolated}}})
+				Crossings: []capacity.Crossing{{SLO: capacity.CPU, Always: true}, {SLO: capacity.Memory, Size: 9000, Basis: model.Extrapolated}}})
 		}
 	}
 	return a

@@ -36,7 +36,7 @@ func sloCell(o capacity.Evaluation, name string) doc.Cell {
 }
 
 // metCell states whether an evaluation meets the SLOs.
-func (r *capacityReport) metCell(o capacity.Evaluation) doc.Cell {
+func (r *report) metCell(o capacity.Evaluation) doc.Cell {
 	given := r.givenSLOs()
 	if len(given) == 0 {
 		return doc.NoneFor("no SLO was given")
@@ -68,29 +68,29 @@ func targetCell(s capacity.SubjectAnswer, cell func(capacity.Evaluation) doc.Cel
 }
 
 // limitCell is the largest size that meets an SLO.
-func (r *capacityReport) limitCell(l capacity.Limit) doc.Cell {
-	cell := doc.Cell{Text: r.largestText(l), Value: doc.Exact(l.Reach.Median)}
+func (r *report) limitCell(l capacity.Limit) doc.Cell {
+	cell := doc.Cell{Text: r.largestText(l), Value: doc.Exact(l.Size.Median)}
 	switch {
 	case l.SLO == "":
 		return doc.NoneFor("no quantity of an SLO was measured")
 	case l.Never && !l.Smaller:
 		cell.Loud, cell.Value = true, "0"
-		cell.Sub = subLines("at no evaluated size", basisText(l.Reach))
+		cell.Sub = subLines("at no evaluated size", basisText(l.Size))
 		return cell
 	case l.Never:
 		cell.Loud = true
-		cell.Sub = subLines("fewer than today", r.interval(l.Reach), basisText(l.Reach))
+		cell.Sub = subLines("fewer than today", r.interval(l.Size), basisText(l.Size))
 	case l.Unbounded:
-		cell.Sub = subLines("at the largest evaluated size", basisText(l.Reach))
+		cell.Sub = subLines("at the largest evaluated size", basisText(l.Size))
 	default:
-		cell.Sub = subLines(r.interval(l.Reach), basisText(l.Reach))
+		cell.Sub = subLines(r.interval(l.Size), basisText(l.Size))
 	}
-	cell.Text = marked(l.Reach.Basis, cell.Text)
+	cell.Text = marked(l.Size.Basis, cell.Text)
 	return cell
 }
 
 // answerTable is the answer, subject by subject.
-func (r *capacityReport) answerTable() *doc.Table {
+func (r *report) answerTable() *doc.Table {
 	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Largest cluster, " + string(r.Unit), Numeric: true}, {Name: "SLO violated first"},
 		{Name: "SLOs met today"}, {Name: "SLOs met at target"}, {Name: "Recommended minSyncPeriod"}, {Name: "Latency p99 with it", Numeric: true},
 		{Name: "CPUs with it", Numeric: true}, {Name: "Memory limit", Numeric: true}}}
@@ -130,7 +130,7 @@ func periodCell(p capacity.Policy) doc.Cell {
 	return doc.Cell{Text: periodText(p.MinSyncPeriod), Value: doc.Exact(p.MinSyncPeriod.Seconds())}
 }
 
-func (r *capacityReport) memoryCell(s capacity.SubjectAnswer) doc.Cell {
+func (r *report) memoryCell(s capacity.SubjectAnswer) doc.Cell {
 	if s.MemoryLimit == 0 {
 		return doc.None()
 	}
@@ -146,7 +146,7 @@ func (r *capacityReport) memoryCell(s capacity.SubjectAnswer) doc.Cell {
 }
 
 // limitsTable shows the largest size for each SLO with the policy in use.
-func (r *capacityReport) limitsTable() *doc.Table {
+func (r *report) limitsTable() *doc.Table {
 	t := &doc.Table{Title: "Largest cluster for each SLO, with the policy in use",
 		Note: "The SLO that is violated first comes first. The largest cluster of the answer uses the recommended setting, and may be larger or smaller.",
 		Columns: []doc.Column{{Name: "Subject"}, {Name: "SLO"}, {Name: "Bound", Numeric: true}, {Name: "Met up to, " + string(r.Unit), Numeric: true},
@@ -169,7 +169,7 @@ func (r *capacityReport) limitsTable() *doc.Table {
 }
 
 // frontierTable shows the evaluated settings of a subject, or of all (-1).
-func (r *capacityReport) frontierTable(only int) *doc.Table {
+func (r *report) frontierTable(only int) *doc.Table {
 	t := &doc.Table{Title: "Settings evaluated at " + r.frontierAt(), Columns: []doc.Column{{Name: "Subject"}, {Name: "minSyncPeriod", Numeric: true},
 		{Name: "Policy"}, {Name: "Latency p50", Numeric: true}, {Name: "p90", Numeric: true}, {Name: "p99", Numeric: true},
 		{Name: "Slowest node's p99", Numeric: true}, {Name: "CPUs", Numeric: true}, {Name: "Syncs a second", Numeric: true},
@@ -201,7 +201,7 @@ func (r *capacityReport) frontierTable(only int) *doc.Table {
 }
 
 // curveTable has every evaluation of the curves.
-func (r *capacityReport) curveTable() *doc.Table {
+func (r *report) curveTable() *doc.Table {
 	t := &doc.Table{Title: "Curves: every evaluated size", Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true},
 		{Name: "Endpoints", Numeric: true, Title: "per Service"}, {Name: "Nodes", Numeric: true}, {Name: "Endpoint changes/s", Numeric: true},
 		{Name: "Latency p99", Numeric: true}, {Name: "CPUs", Numeric: true}, {Name: "Memory", Numeric: true}, {Name: "First packet", Numeric: true},
@@ -223,10 +223,10 @@ func rounded(e capacity.Estimate) capacity.Estimate {
 	return e
 }
 
-func (r *capacityReport) sensitivityTable() *doc.Table {
+func (r *report) sensitivityTable() *doc.Table {
 	var largest []largestSize
 	for _, s := range r.Subjects {
-		largest = append(largest, largestSize{Size: r.largestText(s.Largest), Basis: basisText(s.Largest.Reach), Subject: s.Name})
+		largest = append(largest, largestSize{Size: r.largestText(s.Largest), Basis: basisText(s.Largest.Size), Subject: s.Name})
 	}
 	size := doc.UpperFirst(string(r.Unit)) + " reached"
 	t := &doc.Table{Note: doc.Sentence(planSensitivityTableNote, largest), Columns: []doc.Column{{Name: "Subject"}, {Name: "Input"}, {Name: "Input ×", Numeric: true},
@@ -250,11 +250,11 @@ func (r *capacityReport) sensitivityTable() *doc.Table {
 }
 
 // sizeCell is a size, or 0.
-func (r *capacityReport) sizeCell(size float64) doc.Cell {
+func (r *report) sizeCell(size float64) doc.Cell {
 	return doc.Cell{Text: r.count(size), Value: doc.Exact(size), Title: doc.Exact(size) + " " + string(r.Unit)}
 }
 
-func (r *capacityReport) crossoverTable() *doc.Table {
+func (r *report) crossoverTable() *doc.Table {
 	use := r.Subjects[0].Name
 	t := &doc.Table{Title: "Each versus " + use + ", which is in use", Note: doc.Sentence(planCrossoverNote, use), Columns: []doc.Column{{Name: "Subject"},
 		{Name: "Quantity"}, {Name: "Better"}, {Name: "Beyond doubt"}, {Name: "× today", Numeric: true}, {Name: "× at target", Numeric: true},

@@ -39,7 +39,7 @@ func downloadsHTML(files []csvFile) string {
 }
 
 // csvFiles are the numbers of the page, unrounded: seconds, bytes, CPUs and counts.
-func (r *capacityReport) csvFiles() []csvFile {
+func (r *report) csvFiles() []csvFile {
 	files := []struct {
 		name, text string
 		rows       [][]string
@@ -64,7 +64,7 @@ func estimateFields(e capacity.Estimate) []string {
 	return []string{doc.Exact(e.Median), doc.Exact(e.Low), doc.Exact(e.High), string(e.Basis), doc.Exact(e.Beyond)}
 }
 
-func (r *capacityReport) curveRows() [][]string {
+func (r *report) curveRows() [][]string {
 	header := append([]string{"subject", "scale", "services", "endpoints_per_service", "nodes", "endpoint_changes_per_s", "quantity", "unit"}, estimateColumns...)
 	rows := [][]string{append(header, "slo", "met")}
 	for _, s := range r.Subjects {
@@ -102,7 +102,7 @@ func metText(o capacity.Evaluation, name string) string {
 	return "perhaps"
 }
 
-func (r *capacityReport) frontierRows() [][]string {
+func (r *report) frontierRows() [][]string {
 	header := []string{"subject", "services", "policy", "min_sync_period_s", "burst", "p50_s", "p90_s", "p99_s", "slowest_node_p99_s"}
 	for _, quantity := range []string{capacity.ProgrammingP99, capacity.CPU} {
 		for _, column := range estimateColumns {
@@ -128,7 +128,7 @@ var sizeColumns = map[capacity.Unit]string{
 	capacity.InServices: "services_", capacity.InEndpoints: "endpoints_per_service_", capacity.InNodes: "nodes_", capacity.InChanges: "changes_per_s_",
 }
 
-func (r *capacityReport) limitRows() [][]string {
+func (r *report) limitRows() [][]string {
 	header := []string{"subject", "policy", "slo", "bound", "unit", "scale"}
 	for _, column := range estimateColumns {
 		header = append(header, sizeColumns[r.Unit]+column)
@@ -136,7 +136,7 @@ func (r *capacityReport) limitRows() [][]string {
 	rows := [][]string{append(header, "endpoints_per_service", "nodes", "endpoint_changes_per_s", "never", "unbounded", "why")}
 	for _, s := range r.Subjects {
 		add := func(policy string, l capacity.Limit) {
-			row := append([]string{s.Name, policy, l.SLO, doc.Exact(r.Question.SLOs.Bound(l.SLO)), sloNamed(l.SLO).unit, doc.Exact(l.Scale)}, estimateFields(l.Reach)...)
+			row := append([]string{s.Name, policy, l.SLO, doc.Exact(r.Question.SLOs.Bound(l.SLO)), sloNamed(l.SLO).unit, doc.Exact(l.Scale)}, estimateFields(l.Size)...)
 			rows = append(rows, append(row, doc.Exact(l.Cluster.Endpoints), strconv.Itoa(l.Cluster.Nodes), doc.Exact(l.Cluster.Churn.Endpoints),
 				strconv.FormatBool(l.Never), strconv.FormatBool(l.Unbounded), l.Why))
 		}

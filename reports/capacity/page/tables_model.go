@@ -29,7 +29,7 @@ func quantityText(q model.Quantity, kind string) string {
 }
 
 // modelCell names a subject of the calibration, with its swatch if the answer has it.
-func (r *capacityReport) modelCell(name string) doc.Cell {
+func (r *report) modelCell(name string) doc.Cell {
 	for i, s := range r.Subjects {
 		if s.Name == name {
 			return r.subjectCell(i)
@@ -39,7 +39,7 @@ func (r *capacityReport) modelCell(name string) doc.Cell {
 }
 
 // validationTable sums up the errors of predictions, of the phases of syncs or of all other quantities.
-func (r *capacityReport) validationTable(phases bool) *doc.Table {
+func (r *report) validationTable(phases bool) *doc.Table {
 	t := &doc.Table{Title: "Cells held out of the fit: errors and coverage",
 		Note: "Points: cells that were held out. Error: median of |predicted / measured − 1|. Covered: share of points within their intervals. " +
 			"All of these predictions are extrapolated, by up to the factor in “Beyond”.",
@@ -71,7 +71,7 @@ func (r *capacityReport) validationTable(phases bool) *doc.Table {
 }
 
 // formulasTable shows the fitted formulas of the curves.
-func (r *capacityReport) formulasTable() *doc.Table {
+func (r *report) formulasTable() *doc.Table {
 	t := &doc.Table{Title: "The fitted cost model",
 		Note: "s: Services, n: endpoints in all, c: changed Services, c·e: their endpoints, rules: rules in the kernel. " +
 			"Errors are means over sizes that were left out of the fit, and over sizes beyond the fit. Their reliability depends on the number of sizes.",

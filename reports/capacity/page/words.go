@@ -38,12 +38,12 @@ func sloNamed(name string) sloQuantity {
 }
 
 // boundText is "≤ 1 s".
-func (r *capacityReport) boundText(name string) string {
+func (r *report) boundText(name string) string {
 	return "≤ " + doc.TrimTick(doc.Format(r.Question.SLOs.Bound(name), sloNamed(name).unit))
 }
 
 // givenSLOs are the names of the given SLOs, in the order of the page.
-func (r *capacityReport) givenSLOs() []string {
+func (r *report) givenSLOs() []string {
 	var out []string
 	for _, q := range sloQuantities {
 		if r.Question.SLOs.Bound(q.name) > 0 {
@@ -96,7 +96,7 @@ func policyText(p capacity.Policy) string {
 }
 
 // asked is the question, as a list of terms.
-func (r *capacityReport) asked() [][2]string {
+func (r *report) asked() [][2]string {
 	q := r.Question
 	out := [][2]string{{"today", clusterText(q.Today)}}
 	if r.Target != nil {
@@ -143,7 +143,7 @@ func (r *capacityReport) asked() [][2]string {
 func factorText(v float64) string { return strconv.FormatFloat(v, 'g', 2, 64) }
 
 // count formats the size of a cluster: whole Services and nodes; other units with the significant digits.
-func (r *capacityReport) count(size float64) string {
+func (r *report) count(size float64) string {
 	if r.Unit.Whole() {
 		return doc.Grouped(int64(math.Round(size)))
 	}
@@ -151,7 +151,7 @@ func (r *capacityReport) count(size float64) string {
 }
 
 // limitCount formats the largest size that meets an SLO, with two significant digits.
-func (r *capacityReport) limitCount(size float64) string {
+func (r *report) limitCount(size float64) string {
 	if size >= 100 {
 		unit := math.Pow(10, math.Floor(math.Log10(size))-1)
 		size = math.Round(size/unit) * unit
@@ -160,7 +160,7 @@ func (r *capacityReport) limitCount(size float64) string {
 }
 
 // sizeText is "5,000 nodes".
-func (r *capacityReport) sizeText(size float64) string {
+func (r *report) sizeText(size float64) string {
 	text := r.count(size) + " " + string(r.Unit)
 	if r.Unit.Whole() && size == 1 {
 		return strings.TrimSuffix(text, "s")
@@ -169,21 +169,21 @@ func (r *capacityReport) sizeText(size float64) string {
 }
 
 // largestText is the largest size that meets an SLO, without the interval: "12,300".
-func (r *capacityReport) largestText(l capacity.Limit) string {
+func (r *report) largestText(l capacity.Limit) string {
 	switch {
 	case l.SLO == "":
 		return "–"
 	case l.Never && !l.Smaller:
 		return "none"
 	case l.Unbounded:
-		return "≥ " + r.limitCount(l.Reach.Median)
+		return "≥ " + r.limitCount(l.Size.Median)
 	default:
-		return r.limitCount(l.Reach.Median)
+		return r.limitCount(l.Size.Median)
 	}
 }
 
 // interval formats the interval of a size: "9,100 – 15,000"; empty if there is none.
-func (r *capacityReport) interval(size capacity.Estimate) string {
+func (r *report) interval(size capacity.Estimate) string {
 	if !(size.High > size.Low) {
 		return ""
 	}
@@ -219,7 +219,7 @@ type comparedWith struct {
 }
 
 // crossings lists all comparisons with the subject in use.
-func (r *capacityReport) crossings() []comparedWith {
+func (r *report) crossings() []comparedWith {
 	var out []comparedWith
 	for _, c := range r.Comparisons {
 		use := slices.IndexFunc(r.Subjects, func(s capacity.SubjectAnswer) bool { return s.Name == c.From })
@@ -229,7 +229,7 @@ func (r *capacityReport) crossings() []comparedWith {
 		}
 		for _, x := range c.Crossings {
 			one := comparedWith{Crossing: x, quantity: sloNamed(x.SLO), other: other}
-			one.read(r.curve(use, estimateNamed(x.SLO)), r.curve(other, estimateNamed(x.SLO)), r.Subjects[use].Today.Reach, r.grown())
+			one.read(r.curve(use, estimateNamed(x.SLO)), r.curve(other, estimateNamed(x.SLO)), r.Subjects[use].Today.Size, r.grown())
 			out = append(out, one)
 		}
 	}
@@ -261,8 +261,8 @@ func (c *comparedWith) read(use, its curve, today, target float64) {
 }
 
 // crossingText is "from 8,000 Services on".
-func (r *capacityReport) crossingText(c comparedWith) string {
-	at := r.count(c.Reach) + " " + string(r.Unit)
+func (r *report) crossingText(c comparedWith) string {
+	at := r.count(c.Size) + " " + string(r.Unit)
 	switch {
 	case c.Always:
 		return "at every evaluated size"
@@ -276,10 +276,10 @@ func (r *capacityReport) crossingText(c comparedWith) string {
 }
 
 // grown is the size of the target, or of today's cluster.
-func (r *capacityReport) grown() float64 {
+func (r *report) grown() float64 {
 	one := r.Subjects[0]
 	if one.Target != nil {
-		return one.Target.Reach
+		return one.Target.Size
 	}
-	return one.Today.Reach
+	return one.Today.Size
 }

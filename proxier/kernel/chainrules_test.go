@@ -15,9 +15,9 @@ import (
 	"synclab/bench/netns"
 )
 
-func readLeads(t *testing.T, variant string, family corev1.IPFamily, table, chain string) []Lead {
+func readLeads(t *testing.T, variant string, family corev1.IPFamily, table, chain string) []ChainRule {
 	t.Helper()
-	leads, err := OpenLeads(variant, family, table)
+	leads, err := OpenChainRules(variant, family, table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func readLeads(t *testing.T, variant string, family corev1.IPFamily, table, chai
 	return all
 }
 
-func sameLeads(t *testing.T, want, got []Lead) {
+func sameLeads(t *testing.T, want, got []ChainRule) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.AddrPort{}, netip.Addr{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -63,11 +63,11 @@ COMMIT
 			x.restore(t, strings.NewReplacer("ADDR", addr, "WIDE", wide, "TO", to.String()).Replace(text))
 			jump, one := Rule{Jump: "KUBE-SEP-X"}, netip.MustParseAddr(addr)
 			const udp = unix.IPPROTO_UDP
-			sameLeads(t, []Lead{
+			sameLeads(t, []ChainRule{
 				{jump, one, udp, 53}, {jump, netip.Addr{}, udp, 53}, {Rule: jump, Protocol: udp}, {Rule: jump, Protocol: udp},
 				{Rule: jump, Protocol: udp}, {Rule: jump, Addr: one}, {Rule: jump, Addr: one, Protocol: unix.IPPROTO_TCP}, {Rule: Rule{Other: true}, Addr: one},
 			}, readLeads(t, x.variant, x.family, "nat", "A"))
-			sameLeads(t, []Lead{{Rule: Rule{DNAT: to}, Protocol: udp}}, readLeads(t, x.variant, x.family, "nat", "KUBE-SEP-X"))
+			sameLeads(t, []ChainRule{{Rule: Rule{DNAT: to}, Protocol: udp}}, readLeads(t, x.variant, x.family, "nat", "KUBE-SEP-X"))
 			if got := readLeads(t, x.variant, x.family, "nat", "NONE"); got != nil {
 				t.Errorf("a chain that is not there: %v", got)
 			}
@@ -100,7 +100,7 @@ func TestLeadsOfPlainMatches(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			jump := Rule{Jump: "B"}
-			sameLeads(t, []Lead{
+			sameLeads(t, []ChainRule{
 				{jump, netip.MustParseAddr(as[1]), unix.IPPROTO_UDP, 53}, {Rule: jump, Protocol: unix.IPPROTO_UDP}, {Rule: jump, Protocol: unix.IPPROTO_UDP},
 			}, readLeads(t, Nft, family, "nat", "A"))
 		})

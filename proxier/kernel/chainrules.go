@@ -12,26 +12,26 @@ import (
 	"synclab/proxier/kernel/xtables"
 )
 
-// Lead is a rule with the destination that it matches.
-type Lead struct {
+// ChainRule is a rule with the destination that it matches.
+type ChainRule struct {
 	Rule
 	Addr     netip.Addr // the one address; invalid: any, or more than one
 	Protocol byte       // of the IP header; 0: any
 	Port     uint16     // of UDP; 0: any, or more than one
 }
 
-// Leads are the rules of one iptables table, to follow jumps from chain to chain. They belong to the network namespace
+// ChainRules are the rules of one iptables table, to follow jumps from chain to chain. They belong to the network namespace
 // of the thread that opened them. Not safe for concurrent use.
-type Leads struct {
+type ChainRules struct {
 	family corev1.IPFamily
 	table  string
 	legacy *Jumps    // a copy of the table; nil: there is none
 	nft    *Nftables // read chain by chain; nil: variant legacy
 }
 
-// OpenLeads opens a table of a variant: "legacy" or "nft". A missing table has no rules.
-func OpenLeads(variant string, family corev1.IPFamily, table string) (*Leads, error) {
-	l := &Leads{family: family, table: table}
+// OpenChainRules opens a table of a variant: "legacy" or "nft". A missing table has no rules.
+func OpenChainRules(variant string, family corev1.IPFamily, table string) (*ChainRules, error) {
+	l := &ChainRules{family: family, table: table}
 	var err error
 	if variant == "nft" {
 		l.nft, err = OpenNftables()
@@ -54,7 +54,7 @@ func OpenLeads(variant string, family corev1.IPFamily, table string) (*Leads, er
 }
 
 // Close closes the socket, or frees the copy.
-func (l *Leads) Close() {
+func (l *ChainRules) Close() {
 	l.legacy.Close()
 	if l.nft != nil {
 		l.nft.Close()
@@ -62,9 +62,9 @@ func (l *Leads) Close() {
 }
 
 // Of returns the rules of a user-defined chain, in order; none when there is no such chain.
-func (l *Leads) Of(chain string) ([]Lead, error) {
+func (l *ChainRules) Of(chain string) ([]ChainRule, error) {
 	if l.nft != nil {
-		return l.nft.leads(l.family, l.table, chain)
+		return l.nft.rules(l.family, l.table, chain)
 	}
 	if l.legacy == nil {
 		return nil, nil
@@ -73,21 +73,21 @@ func (l *Leads) Of(chain string) ([]Lead, error) {
 	if !there {
 		return nil, nil
 	}
-	var leads []Lead
+	var rules []ChainRule
 	for t := l.legacy.table; at < len(t.Entries); {
 		e, err := t.Wire.EntryAt(t.Entries, at)
 		if err != nil {
 			return nil, err
 		}
 		if e.Head() != nil { // of the next chain, or the table's end
-			return leads[:max(0, len(leads)-1)], nil // the last entry of a chain returns: it is no rule
+			return rules[:max(0, len(rules)-1)], nil // the last entry of a chain returns: it is no rule
 		}
 		at += len(e.Bytes)
-		lead := Lead{Rule: l.legacy.rule(e)}
-		lead.destination(t.Wire, e.Bytes[:len(e.Bytes)-len(e.Target)])
-		leads = append(leads, lead)
+		rule := ChainRule{Rule: l.legacy.rule(e)}
+		rule.destination(t.Wire, e.Bytes[:len(e.Bytes)-len(e.Target)])
+		rules = append(rules, rule)
 	}
-	return leads, nil
+	return rules, nil
 }
 
 // Bits of an entry's inversions, and of those of match udp.
@@ -98,7 +98,7 @@ const (
 )
 
 // destination reads the destination from an entry of a legacy table, without its target.
-func (l *Lead) destination(w *xtables.Wire, entry []byte) {
+func (l *ChainRule) destination(w *xtables.Wire, entry []byte) {
 	inverted := entry[w.Inversions]
 	addr, mask := entry[w.Addr:2*w.Addr], entry[3*w.Addr:4*w.Addr]
 	if inverted&invertedDestination == 0 && len(bytes.Trim(mask, "\xff")) == 0 {
@@ -120,7 +120,7 @@ func (l *Lead) destination(w *xtables.Wire, entry []byte) {
 }
 
 // udp reads the match of that name: u16 source ports[2], destination ports[2], in the host's byte order; u8 inversions.
-func (l *Lead) udp(match []byte) {
+func (l *ChainRule) udp(match []byte) {
 	if len(match) < 9 || match[8]&invertedPort != 0 {
 		return
 	}
@@ -129,35 +129,35 @@ func (l *Lead) udp(match []byte) {
 	}
 }
 
-// leads reads the rules of a chain.
-func (n *Nftables) leads(family corev1.IPFamily, table, chain string) (leads []Lead, err error) {
+// rules reads the rules of a chain.
+func (n *Nftables) rules(family corev1.IPFamily, table, chain string) (rules []ChainRule, err error) {
 	filter := attr.AppendText(nil, unix.NFTA_RULE_TABLE, table)
 	filter = attr.AppendText(filter, unix.NFTA_RULE_CHAIN, chain)
 	err = n.ask(func() error {
-		leads = leads[:0]
+		rules = rules[:0]
 		return n.s.dump(unix.NFT_MSG_GETRULE, nfProtocols[family], filter, func(attrs []byte) error {
 			rule, err := ruleOf(attrs, nfProtocols[family])
 			if err != nil {
 				return err
 			}
-			r := leadReader{lead: Lead{Rule: rule}, loaded: map[uint32]part{}, addrSize: 4, addrAt: 16}
+			r := chainRuleReader{rule: ChainRule{Rule: rule}, loaded: map[uint32]part{}, addrSize: 4, addrAt: 16}
 			if family == corev1.IPv6Protocol {
 				r.addrSize, r.addrAt = 16, 24
 			}
 			err = inside(attrs, unix.NFTA_RULE_EXPRESSIONS, func(list []byte) error {
 				return inside(list, unix.NFTA_LIST_ELEM, r.expression)
 			})
-			leads = append(leads, r.lead)
+			rules = append(rules, r.rule)
 			return err
 		})
 	})
-	return leads, err
+	return rules, err
 }
 
-// leadReader finds the destination that a rule matches: parts of the packet that are loaded and compared, or an xtables
+// chainRuleReader finds the destination that a rule matches: parts of the packet that are loaded and compared, or an xtables
 // match. Newer iptables write the former, older ones the latter for ports.
-type leadReader struct {
-	lead             Lead
+type chainRuleReader struct {
+	rule             ChainRule
 	loaded           map[uint32]part // by register
 	addrSize, addrAt uint32          // of the destination, in the IP header
 }
@@ -170,7 +170,7 @@ type part struct {
 // protocolPart stands for the protocol number behind all IP headers.
 var protocolPart = part{base: ^uint32(0)}
 
-func (r *leadReader) expression(expression []byte) error {
+func (r *chainRuleReader) expression(expression []byte) error {
 	name, body, err := expressionOf(expression)
 	if err != nil {
 		return err
@@ -210,23 +210,23 @@ func (r *leadReader) expression(expression []byte) error {
 }
 
 // compared records that a part of the packet must have this value.
-func (r *leadReader) compared(what part, value []byte) {
+func (r *chainRuleReader) compared(what part, value []byte) {
 	switch what {
 	case part{unix.NFT_PAYLOAD_NETWORK_HEADER, r.addrAt, r.addrSize}:
-		r.lead.Addr, _ = netip.AddrFromSlice(value)
+		r.rule.Addr, _ = netip.AddrFromSlice(value)
 	case part{unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2}:
 		if len(value) == 2 {
-			r.lead.Port = binary.BigEndian.Uint16(value)
+			r.rule.Port = binary.BigEndian.Uint16(value)
 		}
 	case part{unix.NFT_PAYLOAD_NETWORK_HEADER, 9, 1}, protocolPart:
 		// In an IPv6 header, this byte is no protocol.
 		if len(value) == 1 && (what == protocolPart || r.addrSize == 4) {
-			r.lead.Protocol = value[0]
+			r.rule.Protocol = value[0]
 		}
 	}
 }
 
-func (r *leadReader) match(body []byte) error {
+func (r *chainRuleReader) match(body []byte) error {
 	name := ""
 	var data []byte
 	var err error
@@ -239,7 +239,7 @@ func (r *leadReader) match(body []byte) error {
 		}
 	}
 	if name == "udp" {
-		r.lead.udp(data)
+		r.rule.udp(data)
 	}
 	return err
 }
